@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/device.h - what the engine asks of a device: kernels by name, memory, queues and events.
+ *
+ * A kernel is prepared once for the shapes of a launch (nothing is allocated after that) and then run every step with
+ * new addresses.  Tensors are dense and row-major in the order of their dims.  All arithmetic on bf16 operands is made
+ * in fp32 or better.
+ */
+#ifndef HD_ENGINE_DEVICE_H
+#define HD_ENGINE_DEVICE_H
+#include <heddle/graph.h>
+#include "engine/err.h"
+
+struct hd_view {		/* one operand, as one rank holds it */
+	uint32_t dtype, ndim;
+	const struct hd_dim *dims[HD_MAX_DIMS];	/* equal pointers are the same dim */
+	int64_t n[HD_MAX_DIMS];		/* local extents */
+	int64_t off[HD_MAX_DIMS];	/* global index of the slice's first element, per dim */
+	/* Logical extent of the whole dim is dims[i]->n: entries whose global index (off + i) is not below it are padding. */
+};
+
+struct hd_kernel_desc {
+	const char *attr;		/* "key=value key=value"; of map: the expression itself */
+	uint32_t nin, nout;
+	const struct hd_view *in, *out;
+};
+
+struct hd_prep {		/* what prepare leaves for run */
+	int64_t n[16];
+	double f[8];
+	void *state;			/* owned by the kernel */
+	void (*release)(void *state);	/* NULL: state needs none */
+};
+
+struct hd_run {			/* what changes from launch to launch */
+	uint64_t seed;
+	int64_t step;			/* 1-based */
+	int64_t sample0;		/* global index (within the step's global batch) of index 0 of dim `batch` of this micro-batch */
+	int32_t acc;			/* 1: outputs are added to (kernels with HD_K_ACC); 0: overwritten */
+	int32_t train;			/* 0: evaluation, dropout is the identity */
+	double lr;
+	double loss_scale;		/* 1 / (tokens of the global batch): the seed of backward */
+};
+
+enum {
+	HD_K_ACC = 1,			/* outputs can be added to (hd_run.acc) */
+};
+
+struct hd_kernel {
+	const char *name;
+	uint32_t flags;
+	/* Checks shapes and dtypes, fills p.  0 or HD_E..., text in err. */
+	int (*prepare)(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err);
+	void (*run)(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r);
+};
+
+/* Exchanges measured choices between ranks: rank 0 measures the union of what is missing while the others wait, and all
+ * ranks get the same answer.  `wanted` and the result are texts, one key per line / "key value" per line; the result is
+ * malloc'ed.  NULL exchange: one process decides alone. */
+struct hd_exchange {
+	void *ctx;
+	char *(*gather)(void *ctx, const char *wanted);			/* rank 0: all texts joined; else: NULL */
+	char *(*bcast)(void *ctx, const char *text);			/* of rank 0, to all */
+};
+
+struct hd_device_ops {
+	const char *name;
+	int (*open)(int threads, struct hd_err *err);
+	void (*close)(void);
+	const struct hd_kernel *(*kernel)(const char *name);	/* NULL: has none */
+	/* After all prepares, before the first run: choices that timing decides (which implementation of a product).
+	 * `known`: "key value" lines from a cache or a checkpoint, or "".  -> malloc'ed text of all choices in force. */
+	char *(*settle)(const char *known, const struct hd_exchange *x);
+	double (*product_rate)(uint32_t dtype);		/* FLOP/s of a large product on all threads of this process, measured once */
+};
+const struct hd_device_ops *hd_device_cpu(void);
+
+double hd_attr(const char *attr, const char *key, double otherwise);	/* "eps=1e-5 rms=1" */
+int hd_dtype_bytes(uint32_t dtype);
+const char *hd_dtype_name(uint32_t dtype);
+static inline int64_t hd_view_count(const struct hd_view *v)
+{
+	int64_t n = 1;
+
+	for (uint32_t i = 0; i < v->ndim; i++)
+		n *= v->n[i];
+	return n;
+}
+
+#endif

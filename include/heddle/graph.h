@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle/graph.h - reading and building the program.
+ *
+ * Before placement (slots mesh to homes) a tensor is logical: named dims, whole sizes.  In slot lower a tensor is what
+ * one rank holds: the same dims with local sizes.  Builders work on both.
+ * All communication is a node.  A plugin never calls a communicator, so everything it moves is explained, priced,
+ * checked for deadlock, traced and watched like the engine's own, over any comm module.
+ */
+#ifndef HEDDLE_GRAPH_H
+#define HEDDLE_GRAPH_H
+#include <heddle/host.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {				/* what a tensor is */
+	HD_ACT,			/* made by a node, used in the same step */
+	HD_DATA,		/* leaf: token ids, targets */
+	HD_PARAM,		/* leaf: a parameter */
+	HD_GRAD,		/* a parameter's gradient: the accumulator, and what sync makes of it */
+	HD_STATE,		/* leaf kept from step to step: optimizer moments, a plugin's own state */
+	HD_MASTER,		/* leaf: fp32 copy of a parameter of lower precision */
+};
+
+struct hd_tensor {		/* view */
+	size_t size;
+	const char *name;	/* parameters, states, gradients: the global name; else for messages */
+	struct hd_node *node;	/* the maker; NULL: a leaf */
+	const struct hd_tensor *of;	/* gradient, state, master: its parameter */
+	const char *spec;	/* "batch,seq,embed" */
+	const struct hd_dim *const *dims;
+	const int64_t *local;	/* per dim, elements on one rank */
+	uint32_t ndim, dtype, what;	/* what: HD_ACT ... */
+};
+
+struct hd_reshard {		/* view: one movement along one axis */
+	size_t size;
+	const struct hd_axis *axis;
+	struct hd_place have, need;
+};
+
+struct hd_node {		/* view */
+	size_t size;
+	const struct hd_op *op;
+	const char *kind;	/* of the op: einsum, map, norm, attention, reshard, update, ... */
+	const char *attr;	/* text, "key=value ...": printed by explain, part of the plan's hash */
+	const char *block;	/* the model's block, or "" */
+	struct hd_tensor *const *ins;
+	struct hd_tensor *const *outs;
+	const struct hd_reshard *reshard;	/* kind reshard only */
+	uint32_t nin, nout;
+	uint32_t phase;		/* the unit it belongs to: HD_F, HD_B, HD_W, HD_G, HD_S, HD_U */
+	uint32_t site;		/* nodes of equal site run on the same ranks: only such nodes may be fused */
+};
+
+struct hd_match {		/* NULL fields and phases 0 match all */
+	size_t size;
+	const struct hd_op *op;
+	const char *kind;
+	const struct hd_axis *axis;	/* reshards along this axis */
+	uint32_t phases;
+};
+
+/* A position that may depend on the rank: item j has index (mul * me + add + step * j) mod parts, where me is the
+ * member index in `group` (0 if NULL).  Frozen. */
+struct hd_pos {
+	const struct hd_group *group;
+	int32_t mul, add, step, zero;
+};
+
+/* Collectives over the members of a group.  `index`: the root (a member), or the shift.  `dim`: the dim that is cut or
+ * joined, in member order; one that x does not have is a new leading dim with one entry a member.  Sums are made in
+ * member order, in at least fp32.
+ *   HD_ALL_REDUCE      x -> sum over the members                      HD_BROADCAST  x of the root -> on all
+ *   HD_REDUCE_SCATTER  x -> this member's piece of the sum, along dim HD_REDUCE     x -> the sum, at the root
+ *   HD_ALL_GATHER      piece -> all pieces joined along dim           HD_GATHER     pieces -> joined, at the root
+ *   HD_ALL_TO_ALL      dim is leading, one entry a member: entry j goes to member j
+ *   HD_SHIFT           x goes to member me + index, comes from me - index, cyclic
+ *   HD_ALL_MAX         x -> maximum over the members */
+enum { HD_ALL_REDUCE = 1, HD_REDUCE_SCATTER, HD_ALL_GATHER, HD_ALL_TO_ALL, HD_BROADCAST, HD_REDUCE, HD_GATHER, HD_SCATTER,
+	HD_SHIFT, HD_ALL_MAX };
+enum { HD_FOLD, HD_RESET, HD_REFUSE };	/* a plugin's state read into another layout */
+
+struct hd_graph_api {
+	size_t size;
+	/* -- read ---------------------------------------------------------------------------------------------------- */
+	/* In program order, prev NULL begins.  Nodes made during the walk are not returned. */
+	struct hd_node *(*node_next)(struct hd_plan *p, struct hd_node *prev, const struct hd_match *m);
+	struct hd_tensor *(*leaf_next)(struct hd_plan *p, struct hd_tensor *prev, uint32_t what);
+	const struct hd_place *(*place)(struct hd_plan *p, const struct hd_tensor *t, const struct hd_axis *axis);
+	double (*attr)(const char *attr, const char *key, double otherwise);
+	uint32_t (*attr_dims)(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims);	/* "a,b,c" */
+	/* -- change -------------------------------------------------------------------------------------------------- */
+	/* Where a leaf lives (slot homes).  Updates run where the state lives; gathers, scatters, pushes, pulls follow. */
+	int (*home)(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place);
+	/* All readers of `old` read `with`: same dims and dtype; in slot lower the same local sizes and placement too.
+	 * Nodes that nobody needs any more are dropped. */
+	int (*replace)(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
+	/* Nodes made from now on belong to anchor's unit, block and reason, stand before it in program order, and run on
+	 * the queue (group, lane); group NULL: the compute queue.  Communication always runs on its own group's queue.
+	 * Slot lower needs an anchor first; slot rewrite does too. */
+	int (*cursor)(struct hd_plan *p, struct hd_node *anchor, const struct hd_group *queue, uint32_t lane);
+	int (*after)(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u);	/* t's maker starts when u is made */
+	/* -- build --------------------------------------------------------------------------------------------------- */
+	const struct hd_op *(*op)(struct hd_plan *p, const char *name);	/* of the engine; NULL, no error: has none */
+	struct hd_node *(*node)(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
+				const char *attr, ...) HD_PRINTF(5, 6);
+	/* Product over all inputs (at most two), summed over the dims that are not in `dims`. */
+	struct hd_tensor *(*einsum)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin,
+				    const struct hd_dim *const *dims, uint32_t ndim);
+	/* Elementwise, broadcast by dim name to the dims of the first input; the inputs are a, b, c, ... in the text:
+	 * "a + sign(b) * %.17g".  + - * / exp log tanh sqrt abs sign min max where(c,x,y), numbers.  Differentiated by the
+	 * engine and compiled for its device. */
+	struct hd_tensor *(*map)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr, ...)
+		HD_PRINTF(4, 5);
+	struct hd_tensor *(*cast)(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype);
+	/* Piece at(0) of x cut in `parts` along dim. */
+	struct hd_tensor *(*chunk)(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *dim, int64_t parts,
+				   const struct hd_pos *at);
+	/* n equal pieces joined along dim: xs[j] goes to slot at(j); at NULL: slot j. */
+	struct hd_tensor *(*join)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_dim *dim,
+				  const struct hd_pos *at);
+	struct hd_tensor *(*pick)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_pos *at);	/* xs[at(0)] */
+	/* One flat tensor of one new dim; its length is a multiple of `multiple`, gaps are zero or ignored.  And back. */
+	struct hd_tensor *(*pack)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple);
+	int (*unpack)(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n, struct hd_tensor **out);
+	struct hd_tensor *(*comm)(struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *x,
+				  const struct hd_dim *dim, int64_t index);
+	struct hd_tensor *(*reshard)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis, const struct hd_place *to);
+	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`; the checkpoint has
+	 * it as section/name/parameter.  One that is whole or cut is stored once.  A partial one is stored per member; read
+	 * into another size HD_FOLD keeps its sum, HD_RESET starts at zero, HD_REFUSE stops. */
+	struct hd_tensor *(*state)(struct hd_plan *p, const char *name, struct hd_tensor *like, uint32_t dtype, uint32_t relayout);
+	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value);	/* at the end of the step */
+};
+
+/* Ops of the engine that `op`, `launch` and hd_match.kind know since 0.1 (inputs -> outputs; attributes).  A trailing
+ * _d or _dw is the backward op.
+ *   einsum (a, b -> c), sum (a -> c), add (x, ... -> y), map (a, ... -> y), cast, copy (x -> y), fill (like -> y; value)
+ *   norm (x, w[, b] -> y, rstd[, mean]; eps, rms)   norm_d (x, w, rstd[, mean], dy -> dx)
+ *   norm_dw (x, rstd[, mean], dy -> dw[, db])
+ *   attention (q, k, v -> o, lse; causal, scale)    attention_d (q, k, v, o, lse, do -> dq, dk, dv)
+ *   gelu (x -> y)  gelu_d (x, dy -> dx)             swiglu (a, b -> y)  swiglu_d (a, b, dy -> da, db)
+ *   embedding (ids, w -> x)  embedding_dw (ids, dx -> dw)      position (x, w -> y)  position_dw (dy -> dw)
+ *   rope (x -> y; theta)  dropout (x -> y; p, site)
+ *   xent (logits, targets -> max, sum, target), xent_combine, xent_d: cross entropy in phases
+ *   chunk, join, pick, pack, unpack, comm, reshard, update
+ * kernels/README.md has the meaning of each.
+ */
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle/host.h - types, status codes, and what the engine offers to a plugin.
+ *
+ * A plan is one layout, seen by one instance of a plugin.  A plugin plans and never runs: no slot sees a rank, the
+ * same calls describe all ranks, and what depends on the rank is symbolic (struct hd_pos).  So one process plans
+ * thousands of ranks, and ranks compare their plans by one hash.
+ *
+ * Ownership.  Handles (dims, axes, groups, tensors, nodes, blocks) and the strings in them belong to the engine and
+ * live as long as the plan.  What a plugin passes in is copied before the call returns.  A struct that begins with
+ * `size` is a view: made by the engine, read-only to the plugin, grown at its end; never copy or embed one.  Structs
+ * marked frozen never change.
+ *
+ * Threads.  One thread calls one plan.  Several plans may live in one process, so a plugin keeps no mutable globals.
+ *
+ * Errors.  The first failure stays in the plan with its text (fail).  A builder that fails, or is given a NULL
+ * tensor, returns NULL; so a slot may build without tests and end with `return h->status(p)`.
+ */
+#ifndef HEDDLE_HOST_H
+#define HEDDLE_HOST_H
+#include <stddef.h>
+#include <stdint.h>
+#include <heddle/version.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HD_MAX_DIMS 8		/* dims of one tensor */
+#define HD_MAX_AXES 12		/* axes of one mesh */
+#define HD_MAX_INS 16		/* inputs of one node, except where the op says otherwise */
+#define HD_MAX_OUTS 8		/* outputs of one node */
+#if defined(__GNUC__)
+#define HD_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#else
+#define HD_PRINTF(f, a)
+#endif
+
+enum {				/* returned by every slot and by host functions that return int */
+	HD_OK = 0,
+	HD_DEFAULT = 1,		/* "not mine: do what you would do without me" */
+	HD_EINVAL = -1,		/* a value that cannot be used */
+	HD_ENOMEM = -2,
+	HD_ENOTSUP = -3,	/* a correct request that this build or machine cannot serve */
+	HD_EDIVIDE = -4,	/* sizes that do not divide */
+	HD_EABI = -5,		/* a plugin that does not fit this engine */
+	HD_EBUG = -6,		/* a broken invariant */
+	HD_EIO = -7,		/* a file or a peer */
+};
+enum { HD_ERROR, HD_WARN, HD_INFO, HD_DEBUG };
+
+/* A dtype carries its class and its bits, so that an older plugin can size a type it has never heard of. */
+#define HD_DTYPE(cls, bits, variant) ((uint32_t)(cls) << 16 | (uint32_t)(bits) << 8 | (uint32_t)(variant))
+#define HD_BITS(dtype) ((dtype) >> 8 & 0xff)
+#define HD_F32 HD_DTYPE(3, 32, 0)
+#define HD_F64 HD_DTYPE(3, 64, 0)
+#define HD_F16 HD_DTYPE(3, 16, 0)
+#define HD_BF16 HD_DTYPE(3, 16, 1)
+#define HD_I32 HD_DTYPE(1, 32, 0)
+#define HD_I64 HD_DTYPE(1, 64, 0)
+#define HD_U8 HD_DTYPE(2, 8, 0)
+#define HD_B1 HD_DTYPE(2, 1, 0)	/* one sign bit an element: a cast from float packs signs, a cast back gives +1 / -1 */
+
+struct hd_plan;
+struct hd_op;
+struct hd_node;
+struct hd_tensor;
+struct hd_graph_api;
+struct hd_record_api;
+struct hd_strategy;		/* each plugin completes this type privately */
+
+struct hd_dim {			/* view; interned per plan: equal names are equal pointers */
+	size_t size;
+	const char *name;
+	int64_t n;		/* elements of the whole dim; of `batch`: sequences of one micro-batch of all replicas */
+};
+
+/* An axis has `n` coordinates that hold the model and `spare` more (n, n + 1, ...) that hold none: dedicated servers.
+ * Ranks = product of (n + spare) over all axes.  Loss, data and norms count n only. */
+struct hd_axis {		/* view */
+	size_t size;
+	const char *name;	/* the INI section's name, or section.suffix */
+	int64_t n, spare;
+	int32_t mine;		/* claimed by the asking instance */
+};
+struct hd_group {		/* view: members along one or several axes, numbered with the last axis fastest */
+	size_t size;
+	int64_t n;
+};
+
+/* Where one tensor is on one axis.  Frozen. */
+enum { HD_WHOLE, HD_CUT, HD_PARTIAL, HD_AT };
+enum { HD_SUM, HD_MAX };
+enum { HD_CORE, HD_SPARE };
+struct hd_place {
+	uint8_t kind;		/* HD_WHOLE: the same on every member; HD_AT: only at coordinate `index` */
+	uint8_t red;		/* HD_PARTIAL: HD_SUM or HD_MAX, still to be made */
+	uint8_t role;		/* whole, cut, partial: over the coordinates that hold the model, or the spare ones */
+	uint8_t order;		/* HD_CUT: order of the pieces; 0 = contiguous */
+	int32_t index;		/* HD_AT: a pipeline stage, the server that owns a parameter */
+	int32_t level;		/* HD_CUT: among the axes that cut this dim, low levels are outer; 0: by mesh order */
+	const struct hd_dim *dim;	/* HD_CUT */
+};
+
+struct hd_block {		/* view: a piece of the model that a stage may begin with: embed, layer 0, ..., head */
+	size_t size;
+	const char *name;
+	double flops;		/* forward, per micro-batch of one replica */
+	int64_t param_bytes, boundary_bytes;
+};
+
+enum {				/* flags of a rule */
+	HD_PAD = 1,		/* the dim may be padded to divide (vocab); invisible to loss and checkpoint */
+	HD_IF_DIVIDES = 2,	/* skip the rule where it does not divide; without it the engine refuses, with both numbers */
+	HD_INSIDE = 4,		/* dim batch: cuts the rows of one replica's micro-batch instead of adding replicas */
+};
+/* Kinds of units.  F, B, W: forward, backward, weight gradients of one chunk for one micro-batch.  G, S, U run once a
+ * step: gather of parameters to where they are used, sync of gradients, update. */
+enum { HD_F = 1, HD_B = 2, HD_W = 4, HD_U = 8, HD_G = 16, HD_S = 32 };
+
+struct hd_host {
+	size_t size;
+	uint32_t abi_major, abi_minor;
+	/* -- talk, memory (since 0.1, as all below) ------------------------------------------------------------------ */
+	void (*log)(struct hd_plan *p, int32_t level, const char *file, int32_t line, const char *fmt, ...) HD_PRINTF(5, 6);
+	/* Refuse: one sentence, no newline, naming the object and both numbers.  The plan keeps the first.  Returns code. */
+	int (*fail)(struct hd_plan *p, int32_t code, const char *fmt, ...) HD_PRINTF(3, 4);
+	int (*status)(struct hd_plan *p);
+	/* Zeroed host memory, freed with the plan: an instance that has no other memory needs no close. */
+	void *(*alloc)(struct hd_plan *p, size_t bytes);
+	const void *(*query)(struct hd_plan *p, const char *feature);	/* "vendor.feature"; NULL: this engine has it not */
+	/* -- the INI; defaults and ranges are applied already -------------------------------------------------------- */
+	int64_t (*opt_int)(struct hd_plan *p, const char *key);		/* int, bool, bytes */
+	double (*opt_num)(struct hd_plan *p, const char *key);
+	const char *(*opt_str)(struct hd_plan *p, const char *key);
+	const char *(*opt_text)(struct hd_plan *p, const char *key);	/* content of the file it names, or NULL */
+	/* -- names and mesh ------------------------------------------------------------------------------------------ */
+	const struct hd_dim *(*dim)(struct hd_plan *p, const char *name);	/* NULL, no error: the model has none */
+	const struct hd_dim *(*dim_new)(struct hd_plan *p, const char *name, int64_t n);	/* name is local to the instance */
+	const struct hd_axis *(*axis)(struct hd_plan *p, const char *suffix, int64_t n, int64_t spare);	/* slot mesh only */
+	const struct hd_axis *(*axis_next)(struct hd_plan *p, const struct hd_axis *prev);	/* all axes, innermost first */
+	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n, uint32_t role);
+	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
+	/* dim -> axis in nodes of this kind (NULL: all).  A dim that the model has not: no error, no effect.  The dim
+	 * "layer" deals the blocks to the coordinates of the axis, contiguous and even; `stage` deals them one by one. */
+	int (*rule)(struct hd_plan *p, const char *dim, const struct hd_axis *axis, const char *kind, uint32_t flags);
+	const struct hd_block *(*block_next)(struct hd_plan *p, const struct hd_block *prev);
+	int (*stage)(struct hd_plan *p, const struct hd_block *b, const struct hd_axis *axis, int64_t coord, int64_t chunk);
+	/* -- units: slot schedule only; appended in the order in which this coordinate runs them.  Where a plan has no
+	 * HD_W unit, HD_B includes the weight gradients.  G, S and U units are the engine's. --------------------------- */
+	int (*unit)(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, uint32_t kind, int64_t chunk, int64_t micro);
+	const struct hd_graph_api *graph;
+	const struct hd_record_api *record;
+};
+#define HD_HAS(table, field) ((table)->size >= offsetof(__typeof__(*(table)), field) + sizeof((table)->field))
+#define HD_LOG(h, p, level, ...) (h)->log(p, level, __FILE__, __LINE__, __VA_ARGS__)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

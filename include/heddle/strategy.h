@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle/strategy.h - everything that a strategy plugin needs; include nothing else.
+ *
+ *   entry (pure) -> accepted or refused        then, per layout:
+ *   open -> mesh          claim axes of the mesh; the model's dims and blocks are known
+ *           rewrite       the logical graph before autodiff: ops of your own in place of nodes
+ *           [autodiff]
+ *           rules         dim -> axis, blocks -> stages
+ *           [a leaf lives where its first use needs it]
+ *           homes         parameters, gradients, optimizer state elsewhere
+ *           [placement: reshards appear]
+ *           lower         other nodes in place of your own nodes and of the reshards on your axes
+ *           schedule      the order of units
+ *           [memory plan; price, or the program of a rank: op.record] -> close
+ * Each slot is called for all instances, in the order of the INI, before the next slot begins.
+ */
+#ifndef HEDDLE_STRATEGY_H
+#define HEDDLE_STRATEGY_H
+#include <heddle/op.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { HD_OPT_INT, HD_OPT_BOOL, HD_OPT_BYTES, HD_OPT_NUM, HD_OPT_STR, HD_OPT_CHOICE };
+struct hd_option {		/* frozen; const data of the plugin */
+	const char *key;
+	uint32_t type, zero;
+	const char *otherwise;	/* default, as written in an INI; NULL: must be given */
+	const char *range;	/* INT, BYTES, NUM: "0..64", "1..", NULL any.  CHOICE: "a|b|FILE" (FILE: any other value names a file) */
+	const char *help;	/* one line */
+};
+
+struct hd_strategy_ops {	/* a NULL slot does nothing, unless it says mandatory.  All slots since 0.1 */
+	size_t size;
+	const struct hd_option *options;
+	uint32_t noptions, option_size;	/* option_size: sizeof(struct hd_option) of the plugin's build */
+	/* Mandatory.  Keep h in *self.  Options can be read; nothing else exists yet. */
+	int (*open)(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self);
+	void (*close)(struct hd_strategy *self);	/* only what h->alloc did not give */
+	/* Mandatory.  size: as in the INI, 0 if auto; left: the ranks that the other sections leave over. */
+	int (*mesh)(struct hd_strategy *self, struct hd_plan *p, int64_t size, int64_t left);
+	int (*rewrite)(struct hd_strategy *self, struct hd_plan *p);
+	int (*rules)(struct hd_strategy *self, struct hd_plan *p);
+	int (*homes)(struct hd_strategy *self, struct hd_plan *p);
+	int (*lower)(struct hd_strategy *self, struct hd_plan *p);
+	/* At most one instance of a layout orders units; the engine proves coverage and freedom from deadlock. */
+	int (*schedule)(struct hd_strategy *self, struct hd_plan *p, int64_t micro_batches);
+};
+
+#define HD_MAGIC 0x4844504cu
+struct hd_plugin {		/* the fields up to `size` are frozen; tables are appended as pointers */
+	uint32_t magic;
+	uint16_t abi_major, abi_minor;
+	char name[32];		/* equals the file's name without heddle_, lib and .so */
+	char version[16];
+	char build[64];		/* what else must agree, "key=value ..."; empty for a plugin that links nothing */
+	size_t size;		/* of this struct */
+	const struct hd_strategy_ops *strategy;
+};
+
+/* The one exported symbol: pure; its name carries the major. */
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
+const struct hd_plugin *heddle_plugin_v0(void);
+
+#define HD_PLUGIN(name_, version_, ops_) \
+	const struct hd_plugin *heddle_plugin_v0(void) \
+	{ \
+		static const struct hd_plugin plugin_ = { .magic = HD_MAGIC, .abi_major = HD_ABI_MAJOR, \
+			.abi_minor = HD_ABI_MINOR, .name = name_, .version = version_, .size = sizeof(plugin_), .strategy = ops_ }; \
+		return &plugin_; \
+	}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
