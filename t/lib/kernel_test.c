@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The harness of the kernel tests: see kernel_test.h.  It speaks no TAP itself.
+ */
+#include <config.h>
+#include "t/lib/kernel_test.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GUARD 128
+#define CANARY 0xa5
+
+static int is_float(uint32_t dtype)
+{
+	return dtype >> 16 == 3;
+}
+
+static size_t bytes_of(uint32_t dtype, int64_t count)
+{
+	return ((size_t)count * HD_BITS(dtype) + 7) / 8;
+}
+
+static float bf16_to_float(uint16_t h)
+{
+	uint32_t u = (uint32_t)h << 16;
+	float f;
+
+	memcpy(&f, &u, 4);
+	return f;
+}
+
+static uint16_t float_to_bf16(float f)
+{
+	uint32_t u;
+
+	memcpy(&u, &f, 4);
+	if (f != f)
+		return (uint16_t)(u >> 16 | 0x40);
+	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static void put(void *mem, uint32_t dtype, int64_t i, double v)
+{
+	if (dtype == HD_F64)
+		((double *)mem)[i] = v;
+	else if (dtype == HD_F32)
+		((float *)mem)[i] = (float)v;
+	else if (dtype == HD_BF16)
+		((uint16_t *)mem)[i] = float_to_bf16((float)v);
+	else if (dtype == HD_I32)
+		((int32_t *)mem)[i] = (int32_t)v;
+	else if (dtype == HD_I64)
+		((int64_t *)mem)[i] = (int64_t)v;
+	else
+		((uint8_t *)mem)[i] = (uint8_t)v;
+}
+
+static double take(const void *mem, uint32_t dtype, int64_t i)
+{
+	if (dtype == HD_F64)
+		return ((const double *)mem)[i];
+	if (dtype == HD_F32)
+		return ((const float *)mem)[i];
+	if (dtype == HD_BF16)
+		return bf16_to_float(((const uint16_t *)mem)[i]);
+	if (dtype == HD_I32)
+		return ((const int32_t *)mem)[i];
+	if (dtype == HD_I64)
+		return (double)((const int64_t *)mem)[i];
+	return ((const uint8_t *)mem)[i];
+}
+
+static int64_t values(const struct kt_buf *b)	/* addressable ones: bytes of HD_B1, else elements */
+{
+	return b->view[0].dtype == HD_B1 ? (int64_t)b->bytes[0] : b->count;
+}
+
+static struct hd_dim *dim_of(struct kt *t, const char *name)
+{
+	int i;
+
+	for (i = 0; i < t->ndims; i++)
+		if (!strcmp(t->names[i], name))
+			return &t->dims[i];
+	snprintf(t->names[i], sizeof(t->names[i]), "%s", name);
+	t->dims[i].size = sizeof(t->dims[i]);
+	t->dims[i].name = t->names[i];
+	t->ndims++;
+	return &t->dims[i];
+}
+
+static void parse(struct kt *t, struct hd_view *v, const char *spec)
+{
+	while (*spec) {
+		char name[32];
+		long n = 0, off = 0, whole;
+		int used = 0, k = 0;
+
+		if (sscanf(spec, "%31[^=]=%ld%n", name, &n, &used) < 2)
+			break;
+		spec += used;
+		if (sscanf(spec, "@%ld%n", &off, &k) == 1)
+			spec += k;
+		whole = off + n;
+		if (sscanf(spec, "/%ld%n", &whole, &k) == 1)
+			spec += k;
+		v->dims[v->ndim] = dim_of(t, name);
+		dim_of(t, name)->n = whole;
+		v->n[v->ndim] = n;
+		v->off[v->ndim] = off;
+		v->ndim++;
+		spec += *spec == ',';
+	}
+}
+
+static struct kt_buf *buf_new(struct kt *t, uint32_t dtype, const char *spec)
+{
+	struct kt_buf *b = hd_alloc(sizeof(*b));
+
+	b->test = t;
+	b->view[0].dtype = dtype;
+	parse(t, &b->view[0], spec);
+	b->view[1] = b->view[0];
+	if (is_float(dtype))
+		b->view[1].dtype = HD_F64;
+	b->count = hd_view_count(&b->view[0]);
+	for (int w = 0; w < 2; w++) {
+		b->bytes[w] = bytes_of(b->view[w].dtype, b->count);
+		b->base[w] = hd_alloc(b->bytes[w] + 3 * GUARD);
+		memset(b->base[w], CANARY, b->bytes[w] + 3 * GUARD);
+		b->mem[w] = (void *)(((uintptr_t)b->base[w] + 2 * GUARD - 1) / GUARD * GUARD);
+		memset(b->mem[w], 0, b->bytes[w]);
+		b->before[w] = hd_alloc(b->bytes[w]);
+	}
+	return b;
+}
+
+static void buf_free(struct kt_buf *b)
+{
+	for (int w = 0; w < 2; w++) {
+		free(b->base[w]);
+		free(b->before[w]);
+	}
+	free(b);
+}
+
+struct kt *kt_new(const struct hd_kernel *cpu, const struct hd_kernel *ref, const char *attr)
+{
+	struct kt *t = hd_alloc(sizeof(*t));
+
+	t->kernel[KT_CPU] = cpu;
+	t->kernel[KT_REF] = ref;
+	t->attr = hd_strdup(attr);
+	t->run.step = 1;
+	t->run.train = 1;
+	t->seed = 88172645463325252u;
+	return t;
+}
+
+static void unprepare(struct kt *t, int w)
+{
+	if (t->prepared[w] && t->prep[w].release)
+		t->prep[w].release(t->prep[w].state);
+	memset(&t->prep[w], 0, sizeof(t->prep[w]));
+	t->prepared[w] = 0;
+}
+
+void kt_free(struct kt *t)
+{
+	unprepare(t, 0);
+	unprepare(t, 1);
+	for (int i = 0; i < t->nin; i++)
+		buf_free(t->in[i]);
+	for (int i = 0; i < t->nout; i++)
+		buf_free(t->out[i]);
+	free(t->attr);
+	free(t);
+}
+
+struct kt_buf *kt_in(struct kt *t, uint32_t dtype, const char *spec)
+{
+	return t->in[t->nin++] = buf_new(t, dtype, spec);
+}
+
+struct kt_buf *kt_out(struct kt *t, uint32_t dtype, const char *spec)
+{
+	return t->out[t->nout++] = buf_new(t, dtype, spec);
+}
+
+void kt_inplace(struct kt_buf *out, struct kt_buf *in)
+{
+	out->inplace = in;
+}
+
+static uint64_t next(struct kt *t)
+{
+	t->seed ^= t->seed << 13;
+	t->seed ^= t->seed >> 7;
+	t->seed ^= t->seed << 17;
+	return t->seed;
+}
+
+void kt_ints(struct kt_buf *b, int64_t lowest, int64_t highest)
+{
+	uint64_t span = (uint64_t)(highest - lowest) + 1;
+
+	for (int64_t i = 0; i < values(b); i++)
+		kt_set(b, i, (double)(lowest + (int64_t)((next(b->test) >> 20) % span)));
+}
+
+void kt_reals(struct kt_buf *b, double low, double high)
+{
+	for (int64_t i = 0; i < values(b); i++)
+		kt_set(b, i, low + (high - low) * ((double)(next(b->test) >> 11) * 0x1p-53));
+}
+
+void kt_set(struct kt_buf *b, int64_t i, double value)
+{
+	put(b->mem[KT_CPU], b->view[KT_CPU].dtype, i, value);
+	put(b->mem[KT_REF], b->view[KT_REF].dtype, i, take(b->mem[KT_CPU], b->view[KT_CPU].dtype, i));
+}
+
+double kt_get(const struct kt_buf *b, int which, int64_t i)
+{
+	const void *mem = b->inplace ? b->inplace->mem[which] : b->mem[which];
+
+	return take(mem, b->view[which].dtype, i);
+}
+
+int kt_prepare(struct kt *t, int w)
+{
+	struct hd_view in[HD_MAX_INS], out[HD_MAX_OUTS];
+	struct hd_kernel_desc d = { .attr = t->attr, .nin = (uint32_t)t->nin, .nout = (uint32_t)t->nout, .in = in, .out = out };
+	int rc;
+
+	for (int i = 0; i < t->nin; i++)
+		in[i] = t->in[i]->view[w];
+	for (int i = 0; i < t->nout; i++)
+		out[i] = t->out[i]->view[w];
+	unprepare(t, w);
+	memset(&t->err, 0, sizeof(t->err));
+	rc = t->kernel[w]->prepare(&d, &t->prep[w], &t->err);
+	t->prepared[w] = rc >= 0;
+	/* what prepare was given must not be needed later */
+	memset(in, CANARY, sizeof(in));
+	memset(out, CANARY, sizeof(out));
+	return rc;
+}
+
+int kt_run(struct kt *t, int w)
+{
+	void *in[HD_MAX_INS], *out[HD_MAX_OUTS];
+
+	if (!t->prepared[w])
+		HD_TRY(kt_prepare(t, w));
+	for (int i = 0; i < t->nin; i++) {
+		in[i] = t->in[i]->mem[w];
+		memcpy(t->in[i]->before[w], in[i], t->in[i]->bytes[w]);
+	}
+	for (int i = 0; i < t->nout; i++)
+		out[i] = t->out[i]->inplace ? t->out[i]->inplace->mem[w] : t->out[i]->mem[w];
+	t->kernel[w]->run(&t->prep[w], out, in, &t->run);
+	return 0;
+}
+
+static int canaries(const struct kt_buf *b, int w)
+{
+	const uint8_t *p = b->base[w], *mem = b->mem[w];
+	size_t all = b->bytes[w] + 3 * GUARD;
+
+	for (size_t i = 0; i < all; i++)
+		if ((p + i < mem || p + i >= mem + b->bytes[w]) && p[i] != CANARY)
+			return 0;
+	return 1;
+}
+
+static int replaced(const struct kt *t, const struct kt_buf *b)
+{
+	for (int i = 0; i < t->nout; i++)
+		if (t->out[i]->inplace == b)
+			return 1;
+	return 0;
+}
+
+static const char *intact(struct kt *t, int w)
+{
+	static const char *const device[] = { "cpu", "ref" };
+
+	for (int i = 0; i < t->nin + t->nout; i++) {
+		const struct kt_buf *b = i < t->nin ? t->in[i] : t->out[i - t->nin];
+		const char *what = i < t->nin ? "input" : "output";
+		int k = i < t->nin ? i : i - t->nin;
+
+		if (!canaries(b, w))
+			snprintf(t->why, sizeof(t->why), "%s wrote outside %s %d", device[w], what, k);
+		else if (i < t->nin && !replaced(t, b) && memcmp(b->mem[w], b->before[w], b->bytes[w]))
+			snprintf(t->why, sizeof(t->why), "%s changed %s %d", device[w], what, k);
+		else
+			continue;
+		return t->why;
+	}
+	return NULL;
+}
+
+static const char *differs(struct kt *t, int k, double tol)
+{
+	const struct kt_buf *b = t->out[k];
+	double scale = 0;
+
+	for (int64_t i = 0; i < values(b); i++)
+		if (isfinite(kt_get(b, KT_REF, i)))
+			scale = fmax(scale, fabs(kt_get(b, KT_REF, i)));
+	for (int64_t i = 0; i < values(b); i++) {
+		double got = kt_get(b, KT_CPU, i), want = kt_get(b, KT_REF, i);
+
+		if (got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= tol * scale)
+			continue;
+		snprintf(t->why, sizeof(t->why), "output %d[%lld]: cpu %.9g, ref %.9g, largest %.3g, tol %.3g", k,
+			 (long long)i, got, want, scale, tol);
+		return t->why;
+	}
+	return NULL;
+}
+
+const char *kt_compare(struct kt *t, double tol)
+{
+	const char *why;
+
+	for (int w = 0; w < 2; w++) {
+		int rc = kt_run(t, w);
+
+		if (rc < 0) {
+			snprintf(t->why, sizeof(t->why), "%s: prepare: %d %s", w ? "ref" : "cpu", rc, t->err.text);
+			return t->why;
+		}
+		why = intact(t, w);
+		if (why)
+			return why;
+	}
+	for (int k = 0; k < t->nout; k++) {
+		why = differs(t, k, tol);
+		if (why)
+			return why;
+	}
+	return NULL;
+}
+
+double kt_tol(uint32_t dtype, int64_t terms)
+{
+	double sum = 4 * 0x1p-24 * sqrt((double)(terms > 1 ? terms : 1));
+
+	return dtype == HD_BF16 ? sum + 0x1p-8 : sum;
+}
