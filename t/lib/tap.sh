@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+# t/lib/tap.sh - the verbs of tap.h for tests in sh.  A test begins with
+#
+#	#!/bin/sh
+#	# what would break in the field
+#	. "${0%/*}/lib/tap.sh"
+#
+# and then has $src (the source tree), $build (the build tree), $tmp (an empty folder, removed at the end) and
+#
+#	ok NAME command [args...]	the command succeeds; what it printed is shown if it does not
+#	fails NAME command [args...]	the command fails, by its own decision (not by a signal)
+#	is NAME GOT WANT		the same text
+#	like NAME TEXT PATTERN		the extended regular expression matches a line of the text
+#	unlike NAME TEXT PATTERN
+#	near NAME GOT WANT TOLERANCE	numbers, absolute
+#	skip WHY			one check that cannot be made here
+#	skip_all WHY			the whole test (before any check); ends it
+#	note TEXT
+#	mpi N command [args...]		runs it on N ranks with a time limit (HD_TEST_SECONDS, 120)
+#	done_testing			the plan and the exit status; must be the last command
+#
+# HD_TEST_REQUIRE=gpu,nccl makes a skip fail whose reason has one of these words.
+
+src=$(cd "${0%/*}/.." && pwd)
+if [ -n "$HD_BUILD" ]; then
+	build=$(cd "$HD_BUILD" && pwd)
+elif [ -f config.status ]; then
+	build=$(pwd)
+else
+	build=$src/build
+fi
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/heddle-test.XXXXXX") || exit 1
+tap_count=0
+tap_failed=0
+tap_planned=no
+trap 'rm -rf "$tmp"; [ $tap_planned = yes ] || { echo "# ended early"; exit 1; }' EXIT
+trap 'exit 1' INT TERM
+
+# Several ranks on few cores, as root in a container too.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+
+tap_result() {			# PASS(0 or not) NAME
+	tap_count=$((tap_count + 1))
+	if [ "$1" -eq 0 ]; then
+		echo "ok $tap_count - $2"
+	else
+		tap_failed=$((tap_failed + 1))
+		echo "not ok $tap_count - $2"
+		return 1
+	fi
+}
+
+tap_comment() { sed 's/^/# /'; }
+
+ok() {
+	tap_name=$1
+	shift
+	"$@" >"$tmp/.ok" 2>&1
+	tap_rc=$?
+	tap_result $tap_rc "$tap_name" || { echo "# exit status $tap_rc: $*"; tap_comment <"$tmp/.ok"; }
+}
+
+fails() {
+	tap_name=$1
+	shift
+	"$@" >"$tmp/.ok" 2>&1
+	tap_rc=$?
+	[ $tap_rc -gt 0 ] && [ $tap_rc -lt 124 ]
+	tap_result $? "$tap_name" || { echo "# exit status $tap_rc: $*"; tap_comment <"$tmp/.ok"; }
+}
+
+is() {
+	[ "$2" = "$3" ]
+	tap_result $? "$1" || printf '  got %s\n want %s\n' "$2" "$3" | tap_comment
+}
+
+like() {
+	printf '%s\n' "$2" | grep -Eq -e "$3"
+	tap_result $? "$1" || printf '  got %s\n want a match of %s\n' "$2" "$3" | tap_comment
+}
+
+unlike() {
+	! printf '%s\n' "$2" | grep -Eq -e "$3"
+	tap_result $? "$1" || printf '  got %s\n want no match of %s\n' "$2" "$3" | tap_comment
+}
+
+near() {
+	awk -v g="$2" -v w="$3" -v t="$4" 'BEGIN {
+		number = "^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?$"
+		d = g - w
+		exit !(g ~ number && w ~ number && d <= t + 0 && -d <= t + 0)
+	}'
+	tap_result $? "$1" || printf '  got %s\n want %s within %s\n' "$2" "$3" "$4" | tap_comment
+}
+
+note() { printf '%s\n' "$*" | tap_comment; }
+
+tap_required() {
+	for tap_word in $(echo "$HD_TEST_REQUIRE" | tr ',' ' '); do
+		printf '%s\n' "$1" | grep -qiw -e "$tap_word" && return 0
+	done
+	return 1
+}
+
+skip() {
+	if tap_required "$1"; then
+		tap_result 1 "required: $1"
+	else
+		tap_count=$((tap_count + 1))
+		echo "ok $tap_count # SKIP $1"
+	fi
+}
+
+skip_all() {
+	tap_planned=yes
+	if tap_required "$1" || [ $tap_count -gt 0 ]; then
+		tap_result 1 "required: $1"
+		done_testing
+	fi
+	echo "1..0 # SKIP $1"
+	exit 0
+}
+
+mpi() {
+	tap_n=$1
+	shift
+	timeout -k 5 "${HD_TEST_SECONDS:-120}" mpirun -np "$tap_n" --oversubscribe --bind-to none "$@" </dev/null
+}
+
+done_testing() {
+	tap_planned=yes
+	echo "1..$tap_count"
+	[ $tap_count -gt 0 ] || echo "# nothing was checked"
+	[ $tap_failed -eq 0 ] || echo "# $tap_failed of $tap_count failed"
+	[ $tap_count -gt 0 ] && [ $tap_failed -eq 0 ]
+	exit $?
+}
