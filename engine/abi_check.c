@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The tripwire of the plugin ABI: a field or slot that moved does not compile.
+ *
+ * A plugin built yesterday calls and is called by offset. Inserting, removing, reordering or
+ * resizing a member of a public struct changes what it does without a word, and a version number
+ * is bumped only by someone who noticed. What is allowed within a major: a new member at the end
+ * of a struct that begins with its size, and a new value at the end of an enum; both add lines
+ * here and change none, except that ENDS moves to the new last member. A new member never goes
+ * into the padding that a struct had at its end, where its size would not tell who has it.
+ * Numbers are those of 64-bit machines; the rules are the same elsewhere.
+ */
+#include <config.h>
+#include <heddle/strategy.h>
+
+#define AT(type, field, bytes) \
+	_Static_assert(offsetof(struct type, field) == (bytes), #type "." #field " has moved")
+#define ENDS(type, field, bytes) \
+	_Static_assert(offsetof(struct type, field) + sizeof(((struct type *)0)->field) == (bytes), \
+		       #type "." #field " has another size")
+#define FROZEN(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type " is frozen")
+#define IS(constant, value) _Static_assert((constant) == (value), #constant " has changed")
+
+#if __SIZEOF_POINTER__ == 8
+
+/* heddle/host.h */
+AT(hd_dim, size, 0);
+AT(hd_dim, name, 8);
+AT(hd_dim, n, 16);
+ENDS(hd_dim, n, 24);
+
+AT(hd_axis, size, 0);
+AT(hd_axis, name, 8);
+AT(hd_axis, n, 16);
+AT(hd_axis, spare, 24);
+AT(hd_axis, mine, 32);
+ENDS(hd_axis, mine, 36);
+
+AT(hd_group, size, 0);
+AT(hd_group, n, 8);
+ENDS(hd_group, n, 16);
+
+AT(hd_place, kind, 0);
+AT(hd_place, red, 1);
+AT(hd_place, role, 2);
+AT(hd_place, order, 3);
+AT(hd_place, index, 4);
+AT(hd_place, level, 8);
+AT(hd_place, dim, 16);
+ENDS(hd_place, dim, 24);
+FROZEN(hd_place, 24);
+
+AT(hd_block, size, 0);
+AT(hd_block, name, 8);
+AT(hd_block, flops, 16);
+AT(hd_block, param_bytes, 24);
+AT(hd_block, boundary_bytes, 32);
+ENDS(hd_block, boundary_bytes, 40);
+
+AT(hd_host, size, 0);
+AT(hd_host, abi_major, 8);
+AT(hd_host, abi_minor, 12);
+AT(hd_host, log, 16);
+AT(hd_host, fail, 24);
+AT(hd_host, status, 32);
+AT(hd_host, alloc, 40);
+AT(hd_host, query, 48);
+AT(hd_host, opt_int, 56);
+AT(hd_host, opt_num, 64);
+AT(hd_host, opt_str, 72);
+AT(hd_host, opt_text, 80);
+AT(hd_host, dim, 88);
+AT(hd_host, dim_new, 96);
+AT(hd_host, axis, 104);
+AT(hd_host, axis_next, 112);
+AT(hd_host, group, 120);
+AT(hd_host, rule, 128);
+AT(hd_host, block_next, 136);
+AT(hd_host, stage, 144);
+AT(hd_host, unit, 152);
+AT(hd_host, graph, 160);
+AT(hd_host, record, 168);
+ENDS(hd_host, record, 176);
+
+/* heddle/graph.h */
+AT(hd_tensor, size, 0);
+AT(hd_tensor, name, 8);
+AT(hd_tensor, node, 16);
+AT(hd_tensor, of, 24);
+AT(hd_tensor, spec, 32);
+AT(hd_tensor, dims, 40);
+AT(hd_tensor, local, 48);
+AT(hd_tensor, ndim, 56);
+AT(hd_tensor, dtype, 60);
+AT(hd_tensor, what, 64);
+ENDS(hd_tensor, what, 68);
+
+AT(hd_reshard, size, 0);
+AT(hd_reshard, axis, 8);
+AT(hd_reshard, have, 16);
+AT(hd_reshard, need, 40);
+ENDS(hd_reshard, need, 64);
+
+AT(hd_node, size, 0);
+AT(hd_node, op, 8);
+AT(hd_node, kind, 16);
+AT(hd_node, attr, 24);
+AT(hd_node, block, 32);
+AT(hd_node, ins, 40);
+AT(hd_node, outs, 48);
+AT(hd_node, reshard, 56);
+AT(hd_node, nin, 64);
+AT(hd_node, nout, 68);
+AT(hd_node, phase, 72);
+AT(hd_node, site, 76);
+ENDS(hd_node, site, 80);
+
+AT(hd_match, size, 0);
+AT(hd_match, op, 8);
+AT(hd_match, kind, 16);
+AT(hd_match, axis, 24);
+AT(hd_match, phases, 32);
+ENDS(hd_match, phases, 36);
+
+AT(hd_pos, group, 0);
+AT(hd_pos, mul, 8);
+AT(hd_pos, add, 12);
+AT(hd_pos, step, 16);
+AT(hd_pos, zero, 20);
+ENDS(hd_pos, zero, 24);
+FROZEN(hd_pos, 24);
+
+AT(hd_graph_api, size, 0);
+AT(hd_graph_api, node_next, 8);
+AT(hd_graph_api, leaf_next, 16);
+AT(hd_graph_api, place, 24);
+AT(hd_graph_api, attr, 32);
+AT(hd_graph_api, attr_dims, 40);
+AT(hd_graph_api, home, 48);
+AT(hd_graph_api, replace, 56);
+AT(hd_graph_api, cursor, 64);
+AT(hd_graph_api, after, 72);
+AT(hd_graph_api, op, 80);
+AT(hd_graph_api, node, 88);
+AT(hd_graph_api, einsum, 96);
+AT(hd_graph_api, map, 104);
+AT(hd_graph_api, cast, 112);
+AT(hd_graph_api, chunk, 120);
+AT(hd_graph_api, join, 128);
+AT(hd_graph_api, pick, 136);
+AT(hd_graph_api, pack, 144);
+AT(hd_graph_api, unpack, 152);
+AT(hd_graph_api, comm, 160);
+AT(hd_graph_api, reshard, 168);
+AT(hd_graph_api, state, 176);
+AT(hd_graph_api, assign, 184);
+ENDS(hd_graph_api, assign, 192);
+
+/* heddle/op.h */
+AT(hd_shape, dtype, 0);
+AT(hd_shape, ndim, 4);
+AT(hd_shape, dims, 8);
+AT(hd_shape, local, 72);
+ENDS(hd_shape, local, 136);
+FROZEN(hd_shape, 136);
+
+AT(hd_cost, size, 0);
+AT(hd_cost, product_flops, 8);
+AT(hd_cost, other_flops, 16);
+AT(hd_cost, bytes, 24);
+ENDS(hd_cost, bytes, 32);
+
+AT(hd_record_api, size, 0);
+AT(hd_record_api, index, 8);
+AT(hd_record_api, launch, 16);
+ENDS(hd_record_api, launch, 24);
+
+AT(hd_op, size, 0);
+AT(hd_op, name, 8);
+AT(hd_op, kind, 16);
+AT(hd_op, uncut, 24);
+AT(hd_op, linear, 32);
+AT(hd_op, maxima, 40);
+AT(hd_op, inplace, 48);
+AT(hd_op, shape, 56);
+AT(hd_op, vjp, 64);
+AT(hd_op, place, 72);
+AT(hd_op, cost, 80);
+AT(hd_op, record, 88);
+ENDS(hd_op, record, 96);
+
+/* heddle/strategy.h */
+AT(hd_option, key, 0);
+AT(hd_option, type, 8);
+AT(hd_option, zero, 12);
+AT(hd_option, otherwise, 16);
+AT(hd_option, range, 24);
+AT(hd_option, help, 32);
+ENDS(hd_option, help, 40);
+FROZEN(hd_option, 40);
+
+AT(hd_strategy_ops, size, 0);
+AT(hd_strategy_ops, options, 8);
+AT(hd_strategy_ops, noptions, 16);
+AT(hd_strategy_ops, option_size, 20);
+AT(hd_strategy_ops, open, 24);
+AT(hd_strategy_ops, close, 32);
+AT(hd_strategy_ops, mesh, 40);
+AT(hd_strategy_ops, rewrite, 48);
+AT(hd_strategy_ops, rules, 56);
+AT(hd_strategy_ops, homes, 64);
+AT(hd_strategy_ops, lower, 72);
+AT(hd_strategy_ops, schedule, 80);
+ENDS(hd_strategy_ops, schedule, 88);
+
+AT(hd_plugin, magic, 0);
+AT(hd_plugin, abi_major, 4);
+AT(hd_plugin, abi_minor, 6);
+AT(hd_plugin, name, 8);
+AT(hd_plugin, version, 40);
+AT(hd_plugin, build, 56);
+AT(hd_plugin, size, 120);
+AT(hd_plugin, strategy, 128);
+ENDS(hd_plugin, strategy, 136);
+
+#endif
+
+/* Values are compiled into plugins too. */
+IS(HD_OK, 0);
+IS(HD_DEFAULT, 1);
+IS(HD_EINVAL, -1);
+IS(HD_ENOMEM, -2);
+IS(HD_ENOTSUP, -3);
+IS(HD_EDIVIDE, -4);
+IS(HD_EABI, -5);
+IS(HD_EBUG, -6);
+IS(HD_EIO, -7);
+IS(HD_ERROR, 0);
+IS(HD_WARN, 1);
+IS(HD_INFO, 2);
+IS(HD_DEBUG, 3);
+IS(HD_WHOLE, 0);
+IS(HD_CUT, 1);
+IS(HD_PARTIAL, 2);
+IS(HD_AT, 3);
+IS(HD_SUM, 0);
+IS(HD_MAX, 1);
+IS(HD_CORE, 0);
+IS(HD_SPARE, 1);
+IS(HD_PAD, 1);
+IS(HD_IF_DIVIDES, 2);
+IS(HD_INSIDE, 4);
+IS(HD_F, 1);
+IS(HD_B, 2);
+IS(HD_W, 4);
+IS(HD_U, 8);
+IS(HD_G, 16);
+IS(HD_S, 32);
+IS(HD_ACT, 0);
+IS(HD_DATA, 1);
+IS(HD_PARAM, 2);
+IS(HD_GRAD, 3);
+IS(HD_STATE, 4);
+IS(HD_MASTER, 5);
+IS(HD_ALL_REDUCE, 1);
+IS(HD_REDUCE_SCATTER, 2);
+IS(HD_ALL_GATHER, 3);
+IS(HD_ALL_TO_ALL, 4);
+IS(HD_BROADCAST, 5);
+IS(HD_REDUCE, 6);
+IS(HD_GATHER, 7);
+IS(HD_SCATTER, 8);
+IS(HD_SHIFT, 9);
+IS(HD_ALL_MAX, 10);
+IS(HD_FOLD, 0);
+IS(HD_RESET, 1);
+IS(HD_REFUSE, 2);
+IS(HD_OPT_INT, 0);
+IS(HD_OPT_BOOL, 1);
+IS(HD_OPT_BYTES, 2);
+IS(HD_OPT_NUM, 3);
+IS(HD_OPT_STR, 4);
+IS(HD_OPT_CHOICE, 5);
+IS(HD_F32, 0x32000);
+IS(HD_F64, 0x34000);
+IS(HD_F16, 0x31000);
+IS(HD_BF16, 0x31001);
+IS(HD_I32, 0x12000);
+IS(HD_I64, 0x14000);
+IS(HD_U8, 0x20800);
+IS(HD_B1, 0x20100);
+IS(HD_MAX_DIMS, 8);
+IS(HD_MAX_AXES, 12);
+IS(HD_MAX_INS, 16);
+IS(HD_MAX_OUTS, 8);
+IS(HD_MAGIC, 0x4844504c);
