@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/prepare/embedding.h - checks of embedding, position, rope and dropout; shared by all devices.
+ */
+#ifndef HD_KERNELS_PREPARE_EMBEDDING_H
+#define HD_KERNELS_PREPARE_EMBEDDING_H
+#include <stdlib.h>
+#include "kernels/check.h"
+
+/* p->n: ids, columns, rows of the table here, global index of its first row. */
+static inline int hd_prepare_table(const struct hd_check *c, struct hd_prep *p, const struct hd_view *ids,
+				   const struct hd_view *w, const struct hd_view *x)
+{
+	HD_TRY(hd_check_ndim(c, w, 2, 2));
+	HD_TRY(hd_check_ndim(c, x, 1, HD_MAX_DIMS));
+	HD_TRY(hd_check_part(c, ids, x, 0, x->ndim - 1));
+	if (w->dims[1] != x->dims[x->ndim - 1] || w->n[1] != x->n[x->ndim - 1])
+		return hd_err_set(c->err, HD_EINVAL, "%s: rows of the table have %lld of dim %s, those of x %lld of dim %s",
+				  c->kernel, (long long)w->n[1], w->dims[1]->name, (long long)x->n[x->ndim - 1],
+				  x->dims[x->ndim - 1]->name);
+	p->n[0] = hd_view_count(ids);
+	p->n[1] = w->n[1];
+	p->n[2] = w->n[0];
+	p->n[3] = w->off[0];
+	return 0;
+}
+
+static inline int hd_prepare_embedding(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_check_counts(c, 2, 2, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "ir", "r"));
+	return hd_prepare_table(c, p, &c->d->in[0], &c->d->in[1], &c->d->out[0]);
+}
+
+static inline int hd_prepare_embedding_dw(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_check_counts(c, 2, 2, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "ir", "r"));
+	return hd_prepare_table(c, p, &c->d->in[0], &c->d->out[0], &c->d->in[1]);
+}
+
+/* x (..., seq, embed) and w (position, embed).  p->n: outer, seq, columns, rows of w here, row of w of seq index 0. */
+static inline int hd_prepare_positions(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
+				       const struct hd_view *w)
+{
+	uint32_t n = x->ndim;
+
+	HD_TRY(hd_check_ndim(c, x, 2, HD_MAX_DIMS));
+	HD_TRY(hd_check_ndim(c, w, 2, 2));
+	if (w->dims[1] != x->dims[n - 1] || w->n[1] != x->n[n - 1])
+		return hd_err_set(c->err, HD_EINVAL, "%s: rows of the table have %lld of dim %s, those of x %lld of dim %s",
+				  c->kernel, (long long)w->n[1], w->dims[1]->name, (long long)x->n[n - 1], x->dims[n - 1]->name);
+	p->n[0] = hd_check_count(x, 0, n - 2);
+	p->n[1] = x->n[n - 2];
+	p->n[2] = x->n[n - 1];
+	p->n[3] = w->n[0];
+	p->n[4] = x->off[n - 2] - w->off[0];
+	return 0;
+}
+
+static inline int hd_prepare_position(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_check_counts(c, 2, 2, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "r", "r"));
+	HD_TRY(hd_check_same(c, &c->d->out[0], &c->d->in[0]));
+	HD_TRY(hd_prepare_positions(c, p, &c->d->in[0], &c->d->in[1]));
+	if (p->n[4] >= 0 && p->n[4] + p->n[1] <= p->n[3])
+		return 0;
+	return hd_err_set(c->err, HD_EINVAL, "%s: the sequence needs rows %lld to %lld of the %lld in input 1", c->kernel,
+			  (long long)p->n[4], (long long)(p->n[4] + p->n[1]), (long long)p->n[3]);
+}
+
+static inline int hd_prepare_position_dw(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_check_counts(c, 1, 1, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "r", "r"));
+	return hd_prepare_positions(c, p, &c->d->in[0], &c->d->out[0]);
+}
+
+/* x (..., seq, heads, head_dim).  p->n: outer, seq, heads, head_dim, global index of seq index 0; p->f: theta, direction. */
+static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
+{
+	const struct hd_view *x = &c->d->in[0];
+	uint32_t n = x->ndim;
+
+	HD_TRY(hd_check_counts(c, 1, 1, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "r", "r"));
+	HD_TRY(hd_check_ndim(c, x, 3, HD_MAX_DIMS));
+	HD_TRY(hd_check_all_same(c));
+	HD_TRY(hd_check_whole(c, x, n - 1));
+	if (x->n[n - 1] % 2)
+		return hd_err_set(c->err, HD_EDIVIDE, "%s: dim %s has %lld elements, not divisible by 2", c->kernel,
+				  x->dims[n - 1]->name, (long long)x->n[n - 1]);
+	p->n[0] = hd_check_count(x, 0, n - 3);
+	p->n[1] = x->n[n - 3];
+	p->n[2] = x->n[n - 2];
+	p->n[3] = x->n[n - 1];
+	p->n[4] = x->off[n - 3];
+	p->f[0] = hd_attr(c->d->attr, "theta", 10000);
+	p->f[1] = hd_attr(c->d->attr, "inverse", 0) != 0 ? -1 : 1;
+	return hd_check_range(c, "theta", p->f[0], 1e-30, 1e30);
+}
+
+/* p->n: 0 rows, 1 columns, 2 stride of batch in the whole tensor, 3 site, 4 ndim, 5.. extents of the rows' dims (7 at
+ * most), 12: index of row 0 but for sample0.  State: whole strides of the rows' dims. */
+static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p)
+{
+	const struct hd_view *x = &c->d->in[0];
+	uint32_t n = x->ndim;
+	int64_t stride = 1, *strides;
+
+	HD_TRY(hd_check_counts(c, 1, 1, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "r", "r"));
+	HD_TRY(hd_check_ndim(c, x, 1, HD_MAX_DIMS));
+	HD_TRY(hd_check_all_same(c));
+	p->f[0] = hd_attr(c->d->attr, "p", 0);
+	HD_TRY(hd_check_range(c, "p", p->f[0], 0, 1 - 0x1p-20));
+	p->n[0] = hd_check_count(x, 0, n - 1);
+	p->n[1] = x->n[n - 1];
+	p->n[3] = (int64_t)hd_attr(c->d->attr, "site", 0);
+	p->n[4] = n - 1;
+	strides = hd_alloc(HD_MAX_DIMS * sizeof(*strides));
+	for (uint32_t i = n; i--; stride *= x->dims[i]->n) {
+		if (!strcmp(x->dims[i]->name, "batch"))
+			p->n[2] = stride;
+		p->n[12] += x->off[i] * stride;
+		strides[i] = stride;
+		if (i < n - 1)
+			p->n[5 + i] = x->n[i];
+	}
+	p->state = strides;
+	p->release = free;
+	return 0;
+}
+
+/* Global index of the first element of a row.  The elements of a row are neighbours. */
+static inline uint64_t hd_dropout_index(const struct hd_prep *p, int64_t row, int64_t sample0)
+{
+	const int64_t *strides = p->state;
+	int64_t index = p->n[12] + sample0 * p->n[2];
+
+	for (int64_t i = p->n[4]; i--; row /= p->n[5 + i])
+		index += row % p->n[5 + i] * strides[i];
+	return (uint64_t)index;
+}
+
+#endif

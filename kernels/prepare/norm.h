@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/prepare/norm.h - checks of norm, norm_d and norm_dw; shared by all devices.
+ *
+ * p->n: rows, columns, rms, and whether the optional operand is there; p->f[0]: eps.
+ */
+#ifndef HD_KERNELS_PREPARE_NORM_H
+#define HD_KERNELS_PREPARE_NORM_H
+#include "kernels/check.h"
+
+static inline int hd_prepare_norm_rows(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x)
+{
+	HD_TRY(hd_check_ndim(c, x, 1, HD_MAX_DIMS));
+	HD_TRY(hd_check_whole(c, x, x->ndim - 1));
+	p->n[1] = x->n[x->ndim - 1];
+	p->n[0] = hd_check_count(x, 0, x->ndim - 1);
+	p->n[2] = hd_attr(c->d->attr, "rms", 0) != 0;
+	return 0;
+}
+
+static inline int hd_prepare_norm(const struct hd_check *c, struct hd_prep *p)
+{
+	uint32_t rms = hd_attr(c->d->attr, "rms", 0) != 0, n;
+	const struct hd_view *x = &c->d->in[0];
+
+	HD_TRY(hd_check_counts(c, 2, 3, 3 - rms, 3 - rms));
+	HD_TRY(hd_check_dtypes(c, "r", "r"));
+	HD_TRY(hd_prepare_norm_rows(c, p, x));
+	n = x->ndim;
+	HD_TRY(hd_check_part(c, &c->d->in[1], x, n - 1, n));
+	if (c->d->nin == 3)
+		HD_TRY(hd_check_part(c, &c->d->in[2], x, n - 1, n));
+	HD_TRY(hd_check_same(c, &c->d->out[0], x));
+	for (uint32_t i = 1; i < c->d->nout; i++)
+		HD_TRY(hd_check_part(c, &c->d->out[i], x, 0, n - 1));
+	p->n[3] = c->d->nin == 3;
+	p->f[0] = hd_attr(c->d->attr, "eps", 1e-5);
+	return 0;
+}
+
+static inline int hd_prepare_norm_d(const struct hd_check *c, struct hd_prep *p)
+{
+	uint32_t rms = hd_attr(c->d->attr, "rms", 0) != 0, n;
+	const struct hd_view *x = &c->d->in[0];
+
+	HD_TRY(hd_check_counts(c, 5 - rms, 5 - rms, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "r", "r"));
+	HD_TRY(hd_prepare_norm_rows(c, p, x));
+	n = x->ndim;
+	HD_TRY(hd_check_part(c, &c->d->in[1], x, n - 1, n));
+	for (uint32_t i = 2; i < c->d->nin - 1; i++)
+		HD_TRY(hd_check_part(c, &c->d->in[i], x, 0, n - 1));
+	HD_TRY(hd_check_same(c, &c->d->in[c->d->nin - 1], x));
+	return hd_check_same(c, &c->d->out[0], x);
+}
+
+static inline int hd_prepare_norm_dw(const struct hd_check *c, struct hd_prep *p)
+{
+	uint32_t rms = hd_attr(c->d->attr, "rms", 0) != 0, n;
+	const struct hd_view *x = &c->d->in[0];
+
+	HD_TRY(hd_check_counts(c, 4 - rms, 4 - rms, 1, 2));
+	HD_TRY(hd_check_dtypes(c, "r", "r"));
+	HD_TRY(hd_prepare_norm_rows(c, p, x));
+	n = x->ndim;
+	for (uint32_t i = 1; i < c->d->nin - 1; i++)
+		HD_TRY(hd_check_part(c, &c->d->in[i], x, 0, n - 1));
+	HD_TRY(hd_check_same(c, &c->d->in[c->d->nin - 1], x));
+	for (uint32_t i = 0; i < c->d->nout; i++)
+		HD_TRY(hd_check_part(c, &c->d->out[i], x, n - 1, n));
+	p->n[3] = c->d->nout == 2;
+	return 0;
+}
+
+#endif
