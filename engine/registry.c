@@ -178,7 +178,7 @@ static void fill(struct hd_strategy_ops *t, int *orders)
 
 static int normalise(struct known *k, const struct hd_strategy_ops *theirs, struct hd_err *err)
 {
-	struct hd_strategy_ops t = { .size = 0 };
+	struct hd_strategy_ops t = {.size = 0};
 	size_t n = theirs->size;
 
 	/* A table of half a slot would make half an address. */
@@ -220,7 +220,7 @@ static int accept(struct hd_module *m, struct known *k, struct hd_err *err)
 static void load(struct known *k)
 {
 	struct hd_module *m = NULL;
-	struct hd_err err = { .code = 0 };
+	struct hd_err err = {.code = 0};
 
 	free(k->e.why);
 	k->e.why = NULL;
@@ -332,7 +332,7 @@ static int compare(const void *a, const void *b)
 /* DIR / NAME / .libs / NAME.so, as libtool leaves modules. */
 static void add_built(const char *dir, struct files *f)
 {
-	struct files subs = { NULL, 0, 0 };
+	struct files subs = {NULL, 0, 0};
 	struct dirent *d;
 	DIR *list = opendir(dir);
 
@@ -394,7 +394,7 @@ static int no_such_name(const char *name, const struct files *f, const char *pla
 
 static char *path_of_name(const char *name, struct hd_err *err)
 {
-	struct files f = { NULL, 0, 0 };
+	struct files f = {NULL, 0, 0};
 	char *places = search(&f), *path = NULL;
 
 	for (size_t i = 0; i < f.n && !path; i++) {
@@ -452,7 +452,7 @@ int hd_registry_find(const char *name_or_path, const char *relative_to_dir,
 
 int hd_registry_scan(struct hd_plugin_entry ***out)
 {
-	struct files f = { NULL, 0, 0 };
+	struct files f = {NULL, 0, 0};
 	struct hd_plugin_entry **e;
 
 	free(search(&f));

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The gate for plugins. If it let a wrong one in, a job would call through shifted slots, or die
+ * after days at the first call of a function that nobody has; if its message did not name the
+ * field, the author of the plugin could not tell what to do. Each fault is built on its own.
+ */
+#include <config.h>
+#include "t/lib/tap.h"
+#include "engine/registry.h"
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char tmp[] = "/tmp/heddle-t3000.XXXXXX";
+
+static int shell(const char *fmt, ...) HD_PRINTF(1, 2);
+static int shell(const char *fmt, ...)
+{
+	char command[2048];
+	va_list v;
+
+	va_start(v, fmt);
+	vsnprintf(command, sizeof(command), fmt, v);
+	va_end(v);
+	return system(command);
+}
+
+/* t/plugins/variant.c as tmp/FILE.so, with -D. */
+static char *build(const char *file, const char *defines)
+{
+	char *path = hd_format("%s/%s.so", tmp, file);
+
+	if (shell("${CC:-cc} -std=gnu11 -O0 -w -fPIC -shared -fvisibility=hidden -I '%s/include' "
+		  "%s "
+		  "-o '%s' '%s/t/plugins/variant.c'",
+		  HD_TEST_SRC, defines, path, HD_TEST_SRC))
+		note("%s was not built", path);
+	return path;
+}
+
+/* The reason alone, without "plugin PATH: ". */
+static const char *refusal(const char *path)
+{
+	static struct hd_err err;
+	struct hd_plugin_entry *e = NULL;
+	char *prefix = hd_format("plugin %s: ", path);
+	size_t n = strlen(prefix);
+	const char *text;
+
+	memset(&err, 0, sizeof(err));
+	if (!hd_registry_find(path, NULL, &e, &err))
+		text = "accepted";
+	else
+		text = strncmp(err.text, prefix, n) ? err.text : err.text + n;
+	free(prefix);
+	return text;
+}
+
+static void refuses(const char *file, const char *defines, const char *fmt, ...) HD_PRINTF(3, 4);
+static void refuses(const char *file, const char *defines, const char *fmt, ...)
+{
+	char *path = build(file, defines), text[500];
+	va_list v;
+
+	va_start(v, fmt);
+	vsnprintf(text, sizeof(text), fmt, v);
+	va_end(v);
+	is_str(refusal(path), text, defines);
+	free(path);
+}
+
+static void test_not_loadable(void)
+{
+	char *path, *text;
+
+	refuses("undef", "-DV_UNDEFINED_FUNCTION",
+		"does not load: undefined symbol: nobody_has_this");
+	refuses("undata", "-DV_UNDEFINED_DATA",
+		"does not load: undefined symbol: nobody_has_this_number");
+	path = hd_format("%s/text.so", tmp);
+	shell("seq 1000 > '%s'", path);
+	is_str(refusal(path), "does not load: invalid ELF header", "not an ELF file");
+	shell(": > '%s'", path);
+	is_str(refusal(path), "does not load: file too short", "an empty file");
+	free(path);
+	path = hd_format("%s/absent.so", tmp);
+	text = hd_format("no plugin file %s: No such file or directory", path);
+	is_str(refusal(path), text, "absent file");
+	free(text);
+	free(path);
+}
+
+static void test_identity(void)
+{
+	refuses("variant", "-DV_NO_ENTRY",
+		"exports no heddle_plugin_v0: it is not a heddle plugin");
+	refuses("variant", "-DV_ENTRY=heddle_plugin_v1",
+		"exports heddle_plugin_v1: abi_major is 1, newer than this engine's 0");
+	refuses("variant", "-DV_NULL", "heddle_plugin_v0 returns NULL");
+	refuses("variant", "-DV_MAGIC=0x12345678", "magic is 0x12345678, not 0x4844504c");
+	refuses("variant", "-DV_MAJOR=2", "abi_major is 2, newer than this engine's 0");
+	refuses("variant", "-DV_NAME='\"other\"'",
+		"name is \"other\", the file's name says \"variant\"");
+	refuses("variant", "-DV_BUILD='\"cuda=12 nccl=2\"'",
+		"build asks for cuda=12, this engine has no such key");
+	refuses("variant", "-DV_NAME='\"12345678901234567890123456789012\"'",
+		"name has no end within its 32 bytes");
+}
+
+static void test_minor(void)
+{
+	char *text = hd_format("abi_minor is %d, newer than this engine's %d (while abi_major is 0 "
+			       "both must be equal): build it again with this engine's headers",
+			       HD_ABI_MINOR + 1, HD_ABI_MINOR);
+	char *older =
+		hd_format("abi_minor is %d, older than this engine's %d (while abi_major is 0 "
+			  "both must be equal): build it again with this engine's headers",
+			  HD_ABI_MINOR - 1, HD_ABI_MINOR);
+
+	refuses("variant", "-DV_MINOR='(HD_ABI_MINOR+1)'", "%s", text);
+	refuses("variant", "-DV_MINOR='(HD_ABI_MINOR-1)'", "%s", older);
+	free(text);
+	free(older);
+}
+
+static void test_table(void)
+{
+	const size_t full = sizeof(struct hd_strategy_ops);
+
+	refuses("variant", "-DV_TABLE=NULL", "has no strategy table (size is %zu)",
+		sizeof(struct hd_plugin));
+	refuses("variant", "-DV_PLUGIN_SIZE=128", "has no strategy table (size is 128)");
+	refuses("variant", "-DV_SIZE=0", "strategy: size is 0, this engine's table has %zu", full);
+	refuses("variant", "-DV_SIZE=60", "strategy: size is 60, this engine's table has %zu",
+		full);
+	refuses("variant", "-DV_SIZE=1048576",
+		"strategy: size is 1048576, this engine's table has %zu", full);
+	refuses("variant", "-DV_OPEN=NULL",
+		"strategy: slot open is mandatory and missing (size is %zu)", full);
+	refuses("variant", "-DV_MESH=NULL",
+		"strategy: slot mesh is mandatory and missing (size is %zu)", full);
+	refuses("variant", "-DV_SIZE='offsetof(struct hd_strategy_ops,mesh)'",
+		"strategy: slot mesh is mandatory and missing (size is 40)");
+	refuses("variant", "-DV_OPTIONS=NULL", "noptions is 3, options is NULL");
+	refuses("variant", "-DV_OPTION_SIZE=32", "option_size is 32, this engine's is 40");
+	refuses("variant", "-DV_KEY=NULL", "option 0 of 3 has no key");
+	refuses("variant", "-DV_KEY='\"size\"'", "option size: this key is the engine's");
+	refuses("variant", "-DV_TYPE=99", "option depth: type is 99, this engine knows 0..5");
+	refuses("variant", "-DV_TYPE=HD_OPT_CHOICE", "option depth: a choice without range");
+}
+
+/* A file that only links a plugin must not pass for one. */
+static void test_other_object(void)
+{
+	char *good = build("variant", ""), *path = hd_format("%s/borrower.so", tmp), *text;
+
+	shell("echo 'int x;' > '%s/empty.c' && ${CC:-cc} -fPIC -shared -o '%s' '%s/empty.c' "
+	      "-Wl,--no-as-needed '%s'",
+	      tmp, path, tmp, good);
+	text = hd_format("has no heddle_plugin_v0 of its own: the one it finds is in %s", good);
+	is_str(refusal(path), text, "entry of another object");
+	free(text);
+	free(path);
+	free(good);
+}
+
+static void accepts(const char *file, const char *defines, int lower)
+{
+	char *path = build(file, defines);
+	struct hd_err err = {.code = 0};
+	struct hd_plugin_entry *e = NULL;
+	struct hd_strategy *self;
+
+	if (!ok(!hd_registry_find(path, NULL, &e, &err), "accepted: %s %s", file, defines)) {
+		note("%s", err.text);
+		return;
+	}
+	ok(e->ops->size == sizeof(*e->ops) && !e->why && !strcmp(e->version, "0.3"),
+	   "its entry is complete");
+	is_int(e->ops->open(NULL, NULL, &self), HD_OK, "mandatory slots are its own: open");
+	is_int(e->ops->mesh(NULL, NULL, 0, 0), 7, "and mesh");
+	is_int(e->ops->lower(NULL, NULL), lower, "a slot beyond the end of its table is a stub");
+	e->ops->close(NULL);
+	is_int(e->ops->rewrite(NULL, NULL) | e->ops->rules(NULL, NULL) | e->ops->homes(NULL, NULL) |
+		       e->ops->schedule(NULL, NULL, 1),
+	       HD_OK, "missing slots are stubs");
+	is_int(e->orders, 0, "schedule is not its own");
+	free(path);
+}
+
+static void test_accepted(void)
+{
+	struct hd_plugin_entry *a = NULL, *b = NULL;
+	struct hd_err err = {.code = 0};
+	char *path;
+
+	accepts("heddle_good", "-DV_NAME='\"good\"'", 8);
+	accepts("short", "-DV_NAME='\"short\"' -DV_SIZE='offsetof(struct hd_strategy_ops,rewrite)'",
+		0);
+	accepts("liblong", "-DV_NAME='\"long\"' -DV_SIZE='sizeof(struct later)'", 8);
+	path = hd_format("%s/heddle_good.so", tmp);
+	ok(!hd_registry_find(path, NULL, &a, &err) &&
+		   !hd_registry_find("heddle_good.so", tmp, &b, &err) && a == b,
+	   "two instances share one plugin, by path and relative to the INI");
+	ok(!chdir(tmp) && !hd_registry_find("./heddle_good.so", "/usr", &b, &err) && a == b,
+	   "or relative to the current directory");
+	free(path);
+}
+
+/* In a process of its own: what a name finds depends on where the executable is. */
+static int find_and_print(const char *name)
+{
+	struct hd_err err = {.code = 0};
+
+	if (!strcmp(name, "all"))
+		name = NULL;
+	if (hd_plugins_print(stdout, name, getenv("AS_JSON") != NULL, &err))
+		printf("%s\n", err.text);
+	return 0;
+}
+
+static char *output(const char *fmt, ...) HD_PRINTF(1, 2);
+static char *output(const char *fmt, ...)
+{
+	static char text[8192];
+	char command[1024];
+	va_list v;
+	FILE *f;
+
+	va_start(v, fmt);
+	vsnprintf(command, sizeof(command), fmt, v);
+	va_end(v);
+	f = popen(command, "r");
+	text[f ? fread(text, 1, sizeof(text) - 1, f) : 0] = 0;
+	if (f)
+		pclose(f);
+	return text;
+}
+
+static void test_names(void)
+{
+	char *want, *got;
+
+	shell("mkdir -p '%s/tree/plugins/good/.libs' '%s/tree/plugins/bad/.libs' '%s/tree/t/.libs' "
+	      "&& "
+	      "cd '%s/tree' && cp /proc/%d/exe exe && cp exe t/exe && cp exe t/.libs/exe && "
+	      "cp ../heddle_good.so plugins/good/.libs/ && cp ../undef.so plugins/bad/.libs/bad.so",
+	      tmp, tmp, tmp, tmp, (int)getpid());
+	want = hd_format("good 0.3, ABI %d.%d, %s/tree/plugins/good/.libs/heddle_good.so\n"
+			 "key     type    default          range          meaning\n"
+			 "depth   int     4                1..64          how deep\n"
+			 "order   choice  (must be given)  near|far|FILE  which first\n"
+			 "always  bool    no               yes|no         even where it costs\n",
+			 HD_ABI_MAJOR, HD_ABI_MINOR, tmp);
+	is_str(output("'%s/tree/exe' good", tmp), want, "a name is found in plugins/ beside it");
+	got = output("'%s/tree/t/exe' good", tmp);
+	ok(!strncmp(got, "no plugin \"good\"", 16), "not one level up");
+	shell(": > '%s/tree/config.status'", tmp);
+	is_str(output("'%s/tree/t/exe' good", tmp), want, "unless that is a build tree");
+	is_str(output("'%s/tree/t/.libs/exe' good", tmp), want, "also for libtool's executables");
+	got = output("'%s/tree/exe' god", tmp);
+	ok(strstr(got, "no plugin \"god\" (god.so or heddle_god.so) in ") &&
+		   strstr(got, "; there: bad, good"),
+	   "an unknown name lists the known ones");
+	free(want);
+	want = hd_format("plugin %s/tree/plugins/bad/.libs/bad.so: "
+			 "does not load: undefined symbol: nobody_has_this\n",
+			 tmp);
+	is_str(output("'%s/tree/exe' bad", tmp), want, "a name that is refused says why");
+	got = output("'%s/tree/exe' all", tmp);
+	ok(strstr(got, "\nbad ") && strstr(got, " refused ") && strstr(got, "undefined symbol") &&
+		   strstr(got, "\ngood ") && strstr(got, " accepted "),
+	   "the list has both");
+	got = output("AS_JSON=1 '%s/tree/exe' good", tmp);
+	ok(strstr(got, "\"accepted\": true") && strstr(got, "\"default\": null") &&
+		   strstr(got, "\"help\": \"how deep\""),
+	   "one plugin as JSON");
+	got = output("AS_JSON=1 '%s/tree/exe' all", tmp);
+	ok(got[0] == '[' && strstr(got, "\"accepted\": false") && strstr(got, "\"why\": null"),
+	   "the list as JSON");
+	free(want);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		return find_and_print(argv[1]);
+	if (system("${CC:-cc} --version >/dev/null 2>&1"))
+		skip_all("no C compiler");
+	if (!mkdtemp(tmp))
+		skip_all("no temporary directory");
+	test_not_loadable();
+	test_identity();
+	test_minor();
+	test_table();
+	test_other_object();
+	test_accepted();
+	test_names();
+	shell("rm -rf '%s'", tmp);
+	return done();
+}
