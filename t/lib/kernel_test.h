@@ -45,7 +45,7 @@ struct kt {
 	struct hd_run run;		/* step 1, train, all else zero: change at will */
 	struct hd_err err;		/* of the last prepare */
 	uint64_t seed;
-	char why[300];
+	char why[1200];
 };
 
 #define KT_NEW(name, attr) __extension__ ({ \

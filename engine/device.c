@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What all devices share: attributes as text, names and sizes of dtypes.
+ */
+#include <config.h>
+#include "engine/device.h"
+#include <stdlib.h>
+#include <string.h>
+
+double hd_attr(const char *attr, const char *key, double otherwise)
+{
+	size_t n = strlen(key);
+
+	while (attr && *attr) {
+		attr += strspn(attr, " ");
+		if (!strncmp(attr, key, n) && attr[n] == '=') {
+			char *end;
+			double v = strtod(attr + n + 1, &end);
+
+			return end == attr + n + 1 ? otherwise : v;
+		}
+		attr += strcspn(attr, " ");
+	}
+	return otherwise;
+}
+
+int hd_dtype_bytes(uint32_t dtype)
+{
+	return (int)(HD_BITS(dtype) + 7) / 8;	/* HD_B1: of the smallest piece that has an address */
+}
+
+const char *hd_dtype_name(uint32_t dtype)
+{
+	static const struct {
+		uint32_t dtype;
+		const char *name;
+	} names[] = {
+		{ HD_F32, "f32" }, { HD_F64, "f64" }, { HD_F16, "f16" }, { HD_BF16, "bf16" },
+		{ HD_I32, "i32" }, { HD_I64, "i64" }, { HD_U8, "u8" }, { HD_B1, "b1" },
+	};
+
+	for (size_t i = 0; i < HD_LEN(names); i++)
+		if (names[i].dtype == dtype)
+			return names[i].name;
+	return "unknown dtype";
+}

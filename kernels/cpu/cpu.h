@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/cpu.h - what the files of the cpu device share.
+ */
+#ifndef HD_KERNELS_CPU_CPU_H
+#define HD_KERNELS_CPU_CPU_H
+#include "engine/device.h"
+
+const struct hd_kernel *hd_cpu_kernel(const char *name);
+
+#endif

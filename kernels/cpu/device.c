@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The cpu device: OpenMP threads and oneDNN's products.
+ */
+#include <config.h>
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul.h"
+#include <omp.h>
+
+static int open_device(int threads, struct hd_err *err)
+{
+	if (threads < 1)
+		return hd_err_set(err, HD_EINVAL, "cpu: %d threads", threads);
+	omp_set_dynamic(0);	/* sums must not depend on how many threads the machine feels like giving */
+	omp_set_num_threads(threads);
+	return hd_mm_open(err);
+}
+
+static void close_device(void)
+{
+	/* primitives go with the kernels' states; the engine of oneDNN stays for the next open */
+}
+
+static const struct hd_device_ops ops = {
+	.name = "cpu", .open = open_device, .close = close_device, .kernel = hd_cpu_kernel,
+	.settle = hd_mm_settle, .product_rate = hd_mm_rate,
+};
+
+const struct hd_device_ops *hd_device_cpu(void)
+{
+	return &ops;
+}

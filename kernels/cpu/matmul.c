@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Matrix products by oneDNN.
+ *
+ * oneDNN offers several implementations of one product and the first is not always the fastest, so every shape is timed
+ * once (settle) and the pick is kept as text: the key of a shape says all that the timing depends on, and a shape can be
+ * rebuilt from its key, so that rank 0 can time what only other ranks need.  Primitives are created once a shape; a
+ * run sets four addresses.  The scratchpad is ours and shared: by default each primitive would hold its own.
+ */
+#include <config.h>
+#include "kernels/cpu/matmul.h"
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SCRATCH ((size_t)64 << 20)	/* an implementation that wants more is not offered */
+#define MAX_ARGS 5
+#define KEY 700
+
+struct primitive {
+	dnnl_primitive_t prim;
+	dnnl_memory_t mem[HD_MM_OPERANDS], scratch;
+	dnnl_exec_arg_t args[MAX_ARGS];
+	int nargs, swapped;
+	size_t scratch_bytes;
+};
+
+struct hd_mm {
+	struct hd_mm_shape shape;
+	struct primitive made[2];	/* overwrites, adds */
+	int users, needs;		/* needs: bit 0 overwriting, bit 1 adding */
+	struct hd_mm *next;
+};
+
+struct pick {
+	char *key, *value;
+	struct pick *next;
+};
+
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+static void *scratch;
+static size_t scratch_bytes;
+static struct hd_mm *all;
+static struct pick *picks;
+
+int hd_mm_open(struct hd_err *err)
+{
+	if (engine)
+		return 0;
+	if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success ||
+	    dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success)
+		return hd_err_set(err, HD_ENOTSUP, "oneDNN has no cpu engine here");
+	return 0;
+}
+
+static dnnl_data_type_t type_of(uint32_t dtype)
+{
+	return dtype == HD_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+/* ---- descriptors ------------------------------------------------------------------------------------------------ */
+
+/* The rows and columns of operand o are dims `row` and `col` of the shape.  Extents of 1 get the stride of a dense
+ * matrix: oneDNN reads the leading dimension from it. */
+static int describe(dnnl_memory_desc_t *md, const struct hd_mm_shape *s, int o, int row, int col)
+{
+	dnnl_dims_t n, stride;
+	const int64_t *st = s->stride[o];
+	int d, nb = s->ndim - 3;
+
+	for (d = 0; d < nb; d++) {
+		n[d] = st[d] ? s->n[d] : 1;
+		stride[d] = st[d] ? st[d] : 1;
+	}
+	n[nb] = st[row] ? s->n[row] : 1;
+	n[nb + 1] = st[col] ? s->n[col] : 1;
+	stride[nb] = st[row];
+	stride[nb + 1] = n[nb + 1] > 1 ? st[col] : 1;
+	if (n[nb] == 1)
+		stride[nb] = n[nb + 1] * stride[nb + 1];
+	else if (n[nb + 1] == 1 && stride[nb] == 1)
+		stride[nb + 1] = 1;
+	return dnnl_memory_desc_init_by_strides(md, nb + 2, n, type_of(s->dtype[o]), stride) == dnnl_success;
+}
+
+static int make_desc(dnnl_matmul_desc_t *desc, const struct hd_mm_shape *s, int swap)
+{
+	dnnl_memory_desc_t a, b, c, bias;
+	int m = s->ndim - 3, n = m + 1, k = m + 2, has = s->dtype[HD_MM_BIAS] != 0;
+
+	if (!describe(&a, s, HD_MM_A, swap ? k : m, swap ? m : k) || !describe(&b, s, HD_MM_B, swap ? n : k, swap ? k : n) ||
+	    !describe(&c, s, HD_MM_C, swap ? n : m, swap ? m : n))
+		return 0;
+	if (has && !describe(&bias, s, HD_MM_BIAS, m, n))
+		return 0;
+	return dnnl_matmul_desc_init(desc, swap ? &b : &a, swap ? &a : &b, has ? &bias : NULL, &c) == dnnl_success;
+}
+
+static dnnl_primitive_attr_t make_attr(int sum)
+{
+	dnnl_primitive_attr_t attr = NULL;
+	dnnl_post_ops_t post = NULL;
+
+	if (dnnl_primitive_attr_create(&attr) != dnnl_success)
+		return NULL;
+	dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+	if (sum && dnnl_post_ops_create(&post) == dnnl_success) {
+		dnnl_post_ops_append_sum(post, 1);
+		dnnl_primitive_attr_set_post_ops(attr, post);
+		dnnl_post_ops_destroy(post);
+	}
+	return attr;
+}
+
+struct offers {			/* the iterator of oneDNN 2 reads desc and attr as long as it lives */
+	dnnl_primitive_desc_iterator_t it;
+	dnnl_matmul_desc_t desc;
+	dnnl_primitive_attr_t attr;
+};
+
+static void offers_end(struct offers *o)
+{
+	if (o->it)
+		dnnl_primitive_desc_iterator_destroy(o->it);
+	if (o->attr)
+		dnnl_primitive_attr_destroy(o->attr);
+}
+
+static int offers_begin(struct offers *o, const struct hd_mm_shape *s, int sum, int swap)
+{
+	memset(o, 0, sizeof(*o));
+	if (!engine || !make_desc(&o->desc, s, swap))
+		return 0;
+	o->attr = make_attr(sum);
+	if (o->attr && dnnl_primitive_desc_iterator_create(&o->it, &o->desc, o->attr, engine, NULL) == dnnl_success)
+		return 1;
+	o->it = NULL;
+	offers_end(o);
+	return 0;
+}
+
+/* The next implementation, to be destroyed by the caller; NULL: no more. */
+static dnnl_primitive_desc_t offers_next(struct offers *o, int *begun)
+{
+	if ((*begun)++ && dnnl_primitive_desc_iterator_next(o->it) != dnnl_success)
+		return NULL;
+	return dnnl_primitive_desc_iterator_fetch(o->it);
+}
+
+static const char *name_of(const_dnnl_primitive_desc_t pd)
+{
+	const char *name = NULL;
+
+	dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+	return name ? name : "?";
+}
+
+static size_t scratch_of(const_dnnl_primitive_desc_t pd)
+{
+	const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+
+	return md ? dnnl_memory_desc_get_size(md) : 0;
+}
+
+/* ---- primitives ------------------------------------------------------------------------------------------------- */
+
+static void drop(struct primitive *p)
+{
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		if (p->mem[o])
+			dnnl_memory_destroy(p->mem[o]);
+	if (p->scratch)
+		dnnl_memory_destroy(p->scratch);
+	if (p->prim)
+		dnnl_primitive_destroy(p->prim);
+	memset(p, 0, sizeof(*p));
+}
+
+static int bind(struct primitive *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index, int arg,
+		dnnl_memory_t *mem)
+{
+	const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, what, index);
+
+	if (!md || dnnl_memory_create(mem, md, engine, DNNL_MEMORY_NONE) != dnnl_success)
+		return 0;
+	p->args[p->nargs].arg = arg;
+	p->args[p->nargs++].memory = *mem;
+	return 1;
+}
+
+static int build(struct primitive *p, const_dnnl_primitive_desc_t pd, int swap, int bias)
+{
+	memset(p, 0, sizeof(*p));
+	p->swapped = swap;
+	p->scratch_bytes = scratch_of(pd);
+	if (dnnl_primitive_create(&p->prim, pd) != dnnl_success ||
+	    !bind(p, pd, dnnl_query_src_md, 0, DNNL_ARG_SRC, &p->mem[swap ? HD_MM_B : HD_MM_A]) ||
+	    !bind(p, pd, dnnl_query_weights_md, 0, DNNL_ARG_WEIGHTS, &p->mem[swap ? HD_MM_A : HD_MM_B]) ||
+	    !bind(p, pd, dnnl_query_dst_md, 0, DNNL_ARG_DST, &p->mem[HD_MM_C]) ||
+	    (bias && !bind(p, pd, dnnl_query_weights_md, 1, DNNL_ARG_BIAS, &p->mem[HD_MM_BIAS])) ||
+	    (p->scratch_bytes && !bind(p, pd, dnnl_query_scratchpad_md, 0, DNNL_ARG_SCRATCHPAD, &p->scratch))) {
+		drop(p);
+		return 0;
+	}
+	return 1;
+}
+
+static int reserve(size_t bytes)
+{
+	void *p;
+
+	if (bytes <= scratch_bytes)
+		return 1;
+	if (posix_memalign(&p, 4096, bytes))
+		return 0;
+	free(scratch);
+	scratch = p;
+	scratch_bytes = bytes;
+	return 1;
+}
+
+/* The first candidate, or the first whose name is `want`.  Swapped ones exist where c is a vector. */
+static int create(struct primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want)
+{
+	dnnl_primitive_desc_t pd;
+	struct offers o;
+	int done = 0, begun = 0;
+
+	if (!offers_begin(&o, s, sum, swap))
+		return 0;
+	while (!done && (pd = offers_next(&o, &begun))) {
+		if ((!want || !strcmp(want, name_of(pd))) && scratch_of(pd) <= MAX_SCRATCH)
+			done = build(p, pd, swap, s->dtype[HD_MM_BIAS] != 0) && reserve(p->scratch_bytes);
+		dnnl_primitive_desc_destroy(pd);
+	}
+	offers_end(&o);
+	return done;
+}
+
+static int execute(struct primitive *p, void *c, const void *a, const void *b, const void *bias)
+{
+	dnnl_memory_set_data_handle(p->mem[HD_MM_A], (void *)(uintptr_t)a);
+	dnnl_memory_set_data_handle(p->mem[HD_MM_B], (void *)(uintptr_t)b);
+	dnnl_memory_set_data_handle(p->mem[HD_MM_C], c);
+	if (p->mem[HD_MM_BIAS])
+		dnnl_memory_set_data_handle(p->mem[HD_MM_BIAS], (void *)(uintptr_t)bias);
+	if (p->scratch)
+		dnnl_memory_set_data_handle(p->scratch, scratch);
+	if (dnnl_primitive_execute(p->prim, stream, p->nargs, p->args) != dnnl_success)
+		return HD_ENOTSUP;
+	dnnl_stream_wait(stream);
+	return 0;
+}
+
+/* ---- keys and picks --------------------------------------------------------------------------------------------- */
+
+static char *put_list(char *at, const char *end, const char *name, const int64_t *v, int n)
+{
+	at += snprintf(at, (size_t)(end - at), ":%s=", name);
+	for (int i = 0; i < n; i++)
+		at += snprintf(at, (size_t)(end - at), i ? ",%lld" : "%lld", (long long)v[i]);
+	return at;
+}
+
+/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63" */
+static void key_of(char *key, const struct hd_mm_shape *s, int sum)
+{
+	static const char *const names[] = { "a", "b", "c", "bias" };
+	char *at = key, *end = key + KEY;
+
+	at += snprintf(at, KEY, "product:dims=%d:bits=%u,%u,%u,%u", s->ndim, HD_BITS(s->dtype[0]), HD_BITS(s->dtype[1]),
+		       HD_BITS(s->dtype[2]), HD_BITS(s->dtype[3]));
+	at = put_list(at, end, "n", s->n, s->ndim);
+	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
+		at = put_list(at, end, names[o], s->stride[o], s->ndim);
+	snprintf(at, (size_t)(end - at), ":sum=%d:threads=%d:isa=%d", sum, omp_get_max_threads(),
+		 (int)dnnl_get_effective_cpu_isa());
+}
+
+static int64_t number(const char **at)
+{
+	char *end;
+	int64_t v;
+
+	*at += strcspn(*at, "0123456789");
+	v = strtoll(*at, &end, 10);
+	*at = end;
+	return v;
+}
+
+static int shape_of(struct hd_mm_shape *s, int *sum, const char *key)
+{
+	memset(s, 0, sizeof(*s));
+	if (strncmp(key, "product:", 8))
+		return 0;
+	s->ndim = (int)number(&key);
+	if (s->ndim < 3 || s->ndim > HD_MAX_DIMS + 3)
+		return 0;
+	for (int o = 0; o < HD_MM_OPERANDS; o++) {
+		int64_t bits = number(&key);
+
+		s->dtype[o] = bits == 32 ? HD_F32 : bits == 16 ? HD_BF16 : 0;
+	}
+	for (int d = 0; d < s->ndim; d++)
+		s->n[d] = number(&key);
+	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
+		for (int d = 0; d < s->ndim; d++)
+			s->stride[o][d] = number(&key);
+	*sum = (int)number(&key);
+	return number(&key) == omp_get_max_threads();	/* threads: another number cannot be timed here */
+}
+
+static struct pick *find_pick(const char *key, size_t len)
+{
+	for (struct pick *p = picks; p; p = p->next)
+		if (strlen(p->key) == len && !memcmp(p->key, key, len))
+			return p;
+	return NULL;
+}
+
+static void add_pick(const char *key, size_t nkey, const char *value, size_t nvalue)
+{
+	struct pick *p = find_pick(key, nkey);
+
+	if (!p) {
+		p = hd_alloc(sizeof(*p));
+		p->key = hd_format("%.*s", (int)nkey, key);
+		p->next = picks;
+		picks = p;
+	}
+	free(p->value);
+	p->value = hd_format("%.*s", (int)nvalue, value);
+}
+
+static void read_picks(const char *text)
+{
+	while (text && *text) {
+		size_t line = strcspn(text, "\n"), key = strcspn(text, " \n");
+
+		if (key < line && !strncmp(text, "product:", 8))
+			add_pick(text, key, text + key + 1, line - key - 1);
+		text += line + (text[line] == '\n');
+	}
+}
+
+static int can_swap(const struct hd_mm_shape *s)
+{
+	return !s->dtype[HD_MM_BIAS] && (s->n[s->ndim - 3] == 1 || s->n[s->ndim - 2] == 1);
+}
+
+/* Values: "ab/NAME", "ba/NAME" (operands swapped). */
+static int ensure(struct hd_mm *mm, int sum)
+{
+	struct primitive *p = &mm->made[sum];
+	char key[KEY];
+	struct pick *k;
+
+	if (p->prim)
+		return 1;
+	key_of(key, &mm->shape, sum);
+	k = find_pick(key, strlen(key));
+	if (k && strlen(k->value) > 3 && create(p, &mm->shape, sum, k->value[0] == 'b' && can_swap(&mm->shape), k->value + 3))
+		return 1;
+	return create(p, &mm->shape, sum, 0, NULL);
+}
+
+/* ---- timing ----------------------------------------------------------------------------------------------------- */
+
+struct arena {			/* touched memory: untouched pages all read as one page of zeros */
+	void *mem[HD_MM_OPERANDS];
+	size_t bytes[HD_MM_OPERANDS];
+};
+
+static size_t span(const struct hd_mm_shape *s, int o)
+{
+	int64_t last = 0;
+
+	for (int d = 0; d < s->ndim; d++)
+		last += s->stride[o][d] * (s->n[d] - 1);
+	return (size_t)(last + 1) * HD_BITS(s->dtype[o]) / 8;
+}
+
+static int touch(struct arena *a, const struct hd_mm_shape *s)
+{
+	for (int o = 0; o < HD_MM_OPERANDS; o++) {
+		size_t bytes = s->dtype[o] ? span(s, o) : 0;
+		uint32_t *w;
+
+		if (bytes <= a->bytes[o])
+			continue;
+		free(a->mem[o]);
+		a->bytes[o] = 0;
+		if (posix_memalign(&a->mem[o], 4096, bytes + 4)) {
+			a->mem[o] = NULL;
+			return 0;
+		}
+		w = a->mem[o];
+		for (size_t i = 0; i <= bytes / 4; i++)
+			w[i] = 0x3c003c00;	/* about 1/128 as fp32 and as two bf16: neither denormal nor growing */
+		a->bytes[o] = bytes;
+	}
+	return 1;
+}
+
+static double time_once(struct primitive *p, struct arena *a)
+{
+	double t = hd_seconds();
+
+	execute(p, a->mem[HD_MM_C], a->mem[HD_MM_A], a->mem[HD_MM_B], a->mem[HD_MM_BIAS]);
+	return hd_seconds() - t;
+}
+
+static double flops(const struct hd_mm_shape *s)
+{
+	double f = 2;
+
+	for (int d = 0; d < s->ndim; d++)
+		f *= (double)s->n[d];
+	return f;
+}
+
+/* A product that would take too long is timed with its longest dim cut, keeping the remainder that makes tails. */
+static void shrink(struct hd_mm_shape *s, double limit)
+{
+	while (flops(s) > limit) {
+		int d, longest = 0;
+
+		for (d = 0; d < s->ndim; d++)
+			if (s->n[d] > s->n[longest])
+				longest = d;
+		if (s->n[longest] < 1024)
+			return;
+		s->n[longest] = s->n[longest] / 2 / 64 * 64 + s->n[longest] % 64;
+	}
+}
+
+struct rival {
+	struct primitive p;
+	char value[128];
+	double best;
+};
+#define MAX_RIVALS 12
+
+static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, int swap)
+{
+	dnnl_primitive_desc_t pd;
+	struct offers o;
+	int begun = 0;
+
+	if (!offers_begin(&o, s, sum, swap))
+		return n;
+	while ((pd = offers_next(&o, &begun))) {
+		int plain = strstr(name_of(pd), "ref") != NULL;	/* loops: only where nothing else is offered */
+
+		if (n < MAX_RIVALS && (!plain || !n) && scratch_of(pd) <= MAX_SCRATCH &&
+		    build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
+			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab", name_of(pd));
+			r[n].best = 1e9;
+			n += reserve(r[n].p.scratch_bytes);
+		}
+		dnnl_primitive_desc_destroy(pd);
+	}
+	offers_end(&o);
+	return n;
+}
+
+/* Rounds over all rivals, so that a slow moment of the machine does not hit one alone; those far behind drop out. */
+static int fastest(struct rival *r, int n, struct arena *a, double budget)
+{
+	double spent = 0, best = 1e9;
+	int at = 0;
+
+	for (int round = 0; n > 1 && round < 6 && (round < 2 || spent < budget); round++)
+		for (int i = 0; i < n; i++) {
+			double t;
+
+			if (round > 0 && r[i].best > 1.5 * best)
+				continue;
+			t = time_once(&r[i].p, a);
+			spent += t;
+			if (t < r[i].best)
+				r[i].best = t;
+			if (r[i].best < best) {
+				best = r[i].best;
+				at = i;
+			}
+		}
+	return at;
+}
+
+static void measure(const char *key, size_t len, struct arena *a)
+{
+	char text[KEY];
+	struct rival r[MAX_RIVALS];
+	struct hd_mm_shape s;
+	int n = 0, sum = 0;
+
+	snprintf(text, sizeof(text), "%.*s", (int)len, key);
+	if (!shape_of(&s, &sum, text))
+		return;
+	shrink(&s, 0.015 * hd_mm_rate(s.dtype[HD_MM_A]));
+	if (!touch(a, &s))
+		return;
+	n = enter(r, n, &s, sum, 0);
+	if (can_swap(&s))
+		n = enter(r, n, &s, sum, 1);
+	if (n) {
+		const char *value = r[fastest(r, n, a, 0.05)].value;
+
+		add_pick(key, len, value, strlen(value));
+	}
+	for (int i = 0; i < n; i++)
+		drop(&r[i].p);
+}
+
+/* ---- what the device calls -------------------------------------------------------------------------------------- */
+
+static char *append(char *text, const char *key, const char *value)
+{
+	char *longer = hd_format(value ? "%s%s %s\n" : "%s%s\n", text, key, value ? value : "");
+
+	free(text);
+	return longer;
+}
+
+static char *wanted_keys(void)
+{
+	char *text = hd_strdup("");
+	char key[KEY];
+
+	for (struct hd_mm *m = all; m; m = m->next)
+		for (int sum = 0; sum < 2; sum++) {
+			if (!(m->needs >> sum & 1))
+				continue;
+			key_of(key, &m->shape, sum);
+			text = append(text, key, NULL);
+		}
+	return text;
+}
+
+static char *answer(const char *wanted)
+{
+	char *text = hd_strdup("");
+	struct arena a = { 0 };
+
+	while (*wanted) {
+		size_t len = strcspn(wanted, "\n");
+		struct pick *p;
+
+		if (len && !find_pick(wanted, len))
+			measure(wanted, len, &a);
+		p = find_pick(wanted, len);
+		if (p && !strstr(text, p->key))
+			text = append(text, p->key, p->value);
+		wanted += len + (wanted[len] == '\n');
+	}
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		free(a.mem[o]);
+	return text;
+}
+
+char *hd_mm_settle(const char *known, const struct hd_exchange *x)
+{
+	char *wanted = wanted_keys(), *joined = NULL, *mine = NULL, *text;
+
+	read_picks(known);
+	if (x) {
+		joined = x->gather(x->ctx, wanted);
+		mine = joined ? answer(joined) : hd_strdup("");
+		text = x->bcast(x->ctx, mine);
+		read_picks(text);
+	} else {
+		text = answer(wanted);
+	}
+	for (struct hd_mm *m = all; m; m = m->next)
+		for (int sum = 0; sum < 2; sum++) {
+			drop(&m->made[sum]);
+			if (m->needs >> sum & 1)
+				ensure(m, sum);
+		}
+	free(mine);
+	free(joined);
+	free(wanted);
+	return text;
+}
+
+struct hd_mm *hd_mm_get(const struct hd_mm_shape *s, int needs)
+{
+	struct hd_mm *m;
+	struct offers o;
+
+	for (m = all; m; m = m->next)
+		if (!memcmp(&m->shape, s, sizeof(*s))) {
+			m->users++;
+			m->needs |= needs;
+			return m;
+		}
+	if (hd_mm_open(NULL) < 0)
+		return NULL;
+	if (!offers_begin(&o, s, 1, 0))
+		return NULL;
+	offers_end(&o);
+	m = hd_alloc(sizeof(*m));
+	m->shape = *s;
+	m->users = 1;
+	m->needs = needs;
+	m->next = all;
+	all = m;
+	return m;
+}
+
+void hd_mm_put(struct hd_mm *mm)
+{
+	struct hd_mm **at = &all;
+
+	if (!mm || --mm->users)
+		return;
+	while (*at != mm)
+		at = &(*at)->next;
+	*at = mm->next;
+	drop(&mm->made[0]);
+	drop(&mm->made[1]);
+	free(mm);
+}
+
+int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias)
+{
+	if (!mm->made[sum].prim && !ensure(mm, sum))	/* never settled: the first implementation offered */
+		return HD_ENOTSUP;
+	return execute(&mm->made[sum], c, a, b, bias);
+}
+
+static double rate_of(uint32_t dtype, int64_t size, double best)
+{
+	struct hd_mm_shape s = { .ndim = 3, .dtype = { dtype, dtype, HD_F32 }, .n = { size, size, size },
+		.stride = { { size, 0, 1 }, { 0, 1, size }, { size, 1, 0 } } };
+	struct rival r[MAX_RIVALS];
+	struct arena a = { 0 };
+	int n;
+
+	if (hd_mm_open(NULL) < 0 || !touch(&a, &s))
+		return best;
+	n = enter(r, 0, &s, 0, 0);
+	for (int i = 0; i < n; i++) {
+		for (int k = 0; k < 3 && (k < 2 || size < 1500); k++) {
+			double rate = flops(&s) / time_once(&r[i].p, &a);
+
+			if (rate > best)
+				best = rate;
+		}
+		drop(&r[i].p);
+	}
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		free(a.mem[o]);
+	return best;
+}
+
+double hd_mm_rate(uint32_t dtype)
+{
+	static double known[2];
+	double *rate = &known[dtype == HD_BF16];
+
+	if (*rate > 0)
+		return *rate;
+	*rate = rate_of(dtype, 1024, 1e9);	/* without an implementation: about what plain loops do */
+	if (*rate > 2e11)
+		*rate = rate_of(dtype, 1792, *rate);
+	return *rate;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * einsum in plain loops: for every element of c the sum over all indices of the dims that c has not.
+ */
+#include <config.h>
+#include "kernels/ref/ref.h"
+#include <stdlib.h>
+
+enum { A, B, C, BIAS, ADD, OPERANDS };
+
+struct einsum {
+	int nout, ndims, has_bias, has_add;	/* the first nout dims are c's, the others are summed */
+	int64_t n[3 * HD_MAX_DIMS], stride[3 * HD_MAX_DIMS][OPERANDS];
+};
+
+static int64_t stride_of(const struct hd_view *v, const struct hd_dim *dim)
+{
+	int64_t s = 1;
+
+	for (uint32_t i = v->ndim; i-- > 0; s *= v->n[i])
+		if (v->dims[i] == dim)
+			return s;
+	return 0;
+}
+
+static int known(const struct hd_view *v, const struct hd_dim *dim)
+{
+	for (uint32_t i = 0; i < v->ndim; i++)
+		if (v->dims[i] == dim)
+			return 1;
+	return 0;
+}
+
+static void add_dim(struct einsum *e, const struct hd_view *const *v, const struct hd_dim *dim, int64_t n)
+{
+	for (int o = 0; o < OPERANDS; o++)
+		e->stride[e->ndims][o] = v[o] ? stride_of(v[o], dim) : 0;
+	e->n[e->ndims++] = n;
+}
+
+static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	int bias = hd_attr(d->attr, "bias", 0) != 0, add = hd_attr(d->attr, "add", 0) != 0;
+	const struct hd_view *v[OPERANDS] = { 0 };
+	struct einsum *e;
+
+	if ((int)d->nin != 2 + bias + add || d->nout != 1)
+		return hd_err_set(err, HD_EINVAL, "einsum: %u inputs, not %d", d->nin, 2 + bias + add);
+	v[A] = &d->in[0];
+	v[B] = &d->in[1];
+	v[C] = &d->out[0];
+	v[BIAS] = bias ? &d->in[2] : NULL;
+	v[ADD] = add ? &d->in[2 + bias] : NULL;
+	for (int o = 0; o < OPERANDS; o++)
+		if (v[o] && v[o]->dtype != HD_F64)
+			return hd_err_set(err, HD_ENOTSUP, "einsum: no %s on ref", hd_dtype_name(v[o]->dtype));
+	e = hd_alloc(sizeof(*e));
+	e->has_bias = bias;
+	e->has_add = add;
+	for (uint32_t i = 0; i < v[C]->ndim; i++)
+		add_dim(e, v, v[C]->dims[i], v[C]->n[i]);
+	e->nout = e->ndims;
+	for (int o = A; o <= B; o++)
+		for (uint32_t i = 0; i < v[o]->ndim; i++)
+			if (!known(v[C], v[o]->dims[i]) && !(o == B && known(v[A], v[o]->dims[i])))
+				add_dim(e, v, v[o]->dims[i], v[o]->n[i]);
+	p->state = e;
+	p->release = free;
+	return 0;
+}
+
+/* The sum over dims d... with the operands at `at`. */
+static double product(const struct einsum *e, double *const *mem, int d, const int64_t *at)
+{
+	int64_t here[OPERANDS];
+	double sum = 0;
+
+	if (d == e->ndims)
+		return mem[A][at[A]] * mem[B][at[B]];
+	for (int64_t i = 0; i < e->n[d]; i++) {
+		for (int o = 0; o < OPERANDS; o++)
+			here[o] = at[o] + i * e->stride[d][o];
+		sum += product(e, mem, d + 1, here);
+	}
+	return sum;
+}
+
+static void each(const struct einsum *e, double *const *mem, int acc, int d, const int64_t *at)
+{
+	int64_t here[OPERANDS];
+	double x;
+
+	if (d == e->nout) {
+		x = product(e, mem, d, at);
+		if (acc)
+			x += mem[C][at[C]];
+		if (e->has_bias)
+			x += mem[BIAS][at[BIAS]];
+		if (e->has_add)
+			x += mem[ADD][at[ADD]];
+		mem[C][at[C]] = x;
+		return;
+	}
+	for (int64_t i = 0; i < e->n[d]; i++) {
+		for (int o = 0; o < OPERANDS; o++)
+			here[o] = at[o] + i * e->stride[d][o];
+		each(e, mem, acc, d + 1, here);
+	}
+}
+
+static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct einsum *e = p->state;
+	double *mem[OPERANDS] = { in[0], in[1], out[0], NULL, NULL };
+	const int64_t start[OPERANDS] = { 0 };
+
+	if (e->has_bias)
+		mem[BIAS] = in[2];
+	if (e->has_add)
+		mem[ADD] = in[2 + e->has_bias];
+	each(e, mem, r->acc && mem[ADD] != mem[C], 0, start);
+}
+
+const struct hd_kernel hd_ref_einsum = { .name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run };

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Products by named dims, cpu against ref.  What breaks here makes every linear layer of some layout wrong: a transpose
+ * taken for the other, a batch dim summed, a bias on the wrong dim, gradients that do not add up over micro-batches.
+ */
+#include <config.h>
+#include "t/lib/tap.h"
+#include "t/lib/kernel_test.h"
+
+static const struct product {
+	const char *what, *a, *b, *c, *bias;
+	int add;
+} products[] = {
+	{ "weight [in,out]", "seq=37,in=19", "in=19,out=23", "seq=37,out=23", NULL, 0 },
+	{ "weight [out,in]", "seq=37,in=19", "out=23,in=19", "seq=37,out=23", NULL, 0 },
+	{ "two row dims, bias", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96", "out=96", 0 },
+	{ "add in place", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96", NULL, 1 },
+	{ "bias, add in place", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 1 },
+	{ "bias, add apart", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 2 },
+	{ "weight gradient [out,in]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24", "out=24,in=40", NULL, 0 },
+	{ "weight gradient [in,out]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24", "in=40,out=24", NULL, 0 },
+	{ "input gradient", "batch=2,seq=33,out=24", "out=24,in=40", "batch=2,seq=33,in=40", NULL, 1 },
+	{ "roles swapped", "in=19,out=23", "seq=37,in=19", "seq=37,out=23", "out=23", 0 },
+	{ "heads", "batch=2,seq=9,in=32", "head=4,hd=16,in=32", "batch=2,seq=9,head=4,hd=16", "head=4,hd=16", 0 },
+	{ "heads joined", "batch=2,seq=9,head=4,hd=16", "head=4,hd=16,out=32", "batch=2,seq=9,out=32", "out=32", 1 },
+	{ "heads cut from a whole", "seq=9,in=32", "head=4@4/12,hd=16,in=32", "seq=9,head=4@4/12,hd=16",
+	  "head=4@4/12,hd=16", 0 },
+	{ "heads outermost", "batch=2,seq=9,in=32", "in=32,head=4,hd=16", "head=4,batch=2,seq=9,hd=16", NULL, 0 },
+	{ "experts", "expert=5,slot=11,in=24", "expert=5,in=24,ff=40", "expert=5,slot=11,ff=40", "expert=5,ff=40", 0 },
+	{ "experts, [out,in]", "expert=5,slot=11,in=24", "expert=5,ff=40,in=24", "expert=5,slot=11,ff=40", NULL, 0 },
+	{ "experts' weights", "expert=5,slot=11,in=24", "expert=5,slot=11,ff=40", "expert=5,in=24,ff=40", NULL, 0 },
+	{ "experts inside", "slot=11,expert=5,in=24", "expert=5,in=24,ff=40", "slot=11,expert=5,ff=40", NULL, 0 },
+	{ "two batch dims", "a=2,b=3,m=7,k=5", "a=2,b=3,k=5,n=6", "b=3,a=2,m=7,n=6", NULL, 1 },
+	{ "bias on rows", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "seq=7", 0 },
+	{ "bias on rows of batch", "batch=3,seq=7,in=12", "in=12,out=9", "batch=3,seq=7,out=9", "seq=7,out=9", 0 },
+	{ "bias without dims", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "", 0 },
+	{ "sums that do not merge", "i=4,m=6,j=5", "j=5,i=4,n=8", "m=6,n=8", "n=8", 1 },
+	{ "sum in one input", "m=6,k=5,lost=3", "k=5,n=8", "m=6,n=8", NULL, 0 },
+	{ "sum in one input, swapped", "k=5,n=8", "m=6,k=5,lost=3", "m=6,n=8", NULL, 0 },
+	{ "outer product", "m=6", "n=8", "m=6,n=8", NULL, 0 },
+	{ "inner product", "k=77", "k=77", "", NULL, 0 },
+	{ "matrix times vector", "m=50,k=33", "k=33", "m=50", NULL, 0 },
+	{ "vector times matrix", "k=33", "k=33,n=50", "n=50", "n=50", 0 },
+	{ "elementwise", "m=6,n=8", "m=6,n=8", "m=6,n=8", NULL, 0 },
+	{ "elementwise, transposed", "m=6,n=8", "n=8,m=6", "n=8,m=6", NULL, 0 },
+	{ "c transposed", "seq=37,in=19", "in=19,out=23", "out=23,seq=37", "out=23", 0 },
+	{ "extents of one", "batch=1,seq=1,in=19", "out=1,in=19", "batch=1,seq=1,out=1", "out=1", 1 },
+	{ "one summed", "m=6,k=1", "k=1,n=8", "m=6,n=8", NULL, 0 },
+	{ "one row", "m=1,k=40", "n=24,k=40", "m=1,n=24", "n=24", 0 },
+	{ "nothing summed", "m=6,k=0", "k=0,n=8", "m=6,n=8", "n=8", 0 },
+	{ "no rows", "m=0,k=5", "k=5,n=8", "m=0,n=8", NULL, 0 },
+	{ "larger", "m=130,k=257", "n=191,k=257", "m=130,n=191", "n=191", 0 },
+};
+
+static struct kt *build(const struct product *p, uint32_t in, uint32_t out)
+{
+	char attr[40];
+	struct kt *t;
+	struct kt_buf *add = NULL, *c;
+
+	snprintf(attr, sizeof(attr), "add=%d bias=%d", p->add != 0, p->bias != NULL);
+	t = KT_NEW(einsum, attr);
+	kt_ints(kt_in(t, in, p->a), -3, 3);
+	kt_ints(kt_in(t, in, p->b), -3, 3);
+	if (p->bias)
+		kt_ints(kt_in(t, HD_F32, p->bias), -9, 9);
+	if (p->add)
+		kt_ints(add = kt_in(t, out, p->c), -9, 9);
+	c = kt_out(t, out, p->c);
+	kt_ints(c, -9, 9);
+	if (p->add == 1)
+		kt_inplace(c, add);
+	return t;
+}
+
+/* Small integers: every order of summation gives the same bits, except where bf16 has to round the result. */
+static void check(const struct product *p, uint32_t in, uint32_t out, const char *dtypes)
+{
+	struct kt *t = build(p, in, out);
+	double tol = out == HD_BF16 ? 0x1p-8 : 0;
+
+	KT_CHECK(t, tol, "%s, %s", p->what, dtypes);
+	kt_free(t);
+	if (p->add)
+		return;
+	t = build(p, in, out);
+	t->run.acc = 1;
+	KT_CHECK(t, 2 * tol, "%s, %s, added", p->what, dtypes);
+	kt_free(t);
+}
+
+static void check_real(void)
+{
+	struct kt *t = KT_NEW(einsum, "bias=1");
+
+	kt_reals(kt_in(t, HD_F32, "m=70,k=500"), -1, 1);
+	kt_reals(kt_in(t, HD_F32, "n=90,k=500"), -1, 1);
+	kt_reals(kt_in(t, HD_F32, "n=90"), -1, 1);
+	kt_out(t, HD_F32, "m=70,n=90");
+	KT_CHECK(t, kt_tol(HD_F32, 500), "real numbers");
+	kt_free(t);
+}
+
+static void refuses(void)
+{
+	struct kt *t = KT_NEW(einsum, "");
+
+	kt_in(t, HD_F32, "m=2,k=3");
+	kt_in(t, HD_F32, "k=4,n=2");
+	kt_out(t, HD_F32, "m=2,n=2");
+	is_int(kt_prepare(t, KT_CPU), HD_EINVAL, "extents that differ are refused");
+	is_str(t->err.text, "einsum: dim k is 3 in a and 4 in b", "with both numbers");
+	kt_free(t);
+}
+
+static void settles(void)
+{
+	const struct product *p = &products[2];
+	struct kt *t = build(p, HD_F32, HD_F32);
+	char *text, *again;
+
+	kt_prepare(t, KT_CPU);
+	text = hd_device_cpu()->settle("", NULL);
+	ok(strstr(text, "product:") == text && strchr(text, '\n'), "settle returns what is in force");
+	again = hd_device_cpu()->settle(text, NULL);
+	is_str(again, text, "what is known stays");
+	KT_CHECK(t, 0, "settled");
+	t->run.acc = 1;
+	KT_CHECK(t, 0, "settled, added");
+	free(text);
+	free(again);
+	kt_free(t);
+}
+
+int main(void)
+{
+	struct hd_err err = { 0 };
+
+	ok(hd_device_cpu()->open(2, &err) == 0, "open%s", err.text);
+	for (size_t i = 0; i < HD_LEN(products); i++) {
+		check(&products[i], HD_F32, HD_F32, "f32");
+		check(&products[i], HD_BF16, HD_F32, "bf16 to f32");
+		check(&products[i], HD_BF16, HD_BF16, "bf16");
+	}
+	check_real();
+	refuses();
+	settles();
+	return done();
+}
