@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * clip: the norm of the gradient, and the factor that brings it down to the limit.
+ */
+#include <config.h>
+#include <math.h>
+#include "kernels/prepare/optimizer.h"
+
+HD_PREPARE(prepare, "clip", HD_F32, hd_prepare_clip(c, p))
+
+static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	double limit = p->f[0], norm = sqrt(*(const double *)in[0]);
+
+	(void)r;
+	*(float *)out[0] = limit > 0 && norm > limit ? (float)(limit / norm) : 1;
+	*(float *)out[1] = (float)norm;
+}
+
+const struct hd_kernel hd_cpu_clip = { .name = "clip", .prepare = prepare, .run = run };

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * gelu and gelu_d, tanh form: (1 + tanh u) / 2 = 1 / (1 + exp(-2u)) = s, so
+ *
+ *	y = x s		dx = dy (s + x s (1 - s) 2u')	with u = sqrt(2/pi) (x + 0.044715 x^3)
+ *
+ * which takes one exponential and one division, and keeps small values for large negative x.
+ */
+#include <config.h>
+#include "kernels/cpu/simd.h"
+#include "kernels/prepare/elementwise.h"
+
+#define TWO_ROOT_2_PI 1.5957691216f
+#define CUBIC 0.044715f
+
+HD_PREPARE(prepare, "gelu", HD_F32, hd_prepare_alike(c, p, 1, 1))
+HD_PREPARE(prepare_d, "gelu_d", HD_F32, hd_prepare_alike(c, p, 2, 1))
+
+HD_CLONES static void gelu(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] = x[j] * hd_sigmoid(TWO_ROOT_2_PI * x[j] * (1 + CUBIC * x[j] * x[j]));
+}
+
+HD_CLONES static void gelu_d(float *dx, const float *x, const float *dy, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++) {
+		float v = x[j], q = CUBIC * v * v, s = hd_sigmoid(TWO_ROOT_2_PI * v * (1 + q));
+
+		dx[j] = dy[j] * (s + v * s * (1 - s) * (TWO_ROOT_2_PI * (1 + 3 * q)));
+	}
+}
+
+static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const float *x = in[0];
+	float *y = out[0];
+	int64_t n = p->n[0];
+
+	(void)r;
+#pragma omp parallel for schedule(static) if (n >= HD_SMALL)
+	for (int64_t i = 0; i < n; i += HD_CHUNK)
+		gelu(y + i, x + i, hd_min(HD_CHUNK, n - i));
+}
+
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const float *x = in[0], *dy = in[1];
+	float *dx = out[0];
+	int64_t n = p->n[0];
+
+	(void)r;
+#pragma omp parallel for schedule(static) if (n >= HD_SMALL)
+	for (int64_t i = 0; i < n; i += HD_CHUNK)
+		gelu_d(dx + i, x + i, dy + i, hd_min(HD_CHUNK, n - i));
+}
+
+const struct hd_kernel hd_cpu_gelu = { .name = "gelu", .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_gelu_d = { .name = "gelu_d", .prepare = prepare_d, .run = run_d };

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/simd.h - what the vector loops of the cpu kernels share.
+ *
+ * HD_CLONES before a function compiles it for AVX-512, AVX2 and the baseline, chosen when the program starts.  The
+ * region of an `omp parallel` is compiled apart and would not inherit that, so a kernel's run holds the threads and calls
+ * cloned functions on pieces.  Pieces have sizes that do not depend on the number of threads.
+ *
+ * Functions here are plain scalar code without calls and branches, so that `omp simd` loops can take them in.
+ */
+#ifndef HD_KERNELS_CPU_SIMD_H
+#define HD_KERNELS_CPU_SIMD_H
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
+	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if __GNUC__ >= 12
+#define HD_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
+#endif
+#ifndef HD_CLONES
+#define HD_CLONES
+#endif
+
+#define HD_CHUNK 4096		/* elements of one piece of an elementwise kernel: its operands fit L1 or L2 */
+#define HD_SMALL 16384		/* fewer elements than this: waking the threads costs more than they save */
+
+static inline int64_t hd_min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The columns of thread t of n: whole cache lines, so that two threads never write one. */
+static inline void hd_columns(int64_t cols, int t, int n, int64_t *from, int64_t *to)
+{
+	int64_t lines = (cols + 15) / 16;
+
+	*from = hd_min(cols, lines * t / n * 16);
+	*to = hd_min(cols, lines * (t + 1) / n * 16);
+}
+
+static inline float hd_float_of(uint32_t bits)
+{
+	float f;
+
+	memcpy(&f, &bits, 4);
+	return f;
+}
+
+static inline uint32_t hd_bits_of(float f)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &f, 4);
+	return bits;
+}
+
+/* e^x within 1 ulp or so, from inf down to denormals; NaN stays NaN.
+ * x = n ln 2 + r with |r| <= ln(2)/2, n rounded by adding 1.5 * 2^23, whose low bits then hold it; e^r by Cephes'
+ * polynomial; 2^n in two factors, because one would overflow at both ends. */
+static inline float hd_expf(float x)
+{
+	const float magic = 0x1.8p23f;
+	float t, n, r, p;
+	int32_t k, h;
+
+	x = x > 89.0f ? 89.0f : x;
+	x = x < -104.0f ? -104.0f : x;
+	t = x * 1.44269504f + magic;
+	n = t - magic;
+	k = (int32_t)(hd_bits_of(t) - 0x4b400000u);
+	r = x - n * 0x1.62e4p-1f;		/* ln 2 in two parts: 15 bits times n is exact */
+	r = r - n * 1.42860682e-6f;
+	p = 1.9875691500e-4f;
+	p = p * r + 1.3981999507e-3f;
+	p = p * r + 8.3334519073e-3f;
+	p = p * r + 4.1665795894e-2f;
+	p = p * r + 1.6666665459e-1f;
+	p = p * r + 5.0000001201e-1f;
+	p = p * (r * r) + r + 1;
+	h = k >> 1;
+	return p * hd_float_of((uint32_t)(h + 127) << 23) * hd_float_of((uint32_t)(k - h + 127) << 23);
+}
+
+static inline float hd_sigmoid(float x)
+{
+	return 1 / (1 + hd_expf(-x));
+}
+
+/* To nearest even.  Rounding could carry a NaN into infinity, so that is cut off instead. */
+static inline uint16_t hd_bf16_of(float f)
+{
+	uint32_t bits = hd_bits_of(f), nan = bits >> 16 | 0x40, near = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+
+	return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : near);
+}
+
+static inline float hd_of_bf16(uint16_t h)
+{
+	return hd_float_of((uint32_t)h << 16);
+}
+
+#endif
