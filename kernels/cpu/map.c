@@ -306,10 +306,10 @@ static inline float vlog(float x)
 {
 	const float smallest = 1.17549435e-38f, largest = 3.40282347e38f;
 	int tiny = x < smallest;
-	int32_t root_half = 0x3f3504f3;
-	int32_t bits = (int32_t)hd_bits_of(pick(tiny, x * 8388608, x)) - root_half;
+	uint32_t root_half = 0x3f3504f3;
+	int32_t bits = (int32_t)(hd_bits_of(pick(tiny, x * 8388608, x)) - root_half);
 	float e = (float)(bits >> 23) - pick(tiny, 23, 0);
-	float m = hd_float_of((uint32_t)((bits & 0x7fffff) + root_half)) - 1, z = m * m, y;
+	float m = hd_float_of(((uint32_t)bits & 0x7fffff) + root_half) - 1, z = m * m, y;
 
 	y = 7.0376836292e-2f;
 	y = y * m - 1.1514610310e-1f;
