@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+# What bin/quickstart and bin/test share: install what is missing, build in ./build.
+
+say() { printf '%s\n' "$*" >&2; }
+stop() { say "$0: $*"; exit 1; }
+
+have() { command -v "$1" >/dev/null 2>&1; }
+header() { echo "#include <$1>" | cc -E - >/dev/null 2>&1; }
+
+# The Debian packages that are not there, judged by what each is needed for.  A compiler stands first: without one no
+# header can be looked for.
+missing_packages() {
+	{ have cc && have make && [ -f "$(cc -print-file-name=crt1.o 2>/dev/null)" ]; } || echo build-essential
+	have autoreconf || echo autoconf
+	have automake || echo automake
+	have libtoolize || echo libtool
+	{ have pkg-config || have pkgconf; } || echo pkg-config
+	{ have mpicc && mpicc --showme:version >/dev/null 2>&1; } || echo libopenmpi-dev
+	have mpirun || echo openmpi-bin
+	header oneapi/dnnl/dnnl.h || echo libdnnl-dev
+	header ltdl.h || echo libltdl-dev
+	header ini.h || echo libinih-dev
+	header jansson.h || echo libjansson-dev
+	have prove || echo perl
+	for program; do
+		have "$program" || echo "$(package_of "$program")"
+	done
+}
+
+package_of() {
+	case $1 in
+	bible) echo bible-kjv ;;
+	*) echo "$1" ;;
+	esac
+}
+
+# install_missing [PROGRAM...]: also the packages of these programs.
+install_missing() {
+	missing=$(missing_packages "$@" | tr '\n' ' ')
+	[ -n "$missing" ] || return 0
+	have apt-get || stop "missing, and there is no apt-get to install it (Debian names): $missing"
+	sudo=
+	if [ "$(id -u)" -ne 0 ]; then
+		have sudo || stop "missing, and there is no sudo; as root: apt-get install $missing"
+		sudo=sudo
+	fi
+	say "installing $missing"
+	$sudo apt-get -qq update || say "apt-get update failed; going on with the lists that are there"
+	# One word per package.
+	# shellcheck disable=SC2086
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install $missing >&2 ||
+		stop "apt-get install $missing: failed"
+	missing=$(missing_packages "$@" | tr '\n' ' ')
+	[ -z "$missing" ] || stop "installed, but still not found: $missing"
+}
+
+# build [TARGET...]: configured once; make itself notices when configure.ac or a list of files has changed.
+build() {
+	[ -f configure ] || autoreconf -i >&2 || stop "autoreconf failed"
+	mkdir -p build
+	if [ ! -f build/Makefile ]; then
+		(cd build && ../configure --quiet) || stop "configure failed; build/config.log says more"
+	fi
+	make -C build -s -j"$(nproc)" "$@" >&2 || stop "make failed"
+}
+
+# Open MPI refuses to run as root unless told twice, which is what a container needs.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
