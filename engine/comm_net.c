@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Movement between hosts: one progress thread per process issues the calls in the order they were started and drives
+ * them by tests with backoff, so that the wire works under the products of the compute threads.  The thread is made
+ * when the first group that leaves the host is.
+ *
+ * Most kinds are one non-blocking MPI collective.  Sums of 16-bit types, and all sums when the call asks for a fixed
+ * order, are made by the members themselves: each gets its share from all, adds in member order (comm_sum.c), and hands
+ * the result to all.  These bytes are those of a ring, and the result is that of the shared-memory transport, bit for
+ * bit.  They are messages with a tag of the call's number, because their second round begins at different times on
+ * different members, while collectives of one communicator must be issued in one order.
+ */
+#include <config.h>
+#include "engine/comm_mpi.h"
+#include <limits.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define FLIGHTS 256		/* calls under way; start() waits for room beyond that */
+#define TAGS 8192		/* of calls; MPI guarantees 32767 */
+#define TAG_MESSAGE 20000	/* sends, receives and shifts are matched in the order they are made */
+
+struct hd_net {
+	MPI_Comm comm;
+};
+struct flight {
+	struct hd_ticket *t;
+	MPI_Request *req;
+	int nreq, cap, round;
+	char *tmp;			/* shares of the other members; grows to the largest call and stays */
+	size_t tmp_bytes;
+	double due;
+};
+
+static struct flight flights[FLIGHTS];		/* a ring; of the progress thread between `taken` and `queued` */
+static uint64_t queued, taken, landed;		/* numbers of calls */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of these, stop and busy */
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
+static pthread_t thread;
+static int running, stop;
+static int waiting;				/* a compute thread waits: answer at once */
+static double busy, busy_from, delay;
+
+/* -- issuing --------------------------------------------------------------------------------------------------------- */
+static MPI_Datatype type_of(uint32_t dtype)
+{
+	switch (dtype) {
+	case HD_F32:
+		return MPI_FLOAT;
+	case HD_F64:
+		return MPI_DOUBLE;
+	case HD_I32:
+		return MPI_INT32_T;
+	case HD_I64:
+		return MPI_INT64_T;
+	case HD_F16:
+	case HD_BF16:
+		return MPI_UINT16_T;
+	default:
+		return MPI_UINT8_T;
+	}
+}
+
+static int is_sum(uint32_t kind)
+{
+	return kind == HD_ALL_REDUCE || kind == HD_ALL_MAX || kind == HD_REDUCE || kind == HD_REDUCE_SCATTER;
+}
+
+/* Sums that MPI does not make, or not in a fixed order.  A maximum of fp32 has no order. */
+static int by_members(const struct hd_call *c)
+{
+	return is_sum(c->kind) && (HD_BITS(c->dtype) == 16 || (c->fixed && c->kind != HD_ALL_MAX));
+}
+
+static int64_t share_from(const struct hd_call *c, int n, int j)
+{
+	return c->count / n * j + c->count % n * j / n;
+}
+
+static void *in_place(const struct hd_call *c, const char *out)
+{
+	return c->in == (const void *)out ? MPI_IN_PLACE : (void *)(uintptr_t)c->in;
+}
+
+static void issue_sum(const struct hd_members *m, const struct hd_call *c, MPI_Request *r)
+{
+	MPI_Comm comm = m->net->comm;
+	MPI_Datatype type = type_of(c->dtype);
+	int count = (int)c->count;
+
+	if (c->kind == HD_REDUCE_SCATTER)
+		MPI_Ireduce_scatter_block(c->in, c->out, count, type, MPI_SUM, comm, r);
+	else if (c->kind == HD_REDUCE)
+		MPI_Ireduce(m->me == c->index ? in_place(c, c->out) : c->in, c->out, count, type, MPI_SUM, c->index,
+			    comm, r);
+	else
+		MPI_Iallreduce(in_place(c, c->out), c->out, count, type, c->kind == HD_ALL_MAX ? MPI_MAX : MPI_SUM, comm,
+			       r);
+}
+
+static void issue_move(const struct hd_members *m, const struct hd_call *c, MPI_Request *r)
+{
+	MPI_Comm comm = m->net->comm;
+	MPI_Datatype type = type_of(c->dtype);
+	int n = type == MPI_UINT8_T ? (int)hd_comm_size(c->dtype, c->count) : (int)c->count;
+	int64_t mine = m->me * hd_comm_size(c->dtype, c->count);
+	int root = m->me == c->index;
+
+	switch (c->kind) {
+	case HD_ALL_GATHER:
+		MPI_Iallgather(in_place(c, (char *)c->out + mine), n, type, c->out, n, type, comm, r);
+		break;
+	case HD_ALL_TO_ALL:
+		MPI_Ialltoall(c->in, n, type, c->out, n, type, comm, r);
+		break;
+	case HD_BROADCAST:
+		if (root)
+			hd_move(c->out, c->in, hd_comm_size(c->dtype, c->count));
+		MPI_Ibcast(c->out, n, type, c->index, comm, r);
+		break;
+	case HD_GATHER:
+		MPI_Igather(root ? in_place(c, (char *)c->out + mine) : c->in, n, type, c->out, n, type, c->index, comm, r);
+		break;
+	case HD_SCATTER:
+		MPI_Iscatter(c->in, n, type, root && (const char *)c->in + mine == c->out ? MPI_IN_PLACE : c->out, n, type,
+			     c->index, comm, r);
+		break;
+	}
+}
+
+static void put(struct flight *f, int to, const void *p, int64_t bytes, int tag)
+{
+	if (bytes)
+		MPI_Isend(p, (int)bytes, MPI_BYTE, to, tag, f->t->m->net->comm, &f->req[f->nreq++]);
+}
+
+static void get(struct flight *f, int from, void *p, int64_t bytes, int tag)
+{
+	if (bytes)
+		MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, f->t->m->net->comm, &f->req[f->nreq++]);
+}
+
+static void issue_message(struct flight *f)
+{
+	const struct hd_members *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t bytes = hd_comm_size(c->dtype, c->count);
+	int shift = c->kind == HD_SHIFT;
+
+	if (c->kind != HD_SEND)
+		get(f, shift ? hd_comm_mod(m->me - (int64_t)c->index, m->n) : c->index, c->out, bytes, TAG_MESSAGE);
+	if (c->kind != HD_RECV)
+		put(f, shift ? hd_comm_mod(m->me + (int64_t)c->index, m->n) : c->index, c->in, bytes, TAG_MESSAGE);
+}
+
+/* -- sums by the members: round 0 brings each its share from all, round 1 brings the sums to all ----------------------- */
+/* What member j adds up: `count` elements that begin at element *from of the input. */
+static int64_t share_of(const struct hd_members *m, const struct hd_call *c, int j, int64_t *from)
+{
+	*from = 0;
+	switch (c->kind) {
+	case HD_REDUCE:
+		return j == c->index ? c->count : 0;
+	case HD_REDUCE_SCATTER:
+		*from = j * c->count;
+		return c->count;
+	default:
+		*from = share_from(c, m->n, j);
+		return share_from(c, m->n, j + 1) - *from;
+	}
+}
+
+static void tmp_room(struct flight *f, size_t bytes)
+{
+	if (bytes <= f->tmp_bytes)
+		return;
+	free(f->tmp);
+	f->tmp = hd_alloc(bytes);
+	f->tmp_bytes = bytes;
+}
+
+static void members_gather(struct flight *f, int tag)
+{
+	struct hd_members *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t from, mine = hd_comm_size(c->dtype, share_of(m, c, m->me, &from));
+	const char *in = c->in;
+
+	tmp_room(f, (size_t)(mine * m->n));
+	for (int k = 1; k < m->n; k++) {	/* begin with the neighbour: not all send to member 0 first */
+		int j = hd_comm_mod(m->me - k, m->n);
+
+		get(f, j, f->tmp + j * mine, mine, tag);
+	}
+	for (int k = 1; k < m->n; k++) {
+		int j = hd_comm_mod(m->me + k, m->n);
+		int64_t theirs = hd_comm_size(c->dtype, share_of(m, c, j, &from));
+
+		put(f, j, in + hd_comm_size(c->dtype, from), theirs, tag);
+	}
+}
+
+static void members_sum(struct flight *f)
+{
+	struct hd_members *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t from, count = share_of(m, c, m->me, &from), mine = hd_comm_size(c->dtype, count);
+	int64_t at = hd_comm_size(c->dtype, from);
+	char *out = (char *)c->out + (c->kind == HD_REDUCE_SCATTER ? 0 : at);
+
+	for (int j = 0; j < m->n; j++)
+		m->ins[j] = j == m->me ? (char *)(uintptr_t)c->in + at : f->tmp + j * mine;
+	if (count)
+		hd_sum(&out, 1, m->ins, m->n, count, c->dtype, c->kind == HD_ALL_MAX);
+}
+
+static void members_spread(struct flight *f, int tag)
+{
+	struct hd_members *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t from, mine = share_of(m, c, m->me, &from), at = hd_comm_size(c->dtype, from);
+	char *out = c->out;
+
+	for (int k = 1; k < m->n; k++) {
+		int j = hd_comm_mod(m->me - k, m->n);
+		int64_t theirs = share_of(m, c, j, &from);
+
+		get(f, j, out + hd_comm_size(c->dtype, from), hd_comm_size(c->dtype, theirs), tag);
+	}
+	for (int k = 1; k < m->n; k++)
+		put(f, hd_comm_mod(m->me + k, m->n), out + at, hd_comm_size(c->dtype, mine), tag);
+}
+
+/* -- one call -------------------------------------------------------------------------------------------------------- */
+static void requests_room(struct flight *f, int n)
+{
+	if (n <= f->cap)
+		return;
+	free(f->req);
+	f->req = hd_alloc((size_t)n * sizeof(*f->req));
+	f->cap = n;
+}
+
+static int tag_of(const struct flight *f)
+{
+	return (int)(f->t->seq % TAGS) * 2 + f->round;
+}
+
+static void issue(struct flight *f)
+{
+	const struct hd_call *c = &f->t->call;
+
+	requests_room(f, 2 * f->t->m->n);
+	f->round = f->nreq = 0;
+	f->due = f->t->started + delay;
+	pthread_mutex_lock(&hd_mpi_lock);
+	if (c->kind == HD_SHIFT || c->kind >= HD_SEND) {
+		issue_message(f);
+	} else if (by_members(c)) {
+		members_gather(f, tag_of(f));
+	} else {
+		f->nreq = 1;
+		(is_sum(c->kind) ? issue_sum : issue_move)(f->t->m, c, f->req);
+	}
+	pthread_mutex_unlock(&hd_mpi_lock);
+}
+
+/* -> 1: the call is done. */
+static int test(struct flight *f)
+{
+	const struct hd_call *c = &f->t->call;
+	int done = 1;
+
+	HD_MPI(MPI_Testall(f->nreq, f->req, &done, MPI_STATUSES_IGNORE));
+	if (!done)
+		return 0;
+	f->nreq = 0;
+	if (by_members(c) && f->round == 0) {
+		members_sum(f);
+		f->round = 1;
+		if (c->kind == HD_ALL_REDUCE || c->kind == HD_ALL_MAX) {
+			HD_MPI(members_spread(f, tag_of(f)));
+			return 0;
+		}
+	}
+	return !delay || hd_seconds() >= f->due;
+}
+
+static void land(struct flight *f)
+{
+	struct hd_ticket *t = f->t;
+
+	f->t = NULL;
+	t->finished = hd_seconds();
+	__atomic_store_n(&t->state, HD_TICKET_DONE, __ATOMIC_RELEASE);	/* from here on the ticket is the caller's */
+}
+
+/* -- the thread ------------------------------------------------------------------------------------------------------ */
+static struct flight *flight_of(uint64_t i)
+{
+	return &flights[i % FLIGHTS];
+}
+
+/* Waits while there is nothing to do.  -> 0: the end. */
+static int next_work(uint64_t *until)
+{
+	int go;
+
+	pthread_mutex_lock(&lock);
+	if (landed == queued && busy_from) {
+		busy += hd_seconds() - busy_from;
+		busy_from = 0;
+	}
+	while (landed == queued && !stop)
+		pthread_cond_wait(&more, &lock);
+	if (landed != queued && !busy_from)
+		busy_from = hd_seconds();
+	*until = queued;
+	go = landed != queued;
+	pthread_mutex_unlock(&lock);
+	return go;
+}
+
+static void back_off(int *idle)
+{
+	struct timespec ts = { 0, *idle < 1000 ? 20000 : 200000 };
+
+	++*idle;
+	if (__atomic_load_n(&waiting, __ATOMIC_RELAXED) && *idle < 200)
+		sched_yield();
+	else
+		nanosleep(&ts, NULL);
+}
+
+static int test_all(void)
+{
+	int any = 0;
+
+	for (uint64_t i = landed; i < taken; i++) {
+		struct flight *f = flight_of(i);
+
+		if (!f->t || !test(f))
+			continue;
+		land(f);
+		any = 1;
+	}
+	pthread_mutex_lock(&lock);
+	while (landed < taken && !flight_of(landed)->t)
+		landed++;
+	pthread_mutex_unlock(&lock);
+	return any;
+}
+
+static void *progress(void *unused)
+{
+	uint64_t until;
+	int idle = 0;
+
+	(void)unused;
+#ifdef _OPENMP
+	omp_set_num_threads(1);		/* of this thread: its sums must not bring a second team of threads */
+#endif
+	while (next_work(&until)) {
+		if (taken < until)
+			idle = 0;
+		while (taken < until)
+			issue(flight_of(taken++));
+		if (test_all())
+			idle = 0;
+		else
+			back_off(&idle);
+	}
+	return NULL;
+}
+
+static void thread_start(void)
+{
+	const char *test_delay = getenv("HD_TEST_COMM_DELAY_US");	/* tests only: a slow network */
+
+	if (running)
+		return;
+	if (test_delay)
+		delay = 1e-6 * atof(test_delay);
+	if (pthread_create(&thread, NULL, progress, NULL)) {
+		hd_log(HD_ERROR, "rank %d: cannot make the thread that moves data between hosts", hd_here.w.rank);
+		hd_comm_abort(1);
+	}
+	running = 1;
+}
+
+void hd_net_stop(void)
+{
+	if (!running)
+		return;
+	pthread_mutex_lock(&lock);
+	stop = 1;
+	pthread_cond_signal(&more);
+	pthread_mutex_unlock(&lock);
+	pthread_join(thread, NULL);
+	running = 0;
+}
+
+/* -- the transport --------------------------------------------------------------------------------------------------- */
+/* The group's first member numbers it: colours need only differ within one call. */
+void hd_net_attach(struct hd_members *m)
+{
+	if (m->net)
+		return;
+	m->net = hd_alloc(sizeof(*m->net));
+	HD_MPI(MPI_Comm_split(hd_mpi_world, m->world[0], m->me, &m->net->comm));
+	thread_start();
+}
+
+/* MPI counts in int. */
+static int too_long(const struct hd_call *c)
+{
+	int bytes = c->kind == HD_SHIFT || c->kind >= HD_SEND || by_members(c);
+
+	return (bytes ? hd_comm_size(c->dtype, c->count) : c->count) > INT_MAX;
+}
+
+int hd_net_start(struct hd_ticket *t)
+{
+	struct hd_pause p;
+	int full;
+
+	if (too_long(&t->call))
+		return HD_ENOTSUP;
+	t->seq = t->m->net_calls++;
+	hd_pause_begin(&p, t->m, "the start of a call between hosts");
+	for (;;) {
+		pthread_mutex_lock(&lock);
+		full = queued - landed == FLIGHTS;
+		if (!full) {
+			flight_of(queued++)->t = t;
+			pthread_cond_signal(&more);
+		}
+		pthread_mutex_unlock(&lock);
+		if (!full)
+			break;
+		hd_pause(&p, -1);
+	}
+	hd_pause_end(&p);
+	return 0;
+}
+
+void hd_net_wait(struct hd_ticket *t)
+{
+	struct hd_pause p;
+
+	__atomic_store_n(&waiting, 1, __ATOMIC_RELAXED);
+	hd_pause_begin(&p, t->m, t->call.what ? t->call.what : hd_comm_kind_name(t->call.kind));
+	while (__atomic_load_n(&t->state, __ATOMIC_ACQUIRE) != HD_TICKET_DONE)
+		hd_pause(&p, -1);
+	hd_pause_end(&p);
+	__atomic_store_n(&waiting, 0, __ATOMIC_RELAXED);
+}
+
+double hd_net_busy(int reset)
+{
+	double s, now = hd_seconds();
+
+	pthread_mutex_lock(&lock);
+	s = busy + (busy_from ? now - busy_from : 0);
+	if (reset) {
+		busy = 0;
+		busy_from = busy_from ? now : 0;
+	}
+	pthread_mutex_unlock(&lock);
+	return s;
+}

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Movement between ranks of one host, through memory that all of them have mapped.
+ *
+ * A member says where its buffers lie in the shared arena, all wait for all, and each reads what it needs straight from
+ * the others.  A sum is made once: each member sums its share over all members, in member order, and writes it to all of
+ * them; so 42 MB over two ranks cost each rank 42 MB of reads and writes and nothing is sent.
+ * Calls of up to SMALL bytes carry their data beside the flags and need one wait instead of two or three.
+ * Messages of a pair go through a ring of descriptors: the receiver copies, then marks the descriptor as taken.
+ * Buffers outside the arena are correct and slower: they are copied to shared memory made for the call.
+ */
+#include <config.h>
+#include "engine/comm_internal.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SMALL 4096
+#define BOXES 64			/* outstanding messages of a pair */
+#define EARLY 512			/* receives that are looked after while this rank waits for something else */
+
+struct shm_place {
+	int64_t in, out;		/* offsets in the arena of the host; -1: nothing, or fd */
+	int32_t fd;			/* of the memory that stands for both; -1: none */
+	int32_t pid;
+};
+struct hd_slot {			/* of one rank, in the flags of its group */
+	_Atomic uint64_t step HD_ALIGNED;	/* barriers reached so far */
+	uint64_t sign[2];		/* what call it makes; by parity of the call, see small() */
+	struct shm_place place HD_ALIGNED;
+	char data[2][SMALL] HD_ALIGNED;
+};
+struct hd_box {
+	_Atomic uint64_t posted, taken;	/* 1 + number of the last message put into and copied from this box */
+	int64_t in, bytes;
+	int32_t fd, pid;
+} HD_ALIGNED;
+
+static struct hd_ticket *early[EARLY];
+static int earlies;
+static struct { void *map; size_t bytes; int fd; } bounce = { NULL, 0, -1 };
+
+static struct hd_slot *slot_of(const struct hd_members *m, int member)
+{
+	return &m->slots[m->local[member]];
+}
+
+int hd_shm_attach(struct hd_members *m)
+{
+	size_t L = (size_t)hd_here.w.local_size;
+	size_t slots = L * sizeof(struct hd_slot), boxes = L * L * BOXES * sizeof(struct hd_box);
+	char *p;
+
+	if (hd_host_all(m->n == 1 || !m->on_host) || !hd_here.control)
+		return m->n == 1;
+	p = hd_segment_map(slots + boxes);	/* of a large host mostly pages that nobody ever touches */
+	if (!p || m->n == 1 || !m->on_host)
+		return m->n == 1;
+	m->slots = (struct hd_slot *)p;
+	m->boxes = (struct hd_box *)(p + slots);
+	return 1;
+}
+
+static const char *what_of(const struct hd_call *c)
+{
+	return c->what ? c->what : hd_comm_kind_name(c->kind);
+}
+
+static void broken(const struct hd_members *m, const struct hd_call *c, int other, const char *how)
+	__attribute__((noreturn));
+static void broken(const struct hd_members *m, const struct hd_call *c, int other, const char *how)
+{
+	if (hd_comm_may_speak()) {
+		char *me = hd_rank_text(hd_here.w.rank), *who = hd_rank_text(m->world[other]);
+
+		hd_log(HD_ERROR, "%s on %s: %s and %s %s", what_of(c), m->name, me, who, how);
+	}
+	hd_comm_abort(1);
+}
+
+/* -- where buffers are ----------------------------------------------------------------------------------------------- */
+static int64_t offset_of(const void *p, int64_t bytes)
+{
+	const char *q = p;
+
+	if (!hd_here.arena_bytes || q < hd_here.arena || q + bytes > hd_here.arena + hd_here.arena_bytes)
+		return -1;
+	return q - hd_here.arena;
+}
+
+/* Memory for buffers outside the arena, kept for the next call: all members have left the last one. */
+static void *bounce_get(const struct hd_members *m, const struct hd_call *c, size_t bytes)
+{
+	if (bytes <= bounce.bytes)
+		return bounce.map;
+	if (bounce.fd >= 0) {
+		munmap(bounce.map, bounce.bytes);
+		close(bounce.fd);
+	}
+	bounce.fd = hd_memfd(bytes, &bounce.map);
+	bounce.bytes = bytes;
+	if (bounce.fd < 0)
+		broken(m, c, m->me, "cannot share memory for a buffer outside the arena");
+	return bounce.map;
+}
+
+static int sums_to_all(const struct hd_call *c)
+{
+	return c->kind == HD_ALL_REDUCE || c->kind == HD_ALL_MAX;
+}
+
+/* -> the place of this member's data; of sums to all also of its result. */
+static struct shm_place place_make(const struct hd_members *m, const struct hd_call *c)
+{
+	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me);
+	struct shm_place p = { -1, -1, -1, 0 };
+
+	if (!bytes)
+		return p;
+	p.in = offset_of(c->in, bytes);
+	if (sums_to_all(c))
+		p.out = offset_of(c->out, bytes);
+	if (p.in >= 0 && (p.out >= 0 || !sums_to_all(c)))
+		return p;
+	hd_move(bounce_get(m, c, (size_t)bytes), c->in, bytes);
+	p.in = p.out = -1;
+	p.fd = bounce.fd;
+	p.pid = (int32_t)getpid();
+	return p;
+}
+
+/* Addresses of member j's data in this process. */
+static void place_open(struct hd_members *m, const struct hd_call *c, int j)
+{
+	struct shm_place p = slot_of(m, j)->place;
+	int64_t bytes = hd_comm_in_bytes(c, m->n, j);
+
+	m->ins[j] = p.in >= 0 ? hd_here.arena + p.in : NULL;
+	m->outs[j] = p.out >= 0 ? hd_here.arena + p.out : NULL;
+	if (p.fd < 0)
+		return;
+	m->ins[j] = m->outs[j] = j == m->me ? bounce.map : hd_memfd_peer(p.pid, p.fd, (size_t)bytes);
+	if (!m->ins[j])
+		broken(m, c, j, "cannot share memory for a buffer outside the arena");
+}
+
+static void place_close(struct hd_members *m, const struct hd_call *c, int j)
+{
+	if (slot_of(m, j)->place.fd >= 0 && j != m->me)
+		munmap(m->ins[j], (size_t)hd_comm_in_bytes(c, m->n, j));
+}
+
+/* -- all wait for all ------------------------------------------------------------------------------------------------ */
+static void meet(struct hd_members *m, const struct hd_call *c)
+{
+	uint64_t step = ++m->step;
+	struct hd_pause p;
+
+	atomic_store_explicit(&slot_of(m, m->me)->step, step, memory_order_release);
+	hd_pause_begin(&p, m, what_of(c));
+	for (int j = 0; j < m->n; j++)
+		while (atomic_load_explicit(&slot_of(m, j)->step, memory_order_acquire) < step)
+			hd_pause(&p, j);
+	hd_pause_end(&p);
+}
+
+static uint64_t signature(const struct hd_call *c)
+{
+	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u;
+
+	return (h ^ c->dtype ^ (uint64_t)c->kind << 32) * 0xd6e8feb86659fd93u + (uint32_t)c->index;
+}
+
+/* The members must make the same call: a difference is a bug of the program and would give wrong numbers. */
+static void meet_first(struct hd_members *m, const struct hd_call *c)
+{
+	uint64_t mine = signature(c);
+
+	slot_of(m, m->me)->sign[m->calls & 1] = mine;
+	meet(m, c);
+	for (int j = 0; j < m->n; j++)
+		if (slot_of(m, j)->sign[m->calls & 1] != mine)
+			broken(m, c, j, "do not make the same call");
+}
+
+/* -- what each kind reads -------------------------------------------------------------------------------------------- */
+static void pull_sum(struct hd_members *m, const struct hd_call *c, char *out, int64_t from)
+{
+	for (int j = 0; j < m->n; j++)
+		m->ins[j] += from;
+	hd_sum(&out, 1, m->ins, m->n, c->count, c->dtype, c->kind == HD_ALL_MAX);
+	for (int j = 0; j < m->n; j++)
+		m->ins[j] -= from;
+}
+
+static void pull(struct hd_members *m, const struct hd_call *c)
+{
+	int64_t s = hd_comm_size(c->dtype, c->count);
+	char *out = c->out;
+	int root = c->index, me = m->me;
+
+	switch (c->kind) {
+	case HD_ALL_REDUCE:
+	case HD_ALL_MAX:
+		pull_sum(m, c, out, 0);
+		break;
+	case HD_REDUCE_SCATTER:
+		pull_sum(m, c, out, me * s);
+		break;
+	case HD_REDUCE:
+		if (me == root)
+			pull_sum(m, c, out, 0);
+		break;
+	case HD_ALL_GATHER:
+	case HD_GATHER:
+		for (int j = 0; j < m->n && (c->kind == HD_ALL_GATHER || me == root); j++)
+			hd_move(out + j * s, m->ins[j], s);
+		break;
+	case HD_ALL_TO_ALL:
+		for (int j = 0; j < m->n; j++)
+			hd_move(out + j * s, m->ins[j] + me * s, s);
+		break;
+	case HD_BROADCAST:
+		hd_move(out, m->ins[root], s);
+		break;
+	case HD_SCATTER:
+		hd_move(out, m->ins[root] + me * s, s);
+		break;
+	}
+}
+
+/* This member's share of the sum goes to all.  Shares end at cache lines, so that no line is written by two. */
+static void sum_share(struct hd_members *m, const struct hd_call *c)
+{
+	int64_t line = HD_LINE * 8 / HD_BITS(c->dtype), lines = (c->count + line - 1) / line;
+	int64_t from = lines * m->me / m->n * line, to = lines * (m->me + 1) / m->n * line;
+	int64_t at = hd_comm_size(c->dtype, from);
+
+	if (to > c->count)
+		to = c->count;
+	for (int j = 0; j < m->n; j++) {
+		m->ins[j] += at;
+		m->outs[j] += at;
+	}
+	if (to > from)
+		hd_sum(m->outs, m->n, m->ins, m->n, to - from, c->dtype, c->kind == HD_ALL_MAX);
+	for (int j = 0; j < m->n; j++) {
+		m->ins[j] -= at;
+		m->outs[j] -= at;
+	}
+}
+
+/* Two data areas are enough: a member that writes one again has met all others in the call between, so all of them have
+ * read it. */
+static void small(struct hd_members *m, const struct hd_call *c)
+{
+	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me);
+
+	if (bytes)
+		memcpy(slot_of(m, m->me)->data[m->calls & 1], c->in, (size_t)bytes);
+	meet_first(m, c);
+	for (int j = 0; j < m->n; j++)
+		m->ins[j] = slot_of(m, j)->data[m->calls & 1];
+	pull(m, c);
+}
+
+static void large(struct hd_members *m, const struct hd_call *c)
+{
+	slot_of(m, m->me)->place = place_make(m, c);
+	meet_first(m, c);
+	for (int j = 0; j < m->n; j++)
+		place_open(m, c, j);
+	if (sums_to_all(c))
+		sum_share(m, c);
+	else
+		pull(m, c);
+	for (int j = 0; j < m->n; j++)
+		place_close(m, c, j);
+	meet(m, c);
+	if (sums_to_all(c) && slot_of(m, m->me)->place.fd >= 0)
+		hd_move(c->out, bounce.map, hd_comm_size(c->dtype, c->count));
+}
+
+/* The largest `in` of any member: the same on all. */
+static int64_t most_bytes(const struct hd_call *c, int n)
+{
+	return hd_comm_in_bytes(c, n, c->kind == HD_SCATTER || c->kind == HD_BROADCAST ? c->index : 0);
+}
+
+/* -- messages of a pair ---------------------------------------------------------------------------------------------- */
+static struct hd_box *box_of(const struct hd_members *m, int from, int to, uint64_t seq)
+{
+	return &m->boxes[(m->local[from] * hd_here.w.local_size + m->local[to]) * BOXES + (int64_t)(seq % BOXES)];
+}
+
+/* A ticket keeps 32 bits of each number: fewer than 2^31 messages are under way. */
+static uint64_t widen(uint64_t now, uint32_t low)
+{
+	return now - (uint32_t)((uint32_t)now - low);
+}
+
+static int send_to(const struct hd_ticket *t)
+{
+	return t->call.kind == HD_SEND ? t->call.index : hd_comm_mod(t->m->me + (int64_t)t->call.index, t->m->n);
+}
+
+static int receive_from(const struct hd_ticket *t)
+{
+	return t->call.kind == HD_RECV ? t->call.index : hd_comm_mod(t->m->me - (int64_t)t->call.index, t->m->n);
+}
+
+static void box_drop_memory(struct hd_box *b)
+{
+	if (b->fd > 0)		/* 0 in a box that was never used */
+		close(b->fd);
+	b->fd = -1;
+}
+
+static void post(struct hd_ticket *t)
+{
+	struct hd_members *m = t->m;
+	int to = send_to(t);
+	uint64_t seq = m->sent[to]++, before = seq < BOXES ? 0 : seq - BOXES + 1;
+	struct hd_box *b = box_of(m, m->me, to, seq);
+	struct hd_pause p;
+	void *map;
+
+	hd_pause_begin(&p, m, what_of(&t->call));
+	while (atomic_load_explicit(&b->taken, memory_order_acquire) != before)
+		hd_pause(&p, to);
+	hd_pause_end(&p);
+	box_drop_memory(b);
+	b->bytes = hd_comm_size(t->call.dtype, t->call.count);
+	b->in = offset_of(t->call.in, b->bytes);
+	if (b->in < 0) {
+		b->pid = (int32_t)getpid();
+		b->fd = hd_memfd((size_t)b->bytes, &map);
+		if (b->fd < 0)
+			broken(m, &t->call, m->me, "cannot share memory for a buffer outside the arena");
+		hd_move(map, t->call.in, b->bytes);
+		munmap(map, (size_t)b->bytes);
+	}
+	atomic_store_explicit(&b->posted, seq + 1, memory_order_release);
+	t->seq |= (uint32_t)seq;
+}
+
+static void take(struct hd_ticket *t, struct hd_box *b, int from)
+{
+	int64_t bytes = hd_comm_size(t->call.dtype, t->call.count);
+	void *map;
+
+	if (b->bytes != bytes)
+		broken(t->m, &t->call, from, "do not agree on the size of a message");
+	if (b->in >= 0) {
+		hd_move(t->call.out, hd_here.arena + b->in, bytes);
+	} else {
+		map = hd_memfd_peer(b->pid, b->fd, (size_t)bytes);
+		if (!map)
+			broken(t->m, &t->call, from, "cannot share memory for a buffer outside the arena");
+		hd_move(t->call.out, map, bytes);
+		munmap(map, (size_t)bytes);
+	}
+}
+
+/* -> 1: the message is in `out`. */
+static int try_take(struct hd_ticket *t, int from)
+{
+	uint64_t seq = widen(t->m->received[from], (uint32_t)(t->seq >> 32));
+	struct hd_box *b = box_of(t->m, from, t->m->me, seq);
+
+	if (atomic_load_explicit(&b->taken, memory_order_relaxed) > seq)
+		return 1;
+	if (atomic_load_explicit(&b->posted, memory_order_acquire) != seq + 1)
+		return 0;
+	take(t, b, from);
+	atomic_store_explicit(&b->taken, seq + 1, memory_order_release);
+	return 1;
+}
+
+static void receive_begin(struct hd_ticket *t)
+{
+	t->seq |= (t->m->received[receive_from(t)]++ & 0xffffffff) << 32;
+	if (earlies < EARLY)
+		early[earlies++] = t;
+}
+
+/* So that two ranks that both wait for their sends to be taken take each other's. */
+void hd_shm_receive_early(void)
+{
+	static int inside;	/* a take that must wait for nobody could still be asked for again */
+
+	if (inside)
+		return;
+	inside = 1;
+	for (int i = earlies; i-- > 0;)
+		if (try_take(early[i], receive_from(early[i])))
+			early[i] = early[--earlies];
+	inside = 0;
+}
+
+static void receive_wait(struct hd_ticket *t)
+{
+	int from = receive_from(t);
+	struct hd_pause p;
+
+	for (int i = earlies; i-- > 0;)
+		if (early[i] == t)
+			early[i] = early[--earlies];
+	hd_pause_begin(&p, t->m, what_of(&t->call));
+	while (!try_take(t, from))
+		hd_pause(&p, from);
+	hd_pause_end(&p);
+}
+
+static void send_wait(struct hd_ticket *t)
+{
+	struct hd_members *m = t->m;
+	int to = send_to(t);
+	uint64_t seq = widen(m->sent[to], (uint32_t)t->seq);
+	struct hd_box *b = box_of(m, m->me, to, seq);
+	struct hd_pause p;
+
+	hd_pause_begin(&p, m, what_of(&t->call));
+	while (atomic_load_explicit(&b->taken, memory_order_acquire) <= seq)
+		hd_pause(&p, to);
+	hd_pause_end(&p);
+	if (atomic_load_explicit(&b->posted, memory_order_relaxed) == seq + 1)
+		box_drop_memory(b);
+}
+
+/* -- calls ----------------------------------------------------------------------------------------------------------- */
+static void start_message(struct hd_ticket *t)
+{
+	if (t->call.kind == HD_SHIFT && hd_comm_mod(t->call.index, t->m->n) == 0) {
+		hd_move(t->call.out, t->call.in, hd_comm_size(t->call.dtype, t->call.count));
+		t->state = HD_TICKET_DONE;
+		return;
+	}
+	if (t->call.kind != HD_SEND)
+		receive_begin(t);	/* first: post() may wait, and then the message can already be taken */
+	if (t->call.kind != HD_RECV)
+		post(t);
+}
+
+int hd_shm_start(struct hd_ticket *t)
+{
+	struct hd_members *m = t->m;
+
+	if (t->call.kind == HD_SHIFT || t->call.kind >= HD_SEND) {
+		start_message(t);
+		return 0;
+	}
+	m->calls++;
+	if (most_bytes(&t->call, m->n) <= SMALL)
+		small(m, &t->call);
+	else
+		large(m, &t->call);
+	t->state = HD_TICKET_DONE;
+	return 0;
+}
+
+void hd_shm_wait(struct hd_ticket *t)
+{
+	if (t->call.kind != HD_SEND)
+		receive_wait(t);
+	if (t->call.kind != HD_RECV)
+		send_wait(t);
+	t->state = HD_TICKET_DONE;
+	t->finished = hd_seconds();
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * t/lib/comm_test.h - every kind of movement with every type, on small integers: the results are exact in any order and
+ * every type, so all transports must give the same bits.  Used by one rank of a test; prints what is wrong on stderr.
+ *
+ * Rank r places its buffers at other offsets than its neighbours, with canaries around them.
+ */
+#ifndef HD_COMM_TEST_H
+#define HD_COMM_TEST_H
+#include "engine/comm.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WRONG(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), wrong++)
+#define GUARD 64
+
+static int wrong;
+static char *arena;
+static int64_t arena_used, arena_size;
+static struct hd_world world;
+static struct hd_err comm_err;
+
+static const uint32_t dtypes[] = { HD_F32, HD_F64, HD_I32, HD_I64, HD_BF16, HD_F16, HD_U8 };
+
+static void set_value(void *p, uint32_t dtype, int64_t i, int v)	/* v: 0 ... 127, exact in all types */
+{
+	float f = (float)v;
+	uint32_t u;
+
+	memcpy(&u, &f, 4);
+	switch (dtype) {
+	case HD_F32: ((float *)p)[i] = f; break;
+	case HD_F64: ((double *)p)[i] = v; break;
+	case HD_I32: ((int32_t *)p)[i] = v; break;
+	case HD_I64: ((int64_t *)p)[i] = v; break;
+	case HD_BF16: ((uint16_t *)p)[i] = (uint16_t)(u >> 16); break;
+	case HD_F16: ((uint16_t *)p)[i] = v ? (uint16_t)((u >> 13) - (112 << 10)) : 0; break;
+	default: ((uint8_t *)p)[i] = (uint8_t)v;
+	}
+}
+
+static void *place(int64_t bytes, int where)	/* where 1: outside the arena */
+{
+	char *p;
+
+	bytes += 2 * GUARD;
+	if (where || arena_used + bytes > arena_size) {
+		p = malloc((size_t)bytes);
+	} else {
+		p = arena + arena_used;
+		arena_used += (bytes + 63) / 64 * 64;
+	}
+	memset(p, 0x5a, (size_t)bytes);
+	return p + GUARD;
+}
+
+static int guards_hold(const void *buf, int64_t bytes)
+{
+	const char *p = buf;
+
+	for (int i = 1; i <= GUARD; i++)
+		if (p[-i] != 0x5a || p[bytes + i - 1] != 0x5a)
+			return 0;
+	return 1;
+}
+
+static int value_of(int rank, int64_t i)	/* up to 4 ranks sum to less than 2^7 */
+{
+	return (int)((i * 7 + rank * 5 + i / 13) % 31);
+}
+
+/* What element i of member me's output must be; -1: not to be looked at. */
+static int wanted(const struct hd_call *c, const int *ranks, int n, int me, int64_t i)
+{
+	int64_t count = c->count, piece = count ? i / count : 0, in = count ? i % count : 0;
+	int sum = 0, max = 0, from = ((me - c->index) % n + n) % n;
+
+	for (int j = 0; j < n; j++) {
+		int v = value_of(ranks[j], c->kind == HD_REDUCE_SCATTER ? me * count + i : i);
+
+		sum += v;
+		max = v > max ? v : max;
+	}
+	switch (c->kind) {
+	case HD_ALL_REDUCE: return sum;
+	case HD_ALL_MAX: return max;
+	case HD_REDUCE_SCATTER: return sum;
+	case HD_REDUCE: return me == c->index ? sum : -1;
+	case HD_ALL_GATHER: return value_of(ranks[piece], in);
+	case HD_GATHER: return me == c->index ? value_of(ranks[piece], in) : -1;
+	case HD_ALL_TO_ALL: return value_of(ranks[piece], me * count + in);
+	case HD_BROADCAST: return value_of(ranks[c->index], i);
+	case HD_SCATTER: return value_of(ranks[c->index], me * count + i);
+	case HD_SHIFT: return value_of(ranks[from], i);
+	default: return -1;
+	}
+}
+
+static void run_call(struct hd_members *m, const struct hd_call *c)
+{
+	struct hd_ticket t;
+	int rc = hd_comm_start(m, c, &t);
+
+	if (rc)
+		WRONG("start of kind %u dtype %x gives %d", c->kind, c->dtype, rc);
+	else if ((rc = hd_comm_wait(&t)))
+		WRONG("wait of kind %u gives %d", c->kind, rc);
+}
+
+static void check_kind(struct hd_members *m, const int *ranks, uint32_t kind, uint32_t dtype, int64_t count, int index,
+		       int in_place, int where)
+{
+	int n = hd_members_n(m), me = hd_members_me(m), size = HD_BITS(dtype) / 8;
+	int wide_in = kind == HD_REDUCE_SCATTER || kind == HD_ALL_TO_ALL || kind == HD_SCATTER;
+	int wide_out = kind == HD_ALL_GATHER || kind == HD_ALL_TO_ALL || kind == HD_GATHER;
+	int64_t nin = wide_in ? n * count : count, nout = wide_out ? n * count : count;
+	struct hd_call c = { .kind = kind, .dtype = dtype, .index = index, .count = count, .fixed = (uint32_t)(count & 1) };
+	char *in, *out, *want;
+
+	arena_used = (int64_t)world.rank * 192;		/* offsets differ between ranks */
+	in = place(nin * size, where == 1);
+	out = in_place ? in : place(nout * size, where);
+	for (int64_t i = 0; i < nin; i++)
+		set_value(in, dtype, i, value_of(world.rank, i));
+	c.in = in;
+	c.out = out;
+	run_call(m, &c);
+	want = malloc((size_t)size);
+	for (int64_t i = 0; i < nout; i++) {
+		int v = wanted(&c, ranks, n, me, i);
+
+		set_value(want, dtype, 0, v < 0 ? 0 : v);
+		if (v >= 0 && memcmp(want, out + i * size, (size_t)size)) {
+			WRONG("rank %d: kind %u dtype %x count %lld index %d in place %d where %d: element %lld is wrong",
+			      world.rank, kind, dtype, (long long)count, index, in_place, where, (long long)i);
+			break;
+		}
+	}
+	if (!guards_hold(out, nout * size) || (!in_place && !guards_hold(in, nin * size)))
+		WRONG("rank %d: kind %u dtype %x count %lld wrote beyond its buffer", world.rank, kind, dtype,
+		      (long long)count);
+	free(want);
+}
+
+/* where: 0 in the arena, 1 outside, 2 only the output outside. */
+static void check_collectives(struct hd_members *m, const int *ranks, int where)
+{
+	static const int64_t counts[] = { 0, 1, 3, 17, 1000, 1024, 5001, 100003 };
+	int n = hd_members_n(m);
+
+	for (uint32_t kind = HD_ALL_REDUCE; kind <= HD_ALL_MAX; kind++)
+		for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++)
+			for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
+				int turn = (int)(k + d);
+				int index = kind == HD_SHIFT ? turn % 7 - 3 : turn % n;
+				int may = kind == HD_ALL_REDUCE || kind == HD_ALL_MAX;
+
+				if (counts[k] > 10000 && (d + kind) % 3)
+					continue;	/* large ones: a third of the types, for time */
+				check_kind(m, ranks, kind, dtypes[d], counts[k], index, may && turn % 2, where);
+			}
+}
+
+/* Several messages under way in both directions; received in the order they were sent, waited for in another. */
+static void check_messages(struct hd_members *m, int many, int64_t count, int where)
+{
+	int n = hd_members_n(m), me = hd_members_me(m), peer = me ^ 1;
+	struct hd_ticket *s = calloc((size_t)many, sizeof(*s)), *r = calloc((size_t)many, sizeof(*r));
+	int32_t *in, *out;
+
+	arena_used = (int64_t)world.rank * 192;
+	in = place(many * count * 4, where);
+	out = place(many * count * 4, where);
+	for (int64_t i = 0; i < many * count; i++)
+		in[i] = (int32_t)(i * 3 + me);
+	for (int k = 0; k < many && peer < n; k++) {
+		struct hd_call c = { .dtype = HD_I32, .index = peer, .count = count, .in = in + k * count,
+				     .out = out + k * count };
+
+		c.kind = HD_RECV;
+		hd_comm_start(m, &c, &r[k]);
+		c.kind = HD_SEND;
+		hd_comm_start(m, &c, &s[k]);
+	}
+	for (int k = 0; k < many && peer < n; k++)	/* sends first: each rank waits for the other's receive */
+		hd_comm_wait(&s[k]);
+	for (int k = many; k-- > 0 && peer < n;)
+		hd_comm_wait(&r[k]);
+	for (int64_t i = 0; i < many * count && peer < n; i++)
+		if (out[i] != (int32_t)(i * 3 + peer)) {
+			WRONG("rank %d: of %d messages of %lld, element %lld is wrong", world.rank, many, (long long)count,
+			      (long long)i);
+			break;
+		}
+	free(s);
+	free(r);
+}
+
+static void check_group(struct hd_members *m, const int *ranks)
+{
+	for (int where = 0; where < 3; where++)
+		check_collectives(m, ranks, where);
+	if (hd_members_n(m) > 1)
+		for (int where = 0; where < 2; where++) {
+			check_messages(m, 1, 10, where);
+			check_messages(m, 40, 3000, where);
+			check_messages(m, 150, 7, where);	/* more than a ring holds */
+		}
+}
+
+static void check_control(void)
+{
+	char *text, **texts, own[40];
+	struct hd_err e = { 0 };
+	int x = world.rank == world.size - 1 ? 77 : 0;
+
+	hd_comm_bcast(&x, sizeof(x), world.size - 1);
+	if (x != 77)
+		WRONG("broadcast gives %d", x);
+	text = hd_comm_bcast_text(world.rank == 0 ? "from the first" : "mine", 0);
+	if (strcmp(text, "from the first"))
+		WRONG("broadcast of text gives %s", text);
+	snprintf(own, sizeof(own), "I am %d", world.rank);
+	texts = hd_comm_gather_text(own);
+	if ((texts != NULL) != (world.rank == 0))
+		WRONG("rank %d: gathered texts where they should not be", world.rank);
+	for (int i = 0; texts && i < world.size; i++)
+		if (atoi(texts[i] + 5) != i)
+			WRONG("text %d is %s", i, texts[i]);
+	if (hd_comm_max(world.rank) != world.size - 1 || hd_comm_sum(1) != world.size)
+		WRONG("maximum or sum of doubles");
+	if (hd_comm_agree(&e) != 0)
+		WRONG("agreement on no error");
+	if (world.rank == world.size - 1)
+		hd_err_set(&e, HD_EDIVIDE, "rank %d says so", world.rank);
+	if (hd_comm_agree(&e) != HD_EDIVIDE || atoi(e.text + 5) != world.size - 1)
+		WRONG("agreement gives %d %s", e.code, e.text);
+	hd_comm_barrier();
+}
+
+static int open_all(int64_t bytes)
+{
+	if (hd_comm_open(&world, &comm_err) || !(arena = hd_comm_arena((size_t)bytes, &comm_err))) {
+		WRONG("open: %s", comm_err.text);
+		return 0;
+	}
+	arena_size = bytes;
+	return 1;
+}
+
+/* A rank's whole test: the world, and groups of every other rank. */
+static int check_everything(void)
+{
+	int all[64], some[64], n = 0;
+	struct hd_members *m, *half;
+
+	if (!open_all(16 << 20))
+		return 1;
+	for (int i = 0; i < world.size; i++) {
+		all[i] = i;
+		if (i % 2 == world.rank % 2)
+			some[n++] = i;
+	}
+	m = hd_members_create(all, world.size, "all");
+	half = hd_members_create(some, n, "half");
+	check_control();
+	check_group(m, all);
+	check_group(half, some);
+	check_group(m, all);
+	check_control();
+	hd_comm_close();
+	return wrong != 0;
+}
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Ranks of different hosts, simulated on one: if this breaks, a run over several machines is wrong where a run on one
+ * machine is right.
+ */
+#include <config.h>
+#include "lib/comm_test.h"
+#include "lib/mpi.h"
+#include "lib/tap.h"
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		return check_everything();
+	setenv("HD_TEST_COMM", "mpi", 1);
+	for (int n = 2; n <= 4; n++) {
+		char name[80];
+
+		snprintf(name, sizeof(name), "every kind and type on %d hosts", n);
+		is_int(mpi_run(n, 18, "%s rank", argv[0]), 0, name);
+	}
+	return done();
+}
