@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The metrics file: what plots and comparisons of runs are made from.
+ */
+#include <config.h>
+#include "engine/json.h"
+#include "t/lib/tap.h"
+#include <unistd.h>
+
+static char *slurp(const char *path)
+{
+	static char text[500];
+	FILE *f = fopen(path, "r");
+
+	memset(text, 0, sizeof(text));
+	if (!f || !fread(text, 1, sizeof(text) - 1, f))
+		return NULL;
+	fclose(f);
+	return text;
+}
+
+static json_t *step(int n, double loss)
+{
+	return json_pack("{s:i, s:o}", "step", n, "loss", hd_json_number(loss));
+}
+
+int main(void)
+{
+	char path[] = "/tmp/heddle-metrics-XXXXXX";
+	struct hd_metrics *m = NULL;
+	struct hd_err err = {0};
+	int fd = mkstemp(path);
+
+	if (fd < 0)
+		skip_all("no place for files");
+	close(fd);
+	ok(!hd_metrics_open(path, 0, &m, &err), "open");
+	ok(!hd_metrics_write(m, step(1, 10.0 / 3), &err), "write");
+	is_str(slurp(path), "{\"step\": 1, \"loss\": 3.33333333333333}\n", "the line is there at once");
+	hd_metrics_write(m, step(2, NAN), &err);
+	ok(!hd_metrics_close(m, &err), "close");
+	hd_metrics_open(path, 1, &m, &err);
+	hd_metrics_write(m, step(3, 0.1), &err);
+	hd_metrics_close(m, &err);
+	is_str(slurp(path), "{\"step\": 1, \"loss\": 3.33333333333333}\n{\"step\": 2, \"loss\": null}\n"
+	       "{\"step\": 3, \"loss\": 0.1}\n", "appended; a NaN is null");
+	hd_metrics_open(path, 0, &m, &err);
+	hd_metrics_write(m, step(1, 1), &err);
+	hd_metrics_close(m, &err);
+	is_str(slurp(path), "{\"step\": 1, \"loss\": 1.0}\n", "begun anew");
+	unlink(path);
+	is_int(hd_metrics_open("/no/such/m.jsonl", 0, &m, &err), HD_EIO, "no such directory");
+	is_str(err.text, "/no/such/m.jsonl: No such file or directory", "is named");
+	memset(&err, 0, sizeof(err));
+	if (!hd_metrics_open("/dev/full", 1, &m, &err)) {
+		hd_metrics_write(m, step(1, 1), &err);
+		is_str(err.text, "/dev/full: No space left on device", "a full disk");
+		hd_metrics_close(m, NULL);
+	} else {
+		skip("no /dev/full");
+	}
+	ok(!hd_metrics_close(NULL, NULL), "closing nothing");
+	return done();
+}
