@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The arena.  If this broke, two live buffers would share bytes (wrong numbers, silently), or a
+ * model that fits would be refused for memory, or planning a large one would take minutes.
+ */
+#include <config.h>
+#include "engine/err.h"
+#include "engine/memory.h"
+#include "t/lib/tap.h"
+
+static uint64_t seed;
+
+static int64_t below(int64_t n)
+{
+	seed = seed * 6364136223846793005u + 1442695040888963407u;
+	return (int64_t)((seed >> 33) % (uint64_t)n);
+}
+
+/* Two of the same time and address?  Sorted by address, only neighbours in reach are compared. */
+static int by_offset(const void *a, const void *b)
+{
+	const struct hd_span *x = a, *y = b;
+
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static int sound(const struct hd_span *s, int64_t n, int64_t arena)
+{
+	struct hd_span *t = hd_alloc((size_t)n * sizeof(*t));
+	int good = 1;
+	int64_t m = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		good = good && s[i].offset >= 0 && s[i].offset % HD_ALIGN == 0 &&
+		       s[i].offset + s[i].bytes <= arena;
+		if (s[i].bytes > 0)
+			t[m++] = s[i];
+	}
+	qsort(t, (size_t)m, sizeof(*t), by_offset);
+	for (int64_t i = 0; i < m; i++)
+		for (int64_t k = i + 1; k < m && t[k].offset < t[i].offset + t[i].bytes; k++)
+			good = good && (t[k].first > t[i].last || t[k].last < t[i].first);
+	free(t);
+	return good;
+}
+
+static int64_t add(struct hd_span *s, int64_t n, int64_t bytes, int64_t first, int64_t last)
+{
+	s[n] = (struct hd_span){ .bytes = bytes, .first = first, .last = last, .offset = -1 };
+	return n + 1;
+}
+
+/* Forward keeps `saved` tensors a layer until its backward; both have short-lived ones; gradients
+ * of parameters live from their backward to the end; with `again`, a layer keeps its input only
+ * and makes the others a second time. */
+static int64_t training(struct hd_span *s, int layers, int saved, int again, int mixed)
+{
+	int64_t n = 0, w = saved + 3, end = 2 * layers * w;
+
+	for (int l = 0; l < layers; l++) {
+		int64_t f = l * w, b = end - (l + 1) * w;
+
+		n = add(s, n, 4 << 20, f, b + w);
+		for (int k = 0; k < saved; k++) {
+			int64_t bytes = mixed ? (1 + below(64)) << 14 : (k % 4 == 2 ? 16 : 4) << 20;
+
+			n = add(s, n, bytes, f + k, again ? f + k + 2 : b + saved - k);
+			if (again)
+				n = add(s, n, bytes, b + k / 4, b + saved - k);
+			n = add(s, n, bytes, b + saved - k, b + saved - k + 2);
+		}
+		n = add(s, n, 12345 * (1 + below(100)), f + 1, f + 2);
+		n = add(s, n, 3 << 20, b + 2, end);
+		n = add(s, n, 4, f + 3, end);
+	}
+	return n;
+}
+
+/* Micro-batches in flight: `depth` of them hold their activations at once. */
+static int64_t in_flight(struct hd_span *s, int micros, int depth, int layers)
+{
+	int64_t n = 0;
+
+	for (int m = 0; m < micros; m++) {
+		int64_t f = (m < depth ? m : 2 * m - depth) * layers;
+		int64_t b = (2 * m + depth) * layers;
+
+		for (int l = 0; l < layers; l++) {
+			n = add(s, n, (1 + l % 5) << 16, f + l, b + layers - l);
+			n = add(s, n, 1 << 18, f + l, f + l + 1);
+			n = add(s, n, 3 << 17, b + l, b + l + 1);
+		}
+	}
+	return n;
+}
+
+static int64_t random_spans(struct hd_span *s, int64_t n, int64_t times, int64_t life)
+{
+	for (int64_t i = 0; i < n; i++) {
+		int64_t first = below(times);
+
+		add(s, i, below(10) ? below(1 << below(24)) : 0, first, first + below(life));
+	}
+	return n;
+}
+
+static void check(struct hd_span *s, int64_t n, double ratio, double seconds, const char *name)
+{
+	int64_t *again = hd_alloc((size_t)n * sizeof(*again)), bound = hd_memory_bound(s, n), arena;
+	double t = hd_seconds();
+	int same = 1;
+
+	arena = hd_memory_plan(s, n);
+	t = hd_seconds() - t;
+	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n,
+	     (double)arena / (double)bound, 1e3 * t);
+	ok(sound(s, n, arena), "%s: aligned, inside, no overlap", name);
+	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: at most %.2f of bound",
+	   name, ratio);
+	ok(t < seconds, "%s: %.0f ms in less than %.0f", name, 1e3 * t, 1e3 * seconds);
+	for (int64_t i = 0; i < n; i++)
+		again[i] = s[i].offset;
+	if (n <= 10000) {
+		hd_memory_plan(s, n);
+		for (int64_t i = 0; i < n; i++)
+			same = same && again[i] == s[i].offset;
+		ok(same, "%s: the same offsets again", name);
+	}
+	free(again);
+}
+
+int main(void)
+{
+	static const int64_t life[] = { 1, 3, 40, 1000 };
+	struct hd_span *s = hd_alloc(220000 * sizeof(*s));
+	int slow = getenv("HD_TEST_SLOW") != NULL;	/* sanitizers, other work on the machine */
+	double unit = slow ? 20 : 4;		/* of the times that an idle machine needs */
+	int bad = 0;
+
+	ok(hd_memory_plan(s, 0) == 0, "nothing needs nothing");
+	for (int k = 0; k < 400; k++) {
+		int64_t n = random_spans(s, 1 + below(200), 1 + below(300), life[k % 4]);
+		int64_t bound = hd_memory_bound(s, n), arena = hd_memory_plan(s, n);
+
+		bad += arena < bound || !sound(s, n, arena);
+	}
+	is_int(bad, 0, "400 small random plans: aligned, inside, no overlap");
+	check(s, training(s, 12, 8, 0, 0), 1.05, 0.05 * unit, "12 layers");
+	check(s, training(s, 96, 14, 0, 0), 1.15, 0.05 * unit, "96 layers");
+	check(s, training(s, 96, 14, 0, 1), 1.15, 0.05 * unit, "96 layers, mixed sizes");
+	check(s, training(s, 96, 14, 1, 0), 1.15, 0.05 * unit, "96 layers, recomputed");
+	check(s, in_flight(s, 32, 8, 12), 1.15, 0.05 * unit, "8 of 32 micro-batches in flight");
+	check(s, random_spans(s, 5000, 5000, 500), 1.15, 0.05 * unit, "random, 5000");
+	check(s, random_spans(s, 5000, 5000, 10), 1.15, 0.05 * unit, "random and short, 5000");
+	check(s, training(s, 3000, 14, 0, 1), 1.15, 5 * unit, "3000 layers, mixed sizes");
+	check(s, in_flight(s, 256, 64, 130), 1.15, 5 * unit, "64 of 256 micro-batches in flight");
+	check(s, random_spans(s, 100000, 100000, 5000), 1.15, 5 * unit, "random, 100000");
+	free(s);
+	return done();
+}
