@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/attention.h - what the parts of the attention kernels share.
+ */
+#ifndef HD_KERNELS_CPU_ATTENTION_H
+#define HD_KERNELS_CPU_ATTENTION_H
+#include "engine/device.h"
+
+#define HD_ATT_BLOCK 64		/* queries and keys of one block */
+
+struct hd_att {
+	int64_t batch, seq, keys, heads, kv_heads, dim;
+	int64_t q0, k0, head0, kv0;	/* global index of the first query, key, head, kv head */
+	int64_t group;			/* heads of the whole dim that read one kv head */
+	int64_t padded;			/* dim rounded up to whole vectors */
+	int causal;
+	float scale;
+	const struct hd_att_isa *isa;
+};
+
+struct hd_att_isa {		/* one compilation of attention_blocks.h */
+	/* One head of one sequence. */
+	void (*forward)(const struct hd_att *t, float *scratch, float *const *out, const float *const *in, int64_t b,
+			int64_t head);
+	/* One kv head of one sequence, with all heads that read it. */
+	void (*backward)(const struct hd_att *t, float *scratch, float *const *out, const float *const *in, int64_t b,
+			 int64_t kv_head);
+};
+
+static inline int64_t hd_att_blocks(int64_t n)
+{
+	return (n + HD_ATT_BLOCK - 1) / HD_ATT_BLOCK;
+}
+
+/* How many of the n keys from global index k0 on the query with global index q may see */
+static inline int64_t hd_att_seen(const struct hd_att *t, int64_t q, int64_t k0, int64_t n)
+{
+	int64_t seen = q - k0 + 1;
+
+	if (!t->causal || seen > n)
+		return n;
+	return seen > 0 ? seen : 0;
+}
+
+#endif

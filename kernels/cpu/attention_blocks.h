@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The attention kernels for one width of vectors; attention.c includes this once per instruction set, with
+ * HD_VL (floats of a vector), HD_MR (rows of a register tile) and HD_NAME(x) defined.
+ *
+ * All products are sums of outer products: a tile of HD_MR rows and two vectors of columns stays in registers, a is
+ * read by broadcasts (row-major or transposed), b row by row.  So a panel of k is kept transposed for q k^T and as it
+ * is for ds k; nothing else is ever transposed.  Where a causal block is partly masked, tiles and terms that no row of
+ * the tile can see are left out.
+ */
+
+typedef float HD_NAME(v) __attribute__((vector_size(HD_VL * 4), may_alias));
+typedef uint32_t HD_NAME(vi) __attribute__((vector_size(HD_VL * 4)));
+typedef int32_t HD_NAME(vs) __attribute__((vector_size(HD_VL * 4)));
+#define V HD_NAME(v)
+#define VI HD_NAME(vi)
+#define VS HD_NAME(vs)
+#define BLOCK HD_ATT_BLOCK
+#define TILES (BLOCK / HD_MR)
+#define INLINE static inline __attribute__((always_inline))
+
+struct HD_NAME(span) {		/* of one tile of rows: the terms it sums and the columns it needs */
+	int k0, k1, cols;
+};
+
+/* ---- vectors ---------------------------------------------------------------------------------------------------- */
+
+INLINE V HD_NAME(load)(const float *p)
+{
+	return *(const V *)p;
+}
+
+INLINE void HD_NAME(store)(float *p, V x)
+{
+	*(V *)p = x;
+}
+
+INLINE V HD_NAME(select)(VS mask, V a, V b)
+{
+	return (V)(((VI)a & (VI)mask) | ((VI)b & ~(VI)mask));
+}
+
+INLINE VS HD_NAME(iota)(void)
+{
+	VS x;
+
+	for (int i = 0; i < HD_VL; i++)
+		x[i] = i;
+	return x;
+}
+
+INLINE float HD_NAME(sum)(V x)
+{
+	for (int w = HD_VL / 2; w; w /= 2)
+		x += __builtin_shuffle(x, HD_NAME(iota)() ^ w);
+	return x[0];
+}
+
+INLINE float HD_NAME(max)(V x)
+{
+	for (int w = HD_VL / 2; w; w /= 2) {
+		V y = __builtin_shuffle(x, HD_NAME(iota)() ^ w);
+
+		x = HD_NAME(select)(x > y, x, y);
+	}
+	return x[0];
+}
+
+/* exp by 2^n times a polynomial on [-ln2/2, ln2/2], about 1 ulp; 0 below the normal numbers. */
+INLINE V HD_NAME(exp)(V x)
+{
+	VS normal = x > -87.0f;
+	V t = x * 1.44269504f + 12582912.0f;	/* 1.5 * 2^23: rounds, and leaves n in the low bits */
+	V n = t - 12582912.0f;
+	V r = x - n * 0.693359375f + n * 2.12194440e-4f;
+	V p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+
+	p = p * r + 8.3334519073e-3f;
+	p = p * r + 4.1665795894e-2f;
+	p = p * r + 1.6666665459e-1f;
+	p = p * r + 5.0000001201e-1f;
+	p = p * r * r + r + 1.0f;
+	return (V)(((VI)p + ((VI)t << 23)) & (VI)normal);
+}
+
+/* ---- products --------------------------------------------------------------------------------------------------- */
+
+/* c (HD_MR x nv vectors) = [c +] sum over k of a(row, k) b(k, column); a's steps are `row` and `col` elements */
+INLINE void HD_NAME(tile)(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b, int64_t ldb,
+			  int k0, int k1, int add, const int nv)
+{
+	V x[HD_MR][2];
+
+	#pragma GCC unroll 8
+	for (int i = 0; i < HD_MR; i++)
+		for (int j = 0; j < nv; j++)
+			x[i][j] = add ? HD_NAME(load)(c + i * ldc + j * HD_VL) : (V){ 0 };
+	for (int64_t k = k0; k < k1; k++) {
+		V b0 = HD_NAME(load)(b + k * ldb), b1 = nv > 1 ? HD_NAME(load)(b + k * ldb + HD_VL) : b0;
+
+		#pragma GCC unroll 8
+		for (int i = 0; i < HD_MR; i++) {
+			float s = a[i * row + k * col];
+
+			x[i][0] += s * b0;
+			if (nv > 1)
+				x[i][1] += s * b1;
+		}
+	}
+	#pragma GCC unroll 8
+	for (int i = 0; i < HD_MR; i++)
+		for (int j = 0; j < nv; j++)
+			HD_NAME(store)(c + i * ldc + j * HD_VL, x[i][j]);
+}
+
+INLINE void HD_NAME(product)(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b, int64_t ldb,
+			     const struct HD_NAME(span) *s, int ntiles, int add)
+{
+	for (int i = 0; i < ntiles; i++) {
+		const float *ai = a + i * HD_MR * row;
+		float *ci = c + i * HD_MR * ldc;
+		int j = 0;
+
+		for (; j + HD_VL < s[i].cols; j += 2 * HD_VL)
+			HD_NAME(tile)(ci + j, ldc, ai, row, col, b + j, ldb, s[i].k0, s[i].k1, add, 2);
+		if (j < s[i].cols)
+			HD_NAME(tile)(ci + j, ldc, ai, row, col, b + j, ldb, s[i].k0, s[i].k1, add, 1);
+	}
+}
+
+/* a row-major, its rows lda apart */
+static __attribute__((noinline)) void HD_NAME(product_n)(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
+		int64_t ldb, const struct HD_NAME(span) *s, int ntiles, int add)
+{
+	HD_NAME(product)(c, ldc, a, lda, 1, b, ldb, s, ntiles, add);
+}
+
+/* a transposed: row i is column i of a BLOCK x BLOCK block */
+static __attribute__((noinline)) void HD_NAME(product_t)(float *c, int64_t ldc, const float *a, const float *b, int64_t ldb,
+		const struct HD_NAME(span) *s, int ntiles, int add)
+{
+	HD_NAME(product)(c, ldc, a, 1, BLOCK, b, ldb, s, ntiles, add);
+}
+
+/* ---- panels ----------------------------------------------------------------------------------------------------- */
+
+/* n rows of `dim` floats, `step` apart -> BLOCK rows of `padded`, times `factor`, the rest zero */
+static void HD_NAME(pack_rows)(const struct hd_att *t, float *to, const float *x, int64_t step, int64_t n, float factor)
+{
+	for (int64_t i = 0; i < n; i++) {
+		for (int64_t d = 0; d < t->dim; d++)
+			to[i * t->padded + d] = x[i * step + d] * factor;
+		for (int64_t d = t->dim; d < t->padded; d++)
+			to[i * t->padded + d] = 0;
+	}
+	if (n < BLOCK)
+		memset(to + n * t->padded, 0, (size_t)((BLOCK - n) * t->padded) * sizeof(*to));
+}
+
+typedef float HD_NAME(v4) __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t HD_NAME(i4) __attribute__((vector_size(16)));
+
+/* four rows, four columns from x -> four rows of the transposed block */
+INLINE void HD_NAME(transpose4)(float *to, const float *x, int64_t step)
+{
+	typedef HD_NAME(v4) v4;
+	typedef HD_NAME(i4) i4;
+	const i4 lo = { 0, 4, 1, 5 }, hi = { 2, 6, 3, 7 }, first = { 0, 1, 4, 5 }, second = { 2, 3, 6, 7 };
+	v4 a = *(const v4 *)x, b = *(const v4 *)(x + step), c = *(const v4 *)(x + 2 * step), d = *(const v4 *)(x + 3 * step);
+	v4 ab = __builtin_shuffle(a, b, lo), cd = __builtin_shuffle(c, d, lo);
+	v4 ba = __builtin_shuffle(a, b, hi), dc = __builtin_shuffle(c, d, hi);
+
+	*(v4 *)to = __builtin_shuffle(ab, cd, first);
+	*(v4 *)(to + BLOCK) = __builtin_shuffle(ab, cd, second);
+	*(v4 *)(to + 2 * BLOCK) = __builtin_shuffle(ba, dc, first);
+	*(v4 *)(to + 3 * BLOCK) = __builtin_shuffle(ba, dc, second);
+}
+
+/* the same rows -> dim rows of BLOCK */
+static void HD_NAME(pack_columns)(const struct hd_att *t, float *to, const float *x, int64_t step, int64_t n)
+{
+	int64_t n4 = n / 4 * 4, d4 = t->dim / 4 * 4;
+
+	if (n < BLOCK)
+		memset(to, 0, (size_t)(t->dim * BLOCK) * sizeof(*to));
+	for (int64_t d = 0; d < d4; d += 4)
+		for (int64_t i = 0; i < n4; i += 4)
+			HD_NAME(transpose4)(to + d * BLOCK + i, x + i * step + d, step);
+	for (int64_t d = 0; d < t->dim; d++)
+		for (int64_t i = d < d4 ? n4 : 0; i < n; i++)
+			to[d * BLOCK + i] = x[i * step + d];
+}
+
+static void HD_NAME(unpack_rows)(const struct hd_att *t, float *x, int64_t step, const float *from, int64_t n, float factor)
+{
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t d = 0; d < t->dim; d++)
+			x[i * step + d] = from[i * t->padded + d] * factor;
+}
+
+/* ---- a pair of blocks ------------------------------------------------------------------------------------------- */
+
+struct HD_NAME(pair) {		/* block of queries against block of keys */
+	int nq, nk, tiles_q, tiles_k;
+	int seen[BLOCK];	/* per query: so many of the keys; grows with the query */
+	struct HD_NAME(span) scores[TILES], by_key[TILES], by_query[TILES];
+};
+
+static int HD_NAME(pair_set)(const struct hd_att *t, struct HD_NAME(pair) *p, int64_t i, int64_t j)
+{
+	int64_t q = t->q0 + i * BLOCK, k = t->k0 + j * BLOCK;
+
+	p->nq = (int)(t->seq - i * BLOCK < BLOCK ? t->seq - i * BLOCK : BLOCK);
+	p->nk = (int)(t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK);
+	if (!hd_att_seen(t, q + p->nq - 1, k, p->nk))
+		return 0;
+	p->tiles_q = (p->nq + HD_MR - 1) / HD_MR;
+	p->tiles_k = (p->nk + HD_MR - 1) / HD_MR;
+	for (int r = 0; r < p->tiles_q * HD_MR; r++)
+		p->seen[r] = (int)hd_att_seen(t, q + r, k, p->nk);
+	for (int a = 0; a < p->tiles_q; a++) {
+		int most = p->seen[a * HD_MR + HD_MR - 1];
+
+		p->scores[a] = (struct HD_NAME(span)){ 0, (int)t->dim, most };
+		p->by_key[a] = (struct HD_NAME(span)){ 0, most, (int)t->padded };
+	}
+	for (int a = 0; a < p->tiles_k; a++) {
+		int r = 0;
+
+		while (r < p->nq && p->seen[r] <= a * HD_MR)
+			r++;
+		p->by_query[a] = (struct HD_NAME(span)){ r, p->nq, (int)t->padded };
+	}
+	return 1;
+}
+
+/* ---- forward ---------------------------------------------------------------------------------------------------- */
+
+struct HD_NAME(rows) {		/* running softmax of one block of queries */
+	V sum[BLOCK];		/* each lane for its columns */
+	float max[BLOCK];
+};
+
+/* Scores s -> exp(s - max), with what was summed before rescaled to the new maximum */
+INLINE void HD_NAME(softmax_row)(const struct hd_att *t, struct HD_NAME(rows) *st, float *s, float *o, int r, int seen)
+{
+	V x[BLOCK / HD_VL], m, sum;
+	float old = st->max[r], new;
+
+	m = (V){ 0 } - INFINITY;
+	for (int c = 0; c < BLOCK / HD_VL; c++) {
+		x[c] = HD_NAME(load)(s + c * HD_VL);
+		x[c] = HD_NAME(select)(HD_NAME(iota)() + c * HD_VL < seen, x[c], (V){ 0 } - INFINITY);
+		m = HD_NAME(select)(x[c] > m, x[c], m);
+	}
+	new = HD_NAME(max)(m);
+	if (new > old) {
+		V by = HD_NAME(exp)((V){ 0 } + (old - new));
+
+		st->max[r] = new;
+		st->sum[r] *= by;
+		for (int64_t d = 0; d < t->padded; d += HD_VL)
+			HD_NAME(store)(o + d, HD_NAME(load)(o + d) * by);
+	} else {
+		new = old > -INFINITY ? old : 0;	/* -inf: nothing seen yet; all terms become 0 */
+	}
+	sum = (V){ 0 };
+	for (int c = 0; c < BLOCK / HD_VL; c++) {
+		x[c] = HD_NAME(exp)(x[c] - new);
+		sum += x[c];
+		HD_NAME(store)(s + c * HD_VL, x[c]);
+	}
+	st->sum[r] += sum;
+}
+
+static void HD_NAME(finish)(const struct hd_att *t, const struct HD_NAME(rows) *st, float *o, float *lse, const float *from,
+			    int64_t n)
+{
+	for (int64_t r = 0; r < n; r++) {
+		float sum = HD_NAME(sum)(st->sum[r]);
+
+		HD_NAME(unpack_rows)(t, o + r * t->heads * t->dim, 0, from + r * t->padded, 1, sum > 0 ? 1 / sum : 0);
+		lse[r] = sum > 0 ? st->max[r] + logf(sum) : -INFINITY;
+	}
+}
+
+static void HD_NAME(forward)(const struct hd_att *t, float *scratch, float *const *out, const float *const *in, int64_t b,
+			     int64_t h)
+{
+	int64_t nkb = hd_att_blocks(t->keys), kv_step = t->kv_heads * t->dim, q_step = t->heads * t->dim;
+	int64_t kv = (t->head0 + h) / t->group - t->kv0, panel = BLOCK * t->padded;
+	const float *k = in[1] + (b * t->keys * t->kv_heads + kv) * t->dim;
+	const float *v = in[2] + (b * t->keys * t->kv_heads + kv) * t->dim;
+	float *kt = scratch, *vp = kt + nkb * panel, *q = vp + nkb * panel, *o = q + panel, *s = o + panel;
+	struct HD_NAME(pair) p;
+	struct HD_NAME(rows) st;
+
+	for (int64_t j = 0; j < nkb; j++) {
+		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK;
+
+		HD_NAME(pack_columns)(t, kt + j * panel, k + j * BLOCK * kv_step, kv_step, n);
+		HD_NAME(pack_rows)(t, vp + j * panel, v + j * BLOCK * kv_step, kv_step, n, 1);
+	}
+	for (int64_t i = 0; i < hd_att_blocks(t->seq); i++) {
+		int64_t n = t->seq - i * BLOCK < BLOCK ? t->seq - i * BLOCK : BLOCK;
+		int64_t at = ((b * t->seq + i * BLOCK) * t->heads + h) * t->dim;
+
+		HD_NAME(pack_rows)(t, q, in[0] + at, q_step, n, t->scale);
+		memset(o, 0, (size_t)panel * sizeof(*o));
+		memset(&st, 0, sizeof(st));
+		for (int r = 0; r < BLOCK; r++)
+			st.max[r] = -INFINITY;
+		for (int64_t j = 0; j < nkb && HD_NAME(pair_set)(t, &p, i, j); j++) {
+			HD_NAME(product_n)(s, BLOCK, q, t->padded, kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
+			for (int r = 0; r < p.nq; r++)
+				HD_NAME(softmax_row)(t, &st, s + r * BLOCK, o + r * t->padded, r, p.seen[r]);
+			HD_NAME(product_n)(o, t->padded, s, BLOCK, vp + j * panel, t->padded, p.by_key, p.tiles_q, 1);
+		}
+		HD_NAME(finish)(t, &st, out[0] + at, out[1] + (b * t->heads + h) * t->seq + i * BLOCK, o, n);
+	}
+}
+
+/* ---- backward --------------------------------------------------------------------------------------------------- */
+
+struct HD_NAME(panels) {
+	float *k, *kt, *vt, *dk, *dv;		/* keys, all blocks */
+	float *q, *d_o, *dq;			/* queries of one head, all blocks; q times scale */
+	float *lse, *delta;
+	float *s, *dp;				/* BLOCK x BLOCK */
+};
+
+static void HD_NAME(panels_set)(const struct hd_att *t, struct HD_NAME(panels) *x, float *scratch)
+{
+	int64_t keys = hd_att_blocks(t->keys) * BLOCK, seq = hd_att_blocks(t->seq) * BLOCK;
+
+	x->k = scratch;
+	x->kt = x->k + keys * t->padded;
+	x->vt = x->kt + keys * t->padded;
+	x->dk = x->vt + keys * t->padded;
+	x->dv = x->dk + keys * t->padded;
+	x->q = x->dv + keys * t->padded;
+	x->d_o = x->q + seq * t->padded;
+	x->dq = x->d_o + seq * t->padded;
+	x->lse = x->dq + seq * t->padded;
+	x->delta = x->lse + seq;
+	x->s = x->delta + seq;
+	x->dp = x->s + BLOCK * BLOCK;
+}
+
+static void HD_NAME(pack_head)(const struct hd_att *t, struct HD_NAME(panels) *x, const float *const *in, int64_t b, int64_t h)
+{
+	int64_t step = t->heads * t->dim, blocks = hd_att_blocks(t->seq), panel = BLOCK * t->padded;
+
+	for (int64_t i = 0; i < blocks; i++) {
+		int64_t n = t->seq - i * BLOCK < BLOCK ? t->seq - i * BLOCK : BLOCK;
+		int64_t at = ((b * t->seq + i * BLOCK) * t->heads + h) * t->dim;
+
+		HD_NAME(pack_rows)(t, x->q + i * panel, in[0] + at, step, n, t->scale);
+		HD_NAME(pack_rows)(t, x->d_o + i * panel, in[5] + at, step, n, 1);
+		for (int64_t r = 0; r < BLOCK; r++) {
+			const float *o = in[3] + at + r * step, *d_o = in[5] + at + r * step;
+			float lse = r < n ? in[4][(b * t->heads + h) * t->seq + i * BLOCK + r] : INFINITY;
+			float delta = 0;
+
+			for (int64_t d = 0; d < t->dim && r < n; d++)
+				delta += o[d] * d_o[d];
+			x->lse[i * BLOCK + r] = lse > -INFINITY ? lse : INFINITY;	/* sees nothing: all terms 0 */
+			x->delta[i * BLOCK + r] = delta;
+		}
+	}
+	memset(x->dq, 0, (size_t)(blocks * panel) * sizeof(*x->dq));
+}
+
+/* s: scores -> probabilities; dp -> ds */
+static void HD_NAME(probabilities)(float *s, float *dp, const struct HD_NAME(pair) *p, const float *lse, const float *delta)
+{
+	for (int r = 0; r < p->tiles_q * HD_MR; r++)
+		for (int c = 0; c < BLOCK; c += HD_VL) {
+			VS in = HD_NAME(iota)() + c < p->seen[r];
+			V x = HD_NAME(exp)(HD_NAME(load)(s + r * BLOCK + c) - lse[r]);
+			V d = x * (HD_NAME(load)(dp + r * BLOCK + c) - delta[r]);
+
+			HD_NAME(store)(s + r * BLOCK + c, (V)((VI)x & (VI)in));
+			HD_NAME(store)(dp + r * BLOCK + c, (V)((VI)d & (VI)in));
+		}
+}
+
+static void HD_NAME(head_d)(const struct hd_att *t, struct HD_NAME(panels) *x)
+{
+	int64_t w = t->padded, panel = BLOCK * w;
+	struct HD_NAME(pair) p;
+
+	for (int64_t j = 0; j < hd_att_blocks(t->keys); j++)
+		for (int64_t i = 0; i < hd_att_blocks(t->seq); i++) {
+			const float *q = x->q + i * panel, *d_o = x->d_o + i * panel;
+
+			if (!HD_NAME(pair_set)(t, &p, i, j))
+				continue;
+			HD_NAME(product_n)(x->s, BLOCK, q, w, x->kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
+			HD_NAME(product_n)(x->dp, BLOCK, d_o, w, x->vt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
+			HD_NAME(probabilities)(x->s, x->dp, &p, x->lse + i * BLOCK, x->delta + i * BLOCK);
+			HD_NAME(product_t)(x->dv + j * panel, w, x->s, d_o, w, p.by_query, p.tiles_k, 1);
+			HD_NAME(product_t)(x->dk + j * panel, w, x->dp, q, w, p.by_query, p.tiles_k, 1);
+			HD_NAME(product_n)(x->dq + i * panel, w, x->dp, BLOCK, x->k + j * panel, w, p.by_key, p.tiles_q, 1);
+		}
+}
+
+static void HD_NAME(backward)(const struct hd_att *t, float *scratch, float *const *out, const float *const *in, int64_t b,
+			      int64_t kv)
+{
+	int64_t step = t->kv_heads * t->dim, panel = BLOCK * t->padded, nkb = hd_att_blocks(t->keys);
+	int64_t base = (b * t->keys * t->kv_heads + kv) * t->dim;
+	struct HD_NAME(panels) x;
+
+	HD_NAME(panels_set)(t, &x, scratch);
+	for (int64_t j = 0; j < nkb; j++) {
+		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK, at = base + j * BLOCK * step;
+
+		HD_NAME(pack_rows)(t, x.k + j * panel, in[1] + at, step, n, 1);
+		HD_NAME(pack_columns)(t, x.kt + j * panel, in[1] + at, step, n);
+		HD_NAME(pack_columns)(t, x.vt + j * panel, in[2] + at, step, n);
+	}
+	memset(x.dk, 0, (size_t)(2 * nkb * panel) * sizeof(*x.dk));
+	for (int64_t h = 0; h < t->heads; h++) {
+		if ((t->head0 + h) / t->group - t->kv0 != kv)
+			continue;
+		HD_NAME(pack_head)(t, &x, in, b, h);
+		HD_NAME(head_d)(t, &x);
+		HD_NAME(unpack_rows)(t, out[0] + (b * t->seq * t->heads + h) * t->dim, t->heads * t->dim, x.dq, t->seq,
+				     t->scale);
+	}
+	HD_NAME(unpack_rows)(t, out[1] + base, step, x.dk, t->keys, 1);
+	HD_NAME(unpack_rows)(t, out[2] + base, step, x.dv, t->keys, 1);
+}
+
+static const struct hd_att_isa HD_NAME(isa) = { .forward = HD_NAME(forward), .backward = HD_NAME(backward) };
+
+#undef V
+#undef VI
+#undef VS
+#undef BLOCK
+#undef TILES
+#undef INLINE
