@@ -16,4 +16,28 @@ static inline int hd_dropout_keeps(uint64_t key, uint64_t index, double p)
 	return hd_random_uniform(key, index) >= p;
 }
 
+/* The same for vector loops, which a call would stop: hd_random_bits written out, and uniform >= p in integers, which is
+ * exact because p * 2^53 is.  All bits set where the element is dropped, else 0. */
+static inline uint64_t hd_dropout_limit(double p)
+{
+	double limit = p * 0x1p53;
+	uint64_t whole = (uint64_t)limit;
+
+	return whole + ((double)whole < limit);
+}
+
+static inline uint64_t hd_dropout_mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+static inline uint32_t hd_dropout_mask(uint64_t key, uint64_t index, uint64_t limit)
+{
+	uint64_t bits = hd_dropout_mix(key + (index + 1) * 0x9e3779b97f4a7c15ull) ^ (key << 32 | key >> 32);
+
+	return (uint32_t)((int64_t)((hd_dropout_mix(bits) >> 11) - limit) >> 63);
+}
+
 #endif

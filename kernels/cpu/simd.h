@@ -55,6 +55,13 @@ static inline uint32_t hd_bits_of(float f)
 	return bits;
 }
 
+/* NaN stays NaN. */
+static inline float hd_clamp(float x, float low, float high)
+{
+	x = x > high ? high : x;
+	return x < low ? low : x;
+}
+
 /* e^x within 1 ulp or so, from inf down to denormals; NaN stays NaN.
  * x = n ln 2 + r with |r| <= ln(2)/2, n rounded by adding 1.5 * 2^23, whose low bits then hold it; e^r by Cephes'
  * polynomial; 2^n in two factors, because one would overflow at both ends. */
@@ -64,8 +71,7 @@ static inline float hd_expf(float x)
 	float t, n, r, p;
 	int32_t k, h;
 
-	x = x > 89.0f ? 89.0f : x;
-	x = x < -104.0f ? -104.0f : x;
+	x = hd_clamp(x, -104, 89);
 	t = x * 1.44269504f + magic;
 	n = t - magic;
 	k = (int32_t)(hd_bits_of(t) - 0x4b400000u);

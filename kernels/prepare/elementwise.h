@@ -91,7 +91,7 @@ static inline int hd_prepare_copy(const struct hd_check *c, struct hd_prep *p)
 		if (p->n[i] * bits % 8 && !whole && !(runs == 1 && (i == HD_COPY_SRC_STEP || i == HD_COPY_DST_STEP)))
 			return hd_err_set(c->err, HD_ENOTSUP, "%s: pieces of dtype %s must begin and end at whole bytes", c->kernel,
 					  hd_dtype_name(x->dtype));
-		p->n[i] = (p->n[i] * bits + 7) / 8;
+		p->n[i] = i == HD_COPY_RUN ? (run * bits + 7) / 8 : p->n[i] * bits / 8;
 	}
 	return 0;
 }

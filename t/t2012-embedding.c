@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * embedding, position, rope.  In the field an id on the edge of a slice that two ranks claim, or a position counted from
+ * the slice instead of the whole, would make a sharded run differ from a single one.
+ */
+#include <config.h>
+#include "t/lib/kernel_props.h"
+
+/* <dy, A x> and <A' dy, x>: equal where A' is the transpose of a linear A.  Integers, so exact. */
+static double dot(const struct kt_buf *a, const struct kt_buf *b)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < a->count; i++)
+		sum += kt_get(a, KT_CPU, i) * kt_get(b, KT_CPU, i);
+	return sum;
+}
+
+static void embedding(const char *ids_spec, const char *w_spec, const char *x_spec, int ids_to)
+{
+	struct kt *f = KT_NEW(embedding, ""), *b = KT_NEW(embedding_dw, "");
+	struct kt_buf *ids = kt_in(f, HD_I32, ids_spec), *w = kt_in(f, HD_F32, w_spec), *x = kt_out(f, HD_F32, x_spec);
+	struct kt_buf *ids2 = kt_in(b, HD_I32, ids_spec), *dx = kt_in(b, HD_F32, x_spec), *dw = kt_out(b, HD_F32, w_spec);
+
+	kt_ints(ids, 0, ids_to);
+	kt_share(ids2, ids);
+	kt_ints(w, -9, 9);
+	kt_ints(dx, -9, 9);
+	kt_ints(dw, -9, 9);
+	KT_CHECK(f, 0, "embedding of %s by %s", w_spec, ids_spec);
+	KT_CHECK(b, 0, "embedding_dw");
+	near(dot(dx, x), dot(dw, w), 0, "embedding_dw is the transpose");
+	b->run.acc = 1;
+	KT_CHECK(b, 0, "embedding_dw, added");
+	near(2 * dot(dx, x), dot(dw, w), 0, "the sum of both");
+	kt_threads(b, "embedding_dw");
+	kt_free(f);
+	kt_free(b);
+}
+
+static void position(const char *x_spec, const char *w_spec, int inplace)
+{
+	struct kt *f = KT_NEW(position, ""), *b = KT_NEW(position_dw, "");
+	struct kt_buf *x = kt_in(f, HD_F32, x_spec), *w = kt_in(f, HD_F32, w_spec), *y = kt_out(f, HD_F32, x_spec);
+	struct kt_buf *dy = kt_in(b, HD_F32, x_spec), *dw = kt_out(b, HD_F32, w_spec);
+
+	kt_ints(w, -9, 9);
+	kt_ints(dy, -9, 9);
+	kt_ints(dw, -9, 9);
+	KT_CHECK(f, 0, "position of zeros, %s of %s", x_spec, w_spec);
+	KT_CHECK(b, 0, "position_dw");
+	near(dot(dy, y), dot(dw, w), 0, "position_dw is the transpose");
+	b->run.acc = 1;
+	KT_CHECK(b, 0, "position_dw, added");
+	kt_threads(b, "position_dw");
+	kt_ints(x, -9, 9);
+	if (inplace)
+		kt_inplace(y, x);
+	KT_CHECK(f, 0, "position%s", inplace ? " in place" : "");
+	kt_free(f);
+	kt_free(b);
+}
+
+/* A turn: three roundings an element, and the cosine's and sine's own. */
+static void rope(const char *spec, int inplace)
+{
+	struct kt *t = KT_NEW(rope, "theta=500"), *back = KT_NEW(rope, "theta=500 inverse=1");
+	struct kt_buf *x = kt_in(t, HD_F32, spec), *y = kt_out(t, HD_F32, spec), *z = kt_in(back, HD_F32, spec);
+	struct kt_buf *x1 = kt_out(back, HD_F32, spec);
+	double worst = 0;
+
+	kt_reals(x, -1, 1);
+	KT_CHECK(t, kt_tol(HD_F32, 4), "rope %s", spec);
+	kt_share(z, y);
+	KT_CHECK(back, kt_tol(HD_F32, 4), "rope inverse");
+	for (int64_t i = 0; i < x->count; i++)
+		worst = fmax(worst, fabs(kt_get(x1, KT_REF, i) - kt_get(x, KT_REF, i)));
+	near(worst, 0, 1e-14, "the inverse turns back, in double");
+	kt_threads(t, "rope");
+	if (inplace) {
+		kt_inplace(y, x);
+		KT_CHECK(t, kt_tol(HD_F32, 4), "rope in place");
+	}
+	kt_free(t);
+	kt_free(back);
+}
+
+static void rope_gradient(void)
+{
+	const char *spec = "batch=2,seq=3@4/9,heads=2,head_dim=6";
+	struct kt *t = KT_NEW(rope, ""), *back = KT_NEW(rope, "inverse=1");
+	struct kt_buf *x = kt_in(t, HD_F32, spec), *y = kt_out(t, HD_F32, spec), *dy = kt_in(back, HD_F32, spec);
+	struct kt_buf *dx = kt_out(back, HD_F32, spec);
+
+	kt_reals(x, -1, 1);
+	kt_reals(dy, -1, 1);
+	is_int(kt_run(back, KT_REF), 0, "backward in double");
+	kt_gradient(t, x, y, dy, dx, "the inverse is the derivative");
+	kt_free(t);
+	kt_free(back);
+}
+
+static void rope_positions(void)
+{
+	struct kt *whole = KT_NEW(rope, ""), *piece = KT_NEW(rope, "");
+	struct kt_buf *x = kt_in(whole, HD_F32, "batch=1,seq=9,heads=2,head_dim=6");
+	struct kt_buf *y = kt_out(whole, HD_F32, "batch=1,seq=9,heads=2,head_dim=6");
+	struct kt_buf *x4 = kt_in(piece, HD_F32, "batch=1,seq=5@4/9,heads=2,head_dim=6");
+	struct kt_buf *y4 = kt_out(piece, HD_F32, "batch=1,seq=5@4/9,heads=2,head_dim=6");
+	int same = 1;
+
+	kt_reals(x, -1, 1);
+	for (int i = 0; i < 60; i++)
+		kt_set(x4, i, kt_get(x, KT_CPU, 48 + i));
+	ok(!kt_run(whole, KT_CPU) && !kt_run(piece, KT_CPU), "rope of a whole and of a slice");
+	for (int i = 0; i < 60; i++)
+		same &= kt_get(y4, KT_CPU, i) == kt_get(y, KT_CPU, 48 + i);
+	ok(same, "a slice is turned by its global positions");
+	kt_free(whole);
+	kt_free(piece);
+}
+
+static void refusals(void)
+{
+	struct kt *e = KT_NEW(embedding, ""), *p = KT_NEW(position, ""), *r = KT_NEW(rope, "");
+
+	kt_in(e, HD_I32, "batch=2,seq=3");
+	kt_in(e, HD_F32, "vocab=9,embed=5");
+	kt_out(e, HD_F32, "batch=2,seq=3,embed=4");
+	kt_refused(e, "embedding: rows of the table have 5 of dim embed, those of x 4 of dim embed");
+	kt_in(p, HD_F32, "batch=2,seq=3@6/9,embed=5");
+	kt_in(p, HD_F32, "position=8,embed=5");
+	kt_out(p, HD_F32, "batch=2,seq=3@6/9,embed=5");
+	kt_refused(p, "position: the sequence needs rows 6 to 9 of the 8 in input 1");
+	kt_in(r, HD_F32, "seq=3,heads=2,head_dim=5");
+	kt_out(r, HD_F32, "seq=3,heads=2,head_dim=5");
+	kt_refused(r, "rope: dim head_dim has 5 elements, not divisible by 2");
+	kt_free(e);
+	kt_free(p);
+	kt_free(r);
+}
+
+int main(void)
+{
+	embedding("batch=2,seq=5", "vocab=7,embed=33", "batch=2,seq=5,embed=33", 6);
+	embedding("batch=2,seq=5", "vocab=3@4/11,embed=33", "batch=2,seq=5,embed=33", 10);
+	embedding("batch=4,seq=35", "vocab=40@20/50,embed=501@3/999", "batch=4,seq=35,embed=501@3/999", 49);
+	position("batch=3,seq=5,embed=7", "position=8,embed=7", 1);
+	position("batch=3,seq=5@2/9,embed=7", "position=8@1/12,embed=7", 0);
+	position("batch=3,seq=50@30/90,embed=401", "position=90,embed=401", 1);
+	rope("batch=2,seq=5@3/9,heads=3,head_dim=6", 1);
+	rope("batch=2,seq=35@300/900,heads=5@5/10,head_dim=64", 1);
+	rope_gradient();
+	rope_positions();
+	refusals();
+	return done();
+}
