@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The configuration as a whole: its sections, the overrides of the command line, and the text that checkpoints keep.
+ * The configuration as a whole: its sections, the overrides of the command line, and the text
+ * that checkpoints keep.
  *
- * A section that somebody asks for and the user has not written is made on the spot, marked as not existing: so readers
- * of keys need no test for it, and it shows neither in the text nor in the walk over sections.
+ * A section that somebody asks for and the user has not written is made on the spot, marked as
+ * not existing: so readers of keys need no test for it, and it shows neither in the text nor in
+ * the walk over sections.
  */
 #include <config.h>
 #include "engine/conf_impl.h"
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- sections and entries -------------------------------------------------------------------------------------- */
+/* -- sections and entries ---------------------------------------------------------------------- */
 
 struct hd_section *hd_conf_section_find(const struct hd_conf *c, const char *label)
 {
@@ -32,7 +34,7 @@ struct hd_section *hd_conf_section_add(struct hd_conf *c, const char *label, int
 		s = hd_alloc(sizeof(*s));
 		s->label = hd_strdup(label);
 		s->name = strchr(s->label, ' ') ? strchr(s->label, ' ') + 1 : s->label;
-	} else {			/* asked for before it existed: it moves to its place, the end */
+	} else { /* asked for before it existed: it moves to its place, the end */
 		while (*end != s)
 			end = &(*end)->next;
 		*end = s->next;
@@ -55,7 +57,8 @@ struct hd_entry *hd_conf_entry_find(const struct hd_section *s, const char *key)
 	return NULL;
 }
 
-struct hd_entry *hd_conf_entry_add(struct hd_section *s, const char *key, const char *value, int line)
+struct hd_entry *hd_conf_entry_add(struct hd_section *s, const char *key, const char *value,
+				   int line)
 {
 	struct hd_entry *e;
 
@@ -68,12 +71,13 @@ struct hd_entry *hd_conf_entry_add(struct hd_section *s, const char *key, const 
 	return e;
 }
 
-/* -- --set ------------------------------------------------------------------------------------------------------- */
+/* -- --set ------------------------------------------------------------------------------------- */
 
 #define MAX_NAMES 128
-static const char *const plain[] = { "model", "data", "train", "checkpoint", "log" };
+static const char *const plain[] = {"model", "data", "train", "checkpoint", "log"};
 
-static struct hd_section *set_section(struct hd_conf *c, const char *name, const char *key, struct hd_err *err)
+static struct hd_section *set_section(struct hd_conf *c, const char *name, const char *key,
+				      struct hd_err *err)
 {
 	const char *names[MAX_NAMES];
 	struct hd_section *s = hd_conf_section_find(c, name);
@@ -93,14 +97,16 @@ static struct hd_section *set_section(struct hd_conf *c, const char *name, const
 		if (s->name != s->label && n < MAX_NAMES)
 			names[n++] = s->name;
 	}
-	if (!strcmp(key, "plugin") && *name && strlen(name) <= 60 && !name[strcspn(name, " \t[]")]) {
+	if (!strcmp(key, "plugin") && *name && strlen(name) <= 60 &&
+	    !name[strcspn(name, " \t[]")]) {
 		label = hd_format("strategy %s", name);
 		s = hd_conf_section_add(c, label, 0, 1);
 		free(label);
 		return s;
 	}
 	hd_word_advice(hint, sizeof(hint), name, "sections", names, n);
-	hd_err_set(err, HD_EINVAL, "--set %s.%s: no section [%s] or [strategy %s]; %s", name, key, name, name, hint);
+	hd_err_set(err, HD_EINVAL, "--set %s.%s: no section [%s] or [strategy %s]; %s", name, key,
+		   name, name, hint);
 	return NULL;
 }
 
@@ -110,10 +116,13 @@ static int set_value(struct hd_conf *c, char *name, char *key, char *value, stru
 	struct hd_entry *e;
 	char *p;
 
-	for (p = value; *p; p++)	/* what could not be read back from hd_conf_text */
-		if (iscntrl((unsigned char)*p) || (*p == ';' && (p == value || isspace((unsigned char)p[-1]))))
-			return hd_err_set(err, HD_EINVAL, "--set %s.%s: a value cannot hold a control character, "
-					  "nor a ; after a blank", name, key);
+	for (p = value; *p; p++) /* what could not be read back from hd_conf_text */
+		if (iscntrl((unsigned char)*p) ||
+		    (*p == ';' && p > value && isspace((unsigned char)p[-1])))
+			return hd_err_set(err, HD_EINVAL,
+					  "--set %s.%s: a value cannot hold a control character, "
+					  "nor a ; after a blank",
+					  name, key);
 	s = set_section(c, name, key, err);
 	if (!s)
 		return HD_EINVAL;
@@ -140,7 +149,7 @@ static int set_apply(struct hd_conf *c, const char *set, struct hd_err *err)
 		*dot = 0;
 		key = hd_word_trim(dot + 1);
 	}
-	if (!dot || !*key || !*hd_word_trim(name))
+	if (!dot || !*key || key[strcspn(key, ":;#[] \t\n")] || !*hd_word_trim(name))
 		rc = hd_err_set(err, HD_EINVAL, "--set %s: write section.key=value", set);
 	else
 		rc = set_value(c, hd_word_trim(name), key, hd_word_trim(eq + 1), err);
@@ -148,10 +157,10 @@ static int set_apply(struct hd_conf *c, const char *set, struct hd_err *err)
 	return rc;
 }
 
-/* -- the whole --------------------------------------------------------------------------------------------------- */
+/* -- the whole --------------------------------------------------------------------------------- */
 
-int hd_conf_parse(const char *name, const char *text, const char *const *sets, int nsets, struct hd_conf **out,
-		  struct hd_err *err)
+int hd_conf_parse(const char *name, const char *text, const char *const *sets, int nsets,
+		  struct hd_conf **out, struct hd_err *err)
 {
 	struct hd_conf *c = hd_alloc(sizeof(*c));
 	int i, rc;
@@ -196,7 +205,8 @@ static char *slurp(const char *path, size_t *len)
 	return text;
 }
 
-int hd_conf_read(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err)
+int hd_conf_read(const char *path, const char *const *sets, int nsets, struct hd_conf **out,
+		 struct hd_err *err)
 {
 	size_t len;
 	char *text = slurp(path, &len);
@@ -205,7 +215,8 @@ int hd_conf_read(const char *path, const char *const *sets, int nsets, struct hd
 	if (!text)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	if (memchr(text, 0, len))
-		rc = hd_err_set(err, HD_EINVAL, "%s: not a text file (byte %zu is zero)", path, strlen(text));
+		rc = hd_err_set(err, HD_EINVAL, "%s: not a text file (byte %zu is zero)", path,
+				strlen(text));
 	else
 		rc = hd_conf_parse(path, text, sets, nsets, out, err);
 	free(text);
@@ -237,6 +248,7 @@ void hd_conf_destroy(struct hd_conf *c)
 char *hd_conf_text(const struct hd_conf *c)
 {
 	const struct hd_section *s;
+	const struct hd_entry *e;
 	char *out = hd_strdup(""), *more;
 	size_t i;
 
@@ -246,12 +258,16 @@ char *hd_conf_text(const struct hd_conf *c)
 		more = hd_format("%s%s[%s]\n", out, *out ? "\n" : "", s->label);
 		free(out);
 		out = more;
-		for (i = 0; i < s->n; i++)
-			if (s->entries[i].given) {
-				more = hd_format("%s%s = %s\n", out, s->entries[i].key, s->entries[i].value);
-				free(out);
-				out = more;
-			}
+		for (i = 0; i < s->n; i++) {
+			e = &s->entries[i];
+			if (!e->given)
+				continue;
+			/* a ; after a blank would begin a comment */
+			more = hd_format("%s%s =%s%s\n", out, e->key, *e->value == ';' ? "" : " ",
+					 e->value);
+			free(out);
+			out = more;
+		}
 	}
 	return out;
 }
@@ -296,8 +312,8 @@ const char *hd_section_name(const struct hd_section *s)
 }
 
 /* The nearest section as the user would write it, among names and "kind NAME". */
-static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *const *names, const char *const *kinds,
-			   struct hd_err *err)
+static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *const *names,
+			   const char *const *kinds, struct hd_err *err)
 {
 	const char *all[MAX_NAMES], *kind = NULL;
 	char *made[MAX_NAMES], hint[480];
@@ -308,8 +324,8 @@ static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *
 	for (i = 0; kinds && kinds[i] && n < MAX_NAMES; i++) {
 		if (is_kind(s, kinds[i]) || !strcmp(s->label, kinds[i]))
 			kind = kinds[i];
-		made[n++] = s->name == s->label ? hd_format("[%s NAME]", kinds[i]) :
-						  hd_format("[%s %s]", kinds[i], s->name);
+		made[n++] = s->name == s->label ? hd_format("[%s NAME]", kinds[i])
+						: hd_format("[%s %s]", kinds[i], s->name);
 	}
 	for (i = 0; i < n; i++)
 		all[i] = made[i];
@@ -324,11 +340,13 @@ static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *
 	while (n)
 		free(made[--n]);
 	if (s->line)
-		return hd_err_set(err, HD_EINVAL, "%s:%d: [%s]: unknown section; %s", c->path, s->line, s->label, hint);
+		return hd_err_set(err, HD_EINVAL, "%s:%d: [%s]: unknown section; %s", c->path,
+				  s->line, s->label, hint);
 	return hd_err_set(err, HD_EINVAL, "%s: [%s]: unknown section; %s", c->path, s->label, hint);
 }
 
-int hd_conf_known(struct hd_conf *c, const char *const *names, const char *const *kinds, struct hd_err *err)
+int hd_conf_known(struct hd_conf *c, const char *const *names, const char *const *kinds,
+		  struct hd_err *err)
 {
 	struct hd_section *s;
 	int i, known;

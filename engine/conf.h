@@ -23,13 +23,14 @@ const char *hd_conf_path(const struct hd_conf *c);
 
 /* [name], or [kind name] when kind is not NULL.  A missing section is returned empty, never NULL. */
 struct hd_section *hd_conf_section(struct hd_conf *c, const char *kind, const char *name);
-struct hd_section *hd_conf_next(struct hd_conf *c, const char *kind, struct hd_section *prev);	/* in file order */
+struct hd_section *hd_conf_next(struct hd_conf *c, const char *kind, struct hd_section *prev);	/* in file order; kind NULL: all */
 const char *hd_section_name(const struct hd_section *s);	/* the part after kind */
-/* Sections other than these names and kinds are an error that gives the nearest. */
+/* NULL ends names and kinds.  Sections other than these names and kinds are an error that gives the nearest. */
 int hd_conf_known(struct hd_conf *c, const char *const *names, const char *const *kinds, struct hd_err *err);
 
-/* Every key of s is in one of the tables (else: error with the nearest name), has its type and range; a key without
- * default is present.  Callable with several tables: pass them joined (ntables arrays). */
+/* A default of "" means: derived where the key is used; it has no type.  A user may write it too.
+ * Every key of s is in one of the tables (else: error with the nearest name), has its type and range; a key without
+ * default is present.  May be repeated.  Callable with several tables: pass them joined (ntables arrays). */
 struct hd_key_table { const struct hd_option *keys; uint32_t n, stride; };
 int hd_section_check(struct hd_conf *c, struct hd_section *s, const struct hd_key_table *tables, int ntables, struct hd_err *err);
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The syntax of the INI file.  inih splits lines into keys and values; this file adds what it does not do: line numbers
- * and the refusal of anything given twice.  No other file knows of inih.
+ * The syntax of the INI file.  inih splits lines into keys and values; this file adds what it
+ * does not do: line numbers and the refusal of anything given twice.  No other file knows of
+ * inih.
  *
- * inih is asked through its stream interface, because only there the line numbers are ours, whatever options it was
- * built with.  Its lines are short (200 bytes in most builds) and it cuts longer ones silently: the reader feeds a long
- * line in pieces, which inih sees as Python's continuation lines.  So that users' own indented keys are not taken for
- * such, every line loses its leading blanks.
+ * inih is asked through its stream interface, because only there the line numbers are ours,
+ * whatever options it was built with.  Its lines are short (200 bytes in most builds) and it
+ * cuts longer ones silently: the reader feeds a long line in pieces, which inih sees as Python's
+ * continuation lines.  So that users' own indented keys are not taken for such, every line loses
+ * its leading blanks.
  */
 #include <config.h>
 #include "engine/conf_impl.h"
@@ -19,10 +21,10 @@
 
 struct reader {
 	struct hd_conf *c;
-	const char *text;	/* what is still unread */
-	char *buf, *rest;	/* a line, and its part that inih has not seen yet */
-	int line, continued;	/* continued: inih sees a later piece of a long line */
-	int *line_of;		/* per line as inih counts: the line as the user does */
+	const char *text; /* what is still unread */
+	char *buf, *rest; /* a line, and its part that inih has not seen yet */
+	int line, continued; /* continued: inih sees a later piece of a long line */
+	int *line_of; /* per line as inih counts: the line as the user does */
 	size_t calls, cap;
 	struct hd_section *s;
 	struct hd_entry *e;
@@ -46,9 +48,10 @@ static int begin_section(struct reader *r, char *line)
 	struct hd_section *old;
 
 	if (!close)
-		return 0;	/* inih refuses it */
+		return 0; /* inih refuses it */
 	if (*hd_word_trim(close + 1))
-		return at(r, "%.*s]: '%.60s' follows the section's name", (int)(close - line), line, hd_word_trim(close + 1));
+		return at(r, "%.*s]: '%.60s' follows the section's name", (int)(close - line), line,
+			  hd_word_trim(close + 1));
 	*close = 0;
 	kind = hd_word_trim(line + 1);
 	name = kind + strcspn(kind, " \t");
@@ -103,7 +106,7 @@ static int fetch(struct reader *r)
 	return !r->err.code;
 }
 
-/* How much of s fits into room: all, or up to a place between two letters where neither side is lost to trimming, nor
+/* How much of s fits into room: all, or up to a place where neither side is lost to trimming, nor
  * taken for a comment. */
 static size_t piece(const char *s, size_t room)
 {
@@ -112,7 +115,8 @@ static size_t piece(const char *s, size_t room)
 	if (n <= room)
 		return n;
 	for (n = room; n; n--)
-		if (!isspace((unsigned char)s[n - 1]) && !isspace((unsigned char)s[n]) && !strchr(";#", s[n]))
+		if (!isspace((unsigned char)s[n - 1]) && !isspace((unsigned char)s[n]) &&
+		    !strchr(";#", s[n]))
 			break;
 	return n;
 }
@@ -159,7 +163,9 @@ static int found(struct reader *r, const char *key, const char *value)
 		return at(r, "%.60s: a key before the first [section]", key), 0;
 	e = hd_conf_entry_find(r->s, key);
 	if (e)
-		return at(r, "[%s] %.60s: given twice, first in line %d", r->s->label, key, e->line), 0;
+		return at(r, "[%s] %.60s: given twice, first in line %d", r->s->label, key,
+			  e->line),
+		       0;
 	r->e = hd_conf_entry_add(r->s, key, value, r->line);
 	return 1;
 }
@@ -190,24 +196,27 @@ static int unreadable(struct hd_conf *c, const char *text, int line, struct hd_e
 	p += strspn(p, " \t");
 	return hd_err_set(err, HD_EINVAL, "%s:%d: '%.*s' is %s", c->path, line,
 			  (int)(strcspn(p, "\r\n") < 60 ? strcspn(p, "\r\n") : 60), p,
-			  *p == '[' ? "a section without its ]" : "neither [section] nor key = value");
+			  *p == '[' ? "a section without its ]"
+				    : "neither [section] nor key = value");
 }
 
 int hd_conf_file(struct hd_conf *c, const char *text, struct hd_err *err)
 {
-	struct reader r = { .c = c };
+	struct reader r = {.c = c};
 	int bad, line;
 
-	if (!strncmp(text, "\xef\xbb\xbf", 3))	/* a byte order mark: editors on Windows */
+	if (!strncmp(text, "\xef\xbb\xbf", 3)) /* a byte order mark: editors on Windows */
 		text += 3;
 	r.text = text;
 	bad = ini_parse_stream(next_piece, &r, on_key, &r);
 	line = bad > 0 && (size_t)bad <= r.calls ? r.line_of[bad - 1] : 0;
 	free(r.line_of);
 	free(r.buf);
-	if (line && (!r.err.code || line < r.line))	/* an own error has stopped the reader in its line */
+	if (line &&
+	    (!r.err.code || line < r.line)) /* an own error has stopped the reader in its line */
 		return unreadable(c, text, line, err);
 	if (r.err.code)
 		return hd_err_set(err, r.err.code, "%s", r.err.text);
-	return bad ? hd_err_set(err, HD_EIO, "%s: cannot be parsed (inih says %d)", c->path, bad) : 0;
+	return bad ? hd_err_set(err, HD_EIO, "%s: cannot be parsed (inih says %d)", c->path, bad)
+		   : 0;
 }

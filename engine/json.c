@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The metrics file.  Lines are written whole and at once, so that what reads along sees no half of one,
- * and a job that dies leaves all steps that it has finished.
+ * The metrics file.  Lines are written whole and at once, so that what reads along sees no half
+ * of one, and a job that dies leaves all steps that it has finished.
  */
 #include <config.h>
 #include "engine/json.h"

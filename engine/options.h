@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/options.h - the command line: heddle VERB [POSITIONAL] [--set section.key=value]... [options]
+ * engine/options.h - the command line: heddle VERB [POSITIONAL] [--set section.key=value]...
+ * [options]
  *
- * Verbs and their options are tables; parsing, errors and the text of --help come from them.  Strings
- * are argv's, so a struct hd_cli lives no longer than those.
+ * Verbs and their options are tables; parsing, errors and the text of --help come from them.
+ * Strings are argv's, so a struct hd_cli lives no longer than those.
  */
 #ifndef HD_ENGINE_OPTIONS_H
 #define HD_ENGINE_OPTIONS_H
@@ -10,28 +11,28 @@
 #include "engine/err.h"
 
 struct hd_flag {
-	const char *name;	/* without dashes */
-	const char *arg;	/* "N", "FILE", ...; NULL: the flag takes no value */
-	const char *help;	/* one line */
+	const char *name; /* without dashes */
+	const char *arg; /* "N", "FILE", ...; NULL: the flag takes no value */
+	const char *help; /* one line */
 };
 
 struct hd_cli;
 struct hd_verb {
 	const char *name;
-	const char *positional;	/* "CONF", "CKPT"; "[NAME]": may be left out; NULL: there is none */
-	const char *help;	/* one line */
+	const char *positional; /* "CONF", "CKPT"; "[NAME]": may be left out; NULL: there is none */
+	const char *help; /* one line */
 	const struct hd_flag *flags;
 	int nflags;
 	int (*run)(struct hd_cli *cli);
 };
 
 struct hd_cli {
-	const struct hd_verb *verb;	/* NULL: only help or version is asked for */
-	const char *positional;		/* NULL: left out */
-	const char **sets;		/* what followed each --set; verbs with a CONF know it */
+	const struct hd_verb *verb; /* NULL: only help or version is asked for */
+	const char *positional; /* NULL: left out */
+	const char **sets; /* what followed each --set; verbs with a CONF know it */
 	int nsets;
-	int help, version;		/* --help, -h, "help"; --version */
-	const char **values;		/* of verb->flags; NULL: not given, "" for one without value */
+	int help, version; /* --help, -h, "help"; --version */
+	const char **values; /* of verb->flags; NULL: not given, "" for one without value */
 };
 
 /* verbs[] stays the caller's.  No verb at all: an error.  Release out in either case. */
@@ -43,13 +44,14 @@ void hd_cli_release(struct hd_cli *c);
 int hd_cli_has(const struct hd_cli *c, const char *flag);
 const char *hd_cli_str(const struct hd_cli *c, const char *flag, const char *otherwise);
 /* min <= *out <= max; not given: otherwise, unchecked.  Errors name verb and flag. */
-int hd_cli_int(const struct hd_cli *c, const char *flag, int64_t min, int64_t max, int64_t otherwise, int64_t *out,
-	       struct hd_err *err);
-int hd_cli_num(const struct hd_cli *c, const char *flag, double min, double max, double otherwise, double *out,
-	       struct hd_err *err);
-int hd_cli_bytes(const struct hd_cli *c, const char *flag, int64_t otherwise, int64_t *out, struct hd_err *err);
+int hd_cli_int(const struct hd_cli *c, const char *flag, int64_t min, int64_t max,
+	       int64_t otherwise, int64_t *out, struct hd_err *err);
+int hd_cli_num(const struct hd_cli *c, const char *flag, double min, double max, double otherwise,
+	       double *out, struct hd_err *err);
+int hd_cli_bytes(const struct hd_cli *c, const char *flag, int64_t otherwise, int64_t *out,
+		 struct hd_err *err);
 
-void hd_cli_help(FILE *f, const struct hd_verb *v);				/* of one verb */
-void hd_cli_usage(FILE *f, const struct hd_verb *verbs, int nverbs);		/* of all */
+void hd_cli_help(FILE *f, const struct hd_verb *v); /* of one verb */
+void hd_cli_usage(FILE *f, const struct hd_verb *verbs, int nverbs); /* of all */
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Counter-based randomness: number i of key k is a hash of (k, i), so any rank can make any piece of
- * any tensor alone, in any order.
+ * Counter-based randomness: number i of key k is a hash of (k, i), so any rank can make any
+ * piece of any tensor alone, in any order.
  *
- * The mixer is splitmix64's finaliser with Stafford's constants ("mix13"); two rounds with the key
- * between them keep the streams of two keys from being shifts of one another.  The normal
+ * The mixer is splitmix64's finaliser with Stafford's constants ("mix13"); two rounds with the
+ * key between them keep the streams of two keys from being shifts of one another.  The normal
  * distribution goes through the inverse of its distribution function, by two rational functions
  * fitted for this file (relative error 1e-9, where a float has 6e-8), on an own logarithm: sums,
- * products, quotients and square roots are exact to the bit under IEEE 754, so every machine makes
- * the same floats, provided that no compiler fuses or reorders them.
+ * products, quotients and square roots are exact to the bit under IEEE 754, so every machine
+ * makes the same floats, provided that no compiler fuses or reorders them.
  */
 #include <config.h>
 #include "engine/rng.h"
@@ -18,13 +18,13 @@
 #error "reordered sums would give each compiler weights of its own; build without -ffast-math"
 #endif
 #if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF	/* an explicit -ffp-contract=fast would win over it */
+#pragma STDC FP_CONTRACT OFF /* an explicit -ffp-contract=fast would win over it */
 #define EXACT
 #else
-#define EXACT __attribute__((optimize("fp-contract=off")))	/* GCC ignores the pragma */
+#define EXACT __attribute__((optimize("fp-contract=off"))) /* GCC ignores the pragma */
 #endif
 
-#define GOLDEN 0x9e3779b97f4a7c15ull	/* 2^64 / golden ratio, odd */
+#define GOLDEN 0x9e3779b97f4a7c15ull /* 2^64 / golden ratio, odd */
 
 static inline uint64_t mix(uint64_t x)
 {
@@ -45,7 +45,7 @@ uint64_t hd_hash64(uint64_t x)
 
 uint64_t hd_hash_text(const char *s)
 {
-	uint64_t h = 0xcbf29ce484222325ull;	/* FNV-1a, then mixed: alone its high bits are poor */
+	uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a, then mixed: alone its high bits are poor */
 
 	for (; *s; s++)
 		h = (h ^ (unsigned char)*s) * 0x100000001b3ull;
@@ -77,14 +77,16 @@ EXACT static double natural_log(double p)
 	double m, s, t;
 
 	memcpy(&u, &p, sizeof(u));
-	e = (int64_t)((u - 0x3fe6a09e667f3bcdull) >> 52);	/* sqrt(1/2) <= m < sqrt(2) */
-	e = (e ^ 0x800) - 0x800;				/* 12 bits, signed */
+	e = (int64_t)((u - 0x3fe6a09e667f3bcdull) >> 52); /* sqrt(1/2) <= m < sqrt(2) */
+	e = (e ^ 0x800) - 0x800; /* 12 bits, signed */
 	u -= (uint64_t)e << 52;
 	memcpy(&m, &u, sizeof(m));
 	s = (m - 1) / (m + 1);
 	t = s * s;
 	return (double)e * 0.69314718055994530942 +
-	       2 * s * (1 + t * (1. / 3 + t * (1. / 5 + t * (1. / 7 + t * (1. / 9 + t * (1. / 11))))));
+	       2 * s *
+		       (1 +
+			t * (1. / 3 + t * (1. / 5 + t * (1. / 7 + t * (1. / 9 + t * (1. / 11))))));
 }
 
 /* x with P(X < x) = 1/2 + q, |q| <= 0.425: an odd function of q. */
@@ -92,10 +94,11 @@ EXACT static inline double centre(double q)
 {
 	double u = q * q, p, d;
 
-	p = 2.506628275360803 + u * (-21.61272045888456 + u * (60.689419186648706 +
-	    u * (-58.946416720327576 + u * 11.08364815665866)));
-	d = 1 + u * (-9.66942538654468 + u * (32.03445287831236 +
-	    u * (-41.04484348557735 + u * 15.297971313556625)));
+	p = 2.506628275360803 +
+	    u * (-21.61272045888456 +
+		 u * (60.689419186648706 + u * (-58.946416720327576 + u * 11.08364815665866)));
+	d = 1 + u * (-9.66942538654468 +
+		     u * (32.03445287831236 + u * (-41.04484348557735 + u * 15.297971313556625)));
 	return q * p / d;
 }
 
@@ -104,8 +107,9 @@ EXACT static double tail(double p)
 {
 	double r = sqrt(-natural_log(p)) - 1.6, n, d;
 
-	n = 1.4234371123441414 + r * (3.194628558008094 + r * (2.1154766815755965 +
-	    r * (0.5098007861957756 + r * 0.036793704954558866)));
+	n = 1.4234371123441414 +
+	    r * (3.194628558008094 +
+		 r * (2.1154766815755965 + r * (0.5098007861957756 + r * 0.036793704954558866)));
 	d = 1 + r * (1.0445702021480938 + r * (0.31942286086451166 + r * 0.02600847925692592));
 	return n / d;
 }
@@ -113,7 +117,7 @@ EXACT static double tail(double p)
 EXACT float hd_random_normal(uint64_t key, uint64_t index)
 {
 	int64_t k = (int64_t)bits(key, index) >> 11;
-	double q = ((double)k + 0.5) * 0x1p-53;	/* the middle of one of 2^53 cells of (-1/2, 1/2) */
+	double q = ((double)k + 0.5) * 0x1p-53; /* the middle of one of 2^53 cells of (-1/2, 1/2) */
 	double a = q < 0 ? -q : q, x;
 
 	if (a <= 0.425)
@@ -125,10 +129,11 @@ EXACT float hd_random_normal(uint64_t key, uint64_t index)
 /* -- permutations ------------------------------------------------------------------------------ */
 
 /* A Feistel network permutes the numbers of some bits; results outside [0, n), fewer than half, are
- * sent through again until they fall inside (Black and Rogaway 2002), which leaves a permutation. */
+ * sent through again until they fall inside, and a permutation is left (Black and Rogaway 2002). */
 uint64_t hd_permute(uint64_t key, uint64_t n, uint64_t position)
 {
-	int width = n > 1 ? 64 - __builtin_clzll(n - 1) : 0, low = width / 2, high = width - low, round;
+	int width = n > 1 ? 64 - __builtin_clzll(n - 1) : 0, low = width / 2, high = width - low,
+	    round;
 	uint64_t left, right, x = position;
 
 	if (n < 2)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of tokens as one stream: a list of runs, each a piece of a mapped file with ids of one type,
- * in the order of their positions, so that a read is a binary search and a conversion.
+ * Files of tokens as one stream: a list of runs, each a piece of a mapped file with ids of one
+ * type, in the order of their positions, so that a read is a binary search and a conversion.
  *
- * What a file is: .idx, or .bin with a .idx beside it, or a name to which both can be appended, is
- * Megatron's; another .bin is llm.c's (256 numbers of 32 bits: magic, version, count; then the ids);
- * everything else is text.
+ * What a file is: .idx, or .bin with a .idx beside it, or a name to which both can be appended,
+ * is Megatron's; another .bin is llm.c's (256 numbers of 32 bits: magic, version, count; then
+ * the ids); everything else is text.
  */
 #include <config.h>
 #include "engine/tokens.h"
@@ -27,7 +27,7 @@ int hd_ids_width(int type)
 int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_map *out, struct hd_err *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
-	struct hd_map m = {NULL};
+	struct hd_map m = {.path = NULL};
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st)) {
@@ -52,7 +52,8 @@ int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_map *out, str
 	return 0;
 }
 
-void hd_tokens_append(struct hd_tokens *t, const struct hd_map *m, size_t at, int64_t count, int type)
+void hd_tokens_append(struct hd_tokens *t, const struct hd_map *m, size_t at, int64_t count,
+		      int type)
 {
 	struct hd_run *last = t->nruns ? &t->runs[t->nruns - 1] : NULL, *r;
 	int64_t width = hd_ids_width(type);
@@ -101,18 +102,19 @@ static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
 	for (i = 0; i < HD_LEN(known) && head[0] != known[i].magic; i++)
 		;
 	if (i == HD_LEN(known))
-		return hd_err_set(err, HD_EINVAL,
-				  "%s: neither llm.c's (it begins with %u, not 20240520 or 20240801)"
-				  " nor Megatron's (there is no .idx beside it)",
-				  path, head[0]);
+		return hd_err_set(
+			err, HD_EINVAL,
+			"%s: neither llm.c's (it begins with %u, not 20240520 or 20240801)"
+			" nor Megatron's (there is no .idx beside it)",
+			path, head[0]);
 	if (head[1] != known[i].version)
-		return hd_err_set(err, HD_EINVAL, "%s: version %u of an llm.c file, %u is known", path, head[1],
-				  known[i].version);
+		return hd_err_set(err, HD_EINVAL, "%s: version %u of an llm.c file, %u is known",
+				  path, head[1], known[i].version);
 	body = (size_t)head[2] * (size_t)hd_ids_width(known[i].type);
 	if (m.bytes != 1024 + body)
 		return hd_err_set(err, HD_EINVAL,
-				  "%s: %zu bytes, its header tells of %u tokens, which need %zu", path,
-				  m.bytes, head[2], 1024 + body);
+				  "%s: %zu bytes, its header tells of %u tokens, which need %zu",
+				  path, m.bytes, head[2], 1024 + body);
 	m.head = 1024;
 	hd_tokens_append(t, &m, 1024, head[2], known[i].type);
 	t->vocab = t->vocab > known[i].vocab ? t->vocab : known[i].vocab;
@@ -157,7 +159,8 @@ int hd_tokens_open(const char *files, struct hd_tokens **out, struct hd_err *err
 	while (!rc && (one = strsep(&next, ","))) {
 		one = hd_word_trim(one);
 		rc = *one ? open_one(t, one, err)
-			  : hd_err_set(err, HD_EINVAL, "'%.100s' has an empty name of a file", files);
+			  : hd_err_set(err, HD_EINVAL, "'%.100s' has an empty name of a file",
+				       files);
 	}
 	if (!rc && !t->n)
 		rc = hd_err_set(err, HD_EINVAL, "%.100s: no tokens", files);
@@ -245,9 +248,10 @@ int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int6
 			id = id_at(run->at + at * width, run->type);
 			if (id < 0 || id >= limit)
 				return hd_err_set(err, HD_EINVAL,
-						  "%s: token %lld has id %lld, which is not in a vocab of %lld",
-						  run->path, (long long)(run->in_file + at), (long long)id,
-						  (long long)limit);
+						  "%s: token %lld has id %lld, which is not in a "
+						  "vocab of %lld",
+						  run->path, (long long)(run->in_file + at),
+						  (long long)id, (long long)limit);
 			ids[i] = (int32_t)id;
 		}
 	}

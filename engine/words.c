@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Numbers as people type them, and the nearest of some names to a misspelt one.
  *
- * Nearness is the Damerau-Levenshtein distance (an insertion, a deletion, a replacement, or a swap of neighbours costs
- * one; Damerau 1964), blind to case and to - for _.  A third of the letters may be wrong.
+ * Nearness is the Damerau-Levenshtein distance (an insertion, a deletion, a replacement, or a
+ * swap of neighbours costs one; Damerau 1964), blind to case and to - for _.  A third of the
+ * letters may be wrong.
  */
 #include <config.h>
 #include "engine/words.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WORD 64	/* longer words are compared by their beginning */
+#define MAX_WORD 64 /* longer words are compared by their beginning */
 
 int hd_word_int(const char *s, int64_t *out)
 {
@@ -54,7 +55,7 @@ int hd_word_bytes(const char *s, int64_t *out)
 
 int hd_word_bool(const char *s, int64_t *out)
 {
-	static const char *const words[] = { "no", "yes", "off", "on", "false", "true", "0", "1" };
+	static const char *const words[] = {"no", "yes", "off", "on", "false", "true", "0", "1"};
 	size_t i;
 
 	for (i = 0; i < HD_LEN(words); i++)
@@ -70,7 +71,7 @@ int hd_word_num(const char *s, double *out)
 	char *end;
 	double v;
 
-	if (!*s || s[strspn(s, "0123456789+-.eE")])	/* strtod also knows nan, inf and hexadecimal */
+	if (!*s || s[strspn(s, "0123456789+-.eE")]) /* strtod also knows nan, inf and hexadecimal */
 		return HD_EINVAL;
 	v = strtod(s, &end);
 	if (*end || end == s || v > 1.7976931348623157e308 || v < -1.7976931348623157e308)
@@ -91,7 +92,7 @@ static int smaller(int a, int b)
 
 static int distance(const char *a, int na, const char *b, int nb)
 {
-	int d[3][MAX_WORD + 1], i, j;	/* the rows i - 2, i - 1 and i of the table, in turn */
+	int d[3][MAX_WORD + 1], i, j; /* the rows i - 2, i - 1 and i of the table, in turn */
 
 	for (j = 0; j <= nb; j++)
 		d[0][j] = j;
@@ -103,7 +104,8 @@ static int distance(const char *a, int na, const char *b, int nb)
 			int same = fold(a[i - 1]) == fold(b[j - 1]);
 
 			row[j] = smaller(smaller(up[j], row[j - 1]) + 1, up[j - 1] + !same);
-			if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) && fold(a[i - 2]) == fold(b[j - 1]))
+			if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) &&
+			    fold(a[i - 2]) == fold(b[j - 1]))
 				row[j] = smaller(row[j], upup[j - 2] + 1);
 		}
 	}
@@ -151,7 +153,8 @@ static void list(char *out, size_t size, const char *const *names, int n)
 }
 
 /* "; did you mean x?", or else what there is. */
-void hd_word_advice(char *out, size_t size, const char *word, const char *what, const char *const *names, int n)
+void hd_word_advice(char *out, size_t size, const char *word, const char *what,
+		    const char *const *names, int n)
 {
 	const char *near = hd_nearest(word, names, n);
 	char all[400];

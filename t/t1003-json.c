@@ -35,14 +35,17 @@ int main(void)
 	close(fd);
 	ok(!hd_metrics_open(path, 0, &m, &err), "open");
 	ok(!hd_metrics_write(m, step(1, 10.0 / 3), &err), "write");
-	is_str(slurp(path), "{\"step\": 1, \"loss\": 3.33333333333333}\n", "the line is there at once");
+	is_str(slurp(path), "{\"step\": 1, \"loss\": 3.33333333333333}\n",
+	       "the line is there at once");
 	hd_metrics_write(m, step(2, NAN), &err);
 	ok(!hd_metrics_close(m, &err), "close");
 	hd_metrics_open(path, 1, &m, &err);
 	hd_metrics_write(m, step(3, 0.1), &err);
 	hd_metrics_close(m, &err);
-	is_str(slurp(path), "{\"step\": 1, \"loss\": 3.33333333333333}\n{\"step\": 2, \"loss\": null}\n"
-	       "{\"step\": 3, \"loss\": 0.1}\n", "appended; a NaN is null");
+	is_str(slurp(path),
+	       "{\"step\": 1, \"loss\": 3.33333333333333}\n{\"step\": 2, \"loss\": null}\n"
+	       "{\"step\": 3, \"loss\": 0.1}\n",
+	       "appended; a NaN is null");
 	hd_metrics_open(path, 0, &m, &err);
 	hd_metrics_write(m, step(1, 1), &err);
 	hd_metrics_close(m, &err);
