@@ -29,7 +29,7 @@
 struct known {
 	struct hd_plugin_entry e; /* first: entries are handed out by its address */
 	struct hd_strategy_ops table;
-	int opened; /* accepted: what is loaded stays as it is */
+	struct hd_module *module; /* accepted: what is loaded stays as it is */
 };
 static struct known **all;
 static size_t nall, all_cap;
@@ -231,8 +231,8 @@ static void load(struct known *k)
 		return;
 	}
 	hd_loader_keep(m);
+	k->module = m;
 	k->e.ops = &k->table;
-	k->opened = 1;
 }
 
 /* -- finding */
@@ -269,7 +269,7 @@ static struct hd_plugin_entry *entry_of(const char *path)
 		all = hd_grow(all, nall, &all_cap, sizeof(*all));
 		all[nall++] = k;
 	}
-	if (!k->opened)
+	if (!k->module)
 		load(k);
 	return &k->e;
 }

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * An axis of replicas that exchange one bit for each element of a gradient.
+ *
+ * Each member owes the sum its own gradient x and what it failed to send before, the residual e:
+ *
+ *	p = x + e	sent: sign(p), one bit an element, and m = mean |p|	e = p - m sign(p)
+ *
+ * and the gradient is the sum over the members of m sign(p). Nothing is lost for good, it is only
+ * late, which is why this converges where plain signs do not.
+ * Seide et al., 1-Bit Stochastic Gradient Descent, 2014; Karimireddy et al., 1901.09847.
+ */
+#include <heddle/strategy.h>
+
+struct hd_strategy {
+	const struct hd_host *h;
+	const struct hd_graph_api *g;
+	const struct hd_axis *axis;
+	const struct hd_group *members;
+	const struct hd_dim *member; /* a dim of ours: one entry a member */
+	int64_t smallest;
+};
+
+static const struct hd_option options[] = {
+	{"smallest", HD_OPT_INT, 0, "4096", "1..",
+	 "tensors with fewer elements are summed exactly"},
+};
+
+static int sign_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
+{
+	struct hd_strategy *s = h->alloc(p, sizeof(*s));
+
+	if (!s)
+		return HD_ENOMEM;
+	s->h = h;
+	s->g = h->graph;
+	s->smallest = h->opt_int(p, "smallest");
+	*self = s;
+	return HD_OK;
+}
+
+static int sign_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
+{
+	s->axis = s->h->axis(p, NULL, size ? size : left, 0);
+	return s->h->status(p);
+}
+
+/* This alone is data parallelism: samples are cut, so gradients are partial sums along the axis. */
+static int sign_rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	return s->h->rule(p, "batch", s->axis, NULL, 0);
+}
+
+static int64_t elements(const struct hd_tensor *t)
+{
+	int64_t n = 1;
+
+	for (uint32_t i = 0; i < t->ndim; i++)
+		n *= t->local[i];
+	return n;
+}
+
+/* mean |p|: with it m sign(p) is the closest that signs and one number come to p. */
+static struct hd_tensor *mean_size(const struct hd_graph_api *g, struct hd_plan *p,
+				   struct hd_tensor *owed)
+{
+	int64_t n = elements(owed);
+	struct hd_tensor *size = g->map(p, &owed, 1, "abs(a)");
+	struct hd_tensor *sum = g->einsum(p, &size, 1, NULL, 0);
+
+	return g->map(p, &sum, 1, "a / %lld", (long long)n);
+}
+
+/* The sum over the members, in member order: every member makes the same bits of it. */
+static struct hd_tensor *gather_and_sum(struct hd_strategy *s, struct hd_plan *p,
+					struct hd_tensor *bits, struct hd_tensor *mean,
+					const struct hd_tensor *like)
+{
+	const struct hd_graph_api *g = s->g;
+	struct hd_tensor *all[2];
+
+	all[0] = g->cast(p, g->comm(p, HD_ALL_GATHER, s->members, bits, s->member, 0), HD_F32);
+	all[1] = g->comm(p, HD_ALL_GATHER, s->members, mean, s->member, 0);
+	return g->einsum(p, all, 2, like->dims, like->ndim);
+}
+
+static struct hd_tensor *compressed_sum(struct hd_strategy *s, struct hd_plan *p,
+					struct hd_tensor *x)
+{
+	const struct hd_graph_api *g = s->g;
+	/* Partial like x: summed over the members it is what the replicas still owe together, and
+	 * with another number of members that sum is what must go on. */
+	struct hd_tensor *late = g->state(p, "residual", x, HD_F32, HD_FOLD);
+	struct hd_tensor *in[3] = {g->cast(p, x, HD_F32), late}, *owed, *bits, *mean;
+
+	owed = g->map(p, in, 2, "a + b");
+	mean = mean_size(g, p, owed);
+	bits = g->cast(p, owed, HD_B1);
+	in[0] = owed;
+	in[1] = g->cast(p, bits, HD_F32); /* +1 and -1, as the others will see them */
+	in[2] = mean;
+	g->assign(p, late, g->map(p, in, 3, "a - b * c"));
+	return g->cast(p, gather_and_sum(s, p, bits, mean, x), x->dtype);
+}
+
+/* Ours: the sum of a gradient over the axis, once a step. Losses and norms stay exact. */
+static int is_gradient_sum(const struct hd_strategy *s, const struct hd_node *n)
+{
+	const struct hd_reshard *r = n->reshard;
+
+	return n->ins[0]->what == HD_GRAD && r->have.kind == HD_PARTIAL &&
+	       r->need.kind == HD_WHOLE && elements(n->ins[0]) >= s->smallest;
+}
+
+static int sign_lower(struct hd_strategy *s, struct hd_plan *p)
+{
+	const struct hd_match ours = {.size = sizeof(ours), .kind = "reshard", .axis = s->axis};
+	struct hd_node *n, *next;
+
+	s->members = s->h->group(p, &s->axis, 1, HD_CORE);
+	s->member = s->h->dim_new(p, "member", s->axis->n);
+	for (n = s->g->node_next(p, NULL, &ours); n; n = next) {
+		next = s->g->node_next(p, n, &ours);
+		if (!is_gradient_sum(s, n))
+			continue;
+		/* In the unit of the reshard, on the queue of the group: beside the backward
+		 * pass. */
+		s->g->cursor(p, n, s->members, 0);
+		s->g->replace(p, n->outs[0], compressed_sum(s, p, n->ins[0]));
+	}
+	return s->h->status(p);
+}
+
+static const struct hd_strategy_ops ops = {
+	.size = sizeof(ops),
+	.options = options,
+	.noptions = sizeof(options) / sizeof(options[0]),
+	.option_size = sizeof(options[0]),
+	.open = sign_open,
+	.mesh = sign_mesh,
+	.rules = sign_rules,
+	.lower = sign_lower,
+};
+
+HD_PLUGIN("sign_compression", "1.0", &ops)
