@@ -327,7 +327,8 @@ static void test_bad_files(void)
 											   11) "}",
 		       -1, 11),
 	       "accepted", "a type nobody knows may be there");
-	truncate(at("bad"), 5);
+	if (truncate(at("bad"), 5))
+		note("not truncated");
 	ok(hd_tensorfile_read(at("bad"), &r, &err) == HD_EIO &&
 		   strstr(err.text, "/bad: has 5 bytes, a safetensors file at least 8"),
 	   "%s", err.text);
