@@ -151,133 +151,21 @@ static void lists(void)
 	is_str(err.text, "3.txt: 5 tokens, fewer than seq + 1 = 6", "too short to evaluate");
 }
 
-static void llmc_files(void)
+static void write_ids(const char *name)
 {
-	uint32_t head[256] = {20240520, 1, 5}, wide[256 + 3] = {20240801, 7, 3};
-	unsigned char file[1024 + 10];
-	uint16_t ids[5] = {1, 50256, 65535, 0, 7};
-	int32_t got[5];
+	uint32_t file[256 + 5] = {20240801, 7, 5, [257] = 1, 2, 3, 4};
 
-	memcpy(file, head, 1024);
-	memcpy(file + 1024, ids, 10);
-	put("g.bin", file, sizeof(file));
-	is_str(try_open("train = g.bin\nvalid_fraction = 0\norder = sequential", 4, 0, 1), "",
-	       "llm.c, 16 bits");
-	is_int(hd_data_vocab(data), 50257, "implies GPT-2's vocab");
-	ok(!hd_data_sample(data, 0, 0, got, &err) && got[1] == 50256 && got[2] == 65535 &&
-		   got[4] == 7,
-	   "ids");
-	try_open("train = g.bin\nvalid_fraction = 0\norder = sequential", 4, 50257, 1);
-	ok(hd_data_sample(data, 0, 0, got, &err) == HD_EINVAL, "an id beyond the vocab");
-	is_str(err.text, "g.bin: token 2 has id 65535, which is not in a vocab of 50257",
-	       "is named");
-	put("h.bin", file, sizeof(file) - 1);
-	is_str(try_open("train = h.bin", 4, 0, 1),
-	       "x.ini:2: [data] train: h.bin: 1033 bytes, its header tells of 5 "
-	       "tokens, which need 1034",
-	       "truncated");
-	wide[256] = 100000;
-	wide[258] = 3;
-	put("w.bin", wide, sizeof(wide));
-	is_str(try_open("train = w.bin\nvalid_fraction = 0", 2, 0, 1), "", "llm.c, 32 bits");
-	ok(!hd_data_sample(data, 0, 0, got, &err) && got[0] == 100000 && got[2] == 3, "ids");
-	wide[1] = 8;
-	put("w.bin", wide, sizeof(wide));
-	is_str(try_open("train = w.bin", 2, 0, 1),
-	       "x.ini:2: [data] train: w.bin: version 8 of an llm.c file, 7 is known", "version");
-	put("n.bin", "none", 5);
-	is_str(try_open("train = n.bin", 2, 0, 1),
-	       "x.ini:2: [data] train: n.bin: neither llm.c's (it begins with "
-	       "1701736302, not 20240520 or 20240801) nor Megatron's (there is no .idx beside it)",
-	       "neither");
-}
-
-/* Writes m.bin (ids 0, 1, 2, ... of 16 bits) and m.idx; -> bytes of the latter. */
-static size_t write_megatron(unsigned char *idx, int type, const int32_t *lengths,
-			     const int64_t *places, int n, const int64_t *documents, int nd)
-{
-	uint64_t one = 1, un = (uint64_t)n, und = (uint64_t)nd;
-	uint16_t ids[20];
-	size_t at = 34;
-	int i;
-
-	for (i = 0; i < 20; i++)
-		ids[i] = (uint16_t)i;
-	put("m.bin", ids, sizeof(ids));
-	memcpy(idx, "MMIDIDX\0", 9);
-	memcpy(idx + 9, &one, 8);
-	idx[17] = (unsigned char)type;
-	memcpy(idx + 18, &un, 8);
-	memcpy(idx + 26, &und, 8);
-	memcpy(idx + at, lengths, 4 * un);
-	memcpy(idx + at + 4 * un, places, 8 * un);
-	memcpy(idx + at + 12 * un, documents, 8 * und);
-	at += 12 * un + 8 * und;
-	put("m.idx", idx, at);
-	return at;
-}
-
-static void megatron_files(void)
-{
-	unsigned char idx[500];
-	int32_t lengths[3] = {8, 5, 7}, ids[20];
-	int64_t places[3] = {0, 16, 26}, moved[3] = {24, 14, 0}, docs[3] = {0, 2, 3},
-		swapped[4] = {0, 0, 1, 3};
-	size_t n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
-	int i, bad = 0;
-
-	is_str(try_open("train = m.bin\nvalid_fraction = 0", 19, 20, 1), "",
-	       "Megatron, by its .bin");
-	hd_data_sample(data, 0, 0, ids, &err);
-	for (i = 0; i < 20; i++)
-		bad += ids[i] != i;
-	is_int(bad, 0, "ids");
-	is_int(hd_data_vocab(data), 0, "which vocab is not known");
-	is_str(try_open("train = m.idx\nvalid_fraction = 0", 19, 20, 1), "", "by its .idx");
-	is_str(try_open("train = m\nvalid_fraction = 0", 19, 20, 1), "", "by its name");
-	is_str(try_open("train = m, a.txt", 2, 0, 1),
-	       "x.ini:2: [data] train: a.txt is text and m.bin holds ids of a "
-	       "tokenizer",
-	       "with text");
-	is_str(try_open("train = m\nvalid = a.txt", 2, 0, 1),
-	       "x.ini:3: [data] valid: text, but train is ids of a "
-	       "tokenizer",
-	       "validated with text");
-	put("m.idx", idx, n - 1);
-	is_str(try_open("train = m", 2, 0, 1),
-	       "x.ini:2: [data] train: m.idx: 93 bytes, its header tells of 3 sequences "
-	       "and 3 boundaries, which need 94",
-	       "truncated index");
-	put("m.idx", idx, 20);
-	is_str(try_open("train = m", 2, 0, 1),
-	       "x.ini:2: [data] train: m.idx: not a Megatron index (20 bytes, its header "
-	       "needs 34)",
-	       "truncated header");
-	write_megatron(idx, 8, lengths, moved, 3, swapped, 4);
-	is_str(try_open("train = m\nvalid_fraction = 0\norder = sequential", 19, 20, 1), "",
-	       "scattered sequences");
-	hd_data_sample(data, 0, 0, ids, &err);
-	ok(ids[0] == 12 && ids[7] == 19 && ids[8] == 7 && ids[12] == 11 && ids[13] == 0 &&
-		   ids[19] == 6,
-	   "come in the order of the documents");
-	lengths[2] = 8;
-	write_megatron(idx, 8, lengths, places, 3, docs, 3);
-	is_str(try_open("train = m", 2, 0, 1),
-	       "x.ini:2: [data] train: m.bin: 40 bytes, m.idx puts sequence 2, 8 tokens, "
-	       "at byte 26",
-	       "truncated data");
-	write_megatron(idx, 7, lengths, places, 3, docs, 3);
-	is_str(try_open("train = m", 2, 0, 1),
-	       "x.ini:2: [data] train: m.idx: type 7 is not one of ids (1 to 5 and 8 are)",
-	       "floats");
+	put(name, file, sizeof(file));
 }
 
 static void refused(void)
 {
 	static const char tokens[] =
 		"{\"model\":{\"vocab\":{\"a\":0,\"b\":5}},\"added_tokens\":[{\"id\":9}]}";
+	int32_t ids[5];
 
 	put("e.txt", "", 0);
+	write_ids("g.bin");
 	put("tokenizer.json", tokens, strlen(tokens));
 	is_str(try_open("", 2, 0, 1), "x.ini:1: [data] train: missing; it has no default",
 	       "no key");
@@ -317,6 +205,13 @@ static void refused(void)
 	is_str(try_open("train = g.bin\nvalid_fraction = 0\ntokenizer = .", 4, 0, 1), "",
 	       "ids with their tokenizer");
 	is_int(hd_data_vocab(data), 10, "whose vocab it is");
+	is_str(try_open("train = g.bin\nvalid = a.txt", 2, 0, 1),
+	       "x.ini:3: [data] valid: text, but train is ids of a tokenizer",
+	       "validated with text");
+	is_str(try_open("train = g.bin\nvalid_fraction = 0\norder = sequential", 4, 4, 1), "",
+	       "ids");
+	ok(hd_data_sample(data, 0, 0, ids, &err) == HD_EINVAL, "beyond the vocab");
+	is_str(err.text, "g.bin: token 4 has id 4, which is not in a vocab of 4", "are named");
 	put("tokenizer.json", "{\n\"model\"", 9);
 	is_str(try_open("train = g.bin\nvalid_fraction = 0\ntokenizer = .", 4, 0, 1),
 	       "x.ini:4: [data] tokenizer: "
@@ -337,8 +232,6 @@ int main(void)
 	text_file();
 	orders();
 	lists();
-	llmc_files();
-	megatron_files();
 	refused();
 	hd_data_close(data);
 	if (system("rm -f *.txt *.bin *.idx tokenizer.json"))
