@@ -58,7 +58,7 @@ struct hd_members {
 	struct hd_slot *slots;		/* by local rank; NULL: no shared memory */
 	struct hd_box *boxes;		/* [from * local_size + to] */
 	char **ins, **outs;		/* scratch of a call, by member */
-	uint64_t net_calls;
+	uint64_t net_sums;
 	struct hd_net *net;
 	struct hd_members *next;
 };

@@ -6,7 +6,7 @@
  * Most kinds are one non-blocking MPI collective.  Sums of 16-bit types, and all sums when the call asks for a fixed
  * order, are made by the members themselves: each gets its share from all, adds in member order (comm_sum.c), and hands
  * the result to all.  These bytes are those of a ring, and the result is that of the shared-memory transport, bit for
- * bit.  They are messages with a tag of the call's number, because their second round begins at different times on
+ * bit.  They are messages with a tag of the sum's number, because their second round begins at different times on
  * different members, while collectives of one communicator must be issued in one order.
  */
 #include <config.h>
@@ -21,7 +21,7 @@
 #include <time.h>
 
 #define FLIGHTS 256		/* calls under way; start() waits for room beyond that */
-#define TAGS 8192		/* of calls; MPI guarantees 32767 */
+#define TAGS 8192		/* of sums; MPI guarantees 32767 */
 #define TAG_MESSAGE 20000	/* sends, receives and shifts are matched in the order they are made */
 
 struct hd_net {
@@ -430,7 +430,8 @@ int hd_net_start(struct hd_ticket *t)
 
 	if (too_long(&t->call))
 		return HD_ENOTSUP;
-	t->seq = t->m->net_calls++;
+	if (by_members(&t->call))	/* only what all members make may be counted: it becomes a tag */
+		t->seq = t->m->net_sums++;
 	hd_pause_begin(&p, t->m, "the start of a call between hosts");
 	for (;;) {
 		pthread_mutex_lock(&lock);
