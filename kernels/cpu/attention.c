@@ -12,6 +12,9 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define HD_VL 4
 #define HD_MR 4
@@ -24,6 +27,7 @@
 #if defined(__x86_64__)
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
+#define HD_MAX(a, b) _mm256_max_ps((__m256)(a), (__m256)(b))
 #define HD_VL 8
 #define HD_MR 4
 #define HD_NAME(x) avx2_##x
@@ -31,10 +35,12 @@
 #undef HD_VL
 #undef HD_MR
 #undef HD_NAME
+#undef HD_MAX
 #pragma GCC pop_options
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")
+#define HD_MAX(a, b) _mm512_max_ps((__m512)(a), (__m512)(b))
 #define HD_VL 16
 #define HD_MR 8
 #define HD_NAME(x) avx512_##x
@@ -42,6 +48,7 @@
 #undef HD_VL
 #undef HD_MR
 #undef HD_NAME
+#undef HD_MAX
 #pragma GCC pop_options
 #endif
 

@@ -9,9 +9,11 @@
  */
 
 typedef float HD_NAME(v) __attribute__((vector_size(HD_VL * 4), may_alias));
+typedef float HD_NAME(vu) __attribute__((vector_size(HD_VL * 4), aligned(4), may_alias));
 typedef uint32_t HD_NAME(vi) __attribute__((vector_size(HD_VL * 4)));
 typedef int32_t HD_NAME(vs) __attribute__((vector_size(HD_VL * 4)));
 #define V HD_NAME(v)
+#define VU HD_NAME(vu)
 #define VI HD_NAME(vi)
 #define VS HD_NAME(vs)
 #define BLOCK HD_ATT_BLOCK
@@ -48,6 +50,15 @@ INLINE VS HD_NAME(iota)(void)
 	return x;
 }
 
+INLINE V HD_NAME(max)(V a, V b)
+{
+#ifdef HD_MAX			/* one instruction; made of a comparison it is four */
+	return (V)HD_MAX(a, b);
+#else
+	return HD_NAME(select)(a > b, a, b);
+#endif
+}
+
 INLINE float HD_NAME(sum)(V x)
 {
 	for (int w = HD_VL / 2; w; w /= 2)
@@ -55,30 +66,79 @@ INLINE float HD_NAME(sum)(V x)
 	return x[0];
 }
 
-INLINE float HD_NAME(max)(V x)
+/* Of vectors a and b: what they have in the lanes without bit w, and with it, side by side */
+INLINE V HD_NAME(low)(V a, V b, int w)
 {
-	for (int w = HD_VL / 2; w; w /= 2) {
-		V y = __builtin_shuffle(x, HD_NAME(iota)() ^ w);
+	VS lane = HD_NAME(iota)(), odd = (lane & w) != 0;
 
-		x = HD_NAME(select)(x > y, x, y);
-	}
+	return __builtin_shuffle(a, b, lane + (odd & (HD_VL - w)));
+}
+
+INLINE V HD_NAME(high)(V a, V b, int w)
+{
+	VS lane = HD_NAME(iota)(), odd = (lane & w) != 0;
+
+	return __builtin_shuffle(a, b, lane + w + (odd & (HD_VL - w)));
+}
+
+INLINE void HD_NAME(transpose_stage)(V *x, int w)
+{
+	#pragma GCC unroll 16
+	for (int i = 0; i < HD_VL; i++)
+		if (!(i & w)) {
+			V a = x[i], b = x[i + w];
+
+			x[i] = HD_NAME(low)(a, b, w);
+			x[i + w] = HD_NAME(high)(a, b, w);
+		}
+}
+
+INLINE void HD_NAME(transpose)(V *x)		/* HD_VL vectors */
+{
+#if HD_VL >= 16
+	HD_NAME(transpose_stage)(x, 8);
+#endif
+#if HD_VL >= 8
+	HD_NAME(transpose_stage)(x, 4);
+#endif
+	HD_NAME(transpose_stage)(x, 2);
+	HD_NAME(transpose_stage)(x, 1);
+}
+
+INLINE void HD_NAME(max_stage)(V *x, int w)	/* 2w vectors to w */
+{
+	#pragma GCC unroll 8
+	for (int i = 0; i < w; i++)
+		x[i] = HD_NAME(max)(HD_NAME(low)(x[i], x[i + w], w), HD_NAME(high)(x[i], x[i + w], w));
+}
+
+INLINE V HD_NAME(maxima)(V *x)			/* lane i: the largest of x[i], i < HD_VL */
+{
+#if HD_VL >= 16
+	HD_NAME(max_stage)(x, 8);
+#endif
+#if HD_VL >= 8
+	HD_NAME(max_stage)(x, 4);
+#endif
+	HD_NAME(max_stage)(x, 2);
+	HD_NAME(max_stage)(x, 1);
 	return x[0];
 }
 
-/* exp by 2^n times a polynomial on [-ln2/2, ln2/2], about 1 ulp; 0 below the normal numbers. */
+/* exp by 2^n times a polynomial on [-ln2/2, ln2/2] (minimax, 3e-9 relative); 0 below the normal numbers. */
 INLINE V HD_NAME(exp)(V x)
 {
 	VS normal = x > -87.0f;
 	V t = x * 1.44269504f + 12582912.0f;	/* 1.5 * 2^23: rounds, and leaves n in the low bits */
 	V n = t - 12582912.0f;
 	V r = x - n * 0.693359375f + n * 2.12194440e-4f;
-	V p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+	V p = r * 1.38145392e-3f + 8.36874542e-3f;
 
-	p = p * r + 8.3334519073e-3f;
-	p = p * r + 4.1665795894e-2f;
-	p = p * r + 1.6666665459e-1f;
-	p = p * r + 5.0000001201e-1f;
-	p = p * r * r + r + 1.0f;
+	p = p * r + 4.16683908e-2f;
+	p = p * r + 1.66665204e-1f;
+	p = p * r + 4.99999934e-1f;
+	p = p * r + 1.0f;
+	p = p * r + 1.0f;
 	return (V)(((VI)p + ((VI)t << 23)) & (VI)normal);
 }
 
@@ -146,55 +206,51 @@ static __attribute__((noinline)) void HD_NAME(product_t)(float *c, int64_t ldc, 
 /* n rows of `dim` floats, `step` apart -> BLOCK rows of `padded`, times `factor`, the rest zero */
 static void HD_NAME(pack_rows)(const struct hd_att *t, float *to, const float *x, int64_t step, int64_t n, float factor)
 {
-	for (int64_t i = 0; i < n; i++) {
-		for (int64_t d = 0; d < t->dim; d++)
-			to[i * t->padded + d] = x[i * step + d] * factor;
-		for (int64_t d = t->dim; d < t->padded; d++)
-			to[i * t->padded + d] = 0;
+	int64_t whole = t->dim / HD_VL * HD_VL;
+
+	for (int64_t i = 0; i < n; i++, x += step, to += t->padded) {
+		for (int64_t d = 0; d < whole; d += HD_VL)
+			HD_NAME(store)(to + d, *(const VU *)(x + d) * factor);
+		for (int64_t d = whole; d < t->padded; d++)
+			to[d] = d < t->dim ? x[d] * factor : 0;
 	}
 	if (n < BLOCK)
-		memset(to + n * t->padded, 0, (size_t)((BLOCK - n) * t->padded) * sizeof(*to));
-}
-
-typedef float HD_NAME(v4) __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int32_t HD_NAME(i4) __attribute__((vector_size(16)));
-
-/* four rows, four columns from x -> four rows of the transposed block */
-INLINE void HD_NAME(transpose4)(float *to, const float *x, int64_t step)
-{
-	typedef HD_NAME(v4) v4;
-	typedef HD_NAME(i4) i4;
-	const i4 lo = { 0, 4, 1, 5 }, hi = { 2, 6, 3, 7 }, first = { 0, 1, 4, 5 }, second = { 2, 3, 6, 7 };
-	v4 a = *(const v4 *)x, b = *(const v4 *)(x + step), c = *(const v4 *)(x + 2 * step), d = *(const v4 *)(x + 3 * step);
-	v4 ab = __builtin_shuffle(a, b, lo), cd = __builtin_shuffle(c, d, lo);
-	v4 ba = __builtin_shuffle(a, b, hi), dc = __builtin_shuffle(c, d, hi);
-
-	*(v4 *)to = __builtin_shuffle(ab, cd, first);
-	*(v4 *)(to + BLOCK) = __builtin_shuffle(ab, cd, second);
-	*(v4 *)(to + 2 * BLOCK) = __builtin_shuffle(ba, dc, first);
-	*(v4 *)(to + 3 * BLOCK) = __builtin_shuffle(ba, dc, second);
+		memset(to, 0, (size_t)((BLOCK - n) * t->padded) * sizeof(*to));
 }
 
 /* the same rows -> dim rows of BLOCK */
 static void HD_NAME(pack_columns)(const struct hd_att *t, float *to, const float *x, int64_t step, int64_t n)
 {
-	int64_t n4 = n / 4 * 4, d4 = t->dim / 4 * 4;
+	int64_t rows = n / HD_VL * HD_VL, whole = t->dim / HD_VL * HD_VL;
+	V v[HD_VL];
 
 	if (n < BLOCK)
 		memset(to, 0, (size_t)(t->dim * BLOCK) * sizeof(*to));
-	for (int64_t d = 0; d < d4; d += 4)
-		for (int64_t i = 0; i < n4; i += 4)
-			HD_NAME(transpose4)(to + d * BLOCK + i, x + i * step + d, step);
+	for (int64_t i = 0; i < rows; i += HD_VL)
+		for (int64_t d = 0; d < whole; d += HD_VL) {
+			#pragma GCC unroll 16
+			for (int k = 0; k < HD_VL; k++)
+				v[k] = *(const VU *)(x + (i + k) * step + d);
+			HD_NAME(transpose)(v);
+			#pragma GCC unroll 16
+			for (int k = 0; k < HD_VL; k++)
+				HD_NAME(store)(to + (d + k) * BLOCK + i, v[k]);
+		}
 	for (int64_t d = 0; d < t->dim; d++)
-		for (int64_t i = d < d4 ? n4 : 0; i < n; i++)
+		for (int64_t i = d < whole ? rows : 0; i < n; i++)
 			to[d * BLOCK + i] = x[i * step + d];
 }
 
 static void HD_NAME(unpack_rows)(const struct hd_att *t, float *x, int64_t step, const float *from, int64_t n, float factor)
 {
-	for (int64_t i = 0; i < n; i++)
-		for (int64_t d = 0; d < t->dim; d++)
-			x[i * step + d] = from[i * t->padded + d] * factor;
+	int64_t whole = t->dim / HD_VL * HD_VL;
+
+	for (int64_t i = 0; i < n; i++, x += step, from += t->padded) {
+		for (int64_t d = 0; d < whole; d += HD_VL)
+			*(VU *)(x + d) = HD_NAME(load)(from + d) * factor;
+		for (int64_t d = whole; d < t->dim; d++)
+			x[d] = from[d] * factor;
+	}
 }
 
 /* ---- a pair of blocks ------------------------------------------------------------------------------------------- */
@@ -215,7 +271,7 @@ static int HD_NAME(pair_set)(const struct hd_att *t, struct HD_NAME(pair) *p, in
 		return 0;
 	p->tiles_q = (p->nq + HD_MR - 1) / HD_MR;
 	p->tiles_k = (p->nk + HD_MR - 1) / HD_MR;
-	for (int r = 0; r < p->tiles_q * HD_MR; r++)
+	for (int r = 0; r < BLOCK; r++)
 		p->seen[r] = (int)hd_att_seen(t, q + r, k, p->nk);
 	for (int a = 0; a < p->tiles_q; a++) {
 		int most = p->seen[a * HD_MR + HD_MR - 1];
@@ -237,39 +293,65 @@ static int HD_NAME(pair_set)(const struct hd_att *t, struct HD_NAME(pair) *p, in
 
 struct HD_NAME(rows) {		/* running softmax of one block of queries */
 	V sum[BLOCK];		/* each lane for its columns */
-	float max[BLOCK];
+	V max[BLOCK / HD_VL];
 };
 
-/* Scores s -> exp(s - max), with what was summed before rescaled to the new maximum */
-INLINE void HD_NAME(softmax_row)(const struct hd_att *t, struct HD_NAME(rows) *st, float *s, float *o, int r, int seen)
+INLINE V HD_NAME(visible)(const float *s, int c, int seen, const int masked)	/* HD_VL scores from column c on */
 {
-	V x[BLOCK / HD_VL], m, sum;
-	float old = st->max[r], new;
+	if (!masked)
+		return HD_NAME(load)(s + c);
+	return HD_NAME(select)(HD_NAME(iota)() + c < seen, HD_NAME(load)(s + c), (V){ 0 } - INFINITY);
+}
 
-	m = (V){ 0 } - INFINITY;
-	for (int c = 0; c < BLOCK / HD_VL; c++) {
-		x[c] = HD_NAME(load)(s + c * HD_VL);
-		x[c] = HD_NAME(select)(HD_NAME(iota)() + c * HD_VL < seen, x[c], (V){ 0 } - INFINITY);
-		m = HD_NAME(select)(x[c] > m, x[c], m);
-	}
-	new = HD_NAME(max)(m);
-	if (new > old) {
-		V by = HD_NAME(exp)((V){ 0 } + (old - new));
+/* Scores of one row s -> exp(s - max); what was summed before is rescaled */
+INLINE void HD_NAME(softmax_row)(const struct hd_att *t, float *s, float *o, V *sum, float max, float by, int seen,
+				 const int masked)
+{
+	V total = *sum * by;
 
-		st->max[r] = new;
-		st->sum[r] *= by;
-		for (int64_t d = 0; d < t->padded; d += HD_VL)
-			HD_NAME(store)(o + d, HD_NAME(load)(o + d) * by);
-	} else {
-		new = old > -INFINITY ? old : 0;	/* -inf: nothing seen yet; all terms become 0 */
+	#pragma GCC unroll 4
+	for (int c = 0; c < BLOCK; c += HD_VL) {
+		V x = HD_NAME(exp)(HD_NAME(visible)(s, c, seen, masked) - max);
+
+		HD_NAME(store)(s + c, x);
+		total += x;
 	}
-	sum = (V){ 0 };
-	for (int c = 0; c < BLOCK / HD_VL; c++) {
-		x[c] = HD_NAME(exp)(x[c] - new);
-		sum += x[c];
-		HD_NAME(store)(s + c * HD_VL, x[c]);
+	*sum = total;
+	for (int64_t d = 0; d < t->padded; d += HD_VL)
+		HD_NAME(store)(o + d, HD_NAME(load)(o + d) * by);
+}
+
+/* HD_VL rows at once, so that their maxima come out as one vector: a maximum per row would wait for its own lanes */
+INLINE void HD_NAME(softmax_rows)(const struct hd_att *t, V *sum, V *max, float *s, float *o, const int *seen,
+				  const int masked)
+{
+	V x[HD_VL], now, by;
+
+	#pragma GCC unroll 16
+	for (int i = 0; i < HD_VL; i++) {
+		x[i] = HD_NAME(visible)(s + i * BLOCK, 0, seen[i], masked);
+		for (int c = HD_VL; c < BLOCK; c += HD_VL)
+			x[i] = HD_NAME(max)(x[i], HD_NAME(visible)(s + i * BLOCK, c, seen[i], masked));
 	}
-	st->sum[r] += sum;
+	now = HD_NAME(max)(HD_NAME(maxima)(x), *max);
+	by = HD_NAME(exp)(*max - now);
+	*max = now;
+	if (masked)		/* nothing seen yet: all terms become 0 */
+		now = HD_NAME(select)(now > -INFINITY, now, (V){ 0 });
+	for (int i = 0; i < HD_VL; i++)
+		HD_NAME(softmax_row)(t, s + i * BLOCK, o + i * t->padded, &sum[i], now[i], by[i], seen[i], masked);
+}
+
+static void HD_NAME(softmax)(const struct hd_att *t, struct HD_NAME(rows) *st, float *s, float *o, const int *seen, int nq)
+{
+	for (int g = 0; g * HD_VL < nq; g++, s += HD_VL * BLOCK, o += HD_VL * t->padded) {
+		const int *see = seen + g * HD_VL;
+
+		if (see[0] == BLOCK)
+			HD_NAME(softmax_rows)(t, st->sum + g * HD_VL, &st->max[g], s, o, see, 0);
+		else
+			HD_NAME(softmax_rows)(t, st->sum + g * HD_VL, &st->max[g], s, o, see, 1);
+	}
 }
 
 static void HD_NAME(finish)(const struct hd_att *t, const struct HD_NAME(rows) *st, float *o, float *lse, const float *from,
@@ -279,7 +361,7 @@ static void HD_NAME(finish)(const struct hd_att *t, const struct HD_NAME(rows) *
 		float sum = HD_NAME(sum)(st->sum[r]);
 
 		HD_NAME(unpack_rows)(t, o + r * t->heads * t->dim, 0, from + r * t->padded, 1, sum > 0 ? 1 / sum : 0);
-		lse[r] = sum > 0 ? st->max[r] + logf(sum) : -INFINITY;
+		lse[r] = sum > 0 ? st->max[r / HD_VL][r % HD_VL] + logf(sum) : -INFINITY;
 	}
 }
 
@@ -307,12 +389,11 @@ static void HD_NAME(forward)(const struct hd_att *t, float *scratch, float *cons
 		HD_NAME(pack_rows)(t, q, in[0] + at, q_step, n, t->scale);
 		memset(o, 0, (size_t)panel * sizeof(*o));
 		memset(&st, 0, sizeof(st));
-		for (int r = 0; r < BLOCK; r++)
-			st.max[r] = -INFINITY;
+		for (int g = 0; g < BLOCK / HD_VL; g++)
+			st.max[g] = (V){ 0 } - INFINITY;
 		for (int64_t j = 0; j < nkb && HD_NAME(pair_set)(t, &p, i, j); j++) {
 			HD_NAME(product_n)(s, BLOCK, q, t->padded, kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
-			for (int r = 0; r < p.nq; r++)
-				HD_NAME(softmax_row)(t, &st, s + r * BLOCK, o + r * t->padded, r, p.seen[r]);
+			HD_NAME(softmax)(t, &st, s, o, p.seen, p.nq);
 			HD_NAME(product_n)(o, t->padded, s, BLOCK, vp + j * panel, t->padded, p.by_key, p.tiles_q, 1);
 		}
 		HD_NAME(finish)(t, &st, out[0] + at, out[1] + (b * t->heads + h) * t->seq + i * BLOCK, o, n);
@@ -346,6 +427,19 @@ static void HD_NAME(panels_set)(const struct hd_att *t, struct HD_NAME(panels) *
 	x->dp = x->s + BLOCK * BLOCK;
 }
 
+INLINE float HD_NAME(dot)(const float *x, const float *y, int64_t n)
+{
+	V sum = { 0 };
+	float tail = 0;
+	int64_t i = 0;
+
+	for (; i + HD_VL <= n; i += HD_VL)
+		sum += *(const VU *)(x + i) * *(const VU *)(y + i);
+	for (; i < n; i++)
+		tail += x[i] * y[i];
+	return HD_NAME(sum)(sum) + tail;
+}
+
 static void HD_NAME(pack_head)(const struct hd_att *t, struct HD_NAME(panels) *x, const float *const *in, int64_t b, int64_t h)
 {
 	int64_t step = t->heads * t->dim, blocks = hd_att_blocks(t->seq), panel = BLOCK * t->padded;
@@ -357,31 +451,42 @@ static void HD_NAME(pack_head)(const struct hd_att *t, struct HD_NAME(panels) *x
 		HD_NAME(pack_rows)(t, x->q + i * panel, in[0] + at, step, n, t->scale);
 		HD_NAME(pack_rows)(t, x->d_o + i * panel, in[5] + at, step, n, 1);
 		for (int64_t r = 0; r < BLOCK; r++) {
-			const float *o = in[3] + at + r * step, *d_o = in[5] + at + r * step;
 			float lse = r < n ? in[4][(b * t->heads + h) * t->seq + i * BLOCK + r] : INFINITY;
-			float delta = 0;
 
-			for (int64_t d = 0; d < t->dim && r < n; d++)
-				delta += o[d] * d_o[d];
 			x->lse[i * BLOCK + r] = lse > -INFINITY ? lse : INFINITY;	/* sees nothing: all terms 0 */
-			x->delta[i * BLOCK + r] = delta;
+			x->delta[i * BLOCK + r] = r < n ? HD_NAME(dot)(in[3] + at + r * step, in[5] + at + r * step, t->dim) : 0;
 		}
 	}
 	memset(x->dq, 0, (size_t)(blocks * panel) * sizeof(*x->dq));
 }
 
-/* s: scores -> probabilities; dp -> ds */
+/* Of one row, s: scores -> probabilities; dp -> ds */
+INLINE void HD_NAME(row_d)(float *s, float *dp, float lse, float delta, int seen, const int masked)
+{
+	#pragma GCC unroll 4
+	for (int c = 0; c < BLOCK; c += HD_VL) {
+		V x = HD_NAME(exp)(HD_NAME(load)(s + c) - lse);
+		V d = x * (HD_NAME(load)(dp + c) - delta);
+
+		if (masked) {
+			VS in = HD_NAME(iota)() + c < seen;
+
+			x = (V)((VI)x & (VI)in);
+			d = (V)((VI)d & (VI)in);
+		}
+		HD_NAME(store)(s + c, x);
+		HD_NAME(store)(dp + c, d);
+	}
+}
+
 static void HD_NAME(probabilities)(float *s, float *dp, const struct HD_NAME(pair) *p, const float *lse, const float *delta)
 {
-	for (int r = 0; r < p->tiles_q * HD_MR; r++)
-		for (int c = 0; c < BLOCK; c += HD_VL) {
-			VS in = HD_NAME(iota)() + c < p->seen[r];
-			V x = HD_NAME(exp)(HD_NAME(load)(s + r * BLOCK + c) - lse[r]);
-			V d = x * (HD_NAME(load)(dp + r * BLOCK + c) - delta[r]);
-
-			HD_NAME(store)(s + r * BLOCK + c, (V)((VI)x & (VI)in));
-			HD_NAME(store)(dp + r * BLOCK + c, (V)((VI)d & (VI)in));
-		}
+	for (int r = 0; r < p->tiles_q * HD_MR; r++, s += BLOCK, dp += BLOCK) {
+		if (p->seen[r] == BLOCK)
+			HD_NAME(row_d)(s, dp, lse[r], delta[r], BLOCK, 0);
+		else
+			HD_NAME(row_d)(s, dp, lse[r], delta[r], p->seen[r], 1);
+	}
 }
 
 static void HD_NAME(head_d)(const struct hd_att *t, struct HD_NAME(panels) *x)
@@ -435,6 +540,7 @@ static void HD_NAME(backward)(const struct hd_att *t, float *scratch, float *con
 static const struct hd_att_isa HD_NAME(isa) = { .forward = HD_NAME(forward), .backward = HD_NAME(backward) };
 
 #undef V
+#undef VU
 #undef VI
 #undef VS
 #undef BLOCK

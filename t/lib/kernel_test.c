@@ -306,7 +306,7 @@ static const char *intact(struct kt *t, int w)
 static const char *differs(struct kt *t, int k, double tol)
 {
 	const struct kt_buf *b = t->out[k];
-	double scale = 0;
+	double scale = t->least;
 
 	for (int64_t i = 0; i < values(b); i++)
 		if (isfinite(kt_get(b, KT_REF, i)))

@@ -44,6 +44,7 @@ struct kt {
 	int prepared[2];
 	struct hd_run run;		/* step 1, train, all else zero: change at will */
 	struct hd_err err;		/* of the last prepare */
+	double least;			/* outputs are compared on a scale of at least this: for results that cancel */
 	uint64_t seed;
 	char why[1200];
 };
@@ -66,7 +67,8 @@ double kt_get(const struct kt_buf *b, int which, int64_t i);
 
 int kt_prepare(struct kt *t, int which);	/* again after dims or attributes changed; 0 or HD_E..., text in t->err */
 int kt_run(struct kt *t, int which);		/* prepares where that was not done */
-/* Runs both and compares.  -> NULL, or what differs.  |cpu - ref| may be tol * max(|ref| of this output); tol 0: equal. */
+/* Runs both and compares.  -> NULL, or what differs.  |cpu - ref| may be tol * max(|ref| of this output,
+ * t->least); tol 0: equal. */
 const char *kt_compare(struct kt *t, double tol);
 double kt_tol(uint32_t dtype, int64_t terms);	/* for sums of `terms` products whose result is kept in dtype */
 
