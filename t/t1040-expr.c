@@ -144,10 +144,11 @@ static void check_simple(void)
 static void check_linear(void)
 {
 	static const struct { const char *text; int want; } t[] = {
-		{ "a", 1 }, { "2 * a", 1 }, { "-a / 3 + a", 1 }, { "a * b", 1 }, { "a * exp(b)", 1 },
+		{ "a", 1 }, { "2 * a", 1 }, { "-a/3 + a", 1 }, { "a * b", 1 }, { "a * exp(b)", 1 },
 		{ "where(b, a, 0)", 1 }, { "where(b, a, c)", 0 }, { "a + 1", 0 }, { "a + b", 0 },
-		{ "a * a", 0 }, { "b / a", 0 }, { "abs(a)", 0 }, { "where(a, a, 0)", 0 }, { "b", 0 },
-		{ "max(a, b)", 0 }, { "0", 1 }, { "a + 0", 1 }, { "(a - b * a) * (c + 1)", 1 },
+		{ "a*a", 0 }, { "b/a", 0 }, { "abs(a)", 0 }, { "where(a, a, 0)", 0 },
+		{ "b", 0 }, { "max(a, b)", 0 }, { "0", 1 }, { "a + 0", 1 },
+		{ "(a - b * a) * (c + 1)", 1 },
 		{ "a +", 0 }, { "exp(a)", 0 },
 	};
 
