@@ -11,7 +11,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/prepare/norm.h"
 
-#define TILE 512		/* columns whose sums are kept in L1 */
+#define TILE 2048		/* columns whose sums are kept in L1 */
 #define BLOCK 64		/* rows */
 
 HD_PREPARE(prepare, "norm", HD_F32, hd_prepare_norm(c, p))

@@ -27,21 +27,25 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		sum2(y + i * cols, x + i * cols, w + i % seq * cols, cols);
 }
 
+/* Positions from..to-1 of the table, whose sums stay in L1 or L2 while the sequences pass. */
+static void rows_dw(const struct hd_prep *p, float *dw, const float *dy, int acc, int64_t from, int64_t to)
+{
+	int64_t seq = p->n[1], cols = p->n[2], shift = p->n[4];
+	int64_t first = from > shift ? from : shift, end = hd_min(to, shift + seq);
+
+	if (!acc)
+		memset(dw + from * cols, 0, (size_t)((to - from) * cols) * sizeof(*dw));
+	for (int64_t b = 0; b < p->n[0] && first < end; b++)
+		sum2(dw + first * cols, dw + first * cols, dy + (b * seq + first - shift) * cols, (end - first) * cols);
+}
+
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t outer = p->n[0], seq = p->n[1], cols = p->n[2];
-	const float *dy = in[0];
-	float *dw = out[0];
+	int64_t rows = p->n[3], cols = p->n[2], piece = cols ? 1 + HD_CHUNK / cols : 1;
 
-#pragma omp parallel for schedule(static) if (outer * seq * cols >= HD_SMALL)
-	for (int64_t row = 0; row < p->n[3]; row++) {
-		int64_t s = row - p->n[4];
-
-		if (!r->acc)
-			memset(dw + row * cols, 0, (size_t)cols * sizeof(*dw));
-		for (int64_t b = 0; b < outer && s >= 0 && s < seq; b++)
-			sum2(dw + row * cols, dw + row * cols, dy + (b * seq + s) * cols, cols);
-	}
+#pragma omp parallel for schedule(static) if (p->n[0] * p->n[1] * cols >= HD_SMALL || rows * cols >= HD_SMALL)
+	for (int64_t i = 0; i < rows; i += piece)
+		rows_dw(p, out[0], in[0], r->acc, i, hd_min(rows, i + piece));
 }
 
 const struct hd_kernel hd_cpu_position = { .name = "position", .prepare = prepare, .run = run };

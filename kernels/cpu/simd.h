@@ -62,19 +62,17 @@ static inline float hd_clamp(float x, float low, float high)
 	return x < low ? low : x;
 }
 
-/* e^x within 1 ulp or so, from inf down to denormals; NaN stays NaN.
- * x = n ln 2 + r with |r| <= ln(2)/2, n rounded by adding 1.5 * 2^23, whose low bits then hold it; e^r by Cephes'
- * polynomial; 2^n in two factors, because one would overflow at both ends. */
+/* e^x within 1 ulp or so; 0 where it would be denormal, inf from 88.4 on; NaN stays NaN.
+ * x = n ln 2 + r with |r| <= ln(2)/2: adding 1.5 * 2^23 rounds to n, and adding 127 as well leaves the exponent of 2^n in
+ * the low bits, of which a shift makes 2^n (0 for n = -127, inf for 128).  e^r by Cephes' polynomial. */
 static inline float hd_expf(float x)
 {
-	const float magic = 0x1.8p23f;
+	const float magic = 0x1.8p23f + 127;
 	float t, n, r, p;
-	int32_t k, h;
 
-	x = hd_clamp(x, -104, 89);
+	x = hd_clamp(x, -88, 89);
 	t = x * 1.44269504f + magic;
 	n = t - magic;
-	k = (int32_t)(hd_bits_of(t) - 0x4b400000u);
 	r = x - n * 0x1.62e4p-1f;		/* ln 2 in two parts: 15 bits times n is exact */
 	r = r - n * 1.42860682e-6f;
 	p = 1.9875691500e-4f;
@@ -84,8 +82,7 @@ static inline float hd_expf(float x)
 	p = p * r + 1.6666665459e-1f;
 	p = p * r + 5.0000001201e-1f;
 	p = p * (r * r) + r + 1;
-	h = k >> 1;
-	return p * hd_float_of((uint32_t)(h + 127) << 23) * hd_float_of((uint32_t)(k - h + 127) << 23);
+	return p * hd_float_of(hd_bits_of(t) << 23);
 }
 
 static inline float hd_sigmoid(float x)
