@@ -399,8 +399,8 @@ static void check_random(void)
 	}
 	is_int(untimely, 0, "every unit of an accepted order starts when its needs are there");
 	is_int(silent, 0, "every refusal has a text");
-	ok(accepted > 500 && stuck > 50, "%d of 4000 changed orders accepted, %d deadlocks", accepted,
-	   stuck);
+	ok(accepted > 500 && stuck > 50, "%d of 4000 changed orders accepted, %d deadlocks",
+	   accepted, stuck);
 }
 
 int main(void)
