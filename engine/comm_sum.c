@@ -10,9 +10,16 @@
 #define BLOCK 1024			/* elements: 4 kB of fp32 */
 #define LARGE (256 << 10)		/* bytes from which all threads help */
 
+/* One copy of each loop for the widths of the machines it may run on. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define WIDE
+#endif
+
 /* First input: acc = in; then acc = acc op in.  NaN stays NaN in a maximum, so an overflow is not hidden. */
 #define FOLD(name, type, acc_type, load) \
-static void name(void *restrict to, const void *restrict in, int64_t n, int first, int max) \
+WIDE static void name(void *restrict to, const void *restrict in, int64_t n, int first, int max) \
 { \
 	acc_type *restrict a = to; \
 	const type *restrict x = in; \
@@ -97,7 +104,7 @@ FOLD(fold_u8, uint8_t, uint8_t, SAME)
 FOLD(fold_bf16, uint16_t, float, bf16_load)
 FOLD(fold_f16, uint16_t, float, f16_load)
 
-static void round_bf16(void *restrict out, const void *restrict acc, int64_t n)
+WIDE static void round_bf16(void *restrict out, const void *restrict acc, int64_t n)
 {
 	uint16_t *restrict o = out;
 	const float *restrict a = acc;
@@ -107,7 +114,7 @@ static void round_bf16(void *restrict out, const void *restrict acc, int64_t n)
 		o[i] = bf16_round(a[i]);
 }
 
-static void round_f16(void *restrict out, const void *restrict acc, int64_t n)
+WIDE static void round_f16(void *restrict out, const void *restrict acc, int64_t n)
 {
 	uint16_t *restrict o = out;
 	const float *restrict a = acc;

@@ -37,6 +37,7 @@ struct hd_run {			/* what changes from launch to launch */
 	int64_t sample0;		/* global index (within the step's global batch) of index 0 of dim `batch` of this micro-batch */
 	int32_t acc;			/* 1: outputs are added to (kernels with HD_K_ACC); 0: overwritten */
 	int32_t train;			/* 0: evaluation, dropout is the identity */
+	int64_t position;		/* kernel select: the position whose row is taken */
 	double lr;
 	double loss_scale;		/* 1 / (tokens of the global batch): the seed of backward */
 };

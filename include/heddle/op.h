@@ -43,6 +43,7 @@ struct hd_op {			/* static const data */
 	const char *const *uncut;
 	/* Bit i: linear in input i, the others fixed: a partial sum there may pass on to the outputs. */
 	uint64_t linear;
+	uint64_t maxima;	/* bit k: over a cut dim that it has not, output k is a maximum instead of a sum */
 	const int8_t *inplace;	/* per output, the input whose buffer it may take, or -1; NULL: none */
 	/* Mandatory.  *nout is at most HD_MAX_OUTS.  An output that nobody reads is scratch: no other scratch exists. */
 	int (*shape)(struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins, uint32_t nin,

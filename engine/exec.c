@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The program bound to memory: a flat list of commands with every address resolved, and the loop that runs it.
+ *
+ * Compute is an in-order queue, inline on the cpu device.  Each communicator is a queue of its own (engine/comm.h): a
+ * start enqueues, and the wait stands before the first reader, where the program put it.  Nothing is allocated here
+ * after binding.
+ */
+#include <config.h>
+#include "engine/program.h"
+#include "engine/movement.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUN, START, WAIT, LOAD };
+struct command {
+	int32_t type, acc, micro;
+	const struct hd_kernel *kernel;
+	const struct hd_prep *prep;
+	void **out, **in;
+	const struct tensor *data;
+	struct hd_members *members;
+	struct hd_call call;
+	int64_t ticket;
+	struct unit unit;
+	const char *name;
+	const struct node *node;
+	const struct launch *launch;
+};
+
+struct waiting { int64_t *v; size_t n, cap; };
+
+static struct command *append(struct hd_program *g, int type, const struct entry *e)
+{
+	struct command *c;
+
+	g->commands = hd_grow(g->commands, g->ncommands, &g->cap_commands, sizeof(*g->commands));
+	c = &g->commands[g->ncommands++];
+	*c = (struct command){ .type = type, .micro = e ? e->micro : HD_STEP, .unit = e ? e->unit : (struct unit){ HD_U, 0, HD_STEP },
+		.name = e && e->node ? e->node->v.op->name : "load", .node = e ? e->node : NULL };
+	return c;
+}
+
+static void addresses(struct hd_program *g, struct tensor *const *t, uint32_t n, int64_t micro, void **to)
+{
+	for (uint32_t i = 0; i < n; i++)
+		to[i] = hd_program_address(g, t[i], micro);
+}
+
+static void run_launch(struct hd_program *g, const struct entry *e, const struct launch *l, char *written)
+{
+	struct command *c = append(g, RUN, e);
+
+	c->kernel = l->kernel;
+	c->prep = &l->prep;
+	c->launch = l;
+	c->out = hd_plan_alloc(g->plan, (l->nin + l->nout + 1) * sizeof(void *));
+	c->in = c->out + l->nout;
+	addresses(g, l->out, l->nout, e->micro, c->out);
+	addresses(g, l->in, l->nin, e->micro, c->in);
+	c->acc = l->acc;
+	if (l->acc < 0) {
+		c->acc = written[l->target->id];
+		written[l->target->id] = 1;
+	}
+}
+
+static int64_t comm_count(const struct node *n)
+{
+	switch (n->comm.kind) {
+	case HD_REDUCE_SCATTER:
+	case HD_SCATTER:
+	case HD_RECV:
+		return hd_local_count(n->outs[0]);
+	case HD_ALL_TO_ALL:
+		return hd_local_count(n->ins[0]) / n->comm.group->v.n;
+	default:
+		return hd_local_count(n->ins[0]);
+	}
+}
+
+int64_t hd_comm_node_bytes(const struct node *n)
+{
+	uint32_t dtype = n->ins[0]->v.dtype;
+	int64_t most = 0, count = comm_count(n), me = n->comm.kind == HD_SEND ? 0 : n->comm.index;
+
+	if (HD_BITS(dtype) < 8)
+		count = (count + 7) / 8, dtype = HD_U8;
+	for (int k = 0; k < 2; k++) {		/* the root, and another */
+		int64_t b = hd_comm_bytes(n->comm.kind, dtype, count, (int)n->comm.group->v.n,
+					  (int)((me + k) % n->comm.group->v.n), (int)n->comm.index);
+		most = b > most ? b : most;
+	}
+	return most;
+}
+
+static void start_comm(struct hd_program *g, const struct entry *e, int64_t ticket)
+{
+	struct command *c = append(g, START, e);
+	struct node *n = e->node;
+	const struct tensor *x = n->ins[0];
+	int64_t count = comm_count(n);
+
+	if (HD_BITS(x->v.dtype) < 8)
+		count = (count + 7) / 8;
+	c->members = g->members[n->comm.group->id];
+	c->call = (struct hd_call){ .kind = n->comm.kind, .dtype = HD_BITS(x->v.dtype) < 8 ? HD_U8 : x->v.dtype,
+		.index = (int32_t)n->comm.index, .count = count, .fixed = (uint32_t)g->fixed_order };
+	if (n->comm.kind != HD_RECV && !(n->comm.kind == HD_BROADCAST && hd_members_me(c->members) != n->comm.index))
+		c->call.in = hd_program_address(g, x, e->micro);
+	if (n->comm.kind != HD_SEND)
+		c->call.out = hd_program_address(g, n->outs[0], e->micro);
+	c->call.what = hd_plan_text(g->plan, "%s of %s%s%s (%s) on %s", hd_comm_kind_name(n->comm.kind),
+				    x->v.name[0] ? x->v.name : n->v.block, x->v.name[0] ? "" : " ",
+				    x->v.name[0] ? "" : n->ins[0]->v.node ? n->ins[0]->v.node->op->name : "leaf", x->spec,
+				    n->comm.group->name);
+	c->name = hd_comm_kind_name(n->comm.kind);
+	c->ticket = ticket;
+}
+
+static void wait_here(struct hd_program *g, struct waiting *w)
+{
+	for (size_t i = 0; i < w->n; i++) {
+		struct command *c = append(g, WAIT, NULL);
+
+		c->ticket = w->v[i];
+		c->name = "wait";
+	}
+}
+
+/* The values that leaves take, where the update could not write them in place. */
+static int assign(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
+{
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		struct tensor *t = g->plan->tensors[i], *v = t->assign;
+		struct hd_view view[2] = { { .dtype = t->v.dtype, .ndim = t->v.ndim }, { .dtype = t->v.dtype, .ndim = t->v.ndim } };
+		struct hd_kernel_desc d = { "", 1, 1, &view[0], &view[1] };
+		struct hd_prep *prep;
+		struct command *c;
+
+		if (t->v.node || !v || !hd_leaf_here(g, t) || g->at[v->id].root == t)
+			continue;
+		for (uint32_t k = 0; k < t->v.ndim; k++) {
+			view[0].dims[k] = view[1].dims[k] = t->dims[k];
+			view[0].n[k] = view[1].n[k] = t->local[k];
+		}
+		prep = hd_plan_alloc(g->plan, sizeof(*prep));
+		c = append(g, RUN, NULL);
+		c->kernel = b->device->kernel("copy");
+		c->name = "copy";
+		c->prep = prep;
+		c->out = hd_plan_alloc(g->plan, 2 * sizeof(void *));
+		c->in = c->out + 1;
+		c->out[0] = hd_program_address(g, t, HD_STEP);
+		c->in[0] = hd_program_address(g, v, HD_STEP);
+		HD_TRY(c->kernel->prepare(&d, prep, err));
+	}
+	return HD_OK;
+}
+
+static void open_entry(struct hd_program *g, const struct entry *e, int64_t ticket, char *written)
+{
+	const struct launches *l;
+	struct command *c;
+
+	if (e->type == HD_ENTRY_LOAD) {
+		c = append(g, LOAD, e);
+		c->data = e->data;
+		c->out = hd_plan_alloc(g->plan, sizeof(void *));
+		c->out[0] = hd_program_address(g, e->data, e->micro);
+		return;
+	}
+	l = &g->launches[e->node->id];
+	if (e->type == HD_ENTRY_ACC) {
+		if (g->at[e->node->ins[e->input]->id].root != g->at[e->node->outs[0]->id].root)
+			run_launch(g, e, &l->v[e->input], written);
+		return;
+	}
+	if (e->node->comm.kind)
+		start_comm(g, e, ticket);
+	else if (strcmp(e->node->v.op->name, "accumulate"))
+		for (size_t i = 0; i < l->n; i++)
+			run_launch(g, e, &l->v[i], written);
+}
+
+int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
+{
+	struct waiting *w = hd_alloc((g->n + 1) * sizeof(*w));
+	char *written = hd_alloc(g->plan->ntensors + 1);
+	int64_t tickets = 0;
+	int rc;
+
+	g->persistent = b->persistent;
+	g->transient = b->transient;
+	g->members = b->members;
+	rc = hd_record(g, b, err);
+	for (size_t e = 0; e < g->n && rc >= 0; e++) {
+		wait_here(g, &w[e]);
+		if (g->entries[e].wait >= 0) {
+			struct waiting *at = &w[g->entries[e].wait];
+
+			at->v = hd_grow(at->v, at->n, &at->cap, sizeof(*at->v));
+			at->v[at->n++] = tickets;
+		}
+		open_entry(g, &g->entries[e], tickets, written);
+		tickets += g->entries[e].wait >= 0;
+	}
+	wait_here(g, &w[g->n]);
+	for (g->update_at = 0; g->update_at < g->ncommands; g->update_at++) {
+		const struct node *n = g->commands[g->update_at].node;
+
+		if (n && !strcmp(n->v.kind, "update"))
+			break;
+	}
+	if (rc >= 0)
+		rc = assign(g, b, err);
+	g->tickets = hd_plan_alloc(g->plan, (size_t)(tickets + 1) * sizeof(*g->tickets));
+	for (size_t e = 0; e <= g->n; e++)
+		free(w[e].v);
+	free(w);
+	free(written);
+	return rc;
+}
+
+/* -- a step ------------------------------------------------------------------------------------------------------------------------ */
+static void trace(struct hd_program *g, const struct command *c, double begin)
+{
+	if (g->ntrace < g->cap_trace)
+		g->trace[g->ntrace++] = (struct trace_event){ begin, hd_seconds(), c->name, c->unit, c->type != RUN };
+}
+
+void hd_program_trace(struct hd_program *g, int on)
+{
+	if (on && !g->trace) {
+		g->cap_trace = g->ncommands * 8;
+		g->trace = hd_alloc(g->cap_trace * sizeof(*g->trace));
+	}
+	g->tracing = on;
+}
+
+static int run_command(struct hd_program *g, const struct command *c, struct hd_run *run, hd_fill_fn fill, void *ctx)
+{
+	switch (c->type) {
+	case RUN:
+		run->acc = c->acc;
+		run->sample0 = c->micro >= 0 ? c->micro * g->plan->batch : 0;
+		c->kernel->run(c->prep, c->out, c->in, run);
+		return HD_OK;
+	case START:
+		return hd_comm_start(c->members, &c->call, &g->tickets[c->ticket]);
+	case WAIT:
+		return hd_comm_wait(&g->tickets[c->ticket]);
+	default:
+		return fill(ctx, g, c->data, c->micro, c->out[0]);
+	}
+}
+
+static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
+{
+	for (size_t i = from; i < to; i++) {
+		const struct command *c = &g->commands[i];
+		double begin = g->tracing ? hd_seconds() : 0;
+
+		HD_TRY(run_command(g, c, run, fill, ctx));
+		if (g->tracing)
+			trace(g, c, begin);
+	}
+	return HD_OK;
+}
+
+int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx)
+{
+	return run_range(g, 0, g->update_at, run, fill, ctx);
+}
+
+int hd_program_update(struct hd_program *g, struct hd_run *run)
+{
+	return run_range(g, g->update_at, g->ncommands, run, NULL, NULL);
+}
+
+/* -- which result is not finite ------------------------------------------------------------------------------------------------------ */
+static int all_finite(const struct tensor *t, const void *data)
+{
+	int64_t n = hd_local_count(t);
+
+	if (t->v.dtype == HD_F32)
+		for (int64_t i = 0; i < n; i++)
+			if (!isfinite(((const float *)data)[i]))
+				return 0;
+	if (t->v.dtype == HD_F64)
+		for (int64_t i = 0; i < n; i++)
+			if (!isfinite(((const double *)data)[i]))
+				return 0;
+	return 1;
+}
+
+static void name_it(const struct command *c, const struct tensor *t, struct hd_err *err)
+{
+	const struct node *n = c->node;
+	const char *of = "";
+
+	for (uint32_t i = 0; i < n->v.nin && !of[0]; i++)
+		of = n->ins[i]->v.what == HD_PARAM ? n->ins[i]->v.name : "";
+	hd_err_set(err, HD_EINVAL, "%s%s%s%s%s%s made a value of (%s) that is not finite, in micro-batch %d", n->v.op->name,
+		   of[0] ? " with " : "", of, n->v.block[0] ? " in " : "", n->v.block,
+		   n->v.phase & (HD_B | HD_W) ? " (backward)" : "", t->spec, c->micro);
+}
+
+int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, struct hd_err *err)
+{
+	for (size_t i = 0; i < g->update_at; i++) {
+		const struct command *c = &g->commands[i];
+
+		HD_TRY(run_command(g, c, run, fill, ctx));
+		for (uint32_t k = 0; c->launch && k < c->launch->nout && !err->code; k++)
+			if (!all_finite(c->launch->out[k], c->out[k]))
+				name_it(c, c->launch->out[k], err);
+	}
+	return HD_OK;
+}
+
+void hd_program_destroy(struct hd_program *g)
+{
+	if (!g)
+		return;
+	for (int i = 0; g->launches && i <= g->plan->nnodes; i++) {
+		for (size_t k = 0; k < g->launches[i].n; k++)
+			if (g->launches[i].v[k].prep.release)
+				g->launches[i].v[k].prep.release(g->launches[i].v[k].prep.state);
+		free(g->launches[i].v);
+	}
+	for (size_t t = 0; g->readers && t < g->plan->ntensors; t++)
+		free(g->readers[t]);
+	free(g->launches), free(g->readers), free(g->entries), free(g->at), free(g->next), free(g->members_of);
+	free(g->position), free(g->offsets), free(g->commands), free(g->trace);
+	free(g);
+}

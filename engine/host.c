@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the engine offers to plugins: struct hd_host and struct hd_graph_api (heddle/host.h, heddle/graph.h).
+ * Thin: each function checks what a plugin may do now, then calls the engine's own.
+ */
+#include <config.h>
+#include "engine/plan.h"
+#include "engine/movement.h"
+#include "engine/device.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int in_slot(struct hd_plan *p, const char *slot)
+{
+	return p->slot && !strcmp(p->slot, slot);
+}
+
+static int refuse_out_of_turn(struct hd_plan *p, const char *what, const char *slot)
+{
+	return hd_plan_fail(p, HD_EBUG, "%s may be called in slot %s only, not in %s", what, slot, p->slot ? p->slot : "none");
+}
+
+/* -- talk ----------------------------------------------------------------------------------------------------------------- */
+static void host_log(struct hd_plan *p, int32_t level, const char *file, int32_t line, const char *fmt, ...)
+{
+	char text[800];
+	va_list v;
+
+	va_start(v, fmt);
+	vsnprintf(text, sizeof(text), fmt, v);
+	va_end(v);
+	if (level == HD_DEBUG)
+		hd_log(level, "%s (%s:%d): %s", p->cur >= 0 ? p->inst[p->cur].name : "?", file, line, text);
+	else
+		hd_log(level, "%s: %s", p->cur >= 0 ? p->inst[p->cur].name : "?", text);
+}
+
+static int host_fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
+{
+	char text[800];
+	va_list v;
+
+	va_start(v, fmt);
+	vsnprintf(text, sizeof(text), fmt, v);
+	va_end(v);
+	if (p->cur < 0)
+		return hd_plan_fail(p, code, "%s", text);
+	if (!p->err->code)
+		hd_section_fail(p->conf, p->inst[p->cur].section, "plugin", p->err, code, "%s", text);
+	return code;
+}
+
+static int host_status(struct hd_plan *p) { return p->err->code; }
+
+static const void *host_query(struct hd_plan *p, const char *feature)
+{
+	(void)p; (void)feature;
+	return NULL;
+}
+
+/* -- options ---------------------------------------------------------------------------------------------------------------- */
+static struct hd_section *mine(struct hd_plan *p) { return p->inst[p->cur < 0 ? 0 : p->cur].section; }
+static int64_t host_int(struct hd_plan *p, const char *key) { return hd_section_int(mine(p), key); }
+static double host_num(struct hd_plan *p, const char *key) { return hd_section_num(mine(p), key); }
+static const char *host_str(struct hd_plan *p, const char *key) { return hd_section_str(mine(p), key); }
+
+static const char *host_text(struct hd_plan *p, const char *key)
+{
+	const char *path = hd_section_str(mine(p), key);
+	char *text = NULL, *copy;
+	size_t n = 0, cap = 0;
+	int c;
+	FILE *f = fopen(path, "r");
+
+	if (!f)
+		return NULL;
+	while ((c = fgetc(f)) != EOF) {
+		text = hd_grow(text, n + 1, &cap, 1);
+		text[n++] = (char)c;
+	}
+	fclose(f);
+	copy = hd_plan_alloc(p, n + 1);
+	if (n)
+		memcpy(copy, text, n);
+	free(text);
+	return copy;
+}
+
+/* -- names and mesh --------------------------------------------------------------------------------------------------------- */
+static const struct hd_dim *host_dim(struct hd_plan *p, const char *name) { return hd_dim_get(p, name, 0); }
+
+static const struct hd_dim *host_dim_new(struct hd_plan *p, const char *name, int64_t n)
+{
+	char full[96];
+
+	snprintf(full, sizeof(full), "%s.%s", p->cur >= 0 ? p->inst[p->cur].name : "", name);
+	return hd_dim_get(p, full, n);
+}
+
+static const struct hd_axis *host_axis(struct hd_plan *p, const char *suffix, int64_t n, int64_t spare)
+{
+	struct axis *a;
+
+	if (!in_slot(p, "mesh"))
+		return refuse_out_of_turn(p, "axis", "mesh"), NULL;
+	if (n < 1 || p->naxes == HD_MAX_AXES)
+		return hd_plan_fail(p, HD_EINVAL, n < 1 ? "an axis of %lld members" : "more than %lld axes",
+				    n < 1 ? (long long)n : (long long)HD_MAX_AXES), NULL;
+	if (spare)
+		return hd_plan_fail(p, HD_ENOTSUP, "%lld spare coordinates: this version has none", (long long)spare), NULL;
+	a = hd_plan_alloc(p, sizeof(*a));
+	a->v = (struct hd_axis){ sizeof(a->v), suffix ? hd_plan_text(p, "%s.%s", p->inst[p->cur].name, suffix)
+					     : p->inst[p->cur].name, n, spare, 1 };
+	a->inst = p->cur;
+	a->id = p->naxes;
+	a->stride = p->naxes ? p->axes[p->naxes - 1]->stride * (p->axes[p->naxes - 1]->v.n + p->axes[p->naxes - 1]->v.spare) : 1;
+	p->axes[p->naxes++] = a;
+	return &a->v;
+}
+
+static const struct hd_axis *host_axis_next(struct hd_plan *p, const struct hd_axis *prev)
+{
+	int i = prev ? A(prev)->id + 1 : 0;
+
+	for (int k = 0; k < p->naxes; k++)
+		p->axes[k]->v.mine = p->axes[k]->inst == p->cur;
+	return i < p->naxes ? &p->axes[i]->v : NULL;
+}
+
+struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t n, uint32_t role)
+{
+	struct group *g;
+
+	for (size_t i = 0; i < p->ngroups; i++)
+		if (p->groups[i]->n == n && p->groups[i]->role == role && !memcmp(p->groups[i]->axes, axes, n * sizeof(*axes)))
+			return p->groups[i];
+	g = hd_plan_alloc(p, sizeof(*g));
+	g->v = (struct hd_group){ sizeof(g->v), 1 };
+	g->n = n;
+	g->role = role;
+	g->name = hd_plan_text(p, "%s", "");
+	for (uint32_t i = 0; i < n; i++) {
+		g->axes[i] = axes[i];
+		g->v.n *= role == HD_SPARE ? axes[i]->v.spare : axes[i]->v.n;
+		g->name = hd_plan_text(p, "%s%s%s", g->name, i ? "+" : "", axes[i]->v.name);
+	}
+	g->id = (int)p->ngroups;
+	p->groups = hd_grow(p->groups, p->ngroups, &p->cap_groups, sizeof(*p->groups));
+	p->groups[p->ngroups++] = g;
+	return g;
+}
+
+static const struct hd_group *host_group(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n, uint32_t role)
+{
+	struct axis *a[HD_MAX_AXES];
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!axes[i] || n > HD_MAX_AXES)
+			return NULL;
+		a[i] = A(axes[i]);
+	}
+	return &hd_group_get(p, a, n, role)->v;
+}
+
+/* -- rules and stages ----------------------------------------------------------------------------------------------------- */
+static int deal_layers(struct hd_plan *p, struct axis *a)
+{
+	int64_t layers = p->model.layers, k = -1;
+
+	if (p->stages && p->stages != a)
+		return hd_plan_fail(p, HD_EINVAL, "layers are dealt to %s already", p->stages->v.name);
+	if (a->v.n > layers)
+		return hd_section_fail(p->conf, p->inst[a->inst].section, "size", p->err, HD_EINVAL,
+				       "%lld stages for model.layers = %lld", (long long)a->v.n, (long long)layers);
+	p->stages = a;
+	for (size_t i = 0; i < p->nblocks; i++) {
+		if (!strncmp(p->blocks[i].name, "layer", 5))
+			k++;
+		p->blocks[i].coord = k < 0 ? 0 : k * a->v.n / layers;
+		p->blocks[i].chunk = 0;
+	}
+	return HD_OK;
+}
+
+static int host_rule(struct hd_plan *p, const char *name, const struct hd_axis *axis, const char *kind, uint32_t flags)
+{
+	const struct hd_dim *d = hd_dim_get(p, name, 0);
+	struct rule *r;
+	int64_t n;
+
+	if (!in_slot(p, "rules"))
+		return refuse_out_of_turn(p, "rule", "rules");
+	if (!axis)
+		return p->err->code;
+	n = axis->n;
+	if (!strcmp(name, "layer"))
+		return deal_layers(p, A(axis));
+	if (!d)
+		return HD_OK;
+	if (strcmp(name, "batch") && D(d)->padded % n) {
+		if (flags & HD_IF_DIVIDES)
+			return HD_OK;
+		if (!(flags & HD_PAD))
+			return hd_section_fail(p->conf, p->inst[A(axis)->inst].section, "size", p->err, HD_EDIVIDE,
+					       "%lld does not divide %s.%s = %lld", (long long)n,
+					       strcmp(name, "seq") ? "model" : "train", name, (long long)d->n);
+	}
+	if (flags & HD_PAD) {		/* to a multiple of all axes that may cut it */
+		int64_t all = n;
+
+		for (size_t i = 0; i < p->nrules; i++)
+			if (p->rules[i].dim == d && p->rules[i].axis != A(axis))
+				all *= p->rules[i].axis->v.n;
+		D(d)->padded = (d->n + all - 1) / all * all;
+	}
+	p->rules = hd_grow(p->rules, p->nrules, &p->cap_rules, sizeof(*p->rules));
+	r = &p->rules[p->nrules++];
+	*r = (struct rule){ d, A(axis), kind ? hd_plan_text(p, "%s", kind) : NULL, flags };
+	return HD_OK;
+}
+
+static const struct hd_block *host_block_next(struct hd_plan *p, const struct hd_block *prev)
+{
+	size_t i = prev ? (size_t)((const struct block *)prev - p->blocks) + 1 : 0;
+
+	return i < p->nblocks ? &p->blocks[i].v : NULL;
+}
+
+static int host_stage(struct hd_plan *p, const struct hd_block *b, const struct hd_axis *axis, int64_t coord, int64_t chunk)
+{
+	struct block *k = (struct block *)(uintptr_t)b;
+
+	if (!in_slot(p, "rules"))
+		return refuse_out_of_turn(p, "stage", "rules");
+	if (!b || !axis)
+		return p->err->code;
+	if (p->stages && p->stages != A(axis))
+		return hd_plan_fail(p, HD_EINVAL, "blocks are dealt to %s already", p->stages->v.name);
+	if (coord < 0 || coord >= axis->n || chunk < 0)
+		return hd_plan_fail(p, HD_EINVAL, "stage %lld of %lld, chunk %lld", (long long)coord, (long long)axis->n,
+				    (long long)chunk);
+	p->stages = A(axis);
+	k->coord = coord;
+	k->chunk = chunk;
+	if (chunk + 1 > p->chunks)
+		p->chunks = chunk + 1;
+	return HD_OK;
+}
+
+static int host_unit(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, uint32_t kind, int64_t chunk, int64_t micro)
+{
+	if (!in_slot(p, "schedule"))
+		return refuse_out_of_turn(p, "unit", "schedule");
+	if (!axis || A(axis) != p->stages)
+		return hd_plan_fail(p, HD_EINVAL, "units are ordered on the axis that has the stages");
+	if (coord < 0 || coord >= p->ncoords || chunk < 0 || chunk >= p->chunks || micro < 0 || micro >= p->micros ||
+	    !(kind == HD_F || kind == HD_B || kind == HD_W))
+		return hd_plan_fail(p, HD_EINVAL, "unit of stage %lld, chunk %lld, micro-batch %lld: out of %lld, %lld, %lld",
+				    (long long)coord, (long long)chunk, (long long)micro, (long long)p->ncoords,
+				    (long long)p->chunks, (long long)p->micros);
+	p->units[coord] = hd_grow(p->units[coord], (size_t)p->nunits[coord], &p->cap_units[coord], sizeof(**p->units));
+	p->units[coord][p->nunits[coord]++] = (struct unit){ kind, (int32_t)chunk, (int32_t)micro };
+	p->separate_w |= kind == HD_W;
+	return HD_OK;
+}
+
+/* -- graph: read ------------------------------------------------------------------------------------------------------------ */
+static int matches(const struct node *n, const struct hd_match *m)
+{
+	if (m->op && n->v.op != m->op)
+		return 0;
+	if (m->kind && strcmp(m->kind, n->v.kind))
+		return 0;
+	if (m->axis && (!n->v.reshard || n->v.reshard->axis != m->axis))
+		return 0;
+	return !m->phases || n->v.phase & m->phases;
+}
+
+static struct hd_node *graph_node_next(struct hd_plan *p, struct hd_node *prev, const struct hd_match *m)
+{
+	struct node *n = prev ? N(prev)->next : p->first;
+
+	if (!prev)
+		p->walk_limit = p->nnodes;
+	for (; n; n = n->next)
+		if (n->id < p->walk_limit && matches(n, m))
+			return &n->v;
+	return NULL;
+}
+
+static struct hd_tensor *graph_leaf_next(struct hd_plan *p, struct hd_tensor *prev, uint32_t what)
+{
+	for (size_t i = prev ? (size_t)T(prev)->id + 1 : 0; i < p->ntensors; i++) {
+		struct tensor *t = p->tensors[i];
+		int leaf = !t->v.node || (what == HD_GRAD && !strcmp(t->v.node->op->name, "accumulate") && t->v.of);
+
+		if (leaf && t->v.what == what && !t->twin)
+			return &t->v;
+	}
+	return NULL;
+}
+
+static const struct hd_place *graph_place(struct hd_plan *p, const struct hd_tensor *t, const struct hd_axis *axis)
+{
+	static const struct hd_place whole;
+
+	(void)p;
+	if (!t || !axis)
+		return &whole;
+	if (t->what == HD_GRAD && !T(t)->placed && t->of)
+		t = t->of;
+	return T(t)->homed >> A(axis)->id & 1 ? &T(t)->home.on[A(axis)->id] : &T(t)->at.on[A(axis)->id];
+}
+
+static uint32_t graph_attr_dims(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims)
+{
+	size_t n = strlen(key);
+
+	for (const char *s = attr; s; s = strchr(s, ' ') ? strchr(s, ' ') + 1 : NULL)
+		if (!strncmp(s, key, n) && s[n] == '=')
+			return hd_parse_dims(p, s + n + 1, dims);
+	return 0;
+}
+
+/* -- graph: change ---------------------------------------------------------------------------------------------------------- */
+static int graph_home(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place)
+{
+	if (!in_slot(p, "homes"))
+		return refuse_out_of_turn(p, "home", "homes");
+	if (!leaf || !axis || !place)
+		return p->err->code;
+	T(leaf)->home.on[A(axis)->id] = *place;
+	T(leaf)->homed |= 1u << A(axis)->id;
+	return HD_OK;
+}
+
+static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with)
+{
+	if (!old || !with)
+		return p->err->code;
+	if (old->ndim != with->ndim || old->dtype != with->dtype)
+		return hd_plan_fail(p, HD_EINVAL, "replace: (%s) is not like (%s)", with->spec, old->spec);
+	for (uint32_t i = 0; i < old->ndim; i++)
+		if (old->local[i] != with->local[i])
+			return hd_plan_fail(p, HD_EINVAL, "replace: %s has %lld elements instead of %lld", old->dims[i]->name,
+					    (long long)with->local[i], (long long)old->local[i]);
+	if (T(old)->placed)
+		T(with)->at = T(old)->at;
+	hd_replace(p, T(old), T(with));
+	return HD_OK;
+}
+
+static int graph_cursor(struct hd_plan *p, struct hd_node *anchor, const struct hd_group *queue, uint32_t lane)
+{
+	(void)lane;
+	if (!anchor)
+		return p->err->code;
+	p->anchor = N(anchor);
+	p->phase = anchor->phase;
+	p->block = N(anchor)->block;
+	p->reason = N(anchor)->reason;
+	p->queue = queue ? G(queue) : NULL;
+	return HD_OK;
+}
+
+/* Program order is the order of start, so an order between two nodes is kept by building them in that order. */
+static int graph_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u)
+{
+	(void)t; (void)u;
+	return p->err->code;
+}
+
+/* -- graph: build ------------------------------------------------------------------------------------------------------------ */
+static const struct hd_op *graph_op(struct hd_plan *p, const char *name)
+{
+	(void)p;
+	return hd_op_find(name);
+}
+
+static struct hd_node *graph_node(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
+				  const char *attr, ...)
+{
+	char text[600];
+	va_list v;
+	struct node *n;
+
+	va_start(v, attr);
+	vsnprintf(text, sizeof(text), attr, v);
+	va_end(v);
+	n = hd_node_new(p, op, (struct tensor *const *)ins, nin, text);
+	return n ? &n->v : NULL;
+}
+
+/* In slot lower a new tensor is where its first input is. */
+static struct hd_tensor *settled(struct tensor *y, struct tensor *like)
+{
+	if (!y)
+		return NULL;
+	if (like->placed) {
+		y->at = like->at;
+		y->placed = 1;
+		N(y->v.node)->placed = 1;
+	}
+	y->step |= like->step;
+	return &y->v;
+}
+
+static struct hd_tensor *graph_einsum(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin,
+				      const struct hd_dim *const *dims, uint32_t ndim)
+{
+	char spec[400] = "out=";
+	struct tensor *t[2] = { nin > 0 ? T(ins[0]) : NULL, nin > 1 ? T(ins[1]) : NULL };
+
+	if (nin > 2)
+		return hd_plan_fail(p, HD_EINVAL, "einsum of %u tensors", nin), NULL;
+	for (uint32_t i = 0; i < ndim; i++)
+		strncat(strncat(spec, i ? "," : "", sizeof(spec) - strlen(spec) - 1), dims[i]->name, sizeof(spec) - strlen(spec) - 1);
+	return settled(hd_op1(p, nin == 2 ? "einsum" : "sum", t, nin, "%s", spec), t[0]);
+}
+
+static struct hd_tensor *graph_map(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr, ...)
+{
+	char text[600];
+	va_list v;
+
+	va_start(v, expr);
+	vsnprintf(text, sizeof(text), expr, v);
+	va_end(v);
+	return settled(hd_map(p, (struct tensor *const *)ins, nin, text), nin ? T(ins[0]) : NULL);
+}
+
+static struct hd_tensor *graph_cast(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype)
+{
+	struct tensor *t = T(x);
+
+	return x ? settled(hd_op1(p, "cast", &t, 1, "dtype=%u", dtype), t) : NULL;
+}
+
+static struct hd_tensor *view(struct tensor *t) { return t ? &t->v : NULL; }
+
+static struct hd_tensor *graph_chunk(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *dim, int64_t parts,
+				     const struct hd_pos *at)
+{
+	return view(hd_build_chunk(p, T(x), dim, parts, at));
+}
+
+static struct hd_tensor *graph_join(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_dim *dim,
+				    const struct hd_pos *at)
+{
+	return view(hd_build_join(p, (struct tensor *const *)xs, n, dim, at));
+}
+
+static struct hd_tensor *graph_pick(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_pos *at)
+{
+	return view(hd_build_pick(p, (struct tensor *const *)xs, n, at));
+}
+
+static struct hd_tensor *graph_pack(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple)
+{
+	return view(hd_build_pack(p, (struct tensor *const *)xs, n, multiple));
+}
+
+static int graph_unpack(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n,
+			struct hd_tensor **out)
+{
+	return hd_build_unpack(p, T(flat), (struct tensor *const *)like, n, (struct tensor **)out);
+}
+
+static struct hd_tensor *graph_comm(struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *x,
+				    const struct hd_dim *dim, int64_t index)
+{
+	return view(hd_build_comm(p, kind, G(g), T(x), dim, index));
+}
+
+static struct hd_tensor *graph_reshard(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis,
+				       const struct hd_place *to)
+{
+	return x && axis ? view(hd_reshard_step(p, T(x), A(axis), to)) : NULL;
+}
+
+static struct hd_tensor *graph_state(struct hd_plan *p, const char *name, struct hd_tensor *like, uint32_t dtype, uint32_t relayout)
+{
+	struct tensor *t, *l = T(like);
+
+	if (!like)
+		return NULL;
+	t = hd_tensor_new(p, hd_plan_text(p, "%s.%s.%s", p->inst[p->cur].name, name, like->of ? like->of->name : like->name),
+			  HD_STATE, dtype, l->dims, l->v.ndim);
+	t->v.of = like->of;
+	t->at = l->at;
+	memcpy(t->local, l->local, sizeof(t->local));
+	t->placed = l->placed;
+	t->step = 1;
+	t->init = HD_INIT_ZERO;
+	t->relayout = relayout;
+	return &t->v;
+}
+
+static int graph_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value)
+{
+	if (!state || !value)
+		return p->err->code;
+	T(state)->assign = T(value);
+	return HD_OK;
+}
+
+const struct hd_graph_api hd_graph_table = {
+	.size = sizeof(struct hd_graph_api), .node_next = graph_node_next, .leaf_next = graph_leaf_next, .place = graph_place,
+	.attr = hd_attr, .attr_dims = graph_attr_dims, .home = graph_home, .replace = graph_replace, .cursor = graph_cursor,
+	.after = graph_after, .op = graph_op, .node = graph_node, .einsum = graph_einsum, .map = graph_map, .cast = graph_cast,
+	.chunk = graph_chunk, .join = graph_join, .pick = graph_pick, .pack = graph_pack, .unpack = graph_unpack,
+	.comm = graph_comm, .reshard = graph_reshard, .state = graph_state, .assign = graph_assign,
+};
+
+const struct hd_host hd_host_table = {
+	.size = sizeof(struct hd_host), .abi_major = HD_ABI_MAJOR, .abi_minor = HD_ABI_MINOR, .log = host_log, .fail = host_fail,
+	.status = host_status, .alloc = hd_plan_alloc, .query = host_query, .opt_int = host_int, .opt_num = host_num,
+	.opt_str = host_str, .opt_text = host_text, .dim = host_dim, .dim_new = host_dim_new, .axis = host_axis,
+	.axis_next = host_axis_next, .group = host_group, .rule = host_rule, .block_next = host_block_next, .stage = host_stage,
+	.unit = host_unit, .graph = &hd_graph_table, .record = &hd_record_table,
+};

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From an INI to programs that are ready to run: plans compared between ranks, one arena, groups, kernels prepared,
+ * what timing chooses chosen once.
+ */
+#include <config.h>
+#include "engine/job.h"
+#include "engine/picks.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct hd_plan_options role_options[HD_ROLES] = {
+	[HD_TRAIN] = { .train = 1 }, [HD_EVAL] = { .train = 0 }, [HD_GENERATE] = { .generate = 1 },
+};
+
+const struct hd_program *hd_job_owner(const struct hd_job *j)
+{
+	for (int r = 0; r < HD_ROLES; r++)
+		if (j->program[r])
+			return j->program[r];
+	return NULL;
+}
+
+const struct hd_plan *hd_job_any_plan(const struct hd_job *j) { return hd_job_owner(j)->plan; }
+
+/* The same plan everywhere, or ranks would run different programs. */
+static int compare_plans(struct hd_job *j, const struct hd_plan *p, struct hd_err *err)
+{
+	char mine[32];
+	char **all;
+
+	snprintf(mine, sizeof(mine), "%016llx", (unsigned long long)p->hash);
+	all = hd_comm_gather_text(mine);
+	for (int r = 0; all && r < j->world.size; r++) {
+		if (strcmp(all[r], mine))
+			hd_err_set(err, HD_EINVAL, "rank %d has another plan than rank 0: different INI files, plugins or versions?", r);
+		free(all[r]);
+	}
+	free(all);
+	return hd_comm_agree(err);
+}
+
+static int build(struct hd_job *j, int role, struct hd_err *err)
+{
+	struct hd_plan_options o = role_options[role];
+	struct hd_program_options po = { .rank = j->world.rank, .device = j->device,
+		.keep_gradients = hd_section_int(j->checkpoint, "gradients") != 0 };
+
+	o.ranks = j->world.size;
+	o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
+	hd_plan_create(j->conf, &o, &j->plan[role], err);
+	HD_TRY(hd_comm_agree(err));
+	HD_TRY(compare_plans(j, j->plan[role], err));
+	hd_program_build(j->plan[role], &po, &j->program[role], err);
+	HD_TRY(hd_comm_agree(err));
+	j->program[role]->fixed_order = !strcmp(hd_section_str(j->train, "reduce"), "rank_order");
+	return HD_OK;
+}
+
+static int64_t align(int64_t n) { return (n + 4095) / 4096 * 4096; }
+
+/* Leaves of the first program (all share them), then one region for what lives within a step, of whichever program. */
+static int memory(struct hd_job *j, struct hd_err *err)
+{
+	const struct hd_program *owner = hd_job_owner(j);
+	int64_t transient = 0;
+
+	for (int r = 0; r < HD_ROLES; r++)
+		if (j->program[r] && j->program[r]->memory.transient > transient)
+			transient = j->program[r]->memory.transient;
+	j->arena_bytes = align(owner->memory.persistent) + align(transient);
+	j->arena = hd_comm_arena((size_t)j->arena_bytes, err);
+	return hd_comm_agree(err);
+}
+
+static void group_members(struct hd_job *j, struct hd_program *g, struct hd_members **out)
+{
+	struct hd_plan *p = g->plan;
+
+	for (size_t i = 0; i < p->ngroups; i++) {
+		const struct group *gr = p->groups[i];
+		int *ranks = hd_alloc((size_t)gr->v.n * sizeof(*ranks)), base = j->world.rank;
+
+		for (uint32_t a = 0; a < gr->n; a++)
+			base -= (int)(hd_plan_coord(p, j->world.rank, gr->axes[a]) * gr->axes[a]->stride);
+		for (int64_t m = 0; m < gr->v.n; m++) {
+			int64_t rest = m;
+
+			ranks[m] = base;
+			for (int a = (int)gr->n - 1; a >= 0; a--) {
+				ranks[m] += (int)(rest % gr->axes[a]->v.n * gr->axes[a]->stride);
+				rest /= gr->axes[a]->v.n;
+			}
+		}
+		out[i] = hd_members_create(ranks, (int)gr->v.n, gr->name);
+		free(ranks);
+	}
+}
+
+static int bind(struct hd_job *j, struct hd_program *g, struct hd_err *err)
+{
+	const struct hd_program *owner = hd_job_owner(j);
+	struct hd_bind b = { .device = j->device, .persistent = j->arena,
+		.transient = j->arena + align(owner->memory.persistent) };
+
+	b.members = hd_plan_alloc(g->plan, (g->plan->ngroups + 1) * sizeof(*b.members));
+	group_members(j, g, b.members);
+	if (g != owner)
+		hd_program_share(g, owner);
+	hd_program_bind(g, &b, err);
+	return hd_comm_agree(err);
+}
+
+static int choose_device(struct hd_job *j, struct hd_err *err)
+{
+	if (!strcmp(hd_section_str(j->train, "device"), "cuda"))
+		return hd_section_fail(j->conf, j->train, "device", err, HD_ENOTSUP, "cuda: this build has no CUDA device");
+	if (!strcmp(hd_section_str(j->train, "comm"), "nccl"))
+		return hd_section_fail(j->conf, j->train, "comm", err, HD_ENOTSUP, "nccl: this build has no CUDA device");
+	if (!strcmp(hd_section_str(j->train, "precision"), "bf16"))
+		return hd_section_fail(j->conf, j->train, "precision", err, HD_ENOTSUP, "bf16: this version trains in fp32");
+	j->device = hd_device_cpu();
+	return j->device->open(j->threads, err);
+}
+
+double hd_plan_flops(const struct hd_plan *p)
+{
+	double sum = 0;
+
+	for (const struct node *n = p->first; n; n = n->next) {
+		struct hd_cost c = { .size = sizeof(c) };
+		int64_t ranks = p->ranks;
+
+		if (!n->v.op->cost || !(n->v.phase & (HD_F | HD_B | HD_W)))
+			continue;
+		n->v.op->cost(NULL, &n->v, &c);
+		if (p->stages)
+			ranks /= p->stages->v.n;
+		sum += c.product_flops * (double)(p->micros * ranks);
+	}
+	return sum;
+}
+
+int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err)
+{
+	const struct hd_plan *p;
+
+	j->conf = conf;
+	j->model = hd_conf_section(conf, NULL, "model");
+	j->train = hd_conf_section(conf, NULL, "train");
+	j->checkpoint = hd_conf_section(conf, NULL, "checkpoint");
+	j->log = hd_conf_section(conf, NULL, "log");
+	j->seed = hd_section_int(j->train, "seed");
+	choose_device(j, err);
+	HD_TRY(hd_comm_agree(err));
+	for (int r = 0; r < HD_ROLES; r++)
+		if (roles >> r & 1)
+			HD_TRY(build(j, r, err));
+	HD_TRY(memory(j, err));
+	for (int r = 0; r < HD_ROLES; r++)
+		if (j->program[r])
+			HD_TRY(bind(j, j->program[r], err));
+	HD_TRY(hd_picks_settle(j, known_picks, err));
+	p = hd_job_any_plan(j);
+	j->flops_per_token = hd_plan_flops(p) / (double)(p->batch * p->micros * p->model.seq);
+	return HD_OK;
+}
+
+void hd_job_close(struct hd_job *j)
+{
+	for (int r = 0; r < HD_ROLES; r++) {
+		hd_program_destroy(j->program[r]);
+		hd_plan_destroy(j->plan[r]);
+	}
+	hd_data_close(j->data);
+	free(j->picks);
+	hd_conf_destroy(j->conf);
+	if (j->device)
+		j->device->close();
+	memset(j, 0, sizeof(*j));
+}

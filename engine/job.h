@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/job.h - one run of this process among all: world, device, programs, memory; what train, bench, eval and generate
+ * share.
+ */
+#ifndef HD_ENGINE_JOB_H
+#define HD_ENGINE_JOB_H
+#include "engine/program.h"
+#include "engine/data.h"
+
+enum hd_role { HD_TRAIN, HD_EVAL, HD_GENERATE, HD_ROLES };
+
+struct hd_job {
+	struct hd_conf *conf;
+	struct hd_section *model, *train, *checkpoint, *log;
+	struct hd_world world;
+	const struct hd_device_ops *device;
+	int threads;
+	int64_t seed;
+	struct hd_data *data;			/* may be NULL */
+	struct hd_plan *plan[HD_ROLES];
+	struct hd_program *program[HD_ROLES];
+	char *arena;
+	int64_t arena_bytes;
+	char *picks;				/* what timing chose: kept in checkpoints and the cache */
+	double started, rate;			/* FLOP/s of this rank's threads on a large product */
+	double flops_per_token;
+};
+
+/* conf is given away.  roles: bit per hd_role.  All ranks; on error every rank has the same text.  known_picks: of a
+ * checkpoint, or NULL. */
+int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err);
+void hd_job_close(struct hd_job *j);
+const struct hd_plan *hd_job_any_plan(const struct hd_job *j);
+const struct hd_program *hd_job_owner(const struct hd_job *j);	/* the program whose leaves all share */
+
+/* init.c: initial weights of this rank's slices, and the hash of all of them (the same for every layout). */
+void hd_init_weights(const struct hd_program *g, int64_t seed);
+uint64_t hd_weights_hash(const struct hd_program *g);
+/* Runs of consecutive elements of a leaf's slice that are not padding: fn(ctx, global index of the first, local index of
+ * the first, count). */
+typedef void (*hd_run_fn)(void *ctx, int64_t global, int64_t local, int64_t count);
+void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn fn, void *ctx);
+int hd_owns(const struct hd_program *g, const struct tensor *t);	/* this rank speaks for this slice: one does, per slice */
+
+/* Product FLOPs of one step of all ranks, over its tokens. */
+double hd_plan_flops(const struct hd_plan *p);
+
+int hd_train(struct hd_job *j, struct hd_err *err);
+/* Mean loss over `batches` micro-batches of the validation data (0: all). */
+int hd_evaluate(struct hd_job *j, int64_t batches, double *loss, int64_t *tokens, struct hd_err *err);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/model.h - a model family: its keys, its sizes, its graph written once for one device, its Hugging Face names.
+ *
+ * One file per family in engine/models/.  A family builds nodes block by block (embed, layer 0, ..., head) with the
+ * builders of plan.h; it knows no mesh and no rank.
+ */
+#ifndef HD_ENGINE_MODEL_H
+#define HD_ENGINE_MODEL_H
+#include "engine/conf.h"
+#include <jansson.h>
+
+struct hd_plan;
+struct tensor;
+enum hd_init { HD_INIT_NORMAL, HD_INIT_ZERO, HD_INIT_ONE };
+
+struct hd_model {
+	const struct hd_family *family;
+	int64_t layers, embed, heads, kv_heads, head_dim, mlp, vocab, seq, max_seq;
+	double dropout, init_std, rope_theta, norm_eps;
+	int tie;
+};
+
+/* Where a parameter is stored in a Hugging Face file: a region of the tensor `name`.  The parameter's dims are first
+ * merged into rows x cols (cols = product of the dims from `split` on; ndim 1 parameters: rows only), then transposed if
+ * asked, then placed at (row, col). */
+struct hd_hf_region {
+	char name[128];
+	int ndim;
+	int64_t shape[2];		/* of the whole stored tensor */
+	int64_t at[2];			/* where this parameter begins in it */
+	int split;			/* the first `split` dims of the parameter are rows */
+	int transpose;
+};
+
+struct hd_family {
+	const char *name;
+	int tie;			/* default of tie_embeddings */
+	int64_t (*mlp)(int64_t embed);	/* default of mlp */
+	/* The forward graph from ids (batch, seq) to the last hidden state (batch, seq, embed), block by block; then the
+	 * product with the vocabulary: of (batch, seq, embed) or, in generation, (batch, embed). */
+	struct tensor *(*hidden)(struct hd_plan *p, struct tensor *ids);
+	struct tensor *(*logits)(struct hd_plan *p, struct tensor *hidden);
+	int (*hf)(const struct hd_model *m, const char *param, struct hd_hf_region *r);	/* 0, or HD_EBUG */
+	json_t *(*config)(const struct hd_model *m);			/* config.json, new reference */
+};
+
+extern const struct hd_family hd_family_gpt2;
+extern const struct hd_key_table hd_model_keys, hd_train_keys, hd_checkpoint_keys, hd_log_keys;
+int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, struct hd_err *err);
+const struct hd_family *hd_family_find(const char *name);
+
+#endif

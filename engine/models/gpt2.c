@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * GPT-2 (Radford et al. 2019): learned positions, layer norm before each sublayer, GELU (tanh form), biases, tied head.
+ * Weights stand as [in, out], the way transformers' GPT2LMHeadModel stores them; q, k and v are three parameters here and
+ * three column ranges of c_attn there.
+ */
+#include <config.h>
+#include "engine/plan.h"
+#include <stdio.h>
+#include <string.h>
+
+static struct tensor *param(struct hd_plan *p, const char *name, const char *spec, int init, double std)
+{
+	struct tensor *t = hd_leaf(p, name, HD_PARAM, p->real, spec);
+
+	t->init = init;
+	t->init_std = std;
+	t->decay = t->v.ndim > 1;
+	return t;
+}
+
+static struct tensor *weight(struct hd_plan *p, int64_t l, const char *name, const char *spec, double std)
+{
+	return param(p, hd_plan_text(p, "h.%lld.%s.weight", (long long)l, name), spec, HD_INIT_NORMAL, std);
+}
+
+/* x W + b */
+static struct tensor *linear(struct hd_plan *p, struct tensor *x, int64_t l, const char *name, const char *w, const char *out,
+			     const char *b, double std)
+{
+	struct tensor *y[2];
+
+	y[0] = hd_einsum(p, x, weight(p, l, name, w, std), out);
+	y[1] = param(p, hd_plan_text(p, "h.%lld.%s.bias", (long long)l, name), b, HD_INIT_ZERO, 0);
+	y[1]->decay = 0;
+	return hd_op1(p, "add", y, 2, "%s", "");
+}
+
+static struct tensor *norm(struct hd_plan *p, struct tensor *x, const char *name)
+{
+	struct tensor *in[3] = { x, param(p, hd_plan_text(p, "%s.weight", name), "embed", HD_INIT_ONE, 0),
+		param(p, hd_plan_text(p, "%s.bias", name), "embed", HD_INIT_ZERO, 0) };
+
+	return hd_op1(p, "norm", in, 3, "eps=%.17g", p->model.norm_eps);
+}
+
+static struct tensor *drop(struct hd_plan *p, struct tensor *x, int64_t site)
+{
+	if (p->model.dropout <= 0)
+		return x;
+	return hd_op1(p, "dropout", &x, 1, "p=%.17g site=%lld", p->model.dropout, (long long)site);
+}
+
+static struct tensor *residual(struct hd_plan *p, struct tensor *x, struct tensor *y)
+{
+	struct tensor *in[] = { x, y };
+
+	return hd_op1(p, "add", in, 2, "%s", "");
+}
+
+static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
+{
+	const struct hd_model *m = &p->model;
+	double std = m->init_std, out = std / hd_root(2.0 * (double)m->layers);
+	struct tensor *h = norm(p, x, hd_plan_text(p, "h.%lld.ln_1", (long long)l)), *qkv[3];
+	static const char *const names[] = { "attn.q", "attn.k", "attn.v" };
+
+	for (int i = 0; i < 3; i++)
+		qkv[i] = linear(p, h, l, names[i], "embed,heads,head_dim", "batch,seq,heads,head_dim", "heads,head_dim", std);
+	h = hd_op1(p, "attention", qkv, 3, "causal=1");
+	h = linear(p, h, l, "attn.proj", "heads,head_dim,embed", "batch,seq,embed", "embed", out);
+	x = residual(p, x, drop(p, h, 2 * l + 1));
+	h = norm(p, x, hd_plan_text(p, "h.%lld.ln_2", (long long)l));
+	h = linear(p, h, l, "mlp.fc", "embed,mlp", "batch,seq,mlp", "mlp", std);
+	h = hd_op1(p, "gelu", &h, 1, "%s", "");
+	h = linear(p, h, l, "mlp.proj", "mlp,embed", "batch,seq,embed", "embed", out);
+	return residual(p, x, drop(p, h, 2 * l + 2));
+}
+
+static struct tensor *hidden(struct hd_plan *p, struct tensor *ids)
+{
+	struct tensor *in[2] = { ids, NULL }, *x;
+
+	hd_block_begin(p, "embed");
+	in[1] = param(p, "wte.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
+	in[0] = hd_op1(p, "embedding", in, 2, "%s", "");
+	in[1] = param(p, "wpe.weight", "position,embed", HD_INIT_NORMAL, p->model.init_std);
+	x = drop(p, hd_op1(p, "position", in, 2, "%s", ""), 0);
+	for (int64_t l = 0; l < p->model.layers; l++) {
+		hd_block_begin(p, hd_plan_text(p, "layer %lld", (long long)l));
+		x = layer(p, x, l);
+	}
+	hd_block_begin(p, "head");
+	return norm(p, x, "ln_f");
+}
+
+static struct tensor *logits(struct hd_plan *p, struct tensor *h)
+{
+	struct tensor *w = NULL;
+
+	for (size_t i = 0; i < p->ntensors && p->model.tie && !w; i++)
+		if (p->tensors[i]->v.what == HD_PARAM && !strcmp(p->tensors[i]->v.name, "wte.weight"))
+			w = p->tensors[i];
+	if (!w)
+		w = param(p, "lm_head.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
+	return h ? hd_einsum(p, h, w, h->v.ndim == 2 ? "batch,vocab" : "batch,seq,vocab") : NULL;
+}
+
+/* -- Hugging Face ------------------------------------------------------------------------------------------------------------ */
+static const struct { const char *ours, *theirs; int cols, rows_split; } names[] = {
+	{ "attn.q", "attn.c_attn", 0, 1 }, { "attn.k", "attn.c_attn", 1, 1 }, { "attn.v", "attn.c_attn", 2, 1 },
+	{ "attn.proj", "attn.c_proj", 0, 2 }, { "mlp.fc", "mlp.c_fc", 0, 1 }, { "mlp.proj", "mlp.c_proj", 0, 1 },
+	{ "ln_1", "ln_1", 0, 1 }, { "ln_2", "ln_2", 0, 1 },
+};
+
+static int layer_region(const struct hd_model *m, long long l, const char *rest, struct hd_hf_region *r)
+{
+	const int64_t e = m->embed;
+
+	for (size_t i = 0; i < HD_LEN(names); i++) {
+		size_t n = strlen(names[i].ours);
+		int attn = !strncmp(names[i].theirs, "attn.c_attn", 11), fc = !strcmp(names[i].ours, "mlp.fc");
+
+		if (strncmp(rest, names[i].ours, n) || rest[n] != '.')
+			continue;
+		snprintf(r->name, sizeof(r->name), "transformer.h.%lld.%s%s", l, names[i].theirs, rest + n);
+		r->ndim = strcmp(rest + n, ".weight") || !strncmp(rest, "ln", 2) ? 1 : 2;
+		r->split = names[i].rows_split;
+		r->shape[r->ndim - 1] = attn ? 3 * e : fc ? m->mlp : e;
+		r->at[r->ndim - 1] = attn ? names[i].cols * e : 0;
+		if (r->ndim == 2)
+			r->shape[0] = !strcmp(names[i].ours, "mlp.proj") ? m->mlp : e;
+		return HD_OK;
+	}
+	return HD_EBUG;
+}
+
+static int hf(const struct hd_model *m, const char *name, struct hd_hf_region *r)
+{
+	long long l;
+	int n = 0;
+
+	memset(r, 0, sizeof(*r));
+	if (sscanf(name, "h.%lld.%n", &l, &n) == 1 && n)
+		return layer_region(m, l, name + n, r);
+	r->split = 1;
+	r->ndim = strncmp(name, "ln_f", 4) ? 2 : 1;
+	r->shape[0] = r->ndim == 1 ? m->embed : !strcmp(name, "wpe.weight") ? m->max_seq : m->vocab;
+	r->shape[1] = m->embed;
+	snprintf(r->name, sizeof(r->name), "%s%s", strcmp(name, "lm_head.weight") ? "transformer." : "", name);
+	return HD_OK;
+}
+
+static json_t *config(const struct hd_model *m)
+{
+	return json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:b, s:s, s:i, s:i}",
+			 "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new",
+			 "vocab_size", (json_int_t)m->vocab, "n_positions", (json_int_t)m->max_seq, "n_embd", (json_int_t)m->embed,
+			 "n_layer", (json_int_t)m->layers, "n_head", (json_int_t)m->heads, "n_inner", (json_int_t)m->mlp,
+			 "layer_norm_epsilon", m->norm_eps, "initializer_range", m->init_std, "resid_pdrop", m->dropout,
+			 "embd_pdrop", m->dropout, "attn_pdrop", 0.0, "tie_word_embeddings", m->tie, "torch_dtype", "float32",
+			 "bos_token_id", 0, "eos_token_id", 0);
+}
+
+static int64_t mlp(int64_t embed) { return 4 * embed; }
+
+const struct hd_family hd_family_gpt2 = { .name = "gpt2", .tie = 1, .mlp = mlp, .hidden = hidden, .logits = logits, .hf = hf,
+	.config = config };

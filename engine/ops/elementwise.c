@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Ops that treat every element alike: add, map (an expression as text), cast, fill, gelu, swiglu, dropout, rope.
+ * Inputs with fewer dims are broadcast by name; their gradients are summed back.
+ */
+#include <config.h>
+#include "engine/ops/ops.h"
+#include "engine/expr.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const int8_t first[] = { 0 }, second[] = { 1 };
+
+/* -- add --------------------------------------------------------------------------------------------------------------- */
+static int add_shape(HD_SHAPE_ARGS)
+{
+	const struct hd_tensor *big = ins[0];
+
+	(void)self; (void)p; (void)attr;
+	for (uint32_t i = 1; i < nin; i++)
+		if (ins[i]->ndim > big->ndim)
+			big = ins[i];
+	hd_shape_like(&outs[0], big);
+	*nout = 1;
+	return HD_OK;
+}
+
+static int add_vjp(HD_VJP_ARGS)
+{
+	(void)self;
+	for (uint32_t i = 0; i < n->nin; i++)
+		if (want >> i & 1)
+			din[i] = hd_sum_to(p, T(dout[0]), T(n->ins[i]));
+	return HD_OK;
+}
+
+/* -- map --------------------------------------------------------------------------------------------------------------- */
+static int map_shape(HD_SHAPE_ARGS)
+{
+	struct hd_expr e;
+	struct hd_err err = { 0 };
+
+	(void)self;
+	if (hd_expr_compile(attr, &e, &err) < 0)
+		return hd_plan_fail(p, err.code, "map: %s", err.text);
+	if (e.vars > (int32_t)nin)
+		return hd_plan_fail(p, HD_EINVAL, "map: '%s' uses %d inputs and has %u", attr, e.vars, nin);
+	for (uint32_t i = 1; i < nin; i++)
+		for (uint32_t d = 0; d < ins[i]->ndim; d++)
+			if (!hd_has_dim(T(ins[0]), ins[i]->dims[d]))
+				return hd_plan_fail(p, HD_EINVAL, "map: input %u has the dim %s, which input 0 (%s) has not", i,
+						    ins[i]->dims[d]->name, ins[0]->spec);
+	hd_shape_like(&outs[0], ins[0]);
+	*nout = 1;
+	return HD_OK;
+}
+
+static int map_vjp(HD_VJP_ARGS)
+{
+	struct tensor *ins[HD_MAX_INS + 1], *g;
+
+	(void)self;
+	for (uint32_t i = 0; i < n->nin; i++)
+		ins[i] = T(n->ins[i]);
+	ins[n->nin] = T(dout[0]);
+	for (uint32_t i = 0; i < n->nin; i++) {
+		struct hd_err err = { 0 };
+		char *d = want >> i & 1 ? hd_expr_derive(n->attr, (int)i, &err) : NULL;
+
+		if (err.code)
+			return hd_plan_fail(p, err.code, "map: %s", err.text);
+		if (d && strcmp(d, "0")) {
+			g = hd_op1(p, "map", ins, n->nin + 1, "(%s) * %c", d, 'a' + (char)n->nin);
+			din[i] = g ? hd_sum_to(p, g, ins[i]) : NULL;
+		}
+		free(d);
+	}
+	return HD_OK;
+}
+
+static int map_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
+{
+	struct hd_expr e;
+	double out = hd_count(n->outs[0]);
+
+	(void)self;
+	c->bytes = out * 4;
+	for (uint32_t i = 0; i < n->nin; i++)
+		c->bytes += hd_count(n->ins[i]) * 4;
+	c->other_flops = hd_expr_compile(n->attr, &e, NULL) < 0 ? 0 : out * e.n;
+	return HD_OK;
+}
+
+/* -- cast, fill, accumulate, copy ---------------------------------------------------------------------------------------- */
+static uint32_t dtype_attr(const char *attr)
+{
+	return (uint32_t)hd_attr(attr, "dtype", HD_F32);
+}
+
+static int cast_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)p; (void)nin;
+	hd_shape_like(&outs[0], ins[0]);
+	outs[0].dtype = dtype_attr(attr);
+	*nout = 1;
+	return HD_OK;
+}
+
+static int cast_vjp(HD_VJP_ARGS)
+{
+	struct tensor *g = T(dout[0]);
+
+	(void)self;
+	if (want & 1)
+		g = hd_op1(p, "cast", &g, 1, "dtype=%u", n->ins[0]->dtype), din[0] = g ? &g->v : NULL;
+	return HD_OK;
+}
+
+/* Contributions of a micro-batch, added up over the step's: all must be where the first is. */
+static int accumulate_place(HD_PLACE_ARGS)
+{
+	(void)self;
+	for (uint32_t i = 0; i < n->nin; i++)
+		need[i] = have[0];
+	out[0] = have[0];
+	if (T(n->outs[0])->homed >> A(axis)->id & 1)
+		for (uint32_t i = 0; i <= n->nin; i++)
+			*(i < n->nin ? &need[i] : &out[0]) = T(n->outs[0])->home.on[A(axis)->id];
+	(void)p;
+	return HD_OK;
+}
+
+/* -- gelu, swiglu -------------------------------------------------------------------------------------------------------- */
+static int gelu_vjp(HD_VJP_ARGS)
+{
+	struct tensor *ins[] = { T(n->ins[0]), T(dout[0]) }, *g;
+
+	(void)self;
+	if (want & 1)
+		g = hd_op1(p, "gelu_d", ins, 2, "%s", ""), din[0] = g ? &g->v : NULL;
+	return HD_OK;
+}
+
+static int swiglu_d_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)p; (void)attr; (void)nin;
+	hd_shape_like(&outs[0], ins[0]);
+	hd_shape_like(&outs[1], ins[1]);
+	*nout = 2;
+	return HD_OK;
+}
+
+static int swiglu_vjp(HD_VJP_ARGS)
+{
+	struct tensor *ins[] = { T(n->ins[0]), T(n->ins[1]), T(dout[0]) };
+	struct node *d = hd_node_make(p, "swiglu_d", ins, 3, "%s", "");
+
+	(void)self;
+	for (int i = 0; d && i < 2; i++)
+		din[i] = want >> i & 1 ? &d->outs[i]->v : NULL;
+	return HD_OK;
+}
+
+static int elementwise_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
+{
+	double x = hd_count(n->ins[0]);
+
+	(void)self;
+	c->other_flops = 20 * x;
+	c->bytes = 4 * x * (n->nin + n->nout);
+	return HD_OK;
+}
+
+/* -- dropout, rope: linear; keyed by global index, so backward makes the same mask again ------------------------------------ */
+static int dropout_vjp(HD_VJP_ARGS)
+{
+	struct tensor *g = T(dout[0]);
+
+	(void)self;
+	if (want & 1)
+		g = hd_op1(p, "dropout", &g, 1, "%s", n->attr), din[0] = g ? &g->v : NULL;
+	return HD_OK;
+}
+
+static int rope_vjp(HD_VJP_ARGS)
+{
+	struct tensor *g = T(dout[0]);
+	int back = hd_attr(n->attr, "inverse", 0) != 0;
+
+	(void)self;
+	if (want & 1)
+		g = hd_op1(p, "rope", &g, 1, "theta=%.17g inverse=%d", hd_attr(n->attr, "theta", 10000), !back),
+		din[0] = g ? &g->v : NULL;
+	return HD_OK;
+}
+
+static const char *const rope_uncut[] = { "head_dim", NULL };
+
+#define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, __VA_ARGS__ }
+OP(add, .linear = ~(uint64_t)0, .inplace = first, .shape = add_shape, .vjp = add_vjp);
+OP(map, .inplace = first, .shape = map_shape, .vjp = map_vjp, .cost = map_cost);
+OP(cast, .linear = 1, .shape = cast_shape, .vjp = cast_vjp);
+OP(copy, .linear = 1, .shape = hd_same_as_first);
+OP(fill, .shape = hd_same_as_first);
+OP(accumulate, .shape = hd_same_as_first, .place = accumulate_place);
+OP(gelu, .inplace = first, .shape = hd_same_as_first, .vjp = gelu_vjp, .cost = elementwise_cost);
+OP(gelu_d, .linear = 2, .inplace = second, .shape = hd_same_as_first, .cost = elementwise_cost);
+OP(swiglu, .shape = hd_same_as_first, .vjp = swiglu_vjp, .cost = elementwise_cost);
+OP(swiglu_d, .linear = 4, .shape = swiglu_d_shape, .cost = elementwise_cost);
+OP(dropout, .linear = 1, .inplace = first, .shape = hd_same_as_first, .vjp = dropout_vjp);
+OP(rope, .linear = 1, .uncut = rope_uncut, .inplace = first, .shape = hd_same_as_first, .vjp = rope_vjp);

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The transformer's own ops: norm (layer norm and RMS norm), attention, embedding, position, select.
+ * Each lists the dims that it may not cut; the rest of its placement is the general rule's.
+ */
+#include <config.h>
+#include "engine/ops/ops.h"
+#include <string.h>
+
+static struct hd_tensor *out0(struct node *n)
+{
+	return n ? &n->outs[0]->v : NULL;
+}
+
+/* -- norm over the last dim ------------------------------------------------------------------------------------------------ */
+static void without_last(struct hd_shape *s, const struct hd_tensor *t)
+{
+	hd_shape_like(s, t);
+	s->ndim--;
+	s->dtype = HD_BITS(t->dtype) < 32 ? HD_F32 : t->dtype;
+}
+
+static int norm_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)p; (void)nin;
+	hd_shape_like(&outs[0], ins[0]);
+	without_last(&outs[1], ins[0]);
+	without_last(&outs[2], ins[0]);
+	*nout = hd_attr(attr, "rms", 0) != 0 ? 2 : 3;
+	return HD_OK;
+}
+
+static int norm_dw_shape(HD_SHAPE_ARGS)
+{
+	const struct hd_tensor *x = ins[0];
+
+	(void)self; (void)p; (void)nin;
+	*nout = hd_attr(attr, "bias", 0) != 0 ? 2 : 1;
+	for (uint32_t k = 0; k < *nout; k++) {
+		outs[k].dtype = x->dtype;
+		outs[k].ndim = 1;
+		outs[k].dims[0] = x->dims[x->ndim - 1];
+		outs[k].local[0] = x->local[x->ndim - 1];
+	}
+	return HD_OK;
+}
+
+static int norm_vjp(HD_VJP_ARGS)
+{
+	int rms = n->nout == 2, bias = n->nin == 3;
+	struct tensor *x = T(n->ins[0]), *rstd = T(n->outs[1]), *dy = T(dout[0]);
+	struct tensor *d[] = { x, T(n->ins[1]), rstd, rms ? dy : T(n->outs[2]), dy };
+	struct tensor *dw[] = { x, rstd, rms ? dy : T(n->outs[2]), dy };
+	struct node *k;
+
+	(void)self;
+	if (want & 1)
+		din[0] = out0(hd_node_make(p, "norm_d", d, rms ? 4 : 5, "rms=%d", rms));
+	if (want & 6) {
+		k = hd_node_make(p, "norm_dw", dw, rms ? 3 : 4, "rms=%d bias=%d", rms, bias);
+		din[1] = out0(k);
+		if (bias)
+			din[2] = k ? &k->outs[1]->v : NULL;
+	}
+	return HD_OK;
+}
+
+/* The last dim is summed over in a way that is no plain sum. */
+static const char *const norm_uncut[] = { "embed", "head_dim", NULL };
+
+/* -- attention ---------------------------------------------------------------------------------------------------------------- */
+static int attention_shape(HD_SHAPE_ARGS)
+{
+	const struct hd_tensor *q = ins[0];
+
+	(void)self; (void)attr; (void)nin;
+	if (q->ndim != 4 || ins[1]->ndim != 4 || ins[2]->ndim != 4)
+		return hd_plan_fail(p, HD_EINVAL, "attention: q, k, v are (batch, seq, heads, head_dim), not %s", q->spec);
+	hd_shape_like(&outs[0], q);
+	outs[1].dtype = HD_BITS(q->dtype) < 32 ? HD_F32 : q->dtype;
+	outs[1].ndim = 3;
+	for (uint32_t i = 0; i < 3; i++) {
+		uint32_t from = i == 0 ? 0 : i == 1 ? 2 : 1;
+
+		outs[1].dims[i] = q->dims[from];
+		outs[1].local[i] = q->local[from];
+	}
+	*nout = 2;
+	return HD_OK;
+}
+
+static int attention_d_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)p; (void)attr; (void)nin;
+	for (uint32_t i = 0; i < 3; i++)
+		hd_shape_like(&outs[i], ins[i]);
+	*nout = 3;
+	return HD_OK;
+}
+
+static int attention_vjp(HD_VJP_ARGS)
+{
+	struct tensor *ins[] = { T(n->ins[0]), T(n->ins[1]), T(n->ins[2]), T(n->outs[0]), T(n->outs[1]), T(dout[0]) };
+	struct node *d = hd_node_make(p, "attention_d", ins, 6, "%s", n->attr);
+
+	(void)self;
+	for (int i = 0; d && i < 3; i++)
+		din[i] = want >> i & 1 ? &d->outs[i]->v : NULL;
+	return HD_OK;
+}
+
+/* q kT and p v: 2 products forward, 5 backward; causal halves them */
+static int attention_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
+{
+	const struct hd_tensor *q = n->ins[0];
+	double pairs = hd_count(q) * (double)n->ins[1]->local[1] * (hd_attr(n->attr, "causal", 1) != 0 ? 0.5 : 1);
+
+	(void)self;
+	c->product_flops = 2 * pairs * (n->nin > 3 ? 5 : 2);
+	for (uint32_t i = 0; i < n->nin; i++)
+		c->bytes += hd_count(n->ins[i]) * HD_BITS(n->ins[i]->dtype) / 8;
+	for (uint32_t i = 0; i < n->nout; i++)
+		c->bytes += hd_count(n->outs[i]) * HD_BITS(n->outs[i]->dtype) / 8;
+	return HD_OK;
+}
+
+static const char *const attention_uncut[] = { "seq", "head_dim", NULL };
+
+/* Heads of the whole dims decide which key head a query head reads, so where query heads are cut and key heads are not
+ * (there are fewer), each rank reads all of them and its gradient of k and v is a partial sum: the general rule. */
+
+/* -- embedding, position -------------------------------------------------------------------------------------------------------- */
+static int embedding_shape(HD_SHAPE_ARGS)
+{
+	const struct hd_tensor *ids = ins[0], *w = ins[1];
+
+	(void)self; (void)attr; (void)nin; (void)p;
+	hd_shape_like(&outs[0], ids);
+	outs[0].dtype = w->dtype;
+	outs[0].dims[ids->ndim] = w->dims[1];
+	outs[0].local[ids->ndim] = w->local[1];
+	outs[0].ndim++;
+	*nout = 1;
+	return HD_OK;
+}
+
+static int embedding_dw_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)nin;
+	*nout = 1;
+	return hd_shape_attr(p, attr, &outs[0], ins[1]->dtype);
+}
+
+static int embedding_vjp(HD_VJP_ARGS)
+{
+	struct tensor *ins[] = { T(n->ins[0]), T(dout[0]) };
+
+	(void)self;
+	if (want & 2)
+		din[1] = out0(hd_node_make(p, "embedding_dw", ins, 2, "out=%s", n->ins[1]->spec));
+	return HD_OK;
+}
+
+static int position_dw_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)nin;
+	*nout = 1;
+	return hd_shape_attr(p, attr, &outs[0], ins[0]->dtype);
+}
+
+static int position_vjp(HD_VJP_ARGS)
+{
+	struct tensor *dy = T(dout[0]);
+
+	(void)self;
+	if (want & 1)
+		din[0] = dout[0];
+	if (want & 2)
+		din[1] = out0(hd_node_make(p, "position_dw", &dy, 1, "out=%s", n->ins[1]->spec));
+	return HD_OK;
+}
+
+static const char *const position_uncut[] = { "position", NULL };
+
+/* -- select: one position of the sequence, given at run time (generation) -------------------------------------------------------- */
+static int select_shape(HD_SHAPE_ARGS)
+{
+	uint32_t k = 0;
+
+	(void)self; (void)p; (void)attr; (void)nin;
+	outs[0].dtype = ins[0]->dtype;
+	for (uint32_t i = 0; i < ins[0]->ndim; i++)
+		if (strcmp(ins[0]->dims[i]->name, "seq")) {
+			outs[0].dims[k] = ins[0]->dims[i];
+			outs[0].local[k++] = ins[0]->local[i];
+		}
+	outs[0].ndim = k;
+	*nout = 1;
+	return HD_OK;
+}
+
+static const char *const select_uncut[] = { "seq", NULL };
+static const int8_t first[] = { 0 };
+
+#define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, __VA_ARGS__ }
+OP(norm, .uncut = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
+OP(norm_d, .kind = "norm", .uncut = norm_uncut, .shape = hd_same_as_first);
+OP(norm_dw, .kind = "norm", .uncut = norm_uncut, .shape = norm_dw_shape);
+OP(attention, .uncut = attention_uncut, .shape = attention_shape, .vjp = attention_vjp, .cost = attention_cost);
+OP(attention_d, .kind = "attention", .uncut = attention_uncut, .shape = attention_d_shape, .cost = attention_cost);
+OP(embedding, .shape = embedding_shape, .vjp = embedding_vjp);
+OP(embedding_dw, .kind = "embedding", .linear = 2, .shape = embedding_dw_shape);
+OP(position, .uncut = position_uncut, .inplace = first, .shape = hd_same_as_first, .vjp = position_vjp);
+OP(position_dw, .kind = "position", .uncut = position_uncut, .linear = 1, .shape = position_dw_shape);
+OP(select, .uncut = select_uncut, .shape = select_shape);

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Ops that move elements and compute nothing: within a rank (chunk, join, pick, pack, unpack, view, block, unblock) and
+ * between ranks (comm; reshard is what comm nodes are made from).  Most cost nothing: where the memory plan can let two
+ * tensors share their bytes (engine/alias.c), no copy is made.
+ *
+ * Their shapes need more than the text of an attribute, so the builders here fill the node themselves.
+ */
+#include <config.h>
+#include "engine/ops/ops.h"
+#include "engine/movement.h"
+#include "engine/comm.h"
+#include <stdio.h>
+#include <string.h>
+
+static int no_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
+{
+	(void)self; (void)r; (void)n;
+	return HD_OK;			/* engine/record.c knows these by name: they depend on the memory plan */
+}
+
+/* The update's view of a gradient: where the state (input 1) lives. */
+static int sync_place(HD_PLACE_ARGS)
+{
+	(void)self; (void)p; (void)n; (void)axis;
+	need[0] = need[1] = out[0] = have[1];
+	return HD_OK;
+}
+
+#define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .shape = hd_same_as_first, \
+	.record = no_record, __VA_ARGS__ }
+OP(chunk, .linear = 1);
+OP(join, .linear = ~(uint64_t)0);
+OP(pick, .linear = ~(uint64_t)0);
+OP(pack);
+OP(unpack);
+OP(view, .linear = 1);
+OP(comm);
+OP(reshard);
+OP(block);
+OP(unblock);
+OP(sync, .place = sync_place);
+
+/* A node with one output of the given local shape; in slot lower its placement is the first input's. */
+static struct tensor *moved(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *attr,
+			    const struct hd_shape *shape)
+{
+	struct node *n;
+	struct tensor *y;
+
+	for (uint32_t i = 0; i < nin; i++)
+		if (!ins[i])
+			return NULL;
+	n = nin ? hd_node_new(p, hd_op_find(op), ins, nin, attr) : NULL;
+	if (!n)
+		return NULL;
+	hd_node_adopt(p, n, shape, 1);
+	y = n->outs[0];
+	y->at = ins[0]->at;
+	y->placed = n->placed = ins[0]->placed;
+	for (uint32_t i = 0; i < shape->ndim; i++)
+		y->local[i] = shape->local[i];
+	y->step = ins[0]->step;
+	return y;
+}
+
+static void shape_of(struct hd_shape *s, const struct tensor *t)
+{
+	memset(s, 0, sizeof(*s));
+	hd_shape_like(s, &t->v);
+}
+
+static int index_of(const struct tensor *t, const struct hd_dim *d)
+{
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		if (t->dims[i] == d)
+			return (int)i;
+	return -1;
+}
+
+const struct hd_dim *hd_member_dim(struct hd_plan *p, int64_t n)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "member%lld", (long long)n);
+	return hd_dim_get(p, name, n);
+}
+
+struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t parts, const struct hd_pos *at)
+{
+	struct hd_shape s;
+	struct tensor *y;
+	int i = x ? index_of(x, dim) : -1;
+
+	if (!x)
+		return NULL;
+	if (i < 0 || x->local[i] % parts)
+		return hd_plan_fail(p, HD_EDIVIDE, "chunk: %s of (%s) has %lld elements, not a multiple of %lld",
+				    dim ? dim->name : "?", x->spec, i < 0 ? 0LL : (long long)x->local[i], (long long)parts), NULL;
+	shape_of(&s, x);
+	s.local[i] /= parts;
+	y = moved(p, "chunk", &x, 1, "", &s);
+	if (y) {
+		N(y->v.node)->pos = *at;
+		N(y->v.node)->parts = parts;
+		N(y->v.node)->along = dim;
+	}
+	return y;
+}
+
+struct tensor *hd_build_join(struct hd_plan *p, struct tensor *const *xs, uint32_t n, const struct hd_dim *dim,
+			     const struct hd_pos *at)
+{
+	static const struct hd_pos plain = { NULL, 0, 0, 1, 0 };
+	struct hd_shape s;
+	struct tensor *y;
+	int i = n && xs[0] ? index_of(xs[0], dim) : -1;
+
+	if (!n || !xs[0])
+		return NULL;
+	if (i < 0)
+		return hd_plan_fail(p, HD_EINVAL, "join: (%s) has no dim %s", xs[0]->spec, dim ? dim->name : "?"), NULL;
+	shape_of(&s, xs[0]);
+	s.local[i] *= n;
+	y = moved(p, "join", xs, n, "", &s);
+	if (y) {
+		N(y->v.node)->pos = at ? *at : plain;
+		N(y->v.node)->parts = n;
+		N(y->v.node)->along = dim;
+	}
+	return y;
+}
+
+struct tensor *hd_build_pick(struct hd_plan *p, struct tensor *const *xs, uint32_t n, const struct hd_pos *at)
+{
+	struct hd_shape s;
+	struct tensor *y;
+
+	if (!n || !xs[0])
+		return NULL;
+	shape_of(&s, xs[0]);
+	y = moved(p, "pick", xs, n, "", &s);
+	if (y) {
+		N(y->v.node)->pos = *at;
+		N(y->v.node)->parts = n;
+	}
+	return y;
+}
+
+/* Pieces begin at multiples of 64 bytes, so that kernels and the memory plan may use them in place. */
+static int64_t packed(const struct tensor *t)
+{
+	int64_t each = 64 * 8 / (int64_t)HD_BITS(t->v.dtype);
+
+	return (hd_local_count(t) + each - 1) / each * each;
+}
+
+struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32_t n, int64_t multiple)
+{
+	struct hd_shape s = { 0 };
+	int64_t total = 0, unit = multiple > 0 ? multiple * 16 : 16;
+	char name[48];
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!xs[i])
+			return NULL;
+		if (xs[i]->v.dtype != xs[0]->v.dtype)
+			return hd_plan_fail(p, HD_EINVAL, "pack: input %u has another dtype than input 0", i), NULL;
+		total += packed(xs[i]);
+	}
+	total = (total + unit - 1) / unit * unit;
+	snprintf(name, sizeof(name), "flat%lld", (long long)total);
+	s.dtype = xs[0]->v.dtype;
+	s.ndim = 1;
+	s.dims[0] = hd_dim_get(p, name, total);
+	s.local[0] = total;
+	return moved(p, "pack", xs, n, "", &s);
+}
+
+int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const *like, uint32_t n, struct tensor **out)
+{
+	int64_t at = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct hd_shape s;
+
+		if (!flat || !like[i])
+			return p->err->code;
+		shape_of(&s, like[i]);
+		s.dtype = flat->v.dtype;
+		out[i] = moved(p, "unpack", &flat, 1, hd_plan_text(p, "at=%lld", (long long)at), &s);
+		if (!out[i])
+			return p->err->code;
+		out[i]->at = like[i]->at;
+		at += packed(like[i]);
+	}
+	return p->err->code;
+}
+
+/* (…, n k, …) -> (member, …, k, …) and back: what a collective cuts or joins is leading and contiguous. */
+struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n)
+{
+	struct hd_shape s;
+	struct tensor *y;
+	int i = x ? index_of(x, dim) : -1;
+
+	if (i < 0)
+		return NULL;
+	if (x->local[i] % n)
+		return hd_plan_fail(p, HD_EDIVIDE, "%s of (%s): %lld elements do not divide by %lld members", dim->name, x->spec,
+				    (long long)x->local[i], (long long)n), NULL;
+	shape_of(&s, x);
+	memmove(s.dims + 1, s.dims, s.ndim * sizeof(s.dims[0]));
+	memmove(s.local + 1, s.local, s.ndim * sizeof(s.local[0]));
+	s.dims[0] = hd_member_dim(p, n);
+	s.local[0] = n;
+	s.local[i + 1] /= n;
+	s.ndim++;
+	y = moved(p, i == 0 ? "view" : "block", &x, 1, "", &s);
+	if (y)
+		N(y->v.node)->along = dim, N(y->v.node)->parts = n;
+	return y;
+}
+
+struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim)
+{
+	struct hd_shape s;
+	struct tensor *y;
+	int i = x ? index_of(x, dim) : -1;
+
+	if (i < 1)
+		return NULL;
+	shape_of(&s, x);
+	s.local[i] *= s.local[0];
+	memmove(s.dims, s.dims + 1, (s.ndim - 1) * sizeof(s.dims[0]));
+	memmove(s.local, s.local + 1, (s.ndim - 1) * sizeof(s.local[0]));
+	s.ndim--;
+	y = moved(p, i == 1 ? "view" : "unblock", &x, 1, "", &s);
+	if (y)
+		N(y->v.node)->along = dim, N(y->v.node)->parts = x->local[0];
+	return y;
+}
+
+static const char *const kinds[] = { "", "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce",
+	"gather", "scatter", "shift", "all-max" };
+
+const char *hd_comm_kind_name(uint32_t kind)
+{
+	return kind == HD_SEND ? "send" : kind == HD_RECV ? "receive" : kind < HD_LEN(kinds) ? kinds[kind] : "?";
+}
+
+static struct tensor *comm_node(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, int64_t index,
+				const struct hd_shape *s)
+{
+	struct tensor *y = moved(p, "comm", &x, 1, hd_plan_text(p, "%s group=%s", hd_comm_kind_name(kind), g->name), s);
+
+	if (y) {
+		N(y->v.node)->comm = (struct comm_args){ kind, g, index };
+		y->v.what = x->v.what;
+		y->v.of = x->v.of;
+		y->v.name = x->v.name;
+	}
+	return y;
+}
+
+/* The contiguous collective on x whose pieces, if any, are x's leading entries. */
+static struct tensor *flat_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, int64_t index)
+{
+	struct hd_shape s;
+
+	if (!x)
+		return NULL;
+	shape_of(&s, x);
+	if (kind == HD_ALL_GATHER || kind == HD_GATHER) {	/* a new leading dim, one entry a member */
+		memmove(s.dims + 1, s.dims, s.ndim * sizeof(s.dims[0]));
+		memmove(s.local + 1, s.local, s.ndim * sizeof(s.local[0]));
+		s.dims[0] = hd_member_dim(p, g->v.n);
+		s.local[0] = g->v.n;
+		s.ndim++;
+	} else if (kind == HD_REDUCE_SCATTER || kind == HD_SCATTER) {
+		memmove(s.dims, s.dims + 1, (s.ndim - 1) * sizeof(s.dims[0]));
+		memmove(s.local, s.local + 1, (s.ndim - 1) * sizeof(s.local[0]));
+		s.ndim--;
+	}
+	return comm_node(p, kind, g, x, index, &s);
+}
+
+struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, const struct hd_dim *dim,
+			     int64_t index)
+{
+	int has = x && dim && index_of(x, dim) >= 0;
+
+	if (!x || !g)
+		return NULL;
+	switch (kind) {
+	case HD_ALL_GATHER:
+	case HD_GATHER:
+		x = flat_comm(p, kind, g, x, index);
+		if (has)
+			return hd_build_unblock(p, x, dim);
+		if (x && dim)
+			x->dims[0] = dim, x->local[0] = g->v.n;
+		return x;
+	case HD_REDUCE_SCATTER:
+	case HD_SCATTER:
+		if (!has)
+			return hd_plan_fail(p, HD_EINVAL, "%s: (%s) has not the dim that is cut", hd_comm_kind_name(kind), x->spec), NULL;
+		return flat_comm(p, kind, g, hd_build_block(p, x, dim, g->v.n), index);
+	case HD_ALL_TO_ALL:
+		if (!x->v.ndim || x->local[0] != g->v.n)
+			return hd_plan_fail(p, HD_EINVAL, "all-to-all: the leading dim of (%s) has %lld entries for %lld members",
+					    x->spec, (long long)x->local[0], (long long)g->v.n), NULL;
+		return flat_comm(p, kind, g, x, index);
+	default:
+		return flat_comm(p, kind, g, x, index);
+	}
+}

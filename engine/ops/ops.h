@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/ops/ops.h - the engine's own ops, described by the same struct as a plugin's (heddle/op.h): shape, what may be
+ * cut, vjp, place, cost, record.  One family of ops per file; doc/architecture.md shows how to add one.
+ */
+#ifndef HD_ENGINE_OPS_H
+#define HD_ENGINE_OPS_H
+#include "engine/plan.h"
+#include "engine/device.h"
+
+#define HD_SHAPE_ARGS \
+	struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins, uint32_t nin, \
+		struct hd_shape *outs, uint32_t *nout
+#define HD_VJP_ARGS \
+	struct hd_strategy *self, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout, uint64_t want, \
+		struct hd_tensor **din
+#define HD_PLACE_ARGS \
+	struct hd_strategy *self, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis, \
+		const struct hd_place *have, struct hd_place *need, struct hd_place *out
+
+/* Output like an input; output with the dims of attr "out=a,b". */
+void hd_shape_like(struct hd_shape *s, const struct hd_tensor *t);
+int hd_shape_attr(struct hd_plan *p, const char *attr, struct hd_shape *s, uint32_t dtype);
+int hd_same_as_first(HD_SHAPE_ARGS);	/* one output like input 0 */
+int hd_record_plain(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n);	/* kernel of the op's name */
+struct hd_tensor *hd_sum_to(struct hd_plan *p, struct tensor *x, const struct tensor *like);	/* sums the dims that like has not */
+double hd_count(const struct hd_tensor *t);	/* local elements */
+
+extern const struct hd_op hd_op_einsum, hd_op_sum, hd_op_add, hd_op_map, hd_op_cast, hd_op_fill, hd_op_accumulate, hd_op_copy,
+	hd_op_gelu, hd_op_gelu_d, hd_op_swiglu, hd_op_swiglu_d, hd_op_dropout, hd_op_rope, hd_op_norm, hd_op_norm_d,
+	hd_op_norm_dw, hd_op_attention, hd_op_attention_d, hd_op_embedding, hd_op_embedding_dw, hd_op_position,
+	hd_op_position_dw, hd_op_xent, hd_op_xent_combine, hd_op_nll, hd_op_xent_d, hd_op_norm2, hd_op_clip, hd_op_adamw,
+	hd_op_sgd, hd_op_chunk, hd_op_join, hd_op_pick, hd_op_pack, hd_op_unpack, hd_op_comm, hd_op_reshard, hd_op_select,
+	hd_op_view, hd_op_block, hd_op_unblock, hd_op_sync;
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * einsum: the product of two tensors, summed over the dims that the result has not; sum: the same with one operand.
+ * Both are linear in each operand, so a partial sum there may travel on; a contraction over a cut dim leaves one.
+ * After placement a product may take a bias and a tensor to be added (engine/fuse.c).
+ */
+#include <config.h>
+#include "engine/ops/ops.h"
+#include <string.h>
+
+static int product_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)nin;
+	*nout = 1;
+	return hd_shape_attr(p, attr, &outs[0], ins[0]->dtype == HD_BF16 && strstr(attr, "fp32=1") ? HD_F32 : ins[0]->dtype);
+}
+
+static struct hd_tensor *product(struct hd_plan *p, struct hd_tensor *a, struct hd_tensor *b, const struct hd_tensor *like)
+{
+	struct tensor *c = hd_einsum(p, T(a), T(b), like->spec);
+
+	return c ? &c->v : NULL;
+}
+
+static int einsum_vjp(HD_VJP_ARGS)
+{
+	(void)self;
+	if (want & 1)
+		din[0] = product(p, dout[0], n->ins[1], n->ins[0]);
+	if (want & 2)
+		din[1] = product(p, n->ins[0], dout[0], n->ins[1]);
+	return HD_OK;
+}
+
+/* 2 x the product of all distinct dims; bias and add are in the noise */
+static int einsum_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
+{
+	double flops = 2;
+
+	(void)self;
+	flops *= hd_count(n->ins[0]);
+	for (uint32_t i = 0; i < n->ins[1]->ndim; i++)
+		if (!hd_has_dim(T(n->ins[0]), n->ins[1]->dims[i]))
+			flops *= (double)n->ins[1]->local[i];
+	c->product_flops = flops;
+	c->bytes = (hd_count(n->ins[0]) + hd_count(n->ins[1]) + hd_count(n->outs[0])) * HD_BITS(n->ins[0]->dtype) / 8;
+	return HD_OK;
+}
+
+static int sum_vjp(HD_VJP_ARGS)
+{
+	struct tensor *ins[] = { T(n->ins[0]), T(dout[0]) }, *g;
+
+	(void)self;
+	if (!(want & 1))
+		return HD_OK;
+	g = hd_map(p, ins, 2, "b");		/* broadcast */
+	din[0] = g ? &g->v : NULL;
+	return HD_OK;
+}
+
+const struct hd_op hd_op_einsum = { .size = sizeof(struct hd_op), .name = "einsum", .linear = 3, .shape = product_shape,
+	.vjp = einsum_vjp, .cost = einsum_cost, .record = hd_record_plain };
+const struct hd_op hd_op_sum = { .size = sizeof(struct hd_op), .name = "sum", .linear = 1, .shape = product_shape,
+	.vjp = sum_vjp, .record = hd_record_plain };

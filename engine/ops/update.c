@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Once a step: the global gradient norm (every element counted once, by one owner), the clip factor, and the update,
+ * which runs where the optimizer's state lives.
+ */
+#include <config.h>
+#include "engine/ops/ops.h"
+
+/* Sum of squares of all gradients.  An axis along which any of them is cut, or lives at one coordinate only, leaves a
+ * partial sum; there the whole ones are counted by coordinate 0 alone (engine/record.c). */
+static int norm2_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)p; (void)attr; (void)nin; (void)ins;
+	outs[0].dtype = HD_F64;
+	outs[0].ndim = 0;
+	*nout = 1;
+	return HD_OK;
+}
+
+static int norm2_place(HD_PLACE_ARGS)
+{
+	int split = 0;
+
+	(void)self; (void)p; (void)axis;
+	for (uint32_t i = 0; i < n->nin; i++) {
+		need[i] = have[i];
+		if (have[i].kind == HD_PARTIAL)
+			need[i] = (struct hd_place){ .kind = HD_WHOLE };
+		split |= have[i].kind == HD_CUT || have[i].kind == HD_AT;
+	}
+	if (split)
+		out[0] = (struct hd_place){ .kind = HD_PARTIAL, .red = HD_SUM };
+	return HD_OK;
+}
+
+static int clip_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)attr; (void)nin; (void)ins;
+	for (int k = 0; k < 2; k++) {
+		outs[k].dtype = p->real;
+		outs[k].ndim = 0;
+	}
+	*nout = 2;
+	return HD_OK;
+}
+
+static int adamw_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)p; (void)attr; (void)nin;
+	hd_shape_like(&outs[0], ins[0]);
+	hd_shape_like(&outs[1], ins[2]);
+	hd_shape_like(&outs[2], ins[3]);
+	*nout = 3;
+	return HD_OK;
+}
+
+/* Everything comes to where the state (adamw: m; sgd: w) lives; the clip factor is everywhere. */
+static int update_place(HD_PLACE_ARGS)
+{
+	uint32_t lives = n->nin == 5 ? 2 : 0;
+
+	(void)self; (void)p; (void)axis;
+	for (uint32_t i = 0; i + 1 < n->nin; i++)
+		need[i] = have[lives];
+	for (uint32_t k = 0; k < n->nout; k++)
+		out[k] = have[lives];
+	return HD_OK;
+}
+
+static int norm2_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
+{
+	(void)self; (void)r; (void)n;
+	return HD_OK;			/* engine/record.c: which inputs a rank counts depends on the rank */
+}
+
+static const int8_t adamw_inplace[] = { 0, 2, 3 }, sgd_inplace[] = { 0 };
+
+#define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }
+OP(norm2, .shape = norm2_shape, .place = norm2_place, .record = norm2_record);
+OP(clip, .shape = clip_shape, .record = hd_record_plain);
+OP(adamw, .kind = "update", .inplace = adamw_inplace, .shape = adamw_shape, .place = update_place, .record = hd_record_plain);
+OP(sgd, .kind = "update", .inplace = sgd_inplace, .shape = hd_same_as_first, .place = update_place, .record = hd_record_plain);

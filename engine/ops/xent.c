@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Cross entropy over a vocabulary that may be cut, in phases; the logits are never gathered.
+ *
+ *   xent          local statistics of a slice: max m, sum s of exp(z - m), the target's logit t (0 if elsewhere)
+ *   xent_combine  s exp(m - M), where M is the maximum of all slices: now the sums can be added
+ *   nll           log S + M - T per token; its gradient (xent_d) is (softmax - onehot) of each slice, local
+ * Where nothing is cut, M is m and the middle step multiplies by one.
+ */
+#include <config.h>
+#include "engine/ops/ops.h"
+
+static int xent_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)p; (void)attr; (void)nin;
+	for (int k = 0; k < 3; k++) {
+		hd_shape_like(&outs[k], ins[1]);
+		outs[k].dtype = HD_BITS(ins[0]->dtype) < 32 ? HD_F32 : ins[0]->dtype;
+	}
+	*nout = 3;
+	return HD_OK;
+}
+
+/* nll or xent follow the general rule, but m and s of one slice are read as they are. */
+static int combine_place(HD_PLACE_ARGS)
+{
+	(void)self; (void)p; (void)n; (void)axis;
+	if (have[0].kind != HD_PARTIAL)
+		return HD_DEFAULT;
+	need[0] = have[0];
+	need[2] = out[0] = have[2];
+	return HD_OK;
+}
+
+/* (M, S, T, logits, targets): the logits are there for the gradient alone, wherever they are cut. */
+static int nll_place(HD_PLACE_ARGS)
+{
+	const struct hd_tensor *logits = n->ins[3];
+
+	(void)self; (void)p; (void)axis;
+	if (have[3].kind != HD_CUT || have[3].dim != logits->dims[logits->ndim - 1])
+		return HD_DEFAULT;
+	need[3] = have[3];
+	out[0] = (struct hd_place){ .kind = HD_WHOLE };
+	return HD_OK;
+}
+
+static int nll_vjp(HD_VJP_ARGS)
+{
+	struct tensor *ins[] = { T(n->ins[3]), T(n->ins[4]), T(n->ins[0]), T(n->ins[1]), T(dout[0]) };
+	struct tensor *g = want >> 3 & 1 ? hd_op1(p, "xent_d", ins, 5, "%s", "") : NULL;
+
+	(void)self;
+	din[3] = g ? &g->v : NULL;
+	return HD_OK;
+}
+
+static int nll_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
+{
+	(void)self;
+	return hd_record_table.launch(r, "map", n->ins, 3, n->outs, 1, "log(b) + a - c");
+}
+
+static const int8_t first[] = { 0 };
+static const char *const nll_uncut[] = { "vocab", NULL };
+
+#define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }
+OP(xent, .maxima = 1, .shape = xent_shape, .record = hd_record_plain);
+OP(xent_combine, .shape = hd_same_as_first, .place = combine_place, .record = hd_record_plain);
+OP(nll, .uncut = nll_uncut, .shape = hd_same_as_first, .vjp = nll_vjp, .place = nll_place, .record = nll_record);
+OP(xent_d, .kind = "xent", .inplace = first, .shape = hd_same_as_first, .record = hd_record_plain);

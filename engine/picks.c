@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The cache is one text file per machine and thread count, "key value" lines, written aside and renamed; where it cannot
+ * be written nothing is lost but time.
+ */
+#include <config.h>
+#include "engine/picks.h"
+#include "engine/tensorfile.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *gather(void *ctx, const char *wanted)
+{
+	struct hd_job *j = ctx;
+	char **all = hd_comm_gather_text(wanted), *joined = NULL;
+
+	for (int r = 0; all && r < j->world.size; r++) {
+		char *more = hd_format("%s%s", joined ? joined : "", all[r]);
+
+		free(joined);
+		free(all[r]);
+		joined = more;
+	}
+	free(all);
+	return joined;
+}
+
+static char *bcast(void *ctx, const char *text)
+{
+	(void)ctx;
+	return hd_comm_bcast_text(text ? text : "", 0);
+}
+
+/* The processor's name: another machine has other rates. */
+static uint64_t machine(void)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+	char line[512];
+	FILE *f = fopen("/proc/cpuinfo", "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "model name", 10) || !strncmp(line, "flags", 5)) {
+			for (char *s = line; *s; s++)
+				h = (h ^ (uint8_t)*s) * 0x100000001b3ull;
+			if (line[0] == 'f')
+				break;
+		}
+	if (f)
+		fclose(f);
+	return h;
+}
+
+static char *cache_path(const struct hd_job *j)
+{
+	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+
+	if (base && *base)
+		return hd_format("%s/heddle/%016llx-%d", base, (unsigned long long)machine(), j->threads);
+	return hd_format("%s/.cache/heddle/%016llx-%d", home && *home ? home : "/tmp", (unsigned long long)machine(), j->threads);
+}
+
+static double rate_in(const char *text)
+{
+	const char *s = strstr(text, "rate.fp32 ");
+
+	return s && (s == text || s[-1] == '\n') ? strtod(s + 10, NULL) : 0;
+}
+
+/* What the cache had, and the lines that are new. */
+static char *merged(const char *cached, double rate, const char *picks)
+{
+	char *text = rate_in(cached) > 0 ? hd_strdup(cached) : hd_format("rate.fp32 %.9g\n%s", rate, cached);
+
+	for (const char *s = picks; *s;) {
+		size_t n = strcspn(s, "\n");
+		char *line = hd_format("%.*s\n", (int)n, s), *more;
+
+		if (!strstr(text, line)) {
+			more = hd_format("%s%s", text, line);
+			free(text);
+			text = more;
+		}
+		free(line);
+		s += n + (s[n] == '\n');
+	}
+	return text;
+}
+
+static void save(const char *path, const char *text)
+{
+	struct hd_err ignored = { 0 };
+	char *dir = hd_strdup(path);
+
+	*strrchr(dir, '/') = 0;
+	if (hd_dir_make(dir, &ignored) >= 0)
+		hd_file_write(path, text, &ignored);
+	free(dir);
+}
+
+int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err)
+{
+	struct hd_exchange x = { j, gather, bcast };
+	struct hd_err ignored = { 0 };
+	char *path = cache_path(j), *cached = NULL, *all, *base;
+
+	if (j->world.rank == 0)
+		cached = hd_file_read(path, NULL, &ignored);
+	base = hd_format("%s%s", known ? known : "", cached ? cached : "");
+	all = hd_comm_bcast_text(base, 0);
+	j->picks = j->device->settle(all, &x);
+	j->rate = rate_in(all);
+	if (!(j->rate > 0)) {		/* all ranks measure at once: that is how they will compute */
+		double mine;
+
+		hd_comm_barrier();
+		mine = j->device->product_rate(HD_F32);
+		j->rate = hd_comm_sum(mine) / j->world.size;
+	}
+	if (j->world.rank == 0) {
+		char *text = merged(cached ? cached : "", j->rate, j->picks ? j->picks : "");
+
+		if (!cached || strcmp(text, cached))
+			save(path, text);
+		free(text);
+	}
+	free(path), free(cached), free(all), free(base);
+	return err->code;
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/picks.h - what timing decides (which implementation of a product, the machine's product rate): decided once by
+ * rank 0, the same on all ranks, kept in a cache file, recorded in checkpoints and used again on resume.
+ */
+#ifndef HD_ENGINE_PICKS_H
+#define HD_ENGINE_PICKS_H
+#include "engine/job.h"
+
+int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err);
+
+#endif

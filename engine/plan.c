@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The way of a plan: read the INI, build the model's graph, let strategies take part slot by slot, place, lower.
+ * The order of calls is the drawing in heddle/strategy.h.
+ */
+#include <config.h>
+#include "engine/plan.h"
+#include "engine/data.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct hd_option strategy_options[] = {
+	{ "plugin", HD_OPT_STR, 0, NULL, NULL, "name of a plugin, or path of a .so" },
+	{ "size", HD_OPT_STR, 0, "auto", NULL, "ranks on this axis; auto: what the other sections leave over" },
+};
+
+int64_t hd_plan_coord(const struct hd_plan *p, int64_t rank, const struct axis *a)
+{
+	(void)p;
+	return rank / a->stride % (a->v.n + a->v.spare);
+}
+
+/* -- the INI ------------------------------------------------------------------------------------------------------------------ */
+static int open_instance(struct hd_plan *p, struct hd_section *s)
+{
+	struct inst *in = &p->inst[p->ninst];
+	struct hd_key_table tables[2] = { { strategy_options, HD_LEN(strategy_options), sizeof(strategy_options[0]) } };
+	char dir[512];
+	const char *slash;
+	struct hd_plugin_entry *e = NULL;
+	struct hd_err why = { 0 };
+
+	if (p->ninst == HD_MAX_AXES)
+		return hd_err_set(p->err, HD_EINVAL, "more than %d strategies", HD_MAX_AXES);
+	if (!hd_section_has(s, "plugin"))
+		return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL, "the key plugin must be given");
+	slash = strrchr(hd_conf_path(p->conf), '/');
+	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - hd_conf_path(p->conf)) : 1, slash ? hd_conf_path(p->conf) : ".");
+	if (hd_registry_find(hd_section_str(s, "plugin"), dir, &e, &why) < 0)
+		return hd_section_fail(p->conf, s, "plugin", p->err, why.code, "%s", why.text);
+	tables[1] = (struct hd_key_table){ e->ops->options, e->ops->noptions, e->ops->option_size };
+	HD_TRY(hd_section_check(p->conf, s, tables, 2, p->err));
+	*in = (struct inst){ .name = hd_section_name(s), .section = s, .plugin = e };
+	p->ninst++;
+	return HD_OK;
+}
+
+static int read_conf(struct hd_plan *p)
+{
+	static const char *const names[] = { "model", "data", "train", "checkpoint", "log", NULL };
+	static const char *const kinds[] = { "strategy", NULL };
+	static const struct hd_key_table *const tables[] = { &hd_model_keys, &hd_data_keys, &hd_train_keys, &hd_checkpoint_keys,
+		&hd_log_keys };
+	struct hd_section *s = NULL;
+
+	HD_TRY(hd_conf_known(p->conf, names, kinds, p->err));
+	for (int i = 0; names[i]; i++)
+		HD_TRY(hd_section_check(p->conf, hd_conf_section(p->conf, NULL, names[i]), tables[i], 1, p->err));
+	while ((s = hd_conf_next(p->conf, "strategy", s)))
+		HD_TRY(open_instance(p, s));
+	return HD_OK;
+}
+
+/* -- mesh ------------------------------------------------------------------------------------------------------------------------ */
+static int size_of(struct hd_plan *p, struct inst *in, int64_t *size)
+{
+	const char *v = hd_section_str(in->section, "size");
+	char *end;
+
+	*size = 0;
+	if (!strcmp(v, "auto"))
+		return HD_OK;
+	*size = strtoll(v, &end, 10);
+	if (*end || *size < 1)
+		return hd_section_fail(p->conf, in->section, "size", p->err, HD_EINVAL,
+				       "%s is not a number of ranks (1 or more, or auto)", v);
+	return HD_OK;
+}
+
+static int mesh(struct hd_plan *p)
+{
+	int64_t size[HD_MAX_AXES], given = 1, total = 1;
+	int automatic = -1;
+
+	for (int i = 0; i < p->ninst; i++) {
+		HD_TRY(size_of(p, &p->inst[i], &size[i]));
+		if (size[i])
+			given *= size[i];
+		else if (automatic >= 0)
+			return hd_section_fail(p->conf, p->inst[i].section, "size", p->err, HD_EINVAL,
+					       "auto, and so is that of [strategy %s]: at most one can be", p->inst[automatic].name);
+		else
+			automatic = i;
+	}
+	if (automatic >= 0 && p->ranks % given)
+		return hd_section_fail(p->conf, p->inst[automatic].section, "size", p->err, HD_EDIVIDE,
+				       "auto: %lld ranks do not divide by the %lld of the other sections", (long long)p->ranks,
+				       (long long)given);
+	p->slot = "mesh";
+	for (int i = 0; i < p->ninst; i++) {
+		int64_t left = automatic == i ? p->ranks / given : size[i];
+
+		p->cur = i;
+		HD_TRY(p->inst[i].plugin->ops->mesh(p->inst[i].self, p, size[i], left));
+		HD_TRY(p->err->code);
+	}
+	p->cur = -1;
+	for (int a = 0; a < p->naxes; a++)
+		total *= p->axes[a]->v.n + p->axes[a]->v.spare;
+	if (total != p->ranks)
+		return hd_err_set(p->err, HD_EINVAL, "%s: the layout needs %lld ranks, and there are %lld",
+				  hd_conf_path(p->conf), (long long)total, (long long)p->ranks);
+	return HD_OK;
+}
+
+/* -- slots ------------------------------------------------------------------------------------------------------------------------- */
+static int each(struct hd_plan *p, const char *name, int (*call)(const struct hd_strategy_ops *, struct hd_strategy *, struct hd_plan *))
+{
+	p->slot = name;
+	for (int i = 0; i < p->ninst; i++) {
+		int rc;
+
+		p->cur = i;
+		p->anchor = NULL;
+		p->block = -1;
+		p->queue = NULL;
+		rc = call(p->inst[i].plugin->ops, p->inst[i].self, p);
+		if (rc < 0 && !p->err->code)
+			hd_plan_fail(p, rc, "slot %s failed with code %d and no text", name, rc);
+		p->cur = -1;
+		HD_TRY(p->err->code);
+	}
+	p->slot = NULL;
+	p->anchor = NULL;
+	p->queue = NULL;
+	p->reason = NULL;
+	return HD_OK;
+}
+
+static int call_open(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
+{
+	(void)s;
+	p->inst[p->cur].open = 1;
+	return o->open(p, &hd_host_table, &p->inst[p->cur].self);
+}
+static int call_rewrite(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->rewrite(s, p); }
+static int call_rules(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->rules(s, p); }
+static int call_homes(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->homes(s, p); }
+static int call_lower(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->lower(s, p); }
+
+/* -- the model ------------------------------------------------------------------------------------------------------------------------ */
+static void count_blocks(struct hd_plan *p)
+{
+	for (struct node *n = p->first; n; n = n->next) {
+		struct hd_cost c = { .size = sizeof(c) };
+
+		if (n->block < 0)
+			continue;
+		if (n->v.op->cost)
+			n->v.op->cost(NULL, &n->v, &c);
+		p->blocks[n->block].v.flops += c.product_flops + c.other_flops;
+		p->blocks[n->block].v.boundary_bytes = hd_local_bytes(n->outs[0]);
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			if (n->ins[i]->v.what == HD_PARAM && !n->ins[i]->placed) {
+				p->blocks[n->block].v.param_bytes += hd_local_bytes(n->ins[i]);
+				n->ins[i]->placed = 1;		/* counted; placement comes later */
+			}
+	}
+	for (size_t i = 0; i < p->ntensors; i++)
+		p->tensors[i]->placed = 0;
+}
+
+static int build_model(struct hd_plan *p, const struct hd_plan_options *o)
+{
+	struct tensor *h, *stats[2], *ins[5];
+	struct node *x;
+
+	p->phase = HD_F;
+	p->ids = hd_leaf(p, "ids", HD_DATA, HD_I32, "batch,seq");
+	h = p->model.family->hidden(p, p->ids);
+	if (o->generate) {
+		h = hd_op1(p, "select", &h, 1, "%s", "");
+		p->logits = p->model.family->logits(p, h);
+		return p->err->code;
+	}
+	h = p->model.family->logits(p, h);
+	p->targets = hd_leaf(p, "targets", HD_DATA, HD_I32, "batch,seq");
+	stats[0] = h, stats[1] = p->targets;
+	x = hd_node_make(p, "xent", stats, 2, "%s", "");
+	if (!x)
+		return p->err->code;
+	ins[0] = x->outs[0], ins[1] = x->outs[0], ins[2] = x->outs[1];
+	ins[1] = hd_op1(p, "xent_combine", ins, 3, "%s", "");
+	ins[2] = x->outs[2], ins[3] = h, ins[4] = p->targets;
+	p->nll = hd_op1(p, "nll", ins, 5, "%s", "");
+	p->loss = p->nll ? hd_op1(p, "sum", &p->nll, 1, "out=") : NULL;
+	return p->err->code;
+}
+
+static int make_dims(struct hd_plan *p)
+{
+	const struct hd_model *m = &p->model;
+
+	hd_dim_get(p, "batch", p->micro_batch ? p->micro_batch : 1);
+	hd_dim_get(p, "seq", m->seq);
+	hd_dim_get(p, "position", m->max_seq);
+	hd_dim_get(p, "embed", m->embed);
+	hd_dim_get(p, "heads", m->heads);
+	hd_dim_get(p, "kv_heads", m->kv_heads);
+	hd_dim_get(p, "head_dim", m->head_dim);
+	hd_dim_get(p, "mlp", m->mlp);
+	hd_dim_get(p, "vocab", m->vocab);
+	return p->err->code;
+}
+
+/* -- batch ------------------------------------------------------------------------------------------------------------------------------ */
+static int64_t cuts_of_batch(const struct hd_plan *p, int inside)
+{
+	int64_t n = 1;
+	uint32_t seen = 0;
+
+	for (size_t i = 0; i < p->nrules; i++) {
+		const struct rule *r = &p->rules[i];
+
+		if (strcmp(r->dim->name, "batch") || !(r->flags & HD_INSIDE) != !inside || seen >> r->axis->id & 1)
+			continue;
+		seen |= 1u << r->axis->id;
+		n *= r->axis->v.n;
+	}
+	return n;
+}
+
+static int batches(struct hd_plan *p, const struct hd_plan_options *o)
+{
+	struct hd_section *t = hd_conf_section(p->conf, NULL, "train");
+	struct dim *d = D(hd_dim_get(p, "batch", 0));
+	int64_t global = hd_section_int(t, "global_batch");
+	int given = hd_section_has(t, "micro_batch");
+
+	p->replicas = cuts_of_batch(p, 0);
+	p->micro_batch = given ? hd_section_int(t, "micro_batch") : 0;
+	for (int64_t k = 8; !p->micro_batch && k >= 1; k--)
+		if (global % (k * p->replicas) == 0)
+			p->micro_batch = k;
+	if (!p->micro_batch || global % (p->micro_batch * p->replicas))
+		return hd_section_fail(p->conf, t, "global_batch", p->err, HD_EDIVIDE,
+				       "%lld is not a multiple of micro_batch %lld x %lld replicas", (long long)global,
+				       (long long)(p->micro_batch ? p->micro_batch : 1), (long long)p->replicas);
+	if (o->generate)
+		p->micro_batch = cuts_of_batch(p, 1);
+	p->micros = o->train ? global / (p->micro_batch * p->replicas) : 1;
+	p->batch = p->micro_batch * p->replicas;
+	d->v.n = d->padded = p->batch;
+	return HD_OK;
+}
+
+/* -- hash ------------------------------------------------------------------------------------------------------------------------------- */
+static void mix(uint64_t *h, const char *s)
+{
+	for (; *s; s++)
+		*h = (*h ^ (uint8_t)*s) * 0x100000001b3ull;
+	*h = (*h ^ 0xff) * 0x100000001b3ull;
+}
+
+static void hash_plan(struct hd_plan *p)
+{
+	p->hash = 0xcbf29ce484222325ull;
+	for (struct node *n = p->first; n; n = n->next) {
+		char shape[32];
+
+		mix(&p->hash, n->v.op->name);
+		mix(&p->hash, n->attr);
+		for (uint32_t i = 0; i < n->v.nin; i++) {
+			snprintf(shape, sizeof(shape), "%d:%lld", n->ins[i]->id, (long long)hd_local_count(n->ins[i]));
+			mix(&p->hash, shape);
+		}
+	}
+}
+
+static int build(struct hd_plan *p, const struct hd_plan_options *o)
+{
+	HD_TRY(read_conf(p));
+	HD_TRY(hd_model_read(p->conf, o->data_vocab, &p->model, p->err));
+	p->micro_batch = hd_section_int(hd_conf_section(p->conf, NULL, "train"), "micro_batch");
+	HD_TRY(make_dims(p));
+	HD_TRY(build_model(p, o));
+	count_blocks(p);
+	HD_TRY(each(p, "open", call_open));
+	HD_TRY(mesh(p));
+	HD_TRY(each(p, "rewrite", call_rewrite));
+	if (o->train)
+		HD_TRY(hd_autodiff(p));
+	HD_TRY(each(p, "rules", call_rules));
+	HD_TRY(batches(p, o));
+	HD_TRY(hd_place_leaves(p));
+	HD_TRY(each(p, "homes", call_homes));
+	HD_TRY(hd_place(p));
+	hd_drop_dead(p);
+	HD_TRY(each(p, "lower", call_lower));
+	hd_drop_dead(p);
+	HD_TRY(hd_lower(p));
+	HD_TRY(hd_fuse(p));
+	HD_TRY(hd_schedule(p));
+	hash_plan(p);
+	return p->err->code;
+}
+
+int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err)
+{
+	struct hd_plan *p = hd_alloc(sizeof(*p));
+	int rc;
+
+	*out = NULL;
+	p->conf = c;
+	p->err = &p->own;
+	p->ranks = o->ranks;
+	p->train = o->train;
+	p->cur = -1;
+	p->block = -1;
+	p->chunks = 1;
+	p->real = o->real ? o->real : HD_F32;
+	rc = build(p, o);
+	if (rc < 0 || p->err->code) {
+		rc = p->err->code ? p->err->code : rc;
+		hd_err_set(err, rc, "%s", p->err->code ? p->err->text : "the plan failed without a text");
+		hd_plan_destroy(p);
+		return rc;
+	}
+	*out = p;
+	return HD_OK;
+}

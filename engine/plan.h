@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/plan.h - the plan: one layout of one model, from the logical graph to the placed and lowered one.
+ *
+ * Every view that plugins see (heddle/graph.h, heddle/host.h) is the first member of the engine's own struct, so a handle
+ * is cast back without a table.  The plan describes all ranks at once; program.h cuts it for one.
+ *
+ *   model graph -> autodiff -> (homes) -> place + reshard -> lower -> fuse -> schedule       doc/architecture.md
+ */
+#ifndef HD_ENGINE_PLAN_H
+#define HD_ENGINE_PLAN_H
+#include <heddle/strategy.h>
+#include "engine/conf.h"
+#include "engine/model.h"
+#include "engine/registry.h"
+
+struct dim {
+	struct hd_dim v;
+	int64_t padded;			/* extent in memory: >= v.n, divides by all axes that cut it */
+	int id, inst;			/* inst: of the instance that made it (its name is local), or -1 */
+};
+struct axis {
+	struct hd_axis v;
+	int id, inst;
+	int64_t stride;			/* ranks between neighbours on this axis */
+};
+struct group {
+	struct hd_group v;
+	struct axis *axes[HD_MAX_AXES];
+	uint32_t n, role;
+	int id;
+	char *name;			/* "dp", "tp+pp" */
+};
+
+struct placement { struct hd_place on[HD_MAX_AXES]; };
+
+struct tensor {
+	struct hd_tensor v;
+	struct hd_plan *plan;
+	const struct hd_dim *dims[HD_MAX_DIMS];
+	int64_t local[HD_MAX_DIMS];
+	char *spec;
+	struct placement at;
+	const struct hd_dim *summed[HD_MAX_AXES];	/* partial there: the dim whose contraction made it so */
+	int id, out;			/* out: which output of the maker */
+	int placed;
+	struct placement home;		/* leaves: asked for by slot homes */
+	uint32_t homed;			/* bit per axis: home.on[axis] is set */
+	uint32_t relayout;		/* states of plugins: HD_FOLD ... */
+	int step;			/* 1: one per step (parameters, accumulators, what sync and update make); 0: one per micro-batch */
+	int decay, init;		/* parameters: weight decay applies; enum hd_init */
+	double init_std;
+	struct tensor *assign;		/* leaves: the value it takes at the end of the step */
+	struct tensor *twin;		/* data: the leaf that this is a copy of in another place */
+};
+
+struct comm_args {
+	uint32_t kind;			/* 0: no communication */
+	struct group *group;
+	int64_t index;
+};
+
+struct node {
+	struct hd_node v;
+	struct hd_plan *plan;
+	struct node *prev, *next;	/* program order */
+	struct tensor **ins, **outs;
+	struct hd_reshard reshard;
+	struct comm_args comm;
+	char *attr, *reason;
+	int id, block;			/* block: index in plan->blocks, or -1 */
+	int inst;			/* of the plugin whose op this is, or -1 */
+	int placed, dead, mark;
+	struct hd_pos pos;		/* chunk, join, pick */
+	int64_t parts;
+	const struct hd_dim *along;
+	struct group *queue;		/* NULL: compute */
+};
+
+struct rule {
+	const struct hd_dim *dim;
+	struct axis *axis;
+	char *kind;
+	uint32_t flags;
+};
+
+struct block {
+	struct hd_block v;
+	char *name;
+	int64_t coord;			/* on the stage axis */
+	int64_t chunk;
+};
+
+struct unit { uint32_t kind; int32_t chunk, micro; };
+
+struct inst {				/* an instance of a plugin: one [strategy NAME] */
+	const char *name;
+	struct hd_section *section;
+	const struct hd_plugin_entry *plugin;
+	struct hd_strategy *self;
+	int open;
+};
+
+struct hd_plan {
+	struct hd_conf *conf;
+	struct hd_err *err;
+	struct hd_err own;
+	struct hd_model model;
+	int64_t ranks;
+	int train;			/* 0: forward only */
+	int64_t batch, micro_batch, replicas, micros;	/* batch: of the graph = micro_batch x replicas */
+
+	struct inst inst[HD_MAX_AXES];
+	int ninst, cur;			/* cur: the instance whose slot or op runs, or -1 */
+	const char *slot;		/* which slot runs: guards calls made out of turn */
+
+	struct dim **dims; size_t ndims, cap_dims;
+	struct axis *axes[HD_MAX_AXES]; int naxes;
+	struct group **groups; size_t ngroups, cap_groups;
+	struct rule *rules; size_t nrules, cap_rules;
+	struct block *blocks; size_t nblocks, cap_blocks;
+	struct axis *stages;		/* the axis that blocks are dealt to, or NULL */
+	int64_t chunks;
+
+	struct tensor **tensors; size_t ntensors, cap_tensors;
+	struct node *first, *last, *anchor;	/* anchor: new nodes stand before it; NULL: at the end */
+	int nnodes;
+	int block;			/* of new nodes */
+	uint32_t phase;
+	struct group *queue;
+	char *reason;
+
+	struct unit **units; int *nunits; size_t *cap_units; int64_t ncoords;	/* per coordinate of the stage axis */
+	int separate_w;			/* the schedule has W units */
+
+	struct tensor *loss, *nll, *logits, *norm, *factor, *ids, *targets;	/* what the run reads or feeds; NULL: absent */
+	struct arena_block *heap;
+	int walk_limit;			/* node_next returns no node made during the walk */
+	struct made *made;		/* reshards so far (reshard.c) */
+	uint32_t real;			/* dtype of parameters and activations: HD_F32; HD_F64 on the reference device */
+	uint64_t hash;
+};
+
+static inline struct tensor *T(const struct hd_tensor *t) { return (struct tensor *)(uintptr_t)t; }
+static inline struct node *N(const struct hd_node *n) { return (struct node *)(uintptr_t)n; }
+static inline struct axis *A(const struct hd_axis *a) { return (struct axis *)(uintptr_t)a; }
+static inline struct dim *D(const struct hd_dim *d) { return (struct dim *)(uintptr_t)d; }
+static inline struct group *G(const struct hd_group *g) { return (struct group *)(uintptr_t)g; }
+
+/* -- plan.c: the whole way ------------------------------------------------------------------------------------------- */
+struct hd_plan_options {
+	int64_t ranks;
+	int train;			/* 1: with backward and update; 0: forward only */
+	int generate;			/* logits of one position instead of the loss */
+	int64_t data_vocab;		/* what the data say of the vocabulary; 0: nothing */
+	uint32_t real;			/* 0: HD_F32 */
+};
+int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err);
+void hd_plan_destroy(struct hd_plan *p);
+void *hd_plan_alloc(struct hd_plan *p, size_t bytes);		/* zeroed, freed with the plan */
+char *hd_plan_text(struct hd_plan *p, const char *fmt, ...) HD_PRINTF(2, 3);
+int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...) HD_PRINTF(3, 4);
+int64_t hd_plan_coord(const struct hd_plan *p, int64_t rank, const struct axis *a);
+
+/* -- graph.c ---------------------------------------------------------------------------------------------------------- */
+const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n);	/* made if absent and n > 0 */
+struct tensor *hd_tensor_new(struct hd_plan *p, const char *name, uint32_t what, uint32_t dtype,
+			     const struct hd_dim *const *dims, uint32_t ndim);
+struct tensor *hd_leaf(struct hd_plan *p, const char *name, uint32_t what, uint32_t dtype, const char *spec);
+struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr);
+struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
+	HD_PRINTF(5, 6);
+void hd_node_insert(struct hd_plan *p, struct node *n);
+void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);
+int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout);
+void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with);
+void hd_drop_dead(struct hd_plan *p);
+const struct hd_op *hd_op_find(const char *name);
+int hd_has_dim(const struct tensor *t, const struct hd_dim *d);
+int64_t hd_local_count(const struct tensor *t);
+int64_t hd_local_bytes(const struct tensor *t);
+int64_t hd_whole_count(const struct tensor *t);
+int hd_block_begin(struct hd_plan *p, const char *name);
+/* Short builders for models: NULL in, NULL out. */
+struct tensor *hd_einsum(struct hd_plan *p, struct tensor *a, struct tensor *b, const char *spec);
+struct tensor *hd_map(struct hd_plan *p, struct tensor *const *ins, uint32_t nin, const char *expr);
+struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
+	HD_PRINTF(5, 6);
+uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim **dims);
+
+double hd_root(double x);		/* sqrt, exact; without libm's header in model files */
+
+/* -- the arrows ------------------------------------------------------------------------------------------------------- */
+int hd_autodiff(struct hd_plan *p);		/* backward nodes, accumulators, sync, norm, update */
+int hd_place_leaves(struct hd_plan *p);		/* a leaf lives where its first use needs it */
+int hd_place(struct hd_plan *p);		/* placements of all nodes; reshards appear */
+struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader);
+struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to);
+int hd_lower(struct hd_plan *p);		/* the reshards that no plugin took become communication */
+int hd_fuse(struct hd_plan *p);			/* adds into products, and the like */
+int hd_schedule(struct hd_plan *p);		/* units per coordinate, checked */
+
+/* -- placements ------------------------------------------------------------------------------------------------------- */
+int hd_place_equal(const struct hd_place *a, const struct hd_place *b);
+int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const struct placement *b);
+void hd_localize(struct hd_plan *p, struct tensor *t);		/* local extents from the placement */
+int hd_cut_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES]);	/* outer first */
+const char *hd_placement_text(struct hd_plan *p, const struct placement *at);
+/* Stage of a node on the stage axis; -1: it has none. */
+int64_t hd_node_stage(const struct hd_plan *p, const struct node *n);
+int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);	/* global index of its first element */
+
+extern const struct hd_host hd_host_table;
+extern const struct hd_graph_api hd_graph_table;
+extern const struct hd_record_api hd_record_table;
+struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, const struct hd_dim *dim,
+			     int64_t index);
+struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t n, uint32_t role);
+int64_t hd_comm_node_bytes(const struct node *n);	/* sent by the busiest member, once */
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/program.h - the program of one rank: the plan cut for it, in the order of its units, with every buffer's place in
+ * memory known before the first step.
+ *
+ *   hd_program_build   timeline.c: which nodes run here, in which order, once per micro-batch or once per step
+ *                      alias.c:    which tensors can share bytes (in place, views, pieces of a bucket, accumulators)
+ *                      program.c:  lifetimes -> offsets (memory.c)                      no device: also for check and plan
+ *   hd_program_bind    record.c:   kernels prepared, addresses resolved
+ *   hd_program_run     exec.c:     one step
+ */
+#ifndef HD_ENGINE_PROGRAM_H
+#define HD_ENGINE_PROGRAM_H
+#include "engine/plan.h"
+#include "engine/device.h"
+#include "engine/comm.h"
+
+#define HD_STEP (-1)			/* "micro" of what exists once a step */
+
+enum { HD_ENTRY_NODE, HD_ENTRY_LOAD, HD_ENTRY_ACC };
+struct entry {				/* one line of the timeline */
+	int32_t type, micro;		/* micro: or HD_STEP */
+	struct node *node;		/* ACC: the accumulate node, and which of its inputs is added */
+	struct tensor *data;		/* LOAD */
+	uint32_t input;
+	struct unit unit;		/* the unit it belongs to; kind HD_G, HD_S, HD_U: once a step */
+	int64_t wait;			/* communication: entry before which it must be finished; = n: the end */
+};
+
+struct storage {			/* what a tensor's bytes are: a range of the root's */
+	struct tensor *root;
+	int64_t offset;			/* bytes within the root */
+	int32_t here, slot;		/* here: the tensor exists on this rank; slot: roots only, index in offsets */
+	int64_t first_read, last_read;	/* positions of the readers in program order */
+};
+
+struct launch {				/* one kernel of a node */
+	const struct hd_kernel *kernel;
+	struct hd_prep prep;
+	struct tensor **in, **out;
+	uint32_t nin, nout;
+	int32_t acc;			/* 0, 1, or -1: by the accumulator's state */
+	struct tensor *target;		/* accumulator that its outputs are added to, or NULL */
+};
+struct launches { struct launch *v; size_t n, cap; };
+
+struct program_memory { int64_t persistent, transient, peak_bound; };
+
+struct command;
+struct hd_program {
+	struct hd_plan *plan;
+	int64_t rank, coord;		/* coord: on the stage axis */
+	struct entry *entries; size_t n, cap;
+	struct storage *at;		/* by tensor id */
+	struct tensor **members_of, **next;	/* by tensor id: the tensors merged into it, as a list */
+	const struct hd_device_ops *device;
+	int keep_gradients;		/* gradients stay readable after the step */
+	int64_t *position;		/* by node id: place in program order */
+	struct node ***readers;		/* by tensor id: NULL-terminated */
+	int64_t *offsets;		/* by slot x (micros): offset in the transient arena; leaves: in the persistent one */
+	int64_t slots;
+	struct program_memory memory;
+	/* bound */
+	struct launches *launches;	/* by node id */
+	char *persistent, *transient;
+	struct command *commands; size_t ncommands, cap_commands;
+	struct hd_members **members;	/* by group id */
+	struct hd_ticket *tickets;
+	size_t update_at;		/* the first command that changes a leaf */
+	int fixed_order;		/* train.reduce = rank_order */
+	double compute_seconds;
+	struct trace_event *trace; size_t ntrace, cap_trace; int tracing;
+};
+
+struct hd_program_options {
+	int64_t rank;
+	const struct hd_device_ops *device;	/* asked what its kernels can do, nothing is run */
+	int keep_gradients;
+};
+int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, struct hd_program **out, struct hd_err *err);
+void hd_program_destroy(struct hd_program *g);
+int hd_timeline(struct hd_program *g);
+int hd_alias(struct hd_program *g);
+void hd_index_program(struct hd_program *g);
+int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank);
+int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t j);	/* of chunk, join, pick */
+int hd_leaf_here(const struct hd_program *g, const struct tensor *t);
+int hd_entry_reads(const struct entry *e, uint32_t i);
+int hd_node_here(const struct hd_program *g, const struct node *n);
+
+/* Storage of the leaves (by the plan's tensors: persistent, in the order of their ids) and of everything else.
+ * members: by the plan's group ids.  The device's kernels are prepared; settle comes after. */
+struct hd_bind {
+	const struct hd_device_ops *device;
+	char *persistent, *transient;
+	struct hd_members **members;
+};
+int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
+void *hd_program_address(const struct hd_program *g, const struct tensor *t, int64_t micro);	/* NULL: not on this rank */
+/* Persistent leaves are found by name, so that programs of one run (train, eval, generate) share them. */
+void hd_program_share(struct hd_program *g, const struct hd_program *owner);
+
+/* fill: writes the ids of a data leaf's slice for one micro-batch. */
+typedef int (*hd_fill_fn)(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out);
+/* A step in two parts: up to the gradient norm, and the update.  HD_EIO: a peer is gone, and has been reported. */
+int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx);
+int hd_program_update(struct hd_program *g, struct hd_run *run);
+/* Computes again and looks at every result: the first that is not finite is named in err (0: all are finite). */
+int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, struct hd_err *err);
+void hd_program_trace(struct hd_program *g, int on);
+struct trace_event { double begin, end; const char *name; struct unit unit; int comm; };
+
+int hd_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * On a terminal one line that is rewritten; otherwise a line per log.every steps.  Rank 0 speaks.
+ */
+#include <config.h>
+#include "engine/progress.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+int64_t hd_peak_bytes(void)
+{
+	struct rusage r;
+
+	getrusage(RUSAGE_SELF, &r);
+	return (int64_t)r.ru_maxrss * 1024;
+}
+
+static void bytes_text(char *out, size_t n, double b)
+{
+	if (b >= 1e9)
+		snprintf(out, n, "%.2f GB", b / 1e9);
+	else
+		snprintf(out, n, "%.1f MB", b / 1e6);
+}
+
+void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps)
+{
+	s->j = j;
+	s->steps = steps;
+	s->every = hd_section_int(j->log, "every");
+	s->speaks = j->world.rank == 0;
+	s->terminal = isatty(1);
+}
+
+static int64_t parameters(const struct hd_plan *p)
+{
+	int64_t n = 0;
+
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_PARAM)
+			n += hd_whole_count(p->tensors[i]);
+	return n;
+}
+
+void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
+{
+	const struct hd_plan *p = hd_job_any_plan(s->j);
+	char mem[32];
+
+	bytes_text(mem, sizeof(mem), (double)s->j->arena_bytes);
+	if (!s->speaks)
+		return;
+	printf("%s, %.1f M parameters; %lld ranks x %d threads", p->model.family->name, (double)parameters(p) / 1e6,
+	       (long long)p->ranks, s->j->threads);
+	for (int a = 0; a < p->naxes; a++)
+		printf("%s%s %lld", a ? " x " : ": ", p->axes[a]->v.name, (long long)p->axes[a]->v.n);
+	printf("\n%lld sequences of %lld tokens a step: %lld micro-batches of %lld on each of %lld replicas\n",
+	       (long long)(p->batch * p->micros), (long long)p->model.seq, (long long)p->micros, (long long)p->micro_batch,
+	       (long long)p->replicas);
+	printf("planned memory of this rank: %s; ready after %.2f s", mem, hd_seconds() - s->j->started);
+	if (at->step)
+		printf("; going on after step %lld", (long long)at->step);
+	printf("\n");
+	fflush(stdout);
+}
+
+static void eta_text(char *out, size_t n, double s)
+{
+	if (s >= 3600)
+		snprintf(out, n, "%.0fh%02.0fm", floor(s / 3600), floor(fmod(s, 3600) / 60));
+	else if (s >= 60)
+		snprintf(out, n, "%.0fm%02.0fs", floor(s / 60), floor(fmod(s, 60)));
+	else
+		snprintf(out, n, "%.0fs", s);
+}
+
+void hd_show_step(struct hd_show *s, const struct hd_numbers *n)
+{
+	char eta[32];
+
+	s->average = s->average > 0 ? 0.9 * s->average + 0.1 * n->seconds : n->seconds;
+	if (!s->speaks || (!s->terminal && n->step % s->every && n->step != s->steps))
+		return;
+	eta_text(eta, sizeof(eta), s->average * (double)(s->steps - n->step));
+	printf("%sstep %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s  %.0f%% of matmul rate  ETA %s%s",
+	       s->terminal ? "\r" : "", (long long)n->step, (long long)s->steps, n->loss, n->norm, n->lr,
+	       n->tokens_per_second, 100 * n->share, eta, s->terminal ? "   " : "\n");
+	if (s->terminal && n->step == s->steps)
+		printf("\n");
+	fflush(stdout);
+}
+
+void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens)
+{
+	if (!s->speaks)
+		return;
+	printf("%sstep %lld  valid_loss %.4f  (perplexity %.3f, %lld tokens)\n", s->terminal ? "\n" : "", (long long)step, loss,
+	       exp(loss), (long long)tokens);
+	fflush(stdout);
+}
+
+void hd_show_end(struct hd_show *s)
+{
+	char planned[32], measured[32];
+
+	bytes_text(planned, sizeof(planned), (double)s->j->arena_bytes);
+	bytes_text(measured, sizeof(measured), hd_comm_max((double)hd_peak_bytes()));
+	if (s->speaks)
+		printf("memory: planned %s, the process' high-water mark %s\n", planned, measured);
+	fflush(stdout);
+}

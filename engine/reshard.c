@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From one placement to another, one axis at a time: the table that is all of distributed training.
+ *
+ *   partial -> whole   all-reduce          cut -> whole        all-gather       stage i -> stage j   send, receive
+ *   partial -> cut     reduce-scatter      cut a -> cut b      all-to-all       whole -> cut         slice, free
+ *
+ * Steps that make a tensor smaller come first, steps that make it larger last.  A dim cut by several axes is an ordered
+ * list: an axis enters at its end and leaves from its end.  One tensor is moved to one placement once, for all its
+ * readers; a copy that is larger than what it was made from is made again in backward instead of being kept.
+ */
+#include <config.h>
+#include "engine/plan.h"
+#include <string.h>
+
+/* What a reader asked for before.  Lists are short: a tensor has few placements. */
+struct made {
+	struct made *next;
+	const struct tensor *from;
+	struct tensor *to;
+	uint32_t phase;
+	int block;
+};
+
+static const struct hd_place whole = { .kind = HD_WHOLE };
+
+static int is_cut(const struct hd_place *w, const struct hd_dim *d) { return w->kind == HD_CUT && (!d || w->dim == d); }
+
+/* Axis a can be appended to what cuts d now: the list so far, then a, is how the needed list begins. */
+static int can_enter(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a)
+{
+	int have[HD_MAX_AXES], want[HD_MAX_AXES];
+	int n = hd_cut_order(p, now, need->on[a].dim, have);
+	int m = hd_cut_order(p, need, need->on[a].dim, want);
+
+	if (n >= m || want[n] != a)
+		return 0;
+	return !memcmp(have, want, (size_t)n * sizeof(have[0]));
+}
+
+static int innermost(const struct hd_plan *p, const struct placement *now, int a)
+{
+	int have[HD_MAX_AXES];
+	int n = hd_cut_order(p, now, now->on[a].dim, have);
+
+	return have[n - 1] == a;
+}
+
+/* The kinds of steps in order of preference; `to` is where axis a goes. */
+static int step_allowed(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a, int kind,
+			struct hd_place *to)
+{
+	const struct hd_place *h = &now->on[a], *w = &need->on[a];
+
+	*to = *w;
+	if (hd_place_equal(h, w))
+		return 0;
+	switch (kind) {
+	case 0: return h->kind == HD_WHOLE && is_cut(w, NULL) && can_enter(p, now, need, a);
+	case 1: return h->kind == HD_PARTIAL && h->red == HD_SUM && is_cut(w, NULL) && can_enter(p, now, need, a);
+	case 2: return is_cut(h, NULL) && is_cut(w, NULL) && innermost(p, now, a) && can_enter(p, now, need, a);
+	case 3: *to = whole; return h->kind == HD_PARTIAL;
+	case 4: return h->kind == HD_AT || (h->kind == HD_WHOLE && w->kind == HD_AT);
+	case 5: *to = whole; return is_cut(h, NULL) && innermost(p, now, a);
+	default: return 0;
+	}
+}
+
+/* A dim whose list is in the wrong order: its innermost axis leaves first, even if it will come back. */
+static int unwind(const struct hd_plan *p, const struct placement *now, const struct placement *need)
+{
+	for (int a = 0; a < p->naxes; a++) {
+		int have[HD_MAX_AXES], want[HD_MAX_AXES], n, m;
+
+		if (now->on[a].kind != HD_CUT)
+			continue;
+		n = hd_cut_order(p, now, now->on[a].dim, have);
+		m = hd_cut_order(p, need, now->on[a].dim, want);
+		if (n > m || memcmp(have, want, (size_t)n * sizeof(have[0])))
+			return have[n - 1];
+	}
+	return -1;
+}
+
+static int next_step(const struct hd_plan *p, const struct placement *now, const struct placement *need, struct hd_place *to)
+{
+	int a;
+
+	for (int kind = 0; kind < 6; kind++)
+		for (a = 0; a < p->naxes; a++)
+			if (step_allowed(p, now, need, a, kind, to))
+				return a;
+	a = unwind(p, now, need);
+	*to = whole;
+	return a;
+}
+
+struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to)
+{
+	struct node *n;
+	struct tensor *y;
+
+	if (!x || p->err->code)
+		return NULL;
+	n = hd_node_make(p, "reshard", &x, 1, "axis=%s", a->v.name);
+	if (!n)
+		return NULL;
+	n->reshard = (struct hd_reshard){ sizeof(n->reshard), &a->v, x->at.on[a->id], *to };
+	n->v.reshard = &n->reshard;
+	n->placed = 1;
+	y = n->outs[0];
+	y->at = x->at;
+	y->at.on[a->id] = *to;
+	memcpy(y->summed, x->summed, sizeof(y->summed));
+	y->v.what = x->v.what;
+	y->v.of = x->v.of;
+	y->v.name = x->v.name;
+	hd_localize(p, y);
+	return p->err->code ? NULL : y;
+}
+
+/* -- once per tensor, target and unit ---------------------------------------------------------------------------------------- */
+static int reusable(const struct made *m, const struct node *reader, uint32_t phase, int block)
+{
+	int larger = hd_local_bytes(m->to) > hd_local_bytes(m->from) && !m->to->step;
+
+	(void)reader;
+	if (larger)
+		return m->phase == phase && m->block == block;
+	return m->phase == phase || m->phase & (HD_F | HD_G | HD_S) || (m->phase == HD_B && phase == HD_W);
+}
+
+static struct tensor *data_twin(struct hd_plan *p, struct tensor *x, const struct placement *need)
+{
+	struct tensor *origin = x->twin ? x->twin : x, *t;
+
+	for (size_t i = 0; i < p->ntensors; i++) {
+		t = p->tensors[i];
+		if ((t == origin || t->twin == origin) && t->placed && hd_placement_equal(p, &t->at, need))
+			return t;
+	}
+	t = hd_tensor_new(p, origin->v.name, HD_DATA, origin->v.dtype, origin->dims, origin->v.ndim);
+	t->twin = origin;
+	t->at = *need;
+	hd_localize(p, t);
+	return t;
+}
+
+/* The unit that a movement belongs to: its reader's, except what moves once a step. */
+static uint32_t phase_of(const struct hd_plan *p, const struct tensor *x, const struct placement *need, uint32_t phase)
+{
+	if (x->v.what == HD_GRAD)
+		return HD_S;
+	if (x->v.what == HD_PARAM && !x->v.node && p->stages && x->at.on[p->stages->id].kind == HD_AT &&
+	    !hd_place_equal(&x->at.on[p->stages->id], &need->on[p->stages->id]))
+		return HD_G;
+	return phase;
+}
+
+static const char *why(struct hd_plan *p, const struct tensor *x, const struct node *reader)
+{
+	const char *maker = x->v.node ? x->v.node->op->name : "leaf";
+	const char *block = x->v.node && x->v.node->block[0] ? x->v.node->block : x->v.of ? x->v.of->name : "";
+	const struct hd_dim *d = NULL;
+
+	for (int a = 0; a < p->naxes && !d; a++)
+		d = x->at.on[a].kind == HD_PARTIAL ? x->summed[a] : NULL;
+	return hd_plan_text(p, "%s%s%s (%s) is %s%s%s, needed by %s%s%s", maker, block[0] ? " of " : "", block, x->spec,
+			    hd_placement_text(p, &x->at), d ? ": contraction over " : "", d ? d->name : "",
+			    reader ? reader->v.op->name : "the run", reader && reader->v.block[0] ? " of " : "",
+			    reader ? reader->v.block : "");
+}
+
+struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader)
+{
+	uint32_t phase = phase_of(p, x, need, reader ? reader->v.phase : p->phase);
+	int block = phase & (HD_F | HD_B | HD_W) ? (reader ? reader->block : p->block) : -1;
+	struct node *anchor = p->anchor;
+	struct tensor *y = x;
+	struct made *m;
+	struct hd_place to;
+	int a;
+
+	if (hd_placement_equal(p, &x->at, need))
+		return x;
+	if (x->v.what == HD_DATA)
+		return data_twin(p, x, need);
+	for (m = p->made; m; m = m->next)
+		if (m->from == x && hd_placement_equal(p, &m->to->at, need) && reusable(m, reader, phase, block))
+			return m->to;
+	p->anchor = phase == HD_G ? p->first : reader;
+	p->phase = phase;
+	p->block = block;
+	p->reason = (char *)why(p, x, reader);
+	while (y && (a = next_step(p, &y->at, need, &to)) >= 0)
+		y = hd_reshard_step(p, y, p->axes[a], &to);
+	p->anchor = anchor;
+	p->reason = NULL;
+	if (!y)
+		return NULL;
+	m = hd_plan_alloc(p, sizeof(*m));
+	*m = (struct made){ p->made, x, y, phase, block };
+	p->made = m;
+	return y;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The order of units per coordinate of the stage axis: from the one plugin that orders units, or plain (all forwards,
+ * then all backwards).  Checked before anything runs: every unit once, no deadlock.
+ */
+#include <config.h>
+#include "engine/plan.h"
+#include "engine/schedule_check.h"
+#include <stdlib.h>
+#include <string.h>
+
+static void append(struct hd_plan *p, int64_t coord, uint32_t kind, int64_t chunk, int64_t micro)
+{
+	p->units[coord] = hd_grow(p->units[coord], (size_t)p->nunits[coord], &p->cap_units[coord], sizeof(**p->units));
+	p->units[coord][p->nunits[coord]++] = (struct unit){ kind, (int32_t)chunk, (int32_t)micro };
+}
+
+static void plain(struct hd_plan *p)
+{
+	for (int64_t c = 0; c < p->ncoords; c++) {
+		for (int64_t m = 0; m < p->micros; m++)
+			for (int64_t k = 0; k < p->chunks; k++)
+				append(p, c, HD_F, k, m);
+		for (int64_t m = 0; m < p->micros && p->train; m++)
+			for (int64_t k = p->chunks - 1; k >= 0; k--)
+				append(p, c, HD_B, k, m);
+	}
+}
+
+static int from_plugin(struct hd_plan *p)
+{
+	int who = -1;
+
+	for (int i = 0; i < p->ninst; i++) {
+		if (!p->inst[i].plugin->orders)
+			continue;
+		if (who >= 0)
+			return hd_plan_fail(p, HD_EINVAL, "[strategy %s] and [strategy %s] both order units; at most one may",
+					    p->inst[who].name, p->inst[i].name);
+		who = i;
+	}
+	if (who < 0)
+		return HD_OK;
+	p->cur = who;
+	p->slot = "schedule";
+	p->inst[who].plugin->ops->schedule(p->inst[who].self, p, p->micros);
+	p->slot = NULL;
+	p->cur = -1;
+	return p->err->code;
+}
+
+/* Position in the model's order of each (coordinate, chunk). */
+static void stage_table(const struct hd_plan *p, int32_t *stage_of)
+{
+	int32_t next = 0;
+
+	for (int64_t i = 0; i < p->ncoords * p->chunks; i++)
+		stage_of[i] = -1;
+	for (size_t b = 0; b < p->nblocks; b++) {
+		int64_t at = p->blocks[b].coord * p->chunks + p->blocks[b].chunk;
+
+		if (stage_of[at] < 0)
+			stage_of[at] = next++;
+	}
+}
+
+/* Blocks of one chunk must be neighbours, or a chunk would need itself. */
+static int check_blocks(struct hd_plan *p)
+{
+	char *seen = hd_alloc((size_t)(p->ncoords * p->chunks));
+	int64_t last = -1;
+	int rc = 0;
+
+	for (size_t b = 0; b < p->nblocks && !rc; b++) {
+		int64_t at = p->blocks[b].coord * p->chunks + p->blocks[b].chunk;
+
+		if (at != last && seen[at])
+			rc = hd_plan_fail(p, HD_EINVAL, "%s returns to stage %lld, chunk %lld, which other blocks have left",
+					  p->blocks[b].name, (long long)p->blocks[b].coord, (long long)p->blocks[b].chunk);
+		seen[at] = 1;
+		last = at;
+	}
+	free(seen);
+	return rc;
+}
+
+static int check(struct hd_plan *p)
+{
+	int32_t *stage_of = hd_alloc((size_t)(p->ncoords * p->chunks) * sizeof(*stage_of));
+	struct hd_schedule s = { .units = (const struct hd_unit *const *)p->units, .n = p->nunits, .coords = (int)p->ncoords,
+		.chunks = (int)p->chunks, .micros = (int)p->micros, .stage_of = stage_of };
+	struct hd_err why = { 0 };
+	int rc;
+
+	stage_table(p, stage_of);
+	rc = hd_schedule_check(&s, NULL, &why);
+	free(stage_of);
+	return rc < 0 ? hd_plan_fail(p, rc, "schedule: %s", why.text) : HD_OK;
+}
+
+int hd_schedule(struct hd_plan *p)
+{
+	p->ncoords = p->stages ? p->stages->v.n : 1;
+	p->units = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->units));
+	p->nunits = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->nunits));
+	p->cap_units = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->cap_units));
+	HD_TRY(check_blocks(p));
+	if (p->train && p->stages)
+		HD_TRY(from_plugin(p));
+	for (int64_t c = 0, any = 0; c < p->ncoords; c++) {
+		any |= p->nunits[c] > 0;
+		if (c + 1 == p->ncoords && !any)
+			plain(p);
+	}
+	return p->train ? check(p) : HD_OK;
+}

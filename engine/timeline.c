@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The timeline of one rank: its schedule's units opened up into nodes, one entry per node and micro-batch.
+ *
+ * What runs once a step stands around them: gathers (G) before, sync (S) as soon as the last writer of its inputs is
+ * done - so that early buckets move while backward goes on - and the update (U) last.  Sync that spans stages waits for
+ * the end, where all stages reach it in the same order.
+ */
+#include <config.h>
+#include "engine/program.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* -- which nodes run here --------------------------------------------------------------------------------------------------- */
+static int64_t stage_at(const struct hd_plan *p, const struct tensor *t)
+{
+	const struct hd_place *w = &t->at.on[p->stages->id];
+
+	return w->kind == HD_AT ? w->index : -1;
+}
+
+int hd_node_here(const struct hd_program *g, const struct node *n)
+{
+	const struct hd_plan *p = g->plan;
+	int64_t s;
+
+	if (!p->stages)
+		return 1;
+	if (n->comm.kind == HD_RECV)
+		s = stage_at(p, n->outs[0]);
+	else if (n->comm.kind == HD_BROADCAST || !strcmp(n->v.op->name, "norm2"))
+		s = -1;
+	else
+		s = hd_node_stage(p, n);
+	return s < 0 || s == g->coord;
+}
+
+static int crosses_stages(const struct hd_plan *p, const struct node *n)
+{
+	if (!p->stages)
+		return 0;
+	for (uint32_t i = 0; n->comm.kind && i < n->comm.group->n; i++)
+		if (n->comm.group->axes[i] == p->stages)
+			return 1;
+	return !strcmp(n->v.op->name, "norm2");
+}
+
+/* -- entries --------------------------------------------------------------------------------------------------------------------- */
+struct build {
+	struct hd_program *g;
+	int *unmet;			/* by node id: inputs that are not complete */
+	int *runs;			/* by node id: instances still to come */
+	char *held;			/* by node id: emitted at the end only */
+	int32_t *loaded_micro;
+	struct unit unit;
+};
+
+static struct entry *append(struct build *b, int type, struct node *n, int32_t micro)
+{
+	struct hd_program *g = b->g;
+	struct entry *e;
+
+	g->entries = hd_grow(g->entries, g->n, &g->cap, sizeof(*g->entries));
+	e = &g->entries[g->n++];
+	*e = (struct entry){ .type = type, .micro = micro, .node = n, .unit = b->unit, .wait = -1 };
+	return e;
+}
+
+static void emit(struct build *b, struct node *n, int32_t micro);
+
+static void complete(struct build *b, const struct tensor *t)
+{
+	for (struct node **r = b->g->readers[t->id]; r && *r; r++)
+		if ((*r)->v.phase & HD_S && --b->unmet[(*r)->id] == 0 && !b->held[(*r)->id]) {
+			struct unit was = b->unit;
+
+			b->unit = (struct unit){ HD_S, 0, HD_STEP };
+			emit(b, *r, HD_STEP);
+			b->unit = was;
+		}
+}
+
+static void load(struct build *b, const struct node *n, int32_t micro)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (n->ins[i]->v.what == HD_DATA && !n->ins[i]->v.node && b->loaded_micro[n->ins[i]->id] < micro) {
+			append(b, HD_ENTRY_LOAD, NULL, micro)->data = n->ins[i];
+			b->loaded_micro[n->ins[i]->id] = micro;
+		}
+}
+
+/* Contributions that could not be written straight into their accumulator are added by an entry of their own. */
+static void accumulate_copies(struct build *b, const struct node *n, int32_t micro)
+{
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		for (struct node **r = b->g->readers[n->outs[k]->id]; r && *r; r++)
+			for (uint32_t i = 0; !strcmp((*r)->v.op->name, "accumulate") && i < (*r)->v.nin; i++)
+				if ((*r)->ins[i] == n->outs[k])
+					append(b, HD_ENTRY_ACC, *r, micro)->input = i;
+}
+
+static void emit(struct build *b, struct node *n, int32_t micro)
+{
+	if (!hd_node_here(b->g, n) || b->runs[n->id] <= 0)
+		return;
+	load(b, n, micro);
+	append(b, HD_ENTRY_NODE, n, micro);
+	if (micro != HD_STEP)
+		accumulate_copies(b, n, micro);
+	if (--b->runs[n->id] == 0)
+		for (uint32_t k = 0; k < n->v.nout; k++)
+			complete(b, n->outs[k]);
+}
+
+static void emit_phase(struct build *b, uint32_t phase)
+{
+	b->unit = (struct unit){ phase, 0, HD_STEP };
+	for (struct node *n = b->g->plan->first; n; n = n->next)
+		if (n->v.phase == phase)
+			emit(b, n, HD_STEP);
+}
+
+static int in_unit(const struct hd_plan *p, const struct node *n, const struct unit *u)
+{
+	uint32_t phases = u->kind == HD_B && !p->separate_w ? HD_B | HD_W : u->kind;
+
+	return n->v.phase & phases && (n->block < 0 ? 0 : p->blocks[n->block].chunk) == u->chunk;
+}
+
+/* -- readiness of sync --------------------------------------------------------------------------------------------------------------- */
+static void hold_after(struct build *b)
+{
+	struct hd_plan *p = b->g->plan;
+
+	for (struct node *n = p->first; n; n = n->next) {
+		if (n->v.phase != HD_S)
+			continue;
+		b->held[n->id] = (char)crosses_stages(p, n);
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			if (n->ins[i]->v.node && b->held[N(n->ins[i]->v.node)->id])
+				b->held[n->id] = 1;
+	}
+}
+
+static void count(struct build *b)
+{
+	struct hd_plan *p = b->g->plan;
+
+	for (struct node *n = p->first; n; n = n->next) {
+		b->runs[n->id] = n->v.phase & (HD_F | HD_B | HD_W) ? (int)p->micros : 1;
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			b->unmet[n->id] += n->ins[i]->v.node != NULL && !(n->comm.kind == HD_RECV);
+	}
+	hold_after(b);
+}
+
+static int check_all_ran(struct build *b)
+{
+	for (struct node *n = b->g->plan->first; n; n = n->next)
+		if (hd_node_here(b->g, n) && b->runs[n->id] > 0)
+			return hd_plan_fail(b->g->plan, HD_EBUG, "%s of %s stands in no unit of stage %lld", n->v.op->name,
+					    n->v.block, (long long)b->g->coord);
+	return HD_OK;
+}
+
+/* Whether the entry has an input i to look at.  The accumulate node itself only names what its entries have added. */
+int hd_entry_reads(const struct entry *e, uint32_t i)
+{
+	if (e->type == HD_ENTRY_LOAD || i >= e->node->v.nin)
+		return 0;
+	return e->type == HD_ENTRY_ACC || (strcmp(e->node->v.op->name, "accumulate") && e->node->comm.kind != HD_RECV);
+}
+
+/* The entry before which each communication must be finished: its first reader's; nobody's: the end. */
+static void waits(struct hd_program *g)
+{
+	int64_t *first = hd_alloc(g->plan->ntensors * (size_t)(g->plan->micros + 1) * sizeof(*first));
+	int64_t m = g->plan->micros + 1;
+
+	for (size_t i = 0; i < g->plan->ntensors * (size_t)m; i++)
+		first[i] = (int64_t)g->n;
+	for (int64_t e = (int64_t)g->n - 1; e >= 0; e--) {
+		struct entry *x = &g->entries[e];
+
+		if (x->type == HD_ENTRY_NODE && x->node->comm.kind) {
+			struct tensor *y = x->node->outs[0];
+
+			x->wait = x->node->comm.kind == HD_SEND ? (int64_t)g->n : first[y->id * m + (y->step ? 0 : x->micro + 1)];
+		}
+		for (uint32_t i = 0; hd_entry_reads(x, i); i++) {
+			struct tensor *t = x->node->ins[i];
+
+			if (x->type == HD_ENTRY_ACC && i != x->input)
+				continue;
+			first[t->id * m + (t->step ? 0 : x->micro + 1)] = e;
+		}
+	}
+	free(first);
+}
+
+int hd_timeline(struct hd_program *g)
+{
+	struct hd_plan *p = g->plan;
+	size_t n = (size_t)p->nnodes + 1;
+	struct build b = { .g = g, .unmet = hd_alloc(n * sizeof(int)), .runs = hd_alloc(n * sizeof(int)), .held = hd_alloc(n),
+		.loaded_micro = hd_alloc(p->ntensors * sizeof(int32_t)) };
+	int rc;
+
+	for (size_t i = 0; i < p->ntensors; i++)
+		b.loaded_micro[i] = -1;
+	count(&b);
+	emit_phase(&b, HD_G);
+	for (int u = 0; u < p->nunits[g->coord]; u++) {
+		b.unit = p->units[g->coord][u];
+		for (struct node *k = p->first; k; k = k->next)
+			if (in_unit(p, k, &b.unit))
+				emit(&b, k, b.unit.micro);
+	}
+	emit_phase(&b, HD_S);
+	emit_phase(&b, HD_U);
+	rc = check_all_ran(&b);
+	waits(g);
+	free(b.unmet), free(b.runs), free(b.held), free(b.loaded_micro);
+	return rc;
+}
