@@ -5,13 +5,13 @@
  */
 #include <config.h>
 #include "engine/comm_internal.h"
-#include <string.h>
+#include <string.h>	/* also says whether this is glibc, which WIDE needs */
 
 #define BLOCK 1024			/* elements: 4 kB of fp32 */
 #define LARGE (256 << 10)		/* bytes from which all threads help */
 
 /* One copy of each loop for the widths of the machines it may run on. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define WIDE
@@ -73,25 +73,23 @@ static inline uint16_t bf16_round(float f)
 /* 2^112 moves fp16's exponent range into fp32's: subnormals come out right without a case of their own. */
 static inline float f16_load(uint16_t h)
 {
-	float f = bits_float((uint32_t)(h & 0x7fff) << 13) * 0x1p112f;
+	uint32_t u = float_bits(bits_float((uint32_t)(h & 0x7fff) << 13) * 0x1p112f);
 
-	if ((h & 0x7c00) == 0x7c00)
-		f = bits_float(float_bits(f) | 0x7f800000);
-	return bits_float(float_bits(f) | (uint32_t)(h & 0x8000) << 16);
+	return bits_float(u | ((h & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) | (uint32_t)(h & 0x8000) << 16);
 }
 
+/* By selection, not by branches, so that it is done for many at once. */
 static inline uint16_t f16_round(float f)
 {
 	uint32_t u = float_bits(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
+	/* Subnormal: the unit of 0.5f is 2^-24, so this sum is rounded where fp16 is. */
+	uint32_t tiny = float_bits(bits_float(a) + 0.5f) - 0x3f000000;
+	uint32_t r = ((a + 0xfff + (a >> 13 & 1)) >> 13) - (112 << 10);
 
-	if (a > 0x7f800000)
-		return (uint16_t)(sign | 0x7e00);
-	if (a >= 0x477ff000)			/* 65520 and above round to infinity */
-		return (uint16_t)(sign | 0x7c00);
-	if (a < 0x38800000)			/* subnormal: the unit of 0.5f is 2^-24, so the sum is rounded there */
-		return (uint16_t)(sign | (float_bits(bits_float(a) + 0.5f) - 0x3f000000));
-	a += 0xfff + (a >> 13 & 1);
-	return (uint16_t)(sign | ((a >> 13) - (112 << 10)));
+	r = a < 0x38800000 ? tiny : r;
+	r = a >= 0x477ff000 ? 0x7c00 : r;	/* 65520 and above round to infinity */
+	r = a > 0x7f800000 ? 0x7e00 : r;
+	return (uint16_t)(sign | r);
 }
 
 FOLD(fold_f32, float, float, SAME)
@@ -119,6 +117,7 @@ WIDE static void round_f16(void *restrict out, const void *restrict acc, int64_t
 	uint16_t *restrict o = out;
 	const float *restrict a = acc;
 
+	_Pragma("omp simd")
 	for (int64_t i = 0; i < n; i++)
 		o[i] = f16_round(a[i]);
 }

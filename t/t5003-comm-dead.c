@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A rank that dies or stands still: if this breaks, a job hangs for hours and nobody says because of whom.
+ */
+#include <config.h>
+#include "lib/comm_test.h"
+#include "lib/mpi.h"
+#include "lib/tap.h"
+#include <signal.h>
+#include <unistd.h>
+
+static char *coordinates(int rank)
+{
+	return hd_format("(x %d, y %d)", rank % 2, rank / 2);
+}
+
+static void sum(struct hd_members *m)
+{
+	struct hd_call c = { .kind = HD_ALL_REDUCE, .dtype = HD_F32, .count = 5000, .in = arena, .out = arena,
+			     .what = "all-reduce of w" };
+
+	run_call(m, &c);
+}
+
+/* Rank 0 and 1 are pair a, 2 and 3 pair b; then all four meet. */
+static int rank_main(const char *how)
+{
+	int all[4] = { 0, 1, 2, 3 }, pair[2];
+	struct hd_members *m, *two;
+
+	if (!open_all(1 << 20))
+		return 1;
+	pair[0] = world.rank / 2 * 2;
+	pair[1] = pair[0] + 1;
+	two = hd_members_create(pair, 2, "pair");
+	m = hd_members_create(all, 4, "everybody");
+	hd_comm_watchdog(strcmp(how, "dies") ? 1.0 : 30, coordinates);
+	sum(m);
+	hd_comm_barrier();
+	if (world.rank == 3 && !strcmp(how, "dies"))
+		raise(SIGKILL);
+	if (world.rank == 3 && !strcmp(how, "stands"))
+		raise(SIGSTOP);
+	if (world.rank == 3 && !strcmp(how, "differs")) {
+		struct hd_call c = { .kind = HD_ALL_GATHER, .dtype = HD_F32, .count = 5000, .in = arena,
+				     .out = arena + 100000, .what = "all-gather of v" };
+
+		run_call(two, &c);
+	}
+	if (strcmp(how, "circle")) {
+		sum(two);
+		sum(m);
+	} else if (world.rank == 1) {	/* rank 1 waits for 2 in everybody, rank 0 for 1 in pair */
+		sum(m);
+	} else {
+		sum(two);
+		sum(m);
+	}
+	hd_comm_close();
+	return 0;
+}
+
+/* What all ranks and mpirun print, and the status. */
+static char text[20000];
+static int run(const char *self, const char *how)
+{
+	char command[1000];
+	size_t n;
+	FILE *f;
+	int status;
+
+	snprintf(command, sizeof(command), "timeout -k 5 15 mpirun -np 4 --oversubscribe --bind-to none %s %s 2>&1 </dev/null",
+		 self, how);
+	f = popen(command, "r");
+	n = fread(text, 1, sizeof(text) - 1, f);
+	text[n] = 0;
+	status = pclose(f);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static int count(const char *what)
+{
+	int n = 0;
+
+	for (const char *s = text; (s = strstr(s, what)); s++)
+		n++;
+	return n;
+}
+
+static void check(const char *self, const char *how, const char *message)
+{
+	int status = run(self, how);
+
+	ok(status != 0 && status != 124, "%s: the run ends with an error (%d)", how, status);
+	ok(count("heddle: ") == 1, "%s: one message, not %d", how, count("heddle: "));
+	if (!ok(strstr(text, message) != NULL, "%s: it says '%s'", how, message))
+		for (char *s = strtok(text, "\n"); s; s = strtok(NULL, "\n"))
+			printf("# %s\n", s);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		return rank_main(argv[1]);
+	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+	check(argv[0], "dies", "rank 3 (x 1, y 1) is gone");
+	check(argv[0], "stands", "late: rank 3 (x 1, y 1)");
+	check(argv[0], "differs", "do not make the same call");
+	check(argv[0], "circle", "since 1 s; late: none, these wait for each other: rank ");
+	return done();
+}
