@@ -9,6 +9,7 @@
  */
 #ifndef HD_KERNELS_CPU_SIMD_H
 #define HD_KERNELS_CPU_SIMD_H
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -70,7 +71,6 @@ static inline float hd_expf(float x)
 	const float magic = 0x1.8p23f + 127;
 	float t, n, r, p;
 
-	x = hd_clamp(x, -88, 89);
 	t = x * 1.44269504f + magic;
 	n = t - magic;
 	r = x - n * 0x1.62e4p-1f;		/* ln 2 in two parts: 15 bits times n is exact */
@@ -82,7 +82,9 @@ static inline float hd_expf(float x)
 	p = p * r + 1.6666665459e-1f;
 	p = p * r + 5.0000001201e-1f;
 	p = p * (r * r) + r + 1;
-	return p * hd_float_of(hd_bits_of(t) << 23);
+	p *= hd_float_of(hd_bits_of(t) << 23);
+	p = x < -87.5f ? 0 : p;			/* here, not before: gcc would make three paths of a clamped x */
+	return x > 88.3f ? HUGE_VALF : p;
 }
 
 static inline float hd_sigmoid(float x)
