@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/dropout_key.h - which elements dropout keeps: the same on every device and in every layout.
+ * kernels/dropout_key.h - which elements dropout keeps: the same on every device and in every
+ * layout.
  */
 #ifndef HD_KERNELS_DROPOUT_KEY_H
 #define HD_KERNELS_DROPOUT_KEY_H
 #include "engine/rng.h"
 
-/* The step is mixed before it meets the site, so that (site, step) and (step, site) are different keys. */
+/* The step is mixed before it meets the site, so that (site, step) and (step, site) are
+ * different keys. */
 static inline uint64_t hd_dropout_key(uint64_t seed, int64_t step, uint64_t site)
 {
 	return hd_key(seed, "dropout", hd_hash64((uint64_t)step) ^ site);
@@ -16,8 +18,9 @@ static inline int hd_dropout_keeps(uint64_t key, uint64_t index, double p)
 	return hd_random_uniform(key, index) >= p;
 }
 
-/* The same for vector loops, which a call would stop: hd_random_bits written out, and uniform >= p in integers, which is
- * exact because p * 2^53 is.  All bits set where the element is dropped, else 0. */
+/* The same for vector loops, which a call would stop: hd_random_bits written out, and uniform
+ * >= p in integers, which is exact because p * 2^53 is.  All bits set where the element is
+ * dropped, else 0. */
 static inline uint64_t hd_dropout_limit(double p)
 {
 	double limit = p * 0x1p53;
@@ -35,7 +38,8 @@ static inline uint64_t hd_dropout_mix(uint64_t x)
 
 static inline uint32_t hd_dropout_mask(uint64_t key, uint64_t index, uint64_t limit)
 {
-	uint64_t bits = hd_dropout_mix(key + (index + 1) * 0x9e3779b97f4a7c15ull) ^ (key << 32 | key >> 32);
+	uint64_t bits =
+		hd_dropout_mix(key + (index + 1) * 0x9e3779b97f4a7c15ull) ^ (key << 32 | key >> 32);
 
 	return (uint32_t)((int64_t)((hd_dropout_mix(bits) >> 11) - limit) >> 63);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * add, cast, copy, accumulate, fill, gelu, swiglu.  In the field a wrong broadcast, a piece that is missed at the end of
- * an odd size, or a rounding that is not to nearest even would show as a loss that is a little worse.
+ * add, cast, copy, accumulate, fill, gelu, swiglu.  In the field a wrong broadcast, a piece
+ * that is missed at the end of an odd size, or a rounding that is not to nearest even would
+ * show as a loss that is a little worse.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
@@ -8,7 +9,8 @@
 static void add(const char *y, const char *b, const char *c, int inplace)
 {
 	struct kt *t = KT_NEW(add, "");
-	struct kt_buf *x0 = kt_in(t, HD_F32, y), *x1 = kt_in(t, HD_F32, b), *x2 = c ? kt_in(t, HD_F32, c) : NULL;
+	struct kt_buf *x0 = kt_in(t, HD_F32, y), *x1 = kt_in(t, HD_F32, b),
+		      *x2 = c ? kt_in(t, HD_F32, c) : NULL;
 	struct kt_buf *out = kt_out(t, HD_F32, y);
 
 	kt_ints(x0, -99, 99);
@@ -30,7 +32,8 @@ static void adds(void)
 	add("batch=3,seq=5,embed=33", "batch=3,embed=33", "seq=5", 0);
 	add("batch=3,seq=5,embed=33", "batch=3", "embed=33,seq=5", 1);
 	add("batch=3,seq=5,embed=33", "", "batch=3,seq=5", 0);
-	add("batch=2@3/9,seq=7,embed=1501@2/4000", "seq=7,embed=1501@2/4000", "embed=1501@2/4000", 1);
+	add("batch=2@3/9,seq=7,embed=1501@2/4000", "seq=7,embed=1501@2/4000", "embed=1501@2/4000",
+	    1);
 	add("", "", NULL, 0);
 	kt_in(t, HD_F32, "a=4,b=5");
 	kt_in(t, HD_F32, "c=5");
@@ -58,16 +61,25 @@ static void cast(uint32_t from, uint32_t to, int64_t n, double tol)
 /* 1 + k/256 lies halfway between two bf16 where k is odd; the even neighbour wins. */
 static void cast_rounding(int which)
 {
-	static const struct { float x; uint16_t y; } want[] = {
-		{ 1 + 1 / 256.f, 0x3f80 }, { 1 + 3 / 256.f, 0x3f82 }, { 1 + 1 / 256.f + 0x1p-20f, 0x3f81 },
-		{ -1 - 3 / 256.f, 0xbf82 }, { 0, 0 }, { -0.0f, 0x8000 }, { INFINITY, 0x7f80 }, { 3.4e38f, 0x7f80 },
-		{ 0x1p-149f, 0 }, { 0x1p-133f, 1 }, { 0x1.8p-133f, 2 },
+	static const struct { float x; uint16_t y;
+	} want[] = {
+		{1 + 1 / 256.f, 0x3f80},
+		{1 + 3 / 256.f, 0x3f82},
+		{1 + 1 / 256.f + 0x1p-20f, 0x3f81},
+		{-1 - 3 / 256.f, 0xbf82},
+		{0, 0},
+		{-0.0f, 0x8000},
+		{INFINITY, 0x7f80},
+		{3.4e38f, 0x7f80},
+		{0x1p-149f, 0},
+		{0x1p-133f, 1},
+		{0x1.8p-133f, 2},
 	};
 	struct kt *t = KT_NEW(cast, "");
 	struct kt_buf *x = kt_in(t, HD_F32, "a=12"), *y = kt_out(t, HD_BF16, "a=12");
 	int right = 0;
 
-	x->view[KT_REF].dtype = HD_F32;		/* on this one occasion the reference must round, too */
+	x->view[KT_REF].dtype = HD_F32; /* on this one occasion the reference must round, too */
 	y->view[KT_REF].dtype = HD_BF16;
 	for (size_t i = 0; i < HD_LEN(want); i++)
 		((float *)x->mem[which])[i] = want[i].x;
@@ -124,7 +136,8 @@ static void copies(void)
 	copy(HD_F32, "a=300,b=301", "c=90300", "");
 	copy(HD_I32, "a=100", "b=40", "runs=4 run=3 src=2 src_step=20 dst=1 dst_step=7");
 	copy(HD_F32, "a=100", "b=40", "runs=4 run=3 src=60 src_step=-20 dst=1 dst_step=7");
-	copy(HD_F32, "a=70000", "b=140000", "runs=2 run=30011 src_step=35000 dst=19 dst_step=70000");
+	copy(HD_F32, "a=70000", "b=140000",
+	     "runs=2 run=30011 src_step=35000 dst=19 dst_step=70000");
 	copy(HD_B1, "a=77", "b=77", "");
 	kt_in(t, HD_F32, "a=12");
 	kt_out(t, HD_F32, "b=13");
@@ -150,13 +163,14 @@ static void accumulate_and_fill(void)
 	kt_free(f);
 }
 
-/* Forward, backward in and out of place, and finite differences.  A value takes about ten operations, of half an ulp each
- * (kt_tol of 4 terms is 8 ulp-halves); backward twice that. */
+/* Forward, backward in and out of place, and finite differences.  A value takes about ten
+ * operations, of half an ulp each (kt_tol of 4 terms is 8 ulp-halves); backward twice that. */
 static void gelu(const char *spec, double range)
 {
 	struct kt *t = KT_NEW(gelu, ""), *d = KT_NEW(gelu_d, "");
 	struct kt_buf *x = kt_in(t, HD_F32, spec), *y = kt_out(t, HD_F32, spec);
-	struct kt_buf *x2 = kt_in(d, HD_F32, spec), *dy = kt_in(d, HD_F32, spec), *dx = kt_out(d, HD_F32, spec);
+	struct kt_buf *x2 = kt_in(d, HD_F32, spec), *dy = kt_in(d, HD_F32, spec),
+		      *dx = kt_out(d, HD_F32, spec);
 
 	kt_reals(x, -range, range);
 	kt_reals(dy, -1, 1);
@@ -179,7 +193,8 @@ static void gelu_extremes(void)
 {
 	static const double v[] = { 1e30, -1e30, 1e5, -1e5, 20, -20, -9, 1e-30, 0, NAN };
 	struct kt *t = KT_NEW(gelu, ""), *d = KT_NEW(gelu_d, "");
-	struct kt_buf *x = kt_in(t, HD_F32, "a=10"), *x2 = kt_in(d, HD_F32, "a=10"), *dy = kt_in(d, HD_F32, "a=10");
+	struct kt_buf *x = kt_in(t, HD_F32, "a=10"), *x2 = kt_in(d, HD_F32, "a=10"),
+		      *dy = kt_in(d, HD_F32, "a=10");
 
 	kt_out(t, HD_F32, "a=10");
 	kt_out(d, HD_F32, "a=10");
@@ -197,8 +212,10 @@ static void gelu_extremes(void)
 static void swiglu(const char *spec)
 {
 	struct kt *t = KT_NEW(swiglu, ""), *d = KT_NEW(swiglu_d, "");
-	struct kt_buf *a = kt_in(t, HD_F32, spec), *b = kt_in(t, HD_F32, spec), *y = kt_out(t, HD_F32, spec);
-	struct kt_buf *a2 = kt_in(d, HD_F32, spec), *b2 = kt_in(d, HD_F32, spec), *dy = kt_in(d, HD_F32, spec);
+	struct kt_buf *a = kt_in(t, HD_F32, spec), *b = kt_in(t, HD_F32, spec),
+		      *y = kt_out(t, HD_F32, spec);
+	struct kt_buf *a2 = kt_in(d, HD_F32, spec), *b2 = kt_in(d, HD_F32, spec),
+		      *dy = kt_in(d, HD_F32, spec);
 	struct kt_buf *da = kt_out(d, HD_F32, spec), *db = kt_out(d, HD_F32, spec);
 
 	kt_reals(a, -12, 12);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * norm, norm_d, norm_dw.  In the field a variance that cancels, a column that is summed twice or sums that depend on the
- * threads would show as runs that diverge late, or that cannot be repeated.
+ * norm, norm_d, norm_dw.  In the field a variance that cancels, a column that is summed twice
+ * or sums that depend on the threads would show as runs that diverge late, or that cannot be
+ * repeated.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
@@ -64,9 +65,10 @@ static void norm_free(struct norm *n)
 	kt_free(n->dw);
 }
 
-/* The sums over a row or a column are of so many terms; each term has a few roundings of its own, hence the + 16.  An
- * offset of the data against its spread makes x - mean that much less exact.  Rows have at least 9 elements: in shorter
- * ones the projections of norm_d cancel almost everything. */
+/* The sums over a row or a column are of so many terms; each term has a few roundings of its
+ * own, hence the + 16.  An offset of the data against its spread makes x - mean that much less
+ * exact.  Rows have at least 9 elements: in shorter ones the projections of norm_d cancel
+ * almost everything. */
 static void norm(const char *rows, const char *col, int rms, double offset)
 {
 	struct norm n = norm_new(rows, col, rms);
@@ -78,7 +80,8 @@ static void norm(const char *rows, const char *col, int rms, double offset)
 	if (n.b)
 		kt_reals(n.b, -1, 1);
 	kt_reals(n.dy, -1, 1);
-	KT_CHECK(n.f, lost * kt_tol(HD_F32, cols + 16), "norm %s of %s rms=%d around %g", col, rows, rms, offset);
+	KT_CHECK(n.f, lost * kt_tol(HD_F32, cols + 16), "norm %s of %s rms=%d around %g", col, rows,
+		 rms, offset);
 	norm_connect(&n);
 	KT_CHECK(n.d, lost * kt_tol(HD_F32, cols + 16), "norm_d");
 	KT_CHECK(n.dw, lost * kt_tol(HD_F32, nrows + 16), "norm_dw");
@@ -140,7 +143,8 @@ int main(void)
 	exact_columns();
 	norm_free(&n);
 	n = norm_new("batch=3", "embed=8/9", 0);
-	kt_refused(n.f, "norm: input 0 has 8 of the 9 elements of dim embed (from 0), it needs all");
+	kt_refused(n.f,
+		   "norm: input 0 has 8 of the 9 elements of dim embed (from 0), it needs all");
 	norm_free(&n);
 	n = norm_new("batch=3", "embed=8", 0);
 	n.w->view[KT_CPU].n[0] = 7;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * embedding, position, rope.  In the field an id on the edge of a slice that two ranks claim, or a position counted from
- * the slice instead of the whole, would make a sharded run differ from a single one.
+ * embedding, position, rope.  In the field an id on the edge of a slice that two ranks claim,
+ * or a position counted from the slice instead of the whole, would make a sharded run differ
+ * from a single one.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
@@ -18,8 +19,10 @@ static double dot(const struct kt_buf *a, const struct kt_buf *b)
 static void embedding(const char *ids_spec, const char *w_spec, const char *x_spec, int ids_to)
 {
 	struct kt *f = KT_NEW(embedding, ""), *b = KT_NEW(embedding_dw, "");
-	struct kt_buf *ids = kt_in(f, HD_I32, ids_spec), *w = kt_in(f, HD_F32, w_spec), *x = kt_out(f, HD_F32, x_spec);
-	struct kt_buf *ids2 = kt_in(b, HD_I32, ids_spec), *dx = kt_in(b, HD_F32, x_spec), *dw = kt_out(b, HD_F32, w_spec);
+	struct kt_buf *ids = kt_in(f, HD_I32, ids_spec), *w = kt_in(f, HD_F32, w_spec),
+		      *x = kt_out(f, HD_F32, x_spec);
+	struct kt_buf *ids2 = kt_in(b, HD_I32, ids_spec), *dx = kt_in(b, HD_F32, x_spec),
+		      *dw = kt_out(b, HD_F32, w_spec);
 
 	kt_ints(ids, 0, ids_to);
 	kt_share(ids2, ids);
@@ -40,7 +43,8 @@ static void embedding(const char *ids_spec, const char *w_spec, const char *x_sp
 static void position(const char *x_spec, const char *w_spec, int inplace)
 {
 	struct kt *f = KT_NEW(position, ""), *b = KT_NEW(position_dw, "");
-	struct kt_buf *x = kt_in(f, HD_F32, x_spec), *w = kt_in(f, HD_F32, w_spec), *y = kt_out(f, HD_F32, x_spec);
+	struct kt_buf *x = kt_in(f, HD_F32, x_spec), *w = kt_in(f, HD_F32, w_spec),
+		      *y = kt_out(f, HD_F32, x_spec);
 	struct kt_buf *dy = kt_in(b, HD_F32, x_spec), *dw = kt_out(b, HD_F32, w_spec);
 
 	kt_ints(w, -9, 9);
@@ -64,7 +68,8 @@ static void position(const char *x_spec, const char *w_spec, int inplace)
 static void rope(const char *spec, int inplace)
 {
 	struct kt *t = KT_NEW(rope, "theta=500"), *back = KT_NEW(rope, "theta=500 inverse=1");
-	struct kt_buf *x = kt_in(t, HD_F32, spec), *y = kt_out(t, HD_F32, spec), *z = kt_in(back, HD_F32, spec);
+	struct kt_buf *x = kt_in(t, HD_F32, spec), *y = kt_out(t, HD_F32, spec),
+		      *z = kt_in(back, HD_F32, spec);
 	struct kt_buf *x1 = kt_out(back, HD_F32, spec);
 	double worst = 0;
 
@@ -88,7 +93,8 @@ static void rope_gradient(void)
 {
 	const char *spec = "batch=2,seq=3@4/9,heads=2,head_dim=6";
 	struct kt *t = KT_NEW(rope, ""), *back = KT_NEW(rope, "inverse=1");
-	struct kt_buf *x = kt_in(t, HD_F32, spec), *y = kt_out(t, HD_F32, spec), *dy = kt_in(back, HD_F32, spec);
+	struct kt_buf *x = kt_in(t, HD_F32, spec), *y = kt_out(t, HD_F32, spec),
+		      *dy = kt_in(back, HD_F32, spec);
 	struct kt_buf *dx = kt_out(back, HD_F32, spec);
 
 	kt_reals(x, -1, 1);
@@ -126,7 +132,8 @@ static void refusals(void)
 	kt_in(e, HD_I32, "batch=2,seq=3");
 	kt_in(e, HD_F32, "vocab=9,embed=5");
 	kt_out(e, HD_F32, "batch=2,seq=3,embed=4");
-	kt_refused(e, "embedding: rows of the table have 5 of dim embed, those of x 4 of dim embed");
+	kt_refused(e,
+		   "embedding: rows of the table have 5 of dim embed, those of x 4 of dim embed");
 	kt_in(p, HD_F32, "batch=2,seq=3@6/9,embed=5");
 	kt_in(p, HD_F32, "position=8,embed=5");
 	kt_out(p, HD_F32, "batch=2,seq=3@6/9,embed=5");
@@ -143,7 +150,8 @@ int main(void)
 {
 	embedding("batch=2,seq=5", "vocab=7,embed=33", "batch=2,seq=5,embed=33", 6);
 	embedding("batch=2,seq=5", "vocab=3@4/11,embed=33", "batch=2,seq=5,embed=33", 10);
-	embedding("batch=4,seq=35", "vocab=40@20/50,embed=501@3/999", "batch=4,seq=35,embed=501@3/999", 49);
+	embedding("batch=4,seq=35", "vocab=40@20/50,embed=501@3/999",
+		  "batch=4,seq=35,embed=501@3/999", 49);
 	position("batch=3,seq=5,embed=7", "position=8,embed=7", 1);
 	position("batch=3,seq=5@2/9,embed=7", "position=8@1/12,embed=7", 0);
 	position("batch=3,seq=50@30/90,embed=401", "position=90,embed=401", 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * xent, xent_combine, xent_d.  In the field an overflow, padding that counts, or slices of the vocabulary that do not
- * combine to the whole would show as a loss that depends on the layout.
+ * xent, xent_combine, xent_d.  In the field an overflow, padding that counts, or slices of the
+ * vocabulary that do not combine to the whole would show as a loss that depends on the layout.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
@@ -44,8 +44,8 @@ static void xent_free(struct xent *x)
 	kt_free(x->d);
 }
 
-/* z - max is exact to half an ulp of the range, and e^z inherits that absolute error as a relative one; the sum of
- * positive terms is short in fp32, and long in double. */
+/* z - max is exact to half an ulp of the range, and e^z inherits that absolute error as a
+ * relative one; the sum of positive terms is short in fp32, and long in double. */
 static double tolerance(double range)
 {
 	return kt_tol(HD_F32, 16) + 2 * range * 0x1p-24;
@@ -103,10 +103,12 @@ static void derivative(void)
 /* Three slices, the last with padding, one whole padding: combined they give the whole. */
 static void slices(void)
 {
-	static const char *const spec[] = { "vocab=5@0/13", "vocab=5@5/13", "vocab=5@10/13", "vocab=5@15/13" };
+	static const char *const spec[] = {"vocab=5@0/13", "vocab=5@5/13", "vocab=5@10/13",
+					   "vocab=5@15/13" };
 	struct xent whole = xent_new("batch=7", "vocab=13"), part[4];
 	struct kt *c = KT_NEW(xent_combine, "");
-	struct kt_buf *max = kt_in(c, HD_F32, "batch=7"), *top = kt_in(c, HD_F32, "batch=7"), *sum = kt_in(c, HD_F32, "batch=7");
+	struct kt_buf *max = kt_in(c, HD_F32, "batch=7"), *top = kt_in(c, HD_F32, "batch=7"),
+		      *sum = kt_in(c, HD_F32, "batch=7");
 	struct kt_buf *out = kt_out(c, HD_F32, "batch=7");
 	double total[7] = { 0 }, target[7] = { 0 };
 
@@ -117,7 +119,10 @@ static void slices(void)
 	for (int k = 0; k < 4; k++) {
 		part[k] = xent_new("batch=7", spec[k]);
 		for (int i = 0; i < 35; i++)
-			kt_set(part[k].z, i, 5 * k + i % 5 < 13 ? kt_get(whole.z, KT_CPU, i / 5 * 13 + 5 * k + i % 5) : 1e9);
+			kt_set(part[k].z, i,
+			       5 * k + i % 5 < 13
+				       ? kt_get(whole.z, KT_CPU, i / 5 * 13 + 5 * k + i % 5)
+				       : 1e9);
 		kt_share(part[k].targets, whole.targets);
 		KT_CHECK(part[k].f, tolerance(30), "slice %s", spec[k]);
 		kt_share(max, part[k].max);
@@ -130,14 +135,16 @@ static void slices(void)
 		xent_free(&part[k]);
 	}
 	for (int i = 0; i < 7; i++) {
-		near(total[i], kt_get(whole.sum, KT_REF, i), 4 * tolerance(60), "the sums of the slices make the whole");
+		near(total[i], kt_get(whole.sum, KT_REF, i), 4 * tolerance(60),
+		     "the sums of the slices make the whole");
 		near(target[i], kt_get(whole.target, KT_CPU, i), 0, "one slice has the target");
 	}
 	kt_free(c);
 	xent_free(&whole);
 }
 
-/* Exact: all logits equal, so the sum counts the columns; then one so large that it would overflow alone. */
+/* Exact: all logits equal, so the sum counts the columns; then one so large that it would
+ * overflow alone. */
 static void extremes(void)
 {
 	struct xent x = xent_new("batch=3", "vocab=5003/5000");

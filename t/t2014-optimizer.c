@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sumsq, clip, adamw, sgd.  In the field a wrong bias correction, decay that is scaled by the wrong factor, or a low copy
- * that lags behind its master would train, only worse.
+ * sumsq, clip, adamw, sgd.  In the field a wrong bias correction, decay that is scaled by the
+ * wrong factor, or a low copy that lags behind its master would train, only worse.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
@@ -28,7 +28,8 @@ static void sumsq(const char *spec)
 static void clip(double limited, double sum, double factor, double norm)
 {
 	struct kt *t = limited > 0 ? KT_NEW(clip, "clip=2.5") : KT_NEW(clip, "");
-	struct kt_buf *s = kt_in(t, HD_F64, ""), *f = kt_out(t, HD_F32, ""), *n = kt_out(t, HD_F32, "");
+	struct kt_buf *s = kt_in(t, HD_F64, ""), *f = kt_out(t, HD_F32, ""),
+		      *n = kt_out(t, HD_F32, "");
 
 	kt_set(s, 0, sum);
 	KT_CHECK(t, 0x1p-24, "clip of %g", sum);
@@ -70,8 +71,8 @@ static struct update adamw_new(struct kt *t, const char *spec, int low, int inpl
 	return u;
 }
 
-/* bf16 of each master, to nearest even, in the test's own words: the nearest multiple of 2^-7 of the binade, exactly
- * between two the even one.  rint does that. */
+/* bf16 of each master, to nearest even, in the test's own words: the nearest multiple of 2^-7
+ * of the binade, exactly between two the even one.  rint does that. */
 static int low_is_rounded(const struct update *u)
 {
 	for (int64_t i = 0; i < u->w->count; i++) {
@@ -86,9 +87,11 @@ static int low_is_rounded(const struct update *u)
 /* A dozen operations of half an ulp each: kt_tol of 9 terms is 12. */
 static void adamw(const char *spec, int low, int inplace)
 {
-	struct update u = adamw_new(KT_NEW(adamw, "beta1=0.9 beta2=0.95 eps=1e-8 decay=0.1"), spec, low, inplace);
+	struct update u = adamw_new(KT_NEW(adamw, "beta1=0.9 beta2=0.95 eps=1e-8 decay=0.1"), spec,
+				    low, inplace);
 
-	KT_CHECK(u.t, low ? 0x1p-8 : kt_tol(HD_F32, 9), "adamw %s low=%d in place=%d", spec, low, inplace);
+	KT_CHECK(u.t, low ? 0x1p-8 : kt_tol(HD_F32, 9), "adamw %s low=%d in place=%d", spec, low,
+		 inplace);
 	if (low)
 		ok(low_is_rounded(&u), "the low copy is the new master, rounded");
 	if (!inplace)
@@ -96,11 +99,13 @@ static void adamw(const char *spec, int low, int inplace)
 	kt_free(u.t);
 }
 
-/* By hand.  Step 1 from m = v = 0: m = 0.1 g', v = 0.05 g'^2, both bias corrections cancel, so the move is the sign of g'.
- * Step 2 with betas 1/2, powers of two everywhere: m = (m + g')/2, v = (v + g'^2)/2, unbiased by 3/4. */
+/* By hand.  Step 1 from m = v = 0: m = 0.1 g', v = 0.05 g'^2, both bias corrections cancel, so
+ * the move is the sign of g'. Step 2 with betas 1/2, powers of two everywhere: m = (m + g')/2,
+ * v = (v + g'^2)/2, unbiased by 3/4. */
 static void adamw_by_hand(void)
 {
-	struct update u = adamw_new(KT_NEW(adamw, "beta1=0.9 beta2=0.95 eps=0 decay=0.1"), "a=2", 0, 0);
+	struct update u =
+		adamw_new(KT_NEW(adamw, "beta1=0.9 beta2=0.95 eps=0 decay=0.1"), "a=2", 0, 0);
 
 	for (int i = 0; i < 2; i++) {
 		kt_set(u.w, i, 3);
@@ -110,8 +115,10 @@ static void adamw_by_hand(void)
 	}
 	u.t->run.step = 1;
 	KT_CHECK(u.t, kt_tol(HD_F32, 9), "the first step");
-	near(kt_get(u.w1, KT_CPU, 0), 3 - 0.01 * (1 + 0.3), 3 * kt_tol(HD_F32, 9), "moves by lr, and decays");
-	near(kt_get(u.w1, KT_CPU, 1), 3 - 0.01 * (-1 + 0.3), 3 * kt_tol(HD_F32, 9), "in the gradient's direction");
+	near(kt_get(u.w1, KT_CPU, 0), 3 - 0.01 * (1 + 0.3), 3 * kt_tol(HD_F32, 9),
+	     "moves by lr, and decays");
+	near(kt_get(u.w1, KT_CPU, 1), 3 - 0.01 * (-1 + 0.3), 3 * kt_tol(HD_F32, 9),
+	     "in the gradient's direction");
 	near(kt_get(u.m1, KT_REF, 0), 0.1 * 0.5 * 4, 1e-15, "m holds the scaled gradient");
 	near(kt_get(u.v1, KT_REF, 0), 0.05 * 4, 1e-15, "v holds its square");
 	kt_free(u.t);
@@ -133,8 +140,11 @@ static void adamw_by_hand(void)
 static void sgd(const char *spec, int low, int inplace)
 {
 	struct kt *t = KT_NEW(sgd, "decay=0.5");
-	struct update u = { .t = t, .w = kt_in(t, HD_F32, spec), .g = kt_in(t, HD_F32, spec), .factor = kt_in(t, HD_F32, ""),
-			    .w1 = kt_out(t, HD_F32, spec) };
+	struct update u = { .t = t,
+			   .w = kt_in(t, HD_F32, spec),
+			   .g = kt_in(t, HD_F32, spec),
+			   .factor = kt_in(t, HD_F32, ""),
+			   .w1 = kt_out(t, HD_F32, spec) };
 	double want;
 
 	u.low = low ? kt_out(t, HD_BF16, spec) : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * dropout.  In the field a mask that depends on where an element lies would make every layout another run, and one that
- * backward does not find again would be a wrong gradient.
+ * dropout.  In the field a mask that depends on where an element lies would make every layout
+ * another run, and one that backward does not find again would be a wrong gradient.
  */
 #include <config.h>
 #include "kernels/dropout_key.h"
@@ -33,7 +33,8 @@ static void against_ref(const char *spec)
 	kt_free(t);
 }
 
-/* Element (b, s, e) of the whole (batch, 6, 40), batches counted from the first sample of the step. */
+/* Element (b, s, e) of the whole (batch, 6, 40), batches counted from the first sample of the
+ * step. */
 static void by_global_index(void)
 {
 	struct kt *t = dropout_new("batch=3@2/8,seq=4@2/6,embed=33@5/40", "p=0.3 site=5");
@@ -42,9 +43,11 @@ static void by_global_index(void)
 
 	kt_run(t, KT_CPU);
 	for (int i = 0; i < 3 * 4 * 33; i++) {
-		uint64_t b = (uint64_t)(16 + 2 + i / 132), s = (uint64_t)(2 + i / 33 % 4), e = (uint64_t)(5 + i % 33);
+		uint64_t b = (uint64_t)(16 + 2 + i / 132), s = (uint64_t)(2 + i / 33 % 4),
+			 e = (uint64_t)(5 + i % 33);
 
-		same &= (kt_get(t->out[0], KT_CPU, i) != 0) == hd_dropout_keeps(key, (b * 6 + s) * 40 + e, P);
+		same &= (kt_get(t->out[0], KT_CPU, i) != 0) ==
+			hd_dropout_keeps(key, (b * 6 + s) * 40 + e, P);
 	}
 	ok(same, "a slice keeps what the whole keeps, by global index");
 	kt_free(t);
@@ -65,12 +68,14 @@ static int64_t kept(struct kt *t, double *agree, const struct kt *other)
 	return n;
 }
 
-/* Counts of independent draws stay within 5 standard deviations (once in a million draws they would not). */
+/* Counts of independent draws stay within 5 standard deviations (once in a million draws they
+ * would not). */
 static void statistics(void)
 {
 	const char *spec = "batch=4,seq=64,embed=512";
 	struct kt *t = dropout_new(spec, "p=0.3 site=5"), *u;
-	double n = 4 * 64 * 512, agree, chance = P * P + (1 - P) * (1 - P), wide = 5 * sqrt(chance * (1 - chance) / n);
+	double n = 4 * 64 * 512, agree, chance = P * P + (1 - P) * (1 - P),
+	       wide = 5 * sqrt(chance * (1 - chance) / n);
 
 	near((double)kept(t, &agree, NULL) / n, 1 - P, 5 * sqrt(P * (1 - P) / n), "keeps 1 - p");
 	for (int k = 0; k < 4; k++) {
@@ -79,7 +84,11 @@ static void statistics(void)
 		u->run.seed += k == 2;
 		u->run.sample0 += k == 3;
 		kept(u, &agree, t);
-		near(agree, chance, wide, k == 0 ? "another site" : k == 1 ? "another step" : k == 2 ? "another seed" : "other samples");
+		near(agree, chance, wide,
+		     k == 0   ? "another site"
+		     : k == 1 ? "another step"
+		     : k == 2 ? "another seed"
+			      : "other samples");
 		kt_free(u);
 	}
 	u = dropout_new(spec, "p=0.3 site=5");
@@ -98,7 +107,8 @@ static void written_out(void)
 		for (uint64_t i = 0; i < 20000; i++) {
 			uint64_t key = hd_hash64(i * 31 + k), index = i % 3 ? i : ~i;
 
-			same &= hd_dropout_keeps(key, index, p[k]) == !hd_dropout_mask(key, index, hd_dropout_limit(p[k]));
+			same &= hd_dropout_keeps(key, index, p[k]) ==
+				!hd_dropout_mask(key, index, hd_dropout_limit(p[k]));
 		}
 	ok(same, "the form for vector loops is hd_random_uniform >= p");
 }
@@ -118,7 +128,8 @@ int main(void)
 	t = dropout_new("batch=3,embed=5", "p=0.3");
 	t->run.train = 0;
 	KT_CHECK(t, 0, "not in training");
-	near(kt_get(t->out[0], KT_CPU, 7), kt_get(t->in[0], KT_CPU, 7), 0, "where it is the identity");
+	near(kt_get(t->out[0], KT_CPU, 7), kt_get(t->in[0], KT_CPU, 7), 0,
+	     "where it is the identity");
 	kt_free(t);
 	return done();
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * adamw: Adam with decoupled weight decay in one pass over w, g, m and v; the equations are in the reference.
+ * adamw: Adam with decoupled weight decay in one pass over w, g, m and v; the equations are in
+ * the reference.
  *
- * Constants of the step are made in double.  1 - lr * decay would lose a small lr * decay in fp32, so the decay is
- * subtracted with the rest.
+ * Constants of the step are made in double.  1 - lr * decay would lose a small lr * decay in
+ * fp32, so the decay is subtracted with the rest.
  */
 #include <config.h>
 #include <math.h>
+#include "kernels/cpu/low.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/prepare/optimizer.h"
 
@@ -34,23 +36,19 @@ HD_CLONES static void update(const struct step *a, int64_t from, int64_t to)
 	}
 }
 
-HD_CLONES static void lower(uint16_t *low, const float *w, int64_t n)
-{
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		low[j] = hd_bf16_of(w[j]);
-}
-
-static struct step step_of(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static struct step step_of(const struct hd_prep *p, void *const *out, void *const *in,
+			   const struct hd_run *r)
 {
 	double beta1 = p->f[HD_ADAMW_BETA1], beta2 = p->f[HD_ADAMW_BETA2], t = (double)r->step;
 
 	return (struct step){
 		.w1 = out[0], .m1 = out[1], .v1 = out[2], .low = p->n[1] ? out[3] : NULL,
 		.w = in[0], .g = in[1], .m = in[2], .v = in[3], .factor = *(const float *)in[4],
-		.beta1 = (float)beta1, .rest1 = (float)(1 - beta1), .beta2 = (float)beta2, .rest2 = (float)(1 - beta2),
-		.eps = (float)p->f[HD_ADAMW_EPS], .decay = (float)p->f[HD_ADAMW_DECAY], .lr = (float)r->lr,
-		.unbias1 = (float)(1 / (1 - pow(beta1, t))), .root2 = (float)(1 / sqrt(1 - pow(beta2, t))),
+		.beta1 = (float)beta1, .rest1 = (float)(1 - beta1),
+		.beta2 = (float)beta2, .rest2 = (float)(1 - beta2),
+		.eps = (float)p->f[HD_ADAMW_EPS], .decay = (float)p->f[HD_ADAMW_DECAY],
+		.lr = (float)r->lr, .unbias1 = (float)(1 / (1 - pow(beta1, t))),
+		.root2 = (float)(1 / sqrt(1 - pow(beta2, t))),
 	};
 }
 
@@ -65,7 +63,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 		update(&s, i, to);
 		if (s.low)
-			lower(s.low + i, s.w1 + i, to - i);
+			hd_lower(s.low + i, s.w1 + i, to - i);
 	}
 }
 

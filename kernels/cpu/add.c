@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * add: the sum of all inputs, broadcast by dim, in one pass over memory.
  *
- * After equal neighbours among the dims are merged, what remains is rows of the last dim; an input's stride there is 1,
- * 0 (broadcast) or, rarely, something else.  A piece of a row is summed in L1 before it goes out.
+ * After equal neighbours among the dims are merged, what remains is rows of the last dim; an
+ * input's stride there is 1, 0 (broadcast) or, rarely, something else.  A piece of a row is
+ * summed in L1 before it goes out.
  */
 #include <config.h>
 #include "kernels/cpu/simd.h"
@@ -38,7 +39,8 @@ static void piece(const struct hd_add *s, float *y, void *const *in, int64_t row
 	for (uint32_t k = 1; k < s->nin; k++) {
 		int64_t stride = s->stride[k][s->ndim - 1];
 
-		sum2(k + 1 < s->nin ? tmp : y, sum, (const float *)in[k] + at[k] + from * stride, stride, n);
+		sum2(k + 1 < s->nin ? tmp : y, sum, (const float *)in[k] + at[k] + from * stride,
+		     stride, n);
 		sum = tmp;
 	}
 	if (s->nin == 1 && y != sum)
@@ -48,7 +50,8 @@ static void piece(const struct hd_add *s, float *y, void *const *in, int64_t row
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_add *s = p->state;
-	int64_t inner = s->n[s->ndim - 1], pieces = (inner + PIECE - 1) / PIECE, rows = inner ? p->n[0] / inner : 0;
+	int64_t inner = s->n[s->ndim - 1], pieces = (inner + PIECE - 1) / PIECE,
+		rows = inner ? p->n[0] / inner : 0;
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (p->n[0] >= HD_SMALL)

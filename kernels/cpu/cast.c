@@ -4,6 +4,7 @@
  * What is neither from nor to fp32 passes through a piece in fp32 that stays in L1.
  */
 #include <config.h>
+#include "kernels/cpu/low.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/prepare/elementwise.h"
 
@@ -23,13 +24,6 @@ HD_CLONES static void from_f64(float *y, const double *x, int64_t n)
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
 		y[j] = (float)x[j];
-}
-
-HD_CLONES static void to_bf16(uint16_t *y, const float *x, int64_t n)
-{
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		y[j] = hd_bf16_of(x[j]);
 }
 
 HD_CLONES static void to_f64(double *y, const float *x, int64_t n)
@@ -82,7 +76,7 @@ static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_
 	if (ytype == HD_F64)
 		to_f64((double *)y + from, x, n);
 	else if (ytype == HD_BF16)
-		to_bf16((uint16_t *)y + from, x, n);
+		hd_lower((uint16_t *)y + from, x, n);
 	else if (ytype == HD_B1)
 		to_signs((uint8_t *)y + from / 8, x, n);
 }
@@ -98,7 +92,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		if (xtype != ytype)
 			piece(out[0], ytype, in[0], xtype, i, hd_min(PIECE, n - i));
 		else if (out[0] != in[0])
-			memcpy((char *)out[0] + i * width, (char *)in[0] + i * width, (size_t)(hd_min(PIECE, n - i) * width));
+			memcpy((char *)out[0] + i * width, (char *)in[0] + i * width,
+			       (size_t)(hd_min(PIECE, n - i) * width));
 	}
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * embedding and embedding_dw: rows of a table by id, of which this rank may hold a slice (see the reference).
+ * embedding and embedding_dw: rows of a table by id, of which this rank may hold a slice (see
+ * the reference).
  *
- * Equal ids meet in one row of dw, so there the threads share the columns: no two write one element, and the order of
- * a sum is that of the ids.
+ * Equal ids meet in one row of dw, so there the threads share the columns: no two write one
+ * element, and the order of a sum is that of the ids.
  */
 #include <config.h>
 #include <omp.h>
@@ -31,8 +32,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-HD_CLONES static void scatter(const struct hd_prep *p, float *dw, const int32_t *ids, const float *dx, int64_t from,
-			      int64_t to)
+HD_CLONES static void scatter(const struct hd_prep *p, float *dw, const int32_t *ids,
+			      const float *dx, int64_t from, int64_t to)
 {
 	int64_t cols = p->n[1];
 
@@ -49,7 +50,8 @@ HD_CLONES static void scatter(const struct hd_prep *p, float *dw, const int32_t 
 	}
 }
 
-static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
+		   const struct hd_run *r)
 {
 	int64_t cols = p->n[1], all = p->n[2] * cols;
 	float *dw = out[0];
@@ -69,4 +71,5 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, c
 }
 
 const struct hd_kernel hd_cpu_embedding = { .name = "embedding", .prepare = prepare, .run = run };
-const struct hd_kernel hd_cpu_embedding_dw = { .name = "embedding_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
+const struct hd_kernel hd_cpu_embedding_dw = {
+	.name = "embedding_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };

@@ -3,8 +3,8 @@
  *
  *	y = x s		dx = dy (s + x s (1 - s) 2u')	with u = sqrt(2/pi) (x + 0.044715 x^3)
  *
- * which takes one exponential and one division, and keeps small values for large negative x.  From |x| = 16 on s is 0 or
- * 1 exactly; the derivative stops there, before u' overflows.
+ * which takes one exponential and one division, and keeps small values for large negative x. 
+ * From |x| = 16 on s is 0 or 1 exactly; the derivative stops there, before u' overflows.
  */
 #include <config.h>
 #include "kernels/cpu/simd.h"
@@ -27,7 +27,8 @@ HD_CLONES static void gelu_d(float *dx, const float *x, const float *dy, int64_t
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++) {
-		float v = hd_clamp(x[j], -16, 16), q = CUBIC * v * v, s = hd_sigmoid(TWO_ROOT_2_PI * v * (1 + q));
+		float v = hd_clamp(x[j], -16, 16), q = CUBIC * v * v,
+		      s = hd_sigmoid(TWO_ROOT_2_PI * v * (1 + q));
 
 		dx[j] = dy[j] * (s + v * s * (1 - s) * (TWO_ROOT_2_PI * (1 + 3 * q)));
 	}
@@ -45,7 +46,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		gelu(y + i, x + i, hd_min(HD_CHUNK, n - i));
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
+		  const struct hd_run *r)
 {
 	const float *x = in[0], *dy = in[1];
 	float *dx = out[0];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * norm, norm_d and norm_dw: layer norm and RMS norm; the equations are in the reference.
  *
- * A row stays in L1 over its passes, so memory is read once.  The variance is taken around the mean (two passes): the
- * difference of two large sums would cancel.  The column sums of norm_dw are made by columns, one thread each, in a
- * fixed order of rows: blocks of rows are summed apart, which also keeps the rounding of long sums small.
+ * A row stays in L1 over its passes, so memory is read once.  The variance is taken around the
+ * mean (two passes): the difference of two large sums would cancel.  The column sums of norm_dw
+ * are made by columns, one thread each, in a fixed order of rows: blocks of rows are summed
+ * apart, which also keeps the rounding of long sums small.
  */
 #include <config.h>
 #include <math.h>
@@ -36,7 +37,8 @@ HD_CLONES static struct stats row_stats(const float *x, int64_t n, int rms, doub
 	return (struct stats){ mean, (float)(1 / sqrt((double)square / (double)n + eps)) };
 }
 
-HD_CLONES static void row_scale(float *y, const float *x, struct stats s, const float *w, const float *b, int64_t n)
+HD_CLONES static void row_scale(float *y, const float *x, struct stats s, const float *w,
+				const float *b, int64_t n)
 {
 	if (b) {
 #pragma omp simd
@@ -67,7 +69,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-HD_CLONES static void row_d(float *dx, const float *x, const float *w, struct stats s, const float *dy, int64_t n, int rms)
+HD_CLONES static void row_d(float *dx, const float *x, const float *w, struct stats s,
+			    const float *dy, int64_t n, int rms)
 {
 	float sum = 0, dot = 0;
 
@@ -85,10 +88,12 @@ HD_CLONES static void row_d(float *dx, const float *x, const float *w, struct st
 		dx[j] = s.rstd * (w[j] * dy[j] - sum - (x[j] - s.mean) * s.rstd * dot);
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
+		  const struct hd_run *r)
 {
 	int64_t rows = p->n[0], cols = p->n[1], rms = p->n[2];
-	const float *x = in[0], *w = in[1], *rstd = in[2], *mean = rms ? NULL : in[3], *dy = in[rms ? 3 : 4];
+	const float *x = in[0], *w = in[1], *rstd = in[2], *mean = rms ? NULL : in[3],
+		    *dy = in[rms ? 3 : 4];
 	float *dx = out[0];
 
 	(void)r;
@@ -107,7 +112,8 @@ struct dw {
 };
 
 /* Rows from..to-1 of the columns at..at+n-1, on top of w and b. */
-HD_CLONES static void block_dw(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t at, int64_t n)
+HD_CLONES static void block_dw(const struct dw *a, float *w, float *b, int64_t from, int64_t to,
+			       int64_t at, int64_t n)
 {
 	for (int64_t i = from; i < to; i++) {
 		const float *x = a->x + i * a->cols + at, *dy = a->dy + i * a->cols + at;
@@ -143,10 +149,14 @@ static void columns_dw(const struct dw *a, int acc, int64_t at, int64_t n)
 	}
 }
 
-static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
+		   const struct hd_run *r)
 {
 	int64_t rms = p->n[2];
-	struct dw a = { in[0], in[1], rms ? NULL : in[2], in[rms ? 2 : 3], out[0], p->n[3] ? out[1] : NULL, p->n[0], p->n[1] };
+	struct dw a = {
+		.x = in[0], .rstd = in[1], .mean = rms ? NULL : in[2], .dy = in[rms ? 2 : 3],
+		.dw = out[0], .db = p->n[3] ? out[1] : NULL, .rows = p->n[0], .cols = p->n[1],
+	};
 
 #pragma omp parallel if (a.rows * a.cols >= HD_SMALL)
 	{
@@ -160,4 +170,5 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, c
 
 const struct hd_kernel hd_cpu_norm = { .name = "norm", .prepare = prepare, .run = run };
 const struct hd_kernel hd_cpu_norm_d = { .name = "norm_d", .prepare = prepare_d, .run = run_d };
-const struct hd_kernel hd_cpu_norm_dw = { .name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
+const struct hd_kernel hd_cpu_norm_dw = {
+	.name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };

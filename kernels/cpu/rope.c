@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rope: rotary position embedding of halves (see the reference).
  *
- * Cosines and sines are made in double when the kernel is prepared.  All layers turn by the same angles, so the tables
- * are shared and counted.
+ * Cosines and sines are made in double when the kernel is prepared.  All layers turn by the
+ * same angles, so the tables are shared and counted.
  */
 #include <config.h>
 #include <math.h>
@@ -21,7 +21,8 @@ static struct table *make(int64_t first, int64_t seq, int64_t half, double theta
 {
 	struct table *t = hd_alloc(sizeof(*t) + (size_t)(seq * half * 2) * sizeof(float));
 
-	*t = (struct table){ .next = tables, .first = first, .seq = seq, .half = half, .theta = theta };
+	*t = (struct table){
+		.next = tables, .first = first, .seq = seq, .half = half, .theta = theta };
 	for (int64_t i = 0; i < half; i++) {
 		double rate = pow(theta, -(double)i / (double)half);
 
@@ -40,7 +41,8 @@ static struct table *get(int64_t first, int64_t seq, int64_t half, double theta)
 #pragma omp critical(hd_rope_tables)
 	{
 		for (t = tables; t; t = t->next)
-			if (t->first == first && t->seq == seq && t->half == half && t->theta == theta)
+			if (t->first == first && t->seq == seq && t->half == half &&
+			    t->theta == theta)
 				break;
 		if (!t)
 			t = make(first, seq, half, theta);
@@ -71,8 +73,8 @@ static int prepare_rope(const struct hd_check *c, struct hd_prep *p)
 }
 HD_PREPARE(prepare, "rope", HD_F32, prepare_rope(c, p))
 
-HD_CLONES static void turn(float *y, const float *x, const float *cosine, const float *sine, float direction, int64_t half,
-			   int64_t heads)
+HD_CLONES static void turn(float *y, const float *x, const float *cosine, const float *sine,
+			   float direction, int64_t half, int64_t heads)
 {
 	for (int64_t h = 0; h < heads; h++, x += 2 * half, y += 2 * half) {
 #pragma omp simd
@@ -97,7 +99,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	for (int64_t i = 0; i < tokens; i++) {
 		const float *cosine = t->turn + i % seq * 2 * half;
 
-		turn(y + i * heads * 2 * half, x + i * heads * 2 * half, cosine, cosine + half, (float)p->f[1], half, heads);
+		turn(y + i * heads * 2 * half, x + i * heads * 2 * half, cosine, cosine + half,
+		     (float)p->f[1], half, heads);
 	}
 }
 

@@ -2,23 +2,18 @@
  * sgd: w = w - lr (factor g + decay w).
  */
 #include <config.h>
+#include "kernels/cpu/low.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/prepare/optimizer.h"
 
 HD_PREPARE(prepare, "sgd", HD_F32, hd_prepare_sgd(c, p))
 
-HD_CLONES static void update(float *w1, const float *w, const float *g, float factor, float decay, float lr, int64_t n)
+HD_CLONES static void update(float *w1, const float *w, const float *g, float factor, float decay,
+			     float lr, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
 		w1[j] = w[j] - lr * (factor * g[j] + decay * w[j]);
-}
-
-HD_CLONES static void lower(uint16_t *low, const float *w, int64_t n)
-{
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		low[j] = hd_bf16_of(w[j]);
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -34,7 +29,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 		update(w1 + i, w + i, g + i, *factor, decay, lr, k);
 		if (low)
-			lower(low + i, w1 + i, k);
+			hd_lower(low + i, w1 + i, k);
 	}
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/cpu/simd.h - what the vector loops of the cpu kernels share.
  *
- * HD_CLONES before a function compiles it for AVX-512, AVX2 and the baseline, chosen when the program starts.  The
- * region of an `omp parallel` is compiled apart and would not inherit that, so a kernel's run holds the threads and calls
- * cloned functions on pieces.  Pieces have sizes that do not depend on the number of threads.
+ * HD_CLONES before a function compiles it for AVX-512, AVX2 and the baseline, chosen when the
+ * program starts.  The region of an `omp parallel` is compiled apart and would not inherit
+ * that, so a kernel's run holds the threads and calls cloned functions on pieces.  Pieces have
+ * sizes that do not depend on the number of threads.
  *
- * Functions here are plain scalar code without calls and branches, so that `omp simd` loops can take them in.
+ * Functions here are plain scalar code without calls and branches, so that `omp simd` loops can
+ * take them in.
  */
 #ifndef HD_KERNELS_CPU_SIMD_H
 #define HD_KERNELS_CPU_SIMD_H
@@ -23,8 +25,8 @@
 #define HD_CLONES
 #endif
 
-#define HD_CHUNK 4096		/* elements of one piece of an elementwise kernel: its operands fit L1 or L2 */
-#define HD_SMALL 16384		/* fewer elements than this: waking the threads costs more than they save */
+#define HD_CHUNK 4096	/* elements of one piece of an elementwise kernel: operands fit L1 or L2 */
+#define HD_SMALL 16384	/* fewer elements: waking the threads costs more than they save */
 
 static inline int64_t hd_min(int64_t a, int64_t b)
 {
@@ -64,8 +66,9 @@ static inline float hd_clamp(float x, float low, float high)
 }
 
 /* e^x within 1 ulp or so; 0 where it would be denormal, inf from 88.4 on; NaN stays NaN.
- * x = n ln 2 + r with |r| <= ln(2)/2: adding 1.5 * 2^23 rounds to n, and adding 127 as well leaves the exponent of 2^n in
- * the low bits, of which a shift makes 2^n (0 for n = -127, inf for 128).  e^r by Cephes' polynomial. */
+ * x = n ln 2 + r with |r| <= ln(2)/2: adding 1.5 * 2^23 rounds to n, and adding 127 as well
+ * leaves the exponent of 2^n in the low bits, of which a shift makes 2^n (0 for n = -127, inf
+ * for 128).  e^r by Cephes' polynomial. */
 static inline float hd_expf(float x)
 {
 	const float magic = 0x1.8p23f + 127;
@@ -83,7 +86,7 @@ static inline float hd_expf(float x)
 	p = p * r + 5.0000001201e-1f;
 	p = p * (r * r) + r + 1;
 	p *= hd_float_of(hd_bits_of(t) << 23);
-	p = x < -87.5f ? 0 : p;			/* here, not before: gcc would make three paths of a clamped x */
+	p = x < -87.5f ? 0 : p; /* here, not before: gcc would make three paths of a clamped x */
 	return x > 88.3f ? HUGE_VALF : p;
 }
 
@@ -95,7 +98,8 @@ static inline float hd_sigmoid(float x)
 /* To nearest even.  Rounding could carry a NaN into infinity, so that is cut off instead. */
 static inline uint16_t hd_bf16_of(float f)
 {
-	uint32_t bits = hd_bits_of(f), nan = bits >> 16 | 0x40, near = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+	uint32_t bits = hd_bits_of(f), nan = bits >> 16 | 0x40,
+		 near = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 
 	return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : near);
 }

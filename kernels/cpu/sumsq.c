@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sumsq: the sum of squares in double, for the norm of the gradient.
  *
- * Pieces of a fixed size are summed by any thread, their sums in order by one: the result does not depend on the threads.
+ * Pieces of a fixed size are summed by any thread, their sums in order by one: the result does
+ * not depend on the threads.
  */
 #include <config.h>
 #include <stdlib.h>
@@ -43,4 +44,5 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	*s = sum;
 }
 
-const struct hd_kernel hd_cpu_sumsq = { .name = "sumsq", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_sumsq = {
+	.name = "sumsq", .flags = HD_K_ACC, .prepare = prepare, .run = run };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * swiglu and swiglu_d: y = a s b with s = 1 / (1 + exp(-a)); da = dy b s (1 + a (1 - s)), db = dy a s.
+ * swiglu and swiglu_d: y = a s b with s = 1 / (1 + exp(-a)); da = dy b s (1 + a (1 - s)), db =
+ * dy a s.
  */
 #include <config.h>
 #include "kernels/cpu/simd.h"
@@ -15,11 +16,13 @@ HD_CLONES static void swiglu(float *y, const float *a, const float *b, int64_t n
 		y[j] = a[j] * hd_sigmoid(a[j]) * b[j];
 }
 
-HD_CLONES static void swiglu_d(float *da, float *db, const float *a, const float *b, const float *dy, int64_t n)
+HD_CLONES static void swiglu_d(float *da, float *db, const float *a, const float *b,
+			       const float *dy, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++) {
-		float v = a[j], up = b[j], d = dy[j], s = hd_sigmoid(v);	/* outputs may lie on inputs */
+		float v = a[j], up = b[j], d = dy[j],
+		      s = hd_sigmoid(v); /* outputs may lie on inputs */
 
 		da[j] = d * up * (s * (1 + v * (1 - s)));
 		db[j] = d * (v * s);
@@ -38,7 +41,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		swiglu(y + i, a + i, b + i, hd_min(HD_CHUNK, n - i));
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
+		  const struct hd_run *r)
 {
 	const float *a = in[0], *b = in[1], *dy = in[2];
 	float *da = out[0], *db = out[1];

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * xent, xent_combine and xent_d: cross entropy over a slice of the vocabulary; the equations are in the reference.
+ * xent, xent_combine and xent_d: cross entropy over a slice of the vocabulary; the equations
+ * are in the reference.
  *
- * xent reads the logits once (Milakov and Gimelshein 2018): a piece of a row gives its maximum and, still in L1, its sum
- * of exponentials around the maximum so far; the sum before it is rescaled where the maximum grew.
+ * xent reads the logits once (Milakov and Gimelshein 2018): a piece of a row gives its maximum
+ * and, still in L1, its sum of exponentials around the maximum so far; the sum before it is
+ * rescaled where the maximum grew.
  */
 #include <config.h>
 #include <math.h>
@@ -69,14 +71,16 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-HD_CLONES static void combine(float *y, const float *max, const float *whole, const float *sum, int64_t n)
+HD_CLONES static void combine(float *y, const float *max, const float *whole, const float *sum,
+			      int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
 		y[j] = sum[j] * hd_expf(max[j] - whole[j]);
 }
 
-static void run_combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_combine(const struct hd_prep *p, void *const *out, void *const *in,
+			const struct hd_run *r)
 {
 	(void)r;
 	combine(out[0], in[0], in[1], in[2], p->n[0]);
@@ -89,7 +93,8 @@ HD_CLONES static void row_d(float *dz, const float *z, float max, float scale, i
 		dz[j] = hd_expf(z[j] - max) * scale;
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
+		  const struct hd_run *r)
 {
 	const int32_t *targets = in[1];
 	const float *max = in[2], *sum = in[3], *dnll = in[4];
@@ -109,5 +114,6 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 }
 
 const struct hd_kernel hd_cpu_xent = { .name = "xent", .prepare = prepare, .run = run };
-const struct hd_kernel hd_cpu_xent_combine = { .name = "xent_combine", .prepare = prepare_combine, .run = run_combine };
+const struct hd_kernel hd_cpu_xent_combine = {
+	.name = "xent_combine", .prepare = prepare_combine, .run = run_combine };
 const struct hd_kernel hd_cpu_xent_d = { .name = "xent_d", .prepare = prepare_d, .run = run_d };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/embedding.h - checks of embedding, position, rope and dropout; shared by all devices.
+ * kernels/prepare/embedding.h - checks of embedding, position, rope and dropout; shared by all
+ * devices.
  */
 #ifndef HD_KERNELS_PREPARE_EMBEDDING_H
 #define HD_KERNELS_PREPARE_EMBEDDING_H
@@ -7,16 +8,19 @@
 #include "kernels/check.h"
 
 /* p->n: ids, columns, rows of the table here, global index of its first row. */
-static inline int hd_prepare_table(const struct hd_check *c, struct hd_prep *p, const struct hd_view *ids,
-				   const struct hd_view *w, const struct hd_view *x)
+static inline int hd_prepare_table(const struct hd_check *c, struct hd_prep *p,
+				   const struct hd_view *ids, const struct hd_view *w,
+				   const struct hd_view *x)
 {
 	HD_TRY(hd_check_ndim(c, w, 2, 2));
 	HD_TRY(hd_check_ndim(c, x, 1, HD_MAX_DIMS));
 	HD_TRY(hd_check_part(c, ids, x, 0, x->ndim - 1));
 	if (w->dims[1] != x->dims[x->ndim - 1] || w->n[1] != x->n[x->ndim - 1])
-		return hd_err_set(c->err, HD_EINVAL, "%s: rows of the table have %lld of dim %s, those of x %lld of dim %s",
-				  c->kernel, (long long)w->n[1], w->dims[1]->name, (long long)x->n[x->ndim - 1],
-				  x->dims[x->ndim - 1]->name);
+		return hd_err_set(
+			c->err, HD_EINVAL,
+			"%s: rows of the table have %lld of dim %s, those of x %lld of dim %s",
+			c->kernel, (long long)w->n[1], w->dims[1]->name,
+			(long long)x->n[x->ndim - 1], x->dims[x->ndim - 1]->name);
 	p->n[0] = hd_view_count(ids);
 	p->n[1] = w->n[1];
 	p->n[2] = w->n[0];
@@ -38,17 +42,21 @@ static inline int hd_prepare_embedding_dw(const struct hd_check *c, struct hd_pr
 	return hd_prepare_table(c, p, &c->d->in[0], &c->d->out[0], &c->d->in[1]);
 }
 
-/* x (..., seq, embed) and w (position, embed).  p->n: outer, seq, columns, rows of w here, row of w of seq index 0. */
-static inline int hd_prepare_positions(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
-				       const struct hd_view *w)
+/* x (..., seq, embed) and w (position, embed).  p->n: outer, seq, columns, rows of w here, row
+ * of w of seq index 0. */
+static inline int hd_prepare_positions(const struct hd_check *c, struct hd_prep *p,
+				       const struct hd_view *x, const struct hd_view *w)
 {
 	uint32_t n = x->ndim;
 
 	HD_TRY(hd_check_ndim(c, x, 2, HD_MAX_DIMS));
 	HD_TRY(hd_check_ndim(c, w, 2, 2));
 	if (w->dims[1] != x->dims[n - 1] || w->n[1] != x->n[n - 1])
-		return hd_err_set(c->err, HD_EINVAL, "%s: rows of the table have %lld of dim %s, those of x %lld of dim %s",
-				  c->kernel, (long long)w->n[1], w->dims[1]->name, (long long)x->n[n - 1], x->dims[n - 1]->name);
+		return hd_err_set(
+			c->err, HD_EINVAL,
+			"%s: rows of the table have %lld of dim %s, those of x %lld of dim %s",
+			c->kernel, (long long)w->n[1], w->dims[1]->name, (long long)x->n[n - 1],
+			x->dims[n - 1]->name);
 	p->n[0] = hd_check_count(x, 0, n - 2);
 	p->n[1] = x->n[n - 2];
 	p->n[2] = x->n[n - 1];
@@ -65,8 +73,10 @@ static inline int hd_prepare_position(const struct hd_check *c, struct hd_prep *
 	HD_TRY(hd_prepare_positions(c, p, &c->d->in[0], &c->d->in[1]));
 	if (p->n[4] >= 0 && p->n[4] + p->n[1] <= p->n[3])
 		return 0;
-	return hd_err_set(c->err, HD_EINVAL, "%s: the sequence needs rows %lld to %lld of the %lld in input 1", c->kernel,
-			  (long long)p->n[4], (long long)(p->n[4] + p->n[1]), (long long)p->n[3]);
+	return hd_err_set(c->err, HD_EINVAL,
+			  "%s: the sequence needs rows %lld to %lld of the %lld in input 1",
+			  c->kernel, (long long)p->n[4], (long long)(p->n[4] + p->n[1]),
+			  (long long)p->n[3]);
 }
 
 static inline int hd_prepare_position_dw(const struct hd_check *c, struct hd_prep *p)
@@ -76,7 +86,8 @@ static inline int hd_prepare_position_dw(const struct hd_check *c, struct hd_pre
 	return hd_prepare_positions(c, p, &c->d->in[0], &c->d->out[0]);
 }
 
-/* x (..., seq, heads, head_dim).  p->n: outer, seq, heads, head_dim, global index of seq index 0; p->f: theta, direction. */
+/* x (..., seq, heads, head_dim).  p->n: outer, seq, heads, head_dim, global index of seq index
+ * 0; p->f: theta, direction. */
 static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 {
 	const struct hd_view *x = &c->d->in[0];
@@ -88,7 +99,8 @@ static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_all_same(c));
 	HD_TRY(hd_check_whole(c, x, n - 1));
 	if (x->n[n - 1] % 2)
-		return hd_err_set(c->err, HD_EDIVIDE, "%s: dim %s has %lld elements, not divisible by 2", c->kernel,
+		return hd_err_set(c->err, HD_EDIVIDE,
+				  "%s: dim %s has %lld elements, not divisible by 2", c->kernel,
 				  x->dims[n - 1]->name, (long long)x->n[n - 1]);
 	p->n[0] = hd_check_count(x, 0, n - 3);
 	p->n[1] = x->n[n - 3];
@@ -100,8 +112,9 @@ static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 	return hd_check_range(c, "theta", p->f[0], 1e-30, 1e30);
 }
 
-/* p->n: 0 rows, 1 columns, 2 stride of batch in the whole tensor, 3 site, 4 ndim, 5.. extents of the rows' dims (7 at
- * most), 12: index of row 0 but for sample0.  State: whole strides of the rows' dims. */
+/* p->n: 0 rows, 1 columns, 2 stride of batch in the whole tensor, 3 site, 4 ndim, 5.. extents
+ * of the rows' dims (7 at most), 12: index of row 0 but for sample0.  State: whole strides of
+ * the rows' dims. */
 static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p)
 {
 	const struct hd_view *x = &c->d->in[0];

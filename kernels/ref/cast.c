@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reference of cast: conversion between float dtypes, and to and from signs.
  *
- * Every element goes through double; to bf16 it rounds to nearest even, by way of fp32 as the other devices do.  Signs:
- * bit i % 8 of byte i / 8 is 1 where the number is not negative (0 and NaN count as +1).
+ * Every element goes through double; to bf16 it rounds to nearest even, by way of fp32 as the
+ * other devices do.  Signs: bit i % 8 of byte i / 8 is 1 where the number is not negative (0
+ * and NaN count as +1).
  */
 #include <config.h>
 #include "kernels/prepare/elementwise.h"
@@ -31,7 +32,7 @@ static uint16_t to_bf16(float f)
 
 	memcpy(&bits, &f, 4);
 	if (f != f)
-		return (uint16_t)(bits >> 16 | 0x40);	/* rounding could carry a NaN into infinity */
+		return (uint16_t)(bits >> 16 | 0x40); /* rounding could carry a NaN into infinity */
 	low = bits & 0xffff;
 	bits >>= 16;
 	if (low > 0x8000 || (low == 0x8000 && bits & 1))

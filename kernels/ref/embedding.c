@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of embedding and embedding_dw: rows of a table by id, of which this rank may hold a slice.
+ * Reference of embedding and embedding_dw: rows of a table by id, of which this rank may hold a
+ * slice.
  *
- * An id outside the slice reads zero and adds nothing, so that the sum over all slices is the whole answer.
+ * An id outside the slice reads zero and adds nothing, so that the sum over all slices is the
+ * whole answer.
  */
 #include <config.h>
 #include "kernels/prepare/embedding.h"
@@ -24,7 +26,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
+		   const struct hd_run *r)
 {
 	const int32_t *ids = in[0];
 	const double *dx = in[1];
@@ -41,4 +44,5 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, c
 }
 
 const struct hd_kernel hd_ref_embedding = { .name = "embedding", .prepare = prepare, .run = run };
-const struct hd_kernel hd_ref_embedding_dw = { .name = "embedding_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
+const struct hd_kernel hd_ref_embedding_dw = {
+	.name = "embedding_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };

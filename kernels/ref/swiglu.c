@@ -20,14 +20,16 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		y[i] = a[i] / (1 + exp(-a[i])) * b[i];
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
+		  const struct hd_run *r)
 {
 	const double *a = in[0], *b = in[1], *dy = in[2];
 	double *da = out[0], *db = out[1];
 
 	(void)r;
 	for (int64_t i = 0; i < p->n[0]; i++) {
-		double s = 1 / (1 + exp(-a[i])), gate = a[i] * s, slope = s * (1 + a[i] * (1 - s)), up = b[i], d = dy[i];
+		double s = 1 / (1 + exp(-a[i])), gate = a[i] * s, slope = s * (1 + a[i] * (1 - s)),
+		       up = b[i], d = dy[i];
 
 		da[i] = d * up * slope;
 		db[i] = d * gate;

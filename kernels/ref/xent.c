@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference of xent, xent_combine and xent_d: cross entropy over a vocabulary of which this rank may hold a slice.
+ * Reference of xent, xent_combine and xent_d: cross entropy over a vocabulary of which this
+ * rank may hold a slice.
  *
- *	nll = log(sum) + max - target	with sum = sum of exp(z - max)	dz = (exp(z - max) / sum - [target]) dnll
+ *	nll = log(sum) + max - target	with sum = sum of exp(z - max)
+ *	dz = (exp(z - max) / sum - [target]) dnll
  *
- * Each slice finds max, sum and target; maxima and sums of all slices combine to those of the whole.  A slice that is
- * all padding has max -inf and sum 0.
+ * Each slice finds max, sum and target; maxima and sums of all slices combine to those of the
+ * whole.  A slice that is all padding has max -inf and sum 0.
  */
 #include <config.h>
 #include <math.h>
@@ -35,7 +37,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-static void run_combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_combine(const struct hd_prep *p, void *const *out, void *const *in,
+			const struct hd_run *r)
 {
 	const double *max = in[0], *whole = in[1], *sum = in[2];
 	double *y = out[0];
@@ -45,7 +48,8 @@ static void run_combine(const struct hd_prep *p, void *const *out, void *const *
 		y[i] = sum[i] * exp(max[i] - whole[i]);
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
+		  const struct hd_run *r)
 {
 	const int32_t *targets = in[1];
 	const double *max = in[2], *sum = in[3], *dnll = in[4];
@@ -56,10 +60,14 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 		double *dz = (double *)out[0] + i * p->n[1];
 
 		for (int64_t j = 0; j < p->n[1]; j++)
-			dz[j] = j >= p->n[2] ? 0 : (exp(z[j] - max[i]) / sum[i] - (j == targets[i] - p->n[3])) * dnll[i];
+			dz[j] = j >= p->n[2] ? 0
+					     : (exp(z[j] - max[i]) / sum[i] -
+						(j == targets[i] - p->n[3])) *
+						       dnll[i];
 	}
 }
 
 const struct hd_kernel hd_ref_xent = { .name = "xent", .prepare = prepare, .run = run };
-const struct hd_kernel hd_ref_xent_combine = { .name = "xent_combine", .prepare = prepare_combine, .run = run_combine };
+const struct hd_kernel hd_ref_xent_combine = {
+	.name = "xent_combine", .prepare = prepare_combine, .run = run_combine };
 const struct hd_kernel hd_ref_xent_d = { .name = "xent_d", .prepare = prepare_d, .run = run_d };
