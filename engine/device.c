@@ -25,7 +25,8 @@ double hd_attr(const char *attr, const char *key, double otherwise)
 
 int hd_dtype_bytes(uint32_t dtype)
 {
-	return (int)(HD_BITS(dtype) + 7) / 8;	/* HD_B1: of the smallest piece that has an address */
+	/* HD_B1: of the smallest piece that has an address */
+	return (int)(HD_BITS(dtype) + 7) / 8;
 }
 
 const char *hd_dtype_name(uint32_t dtype)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products by named dims, cpu against ref.  What breaks here makes every linear layer of some layout wrong: a transpose
- * taken for the other, a batch dim summed, a bias on the wrong dim, gradients that do not add up over micro-batches.
+ * Products by named dims, cpu against ref.  What breaks here makes every linear layer of some
+ * layout wrong: a transpose taken for the other, a batch dim summed, a bias on the wrong dim,
+ * gradients that do not add up over micro-batches.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -10,45 +11,57 @@ static const struct product {
 	const char *what, *a, *b, *c, *bias;
 	int add;
 } products[] = {
-	{ "weight [in,out]", "seq=37,in=19", "in=19,out=23", "seq=37,out=23", NULL, 0 },
-	{ "weight [out,in]", "seq=37,in=19", "out=23,in=19", "seq=37,out=23", NULL, 0 },
-	{ "two row dims, bias", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96", "out=96", 0 },
-	{ "add in place", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96", NULL, 1 },
-	{ "bias, add in place", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 1 },
-	{ "bias, add apart", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 2 },
-	{ "weight gradient [out,in]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24", "out=24,in=40", NULL, 0 },
-	{ "weight gradient [in,out]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24", "in=40,out=24", NULL, 0 },
-	{ "input gradient", "batch=2,seq=33,out=24", "out=24,in=40", "batch=2,seq=33,in=40", NULL, 1 },
-	{ "roles swapped", "in=19,out=23", "seq=37,in=19", "seq=37,out=23", "out=23", 0 },
-	{ "heads", "batch=2,seq=9,in=32", "head=4,hd=16,in=32", "batch=2,seq=9,head=4,hd=16", "head=4,hd=16", 0 },
-	{ "heads joined", "batch=2,seq=9,head=4,hd=16", "head=4,hd=16,out=32", "batch=2,seq=9,out=32", "out=32", 1 },
-	{ "heads cut from a whole", "seq=9,in=32", "head=4@4/12,hd=16,in=32", "seq=9,head=4@4/12,hd=16",
-	  "head=4@4/12,hd=16", 0 },
-	{ "heads outermost", "batch=2,seq=9,in=32", "in=32,head=4,hd=16", "head=4,batch=2,seq=9,hd=16", NULL, 0 },
-	{ "experts", "expert=5,slot=11,in=24", "expert=5,in=24,ff=40", "expert=5,slot=11,ff=40", "expert=5,ff=40", 0 },
-	{ "experts, [out,in]", "expert=5,slot=11,in=24", "expert=5,ff=40,in=24", "expert=5,slot=11,ff=40", NULL, 0 },
-	{ "experts' weights", "expert=5,slot=11,in=24", "expert=5,slot=11,ff=40", "expert=5,in=24,ff=40", NULL, 0 },
-	{ "experts inside", "slot=11,expert=5,in=24", "expert=5,in=24,ff=40", "slot=11,expert=5,ff=40", NULL, 0 },
-	{ "two batch dims", "a=2,b=3,m=7,k=5", "a=2,b=3,k=5,n=6", "b=3,a=2,m=7,n=6", NULL, 1 },
-	{ "bias on rows", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "seq=7", 0 },
-	{ "bias on rows of batch", "batch=3,seq=7,in=12", "in=12,out=9", "batch=3,seq=7,out=9", "seq=7,out=9", 0 },
-	{ "bias without dims", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "", 0 },
-	{ "sums that do not merge", "i=4,m=6,j=5", "j=5,i=4,n=8", "m=6,n=8", "n=8", 1 },
-	{ "sum in one input", "m=6,k=5,lost=3", "k=5,n=8", "m=6,n=8", NULL, 0 },
-	{ "sum in one input, swapped", "k=5,n=8", "m=6,k=5,lost=3", "m=6,n=8", NULL, 0 },
-	{ "outer product", "m=6", "n=8", "m=6,n=8", NULL, 0 },
-	{ "inner product", "k=77", "k=77", "", NULL, 0 },
-	{ "matrix times vector", "m=50,k=33", "k=33", "m=50", NULL, 0 },
-	{ "vector times matrix", "k=33", "k=33,n=50", "n=50", "n=50", 0 },
-	{ "elementwise", "m=6,n=8", "m=6,n=8", "m=6,n=8", NULL, 0 },
-	{ "elementwise, transposed", "m=6,n=8", "n=8,m=6", "n=8,m=6", NULL, 0 },
-	{ "c transposed", "seq=37,in=19", "in=19,out=23", "out=23,seq=37", "out=23", 0 },
-	{ "extents of one", "batch=1,seq=1,in=19", "out=1,in=19", "batch=1,seq=1,out=1", "out=1", 1 },
-	{ "one summed", "m=6,k=1", "k=1,n=8", "m=6,n=8", NULL, 0 },
-	{ "one row", "m=1,k=40", "n=24,k=40", "m=1,n=24", "n=24", 0 },
-	{ "nothing summed", "m=6,k=0", "k=0,n=8", "m=6,n=8", "n=8", 0 },
-	{ "no rows", "m=0,k=5", "k=5,n=8", "m=0,n=8", NULL, 0 },
-	{ "larger", "m=130,k=257", "n=191,k=257", "m=130,n=191", "n=191", 0 },
+	{"weight [in,out]", "seq=37,in=19", "in=19,out=23", "seq=37,out=23", NULL, 0},
+	{"weight [out,in]", "seq=37,in=19", "out=23,in=19", "seq=37,out=23", NULL, 0},
+	{"two row dims, bias", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96",
+	 "out=96", 0},
+	{"add in place", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96", NULL, 1},
+	{"bias, add in place", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 1},
+	{"bias, add apart", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 2},
+	{"weight gradient [out,in]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24",
+	 "out=24,in=40", NULL, 0},
+	{"weight gradient [in,out]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24",
+	 "in=40,out=24", NULL, 0},
+	{"input gradient", "batch=2,seq=33,out=24", "out=24,in=40", "batch=2,seq=33,in=40", NULL,
+	 1},
+	{"roles swapped", "in=19,out=23", "seq=37,in=19", "seq=37,out=23", "out=23", 0},
+	{"heads", "batch=2,seq=9,in=32", "head=4,hd=16,in=32", "batch=2,seq=9,head=4,hd=16",
+	 "head=4,hd=16", 0},
+	{"heads joined", "batch=2,seq=9,head=4,hd=16", "head=4,hd=16,out=32",
+	 "batch=2,seq=9,out=32", "out=32", 1},
+	{"heads cut from a whole", "seq=9,in=32", "head=4@4/12,hd=16,in=32",
+	 "seq=9,head=4@4/12,hd=16", "head=4@4/12,hd=16", 0},
+	{"heads outermost", "batch=2,seq=9,in=32", "in=32,head=4,hd=16",
+	 "head=4,batch=2,seq=9,hd=16", NULL, 0},
+	{"experts", "expert=5,slot=11,in=24", "expert=5,in=24,ff=40", "expert=5,slot=11,ff=40",
+	 "expert=5,ff=40", 0},
+	{"experts, [out,in]", "expert=5,slot=11,in=24", "expert=5,ff=40,in=24",
+	 "expert=5,slot=11,ff=40", NULL, 0},
+	{"experts' weights", "expert=5,slot=11,in=24", "expert=5,slot=11,ff=40",
+	 "expert=5,in=24,ff=40", NULL, 0},
+	{"experts inside", "slot=11,expert=5,in=24", "expert=5,in=24,ff=40",
+	 "slot=11,expert=5,ff=40", NULL, 0},
+	{"two batch dims", "a=2,b=3,m=7,k=5", "a=2,b=3,k=5,n=6", "b=3,a=2,m=7,n=6", NULL, 1},
+	{"bias on rows", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "seq=7", 0},
+	{"bias on rows of batch", "batch=3,seq=7,in=12", "in=12,out=9", "batch=3,seq=7,out=9",
+	 "seq=7,out=9", 0},
+	{"bias without dims", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "", 0},
+	{"sums that do not merge", "i=4,m=6,j=5", "j=5,i=4,n=8", "m=6,n=8", "n=8", 1},
+	{"sum in one input", "m=6,k=5,lost=3", "k=5,n=8", "m=6,n=8", NULL, 0},
+	{"sum in one input, swapped", "k=5,n=8", "m=6,k=5,lost=3", "m=6,n=8", NULL, 0},
+	{"outer product", "m=6", "n=8", "m=6,n=8", NULL, 0},
+	{"inner product", "k=77", "k=77", "", NULL, 0},
+	{"matrix times vector", "m=50,k=33", "k=33", "m=50", NULL, 0},
+	{"vector times matrix", "k=33", "k=33,n=50", "n=50", "n=50", 0},
+	{"elementwise", "m=6,n=8", "m=6,n=8", "m=6,n=8", NULL, 0},
+	{"elementwise, transposed", "m=6,n=8", "n=8,m=6", "n=8,m=6", NULL, 0},
+	{"c transposed", "seq=37,in=19", "in=19,out=23", "out=23,seq=37", "out=23", 0},
+	{"extents of one", "batch=1,seq=1,in=19", "out=1,in=19", "batch=1,seq=1,out=1", "out=1", 1},
+	{"one summed", "m=6,k=1", "k=1,n=8", "m=6,n=8", NULL, 0},
+	{"one row", "m=1,k=40", "n=24,k=40", "m=1,n=24", "n=24", 0},
+	{"nothing summed", "m=6,k=0", "k=0,n=8", "m=6,n=8", "n=8", 0},
+	{"no rows", "m=0,k=5", "k=5,n=8", "m=0,n=8", NULL, 0},
+	{"larger", "m=130,k=257", "n=191,k=257", "m=130,n=191", "n=191", 0},
 };
 
 static struct kt *build(const struct product *p, uint32_t in, uint32_t out)
@@ -72,7 +85,8 @@ static struct kt *build(const struct product *p, uint32_t in, uint32_t out)
 	return t;
 }
 
-/* Small integers: every order of summation gives the same bits, except where bf16 has to round the result. */
+/* Small integers: every order of summation gives the same bits, except where bf16 has to
+ * round the result. */
 static void check(const struct product *p, uint32_t in, uint32_t out, const char *dtypes)
 {
 	struct kt *t = build(p, in, out);
@@ -120,7 +134,8 @@ static void settles(void)
 
 	kt_prepare(t, KT_CPU);
 	text = hd_device_cpu()->settle("", NULL);
-	ok(strstr(text, "product:") == text && strchr(text, '\n'), "settle returns what is in force");
+	ok(strstr(text, "product:") == text && strchr(text, '\n'),
+	   "settle returns what is in force");
 	again = hd_device_cpu()->settle(text, NULL);
 	is_str(again, text, "what is known stays");
 	KT_CHECK(t, 0, "settled");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention, cpu against ref and ref's backward against finite differences.  What breaks here: a causal mask off by one
- * block edge, heads that read another head's keys, gradients of grouped heads that do not add up, tails of odd sizes.
+ * Attention, cpu against ref and ref's backward against finite differences.  What breaks here: a
+ * causal mask off by one block edge, heads that read another head's keys, gradients of grouped
+ * heads that do not add up, tails of odd sizes.
  */
 #include <config.h>
 #include "t/lib/tap.h"
@@ -10,26 +11,27 @@
 static const struct shape {
 	const char *what, *q, *k, *attr;
 } shapes[] = {
-	{ "one block", "b=1,s=64,h=1,d=64", "b=1,s=64,h=1,d=64", "causal=1" },
-	{ "several blocks", "b=2,s=192,h=3,d=64", "b=2,s=192,h=3,d=64", "causal=1" },
-	{ "odd seq", "b=2,s=77,h=2,d=32", "b=2,s=77,h=2,d=32", "causal=1" },
-	{ "odd everything", "b=3,s=131,h=3,d=17", "b=3,s=131,h=3,d=17", "causal=1" },
-	{ "not causal", "b=1,s=100,h=2,d=24", "b=1,s=100,h=2,d=24", "" },
-	{ "not causal, whole blocks", "b=1,s=128,h=2,d=16", "b=1,s=128,h=2,d=16", "" },
-	{ "grouped", "b=2,s=70,h=6,d=16", "b=2,s=70,kv=2,d=16", "causal=1" },
-	{ "one kv head", "b=1,s=65,h=4,d=80", "b=1,s=65,kv=1,d=80", "causal=1" },
-	{ "a slice of the heads", "b=1,s=40,h=4@4/12,d=16", "b=1,s=40,kv=2@2/6,d=16", "causal=1" },
-	{ "a slice inside a group", "b=1,s=40,h=2@2/8,d=16", "b=1,s=40,kv=1@0/2,d=16", "causal=1" },
-	{ "a slice of heads, all kv heads", "b=1,s=40,h=3@5/8,d=16", "b=1,s=40,kv=2,d=16", "causal=1" },
-	{ "head_dim 1", "b=1,s=30,h=2,d=1", "b=1,s=30,h=2,d=1", "causal=1" },
-	{ "head_dim 128", "b=1,s=130,h=1,d=128", "b=1,s=130,h=1,d=128", "causal=1" },
-	{ "head_dim 256", "b=1,s=66,h=1,d=256", "b=1,s=66,h=1,d=256", "causal=1" },
-	{ "scale", "b=1,s=50,h=2,d=20", "b=1,s=50,h=2,d=20", "causal=1 scale=0.7" },
-	{ "large scores", "b=1,s=90,h=2,d=20", "b=1,s=90,h=2,d=20", "causal=1 scale=30" },
-	{ "one position", "b=2,s=1,h=2,d=8", "b=2,s=1,h=2,d=8", "causal=1" },
-	{ "later queries", "b=1,s=70@70/140,h=2,d=8", "b=1,t=140,h=2,d=8", "causal=1" },
-	{ "keys of the future", "b=1,s=70@0/300,h=2,d=8", "b=1,t=150@35/300,h=2,d=8", "causal=1" },
-	{ "no sequences", "b=0,s=9,h=2,d=8", "b=0,s=9,h=2,d=8", "causal=1" },
+	{"one block", "b=1,s=64,h=1,d=64", "b=1,s=64,h=1,d=64", "causal=1"},
+	{"several blocks", "b=2,s=192,h=3,d=64", "b=2,s=192,h=3,d=64", "causal=1"},
+	{"odd seq", "b=2,s=77,h=2,d=32", "b=2,s=77,h=2,d=32", "causal=1"},
+	{"odd everything", "b=3,s=131,h=3,d=17", "b=3,s=131,h=3,d=17", "causal=1"},
+	{"not causal", "b=1,s=100,h=2,d=24", "b=1,s=100,h=2,d=24", ""},
+	{"not causal, whole blocks", "b=1,s=128,h=2,d=16", "b=1,s=128,h=2,d=16", ""},
+	{"grouped", "b=2,s=70,h=6,d=16", "b=2,s=70,kv=2,d=16", "causal=1"},
+	{"one kv head", "b=1,s=65,h=4,d=80", "b=1,s=65,kv=1,d=80", "causal=1"},
+	{"a slice of the heads", "b=1,s=40,h=4@4/12,d=16", "b=1,s=40,kv=2@2/6,d=16", "causal=1"},
+	{"a slice inside a group", "b=1,s=40,h=2@2/8,d=16", "b=1,s=40,kv=1@0/2,d=16", "causal=1"},
+	{"a slice of heads, all kv heads", "b=1,s=40,h=3@5/8,d=16", "b=1,s=40,kv=2,d=16",
+	 "causal=1"},
+	{"head_dim 1", "b=1,s=30,h=2,d=1", "b=1,s=30,h=2,d=1", "causal=1"},
+	{"head_dim 128", "b=1,s=130,h=1,d=128", "b=1,s=130,h=1,d=128", "causal=1"},
+	{"head_dim 256", "b=1,s=66,h=1,d=256", "b=1,s=66,h=1,d=256", "causal=1"},
+	{"scale", "b=1,s=50,h=2,d=20", "b=1,s=50,h=2,d=20", "causal=1 scale=0.7"},
+	{"large scores", "b=1,s=90,h=2,d=20", "b=1,s=90,h=2,d=20", "causal=1 scale=30"},
+	{"one position", "b=2,s=1,h=2,d=8", "b=2,s=1,h=2,d=8", "causal=1"},
+	{"later queries", "b=1,s=70@70/140,h=2,d=8", "b=1,t=140,h=2,d=8", "causal=1"},
+	{"keys of the future", "b=1,s=70@0/300,h=2,d=8", "b=1,t=150@35/300,h=2,d=8", "causal=1"},
+	{"no sequences", "b=0,s=9,h=2,d=8", "b=0,s=9,h=2,d=8", "causal=1"},
 };
 
 struct both {
@@ -63,7 +65,10 @@ static void open_both(struct both *x, const struct shape *s, int width)
 	kt_reals(x->v, -1, 1);
 	x->bwd = KT_NEW(attention_d, attr);
 	for (int i = 0; i < 6; i++)
-		x->in[i] = kt_in(x->bwd, HD_F32, i == 1 || i == 2 ? s->k : i == 4 ? lse_spec(s->q) : s->q);
+		x->in[i] = kt_in(x->bwd, HD_F32,
+				 i == 1 || i == 2 ? s->k
+				 : i == 4         ? lse_spec(s->q)
+						  : s->q);
 	x->dq = kt_out(x->bwd, HD_F32, s->q);
 	x->dk = kt_out(x->bwd, HD_F32, s->k);
 	x->dv = kt_out(x->bwd, HD_F32, s->k);
@@ -167,7 +172,8 @@ static void threads_do_not_matter(void)
 	omp_set_num_threads(3);
 	kt_prepare(x.bwd, KT_CPU);
 	kt_run(x.bwd, KT_CPU);
-	ok(!memcmp(one, x.dk->mem[KT_CPU], x.dk->bytes[KT_CPU]), "the same bits on 1 and on 3 threads");
+	ok(!memcmp(one, x.dk->mem[KT_CPU], x.dk->bytes[KT_CPU]),
+	   "the same bits on 1 and on 3 threads");
 	free(one);
 	close_both(&x);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention, attention_d: softmax(scale q k^T) v without the seq x seq matrix (Dao et al., FlashAttention, 2022).
+ * attention, attention_d: softmax(scale q k^T) v without the seq x seq matrix (Dao et al.,
+ * FlashAttention, 2022).
  *
- * Heads and sequences are independent tasks.  A task packs its head into contiguous panels and walks 64 x 64 blocks;
- * forward keeps a running maximum and sum per query and saves lse = max + log(sum), from which backward makes the
- * probabilities again.  The code of a task (attention_blocks.h) is compiled for several vector widths, chosen at run
- * time.  No result depends on the number of threads.
+ * Heads and sequences are independent tasks.  A task packs its head into contiguous panels and
+ * walks 64 x 64 blocks; forward keeps a running maximum and sum per query and saves lse = max +
+ * log(sum), from which backward makes the probabilities again.  The code of a task
+ * (attention_blocks.h) is compiled for several vector widths, chosen at run time.  No result
+ * depends on the number of threads.
  */
 #include <config.h>
 #include "kernels/cpu/attention.h"
@@ -12,49 +14,11 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-#define HD_VL 4
-#define HD_MR 4
-#define HD_NAME(x) plain_##x
-#include "kernels/cpu/attention_blocks.h"
-#undef HD_VL
-#undef HD_MR
-#undef HD_NAME
-
-#if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#define HD_MAX(a, b) _mm256_max_ps((__m256)(a), (__m256)(b))
-#define HD_VL 8
-#define HD_MR 4
-#define HD_NAME(x) avx2_##x
-#include "kernels/cpu/attention_blocks.h"
-#undef HD_VL
-#undef HD_MR
-#undef HD_NAME
-#undef HD_MAX
-#pragma GCC pop_options
-
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")
-#define HD_MAX(a, b) _mm512_max_ps((__m512)(a), (__m512)(b))
-#define HD_VL 16
-#define HD_MR 8
-#define HD_NAME(x) avx512_##x
-#include "kernels/cpu/attention_blocks.h"
-#undef HD_VL
-#undef HD_MR
-#undef HD_NAME
-#undef HD_MAX
-#pragma GCC pop_options
-#endif
 
 #define WIDEST 16		/* panels suit every width */
 
-/* Scratch of all attention kernels, one piece a thread: launches follow each other, so one set serves all. */
+/* Scratch of all attention kernels, one piece a thread: launches follow each other, so one
+ * set serves all. */
 static struct {
 	float *mem;
 	size_t each;		/* floats */
@@ -65,14 +29,15 @@ static struct {
 static const struct hd_att_isa *best_isa(double width)
 {
 	(void)width;
-#if defined(__x86_64__)
-	if (width >= 16 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-		return &avx512_isa;
+#if HD_ATT_X86
+	if (width >= 16 && __builtin_cpu_supports("avx512f") &&
+	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+	    __builtin_cpu_supports("avx512bw"))
+		return &hd_att_avx512;
 	if (width >= 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-		return &avx2_isa;
+		return &hd_att_avx2;
 #endif
-	return &plain_isa;
+	return &hd_att_plain;
 }
 
 static int pool_join(size_t each, struct hd_err *err)
@@ -87,7 +52,8 @@ static int pool_join(size_t each, struct hd_err *err)
 		if (threads < pool.threads)
 			threads = pool.threads;
 		if (posix_memalign(&mem, 4096, each * (size_t)threads * sizeof(float)))
-			return hd_err_set(err, HD_ENOMEM, "attention: no memory for %zu bytes of scratch",
+			return hd_err_set(err, HD_ENOMEM,
+					  "attention: no memory for %zu bytes of scratch",
 					  each * (size_t)threads * sizeof(float));
 		free(pool.mem);
 		pool.mem = mem;
@@ -112,20 +78,25 @@ static int check(const struct hd_kernel_desc *d, uint32_t nin, uint32_t nout, st
 	const struct hd_view *q = d->in, *k = d->in + 1, *v = d->in + 2;
 
 	if (d->nin != nin || d->nout != nout)
-		return hd_err_set(err, HD_EINVAL, "attention: %u inputs and %u outputs, not %u and %u", d->nin, d->nout,
-				  nin, nout);
+		return hd_err_set(err, HD_EINVAL,
+				  "attention: %u inputs and %u outputs, not %u and %u", d->nin,
+				  d->nout, nin, nout);
 	for (uint32_t i = 0; i < nin + nout; i++) {
 		uint32_t dtype = i < nin ? d->in[i].dtype : d->out[i - nin].dtype;
 
 		if (dtype != HD_F32)
-			return hd_err_set(err, HD_ENOTSUP, "attention: no %s on cpu", hd_dtype_name(dtype));
+			return hd_err_set(err, HD_ENOTSUP, "attention: no %s on cpu",
+					  hd_dtype_name(dtype));
 	}
 	if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4)
-		return hd_err_set(err, HD_EINVAL, "attention: q, k, v have %u, %u, %u dims, not 4", q->ndim, k->ndim, v->ndim);
+		return hd_err_set(err, HD_EINVAL, "attention: q, k, v have %u, %u, %u dims, not 4",
+				  q->ndim, k->ndim, v->ndim);
 	if (memcmp(k->n, v->n, 4 * sizeof(k->n[0])) || q->n[0] != k->n[0] || q->n[3] != k->n[3])
-		return hd_err_set(err, HD_EINVAL, "attention: q, k and v differ in batch or head_dim");
+		return hd_err_set(err, HD_EINVAL,
+				  "attention: q, k and v differ in batch or head_dim");
 	if (!q->dims[2]->n || !k->dims[2]->n || q->dims[2]->n % k->dims[2]->n)
-		return hd_err_set(err, HD_EINVAL, "attention: %lld heads do not divide into %lld kv heads",
+		return hd_err_set(err, HD_EINVAL,
+				  "attention: %lld heads do not divide into %lld kv heads",
 				  (long long)q->dims[2]->n, (long long)k->dims[2]->n);
 	return 0;
 }
@@ -151,14 +122,17 @@ static int set(struct hd_att *t, const struct hd_kernel_desc *d, struct hd_err *
 	if (t->scale == 0)
 		t->scale = (float)(1 / sqrt((double)t->dim));
 	t->isa = best_isa(hd_attr(d->attr, "width", WIDEST));
-	if (t->heads && (t->head0 / t->group < t->kv0 || (t->head0 + t->heads - 1) / t->group >= t->kv0 + t->kv_heads))
-		return hd_err_set(err, HD_EINVAL, "attention: heads %lld to %lld do not read kv heads %lld to %lld",
-				  (long long)t->head0, (long long)(t->head0 + t->heads - 1), (long long)t->kv0,
-				  (long long)(t->kv0 + t->kv_heads - 1));
+	if (t->heads && (t->head0 / t->group < t->kv0 ||
+			 (t->head0 + t->heads - 1) / t->group >= t->kv0 + t->kv_heads))
+		return hd_err_set(err, HD_EINVAL,
+				  "attention: heads %lld to %lld do not read kv heads %lld to %lld",
+				  (long long)t->head0, (long long)(t->head0 + t->heads - 1),
+				  (long long)t->kv0, (long long)(t->kv0 + t->kv_heads - 1));
 	return 0;
 }
 
-static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int backward, struct hd_err *err)
+static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int backward,
+		       struct hd_err *err)
 {
 	struct hd_att t = { 0 }, *state;
 	int64_t keys, seq;
@@ -168,9 +142,13 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 	keys = hd_att_blocks(t.keys) * HD_ATT_BLOCK;
 	seq = hd_att_blocks(t.seq) * HD_ATT_BLOCK;
 	if (backward)
-		HD_TRY(pool_join((size_t)((5 * keys + 3 * seq) * t.padded + 2 * seq + 2 * HD_ATT_BLOCK * HD_ATT_BLOCK), err));
+		HD_TRY(pool_join((size_t)((5 * keys + 3 * seq) * t.padded + 2 * seq +
+					  2 * HD_ATT_BLOCK * HD_ATT_BLOCK),
+				 err));
 	else
-		HD_TRY(pool_join((size_t)((2 * keys + 2 * HD_ATT_BLOCK) * t.padded + HD_ATT_BLOCK * HD_ATT_BLOCK), err));
+		HD_TRY(pool_join((size_t)((2 * keys + 2 * HD_ATT_BLOCK) * t.padded +
+					  HD_ATT_BLOCK * HD_ATT_BLOCK),
+				 err));
 	state = hd_alloc(sizeof(*state));
 	*state = t;
 	p->state = state;
@@ -202,20 +180,24 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	(void)r;
 	#pragma omp parallel for schedule(dynamic) num_threads(threads_of())
 	for (int64_t i = 0; i < t->batch * t->heads; i++)
-		t->isa->forward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each, (float *const *)out,
-				(const float *const *)in, i / t->heads, i % t->heads);
+		t->isa->forward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each,
+				(float *const *)out, (const float *const *)in, i / t->heads,
+				i % t->heads);
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
+		  const struct hd_run *r)
 {
 	const struct hd_att *t = p->state;
 
 	(void)r;
 	#pragma omp parallel for schedule(dynamic) num_threads(threads_of())
 	for (int64_t i = 0; i < t->batch * t->kv_heads; i++)
-		t->isa->backward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each, (float *const *)out,
-				 (const float *const *)in, i / t->kv_heads, i % t->kv_heads);
+		t->isa->backward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each,
+				 (float *const *)out, (const float *const *)in, i / t->kv_heads,
+				 i % t->kv_heads);
 }
 
-const struct hd_kernel hd_cpu_attention = { .name = "attention", .prepare = prepare, .run = run };
-const struct hd_kernel hd_cpu_attention_d = { .name = "attention_d", .prepare = prepare_d, .run = run_d };
+const struct hd_kernel hd_cpu_attention = {.name = "attention", .prepare = prepare, .run = run};
+const struct hd_kernel hd_cpu_attention_d = {
+	.name = "attention_d", .prepare = prepare_d, .run = run_d};

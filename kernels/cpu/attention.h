@@ -5,6 +5,11 @@
 #define HD_KERNELS_CPU_ATTENTION_H
 #include "engine/device.h"
 
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HD_ATT_X86 1 /* a file can be compiled for another instruction set by a pragma */
+#else
+#define HD_ATT_X86 0
+#endif
 #define HD_ATT_BLOCK 64		/* queries and keys of one block */
 
 struct hd_att {
@@ -19,12 +24,15 @@ struct hd_att {
 
 struct hd_att_isa {		/* one compilation of attention_blocks.h */
 	/* One head of one sequence. */
-	void (*forward)(const struct hd_att *t, float *scratch, float *const *out, const float *const *in, int64_t b,
-			int64_t head);
+	void (*forward)(const struct hd_att *t, float *scratch, float *const *out,
+			const float *const *in, int64_t b, int64_t head);
 	/* One kv head of one sequence, with all heads that read it. */
-	void (*backward)(const struct hd_att *t, float *scratch, float *const *out, const float *const *in, int64_t b,
-			 int64_t kv_head);
+	void (*backward)(const struct hd_att *t, float *scratch, float *const *out,
+			 const float *const *in, int64_t b, int64_t kv_head);
 };
+
+extern const struct hd_att_isa hd_att_plain;
+extern const struct hd_att_isa hd_att_avx2, hd_att_avx512; /* with HD_ATT_X86 */
 
 static inline int64_t hd_att_blocks(int64_t n)
 {

@@ -1,47 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The attention kernels for one width of vectors; attention.c includes this once per instruction set, with
- * HD_VL (floats of a vector), HD_MR (rows of a register tile) and HD_NAME(x) defined.
+ * The attention kernels for one width of vectors.  A .c file for each instruction set includes
+ * this, with HD_VL (floats of a vector), HD_MR (rows of a register tile) and HD_ISA (the name of
+ * the table) defined.
  *
- * All products are sums of outer products: a tile of HD_MR rows and two vectors of columns stays in registers, a is
- * read by broadcasts (row-major or transposed), b row by row.  So a panel of k is kept transposed for q k^T and as it
- * is for ds k; nothing else is ever transposed.  Where a causal block is partly masked, tiles and terms that no row of
- * the tile can see are left out.
+ * All products are sums of outer products: a tile of HD_MR rows and two vectors of columns stays
+ * in registers, a is read by broadcasts (row-major or transposed), b row by row.  So a panel of k
+ * is kept transposed for q k^T and as it is for ds k; nothing else is ever transposed.  Where a
+ * causal block is partly masked, tiles and terms that no row of the tile can see are left out.
  */
+#include "kernels/cpu/attention.h"
+#include <math.h>
+#include <string.h>
 
-typedef float HD_NAME(v) __attribute__((vector_size(HD_VL * 4), may_alias));
-typedef float HD_NAME(vu) __attribute__((vector_size(HD_VL * 4), aligned(4), may_alias));
-typedef uint32_t HD_NAME(vi) __attribute__((vector_size(HD_VL * 4)));
-typedef int32_t HD_NAME(vs) __attribute__((vector_size(HD_VL * 4)));
-#define V HD_NAME(v)
-#define VU HD_NAME(vu)
-#define VI HD_NAME(vi)
-#define VS HD_NAME(vs)
+typedef float V __attribute__((vector_size(HD_VL * 4), may_alias));
+typedef float VU __attribute__((vector_size(HD_VL * 4), aligned(4), may_alias));
+typedef uint32_t VI __attribute__((vector_size(HD_VL * 4)));
+typedef int32_t VS __attribute__((vector_size(HD_VL * 4)));
 #define BLOCK HD_ATT_BLOCK
 #define TILES (BLOCK / HD_MR)
 #define INLINE static inline __attribute__((always_inline))
 
-struct HD_NAME(span) {		/* of one tile of rows: the terms it sums and the columns it needs */
+struct span {		/* of one tile of rows: the terms it sums and the columns it needs */
 	int k0, k1, cols;
 };
 
-/* ---- vectors ---------------------------------------------------------------------------------------------------- */
+/* ---- vectors --------------------------------------------------------------------------------- */
 
-INLINE V HD_NAME(load)(const float *p)
+INLINE V load(const float *p)
 {
 	return *(const V *)p;
 }
 
-INLINE void HD_NAME(store)(float *p, V x)
+INLINE void store(float *p, V x)
 {
 	*(V *)p = x;
 }
 
-INLINE V HD_NAME(select)(VS mask, V a, V b)
+INLINE V choose(VS mask, V a, V b)
 {
 	return (V)(((VI)a & (VI)mask) | ((VI)b & ~(VI)mask));
 }
 
-INLINE VS HD_NAME(iota)(void)
+INLINE VS iota(void)
 {
 	VS x;
 
@@ -50,86 +50,87 @@ INLINE VS HD_NAME(iota)(void)
 	return x;
 }
 
-INLINE V HD_NAME(max)(V a, V b)
+INLINE V vmax(V a, V b)
 {
 #ifdef HD_MAX			/* one instruction; made of a comparison it is four */
 	return (V)HD_MAX(a, b);
 #else
-	return HD_NAME(select)(a > b, a, b);
+	return choose(a > b, a, b);
 #endif
 }
 
-INLINE float HD_NAME(sum)(V x)
+INLINE float vsum(V x)
 {
 	for (int w = HD_VL / 2; w; w /= 2)
-		x += __builtin_shuffle(x, HD_NAME(iota)() ^ w);
+		x += __builtin_shuffle(x, iota() ^ w);
 	return x[0];
 }
 
 /* Of vectors a and b: what they have in the lanes without bit w, and with it, side by side */
-INLINE V HD_NAME(low)(V a, V b, int w)
+INLINE V low_lanes(V a, V b, int w)
 {
-	VS lane = HD_NAME(iota)(), odd = (lane & w) != 0;
+	VS lane = iota(), odd = (lane & w) != 0;
 
 	return __builtin_shuffle(a, b, lane + (odd & (HD_VL - w)));
 }
 
-INLINE V HD_NAME(high)(V a, V b, int w)
+INLINE V high_lanes(V a, V b, int w)
 {
-	VS lane = HD_NAME(iota)(), odd = (lane & w) != 0;
+	VS lane = iota(), odd = (lane & w) != 0;
 
 	return __builtin_shuffle(a, b, lane + w + (odd & (HD_VL - w)));
 }
 
-INLINE void HD_NAME(transpose_stage)(V *x, int w)
+INLINE void transpose_stage(V *x, int w)
 {
 	#pragma GCC unroll 16
 	for (int i = 0; i < HD_VL; i++)
 		if (!(i & w)) {
 			V a = x[i], b = x[i + w];
 
-			x[i] = HD_NAME(low)(a, b, w);
-			x[i + w] = HD_NAME(high)(a, b, w);
+			x[i] = low_lanes(a, b, w);
+			x[i + w] = high_lanes(a, b, w);
 		}
 }
 
-INLINE void HD_NAME(transpose)(V *x)		/* HD_VL vectors */
+INLINE void transpose(V *x)		/* HD_VL vectors */
 {
 #if HD_VL >= 16
-	HD_NAME(transpose_stage)(x, 8);
+	transpose_stage(x, 8);
 #endif
 #if HD_VL >= 8
-	HD_NAME(transpose_stage)(x, 4);
+	transpose_stage(x, 4);
 #endif
-	HD_NAME(transpose_stage)(x, 2);
-	HD_NAME(transpose_stage)(x, 1);
+	transpose_stage(x, 2);
+	transpose_stage(x, 1);
 }
 
-INLINE void HD_NAME(max_stage)(V *x, int w)	/* 2w vectors to w */
+INLINE void max_stage(V *x, int w)	/* 2w vectors to w */
 {
 	#pragma GCC unroll 8
 	for (int i = 0; i < w; i++)
-		x[i] = HD_NAME(max)(HD_NAME(low)(x[i], x[i + w], w), HD_NAME(high)(x[i], x[i + w], w));
+		x[i] = vmax(low_lanes(x[i], x[i + w], w), high_lanes(x[i], x[i + w], w));
 }
 
-INLINE V HD_NAME(maxima)(V *x)			/* lane i: the largest of x[i], i < HD_VL */
+INLINE V maxima(V *x)			/* lane i: the largest of x[i], i < HD_VL */
 {
 #if HD_VL >= 16
-	HD_NAME(max_stage)(x, 8);
+	max_stage(x, 8);
 #endif
 #if HD_VL >= 8
-	HD_NAME(max_stage)(x, 4);
+	max_stage(x, 4);
 #endif
-	HD_NAME(max_stage)(x, 2);
-	HD_NAME(max_stage)(x, 1);
+	max_stage(x, 2);
+	max_stage(x, 1);
 	return x[0];
 }
 
-/* exp by 2^n times a polynomial on [-ln2/2, ln2/2] (minimax, 3e-9 relative); 0 below the normal numbers. */
-INLINE V HD_NAME(exp)(V x)
+/* exp by 2^n times a polynomial on [-ln2/2, ln2/2] (minimax, 3e-9 relative); 0 below the
+ * normal numbers. */
+INLINE V vexp(V x)
 {
 	VS normal = x > -87.0f;
-	V t = x * 1.44269504f + 12582912.0f;	/* 1.5 * 2^23: rounds, and leaves n in the low bits */
+	V t = x * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: rounds, and leaves n in the low bits */
 	V n = t - 12582912.0f;
 	V r = x - n * 0.693359375f + n * 2.12194440e-4f;
 	V p = r * 1.38145392e-3f + 8.36874542e-3f;
@@ -142,20 +143,21 @@ INLINE V HD_NAME(exp)(V x)
 	return (V)(((VI)p + ((VI)t << 23)) & (VI)normal);
 }
 
-/* ---- products --------------------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
-/* c (HD_MR x nv vectors) = [c +] sum over k of a(row, k) b(k, column); a's steps are `row` and `col` elements */
-INLINE void HD_NAME(tile)(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b, int64_t ldb,
-			  int k0, int k1, int add, const int nv)
+/* c (HD_MR x nv vectors) = [c +] sum over k of a(row, k) b(k, column); a's steps are `row`
+ * and `col` elements */
+INLINE void tile(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b,
+		 int64_t ldb, int k0, int k1, int add, const int nv)
 {
 	V x[HD_MR][2];
 
 	#pragma GCC unroll 8
 	for (int i = 0; i < HD_MR; i++)
 		for (int j = 0; j < nv; j++)
-			x[i][j] = add ? HD_NAME(load)(c + i * ldc + j * HD_VL) : (V){ 0 };
+			x[i][j] = add ? load(c + i * ldc + j * HD_VL) : (V){ 0 };
 	for (int64_t k = k0; k < k1; k++) {
-		V b0 = HD_NAME(load)(b + k * ldb), b1 = nv > 1 ? HD_NAME(load)(b + k * ldb + HD_VL) : b0;
+		V b0 = load(b + k * ldb), b1 = nv > 1 ? load(b + k * ldb + HD_VL) : b0;
 
 		#pragma GCC unroll 8
 		for (int i = 0; i < HD_MR; i++) {
@@ -169,11 +171,11 @@ INLINE void HD_NAME(tile)(float *c, int64_t ldc, const float *a, int64_t row, in
 	#pragma GCC unroll 8
 	for (int i = 0; i < HD_MR; i++)
 		for (int j = 0; j < nv; j++)
-			HD_NAME(store)(c + i * ldc + j * HD_VL, x[i][j]);
+			store(c + i * ldc + j * HD_VL, x[i][j]);
 }
 
-INLINE void HD_NAME(product)(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b, int64_t ldb,
-			     const struct HD_NAME(span) *s, int ntiles, int add)
+INLINE void product(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b,
+		    int64_t ldb, const struct span *s, int ntiles, int add)
 {
 	for (int i = 0; i < ntiles; i++) {
 		const float *ai = a + i * HD_MR * row;
@@ -181,36 +183,39 @@ INLINE void HD_NAME(product)(float *c, int64_t ldc, const float *a, int64_t row,
 		int j = 0;
 
 		for (; j + HD_VL < s[i].cols; j += 2 * HD_VL)
-			HD_NAME(tile)(ci + j, ldc, ai, row, col, b + j, ldb, s[i].k0, s[i].k1, add, 2);
+			tile(ci + j, ldc, ai, row, col, b + j, ldb, s[i].k0, s[i].k1, add, 2);
 		if (j < s[i].cols)
-			HD_NAME(tile)(ci + j, ldc, ai, row, col, b + j, ldb, s[i].k0, s[i].k1, add, 1);
+			tile(ci + j, ldc, ai, row, col, b + j, ldb, s[i].k0, s[i].k1, add, 1);
 	}
 }
 
 /* a row-major, its rows lda apart */
-static __attribute__((noinline)) void HD_NAME(product_n)(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
-		int64_t ldb, const struct HD_NAME(span) *s, int ntiles, int add)
+static __attribute__((noinline)) void product_n(float *c, int64_t ldc, const float *a, int64_t lda,
+						const float *b, int64_t ldb, const struct span *s,
+						int ntiles, int add)
 {
-	HD_NAME(product)(c, ldc, a, lda, 1, b, ldb, s, ntiles, add);
+	product(c, ldc, a, lda, 1, b, ldb, s, ntiles, add);
 }
 
 /* a transposed: row i is column i of a BLOCK x BLOCK block */
-static __attribute__((noinline)) void HD_NAME(product_t)(float *c, int64_t ldc, const float *a, const float *b, int64_t ldb,
-		const struct HD_NAME(span) *s, int ntiles, int add)
+static __attribute__((noinline)) void product_t(float *c, int64_t ldc, const float *a,
+						const float *b, int64_t ldb, const struct span *s,
+						int ntiles, int add)
 {
-	HD_NAME(product)(c, ldc, a, 1, BLOCK, b, ldb, s, ntiles, add);
+	product(c, ldc, a, 1, BLOCK, b, ldb, s, ntiles, add);
 }
 
-/* ---- panels ----------------------------------------------------------------------------------------------------- */
+/* ---- panels ---------------------------------------------------------------------------------- */
 
 /* n rows of `dim` floats, `step` apart -> BLOCK rows of `padded`, times `factor`, the rest zero */
-static void HD_NAME(pack_rows)(const struct hd_att *t, float *to, const float *x, int64_t step, int64_t n, float factor)
+static void pack_rows(const struct hd_att *t, float *to, const float *x, int64_t step, int64_t n,
+		      float factor)
 {
 	int64_t whole = t->dim / HD_VL * HD_VL;
 
 	for (int64_t i = 0; i < n; i++, x += step, to += t->padded) {
 		for (int64_t d = 0; d < whole; d += HD_VL)
-			HD_NAME(store)(to + d, *(const VU *)(x + d) * factor);
+			store(to + d, *(const VU *)(x + d) * factor);
 		for (int64_t d = whole; d < t->padded; d++)
 			to[d] = d < t->dim ? x[d] * factor : 0;
 	}
@@ -219,7 +224,7 @@ static void HD_NAME(pack_rows)(const struct hd_att *t, float *to, const float *x
 }
 
 /* the same rows -> dim rows of BLOCK */
-static void HD_NAME(pack_columns)(const struct hd_att *t, float *to, const float *x, int64_t step, int64_t n)
+static void pack_columns(const struct hd_att *t, float *to, const float *x, int64_t step, int64_t n)
 {
 	int64_t rows = n / HD_VL * HD_VL, whole = t->dim / HD_VL * HD_VL;
 	V v[HD_VL];
@@ -231,37 +236,38 @@ static void HD_NAME(pack_columns)(const struct hd_att *t, float *to, const float
 			#pragma GCC unroll 16
 			for (int k = 0; k < HD_VL; k++)
 				v[k] = *(const VU *)(x + (i + k) * step + d);
-			HD_NAME(transpose)(v);
+			transpose(v);
 			#pragma GCC unroll 16
 			for (int k = 0; k < HD_VL; k++)
-				HD_NAME(store)(to + (d + k) * BLOCK + i, v[k]);
+				store(to + (d + k) * BLOCK + i, v[k]);
 		}
 	for (int64_t d = 0; d < t->dim; d++)
 		for (int64_t i = d < whole ? rows : 0; i < n; i++)
 			to[d * BLOCK + i] = x[i * step + d];
 }
 
-static void HD_NAME(unpack_rows)(const struct hd_att *t, float *x, int64_t step, const float *from, int64_t n, float factor)
+static void unpack_rows(const struct hd_att *t, float *x, int64_t step, const float *from,
+			int64_t n, float factor)
 {
 	int64_t whole = t->dim / HD_VL * HD_VL;
 
 	for (int64_t i = 0; i < n; i++, x += step, from += t->padded) {
 		for (int64_t d = 0; d < whole; d += HD_VL)
-			*(VU *)(x + d) = HD_NAME(load)(from + d) * factor;
+			*(VU *)(x + d) = load(from + d) * factor;
 		for (int64_t d = whole; d < t->dim; d++)
 			x[d] = from[d] * factor;
 	}
 }
 
-/* ---- a pair of blocks ------------------------------------------------------------------------------------------- */
+/* ---- a pair of blocks ------------------------------------------------------------------------ */
 
-struct HD_NAME(pair) {		/* block of queries against block of keys */
+struct pair {		/* block of queries against block of keys */
 	int nq, nk, tiles_q, tiles_k;
 	int seen[BLOCK];	/* per query: so many of the keys; grows with the query */
-	struct HD_NAME(span) scores[TILES], by_key[TILES], by_query[TILES];
+	struct span scores[TILES], by_key[TILES], by_query[TILES];
 };
 
-static int HD_NAME(pair_set)(const struct hd_att *t, struct HD_NAME(pair) *p, int64_t i, int64_t j)
+static int pair_set(const struct hd_att *t, struct pair *p, int64_t i, int64_t j)
 {
 	int64_t q = t->q0 + i * BLOCK, k = t->k0 + j * BLOCK;
 
@@ -276,140 +282,149 @@ static int HD_NAME(pair_set)(const struct hd_att *t, struct HD_NAME(pair) *p, in
 	for (int a = 0; a < p->tiles_q; a++) {
 		int most = p->seen[a * HD_MR + HD_MR - 1];
 
-		p->scores[a] = (struct HD_NAME(span)){ 0, (int)t->dim, most };
-		p->by_key[a] = (struct HD_NAME(span)){ 0, most, (int)t->padded };
+		p->scores[a] = (struct span){ 0, (int)t->dim, most };
+		p->by_key[a] = (struct span){ 0, most, (int)t->padded };
 	}
 	for (int a = 0; a < p->tiles_k; a++) {
 		int r = 0;
 
 		while (r < p->nq && p->seen[r] <= a * HD_MR)
 			r++;
-		p->by_query[a] = (struct HD_NAME(span)){ r, p->nq, (int)t->padded };
+		p->by_query[a] = (struct span){ r, p->nq, (int)t->padded };
 	}
 	return 1;
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
-struct HD_NAME(rows) {		/* running softmax of one block of queries */
+struct rows {		/* running softmax of one block of queries */
 	V sum[BLOCK];		/* each lane for its columns */
 	V max[BLOCK / HD_VL];
 };
 
-INLINE V HD_NAME(visible)(const float *s, int c, int seen, const int masked)	/* HD_VL scores from column c on */
+INLINE V visible(const float *s, int c, int seen,
+		 const int masked) /* HD_VL scores from column c on */
 {
 	if (!masked)
-		return HD_NAME(load)(s + c);
-	return HD_NAME(select)(HD_NAME(iota)() + c < seen, HD_NAME(load)(s + c), (V){ 0 } - INFINITY);
+		return load(s + c);
+	return choose(iota() + c < seen, load(s + c), (V){ 0 } - INFINITY);
 }
 
 /* Scores of one row s -> exp(s - max); what was summed before is rescaled */
-INLINE void HD_NAME(softmax_row)(const struct hd_att *t, float *s, float *o, V *sum, float max, float by, int seen,
-				 const int masked)
+INLINE void softmax_row(const struct hd_att *t, float *s, float *o, V *sum, float max, float by,
+			int seen, const int masked)
 {
 	V total = *sum * by;
 
 	#pragma GCC unroll 4
 	for (int c = 0; c < BLOCK; c += HD_VL) {
-		V x = HD_NAME(exp)(HD_NAME(visible)(s, c, seen, masked) - max);
+		V x = vexp(visible(s, c, seen, masked) - max);
 
-		HD_NAME(store)(s + c, x);
+		store(s + c, x);
 		total += x;
 	}
 	*sum = total;
 	for (int64_t d = 0; d < t->padded; d += HD_VL)
-		HD_NAME(store)(o + d, HD_NAME(load)(o + d) * by);
+		store(o + d, load(o + d) * by);
 }
 
-/* HD_VL rows at once, so that their maxima come out as one vector: a maximum per row would wait for its own lanes */
-INLINE void HD_NAME(softmax_rows)(const struct hd_att *t, V *sum, V *max, float *s, float *o, const int *seen,
-				  const int masked)
+/* HD_VL rows at once, so that their maxima come out as one vector: a maximum per row would
+ * wait for its own lanes */
+INLINE void softmax_rows(const struct hd_att *t, V *sum, V *max, float *s, float *o,
+			 const int *seen, const int masked)
 {
 	V x[HD_VL], now, by;
 
 	#pragma GCC unroll 16
 	for (int i = 0; i < HD_VL; i++) {
-		x[i] = HD_NAME(visible)(s + i * BLOCK, 0, seen[i], masked);
+		x[i] = visible(s + i * BLOCK, 0, seen[i], masked);
 		for (int c = HD_VL; c < BLOCK; c += HD_VL)
-			x[i] = HD_NAME(max)(x[i], HD_NAME(visible)(s + i * BLOCK, c, seen[i], masked));
+			x[i] = vmax(x[i], visible(s + i * BLOCK, c, seen[i], masked));
 	}
-	now = HD_NAME(max)(HD_NAME(maxima)(x), *max);
-	by = HD_NAME(exp)(*max - now);
+	now = vmax(maxima(x), *max);
+	by = vexp(*max - now);
 	*max = now;
 	if (masked)		/* nothing seen yet: all terms become 0 */
-		now = HD_NAME(select)(now > -INFINITY, now, (V){ 0 });
+		now = choose(now > -INFINITY, now, (V){ 0 });
 	for (int i = 0; i < HD_VL; i++)
-		HD_NAME(softmax_row)(t, s + i * BLOCK, o + i * t->padded, &sum[i], now[i], by[i], seen[i], masked);
+		softmax_row(t, s + i * BLOCK, o + i * t->padded, &sum[i], now[i], by[i], seen[i],
+			    masked);
 }
 
-static void HD_NAME(softmax)(const struct hd_att *t, struct HD_NAME(rows) *st, float *s, float *o, const int *seen, int nq)
+static void softmax(const struct hd_att *t, struct rows *st, float *s, float *o, const int *seen,
+		    int nq)
 {
 	for (int g = 0; g * HD_VL < nq; g++, s += HD_VL * BLOCK, o += HD_VL * t->padded) {
 		const int *see = seen + g * HD_VL;
 
 		if (see[0] == BLOCK)
-			HD_NAME(softmax_rows)(t, st->sum + g * HD_VL, &st->max[g], s, o, see, 0);
+			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, see, 0);
 		else
-			HD_NAME(softmax_rows)(t, st->sum + g * HD_VL, &st->max[g], s, o, see, 1);
+			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, see, 1);
 	}
 }
 
-static void HD_NAME(finish)(const struct hd_att *t, const struct HD_NAME(rows) *st, float *o, float *lse, const float *from,
-			    int64_t n)
+static void finish(const struct hd_att *t, const struct rows *st, float *o, float *lse,
+		   const float *from, int64_t n)
 {
 	for (int64_t r = 0; r < n; r++) {
-		float sum = HD_NAME(sum)(st->sum[r]);
+		float sum = vsum(st->sum[r]);
 
-		HD_NAME(unpack_rows)(t, o + r * t->heads * t->dim, 0, from + r * t->padded, 1, sum > 0 ? 1 / sum : 0);
+		unpack_rows(t, o + r * t->heads * t->dim, 0, from + r * t->padded, 1,
+			    sum > 0 ? 1 / sum : 0);
 		lse[r] = sum > 0 ? st->max[r / HD_VL][r % HD_VL] + logf(sum) : -INFINITY;
 	}
 }
 
-static void HD_NAME(forward)(const struct hd_att *t, float *scratch, float *const *out, const float *const *in, int64_t b,
-			     int64_t h)
+static void forward(const struct hd_att *t, float *scratch, float *const *out,
+		    const float *const *in, int64_t b, int64_t h)
 {
-	int64_t nkb = hd_att_blocks(t->keys), kv_step = t->kv_heads * t->dim, q_step = t->heads * t->dim;
+	int64_t nkb = hd_att_blocks(t->keys), kv_step = t->kv_heads * t->dim,
+		q_step = t->heads * t->dim;
 	int64_t kv = (t->head0 + h) / t->group - t->kv0, panel = BLOCK * t->padded;
 	const float *k = in[1] + (b * t->keys * t->kv_heads + kv) * t->dim;
 	const float *v = in[2] + (b * t->keys * t->kv_heads + kv) * t->dim;
-	float *kt = scratch, *vp = kt + nkb * panel, *q = vp + nkb * panel, *o = q + panel, *s = o + panel;
-	struct HD_NAME(pair) p;
-	struct HD_NAME(rows) st;
+	float *kt = scratch, *vp = kt + nkb * panel, *q = vp + nkb * panel, *o = q + panel,
+	      *s = o + panel;
+	struct pair p;
+	struct rows st;
 
 	for (int64_t j = 0; j < nkb; j++) {
 		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK;
 
-		HD_NAME(pack_columns)(t, kt + j * panel, k + j * BLOCK * kv_step, kv_step, n);
-		HD_NAME(pack_rows)(t, vp + j * panel, v + j * BLOCK * kv_step, kv_step, n, 1);
+		pack_columns(t, kt + j * panel, k + j * BLOCK * kv_step, kv_step, n);
+		pack_rows(t, vp + j * panel, v + j * BLOCK * kv_step, kv_step, n, 1);
 	}
 	for (int64_t i = 0; i < hd_att_blocks(t->seq); i++) {
 		int64_t n = t->seq - i * BLOCK < BLOCK ? t->seq - i * BLOCK : BLOCK;
 		int64_t at = ((b * t->seq + i * BLOCK) * t->heads + h) * t->dim;
 
-		HD_NAME(pack_rows)(t, q, in[0] + at, q_step, n, t->scale);
+		pack_rows(t, q, in[0] + at, q_step, n, t->scale);
 		memset(o, 0, (size_t)panel * sizeof(*o));
 		memset(&st, 0, sizeof(st));
 		for (int g = 0; g < BLOCK / HD_VL; g++)
 			st.max[g] = (V){ 0 } - INFINITY;
-		for (int64_t j = 0; j < nkb && HD_NAME(pair_set)(t, &p, i, j); j++) {
-			HD_NAME(product_n)(s, BLOCK, q, t->padded, kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
-			HD_NAME(softmax)(t, &st, s, o, p.seen, p.nq);
-			HD_NAME(product_n)(o, t->padded, s, BLOCK, vp + j * panel, t->padded, p.by_key, p.tiles_q, 1);
+		for (int64_t j = 0; j < nkb && pair_set(t, &p, i, j); j++) {
+			product_n(s, BLOCK, q, t->padded, kt + j * panel, BLOCK, p.scores,
+				  p.tiles_q, 0);
+			softmax(t, &st, s, o, p.seen, p.nq);
+			product_n(o, t->padded, s, BLOCK, vp + j * panel, t->padded, p.by_key,
+				  p.tiles_q, 1);
 		}
-		HD_NAME(finish)(t, &st, out[0] + at, out[1] + (b * t->heads + h) * t->seq + i * BLOCK, o, n);
+		finish(t, &st, out[0] + at, out[1] + (b * t->heads + h) * t->seq + i * BLOCK, o, n);
 	}
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
-struct HD_NAME(panels) {
+struct panels {
 	float *k, *kt, *vt, *dk, *dv;		/* keys, all blocks */
 	float *q, *d_o, *dq;			/* queries of one head, all blocks; q times scale */
 	float *lse, *delta;
 	float *s, *dp;				/* BLOCK x BLOCK */
 };
 
-static void HD_NAME(panels_set)(const struct hd_att *t, struct HD_NAME(panels) *x, float *scratch)
+static void panels_set(const struct hd_att *t, struct panels *x, float *scratch)
 {
 	int64_t keys = hd_att_blocks(t->keys) * BLOCK, seq = hd_att_blocks(t->seq) * BLOCK;
 
@@ -427,7 +442,7 @@ static void HD_NAME(panels_set)(const struct hd_att *t, struct HD_NAME(panels) *
 	x->dp = x->s + BLOCK * BLOCK;
 }
 
-INLINE float HD_NAME(dot)(const float *x, const float *y, int64_t n)
+INLINE float vdot(const float *x, const float *y, int64_t n)
 {
 	V sum = { 0 };
 	float tail = 0;
@@ -437,10 +452,11 @@ INLINE float HD_NAME(dot)(const float *x, const float *y, int64_t n)
 		sum += *(const VU *)(x + i) * *(const VU *)(y + i);
 	for (; i < n; i++)
 		tail += x[i] * y[i];
-	return HD_NAME(sum)(sum) + tail;
+	return vsum(sum) + tail;
 }
 
-static void HD_NAME(pack_head)(const struct hd_att *t, struct HD_NAME(panels) *x, const float *const *in, int64_t b, int64_t h)
+static void pack_head(const struct hd_att *t, struct panels *x, const float *const *in, int64_t b,
+		      int64_t h)
 {
 	int64_t step = t->heads * t->dim, blocks = hd_att_blocks(t->seq), panel = BLOCK * t->padded;
 
@@ -448,101 +464,104 @@ static void HD_NAME(pack_head)(const struct hd_att *t, struct HD_NAME(panels) *x
 		int64_t n = t->seq - i * BLOCK < BLOCK ? t->seq - i * BLOCK : BLOCK;
 		int64_t at = ((b * t->seq + i * BLOCK) * t->heads + h) * t->dim;
 
-		HD_NAME(pack_rows)(t, x->q + i * panel, in[0] + at, step, n, t->scale);
-		HD_NAME(pack_rows)(t, x->d_o + i * panel, in[5] + at, step, n, 1);
+		pack_rows(t, x->q + i * panel, in[0] + at, step, n, t->scale);
+		pack_rows(t, x->d_o + i * panel, in[5] + at, step, n, 1);
 		for (int64_t r = 0; r < BLOCK; r++) {
-			float lse = r < n ? in[4][(b * t->heads + h) * t->seq + i * BLOCK + r] : INFINITY;
+			float lse = r < n ? in[4][(b * t->heads + h) * t->seq + i * BLOCK + r]
+					  : INFINITY;
 
-			x->lse[i * BLOCK + r] = lse > -INFINITY ? lse : INFINITY;	/* sees nothing: all terms 0 */
-			x->delta[i * BLOCK + r] = r < n ? HD_NAME(dot)(in[3] + at + r * step, in[5] + at + r * step, t->dim) : 0;
+			x->lse[i * BLOCK + r] =
+				lse > -INFINITY ? lse : INFINITY; /* sees nothing: all terms 0 */
+			x->delta[i * BLOCK + r] =
+				r < n ? vdot(in[3] + at + r * step, in[5] + at + r * step, t->dim)
+				      : 0;
 		}
 	}
 	memset(x->dq, 0, (size_t)(blocks * panel) * sizeof(*x->dq));
 }
 
 /* Of one row, s: scores -> probabilities; dp -> ds */
-INLINE void HD_NAME(row_d)(float *s, float *dp, float lse, float delta, int seen, const int masked)
+INLINE void row_d(float *s, float *dp, float lse, float delta, int seen, const int masked)
 {
 	#pragma GCC unroll 4
 	for (int c = 0; c < BLOCK; c += HD_VL) {
-		V x = HD_NAME(exp)(HD_NAME(load)(s + c) - lse);
-		V d = x * (HD_NAME(load)(dp + c) - delta);
+		V x = vexp(load(s + c) - lse);
+		V d = x * (load(dp + c) - delta);
 
 		if (masked) {
-			VS in = HD_NAME(iota)() + c < seen;
+			VS in = iota() + c < seen;
 
 			x = (V)((VI)x & (VI)in);
 			d = (V)((VI)d & (VI)in);
 		}
-		HD_NAME(store)(s + c, x);
-		HD_NAME(store)(dp + c, d);
+		store(s + c, x);
+		store(dp + c, d);
 	}
 }
 
-static void HD_NAME(probabilities)(float *s, float *dp, const struct HD_NAME(pair) *p, const float *lse, const float *delta)
+static void probabilities(float *s, float *dp, const struct pair *p, const float *lse,
+			  const float *delta)
 {
 	for (int r = 0; r < p->tiles_q * HD_MR; r++, s += BLOCK, dp += BLOCK) {
 		if (p->seen[r] == BLOCK)
-			HD_NAME(row_d)(s, dp, lse[r], delta[r], BLOCK, 0);
+			row_d(s, dp, lse[r], delta[r], BLOCK, 0);
 		else
-			HD_NAME(row_d)(s, dp, lse[r], delta[r], p->seen[r], 1);
+			row_d(s, dp, lse[r], delta[r], p->seen[r], 1);
 	}
 }
 
-static void HD_NAME(head_d)(const struct hd_att *t, struct HD_NAME(panels) *x)
+static void head_d(const struct hd_att *t, struct panels *x)
 {
 	int64_t w = t->padded, panel = BLOCK * w;
-	struct HD_NAME(pair) p;
+	struct pair p;
 
 	for (int64_t j = 0; j < hd_att_blocks(t->keys); j++)
 		for (int64_t i = 0; i < hd_att_blocks(t->seq); i++) {
 			const float *q = x->q + i * panel, *d_o = x->d_o + i * panel;
 
-			if (!HD_NAME(pair_set)(t, &p, i, j))
+			if (!pair_set(t, &p, i, j))
 				continue;
-			HD_NAME(product_n)(x->s, BLOCK, q, w, x->kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
-			HD_NAME(product_n)(x->dp, BLOCK, d_o, w, x->vt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
-			HD_NAME(probabilities)(x->s, x->dp, &p, x->lse + i * BLOCK, x->delta + i * BLOCK);
-			HD_NAME(product_t)(x->dv + j * panel, w, x->s, d_o, w, p.by_query, p.tiles_k, 1);
-			HD_NAME(product_t)(x->dk + j * panel, w, x->dp, q, w, p.by_query, p.tiles_k, 1);
-			HD_NAME(product_n)(x->dq + i * panel, w, x->dp, BLOCK, x->k + j * panel, w, p.by_key, p.tiles_q, 1);
+			product_n(x->s, BLOCK, q, w, x->kt + j * panel, BLOCK, p.scores, p.tiles_q,
+				  0);
+			product_n(x->dp, BLOCK, d_o, w, x->vt + j * panel, BLOCK, p.scores,
+				  p.tiles_q, 0);
+			probabilities(x->s, x->dp, &p, x->lse + i * BLOCK, x->delta + i * BLOCK);
+			product_t(x->dv + j * panel, w, x->s, d_o, w, p.by_query, p.tiles_k, 1);
+			product_t(x->dk + j * panel, w, x->dp, q, w, p.by_query, p.tiles_k, 1);
+			product_n(x->dq + i * panel, w, x->dp, BLOCK, x->k + j * panel, w, p.by_key,
+				  p.tiles_q, 1);
 		}
 }
 
-static void HD_NAME(backward)(const struct hd_att *t, float *scratch, float *const *out, const float *const *in, int64_t b,
-			      int64_t kv)
+static void backward(const struct hd_att *t, float *scratch, float *const *out,
+		     const float *const *in, int64_t b, int64_t kv)
 {
-	int64_t step = t->kv_heads * t->dim, panel = BLOCK * t->padded, nkb = hd_att_blocks(t->keys);
+	int64_t step = t->kv_heads * t->dim, panel = BLOCK * t->padded,
+		nkb = hd_att_blocks(t->keys);
 	int64_t base = (b * t->keys * t->kv_heads + kv) * t->dim;
-	struct HD_NAME(panels) x;
+	struct panels x;
 
-	HD_NAME(panels_set)(t, &x, scratch);
+	panels_set(t, &x, scratch);
 	for (int64_t j = 0; j < nkb; j++) {
-		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK, at = base + j * BLOCK * step;
+		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK,
+			at = base + j * BLOCK * step;
 
-		HD_NAME(pack_rows)(t, x.k + j * panel, in[1] + at, step, n, 1);
-		HD_NAME(pack_columns)(t, x.kt + j * panel, in[1] + at, step, n);
-		HD_NAME(pack_columns)(t, x.vt + j * panel, in[2] + at, step, n);
+		pack_rows(t, x.k + j * panel, in[1] + at, step, n, 1);
+		pack_columns(t, x.kt + j * panel, in[1] + at, step, n);
+		pack_columns(t, x.vt + j * panel, in[2] + at, step, n);
 	}
 	memset(x.dk, 0, (size_t)(2 * nkb * panel) * sizeof(*x.dk));
 	for (int64_t h = 0; h < t->heads; h++) {
 		if ((t->head0 + h) / t->group - t->kv0 != kv)
 			continue;
-		HD_NAME(pack_head)(t, &x, in, b, h);
-		HD_NAME(head_d)(t, &x);
-		HD_NAME(unpack_rows)(t, out[0] + (b * t->seq * t->heads + h) * t->dim, t->heads * t->dim, x.dq, t->seq,
-				     t->scale);
+		pack_head(t, &x, in, b, h);
+		head_d(t, &x);
+		unpack_rows(t, out[0] + (b * t->seq * t->heads + h) * t->dim, t->heads * t->dim,
+			    x.dq, t->seq, t->scale);
 	}
-	HD_NAME(unpack_rows)(t, out[1] + base, step, x.dk, t->keys, 1);
-	HD_NAME(unpack_rows)(t, out[2] + base, step, x.dv, t->keys, 1);
+	unpack_rows(t, out[1] + base, step, x.dk, t->keys, 1);
+	unpack_rows(t, out[2] + base, step, x.dv, t->keys, 1);
 }
 
-static const struct hd_att_isa HD_NAME(isa) = { .forward = HD_NAME(forward), .backward = HD_NAME(backward) };
+const struct hd_att_isa HD_ISA = { .forward = forward, .backward = backward };
 
-#undef V
-#undef VU
-#undef VI
-#undef VS
-#undef BLOCK
-#undef TILES
-#undef INLINE

@@ -10,7 +10,8 @@ static int open_device(int threads, struct hd_err *err)
 {
 	if (threads < 1)
 		return hd_err_set(err, HD_EINVAL, "cpu: %d threads", threads);
-	omp_set_dynamic(0);	/* sums must not depend on how many threads the machine feels like giving */
+	/* sums must not depend on how many threads the machine feels like giving */
+	omp_set_dynamic(0);
 	omp_set_num_threads(threads);
 	return hd_mm_open(err);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * einsum: a product of two tensors with named dims.
  *
- * By where a dim occurs it is batch (a, b, c), m (a, c), n (b, c) or k (a, b).  Neighbours of one class merge into one
- * dim where all operands step through them alike, so nearly every product of a model becomes one matrix product whose
- * transposes are only strides; a and b swap roles if c's innermost dim is a's.  What does not merge becomes loops around
- * the matrix product, and what oneDNN cannot do at all becomes plain loops: slow, but the same numbers.
+ * By where a dim occurs it is batch (a, b, c), m (a, c), n (b, c) or k (a, b).  Neighbours of one
+ * class merge into one dim where all operands step through them alike, so nearly every product of
+ * a model becomes one matrix product whose transposes are only strides; a and b swap roles if c's
+ * innermost dim is a's.  What does not merge becomes loops around the matrix product, and what
+ * oneDNN cannot do at all becomes plain loops: slow, but the same numbers.
  */
 #include <config.h>
 #include "kernels/cpu/matmul.h"
@@ -25,12 +26,13 @@ struct einsum {
 	int nout, nred, nouter;
 	struct loop out[HD_MAX_DIMS];	/* dims of c, in its order */
 	struct loop red[2 * HD_MAX_DIMS];
-	struct loop outer[3 * HD_MAX_DIMS];	/* around the matrix product; those with stride[C] 0 sum */
+	struct loop
+		outer[3 * HD_MAX_DIMS]; /* around the matrix product; those with stride[C] 0 sum */
 	struct hd_mm *mm;
 	int swapped, bias_inside;
 };
 
-/* ---- prepare: the dims ------------------------------------------------------------------------------------------ */
+/* ---- prepare: the dims ----------------------------------------------------------------------- */
 
 static int find(const struct hd_view *v, const struct hd_dim *dim)
 {
@@ -70,21 +72,27 @@ static int check(const struct hd_view *const *v, struct hd_err *err)
 			const struct hd_dim *dim = v[o]->dims[i];
 
 			if (find(v[o], dim) != (int)i)
-				return hd_err_set(err, HD_ENOTSUP, "einsum: %s has dim %s twice", names[o], dim->name);
-			if (o >= C && find(v[o == C ? A : C], dim) < 0 && (o > C || find(v[B], dim) < 0))
-				return hd_err_set(err, HD_EINVAL, "einsum: %s has dim %s, which %s not", names[o],
+				return hd_err_set(err, HD_ENOTSUP, "einsum: %s has dim %s twice",
+						  names[o], dim->name);
+			if (o >= C && find(v[o == C ? A : C], dim) < 0 &&
+			    (o > C || find(v[B], dim) < 0))
+				return hd_err_set(err, HD_EINVAL,
+						  "einsum: %s has dim %s, which %s not", names[o],
 						  dim->name, o == C ? "the inputs have" : "c has");
 			for (int p = 0; p < o; p++) {
 				int at = find(v[p], dim);
 
 				if (at >= 0 && v[p]->n[at] != v[o]->n[i])
-					return hd_err_set(err, HD_EINVAL, "einsum: dim %s is %lld in %s and %lld in %s",
-							  dim->name, (long long)v[p]->n[at], names[p],
-							  (long long)v[o]->n[i], names[o]);
+					return hd_err_set(
+						err, HD_EINVAL,
+						"einsum: dim %s is %lld in %s and %lld in %s",
+						dim->name, (long long)v[p]->n[at], names[p],
+						(long long)v[o]->n[i], names[o]);
 			}
 		}
 	if (v[ADD] && v[ADD]->ndim != v[C]->ndim)
-		return hd_err_set(err, HD_EINVAL, "einsum: add has %u dims, c has %u", v[ADD]->ndim, v[C]->ndim);
+		return hd_err_set(err, HD_EINVAL, "einsum: add has %u dims, c has %u", v[ADD]->ndim,
+				  v[C]->ndim);
 	return 0;
 }
 
@@ -103,7 +111,7 @@ static void collect(struct einsum *e, const struct hd_view *const *v)
 		}
 }
 
-/* ---- prepare: the matrix product -------------------------------------------------------------------------------- */
+/* ---- prepare: the matrix product ------------------------------------------------------------- */
 
 struct group {			/* the dims of one class, outermost first */
 	int count;
@@ -150,7 +158,8 @@ static void merge(struct group *g)
 	g->count = n;
 }
 
-/* The dim that the matrix product takes: one that is contiguous in x or y, else the longest.  The others go outside. */
+/* The dim that the matrix product takes: one that is contiguous in x or y, else the longest.
+ * The others go outside. */
 static struct loop choose(struct einsum *e, struct group *g, int x, int y)
 {
 	struct loop one = { .n = 1 };
@@ -275,8 +284,8 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	struct einsum *e;
 
 	if (d->nin != 2 + bias + add || d->nout != 1)
-		return hd_err_set(err, HD_EINVAL, "einsum: %u inputs and %u outputs, not %u and 1", d->nin, d->nout,
-				  2 + bias + add);
+		return hd_err_set(err, HD_EINVAL, "einsum: %u inputs and %u outputs, not %u and 1",
+				  d->nin, d->nout, 2 + bias + add);
 	v[A] = &d->in[0];
 	v[B] = &d->in[1];
 	v[C] = &d->out[0];
@@ -284,7 +293,8 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	v[ADD] = add ? &d->in[2 + bias] : NULL;
 	for (int o = 0; o < OPERANDS; o++)
 		if (v[o] && v[o]->dtype != HD_F32 && v[o]->dtype != HD_BF16)
-			return hd_err_set(err, HD_ENOTSUP, "einsum: no %s on cpu", hd_dtype_name(v[o]->dtype));
+			return hd_err_set(err, HD_ENOTSUP, "einsum: no %s on cpu",
+					  hd_dtype_name(v[o]->dtype));
 	HD_TRY(check(v, err));
 	e = hd_alloc(sizeof(*e));
 	for (int o = 0; o < OPERANDS; o++)
@@ -298,7 +308,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	return 0;
 }
 
-/* ---- run -------------------------------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static float load(const void *p, uint32_t dtype, int64_t i)
 {
@@ -380,7 +390,8 @@ static void *shift(const struct einsum *e, void *const *mem, int o, int64_t by)
 	return mem[o] ? (char *)mem[o] + by * (HD_BITS(e->dtype[o]) / 8) : NULL;
 }
 
-/* The matrix product for every index of the loops around it, whose strides are in swapped roles too. */
+/* The matrix product for every index of the loops around it, whose strides are in swapped
+ * roles too. */
 static int products(const struct einsum *e, void *const *mem, int sum)
 {
 	int64_t at[3 * HD_MAX_DIMS] = { 0 }, off[OPERANDS] = { 0 };
@@ -391,8 +402,9 @@ static int products(const struct einsum *e, void *const *mem, int sum)
 
 		for (int j = 0; j < e->nouter; j++)
 			again |= at[j] && !e->outer[j].stride[C];
-		HD_TRY(hd_mm_run(e->mm, sum || again, shift(e, mem, C, off[C]), shift(e, mem, a, off[A]),
-				 shift(e, mem, b, off[B]), shift(e, mem, BIAS, off[BIAS])));
+		HD_TRY(hd_mm_run(e->mm, sum || again, shift(e, mem, C, off[C]),
+				 shift(e, mem, a, off[A]), shift(e, mem, b, off[B]),
+				 shift(e, mem, BIAS, off[BIAS])));
 		for (; i >= 0; i--) {
 			for (int o = 0; o < OPERANDS; o++)
 				off[o] += e->outer[i].stride[o];
@@ -442,4 +454,5 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-const struct hd_kernel hd_cpu_einsum = { .name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_einsum = {
+	.name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run};

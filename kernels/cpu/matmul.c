@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Matrix products by oneDNN.
  *
- * oneDNN offers several implementations of one product and the first is not always the fastest, so every shape is timed
- * once (settle) and the pick is kept as text: the key of a shape says all that the timing depends on, and a shape can be
- * rebuilt from its key, so that rank 0 can time what only other ranks need.  Primitives are created once a shape; a
- * run sets four addresses.  The scratchpad is ours and shared: by default each primitive would hold its own.
+ * oneDNN offers several implementations of one product and the first is not always the fastest,
+ * so every shape is timed once (settle) and the pick is kept as text: the key of a shape says all
+ * that the timing depends on, and a shape can be rebuilt from its key, so that rank 0 can time
+ * what only other ranks need.  Primitives are created once a shape; a run sets four addresses.
+ * The scratchpad is ours and shared: by default each primitive would hold its own.
  */
 #include <config.h>
 #include "kernels/cpu/matmul.h"
@@ -60,10 +61,10 @@ static dnnl_data_type_t type_of(uint32_t dtype)
 	return dtype == HD_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------------------------ */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
-/* The rows and columns of operand o are dims `row` and `col` of the shape.  Extents of 1 get the stride of a dense
- * matrix: oneDNN reads the leading dimension from it. */
+/* The rows and columns of operand o are dims `row` and `col` of the shape.  Extents of 1 get
+ * the stride of a dense matrix: oneDNN reads the leading dimension from it. */
 static int describe(dnnl_memory_desc_t *md, const struct hd_mm_shape *s, int o, int row, int col)
 {
 	dnnl_dims_t n, stride;
@@ -82,7 +83,8 @@ static int describe(dnnl_memory_desc_t *md, const struct hd_mm_shape *s, int o, 
 		stride[nb] = n[nb + 1] * stride[nb + 1];
 	else if (n[nb + 1] == 1 && stride[nb] == 1)
 		stride[nb + 1] = 1;
-	return dnnl_memory_desc_init_by_strides(md, nb + 2, n, type_of(s->dtype[o]), stride) == dnnl_success;
+	return dnnl_memory_desc_init_by_strides(md, nb + 2, n, type_of(s->dtype[o]), stride) ==
+	       dnnl_success;
 }
 
 static int make_desc(dnnl_matmul_desc_t *desc, const struct hd_mm_shape *s, int swap)
@@ -90,12 +92,14 @@ static int make_desc(dnnl_matmul_desc_t *desc, const struct hd_mm_shape *s, int 
 	dnnl_memory_desc_t a, b, c, bias;
 	int m = s->ndim - 3, n = m + 1, k = m + 2, has = s->dtype[HD_MM_BIAS] != 0;
 
-	if (!describe(&a, s, HD_MM_A, swap ? k : m, swap ? m : k) || !describe(&b, s, HD_MM_B, swap ? n : k, swap ? k : n) ||
+	if (!describe(&a, s, HD_MM_A, swap ? k : m, swap ? m : k) ||
+	    !describe(&b, s, HD_MM_B, swap ? n : k, swap ? k : n) ||
 	    !describe(&c, s, HD_MM_C, swap ? n : m, swap ? m : n))
 		return 0;
 	if (has && !describe(&bias, s, HD_MM_BIAS, m, n))
 		return 0;
-	return dnnl_matmul_desc_init(desc, swap ? &b : &a, swap ? &a : &b, has ? &bias : NULL, &c) == dnnl_success;
+	return dnnl_matmul_desc_init(desc, swap ? &b : &a, swap ? &a : &b, has ? &bias : NULL,
+				     &c) == dnnl_success;
 }
 
 static dnnl_primitive_attr_t make_attr(int sum)
@@ -114,7 +118,7 @@ static dnnl_primitive_attr_t make_attr(int sum)
 	return attr;
 }
 
-struct offers {			/* the iterator of oneDNN 2 reads desc and attr as long as it lives */
+struct offers { /* the iterator of oneDNN 2 reads desc and attr as long as it lives */
 	dnnl_primitive_desc_iterator_t it;
 	dnnl_matmul_desc_t desc;
 	dnnl_primitive_attr_t attr;
@@ -134,7 +138,8 @@ static int offers_begin(struct offers *o, const struct hd_mm_shape *s, int sum, 
 	if (!engine || !make_desc(&o->desc, s, swap))
 		return 0;
 	o->attr = make_attr(sum);
-	if (o->attr && dnnl_primitive_desc_iterator_create(&o->it, &o->desc, o->attr, engine, NULL) == dnnl_success)
+	if (o->attr && dnnl_primitive_desc_iterator_create(&o->it, &o->desc, o->attr, engine,
+							   NULL) == dnnl_success)
 		return 1;
 	o->it = NULL;
 	offers_end(o);
@@ -159,12 +164,13 @@ static const char *name_of(const_dnnl_primitive_desc_t pd)
 
 static size_t scratch_of(const_dnnl_primitive_desc_t pd)
 {
-	const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+	const dnnl_memory_desc_t *md =
+		dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
 
 	return md ? dnnl_memory_desc_get_size(md) : 0;
 }
 
-/* ---- primitives ------------------------------------------------------------------------------------------------- */
+/* ---- primitives ------------------------------------------------------------------------------ */
 
 static void drop(struct primitive *p)
 {
@@ -178,8 +184,8 @@ static void drop(struct primitive *p)
 	memset(p, 0, sizeof(*p));
 }
 
-static int bind(struct primitive *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index, int arg,
-		dnnl_memory_t *mem)
+static int bind(struct primitive *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index,
+		int arg, dnnl_memory_t *mem)
 {
 	const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, what, index);
 
@@ -197,10 +203,12 @@ static int build(struct primitive *p, const_dnnl_primitive_desc_t pd, int swap, 
 	p->scratch_bytes = scratch_of(pd);
 	if (dnnl_primitive_create(&p->prim, pd) != dnnl_success ||
 	    !bind(p, pd, dnnl_query_src_md, 0, DNNL_ARG_SRC, &p->mem[swap ? HD_MM_B : HD_MM_A]) ||
-	    !bind(p, pd, dnnl_query_weights_md, 0, DNNL_ARG_WEIGHTS, &p->mem[swap ? HD_MM_A : HD_MM_B]) ||
+	    !bind(p, pd, dnnl_query_weights_md, 0, DNNL_ARG_WEIGHTS,
+		  &p->mem[swap ? HD_MM_A : HD_MM_B]) ||
 	    !bind(p, pd, dnnl_query_dst_md, 0, DNNL_ARG_DST, &p->mem[HD_MM_C]) ||
 	    (bias && !bind(p, pd, dnnl_query_weights_md, 1, DNNL_ARG_BIAS, &p->mem[HD_MM_BIAS])) ||
-	    (p->scratch_bytes && !bind(p, pd, dnnl_query_scratchpad_md, 0, DNNL_ARG_SCRATCHPAD, &p->scratch))) {
+	    (p->scratch_bytes &&
+	     !bind(p, pd, dnnl_query_scratchpad_md, 0, DNNL_ARG_SCRATCHPAD, &p->scratch))) {
 		drop(p);
 		return 0;
 	}
@@ -221,8 +229,10 @@ static int reserve(size_t bytes)
 	return 1;
 }
 
-/* The first candidate, or the first whose name is `want`.  Swapped ones exist where c is a vector. */
-static int create(struct primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want)
+/* The first candidate, or the first whose name is `want`.  Swapped ones exist where c is a
+ * vector. */
+static int create(struct primitive *p, const struct hd_mm_shape *s, int sum, int swap,
+		  const char *want)
 {
 	dnnl_primitive_desc_t pd;
 	struct offers o;
@@ -232,7 +242,8 @@ static int create(struct primitive *p, const struct hd_mm_shape *s, int sum, int
 		return 0;
 	while (!done && (pd = offers_next(&o, &begun))) {
 		if ((!want || !strcmp(want, name_of(pd))) && scratch_of(pd) <= MAX_SCRATCH)
-			done = build(p, pd, swap, s->dtype[HD_MM_BIAS] != 0) && reserve(p->scratch_bytes);
+			done = build(p, pd, swap, s->dtype[HD_MM_BIAS] != 0) &&
+			       reserve(p->scratch_bytes);
 		dnnl_primitive_desc_destroy(pd);
 	}
 	offers_end(&o);
@@ -254,7 +265,7 @@ static int execute(struct primitive *p, void *c, const void *a, const void *b, c
 	return 0;
 }
 
-/* ---- keys and picks --------------------------------------------------------------------------------------------- */
+/* ---- keys and picks -------------------------------------------------------------------------- */
 
 static char *put_list(char *at, const char *end, const char *name, const int64_t *v, int n)
 {
@@ -264,14 +275,15 @@ static char *put_list(char *at, const char *end, const char *name, const int64_t
 	return at;
 }
 
-/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63" */
+/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:i
+ * sa=63" */
 static void key_of(char *key, const struct hd_mm_shape *s, int sum)
 {
 	static const char *const names[] = { "a", "b", "c", "bias" };
 	char *at = key, *end = key + KEY;
 
-	at += snprintf(at, KEY, "product:dims=%d:bits=%u,%u,%u,%u", s->ndim, HD_BITS(s->dtype[0]), HD_BITS(s->dtype[1]),
-		       HD_BITS(s->dtype[2]), HD_BITS(s->dtype[3]));
+	at += snprintf(at, KEY, "product:dims=%d:bits=%u,%u,%u,%u", s->ndim, HD_BITS(s->dtype[0]),
+		       HD_BITS(s->dtype[1]), HD_BITS(s->dtype[2]), HD_BITS(s->dtype[3]));
 	at = put_list(at, end, "n", s->n, s->ndim);
 	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
 		at = put_list(at, end, names[o], s->stride[o], s->ndim);
@@ -309,7 +321,8 @@ static int shape_of(struct hd_mm_shape *s, int *sum, const char *key)
 		for (int d = 0; d < s->ndim; d++)
 			s->stride[o][d] = number(&key);
 	*sum = (int)number(&key);
-	return number(&key) == omp_get_max_threads();	/* threads: another number cannot be timed here */
+	return number(&key) ==
+	       omp_get_max_threads(); /* threads: another number cannot be timed here */
 }
 
 static struct pick *find_pick(const char *key, size_t len)
@@ -334,12 +347,13 @@ static void add_pick(const char *key, size_t nkey, const char *value, size_t nva
 	p->value = hd_format("%.*s", (int)nvalue, value);
 }
 
-static void read_picks(const char *text)
+/* over 0: what is known already stays, and of equal keys the first line counts. */
+static void read_picks(const char *text, int over)
 {
 	while (text && *text) {
 		size_t line = strcspn(text, "\n"), key = strcspn(text, " \n");
 
-		if (key < line && !strncmp(text, "product:", 8))
+		if (key < line && !strncmp(text, "product:", 8) && (over || !find_pick(text, key)))
 			add_pick(text, key, text + key + 1, line - key - 1);
 		text += line + (text[line] == '\n');
 	}
@@ -361,12 +375,13 @@ static int ensure(struct hd_mm *mm, int sum)
 		return 1;
 	key_of(key, &mm->shape, sum);
 	k = find_pick(key, strlen(key));
-	if (k && strlen(k->value) > 3 && create(p, &mm->shape, sum, k->value[0] == 'b' && can_swap(&mm->shape), k->value + 3))
+	if (k && strlen(k->value) > 3 &&
+	    create(p, &mm->shape, sum, k->value[0] == 'b' && can_swap(&mm->shape), k->value + 3))
 		return 1;
 	return create(p, &mm->shape, sum, 0, NULL);
 }
 
-/* ---- timing ----------------------------------------------------------------------------------------------------- */
+/* ---- timing ---------------------------------------------------------------------------------- */
 
 struct arena {			/* touched memory: untouched pages all read as one page of zeros */
 	void *mem[HD_MM_OPERANDS];
@@ -398,7 +413,8 @@ static int touch(struct arena *a, const struct hd_mm_shape *s)
 		}
 		w = a->mem[o];
 		for (size_t i = 0; i <= bytes / 4; i++)
-			w[i] = 0x3c003c00;	/* about 1/128 as fp32 and as two bf16: neither denormal nor growing */
+			/* about 1/128 as fp32 and as two bf16: neither denormal nor growing */
+			w[i] = 0x3c003c00;
 		a->bytes[o] = bytes;
 	}
 	return 1;
@@ -421,7 +437,8 @@ static double flops(const struct hd_mm_shape *s)
 	return f;
 }
 
-/* A product that would take too long is timed with its longest dim cut, keeping the remainder that makes tails. */
+/* A product that would take too long is timed with its longest dim cut, keeping the
+ * remainder that makes tails. */
 static void shrink(struct hd_mm_shape *s, double limit)
 {
 	while (flops(s) > limit) {
@@ -452,11 +469,13 @@ static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, i
 	if (!offers_begin(&o, s, sum, swap))
 		return n;
 	while ((pd = offers_next(&o, &begun))) {
-		int plain = strstr(name_of(pd), "ref") != NULL;	/* loops: only where nothing else is offered */
+		int plain = strstr(name_of(pd), "ref") !=
+			    NULL; /* loops: only where nothing else is offered */
 
 		if (n < MAX_RIVALS && (!plain || !n) && scratch_of(pd) <= MAX_SCRATCH &&
 		    build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
-			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab", name_of(pd));
+			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab",
+				 name_of(pd));
 			r[n].best = 1e9;
 			n += reserve(r[n].p.scratch_bytes);
 		}
@@ -466,7 +485,8 @@ static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, i
 	return n;
 }
 
-/* Rounds over all rivals, so that a slow moment of the machine does not hit one alone; those far behind drop out. */
+/* Rounds over all rivals, so that a slow moment of the machine does not hit one alone; those
+ * far behind drop out. */
 static int fastest(struct rival *r, int n, struct arena *a, double budget)
 {
 	double spent = 0, best = 1e9;
@@ -490,6 +510,44 @@ static int fastest(struct rival *r, int n, struct arena *a, double budget)
 	return at;
 }
 
+static double rate_of(uint32_t dtype, int64_t size, double best)
+{
+	struct hd_mm_shape s = {.ndim = 3,
+				.dtype = {dtype, dtype, HD_F32},
+				.n = {size, size, size},
+				.stride = {{size, 0, 1}, {0, 1, size}, {size, 1, 0}}};
+	struct rival r[MAX_RIVALS];
+	struct arena a = { 0 };
+	int n;
+
+	if (hd_mm_open(NULL) < 0 || !touch(&a, &s))
+		return best;
+	n = enter(r, 0, &s, 0, 0);
+	for (int i = 0; i < n; i++) {
+		for (int k = 0; k < 2; k++) {
+			double rate = flops(&s) / time_once(&r[i].p, &a);
+
+			if (rate > best)
+				best = rate;
+		}
+		drop(&r[i].p);
+	}
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		free(a.mem[o]);
+	return best;
+}
+
+/* For the length of timings only */
+static double rough_rate(uint32_t dtype)
+{
+	static double known[2];
+	double *rate = &known[dtype == HD_BF16];
+
+	if (!(*rate > 0))
+		*rate = rate_of(dtype, 768, 1e9);
+	return *rate;
+}
+
 static void measure(const char *key, size_t len, struct arena *a)
 {
 	char text[KEY];
@@ -500,7 +558,7 @@ static void measure(const char *key, size_t len, struct arena *a)
 	snprintf(text, sizeof(text), "%.*s", (int)len, key);
 	if (!shape_of(&s, &sum, text))
 		return;
-	shrink(&s, 0.015 * hd_mm_rate(s.dtype[HD_MM_A]));
+	shrink(&s, 0.015 * rough_rate(s.dtype[HD_MM_A]));
 	if (!touch(a, &s))
 		return;
 	n = enter(r, n, &s, sum, 0);
@@ -515,7 +573,7 @@ static void measure(const char *key, size_t len, struct arena *a)
 		drop(&r[i].p);
 }
 
-/* ---- what the device calls -------------------------------------------------------------------------------------- */
+/* ---- what the device calls ------------------------------------------------------------------- */
 
 static char *append(char *text, const char *key, const char *value)
 {
@@ -565,12 +623,12 @@ char *hd_mm_settle(const char *known, const struct hd_exchange *x)
 {
 	char *wanted = wanted_keys(), *joined = NULL, *mine = NULL, *text;
 
-	read_picks(known);
+	read_picks(known, 0);
 	if (x) {
 		joined = x->gather(x->ctx, wanted);
 		mine = joined ? answer(joined) : hd_strdup("");
 		text = x->bcast(x->ctx, mine);
-		read_picks(text);
+		read_picks(text, 1);
 	} else {
 		text = answer(wanted);
 	}
@@ -627,36 +685,14 @@ void hd_mm_put(struct hd_mm *mm)
 
 int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias)
 {
-	if (!mm->made[sum].prim && !ensure(mm, sum))	/* never settled: the first implementation offered */
+	if (!mm->made[sum].prim &&
+	    !ensure(mm, sum)) /* never settled: the first implementation offered */
 		return HD_ENOTSUP;
 	return execute(&mm->made[sum], c, a, b, bias);
 }
 
-static double rate_of(uint32_t dtype, int64_t size, double best)
-{
-	struct hd_mm_shape s = { .ndim = 3, .dtype = { dtype, dtype, HD_F32 }, .n = { size, size, size },
-		.stride = { { size, 0, 1 }, { 0, 1, size }, { size, 1, 0 } } };
-	struct rival r[MAX_RIVALS];
-	struct arena a = { 0 };
-	int n;
-
-	if (hd_mm_open(NULL) < 0 || !touch(&a, &s))
-		return best;
-	n = enter(r, 0, &s, 0, 0);
-	for (int i = 0; i < n; i++) {
-		for (int k = 0; k < 3 && (k < 2 || size < 1500); k++) {
-			double rate = flops(&s) / time_once(&r[i].p, &a);
-
-			if (rate > best)
-				best = rate;
-		}
-		drop(&r[i].p);
-	}
-	for (int o = 0; o < HD_MM_OPERANDS; o++)
-		free(a.mem[o]);
-	return best;
-}
-
+/* Measured when it is asked for, not before: then all ranks of a machine ask at once, as
+ * they will compute at once. */
 double hd_mm_rate(uint32_t dtype)
 {
 	static double known[2];
@@ -664,8 +700,8 @@ double hd_mm_rate(uint32_t dtype)
 
 	if (*rate > 0)
 		return *rate;
-	*rate = rate_of(dtype, 1024, 1e9);	/* without an implementation: about what plain loops do */
-	if (*rate > 2e11)
-		*rate = rate_of(dtype, 1792, *rate);
+	*rate = rate_of(dtype, 1024, 1e9);	/* 1e9: about what plain loops do */
+	if (*rate > 1e11)
+		*rate = rate_of(dtype, 1536, *rate);
 	return *rate;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sum over named dims.
  *
- * Neighbouring dims merge to (kept, summed, kept) where they can: column sums, row sums and what lies between.  Pieces
- * of a fixed size are summed in fp32 and joined in double, in a fixed order, so the result does not depend on the
- * number of threads.  Anything else is summed element by element.
+ * Neighbouring dims merge to (kept, summed, kept) where they can: column sums, row sums and what
+ * lies between.  Pieces of a fixed size are summed in fp32 and joined in double, in a fixed
+ * order, so the result does not depend on the number of threads.  Anything else is summed element
+ * by element.
  */
 #include <config.h>
 #include "engine/device.h"
@@ -29,7 +30,7 @@ struct sum {
 	double *partial;	/* cuts x p x q; NULL: one cut */
 };
 
-/* ---- prepare ---------------------------------------------------------------------------------------------------- */
+/* ---- prepare --------------------------------------------------------------------------------- */
 
 static void collect(struct sum *s, const struct hd_view *a, const struct hd_view *c)
 {
@@ -91,17 +92,19 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	struct sum *s;
 
 	if (d->nin != 1 || d->nout != 1)
-		return hd_err_set(err, HD_EINVAL, "sum: %u inputs and %u outputs, not 1 and 1", d->nin, d->nout);
+		return hd_err_set(err, HD_EINVAL, "sum: %u inputs and %u outputs, not 1 and 1",
+				  d->nin, d->nout);
 	if (!readable(d->in[0].dtype) || !readable(d->out[0].dtype))
-		return hd_err_set(err, HD_ENOTSUP, "sum: no %s to %s on cpu", hd_dtype_name(d->in[0].dtype),
-				  hd_dtype_name(d->out[0].dtype));
+		return hd_err_set(err, HD_ENOTSUP, "sum: no %s to %s on cpu",
+				  hd_dtype_name(d->in[0].dtype), hd_dtype_name(d->out[0].dtype));
 	for (uint32_t i = 0; i < d->out[0].ndim; i++) {
 		uint32_t j = 0;
 
 		while (j < d->in[0].ndim && d->in[0].dims[j] != d->out[0].dims[i])
 			j++;
 		if (j == d->in[0].ndim || d->in[0].n[j] != d->out[0].n[i])
-			return hd_err_set(err, HD_EINVAL, "sum: c has dim %s, which a has not in that size",
+			return hd_err_set(err, HD_EINVAL,
+					  "sum: c has dim %s, which a has not in that size",
 					  d->out[0].dims[i]->name);
 	}
 	s = hd_alloc(sizeof(*s));
@@ -117,7 +120,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	return 0;
 }
 
-/* ---- run -------------------------------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static inline float widen(uint16_t h)
 {
@@ -163,7 +166,8 @@ static void add_row(float *restrict x, const void *a, uint32_t dtype, int64_t at
 }
 
 /* Columns of rows r0 ... r1 - 1, `n` columns from element `at`, rows `step` apart */
-static void columns(double *total, const struct sum *s, const void *a, int64_t at, int64_t n, int64_t r0, int64_t r1)
+static void columns(double *total, const struct sum *s, const void *a, int64_t at, int64_t n,
+		    int64_t r0, int64_t r1)
 {
 	float x[TILE];
 
@@ -200,8 +204,10 @@ static double row(const struct sum *s, const void *a, int64_t at, int64_t n)
 /* Task (cut, p, tile of columns): to the partial sums where there are several cuts, else to c */
 static void task(const struct sum *s, void *c, const void *a, int acc, int64_t t)
 {
-	int64_t tiles = (s->q + TILE - 1) / TILE, tile = t % tiles, p = t / tiles % s->p, cut = t / tiles / s->p;
-	int64_t len = (s->r + s->cuts - 1) / s->cuts, r0 = cut * len, r1 = r0 + len < s->r ? r0 + len : s->r;
+	int64_t tiles = (s->q + TILE - 1) / TILE, tile = t % tiles, p = t / tiles % s->p,
+		cut = t / tiles / s->p;
+	int64_t len = (s->r + s->cuts - 1) / s->cuts, r0 = cut * len,
+		r1 = r0 + len < s->r ? r0 + len : s->r;
 	int64_t col = tile * TILE, n = s->q - col < TILE ? s->q - col : TILE;
 	double total[TILE];
 
@@ -259,7 +265,8 @@ static void any(const struct sum *s, void *c, const void *a, int acc)
 	}
 }
 
-static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
+static void run(const struct hd_prep *prep, void *const *out, void *const *in,
+		const struct hd_run *r)
 {
 	const struct sum *s = prep->state;
 
@@ -273,4 +280,5 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 	}
 }
 
-const struct hd_kernel hd_cpu_sum = { .name = "sum", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_sum = {
+	.name = "sum", .flags = HD_K_ACC, .prepare = prepare, .run = run};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attention in plain loops: one row of probabilities at a time.
  *
- * With p = softmax(scale q k^T) and o = p v:  dv = p^T do, dp = do v^T, ds = p (dp - sum(do o)), dq = scale ds k,
- * dk = scale ds^T q.
+ * With p = softmax(scale q k^T) and o = p v:  dv = p^T do, dp = do v^T, ds = p (dp - sum(do o)),
+ * dq = scale ds k, dk = scale ds^T q.
  */
 #include <config.h>
 #include "kernels/ref/ref.h"
@@ -24,7 +24,8 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	struct attention *t;
 
 	if (d->nin < 3 || q->ndim != 4 || k->ndim != 4 || q->n[3] != k->n[3] || q->dtype != HD_F64)
-		return hd_err_set(err, HD_EINVAL, "attention: q, k, v are f64 of (batch, seq, heads, head_dim)");
+		return hd_err_set(err, HD_EINVAL,
+				  "attention: q, k, v are f64 of (batch, seq, heads, head_dim)");
 	t = hd_alloc(sizeof(*t));
 	t->batch = q->n[0];
 	t->seq = q->n[1];
@@ -80,7 +81,8 @@ static void axpy(double *y, double a, const double *x, int64_t n)
 		y[i] += a * x[i];
 }
 
-static void query(const struct attention *t, double *const *out, double *const *in, int64_t b, int64_t h, int64_t i)
+static void query(const struct attention *t, double *const *out, double *const *in, int64_t b,
+		  int64_t h, int64_t i)
 {
 	const double *q = in[0] + at(t, b, i, h);
 	double *o = out[0] + at(t, b, i, h), max = -INFINITY, sum = 0;
@@ -111,7 +113,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 				query(t, (double *const *)out, (double *const *)in, b, h, i);
 }
 
-static void query_d(const struct attention *t, double *const *out, double *const *in, int64_t b, int64_t h, int64_t i)
+static void query_d(const struct attention *t, double *const *out, double *const *in, int64_t b,
+		    int64_t h, int64_t i)
 {
 	int64_t qi = at(t, b, i, h);
 	const double *q = in[0] + qi, *o = in[3] + qi, *d_o = in[5] + qi;
@@ -129,7 +132,8 @@ static void query_d(const struct attention *t, double *const *out, double *const
 	}
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
+		  const struct hd_run *r)
 {
 	const struct attention *t = p->state;
 	size_t nq = (size_t)(t->batch * t->seq * t->heads * t->dim) * sizeof(double);
@@ -145,5 +149,6 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 				query_d(t, (double *const *)out, (double *const *)in, b, h, i);
 }
 
-const struct hd_kernel hd_ref_attention = { .name = "attention", .prepare = prepare, .run = run };
-const struct hd_kernel hd_ref_attention_d = { .name = "attention_d", .prepare = prepare, .run = run_d };
+const struct hd_kernel hd_ref_attention = {.name = "attention", .prepare = prepare, .run = run};
+const struct hd_kernel hd_ref_attention_d = {
+	.name = "attention_d", .prepare = prepare, .run = run_d};

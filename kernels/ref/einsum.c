@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * einsum in plain loops: for every element of c the sum over all indices of the dims that c has not.
+ * einsum in plain loops: for every element of c the sum over all indices of the dims that c has
+ * not.
  */
 #include <config.h>
 #include "kernels/ref/ref.h"
@@ -8,7 +9,7 @@
 enum { A, B, C, BIAS, ADD, OPERANDS };
 
 struct einsum {
-	int nout, ndims, has_bias, has_add;	/* the first nout dims are c's, the others are summed */
+	int nout, ndims, has_bias, has_add; /* the first nout dims are c's, the others are summed */
 	int64_t n[3 * HD_MAX_DIMS], stride[3 * HD_MAX_DIMS][OPERANDS];
 };
 
@@ -30,7 +31,8 @@ static int known(const struct hd_view *v, const struct hd_dim *dim)
 	return 0;
 }
 
-static void add_dim(struct einsum *e, const struct hd_view *const *v, const struct hd_dim *dim, int64_t n)
+static void add_dim(struct einsum *e, const struct hd_view *const *v, const struct hd_dim *dim,
+		    int64_t n)
 {
 	for (int o = 0; o < OPERANDS; o++)
 		e->stride[e->ndims][o] = v[o] ? stride_of(v[o], dim) : 0;
@@ -44,7 +46,8 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	struct einsum *e;
 
 	if ((int)d->nin != 2 + bias + add || d->nout != 1)
-		return hd_err_set(err, HD_EINVAL, "einsum: %u inputs, not %d", d->nin, 2 + bias + add);
+		return hd_err_set(err, HD_EINVAL, "einsum: %u inputs, not %d", d->nin,
+				  2 + bias + add);
 	v[A] = &d->in[0];
 	v[B] = &d->in[1];
 	v[C] = &d->out[0];
@@ -52,7 +55,8 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	v[ADD] = add ? &d->in[2 + bias] : NULL;
 	for (int o = 0; o < OPERANDS; o++)
 		if (v[o] && v[o]->dtype != HD_F64)
-			return hd_err_set(err, HD_ENOTSUP, "einsum: no %s on ref", hd_dtype_name(v[o]->dtype));
+			return hd_err_set(err, HD_ENOTSUP, "einsum: no %s on ref",
+					  hd_dtype_name(v[o]->dtype));
 	e = hd_alloc(sizeof(*e));
 	e->has_bias = bias;
 	e->has_add = add;
@@ -120,4 +124,5 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	each(e, mem, r->acc && mem[ADD] != mem[C], 0, start);
 }
 
-const struct hd_kernel hd_ref_einsum = { .name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_ref_einsum = {
+	.name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run};

@@ -54,4 +54,5 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-const struct hd_kernel hd_ref_sum = { .name = "sum", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_ref_sum = {
+	.name = "sum", .flags = HD_K_ACC, .prepare = prepare, .run = run};

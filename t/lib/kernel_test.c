@@ -71,7 +71,7 @@ static double take(const void *mem, uint32_t dtype, int64_t i)
 	return ((const uint8_t *)mem)[i];
 }
 
-static int64_t values(const struct kt_buf *b)	/* addressable ones: bytes of HD_B1, else elements */
+static int64_t values(const struct kt_buf *b) /* addressable ones: bytes of HD_B1, else elements */
 {
 	return b->view[0].dtype == HD_B1 ? (int64_t)b->bytes[0] : b->count;
 }
@@ -218,7 +218,8 @@ void kt_reals(struct kt_buf *b, double low, double high)
 void kt_set(struct kt_buf *b, int64_t i, double value)
 {
 	put(b->mem[KT_CPU], b->view[KT_CPU].dtype, i, value);
-	put(b->mem[KT_REF], b->view[KT_REF].dtype, i, take(b->mem[KT_CPU], b->view[KT_CPU].dtype, i));
+	put(b->mem[KT_REF], b->view[KT_REF].dtype, i,
+	    take(b->mem[KT_CPU], b->view[KT_CPU].dtype, i));
 }
 
 double kt_get(const struct kt_buf *b, int which, int64_t i)
@@ -231,7 +232,11 @@ double kt_get(const struct kt_buf *b, int which, int64_t i)
 int kt_prepare(struct kt *t, int w)
 {
 	struct hd_view in[HD_MAX_INS], out[HD_MAX_OUTS];
-	struct hd_kernel_desc d = { .attr = t->attr, .nin = (uint32_t)t->nin, .nout = (uint32_t)t->nout, .in = in, .out = out };
+	struct hd_kernel_desc d = {.attr = t->attr,
+				   .nin = (uint32_t)t->nin,
+				   .nout = (uint32_t)t->nout,
+				   .in = in,
+				   .out = out};
 	int rc;
 
 	for (int i = 0; i < t->nin; i++)
@@ -293,8 +298,10 @@ static const char *intact(struct kt *t, int w)
 		int k = i < t->nin ? i : i - t->nin;
 
 		if (!canaries(b, w))
-			snprintf(t->why, sizeof(t->why), "%s wrote outside %s %d", device[w], what, k);
-		else if (i < t->nin && !replaced(t, b) && memcmp(b->mem[w], b->before[w], b->bytes[w]))
+			snprintf(t->why, sizeof(t->why), "%s wrote outside %s %d", device[w], what,
+				 k);
+		else if (i < t->nin && !replaced(t, b) &&
+			 memcmp(b->mem[w], b->before[w], b->bytes[w]))
 			snprintf(t->why, sizeof(t->why), "%s changed %s %d", device[w], what, k);
 		else
 			continue;
@@ -316,7 +323,8 @@ static const char *differs(struct kt *t, int k, double tol)
 
 		if (got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= tol * scale)
 			continue;
-		snprintf(t->why, sizeof(t->why), "output %d[%lld]: cpu %.9g, ref %.9g, largest %.3g, tol %.3g", k,
+		snprintf(t->why, sizeof(t->why),
+			 "output %d[%lld]: cpu %.9g, ref %.9g, largest %.3g, tol %.3g", k,
 			 (long long)i, got, want, scale, tol);
 		return t->why;
 	}
@@ -331,7 +339,8 @@ const char *kt_compare(struct kt *t, double tol)
 		int rc = kt_run(t, w);
 
 		if (rc < 0) {
-			snprintf(t->why, sizeof(t->why), "%s: prepare: %d %s", w ? "ref" : "cpu", rc, t->err.text);
+			snprintf(t->why, sizeof(t->why), "%s: prepare: %d %s", w ? "ref" : "cpu",
+				 rc, t->err.text);
 			return t->why;
 		}
 		why = intact(t, w);

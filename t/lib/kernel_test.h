@@ -12,10 +12,11 @@
  *	KT_CHECK(t, 1e-6, "gelu backward");
  *	kt_free(t);
  *
- * In a spec "head=2@4/9" is a slice: 2 elements from global index 4 of a dim of 9 (entries beyond the whole extent are
- * padding); "head=2" is a whole dim; "" has no dims.  Equal names in one test are the same dim.  Every buffer is
- * filled as doubles, rounded to its dtype, and handed to ref as HD_F64 where the dtype is a float.  Buffers lie between
- * canaries that kt_compare checks too.  Inputs that no output replaces must come out unchanged.
+ * In a spec "head=2@4/9" is a slice: 2 elements from global index 4 of a dim of 9 (entries beyond
+ * the whole extent are padding); "head=2" is a whole dim; "" has no dims.  Equal names in one
+ * test are the same dim.  Every buffer is filled as doubles, rounded to its dtype, and handed to
+ * ref as HD_F64 where the dtype is a float.  Buffers lie between canaries that kt_compare checks
+ * too.  Inputs that no output replaces must come out unchanged.
  */
 #ifndef HD_T_LIB_KERNEL_TEST_H
 #define HD_T_LIB_KERNEL_TEST_H
@@ -42,9 +43,10 @@ struct kt {
 	struct kt_buf *in[HD_MAX_INS], *out[HD_MAX_OUTS];
 	struct hd_prep prep[2];
 	int prepared[2];
-	struct hd_run run;		/* step 1, train, all else zero: change at will */
-	struct hd_err err;		/* of the last prepare */
-	double least;			/* outputs are compared on a scale of at least this: for results that cancel */
+	struct hd_run run; /* step 1, train, all else zero: change at will */
+	struct hd_err err; /* of the last prepare */
+	/* outputs are compared on a scale of at least this: for results that cancel */
+	double least;
 	uint64_t seed;
 	char why[1200];
 };
@@ -59,18 +61,21 @@ struct kt_buf *kt_in(struct kt *t, uint32_t dtype, const char *spec);
 struct kt_buf *kt_out(struct kt *t, uint32_t dtype, const char *spec);
 void kt_inplace(struct kt_buf *out, struct kt_buf *in);
 
-/* Data: of inputs, or what outputs hold before (for acc).  HD_B1: packed bytes, as integers 0..255. */
+/* Data: of inputs, or what outputs hold before (for acc).  HD_B1: packed bytes, as integers
+ * 0..255. */
 void kt_ints(struct kt_buf *b, int64_t lowest, int64_t highest);
 void kt_reals(struct kt_buf *b, double low, double high);
 void kt_set(struct kt_buf *b, int64_t i, double value);
 double kt_get(const struct kt_buf *b, int which, int64_t i);
 
-int kt_prepare(struct kt *t, int which);	/* again after dims or attributes changed; 0 or HD_E..., text in t->err */
-int kt_run(struct kt *t, int which);		/* prepares where that was not done */
-/* Runs both and compares.  -> NULL, or what differs.  |cpu - ref| may be tol * max(|ref| of this output,
- * t->least); tol 0: equal. */
+/* Again after dims or attributes changed.  0 or HD_E..., text in t->err. */
+int kt_prepare(struct kt *t, int which);
+int kt_run(struct kt *t, int which); /* prepares where that was not done */
+/* Runs both and compares.  -> NULL, or what differs.  |cpu - ref| may be tol * max(|ref| of
+ * this output, t->least); tol 0: equal. */
 const char *kt_compare(struct kt *t, double tol);
-double kt_tol(uint32_t dtype, int64_t terms);	/* for sums of `terms` products whose result is kept in dtype */
+/* For sums of `terms` products whose result is kept in dtype */
+double kt_tol(uint32_t dtype, int64_t terms);
 
 #define KT_CHECK(t, tol, ...) do { \
 		const char *why_ = kt_compare(t, tol); \
