@@ -146,6 +146,39 @@ static void settles(void)
 	kt_free(t);
 }
 
+static const char foreign[] =
+	"product:dims=3:bits=32,32,32,0:n=20,30,40:a=40,0,1:b=0,1,30:c=30,1,0:sum=0:threads=2:isa=";
+
+static char *gather(void *ctx, const char *wanted)
+{
+	const char *isa = strstr(wanted, ":isa=") + 5;
+
+	(void)ctx;
+	return hd_format("%s%s%.*s\n", wanted, foreign, (int)strcspn(isa, "\n"), isa);
+}
+
+static char *bcast(void *ctx, const char *text)
+{
+	(void)ctx;
+	return hd_strdup(text);
+}
+
+/* Rank 0 times what only another rank needs, from the key alone. */
+static void settles_for_others(void)
+{
+	const struct hd_exchange x = { NULL, gather, bcast };
+	struct kt *t = build(&products[2], HD_F32, HD_F32);
+	char *text, *line;
+
+	kt_prepare(t, KT_CPU);
+	text = hd_device_cpu()->settle("", &x);
+	line = strstr(text, foreign);
+	ok(line && strchr(line, ' ') && strchr(line, ' ') < strchr(line, '\n'),
+	   "the key of another rank has a value");
+	free(text);
+	kt_free(t);
+}
+
 int main(void)
 {
 	struct hd_err err = { 0 };
@@ -159,5 +192,6 @@ int main(void)
 	check_real();
 	refuses();
 	settles();
+	settles_for_others();
 	return done();
 }
