@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Cores and OpenMP's settings.
  *
- * By default mpirun binds each rank to one core (or, of more than two ranks, to one socket), and a program with threads
- * then runs all of them there.  libgomp reads the mask and its variables before main(), so the mask is widened, the
- * variables are set, and the program is started again in the same process: the launcher sees no difference, as MPI has
- * not begun.  A mark with the process' number in the environment ends this after one round, and is not believed by a
- * child process that inherits it.
+ * By default mpirun binds each rank to one core (or, of more than two ranks, to one socket), and
+ * a program with threads then runs all of them there.  libgomp reads the mask and its variables
+ * before main(), so the mask is widened, the variables are set, and the program is started again
+ * in the same process: the launcher sees no difference, as MPI has not begun.  A mark with the
+ * process' number in the environment ends this after one round, and is not believed by a child
+ * process that inherits it.
  *
- * Spinning threads are best while ranks x threads fit the cores (an empty region takes 0.5 us against 51), and seven
- * times slower than passive ones beyond that: so the policy is passive only where they do not fit.
+ * Spinning threads are best while ranks x threads fit the cores (an empty region takes 0.5 us
+ * against 51), and seven times slower than passive ones beyond that: so the policy is passive
+ * only where they do not fit.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -22,7 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MARK "HEDDLE_AFFINITY"		/* "pid threads cores-before cores-after" */
+#define MARK "HEDDLE_AFFINITY" /* "pid threads cores-before cores-after" */
 
 static char note[160];
 
@@ -33,7 +35,8 @@ static int mask_cores(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 }
 
-/* The kernel keeps to the cores that the container or the batch system allows, whatever is asked for. */
+/* The kernel keeps to the cores that the container or the batch system allows, whatever is asked
+ * for. */
 static void mask_widen(void)
 {
 	cpu_set_t set;
@@ -46,7 +49,8 @@ static void mask_widen(void)
 
 static int local_ranks(void)
 {
-	static const char *const names[] = { "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE" };
+	static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+					    "SLURM_NTASKS_PER_NODE"};
 
 	for (size_t i = 0; i < HD_LEN(names); i++)
 		if (getenv(names[i]) && atoi(getenv(names[i])) > 0)
@@ -54,8 +58,9 @@ static int local_ranks(void)
 	return 1;
 }
 
-/* mpirun says that it has bound this process.  Any other mask (taskset, a batch system) is somebody's wish: it is only
- * too narrow if more threads than it has cores are asked for by number. */
+/* mpirun says that it has bound this process.  Any other mask (taskset, a batch system) is
+ * somebody's wish: it is only too narrow if more threads than it has cores are asked for by
+ * number. */
 static int too_narrow(int cores, int wanted, int ranks)
 {
 	long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -99,9 +104,10 @@ static void start_again(char **argv)
 
 	if (n > 0) {
 		path[n] = 0;
-		execv(path, argv);	/* by its path, so that ps shows its name */
+		execv(path, argv); /* by its path, so that ps shows its name */
 	}
-	execv("/proc/self/exe", argv);	/* comes back only on failure: then the settings stay as they are */
+	execv("/proc/self/exe", argv);
+	/* Only a failure comes here: the settings stay as they are. */
 }
 
 static int back_again(int *threads)
@@ -109,10 +115,13 @@ static int back_again(int *threads)
 	const char *mark = getenv(MARK);
 	int pid = 0, from = 0, to = 0;
 
-	if (!mark || sscanf(mark, "%d %d %d %d", &pid, threads, &from, &to) != 4 || pid != (int)getpid())
+	if (!mark || sscanf(mark, "%d %d %d %d", &pid, threads, &from, &to) != 4 ||
+	    pid != (int)getpid())
 		return 0;
 	if (to > from)
-		snprintf(note, sizeof(note), "the launcher bound this rank to %d core%s; it may now use %d, by %d thread%s",
+		snprintf(note, sizeof(note),
+			 "the launcher bound this rank to %d core%s; it may now use %d, by %d "
+			 "thread%s",
 			 from, from == 1 ? "" : "s", to, *threads, *threads == 1 ? "" : "s");
 	return 1;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The communication's life, the choice of a transport for each call, and what is counted.
  *
- * A group whose members are all on this host moves its data through shared memory, inline; all others over MPI, by the
- * progress thread.  The choice is the same for every call of a group, so the order of its calls is kept.
+ * A group whose members are all on this host moves its data through shared memory, inline; all
+ * others over MPI, by the progress thread.  The choice is the same for every call of a group, so
+ * the order of its calls is kept.
  */
 #include <config.h>
 #include "engine/comm_internal.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct hd_comm_here hd_here = { .w = { 0, 1, 0, 1, 1 } };
+struct hd_comm_here hd_here = {.w = {0, 1, 0, 1, 1}};
 static struct hd_comm_stats stats;
 static struct hd_members *all_members;
 
@@ -57,7 +58,7 @@ int hd_comm_may_speak(void)
 	return atomic_exchange(hd_here.control ? &hd_here.control->spoken : &alone, 1) == 0;
 }
 
-/* -- groups ---------------------------------------------------------------------------------------------------------- */
+/* -- groups ------------------------------------------------------------------------------------ */
 struct hd_members *hd_members_create(const int *ranks, int n, const char *name)
 {
 	struct hd_members *m = hd_alloc(sizeof(*m));
@@ -120,13 +121,16 @@ const char *hd_members_name(const struct hd_members *m)
 	return m->name;
 }
 
-/* -- sizes ----------------------------------------------------------------------------------------------------------- */
+/* -- sizes ------------------------------------------------------------------------------------- */
 const char *hd_comm_kind_name(uint32_t kind)
 {
-	static const char *const names[] = { "?", "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast",
-		"reduce", "gather", "scatter", "shift", "all-max" };
+	static const char *const names[] = {
+		"?",      "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast",
+		"reduce", "gather",     "scatter",        "shift",      "all-max"};
 
-	return kind == HD_SEND ? "send" : kind == HD_RECV ? "receive" : names[kind < HD_LEN(names) ? kind : 0];
+	return kind == HD_SEND   ? "send"
+	       : kind == HD_RECV ? "receive"
+				 : names[kind < HD_LEN(names) ? kind : 0];
 }
 
 int64_t hd_comm_size(uint32_t dtype, int64_t count)
@@ -153,7 +157,8 @@ int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me)
 	}
 }
 
-/* What a ring would make this member send.  A broadcast is a pipeline along the ring: counted once, at its root. */
+/* What a ring would make this member send.  A broadcast is a pipeline along the ring: counted
+ * once, at its root. */
 int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index)
 {
 	int64_t s = hd_comm_size(dtype, count);
@@ -184,17 +189,18 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 	}
 }
 
-/* -- calls ----------------------------------------------------------------------------------------------------------- */
+/* -- calls ------------------------------------------------------------------------------------- */
 static int refuse(const struct hd_members *m, const struct hd_call *c)
 {
-	int rooted = c->kind == HD_BROADCAST || c->kind == HD_REDUCE || c->kind == HD_GATHER || c->kind == HD_SCATTER ||
-		     c->kind >= HD_SEND;
-	int sums = c->kind == HD_ALL_REDUCE || c->kind == HD_ALL_MAX || c->kind == HD_REDUCE_SCATTER ||
-		   c->kind == HD_REDUCE;
+	int rooted = c->kind == HD_BROADCAST || c->kind == HD_REDUCE || c->kind == HD_GATHER ||
+		     c->kind == HD_SCATTER || c->kind >= HD_SEND;
+	int sums = c->kind == HD_ALL_REDUCE || c->kind == HD_ALL_MAX ||
+		   c->kind == HD_REDUCE_SCATTER || c->kind == HD_REDUCE;
 
 	if (c->kind == 0 || (c->kind > HD_ALL_MAX && c->kind != HD_SEND && c->kind != HD_RECV))
 		return HD_EINVAL;
-	if (c->count < 0 || (rooted && (c->index < 0 || c->index >= m->n)) || (m->n == 1 && c->kind >= HD_SEND))
+	if (c->count < 0 || (rooted && (c->index < 0 || c->index >= m->n)) ||
+	    (m->n == 1 && c->kind >= HD_SEND))
 		return HD_EINVAL;
 	return sums && !hd_sum_knows(c->dtype) ? HD_ENOTSUP : 0;
 }

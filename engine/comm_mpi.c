@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * MPI's start and end, and the control channel: few, blocking, small exchanges between all ranks.
  *
- * Never two threads are inside MPI: each call holds hd_mpi_lock, and a wait is a loop of tests with hd_pause between
- * them, so the progress thread can work, dead peers are seen, and a waiting rank leaves its core to others.
- * A process that no launcher started skips MPI: starting it as a singleton takes a third of a second.
+ * Never two threads are inside MPI: each call holds hd_mpi_lock, and a wait is a loop of tests
+ * with hd_pause between them, so the progress thread can work, dead peers are seen, and a waiting
+ * rank leaves its core to others.
+ *
+ * A process that no launcher started skips MPI: starting it as a singleton takes a third of a
+ * second.
  */
 #include <config.h>
 #include "engine/comm_mpi.h"
@@ -14,13 +17,14 @@
 
 pthread_mutex_t hd_mpi_lock = PTHREAD_MUTEX_INITIALIZER;
 MPI_Comm hd_mpi_world = MPI_COMM_NULL;
-static MPI_Comm host = MPI_COMM_NULL;		/* the ranks of this host */
+static MPI_Comm host = MPI_COMM_NULL; /* the ranks of this host */
 
-#define PIECE (1 << 30)				/* bytes: MPI counts in int */
+#define PIECE (1 << 30) /* bytes: MPI counts in int */
 
 int hd_mpi_launched(void)
 {
-	static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "PMI_FD" };
+	static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
+					    "PMI_SIZE", "PMI_FD"};
 	const char *size = getenv("OMPI_COMM_WORLD_SIZE");
 
 	if (size && atoi(size) == 1)
@@ -34,13 +38,15 @@ int hd_mpi_launched(void)
 /* Numbers the ranks of this host and says where each world rank is. */
 static void find_hosts(void)
 {
-	const char *test = getenv("HD_TEST_COMM");	/* tests only: "mpi" treats every rank as its own host */
+	/* For tests only: "mpi" treats every rank as its own host. */
+	const char *test = getenv("HD_TEST_COMM");
 	int first, L;
 
 	if (test && !strcmp(test, "mpi"))
 		MPI_Comm_split(hd_mpi_world, hd_here.w.rank, 0, &host);
 	else
-		MPI_Comm_split_type(hd_mpi_world, MPI_COMM_TYPE_SHARED, hd_here.w.rank, MPI_INFO_NULL, &host);
+		MPI_Comm_split_type(hd_mpi_world, MPI_COMM_TYPE_SHARED, hd_here.w.rank,
+				    MPI_INFO_NULL, &host);
 	MPI_Comm_rank(host, &hd_here.w.local_rank);
 	MPI_Comm_size(host, &hd_here.w.local_size);
 	first = hd_here.w.local_rank == 0;
@@ -63,8 +69,9 @@ int hd_mpi_open(struct hd_err *err)
 		return hd_err_set(err, HD_EIO, "MPI_Init_thread failed");
 	if (given < MPI_THREAD_SERIALIZED) {
 		MPI_Finalize();
-		return hd_err_set(err, HD_ENOTSUP, "this MPI gives thread level %d, the least that is needed is %d", given,
-				  MPI_THREAD_SERIALIZED);
+		return hd_err_set(err, HD_ENOTSUP,
+				  "this MPI gives thread level %d, the least that is needed is %d",
+				  given, MPI_THREAD_SERIALIZED);
 	}
 	hd_here.mpi = 1;
 	MPI_Comm_dup(MPI_COMM_WORLD, &hd_mpi_world);
@@ -83,14 +90,15 @@ void hd_mpi_close(void)
 
 void hd_mpi_abort(int status)
 {
-	/* Another thread may be inside MPI for the time of a test; one that is stuck there must not keep us. */
+	/* Another thread may be inside MPI for the time of a test; one that is stuck there must
+	 * not keep us. */
 	for (int i = 0; i < 100 && pthread_mutex_trylock(&hd_mpi_lock); i++)
 		usleep(10000);
 	MPI_Abort(MPI_COMM_WORLD, status);
 	_exit(status);
 }
 
-/* -- planning: nothing else runs ------------------------------------------------------------------------------------- */
+/* -- planning: nothing else runs --------------------------------------------------------------- */
 int hd_mpi_all(int yes)
 {
 	if (hd_here.mpi)
@@ -125,7 +133,7 @@ void hd_host_barrier(void)
 		MPI_Barrier(host);
 }
 
-/* -- control --------------------------------------------------------------------------------------------------------- */
+/* -- control ----------------------------------------------------------------------------------- */
 static void finish(MPI_Request *r, const char *what)
 {
 	struct hd_pause p;
@@ -204,7 +212,8 @@ char **hd_comm_gather_text(const char *text)
 	if (first)
 		all = hd_alloc((size_t)at[size - 1] + (size_t)len[size - 1]);
 	if (hd_here.mpi) {
-		HD_MPI(MPI_Igatherv(text, n, MPI_BYTE, all, len, at, MPI_BYTE, 0, hd_mpi_world, &r));
+		HD_MPI(MPI_Igatherv(text, n, MPI_BYTE, all, len, at, MPI_BYTE, 0, hd_mpi_world,
+				    &r));
 		finish(&r, "a gather of texts from all ranks");
 	}
 	if (first)
@@ -239,7 +248,8 @@ double hd_comm_sum(double x)
 int hd_comm_agree(struct hd_err *err)
 {
 	double size = hd_here.w.size;
-	double first = all_double(err->code ? hd_here.w.rank : size, MPI_MIN, "an agreement of all ranks on errors");
+	double first = all_double(err->code ? hd_here.w.rank : size, MPI_MIN,
+				  "an agreement of all ranks on errors");
 
 	if (first < size)
 		hd_comm_bcast(err, sizeof(*err), (int)first);

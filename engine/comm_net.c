@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Movement between hosts: one progress thread per process issues the calls in the order they were started and drives
- * them by tests with backoff, so that the wire works under the products of the compute threads.  The thread is made
- * when the first group that leaves the host is.
+ * Movement between hosts: one progress thread per process issues the calls in the order they were
+ * started and drives them by tests with backoff, so that the wire works under the products of the
+ * compute threads.  The thread is made when the first group that leaves the host is.
  *
- * Most kinds are one non-blocking MPI collective.  Sums of 16-bit types, and all sums when the call asks for a fixed
- * order, are made by the members themselves: each gets its share from all, adds in member order (comm_sum.c), and hands
- * the result to all.  These bytes are those of a ring, and the result is that of the shared-memory transport, bit for
- * bit.  They are messages with a tag of the sum's number, because their second round begins at different times on
+ * Most kinds are one non-blocking MPI collective.  Sums of 16-bit types, and all sums when the
+ * call asks for a fixed order, are made by the members themselves: each gets its share from all,
+ * adds in member order (comm_sum.c), and hands the result to all.  These bytes are those of a
+ * ring, and the result is that of the shared-memory transport, bit for bit.  They are messages
+ * with a tag of the sum's number, because their second round begins at different times on
  * different members, while collectives of one communicator must be issued in one order.
  */
 #include <config.h>
@@ -20,9 +21,9 @@
 #include <string.h>
 #include <time.h>
 
-#define FLIGHTS 256		/* calls under way; start() waits for room beyond that */
-#define TAGS 8192		/* of sums; MPI guarantees 32767 */
-#define TAG_MESSAGE 20000	/* sends, receives and shifts are matched in the order they are made */
+#define FLIGHTS 256 /* calls under way; start() waits for room beyond that */
+#define TAGS 8192 /* of sums; MPI guarantees 32767 */
+#define TAG_MESSAGE 20000 /* sends, receives and shifts are matched in the order they are made */
 
 struct hd_net {
 	MPI_Comm comm;
@@ -31,21 +32,21 @@ struct flight {
 	struct hd_ticket *t;
 	MPI_Request *req;
 	int nreq, cap, round;
-	char *tmp;			/* shares of the other members; grows to the largest call and stays */
+	char *tmp; /* shares of the other members; grows to the largest call and stays */
 	size_t tmp_bytes;
 	double due;
 };
 
-static struct flight flights[FLIGHTS];		/* a ring; of the progress thread between `taken` and `queued` */
-static uint64_t queued, taken, landed;		/* numbers of calls */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of these, stop and busy */
+static struct flight flights[FLIGHTS]; /* a ring; from landed to taken: of the thread */
+static uint64_t queued, taken, landed; /* numbers of calls */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of these, stop and busy */
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
 static int running, stop;
-static int waiting;				/* a compute thread waits: answer at once */
+static int waiting; /* a compute thread waits: answer at once */
 static double busy, busy_from, delay;
 
-/* -- issuing --------------------------------------------------------------------------------------------------------- */
+/* -- issuing ----------------------------------------------------------------------------------- */
 static MPI_Datatype type_of(uint32_t dtype)
 {
 	switch (dtype) {
@@ -67,7 +68,8 @@ static MPI_Datatype type_of(uint32_t dtype)
 
 static int is_sum(uint32_t kind)
 {
-	return kind == HD_ALL_REDUCE || kind == HD_ALL_MAX || kind == HD_REDUCE || kind == HD_REDUCE_SCATTER;
+	return kind == HD_ALL_REDUCE || kind == HD_ALL_MAX || kind == HD_REDUCE ||
+	       kind == HD_REDUCE_SCATTER;
 }
 
 /* Sums that MPI does not make, or not in a fixed order.  A maximum of fp32 has no order. */
@@ -95,11 +97,11 @@ static void issue_sum(const struct hd_members *m, const struct hd_call *c, MPI_R
 	if (c->kind == HD_REDUCE_SCATTER)
 		MPI_Ireduce_scatter_block(c->in, c->out, count, type, MPI_SUM, comm, r);
 	else if (c->kind == HD_REDUCE)
-		MPI_Ireduce(m->me == c->index ? in_place(c, c->out) : c->in, c->out, count, type, MPI_SUM, c->index,
-			    comm, r);
+		MPI_Ireduce(m->me == c->index ? in_place(c, c->out) : c->in, c->out, count, type,
+			    MPI_SUM, c->index, comm, r);
 	else
-		MPI_Iallreduce(in_place(c, c->out), c->out, count, type, c->kind == HD_ALL_MAX ? MPI_MAX : MPI_SUM, comm,
-			       r);
+		MPI_Iallreduce(in_place(c, c->out), c->out, count, type,
+			       c->kind == HD_ALL_MAX ? MPI_MAX : MPI_SUM, comm, r);
 }
 
 static void issue_move(const struct hd_members *m, const struct hd_call *c, MPI_Request *r)
@@ -112,7 +114,8 @@ static void issue_move(const struct hd_members *m, const struct hd_call *c, MPI_
 
 	switch (c->kind) {
 	case HD_ALL_GATHER:
-		MPI_Iallgather(in_place(c, (char *)c->out + mine), n, type, c->out, n, type, comm, r);
+		MPI_Iallgather(in_place(c, (char *)c->out + mine), n, type, c->out, n, type, comm,
+			       r);
 		break;
 	case HD_ALL_TO_ALL:
 		MPI_Ialltoall(c->in, n, type, c->out, n, type, comm, r);
@@ -123,11 +126,13 @@ static void issue_move(const struct hd_members *m, const struct hd_call *c, MPI_
 		MPI_Ibcast(c->out, n, type, c->index, comm, r);
 		break;
 	case HD_GATHER:
-		MPI_Igather(root ? in_place(c, (char *)c->out + mine) : c->in, n, type, c->out, n, type, c->index, comm, r);
+		MPI_Igather(root ? in_place(c, (char *)c->out + mine) : c->in, n, type, c->out, n,
+			    type, c->index, comm, r);
 		break;
 	case HD_SCATTER:
-		MPI_Iscatter(c->in, n, type, root && (const char *)c->in + mine == c->out ? MPI_IN_PLACE : c->out, n, type,
-			     c->index, comm, r);
+		MPI_Iscatter(c->in, n, type,
+			     root && (const char *)c->in + mine == c->out ? MPI_IN_PLACE : c->out,
+			     n, type, c->index, comm, r);
 		break;
 	}
 }
@@ -141,7 +146,8 @@ static void put(struct flight *f, int to, const void *p, int64_t bytes, int tag)
 static void get(struct flight *f, int from, void *p, int64_t bytes, int tag)
 {
 	if (bytes)
-		MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, f->t->m->net->comm, &f->req[f->nreq++]);
+		MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, f->t->m->net->comm,
+			  &f->req[f->nreq++]);
 }
 
 static void issue_message(struct flight *f)
@@ -152,12 +158,15 @@ static void issue_message(struct flight *f)
 	int shift = c->kind == HD_SHIFT;
 
 	if (c->kind != HD_SEND)
-		get(f, shift ? hd_comm_mod(m->me - (int64_t)c->index, m->n) : c->index, c->out, bytes, TAG_MESSAGE);
+		get(f, shift ? hd_comm_mod(m->me - (int64_t)c->index, m->n) : c->index, c->out,
+		    bytes, TAG_MESSAGE);
 	if (c->kind != HD_RECV)
-		put(f, shift ? hd_comm_mod(m->me + (int64_t)c->index, m->n) : c->index, c->in, bytes, TAG_MESSAGE);
+		put(f, shift ? hd_comm_mod(m->me + (int64_t)c->index, m->n) : c->index, c->in,
+		    bytes, TAG_MESSAGE);
 }
 
-/* -- sums by the members: round 0 brings each its share from all, round 1 brings the sums to all ----------------------- */
+/* -- sums by the members ----------------------------------------------------------------------- */
+/* Round 0 brings each its share from all, round 1 brings the sums to all. */
 /* What member j adds up: `count` elements that begin at element *from of the input. */
 static int64_t share_of(const struct hd_members *m, const struct hd_call *c, int j, int64_t *from)
 {
@@ -191,7 +200,8 @@ static void members_gather(struct flight *f, int tag)
 	const char *in = c->in;
 
 	tmp_room(f, (size_t)(mine * m->n));
-	for (int k = 1; k < m->n; k++) {	/* begin with the neighbour: not all send to member 0 first */
+	/* Each begins with its neighbour, so that not all send to member 0 first. */
+	for (int k = 1; k < m->n; k++) {
 		int j = hd_comm_mod(m->me - k, m->n);
 
 		get(f, j, f->tmp + j * mine, mine, tag);
@@ -235,7 +245,7 @@ static void members_spread(struct flight *f, int tag)
 		put(f, hd_comm_mod(m->me + k, m->n), out + at, hd_comm_size(c->dtype, mine), tag);
 }
 
-/* -- one call -------------------------------------------------------------------------------------------------------- */
+/* -- one call ---------------------------------------------------------------------------------- */
 static void requests_room(struct flight *f, int n)
 {
 	if (n <= f->cap)
@@ -296,10 +306,11 @@ static void land(struct flight *f)
 
 	f->t = NULL;
 	t->finished = hd_seconds();
-	__atomic_store_n(&t->state, HD_TICKET_DONE, __ATOMIC_RELEASE);	/* from here on the ticket is the caller's */
+	/* From here on the ticket is the caller's. */
+	__atomic_store_n(&t->state, HD_TICKET_DONE, __ATOMIC_RELEASE);
 }
 
-/* -- the thread ------------------------------------------------------------------------------------------------------ */
+/* -- the thread -------------------------------------------------------------------------------- */
 static struct flight *flight_of(uint64_t i)
 {
 	return &flights[i % FLIGHTS];
@@ -327,7 +338,7 @@ static int next_work(uint64_t *until)
 
 static void back_off(int *idle)
 {
-	struct timespec ts = { 0, *idle < 1000 ? 20000 : 200000 };
+	struct timespec ts = {0, *idle < 1000 ? 20000 : 200000};
 
 	++*idle;
 	if (__atomic_load_n(&waiting, __ATOMIC_RELAXED) && *idle < 200)
@@ -362,7 +373,7 @@ static void *progress(void *unused)
 
 	(void)unused;
 #ifdef _OPENMP
-	omp_set_num_threads(1);		/* of this thread: its sums must not bring a second team of threads */
+	omp_set_num_threads(1); /* here only: its sums must not bring a second team of threads */
 #endif
 	while (next_work(&until)) {
 		if (taken < until)
@@ -379,14 +390,15 @@ static void *progress(void *unused)
 
 static void thread_start(void)
 {
-	const char *test_delay = getenv("HD_TEST_COMM_DELAY_US");	/* tests only: a slow network */
+	const char *test_delay = getenv("HD_TEST_COMM_DELAY_US"); /* tests only: a slow network */
 
 	if (running)
 		return;
 	if (test_delay)
 		delay = 1e-6 * atof(test_delay);
 	if (pthread_create(&thread, NULL, progress, NULL)) {
-		hd_log(HD_ERROR, "rank %d: cannot make the thread that moves data between hosts", hd_here.w.rank);
+		hd_log(HD_ERROR, "rank %d: cannot make the thread that moves data between hosts",
+		       hd_here.w.rank);
 		hd_comm_abort(1);
 	}
 	running = 1;
@@ -404,7 +416,7 @@ void hd_net_stop(void)
 	running = 0;
 }
 
-/* -- the transport --------------------------------------------------------------------------------------------------- */
+/* -- the transport ----------------------------------------------------------------------------- */
 /* The group's first member numbers it: colours need only differ within one call. */
 void hd_net_attach(struct hd_members *m)
 {
@@ -430,7 +442,7 @@ int hd_net_start(struct hd_ticket *t)
 
 	if (too_long(&t->call))
 		return HD_ENOTSUP;
-	if (by_members(&t->call))	/* only what all members make may be counted: it becomes a tag */
+	if (by_members(&t->call)) /* only what all members make may be counted: it becomes a tag */
 		t->seq = t->m->net_sums++;
 	hd_pause_begin(&p, t->m, "the start of a call between hosts");
 	for (;;) {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory that all ranks of a host have mapped: the control block, the flags of groups, and the arenas.
+ * Memory that all ranks of a host have mapped: the control block, the flags of groups, and the
+ * arenas.
  *
- * It comes from memfd_create, and the others open it through /proc/<pid>/fd.  Such memory has no name, so nothing is
- * left behind by a crash; and it is not limited by the size of /dev/shm (64 MB in many containers), so it can neither
- * be short where private memory would not be, nor end a rank by SIGBUS later.  For the same reason no space is
- * reserved: pages are taken when they are first written, by the rank (and on the memory node) that uses them.
+ * It comes from memfd_create, and the others open it through /proc/<pid>/fd.  Such memory has no
+ * name, so nothing is left behind by a crash; and it is not limited by the size of /dev/shm (64
+ * MB in many containers), so it can neither be short where private memory would not be, nor end a
+ * rank by SIGBUS later.  For the same reason no space is reserved: pages are taken when they are
+ * first written, by the rank (and on the memory node) that uses them.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -63,7 +65,9 @@ static void *private_map(size_t bytes)
 
 void *hd_segment_map(size_t bytes)
 {
-	struct { int pid, fd; } from = { (int)getpid(), -1 };
+	struct {
+		int pid, fd;
+	} from = {(int)getpid(), -1};
 	int first = hd_here.w.local_rank == 0;
 	void *p = NULL;
 
@@ -76,7 +80,7 @@ void *hd_segment_map(size_t bytes)
 	hd_host_bcast(&from, sizeof(from));
 	if (!first && from.fd >= 0)
 		p = hd_memfd_peer(from.pid, from.fd, bytes);
-	if (!hd_host_all(p && from.fd >= 0)) {		/* also says that all have opened it */
+	if (!hd_host_all(p && from.fd >= 0)) { /* also says that all have opened it */
 		if (p && from.fd >= 0)
 			munmap(p, bytes);
 		p = NULL;
@@ -90,7 +94,8 @@ void *hd_segment_map(size_t bytes)
 
 void hd_control_open(void)
 {
-	size_t bytes = sizeof(struct hd_control) + (size_t)hd_here.w.local_size * sizeof(struct hd_control_rank);
+	size_t bytes = sizeof(struct hd_control) +
+		       (size_t)hd_here.w.local_size * sizeof(struct hd_control_rank);
 
 	hd_here.control = hd_segment_map(bytes);
 	if (!hd_here.control)
@@ -104,9 +109,11 @@ static void *arena_private(size_t bytes, int warn, struct hd_err *err)
 	void *p = private_map(bytes ? bytes : 1);
 
 	if (warn && hd_here.w.rank == 0)
-		hd_log(HD_WARN, "the ranks of a host cannot share memory: movement between them goes over MPI, slower");
+		hd_log(HD_WARN, "the ranks of a host cannot share memory: movement between them "
+				"goes over MPI, slower");
 	if (!p)
-		hd_err_set(err, HD_ENOMEM, "rank %d: no memory for an arena of %zu bytes", hd_here.w.rank, bytes);
+		hd_err_set(err, HD_ENOMEM, "rank %d: no memory for an arena of %zu bytes",
+			   hd_here.w.rank, bytes);
 	return p;
 }
 
@@ -115,7 +122,8 @@ void *hd_comm_arena(size_t bytes, struct hd_err *err)
 {
 	int L = hd_here.w.local_size;
 	size_t *all = hd_alloc((size_t)L * sizeof(*all)), total = 0, mine = 0;
-	const char *test = getenv("HD_TEST_COMM");	/* tests only: "private" takes the way of a host without memfd */
+	/* For tests only: "private" takes the way of a host whose ranks cannot share memory. */
+	const char *test = getenv("HD_TEST_COMM");
 	int share, any;
 
 	bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;

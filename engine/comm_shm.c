@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Movement between ranks of one host, through memory that all of them have mapped.
  *
- * A member says where its buffers lie in the shared arena, all wait for all, and each reads what it needs straight from
- * the others.  A sum is made once: each member sums its share over all members, in member order, and writes it to all of
- * them; so 42 MB over two ranks cost each rank 42 MB of reads and writes and nothing is sent.
- * Calls of up to SMALL bytes carry their data beside the flags and need one wait instead of two or three.
- * Messages of a pair go through a ring of descriptors: the receiver copies, then marks the descriptor as taken.
- * Buffers outside the arena are correct and slower: they are copied to shared memory made for the call.
+ * A member says where its buffers lie in the shared arena, all wait for all, and each reads what
+ * it needs straight from the others.  A sum is made once: each member sums its share over all
+ * members, in member order, and writes it to all of them; so 42 MB over two ranks cost each rank
+ * 42 MB of reads and writes and nothing is sent.
+ *
+ * Calls of up to SMALL bytes carry their data beside the flags and need one wait instead of two.
+ * Messages of a pair go through a ring of descriptors: the receiver copies, then marks the
+ * descriptor as taken.  Buffers outside the arena are correct and slower: they are copied to
+ * shared memory made for the call.
  */
 #include <config.h>
 #include "engine/comm_internal.h"
@@ -16,29 +19,34 @@
 #include <unistd.h>
 
 #define SMALL 4096
-#define BOXES 64			/* outstanding messages of a pair */
-#define EARLY 512			/* receives that are looked after while this rank waits for something else */
+#define BOXES 64 /* outstanding messages of a pair */
+#define EARLY 512 /* receives that are looked after while this rank waits for something else */
 
 struct shm_place {
-	int64_t in, out;		/* offsets in the arena of the host; -1: nothing, or fd */
-	int32_t fd;			/* of the memory that stands for both; -1: none */
+	int64_t in, out; /* offsets in the arena of the host; -1: nothing, or fd */
+	int32_t fd; /* of the memory that stands for both; -1: none */
 	int32_t pid;
 };
-struct hd_slot {			/* of one rank, in the flags of its group */
-	_Atomic uint64_t step HD_ALIGNED;	/* barriers reached so far */
-	uint64_t sign[2];		/* what call it makes; by parity of the call, see small() */
+struct hd_slot { /* of one rank, in the flags of its group */
+	_Atomic uint64_t step HD_ALIGNED; /* barriers reached so far */
+	uint64_t sign[2]; /* what call it makes; by parity of the call, see small() */
 	struct shm_place place HD_ALIGNED;
 	char data[2][SMALL] HD_ALIGNED;
 };
 struct hd_box {
-	_Atomic uint64_t posted, taken;	/* 1 + number of the last message put into and copied from this box */
+	/* 1 + number of the last message that was put into this box, and copied from it. */
+	_Atomic uint64_t posted, taken;
 	int64_t in, bytes;
 	int32_t fd, pid;
 } HD_ALIGNED;
 
 static struct hd_ticket *early[EARLY];
 static int earlies;
-static struct { void *map; size_t bytes; int fd; } bounce = { NULL, 0, -1 };
+static struct {
+	void *map;
+	size_t bytes;
+	int fd;
+} bounce = {NULL, 0, -1};
 
 static struct hd_slot *slot_of(const struct hd_members *m, int member)
 {
@@ -53,7 +61,8 @@ int hd_shm_attach(struct hd_members *m)
 
 	if (hd_host_all(m->n == 1 || !m->on_host) || !hd_here.control)
 		return m->n == 1;
-	p = hd_segment_map(slots + boxes);	/* of a large host mostly pages that nobody ever touches */
+	/* Of a large host mostly pages that nobody ever touches. */
+	p = hd_segment_map(slots + boxes);
 	if (!p || m->n == 1 || !m->on_host)
 		return m->n == 1;
 	m->slots = (struct hd_slot *)p;
@@ -78,17 +87,19 @@ static void broken(const struct hd_members *m, const struct hd_call *c, int othe
 	hd_comm_abort(1);
 }
 
-/* -- where buffers are ----------------------------------------------------------------------------------------------- */
+/* -- where buffers are ------------------------------------------------------------------------- */
 static int64_t offset_of(const void *p, int64_t bytes)
 {
 	const char *q = p;
 
-	if (!hd_here.arena_bytes || q < hd_here.arena || q + bytes > hd_here.arena + hd_here.arena_bytes)
+	if (!hd_here.arena_bytes || q < hd_here.arena ||
+	    q + bytes > hd_here.arena + hd_here.arena_bytes)
 		return -1;
 	return q - hd_here.arena;
 }
 
-/* Memory for buffers outside the arena, kept for the next call: all members have left the last one. */
+/* Memory for buffers outside the arena, kept for the next call: all members have left the last
+ * one. */
 static void *bounce_get(const struct hd_members *m, const struct hd_call *c, size_t bytes)
 {
 	if (bytes <= bounce.bytes)
@@ -113,7 +124,7 @@ static int sums_to_all(const struct hd_call *c)
 static struct shm_place place_make(const struct hd_members *m, const struct hd_call *c)
 {
 	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me);
-	struct shm_place p = { -1, -1, -1, 0 };
+	struct shm_place p = {-1, -1, -1, 0};
 
 	if (!bytes)
 		return p;
@@ -139,7 +150,8 @@ static void place_open(struct hd_members *m, const struct hd_call *c, int j)
 	m->outs[j] = p.out >= 0 ? hd_here.arena + p.out : NULL;
 	if (p.fd < 0)
 		return;
-	m->ins[j] = m->outs[j] = j == m->me ? bounce.map : hd_memfd_peer(p.pid, p.fd, (size_t)bytes);
+	m->ins[j] = m->outs[j] =
+		j == m->me ? bounce.map : hd_memfd_peer(p.pid, p.fd, (size_t)bytes);
 	if (!m->ins[j])
 		broken(m, c, j, "cannot share memory for a buffer outside the arena");
 }
@@ -150,7 +162,7 @@ static void place_close(struct hd_members *m, const struct hd_call *c, int j)
 		munmap(m->ins[j], (size_t)hd_comm_in_bytes(c, m->n, j));
 }
 
-/* -- all wait for all ------------------------------------------------------------------------------------------------ */
+/* -- all wait for all -------------------------------------------------------------------------- */
 static void meet(struct hd_members *m, const struct hd_call *c)
 {
 	uint64_t step = ++m->step;
@@ -171,7 +183,8 @@ static uint64_t signature(const struct hd_call *c)
 	return (h ^ c->dtype ^ (uint64_t)c->kind << 32) * 0xd6e8feb86659fd93u + (uint32_t)c->index;
 }
 
-/* The members must make the same call: a difference is a bug of the program and would give wrong numbers. */
+/* The members must make the same call: a difference is a bug of the program and would give wrong
+ * numbers. */
 static void meet_first(struct hd_members *m, const struct hd_call *c)
 {
 	uint64_t mine = signature(c);
@@ -183,7 +196,7 @@ static void meet_first(struct hd_members *m, const struct hd_call *c)
 			broken(m, c, j, "do not make the same call");
 }
 
-/* -- what each kind reads -------------------------------------------------------------------------------------------- */
+/* -- what each kind reads ---------------------------------------------------------------------- */
 static void pull_sum(struct hd_members *m, const struct hd_call *c, char *out, int64_t from)
 {
 	for (int j = 0; j < m->n; j++)
@@ -229,7 +242,8 @@ static void pull(struct hd_members *m, const struct hd_call *c)
 	}
 }
 
-/* This member's share of the sum goes to all.  Shares end at cache lines, so that no line is written by two. */
+/* This member's share of the sum goes to all.  Shares end at cache lines, so that no line is
+ * written by two. */
 static void sum_share(struct hd_members *m, const struct hd_call *c)
 {
 	int64_t line = HD_LINE * 8 / HD_BITS(c->dtype), lines = (c->count + line - 1) / line;
@@ -250,8 +264,8 @@ static void sum_share(struct hd_members *m, const struct hd_call *c)
 	}
 }
 
-/* Two data areas are enough: a member that writes one again has met all others in the call between, so all of them have
- * read it. */
+/* Two data areas are enough: a member that writes one again has met all others in the call
+ * between, so all of them have read it. */
 static void small(struct hd_members *m, const struct hd_call *c)
 {
 	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me);
@@ -284,13 +298,15 @@ static void large(struct hd_members *m, const struct hd_call *c)
 /* The largest `in` of any member: the same on all. */
 static int64_t most_bytes(const struct hd_call *c, int n)
 {
-	return hd_comm_in_bytes(c, n, c->kind == HD_SCATTER || c->kind == HD_BROADCAST ? c->index : 0);
+	return hd_comm_in_bytes(c, n,
+				c->kind == HD_SCATTER || c->kind == HD_BROADCAST ? c->index : 0);
 }
 
-/* -- messages of a pair ---------------------------------------------------------------------------------------------- */
+/* -- messages of a pair ------------------------------------------------------------------------ */
 static struct hd_box *box_of(const struct hd_members *m, int from, int to, uint64_t seq)
 {
-	return &m->boxes[(m->local[from] * hd_here.w.local_size + m->local[to]) * BOXES + (int64_t)(seq % BOXES)];
+	return &m->boxes[(m->local[from] * hd_here.w.local_size + m->local[to]) * BOXES +
+			 (int64_t)(seq % BOXES)];
 }
 
 /* A ticket keeps 32 bits of each number: fewer than 2^31 messages are under way. */
@@ -301,17 +317,19 @@ static uint64_t widen(uint64_t now, uint32_t low)
 
 static int send_to(const struct hd_ticket *t)
 {
-	return t->call.kind == HD_SEND ? t->call.index : hd_comm_mod(t->m->me + (int64_t)t->call.index, t->m->n);
+	return t->call.kind == HD_SEND ? t->call.index
+				       : hd_comm_mod(t->m->me + (int64_t)t->call.index, t->m->n);
 }
 
 static int receive_from(const struct hd_ticket *t)
 {
-	return t->call.kind == HD_RECV ? t->call.index : hd_comm_mod(t->m->me - (int64_t)t->call.index, t->m->n);
+	return t->call.kind == HD_RECV ? t->call.index
+				       : hd_comm_mod(t->m->me - (int64_t)t->call.index, t->m->n);
 }
 
 static void box_drop_memory(struct hd_box *b)
 {
-	if (b->fd > 0)		/* 0 in a box that was never used */
+	if (b->fd > 0) /* 0 in a box that was never used */
 		close(b->fd);
 	b->fd = -1;
 }
@@ -336,7 +354,8 @@ static void post(struct hd_ticket *t)
 		b->pid = (int32_t)getpid();
 		b->fd = hd_memfd((size_t)b->bytes, &map);
 		if (b->fd < 0)
-			broken(m, &t->call, m->me, "cannot share memory for a buffer outside the arena");
+			broken(m, &t->call, m->me,
+			       "cannot share memory for a buffer outside the arena");
 		hd_move(map, t->call.in, b->bytes);
 		munmap(map, (size_t)b->bytes);
 	}
@@ -356,7 +375,8 @@ static void take(struct hd_ticket *t, struct hd_box *b, int from)
 	} else {
 		map = hd_memfd_peer(b->pid, b->fd, (size_t)bytes);
 		if (!map)
-			broken(t->m, &t->call, from, "cannot share memory for a buffer outside the arena");
+			broken(t->m, &t->call, from,
+			       "cannot share memory for a buffer outside the arena");
 		hd_move(t->call.out, map, bytes);
 		munmap(map, (size_t)bytes);
 	}
@@ -387,15 +407,9 @@ static void receive_begin(struct hd_ticket *t)
 /* So that two ranks that both wait for their sends to be taken take each other's. */
 void hd_shm_receive_early(void)
 {
-	static int inside;	/* a take that must wait for nobody could still be asked for again */
-
-	if (inside)
-		return;
-	inside = 1;
 	for (int i = earlies; i-- > 0;)
 		if (try_take(early[i], receive_from(early[i])))
 			early[i] = early[--earlies];
-	inside = 0;
 }
 
 static void receive_wait(struct hd_ticket *t)
@@ -428,7 +442,7 @@ static void send_wait(struct hd_ticket *t)
 		box_drop_memory(b);
 }
 
-/* -- calls ----------------------------------------------------------------------------------------------------------- */
+/* -- calls ------------------------------------------------------------------------------------- */
 static void start_message(struct hd_ticket *t)
 {
 	if (t->call.kind == HD_SHIFT && hd_comm_mod(t->call.index, t->m->n) == 0) {
@@ -436,8 +450,9 @@ static void start_message(struct hd_ticket *t)
 		t->state = HD_TICKET_DONE;
 		return;
 	}
+	/* First: post() may wait, and then the message can already be taken. */
 	if (t->call.kind != HD_SEND)
-		receive_begin(t);	/* first: post() may wait, and then the message can already be taken */
+		receive_begin(t);
 	if (t->call.kind != HD_RECV)
 		post(t);
 }

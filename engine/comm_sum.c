@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sums and maxima over members, in member order, so that a result does not depend on who computes it or over which
- * transport.  Types of 16 bits are added in fp32 and rounded once.  Works on blocks that stay in the first-level cache:
- * each input is read once and each output written once, whatever the number of members.
+ * Sums and maxima over members, in member order, so that a result does not depend on who computes
+ * it or over which transport.  Types of 16 bits are added in fp32 and rounded once.  Works on
+ * blocks that stay in the first-level cache: each input is read once and each output written
+ * once, whatever the number of members.
  */
 #include <config.h>
 #include "engine/comm_internal.h"
-#include <string.h>	/* also says whether this is glibc, which WIDE needs */
+#include <string.h> /* also says whether this is glibc, which WIDE needs */
 
-#define BLOCK 1024			/* elements: 4 kB of fp32 */
-#define LARGE (256 << 10)		/* bytes from which all threads help */
+#define BLOCK 1024 /* elements: 4 kB of fp32 */
+#define LARGE (256 << 10) /* bytes from which all threads help */
 
 /* One copy of each loop for the widths of the machines it may run on. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
@@ -17,29 +18,32 @@
 #define WIDE
 #endif
 
-/* First input: acc = in; then acc = acc op in.  NaN stays NaN in a maximum, so an overflow is not hidden. */
+/* First input: acc = in; then acc = acc op in.  NaN stays NaN in a maximum, so an overflow is not
+ * hidden. */
 #define FOLD(name, type, acc_type, load) \
-WIDE static void name(void *restrict to, const void *restrict in, int64_t n, int first, int max) \
-{ \
-	acc_type *restrict a = to; \
-	const type *restrict x = in; \
- \
-	if (first) { \
-		_Pragma("omp simd") \
-		for (int64_t i = 0; i < n; i++) \
-			a[i] = load(x[i]); \
-	} else if (max) { \
-		_Pragma("omp simd") \
-		for (int64_t i = 0; i < n; i++) { \
-			acc_type v = load(x[i]); \
-			a[i] = a[i] > v || a[i] != a[i] ? a[i] : v; \
+	WIDE static void name(void *restrict to, const void *restrict in, int64_t n, int first, \
+			      int max) \
+	{ \
+		acc_type *restrict a = to; \
+		const type *restrict x = in; \
+\
+		if (first) { \
+			SIMD \
+			for (int64_t i = 0; i < n; i++) \
+				a[i] = load(x[i]); \
+		} else if (max) { \
+			SIMD \
+			for (int64_t i = 0; i < n; i++) { \
+				acc_type v = load(x[i]); \
+				a[i] = a[i] > v || a[i] != a[i] ? a[i] : v; \
+			} \
+		} else { \
+			SIMD \
+			for (int64_t i = 0; i < n; i++) \
+				a[i] = (acc_type)(a[i] + load(x[i])); \
 		} \
-	} else { \
-		_Pragma("omp simd") \
-		for (int64_t i = 0; i < n; i++) \
-			a[i] = (acc_type)(a[i] + load(x[i])); \
-	} \
-}
+	}
+#define SIMD _Pragma("omp simd")
 #define SAME(x) (x)
 
 static inline float bits_float(uint32_t u)
@@ -70,12 +74,14 @@ static inline uint16_t bf16_round(float f)
 	return (uint16_t)(f != f ? u >> 16 | 64 : (u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* 2^112 moves fp16's exponent range into fp32's: subnormals come out right without a case of their own. */
+/* 2^112 moves fp16's exponent range into fp32's: subnormals come out right without a case of their
+ * own. */
 static inline float f16_load(uint16_t h)
 {
 	uint32_t u = float_bits(bits_float((uint32_t)(h & 0x7fff) << 13) * 0x1p112f);
 
-	return bits_float(u | ((h & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) | (uint32_t)(h & 0x8000) << 16);
+	return bits_float(u | ((h & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) |
+			  (uint32_t)(h & 0x8000) << 16);
 }
 
 /* By selection, not by branches, so that it is done for many at once. */
@@ -87,7 +93,7 @@ static inline uint16_t f16_round(float f)
 	uint32_t r = ((a + 0xfff + (a >> 13 & 1)) >> 13) - (112 << 10);
 
 	r = a < 0x38800000 ? tiny : r;
-	r = a >= 0x477ff000 ? 0x7c00 : r;	/* 65520 and above round to infinity */
+	r = a >= 0x477ff000 ? 0x7c00 : r; /* 65520 and above round to infinity */
 	r = a > 0x7f800000 ? 0x7e00 : r;
 	return (uint16_t)(sign | r);
 }
@@ -96,7 +102,8 @@ FOLD(fold_f32, float, float, SAME)
 FOLD(fold_f64, double, double, SAME)
 FOLD(fold_i32, int32_t, int32_t, SAME)
 FOLD(fold_i64, int64_t, int64_t, SAME)
-FOLD(fold_u32, uint32_t, uint32_t, SAME)	/* sums of integers wrap: signed ones are added as unsigned */
+/* Sums of integers wrap: signed ones are added as unsigned. */
+FOLD(fold_u32, uint32_t, uint32_t, SAME)
 FOLD(fold_u64, uint64_t, uint64_t, SAME)
 FOLD(fold_u8, uint8_t, uint8_t, SAME)
 FOLD(fold_bf16, uint16_t, float, bf16_load)
@@ -107,7 +114,7 @@ WIDE static void round_bf16(void *restrict out, const void *restrict acc, int64_
 	uint16_t *restrict o = out;
 	const float *restrict a = acc;
 
-	_Pragma("omp simd")
+#pragma omp simd
 	for (int64_t i = 0; i < n; i++)
 		o[i] = bf16_round(a[i]);
 }
@@ -117,7 +124,7 @@ WIDE static void round_f16(void *restrict out, const void *restrict acc, int64_t
 	uint16_t *restrict o = out;
 	const float *restrict a = acc;
 
-	_Pragma("omp simd")
+#pragma omp simd
 	for (int64_t i = 0; i < n; i++)
 		o[i] = f16_round(a[i]);
 }
@@ -126,16 +133,17 @@ struct summer {
 	uint32_t dtype;
 	void (*sum)(void *restrict acc, const void *restrict in, int64_t n, int first, int max);
 	void (*max)(void *restrict acc, const void *restrict in, int64_t n, int first, int max);
-	void (*round)(void *restrict out, const void *restrict acc, int64_t n);	/* NULL: acc has the type of out */
+	/* NULL: acc has the type of out. */
+	void (*round)(void *restrict out, const void *restrict acc, int64_t n);
 };
 static const struct summer summers[] = {
-	{ HD_F32, fold_f32, fold_f32, NULL },
-	{ HD_F64, fold_f64, fold_f64, NULL },
-	{ HD_BF16, fold_bf16, fold_bf16, round_bf16 },
-	{ HD_F16, fold_f16, fold_f16, round_f16 },
-	{ HD_I32, fold_u32, fold_i32, NULL },
-	{ HD_I64, fold_u64, fold_i64, NULL },
-	{ HD_U8, fold_u8, fold_u8, NULL },
+	{HD_F32, fold_f32, fold_f32, NULL},
+	{HD_F64, fold_f64, fold_f64, NULL},
+	{HD_BF16, fold_bf16, fold_bf16, round_bf16},
+	{HD_F16, fold_f16, fold_f16, round_f16},
+	{HD_I32, fold_u32, fold_i32, NULL},
+	{HD_I64, fold_u64, fold_i64, NULL},
+	{HD_U8, fold_u8, fold_u8, NULL},
 };
 
 static const struct summer *summer_of(uint32_t dtype)
@@ -151,8 +159,8 @@ int hd_sum_knows(uint32_t dtype)
 	return summer_of(dtype) != NULL;
 }
 
-static void sum_block(const struct summer *s, char *const *outs, int nout, char *const *ins, int nin, int64_t at,
-		      int64_t n, int max)
+static void sum_block(const struct summer *s, char *const *outs, int nout, char *const *ins,
+		      int nin, int64_t at, int64_t n, int max)
 {
 	char acc[BLOCK * 8] HD_ALIGNED;
 	char done[BLOCK * 2] HD_ALIGNED;
@@ -166,14 +174,16 @@ static void sum_block(const struct summer *s, char *const *outs, int nout, char 
 		memcpy(outs[k] + at * size, s->round ? done : acc, (size_t)(n * size));
 }
 
-void hd_sum(char *const *outs, int nout, char *const *ins, int nin, int64_t count, uint32_t dtype, int max)
+void hd_sum(char *const *outs, int nout, char *const *ins, int nin, int64_t count, uint32_t dtype,
+	    int max)
 {
 	const struct summer *s = summer_of(dtype);
 	int64_t blocks = (count + BLOCK - 1) / BLOCK;
 
 #pragma omp parallel for schedule(static) if (hd_comm_size(dtype, count) >= LARGE)
 	for (int64_t b = 0; b < blocks; b++)
-		sum_block(s, outs, nout, ins, nin, b * BLOCK, b + 1 < blocks ? BLOCK : count - b * BLOCK, max);
+		sum_block(s, outs, nout, ins, nin, b * BLOCK,
+			  b + 1 < blocks ? BLOCK : count - b * BLOCK, max);
 }
 
 void hd_move(void *out, const void *in, int64_t bytes)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Waiting for other ranks.
  *
- * A waiting loop spins for some microseconds, then gives its core away, then sleeps in poll() on the pidfds of the
- * other ranks of the host: the naps cost nothing to the rank that is late (four ranks must work on two cores), and a
- * peer that dies wakes its waiters at once, zombie or not.  Where pidfds are missing, a signal 0 every 0.2 s asks.
+ * A waiting loop spins for some microseconds, then gives its core away, then sleeps in poll() on
+ * the pidfds of the other ranks of the host: the naps cost nothing to the rank that is late (four
+ * ranks must work on two cores), and a peer that dies wakes its waiters at once, zombie or not.
+ * Where pidfds are missing, a signal 0 asks, from 0.2 s on.
  *
- * The watchdog names who is late.  A rank that has waited for 0.2 s says in the control block for whom, so the one
- * whose time is over follows these links to a rank that does not wait: that one is late, not its victims.
+ * The watchdog names who is late.  A rank that has waited for 0.2 s says in the control block for
+ * whom, so the one whose time is over follows these links to a rank that does not wait: that one
+ * is late, not its victims.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -24,12 +26,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPINS 400			/* then yields up to YIELDS turns, then naps */
+#define SPINS 400 /* then yields up to YIELDS turns, then naps */
 #define YIELDS 600
-#define TELL 0.2			/* seconds after which a wait is shown to others */
+#define TELL 0.2 /* seconds after which a wait is shown to others */
 
-static struct pollfd *fds;		/* by local rank; fd -1: this rank, or one that cannot be watched */
-static char *by_signal;			/* local ranks watched by signal 0 */
+static struct pollfd *fds; /* by local rank; fd -1: this rank, or one that cannot be watched */
+static char *by_signal; /* local ranks watched by signal 0 */
 static double limit;
 static char *(*describe)(int rank);
 
@@ -83,12 +85,13 @@ static char *doing_text(const struct hd_pause *p)
 	return hd_format("%s%s%s", p->what, p->m ? " on " : "", p->m ? p->m->name : "");
 }
 
-/* -- a dead peer ----------------------------------------------------------------------------------------------------- */
+/* -- a dead peer ------------------------------------------------------------------------------- */
 static int has_ended(int i, int by_poll_only)
 {
 	if (fds[i].fd >= 0)
 		return fds[i].revents != 0;
-	return !by_poll_only && by_signal[i] && kill(atomic_load(&hd_here.control->rank[i].pid), 0) && errno == ESRCH;
+	return !by_poll_only && by_signal[i] &&
+	       kill(atomic_load(&hd_here.control->rank[i].pid), 0) && errno == ESRCH;
 }
 
 static int dead_rank(int by_poll_only)
@@ -108,18 +111,21 @@ static void report_dead(const struct hd_pause *p, int local) __attribute__((nore
 static void report_dead(const struct hd_pause *p, int local)
 {
 	/* One that said that it ends has told why. */
-	if (atomic_load(&hd_here.control->rank[local].state) != HD_RANK_RUNS || !hd_comm_may_speak()) {
-		usleep(100000);		/* the one who speaks comes first */
+	if (atomic_load(&hd_here.control->rank[local].state) != HD_RANK_RUNS ||
+	    !hd_comm_may_speak()) {
+		usleep(100000); /* the one who speaks comes first */
 	} else {
-		char *who = hd_rank_text(hd_here.world_of[local]), *me = hd_rank_text(hd_here.w.rank);
+		char *who = hd_rank_text(hd_here.world_of[local]),
+		     *me = hd_rank_text(hd_here.w.rank);
 		char *in = doing_text(p);
 
-		hd_log(HD_ERROR, "%s is gone: its process has ended; %s was waiting in %s", who, me, in);
+		hd_log(HD_ERROR, "%s is gone: its process has ended; %s was waiting in %s", who, me,
+		       in);
 	}
 	hd_comm_abort(1);
 }
 
-/* -- a late peer ----------------------------------------------------------------------------------------------------- */
+/* -- a late peer ------------------------------------------------------------------------------- */
 /* Appends to *text, which it owns. */
 static void add(char **text, const char *before, char *more)
 {
@@ -130,7 +136,8 @@ static void add(char **text, const char *before, char *more)
 	*text = s;
 }
 
-/* From a local rank along the ranks that wait for each other.  -> one that waits for nobody, or -1: a circle. */
+/* From a local rank along the ranks that wait for each other.  -> one that waits for nobody, or
+ * -1: a circle. */
 static int last_of_chain(int local)
 {
 	for (int hops = 0; hops <= hd_here.w.local_size; hops++) {
@@ -165,7 +172,7 @@ static void report_late(const struct hd_pause *p, int late)
 	char *s;
 
 	if (!hd_comm_may_speak()) {
-		sleep(2);		/* the one who speaks ends the run: let its message come first */
+		sleep(2); /* the one who speaks ends the run: let its message come first */
 		hd_comm_abort(1);
 	}
 	s = hd_rank_text(hd_here.w.rank);
@@ -175,12 +182,13 @@ static void report_late(const struct hd_pause *p, int late)
 	add(&s, "in ", doing_text(p));
 	add(&s, " since ", hd_format("%.0f s", hd_seconds() - p->since));
 	if (local >= 0)
-		add(&s, "; late: ", end >= 0 ? hd_rank_text(hd_here.world_of[end]) : circle_text(local));
+		add(&s, "; late: ",
+		    end >= 0 ? hd_rank_text(hd_here.world_of[end]) : circle_text(local));
 	hd_log(HD_ERROR, "%s", s);
 	hd_comm_abort(1);
 }
 
-/* -- the loop -------------------------------------------------------------------------------------------------------- */
+/* -- the loop ---------------------------------------------------------------------------------- */
 void hd_pause_begin(struct hd_pause *p, const struct hd_members *m, const char *what)
 {
 	p->m = m;
@@ -209,7 +217,7 @@ static void tell(struct hd_pause *p, int local)
 
 static void nap(struct hd_pause *p, int late)
 {
-	struct timespec ts = { 0, (long)(p->nap * 1e9) };
+	struct timespec ts = {0, (long)(p->nap * 1e9)};
 	double waited = hd_seconds() - p->since;
 	int dead;
 

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ranks of one host: if this breaks, gradients of ranks that share a machine are silently wrong, or a step hangs.
+ * Ranks of one host: if this breaks, gradients of ranks that share a machine are silently wrong,
+ * or a step hangs.
  */
 #include <config.h>
 #include "lib/comm_test.h"
 #include "lib/mpi.h"
 #include "lib/tap.h"
 
-
-
 static void check_bytes(void)
 {
-	is_int(hd_comm_bytes(HD_ALL_REDUCE, HD_F32, 100, 4, 0, 0), 600, "all-reduce: 2 (n - 1) / n of the bytes");
+	is_int(hd_comm_bytes(HD_ALL_REDUCE, HD_F32, 100, 4, 0, 0), 600,
+	       "all-reduce: 2 (n - 1) / n of the bytes");
 	is_int(hd_comm_bytes(HD_ALL_REDUCE, HD_F32, 100, 1, 0, 0), 0, "alone: nothing is sent");
-	is_int(hd_comm_bytes(HD_REDUCE_SCATTER, HD_BF16, 100, 4, 0, 0), 600, "reduce-scatter: (n - 1) / n of n pieces");
-	is_int(hd_comm_bytes(HD_SCATTER, HD_U8, 10, 3, 1, 1), 20, "scatter: the root sends n - 1 pieces");
+	is_int(hd_comm_bytes(HD_REDUCE_SCATTER, HD_BF16, 100, 4, 0, 0), 600,
+	       "reduce-scatter: (n - 1) / n of n pieces");
+	is_int(hd_comm_bytes(HD_SCATTER, HD_U8, 10, 3, 1, 1), 20,
+	       "scatter: the root sends n - 1 pieces");
 	is_int(hd_comm_bytes(HD_SCATTER, HD_U8, 10, 3, 0, 1), 0, "scatter: others send nothing");
 	is_int(hd_comm_bytes(HD_SHIFT, HD_F32, 10, 3, 0, -3), 0, "a shift by n stays at home");
 	is_int(hd_comm_bytes(HD_SEND, HD_B1, 10, 3, 0, 1), 2, "signs are bits");
@@ -27,7 +29,8 @@ int main(int argc, char **argv)
 	for (int n = 1; n <= 4; n++) {
 		char name[80];
 
-		snprintf(name, sizeof(name), "every kind and type on %d rank%s", n, n > 1 ? "s" : "");
+		snprintf(name, sizeof(name), "every kind and type on %d rank%s", n,
+			 n > 1 ? "s" : "");
 		is_int(mpi_run(n, 18, "%s rank", argv[0]), 0, name);
 	}
 	setenv("HD_TEST_COMM", "private", 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ranks of different hosts, simulated on one: if this breaks, a run over several machines is wrong where a run on one
- * machine is right.
+ * Ranks of different hosts, simulated on one: if this breaks, a run over several machines is
+ * wrong where a run on one machine is right.
  */
 #include <config.h>
 #include "lib/comm_test.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A slow network is hidden under work: if this breaks, every step of a run over several hosts pays for its gradients'
- * way in full.  Each movement takes 60 ms longer here; the work between start and wait takes longer than that.
+ * A slow network is hidden under work: if this breaks, every step of a run over several hosts
+ * pays for its gradients' way in full.  Each movement takes 60 ms longer here; the work between
+ * start and wait takes longer than that.
  */
 #include <config.h>
 #include "lib/comm_test.h"
@@ -28,7 +29,10 @@ static struct hd_comm_stats sums(struct hd_members *m, int many, int hide)
 	hd_comm_barrier();
 	hd_comm_stats(1);
 	for (int k = 0; k < many; k++) {
-		struct hd_call c = { .kind = HD_ALL_REDUCE, .dtype = HD_F32, .count = 10000, .fixed = (uint32_t)(k & 1) };
+		struct hd_call c = {.kind = HD_ALL_REDUCE,
+				    .dtype = HD_F32,
+				    .count = 10000,
+				    .fixed = (uint32_t)(k & 1)};
 
 		c.in = c.out = x + 10000 * k;
 		hd_comm_start(m, &c, &t[k]);
@@ -44,7 +48,7 @@ static struct hd_comm_stats sums(struct hd_members *m, int many, int hide)
 
 static int rank_main(void)
 {
-	int ranks[2] = { 0, 1 };
+	int ranks[2] = {0, 1};
 	struct hd_comm_stats s;
 	struct hd_members *m;
 	float *x;
@@ -57,10 +61,12 @@ static int rank_main(void)
 		x[i] = 1;
 	s = sums(m, 4, 0);
 	if (s.exposed < 0.9 * DELAY || s.busy < 0.9 * DELAY)
-		WRONG("rank %d: nothing to hide: exposed %.4f s, busy %.4f s", world.rank, s.exposed, s.busy);
+		WRONG("rank %d: nothing to hide: exposed %.4f s, busy %.4f s", world.rank,
+		      s.exposed, s.busy);
 	s = sums(m, 4, 1);
 	if (s.exposed > 0.25 * DELAY || s.busy < 1.5 * DELAY)
-		WRONG("rank %d: not hidden: exposed %.4f s, busy %.4f s", world.rank, s.exposed, s.busy);
+		WRONG("rank %d: not hidden: exposed %.4f s, busy %.4f s", world.rank, s.exposed,
+		      s.busy);
 	for (int i = 0; i < 40000; i++)
 		if (x[i] != 4) {
 			WRONG("rank %d: element %d is %g", world.rank, i, x[i]);
@@ -78,6 +84,7 @@ int main(int argc, char **argv)
 		return rank_main();
 	setenv("HD_TEST_COMM", "mpi", 1);
 	setenv("HD_TEST_COMM_DELAY_US", "60000", 1);
-	is_int(mpi_run(2, 18, "%s rank", argv[0]), 0, "work between start and wait hides a slow network");
+	is_int(mpi_run(2, 18, "%s rank", argv[0]), 0,
+	       "work between start and wait hides a slow network");
 	return done();
 }

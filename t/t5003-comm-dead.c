@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A rank that dies or stands still: if this breaks, a job hangs for hours and nobody says because of whom.
+ * A rank that dies or stands still: if this breaks, a job hangs for hours and nobody says because
+ * of whom.
  */
 #include <config.h>
 #include "lib/comm_test.h"
@@ -15,8 +16,12 @@ static char *coordinates(int rank)
 
 static void sum(struct hd_members *m)
 {
-	struct hd_call c = { .kind = HD_ALL_REDUCE, .dtype = HD_F32, .count = 5000, .in = arena, .out = arena,
-			     .what = "all-reduce of w" };
+	struct hd_call c = {.kind = HD_ALL_REDUCE,
+			    .dtype = HD_F32,
+			    .count = 5000,
+			    .in = arena,
+			    .out = arena,
+			    .what = "all-reduce of w"};
 
 	run_call(m, &c);
 }
@@ -24,7 +29,7 @@ static void sum(struct hd_members *m)
 /* Rank 0 and 1 are pair a, 2 and 3 pair b; then all four meet. */
 static int rank_main(const char *how)
 {
-	int all[4] = { 0, 1, 2, 3 }, pair[2];
+	int all[4] = {0, 1, 2, 3}, pair[2];
 	struct hd_members *m, *two;
 
 	if (!open_all(1 << 20))
@@ -41,15 +46,19 @@ static int rank_main(const char *how)
 	if (world.rank == 3 && !strcmp(how, "stands"))
 		raise(SIGSTOP);
 	if (world.rank == 3 && !strcmp(how, "differs")) {
-		struct hd_call c = { .kind = HD_ALL_GATHER, .dtype = HD_F32, .count = 5000, .in = arena,
-				     .out = arena + 100000, .what = "all-gather of v" };
+		struct hd_call c = {.kind = HD_ALL_GATHER,
+				    .dtype = HD_F32,
+				    .count = 5000,
+				    .in = arena,
+				    .out = arena + 100000,
+				    .what = "all-gather of v"};
 
 		run_call(two, &c);
 	}
 	if (strcmp(how, "circle")) {
 		sum(two);
 		sum(m);
-	} else if (world.rank == 1) {	/* rank 1 waits for 2 in everybody, rank 0 for 1 in pair */
+	} else if (world.rank == 1) { /* rank 1 waits for 2 in everybody, rank 0 for 1 in pair */
 		sum(m);
 	} else {
 		sum(two);
@@ -68,8 +77,10 @@ static int run(const char *self, const char *how)
 	FILE *f;
 	int status;
 
-	snprintf(command, sizeof(command), "timeout -k 5 15 mpirun -np 4 --oversubscribe --bind-to none %s %s 2>&1 </dev/null",
-		 self, how);
+	snprintf(
+		command, sizeof(command),
+		"timeout -k 5 15 mpirun -np 4 --oversubscribe --bind-to none %s %s 2>&1 </dev/null",
+		self, how);
 	f = popen(command, "r");
 	n = fread(text, 1, sizeof(text) - 1, f);
 	text[n] = 0;
