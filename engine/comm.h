@@ -89,6 +89,7 @@ const char *hd_members_name(const struct hd_members *m);
 int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t);
 int hd_comm_wait(struct hd_ticket *t);		/* 0, or HD_EIO: a peer is gone (already reported) */
 int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index);	/* sent by member me */
+const char *hd_comm_kind_name(uint32_t kind);	/* "all-reduce" */
 struct hd_comm_stats hd_comm_stats(int reset);
 
 /* Seconds without progress after which a waiting rank names what it waits for and whom, and ends the run. */

@@ -22,7 +22,7 @@ struct command {
 	struct hd_members *members;
 	struct hd_call call;
 	int64_t ticket;
-	struct unit unit;
+	struct hd_unit unit;
 	const char *name;
 	const struct node *node;
 	const struct launch *launch;
@@ -36,7 +36,7 @@ static struct command *append(struct hd_program *g, int type, const struct entry
 
 	g->commands = hd_grow(g->commands, g->ncommands, &g->cap_commands, sizeof(*g->commands));
 	c = &g->commands[g->ncommands++];
-	*c = (struct command){ .type = type, .micro = e ? e->micro : HD_STEP, .unit = e ? e->unit : (struct unit){ HD_U, 0, HD_STEP },
+	*c = (struct command){ .type = type, .micro = e ? e->micro : HD_STEP, .unit = e ? e->unit : (struct hd_unit){ HD_U, 0, HD_STEP },
 		.name = e && e->node ? e->node->v.op->name : "load", .node = e ? e->node : NULL };
 	return c;
 }

@@ -260,7 +260,7 @@ static int host_unit(struct hd_plan *p, const struct hd_axis *axis, int64_t coor
 				    (long long)coord, (long long)chunk, (long long)micro, (long long)p->ncoords,
 				    (long long)p->chunks, (long long)p->micros);
 	p->units[coord] = hd_grow(p->units[coord], (size_t)p->nunits[coord], &p->cap_units[coord], sizeof(**p->units));
-	p->units[coord][p->nunits[coord]++] = (struct unit){ kind, (int32_t)chunk, (int32_t)micro };
+	p->units[coord][p->nunits[coord]++] = (struct hd_unit){ kind, (int32_t)chunk, (int32_t)micro };
 	p->separate_w |= kind == HD_W;
 	return HD_OK;
 }

@@ -14,6 +14,5 @@ struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32
 int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const *like, uint32_t n, struct tensor **out);
 struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n);
 struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim);
-const char *hd_comm_kind_name(uint32_t kind);
 
 #endif

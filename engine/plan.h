@@ -8,10 +8,12 @@
  */
 #ifndef HD_ENGINE_PLAN_H
 #define HD_ENGINE_PLAN_H
+#include <stdio.h>
 #include <heddle/strategy.h>
 #include "engine/conf.h"
 #include "engine/model.h"
 #include "engine/registry.h"
+#include "engine/schedule_check.h"
 
 struct dim {
 	struct hd_dim v;
@@ -90,8 +92,6 @@ struct block {
 	int64_t chunk;
 };
 
-struct unit { uint32_t kind; int32_t chunk, micro; };
-
 struct inst {				/* an instance of a plugin: one [strategy NAME] */
 	const char *name;
 	struct hd_section *section;
@@ -129,7 +129,7 @@ struct hd_plan {
 	struct group *queue;
 	char *reason;
 
-	struct unit **units; int *nunits; size_t *cap_units; int64_t ncoords;	/* per coordinate of the stage axis */
+	struct hd_unit **units; int *nunits; size_t *cap_units; int64_t ncoords;	/* per coordinate of the stage axis */
 	int separate_w;			/* the schedule has W units */
 
 	struct tensor *loss, *nll, *logits, *norm, *factor, *ids, *targets;	/* what the run reads or feeds; NULL: absent */
@@ -198,6 +198,9 @@ struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis 
 int hd_lower(struct hd_plan *p);		/* the reshards that no plugin took become communication */
 int hd_fuse(struct hd_plan *p);			/* adds into products, and the like */
 int hd_schedule(struct hd_plan *p);		/* units per coordinate, checked */
+
+void hd_plan_draw(const struct hd_plan *p, FILE *f);	/* the units of each stage in time, as text */
+double hd_plan_bubble(const struct hd_plan *p);	/* idle over busy time of the busiest stage, in unit counts */
 
 /* -- placements ------------------------------------------------------------------------------------------------------- */
 int hd_place_equal(const struct hd_place *a, const struct hd_place *b);

@@ -22,7 +22,7 @@ struct entry {				/* one line of the timeline */
 	struct node *node;		/* ACC: the accumulate node, and which of its inputs is added */
 	struct tensor *data;		/* LOAD */
 	uint32_t input;
-	struct unit unit;		/* the unit it belongs to; kind HD_G, HD_S, HD_U: once a step */
+	struct hd_unit unit;		/* the unit it belongs to; kind HD_G, HD_S, HD_U: once a step */
 	int64_t wait;			/* communication: entry before which it must be finished; = n: the end */
 };
 
@@ -107,7 +107,7 @@ int hd_program_update(struct hd_program *g, struct hd_run *run);
 /* Computes again and looks at every result: the first that is not finite is named in err (0: all are finite). */
 int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, struct hd_err *err);
 void hd_program_trace(struct hd_program *g, int on);
-struct trace_event { double begin, end; const char *name; struct unit unit; int comm; };
+struct trace_event { double begin, end; const char *name; struct hd_unit unit; int comm; };
 
 int hd_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The order of units per coordinate of the stage axis: from the one plugin that orders units, or plain (all forwards,
- * then all backwards).  Checked before anything runs: every unit once, no deadlock.
+ * The order of units per coordinate of the stage axis: from the one plugin that orders units, or plain (each
+ * micro-batch forward, then backward).  Checked before anything runs: every unit once, no deadlock.
  */
 #include <config.h>
 #include "engine/plan.h"
@@ -11,19 +11,18 @@
 static void append(struct hd_plan *p, int64_t coord, uint32_t kind, int64_t chunk, int64_t micro)
 {
 	p->units[coord] = hd_grow(p->units[coord], (size_t)p->nunits[coord], &p->cap_units[coord], sizeof(**p->units));
-	p->units[coord][p->nunits[coord]++] = (struct unit){ kind, (int32_t)chunk, (int32_t)micro };
+	p->units[coord][p->nunits[coord]++] = (struct hd_unit){ kind, (int32_t)chunk, (int32_t)micro };
 }
 
 static void plain(struct hd_plan *p)
 {
-	for (int64_t c = 0; c < p->ncoords; c++) {
-		for (int64_t m = 0; m < p->micros; m++)
+	for (int64_t c = 0; c < p->ncoords; c++)
+		for (int64_t m = 0; m < p->micros; m++) {
 			for (int64_t k = 0; k < p->chunks; k++)
 				append(p, c, HD_F, k, m);
-		for (int64_t m = 0; m < p->micros && p->train; m++)
-			for (int64_t k = p->chunks - 1; k >= 0; k--)
+			for (int64_t k = p->chunks - 1; k >= 0 && p->train; k--)
 				append(p, c, HD_B, k, m);
-	}
+		}
 }
 
 static int from_plugin(struct hd_plan *p)
@@ -49,9 +48,9 @@ static int from_plugin(struct hd_plan *p)
 }
 
 /* Position in the model's order of each (coordinate, chunk). */
-static void stage_table(const struct hd_plan *p, int32_t *stage_of)
+static void stage_table(const struct hd_plan *p, int *stage_of)
 {
-	int32_t next = 0;
+	int next = 0;
 
 	for (int64_t i = 0; i < p->ncoords * p->chunks; i++)
 		stage_of[i] = -1;
@@ -83,22 +82,47 @@ static int check_blocks(struct hd_plan *p)
 	return rc;
 }
 
-static int check(struct hd_plan *p)
+/* The checker's view of the plan's units.  release with free(stage_of). */
+static struct hd_schedule view(const struct hd_plan *p)
 {
-	int32_t *stage_of = hd_alloc((size_t)(p->ncoords * p->chunks) * sizeof(*stage_of));
-	struct hd_schedule s = { .units = (const struct hd_unit *const *)p->units, .n = p->nunits, .coords = (int)p->ncoords,
-		.chunks = (int)p->chunks, .micros = (int)p->micros, .stage_of = stage_of };
-	struct hd_err why = { 0 };
-	int rc;
+	int *stage_of = hd_alloc((size_t)(p->ncoords * p->chunks) * sizeof(*stage_of));
 
 	stage_table(p, stage_of);
-	rc = hd_schedule_check(&s, NULL, &why);
-	free(stage_of);
-	return rc < 0 ? hd_plan_fail(p, rc, "schedule: %s", why.text) : HD_OK;
+	return (struct hd_schedule){ .p = (int)p->ncoords, .v = (int)p->chunks, .m = (int)p->micros,
+		.units = (const struct hd_unit *const *)p->units, .n = p->nunits, .stage_of = stage_of };
+}
+
+double hd_plan_bubble(const struct hd_plan *p)
+{
+	struct hd_schedule s = view(p);
+	struct hd_schedule_report rep = { 0 };
+	double bubble = 0;
+
+	if (p->train && hd_schedule_check(&s, &rep, NULL) >= 0) {
+		bubble = rep.bubble;
+		hd_schedule_report_release(&rep);
+	}
+	free((void *)(uintptr_t)s.stage_of);
+	return bubble;
+}
+
+void hd_plan_draw(const struct hd_plan *p, FILE *f)
+{
+	struct hd_schedule s = view(p);
+	struct hd_schedule_report rep = { 0 };
+
+	if (hd_schedule_check(&s, &rep, NULL) >= 0) {
+		hd_schedule_draw(f, &s, &rep);
+		hd_schedule_report_release(&rep);
+	}
+	free((void *)(uintptr_t)s.stage_of);
 }
 
 int hd_schedule(struct hd_plan *p)
 {
+	struct hd_err why = { 0 };
+	struct hd_schedule s;
+
 	p->ncoords = p->stages ? p->stages->v.n : 1;
 	p->units = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->units));
 	p->nunits = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->nunits));
@@ -111,5 +135,10 @@ int hd_schedule(struct hd_plan *p)
 		if (c + 1 == p->ncoords && !any)
 			plain(p);
 	}
-	return p->train ? check(p) : HD_OK;
+	if (!p->train)
+		return HD_OK;
+	s = view(p);
+	hd_schedule_check(&s, NULL, &why);
+	free((void *)(uintptr_t)s.stage_of);
+	return why.code ? hd_plan_fail(p, why.code, "schedule: %s", why.text) : HD_OK;
 }

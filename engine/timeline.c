@@ -51,7 +51,7 @@ struct build {
 	int *runs;			/* by node id: instances still to come */
 	char *held;			/* by node id: emitted at the end only */
 	int32_t *loaded_micro;
-	struct unit unit;
+	struct hd_unit unit;
 };
 
 static struct entry *append(struct build *b, int type, struct node *n, int32_t micro)
@@ -71,9 +71,9 @@ static void complete(struct build *b, const struct tensor *t)
 {
 	for (struct node **r = b->g->readers[t->id]; r && *r; r++)
 		if ((*r)->v.phase & HD_S && --b->unmet[(*r)->id] == 0 && !b->held[(*r)->id]) {
-			struct unit was = b->unit;
+			struct hd_unit was = b->unit;
 
-			b->unit = (struct unit){ HD_S, 0, HD_STEP };
+			b->unit = (struct hd_unit){ HD_S, 0, HD_STEP };
 			emit(b, *r, HD_STEP);
 			b->unit = was;
 		}
@@ -113,13 +113,13 @@ static void emit(struct build *b, struct node *n, int32_t micro)
 
 static void emit_phase(struct build *b, uint32_t phase)
 {
-	b->unit = (struct unit){ phase, 0, HD_STEP };
+	b->unit = (struct hd_unit){ phase, 0, HD_STEP };
 	for (struct node *n = b->g->plan->first; n; n = n->next)
 		if (n->v.phase == phase)
 			emit(b, n, HD_STEP);
 }
 
-static int in_unit(const struct hd_plan *p, const struct node *n, const struct unit *u)
+static int in_unit(const struct hd_plan *p, const struct node *n, const struct hd_unit *u)
 {
 	uint32_t phases = u->kind == HD_B && !p->separate_w ? HD_B | HD_W : u->kind;
 

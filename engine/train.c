@@ -48,7 +48,7 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 }
 
 /* -- the learning rate -------------------------------------------------------------------------------------------------------------- */
-double hd_learning_rate(struct hd_section *t, int64_t step, int64_t tokens, int64_t last_step, int64_t last_tokens)
+static double learning_rate(struct hd_section *t, int64_t step, int64_t tokens, int64_t last_step, int64_t last_tokens)
 {
 	int by_tokens = !strcmp(hd_section_str(t, "schedule_unit"), "tokens");
 	double lr = hd_section_num(t, "lr"), low = hd_section_num(t, "min_lr"), warm = (double)hd_section_int(t, "warmup");
@@ -102,7 +102,7 @@ static int step(struct loop *l, struct hd_numbers *n)
 	struct hd_run run = { .seed = (uint64_t)j->seed, .step = l->at.step + 1, .train = 1, .loss_scale = 1.0 / (double)tokens };
 	double begin = hd_seconds();
 
-	run.lr = hd_learning_rate(j->train, l->at.step + 1, (l->at.samples + l->global_batch) * seq, l->steps,
+	run.lr = learning_rate(j->train, l->at.step + 1, (l->at.samples + l->global_batch) * seq, l->steps,
 				  l->steps * tokens);
 	HD_TRY(hd_program_compute(l->g, &run, fill, &f));
 	n->loss = scalar(l->g, l->p->loss) / (double)tokens;

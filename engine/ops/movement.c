@@ -240,14 +240,6 @@ struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struc
 	return y;
 }
 
-static const char *const kinds[] = { "", "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce",
-	"gather", "scatter", "shift", "all-max" };
-
-const char *hd_comm_kind_name(uint32_t kind)
-{
-	return kind == HD_SEND ? "send" : kind == HD_RECV ? "receive" : kind < HD_LEN(kinds) ? kinds[kind] : "?";
-}
-
 static struct tensor *comm_node(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, int64_t index,
 				const struct hd_shape *s)
 {

@@ -20,6 +20,10 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	int64_t n = p->n[0];
 
 	(void)in;
+	for (int64_t i = 0; i < n && p->n[2]; i++)
+		((double *)out[0])[i] = p->n[1] ? p->f[0] * r->loss_scale : p->f[0];
+	if (p->n[2])
+		return;
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += HD_CHUNK)
 		fill(y + i, value, hd_min(HD_CHUNK, n - i));

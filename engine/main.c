@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle VERB ...: the command line and how a process begins and ends.
+ */
+#include <config.h>
+#include "engine/verbs.h"
+#include "engine/affinity.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double started;
+static int the_argc;
+static char **the_argv;
+
+double hd_started(void) { return started; }
+
+/* Rank as the launcher says, before MPI is up: so that what all ranks find out at once is said once. */
+static int first_of_launch(void)
+{
+	static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID" };
+
+	for (size_t i = 0; i < HD_LEN(names); i++)
+		if (getenv(names[i]))
+			return atoi(getenv(names[i])) == 0;
+	return 1;
+}
+
+int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *err)
+{
+	if (!c->positional)
+		return hd_err_set(err, HD_EINVAL, "%s: which INI file?", c->verb->name);
+	return hd_conf_read(c->positional, c->sets, c->nsets, conf, err);
+}
+
+/* A number of [train] before the section has been checked: threads decide how the process starts. */
+static int wanted_threads(struct hd_conf *conf)
+{
+	struct hd_section *t = hd_conf_section(conf, NULL, "train");
+	struct hd_err ignored = { 0 };
+
+	if (hd_section_check(conf, t, &hd_train_keys, 1, &ignored) < 0)
+		return 0;
+	return (int)hd_section_int(t, "threads");
+}
+
+static char *describe(int rank)
+{
+	return hd_format("rank %d", rank);
+}
+
+int hd_start(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
+{
+	j->started = started;
+	j->threads = hd_affinity_setup(the_argc, the_argv, wanted_threads(conf));
+	HD_TRY(hd_comm_open(&j->world, err));
+	hd_log_init(j->world.rank == 0, HD_INFO);
+	if (hd_affinity_note())
+		hd_log(HD_INFO, "%s", hd_affinity_note());
+	hd_comm_watchdog(300, describe);
+	return HD_OK;
+}
+
+int hd_finish(struct hd_job *j, struct hd_err *err)
+{
+	int failed = err->code < 0, single = j->world.size <= 1;
+
+	fflush(stdout);
+	if (failed && (single || j->world.rank == 0))
+		hd_log(HD_ERROR, "%s", err->text);
+	if (j->world.size)
+		hd_comm_close();
+	return failed ? 1 : 0;
+}
+
+/* -- the table of verbs ------------------------------------------------------------------------------------------------------------ */
+static const struct hd_flag check_flags[] = {
+	{ "ranks", "N", "number of ranks (default: what the sizes say)" },
+	{ "memory", "SIZE", "refuse a rank that would need more" },
+};
+static const struct hd_flag explain_flags[] = {
+	{ "ranks", "N", "number of ranks (default: what the sizes say)" },
+	{ "rank", "R", "whose program (default 0)" },
+	{ "schedule", NULL, "draw the units of each stage" },
+	{ "nodes", NULL, "list every node with the placements of its operands" },
+	{ "json", NULL, "as JSON" },
+};
+static const struct hd_flag bench_flags[] = {
+	{ "steps", "K", "timed steps (default 5)" },
+	{ "json", NULL, "one line of JSON" },
+};
+static const struct hd_flag eval_flags[] = { { "data", "FILE", "what to evaluate on" }, { "json", NULL, "one line of JSON" } };
+static const struct hd_flag generate_flags[] = {
+	{ "prompt", "TEXT", "what the text begins with" },
+	{ "tokens", "N", "how many more (default 200)" },
+	{ "temperature", "T", "0: always the likeliest (default 0.8)" },
+	{ "top-k", "K", "draw among the K likeliest (default 0: all)" },
+	{ "seed", "S", "of the draws (default 1)" },
+};
+static const struct hd_flag data_flags[] = { { "step", "K", "which step, from 1" }, { "json", NULL, "one line of JSON" } };
+static const struct hd_flag plugins_flags[] = { { "json", NULL, "as JSON" } };
+
+#define FLAGS(f) f, (int)HD_LEN(f)
+const struct hd_verb hd_verbs[] = {
+	{ "train", "CONF", "train a model", NULL, 0, hd_verb_train },
+	{ "check", "CONF", "refuse what can be refused; print the layout", FLAGS(check_flags), hd_verb_check },
+	{ "explain", "CONF", "print every collective with its bytes and its reason", FLAGS(explain_flags), hd_verb_explain },
+	{ "bench", "CONF", "time steps on synthetic tokens", FLAGS(bench_flags), hd_verb_bench },
+	{ "eval", "CKPT", "loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval },
+	{ "generate", "CKPT", "text from a checkpoint", FLAGS(generate_flags), hd_verb_generate },
+	{ "data", "CONF", "print the token ids of a step", FLAGS(data_flags), hd_verb_data },
+	{ "plugins", "[NAME]", "list plugins, or one plugin's options", FLAGS(plugins_flags), hd_verb_plugins },
+};
+const int hd_nverbs = (int)HD_LEN(hd_verbs);
+
+int main(int argc, char **argv)
+{
+	struct hd_cli cli;
+	struct hd_err err = { 0 };
+	int rc = 0;
+
+	started = hd_seconds();
+	the_argc = argc;
+	the_argv = argv;
+	hd_log_init(first_of_launch(), HD_INFO);
+	if (hd_cli_parse(argc, argv, hd_verbs, hd_nverbs, &cli, &err) < 0) {
+		if (first_of_launch())
+			hd_log(HD_ERROR, "%s", err.text);
+		rc = 2;
+	} else if (cli.version) {
+		printf("heddle %s, plugin ABI %d.%d\n", PACKAGE_VERSION, HD_ABI_MAJOR, HD_ABI_MINOR);
+	} else if (!cli.verb) {
+		hd_cli_usage(stdout, hd_verbs, hd_nverbs);
+	} else if (cli.help) {
+		hd_cli_help(stdout, cli.verb);
+	} else {
+		rc = cli.verb->run(&cli);
+	}
+	hd_cli_release(&cli);
+	return rc;
+}

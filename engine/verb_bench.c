@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle bench: steps on synthetic tokens, timed, with what they cost in products, communication and memory.
+ */
+#include <config.h>
+#include "engine/verbs.h"
+#include "engine/json.h"
+#include "engine/progress.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bench { double seconds[1000], median; struct hd_comm_stats comm; double startup; int n; };
+
+/* Ids that depend on the position in the batch alone. */
+static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
+{
+	int64_t n = hd_local_count(t), vocab = g->plan->model.vocab;
+
+	(void)ctx;
+	for (int64_t i = 0; i < n; i++)
+		out[i] = (int32_t)((uint64_t)(i + 1 + micro * n) * 2654435761u % (uint64_t)vocab);
+	return HD_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int measure(struct hd_job *j, struct bench *b)
+{
+	struct hd_program *g = j->program[HD_TRAIN];
+	const struct hd_plan *p = g->plan;
+	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4,
+		.loss_scale = 1.0 / (double)(p->batch * p->micros * p->model.seq) };
+
+	hd_init_weights(g, j->seed);
+	for (int k = -2; k < b->n; k++) {		/* two steps to warm up */
+		double t;
+
+		if (k == 0)
+			hd_comm_stats(1);
+		hd_comm_barrier();
+		t = hd_seconds();
+		if (k == -2)
+			b->startup = t - j->started;
+		run.step = k + 3;
+		HD_TRY(hd_program_compute(g, &run, fill, NULL));
+		HD_TRY(hd_program_update(g, &run));
+		t = hd_comm_max(hd_seconds() - t);
+		if (k >= 0)
+			b->seconds[k] = t;
+	}
+	b->comm = hd_comm_stats(1);
+	qsort(b->seconds, (size_t)b->n, sizeof(double), by_value);
+	b->median = b->n % 2 ? b->seconds[b->n / 2] : (b->seconds[b->n / 2 - 1] + b->seconds[b->n / 2]) / 2;
+	return HD_OK;
+}
+
+/* Bytes sent per step along each axis, the maximum over ranks: of the plan, which the counters of a run equal. */
+static json_t *bytes_by_axis(struct hd_job *j)
+{
+	struct hd_program *g = j->program[HD_TRAIN];
+	const struct hd_plan *p = g->plan;
+	json_t *o = json_object();
+
+	for (size_t i = 0; i < p->ngroups; i++) {
+		double sum = 0;
+
+		for (size_t e = 0; e < g->n; e++)
+			if (g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->comm.kind &&
+			    g->entries[e].node->comm.group == p->groups[i])
+				sum += (double)hd_comm_node_bytes(g->entries[e].node);
+		sum = hd_comm_max(sum);
+		json_object_set_new(o, p->groups[i]->name, json_integer((json_int_t)sum));
+	}
+	return o;
+}
+
+static double bubble(const struct hd_plan *p)
+{
+	return hd_plan_bubble(p);
+}
+
+static void print(struct hd_job *j, const struct bench *b, int json)
+{
+	const struct hd_plan *p = j->plan[HD_TRAIN];
+	double tokens = (double)(p->batch * p->micros * p->model.seq), flops = j->flops_per_token * tokens / b->median;
+	double share = flops / (j->rate * j->world.size), busy = hd_comm_max(b->comm.busy) / b->n;
+	double exposed = hd_comm_max(b->comm.exposed) / b->n, peak = hd_comm_max((double)hd_peak_bytes());
+	double planned = hd_comm_max((double)j->arena_bytes), startup = hd_comm_max(b->startup);
+	json_t *bytes = bytes_by_axis(j), *o;
+	char *line;
+
+	o = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:I}", "tokens_per_second",
+		      hd_json_number(tokens / b->median), "step_seconds", hd_json_number(b->median), "flops_per_second",
+		      hd_json_number(flops), "matmul_share", hd_json_number(share), "comm_hidden_seconds",
+		      hd_json_number(busy > exposed ? busy - exposed : 0), "comm_exposed_seconds", hd_json_number(exposed),
+		      "bytes", bytes, "bubble", hd_json_number(bubble(p)), "planned_peak_bytes", (json_int_t)planned,
+		      "measured_peak_bytes", (json_int_t)peak, "startup_seconds", hd_json_number(startup), "ranks",
+		      (json_int_t)j->world.size);
+	line = hd_json_line(o);
+	if (j->world.rank == 0 && json)
+		puts(line);
+	else if (j->world.rank == 0)
+		printf("%.0f tokens/s, %.4f s a step (median of %d), %.1f GFLOP/s = %.0f%% of the matmul rate\n"
+		       "communication: %.4f s exposed, %.4f s hidden; memory: planned %.1f MB, high-water mark %.1f MB; "
+		       "ready after %.2f s\n", tokens / b->median, b->median, b->n, flops / 1e9, 100 * share, exposed,
+		       busy > exposed ? busy - exposed : 0, planned / 1e6, peak / 1e6, startup);
+	free(line);
+}
+
+static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struct hd_err *err)
+{
+	struct bench *b = hd_alloc(sizeof(*b));
+	int64_t steps = 5;
+	int rc = hd_cli_int(c, "steps", 1, 1000, 5, &steps, err);
+
+	b->n = (int)steps;
+	if (rc >= 0)
+		rc = hd_job_open(j, conf, 1u << HD_TRAIN, NULL, err);
+	if (rc >= 0)
+		rc = measure(j, b);
+	if (rc >= 0)
+		print(j, b, hd_cli_has(c, "json"));
+	free(b);
+	return rc;
+}
+
+int hd_verb_bench(struct hd_cli *c)
+{
+	struct hd_job j = { 0 };
+	struct hd_conf *conf = NULL;
+	struct hd_err err = { 0 };
+	int rc;
+
+	if (hd_cli_conf(c, &conf, &err) < 0 || hd_start(&j, conf, &err) < 0) {
+		hd_log(HD_ERROR, "%s", err.text);
+		return 1;
+	}
+	bench(&j, conf, c, &err);
+	rc = hd_finish(&j, &err);
+	j.conf = conf;
+	hd_job_close(&j);
+	return rc;
+}

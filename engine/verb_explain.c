@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle check and explain: the program that train would run, looked at instead of run.  Both work alone, for any number
+ * of ranks, and neither starts MPI.
+ */
+#include <config.h>
+#include "engine/verbs.h"
+#include "engine/json.h"
+#include "engine/movement.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- a plan without ranks ------------------------------------------------------------------------------------------------------------ */
+/* --ranks, or the product of the sizes that are given. */
+static int ranks_of(struct hd_cli *c, struct hd_conf *conf, int64_t *ranks, struct hd_err *err)
+{
+	struct hd_section *s = NULL;
+
+	*ranks = 1;
+	while ((s = hd_conf_next(conf, "strategy", s)))
+		if (hd_section_has(s, "size") && strtoll(hd_section_str(s, "size"), NULL, 10) > 0)
+			*ranks *= strtoll(hd_section_str(s, "size"), NULL, 10);
+	return hd_cli_int(c, "ranks", 1, 10000000, *ranks, ranks, err);
+}
+
+static int open_data(struct hd_conf *conf, int64_t *vocab, struct hd_err *err)
+{
+	struct hd_section *t = hd_conf_section(conf, NULL, "train"), *m = hd_conf_section(conf, NULL, "model");
+	struct hd_data *d = NULL;
+	struct hd_err why = { 0 };
+
+	HD_TRY(hd_section_check(conf, t, &hd_train_keys, 1, err));
+	HD_TRY(hd_section_check(conf, m, &hd_model_keys, 1, err));
+	*vocab = 256;
+	if (hd_data_open(conf, hd_section_int(t, "seq"), hd_section_int(m, "vocab"), 1, &d, &why) >= 0)
+		*vocab = hd_data_vocab(d);
+	else if (!hd_section_int(m, "vocab"))		/* with vocab given the data need not exist */
+		return hd_err_set(err, why.code, "%s", why.text);
+	hd_data_close(d);
+	return HD_OK;
+}
+
+static int plan_of(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
+{
+	struct hd_plan_options o = { .train = 1 };
+
+	HD_TRY(hd_cli_conf(c, conf, err));
+	HD_TRY(open_data(*conf, &o.data_vocab, err));
+	HD_TRY(ranks_of(c, *conf, &o.ranks, err));
+	return hd_plan_create(*conf, &o, p, err);
+}
+
+static struct hd_program *program_of(struct hd_plan *p, int64_t rank, struct hd_err *err)
+{
+	struct hd_program_options o = { .rank = rank, .device = hd_device_cpu() };
+	struct hd_program *g = NULL;
+
+	hd_program_build(p, &o, &g, err);
+	return g;
+}
+
+/* -- check ------------------------------------------------------------------------------------------------------------------------------ */
+static void print_mesh(const struct hd_plan *p)
+{
+	printf("%lld ranks", (long long)p->ranks);
+	for (int a = 0; a < p->naxes; a++)
+		printf("%s%s %lld (every %lld ranks)", a ? ", " : " = ", p->axes[a]->v.name, (long long)p->axes[a]->v.n,
+		       (long long)p->axes[a]->stride);
+	printf("\n%lld replicas x %lld micro-batches of %lld sequences of %lld tokens; bubble %.3f\n", (long long)p->replicas,
+	       (long long)p->micros, (long long)p->micro_batch, (long long)p->model.seq, hd_plan_bubble(p));
+}
+
+static int64_t count_parameters(const struct hd_program *g)
+{
+	int64_t n = 0;
+
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+
+		if (!t->v.node && t->v.what == HD_PARAM && hd_leaf_here(g, t))
+			n += hd_local_count(t);
+	}
+	return n;
+}
+
+static int print_stage(struct hd_plan *p, int64_t coord, int64_t limit, struct hd_err *err)
+{
+	int64_t rank = p->stages ? coord * p->stages->stride : 0, bytes;
+	struct hd_program *g = program_of(p, rank, err);
+
+	if (!g)
+		return err->code;
+	bytes = g->memory.persistent + g->memory.transient;
+	printf("rank %lld", (long long)rank);
+	if (p->stages)
+		printf(" (stage %lld:", (long long)coord);
+	for (size_t b = 0; p->stages && b < p->nblocks; b++)
+		if (p->blocks[b].coord == coord)
+			printf(" %s", p->blocks[b].name);
+	printf("%s: %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f)\n", p->stages ? ")" : "",
+	       (long long)count_parameters(g), (double)bytes / 1e6, (double)g->memory.persistent / 1e6,
+	       (double)g->memory.transient / 1e6);
+	hd_program_destroy(g);
+	if (limit && bytes > limit)
+		return hd_err_set(err, HD_EINVAL, "rank %lld needs %lld bytes of memory, and --memory is %lld", (long long)rank,
+				  (long long)bytes, (long long)limit);
+	return HD_OK;
+}
+
+static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
+{
+	int64_t limit = 0;
+
+	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
+	HD_TRY(plan_of(c, conf, p, err));
+	print_mesh(*p);
+	for (int64_t s = 0; s < (*p)->ncoords; s++)
+		HD_TRY(print_stage(*p, s, limit, err));
+	return HD_OK;
+}
+
+/* -- explain ------------------------------------------------------------------------------------------------------------------------------ */
+static const char *unit_name(uint32_t phase)
+{
+	return phase == HD_F ? "forward" : phase == HD_B ? "backward" : phase == HD_W ? "weight-gradient" : phase == HD_G ? "gather"
+		: phase == HD_S ? "sync" : "update";
+}
+
+static const char *tensor_name(const struct node *n)
+{
+	const struct tensor *x = n->ins[0];
+
+	if (x->v.name[0])
+		return x->v.name;
+	return x->v.node ? x->v.node->op->name : "leaf";
+}
+
+struct line { const struct node *n; int64_t count; };
+
+static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t count)
+{
+	const char *unit = n->v.block[0] ? hd_plan_text(p, "%s %s", unit_name(n->v.phase), n->v.block) : unit_name(n->v.phase);
+
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", n->comm.group->name, "collective",
+			 hd_comm_kind_name(n->comm.kind), "tensor", tensor_name(n), "dims", n->ins[0]->v.spec, "dtype",
+			 hd_dtype_name(n->ins[0]->v.dtype), "elements", (json_int_t)hd_local_count(n->ins[0]), "bytes",
+			 (json_int_t)hd_comm_node_bytes(n), "count", (json_int_t)count, "unit", unit, "reason",
+			 n->reason ? n->reason : "");
+}
+
+static void line_text(const struct node *n, int64_t count)
+{
+	printf("%-15s %-10s %-8s %-14s %12lld bytes x%-4lld %s (%s)\n%20s%s\n", unit_name(n->v.phase), n->v.block,
+	       n->comm.group->name, hd_comm_kind_name(n->comm.kind), (long long)hd_comm_node_bytes(n), (long long)count,
+	       tensor_name(n), n->ins[0]->v.spec, "", n->reason ? n->reason : "");
+}
+
+static void print_nodes(struct hd_plan *p, const struct hd_program *g)
+{
+	for (const struct node *n = p->first; n; n = n->next) {
+		if (!hd_node_here(g, n))
+			continue;
+		printf("%-15s %-10s %s", unit_name(n->v.phase), n->v.block, n->v.op->name);
+		for (uint32_t i = 0; i < n->v.nin && i < 6; i++)
+			printf("%s%s(%s)", i ? ", " : " ", n->ins[i]->v.name, n->ins[i]->v.spec);
+		for (uint32_t k = 0; k < n->v.nout; k++)
+			printf(" -> (%s) %s", n->outs[k]->v.spec, hd_placement_text(p, &n->outs[k]->at));
+		printf("\n");
+	}
+}
+
+static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out, struct hd_err *err)
+{
+	struct hd_plan *p;
+	struct hd_program *g;
+	json_t *all = json_array();
+	int64_t rank = 0;
+	int json = hd_cli_has(c, "json");
+
+	HD_TRY(plan_of(c, conf, out, err));
+	p = *out;
+	HD_TRY(hd_cli_int(c, "rank", 0, p->ranks - 1, 0, &rank, err));
+	g = program_of(p, rank, err);
+	if (!g)
+		return err->code;
+	if (!json)
+		print_mesh(p);
+	if (hd_cli_has(c, "schedule") && !json)
+		hd_plan_draw(p, stdout);
+	if (hd_cli_has(c, "nodes") && !json)
+		print_nodes(p, g);
+	for (const struct node *n = p->first; n && !(hd_cli_has(c, "schedule") && !json); n = n->next) {
+		int64_t count = n->v.phase & (HD_F | HD_B | HD_W) ? p->micros : 1;
+
+		if (!n->comm.kind || !hd_node_here(g, n))
+			continue;
+		if (json)
+			json_array_append_new(all, line_json(p, n, count));
+		else
+			line_text(n, count);
+	}
+	if (json) {
+		char *text = hd_json_line(all);
+
+		puts(text);
+		free(text);
+	}
+	hd_program_destroy(g);
+	return HD_OK;
+}
+
+/* -- verbs ---------------------------------------------------------------------------------------------------------------------------------- */
+static int run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **, struct hd_plan **, struct hd_err *))
+{
+	struct hd_conf *conf = NULL;
+	struct hd_plan *p = NULL;
+	struct hd_err err = { 0 };
+
+	what(c, &conf, &p, &err);
+	fflush(stdout);
+	if (err.code)
+		hd_log(HD_ERROR, "%s", err.text);
+	hd_plan_destroy(p);
+	hd_conf_destroy(conf);
+	return err.code ? 1 : 0;
+}
+
+int hd_verb_check(struct hd_cli *c) { return run(c, check); }
+int hd_verb_explain(struct hd_cli *c) { return run(c, explain); }

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/verbs.h - the verbs of the command line; one file per verb or two.  Each returns the exit status.
+ */
+#ifndef HD_ENGINE_VERBS_H
+#define HD_ENGINE_VERBS_H
+#include "engine/job.h"
+#include "engine/options.h"
+
+extern const struct hd_verb hd_verbs[];
+extern const int hd_nverbs;
+
+int hd_verb_train(struct hd_cli *c);
+int hd_verb_check(struct hd_cli *c);
+int hd_verb_explain(struct hd_cli *c);
+int hd_verb_bench(struct hd_cli *c);
+int hd_verb_eval(struct hd_cli *c);
+int hd_verb_generate(struct hd_cli *c);
+int hd_verb_data(struct hd_cli *c);
+int hd_verb_plugins(struct hd_cli *c);
+
+/* The INI of the command line, with its --set. */
+int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *err);
+/* What every verb that runs under mpirun begins and ends with: threads, world, the one message. */
+int hd_start(struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
+int hd_finish(struct hd_job *j, struct hd_err *err);	/* prints the one message; -> exit status */
+double hd_started(void);				/* when main began */
+
+#endif

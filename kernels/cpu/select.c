@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * select: the row of one position of each sequence; which one is said at run time.
+ */
+#include <config.h>
+#include "kernels/prepare/select.h"
+
+const struct hd_kernel hd_cpu_select = { .name = "select", .prepare = hd_prepare_select, .run = hd_run_select };
