@@ -21,11 +21,16 @@ static void push(struct list *l, struct tensor *t)
 	l->x[l->n++] = t;
 }
 
+/* The sum stands in the block that contributed last (the earliest of the readers), so that one tensor crosses a stage
+ * boundary and not its parts. */
 static struct tensor *total(struct hd_plan *p, const struct list *l)
 {
 	if (!l->n)
 		return NULL;
-	return l->n == 1 ? l->x[0] : hd_op1(p, "add", l->x, l->n, "%s", "");
+	if (l->n == 1)
+		return l->x[0];
+	p->block = N(l->x[l->n - 1]->v.node)->block;
+	return hd_op1(p, "add", l->x, l->n, "%s", "");
 }
 
 /* Which inputs lead to a parameter. */
@@ -90,17 +95,38 @@ static int backward_of(struct hd_plan *p, struct node *n, const int *wants, stru
 	return call_vjp(p, n, dout, params, HD_W, grads);
 }
 
-/* The accumulator of a parameter: one node over all contributions, whose output is a step's gradient. */
-static struct tensor *accumulator(struct hd_plan *p, struct tensor *param, const struct list *l)
+static struct tensor *as_gradient(struct hd_plan *p, struct tensor *g, struct tensor *param)
 {
-	struct tensor *g = hd_op1(p, "accumulate", l->x, l->n, "%s", "");
-
 	if (!g)
 		return NULL;
 	g->v.what = HD_GRAD;
 	g->v.of = &param->v;
 	g->v.name = hd_plan_text(p, "grad:%s", param->v.name);
 	g->step = 1;
+	return g;
+}
+
+/* The accumulator of a parameter: one node over all contributions of a block, whose output is a step's gradient.  A
+ * parameter that several blocks use (a tied embedding) has one each, which may live on different stages; their total is
+ * made where the parameter lives (and the two become one where that is the same place: fuse.c). */
+static struct tensor *accumulator(struct hd_plan *p, struct tensor *param, const struct list *l)
+{
+	struct list parts = { 0 };
+	struct tensor *g;
+
+	for (uint32_t i = 0, k; i < l->n; i = k) {
+		int block = N(l->x[i]->v.node)->block;
+
+		for (k = i + 1; k < l->n && N(l->x[k]->v.node)->block == block; k++)
+			;
+		push(&parts, as_gradient(p, hd_op1(p, "accumulate", l->x + i, k - i, "%s", ""), param));
+	}
+	g = parts.x[0];
+	if (parts.n > 1) {
+		push(&parts, param);
+		g = as_gradient(p, hd_op1(p, "total", parts.x, parts.n, "%s", ""), param);
+	}
+	free(parts.x);
 	return g;
 }
 

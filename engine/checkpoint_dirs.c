@@ -4,7 +4,6 @@
  */
 #include <config.h>
 #include "engine/checkpoint_impl.h"
-#include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,16 +23,16 @@ static int has(const char *dir, const char *name)
 	return rc;
 }
 
-/* -- the steps of a directory ------------------------------------------------------------------------------------------------ */
+/* -- the steps of a directory -- */
+/* Of "step-" and at least 8 digits; -1: of anything else. */
 static int64_t step_of(const char *name)
 {
-	int n = 0;
-	long long step;
+	const char *digits = name + 5;
 
-	if (sscanf(name, "step-%8lld%n", &step, &n) == 1 && !isdigit((unsigned char)name[5]))
+	if (strncmp(name, "step-", 5) || strspn(digits, "0123456789") < 8 || strlen(digits) > 18 ||
+	    digits[strspn(digits, "0123456789")])
 		return -1;
-	n = 0;
-	return sscanf(name, "step-%lld%n", &step, &n) == 1 && n >= 13 && !name[n] && step >= 0 ? step : -1;
+	return strtoll(digits, NULL, 10);
 }
 
 static int descending(const void *a, const void *b)
@@ -104,7 +103,7 @@ void hd_steps_prune(const char *dir, int64_t step, int64_t keep)
 	free(steps);
 }
 
-/* -- which one is meant ------------------------------------------------------------------------------------------------------ */
+/* -- which one is meant ---------------------------------------------------------------------- */
 /* What latest names; else, a save having been cut short before it wrote that, the newest. */
 static char *newest(const char *dir)
 {
@@ -136,12 +135,12 @@ char *hd_checkpoint_find(const char *path, struct hd_err *err)
 		return hd_strdup(path);
 	found = newest(path);
 	if (!found)
-		hd_err_set(err, HD_EIO, "%s: is no checkpoint (it has no config.json), nor a directory of checkpoints (it has "
-			   "no step-... and no latest)", path);
+		hd_err_set(err, HD_EIO, "%s: is no checkpoint (it has no config.json), nor a directory of checkpoints "
+			   "(it has no step-... and no latest)", path);
 	return found;
 }
 
-/* -- what resume means --------------------------------------------------------------------------------------------------------- */
+/* -- what resume means ----------------------------------------------------------------------- */
 static int refuse_later(struct hd_conf *c, struct hd_section *s, const char *dir, struct hd_err *err)
 {
 	size_t n;
@@ -150,8 +149,9 @@ static int refuse_later(struct hd_conf *c, struct hd_section *s, const char *dir
 	free(steps);
 	if (last <= 0)
 		return HD_OK;
-	return hd_section_fail(c, s, "dir", err, HD_EINVAL, "%s already holds step %lld, which a run from step 0 would replace; "
-			       "continue it with --set checkpoint.resume=auto, or give another dir", dir, (long long)last);
+	return hd_section_fail(c, s, "dir", err, HD_EINVAL, "%s already holds step %lld, and this run would begin at "
+			       "step 0; continue it with --set checkpoint.resume=auto, or give another dir", dir,
+			       (long long)last);
 }
 
 int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)

@@ -13,7 +13,7 @@
 #include "engine/checkpoint.h"
 #include "engine/tensorfile.h"
 
-/* -- slices ---------------------------------------------------------------------------------------------------------- */
+/* -- slices ---------------------------------------------------------------------------------- */
 struct hd_extent {			/* what this rank has of a tensor, padding left out */
 	int ndim;
 	int64_t whole[HD_MAX_DIMS], off[HD_MAX_DIMS], n[HD_MAX_DIMS];
@@ -31,7 +31,7 @@ int hd_region_move(const struct hd_movement *m, const struct hd_hf_region *r, co
 		   struct hd_err *err);
 char *hd_shape_text(int ndim, const int64_t *shape);	/* "[2, 3]", malloc'ed */
 
-/* -- the model's files ----------------------------------------------------------------------------------------------- */
+/* -- the model's files ----------------------------------------------------------------------- */
 extern int64_t hd_checkpoint_file_bytes;	/* largest file of weights: 5 GB; tests make it small */
 
 struct hd_weights {			/* planned by all ranks alike, or as found */
@@ -48,21 +48,21 @@ int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd
 int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *err);
 void hd_weights_close(struct hd_weights *w);
 
-/* -- states and gradients -------------------------------------------------------------------------------------------- */
+/* -- states and gradients -------------------------------------------------------------------- */
 int hd_states_plan(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err);
 int hd_states_write(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err);
 int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *err);
 int hd_gradients_plan(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err);
 int hd_gradients_write(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err);
 
-/* -- directories; paths are malloc'ed ---------------------------------------------------------------------------------- */
+/* -- directories; paths are malloc'ed -- */
 char *hd_step_path(const char *dir, int64_t step);
 char *hd_step_aside(const char *dir, int64_t step);	/* where it is written before it is complete */
 void hd_steps_tidy(const char *dir);			/* what saves that were cut short have left */
-void hd_steps_prune(const char *dir, int64_t step, int64_t keep);	/* of step and those before it, the newest stay */
+void hd_steps_prune(const char *dir, int64_t step, int64_t keep);	/* step and what is older: the newest stay */
 char *hd_checkpoint_find(const char *path, struct hd_err *err);	/* a step, or the newest below path; NULL: neither */
 
-/* -- texts -------------------------------------------------------------------------------------------------------------- */
+/* -- texts ----------------------------------------------------------------------------------- */
 int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_progress *at, struct hd_err *err);
 int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char **picks, struct hd_err *err);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A rank's slice of a parameter as rectangles of a stored matrix.
  *
- * The stored matrix merges several dims of the parameter into rows and several into columns.  On each side the innermost
- * dims that are whole here, together with the one before them, are one run of rows or columns; what is left outside is
- * stepped through.  So a head-wise cut of [embed, heads, head_dim] is one rectangle, and a cut of head_dim one per head.
+ * The stored matrix merges several dims of the parameter into rows and several into columns.  On each side the
+ * innermost dims that are whole here, with the one before them, are one run of rows or columns; what is left outside is
+ * stepped through.  So a cut of heads in [embed, heads, head_dim] is one rectangle, and a cut of head_dim one per head.
  */
 #include <config.h>
 #include "engine/checkpoint_impl.h"
@@ -50,7 +50,7 @@ int hd_extent_move(const struct hd_movement *m, const struct hd_extent *x, void 
 	return is_empty(x) ? HD_OK : move(m, data, x->off, x->n, x->stride, err);
 }
 
-/* -- merged dims ----------------------------------------------------------------------------------------------------------- */
+/* -- merged dims ----------------------------------------------------------------------------- */
 struct side {				/* dims [from, run) are stepped through, [run, to) is one run */
 	int from, run, to;
 	int64_t at, n, stride;		/* of the run when all steps are 0; elements */
@@ -91,8 +91,8 @@ static int next_step(const struct hd_extent *x, const struct side *s, int nsides
 	return 0;
 }
 
-static int rectangle(const struct hd_movement *m, const struct hd_hf_region *r, const struct hd_extent *x, const struct side *s,
-		     const int64_t *i, char *data, struct hd_err *err)
+static int rectangle(const struct hd_movement *m, const struct hd_hf_region *r, const struct hd_extent *x,
+		     const struct side *s, const int64_t *i, char *data, struct hd_err *err)
 {
 	int64_t off[2], n[2], stride[2], memory = 0;
 

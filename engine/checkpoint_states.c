@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * States and gradients under logical names and in logical shapes.
  *
- * A state that is whole or cut is stored once.  One that is a piece of a sum on some axes differs between their members:
- * it is stored per member, as NAME@coordinates, and read by as many members as wrote it.  Into another number of members
- * it goes as its plugin said: the first gets the sum of all and the others zero, or all begin at zero, or it is refused.
+ * A state that is whole or cut is stored once.  One that is a piece of a sum on some axes differs between members: it
+ * is stored per member, as NAME@coordinates, and read by as many members as wrote it.  Into another number of members
+ * it goes as its plugin said: the first gets the sum and the others zero, or all begin at zero, or it is refused.
  */
 #include <config.h>
 #include "engine/checkpoint_impl.h"
@@ -88,8 +88,8 @@ static int plan_tensor(struct hd_tensorfile *f, const char *name, const struct t
 	return HD_OK;
 }
 
-static int move_tensor(const struct hd_program *g, const struct tensor *t, const char *name, struct hd_tensorfile *f, void *data,
-		       int writing, struct hd_err *err)
+static int move_tensor(const struct hd_program *g, const struct tensor *t, const char *name, struct hd_tensorfile *f,
+		       void *data, int writing, struct hd_err *err)
 {
 	struct hd_extent x;
 
@@ -97,7 +97,7 @@ static int move_tensor(const struct hd_program *g, const struct tensor *t, const
 	return hd_extent_move(&(struct hd_movement){ f, name, t->v.dtype, writing }, &x, data, err);
 }
 
-/* -- writing --------------------------------------------------------------------------------------------------------------- */
+/* -- writing --------------------------------------------------------------------------------- */
 int hd_states_plan(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err)
 {
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
@@ -150,7 +150,7 @@ int hd_gradients_write(const struct hd_program *g, struct hd_tensorfile *f, stru
 	return hd_tensorfile_sync(f, err);
 }
 
-/* -- reading --------------------------------------------------------------------------------------------------------------- */
+/* -- reading --------------------------------------------------------------------------------- */
 struct reading {
 	const struct hd_program *g;
 	struct hd_tensorfile *f;
@@ -239,7 +239,7 @@ static int fold(const struct reading *r, struct hd_err *err)
 static int in_other_layout(const struct reading *r, int64_t there, struct hd_err *err)
 {
 	if (r->t->relayout == HD_REFUSE)
-		return hd_err_set(err, HD_EINVAL, "%s: %s is of %lld members, here are %lld, and its plugin cannot change that",
+		return hd_err_set(err, HD_EINVAL, "%s: %s is of %lld members, here are %lld, and its plugin refuses",
 				  r->path, r->t->v.name, (long long)there, (long long)copies(r->g->plan, r->t));
 	if (r->t->relayout == HD_RESET || copy_of_rank(r->g->plan, r->t, r->g->rank))
 		return HD_OK;

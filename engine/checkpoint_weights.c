@@ -51,8 +51,9 @@ static struct hd_tensorfile *file_of(const struct hd_weights *w, const char *ten
 	return i ? w->file[json_integer_value(i)] : NULL;
 }
 
-/* -- writing ---------------------------------------------------------------------------------------------------------------- */
-static int plan_one(struct hd_weights *w, const struct hd_hf_region *r, uint32_t dtype, int64_t *room, struct hd_err *err)
+/* -- writing --------------------------------------------------------------------------------- */
+static int plan_one(struct hd_weights *w, const struct hd_hf_region *r, uint32_t dtype, int64_t *room,
+		    struct hd_err *err)
 {
 	int64_t bytes = HD_BITS(dtype) / 8;
 
@@ -153,7 +154,7 @@ int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd
 	return HD_OK;
 }
 
-/* -- reading ---------------------------------------------------------------------------------------------------------------- */
+/* -- reading --------------------------------------------------------------------------------- */
 static int read_file(struct hd_weights *w, const char *dir, const char *name, struct hd_err *err)
 {
 	char *path = hd_format("%s/%s", dir, name);

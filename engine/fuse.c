@@ -128,6 +128,34 @@ static void flatten(struct hd_plan *p, struct node *add, uint32_t *reads)
 	}
 }
 
+/* Accumulators that are in one place are one accumulator. */
+static void merge_accumulators(struct hd_plan *p, struct node *total, const uint32_t *reads)
+{
+	struct tensor *y = total->outs[0], **all;
+	struct node *first;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i + 1 < total->v.nin; i++) {
+		struct tensor *x = total->ins[i];
+
+		if (!x->v.node || strcmp(x->v.node->op->name, "accumulate") || reads[x->id] != 1 ||
+		    !hd_placement_equal(p, &x->at, &y->at))
+			return;
+		n += x->v.node->nin;
+	}
+	all = hd_plan_alloc(p, (n + 1) * sizeof(*all));
+	n = 0;
+	for (uint32_t i = 0; i + 1 < total->v.nin; i++)
+		for (uint32_t k = 0; k < total->ins[i]->v.node->nin; k++)
+			all[n++] = N(total->ins[i]->v.node)->ins[k];
+	first = N(total->ins[0]->v.node);
+	first->ins = all;
+	first->v.ins = (struct hd_tensor *const *)all;
+	first->v.nin = n;
+	hd_node_move(p, first, total);
+	hd_replace(p, y, first->outs[0]);
+}
+
 int hd_fuse(struct hd_plan *p)
 {
 	uint32_t *reads = count_readers(p);
@@ -146,6 +174,9 @@ int hd_fuse(struct hd_plan *p)
 		if (!strcmp(n->v.op->name, "add") && sort_inputs(n, reads, &k))
 			rc = fuse_sum(p, n, &k);
 	}
+	for (n = p->first; n; n = n->next)
+		if (!strcmp(n->v.op->name, "total"))
+			merge_accumulators(p, n, reads);
 	free(reads);
 	p->anchor = NULL;
 	p->block = -1;

@@ -46,7 +46,7 @@ int hd_owns(const struct hd_program *g, const struct tensor *t);	/* this rank sp
 double hd_plan_flops(const struct hd_plan *p);
 
 int hd_train(struct hd_job *j, struct hd_err *err);
-/* Mean loss over `batches` micro-batches of the validation data (0: all). */
+/* Mean loss over the first `batches` global batches of the validation data (0: all), the same in every layout. */
 int hd_evaluate(struct hd_job *j, int64_t batches, double *loss, int64_t *tokens, struct hd_err *err);
 
 #endif

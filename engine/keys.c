@@ -25,7 +25,7 @@ static const struct hd_option train[] = {
 	{ "precision", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|auto", "fp32 in this version" },
 	{ "reduce", HD_OPT_CHOICE, 0, "fast", "fast|rank_order", "rank_order: sums in member order on every transport" },
 	{ "eval_every", HD_OPT_INT, 0, "0", "0..", "steps between evaluations (0: after the last step only)" },
-	{ "eval_batches", HD_OPT_INT, 0, "0", "0..", "micro-batches per evaluation (0: all of the validation data)" },
+	{ "eval_batches", HD_OPT_INT, 0, "0", "0..", "global batches per evaluation (0: all of the validation data)" },
 	{ "device", HD_OPT_CHOICE, 0, "auto", "cpu|cuda|auto", "where kernels run" },
 	{ "comm", HD_OPT_CHOICE, 0, "auto", "auto|mpi|nccl", "transport between hosts" },
 	{ "threads", HD_OPT_INT, 0, "0", "0..4096", "OpenMP threads of a rank (0: cores / local ranks)" },

@@ -119,14 +119,24 @@ struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis 
 }
 
 /* -- once per tensor, target and unit ---------------------------------------------------------------------------------------- */
-static int reusable(const struct made *m, const struct node *reader, uint32_t phase, int block)
+static int backward(uint32_t phase) { return (phase & (HD_B | HD_W)) != 0; }
+
+static int reusable(const struct made *m, uint32_t phase, int block)
 {
 	int larger = hd_local_bytes(m->to) > hd_local_bytes(m->from) && !m->to->step;
 
-	(void)reader;
 	if (larger)
-		return m->phase == phase && m->block == block;
-	return m->phase == phase || m->phase & (HD_F | HD_G | HD_S) || (m->phase == HD_B && phase == HD_W);
+		return m->block == block && (m->phase == phase || (backward(m->phase) && backward(phase)));
+	return m->phase == phase || m->phase & (HD_F | HD_G | HD_S) || (backward(m->phase) && backward(phase));
+}
+
+/* What was moved for a weight gradient serves an activation's gradient too: then it belongs to that unit, which runs
+ * first where they are apart. */
+static void belongs_to_backward(struct made *m)
+{
+	for (struct tensor *t = m->to; t != m->from; t = N(t->v.node)->ins[0])
+		N(t->v.node)->v.phase = HD_B;
+	m->phase = HD_B;
 }
 
 static struct tensor *data_twin(struct hd_plan *p, struct tensor *x, const struct placement *need)
@@ -185,8 +195,11 @@ struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct plac
 	if (x->v.what == HD_DATA)
 		return data_twin(p, x, need);
 	for (m = p->made; m; m = m->next)
-		if (m->from == x && hd_placement_equal(p, &m->to->at, need) && reusable(m, reader, phase, block))
+		if (m->from == x && hd_placement_equal(p, &m->to->at, need) && reusable(m, phase, block)) {
+			if (m->phase == HD_W && phase == HD_B)
+				belongs_to_backward(m);
 			return m->to;
+		}
 	p->anchor = phase == HD_G ? p->first : reader;
 	p->phase = phase;
 	p->block = block;

@@ -5,6 +5,23 @@
 #include <config.h>
 #include "engine/ops/ops.h"
 
+/* The parts of one gradient (all inputs but the last, which is the parameter), added up on the parameter's stage. */
+static int total_place(HD_PLACE_ARGS)
+{
+	(void)self;
+	for (uint32_t i = 0; i + 1 < n->nin; i++)
+		need[i] = A(axis) == p->stages ? have[n->nin - 1] : have[0];
+	need[n->nin - 1] = have[n->nin - 1];
+	out[0] = need[0];
+	return HD_OK;
+}
+
+static int total_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
+{
+	(void)self;
+	return hd_record_table.launch(r, "add", n->ins, n->nin - 1, n->outs, 1, "%s", "");
+}
+
 /* Sum of squares of all gradients.  An axis along which any of them is cut, or lives at one coordinate only, leaves a
  * partial sum; there the whole ones are counted by coordinate 0 alone (engine/record.c). */
 static int norm2_shape(HD_SHAPE_ARGS)
@@ -72,9 +89,11 @@ static int norm2_record(struct hd_strategy *self, struct hd_record *r, const str
 	return HD_OK;			/* engine/record.c: which inputs a rank counts depends on the rank */
 }
 
+static const int8_t first[] = { 0 };
 static const int8_t adamw_inplace[] = { 0, 2, 3 }, sgd_inplace[] = { 0 };
 
 #define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }
+OP(total, .inplace = first, .shape = hd_same_as_first, .place = total_place, .record = total_record);
 OP(norm2, .shape = norm2_shape, .place = norm2_place, .record = norm2_record);
 OP(clip, .shape = clip_shape, .record = hd_record_plain);
 OP(adamw, .kind = "update", .inplace = adamw_inplace, .shape = adamw_shape, .place = update_place, .record = hd_record_plain);
