@@ -64,10 +64,13 @@ static char *state_text(const struct hd_job *j, const struct hd_progress *at)
 static int write_text(const char *dir, const char *name, char *text, struct hd_err *err)
 {
 	char *path = hd_format("%s/%s", dir, name);
-	int rc = text ? hd_file_write(path, text, err) : hd_err_set(err, HD_EBUG, "%s: has no text", path);
+	size_t n = text ? strlen(text) : 0;
+	char *all = hd_format("%s%s", text ? text : "", n && text[n - 1] == '\n' ? "" : "\n");
+	int rc = text ? hd_file_write(path, all, err) : hd_err_set(err, HD_EBUG, "%s: has no text", path);
 
 	free(path);
 	free(text);
+	free(all);
 	return rc;
 }
 

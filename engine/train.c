@@ -157,10 +157,11 @@ static int after_step(struct loop *l, int last)
 {
 	int64_t eval = hd_section_int(l->j->train, "eval_every"), save = hd_section_int(l->j->checkpoint, "every");
 
-	if (last || (eval && l->at.step % eval == 0))
-		HD_TRY(evaluate(l));
+	/* First what an evaluation would overwrite: the step's gradients. */
 	if (saves(l) && (last || (save && l->at.step % save == 0)))
 		HD_TRY(hd_checkpoint_save(l->j, &l->at, l->err));
+	if (last || (eval && l->at.step % eval == 0))
+		HD_TRY(evaluate(l));
 	return HD_OK;
 }
 
