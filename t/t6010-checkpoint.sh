@@ -1,0 +1,107 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A run that was stopped and goes on must be the run that was not stopped, and a checkpoint must not be tied to the
+# number of ranks that wrote it.
+. "${0%/*}/lib/tap.sh"
+heddle=$build/heddle
+[ -x "$heddle" ] || skip_all "heddle is not built"
+seq 1 2000 >"$tmp/text.txt"
+cd "$tmp" || exit 1
+
+cat >run.ini <<-'EOT'
+	[model]
+	layers = 2
+	heads = 2
+	embed = 16
+	dropout = 0.1
+	[data]
+	train = text.txt
+	[train]
+	seq = 16
+	global_batch = 4
+	micro_batch = 1
+	steps = 7
+	lr = 1e-2
+	warmup = 2
+	threads = 1
+	[checkpoint]
+	every = 3
+	keep = 3
+EOT
+cp run.ini dp.ini
+printf '\n[strategy dp]\nplugin = dp\nsize = auto\n' >>dp.ini
+
+# Timing is asked anew in each run: what it chose once must come from the checkpoint.
+fresh=0
+train() {			# NAME INI [args...]: into ./NAME and NAME.jsonl
+	name=$1 ini=$2
+	shift 2
+	fresh=$((fresh + 1))
+	XDG_CACHE_HOME=$tmp/cache$fresh "$heddle" train "$ini" --set "checkpoint.dir=$name" \
+		--set "log.metrics=$name.jsonl" "$@"
+}
+train2() {
+	name=$1 ini=$2
+	shift 2
+	fresh=$((fresh + 1))
+	XDG_CACHE_HOME=$tmp/cache$fresh mpi 2 "$heddle" train "$ini" --set "checkpoint.dir=$name" \
+		--set "log.metrics=$name.jsonl" "$@"
+}
+
+losses() {			# STEPS-AFTER FILE: step, loss, norm
+	sed -n 's/^{"step": *\([0-9]*\), *"loss": *\([^,]*\), *"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$2" |
+		awk -v after="$1" '$1 > after'
+}
+loss() { losses 0 "$2" | awk -v s="$1" '$1 == s { print $2 }'; }
+files="config.json model.safetensors heddle/optimizer.safetensors heddle/gradients.safetensors"
+same() {			# A B: the files of two checkpoints
+	for f in $files; do
+		cmp "$1/$f" "$2/$f" || return 1
+	done
+}
+
+# One rank.
+ok "a run with checkpoints" train whole run.ini --set checkpoint.gradients=yes
+is "latest names the last step" "$(cat whole/latest)" step-00000007
+is "and nothing else is left" "$(ls -A whole | tr '\n' ' ')" "latest step-00000003 step-00000006 step-00000007 "
+ok "resumed from step 3" train rest run.ini --set checkpoint.resume=whole/step-00000003 --set checkpoint.gradients=yes
+is "four more steps" "$(losses 0 rest.jsonl | wc -l | tr -d ' ')" 4
+is "the same losses and norms" "$(losses 3 rest.jsonl)" "$(losses 3 whole.jsonl)"
+ok "the same files, bit by bit" same whole/step-00000007 rest/step-00000007
+ok "resume = auto in an empty directory begins anew" train auto run.ini --set checkpoint.resume=auto \
+	--set train.steps=3 --set train.decay=7
+ok "resume = auto goes on" train auto run.ini --set checkpoint.resume=auto --set checkpoint.gradients=yes
+is "with the same losses" "$(losses 3 auto.jsonl)" "$(losses 3 whole.jsonl)"
+ok "and the same files" same whole/step-00000007 auto/step-00000007
+rm auto/latest
+ok "without latest, the newest step is meant" train auto run.ini --set checkpoint.resume=auto --set train.steps=8 \
+	--set checkpoint.keep=1
+is "keep = 1" "$(ls -A auto | tr '\n' ' ')" "latest step-00000008 "
+
+# Two ranks, and from one number to the other.
+if [ -f "$build/plugins/dp/dp.la" ]; then
+	ok "two ranks" train2 two dp.ini --set checkpoint.gradients=yes
+	ok "two ranks, resumed" train2 two-rest dp.ini --set checkpoint.resume=two/step-00000003 --set checkpoint.gradients=yes
+	is "four more steps" "$(losses 0 two-rest.jsonl | wc -l | tr -d ' ')" 4
+	is "the same losses and norms" "$(losses 3 two-rest.jsonl)" "$(losses 3 two.jsonl)"
+	ok "the same files, bit by bit" same two/step-00000007 two-rest/step-00000007
+	ok "one rank's checkpoint resumed by two" train2 to-two dp.ini --set checkpoint.resume=whole/step-00000003
+	near "the loss of one rank" "$(loss 7 to-two.jsonl)" "$(loss 7 whole.jsonl)" 2e-5
+	ok "two ranks' checkpoint resumed by one" train to-one run.ini --set checkpoint.resume=two/step-00000003
+	near "the loss of two" "$(loss 7 to-one.jsonl)" "$(loss 7 two.jsonl)" 2e-5
+	is "evaluated by one rank, whatever wrote it" "$("$heddle" eval two --data text.txt | wc -l | tr -d ' ')" 1
+else
+	skip "the plugin dp is not built"
+fi
+
+# The initial model, and a model that does not fit.
+ok "steps = 0 writes the initial model" train zero run.ini --set train.steps=0
+is "as step 0" "$(cat zero/latest)" step-00000000
+ok "which is no reason to refuse a run from step 0" train zero run.ini --set train.steps=1
+fails "a model of another size is refused" train wide run.ini --set model.embed=32 --set checkpoint.resume=whole
+like "with the tensor and both shapes" "$(cat .ok)" 'h\.0\.ln_1\.weight is \[16\].*\[32\]|wte\.weight is \[256, 16\].*\[256, 32\]'
+ok "a run with another optimizer" train sgd run.ini --set train.optimizer=sgd --set train.steps=1
+fails "whose states are missing" train no-states run.ini --set checkpoint.resume=sgd
+like "by name" "$(cat .ok)" 'has no tensor .*\.m: .*train\.optimizer'
+is "one message" "$(grep -c 'has no tensor' .ok)" 1
+done_testing
