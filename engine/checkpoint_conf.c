@@ -218,8 +218,8 @@ static char *conf_of_config(const char *dir, struct hd_err *err)
 	for (size_t i = 0; text && i < HD_LEN(gpt2_keys); i++)
 		text = append_key(text, gpt2_keys[i].ours, json_object_get(o, gpt2_keys[i].theirs));
 	if (text) {
-		char *all = hd_format("%s\n[train]\nseq = %lld\nglobal_batch = 1\nsteps = 0\n", text,
-				      (long long)json_integer_value(seq));
+		char *all = hd_format("%s\n[data]\ntrain = none\n\n[train]\nseq = %lld\nglobal_batch = 1\nsteps = 0\n",
+				      text, (long long)json_integer_value(seq));
 
 		free(text);
 		text = all;
