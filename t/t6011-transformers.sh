@@ -1,0 +1,73 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A checkpoint is only worth something if other programs read the same model in it, and their models are read here.
+. "${0%/*}/lib/tap.sh"
+heddle=$build/heddle
+[ -x "$heddle" ] || skip_all "heddle is not built"
+python=${PYTHON:-python3}
+"$python" -c 'import torch, transformers' 2>/dev/null || skip_all "python3 has no torch and transformers"
+export XDG_CACHE_HOME="$tmp/cache" HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
+seq 1 700 >"$tmp/text.txt"
+cd "$tmp" || exit 1
+
+cat >run.ini <<-'EOT'
+	[model]
+	layers = 2
+	heads = 4
+	embed = 32
+	init_std = 0.1
+	[data]
+	train = text.txt
+	[train]
+	seq = 32
+	global_batch = 4
+	steps = 6
+	lr = 1e-2
+	threads = 1
+EOT
+ok "a model with tied embeddings" "$heddle" train run.ini --set checkpoint.dir=tied
+ok "one without" "$heddle" train run.ini --set checkpoint.dir=untied --set model.tie_embeddings=no
+
+cat >check.py <<-'EOT'
+	import sys, torch
+	from transformers import GPT2LMHeadModel, GPT2Model, GPT2Config
+	torch.set_num_threads(1)
+	data = torch.tensor(list(open("text.txt", "rb").read()))
+	def loss(model, seq):
+	    n = (len(data) - 1) // seq
+	    ids, targets = data[:n * seq].view(n, seq), data[1:n * seq + 1].view(n, seq)
+	    with torch.no_grad():
+	        logits = model.eval()(ids).logits
+	    return torch.nn.functional.cross_entropy(logits.reshape(n * seq, -1).double(), targets.reshape(-1)).item()
+	for name in "tied", "untied":
+	    model, info = GPT2LMHeadModel.from_pretrained(name + "/step-00000006", output_loading_info=True)
+	    print(name, loss(model, 32), sum(len(v) for v in info.values()))
+	model.save_pretrained("theirs")
+	torch.manual_seed(1)
+	sizes = dict(vocab_size=256, n_positions=24, n_embd=48, n_layer=3, n_head=3)
+	model = GPT2LMHeadModel(GPT2Config(**sizes))
+	for p in model.parameters():
+	    p.data += 0.1 * torch.randn_like(p)
+	model.save_pretrained("another", max_shard_size="100KB")
+	model.transformer.save_pretrained("headless")
+	print("another", loss(model, 24), 0)
+	GPT2LMHeadModel(GPT2Config(activation_function="relu", **sizes)).save_pretrained("relu")
+EOT
+ok "transformers reads both, and writes others" "$python" check.py
+cp .ok theirs.txt
+said() { awk -v name="$1" -v field="$2" '$1 == name { print $field }' theirs.txt; }
+ours() { "$heddle" eval "$1" --data text.txt | sed -n 's/^loss \([^ ]*\).*/\1/p'; }
+
+for name in tied untied; do
+	is "$name: every tensor is known, none is missing" "$(said $name 3)" 0
+	near "$name: the same loss" "$(ours $name)" "$(said $name 2)" 1e-5
+done
+near "a model that transformers has saved again" "$(ours theirs)" "$(said untied 2)" 1e-5
+ok "a model of transformers is in several files" test -f another/model.safetensors.index.json
+near "and has the same loss here" "$(ours another)" "$(said another 2)" 1e-5
+near "so has one without its head, under shorter names" "$(ours headless)" "$(said another 2)" 1e-5
+fails "a model that ours is not" "$heddle" eval relu --data text.txt
+like "is refused, with the reason" "$(cat .ok)" 'relu/config\.json: .*activation_function'
+fails "a directory without a model" "$heddle" eval . --data text.txt
+like "is refused, with the reason" "$(cat .ok)" 'is no checkpoint'
+done_testing
