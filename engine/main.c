@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/verbs.h"
 #include "engine/affinity.h"
+#include "engine/launch.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,17 +14,6 @@ static int the_argc;
 static char **the_argv;
 
 double hd_started(void) { return started; }
-
-/* Rank as the launcher says, before MPI is up: so that what all ranks find out at once is said once. */
-static int first_of_launch(void)
-{
-	static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID" };
-
-	for (size_t i = 0; i < HD_LEN(names); i++)
-		if (getenv(names[i]))
-			return atoi(getenv(names[i])) == 0;
-	return 1;
-}
 
 int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *err)
 {
@@ -51,25 +41,46 @@ static char *describe(int rank)
 int hd_start(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
 	j->started = started;
-	j->threads = hd_affinity_setup(the_argc, the_argv, wanted_threads(conf));
-	HD_TRY(hd_comm_open(&j->world, err));
+	j->threads = hd_affinity_setup(the_argc, the_argv, conf ? wanted_threads(conf) : 1);
+	if (hd_comm_open(&j->world, err) < 0 && !j->world.size)
+		return err->code;
 	hd_log_init(j->world.rank == 0, HD_INFO);
 	if (hd_affinity_note())
 		hd_log(HD_INFO, "%s", hd_affinity_note());
 	hd_comm_watchdog(300, describe);
-	return HD_OK;
+	return hd_comm_agree(err);
+}
+
+/* Started alone on a layout of several ranks: the command that starts it as it must be. */
+static void advise(const struct hd_job *j, const struct hd_err *err)
+{
+	char *command = hd_launch_command(j->needs, the_argc, the_argv);
+
+	hd_log(HD_ERROR, "%s; start it with\n\t%s", err->text, command);
+	free(command);
 }
 
 int hd_finish(struct hd_job *j, struct hd_err *err)
 {
-	int failed = err->code < 0, single = j->world.size <= 1;
+	int single = j->world.size <= 1;
 
 	fflush(stdout);
-	if (failed && (single || j->world.rank == 0))
+	if (!err->code) {
+		hd_comm_close();
+		return 0;
+	}
+	if (!single && !err->agreed) {		/* the others know nothing of it, and wait: end them */
+		if (hd_comm_may_speak())
+			hd_log(HD_ERROR, "rank %d: %s", j->world.rank, err->text);
+		hd_comm_abort(1);
+	}
+	if (single && j->needs > 1)
+		advise(j, err);
+	else if (j->world.rank == 0)
 		hd_log(HD_ERROR, "%s", err->text);
 	if (j->world.size)
 		hd_comm_close();
-	return failed ? 1 : 0;
+	return 1;
 }
 
 /* -- the table of verbs ------------------------------------------------------------------------------------------------------------ */
@@ -87,6 +98,8 @@ static const struct hd_flag explain_flags[] = {
 static const struct hd_flag bench_flags[] = {
 	{ "steps", "K", "timed steps (default 5)" },
 	{ "json", NULL, "one line of JSON" },
+	{ "products", NULL, "also time the step's matrix products alone: the bound of what a step can reach" },
+	{ "profile", NULL, "then one step with the time of each kind of kernel" },
 };
 static const struct hd_flag eval_flags[] = { { "data", "FILE", "what to evaluate on" }, { "json", NULL, "one line of JSON" } };
 static const struct hd_flag generate_flags[] = {
@@ -121,9 +134,9 @@ int main(int argc, char **argv)
 	started = hd_seconds();
 	the_argc = argc;
 	the_argv = argv;
-	hd_log_init(first_of_launch(), HD_INFO);
+	hd_log_init(hd_launch_first(), HD_INFO);
 	if (hd_cli_parse(argc, argv, hd_verbs, hd_nverbs, &cli, &err) < 0) {
-		if (first_of_launch())
+		if (hd_launch_first())
 			hd_log(HD_ERROR, "%s", err.text);
 		rc = 2;
 	} else if (cli.version) {

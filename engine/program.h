@@ -106,6 +106,8 @@ int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill
 int hd_program_update(struct hd_program *g, struct hd_run *run);
 /* Computes again and looks at every result: the first that is not finite is named in err (0: all are finite). */
 int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, struct hd_err *err);
+/* Seconds of the step's matrix products alone, on the memory that the step uses: the bound of what a step can reach. */
+double hd_program_products(struct hd_program *g, struct hd_run *run);
 void hd_program_trace(struct hd_program *g, int on);
 struct trace_event { double begin, end; const char *name; struct hd_unit unit; int comm; };
 

@@ -9,7 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct bench { double seconds[1000], median; struct hd_comm_stats comm; double startup; int n; };
+struct bench {
+	double seconds[1000], products[1000], median, products_median;
+	struct hd_comm_stats comm;
+	double startup;
+	int n, with_products;
+};
 
 /* Ids that depend on the position in the batch alone. */
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
@@ -27,6 +32,12 @@ static int by_value(const void *a, const void *b)
 	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
+}
+
+static double median(double *x, int n)
+{
+	qsort(x, (size_t)n, sizeof(*x), by_value);
+	return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
 static int measure(struct hd_job *j, struct bench *b)
@@ -52,10 +63,16 @@ static int measure(struct hd_job *j, struct bench *b)
 		t = hd_comm_max(hd_seconds() - t);
 		if (k >= 0)
 			b->seconds[k] = t;
+		if (k >= 0 && b->with_products) {	/* between the steps: the machine's speed drifts */
+			hd_comm_barrier();
+			b->products[k] = hd_comm_max(hd_program_products(g, &run));
+		}
 	}
 	b->comm = hd_comm_stats(1);
-	qsort(b->seconds, (size_t)b->n, sizeof(double), by_value);
-	b->median = b->n % 2 ? b->seconds[b->n / 2] : (b->seconds[b->n / 2 - 1] + b->seconds[b->n / 2]) / 2;
+	b->median = median(b->seconds, b->n);
+	b->products_median = median(b->products, b->n);
+	hd_comm_barrier();
+	j->rate = hd_comm_sum(j->device->product_rate(HD_F32)) / j->world.size;	/* of this run, not of the cache */
 	return HD_OK;
 }
 
@@ -77,6 +94,42 @@ static json_t *bytes_by_axis(struct hd_job *j)
 		json_object_set_new(o, p->groups[i]->name, json_integer((json_int_t)sum));
 	}
 	return o;
+}
+
+/* -- where the time of a step goes ---------------------------------------------------------------------------------------- */
+struct share { const char *name; double seconds; int calls; };
+
+static int longest_first(const void *a, const void *b)
+{
+	const struct share *x = a, *y = b;
+
+	return (x->seconds < y->seconds) - (x->seconds > y->seconds);
+}
+
+static int profile(struct hd_job *j)
+{
+	struct hd_program *g = j->program[HD_TRAIN];
+	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4, .step = 1, .loss_scale = 1 };
+	struct share all[64] = { { 0 } };
+	size_t n = 0, k;
+
+	hd_program_trace(g, 1);
+	HD_TRY(hd_program_compute(g, &run, fill, NULL));
+	HD_TRY(hd_program_update(g, &run));
+	for (size_t i = 0; i < g->ntrace; i++) {
+		for (k = 0; k < n && strcmp(all[k].name, g->trace[i].name); k++)
+			;
+		if (k == HD_LEN(all))
+			continue;
+		n += k == n;
+		all[k].name = g->trace[i].name;
+		all[k].seconds += g->trace[i].end - g->trace[i].begin;
+		all[k].calls++;
+	}
+	qsort(all, n, sizeof(all[0]), longest_first);
+	for (k = 0; k < n && j->world.rank == 0; k++)
+		printf("%-16s %9.3f ms  %5d calls\n", all[k].name, 1e3 * all[k].seconds, all[k].calls);
+	return HD_OK;
 }
 
 static double bubble(const struct hd_plan *p)
@@ -101,6 +154,8 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 		      "bytes", bytes, "bubble", hd_json_number(bubble(p)), "planned_peak_bytes", (json_int_t)planned,
 		      "measured_peak_bytes", (json_int_t)peak, "startup_seconds", hd_json_number(startup), "ranks",
 		      (json_int_t)j->world.size);
+	if (b->with_products)
+		json_object_set_new(o, "products_share", hd_json_number(b->products_median / b->median));
 	line = hd_json_line(o);
 	if (j->world.rank == 0 && json)
 		puts(line);
@@ -109,6 +164,9 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 		       "communication: %.4f s exposed, %.4f s hidden; memory: planned %.1f MB, high-water mark %.1f MB; "
 		       "ready after %.2f s\n", tokens / b->median, b->median, b->n, flops / 1e9, 100 * share, exposed,
 		       busy > exposed ? busy - exposed : 0, planned / 1e6, peak / 1e6, startup);
+	if (j->world.rank == 0 && !json && b->with_products)
+		printf("the step's products alone: %.4f s = %.0f%% of the step\n", b->products_median,
+		       100 * b->products_median / b->median);
 	free(line);
 }
 
@@ -119,12 +177,15 @@ static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struc
 	int rc = hd_cli_int(c, "steps", 1, 1000, 5, &steps, err);
 
 	b->n = (int)steps;
+	b->with_products = hd_cli_has(c, "products");
 	if (rc >= 0)
 		rc = hd_job_open(j, conf, 1u << HD_TRAIN, NULL, err);
 	if (rc >= 0)
 		rc = measure(j, b);
 	if (rc >= 0)
 		print(j, b, hd_cli_has(c, "json"));
+	if (rc >= 0 && hd_cli_has(c, "profile"))
+		rc = profile(j);
 	free(b);
 	return rc;
 }
@@ -136,11 +197,9 @@ int hd_verb_bench(struct hd_cli *c)
 	struct hd_err err = { 0 };
 	int rc;
 
-	if (hd_cli_conf(c, &conf, &err) < 0 || hd_start(&j, conf, &err) < 0) {
-		hd_log(HD_ERROR, "%s", err.text);
-		return 1;
-	}
-	bench(&j, conf, c, &err);
+	hd_cli_conf(c, &conf, &err);
+	if (hd_start(&j, conf, &err) >= 0)
+		bench(&j, conf, c, &err);
 	rc = hd_finish(&j, &err);
 	j.conf = conf;
 	hd_job_close(&j);

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The gradient of every op, against differences of the loss.  A wrong one trains all the same, only worse: nobody would
+ * see it but in a loss that is a little too high after days.
+ *
+ * Each graph goes the whole way of a plan (autodiff, place, lower, fuse, program) and runs on the reference device in
+ * double, with memory that is NaN before each step, over two micro-batches, so that accumulators and buffers that share
+ * their bytes are part of what is tested.
+ */
+#include <config.h>
+#include "t/lib/graph_test.h"
+#include "t/lib/tap.h"
+
+static struct hd_plan *p;
+
+static struct tensor *param(const char *name, const char *spec) { return gt_param(p, name, spec); }
+
+/* Every differentiable value of the graph is checked through the parameters behind it. */
+static void check(struct tensor *y, const char *name)
+{
+	const char *where = "";
+	struct gt_run *r;
+	double off;
+
+	gt_build(p, y ? gt_loss(p, y) : NULL);
+	r = gt_open(p, NULL);
+	off = r ? gt_differences(r, 12, &where) : NAN;
+	if (!ok(off <= 1, "%s", name))
+		note("off by %g times the tolerance, in %s (%s)", off, where, r ? "ran" : p->err->code ? p->err->text : gt_why());
+	gt_close(r);
+}
+
+static void begin(void)
+{
+	static const struct { const char *name; int64_t n; } dims[] = { { "batch", 2 }, { "seq", 4 }, { "embed", 6 },
+		{ "heads", 4 }, { "kv_heads", 2 }, { "head_dim", 4 }, { "mlp", 5 }, { "vocab", 7 }, { "position", 5 },
+		{ "expert", 3 }, { "capacity", 2 } };
+
+	p = gt_plan(2);
+	for (size_t i = 0; i < HD_LEN(dims); i++)
+		hd_dim_get(p, dims[i].name, dims[i].n);
+}
+
+/* -- products -------------------------------------------------------------------------------------------------------------- */
+static void products(void)
+{
+	static const struct { const char *a, *b, *c; } of[] = {
+		{ "batch,seq,embed", "embed,mlp", "batch,seq,mlp" },
+		{ "batch,seq,embed", "embed,heads,head_dim", "batch,seq,heads,head_dim" },
+		{ "batch,seq,heads,head_dim", "heads,head_dim,embed", "batch,seq,embed" },
+		{ "batch,seq,embed", "vocab,embed", "batch,seq,vocab" },		/* a tied head */
+		{ "batch,expert,capacity,embed", "expert,embed,mlp", "batch,expert,capacity,mlp" },
+		{ "batch,seq,expert,capacity", "batch,seq,embed", "batch,expert,capacity,embed" },
+		{ "batch,seq,expert,capacity", "batch,expert,capacity,embed", "batch,seq,embed" },
+		{ "batch,embed", "embed,batch", "" },					/* transposed operands, no result dims */
+		{ "embed", "mlp", "embed,mlp" },					/* an outer product */
+		{ "batch,seq,embed", "embed,mlp", "mlp" },				/* dims that only one operand has */
+	};
+
+	for (size_t i = 0; i < HD_LEN(of); i++) {
+		char name[200];
+
+		begin();
+		snprintf(name, sizeof(name), "einsum (%s) (%s) -> (%s)", of[i].a, of[i].b, of[i].c);
+		check(hd_einsum(p, param("a", of[i].a), param("b", of[i].b), of[i].c), name);
+	}
+	begin();
+	{
+		struct tensor *a = param("a", "batch,embed");
+
+		check(hd_einsum(p, a, a, "batch"), "einsum of a tensor with itself");
+	}
+	begin();
+	check(hd_einsum(p, param("a", "batch,seq,embed"), NULL, "embed,batch"), "sum, with the rest transposed");
+	begin();
+	check(hd_einsum(p, param("a", "batch,seq"), NULL, ""), "sum of all");
+}
+
+/* -- elementwise ------------------------------------------------------------------------------------------------------------- */
+static void maps(void)
+{
+	static const char *const of[] = { "exp(a) * b - c", "a / (1 + b * b) + tanh(c)", "log(1 + a * a) * sqrt(1 + b * b) - c",
+		"where(a - 0.1, b * c, a * a)", "max(a, b) * min(b, c)", "abs(a) + b * 3 - a * c * c", "-a * -a * a + 2" };
+
+	for (size_t i = 0; i < HD_LEN(of); i++) {
+		struct tensor *ins[3];
+		char name[200];
+
+		begin();
+		ins[0] = param("a", "batch,seq,embed");
+		ins[1] = param("b", "batch,seq,embed");
+		ins[2] = param("c", i & 1 ? "embed" : "batch,embed");
+		snprintf(name, sizeof(name), "map %s, c broadcast", of[i]);
+		check(hd_map(p, ins, 3, of[i]), name);
+	}
+}
+
+static void adds(void)
+{
+	struct tensor *ins[4], *x;
+
+	begin();
+	ins[0] = param("a", "batch,seq,embed"), ins[1] = param("b", "embed"), ins[2] = param("c", "batch,seq,embed");
+	ins[3] = param("d", "seq,embed");
+	check(hd_op1(p, "add", ins, 4, "%s", ""), "add of four, two of them broadcast");
+	begin();
+	ins[0] = param("a", "embed"), ins[1] = param("b", "batch,seq,embed");
+	ok(!hd_op1(p, "add", ins, 2, "%s", "") && strstr(p->own.text, "input 1 has the dim batch, which input 0 (embed) has not"),
+	   "add whose first operand is the smaller is refused");
+	hd_conf_destroy(p->conf);
+	hd_plan_destroy(p);
+	begin();
+	x = ins[0] = param("a", "batch,embed");
+	ins[1] = hd_map(p, &x, 1, "a * a"), ins[2] = x;
+	check(hd_op1(p, "add", ins, 3, "%s", ""), "add of a tensor with itself and its square");
+	begin();
+	x = hd_einsum(p, param("x", "batch,seq,embed"), param("w", "embed,mlp"), "batch,seq,mlp");
+	ins[0] = x, ins[1] = param("bias", "mlp");
+	ins[0] = hd_op1(p, "add", ins, 2, "%s", "");
+	ins[1] = param("r", "batch,seq,mlp");
+	ins[0] = hd_op1(p, "add", ins, 2, "%s", "");
+	check(hd_op1(p, "gelu", ins, 1, "%s", ""), "product, bias and residual in one kernel");
+	begin();
+	x = param("x", "batch,seq,embed");
+	ins[0] = hd_einsum(p, x, param("w", "embed,mlp"), "batch,seq,mlp");
+	ins[1] = hd_einsum(p, x, param("v", "embed,mlp"), "batch,seq,mlp");
+	check(hd_op1(p, "add", ins, 2, "%s", ""), "sum of two products of one tensor");
+}
+
+static void activations(void)
+{
+	struct tensor *x, *ins[2];
+
+	begin();
+	x = param("x", "batch,embed");
+	check(hd_op1(p, "gelu", &x, 1, "%s", ""), "gelu");
+	begin();
+	ins[0] = param("a", "batch,mlp"), ins[1] = param("b", "batch,mlp");
+	check(hd_op1(p, "swiglu", ins, 2, "%s", ""), "swiglu");
+	begin();
+	x = param("x", "batch,seq,embed");
+	check(hd_op1(p, "dropout", &x, 1, "p=0.3 site=2"), "dropout: the same mask in backward, another per micro-batch");
+	begin();
+	x = param("x", "batch,seq,heads,head_dim");
+	check(hd_op1(p, "rope", &x, 1, "theta=100"), "rope");
+	begin();
+	x = param("x", "batch,embed");
+	x = hd_map(p, &x, 1, "a * a");
+	x = hd_op1(p, "cast", &x, 1, "dtype=%u", HD_F64);
+	check(x, "cast");
+}
+
+/* A value with several readers: its gradient is a sum, and what shares bytes must not be overwritten too early. */
+static void sharing(void)
+{
+	struct tensor *x, *y, *ins[3];
+
+	begin();
+	x = hd_map(p, (struct tensor *[]){ param("x", "batch,seq,embed") }, 1, "a * 2");
+	y = hd_op1(p, "gelu", &x, 1, "%s", "");
+	ins[0] = hd_map(p, &y, 1, "a * a"), ins[1] = x, ins[2] = hd_map(p, &x, 1, "exp(a)");
+	check(hd_op1(p, "add", ins, 3, "%s", ""), "a value that three nodes read");
+	begin();
+	x = param("w", "embed,mlp");
+	ins[0] = hd_einsum(p, param("a", "batch,embed"), x, "batch,mlp");
+	ins[1] = hd_einsum(p, param("b", "batch,embed"), x, "batch,mlp");
+	ins[0] = hd_map(p, ins, 2, "tanh(a) * b");
+	hd_block_begin(p, "second");
+	check(hd_einsum(p, ins[0], x, "batch,embed"), "a parameter that two blocks use, one of them twice");
+}
+
+/* -- the transformer's own ----------------------------------------------------------------------------------------------------- */
+static void norms(void)
+{
+	for (int rms = 0; rms < 2; rms++)
+		for (int bias = 0; bias < 2; bias++) {
+			struct tensor *ins[3];
+
+			begin();
+			ins[0] = param("x", "batch,seq,embed"), ins[1] = param("w", "embed"), ins[2] = param("b", "embed");
+			check(hd_op1(p, "norm", ins, 2 + (uint32_t)bias, "eps=1e-5 rms=%d", rms),
+			      rms ? bias ? "RMS norm with bias" : "RMS norm" : bias ? "layer norm" : "layer norm without bias");
+		}
+}
+
+static void attentions(void)
+{
+	for (int grouped = 0; grouped < 2; grouped++)
+		for (int causal = 0; causal < 2; causal++) {
+			struct tensor *ins[3];
+			const char *kv = grouped ? "batch,seq,kv_heads,head_dim" : "batch,seq,heads,head_dim";
+			char name[80];
+
+			begin();
+			ins[0] = param("q", "batch,seq,heads,head_dim"), ins[1] = param("k", kv), ins[2] = param("v", kv);
+			snprintf(name, sizeof(name), "%sattention%s", causal ? "causal " : "", grouped ? ", grouped keys" : "");
+			check(hd_op1(p, "attention", ins, 3, "causal=%d", causal), name);
+		}
+}
+
+static void embeddings(void)
+{
+	struct tensor *ins[2];
+
+	begin();
+	ins[0] = hd_leaf(p, "ids", HD_DATA, HD_I32, "batch,seq");
+	ins[1] = param("wte", "vocab,embed");
+	ins[0] = hd_op1(p, "embedding", ins, 2, "%s", "");
+	ins[1] = param("wpe", "position,embed");
+	check(hd_op1(p, "position", ins, 2, "%s", ""), "embedding and position");
+}
+
+/* Cross entropy in phases; nll is the loss itself. */
+static void cross_entropy(void)
+{
+	struct tensor *z, *ins[5];
+	struct node *x;
+	const char *where;
+	struct gt_run *r;
+	double off;
+
+	begin();
+	z = param("z", "batch,seq,vocab");
+	z = hd_map(p, &z, 1, "a * 3");
+	ins[0] = z, ins[1] = hd_leaf(p, "targets", HD_DATA, HD_I32, "batch,seq");
+	x = hd_node_make(p, "xent", ins, 2, "%s", "");
+	ins[4] = ins[1];
+	ins[0] = ins[1] = x->outs[0], ins[2] = x->outs[1];
+	ins[1] = hd_op1(p, "xent_combine", ins, 3, "%s", "");
+	ins[2] = x->outs[2], ins[3] = z;
+	gt_build(p, hd_op1(p, "nll", ins, 5, "%s", ""));
+	r = gt_open(p, NULL);
+	off = r ? gt_differences(r, 20, &where) : NAN;
+	ok(off <= 1, "cross entropy");
+	gt_close(r);
+}
+
+/* -- a model -------------------------------------------------------------------------------------------------------------------- */
+static void gpt2(const char *extra, const char *name)
+{
+	char ini[600];
+	const char *where = "";
+	struct gt_run *r;
+	double off;
+
+	snprintf(ini, sizeof(ini), "[model]\nfamily = gpt2\nlayers = 2\nembed = 8\nheads = 2\nvocab = 11\n%s\n[data]\ntrain = none\n"
+		 "[train]\nseq = 5\nglobal_batch = 4\nmicro_batch = 2\nsteps = 1\noptimizer = sgd\nclip = 0\n", extra);
+	p = gt_plan_of(ini, 1, HD_F64);
+	r = p ? gt_open(p, NULL) : NULL;
+	off = r ? gt_differences(r, 4, &where) : NAN;
+	if (!ok(off <= 1, "%s", name))
+		note("off by %g times the tolerance, in %s (%s)", off, where, gt_why());
+	gt_close(r);
+}
+
+int main(void)
+{
+	products();
+	maps();
+	adds();
+	activations();
+	sharing();
+	norms();
+	attentions();
+	embeddings();
+	cross_entropy();
+	gpt2("", "gpt2, every parameter");
+	gpt2("dropout = 0.3\ntie_embeddings = no", "gpt2 with dropout, its head not tied");
+	return done();
+}
