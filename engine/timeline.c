@@ -88,12 +88,15 @@ static void load(struct build *b, const struct node *n, int32_t micro)
 		}
 }
 
-/* Contributions that could not be written straight into their accumulator are added by an entry of their own. */
+static int is_accumulator(const struct node *n) { return !strcmp(n->v.op->name, "accumulate"); }
+
+/* Contributions that could not be written straight into their accumulator are added by an entry of their own.  A reader
+ * of several inputs stands in the list once for each, side by side. */
 static void accumulate_copies(struct build *b, const struct node *n, int32_t micro)
 {
 	for (uint32_t k = 0; k < n->v.nout; k++)
-		for (struct node **r = b->g->readers[n->outs[k]->id]; r && *r; r++)
-			for (uint32_t i = 0; !strcmp((*r)->v.op->name, "accumulate") && i < (*r)->v.nin; i++)
+		for (struct node **r = b->g->readers[n->outs[k]->id], *last = NULL; r && *r; last = *r++)
+			for (uint32_t i = 0; *r != last && is_accumulator(*r) && i < (*r)->v.nin; i++)
 				if ((*r)->ins[i] == n->outs[k])
 					append(b, HD_ENTRY_ACC, *r, micro)->input = i;
 }

@@ -10,18 +10,24 @@
 
 static const int8_t first[] = { 0 }, second[] = { 1 };
 
+/* The result has the dims of the first input. */
+static int broadcasts(struct hd_plan *p, const char *op, struct hd_tensor *const *ins, uint32_t nin)
+{
+	for (uint32_t i = 1; i < nin; i++)
+		for (uint32_t d = 0; d < ins[i]->ndim; d++)
+			if (!hd_has_dim(T(ins[0]), ins[i]->dims[d]))
+				return hd_plan_fail(p, HD_EINVAL, "%s: input %u has the dim %s, which input 0 (%s) has not", op, i,
+						    ins[i]->dims[d]->name, ins[0]->spec);
+	return HD_OK;
+}
+
 /* -- add --------------------------------------------------------------------------------------------------------------- */
 static int add_shape(HD_SHAPE_ARGS)
 {
-	const struct hd_tensor *big = ins[0];
-
-	(void)self; (void)p; (void)attr;
-	for (uint32_t i = 1; i < nin; i++)
-		if (ins[i]->ndim > big->ndim)
-			big = ins[i];
-	hd_shape_like(&outs[0], big);
+	(void)self; (void)attr;
+	hd_shape_like(&outs[0], ins[0]);
 	*nout = 1;
-	return HD_OK;
+	return broadcasts(p, "add", ins, nin);
 }
 
 static int add_vjp(HD_VJP_ARGS)
@@ -44,14 +50,9 @@ static int map_shape(HD_SHAPE_ARGS)
 		return hd_plan_fail(p, err.code, "map: %s", err.text);
 	if (e.vars > (int32_t)nin)
 		return hd_plan_fail(p, HD_EINVAL, "map: '%s' uses %d inputs and has %u", attr, e.vars, nin);
-	for (uint32_t i = 1; i < nin; i++)
-		for (uint32_t d = 0; d < ins[i]->ndim; d++)
-			if (!hd_has_dim(T(ins[0]), ins[i]->dims[d]))
-				return hd_plan_fail(p, HD_EINVAL, "map: input %u has the dim %s, which input 0 (%s) has not", i,
-						    ins[i]->dims[d]->name, ins[0]->spec);
 	hd_shape_like(&outs[0], ins[0]);
 	*nout = 1;
-	return HD_OK;
+	return broadcasts(p, "map", ins, nin);
 }
 
 static int map_vjp(HD_VJP_ARGS)
