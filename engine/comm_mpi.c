@@ -251,7 +251,9 @@ int hd_comm_agree(struct hd_err *err)
 	double first = all_double(err->code ? hd_here.w.rank : size, MPI_MIN,
 				  "an agreement of all ranks on errors");
 
-	if (first < size)
+	if (first < size) {
 		hd_comm_bcast(err, sizeof(*err), (int)first);
+		err->agreed = 1;
+	}
 	return err->code;
 }

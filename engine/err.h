@@ -11,6 +11,7 @@
 
 struct hd_err {
 	int code;
+	int agreed;		/* all ranks have this error: hd_comm_agree */
 	char text[1000];
 };
 

@@ -40,6 +40,28 @@ static int compare_plans(struct hd_job *j, const struct hd_plan *p, struct hd_er
 	return hd_comm_agree(err);
 }
 
+/* Started alone on a layout of several ranks: whatever else is wrong with it is said first, so that nobody starts it
+ * again only to see it refused. */
+static int plan(struct hd_job *j, struct hd_plan_options *o, struct hd_plan **p, struct hd_err *err)
+{
+	struct hd_plan *whole = NULL;
+	struct hd_err why = { 0 };
+
+	o->needs = &j->needs;
+	if (hd_plan_create(j->conf, o, p, &why) >= 0)
+		return HD_OK;
+	if (j->needs && j->world.size == 1) {
+		struct hd_plan_options all = *o;
+
+		all.ranks = j->needs;
+		all.needs = NULL;
+		if (hd_plan_create(j->conf, &all, &whole, err) < 0)
+			j->needs = 0;
+		hd_plan_destroy(whole);
+	}
+	return hd_err_set(err, why.code, "%s", why.text);
+}
+
 static int build(struct hd_job *j, int role, struct hd_err *err)
 {
 	struct hd_plan_options o = role_options[role];
@@ -48,7 +70,7 @@ static int build(struct hd_job *j, int role, struct hd_err *err)
 
 	o.ranks = j->world.size;
 	o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
-	hd_plan_create(j->conf, &o, &j->plan[role], err);
+	plan(j, &o, &j->plan[role], err);
 	HD_TRY(hd_comm_agree(err));
 	HD_TRY(compare_plans(j, j->plan[role], err));
 	hd_program_build(j->plan[role], &po, &j->program[role], err);

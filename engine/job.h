@@ -24,6 +24,7 @@ struct hd_job {
 	char *picks;				/* what timing chose: kept in checkpoints and the cache */
 	double started, rate;			/* FLOP/s of this rank's threads on a large product */
 	double flops_per_token;
+	int64_t needs;				/* the ranks of the layout, where the world has others; else 0 */
 };
 
 /* conf is given away.  roles: bit per hd_role.  All ranks; on error every rank has the same text.  known_picks: of a

@@ -77,11 +77,12 @@ static int size_of(struct hd_plan *p, struct inst *in, int64_t *size)
 	return HD_OK;
 }
 
-static int mesh(struct hd_plan *p)
+static int mesh(struct hd_plan *p, int64_t *needs)
 {
 	int64_t size[HD_MAX_AXES], given = 1, total = 1;
 	int automatic = -1;
 
+	*needs = 0;
 	for (int i = 0; i < p->ninst; i++) {
 		HD_TRY(size_of(p, &p->inst[i], &size[i]));
 		if (size[i])
@@ -92,10 +93,12 @@ static int mesh(struct hd_plan *p)
 		else
 			automatic = i;
 	}
-	if (automatic >= 0 && p->ranks % given)
+	if (automatic >= 0 && p->ranks % given) {
+		*needs = given;
 		return hd_section_fail(p->conf, p->inst[automatic].section, "size", p->err, HD_EDIVIDE,
-				       "auto: %lld ranks do not divide by the %lld of the other sections", (long long)p->ranks,
-				       (long long)given);
+				       "auto: %lld rank%s cannot be shared out to the %lld that the other sections need",
+				       (long long)p->ranks, p->ranks == 1 ? "" : "s", (long long)given);
+	}
 	p->slot = "mesh";
 	for (int i = 0; i < p->ninst; i++) {
 		int64_t left = automatic == i ? p->ranks / given : size[i];
@@ -107,9 +110,12 @@ static int mesh(struct hd_plan *p)
 	p->cur = -1;
 	for (int a = 0; a < p->naxes; a++)
 		total *= p->axes[a]->v.n + p->axes[a]->v.spare;
-	if (total != p->ranks)
-		return hd_err_set(p->err, HD_EINVAL, "%s: the layout needs %lld ranks, and there are %lld",
-				  hd_conf_path(p->conf), (long long)total, (long long)p->ranks);
+	if (total != p->ranks) {
+		*needs = total;
+		return hd_err_set(p->err, HD_EINVAL, "%s: the layout needs %lld rank%s, and there %s %lld",
+				  hd_conf_path(p->conf), (long long)total, total == 1 ? "" : "s",
+				  p->ranks == 1 ? "is" : "are", (long long)p->ranks);
+	}
 	return HD_OK;
 }
 
@@ -279,6 +285,8 @@ static void hash_plan(struct hd_plan *p)
 
 static int build(struct hd_plan *p, const struct hd_plan_options *o)
 {
+	int64_t needs;
+
 	HD_TRY(read_conf(p));
 	HD_TRY(hd_model_read(p->conf, o->data_vocab, &p->model, p->err));
 	p->micro_batch = hd_section_int(hd_conf_section(p->conf, NULL, "train"), "micro_batch");
@@ -286,7 +294,7 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	HD_TRY(build_model(p, o));
 	count_blocks(p);
 	HD_TRY(each(p, "open", call_open));
-	HD_TRY(mesh(p));
+	HD_TRY(mesh(p, o->needs ? o->needs : &needs));
 	HD_TRY(each(p, "rewrite", call_rewrite));
 	if (o->train)
 		HD_TRY(hd_autodiff(p));

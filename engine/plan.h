@@ -153,6 +153,7 @@ struct hd_plan_options {
 	int generate;			/* logits of one position instead of the loss */
 	int64_t data_vocab;		/* what the data say of the vocabulary; 0: nothing */
 	uint32_t real;			/* 0: HD_F32 */
+	int64_t *needs;			/* if not NULL: the ranks of the layout, where they are not `ranks` */
 };
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err);
 void hd_plan_destroy(struct hd_plan *p);

@@ -3,12 +3,12 @@
  */
 #include <config.h>
 #include "engine/progress.h"
+#include "engine/launch.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 int64_t hd_peak_bytes(void)
 {
@@ -17,6 +17,18 @@ int64_t hd_peak_bytes(void)
 	getrusage(RUSAGE_SELF, &r);
 	return (int64_t)r.ru_maxrss * 1024;
 }
+
+static void count_text(char *out, size_t n, double x)
+{
+	if (x >= 1e9)
+		snprintf(out, n, "%.2f G", x / 1e9);
+	else if (x >= 1e6)
+		snprintf(out, n, "%.1f M", x / 1e6);
+	else
+		snprintf(out, n, "%.1f K", x / 1e3);
+}
+
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
 static void bytes_text(char *out, size_t n, double b)
 {
@@ -32,7 +44,7 @@ void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps)
 	s->steps = steps;
 	s->every = hd_section_int(j->log, "every");
 	s->speaks = j->world.rank == 0;
-	s->terminal = isatty(1);
+	s->terminal = s->speaks && hd_launch_terminal();
 }
 
 static int64_t parameters(const struct hd_plan *p)
@@ -48,18 +60,20 @@ static int64_t parameters(const struct hd_plan *p)
 void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 {
 	const struct hd_plan *p = hd_job_any_plan(s->j);
-	char mem[32];
+	char mem[32], size[32];
 
 	bytes_text(mem, sizeof(mem), (double)s->j->arena_bytes);
+	count_text(size, sizeof(size), (double)parameters(p));
 	if (!s->speaks)
 		return;
-	printf("%s, %.1f M parameters; %lld ranks x %d threads", p->model.family->name, (double)parameters(p) / 1e6,
-	       (long long)p->ranks, s->j->threads);
+	printf("%s, %s parameters; %lld rank%s x %d thread%s", p->model.family->name, size, (long long)p->ranks,
+	       plural(p->ranks), s->j->threads, plural(s->j->threads));
 	for (int a = 0; a < p->naxes; a++)
 		printf("%s%s %lld", a ? " x " : ": ", p->axes[a]->v.name, (long long)p->axes[a]->v.n);
-	printf("\n%lld sequences of %lld tokens a step: %lld micro-batches of %lld on each of %lld replicas\n",
-	       (long long)(p->batch * p->micros), (long long)p->model.seq, (long long)p->micros, (long long)p->micro_batch,
-	       (long long)p->replicas);
+	printf("\n%lld sequence%s of %lld tokens a step: %lld micro-batch%s of %lld on each of %lld replica%s\n",
+	       (long long)(p->batch * p->micros), plural(p->batch * p->micros), (long long)p->model.seq,
+	       (long long)p->micros, p->micros == 1 ? "" : "es", (long long)p->micro_batch, (long long)p->replicas,
+	       plural(p->replicas));
 	printf("planned memory of this rank: %s; ready after %.2f s", mem, hd_seconds() - s->j->started);
 	if (at->step)
 		printf("; going on after step %lld", (long long)at->step);
@@ -88,8 +102,17 @@ void hd_show_step(struct hd_show *s, const struct hd_numbers *n)
 	printf("%sstep %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s  %.0f%% of matmul rate  ETA %s%s",
 	       s->terminal ? "\r" : "", (long long)n->step, (long long)s->steps, n->loss, n->norm, n->lr,
 	       n->tokens_per_second, 100 * n->share, eta, s->terminal ? "   " : "\n");
-	if (s->terminal && n->step == s->steps)
-		printf("\n");
+	s->open_line = s->terminal;
+	if (n->step == s->steps)
+		hd_show_line(s);
+	fflush(stdout);
+}
+
+void hd_show_line(struct hd_show *s)
+{
+	if (s->open_line)
+		putchar('\n');
+	s->open_line = 0;
 	fflush(stdout);
 }
 
@@ -97,8 +120,9 @@ void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens)
 {
 	if (!s->speaks)
 		return;
-	printf("%sstep %lld  valid_loss %.4f  (perplexity %.3f, %lld tokens)\n", s->terminal ? "\n" : "", (long long)step, loss,
-	       exp(loss), (long long)tokens);
+	hd_show_line(s);
+	printf("step %lld  valid_loss %.4f  (perplexity %.3f, %lld tokens)\n", (long long)step, loss, exp(loss),
+	       (long long)tokens);
 	fflush(stdout);
 }
 

@@ -13,7 +13,7 @@ struct hd_numbers {			/* of one step */
 struct hd_show {
 	struct hd_job *j;
 	int64_t steps, every;
-	int speaks, terminal;
+	int speaks, terminal, open_line;	/* open_line: a rewritten line stands there without its end */
 	double average;			/* seconds per step, smoothed */
 	void *scratch;
 };
@@ -22,6 +22,7 @@ void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps);
 void hd_show_begin(struct hd_show *s, const struct hd_progress *at);
 void hd_show_step(struct hd_show *s, const struct hd_numbers *n);
 void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens);
+void hd_show_line(struct hd_show *s);	/* ends the line that is being rewritten */
 void hd_show_end(struct hd_show *s);
 int64_t hd_peak_bytes(void);		/* the process' high-water mark, as the system reports it */
 

@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/trace.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,19 @@ static void rows(FILE *f, const struct hd_program *g, int rank, double zero, int
 	}
 }
 
+/* Before the first step: a run must not find out after its last one. */
+int hd_trace_check(struct hd_section *log, struct hd_err *err)
+{
+	const char *path = hd_section_str(log, "trace");
+	FILE *f = *path ? fopen(path, "ae") : NULL;
+
+	if (*path && !f)
+		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	if (f)
+		fclose(f);
+	return HD_OK;
+}
+
 int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 {
 	const char *path = hd_section_str(j->log, "trace");
@@ -72,7 +86,7 @@ int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 		return hd_comm_agree(err);
 	f = fopen(path, "w");
 	if (!f)
-		hd_err_set(err, HD_EIO, "%s: cannot be written", path);
+		hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	else
 		fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
 	for (int r = 0; r < j->world.size; r++) {

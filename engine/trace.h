@@ -6,6 +6,7 @@
 #include "engine/job.h"
 
 void hd_trace_step(struct hd_program *g, struct hd_section *log, int64_t step);	/* on or off for this step */
+int hd_trace_check(struct hd_section *log, struct hd_err *err);	/* rank 0: can log.trace be written? */
 int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err);	/* log.trace, by rank 0 */
 
 #endif

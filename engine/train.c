@@ -27,6 +27,7 @@ struct loop {
 	struct hd_metrics *metrics;
 	struct hd_show show;
 	int64_t steps, global_batch;
+	int stuck;			/* this rank alone failed within a step */
 	struct hd_err *err;
 };
 
@@ -82,13 +83,16 @@ static int not_finite(struct loop *l, struct hd_run *run, struct feed *f, double
 	int64_t me = l->j->world.rank;
 	char at[200] = "";
 
+	loss = isnan(loss) ? fabs(loss) : loss;		/* "nan", not "-nan" */
+	norm = isnan(norm) ? fabs(norm) : norm;
 	HD_TRY(hd_program_find_nan(l->g, run, fill, f, &where));
 	for (int a = 0; a < l->p->naxes; a++)
 		snprintf(at + strlen(at), sizeof(at) - strlen(at), "%s%s %lld", a ? ", " : " (", l->p->axes[a]->v.name,
 			 (long long)hd_plan_coord(l->p, me, l->p->axes[a]));
 	if (where.code)
-		hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g; first on rank %lld%s%s: %s",
-			   (long long)run->step, loss, norm, (long long)me, at, at[0] ? ")" : "", where.text);
+		hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g; first on rank %lld%s%s: %s; the weights "
+			   "stay as they were before it", (long long)run->step, loss, norm, (long long)me, at, at[0] ? ")" : "",
+			   where.text);
 	hd_comm_agree(l->err);
 	return hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g", (long long)run->step, loss, norm);
 }
@@ -104,12 +108,16 @@ static int step(struct loop *l, struct hd_numbers *n)
 
 	run.lr = learning_rate(j->train, l->at.step + 1, (l->at.samples + l->global_batch) * seq, l->steps,
 				  l->steps * tokens);
+	l->stuck = 1;			/* the others would wait for this rank */
 	HD_TRY(hd_program_compute(l->g, &run, fill, &f));
+	l->stuck = 0;
 	n->loss = scalar(l->g, l->p->loss) / (double)tokens;
 	n->norm = scalar(l->g, l->p->norm);
 	if (!isfinite(n->loss) || !isfinite(n->norm))
 		return not_finite(l, &run, &f, n->loss, n->norm);
+	l->stuck = 1;
 	HD_TRY(hd_program_update(l->g, &run));
+	l->stuck = 0;
 	n->seconds = hd_seconds() - begin;
 	n->step = run.step;
 	n->lr = run.lr;
@@ -210,6 +218,8 @@ static int open_outputs(struct loop *l)
 
 	if (l->j->world.rank == 0 && *path)
 		hd_metrics_open(path, l->at.step > 0, &l->metrics, l->err);
+	if (l->j->world.rank == 0)
+		hd_trace_check(l->j->log, l->err);
 	HD_TRY(hd_comm_agree(l->err));
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
@@ -253,8 +263,11 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 		rc = hd_sample(j, err);
 	if (rc >= 0)
 		hd_show_end(&l.show);
+	hd_show_line(&l.show);
 	hd_metrics_close(l.metrics, err);
 	free(l.show.scratch);
+	if (l.stuck)
+		return hd_err_set(err, rc, "step %lld ended with code %d", (long long)l.at.step + 1, rc);
 	hd_comm_agree(err);
 	return err->code;
 }

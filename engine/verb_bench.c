@@ -174,8 +174,10 @@ static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struc
 {
 	struct bench *b = hd_alloc(sizeof(*b));
 	int64_t steps = 5;
-	int rc = hd_cli_int(c, "steps", 1, 1000, 5, &steps, err);
+	int rc;
 
+	hd_cli_int(c, "steps", 1, 1000, 5, &steps, err);
+	rc = hd_comm_agree(err);
 	b->n = (int)steps;
 	b->with_products = hd_cli_has(c, "products");
 	if (rc >= 0)

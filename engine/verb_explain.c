@@ -11,18 +11,6 @@
 #include <string.h>
 
 /* -- a plan without ranks ------------------------------------------------------------------------------------------------------------ */
-/* --ranks, or the product of the sizes that are given. */
-static int ranks_of(struct hd_cli *c, struct hd_conf *conf, int64_t *ranks, struct hd_err *err)
-{
-	struct hd_section *s = NULL;
-
-	*ranks = 1;
-	while ((s = hd_conf_next(conf, "strategy", s)))
-		if (hd_section_has(s, "size") && strtoll(hd_section_str(s, "size"), NULL, 10) > 0)
-			*ranks *= strtoll(hd_section_str(s, "size"), NULL, 10);
-	return hd_cli_int(c, "ranks", 1, 10000000, *ranks, ranks, err);
-}
-
 static int open_data(struct hd_conf *conf, int64_t *vocab, struct hd_err *err)
 {
 	struct hd_section *t = hd_conf_section(conf, NULL, "train"), *m = hd_conf_section(conf, NULL, "model");
@@ -43,10 +31,21 @@ static int open_data(struct hd_conf *conf, int64_t *vocab, struct hd_err *err)
 static int plan_of(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct hd_plan_options o = { .train = 1 };
+	struct hd_err why = { 0 };
+	int64_t needs = 0;
 
 	HD_TRY(hd_cli_conf(c, conf, err));
 	HD_TRY(open_data(*conf, &o.data_vocab, err));
-	HD_TRY(ranks_of(c, *conf, &o.ranks, err));
+	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o.ranks, err));
+	if (!hd_cli_has(c, "ranks")) {		/* as many as the layout says */
+		o.needs = &needs;
+		if (hd_plan_create(*conf, &o, p, &why) >= 0)
+			return HD_OK;
+		if (!needs)
+			return hd_err_set(err, why.code, "%s", why.text);
+		o.ranks = needs;
+		o.needs = NULL;
+	}
 	return hd_plan_create(*conf, &o, p, err);
 }
 

@@ -16,8 +16,9 @@ static int open_checkpoint(struct hd_job *j, struct hd_cli *c, int role, struct 
 	struct hd_conf *conf = NULL;
 
 	if (!c->positional)
-		return hd_err_set(err, HD_EINVAL, "%s: which checkpoint?", c->verb->name);
-	HD_TRY(hd_checkpoint_conf(c->positional, c->sets, c->nsets, &conf, err));
+		hd_err_set(err, HD_EINVAL, "%s: which checkpoint?", c->verb->name);
+	else
+		hd_checkpoint_conf(c->positional, c->sets, c->nsets, &conf, err);
 	j->conf = conf;
 	HD_TRY(hd_start(j, conf, err));
 	if (role == HD_EVAL) {

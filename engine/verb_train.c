@@ -55,11 +55,9 @@ int hd_verb_train(struct hd_cli *c)
 	struct hd_err err = { 0 };
 	int rc;
 
-	if (hd_cli_conf(c, &conf, &err) < 0 || hd_start(&j, conf, &err) < 0) {
-		hd_log(HD_ERROR, "%s", err.text);
-		return 1;
-	}
-	train(&j, conf, &err);
+	hd_cli_conf(c, &conf, &err);
+	if (hd_start(&j, conf, &err) >= 0)
+		train(&j, conf, &err);
 	rc = hd_finish(&j, &err);
 	j.conf = conf;
 	hd_job_close(&j);
