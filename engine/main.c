@@ -19,7 +19,8 @@ int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *er
 {
 	if (!c->positional)
 		return hd_err_set(err, HD_EINVAL, "%s: which INI file?", c->verb->name);
-	return hd_conf_read(c->positional, c->sets, c->nsets, conf, err);
+	HD_TRY(hd_conf_read(c->positional, c->sets, c->nsets, conf, err));
+	return hd_plan_sections(*conf, err);
 }
 
 /* A number of [train] before the section has been checked: threads decide how the process starts. */
@@ -41,7 +42,7 @@ static char *describe(int rank)
 int hd_start(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
 	j->started = started;
-	j->threads = hd_affinity_setup(the_argc, the_argv, conf ? wanted_threads(conf) : 1);
+	j->threads = hd_affinity_setup(the_argc, the_argv, !err->code ? wanted_threads(conf) : 1);
 	if (hd_comm_open(&j->world, err) < 0 && !j->world.size)
 		return err->code;
 	hd_log_init(j->world.rank == 0, HD_INFO);

@@ -45,17 +45,24 @@ static int open_instance(struct hd_plan *p, struct hd_section *s)
 	return HD_OK;
 }
 
+static const char *const sections[] = { "model", "data", "train", "checkpoint", "log", NULL };
+
+int hd_plan_sections(struct hd_conf *c, struct hd_err *err)
+{
+	static const char *const kinds[] = { "strategy", NULL };
+
+	return hd_conf_known(c, sections, kinds, err);
+}
+
 static int read_conf(struct hd_plan *p)
 {
-	static const char *const names[] = { "model", "data", "train", "checkpoint", "log", NULL };
-	static const char *const kinds[] = { "strategy", NULL };
 	static const struct hd_key_table *const tables[] = { &hd_model_keys, &hd_data_keys, &hd_train_keys, &hd_checkpoint_keys,
 		&hd_log_keys };
 	struct hd_section *s = NULL;
 
-	HD_TRY(hd_conf_known(p->conf, names, kinds, p->err));
-	for (int i = 0; names[i]; i++)
-		HD_TRY(hd_section_check(p->conf, hd_conf_section(p->conf, NULL, names[i]), tables[i], 1, p->err));
+	HD_TRY(hd_plan_sections(p->conf, p->err));
+	for (int i = 0; sections[i]; i++)
+		HD_TRY(hd_section_check(p->conf, hd_conf_section(p->conf, NULL, sections[i]), tables[i], 1, p->err));
 	while ((s = hd_conf_next(p->conf, "strategy", s)))
 		HD_TRY(open_instance(p, s));
 	return HD_OK;

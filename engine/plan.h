@@ -157,6 +157,7 @@ struct hd_plan_options {
 };
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err);
 void hd_plan_destroy(struct hd_plan *p);
+int hd_plan_sections(struct hd_conf *c, struct hd_err *err);	/* has the INI sections that nobody reads? */
 void *hd_plan_alloc(struct hd_plan *p, size_t bytes);		/* zeroed, freed with the plan */
 char *hd_plan_text(struct hd_plan *p, const char *fmt, ...) HD_PRINTF(2, 3);
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...) HD_PRINTF(3, 4);

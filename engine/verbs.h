@@ -21,7 +21,7 @@ int hd_verb_plugins(struct hd_cli *c);
 /* The INI of the command line, with its --set. */
 int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *err);
 /* What every verb that runs under mpirun begins and ends with: threads, world, the one message.  An err that is set
- * already, with conf NULL, becomes that message too. */
+ * already becomes that message too. */
 int hd_start(struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
 int hd_finish(struct hd_job *j, struct hd_err *err);	/* prints the one message; -> exit status */
 double hd_started(void);				/* when main began */

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# t/lib/tiny.sh - a model that trains in a second, for tests that run the program itself.  After tap.sh:
+#
+#	heddle args...		the program that was built
+#	heddle_mpi N args...	on N ranks
+#	$tmp/tiny.ini		a model of 35 thousand parameters, text, one axis of replicas (dp)
+#	$tmp/text.txt		20 thousand bytes of words
+#	messages < OUTPUT	the lines that are ours: without mpirun's banners, progress and notes at the start
+#	json TEXT KEY		a number of one line of JSON
+#
+# Tests run in $tmp; the cache of timings is there too.
+
+[ -x "$build/heddle" ] || skip_all "heddle is not built"
+cd "$tmp" || exit 1
+export XDG_CACHE_HOME="$tmp/cache"
+unset OMP_WAIT_POLICY HD_TEST_COMM HD_TEST_COMM_DELAY_US
+
+awk 'BEGIN {
+	n = split("and god said let there be light the waters under heaven were gathered together unto one place", w)
+	for (x = 1; i < 4000; i++) {
+		x = (x * 16807) % 2147483647
+		printf "%s%s", w[x % n + 1], i % 12 == 11 ? "\n" : " "
+	}
+}' >text.txt
+cat >tiny.ini <<'END'
+[model]
+family = gpt2
+layers = 2
+embed = 32
+heads = 4
+
+[data]
+train = text.txt
+
+[train]
+seq = 32
+global_batch = 8
+micro_batch = 2
+steps = 3
+lr = 3e-3
+eval_batches = 1
+
+[strategy dp]
+plugin = dp
+END
+
+heddle() { timeout -k 5 "${HD_TEST_SECONDS:-60}" "$build/heddle" "$@" </dev/null; }
+heddle_mpi() {
+	tiny_n=$1
+	shift
+	HD_TEST_SECONDS=${HD_TEST_SECONDS:-60} mpi "$tiny_n" "$build/heddle" "$@"
+}
+messages() { grep '^heddle: ' | grep -v -e '^heddle: initial weights ' -e 'bound this rank to'; }
+json() { printf '%s\n' "$1" | sed -n "s/.*\"$2\": *\(-\{0,1\}[0-9.eE+-]*\).*/\1/p"; }

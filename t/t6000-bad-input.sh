@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What people type wrong.  Whatever the number of ranks, it must give one message that names the thing, and a status that
+# is not zero: a run that goes on with a guess costs days, and a page of messages hides the one that matters.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+# refused NAME PATTERN args of train...: alone and on two ranks.
+refused() {
+	name=$1 pattern=$2
+	shift 2
+	out=$(heddle train tiny.ini "$@" 2>&1)
+	rc=$?
+	said=$(printf '%s\n' "$out" | messages)
+	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$said" | wc -l)" -eq 1 ] &&
+		printf '%s\n' "$said" | grep -Eq -e "$pattern"
+	tap_result $? "$name" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
+	[ -n "$alone" ] && return
+	out2=$(heddle_mpi 2 train tiny.ini "$@" 2>&1)
+	rc=$?
+	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$out2" | messages)" = "$said" ]
+	tap_result $? "$name, on two ranks" || printf 'status %s\n%s\n want %s\n' $rc "$out2" "$said" | tap_comment
+}
+
+: >empty.txt
+head -c 30 text.txt >short.txt
+
+# Data.
+refused "an empty text" 'train: empty\.txt: the file is empty' --set data.train=empty.txt
+refused "a text shorter than a sequence" ' tokens without .* fewer than train\.seq \+ 1 = 33' --set data.train=short.txt
+alone=yes
+refused "no such text" 'data\.train: nowhere\.txt: No such file' --set data.train=nowhere.txt
+refused "a sequence longer than the data" 'text\.txt|tokens .* fewer than train\.seq \+ 1 = 40001' --set train.seq=40000
+refused "a context shorter than a sequence" 'model\.max_seq: 8 is less than train\.seq = 32' --set model.max_seq=8
+
+# Sizes.
+refused "heads that do not divide" 'model\.heads: 5 does not divide model\.embed = 32' --set model.heads=5
+refused "a batch that does not divide" 'global_batch: 10 is not a multiple of micro_batch 4 x 1 replicas' \
+	--set train.global_batch=10 --set train.micro_batch=4
+
+# Words.
+alone=
+refused "an unknown key" '--set model\.layer: unknown key; did you mean layers\?' --set model.layer=3
+alone=yes
+refused "an unknown key of a plugin" '--set dp\.buckett: unknown key; did you mean bucket\?' --set dp.buckett=1K
+refused "an unknown section" '--set modell\.layers: no section .*did you mean model\?' --set modell.layers=3
+refused "not a number" "--set model\.layers: 'two' is not a whole number" --set model.layers=two
+refused "not a choice" "--set train\.schedule: 'cosin' is not a choice; did you mean cosine\?" --set train.schedule=cosin
+refused "too small" '--set train\.seq: 0 is too small, at least 1' --set train.seq=0
+refused "not a size" "--set dp\.size: 0 is not a number of ranks" --set dp.size=0
+alone=
+refused "a --set without a value" '--set layers: write section\.key=value' --set layers
+
+# The same in the file: where it stands.
+sed 's/^layers/layerz/' tiny.ini >bad.ini
+like "the file and the line of an unknown key" "$(heddle train bad.ini 2>&1)" \
+	'^heddle: bad\.ini:3: \[model\] layerz: unknown key; did you mean layers\?$'
+sed 's/^\[train\]/[trian]/' tiny.ini >bad.ini
+like "and of an unknown section" "$(heddle train bad.ini 2>&1)" '^heddle: bad\.ini:10: .*trian.*did you mean .train.\?$'
+sed 's/^heads = 4/heads 4/' tiny.ini >bad.ini
+like "and of a line that is none" "$(heddle train bad.ini 2>&1)" '^heddle: bad\.ini:5: '
+grep -v '^seq' tiny.ini >bad.ini
+like "and a key that must be given" "$(heddle check bad.ini 2>&1)" '^heddle: bad\.ini.*\[train\].*seq'
+like "no INI at all" "$(heddle train 2>&1)" '^heddle: train: '
+out=$(heddle_mpi 2 train nowhere.ini 2>&1)
+is "no such INI: one message on two ranks" "$(printf '%s\n' "$out" | messages)" \
+	"heddle: nowhere.ini: No such file or directory"
+
+# Files that cannot be written are found out before the first step.
+: >occupied
+refused "metrics that cannot be written" 'nowhere/m\.jsonl: No such file' --set log.metrics=nowhere/m.jsonl
+alone=yes
+refused "a trace that cannot be written" 'occupied/t\.json: Not a directory' --set log.trace=occupied/t.json
+alone=
+refused "checkpoints that cannot be written" 'occupied' --set checkpoint.dir=occupied/here
+unlike "before the first step" "$out" '^step '
+done_testing

@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Layouts and plugins that cannot work.  Each is refused with the plugin, the section and both numbers, by every rank and
+# said by one; a layout of several ranks that is started alone says what to type, and what it says works.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+mesh=$build/t/plugins/.libs/mesh3.so
+[ -f "$mesh" ] || skip_all "t/plugins is not built"
+{
+	sed '/^\[strategy/,$d' tiny.ini
+	printf '[strategy m]\nplugin = %s\na = 1\nb = 1\nc = 1\n' "$mesh"
+} >mesh.ini
+
+# one NAME PATTERN ranks args...: one message on so many ranks, and a status.
+one() {
+	name=$1 pattern=$2 n=$3
+	shift 3
+	if [ "$n" = 1 ]; then out=$(heddle "$@" 2>&1); else out=$(heddle_mpi "$n" "$@" 2>&1); fi
+	rc=$?
+	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$out" | messages | wc -l)" -eq 1 ] &&
+		printf '%s\n' "$out" | messages | grep -Eq -e "$pattern"
+	tap_result $? "$name" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
+}
+
+# Sizes of a mesh.
+divide='^heddle: mesh\.ini: \[strategy m\] size: 3 does not divide model\.heads = 4$'
+one "heads over an axis of three" "$divide" 3 train mesh.ini --set m.b=3
+one "the same, started alone" "$divide" 1 train mesh.ini --set m.b=3
+one "the same, of check" "$divide" 1 check mesh.ini --set m.b=3
+one "replicas and the batch" 'global_batch: 8 is not a multiple of micro_batch 2 x 3 replicas' 1 \
+	check mesh.ini --set m.a=3 --ranks 3
+one "more stages than layers" '\[strategy m\] size: 3 stages for model\.layers = 2' 1 check mesh.ini --set m.c=3
+one "fewer ranks than the layout needs" 'mesh\.ini: the layout needs 4 ranks, and there are 2$' 2 train mesh.ini \
+	--set m.b=4
+one "more ranks than the layout needs" 'mesh\.ini: the layout needs 1 rank, and there are 2$' 2 train mesh.ini
+printf '\n[strategy more]\nplugin = dp\nsize = 3\n' | cat tiny.ini - >three.ini
+one "ranks that cannot be shared out" 'three\.ini.*\[strategy dp\] size: auto: 2 ranks cannot .* the 3 that' 2 train three.ini
+sed 's/size = 3/size = auto/' three.ini >two.ini
+one "two sizes left open" '\[strategy more\] size: auto, and so is that of \[strategy dp\]' 1 check two.ini
+
+# Started alone.
+out=$(heddle train tiny.ini --set dp.size=2 --set "log.metrics=two words.jsonl" 2>&1)
+is "alone: a status" $? 1
+like "alone: says so" "$out" '^heddle: tiny\.ini: the layout needs 2 ranks, and there is 1; start it with$'
+command=$(printf '%s\n' "$out" | grep mpirun)
+like "alone: the command" "$command" '^	mpirun -np 2 .*--bind-to none .*--mca odls_base_sigkill_timeout 60 '
+[ "$(id -u)" -ne 0 ] || like "alone: as root" "$command" ' --allow-run-as-root '
+ok "alone: the command works as printed" sh -c "timeout 60 $command </dev/null"
+is "alone: down to its quotes" "$(grep -c '"step": 3, "loss"' 'two words.jsonl')" 1
+command=$(heddle train tiny.ini --set dp.size=64 --set train.global_batch=128 2>&1 | grep mpirun)
+like "alone: more ranks than cores" "$command" '^	mpirun -np 64 --oversubscribe '
+
+# Plugins.
+one "no such plugin" 'dp\.plugin: no plugin "nix" .*; there: .*dp' 2 train tiny.ini --set dp.plugin=nix
+one "no such file" 'dp\.plugin: no plugin file \./nix\.so: No such file' 1 train tiny.ini --set dp.plugin=./nix.so
+echo "not a plugin" >text.so
+one "a file that is none" 'text\.so: .*(invalid ELF header|too short)' 1 train tiny.ini --set dp.plugin=./text.so
+# variant NAME -D...: a plugin with one thing wrong.
+variant() {
+	file=$1
+	shift
+	${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden -I"$src/include" -DV_NAME="\"$file\"" "$@" \
+		-o "$file.so" "$src/t/plugins/variant.c"
+}
+variant hollow -DV_UNDEFINED_FUNCTION
+one "an undefined symbol" 'hollow\.so.*undefined symbol: nobody_has_this' 2 train tiny.ini --set dp.plugin=./hollow.so
+variant future -DV_MINOR=HD_ABI_MINOR+1000
+one "another ABI" 'future\.so: abi_minor is 10[0-9][0-9], newer than this engine.s [0-9]+' 2 train tiny.ini --set dp.plugin=./future.so
+variant alien -DV_MAGIC=7
+one "no plugin of ours" 'alien\.so' 1 train tiny.ini --set dp.plugin=./alien.so
+done_testing
