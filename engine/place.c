@@ -23,14 +23,6 @@ int hd_place_equal(const struct hd_place *a, const struct hd_place *b)
 	return a->kind != HD_AT || a->index == b->index;
 }
 
-int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const struct placement *b)
-{
-	for (int i = 0; i < p->naxes; i++)
-		if (!hd_place_equal(&a->on[i], &b->on[i]))
-			return 0;
-	return 1;
-}
-
 /* The axes that cut d, outermost first: by level, then by mesh order (later axes are outer). */
 int hd_cut_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES])
 {
@@ -47,6 +39,25 @@ int hd_cut_order(const struct hd_plan *p, const struct placement *at, const stru
 		n++;
 	}
 	return n;
+}
+
+/* The same bytes on every rank: levels count by the order that they give. */
+int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const struct placement *b)
+{
+	for (int i = 0; i < p->naxes; i++) {
+		int one[HD_MAX_AXES], two[HD_MAX_AXES], n;
+		struct hd_place w = b->on[i];
+
+		w.level = a->on[i].level;
+		if (!hd_place_equal(&a->on[i], &w))
+			return 0;
+		if (w.kind != HD_CUT)
+			continue;
+		n = hd_cut_order(p, a, w.dim, one);
+		if (hd_cut_order(p, b, w.dim, two) != n || memcmp(one, two, (size_t)n * sizeof(one[0])))
+			return 0;
+	}
+	return 1;
 }
 
 void hd_localize(struct hd_plan *p, struct tensor *t)

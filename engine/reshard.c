@@ -59,7 +59,10 @@ static int step_allowed(const struct hd_plan *p, const struct placement *now, co
 	case 1: return h->kind == HD_PARTIAL && h->red == HD_SUM && is_cut(w, NULL) && can_enter(p, now, need, a);
 	case 2: return is_cut(h, NULL) && is_cut(w, NULL) && innermost(p, now, a) && can_enter(p, now, need, a);
 	case 3: *to = whole; return h->kind == HD_PARTIAL;
-	case 4: return h->kind == HD_AT || (h->kind == HD_WHOLE && w->kind == HD_AT);
+	case 4:
+		if (h->kind == HD_AT && w->kind != HD_AT)
+			*to = whole;		/* sent to all, each keeps its piece */
+		return h->kind == HD_AT || (h->kind == HD_WHOLE && w->kind == HD_AT);
 	case 5: *to = whole; return is_cut(h, NULL) && innermost(p, now, a);
 	default: return 0;
 	}
@@ -94,12 +97,45 @@ static int next_step(const struct hd_plan *p, const struct placement *now, const
 	return a;
 }
 
-struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to)
+/* The same placement with the levels of `need` where both lists begin alike, and what must leave behind them: an axis
+ * that enters with its needed level then stands where its cut is, innermost. */
+static struct placement relabelled(const struct hd_plan *p, const struct placement *at, const struct placement *need)
+{
+	struct placement now = *at;
+
+	for (int a = 0; a < p->naxes; a++) {
+		int have[HD_MAX_AXES], want[HD_MAX_AXES], n, m, same = 1;
+
+		if (at->on[a].kind != HD_CUT)
+			continue;
+		n = hd_cut_order(p, at, at->on[a].dim, have);
+		m = hd_cut_order(p, need, at->on[a].dim, want);
+		for (int i = 0; i < n; i++) {
+			same &= i < m && have[i] == want[i];
+			now.on[have[i]].level = same ? need->on[have[i]].level : INT32_MAX - n + i;
+		}
+	}
+	return now;
+}
+
+/* Only the innermost axis of those that cut a dim can leave, and an axis enters as the innermost. */
+static int is_innermost(struct hd_plan *p, const struct tensor *x, const struct axis *a)
+{
+	if (x->at.on[a->id].kind != HD_CUT || innermost(p, &x->at, a->id))
+		return 1;
+	hd_plan_fail(p, HD_EINVAL, "%s is not the innermost axis that cuts %s of (%s), so it cannot move alone", a->v.name,
+		     x->at.on[a->id].dim->name, x->spec);
+	return 0;
+}
+
+/* now: where x is, perhaps with other levels. */
+static struct tensor *step_from(struct hd_plan *p, struct tensor *x, const struct placement *now, struct axis *a,
+				const struct hd_place *to)
 {
 	struct node *n;
 	struct tensor *y;
 
-	if (!x || p->err->code)
+	if (p->err->code || !is_innermost(p, x, a))
 		return NULL;
 	n = hd_node_make(p, "reshard", &x, 1, "axis=%s", a->v.name);
 	if (!n)
@@ -108,14 +144,19 @@ struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis 
 	n->v.reshard = &n->reshard;
 	n->placed = 1;
 	y = n->outs[0];
-	y->at = x->at;
+	y->at = *now;
 	y->at.on[a->id] = *to;
 	memcpy(y->summed, x->summed, sizeof(y->summed));
 	y->v.what = x->v.what;
 	y->v.of = x->v.of;
 	y->v.name = x->v.name;
 	hd_localize(p, y);
-	return p->err->code ? NULL : y;
+	return p->err->code || !is_innermost(p, y, a) ? NULL : y;
+}
+
+struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to)
+{
+	return x ? step_from(p, x, &x->at, a, to) : NULL;
 }
 
 /* -- once per tensor, target and unit ---------------------------------------------------------------------------------------- */
@@ -184,6 +225,7 @@ struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct plac
 {
 	uint32_t phase = phase_of(p, x, need, reader ? reader->v.phase : p->phase);
 	int block = phase & (HD_F | HD_B | HD_W) ? (reader ? reader->block : p->block) : -1;
+	struct placement now = relabelled(p, &x->at, need);
 	struct node *anchor = p->anchor;
 	struct tensor *y = x;
 	struct made *m;
@@ -200,15 +242,22 @@ struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct plac
 				belongs_to_backward(m);
 			return m->to;
 		}
-	p->anchor = phase == HD_G ? p->first : reader;
-	p->phase = phase;
-	p->block = block;
 	p->reason = (char *)why(p, x, reader);
-	while (y && (a = next_step(p, &y->at, need, &to)) >= 0)
-		y = hd_reshard_step(p, y, p->axes[a], &to);
+	while (y && (a = next_step(p, &now, need, &to)) >= 0) {
+		const struct node *maker = on_old_stage(p, y, need) && p->axes[a] != p->stages ? N(y->v.node) : NULL;
+
+		p->anchor = maker ? maker->next : phase == HD_G ? p->first : reader;
+		p->phase = maker ? maker->v.phase : phase;
+		p->block = maker ? maker->block : block;
+		y = step_from(p, y, &now, p->axes[a], &to);
+		now.on[a] = to;
+	}
 	p->anchor = anchor;
 	p->reason = NULL;
-	if (!y)
+	if (y && !hd_placement_equal(p, &now, need))
+		hd_plan_fail(p, HD_EBUG, "%s (%s): no way from %s to %s", x->v.name, x->spec, hd_placement_text(p, &x->at),
+			     hd_placement_text(p, need));
+	if (!y || p->err->code)
 		return NULL;
 	m = hd_plan_alloc(p, sizeof(*m));
 	*m = (struct made){ p->made, x, y, phase, block };

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * t/lib/sim_ranks.h - all ranks of a layout in one process, in place of engine/comm.c: exact, quick, and stricter than a
+ * machine.  To be included by one file of a test; it defines the functions of engine/comm.h that programs need.
+ *
+ *	struct gt_run *r = gt_open(plan, sim_members);
+ *	const char *why = sim_compute(r);		// NULL: all ranks came to the end
+ *
+ * A rank runs until it waits for a peer that has not yet come, then the next one runs; after that each starts again from
+ * the beginning and gets at once what is known by now.  So a rank's program must not depend on anything but its leaves.
+ *
+ * Checked on the way: all members make the same call (kind, count, dtype); what is under way is not touched (outputs
+ * are NaN until waited for, inputs must still be what they were at the start); sends meet receives; nobody waits forever.
+ */
+#ifndef HD_T_LIB_SIM_RANKS_H
+#define HD_T_LIB_SIM_RANKS_H
+#include "t/lib/graph_test.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct hd_members {
+	int n, me, group, leader, ranks[GT_RANKS];
+	int64_t calls, sent[GT_RANKS], received[GT_RANKS];	/* of this pass */
+};
+
+struct sim_call {			/* one member's call; p2p: its message */
+	struct hd_call c;
+	char *in;			/* a copy; NULL: has not come */
+};
+struct sim_round {			/* calls that belong together: of one group, by number (p2p: of one pair) */
+	struct sim_round *next;
+	int group, leader, from, to;	/* from, to: -1 for collectives */
+	int64_t number;
+	struct sim_call by[GT_RANKS];
+};
+
+static struct sim {
+	struct sim_round *rounds, *last;
+	struct hd_members *members[2000];
+	int nmembers, fresh;		/* fresh: something new was said in this pass */
+	char why[600];
+} sim;
+
+static struct hd_members **sim_members(struct hd_plan *p, int64_t rank)
+{
+	struct hd_members **all = hd_plan_alloc(p, (p->ngroups + 1) * sizeof(*all));
+
+	for (size_t i = 0; i < p->ngroups; i++) {
+		struct hd_members *m = all[i] = hd_plan_alloc(p, sizeof(*m));
+
+		m->group = (int)i;
+		m->me = (int)hd_member_index(p, p->groups[i], rank);
+		for (int64_t k = 0; k < p->ranks; k++) {	/* those that differ on the group's axes alone */
+			int same = 1;
+
+			for (int a = 0; a < p->naxes; a++) {
+				int in = 0;
+
+				for (uint32_t x = 0; x < p->groups[i]->n; x++)
+					in |= p->groups[i]->axes[x] == p->axes[a];
+				same &= in || hd_plan_coord(p, k, p->axes[a]) == hd_plan_coord(p, rank, p->axes[a]);
+			}
+			if (same)
+				m->ranks[hd_member_index(p, p->groups[i], k)] = (int)k, m->n++;
+		}
+		m->leader = m->ranks[0];
+		sim.members[sim.nmembers++] = m;
+	}
+	return all;
+}
+
+static void sim_forget(void)
+{
+	struct sim_round *next;
+
+	for (struct sim_round *r = sim.rounds; r; r = next) {
+		next = r->next;
+		for (int k = 0; k < GT_RANKS; k++)
+			free(r->by[k].in);
+		free(r);
+	}
+	sim.rounds = sim.last = NULL;
+}
+
+static struct sim_round *sim_round(const struct hd_members *m, int from, int to, int64_t number)
+{
+	struct sim_round *r;
+
+	for (r = sim.rounds; r; r = r->next)
+		if (r->group == m->group && r->leader == m->leader && r->from == from && r->to == to && r->number == number)
+			return r;
+	r = calloc(1, sizeof(*r));
+	r->group = m->group, r->leader = m->leader, r->from = from, r->to = to, r->number = number;
+	*(sim.last ? &sim.last->next : &sim.rounds) = r;
+	sim.last = r;
+	return r;
+}
+
+static int64_t sim_in_count(const struct hd_call *c, const struct hd_members *m)
+{
+	int all = c->kind == HD_REDUCE_SCATTER || c->kind == HD_ALL_TO_ALL;
+	int root = m->me == c->index;
+
+	if (c->kind == HD_BROADCAST)
+		return root ? c->count : 0;
+	if (c->kind == HD_SCATTER)
+		return root ? c->count * m->n : 0;
+	return c->kind == HD_RECV ? 0 : c->count * (all ? m->n : 1);
+}
+
+static int64_t sim_out_count(const struct hd_call *c, const struct hd_members *m)
+{
+	int all = c->kind == HD_ALL_GATHER || c->kind == HD_ALL_TO_ALL;
+
+	if (c->kind == HD_SEND || (c->kind == HD_REDUCE && m->me != c->index))
+		return 0;
+	if (c->kind == HD_GATHER)
+		return m->me == c->index ? c->count * m->n : 0;
+	return c->count * (all ? m->n : 1);
+}
+
+static size_t sim_bytes(const struct hd_call *c, int64_t count)
+{
+	return (size_t)count * HD_BITS(c->dtype) / 8;
+}
+
+static int sim_fault(const char *what, const struct hd_call *c)
+{
+	if (!sim.why[0])
+		snprintf(sim.why, sizeof(sim.why), "%s: %s", c->what ? c->what : "?", what);
+	return HD_EIO;
+}
+
+int hd_members_me(const struct hd_members *m) { return m->me; }
+int hd_members_n(const struct hd_members *m) { return m->n; }
+
+int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t)
+{
+	int p2p = c->kind == HD_SEND || c->kind == HD_RECV, sends = c->kind == HD_SEND;
+	int64_t number = !p2p ? m->calls++ : sends ? m->sent[c->index]++ : m->received[c->index]++;
+	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1, p2p ? (sends ? c->index : m->me) : -1, number);
+	size_t bytes = sim_bytes(c, sim_in_count(c, m));
+
+	*t = (struct hd_ticket){ .m = m, .call = *c, .seq = (uint64_t)number };
+	if (!r->by[m->me].in) {
+		r->by[m->me].c = *c;
+		r->by[m->me].in = calloc(1, bytes + 1);
+		if (bytes)
+			memcpy(r->by[m->me].in, c->in, bytes);
+		sim.fresh = 1;
+	}
+	if (c->out && c->out != c->in)
+		memset(c->out, 0xff, sim_bytes(c, sim_out_count(c, m)));
+	return HD_OK;
+}
+
+static double sim_value(const struct sim_call *x, int64_t i)
+{
+	return x->c.dtype == HD_F64 ? ((const double *)(const void *)x->in)[i] : ((const float *)(const void *)x->in)[i];
+}
+
+static void sim_reduce(const struct hd_members *m, const struct sim_round *r, const struct hd_call *c, int64_t from)
+{
+	for (int64_t i = 0; i < c->count; i++) {
+		double v = sim_value(&r->by[0], from + i);
+
+		for (int k = 1; k < m->n; k++) {
+			double x = sim_value(&r->by[k], from + i);
+
+			v = c->kind == HD_ALL_MAX ? (x > v ? x : v) : v + x;
+		}
+		if (c->dtype == HD_F64)
+			((double *)c->out)[i] = v;
+		else
+			((float *)c->out)[i] = (float)v;
+	}
+}
+
+static void sim_deliver(const struct hd_members *m, const struct sim_round *r, const struct hd_call *c)
+{
+	size_t piece = sim_bytes(c, c->count);
+	char *out = c->out;
+
+	switch (c->kind) {
+	case HD_ALL_REDUCE: case HD_ALL_MAX: case HD_REDUCE:
+		if (out)
+			sim_reduce(m, r, c, 0);
+		return;
+	case HD_REDUCE_SCATTER:
+		sim_reduce(m, r, c, m->me * c->count);
+		return;
+	case HD_ALL_GATHER: case HD_GATHER:
+		for (int k = 0; out && k < m->n; k++)
+			memcpy(out + (size_t)k * piece, r->by[k].in, piece);
+		return;
+	case HD_ALL_TO_ALL:
+		for (int k = 0; k < m->n; k++)
+			memcpy(out + (size_t)k * piece, r->by[k].in + (size_t)m->me * piece, piece);
+		return;
+	case HD_BROADCAST:
+		memmove(out, r->by[c->index].in, piece);
+		return;
+	case HD_SCATTER:
+		memcpy(out, r->by[c->index].in + (size_t)m->me * piece, piece);
+		return;
+	case HD_SHIFT:
+		memcpy(out, r->by[((m->me - c->index) % m->n + m->n) % m->n].in, piece);
+		return;
+	case HD_RECV:
+		memcpy(out, r->by[c->index].in, piece);
+		return;
+	default:
+		return;
+	}
+}
+
+int hd_comm_wait(struct hd_ticket *t)
+{
+	struct hd_members *m = t->m;
+	const struct hd_call *c = &t->call;
+	int p2p = c->kind == HD_SEND || c->kind == HD_RECV, sends = c->kind == HD_SEND;
+	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1, p2p ? (sends ? c->index : m->me) : -1,
+					(int64_t)t->seq);
+	size_t bytes = sim_bytes(c, sim_in_count(c, m));
+
+	for (int k = 0; k < m->n; k++) {
+		const struct sim_call *x = &r->by[k];
+
+		if (!x->in && (p2p ? k == c->index && !sends : 1))
+			return HD_EIO;		/* not yet */
+		if (!x->in)
+			continue;
+		if (x->c.count != c->count || x->c.dtype != c->dtype || (!p2p && (x->c.kind != c->kind || x->c.index != c->index)))
+			return sim_fault("members make different calls", c);
+	}
+	if (bytes && c->in != c->out && memcmp(c->in, r->by[m->me].in, bytes))
+		return sim_fault("what was being sent was overwritten", c);
+	if (c->out)
+		sim_deliver(m, r, c);
+	return HD_OK;
+}
+
+/* One step of all ranks.  NULL, or why not. */
+static __attribute__((unused)) const char *sim_compute(struct gt_run *r)
+{
+	char finished[GT_RANKS];
+	int left = 1;
+
+	sim.why[0] = 0;
+	while (left && !sim.why[0]) {
+		sim.fresh = left = 0;
+		memset(finished, 0, sizeof(finished));
+		for (int i = 0; i < sim.nmembers; i++) {
+			sim.members[i]->calls = 0;
+			memset(sim.members[i]->sent, 0, sizeof(sim.members[i]->sent));
+			memset(sim.members[i]->received, 0, sizeof(sim.members[i]->received));
+		}
+		gt_poison(r);
+		for (int k = 0; k < r->n && !sim.why[0]; k++) {
+			finished[k] = hd_program_compute(r->g[k], &r->run, gt_fill, r) >= 0;
+			left |= !finished[k];
+		}
+		if (left && !sim.fresh && !sim.why[0])
+			snprintf(sim.why, sizeof(sim.why), "ranks wait for each other");
+	}
+	sim_forget();
+	return sim.why[0] ? sim.why : NULL;
+}
+
+static __attribute__((unused)) void sim_close(struct gt_run *r)
+{
+	sim.nmembers = 0;
+	gt_close(r);
+}
+
+/* -- what else programs ask of engine/comm.h ----------------------------------------------------------------------------- */
+const char *hd_comm_kind_name(uint32_t kind)
+{
+	static const char *const names[] = { "none", "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast",
+		"reduce", "gather", "scatter", "shift", "all-max" };
+
+	return kind == HD_SEND ? "send" : kind == HD_RECV ? "receive" : kind < HD_LEN(names) ? names[kind] : "?";
+}
+
+int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index)
+{
+	int64_t x = count * HD_BITS(dtype) / 8;
+
+	(void)me;
+	(void)index;
+	switch (kind) {
+	case HD_ALL_REDUCE: case HD_ALL_MAX: return 2 * x * (n - 1) / n;
+	case HD_REDUCE_SCATTER: case HD_ALL_GATHER: case HD_ALL_TO_ALL: return x * (n - 1);
+	case HD_RECV: return 0;
+	default: return x;
+	}
+}
+
+#endif
