@@ -12,7 +12,7 @@
 struct hd_conf;
 struct hd_section;
 
-/* path: the INI; sets: "section.key=value" of the command line, over the file's ("tp.size=4" reaches [strategy tp]). */
+/* path: the INI; sets: "section.key=value" of the command line, over the file's ("x.size=4" reaches [strategy x]). */
 int hd_conf_read(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err);
 /* The same from text (checkpoints keep theirs); name stands for the file in errors. */
 int hd_conf_parse(const char *name, const char *text, const char *const *sets, int nsets, struct hd_conf **out,
@@ -38,7 +38,7 @@ int hd_section_has(const struct hd_section *s, const char *key);	/* given by the
 int64_t hd_section_int(const struct hd_section *s, const char *key);	/* INT, BOOL (yes/no/on/off/true/false/1/0), BYTES (K M G) */
 double hd_section_num(const struct hd_section *s, const char *key);
 const char *hd_section_str(const struct hd_section *s, const char *key);	/* value or default; "" if neither */
-/* "conf/x.ini:14: [strategy tp] size: " + text; without the line where the key is a default, "--set ..." where set. */
+/* "conf/x.ini:14: [strategy x] size: " + text; without the line where the key is a default, "--set ..." where set. */
 int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, struct hd_err *err, int code, const char *fmt, ...)
 	HD_PRINTF(6, 7);
 const char *hd_nearest(const char *word, const char *const *among, int n);	/* NULL: none is near */

@@ -8,7 +8,7 @@
 
 struct hd_entry {
 	char *key, *value;
-	char *set; /* "tp.size" as typed after --set, else NULL */
+	char *set; /* "x.size" as typed after --set, else NULL */
 	int line, given; /* given: by the user, not a default */
 	int64_t integer; /* of INT, BOOL, BYTES once checked */
 	double number;
@@ -16,8 +16,8 @@ struct hd_entry {
 
 struct hd_section {
 	struct hd_section *next;
-	char *label; /* "strategy tp" */
-	const char *name; /* "tp", inside label */
+	char *label; /* "strategy x" */
+	const char *name; /* "x", inside label */
 	int line, exists; /* line 0: made by --set, or only asked for (then it does not exist) */
 	struct hd_entry *entries;
 	size_t n, cap;

@@ -153,6 +153,24 @@ struct tensor *hd_leaf(struct hd_plan *p, const char *name, uint32_t what, uint3
 	return t;
 }
 
+struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, int init, double std)
+{
+	struct tensor *t = hd_leaf(p, name, HD_PARAM, p->real, spec);
+
+	t->init = init;
+	t->init_std = std;
+	t->decay = t->v.ndim > 1;
+	return t;
+}
+
+struct tensor *hd_param_find(struct hd_plan *p, const char *name)
+{
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (p->tensors[i]->v.what == HD_PARAM && !strcmp(p->tensors[i]->v.name, name))
+			return p->tensors[i];
+	return NULL;
+}
+
 int hd_has_dim(const struct tensor *t, const struct hd_dim *d)
 {
 	for (uint32_t i = 0; i < t->v.ndim; i++)

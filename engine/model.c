@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const struct hd_option keys[] = {
-	{ "family", HD_OPT_STR, 0, "gpt2", NULL, "gpt2: one file per family in engine/models/" },
+	{ "family", HD_OPT_STR, 0, "gpt2", NULL, "gpt2 or llama: one file per family in engine/models/" },
 	{ "layers", HD_OPT_INT, 0, "12", "1..100000", "transformer layers" },
 	{ "embed", HD_OPT_INT, 0, "768", "1..", "width of the residual stream" },
 	{ "heads", HD_OPT_INT, 0, "12", "1..", "attention heads" },
@@ -22,7 +22,7 @@ static const struct hd_option keys[] = {
 };
 const struct hd_key_table hd_model_keys = { keys, HD_LEN(keys), sizeof(keys[0]) };
 
-static const struct hd_family *const families[] = { &hd_family_gpt2 };
+static const struct hd_family *const families[] = { &hd_family_gpt2, &hd_family_llama };
 
 const struct hd_family *hd_family_find(const char *name)
 {

@@ -44,7 +44,7 @@ struct hd_family {
 	json_t *(*config)(const struct hd_model *m);			/* config.json, new reference */
 };
 
-extern const struct hd_family hd_family_gpt2;
+extern const struct hd_family hd_family_gpt2, hd_family_llama;
 extern const struct hd_key_table hd_model_keys, hd_train_keys, hd_checkpoint_keys, hd_log_keys;
 int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, struct hd_err *err);
 const struct hd_family *hd_family_find(const char *name);

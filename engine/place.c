@@ -3,7 +3,8 @@
  *
  * For every node and axis the ordered rules (dim -> axis) decide which dim is cut; the first that the node has, and may
  * cut, wins.  A contraction over a cut dim leaves a partial sum.  Two facts of algebra come before the rules: a sum whose
- * operands are all partial stays partial (it is reduced once, later), and a product that is linear in a partial operand
+ * operands are all partial stays partial (it is reduced once, later; unless one of them has been reduced already, for
+ * another reader), and a product that is linear in a partial operand
  * passes it on where the result is smaller (the reduction is made on fewer bytes).  Where an operand is not where the
  * node needs it, a reshard is put in between (reshard.c); nothing else communicates.
  */
@@ -156,13 +157,14 @@ static const struct hd_dim *cut_by_rules(struct hd_plan *p, const struct node *n
 }
 
 /* Whether a partial sum passes through the node on this axis; then need and out are filled. */
-static int passes(const struct node *n, const struct hd_place *have, struct hd_place *need, struct hd_place *out)
+static int passes(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_place *have,
+		  struct hd_place *need, struct hd_place *out)
 {
 	uint32_t partial = 0, which = 0;
 	const uint64_t linear = n->v.op->linear;
 
 	for (uint32_t i = 0; i < n->v.nin; i++)
-		if (have[i].kind == HD_PARTIAL && have[i].red == HD_SUM)
+		if (have[i].kind == HD_PARTIAL && have[i].red == HD_SUM && !hd_made_whole(p, n->ins[i], a))
 			partial++, which = i;
 	if (!partial || !linear)
 		return 0;
@@ -186,7 +188,7 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 {
 	const struct hd_dim *d;
 
-	if (passes(n, have, need, out))
+	if (passes(p, n, a, have, need, out))
 		return;
 	d = cut_by_rules(p, n, a);
 	if (!d)

@@ -30,7 +30,7 @@ struct group {
 	struct axis *axes[HD_MAX_AXES];
 	uint32_t n, role;
 	int id;
-	char *name;			/* "dp", "tp+pp" */
+	char *name;			/* "outer", "outer+inner" */
 };
 
 struct placement { struct hd_place on[HD_MAX_AXES]; };
@@ -187,6 +187,9 @@ struct tensor *hd_einsum(struct hd_plan *p, struct tensor *a, struct tensor *b, 
 struct tensor *hd_map(struct hd_plan *p, struct tensor *const *ins, uint32_t nin, const char *expr);
 struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
 	HD_PRINTF(5, 6);
+/* A parameter, with weight decay if it has two or more dims; init: enum hd_init.  And one that exists already, by name. */
+struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, int init, double std);
+struct tensor *hd_param_find(struct hd_plan *p, const char *name);
 uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim **dims);
 
 double hd_root(double x);		/* sqrt, exact; without libm's header in model files */
@@ -196,6 +199,7 @@ int hd_autodiff(struct hd_plan *p);		/* backward nodes, accumulators, sync, norm
 int hd_place_leaves(struct hd_plan *p);		/* a leaf lives where its first use needs it */
 int hd_place(struct hd_plan *p);		/* placements of all nodes; reshards appear */
 struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader);
+int hd_made_whole(const struct hd_plan *p, const struct tensor *x, const struct axis *a);
 struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to);
 int hd_lower(struct hd_plan *p);		/* the reshards that no plugin took become communication */
 int hd_fuse(struct hd_plan *p);			/* adds into products, and the like */

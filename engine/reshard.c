@@ -221,6 +221,23 @@ static const char *why(struct hd_plan *p, const struct tensor *x, const struct n
 			    reader ? reader->v.block : "");
 }
 
+/* Whether some reader has had the sum of a partial tensor made on this axis already. */
+int hd_made_whole(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
+{
+	for (const struct made *m = p->made; m; m = m->next)
+		if (m->from == x && m->to->at.on[a->id].kind != HD_PARTIAL)
+			return 1;
+	return 0;
+}
+
+/* Steps before the tensor leaves its stage are made there, in the unit that made it. */
+static int on_old_stage(const struct hd_plan *p, const struct tensor *y, const struct placement *need)
+{
+	int s = p->stages ? p->stages->id : -1;
+
+	return s >= 0 && y->v.node && need->on[s].kind == HD_AT && !hd_place_equal(&y->at.on[s], &need->on[s]);
+}
+
 struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader)
 {
 	uint32_t phase = phase_of(p, x, need, reader ? reader->v.phase : p->phase);

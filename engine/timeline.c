@@ -129,6 +129,31 @@ static int in_unit(const struct hd_plan *p, const struct node *n, const struct h
 	return n->v.phase & phases && (n->block < 0 ? 0 : p->blocks[n->block].chunk) == u->chunk;
 }
 
+/* What a unit receives is posted first, in the order in which it was sent. */
+static int64_t sent_at(const struct hd_program *g, const struct node *n)
+{
+	return n->comm.kind == HD_RECV ? g->position[N(n->ins[0]->v.node)->id] : INT64_MAX;
+}
+
+static void emit_receives(struct build *b, const struct hd_unit *u)
+{
+	const struct hd_plan *p = b->g->plan;
+	int64_t done = -1;
+
+	for (;;) {
+		struct node *next = NULL;
+
+		for (struct node *n = p->first; n; n = n->next)
+			if (in_unit(p, n, u) && hd_node_here(b->g, n) && sent_at(b->g, n) > done &&
+			    sent_at(b->g, n) < (next ? sent_at(b->g, next) : INT64_MAX))
+				next = n;
+		if (!next)
+			return;
+		done = sent_at(b->g, next);
+		emit(b, next, u->micro);
+	}
+}
+
 /* -- readiness of sync --------------------------------------------------------------------------------------------------------------- */
 static void hold_after(struct build *b)
 {
@@ -214,8 +239,10 @@ int hd_timeline(struct hd_program *g)
 	emit_phase(&b, HD_G);
 	for (int u = 0; u < p->nunits[g->coord]; u++) {
 		b.unit = p->units[g->coord][u];
+		if (p->stages)
+			emit_receives(&b, &b.unit);
 		for (struct node *k = p->first; k; k = k->next)
-			if (in_unit(p, k, &b.unit))
+			if (in_unit(p, k, &b.unit) && k->comm.kind != HD_RECV)
 				emit(&b, k, b.unit.micro);
 	}
 	emit_phase(&b, HD_S);

@@ -8,19 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct tensor *param(struct hd_plan *p, const char *name, const char *spec, int init, double std)
-{
-	struct tensor *t = hd_leaf(p, name, HD_PARAM, p->real, spec);
-
-	t->init = init;
-	t->init_std = std;
-	t->decay = t->v.ndim > 1;
-	return t;
-}
-
 static struct tensor *weight(struct hd_plan *p, int64_t l, const char *name, const char *spec, double std)
 {
-	return param(p, hd_plan_text(p, "h.%lld.%s.weight", (long long)l, name), spec, HD_INIT_NORMAL, std);
+	return hd_param(p, hd_plan_text(p, "h.%lld.%s.weight", (long long)l, name), spec, HD_INIT_NORMAL, std);
 }
 
 /* x W + b */
@@ -30,15 +20,15 @@ static struct tensor *linear(struct hd_plan *p, struct tensor *x, int64_t l, con
 	struct tensor *y[2];
 
 	y[0] = hd_einsum(p, x, weight(p, l, name, w, std), out);
-	y[1] = param(p, hd_plan_text(p, "h.%lld.%s.bias", (long long)l, name), b, HD_INIT_ZERO, 0);
+	y[1] = hd_param(p, hd_plan_text(p, "h.%lld.%s.bias", (long long)l, name), b, HD_INIT_ZERO, 0);
 	y[1]->decay = 0;
 	return hd_op1(p, "add", y, 2, "%s", "");
 }
 
 static struct tensor *norm(struct hd_plan *p, struct tensor *x, const char *name)
 {
-	struct tensor *in[3] = { x, param(p, hd_plan_text(p, "%s.weight", name), "embed", HD_INIT_ONE, 0),
-		param(p, hd_plan_text(p, "%s.bias", name), "embed", HD_INIT_ZERO, 0) };
+	struct tensor *in[3] = { x, hd_param(p, hd_plan_text(p, "%s.weight", name), "embed", HD_INIT_ONE, 0),
+		hd_param(p, hd_plan_text(p, "%s.bias", name), "embed", HD_INIT_ZERO, 0) };
 
 	return hd_op1(p, "norm", in, 3, "eps=%.17g", p->model.norm_eps);
 }
@@ -81,9 +71,9 @@ static struct tensor *hidden(struct hd_plan *p, struct tensor *ids)
 	struct tensor *in[2] = { ids, NULL }, *x;
 
 	hd_block_begin(p, "embed");
-	in[1] = param(p, "wte.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
+	in[1] = hd_param(p, "wte.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
 	in[0] = hd_op1(p, "embedding", in, 2, "%s", "");
-	in[1] = param(p, "wpe.weight", "position,embed", HD_INIT_NORMAL, p->model.init_std);
+	in[1] = hd_param(p, "wpe.weight", "position,embed", HD_INIT_NORMAL, p->model.init_std);
 	x = drop(p, hd_op1(p, "position", in, 2, "%s", ""), 0);
 	for (int64_t l = 0; l < p->model.layers; l++) {
 		hd_block_begin(p, hd_plan_text(p, "layer %lld", (long long)l));
@@ -95,13 +85,9 @@ static struct tensor *hidden(struct hd_plan *p, struct tensor *ids)
 
 static struct tensor *logits(struct hd_plan *p, struct tensor *h)
 {
-	struct tensor *w = NULL;
+	struct tensor *w = p->model.tie ? hd_param_find(p, "wte.weight")
+		: hd_param(p, "lm_head.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
 
-	for (size_t i = 0; i < p->ntensors && p->model.tie && !w; i++)
-		if (p->tensors[i]->v.what == HD_PARAM && !strcmp(p->tensors[i]->v.name, "wte.weight"))
-			w = p->tensors[i];
-	if (!w)
-		w = param(p, "lm_head.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
 	return h ? hd_einsum(p, h, w, h->v.ndim == 2 ? "batch,vocab" : "batch,seq,vocab") : NULL;
 }
 

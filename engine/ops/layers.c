@@ -125,8 +125,24 @@ static int attention_cost(struct hd_strategy *self, const struct hd_node *n, str
 
 static const char *const attention_uncut[] = { "seq", "head_dim", NULL };
 
-/* Heads of the whole dims decide which key head a query head reads, so where query heads are cut and key heads are not
- * (there are fewer), each rank reads all of them and its gradient of k and v is a partial sum: the general rule. */
+/* An axis that cut the query heads and the key heads alike (grouped-query attention) leaves every group of query heads
+ * with its own key head.  Where the key heads are not cut (there are fewer), each rank reads all of them and its gradient
+ * of k and v is a partial sum: the general rule. */
+static int attention_place(HD_PLACE_ARGS)
+{
+	const struct hd_dim *q = n->ins[0]->dims[2], *kv = n->ins[1]->dims[2];
+
+	(void)self; (void)p; (void)axis;
+	if (q == kv || have[0].kind != HD_CUT || have[0].dim != q || have[1].kind != HD_CUT || have[1].dim != kv ||
+	    have[2].kind != HD_CUT || have[2].dim != kv)
+		return HD_DEFAULT;
+	for (uint32_t i = 0; i < n->nin; i++)
+		need[i] = have[i == 1 || i == 2 ? 1 : 0];
+	out[0] = have[0];
+	for (uint32_t k = 1; k < n->nout; k++)
+		out[k] = have[n->nout == 2 ? 0 : 1];
+	return HD_OK;
+}
 
 /* -- embedding, position -------------------------------------------------------------------------------------------------------- */
 static int embedding_shape(HD_SHAPE_ARGS)
@@ -205,8 +221,8 @@ static const int8_t first[] = { 0 };
 OP(norm, .uncut = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
 OP(norm_d, .kind = "norm", .uncut = norm_uncut, .shape = hd_same_as_first);
 OP(norm_dw, .kind = "norm", .uncut = norm_uncut, .shape = norm_dw_shape);
-OP(attention, .uncut = attention_uncut, .shape = attention_shape, .vjp = attention_vjp, .cost = attention_cost);
-OP(attention_d, .kind = "attention", .uncut = attention_uncut, .shape = attention_d_shape, .cost = attention_cost);
+OP(attention, .uncut = attention_uncut, .place = attention_place, .shape = attention_shape, .vjp = attention_vjp, .cost = attention_cost);
+OP(attention_d, .kind = "attention", .uncut = attention_uncut, .place = attention_place, .shape = attention_d_shape, .cost = attention_cost);
 OP(embedding, .shape = embedding_shape, .vjp = embedding_vjp);
 OP(embedding_dw, .kind = "embedding", .linear = 2, .shape = embedding_dw_shape);
 OP(position, .uncut = position_uncut, .inplace = first, .shape = hd_same_as_first, .vjp = position_vjp);

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Llama (Touvron et al. 2302.13971): RMS norm before each sublayer, rotary positions (2104.09864), grouped-query attention
+ * (2305.13245), SwiGLU (2002.05202), no biases.  Weights stand as [out, in], the way transformers' LlamaForCausalLM
+ * stores them, so every parameter is a whole tensor there.
+ */
+#include <config.h>
+#include "engine/plan.h"
+#include <stdio.h>
+#include <string.h>
+
+static struct tensor *linear(struct hd_plan *p, struct tensor *x, int64_t l, const char *name, const char *w, const char *out,
+			     double std)
+{
+	return hd_einsum(p, x, hd_param(p, hd_plan_text(p, "layers.%lld.%s.weight", (long long)l, name), w, HD_INIT_NORMAL, std), out);
+}
+
+static struct tensor *norm(struct hd_plan *p, struct tensor *x, const char *name)
+{
+	struct tensor *in[2] = { x, hd_param(p, hd_plan_text(p, "%s.weight", name), "embed", HD_INIT_ONE, 0) };
+
+	return hd_op1(p, "norm", in, 2, "rms=1 eps=%.17g", p->model.norm_eps);
+}
+
+static struct tensor *rope(struct hd_plan *p, struct tensor *x)
+{
+	return hd_op1(p, "rope", &x, 1, "theta=%.17g", p->model.rope_theta);
+}
+
+static struct tensor *residual(struct hd_plan *p, struct tensor *x, struct tensor *y)
+{
+	struct tensor *in[] = { x, y };
+
+	return hd_op1(p, "add", in, 2, "%s", "");
+}
+
+static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
+{
+	static const char *const kv = "batch,seq,kv_heads,head_dim", *const q = "batch,seq,heads,head_dim";
+	const struct hd_model *m = &p->model;
+	double std = m->init_std, out = std / hd_root(2.0 * (double)m->layers);
+	struct tensor *h = norm(p, x, hd_plan_text(p, "layers.%lld.input_layernorm", (long long)l)), *in[3];
+
+	in[0] = rope(p, linear(p, h, l, "self_attn.q_proj", "heads,head_dim,embed", q, std));
+	in[1] = rope(p, linear(p, h, l, "self_attn.k_proj", "kv_heads,head_dim,embed", kv, std));
+	in[2] = linear(p, h, l, "self_attn.v_proj", "kv_heads,head_dim,embed", kv, std);
+	h = hd_op1(p, "attention", in, 3, "causal=1");
+	x = residual(p, x, linear(p, h, l, "self_attn.o_proj", "embed,heads,head_dim", "batch,seq,embed", out));
+	h = norm(p, x, hd_plan_text(p, "layers.%lld.post_attention_layernorm", (long long)l));
+	in[0] = linear(p, h, l, "mlp.gate_proj", "mlp,embed", "batch,seq,mlp", std);
+	in[1] = linear(p, h, l, "mlp.up_proj", "mlp,embed", "batch,seq,mlp", std);
+	h = hd_op1(p, "swiglu", in, 2, "%s", "");
+	return residual(p, x, linear(p, h, l, "mlp.down_proj", "embed,mlp", "batch,seq,embed", out));
+}
+
+static struct tensor *hidden(struct hd_plan *p, struct tensor *ids)
+{
+	struct tensor *in[2] = { ids, NULL }, *x;
+
+	hd_block_begin(p, "embed");
+	in[1] = hd_param(p, "embed_tokens.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
+	x = hd_op1(p, "embedding", in, 2, "%s", "");
+	for (int64_t l = 0; l < p->model.layers; l++) {
+		hd_block_begin(p, hd_plan_text(p, "layer %lld", (long long)l));
+		x = layer(p, x, l);
+	}
+	hd_block_begin(p, "head");
+	return norm(p, x, "norm");
+}
+
+static struct tensor *logits(struct hd_plan *p, struct tensor *h)
+{
+	struct tensor *w = p->model.tie ? hd_param_find(p, "embed_tokens.weight")
+		: hd_param(p, "lm_head.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
+
+	return h ? hd_einsum(p, h, w, h->v.ndim == 2 ? "batch,vocab" : "batch,seq,vocab") : NULL;
+}
+
+/* -- Hugging Face ------------------------------------------------------------------------------------------------------------ */
+static int hf(const struct hd_model *m, const char *name, struct hd_hf_region *r)
+{
+	int kv = strstr(name, "k_proj") || strstr(name, "v_proj"), down = strstr(name, "down_proj") != NULL;
+
+	memset(r, 0, sizeof(*r));
+	snprintf(r->name, sizeof(r->name), "%s%s", strncmp(name, "lm_head", 7) ? "model." : "", name);
+	r->ndim = strstr(name, "norm") ? 1 : 2;
+	r->split = strstr(name, "self_attn") && !strstr(name, "o_proj") ? 2 : 1;
+	r->shape[0] = strstr(name, "mlp.") ? (down ? m->embed : m->mlp) : strstr(name, "self_attn") ?
+		(kv ? m->kv_heads * m->head_dim : m->embed) : r->ndim == 1 ? m->embed : m->vocab;
+	r->shape[1] = down ? m->mlp : m->embed;
+	return HD_OK;
+}
+
+static json_t *config(const struct hd_model *m)
+{
+	return json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:b, s:b, s:s, s:i, s:i}",
+			 "architectures", "LlamaForCausalLM", "model_type", "llama", "hidden_act", "silu",
+			 "vocab_size", (json_int_t)m->vocab, "max_position_embeddings", (json_int_t)m->max_seq, "hidden_size",
+			 (json_int_t)m->embed, "num_hidden_layers", (json_int_t)m->layers, "num_attention_heads",
+			 (json_int_t)m->heads, "num_key_value_heads", (json_int_t)m->kv_heads, "intermediate_size",
+			 (json_int_t)m->mlp, "rms_norm_eps", m->norm_eps, "initializer_range", m->init_std, "rope_theta",
+			 m->rope_theta, "tie_word_embeddings", m->tie, "attention_bias", 0, "mlp_bias", 0, "torch_dtype",
+			 "float32", "bos_token_id", 0, "eos_token_id", 0);
+}
+
+/* 8/3 embed, rounded up to 64 */
+static int64_t mlp(int64_t embed) { return (8 * embed / 3 + 63) / 64 * 64; }
+
+const struct hd_family hd_family_llama = { .name = "llama", .tie = 0, .mlp = mlp, .hidden = hidden, .logits = logits, .hf = hf,
+	.config = config };
