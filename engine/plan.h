@@ -196,6 +196,7 @@ double hd_root(double x);		/* sqrt, exact; without libm's header in model files 
 
 /* -- the arrows ------------------------------------------------------------------------------------------------------- */
 int hd_autodiff(struct hd_plan *p);		/* backward nodes, accumulators, sync, norm, update */
+int hd_remake(struct hd_plan *p);		/* cheap results are made again in backward instead of kept */
 int hd_place_leaves(struct hd_plan *p);		/* a leaf lives where its first use needs it */
 int hd_place(struct hd_plan *p);		/* placements of all nodes; reshards appear */
 struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader);
