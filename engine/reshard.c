@@ -263,7 +263,7 @@ struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct plac
 	while (y && (a = next_step(p, &now, need, &to)) >= 0) {
 		const struct node *maker = on_old_stage(p, y, need) && p->axes[a] != p->stages ? N(y->v.node) : NULL;
 
-		p->anchor = maker ? maker->next : phase == HD_G ? p->first : reader;
+		p->anchor = maker ? maker->next : phase != HD_G ? reader : y == x ? p->first : N(y->v.node)->next;
 		p->phase = maker ? maker->v.phase : phase;
 		p->block = maker ? maker->block : block;
 		y = step_from(p, y, &now, p->axes[a], &to);

@@ -198,11 +198,22 @@ int hd_entry_reads(const struct entry *e, uint32_t i)
 	return e->type == HD_ENTRY_ACC || (strcmp(e->node->v.op->name, "accumulate") && e->node->comm.kind != HD_RECV);
 }
 
-/* The entry before which each communication must be finished: its first reader's; nobody's: the end. */
+/* Between the two the run looks at the loss and the norm, and may begin again. */
+static int64_t first_update(const struct hd_program *g)
+{
+	int64_t e = 0;
+
+	while (e < (int64_t)g->n && !(g->entries[e].type == HD_ENTRY_NODE && !strcmp(g->entries[e].node->v.kind, "update")))
+		e++;
+	return e;
+}
+
+/* The entry before which each communication must be finished: its first reader's; nobody's: the end of its part of the
+ * step, which is the update's begin or the end. */
 static void waits(struct hd_program *g)
 {
 	int64_t *first = hd_alloc(g->plan->ntensors * (size_t)(g->plan->micros + 1) * sizeof(*first));
-	int64_t m = g->plan->micros + 1;
+	int64_t m = g->plan->micros + 1, update = first_update(g);
 
 	for (size_t i = 0; i < g->plan->ntensors * (size_t)m; i++)
 		first[i] = (int64_t)g->n;
@@ -213,6 +224,8 @@ static void waits(struct hd_program *g)
 			struct tensor *y = x->node->outs[0];
 
 			x->wait = x->node->comm.kind == HD_SEND ? (int64_t)g->n : first[y->id * m + (y->step ? 0 : x->micro + 1)];
+			if (e < update && x->wait > update)
+				x->wait = update;
 		}
 		for (uint32_t i = 0; hd_entry_reads(x, i); i++) {
 			struct tensor *t = x->node->ins[i];

@@ -12,7 +12,10 @@
 
 static struct hd_plan *p;
 
-static struct tensor *param(const char *name, const char *spec) { return gt_param(p, name, spec); }
+static struct tensor *param(const char *name, const char *spec)
+{
+	return gt_param(p, name, spec);
+}
 
 /* Every differentiable value of the graph is checked through the parameters behind it. */
 static void check(struct tensor *y, const char *name)
@@ -25,15 +28,21 @@ static void check(struct tensor *y, const char *name)
 	r = gt_open(p, NULL);
 	off = r ? gt_differences(r, 12, &where) : NAN;
 	if (!ok(off <= 1, "%s", name))
-		note("off by %g times the tolerance, in %s (%s)", off, where, r ? "ran" : p->err->code ? p->err->text : gt_why());
+		note("off by %g times the tolerance, in %s (%s)", off, where,
+		     r              ? "ran"
+		     : p->err->code ? p->err->text
+				    : gt_why());
 	gt_close(r);
 }
 
 static void begin(void)
 {
-	static const struct { const char *name; int64_t n; } dims[] = { { "batch", 2 }, { "seq", 4 }, { "embed", 6 },
-		{ "heads", 4 }, { "kv_heads", 2 }, { "head_dim", 4 }, { "mlp", 5 }, { "vocab", 7 }, { "position", 5 },
-		{ "expert", 3 }, { "capacity", 2 } };
+	static const struct {
+		const char *name;
+		int64_t n;
+	} dims[] = {{"batch", 2},    {"seq", 4},      {"embed", 6},   {"heads", 4},
+		    {"kv_heads", 2}, {"head_dim", 4}, {"mlp", 5},     {"vocab", 7},
+		    {"position", 5}, {"expert", 3},   {"capacity", 2}};
 
 	p = gt_plan(2);
 	for (size_t i = 0; i < HD_LEN(dims); i++)
@@ -43,17 +52,19 @@ static void begin(void)
 /* -- products -------------------------------------------------------------------------------------------------------------- */
 static void products(void)
 {
-	static const struct { const char *a, *b, *c; } of[] = {
-		{ "batch,seq,embed", "embed,mlp", "batch,seq,mlp" },
-		{ "batch,seq,embed", "embed,heads,head_dim", "batch,seq,heads,head_dim" },
-		{ "batch,seq,heads,head_dim", "heads,head_dim,embed", "batch,seq,embed" },
-		{ "batch,seq,embed", "vocab,embed", "batch,seq,vocab" },		/* a tied head */
-		{ "batch,expert,capacity,embed", "expert,embed,mlp", "batch,expert,capacity,mlp" },
-		{ "batch,seq,expert,capacity", "batch,seq,embed", "batch,expert,capacity,embed" },
-		{ "batch,seq,expert,capacity", "batch,expert,capacity,embed", "batch,seq,embed" },
-		{ "batch,embed", "embed,batch", "" },					/* transposed operands, no result dims */
-		{ "embed", "mlp", "embed,mlp" },					/* an outer product */
-		{ "batch,seq,embed", "embed,mlp", "mlp" },				/* dims that only one operand has */
+	static const struct {
+		const char *a, *b, *c;
+	} of[] = {
+		{"batch,seq,embed", "embed,mlp", "batch,seq,mlp"},
+		{"batch,seq,embed", "embed,heads,head_dim", "batch,seq,heads,head_dim"},
+		{"batch,seq,heads,head_dim", "heads,head_dim,embed", "batch,seq,embed"},
+		{"batch,seq,embed", "vocab,embed", "batch,seq,vocab"}, /* a tied head */
+		{"batch,expert,capacity,embed", "expert,embed,mlp", "batch,expert,capacity,mlp"},
+		{"batch,seq,expert,capacity", "batch,seq,embed", "batch,expert,capacity,embed"},
+		{"batch,seq,expert,capacity", "batch,expert,capacity,embed", "batch,seq,embed"},
+		{"batch,embed", "embed,batch", ""}, /* transposed operands, no result dims */
+		{"embed", "mlp", "embed,mlp"}, /* an outer product */
+		{"batch,seq,embed", "embed,mlp", "mlp"}, /* dims that only one operand has */
 	};
 
 	for (size_t i = 0; i < HD_LEN(of); i++) {
@@ -70,7 +81,8 @@ static void products(void)
 		check(hd_einsum(p, a, a, "batch"), "einsum of a tensor with itself");
 	}
 	begin();
-	check(hd_einsum(p, param("a", "batch,seq,embed"), NULL, "embed,batch"), "sum, with the rest transposed");
+	check(hd_einsum(p, param("a", "batch,seq,embed"), NULL, "embed,batch"),
+	      "sum, with the rest transposed");
 	begin();
 	check(hd_einsum(p, param("a", "batch,seq"), NULL, ""), "sum of all");
 }
@@ -78,8 +90,13 @@ static void products(void)
 /* -- elementwise ------------------------------------------------------------------------------------------------------------- */
 static void maps(void)
 {
-	static const char *const of[] = { "exp(a) * b - c", "a / (1 + b * b) + tanh(c)", "log(1 + a * a) * sqrt(1 + b * b) - c",
-		"where(a - 0.1, b * c, a * a)", "max(a, b) * min(b, c)", "abs(a) + b * 3 - a * c * c", "-a * -a * a + 2" };
+	static const char *const of[] = {"exp(a) * b - c",
+					 "a / (1 + b * b) + tanh(c)",
+					 "log(1 + a * a) * sqrt(1 + b * b) - c",
+					 "where(a - 0.1, b * c, a * a)",
+					 "max(a, b) * min(b, c)",
+					 "abs(a) + b * 3 - a * c * c",
+					 "-a * -a * a + 2"};
 
 	for (size_t i = 0; i < HD_LEN(of); i++) {
 		struct tensor *ins[3];
@@ -99,12 +116,14 @@ static void adds(void)
 	struct tensor *ins[4], *x;
 
 	begin();
-	ins[0] = param("a", "batch,seq,embed"), ins[1] = param("b", "embed"), ins[2] = param("c", "batch,seq,embed");
+	ins[0] = param("a", "batch,seq,embed"), ins[1] = param("b", "embed"),
+	ins[2] = param("c", "batch,seq,embed");
 	ins[3] = param("d", "seq,embed");
 	check(hd_op1(p, "add", ins, 4, "%s", ""), "add of four, two of them broadcast");
 	begin();
 	ins[0] = param("a", "embed"), ins[1] = param("b", "batch,seq,embed");
-	ok(!hd_op1(p, "add", ins, 2, "%s", "") && strstr(p->own.text, "input 1 has the dim batch, which input 0 (embed) has not"),
+	ok(!hd_op1(p, "add", ins, 2, "%s", "") &&
+		   strstr(p->own.text, "input 1 has the dim batch, which input 0 (embed) has not"),
 	   "add whose first operand is the smaller is refused");
 	hd_conf_destroy(p->conf);
 	hd_plan_destroy(p);
@@ -138,7 +157,8 @@ static void activations(void)
 	check(hd_op1(p, "swiglu", ins, 2, "%s", ""), "swiglu");
 	begin();
 	x = param("x", "batch,seq,embed");
-	check(hd_op1(p, "dropout", &x, 1, "p=0.3 site=2"), "dropout: the same mask in backward, another per micro-batch");
+	check(hd_op1(p, "dropout", &x, 1, "p=0.3 site=2"),
+	      "dropout: the same mask in backward, another per micro-batch");
 	begin();
 	x = param("x", "batch,seq,heads,head_dim");
 	check(hd_op1(p, "rope", &x, 1, "theta=100"), "rope");
@@ -155,7 +175,7 @@ static void sharing(void)
 	struct tensor *x, *y, *ins[3];
 
 	begin();
-	x = hd_map(p, (struct tensor *[]){ param("x", "batch,seq,embed") }, 1, "a * 2");
+	x = hd_map(p, (struct tensor *[]){param("x", "batch,seq,embed")}, 1, "a * 2");
 	y = hd_op1(p, "gelu", &x, 1, "%s", "");
 	ins[0] = hd_map(p, &y, 1, "a * a"), ins[1] = x, ins[2] = hd_map(p, &x, 1, "exp(a)");
 	check(hd_op1(p, "add", ins, 3, "%s", ""), "a value that three nodes read");
@@ -165,7 +185,8 @@ static void sharing(void)
 	ins[1] = hd_einsum(p, param("b", "batch,embed"), x, "batch,mlp");
 	ins[0] = hd_map(p, ins, 2, "tanh(a) * b");
 	hd_block_begin(p, "second");
-	check(hd_einsum(p, ins[0], x, "batch,embed"), "a parameter that two blocks use, one of them twice");
+	check(hd_einsum(p, ins[0], x, "batch,embed"),
+	      "a parameter that two blocks use, one of them twice");
 }
 
 /* -- the transformer's own ----------------------------------------------------------------------------------------------------- */
@@ -176,9 +197,12 @@ static void norms(void)
 			struct tensor *ins[3];
 
 			begin();
-			ins[0] = param("x", "batch,seq,embed"), ins[1] = param("w", "embed"), ins[2] = param("b", "embed");
+			ins[0] = param("x", "batch,seq,embed"), ins[1] = param("w", "embed"),
+			ins[2] = param("b", "embed");
 			check(hd_op1(p, "norm", ins, 2 + (uint32_t)bias, "eps=1e-5 rms=%d", rms),
-			      rms ? bias ? "RMS norm with bias" : "RMS norm" : bias ? "layer norm" : "layer norm without bias");
+			      rms    ? bias ? "RMS norm with bias" : "RMS norm"
+			      : bias ? "layer norm"
+				     : "layer norm without bias");
 		}
 }
 
@@ -187,12 +211,15 @@ static void attentions(void)
 	for (int grouped = 0; grouped < 2; grouped++)
 		for (int causal = 0; causal < 2; causal++) {
 			struct tensor *ins[3];
-			const char *kv = grouped ? "batch,seq,kv_heads,head_dim" : "batch,seq,heads,head_dim";
+			const char *kv = grouped ? "batch,seq,kv_heads,head_dim"
+						 : "batch,seq,heads,head_dim";
 			char name[80];
 
 			begin();
-			ins[0] = param("q", "batch,seq,heads,head_dim"), ins[1] = param("k", kv), ins[2] = param("v", kv);
-			snprintf(name, sizeof(name), "%sattention%s", causal ? "causal " : "", grouped ? ", grouped keys" : "");
+			ins[0] = param("q", "batch,seq,heads,head_dim"), ins[1] = param("k", kv),
+			ins[2] = param("v", kv);
+			snprintf(name, sizeof(name), "%sattention%s", causal ? "causal " : "",
+				 grouped ? ", grouped keys" : "");
 			check(hd_op1(p, "attention", ins, 3, "causal=%d", causal), name);
 		}
 }
@@ -242,8 +269,12 @@ static void gpt2(const char *extra, const char *name)
 	struct gt_run *r;
 	double off;
 
-	snprintf(ini, sizeof(ini), "[model]\nfamily = gpt2\nlayers = 2\nembed = 8\nheads = 2\nvocab = 11\n%s\n[data]\ntrain = none\n"
-		 "[train]\nseq = 5\nglobal_batch = 4\nmicro_batch = 2\nsteps = 1\noptimizer = sgd\nclip = 0\n", extra);
+	snprintf(ini, sizeof(ini),
+		 "[model]\nfamily = gpt2\nlayers = 2\nembed = 8\nheads = 2\nvocab = "
+		 "11\n%s\n[data]\ntrain = none\n"
+		 "[train]\nseq = 5\nglobal_batch = 4\nmicro_batch = 2\nsteps = 1\noptimizer = "
+		 "sgd\nclip = 0\n",
+		 extra);
 	p = gt_plan_of(ini, 1, HD_F64);
 	r = p ? gt_open(p, NULL) : NULL;
 	off = r ? gt_differences(r, 4, &where) : NAN;

@@ -24,11 +24,17 @@ static struct pair pairs[BATCH];
 static int npairs;
 static int64_t extent, axis_size[3];
 static int naxes, ndims;
-static const char *const dim_names[] = { "d0", "d1", "d2" };
+static const char *const dim_names[] = {"d0", "d1", "d2"};
 
 /* What went wrong, once per kind, and how many pairs there were. */
-static struct { const char *name; long n; } calls[16];		/* of the batch: steps that ask for it less nodes that do it */
-static struct { long pairs, steps, wrong_plan, wrong_data, wrong_steps, grows; char first[4][400]; } seen;
+static struct {
+	const char *name;
+	long n;
+} calls[16]; /* of the batch: steps that ask for it less nodes that do it */
+static struct {
+	long pairs, steps, wrong_plan, wrong_data, wrong_steps, grows;
+	char first[4][400];
+} seen;
 
 static void blame(long *count, int which, const struct pair *k, const char *what)
 {
@@ -41,18 +47,19 @@ static int states_of(struct hd_place *s, int axis, int have)
 {
 	int n = 0;
 
-	s[n++] = (struct hd_place){ .kind = HD_WHOLE };
+	s[n++] = (struct hd_place){.kind = HD_WHOLE};
 	for (int d = 0; d < ndims; d++)
-		s[n++] = (struct hd_place){ .kind = HD_CUT, .dim = hd_dim_get(p, dim_names[d], 0) };
-	if (axis == 0)		/* level: inner axis becomes the outer one */
-		s[n++] = (struct hd_place){ .kind = HD_CUT, .dim = hd_dim_get(p, dim_names[0], 0), .level = -1 };
+		s[n++] = (struct hd_place){.kind = HD_CUT, .dim = hd_dim_get(p, dim_names[d], 0)};
+	if (axis == 0) /* level: inner axis becomes the outer one */
+		s[n++] = (struct hd_place){
+			.kind = HD_CUT, .dim = hd_dim_get(p, dim_names[0], 0), .level = -1};
 	if (have) {
-		s[n++] = (struct hd_place){ .kind = HD_PARTIAL, .red = HD_SUM };
+		s[n++] = (struct hd_place){.kind = HD_PARTIAL, .red = HD_SUM};
 		if (axis == 1)
-			s[n++] = (struct hd_place){ .kind = HD_PARTIAL, .red = HD_MAX };
+			s[n++] = (struct hd_place){.kind = HD_PARTIAL, .red = HD_MAX};
 	}
 	for (int i = 0; i < 2 && axis == naxes - 1; i++)
-		s[n++] = (struct hd_place){ .kind = HD_AT, .index = i };
+		s[n++] = (struct hd_place){.kind = HD_AT, .index = i};
 	return n;
 }
 
@@ -66,9 +73,15 @@ static int partials(const struct placement *at, int red)
 }
 
 /* -- true values ------------------------------------------------------------------------------------------------------------ */
-static double truth(int64_t global) { return (double)((global * 2654435761u >> 7) % 61) - 30; }
+static double truth(int64_t global)
+{
+	return (double)((global * 2654435761u >> 7) % 61) - 30;
+}
 
-static int coord(int rank, int axis) { return (int)hd_plan_coord(p, rank, p->axes[axis]); }
+static int coord(int rank, int axis)
+{
+	return (int)hd_plan_coord(p, rank, p->axes[axis]);
+}
 
 /* The axes that cut dim d, outermost first: by level, then the later one; written again here. */
 static int64_t offset_of(const struct placement *at, int d, int rank, int64_t *local)
@@ -78,7 +91,9 @@ static int64_t offset_of(const struct placement *at, int d, int rank, int64_t *l
 	*local = extent;
 	for (int level = -1; level <= 0; level++)
 		for (int a = naxes - 1; a >= 0; a--)
-			if (at->on[a].kind == HD_CUT && at->on[a].dim == hd_dim_get(p, dim_names[d], 0) && at->on[a].level == level) {
+			if (at->on[a].kind == HD_CUT &&
+			    at->on[a].dim == hd_dim_get(p, dim_names[d], 0) &&
+			    at->on[a].level == level) {
 				*local /= axis_size[a];
 				off += coord(rank, a) * *local;
 			}
@@ -115,7 +130,7 @@ static double part(const struct placement *at, int rank, int64_t global, double 
 /* Fills (want NULL) or compares the slice of a rank.  -> how many elements differ. */
 static long slice(const struct placement *at, int rank, double *v, int fill)
 {
-	int64_t off[3] = { 0 }, n[3] = { 1, 1, 1 }, k = 0;
+	int64_t off[3] = {0}, n[3] = {1, 1, 1}, k = 0;
 	long wrong = 0;
 
 	for (int d = 0; d < ndims; d++)
@@ -123,7 +138,8 @@ static long slice(const struct placement *at, int rank, double *v, int fill)
 	for (int64_t i = 0; i < n[0]; i++)
 		for (int64_t j = 0; j < n[1]; j++)
 			for (int64_t l = 0; l < n[2]; l++, k++) {
-				int64_t global = ((off[0] + i) * extent + off[1] + j) * extent + off[2] + l;
+				int64_t global =
+					((off[0] + i) * extent + off[1] + j) * extent + off[2] + l;
 				double want = part(at, rank, global, truth(global));
 
 				if (fill)
@@ -137,7 +153,7 @@ static long slice(const struct placement *at, int rank, double *v, int fill)
 /* -- a batch ------------------------------------------------------------------------------------------------------------------ */
 static void begin(void)
 {
-	static const char *const axis_names[] = { "a", "b", "c" };
+	static const char *const axis_names[] = {"a", "b", "c"};
 
 	p = gt_plan(1);
 	for (int d = 0; d < 3; d++)
@@ -157,7 +173,8 @@ static const char *collective(const struct hd_place *h, const struct hd_place *w
 {
 	if (h->kind == HD_PARTIAL)
 		return w->kind == HD_WHOLE ? h->red == HD_MAX ? "all-max" : "all-reduce"
-			: w->kind == HD_CUT && h->red == HD_SUM ? "reduce-scatter" : NULL;
+		       : w->kind == HD_CUT && h->red == HD_SUM ? "reduce-scatter"
+							       : NULL;
 	if (h->kind == HD_CUT)
 		return w->kind == HD_WHOLE ? "all-gather" : w->kind == HD_CUT ? "all-to-all" : NULL;
 	if (h->kind == HD_AT)
@@ -181,7 +198,8 @@ static int is_simple(const struct placement *have, const struct placement *need)
 {
 	for (int d = 0; d < ndims; d++) {
 		const struct hd_dim *dim = hd_dim_get(p, dim_names[d], 0);
-		int h[HD_MAX_AXES], w[HD_MAX_AXES], nh = hd_cut_order(p, have, dim, h), nw = hd_cut_order(p, need, dim, w), stay = 0;
+		int h[HD_MAX_AXES], w[HD_MAX_AXES], nh = hd_cut_order(p, have, dim, h),
+						    nw = hd_cut_order(p, need, dim, w), stay = 0;
 
 		while (stay < nh && stay < nw && h[stay] == w[stay])
 			stay++;
@@ -203,7 +221,8 @@ static void check_steps(const struct pair *k)
 	for (int i = n - 1; i >= 0; i--) {
 		const struct hd_place *h = &step[i]->reshard.have, *w = &step[i]->reshard.need;
 		int a = A(step[i]->reshard.axis)->id, order[HD_MAX_AXES], m;
-		int64_t before = hd_local_bytes(step[i]->ins[0]), after = hd_local_bytes(step[i]->outs[0]);
+		int64_t before = hd_local_bytes(step[i]->ins[0]),
+			after = hd_local_bytes(step[i]->outs[0]);
 
 		seen.steps++;
 		if (!collective(h, w))
@@ -221,7 +240,8 @@ static void check_steps(const struct pair *k)
 			count(collective(h, w), 1);
 		grown |= after > before;
 		if (after < before && grown && simple)
-			blame(&seen.grows, 1, k, "what makes it larger came before what makes it smaller");
+			blame(&seen.grows, 1, k,
+			      "what makes it larger came before what makes it smaller");
 	}
 }
 
@@ -233,14 +253,17 @@ static void add(const struct placement *have, const struct placement *need)
 	for (int d = 0; d < ndims; d++)
 		dims[d] = hd_dim_get(p, dim_names[d], 0);
 	k->have = *have, k->need = *need;
-	k->x = hd_tensor_new(p, hd_plan_text(p, "x%d", npairs), HD_STATE, HD_F64, dims, (uint32_t)ndims);
-	k->out = hd_tensor_new(p, hd_plan_text(p, "y%d", npairs), HD_STATE, HD_F64, dims, (uint32_t)ndims);
+	k->x = hd_tensor_new(p, hd_plan_text(p, "x%d", npairs), HD_STATE, HD_F64, dims,
+			     (uint32_t)ndims);
+	k->out = hd_tensor_new(p, hd_plan_text(p, "y%d", npairs), HD_STATE, HD_F64, dims,
+			       (uint32_t)ndims);
 	k->x->step = k->out->step = 1;
 	k->x->at = *have, k->out->at = *need;
 	hd_localize(p, k->x);
 	hd_localize(p, k->out);
 	snprintf(k->text, sizeof(k->text), "%s", hd_placement_text(p, have));
-	snprintf(k->text + strlen(k->text), sizeof(k->text) - strlen(k->text), " -> %s", hd_placement_text(p, need));
+	snprintf(k->text + strlen(k->text), sizeof(k->text) - strlen(k->text), " -> %s",
+		 hd_placement_text(p, need));
 	k->y = k->out->assign = hd_reshard(p, k->x, need, NULL);
 	seen.pairs++;
 	if (!k->y || !hd_placement_equal(p, &k->y->at, need)) {
@@ -283,7 +306,8 @@ static void run(void)
 		blame(&seen.wrong_data, 3, &pairs[0], why);
 	for (int i = 0; i < npairs && !why; i++)
 		for (int k = 0; k < r->n; k++)
-			if (lives(&pairs[i].need, k) && slice(&pairs[i].need, k, gt_address(r, pairs[i].out->assign, k), 0))
+			if (lives(&pairs[i].need, k) &&
+			    slice(&pairs[i].need, k, gt_address(r, pairs[i].out->assign, k), 0))
 				blame(&seen.wrong_data, 3, &pairs[i], "wrong elements");
 	sim_close(r);
 }
@@ -340,10 +364,14 @@ static void mesh(int dims, int64_t n, int a, int b, int c, long stride, const ch
 	}
 	finish();
 	note("%s: %ld pairs, %ld steps", name, seen.pairs, seen.steps);
-	ok(!seen.wrong_plan, "%s: every pair has a way%s%s", name, seen.wrong_plan ? ": " : "", seen.first[2]);
-	ok(!seen.wrong_steps, "%s: by the table's steps, the innermost axis first%s%s", name, seen.wrong_steps ? ": " : "", seen.first[0]);
-	ok(!seen.grows, "%s: smaller first, larger last%s%s (%ld)", name, seen.grows ? ": " : "", seen.first[1], seen.grows);
-	ok(!seen.wrong_data, "%s: every rank has its slice%s%s (%ld)", name, seen.wrong_data ? ": " : "", seen.first[3], seen.wrong_data);
+	ok(!seen.wrong_plan, "%s: every pair has a way%s%s", name, seen.wrong_plan ? ": " : "",
+	   seen.first[2]);
+	ok(!seen.wrong_steps, "%s: by the table's steps, the innermost axis first%s%s", name,
+	   seen.wrong_steps ? ": " : "", seen.first[0]);
+	ok(!seen.grows, "%s: smaller first, larger last%s%s (%ld)", name, seen.grows ? ": " : "",
+	   seen.first[1], seen.grows);
+	ok(!seen.wrong_data, "%s: every rank has its slice%s%s (%ld)", name,
+	   seen.wrong_data ? ": " : "", seen.first[3], seen.wrong_data);
 }
 
 int main(void)

@@ -5,8 +5,7 @@
  *	struct gt_run *r = gt_open(plan, sim_members);
  *	const char *why = sim_compute(r);		// NULL: all ranks came to the end
  *
- * A rank runs until it waits for a peer that has not yet come, then the next one runs; after that each starts again from
- * the beginning and gets at once what is known by now.  So a rank's program must not depend on anything but its leaves.
+ * A rank is a thread, but only one runs at a time: until it waits for a peer that has not yet come; then the next one.
  *
  * Checked on the way: all members make the same call (kind, count, dtype); what is under way is not touched (outputs
  * are NaN until waited for, inputs must still be what they were at the start); sends meet receives; nobody waits forever.
@@ -14,32 +13,38 @@
 #ifndef HD_T_LIB_SIM_RANKS_H
 #define HD_T_LIB_SIM_RANKS_H
 #include "t/lib/graph_test.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct hd_members {
 	int n, me, group, leader, ranks[GT_RANKS];
-	int64_t calls, sent[GT_RANKS], received[GT_RANKS];	/* of this pass */
+	int64_t calls, sent[GT_RANKS], received[GT_RANKS];
 };
 
-struct sim_call {			/* one member's call; p2p: its message */
+struct sim_call { /* one member's call; p2p: its message */
 	struct hd_call c;
-	char *in;			/* a copy; NULL: has not come */
+	char *in; /* a copy; NULL: has not come */
 };
-struct sim_round {			/* calls that belong together: of one group, by number (p2p: of one pair) */
+struct sim_round { /* calls that belong together: of one group, by number (p2p: of one pair) */
 	struct sim_round *next;
-	int group, leader, from, to;	/* from, to: -1 for collectives */
+	int group, leader, from, to; /* from, to: -1 for collectives */
 	int64_t number;
 	struct sim_call by[GT_RANKS];
 };
 
 static struct sim {
-	struct sim_round *rounds, *last;
+	struct sim_round *rounds[4096]; /* by hash */
 	struct hd_members *members[2000];
-	int nmembers, fresh;		/* fresh: something new was said in this pass */
-	char why[600];
-} sim;
+	int nmembers;
+	struct gt_run *run;
+	pthread_mutex_t lock;
+	pthread_cond_t moved;
+	int turn, idle; /* whose turn it is; how often it was handed on since something happened */
+	char finished[GT_RANKS], why[600];
+} sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
+static __thread int sim_me;
 
 static struct hd_members **sim_members(struct hd_plan *p, int64_t rank)
 {
@@ -50,7 +55,8 @@ static struct hd_members **sim_members(struct hd_plan *p, int64_t rank)
 
 		m->group = (int)i;
 		m->me = (int)hd_member_index(p, p->groups[i], rank);
-		for (int64_t k = 0; k < p->ranks; k++) {	/* those that differ on the group's axes alone */
+		for (int64_t k = 0; k < p->ranks;
+		     k++) { /* those that differ on the group's axes alone */
 			int same = 1;
 
 			for (int a = 0; a < p->naxes; a++) {
@@ -58,7 +64,8 @@ static struct hd_members **sim_members(struct hd_plan *p, int64_t rank)
 
 				for (uint32_t x = 0; x < p->groups[i]->n; x++)
 					in |= p->groups[i]->axes[x] == p->axes[a];
-				same &= in || hd_plan_coord(p, k, p->axes[a]) == hd_plan_coord(p, rank, p->axes[a]);
+				same &= in || hd_plan_coord(p, k, p->axes[a]) ==
+						      hd_plan_coord(p, rank, p->axes[a]);
 			}
 			if (same)
 				m->ranks[hd_member_index(p, p->groups[i], k)] = (int)k, m->n++;
@@ -73,26 +80,32 @@ static void sim_forget(void)
 {
 	struct sim_round *next;
 
-	for (struct sim_round *r = sim.rounds; r; r = next) {
-		next = r->next;
-		for (int k = 0; k < GT_RANKS; k++)
-			free(r->by[k].in);
-		free(r);
+	for (size_t h = 0; h < HD_LEN(sim.rounds); h++) {
+		for (struct sim_round *r = sim.rounds[h]; r; r = next) {
+			next = r->next;
+			for (int k = 0; k < GT_RANKS; k++)
+				free(r->by[k].in);
+			free(r);
+		}
+		sim.rounds[h] = NULL;
 	}
-	sim.rounds = sim.last = NULL;
 }
 
 static struct sim_round *sim_round(const struct hd_members *m, int from, int to, int64_t number)
 {
+	size_t h = ((size_t)(m->group * 64 + m->leader) * 1000003u +
+		    (size_t)((from + 1) * 64 + to + 1) * 10007u + (size_t)number) %
+		   HD_LEN(sim.rounds);
 	struct sim_round *r;
 
-	for (r = sim.rounds; r; r = r->next)
-		if (r->group == m->group && r->leader == m->leader && r->from == from && r->to == to && r->number == number)
+	for (r = sim.rounds[h]; r; r = r->next)
+		if (r->group == m->group && r->leader == m->leader && r->from == from &&
+		    r->to == to && r->number == number)
 			return r;
 	r = calloc(1, sizeof(*r));
 	r->group = m->group, r->leader = m->leader, r->from = from, r->to = to, r->number = number;
-	*(sim.last ? &sim.last->next : &sim.rounds) = r;
-	sim.last = r;
+	r->next = sim.rounds[h];
+	sim.rounds[h] = r;
 	return r;
 }
 
@@ -131,23 +144,30 @@ static int sim_fault(const char *what, const struct hd_call *c)
 	return HD_EIO;
 }
 
-int hd_members_me(const struct hd_members *m) { return m->me; }
-int hd_members_n(const struct hd_members *m) { return m->n; }
+int hd_members_me(const struct hd_members *m)
+{
+	return m->me;
+}
+int hd_members_n(const struct hd_members *m)
+{
+	return m->n;
+}
 
 int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t)
 {
 	int p2p = c->kind == HD_SEND || c->kind == HD_RECV, sends = c->kind == HD_SEND;
 	int64_t number = !p2p ? m->calls++ : sends ? m->sent[c->index]++ : m->received[c->index]++;
-	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1, p2p ? (sends ? c->index : m->me) : -1, number);
+	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1,
+					p2p ? (sends ? c->index : m->me) : -1, number);
 	size_t bytes = sim_bytes(c, sim_in_count(c, m));
 
-	*t = (struct hd_ticket){ .m = m, .call = *c, .seq = (uint64_t)number };
+	*t = (struct hd_ticket){.m = m, .call = *c, .seq = (uint64_t)number};
 	if (!r->by[m->me].in) {
 		r->by[m->me].c = *c;
 		r->by[m->me].in = calloc(1, bytes + 1);
 		if (bytes)
 			memcpy(r->by[m->me].in, c->in, bytes);
-		sim.fresh = 1;
+		sim.idle = 0;
 	}
 	if (c->out && c->out != c->in)
 		memset(c->out, 0xff, sim_bytes(c, sim_out_count(c, m)));
@@ -156,10 +176,12 @@ int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticke
 
 static double sim_value(const struct sim_call *x, int64_t i)
 {
-	return x->c.dtype == HD_F64 ? ((const double *)(const void *)x->in)[i] : ((const float *)(const void *)x->in)[i];
+	return x->c.dtype == HD_F64 ? ((const double *)(const void *)x->in)[i]
+				    : ((const float *)(const void *)x->in)[i];
 }
 
-static void sim_reduce(const struct hd_members *m, const struct sim_round *r, const struct hd_call *c, int64_t from)
+static void sim_reduce(const struct hd_members *m, const struct sim_round *r,
+		       const struct hd_call *c, int64_t from)
 {
 	for (int64_t i = 0; i < c->count; i++) {
 		double v = sim_value(&r->by[0], from + i);
@@ -176,20 +198,24 @@ static void sim_reduce(const struct hd_members *m, const struct sim_round *r, co
 	}
 }
 
-static void sim_deliver(const struct hd_members *m, const struct sim_round *r, const struct hd_call *c)
+static void sim_deliver(const struct hd_members *m, const struct sim_round *r,
+			const struct hd_call *c)
 {
 	size_t piece = sim_bytes(c, c->count);
 	char *out = c->out;
 
 	switch (c->kind) {
-	case HD_ALL_REDUCE: case HD_ALL_MAX: case HD_REDUCE:
+	case HD_ALL_REDUCE:
+	case HD_ALL_MAX:
+	case HD_REDUCE:
 		if (out)
 			sim_reduce(m, r, c, 0);
 		return;
 	case HD_REDUCE_SCATTER:
 		sim_reduce(m, r, c, m->me * c->count);
 		return;
-	case HD_ALL_GATHER: case HD_GATHER:
+	case HD_ALL_GATHER:
+	case HD_GATHER:
 		for (int k = 0; out && k < m->n; k++)
 			memcpy(out + (size_t)k * piece, r->by[k].in, piece);
 		return;
@@ -214,23 +240,55 @@ static void sim_deliver(const struct hd_members *m, const struct sim_round *r, c
 	}
 }
 
+/* The next rank that is not at its end runs; this one when it is its turn again. */
+static void sim_yield(int finished)
+{
+	int next = sim.turn, left = 0;
+
+	sim.finished[sim_me] = (char)finished;
+	for (int k = 0; k < sim.run->n; k++)
+		left += !sim.finished[k];
+	do {
+		next = (next + 1) % sim.run->n;
+	} while (left && sim.finished[next]);
+	sim.turn = next;
+	sim.idle = finished ? 0 : sim.idle + 1;
+	if (sim.idle > 2 * left && !sim.why[0])
+		snprintf(sim.why, sizeof(sim.why), "ranks wait for each other");
+	pthread_cond_broadcast(&sim.moved);
+	while (!finished && sim.turn != sim_me)
+		pthread_cond_wait(&sim.moved, &sim.lock);
+}
+
+static int sim_has_come(const struct sim_round *r, const struct hd_members *m,
+			const struct hd_call *c)
+{
+	if (c->kind == HD_SEND || c->kind == HD_RECV)
+		return c->kind == HD_SEND || r->by[c->index].in;
+	for (int k = 0; k < m->n; k++)
+		if (!r->by[k].in)
+			return 0;
+	return 1;
+}
+
 int hd_comm_wait(struct hd_ticket *t)
 {
 	struct hd_members *m = t->m;
 	const struct hd_call *c = &t->call;
 	int p2p = c->kind == HD_SEND || c->kind == HD_RECV, sends = c->kind == HD_SEND;
-	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1, p2p ? (sends ? c->index : m->me) : -1,
-					(int64_t)t->seq);
+	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1,
+					p2p ? (sends ? c->index : m->me) : -1, (int64_t)t->seq);
 	size_t bytes = sim_bytes(c, sim_in_count(c, m));
 
+	while (!sim_has_come(r, m, c) && !sim.why[0])
+		sim_yield(0);
+	if (sim.why[0])
+		return HD_EIO;
 	for (int k = 0; k < m->n; k++) {
 		const struct sim_call *x = &r->by[k];
 
-		if (!x->in && (p2p ? k == c->index && !sends : 1))
-			return HD_EIO;		/* not yet */
-		if (!x->in)
-			continue;
-		if (x->c.count != c->count || x->c.dtype != c->dtype || (!p2p && (x->c.kind != c->kind || x->c.index != c->index)))
+		if (x->in && (x->c.count != c->count || x->c.dtype != c->dtype ||
+			      (!p2p && (x->c.kind != c->kind || x->c.index != c->index))))
 			return sim_fault("members make different calls", c);
 	}
 	if (bytes && c->in != c->out && memcmp(c->in, r->by[m->me].in, bytes))
@@ -240,29 +298,46 @@ int hd_comm_wait(struct hd_ticket *t)
 	return HD_OK;
 }
 
+static void *sim_rank(void *arg)
+{
+	int rc;
+
+	sim_me = *(int *)arg;
+	pthread_mutex_lock(&sim.lock);
+	while (sim.turn != sim_me)
+		pthread_cond_wait(&sim.moved, &sim.lock);
+	rc = sim.why[0] ? HD_EIO
+			: hd_program_compute(sim.run->g[sim_me], &sim.run->run, gt_fill, sim.run);
+	if (rc < 0 && !sim.why[0])
+		snprintf(sim.why, sizeof(sim.why), "rank %d failed", sim_me);
+	sim_yield(1);
+	pthread_mutex_unlock(&sim.lock);
+	return NULL;
+}
+
 /* One step of all ranks.  NULL, or why not. */
 static __attribute__((unused)) const char *sim_compute(struct gt_run *r)
 {
-	char finished[GT_RANKS];
-	int left = 1;
+	pthread_t thread[GT_RANKS];
+	int number[GT_RANKS];
 
+	sim.run = r;
 	sim.why[0] = 0;
-	while (left && !sim.why[0]) {
-		sim.fresh = left = 0;
-		memset(finished, 0, sizeof(finished));
-		for (int i = 0; i < sim.nmembers; i++) {
-			sim.members[i]->calls = 0;
-			memset(sim.members[i]->sent, 0, sizeof(sim.members[i]->sent));
-			memset(sim.members[i]->received, 0, sizeof(sim.members[i]->received));
-		}
-		gt_poison(r);
-		for (int k = 0; k < r->n && !sim.why[0]; k++) {
-			finished[k] = hd_program_compute(r->g[k], &r->run, gt_fill, r) >= 0;
-			left |= !finished[k];
-		}
-		if (left && !sim.fresh && !sim.why[0])
-			snprintf(sim.why, sizeof(sim.why), "ranks wait for each other");
+	sim.turn = sim.idle = 0;
+	memset(sim.finished, 0, sizeof(sim.finished));
+	for (int i = 0; i < sim.nmembers; i++) {
+		sim.members[i]->calls = 0;
+		memset(sim.members[i]->sent, 0, sizeof(sim.members[i]->sent));
+		memset(sim.members[i]->received, 0, sizeof(sim.members[i]->received));
 	}
+	gt_poison(r);
+	for (int k = 0; k < r->n; k++) {
+		number[k] = k;
+		if (pthread_create(&thread[k], NULL, sim_rank, &number[k]))
+			abort();
+	}
+	for (int k = 0; k < r->n; k++)
+		pthread_join(thread[k], NULL);
 	sim_forget();
 	return sim.why[0] ? sim.why : NULL;
 }
@@ -276,10 +351,14 @@ static __attribute__((unused)) void sim_close(struct gt_run *r)
 /* -- what else programs ask of engine/comm.h ----------------------------------------------------------------------------- */
 const char *hd_comm_kind_name(uint32_t kind)
 {
-	static const char *const names[] = { "none", "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast",
-		"reduce", "gather", "scatter", "shift", "all-max" };
+	static const char *const names[] = {
+		"none",   "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast",
+		"reduce", "gather",     "scatter",        "shift",      "all-max"};
 
-	return kind == HD_SEND ? "send" : kind == HD_RECV ? "receive" : kind < HD_LEN(names) ? names[kind] : "?";
+	return kind == HD_SEND        ? "send"
+	       : kind == HD_RECV      ? "receive"
+	       : kind < HD_LEN(names) ? names[kind]
+				      : "?";
 }
 
 int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index)
@@ -289,10 +368,17 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 	(void)me;
 	(void)index;
 	switch (kind) {
-	case HD_ALL_REDUCE: case HD_ALL_MAX: return 2 * x * (n - 1) / n;
-	case HD_REDUCE_SCATTER: case HD_ALL_GATHER: case HD_ALL_TO_ALL: return x * (n - 1);
-	case HD_RECV: return 0;
-	default: return x;
+	case HD_ALL_REDUCE:
+	case HD_ALL_MAX:
+		return 2 * x * (n - 1) / n;
+	case HD_REDUCE_SCATTER:
+	case HD_ALL_GATHER:
+	case HD_ALL_TO_ALL:
+		return x * (n - 1);
+	case HD_RECV:
+		return 0;
+	default:
+		return x;
 	}
 }
 

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The collectives of the published systems, from rules alone: how many of each kind a layer has, forward and backward,
+ * and their bytes.  If a rule of placement slipped, training would still be right and half as fast: one all-reduce too
+ * many per layer, or a gathered parameter kept where it should have been made again.
+ *
+ * And the same layouts run, all ranks in this process, in double on the reference device: loss, gradient norm and every
+ * gradient equal one rank's to rounding.
+ *
+ * Counts: Megatron-LM (Shoeybi et al. 2019), its sequence parallelism (Korthikanti et al. 2022), DeepSpeed-Ulysses (Jacobs
+ * et al. 2023), ZeRO (Rajbhandari et al. 2020).
+ */
+#include <config.h>
+#include "t/lib/sim_ranks.h"
+#include "t/lib/tap.h"
+#include <float.h>
+
+#define LAYERS 2
+#define SEQ 8
+#define EMBED 16
+#define MICRO 2
+
+struct count {
+	const char *unit, *axis, *kind;
+	int n;
+	int64_t bytes; /* of all n together, as a ring sends; 0: not looked at */
+	uint32_t dims; /* of tensors with at least so many */
+};
+struct layout {
+	const char *name, *axes, *rules, *more; /* more: lines of the strategy's section */
+	int ranks;
+	struct count published[8];
+};
+
+/* b s h bytes of one activation of a micro-batch, in fp32 */
+#define BSH (MICRO * SEQ * EMBED * 4)
+#define TP "vocab>tp+ heads>tp kv_heads>tp mlp>tp"
+#define ULYSSES "heads>cp@attention kv_heads>cp@attention seq>cp"
+
+static const struct layout layouts[] = {
+	{"data parallel",
+	 "dp:4",
+	 "batch>dp",
+	 "",
+	 4,
+	 {{"F", "dp", "all-reduce", 0, 0, 0}, {"B", "dp", "all-reduce", 0, 0, 0}}},
+	{"Megatron",
+	 "tp:4",
+	 TP,
+	 "",
+	 4,
+	 {{"F", "tp", "all-reduce", 2, 2 * 2 * BSH * 3 / 4, 0},
+	  {"B", "tp", "all-reduce", 2, 2 * 2 * BSH * 3 / 4, 0},
+	  {"F", "tp", "all-gather", 0, 0, 0},
+	  {"B", "tp", "reduce-scatter", 0, 0, 0}}},
+	{"Megatron with sequence parallelism",
+	 "tp:4",
+	 TP " seq>tp",
+	 "",
+	 4,
+	 {{"F", "tp", "all-gather", 2, 2 * BSH * 3 / 4, 0},
+	  {"F", "tp", "reduce-scatter", 2, 2 * BSH * 3 / 4, 0},
+	  {"B", "tp", "all-gather", 4, 4 * BSH * 3 / 4, 0},
+	  {"B", "tp", "reduce-scatter", 2, 2 * BSH * 3 / 4, 0},
+	  {"F", "tp", "all-reduce", 0, 0, 0},
+	  {"B", "tp", "all-reduce", 0, 0, 0}}},
+	{"Ulysses",
+	 "cp:4",
+	 ULYSSES,
+	 "",
+	 4,
+	 {{"F", "cp", "all-to-all", 4, 4 * BSH / 4 * 3 / 4, 0},
+	  {"B", "cp", "all-to-all", 4, 4 * BSH / 4 * 3 / 4, 0},
+	  {"F", "cp", "all-gather", 0, 0, 0},
+	  {"B", "cp", "all-gather", 0, 0, 0}}},
+	{"ZeRO-3",
+	 "dp:4",
+	 "batch>dp",
+	 "home = dp\n",
+	 4,
+	 {/* each parameter once; weights in backward again */
+	  {"F", "dp", "all-gather", 16, 0, 0},
+	  {"F", "dp", "all-gather", 4, 0, 3},
+	  {"B", "dp", "all-gather", 4, 0, 3}}},
+	{"data and Megatron",
+	 "tp:2 dp:2",
+	 "batch>dp " TP,
+	 "",
+	 4,
+	 {{"F", "tp", "all-reduce", 2, 0, 0},
+	  {"B", "tp", "all-reduce", 2, 0, 0},
+	  {"F", "dp", "all-reduce", 0, 0, 0}}},
+	{"data and Megatron with sequence parallelism",
+	 "tp:4 dp:2",
+	 "batch>dp " TP " seq>tp",
+	 "",
+	 8,
+	 {{"F", "tp", "all-gather", 2, 0, 0},
+	  {"B", "tp", "all-gather", 4, 0, 0},
+	  {"B", "tp", "reduce-scatter", 2, 0, 0}}},
+	{"ZeRO-3 and Megatron with sequence parallelism",
+	 "tp:2 dp:2",
+	 "batch>dp " TP " seq>tp",
+	 "home = dp\n",
+	 4,
+	 {{"F", "tp", "all-gather", 2, 0, 0}, {"B", "tp", "all-gather", 4, 0, 0}}},
+	{"data, Ulysses and Megatron",
+	 "tp:2 cp:2 dp:2",
+	 "batch>dp " TP " " ULYSSES,
+	 "",
+	 8,
+	 {{"F", "tp", "all-reduce", 2, 0, 0}}},
+	{"pipeline", "pp:2", "layer>pp", "", 2, {{"F", "pp", "all-reduce", 0, 0, 0}}},
+	{"pipeline, all forwards first",
+	 "pp:2",
+	 "layer>pp",
+	 "order = all\n",
+	 2,
+	 {{"F", "pp", "all-reduce", 0, 0, 0}}},
+	{"pipeline, weight gradients apart",
+	 "pp:2",
+	 "layer>pp",
+	 "order = split\n",
+	 2,
+	 {{"F", "pp", "all-reduce", 0, 0, 0}}},
+	{"three axes",
+	 "tp:2 dp:2 pp:2",
+	 "batch>dp " TP " layer>pp",
+	 "order = all\n",
+	 8,
+	 {{"F", "tp", "all-reduce", 2, 0, 0}, {"B", "tp", "all-reduce", 2, 0, 0}}},
+	{"three axes, sequence, ZeRO-3, weight gradients apart",
+	 "tp:2 dp:2 pp:2",
+	 "batch>dp " TP " seq>tp layer>pp",
+	 "order = split\nhome = dp\n",
+	 8,
+	 {{"F", "tp", "all-gather", 2, 0, 0}}},
+	{"vocabulary cut in the embedding alone",
+	 "tp:2",
+	 "vocab>tp+@embedding heads>tp mlp>tp",
+	 "",
+	 2,
+	 {{"F", "tp", "all-reduce", 2, 0, 0}}},
+	{"vocabulary cut in products alone",
+	 "tp:2",
+	 "vocab>tp+@einsum heads>tp mlp>tp",
+	 "",
+	 2,
+	 {{"F", "tp", "all-reduce", 2, 0, 0}}},
+	{"sequence first", "tp:2", "seq>tp " TP, "", 2, {{"F", "tp", "all-reduce", 0, 0, 0}}},
+	{"embed cut where it may be",
+	 "tp:2",
+	 "embed>tp",
+	 "",
+	 2,
+	 {{"F", "tp", "all-to-all", 0, 0, 0}}},
+	{"batch by two axes",
+	 "a:2 b:2",
+	 "batch>a batch>b",
+	 "",
+	 4,
+	 {{"F", "a", "all-reduce", 0, 0, 0}}},
+};
+
+static struct hd_plan *plan(const struct layout *l, uint32_t real, const char *model)
+{
+	char ini[1500];
+
+	snprintf(ini, sizeof(ini),
+		 "[model]\nfamily = gpt2\nlayers = %d\nembed = %d\nheads = 4\n%s[data]\ntrain = "
+		 "none\n"
+		 "[train]\nseq = %d\nglobal_batch = 8\nmicro_batch = %d\nsteps = 1\noptimizer = "
+		 "sgd\nclip = 0\n",
+		 LAYERS, EMBED, model, SEQ, MICRO);
+	if (l)
+		snprintf(ini + strlen(ini), sizeof(ini) - strlen(ini),
+			 "[strategy x]\nplugin = %s/t/plugins/.libs/rules.so\n"
+			 "axes = %s\nrules = %s\n%s",
+			 HD_TEST_BUILD, l->axes, l->rules, l->more);
+	return gt_plan_of(ini, l ? l->ranks : 1, real);
+}
+
+/* -- counts ----------------------------------------------------------------------------------------------------------------- */
+static int is_counted(const struct node *n, const struct count *c)
+{
+	uint32_t phases = c->unit[0] == 'F' ? HD_F : HD_B | HD_W;
+	char group[40];
+
+	snprintf(group, sizeof(group), "x.%s", c->axis);
+	return n->comm.kind && n->v.phase & phases && n->ins[0]->v.ndim >= c->dims &&
+	       !strcmp(n->v.block, "layer 0") && !strcmp(n->comm.group->name, group) &&
+	       !strcmp(hd_comm_kind_name(n->comm.kind), c->kind);
+}
+
+static void counts(const struct layout *l)
+{
+	struct hd_plan *p = plan(l, HD_F32, "vocab = 32\n");
+
+	if (!ok(p != NULL, "%s: a plan", l->name)) {
+		note("%s", gt_why());
+		return;
+	}
+	for (const struct count *c = l->published; c->unit; c++) {
+		int64_t bytes = 0;
+		int n = 0;
+
+		for (const struct node *k = p->first; k; k = k->next)
+			if (is_counted(k, c))
+				n++, bytes += hd_comm_node_bytes(k);
+		ok(n == c->n && (!c->bytes || bytes == c->bytes), "%s: %s %d %s of a layer on %s",
+		   l->name, c->unit[0] == 'F' ? "forward" : "backward", c->n, c->kind, c->axis);
+		if (n == c->n && (!c->bytes || bytes == c->bytes))
+			continue;
+		note("%d with %lld bytes, not %lld", n, (long long)bytes, (long long)c->bytes);
+		for (const struct node *k = p->first; k; k = k->next)
+			if (k->comm.kind && !strcmp(k->v.block, "layer 0"))
+				note("  %s %s %s %s: %s", k->v.phase == HD_F ? "F" : "B",
+				     hd_comm_kind_name(k->comm.kind), k->comm.group->name,
+				     k->ins[0]->spec, k->reason ? k->reason : "");
+	}
+	hd_conf_destroy(p->conf);
+	hd_plan_destroy(p);
+}
+
+/* -- runs --------------------------------------------------------------------------------------------------------------------- */
+static struct gt_run *one; /* of one rank, for the model at hand */
+
+/* The parts of a gradient that ranks have, against the whole one.  -> the worst difference */
+static double compare(struct gt_run *r, const struct tensor *g, const struct tensor *whole)
+{
+	double *w = gt_address(one, whole, 0), worst = 0;
+
+	for (int k = 0; k < r->n; k++) {
+		double *x = hd_leaf_here(r->g[k], g) ? gt_address(r, g, k) : NULL;
+		int64_t n = hd_local_count(g), off[HD_MAX_DIMS];
+
+		for (uint32_t d = 0; d < g->v.ndim; d++)
+			off[d] = hd_offset(r->plan, g, d, k);
+		for (int64_t i = 0; x && i < n; i++) {
+			int64_t rest = i, global = 0, at[HD_MAX_DIMS], inside = 1;
+			double off_by;
+
+			for (uint32_t d = g->v.ndim; d-- > 0; rest /= g->local[d])
+				at[d] = rest % g->local[d] + off[d];
+			for (uint32_t d = 0; d < g->v.ndim; d++) {
+				inside &= at[d] < g->dims[d]->n;
+				global = global * g->dims[d]->n + at[d];
+			}
+			off_by = fabs(x[i] - (inside ? w[global] : 0));
+			if (!(off_by <= worst))
+				worst = off_by;
+		}
+	}
+	return worst;
+}
+
+/* Over the largest entry of all: a bias of the keys has a gradient of zero and rounding. */
+static double all_gradients(struct gt_run *r, const char **where)
+{
+	double worst = 0, scale = 0;
+
+	for (size_t i = 0; i < one->plan->ntensors; i++) {
+		struct tensor *t = one->plan->tensors[i], *w, *g, *whole;
+		double off;
+
+		if (t->v.node || t->v.what != HD_PARAM)
+			continue;
+		whole = gt_gradient_of(one->plan, t);
+		for (int64_t k = 0; k < hd_whole_count(t); k++)
+			scale = fmax(scale, fabs(gt_address(one, whole, 0)[k]));
+		w = gt_param_named(r->plan, t->v.name);
+		g = w ? gt_gradient_of(r->plan, w) : NULL;
+		off = g ? compare(r, g, whole) : NAN;
+		if (!(off <= worst)) {
+			worst = off;
+			*where = t->v.name;
+		}
+	}
+	return worst / scale;
+}
+
+/* Double arithmetic, sums of some hundred terms through LAYERS layers: differences of order are far below 1e-12. */
+static void runs(const struct layout *l, const char *model, const char *what)
+{
+	struct hd_plan *p = plan(l, HD_F64, model);
+	struct gt_run *r = p ? gt_open(p, sim_members) : NULL;
+	const char *why = r ? sim_compute(r) : gt_why(), *where = "";
+	double off = why ? NAN : all_gradients(r, &where), loss = 0, norm = 0;
+
+	if (!why)
+		for (int k = 0; k < r->n; k++) {
+			double a = fabs(*gt_address(r, r->plan->loss, k) /
+						*gt_address(one, one->plan->loss, 0) -
+					1);
+			double b = fabs(*gt_address(r, r->plan->norm, k) /
+						*gt_address(one, one->plan->norm, 0) -
+					1);
+
+			loss = a > loss || a != a ? a : loss;
+			norm = b > norm || b != b ? b : norm;
+		}
+	if (!ok(off < 1e-12 && loss < 1e-12 && norm < 1e-12,
+		"%s: loss, norm and gradients of one rank, %s", l->name, what))
+		note("%s: gradients differ by %g (%s), loss by %g, norm by %g",
+		     why ? why : "it ran", off, where, loss, norm);
+	sim_close(r);
+}
+
+static void model(const char *keys, const char *what)
+{
+	one = gt_open(plan(NULL, HD_F64, keys), NULL);
+	if (!ok(one && gt_compute(one) > 0, "one rank, %s", what)) {
+		note("%s", gt_why());
+		return;
+	}
+	for (size_t i = 0; i < HD_LEN(layouts); i++)
+		runs(&layouts[i], keys, what);
+	gt_close(one);
+}
+
+int main(void)
+{
+	for (size_t i = 0; i < HD_LEN(layouts); i++)
+		counts(&layouts[i]);
+	model("vocab = 19\ndropout = 0.2\n", "tied, a vocabulary that does not divide, dropout");
+	model("vocab = 16\ntie_embeddings = no\n", "head of its own");
+	return done();
+}
