@@ -116,13 +116,13 @@ static int cast_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* Contributions of a micro-batch, added up over the step's: all must be where the first is. */
+/* Contributions of a micro-batch, added up over the step's. */
 static int accumulate_place(HD_PLACE_ARGS)
 {
 	(void)self;
+	out[0] = *hd_together(have, n->nin);
 	for (uint32_t i = 0; i < n->nin; i++)
-		need[i] = have[0];
-	out[0] = have[0];
+		need[i] = out[0];
 	if (T(n->outs[0])->homed >> A(axis)->id & 1)
 		for (uint32_t i = 0; i <= n->nin; i++)
 			*(i < n->nin ? &need[i] : &out[0]) = T(n->outs[0])->home.on[A(axis)->id];

@@ -23,6 +23,8 @@ int hd_shape_attr(struct hd_plan *p, const char *attr, struct hd_shape *s, uint3
 int hd_same_as_first(HD_SHAPE_ARGS);	/* one output like input 0 */
 int hd_record_plain(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n);	/* kernel of the op's name */
 struct hd_tensor *hd_sum_to(struct hd_plan *p, struct tensor *x, const struct tensor *like);	/* sums the dims that like has not */
+/* Where terms can be added up: where the first is that is no partial sum, or as partial sums where all are. */
+const struct hd_place *hd_together(const struct hd_place *have, uint32_t n);
 double hd_count(const struct hd_tensor *t);	/* local elements */
 
 extern const struct hd_op hd_op_einsum, hd_op_sum, hd_op_add, hd_op_map, hd_op_cast, hd_op_fill, hd_op_accumulate, hd_op_copy,

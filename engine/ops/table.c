@@ -68,6 +68,14 @@ int hd_record_plain(struct hd_strategy *self, struct hd_record *r, const struct 
 	return hd_record_table.launch(r, n->op->name, n->ins, n->nin, n->outs, n->nout, "%s", n->attr);
 }
 
+const struct hd_place *hd_together(const struct hd_place *have, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (have[i].kind != HD_PARTIAL)
+			return &have[i];
+	return &have[0];
+}
+
 double hd_count(const struct hd_tensor *t)
 {
 	double n = 1;
