@@ -81,6 +81,10 @@ static int set(const char *name, const char *value)
 	return 1;
 }
 
+/* Threads spin between regions because sleeping costs 50 us a time, but not for libgomp's own milliseconds: where another
+ * process takes a core, a thread that spins for it holds back the very thread it waits for (seen: 5 times slower). */
+#define SPINS "20000"
+
 /* -> whether libgomp has read something else. */
 static int set_openmp(int threads, int cores, int sharers, int widened)
 {
@@ -92,6 +96,8 @@ static int set_openmp(int threads, int cores, int sharers, int widened)
 		changed |= set("OMP_NUM_THREADS", text);
 	if (sharers * threads > cores)
 		changed |= set("OMP_WAIT_POLICY", "passive");
+	else if (threads > 1 && !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT"))
+		changed |= set("GOMP_SPINCOUNT", SPINS);
 	if (getenv("OMP_PROC_BIND"))
 		changed |= set("OMP_PROC_BIND", "false");
 	return changed;
