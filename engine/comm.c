@@ -51,6 +51,13 @@ void hd_comm_abort(int status)
 	_exit(status);
 }
 
+void hd_comm_leave(int status)
+{
+	hd_comm_barrier();
+	say_end(HD_RANK_LEFT);
+	_exit(status);
+}
+
 int hd_comm_may_speak(void)
 {
 	static _Atomic int32_t alone;

@@ -63,6 +63,8 @@ struct hd_comm_stats {
 int hd_comm_open(struct hd_world *w, struct hd_err *err);
 void hd_comm_close(void);			/* MPI_Finalize; all ranks */
 void hd_comm_abort(int status) __attribute__((noreturn));	/* end all ranks now */
+/* All ranks; ends this process without MPI_Finalize, which needs a launcher that listens. */
+void hd_comm_leave(int status) __attribute__((noreturn));
 
 /* -- control: blocking, all ranks ------------------------------------------------------------------------------------ */
 void hd_comm_barrier(void);

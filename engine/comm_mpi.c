@@ -11,6 +11,7 @@
 #include <config.h>
 #include "engine/comm_mpi.h"
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -88,8 +89,20 @@ void hd_mpi_close(void)
 	hd_here.mpi = 0;
 }
 
+static int abort_status;
+
+static void end_now(int sig)
+{
+	(void)sig;
+	_exit(abort_status);
+}
+
 void hd_mpi_abort(int status)
 {
+	/* MPI_Abort asks the launcher, which may be asleep: mpirun is, while it ends a job. */
+	abort_status = status;
+	signal(SIGALRM, end_now);
+	alarm(2);
 	/* Another thread may be inside MPI for the time of a test; one that is stuck there must
 	 * not keep us. */
 	for (int i = 0; i < 100 && pthread_mutex_trylock(&hd_mpi_lock); i++)

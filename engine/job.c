@@ -57,6 +57,8 @@ static int plan(struct hd_job *j, struct hd_plan_options *o, struct hd_plan **p,
 		all.needs = NULL;
 		if (hd_plan_create(j->conf, &all, &whole, err) < 0)
 			j->needs = 0;
+		else		/* three fp32 a parameter, at 200 MB/s */
+			j->save_seconds = 5 + hd_plan_parameters(whole) * 12 / 200000000;
 		hd_plan_destroy(whole);
 	}
 	return hd_err_set(err, why.code, "%s", why.text);
@@ -143,6 +145,16 @@ static int choose_device(struct hd_job *j, struct hd_err *err)
 		return hd_section_fail(j->conf, j->train, "precision", err, HD_ENOTSUP, "bf16: this version trains in fp32");
 	j->device = hd_device_cpu();
 	return j->device->open(j->threads, err);
+}
+
+int64_t hd_plan_parameters(const struct hd_plan *p)
+{
+	int64_t n = 0;
+
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_PARAM)
+			n += hd_whole_count(p->tensors[i]);
+	return n;
 }
 
 double hd_plan_flops(const struct hd_plan *p)

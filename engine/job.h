@@ -25,6 +25,8 @@ struct hd_job {
 	double started, rate;			/* FLOP/s of this rank's threads on a large product */
 	double flops_per_token;
 	int64_t needs;				/* the ranks of the layout, where the world has others; else 0 */
+	int64_t save_seconds;			/* enough for a checkpoint; with needs */
+	int stopped;				/* by a signal: the launcher is no longer there to help */
 };
 
 /* conf is given away.  roles: bit per hd_role.  All ranks; on error every rank has the same text.  known_picks: of a
@@ -43,6 +45,7 @@ typedef void (*hd_run_fn)(void *ctx, int64_t global, int64_t local, int64_t coun
 void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn fn, void *ctx);
 int hd_owns(const struct hd_program *g, const struct tensor *t);	/* this rank speaks for this slice: one does, per slice */
 
+int64_t hd_plan_parameters(const struct hd_plan *p);
 /* Product FLOPs of one step of all ranks, over its tokens. */
 double hd_plan_flops(const struct hd_plan *p);
 

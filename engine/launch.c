@@ -4,9 +4,12 @@
 #include <config.h>
 #include "engine/launch.h"
 #include "engine/err.h"
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 int hd_launch_first(void)
@@ -30,6 +33,37 @@ int hd_launch_terminal(void)
 	if (readlink(link, to, sizeof(to) - 1) < 0)
 		return 0;
 	return !strncmp(to, "/dev/pts/", 9) || !strncmp(to, "/dev/tty", 8) || !strcmp(to, "/dev/console");
+}
+
+static int launcher_stderr = -1;
+
+/* Its very descriptor, where that is allowed: in a file both then write one after the other. */
+void hd_launch_listen(void)
+{
+	char link[32];
+
+	if (!getenv("OMPI_COMM_WORLD_RANK"))
+		return;
+#if defined(SYS_pidfd_open) && defined(SYS_pidfd_getfd)
+	int process = (int)syscall(SYS_pidfd_open, getppid(), 0);
+
+	if (process >= 0) {
+		launcher_stderr = (int)syscall(SYS_pidfd_getfd, process, 2, 0);
+		close(process);
+	}
+#endif
+	snprintf(link, sizeof(link), "/proc/%d/fd/2", (int)getppid());
+	if (launcher_stderr < 0)
+		launcher_stderr = open(link, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
+}
+
+void hd_launch_deaf(void)
+{
+	if (!getenv("OMPI_COMM_WORLD_RANK"))
+		return;
+	__fpurge(stdout);
+	if (launcher_stderr >= 0)
+		dup2(launcher_stderr, 2);
 }
 
 /* mpirun counts cores, not what runs on them at once. */
@@ -76,16 +110,19 @@ static void add_quoted(char **text, const char *word)
 	free(q);
 }
 
-char *hd_launch_command(int64_t ranks, int argc, char **argv)
+/* mpirun waits so long between SIGCONT and SIGTERM, and again before SIGKILL: no longer than is needed. */
+char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv)
 {
-	char *text = hd_format("mpirun -np %lld", (long long)ranks);
+	char *text = hd_format("mpirun -np %lld", (long long)ranks), *wait;
 
 	if (ranks > cores())
 		add(&text, "--oversubscribe");
 	add(&text, "--bind-to none");
 	if (!geteuid())
 		add(&text, "--allow-run-as-root");
-	add(&text, "--mca odls_base_sigkill_timeout 60");	/* time to save after a signal */
+	wait = hd_format("--mca odls_base_sigkill_timeout %lld", (long long)seconds);
+	add(&text, wait);
+	free(wait);
 	for (int i = 0; i < argc; i++)
 		add_quoted(&text, argv[i]);
 	return text;

@@ -9,7 +9,13 @@
 int hd_launch_first(void);
 /* Whether what is printed ends on a terminal: the pseudo-terminal that mpirun gives to its ranks is not one. */
 int hd_launch_terminal(void);
-/* The command that starts argv on so many ranks, quoted for a shell; malloc'ed. */
-char *hd_launch_command(int64_t ranks, int argc, char **argv);
+/* listen: before signals are handled.  deaf: the launcher has told this process to end.  mpirun takes nothing more that
+ * is printed, and a write would wait for it until it kills: what is buffered for it is dropped, and messages go where its
+ * own went. */
+void hd_launch_listen(void);
+void hd_launch_deaf(void);
+/* The command that starts argv on so many ranks and leaves them so many seconds to save after a signal, quoted for a
+ * shell; malloc'ed. */
+char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv);
 
 #endif

@@ -55,7 +55,7 @@ int hd_start(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 /* Started alone on a layout of several ranks: the command that starts it as it must be. */
 static void advise(const struct hd_job *j, const struct hd_err *err)
 {
-	char *command = hd_launch_command(j->needs, the_argc, the_argv);
+	char *command = hd_launch_command(j->needs, j->save_seconds, the_argc, the_argv);
 
 	hd_log(HD_ERROR, "%s; start it with\n\t%s", err->text, command);
 	free(command);
@@ -79,6 +79,8 @@ int hd_finish(struct hd_job *j, struct hd_err *err)
 		advise(j, err);
 	else if (j->world.rank == 0)
 		hd_log(HD_ERROR, "%s", err->text);
+	if (j->stopped)
+		hd_comm_leave(1);
 	if (j->world.size)
 		hd_comm_close();
 	return 1;

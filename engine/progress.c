@@ -47,23 +47,13 @@ void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps)
 	s->terminal = s->speaks && hd_launch_terminal();
 }
 
-static int64_t parameters(const struct hd_plan *p)
-{
-	int64_t n = 0;
-
-	for (size_t i = 0; i < p->ntensors; i++)
-		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_PARAM)
-			n += hd_whole_count(p->tensors[i]);
-	return n;
-}
-
 void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 {
 	const struct hd_plan *p = hd_job_any_plan(s->j);
 	char mem[32], size[32];
 
 	bytes_text(mem, sizeof(mem), (double)s->j->arena_bytes);
-	count_text(size, sizeof(size), (double)parameters(p));
+	count_text(size, sizeof(size), (double)hd_plan_parameters(p));
 	if (!s->speaks)
 		return;
 	printf("%s, %s parameters; %lld rank%s x %d thread%s", p->model.family->name, size, (long long)p->ranks,

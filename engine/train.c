@@ -6,6 +6,7 @@
 #include "engine/checkpoint.h"
 #include "engine/generate.h"
 #include "engine/json.h"
+#include "engine/launch.h"
 #include "engine/progress.h"
 #include "engine/trace.h"
 #include <math.h>
@@ -15,9 +16,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t asked_to_stop;
+static volatile sig_atomic_t asked_to_stop, by_launcher;
 
-static void on_signal(int sig) { asked_to_stop = sig; }
+static void on_signal(int sig, siginfo_t *from, void *unused)
+{
+	(void)unused;
+	asked_to_stop = sig;
+	by_launcher = sig != SIGUSR1 && from->si_pid == getppid();
+}
 
 struct loop {
 	struct hd_job *j;
@@ -133,7 +139,8 @@ static int write_step(struct loop *l, const struct hd_numbers *n)
 {
 	json_t *o;
 
-	hd_show_step(&l->show, n);
+	if (!asked_to_stop)		/* an mpirun that ends the job reads nothing more */
+		hd_show_step(&l->show, n);
 	if (!l->metrics)
 		return HD_OK;
 	o = json_pack("{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "step", (json_int_t)n->step, "loss", hd_json_number(n->loss),
@@ -177,16 +184,20 @@ static int after_step(struct loop *l, int last)
 static int interrupted(struct loop *l)
 {
 	int sig = (int)hd_comm_max((double)asked_to_stop);
+	const char *wait = getenv("OMPI_MCA_odls_base_sigkill_timeout");
 
 	if (!sig)
 		return 0;
+	l->j->stopped = 1;
+	if (by_launcher)
+		hd_launch_deaf();
 	if (saves(l) && hd_checkpoint_save(l->j, &l->at, l->err) < 0)
 		return 1;
-	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s%s", sig == SIGINT ? "interrupted" : "asked to end",
+	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s%s", sig == SIGINT ? "interrupted" : "told to end",
 		   (long long)l->at.step, saves(l) ? "; saved in " : "; nothing is saved (checkpoint.dir is not given)",
 		   saves(l) ? hd_section_str(l->j->checkpoint, "dir") : "",
-		   l->j->world.size > 1 ? " (mpirun kills ranks a second after its own signal: "
-		   "--mca odls_base_sigkill_timeout 60 gives them a minute to save)" : "");
+		   saves(l) && l->j->world.size > 1 && !wait ? " (mpirun kills a second after its own signal; with "
+		   "--mca odls_base_sigkill_timeout 10 after ten; kill -USR1 of mpirun has no such limit)" : "");
 	return 1;
 }
 
@@ -214,15 +225,17 @@ static int loop(struct loop *l)
 static int open_outputs(struct loop *l)
 {
 	const char *path = hd_section_str(l->j->log, "metrics");
-	struct sigaction sa = { .sa_handler = on_signal };
+	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
 
 	if (l->j->world.rank == 0 && *path)
 		hd_metrics_open(path, l->at.step > 0, &l->metrics, l->err);
 	if (l->j->world.rank == 0)
 		hd_trace_check(l->j->log, l->err);
 	HD_TRY(hd_comm_agree(l->err));
+	hd_launch_listen();
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGUSR1, &sa, NULL);		/* mpirun and batch systems pass it on without a time limit */
 	return HD_OK;
 }
 

@@ -1,0 +1,82 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# How a run ends before its time.  A signal finishes the step and saves, or a batch system's time limit costs hours; a
+# rank that is killed ends the others within seconds, or they hold their machines until somebody looks.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+# More than mpirun's second, which a busy machine may need to save.
+mpirun_flags="--mca odls_base_sigkill_timeout 3"
+long="--set train.steps=1000000 --set train.eval_batches=1"
+
+# begin N args...: in the background, after its tenth step; $run and $ranks are the processes.
+begin() {
+	n=$1
+	shift
+	rm -f m.jsonl
+	if [ "$n" = 1 ]; then
+		timeout -k 5 50 "$build/heddle" train tiny.ini $long --set log.metrics=m.jsonl "$@" </dev/null >out 2>&1 &
+	else
+		timeout -k 5 50 mpirun -np "$n" --oversubscribe --bind-to none $mpirun_flags \
+			"$build/heddle" train tiny.ini $long --set log.metrics=m.jsonl "$@" </dev/null >out 2>&1 &
+	fi
+	shell=$!
+	for i in $(seq 200); do
+		[ -f m.jsonl ] && [ "$(wc -l <m.jsonl)" -ge 10 ] && break
+		sleep 0.1
+	done
+	run=$(ps -o pid= --ppid $shell | tr -d ' ')
+	ranks=$(ps -o pid= --ppid "$run" | tr -d ' ')
+}
+
+# end: waits; $rc and $seconds.
+end() {
+	from=$(date +%s)
+	wait $shell
+	rc=$?
+	seconds=$(($(date +%s) - from))
+	said=$(tr '\r' '\n' <out | messages)
+}
+last() { tail -1 m.jsonl | sed 's/.*"step": \([0-9]*\),.*/\1/'; }
+lines() { printf '%s\n' "$said" | grep -c .; }
+
+for sig in TERM INT; do
+	for n in 1 2; do
+		rm -rf c
+		begin $n --set checkpoint.dir=c
+		kill -$sig "$run"
+		end
+		ok "$sig, np $n: a status" [ $rc -gt 0 -a $rc -lt 124 ]
+		is "$sig, np $n: one message" "$(lines)" 1
+		like "$sig, np $n: which step, and where it is saved" "$said" " after step $(last); saved in c"
+		is "$sig, np $n: it is" "$(cat c/latest)" "$(printf 'step-%08d' "$(last)")"
+		[ -f "c/$(cat c/latest)/heddle/state.json" ]
+		tap_result $? "$sig, np $n: whole"
+	done
+done
+
+# Without a limit of mpirun's, and without its flag: says how to get time.
+mpirun_flags=
+rm -rf c
+begin 2 --set checkpoint.dir=c
+kill -USR1 "$run"
+end
+is "USR1 of mpirun: one message" "$(lines)" 1
+like "USR1: saved, and the flag" "$said" " after step $(last); saved in c \\(.*--mca odls_base_sigkill_timeout [0-9]+"
+
+begin 1
+kill -TERM "$run"
+end
+like "nothing is saved: says so" "$said" 'nothing is saved \(checkpoint\.dir is not given\)'
+
+for who in 1 2; do
+	begin 2
+	kill -KILL "$(printf '%s\n' $ranks | sed -n ${who}p)"
+	end
+	ok "killed rank $who of 2: a status" [ $rc -gt 0 ]
+	ok "killed rank $who of 2: within seconds" [ "$seconds" -le 6 ]
+	is "killed rank $who of 2: one message" "$(lines)" 1
+	like "killed rank $who of 2: it names it" "$said" '^heddle: rank [01] .*is gone: its process has ended; rank [01] .*was waiting in '
+	is "killed rank $who of 2: none is left" "$(for p in $ranks; do ps -o pid=,stat= -p "$p" | grep -v Z; done)" ""
+done
+done_testing
