@@ -36,9 +36,29 @@ static void host_log(struct hd_plan *p, int32_t level, const char *file, int32_t
 		hd_log(level, "%s: %s", p->cur >= 0 ? p->inst[p->cur].name : "?", text);
 }
 
+/* A text that begins with "KEY: ", where KEY can stand in the instance's section, is about that key's line. */
+static const char *key_of(const struct inst *in, char *text, char **rest)
+{
+	const struct hd_strategy_ops *o = in->plugin->ops;
+	size_t n = strcspn(text, ":");
+
+	*rest = text;
+	for (uint32_t i = 0; i <= o->noptions; i++) {
+		const char *key = i == o->noptions ? "size"
+			: ((const struct hd_option *)(const void *)((const char *)o->options + i * o->option_size))->key;
+
+		if (strlen(key) == n && !strncmp(key, text, n) && text[n] == ':' && text[n + 1] == ' ') {
+			*rest = text + n + 2;
+			return key;
+		}
+	}
+	return "plugin";
+}
+
 static int host_fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
 {
-	char text[800];
+	char text[800], *rest;
+	const char *key;
 	va_list v;
 
 	va_start(v, fmt);
@@ -46,8 +66,9 @@ static int host_fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
 	va_end(v);
 	if (p->cur < 0)
 		return hd_plan_fail(p, code, "%s", text);
+	key = key_of(&p->inst[p->cur], text, &rest);
 	if (!p->err->code)
-		hd_section_fail(p->conf, p->inst[p->cur].section, "plugin", p->err, code, "%s", text);
+		hd_section_fail(p->conf, p->inst[p->cur].section, key, p->err, code, "%s", rest);
 	return code;
 }
 

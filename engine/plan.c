@@ -290,6 +290,32 @@ static void hash_plan(struct hd_plan *p)
 	}
 }
 
+/* -- sites ------------------------------------------------------------------------------------------------------------------------------ */
+static void set_sites(struct hd_plan *p)
+{
+	for (struct node *n = p->first; n; n = n->next)
+		n->v.site = (uint32_t)(hd_node_stage(p, n) + 1);
+}
+
+/* A node runs where all its inputs are, so two of them on two stages would be a node that runs nowhere right. */
+static int check_sites(struct hd_plan *p)
+{
+	for (struct node *n = p->first; p->stages && n; n = n->next) {
+		int64_t at = -1;
+
+		for (uint32_t i = 0; i < n->v.nin && strcmp(n->v.op->name, "norm2"); i++) {
+			const struct hd_place *w = &n->ins[i]->at.on[p->stages->id];
+
+			if (w->kind == HD_AT && at >= 0 && w->index != at)
+				return hd_plan_fail(p, HD_EINVAL, "%s (made by %s) joins tensors of stages %lld and %d: %s (%s)",
+						    n->v.op->name, n->inst >= 0 ? p->inst[n->inst].name : "the engine or a lowering",
+						    (long long)at, w->index, n->ins[i]->v.name, n->ins[i]->v.spec);
+			at = w->kind == HD_AT ? w->index : at;
+		}
+	}
+	return HD_OK;
+}
+
 static int build(struct hd_plan *p, const struct hd_plan_options *o)
 {
 	int64_t needs;
@@ -313,10 +339,12 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	HD_TRY(each(p, "homes", call_homes));
 	HD_TRY(hd_place(p));
 	hd_drop_dead(p);
+	set_sites(p);
 	HD_TRY(each(p, "lower", call_lower));
 	hd_drop_dead(p);
 	HD_TRY(hd_lower(p));
 	HD_TRY(hd_fuse(p));
+	HD_TRY(check_sites(p));
 	HD_TRY(hd_schedule(p));
 	hash_plan(p);
 	return p->err->code;

@@ -121,7 +121,8 @@ struct hd_host {
 	uint32_t abi_major, abi_minor;
 	/* -- talk, memory (since 0.1, as all below) ------------------------------------------------------------------ */
 	void (*log)(struct hd_plan *p, int32_t level, const char *file, int32_t line, const char *fmt, ...) HD_PRINTF(5, 6);
-	/* Refuse: one sentence, no newline, naming the object and both numbers.  The plan keeps the first.  Returns code. */
+	/* Refuse: one sentence, no newline, naming the object and both numbers; "KEY: ..." is reported at that key's line
+	 * of the INI.  The plan keeps the first.  Returns code. */
 	int (*fail)(struct hd_plan *p, int32_t code, const char *fmt, ...) HD_PRINTF(3, 4);
 	int (*status)(struct hd_plan *p);
 	/* Zeroed host memory, freed with the plan: an instance that has no other memory needs no close. */

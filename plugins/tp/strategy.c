@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tensor parallelism as Megatron-LM does it (1909.08053), with sequence parallelism (2205.05198): rules and nothing else.
+ * The products' column and row forms, the all-reduces of forward and backward, the loss over cut logits, and the sums of
+ * layer norm gradients under sequence parallelism are all the engine's one rule.
+ *
+ * Grouped-query attention with fewer key heads than ranks: the axis is two.  Both cut the query heads; the key heads are
+ * cut by the outer one and read by all members of the inner one, whose gradients of k and v are then partial sums.
+ */
+#include <heddle/strategy.h>
+
+struct hd_strategy {
+	const struct hd_host *h;
+	const struct hd_axis *axis[2];	/* inner first; [1] NULL: one axis is enough */
+	int64_t sequence;
+};
+
+static const struct hd_option options[] = {
+	{ "form", HD_OPT_CHOICE, 0, "1d", "1d", "1d: Megatron-LM's" },
+	{ "sequence_parallel", HD_OPT_BOOL, 0, "no", NULL, "also cut norms, dropout and the residual stream along the sequence" },
+};
+
+static int tp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
+{
+	struct hd_strategy *s = h->alloc(p, sizeof(*s));
+
+	if (!s)
+		return HD_ENOMEM;
+	s->h = h;
+	s->sequence = h->opt_int(p, "sequence_parallel");
+	*self = s;
+	return HD_OK;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t r = a % b;
+
+		a = b;
+		b = r;
+	}
+	return a;
+}
+
+static int tp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
+{
+	const struct hd_dim *heads = s->h->dim(p, "heads"), *kv = s->h->dim(p, "kv_heads");
+	int64_t n = size ? size : left, outer = kv ? common_divisor(n, kv->n) : n;
+
+	if (heads && heads->n % n)
+		return s->h->fail(p, HD_EDIVIDE, "size: %lld does not divide model.heads = %lld", (long long)n,
+				  (long long)heads->n);
+	if (outer == n) {
+		s->axis[0] = s->h->axis(p, NULL, n, 0);
+	} else {
+		s->axis[0] = s->h->axis(p, "same_kv", n / outer, 0);
+		s->axis[1] = s->h->axis(p, "kv", outer, 0);
+	}
+	return s->h->status(p);
+}
+
+static int tp_rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	for (int i = 0; i < 2 && s->axis[i]; i++) {
+		s->h->rule(p, "vocab", s->axis[i], NULL, HD_PAD);
+		s->h->rule(p, "heads", s->axis[i], NULL, 0);
+		if (!s->axis[1] || i)
+			s->h->rule(p, "kv_heads", s->axis[i], NULL, 0);
+		s->h->rule(p, "mlp", s->axis[i], NULL, 0);
+		if (s->sequence)		/* last: where nothing else uses the axis */
+			s->h->rule(p, "seq", s->axis[i], NULL, 0);
+	}
+	return s->h->status(p);
+}
+
+static const struct hd_strategy_ops ops = {
+	.size = sizeof(ops), .options = options, .noptions = sizeof(options) / sizeof(options[0]),
+	.option_size = sizeof(options[0]), .open = tp_open, .mesh = tp_mesh, .rules = tp_rules,
+};
+HD_PLUGIN("tp", "0.1", &ops)
