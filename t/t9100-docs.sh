@@ -1,0 +1,127 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The examples of doc/architecture.md and doc/extending.md, as a reader types them in: a strategy, ops, a model family, and the search for a
+# wrong gradient.  An example that has stopped working sends its reader to look for an error of his own.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+cat "$src/doc/architecture.md" "$src/doc/extending.md" >pages
+command -v "${CC:-cc}" >/dev/null || skip_all "no C compiler"
+command -v mpirun >/dev/null || skip_all "no mpirun"
+
+# Each block after a line <!-- test: NAME --> is the file NAME.
+sed -n 's/^<!-- test: \(.*\) -->$/\1/p' pages >names
+while read -r name; do
+	case $name in */*) mkdir -p "${name%/*}" ;; esac
+	awk -v want="<!-- test: $name -->" '$0 == want { next_one = 1 } /^```/ { on = next_one && !on; if (!on) next_one = 0; next }
+		on { print }' pages >"$name"
+done <names
+is "no block of the pages is empty" "$(while read -r n; do [ -s "$n" ] || echo "$n"; done <names)" ""
+
+# What the page's commands find: this tree's headers and program.
+mkdir bin
+cp text.txt corpus.txt
+printf '#!/bin/sh\necho "-I%s/include"\n' "$src" >bin/pkg-config
+printf '#!/bin/sh\nv=$1\nshift\n[ $v != train ] || set -- "$@" --set train.threads=1\nexec %s "$v" "$@"\n' "$build/heddle" >bin/heddle
+chmod +x bin/*
+typed() { PATH=$tmp/bin:$PATH timeout -k 5 60 sh -e "$1" </dev/null; }
+
+# build NAME: the plugin, with the page's command for columns.
+build() { sed -n '/^cc /,/[^\\]$/p' columns.sh | sed "s/columns/$1/g" >build.sh && typed build.sh; }
+
+# losses FILE: step 1 and 2, loss and norm to six digits.
+losses() { sed -n 's/.*"loss": *\([^,]*\), *"grad_norm": *\([^,]*\),.*/\1 \2/p' "$1" | awk '{ printf "%.5g %.4g\n", $1, $2 }'; }
+
+# equal NAME INI PROGRAM: two steps on two ranks are those of one; they are saved in INI.1 and INI.2.
+equal() {
+	name=$1 ini=$2 program=$3
+	rm -f 1.jsonl 2.jsonl
+	ok "$name: one rank" timeout 60 "$program" train "$ini" --set log.metrics=1.jsonl --set checkpoint.dir="$ini.1" --set train.threads=1
+	ok "$name: two ranks" mpi 2 "$program" train "$ini" --set log.metrics=2.jsonl --set checkpoint.dir="$ini.2"
+	is "$name: the same losses and norms" "$(losses 2.jsonl)" "$(losses 1.jsonl)"
+	is "$name: of two steps" "$(losses 1.jsonl | wc -l)" 2
+}
+
+# -- strategies and ops out of tree ---------------------------------------------------------------------------------------
+ok "the rules-only strategy: the page's commands" typed columns.sh
+PATH=$tmp/bin:$PATH heddle explain columns.ini --ranks 2 --json >columns.json
+is "has four all-reduces a layer" "$(sed 's/},/&\n/g' columns.json | grep -c '"all-reduce".*layer 0')" 4
+equal "the rules-only strategy" columns.ini "$build/heddle"
+ok "an op of a plugin is built" build silu
+sed 's/columns/silu/' columns.ini >silu.ini
+equal "an op of a plugin" silu.ini "$build/heddle"
+unlike "is another model than with the engine's op" "$(losses 1.jsonl | head -n 1)" "^$(losses 2.jsonl | tail -n 1)\$"
+
+# -- the wrong gradient ---------------------------------------------------------------------------------------------------
+ok "the wrong plugin is built" build mean
+sed 's/columns/mean/; s/\[strategy t\]/[strategy r]/' columns.ini >mean.ini
+if command -v python3 >/dev/null; then
+	ok "the page's commands" typed compare.sh
+	cp .ok found
+	[ "$(grep -c 'times as long' found)" -eq 34 ] && [ "$(grep -c ' 0\.500000 times as long' found)" -eq 34 ]
+	tap_result $? "find every gradient half as long" || tap_comment <found
+	sed 's/mean\.so/dp/' mean.ini >right.ini
+	sed 's/mean\.ini/right.ini/; s/=one/=one-right/; s/=two/=two-right/; s/ one\// one-right\//; s/ two\// two-right\//' compare.sh >right.sh
+	ok "with dp in its place" typed right.sh
+	unlike "they find nothing" "$(cat .ok)" 'times as long'
+else
+	skip "no python3"
+fi
+like "explain shows what stands behind the sum" "$(heddle explain mean.ini --ranks 2 --nodes)" \
+	'^sync +map grad:wpe\.weight\(position,embed\) -> \(position,embed\) whole'
+
+# -- in the engine: the example's files in a tree of their own, before the real one -------------------------------------------
+value() { sed -n "s/^$1 = //p" "$build/Makefile"; }
+flags="-std=gnu11 -O1 -I$build -I$src -I$src/include -DHD_PLUGIN_DIR=\"/nowhere\" $(value CFLAGS) $(value OPENMP_CFLAGS)"
+for lib in MPI DNNL LTDL INIH JANSSON; do
+	flags="$flags $(value ${lib}_CFLAGS)"
+	libs="$libs $(value ${lib}_LIBS)"
+done
+archives="$build/libheddle.a $build/libcpu.a $build/libref.a $build/libheddle.a $build/libcpu.a"
+# Several words each.
+# shellcheck disable=SC2086
+compile() { to=$1; shift; $(value CC) -I"${1%%/*}" $flags -o "$to" "$@" $archives $libs $(value LIBS); }
+# register FILE TABLE PREFIX: silu and silu_d in a copy of a table.
+register() {
+	sed "s/^static const struct $2 .*\[\] = {\$/extern const struct $2 $3silu, $3silu_d;\n&\n\t\&$3silu, \&$3silu_d,/" \
+		"$src/$1" >"op/$1"
+}
+if [ -f "$build/libtest.a" ] && [ -f "$build/Makefile" ]; then
+	register engine/ops/table.c hd_op hd_op_
+	register kernels/cpu/table.c hd_kernel hd_cpu_
+	register kernels/ref/table.c hd_kernel hd_ref_
+	ok "an op of the engine is built" compile op.t op/engine/ops/silu.c op/engine/ops/table.c op/kernels/cpu/silu.c \
+		op/kernels/cpu/table.c op/kernels/ref/silu.c op/kernels/ref/table.c op/test.c "$build/libtest.a"
+	ok "its test passes" ./op.t
+else
+	skip "libtest.a is not built"
+fi
+
+sed 's/^extern const struct hd_family .*/&\nextern const struct hd_family hd_family_starcoder2;/' "$src/engine/model.h" \
+	>family/engine/model.h
+sed 's/^static const struct hd_family \*const families\[\] = { /&\&hd_family_starcoder2, /' "$src/engine/model.c" \
+	>family/engine/model.c
+ok "a model family is built" compile family/heddle family/engine/models/starcoder2.c family/engine/model.c \
+	"$build/engine/main.o"
+sed 's/^family.*/family = starcoder2\nkv_heads = 2\ninit_std = 0.1/' columns.ini >family.ini
+equal "a model family" family.ini family/heddle
+cat >theirs.py <<-'EOT'
+	import torch
+	from transformers import AutoModelForCausalLM
+	torch.set_num_threads(1)
+	model, info = AutoModelForCausalLM.from_pretrained("family.ini.2/step-00000002", output_loading_info=True)
+	data = torch.tensor(list(open("corpus.txt", "rb").read()))
+	n = (len(data) - 1) // 32
+	with torch.no_grad():
+	    logits = model.eval()(data[:n * 32].view(n, 32)).logits.reshape(n * 32, -1).double()
+	print(sum(len(v) for v in info.values()), torch.nn.functional.cross_entropy(logits, data[1:n * 32 + 1]).item())
+EOT
+if python3 -c 'import torch, transformers' 2>/dev/null; then
+	ok "transformers reads its checkpoint" env HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error python3 theirs.py
+	theirs=$(grep "^[0-9]* [0-9.]*\$" .ok)
+	is "all of it, and nothing else" "${theirs% *}" 0
+	near "with the same loss" "$(family/heddle eval family.ini.2 --data corpus.txt | sed -n 's/^loss \([^ ]*\).*/\1/p')" "${theirs#* }" 1e-5
+else
+	skip "python3 has no torch and transformers"
+fi
+done_testing
