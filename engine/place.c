@@ -145,7 +145,7 @@ static int may_cut(const struct node *n, const struct hd_dim *d)
 	return 0;
 }
 
-static const struct hd_dim *cut_by_rules(struct hd_plan *p, const struct node *n, const struct axis *a)
+const struct hd_dim *hd_cut_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a)
 {
 	for (size_t i = 0; i < p->nrules; i++) {
 		const struct rule *r = &p->rules[i];
@@ -190,7 +190,7 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 
 	if (passes(p, n, a, have, need, out))
 		return;
-	d = cut_by_rules(p, n, a);
+	d = hd_cut_by_rules(p, n, a);
 	if (!d)
 		return;
 	for (uint32_t i = 0; i < n->v.nin; i++)

@@ -212,6 +212,7 @@ double hd_plan_bubble(const struct hd_plan *p);	/* idle over busy time of the bu
 /* -- placements ------------------------------------------------------------------------------------------------------- */
 int hd_place_equal(const struct hd_place *a, const struct hd_place *b);
 int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const struct placement *b);
+const struct hd_dim *hd_cut_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a);	/* or NULL */
 void hd_localize(struct hd_plan *p, struct tensor *t);		/* local extents from the placement */
 int hd_cut_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES]);	/* outer first */
 const char *hd_placement_text(struct hd_plan *p, const struct placement *at);

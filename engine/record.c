@@ -281,7 +281,8 @@ int hd_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
 			int rc = record_node(&r, n);
 
 			if (rc < 0)
-				return hd_err_set(err, rc, "%s: recording failed", n->v.op->name);
+				return hd_err_set(err, rc, "%s%s", g->plan->err->code ? g->plan->err->text : n->v.op->name,
+						  g->plan->err->code ? "" : ": recording failed");
 		}
 	return HD_OK;
 }

@@ -125,6 +125,27 @@ static int attention_cost(struct hd_strategy *self, const struct hd_node *n, str
 
 static const char *const attention_uncut[] = { "seq", "head_dim", NULL };
 
+static int cuts(const struct hd_place *w, const struct hd_dim *d) { return w->kind == HD_CUT && w->dim == d; }
+
+/* Heads that an axis cuts only here (elsewhere it cuts something else) are cut inside the pieces that they come in, so
+ * that nothing that is cut already moves.  What has no query heads is whole on this axis, its gradient a partial sum. */
+static void cut_inside(const struct hd_node *n, const struct hd_dim *q, const struct axis *a, struct hd_place *need,
+		       struct hd_place *out)
+{
+	const struct hd_place inside = { .kind = HD_CUT, .dim = q, .level = 1 };
+
+	for (uint32_t i = 0; i < n->nin; i++)
+		if (hd_has_dim(T(n->ins[i]), q))
+			need[i] = inside;
+	for (uint32_t k = 0; k < n->nout; k++) {
+		out[k] = inside;
+		if (!hd_has_dim(T(n->outs[k]), q)) {
+			out[k] = (struct hd_place){ .kind = HD_PARTIAL, .red = HD_SUM };
+			T(n->outs[k])->summed[a->id] = q;
+		}
+	}
+}
+
 /* An axis that cut the query heads and the key heads alike (grouped-query attention) leaves every group of query heads
  * with its own key head.  Where the key heads are not cut (there are fewer), each rank reads all of them and its gradient
  * of k and v is a partial sum: the general rule. */
@@ -132,9 +153,12 @@ static int attention_place(HD_PLACE_ARGS)
 {
 	const struct hd_dim *q = n->ins[0]->dims[2], *kv = n->ins[1]->dims[2];
 
-	(void)self; (void)p; (void)axis;
-	if (q == kv || have[0].kind != HD_CUT || have[0].dim != q || have[1].kind != HD_CUT || have[1].dim != kv ||
-	    have[2].kind != HD_CUT || have[2].dim != kv)
+	(void)self;
+	if (!cuts(&have[0], q) && hd_cut_by_rules(p, N(n), A(axis)) == q) {
+		cut_inside(n, q, A(axis), need, out);
+		return HD_OK;
+	}
+	if (q == kv || !cuts(&have[0], q) || !cuts(&have[1], kv) || !cuts(&have[2], kv))
 		return HD_DEFAULT;
 	for (uint32_t i = 0; i < n->nin; i++)
 		need[i] = have[i == 1 || i == 2 ? 1 : 0];
@@ -142,6 +166,20 @@ static int attention_place(HD_PLACE_ARGS)
 	for (uint32_t k = 1; k < n->nout; k++)
 		out[k] = have[n->nout == 2 ? 0 : 1];
 	return HD_OK;
+}
+
+/* The axes that cut the key heads must be the outer ones of those that cut the query heads, or a rank has query heads
+ * whose keys are on another. */
+static int attention_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
+{
+	const struct tensor *q = T(n->ins[0]), *k = T(n->ins[1]);
+	int of_q[HD_MAX_AXES], of_k[HD_MAX_AXES], nq = hd_cut_order(q->plan, &q->at, q->dims[2], of_q);
+	int nk = hd_cut_order(k->plan, &k->at, k->dims[2], of_k);
+
+	if (nk > nq || memcmp(of_q, of_k, (size_t)nk * sizeof(of_k[0])))
+		return hd_plan_fail(q->plan, HD_EINVAL, "attention of %s: queries (%s), keys (%s): heads and their keys are apart",
+				    n->block, hd_placement_text(q->plan, &q->at), hd_placement_text(k->plan, &k->at));
+	return hd_record_plain(self, r, n);
 }
 
 /* -- embedding, position -------------------------------------------------------------------------------------------------------- */
@@ -221,8 +259,10 @@ static const int8_t first[] = { 0 };
 OP(norm, .uncut = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
 OP(norm_d, .kind = "norm", .uncut = norm_uncut, .shape = hd_same_as_first);
 OP(norm_dw, .kind = "norm", .uncut = norm_uncut, .shape = norm_dw_shape);
-OP(attention, .uncut = attention_uncut, .place = attention_place, .shape = attention_shape, .vjp = attention_vjp, .cost = attention_cost);
-OP(attention_d, .kind = "attention", .uncut = attention_uncut, .place = attention_place, .shape = attention_d_shape, .cost = attention_cost);
+#define ATTENTION(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .kind = "attention", \
+	.uncut = attention_uncut, .place = attention_place, .cost = attention_cost, .record = attention_record, __VA_ARGS__ }
+ATTENTION(attention, .shape = attention_shape, .vjp = attention_vjp);
+ATTENTION(attention_d, .shape = attention_d_shape);
 OP(embedding, .shape = embedding_shape, .vjp = embedding_vjp);
 OP(embedding_dw, .kind = "embedding", .linear = 2, .shape = embedding_dw_shape);
 OP(position, .uncut = position_uncut, .inplace = first, .shape = hd_same_as_first, .vjp = position_vjp);
