@@ -35,6 +35,9 @@ struct layout {
 
 #define MESH "[strategy m]\nplugin = %s/t/plugins/.libs/mesh3.so\n"
 #define RULES "[strategy m]\nplugin = %s/t/plugins/.libs/rules.so\n"
+#define TP "[strategy tp]\nplugin = tp\n"
+#define PP "[strategy pp]\nplugin = pp\n"
+#define REPLICAS "[strategy dp]\nplugin = dp\nsize = 2\n"
 #define DP "[strategy dp]\nplugin = %s/plugins/dp/.libs/dp.so\n"
 
 static const struct layout layouts[] = {
@@ -48,6 +51,12 @@ static const struct layout layouts[] = {
 	 RULES "axes = a:2 c:2\nrules = batch>a layer>c\nhome = a\norder = split\n"},
 	{"heads of attention, sequence elsewhere", 4,
 	 RULES "axes = b:2 a:2\nrules = batch>a heads>b@attention kv_heads>b@attention seq>b\n"},
+	{"tensor 2 x data 2 x pipeline 2, interleaved", 8,
+	 TP "size = 2\n" REPLICAS PP "size = 2\nschedule = interleaved\n"},
+	{"tensor 2 x pipeline 2, sequence parallel, zero bubble", 4,
+	 TP "size = 2\nsequence_parallel = yes\n" PP "size = 2\nschedule = zb\n"},
+	{"pipeline 4, gpipe", 4, PP "size = 4\nschedule = gpipe\n"},
+	{"tensor 4 x data 2", 8, TP "size = 4\n" REPLICAS},
 };
 
 struct result {
@@ -183,7 +192,7 @@ static double compare(const struct result *a, const struct result *b, char *wher
 
 	if (hd_tensorfile_read(a->path, &f, &err) < 0 ||
 	    hd_tensorfile_read(b->path, &g, &err) < 0) {
-		snprintf(where, size, "%s", err.text);
+		snprintf(where, size, "%.250s", err.text);
 		hd_tensorfile_close(f);
 		return NAN;
 	}
@@ -224,12 +233,12 @@ static double worst_loss(const struct result *a, const struct result *b)
 	return worst;
 }
 
-static void model(const char *keys, const char *what, const int *which)
+static void model(char letter, const char *keys, const char *what, const int *which)
 {
 	struct result one, many;
 	char name[20], where[300] = "";
 
-	snprintf(name, sizeof(name), "%s", which[0] ? "b1" : "a1");
+	snprintf(name, sizeof(name), "%c1", letter);
 	if (!ok(run(name, NULL, keys, &one) == 0 && one.loss[STEPS - 1] < one.loss[0],
 		"one rank, %s", what))
 		return;
@@ -237,7 +246,7 @@ static void model(const char *keys, const char *what, const int *which)
 		const struct layout *l = &layouts[*which];
 		double off, loss;
 
-		snprintf(name, sizeof(name), "%c%d", one.path[sizeof(tmp)], *which + 2);
+		snprintf(name, sizeof(name), "%c%d", letter, *which + 2);
 		ok(run(name, l, keys, &many) == 0, "%s, %s: %d ranks ran", l->name, what, l->ranks);
 		is_str(many.hash, one.hash, "the same initial weights");
 		loss = worst_loss(&many, &one);
@@ -267,7 +276,8 @@ static void write_text(void)
 
 int main(void)
 {
-	static const int first[] = {0, 1, 2, 3, 4, 6, -1}, second[] = {1, 5, 7, -1};
+	static const int first[] = {0, 1, 2, 3, 4, 6, 8, 9, -1}, second[] = {1, 5, 7, 10, -1};
+	static const int third[] = {8, 9, 11, -1};
 	char cache[200];
 
 	if (access(HD_TEST_BUILD "/heddle", X_OK) ||
@@ -278,8 +288,9 @@ int main(void)
 	snprintf(cache, sizeof(cache), "%s/cache", tmp);
 	setenv("XDG_CACHE_HOME", cache, 1);
 	write_text();
-	model("dropout = 0.1", "tied, dropout", first);
-	model("tie_embeddings = no", "head of its own", second);
+	model('a', "dropout = 0.1", "tied, dropout", first);
+	model('b', "tie_embeddings = no", "head of its own", second);
+	model('c', "family = llama\nkv_heads = 2", "llama", third);
 	snprintf(cache, sizeof(cache), "rm -rf %s", tmp);
 	if (system(cache))
 		note("%s is still there", tmp);
