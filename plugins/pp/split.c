@@ -66,7 +66,7 @@ static int is_layer(const struct hd_block *b) { return !strncmp(b->name, "layer"
 static int as_given(struct hd_strategy *s, struct hd_plan *p, const char *text, int64_t want)
 {
 	const struct hd_block *b = NULL;
-	int64_t left, v = 0, total = 0, layers = 0;
+	int64_t left, v = 0, total = 0, layers = 0, given = 0;
 	char *end;
 
 	left = strtoll(text, &end, 10);
@@ -79,11 +79,11 @@ static int as_given(struct hd_strategy *s, struct hd_plan *p, const char *text, 
 		left -= is_layer(b);
 		place(s, p, b, v);
 	}
-	for (const char *t = text; *t; t += strcspn(t, ","), t += *t == ',')
+	for (const char *t = text; *t; t += strcspn(t, ","), t += *t == ',', given++)
 		total += strtoll(t, NULL, 10);
-	if (v + 1 != want || total != layers || left)
+	if (given != want || total != layers || left)
 		return s->h->fail(p, HD_EINVAL, "split: %s is %lld layers in %lld pieces; there are %lld layers and %lld pieces",
-				  text, (long long)total, (long long)v + 1, (long long)layers, (long long)want);
+				  text, (long long)total, (long long)given, (long long)layers, (long long)want);
 	return s->h->status(p);
 }
 
