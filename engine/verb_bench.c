@@ -144,6 +144,7 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 	double share = flops / (j->rate * j->world.size), busy = hd_comm_max(b->comm.busy) / b->n;
 	double exposed = hd_comm_max(b->comm.exposed) / b->n, peak = hd_comm_max((double)hd_peak_bytes());
 	double planned = hd_comm_max((double)j->arena_bytes), startup = hd_comm_max(b->startup);
+	double counted = hd_comm_max((double)b->comm.bytes / b->n);	/* along all axes, by the transports */
 	json_t *bytes = bytes_by_axis(j), *o;
 	char *line;
 
@@ -154,6 +155,7 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 		      "bytes", bytes, "bubble", hd_json_number(bubble(p)), "planned_peak_bytes", (json_int_t)planned,
 		      "measured_peak_bytes", (json_int_t)peak, "startup_seconds", hd_json_number(startup), "ranks",
 		      (json_int_t)j->world.size);
+	json_object_set_new(o, "bytes_counted", json_integer((json_int_t)counted));
 	if (b->with_products)
 		json_object_set_new(o, "products_share", hd_json_number(b->products_median / b->median));
 	line = hd_json_line(o);

@@ -61,12 +61,13 @@ static struct hd_program *program_of(struct hd_plan *p, int64_t rank, struct hd_
 /* -- check ------------------------------------------------------------------------------------------------------------------------------ */
 static void print_mesh(const struct hd_plan *p)
 {
-	printf("%lld ranks", (long long)p->ranks);
+	printf("%lld rank%s", (long long)p->ranks, p->ranks == 1 ? "" : "s");
 	for (int a = 0; a < p->naxes; a++)
-		printf("%s%s %lld (every %lld ranks)", a ? ", " : " = ", p->axes[a]->v.name, (long long)p->axes[a]->v.n,
+		printf("%s%s %lld (%lld apart)", a ? " x " : " = ", p->axes[a]->v.name, (long long)p->axes[a]->v.n,
 		       (long long)p->axes[a]->stride);
-	printf("\n%lld replicas x %lld micro-batches of %lld sequences of %lld tokens; bubble %.3f\n", (long long)p->replicas,
-	       (long long)p->micros, (long long)p->micro_batch, (long long)p->model.seq, hd_plan_bubble(p));
+	printf("\n%lld replica%s x %lld micro-batch%s of %lld sequence%s of %lld tokens; bubble %.3f\n",
+	       (long long)p->replicas, p->replicas == 1 ? "" : "s", (long long)p->micros, p->micros == 1 ? "" : "es",
+	       (long long)p->micro_batch, p->micro_batch == 1 ? "" : "s", (long long)p->model.seq, hd_plan_bubble(p));
 }
 
 static int64_t count_parameters(const struct hd_program *g)

@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Bytes.  What explain prints of a layout must be what a run sends, or decisions are made on numbers that nobody sends;
+# and a ring that sends more than 2 (n - 1) / n of a bucket is none.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+# explained KIND: the sum of bytes x count.
+explained() {
+	printf '%s\n' "$said" | tr '{' '\n' | awk -v kind="$1" '
+		index($0, "\"collective\": \"" kind "\"") || (kind == "" && /"collective"/) {
+			b = $0; sub(/.*"bytes": /, "", b)
+			c = $0; sub(/.*"count": /, "", c)
+			sum += (b + 0) * (c + 0)
+		}
+		END { printf "%d\n", sum }'
+}
+
+parameters=$(heddle check tiny.ini | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')
+like "parameters" "$parameters" '^[1-9][0-9]{4}$'
+for sync in ring allreduce; do
+	for n in 2 4; do
+		layout="--set dp.sync=$sync --set train.micro_batch=1"
+		said=$(heddle explain tiny.ini $layout --ranks $n --json)
+		ran=$(heddle_mpi $n bench tiny.ini $layout --json --steps 2 2>/dev/null)
+		planned=$(printf '%s\n' "$ran" | sed -n 's/.*"bytes": {"dp": \([0-9]*\)}.*/\1/p')
+		is "$sync, $n ranks: bench says what explain says" "$planned" "$(explained '')"
+		is "$sync, $n ranks: and that is sent" "$(json "$ran" bytes_counted)" "$planned"
+		if [ $sync = ring ]; then kind=shift; else kind=all-reduce; fi
+		scalars=0		# the loss, which is summed by an all-reduce of its own
+		[ $sync = ring ] || scalars=$((4 * 2 * (n - 1) / n))
+		is "$sync, $n ranks: 2 (n - 1) / n of the gradients" "$(explained $kind)" \
+			"$((2 * (n - 1) * parameters * 4 / n + scalars))"
+	done
+done
+
+# Many buckets, of sizes that n does not divide: each is padded to a multiple of n.
+said=$(heddle explain tiny.ini --set dp.bucket=1K --set train.micro_batch=1 --ranks 4 --json)
+ran=$(heddle_mpi 4 bench tiny.ini --set dp.bucket=1K --set train.micro_batch=1 --json --steps 2 2>/dev/null)
+is "buckets of 1K: sent as explained" "$(json "$ran" bytes_counted)" "$(explained '')"
+ok "buckets of 1K: there are many" [ "$(printf '%s\n' "$said" | tr '{' '\n' | grep -c '"shift"')" -gt 60 ]
+
+# Between hosts the same.
+HD_TEST_COMM=mpi
+export HD_TEST_COMM
+over=$(heddle_mpi 4 bench tiny.ini --set dp.bucket=1K --set train.micro_batch=1 --json --steps 2 2>/dev/null)
+is "between hosts: the same bytes" "$(json "$over" bytes_counted)" "$(json "$ran" bytes_counted)"
+
+# Axes of another kind: sums and pieces of activations, once a micro-batch.
+unset HD_TEST_COMM
+mesh=$build/t/plugins/.libs/mesh3.so
+if [ -f "$mesh" ]; then
+	{
+		sed '/^\[strategy/,$d' tiny.ini
+		printf '[strategy m]\nplugin = %s\na = 1\nb = 2\nc = 1\n' "$mesh"
+	} >mesh.ini
+	said=$(heddle explain mesh.ini --ranks 2 --json)
+	ran=$(heddle_mpi 2 bench mesh.ini --json --steps 2 2>/dev/null)
+	is "heads cut in two: sent as explained" "$(json "$ran" bytes_counted)" "$(explained '')"
+	ok "heads cut in two: something is sent" [ "$(explained '')" -gt 0 ]
+else
+	skip "t/plugins is not built"
+fi
+done_testing

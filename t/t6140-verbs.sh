@@ -1,0 +1,121 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Every verb once.  Scripts read what these print: a field that goes missing, or a line that is no JSON, breaks them
+# without a word.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+valid() {
+	if command -v python3 >/dev/null; then python3 -c 'import json, sys; json.load(sys.stdin)'; else cat >/dev/null; fi
+}
+is_json() { printf '%s\n' "$2" | valid 2>"$tmp/.why"; tap_result $? "$1" || tap_comment <"$tmp/.why"; }
+
+# train: progress, metrics, trace, a checkpoint.
+out=$(heddle train tiny.ini --set log.metrics=m.jsonl --set log.trace=t.json --set train.steps=5 --set checkpoint.dir=c \
+	--set train.eval_every=2 2>err)
+is "train" $? 0
+like "the model, on stdout" "$out" '^gpt2, 34\.7 K parameters; 1 rank x [0-9]+ threads?: dp 1$'
+like "what a step is" "$out" '^8 sequences of 32 tokens a step: 4 micro-batches of 2 on each of 1 replica$'
+like "a line for each step" "$out" '^step 5/5  loss [0-9.]+  norm [0-9.]+  lr .* tokens/s .*ETA 0s$'
+is "lines of the last log.every" "$(heddle train tiny.ini --set log.every=2 2>/dev/null | grep -c '^step [0-9]*/')" 2
+like "memory" "$out" '^memory: planned [0-9.]+ MB, .* [0-9.]+ MB$'
+is "initial weights, on stderr" "$(grep -c '^heddle: initial weights [0-9a-f]\{16\}$' err)" 1
+is "metrics: five steps" "$(grep -c '"loss": ' m.jsonl)" 5
+is "metrics: two evaluations, and the last" "$(grep -c '"valid_loss": ' m.jsonl)" 3
+for key in step loss grad_norm lr tokens seconds tokens_per_second matmul_share; do
+	is "metrics: $key" "$(grep '"loss"' m.jsonl | grep -c "\"$key\": ")" 5
+done
+like "metrics: nine digits or more" "$(head -1 m.jsonl)" '"loss": [0-9]\.[0-9]{8,}'
+ok "metrics: each line is JSON" sh -c 'while read -r l; do printf "%s\n" "$l" >l.json; python3 -m json.tool l.json || exit 1; done <m.jsonl'
+is_json "trace: is JSON" "$(cat t.json)"
+is "trace: steps 2 to 4" "$(grep -c '"name":"F0","ph":"X"' t.json)" 3
+is "a checkpoint" "$(cat c/latest)" step-00000005
+
+# check
+for conf in char-small quickstart; do
+	like "check $conf.ini" "$(heddle check "$src/conf/$conf.ini" --set data.train=text.txt --set model.vocab=256)" \
+		'^rank 0.*: [0-9]+ parameters, memory'
+done
+out=$(heddle check tiny.ini --ranks 4 --set train.micro_batch=1)
+like "check: the layout" "$out" '^4 ranks = dp 4 \(1 apart\)$'
+like "check: what a replica does" "$out" '^4 replicas x 2 micro-batches of 1 sequence of 32 tokens; bubble 0\.000$'
+ok "check: enough memory" heddle check tiny.ini --memory 1G
+like "check: too little" "$(heddle check tiny.ini --memory 100K 2>&1)" \
+	'^heddle: rank 0 needs [0-9]+ bytes of memory, and --memory is 102400$'
+ok "check: with vocab the data need not exist" heddle check tiny.ini --set data.train=none --set model.vocab=256
+like "check: else they must" "$(heddle check tiny.ini --set data.train=none 2>&1)" '^heddle: .*none: No such file'
+
+# explain
+out=$(heddle explain tiny.ini --ranks 2)
+like "explain: movement" "$out" '^sync +dp +shift +[0-9]+ bytes x1 '
+like "explain: its reason" "$out" 'partial sum on dp, needed by'
+out=$(heddle explain tiny.ini --ranks 2 --json)
+is_json "explain --json" "$out"
+for key in axis collective tensor dtype bytes count unit reason; do
+	like "explain --json: $key" "$out" "\"$key\": "
+done
+like "explain --schedule" "$(heddle explain tiny.ini --ranks 2 --schedule)" '^stage 0.*F0.*B0.*F1.*B1'
+is "explain: alone there is nothing to move" "$(heddle explain tiny.ini --ranks 1 --json)" "[]"
+
+# bench
+out=$(heddle bench tiny.ini --json --steps 3 2>err)
+is_json "bench --json" "$out"
+is "bench: one line" "$(printf '%s\n' "$out" | wc -l)" 1
+for key in tokens_per_second step_seconds flops_per_second matmul_share comm_hidden_seconds comm_exposed_seconds bubble \
+	planned_peak_bytes measured_peak_bytes startup_seconds; do
+	like "bench: $key" "$out" "\"$key\": [0-9]"
+done
+like "bench: bytes" "$out" '"bytes": \{"dp": 0\}'
+like "bench for people" "$(heddle bench tiny.ini --steps 1)" 'tokens/s, [0-9.]+ s a step'
+
+# eval
+out=$(heddle eval c --data text.txt)
+like "eval" "$out" '^loss [0-9.]+  perplexity [0-9.]+  tokens [0-9]+$'
+out2=$(heddle_mpi 2 eval c --data text.txt --json 2>/dev/null)
+near "eval: the same on two ranks" "$(json "$out2" loss)" "$(echo "$out" | awk '{ print $2 }')" 1e-5
+like "eval: without data" "$(heddle eval c 2>&1)" '^heddle: eval: --data'
+
+# generate
+like "generate" "$(heddle generate c --prompt 'and god' --tokens 8 --temperature 0)" '^and god'
+greedy() { heddle generate c --prompt 'and god' --tokens 40 --temperature 0 --seed "$1" | cksum; }
+drawn() { heddle generate c --prompt 'and god' --tokens 40 --temperature 1 "$@" | cksum; }
+is "greedy needs no seed" "$(greedy 1)" "$(greedy 2)"
+is "a seed gives one text" "$(drawn --seed 5)" "$(drawn --seed 5)"
+ok "another seed another" [ "$(drawn --seed 5)" != "$(drawn --seed 6)" ]
+is "the likeliest of one is greedy" "$(drawn --top-k 1)" "$(greedy 1)"
+is "the same on two ranks" "$(heddle_mpi 2 generate c --prompt 'and god' --tokens 40 --temperature 1 --seed 5 2>/dev/null |
+	tr -d '\r' | cksum)" "$(drawn --seed 5)"
+
+# data
+out=$(heddle data tiny.ini --step 2 --json)
+is_json "data --json" "$out"
+like "data: the step" "$out" '^\{"step": 2, "tokens": \[\['
+is "data: sequences of a step" "$(heddle data tiny.ini --step 2 | wc -l)" 8
+is "data: ids of a sequence" "$(heddle data tiny.ini --step 2 | head -1 | wc -w)" 33
+is "data: whatever the layout" "$(heddle data tiny.ini --step 2 --json --set dp.size=2 --set train.micro_batch=1)" "$out"
+ok "data: another seed, other data" [ "$(heddle data tiny.ini --step 2 --json --set train.seed=2)" != "$out" ]
+is "data: in the order of the file" "$(heddle data tiny.ini --step 1 --set data.order=sequential | head -1)" \
+	"$(head -c 33 text.txt | od -An -v -tu1 | tr -s ' \n' ' ' | sed 's/^ //; s/ $//')"
+# Training sees these: a file that holds one printed sequence alone gives the loss of that step.
+one="--set train.global_batch=1 --set train.micro_batch=1 --set data.valid_fraction=0 --set train.steps=1"
+heddle data tiny.ini $one --step 1 | awk '{ for (i = 1; i <= NF; i++) printf "%c", $i + 0 }' >one.txt
+heddle train tiny.ini $one --set log.metrics=a.jsonl >/dev/null 2>&1
+heddle train tiny.ini $one --set log.metrics=b.jsonl --set data.train=one.txt >/dev/null 2>&1
+is "data: what training uses" "$(json "$(cat b.jsonl)" loss)" "$(json "$(cat a.jsonl)" loss)"
+
+# plugins
+like "plugins" "$(heddle plugins)" '^dp +[0-9.]+ +[0-9.]+ +accepted +/.*dp\.so$'
+like "plugins dp" "$(heddle plugins dp)" '^bucket +bytes +25M '
+is_json "plugins --json" "$(heddle plugins --json)"
+is_json "plugins dp --json" "$(heddle plugins dp --json)"
+
+# help
+for verb in train check explain bench eval generate data plugins; do
+	like "$verb --help" "$(heddle $verb --help)" "^heddle $verb "
+done
+like "--help" "$(heddle --help)" '^  train CONF  '
+like "no command" "$(heddle 2>&1)" '^heddle: no command; see heddle --help$'
+fails "no command: a status" heddle
+like "an unknown one" "$(heddle trian tiny.ini 2>&1)" '^heddle: trian: unknown command; did you mean train\?$'
+like "an unknown option" "$(heddle bench tiny.ini --jsn 2>&1)" '^heddle: bench: .*--jsn.*did you mean --json'
+done_testing
