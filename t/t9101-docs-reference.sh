@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A key that the reference does not have is not found by those who need it; one that it has and the program has not costs
+# them an hour.  So doc/ini.md and the manual page are compared with the tables of the program.
+. "${0%/*}/lib/tap.sh"
+cd "$src" || exit 1
+
+# SECTION KEY DEFAULT of the tables of keys; a default that must be given, or is empty, is "-".
+program_keys() {
+	for f in model:engine/model.c data:engine/data.c keys:engine/keys.c; do
+		awk -v section="${f%%:*}" '
+			function entry(text) {
+				if (!match(text, /^[ \t]*\{ *"[a-z0-9_]+", HD_OPT_[A-Z]+, 0, ("[^"]*"|NULL),/)) return
+				split(text, part, "\"")
+				rest = text
+				sub(/^[^,]*,[^,]*,[^,]*, */, "", rest)
+				value = "-"
+				if (substr(rest, 1, 1) == "\"") { split(rest, part2, "\""); if (part2[2] != "") value = part2[2] }
+				print section, part[2], value
+			}
+			/^static const struct hd_option train\[\]/ { section = "train" }
+			/^static const struct hd_option checkpoint\[\]/ { section = "checkpoint" }
+			/^static const struct hd_option logging\[\]/ { section = "log" }
+			{ entry($0) }' "${f#*:}"
+	done | sort
+}
+page_keys() {
+	awk -F' *[|] *' '
+		/^## / { section = $0; gsub(/^## \[|\]$/, "", section) }
+		/^\| `/ && section !~ /strategy/ { key = $2; gsub(/`/, "", key); print section, key, $3 == "" ? "-" : $3 }' \
+		doc/ini.md | sort
+}
+program_keys >"$tmp/program"
+page_keys >"$tmp/page"
+[ "$(wc -l <"$tmp/program")" -gt 40 ]
+tap_result $? "keys and defaults are found in the program"
+ok "doc/ini.md has them, and no others" diff "$tmp/program" "$tmp/page"
+
+# Verbs and their options, as the table in main.c has them.
+man=man/heddle.1
+plain() { sed 's/\\f[A-Z]//g; s/\\-/-/g' "$1"; }
+plain $man >"$tmp/man"
+missing=
+for flag in $(grep -v hd_verb_ engine/main.c | grep -o '{ "[a-z-]*", \(NULL\|"[A-Z]*"\), "' | cut -d'"' -f2 | sort -u); do
+	grep -qe "--$flag" "$tmp/man" || missing="$missing --$flag"
+done
+verbs=$(sed -n 's/.*{ "\([a-z]*\)", "[^"]*", "[^"]*", .* hd_verb_[a-z]* },/\1/p' engine/main.c)
+for verb in $verbs; do
+	grep -q "^\.B $verb\|^$verb " "$tmp/man" || missing="$missing $verb"
+	grep -q "heddle $verb" README.md || missing="$missing README:$verb"
+done
+is "the manual page has all verbs and options, the first page all verbs" "$missing" ""
+[ "$(echo "$verbs" | wc -l)" -ge 8 ]
+tap_result $? "verbs are found in the program"
+if command -v man >/dev/null && man --help 2>&1 | grep -q warnings; then
+	is "the manual page is without faults" "$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z $man 2>&1 >/dev/null)" ""
+else
+	skip "no man"
+fi
+
+# What pages name must be there.
+missing=
+for f in README.md doc/*.md; do
+	for to in $(grep -o '](\([^)#]*\)' "$f" | sed 's/^](//; /^http/d; /^$/d'); do
+		[ -e "$(dirname "$f")/$to" ] || missing="$missing $f:$to"
+	done
+done
+is "links between pages lead somewhere" "$missing" ""
+missing=
+for name in $(grep -ho '`hd_[a-z_0-9]*`' doc/*.md | tr -d '`' | grep -v _silu | sort -u); do
+	grep -rqw "$name" engine include kernels t/lib || missing="$missing $name"
+done
+is "functions that pages name exist" "$missing" ""
+done_testing
