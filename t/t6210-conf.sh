@@ -1,0 +1,38 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The layouts in conf/ are what people start from: each must be accepted, and train like one rank.
+. "${0%/*}/lib/tap.sh"
+
+[ -x "$build/heddle" ] || skip_all 'heddle is not built'
+export XDG_CACHE_HOME="$tmp/cache"
+awk 'BEGIN { for (i = 0; i < 4000; i++) printf "In the beginning %d was the word %d.\n", i % 7, i % 11 }' > "$tmp/text"
+
+losses() { sed -n 's/.*"step": *\([0-9]*\), "loss": *\([0-9.]*\).*/\1 \2/p' "$1"; }
+
+layout() {	# RANKS NAME
+	rm -f "$tmp/m.jsonl"
+	ok "$2: check accepts it for $1 ranks" "$build/heddle" check "$src/conf/$2.ini" --ranks "$1" --set data.train="$tmp/text"
+	ok "$2: $1 ranks train" mpi "$1" "$build/heddle" train "$src/conf/$2.ini" --set data.train="$tmp/text" \
+		--set data.valid_fraction=0 --set train.steps=3 --set train.optimizer=sgd --set train.clip=0 \
+		--set train.warmup=0 --set train.threads=1 --set log.sample=0 --set log.metrics="$tmp/m.jsonl"
+	losses "$tmp/m.jsonl" > "$tmp/many"
+	is "$2: three steps" "$(wc -l < "$tmp/many" | tr -d ' ')" 3
+	# sums of some thousand fp32 terms in another order
+	ok "$2: the losses of one rank" awk 'NR == FNR { want[$1] = $2; next }
+		{ d = $2 / want[$1] - 1; if (d < 0) d = -d; if (!(d < 1e-5)) exit 1 }' "$tmp/one" "$tmp/many"
+}
+
+ok 'one rank' "$build/heddle" train "$src/conf/quickstart.ini" --set data.train="$tmp/text" --set dp.size=1 \
+	--set data.valid_fraction=0 --set train.steps=3 --set train.optimizer=sgd --set train.clip=0 --set train.warmup=0 \
+	--set train.threads=1 --set log.sample=0 --set log.metrics="$tmp/m.jsonl"
+losses "$tmp/m.jsonl" > "$tmp/one"
+layout 2 quickstart
+layout 4 quickstart
+layout 4 dp
+layout 4 megatron-tp
+layout 4 gpipe
+layout 4 1f1b
+layout 2 interleaved
+layout 8 ptd-p
+ok 'char-small: check accepts it' "$build/heddle" check "$src/conf/char-small.ini" --set data.train="$tmp/text"
+done_testing
