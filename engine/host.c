@@ -385,11 +385,16 @@ static int graph_cursor(struct hd_plan *p, struct hd_node *anchor, const struct 
 	return HD_OK;
 }
 
-/* Program order is the order of start, so an order between two nodes is kept by building them in that order. */
+/* Program order is the order of start: an order that the nodes were not built in cannot be had. */
 static int graph_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u)
 {
-	(void)t; (void)u;
-	return p->err->code;
+	if (!t || !u || !t->node || !u->node)
+		return p->err->code;
+	for (const struct node *n = N(t->node)->next; n; n = n->next)
+		if (n == N(u->node))
+			return hd_plan_fail(p, HD_EINVAL, "after: %s of (%s) was built before %s of (%s), which it is to wait for",
+					    t->node->op->name, t->spec, u->node->op->name, u->spec);
+	return HD_OK;
 }
 
 /* -- graph: build ------------------------------------------------------------------------------------------------------------ */

@@ -100,7 +100,8 @@ struct hd_graph_api {
 	 * the queue (group, lane); group NULL: the compute queue.  Communication always runs on its own group's queue.
 	 * Slot lower needs an anchor first; slot rewrite does too. */
 	int (*cursor)(struct hd_plan *p, struct hd_node *anchor, const struct hd_group *queue, uint32_t lane);
-	int (*after)(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u);	/* t's maker starts when u is made */
+	/* t's maker starts when u is made.  Nodes start in the order in which they were built; another order is refused. */
+	int (*after)(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u);
 	/* -- build --------------------------------------------------------------------------------------------------- */
 	const struct hd_op *(*op)(struct hd_plan *p, const char *name);	/* of the engine; NULL, no error: has none */
 	struct hd_node *(*node)(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
