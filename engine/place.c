@@ -252,6 +252,15 @@ static int node_needs(struct hd_plan *p, struct node *n, int known, struct place
 	return rc;
 }
 
+/* A partial result that comes from a partial operand has its reason from there. */
+static void inherit_reason(struct hd_plan *p, struct node *n)
+{
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		for (int a = 0; a < p->naxes; a++)
+			for (uint32_t i = 0; i < n->v.nin && !n->outs[k]->summed[a] && n->outs[k]->at.on[a].kind == HD_PARTIAL; i++)
+				n->outs[k]->summed[a] = n->ins[i]->summed[a];
+}
+
 static int place_one(struct hd_plan *p, struct node *n)
 {
 	struct placement *need = hd_alloc((n->v.nin + HD_MAX_OUTS) * sizeof(*need)), *out = need + n->v.nin;
@@ -269,6 +278,7 @@ static int place_one(struct hd_plan *p, struct node *n)
 		n->outs[k]->at = out[k];
 		hd_localize(p, n->outs[k]);
 	}
+	inherit_reason(p, n);
 	n->placed = 1;
 	free(need);
 	return rc < 0 ? rc : p->err->code;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/ops/ops.h - the engine's own ops, described by the same struct as a plugin's (heddle/op.h): shape, what may be
- * cut, vjp, place, cost, record.  One family of ops per file; doc/architecture.md shows how to add one.
+ * cut, vjp, place, cost, record.  One family of ops per file; doc/extending.md shows how to add one.
  */
 #ifndef HD_ENGINE_OPS_H
 #define HD_ENGINE_OPS_H
