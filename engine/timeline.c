@@ -4,6 +4,10 @@
  * What runs once a step stands around them: gathers (G) before, sync (S) as soon as the last writer of its inputs is
  * done - so that early buckets move while backward goes on - and the update (U) last.  Sync that spans stages waits for
  * the end, where all stages reach it in the same order.
+ *
+ * What reads a movement would wait for it, so it comes later: one that leads to another movement (a ring's next turn)
+ * after a block of backward has run beside the first, all others at the end.  There the turns of all buckets take
+ * turns, first come first served.
  */
 #include <config.h>
 #include "engine/program.h"
@@ -52,6 +56,12 @@ struct build {
 	char *held;			/* by node id: emitted at the end only */
 	int32_t *loaded_micro;
 	struct hd_unit unit;
+	struct node **behind;		/* a ring's next turns, in the order in which they became ready */
+	int *since;			/* the border between blocks that each has seen */
+	size_t nbehind, from;
+	int border;
+	char *leads;			/* by node id: to a movement that needs no other bucket */
+	struct node ***after;		/* by node id: those that overwrite what it reads, NULL-terminated */
 };
 
 static struct entry *append(struct build *b, int type, struct node *n, int32_t micro)
@@ -67,16 +77,48 @@ static struct entry *append(struct build *b, int type, struct node *n, int32_t m
 
 static void emit(struct build *b, struct node *n, int32_t micro);
 
+static void emit_sync(struct build *b, struct node *n)
+{
+	struct hd_unit was = b->unit;
+
+	b->unit = (struct hd_unit){ HD_S, 0, HD_STEP };
+	emit(b, n, HD_STEP);
+	b->unit = was;
+}
+
+static int reads_movement(const struct node *n)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (n->ins[i]->v.node && N(n->ins[i]->v.node)->comm.kind && n->ins[i]->v.node->phase & HD_S)
+			return 1;
+	return 0;
+}
+
+/* One thing less that n waits for. */
+static void met(struct build *b, struct node *n)
+{
+	if (--b->unmet[n->id] || b->held[n->id])
+		return;
+	if (!reads_movement(n)) {
+		emit_sync(b, n);
+	} else if (b->leads[n->id]) {
+		b->behind[b->nbehind] = n;
+		b->since[b->nbehind++] = b->border;
+	}
+}
+
 static void complete(struct build *b, const struct tensor *t)
 {
 	for (struct node **r = b->g->readers[t->id]; r && *r; r++)
-		if ((*r)->v.phase & HD_S && --b->unmet[(*r)->id] == 0 && !b->held[(*r)->id]) {
-			struct hd_unit was = b->unit;
+		if ((*r)->v.phase & HD_S)
+			met(b, *r);
+}
 
-			b->unit = (struct hd_unit){ HD_S, 0, HD_STEP };
-			emit(b, *r, HD_STEP);
-			b->unit = was;
-		}
+/* Those that are ready and have seen so many borders. */
+static void catch_up(struct build *b, int borders)
+{
+	while (b->from < b->nbehind && b->border - b->since[b->from] >= borders)
+		emit_sync(b, b->behind[b->from++]);
 }
 
 static void load(struct build *b, const struct node *n, int32_t micro)
@@ -109,9 +151,12 @@ static void emit(struct build *b, struct node *n, int32_t micro)
 	append(b, HD_ENTRY_NODE, n, micro);
 	if (micro != HD_STEP)
 		accumulate_copies(b, n, micro);
-	if (--b->runs[n->id] == 0)
-		for (uint32_t k = 0; k < n->v.nout; k++)
-			complete(b, n->outs[k]);
+	if (--b->runs[n->id] > 0)
+		return;
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		complete(b, n->outs[k]);
+	for (struct node **r = b->after[n->id]; r && *r; r++)
+		met(b, *r);
 }
 
 static void emit_phase(struct build *b, uint32_t phase)
@@ -169,6 +214,79 @@ static void hold_after(struct build *b)
 	}
 }
 
+/* Which sync goes on to a movement, other than by way of the norm, for which all buckets are needed. */
+static void mark_leading(struct build *b)
+{
+	for (struct node *n = b->g->plan->last; n; n = n->prev) {
+		if (n->v.phase != HD_S || b->held[n->id] || !strcmp(n->v.op->name, "norm2"))
+			continue;
+		b->leads[n->id] = n->comm.kind != 0;
+		for (uint32_t k = 0; k < n->v.nout; k++)
+			for (struct node **r = b->g->readers[n->outs[k]->id]; r && *r; r++)
+				b->leads[n->id] |= b->leads[(*r)->id];
+	}
+}
+
+/* Whether two tensors, of a step, have bytes in common. */
+static int overlap(const struct hd_program *g, const struct tensor *a, const struct tensor *b)
+{
+	const struct storage *x = &g->at[a->id], *y = &g->at[b->id];
+
+	return x->root == y->root && a->step && b->step && x->offset < y->offset + hd_local_bytes(b) &&
+	       y->offset < x->offset + hd_local_bytes(a);
+}
+
+/* Names for bytes that are there already: these neither read nor write, and may stand before what they read. */
+static int only_names(const struct node *n)
+{
+	static const char *const ops[] = { "accumulate", "chunk", "join", "pack", "pick", "sync", "unpack", "view" };
+
+	for (size_t i = 0; i < HD_LEN(ops); i++)
+		if (!strcmp(n->v.op->name, ops[i]))
+			return 1;
+	return 0;
+}
+
+/* A result in place of an input overwrites what it shares with others; every other result has bytes of its own. */
+static int overwrites(const struct hd_program *g, const struct node *n, const struct tensor *t)
+{
+	for (uint32_t k = 0; k < n->v.nout && !only_names(n); k++)
+		for (uint32_t i = 0; i < n->v.nin && overlap(g, n->outs[k], t); i++)
+			if (overlap(g, n->outs[k], n->ins[i]))
+				return 1;
+	return 0;
+}
+
+static int reads_what(const struct hd_program *g, const struct node *r, const struct node *n)
+{
+	for (uint32_t i = 0; i < r->v.nin; i++)
+		if (overwrites(g, n, r->ins[i]))
+			return 1;
+	return 0;
+}
+
+/* Bytes are shared by program order (alias.c).  Sync that becomes ready in another order keeps that one where a later
+ * node overwrites what an earlier one reads. */
+static void order_overwrites(struct build *b)
+{
+	struct hd_plan *p = b->g->plan;
+
+	for (struct node *r = p->first; r; r = r->next) {
+		size_t n = 0, cap = 0;
+		struct node **list = NULL;
+
+		if (r->v.phase != HD_S || only_names(r) || !hd_node_here(b->g, r))
+			continue;
+		for (struct node *k = r->next; k; k = k->next)
+			if (k->v.phase == HD_S && hd_node_here(b->g, k) && reads_what(b->g, r, k)) {
+				list = hd_grow(list, n + 1, &cap, sizeof(*list));
+				list[n++] = k;
+				b->unmet[k->id]++;
+			}
+		b->after[r->id] = list;
+	}
+}
+
 static void count(struct build *b)
 {
 	struct hd_plan *p = b->g->plan;
@@ -179,6 +297,8 @@ static void count(struct build *b)
 			b->unmet[n->id] += n->ins[i]->v.node != NULL && !(n->comm.kind == HD_RECV);
 	}
 	hold_after(b);
+	mark_leading(b);
+	order_overwrites(b);
 }
 
 static int check_all_ran(struct build *b)
@@ -206,6 +326,20 @@ static int64_t first_update(const struct hd_program *g)
 	while (e < (int64_t)g->n && !(g->entries[e].type == HD_ENTRY_NODE && !strcmp(g->entries[e].node->v.kind, "update")))
 		e++;
 	return e;
+}
+
+/* What a movement of sync sends must not be overwritten before it is done. */
+static void wait_for_overwrites(struct hd_program *g)
+{
+	for (int64_t e = 0; e < (int64_t)g->n; e++) {
+		struct entry *x = &g->entries[e];
+
+		if (x->type != HD_ENTRY_NODE || !x->node->comm.kind || !(x->node->v.phase & HD_S))
+			continue;
+		for (int64_t f = e + 1; f < x->wait; f++)
+			if (g->entries[f].type == HD_ENTRY_NODE && overwrites(g, g->entries[f].node, x->node->ins[0]))
+				x->wait = f;
+	}
 }
 
 /* The entry before which each communication must be finished: its first reader's; nobody's: the end of its part of the
@@ -236,6 +370,7 @@ static void waits(struct hd_program *g)
 		}
 	}
 	free(first);
+	wait_for_overwrites(g);
 }
 
 int hd_timeline(struct hd_program *g)
@@ -248,20 +383,34 @@ int hd_timeline(struct hd_program *g)
 
 	for (size_t i = 0; i < p->ntensors; i++)
 		b.loaded_micro[i] = -1;
+	b.behind = hd_alloc(n * sizeof(*b.behind)), b.since = hd_alloc(n * sizeof(int));
+	b.leads = hd_alloc(n), b.after = hd_alloc(n * sizeof(*b.after));
 	count(&b);
 	emit_phase(&b, HD_G);
 	for (int u = 0; u < p->nunits[g->coord]; u++) {
+		int block = -1;
+
 		b.unit = p->units[g->coord][u];
 		if (p->stages)
 			emit_receives(&b, &b.unit);
 		for (struct node *k = p->first; k; k = k->next)
-			if (in_unit(p, k, &b.unit) && k->comm.kind != HD_RECV)
+			if (in_unit(p, k, &b.unit) && k->comm.kind != HD_RECV) {
+				if (k->block != block) {	/* a whole one has passed at the second border */
+					b.border++;
+					catch_up(&b, 2);
+				}
+				block = k->block;
 				emit(&b, k, b.unit.micro);
+			}
 	}
+	catch_up(&b, 0);
 	emit_phase(&b, HD_S);
 	emit_phase(&b, HD_U);
 	rc = check_all_ran(&b);
 	waits(g);
+	for (size_t i = 0; i < n; i++)
+		free(b.after[i]);
 	free(b.unmet), free(b.runs), free(b.held), free(b.loaded_micro);
+	free(b.behind), free(b.since), free(b.leads), free(b.after);
 	return rc;
 }
