@@ -239,6 +239,7 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, struct
 	n->id = p->nnodes++;
 	n->block = p->block;
 	n->inst = hd_op_find(op->name) == op ? -1 : p->cur;
+	n->by = p->cur;
 	n->attr = hd_plan_text(p, "%s", attr ? attr : "");
 	n->reason = p->reason;
 	n->queue = p->queue;

@@ -95,7 +95,7 @@ static const struct hd_flag explain_flags[] = {
 	{ "ranks", "N", "number of ranks (default: what the sizes say)" },
 	{ "rank", "R", "whose program (default 0)" },
 	{ "schedule", NULL, "draw the units of each stage" },
-	{ "nodes", NULL, "list every node with the placements of its operands" },
+	{ "nodes", NULL, "list every node: operands, placements of its results, whose it is" },
 	{ "json", NULL, "as JSON" },
 };
 static const struct hd_flag bench_flags[] = {

@@ -71,6 +71,7 @@ struct node {
 	char *attr, *reason;
 	int id, block;			/* block: index in plan->blocks, or -1 */
 	int inst;			/* of the plugin whose op this is, or -1 */
+	int by;				/* instance in whose slot it was made, or -1 */
 	int placed, dead, mark;
 	struct hd_pos pos;		/* chunk, join, pick */
 	int64_t parts;

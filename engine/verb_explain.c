@@ -155,17 +155,35 @@ static void line_text(const struct node *n, int64_t count)
 	       tensor_name(n), n->ins[0]->v.spec, "", n->reason ? n->reason : "");
 }
 
+/* What has no name is numbered: a result is found again where it is read. */
+static void print_tensor(const struct tensor *t)
+{
+	if (t->v.name[0])
+		printf("%s(%s)", t->v.name, t->v.spec);
+	else
+		printf("#%d(%s)", t->id, t->v.spec);
+}
+
 static void print_nodes(struct hd_plan *p, const struct hd_program *g)
 {
 	for (const struct node *n = p->first; n; n = n->next) {
 		if (!hd_node_here(g, n))
 			continue;
 		printf("%-15s %-10s %s", unit_name(n->v.phase), n->v.block, n->v.op->name);
-		for (uint32_t i = 0; i < n->v.nin && i < 6; i++)
-			printf("%s%s(%s)", i ? ", " : " ", n->ins[i]->v.name, n->ins[i]->v.spec);
-		for (uint32_t k = 0; k < n->v.nout; k++)
-			printf(" -> (%s) %s", n->outs[k]->v.spec, hd_placement_text(p, &n->outs[k]->at));
-		printf("\n");
+		if (n->comm.kind)
+			printf(" %s on %s", hd_comm_kind_name(n->comm.kind), n->comm.group->name);
+		else if (n->attr[0])
+			printf(" [%s]", n->attr);
+		for (uint32_t i = 0; i < n->v.nin; i++) {
+			printf(i ? ", " : " ");
+			print_tensor(n->ins[i]);
+		}
+		for (uint32_t k = 0; k < n->v.nout; k++) {
+			printf(" -> ");
+			print_tensor(n->outs[k]);
+			printf(" %s", hd_placement_text(p, &n->outs[k]->at));
+		}
+		printf(n->by >= 0 ? "; made by %s\n" : "\n", n->by >= 0 ? p->inst[n->by].name : "");
 	}
 }
 

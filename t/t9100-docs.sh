@@ -68,7 +68,9 @@ else
 	skip "no python3"
 fi
 like "explain shows what stands behind the sum" "$(heddle explain mean.ini --ranks 2 --nodes)" \
-	'^sync +map grad:wpe\.weight\(position,embed\) -> \(position,embed\) whole'
+	'^sync +map \[a / 2\] grad:wpe\.weight\(position,embed\) -> grad:wpe\.weight\(position,embed\) whole; made by r$'
+like "and numbers what has no name, so that a result is found where it is read" "$(heddle explain mean.ini --ranks 2 --nodes |
+	awk '$3 == "position_dw" { made = $7 } $2 == "accumulate" && $3 == made { print "found", $5 }')" '^found grad:wpe\.weight'
 
 # -- in the engine: the example's files in a tree of their own, before the real one -------------------------------------------
 value() { sed -n "s/^$1 = //p" "$build/Makefile"; }
