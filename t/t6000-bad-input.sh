@@ -35,6 +35,8 @@ refused "a context shorter than a sequence" 'model\.max_seq: 8 is less than trai
 
 # Sizes.
 refused "heads that do not divide" 'model\.heads: 5 does not divide model\.embed = 32' --set model.heads=5
+refused "heads that rope cannot turn" 'rope: head_dim = 1 is odd' --set model.family=llama --set model.heads=32
+unlike "are found by check" "$(heddle check tiny.ini --set model.family=llama --set model.heads=32 2>&1)" 'replica'
 refused "a batch that does not divide" 'global_batch: 10 is not a multiple of micro_batch 4 x 1 replicas' \
 	--set train.global_batch=10 --set train.micro_batch=4
 

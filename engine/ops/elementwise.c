@@ -194,6 +194,17 @@ static int rope_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
+/* Told while planning: kernels see head_dim only when a run has begun. */
+static int rope_shape(HD_SHAPE_ARGS)
+{
+	const struct hd_tensor *x = ins[0];
+	const struct hd_dim *d = x->ndim ? x->dims[x->ndim - 1] : NULL;
+
+	if (d && d->n % 2)
+		return hd_plan_fail(p, HD_EDIVIDE, "rope: %s = %lld is odd, and halves of it are turned", d->name, (long long)d->n);
+	return hd_same_as_first(self, p, attr, ins, nin, outs, nout);
+}
+
 static const char *const rope_uncut[] = { "head_dim", NULL };
 
 #define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, __VA_ARGS__ }
@@ -208,4 +219,4 @@ OP(gelu_d, .linear = 2, .inplace = second, .shape = hd_same_as_first, .cost = el
 OP(swiglu, .shape = hd_same_as_first, .vjp = swiglu_vjp, .cost = elementwise_cost);
 OP(swiglu_d, .linear = 4, .shape = swiglu_d_shape, .cost = elementwise_cost);
 OP(dropout, .linear = 1, .inplace = first, .shape = hd_same_as_first, .vjp = dropout_vjp);
-OP(rope, .linear = 1, .uncut = rope_uncut, .inplace = first, .shape = hd_same_as_first, .vjp = rope_vjp);
+OP(rope, .linear = 1, .uncut = rope_uncut, .inplace = first, .shape = rope_shape, .vjp = rope_vjp);
