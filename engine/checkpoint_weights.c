@@ -72,10 +72,57 @@ static int plan_one(struct hd_weights *w, const struct hd_hf_region *r, uint32_t
 	return HD_OK;
 }
 
+/* What is not stored yet of each tensor.  One that a family's hf leaves with holes, or gives to two parameters, would be
+ * another model when it is read. */
+static int count_one(json_t *left, const struct tensor *t, const struct hd_hf_region *r, struct hd_err *err)
+{
+	json_t *known = json_object_get(left, r->name);
+	int64_t n = known ? json_integer_value(known) : r->shape[0] * (r->ndim == 2 ? r->shape[1] : 1);
+
+	if (n < hd_whole_count(t))
+		return hd_err_set(err, HD_EBUG, "%s: has %lld elements, and %s has room for %lld more", t->v.name,
+				  (long long)hd_whole_count(t), r->name, (long long)n);
+	json_object_set_new(left, r->name, json_integer((json_int_t)(n - hd_whole_count(t))));
+	return HD_OK;
+}
+
+static int nothing_left(json_t *left, struct hd_err *err)
+{
+	const char *name;
+	json_t *n;
+
+	json_object_foreach(left, name, n)
+	{
+		if (json_integer_value(n))
+			return hd_err_set(err, HD_EBUG, "%s: %lld of its elements are no parameter's", name,
+					  (long long)json_integer_value(n));
+	}
+	return HD_OK;
+}
+
+static int check_counts(const struct hd_program *g, struct hd_err *err)
+{
+	json_t *left = json_object();
+	int rc = HD_OK;
+
+	for (size_t i = 0; i < g->plan->ntensors && rc >= 0; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+		struct hd_hf_region r;
+
+		if (is_weight(t) && (rc = region_of(g, t, &r, err)) >= 0)
+			rc = count_one(left, t, &r, err);
+	}
+	if (rc >= 0)
+		rc = nothing_left(left, err);
+	json_decref(left);
+	return rc;
+}
+
 int hd_weights_plan(const struct hd_program *g, struct hd_weights *w, struct hd_err *err)
 {
 	int64_t room = 0;
 
+	HD_TRY(check_counts(g, err));
 	w->where = json_object();
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *t = g->plan->tensors[i];

@@ -22,7 +22,7 @@ struct hd_model {
 
 /* Where a parameter is stored in a Hugging Face file: a region of the tensor `name`.  The parameter's dims are first
  * merged into rows x cols (cols = product of the dims from `split` on; ndim 1 parameters: rows only), then transposed if
- * asked, then placed at (row, col). */
+ * asked, then placed at (row, col).  Together the regions of a tensor are all of it. */
 struct hd_hf_region {
 	char name[128];
 	int ndim;
