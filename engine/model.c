@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/model.h"
+#include "engine/words.h"
 #include <string.h>
 
 static const struct hd_option keys[] = {
@@ -40,6 +41,8 @@ static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model 
 	if (m->heads % m->kv_heads)
 		return hd_section_fail(c, s, "kv_heads", err, HD_EDIVIDE, "%lld does not divide model.heads = %lld",
 				       (long long)m->kv_heads, (long long)m->heads);
+	if (m->dropout > 0 && !m->family->dropout)
+		return hd_section_fail(c, s, "dropout", err, HD_ENOTSUP, "the family %s has no dropout", m->family->name);
 	if (m->seq > m->max_seq)
 		return hd_section_fail(c, s, "max_seq", err, HD_EINVAL, "%lld is less than train.seq = %lld",
 				       (long long)m->max_seq, (long long)m->seq);
@@ -58,10 +61,11 @@ int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, str
 	for (size_t i = 0; i < HD_LEN(families); i++)
 		names[i] = families[i]->name;
 	if (!m->family) {
-		const char *near = hd_nearest(hd_section_str(s, "family"), names, (int)HD_LEN(families));
+		char advice[500];
 
-		return hd_section_fail(c, s, "family", err, HD_EINVAL, "there is no family %s%s%s", hd_section_str(s, "family"),
-				       near ? "; did you mean " : "; known: ", near ? near : names[0]);
+		hd_word_advice(advice, sizeof(advice), hd_section_str(s, "family"), "known", names, (int)HD_LEN(families));
+		return hd_section_fail(c, s, "family", err, HD_EINVAL, "there is no family %s; %s", hd_section_str(s, "family"),
+				       advice);
 	}
 	m->layers = hd_section_int(s, "layers");
 	m->embed = hd_section_int(s, "embed");

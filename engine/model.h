@@ -35,6 +35,7 @@ struct hd_hf_region {
 struct hd_family {
 	const char *name;
 	int tie;			/* default of tie_embeddings */
+	int dropout;			/* the graph drops activations: model.dropout may be more than 0 */
 	int64_t (*mlp)(int64_t embed);	/* default of mlp */
 	/* The forward graph from ids (batch, seq) to the last hidden state (batch, seq, embed), block by block; then the
 	 * product with the vocabulary: of (batch, seq, embed) or, in generation, (batch, embed). */

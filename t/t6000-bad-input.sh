@@ -37,6 +37,8 @@ refused "a context shorter than a sequence" 'model\.max_seq: 8 is less than trai
 refused "heads that do not divide" 'model\.heads: 5 does not divide model\.embed = 32' --set model.heads=5
 refused "heads that rope cannot turn" 'rope: head_dim = 1 is odd' --set model.family=llama --set model.heads=32
 unlike "are found by check" "$(heddle check tiny.ini --set model.family=llama --set model.heads=32 2>&1)" 'replica'
+refused "dropout of a family that has none" 'model\.dropout: the family llama has no dropout' --set model.family=llama \
+	--set model.dropout=0.1
 refused "a batch that does not divide" 'global_batch: 10 is not a multiple of micro_batch 4 x 1 replicas' \
 	--set train.global_batch=10 --set train.micro_batch=4
 
@@ -48,6 +50,8 @@ refused "an unknown key of a plugin" '--set dp\.buckett: unknown key; did you me
 refused "an unknown section" '--set modell\.layers: no section .*did you mean model\?' --set modell.layers=3
 refused "not a number" "--set model\.layers: 'two' is not a whole number" --set model.layers=two
 refused "not a choice" "--set train\.schedule: 'cosin' is not a choice; did you mean cosine\?" --set train.schedule=cosin
+refused "no such family" 'model\.family: there is no family bert; known: gpt2, llama' --set model.family=bert
+refused "a family misspelt" 'model\.family: there is no family lama; did you mean llama\?' --set model.family=lama
 refused "too small" '--set train\.seq: 0 is too small, at least 1' --set train.seq=0
 refused "not a size" "--set dp\.size: 0 is not a number of ranks" --set dp.size=0
 alone=

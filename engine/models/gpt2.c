@@ -149,5 +149,5 @@ static json_t *config(const struct hd_model *m)
 
 static int64_t mlp(int64_t embed) { return 4 * embed; }
 
-const struct hd_family hd_family_gpt2 = { .name = "gpt2", .tie = 1, .mlp = mlp, .hidden = hidden, .logits = logits, .hf = hf,
-	.config = config };
+const struct hd_family hd_family_gpt2 = { .name = "gpt2", .tie = 1, .dropout = 1, .mlp = mlp, .hidden = hidden,
+	.logits = logits, .hf = hf, .config = config };
