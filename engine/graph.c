@@ -100,6 +100,7 @@ const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n)
 
 uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim **dims)
 {
+	const char *all = spec;
 	uint32_t n = 0;
 	char name[64];
 
@@ -109,7 +110,7 @@ uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim 
 		snprintf(name, sizeof(name), "%.*s", (int)len, spec);
 		dims[n] = hd_dim_get(p, name, 0);
 		if (!dims[n]) {
-			hd_plan_fail(p, HD_EBUG, "no dim is called %s", name);
+			hd_plan_fail(p, HD_EBUG, "no dim is called %s, in (%s)", name, all);
 			return n;
 		}
 		n++;

@@ -6,7 +6,7 @@
  *	hd_dim_get(p, "row", 3);
  *	struct tensor *w = gt_param(p, "w", "row");
  *	gt_build(p, gt_loss(p, hd_map(p, &w, 1, "exp(a)")));	// sum of the result times fixed weights; all arrows
- *	struct gt_run *r = gt_open(p);
+ *	struct gt_run *r = gt_open(p, NULL);
  *	double loss = gt_compute(r), *g = gt_gradient(r, w, 0);
  *	gt_close(r);						// and the plan with it
  *
