@@ -33,7 +33,7 @@ static struct {
 } calls[16]; /* of the batch: steps that ask for it less nodes that do it */
 static struct {
 	long pairs, steps, wrong_plan, wrong_data, wrong_steps, grows;
-	char first[4][400];
+	char first[4][1280];
 } seen;
 
 static void blame(long *count, int which, const struct pair *k, const char *what)
