@@ -289,6 +289,10 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, struct tenso
 	for (uint32_t i = 0; i < nin; i++)
 		if (!ins[i])
 			return NULL;
+	if (p->cur >= 0 && p->slot && !strcmp(p->slot, "lower") && !p->anchor) {
+		hd_plan_fail(p, HD_EBUG, "%s: cursor must say first where new nodes belong", op->name);
+		return NULL;
+	}
 	n = blank_node(p, op, ins, nin, attr);
 	memset(outs, 0, sizeof(outs));
 	rc = op->shape(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, n->attr, n->v.ins, nin, outs, &nout);

@@ -82,13 +82,45 @@ static const void *host_query(struct hd_plan *p, const char *feature)
 
 /* -- options ---------------------------------------------------------------------------------------------------------------- */
 static struct hd_section *mine(struct hd_plan *p) { return p->inst[p->cur < 0 ? 0 : p->cur].section; }
-static int64_t host_int(struct hd_plan *p, const char *key) { return hd_section_int(mine(p), key); }
-static double host_num(struct hd_plan *p, const char *key) { return hd_section_num(mine(p), key); }
-static const char *host_str(struct hd_plan *p, const char *key) { return hd_section_str(mine(p), key); }
+
+/* An option that the plugin does not have, or has with another type, would read as 0. */
+static int declared(struct hd_plan *p, const char *call, const char *key, uint32_t types)
+{
+	const struct hd_strategy_ops *o = p->inst[p->cur < 0 ? 0 : p->cur].plugin->ops;
+	const struct hd_option *x = NULL;
+
+	for (uint32_t i = 0; key && i < o->noptions; i++) {
+		x = (const void *)((const char *)o->options + i * o->option_size);
+		if (!strcmp(x->key, key))
+			break;
+		x = NULL;
+	}
+	if (!x)
+		return hd_plan_fail(p, HD_EBUG, "%s: the plugin declares no option %s", call, key ? key : "(NULL)"), 0;
+	if (!(types >> x->type & 1))
+		return hd_plan_fail(p, HD_EBUG, "%s: option %s is declared with a type that another call reads", call, key), 0;
+	return 1;
+}
+
+static int64_t host_int(struct hd_plan *p, const char *key)
+{
+	return declared(p, "opt_int", key, 1u << HD_OPT_INT | 1u << HD_OPT_BOOL | 1u << HD_OPT_BYTES)
+		? hd_section_int(mine(p), key) : 0;
+}
+
+static double host_num(struct hd_plan *p, const char *key)
+{
+	return declared(p, "opt_num", key, 1u << HD_OPT_NUM) ? hd_section_num(mine(p), key) : 0;
+}
+
+static const char *host_str(struct hd_plan *p, const char *key)
+{
+	return declared(p, "opt_str", key, ~0u) ? hd_section_str(mine(p), key) : "";
+}
 
 static const char *host_text(struct hd_plan *p, const char *key)
 {
-	const char *path = hd_section_str(mine(p), key);
+	const char *path = host_str(p, key);
 	char *text = NULL, *copy;
 	size_t n = 0, cap = 0;
 	int c;
@@ -130,6 +162,13 @@ static const struct hd_axis *host_axis(struct hd_plan *p, const char *suffix, in
 				    n < 1 ? (long long)n : (long long)HD_MAX_AXES), NULL;
 	if (spare)
 		return hd_plan_fail(p, HD_ENOTSUP, "%lld spare coordinates: this version has none", (long long)spare), NULL;
+	for (int i = 0; i < p->naxes; i++) {
+		const char *name = p->inst[p->cur].name, *taken = p->axes[i]->v.name;
+
+		if (p->axes[i]->inst == p->cur && (suffix ? strlen(taken) > strlen(name) && !strcmp(taken + strlen(name) + 1, suffix)
+						   : !strcmp(taken, name)))
+			return hd_plan_fail(p, HD_EBUG, "axis: %s is claimed already; another suffix makes another axis", taken), NULL;
+	}
 	a = hd_plan_alloc(p, sizeof(*a));
 	a->v = (struct hd_axis){ sizeof(a->v), suffix ? hd_plan_text(p, "%s.%s", p->inst[p->cur].name, suffix)
 					     : p->inst[p->cur].name, n, spare, 1 };
@@ -176,15 +215,25 @@ static const struct hd_group *host_group(struct hd_plan *p, const struct hd_axis
 {
 	struct axis *a[HD_MAX_AXES];
 
+	if (!n || n > HD_MAX_AXES)
+		return hd_plan_fail(p, HD_EINVAL, "group: of %u axes, not of 1 to %d", n, HD_MAX_AXES), NULL;
 	for (uint32_t i = 0; i < n; i++) {
-		if (!axes[i] || n > HD_MAX_AXES)
-			return NULL;
+		if (!axes[i])
+			return hd_plan_fail(p, HD_EBUG, "group: axis %u is NULL", i), NULL;
 		a[i] = A(axes[i]);
 	}
 	return &hd_group_get(p, a, n, role)->v;
 }
 
 /* -- rules and stages ----------------------------------------------------------------------------------------------------- */
+/* What the reader of the INI knows the number of members by: axis section.suffix is suffix, whatever option it came from. */
+static const char *size_key(const struct hd_plan *p, const struct hd_axis *axis)
+{
+	const char *section = p->inst[A(axis)->inst].name;
+
+	return strcmp(axis->name, section) ? axis->name + strlen(section) + 1 : "size";
+}
+
 static int deal_layers(struct hd_plan *p, struct axis *a)
 {
 	int64_t layers = p->model.layers, k = -1;
@@ -192,7 +241,7 @@ static int deal_layers(struct hd_plan *p, struct axis *a)
 	if (p->stages && p->stages != a)
 		return hd_plan_fail(p, HD_EINVAL, "layers are dealt to %s already", p->stages->v.name);
 	if (a->v.n > layers)
-		return hd_section_fail(p->conf, p->inst[a->inst].section, "size", p->err, HD_EINVAL,
+		return hd_section_fail(p->conf, p->inst[a->inst].section, size_key(p, &a->v), p->err, HD_EINVAL,
 				       "%lld stages for model.layers = %lld", (long long)a->v.n, (long long)layers);
 	p->stages = a;
 	for (size_t i = 0; i < p->nblocks; i++) {
@@ -206,14 +255,16 @@ static int deal_layers(struct hd_plan *p, struct axis *a)
 
 static int host_rule(struct hd_plan *p, const char *name, const struct hd_axis *axis, const char *kind, uint32_t flags)
 {
-	const struct hd_dim *d = hd_dim_get(p, name, 0);
+	const struct hd_dim *d;
 	struct rule *r;
 	int64_t n;
 
 	if (!in_slot(p, "rules"))
 		return refuse_out_of_turn(p, "rule", "rules");
-	if (!axis)
-		return p->err->code;
+	if (!name || !axis)
+		return hd_plan_fail(p, HD_EBUG, "rule: the %s is NULL (%s)", name ? "axis" : "dim",
+				    name ? name : axis ? axis->name : "and so is the axis");
+	d = hd_dim_get(p, name, 0);
 	n = axis->n;
 	if (!strcmp(name, "layer"))
 		return deal_layers(p, A(axis));
@@ -223,7 +274,7 @@ static int host_rule(struct hd_plan *p, const char *name, const struct hd_axis *
 		if (flags & HD_IF_DIVIDES)
 			return HD_OK;
 		if (!(flags & HD_PAD))
-			return hd_section_fail(p->conf, p->inst[A(axis)->inst].section, "size", p->err, HD_EDIVIDE,
+			return hd_section_fail(p->conf, p->inst[A(axis)->inst].section, size_key(p, axis), p->err, HD_EDIVIDE,
 					       "%lld does not divide %s.%s = %lld", (long long)n,
 					       strcmp(name, "seq") ? "model" : "train", name, (long long)d->n);
 	}
@@ -356,12 +407,39 @@ static int graph_home(struct hd_plan *p, struct hd_tensor *leaf, const struct hd
 	return HD_OK;
 }
 
+/* Placement after a plugin's own communication is the plugin's word.  That there is none at all can be seen, from `t` back
+ * to what the reshard has, over the nodes that were made after the reshard. */
+static int sends(const struct hd_tensor *t, const struct hd_node *reshard)
+{
+	if (t == reshard->ins[0] || !t->node)
+		return 0;
+	if (!strcmp(t->node->op->name, "comm") || !strcmp(t->node->op->name, "reshard") || N(t->node)->id < N(reshard)->id)
+		return 1;
+	for (uint32_t i = 0; i < t->node->nin; i++)
+		if (sends(t->node->ins[i], reshard))
+			return 1;
+	return 0;
+}
+
+static int unsent(const struct hd_tensor *old, const struct hd_tensor *with)
+{
+	const struct hd_reshard *r = old->node ? old->node->reshard : NULL;
+
+	return r && r->have.kind == HD_PARTIAL && r->need.kind == HD_WHOLE && r->axis->n > 1 && !sends(with, old->node);
+}
+
 static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with)
 {
 	if (!old || !with)
-		return p->err->code;
-	if (old->ndim != with->ndim || old->dtype != with->dtype)
+		return hd_plan_fail(p, HD_EBUG, "replace: the %s tensor is NULL", old ? "new" : "old");
+	if (old->ndim != with->ndim || memcmp(old->dims, with->dims, old->ndim * sizeof(*old->dims)))
 		return hd_plan_fail(p, HD_EINVAL, "replace: (%s) is not like (%s)", with->spec, old->spec);
+	if (old->dtype != with->dtype)
+		return hd_plan_fail(p, HD_EINVAL, "replace: (%s) has elements of %u bits (dtype %#x) instead of %u (dtype %#x)",
+				    with->spec, HD_BITS(with->dtype), with->dtype, HD_BITS(old->dtype), old->dtype);
+	if (unsent(old, with))
+		return hd_plan_fail(p, HD_EINVAL, "replace: (%s) is still a partial sum on %s: no communication lies between it and "
+				    "the tensor that the reshard has", with->spec, N(old->node)->reshard.axis->name);
 	for (uint32_t i = 0; i < old->ndim; i++)
 		if (old->local[i] != with->local[i])
 			return hd_plan_fail(p, HD_EINVAL, "replace: %s has %lld elements instead of %lld", old->dims[i]->name,
@@ -458,8 +536,14 @@ static struct hd_tensor *graph_map(struct hd_plan *p, struct hd_tensor *const *i
 
 static struct hd_tensor *graph_cast(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype)
 {
+	static const uint32_t known[] = { HD_F32, HD_F64, HD_F16, HD_BF16, HD_I32, HD_I64, HD_U8, HD_B1 };
 	struct tensor *t = T(x);
+	size_t i = 0;
 
+	while (i < HD_LEN(known) && known[i] != dtype)
+		i++;
+	if (i == HD_LEN(known))
+		return hd_plan_fail(p, HD_EINVAL, "cast: %#x is no dtype", dtype), NULL;
 	return x ? settled(hd_op1(p, "cast", &t, 1, "dtype=%u", dtype), t) : NULL;
 }
 
@@ -496,6 +580,10 @@ static int graph_unpack(struct hd_plan *p, struct hd_tensor *flat, struct hd_ten
 static struct hd_tensor *graph_comm(struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *x,
 				    const struct hd_dim *dim, int64_t index)
 {
+	if (!g)
+		return hd_plan_fail(p, HD_EBUG, "comm: the group is NULL"), NULL;
+	if (kind < HD_ALL_REDUCE || kind > HD_ALL_MAX)
+		return hd_plan_fail(p, HD_EINVAL, "comm: %u is no kind of collective", kind), NULL;
 	return view(hd_build_comm(p, kind, G(g), T(x), dim, index));
 }
 
@@ -509,10 +597,16 @@ static struct hd_tensor *graph_state(struct hd_plan *p, const char *name, struct
 {
 	struct tensor *t, *l = T(like);
 
+	char *full;
+
 	if (!like)
 		return NULL;
-	t = hd_tensor_new(p, hd_plan_text(p, "%s.%s.%s", p->inst[p->cur].name, name, like->of ? like->of->name : like->name),
-			  HD_STATE, dtype, l->dims, l->v.ndim);
+	full = hd_plan_text(p, "%s.%s.%s", p->inst[p->cur].name, name, like->of ? like->of->name : like->name);
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (p->tensors[i]->v.what == HD_STATE && !strcmp(p->tensors[i]->v.name, full))
+			return hd_plan_fail(p, HD_EBUG, "state: there is a state %s already; a checkpoint could not tell them apart",
+					    full), NULL;
+	t = hd_tensor_new(p, full, HD_STATE, dtype, l->dims, l->v.ndim);
 	t->v.of = like->of;
 	t->at = l->at;
 	memcpy(t->local, l->local, sizeof(t->local));
@@ -526,7 +620,7 @@ static struct hd_tensor *graph_state(struct hd_plan *p, const char *name, struct
 static int graph_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value)
 {
 	if (!state || !value)
-		return p->err->code;
+		return hd_plan_fail(p, HD_EBUG, "assign: the %s is NULL", state ? "value" : "state");
 	T(state)->assign = T(value);
 	return HD_OK;
 }

@@ -68,6 +68,16 @@ static int read_conf(struct hd_plan *p)
 	return HD_OK;
 }
 
+/* What a slot returned, where it did not say more itself. */
+int hd_slot_returned(struct hd_plan *p, int rc)
+{
+	if (p->err->code || rc == HD_OK || rc == HD_DEFAULT)
+		return p->err->code;
+	if (rc > 0)
+		return hd_plan_fail(p, HD_EBUG, "slot %s returned %d, which is no status (enum in heddle/host.h)", p->slot, rc);
+	return hd_plan_fail(p, rc, "slot %s failed with code %d and no text", p->slot, rc);
+}
+
 /* -- mesh ------------------------------------------------------------------------------------------------------------------------ */
 static int size_of(struct hd_plan *p, struct inst *in, int64_t *size)
 {
@@ -111,8 +121,7 @@ static int mesh(struct hd_plan *p, int64_t *needs)
 		int64_t left = automatic == i ? p->ranks / given : size[i];
 
 		p->cur = i;
-		HD_TRY(p->inst[i].plugin->ops->mesh(p->inst[i].self, p, size[i], left));
-		HD_TRY(p->err->code);
+		HD_TRY(hd_slot_returned(p, p->inst[i].plugin->ops->mesh(p->inst[i].self, p, size[i], left)));
 	}
 	p->cur = -1;
 	for (int a = 0; a < p->naxes; a++)
@@ -131,15 +140,11 @@ static int each(struct hd_plan *p, const char *name, int (*call)(const struct hd
 {
 	p->slot = name;
 	for (int i = 0; i < p->ninst; i++) {
-		int rc;
-
 		p->cur = i;
 		p->anchor = NULL;
 		p->block = -1;
 		p->queue = NULL;
-		rc = call(p->inst[i].plugin->ops, p->inst[i].self, p);
-		if (rc < 0 && !p->err->code)
-			hd_plan_fail(p, rc, "slot %s failed with code %d and no text", name, rc);
+		hd_slot_returned(p, call(p->inst[i].plugin->ops, p->inst[i].self, p));
 		p->cur = -1;
 		HD_TRY(p->err->code);
 	}
@@ -152,9 +157,12 @@ static int each(struct hd_plan *p, const char *name, int (*call)(const struct hd
 
 static int call_open(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
 {
+	int rc;
+
 	(void)s;
 	p->inst[p->cur].open = 1;
-	return o->open(p, &hd_host_table, &p->inst[p->cur].self);
+	rc = o->open(p, &hd_host_table, &p->inst[p->cur].self);
+	return rc < 0 || p->inst[p->cur].self ? rc : hd_plan_fail(p, HD_EBUG, "slot open left *self NULL");
 }
 static int call_rewrite(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->rewrite(s, p); }
 static int call_rules(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->rules(s, p); }
@@ -316,6 +324,20 @@ static int check_sites(struct hd_plan *p)
 	return HD_OK;
 }
 
+/* Correct, and a waste that nobody can have meant: a rule for a dim that the model has not looks like this. */
+static void warn_of_idle_axes(const struct hd_plan *p)
+{
+	for (int a = 0; a < p->naxes; a++) {
+		int used = p->axes[a]->v.n == 1 || p->stages == p->axes[a];
+
+		for (size_t i = 0; i < p->ntensors && !used; i++)
+			used = p->tensors[i]->at.on[a].kind != HD_WHOLE;
+		if (!used)
+			hd_log(HD_WARN, "[strategy %s] axis %s: nothing is cut along it, its %lld members all compute the same",
+			       p->inst[p->axes[a]->inst].name, p->axes[a]->v.name, (long long)p->axes[a]->v.n);
+	}
+}
+
 static int build(struct hd_plan *p, const struct hd_plan_options *o)
 {
 	int64_t needs;
@@ -338,6 +360,7 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	HD_TRY(hd_place_leaves(p));
 	HD_TRY(each(p, "homes", call_homes));
 	HD_TRY(hd_place(p));
+	warn_of_idle_axes(p);
 	hd_drop_dead(p);
 	set_sites(p);
 	HD_TRY(each(p, "lower", call_lower));

@@ -161,6 +161,7 @@ void hd_plan_destroy(struct hd_plan *p);
 int hd_plan_sections(struct hd_conf *c, struct hd_err *err);	/* has the INI sections that nobody reads? */
 void *hd_plan_alloc(struct hd_plan *p, size_t bytes);		/* zeroed, freed with the plan */
 char *hd_plan_text(struct hd_plan *p, const char *fmt, ...) HD_PRINTF(2, 3);
+int hd_slot_returned(struct hd_plan *p, int rc);		/* refuses codes that are none, and failures without a text */
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...) HD_PRINTF(3, 4);
 int64_t hd_plan_coord(const struct hd_plan *p, int64_t rank, const struct axis *a);
 

@@ -41,7 +41,7 @@ static int from_plugin(struct hd_plan *p)
 		return HD_OK;
 	p->cur = who;
 	p->slot = "schedule";
-	p->inst[who].plugin->ops->schedule(p->inst[who].self, p, p->micros);
+	hd_slot_returned(p, p->inst[who].plugin->ops->schedule(p->inst[who].self, p, p->micros));
 	p->slot = NULL;
 	p->cur = -1;
 	return p->err->code;

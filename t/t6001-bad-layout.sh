@@ -23,14 +23,14 @@ one() {
 	tap_result $? "$name" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
 }
 
-# Sizes of a mesh.
-divide='^heddle: mesh\.ini: \[strategy m\] size: 3 does not divide model\.heads = 4$'
+# Sizes of a mesh: of an axis section.KEY, by that key.
+divide='^heddle: --set m\.b: 3 does not divide model\.heads = 4$'
 one "heads over an axis of three" "$divide" 3 train mesh.ini --set m.b=3
 one "the same, started alone" "$divide" 1 train mesh.ini --set m.b=3
 one "the same, of check" "$divide" 1 check mesh.ini --set m.b=3
 one "replicas and the batch" 'global_batch: 8 is not a multiple of micro_batch 2 x 3 replicas' 1 \
 	check mesh.ini --set m.a=3 --ranks 3
-one "more stages than layers" '\[strategy m\] size: 3 stages for model\.layers = 2' 1 check mesh.ini --set m.c=3
+one "more stages than layers" '--set m\.c: 3 stages for model\.layers = 2' 1 check mesh.ini --set m.c=3
 one "fewer ranks than the layout needs" 'mesh\.ini: the layout needs 4 ranks, and there are 2$' 2 train mesh.ini \
 	--set m.b=4
 one "more ranks than the layout needs" 'mesh\.ini: the layout needs 1 rank, and there are 2$' 2 train mesh.ini

@@ -178,13 +178,19 @@ struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32
 
 int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const *like, uint32_t n, struct tensor **out)
 {
-	int64_t at = 0;
+	int64_t at = 0, need = 0;
 
+	for (uint32_t i = 0; i < n; i++) {
+		if (!flat || !like || !like[i])
+			return hd_plan_fail(p, HD_EBUG, "unpack: the %s is NULL", flat ? "tensor to be like" : "flat tensor");
+		need += packed(like[i]);
+	}
+	if (n && (flat->v.ndim != 1 || flat->local[0] < need))
+		return hd_plan_fail(p, HD_EINVAL, "unpack: (%s) has %lld elements, and those to be like have %lld as pack lays them out",
+				    flat->spec, (long long)hd_local_count(flat), (long long)need);
 	for (uint32_t i = 0; i < n; i++) {
 		struct hd_shape s;
 
-		if (!flat || !like[i])
-			return p->err->code;
 		shape_of(&s, like[i]);
 		s.dtype = flat->v.dtype;
 		out[i] = moved(p, "unpack", &flat, 1, hd_plan_text(p, "at=%lld", (long long)at), &s);
