@@ -93,7 +93,9 @@ struct hd_graph_api {
 	/* -- change -------------------------------------------------------------------------------------------------- */
 	/* Where a leaf lives (slot homes).  Updates run where the state lives; gathers, scatters, pushes, pulls follow. */
 	int (*home)(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place);
-	/* All readers of `old` read `with`: same dims and dtype; in slot lower the same local sizes and placement too.
+	/* All readers of `old` read `with`: same dims, in this order, and dtype; in slot lower the same local sizes and
+	 * placement too.  What the plugin's own comm nodes make of a placement is the plugin's word: a sum over the wrong
+	 * members is not seen here, only the loss differs from that of one rank.
 	 * Nodes that nobody needs any more are dropped. */
 	int (*replace)(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
 	/* Nodes made from now on belong to anchor's unit, block and reason, stand before it in program order, and run on
@@ -122,7 +124,8 @@ struct hd_graph_api {
 	struct hd_tensor *(*join)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_dim *dim,
 				  const struct hd_pos *at);
 	struct hd_tensor *(*pick)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_pos *at);	/* xs[at(0)] */
-	/* One flat tensor of one new dim; its length is a multiple of `multiple`, gaps are zero or ignored.  And back. */
+	/* One flat tensor of one new dim, the result's dims[0] (test the result before reading it: it is NULL after a
+	 * failure).  Needs equal dtypes.  Its length is a multiple of `multiple`, gaps are zero or ignored.  And back. */
 	struct hd_tensor *(*pack)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple);
 	int (*unpack)(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n, struct hd_tensor **out);
 	struct hd_tensor *(*comm)(struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *x,

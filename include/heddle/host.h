@@ -128,7 +128,8 @@ struct hd_host {
 	/* Zeroed host memory, freed with the plan: an instance that has no other memory needs no close. */
 	void *(*alloc)(struct hd_plan *p, size_t bytes);
 	const void *(*query)(struct hd_plan *p, const char *feature);	/* "vendor.feature"; NULL: this engine has it not */
-	/* -- the INI; defaults and ranges are applied already -------------------------------------------------------- */
+	/* -- the INI; defaults and ranges are applied already.  A key that `options` has not, or has with a type of another
+	 * call, fails and reads as 0: test before it divides. -------------------------------------------------------------- */
 	int64_t (*opt_int)(struct hd_plan *p, const char *key);		/* int, bool, bytes */
 	double (*opt_num)(struct hd_plan *p, const char *key);
 	const char *(*opt_str)(struct hd_plan *p, const char *key);
@@ -136,11 +137,15 @@ struct hd_host {
 	/* -- names and mesh ------------------------------------------------------------------------------------------ */
 	const struct hd_dim *(*dim)(struct hd_plan *p, const char *name);	/* NULL, no error: the model has none */
 	const struct hd_dim *(*dim_new)(struct hd_plan *p, const char *name, int64_t n);	/* name is local to the instance */
-	const struct hd_axis *(*axis)(struct hd_plan *p, const char *suffix, int64_t n, int64_t spare);	/* slot mesh only */
+	/* Slot mesh only; two axes of one instance need two suffixes, the first claimed is the inner one.  NULL: the section's
+	 * name.  A size that does not divide is reported at the key that is called like the suffix, or at `size`. */
+	const struct hd_axis *(*axis)(struct hd_plan *p, const char *suffix, int64_t n, int64_t spare);
 	const struct hd_axis *(*axis_next)(struct hd_plan *p, const struct hd_axis *prev);	/* all axes, innermost first */
 	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n, uint32_t role);
 	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
-	/* dim -> axis in nodes of this kind (NULL: all).  A dim that the model has not: no error, no effect.  The dim
+	/* dim -> axis in nodes of this kind (NULL: all).  Dims of the models that Heddle has: batch, seq, position, embed,
+	 * heads, kv_heads, head_dim, mlp, vocab.  A dim that the model has not: no error, no effect (one plugin for several
+	 * families), but an axis that nothing is cut along is warned of.  The dim
 	 * "layer" deals the blocks to the coordinates of the axis, contiguous and even; `stage` deals them one by one. */
 	int (*rule)(struct hd_plan *p, const char *dim, const struct hd_axis *axis, const char *kind, uint32_t flags);
 	const struct hd_block *(*block_next)(struct hd_plan *p, const struct hd_block *prev);
