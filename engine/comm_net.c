@@ -32,12 +32,17 @@ struct flight {
 	struct hd_ticket *t;
 	MPI_Request *req;
 	int nreq, cap, round;
-	char *tmp; /* shares of the other members; grows to the largest call and stays */
-	size_t tmp_bytes;
+	struct room *room; /* sums: shares of the other members */
 	double due;
+};
+struct room { /* as many as sums were ever under way at once */
+	char *p;
+	size_t bytes;
+	int taken;
 };
 
 static struct flight flights[FLIGHTS]; /* a ring; from landed to taken: of the thread */
+static struct room rooms[FLIGHTS]; /* of the thread */
 static uint64_t queued, taken, landed; /* numbers of calls */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of these, stop and busy */
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
@@ -183,13 +188,27 @@ static int64_t share_of(const struct hd_members *m, const struct hd_call *c, int
 	}
 }
 
-static void tmp_room(struct flight *f, size_t bytes)
+/* The smallest that suffices, else the largest, which grows: a step needs what the one before it needed. */
+static struct room *take_room(size_t bytes)
 {
-	if (bytes <= f->tmp_bytes)
-		return;
-	free(f->tmp);
-	f->tmp = hd_alloc(bytes);
-	f->tmp_bytes = bytes;
+	struct room *best = NULL;
+
+	for (int i = 0; i < FLIGHTS; i++) {
+		struct room *r = &rooms[i];
+
+		if (r->taken)
+			continue;
+		if (!best || (r->bytes >= bytes ? best->bytes < bytes || r->bytes < best->bytes
+						: r->bytes > best->bytes && best->bytes < bytes))
+			best = r;
+	}
+	if (best->bytes < bytes) {
+		free(best->p);
+		best->p = hd_alloc(bytes);
+		best->bytes = bytes;
+	}
+	best->taken = 1;
+	return best;
 }
 
 static void members_gather(struct flight *f, int tag)
@@ -199,12 +218,12 @@ static void members_gather(struct flight *f, int tag)
 	int64_t from, mine = hd_comm_size(c->dtype, share_of(m, c, m->me, &from));
 	const char *in = c->in;
 
-	tmp_room(f, (size_t)(mine * m->n));
+	f->room = take_room((size_t)(mine * m->n));
 	/* Each begins with its neighbour, so that not all send to member 0 first. */
 	for (int k = 1; k < m->n; k++) {
 		int j = hd_comm_mod(m->me - k, m->n);
 
-		get(f, j, f->tmp + j * mine, mine, tag);
+		get(f, j, f->room->p + j * mine, mine, tag);
 	}
 	for (int k = 1; k < m->n; k++) {
 		int j = hd_comm_mod(m->me + k, m->n);
@@ -223,7 +242,7 @@ static void members_sum(struct flight *f)
 	char *out = (char *)c->out + (c->kind == HD_REDUCE_SCATTER ? 0 : at);
 
 	for (int j = 0; j < m->n; j++)
-		m->ins[j] = j == m->me ? (char *)(uintptr_t)c->in + at : f->tmp + j * mine;
+		m->ins[j] = j == m->me ? (char *)(uintptr_t)c->in + at : f->room->p + j * mine;
 	if (count)
 		hd_sum(&out, 1, m->ins, m->n, count, c->dtype, c->kind == HD_ALL_MAX);
 }
@@ -246,13 +265,18 @@ static void members_spread(struct flight *f, int tag)
 }
 
 /* -- one call ---------------------------------------------------------------------------------- */
-static void requests_room(struct flight *f, int n)
+/* For the calls of a new group; nothing is under way. */
+static void requests_room(int members)
 {
-	if (n <= f->cap)
-		return;
-	free(f->req);
-	f->req = hd_alloc((size_t)n * sizeof(*f->req));
-	f->cap = n;
+	for (int i = 0; i < FLIGHTS; i++) {
+		struct flight *f = &flights[i];
+
+		if (2 * members <= f->cap)
+			continue;
+		free(f->req);
+		f->cap = 2 * members;
+		f->req = hd_alloc((size_t)f->cap * sizeof(*f->req));
+	}
 }
 
 static int tag_of(const struct flight *f)
@@ -264,7 +288,6 @@ static void issue(struct flight *f)
 {
 	const struct hd_call *c = &f->t->call;
 
-	requests_room(f, 2 * f->t->m->n);
 	f->round = f->nreq = 0;
 	f->due = f->t->started + delay;
 	pthread_mutex_lock(&hd_mpi_lock);
@@ -305,6 +328,9 @@ static void land(struct flight *f)
 	struct hd_ticket *t = f->t;
 
 	f->t = NULL;
+	if (f->room)
+		f->room->taken = 0;
+	f->room = NULL;
 	t->finished = hd_seconds();
 	/* From here on the ticket is the caller's. */
 	__atomic_store_n(&t->state, HD_TICKET_DONE, __ATOMIC_RELEASE);
@@ -423,6 +449,7 @@ void hd_net_attach(struct hd_members *m)
 	if (m->net)
 		return;
 	m->net = hd_alloc(sizeof(*m->net));
+	requests_room(m->n);
 	HD_MPI(MPI_Comm_split(hd_mpi_world, m->world[0], m->me, &m->net->comm));
 	thread_start();
 }

@@ -39,6 +39,7 @@ micro_batch = 2
 steps = 3
 lr = 3e-3
 eval_batches = 1
+threads = 1
 
 [strategy dp]
 plugin = dp

@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A step allocates nothing: all memory is known before the first.  An allocation in a step costs time in every one, and
+# grows into the run that dies of memory in its third week.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+ok "the counter" ${CC:-cc} -O1 -g -fPIC -shared -DHD_COUNT_ALLOC -o count.so "$src/t/lib/count_alloc.c" -ldl -lpthread
+[ -f count.so ] || done_testing
+
+# calls STEPS RANKS args...: the calls of all ranks by place, sorted.
+calls() {
+	steps=$1 n=$2
+	shift 2
+	rm -f calls.*
+	HD_TEST_SECONDS=60 mpi "$n" env LD_PRELOAD="$tmp/count.so" HD_COUNT_ALLOC="$tmp/calls" "$build/heddle" train tiny.ini \
+		--set train.steps="$steps" --set log.metrics=m.jsonl "$@" >out 2>&1 || tap_comment <out
+	cat calls.* 2>/dev/null | awk '{ c = $1; $1 = ""; sum[$0] += c } END { for (k in sum) print sum[k] k }' | sort -k2
+}
+
+# where PLACE...: functions, if addr2line is there.
+where() {
+	for at in "$@"; do
+		case $at in *+0x*) addr2line -fs -e "${at%+0x*}" "0x${at##*+0x}" 2>/dev/null | paste -sd' ' ;; esac
+	done
+}
+
+quiet() {
+	name=$1
+	shift
+	calls 1 "$@" >few		# the cache of timings is written
+	calls 3 "$@" >few
+	calls 10 "$@" >many
+	ok "$name: the counter counts" [ "$(awk '{ s += $1 } END { print s + 0 }' few)" -gt 100 ]
+	more=$(awk 'NR == FNR { c = $1; $1 = ""; few[$0] = c; next } { c = $1; $1 = ""; if (c > few[$0]) print c - few[$0] $0 }' few many)
+	[ -z "$more" ]
+	tap_result $? "$name: seven more steps, not one allocation more" ||
+		printf '%s\n' "$more" | while read -r count what places; do
+			echo "$count $what"
+			where $places
+		done | tap_comment
+}
+
+quiet "one rank" 1
+quiet "two ranks" 2
+quiet "two ranks, all-reduce, sgd" 2 --set dp.sync=allreduce --set train.optimizer=sgd
+HD_TEST_COMM=mpi
+export HD_TEST_COMM
+quiet "two hosts" 2 --set dp.bucket=16K
+done_testing
