@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Memory.  What is planned is what a machine is chosen by: a run that takes more dies on the day it matters, and one that
+# plans far more than it takes turns machines away.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+# A model whose memory matters beside that of the libraries: 11 million parameters.
+sed -e 's/^layers = .*/layers = 6/' -e 's/^embed = .*/embed = 384/' -e 's/^heads = .*/heads = 6/' -e 's/^seq = .*/seq = 256/' \
+	-e 's/^micro_batch = .*/micro_batch = 8/' -e 's/^steps = .*/steps = 2/' -e 's/^eval_batches.*//' tiny.ini |
+	sed 's/^train = text.txt/&\nvalid_fraction = 0/' >large.ini
+allowed=100		# MB for MPI, OpenMP, the products' library with its packed weights, and the program itself
+
+# mb TEXT: "1.23 GB" or "45.6 MB" as a number of MB.
+mb() { printf '%s\n' "$1" | awk '{ print $2 == "GB" ? $1 * 1000 : $1 }'; }
+within() { awk -v g="$2" -v lo="$3" -v hi="$4" 'BEGIN { exit !(g >= lo && g <= hi) }'; tap_result $? "$1" || echo "# $2 is not in $3..$4"; }
+
+out=$(heddle train large.ini 2>/dev/null)
+is "trains" $? 0
+at_start=$(mb "$(printf '%s\n' "$out" | sed -n 's/^planned memory of this rank: \([0-9.]* .B\);.*/\1/p')")
+planned=$(mb "$(printf '%s\n' "$out" | sed -n 's/^memory: planned \([0-9.]* .B\), .*/\1/p')")
+peak=$(mb "$(printf '%s\n' "$out" | sed -n 's/^memory: .* mark \([0-9.]* .B\)$/\1/p')")
+note "planned $planned MB, high-water mark $peak MB"
+like "planned, at the start" "$at_start" '^[0-9]+'
+is "and again at the end" "$planned" "$at_start"
+within "planned: weights, gradient and two moments, and activations" "$planned" 170 1200
+within "the high-water mark is what was planned, and the libraries" "$peak" "$(awk -v p="$planned" 'BEGIN { print 0.6 * p }')" \
+	"$(awk -v p="$planned" -v a=$allowed 'BEGIN { print p + a }')"
+said=$(heddle check large.ini | sed -n 's/.*memory \([0-9.]*\) MB.*/\1/p')
+near "check says the same" "$said" "$planned" 0.2
+
+# Ranks of one host read each other's gradients where they are: the system counts these pages for both.
+ran=$(heddle_mpi 2 bench large.ini --set train.micro_batch=4 --steps 1 --json 2>/dev/null)
+p=$(json "$ran" planned_peak_bytes)
+m=$(json "$ran" measured_peak_bytes)
+gradient=$(heddle check large.ini | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p' | awk '{ print 4 * $1 }')
+note "two ranks: planned $p, measured $m"
+within "two ranks: and their neighbours' gradients" "$m" "$(awk -v p="$p" 'BEGIN { print 0.6 * p }')" \
+	"$(awk -v p="$p" -v a=$allowed -v g="$gradient" 'BEGIN { print p + a * 1e6 + g }')"
+done_testing
