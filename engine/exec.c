@@ -110,10 +110,9 @@ static void start_comm(struct hd_program *g, const struct entry *e, int64_t tick
 		c->call.in = hd_program_address(g, x, e->micro);
 	if (n->comm.kind != HD_SEND)
 		c->call.out = hd_program_address(g, n->outs[0], e->micro);
-	c->call.what = hd_plan_text(g->plan, "%s of %s%s%s (%s) on %s", hd_comm_kind_name(n->comm.kind),
-				    x->v.name[0] ? x->v.name : n->v.block, x->v.name[0] ? "" : " ",
-				    x->v.name[0] ? "" : n->ins[0]->v.node ? n->ins[0]->v.node->op->name : "leaf", x->spec,
-				    n->comm.group->name);
+	c->call.what = hd_plan_text(g->plan, "%s of %s (%s)%s%s", hd_comm_kind_name(n->comm.kind),
+				    x->v.name[0] ? x->v.name : x->v.node ? x->v.node->op->name : "leaf", x->spec,
+				    n->v.block[0] ? " in " : "", n->v.block);
 	c->name = hd_comm_kind_name(n->comm.kind);
 	c->ticket = ticket;
 }

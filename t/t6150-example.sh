@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Somebody installs Heddle, builds a strategy with what was installed and nothing else, and trains with it.  This is what
+# the plugin interface is for.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+[ -f "$build/Makefile" ] || skip_all "no Makefile in the build folder"
+command -v pkg-config >/dev/null || skip_all "no pkg-config"
+root=$tmp/root
+prefix=$(sed -n 's/^prefix = //p' "$build/Makefile")
+make -C "$build" install DESTDIR="$root" >log 2>&1 || { tap_comment <log; skip_all "make install does not work here"; }
+pc=$(find "$root" -name heddle.pc)
+ok "heddle.pc is installed" [ -f "$pc" ]
+
+# The command of doc/first-strategy.md; pkg-config is told where the scratch root is.
+mkdir mine
+cp "$src/examples/sign-compression/strategy.c" mine/strategy.c
+flags=$(PKG_CONFIG_PATH=${pc%/*} PKG_CONFIG_SYSROOT_DIR=$root pkg-config --cflags heddle)
+like "the headers are those installed" "$flags" "-I$root$prefix"
+ok "builds" ${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden -Wl,-z,defs -Wall -Wextra -Werror $flags \
+	-o mine/heddle_sign_compression.so mine/strategy.c
+
+installed() { timeout -k 5 60 "$root$prefix/bin/heddle" "$@" </dev/null; }
+ok "the installed program runs" installed --version
+like "it accepts the plugin" "$(installed plugins ./mine/heddle_sign_compression.so 2>&1)" \
+	'^sign_compression 1\.0, ABI [0-9.]+, .*/mine/heddle_sign_compression\.so$'
+
+# The example's own INI, made small.
+sed -e 's|^plugin = .*|plugin = ./mine/heddle_sign_compression.so|' -e 's/^train = .*/train = text.txt/' \
+	"$src/examples/sign-compression/sign.ini" >sign.ini
+small="--set model.layers=2 --set model.embed=32 --set model.heads=4 --set train.seq=32 --set train.global_batch=8"
+small="$small --set train.steps=40 --set train.lr=3e-3 --set train.eval_batches=1 --set train.threads=1 --set log.metrics=m.jsonl"
+run() {
+	n=$1
+	shift
+	mpi "$n" "$root$prefix/bin/heddle" train sign.ini $small "$@"
+}
+loss() { json "$(sed -n "$1p" m.jsonl)" loss; }
+said=$(installed explain sign.ini $small --ranks 2)
+like "one bit an element is sent" "$said" 'all-gather +[0-9]+ bytes x1 .*'
+ok "trains on two ranks" run 2
+first=$(loss 1)
+last=$(loss 40)
+note "loss $first, after 40 steps $last"
+awk -v a="$first" -v b="$last" 'BEGIN { exit !(b > 0 && b < a - 1) }'
+tap_result $? "the loss falls"
+ok "exactly, where all is summed exactly" run 2 --set replicas.smallest=1000000000
+exact=$(loss 40)
+near "compressed training follows, later" "$last" "$exact" 1.0
+ok "the first loss is that of any layout" [ "$(loss 1)" = "$first" ]
+
+# A third of the bytes at most: a bit for 32, and the exact sums of what is small.
+bytes() { json "$(mpi 2 "$root$prefix/bin/heddle" bench sign.ini $small --steps 1 --json "$@" 2>/dev/null)" bytes_counted; }
+note "bytes a step: $(bytes), exact $(bytes --set replicas.smallest=1000000000)"
+ok "fewer bytes are sent" [ "$(($(bytes) * 5))" -lt "$(bytes --set replicas.smallest=1000000000)" ]
+
+# The residual is in checkpoints, and goes on with another number of members.
+ok "saves" run 2 --set train.steps=6 --set checkpoint.dir=c --set checkpoint.every=3
+ok "resumes" run 2 --set train.steps=6 --set checkpoint.dir=d --set checkpoint.resume=c/step-00000003
+ok "the same to the last bit" cmp c/step-00000006/model.safetensors d/step-00000006/model.safetensors
+ok "resumes with four members" run 4 --set train.steps=6 --set train.micro_batch=1 --set checkpoint.resume=c/step-00000003 \
+	--set checkpoint.dir=e
+done_testing
