@@ -13,7 +13,7 @@ layout() {	# RANKS NAME
 	rm -f "$tmp/m.jsonl"
 	ok "$2: check accepts it for $1 ranks" "$build/heddle" check "$src/conf/$2.ini" --ranks "$1" --set data.train="$tmp/text"
 	ok "$2: $1 ranks train" mpi "$1" "$build/heddle" train "$src/conf/$2.ini" --set data.train="$tmp/text" \
-		--set data.valid_fraction=0 --set train.steps=3 --set train.optimizer=sgd --set train.clip=0 \
+		--set data.valid_fraction=0 --set train.global_batch=16 --set train.steps=3 --set train.optimizer=sgd --set train.clip=0 \
 		--set train.warmup=0 --set train.threads=1 --set log.sample=0 --set log.metrics="$tmp/m.jsonl"
 	losses "$tmp/m.jsonl" > "$tmp/many"
 	is "$2: three steps" "$(wc -l < "$tmp/many" | tr -d ' ')" 3
@@ -23,7 +23,7 @@ layout() {	# RANKS NAME
 }
 
 ok 'one rank' "$build/heddle" train "$src/conf/quickstart.ini" --set data.train="$tmp/text" --set dp.size=1 \
-	--set data.valid_fraction=0 --set train.steps=3 --set train.optimizer=sgd --set train.clip=0 --set train.warmup=0 \
+	--set data.valid_fraction=0 --set train.global_batch=16 --set train.steps=3 --set train.optimizer=sgd --set train.clip=0 --set train.warmup=0 \
 	--set train.threads=1 --set log.sample=0 --set log.metrics="$tmp/m.jsonl"
 losses "$tmp/m.jsonl" > "$tmp/one"
 layout 2 quickstart
