@@ -367,6 +367,7 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	hd_drop_dead(p);
 	HD_TRY(hd_lower(p));
 	HD_TRY(hd_fuse(p));
+	HD_TRY(hd_overlap(p));
 	HD_TRY(check_sites(p));
 	HD_TRY(hd_schedule(p));
 	hash_plan(p);

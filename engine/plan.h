@@ -206,6 +206,7 @@ int hd_made_whole(const struct hd_plan *p, const struct tensor *x, const struct 
 struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to);
 int hd_lower(struct hd_plan *p);		/* the reshards that no plugin took become communication */
 int hd_fuse(struct hd_plan *p);			/* adds into products, and the like */
+int hd_overlap(struct hd_plan *p);		/* weight gradients are computed beside collectives */
 int hd_schedule(struct hd_plan *p);		/* units per coordinate, checked */
 
 void hd_plan_draw(const struct hd_plan *p, FILE *f);	/* the units of each stage in time, as text */

@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The gradient of a product's input is under way while the gradient of its weight is computed.  If the two stood one
+# after the other, every sum of backward would be waited for, and a step would be that much longer on a network.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+above() { awk -v a="$2" -v b="$3" 'BEGIN { exit !(a > b) }'; tap_result $? "$1" || echo "# $2 is not above $3"; }
+
+# -- the order, as explain --nodes prints it -------------------------------------------------------------------------
+# For each all-reduce or reduce-scatter of backward: the node in front of it makes what it moves (a block may stand
+# between), and a product of the same gradient stands between it and its first reader.  The gradient is the first
+# operand of the product in front and the second of the weight's.
+cat >order.awk <<'END'
+function result(line) { sub(/.* -> /, "", line); sub(/\(.*/, "", line); return line }
+function operand(line, i,    a) {
+	sub(/ -> .*/, "", line); sub(/^[^ ]+ +(layer [0-9]+|head|embed) +/, "", line); sub(/^(comm [a-z-]+ on [a-z]+|[a-z_]+)( \[[^]]*\])? /, "", line)
+	gsub(/\([^)]*\)/, "", line); split(line, a, ", "); return a[i]
+}
+/^(backward|weight-gradient)/ { line[++n] = $0 }
+END {
+	for (i = 1; i <= n; i++) {
+		if (line[i] !~ /^backward.* comm (all-reduce|reduce-scatter) /)
+			continue
+		moves++
+		maker = line[i - 1] ~ / block / ? i - 2 : i - 1
+		if (line[maker] !~ / einsum / || operand(line[i], 1) != result(line[i - 1]))
+			print "not started when it is made: " line[i]
+		gradient = operand(line[maker], 1)
+		for (k = i + 1; k <= n && index(line[k], result(line[i]) "(") == 0; k++)
+			if (line[k] ~ /^weight-gradient.* einsum / && operand(line[k], 2) == gradient)
+				beside++
+	}
+	print moves + 0 " moves, " beside + 0 " beside"
+}
+END
+{
+	sed '/^\[strategy/,$d' tiny.ini
+	printf '[strategy tp]\nplugin = tp\n'
+} >cut.ini
+order() { heddle explain cut.ini --ranks 2 --nodes "$@" | awk -f order.awk; }
+is "four sums of two layers and one of the head: each beside its own weight's gradient" "$(order)" "5 moves, 5 beside"
+is "with the sequence cut, too" "$(order --set tp.sequence_parallel=yes)" "5 moves, 5 beside"
+is "llama, whose sums are of several products" "$(order --set model.family=llama)" "5 moves, 5 beside"
+
+# -- the time, with a slow network --------------------------------------------------------------------------------------
+delay=4000		# microseconds for each movement
+sed -e 's/^layers = .*/layers = 4/' -e 's/^embed = .*/embed = 256/' -e 's/^seq = .*/seq = 128/' \
+	-e 's/^micro_batch = .*/micro_batch = 8/' cut.ini >four.ini
+for sequence in no yes; do
+	ran=$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=$delay heddle_mpi 2 bench four.ini --set tp.sequence_parallel=$sequence \
+		--steps 3 --json 2>/dev/null)
+	hidden=$(json "$ran" comm_hidden_seconds)
+	note "sequence $sequence: exposed $(json "$ran" comm_exposed_seconds) s, hidden $hidden s"
+	above "sequence $sequence: of the sums of backward, a third of the time or more is hidden" "$hidden" \
+		"$(awk -v d=$delay 'BEGIN { print 4 * 2 * d / 1e6 / 3 }')"
+done
+
+# -- and the same numbers -------------------------------------------------------------------------------------------------
+losses() { rm -f m.jsonl; heddle_mpi "$@" --set log.metrics=m.jsonl >/dev/null 2>&1 && sed -n 's/.*"loss": \([^,]*\).*/\1/p' m.jsonl; }
+for sequence in no yes; do
+	layout="--set tp.sequence_parallel=$sequence --set train.steps=6 --set train.reduce=rank_order"
+	is "sequence $sequence: the same losses on a slow network" \
+		"$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=300 losses 2 train cut.ini $layout)" "$(losses 2 train cut.ini $layout)"
+done
+done_testing
