@@ -76,8 +76,8 @@ struct hd_members *hd_members_create(const int *ranks, int n, const char *name)
 	m->name = hd_strdup(name ? name : "");
 	m->world = hd_alloc(k * sizeof(int));
 	m->local = hd_alloc(k * sizeof(int));
-	m->sent = hd_alloc(k * sizeof(uint64_t));
-	m->received = hd_alloc(k * sizeof(uint64_t));
+	m->sent = hd_alloc(k * HD_LANES * sizeof(uint64_t));
+	m->received = hd_alloc(k * HD_LANES * sizeof(uint64_t));
 	m->ins = hd_alloc(k * sizeof(char *));
 	m->outs = hd_alloc(k * sizeof(char *));
 	m->on_host = 1;
@@ -205,6 +205,8 @@ static int refuse(const struct hd_members *m, const struct hd_call *c)
 		   c->kind == HD_REDUCE_SCATTER || c->kind == HD_REDUCE;
 
 	if (c->kind == 0 || (c->kind > HD_ALL_MAX && c->kind != HD_SEND && c->kind != HD_RECV))
+		return HD_EINVAL;
+	if (c->lane >= HD_LANES)
 		return HD_EINVAL;
 	if (c->count < 0 || (rooted && (c->index < 0 || c->index >= m->n)) ||
 	    (m->n == 1 && c->kind >= HD_SEND))

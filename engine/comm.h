@@ -22,7 +22,8 @@
  * start() may return before the movement is done; `in` must stay and `out` must not be touched until wait() returns.
  * Between ranks of one host the movement is made inline through shared memory (the arena of hd_comm_arena is mapped by
  * all of them, so it is read in place); between hosts one progress thread per process drives non-blocking MPI calls.
- * SEND never waits for its receiver inside start(): the sends of a pair are received in the order they were made.
+ * SEND never waits for its receiver inside start(): the sends of a pair are received in the order they were made, in each
+ * of two lanes (what goes forward through the stages, and what comes back).
  */
 #ifndef HD_ENGINE_COMM_H
 #define HD_ENGINE_COMM_H
@@ -40,6 +41,7 @@ struct hd_members;		/* a communicator: the ranks of one group */
 struct hd_call {
 	uint32_t kind, dtype;
 	int32_t index;		/* root, shift or peer: a member index */
+	uint32_t lane;		/* of sends and receives, 0 or 1: a pair's messages keep their order within a lane */
 	uint32_t fixed;		/* 1: sum exactly in member order on every transport (train.reduce = rank_order) */
 	int64_t count;
 	const void *in;

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 #define HD_LINE 64 /* bytes of a cache line */
+#define HD_LANES 2
 #define HD_ALIGNED __attribute__((aligned(HD_LINE)))
 
 /* Ends: has said why and takes all others with it.  Left: its part of the run is done. */
@@ -55,9 +56,9 @@ struct hd_members {
 	char *name;
 	int on_host; /* all members are here */
 	uint64_t calls, step; /* of collectives through shared memory; of barriers in them */
-	uint64_t *sent, *received; /* by member: messages of the pair so far */
+	uint64_t *sent, *received; /* by member and lane: messages of the pair so far */
 	struct hd_slot *slots; /* by local rank; NULL: no shared memory */
-	struct hd_box *boxes; /* [from * local_size + to] */
+	struct hd_box *boxes; /* [(from * local_size + to) * lanes + lane] */
 	char **ins, **outs; /* scratch of a call, by member */
 	uint64_t net_sums;
 	struct hd_net *net;

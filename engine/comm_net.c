@@ -23,7 +23,7 @@
 
 #define FLIGHTS 256 /* calls under way; start() waits for room beyond that */
 #define TAGS 8192 /* of sums; MPI guarantees 32767 */
-#define TAG_MESSAGE 20000 /* sends, receives and shifts are matched in the order they are made */
+#define TAG_MESSAGE 20000 /* and lane: sends, receives and shifts are matched in the order they are made */
 
 struct hd_net {
 	MPI_Comm comm;
@@ -164,10 +164,10 @@ static void issue_message(struct flight *f)
 
 	if (c->kind != HD_SEND)
 		get(f, shift ? hd_comm_mod(m->me - (int64_t)c->index, m->n) : c->index, c->out,
-		    bytes, TAG_MESSAGE);
+		    bytes, TAG_MESSAGE + (int)c->lane);
 	if (c->kind != HD_RECV)
 		put(f, shift ? hd_comm_mod(m->me + (int64_t)c->index, m->n) : c->index, c->in,
-		    bytes, TAG_MESSAGE);
+		    bytes, TAG_MESSAGE + (int)c->lane);
 }
 
 /* -- sums by the members ----------------------------------------------------------------------- */

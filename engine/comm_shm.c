@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define SMALL 4096
-#define BOXES 64 /* outstanding messages of a pair */
+#define BOXES 64 /* outstanding messages of a pair in a lane */
 #define EARLY 512 /* receives that are looked after while this rank waits for something else */
 
 struct shm_place {
@@ -56,7 +56,7 @@ static struct hd_slot *slot_of(const struct hd_members *m, int member)
 int hd_shm_attach(struct hd_members *m)
 {
 	size_t L = (size_t)hd_here.w.local_size;
-	size_t slots = L * sizeof(struct hd_slot), boxes = L * L * BOXES * sizeof(struct hd_box);
+	size_t slots = L * sizeof(struct hd_slot), boxes = L * L * HD_LANES * BOXES * sizeof(struct hd_box);
 	char *p;
 
 	if (hd_host_all(m->n == 1 || !m->on_host) || !hd_here.control)
@@ -303,10 +303,18 @@ static int64_t most_bytes(const struct hd_call *c, int n)
 }
 
 /* -- messages of a pair ------------------------------------------------------------------------ */
-static struct hd_box *box_of(const struct hd_members *m, int from, int to, uint64_t seq)
+static struct hd_box *box_of(const struct hd_members *m, int from, int to, uint32_t lane,
+			     uint64_t seq)
 {
-	return &m->boxes[(m->local[from] * hd_here.w.local_size + m->local[to]) * BOXES +
-			 (int64_t)(seq % BOXES)];
+	int64_t pair = m->local[from] * hd_here.w.local_size + m->local[to];
+
+	return &m->boxes[(pair * HD_LANES + lane) * BOXES + (int64_t)(seq % BOXES)];
+}
+
+/* The count of messages with another member, of the call's lane. */
+static uint64_t *counter(uint64_t *of, const struct hd_ticket *t, int member)
+{
+	return &of[member * HD_LANES + (int)t->call.lane];
 }
 
 /* A ticket keeps 32 bits of each number: fewer than 2^31 messages are under way. */
@@ -338,8 +346,8 @@ static void post(struct hd_ticket *t)
 {
 	struct hd_members *m = t->m;
 	int to = send_to(t);
-	uint64_t seq = m->sent[to]++, before = seq < BOXES ? 0 : seq - BOXES + 1;
-	struct hd_box *b = box_of(m, m->me, to, seq);
+	uint64_t seq = (*counter(m->sent, t, to))++, before = seq < BOXES ? 0 : seq - BOXES + 1;
+	struct hd_box *b = box_of(m, m->me, to, t->call.lane, seq);
 	struct hd_pause p;
 	void *map;
 
@@ -385,8 +393,8 @@ static void take(struct hd_ticket *t, struct hd_box *b, int from)
 /* -> 1: the message is in `out`. */
 static int try_take(struct hd_ticket *t, int from)
 {
-	uint64_t seq = widen(t->m->received[from], (uint32_t)(t->seq >> 32));
-	struct hd_box *b = box_of(t->m, from, t->m->me, seq);
+	uint64_t seq = widen(*counter(t->m->received, t, from), (uint32_t)(t->seq >> 32));
+	struct hd_box *b = box_of(t->m, from, t->m->me, t->call.lane, seq);
 
 	if (atomic_load_explicit(&b->taken, memory_order_relaxed) > seq)
 		return 1;
@@ -399,7 +407,7 @@ static int try_take(struct hd_ticket *t, int from)
 
 static void receive_begin(struct hd_ticket *t)
 {
-	t->seq |= (t->m->received[receive_from(t)]++ & 0xffffffff) << 32;
+	t->seq |= ((*counter(t->m->received, t, receive_from(t)))++ & 0xffffffff) << 32;
 	if (earlies < EARLY)
 		early[earlies++] = t;
 }
@@ -430,8 +438,8 @@ static void send_wait(struct hd_ticket *t)
 {
 	struct hd_members *m = t->m;
 	int to = send_to(t);
-	uint64_t seq = widen(m->sent[to], (uint32_t)t->seq);
-	struct hd_box *b = box_of(m, m->me, to, seq);
+	uint64_t seq = widen(*counter(m->sent, t, to), (uint32_t)t->seq);
+	struct hd_box *b = box_of(m, m->me, to, t->call.lane, seq);
 	struct hd_pause p;
 
 	hd_pause_begin(&p, m, what_of(&t->call));

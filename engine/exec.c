@@ -113,6 +113,8 @@ static void start_comm(struct hd_program *g, const struct entry *e, int64_t tick
 	c->call.what = hd_plan_text(g->plan, "%s of %s (%s)%s%s", hd_comm_kind_name(n->comm.kind),
 				    x->v.name[0] ? x->v.name : x->v.node ? x->v.node->op->name : "leaf", x->spec,
 				    n->v.block[0] ? " in " : "", n->v.block);
+	if (n->comm.kind >= HD_SEND)	/* the sender's unit says which way the message goes */
+		c->call.lane = ((n->comm.kind == HD_SEND ? n : N(x->v.node))->v.phase & (HD_B | HD_W)) != 0;
 	c->name = hd_comm_kind_name(n->comm.kind);
 	c->ticket = ticket;
 }

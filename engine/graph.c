@@ -39,6 +39,7 @@ void hd_plan_destroy(struct hd_plan *p)
 			p->inst[i].plugin->ops->close(p->inst[i].self);
 	for (int64_t c = 0; c < p->ncoords; c++)
 		free(p->units[c]);
+	hd_schedule_report_release(&p->timing);
 	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors);
 	for (b = p->heap; b; b = next) {
 		next = b->next;

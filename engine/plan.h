@@ -132,6 +132,7 @@ struct hd_plan {
 
 	struct hd_unit **units; int *nunits; size_t *cap_units; int64_t ncoords;	/* per coordinate of the stage axis */
 	int separate_w;			/* the schedule has W units */
+	struct hd_schedule_report timing;	/* when each unit begins and ends on paper; start is NULL: nobody knows (forward only) */
 
 	struct tensor *loss, *nll, *logits, *norm, *factor, *ids, *targets;	/* what the run reads or feeds; NULL: absent */
 	struct arena_block *heap;

@@ -94,16 +94,7 @@ static struct hd_schedule view(const struct hd_plan *p)
 
 double hd_plan_bubble(const struct hd_plan *p)
 {
-	struct hd_schedule s = view(p);
-	struct hd_schedule_report rep = { 0 };
-	double bubble = 0;
-
-	if (p->train && hd_schedule_check(&s, &rep, NULL) >= 0) {
-		bubble = rep.bubble;
-		hd_schedule_report_release(&rep);
-	}
-	free((void *)(uintptr_t)s.stage_of);
-	return bubble;
+	return p->timing.bubble;
 }
 
 void hd_plan_draw(const struct hd_plan *p, FILE *f)
@@ -138,7 +129,7 @@ int hd_schedule(struct hd_plan *p)
 	if (!p->train)
 		return HD_OK;
 	s = view(p);
-	hd_schedule_check(&s, NULL, &why);
+	hd_schedule_check(&s, &p->timing, &why);
 	free((void *)(uintptr_t)s.stage_of);
 	return why.code ? hd_plan_fail(p, why.code, "schedule: %s", why.text) : HD_OK;
 }

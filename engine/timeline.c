@@ -5,6 +5,12 @@
  * done - so that early buckets move while backward goes on - and the update (U) last.  Sync that spans stages waits for
  * the end, where all stages reach it in the same order.
  *
+ * Messages between stages.  A unit's receives are posted one unit ahead, so that they arrive while that one computes.  A
+ * send is waited for as soon as its receiver must have come to the unit that receives, by the times that the schedule has
+ * on paper: where a unit of this stage begins strictly later than that one.  So what is on its way is bounded by the
+ * schedule and not by the number of micro-batches, and nobody waits in a circle: every wait, of whatever kind, is for
+ * something that begins earlier on paper.
+ *
  * What reads a movement would wait for it, so it comes later: one that leads to another movement (a ring's next turn)
  * after a block of backward has run beside the first, all others at the end.  There the turns of all buckets take
  * turns, first come first served.
@@ -60,6 +66,7 @@ struct build {
 	int *since;			/* the border between blocks that each has seen */
 	size_t nbehind, from;
 	int border;
+	int64_t *unit_at;		/* by position of the unit: its first entry */
 	char *leads;			/* by node id: to a movement that needs no other bucket */
 	struct node ***after;		/* by node id: those that overwrite what it reads, NULL-terminated */
 };
@@ -174,18 +181,19 @@ static int in_unit(const struct hd_plan *p, const struct node *n, const struct h
 	return n->v.phase & phases && (n->block < 0 ? 0 : p->blocks[n->block].chunk) == u->chunk;
 }
 
-/* What a unit receives is posted first, in the order in which it was sent. */
+/* What a unit receives is posted in the order in which it was sent. */
 static int64_t sent_at(const struct hd_program *g, const struct node *n)
 {
 	return n->comm.kind == HD_RECV ? g->position[N(n->ins[0]->v.node)->id] : INT64_MAX;
 }
 
-static void emit_receives(struct build *b, const struct hd_unit *u)
+static void emit_receives(struct build *b, int at)
 {
 	const struct hd_plan *p = b->g->plan;
+	const struct hd_unit *u = &p->units[b->g->coord][at];
 	int64_t done = -1;
 
-	for (;;) {
+	for (; p->stages && at < p->nunits[b->g->coord];) {
 		struct node *next = NULL;
 
 		for (struct node *n = p->first; n; n = n->next)
@@ -342,10 +350,37 @@ static void wait_for_overwrites(struct hd_program *g)
 	}
 }
 
+/* The unit of another stage that receives what this node sends; its time on paper, or -1: none. */
+static double received_at(const struct hd_program *g, const struct node *send, int64_t micro)
+{
+	const struct hd_plan *p = g->plan;
+	struct node **r = g->readers[send->outs[0]->id];
+	int64_t to = send->comm.index;
+
+	for (int u = 0; r && *r && p->timing.start && to < p->ncoords && u < p->nunits[to]; u++)
+		if (p->units[to][u].micro == micro && in_unit(p, *r, &p->units[to][u]))
+			return p->timing.start[to][u];
+	return -1;
+}
+
+/* The entry before which a send is waited for: the first unit that begins on paper after the one that receives it. */
+static int64_t send_wait(const struct build *b, int64_t e)
+{
+	const struct hd_program *g = b->g;
+	const struct entry *x = &g->entries[e];
+	double at = x->micro == HD_STEP ? -1 : received_at(g, x->node, x->micro);
+
+	for (int u = 0; at >= 0 && u < g->plan->nunits[g->coord]; u++)
+		if (b->unit_at[u] > e && g->plan->timing.start[g->coord][u] > at)
+			return b->unit_at[u];
+	return (int64_t)g->n;
+}
+
 /* The entry before which each communication must be finished: its first reader's; nobody's: the end of its part of the
  * step, which is the update's begin or the end. */
-static void waits(struct hd_program *g)
+static void waits(struct build *b)
 {
+	struct hd_program *g = b->g;
 	int64_t *first = hd_alloc(g->plan->ntensors * (size_t)(g->plan->micros + 1) * sizeof(*first));
 	int64_t m = g->plan->micros + 1, update = first_update(g);
 
@@ -357,7 +392,7 @@ static void waits(struct hd_program *g)
 		if (x->type == HD_ENTRY_NODE && x->node->comm.kind) {
 			struct tensor *y = x->node->outs[0];
 
-			x->wait = x->node->comm.kind == HD_SEND ? (int64_t)g->n : first[y->id * m + (y->step ? 0 : x->micro + 1)];
+			x->wait = x->node->comm.kind == HD_SEND ? send_wait(b, e) : first[y->id * m + (y->step ? 0 : x->micro + 1)];
 			if (e < update && x->wait > update)
 				x->wait = update;
 		}
@@ -386,13 +421,16 @@ int hd_timeline(struct hd_program *g)
 	b.behind = hd_alloc(n * sizeof(*b.behind)), b.since = hd_alloc(n * sizeof(int));
 	b.leads = hd_alloc(n), b.after = hd_alloc(n * sizeof(*b.after));
 	count(&b);
+	b.unit_at = hd_alloc((size_t)(p->nunits[g->coord] + 1) * sizeof(*b.unit_at));
 	emit_phase(&b, HD_G);
+	b.unit = p->nunits[g->coord] ? p->units[g->coord][0] : b.unit;
+	emit_receives(&b, 0);
 	for (int u = 0; u < p->nunits[g->coord]; u++) {
 		int block = -1;
 
 		b.unit = p->units[g->coord][u];
-		if (p->stages)
-			emit_receives(&b, &b.unit);
+		b.unit_at[u] = (int64_t)g->n;
+		emit_receives(&b, u + 1);
 		for (struct node *k = p->first; k; k = k->next)
 			if (in_unit(p, k, &b.unit) && k->comm.kind != HD_RECV) {
 				if (k->block != block) {	/* a whole one has passed at the second border */
@@ -407,10 +445,10 @@ int hd_timeline(struct hd_program *g)
 	emit_phase(&b, HD_S);
 	emit_phase(&b, HD_U);
 	rc = check_all_ran(&b);
-	waits(g);
+	waits(&b);
 	for (size_t i = 0; i < n; i++)
 		free(b.after[i]);
 	free(b.unmet), free(b.runs), free(b.held), free(b.loaded_micro);
-	free(b.behind), free(b.since), free(b.leads), free(b.after);
+	free(b.unit_at), free(b.behind), free(b.since), free(b.leads), free(b.after);
 	return rc;
 }

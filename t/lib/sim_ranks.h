@@ -8,7 +8,8 @@
  * A rank is a thread, but only one runs at a time: until it waits for a peer that has not yet come; then the next one.
  *
  * Checked on the way: all members make the same call (kind, count, dtype); what is under way is not touched (outputs
- * are NaN until waited for, inputs must still be what they were at the start); sends meet receives; nobody waits forever.
+ * are NaN until waited for, inputs must still be what they were at the start); sends meet receives, and nobody keeps what
+ * is on its way: a send that is waited for ends when its receiver has come; nobody waits forever.
  */
 #ifndef HD_T_LIB_SIM_RANKS_H
 #define HD_T_LIB_SIM_RANKS_H
@@ -20,7 +21,7 @@
 
 struct hd_members {
 	int n, me, group, leader, ranks[GT_RANKS];
-	int64_t calls, sent[GT_RANKS], received[GT_RANKS];
+	int64_t calls, sent[2 * GT_RANKS], received[2 * GT_RANKS]; /* by member and lane */
 };
 
 struct sim_call { /* one member's call; p2p: its message */
@@ -156,7 +157,8 @@ int hd_members_n(const struct hd_members *m)
 int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t)
 {
 	int p2p = c->kind == HD_SEND || c->kind == HD_RECV, sends = c->kind == HD_SEND;
-	int64_t number = !p2p ? m->calls++ : sends ? m->sent[c->index]++ : m->received[c->index]++;
+	int pair = 2 * c->index + (int)c->lane;
+	int64_t number = !p2p ? m->calls++ : 2 * (sends ? m->sent[pair]++ : m->received[pair]++) + c->lane;
 	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1,
 					p2p ? (sends ? c->index : m->me) : -1, number);
 	size_t bytes = sim_bytes(c, sim_in_count(c, m));
@@ -263,8 +265,8 @@ static void sim_yield(int finished)
 static int sim_has_come(const struct sim_round *r, const struct hd_members *m,
 			const struct hd_call *c)
 {
-	if (c->kind == HD_SEND || c->kind == HD_RECV)
-		return c->kind == HD_SEND || r->by[c->index].in;
+	if (c->kind == HD_SEND || c->kind == HD_RECV) /* a send waits for its receive: no buffer in between */
+		return r->by[c->index].in != NULL;
 	for (int k = 0; k < m->n; k++)
 		if (!r->by[k].in)
 			return 0;
