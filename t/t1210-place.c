@@ -10,7 +10,7 @@
  * et al. 2023), ZeRO (Rajbhandari et al. 2020).
  */
 #include <config.h>
-#include "t/lib/sim_ranks.h"
+#include "t/lib/one_rank.h"
 #include "t/lib/tap.h"
 #include <float.h>
 
@@ -243,88 +243,14 @@ static void counts(const struct layout *l)
 }
 
 /* -- runs --------------------------------------------------------------------------------------------------------------------- */
-static struct gt_run *one; /* of one rank, for the model at hand */
-
-/* The parts of a gradient that ranks have, against the whole one.  -> the worst difference */
-static double compare(struct gt_run *r, const struct tensor *g, const struct tensor *whole)
-{
-	double *w = gt_address(one, whole, 0), worst = 0;
-
-	for (int k = 0; k < r->n; k++) {
-		double *x = hd_leaf_here(r->g[k], g) ? gt_address(r, g, k) : NULL;
-		int64_t n = hd_local_count(g), off[HD_MAX_DIMS];
-
-		for (uint32_t d = 0; d < g->v.ndim; d++)
-			off[d] = hd_offset(r->plan, g, d, k);
-		for (int64_t i = 0; x && i < n; i++) {
-			int64_t rest = i, global = 0, at[HD_MAX_DIMS], inside = 1;
-			double off_by;
-
-			for (uint32_t d = g->v.ndim; d-- > 0; rest /= g->local[d])
-				at[d] = rest % g->local[d] + off[d];
-			for (uint32_t d = 0; d < g->v.ndim; d++) {
-				inside &= at[d] < g->dims[d]->n;
-				global = global * g->dims[d]->n + at[d];
-			}
-			off_by = fabs(x[i] - (inside ? w[global] : 0));
-			if (!(off_by <= worst))
-				worst = off_by;
-		}
-	}
-	return worst;
-}
-
-/* Over the largest entry of all: a bias of the keys has a gradient of zero and rounding. */
-static double all_gradients(struct gt_run *r, const char **where)
-{
-	double worst = 0, scale = 0;
-
-	for (size_t i = 0; i < one->plan->ntensors; i++) {
-		struct tensor *t = one->plan->tensors[i], *w, *g, *whole;
-		double off;
-
-		if (t->v.node || t->v.what != HD_PARAM)
-			continue;
-		whole = gt_gradient_of(one->plan, t);
-		for (int64_t k = 0; k < hd_whole_count(t); k++)
-			scale = fmax(scale, fabs(gt_address(one, whole, 0)[k]));
-		w = gt_param_named(r->plan, t->v.name);
-		g = w ? gt_gradient_of(r->plan, w) : NULL;
-		off = g ? compare(r, g, whole) : NAN;
-		if (!(off <= worst)) {
-			worst = off;
-			*where = t->v.name;
-		}
-	}
-	return worst / scale;
-}
-
-/* Double arithmetic, sums of some hundred terms through LAYERS layers: differences of order are far below 1e-12. */
 static void runs(const struct layout *l, const char *model, const char *what)
 {
 	struct hd_plan *p = plan(l, HD_F64, model);
 	struct gt_run *r = p ? gt_open(p, sim_members) : NULL;
-	const char *why = r ? sim_compute(r) : gt_why(), *where = "";
-	double off = why ? NAN : all_gradients(r, &where), loss = 0, norm = 0;
 
-	if (!p && strstr(why, "does not divide model.kv_heads"))
+	if (!p && strstr(gt_why(), "does not divide model.kv_heads"))
 		return;
-	if (!why)
-		for (int k = 0; k < r->n; k++) {
-			double a = fabs(*gt_address(r, r->plan->loss, k) /
-						*gt_address(one, one->plan->loss, 0) -
-					1);
-			double b = fabs(*gt_address(r, r->plan->norm, k) /
-						*gt_address(one, one->plan->norm, 0) -
-					1);
-
-			loss = a > loss || a != a ? a : loss;
-			norm = b > norm || b != b ? b : norm;
-		}
-	if (!ok(off < 1e-12 && loss < 1e-12 && norm < 1e-12,
-		"%s: loss, norm and gradients of one rank, %s", l->name, what))
-		note("%s: gradients differ by %g (%s), loss by %g, norm by %g",
-		     why ? why : "it ran", off, where, loss, norm);
+	like_one_rank(r, l->name, what);
 	sim_close(r);
 }
 

@@ -57,6 +57,7 @@ static const struct layout layouts[] = {
 	 TP "size = 2\nsequence_parallel = yes\n" PP "size = 2\nschedule = zb\n"},
 	{"pipeline 4, gpipe", 4, PP "size = 4\nschedule = gpipe\n"},
 	{"tensor 4 x data 2", 8, TP "size = 4\n" REPLICAS},
+	{"tensor 4, sequence parallel", 4, TP "size = 4\nsequence_parallel = yes\n"},
 };
 
 struct result {
@@ -276,8 +277,8 @@ static void write_text(void)
 
 int main(void)
 {
-	static const int first[] = {0, 1, 2, 3, 4, 6, 8, 9, -1}, second[] = {1, 5, 7, 10, -1};
-	static const int third[] = {8, 9, 11, -1};
+	static const int first[] = {0, 1, 2, 3, 4, 6, 8, 9, -1}, second[] = {1, 5, 7, 10, 12, -1};
+	static const int third[] = {8, 9, 11, 12, -1};
 	char cache[200];
 
 	if (access(HD_TEST_BUILD "/heddle", X_OK) ||

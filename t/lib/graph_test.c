@@ -105,6 +105,7 @@ int gt_lower(struct hd_plan *p)
 	hd_drop_dead(p);
 	HD_TRY(hd_lower(p));
 	HD_TRY(hd_fuse(p));
+	HD_TRY(hd_overlap(p));
 	return hd_schedule(p);
 }
 

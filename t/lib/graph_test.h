@@ -38,8 +38,8 @@ const char *gt_why(void);
 struct axis *gt_axis(struct hd_plan *p, const char *name, int64_t n);
 struct tensor *gt_param(struct hd_plan *p, const char *name, const char *spec);
 struct tensor *gt_loss(struct hd_plan *p, struct tensor *y);
-int gt_build(struct hd_plan *p, struct tensor *nll); /* autodiff, place, lower, fuse, schedule */
-int gt_lower(struct hd_plan *p); /* lower, fuse, schedule: of nodes placed by hand */
+int gt_build(struct hd_plan *p, struct tensor *nll); /* autodiff, place, lower, fuse, overlap, schedule */
+int gt_lower(struct hd_plan *p); /* lower, fuse, overlap, schedule: of nodes placed by hand */
 
 /* Programs of all ranks, bound; parameters initialised by name and global index (not zero, not one).  NULL: gt_why. */
 struct gt_run *gt_open(struct hd_plan *p,
