@@ -77,6 +77,7 @@ static struct tensor *with_post_ops(struct hd_plan *p, struct node *product, str
 		y->at = product->outs[0]->at;
 		hd_localize(p, y);
 		N(y->v.node)->placed = 1;
+		N(y->v.node)->again = product->again;
 		memcpy(y->summed, product->outs[0]->summed, sizeof(y->summed));
 	}
 	return y;

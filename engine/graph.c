@@ -306,6 +306,36 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, struct tenso
 	return n;
 }
 
+struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins)
+{
+	struct hd_shape outs[HD_MAX_OUTS];
+	struct node *c;
+
+	if (p->err->code)
+		return NULL;
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (!ins[i])
+			return NULL;
+	memset(outs, 0, sizeof(outs));
+	for (uint32_t k = 0; k < n->v.nout; k++) {
+		outs[k].dtype = n->outs[k]->v.dtype;
+		outs[k].ndim = n->outs[k]->v.ndim;
+		memcpy(outs[k].dims, n->outs[k]->dims, sizeof(outs[k].dims));
+		memcpy(outs[k].local, n->outs[k]->local, sizeof(outs[k].local));
+	}
+	c = blank_node(p, n->v.op, ins, n->v.nin, n->attr);
+	c->inst = n->inst;
+	c->by = n->by;
+	c->comm = n->comm;
+	c->pos = n->pos;
+	c->parts = n->parts;
+	c->along = n->along;
+	c->again = n;
+	hd_node_adopt(p, c, outs, n->v.nout);
+	hd_node_insert(p, c);
+	return c;
+}
+
 struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
 {
 	const struct hd_op *o = hd_op_find(op);

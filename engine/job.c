@@ -165,7 +165,7 @@ double hd_plan_flops(const struct hd_plan *p)
 		struct hd_cost c = { .size = sizeof(c) };
 		int64_t ranks = p->ranks;
 
-		if (!n->v.op->cost || !(n->v.phase & (HD_F | HD_B | HD_W)))
+		if (n->again || !n->v.op->cost || !(n->v.phase & (HD_F | HD_B | HD_W)))
 			continue;
 		n->v.op->cost(NULL, &n->v, &c);
 		if (p->stages)

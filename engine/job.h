@@ -46,7 +46,7 @@ void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn
 int hd_owns(const struct hd_program *g, const struct tensor *t);	/* this rank speaks for this slice: one does, per slice */
 
 int64_t hd_plan_parameters(const struct hd_plan *p);
-/* Product FLOPs of one step of all ranks, over its tokens. */
+/* Product FLOPs of one step of all ranks; what is made again (train.recompute) counts once. */
 double hd_plan_flops(const struct hd_plan *p);
 
 int hd_train(struct hd_job *j, struct hd_err *err);

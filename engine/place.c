@@ -238,6 +238,14 @@ static int node_needs(struct hd_plan *p, struct node *n, int known, struct place
 	struct hd_place *w = h + n->v.nin, *o = w + n->v.nin;
 	int rc = 0;
 
+	if (n->again && known) {	/* as the original, which stands before it */
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			need[i] = n->again->ins[i]->at;
+		for (uint32_t k = 0; k < n->v.nout; k++)
+			out[k] = n->again->outs[k]->at;
+		free(h);
+		return HD_OK;
+	}
 	for (int a = 0; a < p->naxes && rc >= 0; a++) {
 		memset(h, 0, (2 * n->v.nin + HD_MAX_OUTS) * sizeof(*h));
 		for (uint32_t i = 0; known && i < n->v.nin; i++)

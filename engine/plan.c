@@ -351,12 +351,13 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	HD_TRY(each(p, "open", call_open));
 	HD_TRY(mesh(p, o->needs ? o->needs : &needs));
 	HD_TRY(each(p, "rewrite", call_rewrite));
-	if (o->train) {
+	if (o->train)
 		HD_TRY(hd_autodiff(p));
-		HD_TRY(hd_remake(p));
-	}
 	HD_TRY(each(p, "rules", call_rules));
 	HD_TRY(batches(p, o));
+	HD_TRY(hd_schedule(p));
+	if (o->train)
+		HD_TRY(hd_remake(p));
 	HD_TRY(hd_place_leaves(p));
 	HD_TRY(each(p, "homes", call_homes));
 	HD_TRY(hd_place(p));
@@ -369,7 +370,6 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	HD_TRY(hd_fuse(p));
 	HD_TRY(hd_overlap(p));
 	HD_TRY(check_sites(p));
-	HD_TRY(hd_schedule(p));
 	hash_plan(p);
 	return p->err->code;
 }

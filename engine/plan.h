@@ -77,6 +77,7 @@ struct node {
 	int64_t parts;
 	const struct hd_dim *along;
 	struct group *queue;		/* NULL: compute */
+	const struct node *again;	/* backward's copy of this node of forward (remake.c), placed as that one is */
 };
 
 struct rule {
@@ -174,6 +175,7 @@ struct tensor *hd_leaf(struct hd_plan *p, const char *name, uint32_t what, uint3
 struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr);
 struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
 	HD_PRINTF(5, 6);
+struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins);	/* the same of other operands */
 void hd_node_insert(struct hd_plan *p, struct node *n);
 void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout);
@@ -199,7 +201,7 @@ double hd_root(double x);		/* sqrt, exact; without libm's header in model files 
 
 /* -- the arrows ------------------------------------------------------------------------------------------------------- */
 int hd_autodiff(struct hd_plan *p);		/* backward nodes, accumulators, sync, norm, update */
-int hd_remake(struct hd_plan *p);		/* cheap results are made again in backward instead of kept */
+int hd_remake(struct hd_plan *p);		/* what is made again in backward instead of kept (train.recompute) */
 int hd_place_leaves(struct hd_plan *p);		/* a leaf lives where its first use needs it */
 int hd_place(struct hd_plan *p);		/* placements of all nodes; reshards appear */
 struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader);

@@ -221,11 +221,14 @@ static const char *why(struct hd_plan *p, const struct tensor *x, const struct n
 			    reader ? reader->v.block : "");
 }
 
-/* Whether some reader has had the sum of a partial tensor made on this axis already. */
+/* Whether some reader has had the sum of a partial tensor made on this axis already; of the tensor that it is made again
+ * from, if it is. */
 int hd_made_whole(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
 {
+	const struct node *again = x->v.node ? N(x->v.node)->again : NULL;
+
 	for (const struct made *m = p->made; m; m = m->next)
-		if (m->from == x && m->to->at.on[a->id].kind != HD_PARTIAL)
+		if ((m->from == x || (again && m->from == again->outs[x->out])) && m->to->at.on[a->id].kind != HD_PARTIAL)
 			return 1;
 	return 0;
 }

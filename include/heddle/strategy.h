@@ -6,11 +6,11 @@
  *           rewrite       the logical graph before autodiff: ops of your own in place of nodes
  *           [autodiff]
  *           rules         dim -> axis, blocks -> stages
+ *           schedule      the order of units
  *           [a leaf lives where its first use needs it]
  *           homes         parameters, gradients, optimizer state elsewhere
  *           [placement: reshards appear]
  *           lower         other nodes in place of your own nodes and of the reshards on your axes
- *           schedule      the order of units
  *           [memory plan; price, or the program of a rank: op.record] -> close
  * Each slot is called for all instances, in the order of the INI, before the next slot begins.
  */

@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What is made again instead of kept.  If a copy differed from its original by a bit - another mask of dropout, a sum in
+# another order - a job would train another model because it was given less memory; if nothing were saved, it would not
+# start at all.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+sed -e '/^\[strategy/,$d' -e 's/^steps = .*/steps = 2/' -e 's/^layers = .*/layers = 3/' \
+	-e 's/^eval_batches.*/optimizer = sgd\nclip = 0/' -e 's/^train = text.txt/&\nvalid_fraction = 0/' tiny.ini >base.ini
+printf '[checkpoint]\ngradients = yes\n' >>base.ini
+tp='[strategy tp]\nplugin = tp\nsize = 2\n'
+sp=$tp'sequence_parallel = yes\n'
+pp='[strategy pp]\nplugin = pp\nsize = 2\n'
+gpt2='--set model.dropout=0.2'
+llama='--set model.family=llama --set model.kv_heads=2'
+
+# same NAME RANKS SECTIONS ARGS...: the gradients and losses of all three ways are the same bits.
+same() {
+	name=$1 ranks=$2
+	{ cat base.ini; printf "$3"; } >layout.ini
+	shift 3
+	for how in none selective full; do
+		rm -rf "$how" "$how.jsonl"; : >$how.jsonl
+		heddle_mpi "$ranks" train layout.ini "$@" --set train.recompute=$how --set checkpoint.dir=$how \
+			--set log.metrics=$how.jsonl >out 2>&1 || { tail -5 out | tap_comment; }
+		sed 's/, "seconds.*//' "$how.jsonl" >"$how.losses"
+	done
+	for how in selective full; do
+		ok "$name, $how: the same gradients, bit for bit" \
+			cmp none/step-00000002/heddle/gradients.safetensors $how/step-00000002/heddle/gradients.safetensors
+		is "$name, $how: the same losses" "$(cat $how.losses)" "$(sed "s/^$/nothing ran/" none.losses)"
+	done
+}
+
+same 'gpt2 with dropout, one rank' 1 '' $gpt2
+same 'llama, one rank' 1 '' $llama
+same 'gpt2 with dropout, two stages, all forwards first' 2 "${pp}schedule = gpipe\n" $gpt2
+same 'gpt2 with dropout, tensor 2 x stages 2, sequence cut, weight gradients apart' 4 "$sp${pp}schedule = zb\n" $gpt2
+same 'gpt2 with dropout, tensor 2 x stages 2' 4 "$tp${pp}schedule = 1f1b\n" $gpt2
+same 'llama, tensor 2, sequence cut' 2 "$sp" $llama
+same 'llama, tensor 2 x stages 2, interleaved' 4 "$tp${pp}schedule = interleaved\n" $llama
+
+# Memory within a step of each stage, in MB, by what is made again and by the number of micro-batches.
+sed -e 's/^layers = .*/layers = 10/' -e 's/^micro_batch = .*/micro_batch = 2/' -e 's/^seq = .*/seq = 128/' \
+	-e 's/^embed = .*/embed = 64/' -e 's/^train = .*/&\nvalid_fraction = 0/' -e '/^\[strategy/,$d' tiny.ini >big.ini
+sed -i 's/^heads = .*/&\nvocab = 256/' big.ini
+printf "$pp" | sed 's/size = 2/size = 4/' >>big.ini
+within() { heddle check big.ini --set train.recompute=$1 --set pp.schedule=$2 --set train.global_batch=$((2 * $3)) $4 |
+	sed -n "s/^rank $5 .*within a step \([0-9.]*\)).*/\1/p"; }
+bsh=$(awk 'BEGIN { print 2 * 128 * 64 * 4 / 1e6 }')
+
+for how in none selective full; do
+	eval "$how=$(within $how gpipe 16 '' 1)"
+done
+note "all forwards first, 16 micro-batches, stage 1: $none, $selective, $full MB"
+ok 'selective takes less than none' awk "BEGIN { exit !($selective < $none - 16 * 2 * $bsh) }"
+ok 'full takes less than a third of it' awk "BEGIN { exit !($full < $selective / 3) }"
+# Stage 1 has three layers here: three boundary inputs a micro-batch, and nothing else.
+less=$(within full gpipe 8 '' 1)
+near 'all forwards first, full: a micro-batch costs the inputs of its layers' \
+	"$(awk "BEGIN { print ($full - $less) / 8 / $bsh }")" 3 0.15
+near '1f1b, full: nothing, once the pipeline is full' "$(within full 1f1b 16 '' 1)" "$(within full 1f1b 8 '' 1)" 0
+
+# And a run takes what was planned.
+peak() { heddle bench large.ini --set train.recompute=$1 --steps 1 --json 2>/dev/null | tail -1; }
+sed -e 's/^layers = .*/layers = 12/' -e 's/^embed = .*/embed = 192/' -e 's/^heads = .*/heads = 4\nvocab = 256/' -e 's/^seq = .*/seq = 256/' \
+	-e 's/^micro_batch = .*/micro_batch = 8/' -e '/^\[strategy/,$d' tiny.ini >large.ini
+kept=$(peak none)
+again=$(peak full)
+planned=$(awk "BEGIN { print ($(json "$kept" planned_peak_bytes) - $(json "$again" planned_peak_bytes)) / 1e6 }")
+measured=$(awk "BEGIN { print ($(json "$kept" measured_peak_bytes) - $(json "$again" measured_peak_bytes)) / 1e6 }")
+note "12 layers on one rank: planned $planned MB less, the high-water mark is $measured MB less"
+ok 'a third of the memory and more is saved' awk "BEGIN { exit !($planned * 1e6 > $(json "$kept" planned_peak_bytes) / 3) }"
+near 'the high-water mark falls as planned' "$measured" "$planned" "$(awk "BEGIN { print 0.15 * $planned }")"
+done_testing
