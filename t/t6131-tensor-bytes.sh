@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Tensor parallelism: what explain says is sent is sent, and it is what the published layer sends.  What a layout cannot do
+# is refused before anything is launched.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+{
+	sed '/^\[strategy/,$d' tiny.ini
+	printf '[strategy tp]\nplugin = tp\n'
+} >cut.ini
+
+# said FIELD-PATTERN: bytes x count of explain's JSON, of the lines that match.
+said() {
+	printf '%s\n' "$json" | tr '{' '\n' | grep '"collective"' | grep -E -e "$1" | awk '{
+		b = $0; sub(/.*"bytes": /, "", b)
+		c = $0; sub(/.*"count": /, "", c)
+		sum += (b + 0) * (c + 0)
+	} END { printf "%d\n", sum }'
+}
+
+b=2 s=32 h=32 layers=2 micros=4
+for model in gpt2 llama grouped; do
+	case $model in
+	gpt2) keys= ;;
+	llama) keys='--set model.family=llama' ;;
+	grouped) keys='--set model.family=llama --set model.kv_heads=2' ;;
+	esac
+	for t in 2 4; do
+		for sequence in no yes; do
+			what="$model on $t, sequence $sequence"
+			json=$(heddle explain cut.ini $keys --set tp.sequence_parallel=$sequence --ranks $t --json)
+			ran=$(heddle_mpi $t bench cut.ini $keys --set tp.sequence_parallel=$sequence --json --steps 1 2>/dev/null)
+			is "$what: sent as explained" "$(json "$ran" bytes_counted)" "$(said .)"
+			[ $model != grouped ] || continue
+			if [ $sequence = yes ]; then k=10; else k=8; fi
+			# of the layers; embedding, head and position have their own
+			is "$what: $k b s h (t - 1) / t elements a layer" "$(said '"reason": "[^"]* of layer [0-9]+ .*needed by [a-z_]+ of layer|"reason": "[^"]* of (embed|head) .*needed by (einsum|add) of layer' |
+				cat)" "$((4 * k * b * s * h * (t - 1) / t * layers * micros))"
+		done
+	done
+done
+
+# Between hosts the same bytes.
+is "between hosts: sent as explained" \
+	"$(json "$(HD_TEST_COMM=mpi heddle_mpi 2 bench cut.ini --json --steps 1 2>/dev/null)" bytes_counted)" \
+	"$(json=$(heddle explain cut.ini --ranks 2 --json); said .)"
+
+# Refused, with both numbers, by check and without a launch.
+refused() {
+	name=$1 pattern=$2
+	shift 2
+	out=$(heddle check cut.ini "$@" 2>&1)
+	rc=$?
+	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$out" | messages | wc -l)" -eq 1 ] &&
+		printf '%s\n' "$out" | messages | grep -Eq -e "$pattern"
+	tap_result $? "$name" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
+}
+refused "heads" '--set tp\.size: 3 does not divide model\.heads = 4$' --set tp.size=3
+refused "heads, when the size is what is left" '\[strategy tp\] size: 8 does not divide model\.heads = 4$' --ranks 8
+refused "the feed-forward layer" '--set tp\.size: 4 does not divide model\.mlp = 66$' --set tp.size=4 --set model.mlp=66
+refused "the sequence" '--set tp\.size: 4 does not divide train\.seq = 30$' --set tp.size=4 --set train.seq=30 \
+	--set tp.sequence_parallel=yes
+ok "a sequence that is not cut need not divide" heddle check cut.ini --set tp.size=4 --set train.seq=30
+ok "nor need the vocabulary" heddle check cut.ini --set tp.size=4 --set model.vocab=259
+done_testing
