@@ -244,6 +244,8 @@ int hd_alias(struct hd_program *g)
 	for (size_t i = 0; i < HD_LEN(keep); i++)
 		if (keep[i])
 			g->at[keep[i]->id].last_read = FOREVER;
+	for (size_t i = 0; i < p->nstats; i++)
+		g->at[p->stats[i]->id].last_read = FOREVER;
 	for (size_t t = 0; t < p->ntensors; t++)
 		if (p->tensors[t]->assign)
 			g->at[p->tensors[t]->assign->id].last_read = FOREVER;

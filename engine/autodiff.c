@@ -197,6 +197,8 @@ static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
 			push(&g, acc ? sync(p, acc, adam ? m.x[m.n - 1] : p->tensors[i]) : NULL);
 		}
 	p->loss = hd_op1(p, "accumulate", &p->loss, 1, "%s", "");
+	for (size_t i = 0; i < p->nstats; i++)
+		p->stats[i] = hd_op1(p, "accumulate", &p->stats[i], 1, "%s", "");
 	p->phase = HD_U;
 	s = hd_op1(p, "norm2", g.x, g.n, "%s", "");
 	clip = s ? hd_node_make(p, "clip", &s, 1, "clip=%.17g", hd_section_num(train, "clip")) : NULL;

@@ -16,12 +16,46 @@ int64_t hd_checkpoint_file_bytes = 5000000000;
 
 static int is_weight(const struct tensor *t) { return !t->v.node && t->v.what == HD_PARAM; }
 
+/* Tensors that the parameter is stored in: one, or one for each entry of its first dim. */
+static int64_t parts_of(const struct tensor *t, const struct hd_hf_region *r) { return r->each ? t->dims[0]->n : 1; }
+
 static int region_of(const struct hd_program *g, const struct tensor *t, struct hd_hf_region *r, struct hd_err *err)
 {
 	if (g->plan->model.family->hf(&g->plan->model, t->v.name, r) < 0)
 		return hd_err_set(err, HD_EBUG, "%s: the family %s has no place for it in a checkpoint", t->v.name,
 				  g->plan->model.family->name);
 	return HD_OK;
+}
+
+/* The region of part i, under its own name. */
+static struct hd_hf_region part_of(const struct hd_hf_region *all, int64_t i)
+{
+	struct hd_hf_region r = *all;
+	const char *star = all->each ? strchr(all->name, '*') : NULL;
+
+	if (star)
+		snprintf(r.name, sizeof(r.name), "%.*s%lld%s", (int)(star - all->name), all->name, (long long)i, star + 1);
+	return r;
+}
+
+/* What this rank has of part i: 0, nothing; else *x, without the first dim, and where it begins in memory (elements). */
+static int extent_of_part(const struct hd_program *g, const struct tensor *t, const struct hd_hf_region *r, int64_t i,
+			  struct hd_extent *x, int64_t *begin)
+{
+	hd_extent_of(g, t, x);
+	*begin = 0;
+	if (!r->each)
+		return 1;
+	if (i < x->off[0] || i >= x->off[0] + x->n[0])
+		return 0;
+	*begin = (i - x->off[0]) * x->stride[0];
+	x->ndim--;
+	memmove(x->whole, x->whole + 1, (size_t)x->ndim * sizeof(*x->whole));
+	memmove(x->off, x->off + 1, (size_t)x->ndim * sizeof(*x->off));
+	memmove(x->n, x->n + 1, (size_t)x->ndim * sizeof(*x->n));
+	memmove(x->local, x->local + 1, (size_t)x->ndim * sizeof(*x->local));
+	memmove(x->stride, x->stride + 1, (size_t)x->ndim * sizeof(*x->stride));
+	return 1;
 }
 
 static void add_file(struct hd_weights *w, struct hd_tensorfile *f, char *name)
@@ -79,10 +113,12 @@ static int count_one(json_t *left, const struct tensor *t, const struct hd_hf_re
 	json_t *known = json_object_get(left, r->name);
 	int64_t n = known ? json_integer_value(known) : r->shape[0] * (r->ndim == 2 ? r->shape[1] : 1);
 
-	if (n < hd_whole_count(t))
+	int64_t mine = hd_whole_count(t) / parts_of(t, r);
+
+	if (n < mine)
 		return hd_err_set(err, HD_EBUG, "%s: has %lld elements, and %s has room for %lld more", t->v.name,
-				  (long long)hd_whole_count(t), r->name, (long long)n);
-	json_object_set_new(left, r->name, json_integer((json_int_t)(n - hd_whole_count(t))));
+				  (long long)mine, r->name, (long long)n);
+	json_object_set_new(left, r->name, json_integer((json_int_t)(n - mine)));
 	return HD_OK;
 }
 
@@ -131,8 +167,12 @@ int hd_weights_plan(const struct hd_program *g, struct hd_weights *w, struct hd_
 		if (!is_weight(t))
 			continue;
 		HD_TRY(region_of(g, t, &r, err));
-		if (!json_object_get(w->where, r.name))
-			HD_TRY(plan_one(w, &r, t->v.dtype, &room, err));
+		for (int64_t k = 0; k < parts_of(t, &r); k++) {
+			struct hd_hf_region part = part_of(&r, k);
+
+			if (!json_object_get(w->where, part.name))
+				HD_TRY(plan_one(w, &part, t->v.dtype, &room, err));
+		}
 	}
 	for (size_t i = 0; i < w->n; i++)
 		w->name[i] = w->n == 1 ? hd_strdup(SINGLE) : hd_format("model-%05zu-of-%05zu.safetensors", i + 1, w->n);
@@ -188,13 +228,19 @@ int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd
 		const struct tensor *t = g->plan->tensors[i];
 		struct hd_hf_region r;
 		struct hd_extent x;
+		int64_t begin;
 
 		if (!is_weight(t) || !hd_owns(g, t))
 			continue;
 		HD_TRY(region_of(g, t, &r, err));
-		hd_extent_of(g, t, &x);
-		HD_TRY(hd_region_move(&(struct hd_movement){ file_of(w, r.name), r.name, t->v.dtype, 1 }, &r, &x,
-				      hd_program_address(g, t, HD_STEP), err));
+		for (int64_t k = 0; k < parts_of(t, &r); k++) {
+			struct hd_hf_region part = part_of(&r, k);
+
+			if (extent_of_part(g, t, &r, k, &x, &begin))
+				HD_TRY(hd_region_move(&(struct hd_movement){ file_of(w, part.name), part.name, t->v.dtype, 1 },
+						      &part, &x, (char *)hd_program_address(g, t, HD_STEP) +
+						      begin * HD_BITS(t->v.dtype) / 8, err));
+		}
 	}
 	for (size_t i = 0; i < w->n; i++)
 		HD_TRY(hd_tensorfile_sync(w->file[i], err));
@@ -293,17 +339,23 @@ static int check_shape(const char *dir, const char *param, const char *name, con
 static int read_one(const struct hd_program *g, const struct hd_weights *w, const struct tensor *t, const char *dir,
 		    struct hd_err *err)
 {
-	void *data = hd_program_address(g, t, HD_STEP);
+	char *data = hd_program_address(g, t, HD_STEP);
 	struct hd_hf_region r;
 	struct hd_extent x;
-	const char *name;
+	int64_t begin;
 
 	HD_TRY(region_of(g, t, &r, err));
-	name = name_in(w, r.name);
-	HD_TRY(check_shape(dir, t->v.name, name, file_of(w, name), &r, err));
-	hd_extent_of(g, t, &x);
 	memset(data, 0, (size_t)hd_local_bytes(t));
-	return hd_region_move(&(struct hd_movement){ file_of(w, name), name, t->v.dtype, 0 }, &r, &x, data, err);
+	for (int64_t k = 0; k < parts_of(t, &r); k++) {
+		struct hd_hf_region part = part_of(&r, k);
+		const char *name = name_in(w, part.name);
+
+		HD_TRY(check_shape(dir, t->v.name, name, file_of(w, name), &part, err));
+		if (extent_of_part(g, t, &r, k, &x, &begin))
+			HD_TRY(hd_region_move(&(struct hd_movement){ file_of(w, name), name, t->v.dtype, 0 }, &part, &x,
+					      data + begin * HD_BITS(t->v.dtype) / 8, err));
+	}
+	return HD_OK;
 }
 
 int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *err)

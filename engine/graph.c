@@ -40,7 +40,7 @@ void hd_plan_destroy(struct hd_plan *p)
 	for (int64_t c = 0; c < p->ncoords; c++)
 		free(p->units[c]);
 	hd_schedule_report_release(&p->timing);
-	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors);
+	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors), free(p->stats);
 	for (b = p->heap; b; b = next) {
 		next = b->next;
 		free(b);
@@ -394,6 +394,9 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 	for (size_t i = 0; i < HD_LEN(named); i++)
 		if (*named[i] == old)
 			*named[i] = with;
+	for (size_t i = 0; i < p->nstats; i++)
+		if (p->stats[i] == old)
+			p->stats[i] = with;
 	if (old->v.what == HD_GRAD && with->v.what == HD_ACT) {
 		with->v.what = HD_GRAD;
 		with->v.name = old->v.name;
@@ -420,6 +423,8 @@ void hd_drop_dead(struct hd_plan *p)
 	for (n = p->first; n; n = n->next)
 		n->mark = 0;
 	keep(p->loss), keep(p->nll), keep(p->logits), keep(p->norm), keep(p->factor);
+	for (size_t i = 0; i < p->nstats; i++)
+		keep(p->stats[i]);
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (!p->tensors[i]->v.node || p->tensors[i]->v.what == HD_GRAD)
 			keep(p->tensors[i]->assign);

@@ -18,6 +18,10 @@ struct hd_model {
 	int64_t layers, embed, heads, kv_heads, head_dim, mlp, vocab, seq, max_seq;
 	double dropout, init_std, rope_theta, norm_eps;
 	int tie;
+	/* A layer of experts in place of the feed-forward layer of every moe_every-th layer; experts 0: none. */
+	int64_t experts, experts_per_token, moe_every, group_tokens;
+	int router_gshard, second_random;	/* router = gshard; second_expert = random */
+	double capacity_factor, aux_loss, z_loss;	/* capacity_factor 0: no limit */
 };
 
 /* Where a parameter is stored in a Hugging Face file: a region of the tensor `name`.  The parameter's dims are first
@@ -30,12 +34,17 @@ struct hd_hf_region {
 	int64_t at[2];			/* where this parameter begins in it */
 	int split;			/* the first `split` dims of the parameter are rows */
 	int transpose;
+	/* 1: the parameter's first dim runs over tensors of their own, whose names have its index in place of the `*` in
+	 * `name`; all else, also `split`, is said of one of them. */
+	int each;
 };
 
 struct hd_family {
 	const char *name;
 	int tie;			/* default of tie_embeddings */
 	int dropout;			/* the graph drops activations: model.dropout may be more than 0 */
+	int64_t experts, moe_every;	/* defaults of these keys; moe_every 0: the graph has no layer of experts */
+	int topk;			/* default of router is topk */
 	int64_t (*mlp)(int64_t embed);	/* default of mlp */
 	/* The forward graph from ids (batch, seq) to the last hidden state (batch, seq, embed), block by block; then the
 	 * product with the vocabulary: of (batch, seq, embed) or, in generation, (batch, embed). */
@@ -45,9 +54,10 @@ struct hd_family {
 	json_t *(*config)(const struct hd_model *m);			/* config.json, new reference */
 };
 
-extern const struct hd_family hd_family_gpt2, hd_family_llama;
+extern const struct hd_family hd_family_gpt2, hd_family_llama, hd_family_mixtral;
 extern const struct hd_key_table hd_model_keys, hd_train_keys, hd_checkpoint_keys, hd_log_keys;
 int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, struct hd_err *err);
 const struct hd_family *hd_family_find(const char *name);
+int64_t hd_model_capacity(const struct hd_model *m);	/* places of an expert for a group: hard limit; without one: group_tokens */
 
 #endif

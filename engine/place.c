@@ -377,6 +377,8 @@ int hd_place(struct hd_plan *p)
 	HD_TRY(place_assigned(p));
 	p->loss = everywhere(p, p->loss);
 	p->logits = everywhere(p, p->logits);
+	for (size_t i = 0; i < p->nstats; i++)
+		p->stats[i] = everywhere(p, p->stats[i]);
 	p->block = -1;
 	return p->err->code;
 }

@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/plan.h"
+#include "engine/experts.h"
 #include "engine/data.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,6 +232,7 @@ static int make_dims(struct hd_plan *p)
 	hd_dim_get(p, "head_dim", m->head_dim);
 	hd_dim_get(p, "mlp", m->mlp);
 	hd_dim_get(p, "vocab", m->vocab);
+	hd_experts_dims(p);
 	return p->err->code;
 }
 
@@ -345,6 +347,8 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	HD_TRY(read_conf(p));
 	HD_TRY(hd_model_read(p->conf, o->data_vocab, &p->model, p->err));
 	p->micro_batch = hd_section_int(hd_conf_section(p->conf, NULL, "train"), "micro_batch");
+	if (o->generate)		/* a text has no group: every token gets what it chose */
+		p->model.capacity_factor = 0, p->model.group_tokens = p->model.seq;
 	HD_TRY(make_dims(p));
 	HD_TRY(build_model(p, o));
 	count_blocks(p);
@@ -361,6 +365,7 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	HD_TRY(hd_place_leaves(p));
 	HD_TRY(each(p, "homes", call_homes));
 	HD_TRY(hd_place(p));
+	HD_TRY(hd_experts_check(p));
 	warn_of_idle_axes(p);
 	hd_drop_dead(p);
 	set_sites(p);

@@ -136,6 +136,7 @@ struct hd_plan {
 	struct hd_schedule_report timing;	/* when each unit begins and ends on paper; start is NULL: nobody knows (forward only) */
 
 	struct tensor *loss, *nll, *logits, *norm, *factor, *ids, *targets;	/* what the run reads or feeds; NULL: absent */
+	struct tensor **stats; size_t nstats, cap_stats;	/* sums of each layer of experts, in order (engine/experts.h) */
 	struct arena_block *heap;
 	int walk_limit;			/* node_next returns no node made during the walk */
 	struct made *made;		/* reshards so far (reshard.c) */

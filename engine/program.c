@@ -69,6 +69,9 @@ static void keep_results(struct hd_program *g, struct hd_span *s)
 		for (int64_t m = 0; keep[i] && m < g->plan->micros; m++)
 			if (s[instance(g, g->at[keep[i]->id].root, m)].last >= 0)
 				touch(g, s, keep[i], m, (int64_t)g->n - 1, (int64_t)g->n - 1);
+	for (size_t i = 0; i < g->plan->nstats; i++)
+		if (s[instance(g, g->at[g->plan->stats[i]->id].root, 0)].last >= 0)
+			touch(g, s, g->plan->stats[i], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
 	for (size_t i = 0; i < g->plan->ntensors; i++)
 		if (g->keep_gradients && g->plan->tensors[i]->v.what == HD_GRAD && g->plan->tensors[i]->v.node &&
 		    s[instance(g, g->at[i].root, 0)].last >= 0)

@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/job.h"
 #include "engine/checkpoint.h"
+#include "engine/experts.h"
 #include "engine/generate.h"
 #include "engine/json.h"
 #include "engine/launch.h"
@@ -135,6 +136,29 @@ static int step(struct loop *l, struct hd_numbers *n)
 	return HD_OK;
 }
 
+/* What the layers of experts did, in order; the sums lie where the step has left them. */
+static void add_experts(const struct loop *l, json_t *o, double tokens)
+{
+	json_t *dropped = json_array(), *load = json_array();
+	double aux = 0;
+
+	for (size_t i = 0; i < l->p->nstats; i++) {
+		const struct tensor *t = l->p->stats[i];
+		struct hd_expert_numbers n = hd_experts_numbers(&l->p->model, hd_program_address(l->g, t, 0), t->v.dtype, tokens);
+
+		aux += n.aux_loss;
+		json_array_append_new(dropped, hd_json_number(n.dropped));
+		json_array_append_new(load, hd_json_number(n.load));
+	}
+	if (l->p->nstats && o) {
+		json_object_set_new(o, "aux_loss", hd_json_number(aux));
+		json_object_set_new(o, "dropped", json_incref(dropped));
+		json_object_set_new(o, "load", json_incref(load));
+	}
+	json_decref(dropped);
+	json_decref(load);
+}
+
 static int write_step(struct loop *l, const struct hd_numbers *n)
 {
 	json_t *o;
@@ -147,6 +171,7 @@ static int write_step(struct loop *l, const struct hd_numbers *n)
 		      "grad_norm", hd_json_number(n->norm), "lr", hd_json_number(n->lr), "tokens", (json_int_t)n->tokens,
 		      "seconds", hd_json_number(n->seconds), "tokens_per_second", hd_json_number(n->tokens_per_second),
 		      "matmul_share", hd_json_number(n->share));
+	add_experts(l, o, (double)n->tokens);
 	return hd_metrics_write(l->metrics, o, l->err);
 }
 

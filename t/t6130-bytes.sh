@@ -61,4 +61,14 @@ if [ -f "$mesh" ]; then
 else
 	skip "t/plugins is not built"
 fi
+# Experts with places: as many bytes whatever the tokens choose.
+{
+	sed '/^\[strategy/,$d' tiny.ini
+	printf '[strategy ep]\nplugin = ep\nsize = 2\n'
+} >experts.ini
+said=$(heddle explain experts.ini --set model.experts=4 --ranks 2 --json)
+ran=$(heddle_mpi 2 bench experts.ini --set model.experts=4 --json --steps 2 2>/dev/null)
+is "experts on 2: sent as explained" "$(json "$ran" bytes_counted)" "$(explained '')"
+# 2 forward, 2 backward, of 2 micro-batches; 4 experts x 2 samples x 2 x 32 / 4 places of 32 floats, half of them remote
+is "experts on 2: four all-to-alls of places" "$(explained all-to-all)" $((4 * 2 * 4 * 2 * 16 * 32 * 4 / 2))
 done_testing

@@ -34,5 +34,19 @@ layout 4 gpipe
 layout 4 1f1b
 layout 2 interleaved
 layout 8 ptd-p
+# Experts: compared with the same model on one rank.
+single() {	# NAME SETS
+	rm -f "$tmp/m.jsonl"
+	name=$1
+	shift
+	ok "$name: one rank" "$build/heddle" train "$src/conf/$name.ini" "$@" --set data.train="$tmp/text" \
+		--set data.valid_fraction=0 --set train.global_batch=16 --set train.steps=3 --set train.optimizer=sgd --set train.clip=0 \
+		--set train.warmup=0 --set train.threads=1 --set log.sample=0 --set log.metrics="$tmp/m.jsonl"
+	losses "$tmp/m.jsonl" > "$tmp/one"
+}
+single dp+ep --set ep.size=1 --set dp.size=1
+layout 4 dp+ep
+single mixtral-small --set ep.size=1
+layout 4 mixtral-small
 ok 'char-small: check accepts it' "$build/heddle" check "$src/conf/char-small.ini" --set data.train="$tmp/text"
 done_testing

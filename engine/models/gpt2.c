@@ -4,7 +4,7 @@
  * three column ranges of c_attn there.
  */
 #include <config.h>
-#include "engine/plan.h"
+#include "engine/experts.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -47,6 +47,27 @@ static struct tensor *residual(struct hd_plan *p, struct tensor *x, struct tenso
 	return hd_op1(p, "add", in, 2, "%s", "");
 }
 
+/* Experts have no biases, as in GShard (2006.16668) and its successors. */
+static struct tensor *experts(struct hd_plan *p, struct tensor *x, int64_t l, double std, double out)
+{
+	static const char *const wide = "expert,batch,slot,mlp", *const narrow = "expert,batch,slot,embed";
+	struct hd_experts e;
+	struct tensor *h = hd_experts_begin(p, x, weight(p, l, "moe.router", "embed,choice", std), l, &e);
+
+	h = hd_einsum(p, h, weight(p, l, "moe.experts.fc", "expert,embed,mlp", std), wide);
+	h = hd_op1(p, "gelu", &h, 1, "%s", "");
+	h = hd_einsum(p, h, weight(p, l, "moe.experts.proj", "expert,mlp,embed", out), narrow);
+	return hd_experts_end(p, h, &e);
+}
+
+static struct tensor *feed_forward(struct hd_plan *p, struct tensor *x, int64_t l, double std, double out)
+{
+	struct tensor *h = linear(p, x, l, "mlp.fc", "embed,mlp", "batch,seq,mlp", "mlp", std);
+
+	h = hd_op1(p, "gelu", &h, 1, "%s", "");
+	return linear(p, h, l, "mlp.proj", "mlp,embed", "batch,seq,embed", "embed", out);
+}
+
 static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
 {
 	const struct hd_model *m = &p->model;
@@ -60,9 +81,7 @@ static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
 	h = linear(p, h, l, "attn.proj", "heads,head_dim,embed", "batch,seq,embed", "embed", out);
 	x = residual(p, x, drop(p, h, 2 * l + 1));
 	h = norm(p, x, hd_plan_text(p, "h.%lld.ln_2", (long long)l));
-	h = linear(p, h, l, "mlp.fc", "embed,mlp", "batch,seq,mlp", "mlp", std);
-	h = hd_op1(p, "gelu", &h, 1, "%s", "");
-	h = linear(p, h, l, "mlp.proj", "mlp,embed", "batch,seq,embed", "embed", out);
+	h = (hd_experts_in(m, l) ? experts : feed_forward)(p, h, l, std, out);
 	return residual(p, x, drop(p, h, 2 * l + 2));
 }
 
@@ -101,6 +120,12 @@ static const struct { const char *ours, *theirs; int cols, rows_split; } names[]
 static int layer_region(const struct hd_model *m, long long l, const char *rest, struct hd_hf_region *r)
 {
 	const int64_t e = m->embed;
+	char stem[64];
+
+	snprintf(stem, sizeof(stem), "transformer.h.%lld.moe", l);
+	if (!strncmp(rest, "moe.", 4))
+		return hd_experts_region(stem, rest + 4, strstr(rest, "proj") ? m->mlp : e,
+					 strstr(rest, "router") ? m->experts : strstr(rest, "proj") ? e : m->mlp, r);
 
 	for (size_t i = 0; i < HD_LEN(names); i++) {
 		size_t n = strlen(names[i].ours);
@@ -138,16 +163,16 @@ static int hf(const struct hd_model *m, const char *name, struct hd_hf_region *r
 
 static json_t *config(const struct hd_model *m)
 {
-	return json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:b, s:s, s:i, s:i}",
+	return hd_experts_config(m, json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:b, s:s, s:i, s:i}",
 			 "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new",
 			 "vocab_size", (json_int_t)m->vocab, "n_positions", (json_int_t)m->max_seq, "n_embd", (json_int_t)m->embed,
 			 "n_layer", (json_int_t)m->layers, "n_head", (json_int_t)m->heads, "n_inner", (json_int_t)m->mlp,
 			 "layer_norm_epsilon", m->norm_eps, "initializer_range", m->init_std, "resid_pdrop", m->dropout,
 			 "embd_pdrop", m->dropout, "attn_pdrop", 0.0, "tie_word_embeddings", m->tie, "torch_dtype", "float32",
-			 "bos_token_id", 0, "eos_token_id", 0);
+			 "bos_token_id", 0, "eos_token_id", 0));
 }
 
 static int64_t mlp(int64_t embed) { return 4 * embed; }
 
-const struct hd_family hd_family_gpt2 = { .name = "gpt2", .tie = 1, .dropout = 1, .mlp = mlp, .hidden = hidden,
+const struct hd_family hd_family_gpt2 = { .name = "gpt2", .tie = 1, .dropout = 1, .moe_every = 2, .mlp = mlp, .hidden = hidden,
 	.logits = logits, .hf = hf, .config = config };

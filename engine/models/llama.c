@@ -4,7 +4,7 @@
  * stores them, so every parameter is a whole tensor there.
  */
 #include <config.h>
-#include "engine/plan.h"
+#include "engine/experts.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +33,39 @@ static struct tensor *residual(struct hd_plan *p, struct tensor *x, struct tenso
 	return hd_op1(p, "add", in, 2, "%s", "");
 }
 
+/* names: of gate, up and down, below `in` */
+static struct tensor *swiglu(struct hd_plan *p, struct tensor *x, int64_t l, const char *const *names, const char *const *weights,
+			     const char *wide, const char *narrow)
+{
+	double std = p->model.init_std;
+	struct tensor *in[2] = { linear(p, x, l, names[0], weights[0], wide, std), linear(p, x, l, names[1], weights[0], wide, std) };
+	struct tensor *h = hd_op1(p, "swiglu", in, 2, "%s", "");
+
+	return linear(p, h, l, names[2], weights[1], narrow, std / hd_root(2.0 * (double)p->model.layers));
+}
+
+static struct tensor *feed_forward(struct hd_plan *p, struct tensor *x, int64_t l)
+{
+	static const char *const names[] = { "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj" };
+	static const char *const weights[] = { "mlp,embed", "embed,mlp" };
+
+	return swiglu(p, x, l, names, weights, "batch,seq,mlp", "batch,seq,embed");
+}
+
+/* Mixtral's layer: w1 gate, w3 up, w2 down. */
+static struct tensor *experts(struct hd_plan *p, struct tensor *x, int64_t l)
+{
+	static const char *const names[] = { "block_sparse_moe.experts.w1", "block_sparse_moe.experts.w3",
+		"block_sparse_moe.experts.w2" };
+	static const char *const weights[] = { "expert,mlp,embed", "expert,embed,mlp" };
+	struct hd_experts e;
+	struct tensor *router = hd_param(p, hd_plan_text(p, "layers.%lld.block_sparse_moe.gate.weight", (long long)l), "choice,embed",
+					 HD_INIT_NORMAL, p->model.init_std);
+
+	x = hd_experts_begin(p, x, router, l, &e);
+	return hd_experts_end(p, swiglu(p, x, l, names, weights, "expert,batch,slot,mlp", "expert,batch,slot,embed"), &e);
+}
+
 static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
 {
 	static const char *const kv = "batch,seq,kv_heads,head_dim", *const q = "batch,seq,heads,head_dim";
@@ -46,10 +79,7 @@ static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
 	h = hd_op1(p, "attention", in, 3, "causal=1");
 	x = residual(p, x, linear(p, h, l, "self_attn.o_proj", "embed,heads,head_dim", "batch,seq,embed", out));
 	h = norm(p, x, hd_plan_text(p, "layers.%lld.post_attention_layernorm", (long long)l));
-	in[0] = linear(p, h, l, "mlp.gate_proj", "mlp,embed", "batch,seq,mlp", std);
-	in[1] = linear(p, h, l, "mlp.up_proj", "mlp,embed", "batch,seq,mlp", std);
-	h = hd_op1(p, "swiglu", in, 2, "%s", "");
-	return residual(p, x, linear(p, h, l, "mlp.down_proj", "embed,mlp", "batch,seq,embed", out));
+	return residual(p, x, (hd_experts_in(m, l) ? experts : feed_forward)(p, h, l));
 }
 
 static struct tensor *hidden(struct hd_plan *p, struct tensor *ids)
@@ -76,11 +106,24 @@ static struct tensor *logits(struct hd_plan *p, struct tensor *h)
 }
 
 /* -- Hugging Face ------------------------------------------------------------------------------------------------------------ */
+static int experts_region(const struct hd_model *m, const char *name, struct hd_hf_region *r)
+{
+	char stem[64];
+	const char *rest = strstr(name, "block_sparse_moe.");
+	int down = strstr(rest, ".w2.") != NULL, gate = strstr(rest, ".gate.") != NULL;
+
+	snprintf(stem, sizeof(stem), "model.%.*sblock_sparse_moe", (int)(rest - name), name);
+	return hd_experts_region(stem, rest + strlen("block_sparse_moe."), gate ? m->experts : down ? m->embed : m->mlp,
+				 down ? m->mlp : m->embed, r);
+}
+
 static int hf(const struct hd_model *m, const char *name, struct hd_hf_region *r)
 {
 	int kv = strstr(name, "k_proj") || strstr(name, "v_proj"), down = strstr(name, "down_proj") != NULL;
 
 	memset(r, 0, sizeof(*r));
+	if (strstr(name, "block_sparse_moe."))
+		return experts_region(m, name, r);
 	snprintf(r->name, sizeof(r->name), "%s%s", strncmp(name, "lm_head", 7) ? "model." : "", name);
 	r->ndim = strstr(name, "norm") ? 1 : 2;
 	r->split = strstr(name, "self_attn") && !strstr(name, "o_proj") ? 2 : 1;
@@ -92,18 +135,18 @@ static int hf(const struct hd_model *m, const char *name, struct hd_hf_region *r
 
 static json_t *config(const struct hd_model *m)
 {
-	return json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:b, s:b, s:s, s:i, s:i}",
+	return hd_experts_config(m, json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:b, s:b, s:s, s:i, s:i}",
 			 "architectures", "LlamaForCausalLM", "model_type", "llama", "hidden_act", "silu",
 			 "vocab_size", (json_int_t)m->vocab, "max_position_embeddings", (json_int_t)m->max_seq, "hidden_size",
 			 (json_int_t)m->embed, "num_hidden_layers", (json_int_t)m->layers, "num_attention_heads",
 			 (json_int_t)m->heads, "num_key_value_heads", (json_int_t)m->kv_heads, "intermediate_size",
 			 (json_int_t)m->mlp, "rms_norm_eps", m->norm_eps, "initializer_range", m->init_std, "rope_theta",
 			 m->rope_theta, "tie_word_embeddings", m->tie, "attention_bias", 0, "mlp_bias", 0, "torch_dtype",
-			 "float32", "bos_token_id", 0, "eos_token_id", 0);
+			 "float32", "bos_token_id", 0, "eos_token_id", 0));
 }
 
 /* 8/3 embed, rounded up to 64 */
 static int64_t mlp(int64_t embed) { return (8 * embed / 3 + 63) / 64 * 64; }
 
-const struct hd_family hd_family_llama = { .name = "llama", .tie = 0, .mlp = mlp, .hidden = hidden, .logits = logits, .hf = hf,
+const struct hd_family hd_family_llama = { .name = "llama", .tie = 0, .moe_every = 2, .mlp = mlp, .hidden = hidden, .logits = logits, .hf = hf,
 	.config = config };

@@ -148,6 +148,7 @@ struct hd_graph_api {
  *   embedding (ids, w -> x)  embedding_dw (ids, dx -> dw)      position (x, w -> y)  position_dw (dy -> dw)
  *   rope (x -> y; theta)  dropout (x -> y; p, site)
  *   xent (logits, targets -> max, sum, target), xent_combine, xent_d: cross entropy in phases
+ *   route (logits -> gates, slots, sums), dispatch (x, slots -> d), combine (y, slots, gates -> x)      experts
  *   chunk, join, pick, pack, unpack, comm, reshard, update
  * kernels/README.md has the meaning of each.
  */

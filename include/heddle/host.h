@@ -144,7 +144,7 @@ struct hd_host {
 	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n, uint32_t role);
 	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
 	/* dim -> axis in nodes of this kind (NULL: all).  Dims of the models that Heddle has: batch, seq, position, embed,
-	 * heads, kv_heads, head_dim, mlp, vocab.  A dim that the model has not: no error, no effect (one plugin for several
+	 * heads, kv_heads, head_dim, mlp, vocab; with experts also expert, slot.  A dim that the model has not: no error, no effect (one plugin for several
 	 * families), but an axis that nothing is cut along is warned of.  The dim
 	 * "layer" deals the blocks to the coordinates of the axis, contiguous and even; `stage` deals them one by one. */
 	int (*rule)(struct hd_plan *p, const char *dim, const struct hd_axis *axis, const char *kind, uint32_t flags);

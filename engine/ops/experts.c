@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Experts: route chooses, dispatch brings each token to a place of each of its experts, combine brings back what they made
+ * (GShard 2006.16668; Switch 2101.03961; Mixtral 2401.04088).
+ *
+ *   route (logits -> gates, slots, sums)     slots: expert * places + place, or -1 - expert: none was left
+ *   dispatch (x, slots[, gates] -> d)        d (expert, batch, slot, embed): places without a token are zero
+ *   combine (y, slots[, gates] -> x)         the sum of a token's places, times its gates
+ *   combine_dg (dx, y, slots -> dgates)
+ *
+ * dispatch and combine are each other's gradient.  They list expert and seq as uncut: which places a token gets depends on
+ * the tokens before it, and any place may be any token's.  So an axis that holds experts cuts their batch instead, the
+ * products between them want it cut along expert, and two all-to-alls follow, forward and backward.
+ */
+#include <config.h>
+#include "engine/ops/ops.h"
+#include <string.h>
+
+static const char *const uncut[] = { "expert", "seq", "slot", "best", "choice", "stat", NULL };
+
+static int three_dims(struct hd_plan *p, const char *op, const struct hd_tensor *x)
+{
+	return x->ndim == 3 ? HD_OK : hd_plan_fail(p, HD_EINVAL, "%s: (%s) must be (batch, seq, ...)", op, x->spec);
+}
+
+/* (batch, seq, best) like x's first two dims */
+static int choices(struct hd_plan *p, struct hd_shape *s, const struct hd_tensor *x, uint32_t dtype)
+{
+	hd_shape_like(s, x);
+	s->dtype = dtype;
+	s->dims[2] = hd_dim_get(p, "best", 0);
+	s->local[2] = 0;
+	return s->dims[2] ? HD_OK : hd_plan_fail(p, HD_EBUG, "the model has no dim best: no experts");
+}
+
+/* -- route --------------------------------------------------------------------------------------------------------------- */
+static int route_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)attr; (void)nin;
+	HD_TRY(three_dims(p, "route", ins[0]));
+	HD_TRY(choices(p, &outs[0], ins[0], ins[0]->dtype));
+	HD_TRY(choices(p, &outs[1], ins[0], HD_I32));
+	outs[2].dtype = ins[0]->dtype;
+	outs[2].ndim = 1;
+	outs[2].dims[0] = hd_dim_get(p, "stat", 0);
+	*nout = 3;
+	return HD_OK;
+}
+
+static int route_vjp(HD_VJP_ARGS)
+{
+	struct tensor *ins[] = { T(n->ins[0]), T(n->outs[1]), T(dout[0]) };
+	struct tensor *g = want & 1 ? hd_op1(p, "route_d", ins, 3, "%s", n->attr) : NULL;
+
+	(void)self;
+	din[0] = g ? &g->v : NULL;
+	return HD_OK;
+}
+
+static int route_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
+{
+	double x = hd_count(n->ins[0]);
+
+	(void)self;
+	c->other_flops = 20 * x;
+	c->bytes = 8 * x;
+	return HD_OK;
+}
+
+/* -- dispatch, combine --------------------------------------------------------------------------------------------------- */
+static int dispatch_shape(HD_SHAPE_ARGS)
+{
+	const struct hd_tensor *x = ins[0];
+	struct hd_shape *d = &outs[0];
+
+	(void)self; (void)attr; (void)nin;
+	HD_TRY(three_dims(p, "dispatch", x));
+	d->dtype = x->dtype;
+	d->ndim = 4;
+	d->dims[0] = hd_dim_get(p, "expert", 0);
+	d->dims[1] = x->dims[0];
+	d->dims[2] = hd_dim_get(p, "slot", 0);
+	d->dims[3] = x->dims[2];
+	*nout = 1;
+	return HD_OK;
+}
+
+static int combine_shape(HD_SHAPE_ARGS)
+{
+	const struct hd_tensor *y = ins[0], *slots = ins[1];
+
+	(void)self; (void)attr; (void)nin;
+	if (y->ndim != 4)
+		return hd_plan_fail(p, HD_EINVAL, "combine: (%s) must be (expert, batch, slot, embed)", y->spec);
+	hd_shape_like(&outs[0], slots);
+	outs[0].dtype = y->dtype;
+	outs[0].dims[2] = y->dims[3];
+	outs[0].local[2] = y->local[3];
+	*nout = 1;
+	return HD_OK;
+}
+
+static int combine_dg_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)attr; (void)nin;
+	*nout = 1;
+	return choices(p, &outs[0], ins[2], ins[0]->dtype);
+}
+
+static struct hd_tensor *out0(struct tensor *t) { return t ? &t->v : NULL; }
+
+static int dispatch_vjp(HD_VJP_ARGS)
+{
+	struct tensor *ins[] = { T(dout[0]), T(n->ins[1]) };
+
+	(void)self;
+	if (want & 1)
+		din[0] = out0(hd_op1(p, "combine", ins, 2, "%s", n->attr));
+	return HD_OK;
+}
+
+static int combine_vjp(HD_VJP_ARGS)
+{
+	struct tensor *dy[] = { T(dout[0]), T(n->ins[1]), n->nin > 2 ? T(n->ins[2]) : NULL };
+	struct tensor *dg[] = { T(dout[0]), T(n->ins[0]), T(n->ins[1]) };
+
+	(void)self;
+	if (want & 1)
+		din[0] = out0(hd_op1(p, "dispatch", dy, n->nin, "%s", n->attr));
+	if (n->nin > 2 && want & 4)
+		din[2] = out0(hd_op1(p, "combine_dg", dg, 3, "%s", n->attr));
+	return HD_OK;
+}
+
+static int move_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
+{
+	(void)self;
+	c->other_flops = 2 * hd_count(n->outs[0]);
+	c->bytes = HD_BITS(n->ins[0]->dtype) / 8 * (hd_count(n->ins[0]) + hd_count(n->outs[0]));
+	return HD_OK;
+}
+
+#define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, \
+	.uncut = uncut, __VA_ARGS__ }
+OP(route, .shape = route_shape, .vjp = route_vjp, .cost = route_cost);
+OP(route_d, .kind = "route", .shape = hd_same_as_first, .cost = route_cost);
+OP(dispatch, .linear = 1, .shape = dispatch_shape, .vjp = dispatch_vjp, .cost = move_cost);
+OP(combine, .linear = 1, .shape = combine_shape, .vjp = combine_vjp, .cost = move_cost);
+OP(combine_dg, .kind = "combine", .linear = 3, .shape = combine_dg_shape, .cost = move_cost);

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/prepare/experts.h - checks of route, dispatch and combine, and where a token's place is; shared by all devices.
+ */
+#ifndef HD_KERNELS_PREPARE_EXPERTS_H
+#define HD_KERNELS_PREPARE_EXPERTS_H
+#include <stdlib.h>
+#include "kernels/check.h"
+
+/* p->n of route and route_d: 0 samples, 1 seq, 2 experts, 3 choices of a token, 4 unit (tokens that share places), 5 places of
+ * an expert in a unit, 6 group (tokens over which the auxiliary loss is made), 7 only first choices count in it, 8 gates
+ * are normalised, 9 random second choice, 10 site, 11 global index of sample 0 but for hd_run.sample0.
+ * p->f: weights of the auxiliary loss and of the z loss. */
+static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p, const struct hd_view *z,
+				     const struct hd_view *gates, const struct hd_view *slots)
+{
+	const char *attr = c->d->attr;
+
+	HD_TRY(hd_check_ndim(c, z, 3, 3));
+	HD_TRY(hd_check_whole(c, z, 1));
+	HD_TRY(hd_check_whole(c, z, 2));
+	HD_TRY(hd_check_ndim(c, gates, 3, 3));
+	HD_TRY(hd_check_same(c, slots, gates));
+	p->n[0] = z->n[0], p->n[1] = z->n[1], p->n[2] = z->n[2], p->n[3] = gates->n[2];
+	p->n[4] = (int64_t)hd_attr(attr, "unit", 0);
+	p->n[5] = (int64_t)hd_attr(attr, "places", 0);
+	p->n[6] = (int64_t)hd_attr(attr, "group", 0);
+	p->n[7] = hd_attr(attr, "first", 0) != 0;
+	p->n[8] = hd_attr(attr, "normal", 0) != 0;
+	p->n[9] = hd_attr(attr, "random", 0) != 0;
+	p->n[10] = (int64_t)hd_attr(attr, "site", 0);
+	p->n[11] = z->off[0];
+	p->f[0] = hd_attr(attr, "aux", 0);
+	p->f[1] = hd_attr(attr, "z", 0);
+	HD_TRY(hd_check_range(c, "the number of choices", (double)p->n[3], 1, (double)p->n[2]));
+	HD_TRY(hd_check_range(c, "places", (double)p->n[5], 1, (double)p->n[4]));
+	for (int i = 4; i < 7; i += 2)
+		if (p->n[i] < 1 || p->n[0] * p->n[1] % p->n[i] || p->n[11] * p->n[1] % p->n[i])
+			return hd_err_set(c->err, HD_EDIVIDE, "%s: %s of %lld tokens, and here are samples %lld to %lld of %lld",
+					  c->kernel, i == 4 ? "units" : "groups", (long long)p->n[i], (long long)p->n[11],
+					  (long long)(p->n[11] + p->n[0]), (long long)p->n[1]);
+	return 0;
+}
+
+static inline int hd_prepare_route(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_check_counts(c, 1, 1, 3, 3));
+	HD_TRY(hd_check_dtypes(c, "r", "rir"));
+	HD_TRY(hd_prepare_routing(c, p, &c->d->in[0], &c->d->out[0], &c->d->out[1]));
+	if (c->d->out[2].ndim != 1 || c->d->out[2].n[0] != p->n[2] + 3)
+		return hd_err_set(c->err, HD_EINVAL, "%s: output 2 has %lld sums, %lld experts call for %lld", c->kernel,
+				  (long long)hd_view_count(&c->d->out[2]), (long long)p->n[2], (long long)p->n[2] + 3);
+	return 0;
+}
+
+static inline int hd_prepare_route_d(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_check_counts(c, 3, 3, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "rir", "r"));
+	HD_TRY(hd_check_same(c, &c->d->out[0], &c->d->in[0]));
+	return hd_prepare_routing(c, p, &c->d->in[0], &c->d->in[2], &c->d->in[1]);
+}
+
+/* p->n of dispatch and combine: 0 samples, 1 seq, 2 choices, 3 columns, 4 experts, 5 slots of a sample, 6 unit, 7 places, 8 there are gates.
+ * State: for every row of d the choice (token * choices + choice) that it is of, or -1; filled by a run. */
+static inline int hd_prepare_places(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
+				    const struct hd_view *slots, const struct hd_view *d)
+{
+	HD_TRY(hd_check_ndim(c, x, 3, 3));
+	HD_TRY(hd_check_ndim(c, d, 4, 4));
+	HD_TRY(hd_check_ndim(c, slots, 3, 3));
+	HD_TRY(hd_check_whole(c, x, 1));
+	HD_TRY(hd_check_whole(c, d, 0));
+	HD_TRY(hd_check_whole(c, d, 2));
+	if (x->dims[0] != d->dims[1] || x->n[0] != d->n[1] || x->off[0] != d->off[1] || x->n[2] != d->n[3] ||
+	    slots->n[0] != x->n[0] || slots->n[1] != x->n[1])
+		return hd_err_set(c->err, HD_EINVAL, "%s: samples %lld from %lld of %lld columns, places of %lld from %lld of %lld",
+				  c->kernel, (long long)x->n[0], (long long)x->off[0], (long long)x->n[2], (long long)d->n[1],
+				  (long long)d->off[1], (long long)d->n[3]);
+	p->n[0] = x->n[0], p->n[1] = x->n[1], p->n[2] = slots->n[2], p->n[3] = x->n[2], p->n[4] = d->n[0], p->n[5] = d->n[2];
+	p->n[6] = (int64_t)hd_attr(c->d->attr, "unit", 0);
+	p->n[7] = (int64_t)hd_attr(c->d->attr, "places", 0);
+	p->n[8] = hd_attr(c->d->attr, "gates", 0) != 0;
+	if (p->n[6] < 1 || p->n[7] < 1 || p->n[0] * p->n[1] % p->n[6] || x->off[0] * p->n[1] % p->n[6])
+		return hd_err_set(c->err, HD_EDIVIDE, "%s: units of %lld tokens, and here are samples %lld to %lld of %lld",
+				  c->kernel, (long long)p->n[6], (long long)x->off[0], (long long)(x->off[0] + p->n[0]),
+				  (long long)p->n[1]);
+	p->state = hd_alloc((size_t)(hd_view_count(d) / (d->n[3] ? d->n[3] : 1) + 1) * sizeof(int32_t));
+	p->release = free;
+	return 0;
+}
+
+static inline int hd_prepare_dispatch(const struct hd_check *c, struct hd_prep *p)
+{
+	uint32_t gates = hd_attr(c->d->attr, "gates", 0) != 0;
+
+	HD_TRY(hd_check_counts(c, 2 + gates, 2 + gates, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "rir", "r"));
+	if (gates)
+		HD_TRY(hd_check_same(c, &c->d->in[2], &c->d->in[1]));
+	return hd_prepare_places(c, p, &c->d->in[0], &c->d->in[1], &c->d->out[0]);
+}
+
+static inline int hd_prepare_combine(const struct hd_check *c, struct hd_prep *p)
+{
+	uint32_t gates = hd_attr(c->d->attr, "gates", 0) != 0;
+
+	HD_TRY(hd_check_counts(c, 2 + gates, 2 + gates, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "rir", "r"));
+	if (gates)
+		HD_TRY(hd_check_same(c, &c->d->in[2], &c->d->in[1]));
+	return hd_prepare_places(c, p, &c->d->out[0], &c->d->in[1], &c->d->in[0]);
+}
+
+static inline int hd_prepare_combine_dg(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_check_counts(c, 3, 3, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "rri", "r"));
+	HD_TRY(hd_check_same(c, &c->d->out[0], &c->d->in[2]));
+	return hd_prepare_places(c, p, &c->d->in[0], &c->d->in[2], &c->d->in[1]);
+}
+
+/* The row of d of sample b's token t, whose slot is not negative. */
+static inline int64_t hd_place_row(const struct hd_prep *p, int64_t b, int64_t t, int32_t slot)
+{
+	int64_t e = slot / p->n[7], at = slot % p->n[7], many = p->n[6] / p->n[1];
+
+	if (p->n[6] <= p->n[1])
+		return (e * p->n[0] + b) * p->n[5] + t / p->n[6] * p->n[7] + at;
+	return (e * p->n[0] + b / many * many + at / p->n[5]) * p->n[5] + at % p->n[5];
+}
+
+#endif

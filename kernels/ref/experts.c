@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reference of route, route_d, dispatch, combine and combine_dg.
+ *
+ * route, for one unit of tokens in order (GShard 2006.16668, algorithm 1):
+ *
+ *	p = softmax(z)   e_1 .. e_k: the largest p, of equal ones the lowest index   g_j = p[e_j] (over their sum if normal)
+ *	pass j, tokens in order: if count[e_j] < places and (j = 1, or not random, or 2 g_2 > u): slot = count[e_j]++
+ *
+ * u is keyed by (seed, site, step, global token).  Evaluation has no random choice.  sums, over all tokens here:
+ *
+ *	0  of the groups' E sum_e m_e f_e, times the group's tokens (m: mean p; f: fraction of the choices)
+ *	1  of (log sum exp z)^2    2  choices that found no place    3 + e  choices of expert e
+ *
+ * route_d: dz of the gates (softmax over the chosen, or of all), plus loss_scale times the derivative of
+ * aux * sum 0 + z * sum 1.  loss_scale is 1 / (tokens of the global batch): both are means over it.
+ */
+#include <config.h>
+#include <math.h>
+#include "engine/rng.h"
+#include "kernels/prepare/experts.h"
+
+HD_PREPARE(prepare_route, "route", HD_F64, hd_prepare_route(c, p))
+HD_PREPARE(prepare_route_d, "route_d", HD_F64, hd_prepare_route_d(c, p))
+HD_PREPARE(prepare_dispatch, "dispatch", HD_F64, hd_prepare_dispatch(c, p))
+HD_PREPARE(prepare_combine, "combine", HD_F64, hd_prepare_combine(c, p))
+HD_PREPARE(prepare_combine_dg, "combine_dg", HD_F64, hd_prepare_combine_dg(c, p))
+
+static double log_sum_exp(const double *z, int64_t n)
+{
+	double max = z[0], sum = 0;
+
+	for (int64_t e = 1; e < n; e++)
+		max = z[e] > max ? z[e] : max;
+	for (int64_t e = 0; e < n; e++)
+		sum += exp(z[e] - max);
+	return max + log(sum);
+}
+
+/* The k largest, in order. */
+static void choose(const double *z, int64_t n, int64_t k, int64_t *chosen)
+{
+	for (int64_t j = 0; j < k; j++) {
+		chosen[j] = -1;
+		for (int64_t e = 0; e < n; e++) {
+			int taken = 0;
+
+			for (int64_t i = 0; i < j; i++)
+				taken |= chosen[i] == e;
+			if (!taken && (chosen[j] < 0 || z[e] > z[chosen[j]]))
+				chosen[j] = e;
+		}
+	}
+}
+
+static void gates_of(const struct hd_prep *p, const double *z, const int64_t *chosen, double *g)
+{
+	double lse = log_sum_exp(z, p->n[2]), sum = 0;
+
+	for (int64_t j = 0; j < p->n[3]; j++) {
+		g[j] = exp(z[chosen[j]] - lse);
+		sum += g[j];
+	}
+	for (int64_t j = 0; p->n[8] && j < p->n[3]; j++)
+		g[j] /= sum;
+}
+
+static void one_unit(const struct hd_prep *p, const struct hd_run *r, int64_t first, const double *z, double *gates,
+		     int32_t *slots, double *sums)
+{
+	int64_t E = p->n[2], k = p->n[3], *count = hd_alloc((size_t)E * sizeof(*count));
+	uint64_t key = hd_key(r->seed, "second expert", hd_hash64((uint64_t)r->step) ^ (uint64_t)p->n[10]);
+	double g[64];
+	int64_t chosen[64];
+
+	for (int64_t j = 0; j < k; j++)
+		for (int64_t i = first; i < first + p->n[4]; i++) {
+			uint64_t token = (uint64_t)((r->sample0 + p->n[11]) * p->n[1] + i);
+			int wants;
+
+			choose(z + i * E, E, k, chosen);
+			gates_of(p, z + i * E, chosen, g);
+			wants = j != 1 || !p->n[9] || !r->train || 2 * g[1] > hd_random_uniform(key, token);
+			sums[3 + chosen[j]]++;
+			gates[i * k + j] = 0;
+			slots[i * k + j] = (int32_t)(-1 - chosen[j]);
+			if (wants && count[chosen[j]] >= p->n[5])
+				sums[2]++;
+			if (!wants || count[chosen[j]] >= p->n[5])
+				continue;
+			gates[i * k + j] = g[j];
+			slots[i * k + j] = (int32_t)(chosen[j] * p->n[5] + count[chosen[j]]++);
+		}
+	free(count);
+}
+
+static int64_t expert_of(const struct hd_prep *p, int32_t slot) { return slot < 0 ? -1 - slot : slot / p->n[5]; }
+
+/* E f_e of the group that begins at token `first` */
+static void fractions(const struct hd_prep *p, int64_t first, const int32_t *slots, double *f)
+{
+	int64_t E = p->n[2], k = p->n[3], of = p->n[7] ? 1 : k;
+
+	for (int64_t e = 0; e < E; e++)
+		f[e] = 0;
+	for (int64_t i = first; i < first + p->n[6]; i++)
+		for (int64_t j = 0; j < of; j++)
+			f[expert_of(p, slots[i * k + j])] += (double)E / (double)(of * p->n[6]);
+}
+
+static void route(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const double *z = in[0];
+	double *sums = out[2], *f = hd_alloc((size_t)p->n[2] * sizeof(*f));
+	int64_t E = p->n[2], tokens = p->n[0] * p->n[1];
+
+	for (int64_t i = 0; i < E + 3; i++)
+		sums[i] = 0;
+	for (int64_t i = 0; i < tokens; i += p->n[4])
+		one_unit(p, r, i, z, out[0], out[1], sums);
+	for (int64_t i = 0; i < tokens; i++) {
+		double lse = log_sum_exp(z + i * E, E);
+
+		if (i % p->n[6] == 0)
+			fractions(p, i, out[1], f);
+		sums[1] += lse * lse;
+		for (int64_t e = 0; e < E; e++)
+			sums[0] += f[e] * exp(z[i * E + e] - lse);
+	}
+	free(f);
+}
+
+static void route_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const int32_t *slots = in[1];
+	double *f = hd_alloc((size_t)p->n[2] * sizeof(*f));
+	int64_t E = p->n[2], k = p->n[3];
+
+	for (int64_t i = 0; i < p->n[0] * p->n[1]; i++) {
+		const double *z = (const double *)in[0] + i * E, *dg = (const double *)in[2] + i * k;
+		double *dz = (double *)out[0] + i * E, lse = log_sum_exp(z, E), mean = 0, inner = 0, g[64];
+		int64_t chosen[64];
+
+		if (i % p->n[6] == 0)
+			fractions(p, i, slots, f);
+		for (int64_t j = 0; j < k; j++)
+			chosen[j] = expert_of(p, slots[i * k + j]);
+		gates_of(p, z, chosen, g);
+		for (int64_t e = 0; e < E; e++)
+			mean += exp(z[e] - lse) * f[e];
+		for (int64_t j = 0; j < k; j++)
+			inner += slots[i * k + j] < 0 ? 0 : dg[j] * g[j];
+		for (int64_t e = 0; e < E; e++) {
+			double q = exp(z[e] - lse);
+
+			dz[e] = r->loss_scale * q * (p->f[0] * (f[e] - mean) + p->f[1] * 2 * lse) - (p->n[8] ? 0 : q * inner);
+		}
+		for (int64_t j = 0; j < k; j++)
+			dz[chosen[j]] += g[j] * ((slots[i * k + j] < 0 ? 0 : dg[j]) - (p->n[8] ? inner : 0));
+	}
+	free(f);
+}
+
+/* -- movement ------------------------------------------------------------------------------------------------------------ */
+static void dispatch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const double *x = in[0];
+	const int32_t *slots = in[1];
+	double *d = out[0];
+	int64_t k = p->n[2], cols = p->n[3];
+
+	(void)r;
+	for (int64_t i = 0; i < p->n[4] * p->n[0] * p->n[5] * cols; i++)
+		d[i] = 0;
+	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++)
+		for (int64_t c = 0; c < cols && slots[i] >= 0; c++)
+			d[hd_place_row(p, i / k / p->n[1], i / k % p->n[1], slots[i]) * cols + c] =
+				x[i / k * cols + c] * (p->n[8] ? ((const double *)in[2])[i] : 1);
+}
+
+static void combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const double *y = in[0];
+	const int32_t *slots = in[1];
+	double *x = out[0];
+	int64_t k = p->n[2], cols = p->n[3];
+
+	(void)r;
+	for (int64_t i = 0; i < p->n[0] * p->n[1] * cols; i++)
+		x[i] = 0;
+	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++)
+		for (int64_t c = 0; c < cols && slots[i] >= 0; c++)
+			x[i / k * cols + c] += y[hd_place_row(p, i / k / p->n[1], i / k % p->n[1], slots[i]) * cols + c] *
+					       (p->n[8] ? ((const double *)in[2])[i] : 1);
+}
+
+static void combine_dg(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const double *dx = in[0], *y = in[1];
+	const int32_t *slots = in[2];
+	double *dg = out[0];
+	int64_t k = p->n[2], cols = p->n[3];
+
+	(void)r;
+	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++) {
+		dg[i] = 0;
+		for (int64_t c = 0; c < cols && slots[i] >= 0; c++)
+			dg[i] += dx[i / k * cols + c] *
+				 y[hd_place_row(p, i / k / p->n[1], i / k % p->n[1], slots[i]) * cols + c];
+	}
+}
+
+const struct hd_kernel hd_ref_route = { .name = "route", .prepare = prepare_route, .run = route };
+const struct hd_kernel hd_ref_route_d = { .name = "route_d", .prepare = prepare_route_d, .run = route_d };
+const struct hd_kernel hd_ref_dispatch = { .name = "dispatch", .prepare = prepare_dispatch, .run = dispatch };
+const struct hd_kernel hd_ref_combine = { .name = "combine", .prepare = prepare_combine, .run = combine };
+const struct hd_kernel hd_ref_combine_dg = { .name = "combine_dg", .prepare = prepare_combine_dg, .run = combine_dg };

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Layers of experts in many layouts: loss, auxiliary loss, norm and every gradient of one rank, the same decisions, and the
+ * all-to-alls of GShard (Lepikhin et al. 2020).  The error that most systems have had is a gradient of the experts that is
+ * as many times too long as there are ranks that hold experts; it trains, with Adam even well.
+ *
+ * All ranks in this process, in double on the reference device.  Decisions are steps: a layout whose sums round otherwise
+ * may choose otherwise.  So first the margins of all decisions are measured, and only then layouts compared.
+ */
+#include <config.h>
+#include "engine/experts.h"
+#include "engine/rng.h"
+#include "t/lib/sim_ranks.h"
+#include "t/lib/tap.h"
+#include <float.h>
+
+#define SEQ 8
+#define BATCH 8
+#define EMBED 16
+#define LAYERS 2
+
+struct layout { const char *name, *axes, *rules, *more; int ranks, micro; };
+
+#define EP "expert>ep batch>ep"
+#define TP "vocab>tp+ heads>tp kv_heads>tp mlp>tp"
+
+static const struct layout layouts[] = {
+	{ "experts on 2", "ep:2", EP, "", 2, 2 },
+	{ "experts on 4", "ep:4", EP, "", 4, 2 },
+	{ "experts on 8", "ep:8", EP, "", 8, 1 },
+	{ "replicas only", "dp:4", "batch>dp", "", 4, 2 },
+	{ "experts on 2, replicas 2", "ep:2 dp:2", EP " batch>dp", "", 4, 2 },
+	{ "replicas 2, experts on 2", "dp:2 ep:2", "batch>dp " EP, "", 4, 1 },
+	{ "experts on 2, each cut in 2", "tp:2 ep:2", TP " " EP, "", 4, 2 },
+	{ "each expert cut in 4", "tp:4", TP, "", 4, 2 },
+	{ "experts on 2, each cut in 2, sequence too", "tp:2 ep:2", TP " seq>tp " EP, "", 4, 2 },
+	{ "experts on 2, stages 2", "ep:2 pp:2", EP " layer>pp", "", 4, 2 },
+	{ "experts on 2, stages 2, weight gradients apart", "ep:2 pp:2", EP " layer>pp", "order = split\n", 4, 1 },
+	{ "experts on 2, parameters cut by replicas", "ep:2 dp:2", EP " batch>dp", "home = dp\n", 4, 2 },
+	{ "experts on 2, each cut in 2, replicas 2", "tp:2 ep:2 dp:2", TP " " EP " batch>dp", "", 8, 1 },
+};
+
+static struct hd_plan *plan(const struct layout *l, uint32_t real, const char *model, int micro)
+{
+	char ini[2000];
+
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = %d\nembed = %d\nheads = 4\nvocab = 16\nmlp = 24\ninit_std = 0.4\n%s"
+		 "[data]\ntrain = none\n[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 1\n"
+		 "optimizer = sgd\nclip = 0\n", LAYERS, EMBED, model, SEQ, BATCH, micro);
+	if (l)
+		snprintf(ini + strlen(ini), sizeof(ini) - strlen(ini), "[strategy x]\nplugin = %s/t/plugins/.libs/rules.so\n"
+			 "axes = %s\nrules = %s\n%s", HD_TEST_BUILD, l->axes, l->rules, l->more);
+	return gt_plan_of(ini, l ? l->ranks : 1, real);
+}
+
+static struct gt_run *one; /* of one rank, for the model at hand; its whole batch is one micro-batch */
+static size_t nstats; /* sums of layers; behind them in the plan of `one` stand logits */
+
+static void keep_logits(struct hd_plan *p)
+{
+	nstats = p->nstats;
+	for (struct node *n = p->first; n; n = n->next)
+		if (!strcmp(n->v.op->name, "route")) {
+			p->stats = hd_grow(p->stats, p->nstats, &p->cap_stats, sizeof(*p->stats));
+			p->stats[p->nstats++] = n->ins[0];
+		}
+}
+
+/* -- margins ------------------------------------------------------------------------------------------------------------- */
+/* The smallest distance of a decision from another: between the logits of two experts that are next to each other down to
+ * the last that is chosen, and of 2 g2 from the random number.  Places are counted in integers. */
+static double token_margin(const struct hd_model *m, const double *z, uint64_t key, uint64_t token)
+{
+	double sorted[64], least = INFINITY;
+	int64_t E = m->experts;
+
+	memcpy(sorted, z, (size_t)E * sizeof(*z));
+	for (int64_t i = 0; i < E; i++)
+		for (int64_t j = i + 1; j < E; j++)
+			if (sorted[j] > sorted[i]) {
+				double x = sorted[i];
+
+				sorted[i] = sorted[j], sorted[j] = x;
+			}
+	for (int64_t j = 0; j < m->experts_per_token && j + 1 < E; j++)
+		least = fmin(least, sorted[j] - sorted[j + 1]);
+	if (m->second_random)
+		least = fmin(least, fabs(2 / (1 + exp(sorted[0] - sorted[1])) - hd_random_uniform(key, token)));
+	return least;
+}
+
+static double margin(void)
+{
+	const struct hd_plan *p = one->plan;
+	const struct hd_model *m = &p->model;
+	double least = INFINITY;
+	size_t at = nstats;
+
+	for (int64_t l = 0; l < m->layers; l++) {
+		uint64_t key = hd_key(one->run.seed, "second expert", hd_hash64((uint64_t)one->run.step) ^ (uint64_t)l);
+
+		if (!hd_experts_in(m, l))
+			continue;
+		for (int64_t i = 0; i < BATCH * SEQ; i++)
+			least = fmin(least, token_margin(m, gt_address(one, p->stats[at], 0) + i * m->experts, key, (uint64_t)i));
+		at++;
+	}
+	return least;
+}
+
+/* -- comparison with one rank -------------------------------------------------------------------------------------------- */
+static double compare(struct gt_run *r, const struct tensor *g, const struct tensor *whole)
+{
+	double *w = gt_address(one, whole, 0), worst = 0;
+
+	for (int k = 0; k < r->n; k++) {
+		double *x = hd_leaf_here(r->g[k], g) ? gt_address(r, g, k) : NULL;
+		int64_t n = hd_local_count(g);
+
+		for (int64_t i = 0; x && i < n; i++) {
+			int64_t rest = i, global = 0, at[HD_MAX_DIMS];
+			double off;
+
+			for (uint32_t d = g->v.ndim; d-- > 0; rest /= g->local[d])
+				at[d] = rest % g->local[d] + hd_offset(r->plan, g, d, k);
+			for (uint32_t d = 0; d < g->v.ndim; d++)
+				global = global * g->dims[d]->n + at[d];
+			off = fabs(x[i] - w[global]);
+			if (!(off <= worst))
+				worst = off;
+		}
+	}
+	return worst;
+}
+
+/* Of the parameters whose name has `only`, or of all: the worst difference over the largest entry of these. */
+static double gradients(struct gt_run *r, const char *only, const char **where)
+{
+	double worst = 0, scale = 0;
+
+	for (size_t i = 0; i < one->plan->ntensors; i++) {
+		struct tensor *t = one->plan->tensors[i], *w, *g, *whole;
+		double off;
+
+		if (t->v.node || t->v.what != HD_PARAM || (only && !strstr(t->v.name, only)))
+			continue;
+		whole = gt_gradient_of(one->plan, t);
+		for (int64_t k = 0; k < hd_whole_count(t); k++)
+			scale = fmax(scale, fabs(gt_address(one, whole, 0)[k]));
+		w = gt_param_named(r->plan, t->v.name);
+		g = w ? gt_gradient_of(r->plan, w) : NULL;
+		off = g ? compare(r, g, whole) : NAN;
+		if (!(off <= worst)) {
+			worst = off;
+			*where = t->v.name;
+		}
+	}
+	return worst / scale;
+}
+
+static double largest(double a, double b) { return b > a || b != b ? b : a; }
+
+/* Numbers that the run reads, on every rank; *decisions: the counts, which are integers. */
+static double numbers(struct gt_run *r, int *decisions)
+{
+	double worst = r->plan->nstats == nstats ? 0 : NAN;
+
+	*decisions = 1;
+	for (int k = 0; k < r->n; k++) {
+		worst = largest(worst, fabs(*gt_address(r, r->plan->loss, k) / *gt_address(one, one->plan->loss, 0) - 1));
+		worst = largest(worst, fabs(*gt_address(r, r->plan->norm, k) / *gt_address(one, one->plan->norm, 0) - 1));
+		for (size_t i = 0; i < nstats && i < r->plan->nstats; i++) {
+			double *a = gt_address(r, r->plan->stats[i], k), *b = gt_address(one, one->plan->stats[i], 0);
+
+			for (int64_t s = 0; s < 2; s++)
+				worst = largest(worst, fabs(a[s] / b[s] - 1));
+			for (int64_t s = 2; s < 3 + one->plan->model.experts; s++)
+				*decisions &= a[s] == b[s];
+		}
+	}
+	return worst;
+}
+
+static void runs(const struct layout *l, const char *model, const char *what)
+{
+	struct hd_plan *p = plan(l, HD_F64, model, l->micro);
+	struct gt_run *r = p ? gt_open(p, sim_members) : NULL;
+	const char *why = r ? sim_compute(r) : gt_why(), *where = "", *expert = "";
+	int same = 0;
+	double off = why ? NAN : numbers(r, &same), all = why ? NAN : gradients(r, NULL, &where);
+	double experts = why ? NAN : gradients(r, "experts", &expert);
+
+	if (!ok(off < 1e-12 && all < 1e-12, "%s: loss, auxiliary loss, norm and gradients of one rank, %s", l->name, what))
+		note("%s: numbers differ by %g, gradients by %g (%s)", why ? why : "it ran", off, all, where);
+	ok(same, "%s: the same decisions", l->name);
+	if (!ok(experts < 1e-12, "%s: expert gradients are not scaled by the axis of experts", l->name))
+		note("off by %g of the largest (%s)", experts, expert);
+	sim_close(r);
+}
+
+/* -- differences ---------------------------------------------------------------------------------------------------------- */
+/* What is optimised: the loss and the weighted auxiliary ones (loss_scale is 1 here). */
+static double objective(struct gt_run *r)
+{
+	const struct hd_model *m = &r->plan->model;
+	double sum = gt_compute(r);
+
+	for (size_t i = 0; i < nstats; i++) {
+		const double *s = gt_address(r, r->plan->stats[i], 0);
+
+		sum += m->aux_loss * s[0] + m->z_loss * s[1];
+	}
+	return sum;
+}
+
+/* Central differences of some entries of every parameter; the tolerance is that of gt_differences. */
+static double differences(struct gt_run *r, const char **where)
+{
+	double loss = objective(r), h = cbrt(DBL_EPSILON), worst = loss == loss ? 0 : NAN;
+
+	*where = "";
+	for (size_t i = 0; i < r->plan->ntensors; i++) {
+		struct tensor *t = r->plan->tensors[i], *gt = t->v.node || t->v.what != HD_PARAM ? NULL : gt_gradient_of(r->plan, t);
+		int64_t n = hd_local_count(t), step = n > 3 ? n / 3 : 1;
+		double *g, scale = 1 + fabs(loss);
+
+		if (!gt)
+			continue;
+		g = hd_alloc((size_t)n * sizeof(*g));
+		objective(r);
+		memcpy(g, gt_address(r, gt, 0), (size_t)n * sizeof(*g));
+		for (int64_t k = 0; k < n; k++)
+			scale = fmax(scale, fabs(g[k]));
+		for (int64_t k = (int64_t)i % step; k < n; k += step) {
+			double *w = gt_address(r, t, 0), x = w[k], up, off;
+
+			w[k] = x + h;
+			up = objective(r);
+			w[k] = x - h;
+			off = fabs((up - objective(r)) / (2 * h) - g[k]) / (300 * h * h * scale);
+			w[k] = x;
+			if (!(off <= worst)) {
+				worst = off;
+				*where = t->v.name;
+			}
+		}
+		free(g);
+	}
+	return worst;
+}
+
+static void model(const char *keys, const char *what, int few)
+{
+	struct hd_plan *p = plan(NULL, HD_F64, keys, BATCH);
+	const char *where = "";
+	double off;
+
+	if (p)
+		keep_logits(p);
+	one = p ? gt_open(p, NULL) : NULL;
+	if (!ok(one && gt_compute(one) > 0 && nstats > 0, "one rank, %s", what)) {
+		note("%s", gt_why());
+		return;
+	}
+	if (!ok(margin() > 1e-6, "its decisions are clear"))
+		note("the least margin is %g", margin());
+	off = differences(one, &where);
+	if (!ok(off <= 1, "its gradients are those of differences"))
+		note("off by %g times the tolerance (%s)", off, where);
+	gt_compute(one);
+	for (size_t i = 0; i < HD_LEN(layouts); i++)
+		if (!few || i % 3 == 1)
+			runs(&layouts[i], keys, what);
+	gt_close(one);
+}
+
+/* -- decisions do not depend on micro-batches ----------------------------------------------------------------------------- */
+static void micro_batches(int64_t group)
+{
+	char keys[200];
+	struct hd_plan *p;
+	int same;
+
+	snprintf(keys, sizeof(keys), "experts = 4\nmoe_every = 1\ncapacity_factor = 1.5\ngroup_tokens = %lld\n", (long long)group);
+	p = plan(NULL, HD_F64, keys, BATCH);
+	nstats = p ? p->nstats : 0;
+	one = p ? gt_open(p, NULL) : NULL;
+	ok(one && gt_compute(one) > 0 && gt_address(one, p->stats[0], 0)[2] > 0, "groups of %lld tokens: some are dropped",
+	   (long long)group);
+	for (int micro = 1; one && micro < BATCH; micro *= 2) {
+		struct gt_run *r;
+		double off = NAN;
+
+		if (group > micro * SEQ)
+			continue;
+		r = gt_open(plan(NULL, HD_F64, keys, micro), NULL);
+		same = 0;
+		if (r && gt_compute(r) > 0)
+			off = numbers(r, &same);
+		ok(same && off < 1e-12, "groups of %lld tokens: the same decisions from micro-batches of %d", (long long)group, micro);
+		gt_close(r);
+	}
+	gt_close(one);
+}
+
+static void refusals(void)
+{
+	static const struct layout two = { "", "ep:2", EP, "", 2, 1 };
+	struct hd_plan *p = plan(&two, HD_F32, "experts = 4\ngroup_tokens = 16\n", 1);
+
+	ok(!p && strstr(gt_why(), "groups of 16 tokens, and a rank has 8 of a micro-batch"), "a group on two ranks is refused");
+	p = plan(NULL, HD_F32, "experts = 4\ngroup_tokens = 12\n", 1);
+	ok(!p && strstr(gt_why(), "12 neither divides train.seq = 8"), "a group that is no part of a sample is refused");
+	p = plan(NULL, HD_F32, "experts = 4\nexperts_per_token = 3\n", 1);
+	ok(!p && strstr(gt_why(), "gshard chooses 2"), "three experts of gshard are refused");
+	p = plan(NULL, HD_F32, "experts = 4\nrouter = topk\nexperts_per_token = 5\n", 1);
+	ok(!p && strstr(gt_why(), "5 is more than model.experts = 4"), "more choices than experts are refused");
+	p = plan(NULL, HD_F32, "experts = 16\ncapacity_factor = 1\n", 1);
+	ok(!p && strstr(gt_why(), "leaves an expert no place"), "experts without a place are refused");
+}
+
+/* -- movements ------------------------------------------------------------------------------------------------------------ */
+/* GShard: 2 all-to-alls a layer forward and 2 backward, each of E C h elements a group, (n - 1) / n of them remote. */
+static void movements(void)
+{
+	static const struct layout l = { "", "ep:4", EP, "", 4, 2 };
+	struct hd_plan *p = plan(&l, HD_F32, "experts = 8\nmoe_every = 1\n", 2);
+	int64_t places = 2 * SEQ / 8, want = 2 * 8 * places * EMBED * 4 * 3 / 4;	/* 2 groups: the samples of a rank */
+	int n[2] = { 0 }, others = 0, bytes = 1;
+
+	for (const struct node *k = p ? p->first : NULL; k; k = k->next) {
+		if (!k->comm.kind || strcmp(k->v.block, "layer 1"))
+			continue;
+		if (k->comm.kind == HD_ALL_TO_ALL)
+			n[k->v.phase != HD_F]++, bytes &= hd_comm_node_bytes(k) == want;
+		else if (k->v.phase & (HD_F | HD_B | HD_W))
+			others++;
+	}
+	ok(n[0] == 2 && n[1] == 2, "2 all-to-alls forward and 2 backward (%d, %d)", n[0], n[1]);
+	ok(bytes, "each of %lld bytes a rank", (long long)want);
+	ok(!others, "and nothing else moves in the layer");
+	if (p)
+		hd_conf_destroy(p->conf), hd_plan_destroy(p);
+}
+
+int main(void)
+{
+	model("experts = 8\n", "gshard in every second layer", 0);
+	model("family = mixtral\nexperts = 8\nkv_heads = 4\nrouter = topk\ncapacity_factor = 1.5\nz_loss = 0.01\naux_loss = 0.1\n",
+	      "top 2 with places, z loss", 1);
+	model("family = llama\nexperts = 8\nmoe_every = 1\nrouter = topk\nexperts_per_token = 1\ncapacity_factor = 2\n", "Switch", 1);
+	model("family = llama\nexperts = 8\nmoe_every = 1\nsecond_expert = all\ngroup_tokens = 4\naux_loss = 1\n",
+	      "gshard, every second expert, half samples", 1);
+	model("family = mixtral\nz_loss = 0.1\n", "mixtral without a limit", 0);
+	for (int64_t group = SEQ / 2; group <= 4 * SEQ; group *= 2)
+		micro_batches(group);
+	refusals();
+	movements();
+	return done();
+}
