@@ -164,12 +164,6 @@ static void drop_layout(char *text)
 	*to = 0;
 }
 
-static const struct { const char *theirs, *ours; } gpt2_keys[] = {
-	{ "n_layer", "layers" }, { "n_embd", "embed" }, { "n_head", "heads" }, { "n_inner", "mlp" },
-	{ "vocab_size", "vocab" }, { "n_positions", "max_seq" }, { "layer_norm_epsilon", "norm_eps" },
-	{ "initializer_range", "init_std" }, { "tie_word_embeddings", "tie_embeddings" },
-};
-
 static char *append_key(char *text, const char *key, json_t *v)
 {
 	char *more;
@@ -186,43 +180,72 @@ static char *append_key(char *text, const char *key, json_t *v)
 	return more;
 }
 
-/* A model of transformers that says something our families do not. */
-static const char *unlike_ours(json_t *o)
+/* "a.b": b of the object a. */
+static json_t *value_of(json_t *o, const char *key)
 {
-	const char *act = json_string_value(json_object_get(o, "activation_function"));
+	const char *dot = strchr(key, '.');
+	char *first = dot ? hd_format("%.*s", (int)(dot - key), key) : NULL;
+	json_t *v = dot ? json_object_get(json_object_get(o, first), dot + 1) : json_object_get(o, key);
 
-	if (act && strcmp(act, "gelu_new") && strcmp(act, "gelu_pytorch_tanh") && strcmp(act, "gelu_fast"))
-		return "activation_function";
-	if (json_is_true(json_object_get(o, "scale_attn_by_inverse_layer_idx")))
-		return "scale_attn_by_inverse_layer_idx";
-	return json_is_false(json_object_get(o, "scale_attn_weights")) ? "scale_attn_weights" : NULL;
+	free(first);
+	return v;
 }
+
+/* What two keys of theirs say is said once: by the last that is there. */
+static int is_said_later(json_t *o, const struct hd_hf_key *k)
+{
+	for (const struct hd_hf_key *later = k + 1; later->theirs; later++)
+		if (!strcmp(later->ours, k->ours) && json_is_number(value_of(o, later->theirs)))
+			return 1;
+	return 0;
+}
+
+static char *model_text(json_t *o, const struct hd_family *f)
+{
+	char *text = hd_format("[model]\nfamily = %s\n", f->name);
+
+	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
+		if (!is_said_later(o, k))
+			text = append_key(text, k->ours, value_of(o, k->theirs));
+	return text;
+}
+
+static int64_t positions(json_t *o, const struct hd_family *f, const char **key)
+{
+	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
+		if (!strcmp(k->ours, "max_seq")) {
+			*key = k->theirs;
+			return json_integer_value(value_of(o, k->theirs));
+		}
+	return 0;
+}
+
+#define LONGEST 2048		/* sequences of `eval`: models say many more positions than fit */
 
 static char *conf_of_config(const char *dir, struct hd_err *err)
 {
-	json_t *o = read_json(dir, "config.json", err), *seq = json_object_get(o, "n_positions");
-	const char *type = json_string_value(json_object_get(o, "model_type")), *unlike = unlike_ours(o);
-	char *text = NULL;
+	json_t *o = read_json(dir, "config.json", err);
+	const char *type = json_string_value(json_object_get(o, "model_type")), *unlike, *key = "max_seq";
+	const struct hd_family *f = type ? hd_family_find(type) : NULL;
+	char *text = NULL, *all;
+	int64_t seq;
 
 	if (!o)
 		return NULL;
-	if (!type || strcmp(type, "gpt2"))
-		hd_err_set(err, HD_ENOTSUP, "%s/config.json: model_type is %s; known: gpt2", dir,
+	unlike = f && f->unlike ? f->unlike(o) : NULL;
+	seq = f && f->keys ? positions(o, f, &key) : 0;
+	if (!f || !f->keys)
+		hd_err_set(err, HD_ENOTSUP, "%s/config.json: model_type is %s; known: gpt2, llama", dir,
 			   type ? type : "not given");
 	else if (unlike)
 		hd_err_set(err, HD_ENOTSUP, "%s/config.json: this %s is not known", dir, unlike);
-	else if (!json_is_integer(seq))
-		hd_err_set(err, HD_EINVAL, "%s/config.json: has no n_positions", dir);
-	if (!err->code)
-		text = hd_strdup("[model]\nfamily = gpt2\n");
-	for (size_t i = 0; text && i < HD_LEN(gpt2_keys); i++)
-		text = append_key(text, gpt2_keys[i].ours, json_object_get(o, gpt2_keys[i].theirs));
-	if (text) {
-		char *all = hd_format("%s\n[data]\ntrain = none\n\n[train]\nseq = %lld\nglobal_batch = 1\nsteps = 0\n",
-				      text, (long long)json_integer_value(seq));
-
-		free(text);
-		text = all;
+	else if (seq <= 0)
+		hd_err_set(err, HD_EINVAL, "%s/config.json: has no %s", dir, key);
+	if (!err->code) {
+		all = model_text(o, f);
+		text = hd_format("%s\n[data]\ntrain = none\n\n[train]\nseq = %lld\nglobal_batch = 1\nsteps = 0\n",
+				 all, (long long)(seq < LONGEST ? seq : LONGEST));
+		free(all);
 	}
 	json_decref(o);
 	return text;

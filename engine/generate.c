@@ -64,25 +64,40 @@ static int32_t draw(const float *z, int64_t n, const struct hd_sampling *s, int6
 	return best;
 }
 
-int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const struct hd_sampling *s, struct hd_err *err)
+/* Runs the model on the last of ids.  -> the logits of what comes next: whole, and the program's. */
+static const float *next(struct hd_job *j, const int32_t *ids, int64_t n, struct hd_err *err)
 {
 	struct hd_program *g = j->program[HD_GENERATE];
-	const struct hd_plan *p = g->plan;
-	int64_t seq = p->model.seq, vocab = p->model.vocab;
+	int64_t seq = g->plan->model.seq, from = n > seq ? n - seq : 0;
+	struct context c = { ids + from, n - from };
+	struct hd_run run = { .seed = (uint64_t)j->seed, .position = c.n - 1 };
+	int rc = hd_program_compute(g, &run, fill, &c);
+
+	if (rc >= 0)
+		return hd_program_address(g, g->plan->logits, 0);
+	hd_err_set(err, rc, "generation stopped");
+	return NULL;
+}
+
+int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, struct hd_err *err)
+{
+	const float *z = next(j, ids, n, err);
+
+	if (z)
+		memcpy(out, z, (size_t)j->program[HD_GENERATE]->plan->model.vocab * sizeof(*out));
+	return err->code;
+}
+
+int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const struct hd_sampling *s, struct hd_err *err)
+{
+	int64_t vocab = j->program[HD_GENERATE]->plan->model.vocab;
 	float *scratch = hd_alloc((size_t)vocab * sizeof(*scratch));
-	int rc = HD_OK;
+	const float *z;
 
-	for (int64_t k = have; k < have + n && rc >= 0; k++) {
-		int64_t from = k > seq ? k - seq : 0;
-		struct context c = { ids + from, k - from };
-		struct hd_run run = { .seed = (uint64_t)j->seed, .position = c.n - 1 };
-
-		rc = hd_program_compute(g, &run, fill, &c);
-		if (rc >= 0)
-			ids[k] = draw(hd_program_address(g, p->logits, 0), vocab, s, k, scratch);
-	}
+	for (int64_t k = have; k < have + n && (z = next(j, ids, k, err)); k++)
+		ids[k] = draw(z, vocab, s, k, scratch);
 	free(scratch);
-	return rc < 0 ? hd_err_set(err, rc, "generation stopped") : HD_OK;
+	return err->code;
 }
 
 int hd_sample(struct hd_job *j, struct hd_err *err)

@@ -111,6 +111,7 @@ static const struct hd_flag generate_flags[] = {
 	{ "temperature", "T", "0: always the likeliest (default 0.8)" },
 	{ "top-k", "K", "draw among the K likeliest (default 0: all)" },
 	{ "seed", "S", "of the draws (default 1)" },
+	{ "logits", NULL, "instead of text one line of JSON: the logits of the token after the prompt" },
 };
 static const struct hd_flag data_flags[] = { { "step", "K", "which step, from 1" }, { "json", NULL, "one line of JSON" } };
 static const struct hd_flag plugins_flags[] = { { "json", NULL, "as JSON" } };

@@ -39,8 +39,11 @@ struct hd_hf_region {
 	int each;
 };
 
+/* A key of config.json ("a.b": within an object), and ours of [model] that says the same. */
+struct hd_hf_key { const char *theirs, *ours; };
+
 struct hd_family {
-	const char *name;
+	const char *name;		/* also model_type in config.json */
 	int tie;			/* default of tie_embeddings */
 	int dropout;			/* the graph drops activations: model.dropout may be more than 0 */
 	int64_t experts, moe_every;	/* defaults of these keys; moe_every 0: the graph has no layer of experts */
@@ -52,6 +55,10 @@ struct hd_family {
 	struct tensor *(*logits)(struct hd_plan *p, struct tensor *hidden);
 	int (*hf)(const struct hd_model *m, const char *param, struct hd_hf_region *r);	/* 0, or HD_EBUG */
 	json_t *(*config)(const struct hd_model *m);			/* config.json, new reference */
+	/* And read: the keys, ended by NULL (NULL: directories of transformers are not read), later ones first; and the key in
+	 * which a config says what this graph does not, or NULL. */
+	const struct hd_hf_key *keys;
+	const char *(*unlike)(const json_t *config);
 };
 
 extern const struct hd_family hd_family_gpt2, hd_family_llama, hd_family_mixtral;

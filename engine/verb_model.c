@@ -66,6 +66,31 @@ int hd_verb_eval(struct hd_cli *c)
 	return rc;
 }
 
+static void print_text(const int32_t *ids, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		putchar(ids[i] < 256 ? (int)ids[i] : '?');
+	putchar('\n');
+}
+
+static int print_logits(struct hd_job *j, const int32_t *ids, int64_t n, struct hd_err *err)
+{
+	int64_t vocab = hd_job_any_plan(j)->model.vocab;
+	float *z = hd_alloc((size_t)vocab * sizeof(*z));
+	json_t *all = json_array();
+	char *line;
+
+	hd_next_logits(j, ids, n, z, err);
+	for (int64_t i = 0; !err->code && i < vocab; i++)
+		json_array_append_new(all, hd_json_number((double)z[i]));
+	line = hd_json_line(json_pack("{s:o}", "logits", all));
+	if (!err->code && j->world.rank == 0)
+		puts(line);
+	free(line);
+	free(z);
+	return err->code;
+}
+
 static int generate(struct hd_job *j, struct hd_cli *c, struct hd_err *err)
 {
 	const char *prompt = hd_cli_str(c, "prompt", "\n");
@@ -86,11 +111,13 @@ static int generate(struct hd_job *j, struct hd_cli *c, struct hd_err *err)
 	ids = hd_alloc((size_t)(have + n) * sizeof(*ids));
 	for (int64_t i = 0; i < have; i++)
 		ids[i] = (uint8_t)prompt[i];
-	rc = hd_generate(j, ids, have, n, &s, err);
-	for (int64_t i = 0; rc >= 0 && j->world.rank == 0 && i < have + n; i++)
-		putchar(ids[i] < 256 ? (int)ids[i] : '?');
-	if (j->world.rank == 0)
-		putchar('\n');
+	if (hd_cli_has(c, "logits")) {
+		rc = print_logits(j, ids, have, err);
+	} else {
+		rc = hd_generate(j, ids, have, n, &s, err);
+		if (rc >= 0 && j->world.rank == 0)
+			print_text(ids, have + n);
+	}
 	free(ids);
 	return rc;
 }

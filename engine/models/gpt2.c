@@ -172,7 +172,24 @@ static json_t *config(const struct hd_model *m)
 			 "bos_token_id", 0, "eos_token_id", 0));
 }
 
+static const struct hd_hf_key keys[] = {
+	{ "n_layer", "layers" }, { "n_embd", "embed" }, { "n_head", "heads" }, { "n_inner", "mlp" },
+	{ "vocab_size", "vocab" }, { "n_positions", "max_seq" }, { "layer_norm_epsilon", "norm_eps" },
+	{ "initializer_range", "init_std" }, { "tie_word_embeddings", "tie_embeddings" }, { NULL, NULL },
+};
+
+static const char *unlike(const json_t *o)
+{
+	const char *act = json_string_value(json_object_get(o, "activation_function"));
+
+	if (act && strcmp(act, "gelu_new") && strcmp(act, "gelu_pytorch_tanh") && strcmp(act, "gelu_fast"))
+		return "activation_function";
+	if (json_is_true(json_object_get(o, "scale_attn_by_inverse_layer_idx")))
+		return "scale_attn_by_inverse_layer_idx";
+	return json_is_false(json_object_get(o, "scale_attn_weights")) ? "scale_attn_weights" : NULL;
+}
+
 static int64_t mlp(int64_t embed) { return 4 * embed; }
 
 const struct hd_family hd_family_gpt2 = { .name = "gpt2", .tie = 1, .dropout = 1, .moe_every = 2, .mlp = mlp, .hidden = hidden,
-	.logits = logits, .hf = hf, .config = config };
+	.logits = logits, .hf = hf, .config = config, .keys = keys, .unlike = unlike };

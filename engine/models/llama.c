@@ -135,18 +135,56 @@ static int hf(const struct hd_model *m, const char *name, struct hd_hf_region *r
 
 static json_t *config(const struct hd_model *m)
 {
-	return hd_experts_config(m, json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:b, s:b, s:s, s:i, s:i}",
+	return hd_experts_config(m, json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:{s:s, s:f}, "
+			 "s:b, s:b, s:b, s:s, s:i, s:i}",
 			 "architectures", "LlamaForCausalLM", "model_type", "llama", "hidden_act", "silu",
 			 "vocab_size", (json_int_t)m->vocab, "max_position_embeddings", (json_int_t)m->max_seq, "hidden_size",
 			 (json_int_t)m->embed, "num_hidden_layers", (json_int_t)m->layers, "num_attention_heads",
-			 (json_int_t)m->heads, "num_key_value_heads", (json_int_t)m->kv_heads, "intermediate_size",
-			 (json_int_t)m->mlp, "rms_norm_eps", m->norm_eps, "initializer_range", m->init_std, "rope_theta",
-			 m->rope_theta, "tie_word_embeddings", m->tie, "attention_bias", 0, "mlp_bias", 0, "torch_dtype",
-			 "float32", "bos_token_id", 0, "eos_token_id", 0));
+			 (json_int_t)m->heads, "num_key_value_heads", (json_int_t)m->kv_heads, "head_dim",
+			 (json_int_t)m->head_dim, "intermediate_size", (json_int_t)m->mlp, "rms_norm_eps", m->norm_eps,
+			 "initializer_range", m->init_std, "rope_theta", m->rope_theta,		/* up to version 4 */
+			 "rope_parameters", "rope_type", "default", "rope_theta", m->rope_theta, "tie_word_embeddings", m->tie,
+			 "attention_bias", 0, "mlp_bias", 0, "torch_dtype", "float32", "bos_token_id", 0, "eos_token_id", 0));
+}
+
+static const struct hd_hf_key keys[] = {
+	{ "num_hidden_layers", "layers" }, { "hidden_size", "embed" }, { "num_attention_heads", "heads" },
+	{ "num_key_value_heads", "kv_heads" }, { "intermediate_size", "mlp" }, { "vocab_size", "vocab" },
+	{ "max_position_embeddings", "max_seq" }, { "rms_norm_eps", "norm_eps" }, { "initializer_range", "init_std" },
+	{ "rope_theta", "rope_theta" }, { "rope_parameters.rope_theta", "rope_theta" },
+	{ "tie_word_embeddings", "tie_embeddings" }, { NULL, NULL },
+};
+
+static int64_t whole(const json_t *o, const char *key) { return json_integer_value(json_object_get(o, key)); }
+
+/* Positions that are turned in another way than by theta alone: a section that says so, by an old name or a new one. */
+static int turns_else(const json_t *o, const char *section)
+{
+	const json_t *rope = json_object_get(o, section), *type = json_object_get(rope, "rope_type");
+
+	if (!type)
+		type = json_object_get(rope, "type");
+	return json_is_string(type) && strcmp(json_string_value(type), "default");
+}
+
+static const char *unlike(const json_t *o)
+{
+	const char *act = json_string_value(json_object_get(o, "hidden_act"));
+
+	if (act && strcmp(act, "silu") && strcmp(act, "swish"))
+		return "hidden_act";
+	if (json_is_integer(json_object_get(o, "head_dim")) &&
+	    whole(o, "head_dim") * whole(o, "num_attention_heads") != whole(o, "hidden_size"))
+		return "head_dim";
+	if (json_is_true(json_object_get(o, "attention_bias")))
+		return "attention_bias";
+	if (json_is_true(json_object_get(o, "mlp_bias")))
+		return "mlp_bias";
+	return turns_else(o, "rope_scaling") ? "rope_scaling" : turns_else(o, "rope_parameters") ? "rope_parameters" : NULL;
 }
 
 /* 8/3 embed, rounded up to 64 */
 static int64_t mlp(int64_t embed) { return (8 * embed / 3 + 63) / 64 * 64; }
 
 const struct hd_family hd_family_llama = { .name = "llama", .tie = 0, .moe_every = 2, .mlp = mlp, .hidden = hidden, .logits = logits, .hf = hf,
-	.config = config };
+	.config = config, .keys = keys, .unlike = unlike };
