@@ -96,6 +96,7 @@ static const struct hd_flag explain_flags[] = {
 	{ "rank", "R", "whose program (default 0)" },
 	{ "schedule", NULL, "draw the units of each stage" },
 	{ "nodes", NULL, "list every node: operands, placements of its results, whose it is" },
+	{ "kept", NULL, "instead: what is kept from forward to backward, block by block" },
 	{ "json", NULL, "as JSON" },
 };
 static const struct hd_flag bench_flags[] = {

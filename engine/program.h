@@ -108,6 +108,8 @@ int hd_program_update(struct hd_program *g, struct hd_run *run);
 int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, struct hd_err *err);
 /* Seconds of the step's matrix products alone, on the memory that the step uses: the bound of what a step can reach. */
 double hd_program_products(struct hd_program *g, struct hd_run *run);
+/* explain --kept: the buffers of forward that backward reads, on stdout. */
+void hd_kept_print(const struct hd_program *g, int json);
 void hd_program_trace(struct hd_program *g, int on);
 struct trace_event { double begin, end; const char *name; struct hd_unit unit; int comm; };
 

@@ -201,6 +201,12 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	g = program_of(p, rank, err);
 	if (!g)
 		return err->code;
+	if (hd_cli_has(c, "kept")) {
+		hd_kept_print(g, json);
+		json_decref(all);
+		hd_program_destroy(g);
+		return HD_OK;
+	}
 	if (!json)
 		print_mesh(p);
 	if (hd_cli_has(c, "schedule") && !json)
