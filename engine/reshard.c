@@ -154,9 +154,27 @@ static struct tensor *step_from(struct hd_plan *p, struct tensor *x, const struc
 	return p->err->code || !is_innermost(p, y, a) ? NULL : y;
 }
 
+/* x is on another stage than the unit at the cursor: what it goes through on other axes is done there, where it was made. */
+static int is_elsewhere(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
+{
+	const struct hd_place *at = p->stages ? &x->at.on[p->stages->id] : NULL;
+
+	return at && at->kind == HD_AT && a != p->stages && x->v.node && p->block >= 0 && p->phase & (HD_F | HD_B | HD_W) &&
+	       at->index != p->blocks[p->block].coord;
+}
+
 struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to)
 {
-	return x ? step_from(p, x, &x->at, a, to) : NULL;
+	struct node *anchor = p->anchor, *maker = x && is_elsewhere(p, x, a) ? N(x->v.node) : NULL;
+	uint32_t phase = p->phase;
+	int block = p->block;
+	struct tensor *y;
+
+	if (maker)
+		p->anchor = maker->next, p->phase = maker->v.phase, p->block = maker->block;
+	y = x ? step_from(p, x, &x->at, a, to) : NULL;
+	p->anchor = anchor, p->phase = phase, p->block = block;
+	return y;
 }
 
 /* -- once per tensor, target and unit ---------------------------------------------------------------------------------------- */

@@ -130,6 +130,8 @@ struct hd_graph_api {
 	int (*unpack)(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n, struct hd_tensor **out);
 	struct hd_tensor *(*comm)(struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *x,
 				  const struct hd_dim *dim, int64_t index);
+	/* One step along one axis.  Where x is on another stage than the cursor's unit, a step on another axis than that of the
+	 * stages is made there, in the unit that made x. */
 	struct hd_tensor *(*reshard)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis, const struct hd_place *to);
 	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`; the checkpoint has
 	 * it as section/name/parameter.  One that is whole or cut is stored once.  A partial one is stored per member; read

@@ -13,9 +13,11 @@ struct hd_strategy {
 	const struct hd_axis *pp;
 	int64_t chunks;
 	int order;			/* PP_GPIPE ... */
+	int scatter;
 };
 
 int pp_rules(struct hd_strategy *s, struct hd_plan *p);				/* split.c */
 int pp_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m);		/* schedule.c */
+int pp_lower(struct hd_strategy *s, struct hd_plan *p);				/* scatter.c */
 
 #endif

@@ -4,7 +4,7 @@
  *   gpipe        all forwards, then all backwards, last first
  *   1f1b         min(p - r - 1, m) forwards ahead, then one forward, one backward
  *   interleaved  the same over chunks in groups of p micro-batches: 2 (p - r - 1) + (v - 1) p ahead; m a multiple of p
- *   zb           ZB-H1: 1f1b whose weight gradients wait until the pipeline would idle
+ *   zb           ZB-H1 (Qi et al. 2401.10241): 1f1b whose weight gradients are apart and fill the time that stages wait
  */
 #include "pp.h"
 #include <stdlib.h>
@@ -51,25 +51,71 @@ static int one_forward_one_backward(struct hd_strategy *s, struct hd_plan *p, in
 	return s->h->status(p);
 }
 
-/* Stage r is r micro-batches behind with its weight gradients, which then fill the end: bubble (p - 1) / (3 m). */
+/* -- zb -------------------------------------------------------------------------------------------------------------------- */
+struct stage {			/* of ZB-H1, while it is dealt out */
+	int64_t ahead, at, f, b, w;	/* at: position in the order of 1f1b; f, b, w: units done */
+	int64_t *end_f, *end_b;		/* by micro-batch: when it ended, 0: it has not */
+};
+
+/* Position `at` of 1f1b: -> HD_F or HD_B, and the micro-batch. */
+static uint32_t alternating(int64_t ahead, int64_t m, int64_t at, int64_t *micro)
+{
+	int64_t pairs = m - ahead, k = at - ahead;
+
+	if (k < 0)
+		return *micro = at, HD_F;
+	if (k >= 2 * pairs)
+		return *micro = k - pairs, HD_B;
+	*micro = k % 2 ? k / 2 : ahead + k / 2;
+	return k % 2 ? HD_B : HD_F;
+}
+
+static int is_ready(const struct stage *all, int64_t P, int64_t r, uint32_t kind, int64_t micro, int64_t now)
+{
+	const int64_t *from = kind == HD_F ? (r ? all[r - 1].end_f : NULL) : r + 1 < P ? all[r + 1].end_b : all[r].end_f;
+
+	return !from || (from[micro] && from[micro] <= now);
+}
+
+/* One unit of time on one stage: the next of 1f1b if what it needs has come and there is room for it; else a weight
+ * gradient; else nothing. */
+static int step(struct hd_strategy *s, struct hd_plan *p, struct stage *all, int64_t r, int64_t m, int64_t now)
+{
+	int64_t P = s->pp->n, room = P < m ? P : m, micro = 0;
+	struct stage *x = &all[r];
+	uint32_t kind = x->at < 2 * m ? alternating(x->ahead, m, x->at, &micro) : 0;
+
+	if (kind && is_ready(all, P, r, kind, micro, now) && (kind == HD_B || x->f - x->w < room)) {
+		x->at++;
+		*(kind == HD_F ? &x->f : &x->b) += 1;
+		(kind == HD_F ? x->end_f : x->end_b)[micro] = now + 1;
+		return s->h->unit(p, s->pp, r, kind, 0, micro);
+	}
+	return x->w < x->b ? s->h->unit(p, s->pp, r, HD_W, 0, x->w++) : HD_OK;
+}
+
+/* ZB-H1 by a clock in which F, B and W take one unit each: 1f1b in which stages fill the time that they would wait with
+ * weight gradients, and hold min(p, m) micro-batches at most, as the first stage of 1f1b does.  It ends (p - 1) units
+ * after the work, (2 p - 1 - m) where m < p: no order with so much in flight ends sooner. */
 static int zero_bubble(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 {
-	int64_t P = s->pp->n;
+	int64_t P = s->pp->n, left = P;
+	struct stage *all = s->h->alloc(p, (size_t)P * sizeof(*all));
+	int64_t *ends = s->h->alloc(p, (size_t)(2 * P * m) * sizeof(*ends));
 
+	if (!all || !ends)
+		return HD_ENOMEM;
 	for (int64_t r = 0; r < P; r++) {
-		int64_t ahead = P - r - 1 < m ? P - r - 1 : m, w = 0;
-
-		for (int64_t i = 0; i < ahead; i++)
-			s->h->unit(p, s->pp, r, HD_F, 0, i);
-		for (int64_t i = 0; i < m; i++) {
-			if (ahead + i < m)
-				s->h->unit(p, s->pp, r, HD_F, 0, ahead + i);
-			s->h->unit(p, s->pp, r, HD_B, 0, i);
-			if (i >= r)
-				s->h->unit(p, s->pp, r, HD_W, 0, w++);
+		all[r].ahead = P - r - 1 < m ? P - r - 1 : m;
+		all[r].end_f = ends + 2 * r * m;
+		all[r].end_b = all[r].end_f + m;
+	}
+	for (int64_t now = 0; left && !s->h->status(p); now++) {
+		left = 0;
+		for (int64_t r = 0; r < P; r++) {
+			step(s, p, all, r, m, now);
+			left += all[r].w < m;
 		}
-		while (w < m)
-			s->h->unit(p, s->pp, r, HD_W, 0, w++);
 	}
 	return s->h->status(p);
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Blocks to stages: contiguous pieces, the heaviest as light as can be (embedding and head counted), or as many layers
- * each as the user says.  Piece v is chunk v / p of stage v mod p.
+ * Blocks to stages: contiguous pieces, the heaviest as light as can be (embedding and head counted) and the others as
+ * even as can be, or as many layers each as the user says.  Piece v is chunk v / p of stage v mod p.
  */
 #include "pp.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* How many pieces of at most `limit` the blocks need, in order. */
+/* How many pieces of at most `limit` the blocks need, in order; no block is heavier. */
 static int64_t pieces(const double *cost, int64_t n, double limit)
 {
 	int64_t k = 1;
 	double sum = 0;
 
 	for (int64_t i = 0; i < n; i++) {
-		if (sum > 0 && sum + cost[i] > limit)
+		if (sum + cost[i] > limit)
 			k++, sum = 0;
 		sum += cost[i];
 	}
@@ -24,8 +24,10 @@ static double lightest(const double *cost, int64_t n, int64_t want)
 {
 	double lo = 0, hi = 0;
 
-	for (int64_t i = 0; i < n; i++)
+	for (int64_t i = 0; i < n; i++) {
 		hi += cost[i];
+		lo = cost[i] > lo ? cost[i] : lo;
+	}
 	for (int i = 0; i < 60; i++) {
 		double mid = (lo + hi) / 2;
 
@@ -39,34 +41,64 @@ static int place(struct hd_strategy *s, struct hd_plan *p, const struct hd_block
 	return s->h->stage(p, b, s->pp, v % s->pp->n, v / s->pp->n);
 }
 
+/* The end of each piece: of all ways with no piece heavier than `limit`, the one with the least sum of squares, so that
+ * what is left is even too; of equal ones the one that gives the first stages less, which keep more micro-batches.
+ * best[v * (n + 1) + i]: of the first i blocks in v pieces; from[...]: where the last of them begins. */
+static void cut(const double *cost, int64_t n, int64_t want, double limit, double *best, int64_t *from)
+{
+	int64_t w = n + 1;
+
+	for (int64_t i = 0; i < (want + 1) * w; i++)
+		best[i] = -1;
+	best[0] = 0;
+	for (int64_t v = 1; v <= want; v++)
+		for (int64_t i = v; i <= n; i++) {
+			double sum = 0;
+
+			for (int64_t k = i - 1; k >= v - 1; k--) {
+				double before = best[(v - 1) * w + k], all;
+
+				sum += cost[k];
+				if (sum > limit && k < i - 1)
+					break;
+				all = before + sum * sum;
+				if (before >= 0 && (best[v * w + i] < 0 || all <= best[v * w + i] * (1 + 1e-12))) {
+					best[v * w + i] = all;
+					from[v * w + i] = k;
+				}
+			}
+		}
+}
+
 static int balanced(struct hd_strategy *s, struct hd_plan *p, int64_t n, int64_t want)
 {
-	double *cost = s->h->alloc(p, (size_t)n * sizeof(*cost)), sum = 0, limit;
+	size_t cells = (size_t)((want + 1) * (n + 1));
+	double *cost = s->h->alloc(p, (size_t)n * sizeof(*cost)), *best = s->h->alloc(p, cells * sizeof(*best));
+	int64_t *from = s->h->alloc(p, cells * sizeof(*from)), *piece = s->h->alloc(p, (size_t)n * sizeof(*piece));
 	const struct hd_block *b = NULL;
-	int64_t i = 0, v = 0;
+	int64_t i = 0;
 
-	if (!cost)
+	if (!cost || !best || !from || !piece)
 		return HD_ENOMEM;
 	while ((b = s->h->block_next(p, b)))
 		cost[i++] = b->flops;
-	limit = lightest(cost, n, want);
-	for (i = 0; (b = s->h->block_next(p, b)); i++) {
-		/* a new piece where this one is full, or where as many blocks are left as pieces must still come */
-		if (i && v + 1 < want && ((sum > 0 && sum + cost[i] > limit) || n - i <= want - v - 1))
-			v++, sum = 0;
-		sum += cost[i];
-		place(s, p, b, v);
-	}
+	cut(cost, n, want, lightest(cost, n, want), best, from);
+	for (int64_t v = want; v > 0; v--)
+		for (int64_t end = i, begin = from[v * (n + 1) + end]; i > begin; i--)
+			piece[i - 1] = v - 1;
+	for (i = 0; (b = s->h->block_next(p, b)); i++)
+		place(s, p, b, piece[i]);
 	return s->h->status(p);
 }
 
 static int is_layer(const struct hd_block *b) { return !strncmp(b->name, "layer", 5); }
 
-/* "4,5,5,4": what stands before the first layer goes with it, what stands behind the last too. */
+/* "4,5,5,4": what stands before the first layer is in the first piece, what stands behind the last in the last; so these
+ * two may have no layer. */
 static int as_given(struct hd_strategy *s, struct hd_plan *p, const char *text, int64_t want)
 {
 	const struct hd_block *b = NULL;
-	int64_t left, v = 0, total = 0, layers = 0, given = 0;
+	int64_t left, v = 0, total = 0, layers = 0, given = 0, empty = 0;
 	char *end;
 
 	left = strtoll(text, &end, 10);
@@ -77,10 +109,12 @@ static int as_given(struct hd_strategy *s, struct hd_plan *p, const char *text, 
 			v++;
 		}
 		left -= is_layer(b);
-		place(s, p, b, v);
+		place(s, p, b, layers && !is_layer(b) ? want - 1 : v < want ? v : want - 1);
 	}
 	for (const char *t = text; *t; t += strcspn(t, ","), t += *t == ',', given++)
-		total += strtoll(t, NULL, 10);
+		total += strtoll(t, NULL, 10), empty |= given && t[strcspn(t, ",")] && !strtoll(t, NULL, 10);
+	if (given == want && empty)
+		return s->h->fail(p, HD_EINVAL, "split: %s has a piece without a layer that is neither the first nor the last", text);
 	if (given != want || total != layers || left)
 		return s->h->fail(p, HD_EINVAL, "split: %s is %lld layers in %lld pieces; there are %lld layers and %lld pieces",
 				  text, (long long)total, (long long)given, (long long)layers, (long long)want);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * scatter_gather (PTD-P, Narayanan et al. 2104.04473): a tensor that crosses stages and is the same on all members of
+ * some other axis would be sent by each of them.  Instead each sends its piece, and the receivers gather: the bytes of a
+ * link between stages are divided by the size of that axis, and the gather runs on the axis' own, faster links.
+ *
+ * Which axis that is, is not looked at: any on which the tensor is whole.  Where it is cut already (a sequence-parallel
+ * residual stream) nothing is left to do.
+ */
+#include "pp.h"
+
+/* Behind all that cut this dim already. */
+static int32_t innermost_level(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *x, const struct hd_dim *d)
+{
+	int32_t level = 0;
+
+	for (const struct hd_axis *a = NULL; (a = s->h->axis_next(p, a));) {
+		const struct hd_place *at = s->g->place(p, x, a);
+
+		if (at->kind == HD_CUT && at->dim == d && at->level >= level)
+			level = at->level + 1;
+	}
+	return level;
+}
+
+/* The first dim that divides: -> 0, no dim does. */
+static int find_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *x, const struct hd_axis *a,
+		    struct hd_place *to)
+{
+	for (uint32_t i = 0; i < x->ndim; i++)
+		if (x->local[i] % a->n == 0 && x->local[i] >= a->n) {
+			*to = (struct hd_place){ .kind = HD_CUT, .dim = x->dims[i], .level = innermost_level(s, p, x, x->dims[i]) };
+			return 1;
+		}
+	return 0;
+}
+
+static void in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n)
+{
+	const struct hd_place whole = { .kind = HD_WHOLE };
+	const struct hd_axis *by[HD_MAX_AXES];
+	struct hd_tensor *x = n->ins[0];
+	struct hd_place to;
+	uint32_t k = 0;
+
+	s->g->cursor(p, n, NULL, 0);
+	for (const struct hd_axis *a = NULL; x && (a = s->h->axis_next(p, a));)
+		if (a != s->pp && a->n > 1 && s->g->place(p, x, a)->kind == HD_WHOLE && find_cut(s, p, x, a, &to)) {
+			x = s->g->reshard(p, x, a, &to);
+			by[k++] = a;
+		}
+	if (!k)
+		return;
+	x = s->g->reshard(p, x, s->pp, &n->reshard->need);
+	while (x && k)
+		x = s->g->reshard(p, x, by[--k], &whole);
+	if (x)
+		s->g->replace(p, n->outs[0], x);
+}
+
+int pp_lower(struct hd_strategy *s, struct hd_plan *p)
+{
+	const struct hd_match crossings = { .size = sizeof(crossings), .kind = "reshard", .axis = s->pp,
+		.phases = HD_F | HD_B | HD_W };
+	struct hd_node *n = NULL;
+
+	if (!s->scatter)
+		return HD_OK;
+	while ((n = s->g->node_next(p, n, &crossings)))
+		if (n->reshard->have.kind == HD_AT && n->reshard->need.kind == HD_AT && n->ins[0]->what == HD_ACT)
+			in_pieces(s, p, n);
+	return s->h->status(p);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The orders that the plugin pp makes, for all numbers of stages, micro-batches and chunks: each unit once, no deadlock,
+ * the bubble of the papers, the micro-batches in flight of the papers.  And what it says of a user's file that is wrong.
+ * If this broke, `check` would accept an order that hangs, or a machine would be bought by a bubble that no run has.
+ *
+ * GPipe (Huang et al. 2019): (p - 1) / m.  1F1B and interleaved (Narayanan et al. 2021): (p - 1) / m, (p - 1) / (v m).
+ * ZB-H1 (Qi et al. 2023), F = B = W: (p - 1) / (3 m); with fewer micro-batches than stages (2 p - 1 - m) / (3 m), for the
+ * first stage cannot begin its last part sooner.
+ */
+#include <config.h>
+#include "engine/schedule_check.h"
+#include "plugins/pp/schedule.c"	/* with a host of its own, below */
+#include "t/lib/tap.h"
+#include <stdarg.h>
+
+#define P 8
+#define V 4
+#define M 16
+#define UNITS (3 * V * M)
+
+static struct hd_unit list[P][UNITS];
+static const struct hd_unit *lists[P];
+static int count[P], table[P * V];
+static char said[300];
+static const char *text;
+static void *heap[8];
+static int nheap;
+
+static int take(struct hd_plan *p, const struct hd_axis *a, int64_t coord, uint32_t kind, int64_t chunk, int64_t micro)
+{
+	(void)p, (void)a;
+	if (coord >= 0 && coord < P && count[coord] < UNITS)
+		list[coord][count[coord]++] = (struct hd_unit){.kind = kind, .chunk = (int32_t)chunk, .micro = (int32_t)micro};
+	return HD_OK;
+}
+
+static int fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
+{
+	va_list v;
+
+	(void)p;
+	va_start(v, fmt);
+	vsnprintf(said, sizeof(said), fmt, v);
+	va_end(v);
+	return code;
+}
+
+static int status(struct hd_plan *p)
+{
+	(void)p;
+	return said[0] ? HD_EINVAL : HD_OK;
+}
+
+static void *room(struct hd_plan *p, size_t bytes)
+{
+	(void)p;
+	return heap[nheap++] = calloc(1, bytes);
+}
+
+static const char *content(struct hd_plan *p, const char *key)
+{
+	(void)p, (void)key;
+	return text;
+}
+
+static const struct hd_host host = {
+	.size = sizeof(host), .unit = take, .fail = fail, .status = status, .alloc = room, .opt_text = content, .opt_str = content};
+
+static int make(int order, int p, int m, int v)
+{
+	struct hd_axis axis = {.size = sizeof(axis), .name = "pp", .n = p};
+	struct hd_strategy s = {.h = &host, .pp = &axis, .chunks = v, .order = order};
+	int rc;
+
+	memset(count, 0, sizeof(count));
+	said[0] = 0;
+	for (int r = 0; r < p; r++) {
+		lists[r] = list[r];
+		for (int c = 0; c < v; c++)
+			table[r * v + c] = c * p + r;
+	}
+	rc = pp_schedule(&s, NULL, m);
+	while (nheap)
+		free(heap[--nheap]);
+	return rc;
+}
+
+static int check(int p, int m, int v, struct hd_schedule_report *rep, struct hd_err *err)
+{
+	struct hd_schedule s = {.p = p, .v = v, .m = m, .units = lists, .n = count, .stage_of = table};
+
+	return hd_schedule_check(&s, rep, err);
+}
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+static int in_flight(int order, int p, int m, int v, int r)
+{
+	switch (order) {
+	case PP_GPIPE:
+		return m;
+	case PP_1F1B:
+		return least(p - r, m);
+	case PP_ZB:
+		return least(p, m);
+	default:
+		return v == 1 ? least(p - r, m) : least((p - r - 1) * 2 + (v - 1) * p + 1, m * v);
+	}
+}
+
+static double bubble(int order, int p, int m, int v)
+{
+	if (order == PP_ZB)
+		return (m >= p ? p - 1.0 : 2.0 * p - 1 - m) / (3.0 * m);
+	return (p - 1.0) / (v * m);
+}
+
+/* -> what is wrong with one order, or NULL */
+static char *judge(int order, int p, int m, int v)
+{
+	struct hd_schedule_report rep = {0};
+	struct hd_err err = {0};
+	char *why = NULL;
+
+	if (make(order, p, m, v) < 0)
+		return hd_strdup(said);
+	if (check(p, m, v, &rep, &err) < 0)
+		return hd_strdup(err.text);
+	if (fabs(rep.bubble - bubble(order, p, m, v)) > 1e-9)
+		why = hd_format("bubble %.4f, not %.4f", rep.bubble, bubble(order, p, m, v));
+	for (int r = 0; r < p && !why; r++)
+		if (rep.in_flight[r] != in_flight(order, p, m, v, r))
+			why = hd_format("stage %d has %d in flight, not %d", r, rep.in_flight[r], in_flight(order, p, m, v, r));
+	hd_schedule_report_release(&rep);
+	return why;
+}
+
+static void all_sizes(int order, const char *name, int chunks)
+{
+	int made = 0, refused = 0;
+	char *why = NULL;
+
+	for (int p = 1; p <= P && !why; p++)
+		for (int m = 1; m <= M && !why; m++)
+			for (int v = 1; v <= chunks && !why; v++) {
+				if (v > 1 && m % p) {
+					char want[60];
+
+					snprintf(want, sizeof(want), "divide by the stages: %d, %d", m, p);
+					refused += make(order, p, m, v) == HD_EDIVIDE && strstr(said, want);
+					continue;
+				}
+				why = judge(order, p, m, v);
+				made++;
+				if (why)
+					note("p %d m %d v %d: %s", p, m, v, why);
+			}
+	ok(!why, "%s: %d orders have the bubble and the micro-batches in flight of the paper", name, made);
+	is_int(made + refused, P * M * chunks, "and what does not divide is refused with both numbers");
+	free(why);
+}
+
+/* -- files ------------------------------------------------------------------------------------------------------------------- */
+static void file(const char *csv, const char *want, const char *name)
+{
+	struct hd_err err = {0};
+
+	text = csv;
+	if (make(PP_FILE, 2, 2, 1) >= 0)
+		check(2, 2, 1, NULL, &err);
+	else
+		snprintf(err.text, sizeof(err.text), "%s", said);
+	is_str(err.text, want, name);
+}
+
+int main(void)
+{
+	all_sizes(PP_GPIPE, "gpipe", 1);
+	all_sizes(PP_1F1B, "1f1b", 1);
+	all_sizes(PP_ZB, "zb", 1);
+	all_sizes(PP_INTERLEAVED, "interleaved", V);
+	file("0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n1,B,0,1\n", "", "a file is an order");
+	file("0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n", "schedule: stage 1 has no B1",
+	     "without a unit: it is named");
+	file("0,F,0,0\n0,B,0,0\n0,F,0,1\n0,B,0,1\n1,F,0,0\n1,F,0,1\n1,B,0,0\n1,B,0,1\n",
+	     "schedule: deadlock: stage 1 waits at F1 for stage 0, which waits at B0 for stage 1", "in a circle: it is printed");
+	file("0,F,0,1\n0,F,0,0\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n1,B,0,1\n",
+	     "schedule: stage 1 runs F0 before F1, but stage 0 sends for F1 first", "in another order than it is sent");
+	file("0,F,0,0\n0,X,0,1\n", "schedule: line 2 is not rank,kind,chunk,micro with kind F, B or W", "a line that is none");
+	return done();
+}
