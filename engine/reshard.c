@@ -259,14 +259,33 @@ static int on_old_stage(const struct hd_plan *p, const struct tensor *y, const s
 	return s >= 0 && y->v.node && need->on[s].kind == HD_AT && !hd_place_equal(&y->at.on[s], &need->on[s]);
 }
 
+static struct tensor *made_before(struct hd_plan *p, const struct tensor *x, const struct placement *at, uint32_t phase, int block)
+{
+	for (struct made *m = p->made; m; m = m->next)
+		if (m->from == x && hd_placement_equal(p, &m->to->at, at) && reusable(m, phase, block)) {
+			if (m->phase == HD_W && phase == HD_B)
+				belongs_to_backward(m);
+			return m->to;
+		}
+	return NULL;
+}
+
+static void remember(struct hd_plan *p, const struct tensor *x, struct tensor *y, uint32_t phase, int block)
+{
+	struct made *m = hd_plan_alloc(p, sizeof(*m));
+
+	*m = (struct made){ p->made, x, y, phase, block };
+	p->made = m;
+}
+
+/* What crosses stages crosses them once, whatever its readers want of it there. */
 struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader)
 {
 	uint32_t phase = phase_of(p, x, need, reader ? reader->v.phase : p->phase);
 	int block = phase & (HD_F | HD_B | HD_W) ? (reader ? reader->block : p->block) : -1;
 	struct placement now = relabelled(p, &x->at, need);
 	struct node *anchor = p->anchor;
-	struct tensor *y = x;
-	struct made *m;
+	struct tensor *y = x, *done;
 	struct hd_place to;
 	int a;
 
@@ -274,21 +293,23 @@ struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct plac
 		return x;
 	if (x->v.what == HD_DATA)
 		return data_twin(p, x, need);
-	for (m = p->made; m; m = m->next)
-		if (m->from == x && hd_placement_equal(p, &m->to->at, need) && reusable(m, phase, block)) {
-			if (m->phase == HD_W && phase == HD_B)
-				belongs_to_backward(m);
-			return m->to;
-		}
+	if ((done = made_before(p, x, need, phase, block)))
+		return done;
 	p->reason = (char *)why(p, x, reader);
 	while (y && (a = next_step(p, &now, need, &to)) >= 0) {
-		const struct node *maker = on_old_stage(p, y, need) && p->axes[a] != p->stages ? N(y->v.node) : NULL;
+		int crosses = p->axes[a] == p->stages;
+		const struct node *maker = on_old_stage(p, y, need) && !crosses ? N(y->v.node) : NULL;
+		struct placement after = now;
 
+		after.on[a] = to;
 		p->anchor = maker ? maker->next : phase != HD_G ? reader : y == x ? p->first : N(y->v.node)->next;
 		p->phase = maker ? maker->v.phase : phase;
 		p->block = maker ? maker->block : block;
-		y = step_from(p, y, &now, p->axes[a], &to);
-		now.on[a] = to;
+		done = crosses ? made_before(p, x, &after, phase, block) : NULL;
+		y = done ? done : step_from(p, y, &now, p->axes[a], &to);
+		if (crosses && y && !done)
+			remember(p, x, y, phase, block);
+		now = after;
 	}
 	p->anchor = anchor;
 	p->reason = NULL;
@@ -297,8 +318,6 @@ struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct plac
 			     hd_placement_text(p, need));
 	if (!y || p->err->code)
 		return NULL;
-	m = hd_plan_alloc(p, sizeof(*m));
-	*m = (struct made){ p->made, x, y, phase, block };
-	p->made = m;
+	remember(p, x, y, phase, block);
 	return y;
 }

@@ -1,0 +1,104 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Pipelines as they are run: with messages far larger than what a transport sends ahead, two stages that are each other's
+# neighbour on both sides, shared memory and MPI.  If this broke, a job would hang, or send more than explain says, or need
+# more memory than check says; and a user's order that hangs would be run instead of refused.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+tp='[strategy tp]\nplugin = tp\nsize = 2\n'
+pp='[strategy pp]\nplugin = pp\nsize = 2\n'
+
+# -- what is refused
+printf '0,F,0,0\n0,B,0,0\n0,F,0,1\n0,B,0,1\n1,F,0,0\n1,F,0,1\n1,B,0,0\n1,B,0,1\n' >circle.csv
+printf '0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n' >missing.csv
+printf '0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n1,B,0,1\n' >good.csv
+{ sed -e '/^\[strategy/,$d' -e 's/^micro_batch = .*/micro_batch = 4/' tiny.ini; printf "$pp"; } >two.ini
+said=$(heddle check two.ini --ranks 2 --set pp.schedule=circle.csv 2>&1)
+is "a circle is refused" $? 1
+like "and printed" "$said" 'deadlock: stage 1 waits at F1 for stage 0, which waits at B0 for stage 1'
+said=$(heddle check two.ini --ranks 2 --set pp.schedule=missing.csv 2>&1)
+is "an order without a unit is refused" $? 1
+like "and the unit is named" "$said" 'stage 1 has no B1'
+ok "an order of one's own is accepted" heddle check two.ini --ranks 2 --set pp.schedule=good.csv
+ok "and trains" heddle_mpi 2 train two.ini --set pp.schedule=good.csv --set train.steps=2
+said=$(heddle check two.ini --ranks 4 --set pp.size=4 --set model.layers=6 --set pp.schedule=interleaved --set train.global_batch=24 2>&1)
+is "interleaved with micro-batches that do not divide is refused" $? 1
+like "and both numbers are said" "$said" 'pp.schedule: .*micro-batches that divide by the stages: 6, 4'
+
+# -- no deadlock: boundary tensors of 512 KB; what is sent ahead is 4 KB in shared memory, 64 KB on a network
+{
+	sed -e '/^\[strategy/,$d' -e 's/^embed = .*/embed = 256/' -e 's/^seq = .*/seq = 256/' -e 's/^layers = .*/layers = 4/' \
+		-e 's/^steps = .*/steps = 2/' -e 's/^eval_batches.*/optimizer = sgd\nclip = 0/' -e 's/^train = .*/&\nvalid_fraction = 0/' tiny.ini
+	printf "$pp"
+} >large.ini
+losses() { sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' "$1"; }
+near_one() {	# NAME: the losses of m.jsonl are those of one rank
+	losses m.jsonl >many
+	ok "$1" awk 'NR == FNR { want[NR] = $1; n++; next } { d = $1 / want[FNR] - 1; if (d < 0) d = -d; if (!(d < 1e-5)) exit 1; k++ }
+		END { exit !(n == 2 && k == n) }' one many
+}
+heddle train large.ini --set pp.size=1 --set log.metrics=one.jsonl >/dev/null 2>&1
+losses one.jsonl >one
+for how in shared mpi; do
+	[ $how = shared ] || export HD_TEST_COMM=mpi
+	for order in gpipe 1f1b interleaved zb; do
+		rm -f m.jsonl
+		heddle_mpi 2 train large.ini --set pp.schedule=$order --set log.metrics=m.jsonl >out 2>&1 || tail -3 out | tap_comment
+		near_one "two stages, $order, $how: the losses of one rank"
+	done
+done
+unset HD_TEST_COMM
+
+# -- in pieces: the bytes of a link between stages are divided by the tensor-parallel ranks
+{ sed -e '/^\[strategy/,$d' -e 's/^family = .*/family = llama/' -e 's/^layers = .*/layers = 4/' tiny.ini; printf "$tp$pp"; } >four.ini
+explained() {	# RANK AXIS KIND ARGS...: the sum of bytes x count
+	rank=$1 axis=$2 kind=$3
+	shift 3
+	heddle explain four.ini --ranks 4 --rank "$rank" --json "$@" | tr '{' '\n' | awk -v axis="$axis" -v kind="$kind" '
+		(axis == "" || index($0, "\"axis\": \"" axis "\"")) && (kind == "" || index($0, "\"collective\": \"" kind "\"")) {
+			b = $0; sub(/.*"bytes": /, "", b); c = $0; sub(/.*"count": /, "", c); sum += (b + 0) * (c + 0)
+		}
+		END { printf "%d\n", sum }'
+}
+for order in 1f1b interleaved; do
+	whole=$(explained 0 pp send --set pp.schedule=$order)
+	pieces=$(explained 0 pp send --set pp.schedule=$order --set pp.scatter_gather=yes)
+	is "$order: half the bytes" "$((2 * pieces))" "$whole"
+	ok "$order: of some" [ "$pieces" -gt 0 ]
+	for scatter in no yes; do
+		ran=$(heddle_mpi 4 bench four.ini --set pp.schedule=$order --set pp.scatter_gather=$scatter --steps 1 --json 2>/dev/null)
+		most=0
+		for r in 0 1 2 3; do
+			n=$(explained $r '' '' --set pp.schedule=$order --set pp.scatter_gather=$scatter)
+			[ "$n" -le "$most" ] || most=$n
+		done
+		is "$order, scatter_gather $scatter: what is explained is sent" "$(json "$ran" bytes_counted)" "$most"
+	done
+done
+sp="--set tp.sequence_parallel=yes"
+is "with the sequence cut it is so already" "$(explained 0 pp send $sp --set pp.scatter_gather=yes)" "$(explained 0 pp send $sp)"
+is "and halved" "$((2 * $(explained 0 pp send $sp --set pp.schedule=interleaved)))" "$whole"
+
+# -- memory: what check says, and what a run takes
+{
+	sed -e '/^\[strategy/,$d' -e 's/^embed = .*/embed = 192\nvocab = 256/' -e 's/^seq = .*/seq = 256/' -e 's/^layers = .*/layers = 6/' \
+		-e 's/^micro_batch = .*/micro_batch = 4/' tiny.ini
+	printf "$pp"
+} >memory.ini
+bench() { heddle_mpi 2 bench memory.ini --set pp.schedule=$1 --set train.global_batch=$((4 * $2)) --steps 1 --json 2>/dev/null; }
+for order in gpipe 1f1b; do
+	few=$(bench $order 4)
+	many=$(bench $order 10)
+	planned=$(($(json "$many" planned_peak_bytes) - $(json "$few" planned_peak_bytes)))
+	measured=$(($(json "$many" measured_peak_bytes) - $(json "$few" measured_peak_bytes)))
+	note "$order, 10 micro-batches instead of 4: planned $planned bytes more, measured $measured"
+	if [ $order = gpipe ]; then
+		ok "gpipe: more micro-batches take more" [ "$planned" -gt 50000000 ]
+	else
+		ok "1f1b: more micro-batches take no more" [ "$planned" -lt 1000000 ]
+	fi
+	# pages of the libraries come and go: 15 MB
+	near "$order: and that is so in a run" "$((measured / 1000000))" "$((planned / 1000000))" "$((15 + planned / 10000000))"
+done
+done_testing
