@@ -119,11 +119,13 @@ static void start_comm(struct hd_program *g, const struct entry *e, int64_t tick
 	c->ticket = ticket;
 }
 
-static void wait_here(struct hd_program *g, struct waiting *w)
+/* before: the entry, or NULL at the end. */
+static void wait_here(struct hd_program *g, struct waiting *w, const struct entry *before)
 {
 	for (size_t i = 0; i < w->n; i++) {
-		struct command *c = append(g, WAIT, NULL);
+		struct command *c = append(g, WAIT, before);
 
+		c->node = NULL;
 		c->ticket = w->v[i];
 		c->name = "wait";
 	}
@@ -196,7 +198,7 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err
 	g->members = b->members;
 	rc = hd_record(g, b, err);
 	for (size_t e = 0; e < g->n && rc >= 0; e++) {
-		wait_here(g, &w[e]);
+		wait_here(g, &w[e], &g->entries[e]);
 		if (g->entries[e].wait >= 0) {
 			struct waiting *at = &w[g->entries[e].wait];
 
@@ -206,7 +208,7 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err
 		open_entry(g, &g->entries[e], tickets, written);
 		tickets += g->entries[e].wait >= 0;
 	}
-	wait_here(g, &w[g->n]);
+	wait_here(g, &w[g->n], NULL);
 	for (g->update_at = 0; g->update_at < g->ncommands; g->update_at++) {
 		const struct node *n = g->commands[g->update_at].node;
 
@@ -226,8 +228,13 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err
 /* -- a step ------------------------------------------------------------------------------------------------------------------------ */
 static void trace(struct hd_program *g, const struct command *c, double begin)
 {
+	const struct hd_ticket *t = c->type == WAIT ? &g->tickets[c->ticket] : NULL;
+	const struct hd_call *call = t ? &t->call : c->type == START ? &c->call : NULL;
+
 	if (g->ntrace < g->cap_trace)
-		g->trace[g->ntrace++] = (struct trace_event){ begin, hd_seconds(), c->name, c->unit, c->type != RUN };
+		g->trace[g->ntrace++] = (struct trace_event){ begin, hd_seconds(), t ? t->started : 0, t ? t->finished : 0, c->name,
+			call ? call->what : NULL, c->unit,
+			!call ? HD_TRACE_KERNEL : call->kind >= HD_SEND ? HD_TRACE_MESSAGE : HD_TRACE_GROUP, g->traced_steps };
 }
 
 void hd_program_trace(struct hd_program *g, int on)
@@ -271,6 +278,7 @@ static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run
 
 int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
+	g->traced_steps += g->tracing != 0;
 	return run_range(g, 0, g->update_at, run, fill, ctx);
 }
 

@@ -95,6 +95,7 @@ static const struct hd_flag explain_flags[] = {
 	{ "ranks", "N", "number of ranks (default: what the sizes say)" },
 	{ "rank", "R", "whose program (default 0)" },
 	{ "schedule", NULL, "draw the units of each stage" },
+	{ "times", "FILE", "of a trace (log.trace): the drawing by measured times of units instead of counts" },
 	{ "nodes", NULL, "list every node: operands, placements of its results, whose it is" },
 	{ "kept", NULL, "instead: what is kept from forward to backward, block by block" },
 	{ "json", NULL, "as JSON" },

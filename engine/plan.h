@@ -213,7 +213,11 @@ int hd_fuse(struct hd_plan *p);			/* adds into products, and the like */
 int hd_overlap(struct hd_plan *p);		/* weight gradients are computed beside collectives */
 int hd_schedule(struct hd_plan *p);		/* units per coordinate, checked */
 
-void hd_plan_draw(const struct hd_plan *p, FILE *f);	/* the units of each stage in time, as text */
+struct hd_unit_times { double *f, *b, *w; int64_t parts; };	/* seconds, by position in the model's order */
+int hd_unit_times_read(const struct hd_plan *p, const char *path, struct hd_unit_times *t, struct hd_err *err);	/* from a trace */
+void hd_unit_times_release(struct hd_unit_times *t);
+int64_t hd_plan_parts(const struct hd_plan *p);	/* chunks that hold blocks, of all stages */
+void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *f);	/* the units of each stage in time; t: or NULL, by counts */
 double hd_plan_bubble(const struct hd_plan *p);	/* idle over busy time of the busiest stage, in unit counts */
 
 /* -- placements ------------------------------------------------------------------------------------------------------- */

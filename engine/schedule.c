@@ -97,13 +97,32 @@ double hd_plan_bubble(const struct hd_plan *p)
 	return p->timing.bubble;
 }
 
-void hd_plan_draw(const struct hd_plan *p, FILE *f)
+int64_t hd_plan_parts(const struct hd_plan *p)
+{
+	struct hd_schedule s = view(p);
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < p->ncoords * p->chunks; i++)
+		n += s.stage_of[i] >= 0;
+	free((void *)(uintptr_t)s.stage_of);
+	return n;
+}
+
+void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *f)
 {
 	struct hd_schedule s = view(p);
 	struct hd_schedule_report rep = { 0 };
+	int busiest = 0;
 
+	if (t)
+		s.tf = t->f, s.tb = t->b, s.tw = t->w;
 	if (hd_schedule_check(&s, &rep, NULL) >= 0) {
 		hd_schedule_draw(f, &s, &rep);
+		for (int r = 1; r < s.p; r++)
+			busiest = rep.busy[r] > rep.busy[busiest] ? r : busiest;
+		if (t)
+			fprintf(f, "by these times: units of a step %.6f s, stage %d is busy for %.6f s, bubble %.3f\n", rep.makespan,
+				busiest, rep.busy[busiest], rep.bubble);
 		hd_schedule_report_release(&rep);
 	}
 	free((void *)(uintptr_t)s.stage_of);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Events are kept in memory while the traced steps run and written by rank 0 at the end.  Per rank one row of units
- * (F3 B2 W1, with the micro-batch), one of kernels, one of communication.
+ * Events are kept in memory while the traced steps run and written by rank 0 at the end, in the format of Chrome's trace
+ * viewer.  Each rank is a process with three rows: units (F3 B2 W1, with the micro-batch; G S U, once a step), kernels, and
+ * what the rank does for communication; what is under way meanwhile is beside that, as asynchronous events.
  */
 #include <config.h>
 #include "engine/trace.h"
@@ -17,41 +18,146 @@ void hd_trace_step(struct hd_program *g, struct hd_section *log, int64_t step)
 	hd_program_trace(g, on && step >= from && step <= (to ? to : from));
 }
 
+/* -- one event ---------------------------------------------------------------------------------------------------------------- */
+enum { UNITS, KERNELS, COMMUNICATION, ROWS };
+struct out {
+	FILE *f;
+	int rank, first, id;
+	double zero;
+};
+
+static void begin(struct out *o, const char *name, const char *phase, int row, double at)
+{
+	fprintf(o->f, "%s{\"name\":\"", o->first ? "" : ",\n");
+	for (; *name; name++)
+		fputc(*name == '"' || *name == '\\' || (unsigned char)*name < ' ' ? '_' : *name, o->f);
+	fprintf(o->f, "\",\"ph\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f", phase, o->rank, row, 1e6 * (at - o->zero));
+	o->first = 0;
+}
+
+static void bar(struct out *o, const char *name, int row, const struct trace_event *from, const struct trace_event *to)
+{
+	begin(o, name, "X", row, from->begin);
+	fprintf(o->f, ",\"dur\":%.3f", 1e6 * (to->end - from->begin));
+}
+
+/* What was under way between start and end: these overlap, so they are asynchronous events. */
+static void movement(struct out *o, const struct trace_event *e)
+{
+	for (int end = 0; end < 2; end++) {
+		begin(o, e->what, end ? "e" : "b", COMMUNICATION, end ? e->to : e->from);
+		fprintf(o->f, ",\"cat\":\"movement\",\"id\":\"%d.%d\"}", o->rank, o->id);
+	}
+	o->id++;
+}
+
+static void single(struct out *o, const struct trace_event *e)
+{
+	bar(o, e->name, e->kind == HD_TRACE_KERNEL ? KERNELS : COMMUNICATION, e, e);
+	if (e->what) {
+		fprintf(o->f, ",\"args\":{\"what\":\"");
+		for (const char *s = e->what; *s; s++)
+			fputc(*s == '"' || *s == '\\' ? '_' : *s, o->f);
+		fprintf(o->f, "\"}");
+	}
+	fputc('}', o->f);
+	if (e->what && e->to > e->from && e->from > 0)
+		movement(o, e);
+}
+
+/* -- units ------------------------------------------------------------------------------------------------------------------------ */
 static char unit_letter(uint32_t kind)
 {
 	return kind == HD_F ? 'F' : kind == HD_B ? 'B' : kind == HD_W ? 'W' : kind == HD_G ? 'G' : kind == HD_S ? 'S' : 'U';
 }
 
-static void event(FILE *f, const char *name, int rank, int row, double begin, double end, double zero, int *first)
+static int is_unit(const struct trace_event *e) { return e->unit.micro >= 0; }
+
+static int same_unit(const struct trace_event *a, const struct trace_event *b)
 {
-	fprintf(f, "%s{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}", *first ? "" : ",\n", name,
-		rank, row, 1e6 * (begin - zero), 1e6 * (end - begin));
-	*first = 0;
+	return !memcmp(&a->unit, &b->unit, sizeof(a->unit)) && a->step == b->step;
 }
 
-/* Consecutive events of one unit are one bar. */
-static void rows(FILE *f, const struct hd_program *g, int rank, double zero, int *first)
+/* F3, or F3.1 of chunk 1: what heddle explain --schedule draws.  busy: without waiting for other stages. */
+static void unit_bar(struct out *o, const struct hd_program *g, const struct trace_event *e, const struct trace_event *last)
 {
 	char name[48];
+	double busy = 0;
+
+	for (const struct trace_event *k = e; k <= last; k++)
+		if (same_unit(e, k) && k->kind != HD_TRACE_MESSAGE)
+			busy += k->end - k->begin;
+	if (g->plan->chunks > 1)
+		snprintf(name, sizeof(name), "%c%d.%d", unit_letter(e->unit.kind), e->unit.micro, e->unit.chunk);
+	else
+		snprintf(name, sizeof(name), "%c%d", unit_letter(e->unit.kind), e->unit.micro);
+	bar(o, name, UNITS, e, last);
+	fprintf(o->f, ",\"args\":{\"kind\":\"%c\",\"micro\":%d,\"chunk\":%d,\"stage\":%lld,\"step\":%d,\"busy\":%.3f}}",
+		unit_letter(e->unit.kind), e->unit.micro, e->unit.chunk, (long long)g->coord, e->step, 1e6 * busy);
+}
+
+/* A unit is one bar, whatever is done once a step in between: that is a bar of its own, within. */
+static size_t unit_end(const struct hd_program *g, size_t i)
+{
+	size_t last = i;
+
+	for (size_t k = i + 1; k < g->ntrace; k++) {
+		if (is_unit(&g->trace[i]) && !is_unit(&g->trace[k]) && g->trace[k].step == g->trace[i].step)
+			continue;
+		if (!same_unit(&g->trace[i], &g->trace[k]))
+			break;
+		last = k;
+	}
+	return last;
+}
+
+static void units(struct out *o, const struct hd_program *g)
+{
+	const struct trace_event *t = g->trace, *open = NULL;
 
 	for (size_t i = 0; i < g->ntrace; i++) {
-		const struct trace_event *e = &g->trace[i];
-		size_t k = i;
+		char name[2] = { unit_letter(t[i].unit.kind), 0 };
 
-		event(f, e->name, rank, e->comm ? 2 : 1, e->begin, e->end, zero, first);
-		if (i && !memcmp(&g->trace[i - 1].unit, &e->unit, sizeof(e->unit)))
-			continue;
-		while (k + 1 < g->ntrace && !memcmp(&g->trace[k + 1].unit, &e->unit, sizeof(e->unit)))
-			k++;
-		if (e->unit.micro >= 0)
-			snprintf(name, sizeof(name), "%c%d%s%d", unit_letter(e->unit.kind), e->unit.micro,
-				 g->plan->chunks > 1 ? " chunk " : " ", e->unit.chunk);
-		else
-			snprintf(name, sizeof(name), "%c", unit_letter(e->unit.kind));
-		if (e->unit.micro >= 0 && g->plan->chunks == 1)
-			name[strcspn(name, " ")] = 0;
-		event(f, name, rank, 0, e->begin, g->trace[k].end, zero, first);
+		if (is_unit(&t[i])) {
+			if (!open || !same_unit(open, &t[i]))
+				unit_bar(o, g, &t[i], &t[unit_end(g, i)]);
+			open = &t[i];
+		} else if (!i || !same_unit(&t[i - 1], &t[i])) {
+			bar(o, name, UNITS, &t[i], &t[unit_end(g, i)]);
+			fprintf(o->f, ",\"args\":{\"step\":%d}}", t[i].step);
+		}
 	}
+}
+
+static void names(struct out *o)
+{
+	static const char *const rows[] = { "units", "kernels", "communication" };
+
+	for (int i = 0; i < ROWS; i++) {
+		begin(o, "thread_name", "M", i, o->zero);
+		fprintf(o->f, ",\"args\":{\"name\":\"%s\"}}", rows[i]);
+	}
+	begin(o, "process_name", "M", 0, o->zero);
+	fprintf(o->f, ",\"args\":{\"name\":\"rank %d\"}}", o->rank);
+	begin(o, "process_sort_index", "M", 0, o->zero);
+	fprintf(o->f, ",\"args\":{\"sort_index\":%d}}", o->rank);
+}
+
+/* One zero for all ranks: rank 0's start where they have one clock, else what they agree on by meeting. */
+static double common_zero(const struct hd_job *j)
+{
+	double at[2];
+
+	hd_comm_barrier();
+	at[0] = hd_seconds();
+	at[1] = j->started;
+	if (j->world.hosts == 1) {
+		hd_comm_bcast(&at[1], sizeof(at[1]), 0);
+		return at[1];
+	}
+	at[1] = at[0] - at[1];		/* from the start of rank 0 to the meeting */
+	hd_comm_bcast(&at[1], sizeof(at[1]), 0);
+	return at[0] - at[1];
 }
 
 /* Before the first step: a run must not find out after its last one. */
@@ -72,14 +178,17 @@ int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 	const char *path = hd_section_str(j->log, "trace");
 	char *text = NULL, **all;
 	size_t bytes = 0;
+	struct out o;
 	FILE *f;
-	int first = 1;
 
 	if (!*path)
 		return HD_OK;
-	f = open_memstream(&text, &bytes);
-	rows(f, g, j->world.rank, j->started, &first);
-	fclose(f);
+	o = (struct out){ .f = open_memstream(&text, &bytes), .rank = j->world.rank, .first = 1, .zero = common_zero(j) };
+	names(&o);
+	units(&o, g);
+	for (size_t i = 0; i < g->ntrace; i++)
+		single(&o, &g->trace[i]);
+	fclose(o.f);
 	all = hd_comm_gather_text(text);
 	free(text);
 	if (!all)
@@ -91,8 +200,7 @@ int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 		fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
 	for (int r = 0; r < j->world.size; r++) {
 		if (f)
-			fprintf(f, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}%s%s%s", r, r,
-				all[r][0] ? ",\n" : "", all[r], r + 1 < j->world.size ? ",\n" : "\n");
+			fprintf(f, "%s%s", all[r], r + 1 < j->world.size ? ",\n" : "\n");
 		free(all[r]);
 	}
 	if (f) {

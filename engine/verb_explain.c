@@ -187,6 +187,19 @@ static void print_nodes(struct hd_plan *p, const struct hd_program *g)
 	}
 }
 
+static int draw(struct hd_cli *c, const struct hd_plan *p, struct hd_err *err)
+{
+	const char *path = hd_cli_str(c, "times", NULL);
+	struct hd_unit_times t;
+
+	if (path)
+		HD_TRY(hd_unit_times_read(p, path, &t, err));
+	hd_plan_draw(p, path ? &t : NULL, stdout);
+	if (path)
+		hd_unit_times_release(&t);
+	return HD_OK;
+}
+
 static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out, struct hd_err *err)
 {
 	struct hd_plan *p;
@@ -210,7 +223,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	if (!json)
 		print_mesh(p);
 	if (hd_cli_has(c, "schedule") && !json)
-		hd_plan_draw(p, stdout);
+		draw(c, p, err);
 	if (hd_cli_has(c, "nodes") && !json)
 		print_nodes(p, g);
 	for (const struct node *n = p->first; n && !(hd_cli_has(c, "schedule") && !json); n = n->next) {

@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The trace of a pipeline.  It is what one looks at when a run is slow, and what --times takes the units' times from: if a
+# unit were missing, twice, in another order than it ran, or not around its kernels, it would lead astray.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+command -v python3 >/dev/null || skip_all "no python3"
+
+{ sed -e '/^\[strategy/,$d' -e 's/^layers = .*/layers = 4/' -e 's/^heads = .*/&\nvocab = 256/' -e 's/^steps = .*/steps = 5/' tiny.ini
+	printf '[strategy pp]\nplugin = pp\nsize = 2\n'; } >two.ini
+
+cat >look.py <<'END'
+import json, re, sys
+
+events = json.load(open(sys.argv[1]))["traceEvents"]
+drawn = {int(l.split()[1]): re.findall(r"[FBW]\d+(?:\.\d+)?", l.split("|")[1]) for l in open(sys.argv[2]) if l.startswith("stage ")}
+problems = []
+def check(ok, what):
+    if not ok:
+        problems.append(what)
+
+ranks = sorted({e["pid"] for e in events})
+check(ranks == sorted(drawn), "a process for each rank: %s" % ranks)
+for r in ranks:
+    mine = [e for e in events if e["pid"] == r]
+    named = {e["tid"]: e["args"]["name"] for e in mine if e["name"] == "thread_name"}
+    check(named == {0: "units", 1: "kernels", 2: "communication"}, "rank %d: rows %s" % (r, named))
+    bars = {t: [e for e in mine if e["tid"] == t and e["ph"] == "X"] for t in named}
+    for t, row in bars.items():         # in order, and each within another or behind it
+        open_, last = [], -1e99
+        for e in row:
+            begin, end = e["ts"], e["ts"] + e["dur"]
+            check(begin >= last - 1e-3 and e["dur"] >= 0, "rank %d row %d: %s begins too early" % (r, t, e["name"]))
+            while open_ and open_[-1] <= begin + 1e-3:
+                open_.pop()
+            check(not open_ or end <= open_[-1] + 1e-3, "rank %d row %d: %s is across another" % (r, t, e["name"]))
+            open_.append(end)
+            last = begin
+    units = [e for e in bars[0] if re.fullmatch(r"[FBW]\d+(\.\d+)?", e["name"])]
+    others = [e for e in bars[0] if e not in units]
+    check(all(e["name"] in "GSU" for e in others), "rank %d: other bars %s" % (r, {e["name"] for e in others}))
+    for step in (1, 2, 3):
+        got = [e["name"] for e in units if e["args"]["step"] == step]
+        check(got == drawn[r], "rank %d, step %d: %s, drawn %s" % (r, step, got, drawn[r]))
+    for e in units:
+        a = e["args"]
+        want = "%s%d" % (a["kind"], a["micro"]) + (".%d" % a["chunk"] if "." in e["name"] else "")
+        check(e["name"] == want and a["stage"] == r and 0 < a["busy"] <= e["dur"] + 1e-3, "rank %d: %s says %s" % (r, e["name"], a))
+    for k in bars[1]:                   # each kernel runs within a bar of the first row
+        check(any(e["ts"] - 1e-3 <= k["ts"] and k["ts"] + k["dur"] <= e["ts"] + e["dur"] + 1e-3 for e in bars[0]),
+              "rank %d: kernel %s is in no unit" % (r, k["name"]))
+    check({"einsum", "attention"} <= {k["name"] for k in bars[1]}, "rank %d: kernels" % r)
+    check({"send", "receive", "wait"} <= {k["name"] for k in bars[2]}, "rank %d: communication %s" % (r, {k["name"] for k in bars[2]}))
+    ends = {e["id"]: e for e in mine if e["ph"] == "e"}
+    begins = [e for e in mine if e["ph"] == "b"]
+    check(begins and len(begins) == len(ends) and all(ends[e["id"]]["ts"] >= e["ts"] for e in begins), "rank %d: movements" % r)
+    check(any(e["name"].startswith("receive of ") for e in begins), "rank %d: no receive under way" % r)
+# What a stage receives it computes after the other has begun to send it: one clock for both.
+first = {r: min(e["ts"] for e in events if e["pid"] == r and e["ph"] == "X" and e["name"].startswith("F0") and e["args"]["step"] == 1)
+         for r in ranks}
+b0 = {r: max(e["ts"] + e["dur"] for e in events if e["pid"] == r and e["ph"] == "X" and e["name"].startswith("B0") and e["args"]["step"] == 1)
+      for r in ranks}
+check(first[0] < b0[1] < b0[0] or "." in drawn[0][0], "stage 0 ends B0 after stage 1: %s %s" % (first, b0))
+print("\n".join(problems[:10]) or "all right")
+END
+
+for order in gpipe 1f1b zb interleaved; do
+	heddle explain two.ini --ranks 2 --set pp.schedule=$order --schedule >drawn
+	heddle_mpi 2 train two.ini --set pp.schedule=$order --set log.trace=$order.json >/dev/null 2>&1
+	is "$order: rows, units in the order that is drawn, kernels within them" "$(python3 look.py $order.json drawn 2>&1)" "all right"
+done
+HD_TEST_COMM=mpi heddle_mpi 2 train two.ini --set pp.schedule=1f1b --set log.trace=mpi.json >/dev/null 2>&1
+heddle explain two.ini --ranks 2 --schedule >drawn
+is "between hosts too" "$(python3 look.py mpi.json drawn 2>&1)" "all right"
+
+# -- the times of one order for another
+said=$(heddle explain two.ini --ranks 2 --schedule --times zb.json)
+is "1f1b by the times of zb" $? 0
+like "a time, who is busiest, a bubble" "$said" '^by these times: units of a step [0-9.]+ s, stage [01] is busy for [0-9.]+ s, bubble [0-9.]+$'
+fails "zb needs times of W" heddle explain two.ini --ranks 2 --schedule --set pp.schedule=zb --times 1f1b.json
+fails "a trace of other parts is refused" heddle explain two.ini --ranks 2 --schedule --times interleaved.json
+fails "so is no trace" heddle explain two.ini --ranks 2 --schedule --times two.ini
+# Made-up times: F 1 ms, B 2, W 3 on both stages; 4 micro-batches.
+python3 - >made.json <<'END'
+import json
+print(json.dumps({"traceEvents": [{"name": k + "0", "ph": "X", "args": {"kind": k, "micro": 0, "chunk": 0, "stage": s, "busy": t}}
+                                  for s in (0, 1) for k, t in (("F", 1000), ("B", 2000), ("W", 3000))]}))
+END
+like "1f1b: (p - 1) (F + B + W) more than the work" "$(heddle explain two.ini --ranks 2 --schedule --times made.json)" \
+	'units of a step 0.030000 s, stage 0 is busy for 0.024000 s, bubble 0.250$'
+# Stage 0 waits from the end of F1, at 2 ms, to that of B0 on stage 1, at 1 + 1 + 2.
+like "zb: less" "$(heddle explain two.ini --ranks 2 --schedule --set pp.schedule=zb --times made.json)" \
+	'units of a step 0.026000 s, stage [01] is busy for 0.024000 s, bubble 0.083$'
+done_testing
