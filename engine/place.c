@@ -5,7 +5,7 @@
  * cut, wins.  A contraction over a cut dim leaves a partial sum.  Two facts of algebra come before the rules: a sum whose
  * operands are all partial stays partial (it is reduced once, later; unless one of them has been reduced already, for
  * another reader), and a product that is linear in a partial operand
- * passes it on where the result is smaller (the reduction is made on fewer bytes).  Where an operand is not where the
+ * passes it on where the result is smaller (the reduction is made on fewer bytes) or is added to a partial sum anyhow.  Where an operand is not where the
  * node needs it, a reshard is put in between (reshard.c); nothing else communicates.
  */
 #include <config.h>
@@ -156,6 +156,92 @@ const struct hd_dim *hd_cut_by_rules(const struct hd_plan *p, const struct node 
 	return NULL;
 }
 
+/* -- what becomes of a partial sum -- */
+static int is_sum(const struct node *n) { return n->v.op->linear == ~(uint64_t)0; }
+
+/* n has one result, linear in x alone. */
+static int is_linear_in(const struct node *n, const struct tensor *x)
+{
+	uint32_t k = 0, which = 0;
+
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (n->ins[i] == x)
+			k++, which = i;
+	return k == 1 && n->v.nout == 1 && !is_sum(n) && n->v.op->linear >> which & 1;
+}
+
+/* x is, or will be, a partial sum on this axis.  2: and a contraction of its own makes it one; 1: it is passed one on. */
+static int comes_partial(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
+{
+	const struct node *n = x->v.node ? N(x->v.node) : NULL;
+	const struct hd_dim *d;
+	int k = 0, least = 2, most = 0;
+
+	if (!n || n->placed)
+		return n && x->at.on[a->id].kind == HD_PARTIAL && x->at.on[a->id].red == HD_SUM && !hd_made_whole(p, x, a) ? 2 : 0;
+	if (n->v.op->place || n->v.nout != 1)
+		return 0;
+	d = is_sum(n) ? NULL : hd_cut_by_rules(p, n, a);
+	if (d && !hd_has_dim(x, d) && !(n->v.op->maxima & 1))
+		return 2;
+	for (uint32_t i = 0; i < n->v.nin; i++) {
+		if (is_sum(n) || is_linear_in(n, n->ins[i]))
+			k = comes_partial(p, n->ins[i], a);
+		least = k < least ? k : least;
+		most = k > most ? k : most;
+	}
+	return is_sum(n) ? (least ? most : 0) : most > 0;
+}
+
+/* The least that the other inputs of a sum come as, and whether one is partial by itself. */
+static int others_of(const struct hd_plan *p, const struct node *sum, const struct tensor *x, const struct axis *a, int *own)
+{
+	int least = 2;
+
+	for (uint32_t i = 0; i < sum->v.nin; i++) {
+		int k = sum->ins[i] == x ? 2 : comes_partial(p, sum->ins[i], a);
+
+		least = k < least ? k : least;
+		*own |= sum->ins[i] != x && k == 2;
+	}
+	return least;
+}
+
+static int reads(const struct node *n, const struct tensor *x)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (n->ins[i] == x)
+			return 1;
+	return 0;
+}
+
+/* All that read x can do with its terms: it is added to a partial sum of another origin, which must be reduced anyhow; and
+ * weight gradients' sums are made once a step, not once a micro-batch.  -> the elements of that other sum, which would be
+ * reduced apart if x were; 0: somebody needs x whole, or its weight gradients are more than that. */
+static int64_t joins(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
+{
+	int64_t size = 0, weights = 0;
+
+	for (const struct node *r = x->v.node ? N(x->v.node)->next : NULL; r; r = r->next) {
+		int64_t n = 0;
+		int own = 0;
+
+		if (!reads(r, x))
+			continue;
+		if (is_sum(r) ? !others_of(p, r, x, a, &own) : !is_linear_in(r, x))
+			return 0;
+		if (r->v.phase == HD_W) {
+			weights += hd_whole_count(r->outs[0]);
+			continue;
+		}
+		n = own ? hd_whole_count(r->outs[0]) : joins(p, r->outs[0], a);
+		if (!n)
+			return 0;
+		size = n > size ? n : size;
+	}
+	return weights <= size * p->micros ? size : 0;
+}
+
 /* Whether a partial sum passes through the node on this axis; then need and out are filled. */
 static int passes(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_place *have,
 		  struct hd_place *need, struct hd_place *out)
@@ -172,7 +258,7 @@ static int passes(const struct hd_plan *p, const struct node *n, const struct ax
 		if (partial < n->v.nin)
 			return 0;
 	} else if (partial > 1 || !(linear >> which & 1) || n->v.nout != 1 ||
-		   hd_whole_count(n->outs[0]) >= hd_whole_count(n->ins[which])) {
+		   (hd_whole_count(n->outs[0]) >= hd_whole_count(n->ins[which]) && !joins(p, n->ins[which], a))) {
 		return 0;
 	}
 	for (uint32_t i = 0; i < n->v.nin; i++)

@@ -216,6 +216,26 @@ static void sums(void)
 	}
 }
 
+/* A key head that several ranks read: the gradients of its weights are summed once a step, over those ranks alone. */
+static void shared_keys(void)
+{
+	struct hd_plan *p = plan(HD_F32, "family = llama\nvocab = 32\nmlp = 24\nkv_heads = 2\n", 8, 0);
+	int keys = 0, others = 0;
+
+	for (const struct node *k = p->first; k; k = k->next) {
+		const struct hd_tensor *of = k->comm.kind && k->v.phase & HD_S ? k->ins[0]->v.of : NULL;
+
+		if (of && (strstr(of->name, "k_proj") || strstr(of->name, "v_proj")) && k->comm.group->v.n == 4)
+			keys++;
+		else if (of)
+			others++;
+	}
+	is_int(keys, 2 * LAYERS, "8 ranks, 2 key heads: weights of k and v are summed over four ranks, once a step");
+	is_int(others, 0, "and no others");
+	hd_conf_destroy(p->conf);
+	hd_plan_destroy(p);
+}
+
 int main(void)
 {
 	sizes("vocab = 19\ndropout = 0.2\n", "GPT-2, a vocabulary that does not divide, dropout");
@@ -229,7 +249,10 @@ int main(void)
 		for (int sequence = 0; sequence < 2; sequence++) {
 			collectives("vocab = 32\n", "GPT-2", t, sequence);
 			collectives("family = llama\nvocab = 32\nmlp = 24\n", "Llama", t, sequence);
+			if (!sequence)
+				collectives("family = llama\nvocab = 32\nmlp = 24\nkv_heads = 2\n", "Llama, 2 key heads", t, 0);
 		}
+	shared_keys();
 	sums();
 	return done();
 }
