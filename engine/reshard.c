@@ -270,6 +270,34 @@ static struct tensor *made_before(struct hd_plan *p, const struct tensor *x, con
 	return NULL;
 }
 
+/* From one placement to the other by slices alone, which move nothing. */
+static int is_free(const struct hd_plan *p, const struct placement *from, const struct placement *need)
+{
+	struct placement now = relabelled(p, from, need);
+	struct hd_place to;
+	int a;
+
+	while ((a = next_step(p, &now, need, &to)) >= 0) {
+		if (now.on[a].kind != HD_WHOLE || to.kind != HD_CUT)
+			return 0;
+		now.on[a] = to;
+	}
+	return hd_placement_equal(p, &now, need);
+}
+
+/* What was made of x for another reader in this unit, and only has to be sliced; NULL: none, or x itself has. */
+static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *x, const struct placement *need, uint32_t phase,
+				  int block)
+{
+	if (is_free(p, &x->at, need))
+		return NULL;
+	for (struct made *m = p->made; m; m = m->next)
+		if (m->from == x && m->phase == phase && m->block == block && phase & (HD_F | HD_B | HD_W) &&
+		    is_free(p, &m->to->at, need))
+			return m->to;
+	return NULL;
+}
+
 static void remember(struct hd_plan *p, const struct tensor *x, struct tensor *y, uint32_t phase, int block)
 {
 	struct made *m = hd_plan_alloc(p, sizeof(*m));
@@ -296,6 +324,10 @@ struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct plac
 	if ((done = made_before(p, x, need, phase, block)))
 		return done;
 	p->reason = (char *)why(p, x, reader);
+	if ((done = made_larger(p, x, need, phase, block))) {
+		y = done;
+		now = relabelled(p, &y->at, need);
+	}
 	while (y && (a = next_step(p, &now, need, &to)) >= 0) {
 		int crosses = p->axes[a] == p->stages;
 		const struct node *maker = on_old_stage(p, y, need) && !crosses ? N(y->v.node) : NULL;
