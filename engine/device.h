@@ -40,6 +40,8 @@ struct hd_run {			/* what changes from launch to launch */
 	int64_t position;		/* kernel select: the position whose row is taken */
 	double lr;
 	double loss_scale;		/* 1 / (tokens of the global batch): the seed of backward */
+	void *queue;			/* of a device with memory of its own: set by begin */
+	const void *mirror;		/* likewise: its copy of what changes from step to step */
 };
 
 enum {
@@ -72,6 +74,53 @@ struct hd_device_ops {
 	 * `known`: "key value" lines from a cache or a checkpoint, or "".  -> malloc'ed text of all choices in force. */
 	char *(*settle)(const char *known, const struct hd_exchange *x);
 	double (*product_rate)(uint32_t dtype);		/* FLOP/s of a large product on all threads of this process, measured once */
+
+	/* A device with memory of its own; all NULL: kernels compute in the host's, and `run` returns when it is done.  Else
+	 * `run` only enqueues, all in one order, and these wait where they say so. */
+	void (*among)(int local_rank, int local_size);	/* before open: which of the devices of this host */
+	char *(*describe)(void);			/* for the start of a run, malloc'ed */
+	void *(*alloc)(size_t bytes, struct hd_err *err);	/* zeroed, 256-byte aligned */
+	void (*free)(void *p);
+	void *(*alloc_host)(size_t bytes, struct hd_err *err);	/* host memory that copies run fastest from; zeroed */
+	void (*free_host)(void *p);
+	void (*put)(void *device, const void *host, size_t bytes);	/* in order; `host` can be changed on return */
+	void (*load)(void *device, const void *host, size_t bytes);	/* in order; `host` (of alloc_host) stays as it is until it is done */
+	void (*get)(void *host, const void *device, size_t bytes);	/* waits */
+	void (*begin)(struct hd_run *r);		/* a step's numbers: before kernels run with them */
+	int (*finish)(struct hd_err *err);		/* waits for all; what went wrong since the last time, naming the kernel */
+	/* Launches between record and recorded are kept instead of run; NULL: not possible, and nothing was run.  replay
+	 * enqueues them again. */
+	int (*record)(void);
+	void *(*recorded)(void);
+	int (*replay)(void *recording);
+	void (*forget)(void *recording);
+	const struct hd_device_comm *comm;		/* NULL: has none */
+};
+/* The memory that kernels reach is the host's. */
+static inline int hd_device_in_host(const struct hd_device_ops *d) { return !d->alloc; }
+
+/* Communication that devices make among themselves, in the order of their queues.  Types of engine/comm.h. */
+struct hd_call;
+struct hd_device_comm {
+	const char *name;				/* nccl */
+	size_t id_bytes;
+	int (*id)(void *id, struct hd_err *err);	/* one rank makes it, all open with it */
+	int (*open)(const void *id, int rank, int size, struct hd_err *err);
+	void *(*split)(int color, int key, struct hd_err *err);	/* collective over all; a group's communicator */
+	int (*start)(void *group, const struct hd_call *c, int n, int me, int64_t ticket);
+	int (*wait)(int64_t ticket);			/* what is enqueued afterwards begins when it is done */
+	/* Errors that arrive late.  0, or HD_EIO with the text. */
+	int (*poll)(struct hd_err *err);
+	void (*abort)(void);
+	void (*close)(void);
+};
+
+/* A device module (heddle-cuda.so) has this symbol, and was built with the engine that loads it. */
+#define HD_DEVICE_SYMBOL "heddle_device"
+#define HD_DEVICE_VERSION 1
+struct hd_device_module {
+	uint32_t version, ops_size, run_size;
+	const struct hd_device_ops *ops;
 };
 const struct hd_device_ops *hd_device_cpu(void);
 

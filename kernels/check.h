@@ -21,13 +21,14 @@ struct hd_check {
 	uint32_t real;		/* dtype of float operands on this device */
 	const struct hd_kernel_desc *d;
 	struct hd_err *err;
+	uint32_t also;		/* a dtype that counts as `real` too, or 0 */
 };
 
 /* Defines a kernel's prepare as one expression of c and p. */
 #define HD_PREPARE(function, kernel, real, expr) \
 	static int function(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) \
 	{ \
-		const struct hd_check check_ = { kernel, real, d, err }, *c = &check_; \
+		const struct hd_check check_ = { kernel, real, d, err, 0 }, *c = &check_; \
 		return expr; \
 	}
 
@@ -77,7 +78,7 @@ static inline int hd_check_dtype(const struct hd_check *c, const struct hd_view 
 
 	if (code == 'l') /* a copy of lower precision: the reference keeps everything in double */
 		need = c->real == HD_F64 ? HD_F64 : HD_BF16;
-	if (code == '*' || v->dtype == need)
+	if (code == '*' || v->dtype == need || (c->also && v->dtype == c->also && need == c->real))
 		return 0;
 	return hd_err_set(c->err, HD_ENOTSUP, "%s: %s has dtype %s, it must be %s", c->kernel,
 			  hd_check_operand(c, v, who), hd_dtype_name(v->dtype),

@@ -183,7 +183,9 @@ int main(void)
 		kt_in(t, HD_F32, i < 2 ? "a=4" : "");
 	for (int i = 0; i < 3; i++)
 		kt_out(t, HD_F32, "a=4");
+#ifndef KT_CUDA			/* there gradients may be bf16 */
 	kt_refused(t, "adamw: input 1 has dtype bf16, it must be f32");
+#endif
 	kt_free(t);
 	return done();
 }

@@ -8,16 +8,7 @@
 #ifndef HD_KERNELS_CPU_MATMUL_H
 #define HD_KERNELS_CPU_MATMUL_H
 #include "engine/device.h"
-
-enum { HD_MM_A, HD_MM_B, HD_MM_C, HD_MM_BIAS, HD_MM_OPERANDS };
-
-struct hd_mm_shape { /* c(batch, m, n) = sum over k of a(batch, m, k) b(batch, k, n) + bias */
-	int ndim; /* 3 + batch dims */
-	uint32_t dtype[HD_MM_OPERANDS]; /* HD_F32 or HD_BF16; of bias 0: none */
-	int64_t n[HD_MAX_DIMS + 3]; /* all > 0 */
-	/* elements; 0 where the operand has not the dim */
-	int64_t stride[HD_MM_OPERANDS][HD_MAX_DIMS + 3];
-};
+#include "kernels/prepare/product.h"
 
 struct hd_mm;
 /* needs: bit 0, runs that overwrite; bit 1, runs that add.  The shape must be zeroed where it

@@ -170,7 +170,7 @@ static inline int hd_prepare_add(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_counts(c, 1, HD_MAX_INS, 1, 1));
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
 	HD_TRY(hd_check_same(c, &c->d->out[0], &c->d->in[0]));
-	s = hd_alloc(sizeof(*s));
+	s = (struct hd_add *)hd_alloc(sizeof(*s));
 	s->nin = c->d->nin;
 	s->ndim = c->d->in[0].ndim;
 	memcpy(s->n, c->d->in[0].n, sizeof(s->n));

@@ -131,7 +131,7 @@ static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p
 	p->n[1] = x->n[n - 1];
 	p->n[3] = (int64_t)hd_attr(c->d->attr, "site", 0);
 	p->n[4] = n - 1;
-	strides = hd_alloc(HD_MAX_DIMS * sizeof(*strides));
+	strides = (int64_t *)hd_alloc(HD_MAX_DIMS * sizeof(*strides));
 	for (uint32_t i = n; i--; stride *= x->dims[i]->n) {
 		if (!strcmp(x->dims[i]->name, "batch"))
 			p->n[2] = stride;
@@ -148,7 +148,7 @@ static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p
 /* Global index of the first element of a row.  The elements of a row are neighbours. */
 static inline uint64_t hd_dropout_index(const struct hd_prep *p, int64_t row, int64_t sample0)
 {
-	const int64_t *strides = p->state;
+	const int64_t *strides = (const int64_t *)p->state;
 	int64_t index = p->n[12] + sample0 * p->n[2];
 
 	for (int64_t i = p->n[4]; i--; row /= p->n[5 + i])

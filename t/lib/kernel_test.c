@@ -11,6 +11,8 @@
 #define GUARD 128
 #define CANARY 0xa5
 
+const struct hd_device_ops *kt_device;
+
 static int is_float(uint32_t dtype)
 {
 	return dtype >> 16 == 3;
@@ -253,6 +255,47 @@ int kt_prepare(struct kt *t, int w)
 	return rc;
 }
 
+/* A buffer with its canaries, there and back. */
+static void *there(struct kt_buf *b, void **whole, struct hd_err *err)
+{
+	size_t bytes = b->bytes[KT_CPU] + 3 * GUARD;
+
+	*whole = kt_device->alloc(bytes, err);
+	if (!*whole)
+		return NULL;
+	kt_device->put(*whole, b->base[KT_CPU], bytes);
+	return (char *)*whole + ((char *)b->mem[KT_CPU] - (char *)b->base[KT_CPU]);
+}
+
+static int run_on_device(struct kt *t, void **out, void **in)
+{
+	void *whole[HD_MAX_INS + HD_MAX_OUTS] = { 0 };
+	struct hd_run run = t->run;
+	int rc;
+
+	for (int i = 0; i < t->nin; i++)
+		in[i] = there(t->in[i], &whole[i], &t->err);
+	for (int i = 0; i < t->nout; i++)
+		out[i] = there(t->out[i], &whole[t->nin + i], &t->err);
+	for (int i = 0; i < t->nout; i++)
+		for (int k = 0; k < t->nin; k++)
+			if (t->out[i]->inplace == t->in[k])
+				out[i] = in[k];
+	if (!t->err.code) {
+		kt_device->begin(&run);
+		t->kernel[KT_CPU]->run(&t->prep[KT_CPU], out, in, &run);
+	}
+	rc = kt_device->finish(&t->err);
+	for (int i = 0; i < t->nin + t->nout; i++) {
+		struct kt_buf *b = i < t->nin ? t->in[i] : t->out[i - t->nin];
+
+		if (whole[i])
+			kt_device->get(b->base[KT_CPU], whole[i], b->bytes[KT_CPU] + 3 * GUARD);
+		kt_device->free(whole[i]);
+	}
+	return rc;
+}
+
 int kt_run(struct kt *t, int w)
 {
 	void *in[HD_MAX_INS], *out[HD_MAX_OUTS];
@@ -265,6 +308,8 @@ int kt_run(struct kt *t, int w)
 	}
 	for (int i = 0; i < t->nout; i++)
 		out[i] = t->out[i]->inplace ? t->out[i]->inplace->mem[w] : t->out[i]->mem[w];
+	if (w == KT_CPU && kt_device && kt_device->alloc)
+		return run_on_device(t, out, in);
 	t->kernel[w]->run(&t->prep[w], out, in, &t->run);
 	return 0;
 }
@@ -290,7 +335,7 @@ static int replaced(const struct kt *t, const struct kt_buf *b)
 
 static const char *intact(struct kt *t, int w)
 {
-	static const char *const device[] = { "cpu", "ref" };
+	const char *device[] = { kt_device ? kt_device->name : "cpu", "ref" };
 
 	for (int i = 0; i < t->nin + t->nout; i++) {
 		const struct kt_buf *b = i < t->nin ? t->in[i] : t->out[i - t->nin];
@@ -324,8 +369,8 @@ static const char *differs(struct kt *t, int k, double tol)
 		if (got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= tol * scale)
 			continue;
 		snprintf(t->why, sizeof(t->why),
-			 "output %d[%lld]: cpu %.9g, ref %.9g, largest %.3g, tol %.3g", k,
-			 (long long)i, got, want, scale, tol);
+			 "output %d[%lld]: %s %.9g, ref %.9g, largest %.3g, tol %.3g", k,
+			 (long long)i, kt_device ? kt_device->name : "cpu", got, want, scale, tol);
 		return t->why;
 	}
 	return NULL;

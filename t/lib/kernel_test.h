@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/kernel_test.h - one kernel, run on cpu and on ref from the same data, all outputs compared.
+ * t/lib/kernel_test.h - one kernel, run on cpu (or another device) and on ref from the same data, all outputs compared.
+ * Each test of kernels is built twice: as t/NAME.t for cpu, and with KT_CUDA as t/cuda/NAME.t.
  *
  *	struct kt *t = KT_NEW(gelu_d, "");
  *	struct kt_buf *x = kt_in(t, HD_F32, "batch=4,embed=33");
@@ -51,9 +52,21 @@ struct kt {
 	char why[1200];
 };
 
+/* The device whose kernels are compared with ref; NULL: the cpu.  Its memory may be its own. */
+extern const struct hd_device_ops *kt_device;
+
+#ifdef KT_CUDA
+/* A kernel of the cuda device: of the module HD_TEST_MODULE, else of the simulation, which runs anywhere.  Where neither
+ * is there the whole test is skipped. */
+const struct hd_kernel *kt_cuda(const char *name);
+#define KT_NEW(name, attr) __extension__ ({ \
+	extern const struct hd_kernel hd_ref_##name; \
+	kt_new(kt_cuda(#name), &hd_ref_##name, attr); })
+#else
 #define KT_NEW(name, attr) __extension__ ({ \
 	extern const struct hd_kernel hd_cpu_##name, hd_ref_##name; \
 	kt_new(&hd_cpu_##name, &hd_ref_##name, attr); })
+#endif
 
 struct kt *kt_new(const struct hd_kernel *cpu, const struct hd_kernel *ref, const char *attr);
 void kt_free(struct kt *t);

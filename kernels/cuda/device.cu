@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The cuda device: one GPU per rank, one stream for all kernels, memory, errors that name the kernel, and recordings
+ * (CUDA graphs).
+ */
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/product.h"
+#include <stdio.h>
+
+static struct {
+	cudaStream_t queue;
+	struct hd_cuda_step *step;	/* on the device */
+	void *scratch;
+	size_t scratch_bytes, scratch_need;
+	cudaError_t failed;		/* the first */
+	char where[120];
+	int local_rank, local_size, device, open;
+} here;
+
+#ifdef HD_SIM
+static const char *text_of(cudaError_t e) { return e == 2 ? "out of memory" : "an error of the simulated device"; }
+#else
+static const char *text_of(cudaError_t e) { return cudaGetErrorString(e); }
+#endif
+
+void *hd_cuda_queue(void) { return (void *)here.queue; }
+
+static void keep(cudaError_t e, const char *where)
+{
+	if (e == cudaSuccess || here.failed != cudaSuccess)
+		return;
+	here.failed = e;
+	snprintf(here.where, sizeof(here.where), "%s", where);
+}
+
+void hd_cuda_launched(const char *kernel)
+{
+#ifndef HD_SIM
+	keep(cudaPeekAtLastError(), kernel);
+#else
+	(void)kernel;
+#endif
+}
+
+/* -- memory --------------------------------------------------------------------------------------------------------------- */
+static void wait_here(const char *where)
+{
+#ifndef HD_SIM
+	keep(cudaStreamSynchronize(here.queue), where);
+#else
+	(void)where;
+#endif
+}
+
+static void *device_alloc(size_t bytes, struct hd_err *err)
+{
+	void *p = NULL;
+	cudaError_t e = cudaMalloc(&p, bytes ? bytes : 1);
+
+	if (e != cudaSuccess) {
+#ifndef HD_SIM
+		size_t left = 0, all = 0;
+
+		cudaGetLastError();
+		cudaMemGetInfo(&left, &all);
+		hd_err_set(err, HD_ENOMEM, "cuda: %zu bytes of device memory are needed, %zu of %zu are free on GPU %d", bytes, left,
+			   all, here.device);
+#else
+		hd_err_set(err, HD_ENOMEM, "cuda: %zu bytes of device memory are needed, and are not there", bytes);
+#endif
+		return NULL;
+	}
+	keep(cudaMemsetAsync(p, 0, bytes, here.queue), "clearing memory");
+	wait_here("clearing memory");
+	return p;
+}
+
+static void device_free(void *p)
+{
+	wait_here("before memory is given back");
+	cudaFree(p);
+}
+
+static void *host_alloc(size_t bytes, struct hd_err *err)
+{
+	void *p = NULL;
+
+#ifdef HD_SIM
+	p = calloc(1, bytes ? bytes : 1);
+#else
+	if (cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocDefault) == cudaSuccess)
+		memset(p, 0, bytes);
+	else
+		p = NULL;
+#endif
+	if (!p)
+		hd_err_set(err, HD_ENOMEM, "cuda: no %zu bytes of page-locked host memory", bytes);
+	return p;
+}
+
+static void host_free(void *p)
+{
+#ifdef HD_SIM
+	free(p);
+#else
+	cudaFreeHost(p);
+#endif
+}
+
+static void put(void *device, const void *host, size_t bytes)
+{
+	keep(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, here.queue), "a copy to the device");
+	wait_here("a copy to the device");
+}
+
+static void load(void *device, const void *host, size_t bytes)
+{
+	keep(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, here.queue), "a copy to the device");
+}
+
+static void get(void *host, const void *device, size_t bytes)
+{
+	keep(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, here.queue), "a copy from the device");
+	wait_here("a copy from the device");
+}
+
+void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes)
+{
+	if (bytes)
+		keep(cudaMemsetAsync(p, 0, bytes, (cudaStream_t)r->queue), "clearing memory");
+}
+
+void hd_cuda_move(const struct hd_run *r, void *to, const void *from, size_t bytes)
+{
+	if (bytes && to != from)
+		keep(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)r->queue), "a copy");
+}
+
+void hd_cuda_scratch_need(size_t bytes)
+{
+	here.scratch_need = bytes > here.scratch_need ? bytes : here.scratch_need;
+}
+
+/* Made when it is first used after it was asked for: every prepare comes before. */
+void *hd_cuda_scratch(void)
+{
+	struct hd_err err = { 0, 0, "" };
+
+	if (here.scratch_need > here.scratch_bytes) {
+		if (here.scratch)
+			device_free(here.scratch);
+		here.scratch = device_alloc(here.scratch_need, &err);
+		here.scratch_bytes = here.scratch ? here.scratch_need : 0;
+		if (!here.scratch)
+			keep((cudaError_t)2, "the kernels' scratch memory");
+	}
+	return here.scratch;
+}
+
+void *hd_cuda_constant(const void *data, size_t bytes, struct hd_err *err)
+{
+	void *p = device_alloc(bytes, err);
+
+	if (p)
+		put(p, data, bytes);
+	return p;
+}
+
+void hd_cuda_constant_free(void *p)
+{
+	if (here.open)			/* else it went with the device */
+		cudaFree(p);
+}
+
+/* -- checks --------------------------------------------------------------------------------------------------------------- */
+int hd_cuda_check(const char *kernel, const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err,
+		  int (*prepare)(const struct hd_check *c, struct hd_prep *p))
+{
+	const struct hd_check c = { kernel, HD_F32, d, err, HD_BF16 };
+
+	return prepare(&c, p);
+}
+
+static int one_type(const char *kernel, const char *side, uint32_t i, char letter, uint32_t dtype, uint32_t *t, uint32_t *u,
+		    struct hd_err *err)
+{
+	uint32_t *mine = letter == 't' ? t : u, f32 = HD_F32;
+
+	if (letter == '*')
+		return HD_OK;
+	if (letter == 'f')
+		mine = &f32;
+	if (!*mine)
+		*mine = dtype;
+	if (*mine == dtype && (dtype == HD_F32 || dtype == HD_BF16))
+		return HD_OK;
+	return hd_err_set(err, HD_ENOTSUP, "%s: %s %u has dtype %s, it must be %s", kernel, side, i, hd_dtype_name(dtype),
+			  *mine == dtype ? "f32 or bf16" : hd_dtype_name(*mine));
+}
+
+int hd_cuda_types(const char *kernel, const struct hd_kernel_desc *d, const char *ins, const char *outs, uint32_t *t,
+		  uint32_t *u, struct hd_err *err)
+{
+	*t = *u = 0;
+	for (uint32_t i = 0; i < d->nin; i++, ins += ins[1] != 0)
+		HD_TRY(one_type(kernel, "input", i, *ins, d->in[i].dtype, t, u, err));
+	for (uint32_t i = 0; i < d->nout; i++, outs += outs[1] != 0)
+		HD_TRY(one_type(kernel, "output", i, *outs, d->out[i].dtype, t, u, err));
+	return HD_OK;
+}
+
+/* -- life ----------------------------------------------------------------------------------------------------------------- */
+static void among(int local_rank, int local_size)
+{
+	here.local_rank = local_rank;
+	here.local_size = local_size;
+}
+
+#ifdef HD_SIM
+static int choose_gpu(struct hd_err *err)
+{
+	(void)err;
+	return HD_OK;
+}
+
+static char *describe(void)
+{
+	return hd_strdup("cuda: simulated on the host, for tests");
+}
+#else
+static int choose_gpu(struct hd_err *err)
+{
+	int driver = 0, runtime = 0, n = 0;
+	struct cudaDeviceProp p;
+	cudaError_t e;
+
+	cudaDriverGetVersion(&driver);
+	cudaRuntimeGetVersion(&runtime);
+	if (!driver)
+		return hd_err_set(err, HD_ENOTSUP, "cuda: this machine has no NVIDIA driver");
+	if (driver / 1000 < runtime / 1000)
+		return hd_err_set(err, HD_ENOTSUP, "cuda: the driver is for CUDA %d.%d, this build needs CUDA %d", driver / 1000,
+				  driver % 1000 / 10, runtime / 1000);
+	e = cudaGetDeviceCount(&n);
+	if (e != cudaSuccess || !n)
+		return hd_err_set(err, HD_ENOTSUP, "cuda: no GPU can be used: %s", e ? cudaGetErrorString(e) : "there is none");
+	if (here.local_size > n)
+		return hd_err_set(err, HD_ENOTSUP, "cuda: %d ranks on this host, and %d GPU%s: one rank a GPU", here.local_size, n,
+				  n == 1 ? "" : "s");
+	here.device = here.local_rank;
+	e = cudaSetDevice(here.device);
+	if (e == cudaSuccess)
+		e = cudaGetDeviceProperties(&p, here.device);
+	if (e == cudaSuccess && p.major < 8)
+		return hd_err_set(err, HD_ENOTSUP, "cuda: GPU %d (%s) has compute capability %d.%d, at least 8.0 is needed",
+				  here.device, p.name, p.major, p.minor);
+	if (e != cudaSuccess)
+		return hd_err_set(err, HD_ENOTSUP, "cuda: GPU %d: %s", here.device, cudaGetErrorString(e));
+	return HD_OK;
+}
+
+static char *describe(void)
+{
+	struct cudaDeviceProp p;
+	size_t left = 0, all = 0;
+	int driver = 0;
+
+	if (cudaGetDeviceProperties(&p, here.device) != cudaSuccess)
+		return hd_strdup("cuda");
+	cudaMemGetInfo(&left, &all);
+	cudaDriverGetVersion(&driver);
+	return hd_format("cuda: GPU %d, %s (%d.%d), %.1f of %.1f GB free, driver for CUDA %d.%d", here.device, p.name, p.major,
+			 p.minor, (double)left / 1e9, (double)all / 1e9, driver / 1000, driver % 1000 / 10);
+}
+
+/* A kernel compiled for none of this GPU's architectures is noticed here, not in the first step. */
+__global__ void hello(int *x) { *x = 42; }
+
+static int try_kernel(struct hd_err *err)
+{
+	int *x = NULL, back = 0;
+	cudaError_t e = cudaMalloc((void **)&x, sizeof(*x));
+
+	if (e == cudaSuccess) {
+		hello<<<1, 1, 0, here.queue>>>(x);
+		e = cudaGetLastError();
+	}
+	if (e == cudaSuccess)
+		e = cudaMemcpyAsync(&back, x, sizeof(back), cudaMemcpyDeviceToHost, here.queue);
+	if (e == cudaSuccess)
+		e = cudaStreamSynchronize(here.queue);
+	cudaFree(x);
+	if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorUnsupportedPtxVersion)
+		return hd_err_set(err, HD_ENOTSUP, "cuda: this build has no code for GPU %d's architecture: %s", here.device,
+				  cudaGetErrorString(e));
+	if (e != cudaSuccess || back != 42)
+		return hd_err_set(err, HD_ENOTSUP, "cuda: GPU %d does not run a kernel: %s", here.device, cudaGetErrorString(e));
+	return HD_OK;
+}
+#endif
+
+static int open_device(int threads, struct hd_err *err)
+{
+	(void)threads;
+	HD_TRY(choose_gpu(err));
+#ifndef HD_SIM
+	if (cudaStreamCreateWithFlags(&here.queue, cudaStreamNonBlocking) != cudaSuccess)
+		return hd_err_set(err, HD_ENOTSUP, "cuda: no stream on GPU %d: %s", here.device,
+				  cudaGetErrorString(cudaGetLastError()));
+	HD_TRY(try_kernel(err));
+#endif
+	here.open = 1;
+	here.step = (struct hd_cuda_step *)device_alloc(sizeof(*here.step), err);
+	return here.step ? hd_product_open(here.queue, err) : HD_ENOMEM;
+}
+
+static void close_device(void)
+{
+	if (!here.open)
+		return;
+	hd_product_close();
+	cudaFree(here.scratch);
+	cudaFree(here.step);
+#ifndef HD_SIM
+	cudaStreamDestroy(here.queue);
+#endif
+	here.open = 0;
+	here.scratch = NULL;
+	here.scratch_bytes = 0;
+}
+
+/* -- a step --------------------------------------------------------------------------------------------------------------- */
+static void begin(struct hd_run *r)
+{
+	struct hd_cuda_step s;
+
+	memset(&s, 0, sizeof(s));
+	s.seed = r->seed;
+	s.step = r->step;
+	s.position = r->position;
+	s.lr = r->lr;
+	s.loss_scale = r->loss_scale;
+	s.train = r->train;
+	r->queue = (void *)here.queue;
+	r->mirror = here.step;
+	put(here.step, &s, sizeof(s));
+}
+
+static int finish(struct hd_err *err)
+{
+	cudaError_t e;
+
+	wait_here("a kernel of this step (CUDA_LAUNCH_BLOCKING=1 says which)");
+	e = here.failed;
+	here.failed = cudaSuccess;
+	return e == cudaSuccess ? HD_OK : hd_err_set(err, HD_EIO, "cuda: %s: %s", here.where, text_of(e));
+}
+
+static char *settle(const char *known, const struct hd_exchange *x)
+{
+	(void)known;
+	(void)x;
+	return hd_strdup("");
+}
+
+#ifdef HD_SIM
+static int record(void) { return HD_ENOTSUP; }
+static void *recorded(void) { return NULL; }
+static int replay(void *recording) { (void)recording; return HD_ENOTSUP; }
+static void forget(void *recording) { (void)recording; }
+#else
+static int record(void)
+{
+	return cudaStreamBeginCapture(here.queue, cudaStreamCaptureModeThreadLocal) == cudaSuccess ? HD_OK : HD_ENOTSUP;
+}
+
+static void *recorded(void)
+{
+	cudaGraph_t graph = NULL;
+	cudaGraphExec_t exec = NULL;
+
+	if (cudaStreamEndCapture(here.queue, &graph) == cudaSuccess && graph)
+		cudaGraphInstantiate(&exec, graph, 0);
+	if (graph)
+		cudaGraphDestroy(graph);
+	if (!exec)
+		cudaGetLastError();		/* the launches are made one by one instead */
+	return (void *)exec;
+}
+
+static int replay(void *recording)
+{
+	keep(cudaGraphLaunch((cudaGraphExec_t)recording, here.queue), "a recorded unit");
+	return HD_OK;
+}
+
+static void forget(void *recording)
+{
+	cudaGraphExecDestroy((cudaGraphExec_t)recording);
+}
+#endif
+
+extern "C" const struct hd_device_comm *hd_cuda_comm(void);
+
+static const struct hd_device_ops *table(void)
+{
+	static struct hd_device_ops ops;
+
+	ops.name = "cuda";
+	ops.open = open_device;
+	ops.close = close_device;
+	ops.kernel = hd_cuda_kernel;
+	ops.settle = settle;
+	ops.product_rate = hd_product_rate;
+	ops.among = among;
+	ops.describe = describe;
+	ops.alloc = device_alloc;
+	ops.free = device_free;
+	ops.alloc_host = host_alloc;
+	ops.free_host = host_free;
+	ops.put = put;
+	ops.load = load;
+	ops.get = get;
+	ops.begin = begin;
+	ops.finish = finish;
+	ops.record = record;
+	ops.recorded = recorded;
+	ops.replay = replay;
+	ops.forget = forget;
+	ops.comm = hd_cuda_comm();
+	return &ops;
+}
+
+extern "C" __attribute__((visibility("default"))) const struct hd_device_module *heddle_device(void);
+extern "C" const struct hd_device_module *heddle_device(void)
+{
+	static struct hd_device_module m;
+
+	m.version = HD_DEVICE_VERSION;
+	m.ops_size = sizeof(struct hd_device_ops);
+	m.run_size = sizeof(struct hd_run);
+	m.ops = table();
+	return &m;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * einsum: a product of two tensors with named dims.
+ *
+ * kernels/prepare/product.h says which matrix product it is, and what loops are around it.  Bias and addend go into the
+ * product where its layout allows it.  What is no matrix product becomes one thread per element: slow, but the same
+ * numbers.
+ */
+#include "kernels/cuda/product.h"
+
+struct product {
+	struct einsum e;
+	struct hd_product *mm;
+	int bias_inside, add_alike;
+};
+
+static void release(void *state)
+{
+	struct product *p = (struct product *)state;
+
+	if (p->mm)
+		hd_product_put(p->mm);
+	free(p);
+}
+
+/* The addend's elements lie as c's. */
+static int lies_alike(const struct einsum *e)
+{
+	for (int d = 0; d < e->nout; d++)
+		if (e->out[d].n > 1 && e->out[d].stride[OP_ADD] != e->out[d].stride[OP_C])
+			return 0;
+	return e->dtype[OP_ADD] == e->dtype[OP_C];
+}
+
+static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	struct product *q = (struct product *)hd_alloc(sizeof(*q));
+	struct hd_mm_shape s;
+	int rc = hd_prepare_einsum(d, &q->e, "cuda", err);
+
+	if (rc < 0) {
+		free(q);
+		return rc;
+	}
+	if (q->e.count && !q->e.empty) {
+		q->bias_inside = hd_plan_product(&q->e, &s);
+		if (q->bias_inside)
+			s.dtype[HD_MM_BIAS] = q->e.dtype[OP_BIAS];
+		else
+			memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
+		q->mm = hd_product_get(&s);
+	}
+	q->add_alike = q->e.dtype[OP_ADD] && lies_alike(&q->e);
+	p->state = q;
+	p->release = release;
+	return HD_OK;
+}
+
+HD_DEV float element(const void *p, uint32_t dtype, int64_t i)
+{
+	return dtype == HD_F32 ? ((const float *)p)[i] : to_float(((const bf16 *)p)[i]);
+}
+
+struct operands { void *mem[OPERANDS]; };
+
+/* c = (keep ? c : 0) + bias + add, and the product too where `product` is set */
+struct plain {
+	struct einsum e;
+	operands m;
+	int keep, product;
+
+	HD_DEV double dot(int64_t a, int64_t b) const
+	{
+		int64_t terms = 1;
+		double sum = 0;
+
+		for (int d = 0; d < e.nred; d++)
+			terms *= e.red[d].n;
+		for (int64_t t = 0; t < terms; t++) {
+			int64_t rest = t, ia = a, ib = b;
+
+			for (int d = e.nred - 1; d >= 0; d--) {
+				ia += rest % e.red[d].n * e.red[d].stride[OP_A];
+				ib += rest % e.red[d].n * e.red[d].stride[OP_B];
+				rest /= e.red[d].n;
+			}
+			sum += (double)element(m.mem[OP_A], e.dtype[OP_A], ia) * element(m.mem[OP_B], e.dtype[OP_B], ib);
+		}
+		return sum;
+	}
+
+	template<int N> HD_DEV void at(int64_t i) const
+	{
+		int64_t left = i, at[OPERANDS];
+		double x = keep ? element(m.mem[OP_C], e.dtype[OP_C], i) : 0;
+
+		for (int o = 0; o < OPERANDS; o++)
+			at[o] = 0;
+		for (int d = e.nout - 1; d >= 0; d--) {
+			int64_t j = left % e.out[d].n;
+
+			left /= e.out[d].n;
+			for (int o = 0; o < OPERANDS; o++)
+				at[o] += j * e.out[d].stride[o];
+		}
+		if (m.mem[OP_BIAS])
+			x += element(m.mem[OP_BIAS], e.dtype[OP_BIAS], at[OP_BIAS]);
+		if (m.mem[OP_ADD])
+			x += element(m.mem[OP_ADD], e.dtype[OP_ADD], at[OP_ADD]);
+		if (product)
+			x += dot(at[OP_A], at[OP_B]);
+		if (e.dtype[OP_C] == HD_F32)
+			((float *)m.mem[OP_C])[i] = (float)x;
+		else
+			from_float((bf16 *)m.mem[OP_C] + i, (float)x);
+	}
+};
+
+static void plain_run(const struct hd_run *r, const struct einsum *e, operands m, int keep, int product)
+{
+	hd_each<1>(r, e->count, 1, plain{ *e, m, keep, product });
+}
+
+static void *shift(const struct einsum *e, const operands *m, int o, int64_t by)
+{
+	return m->mem[o] ? (char *)m->mem[o] + by * (HD_BITS(e->dtype[o]) / 8) : NULL;
+}
+
+/* The matrix product for every index of the loops around it, whose strides are in swapped roles too. */
+static int products(const struct product *p, const struct hd_run *r, const operands *m, int keep)
+{
+	const struct einsum *e = &p->e;
+	int64_t at[3 * HD_MAX_DIMS] = { 0 }, off[OPERANDS] = { 0 };
+	int a = e->swapped ? OP_B : OP_A, b = e->swapped ? OP_A : OP_B;
+
+	for (;;) {
+		int i = e->nouter - 1, again = 0;
+		void *c = shift(e, m, OP_C, off[OP_C]);
+
+		for (int j = 0; j < e->nouter; j++)
+			again |= at[j] && !e->outer[j].stride[OP_C];
+		HD_TRY(hd_product_run(p->mm, r, c, shift(e, m, a, off[OP_A]), shift(e, m, b, off[OP_B]),
+				      again ? NULL : shift(e, m, OP_BIAS, off[OP_BIAS]),
+				      keep || again ? c : shift(e, m, OP_ADD, off[OP_C])));
+		for (; i >= 0; i--) {
+			for (int o = 0; o < OPERANDS; o++)
+				off[o] += e->outer[i].stride[o];
+			if (++at[i] < e->outer[i].n)
+				break;
+			for (int o = 0; o < OPERANDS; o++)
+				off[o] -= e->outer[i].stride[o] * e->outer[i].n;
+			at[i] = 0;
+		}
+		if (i < 0)
+			return 0;
+	}
+}
+
+static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct product *p = (const struct product *)prep->state;
+	const struct einsum *e = &p->e;
+	operands m = { { in[0], in[1], out[0], NULL, NULL } }, first = { { NULL, NULL, out[0], NULL, NULL } };
+	int keep = r->acc;
+
+	if (e->dtype[OP_BIAS])
+		m.mem[OP_BIAS] = in[2];
+	if (e->dtype[OP_ADD])
+		m.mem[OP_ADD] = in[e->dtype[OP_BIAS] ? 3 : 2];
+	if (m.mem[OP_ADD] == out[0] && m.mem[OP_ADD]) {	/* in place: what c holds is the addend */
+		m.mem[OP_ADD] = NULL;
+		keep = 1;
+	}
+	if (!p->mm) {
+		if (!e->empty || !keep || m.mem[OP_BIAS] || m.mem[OP_ADD])
+			plain_run(r, e, m, keep, !e->empty);
+		return;
+	}
+	first.mem[OP_BIAS] = p->bias_inside ? NULL : m.mem[OP_BIAS];
+	first.mem[OP_ADD] = p->add_alike && !keep && !first.mem[OP_BIAS] ? NULL : m.mem[OP_ADD];
+	if (first.mem[OP_ADD] || first.mem[OP_BIAS]) {
+		plain_run(r, e, first, keep, 0);
+		keep = 1;
+	}
+	if (first.mem[OP_ADD])
+		m.mem[OP_ADD] = NULL;
+	if (first.mem[OP_BIAS])
+		m.mem[OP_BIAS] = NULL;
+	/* A refusal comes before anything is written, so plain loops can still take over. */
+	if (products(p, r, &m, keep) < 0)
+		plain_run(r, e, m, keep, 1);
+}
+
+HD_CUDA_KERNEL(einsum, "einsum", HD_K_ACC, prepare, run);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cuda/product.h - matrix products in device memory: by cuBLASLt (product_lt.cu), or in plain loops where the
+ * device is simulated (product_sim.cc).
+ */
+#ifndef HD_KERNELS_CUDA_PRODUCT_H
+#define HD_KERNELS_CUDA_PRODUCT_H
+#include "kernels/cuda/cuda.h"
+extern "C" {
+#include "kernels/prepare/product.h"
+}
+
+struct hd_product;
+int hd_product_open(cudaStream_t queue, struct hd_err *err);
+void hd_product_close(void);
+/* NULL: strides that are no matrices, or nothing for these dtypes.  Equal products share one. */
+struct hd_product *hd_product_get(const struct hd_mm_shape *s);
+void hd_product_put(struct hd_product *p);
+/* c = a b + bias + (add ? add : 0); add has c's strides and may be c.  0, or HD_ENOTSUP before anything is written. */
+int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const void *a, const void *b, const void *bias,
+		   const void *add);
+double hd_product_rate(uint32_t dtype);
+
+#endif

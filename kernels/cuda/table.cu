@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * All kernels of the cuda device.
+ */
+#include "kernels/cuda/cuda.h"
+
+extern "C" {
+extern const struct hd_kernel hd_cuda_einsum, hd_cuda_sum, hd_cuda_add, hd_cuda_map, hd_cuda_cast, hd_cuda_copy,
+	hd_cuda_accumulate, hd_cuda_fill, hd_cuda_norm, hd_cuda_norm_d, hd_cuda_norm_dw, hd_cuda_attention, hd_cuda_attention_d,
+	hd_cuda_gelu, hd_cuda_gelu_d, hd_cuda_swiglu, hd_cuda_swiglu_d, hd_cuda_embedding, hd_cuda_embedding_dw,
+	hd_cuda_position, hd_cuda_position_dw, hd_cuda_rope, hd_cuda_dropout, hd_cuda_xent, hd_cuda_xent_combine, hd_cuda_xent_d,
+	hd_cuda_sumsq, hd_cuda_clip, hd_cuda_adamw, hd_cuda_sgd, hd_cuda_select;
+}
+
+static const struct hd_kernel *const kernels[] = {
+	&hd_cuda_einsum, &hd_cuda_sum, &hd_cuda_add, &hd_cuda_map, &hd_cuda_cast, &hd_cuda_copy, &hd_cuda_accumulate,
+	&hd_cuda_fill, &hd_cuda_norm, &hd_cuda_norm_d, &hd_cuda_norm_dw, &hd_cuda_attention, &hd_cuda_attention_d,
+	&hd_cuda_gelu, &hd_cuda_gelu_d, &hd_cuda_swiglu, &hd_cuda_swiglu_d, &hd_cuda_embedding, &hd_cuda_embedding_dw,
+	&hd_cuda_position, &hd_cuda_position_dw, &hd_cuda_rope, &hd_cuda_dropout, &hd_cuda_xent, &hd_cuda_xent_combine,
+	&hd_cuda_xent_d, &hd_cuda_sumsq, &hd_cuda_clip, &hd_cuda_adamw, &hd_cuda_sgd, &hd_cuda_select,
+};
+
+const struct hd_kernel *hd_cuda_kernel(const char *name)
+{
+	for (size_t i = 0; i < HD_LEN(kernels); i++)
+		if (!strcmp(kernels[i]->name, name))
+			return kernels[i];
+	return NULL;
+}

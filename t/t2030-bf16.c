@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels with bf16 operands, on devices that have them (cuda): the tensor-core attention above all.  What breaks here: a
+ * fragment that is put together of the wrong rows, a mask off by one at a tile's edge, a tile that is read before its copy
+ * has arrived, the tail of a vector.
+ */
+#include <config.h>
+#include "t/lib/kernel_props.h"
+
+#define ROUND 0x1p-8		/* of one rounding to bf16, twice over */
+
+static const struct shape {
+	const char *what, *q, *k, *attr;
+} shapes[] = {
+	{ "one tile", "b=1,s=64,h=1,d=64", "b=1,s=64,h=1,d=64", "causal=1" },
+	{ "several tiles", "b=2,s=192,h=2,d=64", "b=2,s=192,h=2,d=64", "causal=1" },
+	{ "odd seq", "b=1,s=131,h=2,d=64", "b=1,s=131,h=2,d=64", "causal=1" },
+	{ "not causal", "b=1,s=100,h=1,d=64", "b=1,s=100,h=1,d=64", "" },
+	{ "head_dim 128", "b=1,s=130,h=1,d=128", "b=1,s=130,h=1,d=128", "causal=1" },
+	{ "head_dim 128, not causal, grouped", "b=1,s=70,h=4,d=128", "b=1,s=70,kv=2,d=128", "" },
+	{ "grouped", "b=2,s=70,h=6,d=64", "b=2,s=70,kv=2,d=64", "causal=1" },
+	{ "a slice inside a group", "b=1,s=40,h=2@2/8,d=64", "b=1,s=40,kv=1@0/2,d=64", "causal=1" },
+	{ "large scores", "b=1,s=90,h=1,d=64", "b=1,s=90,h=1,d=64", "causal=1 scale=3" },
+	{ "one position", "b=1,s=1,h=2,d=64", "b=1,s=1,h=2,d=64", "causal=1" },
+	{ "later queries", "b=1,s=70@70/140,h=1,d=64", "b=1,t=140,h=1,d=64", "causal=1" },
+	{ "keys of the future", "b=1,s=70@0/300,h=1,d=64", "b=1,t=150@35/300,h=1,d=64", "causal=1" },
+	{ "any head_dim", "b=2,s=50,h=2,d=24", "b=2,s=50,h=2,d=24", "causal=1" },
+};
+
+static const char *lse_spec(const char *q)
+{
+	static char spec[100];
+	char b[20], s[40], h[40];
+
+	sscanf(q, "%19[^,],%39[^,],%39[^,]", b, s, h);
+	snprintf(spec, sizeof(spec), "%s,%s,%s", b, h, s);
+	return spec;
+}
+
+/* Backward from what forward left on ref, rounded as the device gets it. */
+static void backward(const struct shape *s, struct kt *f, double tol)
+{
+	struct kt *t = KT_NEW(attention_d, s->attr);
+	struct kt_buf *from[] = { f->in[0], f->in[1], f->in[2], f->out[0], f->out[1] };
+
+	for (int i = 0; i < 6; i++) {
+		struct kt_buf *b = kt_in(t, i == 4 ? HD_F32 : HD_BF16, i == 1 || i == 2 ? s->k : i == 4 ? lse_spec(s->q) : s->q);
+
+		for (int64_t j = 0; i < 5 && j < b->count; j++)
+			kt_set(b, j, kt_get(from[i], KT_REF, j));
+	}
+	kt_reals(t->in[5], -1, 1);
+	kt_out(t, HD_BF16, s->q);
+	kt_out(t, HD_BF16, s->k);
+	kt_out(t, HD_BF16, s->k);
+	t->least = 0.1;			/* a query that sees one key has dq = 0 */
+	KT_CHECK(t, tol, "attention backward, %s", s->what);
+	kt_free(t);
+}
+
+/* Probabilities are rounded to bf16 on their way into the second product, as is the result; in backward o (in delta)
+ * and ds too, whose terms cancel: each term of the sum is off by a rounding of its own. */
+static void attention(const struct shape *s)
+{
+	struct kt *f = KT_NEW(attention, s->attr);
+	double scale = hd_attr(s->attr, "scale", 0.125);
+
+	kt_reals(kt_in(f, HD_BF16, s->q), -1.5, 1.5);
+	kt_reals(kt_in(f, HD_BF16, s->k), -1.5, 1.5);
+	kt_reals(kt_in(f, HD_BF16, s->k), -1, 1);
+	kt_out(f, HD_BF16, s->q);
+	kt_out(f, HD_F32, lse_spec(s->q));
+	KT_CHECK(f, 2 * ROUND, "attention, %s", s->what);
+	backward(s, f, 4 * ROUND * (1 + scale));
+	kt_free(f);
+}
+
+/* One kernel: operands as "dtype spec", b or f for the dtype. */
+static struct kt *build(struct kt *t, const char *const *ins, const char *const *outs)
+{
+	for (; *ins; ins++) {
+		struct kt_buf *b = kt_in(t, **ins == 'b' ? HD_BF16 : **ins == 'i' ? HD_I32 : HD_F32, *ins + 2);
+
+		if (**ins == 'i')
+			kt_ints(b, 0, 60);
+		else
+			kt_reals(b, -1, 1);
+	}
+	for (; *outs; outs++)
+		kt_out(t, **outs == 'b' ? HD_BF16 : HD_F32, *outs + 2);
+	return t;
+}
+
+#define LIST(...) (const char *const[]){ __VA_ARGS__, NULL }
+#define ONE(name, attr, ins, outs, terms) do { \
+		struct kt *t_ = build(KT_NEW(name, attr), ins, outs); \
+		KT_CHECK(t_, 2 * kt_tol(HD_BF16, terms), "%s in bf16", #name); \
+		kt_threads(t_, #name); \
+		kt_free(t_); \
+	} while (0)
+
+static void others(const char *x, const char *rows, const char *col)
+{
+	char bx[80], fx[80], brows[80], bcol[80], fcol[80], irows[80];
+
+	snprintf(bx, sizeof(bx), "b %s", x);
+	snprintf(fx, sizeof(fx), "f %s", x);
+	snprintf(brows, sizeof(brows), "f %s", rows);
+	snprintf(bcol, sizeof(bcol), "b %s", col);
+	snprintf(fcol, sizeof(fcol), "f %s", col);
+	snprintf(irows, sizeof(irows), "i %s", rows);
+	ONE(norm, "eps=1e-5", LIST(bx, fcol, fcol), LIST(bx, brows, brows), 100);
+	ONE(norm, "eps=1e-5 rms=1", LIST(bx, bcol), LIST(bx, brows), 100);
+	ONE(norm_d, "", LIST(bx, fcol, brows, brows, bx), LIST(bx), 100);
+	ONE(norm_dw, "", LIST(bx, brows, brows, bx), LIST(fcol, fcol), 100);
+	ONE(gelu, "", LIST(bx), LIST(bx), 1);
+	ONE(gelu_d, "", LIST(bx, bx), LIST(bx), 1);
+	ONE(swiglu, "", LIST(bx, bx), LIST(bx), 1);
+	ONE(swiglu_d, "", LIST(bx, bx, bx), LIST(bx, bx), 1);
+	ONE(add, "", LIST(bx, bx, bcol), LIST(bx), 1);
+	ONE(accumulate, "", LIST(bx), LIST(fx), 1);
+	ONE(sum, "", LIST(bx), LIST(fcol), 500);
+	ONE(map, "a * b + exp(c)", LIST(bx, bx, fcol), LIST(bx), 1);
+	ONE(xent, "", LIST(bx, irows), LIST(brows, brows, brows), 100);
+	ONE(xent_d, "", LIST(bx, irows, brows, brows, brows), LIST(bx), 100);
+	ONE(dropout, "p=0.3 site=4", LIST(bx), LIST(bx), 1);
+}
+
+static void tables(void)
+{
+	ONE(embedding, "", LIST("i b=2,s=37", "b v=61,e=40"), LIST("b b=2,s=37,e=40"), 1);
+	ONE(embedding, "", LIST("i b=2,s=37", "f v=61,e=41"), LIST("b b=2,s=37,e=41"), 1);
+	ONE(embedding_dw, "", LIST("i b=2,s=37", "b b=2,s=37,e=40"), LIST("f v=61,e=40"), 8);
+	ONE(position, "", LIST("b b=2,s=37,e=40", "f p=50,e=40"), LIST("b b=2,s=37,e=40"), 1);
+	ONE(position_dw, "", LIST("b b=3,s=37,e=40"), LIST("f p=50,e=40"), 3);
+	ONE(rope, "", LIST("b b=2,s=9,h=3,d=16"), LIST("b b=2,s=9,h=3,d=16"), 2);
+}
+
+int main(void)
+{
+#ifndef KT_CUDA
+	skip_all("the cpu computes in fp32");
+#endif
+	for (size_t i = 0; i < HD_LEN(shapes); i++)
+		attention(&shapes[i]);
+	others("a=3,b=7,e=64", "a=3,b=7", "e=64");
+	others("a=3,b=29,e=77", "a=3,b=29", "e=77");
+	tables();
+	return done();
+}
