@@ -123,7 +123,7 @@ static int inplace_input(const struct node *n, uint32_t k)
 	if (n->comm.kind == HD_ALL_REDUCE || n->comm.kind == HD_ALL_MAX)
 		return 0;
 	if (is(n, "einsum"))
-		return hd_attr(n->attr, "add", 0) != 0 ? (int)n->v.nin - 1 : -1;
+		return hd_attr(n->attr, "add", 0) != 0 ? (int)n->v.nin - 1 - (hd_attr(n->attr, "rows", 0) != 0) : -1;
 	return n->v.op->inplace ? n->v.op->inplace[k] : -1;
 }
 

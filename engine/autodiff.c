@@ -46,7 +46,7 @@ static int *wants_gradient(struct hd_plan *p, size_t ntensors)
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			any |= w[n->ins[i]->id];
 		for (uint32_t k = 0; k < n->v.nout; k++)
-			w[n->outs[k]->id] = any;
+			w[n->outs[k]->id] = any && n->outs[k]->v.dtype >> 16 == HD_F32 >> 16;	/* of floats */
 	}
 	return w;
 }

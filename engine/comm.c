@@ -135,7 +135,8 @@ const char *hd_comm_kind_name(uint32_t kind)
 		"?",      "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast",
 		"reduce", "gather",     "scatter",        "shift",      "all-max"};
 
-	return kind == HD_SEND   ? "send"
+	return kind == HD_ALL_TO_ALL_ROWS ? "all-to-all"
+	       : kind == HD_SEND ? "send"
 	       : kind == HD_RECV ? "receive"
 				 : names[kind < HD_LEN(names) ? kind : 0];
 }
@@ -204,7 +205,8 @@ static int refuse(const struct hd_members *m, const struct hd_call *c)
 	int sums = c->kind == HD_ALL_REDUCE || c->kind == HD_ALL_MAX ||
 		   c->kind == HD_REDUCE_SCATTER || c->kind == HD_REDUCE;
 
-	if (c->kind == 0 || (c->kind > HD_ALL_MAX && c->kind != HD_SEND && c->kind != HD_RECV))
+	if (c->kind == 0 || (c->kind > HD_ALL_MAX && c->kind != HD_SEND && c->kind != HD_RECV &&
+			     (c->kind != HD_ALL_TO_ALL_ROWS || !c->rows)))
 		return HD_EINVAL;
 	if (c->lane >= HD_LANES)
 		return HD_EINVAL;
@@ -212,6 +214,11 @@ static int refuse(const struct hd_members *m, const struct hd_call *c)
 	    (m->n == 1 && c->kind >= HD_SEND))
 		return HD_EINVAL;
 	return sums && !hd_sum_knows(c->dtype) ? HD_ENOTSUP : 0;
+}
+
+void hd_comm_rows_room(struct hd_members *m, int64_t experts)
+{
+	hd_net_room(m, experts);
 }
 
 int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t)
@@ -222,7 +229,8 @@ int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticke
 	t->seq = 0;
 	t->state = HD_TICKET_STARTED;
 	t->started = hd_seconds();
-	stats.bytes += hd_comm_bytes(c->kind, c->dtype, c->count, m->n, m->me, c->index);
+	stats.bytes += c->kind == HD_ALL_TO_ALL_ROWS ? hd_rows_sent(c->rows, c->index, m->n, m->me)
+		: hd_comm_bytes(c->kind, c->dtype, c->count, m->n, m->me, c->index);
 	if (!c->count || m->n == 1) {
 		hd_move(c->out, c->in, hd_comm_size(c->dtype, c->count));
 		t->state = HD_TICKET_DONE;

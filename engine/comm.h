@@ -18,6 +18,7 @@
  *   HD_SHIFT           count to me + index      count from me - index (cyclic)
  *   HD_SEND            count to member index    -
  *   HD_RECV            -                        count from member index
+ *   HD_ALL_TO_ALL_ROWS rows of all experts      rows of this member's experts, or the other way round: struct hd_rows
  *
  * start() may return before the movement is done; `in` must stay and `out` must not be touched until wait() returns.
  * Between ranks of one host the movement is made inline through shared memory (the arena of hd_comm_arena is mapped by
@@ -30,7 +31,15 @@
 #include <heddle/graph.h>
 #include "engine/err.h"
 
-enum { HD_SEND = 100, HD_RECV };
+enum { HD_ALL_TO_ALL_ROWS = 50, HD_SEND = 100, HD_RECV };
+
+/* Rows whose numbers are known at run time, by expert, then by sample.  index 1: `in` has all experts' rows of this
+ * member's samples and `out` gets this member's experts' rows of all members' samples; index 0: the other way round. */
+struct hd_rows {
+	const int32_t *have, *need;	/* numbers of the rows of `in` and of `out`, (expert, sample) */
+	int64_t experts, samples;	/* of one member */
+	int64_t bytes;			/* of a row */
+};
 
 struct hd_world {		/* this process among all */
 	int rank, size, local_rank, local_size, hosts;
@@ -46,6 +55,7 @@ struct hd_call {
 	int64_t count;
 	const void *in;
 	void *out;
+	const struct hd_rows *rows;	/* HD_ALL_TO_ALL_ROWS; lives as long as the program */
 	const char *what;	/* for messages: "all-reduce of grad:h.0.mlp.fc.weight"; lives as long as the program */
 };
 struct hd_ticket {		/* of one started call; belongs to the caller, fixed size, reusable after wait */
@@ -90,6 +100,8 @@ struct hd_members *hd_members_create(const int *ranks, int n, const char *name);
 int hd_members_n(const struct hd_members *m);
 int hd_members_me(const struct hd_members *m);
 const char *hd_members_name(const struct hd_members *m);
+/* Before the first HD_ALL_TO_ALL_ROWS of a group: experts of one member.  Nothing is under way. */
+void hd_comm_rows_room(struct hd_members *m, int64_t experts);
 int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t);
 int hd_comm_wait(struct hd_ticket *t);		/* 0, or HD_EIO: a peer is gone (already reported) */
 int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index);	/* sent by member me */

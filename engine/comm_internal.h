@@ -69,6 +69,10 @@ struct hd_members {
 int64_t hd_comm_size(uint32_t dtype, int64_t count); /* bytes */
 int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me); /* of what this member puts in */
 const char *hd_comm_kind_name(uint32_t kind);
+/* Rows of `expert` of member j (of those of one member) and what begins where in memory: numbers as in struct hd_rows; many:
+ * this is memory with all experts.  -> their number; *at: rows in front of them. */
+int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int many, int n, int j, int64_t expert, int64_t *at);
+int64_t hd_rows_sent(const struct hd_rows *r, int to_experts, int n, int me); /* bytes */
 /* Gives every group the network transport; collective over the world. */
 void hd_members_network(void);
 static inline int hd_comm_mod(int64_t a, int n)
@@ -115,6 +119,7 @@ void hd_shm_receive_early(void);
 /* -- comm_net.c -------------------------------------------------------------------------------- */
 void hd_net_attach(struct hd_members *m); /* collective over the world */
 int hd_net_start(struct hd_ticket *t);
+void hd_net_room(const struct hd_members *m, int64_t experts); /* for rows of so many experts of a member */
 void hd_net_wait(struct hd_ticket *t);
 double hd_net_busy(int reset);
 void hd_net_stop(void);

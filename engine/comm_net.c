@@ -23,6 +23,7 @@
 
 #define FLIGHTS 256 /* calls under way; start() waits for room beyond that */
 #define TAGS 8192 /* of sums; MPI guarantees 32767 */
+#define TAG_ROWS 30000
 #define TAG_MESSAGE 20000 /* and lane: sends, receives and shifts are matched in the order they are made */
 
 struct hd_net {
@@ -170,6 +171,39 @@ static void issue_message(struct flight *f)
 		    bytes, TAG_MESSAGE + (int)c->lane);
 }
 
+/* Both ends know how many rows a segment has, so an empty one is no message. */
+static void issue_rows(struct flight *f)
+{
+	const struct hd_members *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	const struct hd_rows *r = c->rows;
+	const char *in = c->in;
+	char *out = c->out;
+	int64_t from, to, rows;
+
+	for (int k = 0; k < m->n; k++) {
+		int j = hd_comm_mod(m->me - k, m->n);
+
+		for (int64_t e = 0; e < r->experts; e++) {
+			rows = hd_rows_segment(r, r->need, !c->index, m->n, j, e, &to);
+			if (k) {
+				get(f, j, out + to * r->bytes, rows * r->bytes, TAG_ROWS);
+				continue;
+			}
+			hd_rows_segment(r, r->have, c->index, m->n, j, e, &from);
+			hd_move(out + to * r->bytes, in + from * r->bytes, rows * r->bytes);
+		}
+	}
+	for (int k = 1; k < m->n; k++) {
+		int j = hd_comm_mod(m->me + k, m->n);
+
+		for (int64_t e = 0; e < r->experts; e++) {
+			rows = hd_rows_segment(r, r->have, c->index, m->n, j, e, &from);
+			put(f, j, in + from * r->bytes, rows * r->bytes, TAG_ROWS);
+		}
+	}
+}
+
 /* -- sums by the members ----------------------------------------------------------------------- */
 /* Round 0 brings each its share from all, round 1 brings the sums to all. */
 /* What member j adds up: `count` elements that begin at element *from of the input. */
@@ -265,7 +299,7 @@ static void members_spread(struct flight *f, int tag)
 }
 
 /* -- one call ---------------------------------------------------------------------------------- */
-/* For the calls of a new group; nothing is under way. */
+/* For the calls of a new group, or for rows; nothing is under way. */
 static void requests_room(int members)
 {
 	for (int i = 0; i < FLIGHTS; i++) {
@@ -293,6 +327,8 @@ static void issue(struct flight *f)
 	pthread_mutex_lock(&hd_mpi_lock);
 	if (c->kind == HD_SHIFT || c->kind >= HD_SEND) {
 		issue_message(f);
+	} else if (c->rows) {
+		issue_rows(f);
 	} else if (by_members(c)) {
 		members_gather(f, tag_of(f));
 	} else {
@@ -457,9 +493,15 @@ void hd_net_attach(struct hd_members *m)
 /* MPI counts in int. */
 static int too_long(const struct hd_call *c)
 {
-	int bytes = c->kind == HD_SHIFT || c->kind >= HD_SEND || by_members(c);
+	int bytes = c->rows || c->kind == HD_SHIFT || c->kind >= HD_SEND || by_members(c);
 
 	return (bytes ? hd_comm_size(c->dtype, c->count) : c->count) > INT_MAX;
+}
+
+void hd_net_room(const struct hd_members *m, int64_t experts)
+{
+	if (m->net)
+		requests_room(m->n * (int)experts);
 }
 
 int hd_net_start(struct hd_ticket *t)

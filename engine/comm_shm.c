@@ -120,10 +120,21 @@ static int sums_to_all(const struct hd_call *c)
 	return c->kind == HD_ALL_REDUCE || c->kind == HD_ALL_MAX;
 }
 
-/* -> the place of this member's data; of sums to all also of its result. */
+static int64_t numbers_bytes(const struct hd_call *c, int n)
+{
+	return c->rows ? n * c->rows->experts * c->rows->samples * (int64_t)sizeof(int32_t) : 0;
+}
+
+/* Of shared memory outside the arena: `in`, then the numbers of its rows. */
+static int64_t numbers_at(const struct hd_call *c, int n, int j)
+{
+	return (hd_comm_in_bytes(c, n, j) + HD_LINE - 1) / HD_LINE * HD_LINE;
+}
+
+/* -> the place of this member's data; of sums to all also of its result, of rows of their numbers. */
 static struct shm_place place_make(const struct hd_members *m, const struct hd_call *c)
 {
-	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me);
+	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me), numbers = numbers_bytes(c, m->n), at = numbers_at(c, m->n, m->me);
 	struct shm_place p = {-1, -1, -1, 0};
 
 	if (!bytes)
@@ -131,9 +142,13 @@ static struct shm_place place_make(const struct hd_members *m, const struct hd_c
 	p.in = offset_of(c->in, bytes);
 	if (sums_to_all(c))
 		p.out = offset_of(c->out, bytes);
-	if (p.in >= 0 && (p.out >= 0 || !sums_to_all(c)))
+	if (c->rows)
+		p.out = offset_of(c->rows->have, numbers);
+	if (p.in >= 0 && (p.out >= 0 || !(sums_to_all(c) || c->rows)))
 		return p;
-	hd_move(bounce_get(m, c, (size_t)bytes), c->in, bytes);
+	hd_move(bounce_get(m, c, (size_t)(at + numbers)), c->in, bytes);
+	if (c->rows)
+		memcpy((char *)bounce.map + at, c->rows->have, (size_t)numbers);
 	p.in = p.out = -1;
 	p.fd = bounce.fd;
 	p.pid = (int32_t)getpid();
@@ -144,7 +159,7 @@ static struct shm_place place_make(const struct hd_members *m, const struct hd_c
 static void place_open(struct hd_members *m, const struct hd_call *c, int j)
 {
 	struct shm_place p = slot_of(m, j)->place;
-	int64_t bytes = hd_comm_in_bytes(c, m->n, j);
+	int64_t bytes = numbers_at(c, m->n, j) + numbers_bytes(c, m->n);
 
 	m->ins[j] = p.in >= 0 ? hd_here.arena + p.in : NULL;
 	m->outs[j] = p.out >= 0 ? hd_here.arena + p.out : NULL;
@@ -154,12 +169,14 @@ static void place_open(struct hd_members *m, const struct hd_call *c, int j)
 		j == m->me ? bounce.map : hd_memfd_peer(p.pid, p.fd, (size_t)bytes);
 	if (!m->ins[j])
 		broken(m, c, j, "cannot share memory for a buffer outside the arena");
+	if (c->rows)
+		m->outs[j] = m->ins[j] + numbers_at(c, m->n, j);
 }
 
 static void place_close(struct hd_members *m, const struct hd_call *c, int j)
 {
 	if (slot_of(m, j)->place.fd >= 0 && j != m->me)
-		munmap(m->ins[j], (size_t)hd_comm_in_bytes(c, m->n, j));
+		munmap(m->ins[j], (size_t)(numbers_at(c, m->n, j) + numbers_bytes(c, m->n)));
 }
 
 /* -- all wait for all -------------------------------------------------------------------------- */
@@ -206,6 +223,22 @@ static void pull_sum(struct hd_members *m, const struct hd_call *c, char *out, i
 		m->ins[j] -= from;
 }
 
+/* Each segment from where its sender's numbers say that it is. */
+static void pull_rows(struct hd_members *m, const struct hd_call *c)
+{
+	const struct hd_rows *r = c->rows;
+	int many = c->index;
+
+	for (int j = 0; j < m->n; j++)
+		for (int64_t e = 0; e < r->experts; e++) {
+			int64_t from, to, rows = hd_rows_segment(r, (const int32_t *)m->outs[j], many, m->n, m->me, e, &from);
+
+			if (hd_rows_segment(r, r->need, !many, m->n, j, e, &to) != rows)
+				broken(m, c, j, "do not agree on the number of rows");
+			hd_move((char *)c->out + to * r->bytes, m->ins[j] + from * r->bytes, rows * r->bytes);
+		}
+}
+
 static void pull(struct hd_members *m, const struct hd_call *c)
 {
 	int64_t s = hd_comm_size(c->dtype, c->count);
@@ -232,6 +265,9 @@ static void pull(struct hd_members *m, const struct hd_call *c)
 	case HD_ALL_TO_ALL:
 		for (int j = 0; j < m->n; j++)
 			hd_move(out + j * s, m->ins[j] + me * s, s);
+		break;
+	case HD_ALL_TO_ALL_ROWS:
+		pull_rows(m, c);
 		break;
 	case HD_BROADCAST:
 		hd_move(out, m->ins[root], s);
@@ -474,7 +510,7 @@ int hd_shm_start(struct hd_ticket *t)
 		return 0;
 	}
 	m->calls++;
-	if (most_bytes(&t->call, m->n) <= SMALL)
+	if (!t->call.rows && most_bytes(&t->call, m->n) <= SMALL)
 		small(m, &t->call);
 	else
 		large(m, &t->call);

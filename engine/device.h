@@ -38,6 +38,9 @@ struct hd_run {			/* what changes from launch to launch */
 	int32_t acc;			/* 1: outputs are added to (kernels with HD_K_ACC); 0: overwritten */
 	int32_t train;			/* 0: evaluation, dropout is the identity */
 	int64_t position;		/* kernel select: the position whose row is taken */
+	/* Of kernels with HD_K_ROWS whose operands have rows that are counted: so many of each rows_most are in use, the first
+	 * ones; rows_most 0: all are. */
+	int64_t rows, rows_most;
 	double lr;
 	double loss_scale;		/* 1 / (tokens of the global batch): the seed of backward */
 	void *queue;			/* of a device with memory of its own: set by begin */
@@ -46,6 +49,7 @@ struct hd_run {			/* what changes from launch to launch */
 
 enum {
 	HD_K_ACC = 1,			/* outputs can be added to (hd_run.acc) */
+	HD_K_ROWS = 2,			/* elementwise: looks at hd_run.rows */
 };
 
 struct hd_kernel {
@@ -127,6 +131,12 @@ const struct hd_device_ops *hd_device_cpu(void);
 double hd_attr(const char *attr, const char *key, double otherwise);	/* "eps=1e-5 rms=1" */
 int hd_dtype_bytes(uint32_t dtype);
 const char *hd_dtype_name(uint32_t dtype);
+/* Of n elements those that are in use. */
+static inline int64_t hd_used(const struct hd_run *r, int64_t n)
+{
+	return r->rows_most ? n / r->rows_most * r->rows : n;
+}
+
 static inline int64_t hd_view_count(const struct hd_view *v)
 {
 	int64_t n = 1;

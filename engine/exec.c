@@ -26,6 +26,8 @@ struct command {
 	const char *name;
 	const struct node *node;
 	const struct launch *launch;
+	const int32_t *rows;		/* numbers of the rows in use */
+	int64_t nrows, rows_most;	/* how many numbers; their largest sum */
 };
 
 struct waiting { int64_t *v; size_t n, cap; };
@@ -58,6 +60,15 @@ static void run_launch(struct hd_program *g, const struct entry *e, const struct
 	c->in = c->out + l->nout;
 	addresses(g, l->out, l->nout, e->micro, c->out);
 	addresses(g, l->in, l->nin, e->micro, c->in);
+	for (uint32_t i = 0; l->rows && i < e->node->v.nin + e->node->v.nout && !c->rows_most; i++) {
+		const struct tensor *t = i < e->node->v.nin ? e->node->ins[i] : e->node->outs[i - e->node->v.nin];
+
+		c->rows_most = t->rows ? hd_rows_most(t) : 0;
+	}
+	if (c->rows_most) {
+		c->rows = hd_program_address(g, l->rows, e->micro);
+		c->nrows = hd_local_count(l->rows);
+	}
 	c->acc = l->acc;
 	if (l->acc < 0) {
 		c->acc = written[l->target->id];
@@ -84,6 +95,9 @@ int64_t hd_comm_node_bytes(const struct node *n)
 	uint32_t dtype = n->ins[0]->v.dtype;
 	int64_t most = 0, count = comm_count(n), me = n->comm.kind == HD_SEND ? 0 : n->comm.index;
 
+	if (n->comm.kind == HD_ALL_TO_ALL_ROWS)
+		return (int64_t)(hd_rows_balanced(n->ins[0]) * (double)(n->comm.group->v.n - 1) / (double)n->comm.group->v.n) *
+		       hd_row_count(n->ins[0]) * HD_BITS(dtype) / 8;
 	if (HD_BITS(dtype) < 8)
 		count = (count + 7) / 8, dtype = HD_U8;
 	for (int k = 0; k < 2; k++) {		/* the root, and another */
@@ -92,6 +106,33 @@ int64_t hd_comm_node_bytes(const struct node *n)
 		most = b > most ? b : most;
 	}
 	return most;
+}
+
+/* The rows of a movement between samples and experts. */
+static void describe_rows(struct hd_program *g, const struct node *n, int64_t micro, struct hd_call *c)
+{
+	struct hd_rows *r = hd_plan_alloc(g->plan, sizeof(*r));
+	const struct tensor *many = n->ins[n->comm.index ? 1 : 2];	/* of all experts: (expert, batch) */
+
+	r->have = hd_program_address(g, n->ins[1], micro);
+	r->need = hd_program_address(g, n->ins[2], micro);
+	r->experts = many->local[0] / n->comm.group->v.n;
+	r->samples = many->local[1];
+	r->bytes = hd_row_count(n->ins[0]) * HD_BITS(n->ins[0]->v.dtype) / 8;
+	c->rows = r;
+	hd_comm_rows_room(g->members[n->comm.group->id], r->experts);
+}
+
+/* Where tokens choose as unequally as they can: what a rank then sends to others. */
+int64_t hd_comm_node_largest(const struct node *n)
+{
+	const struct tensor *x = n->ins[0];
+
+	if (n->comm.kind != HD_ALL_TO_ALL_ROWS)
+		return hd_comm_node_bytes(n);
+	if (n->comm.index)		/* all that it has */
+		return hd_rows_most(x) * hd_row_count(x) * HD_BITS(x->v.dtype) / 8;
+	return hd_rows_most(x) / n->comm.group->v.n * (n->comm.group->v.n - 1) * hd_row_count(x) * HD_BITS(x->v.dtype) / 8;
 }
 
 static void start_comm(struct hd_program *g, const struct entry *e, int64_t ticket)
@@ -110,6 +151,8 @@ static void start_comm(struct hd_program *g, const struct entry *e, int64_t tick
 		c->call.in = hd_program_address(g, x, e->micro);
 	if (n->comm.kind != HD_SEND)
 		c->call.out = hd_program_address(g, n->outs[0], e->micro);
+	if (n->comm.kind == HD_ALL_TO_ALL_ROWS)
+		describe_rows(g, n, e->micro, &c->call);
 	c->call.what = hd_plan_text(g->plan, "%s of %s (%s)%s%s", hd_comm_kind_name(n->comm.kind),
 				    x->v.name[0] ? x->v.name : x->v.node ? x->v.node->op->name : "leaf", x->spec,
 				    n->v.block[0] ? " in " : "", n->v.block);
@@ -246,11 +289,22 @@ void hd_program_trace(struct hd_program *g, int on)
 	g->tracing = on;
 }
 
+static int64_t rows_used(const struct command *c)
+{
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < c->nrows; i++)
+		n += c->rows[i];
+	return n;
+}
+
 static int run_command(struct hd_program *g, const struct command *c, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
 	switch (c->type) {
 	case RUN:
 		run->acc = c->acc;
+		run->rows_most = c->rows_most;
+		run->rows = rows_used(c);
 		run->sample0 = c->micro >= 0 ? c->micro * g->plan->batch : 0;
 		c->kernel->run(c->prep, c->out, c->in, run);
 		return HD_OK;
@@ -292,15 +346,16 @@ double hd_program_products(struct hd_program *g, struct hd_run *run)
 	double begin = hd_seconds();
 
 	for (size_t i = 0; i < g->update_at; i++)
-		if (g->commands[i].type == RUN && !strcmp(g->commands[i].kernel->name, "einsum"))
+		if (g->commands[i].type == RUN && (!strcmp(g->commands[i].kernel->name, "einsum") ||
+							  !strcmp(g->commands[i].kernel->name, "grouped")))
 			run_command(g, &g->commands[i], run, NULL, NULL);
 	return hd_seconds() - begin;
 }
 
 /* -- which result is not finite ------------------------------------------------------------------------------------------------------ */
-static int all_finite(const struct tensor *t, const void *data)
+static int all_finite(const struct command *c, const struct tensor *t, const void *data)
 {
-	int64_t n = hd_local_count(t);
+	int64_t n = t->rows ? rows_used(c) * hd_row_count(t) : hd_local_count(t);
 
 	if (t->v.dtype == HD_F32)
 		for (int64_t i = 0; i < n; i++)
@@ -332,7 +387,7 @@ int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fil
 
 		HD_TRY(run_command(g, c, run, fill, ctx));
 		for (uint32_t k = 0; c->launch && k < c->launch->nout && !err->code; k++)
-			if (!all_finite(c->launch->out[k], c->out[k]))
+			if (!all_finite(c, c->launch->out[k], c->out[k]))
 				name_it(c, c->launch->out[k], err);
 	}
 	return HD_OK;

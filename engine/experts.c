@@ -43,11 +43,12 @@ void hd_experts_dims(struct hd_plan *p)
 struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, int64_t site, struct hd_experts *e)
 {
 	const struct hd_model *m = &p->model;
-	struct tensor *logits = hd_einsum(p, x, router, "batch,seq,choice"), *in[2];
+	struct tensor *logits = hd_einsum(p, x, router, "batch,seq,choice"), *in[3] = { x };
+	int rows = !(m->capacity_factor > 0);
 	struct node *n = logits ? hd_node_make(p, "route", &logits, 1, "group=%lld unit=%lld places=%lld first=%d normal=%d "
-					       "random=%d site=%lld aux=%.17g z=%.17g", (long long)m->group_tokens,
+					       "random=%d site=%lld counts=%d aux=%.17g z=%.17g", (long long)m->group_tokens,
 					       (long long)unit_of(m), (long long)places_of(m), m->router_gshard,
-					       m->experts_per_token > 1, m->second_random, (long long)site, m->aux_loss,
+					       m->experts_per_token > 1, m->second_random, (long long)site, rows, m->aux_loss,
 					       m->z_loss) : NULL;
 
 	memset(e, 0, sizeof(*e));
@@ -59,8 +60,9 @@ struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tens
 		p->stats = hd_grow(p->stats, p->nstats, &p->cap_stats, sizeof(*p->stats));
 		p->stats[p->nstats++] = n->outs[2];
 	}
-	in[0] = x, in[1] = e->slots;
-	return hd_op1(p, "dispatch", in, 2, "unit=%lld places=%lld", (long long)unit_of(m), (long long)places_of(m));
+	in[1] = e->slots, in[2] = rows ? n->outs[3] : NULL;
+	return hd_op1(p, "dispatch", in, 2 + (uint32_t)rows, "unit=%lld places=%lld%s", (long long)unit_of(m),
+		      (long long)places_of(m), rows ? " rows=1" : "");
 }
 
 struct tensor *hd_experts_end(struct hd_plan *p, struct tensor *y, const struct hd_experts *e)

@@ -30,7 +30,7 @@ static int is_product(const struct node *add, const struct tensor *x, const uint
 {
 	const struct node *n = x->v.node ? N(x->v.node) : NULL;
 
-	return n && !strcmp(n->v.op->name, "einsum") && n->v.nin == 2 && reads[x->id] == 1 && n->v.phase == add->v.phase &&
+	return n && !strcmp(n->v.op->name, "einsum") && n->v.nin == (x->rows ? 3 : 2) && reads[x->id] == 1 && n->v.phase == add->v.phase &&
 	       n->block == add->block && same_shape(x, add->outs[0]);
 }
 
@@ -51,6 +51,8 @@ static int sort_inputs(const struct node *add, const uint32_t *reads, struct par
 	for (uint32_t i = 0; i < add->v.nin; i++) {
 		struct tensor *x = add->ins[i];
 
+		if (i + 1 == add->v.nin && add->outs[0]->rows)
+			continue;		/* the numbers of rows */
 		if (is_product(add, x, reads) && k->n < HD_MAX_INS)
 			k->product[k->n++] = x;
 		else if (is_bias(add->outs[0], x) && !k->bias)
@@ -60,21 +62,24 @@ static int sort_inputs(const struct node *add, const uint32_t *reads, struct par
 		else
 			return 0;
 	}
-	return k->n > 0 && (k->bias || k->full || k->n > 1);
+	return k->n > 0 && (k->bias || k->full || k->n > 1) && !(k->bias && add->outs[0]->rows);
 }
 
 static struct tensor *with_post_ops(struct hd_plan *p, struct node *product, struct tensor *bias, struct tensor *full)
 {
-	struct tensor *ins[4] = { product->ins[0], product->ins[1] }, *y;
+	struct tensor *ins[5] = { product->ins[0], product->ins[1] }, *y;
 	uint32_t n = 2;
 
 	if (bias)
 		ins[n++] = bias;
 	if (full)
 		ins[n++] = full;
+	if (product->outs[0]->rows)
+		ins[n++] = product->ins[2];
 	y = hd_op1(p, "einsum", ins, n, "%s%s%s", product->attr, bias ? " bias=1" : "", full ? " add=1" : "");
 	if (y) {
 		y->at = product->outs[0]->at;
+		y->rows = product->outs[0]->rows;
 		hd_localize(p, y);
 		N(y->v.node)->placed = 1;
 		N(y->v.node)->again = product->again;
@@ -114,7 +119,7 @@ static void flatten(struct hd_plan *p, struct node *add, uint32_t *reads)
 		struct node *n = add->ins[i]->v.node ? N(add->ins[i]->v.node) : NULL;
 		struct tensor **ins;
 
-		if (!n || strcmp(n->v.op->name, "add") || reads[add->ins[i]->id] != 1 || n->v.phase != add->v.phase ||
+		if (!n || strcmp(n->v.op->name, "add") || add->outs[0]->rows || reads[add->ins[i]->id] != 1 || n->v.phase != add->v.phase ||
 		    n->block != add->block || !same_shape(n->outs[0], add->outs[0]) || add->v.nin + n->v.nin > HD_MAX_INS)
 			continue;
 		ins = hd_plan_alloc(p, (add->v.nin + n->v.nin) * sizeof(*ins));

@@ -181,9 +181,55 @@ int hd_has_dim(const struct tensor *t, const struct hd_dim *d)
 	return 0;
 }
 
+static int64_t local_of(const struct tensor *t, const struct hd_dim *d)
+{
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		if (t->dims[i] == d)
+			return t->local[i];
+	return 1;
+}
+
+/* Sample by slot; then by experts. */
+static int64_t places(const struct tensor *t, const struct hd_dim **expert)
+{
+	const struct hd_dim *batch = t->rows->dims[1], *slot = hd_dim_get(t->plan, "slot", 0);
+
+	*expert = t->rows->dims[0];
+	return local_of(t, batch) * local_of(t, slot);
+}
+
+int64_t hd_rows_most(const struct tensor *t)
+{
+	const struct hd_dim *expert;
+	int64_t n = places(t, &expert), e = local_of(t, expert);
+
+	return n * (e < t->most ? e : t->most);
+}
+
+double hd_rows_balanced(const struct tensor *t)
+{
+	const struct hd_dim *expert;
+	int64_t n = places(t, &expert);
+
+	return (double)(n * t->most * local_of(t, expert)) / (double)expert->n;
+}
+
+int64_t hd_row_count(const struct tensor *t)
+{
+	int64_t n = 1;
+
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		if (strcmp(t->dims[i]->name, "slot") && !hd_has_dim(t->rows, t->dims[i]))
+			n *= t->local[i];
+	return n;
+}
+
 int64_t hd_local_count(const struct tensor *t)
 {
 	int64_t n = 1;
+
+	if (t->rows)
+		return hd_rows_most(t) * hd_row_count(t);
 
 	for (uint32_t i = 0; i < t->v.ndim; i++)
 		n *= t->local[i];
@@ -271,6 +317,13 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 						t->local[i] = n->ins[j]->local[d];
 		}
 		t->step = p->phase & (HD_U | HD_G | HD_S) ? 1 : 0;
+		if (hd_attr(n->attr, "rows", 0) != 0 && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {
+			t->rows = n->ins[n->v.nin - 1];
+			t->most = p->model.experts_per_token;
+		} else if (n->v.nin && n->ins[0]->rows && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {	/* moved */
+			t->rows = n->ins[0]->rows;
+			t->most = n->ins[0]->most;
+		}
 		n->outs[k] = t;
 	}
 	n->v.outs = (struct hd_tensor *const *)n->outs;
@@ -278,9 +331,31 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 	return 0;
 }
 
+/* An op on rows that are counted reads their numbers too, as its last input. */
+static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr)
+{
+	static const char *const aware[] = { "einsum", "add", "gelu", "gelu_d", "swiglu", "swiglu_d", "combine", "combine_dg" };
+	static const char *const movement[] = { "reshard", "view", "comm", "block", "unblock", "dispatch" };
+	struct tensor *rows = NULL;
+
+	for (uint32_t i = 0; i < nin && !rows; i++)
+		rows = ins[i]->rows;
+	if (!rows || hd_attr(attr, "rows", 0) != 0)
+		return NULL;
+	for (size_t i = 0; i < HD_LEN(aware); i++)
+		if (!strcmp(op->name, aware[i]))
+			return rows;
+	for (size_t i = 0; i < HD_LEN(movement); i++)
+		if (!strcmp(op->name, movement[i]))
+			return NULL;
+	hd_plan_fail(p, HD_ENOTSUP, "%s cannot take the rows of experts without a limit (model.capacity_factor = 0)", op->name);
+	return NULL;
+}
+
 struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr)
 {
 	struct hd_shape outs[HD_MAX_OUTS];
+	struct tensor *rows, *with[HD_MAX_INS + 1];
 	struct node *n;
 	uint32_t nout = 1;
 	int rc;
@@ -290,6 +365,15 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, struct tenso
 	for (uint32_t i = 0; i < nin; i++)
 		if (!ins[i])
 			return NULL;
+	rows = counted(p, op, ins, nin, attr ? attr : "");
+	if (p->err->code)
+		return NULL;
+	if (rows && nin < HD_MAX_INS) {
+		memcpy(with, ins, nin * sizeof(*with));
+		with[nin] = rows;
+		return hd_node_new(p, op, with, nin + 1, hd_plan_text(p, "%s%srows=1", attr && *attr ? attr : "",
+								      attr && *attr ? " " : ""));
+	}
 	if (p->cur >= 0 && p->slot && !strcmp(p->slot, "lower") && !p->anchor) {
 		hd_plan_fail(p, HD_EBUG, "%s: cursor must say first where new nodes belong", op->name);
 		return NULL;

@@ -24,6 +24,32 @@ static struct tensor *all_to_all(struct hd_plan *p, struct group *g, struct tens
 	return hd_build_unblock(p, x, from);
 }
 
+/* Rows that are counted go to where their experts are, and back. */
+static struct tensor *move_rows(struct hd_plan *p, struct group *g, struct node *n)
+{
+	struct tensor *x = n->ins[0], *y;
+	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
+	const struct hd_dim *expert = x->rows->dims[0], *batch = x->rows->dims[1];
+
+	if (h->kind != HD_CUT || w->kind != HD_CUT || (h->dim != expert && w->dim != expert) || (h->dim != batch && w->dim != batch)) {
+		hd_plan_fail(p, HD_ENOTSUP, "experts without a limit (model.capacity_factor = 0): their rows (%s) cannot go from "
+			     "%s to %s on %s; the axis that holds experts must cut the batch elsewhere", x->spec,
+			     hd_placement_text(p, &x->at), hd_placement_text(p, &n->outs[0]->at), n->reshard.axis->name);
+		return NULL;
+	}
+	y = hd_build_comm_rows(p, g, n->ins, n->outs[0], w->dim == expert);
+	return y;
+}
+
+/* Whether a movement changes which rows are here. */
+static int changes_rows(const struct node *n)
+{
+	const struct tensor *x = n->ins[0];
+	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
+
+	return x->rows && ((h->kind == HD_CUT && hd_has_dim(x->rows, h->dim)) || (w->kind == HD_CUT && hd_has_dim(x->rows, w->dim)));
+}
+
 /* The node after the maker of x, in the maker's unit. */
 static void stand_after(struct hd_plan *p, const struct tensor *x)
 {
@@ -66,7 +92,7 @@ static struct node *goes_on(const struct node *n, const uint32_t *reads)
 
 	while (m && !(m->v.nin && m->ins[0] == n->outs[0]))
 		m = m->next;
-	if (reads[n->outs[0]->id] != 1 || !m || !m->v.reshard || m->v.phase != n->v.phase || m->block != n->block ||
+	if (n->ins[0]->rows || reads[n->outs[0]->id] != 1 || !m || !m->v.reshard || m->v.phase != n->v.phase || m->block != n->block ||
 	    A(m->reshard.axis)->inst != A(n->reshard.axis)->inst || A(n->reshard.axis)->inst < 0 ||
 	    A(n->reshard.axis)->v.n == 1 || A(m->reshard.axis)->v.n == 1)
 		return NULL;
@@ -129,6 +155,8 @@ static struct tensor *lowered(struct hd_plan *p, struct node *n)
 
 	if (a->v.n == 1)
 		return view_of(p, x);
+	if (changes_rows(n))
+		return move_rows(p, g, n);
 	if (h->kind == HD_PARTIAL && w->kind == HD_WHOLE)
 		return hd_build_comm(p, h->red == HD_MAX ? HD_ALL_MAX : HD_ALL_REDUCE, g, x, NULL, 0);
 	if (h->kind == HD_PARTIAL && w->kind == HD_CUT)

@@ -18,7 +18,7 @@
 
 static int is_collective(const struct node *n)
 {
-	return n->comm.kind && n->comm.kind != HD_SEND && n->comm.kind != HD_RECV && n->by < 0 && n->block >= 0 &&
+	return n->comm.kind && n->v.nin == 1 && n->comm.kind != HD_SEND && n->comm.kind != HD_RECV && n->by < 0 && n->block >= 0 &&
 	       n->v.phase & (HD_F | GRADIENT);
 }
 

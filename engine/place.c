@@ -145,19 +145,29 @@ static int may_cut(const struct node *n, const struct hd_dim *d)
 	return 0;
 }
 
-const struct hd_dim *hd_cut_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a)
+static const struct rule *rule_for(const struct hd_plan *p, const struct node *n, const struct axis *a)
 {
 	for (size_t i = 0; i < p->nrules; i++) {
 		const struct rule *r = &p->rules[i];
 
 		if (r->axis == a && (!r->kind || !strcmp(r->kind, n->v.kind)) && may_cut(n, r->dim))
-			return r->dim;
+			return r;
 	}
 	return NULL;
 }
 
+const struct hd_dim *hd_cut_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a)
+{
+	const struct rule *r = rule_for(p, n, a);
+
+	return r ? r->dim : NULL;
+}
+
 /* -- what becomes of a partial sum -- */
 static int is_sum(const struct node *n) { return n->v.op->linear == ~(uint64_t)0; }
+
+/* Inputs that are added: the numbers of rows are no term. */
+static uint32_t terms(const struct node *n) { return n->v.nin - (is_sum(n) && n->outs[0]->rows ? 1 : 0); }
 
 /* n has one result, linear in x alone. */
 static int is_linear_in(const struct node *n, const struct tensor *x)
@@ -184,7 +194,7 @@ static int comes_partial(const struct hd_plan *p, const struct tensor *x, const 
 	d = is_sum(n) ? NULL : hd_cut_by_rules(p, n, a);
 	if (d && !hd_has_dim(x, d) && !(n->v.op->maxima & 1))
 		return 2;
-	for (uint32_t i = 0; i < n->v.nin; i++) {
+	for (uint32_t i = 0; i < terms(n); i++) {
 		if (is_sum(n) || is_linear_in(n, n->ins[i]))
 			k = comes_partial(p, n->ins[i], a);
 		least = k < least ? k : least;
@@ -198,7 +208,7 @@ static int others_of(const struct hd_plan *p, const struct node *sum, const stru
 {
 	int least = 2;
 
-	for (uint32_t i = 0; i < sum->v.nin; i++) {
+	for (uint32_t i = 0; i < terms(sum); i++) {
 		int k = sum->ins[i] == x ? 2 : comes_partial(p, sum->ins[i], a);
 
 		least = k < least ? k : least;
@@ -255,7 +265,7 @@ static int passes(const struct hd_plan *p, const struct node *n, const struct ax
 	if (!partial || !linear)
 		return 0;
 	if (linear == ~(uint64_t)0) {			/* linear in all of them together: a sum */
-		if (partial < n->v.nin)
+		if (partial < terms(n))
 			return 0;
 	} else if (partial > 1 || !(linear >> which & 1) || n->v.nout != 1 ||
 		   (hd_whole_count(n->outs[0]) >= hd_whole_count(n->ins[which]) && !joins(p, n->ins[which], a))) {
@@ -272,19 +282,23 @@ static int passes(const struct hd_plan *p, const struct node *n, const struct ax
 static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, const struct hd_place *have,
 		     struct hd_place *need, struct hd_place *out)
 {
+	const struct rule *r;
 	const struct hd_dim *d;
+	struct hd_place cut = { .kind = HD_CUT };
 
 	if (passes(p, n, a, have, need, out))
 		return;
-	d = hd_cut_by_rules(p, n, a);
-	if (!d)
+	r = rule_for(p, n, a);
+	if (!r)
 		return;
+	cut.dim = d = r->dim;
+	cut.level = r->flags & HD_INNERMOST ? 1 : 0;
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		if (hd_has_dim(n->ins[i], d))
-			need[i] = (struct hd_place){ .kind = HD_CUT, .dim = d };
+			need[i] = cut;
 	for (uint32_t k = 0; k < n->v.nout; k++) {
 		if (hd_has_dim(n->outs[k], d)) {
-			out[k] = (struct hd_place){ .kind = HD_CUT, .dim = d };
+			out[k] = cut;
 		} else {
 			out[k] = (struct hd_place){ .kind = HD_PARTIAL,
 				.red = n->v.op->maxima >> k & 1 ? HD_MAX : HD_SUM };

@@ -53,6 +53,10 @@ struct tensor {
 	double init_std;
 	struct tensor *assign;		/* leaves: the value it takes at the end of the step */
 	struct tensor *twin;		/* data: the leaf that this is a copy of in another place */
+	/* (expert, batch, slot, ...) of which only the rows are stored that are in use: first by expert, then by sample.  rows:
+	 * how many of each (expert, batch), known in a step; most: at most so many of a (batch, slot).  NULL, 0: dense. */
+	struct tensor *rows;
+	int64_t most;
 };
 
 struct comm_args {
@@ -186,6 +190,10 @@ const struct hd_op *hd_op_find(const char *name);
 int hd_has_dim(const struct tensor *t, const struct hd_dim *d);
 int64_t hd_local_count(const struct tensor *t);
 int64_t hd_local_bytes(const struct tensor *t);
+/* Of a tensor of rows that are counted: at most so many on a rank; so many if experts are chosen equally; elements of one. */
+int64_t hd_rows_most(const struct tensor *t);
+double hd_rows_balanced(const struct tensor *t);
+int64_t hd_row_count(const struct tensor *t);
 int64_t hd_whole_count(const struct tensor *t);
 int hd_block_begin(struct hd_plan *p, const char *name);
 /* Short builders for models: NULL in, NULL out. */
@@ -237,6 +245,7 @@ extern const struct hd_record_api hd_record_table;
 struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, const struct hd_dim *dim,
 			     int64_t index);
 struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t n, uint32_t role);
-int64_t hd_comm_node_bytes(const struct node *n);	/* sent by the busiest member, once */
+int64_t hd_comm_node_bytes(const struct node *n);	/* sent by the busiest member, once; of rows: if choices are equal */
+int64_t hd_comm_node_largest(const struct node *n);	/* the same, at most */
 
 #endif

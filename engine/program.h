@@ -40,6 +40,7 @@ struct launch {				/* one kernel of a node */
 	uint32_t nin, nout;
 	int32_t acc;			/* 0, 1, or -1: by the accumulator's state */
 	struct tensor *target;		/* accumulator that its outputs are added to, or NULL */
+	struct tensor *rows;		/* numbers of the rows that its operands have, or NULL */
 };
 struct launches { struct launch *v; size_t n, cap; };
 

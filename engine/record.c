@@ -28,6 +28,11 @@ static void view_of(const struct hd_program *g, const struct tensor *t, struct h
 		v->n[i] = t->local[i];
 		v->off[i] = hd_offset(g->plan, t, i, g->rank);
 	}
+	for (uint32_t i = 0; t->rows && i < t->v.ndim; i++)	/* as one dim of rows: how many, the numbers say */
+		if (!strcmp(t->dims[i]->name, "slot"))
+			v->n[i] = hd_rows_most(t);
+		else if (hd_has_dim(t->rows, t->dims[i]))
+			v->n[i] = 1;
 }
 
 static int prepare(struct hd_record *r, struct launch *l, const char *name, const char *attr)
@@ -53,11 +58,15 @@ static int launch(struct hd_record *r, const char *kernel, struct tensor *const 
 		  uint32_t nout, const char *attr)
 {
 	struct launches *all = &r->g->launches[r->node->id];
+	const struct hd_kernel *k = r->bind->device->kernel(kernel);
+	struct tensor *rows = nin && hd_attr(r->node->attr, "rows", 0) != 0 ? ins[nin - 1] : NULL;
 	struct launch *l;
 
 	all->v = hd_grow(all->v, all->n, &all->cap, sizeof(*all->v));
 	l = &all->v[all->n++];
-	*l = (struct launch){ .nin = nin, .nout = nout, .acc = r->acc, .target = r->target };
+	if (rows && k && k->flags & HD_K_ROWS)		/* told by hd_run instead */
+		nin--;
+	*l = (struct launch){ .nin = nin, .nout = nout, .acc = r->acc, .target = r->target, .rows = rows };
 	l->in = hd_plan_alloc(r->g->plan, (nin + nout + 1) * sizeof(*l->in));
 	l->out = l->in + nin;
 	for (uint32_t i = 0; i < nin; i++)
@@ -113,6 +122,12 @@ static void around(const struct tensor *t, const struct hd_dim *d, int64_t *oute
 	*outer = *inner = 1;
 	for (; i < t->v.ndim && t->dims[i] != d; i++)
 		*outer *= t->local[i];
+	if (t->rows) {				/* rows, then dims of a row */
+		*outer = hd_rows_most(t);
+		for (uint32_t k = 0; k < i; k++)
+			if (strcmp(t->dims[k]->name, "slot") && !hd_has_dim(t->rows, t->dims[k]))
+				*outer *= t->local[k];
+	}
 	*n = i < t->v.ndim ? t->local[i] : 1;
 	for (i++; i < t->v.ndim; i++)
 		*inner *= t->local[i];

@@ -128,16 +128,41 @@ static int is_innermost(struct hd_plan *p, const struct tensor *x, const struct 
 	return 0;
 }
 
+/* The numbers of x's rows where x is at `at`: they are cut as it is along experts and samples. */
+static struct tensor *rows_at(struct hd_plan *p, struct tensor *x, const struct placement *at, struct node *reader)
+{
+	struct placement need = *at;
+	struct tensor *rows;
+	uint32_t phase = p->phase;
+	int block = p->block;
+	char *reason = p->reason;
+
+	for (int a = 0; a < p->naxes; a++)
+		if (need.on[a].kind != HD_AT && !(is_cut(&need.on[a], NULL) && hd_has_dim(x->rows, need.on[a].dim)))
+			need.on[a] = whole;
+	rows = hd_reshard(p, x->rows, &need, reader);
+	p->phase = phase;
+	p->block = block;
+	p->reason = reason;
+	return rows;
+}
+
 /* now: where x is, perhaps with other levels. */
 static struct tensor *step_from(struct hd_plan *p, struct tensor *x, const struct placement *now, struct axis *a,
-				const struct hd_place *to)
+				const struct hd_place *to, struct node *reader)
 {
+	struct tensor *ins[3] = { x }, *y;
+	struct placement then = x->at;
 	struct node *n;
-	struct tensor *y;
 
 	if (p->err->code || !is_innermost(p, x, a))
 		return NULL;
-	n = hd_node_make(p, "reshard", &x, 1, "axis=%s", a->v.name);
+	then.on[a->id] = *to;
+	if (x->rows) {
+		ins[1] = rows_at(p, x, &x->at, reader);
+		ins[2] = rows_at(p, x, &then, reader);
+	}
+	n = hd_node_make(p, "reshard", ins, x->rows ? 3 : 1, "axis=%s", a->v.name);
 	if (!n)
 		return NULL;
 	n->reshard = (struct hd_reshard){ sizeof(n->reshard), &a->v, x->at.on[a->id], *to };
@@ -150,6 +175,8 @@ static struct tensor *step_from(struct hd_plan *p, struct tensor *x, const struc
 	y->v.what = x->v.what;
 	y->v.of = x->v.of;
 	y->v.name = x->v.name;
+	y->rows = x->rows;
+	y->most = x->most;
 	hd_localize(p, y);
 	return p->err->code || !is_innermost(p, y, a) ? NULL : y;
 }
@@ -172,7 +199,7 @@ struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis 
 
 	if (maker)
 		p->anchor = maker->next, p->phase = maker->v.phase, p->block = maker->block;
-	y = x ? step_from(p, x, &x->at, a, to) : NULL;
+	y = x ? step_from(p, x, &x->at, a, to, p->anchor) : NULL;
 	p->anchor = anchor, p->phase = phase, p->block = block;
 	return y;
 }
@@ -182,7 +209,8 @@ static int backward(uint32_t phase) { return (phase & (HD_B | HD_W)) != 0; }
 
 static int reusable(const struct made *m, uint32_t phase, int block)
 {
-	int larger = hd_local_bytes(m->to) > hd_local_bytes(m->from) && !m->to->step;
+	/* rows that only change their rank are as many before as after, whatever the largest case is */
+	int larger = !m->from->rows && hd_local_bytes(m->to) > hd_local_bytes(m->from) && !m->to->step;
 
 	if (larger)
 		return m->block == block && (m->phase == phase || (backward(m->phase) && backward(phase)));
@@ -338,7 +366,7 @@ struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct plac
 		p->phase = maker ? maker->v.phase : phase;
 		p->block = maker ? maker->block : block;
 		done = crosses ? made_before(p, x, &after, phase, block) : NULL;
-		y = done ? done : step_from(p, y, &now, p->axes[a], &to);
+		y = done ? done : step_from(p, y, &now, p->axes[a], &to, maker ? NULL : reader);
 		if (crosses && y && !done)
 			remember(p, x, y, phase, block);
 		now = after;

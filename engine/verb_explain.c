@@ -135,24 +135,38 @@ static const char *tensor_name(const struct node *n)
 	return x->v.node ? x->v.node->op->name : "leaf";
 }
 
+/* Numbers of rows go ahead of the rows: metadata of the movement, not one of its own. */
+static const char *collective(const struct node *n)
+{
+	if (n->comm.kind == HD_ALL_TO_ALL && n->ins[0]->v.dtype == HD_I32)
+		return "count-exchange";
+	return hd_comm_kind_name(n->comm.kind);
+}
+
 struct line { const struct node *n; int64_t count; };
 
 static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t count)
 {
 	const char *unit = n->v.block[0] ? hd_plan_text(p, "%s %s", unit_name(n->v.phase), n->v.block) : unit_name(n->v.phase);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", n->comm.group->name, "collective",
-			 hd_comm_kind_name(n->comm.kind), "tensor", tensor_name(n), "dims", n->ins[0]->v.spec, "dtype",
+	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", n->comm.group->name, "collective",
+			 collective(n), "tensor", tensor_name(n), "dims", n->ins[0]->v.spec, "dtype",
 			 hd_dtype_name(n->ins[0]->v.dtype), "elements", (json_int_t)hd_local_count(n->ins[0]), "bytes",
 			 (json_int_t)hd_comm_node_bytes(n), "count", (json_int_t)count, "unit", unit, "reason",
 			 n->reason ? n->reason : "");
+
+	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
+		json_object_set_new(o, "largest", json_integer((json_int_t)hd_comm_node_largest(n)));
+	return o;
 }
 
 static void line_text(const struct node *n, int64_t count)
 {
 	printf("%-15s %-10s %-8s %-14s %12lld bytes x%-4lld %s (%s)\n%20s%s\n", unit_name(n->v.phase), n->v.block,
-	       n->comm.group->name, hd_comm_kind_name(n->comm.kind), (long long)hd_comm_node_bytes(n), (long long)count,
+	       n->comm.group->name, collective(n), (long long)hd_comm_node_bytes(n), (long long)count,
 	       tensor_name(n), n->ins[0]->v.spec, "", n->reason ? n->reason : "");
+	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
+		printf("%20sif experts are chosen equally; at most %lld bytes\n", "", (long long)hd_comm_node_largest(n));
 }
 
 /* What has no name is numbered: a result is found again where it is read. */

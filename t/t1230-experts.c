@@ -20,7 +20,7 @@
 
 struct layout { const char *name, *axes, *rules, *more; int ranks, micro; };
 
-#define EP "expert>ep batch>ep"
+#define EP "expert>ep batch>ep!"
 #define TP "vocab>tp+ heads>tp kv_heads>tp mlp>tp"
 
 static const struct layout layouts[] = {
@@ -321,24 +321,24 @@ static void refusals(void)
 
 /* -- movements ------------------------------------------------------------------------------------------------------------ */
 /* GShard: 2 all-to-alls a layer forward and 2 backward, each of E C h elements a group, (n - 1) / n of them remote. */
-static void movements(void)
+static void movements(const char *keys, const char *what, int64_t rows, int64_t numbers)
 {
 	static const struct layout l = { "", "ep:4", EP, "", 4, 2 };
-	struct hd_plan *p = plan(&l, HD_F32, "experts = 8\nmoe_every = 1\n", 2);
-	int64_t places = 2 * SEQ / 8, want = 2 * 8 * places * EMBED * 4 * 3 / 4;	/* 2 groups: the samples of a rank */
+	struct hd_plan *p = plan(&l, HD_F32, keys, 2);
+	int64_t want = rows * EMBED * 4 * 3 / 4;
 	int n[2] = { 0 }, others = 0, bytes = 1;
 
 	for (const struct node *k = p ? p->first : NULL; k; k = k->next) {
 		if (!k->comm.kind || strcmp(k->v.block, "layer 1"))
 			continue;
-		if (k->comm.kind == HD_ALL_TO_ALL)
+		if (k->comm.kind == (numbers ? HD_ALL_TO_ALL_ROWS : HD_ALL_TO_ALL))
 			n[k->v.phase != HD_F]++, bytes &= hd_comm_node_bytes(k) == want;
 		else if (k->v.phase & (HD_F | HD_B | HD_W))
 			others++;
 	}
-	ok(n[0] == 2 && n[1] == 2, "2 all-to-alls forward and 2 backward (%d, %d)", n[0], n[1]);
-	ok(bytes, "each of %lld bytes a rank", (long long)want);
-	ok(!others, "and nothing else moves in the layer");
+	ok(n[0] == 2 && n[1] == 2, "%s: 2 all-to-alls forward and 2 backward (%d, %d)", what, n[0], n[1]);
+	ok(bytes, "%s: each of %lld bytes a rank", what, (long long)want);
+	ok(others == numbers, "%s: and %lld other movements in the layer (%d)", what, (long long)numbers, others);
 	if (p)
 		hd_conf_destroy(p->conf), hd_plan_destroy(p);
 }
@@ -355,6 +355,7 @@ int main(void)
 	for (int64_t group = SEQ / 2; group <= 4 * SEQ; group *= 2)
 		micro_batches(group);
 	refusals();
-	movements();
+	movements("experts = 8\nmoe_every = 1\n", "gshard", 2 * 8 * (2 * SEQ / 8), 0);	/* 2 groups: the samples of a rank */
+	movements("family = mixtral\n", "mixtral", 2 * SEQ * 2, 1);
 	return done();
 }

@@ -44,7 +44,10 @@ quiet() {
 quiet "one rank" 1
 quiet "two ranks" 2
 quiet "two ranks, all-reduce, sgd" 2 --set dp.sync=allreduce --set train.optimizer=sgd
+experts="--set dp.plugin=ep --set model.experts=4 --set model.router=topk"	# as many rows as tokens choose
+quiet "experts, two ranks" 2 $experts
 HD_TEST_COMM=mpi
 export HD_TEST_COMM
 quiet "two hosts" 2 --set dp.bucket=16K
+quiet "experts, two hosts" 2 $experts
 done_testing

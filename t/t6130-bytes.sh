@@ -71,4 +71,17 @@ ran=$(heddle_mpi 2 bench experts.ini --set model.experts=4 --json --steps 2 2>/d
 is "experts on 2: sent as explained" "$(json "$ran" bytes_counted)" "$(explained '')"
 # 2 forward, 2 backward, of 2 micro-batches; 4 experts x 2 samples x 2 x 32 / 4 places of 32 floats, half of them remote
 is "experts on 2: four all-to-alls of places" "$(explained all-to-all)" $((4 * 2 * 4 * 2 * 16 * 32 * 4 / 2))
+# Without a limit as many as were chosen, the same by both transports (here, where all ranks have the same tokens, in sum what
+# equal choices give).
+unset HD_TEST_COMM
+said=$(heddle explain experts.ini --set model.experts=4 --set model.router=topk --ranks 2 --json)
+ran=$(heddle_mpi 2 bench experts.ini --set model.experts=4 --set model.router=topk --json --steps 2 2>/dev/null)
+is "no limit: four all-to-alls, if choices are equal" "$(explained all-to-all)" $((4 * 2 * 2 * 32 * 2 * 32 * 4 / 2))
+printf '%s\n' "$said" | grep -q '"largest": 16384'
+tap_result $? "no limit: at most all rows of a rank"
+HD_TEST_COMM=mpi
+export HD_TEST_COMM
+over=$(heddle_mpi 2 bench experts.ini --set model.experts=4 --set model.router=topk --json --steps 2 2>/dev/null)
+is "no limit: sent as explained" "$(json "$ran" bytes_counted)" "$(explained "")"
+is "no limit: the same bytes between hosts" "$(json "$over" bytes_counted)" "$(json "$ran" bytes_counted)"
 done_testing

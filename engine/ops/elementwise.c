@@ -34,7 +34,7 @@ static int add_vjp(HD_VJP_ARGS)
 {
 	(void)self;
 	for (uint32_t i = 0; i < n->nin; i++)
-		if (want >> i & 1)
+		if (want >> i & 1 && n->ins[i]->dtype == dout[0]->dtype)
 			din[i] = hd_sum_to(p, T(dout[0]), T(n->ins[i]));
 	return HD_OK;
 }

@@ -7,6 +7,9 @@
  *   combine (y, slots[, gates] -> x)         the sum of a token's places, times its gates
  *   combine_dg (dx, y, slots -> dgates)
  *
+ * Without a limit (rows=1) route also counts the rows of each expert and sample, and d is these rows, one behind the
+ * other, by expert and then by sample.  Every op on such rows has their numbers as its last input, placed as the rows are.
+ *
  * dispatch and combine are each other's gradient.  They list expert and seq as uncut: which places a token gets depends on
  * the tokens before it, and any place may be any token's.  So an axis that holds experts cuts their batch instead, the
  * products between them want it cut along expert, and two all-to-alls follow, forward and backward.
@@ -43,6 +46,13 @@ static int route_shape(HD_SHAPE_ARGS)
 	outs[2].ndim = 1;
 	outs[2].dims[0] = hd_dim_get(p, "stat", 0);
 	*nout = 3;
+	if (hd_attr(attr, "counts", 0) == 0)
+		return HD_OK;
+	outs[3].dtype = HD_I32;
+	outs[3].ndim = 2;
+	outs[3].dims[0] = hd_dim_get(p, "expert", 0);
+	outs[3].dims[1] = ins[0]->dims[0];
+	*nout = 4;
 	return HD_OK;
 }
 
@@ -108,26 +118,35 @@ static int combine_dg_shape(HD_SHAPE_ARGS)
 
 static struct hd_tensor *out0(struct tensor *t) { return t ? &t->v : NULL; }
 
+/* unit= and places= of another op on the same places; graph.c adds the numbers of rows where an operand has them */
+static const char *same_places(struct hd_plan *p, const char *attr)
+{
+	return hd_plan_text(p, "unit=%lld places=%lld", (long long)hd_attr(attr, "unit", 0), (long long)hd_attr(attr, "places", 0));
+}
+
 static int dispatch_vjp(HD_VJP_ARGS)
 {
 	struct tensor *ins[] = { T(dout[0]), T(n->ins[1]) };
 
 	(void)self;
 	if (want & 1)
-		din[0] = out0(hd_op1(p, "combine", ins, 2, "%s", n->attr));
+		din[0] = out0(hd_op1(p, "combine", ins, 2, "%s", same_places(p, n->attr)));
 	return HD_OK;
 }
 
+/* Of combine with gates, which is what models have. */
 static int combine_vjp(HD_VJP_ARGS)
 {
-	struct tensor *dy[] = { T(dout[0]), T(n->ins[1]), n->nin > 2 ? T(n->ins[2]) : NULL };
+	struct tensor *dy[] = { T(dout[0]), T(n->ins[1]), T(n->ins[2]), T(n->ins[n->nin - 1]) };
 	struct tensor *dg[] = { T(dout[0]), T(n->ins[0]), T(n->ins[1]) };
 
 	(void)self;
+	if (hd_attr(n->attr, "gates", 0) == 0)
+		return hd_plan_fail(p, HD_ENOTSUP, "combine without gates is the gradient of dispatch, and has none itself");
 	if (want & 1)
-		din[0] = out0(hd_op1(p, "dispatch", dy, n->nin, "%s", n->attr));
-	if (n->nin > 2 && want & 4)
-		din[2] = out0(hd_op1(p, "combine_dg", dg, 3, "%s", n->attr));
+		din[0] = out0(hd_op1(p, "dispatch", dy, n->nin, "%s gates=1%s", same_places(p, n->attr), n->nin > 3 ? " rows=1" : ""));
+	if (want & 4)
+		din[2] = out0(hd_op1(p, "combine_dg", dg, 3, "%s", same_places(p, n->attr)));
 	return HD_OK;
 }
 

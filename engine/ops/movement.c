@@ -282,6 +282,19 @@ static struct tensor *flat_comm(struct hd_plan *p, uint32_t kind, struct group *
 	return comm_node(p, kind, g, x, index, &s);
 }
 
+struct tensor *hd_build_comm_rows(struct hd_plan *p, struct group *g, struct tensor *const *ins, const struct tensor *like,
+				  int to_experts)
+{
+	struct hd_shape s;
+	struct tensor *y;
+
+	shape_of(&s, like);
+	y = moved(p, "comm", ins, 3, hd_plan_text(p, "%s group=%s", hd_comm_kind_name(HD_ALL_TO_ALL_ROWS), g->name), &s);
+	if (y)
+		N(y->v.node)->comm = (struct comm_args){ HD_ALL_TO_ALL_ROWS, g, to_experts };
+	return y;
+}
+
 struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, const struct hd_dim *dim,
 			     int64_t index)
 {

@@ -39,7 +39,7 @@ static int einsum_cost(struct hd_strategy *self, const struct hd_node *n, struct
 	(void)self;
 	flops *= hd_count(n->ins[0]);
 	for (uint32_t i = 0; i < n->ins[1]->ndim; i++)
-		if (!hd_has_dim(T(n->ins[0]), n->ins[1]->dims[i]))
+		if (!hd_has_dim(T(n->ins[0]), n->ins[1]->dims[i]) && !(T(n->ins[0])->rows && hd_has_dim(T(n->ins[0])->rows, n->ins[1]->dims[i])))
 			flops *= (double)n->ins[1]->local[i];
 	c->product_flops = flops;
 	c->bytes = (hd_count(n->ins[0]) + hd_count(n->ins[1]) + hd_count(n->outs[0])) * HD_BITS(n->ins[0]->dtype) / 8;
@@ -58,7 +58,15 @@ static int sum_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
+/* Products of rows that are counted are made expert by expert. */
+static int einsum_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
+{
+	if (hd_attr(n->attr, "rows", 0) == 0)
+		return hd_record_plain(self, r, n);
+	return hd_record_table.launch(r, "grouped", n->ins, n->nin, n->outs, n->nout, "%s", n->attr);
+}
+
 const struct hd_op hd_op_einsum = { .size = sizeof(struct hd_op), .name = "einsum", .linear = 3, .shape = product_shape,
-	.vjp = einsum_vjp, .cost = einsum_cost, .record = hd_record_plain };
+	.vjp = einsum_vjp, .cost = einsum_cost, .record = einsum_record };
 const struct hd_op hd_op_sum = { .size = sizeof(struct hd_op), .name = "sum", .linear = 1, .shape = product_shape,
 	.vjp = sum_vjp, .record = hd_record_plain };

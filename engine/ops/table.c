@@ -81,6 +81,8 @@ double hd_count(const struct hd_tensor *t)
 {
 	double n = 1;
 
+	if (T(t)->rows)
+		return hd_rows_balanced(T(t)) * (double)hd_row_count(T(t));
 	for (uint32_t i = 0; i < t->ndim; i++)
 		n *= (double)t->local[i];
 	return n;

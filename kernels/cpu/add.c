@@ -53,10 +53,11 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	int64_t inner = s->n[s->ndim - 1], pieces = (inner + PIECE - 1) / PIECE,
 		rows = inner ? p->n[0] / inner : 0;
 
-	(void)r;
+	if (s->ndim == 1)
+		pieces = (hd_used(r, inner) + PIECE - 1) / PIECE;
 #pragma omp parallel for schedule(static) if (p->n[0] >= HD_SMALL)
 	for (int64_t i = 0; i < rows * pieces; i++)
 		piece(s, out[0], in, i / pieces, i % pieces * PIECE);
 }
 
-const struct hd_kernel hd_cpu_add = { .name = "add", .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_add = { .name = "add", .flags = HD_K_ROWS, .prepare = prepare, .run = run };

@@ -168,6 +168,15 @@ static void piece(const struct hd_prep *p, const struct hd_run *r, int64_t first
 	}
 }
 
+/* Of each expert, by sample, where there is no limit. */
+static void count_rows(const struct hd_prep *p, const int32_t *slots, int32_t *counts)
+{
+	memset(counts, 0, (size_t)(p->n[2] * p->n[0]) * sizeof(*counts));
+	for (int64_t i = 0; i < p->n[0] * p->n[1] * p->n[3]; i++)
+		if (slots[i] >= 0)
+			counts[slots[i] / p->n[5] * p->n[0] + i / p->n[3] / p->n[1]]++;
+}
+
 static void route(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t E = p->n[2], n = piece_of(p), pieces = p->n[0] * p->n[1] / n;
@@ -184,6 +193,8 @@ static void route(const struct hd_prep *p, void *const *out, void *const *in, co
 			sum += scratch[i * (3 * E + 3) + s];
 		sums[s] = (float)sum;
 	}
+	if (p->n[12])
+		count_rows(p, out[1], out[3]);
 }
 
 /* f: E f_e of the token's group */
@@ -258,6 +269,26 @@ HD_CLONES static float dot(const float *x, const float *y, int64_t n)
 	return sum;
 }
 
+/* Every row has its token, so tokens are gone through. */
+static void dispatch_rows(const struct hd_prep *p, void *const *out, void *const *in)
+{
+	int64_t k = p->n[2], cols = p->n[3], n = p->n[0] * p->n[1] * k;
+	const float *x = in[0], *gates = p->n[8] ? in[2] : NULL;
+	const int32_t *slots = in[1];
+	float *d = out[0];
+
+	hd_place_rows(p, in);
+#pragma omp parallel for schedule(static) if (n * cols >= HD_SMALL)
+	for (int64_t i = 0; i < n; i++) {
+		float *to = slots[i] < 0 ? NULL : d + row_of(p, i, slots[i]) * cols;
+
+		if (to && gates)
+			scaled(to, x + i / k * cols, gates[i], cols);
+		else if (to)
+			memcpy(to, x + i / k * cols, (size_t)cols * sizeof(*d));
+	}
+}
+
 static void dispatch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t k = p->n[2], cols = p->n[3], rows = p->n[4] * p->n[0] * p->n[5];
@@ -267,6 +298,10 @@ static void dispatch(const struct hd_prep *p, void *const *out, void *const *in,
 	float *d = out[0];
 
 	(void)r;
+	if (p->n[9]) {
+		dispatch_rows(p, out, in);
+		return;
+	}
 	memset(of, 0xff, (size_t)rows * sizeof(*of));
 	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++)
 		if (slots[i] >= 0)
@@ -290,6 +325,7 @@ static void combine(const struct hd_prep *p, void *const *out, void *const *in, 
 	float *x = out[0];
 
 	(void)r;
+	hd_place_rows(p, in);
 #pragma omp parallel for schedule(static) if (tokens * cols >= HD_SMALL)
 	for (int64_t i = 0; i < tokens; i++) {
 		int some = 0;
@@ -313,6 +349,7 @@ static void combine_dg(const struct hd_prep *p, void *const *out, void *const *i
 	float *dg = out[0];
 
 	(void)r;
+	hd_place_rows(p, in);
 #pragma omp parallel for schedule(static) if (n * cols >= HD_SMALL)
 	for (int64_t i = 0; i < n; i++)
 		dg[i] = slots[i] < 0 ? 0 : dot(dx + i / k * cols, y + row_of(p, i, slots[i]) * cols, cols);

@@ -38,9 +38,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 {
 	const float *x = in[0];
 	float *y = out[0];
-	int64_t n = p->n[0];
+	int64_t n = hd_used(r, p->n[0]);
 
-	(void)r;
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += HD_CHUNK)
 		gelu(y + i, x + i, hd_min(HD_CHUNK, n - i));
@@ -51,13 +50,12 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 {
 	const float *x = in[0], *dy = in[1];
 	float *dx = out[0];
-	int64_t n = p->n[0];
+	int64_t n = hd_used(r, p->n[0]);
 
-	(void)r;
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += HD_CHUNK)
 		gelu_d(dx + i, x + i, dy + i, hd_min(HD_CHUNK, n - i));
 }
 
-const struct hd_kernel hd_cpu_gelu = { .name = "gelu", .prepare = prepare, .run = run };
-const struct hd_kernel hd_cpu_gelu_d = { .name = "gelu_d", .prepare = prepare_d, .run = run_d };
+const struct hd_kernel hd_cpu_gelu = { .name = "gelu", .flags = HD_K_ROWS, .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_gelu_d = { .name = "gelu_d", .flags = HD_K_ROWS, .prepare = prepare_d, .run = run_d };

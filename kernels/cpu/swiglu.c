@@ -33,9 +33,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 {
 	const float *a = in[0], *b = in[1];
 	float *y = out[0];
-	int64_t n = p->n[0];
+	int64_t n = hd_used(r, p->n[0]);
 
-	(void)r;
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += HD_CHUNK)
 		swiglu(y + i, a + i, b + i, hd_min(HD_CHUNK, n - i));
@@ -46,13 +45,12 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 {
 	const float *a = in[0], *b = in[1], *dy = in[2];
 	float *da = out[0], *db = out[1];
-	int64_t n = p->n[0];
+	int64_t n = hd_used(r, p->n[0]);
 
-	(void)r;
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += HD_CHUNK)
 		swiglu_d(da + i, db + i, a + i, b + i, dy + i, hd_min(HD_CHUNK, n - i));
 }
 
-const struct hd_kernel hd_cpu_swiglu = { .name = "swiglu", .prepare = prepare, .run = run };
-const struct hd_kernel hd_cpu_swiglu_d = { .name = "swiglu_d", .prepare = prepare_d, .run = run_d };
+const struct hd_kernel hd_cpu_swiglu = { .name = "swiglu", .flags = HD_K_ROWS, .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_swiglu_d = { .name = "swiglu_d", .flags = HD_K_ROWS, .prepare = prepare_d, .run = run_d };

@@ -8,7 +8,7 @@
 
 /* p->n of route and route_d: 0 samples, 1 seq, 2 experts, 3 choices of a token, 4 unit (tokens that share places), 5 places of
  * an expert in a unit, 6 group (tokens over which the auxiliary loss is made), 7 only first choices count in it, 8 gates
- * are normalised, 9 random second choice, 10 site, 11 global index of sample 0 but for hd_run.sample0.
+ * are normalised, 9 random second choice, 10 site, 11 global index of sample 0 but for hd_run.sample0, 12 rows are counted.
  * p->f: weights of the auxiliary loss and of the z loss. */
 static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p, const struct hd_view *z,
 				     const struct hd_view *gates, const struct hd_view *slots)
@@ -43,12 +43,18 @@ static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p
 
 static inline int hd_prepare_route(const struct hd_check *c, struct hd_prep *p)
 {
-	HD_TRY(hd_check_counts(c, 1, 1, 3, 3));
-	HD_TRY(hd_check_dtypes(c, "r", "rir"));
+	uint32_t counts = hd_attr(c->d->attr, "counts", 0) != 0;
+
+	HD_TRY(hd_check_counts(c, 1, 1, 3 + counts, 3 + counts));
+	HD_TRY(hd_check_dtypes(c, "r", "riri"));
 	HD_TRY(hd_prepare_routing(c, p, &c->d->in[0], &c->d->out[0], &c->d->out[1]));
 	if (c->d->out[2].ndim != 1 || c->d->out[2].n[0] != p->n[2] + 3)
 		return hd_err_set(c->err, HD_EINVAL, "%s: output 2 has %lld sums, %lld experts call for %lld", c->kernel,
 				  (long long)hd_view_count(&c->d->out[2]), (long long)p->n[2], (long long)p->n[2] + 3);
+	p->n[12] = counts;
+	if (counts && (hd_view_count(&c->d->out[3]) != p->n[2] * p->n[0] || p->n[4] != p->n[1] || p->n[5] != p->n[1]))
+		return hd_err_set(c->err, HD_EINVAL, "%s: rows are counted where a sample has a place for each of its tokens",
+				  c->kernel);
 	return 0;
 }
 
@@ -60,8 +66,31 @@ static inline int hd_prepare_route_d(const struct hd_check *c, struct hd_prep *p
 	return hd_prepare_routing(c, p, &c->d->in[0], &c->d->in[2], &c->d->in[1]);
 }
 
-/* p->n of dispatch and combine: 0 samples, 1 seq, 2 choices, 3 columns, 4 experts, 5 slots of a sample, 6 unit, 7 places, 8 there are gates.
- * State: for every row of d the choice (token * choices + choice) that it is of, or -1; filled by a run. */
+/* Rows that are counted: d is as many rows as there are at most; how many each expert has of each sample, counts says. */
+static inline int hd_prepare_rows(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x, const struct hd_view *slots,
+				  const struct hd_view *counts, const struct hd_view *d)
+{
+	int64_t k = slots->n[2], E, most;
+
+	HD_TRY(hd_check_ndim(c, counts, 2, 2));
+	E = counts->n[0];
+	most = x->n[0] * x->n[1] * (k < E ? k : E);
+	HD_TRY(hd_check_whole(c, counts, 0));
+	if (counts->dtype != HD_I32 || counts->dims[1] != x->dims[0] || counts->n[1] != x->n[0] || slots->n[0] != x->n[0] ||
+	    slots->n[1] != x->n[1] || d->n[3] != x->n[2] || hd_check_count(d, 0, 3) < most)
+		return hd_err_set(c->err, HD_EINVAL, "%s: %lld samples of %lld tokens, numbers of %lld samples, %lld rows of the %lld "
+				  "that there may be", c->kernel, (long long)x->n[0], (long long)x->n[1], (long long)counts->n[1],
+				  (long long)hd_check_count(d, 0, 3), (long long)most);
+	p->n[0] = x->n[0], p->n[1] = x->n[1], p->n[2] = k, p->n[3] = x->n[2], p->n[4] = E, p->n[5] = p->n[6] = p->n[7] = x->n[1];
+	p->state = hd_alloc((size_t)(E * x->n[0] + 1) * sizeof(int64_t));
+	p->release = free;
+	return 0;
+}
+
+/* p->n of dispatch and combine: 0 samples, 1 seq, 2 choices, 3 columns, 4 experts, 5 slots of a sample, 6 unit, 7 places,
+ * 8 there are gates, 9 rows are counted: their numbers (expert, sample) are the last input, 10 its index.
+ * State, filled by a run: for every row of d the choice (token * choices + choice) that it is of, or -1; of rows that are
+ * counted: where those of each (expert, sample) begin. */
 static inline int hd_prepare_places(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
 				    const struct hd_view *slots, const struct hd_view *d)
 {
@@ -69,6 +98,11 @@ static inline int hd_prepare_places(const struct hd_check *c, struct hd_prep *p,
 	HD_TRY(hd_check_ndim(c, d, 4, 4));
 	HD_TRY(hd_check_ndim(c, slots, 3, 3));
 	HD_TRY(hd_check_whole(c, x, 1));
+	p->n[9] = hd_attr(c->d->attr, "rows", 0) != 0;
+	p->n[10] = c->d->nin - 1;
+	p->n[8] = hd_attr(c->d->attr, "gates", 0) != 0;
+	if (p->n[9])
+		return hd_prepare_rows(c, p, x, slots, &c->d->in[c->d->nin - 1], d);
 	HD_TRY(hd_check_whole(c, d, 0));
 	HD_TRY(hd_check_whole(c, d, 2));
 	if (x->dims[0] != d->dims[1] || x->n[0] != d->n[1] || x->off[0] != d->off[1] || x->n[2] != d->n[3] ||
@@ -79,7 +113,6 @@ static inline int hd_prepare_places(const struct hd_check *c, struct hd_prep *p,
 	p->n[0] = x->n[0], p->n[1] = x->n[1], p->n[2] = slots->n[2], p->n[3] = x->n[2], p->n[4] = d->n[0], p->n[5] = d->n[2];
 	p->n[6] = (int64_t)hd_attr(c->d->attr, "unit", 0);
 	p->n[7] = (int64_t)hd_attr(c->d->attr, "places", 0);
-	p->n[8] = hd_attr(c->d->attr, "gates", 0) != 0;
 	if (p->n[6] < 1 || p->n[7] < 1 || p->n[0] * p->n[1] % p->n[6] || x->off[0] * p->n[1] % p->n[6])
 		return hd_err_set(c->err, HD_EDIVIDE, "%s: units of %lld tokens, and here are samples %lld to %lld of %lld",
 				  c->kernel, (long long)p->n[6], (long long)x->off[0], (long long)(x->off[0] + p->n[0]),
@@ -91,10 +124,10 @@ static inline int hd_prepare_places(const struct hd_check *c, struct hd_prep *p,
 
 static inline int hd_prepare_dispatch(const struct hd_check *c, struct hd_prep *p)
 {
-	uint32_t gates = hd_attr(c->d->attr, "gates", 0) != 0;
+	uint32_t gates = hd_attr(c->d->attr, "gates", 0) != 0, rows = hd_attr(c->d->attr, "rows", 0) != 0;
 
-	HD_TRY(hd_check_counts(c, 2 + gates, 2 + gates, 1, 1));
-	HD_TRY(hd_check_dtypes(c, "rir", "r"));
+	HD_TRY(hd_check_counts(c, 2 + gates + rows, 2 + gates + rows, 1, 1));
+	HD_TRY(hd_check_dtypes(c, gates ? "riri" : "rii", "r"));
 	if (gates)
 		HD_TRY(hd_check_same(c, &c->d->in[2], &c->d->in[1]));
 	return hd_prepare_places(c, p, &c->d->in[0], &c->d->in[1], &c->d->out[0]);
@@ -102,10 +135,10 @@ static inline int hd_prepare_dispatch(const struct hd_check *c, struct hd_prep *
 
 static inline int hd_prepare_combine(const struct hd_check *c, struct hd_prep *p)
 {
-	uint32_t gates = hd_attr(c->d->attr, "gates", 0) != 0;
+	uint32_t gates = hd_attr(c->d->attr, "gates", 0) != 0, rows = hd_attr(c->d->attr, "rows", 0) != 0;
 
-	HD_TRY(hd_check_counts(c, 2 + gates, 2 + gates, 1, 1));
-	HD_TRY(hd_check_dtypes(c, "rir", "r"));
+	HD_TRY(hd_check_counts(c, 2 + gates + rows, 2 + gates + rows, 1, 1));
+	HD_TRY(hd_check_dtypes(c, gates ? "riri" : "rii", "r"));
 	if (gates)
 		HD_TRY(hd_check_same(c, &c->d->in[2], &c->d->in[1]));
 	return hd_prepare_places(c, p, &c->d->out[0], &c->d->in[1], &c->d->in[0]);
@@ -113,16 +146,33 @@ static inline int hd_prepare_combine(const struct hd_check *c, struct hd_prep *p
 
 static inline int hd_prepare_combine_dg(const struct hd_check *c, struct hd_prep *p)
 {
-	HD_TRY(hd_check_counts(c, 3, 3, 1, 1));
+	uint32_t rows = hd_attr(c->d->attr, "rows", 0) != 0;
+
+	HD_TRY(hd_check_counts(c, 3 + rows, 3 + rows, 1, 1));
 	HD_TRY(hd_check_dtypes(c, "rri", "r"));
 	HD_TRY(hd_check_same(c, &c->d->out[0], &c->d->in[2]));
 	return hd_prepare_places(c, p, &c->d->in[0], &c->d->in[2], &c->d->in[1]);
+}
+
+/* Where the rows of each (expert, sample) begin, in a run of rows that are counted. */
+static inline void hd_place_rows(const struct hd_prep *p, void *const *in)
+{
+	const int32_t *counts = p->n[9] ? in[p->n[10]] : NULL;
+	int64_t *begin = p->state, at = 0;
+
+	for (int64_t i = 0; counts && i < p->n[4] * p->n[0]; i++) {
+		begin[i] = at;
+		at += counts[i];
+	}
 }
 
 /* The row of d of sample b's token t, whose slot is not negative. */
 static inline int64_t hd_place_row(const struct hd_prep *p, int64_t b, int64_t t, int32_t slot)
 {
 	int64_t e = slot / p->n[7], at = slot % p->n[7], many = p->n[6] / p->n[1];
+
+	if (p->n[9])
+		return ((const int64_t *)p->state)[e * p->n[0] + b] + at;
 
 	if (p->n[6] <= p->n[1])
 		return (e * p->n[0] + b) * p->n[5] + t / p->n[6] * p->n[7] + at;

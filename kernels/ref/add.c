@@ -33,4 +33,4 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-const struct hd_kernel hd_ref_add = { .name = "add", .prepare = prepare, .run = run };
+const struct hd_kernel hd_ref_add = { .name = "add", .flags = HD_K_ROWS, .prepare = prepare, .run = run };

@@ -107,6 +107,19 @@ static void fractions(const struct hd_prep *p, int64_t first, const int32_t *slo
 			f[expert_of(p, slots[i * k + j])] += (double)E / (double)(of * p->n[6]);
 }
 
+/* Of each expert, by sample, where there is no limit. */
+static void count_rows(const struct hd_prep *p, void *const *out)
+{
+	const int32_t *slots = out[1];
+	int32_t *counts = p->n[12] ? out[3] : NULL;
+
+	for (int64_t i = 0; counts && i < p->n[2] * p->n[0]; i++)
+		counts[i] = 0;
+	for (int64_t i = 0; counts && i < p->n[0] * p->n[1] * p->n[3]; i++)
+		if (slots[i] >= 0)
+			counts[slots[i] / p->n[5] * p->n[0] + i / p->n[3] / p->n[1]]++;
+}
+
 static void route(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const double *z = in[0];
@@ -126,6 +139,7 @@ static void route(const struct hd_prep *p, void *const *out, void *const *in, co
 		for (int64_t e = 0; e < E; e++)
 			sums[0] += f[e] * exp(z[i * E + e] - lse);
 	}
+	count_rows(p, out);
 	free(f);
 }
 
@@ -169,7 +183,8 @@ static void dispatch(const struct hd_prep *p, void *const *out, void *const *in,
 	int64_t k = p->n[2], cols = p->n[3];
 
 	(void)r;
-	for (int64_t i = 0; i < p->n[4] * p->n[0] * p->n[5] * cols; i++)
+	hd_place_rows(p, in);
+	for (int64_t i = 0; !p->n[9] && i < p->n[4] * p->n[0] * p->n[5] * cols; i++)
 		d[i] = 0;
 	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++)
 		for (int64_t c = 0; c < cols && slots[i] >= 0; c++)
@@ -185,6 +200,7 @@ static void combine(const struct hd_prep *p, void *const *out, void *const *in, 
 	int64_t k = p->n[2], cols = p->n[3];
 
 	(void)r;
+	hd_place_rows(p, in);
 	for (int64_t i = 0; i < p->n[0] * p->n[1] * cols; i++)
 		x[i] = 0;
 	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++)
@@ -201,6 +217,7 @@ static void combine_dg(const struct hd_prep *p, void *const *out, void *const *i
 	int64_t k = p->n[2], cols = p->n[3];
 
 	(void)r;
+	hd_place_rows(p, in);
 	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++) {
 		dg[i] = 0;
 		for (int64_t c = 0; c < cols && slots[i] >= 0; c++)

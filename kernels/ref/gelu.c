@@ -18,8 +18,9 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	const double *x = in[0];
 	double *y = out[0];
 
-	(void)r;
-	for (int64_t i = 0; i < p->n[0]; i++)
+	int64_t n = hd_used(r, p->n[0]);
+
+	for (int64_t i = 0; i < n; i++)
 		y[i] = x[i] * (1 + tanh(ROOT_2_PI * (x[i] + 0.044715 * x[i] * x[i] * x[i]))) / 2;
 }
 
@@ -29,8 +30,9 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 	const double *x = in[0], *dy = in[1];
 	double *dx = out[0];
 
-	(void)r;
-	for (int64_t i = 0; i < p->n[0]; i++) {
+	int64_t n = hd_used(r, p->n[0]);
+
+	for (int64_t i = 0; i < n; i++) {
 		double t = tanh(ROOT_2_PI * (x[i] + 0.044715 * x[i] * x[i] * x[i]));
 		double slope = ROOT_2_PI * (1 + 3 * 0.044715 * x[i] * x[i]);
 
@@ -38,5 +40,5 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 	}
 }
 
-const struct hd_kernel hd_ref_gelu = { .name = "gelu", .prepare = prepare, .run = run };
-const struct hd_kernel hd_ref_gelu_d = { .name = "gelu_d", .prepare = prepare_d, .run = run_d };
+const struct hd_kernel hd_ref_gelu = { .name = "gelu", .flags = HD_K_ROWS, .prepare = prepare, .run = run };
+const struct hd_kernel hd_ref_gelu_d = { .name = "gelu_d", .flags = HD_K_ROWS, .prepare = prepare_d, .run = run_d };

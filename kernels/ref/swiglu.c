@@ -15,8 +15,9 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	const double *a = in[0], *b = in[1];
 	double *y = out[0];
 
-	(void)r;
-	for (int64_t i = 0; i < p->n[0]; i++)
+	int64_t n = hd_used(r, p->n[0]);
+
+	for (int64_t i = 0; i < n; i++)
 		y[i] = a[i] / (1 + exp(-a[i])) * b[i];
 }
 
@@ -26,8 +27,9 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 	const double *a = in[0], *b = in[1], *dy = in[2];
 	double *da = out[0], *db = out[1];
 
-	(void)r;
-	for (int64_t i = 0; i < p->n[0]; i++) {
+	int64_t n = hd_used(r, p->n[0]);
+
+	for (int64_t i = 0; i < n; i++) {
 		double s = 1 / (1 + exp(-a[i])), gate = a[i] * s, slope = s * (1 + a[i] * (1 - s)),
 		       up = b[i], d = dy[i];
 
@@ -36,5 +38,5 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 	}
 }
 
-const struct hd_kernel hd_ref_swiglu = { .name = "swiglu", .prepare = prepare, .run = run };
-const struct hd_kernel hd_ref_swiglu_d = { .name = "swiglu_d", .prepare = prepare_d, .run = run_d };
+const struct hd_kernel hd_ref_swiglu = { .name = "swiglu", .flags = HD_K_ROWS, .prepare = prepare, .run = run };
+const struct hd_kernel hd_ref_swiglu_d = { .name = "swiglu_d", .flags = HD_K_ROWS, .prepare = prepare_d, .run = run_d };

@@ -35,6 +35,8 @@ struct sim_round { /* calls that belong together: of one group, by number (p2p: 
 	struct sim_call by[GT_RANKS];
 };
 
+int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int many, int n, int j, int64_t expert, int64_t *at);
+
 static struct sim {
 	struct sim_round *rounds[4096]; /* by hash */
 	struct hd_members *members[2000];
@@ -122,6 +124,15 @@ static int64_t sim_in_count(const struct hd_call *c, const struct hd_members *m)
 	return c->kind == HD_RECV ? 0 : c->count * (all ? m->n : 1);
 }
 
+static int64_t sim_rows(const struct hd_call *c, const struct hd_members *m)
+{
+	int64_t sum = 0;
+
+	for (int64_t i = 0; i < m->n * c->rows->experts * c->rows->samples; i++)
+		sum += c->rows->need[i];
+	return sum;
+}
+
 static int64_t sim_out_count(const struct hd_call *c, const struct hd_members *m)
 {
 	int all = c->kind == HD_ALL_GATHER || c->kind == HD_ALL_TO_ALL;
@@ -130,6 +141,8 @@ static int64_t sim_out_count(const struct hd_call *c, const struct hd_members *m
 		return 0;
 	if (c->kind == HD_GATHER)
 		return m->me == c->index ? c->count * m->n : 0;
+	if (c->rows)
+		return sim_rows(c, m) * c->rows->bytes * 8 / HD_BITS(c->dtype);
 	return c->count * (all ? m->n : 1);
 }
 
@@ -154,6 +167,11 @@ int hd_members_n(const struct hd_members *m)
 	return m->n;
 }
 
+void hd_comm_rows_room(struct hd_members *m, int64_t experts)
+{
+	(void)m, (void)experts;
+}
+
 int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t)
 {
 	int p2p = c->kind == HD_SEND || c->kind == HD_RECV, sends = c->kind == HD_SEND;
@@ -166,7 +184,11 @@ int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticke
 	*t = (struct hd_ticket){.m = m, .call = *c, .seq = (uint64_t)number};
 	if (!r->by[m->me].in) {
 		r->by[m->me].c = *c;
-		r->by[m->me].in = calloc(1, bytes + 1);
+		size_t numbers = c->rows ? (size_t)(m->n * c->rows->experts * c->rows->samples) * 4 : 0;
+
+		r->by[m->me].in = calloc(1, bytes + numbers + 1);	/* and behind it the numbers of rows */
+		if (numbers)
+			memcpy(r->by[m->me].in + bytes, c->rows->have, numbers);
 		if (bytes)
 			memcpy(r->by[m->me].in, c->in, bytes);
 		sim.idle = 0;
@@ -224,6 +246,19 @@ static void sim_deliver(const struct hd_members *m, const struct sim_round *r,
 	case HD_ALL_TO_ALL:
 		for (int k = 0; k < m->n; k++)
 			memcpy(out + (size_t)k * piece, r->by[k].in + (size_t)m->me * piece, piece);
+		return;
+	case HD_ALL_TO_ALL_ROWS:
+		for (int k = 0; k < m->n; k++)
+			for (int64_t e = 0; e < c->rows->experts; e++) {
+				const struct hd_rows *mine = c->rows, *theirs = r->by[k].c.rows;
+				int64_t from, to, n;
+
+				n = hd_rows_segment(theirs, (const int32_t *)(void *)(r->by[k].in + piece), c->index, m->n, m->me, e, &from);
+				if (hd_rows_segment(mine, mine->need, !c->index, m->n, k, e, &to) != n)
+					snprintf(sim.why, sizeof(sim.why), "members do not agree on the number of rows");
+				else
+					memcpy(out + to * mine->bytes, r->by[k].in + from * mine->bytes, (size_t)(n * mine->bytes));
+			}
 		return;
 	case HD_BROADCAST:
 		memmove(out, r->by[c->index].in, piece);

@@ -88,11 +88,11 @@ static int rules_rules(struct hd_strategy *s, struct hd_plan *p)
 	char dim[32], axis[16], kind[32];
 
 	while (word(&at, dim, sizeof(dim), "> ") && *at++ == '>' &&
-	       word(&at, axis, sizeof(axis), "+@ ")) {
-		uint32_t flags = *at == '+' ? HD_PAD : 0;
+	       word(&at, axis, sizeof(axis), "+!@ ")) {
+		uint32_t flags = *at == '+' ? HD_PAD : *at == '!' ? HD_INNERMOST : 0;
 		int limited;
 
-		at += *at == '+';
+		at += *at == '+' || *at == '!';
 		limited = *at == '@' && (at++, word(&at, kind, sizeof(kind), " "));
 		if (!named(s, axis))
 			return s->h->fail(p, HD_EINVAL, "rules: there is no axis %s", axis);

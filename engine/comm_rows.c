@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rows that go to where their experts are, and back: which of them are whose (struct hd_rows of comm.h).
+ */
+#include <config.h>
+#include "engine/comm_internal.h"
+
+/* The segments of member `me`, each the rows of one expert and one member's samples.  Where it has all experts (many), those
+ * of member j are one run; where it has all samples, they stand apart. */
+int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int many, int n, int j, int64_t expert, int64_t *at)
+{
+	int64_t e = many ? j * r->experts + expert : expert, samples = many ? r->samples : n * r->samples;
+	int64_t from = many ? 0 : j * r->samples, count = 0;
+
+	*at = 0;
+	for (int64_t i = 0; i < e * samples + from; i++)
+		*at += numbers[i];
+	for (int64_t i = 0; i < r->samples; i++)
+		count += numbers[e * samples + from + i];
+	return count;
+}
+
+int64_t hd_rows_sent(const struct hd_rows *r, int to_experts, int n, int me)
+{
+	int64_t sum = 0, at;
+
+	for (int j = 0; j < n; j++)
+		for (int64_t e = 0; e < r->experts && j != me; e++)
+			sum += hd_rows_segment(r, r->have, to_experts, n, j, e, &at);
+	return sum * r->bytes;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The kernels of experts: route, dispatch, combine and the experts' products.  A choice that depends on where a token lies,
+ * or a place that two tokens get, is no crash: the model only learns worse.
+ */
+#include <config.h>
+#include "t/lib/kernel_props.h"
+
+#define Z "batch=4,seq=16,choice=8"
+#define BEST "batch=4,seq=16,best=2"
+#define X "batch=4,seq=16,embed=37"
+#define TOKENS (4 * 16)
+
+struct routed { struct kt *t; struct kt_buf *z, *gates, *slots, *sums, *counts; };
+
+static struct routed route_of(const char *attr, const char *z, const char *best, int experts, const char *counts)
+{
+	struct routed r = { .t = KT_NEW(route, attr) };
+	char stat[20];
+
+	snprintf(stat, sizeof(stat), "stat=%d", experts + 3);
+	r.z = kt_in(r.t, HD_F32, z);
+	r.gates = kt_out(r.t, HD_F32, best);
+	r.slots = kt_out(r.t, HD_I32, best);
+	r.sums = kt_out(r.t, HD_F32, stat);
+	r.counts = counts ? kt_out(r.t, HD_I32, counts) : NULL;
+	r.t->run = (struct hd_run){ .seed = 3, .step = 5, .train = 1, .sample0 = 8 };
+	return r;
+}
+
+static const struct { const char *attr, *name; int counts; } kinds[] = {
+	{ "group=16 unit=16 places=4 first=1 normal=1 random=1 site=3 aux=0.5 z=0.1", "random second expert, groups of a sample", 0 },
+	{ "group=8 unit=8 places=2 first=1 normal=1 site=1 aux=0.1", "every second expert, two groups a sample", 0 },
+	{ "group=32 unit=32 places=9 normal=1 aux=1 z=1", "top 2, groups of two samples", 0 },
+	{ "group=32 unit=16 places=16 normal=1 counts=1 aux=0.3", "top 2 without a limit", 1 },
+};
+
+/* Sums of some ten terms; counts are compared by the same bound, which is far below 1. */
+static void routes(void)
+{
+	for (size_t i = 0; i < HD_LEN(kinds); i++) {
+		struct routed r = route_of(kinds[i].attr, Z, BEST, 8, kinds[i].counts ? "expert=8,batch=4" : NULL);
+		struct kt *d = KT_NEW(route_d, kinds[i].attr);
+		struct kt_buf *z = kt_in(d, HD_F32, Z), *slots = kt_in(d, HD_I32, BEST), *dg = kt_in(d, HD_F32, BEST);
+
+		kt_out(d, HD_F32, Z);
+		kt_reals(r.z, -2, 2);
+		KT_CHECK(r.t, kt_tol(HD_F32, 64), "route: %s", kinds[i].name);
+		kt_threads(r.t, "route");
+		kt_share(z, r.z);
+		kt_share(slots, r.slots);
+		kt_reals(dg, -1, 1);
+		d->run = r.t->run;
+		d->run.loss_scale = 0.25;
+		KT_CHECK(d, kt_tol(HD_F32, 64), "route_d: %s", kinds[i].name);
+		kt_threads(d, "route_d");
+		kt_free(d);
+		kt_free(r.t);
+	}
+}
+
+/* Four tokens that all like expert 0 best and, of equal ones, expert 1 next; one place each. */
+static void by_hand(void)
+{
+	static const int slots[] = { 0, 1, -1, -2, -1, -2, -1, -2 }, sums[] = { 6, 4, 4, 0 };
+	struct routed r = route_of("group=4 unit=4 places=1 first=1 normal=1", "batch=1,seq=4,choice=3", "batch=1,seq=4,best=2", 3, NULL);
+	int same = 1;
+
+	for (int i = 0; i < 12; i++)
+		kt_set(r.z, i, i % 3 == 0);
+	for (int which = 0; which < 2; which++) {
+		kt_run(r.t, which);
+		for (int i = 0; i < 8; i++)
+			same &= kt_get(r.slots, which, i) == slots[i];
+		for (int i = 0; i < 4; i++)
+			same &= kt_get(r.sums, which, 2 + i) == sums[i];
+		same &= kt_get(r.gates, which, 2) == 0 && kt_get(r.gates, which, 0) > 0.7;
+	}
+	ok(same, "first come, first served; a tie goes to the lowest; what found no place has gate 0");
+	near(kt_get(r.sums, KT_CPU, 0) / 4, 3 * 2.718281828459045 / (2.718281828459045 + 2), 1e-6,
+	     "the auxiliary loss is E sum m f: of one expert for all, E times its probability");
+	kt_free(r.t);
+}
+
+/* Samples 2 and 3 of four, as a rank or a micro-batch has them. */
+static void by_global_token(void)
+{
+	struct routed all = route_of(kinds[0].attr, Z, BEST, 8, NULL);
+	struct routed half = route_of(kinds[0].attr, "batch=2@2/4,seq=16,choice=8", "batch=2@2/4,seq=16,best=2", 8, NULL);
+	struct routed later = route_of(kinds[0].attr, "batch=2,seq=16,choice=8", "batch=2,seq=16,best=2", 8, NULL);
+	int same = 1, kept[2] = { 0 };
+
+	kt_reals(all.z, -2, 2);
+	for (int i = 0; i < 2 * 16 * 8; i++) {
+		kt_set(half.z, i, kt_get(all.z, KT_CPU, 2 * 16 * 8 + i));
+		kt_set(later.z, i, kt_get(all.z, KT_CPU, 2 * 16 * 8 + i));
+	}
+	later.t->run.sample0 += 2;
+	kt_run(all.t, KT_CPU), kt_run(half.t, KT_CPU), kt_run(later.t, KT_CPU);
+	for (int i = 0; i < 2 * 16 * 2; i++)
+		same &= kt_get(half.slots, KT_CPU, i) == kt_get(all.slots, KT_CPU, 2 * 16 * 2 + i) &&
+			kt_get(later.slots, KT_CPU, i) == kt_get(all.slots, KT_CPU, 2 * 16 * 2 + i) &&
+			kt_get(later.gates, KT_CPU, i) == kt_get(all.gates, KT_CPU, 2 * 16 * 2 + i);
+	ok(same, "a slice and a later micro-batch decide as the whole does");
+	for (int train = 0; train < 2; train++) {
+		all.t->run.train = train;
+		kt_run(all.t, KT_CPU);
+		for (int i = 0; i < TOKENS; i++)
+			kept[train] += kt_get(all.gates, KT_CPU, 2 * i + 1) > 0;
+	}
+	ok(kept[1] < kept[0] && kept[1] > kept[0] / 4, "chance spares some second experts (%d of %d), and not in evaluation", kept[1],
+	   kept[0]);
+	all.t->run.step++;
+	same = 1;
+	kt_run(all.t, KT_CPU);
+	for (int i = 0; i < 2 * 16 * 2; i++)
+		same &= kt_get(half.slots, KT_CPU, i) == kt_get(all.slots, KT_CPU, 2 * 16 * 2 + i);
+	ok(!same, "another step is another chance");
+	kt_free(all.t), kt_free(half.t), kt_free(later.t);
+}
+
+/* -- movement and products ----------------------------------------------------------------------------------------------- */
+static void movements(void)
+{
+	static const char *const dims[] = { "expert=8,batch=4,slot=4,embed=37", "expert=8,batch=4,slot=4,embed=37",
+		"expert=8,batch=4,slot=5,embed=37", "expert=1@0/8,batch=1@0/4,slot=128,embed=37" };
+	static const char *const places[] = { "unit=16 places=4", "unit=8 places=2", "unit=32 places=9", "unit=16 places=16 rows=1" };
+
+	for (size_t i = 0; i < HD_LEN(kinds); i++) {
+		struct routed r = route_of(kinds[i].attr, Z, BEST, 8, kinds[i].counts ? "expert=8,batch=4" : NULL);
+
+		kt_reals(r.z, -2, 2);
+		kt_run(r.t, KT_CPU), kt_run(r.t, KT_REF);
+		for (int gates = 0; gates < 3; gates++) {	/* 2: combine_dg */
+			char attr[100];
+
+			snprintf(attr, sizeof(attr), "%s gates=%d", places[i], gates == 1);
+			for (int back = gates == 2; back < 2; back++) {
+				struct kt *t = gates == 2 ? KT_NEW(combine_dg, attr) : back ? KT_NEW(combine, attr)
+					: KT_NEW(dispatch, attr);
+				struct kt_buf *x = gates == 2 ? kt_in(t, HD_F32, X) : NULL;
+				struct kt_buf *y = kt_in(t, HD_F32, back ? dims[i] : X), *s = kt_in(t, HD_I32, BEST), *g = NULL, *out;
+
+				if (gates == 1)
+					kt_share(g = kt_in(t, HD_F32, BEST), r.gates);
+				if (kinds[i].counts)
+					kt_share(kt_in(t, HD_I32, "expert=8,batch=4"), r.counts);
+				out = kt_out(t, HD_F32, gates == 2 ? BEST : back ? X : dims[i]);
+				kt_share(s, r.slots);
+				kt_reals(y, -1, 1);
+				kt_reals(out, -1, 1);	/* rows that nobody has stay as they are */
+				if (x)
+					kt_reals(x, -1, 1);
+				KT_CHECK(t, kt_tol(HD_F32, gates == 2 ? 37 : 4), "%s, gates %d: %s",
+					 gates == 2 ? "combine_dg" : back ? "combine" : "dispatch", gates & 1, kinds[i].name);
+				kt_threads(t, "its bits");
+				kt_free(t);
+			}
+		}
+		kt_free(r.t);
+	}
+}
+
+/* Experts 0 and 2 of 5 have no rows, and rows 23 to 29 are nobody's. */
+static void products(void)
+{
+	static const int rows[] = { 0, 0, 3, 8, 0, 0, 1, 0, 7, 4 };
+	static const struct { const char *a, *b, *c, *name; } of[] = {
+		{ "embed=19", "expert=5,embed=19,mlp=23", "mlp=23", "rows" },
+		{ "embed=19", "expert=5,mlp=23,embed=19", "mlp=23", "rows, weights the other way" },
+		{ "embed=19", "mlp=23", "expert=5,embed=19,mlp=23", "weights" },
+		{ "embed=19", "mlp=23", "expert=5,mlp=23,embed=19", "weights the other way" },
+	};
+
+	for (size_t i = 0; i < HD_LEN(of); i++)
+		for (int how = 0; how < (i < 2 ? 4 : 2); how++) {	/* 1: added to what is there; 2, 3: an input is added, in place */
+			static const char *const lead = "expert=1@0/5,batch=1@0/2,slot=30,";
+			struct kt *t = KT_NEW(grouped, how > 1 ? "rows=1 add=1" : "rows=1");
+			char spec[4][100];
+			struct kt_buf *a, *b, *add = NULL, *n, *c;
+
+			snprintf(spec[0], 100, "%s%s", lead, of[i].a);
+			snprintf(spec[1], 100, "%s%s", i < 2 ? "" : lead, of[i].b);
+			snprintf(spec[2], 100, "%s%s", i < 2 ? lead : "", of[i].c);
+			a = kt_in(t, HD_F32, spec[0]), b = kt_in(t, HD_F32, spec[1]);
+			if (how > 1)
+				add = kt_in(t, HD_F32, spec[2]);
+			n = kt_in(t, HD_I32, "expert=5,batch=2");
+			c = kt_out(t, HD_F32, spec[2]);
+			if (how == 3)
+				kt_inplace(c, add);
+			kt_reals(a, -1, 1), kt_reals(b, -1, 1), kt_reals(c, -1, 1);
+			if (add)
+				kt_reals(add, -1, 1);
+			for (int e = 0; e < 10; e++)
+				kt_set(n, e, rows[e]);
+			t->run.acc = how == 1;
+			KT_CHECK(t, kt_tol(HD_F32, 24), "products of %s, %s", of[i].name,
+				 how == 0 ? "anew" : how == 1 ? "added to" : how == 2 ? "with a sum" : "in place of it");
+			kt_free(t);
+		}
+}
+
+/* Elementwise kernels stop where the rows do. */
+static void used_rows(void)
+{
+	struct kt *t = KT_NEW(gelu, "");
+	struct kt_buf *x = kt_in(t, HD_F32, "row=10,mlp=7"), *y = kt_out(t, HD_F32, "row=10,mlp=7");
+
+	kt_reals(x, -1, 1);
+	for (int i = 0; i < 70; i++)
+		kt_set(y, i, 9);
+	t->run.rows = 6, t->run.rows_most = 10;
+	KT_CHECK(t, 1e-6, "gelu of 6 of 10 rows");
+	ok(kt_get(y, KT_CPU, 41) < 2 && kt_get(y, KT_CPU, 42) > 8, "the others are left alone");
+	kt_free(t);
+}
+
+int main(void)
+{
+	routes();
+	by_hand();
+	by_global_token();
+	movements();
+	products();
+	used_rows();
+	return done();
+}
