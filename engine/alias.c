@@ -232,6 +232,7 @@ void hd_index_program(struct hd_program *g)
 {
 	index_readers(g);
 	index_positions(g);
+	hd_index_here(g);
 }
 
 int hd_alias(struct hd_program *g)

@@ -283,7 +283,7 @@ int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *
 
 	for (size_t i = 0; i < g->plan->ntensors && rc >= 0; i++) {
 		r.t = g->plan->tensors[i];
-		if (!is_state(r.t) || !hd_leaf_here(g, r.t))
+		if (!is_state(r.t) || !hd_tensor_here(g, r.t))
 			continue;
 		r.data = hd_program_address(g, r.t, HD_STEP);
 		rc = read_state(&r, err);

@@ -364,7 +364,7 @@ int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *
 	int rc = find_files(&w, dir, err);
 
 	for (size_t i = 0; i < g->plan->ntensors && rc >= 0; i++)
-		if (is_weight(g->plan->tensors[i]) && hd_leaf_here(g, g->plan->tensors[i]))
+		if (is_weight(g->plan->tensors[i]) && hd_tensor_here(g, g->plan->tensors[i]))
 			rc = read_one(g, &w, g->plan->tensors[i], dir, err);
 	hd_weights_close(&w);
 	return rc;

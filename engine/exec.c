@@ -184,7 +184,7 @@ static int assign(struct hd_program *g, const struct hd_bind *b, struct hd_err *
 		struct hd_prep *prep;
 		struct command *c;
 
-		if (t->v.node || !v || !hd_leaf_here(g, t) || g->at[v->id].root == t)
+		if (t->v.node || !v || !hd_tensor_here(g, t) || g->at[v->id].root == t)
 			continue;
 		for (uint32_t k = 0; k < t->v.ndim; k++) {
 			view[0].dims[k] = view[1].dims[k] = t->dims[k];
@@ -406,6 +406,6 @@ void hd_program_destroy(struct hd_program *g)
 	for (size_t t = 0; g->readers && t < g->plan->ntensors; t++)
 		free(g->readers[t]);
 	free(g->launches), free(g->readers), free(g->entries), free(g->at), free(g->next), free(g->members_of);
-	free(g->position), free(g->offsets), free(g->commands), free(g->trace);
+	free(g->here), free(g->mine), free(g->position), free(g->offsets), free(g->commands), free(g->trace);
 	free(g);
 }

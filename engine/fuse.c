@@ -117,18 +117,15 @@ static void flatten(struct hd_plan *p, struct node *add, uint32_t *reads)
 {
 	for (uint32_t i = 0; i < add->v.nin; i++) {
 		struct node *n = add->ins[i]->v.node ? N(add->ins[i]->v.node) : NULL;
-		struct tensor **ins;
+		struct tensor *ins[HD_MAX_INS];
 
 		if (!n || strcmp(n->v.op->name, "add") || add->outs[0]->rows || reads[add->ins[i]->id] != 1 || n->v.phase != add->v.phase ||
 		    n->block != add->block || !same_shape(n->outs[0], add->outs[0]) || add->v.nin + n->v.nin > HD_MAX_INS)
 			continue;
-		ins = hd_plan_alloc(p, (add->v.nin + n->v.nin) * sizeof(*ins));
 		memcpy(ins, add->ins, add->v.nin * sizeof(*ins));
 		memcpy(ins + add->v.nin, n->ins + 1, (n->v.nin - 1) * sizeof(*ins));
 		ins[i] = n->ins[0];
-		add->ins = ins;
-		add->v.nin += n->v.nin - 1;
-		add->v.ins = (struct hd_tensor *const *)ins;
+		hd_set_inputs(p, add, ins, add->v.nin + n->v.nin - 1);
 		reads[n->outs[0]->id] = 0;
 		i--;
 	}
@@ -155,9 +152,7 @@ static void merge_accumulators(struct hd_plan *p, struct node *total, const uint
 		for (uint32_t k = 0; k < total->ins[i]->v.node->nin; k++)
 			all[n++] = N(total->ins[i]->v.node)->ins[k];
 	first = N(total->ins[0]->v.node);
-	first->ins = all;
-	first->v.ins = (struct hd_tensor *const *)all;
-	first->v.nin = n;
+	hd_set_inputs(p, first, all, n);
 	hd_node_move(p, first, total);
 	hd_replace(p, y, first->outs[0]);
 }

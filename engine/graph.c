@@ -291,13 +291,59 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, struct
 	n->attr = hd_plan_text(p, "%s", attr ? attr : "");
 	n->reason = p->reason;
 	n->queue = p->queue;
-	n->ins = hd_plan_alloc(p, (nin + 1) * sizeof(*n->ins));
-	for (uint32_t i = 0; i < nin; i++)
-		n->ins[i] = ins[i];
 	n->v = (struct hd_node){ .size = sizeof(n->v), .op = op, .kind = op->kind ? op->kind : op->name, .attr = n->attr,
-		.block = n->block >= 0 ? p->blocks[n->block].name : "", .ins = (struct hd_tensor *const *)n->ins,
-		.nin = nin, .phase = p->phase };
+		.block = n->block >= 0 ? p->blocks[n->block].name : "", .phase = p->phase };
+	hd_set_inputs(p, n, ins, nin);
 	return n;
+}
+
+/* Who may read t: each node that has ever been made to.  Replacing then need not look at the whole graph. */
+static void add_user(struct hd_plan *p, struct tensor *t, struct node *n)
+{
+	if (t->nusers && t->users[t->nusers - 1] == n)
+		return;
+	if (t->nusers == t->cap_users) {
+		struct node **more = hd_plan_alloc(p, 2 * (t->cap_users + 2) * sizeof(*more));
+
+		if (t->nusers)
+			memcpy(more, t->users, t->nusers * sizeof(*more));
+		t->users = more;
+		t->cap_users = 2 * (t->cap_users + 2);
+	}
+	t->users[t->nusers++] = n;
+}
+
+void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t)
+{
+	n->ins[i] = t;
+	add_user(p, t, n);
+}
+
+void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin)
+{
+	struct tensor **all = hd_plan_alloc(p, (nin + 1) * sizeof(*all));
+
+	n->ins = all;
+	n->v.ins = (struct hd_tensor *const *)all;
+	n->v.nin = nin;
+	for (uint32_t i = 0; i < nin; i++)
+		hd_set_input(p, n, i, ins[i]);
+}
+
+/* An input that was set in another way would not be replaced. */
+int hd_check_users(struct hd_plan *p)
+{
+	for (struct node *n = p->first; n; n = n->next)
+		for (uint32_t i = 0; i < n->v.nin; i++) {
+			size_t k = n->ins[i]->nusers;
+
+			while (k && n->ins[i]->users[k - 1] != n)
+				k--;
+			if (!k)
+				return hd_plan_fail(p, HD_EBUG, "%s reads %s, which does not know of it", n->v.op->name,
+						    n->ins[i]->v.name);
+		}
+	return HD_OK;
 }
 
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout)
@@ -466,11 +512,10 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 {
 	struct node *maker = with->v.node ? N(with->v.node) : NULL;
 
-	for (struct node *n = p->first; n; n = n->next) {
-		for (uint32_t i = 0; i < n->v.nin; i++)
-			if (n->ins[i] == old && n != maker)
-				n->ins[i] = with;
-	}
+	for (size_t k = 0; k < old->nusers; k++)
+		for (uint32_t i = 0; old->users[k] != maker && i < old->users[k]->v.nin; i++)
+			if (old->users[k]->ins[i] == old)
+				hd_set_input(p, old->users[k], i, with);
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (p->tensors[i]->assign == old)
 			p->tensors[i]->assign = with;

@@ -77,7 +77,7 @@ void hd_init_weights(const struct hd_program *g, int64_t seed)
 		struct filling f = { .key = hd_key((uint64_t)seed, t->v.name, 0), .std = t->init_std, .init = t->init,
 			.wide = t->v.dtype == HD_F64 };
 
-		if (t->v.node || t->v.what != HD_PARAM || !hd_leaf_here(g, t))
+		if (t->v.node || t->v.what != HD_PARAM || !hd_tensor_here(g, t))
 			continue;
 		f.w = hd_program_address(g, t, HD_STEP);
 		memset(f.w, 0, (size_t)hd_local_bytes(t));

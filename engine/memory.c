@@ -327,31 +327,21 @@ int64_t hd_memory_plan(struct hd_span *s, int64_t n)
 
 /* -- bound ------------------------------------------------------------------------------------- */
 
-struct event { int64_t time, bytes; };
-
-static int by_time(const void *a, const void *b)
-{
-	const struct event *x = a, *y = b;
-
-	if (x->time != y->time)
-		return x->time < y->time ? -1 : 1;
-	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;	/* ends before beginnings */
-}
-
 int64_t hd_memory_bound(const struct hd_span *s, int64_t n)
 {
-	struct event *e = hd_alloc(2 * (size_t)n * sizeof(*e));
-	int64_t sum = 0, most = 0;
+	int64_t sum = 0, most = 0, end = 0, *change;
 
+	for (int64_t i = 0; i < n; i++)
+		end = max64(end, max64(s[i].first, s[i].last) + 1);
+	change = hd_alloc((size_t)(end + 1) * sizeof(*change));
 	for (int64_t i = 0; i < n; i++) {
 		int64_t bytes = s[i].bytes > 0 ? rounded(s[i].bytes) : 0;
 
-		e[2 * i] = (struct event){ s[i].first, bytes };
-		e[2 * i + 1] = (struct event){ max64(s[i].first, s[i].last) + 1, -bytes };
+		change[s[i].first] += bytes;
+		change[max64(s[i].first, s[i].last) + 1] -= bytes;
 	}
-	qsort(e, 2 * (size_t)n, sizeof(*e), by_time);
-	for (int64_t i = 0; i < 2 * n; i++)
-		most = max64(most, sum += e[i].bytes);
-	free(e);
+	for (int64_t t = 0; t <= end; t++)
+		most = max64(most, sum += change[t]);
+	free(change);
 	return most;
 }

@@ -14,6 +14,9 @@ struct hd_span {
 
 /* Spans that exist at the same time do not overlap.  -> bytes of the arena.  Deterministic. */
 int64_t hd_memory_plan(struct hd_span *s, int64_t n);
+/* The same for very many spans, quickly: unit[t] is the unit that time t belongs to, never falling.  A span counts for
+ * the whole of each unit in which it exists with others that end elsewhere; so the arena may be larger. */
+int64_t hd_memory_plan_units(struct hd_span *s, int64_t n, const int32_t *unit);
 int64_t hd_memory_bound(const struct hd_span *s, int64_t n);	/* the largest sum of what exists at one time */
 
 #endif

@@ -380,7 +380,7 @@ static int place_one(struct hd_plan *p, struct node *n)
 		if (!x)
 			rc = p->err->code;
 		else
-			n->ins[i] = x;
+			hd_set_input(p, n, i, x);
 	}
 	for (uint32_t k = 0; k < n->v.nout && rc >= 0; k++) {
 		n->outs[k]->at = out[k];

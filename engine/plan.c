@@ -374,6 +374,7 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	HD_TRY(hd_lower(p));
 	HD_TRY(hd_fuse(p));
 	HD_TRY(hd_overlap(p));
+	HD_TRY(hd_check_users(p));
 	HD_TRY(check_sites(p));
 	hash_plan(p);
 	return p->err->code;

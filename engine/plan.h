@@ -52,6 +52,7 @@ struct tensor {
 	int decay, init;		/* parameters: weight decay applies; enum hd_init */
 	double init_std;
 	struct tensor *assign;		/* leaves: the value it takes at the end of the step */
+	struct node **users; size_t nusers, cap_users;	/* may read it: each that ever did */
 	struct tensor *twin;		/* data: the leaf that this is a copy of in another place */
 	/* (expert, batch, slot, ...) of which only the rows are stored that are in use: first by expert, then by sample.  rows:
 	 * how many of each (expert, batch), known in a step; most: at most so many of a (batch, slot).  NULL, 0: dense. */
@@ -184,6 +185,10 @@ struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tenso
 void hd_node_insert(struct hd_plan *p, struct node *n);
 void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout);
+/* Inputs are set with these two only. */
+void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t);
+void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin);
+int hd_check_users(struct hd_plan *p);
 void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with);
 void hd_drop_dead(struct hd_plan *p);
 const struct hd_op *hd_op_find(const char *name);

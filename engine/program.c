@@ -22,12 +22,23 @@ int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t
 
 static int64_t instances(const struct hd_program *g, const struct tensor *root)
 {
-	return root->step ? 1 : g->plan->micros;
+	return root->step || !g->at[root->id].here ? 1 : g->plan->micros;
 }
 
 static int64_t instance(const struct hd_program *g, const struct tensor *root, int64_t micro)
 {
-	return g->at[root->id].slot + (root->step || micro < 0 ? 0 : micro);
+	return g->at[root->id].slot + (root->step || !g->at[root->id].here || micro < 0 ? 0 : micro);
+}
+
+/* A tensor is here if its placement says so. */
+int hd_tensor_here(const struct hd_program *g, const struct tensor *t)
+{
+	const struct hd_plan *p = g->plan;
+
+	for (int a = 0; a < p->naxes; a++)
+		if (t->at.on[a].kind == HD_AT && t->at.on[a].index != hd_plan_coord(p, g->rank, p->axes[a]))
+			return 0;
+	return 1;
 }
 
 static void touch(struct hd_program *g, struct hd_span *s, const struct tensor *t, int64_t micro, int64_t from, int64_t to)
@@ -36,6 +47,8 @@ static void touch(struct hd_program *g, struct hd_span *s, const struct tensor *
 	struct hd_span *k;
 
 	if (!root->v.node && root->v.what != HD_DATA)
+		return;
+	if (!g->at[root->id].here)		/* the norm of all gradients, a send's other end: named here, elsewhere in memory */
 		return;
 	k = &s[instance(g, root, micro)];
 	k->first = from < k->first ? from : k->first;
@@ -86,17 +99,6 @@ static void keep_results(struct hd_program *g, struct hd_span *s)
 
 static int is_state(const struct tensor *t) { return !t->v.node && t->v.what != HD_DATA; }
 
-/* A leaf lives here if its placement says so. */
-int hd_leaf_here(const struct hd_program *g, const struct tensor *t)
-{
-	const struct hd_plan *p = g->plan;
-
-	for (int a = 0; a < p->naxes; a++)
-		if (t->at.on[a].kind == HD_AT && t->at.on[a].index != hd_plan_coord(p, g->rank, p->axes[a]))
-			return 0;
-	return 1;
-}
-
 static int64_t persistent(struct hd_program *g)
 {
 	int64_t at = 0;
@@ -104,12 +106,38 @@ static int64_t persistent(struct hd_program *g)
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		struct tensor *t = g->plan->tensors[i];
 
-		if (!is_state(t) || t->v.what == HD_ACT || !hd_leaf_here(g, t))
+		if (!is_state(t) || t->v.what == HD_ACT || !hd_tensor_here(g, t))
 			continue;
 		g->offsets[g->at[i].slot] = at;
 		at += (hd_local_bytes(t) + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
 	}
 	return at;
+}
+
+#define MANY 30000			/* spans from which on exact packing takes too long */
+
+static int same_unit(const struct hd_unit *a, const struct hd_unit *b)
+{
+	return a->kind == b->kind && a->chunk == b->chunk && a->micro == b->micro;
+}
+
+/* Offsets.  Sync that is scattered among backward belongs to the unit beside which it runs. */
+static int64_t pack(const struct hd_program *g, struct hd_span *s, int64_t n, int64_t used)
+{
+	int32_t *unit, u = 0;
+	int64_t bytes;
+
+	if (used <= MANY)
+		return hd_memory_plan(s, n);
+	unit = hd_alloc((g->n + 1) * sizeof(*unit));
+	for (size_t e = 0, last = 0; e < g->n; e++) {
+		if (g->entries[e].unit.kind != HD_S && !same_unit(&g->entries[e].unit, &g->entries[last].unit))
+			u++, last = e;
+		unit[e] = u;
+	}
+	bytes = hd_memory_plan_units(s, n, unit);
+	free(unit);
+	return bytes;
 }
 
 static int plan_memory(struct hd_program *g)
@@ -139,7 +167,7 @@ static int plan_memory(struct hd_program *g)
 			else
 				x->bytes = hd_local_bytes(g->plan->tensors[i]), used++;
 		}
-	g->memory.transient = hd_memory_plan(s, n);
+	g->memory.transient = pack(g, s, n, used);
 	g->memory.peak_bound = hd_memory_bound(s, n);
 	for (int64_t i = 0; i < n; i++)
 		g->offsets[i] = s[i].offset;
@@ -162,7 +190,11 @@ int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, stru
 	g->next = hd_alloc(p->ntensors * sizeof(*g->next));
 	g->members_of = hd_alloc(p->ntensors * sizeof(*g->members_of));
 	g->readers = hd_alloc(p->ntensors * sizeof(*g->readers));
+	g->here = hd_alloc((size_t)p->nnodes + 1);
+	g->mine = hd_alloc((size_t)(p->nnodes + 1) * sizeof(*g->mine));
 	g->position = hd_alloc((size_t)(p->nnodes + 1) * sizeof(*g->position));
+	for (size_t i = 0; i < p->ntensors; i++)
+		g->at[i].here = hd_tensor_here(g, p->tensors[i]);
 	hd_index_program(g);
 	rc = hd_alias(g);
 	if (rc >= 0)
@@ -186,7 +218,7 @@ void *hd_program_address(const struct hd_program *g, const struct tensor *t, int
 	if (s->root->v.node || s->root->v.what == HD_DATA) {
 		base = g->transient;
 	} else {
-		if (!hd_leaf_here(g, s->root))
+		if (!hd_tensor_here(g, s->root))
 			return NULL;
 		base = g->persistent;
 	}

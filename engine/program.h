@@ -55,6 +55,8 @@ struct hd_program {
 	struct tensor **members_of, **next;	/* by tensor id: the tensors merged into it, as a list */
 	const struct hd_device_ops *device;
 	int keep_gradients;		/* gradients stay readable after the step */
+	char *here;			/* by node id: runs on this rank */
+	struct node **mine; size_t nmine;	/* those that do, in program order */
 	int64_t *position;		/* by node id: place in program order */
 	struct node ***readers;		/* by tensor id: NULL-terminated */
 	int64_t *offsets;		/* by slot x (micros): offset in the transient arena; leaves: in the persistent one */
@@ -82,9 +84,10 @@ void hd_program_destroy(struct hd_program *g);
 int hd_timeline(struct hd_program *g);
 int hd_alias(struct hd_program *g);
 void hd_index_program(struct hd_program *g);
+void hd_index_here(struct hd_program *g);
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank);
 int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t j);	/* of chunk, join, pick */
-int hd_leaf_here(const struct hd_program *g, const struct tensor *t);
+int hd_tensor_here(const struct hd_program *g, const struct tensor *t);
 int hd_entry_reads(const struct entry *e, uint32_t i);
 int hd_node_here(const struct hd_program *g, const struct node *n);
 

@@ -110,7 +110,7 @@ static void read_again(struct remake *m, struct node *r)
 		struct node *c = made_again(m, t, r->block) ? copy_of(m, N(t->v.node), r) : NULL;
 
 		if (c)
-			r->ins[i] = c->outs[t->out];
+			hd_set_input(r->plan, r, i, c->outs[t->out]);
 	}
 }
 

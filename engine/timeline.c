@@ -28,7 +28,7 @@ static int64_t stage_at(const struct hd_plan *p, const struct tensor *t)
 	return w->kind == HD_AT ? w->index : -1;
 }
 
-int hd_node_here(const struct hd_program *g, const struct node *n)
+static int is_here(const struct hd_program *g, const struct node *n)
 {
 	const struct hd_plan *p = g->plan;
 	int64_t s;
@@ -42,6 +42,18 @@ int hd_node_here(const struct hd_program *g, const struct node *n)
 	else
 		s = hd_node_stage(p, n);
 	return s < 0 || s == g->coord;
+}
+
+int hd_node_here(const struct hd_program *g, const struct node *n) { return g->here[n->id]; }
+
+/* In program order.  With many stages they are a small part of the plan, and all that follows looks at them only. */
+void hd_index_here(struct hd_program *g)
+{
+	for (struct node *n = g->plan->first; n; n = n->next) {
+		g->here[n->id] = (char)is_here(g, n);
+		if (g->here[n->id])
+			g->mine[g->nmine++] = n;
+	}
 }
 
 static int crosses_stages(const struct hd_plan *p, const struct node *n)
@@ -69,7 +81,10 @@ struct build {
 	int64_t *unit_at;		/* by position of the unit: its first entry */
 	char *leads;			/* by node id: to a movement that needs no other bucket */
 	struct node ***after;		/* by node id: those that overwrite what it reads, NULL-terminated */
+	struct unit_nodes *units;	/* by kind and chunk */
 };
+
+struct unit_nodes { struct node **v, **receives; size_t n, nreceives; };	/* both NULL until the first such unit */
 
 static struct entry *append(struct build *b, int type, struct node *n, int32_t micro)
 {
@@ -169,9 +184,9 @@ static void emit(struct build *b, struct node *n, int32_t micro)
 static void emit_phase(struct build *b, uint32_t phase)
 {
 	b->unit = (struct hd_unit){ phase, 0, HD_STEP };
-	for (struct node *n = b->g->plan->first; n; n = n->next)
-		if (n->v.phase == phase)
-			emit(b, n, HD_STEP);
+	for (size_t i = 0; i < b->g->nmine; i++)
+		if (b->g->mine[i]->v.phase == phase)
+			emit(b, b->g->mine[i], HD_STEP);
 }
 
 static int in_unit(const struct hd_plan *p, const struct node *n, const struct hd_unit *u)
@@ -184,26 +199,67 @@ static int in_unit(const struct hd_plan *p, const struct node *n, const struct h
 /* What a unit receives is posted in the order in which it was sent. */
 static int64_t sent_at(const struct hd_program *g, const struct node *n)
 {
-	return n->comm.kind == HD_RECV ? g->position[N(n->ins[0]->v.node)->id] : INT64_MAX;
+	return g->position[N(n->ins[0]->v.node)->id];
+}
+
+static void put_receive(const struct hd_program *g, struct unit_nodes *l, struct node *n)
+{
+	size_t i = l->nreceives++;
+
+	for (; i && sent_at(g, l->receives[i - 1]) > sent_at(g, n); i--)
+		l->receives[i] = l->receives[i - 1];
+	l->receives[i] = n;
+}
+
+/* The nodes of a unit that run here: the same for all micro-batches. */
+static const struct unit_nodes *nodes_of(struct build *b, const struct hd_unit *u)
+{
+	const struct hd_program *g = b->g;
+	struct unit_nodes *l = &b->units[u->chunk * 3 + (u->kind == HD_F ? 0 : u->kind == HD_B ? 1 : 2)];
+	size_t n = 0;
+
+	if (l->v)
+		return l;
+	for (size_t i = 0; i < g->nmine; i++)
+		n += (size_t)in_unit(g->plan, g->mine[i], u);
+	l->v = hd_alloc((n + 1) * sizeof(*l->v));
+	l->receives = hd_alloc((n + 1) * sizeof(*l->receives));
+	for (size_t i = 0; i < g->nmine; i++) {
+		if (!in_unit(g->plan, g->mine[i], u))
+			continue;
+		if (g->mine[i]->comm.kind == HD_RECV)
+			put_receive(g, l, g->mine[i]);
+		else
+			l->v[l->n++] = g->mine[i];
+	}
+	return l;
 }
 
 static void emit_receives(struct build *b, int at)
 {
 	const struct hd_plan *p = b->g->plan;
-	const struct hd_unit *u = &p->units[b->g->coord][at];
-	int64_t done = -1;
+	const struct unit_nodes *l;
 
-	for (; p->stages && at < p->nunits[b->g->coord];) {
-		struct node *next = NULL;
+	if (!p->stages || at >= p->nunits[b->g->coord])
+		return;
+	l = nodes_of(b, &p->units[b->g->coord][at]);
+	for (size_t i = 0; i < l->nreceives; i++)
+		emit(b, l->receives[i], p->units[b->g->coord][at].micro);
+}
 
-		for (struct node *n = p->first; n; n = n->next)
-			if (in_unit(p, n, u) && hd_node_here(b->g, n) && sent_at(b->g, n) > done &&
-			    sent_at(b->g, n) < (next ? sent_at(b->g, next) : INT64_MAX))
-				next = n;
-		if (!next)
-			return;
-		done = sent_at(b->g, next);
-		emit(b, next, u->micro);
+static void emit_unit(struct build *b, const struct hd_unit *u)
+{
+	const struct unit_nodes *l = nodes_of(b, u);
+	int block = -1;
+
+	b->unit = *u;
+	for (size_t i = 0; i < l->n; i++) {
+		if (l->v[i]->block != block) {	/* a whole one has passed at the second border */
+			b->border++;
+			catch_up(b, 2);
+		}
+		block = l->v[i]->block;
+		emit(b, l->v[i], u->micro);
 	}
 }
 
@@ -277,20 +333,21 @@ static int reads_what(const struct hd_program *g, const struct node *r, const st
  * node overwrites what an earlier one reads. */
 static void order_overwrites(struct build *b)
 {
-	struct hd_plan *p = b->g->plan;
-
-	for (struct node *r = p->first; r; r = r->next) {
+	for (size_t i = 0; i < b->g->nmine; i++) {
+		struct node *r = b->g->mine[i], **list = NULL;
 		size_t n = 0, cap = 0;
-		struct node **list = NULL;
 
-		if (r->v.phase != HD_S || only_names(r) || !hd_node_here(b->g, r))
+		if (r->v.phase != HD_S || only_names(r))
 			continue;
-		for (struct node *k = r->next; k; k = k->next)
-			if (k->v.phase == HD_S && hd_node_here(b->g, k) && reads_what(b->g, r, k)) {
+		for (size_t j = i + 1; j < b->g->nmine; j++) {
+			struct node *k = b->g->mine[j];
+
+			if (k->v.phase == HD_S && reads_what(b->g, r, k)) {
 				list = hd_grow(list, n + 1, &cap, sizeof(*list));
 				list[n++] = k;
 				b->unmet[k->id]++;
 			}
+		}
 		b->after[r->id] = list;
 	}
 }
@@ -311,10 +368,13 @@ static void count(struct build *b)
 
 static int check_all_ran(struct build *b)
 {
-	for (struct node *n = b->g->plan->first; n; n = n->next)
-		if (hd_node_here(b->g, n) && b->runs[n->id] > 0)
+	for (size_t i = 0; i < b->g->nmine; i++) {
+		const struct node *n = b->g->mine[i];
+
+		if (b->runs[n->id] > 0)
 			return hd_plan_fail(b->g->plan, HD_EBUG, "%s of %s stands in no unit of stage %lld", n->v.op->name,
 					    n->v.block, (long long)b->g->coord);
+	}
 	return HD_OK;
 }
 
@@ -381,10 +441,14 @@ static int64_t send_wait(const struct build *b, int64_t e)
 static void waits(struct build *b)
 {
 	struct hd_program *g = b->g;
-	int64_t *first = hd_alloc(g->plan->ntensors * (size_t)(g->plan->micros + 1) * sizeof(*first));
-	int64_t m = g->plan->micros + 1, update = first_update(g);
+	int64_t m = g->plan->micros + 1, update = first_update(g), rows = 0, *first, *row;
 
-	for (size_t i = 0; i < g->plan->ntensors * (size_t)m; i++)
+	row = hd_alloc(g->plan->ntensors * sizeof(*row));	/* of a movement's result */
+	for (size_t i = 0; i < g->nmine; i++)
+		if (g->mine[i]->comm.kind)
+			row[g->mine[i]->outs[0]->id] = ++rows * m;
+	first = hd_alloc((size_t)(rows * m + m) * sizeof(*first));
+	for (int64_t i = 0; i < rows * m + m; i++)
 		first[i] = (int64_t)g->n;
 	for (int64_t e = (int64_t)g->n - 1; e >= 0; e--) {
 		struct entry *x = &g->entries[e];
@@ -392,7 +456,7 @@ static void waits(struct build *b)
 		if (x->type == HD_ENTRY_NODE && x->node->comm.kind) {
 			struct tensor *y = x->node->outs[0];
 
-			x->wait = x->node->comm.kind == HD_SEND ? send_wait(b, e) : first[y->id * m + (y->step ? 0 : x->micro + 1)];
+			x->wait = x->node->comm.kind == HD_SEND ? send_wait(b, e) : first[row[y->id] + (y->step ? 0 : x->micro + 1)];
 			if (e < update && x->wait > update)
 				x->wait = update;
 		}
@@ -401,10 +465,11 @@ static void waits(struct build *b)
 
 			if (x->type == HD_ENTRY_ACC && i != x->input)
 				continue;
-			first[t->id * m + (t->step ? 0 : x->micro + 1)] = e;
+			first[row[t->id] + (t->step ? 0 : x->micro + 1)] = e;
 		}
 	}
 	free(first);
+	free(row);
 	wait_for_overwrites(g);
 }
 
@@ -419,6 +484,7 @@ int hd_timeline(struct hd_program *g)
 	for (size_t i = 0; i < p->ntensors; i++)
 		b.loaded_micro[i] = -1;
 	b.behind = hd_alloc(n * sizeof(*b.behind)), b.since = hd_alloc(n * sizeof(int));
+	b.units = hd_alloc((size_t)(p->chunks ? p->chunks : 1) * 3 * sizeof(*b.units));
 	b.leads = hd_alloc(n), b.after = hd_alloc(n * sizeof(*b.after));
 	count(&b);
 	b.unit_at = hd_alloc((size_t)(p->nunits[g->coord] + 1) * sizeof(*b.unit_at));
@@ -426,20 +492,10 @@ int hd_timeline(struct hd_program *g)
 	b.unit = p->nunits[g->coord] ? p->units[g->coord][0] : b.unit;
 	emit_receives(&b, 0);
 	for (int u = 0; u < p->nunits[g->coord]; u++) {
-		int block = -1;
-
 		b.unit = p->units[g->coord][u];
 		b.unit_at[u] = (int64_t)g->n;
 		emit_receives(&b, u + 1);
-		for (struct node *k = p->first; k; k = k->next)
-			if (in_unit(p, k, &b.unit) && k->comm.kind != HD_RECV) {
-				if (k->block != block) {	/* a whole one has passed at the second border */
-					b.border++;
-					catch_up(&b, 2);
-				}
-				block = k->block;
-				emit(&b, k, b.unit.micro);
-			}
+		emit_unit(&b, &p->units[g->coord][u]);
 	}
 	catch_up(&b, 0);
 	emit_phase(&b, HD_S);
@@ -448,7 +504,9 @@ int hd_timeline(struct hd_program *g)
 	waits(&b);
 	for (size_t i = 0; i < n; i++)
 		free(b.after[i]);
-	free(b.unmet), free(b.runs), free(b.held), free(b.loaded_micro);
+	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)
+		free(b.units[i].v), free(b.units[i].receives);
+	free(b.units), free(b.unmet), free(b.runs), free(b.held), free(b.loaded_micro);
 	free(b.unit_at), free(b.behind), free(b.since), free(b.leads), free(b.after);
 	return rc;
 }

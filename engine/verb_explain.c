@@ -77,7 +77,7 @@ static int64_t count_parameters(const struct hd_program *g)
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *t = g->plan->tensors[i];
 
-		if (!t->v.node && t->v.what == HD_PARAM && hd_leaf_here(g, t))
+		if (!t->v.node && t->v.what == HD_PARAM && hd_tensor_here(g, t))
 			n += hd_local_count(t);
 	}
 	return n;

@@ -128,6 +128,28 @@ static void check(struct hd_span *s, int64_t n, double ratio, double seconds, co
 	free(again);
 }
 
+/* By units: every `length` times make one.  A buffer that lives longer counts for whole units. */
+static void check_units(struct hd_span *s, int64_t n, int64_t length, double ratio, double seconds, const char *name)
+{
+	int64_t bound = hd_memory_bound(s, n), end = 0, arena;
+	int32_t *unit;
+	double t;
+
+	for (int64_t i = 0; i < n; i++)
+		end = s[i].last > end ? s[i].last : end;
+	unit = hd_alloc((size_t)(end + 1) * sizeof(*unit));
+	for (int64_t i = 0; i <= end; i++)
+		unit[i] = (int32_t)(i / length);
+	t = hd_seconds();
+	arena = hd_memory_plan_units(s, n, unit);
+	t = hd_seconds() - t;
+	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n, (double)arena / (double)bound, 1e3 * t);
+	ok(sound(s, n, arena), "%s: aligned, inside, no overlap", name);
+	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: at most %.2f of bound", name, ratio);
+	ok(t < seconds, "%s: %.0f ms in less than %.0f", name, 1e3 * t, 1e3 * seconds);
+	free(unit);
+}
+
 int main(void)
 {
 	static const int64_t life[] = { 1, 3, 40, 1000 };
@@ -154,6 +176,17 @@ int main(void)
 	check(s, training(s, 3000, 14, 0, 1), 1.15, 5 * unit, "3000 layers, mixed sizes");
 	check(s, in_flight(s, 256, 64, 130), 1.15, 5 * unit, "64 of 256 micro-batches in flight");
 	check(s, random_spans(s, 100000, 100000, 5000), 1.15, 5 * unit, "random, 100000");
+	for (int k = 0; k < 200; k++) {
+		int64_t n = random_spans(s, 1 + below(200), 1 + below(300), life[k % 4]), end = 0, arena;
+		int32_t unit[1400];
+
+		for (int64_t i = 0; i < 1400; i++)
+			unit[i] = (int32_t)(end += i && !below(7));
+		arena = hd_memory_plan_units(s, n, unit);
+		bad += arena < hd_memory_bound(s, n) || !sound(s, n, arena);
+	}
+	is_int(bad, 0, "200 small random plans by units: aligned, inside, no overlap");
+	check_units(s, in_flight(s, 256, 64, 130), 130, 1.15, 0.5 * unit, "by units, 64 of 256 micro-batches in flight");
 	free(s);
 	return done();
 }

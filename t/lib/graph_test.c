@@ -133,7 +133,7 @@ static void init_leaves(struct gt_run *r, int rank)
 		int64_t at[HD_MAX_DIMS] = {0}, n = hd_local_count(t);
 		double *w;
 
-		if (t->v.node || t->v.what != HD_PARAM || !hd_leaf_here(g, t))
+		if (t->v.node || t->v.what != HD_PARAM || !hd_tensor_here(g, t))
 			continue;
 		w = hd_program_address(g, t, HD_STEP);
 		for (int64_t k = 0; k < n; k++) {

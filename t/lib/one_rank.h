@@ -19,7 +19,7 @@ static double compare(struct gt_run *r, const struct tensor *g, const struct ten
 	double *w = gt_address(one, whole, 0), worst = 0;
 
 	for (int k = 0; k < r->n; k++) {
-		double *x = hd_leaf_here(r->g[k], g) ? gt_address(r, g, k) : NULL;
+		double *x = hd_tensor_here(r->g[k], g) ? gt_address(r, g, k) : NULL;
 		int64_t n = hd_local_count(g), off[HD_MAX_DIMS];
 
 		for (uint32_t d = 0; d < g->v.ndim; d++)
