@@ -42,14 +42,23 @@ static int64_t common_divisor(int64_t a, int64_t b)
 	return a;
 }
 
+static int divides(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *section, const char *name)
+{
+	const struct hd_dim *d = s->h->dim(p, name);
+
+	return !d || d->n % n == 0 ? HD_OK : s->h->fail(p, HD_EDIVIDE, "size: %lld does not divide %s.%s = %lld", (long long)n,
+							section, name, (long long)d->n);
+}
+
+/* What divides is asked here of all ranks together: where there are two axes, each alone says less. */
 static int tp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
 {
-	const struct hd_dim *heads = s->h->dim(p, "heads"), *kv = s->h->dim(p, "kv_heads");
+	const struct hd_dim *kv = s->h->dim(p, "kv_heads");
 	int64_t n = size ? size : left, outer = kv ? common_divisor(n, kv->n) : n;
 
-	if (heads && heads->n % n)
-		return s->h->fail(p, HD_EDIVIDE, "size: %lld does not divide model.heads = %lld", (long long)n,
-				  (long long)heads->n);
+	if (divides(s, p, n, "model", "heads") < 0 || divides(s, p, n, "model", "mlp") < 0 ||
+	    (s->sequence && divides(s, p, n, "train", "seq") < 0))
+		return s->h->status(p);
 	if (outer == n) {
 		s->axis[0] = s->h->axis(p, NULL, n, 0);
 	} else {
