@@ -32,9 +32,8 @@ layout 4 dp
 layout 4 megatron-tp
 layout 4 gpipe
 layout 4 1f1b
-layout 2 interleaved
 layout 8 ptd-p
-# Experts: compared with the same model on one rank.
+# Other models: compared with the same on one rank.
 single() {	# NAME SETS
 	rm -f "$tmp/m.jsonl"
 	name=$1
@@ -44,6 +43,8 @@ single() {	# NAME SETS
 		--set train.warmup=0 --set train.threads=1 --set log.sample=0 --set log.metrics="$tmp/m.jsonl"
 	losses "$tmp/m.jsonl" > "$tmp/one"
 }
+single interleaved --set pp.size=1
+layout 4 interleaved
 single dp+ep --set ep.size=1 --set dp.size=1
 layout 4 dp+ep
 single mixtral-small --set ep.size=1

@@ -40,6 +40,11 @@ near_one() {	# NAME: the losses of m.jsonl are those of one rank
 }
 heddle train large.ini --set pp.size=1 --set log.metrics=one.jsonl >/dev/null 2>&1
 losses one.jsonl >one
+# With two chunks a rank sends the same other one forward and backward.  Here rank 0 sends F1 of chunk 1 before B0 of chunk
+# 1, and rank 1 receives what comes of the latter first.
+echo 0,F,0,0 0,F,0,1 0,F,1,0 0,F,1,1 0,B,1,0 0,B,0,0 0,B,1,1 0,B,0,1 \
+	1,F,0,0 1,F,0,1 1,F,1,0 1,B,1,0 1,B,0,0 1,F,1,1 1,B,1,1 1,B,0,1 | tr ' ' '\n' >crossing.csv
+heddle train large.ini --set pp.size=1 --set train.global_batch=4 --set log.metrics=few.jsonl >/dev/null 2>&1
 for how in shared mpi; do
 	[ $how = shared ] || export HD_TEST_COMM=mpi
 	for order in gpipe 1f1b interleaved zb; do
@@ -47,6 +52,12 @@ for how in shared mpi; do
 		heddle_mpi 2 train large.ini --set pp.schedule=$order --set log.metrics=m.jsonl >out 2>&1 || tail -3 out | tap_comment
 		near_one "two stages, $order, $how: the losses of one rank"
 	done
+	losses few.jsonl >one
+	rm -f m.jsonl
+	heddle_mpi 2 train large.ini --set pp.schedule=crossing.csv --set pp.chunks=2 --set train.global_batch=4 \
+		--set log.metrics=m.jsonl >out 2>&1 || tail -3 out | tap_comment
+	near_one "ways that cross, $how: the losses of one rank"
+	losses one.jsonl >one
 done
 unset HD_TEST_COMM
 
