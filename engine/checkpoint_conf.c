@@ -235,7 +235,7 @@ static char *conf_of_config(const char *dir, struct hd_err *err)
 	unlike = f && f->unlike ? f->unlike(o) : NULL;
 	seq = f && f->keys ? positions(o, f, &key) : 0;
 	if (!f || !f->keys)
-		hd_err_set(err, HD_ENOTSUP, "%s/config.json: model_type is %s; known: gpt2, llama", dir,
+		hd_err_set(err, HD_ENOTSUP, "%s/config.json: model_type is %s; known: gpt2, llama, mixtral", dir,
 			   type ? type : "not given");
 	else if (unlike)
 		hd_err_set(err, HD_ENOTSUP, "%s/config.json: this %s is not known", dir, unlike);

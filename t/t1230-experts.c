@@ -303,6 +303,51 @@ static void micro_batches(int64_t group)
 	gt_close(one);
 }
 
+/* -- experts without tokens ------------------------------------------------------------------------------------------------ */
+/* A router of zeros likes all alike, and a tie goes to the lowest: all tokens choose experts 0 and 1, and every other rank
+ * has none.  It takes part in every movement, and its gradients are zero and not what memory held. */
+static void blank_routers(struct gt_run *r)
+{
+	for (int k = 0; k < r->n; k++)
+		for (size_t i = 0; i < r->plan->ntensors; i++) {
+			struct tensor *t = r->plan->tensors[i];
+
+			if (!t->v.node && t->v.what == HD_PARAM && strstr(t->v.name, ".gate.weight") && hd_leaf_here(r->g[k], t))
+				memset(gt_address(r, t, k), 0, (size_t)hd_local_bytes(t));
+		}
+}
+
+static void without_tokens(void)
+{
+	static const int which[] = { 0, 1, 2, 4, 6, 9, 12 };
+	static const char *const keys = "family = mixtral\naux_loss = 0\n";
+	struct hd_plan *p = plan(NULL, HD_F64, keys, BATCH);
+
+	nstats = p ? p->nstats : 0;
+	one = p ? gt_open(p, NULL) : NULL;
+	if (!one) {
+		ok(0, "one rank: %s", gt_why());
+		return;
+	}
+	blank_routers(one);
+	gt_compute(one);
+	ok(gt_address(one, p->stats[0], 0)[3] == BATCH * SEQ && gt_address(one, p->stats[0], 0)[4] == BATCH * SEQ &&
+	   gt_address(one, p->stats[0], 0)[5] == 0, "all tokens choose two of eight experts");
+	for (size_t i = 0; i < HD_LEN(which); i++) {
+		const struct layout *l = &layouts[which[i]];
+		struct hd_plan *many = plan(l, HD_F64, keys, l->micro);
+		struct gt_run *r = many ? gt_open(many, sim_members) : NULL;
+		const char *why = r ? (blank_routers(r), sim_compute(r)) : gt_why(), *where = "";
+		int same = 0;
+		double off = why ? NAN : numbers(r, &same), all = why ? NAN : gradients(r, NULL, &where);
+
+		if (!ok(same && off < 1e-12 && all < 1e-12, "%s: ranks whose experts have no tokens", l->name))
+			note("%s: numbers differ by %g, gradients by %g (%s)", why ? why : "it ran", off, all, where);
+		sim_close(r);
+	}
+	gt_close(one);
+}
+
 static void refusals(void)
 {
 	static const struct layout two = { "", "ep:2", EP, "", 2, 1 };
@@ -354,6 +399,7 @@ int main(void)
 	model("family = mixtral\nz_loss = 0.1\n", "mixtral without a limit", 0);
 	for (int64_t group = SEQ / 2; group <= 4 * SEQ; group *= 2)
 		micro_batches(group);
+	without_tokens();
 	refusals();
 	movements("experts = 8\nmoe_every = 1\n", "gshard", 2 * 8 * (2 * SEQ / 8), 0);	/* 2 groups: the samples of a rank */
 	movements("family = mixtral\n", "mixtral", 2 * SEQ * 2, 1);

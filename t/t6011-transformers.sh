@@ -68,28 +68,6 @@ near "and has the same loss here" "$(ours another)" "$(said another 2)" 1e-5
 near "so has one without its head, under shorter names" "$(ours headless)" "$(said another 2)" 1e-5
 fails "a model that ours is not" "$heddle" eval relu --data text.txt
 like "is refused, with the reason" "$(cat .ok)" 'relu/config\.json: .*activation_function'
-
-# Experts: the stored names are those of each expert, and the router's choices and gates are those of transformers.
-"$python" -c 'from transformers import MixtralForCausalLM' 2>/dev/null || { skip "no MixtralForCausalLM"; done_testing; exit; }
-ok "a Mixtral" "$heddle" train run.ini --set checkpoint.dir=experts --set model.family=mixtral --set model.kv_heads=2 \
-	--set model.experts=4 --set data.valid_fraction=0
-cat >mixtral.py <<-'EOT'
-	import torch
-	from transformers import MixtralForCausalLM
-	torch.set_num_threads(1)
-	data = torch.tensor(list(open("text.txt", "rb").read()))
-	model, info = MixtralForCausalLM.from_pretrained("experts/step-00000006", output_loading_info=True)
-	n = (len(data) - 1) // 32
-	ids, targets = data[:n * 32].view(n, 32), data[1:n * 32 + 1].view(n, 32)
-	with torch.no_grad():
-	    logits = model.eval()(ids).logits
-	loss = torch.nn.functional.cross_entropy(logits.reshape(n * 32, -1).double(), targets.reshape(-1)).item()
-	print("experts", loss, sum(len(v) for v in info.values()))
-EOT
-ok "transformers reads it" "$python" mixtral.py
-cp .ok theirs.txt
-is "experts: every tensor is known, none is missing" "$(said experts 3)" 0
-near "experts: the same loss" "$(ours experts)" "$(said experts 2)" 1e-5
 fails "a directory without a model" "$heddle" eval . --data text.txt
 like "is refused, with the reason" "$(cat .ok)" 'is no checkpoint'
 done_testing

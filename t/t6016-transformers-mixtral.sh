@@ -1,0 +1,82 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Experts in the files of others: a Mixtral trained on several ranks has the same logits in transformers, whatever rank an
+# expert was on, and one that transformers has written has them here.  Choices, gates and names must all agree for that.
+. "${0%/*}/lib/tap.sh"
+heddle=$build/heddle
+[ -x "$heddle" ] || skip_all "heddle is not built"
+python=${PYTHON:-python3}
+"$python" -c 'import torch; from transformers import MixtralForCausalLM' 2>/dev/null || skip_all "python3 has no torch and transformers"
+export XDG_CACHE_HOME="$tmp/cache" HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
+seq 1 700 >"$tmp/text.txt"
+cd "$tmp" || exit 1
+
+cat >run.ini <<-'EOT'
+	[model]
+	family = mixtral
+	layers = 2
+	heads = 4
+	kv_heads = 2
+	embed = 32
+	mlp = 48
+	experts = 4
+	rope_theta = 5000
+	init_std = 0.2
+	[data]
+	train = text.txt
+	valid_fraction = 0
+	[train]
+	seq = 32
+	global_batch = 4
+	steps = 6
+	lr = 1e-2
+	threads = 1
+	[strategy ep]
+	plugin = ep
+EOT
+ok "four ranks, an expert each" mpi 4 "$heddle" train run.ini --set checkpoint.dir=experts
+ok "goes on on one rank" mpi 1 "$heddle" train run.ini --set checkpoint.dir=resumed --set checkpoint.resume=experts --set train.steps=7
+
+cat >check.py <<-'EOT'
+	import json, torch
+	from transformers import AutoModelForCausalLM, MixtralConfig, MixtralForCausalLM
+	torch.set_num_threads(1)
+	data = torch.tensor(list(open("text.txt", "rb").read()))
+	def say(name, model, seq, unknown):
+	    n = (len(data) - 1) // seq
+	    ids, targets = data[:n * seq].view(n, seq), data[1:n * seq + 1].view(n, seq)
+	    with torch.no_grad():
+	        logits = model.eval()(ids).logits
+	        z = model(torch.tensor([list(b"699")])).logits[0, -1]
+	    loss = torch.nn.functional.cross_entropy(logits.reshape(n * seq, -1).double(), targets.reshape(-1)).item()
+	    print(name, loss, unknown, type(model).__name__)
+	    json.dump(z.tolist(), open(name + ".json", "w"))
+	for name, step in ("experts", 6), ("resumed", 7):
+	    model, info = AutoModelForCausalLM.from_pretrained("%s/step-%08d" % (name, step), output_loading_info=True, dtype="float32")
+	    say(name, model, 32, sum(len(v) for v in info.values()))
+	torch.manual_seed(1)
+	sizes = dict(vocab_size=256, hidden_size=48, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+	             num_key_value_heads=2, max_position_embeddings=40, num_local_experts=6, num_experts_per_tok=3)
+	model = MixtralForCausalLM(MixtralConfig(**sizes))
+	for p in model.parameters():
+	    p.data += 0.1 * torch.randn_like(p)
+	model.save_pretrained("theirs")
+	say("theirs", model, 40, 0)
+	MixtralForCausalLM(MixtralConfig(sliding_window=16, **sizes)).save_pretrained("sliding")
+EOT
+ok "transformers reads them, and writes another" "$python" check.py
+cp .ok theirs.txt
+said() { awk -v name="$1" -v field="$2" '$1 == name { print $field }' theirs.txt; }
+ours() { "$heddle" eval "$1" --data text.txt | sed -n 's/^loss \([^ ]*\).*/\1/p'; }
+apart() { "$python" -c 'import json, sys
+a, b = json.load(open(sys.argv[1])), json.loads(sys.argv[2])["logits"]
+print(max(abs(x - y) for x, y in zip(a, b)) if len(a) == len(b) else "%d and %d" % (len(a), len(b)))' "$1" "$2"; }
+is "its class" "$(said experts 4)" MixtralForCausalLM
+for name in experts resumed theirs; do
+	is "$name: every tensor is known, none is missing" "$(said $name 3)" 0
+	near "$name: the same loss" "$(ours $name)" "$(said $name 2)" 1e-5
+	near "$name: the same logits" "$(apart $name.json "$("$heddle" generate "$name" --prompt 699 --logits)")" 0 1e-4
+done
+fails "a window that slides" "$heddle" eval sliding --data text.txt
+like "is refused, with the reason" "$(cat .ok)" 'sliding/config\.json: this sliding_window is not known'
+done_testing
