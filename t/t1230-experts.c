@@ -312,7 +312,7 @@ static void blank_routers(struct gt_run *r)
 		for (size_t i = 0; i < r->plan->ntensors; i++) {
 			struct tensor *t = r->plan->tensors[i];
 
-			if (!t->v.node && t->v.what == HD_PARAM && strstr(t->v.name, ".gate.weight") && hd_leaf_here(r->g[k], t))
+			if (!t->v.node && t->v.what == HD_PARAM && strstr(t->v.name, ".gate.weight") && hd_tensor_here(r->g[k], t))
 				memset(gt_address(r, t, k), 0, (size_t)hd_local_bytes(t));
 		}
 }
