@@ -118,8 +118,12 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 		s.tf = t->f, s.tb = t->b, s.tw = t->w;
 	if (hd_schedule_check(&s, &rep, NULL) >= 0) {
 		hd_schedule_draw(f, &s, &rep);
-		for (int r = 1; r < s.p; r++)
+		fprintf(f, "in flight at most:");
+		for (int r = 0; r < s.p; r++) {
+			fprintf(f, " %d", rep.in_flight[r]);
 			busiest = rep.busy[r] > rep.busy[busiest] ? r : busiest;
+		}
+		fprintf(f, s.v > 1 ? " (chunks of a micro-batch), on each stage\n" : " micro-batches, on each stage\n");
 		if (t)
 			fprintf(f, "by these times: units of a step %.6f s, stage %d is busy for %.6f s, bubble %.3f\n", rep.makespan,
 				busiest, rep.busy[busiest], rep.bubble);

@@ -40,6 +40,8 @@ same 'gpt2 with dropout, tensor 2 x stages 2, sequence cut, weight gradients apa
 same 'gpt2 with dropout, tensor 2 x stages 2' 4 "$tp${pp}schedule = 1f1b\n" $gpt2
 same 'llama, tensor 2, sequence cut' 2 "$sp" $llama
 same 'llama, tensor 2 x stages 2, interleaved' 4 "$tp${pp}schedule = interleaved\n" $llama
+same 'mixtral, experts 2 x stages 2, all forwards first' 4 "[strategy ep]\nplugin = ep\nsize = 2\n${pp}schedule = gpipe\n" \
+	--set model.family=mixtral --set model.kv_heads=2 --set model.experts=4
 
 # Memory within a step of each stage, in MB, by what is made again and by the number of micro-batches.
 sed -e 's/^layers = .*/layers = 10/' -e 's/^micro_batch = .*/micro_batch = 2/' -e 's/^seq = .*/seq = 128/' \
