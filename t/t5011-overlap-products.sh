@@ -44,7 +44,7 @@ is "with the sequence cut, too" "$(order --set tp.sequence_parallel=yes)" "5 mov
 is "llama, whose sums are of several products" "$(order --set model.family=llama)" "5 moves, 5 beside"
 
 # -- the time, with a slow network --------------------------------------------------------------------------------------
-delay=4000		# microseconds for each movement
+delay=2000		# microseconds for each movement
 sed -e 's/^layers = .*/layers = 4/' -e 's/^embed = .*/embed = 256/' -e 's/^seq = .*/seq = 128/' \
 	-e 's/^micro_batch = .*/micro_batch = 8/' cut.ini >four.ini
 for sequence in no yes; do
