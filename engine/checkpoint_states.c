@@ -97,6 +97,16 @@ static int move_tensor(const struct hd_program *g, const struct tensor *t, const
 	return hd_extent_move(&(struct hd_movement){ f, name, t->v.dtype, writing }, &x, data, err);
 }
 
+static int write_tensor(const struct hd_program *g, const struct tensor *t, const char *name, struct hd_tensorfile *f,
+			struct hd_err *err)
+{
+	void *data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
+	int rc = move_tensor(g, t, name, f, data, 1, err);
+
+	hd_program_unmap(g, t, HD_STEP, data, HD_MAP_READ);
+	return rc;
+}
+
 /* -- writing --------------------------------------------------------------------------------- */
 int hd_states_plan(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err)
 {
@@ -124,7 +134,7 @@ int hd_states_write(const struct hd_program *g, struct hd_tensorfile *f, struct 
 		if (!is_state(t) || !writes(g, t))
 			continue;
 		name = copy_name(g->plan, t, copy_of_rank(g->plan, t, g->rank));
-		rc = move_tensor(g, t, name, f, hd_program_address(g, t, HD_STEP), 1, err);
+		rc = write_tensor(g, t, name, f, err);
 		free(name);
 		HD_TRY(rc);
 	}
@@ -145,7 +155,7 @@ int hd_gradients_write(const struct hd_program *g, struct hd_tensorfile *f, stru
 		const struct tensor *t = g->plan->tensors[i];
 
 		if (is_gradient(t) && hd_owns(g, t))
-			HD_TRY(move_tensor(g, t, t->v.of->name, f, hd_program_address(g, t, HD_STEP), 1, err));
+			HD_TRY(write_tensor(g, t, t->v.of->name, f, err));
 	}
 	return hd_tensorfile_sync(f, err);
 }
@@ -285,8 +295,9 @@ int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *
 		r.t = g->plan->tensors[i];
 		if (!is_state(r.t) || !hd_tensor_here(g, r.t))
 			continue;
-		r.data = hd_program_address(g, r.t, HD_STEP);
+		r.data = hd_program_map(g, r.t, HD_STEP, HD_MAP_WRITE);
 		rc = read_state(&r, err);
+		hd_program_unmap(g, r.t, HD_STEP, r.data, HD_MAP_WRITE);
 	}
 	hd_tensorfile_close(r.f);
 	return rc;

@@ -229,18 +229,22 @@ int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd
 		struct hd_hf_region r;
 		struct hd_extent x;
 		int64_t begin;
+		char *data;
+		int rc = HD_OK;
 
 		if (!is_weight(t) || !hd_owns(g, t))
 			continue;
 		HD_TRY(region_of(g, t, &r, err));
-		for (int64_t k = 0; k < parts_of(t, &r); k++) {
+		data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
+		for (int64_t k = 0; k < parts_of(t, &r) && rc >= 0; k++) {
 			struct hd_hf_region part = part_of(&r, k);
 
 			if (extent_of_part(g, t, &r, k, &x, &begin))
-				HD_TRY(hd_region_move(&(struct hd_movement){ file_of(w, part.name), part.name, t->v.dtype, 1 },
-						      &part, &x, (char *)hd_program_address(g, t, HD_STEP) +
-						      begin * HD_BITS(t->v.dtype) / 8, err));
+				rc = hd_region_move(&(struct hd_movement){ file_of(w, part.name), part.name, t->v.dtype, 1 },
+						    &part, &x, data + begin * HD_BITS(t->v.dtype) / 8, err);
 		}
+		hd_program_unmap(g, t, HD_STEP, data, HD_MAP_READ);
+		HD_TRY(rc);
 	}
 	for (size_t i = 0; i < w->n; i++)
 		HD_TRY(hd_tensorfile_sync(w->file[i], err));
@@ -336,10 +340,9 @@ static int check_shape(const char *dir, const char *param, const char *name, con
 	return HD_EINVAL;
 }
 
-static int read_one(const struct hd_program *g, const struct hd_weights *w, const struct tensor *t, const char *dir,
-		    struct hd_err *err)
+static int read_into(char *data, const struct hd_program *g, const struct hd_weights *w, const struct tensor *t,
+		     const char *dir, struct hd_err *err)
 {
-	char *data = hd_program_address(g, t, HD_STEP);
 	struct hd_hf_region r;
 	struct hd_extent x;
 	int64_t begin;
@@ -356,6 +359,16 @@ static int read_one(const struct hd_program *g, const struct hd_weights *w, cons
 					      data + begin * HD_BITS(t->v.dtype) / 8, err));
 	}
 	return HD_OK;
+}
+
+static int read_one(const struct hd_program *g, const struct hd_weights *w, const struct tensor *t, const char *dir,
+		    struct hd_err *err)
+{
+	char *data = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
+	int rc = read_into(data, g, w, t, dir, err);
+
+	hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
+	return rc;
 }
 
 int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *err)

@@ -7,6 +7,7 @@
  */
 #include <config.h>
 #include "engine/comm_internal.h"
+#include "engine/device.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,9 @@
 struct hd_comm_here hd_here = {.w = {0, 1, 0, 1, 1}};
 static struct hd_comm_stats stats;
 static struct hd_members *all_members;
+static const struct hd_device_comm *on_device;
+static struct hd_err device_error; /* of a group that could not be made: found by hd_comm_finish */
+static int64_t device_tickets;
 
 int hd_comm_open(struct hd_world *w, struct hd_err *err)
 {
@@ -90,6 +94,10 @@ struct hd_members *hd_members_create(const int *ranks, int n, const char *name)
 	}
 	m->next = all_members;
 	all_members = m;
+	for (int lane = 0; on_device && lane < 2; lane++)
+		m->device[lane] = on_device->split(m->world[0], m->me, &device_error);
+	if (on_device)
+		return m;
 	if (hd_here.mpi) {
 		int local = hd_shm_attach(m);
 
@@ -197,6 +205,41 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 	}
 }
 
+/* -- memory of devices ------------------------------------------------------------------------- */
+int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err)
+{
+	void *id = hd_alloc(d->id_bytes);
+
+	if (hd_here.w.rank == 0)
+		d->id(id, err);
+	HD_TRY(hd_comm_agree(err));
+	hd_comm_bcast(id, d->id_bytes, 0);
+	d->open(id, hd_here.w.rank, hd_here.w.size, err);
+	free(id);
+	HD_TRY(hd_comm_agree(err));
+	on_device = d;
+	return HD_OK;
+}
+
+int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
+{
+	struct hd_pause p;
+
+	if (!on_device)
+		return d->finish(err);
+	hd_pause_begin(&p, NULL, "the kernels and movements of the device");
+	while (!device_error.code && !d->ready() && on_device->poll(&device_error) >= 0)
+		hd_pause(&p, -1);
+	hd_pause_end(&p);
+	if (!device_error.code)
+		on_device->poll(&device_error);
+	if (device_error.code) {
+		on_device->abort();
+		return hd_err_set(err, device_error.code, "%s", device_error.text);
+	}
+	return d->finish(err);
+}
+
 /* -- calls ------------------------------------------------------------------------------------- */
 static int refuse(const struct hd_members *m, const struct hd_call *c)
 {
@@ -231,6 +274,11 @@ int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticke
 	t->started = hd_seconds();
 	stats.bytes += c->kind == HD_ALL_TO_ALL_ROWS ? hd_rows_sent(c->rows, c->index, m->n, m->me)
 		: hd_comm_bytes(c->kind, c->dtype, c->count, m->n, m->me, c->index);
+	if (m->device[0]) {
+		t->seq = (uint64_t)++device_tickets;
+		t->finished = t->started;
+		return on_device->start(m->device[c->kind >= HD_SEND ? c->lane & 1 : 0], c, m->n, m->me, device_tickets);
+	}
 	if (!c->count || m->n == 1) {
 		hd_move(c->out, c->in, hd_comm_size(c->dtype, c->count));
 		t->state = HD_TICKET_DONE;
@@ -252,6 +300,8 @@ int hd_comm_wait(struct hd_ticket *t)
 	int shm = m->slots && !hd_here.private;
 	double from, took;
 
+	if (m->device[0])
+		return on_device->wait((int64_t)t->seq);
 	if (__atomic_load_n(&t->state, __ATOMIC_ACQUIRE) == HD_TICKET_DONE)
 		return 0;
 	from = hd_seconds();

@@ -108,6 +108,14 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 const char *hd_comm_kind_name(uint32_t kind);	/* "all-reduce" */
 struct hd_comm_stats hd_comm_stats(int reset);
 
+/* Movements of device memory.  d NULL: groups move host memory.  Else, collective, before groups are made: the device moves
+ * between its own memories, in the order of its queues. */
+struct hd_device_comm;
+struct hd_device_ops;
+int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err);
+/* Waits until the device has done all that was enqueued, under the watchdog.  0, or HD_EIO and what went wrong. */
+int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err);
+
 /* Seconds without progress after which a waiting rank names what it waits for and whom, and ends the run. */
 void hd_comm_watchdog(double seconds, char *(*describe_rank)(int rank));
 

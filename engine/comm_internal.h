@@ -62,6 +62,7 @@ struct hd_members {
 	char **ins, **outs; /* scratch of a call, by member */
 	uint64_t net_sums;
 	struct hd_net *net;
+	void *device[2]; /* by lane: communicators of the device, or NULL */
 	struct hd_members *next;
 };
 

@@ -78,6 +78,7 @@ struct hd_device_ops {
 	 * `known`: "key value" lines from a cache or a checkpoint, or "".  -> malloc'ed text of all choices in force. */
 	char *(*settle)(const char *known, const struct hd_exchange *x);
 	double (*product_rate)(uint32_t dtype);		/* FLOP/s of a large product on all threads of this process, measured once */
+	double (*peak)(uint32_t dtype);			/* FLOP/s by the maker's word; NULL: not known */
 
 	/* A device with memory of its own; all NULL: kernels compute in the host's, and `run` returns when it is done.  Else
 	 * `run` only enqueues, all in one order, and these wait where they say so. */
@@ -91,6 +92,7 @@ struct hd_device_ops {
 	void (*load)(void *device, const void *host, size_t bytes);	/* in order; `host` (of alloc_host) stays as it is until it is done */
 	void (*get)(void *host, const void *device, size_t bytes);	/* waits */
 	void (*begin)(struct hd_run *r);		/* a step's numbers: before kernels run with them */
+	int (*ready)(void);				/* 1: all that was enqueued is done */
 	int (*finish)(struct hd_err *err);		/* waits for all; what went wrong since the last time, naming the kernel */
 	/* Launches between record and recorded are kept instead of run; NULL: not possible, and nothing was run.  replay
 	 * enqueues them again. */
@@ -127,6 +129,9 @@ struct hd_device_module {
 	const struct hd_device_ops *ops;
 };
 const struct hd_device_ops *hd_device_cpu(void);
+/* The cuda device, loaded (its `open` says whether a GPU can be used).  Error: there is no module, or it does not load. */
+int hd_device_cuda(const struct hd_device_ops **out, struct hd_err *err);
+int hd_device_gpu_there(void);		/* cheap: whether a driver is there, so that loading it is worth the time */
 
 double hd_attr(const char *attr, const char *key, double otherwise);	/* "eps=1e-5 rms=1" */
 int hd_dtype_bytes(uint32_t dtype);

@@ -28,15 +28,17 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 
 static double sum_rows(const struct hd_program *g, const struct tensor *nll, int64_t first, int64_t total)
 {
-	const float *x = hd_program_address(g, nll, 0);
+	float *x;
 	int64_t s0 = first + hd_offset(g->plan, nll, 0, g->rank);
 	double sum = 0;
 
 	if (!hd_owns(g, nll))
 		return 0;
+	x = hd_program_map(g, nll, 0, HD_MAP_READ);
 	for (int64_t i = 0; i < nll->local[0] && s0 + i < total; i++)
 		for (int64_t q = 0; q < nll->local[1]; q++)
 			sum += x[i * nll->local[1] + q];
+	hd_program_unmap(g, nll, 0, x, HD_MAP_READ);
 	return sum;
 }
 

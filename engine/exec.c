@@ -28,7 +28,13 @@ struct command {
 	const struct launch *launch;
 	const int32_t *rows;		/* numbers of the rows in use */
 	int64_t nrows, rows_most;	/* how many numbers; their largest sum */
+	void *host;			/* LOAD, START: where the host puts the data first; NULL: at once where it belongs */
+	size_t bytes;
 };
+
+/* Where the device's memory is not the host's: what was received lies in `host` until it is waited for. */
+struct landing { void *device, *host; size_t bytes; };
+struct recording { size_t from, to; void *kept; };	/* commands; kept: NULL: they are run one by one */
 
 struct waiting { int64_t *v; size_t n, cap; };
 
@@ -135,7 +141,39 @@ int64_t hd_comm_node_largest(const struct node *n)
 	return hd_rows_most(x) / n->comm.group->v.n * (n->comm.group->v.n - 1) * hd_row_count(x) * HD_BITS(x->v.dtype) / 8;
 }
 
-static void start_comm(struct hd_program *g, const struct entry *e, int64_t ticket)
+/* -- memory of the device's own ---------------------------------------------------------------------------------------------- */
+static int in_host(const struct hd_program *g) { return hd_device_in_host(g->device); }
+
+static int64_t in_bytes(const struct node *n) { return n->comm.kind == HD_RECV ? 0 : (hd_local_bytes(n->ins[0]) + 63) / 64 * 64; }
+static int64_t out_bytes(const struct node *n) { return n->comm.kind == HD_SEND ? 0 : (hd_local_bytes(n->outs[0]) + 63) / 64 * 64; }
+
+int64_t hd_program_staging(const struct hd_program *g)
+{
+	int64_t sum = 0;
+
+	for (size_t e = 0; e < g->n; e++)
+		if (g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->comm.kind)
+			sum += in_bytes(g->entries[e].node) + out_bytes(g->entries[e].node);
+	return sum;
+}
+
+/* The call works on host memory; what it reads is fetched when it starts, what it makes is put in place when it is waited for. */
+static void stage(struct hd_program *g, struct command *c, const struct node *n, char **staging)
+{
+	struct landing *l = &g->landings[c->ticket];
+
+	*l = (struct landing){ c->call.out, *staging + in_bytes(n), c->call.out ? (size_t)hd_local_bytes(n->outs[0]) : 0 };
+	if (c->call.in) {
+		c->host = (void *)c->call.in;
+		c->bytes = (size_t)hd_local_bytes(n->ins[0]);
+		c->call.in = *staging;
+	}
+	if (c->call.out)
+		c->call.out = l->host;
+	*staging += in_bytes(n) + out_bytes(n);
+}
+
+static void start_comm(struct hd_program *g, const struct entry *e, int64_t ticket, char **staging)
 {
 	struct command *c = append(g, START, e);
 	struct node *n = e->node;
@@ -160,6 +198,8 @@ static void start_comm(struct hd_program *g, const struct entry *e, int64_t tick
 		c->call.lane = ((n->comm.kind == HD_SEND ? n : N(x->v.node))->v.phase & (HD_B | HD_W)) != 0;
 	c->name = hd_comm_kind_name(n->comm.kind);
 	c->ticket = ticket;
+	if (*staging)
+		stage(g, c, n, staging);
 }
 
 /* before: the entry, or NULL at the end. */
@@ -204,7 +244,7 @@ static int assign(struct hd_program *g, const struct hd_bind *b, struct hd_err *
 	return HD_OK;
 }
 
-static void open_entry(struct hd_program *g, const struct entry *e, int64_t ticket, char *written)
+static void open_entry(struct hd_program *g, const struct entry *e, int64_t ticket, char *written, char **staging)
 {
 	const struct launches *l;
 	struct command *c;
@@ -214,6 +254,7 @@ static void open_entry(struct hd_program *g, const struct entry *e, int64_t tick
 		c->data = e->data;
 		c->out = hd_plan_alloc(g->plan, sizeof(void *));
 		c->out[0] = hd_program_address(g, e->data, e->micro);
+		c->bytes = (size_t)hd_local_bytes(e->data);
 		return;
 	}
 	l = &g->launches[e->node->id];
@@ -223,22 +264,51 @@ static void open_entry(struct hd_program *g, const struct entry *e, int64_t tick
 		return;
 	}
 	if (e->node->comm.kind)
-		start_comm(g, e, ticket);
+		start_comm(g, e, ticket, staging);
 	else if (strcmp(e->node->v.op->name, "accumulate"))
 		for (size_t i = 0; i < l->n; i++)
 			run_launch(g, e, &l->v[i], written);
+}
+
+/* Host memory for what is loaded, and the runs of kernels that a device can keep as one. */
+static int bind_device(struct hd_program *g, struct hd_err *err)
+{
+	size_t bytes = 0;
+	char *at;
+
+	for (size_t i = 0; i < g->ncommands; i++)
+		bytes += g->commands[i].type == LOAD ? (g->commands[i].bytes + 63) / 64 * 64 : 0;
+	g->host = at = g->device->alloc_host(bytes + 64, err);
+	if (!at)
+		return err->code;
+	g->recordings = hd_plan_alloc(g->plan, (g->ncommands + 1) * sizeof(*g->recordings));
+	for (size_t i = 0; i < g->ncommands; i++) {
+		struct recording *r = g->nrecordings ? &g->recordings[g->nrecordings - 1] : NULL;
+
+		if (g->commands[i].type == LOAD) {
+			g->commands[i].host = at;
+			at += (g->commands[i].bytes + 63) / 64 * 64;
+		}
+		if (g->commands[i].type == RUN && r && r->to == i && i != g->update_at)
+			r->to++;
+		else if (g->commands[i].type == RUN)
+			g->recordings[g->nrecordings++] = (struct recording){ i, i + 1, NULL };
+	}
+	return HD_OK;
 }
 
 int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
 {
 	struct waiting *w = hd_alloc((g->n + 1) * sizeof(*w));
 	char *written = hd_alloc(g->plan->ntensors + 1);
+	char *staging = b->staging;
 	int64_t tickets = 0;
 	int rc;
 
 	g->persistent = b->persistent;
 	g->transient = b->transient;
 	g->members = b->members;
+	g->landings = hd_plan_alloc(g->plan, (g->n + 1) * sizeof(*g->landings));
 	rc = hd_record(g, b, err);
 	for (size_t e = 0; e < g->n && rc >= 0; e++) {
 		wait_here(g, &w[e], &g->entries[e]);
@@ -248,7 +318,7 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err
 			at->v = hd_grow(at->v, at->n, &at->cap, sizeof(*at->v));
 			at->v[at->n++] = tickets;
 		}
-		open_entry(g, &g->entries[e], tickets, written);
+		open_entry(g, &g->entries[e], tickets, written, &staging);
 		tickets += g->entries[e].wait >= 0;
 	}
 	wait_here(g, &w[g->n], NULL);
@@ -260,6 +330,8 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err
 	}
 	if (rc >= 0)
 		rc = assign(g, b, err);
+	if (rc >= 0 && !in_host(g))
+		rc = bind_device(g, err);
 	g->tickets = hd_plan_alloc(g->plan, (size_t)(tickets + 1) * sizeof(*g->tickets));
 	for (size_t e = 0; e <= g->n; e++)
 		free(w[e].v);
@@ -303,27 +375,76 @@ static int run_command(struct hd_program *g, const struct command *c, struct hd_
 	switch (c->type) {
 	case RUN:
 		run->acc = c->acc;
-		run->rows_most = c->rows_most;
-		run->rows = rows_used(c);
+		run->rows_most = in_host(g) ? c->rows_most : 0;	/* the numbers lie where the kernels are: there all rows are computed */
+		run->rows = in_host(g) ? rows_used(c) : 0;
 		run->sample0 = c->micro >= 0 ? c->micro * g->plan->batch : 0;
 		c->kernel->run(c->prep, c->out, c->in, run);
 		return HD_OK;
 	case START:
+		if (c->host)
+			g->device->get((void *)c->call.in, c->host, c->bytes);
 		return hd_comm_start(c->members, &c->call, &g->tickets[c->ticket]);
 	case WAIT:
-		return hd_comm_wait(&g->tickets[c->ticket]);
+		HD_TRY(hd_comm_wait(&g->tickets[c->ticket]));
+		if (g->landings[c->ticket].device)
+			g->device->put(g->landings[c->ticket].device, g->landings[c->ticket].host, g->landings[c->ticket].bytes);
+		return HD_OK;
 	default:
-		return fill(ctx, g, c->data, c->micro, c->out[0]);
+		HD_TRY(fill(ctx, g, c->data, c->micro, c->host ? c->host : c->out[0]));
+		if (c->host)
+			g->device->load(c->out[0], c->host, c->bytes);
+		return HD_OK;
 	}
+}
+
+static int run_plain(struct hd_program *g, size_t from, size_t to, struct hd_run *run)
+{
+	for (size_t i = from; i < to; i++)
+		HD_TRY(run_command(g, &g->commands[i], run, NULL, NULL));
+	return HD_OK;
+}
+
+/* A run of kernels: the first time as it is (libraries make what they need), then kept by the device and run as one. */
+static int run_kept(struct hd_program *g, struct recording *r, struct hd_run *run)
+{
+	if (g->runs == 1 && r->to - r->from > 1 && g->device->record() >= 0) {
+		run_plain(g, r->from, r->to, run);
+		r->kept = g->device->recorded();
+	}
+	return r->kept ? g->device->replay(r->kept) : run_plain(g, r->from, r->to, run);
+}
+
+static int run_on_device(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
+{
+	struct recording *r = g->recordings, *end = g->recordings + g->nrecordings;
+
+	g->device->begin(run);
+	while (r < end && r->from < from)
+		r++;
+	for (size_t i = from; i < to;) {
+		if (r < end && r->from == i) {
+			HD_TRY(run_kept(g, r, run));
+			i = r++->to;
+		} else {
+			HD_TRY(run_command(g, &g->commands[i++], run, fill, ctx));
+		}
+	}
+	return hd_comm_finish(g->device, &g->why);
 }
 
 static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
+	if (!in_host(g) && !g->tracing)
+		return run_on_device(g, from, to, run, fill, ctx);
+	if (!in_host(g))
+		g->device->begin(run);
 	for (size_t i = from; i < to; i++) {
 		const struct command *c = &g->commands[i];
 		double begin = g->tracing ? hd_seconds() : 0;
 
 		HD_TRY(run_command(g, c, run, fill, ctx));
+		if (g->tracing && !in_host(g))	/* a trace of the kernels' times, not of their launches */
+			HD_TRY(hd_comm_finish(g->device, &g->why));
 		if (g->tracing)
 			trace(g, c, begin);
 	}
@@ -333,22 +454,31 @@ static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run
 int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
 	g->traced_steps += g->tracing != 0;
-	return run_range(g, 0, g->update_at, run, fill, ctx);
+	HD_TRY(run_range(g, 0, g->update_at, run, fill, ctx));
+	g->runs += g->ncommands == g->update_at;	/* no update: that was all */
+	return HD_OK;
 }
 
 int hd_program_update(struct hd_program *g, struct hd_run *run)
 {
-	return run_range(g, g->update_at, g->ncommands, run, NULL, NULL);
+	HD_TRY(run_range(g, g->update_at, g->ncommands, run, NULL, NULL));
+	g->runs++;
+	return HD_OK;
 }
 
 double hd_program_products(struct hd_program *g, struct hd_run *run)
 {
-	double begin = hd_seconds();
+	double begin;
 
+	if (!in_host(g))
+		g->device->begin(run);
+	begin = hd_seconds();
 	for (size_t i = 0; i < g->update_at; i++)
 		if (g->commands[i].type == RUN && (!strcmp(g->commands[i].kernel->name, "einsum") ||
 							  !strcmp(g->commands[i].kernel->name, "grouped")))
 			run_command(g, &g->commands[i], run, NULL, NULL);
+	if (!in_host(g))
+		hd_comm_finish(g->device, &g->why);
 	return hd_seconds() - begin;
 }
 
@@ -382,13 +512,20 @@ static void name_it(const struct command *c, const struct tensor *t, struct hd_e
 
 int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, struct hd_err *err)
 {
+	if (!in_host(g))
+		g->device->begin(run);
 	for (size_t i = 0; i < g->update_at; i++) {
 		const struct command *c = &g->commands[i];
 
 		HD_TRY(run_command(g, c, run, fill, ctx));
-		for (uint32_t k = 0; c->launch && k < c->launch->nout && !err->code; k++)
-			if (!all_finite(c, c->launch->out[k], c->out[k]))
-				name_it(c, c->launch->out[k], err);
+		for (uint32_t k = 0; c->launch && k < c->launch->nout && !err->code; k++) {
+			const struct tensor *t = c->launch->out[k];
+			void *data = hd_program_map(g, t, c->micro, HD_MAP_READ);
+
+			if (!all_finite(c, t, data))
+				name_it(c, t, err);
+			hd_program_unmap(g, t, c->micro, data, HD_MAP_READ);
+		}
 	}
 	return HD_OK;
 }
@@ -403,6 +540,11 @@ void hd_program_destroy(struct hd_program *g)
 				g->launches[i].v[k].prep.release(g->launches[i].v[k].prep.state);
 		free(g->launches[i].v);
 	}
+	for (size_t i = 0; i < g->nrecordings; i++)
+		if (g->recordings[i].kept)
+			g->device->forget(g->recordings[i].kept);
+	if (g->host)
+		g->device->free_host(g->host);
 	for (size_t t = 0; g->readers && t < g->plan->ntensors; t++)
 		free(g->readers[t]);
 	free(g->launches), free(g->readers), free(g->entries), free(g->at), free(g->next), free(g->members_of);

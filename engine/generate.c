@@ -64,8 +64,15 @@ static int32_t draw(const float *z, int64_t n, const struct hd_sampling *s, int6
 	return best;
 }
 
-/* Runs the model on the last of ids.  -> the logits of what comes next: whole, and the program's. */
-static const float *next(struct hd_job *j, const int32_t *ids, int64_t n, struct hd_err *err)
+static void done_with(struct hd_job *j, float *z)
+{
+	struct hd_program *g = j->program[HD_GENERATE];
+
+	hd_program_unmap(g, g->plan->logits, 0, z, HD_MAP_READ);
+}
+
+/* Runs the model on the last of ids.  -> the logits of what comes next, whole, until done_with. */
+static float *next(struct hd_job *j, const int32_t *ids, int64_t n, struct hd_err *err)
 {
 	struct hd_program *g = j->program[HD_GENERATE];
 	int64_t seq = g->plan->model.seq, from = n > seq ? n - seq : 0;
@@ -74,17 +81,18 @@ static const float *next(struct hd_job *j, const int32_t *ids, int64_t n, struct
 	int rc = hd_program_compute(g, &run, fill, &c);
 
 	if (rc >= 0)
-		return hd_program_address(g, g->plan->logits, 0);
+		return hd_program_map(g, g->plan->logits, 0, HD_MAP_READ);
 	hd_err_set(err, rc, "generation stopped");
 	return NULL;
 }
 
 int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, struct hd_err *err)
 {
-	const float *z = next(j, ids, n, err);
+	float *z = next(j, ids, n, err);
 
 	if (z)
 		memcpy(out, z, (size_t)j->program[HD_GENERATE]->plan->model.vocab * sizeof(*out));
+	done_with(j, z);
 	return err->code;
 }
 
@@ -92,10 +100,12 @@ int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const s
 {
 	int64_t vocab = j->program[HD_GENERATE]->plan->model.vocab;
 	float *scratch = hd_alloc((size_t)vocab * sizeof(*scratch));
-	const float *z;
+	float *z;
 
-	for (int64_t k = have; k < have + n && (z = next(j, ids, k, err)); k++)
+	for (int64_t k = have; k < have + n && (z = next(j, ids, k, err)); k++) {
 		ids[k] = draw(z, vocab, s, k, scratch);
+		done_with(j, z);
+	}
 	free(scratch);
 	return err->code;
 }

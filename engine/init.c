@@ -79,9 +79,10 @@ void hd_init_weights(const struct hd_program *g, int64_t seed)
 
 		if (t->v.node || t->v.what != HD_PARAM || !hd_tensor_here(g, t))
 			continue;
-		f.w = hd_program_address(g, t, HD_STEP);
+		f.w = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
 		memset(f.w, 0, (size_t)hd_local_bytes(t));
 		hd_slice_runs(g, t, fill_run, &f);
+		hd_program_unmap(g, t, HD_STEP, f.w, HD_MAP_WRITE);
 	}
 }
 
@@ -109,9 +110,10 @@ uint64_t hd_weights_hash(const struct hd_program *g)
 
 		if (t->v.node || t->v.what != HD_PARAM || !hd_owns(g, t))
 			continue;
-		f.w = hd_program_address(g, t, HD_STEP);
+		f.w = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
 		f.name = hd_hash_text(t->v.name);
 		hd_slice_runs(g, t, hash_run, &f);
+		hd_program_unmap(g, t, HD_STEP, f.w, HD_MAP_READ);
 	}
 	snprintf(text, sizeof(text), "%016llx", (unsigned long long)f.hash);
 	all = hd_comm_gather_text(text);

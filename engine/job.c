@@ -87,13 +87,25 @@ static int64_t align(int64_t n) { return (n + 4095) / 4096 * 4096; }
 static int memory(struct hd_job *j, struct hd_err *err)
 {
 	const struct hd_program *owner = hd_job_owner(j);
-	int64_t transient = 0;
+	int64_t transient = 0, staging = 0;
 
 	for (int r = 0; r < HD_ROLES; r++)
 		if (j->program[r] && j->program[r]->memory.transient > transient)
 			transient = j->program[r]->memory.transient;
 	j->arena_bytes = align(owner->memory.persistent) + align(transient);
-	j->arena = hd_comm_arena((size_t)j->arena_bytes, err);
+	if (hd_device_in_host(j->device)) {
+		j->arena = hd_comm_arena((size_t)j->arena_bytes, err);
+		return hd_comm_agree(err);
+	}
+	j->arena = j->device->alloc((size_t)j->arena_bytes, err);
+	HD_TRY(hd_comm_agree(err));
+	if (j->nccl)
+		return HD_OK;
+	for (int r = 0; r < HD_ROLES; r++)	/* the programs run one at a time */
+		if (j->program[r] && hd_program_staging(j->program[r]) > staging)
+			staging = hd_program_staging(j->program[r]);
+	staging = (int64_t)hd_comm_max((double)staging);
+	j->staging = hd_comm_arena((size_t)align(staging + 1), err);
 	return hd_comm_agree(err);
 }
 
@@ -125,7 +137,7 @@ static int bind(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 {
 	const struct hd_program *owner = hd_job_owner(j);
 	struct hd_bind b = { .device = j->device, .persistent = j->arena,
-		.transient = j->arena + align(owner->memory.persistent) };
+		.transient = j->arena + align(owner->memory.persistent), .staging = j->staging };
 
 	b.members = hd_plan_alloc(g->plan, (g->plan->ngroups + 1) * sizeof(*b.members));
 	group_members(j, g, b.members);
@@ -135,16 +147,68 @@ static int bind(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 	return hd_comm_agree(err);
 }
 
+/* auto is cuda where one can be used; why it is not, is said where there is a driver. */
+static int choose_cuda(struct hd_job *j, int must, struct hd_err *err)
+{
+	const struct hd_device_ops *cuda = NULL;
+	struct hd_err why = { 0 };
+	char *text;
+
+	if (!must && !hd_device_gpu_there())
+		return HD_OK;
+	if (hd_device_cuda(&cuda, &why) >= 0) {
+		cuda->among(j->world.local_rank, j->world.local_size);
+		if (cuda->open(j->threads, &why) >= 0)
+			j->device = cuda;
+	}
+	if (why.code && must)
+		return hd_section_fail(j->conf, j->train, "device", err, why.code, "%s", why.text);
+	text = j->device ? cuda->describe() : hd_format("device cpu: %s", why.text);
+	hd_log(HD_INFO, "%s", text);
+	free(text);
+	return HD_OK;
+}
+
+static int choose_comm(struct hd_job *j, struct hd_err *err)
+{
+	const char *comm = hd_section_str(j->train, "comm");
+	int cuda = !hd_device_in_host(j->device);
+
+	if (!strcmp(comm, "nccl") && !cuda)
+		return hd_section_fail(j->conf, j->train, "comm", err, HD_ENOTSUP, "nccl moves the memory of GPUs, and the device is cpu");
+	if (!strcmp(comm, "nccl") && !j->device->comm)
+		return hd_section_fail(j->conf, j->train, "comm", err, HD_ENOTSUP, "nccl: the cuda device was built without NCCL");
+	if (cuda && j->device->comm && strcmp(comm, "mpi") && (j->world.size > 1 || !strcmp(comm, "nccl"))) {
+		j->nccl = 1;
+		return hd_comm_device(j->device->comm, err);
+	}
+	return HD_OK;
+}
+
 static int choose_device(struct hd_job *j, struct hd_err *err)
 {
-	if (!strcmp(hd_section_str(j->train, "device"), "cuda"))
-		return hd_section_fail(j->conf, j->train, "device", err, HD_ENOTSUP, "cuda: this build has no CUDA device");
-	if (!strcmp(hd_section_str(j->train, "comm"), "nccl"))
-		return hd_section_fail(j->conf, j->train, "comm", err, HD_ENOTSUP, "nccl: this build has no CUDA device");
+	const char *device = hd_section_str(j->train, "device");
+
 	if (!strcmp(hd_section_str(j->train, "precision"), "bf16"))
 		return hd_section_fail(j->conf, j->train, "precision", err, HD_ENOTSUP, "bf16: this version trains in fp32");
-	j->device = hd_device_cpu();
-	return j->device->open(j->threads, err);
+	if (strcmp(device, "cpu"))
+		HD_TRY(choose_cuda(j, !strcmp(device, "cuda"), err));
+	if (!j->device) {
+		j->device = hd_device_cpu();
+		return j->device->open(j->threads, err);
+	}
+	return HD_OK;
+}
+
+/* All ranks on the same kind of device, or none of this. */
+static int agree_on_device(struct hd_job *j, struct hd_err *err)
+{
+	double cuda = !hd_device_in_host(j->device), most = hd_comm_max(cuda), least = -hd_comm_max(-cuda);
+
+	if (most == least)
+		return HD_OK;
+	hd_section_fail(j->conf, j->train, "device", err, HD_ENOTSUP, "some ranks have a GPU and others have none: say cpu or cuda");
+	return hd_comm_agree(err);
 }
 
 int64_t hd_plan_parameters(const struct hd_plan *p)
@@ -187,6 +251,9 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	j->seed = hd_section_int(j->train, "seed");
 	choose_device(j, err);
 	HD_TRY(hd_comm_agree(err));
+	HD_TRY(agree_on_device(j, err));
+	choose_comm(j, err);
+	HD_TRY(hd_comm_agree(err));
 	for (int r = 0; r < HD_ROLES; r++)
 		if (roles >> r & 1)
 			HD_TRY(build(j, r, err));
@@ -209,6 +276,10 @@ void hd_job_close(struct hd_job *j)
 	hd_data_close(j->data);
 	free(j->picks);
 	hd_conf_destroy(j->conf);
+	if (j->nccl)
+		j->device->comm->close();
+	if (j->device && !hd_device_in_host(j->device) && j->arena)
+		j->device->free(j->arena);
 	if (j->device)
 		j->device->close();
 	memset(j, 0, sizeof(*j));

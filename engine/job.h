@@ -20,6 +20,8 @@ struct hd_job {
 	struct hd_plan *plan[HD_ROLES];
 	struct hd_program *program[HD_ROLES];
 	char *arena;
+	char *staging;				/* host memory for movements, where arena is a device's own */
+	int nccl;				/* the device moves between its own memories */
 	int64_t arena_bytes;
 	char *picks;				/* what timing chose: kept in checkpoints and the cache */
 	double started, rate;			/* FLOP/s of this rank's threads on a large product */

@@ -103,6 +103,12 @@ int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err)
 	struct hd_err ignored = { 0 };
 	char *path = cache_path(j), *cached = NULL, *all, *base;
 
+	if (!hd_device_in_host(j->device)) {	/* its libraries choose by themselves */
+		j->picks = j->device->settle(known ? known : "", &x);
+		j->rate = j->device->peak ? j->device->peak(HD_F32) : j->device->product_rate(HD_F32);
+		free(path);
+		return err->code;
+	}
 	if (j->world.rank == 0)
 		cached = hd_file_read(path, NULL, &ignored);
 	base = hd_format("%s%s", known ? known : "", cached ? cached : "");

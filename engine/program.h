@@ -68,6 +68,11 @@ struct hd_program {
 	struct command *commands; size_t ncommands, cap_commands;
 	struct hd_members **members;	/* by group id */
 	struct hd_ticket *tickets;
+	struct landing *landings;	/* by ticket: where what was received goes, from the staging memory */
+	char *host;			/* alloc_host: what data leaves are filled in */
+	struct recording *recordings; size_t nrecordings;	/* runs of kernels, kept by the device */
+	int64_t runs;			/* of the commands, so far */
+	struct hd_err why;		/* of the device, within a step */
 	size_t update_at;		/* the first command that changes a leaf */
 	int fixed_order;		/* train.reduce = rank_order */
 	double compute_seconds;
@@ -97,8 +102,17 @@ struct hd_bind {
 	const struct hd_device_ops *device;
 	char *persistent, *transient;
 	struct hd_members **members;
+	char *staging;			/* host memory that movements between ranks go through; NULL: they reach the tensors */
 };
+/* Bytes of it, where the device's memory is not the host's and movements are made by the host. */
+int64_t hd_program_staging(const struct hd_program *g);
 int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
+/* A tensor's bytes for the host, to read or write: the memory itself, or a copy that unmap writes back and frees.  Of leaves
+ * not on this rank: NULL.  Not within a step. */
+enum { HD_MAP_READ = 1, HD_MAP_WRITE };
+void *hd_program_map(const struct hd_program *g, const struct tensor *t, int64_t micro, int how);
+void hd_program_unmap(const struct hd_program *g, const struct tensor *t, int64_t micro, void *data, int how);
+double hd_program_scalar(const struct hd_program *g, const struct tensor *t);	/* of micro-batch 0 */
 void *hd_program_address(const struct hd_program *g, const struct tensor *t, int64_t micro);	/* NULL: not on this rank */
 /* Persistent leaves are found by name, so that programs of one run (train, eval, generate) share them. */
 void hd_program_share(struct hd_program *g, const struct hd_program *owner);

@@ -77,13 +77,6 @@ static double learning_rate(struct hd_section *t, int64_t step, int64_t tokens, 
 }
 
 /* -- a step -------------------------------------------------------------------------------------------------------------------------- */
-static double scalar(const struct hd_program *g, const struct tensor *t)
-{
-	const void *x = hd_program_address(g, t, 0);
-
-	return t->v.dtype == HD_F64 ? *(const double *)x : *(const float *)x;
-}
-
 static int not_finite(struct loop *l, struct hd_run *run, struct feed *f, double loss, double norm)
 {
 	struct hd_err where = { 0 };
@@ -118,8 +111,8 @@ static int step(struct loop *l, struct hd_numbers *n)
 	l->stuck = 1;			/* the others would wait for this rank */
 	HD_TRY(hd_program_compute(l->g, &run, fill, &f));
 	l->stuck = 0;
-	n->loss = scalar(l->g, l->p->loss) / (double)tokens;
-	n->norm = scalar(l->g, l->p->norm);
+	n->loss = hd_program_scalar(l->g, l->p->loss) / (double)tokens;
+	n->norm = hd_program_scalar(l->g, l->p->norm);
 	if (!isfinite(n->loss) || !isfinite(n->norm))
 		return not_finite(l, &run, &f, n->loss, n->norm);
 	l->stuck = 1;
@@ -144,8 +137,10 @@ static void add_experts(const struct loop *l, json_t *o, double tokens)
 
 	for (size_t i = 0; i < l->p->nstats; i++) {
 		const struct tensor *t = l->p->stats[i];
-		struct hd_expert_numbers n = hd_experts_numbers(&l->p->model, hd_program_address(l->g, t, 0), t->v.dtype, tokens);
+		void *sums = hd_program_map(l->g, t, 0, HD_MAP_READ);
+		struct hd_expert_numbers n = hd_experts_numbers(&l->p->model, sums, t->v.dtype, tokens);
 
+		hd_program_unmap(l->g, t, 0, sums, HD_MAP_READ);
 		aux += n.aux_loss;
 		json_array_append_new(dropped, hd_json_number(n.dropped));
 		json_array_append_new(load, hd_json_number(n.load));
@@ -170,7 +165,7 @@ static int write_step(struct loop *l, const struct hd_numbers *n)
 	o = json_pack("{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "step", (json_int_t)n->step, "loss", hd_json_number(n->loss),
 		      "grad_norm", hd_json_number(n->norm), "lr", hd_json_number(n->lr), "tokens", (json_int_t)n->tokens,
 		      "seconds", hd_json_number(n->seconds), "tokens_per_second", hd_json_number(n->tokens_per_second),
-		      "matmul_share", hd_json_number(n->share));
+		      hd_device_in_host(l->j->device) ? "matmul_share" : "mfu", hd_json_number(n->share));
 	add_experts(l, o, (double)n->tokens);
 	return hd_metrics_write(l->metrics, o, l->err);
 }
@@ -304,6 +299,8 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 	hd_show_line(&l.show);
 	hd_metrics_close(l.metrics, err);
 	free(l.show.scratch);
+	if (l.stuck && l.g->why.code)
+		return hd_err_set(err, rc, "step %lld: %s", (long long)l.at.step + 1, l.g->why.text);
 	if (l.stuck)
 		return hd_err_set(err, rc, "step %lld ended with code %d", (long long)l.at.step + 1, rc);
 	hd_comm_agree(err);

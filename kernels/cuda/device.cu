@@ -355,6 +355,28 @@ static int finish(struct hd_err *err)
 	return e == cudaSuccess ? HD_OK : hd_err_set(err, HD_EIO, "cuda: %s: %s", here.where, text_of(e));
 }
 
+#ifdef HD_SIM
+static int ready(void) { return 1; }
+static double peak(uint32_t dtype) { (void)dtype; return 1e9; }
+#else
+static int ready(void) { return cudaStreamQuery(here.queue) != cudaErrorNotReady; }
+
+/* Dense, by multiprocessor, as the makers of these give it; unknown ones by what a large product reaches. */
+static double peak(uint32_t dtype)
+{
+	static const struct { int major, sms; double bf16, fp32; } known[] = {
+		{ 8, 108, 312e12, 19.5e12 }, { 9, 132, 989e12, 67e12 }, { 10, 148, 2250e12, 80e12 },
+	};
+	struct cudaDeviceProp p;
+
+	if (cudaGetDeviceProperties(&p, here.device) == cudaSuccess)
+		for (size_t i = 0; i < HD_LEN(known); i++)
+			if (known[i].major == p.major && (p.major != 8 || p.minor == 0))
+				return (dtype == HD_BF16 ? known[i].bf16 : known[i].fp32) * p.multiProcessorCount / known[i].sms;
+	return hd_product_rate(dtype);
+}
+#endif
+
 static char *settle(const char *known, const struct hd_exchange *x)
 {
 	(void)known;
@@ -422,6 +444,8 @@ static const struct hd_device_ops *table(void)
 	ops.get = get;
 	ops.begin = begin;
 	ops.finish = finish;
+	ops.ready = ready;
+	ops.peak = peak;
 	ops.record = record;
 	ops.recorded = recorded;
 	ops.replay = replay;

@@ -386,6 +386,11 @@ static __attribute__((unused)) void sim_close(struct gt_run *r)
 }
 
 /* -- what else programs ask of engine/comm.h ----------------------------------------------------------------------------- */
+int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
+{
+	return d->finish(err);
+}
+
 const char *hd_comm_kind_name(uint32_t kind)
 {
 	static const char *const names[] = {

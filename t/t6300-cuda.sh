@@ -1,0 +1,99 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A run on a device with memory of its own: the cuda device, simulated on the host, where a host that touches device
+# memory ends with SIGSEGV.  What breaks here: an address that the engine reads itself, a copy that comes too late, a
+# movement between ranks that takes device memory for its own, a checkpoint of what was not fetched.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+[ -r "$build/heddle-cuda-sim.so" ] || skip_all "no C++ compiler was there, so there is no simulated cuda device"
+sim=$build/heddle-cuda-sim.so
+small="--set model.embed=16 --set model.layers=2 --set train.seq=8 --set train.steps=2 --set train.optimizer=sgd
+	--set train.threads=1 --set train.eval_batches=1"
+
+# Losses and norms of two metrics files agree to rounding.
+alike() {
+	paste -d ' ' "$1" "$2" | awk '
+		function value(s, key) { return match(s, "\"" key "\": [-0-9.e+]+") ? substr(s, RSTART + length(key) + 4, RLENGTH - length(key) - 4) : "" }
+		{
+			n = split($0, half, "} {")
+			split("loss grad_norm valid_loss", keys, " ")
+			for (k in keys) {
+				a = value(half[1], keys[k]); b = value(half[2], keys[k])
+				if (a == "" && b == "")
+					continue
+				d = a - b; d = d < 0 ? -d : d
+				if (n != 2 || d > 2e-6 * (a < 0 ? -a : a) || a == "" || b == "")
+					bad = bad " " keys[k] " " a " and " b
+				seen++
+			}
+		}
+		END { if (bad || seen < 4) print seen + 0, "compared;" bad }'
+}
+
+ini=tiny.ini cpus=1
+on_cpu() {
+	if [ $cpus = 1 ]; then heddle train $ini $small --set train.device=cpu "$@" >cpu.out 2>&1
+	else heddle_mpi $cpus train $ini $small --set train.device=cpu "$@" >cpu.out 2>&1; fi || cat cpu.out
+}
+on_cuda() {
+	n=$1; shift
+	export HD_TEST_CUDA_MODULE="$sim"
+	if [ "$n" = 1 ]; then heddle train $ini $small --set train.device=cuda "$@" >cuda.out 2>&1
+	else heddle_mpi "$n" train $ini $small --set train.device=cuda "$@" >cuda.out 2>&1; fi || cat cuda.out
+	unset HD_TEST_CUDA_MODULE
+}
+
+layout() {		# WHAT RANKS ARGS...
+	what=$1 ranks=$2; shift 2
+	rm -f cpu.json cuda.json
+	on_cpu --set log.metrics=cpu.json "$@" >why
+	on_cuda "$ranks" --set log.metrics=cuda.json "$@" >>why
+	alike cpu.json cuda.json >>why
+	is "$what: the losses and norms of the cpu" "$(cat why)" ""
+}
+
+layout "one rank, dropout" 1 --set model.dropout=0.1 --set log.sample=4
+layout "llama" 1 --set model.family=llama
+layout "two replicas" 2
+export HD_TEST_COMM=private
+layout "two replicas as on two hosts" 2
+unset HD_TEST_COMM
+sed 's/^\[strategy dp\]/[strategy pp]/; s/^plugin = dp/plugin = pp\nsize = 2/' tiny.ini >stages.ini
+sed 's/^\[strategy dp\]/[strategy tp]/; s/^plugin = dp/plugin = tp\nsize = 2/' tiny.ini >cut.ini
+cpus=2 ini=stages.ini
+layout "two stages" 2
+ini=cut.ini
+layout "layers cut in two" 2
+cpus=1 ini=tiny.ini
+
+# The way of a checkpoint: saved on cuda, resumed on cpu, and the other way round.
+on_cpu --set log.metrics=whole.json >why
+on_cuda 1 --set checkpoint.dir=a --set train.steps=1 --set train.decay=2 >>why
+on_cpu --set checkpoint.dir=a --set checkpoint.resume=auto --set log.metrics=a.json >>why
+on_cpu --set checkpoint.dir=b --set train.steps=1 --set train.decay=2 >>why
+on_cuda 1 --set checkpoint.dir=b --set checkpoint.resume=auto --set log.metrics=b.json >>why
+for from in a b; do
+	grep '"step": 1,' whole.json >both.json
+	cat $from.json >>both.json
+	alike whole.json both.json >>why
+done
+is "a checkpoint of cuda goes on on the cpu, and the other way round" "$(cat why)" ""
+
+# Not finite: named by the tensor, which is looked at through copies.
+export HD_TEST_CUDA_MODULE="$sim"
+heddle train tiny.ini $small --set train.device=cuda --set train.lr=1e30 --set train.clip=0 --set train.steps=4 >out 2>&1
+like "what is not finite is found" "$(cat out)" "first on rank 0 .*: .* made a value of .* not finite"
+unset HD_TEST_CUDA_MODULE
+
+# What is missing is said.
+HD_TEST_CUDA_MODULE=$tmp/none.so heddle train tiny.ini $small --set train.device=cuda >out 2>&1
+like "no module" "$(cat out)" "there is no .*/none.so: this installation was built without the CUDA toolkit"
+HD_TEST_CUDA_MODULE=$build/plugins/dp/.libs/dp.so heddle train tiny.ini $small --set train.device=cuda >out 2>&1
+like "another shared object" "$(cat out)" "dp.so is no device of heddle"
+heddle train tiny.ini $small --set train.device=cpu --set train.comm=nccl >out 2>&1
+like "nccl needs cuda" "$(cat out)" "nccl moves the memory of GPUs, and the device is cpu"
+ok "a layout for cuda is checked anywhere" heddle check tiny.ini --set train.device=cuda --set train.comm=nccl
+ok "and explained" heddle explain tiny.ini --ranks 2 --set train.device=cuda --set train.comm=nccl
+
+done_testing
