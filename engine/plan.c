@@ -371,6 +371,7 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	set_sites(p);
 	HD_TRY(each(p, "lower", call_lower));
 	hd_drop_dead(p);
+	HD_TRY(hd_order(p));
 	HD_TRY(hd_lower(p));
 	HD_TRY(hd_fuse(p));
 	HD_TRY(hd_overlap(p));

@@ -221,6 +221,7 @@ int hd_place(struct hd_plan *p);		/* placements of all nodes; reshards appear */
 struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader);
 int hd_made_whole(const struct hd_plan *p, const struct tensor *x, const struct axis *a);
 struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to);
+int hd_order(struct hd_plan *p);		/* readers behind makers, whatever plugins have replaced */
 int hd_lower(struct hd_plan *p);		/* the reshards that no plugin took become communication */
 int hd_fuse(struct hd_plan *p);			/* adds into products, and the like */
 int hd_overlap(struct hd_plan *p);		/* weight gradients are computed beside collectives */

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * t/lib/layout_run.h - runs of the program in several layouts, and how far apart two of them are.
+ *
+ * Bounds.  Layouts differ in the order of sums alone.  In fp32 (u = 2^-24) a sum of n terms differs by about
+ * u sqrt(n) of its terms' size from one order to another; a gradient has passed SUMS sums a layer, forward and backward,
+ * of at most TERMS terms each, and their errors add up as squares: NMSE <= 2 u^2 SUMS LAYERS TERMS for a gradient of
+ * the same weights.  The weights themselves have moved apart by STEPS such errors at most.  A tensor's error is compared
+ * to its own square, or to a thousandth of the mean square of all gradients: a gradient that is zero but for rounding (a
+ * bias of the keys) is made of terms of the size of the others'.
+ *
+ * The test that includes this defines LAYERS, STEPS and TERMS.
+ */
+#ifndef HD_TEST_LAYOUT_RUN_H
+#define HD_TEST_LAYOUT_RUN_H
+#include "engine/tensorfile.h"
+#include "t/lib/mpi.h"
+#include "t/lib/tap.h"
+#include <unistd.h>
+
+#define SUMS 20
+#define UNIT 0x1p-24
+#define BOUND (2 * UNIT * UNIT * SUMS * LAYERS * TERMS * STEPS)
+
+static char tmp[] = "/tmp/heddle-test.XXXXXX";
+
+struct result {
+	double loss[STEPS], norm[STEPS];
+	char hash[32], path[200];
+};
+
+/* -- what a run leaves -------------------------------------------------------------------------- */
+static void read_losses(const char *path, struct result *r)
+{
+	char line[1000], *at;
+	FILE *f = fopen(path, "r");
+	int n = 0;
+
+	for (int i = 0; i < STEPS; i++)
+		r->loss[i] = r->norm[i] = NAN;
+	while (f && fgets(line, sizeof(line), f) && n < STEPS)
+		if ((at = strstr(line, "\"loss\":"))) {
+			r->loss[n] = strtod(at + 7, NULL);
+			at = strstr(line, "\"grad_norm\":");
+			r->norm[n++] = at ? strtod(at + 12, NULL) : NAN;
+		}
+	if (f)
+		fclose(f);
+}
+
+static void read_hash(const char *path, struct result *r)
+{
+	char line[1000], *at;
+	FILE *f = fopen(path, "r");
+
+	snprintf(r->hash, sizeof(r->hash), "none");
+	while (f && fgets(line, sizeof(line), f))
+		if ((at = strstr(line, "initial weights ")))
+			snprintf(r->hash, sizeof(r->hash), "%.16s", at + 16);
+	if (f)
+		fclose(f);
+}
+
+static void show(const char *path)
+{
+	char line[1000];
+	FILE *f = fopen(path, "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		printf("# %s", line);
+	if (f)
+		fclose(f);
+}
+
+/* Trains tmp/NAME.ini. */
+static int run_ini(const char *name, int ranks, struct result *r)
+{
+	char ini[200], out[200], metrics[200];
+	int rc;
+
+	snprintf(ini, sizeof(ini), "%s/%s.ini", tmp, name);
+	snprintf(out, sizeof(out), "%s/%s.out", tmp, name);
+	snprintf(metrics, sizeof(metrics), "%s/%s.jsonl", tmp, name);
+	snprintf(r->path, sizeof(r->path), "%s/%s/step-%08d/heddle/gradients.safetensors", tmp,
+		 name, STEPS);
+	rc = mpi_run(ranks, 240,
+		     "%s/heddle train %s --set checkpoint.dir=%s/%s --set log.metrics=%s >%s",
+		     HD_TEST_BUILD, ini, tmp, name, metrics, out);
+	read_losses(metrics, r);
+	read_hash(out, r);
+	if (rc)
+		show(out);
+	return rc;
+}
+
+/* -- gradients ---------------------------------------------------------------------------------- */
+static float *load(struct hd_tensorfile *f, const char *name, int64_t *count)
+{
+	int64_t shape[HD_MAX_DIMS], off[HD_MAX_DIMS] = {0}, stride[HD_MAX_DIMS];
+	struct hd_err err = {0};
+	uint32_t dtype;
+	int nd = 0;
+	float *v;
+
+	*count = 1;
+	if (!hd_tensorfile_find(f, name, &dtype, &nd, shape))
+		return NULL;
+	for (int d = nd - 1; d >= 0; d--) {
+		stride[d] = *count;
+		*count *= shape[d];
+	}
+	v = hd_alloc((size_t)*count * sizeof(*v));
+	if (hd_tensorfile_load(f, name, HD_F32, v, off, shape, stride, &err) < 0) {
+		note("%s", err.text);
+		free(v);
+		return NULL;
+	}
+	return v;
+}
+
+static double mean_square(struct hd_tensorfile *f)
+{
+	double sum = 0, all = 0;
+
+	for (int i = 0; i < hd_tensorfile_count(f); i++) {
+		int64_t n;
+		float *v = load(f, hd_tensorfile_name(f, i), &n);
+
+		for (int64_t k = 0; v && k < n; k++)
+			sum += (double)v[k] * (double)v[k];
+		all += (double)n;
+		free(v);
+	}
+	return sum / all;
+}
+
+/* -> the worst tensor's error over the bound; NaN: a tensor is missing. */
+static double compare(const struct result *a, const struct result *b, char *where, size_t size)
+{
+	struct hd_tensorfile *f = NULL, *g = NULL;
+	struct hd_err err = {0};
+	double worst = 0, floor;
+
+	if (hd_tensorfile_read(a->path, &f, &err) < 0 ||
+	    hd_tensorfile_read(b->path, &g, &err) < 0) {
+		snprintf(where, size, "%.250s", err.text);
+		hd_tensorfile_close(f);
+		return NAN;
+	}
+	floor = mean_square(f) / 1000;
+	for (int i = 0; i < hd_tensorfile_count(f) && worst == worst; i++) {
+		const char *name = hd_tensorfile_name(f, i);
+		int64_t n, m = 0;
+		float *x = load(f, name, &n), *y = load(g, name, &m);
+		double diff = x && y && n == m ? 0 : NAN, square = 0, off;
+
+		for (int64_t k = 0; k < n && diff == diff; k++) {
+			diff += ((double)x[k] - (double)y[k]) * ((double)x[k] - (double)y[k]);
+			square += (double)x[k] * (double)x[k];
+		}
+		off = diff / fmax(square, floor * (double)n) / BOUND;
+		if (!(off <= worst)) {
+			worst = off;
+			snprintf(where, size, "%s", name);
+		}
+		free(x);
+		free(y);
+	}
+	hd_tensorfile_close(f);
+	hd_tensorfile_close(g);
+	return worst;
+}
+
+/* Of losses and gradient norms, over the bound. */
+static double worst_loss(const struct result *a, const struct result *b)
+{
+	double worst = 0;
+
+	for (int i = 0; i < STEPS; i++) {
+		double off = fabs(a->loss[i] / b->loss[i] - 1) / sqrt(BOUND);
+
+		if (!(off <= worst))
+			worst = off;
+		off = fabs(a->norm[i] / b->norm[i] - 1) / sqrt(BOUND);
+		if (!(off <= worst))
+			worst = off;
+	}
+	return worst;
+}
+
+static void write_text(void)
+{
+	static const char *const words[] = {"light ", "waters ",   "under ", "heaven\n",
+					    "were ",  "gathered ", "unto "};
+	char path[200];
+	unsigned x = 1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/text", tmp);
+	f = fopen(path, "w");
+	for (int i = 0; i < 3000; i++) {
+		x = x * 1103515245u + 12345u;
+		fputs(words[(x >> 16) % 7], f);
+	}
+	fclose(f);
+}
+
+static int layouts_begin(void)
+{
+	char cache[200];
+
+	if (!mkdtemp(tmp))
+		return -1;
+	snprintf(cache, sizeof(cache), "%s/cache", tmp);
+	setenv("XDG_CACHE_HOME", cache, 1);
+	write_text();
+	return 0;
+}
+
+static void layouts_end(void)
+{
+	char command[200];
+
+	snprintf(command, sizeof(command), "rm -rf %s", tmp);
+	if (system(command))
+		note("%s is still there", tmp);
+}
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Layouts drawn at random against one rank: which strategies, in which order, how large, with which of their keys, for
+ * which model.  Initial weights, batches, losses, gradient norms and every gradient must be those of one rank.  If this
+ * broke, strategies would each work and their combination would train another model.
+ *
+ *	t1240-hybrids.t [N [SEED [FIRST]]]	layouts FIRST.. FIRST+N-1 of the sequence SEED
+ *
+ * A layout is a function of SEED and its number alone, so one that fails can be run again alone.  `make check-layouts
+ * N=500 SEED=1` is the long sweep.  Only what divides is drawn; what is refused nevertheless is counted.
+ */
+#include <config.h>
+#define LAYERS 4
+#define STEPS 3
+#define TERMS 384			/* tokens of a batch, the longest sum */
+#include "t/lib/layout_run.h"
+#include "engine/rng.h"
+#include <string.h>
+
+#define BATCH 24
+#define SEQ 16
+#define MOST_RANKS 16
+
+/* -- drawing ------------------------------------------------------------------------------------ */
+enum { TP, DP, PP, EP, STRATEGIES };
+static const char *const names[] = { "tp", "dp", "pp", "ep" };
+
+struct draw {
+	int model, tie, dropout;
+	const char *recompute, *schedule, *sync;
+	int micro_batch, size[STRATEGIES], order[STRATEGIES], ranks;
+	int sequence_parallel, chunks, scatter_gather;
+	int64_t bucket;
+};
+
+static const struct { const char *name, *keys; int experts; } models[] = {
+	{ "gpt2", "family = gpt2", 0 },
+	{ "llama", "family = llama\nkv_heads = 2", 0 },
+	{ "mixtral", "family = mixtral\nkv_heads = 2\nexperts = 4\nz_loss = 0.001", 1 },
+	{ "gpt2 + experts", "family = gpt2\nexperts = 4\nmoe_every = 2", 1 },
+};
+static const char *const recomputes[] = { "none", "none", "selective", "full" };
+static const char *const schedules[] = { "gpipe", "1f1b", "interleaved", "zb" };
+static const char *const syncs[] = { "ring", "allreduce" };
+
+static uint64_t state;
+
+static int below(int n)
+{
+	uint64_t z = state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return (int)((z ^ z >> 31) % (uint64_t)n);
+}
+
+static int divides(const struct draw *d)
+{
+	int replicas = d->size[DP] * d->size[EP], m = BATCH / (replicas * d->micro_batch), p = d->size[PP];
+
+	if (d->ranks > MOST_RANKS || d->ranks < 2 || BATCH % (replicas * d->micro_batch))
+		return 0;
+	if (d->size[EP] > 1 && !models[d->model].experts)
+		return 0;
+	return strcmp(d->schedule, "interleaved") || (m % p == 0 && LAYERS % (p * d->chunks) == 0);
+}
+
+static struct draw draw(uint64_t seed, int number)
+{
+	static const int sizes[] = { 1, 1, 2, 2, 3, 4 };
+	struct draw d;
+
+	state = seed * 1000003u + (uint64_t)number;
+	do {
+		d = (struct draw){ .model = below((int)HD_LEN(models)), .tie = below(2), .dropout = below(2),
+			.micro_batch = 1 + below(3), .ranks = 1, .sequence_parallel = below(2), .chunks = 1,
+			.scatter_gather = below(2), .bucket = 1 << (9 + below(8)) };
+		d.dropout = d.dropout && strstr(models[d.model].keys, "gpt2");	/* the other families have none */
+		d.recompute = recomputes[below((int)HD_LEN(recomputes))];
+		d.schedule = schedules[below((int)HD_LEN(schedules))];
+		d.sync = syncs[below((int)HD_LEN(syncs))];
+		d.chunks = strcmp(d.schedule, "interleaved") ? 1 : 2;
+		for (int s = 0; s < STRATEGIES; s++) {
+			do
+				d.size[s] = sizes[below((int)HD_LEN(sizes))];
+			while ((s == TP || s == EP) && d.size[s] == 3);
+			d.ranks *= d.size[s];
+			d.order[s] = s;
+		}
+		for (int s = STRATEGIES - 1; s > 0; s--) {
+			int k = below(s + 1), was = d.order[s];
+
+			d.order[s] = d.order[k];
+			d.order[k] = was;
+		}
+	} while (!divides(&d));
+	return d;
+}
+
+/* -- as an INI ---------------------------------------------------------------------------------- */
+static void write_strategy(FILE *f, const struct draw *d, int s)
+{
+	if (d->size[s] == 1)
+		return;
+	fprintf(f, "[strategy %s]\nplugin = %s\nsize = %d\n", names[s], names[s], d->size[s]);
+	if (s == TP)
+		fprintf(f, "sequence_parallel = %s\n", d->sequence_parallel ? "yes" : "no");
+	if (s == DP)
+		fprintf(f, "sync = %s\nbucket = %lld\n", d->sync, (long long)d->bucket);
+	if (s == PP)
+		fprintf(f, "schedule = %s\nchunks = %d\nscatter_gather = %s\n", d->schedule, d->chunks,
+			d->scatter_gather ? "yes" : "no");
+}
+
+static void write_ini(const char *name, const struct draw *d, int layout)
+{
+	char path[200];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s.ini", tmp, name);
+	f = fopen(path, "w");
+	fprintf(f, "[model]\n%s\nlayers = %d\nembed = 16\nheads = 4\nmlp = 64\nvocab = 257\ninit_std = 0.1\n"
+		"tie_embeddings = %s\ndropout = %s\n[data]\ntrain = %s/text\nvalid_fraction = 0\n[train]\nseq = %d\n"
+		"global_batch = %d\nmicro_batch = %d\nsteps = %d\noptimizer = sgd\nlr = 0.1\nschedule = constant\n"
+		"clip = 0\nweight_decay = 0\nthreads = 1\nrecompute = %s\n[checkpoint]\ngradients = yes\n",
+		models[d->model].keys, LAYERS, d->tie ? "yes" : "no", d->dropout ? "0.1" : "0", tmp, SEQ, BATCH,
+		layout ? d->micro_batch : 4, STEPS, layout ? d->recompute : "none");
+	for (int s = 0; layout && s < STRATEGIES; s++)
+		write_strategy(f, d, d->order[s]);
+	fclose(f);
+}
+
+static const char *summary(const struct draw *d)
+{
+	static char text[300];
+	int n = snprintf(text, sizeof(text), "%s%s%s, micro-batch %d, recompute %s:", models[d->model].name,
+			 d->tie ? ", tied" : "", d->dropout ? ", dropout" : "", d->micro_batch, d->recompute);
+
+	for (int s = 0; s < STRATEGIES; s++)
+		if (d->size[d->order[s]] > 1)
+			n += snprintf(text + n, sizeof(text) - (size_t)n, " %s %d%s%s%s", names[d->order[s]], d->size[d->order[s]],
+				      d->order[s] == TP && d->sequence_parallel ? " seq" : "",
+				      d->order[s] == PP ? " " : "", d->order[s] == PP ? d->schedule : "");
+	return text;
+}
+
+/* -- comparing ---------------------------------------------------------------------------------- */
+static struct { int ran; struct result r; } ones[HD_LEN(models) * 4];	/* one rank, by model */
+
+static int same_batches(const char *a, const char *b)
+{
+	char command[900];
+
+	snprintf(command, sizeof(command), "%s/heddle data %s/%s.ini --step 2 >%s/a; %s/heddle data %s/%s.ini --step 2 >%s/b; "
+		 "test -s %s/a && cmp -s %s/a %s/b", HD_TEST_BUILD, tmp, a, tmp, HD_TEST_BUILD, tmp, b, tmp, tmp, tmp, tmp);
+	return system(command) == 0;
+}
+
+static const struct result *one_rank(const struct draw *d, const char *name)
+{
+	int i = d->model * 4 + d->tie * 2 + d->dropout;
+
+	if (!ones[i].ran) {
+		write_ini(name, d, 0);
+		ones[i].ran = run_ini(name, 1, &ones[i].r) == 0 ? 1 : -1;
+	}
+	return ones[i].ran > 0 ? &ones[i].r : NULL;
+}
+
+/* The layout, and where the gradient is in it and on one rank. */
+static void report(const char *one, const char *many, const struct draw *d, const char *where)
+{
+	char command[900], ini[220];
+
+	snprintf(ini, sizeof(ini), "%s/%s.ini", tmp, many);
+	show(ini);
+	for (int k = 0; k < 2 && *where; k++) {
+		snprintf(command, sizeof(command), "%s/heddle explain %s/%s.ini --ranks %d --nodes | grep -F -e 'accumulate' -e "
+			 "'sync ' | grep -F 'grad:%s(' >%s/where", HD_TEST_BUILD, tmp, k ? many : one, k ? d->ranks : 1, where,
+			 tmp);
+		note("%s, %s:", where, k ? "here" : "one rank");
+		snprintf(ini, sizeof(ini), "%s/where", tmp);
+		if (system(command) == 0)
+			show(ini);
+	}
+}
+
+static int refused(const char *name, const struct draw *d)
+{
+	char command[600];
+
+	snprintf(command, sizeof(command), "%s/heddle check %s/%s.ini --ranks %d >%s/check 2>&1", HD_TEST_BUILD, tmp, name,
+		 d->ranks, tmp);
+	return system(command) != 0;
+}
+
+/* -> 1: refused */
+static int try(uint64_t seed, int number)
+{
+	struct draw d = draw(seed, number);
+	char one[40], many[40], where[300] = "";
+	const struct result *r;
+	struct result m;
+	double loss, off;
+	int hash, data;
+
+	snprintf(one, sizeof(one), "one-%d-%d-%d", d.model, d.tie, d.dropout);
+	snprintf(many, sizeof(many), "%d", number);
+	r = one_rank(&d, one);
+	if (!ok(r != NULL, "%d: one rank runs, %s", number, models[d.model].name))
+		return 0;
+	write_ini(many, &d, 1);
+	if (run_ini(many, d.ranks, &m)) {
+		int no = refused(many, &d);
+
+		ok(no, "%d: %s: runs, or is refused before", number, summary(&d));
+		if (!no)
+			report(one, many, &d, "");
+		return no;
+	}
+	hash = !strcmp(m.hash, r->hash);
+	data = same_batches(one, many);
+	loss = worst_loss(&m, r);
+	off = compare(r, &m, where, sizeof(where));
+	if (!ok(hash && data && loss <= 1 && off <= 1, "%d: %s", number, summary(&d))) {
+		note("initial weights %s, of one rank %s; batches %s", m.hash, r->hash, data ? "equal" : "differ");
+		report(one, many, &d, where);
+	}
+	note("times the bound: loss and norm %.3g, gradients %.3g (%s)", loss, off, where);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	int n = argc > 1 ? atoi(argv[1]) : 60, first = argc > 3 ? atoi(argv[3]) : 0, no = 0;
+	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+	double begin = hd_seconds();
+
+	if (access(HD_TEST_BUILD "/heddle", X_OK))
+		skip_all("heddle is not built");
+	if (layouts_begin() < 0)
+		return 1;
+	for (int i = first; i < first + n; i++)
+		no += try(seed, i);
+	ok(no * 20 <= n, "%d of %d layouts refused, at most 5 of 100", no, n);
+	note("seed %llu, layouts %d to %d: %.0f s", (unsigned long long)seed, first, first + n - 1, hd_seconds() - begin);
+	layouts_end();
+	return done();
+}
