@@ -83,9 +83,10 @@ int hd_experts_check(struct hd_plan *p)
 		unit = unit > p->model.group_tokens ? unit : p->model.group_tokens;
 		local = n->ins[0]->local[0];
 		if (unit > seq && local * seq % unit)
-			return hd_plan_fail(p, HD_EDIVIDE, "model.group_tokens: groups of %lld tokens, and a rank has %lld of "
-					    "a micro-batch (%lld samples of %lld): a group must be on one rank",
-					    (long long)unit, (long long)(local * seq), (long long)local, (long long)seq);
+			return hd_section_fail(p->conf, hd_conf_section(p->conf, NULL, "model"), "group_tokens", p->err, HD_EDIVIDE,
+					       "groups of %lld tokens, and a rank has %lld of a micro-batch (%lld x %lld): a group must "
+					       "be on one rank", (long long)unit, (long long)(local * seq), (long long)local,
+					       (long long)seq);
 	}
 	return HD_OK;
 }

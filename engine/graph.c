@@ -381,7 +381,7 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr)
 {
 	static const char *const aware[] = { "einsum", "add", "gelu", "gelu_d", "swiglu", "swiglu_d", "combine", "combine_dg" };
-	static const char *const movement[] = { "reshard", "view", "comm", "block", "unblock", "dispatch" };
+	static const char *const movement[] = { "reshard", "view", "comm", "block", "unblock", "dispatch", "cast" };
 	struct tensor *rows = NULL;
 
 	for (uint32_t i = 0; i < nin && !rows; i++)

@@ -39,6 +39,15 @@ one "ranks that cannot be shared out" 'three\.ini.*\[strategy dp\] size: auto: 2
 sed 's/size = 3/size = auto/' three.ini >two.ini
 one "two sizes left open" '\[strategy more\] size: auto, and so is that of \[strategy dp\]' 1 check two.ini
 
+# Experts.
+experts() { one "$1" "$2" "$3" train tiny.ini --set dp.plugin=ep --set "$4" --set "$5"; }
+experts "experts over an axis of three" '--set model\.experts|\[strategy dp\] size: 3 does not divide model\.experts = 4$' 3 model.experts=4 dp.size=3
+experts "no experts to place" 'the model has no experts to place' 2 model.experts=0 dp.size=2
+experts "a group of several ranks" '^heddle: --set model\.group_tokens: groups of 128 tokens, and a rank has 64 of a micro-batch' 2 \
+	model.experts=4 model.group_tokens=128
+experts "more choices than experts" '--set model\.experts_per_token: 5 is more than model\.experts = 4' 2 model.experts=4 \
+	model.experts_per_token=5
+
 # Started alone.
 out=$(heddle train tiny.ini --set dp.size=2 --set "log.metrics=two words.jsonl" 2>&1)
 is "alone: a status" $? 1
