@@ -182,6 +182,8 @@ static const struct layout layouts[] = {
 	 {{"F", "a", "all-reduce", 0, 0, 0}}},
 };
 
+static const char *recompute = "none"; /* as in [train] */
+
 static struct hd_plan *plan(const struct layout *l, uint32_t real, const char *model)
 {
 	char ini[1500];
@@ -190,8 +192,8 @@ static struct hd_plan *plan(const struct layout *l, uint32_t real, const char *m
 		 "[model]\nlayers = %d\nembed = %d\nheads = 4\n%s[data]\ntrain = "
 		 "none\n"
 		 "[train]\nseq = %d\nglobal_batch = 8\nmicro_batch = %d\nsteps = 1\noptimizer = "
-		 "sgd\nclip = 0\n",
-		 LAYERS, EMBED, model, SEQ, MICRO);
+		 "sgd\nclip = 0\nrecompute = %s\n",
+		 LAYERS, EMBED, model, SEQ, MICRO, recompute);
 	if (l)
 		snprintf(ini + strlen(ini), sizeof(ini) - strlen(ini),
 			 "[strategy x]\nplugin = %s/t/plugins/.libs/rules.so\n"
@@ -286,6 +288,11 @@ int main(void)
 	model("vocab = 16\ntie_embeddings = no\n", "head of its own");
 	model("family = llama\nvocab = 19\nmlp = 24\n", "llama");
 	model("family = llama\nvocab = 19\nmlp = 24\nkv_heads = 2\n", "llama, grouped keys");
+	recompute = "full";
+	model("vocab = 19\ndropout = 0.2\n", "tied, dropout, all of a layer made again");
+	recompute = "selective";
+	model("family = llama\nvocab = 19\nmlp = 24\nkv_heads = 2\n", "llama, attention made again");
+	recompute = "none";
 	refuses_keys_apart();
 	return done();
 }
