@@ -6,8 +6,9 @@
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
-[ -r "$build/heddle-cuda-sim.so" ] || skip_all "no C++ compiler was there, so there is no simulated cuda device"
-sim=$build/heddle-cuda-sim.so
+[ -r "${HD_TEST_CUDA_SO:-$build/heddle-cuda-sim.so}" ] || skip_all "no C++ compiler was there, so there is no simulated cuda device"
+sim=${HD_TEST_CUDA_SO:-$build/heddle-cuda-sim.so}	# t/gpu/run-all: the real one, on a GPU
+export HD_TEST_SHARE_GPU=1
 small="--set model.embed=16 --set model.layers=2 --set train.seq=8 --set train.steps=2 --set train.optimizer=sgd
 	--set train.threads=1 --set train.eval_batches=1"
 
@@ -39,8 +40,8 @@ on_cpu() {
 on_cuda() {
 	n=$1; shift
 	export HD_TEST_CUDA_MODULE="$sim"
-	if [ "$n" = 1 ]; then heddle train $ini $small --set train.device=cuda "$@" >cuda.out 2>&1
-	else heddle_mpi "$n" train $ini $small --set train.device=cuda "$@" >cuda.out 2>&1; fi || cat cuda.out
+	if [ "$n" = 1 ]; then heddle train $ini $small --set train.device=cuda --set train.comm=mpi "$@" >cuda.out 2>&1
+	else heddle_mpi "$n" train $ini $small --set train.device=cuda --set train.comm=mpi "$@" >cuda.out 2>&1; fi || cat cuda.out
 	unset HD_TEST_CUDA_MODULE
 }
 

@@ -56,7 +56,7 @@ template<class Y, class X> static void go(const struct hd_prep *p, void *y, cons
 {
 	cast<Y, X> f = { (Y *)y, (const X *)x };
 
-	hd_each<(sizeof(X) + sizeof(Y) < 8 ? 8 : 4) / (sizeof(X) + sizeof(Y) > 8 ? 2 : 1)>(r, p->n[0], hd_aligned(x) && hd_aligned(y), f);
+	hd_each<(sizeof(X) + sizeof(Y) > 8 ? 2 : 4)>(r, p->n[0], hd_aligned(x) && hd_aligned(y), f);
 }
 
 template<class X> static void from(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)

@@ -130,20 +130,31 @@ HD_DEV uint32_t hd_bf16_pair(float low, float high)
 
 template<class T, int N> struct alignas(sizeof(T) * N) pack { T v[N]; };
 
+/* By 16 bytes at most: what is aligned to them need not be to more. */
 template<int N, class T> HD_DEV void load(float *y, const T *x)
 {
-	pack<T, N> p = *(const pack<T, N> *)x;
+	const int P = N * sizeof(T) > 16 ? 16 / (int)sizeof(T) : N;
 
-	for (int i = 0; i < N; i++)
-		y[i] = to_float(p.v[i]);
+#pragma unroll
+	for (int k = 0; k < N; k += P) {
+		pack<T, P> p = *(const pack<T, P> *)(x + k);
+
+		for (int i = 0; i < P; i++)
+			y[k + i] = to_float(p.v[i]);
+	}
 }
 template<int N, class T> HD_DEV void store(T *y, const float *x)
 {
-	pack<T, N> p;
+	const int P = N * sizeof(T) > 16 ? 16 / (int)sizeof(T) : N;
 
-	for (int i = 0; i < N; i++)
-		from_float(&p.v[i], x[i]);
-	*(pack<T, N> *)y = p;
+#pragma unroll
+	for (int k = 0; k < N; k += P) {
+		pack<T, P> p;
+
+		for (int i = 0; i < P; i++)
+			from_float(&p.v[i], x[k + i]);
+		*(pack<T, P> *)(y + k) = p;
+	}
 }
 
 /* -- sums over a warp or a block, in a fixed order; every thread gets the result ---------------------------------------------- */

@@ -48,6 +48,12 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 		else
 			memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
 		q->mm = hd_product_get(&s);
+		if (!q->mm && q->bias_inside) {		/* not with a bias of this dtype */
+			q->bias_inside = 0;
+			s.dtype[HD_MM_BIAS] = 0;
+			memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
+			q->mm = hd_product_get(&s);
+		}
 	}
 	q->add_alike = q->e.dtype[OP_ADD] && lies_alike(&q->e);
 	p->state = q;
