@@ -41,7 +41,7 @@ one "two sizes left open" '\[strategy more\] size: auto, and so is that of \[str
 
 # Experts.
 experts() { one "$1" "$2" "$3" train tiny.ini --set dp.plugin=ep --set "$4" --set "$5"; }
-experts "experts over an axis of three" '--set model\.experts|\[strategy dp\] size: 3 does not divide model\.experts = 4$' 3 model.experts=4 dp.size=3
+experts "experts over an axis of three" '--set dp\.size: 3 does not divide model\.experts = 4$' 3 model.experts=4 dp.size=3
 experts "no experts to place" 'the model has no experts to place' 2 model.experts=0 dp.size=2
 experts "a group of several ranks" '^heddle: --set model\.group_tokens: groups of 128 tokens, and a rank has 64 of a micro-batch' 2 \
 	model.experts=4 model.group_tokens=128
