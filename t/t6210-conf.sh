@@ -47,7 +47,10 @@ single interleaved --set pp.size=1
 layout 4 interleaved
 single dp+ep --set ep.size=1 --set dp.size=1
 layout 4 dp+ep
+is "dp+ep: the same choices" "$(choices)" "$said"
 single mixtral-small --set ep.size=1
 layout 4 mixtral-small
+is "mixtral-small: the same choices" "$(choices)" "$said"
+like "mixtral-small: are said" "$said" '^"dropped": \[0.0, 0.0, 0.0, 0.0\], "load": \[[1-8]\.'
 ok 'char-small: check accepts it' "$build/heddle" check "$src/conf/char-small.ini" --set data.train="$tmp/text"
 done_testing
