@@ -4,7 +4,7 @@
  * Every view that plugins see (heddle/graph.h, heddle/host.h) is the first member of the engine's own struct, so a handle
  * is cast back without a table.  The plan describes all ranks at once; program.h cuts it for one.
  *
- *   model graph -> autodiff -> (homes) -> place + reshard -> lower -> fuse -> schedule       doc/architecture.md
+ *   model graph -> autodiff -> schedule -> (homes) -> place + reshard -> lower -> fuse       doc/architecture.md
  */
 #ifndef HD_ENGINE_PLAN_H
 #define HD_ENGINE_PLAN_H
