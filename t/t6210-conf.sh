@@ -42,7 +42,10 @@ single() {	# NAME SETS
 		--set data.valid_fraction=0 --set train.global_batch=16 --set train.steps=3 --set train.optimizer=sgd --set train.clip=0 \
 		--set train.warmup=0 --set train.threads=1 --set log.sample=0 --set log.metrics="$tmp/m.jsonl"
 	losses "$tmp/m.jsonl" > "$tmp/one"
+	said=$(choices)
 }
+# What the routers of step 1 chose and dropped: its logits are the same bits on replicas and where experts are apart.
+choices() { sed -n 's/.*"step": 1,.*\("dropped".*\)/\1/p' "$tmp/m.jsonl"; }
 single interleaved --set pp.size=1
 layout 4 interleaved
 single dp+ep --set ep.size=1 --set dp.size=1
