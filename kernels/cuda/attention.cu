@@ -97,7 +97,7 @@ template<class T> HD_DEV void own_row(float *row, const T *from, int64_t dim, in
 	__syncwarp();
 }
 
-template<class T> __global__ void __launch_bounds__(WARPS * 32)
+template<class T> __global__ void __launch_bounds__(WARPS * 32, 2)
 forward(hd_att t, T *o, float *lse, const T *q, const T *k, const T *v)
 {
 	HD_DYNAMIC_SHARED(float, tile);
@@ -157,7 +157,7 @@ template<class T> __global__ void __launch_bounds__(WARPS * 32) deltas(hd_att t,
 		delta[t.row(b, h, i)] = sum;
 }
 
-template<class T> __global__ void __launch_bounds__(WARPS * 32) backward_q(hd_att t, hd_att_d x)
+template<class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(hd_att t, hd_att_d x)
 {
 	HD_DYNAMIC_SHARED(float, tile);
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -190,7 +190,7 @@ template<class T> __global__ void __launch_bounds__(WARPS * 32) backward_q(hd_at
 		from_float((T *)x.dq + at + lane + 32 * m, sum[m]);
 }
 
-template<class T> __global__ void __launch_bounds__(WARPS * 32) backward_kv(hd_att t, hd_att_d x)
+template<class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(hd_att t, hd_att_d x)
 {
 	HD_DYNAMIC_SHARED(float, tile);
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;

@@ -81,7 +81,7 @@ HD_DEV float four_sum(float x)
 }
 
 /* -- forward -------------------------------------------------------------------------------------------------------------- */
-template<int D> __global__ void __launch_bounds__(THREADS)
+template<int D> __global__ void __launch_bounds__(THREADS, 2)
 mma_forward(hd_att t, bf16 *o, float *lse, const bf16 *q, const bf16 *k, const bf16 *v)
 {
 	HD_DYNAMIC_SHARED(bf16, tiles);
@@ -156,16 +156,17 @@ mma_forward(hd_att t, bf16 *o, float *lse, const bf16 *q, const bf16 *k, const b
 }
 
 /* -- backward ------------------------------------------------------------------------------------------------------------- */
-template<int D> __global__ void __launch_bounds__(THREADS) mma_backward_q(hd_att t, hd_att_d x)
+/* Keys come in tiles of K: fewer for wide heads, whose sums take the registers. */
+template<int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) mma_backward_q(hd_att t, hd_att_d x)
 {
 	HD_DYNAMIC_SHARED(bf16, tiles);
-	bf16 *tq = tiles, *td = tq + ROWS * D, *tk = td + ROWS * D, *tv = tk + ROWS * D;
+	bf16 *tq = tiles, *td = tq + ROWS * D, *tk = td + ROWS * D, *tv = tk + K * D;
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, c = lane % 4;
 	int64_t b = blockIdx.z, h = blockIdx.y, kv = t.kv_of(h), i0 = ((int64_t)gridDim.x - 1 - blockIdx.x) * ROWS;
 	int64_t q_stride = t.heads * t.dim, k_stride = t.kv_heads * t.dim, end = t.seen(hd_least(i0 + ROWS, t.seq) - 1);
 	const bf16 *k = (const bf16 *)x.k + t.k_at(b, 0, kv), *v = (const bf16 *)x.v + t.k_at(b, 0, kv);
 	int64_t seen[2];
-	float sum[D / 8][4], s[ROWS / 8][4], d_p[ROWS / 8][4], lse[2], delta[2], scale = t.scale * HD_LOG2E;
+	float sum[D / 8][4], s[K / 8][4], d_p[K / 8][4], lse[2], delta[2], scale = t.scale * HD_LOG2E;
 
 	for (int e = 0; e < 2; e++) {
 		int64_t row = i0 + warp * 16 + g + 8 * e;
@@ -179,33 +180,33 @@ template<int D> __global__ void __launch_bounds__(THREADS) mma_backward_q(hd_att
 		sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
 	fill_tile<D, ROWS, THREADS>(tq, (const bf16 *)x.q + t.q_at(b, i0, h), q_stride, t.seq - i0);
 	fill_tile<D, ROWS, THREADS>(td, (const bf16 *)x.d_o + t.q_at(b, i0, h), q_stride, t.seq - i0);
-	for (int64_t j = 0; j < end; j += ROWS) {
-		fill_tile<D, ROWS, THREADS>(tk, k + j * k_stride, k_stride, t.keys - j);
+	for (int64_t j = 0; j < end; j += K) {
+		fill_tile<D, K, THREADS>(tk, k + j * k_stride, k_stride, t.keys - j);
 		copies_commit();
-		fill_tile<D, ROWS, THREADS>(tv, v + j * k_stride, k_stride, t.keys - j);
+		fill_tile<D, K, THREADS>(tv, v + j * k_stride, k_stride, t.keys - j);
 		copies_commit();
 		copies_wait<1>();
 		__syncthreads();
-		scores<D, ROWS / 8>(s, tq, warp * 16, tk);
+		scores<D, K / 8>(s, tq, warp * 16, tk);
 		copies_wait<0>();
 		__syncthreads();
-		scores<D, ROWS / 8>(d_p, td, warp * 16, tv);
+		scores<D, K / 8>(d_p, td, warp * 16, tv);
 #pragma unroll
-		for (int n = 0; n < ROWS / 8; n++)
+		for (int n = 0; n < K / 8; n++)
 			for (int e = 0; e < 4; e++) {
 				float p = j + n * 8 + 2 * c + e % 2 < seen[e / 2] ? exp2f(s[n][e] * scale - lse[e / 2]) : 0;
 
 				s[n][e] = p == 0 ? 0 : p * (d_p[n][e] - delta[e / 2]);
 			}
-		add_product<D, ROWS / 8>(sum, s, tk);
+		add_product<D, K / 8>(sum, s, tk);
 		__syncthreads();
 	}
 	copies_wait<0>();
 	put_rows<D>((bf16 *)x.dq + t.q_at(b, i0 + warp * 16, h), q_stride, t.seq - i0 - warp * 16, sum, t.scale, t.scale);
 }
 
-/* Queries come in tiles of Q: fewer for wide heads, whose sums take the registers. */
-template<int D, int Q> __global__ void __launch_bounds__(THREADS) mma_backward_kv(hd_att t, hd_att_d x)
+/* Queries come in tiles of Q, likewise. */
+template<int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) mma_backward_kv(hd_att t, hd_att_d x)
 {
 	HD_DYNAMIC_SHARED(bf16, tiles);
 	bf16 *tk = tiles, *tv = tk + ROWS * D, *tq = tv + ROWS * D, *td = tq + Q * D;
@@ -257,15 +258,15 @@ template<int D, int Q> __global__ void __launch_bounds__(THREADS) mma_backward_k
 
 /* -- host ----------------------------------------------------------------------------------------------------------------- */
 #define FORWARD_BYTES(D) (5 * ROWS * (D) * sizeof(bf16))
-#define BACKWARD_Q_BYTES(D) (4 * ROWS * (D) * sizeof(bf16))
-#define QUERIES(D) ((D) > 64 ? 32 : 64)
-#define BACKWARD_KV_BYTES(D) ((2 * ROWS + 2 * QUERIES(D)) * (D) * sizeof(bf16) + 2 * QUERIES(D) * sizeof(float))
+#define OTHERS(D) ((D) > 64 ? 32 : 64)	/* of the other side in a tile, in backward */
+#define BACKWARD_Q_BYTES(D) ((2 * ROWS + 2 * OTHERS(D)) * (D) * sizeof(bf16))
+#define BACKWARD_KV_BYTES(D) ((2 * ROWS + 2 * OTHERS(D)) * (D) * sizeof(bf16) + 2 * OTHERS(D) * sizeof(float))
 
 template<int D> static int allow(struct hd_err *err)
 {
 	HD_TRY(hd_cuda_allow_shared((const void *)mma_forward<D>, FORWARD_BYTES(D), err));
-	HD_TRY(hd_cuda_allow_shared((const void *)mma_backward_q<D>, BACKWARD_Q_BYTES(D), err));
-	return hd_cuda_allow_shared((const void *)mma_backward_kv<D, QUERIES(D)>, BACKWARD_KV_BYTES(D), err);
+	HD_TRY(hd_cuda_allow_shared((const void *)mma_backward_q<D, OTHERS(D)>, BACKWARD_Q_BYTES(D), err));
+	return hd_cuda_allow_shared((const void *)mma_backward_kv<D, OTHERS(D)>, BACKWARD_KV_BYTES(D), err);
 }
 
 int hd_att_mma_prepare(const struct hd_att *t, struct hd_err *err)
@@ -296,8 +297,8 @@ template<int D> static void go_d(const struct hd_att *t, const struct hd_att_d *
 	dim3 queries(blocks(t->seq), (unsigned)t->heads, (unsigned)t->batch);
 	dim3 keys(blocks(t->keys), (unsigned)t->kv_heads, (unsigned)t->batch);
 
-	HD_LAUNCH((mma_backward_q<D>), queries, THREADS, BACKWARD_Q_BYTES(D), r, *t, *x);
-	HD_LAUNCH((mma_backward_kv<D, QUERIES(D)>), keys, THREADS, BACKWARD_KV_BYTES(D), r, *t, *x);
+	HD_LAUNCH((mma_backward_q<D, OTHERS(D)>), queries, THREADS, BACKWARD_Q_BYTES(D), r, *t, *x);
+	HD_LAUNCH((mma_backward_kv<D, OTHERS(D)>), keys, THREADS, BACKWARD_KV_BYTES(D), r, *t, *x);
 }
 
 void hd_att_mma_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # What ptxas -v says, one line a kernel; those that spill are marked.
 /Compiling entry function/ { split($0, a, "'"); name = a[2] }
-/bytes stack frame/ { spill = $0; sub(/^[^0-9]*[0-9]+ bytes stack frame, /, "", spill); frame = $1 }
+/bytes stack frame/ { spill = $0; sub(/^[^0-9]*[0-9]+ bytes stack frame, /, "", spill); }
 /Used [0-9]+ registers/ {
 	match($0, /Used [0-9]+ registers/)
 	registers = substr($0, RSTART + 5, RLENGTH - 15)
 	bad = spill !~ /^0 bytes spill stores, 0 bytes spill loads/
-	printf "%-18s %3d registers, %s%s  %s\n", file, registers, spill, bad ? "  SPILLS" : "", name
+	printf "%-24s %3d registers, %s%s  %s\n", file, registers, spill, bad ? "  SPILLS" : "", name
 }
 /error|warning/ { print }
