@@ -26,6 +26,14 @@ said=$(heddle check two.ini --ranks 4 --set pp.size=4 --set model.layers=6 --set
 is "interleaved with micro-batches that do not divide is refused" $? 1
 like "and both numbers are said" "$said" 'pp.schedule: .*micro-batches that divide by the stages: 6, 4'
 
+# -- the bubble that is said: (p - 1) / m, over v with v chunks, over 3 with weight gradients apart; 4 stages
+bubble() { heddle check two.ini --ranks 4 --set pp.size=4 --set model.layers=6 --set pp.schedule=$1 --set train.micro_batch=1 |
+	sed -n 's/.*bubble \([0-9.]*\).*/\1/p'; }
+is "gpipe: 3/8" "$(bubble gpipe)" 0.375
+is "1f1b: 3/8" "$(bubble 1f1b)" 0.375
+is "interleaved: 3/16" "$(bubble interleaved)" 0.188
+is "zb: 3/24" "$(bubble zb)" 0.125
+
 # -- no deadlock: boundary tensors of 512 KB; what is sent ahead is 4 KB in shared memory, 64 KB on a network
 {
 	sed -e '/^\[strategy/,$d' -e 's/^embed = .*/embed = 256/' -e 's/^seq = .*/seq = 256/' -e 's/^layers = .*/layers = 4/' \
