@@ -94,10 +94,10 @@ struct hd_members *hd_members_create(const int *ranks, int n, const char *name)
 	}
 	m->next = all_members;
 	all_members = m;
-	for (int lane = 0; on_device && lane < 2; lane++)
-		m->device[lane] = on_device->split(m->world[0], m->me, &device_error);
-	if (on_device)
+	if (on_device) {
+		m->device = on_device->split(m->world[0], m->me, &device_error);
 		return m;
+	}
 	if (hd_here.mpi) {
 		int local = hd_shm_attach(m);
 
@@ -221,6 +221,14 @@ int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err)
 	return HD_OK;
 }
 
+/* A device's communicator does one thing after the other.  Between neighbours, what a rank sends and what it receives are on
+ * two, so a send never waits behind a receive that was posted ahead. */
+void hd_members_messages(struct hd_members *m)
+{
+	for (int i = 0; m->device && i < 4 && !m->messages[i]; i++)
+		m->messages[i] = on_device->split(m->world[0], m->me, &device_error);
+}
+
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 {
 	struct hd_pause p;
@@ -274,10 +282,13 @@ int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticke
 	t->started = hd_seconds();
 	stats.bytes += c->kind == HD_ALL_TO_ALL_ROWS ? hd_rows_sent(c->rows, c->index, m->n, m->me)
 		: hd_comm_bytes(c->kind, c->dtype, c->count, m->n, m->me, c->index);
-	if (m->device[0]) {
+	if (m->device) {
+		int sender = c->kind == HD_SEND ? m->me : c->index;
+
 		t->seq = (uint64_t)++device_tickets;
 		t->finished = t->started;
-		return on_device->start(m->device[c->kind >= HD_SEND ? c->lane & 1 : 0], c, m->n, m->me, device_tickets);
+		return on_device->start(c->kind >= HD_SEND ? m->messages[(c->lane & 1) * 2 + (sender & 1)] : m->device, c, m->n,
+					m->me, device_tickets);
 	}
 	if (!c->count || m->n == 1) {
 		hd_move(c->out, c->in, hd_comm_size(c->dtype, c->count));
@@ -300,7 +311,7 @@ int hd_comm_wait(struct hd_ticket *t)
 	int shm = m->slots && !hd_here.private;
 	double from, took;
 
-	if (m->device[0])
+	if (m->device)
 		return on_device->wait((int64_t)t->seq);
 	if (__atomic_load_n(&t->state, __ATOMIC_ACQUIRE) == HD_TICKET_DONE)
 		return 0;

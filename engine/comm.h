@@ -97,6 +97,8 @@ void *hd_comm_arena(size_t bytes, struct hd_err *err);
 /* Collective over the world: every rank passes its own member list (world ranks; lists of different groups are disjoint
  * and cover the world; n = 1 is allowed), in the same order of calls. */
 struct hd_members *hd_members_create(const int *ranks, int n, const char *name);
+/* Before sends and receives of a group; collective over the world, as create. */
+void hd_members_messages(struct hd_members *m);
 int hd_members_n(const struct hd_members *m);
 int hd_members_me(const struct hd_members *m);
 const char *hd_members_name(const struct hd_members *m);

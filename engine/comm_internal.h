@@ -62,7 +62,8 @@ struct hd_members {
 	char **ins, **outs; /* scratch of a call, by member */
 	uint64_t net_sums;
 	struct hd_net *net;
-	void *device[2]; /* by lane: communicators of the device, or NULL */
+	void *device; /* communicator of the device, or NULL */
+	void *messages[4]; /* likewise, of sends and receives: by lane, and whether the sender's index is odd */
 	struct hd_members *next;
 };
 

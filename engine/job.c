@@ -133,6 +133,14 @@ static void group_members(struct hd_job *j, struct hd_program *g, struct hd_memb
 	}
 }
 
+static int has_messages(const struct hd_plan *p, const struct group *gr)
+{
+	for (const struct node *n = p->first; n; n = n->next)
+		if (n->comm.kind >= HD_SEND && n->comm.group == gr)
+			return 1;
+	return 0;
+}
+
 static int bind(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 {
 	const struct hd_program *owner = hd_job_owner(j);
@@ -141,6 +149,9 @@ static int bind(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 
 	b.members = hd_plan_alloc(g->plan, (g->plan->ngroups + 1) * sizeof(*b.members));
 	group_members(j, g, b.members);
+	for (size_t i = 0; i < g->plan->ngroups; i++)
+		if (has_messages(g->plan, g->plan->groups[i]))
+			hd_members_messages(b.members[i]);
 	if (g != owner)
 		hd_program_share(g, owner);
 	hd_program_bind(g, &b, err);

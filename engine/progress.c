@@ -89,9 +89,9 @@ void hd_show_step(struct hd_show *s, const struct hd_numbers *n)
 	if (!s->speaks || (!s->terminal && n->step % s->every && n->step != s->steps))
 		return;
 	eta_text(eta, sizeof(eta), s->average * (double)(s->steps - n->step));
-	printf("%sstep %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s  %.0f%% of matmul rate  ETA %s%s",
+	printf("%sstep %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s  %.0f%% of %s  ETA %s%s",
 	       s->terminal ? "\r" : "", (long long)n->step, (long long)s->steps, n->loss, n->norm, n->lr,
-	       n->tokens_per_second, 100 * n->share, eta, s->terminal ? "   " : "\n");
+	       n->tokens_per_second, 100 * n->share, hd_device_in_host(s->j->device) ? "matmul rate" : "peak", eta, s->terminal ? "   " : "\n");
 	s->open_line = s->terminal;
 	if (n->step == s->steps)
 		hd_show_line(s);

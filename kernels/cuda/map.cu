@@ -149,7 +149,7 @@ HD_DEV int arity(int code)
 	return code == HD_X_WHERE ? 3 : 1;
 }
 
-template<int DEPTH, int N> __global__ void __launch_bounds__(256) interpret(const struct program *p, void *y, addresses x)
+template<int DEPTH, int N> __global__ void __launch_bounds__(256, 4) interpret(const struct program *p, void *y, addresses x)
 {
 	int64_t step = (int64_t)gridDim.x * blockDim.x * N;
 
