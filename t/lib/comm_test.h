@@ -235,8 +235,71 @@ static void check_messages(struct hd_members *m, int many, int64_t count, int wh
 	free(r);
 }
 
+/* -- rows ---------------------------------------------------------------------------------------- */
+#define EXPERTS 3 /* of a member */
+#define SAMPLES 2
+#define WIDTH 5
+#define MOST 4 /* rows of an expert and a sample; many have none */
+
+static int rows_of(int rank, int expert, int sample, int turn)
+{
+	int x = rank * 7 + expert * 5 + sample * 3 + turn;
+
+	return expert % 4 == turn % 4 ? 0 : x * x % (MOST + 1) * (x % 3 != 0);
+}
+
+/* To the experts and back: first what each member must then have is written down, by hand. */
+static void check_rows(struct hd_members *m, const int *ranks, int turn, int where)
+{
+	int n = hd_members_n(m), me = hd_members_me(m), at = 0, all = n * EXPERTS * SAMPLES;
+	int64_t most = all * MOST * WIDTH;
+	int32_t *mine, *theirs, *in, *out, *back, *want = calloc((size_t)most, 4);
+	struct hd_rows r = {.experts = EXPERTS, .samples = SAMPLES, .bytes = WIDTH * 4};
+	struct hd_call c = {.kind = HD_ALL_TO_ALL_ROWS, .dtype = HD_I32, .index = 1, .count = most, .rows = &r};
+
+	arena_used = (int64_t)world.rank * 192;
+	in = place(most * 4, where == 1);
+	out = place(most * 4, where);
+	back = place(most * 4, where);
+	mine = place(all * 4, where);
+	theirs = place(all * 4, where);
+	for (int e = 0; e < n * EXPERTS; e++)
+		for (int s = 0; s < SAMPLES; s++) {
+			mine[e * SAMPLES + s] = rows_of(world.rank, e, s, turn);
+			for (int i = 0; i < mine[e * SAMPLES + s] * WIDTH; i++)
+				in[at++] = ((world.rank * 100 + e) * 10 + s) * 100 + i;
+		}
+	at = 0;
+	for (int e = 0; e < EXPERTS; e++)
+		for (int j = 0; j < n; j++)
+			for (int s = 0; s < SAMPLES; s++) {
+				int rows = rows_of(ranks[j], me * EXPERTS + e, s, turn);
+
+				theirs[(e * n + j) * SAMPLES + s] = rows;
+				for (int i = 0; i < rows * WIDTH; i++)
+					want[at++] = ((ranks[j] * 100 + me * EXPERTS + e) * 10 + s) * 100 + i;
+			}
+	hd_comm_rows_room(m, EXPERTS);
+	r.have = mine, r.need = theirs, c.in = in, c.out = out;
+	run_call(m, &c);
+	if (memcmp(out, want, (size_t)at * 4) || !guards_hold(out, most * 4))
+		WRONG("rank %d: rows of turn %d, where %d, are not those of its experts", world.rank, turn, where);
+	r.have = theirs, r.need = mine, c.in = out, c.out = back, c.index = 0;
+	run_call(m, &c);
+	at = 0;
+	for (int i = 0; i < all; i++)
+		at += mine[i] * WIDTH;
+	if (memcmp(back, in, (size_t)at * 4) || !guards_hold(back, most * 4))
+		WRONG("rank %d: rows of turn %d, where %d, do not come back", world.rank, turn, where);
+	free(want);
+}
+
 static void check_group(struct hd_members *m, const int *ranks)
 {
+	for (int turn = 0; turn < 5 && hd_members_n(m) > 1; turn++)
+		for (int where = 0; where < 3; where++)
+			check_rows(m, ranks, turn, where);
+
 	for (int where = 0; where < 3; where++)
 		check_collectives(m, ranks, where);
 	if (hd_members_n(m) > 1)
