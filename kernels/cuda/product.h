@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/product.h - matrix products in device memory: by cuBLASLt (product_lt.cu), or in plain loops where the
- * device is simulated (product_sim.cc).
+ * kernels/cuda/product.h - matrix products in device memory: by cuBLASLt.
  */
 #ifndef HD_KERNELS_CUDA_PRODUCT_H
 #define HD_KERNELS_CUDA_PRODUCT_H

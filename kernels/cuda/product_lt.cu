@@ -4,10 +4,16 @@
  * cuBLASLt's matrices are column-major, ours are rows: c = a b is computed as c' = b' a', so its "A" is our b, its rows
  * are our n, and a bias along n is its bias.  A transposed operand is a flag; batch dims are strided batches, the
  * innermost inside the call, others around it.  The implementation is the first that the library's heuristic offers for
- * the shape, and is kept with it; equal shapes share one.  fp32 products are made in fp32 (no TF32).
+ * the shape, and is kept with it; equal shapes share one.  Simulated, the library is a few loops (sim_lt.h).  fp32 products are made in fp32 (no TF32).
  */
 #include "kernels/cuda/product.h"
+#ifdef HD_SIM
+#include "kernels/cuda/sim_lt.h"
+#define LARGE 64
+#else
 #include <cublasLt.h>
+#define LARGE 4096
+#endif
 
 #define WORKSPACE ((size_t)64 << 20)
 
@@ -93,6 +99,7 @@ static int describe(struct hd_product *p)
 	cublasOperation_t opa, opb;
 	cudaDataType bias = type_of(s->dtype[HD_MM_BIAS]);
 	cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+	int64_t step = s->ndim > 3 ? s->stride[HD_MM_BIAS][s->ndim - 4] : 0;		/* 0: one bias for the whole batch */
 
 	if (cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F) != CUBLAS_STATUS_SUCCESS)
 		return 0;
@@ -107,6 +114,7 @@ static int describe(struct hd_product *p)
 	if (p->has_bias) {
 		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
 		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias, sizeof(bias));
+		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &step, sizeof(step));
 	}
 	return 1;
 }
@@ -266,6 +274,6 @@ double hd_product_rate(uint32_t dtype)
 	int i = dtype == HD_BF16;
 
 	if (!(here.rate[i] > 0))
-		here.rate[i] = measure(dtype, 4096);
+		here.rate[i] = measure(dtype, LARGE);
 	return here.rate[i];
 }

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cuda/sim_lt.h - of cuBLASLt what product_lt.cu uses, in plain loops on the host: column-major matrices, so that
+ * how our products are described to the library is tested without it.  It refuses what the library refuses as far as we
+ * depend on it: extents and leading dimensions that do not fit, operands of different dtypes, a bias of another dtype than
+ * the result's.
+ */
+#ifndef HD_KERNELS_CUDA_SIM_LT_H
+#define HD_KERNELS_CUDA_SIM_LT_H
+#include "kernels/cuda/cuda.h"
+
+typedef int cublasStatus_t, cudaDataType, cublasOperation_t, cublasLtEpilogue_t;
+typedef void *cublasLtHandle_t, *cublasLtMatmulPreference_t;
+enum { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_SUPPORTED };
+enum { CUDA_R_32F, CUDA_R_16BF };
+enum { CUBLAS_OP_N, CUBLAS_OP_T };
+enum { CUBLAS_COMPUTE_32F };
+enum { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4 };
+enum { CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET };
+enum { CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB, CUBLASLT_MATMUL_DESC_EPILOGUE,
+	CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUBLASLT_MATMUL_DESC_BIAS_POINTER, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE };
+enum { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
+
+struct sim_matrix { cudaDataType type; uint64_t rows, cols; int64_t ld, step; int32_t batch; };
+struct sim_matmul { int ta, tb, epilogue; cudaDataType bias_type; const void *bias; int64_t bias_step; };
+typedef struct sim_matrix *cublasLtMatrixLayout_t;
+typedef struct sim_matmul *cublasLtMatmulDesc_t;
+struct cublasLtMatmulAlgo_t { int id; };
+struct cublasLtMatmulHeuristicResult_t { cublasLtMatmulAlgo_t algo; cublasStatus_t state; };
+
+static inline const char *cublasLtGetStatusString(cublasStatus_t) { return "simulated"; }
+static inline cublasStatus_t cublasLtCreate(cublasLtHandle_t *h) { *h = malloc(1); return 0; }
+static inline cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { free(h); return 0; }
+static inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p) { *p = malloc(1); return 0; }
+static inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { free(p); return 0; }
+static inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, int, const void *, size_t) { return 0; }
+
+static inline cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *m, cudaDataType type, uint64_t rows, uint64_t cols,
+							int64_t ld)
+{
+	*m = (cublasLtMatrixLayout_t)hd_alloc(sizeof(**m));
+	**m = sim_matrix{ type, rows, cols, ld, 0, 1 };
+	return 0;
+}
+static inline cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t m) { free(m); return 0; }
+static inline cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t m, int what, const void *x, size_t n)
+{
+	memcpy(what == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? (void *)&m->batch : (void *)&m->step, x, n);
+	return 0;
+}
+static inline cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d, int, cudaDataType)
+{
+	*d = (cublasLtMatmulDesc_t)hd_alloc(sizeof(**d));
+	(*d)->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+	return 0;
+}
+static inline cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { free(d); return 0; }
+static inline cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, int what, const void *x, size_t n)
+{
+	void *to[] = { &d->ta, &d->tb, &d->epilogue, &d->bias_type, &d->bias, &d->bias_step };
+
+	memcpy(to[what], x, n);
+	return 0;
+}
+
+static inline int sim_lt_fits(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c)
+{
+	uint64_t m = d->ta ? a->cols : a->rows, ka = d->ta ? a->rows : a->cols, kb = d->tb ? b->cols : b->rows,
+		 n = d->tb ? b->rows : b->cols;
+
+	return m == c->rows && n == c->cols && ka == kb && a->type == b->type && (c->type == a->type || c->type == CUDA_R_32F) &&
+		a->ld >= (int64_t)a->rows && b->ld >= (int64_t)b->rows && c->ld >= (int64_t)c->rows && a->batch == c->batch &&
+		b->batch == c->batch && (d->epilogue != CUBLASLT_EPILOGUE_BIAS || d->bias_type == c->type);
+}
+static inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+							    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
+							    cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t *best, int *n)
+{
+	*n = sim_lt_fits(d, a, b, c);
+	best->algo.id = 0;
+	best->state = *n ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+	return best->state;
+}
+
+static inline double sim_lt_at(const void *p, cudaDataType type, int64_t i)
+{
+	return type == CUDA_R_32F ? ((const float *)p)[i] : to_float(((const bf16 *)p)[i]);
+}
+
+static inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const float *alpha, const void *a,
+					    cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const float *beta,
+					    const void *c, cublasLtMatrixLayout_t lc, void *y, cublasLtMatrixLayout_t,
+					    const cublasLtMatmulAlgo_t *, void *, size_t, cudaStream_t)
+{
+	int64_t depth = (int64_t)(d->ta ? la->rows : la->cols);
+
+	hd_sim_open_memory();
+	for (int64_t i = 0; i < (int64_t)(lc->batch * lc->rows * lc->cols); i++) {
+		int64_t row = i % (int64_t)lc->rows, col = i / (int64_t)lc->rows % (int64_t)lc->cols;
+		int64_t at = i / (int64_t)(lc->rows * lc->cols), ia = at * la->step, ib = at * lb->step;
+		int64_t ic = at * lc->step + row + col * lc->ld;
+		double sum = 0;
+
+		for (int64_t k = 0; k < depth; k++)
+			sum += sim_lt_at(a, la->type, ia + (d->ta ? k + row * la->ld : row + k * la->ld)) *
+				sim_lt_at(b, lb->type, ib + (d->tb ? col + k * lb->ld : k + col * lb->ld));
+		sum = *alpha * sum + (*beta == 0 ? 0 : *beta * sim_lt_at(c, lc->type, ic));
+		if (d->epilogue == CUBLASLT_EPILOGUE_BIAS)
+			sum += sim_lt_at(d->bias, d->bias_type, at * d->bias_step + row);
+		if (lc->type == CUDA_R_32F)
+			((float *)y)[ic] = (float)sum;
+		else
+			from_float((bf16 *)y + ic, (float)sum);
+	}
+	hd_sim_close_memory();
+	return 0;
+}
+
+static inline cudaError_t cudaEventCreate(cudaEvent_t *e) { *e = NULL; return 0; }
+static inline cudaError_t cudaEventDestroy(cudaEvent_t) { return 0; }
+static inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return 0; }
+static inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return 0; }
+static inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) { *ms = 1; return 0; }
+
+#endif
