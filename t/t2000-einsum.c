@@ -182,6 +182,20 @@ static void settles_for_others(void)
 
 #endif
 
+#ifdef KT_CUDA
+/* A product that is described wrongly is refused by the library and made in loops: right, and a thousand times slower. */
+static void by_the_library(void)
+{
+	char *text = kt_device->settle("", NULL);
+	const char *products = strstr(text, "einsum.products "), *loops = strstr(text, "einsum.in_loops ");
+
+	ok(products && atoi(products + 16) > 50, "products are counted: %s", text);
+	/* the two sums in one input, six times each: no dim of that input has stride 1 */
+	is_int(loops ? atoi(loops + 16) : -1, 12, "all others by the library");
+	free(text);
+}
+#endif
+
 int main(void)
 {
 	struct hd_err err = { 0 };
@@ -193,6 +207,9 @@ int main(void)
 		check(&products[i], HD_BF16, HD_BF16, "bf16");
 	}
 	check_real();
+#ifdef KT_CUDA
+	by_the_library();
+#endif
 	refuses();
 #ifndef KT_CUDA
 	settles();

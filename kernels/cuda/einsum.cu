@@ -13,6 +13,13 @@ struct product {
 	int bias_inside, add_alike;
 };
 
+static int64_t made, in_loops;		/* products prepared so far, and those that the library does not make */
+
+char *hd_einsum_choices(void)
+{
+	return hd_format("einsum.products %lld\neinsum.in_loops %lld\n", (long long)made, (long long)in_loops);
+}
+
 static void release(void *state)
 {
 	struct product *p = (struct product *)state;
@@ -55,6 +62,9 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 			q->mm = hd_product_get(&s);
 		}
 	}
+	made += q->e.count && !q->e.empty;
+
+	in_loops += q->e.count && !q->e.empty && !q->mm;
 	q->add_alike = q->e.dtype[OP_ADD] && lies_alike(&q->e);
 	p->state = q;
 	p->release = release;

@@ -18,5 +18,6 @@ void hd_product_put(struct hd_product *p);
 int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const void *a, const void *b, const void *bias,
 		   const void *add);
 double hd_product_rate(uint32_t dtype);
+char *hd_einsum_choices(void);		/* einsum.cu: how many products the library makes, as lines "key value" */
 
 #endif
