@@ -151,7 +151,7 @@ static int parse(uint32_t type, struct hd_entry *e)
 {
 	switch (type) {
 	case HD_OPT_INT:
-		return hd_word_int(e->value, &e->integer);
+		return hd_word_count(e->value, &e->integer);
 	case HD_OPT_BOOL:
 		return hd_word_bool(e->value, &e->integer);
 	case HD_OPT_BYTES:

@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/job.h"
 #include "engine/picks.h"
+#include "engine/ramp.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,13 +65,14 @@ static int plan(struct hd_job *j, struct hd_plan_options *o, struct hd_plan **p,
 	return hd_err_set(err, why.code, "%s", why.text);
 }
 
-static int build(struct hd_job *j, int role, struct hd_err *err)
+static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err *err)
 {
 	struct hd_plan_options o = role_options[role];
 	struct hd_program_options po = { .rank = j->world.rank, .device = j->device,
 		.keep_gradients = hd_section_int(j->checkpoint, "gradients") != 0 };
 
 	o.ranks = j->world.size;
+	o.global_batch = global_batch;
 	o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
 	plan(j, &o, &j->plan[role], err);
 	HD_TRY(hd_comm_agree(err));
@@ -79,6 +81,32 @@ static int build(struct hd_job *j, int role, struct hd_err *err)
 	HD_TRY(hd_comm_agree(err));
 	j->program[role]->fixed_order = !strcmp(hd_section_str(j->train, "reduce"), "rank_order");
 	return HD_OK;
+}
+
+/* What a step may need: of the program at hand, and of those of the ramp's other sizes. */
+static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
+{
+	struct hd_program_options po = { .rank = j->world.rank, .device = j->device,
+		.keep_gradients = hd_section_int(j->checkpoint, "gradients") != 0 };
+	int64_t most = j->program[role]->memory.transient;
+	struct hd_ramp ramp;
+
+	if (hd_ramp_read(j->conf, &ramp, err) < 0)
+		return 0;
+	for (int64_t k = 0; role == HD_TRAIN && k < ramp.steps && !err->code; k++) {
+		struct hd_plan_options o = role_options[role];
+		struct hd_program *g = NULL;
+		struct hd_plan *p = NULL;
+
+		o.ranks = j->world.size;
+		o.global_batch = hd_ramp_size(&ramp, k);
+		o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
+		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)
+			most = g->memory.transient > most ? g->memory.transient : most;
+		hd_program_destroy(g);
+		hd_plan_destroy(p);
+	}
+	return most;
 }
 
 static int64_t align(int64_t n) { return (n + 4095) / 4096 * 4096; }
@@ -90,8 +118,13 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	int64_t transient = 0, staging = 0;
 
 	for (int r = 0; r < HD_ROLES; r++)
-		if (j->program[r] && j->program[r]->memory.transient > transient)
-			transient = j->program[r]->memory.transient;
+		if (j->program[r]) {
+			int64_t most = most_transient(j, r, err);
+
+			transient = most > transient ? most : transient;
+		}
+	HD_TRY(hd_comm_agree(err));
+	j->transient_bytes = transient;
 	j->arena_bytes = align(owner->memory.persistent) + align(transient);
 	if (hd_device_in_host(j->device)) {
 		j->arena = hd_comm_arena((size_t)j->arena_bytes, err);
@@ -109,14 +142,27 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	return hd_comm_agree(err);
 }
 
-static void group_members(struct hd_job *j, struct hd_program *g, struct hd_members **out)
+/* Those of an earlier program of the same layout. */
+static struct hd_members *known_members(const struct hd_program *was, const struct group *gr)
+{
+	for (size_t i = 0; was && i < was->plan->ngroups; i++)
+		if (was->plan->groups[i]->role == gr->role && !strcmp(was->plan->groups[i]->name, gr->name))
+			return was->members[i];
+	return NULL;
+}
+
+static void group_members(struct hd_job *j, struct hd_program *g, const struct hd_program *was, struct hd_members **out)
 {
 	struct hd_plan *p = g->plan;
 
 	for (size_t i = 0; i < p->ngroups; i++) {
 		const struct group *gr = p->groups[i];
-		int *ranks = hd_alloc((size_t)gr->v.n * sizeof(*ranks)), base = j->world.rank;
+		int *ranks, base = j->world.rank;
 
+		out[i] = known_members(was, gr);
+		if (out[i])
+			continue;
+		ranks = hd_alloc((size_t)gr->v.n * sizeof(*ranks));
 		for (uint32_t a = 0; a < gr->n; a++)
 			base -= (int)(hd_plan_coord(p, j->world.rank, gr->axes[a]) * gr->axes[a]->stride);
 		for (int64_t m = 0; m < gr->v.n; m++) {
@@ -141,16 +187,16 @@ static int has_messages(const struct hd_plan *p, const struct group *gr)
 	return 0;
 }
 
-static int bind(struct hd_job *j, struct hd_program *g, struct hd_err *err)
+static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program *was, struct hd_err *err)
 {
 	const struct hd_program *owner = hd_job_owner(j);
 	struct hd_bind b = { .device = j->device, .persistent = j->arena,
 		.transient = j->arena + align(owner->memory.persistent), .staging = j->staging };
 
 	b.members = hd_plan_alloc(g->plan, (g->plan->ngroups + 1) * sizeof(*b.members));
-	group_members(j, g, b.members);
+	group_members(j, g, was, b.members);
 	for (size_t i = 0; i < g->plan->ngroups; i++)
-		if (has_messages(g->plan, g->plan->groups[i]))
+		if (!was && has_messages(g->plan, g->plan->groups[i]))
 			hd_members_messages(b.members[i]);
 	if (g != owner)
 		hd_program_share(g, owner);
@@ -267,14 +313,37 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	HD_TRY(hd_comm_agree(err));
 	for (int r = 0; r < HD_ROLES; r++)
 		if (roles >> r & 1)
-			HD_TRY(build(j, r, err));
+			HD_TRY(build(j, r, 0, err));
 	HD_TRY(memory(j, err));
 	for (int r = 0; r < HD_ROLES; r++)
 		if (j->program[r])
-			HD_TRY(bind(j, j->program[r], err));
+			HD_TRY(bind(j, j->program[r], NULL, err));
 	HD_TRY(hd_picks_settle(j, known_picks, err));
 	p = hd_job_any_plan(j);
 	j->flops_per_token = hd_plan_flops(p) / (double)(p->batch * p->micros * p->model.seq);
+	return HD_OK;
+}
+
+int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
+{
+	struct hd_program *was = j->program[HD_TRAIN];
+	struct hd_plan *old = j->plan[HD_TRAIN];
+	char *picks = j->picks;
+
+	if (was->plan->batch * was->plan->micros == global_batch)
+		return HD_OK;
+	j->program[HD_TRAIN] = NULL;
+	HD_TRY(build(j, HD_TRAIN, global_batch, err));
+	if (j->program[HD_TRAIN]->memory.transient > j->transient_bytes)
+		hd_err_set(err, HD_EBUG, "a step of %lld sequences needs %lld bytes, and %lld are there", (long long)global_batch,
+			   (long long)j->program[HD_TRAIN]->memory.transient, (long long)j->transient_bytes);
+	HD_TRY(hd_comm_agree(err));
+	HD_TRY(bind(j, j->program[HD_TRAIN], was, err));
+	hd_program_destroy(was);
+	hd_plan_destroy(old);
+	j->picks = NULL;
+	HD_TRY(hd_picks_settle(j, picks, err));
+	free(picks);
 	return HD_OK;
 }
 

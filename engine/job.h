@@ -22,7 +22,7 @@ struct hd_job {
 	char *arena;
 	char *staging;				/* host memory for movements, where arena is a device's own */
 	int nccl;				/* the device moves between its own memories */
-	int64_t arena_bytes;
+	int64_t arena_bytes, transient_bytes;	/* transient: what one step may use of it */
 	char *picks;				/* what timing chose: kept in checkpoints and the cache */
 	double started, rate;			/* FLOP/s of this rank's threads on a large product */
 	double flops_per_token;
@@ -50,6 +50,9 @@ int hd_owns(const struct hd_program *g, const struct tensor *t);	/* this rank sp
 int64_t hd_plan_parameters(const struct hd_plan *p);
 /* Product FLOPs of one step of all ranks; what is made again (train.recompute) counts once. */
 double hd_plan_flops(const struct hd_plan *p);
+
+/* The training program for another global batch, one of the ramp's: between steps, on all ranks. */
+int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err);
 
 int hd_train(struct hd_job *j, struct hd_err *err);
 /* Mean loss over the first `batches` global batches of the validation data (0: all), the same in every layout. */

@@ -7,6 +7,7 @@
 static const struct hd_option train[] = {
 	{ "seq", HD_OPT_INT, 0, NULL, "1..", "tokens per sequence" },
 	{ "global_batch", HD_OPT_INT, 0, NULL, "1..", "sequences per step of the whole job" },
+	{ "global_batch_ramp", HD_OPT_STR, 0, "", NULL, "START,STEP,TOKENS: grows from START to global_batch over so many tokens" },
 	{ "micro_batch", HD_OPT_INT, 0, "0", "0..", "sequences per micro-batch of one replica (0: as large as divides, at most 8)" },
 	{ "steps", HD_OPT_INT, 0, NULL, "0..", "updates" },
 	{ "optimizer", HD_OPT_CHOICE, 0, "adamw", "adamw|sgd", "adamw: decoupled, bias-corrected; sgd: no momentum" },

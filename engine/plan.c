@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/plan.h"
+#include "engine/ramp.h"
 #include "engine/experts.h"
 #include "engine/data.h"
 #include <stdio.h>
@@ -253,22 +254,58 @@ static int64_t cuts_of_batch(const struct hd_plan *p, int inside)
 	return n;
 }
 
+/* Every size of the ramp must divide, and have an order of its units. */
+static int check_ramp(struct hd_plan *p, const struct hd_ramp *r)
+{
+	struct hd_section *t = hd_conf_section(p->conf, NULL, "train");
+
+	for (int64_t k = 0; k < r->steps; k++) {
+		int64_t size = hd_ramp_size(r, k);
+
+		if (size % (p->micro_batch * p->replicas))
+			return hd_section_fail(p->conf, t, "global_batch_ramp", p->err, HD_EDIVIDE,
+					       "step %lld of the ramp, %lld sequences, is not a multiple of micro_batch %lld x %lld "
+					       "replicas", (long long)k + 1, (long long)size, (long long)p->micro_batch,
+					       (long long)p->replicas);
+		if (!p->train)
+			continue;
+		p->micros = size / (p->micro_batch * p->replicas);
+		if (hd_schedule(p) < 0) {
+			const char *why = hd_plan_text(p, "%s", p->err->text);
+
+			p->err->code = 0;		/* said anew, with the step */
+			return hd_section_fail(p->conf, t, "global_batch_ramp", p->err, HD_EDIVIDE,
+					       "step %lld of the ramp, %lld sequences: %s", (long long)k + 1, (long long)size, why);
+		}
+		hd_schedule_report_release(&p->timing);
+	}
+	return HD_OK;
+}
+
 static int batches(struct hd_plan *p, const struct hd_plan_options *o)
 {
 	struct hd_section *t = hd_conf_section(p->conf, NULL, "train");
 	struct dim *d = D(hd_dim_get(p, "batch", 0));
+	struct hd_ramp ramp;
 	int64_t global = hd_section_int(t, "global_batch");
 	int given = hd_section_has(t, "micro_batch");
 
+	HD_TRY(hd_ramp_read(p->conf, &ramp, p->err));
 	p->replicas = cuts_of_batch(p, 0);
 	p->micro_batch = given ? hd_section_int(t, "micro_batch") : 0;
 	for (int64_t k = 8; !p->micro_batch && k >= 1; k--)
-		if (global % (k * p->replicas) == 0)
+		if (global % (k * p->replicas) == 0 && (!ramp.steps || (ramp.start % (k * p->replicas) == 0 &&
+		    ramp.step % (k * p->replicas) == 0)))
 			p->micro_batch = k;
+	if (!p->micro_batch && ramp.steps)
+		p->micro_batch = 1;
 	if (!p->micro_batch || global % (p->micro_batch * p->replicas))
 		return hd_section_fail(p->conf, t, "global_batch", p->err, HD_EDIVIDE,
 				       "%lld is not a multiple of micro_batch %lld x %lld replicas", (long long)global,
 				       (long long)(p->micro_batch ? p->micro_batch : 1), (long long)p->replicas);
+	HD_TRY(check_ramp(p, &ramp));
+	if (o->global_batch)
+		global = o->global_batch;
 	if (o->generate)
 		p->micro_batch = cuts_of_batch(p, 1);
 	p->micros = o->train ? global / (p->micro_batch * p->replicas) : 1;

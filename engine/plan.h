@@ -160,6 +160,7 @@ struct hd_plan_options {
 	int64_t ranks;
 	int train;			/* 1: with backward and update; 0: forward only */
 	int generate;			/* logits of one position instead of the loss */
+	int64_t global_batch;		/* 0: train.global_batch; else one of its ramp's sizes */
 	int64_t data_vocab;		/* what the data say of the vocabulary; 0: nothing */
 	uint32_t real;			/* 0: HD_F32 */
 	int64_t *needs;			/* if not NULL: the ranks of the layout, where they are not `ranks` */

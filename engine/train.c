@@ -9,6 +9,7 @@
 #include "engine/json.h"
 #include "engine/launch.h"
 #include "engine/progress.h"
+#include "engine/ramp.h"
 #include "engine/trace.h"
 #include <math.h>
 #include <signal.h>
@@ -33,7 +34,8 @@ struct loop {
 	struct hd_progress at;
 	struct hd_metrics *metrics;
 	struct hd_show show;
-	int64_t steps, global_batch;
+	int64_t steps, global_batch;	/* global_batch: of the step at hand */
+	struct hd_ramp ramp;
 	int stuck;			/* this rank alone failed within a step */
 	struct hd_err *err;
 };
@@ -107,7 +109,7 @@ static int step(struct loop *l, struct hd_numbers *n)
 	double begin = hd_seconds();
 
 	run.lr = learning_rate(j->train, l->at.step + 1, (l->at.samples + l->global_batch) * seq, l->steps,
-				  l->steps * tokens);
+				  hd_ramp_samples(&l->ramp, l->steps) * seq);
 	l->stuck = 1;			/* the others would wait for this rank */
 	HD_TRY(hd_program_compute(l->g, &run, fill, &f));
 	l->stuck = 0;
@@ -221,6 +223,16 @@ static int interrupted(struct loop *l)
 	return 1;
 }
 
+/* The ramp's next size is another program on the same weights. */
+static int resize(struct loop *l)
+{
+	l->global_batch = hd_ramp_batch(&l->ramp, l->at.samples);
+	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
+	l->p = l->j->plan[HD_TRAIN];
+	l->g = l->j->program[HD_TRAIN];
+	return HD_OK;
+}
+
 static int loop(struct loop *l)
 {
 	struct hd_numbers n;
@@ -231,6 +243,7 @@ static int loop(struct loop *l)
 		return HD_OK;
 	}
 	while (l->at.step < l->steps) {
+		HD_TRY(resize(l));
 		hd_trace_step(l->g, l->j->log, l->at.step + 1);
 		HD_TRY(step(l, &n));
 		HD_TRY(write_step(l, &n));
@@ -282,9 +295,10 @@ static int begin(struct loop *l)
 int hd_train(struct hd_job *j, struct hd_err *err)
 {
 	struct loop l = { .j = j, .p = j->plan[HD_TRAIN], .g = j->program[HD_TRAIN], .err = err,
-		.steps = hd_section_int(j->train, "steps"), .global_batch = hd_section_int(j->train, "global_batch") };
+		.steps = hd_section_int(j->train, "steps") };
 	int rc;
 
+	hd_ramp_read(j->conf, &l.ramp, err);
 	l.show.scratch = hd_alloc((size_t)(l.p->model.seq + 1) * sizeof(int32_t));
 	hd_show_open(&l.show, j, l.steps);
 	rc = begin(&l);

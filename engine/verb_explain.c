@@ -83,7 +83,38 @@ static int64_t count_parameters(const struct hd_program *g)
 	return n;
 }
 
-static int print_stage(struct hd_plan *p, int64_t coord, int64_t limit, struct hd_err *err)
+/* Bytes that a rank sends in a step, along each axis or several. */
+struct traffic { const char *name[64]; double bytes[64], most[64]; int n; };
+
+static void count_traffic(const struct hd_program *g, struct traffic *t)
+{
+	memset(t->bytes, 0, sizeof(t->bytes));
+	for (size_t i = 0; i < g->nmine; i++) {
+		const struct node *n = g->mine[i];
+		int64_t count = n->v.phase & (HD_F | HD_B | HD_W) ? g->plan->micros : 1;
+		int k = 0;
+
+		if (!n->comm.kind)
+			continue;
+		while (k < t->n && strcmp(t->name[k], n->comm.group->name))
+			k++;
+		if (k == t->n && t->n < (int)HD_LEN(t->name))
+			t->name[t->n++] = n->comm.group->name;
+		if (k < t->n)
+			t->bytes[k] += (double)hd_comm_node_bytes(n) * (double)count;
+	}
+	for (int k = 0; k < t->n; k++)
+		t->most[k] = t->bytes[k] > t->most[k] ? t->bytes[k] : t->most[k];
+}
+
+static void print_traffic(const struct traffic *t)
+{
+	for (int k = 0; k < t->n; k++)
+		printf("%s%s %.6g MB", k ? ", " : "sent in a step, by the rank that sends most: ", t->name[k], t->most[k] / 1e6);
+	printf(t->n ? "\n" : "");
+}
+
+static int print_stage(struct hd_plan *p, int64_t coord, int64_t limit, struct traffic *t, struct hd_err *err)
 {
 	int64_t rank = p->stages ? coord * p->stages->stride : 0, bytes;
 	struct hd_program *g = program_of(p, rank, err);
@@ -100,6 +131,7 @@ static int print_stage(struct hd_plan *p, int64_t coord, int64_t limit, struct h
 	printf("%s: %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f)\n", p->stages ? ")" : "",
 	       (long long)count_parameters(g), (double)bytes / 1e6, (double)g->memory.persistent / 1e6,
 	       (double)g->memory.transient / 1e6);
+	count_traffic(g, t);
 	hd_program_destroy(g);
 	if (limit && bytes > limit)
 		return hd_err_set(err, HD_EINVAL, "rank %lld needs %lld bytes of memory, and --memory is %lld", (long long)rank,
@@ -109,13 +141,15 @@ static int print_stage(struct hd_plan *p, int64_t coord, int64_t limit, struct h
 
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
+	struct traffic t = { .n = 0 };
 	int64_t limit = 0;
 
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
 	HD_TRY(plan_of(c, conf, p, err));
 	print_mesh(*p);
 	for (int64_t s = 0; s < (*p)->ncoords; s++)
-		HD_TRY(print_stage(*p, s, limit, err));
+		HD_TRY(print_stage(*p, s, limit, &t, err));
+	print_traffic(&t);
 	return HD_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "engine/verbs.h"
 #include "engine/checkpoint.h"
 #include "engine/json.h"
+#include "engine/ramp.h"
 #include "engine/registry.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,16 +78,19 @@ static json_t *sample_json(const int32_t *ids, int64_t n)
 static int print_step(struct hd_job *j, struct hd_conf *conf, int64_t step, int json, struct hd_err *err)
 {
 	struct hd_section *t = hd_conf_section(conf, NULL, "train");
-	int64_t seq, batch;
+	struct hd_ramp ramp;
+	int64_t seq, batch, first;
 	int32_t *ids;
 	json_t *all = json_array();
 
 	HD_TRY(open_data(j, conf, err));
 	seq = hd_section_int(t, "seq");
-	batch = hd_section_int(t, "global_batch");
+	HD_TRY(hd_ramp_read(conf, &ramp, err));
+	first = hd_ramp_samples(&ramp, step - 1);
+	batch = hd_ramp_batch(&ramp, first);
 	ids = hd_alloc((size_t)(seq + 1) * sizeof(*ids));
 	for (int64_t s = 0; s < batch; s++) {
-		HD_TRY(hd_data_sample(j->data, (step - 1) * batch, s, ids, err));
+		HD_TRY(hd_data_sample(j->data, first, s, ids, err));
 		json_array_append_new(all, sample_json(ids, seq + 1));
 		for (int64_t i = 0; !json && i <= seq; i++)
 			printf("%d%s", ids[i], i == seq ? "\n" : " ");

@@ -31,6 +31,29 @@ int hd_word_int(const char *s, int64_t *out)
 	return 0;
 }
 
+/* A count: tokens and steps by the thousand, million, billion. */
+int hd_word_count(const char *s, int64_t *out)
+{
+	static const char units[] = "KMG";
+	int64_t v, scale = 1;
+	char *end;
+	const char *u;
+
+	if (!isdigit((unsigned char)s[*s == '-' || *s == '+']))
+		return HD_EINVAL;
+	errno = 0;
+	v = strtoll(s, &end, 10);
+	u = *end ? strchr(units, *end) : NULL;
+	if (errno || (*end && (!u || end[1])))
+		return HD_EINVAL;
+	for (; u && u >= units; u--)
+		scale *= 1000;
+	if (v > INT64_MAX / scale || v < INT64_MIN / scale)
+		return HD_EINVAL;
+	*out = v * scale;
+	return 0;
+}
+
 int hd_word_bytes(const char *s, int64_t *out)
 {
 	static const char units[] = "KMGT";

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 int hd_word_int(const char *s, int64_t *out);
+int hd_word_count(const char *s, int64_t *out);	/* with K, M, G: thousands */
 int hd_word_bytes(const char *s, int64_t *out); /* K, M, G, T: powers of 1024 */
 int hd_word_bool(const char *s, int64_t *out); /* yes/no/on/off/true/false/1/0 */
 int hd_word_num(const char *s, double *out); /* finite, decimal */

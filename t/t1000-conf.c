@@ -107,8 +107,10 @@ static void keys(void)
 	       "x.ini:2: [strategy x] size: no value after the =", "empty");
 	is_str(verdict(X "size = 3.5\n", NULL),
 	       "x.ini:2: [strategy x] size: '3.5' is not a whole number", "int");
-	is_str(verdict(X "size = 3K\n", NULL),
-	       "x.ini:2: [strategy x] size: '3K' is not a whole number", "int, K");
+	is_str(verdict(X "size = 3T\n", NULL),
+	       "x.ini:2: [strategy x] size: '3T' is not a whole number", "int, T");
+	is_str(verdict(X "size = 1K\n", NULL), "x.ini:2: [strategy x] size: 1K is not in 1..64",
+	       "int, K");
 	is_str(verdict(X "size = 65\n", NULL), "x.ini:2: [strategy x] size: 65 is not in 1..64",
 	       "range");
 	is_str(verdict(X "size = 99999999999999999999\n", NULL),

@@ -28,6 +28,7 @@ ok 'one rank' "$build/heddle" train "$src/conf/quickstart.ini" --set data.train=
 losses "$tmp/m.jsonl" > "$tmp/one"
 layout 2 quickstart
 layout 4 quickstart
+layout 4 quickstart-hybrid
 layout 4 dp
 layout 4 megatron-tp
 layout 4 gpipe
@@ -55,5 +56,9 @@ single mixtral-small --set ep.size=1
 layout 4 mixtral-small
 is "mixtral-small: the same choices" "$(choices)" "$said"
 like "mixtral-small: are said" "$said" '^"dropped": \[0.0, 0.0, 0.0, 0.0\], "load": \[[1-8]\.'
+single mt-nlg-530b-small --set tp.size=1 --set pp.size=1
+layout 12 mt-nlg-530b-small
+single ep+tp+pp --set tp.size=1 --set ep.size=1 --set pp.size=1
+layout 8 ep+tp+pp
 ok 'char-small: check accepts it' "$build/heddle" check "$src/conf/char-small.ini" --set data.train="$tmp/text"
 done_testing

@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A global batch that grows: the same in every layout and after a resume.  If this broke, a run would see other data, use
+# another scale or learning rate than one rank, or stop in the middle because a size does not divide.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+{
+	sed -e '/^\[strategy/,$d' -e 's/^layers = .*/layers = 4/' -e 's/^global_batch = .*/global_batch = 16\nglobal_batch_ramp = 4,4,1500/' \
+		-e 's/^steps = .*/steps = 14\noptimizer = sgd\nclip = 0\nwarmup = 500\nschedule_unit = tokens/' \
+		-e 's/^micro_batch = .*/micro_batch = 1/' tiny.ini
+} >one.ini
+{ cat one.ini; printf '[strategy tp]\nplugin = tp\nsize = 2\n[strategy dp]\nplugin = dp\nsize = 2\n[strategy pp]\nplugin = pp\nsize = 2\n'; } >many.ini
+column() { sed -n "s/.*\"$2\": *\([0-9.e+-]*\).*/\1/p" "$1"; }
+
+ok "one rank trains" heddle train one.ini --set log.metrics=one.jsonl --set checkpoint.dir=a --set checkpoint.every=5 --set checkpoint.keep=9
+# 1500 tokens in three shares of 500: 4 sequences of 32 tokens are used 4 times, then 8 twice, then 12, then 16
+is "the batch grows by tokens" "$(column one.jsonl tokens | tr '\n' ' ')" "128 128 128 128 256 256 384 384 512 512 512 512 512 512 "
+ok "tensor 2 x data 2 x pipeline 2 trains" heddle_mpi 8 train many.ini --set log.metrics=many.jsonl
+is "the same batches" "$(column many.jsonl tokens)" "$(column one.jsonl tokens)"
+is "the same learning rates" "$(column many.jsonl lr)" "$(column one.jsonl lr)"
+column one.jsonl loss >one
+column many.jsonl loss >many
+ok "the same losses" awk 'NR == FNR { want[NR] = $1; n++; next } { d = $1 / want[FNR] - 1; if (d < 0) d = -d; if (!(d < 1e-5)) exit 1; k++ }
+	END { exit !(n == 14 && k == n) }' one many
+is "data says the same" "$(heddle data one.ini --step 7 | wc -l)" 12
+
+# From within the ramp on: the same bits.
+mkdir b && cp -r a/step-00000005 b/ && printf 'step-00000005\n' >b/latest
+ok "resumed in the ramp" heddle train one.ini --set log.metrics=rest.jsonl --set checkpoint.dir=b --set checkpoint.resume=auto
+is "its losses, digit by digit" "$(column rest.jsonl loss)" "$(tail -n 9 one)"
+ok "its weights, bit by bit" cmp a/step-00000014/model.safetensors b/step-00000014/model.safetensors
+
+said=$(heddle check many.ini --ranks 24 --set dp.size=6 --set train.global_batch=24 --set train.global_batch_ramp=12,4,1K 2>&1)
+is "a size that does not divide is refused" $? 1
+like "with the step that fails" "$said" 'global_batch_ramp: step 2 of the ramp, 16 sequences, is not a multiple of micro_batch 1 x 6 replicas'
+said=$(heddle check many.ini --ranks 8 --set pp.schedule=interleaved --set train.global_batch_ramp=4,2,1K 2>&1)
+is "a size without an order is refused" $? 1
+like "with the step that fails" "$said" 'step 2 of the ramp, 6 sequences: .*schedule: interleaved needs .*: 3, 2'
+said=$(heddle check many.ini --ranks 8 --set train.global_batch_ramp=4,5,1K 2>&1)
+like "a ramp that does not arrive is refused" "$said" 'from 4 in steps of 5 one does not come to global_batch = 16'
+said=$(heddle check many.ini --ranks 8 --set train.global_batch_ramp=4,4 2>&1)
+like "and one of two numbers" "$said" 'must be START,STEP,TOKENS'
+done_testing
