@@ -29,6 +29,7 @@ int hd_comm_open(struct hd_world *w, struct hd_err *err)
 	}
 	hd_control_open();
 	hd_watch_open();
+	hd_ask_open();
 	*w = hd_here.w;
 	return 0;
 }
@@ -44,6 +45,7 @@ void hd_comm_close(void)
 	hd_comm_barrier();
 	say_end(HD_RANK_LEFT);
 	hd_net_stop();
+	hd_ask_close();
 	hd_mpi_close();
 }
 
@@ -66,7 +68,7 @@ int hd_comm_may_speak(void)
 {
 	static _Atomic int32_t alone;
 
-	return atomic_exchange(hd_here.control ? &hd_here.control->spoken : &alone, 1) == 0;
+	return atomic_exchange(hd_here.control ? &hd_here.control->spoken : &alone, 1) == 0 && hd_ask_speak();
 }
 
 /* -- groups ------------------------------------------------------------------------------------ */

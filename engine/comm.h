@@ -119,6 +119,9 @@ int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err);
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err);
 
 /* Seconds without progress after which a waiting rank names what it waits for and whom, and ends the run. */
+/* describe_rank: its place in the mesh, "(x 1, y 0)", malloc'ed or NULL; NULL: as before. */
 void hd_comm_watchdog(double seconds, char *(*describe_rank)(int rank));
+void hd_comm_ending(void);		/* of a signal's handler: the launcher ends the run */
+char *hd_rank_text(int rank);		/* "rank 3 (x 1, y 0)", malloc'ed */
 
 #endif

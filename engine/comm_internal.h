@@ -8,6 +8,7 @@
  *   comm_net.c      data between hosts: the progress thread
  *   comm_sum.c      sums and maxima in member order
  *   comm_watch.c    waiting: backoff, dead peers, the watchdog
+ *   comm_ask.c      who is late, between hosts
  */
 #ifndef HD_ENGINE_COMM_INTERNAL_H
 #define HD_ENGINE_COMM_INTERNAL_H
@@ -25,7 +26,7 @@ enum { HD_TICKET_STARTED, HD_TICKET_DONE };
 /* One local rank, as the others of its host see it. */
 struct hd_control_rank {
 	_Atomic int32_t pid, state;
-	_Atomic int32_t waits_for; /* local rank + 1, once it has waited for long; else 0 */
+	_Atomic int32_t waits_for; /* local rank + 1, -1: not known, once it has waited for long; else 0 */
 	char doing[180]; /* valid while waits_for: what it waits in */
 } HD_ALIGNED;
 
@@ -139,6 +140,16 @@ void hd_pause_begin(struct hd_pause *p, const struct hd_members *m, const char *
  * peer is dead or the watchdog's time is over. */
 void hd_pause(struct hd_pause *p, int late);
 void hd_pause_end(struct hd_pause *p);
-char *hd_rank_text(int rank); /* "rank 3 (x 1, y 0)", malloc'ed */
+
+/* -- comm_ask.c: nothing where there is one host ------------------------------------------------ */
+void hd_ask_open(void); /* collective over the world */
+void hd_ask_close(void);
+void hd_ask_waiting(const struct hd_pause *p, int late, const char *doing); /* once, when it has waited for long */
+void hd_ask_not_waiting(void);
+void hd_ask_poll(void); /* answers */
+/* Asks, or looks whether all have answered.  over: this rank's time is over, which ends the run; else only a rank that does
+ * not answer does. */
+void hd_ask(int over);
+int hd_ask_speak(void); /* 1: no other host has spoken; they now know that this one does */
 
 #endif

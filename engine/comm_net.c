@@ -378,6 +378,24 @@ static struct flight *flight_of(uint64_t i)
 	return &flights[i % FLIGHTS];
 }
 
+/* Now and then somebody may ask whether this rank works. */
+static void wait_for_more(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += 100000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	if (!pthread_cond_timedwait(&more, &lock, &until))
+		return;
+	pthread_mutex_unlock(&lock);
+	hd_ask_poll();
+	pthread_mutex_lock(&lock);
+}
+
 /* Waits while there is nothing to do.  -> 0: the end. */
 static int next_work(uint64_t *until)
 {
@@ -389,7 +407,7 @@ static int next_work(uint64_t *until)
 		busy_from = 0;
 	}
 	while (landed == queued && !stop)
-		pthread_cond_wait(&more, &lock);
+		wait_for_more();
 	if (landed != queued && !busy_from)
 		busy_from = hd_seconds();
 	*until = queued;
@@ -402,7 +420,8 @@ static void back_off(int *idle)
 {
 	struct timespec ts = {0, *idle < 1000 ? 20000 : 200000};
 
-	++*idle;
+	if (++*idle % 64 == 0)
+		hd_ask_poll();
 	if (__atomic_load_n(&waiting, __ATOMIC_RELAXED) && *idle < 200)
 		sched_yield();
 	else
@@ -532,12 +551,13 @@ int hd_net_start(struct hd_ticket *t)
 
 void hd_net_wait(struct hd_ticket *t)
 {
+	int late = t->call.kind >= HD_SEND ? t->call.index : -1; /* in a collective any may be it */
 	struct hd_pause p;
 
 	__atomic_store_n(&waiting, 1, __ATOMIC_RELAXED);
 	hd_pause_begin(&p, t->m, t->call.what ? t->call.what : hd_comm_kind_name(t->call.kind));
 	while (__atomic_load_n(&t->state, __ATOMIC_ACQUIRE) != HD_TICKET_DONE)
-		hd_pause(&p, -1);
+		hd_pause(&p, late);
 	hd_pause_end(&p);
 	__atomic_store_n(&waiting, 0, __ATOMIC_RELAXED);
 }

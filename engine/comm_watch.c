@@ -8,7 +8,7 @@
  *
  * The watchdog names who is late.  A rank that has waited for 0.2 s says in the control block for
  * whom, so the one whose time is over follows these links to a rank that does not wait: that one
- * is late, not its victims.
+ * is late, not its victims.  Between hosts it asks (comm_ask.c).
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -34,6 +34,7 @@ static struct pollfd *fds; /* by local rank; fd -1: this rank, or one that canno
 static char *by_signal; /* local ranks watched by signal 0 */
 static double limit;
 static char *(*describe)(int rank);
+static volatile sig_atomic_t ending;
 
 static int pidfd_of(int pid)
 {
@@ -67,7 +68,13 @@ void hd_watch_open(void)
 void hd_comm_watchdog(double seconds, char *(*describe_rank)(int rank))
 {
 	limit = seconds;
-	describe = describe_rank;
+	if (describe_rank)
+		describe = describe_rank;
+}
+
+void hd_comm_ending(void)
+{
+	ending = 1;
 }
 
 char *hd_rank_text(int rank)
@@ -136,8 +143,17 @@ static void add(char **text, const char *before, char *more)
 	*text = s;
 }
 
+/* -> a local rank that waits for nobody, or -1: all wait. */
+static int not_waiting(void)
+{
+	for (int i = 0; hd_here.control && i < hd_here.w.local_size; i++)
+		if (i != hd_here.w.local_rank && !atomic_load(&hd_here.control->rank[i].waits_for))
+			return i;
+	return -1;
+}
+
 /* From a local rank along the ranks that wait for each other.  -> one that waits for nobody, or
- * -1: a circle. */
+ * -1: a circle.  Where the chain ends at one that waits for all others, any that does not. */
 static int last_of_chain(int local)
 {
 	for (int hops = 0; hops <= hd_here.w.local_size; hops++) {
@@ -145,6 +161,8 @@ static int last_of_chain(int local)
 
 		if (!next)
 			return local;
+		if (next < 0)
+			return not_waiting();
 		local = next - 1;
 	}
 	return -1;
@@ -168,7 +186,7 @@ static void report_late(const struct hd_pause *p, int late) __attribute__((noret
 static void report_late(const struct hd_pause *p, int late)
 {
 	int local = p->m && late >= 0 && hd_here.control ? p->m->local[late] : -1;
-	int end = local >= 0 ? last_of_chain(local) : -1;
+	int end = local >= 0 ? last_of_chain(local) : not_waiting();
 	char *s;
 
 	if (!hd_comm_may_speak()) {
@@ -181,9 +199,10 @@ static void report_late(const struct hd_pause *p, int late)
 		add(&s, "", hd_format("%s ", hd_rank_text(p->m->world[late])));
 	add(&s, "in ", doing_text(p));
 	add(&s, " since ", hd_format("%.0f s", hd_seconds() - p->since));
-	if (local >= 0)
+	if (hd_here.control)
 		add(&s, "; late: ",
-		    end >= 0 ? hd_rank_text(hd_here.world_of[end]) : circle_text(local));
+		    end >= 0 ? hd_rank_text(hd_here.world_of[end])
+			     : circle_text(local >= 0 ? local : hd_here.w.local_rank));
 	hd_log(HD_ERROR, "%s", s);
 	hd_comm_abort(1);
 }
@@ -198,21 +217,34 @@ void hd_pause_begin(struct hd_pause *p, const struct hd_members *m, const char *
 	p->since = 0;
 }
 
-static void tell(struct hd_pause *p, int local)
+static void tell(struct hd_pause *p, int late)
 {
-	struct hd_control_rank *me;
+	struct hd_control_rank *me =
+		hd_here.control ? &hd_here.control->rank[hd_here.w.local_rank] : NULL;
 	char *in;
 
-	if (!hd_here.control)
-		return;
-	me = &hd_here.control->rank[hd_here.w.local_rank];
 	if (!p->told) {
 		in = doing_text(p);
-		snprintf(me->doing, sizeof(me->doing), "%s", in);
+		if (me)
+			snprintf(me->doing, sizeof(me->doing), "%s", in);
+		hd_ask_waiting(p, late, in);
 		free(in);
 		p->told = 1;
 	}
-	atomic_store(&me->waits_for, local + 1);
+	if (me)
+		atomic_store(&me->waits_for,
+			     late >= 0 && p->m->local[late] >= 0 ? p->m->local[late] + 1 : -1);
+}
+
+/* The watchdog's time is over; or the launcher ends the run, and a wait is not short. */
+static void too_long(struct hd_pause *p, int late, double waited)
+{
+	int over = limit > 0 && waited > limit;
+
+	if (hd_here.w.hosts > 1 && (over || (ending && waited > 2 * TELL)))
+		hd_ask(over);
+	else if (over)
+		report_late(p, late);
 }
 
 static void nap(struct hd_pause *p, int late)
@@ -228,10 +260,10 @@ static void nap(struct hd_pause *p, int late)
 	}
 	if (waited > 0.01 && p->nap < 1e-3)
 		p->nap *= 1.5;
-	if (waited > TELL && late >= 0 && p->m->local[late] >= 0)
-		tell(p, p->m->local[late]);
-	if (limit > 0 && waited > limit)
-		report_late(p, late);
+	if (waited <= TELL)
+		return;
+	tell(p, late);
+	too_long(p, late, waited);
 }
 
 void hd_pause(struct hd_pause *p, int late)
@@ -254,6 +286,9 @@ void hd_pause(struct hd_pause *p, int late)
 
 void hd_pause_end(struct hd_pause *p)
 {
-	if (p->told)
+	if (!p->told)
+		return;
+	if (hd_here.control)
 		atomic_store(&hd_here.control->rank[hd_here.w.local_rank].waits_for, 0);
+	hd_ask_not_waiting();
 }

@@ -34,11 +34,6 @@ static int wanted_threads(struct hd_conf *conf)
 	return (int)hd_section_int(t, "threads");
 }
 
-static char *describe(int rank)
-{
-	return hd_format("rank %d", rank);
-}
-
 int hd_start(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
 	j->started = started;
@@ -48,7 +43,7 @@ int hd_start(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	hd_log_init(j->world.rank == 0, HD_INFO);
 	if (hd_affinity_note())
 		hd_log(HD_INFO, "%s", hd_affinity_note());
-	hd_comm_watchdog(300, describe);
+	hd_comm_watchdog(300, NULL);
 	return hd_comm_agree(err);
 }
 
@@ -72,7 +67,7 @@ int hd_finish(struct hd_job *j, struct hd_err *err)
 	}
 	if (!single && !err->agreed) {		/* the others know nothing of it, and wait: end them */
 		if (hd_comm_may_speak())
-			hd_log(HD_ERROR, "rank %d: %s", j->world.rank, err->text);
+			hd_log(HD_ERROR, "%s: %s", hd_rank_text(j->world.rank), err->text);
 		hd_comm_abort(1);
 	}
 	if (single && j->needs > 1)

@@ -25,6 +25,8 @@ static void on_signal(int sig, siginfo_t *from, void *unused)
 	(void)unused;
 	asked_to_stop = sig;
 	by_launcher = sig != SIGUSR1 && from->si_pid == getppid();
+	if (by_launcher)
+		hd_comm_ending();
 }
 
 struct loop {
@@ -82,19 +84,15 @@ static double learning_rate(struct hd_section *t, int64_t step, int64_t tokens, 
 static int not_finite(struct loop *l, struct hd_run *run, struct feed *f, double loss, double norm)
 {
 	struct hd_err where = { 0 };
-	int64_t me = l->j->world.rank;
-	char at[200] = "";
+	char *me = hd_rank_text(l->j->world.rank);
 
 	loss = isnan(loss) ? fabs(loss) : loss;		/* "nan", not "-nan" */
 	norm = isnan(norm) ? fabs(norm) : norm;
 	HD_TRY(hd_program_find_nan(l->g, run, fill, f, &where));
-	for (int a = 0; a < l->p->naxes; a++)
-		snprintf(at + strlen(at), sizeof(at) - strlen(at), "%s%s %lld", a ? ", " : " (", l->p->axes[a]->v.name,
-			 (long long)hd_plan_coord(l->p, me, l->p->axes[a]));
 	if (where.code)
-		hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g; first on rank %lld%s%s: %s; the weights "
-			   "stay as they were before it", (long long)run->step, loss, norm, (long long)me, at, at[0] ? ")" : "",
-			   where.text);
+		hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g; first on %s: %s; the weights stay as they "
+			   "were before it", (long long)run->step, loss, norm, me, where.text);
+	free(me);
 	hd_comm_agree(l->err);
 	return hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g", (long long)run->step, loss, norm);
 }

@@ -45,6 +45,8 @@ static int rank_main(const char *how)
 		raise(SIGKILL);
 	if (world.rank == 3 && !strcmp(how, "stands"))
 		raise(SIGSTOP);
+	if (world.rank == 3 && !strcmp(how, "works"))
+		sleep(10);
 	if (world.rank == 3 && !strcmp(how, "differs")) {
 		struct hd_call c = {.kind = HD_ALL_GATHER,
 				    .dtype = HD_F32,
@@ -117,6 +119,11 @@ int main(int argc, char **argv)
 	check(argv[0], "dies", "rank 3 (x 1, y 1) is gone");
 	check(argv[0], "stands", "late: rank 3 (x 1, y 1)");
 	check(argv[0], "differs", "do not make the same call");
+	check(argv[0], "circle", "since 1 s; late: none, these wait for each other: rank ");
+	check(argv[0], "works", "late: rank 3 (x 1, y 1)\n");
+	setenv("HD_TEST_COMM", "mpi", 1); /* they have only messages */
+	check(argv[0], "stands", "late: rank 3 (x 1, y 1), which does not answer");
+	check(argv[0], "works", "late: rank 3 (x 1, y 1)\n");
 	check(argv[0], "circle", "since 1 s; late: none, these wait for each other: rank ");
 	return done();
 }

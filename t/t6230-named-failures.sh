@@ -1,0 +1,89 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A rank of a hybrid layout that is killed or stands still. On thousands of ranks a run that only hangs, or one that prints
+# thousands of messages of which none names the rank, costs a day; the one line must say who, where in the mesh, and what
+# was waited for, whether ranks see each other's memory or only messages.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+watchdog=2
+sed '/^\[strategy/,$d' tiny.ini >model.ini
+{ cat model.ini; printf '[strategy tp]\nplugin = tp\nsize = 2\n[strategy pp]\nplugin = pp\nsize = 2\n'; } >tp+pp.ini
+{ sed '/^heads/a experts = 4' model.ini; printf '[strategy ep]\nplugin = ep\nsize = 2\n[strategy dp]\nplugin = dp\nsize = 2\n'; } >ep+dp.ini
+tp_pp() { echo "rank $1 \(tp $(($1 % 2)), pp $(($1 / 2))\)"; }
+ep_dp() { echo "rank $1 \(ep $(($1 % 2)), dp $(($1 / 2))\)"; }
+
+# begin INI: in the background, after its third step; $run and $ranks are the processes.
+begin() {
+	rm -f m.jsonl
+	timeout -k 5 50 mpirun -np 4 --oversubscribe --bind-to none "$build/heddle" train "$1" --set train.steps=1000000 \
+		--set train.watchdog=$watchdog --set log.metrics=m.jsonl </dev/null >out 2>&1 &
+	shell=$!
+	for i in $(seq 200); do
+		[ -f m.jsonl ] && [ "$(wc -l <m.jsonl)" -ge 3 ] && break
+		sleep 0.1
+	done
+	run=$(ps -o pid= --ppid $shell | tr -d ' ')
+	ranks=$(ps -o pid= --ppid "$run" | tr -d ' ')
+}
+pid_of() {			# RANK
+	for p in $ranks; do
+		tr '\0' '\n' <"/proc/$p/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$p"
+	done
+}
+# end: waits; $rc, $seconds and what was $said.
+end() {
+	from=$(date +%s)
+	wait $shell
+	rc=$?
+	seconds=$(($(date +%s) - from))
+	said=$(tr '\r' '\n' <out | messages)
+}
+operation='(all-reduce|reduce-scatter|all-gather|all-to-all|all-max|shift|send|receive|broadcast) of [^ ]+ \([^)]*\)'
+control='an? [a-z ]*all ranks( on errors)?'
+
+# failure NAME INI SIGNAL RANK PATTERN: of the one message.
+failure() {
+	name=$1
+	begin "$2"
+	kill -"$3" "$(pid_of "$4")"
+	end
+	ok "$name: a status" [ $rc -gt 0 -a $rc -ne 124 ]
+	ok "$name: in time, not after $seconds s" [ $seconds -le $((watchdog + 4)) ]
+	is "$name: one message" "$(printf '%s\n' "$said" | grep -c .)" 1
+	like "$name: whom, where, and what was waited for" "$said" "$5"
+	is "$name: no process is left" "$(for p in $ranks; do ps -o pid=,stat= -p "$p" | grep -v Z; done)" ""
+}
+
+waiting="rank [0-3] \([a-z]+ [01], [a-z]+ [01]\) (waits|was waiting) .*in ($operation.* on [a-z+]+|$control)"
+failure "killed, tp x pp" tp+pp.ini KILL 2 "^heddle: $(tp_pp 2) is gone: its process has ended; $waiting"
+failure "stopped, tp x pp" tp+pp.ini STOP 1 "^heddle: $waiting since 2 s; late: $(tp_pp 1)\$"
+failure "stopped, ep x dp" ep+dp.ini STOP 3 "^heddle: $waiting since 2 s; late: $(ep_dp 3)\$"
+
+# Late, and then there: the run goes on.
+begin tp+pp.ini
+kill -STOP "$(pid_of 3)"
+sleep 0.7
+kill -CONT "$(pid_of 3)"
+was=$(wc -l <m.jsonl)
+for i in $(seq 50); do
+	[ "$(wc -l <m.jsonl)" -gt $((was + 2)) ] && break
+	sleep 0.1
+done
+ok "late, but less than the watchdog's time: goes on" [ "$(wc -l <m.jsonl)" -gt $((was + 2)) ]
+kill -TERM "$run"
+end
+unlike "and nobody is named" "$said" 'late:|gone'
+
+# As if each were a host: only messages.
+HD_TEST_COMM=mpi
+export HD_TEST_COMM
+silent='which does not answer: its process is stopped or has ended$'
+failure "between hosts: killed, ep x dp" ep+dp.ini KILL 1 "^heddle: $waiting since [012] s; late: $(ep_dp 1), $silent"
+failure "between hosts: stopped, tp x pp" tp+pp.ini STOP 3 "^heddle: $waiting since 2 s; late: $(tp_pp 3), $silent"
+begin tp+pp.ini
+kill -TERM "$run"
+end
+unlike "between hosts: a run that is ended names nobody" "$said" 'late:|gone'
+like "between hosts: and finishes its step" "$said" ' after step [0-9]+'
+done_testing
