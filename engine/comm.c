@@ -133,6 +133,11 @@ int hd_members_me(const struct hd_members *m)
 	return m->me;
 }
 
+int64_t hd_members_bytes(const struct hd_members *m)
+{
+	return m->bytes;
+}
+
 const char *hd_members_name(const struct hd_members *m)
 {
 	return m->name;
@@ -276,14 +281,18 @@ void hd_comm_rows_room(struct hd_members *m, int64_t experts)
 
 int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t)
 {
+	int64_t bytes;
+
 	HD_TRY(refuse(m, c));
 	t->m = m;
 	t->call = *c;
 	t->seq = 0;
 	t->state = HD_TICKET_STARTED;
 	t->started = hd_seconds();
-	stats.bytes += c->kind == HD_ALL_TO_ALL_ROWS ? hd_rows_sent(c->rows, c->index, m->n, m->me)
+	bytes = c->kind == HD_ALL_TO_ALL_ROWS ? hd_rows_sent(c->rows, c->index, m->n, m->me)
 		: hd_comm_bytes(c->kind, c->dtype, c->count, m->n, m->me, c->index);
+	stats.bytes += bytes;
+	m->bytes += bytes;
 	if (m->device) {
 		int sender = c->kind == HD_SEND ? m->me : c->index;
 
@@ -334,7 +343,10 @@ struct hd_comm_stats hd_comm_stats(int reset)
 	struct hd_comm_stats s = stats;
 
 	s.busy += hd_net_busy(reset);
-	if (reset)
-		memset(&stats, 0, sizeof(stats));
+	if (!reset)
+		return s;
+	memset(&stats, 0, sizeof(stats));
+	for (struct hd_members *m = all_members; m; m = m->next)
+		m->bytes = 0;
 	return s;
 }

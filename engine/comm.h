@@ -102,6 +102,7 @@ void hd_members_messages(struct hd_members *m);
 int hd_members_n(const struct hd_members *m);
 int hd_members_me(const struct hd_members *m);
 const char *hd_members_name(const struct hd_members *m);
+int64_t hd_members_bytes(const struct hd_members *m);		/* sent since hd_comm_stats was asked to reset, as counted there */
 /* Before the first HD_ALL_TO_ALL_ROWS of a group: experts of one member.  Nothing is under way. */
 void hd_comm_rows_room(struct hd_members *m, int64_t experts);
 int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t);

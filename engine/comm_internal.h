@@ -62,6 +62,7 @@ struct hd_members {
 	struct hd_box *boxes; /* [(from * local_size + to) * lanes + lane] */
 	char **ins, **outs; /* scratch of a call, by member */
 	uint64_t net_sums;
+	int64_t bytes; /* sent by this rank since the statistics were reset */
 	struct hd_net *net;
 	void *device; /* communicator of the device, or NULL */
 	void *messages[4]; /* likewise, of sends and receives: by lane, and whether the sender's index is odd */

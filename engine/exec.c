@@ -96,22 +96,30 @@ static int64_t comm_count(const struct node *n)
 	}
 }
 
-int64_t hd_comm_node_bytes(const struct node *n)
+static int64_t sent_by(const struct node *n, int64_t member)
 {
 	uint32_t dtype = n->ins[0]->v.dtype;
-	int64_t most = 0, count = comm_count(n), me = n->comm.kind == HD_SEND ? 0 : n->comm.index;
+	int64_t count = comm_count(n);
 
 	if (n->comm.kind == HD_ALL_TO_ALL_ROWS)
 		return (int64_t)(hd_rows_balanced(n->ins[0]) * (double)(n->comm.group->v.n - 1) / (double)n->comm.group->v.n) *
 		       hd_row_count(n->ins[0]) * HD_BITS(dtype) / 8;
 	if (HD_BITS(dtype) < 8)
 		count = (count + 7) / 8, dtype = HD_U8;
-	for (int k = 0; k < 2; k++) {		/* the root, and another */
-		int64_t b = hd_comm_bytes(n->comm.kind, dtype, count, (int)n->comm.group->v.n,
-					  (int)((me + k) % n->comm.group->v.n), (int)n->comm.index);
-		most = b > most ? b : most;
-	}
-	return most;
+	return hd_comm_bytes(n->comm.kind, dtype, count, (int)n->comm.group->v.n, (int)member, (int)n->comm.index);
+}
+
+int64_t hd_comm_node_bytes(const struct node *n)
+{
+	int64_t me = n->comm.kind == HD_SEND ? 0 : n->comm.index, size = n->comm.group->v.n;
+	int64_t root = sent_by(n, me % size), other = sent_by(n, (me + 1) % size);
+
+	return root > other ? root : other;
+}
+
+int64_t hd_comm_node_sent(const struct hd_plan *p, const struct node *n, int64_t rank)
+{
+	return sent_by(n, hd_member_index(p, n->comm.group, rank));
 }
 
 /* The rows of a movement between samples and experts. */

@@ -253,6 +253,7 @@ struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, 
 			     int64_t index);
 struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t n, uint32_t role);
 int64_t hd_comm_node_bytes(const struct node *n);	/* sent by the busiest member, once; of rows: if choices are equal */
-int64_t hd_comm_node_largest(const struct node *n);	/* the same, at most */
+int64_t hd_comm_node_sent(const struct hd_plan *p, const struct node *n, int64_t rank);	/* the same, by this rank */
+int64_t hd_comm_node_largest(const struct node *n);	/* by the busiest, at most */
 
 #endif

@@ -12,6 +12,7 @@
 struct bench {
 	double seconds[1000], products[1000], median, products_median;
 	struct hd_comm_stats comm;
+	double *bytes; /* by group: sent by this rank in a step */
 	double startup;
 	int n, with_products;
 };
@@ -68,6 +69,8 @@ static int measure(struct hd_job *j, struct bench *b)
 			b->products[k] = hd_comm_max(hd_program_products(g, &run));
 		}
 	}
+	for (size_t i = 0; i < p->ngroups; i++)
+		b->bytes[i] = (double)hd_members_bytes(g->members[i]) / b->n;
 	b->comm = hd_comm_stats(1);
 	b->median = median(b->seconds, b->n);
 	b->products_median = median(b->products, b->n);
@@ -76,22 +79,19 @@ static int measure(struct hd_job *j, struct bench *b)
 	return HD_OK;
 }
 
-/* Bytes sent per step along each axis, the maximum over ranks: of the plan, which the counters of a run equal. */
-static json_t *bytes_by_axis(struct hd_job *j)
+/* Bytes sent per step along each axis, or several together, the maximum over ranks: as the transports have counted them.
+ * Several groups may have one name. */
+static json_t *bytes_by_axis(struct hd_job *j, const struct bench *b)
 {
-	struct hd_program *g = j->program[HD_TRAIN];
-	const struct hd_plan *p = g->plan;
+	const struct hd_plan *p = j->plan[HD_TRAIN];
 	json_t *o = json_object();
 
 	for (size_t i = 0; i < p->ngroups; i++) {
 		double sum = 0;
 
-		for (size_t e = 0; e < g->n; e++)
-			if (g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->comm.kind &&
-			    g->entries[e].node->comm.group == p->groups[i])
-				sum += (double)hd_comm_node_bytes(g->entries[e].node);
-		sum = hd_comm_max(sum);
-		json_object_set_new(o, p->groups[i]->name, json_integer((json_int_t)sum));
+		for (size_t k = 0; k < p->ngroups; k++)
+			sum += strcmp(p->groups[k]->name, p->groups[i]->name) ? 0 : b->bytes[k];
+		json_object_set_new(o, p->groups[i]->name, json_integer((json_int_t)hd_comm_max(sum)));
 	}
 	return o;
 }
@@ -145,7 +145,7 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 	double exposed = hd_comm_max(b->comm.exposed) / b->n, peak = hd_comm_max((double)hd_peak_bytes());
 	double planned = hd_comm_max((double)j->arena_bytes), startup = hd_comm_max(b->startup);
 	double counted = hd_comm_max((double)b->comm.bytes / b->n);	/* along all axes, by the transports */
-	json_t *bytes = bytes_by_axis(j), *o;
+	json_t *bytes = bytes_by_axis(j, b), *o;
 	char *line;
 
 	o = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:I}", "tokens_per_second",
@@ -185,11 +185,14 @@ static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struc
 	if (rc >= 0)
 		rc = hd_job_open(j, conf, 1u << HD_TRAIN, NULL, err);
 	if (rc >= 0)
+		b->bytes = hd_alloc((j->plan[HD_TRAIN]->ngroups + 1) * sizeof(*b->bytes));
+	if (rc >= 0)
 		rc = measure(j, b);
 	if (rc >= 0)
 		print(j, b, hd_cli_has(c, "json"));
 	if (rc >= 0 && hd_cli_has(c, "profile"))
 		rc = profile(j);
+	free(b->bytes);
 	free(b);
 	return rc;
 }

@@ -101,7 +101,7 @@ static void count_traffic(const struct hd_program *g, struct traffic *t)
 		if (k == t->n && t->n < (int)HD_LEN(t->name))
 			t->name[t->n++] = n->comm.group->name;
 		if (k < t->n)
-			t->bytes[k] += (double)hd_comm_node_bytes(n) * (double)count;
+			t->bytes[k] += (double)hd_comm_node_sent(g->plan, n, g->rank) * (double)count;
 	}
 	for (int k = 0; k < t->n; k++)
 		t->most[k] = t->bytes[k] > t->most[k] ? t->bytes[k] : t->most[k];
@@ -179,14 +179,14 @@ static const char *collective(const struct node *n)
 
 struct line { const struct node *n; int64_t count; };
 
-static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t count)
+static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t rank, int64_t count)
 {
 	const char *unit = n->v.block[0] ? hd_plan_text(p, "%s %s", unit_name(n->v.phase), n->v.block) : unit_name(n->v.phase);
 
 	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", n->comm.group->name, "collective",
 			 collective(n), "tensor", tensor_name(n), "dims", n->ins[0]->v.spec, "dtype",
 			 hd_dtype_name(n->ins[0]->v.dtype), "elements", (json_int_t)hd_local_count(n->ins[0]), "bytes",
-			 (json_int_t)hd_comm_node_bytes(n), "count", (json_int_t)count, "unit", unit, "reason",
+			 (json_int_t)hd_comm_node_sent(p, n, rank), "count", (json_int_t)count, "unit", unit, "reason",
 			 n->reason ? n->reason : "");
 
 	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
@@ -194,10 +194,10 @@ static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t count)
 	return o;
 }
 
-static void line_text(const struct node *n, int64_t count)
+static void line_text(const struct hd_plan *p, const struct node *n, int64_t rank, int64_t count)
 {
 	printf("%-15s %-10s %-8s %-14s %12lld bytes x%-4lld %s (%s)\n%20s%s\n", unit_name(n->v.phase), n->v.block,
-	       n->comm.group->name, collective(n), (long long)hd_comm_node_bytes(n), (long long)count,
+	       n->comm.group->name, collective(n), (long long)hd_comm_node_sent(p, n, rank), (long long)count,
 	       tensor_name(n), n->ins[0]->v.spec, "", n->reason ? n->reason : "");
 	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
 		printf("%20sif experts are chosen equally; at most %lld bytes\n", "", (long long)hd_comm_node_largest(n));
@@ -280,9 +280,9 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 		if (!n->comm.kind || !hd_node_here(g, n))
 			continue;
 		if (json)
-			json_array_append_new(all, line_json(p, n, count));
+			json_array_append_new(all, line_json(p, n, rank, count));
 		else
-			line_text(n, count);
+			line_text(p, n, rank, count);
 	}
 	if (json) {
 		char *text = hd_json_line(all);
