@@ -202,20 +202,27 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 }
 
 /* -- all -------------------------------------------------------------------------------------------------------------------------- */
+/* The same for all ranks of a plan. */
 static void index_readers(struct hd_program *g)
 {
 	struct hd_plan *p = g->plan;
-	int *n = hd_alloc((p->ntensors + 1) * sizeof(*n));
+	int *n;
 
+	if (p->readers) {
+		g->readers = p->readers;
+		return;
+	}
+	p->readers = g->readers = hd_plan_alloc(p, p->ntensors * sizeof(*p->readers));
+	n = hd_alloc((p->ntensors + 1) * sizeof(*n));
 	for (struct node *k = p->first; k; k = k->next)
 		for (uint32_t i = 0; i < k->v.nin; i++)
 			n[k->ins[i]->id]++;
 	for (size_t t = 0; t < p->ntensors; t++)
-		g->readers[t] = n[t] ? hd_alloc((size_t)(n[t] + 1) * sizeof(**g->readers)) : NULL;
+		p->readers[t] = n[t] ? hd_plan_alloc(p, (size_t)(n[t] + 1) * sizeof(**p->readers)) : NULL;
 	memset(n, 0, p->ntensors * sizeof(*n));
 	for (struct node *k = p->first; k; k = k->next)
 		for (uint32_t i = 0; i < k->v.nin; i++)
-			g->readers[k->ins[i]->id][n[k->ins[i]->id]++] = k;
+			p->readers[k->ins[i]->id][n[k->ins[i]->id]++] = k;
 	free(n);
 }
 
@@ -250,9 +257,9 @@ int hd_alias(struct hd_program *g)
 	for (size_t t = 0; t < p->ntensors; t++)
 		if (p->tensors[t]->assign)
 			g->at[p->tensors[t]->assign->id].last_read = FOREVER;
-	for (struct node *n = p->first; n; n = n->next) {
-		if (!hd_node_here(g, n))
-			continue;
+	for (size_t i = 0; i < g->nmine; i++) {
+		struct node *n = g->mine[i];
+
 		if (is(n, "accumulate"))
 			accumulate_into(g, n);
 		view(g, n);

@@ -165,7 +165,7 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 		struct tensor *ins[] = { w, g, p->factor };
 
 		n = hd_node_make(p, "sgd", ins, 3, "decay=%.17g", decay);
-		w->assign = n ? n->outs[0] : NULL;
+		hd_assign(w, n ? n->outs[0] : NULL);
 		return p->err->code;
 	}
 	struct tensor *ins[] = { w, g, m, state(p, w, "v"), p->factor };
@@ -173,7 +173,7 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 	n = hd_node_make(p, "adamw", ins, 5, "beta1=%.17g beta2=%.17g eps=%.17g decay=%.17g", hd_section_num(s, "beta1"),
 			 hd_section_num(s, "beta2"), hd_section_num(s, "eps"), decay);
 	for (int i = 0; n && i < 3; i++)
-		ins[i == 0 ? 0 : i + 1]->assign = n->outs[i];
+		hd_assign(ins[i == 0 ? 0 : i + 1], n->outs[i]);
 	return p->err->code;
 }
 

@@ -553,9 +553,7 @@ void hd_program_destroy(struct hd_program *g)
 			g->device->forget(g->recordings[i].kept);
 	if (g->host)
 		g->device->free_host(g->host);
-	for (size_t t = 0; g->readers && t < g->plan->ntensors; t++)
-		free(g->readers[t]);
-	free(g->launches), free(g->readers), free(g->entries), free(g->at), free(g->next), free(g->members_of);
+	free(g->launches), free(g->entries), free(g->at), free(g->next), free(g->members_of);
 	free(g->here), free(g->mine), free(g->position), free(g->offsets), free(g->commands), free(g->trace);
 	free(g);
 }

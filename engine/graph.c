@@ -508,6 +508,13 @@ struct tensor *hd_map(struct hd_plan *p, struct tensor *const *ins, uint32_t nin
 }
 
 /* -- change ------------------------------------------------------------------------------------------------------------ */
+void hd_assign(struct tensor *leaf, struct tensor *value)
+{
+	leaf->assign = value;
+	if (value)
+		value->assigned = 1;
+}
+
 void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 {
 	struct node *maker = with->v.node ? N(with->v.node) : NULL;
@@ -516,9 +523,9 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 		for (uint32_t i = 0; old->users[k] != maker && i < old->users[k]->v.nin; i++)
 			if (old->users[k]->ins[i] == old)
 				hd_set_input(p, old->users[k], i, with);
-	for (size_t i = 0; i < p->ntensors; i++)
+	for (size_t i = 0; old->assigned && i < p->ntensors; i++)
 		if (p->tensors[i]->assign == old)
-			p->tensors[i]->assign = with;
+			hd_assign(p->tensors[i], with);
 	struct tensor **named[] = { &p->loss, &p->nll, &p->logits, &p->norm, &p->factor };
 	for (size_t i = 0; i < HD_LEN(named); i++)
 		if (*named[i] == old)

@@ -621,7 +621,7 @@ static int graph_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_te
 {
 	if (!state || !value)
 		return hd_plan_fail(p, HD_EBUG, "assign: the %s is NULL", state ? "value" : "state");
-	T(state)->assign = T(value);
+	hd_assign(T(state), T(value));
 	return HD_OK;
 }
 

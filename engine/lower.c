@@ -88,11 +88,15 @@ static struct tensor *send_receive(struct hd_plan *p, struct group *g, struct te
 static struct node *goes_on(const struct node *n, const uint32_t *reads)
 {
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
-	struct node *m = n->next;
+	const struct tensor *out = n->outs[0];
+	struct node *m = NULL;
 
-	while (m && !(m->v.nin && m->ins[0] == n->outs[0]))
-		m = m->next;
-	if (n->ins[0]->rows || reads[n->outs[0]->id] != 1 || !m || !m->v.reshard || m->v.phase != n->v.phase || m->block != n->block ||
+	if (reads[out->id] != 1)
+		return NULL;
+	for (size_t k = 0; k < out->nusers && !m; k++)
+		if (!out->users[k]->dead && out->users[k]->v.nin && out->users[k]->ins[0] == out)
+			m = out->users[k];
+	if (n->ins[0]->rows || !m || !m->v.reshard || m->v.phase != n->v.phase || m->block != n->block ||
 	    A(m->reshard.axis)->inst != A(n->reshard.axis)->inst || A(n->reshard.axis)->inst < 0 ||
 	    A(n->reshard.axis)->v.n == 1 || A(m->reshard.axis)->v.n == 1)
 		return NULL;

@@ -446,7 +446,7 @@ static int place_assigned(struct hd_plan *p)
 		struct tensor *t = p->tensors[i];
 
 		if (!t->v.node && t->assign) {
-			t->assign = hd_reshard(p, t->assign, &t->at, NULL);
+			hd_assign(t, hd_reshard(p, t->assign, &t->at, NULL));
 			if (!t->assign)
 				return p->err->code;
 		}

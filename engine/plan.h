@@ -52,6 +52,7 @@ struct tensor {
 	int decay, init;		/* parameters: weight decay applies; enum hd_init */
 	double init_std;
 	struct tensor *assign;		/* leaves: the value it takes at the end of the step */
+	int assigned;			/* it may be the value that a leaf takes: hd_assign */
 	struct node **users; size_t nusers, cap_users;	/* may read it: each that ever did */
 	struct tensor *twin;		/* data: the leaf that this is a copy of in another place */
 	/* (expert, batch, slot, ...) of which only the rows are stored that are in use: first by expert, then by sample.  rows:
@@ -143,6 +144,7 @@ struct hd_plan {
 	struct tensor *loss, *nll, *logits, *norm, *factor, *ids, *targets;	/* what the run reads or feeds; NULL: absent */
 	struct tensor **stats; size_t nstats, cap_stats;	/* sums of each layer of experts, in order (engine/experts.h) */
 	struct arena_block *heap;
+	struct node ***readers;		/* by tensor id: NULL-terminated; once the graph is final (alias.c) */
 	int walk_limit;			/* node_next returns no node made during the walk */
 	struct made *made;		/* reshards so far (reshard.c) */
 	uint32_t real;			/* dtype of parameters and activations: HD_F32; HD_F64 on the reference device */
@@ -190,6 +192,7 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t);
 void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin);
 int hd_check_users(struct hd_plan *p);
+void hd_assign(struct tensor *leaf, struct tensor *value);	/* it takes value at the end of the step; NULL: stays */
 void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with);
 void hd_drop_dead(struct hd_plan *p);
 const struct hd_op *hd_op_find(const char *name);

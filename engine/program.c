@@ -189,7 +189,6 @@ int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, stru
 	g->at = hd_alloc(p->ntensors * sizeof(*g->at));
 	g->next = hd_alloc(p->ntensors * sizeof(*g->next));
 	g->members_of = hd_alloc(p->ntensors * sizeof(*g->members_of));
-	g->readers = hd_alloc(p->ntensors * sizeof(*g->readers));
 	g->here = hd_alloc((size_t)p->nnodes + 1);
 	g->mine = hd_alloc((size_t)(p->nnodes + 1) * sizeof(*g->mine));
 	g->position = hd_alloc((size_t)(p->nnodes + 1) * sizeof(*g->position));

@@ -264,11 +264,12 @@ static void add(const struct placement *have, const struct placement *need)
 	snprintf(k->text, sizeof(k->text), "%s", hd_placement_text(p, have));
 	snprintf(k->text + strlen(k->text), sizeof(k->text) - strlen(k->text), " -> %s",
 		 hd_placement_text(p, need));
-	k->y = k->out->assign = hd_reshard(p, k->x, need, NULL);
+	k->y = hd_reshard(p, k->x, need, NULL);
+	hd_assign(k->out, k->y);
 	seen.pairs++;
 	if (!k->y || !hd_placement_equal(p, &k->y->at, need)) {
 		blame(&seen.wrong_plan, 2, k, k->y ? "it ends elsewhere" : p->own.text);
-		k->out->assign = NULL;
+		hd_assign(k->out, NULL);
 		return;
 	}
 	check_steps(k);
