@@ -75,7 +75,7 @@ int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, v);
 	va_end(v);
 	if (p->cur >= 0)
-		return hd_err_set(p->err, code, "[strategy %s] %s", p->inst[p->cur].name, text);
+		return hd_section_fail(p->conf, p->inst[p->cur].section, NULL, p->err, code, "%s", text);
 	return hd_err_set(p->err, code, "%s", text);
 }
 

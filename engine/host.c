@@ -55,10 +55,21 @@ static const char *key_of(const struct inst *in, char *text, char **rest)
 	return "plugin";
 }
 
+int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text)
+{
+	char copy[800], *rest;
+	const char *key;
+
+	if (p->err->code)
+		return p->err->code;
+	snprintf(copy, sizeof(copy), "%s", text);
+	key = key_of(&p->inst[who], copy, &rest);
+	return hd_section_fail(p->conf, p->inst[who].section, key, p->err, code, "%s", rest);
+}
+
 static int host_fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
 {
-	char text[800], *rest;
-	const char *key;
+	char text[800];
 	va_list v;
 
 	va_start(v, fmt);
@@ -66,9 +77,7 @@ static int host_fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
 	va_end(v);
 	if (p->cur < 0)
 		return hd_plan_fail(p, code, "%s", text);
-	key = key_of(&p->inst[p->cur], text, &rest);
-	if (!p->err->code)
-		hd_section_fail(p->conf, p->inst[p->cur].section, key, p->err, code, "%s", rest);
+	hd_inst_fail(p, p->cur, code, text);
 	return code;
 }
 
@@ -128,9 +137,15 @@ static const char *host_text(struct hd_plan *p, const char *key)
 
 	if (!f)
 		return NULL;
-	while ((c = fgetc(f)) != EOF) {
+	while ((c = fgetc(f)) != EOF && c) {
 		text = hd_grow(text, n + 1, &cap, 1);
 		text[n++] = (char)c;
+	}
+	if (c != EOF || ferror(f)) {		/* as text it would end at the first 0; a directory opens and cannot be read */
+		fclose(f);
+		free(text);
+		return c != EOF ? hd_section_fail(p->conf, mine(p), key, p->err, HD_EINVAL, "%s is no text: byte %zu is 0", path,
+						  n), NULL : NULL;
 	}
 	fclose(f);
 	copy = hd_plan_alloc(p, n + 1);
@@ -227,7 +242,7 @@ static const struct hd_group *host_group(struct hd_plan *p, const struct hd_axis
 
 /* -- rules and stages ----------------------------------------------------------------------------------------------------- */
 /* What the reader of the INI knows the number of members by: axis section.suffix is suffix, whatever option it came from. */
-static const char *size_key(const struct hd_plan *p, const struct hd_axis *axis)
+const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis)
 {
 	const char *section = p->inst[A(axis)->inst].name;
 
@@ -241,7 +256,7 @@ static int deal_layers(struct hd_plan *p, struct axis *a)
 	if (p->stages && p->stages != a)
 		return hd_plan_fail(p, HD_EINVAL, "layers are dealt to %s already", p->stages->v.name);
 	if (a->v.n > layers)
-		return hd_section_fail(p->conf, p->inst[a->inst].section, size_key(p, &a->v), p->err, HD_EINVAL,
+		return hd_section_fail(p->conf, p->inst[a->inst].section, hd_axis_key(p, &a->v), p->err, HD_EINVAL,
 				       "%lld stages for model.layers = %lld", (long long)a->v.n, (long long)layers);
 	p->stages = a;
 	for (size_t i = 0; i < p->nblocks; i++) {
@@ -274,7 +289,7 @@ static int host_rule(struct hd_plan *p, const char *name, const struct hd_axis *
 		if (flags & HD_IF_DIVIDES)
 			return HD_OK;
 		if (!(flags & HD_PAD))
-			return hd_section_fail(p->conf, p->inst[A(axis)->inst].section, size_key(p, axis), p->err, HD_EDIVIDE,
+			return hd_section_fail(p->conf, p->inst[A(axis)->inst].section, hd_axis_key(p, axis), p->err, HD_EDIVIDE,
 					       "%lld does not divide %s.%s = %lld", (long long)n,
 					       strcmp(name, "seq") ? "model" : "train", name, (long long)d->n);
 	}

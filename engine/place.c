@@ -61,6 +61,32 @@ int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const
 	return 1;
 }
 
+/* One axis alone may divide a dim that several together do not: all are named, at the section of the last. */
+static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
+{
+	char all[200] = "";
+	const struct axis *last = NULL;
+	int64_t product = 1;
+	size_t n = 0;
+
+	for (int a = 0; a < p->naxes; a++) {
+		if (t->at.on[a].kind != HD_CUT || t->at.on[a].dim != t->dims[i])
+			continue;
+		last = p->axes[a];
+		product *= last->v.n;
+		if (n < sizeof(all))
+			n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s %lld", n ? " x " : "", last->v.name, (long long)last->v.n);
+	}
+	if (!last || last->inst < 0 || last->inst >= p->ninst) {
+		hd_plan_fail(p, HD_EDIVIDE, "%s do not divide %s = %lld in %s", all, t->dims[i]->name,
+			     (long long)D(t->dims[i])->padded, t->spec);
+		return;
+	}
+	hd_section_fail(p->conf, p->inst[last->inst].section, hd_axis_key(p, &last->v), p->err, HD_EDIVIDE,
+			"%s = %lld do not divide %s = %lld, which they cut in %s", all, (long long)product, t->dims[i]->name,
+			(long long)D(t->dims[i])->padded, t->spec);
+}
+
 void hd_localize(struct hd_plan *p, struct tensor *t)
 {
 	for (uint32_t i = 0; i < t->v.ndim; i++) {
@@ -70,9 +96,7 @@ void hd_localize(struct hd_plan *p, struct tensor *t)
 			if (t->at.on[a].kind != HD_CUT || t->at.on[a].dim != t->dims[i])
 				continue;
 			if (n % p->axes[a]->v.n) {
-				hd_plan_fail(p, HD_EDIVIDE, "%s = %lld does not divide by the axes that cut it in %s (%s = %lld)",
-					     t->dims[i]->name, (long long)D(t->dims[i])->padded, t->spec,
-					     p->axes[a]->v.name, (long long)p->axes[a]->v.n);
+				refuse_cuts(p, t, i);
 				return;
 			}
 			n /= p->axes[a]->v.n;

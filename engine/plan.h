@@ -174,6 +174,8 @@ void *hd_plan_alloc(struct hd_plan *p, size_t bytes);		/* zeroed, freed with the
 char *hd_plan_text(struct hd_plan *p, const char *fmt, ...) HD_PRINTF(2, 3);
 int hd_slot_returned(struct hd_plan *p, int rc);		/* refuses codes that are none, and failures without a text */
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...) HD_PRINTF(3, 4);
+int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text);	/* of that section: "KEY: ..." is said of the key's line */
+const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis);	/* the key of its section that says its size */
 int64_t hd_plan_coord(const struct hd_plan *p, int64_t rank, const struct axis *a);
 
 /* -- graph.c ---------------------------------------------------------------------------------------------------------- */

@@ -25,20 +25,24 @@ static void plain(struct hd_plan *p)
 		}
 }
 
-static int from_plugin(struct hd_plan *p)
+/* The instance that orders units -> -1: none. */
+static int orderer(struct hd_plan *p)
 {
 	int who = -1;
 
-	for (int i = 0; i < p->ninst; i++) {
+	for (int i = 0; i < p->ninst && p->train && p->stages; i++) {
 		if (!p->inst[i].plugin->orders)
 			continue;
 		if (who >= 0)
-			return hd_plan_fail(p, HD_EINVAL, "[strategy %s] and [strategy %s] both order units; at most one may",
-					    p->inst[who].name, p->inst[i].name);
+			hd_plan_fail(p, HD_EINVAL, "[strategy %s] and [strategy %s] both order units; at most one may",
+				     p->inst[who].name, p->inst[i].name);
 		who = i;
 	}
-	if (who < 0)
-		return HD_OK;
+	return who;
+}
+
+static int from_plugin(struct hd_plan *p, int who)
+{
 	p->cur = who;
 	p->slot = "schedule";
 	hd_slot_returned(p, p->inst[who].plugin->ops->schedule(p->inst[who].self, p, p->micros));
@@ -136,14 +140,17 @@ int hd_schedule(struct hd_plan *p)
 {
 	struct hd_err why = { 0 };
 	struct hd_schedule s;
+	int who;
 
 	p->ncoords = p->stages ? p->stages->v.n : 1;
 	p->units = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->units));
 	p->nunits = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->nunits));
 	p->cap_units = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->cap_units));
 	HD_TRY(check_blocks(p));
-	if (p->train && p->stages)
-		HD_TRY(from_plugin(p));
+	who = orderer(p);
+	HD_TRY(p->err->code);
+	if (who >= 0)
+		HD_TRY(from_plugin(p, who));
 	for (int64_t c = 0, any = 0; c < p->ncoords; c++) {
 		any |= p->nunits[c] > 0;
 		if (c + 1 == p->ncoords && !any)
@@ -154,5 +161,7 @@ int hd_schedule(struct hd_plan *p)
 	s = view(p);
 	hd_schedule_check(&s, &p->timing, &why);
 	free((void *)(uintptr_t)s.stage_of);
-	return why.code ? hd_plan_fail(p, why.code, "schedule: %s", why.text) : HD_OK;
+	if (!why.code)
+		return HD_OK;
+	return who >= 0 ? hd_inst_fail(p, who, why.code, why.text) : hd_plan_fail(p, why.code, "%s", why.text);
 }

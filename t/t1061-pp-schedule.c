@@ -63,8 +63,14 @@ static const char *content(struct hd_plan *p, const char *key)
 	return text;
 }
 
+static const char *path(struct hd_plan *p, const char *key)
+{
+	(void)p, (void)key;
+	return "x.csv";
+}
+
 static const struct hd_host host = {
-	.size = sizeof(host), .unit = take, .fail = fail, .status = status, .alloc = room, .opt_text = content, .opt_str = content};
+	.size = sizeof(host), .unit = take, .fail = fail, .status = status, .alloc = room, .opt_text = content, .opt_str = path};
 
 static int make(int order, int p, int m, int v)
 {
@@ -144,9 +150,9 @@ static void all_sizes(int order, const char *name, int chunks)
 		for (int m = 1; m <= M && !why; m++)
 			for (int v = 1; v <= chunks && !why; v++) {
 				if (v > 1 && m % p) {
-					char want[60];
+					char want[100];
 
-					snprintf(want, sizeof(want), "divide by the stages: %d, %d", m, p);
+					snprintf(want, sizeof(want), "the %d micro-batches of a step are not a multiple of the %d stages", m, p);
 					refused += make(order, p, m, v) == HD_EDIVIDE && strstr(said, want);
 					continue;
 				}
@@ -173,19 +179,54 @@ static void file(const char *csv, const char *want, const char *name)
 	is_str(err.text, want, name);
 }
 
+#define GOOD "0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n1,B,0,1\n"
+
+/* The same order, as people and spreadsheets write it. */
+static void as_written(void)
+{
+	file(GOOD, "", "a file is an order");
+	file("0,F,0,0\r\n0,F,0,1\r\n0,B,0,0\r\n0,B,0,1\r\n\r\n1,F,0,0\r\n1,B,0,0\r\n1,F,0,1\r\n1,B,0,1", "", "with other ends of lines");
+	file("\xef\xbb\xbfrank,kind,chunk,micro\n" GOOD, "", "with a mark of UTF-8 and names above");
+	file("# mine\n 0, F, 0, 0 \n0,F,0,1\n\n  # back\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1 ,F,0,1\n1,B\t,0,1\n", "",
+	     "with blanks, empty lines and comments");
+}
+
+/* Nothing is read as what it is not: what is wrong is said with the line, as editors count them. */
+static void not_lines(void)
+{
+	static const char *const lines[] = {"0,X,0,1", "0,F", "0,F,0", "0,F,,1", "0,F,0,1,0", "0,FB,0,1", "0,F,0,1.5", "0 F 0 1",
+					    "zero,F,0,1", "+0,F,0,1", "0,F,0,1;", "rank,kind,chunk,micro"};
+	char csv[200], want[200];
+
+	for (size_t i = 0; i < HD_LEN(lines); i++) {
+		snprintf(csv, sizeof(csv), "0,F,0,0\n\n%s\n0,B,0,0\n", lines[i]);
+		snprintf(want, sizeof(want), "schedule: line 3 of x.csv is '%s' and not rank,kind,chunk,micro with kind F, B or W", lines[i]);
+		file(csv, want, lines[i]);
+	}
+	file("", "schedule: x.csv has no unit", "an empty file");
+	file("rank,kind,chunk,micro\n# later\n", "schedule: x.csv has no unit", "a file of names and comments");
+	file(GOOD "2,F,0,0\n", "schedule: line 9 of x.csv: rank 2; there are 2, from 0", "more ranks than there are");
+	file(GOOD "-1,F,0,0\n", "schedule: line 9 of x.csv: rank -1; there are 2, from 0", "a rank below 0");
+	file(GOOD "0,F,1,0\n", "schedule: line 9 of x.csv: chunk 1; there are 1, from 0", "more chunks");
+	file(GOOD "0,F,0,4294967296\n", "schedule: line 9 of x.csv: micro-batch 4294967296; there are 2, from 0", "more micro-batches");
+}
+
 int main(void)
 {
 	all_sizes(PP_GPIPE, "gpipe", 1);
 	all_sizes(PP_1F1B, "1f1b", 1);
 	all_sizes(PP_ZB, "zb", 1);
 	all_sizes(PP_INTERLEAVED, "interleaved", V);
-	file("0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n1,B,0,1\n", "", "a file is an order");
+	as_written();
+	not_lines();
 	file("0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n", "schedule: stage 1 has no B1",
 	     "without a unit: it is named");
 	file("0,F,0,0\n0,B,0,0\n0,F,0,1\n0,B,0,1\n1,F,0,0\n1,F,0,1\n1,B,0,0\n1,B,0,1\n",
 	     "schedule: deadlock: stage 1 waits at F1 for stage 0, which waits at B0 for stage 1", "in a circle: it is printed");
 	file("0,F,0,1\n0,F,0,0\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n1,B,0,1\n",
 	     "schedule: stage 1 runs F0 before F1, but stage 0 sends for F1 first", "in another order than it is sent");
-	file("0,F,0,0\n0,X,0,1\n", "schedule: line 2 is not rank,kind,chunk,micro with kind F, B or W", "a line that is none");
+	file(GOOD "1,B,0,1\n", "schedule: stage 1 has B1 twice, as units 3 and 4", "with a unit twice");
+	file("0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n", "schedule: stage 1 has no F0", "without a rank");
+	file(GOOD "0,W,0,0\n", "schedule: stage 0 has no W1, though other units have a W of their own", "with a W for some only");
 	return done();
 }

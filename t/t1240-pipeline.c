@@ -57,7 +57,7 @@ static void orders(const char *model, const char *what, int m, int turn)
 			if (k == 3 && m % p) {
 				char want[100];
 
-				snprintf(want, sizeof(want), "divide by the stages: %d, %d", m, p);
+				snprintf(want, sizeof(want), "the %d micro-batches of a step are not a multiple of the %d stages", m, p);
 				refused(model, m, p, sections, want);
 				continue;
 			}
@@ -173,6 +173,13 @@ int main(void)
 	split("", "split = 1,1,2,2", "00122333");
 	split("", "split = 0,3,3,0", "01112223");
 	split("", "split = 3,0,3,0", "split: 3,0,3,0 has a piece without a layer that is neither the first nor the last");
-	split("", "split = 2,2,2", "split: 2,2,2 is 6 layers in 3 pieces; there are 6 layers and 4 pieces");
+	split("", "split = 2,2,2", "split: 2,2,2 has 3 pieces; size x chunks is 4");
+	split("", "split = 2, 2 ,1,1", "00011233");
+	split("", "split = 1,1,1,1", "split: 1,1,1,1 has 4 layers; the model has 6");
+	split("", "split = 2,2,1,9223372036854775807", "split: 2,2,1,9223372036854775807 has more than 6 layers; the model has 6");
+	split("", "split = 3,3,1,-1", "split: '3,3,1,-1' is neither balanced nor a list of numbers of layers");
+	split("", "split = 3,1,1,1.0", "split: '3,1,1,1.0' is neither balanced nor a list of numbers of layers");
+	split("", "split = 2,2,1,1,", "split: '2,2,1,1,' is neither balanced nor a list of numbers of layers");
+	split("", "split = balancd", "split: 'balancd' is neither balanced nor a list of numbers of layers");
 	return done();
 }

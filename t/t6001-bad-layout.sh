@@ -39,6 +39,12 @@ one "ranks that cannot be shared out" 'three\.ini.*\[strategy dp\] size: auto: 2
 sed 's/size = 3/size = auto/' three.ini >two.ini
 one "two sizes left open" '\[strategy more\] size: auto, and so is that of \[strategy dp\]' 1 check two.ini
 
+# Two axes that each divide, and not together; two that both deal out the layers.
+{ sed '/^\[strategy/,$d' tiny.ini; printf '[strategy t]\nplugin = tp\nsize = 2\n[strategy u]\nplugin = tp\nsize = 4\n'; } >twice.ini
+one "heads over two axes" 'twice\.ini:[0-9]+: \[strategy u\] size: t 2 x u 4 = 8 do not divide heads = 4, which they cut' 1 check twice.ini
+sed 's/= tp/= pp/' twice.ini >stages.ini
+one "layers over two axes" 'stages\.ini:[0-9]+: \[strategy u\]: blocks are dealt to t already$' 1 check stages.ini --set u.size=2
+
 # Experts.
 experts() { one "$1" "$2" "$3" train tiny.ini --set dp.plugin=ep --set "$4" --set "$5"; }
 experts "experts over an axis of three" '--set dp\.size: 3 does not divide model\.experts = 4$' 3 model.experts=4 dp.size=3

@@ -89,29 +89,29 @@ says() {
 }
 
 says "no mistake" '^2 ranks = m.wide 2' 0
-says "an option that is not declared" 'm\] opt_int: the plugin declares no option width' 1 '-DOPEN=h->opt_int(p, "width")'
-says "an option of another type" 'm\] opt_num: option wide is declared with' 1 '-DOPEN=h->opt_num(p, "wide")'
-says "open forgets self" 'm\] slot open left \*self NULL' 1 -DSELF=NULL
-says "a code that is none, of mesh" 'm\] slot mesh returned 7, which is no status' 1 '-DMESH=return 7'
-says "a failure without a text, of mesh" 'm\] slot mesh failed with code -42 and no text' 1 '-DMESH=return -42'
-says "a code that is none, of rules" 'm\] slot rules returned 7, which is no status' 1 '-DRULES=return 7'
-says "an axis twice" 'm\] axis: m\.wide is claimed already' 1 '-DMESH=s->h->axis(p, "wide", 2, 0)'
-says "a call out of turn" 'm\] rule may be called in slot rules only, not in mesh' 1 \
+says "an option that is not declared" 'm\]: opt_int: the plugin declares no option width' 1 '-DOPEN=h->opt_int(p, "width")'
+says "an option of another type" 'm\]: opt_num: option wide is declared with' 1 '-DOPEN=h->opt_num(p, "wide")'
+says "open forgets self" 'm\]: slot open left \*self NULL' 1 -DSELF=NULL
+says "a code that is none, of mesh" 'm\]: slot mesh returned 7, which is no status' 1 '-DMESH=return 7'
+says "a failure without a text, of mesh" 'm\]: slot mesh failed with code -42 and no text' 1 '-DMESH=return -42'
+says "a code that is none, of rules" 'm\]: slot rules returned 7, which is no status' 1 '-DRULES=return 7'
+says "an axis twice" 'm\]: axis: m\.wide is claimed already' 1 '-DMESH=s->h->axis(p, "wide", 2, 0)'
+says "a call out of turn" 'm\]: rule may be called in slot rules only, not in mesh' 1 \
 	'-DMESH=s->h->rule(p, "batch", s->axis, NULL, 0)'
-says "a rule for no dim" 'm\] rule: the dim is NULL' 1 -DRULES=dim=NULL
-says "a rule along no axis" 'm\] rule: the axis is NULL' 1 '-DRULES=s->axis = s->none'
+says "a rule for no dim" 'm\]: rule: the dim is NULL' 1 -DRULES=dim=NULL
+says "a rule along no axis" 'm\]: rule: the axis is NULL' 1 '-DRULES=s->axis = s->none'
 says "an axis that nothing is cut along" 'm\] axis m\.wide: nothing is cut along it, its 2 members' 0 '-DRULES=dim="bacth"'
-says "no cursor" 'm\] comm: cursor must say first' 1 '-DCURSOR=(void)0'
-says "no group" 'm\] comm: the group is NULL' 1 '-DLOWER=g->comm(p, HD_ALL_REDUCE, NULL, x, NULL, 0)'
-says "no kind" 'm\] comm: 99 is no kind' 1 '-DLOWER=g->comm(p, 99, s->group, x, NULL, 0)'
-says "no dtype" 'm\] cast: 0x4d is no dtype' 1 '-DLOWER=g->cast(p, x, 77)'
-says "replaced with nothing" 'm\] replace: the new tensor is NULL' 1 '-DLOWER=g->replace(p, n->outs[0], y)'
-says "replaced with another dtype" 'm\] replace: .* has elements of 64 bits' 1 \
+says "no cursor" 'm\]: comm: cursor must say first' 1 '-DCURSOR=(void)0'
+says "no group" 'm\]: comm: the group is NULL' 1 '-DLOWER=g->comm(p, HD_ALL_REDUCE, NULL, x, NULL, 0)'
+says "no kind" 'm\]: comm: 99 is no kind' 1 '-DLOWER=g->comm(p, 99, s->group, x, NULL, 0)'
+says "no dtype" 'm\]: cast: 0x4d is no dtype' 1 '-DLOWER=g->cast(p, x, 77)'
+says "replaced with nothing" 'm\]: replace: the new tensor is NULL' 1 '-DLOWER=g->replace(p, n->outs[0], y)'
+says "replaced with another dtype" 'm\]: replace: .* has elements of 64 bits' 1 \
 	'-DLOWER=g->replace(p, n->outs[0], g->cast(p, x, HD_F64))'
-says "replaced with what is still partial" 'm\] replace: .* is still a partial sum on m\.wide' 1 \
+says "replaced with what is still partial" 'm\]: replace: .* is still a partial sum on m\.wide' 1 \
 	'-DLOWER=g->replace(p, n->outs[0], g->map(p, &x, 1, "a + a"))'
-says "half lowered" 'm\] unpack: .* has [0-9]+ elements, and those' 1 \
+says "half lowered" 'm\]: unpack: .* has [0-9]+ elements, and those' 1 \
 	'-DLOWER=y=g->pack(p, &x, 1, 2);if (!y) break;y=g->comm(p, HD_REDUCE_SCATTER, s->group, y, y->dims[0], 0);g->unpack(p, y, &x, 1, &y);g->replace(p, n->outs[0], y)'
-says "a state twice" 'm\] state: there is a state m\.e\..* already' 1 \
+says "a state twice" 'm\]: state: there is a state m\.e\..* already' 1 \
 	'-DLOWER=g->state(p, "e", x, HD_F32, HD_FOLD);g->state(p, "e", x, HD_F32, HD_FOLD)'
 done_testing

@@ -20,11 +20,25 @@ like "and printed" "$said" 'deadlock: stage 1 waits at F1 for stage 0, which wai
 said=$(heddle check two.ini --ranks 2 --set pp.schedule=missing.csv 2>&1)
 is "an order without a unit is refused" $? 1
 like "and the unit is named" "$said" 'stage 1 has no B1'
+line=$(($(wc -l <two.ini) + 1))
+for bad in circle missing; do
+	{ cat two.ini; echo "schedule = $bad.csv"; } >bad.ini
+	like "of a file's order: line, section and key" "$(heddle check bad.ini --ranks 2 2>&1)" \
+		"^heddle: bad\\.ini:$line: \\[strategy pp\\] schedule: (deadlock: )?stage"
+done
+printf '0,F,0,0\n\000' >binary.csv
+: >empty.csv
+mkdir folder.csv
+for bad in 'binary is no text: byte 8 is 0' 'empty has no unit' 'folder cannot be read' 'none cannot be read'; do
+	said=$(heddle check two.ini --ranks 2 --set "pp.schedule=${bad%% *}.csv" 2>&1)
+	is "no order: $bad" $? 1
+	is "is said" "$said" "heddle: --set pp.schedule: ${bad%% *}.csv ${bad#* }"
+done
 ok "an order of one's own is accepted" heddle check two.ini --ranks 2 --set pp.schedule=good.csv
 ok "and trains" heddle_mpi 2 train two.ini --set pp.schedule=good.csv --set train.steps=2
 said=$(heddle check two.ini --ranks 4 --set pp.size=4 --set model.layers=6 --set pp.schedule=interleaved --set train.global_batch=24 2>&1)
 is "interleaved with micro-batches that do not divide is refused" $? 1
-like "and both numbers are said" "$said" 'pp.schedule: .*micro-batches that divide by the stages: 6, 4'
+like "and both numbers are said" "$said" 'pp.schedule: interleaved: the 6 micro-batches of a step are not a multiple of the 4 stages'
 
 # -- the bubble that is said: (p - 1) / m, over v with v chunks, over 3 with weight gradients apart; 4 stages
 bubble() { heddle check two.ini --ranks 4 --set pp.size=4 --set model.layers=6 --set pp.schedule=$1 --set train.micro_batch=1 |

@@ -8,6 +8,7 @@
  */
 #include "pp.h"
 #include <stdlib.h>
+#include <string.h>
 
 static int gpipe(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 {
@@ -34,8 +35,8 @@ static int one_forward_one_backward(struct hd_strategy *s, struct hd_plan *p, in
 	int64_t P = s->pp->n, v = s->chunks, all = m * v;
 
 	if (v > 1 && m % P)
-		return s->h->fail(p, HD_EDIVIDE, "schedule: interleaved needs micro-batches that divide by the stages: %lld, %lld",
-				  (long long)m, (long long)P);
+		return s->h->fail(p, HD_EDIVIDE, "schedule: interleaved: the %lld micro-batches of a step are not a multiple of "
+				  "the %lld stages", (long long)m, (long long)P);
 	for (int64_t r = 0; r < P; r++) {
 		int64_t ahead = v > 1 ? (P - r - 1) * 2 + (v - 1) * P : P - r - 1;
 
@@ -120,28 +121,81 @@ static int zero_bubble(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 	return s->h->status(p);
 }
 
-/* Lines "rank,kind,chunk,micro": 0,F,0,3 */
-static int from_text(struct hd_strategy *s, struct hd_plan *p, const char *t)
-{
-	for (int64_t line = 1; *t; line++) {
-		long long v[4] = { 0 };
-		char *end = (char *)(uintptr_t)t;
-		char kind = 0;
+/* -- FILE.csv -------------------------------------------------------------------------------------------------------------- */
+static const char *after_blanks(const char *t) { return t + strspn(t, " \t\r"); }
 
-		v[0] = strtoll(t, &end, 10);
-		if (*end == ',')
-			kind = *++end, end++;
-		for (int i = 2; i < 4 && *end == ','; i++)
-			v[i] = strtoll(end + 1, &end, 10);
-		if (end == t || (kind != 'F' && kind != 'B' && kind != 'W') || (*end && *end != '\n' && *end != '\r'))
-			return s->h->fail(p, HD_EINVAL, "schedule: line %lld is not rank,kind,chunk,micro with kind F, B or W",
-					  (long long)line);
-		s->h->unit(p, s->pp, v[0], kind == 'F' ? HD_F : kind == 'B' ? HD_B : HD_W, v[2], v[3]);
-		while (*end == '\r' || *end == '\n')
-			end++;
-		t = end;
+/* A field that is a number, and what separates it from the next; the last one ends its line. */
+static const char *number(const char *t, int64_t *v, int is_last)
+{
+	char *end;
+
+	t = after_blanks(t);
+	*v = strtoll(t, &end, 10);
+	if (*t < '-' || *t > '9' || end == t)	/* no sign but a minus, no words */
+		return NULL;
+	t = after_blanks(end);
+	if (is_last)
+		return *t && *t != '\n' ? NULL : t;
+	return *t == ',' ? t + 1 : NULL;
+}
+
+struct line { int64_t rank, chunk, micro; uint32_t kind; };
+
+/* "rank,kind,chunk,micro": 0,F,0,3 -> the end of the line, or NULL */
+static const char *fields(const char *t, struct line *x)
+{
+	t = number(t, &x->rank, 0);
+	if (!t)
+		return NULL;
+	t = after_blanks(t);
+	x->kind = *t == 'F' ? HD_F : *t == 'B' ? HD_B : *t == 'W' ? HD_W : 0;
+	if (!x->kind)
+		return NULL;
+	t = after_blanks(t + 1);
+	if (*t != ',')
+		return NULL;
+	t = number(t + 1, &x->chunk, 0);
+	return t ? number(t, &x->micro, 1) : NULL;
+}
+
+static int check_range(struct hd_strategy *s, struct hd_plan *p, int64_t line, const char *what, int64_t i, int64_t n)
+{
+	if (i >= 0 && i < n)
+		return HD_OK;
+	return s->h->fail(p, HD_EINVAL, "schedule: line %lld of %s: %s %lld; there are %lld, from 0", (long long)line,
+			  s->h->opt_str(p, "schedule"), what, (long long)i, (long long)n);
+}
+
+/* Empty lines, lines that begin with # and a first line of names are passed over. */
+static int is_comment(const char *t, int64_t line)
+{
+	t = after_blanks(t);
+	return !*t || *t == '\n' || *t == '#' || (line == 1 && !strncmp(t, "rank,", 5));
+}
+
+static int from_text(struct hd_strategy *s, struct hd_plan *p, const char *t, int64_t m)
+{
+	const char *path = s->h->opt_str(p, "schedule");
+	int64_t units = 0;
+
+	t += strncmp(t, "\xef\xbb\xbf", 3) ? 0 : 3;	/* spreadsheets write this mark of UTF-8 */
+	for (int64_t line = 1; *t; line++, t += strcspn(t, "\n"), t += *t == '\n') {
+		int shown = (int)strcspn(t, "\r\n");
+		struct line x;
+
+		if (is_comment(t, line))
+			continue;
+		if (!fields(t, &x))
+			return s->h->fail(p, HD_EINVAL, "schedule: line %lld of %s is '%.*s' and not rank,kind,chunk,micro with "
+					  "kind F, B or W", (long long)line, path, shown < 60 ? shown : 60, t);
+		if (check_range(s, p, line, "rank", x.rank, s->pp->n) < 0 ||
+		    check_range(s, p, line, "chunk", x.chunk, s->chunks) < 0 ||
+		    check_range(s, p, line, "micro-batch", x.micro, m) < 0)
+			return s->h->status(p);
+		s->h->unit(p, s->pp, x.rank, x.kind, x.chunk, x.micro);
+		units++;
 	}
-	return s->h->status(p);
+	return units ? s->h->status(p) : s->h->fail(p, HD_EINVAL, "schedule: %s has no unit", path);
 }
 
 int pp_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)
@@ -160,6 +214,6 @@ int pp_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 		text = s->h->opt_text(p, "schedule");
 		if (!text)
 			return s->h->fail(p, HD_EIO, "schedule: %s cannot be read", s->h->opt_str(p, "schedule"));
-		return from_text(s, p, text);
+		return from_text(s, p, text, m);
 	}
 }

@@ -93,31 +93,61 @@ static int balanced(struct hd_strategy *s, struct hd_plan *p, int64_t n, int64_t
 
 static int is_layer(const struct hd_block *b) { return !strncmp(b->name, "layer", 5); }
 
-/* "4,5,5,4": what stands before the first layer is in the first piece, what stands behind the last in the last; so these
- * two may have no layer. */
+/* "4,5,5,4" -> how many numbers, the first `most` of them in n; -1: there is something else. */
+static int64_t numbers(const char *t, int64_t *n, int64_t most)
+{
+	for (int64_t k = 0;; t++) {
+		char *end;
+		int64_t v;
+
+		t += strspn(t, " \t");
+		if (*t < '0' || *t > '9')
+			return -1;
+		v = strtoll(t, &end, 10);
+		if (k < most)
+			n[k] = v;
+		k++;
+		t = end + strspn(end, " \t");
+		if (!*t)
+			return k;
+		if (*t != ',')
+			return -1;
+	}
+}
+
+/* What stands before the first layer is in the first piece, what stands behind the last in the last; so these two may have
+ * no layer. */
 static int as_given(struct hd_strategy *s, struct hd_plan *p, const char *text, int64_t want)
 {
+	int64_t *n = s->h->alloc(p, (size_t)want * sizeof(*n)), given, v = 0, total = 0, layers = 0;
 	const struct hd_block *b = NULL;
-	int64_t left, v = 0, total = 0, layers = 0, given = 0, empty = 0;
-	char *end;
 
-	left = strtoll(text, &end, 10);
-	while ((b = s->h->block_next(p, b))) {
+	if (!n)
+		return HD_ENOMEM;
+	given = numbers(text, n, want);
+	if (given < 0)
+		return s->h->fail(p, HD_EINVAL, "split: '%s' is neither balanced nor a list of numbers of layers", text);
+	while ((b = s->h->block_next(p, b)))
 		layers += is_layer(b);
-		while (is_layer(b) && left == 0 && *end == ',') {
-			left = strtoll(end + 1, &end, 10);
+	for (int64_t i = 0; i < want && i < given; i++)
+		total += n[i] > layers ? layers + 1 : n[i];
+	if (given != want)
+		return s->h->fail(p, HD_EINVAL, "split: %s has %lld pieces; size x chunks is %lld", text,
+				  (long long)given, (long long)want);
+	if (total != layers)
+		return s->h->fail(p, HD_EINVAL, "split: %s has %s%lld layers; the model has %lld", text,
+				  total > layers ? "more than " : "", (long long)(total > layers ? layers : total), (long long)layers);
+	for (int64_t i = 1; i < want - 1; i++)
+		if (!n[i])
+			return s->h->fail(p, HD_EINVAL, "split: %s has a piece without a layer that is neither the first nor the "
+					  "last", text);
+	while ((b = s->h->block_next(p, b))) {
+		while (is_layer(b) && !n[v])
 			v++;
-		}
-		left -= is_layer(b);
-		place(s, p, b, layers && !is_layer(b) ? want - 1 : v < want ? v : want - 1);
+		n[v] -= is_layer(b);
+		layers -= is_layer(b);
+		place(s, p, b, !layers && !is_layer(b) ? want - 1 : v);
 	}
-	for (const char *t = text; *t; t += strcspn(t, ","), t += *t == ',', given++)
-		total += strtoll(t, NULL, 10), empty |= given && t[strcspn(t, ",")] && !strtoll(t, NULL, 10);
-	if (given == want && empty)
-		return s->h->fail(p, HD_EINVAL, "split: %s has a piece without a layer that is neither the first nor the last", text);
-	if (given != want || total != layers || left)
-		return s->h->fail(p, HD_EINVAL, "split: %s is %lld layers in %lld pieces; there are %lld layers and %lld pieces",
-				  text, (long long)total, (long long)given, (long long)layers, (long long)want);
 	return s->h->status(p);
 }
 
