@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pipeline's training step in PyTorch (torch.distributed.pipelining over gloo): GPT-2 shapes, AdamW, random tokens.
 
-    torchrun --nproc_per_node P t/perf/torch_pipeline.py LAYERS EMBED HEADS VOCAB MICRO_BATCH MICRO_BATCHES SEQ STEPS SCHEDULE
+    torchrun --nproc_per_node P t/perf/torch_pipeline.py LAYERS EMBED HEADS VOCAB MICRO_BATCH MICRO_BATCHES SEQ STEPS SCHEDULE [TP]
 
 SCHEDULE: gpipe, 1f1b, or interleaved (two chunks a rank).  LAYERS divides by the stages x chunks; the embedding is with the
-first, the head (untied) with the last.  Rank 0 prints one number: tokens per second (median of STEPS after two to warm up).
+first, the head (untied) with the last.  With TP each stage is TP ranks, whose layers are cut as Megatron-LM does it
+(DTensor's parallelize_module).  Rank 0 prints one number: tokens per second (median of STEPS after two to warm up).
 """
 import statistics
 import sys
@@ -14,28 +15,39 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed import pipelining
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional as F
 
 layers, embed, heads, vocab, micro_batch, micros, seq, steps = map(int, sys.argv[1:9])
 order = sys.argv[9]
+tp = int(sys.argv[10]) if len(sys.argv) > 10 else 1
 torch.set_num_threads(1)
 torch.manual_seed(1)
 dist.init_process_group("gloo")
-rank, world = dist.get_rank(), dist.get_world_size()
+mesh = init_device_mesh("cpu", (dist.get_world_size() // tp, tp), mesh_dim_names=("pp", "tp"))
+rank, world = mesh.get_local_rank("pp"), mesh.size(0)
+CUT = {"q": ColwiseParallel, "k": ColwiseParallel, "v": ColwiseParallel, "proj": RowwiseParallel, "fc": ColwiseParallel, "out": RowwiseParallel}
 
 
 class Layer(nn.Module):
     def __init__(self):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(embed), nn.LayerNorm(embed)
-        self.qkv, self.proj = nn.Linear(embed, 3 * embed), nn.Linear(embed, embed)
+        if tp == 1:
+            self.qkv = nn.Linear(embed, 3 * embed)
+        else:
+            self.q, self.k, self.v = (nn.Linear(embed, embed) for _ in range(3))
+        self.proj = nn.Linear(embed, embed)
         self.fc, self.out = nn.Linear(embed, 4 * embed), nn.Linear(4 * embed, embed)
 
     def forward(self, x):
         b, t, c = x.shape
-        q, k, v = (y.view(b, t, heads, c // heads).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(c, dim=2))
+        y = self.norm1(x)
+        qkv = self.qkv(y).split(c, dim=2) if tp == 1 else (self.q(y), self.k(y), self.v(y))
+        q, k, v = (y.view(b, t, -1, c // heads).transpose(1, 2) for y in qkv)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, -1))
         return x + self.out(F.gelu(self.fc(self.norm2(x)), approximate="tanh"))
 
 
@@ -65,13 +77,15 @@ chunks = 2 if order == "interleaved" else 1
 parts = world * chunks
 mine = [rank + c * world for c in range(chunks)]
 modules = [Stage(i == 0, i == parts - 1, layers // parts) for i in mine]
-stages = [pipelining.PipelineStage(m, i, parts, torch.device("cpu")) for m, i in zip(modules, mine)]
+for layer in (layer for m in modules for layer in m.layers if tp > 1):
+    parallelize_module(layer, mesh["tp"], {name: how() for name, how in CUT.items()})
+stages = [pipelining.PipelineStage(m, i, parts, torch.device("cpu"), group=mesh.get_group("pp")) for m, i in zip(modules, mine)]
 if order == "interleaved":
     schedule = pipelining.ScheduleInterleaved1F1B(stages, n_microbatches=micros, loss_fn=loss)
 else:
     kind = pipelining.ScheduleGPipe if order == "gpipe" else pipelining.Schedule1F1B
     schedule = kind(stages[0], n_microbatches=micros, loss_fn=loss)
-update = torch.optim.AdamW([p for m in modules for p in m.parameters()], lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+update = torch.optim.AdamW([p for m in modules for p in m.parameters()], lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=tp == 1)
 seconds = []
 for step in range(steps + 2):
     ids = torch.randint(0, vocab, (micro_batch * micros, seq))
@@ -83,6 +97,6 @@ for step in range(steps + 2):
     dist.barrier()
     if step >= 2:
         seconds.append(time.perf_counter() - begin)
-if rank == 0:
+if dist.get_rank() == 0:
     print(micro_batch * micros * seq / statistics.median(seconds), flush=True)
 dist.destroy_process_group()
