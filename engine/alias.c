@@ -201,6 +201,18 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 	}
 }
 
+/* -- leaves: the value that an update leaves is made in the leaf, if nothing reads the old one any more -------------------------- */
+static void in_leaf(struct hd_program *g, struct tensor *leaf)
+{
+	struct tensor *y = leaf->assign;
+	const struct node *m = y ? maker(y) : NULL;
+
+	if (!m || strcmp(m->v.kind, "update") || g->at[y->id].root != y || y->v.dtype != leaf->v.dtype ||
+	    hd_local_bytes(y) != hd_local_bytes(leaf) || last_read(g, leaf, NULL) >= g->position[m->id])
+		return;
+	merge(g, y, leaf, 0);
+}
+
 /* -- all -------------------------------------------------------------------------------------------------------------------------- */
 /* The same for all ranks of a plan. */
 static void index_readers(struct hd_program *g)
@@ -266,6 +278,9 @@ int hd_alias(struct hd_program *g)
 		pieces(g, n);
 		in_place(g, n);
 	}
+	for (size_t t = 0; t < p->ntensors; t++)
+		if (is_leaf(p->tensors[t]))
+			in_leaf(g, p->tensors[t]);
 	for (size_t t = 0; t < p->ntensors; t++) {	/* straight to the root */
 		int64_t offset;
 		struct tensor *r = root_of(g, p->tensors[t], &offset);

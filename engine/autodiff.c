@@ -51,6 +51,14 @@ static int *wants_gradient(struct hd_plan *p, size_t ntensors)
 	return w;
 }
 
+/* A gradient has the type of its activation; a parameter's is full. */
+static struct tensor *in_precision(struct hd_plan *p, struct tensor *g, const struct tensor *x)
+{
+	uint32_t dtype = hd_gradient_dtype(p, &x->v);
+
+	return !p->low || g->v.dtype == dtype ? g : hd_op1(p, "cast", &g, 1, "dtype=%u", dtype);
+}
+
 static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uint64_t want, uint32_t phase, struct list *grads)
 {
 	struct hd_tensor **din = hd_alloc(n->v.nin * sizeof(*din));
@@ -69,7 +77,7 @@ static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uin
 	p->cur = -1;
 	for (uint32_t i = 0; rc >= 0 && i < n->v.nin; i++)
 		if (want >> i & 1 && din[i])
-			push(&grads[n->ins[i]->id], T(din[i]));
+			push(&grads[n->ins[i]->id], in_precision(p, T(din[i]), n->ins[i]));
 	free(din);
 	return rc < 0 ? hd_plan_fail(p, rc, "%s: the gradient rule failed", n->v.op->name) : p->err->code;
 }
@@ -155,25 +163,33 @@ static struct tensor *sync(struct hd_plan *p, struct tensor *g, struct tensor *l
 	return y;
 }
 
+static struct tensor *full_of(struct tensor *w) { return w->master ? w->master : w; }
+
 static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct tensor *m)
 {
 	struct hd_section *s = hd_conf_section(p->conf, NULL, "train");
 	double decay = w->decay ? hd_section_num(s, "weight_decay") : 0;
+	struct tensor *full = full_of(w);
+	const char *low = w->master ? " low=1" : "";
 	struct node *n;
 
 	if (!m) {
-		struct tensor *ins[] = { w, g, p->factor };
+		struct tensor *ins[] = { full, g, p->factor };
 
-		n = hd_node_make(p, "sgd", ins, 3, "decay=%.17g", decay);
-		hd_assign(w, n ? n->outs[0] : NULL);
+		n = hd_node_make(p, "sgd", ins, 3, "decay=%.17g%s", decay, low);
+		hd_assign(full, n ? n->outs[0] : NULL);
+		if (n && w->master)
+			hd_assign(w, n->outs[1]);
 		return p->err->code;
 	}
-	struct tensor *ins[] = { w, g, m, state(p, w, "v"), p->factor };
+	struct tensor *ins[] = { full, g, m, state(p, w, "v"), p->factor };
 
-	n = hd_node_make(p, "adamw", ins, 5, "beta1=%.17g beta2=%.17g eps=%.17g decay=%.17g", hd_section_num(s, "beta1"),
-			 hd_section_num(s, "beta2"), hd_section_num(s, "eps"), decay);
+	n = hd_node_make(p, "adamw", ins, 5, "beta1=%.17g beta2=%.17g eps=%.17g decay=%.17g%s", hd_section_num(s, "beta1"),
+			 hd_section_num(s, "beta2"), hd_section_num(s, "eps"), decay, low);
 	for (int i = 0; n && i < 3; i++)
 		hd_assign(ins[i == 0 ? 0 : i + 1], n->outs[i]);
+	if (n && w->master)
+		hd_assign(w, n->outs[3]);
 	return p->err->code;
 }
 
@@ -194,7 +210,7 @@ static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
 
 			push(&w, p->tensors[i]);
 			push(&m, adam ? state(p, p->tensors[i], "m") : NULL);
-			push(&g, acc ? sync(p, acc, adam ? m.x[m.n - 1] : p->tensors[i]) : NULL);
+			push(&g, acc ? sync(p, acc, adam ? m.x[m.n - 1] : full_of(p->tensors[i])) : NULL);
 		}
 	p->loss = hd_op1(p, "accumulate", &p->loss, 1, "%s", "");
 	for (size_t i = 0; i < p->nstats; i++)

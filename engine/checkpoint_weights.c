@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/checkpoint_impl.h"
+#include "engine/tensorslice.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +15,18 @@
 
 int64_t hd_checkpoint_file_bytes = 5000000000;
 
-static int is_weight(const struct tensor *t) { return !t->v.node && t->v.what == HD_PARAM; }
+/* What is stored: parameters, or the masters of those that have one.  Both are read. */
+static int is_read(const struct tensor *t) { return !t->v.node && (t->v.what == HD_PARAM || t->v.what == HD_MASTER); }
+static int is_weight(const struct tensor *t) { return is_read(t) && !t->master; }
+static const char *name_of(const struct tensor *t) { return t->v.what == HD_MASTER ? t->v.of->name : t->v.name; }
 
 /* Tensors that the parameter is stored in: one, or one for each entry of its first dim. */
 static int64_t parts_of(const struct tensor *t, const struct hd_hf_region *r) { return r->each ? t->dims[0]->n : 1; }
 
 static int region_of(const struct hd_program *g, const struct tensor *t, struct hd_hf_region *r, struct hd_err *err)
 {
-	if (g->plan->model.family->hf(&g->plan->model, t->v.name, r) < 0)
-		return hd_err_set(err, HD_EBUG, "%s: the family %s has no place for it in a checkpoint", t->v.name,
+	if (g->plan->model.family->hf(&g->plan->model, name_of(t), r) < 0)
+		return hd_err_set(err, HD_EBUG, "%s: the family %s has no place for it in a checkpoint", name_of(t),
 				  g->plan->model.family->name);
 	return HD_OK;
 }
@@ -340,7 +344,8 @@ static int check_shape(const char *dir, const char *param, const char *name, con
 	return HD_EINVAL;
 }
 
-static int read_into(char *data, const struct hd_program *g, const struct hd_weights *w, const struct tensor *t,
+/* dtype: of data */
+static int read_into(char *data, uint32_t dtype, const struct hd_program *g, const struct hd_weights *w, const struct tensor *t,
 		     const char *dir, struct hd_err *err)
 {
 	struct hd_hf_region r;
@@ -348,15 +353,15 @@ static int read_into(char *data, const struct hd_program *g, const struct hd_wei
 	int64_t begin;
 
 	HD_TRY(region_of(g, t, &r, err));
-	memset(data, 0, (size_t)hd_local_bytes(t));
+	memset(data, 0, (size_t)hd_local_count(t) * HD_BITS(dtype) / 8);
 	for (int64_t k = 0; k < parts_of(t, &r); k++) {
 		struct hd_hf_region part = part_of(&r, k);
 		const char *name = name_in(w, part.name);
 
-		HD_TRY(check_shape(dir, t->v.name, name, file_of(w, name), &part, err));
+		HD_TRY(check_shape(dir, name_of(t), name, file_of(w, name), &part, err));
 		if (extent_of_part(g, t, &r, k, &x, &begin))
-			HD_TRY(hd_region_move(&(struct hd_movement){ file_of(w, name), name, t->v.dtype, 0 }, &part, &x,
-					      data + begin * HD_BITS(t->v.dtype) / 8, err));
+			HD_TRY(hd_region_move(&(struct hd_movement){ file_of(w, name), name, dtype, 0 }, &part, &x,
+					      data + begin * HD_BITS(dtype) / 8, err));
 	}
 	return HD_OK;
 }
@@ -364,9 +369,17 @@ static int read_into(char *data, const struct hd_program *g, const struct hd_wei
 static int read_one(const struct hd_program *g, const struct hd_weights *w, const struct tensor *t, const char *dir,
 		    struct hd_err *err)
 {
-	char *data = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
-	int rc = read_into(data, g, w, t, dir, err);
+	char *data = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE), *full = data;
+	int64_t n = hd_local_count(t);
+	int low = t->v.dtype == HD_BF16, rc;
 
+	if (low)			/* of whatever the file has, in fp32, rounded once */
+		full = hd_alloc((size_t)n * sizeof(float));
+	rc = read_into(full, low ? HD_F32 : t->v.dtype, g, w, t, dir, err);
+	if (low) {
+		hd_bf16_from_floats(data, (const float *)full, n);
+		free(full);
+	}
 	hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
 	return rc;
 }
@@ -377,7 +390,7 @@ int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *
 	int rc = find_files(&w, dir, err);
 
 	for (size_t i = 0; i < g->plan->ntensors && rc >= 0; i++)
-		if (is_weight(g->plan->tensors[i]) && hd_tensor_here(g, g->plan->tensors[i]))
+		if (is_read(g->plan->tensors[i]) && hd_tensor_here(g, g->plan->tensors[i]))
 			rc = read_one(g, &w, g->plan->tensors[i], dir, err);
 	hd_weights_close(&w);
 	return rc;

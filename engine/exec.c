@@ -503,6 +503,10 @@ static int all_finite(const struct command *c, const struct tensor *t, const voi
 		for (int64_t i = 0; i < n; i++)
 			if (!isfinite(((const double *)data)[i]))
 				return 0;
+	if (t->v.dtype == HD_BF16)
+		for (int64_t i = 0; i < n; i++)
+			if ((((const uint16_t *)data)[i] & 0x7f80) == 0x7f80)
+				return 0;
 	return 1;
 }
 

@@ -43,7 +43,7 @@ void hd_experts_dims(struct hd_plan *p)
 struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, int64_t site, struct hd_experts *e)
 {
 	const struct hd_model *m = &p->model;
-	struct tensor *logits = hd_einsum(p, x, router, "batch,seq,choice"), *in[3] = { x };
+	struct tensor *chosen[] = { x, router }, *logits = hd_op1(p, "einsum", chosen, 2, "out=batch,seq,choice full=1"), *in[3] = { x };
 	int rows = !(m->capacity_factor > 0);
 	struct node *n = logits ? hd_node_make(p, "route", &logits, 1, "group=%lld unit=%lld places=%lld first=%d normal=%d "
 					       "random=%d site=%lld counts=%d aux=%.17g z=%.17g", (long long)m->group_tokens,

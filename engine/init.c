@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Initial weights: a pure function of (seed, name, global index), so every layout starts from the same model and any
- * rank fills its slices without asking anybody.
+ * rank fills its slices without asking anybody.  A parameter of low precision is its master's rounded copy, and the hash is
+ * of masters: so it is the same in every precision.
  */
 #include <config.h>
 #include "engine/job.h"
 #include "engine/rng.h"
+#include "engine/tensorslice.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,19 +72,42 @@ static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
 	}
 }
 
+/* The name that a parameter's values, and its master's, are made from; NULL: t is neither. */
+static const char *weight_name(const struct tensor *t)
+{
+	if (t->v.node || (t->v.what != HD_PARAM && t->v.what != HD_MASTER))
+		return NULL;
+	return t->v.what == HD_MASTER ? t->v.of->name : t->v.name;
+}
+
+static void fill_slice(const struct hd_program *g, const struct tensor *t, struct filling *f, void *data)
+{
+	int64_t n = hd_local_count(t);
+	int low = t->v.dtype == HD_BF16;
+
+	f->w = low ? hd_alloc((size_t)n * sizeof(float)) : data;
+	memset(data, 0, (size_t)hd_local_bytes(t));
+	hd_slice_runs(g, t, fill_run, f);
+	if (!low)
+		return;
+	hd_bf16_from_floats(data, f->w, n);
+	free(f->w);
+}
+
 void hd_init_weights(const struct hd_program *g, int64_t seed)
 {
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *t = g->plan->tensors[i];
-		struct filling f = { .key = hd_key((uint64_t)seed, t->v.name, 0), .std = t->init_std, .init = t->init,
-			.wide = t->v.dtype == HD_F64 };
+		const char *name = weight_name(t);
+		struct filling f = { .std = t->init_std, .init = t->init, .wide = t->v.dtype == HD_F64 };
+		void *data;
 
-		if (t->v.node || t->v.what != HD_PARAM || !hd_tensor_here(g, t))
+		if (!name || !hd_tensor_here(g, t))
 			continue;
-		f.w = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
-		memset(f.w, 0, (size_t)hd_local_bytes(t));
-		hd_slice_runs(g, t, fill_run, &f);
-		hd_program_unmap(g, t, HD_STEP, f.w, HD_MAP_WRITE);
+		f.key = hd_key((uint64_t)seed, name, 0);
+		data = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
+		fill_slice(g, t, &f, data);
+		hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
 	}
 }
 
@@ -108,10 +133,10 @@ uint64_t hd_weights_hash(const struct hd_program *g)
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *t = g->plan->tensors[i];
 
-		if (t->v.node || t->v.what != HD_PARAM || !hd_owns(g, t))
+		if (!weight_name(t) || t->master || !hd_owns(g, t))
 			continue;
 		f.w = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
-		f.name = hd_hash_text(t->v.name);
+		f.name = hd_hash_text(weight_name(t));
 		hd_slice_runs(g, t, hash_run, &f);
 		hd_program_unmap(g, t, HD_STEP, f.w, HD_MAP_READ);
 	}

@@ -72,6 +72,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 		.keep_gradients = hd_section_int(j->checkpoint, "gradients") != 0 };
 
 	o.ranks = j->world.size;
+	o.low = j->low;
 	o.global_batch = global_batch;
 	o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
 	plan(j, &o, &j->plan[role], err);
@@ -99,6 +100,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 		struct hd_plan *p = NULL;
 
 		o.ranks = j->world.size;
+		o.low = j->low;
 		o.global_batch = hd_ramp_size(&ramp, k);
 		o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
 		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)
@@ -246,8 +248,6 @@ static int choose_device(struct hd_job *j, struct hd_err *err)
 {
 	const char *device = hd_section_str(j->train, "device");
 
-	if (!strcmp(hd_section_str(j->train, "precision"), "bf16"))
-		return hd_section_fail(j->conf, j->train, "precision", err, HD_ENOTSUP, "bf16: this version trains in fp32");
 	if (strcmp(device, "cpu"))
 		HD_TRY(choose_cuda(j, !strcmp(device, "cuda"), err));
 	if (!j->device) {
@@ -321,6 +321,7 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	choose_device(j, err);
 	HD_TRY(hd_comm_agree(err));
 	HD_TRY(agree_on_device(j, err));
+	j->low = hd_precision_asked(conf, !hd_device_in_host(j->device));
 	choose_comm(j, err);
 	HD_TRY(hd_comm_agree(err));
 	for (int r = 0; r < HD_ROLES; r++)

@@ -14,6 +14,7 @@ struct hd_job {
 	struct hd_section *model, *train, *checkpoint, *log;
 	struct hd_world world;
 	const struct hd_device_ops *device;
+	uint32_t low;				/* HD_BF16: of hd_plan_options */
 	int threads;
 	int64_t seed;
 	struct hd_data *data;			/* may be NULL */

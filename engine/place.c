@@ -439,18 +439,33 @@ static int place_leaf(struct hd_plan *p, struct tensor *t)
 	return HD_OK;
 }
 
-/* Parameters and data first; a state lives with its parameter unless slot homes says otherwise. */
+static int is_beside(const struct tensor *t) { return t->v.what == HD_STATE || t->v.what == HD_MASTER; }
+
+/* Parameters and data first; a state, or a master, lives with its parameter unless slot homes says otherwise. */
 int hd_place_leaves(struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->ntensors; i++)
-		if (!p->tensors[i]->v.node && p->tensors[i]->v.what != HD_STATE)
+		if (!p->tensors[i]->v.node && !is_beside(p->tensors[i]))
 			HD_TRY(place_leaf(p, p->tensors[i]));
 	for (size_t i = 0; i < p->ntensors; i++)
-		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_STATE && p->tensors[i]->v.of) {
+		if (!p->tensors[i]->v.node && is_beside(p->tensors[i]) && p->tensors[i]->v.of) {
 			p->tensors[i]->at = T(p->tensors[i]->v.of)->at;
 			hd_localize(p, p->tensors[i]);
 		}
 	return p->err->code;
+}
+
+/* A master is part of the optimizer's state: it goes where that goes, unless it was given a home of its own. */
+static void masters_follow(struct hd_plan *p)
+{
+	for (size_t i = 0; i < p->ntensors; i++) {
+		struct tensor *t = p->tensors[i], *m = t->v.what == HD_STATE && t->homed && t->v.of ? T(t->v.of)->master : NULL;
+
+		if (m && !m->homed) {
+			m->home = t->home;
+			m->homed = t->homed;
+		}
+	}
 }
 
 /* The homes that plugins asked for. */
@@ -492,6 +507,7 @@ static struct tensor *everywhere(struct hd_plan *p, struct tensor *t)
 
 int hd_place(struct hd_plan *p)
 {
+	masters_follow(p);
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (!p->tensors[i]->v.node && p->tensors[i]->homed)
 			move_home(p, p->tensors[i]);

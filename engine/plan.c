@@ -388,10 +388,12 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 		p->model.capacity_factor = 0, p->model.group_tokens = p->model.seq;
 	HD_TRY(make_dims(p));
 	HD_TRY(build_model(p, o));
+	HD_TRY(hd_precision(p));
 	count_blocks(p);
 	HD_TRY(each(p, "open", call_open));
 	HD_TRY(mesh(p, o->needs ? o->needs : &needs));
 	HD_TRY(each(p, "rewrite", call_rewrite));
+	HD_TRY(hd_precision(p));	/* of what plugins have put there */
 	if (o->train)
 		HD_TRY(hd_autodiff(p));
 	HD_TRY(each(p, "rules", call_rules));
@@ -432,6 +434,7 @@ int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd
 	p->block = -1;
 	p->chunks = 1;
 	p->real = o->real ? o->real : HD_F32;
+	p->low = o->low;
 	rc = build(p, o);
 	if (rc < 0 || p->err->code) {
 		rc = p->err->code ? p->err->code : rc;

@@ -4,7 +4,7 @@
  * Every view that plugins see (heddle/graph.h, heddle/host.h) is the first member of the engine's own struct, so a handle
  * is cast back without a table.  The plan describes all ranks at once; program.h cuts it for one.
  *
- *   model graph -> autodiff -> schedule -> (homes) -> place + reshard -> lower -> fuse       doc/architecture.md
+ *   model graph -> precision -> autodiff -> schedule -> (homes) -> place + reshard -> lower -> fuse       doc/architecture.md
  */
 #ifndef HD_ENGINE_PLAN_H
 #define HD_ENGINE_PLAN_H
@@ -50,6 +50,8 @@ struct tensor {
 	uint32_t relayout;		/* states of plugins: HD_FOLD ... */
 	int step;			/* 1: one per step (parameters, accumulators, what sync and update make); 0: one per micro-batch */
 	int decay, init;		/* parameters: weight decay applies; enum hd_init */
+	int decided;			/* parameters: what they are in is settled (precision.c) */
+	struct tensor *master;		/* parameters of low precision, in training: the leaf that is updated */
 	double init_std;
 	struct tensor *assign;		/* leaves: the value it takes at the end of the step */
 	int assigned;			/* it may be the value that a leaf takes: hd_assign */
@@ -147,7 +149,8 @@ struct hd_plan {
 	struct node ***readers;		/* by tensor id: NULL-terminated; once the graph is final (alias.c) */
 	int walk_limit;			/* node_next returns no node made during the walk */
 	struct made *made;		/* reshards so far (reshard.c) */
-	uint32_t real;			/* dtype of parameters and activations: HD_F32; HD_F64 on the reference device */
+	uint32_t real;			/* dtype of masters, gradients and states: HD_F32; HD_F64 on the reference device */
+	uint32_t low;			/* dtype of products' operands and activations: HD_BF16; 0: as `real` */
 	uint64_t hash;
 };
 
@@ -165,6 +168,7 @@ struct hd_plan_options {
 	int64_t global_batch;		/* 0: train.global_batch; else one of its ramp's sizes */
 	int64_t data_vocab;		/* what the data say of the vocabulary; 0: nothing */
 	uint32_t real;			/* 0: HD_F32 */
+	uint32_t low;			/* HD_BF16: activations and what products read; 0: all is `real` */
 	int64_t *needs;			/* if not NULL: the ranks of the layout, where they are not `ranks` */
 };
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err);
@@ -220,6 +224,7 @@ uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim 
 double hd_root(double x);		/* sqrt, exact; without libm's header in model files */
 
 /* -- the arrows ------------------------------------------------------------------------------------------------------- */
+int hd_precision(struct hd_plan *p);		/* what is of low precision; may be called again after changes */
 int hd_autodiff(struct hd_plan *p);		/* backward nodes, accumulators, sync, norm, update */
 int hd_remake(struct hd_plan *p);		/* what is made again in backward instead of kept (train.recompute) */
 int hd_place_leaves(struct hd_plan *p);		/* a leaf lives where its first use needs it */
@@ -250,6 +255,10 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at);
 /* Stage of a node on the stage axis; -1: it has none. */
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n);
 int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);	/* global index of its first element */
+
+uint32_t hd_precision_asked(struct hd_conf *c, int cuda);	/* for hd_plan_options.low, of a run on this kind of device */
+uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x);
+const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tensor *x);	/* "" or " fp32=1" */
 
 extern const struct hd_host hd_host_table;
 extern const struct hd_graph_api hd_graph_table;

@@ -4,7 +4,7 @@
  * same attributes on the same operands, placed where its original was, so no bit changes; dropout's mask is keyed by the
  * element's global index, so it is the same mask.
  *
- *   always     gelu, swiglu, norm: one pass over memory, and their inputs stay anyway for their own backward.  A GPT-2
+ *   always     gelu, swiglu, norm, casts: one pass over memory, and their inputs stay anyway for their own backward.  A GPT-2
  *              layer keeps 10 instead of 16 tensors of batch x seq x embed this way
  *   selective  the core of attention too (Korthikanti et al. 2205.05198): its output is made from q, k and v
  *   full       everything that does not come from another block: a layer keeps its input alone (Chen et al. 1604.06174).
@@ -37,7 +37,7 @@ static int one_of(const struct node *n, const char *const *names, size_t count)
 
 static int is_cheap(const struct node *n)
 {
-	static const char *const names[] = { "gelu", "swiglu", "norm" };
+	static const char *const names[] = { "gelu", "swiglu", "norm", "cast" };
 
 	return one_of(n, names, HD_LEN(names));
 }

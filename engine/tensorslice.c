@@ -63,6 +63,16 @@ static uint16_t to_bf16(uint32_t f)
 	return (uint16_t)((f + 0x7fff + (f >> 16 & 1)) >> 16);
 }
 
+void hd_bf16_from_floats(void *to, const float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t bits;
+
+		memcpy(&bits, x + i, sizeof(bits));
+		((uint16_t *)to)[i] = to_bf16(bits);
+	}
+}
+
 static uint32_t from_f16(uint16_t h)
 {
 	uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;

@@ -84,9 +84,9 @@ static int map_cost(struct hd_strategy *self, const struct hd_node *n, struct hd
 	double out = hd_count(n->outs[0]);
 
 	(void)self;
-	c->bytes = out * 4;
+	c->bytes = out * HD_BITS(n->outs[0]->dtype) / 8;
 	for (uint32_t i = 0; i < n->nin; i++)
-		c->bytes += hd_count(n->ins[i]) * 4;
+		c->bytes += hd_count(n->ins[i]) * HD_BITS(n->ins[i]->dtype) / 8;
 	c->other_flops = hd_expr_compile(n->attr, &e, NULL) < 0 ? 0 : out * e.n;
 	return HD_OK;
 }
@@ -111,8 +111,10 @@ static int cast_vjp(HD_VJP_ARGS)
 	struct tensor *g = T(dout[0]);
 
 	(void)self;
+	if (want & 1 && g->v.dtype != hd_gradient_dtype(p, n->ins[0]))
+		g = hd_op1(p, "cast", &g, 1, "dtype=%u", hd_gradient_dtype(p, n->ins[0]));
 	if (want & 1)
-		g = hd_op1(p, "cast", &g, 1, "dtype=%u", n->ins[0]->dtype), din[0] = g ? &g->v : NULL;
+		din[0] = g ? &g->v : NULL;
 	return HD_OK;
 }
 
@@ -167,7 +169,7 @@ static int elementwise_cost(struct hd_strategy *self, const struct hd_node *n, s
 
 	(void)self;
 	c->other_flops = 20 * x;
-	c->bytes = 4 * x * (n->nin + n->nout);
+	c->bytes = HD_BITS(n->ins[0]->dtype) / 8 * x * (n->nin + n->nout);
 	return HD_OK;
 }
 

@@ -113,7 +113,7 @@ static int combine_dg_shape(HD_SHAPE_ARGS)
 {
 	(void)self; (void)attr; (void)nin;
 	*nout = 1;
-	return choices(p, &outs[0], ins[2], ins[0]->dtype);
+	return choices(p, &outs[0], ins[2], p->real);
 }
 
 static struct hd_tensor *out0(struct tensor *t) { return t ? &t->v : NULL; }

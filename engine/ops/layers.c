@@ -36,7 +36,7 @@ static int norm_dw_shape(HD_SHAPE_ARGS)
 	(void)self; (void)p; (void)nin;
 	*nout = hd_attr(attr, "bias", 0) != 0 ? 2 : 1;
 	for (uint32_t k = 0; k < *nout; k++) {
-		outs[k].dtype = x->dtype;
+		outs[k].dtype = ins[1]->dtype;	/* rstd's */
 		outs[k].ndim = 1;
 		outs[k].dims[0] = x->dims[x->ndim - 1];
 		outs[k].local[0] = x->local[x->ndim - 1];
@@ -201,7 +201,7 @@ static int embedding_dw_shape(HD_SHAPE_ARGS)
 {
 	(void)self; (void)nin;
 	*nout = 1;
-	return hd_shape_attr(p, attr, &outs[0], ins[1]->dtype);
+	return hd_shape_attr(p, attr, &outs[0], p->real);
 }
 
 static int embedding_vjp(HD_VJP_ARGS)
@@ -218,7 +218,7 @@ static int position_dw_shape(HD_SHAPE_ARGS)
 {
 	(void)self; (void)nin;
 	*nout = 1;
-	return hd_shape_attr(p, attr, &outs[0], ins[0]->dtype);
+	return hd_shape_attr(p, attr, &outs[0], p->real);
 }
 
 static int position_vjp(HD_VJP_ARGS)

@@ -16,7 +16,7 @@ static int product_shape(HD_SHAPE_ARGS)
 
 static struct hd_tensor *product(struct hd_plan *p, struct hd_tensor *a, struct hd_tensor *b, const struct hd_tensor *like)
 {
-	struct tensor *c = hd_einsum(p, T(a), T(b), like->spec);
+	struct tensor *ins[] = { T(a), T(b) }, *c = hd_op1(p, "einsum", ins, 2, "out=%s%s", like->spec, hd_gradient_attr(a, like));
 
 	return c ? &c->v : NULL;
 }

@@ -93,6 +93,6 @@ struct hd_tensor *hd_sum_to(struct hd_plan *p, struct tensor *x, const struct te
 	struct tensor *y = x;
 
 	if (x && (x->v.ndim != like->v.ndim || memcmp(x->dims, like->dims, x->v.ndim * sizeof(x->dims[0]))))
-		y = hd_op1(p, "sum", &x, 1, "out=%s", like->spec);
+		y = hd_op1(p, "sum", &x, 1, "out=%s%s", like->spec, hd_gradient_attr(&x->v, &like->v));
 	return y ? &y->v : NULL;
 }

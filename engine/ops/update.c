@@ -60,13 +60,31 @@ static int clip_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
+/* With low=1 the last output is a copy of the new value in low precision. */
+static uint32_t low_copy(const struct hd_plan *p, const char *attr, const struct hd_tensor *w, struct hd_shape *low)
+{
+	if (hd_attr(attr, "low", 0) == 0)
+		return 0;
+	hd_shape_like(low, w);
+	low->dtype = p->low;
+	return 1;
+}
+
 static int adamw_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)p; (void)attr; (void)nin;
+	(void)self; (void)nin;
 	hd_shape_like(&outs[0], ins[0]);
 	hd_shape_like(&outs[1], ins[2]);
 	hd_shape_like(&outs[2], ins[3]);
-	*nout = 3;
+	*nout = 3 + low_copy(p, attr, ins[0], &outs[3]);
+	return HD_OK;
+}
+
+static int sgd_shape(HD_SHAPE_ARGS)
+{
+	(void)self; (void)nin;
+	hd_shape_like(&outs[0], ins[0]);
+	*nout = 1 + low_copy(p, attr, ins[0], &outs[1]);
 	return HD_OK;
 }
 
@@ -90,11 +108,11 @@ static int norm2_record(struct hd_strategy *self, struct hd_record *r, const str
 }
 
 static const int8_t first[] = { 0 };
-static const int8_t adamw_inplace[] = { 0, 2, 3 }, sgd_inplace[] = { 0 };
+static const int8_t adamw_inplace[] = { 0, 2, 3, -1 }, sgd_inplace[] = { 0, -1 };
 
 #define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }
 OP(total, .inplace = first, .shape = hd_same_as_first, .place = total_place, .record = total_record);
 OP(norm2, .shape = norm2_shape, .place = norm2_place, .record = norm2_record);
 OP(clip, .shape = clip_shape, .record = hd_record_plain);
 OP(adamw, .kind = "update", .inplace = adamw_inplace, .shape = adamw_shape, .place = update_place, .record = hd_record_plain);
-OP(sgd, .kind = "update", .inplace = sgd_inplace, .shape = hd_same_as_first, .place = update_place, .record = hd_record_plain);
+OP(sgd, .kind = "update", .inplace = sgd_inplace, .shape = sgd_shape, .place = update_place, .record = hd_record_plain);

@@ -83,10 +83,11 @@ static int check(const struct hd_kernel_desc *d, uint32_t nin, uint32_t nout, st
 				  d->nout, nin, nout);
 	for (uint32_t i = 0; i < nin + nout; i++) {
 		uint32_t dtype = i < nin ? d->in[i].dtype : d->out[i - nin].dtype;
+		uint32_t need = i == 4 || d->in[0].dtype != HD_BF16 ? HD_F32 : HD_BF16;	/* 4: lse */
 
-		if (dtype != HD_F32)
-			return hd_err_set(err, HD_ENOTSUP, "attention: no %s on cpu",
-					  hd_dtype_name(dtype));
+		if (dtype != need)
+			return hd_err_set(err, HD_ENOTSUP, "attention: operand %u is %s, on cpu it must be %s beside this q", i,
+					  hd_dtype_name(dtype), hd_dtype_name(need));
 	}
 	if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4)
 		return hd_err_set(err, HD_EINVAL, "attention: q, k, v have %u, %u, %u dims, not 4",
@@ -117,6 +118,7 @@ static int set(struct hd_att *t, const struct hd_kernel_desc *d, struct hd_err *
 	t->kv0 = k->off[2];
 	t->group = q->dims[2]->n / k->dims[2]->n;
 	t->padded = (t->dim + WIDEST - 1) / WIDEST * WIDEST;
+	t->low = q->dtype == HD_BF16;
 	t->causal = hd_attr(d->attr, "causal", 0) != 0;
 	t->scale = (float)hd_attr(d->attr, "scale", 0);
 	if (t->scale == 0)
@@ -181,8 +183,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	#pragma omp parallel for schedule(dynamic) num_threads(threads_of())
 	for (int64_t i = 0; i < t->batch * t->heads; i++)
 		t->isa->forward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each,
-				(float *const *)out, (const float *const *)in, i / t->heads,
-				i % t->heads);
+				out, in, i / t->heads, i % t->heads);
 }
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
@@ -194,8 +195,7 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 	#pragma omp parallel for schedule(dynamic) num_threads(threads_of())
 	for (int64_t i = 0; i < t->batch * t->kv_heads; i++)
 		t->isa->backward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each,
-				 (float *const *)out, (const float *const *)in, i / t->kv_heads,
-				 i % t->kv_heads);
+				 out, in, i / t->kv_heads, i % t->kv_heads);
 }
 
 const struct hd_kernel hd_cpu_attention = {.name = "attention", .prepare = prepare, .run = run};

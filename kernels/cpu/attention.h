@@ -17,18 +17,18 @@ struct hd_att {
 	int64_t q0, k0, head0, kv0;	/* global index of the first query, key, head, kv head */
 	int64_t group;			/* heads of the whole dim that read one kv head */
 	int64_t padded;			/* dim rounded up to whole vectors */
-	int causal;
+	int causal, low;		/* low: all but lse is bf16 */
 	float scale;
 	const struct hd_att_isa *isa;
 };
 
 struct hd_att_isa {		/* one compilation of attention_blocks.h */
 	/* One head of one sequence. */
-	void (*forward)(const struct hd_att *t, float *scratch, float *const *out,
-			const float *const *in, int64_t b, int64_t head);
+	void (*forward)(const struct hd_att *t, float *scratch, void *const *out,
+			void *const *in, int64_t b, int64_t head);
 	/* One kv head of one sequence, with all heads that read it. */
-	void (*backward)(const struct hd_att *t, float *scratch, float *const *out,
-			 const float *const *in, int64_t b, int64_t kv_head);
+	void (*backward)(const struct hd_att *t, float *scratch, void *const *out,
+			 void *const *in, int64_t b, int64_t kv_head);
 };
 
 extern const struct hd_att_isa hd_att_plain;

@@ -14,6 +14,7 @@
 
 typedef float V __attribute__((vector_size(HD_VL * 4), may_alias));
 typedef float VU __attribute__((vector_size(HD_VL * 4), aligned(4), may_alias));
+typedef uint16_t HU __attribute__((vector_size(HD_VL * 2), aligned(2), may_alias));
 typedef uint32_t VI __attribute__((vector_size(HD_VL * 4)));
 typedef int32_t VS __attribute__((vector_size(HD_VL * 4)));
 #define BLOCK HD_ATT_BLOCK
@@ -207,24 +208,77 @@ static __attribute__((noinline)) void product_t(float *c, int64_t ldc, const flo
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-/* n rows of `dim` floats, `step` apart -> BLOCK rows of `padded`, times `factor`, the rest zero */
-static void pack_rows(const struct hd_att *t, float *to, const float *x, int64_t step, int64_t n,
+/* Operands may be bf16; panels and all arithmetic are fp32.  An operand's rows are read as they are, or a row (of `dim`)
+ * at a time is brought into fp32. */
+INLINE float raised(uint16_t h)
+{
+	union { uint32_t u; float f; } x = { (uint32_t)h << 16 };
+
+	return x.f;
+}
+
+INLINE uint16_t lowered(float f)	/* to nearest even; NaN stays NaN */
+{
+	union { float f; uint32_t u; } x = { f };
+
+	return (uint16_t)(f == f ? (x.u + 0x7fff + (x.u >> 16 & 1)) >> 16 : x.u >> 16 | 0x40);
+}
+
+INLINE const void *element(const struct hd_att *t, const void *x, int64_t at)
+{
+	return t->low ? (const void *)((const uint16_t *)x + at) : (const void *)((const float *)x + at);
+}
+
+/* HD_VL floats from element `at` on */
+INLINE V take(const struct hd_att *t, const void *x, int64_t at)
+{
+	if (!t->low)
+		return *(const VU *)((const float *)x + at);
+	return (V)(__builtin_convertvector(*(const HU *)((const uint16_t *)x + at), VI) << 16);
+}
+
+INLINE float take_one(const struct hd_att *t, const void *x, int64_t at)
+{
+	return t->low ? raised(((const uint16_t *)x)[at]) : ((const float *)x)[at];
+}
+
+INLINE void give_one(const struct hd_att *t, void *x, int64_t at, float v)
+{
+	if (t->low)
+		((uint16_t *)x)[at] = lowered(v);
+	else
+		((float *)x)[at] = v;
+}
+
+INLINE void give(const struct hd_att *t, void *x, int64_t at, V v)
+{
+	VI u = (VI)v, near = (u + 0x7fff + (u >> 16 & 1)) >> 16, nan = u >> 16 | 0x40;
+	VS number = v == v;
+
+	if (!t->low)
+		*(VU *)((float *)x + at) = v;
+	else
+		*(HU *)((uint16_t *)x + at) = __builtin_convertvector((near & (VI)number) | (nan & ~(VI)number), HU);
+}
+
+/* n rows of `dim` elements, `step` apart -> BLOCK rows of `padded`, times `factor`, the rest zero */
+static void pack_rows(const struct hd_att *t, float *to, const void *x, int64_t step, int64_t n,
 		      float factor)
 {
 	int64_t whole = t->dim / HD_VL * HD_VL;
 
-	for (int64_t i = 0; i < n; i++, x += step, to += t->padded) {
+	for (int64_t i = 0; i < n; i++, to += t->padded) {
 		for (int64_t d = 0; d < whole; d += HD_VL)
-			store(to + d, *(const VU *)(x + d) * factor);
+			store(to + d, take(t, x, i * step + d) * factor);
 		for (int64_t d = whole; d < t->padded; d++)
-			to[d] = d < t->dim ? x[d] * factor : 0;
+			to[d] = d < t->dim ? take_one(t, x, i * step + d) * factor : 0;
 	}
 	if (n < BLOCK)
 		memset(to, 0, (size_t)((BLOCK - n) * t->padded) * sizeof(*to));
 }
 
 /* the same rows -> dim rows of BLOCK */
-static void pack_columns(const struct hd_att *t, float *to, const float *x, int64_t step, int64_t n)
+static void pack_columns(const struct hd_att *t, float *to, const void *x, int64_t step, int64_t n)
 {
 	int64_t rows = n / HD_VL * HD_VL, whole = t->dim / HD_VL * HD_VL;
 	V v[HD_VL];
@@ -235,7 +289,7 @@ static void pack_columns(const struct hd_att *t, float *to, const float *x, int6
 		for (int64_t d = 0; d < whole; d += HD_VL) {
 			#pragma GCC unroll 16
 			for (int k = 0; k < HD_VL; k++)
-				v[k] = *(const VU *)(x + (i + k) * step + d);
+				v[k] = take(t, x, (i + k) * step + d);
 			transpose(v);
 			#pragma GCC unroll 16
 			for (int k = 0; k < HD_VL; k++)
@@ -243,19 +297,20 @@ static void pack_columns(const struct hd_att *t, float *to, const float *x, int6
 		}
 	for (int64_t d = 0; d < t->dim; d++)
 		for (int64_t i = d < whole ? rows : 0; i < n; i++)
-			to[d * BLOCK + i] = x[i * step + d];
+			to[d * BLOCK + i] = take_one(t, x, i * step + d);
 }
 
-static void unpack_rows(const struct hd_att *t, float *x, int64_t step, const float *from,
+/* to x from element `at` on */
+static void unpack_rows(const struct hd_att *t, void *x, int64_t at, int64_t step, const float *from,
 			int64_t n, float factor)
 {
 	int64_t whole = t->dim / HD_VL * HD_VL;
 
-	for (int64_t i = 0; i < n; i++, x += step, from += t->padded) {
+	for (int64_t i = 0; i < n; i++, at += step, from += t->padded) {
 		for (int64_t d = 0; d < whole; d += HD_VL)
-			*(VU *)(x + d) = load(from + d) * factor;
+			give(t, x, at + d, load(from + d) * factor);
 		for (int64_t d = whole; d < t->dim; d++)
-			x[d] = from[d] * factor;
+			give_one(t, x, at + d, from[d] * factor);
 	}
 }
 
@@ -364,26 +419,25 @@ static void softmax(const struct hd_att *t, struct rows *st, float *s, float *o,
 	}
 }
 
-static void finish(const struct hd_att *t, const struct rows *st, float *o, float *lse,
+static void finish(const struct hd_att *t, const struct rows *st, void *o, int64_t at, float *lse,
 		   const float *from, int64_t n)
 {
 	for (int64_t r = 0; r < n; r++) {
 		float sum = vsum(st->sum[r]);
 
-		unpack_rows(t, o + r * t->heads * t->dim, 0, from + r * t->padded, 1,
+		unpack_rows(t, o, at + r * t->heads * t->dim, 0, from + r * t->padded, 1,
 			    sum > 0 ? 1 / sum : 0);
 		lse[r] = sum > 0 ? st->max[r / HD_VL][r % HD_VL] + logf(sum) : -INFINITY;
 	}
 }
 
-static void forward(const struct hd_att *t, float *scratch, float *const *out,
-		    const float *const *in, int64_t b, int64_t h)
+static void forward(const struct hd_att *t, float *scratch, void *const *out,
+		    void *const *in, int64_t b, int64_t h)
 {
 	int64_t nkb = hd_att_blocks(t->keys), kv_step = t->kv_heads * t->dim,
 		q_step = t->heads * t->dim;
 	int64_t kv = (t->head0 + h) / t->group - t->kv0, panel = BLOCK * t->padded;
-	const float *k = in[1] + (b * t->keys * t->kv_heads + kv) * t->dim;
-	const float *v = in[2] + (b * t->keys * t->kv_heads + kv) * t->dim;
+	int64_t base = (b * t->keys * t->kv_heads + kv) * t->dim;
 	float *kt = scratch, *vp = kt + nkb * panel, *q = vp + nkb * panel, *o = q + panel,
 	      *s = o + panel;
 	struct pair p;
@@ -392,14 +446,14 @@ static void forward(const struct hd_att *t, float *scratch, float *const *out,
 	for (int64_t j = 0; j < nkb; j++) {
 		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK;
 
-		pack_columns(t, kt + j * panel, k + j * BLOCK * kv_step, kv_step, n);
-		pack_rows(t, vp + j * panel, v + j * BLOCK * kv_step, kv_step, n, 1);
+		pack_columns(t, kt + j * panel, element(t, in[1], base + j * BLOCK * kv_step), kv_step, n);
+		pack_rows(t, vp + j * panel, element(t, in[2], base + j * BLOCK * kv_step), kv_step, n, 1);
 	}
 	for (int64_t i = 0; i < hd_att_blocks(t->seq); i++) {
 		int64_t n = t->seq - i * BLOCK < BLOCK ? t->seq - i * BLOCK : BLOCK;
 		int64_t at = ((b * t->seq + i * BLOCK) * t->heads + h) * t->dim;
 
-		pack_rows(t, q, in[0] + at, q_step, n, t->scale);
+		pack_rows(t, q, element(t, in[0], at), q_step, n, t->scale);
 		memset(o, 0, (size_t)panel * sizeof(*o));
 		memset(&st, 0, sizeof(st));
 		for (int g = 0; g < BLOCK / HD_VL; g++)
@@ -411,7 +465,7 @@ static void forward(const struct hd_att *t, float *scratch, float *const *out,
 			product_n(o, t->padded, s, BLOCK, vp + j * panel, t->padded, p.by_key,
 				  p.tiles_q, 1);
 		}
-		finish(t, &st, out[0] + at, out[1] + (b * t->heads + h) * t->seq + i * BLOCK, o, n);
+		finish(t, &st, out[0], at, (float *)out[1] + (b * t->heads + h) * t->seq + i * BLOCK, o, n);
 	}
 }
 
@@ -442,20 +496,20 @@ static void panels_set(const struct hd_att *t, struct panels *x, float *scratch)
 	x->dp = x->s + BLOCK * BLOCK;
 }
 
-INLINE float vdot(const float *x, const float *y, int64_t n)
+INLINE float vdot(const struct hd_att *t, const void *x, const void *y, int64_t at, int64_t n)
 {
 	V sum = { 0 };
 	float tail = 0;
 	int64_t i = 0;
 
 	for (; i + HD_VL <= n; i += HD_VL)
-		sum += *(const VU *)(x + i) * *(const VU *)(y + i);
+		sum += take(t, x, at + i) * take(t, y, at + i);
 	for (; i < n; i++)
-		tail += x[i] * y[i];
+		tail += take_one(t, x, at + i) * take_one(t, y, at + i);
 	return vsum(sum) + tail;
 }
 
-static void pack_head(const struct hd_att *t, struct panels *x, const float *const *in, int64_t b,
+static void pack_head(const struct hd_att *t, struct panels *x, void *const *in, int64_t b,
 		      int64_t h)
 {
 	int64_t step = t->heads * t->dim, blocks = hd_att_blocks(t->seq), panel = BLOCK * t->padded;
@@ -464,16 +518,16 @@ static void pack_head(const struct hd_att *t, struct panels *x, const float *con
 		int64_t n = t->seq - i * BLOCK < BLOCK ? t->seq - i * BLOCK : BLOCK;
 		int64_t at = ((b * t->seq + i * BLOCK) * t->heads + h) * t->dim;
 
-		pack_rows(t, x->q + i * panel, in[0] + at, step, n, t->scale);
-		pack_rows(t, x->d_o + i * panel, in[5] + at, step, n, 1);
+		pack_rows(t, x->q + i * panel, element(t, in[0], at), step, n, t->scale);
+		pack_rows(t, x->d_o + i * panel, element(t, in[5], at), step, n, 1);
 		for (int64_t r = 0; r < BLOCK; r++) {
-			float lse = r < n ? in[4][(b * t->heads + h) * t->seq + i * BLOCK + r]
+			float lse = r < n ? ((const float *)in[4])[(b * t->heads + h) * t->seq + i * BLOCK + r]
 					  : INFINITY;
 
 			x->lse[i * BLOCK + r] =
 				lse > -INFINITY ? lse : INFINITY; /* sees nothing: all terms 0 */
 			x->delta[i * BLOCK + r] =
-				r < n ? vdot(in[3] + at + r * step, in[5] + at + r * step, t->dim)
+				r < n ? vdot(t, in[3], in[5], at + r * step, t->dim)
 				      : 0;
 		}
 	}
@@ -533,8 +587,8 @@ static void head_d(const struct hd_att *t, struct panels *x)
 		}
 }
 
-static void backward(const struct hd_att *t, float *scratch, float *const *out,
-		     const float *const *in, int64_t b, int64_t kv)
+static void backward(const struct hd_att *t, float *scratch, void *const *out,
+		     void *const *in, int64_t b, int64_t kv)
 {
 	int64_t step = t->kv_heads * t->dim, panel = BLOCK * t->padded,
 		nkb = hd_att_blocks(t->keys);
@@ -546,9 +600,9 @@ static void backward(const struct hd_att *t, float *scratch, float *const *out,
 		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK,
 			at = base + j * BLOCK * step;
 
-		pack_rows(t, x.k + j * panel, in[1] + at, step, n, 1);
-		pack_columns(t, x.kt + j * panel, in[1] + at, step, n);
-		pack_columns(t, x.vt + j * panel, in[2] + at, step, n);
+		pack_rows(t, x.k + j * panel, element(t, in[1], at), step, n, 1);
+		pack_columns(t, x.kt + j * panel, element(t, in[1], at), step, n);
+		pack_columns(t, x.vt + j * panel, element(t, in[2], at), step, n);
 	}
 	memset(x.dk, 0, (size_t)(2 * nkb * panel) * sizeof(*x.dk));
 	for (int64_t h = 0; h < t->heads; h++) {
@@ -556,11 +610,11 @@ static void backward(const struct hd_att *t, float *scratch, float *const *out,
 			continue;
 		pack_head(t, &x, in, b, h);
 		head_d(t, &x);
-		unpack_rows(t, out[0] + (b * t->seq * t->heads + h) * t->dim, t->heads * t->dim,
+		unpack_rows(t, out[0], (b * t->seq * t->heads + h) * t->dim, t->heads * t->dim,
 			    x.dq, t->seq, t->scale);
 	}
-	unpack_rows(t, out[1] + base, step, x.dk, t->keys, 1);
-	unpack_rows(t, out[2] + base, step, x.dv, t->keys, 1);
+	unpack_rows(t, out[1], base, step, x.dk, t->keys, 1);
+	unpack_rows(t, out[2], base, step, x.dv, t->keys, 1);
 }
 
 const struct hd_att_isa HD_ISA = { .forward = forward, .backward = backward };

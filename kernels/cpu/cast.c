@@ -12,13 +12,6 @@
 
 HD_PREPARE(prepare, "cast", HD_F32, hd_prepare_cast(c, p))
 
-HD_CLONES static void from_bf16(float *y, const uint16_t *x, int64_t n)
-{
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		y[j] = hd_of_bf16(x[j]);
-}
-
 HD_CLONES static void from_f64(float *y, const double *x, int64_t n)
 {
 #pragma omp simd
@@ -68,7 +61,7 @@ static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_
 	else if (xtype == HD_F64)
 		from_f64(to, (const double *)x + from, n);
 	else if (xtype == HD_BF16)
-		from_bf16(to, (const uint16_t *)x + from, n);
+		hd_raise(to, (const uint16_t *)x + from, n);
 	else
 		from_signs(to, (const uint8_t *)x + from / 8, n);
 	if (xtype != HD_F32)

@@ -3,11 +3,11 @@
  * reference).
  */
 #include <config.h>
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/low.h"
 #include "kernels/dropout_key.h"
 #include "kernels/prepare/embedding.h"
 
-HD_PREPARE(prepare, "dropout", HD_F32, hd_prepare_dropout(c, p))
+HD_PREPARE_LOW(prepare, "dropout", "t", "t", hd_prepare_dropout(c, p))
 
 HD_CLONES static void row(float *y, const float *x, uint64_t key, uint64_t index, double drop,
 			  int64_t n)
@@ -24,17 +24,22 @@ HD_CLONES static void row(float *y, const float *x, uint64_t key, uint64_t index
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	uint64_t key = hd_dropout_key(r->seed, r->step, (uint64_t)p->n[3]);
-	int64_t rows = p->n[0], cols = p->n[1];
-	const float *x = in[0];
-	float *y = out[0];
+	int64_t rows = p->n[0], cols = p->n[1], t = p->n[14], step = t == HD_BF16 ? HD_PIECE : cols,
+		width = t == HD_BF16 ? 2 : 4;
 
 #pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
 	for (int64_t i = 0; i < rows; i++) {
-		if (r->train && p->f[0] > 0)
-			row(y + i * cols, x + i * cols, key, hd_dropout_index(p, i, r->sample0),
-			    p->f[0], cols);
-		else if (x != y)
-			memcpy(y + i * cols, x + i * cols, (size_t)cols * sizeof(*y));
+		for (int64_t j = 0; r->train && p->f[0] > 0 && j < cols; j += step) {
+			int64_t n = hd_min(step, cols - j), at = i * cols + j;
+			float x[HD_PIECE], y[HD_PIECE];
+
+			row(hd_write_to(out[0], t, at, y), hd_read(in[0], t, at, n, x), key,
+			    hd_dropout_index(p, i, r->sample0) + (uint64_t)j, p->f[0], n);
+			hd_write(out[0], t, at, n, y);
+		}
+		if (!(r->train && p->f[0] > 0) && in[0] != out[0])
+			memcpy((char *)out[0] + i * cols * width, (const char *)in[0] + i * cols * width,
+			       (size_t)(cols * width));
 	}
 }
 

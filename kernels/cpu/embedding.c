@@ -7,18 +7,27 @@
  */
 #include <config.h>
 #include <omp.h>
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/low.h"
 #include "kernels/prepare/embedding.h"
 
-HD_PREPARE(prepare, "embedding", HD_F32, hd_prepare_embedding(c, p))
-HD_PREPARE(prepare_dw, "embedding_dw", HD_F32, hd_prepare_embedding_dw(c, p))
+HD_PREPARE_LOW(prepare, "embedding", "*t", "u", hd_prepare_embedding(c, p))
+HD_PREPARE_LOW(prepare_dw, "embedding_dw", "*t", "f", hd_prepare_embedding_dw(c, p))
+
+/* n elements of the table from `from` to x from `to` on */
+static void take(void *x, int64_t xtype, int64_t to, const void *w, int64_t wtype, int64_t from, int64_t n)
+{
+	if (xtype == wtype)
+		memcpy(hd_into(x, xtype, to), hd_at(w, wtype, from), (size_t)n * HD_BITS(xtype) / 8);
+	else if (xtype == HD_BF16)
+		hd_lower((uint16_t *)x + to, (const float *)w + from, n);
+	else
+		hd_raise((float *)x + to, (const uint16_t *)w + from, n);
+}
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int32_t *ids = in[0];
-	const float *w = in[1];
-	float *x = out[0];
-	int64_t cols = p->n[1];
+	int64_t cols = p->n[1], xtype = p->n[15];
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (p->n[0] * cols >= HD_SMALL)
@@ -26,28 +35,38 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		int64_t row = ids[i] - p->n[3];
 
 		if (row >= 0 && row < p->n[2])
-			memcpy(x + i * cols, w + row * cols, (size_t)cols * sizeof(*x));
+			take(out[0], xtype, i * cols, in[1], p->n[14], row * cols, cols);
 		else
-			memset(x + i * cols, 0, (size_t)cols * sizeof(*x));
+			memset(hd_into(out[0], xtype, i * cols), 0, (size_t)cols * HD_BITS(xtype) / 8);
 	}
 }
 
-HD_CLONES static void scatter(const struct hd_prep *p, float *dw, const int32_t *ids,
-			      const float *dx, int64_t from, int64_t to)
+static inline __attribute__((always_inline)) void scatter_any(const struct hd_prep *p, float *dw, const int32_t *ids,
+							      const void *dx, int64_t from, int64_t to, const int low)
 {
 	int64_t cols = p->n[1];
 
 	for (int64_t i = 0; i < p->n[0]; i++) {
 		int64_t row = ids[i] - p->n[3];
 		float *y = dw + row * cols;
-		const float *x = dx + i * cols;
 
 		if (row < 0 || row >= p->n[2])
 			continue;
 #pragma omp simd
 		for (int64_t j = from; j < to; j++)
-			y[j] += x[j];
+			y[j] += hd_get(dx, low, i * cols + j);
 	}
+}
+
+HD_CLONES static void scatter(const struct hd_prep *p, float *dw, const int32_t *ids, const void *dx, int64_t from, int64_t to)
+{
+	scatter_any(p, dw, ids, dx, from, to, 0);
+}
+
+HD_CLONES static void scatter_low(const struct hd_prep *p, float *dw, const int32_t *ids, const void *dx, int64_t from,
+				  int64_t to)
+{
+	scatter_any(p, dw, ids, dx, from, to, 1);
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
@@ -66,7 +85,7 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
 				memset(dw + i, 0, (size_t)hd_min(HD_CHUNK, all - i) * sizeof(*dw));
 		}
 		hd_columns(cols, omp_get_thread_num(), omp_get_num_threads(), &from, &to);
-		scatter(p, dw, in[0], in[1], from, to);
+		(p->n[14] == HD_BF16 ? scatter_low : scatter)(p, dw, in[0], in[1], from, to);
 	}
 }
 

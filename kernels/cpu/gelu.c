@@ -7,14 +7,14 @@
  * From |x| = 16 on s is 0 or 1 exactly; the derivative stops there, before u' overflows.
  */
 #include <config.h>
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/low.h"
 #include "kernels/prepare/elementwise.h"
 
 #define TWO_ROOT_2_PI 1.5957691216f
 #define CUBIC 0.044715f
 
-HD_PREPARE(prepare, "gelu", HD_F32, hd_prepare_alike(c, p, 1, 1))
-HD_PREPARE(prepare_d, "gelu_d", HD_F32, hd_prepare_alike(c, p, 2, 1))
+HD_PREPARE_LOW(prepare, "gelu", "t", "t", hd_prepare_alike(c, p, 1, 1))
+HD_PREPARE_LOW(prepare_d, "gelu_d", "t", "t", hd_prepare_alike(c, p, 2, 1))
 
 HD_CLONES static void gelu(float *y, const float *x, int64_t n)
 {
@@ -36,25 +36,31 @@ HD_CLONES static void gelu_d(float *dx, const float *x, const float *dy, int64_t
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const float *x = in[0];
-	float *y = out[0];
-	int64_t n = hd_used(r, p->n[0]);
+	int64_t n = hd_used(r, p->n[0]), t = p->n[14], step = hd_step(t);
 
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
-	for (int64_t i = 0; i < n; i += HD_CHUNK)
-		gelu(y + i, x + i, hd_min(HD_CHUNK, n - i));
+	for (int64_t i = 0; i < n; i += step) {
+		float x[HD_PIECE], y[HD_PIECE];
+		int64_t k = hd_min(step, n - i);
+
+		gelu(hd_write_to(out[0], t, i, y), hd_read(in[0], t, i, k, x), k);
+		hd_write(out[0], t, i, k, y);
+	}
 }
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 		  const struct hd_run *r)
 {
-	const float *x = in[0], *dy = in[1];
-	float *dx = out[0];
-	int64_t n = hd_used(r, p->n[0]);
+	int64_t n = hd_used(r, p->n[0]), t = p->n[14], step = hd_step(t);
 
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
-	for (int64_t i = 0; i < n; i += HD_CHUNK)
-		gelu_d(dx + i, x + i, dy + i, hd_min(HD_CHUNK, n - i));
+	for (int64_t i = 0; i < n; i += step) {
+		float x[HD_PIECE], dy[HD_PIECE], dx[HD_PIECE];
+		int64_t k = hd_min(step, n - i);
+
+		gelu_d(hd_write_to(out[0], t, i, dx), hd_read(in[0], t, i, k, x), hd_read(in[1], t, i, k, dy), k);
+		hd_write(out[0], t, i, k, dx);
+	}
 }
 
 const struct hd_kernel hd_cpu_gelu = { .name = "gelu", .flags = HD_K_ROWS, .prepare = prepare, .run = run };

@@ -13,7 +13,7 @@
 #include <config.h>
 #include "engine/device.h"
 #include "engine/expr.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/low.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,10 +38,11 @@ struct program {
 	int32_t nd;			/* dims of the output, neighbours joined where possible */
 	int64_t extent[HD_MAX_DIMS];
 	struct operand {
-		int how, f64;
+		int how;
+		uint32_t dtype;
 		int64_t stride[HD_MAX_DIMS];
 	} in[MAX_IN];
-	int out_f64;
+	uint32_t dtype;			/* of the output */
 	struct value v[];		/* the last one is the result */
 };
 
@@ -55,16 +56,18 @@ static int find_dim(const struct hd_view *v, const struct hd_dim *d)
 	return -1;
 }
 
+static int possible(uint32_t dtype) { return dtype == HD_F32 || dtype == HD_F64 || dtype == HD_BF16; }
+
 static int set_operand(struct program *p, int i, const struct hd_view *x, const struct hd_view *y,
 		       struct hd_err *err)
 {
 	struct operand *o = &p->in[i];
 	int64_t stride = 1;
 
-	if (x->dtype != HD_F32 && x->dtype != HD_F64)
-		return hd_err_set(err, HD_ENOTSUP, "map: input %c is %s, only f32 and f64 are "
+	if (!possible(x->dtype))
+		return hd_err_set(err, HD_ENOTSUP, "map: input %c is %s, only f32, f64 and bf16 are "
 				  "possible", 'a' + i, hd_dtype_name(x->dtype));
-	o->f64 = x->dtype == HD_F64;
+	o->dtype = x->dtype;
 	for (uint32_t k = x->ndim; k-- > 0; stride *= x->n[k]) {
 		int at = find_dim(y, x->dims[k]);
 
@@ -113,7 +116,7 @@ static void join_dims(struct program *p, int nin)
 static void classify(struct program *p, struct operand *o)
 {
 	int64_t dense = 1;
-	int whole = !o->f64, spread = 1;
+	int whole = o->dtype == HD_F32, spread = 1;
 
 	for (int k = p->nd - 1; k >= 0; k--) {
 		whole = whole && o->stride[k] == dense;
@@ -127,10 +130,10 @@ static int set_operands(struct program *p, const struct hd_kernel_desc *d, struc
 {
 	const struct hd_view *y = &d->out[0];
 
-	if (y->dtype != HD_F32 && y->dtype != HD_F64)
-		return hd_err_set(err, HD_ENOTSUP, "map: the output is %s, only f32 and f64 are "
+	if (!possible(y->dtype))
+		return hd_err_set(err, HD_ENOTSUP, "map: the output is %s, only f32, f64 and bf16 are "
 				  "possible", hd_dtype_name(y->dtype));
-	p->out_f64 = y->dtype == HD_F64;
+	p->dtype = y->dtype;
 	p->total = hd_view_count(y);
 	p->nd = (int32_t)y->ndim;
 	memcpy(p->extent, y->n, y->ndim * sizeof(*y->n));
@@ -194,7 +197,7 @@ static int needs_buffer(const struct program *p, int i)
 
 	if (v->code == HD_X_VAR)
 		return p->in[v->var].how != WHOLE;
-	return i < p->n - 1 || p->out_f64 || v->code == HD_X_NUM;
+	return i < p->n - 1 || p->dtype != HD_F32 || v->code == HD_X_NUM;
 }
 
 /* Constants keep theirs; the others go back to the free list after the last reader. */
@@ -250,14 +253,19 @@ static int map_prepare(const struct hd_kernel_desc *d, struct hd_prep *prep, str
 
 /* -- run --------------------------------------------------------------------------------------- */
 
-static void read_row(float *y, const void *x, int f64, int64_t at, int64_t stride, int n)
+static void read_row(float *y, const void *x, uint32_t dtype, int64_t at, int64_t stride, int n)
 {
 	const double *xd = x;
 	const float *xf = x;
 
-	if (f64)
+	if (dtype == HD_F64)
 		for (int i = 0; i < n; i++)
 			y[i] = (float)xd[at + i * stride];
+	else if (dtype == HD_BF16 && stride == 1)
+		hd_raise(y, (const uint16_t *)x + at, n);
+	else if (dtype == HD_BF16)
+		for (int i = 0; i < n; i++)
+			y[i] = hd_of_bf16(((const uint16_t *)x)[at + i * stride]);
 	else if (stride == 1)
 		memcpy(y, xf + at, (size_t)n * sizeof(*y));
 	else
@@ -280,7 +288,7 @@ static void gather(float *y, const void *x, const struct program *p, const struc
 		int64_t left = p->extent[last] - index[last];
 
 		row = left < n - done ? (int)left : n - done;
-		read_row(y + done, x, o->f64, at, o->stride[last], row);
+		read_row(y + done, x, o->dtype, at, o->stride[last], row);
 		index[last] += row;
 		at += row * o->stride[last];
 		for (int k = last; k > 0 && index[k] == p->extent[k]; k--) {
@@ -407,6 +415,11 @@ static void fill(float *y, float value, int n)
 		y[i] = value;
 }
 
+static float value_of(const void *x, uint32_t dtype)
+{
+	return dtype == HD_F64 ? (float)*(const double *)x : hd_get(x, dtype == HD_BF16, 0);
+}
+
 static void spread_constants(const struct program *p, float *pool, void *const *in)
 {
 	for (int i = 0; i < p->n; i++) {
@@ -416,8 +429,7 @@ static void spread_constants(const struct program *p, float *pool, void *const *
 		if (v->code == HD_X_NUM)
 			fill(y, v->num, p->block);
 		else if (is_constant(p, v))
-			fill(y, p->in[v->var].f64 ? (float)*(const double *)in[v->var] :
-			     *(const float *)in[v->var], p->block);
+			fill(y, value_of(in[v->var], p->in[v->var].dtype), p->block);
 	}
 }
 
@@ -426,7 +438,9 @@ static void write_out(const struct program *p, void *out, const float *x, int64_
 	float *yf = (float *)out + from;
 	double *yd = (double *)out + from;
 
-	if (p->out_f64)
+	if (p->dtype == HD_BF16)
+		hd_lower((uint16_t *)out + from, x, n);
+	else if (p->dtype == HD_F64)
 		for (int i = 0; i < n; i++)
 			yd[i] = x[i];
 	else if (x != yf)

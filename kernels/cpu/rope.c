@@ -6,7 +6,7 @@
  */
 #include <config.h>
 #include <math.h>
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/low.h"
 #include "kernels/prepare/embedding.h"
 
 struct table {
@@ -71,36 +71,48 @@ static int prepare_rope(const struct hd_check *c, struct hd_prep *p)
 	p->release = release;
 	return 0;
 }
-HD_PREPARE(prepare, "rope", HD_F32, prepare_rope(c, p))
+HD_PREPARE_LOW(prepare, "rope", "t", "t", prepare_rope(c, p))
 
-HD_CLONES static void turn(float *y, const float *x, const float *cosine, const float *sine,
-			   float direction, int64_t half, int64_t heads)
+/* (at, heads): elements of x and y from `at` on */
+static inline __attribute__((always_inline)) void turn_any(void *y, const void *x, int64_t at, const float *cosine,
+							   const float *sine, float direction, int64_t half,
+							   int64_t heads, const int low)
 {
-	for (int64_t h = 0; h < heads; h++, x += 2 * half, y += 2 * half) {
+	for (int64_t h = 0; h < heads; h++, at += 2 * half) {
 #pragma omp simd
 		for (int64_t i = 0; i < half; i++) {
-			float a = x[i], b = x[i + half], s = direction * sine[i];
+			float a = hd_get(x, low, at + i), b = hd_get(x, low, at + i + half), s = direction * sine[i];
 
-			y[i] = a * cosine[i] - b * s;
-			y[i + half] = b * cosine[i] + a * s;
+			hd_put(y, low, at + i, a * cosine[i] - b * s);
+			hd_put(y, low, at + i + half, b * cosine[i] + a * s);
 		}
 	}
+}
+
+HD_CLONES static void turn(void *y, const void *x, int64_t at, const float *cosine, const float *sine, float direction,
+			   int64_t half, int64_t heads)
+{
+	turn_any(y, x, at, cosine, sine, direction, half, heads, 0);
+}
+
+HD_CLONES static void turn_low(void *y, const void *x, int64_t at, const float *cosine, const float *sine, float direction,
+			       int64_t half, int64_t heads)
+{
+	turn_any(y, x, at, cosine, sine, direction, half, heads, 1);
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t tokens = p->n[0] * p->n[1], seq = p->n[1], heads = p->n[2], half = p->n[3] / 2;
 	const struct table *t = p->state;
-	const float *x = in[0];
-	float *y = out[0];
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (tokens * heads * half >= HD_SMALL)
 	for (int64_t i = 0; i < tokens; i++) {
 		const float *cosine = t->turn + i % seq * 2 * half;
 
-		turn(y + i * heads * 2 * half, x + i * heads * 2 * half, cosine, cosine + half,
-		     (float)p->f[1], half, heads);
+		(p->n[14] == HD_BF16 ? turn_low : turn)(out[0], in[0], i * heads * 2 * half, cosine, cosine + half,
+							(float)p->f[1], half, heads);
 	}
 }
 

@@ -8,15 +8,15 @@
  */
 #include <config.h>
 #include <math.h>
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/low.h"
 #include "kernels/prepare/elementwise.h"
 #include "kernels/prepare/xent.h"
 
-#define PIECE 2048
+#define PIECE 2048		/* of fp32; bf16 is converted in smaller ones */
 
-HD_PREPARE(prepare, "xent", HD_F32, hd_prepare_xent(c, p))
+HD_PREPARE_LOW(prepare, "xent", "t*", "f", hd_prepare_xent(c, p))
 HD_PREPARE(prepare_combine, "xent_combine", HD_F32, hd_prepare_alike(c, p, 3, 1))
-HD_PREPARE(prepare_d, "xent_d", HD_F32, hd_prepare_xent_d(c, p))
+HD_PREPARE_LOW(prepare_d, "xent_d", "t*f", "t", hd_prepare_xent_d(c, p))
 
 HD_CLONES static float largest(const float *z, float max, int64_t n)
 {
@@ -36,20 +36,25 @@ HD_CLONES static float sum_exp(const float *z, float max, int64_t n)
 	return sum;
 }
 
-static void row(const float *z, int64_t n, float *row_max, float *row_sum)
+/* n logits from `at` on */
+static void row(const void *logits, int64_t t, int64_t at, int64_t n, float *row_max, float *row_sum)
 {
 	float max = -INFINITY;
 	double sum = 0;
+	int64_t step = t == HD_BF16 ? HD_PIECE : PIECE;
 
-	for (int64_t j = 0; j < n; j += PIECE) {
-		float now = largest(z + j, max, hd_min(PIECE, n - j));
+	for (int64_t j = 0; j < n; j += step) {
+		float wide[HD_PIECE];
+		int64_t k = hd_min(step, n - j);
+		const float *z = hd_read(logits, t, at + j, k, wide);
+		float now = largest(z, max, k);
 
 		if (now == -INFINITY)
 			continue;	/* exp(-inf + inf) would be NaN */
 		if (now > max)
 			sum *= hd_expf(max - now);
 		max = now;
-		sum += sum_exp(z + j, max, hd_min(PIECE, n - j));
+		sum += sum_exp(z, max, k);
 	}
 	*row_max = max;
 	*row_sum = (float)sum;
@@ -63,11 +68,10 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	(void)r;
 #pragma omp parallel for schedule(static) if (p->n[0] * p->n[1] >= HD_SMALL)
 	for (int64_t i = 0; i < p->n[0]; i++) {
-		const float *z = (const float *)in[0] + i * p->n[1];
 		int64_t t = targets[i] - p->n[3];
 
-		row(z, p->n[2], &max[i], &sum[i]);
-		target[i] = t >= 0 && t < p->n[2] ? z[t] : 0;
+		row(in[0], p->n[14], i * p->n[1], p->n[2], &max[i], &sum[i]);
+		target[i] = t >= 0 && t < p->n[2] ? hd_get(in[0], p->n[14] == HD_BF16, i * p->n[1] + t) : 0;
 	}
 }
 
@@ -98,18 +102,24 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 {
 	const int32_t *targets = in[1];
 	const float *max = in[2], *sum = in[3], *dnll = in[4];
-	int64_t cols = p->n[1], real = p->n[2];
+	int64_t cols = p->n[1], real = p->n[2], type = p->n[14], step = type == HD_BF16 ? HD_PIECE : cols;
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (p->n[0] * cols >= HD_SMALL)
 	for (int64_t i = 0; i < p->n[0]; i++) {
-		float *dz = (float *)out[0] + i * cols;
 		int64_t t = targets[i] - p->n[3];
 
-		row_d(dz, (const float *)in[0] + i * cols, max[i], dnll[i] / sum[i], real);
-		if (t >= 0 && t < real)
-			dz[t] -= dnll[i];
-		memset(dz + real, 0, (size_t)(cols - real) * sizeof(*dz));
+		for (int64_t j = 0; j < real; j += step) {
+			float z[HD_PIECE], dz[HD_PIECE];
+			int64_t n = hd_min(step, real - j);
+			float *to = hd_write_to(out[0], type, i * cols + j, dz);
+
+			row_d(to, hd_read(in[0], type, i * cols + j, n, z), max[i], dnll[i] / sum[i], n);
+			if (t >= j && t < j + n)
+				to[t - j] -= dnll[i];
+			hd_write(out[0], type, i * cols + j, n, dz);
+		}
+		memset(hd_into(out[0], type, i * cols + real), 0, (size_t)(cols - real) * HD_BITS(type) / 8);
 	}
 }
 

@@ -8,7 +8,7 @@
  * to its own square, or to a thousandth of the mean square of all gradients: a gradient that is zero but for rounding (a
  * bias of the keys) is made of terms of the size of the others'.
  *
- * The test that includes this defines LAYERS, STEPS and TERMS.
+ * The test that includes this defines LAYERS, STEPS and TERMS; or BOUND and LOSS_BOUND, the squares of what may be off.
  */
 #ifndef HD_TEST_LAYOUT_RUN_H
 #define HD_TEST_LAYOUT_RUN_H
@@ -19,7 +19,10 @@
 
 #define SUMS 20
 #define UNIT 0x1p-24
+#ifndef BOUND
 #define BOUND (2 * UNIT * UNIT * SUMS * LAYERS * TERMS * STEPS)
+#define LOSS_BOUND BOUND
+#endif
 
 static char tmp[] = "/tmp/heddle-test.XXXXXX";
 
@@ -176,7 +179,7 @@ static double worst_loss(const struct result *a, const struct result *b)
 	double worst = 0;
 
 	for (int i = 0; i < STEPS; i++) {
-		double off = fabs(a->loss[i] / b->loss[i] - 1) / sqrt(BOUND);
+		double off = fabs(a->loss[i] / b->loss[i] - 1) / sqrt(LOSS_BOUND);
 
 		if (!(off <= worst))
 			worst = off;
