@@ -41,6 +41,10 @@ struct hd_rows {
 	int64_t bytes;			/* of a row */
 };
 
+/* Rows of `expert` of member j (of those of one member) and what begins where in memory: numbers as in struct hd_rows; many:
+ * this is memory with all experts.  -> their number; *at: rows in front of them. */
+int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int many, int n, int j, int64_t expert, int64_t *at);
+
 struct hd_world {		/* this process among all */
 	int rank, size, local_rank, local_size, hosts;
 };

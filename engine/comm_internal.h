@@ -73,9 +73,6 @@ struct hd_members {
 int64_t hd_comm_size(uint32_t dtype, int64_t count); /* bytes */
 int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me); /* of what this member puts in */
 const char *hd_comm_kind_name(uint32_t kind);
-/* Rows of `expert` of member j (of those of one member) and what begins where in memory: numbers as in struct hd_rows; many:
- * this is memory with all experts.  -> their number; *at: rows in front of them. */
-int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int many, int n, int j, int64_t expert, int64_t *at);
 int64_t hd_rows_sent(const struct hd_rows *r, int to_experts, int n, int me); /* bytes */
 /* Gives every group the network transport; collective over the world. */
 void hd_members_network(void);

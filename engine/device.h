@@ -41,6 +41,8 @@ struct hd_run {			/* what changes from launch to launch */
 	/* Of kernels with HD_K_ROWS whose operands have rows that are counted: so many of each rows_most are in use, the first
 	 * ones; rows_most 0: all are. */
 	int64_t rows, rows_most;
+	const int32_t *row_counts;	/* of a device with memory of its own, in it: numbers whose sum is `rows`, which is not set then */
+	int64_t nrow_counts;
 	double lr;
 	double loss_scale;		/* 1 / (tokens of the global batch): the seed of backward */
 	void *queue;			/* of a device with memory of its own: set by begin */

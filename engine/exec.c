@@ -28,15 +28,27 @@ struct command {
 	const struct launch *launch;
 	const int32_t *rows;		/* numbers of the rows in use */
 	int64_t nrows, rows_most;	/* how many numbers; their largest sum */
+	struct row_numbers *numbers;	/* START, of rows that are counted, where the device has their numbers */
 	void *host;			/* LOAD, START: where the host puts the data first; NULL: at once where it belongs */
 	size_t bytes;
 };
 
 /* Where the device's memory is not the host's: what was received lies in `host` until it is waited for. */
-struct landing { void *device, *host; size_t bytes; };
+struct landing { void *device, *host; size_t bytes; const struct row_numbers *rows; };
+/* What a movement of counted rows asks the device first: have[0 ... n - 1] of what goes, need[0 ... n - 1] of what comes. */
+struct row_numbers { const int32_t *device_have, *device_need; int32_t *have, *need; int64_t n, bytes; };
 struct recording { size_t from, to; void *kept; };	/* commands; kept: NULL: they are run one by one */
 
 struct waiting { int64_t *v; size_t n, cap; };
+
+static int in_host(const struct hd_program *g) { return hd_device_in_host(g->device); }
+
+static int64_t in_bytes(const struct node *n) { return n->comm.kind == HD_RECV ? 0 : (hd_local_bytes(n->ins[0]) + 63) / 64 * 64; }
+static int64_t out_bytes(const struct node *n) { return n->comm.kind == HD_SEND ? 0 : (hd_local_bytes(n->outs[0]) + 63) / 64 * 64; }
+static int64_t number_bytes(const struct node *n)
+{
+	return n->comm.kind == HD_ALL_TO_ALL_ROWS ? (hd_local_count(n->ins[1]) * (int64_t)sizeof(int32_t) + 63) / 64 * 64 : 0;
+}
 
 static struct command *append(struct hd_program *g, int type, const struct entry *e)
 {
@@ -122,8 +134,8 @@ int64_t hd_comm_node_sent(const struct hd_plan *p, const struct node *n, int64_t
 	return sent_by(n, hd_member_index(p, n->comm.group, rank));
 }
 
-/* The rows of a movement between samples and experts. */
-static void describe_rows(struct hd_program *g, const struct node *n, int64_t micro, struct hd_call *c)
+/* The rows of a movement between samples and experts.  Whoever moves them reads their numbers in the host's memory. */
+static void describe_rows(struct hd_program *g, const struct node *n, int64_t micro, struct command *command, char **staging)
 {
 	struct hd_rows *r = hd_plan_alloc(g->plan, sizeof(*r));
 	const struct tensor *many = n->ins[n->comm.index ? 1 : 2];	/* of all experts: (expert, batch) */
@@ -133,7 +145,17 @@ static void describe_rows(struct hd_program *g, const struct node *n, int64_t mi
 	r->experts = many->local[0] / n->comm.group->v.n;
 	r->samples = many->local[1];
 	r->bytes = hd_row_count(n->ins[0]) * HD_BITS(n->ins[0]->v.dtype) / 8;
-	c->rows = r;
+	if (!hd_device_in_host(g->device)) {
+		struct row_numbers *k = hd_plan_alloc(g->plan, sizeof(*k));
+
+		*k = (struct row_numbers){ .device_have = r->have, .device_need = r->need, .n = hd_local_count(many), .bytes = r->bytes };
+		k->have = *staging ? (int32_t *)(void *)*staging : hd_plan_alloc(g->plan, (size_t)(k->n + 1) * sizeof(*k->have));
+		k->need = hd_plan_alloc(g->plan, (size_t)(k->n + 1) * sizeof(*k->need));
+		*staging += *staging ? number_bytes(n) : 0;
+		r->have = k->have, r->need = k->need;
+		command->numbers = k;
+	}
+	command->call.rows = r;
 	hd_comm_rows_room(g->members[n->comm.group->id], r->experts);
 }
 
@@ -150,18 +172,13 @@ int64_t hd_comm_node_largest(const struct node *n)
 }
 
 /* -- memory of the device's own ---------------------------------------------------------------------------------------------- */
-static int in_host(const struct hd_program *g) { return hd_device_in_host(g->device); }
-
-static int64_t in_bytes(const struct node *n) { return n->comm.kind == HD_RECV ? 0 : (hd_local_bytes(n->ins[0]) + 63) / 64 * 64; }
-static int64_t out_bytes(const struct node *n) { return n->comm.kind == HD_SEND ? 0 : (hd_local_bytes(n->outs[0]) + 63) / 64 * 64; }
-
 int64_t hd_program_staging(const struct hd_program *g)
 {
 	int64_t sum = 0;
 
 	for (size_t e = 0; e < g->n; e++)
 		if (g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->comm.kind)
-			sum += in_bytes(g->entries[e].node) + out_bytes(g->entries[e].node);
+			sum += in_bytes(g->entries[e].node) + out_bytes(g->entries[e].node) + number_bytes(g->entries[e].node);
 	return sum;
 }
 
@@ -170,7 +187,7 @@ static void stage(struct hd_program *g, struct command *c, const struct node *n,
 {
 	struct landing *l = &g->landings[c->ticket];
 
-	*l = (struct landing){ c->call.out, *staging + in_bytes(n), c->call.out ? (size_t)hd_local_bytes(n->outs[0]) : 0 };
+	*l = (struct landing){ c->call.out, *staging + in_bytes(n), c->call.out ? (size_t)hd_local_bytes(n->outs[0]) : 0, c->numbers };
 	if (c->call.in) {
 		c->host = (void *)c->call.in;
 		c->bytes = (size_t)hd_local_bytes(n->ins[0]);
@@ -198,7 +215,7 @@ static void start_comm(struct hd_program *g, const struct entry *e, int64_t tick
 	if (n->comm.kind != HD_SEND)
 		c->call.out = hd_program_address(g, n->outs[0], e->micro);
 	if (n->comm.kind == HD_ALL_TO_ALL_ROWS)
-		describe_rows(g, n, e->micro, &c->call);
+		describe_rows(g, n, e->micro, c, staging);
 	c->call.what = hd_plan_text(g->plan, "%s of %s (%s)%s%s", hd_comm_kind_name(n->comm.kind),
 				    x->v.name[0] ? x->v.name : x->v.node ? x->v.node->op->name : "leaf", x->spec,
 				    n->v.block[0] ? " in " : "", n->v.block);
@@ -369,13 +386,54 @@ void hd_program_trace(struct hd_program *g, int on)
 	g->tracing = on;
 }
 
-static int64_t rows_used(const struct command *c)
+static int64_t sum_of(const int32_t *numbers, int64_t n)
 {
-	int64_t n = 0;
+	int64_t sum = 0;
 
-	for (int64_t i = 0; i < c->nrows; i++)
-		n += c->rows[i];
+	for (int64_t i = 0; i < n; i++)
+		sum += numbers[i];
+	return sum;
+}
+
+static int64_t rows_used(const struct hd_program *g, const struct command *c)
+{
+	int32_t *copy;
+	int64_t n;
+
+	if (in_host(g))
+		return sum_of(c->rows, c->nrows);
+	copy = hd_alloc((size_t)(c->nrows + 1) * sizeof(*copy));
+	g->device->get(copy, c->rows, (size_t)c->nrows * sizeof(*copy));
+	n = sum_of(copy, c->nrows);
+	free(copy);
 	return n;
+}
+
+/* What a movement reads and writes is as much as the numbers say. */
+static size_t fetch_numbers(const struct hd_program *g, const struct row_numbers *k)
+{
+	g->device->get(k->have, k->device_have, (size_t)k->n * sizeof(*k->have));
+	g->device->get(k->need, k->device_need, (size_t)k->n * sizeof(*k->need));
+	return (size_t)(sum_of(k->have, k->n) * k->bytes);
+}
+
+static int start(struct hd_program *g, const struct command *c)
+{
+	size_t bytes = c->numbers ? fetch_numbers(g, c->numbers) : c->bytes;
+
+	if (c->host)
+		g->device->get((void *)c->call.in, c->host, bytes);
+	return hd_comm_start(c->members, &c->call, &g->tickets[c->ticket]);
+}
+
+static int wait_for(struct hd_program *g, int64_t ticket)
+{
+	const struct landing *l = &g->landings[ticket];
+
+	HD_TRY(hd_comm_wait(&g->tickets[ticket]));
+	if (l->device)
+		g->device->put(l->device, l->host, l->rows ? (size_t)(sum_of(l->rows->need, l->rows->n) * l->rows->bytes) : l->bytes);
+	return HD_OK;
 }
 
 static int run_command(struct hd_program *g, const struct command *c, struct hd_run *run, hd_fill_fn fill, void *ctx)
@@ -383,20 +441,18 @@ static int run_command(struct hd_program *g, const struct command *c, struct hd_
 	switch (c->type) {
 	case RUN:
 		run->acc = c->acc;
-		run->rows_most = in_host(g) ? c->rows_most : 0;	/* the numbers lie where the kernels are: there all rows are computed */
-		run->rows = in_host(g) ? rows_used(c) : 0;
+		run->rows_most = c->rows_most;
+		if (in_host(g))
+			run->rows = rows_used(g, c);
+		else		/* the numbers lie where the kernels are */
+			run->row_counts = c->rows, run->nrow_counts = c->nrows;
 		run->sample0 = c->micro >= 0 ? c->micro * g->plan->batch : 0;
 		c->kernel->run(c->prep, c->out, c->in, run);
 		return HD_OK;
 	case START:
-		if (c->host)
-			g->device->get((void *)c->call.in, c->host, c->bytes);
-		return hd_comm_start(c->members, &c->call, &g->tickets[c->ticket]);
+		return start(g, c);
 	case WAIT:
-		HD_TRY(hd_comm_wait(&g->tickets[c->ticket]));
-		if (g->landings[c->ticket].device)
-			g->device->put(g->landings[c->ticket].device, g->landings[c->ticket].host, g->landings[c->ticket].bytes);
-		return HD_OK;
+		return wait_for(g, c->ticket);
 	default:
 		HD_TRY(fill(ctx, g, c->data, c->micro, c->host ? c->host : c->out[0]));
 		if (c->host)
@@ -491,9 +547,9 @@ double hd_program_products(struct hd_program *g, struct hd_run *run)
 }
 
 /* -- which result is not finite ------------------------------------------------------------------------------------------------------ */
-static int all_finite(const struct command *c, const struct tensor *t, const void *data)
+static int all_finite(const struct hd_program *g, const struct command *c, const struct tensor *t, const void *data)
 {
-	int64_t n = t->rows ? rows_used(c) * hd_row_count(t) : hd_local_count(t);
+	int64_t n = t->rows ? rows_used(g, c) * hd_row_count(t) : hd_local_count(t);
 
 	if (t->v.dtype == HD_F32)
 		for (int64_t i = 0; i < n; i++)
@@ -534,7 +590,7 @@ int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fil
 			const struct tensor *t = c->launch->out[k];
 			void *data = hd_program_map(g, t, c->micro, HD_MAP_READ);
 
-			if (!all_finite(c, t, data))
+			if (!all_finite(g, c, t, data))
 				name_it(c, t, err);
 			hd_program_unmap(g, t, c->micro, data, HD_MAP_READ);
 		}

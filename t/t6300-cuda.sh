@@ -68,6 +68,19 @@ ini=cut.ini
 layout "layers cut in two" 2
 cpus=1 ini=tiny.ini
 
+# Experts: rows that are counted, whose numbers only the device has; and places.
+experts="--set model.family=llama --set model.experts=4 --set model.experts_per_token=2 --set model.aux_loss=0.02"
+layout "experts, rows counted" 1 $experts
+layout "experts, places" 1 --set model.experts=4 --set model.experts_per_token=2 --set model.capacity_factor=1 \
+	--set model.group_tokens=8 --set model.aux_loss=0.02
+sed 's/^\[strategy dp\]/[strategy ep]/; s/^plugin = dp/plugin = ep\nsize = 2/' tiny.ini >experts.ini
+ini=experts.ini cpus=2
+layout "experts on two ranks" 2 $experts
+export HD_TEST_COMM=private
+layout "experts on two ranks as on two hosts" 2 $experts
+unset HD_TEST_COMM
+ini=tiny.ini cpus=1
+
 # The way of a checkpoint: saved on cuda, resumed on cpu, and the other way round.
 on_cpu --set log.metrics=whole.json >why
 on_cuda 1 --set checkpoint.dir=a --set train.steps=1 --set train.decay=2 >>why
@@ -85,6 +98,8 @@ is "a checkpoint of cuda goes on on the cpu, and the other way round" "$(cat why
 export HD_TEST_CUDA_MODULE="$sim"
 heddle train tiny.ini $small --set train.device=cuda --set train.lr=1e30 --set train.clip=0 --set train.steps=4 >out 2>&1
 like "what is not finite is found" "$(cat out)" "first on rank 0 .*: .* made a value of .* not finite"
+heddle train tiny.ini $small $experts --set train.device=cuda --set train.lr=1e30 --set train.clip=0 --set train.steps=4 >out 2>&1
+like "among counted rows too" "$(cat out)" "first on rank 0 .*: .* made a value of .* not finite"
 unset HD_TEST_CUDA_MODULE
 
 # What is missing is said.

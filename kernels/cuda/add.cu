@@ -84,7 +84,7 @@ template<class T> static void go(const struct hd_prep *p, void *const *out, void
 		for (int k = 0; k < f.nin; k++)
 			f.dense &= f.stride[k][0] == 1;
 		if (f.nin > 1 || f.x[0] != f.y)
-			hd_each<V>(r, p->n[0], wide<V>(s, f), f);
+			hd_each_used<V>(r, p->n[0], wide<V>(s, f), f);
 	}
 }
 
@@ -93,4 +93,4 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	p->n[14] == HD_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
 }
 
-HD_CUDA_KERNEL(add, "add", 0, prepare, run);
+HD_CUDA_KERNEL(add, "add", HD_K_ROWS, prepare, run);

@@ -234,9 +234,9 @@ static size_t backward_bytes(const struct hd_att *t) { return 2 * tile_bytes(t) 
 
 template<class T> static int allow(const struct hd_att *t, struct hd_err *err)
 {
-	HD_TRY(hd_cuda_allow_shared((const void *)forward<T>, forward_bytes(t), err));
-	HD_TRY(hd_cuda_allow_shared((const void *)backward_q<T>, backward_bytes(t), err));
-	return hd_cuda_allow_shared((const void *)backward_kv<T>, backward_bytes(t), err);
+	HD_TRY(hd_cuda_allow_shared("attention", (const void *)forward<T>, forward_bytes(t), err));
+	HD_TRY(hd_cuda_allow_shared("attention", (const void *)backward_q<T>, backward_bytes(t), err));
+	return hd_cuda_allow_shared("attention", (const void *)backward_kv<T>, backward_bytes(t), err);
 }
 
 static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int backward, struct hd_err *err)

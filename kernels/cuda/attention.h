@@ -60,17 +60,4 @@ int hd_att_mma_prepare(const struct hd_att *t, struct hd_err *err);
 void hd_att_mma(const struct hd_att *t, void *o, float *lse, const void *q, const void *k, const void *v, const struct hd_run *r);
 void hd_att_mma_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r);
 
-#ifdef HD_SIM
-static inline int hd_cuda_allow_shared(const void *, size_t, struct hd_err *) { return HD_OK; }
-#else
-/* More than 48 KB of dynamic shared memory must be asked for. */
-static inline int hd_cuda_allow_shared(const void *kernel, size_t bytes, struct hd_err *err)
-{
-	cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-
-	return e == cudaSuccess ? HD_OK : hd_err_set(err, HD_ENOTSUP, "attention: %zu bytes of shared memory: %s", bytes,
-						     cudaGetErrorString(e));
-}
-#endif
-
 #endif

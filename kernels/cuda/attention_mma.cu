@@ -264,9 +264,9 @@ template<int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2
 
 template<int D> static int allow(struct hd_err *err)
 {
-	HD_TRY(hd_cuda_allow_shared((const void *)mma_forward<D>, FORWARD_BYTES(D), err));
-	HD_TRY(hd_cuda_allow_shared((const void *)mma_backward_q<D, OTHERS(D)>, BACKWARD_Q_BYTES(D), err));
-	return hd_cuda_allow_shared((const void *)mma_backward_kv<D, OTHERS(D)>, BACKWARD_KV_BYTES(D), err);
+	HD_TRY(hd_cuda_allow_shared("attention", (const void *)mma_forward<D>, FORWARD_BYTES(D), err));
+	HD_TRY(hd_cuda_allow_shared("attention", (const void *)mma_backward_q<D, OTHERS(D)>, BACKWARD_Q_BYTES(D), err));
+	return hd_cuda_allow_shared("attention", (const void *)mma_backward_kv<D, OTHERS(D)>, BACKWARD_KV_BYTES(D), err);
 }
 
 int hd_att_mma_prepare(const struct hd_att *t, struct hd_err *err)

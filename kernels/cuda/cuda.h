@@ -51,6 +51,7 @@ void *hd_cuda_scratch(void);
 void *hd_cuda_constant(const void *data, size_t bytes, struct hd_err *err);
 void hd_cuda_constant_free(void *p);
 void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes);
+void hd_cuda_fill_bytes(const struct hd_run *r, void *p, int byte, size_t bytes);
 void hd_cuda_move(const struct hd_run *r, void *to, const void *from, size_t bytes);
 void hd_cuda_launched(const char *kernel);
 /* Checks as on every device, bf16 operands counting as the device's float. */
@@ -60,6 +61,19 @@ int hd_cuda_check(const char *kernel, const struct hd_kernel_desc *d, struct hd_
  * "f" f32, "*" any; the last letter repeats).  t and u: what they are, or 0. */
 int hd_cuda_types(const char *kernel, const struct hd_kernel_desc *d, const char *ins, const char *outs, uint32_t *t,
 		  uint32_t *u, struct hd_err *err);
+
+/* More than 48 KB of dynamic shared memory must be asked for. */
+#ifdef HD_SIM
+static inline int hd_cuda_allow_shared(const char *, const void *, size_t, struct hd_err *) { return HD_OK; }
+#else
+static inline int hd_cuda_allow_shared(const char *what, const void *kernel, size_t bytes, struct hd_err *err)
+{
+	cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+
+	return e == cudaSuccess ? HD_OK : hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: %s", what, bytes,
+						     cudaGetErrorString(e));
+}
+#endif
 
 static inline unsigned hd_blocks(int64_t n, int64_t each, int64_t most = 132 * 32)
 {
@@ -200,7 +214,7 @@ template<int THREADS> HD_DEV float block_max(float x, float *scratch)
 }
 
 /* -- elementwise: f.at<N>(i) does elements i ... i + N - 1 ---------------------------------------------------------------- */
-template<int N, class F> __global__ void __launch_bounds__(256) each_element(int64_t n, F f)
+template<int N, class F> HD_DEV void hd_elements(int64_t n, const F &f)
 {
 	int64_t step = (int64_t)gridDim.x * blockDim.x, t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 
@@ -208,6 +222,20 @@ template<int N, class F> __global__ void __launch_bounds__(256) each_element(int
 		f.template at<N>(i);
 	if (N > 1 && t < n % N)
 		f.template at<1>(n - n % N + t);
+}
+template<int N, class F> __global__ void __launch_bounds__(256) each_element(int64_t n, F f)
+{
+	hd_elements<N>(n, f);
+}
+/* Of rows that are counted, `each` elements a row: as many as the numbers add up to, read here since only the device has them. */
+template<int N, class F> __global__ void __launch_bounds__(256) each_used(const int32_t *counts, int64_t many, int64_t each, F f)
+{
+	__shared__ int32_t scratch[256 / HD_WARP];
+	int32_t rows = 0;
+
+	for (int64_t i = threadIdx.x; i < many; i += 256)
+		rows += counts[i];
+	hd_elements<N>(block_sum<256>(rows, scratch) * each, f);
 }
 /* wide: all operands are aligned.  N: elements of a 16-byte vector of the narrowest operand at most. */
 template<int N, class F> static void hd_each(const struct hd_run *r, int64_t n, int wide, F f)
@@ -218,6 +246,18 @@ template<int N, class F> static void hd_each(const struct hd_run *r, int64_t n, 
 		HD_LAUNCH((each_element<N, F>), hd_blocks(n, 256 * N), 256, 0, r, n, f);
 	else
 		HD_LAUNCH((each_element<1, F>), hd_blocks(n, 256), 256, 0, r, n, f);
+}
+/* The same for kernels with HD_K_ROWS: of the n elements those of the rows in use. */
+template<int N, class F> static void hd_each_used(const struct hd_run *r, int64_t n, int wide, F f)
+{
+	int64_t each = r->rows_most ? n / r->rows_most : 0;
+
+	if (!r->rows_most || !r->row_counts)
+		hd_each<N>(r, hd_used(r, n), wide, f);
+	else if (n > 0 && wide)
+		HD_LAUNCH((each_used<N, F>), hd_blocks(n, 256 * N), 256, 0, r, r->row_counts, r->nrow_counts, each, f);
+	else if (n > 0)
+		HD_LAUNCH((each_used<1, F>), hd_blocks(n, 256), 256, 0, r, r->row_counts, r->nrow_counts, each, f);
 }
 
 #define HD_CUDA_PREPARE(function, kernel, expr) \

@@ -123,11 +123,13 @@ static void get(void *host, const void *device, size_t bytes)
 	wait_here("a copy from the device");
 }
 
-void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes)
+void hd_cuda_fill_bytes(const struct hd_run *r, void *p, int byte, size_t bytes)
 {
 	if (bytes)
-		keep(cudaMemsetAsync(p, 0, bytes, (cudaStream_t)r->queue), "clearing memory");
+		keep(cudaMemsetAsync(p, byte, bytes, (cudaStream_t)r->queue), "clearing memory");
 }
+
+void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes) { hd_cuda_fill_bytes(r, p, 0, bytes); }
 
 void hd_cuda_move(const struct hd_run *r, void *to, const void *from, size_t bytes)
 {

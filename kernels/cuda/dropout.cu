@@ -5,14 +5,13 @@
  * The key depends on the step, so each block makes it: hd_key of a name is two rounds around the name's hash, which the
  * host passes.
  */
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/random.h"
 extern "C" {
 #include "engine/rng.h"
 #include "kernels/prepare/embedding.h"
 }
 
 #define THREADS 256
-#define GOLDEN 0x9e3779b97f4a7c15ull
 
 HD_CUDA_PREPARE_TYPES(prepare, "dropout", "t", "t", hd_prepare_dropout(c, p))
 
@@ -22,27 +21,6 @@ struct rows {
 	uint64_t name, site, limit;
 	float scale;
 };
-
-HD_DEV uint64_t mix(uint64_t x)
-{
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
-
-/* hd_dropout_key */
-HD_DEV uint64_t key_of(const struct hd_cuda_step *s, const rows &a)
-{
-	uint64_t number = mix((uint64_t)s->step) ^ a.site;
-
-	return mix(mix(mix(s->seed + GOLDEN) ^ a.name) + (number + 1) * GOLDEN);
-}
-
-/* hd_random_bits >> 11 is compared with p * 2^53 */
-HD_DEV int keeps(uint64_t key, uint64_t index, uint64_t limit)
-{
-	return mix(mix(key + (index + 1) * GOLDEN) ^ (key << 32 | key >> 32)) >> 11 >= limit;
-}
 
 template<int N, class T> __global__ void __launch_bounds__(THREADS) dropout(T *y, const T *x, rows a, const struct hd_cuda_step *s)
 {
@@ -56,7 +34,7 @@ template<int N, class T> __global__ void __launch_bounds__(THREADS) dropout(T *y
 			index += rest % a.n[i] * a.stride[i];
 			rest /= a.n[i];
 		}
-		key = key_of(s, a);
+		key = hd_step_key(s, a.name, a.site);
 		first = (uint64_t)index;
 	}
 	__syncthreads();
@@ -65,7 +43,7 @@ template<int N, class T> __global__ void __launch_bounds__(THREADS) dropout(T *y
 
 		load<N>(v, x + row * a.cols + j);
 		for (int k = 0; k < N && s->train; k++)
-			v[k] = keeps(key, first + (uint64_t)(j + k), a.limit) ? v[k] * a.scale : 0;
+			v[k] = hd_random53(key, first + (uint64_t)(j + k)) >= a.limit ? v[k] * a.scale : 0;
 		store<N>(y + row * a.cols + j, v);
 	}
 }

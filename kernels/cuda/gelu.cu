@@ -53,14 +53,14 @@ template<class T> static void go(const struct hd_prep *p, void *const *out, void
 {
 	gelu<T> f = { (T *)out[0], (const T *)in[0] };
 
-	hd_each<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.x) && hd_aligned(f.y), f);
+	hd_each_used<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.x) && hd_aligned(f.y), f);
 }
 
 template<class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	gelu_d<T> f = { (T *)out[0], (const T *)in[0], (const T *)in[1] };
 
-	hd_each<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.x) && hd_aligned(f.dy) && hd_aligned(f.dx), f);
+	hd_each_used<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.x) && hd_aligned(f.dy) && hd_aligned(f.dx), f);
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -73,5 +73,5 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 	p->n[14] == HD_F32 ? go_d<float>(p, out, in, r) : go_d<bf16>(p, out, in, r);
 }
 
-HD_CUDA_KERNEL(gelu, "gelu", 0, prepare, run);
-HD_CUDA_KERNEL(gelu_d, "gelu_d", 0, prepare_d, run_d);
+HD_CUDA_KERNEL(gelu, "gelu", HD_K_ROWS, prepare, run);
+HD_CUDA_KERNEL(gelu_d, "gelu_d", HD_K_ROWS, prepare_d, run_d);

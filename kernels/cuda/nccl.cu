@@ -121,6 +121,27 @@ static char *shift_to(const struct hd_call *c, int p, int n, int me)
 	return p == mod((int64_t)me - c->index, n) ? (char *)c->out : NULL;
 }
 
+/* Rows of counted numbers: both ends know how many a segment has, so an empty one is no message. */
+static ncclResult_t exchange_rows(struct group *g, const struct hd_call *c, int n, int me)
+{
+	const struct hd_rows *r = c->rows;
+	ncclResult_t s = ncclGroupStart(), t;
+
+	for (int p = 0; p < n; p++)
+		for (int64_t e = 0; e < r->experts && s == ncclSuccess; e++) {
+			int64_t from, to, out = hd_rows_segment(r, r->have, c->index, n, p, e, &from);
+			int64_t in = hd_rows_segment(r, r->need, !c->index, n, p, e, &to);
+
+			if (out)
+				s = ncclSend((const char *)c->in + from * r->bytes, (size_t)(out * r->bytes), ncclUint8, p, g->comm, g->queue);
+			if (in && s == ncclSuccess)
+				s = ncclRecv((char *)c->out + to * r->bytes, (size_t)(in * r->bytes), ncclUint8, p, g->comm, g->queue);
+		}
+	(void)me;
+	t = ncclGroupEnd();
+	return s == ncclSuccess ? t : s;
+}
+
 static ncclResult_t call(struct group *g, const struct hd_call *c, int n, int me)
 {
 	ncclDataType_t type = type_of(c->dtype);
@@ -147,6 +168,8 @@ static ncclResult_t call(struct group *g, const struct hd_call *c, int n, int me
 		return exchange(g, n, scatter_from, scatter_to, c, me);
 	case HD_SHIFT:
 		return exchange(g, n, shift_from, shift_to, c, me);
+	case HD_ALL_TO_ALL_ROWS:
+		return exchange_rows(g, c, n, me);
 	case HD_SEND:
 		return ncclSend(c->in, count, type, c->index, g->comm, g->queue);
 	case HD_RECV:

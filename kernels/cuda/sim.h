@@ -77,6 +77,15 @@ template<class T> static T __shfl_down_sync(unsigned, T x, int by)
 	return hd_sim_shuffle_from(x, hd_sim_lane() + by < 32 ? hd_sim_lane() + by : hd_sim_lane());
 }
 
+/* Of fibers one runs at a time. */
+static inline int atomicAdd(int *p, int x)
+{
+	int was = *p;
+
+	*p += x;
+	return was;
+}
+
 template<class F> static void hd_sim_call(void *f) { (*(F *)f)(); }
 template<class F> static void hd_sim_run(const char *name, dim3 blocks, dim3 threads, size_t shared, F f)
 {

@@ -53,14 +53,14 @@ template<class T> static void go(const struct hd_prep *p, void *const *out, void
 {
 	swiglu<T> f = { (T *)out[0], (const T *)in[0], (const T *)in[1] };
 
-	hd_each<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.y), f);
+	hd_each_used<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.y), f);
 }
 
 template<class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	swiglu_d<T> f = { (T *)out[0], (T *)out[1], (const T *)in[0], (const T *)in[1], (const T *)in[2] };
 
-	hd_each<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.dy) && hd_aligned(f.da) &&
+	hd_each_used<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.dy) && hd_aligned(f.da) &&
 				hd_aligned(f.db), f);
 }
 
@@ -74,5 +74,5 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 	p->n[14] == HD_F32 ? go_d<float>(p, out, in, r) : go_d<bf16>(p, out, in, r);
 }
 
-HD_CUDA_KERNEL(swiglu, "swiglu", 0, prepare, run);
-HD_CUDA_KERNEL(swiglu_d, "swiglu_d", 0, prepare_d, run_d);
+HD_CUDA_KERNEL(swiglu, "swiglu", HD_K_ROWS, prepare, run);
+HD_CUDA_KERNEL(swiglu_d, "swiglu_d", HD_K_ROWS, prepare_d, run_d);

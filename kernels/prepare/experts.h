@@ -157,8 +157,8 @@ static inline int hd_prepare_combine_dg(const struct hd_check *c, struct hd_prep
 /* Where the rows of each (expert, sample) begin, in a run of rows that are counted. */
 static inline void hd_place_rows(const struct hd_prep *p, void *const *in)
 {
-	const int32_t *counts = p->n[9] ? in[p->n[10]] : NULL;
-	int64_t *begin = p->state, at = 0;
+	const int32_t *counts = p->n[9] ? (const int32_t *)in[p->n[10]] : NULL;
+	int64_t *begin = (int64_t *)p->state, at = 0;
 
 	for (int64_t i = 0; counts && i < p->n[4] * p->n[0]; i++) {
 		begin[i] = at;

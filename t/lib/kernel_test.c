@@ -267,9 +267,24 @@ static void *there(struct kt_buf *b, void **whole, struct hd_err *err)
 	return (char *)*whole + ((char *)b->mem[KT_CPU] - (char *)b->base[KT_CPU]);
 }
 
+/* A device with memory of its own finds there how many rows are in use, as numbers to be added up. */
+static void *numbers_there(struct hd_run *run, struct hd_err *err)
+{
+	int32_t n[300] = { (int32_t)run->rows / 3 };
+	void *p = kt_device->alloc(sizeof(n), err);
+
+	n[HD_LEN(n) - 1] = (int32_t)run->rows - n[0];
+	if (p)
+		kt_device->put(p, n, sizeof(n));
+	run->row_counts = p;
+	run->nrow_counts = HD_LEN(n);
+	run->rows = -1;
+	return p;
+}
+
 static int run_on_device(struct kt *t, void **out, void **in)
 {
-	void *whole[HD_MAX_INS + HD_MAX_OUTS] = { 0 };
+	void *whole[HD_MAX_INS + HD_MAX_OUTS] = { 0 }, *rows = NULL;
 	struct hd_run run = t->run;
 	int rc;
 
@@ -281,11 +296,15 @@ static int run_on_device(struct kt *t, void **out, void **in)
 		for (int k = 0; k < t->nin; k++)
 			if (t->out[i]->inplace == t->in[k])
 				out[i] = in[k];
+	if (run.rows_most)
+		rows = numbers_there(&run, &t->err);
 	if (!t->err.code) {
 		kt_device->begin(&run);
 		t->kernel[KT_CPU]->run(&t->prep[KT_CPU], out, in, &run);
 	}
 	rc = kt_device->finish(&t->err);
+	if (rows)
+		kt_device->free(rows);
 	for (int i = 0; i < t->nin + t->nout; i++) {
 		struct kt_buf *b = i < t->nin ? t->in[i] : t->out[i - t->nin];
 
