@@ -214,7 +214,7 @@ static void in_leaf(struct hd_program *g, struct tensor *leaf)
 }
 
 /* -- all -------------------------------------------------------------------------------------------------------------------------- */
-/* The same for all ranks of a plan. */
+/* The same for all ranks of a plan; made once, also where programs of several ranks are built beside each other. */
 static void index_readers(struct hd_program *g)
 {
 	struct hd_plan *p = g->plan;
@@ -249,6 +249,7 @@ static void index_positions(struct hd_program *g)
 
 void hd_index_program(struct hd_program *g)
 {
+#pragma omp critical(readers)
 	index_readers(g);
 	index_positions(g);
 	hd_index_here(g);

@@ -82,6 +82,7 @@ struct build {
 	char *leads;			/* by node id: to a movement that needs no other bucket */
 	struct node ***after;		/* by node id: those that overwrite what it reads, NULL-terminated */
 	struct unit_nodes *units;	/* by kind and chunk */
+	double **received;		/* by node id, of sends */
 };
 
 struct unit_nodes { struct node **v, **receives; size_t n, nreceives; };	/* both NULL until the first such unit */
@@ -264,14 +265,15 @@ static void emit_unit(struct build *b, const struct hd_unit *u)
 }
 
 /* -- readiness of sync --------------------------------------------------------------------------------------------------------------- */
+/* Of the nodes that run here.  What others hand over goes through a movement between stages, which is held itself. */
 static void hold_after(struct build *b)
 {
-	struct hd_plan *p = b->g->plan;
+	for (size_t k = 0; k < b->g->nmine; k++) {
+		struct node *n = b->g->mine[k];
 
-	for (struct node *n = p->first; n; n = n->next) {
 		if (n->v.phase != HD_S)
 			continue;
-		b->held[n->id] = (char)crosses_stages(p, n);
+		b->held[n->id] = (char)crosses_stages(b->g->plan, n);
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			if (n->ins[i]->v.node && b->held[N(n->ins[i]->v.node)->id])
 				b->held[n->id] = 1;
@@ -281,7 +283,9 @@ static void hold_after(struct build *b)
 /* Which sync goes on to a movement, other than by way of the norm, for which all buckets are needed. */
 static void mark_leading(struct build *b)
 {
-	for (struct node *n = b->g->plan->last; n; n = n->prev) {
+	for (size_t i = b->g->nmine; i-- > 0;) {
+		struct node *n = b->g->mine[i];
+
 		if (n->v.phase != HD_S || b->held[n->id] || !strcmp(n->v.op->name, "norm2"))
 			continue;
 		b->leads[n->id] = n->comm.kind != 0;
@@ -354,10 +358,10 @@ static void order_overwrites(struct build *b)
 
 static void count(struct build *b)
 {
-	struct hd_plan *p = b->g->plan;
+	for (size_t k = 0; k < b->g->nmine; k++) {
+		struct node *n = b->g->mine[k];
 
-	for (struct node *n = p->first; n; n = n->next) {
-		b->runs[n->id] = n->v.phase & (HD_F | HD_B | HD_W) ? (int)p->micros : 1;
+		b->runs[n->id] = n->v.phase & (HD_F | HD_B | HD_W) ? (int)b->g->plan->micros : 1;
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			b->unmet[n->id] += n->ins[i]->v.node != NULL && !(n->comm.kind == HD_RECV);
 	}
@@ -410,30 +414,46 @@ static void wait_for_overwrites(struct hd_program *g)
 	}
 }
 
-/* The unit of another stage that receives what this node sends; its time on paper, or -1: none. */
-static double received_at(const struct hd_program *g, const struct node *send, int64_t micro)
+/* Of a send, by micro-batch: when on paper the unit of another stage begins that receives it.  NULL: nobody knows. */
+static const double *received_at(struct build *b, const struct node *send)
 {
-	const struct hd_plan *p = g->plan;
-	struct node **r = g->readers[send->outs[0]->id];
+	const struct hd_plan *p = b->g->plan;
+	struct node **r = b->g->readers[send->outs[0]->id];
 	int64_t to = send->comm.index;
+	double *at = b->received[send->id];
 
-	for (int u = 0; r && *r && p->timing.start && to < p->ncoords && u < p->nunits[to]; u++)
-		if (p->units[to][u].micro == micro && in_unit(p, *r, &p->units[to][u]))
-			return p->timing.start[to][u];
-	return -1;
+	if (at || !r || !*r || !p->timing.start || to >= p->ncoords)
+		return at;
+	b->received[send->id] = at = hd_alloc((size_t)p->micros * sizeof(*at));
+	for (int64_t m = 0; m < p->micros; m++)
+		at[m] = -1;
+	for (int u = p->nunits[to] - 1; u >= 0; u--)
+		if (p->units[to][u].micro >= 0 && in_unit(p, *r, &p->units[to][u]))
+			at[p->units[to][u].micro] = p->timing.start[to][u];
+	return at;
 }
 
-/* The entry before which a send is waited for: the first unit that begins on paper after the one that receives it. */
-static int64_t send_wait(const struct build *b, int64_t e)
+/* The entry before which a send is waited for: the first unit that begins on paper after the one that receives it.  Units
+ * stand in the order of their times, so it is found by halving. */
+static int64_t send_wait(struct build *b, int64_t e)
 {
 	const struct hd_program *g = b->g;
 	const struct entry *x = &g->entries[e];
-	double at = x->micro == HD_STEP ? -1 : received_at(g, x->node, x->micro);
+	const double *at = x->micro == HD_STEP ? NULL : received_at(b, x->node), *start;
+	int low = 0, high = g->plan->nunits[g->coord];
 
-	for (int u = 0; at >= 0 && u < g->plan->nunits[g->coord]; u++)
-		if (b->unit_at[u] > e && g->plan->timing.start[g->coord][u] > at)
-			return b->unit_at[u];
-	return (int64_t)g->n;
+	if (!at || at[x->micro] < 0)
+		return (int64_t)g->n;
+	start = g->plan->timing.start[g->coord];
+	while (low < high) {
+		int u = (low + high) / 2;
+
+		if (b->unit_at[u] > e && start[u] > at[x->micro])
+			high = u;
+		else
+			low = u + 1;
+	}
+	return low < g->plan->nunits[g->coord] ? b->unit_at[low] : (int64_t)g->n;
 }
 
 /* The entry before which each communication must be finished: its first reader's; nobody's: the end of its part of the
@@ -485,6 +505,7 @@ int hd_timeline(struct hd_program *g)
 		b.loaded_micro[i] = -1;
 	b.behind = hd_alloc(n * sizeof(*b.behind)), b.since = hd_alloc(n * sizeof(int));
 	b.units = hd_alloc((size_t)(p->chunks ? p->chunks : 1) * 3 * sizeof(*b.units));
+	b.received = hd_alloc(n * sizeof(*b.received));
 	b.leads = hd_alloc(n), b.after = hd_alloc(n * sizeof(*b.after));
 	count(&b);
 	b.unit_at = hd_alloc((size_t)(p->nunits[g->coord] + 1) * sizeof(*b.unit_at));
@@ -503,10 +524,10 @@ int hd_timeline(struct hd_program *g)
 	rc = check_all_ran(&b);
 	waits(&b);
 	for (size_t i = 0; i < n; i++)
-		free(b.after[i]);
+		free(b.after[i]), free(b.received[i]);
 	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)
 		free(b.units[i].v), free(b.units[i].receives);
 	free(b.units), free(b.unmet), free(b.runs), free(b.held), free(b.loaded_micro);
-	free(b.unit_at), free(b.behind), free(b.since), free(b.leads), free(b.after);
+	free(b.unit_at), free(b.behind), free(b.since), free(b.leads), free(b.after), free(b.received);
 	return rc;
 }

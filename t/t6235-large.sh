@@ -20,11 +20,17 @@ large ptd-p-1t 3072
 like "tensor, data, pipeline" "$said" '3072 ranks = tp 8 .* x dp 6 .* x pp 64 '
 like "bubble: 63 / (2 x 512)" "$said" 'bubble 0\.062'
 is "parameters and memory of each stage" "$(printf '%s\n' "$said" | grep -c '^rank .*parameters, memory')" 64
+# 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)) of Narayanan et al. 2021, and the last norm's 2 h
+formula() { awk -v l="$1" -v h="$2" 'BEGIN { printf "%.0f", 12 * l * h * h + 13 * l * h + (51200 + 2048) * h + 2 * h }'; }
+is "parameters of the model" "$(printf '%s\n' "$said" | sed -n 's/^\([0-9]*\) parameters$/\1/p')" "$(formula 128 25600)"
+is "and of all stages" "$(printf '%s\n' "$said" | sed -n 's/.*; \([0-9]*\) parameters):.*/\1/p' | awk '{ n += $1 } END { printf "%.0f", n }')" \
+	"$(formula 128 25600)"
 like "bytes on each axis" "$said" 'sent in a step, .*tp [0-9].*MB'
 ok "a rank fits into 80 GB" test "$(memory)" -lt 80000
 large mt-nlg-530b 2240
 like "the published bubble at 2,240" "$said" 'bubble 0\.142'
 ok "a rank fits into 80 GB" test "$(memory)" -lt 80000
+is "parameters of the model" "$(printf '%s\n' "$said" | sed -n 's/^\([0-9]*\) parameters$/\1/p')" "$(formula 105 20480)"
 is "stages" "$(printf '%s\n' "$said" | grep -c '^rank .*parameters, memory')" 35
 large mt-nlg-530b 3360 --set train.global_batch_ramp=48,48,12G
 like "the published bubble at 3,360" "$said" 'bubble 0\.212'
