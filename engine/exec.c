@@ -578,21 +578,72 @@ static void name_it(const struct command *c, const struct tensor *t, struct hd_e
 		   n->v.phase & (HD_B | HD_W) ? " (backward)" : "", t->spec, c->micro);
 }
 
-int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, struct hd_err *err)
+/* Or a copy of one, on another stage. */
+static int is_leaf(const struct tensor *t) { return !t->v.node || t->v.what == HD_PARAM; }
+
+static int is_finite_now(struct hd_program *g, const struct command *c, const struct tensor *t)
+{
+	void *data = hd_program_map(g, t, c->micro, HD_MAP_READ);
+	int yes = all_finite(g, c, t, data);
+
+	hd_program_unmap(g, t, c->micro, data, HD_MAP_READ);
+	return yes;
+}
+
+/* The kernels of one node, from `from` on: a result is whole behind the last of them. */
+static size_t end_of_node(const struct hd_program *g, size_t from)
+{
+	const struct command *c = &g->commands[from];
+	size_t to = from + 1;
+
+	while (c->type == RUN && to < g->update_at && g->commands[to].type == RUN && g->commands[to].node == c->node &&
+	       g->commands[to].micro == c->micro)
+		to++;
+	return to;
+}
+
+static int made_within(const struct hd_program *g, size_t from, size_t to, const struct tensor *t)
+{
+	for (size_t i = from; i < to; i++)
+		for (uint32_t k = 0; g->commands[i].launch && k < g->commands[i].launch->nout; k++)
+			if (g->commands[i].launch->out[k] == t)
+				return 1;
+	return 0;
+}
+
+/* What a node reads that was computed; a parameter that is not finite is where it began. */
+static int reads_finite(struct hd_program *g, size_t from, size_t to)
+{
+	for (size_t i = from; i < to; i++) {
+		const struct launch *l = g->commands[i].launch;
+
+		for (uint32_t k = 0; l && k < l->nin; k++)
+			if (!is_leaf(l->in[k]) && (!l->in[k]->rows || l->in[k]->rows == l->rows) &&
+			    !made_within(g, from, i, l->in[k]) && !is_finite_now(g, &g->commands[i], l->in[k]))
+				return 0;
+	}
+	return 1;
+}
+
+int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, int *received, struct hd_err *err)
 {
 	if (!in_host(g))
 		g->device->begin(run);
-	for (size_t i = 0; i < g->update_at; i++) {
-		const struct command *c = &g->commands[i];
+	for (size_t from = 0, to; from < g->update_at; from = to) {
+		int began;
 
-		HD_TRY(run_command(g, c, run, fill, ctx));
-		for (uint32_t k = 0; c->launch && k < c->launch->nout && !err->code; k++) {
-			const struct tensor *t = c->launch->out[k];
-			void *data = hd_program_map(g, t, c->micro, HD_MAP_READ);
+		to = end_of_node(g, from);
+		began = err->code || reads_finite(g, from, to);
+		for (size_t i = from; i < to; i++)
+			HD_TRY(run_command(g, &g->commands[i], run, fill, ctx));
+		for (size_t i = from; i < to; i++) {
+			const struct command *c = &g->commands[i];
 
-			if (!all_finite(g, c, t, data))
-				name_it(c, t, err);
-			hd_program_unmap(g, t, c->micro, data, HD_MAP_READ);
+			for (uint32_t k = 0; c->launch && k < c->launch->nout && !err->code; k++)
+				if (!is_finite_now(g, c, c->launch->out[k])) {
+					name_it(c, c->launch->out[k], err);
+					*received = !began;
+				}
 		}
 	}
 	return HD_OK;

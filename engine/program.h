@@ -122,8 +122,9 @@ typedef int (*hd_fill_fn)(void *ctx, const struct hd_program *g, const struct te
 /* A step in two parts: up to the gradient norm, and the update.  HD_EIO: a peer is gone, and has been reported. */
 int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx);
 int hd_program_update(struct hd_program *g, struct hd_run *run);
-/* Computes again and looks at every result: the first that is not finite is named in err (0: all are finite). */
-int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, struct hd_err *err);
+/* Computes again and looks at every result: the first that is not finite is named in err (0: all are finite). received: 1 if
+ * what it was made from was not finite either, so it came from another rank. */
+int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, int *received, struct hd_err *err);
 /* Seconds of the step's matrix products alone, on the memory that the step uses: the bound of what a step can reach. */
 double hd_program_products(struct hd_program *g, struct hd_run *run);
 /* explain --kept: the buffers of forward that backward reads, on stdout. */

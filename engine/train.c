@@ -85,15 +85,18 @@ static int not_finite(struct loop *l, struct hd_run *run, struct feed *f, double
 {
 	struct hd_err where = { 0 };
 	char *me = hd_rank_text(l->j->world.rank);
+	int received = 0;
 
 	loss = isnan(loss) ? fabs(loss) : loss;		/* "nan", not "-nan" */
 	norm = isnan(norm) ? fabs(norm) : norm;
-	HD_TRY(hd_program_find_nan(l->g, run, fill, f, &where));
-	if (where.code)
-		hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g; first on %s: %s; the weights stay as they "
-			   "were before it", (long long)run->step, loss, norm, me, where.text);
+	HD_TRY(hd_program_find_nan(l->g, run, fill, f, &received, &where));
+	for (int turn = 0; turn < 2 && !l->err->code; turn++) {		/* where it began; else who was sent it first */
+		if (where.code && received <= turn)
+			hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g; first on %s: %s; the weights stay as "
+				   "they were before it", (long long)run->step, loss, norm, me, where.text);
+		hd_comm_agree(l->err);
+	}
 	free(me);
-	hd_comm_agree(l->err);
 	return hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g", (long long)run->step, loss, norm);
 }
 

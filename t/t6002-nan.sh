@@ -35,4 +35,32 @@ if [ -f "$mesh" ]; then
 else
 	skip "t/plugins is not built"
 fi
+
+# Where it began, and not who was sent it first: one weight is spoilt, and the ranks before it see it only in backward.
+sed '/^\[strategy/,$d' tiny.ini >model.ini
+size() { od -An -t u8 -N 8 "$1" | tr -d ' '; }
+spoil() {			# FILE TENSOR
+	at=$(tail -c +9 "$1" | head -c "$(size "$1")" | sed "s/.*\"$2\": *{[^}]*\"data_offsets\": *\[\([0-9]*\),.*/\1/")
+	printf '\000\000\300\177' | dd of="$1" bs=1 seek=$((8 + $(size "$1") + at)) conv=notrunc 2>/dev/null
+}
+began() {			# NAME RANKS WEIGHT PATTERN [args...]
+	what=$1 n=$2 weight=$3 want=$4
+	shift 4
+	rm -rf c
+	heddle train model.ini --set train.steps=0 --set checkpoint.dir=c "$@" >/dev/null 2>&1
+	spoil c/step-00000000/model.safetensors "$weight"
+	set -- "$@" $axes
+	said=$(heddle_mpi "$n" train model.ini --set checkpoint.resume=c/step-00000000 --set train.micro_batch=1 "$@" 2>&1 | messages |
+		grep -v 'resumed from')
+	is "$what: one message" "$(printf '%s\n' "$said" | wc -l)" 1
+	like "$what: where it began" "$said" "step 1: .*; first on $want: [a-z]+ with [^ ]+ in layer 1 made a value"
+}
+axis() { axes="$axes --set $1.plugin=$1 --set $1.size=$2"; }
+axes=; axis tp 2; axis pp 2
+began "stages" 4 transformer.h.1.mlp.c_fc.weight 'rank 2 \(tp 0, pp 1\)'
+axes=; axis ep 4
+began "experts" 4 transformer.h.1.moe.experts.6.fc.weight 'rank 3 \(ep 3\)' --set model.experts=8
+began "experts without a limit" 4 transformer.h.1.moe.experts.6.fc.weight 'rank 3 \(ep 3\)' --set model.experts=8 --set model.router=topk
+axes=; axis ep 2; axis pp 2
+began "experts, stages" 4 transformer.h.1.moe.experts.2.fc.weight 'rank 3 \(ep 1, pp 1\)' --set model.experts=4
 done_testing
