@@ -36,6 +36,19 @@ static void host_log(struct hd_plan *p, int32_t level, const char *file, int32_t
 		hd_log(level, "%s: %s", p->cur >= 0 ? p->inst[p->cur].name : "?", text);
 }
 
+static const struct hd_option *option_find(const struct inst *in, const char *key)
+{
+	const struct hd_strategy_ops *o = in->plugin->ops;
+
+	for (uint32_t i = 0; key && i < o->noptions; i++) {
+		const struct hd_option *x = (const void *)((const char *)o->options + i * o->option_size);
+
+		if (!strcmp(x->key, key))
+			return x;
+	}
+	return NULL;
+}
+
 /* A text that begins with "KEY: ", where KEY can stand in the instance's section, is about that key's line. */
 static const char *key_of(const struct inst *in, char *text, char **rest)
 {
@@ -95,15 +108,8 @@ static struct hd_section *mine(struct hd_plan *p) { return p->inst[p->cur < 0 ? 
 /* An option that the plugin does not have, or has with another type, would read as 0. */
 static int declared(struct hd_plan *p, const char *call, const char *key, uint32_t types)
 {
-	const struct hd_strategy_ops *o = p->inst[p->cur < 0 ? 0 : p->cur].plugin->ops;
-	const struct hd_option *x = NULL;
+	const struct hd_option *x = option_find(&p->inst[p->cur < 0 ? 0 : p->cur], key);
 
-	for (uint32_t i = 0; key && i < o->noptions; i++) {
-		x = (const void *)((const char *)o->options + i * o->option_size);
-		if (!strcmp(x->key, key))
-			break;
-		x = NULL;
-	}
 	if (!x)
 		return hd_plan_fail(p, HD_EBUG, "%s: the plugin declares no option %s", call, key ? key : "(NULL)"), 0;
 	if (!(types >> x->type & 1))
@@ -203,6 +209,21 @@ static const struct hd_axis *host_axis_next(struct hd_plan *p, const struct hd_a
 	return i < p->naxes ? &p->axes[i]->v : NULL;
 }
 
+/* All axes of one section, outer ones first, are what the section says: its own name.  Else the axes' names. */
+static char *group_name(struct hd_plan *p, struct axis *const *axes, uint32_t n)
+{
+	char *name = hd_plan_text(p, "%s", "");
+	uint32_t ours = 0, all = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		ours += axes[i]->inst >= 0 && axes[i]->inst == axes[0]->inst && (!i || axes[i]->id < axes[i - 1]->id);
+		name = hd_plan_text(p, "%s%s%s", name, i ? "+" : "", axes[i]->v.name);
+	}
+	for (int a = 0; a < p->naxes; a++)
+		all += p->axes[a]->inst == axes[0]->inst;
+	return n > 1 && ours == n && all == n ? hd_plan_text(p, "%s", p->inst[axes[0]->inst].name) : name;
+}
+
 struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t n, uint32_t role)
 {
 	struct group *g;
@@ -214,11 +235,10 @@ struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t
 	g->v = (struct hd_group){ sizeof(g->v), 1 };
 	g->n = n;
 	g->role = role;
-	g->name = hd_plan_text(p, "%s", "");
+	g->name = group_name(p, axes, n);
 	for (uint32_t i = 0; i < n; i++) {
 		g->axes[i] = axes[i];
 		g->v.n *= role == HD_SPARE ? axes[i]->v.spare : axes[i]->v.n;
-		g->name = hd_plan_text(p, "%s%s%s", g->name, i ? "+" : "", axes[i]->v.name);
 	}
 	g->id = (int)p->ngroups;
 	p->groups = hd_grow(p->groups, p->ngroups, &p->cap_groups, sizeof(*p->groups));
@@ -241,12 +261,13 @@ static const struct hd_group *host_group(struct hd_plan *p, const struct hd_axis
 }
 
 /* -- rules and stages ----------------------------------------------------------------------------------------------------- */
-/* What the reader of the INI knows the number of members by: axis section.suffix is suffix, whatever option it came from. */
+/* What the reader of the INI knows the number of members by: of axis section.suffix the key suffix, if there is one. */
 const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis)
 {
-	const char *section = p->inst[A(axis)->inst].name;
+	const struct inst *in = &p->inst[A(axis)->inst];
+	const char *suffix = axis->name + strlen(in->name);
 
-	return strcmp(axis->name, section) ? axis->name + strlen(section) + 1 : "size";
+	return *suffix && option_find(in, suffix + 1) ? suffix + 1 : "size";
 }
 
 static int deal_layers(struct hd_plan *p, struct axis *a)
@@ -285,7 +306,7 @@ static int host_rule(struct hd_plan *p, const char *name, const struct hd_axis *
 		return deal_layers(p, A(axis));
 	if (!d)
 		return HD_OK;
-	if (strcmp(name, "batch") && D(d)->padded % n) {
+	if (strcmp(name, "batch") && !(flags & HD_UNCUT) && D(d)->padded % n) {
 		if (flags & HD_IF_DIVIDES)
 			return HD_OK;
 		if (!(flags & HD_PAD))
@@ -297,7 +318,7 @@ static int host_rule(struct hd_plan *p, const char *name, const struct hd_axis *
 		int64_t all = n;
 
 		for (size_t i = 0; i < p->nrules; i++)
-			if (p->rules[i].dim == d && p->rules[i].axis != A(axis))
+			if (p->rules[i].dim == d && p->rules[i].axis != A(axis) && !(p->rules[i].flags & HD_UNCUT))
 				all *= p->rules[i].axis->v.n;
 		D(d)->padded = (d->n + all - 1) / all * all;
 	}

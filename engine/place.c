@@ -175,7 +175,7 @@ static const struct rule *rule_for(const struct hd_plan *p, const struct node *n
 		const struct rule *r = &p->rules[i];
 
 		if (r->axis == a && (!r->kind || !strcmp(r->kind, n->v.kind)) && may_cut(n, r->dim))
-			return r;
+			return r->flags & HD_UNCUT ? NULL : r;
 	}
 	return NULL;
 }

@@ -246,7 +246,7 @@ static int64_t cuts_of_batch(const struct hd_plan *p, int inside)
 	for (size_t i = 0; i < p->nrules; i++) {
 		const struct rule *r = &p->rules[i];
 
-		if (strcmp(r->dim->name, "batch") || !(r->flags & HD_INSIDE) != !inside || seen >> r->axis->id & 1)
+		if (strcmp(r->dim->name, "batch") || r->flags & HD_UNCUT || !(r->flags & HD_INSIDE) != !inside || seen >> r->axis->id & 1)
 			continue;
 		seen |= 1u << r->axis->id;
 		n *= r->axis->v.n;

@@ -152,15 +152,12 @@ static void exact(void)
 }
 
 /* -- collectives of a layer ---------------------------------------------------------------------------------------------- */
-/* Without the keys and values, small, that ranks with a common key head gather where the sequence is cut. */
 static int count(struct hd_plan *p, uint32_t phases, const char *kind, int64_t *bytes)
 {
-	const struct hd_dim *kv = hd_dim_get(p, "kv_heads", 0);
 	int n = 0;
 
 	for (const struct node *k = p->first; k; k = k->next)
 		if (k->comm.kind && k->v.phase & phases && !strcmp(k->v.block, "layer 1") &&
-		    !(kv && hd_has_dim(k->ins[0], kv) && k->comm.kind == HD_ALL_GATHER) &&
 		    !strcmp(hd_comm_kind_name(k->comm.kind), kind))
 			n++, *bytes += hd_comm_node_bytes(k);
 	return n;

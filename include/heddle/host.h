@@ -112,6 +112,7 @@ enum {				/* flags of a rule */
 	HD_IF_DIVIDES = 2,	/* skip the rule where it does not divide; without it the engine refuses, with both numbers */
 	HD_INSIDE = 4,		/* dim batch: cuts the rows of one replica's micro-batch instead of adding replicas */
 	HD_INNERMOST = 8,	/* inside all axes that cut the dim without this flag, so that it can leave the dim alone */
+	HD_UNCUT = 16,		/* cuts nothing: nodes with this dim that no earlier rule cuts on the axis are not cut by later ones */
 };
 /* Kinds of units.  F, B, W: forward, backward, weight gradients of one chunk for one micro-batch.  G, S, U run once a
  * step: gather of parameters to where they are used, sync of gradients, update. */

@@ -3,8 +3,9 @@
  * The products' column and row forms, the all-reduces of forward and backward, the loss over cut logits, and the sums of
  * layer norm gradients under sequence parallelism are all the engine's one rule.
  *
- * Grouped-query attention with fewer key heads than ranks: the axis is two.  Both cut the query heads; the key heads are
- * cut by the outer one and read by all members of the inner one, whose gradients of k and v are then partial sums.
+ * Grouped-query attention whose key heads are not a multiple of the ranks: the axis is two.  Both cut the query heads; the
+ * key heads are cut by the outer one, if they can be at all, and each member of the inner one has them, so that the
+ * gradients of k and v are partial sums there.
  */
 #include <heddle/strategy.h>
 
@@ -12,6 +13,7 @@ struct hd_strategy {
 	const struct hd_host *h;
 	const struct hd_axis *axis[2];	/* inner first; [1] NULL: one axis is enough */
 	int64_t sequence;
+	int same_kv;			/* members of the first axis have the same key heads */
 };
 
 static const struct hd_option options[] = {
@@ -59,7 +61,8 @@ static int tp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64
 	if (divides(s, p, n, "model", "heads") < 0 || divides(s, p, n, "model", "mlp") < 0 ||
 	    (s->sequence && divides(s, p, n, "train", "seq") < 0))
 		return s->h->status(p);
-	if (outer == n) {
+	s->same_kv = outer < n;
+	if (outer == n || outer == 1) {
 		s->axis[0] = s->h->axis(p, NULL, n, 0);
 	} else {
 		s->axis[0] = s->h->axis(p, "same_kv", n / outer, 0);
@@ -73,8 +76,7 @@ static int tp_rules(struct hd_strategy *s, struct hd_plan *p)
 	for (int i = 0; i < 2 && s->axis[i]; i++) {
 		s->h->rule(p, "vocab", s->axis[i], NULL, HD_PAD);
 		s->h->rule(p, "heads", s->axis[i], NULL, 0);
-		if (!s->axis[1] || i)
-			s->h->rule(p, "kv_heads", s->axis[i], NULL, 0);
+		s->h->rule(p, "kv_heads", s->axis[i], NULL, !i && s->same_kv ? HD_UNCUT : 0);
 		s->h->rule(p, "mlp", s->axis[i], NULL, 0);
 		if (s->sequence)		/* last: where nothing else uses the axis */
 			s->h->rule(p, "seq", s->axis[i], NULL, 0);
