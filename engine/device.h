@@ -54,12 +54,19 @@ enum {
 	HD_K_ROWS = 2,			/* elementwise: looks at hd_run.rows */
 };
 
+struct hd_joint { const struct hd_prep *prep; void *const *out, *const *in; int32_t acc; };	/* a launch among several */
+
 struct hd_kernel {
 	const char *name;
 	uint32_t flags;
 	/* Checks shapes and dtypes, fills p.  0 or HD_E..., text in err. */
 	int (*prepare)(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err);
 	void (*run)(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r);
+	/* Launches of this kernel that follow each other, as one; NULL: it has no way to.  join: n of them, before the first step,
+	 * each with the addresses it always has; NULL: not these. */
+	void *(*join)(const struct hd_joint *l, size_t n);
+	void (*run_joined)(void *joined, const struct hd_run *r);
+	void (*unjoin)(void *joined);
 };
 
 /* Exchanges measured choices between ranks: rank 0 measures the union of what is missing while the others wait, and all
@@ -125,7 +132,7 @@ struct hd_device_comm {
 
 /* A device module (heddle-cuda.so) has this symbol, and was built with the engine that loads it. */
 #define HD_DEVICE_SYMBOL "heddle_device"
-#define HD_DEVICE_VERSION 1
+#define HD_DEVICE_VERSION 2
 struct hd_device_module {
 	uint32_t version, ops_size, run_size;
 	const struct hd_device_ops *ops;

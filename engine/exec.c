@@ -39,6 +39,8 @@ struct landing { void *device, *host; size_t bytes; const struct row_numbers *ro
 struct row_numbers { const int32_t *device_have, *device_need; int32_t *have, *need; int64_t n, bytes; };
 struct recording { size_t from, to; void *kept; };	/* commands; kept: NULL: they are run one by one */
 
+struct joined { size_t from, to; void *state; };	/* commands of one kernel that it runs as one */
+
 struct waiting { int64_t *v; size_t n, cap; };
 
 static int in_host(const struct hd_program *g) { return hd_device_in_host(g->device); }
@@ -295,6 +297,30 @@ static void open_entry(struct hd_program *g, const struct entry *e, int64_t tick
 			run_launch(g, e, &l->v[i], written);
 }
 
+/* Launches of one kernel behind each other, as one where it has a way to. */
+static void join_commands(struct hd_program *g)
+{
+	struct hd_joint *l = hd_alloc((g->ncommands + 1) * sizeof(*l));
+
+	for (size_t i = 0, to; i < g->ncommands; i = to) {
+		const struct hd_kernel *k = g->commands[i].type == RUN ? g->commands[i].kernel : NULL;
+		void *state;
+
+		for (to = i + 1; k && to < g->ncommands && to != g->update_at && g->commands[to].type == RUN && g->commands[to].kernel == k;)
+			to++;
+		if (!k || !k->join || to - i < 2)
+			continue;
+		for (size_t c = i; c < to; c++)
+			l[c - i] = (struct hd_joint){ g->commands[c].prep, g->commands[c].out, g->commands[c].in, g->commands[c].acc };
+		state = k->join(l, to - i);
+		if (!state)
+			continue;
+		g->joined = hd_grow(g->joined, g->njoined, &g->cap_joined, sizeof(*g->joined));
+		g->joined[g->njoined++] = (struct joined){ i, to, state };
+	}
+	free(l);
+}
+
 /* Host memory for what is loaded, and the runs of kernels that a device can keep as one. */
 static int bind_device(struct hd_program *g, struct hd_err *err)
 {
@@ -357,6 +383,8 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err
 		rc = assign(g, b, err);
 	if (rc >= 0 && !in_host(g))
 		rc = bind_device(g, err);
+	if (rc >= 0)
+		join_commands(g);
 	g->tickets = hd_plan_alloc(g->plan, (size_t)(tickets + 1) * sizeof(*g->tickets));
 	for (size_t e = 0; e <= g->n; e++)
 		free(w[e].v);
@@ -463,8 +491,18 @@ static int run_command(struct hd_program *g, const struct command *c, struct hd_
 
 static int run_plain(struct hd_program *g, size_t from, size_t to, struct hd_run *run)
 {
-	for (size_t i = from; i < to; i++)
-		HD_TRY(run_command(g, &g->commands[i], run, NULL, NULL));
+	const struct joined *j = g->joined, *end = j + g->njoined;
+
+	while (j < end && j->from < from)
+		j++;
+	while (from < to) {
+		if (j < end && j->from == from) {
+			g->commands[from].kernel->run_joined(j->state, run);
+			from = j++->to;
+			continue;
+		}
+		HD_TRY(run_command(g, &g->commands[from++], run, NULL, NULL));
+	}
 	return HD_OK;
 }
 
@@ -662,6 +700,9 @@ void hd_program_destroy(struct hd_program *g)
 	for (size_t i = 0; i < g->nrecordings; i++)
 		if (g->recordings[i].kept)
 			g->device->forget(g->recordings[i].kept);
+	for (size_t i = 0; i < g->njoined; i++)
+		g->commands[g->joined[i].from].kernel->unjoin(g->joined[i].state);
+	free(g->joined);
 	if (g->host)
 		g->device->free_host(g->host);
 	free(g->launches), free(g->entries), free(g->at), free(g->next), free(g->members_of);

@@ -71,6 +71,7 @@ struct hd_program {
 	struct landing *landings;	/* by ticket: where what was received goes, from the staging memory */
 	char *host;			/* alloc_host: what data leaves are filled in */
 	struct recording *recordings; size_t nrecordings;	/* runs of kernels, kept by the device */
+	struct joined *joined; size_t njoined, cap_joined;	/* runs of one kernel, in their order */
 	int64_t runs;			/* of the commands, so far */
 	struct hd_err why;		/* of the device, within a step */
 	size_t update_at;		/* the first command that changes a leaf */

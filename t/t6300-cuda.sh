@@ -81,6 +81,15 @@ layout "experts on two ranks as on two hosts" 2 $experts
 unset HD_TEST_COMM
 ini=tiny.ini cpus=1
 
+# Launches of the update that are made as one, against one by one: a traced step's kernels are run and timed alone.
+for low in fp32 bf16; do
+	adam="--set train.optimizer=adamw --set train.steps=4 --set train.precision=$low"
+	on_cuda 1 $adam --set log.metrics=cpu.json --set log.trace=trace.json --set log.trace_steps=1-4 >why
+	on_cuda 1 $adam --set log.metrics=cuda.json >>why
+	alike cpu.json cuda.json >>why
+	is "all parameters in one launch, as one by one ($low)" "$(cat why)" ""
+done
+
 # The way of a checkpoint: saved on cuda, resumed on cpu, and the other way round.
 on_cpu --set log.metrics=whole.json >why
 on_cuda 1 --set checkpoint.dir=a --set train.steps=1 --set train.decay=2 >>why

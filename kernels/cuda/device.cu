@@ -9,7 +9,8 @@
 static struct {
 	cudaStream_t queue;
 	struct hd_cuda_step *step;	/* on the device */
-	void *scratch;
+	void *scratch, *smaller[64];	/* smaller: earlier ones, whose addresses recordings may have */
+	int nsmaller;
 	size_t scratch_bytes, scratch_need;
 	cudaError_t failed;		/* the first */
 	char where[120];
@@ -148,8 +149,10 @@ void *hd_cuda_scratch(void)
 	struct hd_err err = { 0, 0, "" };
 
 	if (here.scratch_need > here.scratch_bytes) {
-		if (here.scratch)
-			device_free(here.scratch);
+		if (here.scratch && here.nsmaller < (int)HD_LEN(here.smaller))
+			here.smaller[here.nsmaller++] = here.scratch;
+		if (here.scratch_need < 2 * here.scratch_bytes)		/* few times, whatever the programs that follow need */
+			here.scratch_need = 2 * here.scratch_bytes;
 		here.scratch = device_alloc(here.scratch_need, &err);
 		here.scratch_bytes = here.scratch ? here.scratch_need : 0;
 		if (!here.scratch)
@@ -321,6 +324,8 @@ static void close_device(void)
 		return;
 	hd_product_close();
 	cudaFree(here.scratch);
+	while (here.nsmaller)
+		cudaFree(here.smaller[--here.nsmaller]);
 	cudaFree(here.step);
 #ifndef HD_SIM
 	cudaStreamDestroy(here.queue);
