@@ -49,6 +49,9 @@ static int check_experts(struct hd_conf *c, struct hd_section *s, const struct h
 
 	if (m->moe_every < 1)
 		return hd_section_fail(c, s, "experts", err, HD_ENOTSUP, "the family %s has no experts", m->family->name);
+	if (m->moe_every > m->layers)
+		return hd_section_fail(c, s, "moe_every", err, HD_EINVAL, "%lld is more than model.layers = %lld: no layer has experts",
+				       (long long)m->moe_every, (long long)m->layers);
 	if (m->experts_per_token > m->experts)
 		return hd_section_fail(c, s, "experts_per_token", err, HD_EINVAL, "%lld is more than model.experts = %lld",
 				       (long long)m->experts_per_token, (long long)m->experts);
@@ -61,6 +64,9 @@ static int check_experts(struct hd_conf *c, struct hd_section *s, const struct h
 	if (batch * m->seq % m->group_tokens)
 		return hd_section_fail(c, s, "group_tokens", err, HD_EDIVIDE, "%lld does not divide the %lld tokens of a step "
 				       "(train.global_batch x train.seq)", (long long)m->group_tokens, (long long)(batch * m->seq));
+	if (hd_section_num(s, "capacity_factor") < 0 && hd_section_num(s, "capacity_factor") != -1)
+		return hd_section_fail(c, s, "capacity_factor", err, HD_EINVAL, "%g is negative (0: no limit; -1: the router's rule)",
+				       hd_section_num(s, "capacity_factor"));
 	if (m->capacity_factor > 0 && !hd_model_capacity(m))
 		return hd_section_fail(c, s, "capacity_factor", err, HD_EINVAL, "%g x group_tokens %lld / experts %lld leaves an "
 				       "expert no place", m->capacity_factor, (long long)m->group_tokens, (long long)m->experts);

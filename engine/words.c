@@ -3,7 +3,7 @@
  *
  * Nearness is the Damerau-Levenshtein distance (an insertion, a deletion, a replacement, or a
  * swap of neighbours costs one; Damerau 1964), blind to case and to - for _.  A third of the
- * letters may be wrong.
+ * letters may be wrong; or the end may be missing, if it is clear which.
  */
 #include <config.h>
 #include "engine/words.h"
@@ -135,6 +135,23 @@ static int distance(const char *a, int na, const char *b, int nb)
 	return d[na % 3][nb];
 }
 
+/* The one name that begins so. */
+static const char *beginning(const char *word, const char *const *among, int n)
+{
+	const char *only = NULL;
+
+	for (int i = 0, k; i < n; i++) {
+		for (k = 0; word[k] && fold(word[k]) == fold(among[i][k]); k++)
+			;
+		if (word[k] || k < 3)
+			continue;
+		if (only)
+			return NULL;
+		only = among[i];
+	}
+	return only;
+}
+
 const char *hd_nearest(const char *word, const char *const *among, int n)
 {
 	const char *best = NULL;
@@ -149,7 +166,7 @@ const char *hd_nearest(const char *word, const char *const *among, int n)
 		best = among[i];
 		best_d = d;
 	}
-	return best;
+	return best ? best : beginning(word, among, n);
 }
 
 char *hd_word_trim(char *s)

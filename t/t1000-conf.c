@@ -254,6 +254,8 @@ static void nearest(void)
 	is_str(hd_nearest("kv-heads", w, 4), "kv_heads", "a dash for a line");
 	is_str(hd_nearest("Layer", w, 4), "layers", "case and a missing letter");
 	is_str(hd_nearest("rl", w, 4), "lr", "swapped letters");
+	is_str(hd_nearest("kv_", w, 4), "kv_heads", "the beginning of a name");
+	is_str(hd_nearest("kv", w, 4), NULL, "two letters are too few");
 	is_str(hd_nearest("x", w, 4), NULL, "nothing is near one letter");
 	is_str(hd_nearest("", w, 4), NULL, "nor none");
 	is_str(hd_nearest("size", w, 0), NULL, "nor is there anything among none");

@@ -362,6 +362,10 @@ static void refusals(void)
 	ok(!p && strstr(gt_why(), "5 is more than model.experts = 4"), "more choices than experts are refused");
 	p = plan(NULL, HD_F32, "experts = 16\ncapacity_factor = 1\n", 1);
 	ok(!p && strstr(gt_why(), "leaves an expert no place"), "experts without a place are refused");
+	p = plan(NULL, HD_F32, "experts = 4\ncapacity_factor = -0.5\n", 1);
+	ok(!p && strstr(gt_why(), "-0.5 is negative"), "a limit of less than nothing is refused");
+	p = plan(NULL, HD_F32, "experts = 4\nmoe_every = 3\n", 1);
+	ok(!p && strstr(gt_why(), "3 is more than model.layers = 2: no layer has experts"), "experts in no layer are refused");
 }
 
 /* -- movements ------------------------------------------------------------------------------------------------------------ */

@@ -36,6 +36,7 @@ cat >run.ini <<-'EOT'
 EOT
 ok "four ranks, an expert each" mpi 4 "$heddle" train run.ini --set checkpoint.dir=experts
 ok "goes on on one rank" mpi 1 "$heddle" train run.ini --set checkpoint.dir=resumed --set checkpoint.resume=experts --set train.steps=7
+ok "without experts" "$heddle" train run.ini --set ep.size=1 --set ep.plugin=dp --set model.experts=0 --set checkpoint.dir=dense
 
 cat >check.py <<-'EOT'
 	import json, torch
@@ -51,7 +52,7 @@ cat >check.py <<-'EOT'
 	    loss = torch.nn.functional.cross_entropy(logits.reshape(n * seq, -1).double(), targets.reshape(-1)).item()
 	    print(name, loss, unknown, type(model).__name__)
 	    json.dump(z.tolist(), open(name + ".json", "w"))
-	for name, step in ("experts", 6), ("resumed", 7):
+	for name, step in ("experts", 6), ("resumed", 7), ("dense", 6):
 	    model, info = AutoModelForCausalLM.from_pretrained("%s/step-%08d" % (name, step), output_loading_info=True, dtype="float32")
 	    say(name, model, 32, sum(len(v) for v in info.values()))
 	torch.manual_seed(1)
@@ -63,6 +64,7 @@ cat >check.py <<-'EOT'
 	model.save_pretrained("theirs")
 	say("theirs", model, 40, 0)
 	MixtralForCausalLM(MixtralConfig(sliding_window=16, **sizes)).save_pretrained("sliding")
+	MixtralForCausalLM(MixtralConfig(**dict(sizes, num_experts_per_tok=1))).save_pretrained("single")
 EOT
 ok "transformers reads them, and writes another" "$python" check.py
 cp .ok theirs.txt
@@ -72,11 +74,13 @@ apart() { "$python" -c 'import json, sys
 a, b = json.load(open(sys.argv[1])), json.loads(sys.argv[2])["logits"]
 print(max(abs(x - y) for x, y in zip(a, b)) if len(a) == len(b) else "%d and %d" % (len(a), len(b)))' "$1" "$2"; }
 is "its class" "$(said experts 4)" MixtralForCausalLM
-for name in experts resumed theirs; do
+is "without experts, its class" "$(said dense 4)" LlamaForCausalLM
+for name in experts resumed dense theirs; do
 	is "$name: every tensor is known, none is missing" "$(said $name 3)" 0
 	near "$name: the same loss" "$(ours $name)" "$(said $name 2)" 1e-5
 	near "$name: the same logits" "$(apart $name.json "$("$heddle" generate "$name" --prompt 699 --logits)")" 0 1e-4
 done
 fails "a window that slides" "$heddle" eval sliding --data text.txt
 like "is refused, with the reason" "$(cat .ok)" 'sliding/config\.json: this sliding_window is not known'
+fails "one expert a token, whose gate is 1 there" "$heddle" eval single --data text.txt
 done_testing

@@ -14,9 +14,11 @@ static int hf(const struct hd_model *m, const char *name, struct hd_hf_region *r
 	return hd_family_llama.hf(m, name, r);
 }
 
-/* As MixtralForCausalLM has it, which knows no dense layers, no capacity and no other router. */
+/* As MixtralForCausalLM has it, which knows no dense layers, no capacity and no other router.  Without experts it is a Llama. */
 static json_t *config(const struct hd_model *m)
 {
+	if (!m->experts)
+		return hd_family_llama.config(m);
 	return hd_experts_config(m, json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, "
 			 "s:{s:s, s:f}, s:b, s:n, s:s, s:i, s:i}",
 			 "architectures", "MixtralForCausalLM", "model_type", "mixtral", "hidden_act", "silu",
@@ -40,6 +42,8 @@ static const struct hd_hf_key keys[] = {
 
 static const char *unlike(const json_t *o)
 {
+	if (json_integer_value(json_object_get(o, "num_experts_per_tok")) == 1)		/* its gate is 1 there, here the router's */
+		return "num_experts_per_tok";
 	return json_is_integer(json_object_get(o, "sliding_window")) ? "sliding_window" : hd_family_llama.unlike(o);
 }
 
