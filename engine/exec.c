@@ -576,7 +576,7 @@ double hd_program_products(struct hd_program *g, struct hd_run *run)
 		g->device->begin(run);
 	begin = hd_seconds();
 	for (size_t i = 0; i < g->update_at; i++)
-		if (g->commands[i].type == RUN && (!strcmp(g->commands[i].kernel->name, "einsum") ||
+		if (g->commands[i].type == RUN && (!strncmp(g->commands[i].kernel->name, "einsum", 6) ||
 							  !strcmp(g->commands[i].kernel->name, "grouped")))
 			run_command(g, &g->commands[i], run, NULL, NULL);
 	if (!in_host(g))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products that take their neighbours in: y = x W; z = y + bias + residual becomes one product with post-ops, and a sum
  * of products becomes a chain of products that add to each other in place.  After placement, so that nothing that must
- * be reduced in between is fused over: a reshard would be the product's only reader then.
+ * be reduced in between is fused over: a reshard would be the product's only reader then.  Where the device has such products
+ * (hd_plan_options.gelu), a gelu goes into the product in front of it, and its gradient into the one that makes what it reads.
  */
 #include <config.h>
 #include "engine/plan.h"
@@ -157,6 +158,56 @@ static void merge_accumulators(struct hd_plan *p, struct node *total, const uint
 	hd_replace(p, y, first->outs[0]);
 }
 
+/* The product of two operands of bf16, with a bias or without, that makes x; NULL: x is no such thing. */
+static struct node *bf16_product(const struct node *reader, const struct tensor *x, int bias)
+{
+	struct node *n = x->v.node ? N(x->v.node) : NULL;
+
+	if (!n || strcmp(n->v.op->name, "einsum") || x->rows || n->v.phase != reader->v.phase || n->block != reader->block ||
+	    hd_attr(n->attr, "add", 0) != 0 || n->v.nin != 2 + (uint32_t)(hd_attr(n->attr, "bias", 0) != 0) || (n->v.nin > 2 && !bias))
+		return NULL;
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (n->ins[i]->v.dtype != HD_BF16)
+			return NULL;
+	return x->v.dtype == HD_BF16 && reader->outs[0]->v.dtype == HD_BF16 ? n : NULL;
+}
+
+static int takes_place(struct hd_plan *p, struct node *n, uint32_t k, struct node *product, struct tensor *old)
+{
+	struct tensor *y = n->outs[k];
+
+	y->at = old->at;
+	hd_localize(p, y);
+	n->placed = 1;
+	n->again = product->again;
+	memcpy(y->summed, product->outs[0]->summed, sizeof(y->summed));
+	hd_replace(p, old, y);
+	return HD_OK;
+}
+
+static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads)
+{
+	int back = !strcmp(gelu->v.op->name, "gelu_d");
+	struct tensor *x = gelu->ins[back], *ins[4];
+	struct node *product = bf16_product(gelu, x, !back), *n;
+	int keep = !back && reads[x->id] > 1;
+
+	if (!product || gelu->again != product->again || (back && reads[x->id] > 1))
+		return HD_OK;
+	memcpy(ins, product->ins, product->v.nin * sizeof(*ins));
+	ins[product->v.nin] = gelu->ins[0];
+	p->anchor = back ? gelu : product;
+	p->phase = gelu->v.phase;
+	p->block = gelu->block;
+	n = hd_node_make(p, back ? "einsum_gelu_d" : "einsum_gelu", ins, product->v.nin + (uint32_t)back, "%s%s", product->attr,
+			 keep ? " keep=1" : "");
+	if (!n)
+		return p->err->code;
+	if (keep)
+		takes_place(p, n, 1, product, x);
+	return takes_place(p, n, 0, product, gelu->outs[0]);
+}
+
 int hd_fuse(struct hd_plan *p)
 {
 	uint32_t *reads = count_readers(p);
@@ -174,6 +225,16 @@ int hd_fuse(struct hd_plan *p)
 		next = n->next;
 		if (!strcmp(n->v.op->name, "add") && sort_inputs(n, reads, &k))
 			rc = fuse_sum(p, n, &k);
+	}
+	if (p->gelu) {
+		free(reads);
+		hd_drop_dead(p);
+		reads = count_readers(p);
+		for (n = p->first; n && !rc; n = next) {
+			next = n->next;
+			if (!strcmp(n->v.op->name, "gelu") || !strcmp(n->v.op->name, "gelu_d"))
+				rc = fuse_gelu(p, n, reads);
+		}
 	}
 	for (n = p->first; n; n = n->next)
 		if (!strcmp(n->v.op->name, "total"))

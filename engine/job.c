@@ -73,6 +73,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 
 	o.ranks = j->world.size;
 	o.low = j->low;
+	o.gelu = j->device->kernel("einsum_gelu") != NULL;
 	o.global_batch = global_batch;
 	o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
 	plan(j, &o, &j->plan[role], err);
@@ -101,6 +102,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 
 		o.ranks = j->world.size;
 		o.low = j->low;
+		o.gelu = j->device->kernel("einsum_gelu") != NULL;
 		o.global_batch = hd_ramp_size(&ramp, k);
 		o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
 		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)

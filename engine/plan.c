@@ -435,6 +435,7 @@ int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd
 	p->chunks = 1;
 	p->real = o->real ? o->real : HD_F32;
 	p->low = o->low;
+	p->gelu = o->gelu;
 	rc = build(p, o);
 	if (rc < 0 || p->err->code) {
 		rc = p->err->code ? p->err->code : rc;

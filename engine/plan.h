@@ -151,6 +151,7 @@ struct hd_plan {
 	struct made *made;		/* reshards so far (reshard.c) */
 	uint32_t real;			/* dtype of masters, gradients and states: HD_F32; HD_F64 on the reference device */
 	uint32_t low;			/* dtype of products' operands and activations: HD_BF16; 0: as `real` */
+	int gelu;			/* products of `low` may take a gelu in */
 	uint64_t hash;
 };
 
@@ -169,6 +170,7 @@ struct hd_plan_options {
 	int64_t data_vocab;		/* what the data say of the vocabulary; 0: nothing */
 	uint32_t real;			/* 0: HD_F32 */
 	uint32_t low;			/* HD_BF16: activations and what products read; 0: all is `real` */
+	int gelu;			/* the device has products of bf16 that take a gelu in (kernel einsum_gelu) */
 	int64_t *needs;			/* if not NULL: the ranks of the layout, where they are not `ranks` */
 };
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err);

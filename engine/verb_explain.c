@@ -38,7 +38,8 @@ static int plan_of(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, 
 
 	HD_TRY(hd_cli_conf(c, conf, err));
 	HD_TRY(open_data(*conf, &o.data_vocab, err));
-	o.low = hd_precision_asked(*conf, !strcmp(hd_section_str(hd_conf_section(*conf, NULL, "train"), "device"), "cuda"));
+	o.gelu = !strcmp(hd_section_str(hd_conf_section(*conf, NULL, "train"), "device"), "cuda");
+	o.low = hd_precision_asked(*conf, o.gelu);
 	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o.ranks, err));
 	if (!hd_cli_has(c, "ranks")) {		/* as many as the layout says */
 		o.needs = &needs;

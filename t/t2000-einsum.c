@@ -183,6 +183,40 @@ static void settles_for_others(void)
 #endif
 
 #ifdef KT_CUDA
+/* With a gelu: made by the library where bf16 lies in whole pieces, else in two steps.  Of what gelu reads the rounded value is
+ * kept, and gelu is of the one before: a rounding apart. */
+static void with_gelu(int rows, int k, int n, uint32_t dtype, int inside)
+{
+	char a[60], b[60], c[60], bias[20], name[60];
+	char *before = kt_device->settle("", NULL), *after;
+	double tol = 4 * kt_tol(dtype, k);
+
+	snprintf(a, sizeof(a), "batch=2,seq=%d,embed=%d", rows, k);
+	snprintf(b, sizeof(b), "embed=%d,mlp=%d", k, n);
+	snprintf(c, sizeof(c), "batch=2,seq=%d,mlp=%d", rows, n);
+	snprintf(bias, sizeof(bias), "mlp=%d", n);
+	snprintf(name, sizeof(name), "%d x %d x %d %s", rows, k, n, hd_dtype_name(dtype));
+	for (int how = 0; how < 5; how++) {		/* 0 to 3: with a bias, kept; 4: backward */
+		struct kt *t = how == 4 ? KT_NEW(einsum_gelu_d, "") : KT_NEW(einsum_gelu, how == 3 ? "bias=1 keep=1" : how == 2 ?
+			"keep=1" : how == 1 ? "bias=1" : "");
+
+		kt_reals(kt_in(t, dtype, a), -1, 1), kt_reals(kt_in(t, dtype, b), -0.5, 0.5);
+		if (how < 4 && how & 1)
+			kt_reals(kt_in(t, dtype, bias), -1, 1);
+		if (how == 4)
+			kt_reals(kt_in(t, dtype, c), -3, 3);
+		kt_out(t, dtype, c);
+		if (how == 2 || how == 3)
+			kt_out(t, dtype, c);
+		t->least = 1;
+		KT_CHECK(t, tol, "%s, %s", how == 4 ? "a product and gelu's slope" : "gelu of a product", name);
+		kt_free(t);
+	}
+	after = kt_device->settle("", NULL);
+	is_int(atoi(strstr(after, "with_gelu ") + 10) - atoi(strstr(before, "with_gelu ") + 10), inside, "so many by the library");
+	free(before), free(after);
+}
+
 /* A product that is described wrongly is refused by the library and made in loops: right, and a thousand times slower. */
 static void by_the_library(void)
 {
@@ -209,6 +243,9 @@ int main(void)
 	check_real();
 #ifdef KT_CUDA
 	by_the_library();
+	with_gelu(5, 24, 40, HD_BF16, 5);
+	with_gelu(5, 23, 37, HD_BF16, 2);		/* what is kept must be in whole pieces */
+	with_gelu(5, 24, 40, HD_F32, 0);
 #endif
 	refuses();
 #ifndef KT_CUDA

@@ -27,6 +27,7 @@ struct hd_tensor *hd_sum_to(struct hd_plan *p, struct tensor *x, const struct te
 const struct hd_place *hd_together(const struct hd_place *have, uint32_t n);
 double hd_count(const struct hd_tensor *t);	/* local elements; of rows that are counted: if experts are chosen equally */
 
+extern const struct hd_op hd_op_einsum_gelu, hd_op_einsum_gelu_d;
 extern const struct hd_op hd_op_einsum, hd_op_sum, hd_op_add, hd_op_map, hd_op_cast, hd_op_fill, hd_op_accumulate, hd_op_copy,
 	hd_op_gelu, hd_op_gelu_d, hd_op_swiglu, hd_op_swiglu_d, hd_op_dropout, hd_op_rope, hd_op_norm, hd_op_norm_d,
 	hd_op_norm_dw, hd_op_attention, hd_op_attention_d, hd_op_embedding, hd_op_embedding_dw, hd_op_position,

@@ -66,6 +66,19 @@ static int einsum_record(struct hd_strategy *self, struct hd_record *r, const st
 	return hd_record_table.launch(r, "grouped", n->ins, n->nin, n->outs, n->nout, "%s", n->attr);
 }
 
+/* What hd_fuse makes of a product and a gelu, after placement: keep=1: the second output is what gelu read. */
+static int gelu_shape(HD_SHAPE_ARGS)
+{
+	HD_TRY(product_shape(self, p, attr, ins, nin, outs, nout));
+	if (hd_attr(attr, "keep", 0) != 0)
+		outs[(*nout)++] = outs[0];
+	return HD_OK;
+}
+
+const struct hd_op hd_op_einsum_gelu = { .size = sizeof(struct hd_op), .name = "einsum_gelu", .shape = gelu_shape,
+	.cost = einsum_cost, .record = hd_record_plain };
+const struct hd_op hd_op_einsum_gelu_d = { .size = sizeof(struct hd_op), .name = "einsum_gelu_d", .shape = product_shape,
+	.cost = einsum_cost, .record = hd_record_plain };
 const struct hd_op hd_op_einsum = { .size = sizeof(struct hd_op), .name = "einsum", .linear = 3, .shape = product_shape,
 	.vjp = einsum_vjp, .cost = einsum_cost, .record = einsum_record };
 const struct hd_op hd_op_sum = { .size = sizeof(struct hd_op), .name = "sum", .linear = 1, .shape = product_shape,

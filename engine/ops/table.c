@@ -13,7 +13,7 @@ static const struct hd_op *const all[] = {
 	&hd_op_clip, &hd_op_adamw, &hd_op_sgd, &hd_op_chunk, &hd_op_join, &hd_op_pick, &hd_op_pack, &hd_op_unpack,
 	&hd_op_comm, &hd_op_reshard, &hd_op_select, &hd_op_view,
 	&hd_op_block, &hd_op_unblock, &hd_op_sync, &hd_op_total, &hd_op_route, &hd_op_route_d,
-	&hd_op_dispatch, &hd_op_combine, &hd_op_combine_dg,
+	&hd_op_dispatch, &hd_op_combine, &hd_op_combine_dg, &hd_op_einsum_gelu, &hd_op_einsum_gelu_d,
 };
 
 const struct hd_op *hd_op_find(const char *name)

@@ -13,11 +13,12 @@ struct product {
 	int bias_inside, add_alike;
 };
 
-static int64_t made, in_loops;		/* products prepared so far, and those that the library does not make */
+static int64_t made, in_loops, with_gelus;	/* products prepared so far, those that the library does not make, those with a gelu inside */
 
 char *hd_einsum_choices(void)
 {
-	return hd_format("einsum.products %lld\neinsum.in_loops %lld\n", (long long)made, (long long)in_loops);
+	return hd_format("einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %lld\n", (long long)made, (long long)in_loops,
+			 (long long)with_gelus);
 }
 
 static void release(void *state)
@@ -156,7 +157,7 @@ static int products(const struct product *p, const struct hd_run *r, const opera
 			again |= at[j] && !e->outer[j].stride[OP_C];
 		HD_TRY(hd_product_run(p->mm, r, c, shift(e, m, a, off[OP_A]), shift(e, m, b, off[OP_B]),
 				      again ? NULL : shift(e, m, OP_BIAS, off[OP_BIAS]),
-				      keep || again ? c : shift(e, m, OP_ADD, off[OP_C])));
+				      keep || again ? c : shift(e, m, OP_ADD, off[OP_C]), NULL));
 		for (; i >= 0; i--) {
 			for (int o = 0; o < OPERANDS; o++)
 				off[o] += e->outer[i].stride[o];
@@ -207,3 +208,110 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 }
 
 HD_CUDA_KERNEL(einsum, "einsum", HD_K_ACC, prepare, run);
+
+/* -- with a gelu --------------------------------------------------------------------------------------------------------- */
+/* The library's own (of bf16, where all is one matrix product), else the product and then the other kernel. */
+extern "C" const struct hd_kernel hd_cuda_gelu, hd_cuda_gelu_d;
+
+struct with_gelu {
+	struct hd_prep product, gelu;
+	struct hd_product *whole;	/* NULL: in two steps */
+	int32_t keep, last;		/* last: the input that gelu_d reads */
+};
+
+static void release_gelu(void *state)
+{
+	struct with_gelu *s = (struct with_gelu *)state;
+
+	if (s->whole)
+		hd_product_put(s->whole);
+	if (s->product.release)
+		s->product.release(s->product.state);
+	free(s);
+}
+
+static struct hd_product *in_one(const struct hd_kernel_desc *d, int then)
+{
+	struct einsum e;
+	struct hd_mm_shape s;
+	struct hd_err none = { 0, 0, "" };
+	int bias;
+
+	memset(&e, 0, sizeof(e));
+	if (hd_prepare_einsum(d, &e, "cuda", &none) < 0 || !e.count || e.empty || e.dtype[OP_C] != HD_BF16)
+		return NULL;
+	bias = hd_plan_product(&e, &s);
+	if (e.nouter || e.dtype[OP_ADD] || (e.dtype[OP_BIAS] && !bias))
+		return NULL;
+	if (bias)
+		s.dtype[HD_MM_BIAS] = e.dtype[OP_BIAS];
+	else
+		memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
+	s.then = then;
+	return hd_product_get(&s);
+}
+
+static int prepare_with(const struct hd_kernel_desc *d, struct hd_prep *p, int back, struct hd_err *err)
+{
+	int keep = hd_attr(d->attr, "keep", 0) != 0;
+	struct hd_kernel_desc mm = { d->attr, d->nin - (uint32_t)back, 1, d->in, d->out };
+	struct hd_view both[2] = { d->out[0], d->out[0] };
+	struct hd_kernel_desc act = { "", 1 + (uint32_t)back, 1, both, d->out };
+	struct with_gelu *s;
+	int rc;
+
+	if (d->nin < 2 + (uint32_t)back || d->nout != 1 + (uint32_t)keep || (keep && d->out[1].dtype != d->out[0].dtype) ||
+	    (back && d->in[d->nin - 1].dtype != d->out[0].dtype))
+		return hd_err_set(err, HD_EINVAL, "einsum_gelu: %u inputs and %u outputs", d->nin, d->nout);
+	s = (struct with_gelu *)hd_alloc(sizeof(*s));
+	rc = prepare(&mm, &s->product, err);
+	if (rc >= 0)
+		rc = (back ? &hd_cuda_gelu_d : &hd_cuda_gelu)->prepare(&act, &s->gelu, err);
+	if (rc < 0) {
+		release_gelu(s);
+		return rc;
+	}
+	s->keep = keep;
+	s->last = (int32_t)d->nin - 1;
+	s->whole = in_one(&mm, back ? HD_MM_GELU_D : keep ? HD_MM_GELU_KEEP : HD_MM_GELU);
+	with_gelus += s->whole != NULL;
+	p->state = s;
+	p->release = release_gelu;
+	return HD_OK;
+}
+
+static int prepare_gelu(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) { return prepare_with(d, p, 0, err); }
+static int prepare_gelu_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) { return prepare_with(d, p, 1, err); }
+
+static int run_in_one(const struct with_gelu *s, void *const *out, void *const *in, const void *aux, const struct hd_run *r)
+{
+	const struct einsum *e = &((const struct product *)s->product.state)->e;
+
+	return s->whole && hd_aligned(aux) && hd_aligned(out[0]) &&
+		hd_product_run(s->whole, r, out[0], in[e->swapped], in[!e->swapped], e->dtype[OP_BIAS] ? in[2] : NULL, NULL, aux) >= 0;
+}
+
+static void run_gelu(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct with_gelu *s = (const struct with_gelu *)p->state;
+	void *x = s->keep ? out[1] : out[0];
+
+	if (run_in_one(s, out, in, s->keep ? x : NULL, r))
+		return;
+	run(&s->product, &x, in, r);
+	hd_cuda_gelu.run(&s->gelu, out, &x, r);
+}
+
+static void run_gelu_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct with_gelu *s = (const struct with_gelu *)p->state;
+	void *both[2] = { in[s->last], out[0] };
+
+	if (run_in_one(s, out, in, in[s->last], r))
+		return;
+	run(&s->product, out, in, r);
+	hd_cuda_gelu_d.run(&s->gelu, out, both, r);
+}
+
+HD_CUDA_KERNEL(einsum_gelu, "einsum_gelu", 0, prepare_gelu, run_gelu);
+HD_CUDA_KERNEL(einsum_gelu_d, "einsum_gelu_d", 0, prepare_gelu_d, run_gelu_d);

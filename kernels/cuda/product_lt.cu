@@ -92,13 +92,39 @@ static int layout(cublasLtMatrixLayout_t *m, int *turned, const struct hd_mm_sha
 	return 1;
 }
 
+/* What is made of the product, and a second matrix that lies as c does: what gelu read. */
+static int describe_gelu(struct hd_product *p)
+{
+	static const cublasLtEpilogue_t with[2][4] = {
+		{ CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_DGELU },
+		{ CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU },
+	};
+	const struct hd_mm_shape *s = &p->s;
+	cublasLtEpilogue_t epilogue = with[p->has_bias][s->then];
+	int64_t ld = s->n[s->ndim - 3] > 1 ? s->stride[HD_MM_C][s->ndim - 3] : s->n[s->ndim - 2];
+	int64_t step = s->ndim > 3 ? s->stride[HD_MM_C][s->ndim - 4] : 0;
+	const void *somewhere = here.workspace;		/* aligned, as what comes will be */
+
+	if (s->then == HD_MM_GELU_D && p->has_bias)
+		return 0;
+	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
+	if (s->then < HD_MM_GELU_KEEP)
+		return 1;
+	if (ld % 8 || step % 8)			/* 16 bytes of bf16, says the library */
+		return 0;
+	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof(ld));
+	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &step, sizeof(step));
+	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &somewhere, sizeof(somewhere));
+	return 1;
+}
+
 static int describe(struct hd_product *p)
 {
 	const struct hd_mm_shape *s = &p->s;
 	int m = s->ndim - 3, n = s->ndim - 2, k = s->ndim - 1, ta, tb, tc;
 	cublasOperation_t opa, opb;
 	cudaDataType bias = type_of(s->dtype[HD_MM_BIAS]);
-	cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+	const void *somewhere = here.workspace;
 	int64_t step = s->ndim > 3 ? s->stride[HD_MM_BIAS][s->ndim - 4] : 0;		/* 0: one bias for the whole batch */
 
 	if (cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F) != CUBLAS_STATUS_SUCCESS)
@@ -112,11 +138,11 @@ static int describe(struct hd_product *p)
 	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &opa, sizeof(opa));
 	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &opb, sizeof(opb));
 	if (p->has_bias) {
-		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
 		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias, sizeof(bias));
+		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &somewhere, sizeof(somewhere));
 		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &step, sizeof(step));
 	}
-	return 1;
+	return describe_gelu(p);
 }
 
 static int choose(struct hd_product *p)
@@ -208,7 +234,7 @@ static const void *moved(const struct hd_mm_shape *s, int o, const void *p, int6
 }
 
 int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const void *a, const void *b, const void *bias,
-		   const void *add)
+		   const void *add, const void *aux)
 {
 	const struct hd_mm_shape *s = &p->s;
 	float one = 1, beta = add ? 1.0f : 0.0f;
@@ -216,8 +242,11 @@ int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const 
 	for (int64_t i = 0; i < p->outer; i++) {
 		void *to = (void *)moved(s, HD_MM_C, c, i);
 		const void *from = add ? moved(s, HD_MM_C, add, i) : to, *along = moved(s, HD_MM_BIAS, bias, i);
+		const void *kept = moved(s, HD_MM_C, aux, i);
 		cublasStatus_t st;
 
+		if (s->then >= HD_MM_GELU_KEEP)
+			cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof(kept));
 		if (p->has_bias)
 			cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &along, sizeof(along));
 		st = cublasLtMatmul(here.lt, p->op, &one, moved(s, HD_MM_B, b, i), p->a, moved(s, HD_MM_A, a, i), p->b, &beta, from,
@@ -257,7 +286,7 @@ static double measure(uint32_t dtype, int64_t n)
 	for (int i = 0; i < times + 3; i++) {
 		if (i == 3)
 			cudaEventRecord(from, here.queue);
-		hd_product_run(p, &r, (char *)m + 2 * bytes, m, (char *)m + bytes, NULL, NULL);
+		hd_product_run(p, &r, (char *)m + 2 * bytes, m, (char *)m + bytes, NULL, NULL, NULL);
 	}
 	cudaEventRecord(to, here.queue);
 	cudaEventSynchronize(to);

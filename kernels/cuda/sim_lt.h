@@ -14,16 +14,19 @@ enum { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_SUPPORTED };
 enum { CUDA_R_32F, CUDA_R_16BF };
 enum { CUBLAS_OP_N, CUBLAS_OP_T };
 enum { CUBLAS_COMPUTE_32F };
-enum { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4 };
+enum { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4, CUBLASLT_EPILOGUE_GELU = 32, CUBLASLT_EPILOGUE_GELU_BIAS = 36,
+	CUBLASLT_EPILOGUE_GELU_AUX = 160, CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164, CUBLASLT_EPILOGUE_DGELU = 192 };
 enum { CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET };
 enum { CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB, CUBLASLT_MATMUL_DESC_EPILOGUE,
-	CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUBLASLT_MATMUL_DESC_BIAS_POINTER, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE };
+	CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUBLASLT_MATMUL_DESC_BIAS_POINTER, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE,
+	CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+	CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE };
 enum { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
 	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
 	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
 
 struct sim_matrix { cudaDataType type; uint64_t rows, cols; int64_t ld, step; int32_t batch; };
-struct sim_matmul { int ta, tb, epilogue; cudaDataType bias_type; const void *bias; int64_t bias_step; };
+struct sim_matmul { int ta, tb, epilogue; cudaDataType bias_type; const void *bias; int64_t bias_step; void *aux; int64_t aux_ld, aux_step; };
 typedef struct sim_matrix *cublasLtMatrixLayout_t;
 typedef struct sim_matmul *cublasLtMatmulDesc_t;
 struct cublasLtMatmulAlgo_t { int id; };
@@ -58,7 +61,8 @@ static inline cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d, i
 static inline cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { free(d); return 0; }
 static inline cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, int what, const void *x, size_t n)
 {
-	void *to[] = { &d->ta, &d->tb, &d->epilogue, &d->bias_type, &d->bias, &d->bias_step };
+	void *to[] = { &d->ta, &d->tb, &d->epilogue, &d->bias_type, &d->bias, &d->bias_step,
+			&d->aux, &d->aux_ld, &d->aux_step };
 
 	memcpy(to[what], x, n);
 	return 0;
@@ -71,7 +75,8 @@ static inline int sim_lt_fits(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, 
 
 	return m == c->rows && n == c->cols && ka == kb && a->type == b->type && (c->type == a->type || c->type == CUDA_R_32F) &&
 		a->ld >= (int64_t)a->rows && b->ld >= (int64_t)b->rows && c->ld >= (int64_t)c->rows && a->batch == c->batch &&
-		b->batch == c->batch && (d->epilogue != CUBLASLT_EPILOGUE_BIAS || d->bias_type == c->type);
+		b->batch == c->batch && (!(d->epilogue & CUBLASLT_EPILOGUE_BIAS) || d->bias_type == c->type) &&
+		(!(d->epilogue & 128) || (d->aux_ld % 8 == 0 && d->aux_ld >= (int64_t)c->rows && (uintptr_t)d->aux % 16 == 0));
 }
 static inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
 							    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
@@ -86,6 +91,25 @@ static inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cu
 static inline double sim_lt_at(const void *p, cudaDataType type, int64_t i)
 {
 	return type == CUDA_R_32F ? ((const float *)p)[i] : to_float(((const bf16 *)p)[i]);
+}
+
+static inline double sim_lt_inner(double x) { return 0.79788456080286536 * (x + 0.044715 * x * x * x); }
+
+/* The second matrix: what gelu reads is kept there, or was. */
+static inline double sim_lt_aux(cublasLtMatmulDesc_t d, cudaDataType type, int64_t i, double sum)
+{
+	double x, t;
+
+	if (d->epilogue != CUBLASLT_EPILOGUE_DGELU) {
+		if (type == CUDA_R_32F)
+			((float *)d->aux)[i] = (float)sum;
+		else
+			from_float((bf16 *)d->aux + i, (float)sum);
+		return sum;
+	}
+	x = sim_lt_at(d->aux, type, i);
+	t = tanh(sim_lt_inner(x));
+	return sum * (1 + t + x * (1 - t * t) * 0.79788456080286536 * (1 + 3 * 0.044715 * x * x)) / 2;
 }
 
 static inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const float *alpha, const void *a,
@@ -106,8 +130,12 @@ static inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc
 			sum += sim_lt_at(a, la->type, ia + (d->ta ? k + row * la->ld : row + k * la->ld)) *
 				sim_lt_at(b, lb->type, ib + (d->tb ? col + k * lb->ld : k + col * lb->ld));
 		sum = *alpha * sum + (*beta == 0 ? 0 : *beta * sim_lt_at(c, lc->type, ic));
-		if (d->epilogue == CUBLASLT_EPILOGUE_BIAS)
+		if (d->epilogue & CUBLASLT_EPILOGUE_BIAS)
 			sum += sim_lt_at(d->bias, d->bias_type, at * d->bias_step + row);
+		if (d->epilogue & 128)
+			sum = sim_lt_aux(d, lc->type, at * d->aux_step + row + col * d->aux_ld, sum);
+		if (d->epilogue & CUBLASLT_EPILOGUE_GELU)
+			sum = sum * (1 + tanh(sim_lt_inner(sum))) / 2;
 		if (lc->type == CUDA_R_32F)
 			((float *)y)[ic] = (float)sum;
 		else

@@ -14,8 +14,11 @@
 
 enum { HD_MM_A, HD_MM_B, HD_MM_C, HD_MM_BIAS, HD_MM_OPERANDS };
 
+enum { HD_MM_PLAIN, HD_MM_GELU, HD_MM_GELU_KEEP, HD_MM_GELU_D };	/* what is made of a product (cuda) */
+
 struct hd_mm_shape { /* c(batch, m, n) = sum over k of a(batch, m, k) b(batch, k, n) + bias */
 	int ndim; /* 3 + batch dims */
+	int then; /* HD_MM_PLAIN ... */
 	uint32_t dtype[HD_MM_OPERANDS]; /* HD_F32 or HD_BF16; of bias 0: none */
 	int64_t n[HD_MAX_DIMS + 3]; /* all > 0 */
 	/* elements; 0 where the operand has not the dim */

@@ -6,6 +6,7 @@
 #include "kernels/ref/ref.h"
 #include <stdlib.h>
 
+extern const struct hd_kernel hd_ref_gelu, hd_ref_gelu_d;
 enum { A, B, C, BIAS, ADD, OPERANDS };
 
 struct einsum {
@@ -126,3 +127,62 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 const struct hd_kernel hd_ref_einsum = {
 	.name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run};
+
+/* -- with a gelu: y = gelu(product + bias), and perhaps what it is of; or the product times gelu's slope at x ----------------- */
+struct with_gelu { struct hd_prep product, gelu; int64_t n; };
+
+static void release_gelu(void *state)
+{
+	struct with_gelu *s = state;
+
+	s->product.release(s->product.state);
+	free(s);
+}
+
+static int prepare_with(const struct hd_kernel_desc *d, struct hd_prep *p, int back, struct hd_err *err)
+{
+	struct hd_kernel_desc mm = { d->attr, d->nin - (uint32_t)back, 1, d->in, d->out };
+	struct hd_view both[2] = { d->out[0], d->out[0] };
+	struct hd_kernel_desc act = { "", 1 + (uint32_t)back, 1, both, d->out };
+	struct with_gelu *s;
+
+	if (d->nin < 2 + (uint32_t)back || d->nout != 1 + (hd_attr(d->attr, "keep", 0) != 0))
+		return hd_err_set(err, HD_EINVAL, "einsum_gelu: %u inputs and %u outputs", d->nin, d->nout);
+	s = hd_alloc(sizeof(*s));
+	s->n = hd_view_count(&d->out[0]);
+	if (prepare(&mm, &s->product, err) < 0 || (back ? &hd_ref_gelu_d : &hd_ref_gelu)->prepare(&act, &s->gelu, err) < 0) {
+		if (s->product.release)
+			s->product.release(s->product.state);
+		free(s);
+		return err->code;
+	}
+	p->n[0] = d->nout > 1;
+	p->n[1] = d->nin - 1;
+	p->state = s;
+	p->release = release_gelu;
+	return 0;
+}
+
+static int prepare_gelu(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) { return prepare_with(d, p, 0, err); }
+static int prepare_gelu_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) { return prepare_with(d, p, 1, err); }
+
+static void run_gelu(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct with_gelu *s = p->state;
+	void *x = p->n[0] ? out[1] : out[0];
+
+	run(&s->product, &x, in, r);
+	hd_ref_gelu.run(&s->gelu, out, &x, r);
+}
+
+static void run_gelu_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct with_gelu *s = p->state;
+	void *both[2] = { in[p->n[1]], out[0] };
+
+	run(&s->product, out, in, r);
+	hd_ref_gelu_d.run(&s->gelu, out, both, r);
+}
+
+const struct hd_kernel hd_ref_einsum_gelu = { .name = "einsum_gelu", .prepare = prepare_gelu, .run = run_gelu };
+const struct hd_kernel hd_ref_einsum_gelu_d = { .name = "einsum_gelu_d", .prepare = prepare_gelu_d, .run = run_gelu_d };
