@@ -136,6 +136,27 @@ int64_t hd_comm_node_sent(const struct hd_plan *p, const struct node *n, int64_t
 	return sent_by(n, hd_member_index(p, n->comm.group, rank));
 }
 
+/* Behind what only puts it in another order for the movement, or has brought it here. */
+const struct tensor *hd_comm_node_subject(const struct node *n)
+{
+	static const char *const ops[] = { "view", "block", "unblock", "comm" };
+	const struct tensor *x = n->ins[0];
+
+	for (size_t i = 0; !x->v.name[0] && x->v.node && i < HD_LEN(ops); i++)
+		if (!strcmp(x->v.node->op->name, ops[i])) {
+			x = N(x->v.node)->ins[0];
+			i = (size_t)-1;
+		}
+	return x;
+}
+
+const char *hd_comm_node_subject_name(const struct node *n)
+{
+	const struct tensor *x = hd_comm_node_subject(n);
+
+	return x->v.name[0] ? x->v.name : x->v.node ? x->v.node->op->name : "leaf";
+}
+
 /* The rows of a movement between samples and experts.  Whoever moves them reads their numbers in the host's memory. */
 static void describe_rows(struct hd_program *g, const struct node *n, int64_t micro, struct command *command, char **staging)
 {
@@ -219,8 +240,8 @@ static void start_comm(struct hd_program *g, const struct entry *e, int64_t tick
 	if (n->comm.kind == HD_ALL_TO_ALL_ROWS)
 		describe_rows(g, n, e->micro, c, staging);
 	c->call.what = hd_plan_text(g->plan, "%s of %s (%s)%s%s", hd_comm_kind_name(n->comm.kind),
-				    x->v.name[0] ? x->v.name : x->v.node ? x->v.node->op->name : "leaf", x->spec,
-				    n->v.block[0] ? " in " : "", n->v.block);
+				    hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, n->v.block[0] ? " in " : "",
+				    n->v.block);
 	if (n->comm.kind >= HD_SEND)	/* the sender's unit says which way the message goes */
 		c->call.lane = ((n->comm.kind == HD_SEND ? n : N(x->v.node))->v.phase & (HD_B | HD_W)) != 0;
 	c->name = hd_comm_kind_name(n->comm.kind);

@@ -204,15 +204,6 @@ static const char *unit_name(uint32_t phase)
 		: phase == HD_S ? "sync" : "update";
 }
 
-static const char *tensor_name(const struct node *n)
-{
-	const struct tensor *x = n->ins[0];
-
-	if (x->v.name[0])
-		return x->v.name;
-	return x->v.node ? x->v.node->op->name : "leaf";
-}
-
 /* Numbers of rows go ahead of the rows: metadata of the movement, not one of its own. */
 static const char *collective(const struct node *n)
 {
@@ -228,7 +219,7 @@ static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t rank, 
 	const char *unit = n->v.block[0] ? hd_plan_text(p, "%s %s", unit_name(n->v.phase), n->v.block) : unit_name(n->v.phase);
 
 	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", n->comm.group->name, "collective",
-			 collective(n), "tensor", tensor_name(n), "dims", n->ins[0]->v.spec, "dtype",
+			 collective(n), "tensor", hd_comm_node_subject_name(n), "dims", n->ins[0]->v.spec, "dtype",
 			 hd_dtype_name(n->ins[0]->v.dtype), "elements", (json_int_t)hd_local_count(n->ins[0]), "bytes",
 			 (json_int_t)hd_comm_node_sent(p, n, rank), "count", (json_int_t)count, "unit", unit, "reason",
 			 n->reason ? n->reason : "");
@@ -242,7 +233,7 @@ static void line_text(const struct hd_plan *p, const struct node *n, int64_t ran
 {
 	printf("%-15s %-10s %-8s %-14s %12lld bytes x%-4lld %s (%s)\n%20s%s\n", unit_name(n->v.phase), n->v.block,
 	       n->comm.group->name, collective(n), (long long)hd_comm_node_sent(p, n, rank), (long long)count,
-	       tensor_name(n), n->ins[0]->v.spec, "", n->reason ? n->reason : "");
+	       hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, "", n->reason ? n->reason : "");
 	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
 		printf("%20sif experts are chosen equally; at most %lld bytes\n", "", (long long)hd_comm_node_largest(n));
 }

@@ -166,17 +166,17 @@ static const struct result *one_rank(const struct draw *d, const char *name)
 	return ones[i].ran > 0 ? &ones[i].r : NULL;
 }
 
-/* The layout, and where the gradient is in it and on one rank. */
+/* The layout, and where the gradient is in it and on one rank: on the first rank that has it. */
 static void report(const char *one, const char *many, const struct draw *d, const char *where)
 {
-	char command[900], ini[220];
+	char command[1000], ini[220];
 
 	snprintf(ini, sizeof(ini), "%s/%s.ini", tmp, many);
 	show(ini);
 	for (int k = 0; k < 2 && *where; k++) {
-		snprintf(command, sizeof(command), "%s/heddle explain %s/%s.ini --ranks %d --nodes | grep -F -e 'accumulate' -e "
-			 "'sync ' | grep -F 'grad:%s(' >%s/where", HD_TEST_BUILD, tmp, k ? many : one, k ? d->ranks : 1, where,
-			 tmp);
+		snprintf(command, sizeof(command), "for r in $(seq 0 %d); do %s/heddle explain %s/%s.ini --ranks %d --rank $r --nodes | "
+			 "grep -F -e 'accumulate' -e 'sync ' | grep -F 'grad:%s(' >%s/where && { echo rank $r >>%s/where; break; }; done",
+			 k ? d->ranks - 1 : 0, HD_TEST_BUILD, tmp, k ? many : one, k ? d->ranks : 1, where, tmp, tmp);
 		note("%s, %s:", where, k ? "here" : "one rank");
 		snprintf(ini, sizeof(ini), "%s/where", tmp);
 		if (system(command) == 0)

@@ -54,6 +54,8 @@ is_json "explain --json" "$out"
 for key in axis collective tensor dtype bytes count unit reason; do
 	like "explain --json: $key" "$out" "\"$key\": "
 done
+like "explain: what is moved, not what it was packed in" \
+	"$(heddle explain tiny.ini --ranks 2 --set dp.plugin=ep --set model.experts=4)" 'all-to-all .* dispatch \(expert,batch,slot,embed\)'
 like "explain --schedule" "$(heddle explain tiny.ini --ranks 2 --schedule)" '^stage 0.*F0.*B0.*F1.*B1'
 is "explain: alone there is nothing to move" "$(heddle explain tiny.ini --ranks 1 --json)" "[]"
 
