@@ -95,6 +95,11 @@ static const struct hd_flag explain_flags[] = {
 	{ "kept", NULL, "instead: what is kept from forward to backward, block by block" },
 	{ "json", NULL, "as JSON" },
 };
+static const struct hd_flag plan_flags[] = {
+	{ "ranks", "N", "number of ranks (default: what the sizes say)" },
+	{ "machine", "FILE", "INI of the machine: conf/machines/" },
+	{ "json", NULL, "one line of JSON" },
+};
 static const struct hd_flag bench_flags[] = {
 	{ "steps", "K", "timed steps (default 5)" },
 	{ "json", NULL, "one line of JSON" },
@@ -118,6 +123,7 @@ const struct hd_verb hd_verbs[] = {
 	{ "train", "CONF", "train a model", NULL, 0, hd_verb_train },
 	{ "check", "CONF", "refuse what can be refused; print the layout", FLAGS(check_flags), hd_verb_check },
 	{ "explain", "CONF", "print every collective with its bytes and its reason", FLAGS(explain_flags), hd_verb_explain },
+	{ "plan", "CONF", "predict a step on a machine that need not be at hand", FLAGS(plan_flags), hd_verb_plan },
 	{ "bench", "CONF", "time steps on synthetic tokens", FLAGS(bench_flags), hd_verb_bench },
 	{ "eval", "CKPT", "loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval },
 	{ "generate", "CKPT", "text from a checkpoint", FLAGS(generate_flags), hd_verb_generate },

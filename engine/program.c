@@ -41,6 +41,19 @@ int hd_tensor_here(const struct hd_program *g, const struct tensor *t)
 	return 1;
 }
 
+int64_t hd_program_parameters(const struct hd_program *g)
+{
+	int64_t n = 0;
+
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+
+		if (!t->v.node && t->v.what == HD_PARAM && hd_tensor_here(g, t))
+			n += hd_local_count(t);
+	}
+	return n;
+}
+
 static void touch(struct hd_program *g, struct hd_span *s, const struct tensor *t, int64_t micro, int64_t from, int64_t to)
 {
 	const struct tensor *root = g->at[t->id].root;

@@ -93,6 +93,7 @@ void hd_index_program(struct hd_program *g);
 void hd_index_here(struct hd_program *g);
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank);
 int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t j);	/* of chunk, join, pick */
+int64_t hd_program_parameters(const struct hd_program *g);	/* elements of parameters on this rank */
 int hd_tensor_here(const struct hd_program *g, const struct tensor *t);
 int hd_entry_reads(const struct entry *e, uint32_t i);
 int hd_node_here(const struct hd_program *g, const struct node *n);

@@ -30,7 +30,7 @@ static int open_data(struct hd_conf *conf, int64_t *vocab, struct hd_err *err)
 	return HD_OK;
 }
 
-static int plan_of(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
+int hd_cli_plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct hd_plan_options o = { .train = 1 };
 	struct hd_err why = { 0 };
@@ -63,7 +63,7 @@ static struct hd_program *program_of(struct hd_plan *p, int64_t rank, struct hd_
 }
 
 /* -- check ------------------------------------------------------------------------------------------------------------------------------ */
-static void print_mesh(const struct hd_plan *p)
+void hd_mesh_print(const struct hd_plan *p)
 {
 	printf("%lld rank%s", (long long)p->ranks, p->ranks == 1 ? "" : "s");
 	for (int a = 0; a < p->naxes; a++)
@@ -85,19 +85,6 @@ static int64_t whole_parameters(const struct hd_plan *p, int64_t coord)
 
 		if (!t->v.node && t->v.what == HD_PARAM && (coord < 0 || !at || at->kind != HD_AT || at->index == coord))
 			n += hd_whole_count(t);
-	}
-	return n;
-}
-
-static int64_t count_parameters(const struct hd_program *g)
-{
-	int64_t n = 0;
-
-	for (size_t i = 0; i < g->plan->ntensors; i++) {
-		const struct tensor *t = g->plan->tensors[i];
-
-		if (!t->v.node && t->v.what == HD_PARAM && hd_tensor_here(g, t))
-			n += hd_local_count(t);
 	}
 	return n;
 }
@@ -146,7 +133,7 @@ static void print_stage(const struct hd_program *g, int64_t coord)
 	if (p->stages)
 		printf("; %lld parameters)", (long long)whole_parameters(p, coord));
 	printf(": %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f)\n",
-	       (long long)count_parameters(g), (double)(g->memory.persistent + g->memory.transient) / 1e6,
+	       (long long)hd_program_parameters(g), (double)(g->memory.persistent + g->memory.transient) / 1e6,
 	       (double)g->memory.persistent / 1e6, (double)g->memory.transient / 1e6);
 }
 
@@ -189,8 +176,8 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	int64_t limit = 0;
 
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
-	HD_TRY(plan_of(c, conf, p, err));
-	print_mesh(*p);
+	HD_TRY(hd_cli_plan(c, conf, p, err));
+	hd_mesh_print(*p);
 	printf("%lld parameters\n", (long long)whole_parameters(*p, -1));
 	HD_TRY(check_stages(*p, limit, &t, err));
 	print_traffic(&t);
@@ -291,7 +278,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	int64_t rank = 0;
 	int json = hd_cli_has(c, "json");
 
-	HD_TRY(plan_of(c, conf, out, err));
+	HD_TRY(hd_cli_plan(c, conf, out, err));
 	p = *out;
 	HD_TRY(hd_cli_int(c, "rank", 0, p->ranks - 1, 0, &rank, err));
 	g = program_of(p, rank, err);
@@ -304,7 +291,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 		return HD_OK;
 	}
 	if (!json)
-		print_mesh(p);
+		hd_mesh_print(p);
 	if (hd_cli_has(c, "schedule") && !json)
 		draw(c, p, err);
 	if (hd_cli_has(c, "nodes") && !json)

@@ -12,6 +12,7 @@ extern const int hd_nverbs;
 int hd_verb_train(struct hd_cli *c);
 int hd_verb_check(struct hd_cli *c);
 int hd_verb_explain(struct hd_cli *c);
+int hd_verb_plan(struct hd_cli *c);
 int hd_verb_bench(struct hd_cli *c);
 int hd_verb_eval(struct hd_cli *c);
 int hd_verb_generate(struct hd_cli *c);
@@ -24,6 +25,9 @@ int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *er
  * already becomes that message too. */
 int hd_start(struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
 int hd_finish(struct hd_job *j, struct hd_err *err);	/* prints the one message; -> exit status */
+/* A plan without ranks, of --ranks or of what the layout says (verb_explain.c). */
+int hd_cli_plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err);
+void hd_mesh_print(const struct hd_plan *p);
 double hd_started(void);				/* when main began */
 
 #endif

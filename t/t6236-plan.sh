@@ -1,0 +1,92 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What a step takes on a machine that is not at hand.  If this broke, a large job would be bought on wrong numbers.
+. "${0%/*}/lib/tap.sh"
+[ -x "$build/heddle" ] || skip_all 'heddle is not built'
+
+cat >"$tmp/l.ini" <<'E'
+[model]
+layers = 8
+embed = 256
+heads = 4
+vocab = 8
+tie_embeddings = no
+[data]
+train = none
+[train]
+seq = 16
+global_batch = 8
+micro_batch = 1
+steps = 1
+[strategy tp]
+plugin = tp
+size = 1
+[strategy pp]
+plugin = pp
+size = 1
+E
+machine() {	# NAME lines: memory that costs nothing, 1 GFLOP/s
+	file=$1
+	shift
+	{ printf '[machine]\nname = %s\nflops_fp32 = 1e9\nmemory_bandwidth = 1e30\n' "$file"; printf '%s\n' "$@"; } >"$tmp/$file"
+}
+plan() {	# MACHINE RANKS SETS
+	on=$1 ranks=$2
+	shift 2
+	said=$("$build/heddle" plan "$tmp/l.ini" --machine "$tmp/$on" --ranks "$ranks" --json "$@" 2>&1)
+}
+top() { printf '%s\n' "$said" | sed 's/"stages".*//' | sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p"; }
+moved() { awk -v e="$(top comm_exposed_seconds)" -v h="$(top comm_hidden_seconds)" 'BEGIN { print e + h }'; }
+over() { awk -v a="$1" -v b="$2" 'BEGIN { print a / b }'; }
+
+machine free 'node_bandwidth = 1e30' 'ranks_per_node = 8'
+plan free 1
+near 'one rank: nothing but kernels' "$(top step_seconds)" "$(top compute_seconds)" 1e-9
+near 'and those nearly nothing but products' "$(top peak_share)" 1 0.02
+one=$(top compute_seconds)
+
+# The published bubbles, when links cost nothing and stages are equal (but for norms and a head of 8 columns).
+for order in 'gpipe 0.375' '1f1b 0.375' 'interleaved 0.1875' 'zb 0.125'; do
+	plan free 4 --set pp.size=4 --set pp.schedule="${order% *}"
+	near "${order% *}: 4 stages, 8 micro-batches" "$(top bubble)" "${order#* }" 0.02
+done
+plan free 4 --set pp.size=4 --set pp.schedule=1f1b
+near 'so a step is a quarter of the work, and the bubble' "$(over "$(top step_seconds)" "$one")" 0.34375 0.01
+memory=$("$build/heddle" check "$tmp/l.ini" --ranks 4 --set pp.size=4 --set pp.schedule=1f1b |
+	sed -n 's/.*memory \([0-9.]*\) MB.*/\1/p' | sort -g | tail -n 1)
+near 'memory is that of check' "$(over "$(top planned_peak_bytes)" 1e6)" "$memory" 0.06
+
+# Links: what is sent, over which of them, and for how long.
+machine slow 'node_bandwidth = 1e6' 'network_bandwidth = 1e6' 'ranks_per_node = 2'
+machine twice 'node_bandwidth = 2e6' 'network_bandwidth = 2e6' 'ranks_per_node = 2'
+machine alone 'node_bandwidth = 1e6' 'network_bandwidth = 5e5' 'ranks_per_node = 1'
+machine late 'node_bandwidth = 1e30' 'node_latency = 0.5' 'ranks_per_node = 2'
+plan slow 2 --set tp.size=2
+sent=$("$build/heddle" explain "$tmp/l.ini" --ranks 2 --set tp.size=2 --json | sed 's/}, *{/\n/g' |
+	awk '{ b = $0; sub(/.*"bytes": */, "", b); c = $0; sub(/.*"count": */, "", c); s += (b + 0) * (c + 0) } END { printf "%.0f\n", s }')
+is 'the bytes of explain' "$(top node)" "$sent"
+is 'none leave the node' "$(top network)" 0
+near 'a byte takes its time' "$(over "$(moved)" "$(over "$sent" 1e6)")" 1 1e-3
+slow=$(top comm_exposed_seconds)
+ok 'some of it is waited for' awk -v e="$slow" 'BEGIN { exit !(e > 0) }'
+plan twice 2 --set tp.size=2
+ok 'with twice the bandwidth at most half as long' awk -v e="$slow" -v f="$(top comm_exposed_seconds)" 'BEGIN { exit !(f <= e / 2) }'
+plan alone 2 --set tp.size=2
+is 'with one rank a node all goes over the network' "$(top network)" "$sent"
+near 'at its rate' "$(over "$(moved)" "$(over "$sent" 5e5)")" 1 1e-3
+
+# Forward's message, backward's, and the all-reduce of the norm: there and back.
+plan late 2 --set pp.size=2 --set pp.schedule=gpipe --set train.global_batch=1
+near 'each message has its latency' "$(awk -v a="$(top step_seconds)" -v b="$one" 'BEGIN { print a - b / 8 }')" 2 0.1
+
+said=$("$build/heddle" plan "$tmp/l.ini" --ranks 1 2>&1)
+is 'no machine: refused' $? 1
+like 'and says what is missing' "$said" 'machine FILE'
+machine wrong 'node_bandwith = 1e6'
+said=$("$build/heddle" plan "$tmp/l.ini" --ranks 1 --machine "$tmp/wrong" 2>&1)
+is 'a key that is none: refused' $? 1
+like 'with the nearest' "$said" 'wrong:5: .*node_bandwith.*node_bandwidth'
+for m in "$src"/conf/machines/*.ini; do
+	ok "$(basename "$m")" "$build/heddle" plan "$tmp/l.ini" --ranks 4 --machine "$m" --set tp.size=2 --set pp.size=2
+done
+done_testing
