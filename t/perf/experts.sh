@@ -11,7 +11,7 @@
 # The ratio is to be at most 1.35.  The all-to-alls' time is of a step under --profile, apart.
 #
 #   LEARN=TEXT t/perf/experts.sh      what experts learn instead: the layout of conf/quickstart.ini on TEXT, dense, with
-#   LEARN_STEPS=300                   experts of the same active size, and with them but without the soft limit (aux_loss = 0)
+#   LEARN_STEPS=300 LEARN_LR=2e-3     experts of the same active size, and with them but without the soft limit (aux_loss = 0)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 heddle=${1:-$here/../../build/heddle}
@@ -25,7 +25,7 @@ median() { sort -g | awk '{ x[NR] = $1 } END { if (NR) print NR % 2 ? x[(NR + 1)
 learn() {	# NAME args...
 	name=$1
 	shift
-	"$heddle" train "$here/../../conf/quickstart.ini" --set dp.size=1 --set data.train="$LEARN" --set train.steps="${LEARN_STEPS:-300}" \
+	"$heddle" train "$here/../../conf/quickstart.ini" --set dp.size=1 --set data.train="$LEARN" --set train.steps="${LEARN_STEPS:-300}" --set train.lr="${LEARN_LR:-2e-3}" \
 		--set log.sample=0 --set log.metrics="$work/m.jsonl" "$@" >/dev/null 2>"$work/why" || { cat "$work/why" >&2; exit 1; }
 	awk -v name="$name" '
 		/"valid_loss"/ { v = $0; sub(/.*"valid_loss": */, "", v); valid = v + 0 }
