@@ -15,9 +15,10 @@
 
 int64_t hd_checkpoint_file_bytes = 5000000000;
 
-/* What is stored: parameters, or the masters of those that have one.  Both are read. */
-static int is_read(const struct tensor *t) { return !t->v.node && (t->v.what == HD_PARAM || t->v.what == HD_MASTER); }
-static int is_weight(const struct tensor *t) { return is_read(t) && !t->master; }
+/* What is stored of a parameter that has a master is the master, under the parameter's name.  Both are read. */
+static int is_weight(const struct tensor *t) { return !t->v.node && t->v.what == HD_PARAM; }
+static int is_read(const struct tensor *t) { return is_weight(t) || (!t->v.node && t->v.what == HD_MASTER); }
+static const struct tensor *stored(const struct tensor *t) { return t->master ? t->master : t; }
 static const char *name_of(const struct tensor *t) { return t->v.what == HD_MASTER ? t->v.of->name : t->v.name; }
 
 /* Tensors that the parameter is stored in: one, or one for each entry of its first dim. */
@@ -175,7 +176,7 @@ int hd_weights_plan(const struct hd_program *g, struct hd_weights *w, struct hd_
 			struct hd_hf_region part = part_of(&r, k);
 
 			if (!json_object_get(w->where, part.name))
-				HD_TRY(plan_one(w, &part, t->v.dtype, &room, err));
+				HD_TRY(plan_one(w, &part, stored(t)->v.dtype, &room, err));
 		}
 	}
 	for (size_t i = 0; i < w->n; i++)
@@ -229,14 +230,14 @@ int hd_weights_open(struct hd_weights *w, const char *dir, struct hd_err *err)
 int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd_err *err)
 {
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
-		const struct tensor *t = g->plan->tensors[i];
+		const struct tensor *t = stored(g->plan->tensors[i]);
 		struct hd_hf_region r;
 		struct hd_extent x;
 		int64_t begin;
 		char *data;
 		int rc = HD_OK;
 
-		if (!is_weight(t) || !hd_owns(g, t))
+		if (!is_weight(g->plan->tensors[i]) || !hd_owns(g, t))
 			continue;
 		HD_TRY(region_of(g, t, &r, err));
 		data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);

@@ -88,6 +88,7 @@ struct hd_device_ops {
 	char *(*settle)(const char *known, const struct hd_exchange *x);
 	double (*product_rate)(uint32_t dtype);		/* FLOP/s of a large product on all threads of this process, measured once */
 	double (*peak)(uint32_t dtype);			/* FLOP/s by the maker's word; NULL: not known */
+	const char *(*slow)(uint32_t dtype);	/* a sentence to warn of, if dtype is slow here; it or the slot NULL: nothing */
 
 	/* A device with memory of its own; all NULL: kernels compute in the host's, and `run` returns when it is done.  Else
 	 * `run` only enqueues, all in one order, and these wait where they say so. */

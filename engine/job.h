@@ -36,6 +36,7 @@ struct hd_job {
  * checkpoint, or NULL. */
 int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err);
 void hd_job_close(struct hd_job *j);
+static inline uint32_t hd_job_dtype(const struct hd_job *j) { return j->low ? j->low : HD_F32; }	/* of products */
 const struct hd_plan *hd_job_any_plan(const struct hd_job *j);
 const struct hd_program *hd_job_owner(const struct hd_job *j);	/* the program whose leaves all share */
 

@@ -59,17 +59,20 @@ static char *cache_path(const struct hd_job *j)
 	return hd_format("%s/.cache/heddle/%016llx-%d", home && *home ? home : "/tmp", (unsigned long long)machine(), j->threads);
 }
 
-static double rate_in(const char *text)
-{
-	const char *s = strstr(text, "rate.fp32 ");
+/* The line of the rate of large products, in the precision of the run. */
+static const char *rate_key(const struct hd_job *j) { return j->low ? "rate.bf16 " : "rate.fp32 "; }
 
-	return s && (s == text || s[-1] == '\n') ? strtod(s + 10, NULL) : 0;
+static double rate_in(const char *text, const char *key)
+{
+	const char *s = strstr(text, key);
+
+	return s && (s == text || s[-1] == '\n') ? strtod(s + strlen(key), NULL) : 0;
 }
 
 /* What the cache had, and the lines that are new. */
-static char *merged(const char *cached, double rate, const char *picks)
+static char *merged(const char *cached, const char *key, double rate, const char *picks)
 {
-	char *text = rate_in(cached) > 0 ? hd_strdup(cached) : hd_format("rate.fp32 %.9g\n%s", rate, cached);
+	char *text = rate_in(cached, key) > 0 ? hd_strdup(cached) : hd_format("%s%.9g\n%s", key, rate, cached);
 
 	for (const char *s = picks; *s;) {
 		size_t n = strcspn(s, "\n");
@@ -105,7 +108,7 @@ int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err)
 
 	if (!hd_device_in_host(j->device)) {	/* its libraries choose by themselves */
 		j->picks = j->device->settle(known ? known : "", &x);
-		j->rate = j->device->peak ? j->device->peak(HD_F32) : j->device->product_rate(HD_F32);
+		j->rate = j->device->peak ? j->device->peak(hd_job_dtype(j)) : j->device->product_rate(hd_job_dtype(j));
 		free(path);
 		return err->code;
 	}
@@ -114,16 +117,16 @@ int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err)
 	base = hd_format("%s%s", known ? known : "", cached ? cached : "");
 	all = hd_comm_bcast_text(base, 0);
 	j->picks = j->device->settle(all, &x);
-	j->rate = rate_in(all);
+	j->rate = rate_in(all, rate_key(j));
 	if (!(j->rate > 0)) {		/* all ranks measure at once: that is how they will compute */
 		double mine;
 
 		hd_comm_barrier();
-		mine = j->device->product_rate(HD_F32);
+		mine = j->device->product_rate(hd_job_dtype(j));
 		j->rate = hd_comm_sum(mine) / j->world.size;
 	}
 	if (j->world.rank == 0) {
-		char *text = merged(cached ? cached : "", j->rate, j->picks ? j->picks : "");
+		char *text = merged(cached ? cached : "", rate_key(j), j->rate, j->picks ? j->picks : "");
 
 		if (!cached || strcmp(text, cached))
 			save(path, text);

@@ -170,6 +170,17 @@ static int check_stages(struct hd_plan *p, int64_t limit, struct traffic *t, str
 	return err->code;
 }
 
+static void print_precision(const struct hd_plan *p)
+{
+	const char *slow = hd_device_cpu()->slow(p->low);
+
+	if (!p->low)
+		return;
+	printf("precision bf16: products and activations; masters, gradients and states fp32\n");
+	if (slow && strcmp(hd_section_str(hd_conf_section(p->conf, NULL, "train"), "device"), "cuda"))
+		printf("note: %s\n", slow);
+}
+
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct traffic t = { .n = 0 };
@@ -178,6 +189,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
 	HD_TRY(hd_cli_plan(c, conf, p, err));
 	hd_mesh_print(*p);
+	print_precision(*p);
 	printf("%lld parameters\n", (long long)whole_parameters(*p, -1));
 	HD_TRY(check_stages(*p, limit, &t, err));
 	print_traffic(&t);

@@ -44,6 +44,7 @@ quiet() {
 quiet "one rank" 1
 quiet "two ranks" 2
 quiet "two ranks, all-reduce, sgd" 2 --set dp.sync=allreduce --set train.optimizer=sgd
+quiet "bf16, two ranks" 2 --set train.precision=bf16 --set train.recompute=full
 experts="--set dp.plugin=ep --set model.experts=4 --set model.router=topk"	# as many rows as tokens choose
 quiet "experts, two ranks" 2 $experts
 HD_TEST_COMM=mpi

@@ -2,9 +2,11 @@
  * einsum: a product of two tensors with named dims.
  *
  * kernels/prepare/product.h says which matrix product it is, and what loops are around it.  What
- * oneDNN cannot do at all becomes plain loops: slow, but the same numbers.
+ * oneDNN cannot do at all becomes plain loops: slow, but the same numbers.  On a machine for which it has no products of
+ * bf16, operands are brought into fp32 first, in memory that all products share.
  */
 #include <config.h>
+#include "kernels/cpu/low.h"
 #include "kernels/cpu/matmul.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,44 @@ struct product {
 	struct einsum e;
 	struct hd_mm *mm;
 	int bias_inside;
+	/* bit per operand a, b, c: bf16, and made fp32 around the product (e's dtypes are those then); elements of each */
+	int widened;
+	int64_t count[3];
 };
+
+static struct { float *mem; int64_t floats; } wide;
+
+static int wide_reserve(int64_t floats)
+{
+	void *mem;
+
+	if (floats <= wide.floats)
+		return 1;
+	if (posix_memalign(&mem, 4096, (size_t)floats * sizeof(float)))
+		return 0;
+	free(wide.mem);
+	wide.mem = mem;
+	wide.floats = floats;
+	return 1;
+}
+
+static void plan_widened(struct product *p, struct hd_mm_shape *s)
+{
+	struct einsum *e = &p->e;
+	int64_t floats = 0;
+
+	for (int o = OP_A; o <= OP_C; o++)
+		if (e->dtype[o] == HD_BF16) {
+			p->widened |= 1 << o;
+			floats += p->count[o];
+		}
+	for (int o = HD_MM_A; o <= HD_MM_C; o++)
+		s->dtype[o] = HD_F32;
+	p->mm = p->widened && wide_reserve(floats) ? hd_mm_get(s, 3) : NULL;
+	for (int o = OP_A; o <= OP_C && p->mm; o++)
+		e->dtype[o] = HD_F32;
+	p->widened = p->mm ? p->widened : 0;
+}
 
 static void plan_product(struct product *p)
 {
@@ -30,6 +69,8 @@ static void plan_product(struct product *p)
 	s.dtype[HD_MM_BIAS] = 0;
 	memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
 	p->mm = hd_mm_get(&s, e->dtype[OP_BIAS] || e->dtype[OP_ADD] ? 2 : 3);
+	if (!p->mm)
+		plan_widened(p, &s);
 }
 
 static void release(void *state)
@@ -48,6 +89,9 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	HD_TRY(hd_prepare_einsum(d, &e, "cpu", err));
 	product = hd_alloc(sizeof(*product));
 	product->e = e;
+	product->count[OP_A] = hd_view_count(&d->in[0]);
+	product->count[OP_B] = hd_view_count(&d->in[1]);
+	product->count[OP_C] = e.count;
 	if (e.count && !e.empty)
 		plan_product(product);
 	p->state = product;
@@ -167,9 +211,57 @@ static int products(const struct product *p, void *const *mem, int sum)
 	}
 }
 
+static void raise_all(float *y, const uint16_t *x, int64_t n)
+{
+#pragma omp parallel for schedule(static) if (n >= HD_SMALL)
+	for (int64_t i = 0; i < n; i += HD_CHUNK)
+		hd_raise(y + i, x + i, hd_min(HD_CHUNK, n - i));
+}
+
+static void lower_all(uint16_t *y, const float *x, int64_t n)
+{
+#pragma omp parallel for schedule(static) if (n >= HD_SMALL)
+	for (int64_t i = 0; i < n; i += HD_CHUNK)
+		hd_lower(y + i, x + i, hd_min(HD_CHUNK, n - i));
+}
+
+static void run_product(const struct product *p, void *const *out, void *const *in, const struct hd_run *r);
+
+/* The product of fp32 copies.  An addend that c holds already comes with c. */
+static void run_widened(const struct product *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	void *ins[4] = { in[0], in[1], NULL, NULL }, *outs[1] = { out[0] };
+	int bias = p->e.dtype[OP_BIAS] != 0, add = p->e.dtype[OP_ADD] != 0, inside = add && in[2 + bias] == out[0];
+	struct hd_run keeps = *r;
+	float *at = wide.mem;
+
+	keeps.acc = r->acc || inside;
+	for (int i = 0; i < bias + add; i++)
+		ins[2 + i] = in[2 + i];
+	for (int o = OP_A; o <= OP_C; o++) {
+		if (!(p->widened >> o & 1))
+			continue;
+		if (o != OP_C || keeps.acc)
+			raise_all(at, o == OP_C ? out[0] : in[o], p->count[o]);
+		*(o == OP_C ? &outs[0] : &ins[o]) = at;
+		at += p->count[o];
+	}
+	if (inside)
+		ins[2 + bias] = outs[0];
+	run_product(p, outs, ins, inside ? r : &keeps);
+	if (p->widened >> OP_C & 1)
+		lower_all(out[0], outs[0], p->count[OP_C]);
+}
+
 static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct product *p = prep->state;
+
+	(p->widened ? run_widened : run_product)(p, out, in, r);
+}
+
+static void run_product(const struct product *p, void *const *out, void *const *in, const struct hd_run *r)
+{
 	const struct einsum *e = &p->e;
 	void *mem[OPERANDS] = { in[0], in[1], out[0], NULL, NULL };
 	void *first[OPERANDS] = { NULL, NULL, out[0], NULL, NULL };

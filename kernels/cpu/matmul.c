@@ -691,6 +691,17 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 	return execute(&mm->made[sum], c, a, b, bias);
 }
 
+const char *hd_mm_slow(uint32_t dtype)
+{
+	dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+
+	if (dtype != HD_BF16 || (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16)
+		return NULL;
+	return (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ?
+		"this processor has no instructions for bf16: its products are slower than those of fp32" :
+		"this processor has no instructions for bf16: its products are made of fp32 copies, beyond the planned memory";
+}
+
 /* Measured when it is asked for, not before: then all ranks of a machine ask at once, as
  * they will compute at once. */
 double hd_mm_rate(uint32_t dtype)
@@ -701,6 +712,8 @@ double hd_mm_rate(uint32_t dtype)
 	if (*rate > 0)
 		return *rate;
 	*rate = rate_of(dtype, 1024, 1e9);	/* 1e9: about what plain loops do */
+	if (dtype == HD_BF16 && *rate <= 1e9)	/* oneDNN has none: einsum.c makes them of fp32 copies */
+		return *rate = hd_mm_rate(HD_F32);
 	if (*rate > 1e11)
 		*rate = rate_of(dtype, 1536, *rate);
 	return *rate;

@@ -22,5 +22,6 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 int hd_mm_open(struct hd_err *err);
 char *hd_mm_settle(const char *known, const struct hd_exchange *x);
 double hd_mm_rate(uint32_t dtype);
+const char *hd_mm_slow(uint32_t dtype);	/* a sentence, if products of dtype have no instructions here; else NULL */
 
 #endif

@@ -4,6 +4,7 @@
  *	axes = b:4 a:2				the mesh, innermost first
  *	rules = batch>a vocab>b+ heads>b@attention seq>b	in order; + may be padded, @ in nodes of this kind only
  *	home = a				parameters are also cut along this axis
+ *	states = a				states of the optimizer are
  *	order = each|all|split			of units: one forward, one backward; or all forwards first; or that, and
  *						weight gradients apart, last
  */
@@ -18,13 +19,14 @@ struct hd_strategy {
 	const struct hd_axis *axis[AXES], *stages;
 	char name[AXES][16];
 	int naxes;
-	const char *axes, *rules, *home, *order;
+	const char *axes, *rules, *home, *states, *order;
 };
 
 static const struct hd_option options[] = {
 	{"axes", HD_OPT_STR, 0, "a:1", NULL, "name:size, innermost first"},
 	{"rules", HD_OPT_STR, 0, "", NULL, "dim>axis, dim>axis+ (padded), dim>axis@kind, in order"},
 	{"home", HD_OPT_STR, 0, "", NULL, "axis along which parameters are cut too"},
+	{"states", HD_OPT_STR, 0, "", NULL, "axis along which states are cut too"},
 	{"order", HD_OPT_CHOICE, 0, "each", "each|all|split", "of units"},
 };
 
@@ -53,6 +55,7 @@ static int rules_open(struct hd_plan *p, const struct hd_host *h, struct hd_stra
 	s->axes = h->opt_str(p, "axes");
 	s->rules = h->opt_str(p, "rules");
 	s->home = h->opt_str(p, "home");
+	s->states = h->opt_str(p, "states");
 	s->order = h->opt_str(p, "order");
 	*self = s;
 	return HD_OK;
@@ -130,6 +133,9 @@ static int rules_homes(struct hd_strategy *s, struct hd_plan *p)
 	if (*s->home)
 		for (struct hd_tensor *t = NULL; (t = s->h->graph->leaf_next(p, t, HD_PARAM));)
 			cut_more(s, p, t, named(s, s->home));
+	if (*s->states)
+		for (struct hd_tensor *t = NULL; (t = s->h->graph->leaf_next(p, t, HD_STATE));)
+			cut_more(s, p, t, named(s, s->states));
 	return s->h->status(p);
 }
 
@@ -148,7 +154,7 @@ static int rules_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 static const struct hd_strategy_ops ops = {
 	.size = sizeof(ops),
 	.options = options,
-	.noptions = 4,
+	.noptions = 5,
 	.option_size = sizeof(options[0]),
 	.open = rules_open,
 	.mesh = rules_mesh,
