@@ -423,16 +423,16 @@ static void trace(struct hd_program *g, const struct command *c, double begin)
 	if (g->ntrace < g->cap_trace)
 		g->trace[g->ntrace++] = (struct trace_event){ begin, hd_seconds(), t ? t->started : 0, t ? t->finished : 0, c->name,
 			call ? call->what : NULL, c->unit,
-			!call ? HD_TRACE_KERNEL : call->kind >= HD_SEND ? HD_TRACE_MESSAGE : HD_TRACE_GROUP, g->traced_steps };
+			!call ? HD_TRACE_KERNEL : call->kind >= HD_SEND ? HD_TRACE_MESSAGE : HD_TRACE_GROUP, g->tracing };
 }
 
-void hd_program_trace(struct hd_program *g, int on)
+void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps)
 {
-	if (on && !g->trace) {
-		g->cap_trace = g->ncommands * 8;
+	if (step && !g->trace) {
+		g->cap_trace = g->ncommands * (size_t)steps;
 		g->trace = hd_alloc(g->cap_trace * sizeof(*g->trace));
 	}
-	g->tracing = on;
+	g->tracing = step;
 }
 
 static int64_t sum_of(const int32_t *numbers, int64_t n)
@@ -576,7 +576,6 @@ static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run
 
 int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
-	g->traced_steps += g->tracing != 0;
 	HD_TRY(run_range(g, 0, g->update_at, run, fill, ctx));
 	g->runs += g->ncommands == g->update_at;	/* no update: that was all */
 	return HD_OK;

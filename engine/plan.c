@@ -3,6 +3,7 @@
  * The order of calls is the drawing in heddle/strategy.h.
  */
 #include <config.h>
+#include "engine/trace.h"
 #include "engine/plan.h"
 #include "engine/ramp.h"
 #include "engine/experts.h"
@@ -65,6 +66,7 @@ static int read_conf(struct hd_plan *p)
 	HD_TRY(hd_plan_sections(p->conf, p->err));
 	for (int i = 0; sections[i]; i++)
 		HD_TRY(hd_section_check(p->conf, hd_conf_section(p->conf, NULL, sections[i]), tables[i], 1, p->err));
+	HD_TRY(hd_trace_steps_check(p->conf, hd_conf_section(p->conf, NULL, "log"), p->err));
 	while ((s = hd_conf_next(p->conf, "strategy", s)))
 		HD_TRY(open_instance(p, s));
 	return HD_OK;

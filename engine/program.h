@@ -77,7 +77,7 @@ struct hd_program {
 	size_t update_at;		/* the first command that changes a leaf */
 	int fixed_order;		/* train.reduce = rank_order */
 	double compute_seconds;
-	struct trace_event *trace; size_t ntrace, cap_trace; int tracing, traced_steps;
+	struct trace_event *trace; size_t ntrace, cap_trace; int32_t tracing;	/* the step that is traced, or 0 */
 };
 
 struct hd_program_options {
@@ -131,14 +131,14 @@ int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fil
 double hd_program_products(struct hd_program *g, struct hd_run *run);
 /* explain --kept: the buffers of forward that backward reads, on stdout. */
 void hd_kept_print(const struct hd_program *g, int json);
-void hd_program_trace(struct hd_program *g, int on);
+void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps);	/* from now on; 0: no more.  steps: how many there will be */
 enum { HD_TRACE_KERNEL, HD_TRACE_GROUP, HD_TRACE_MESSAGE };	/* computes; a collective; sends or receives */
 struct trace_event {
 	double begin, end;		/* of this rank's compute thread in it */
 	double from, to;		/* a wait: when the movement was started and done; else 0 */
 	const char *name, *what;	/* what: of movements, "all-reduce of grad:..."; else NULL */
 	struct hd_unit unit;
-	int32_t kind, step;		/* step: counted from the first that was traced */
+	int32_t kind, step;		/* step: as in the metrics */
 };
 
 int hd_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);

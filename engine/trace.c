@@ -10,12 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-void hd_trace_step(struct hd_program *g, struct hd_section *log, int64_t step)
+void hd_trace_step(struct hd_program *g, const struct hd_section *log, int64_t step, int64_t last)
 {
-	long long from = 0, to = 0;
-	int on = hd_section_str(log, "trace")[0] && sscanf(hd_section_str(log, "trace_steps"), "%lld-%lld", &from, &to) >= 1;
+	int64_t from, to;
 
-	hd_program_trace(g, on && step >= from && step <= (to ? to : from));
+	if (!hd_section_str(log, "trace")[0] || hd_trace_steps(log, &from, &to) < 0)
+		return;
+	to = to < last ? to : last;
+	hd_program_trace(g, step >= from && step <= to ? (int32_t)step : 0, to - from + 1);
 }
 
 /* -- one event ---------------------------------------------------------------------------------------------------------------- */
@@ -161,15 +163,20 @@ static double common_zero(const struct hd_job *j)
 }
 
 /* Before the first step: a run must not find out after its last one. */
-int hd_trace_check(struct hd_section *log, struct hd_err *err)
+int hd_trace_check(const struct hd_section *log, int64_t first, int64_t last, struct hd_err *err)
 {
 	const char *path = hd_section_str(log, "trace");
 	FILE *f = *path ? fopen(path, "ae") : NULL;
+	int64_t from, to;
 
 	if (*path && !f)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
-	if (f)
-		fclose(f);
+	if (!f)
+		return HD_OK;
+	fclose(f);
+	if (hd_trace_steps(log, &from, &to) == HD_OK && (from > last || to < first))
+		hd_log(HD_WARN, "%s: no step is traced; log.trace_steps is %s, and this run has steps %lld to %lld", path,
+		       hd_section_str(log, "trace_steps"), (long long)first, (long long)last);
 	return HD_OK;
 }
 

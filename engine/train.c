@@ -245,7 +245,7 @@ static int loop(struct loop *l)
 	}
 	while (l->at.step < l->steps) {
 		HD_TRY(resize(l));
-		hd_trace_step(l->g, l->j->log, l->at.step + 1);
+		hd_trace_step(l->g, l->j->log, l->at.step + 1, l->steps);
 		HD_TRY(step(l, &n));
 		HD_TRY(write_step(l, &n));
 		HD_TRY(hd_comm_agree(l->err));
@@ -264,7 +264,7 @@ static int open_outputs(struct loop *l)
 	if (l->j->world.rank == 0 && *path)
 		hd_metrics_open(path, l->at.step > 0, &l->metrics, l->err);
 	if (l->j->world.rank == 0)
-		hd_trace_check(l->j->log, l->err);
+		hd_trace_check(l->j->log, l->at.step + 1, l->steps, l->err);
 	HD_TRY(hd_comm_agree(l->err));
 	hd_launch_listen();
 	sigaction(SIGINT, &sa, NULL);

@@ -113,7 +113,7 @@ static int profile(struct hd_job *j)
 	struct share all[64] = { { 0 } };
 	size_t n = 0, k;
 
-	hd_program_trace(g, 1);
+	hd_program_trace(g, 1, 1);
 	HD_TRY(hd_program_compute(g, &run, fill, NULL));
 	HD_TRY(hd_program_update(g, &run));
 	for (size_t i = 0; i < g->ntrace; i++) {

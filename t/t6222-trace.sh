@@ -39,7 +39,7 @@ for r in ranks:
     units = [e for e in bars[0] if re.fullmatch(r"[FBW]\d+(\.\d+)?", e["name"])]
     others = [e for e in bars[0] if e not in units]
     check(all(e["name"] in "GSU" for e in others), "rank %d: other bars %s" % (r, {e["name"] for e in others}))
-    for step in (1, 2, 3):
+    for step in (2, 3, 4):
         got = [e["name"] for e in units if e["args"]["step"] == step]
         check(got == drawn[r], "rank %d, step %d: %s, drawn %s" % (r, step, got, drawn[r]))
     for e in units:
@@ -56,9 +56,9 @@ for r in ranks:
     check(begins and len(begins) == len(ends) and all(ends[e["id"]]["ts"] >= e["ts"] for e in begins), "rank %d: movements" % r)
     check(any(e["name"].startswith("receive of ") for e in begins), "rank %d: no receive under way" % r)
 # What a stage receives it computes after the other has begun to send it: one clock for both.
-first = {r: min(e["ts"] for e in events if e["pid"] == r and e["ph"] == "X" and e["name"].startswith("F0") and e["args"]["step"] == 1)
+first = {r: min(e["ts"] for e in events if e["pid"] == r and e["ph"] == "X" and e["name"].startswith("F0") and e["args"]["step"] == 2)
          for r in ranks}
-b0 = {r: max(e["ts"] + e["dur"] for e in events if e["pid"] == r and e["ph"] == "X" and e["name"].startswith("B0") and e["args"]["step"] == 1)
+b0 = {r: max(e["ts"] + e["dur"] for e in events if e["pid"] == r and e["ph"] == "X" and e["name"].startswith("B0") and e["args"]["step"] == 2)
       for r in ranks}
 check(first[0] < b0[1] < b0[0] or "." in drawn[0][0], "stage 0 ends B0 after stage 1: %s %s" % (first, b0))
 print("\n".join(problems[:10]) or "all right")
@@ -68,6 +68,19 @@ for order in gpipe 1f1b zb interleaved; do
 	heddle explain two.ini --ranks 2 --set pp.schedule=$order --schedule >drawn
 	heddle_mpi 2 train two.ini --set pp.schedule=$order --set log.trace=$order.json >/dev/null 2>&1
 	is "$order: rows, units in the order that is drawn, kernels within them" "$(python3 look.py $order.json drawn 2>&1)" "all right"
+done
+# As many steps as are asked for, under the numbers that the metrics have; what is no range of steps is refused.
+traced() { python3 -c 'import json, sys
+print(*sorted({e["args"]["step"] for e in json.load(open(sys.argv[1]))["traceEvents"] if e["ph"] == "X" and e["name"] == "B0" and e["pid"] == 1}))' many.json; }
+heddle_mpi 2 train two.ini --set log.trace=many.json --set log.trace_steps=3-14 --set train.steps=13 >/dev/null 2>&1
+is "steps to the last one" "$(traced)" "3 4 5 6 7 8 9 10 11 12 13"
+heddle_mpi 2 train two.ini --set log.trace=many.json --set log.trace_steps=5 --set train.steps=6 >/dev/null 2>&1
+is "one step" "$(traced)" "5"
+like "none: it is said" "$(heddle_mpi 2 train two.ini --set log.trace=many.json --set train.steps=1 2>&1)" \
+	'many\.json: no step is traced; log\.trace_steps is 2-4, and this run has steps 1 to 1'
+for steps in 4-2 0-3 x 2- 2,3 2-3x -1; do
+	like "trace_steps = $steps" "$(heddle check two.ini --ranks 2 --set "log.trace_steps=$steps" 2>&1)" \
+		"^heddle: --set log\.trace_steps: '$steps' is neither a step, from 1, nor FIRST-LAST$"
 done
 HD_TEST_COMM=mpi heddle_mpi 2 train two.ini --set pp.schedule=1f1b --set log.trace=mpi.json >/dev/null 2>&1
 heddle explain two.ini --ranks 2 --schedule >drawn
