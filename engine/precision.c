@@ -125,9 +125,6 @@ int hd_precision(struct hd_plan *p)
 
 	if (!p->low)
 		return HD_OK;
-	if (p->model.experts)
-		return hd_section_fail(p->conf, hd_conf_section(p->conf, NULL, "train"), "precision", p->err, HD_ENOTSUP,
-				       "bf16: models with experts are trained in fp32 in this version");
 	p->phase = HD_F;
 	for (struct node *n = p->first; n && !p->err->code; n = n->next)
 		on_node(p, n);

@@ -43,7 +43,7 @@ static int wrong_parameters(const struct hd_plan *p, int train)
 
 	for (size_t i = 0; i < p->ntensors; i++) {
 		const struct tensor *t = p->tensors[i];
-		int norm = strstr(t->v.name, "ln_") || strstr(t->v.name, "norm");
+		int norm = strstr(t->v.name, "ln_") || strstr(t->v.name, "norm") || strstr(t->v.name, "moe.gate.");
 
 		if (t->v.node || t->v.what == HD_DATA)
 			continue;
@@ -98,6 +98,33 @@ static void types(const char *keys, const char *what)
 	done_with(p);
 }
 
+/* Routers choose in fp32, and gates are; what experts compute is bf16. */
+static void experts(const char *keys, const char *what)
+{
+	struct hd_plan *p = plan_of(keys, 1);
+	int routers = 0, gates = 0, products = 0, seen = 0;
+
+	if (!ok(p != NULL, "%s: a plan", what))
+		return;
+	is_int(wrong_parameters(p, 1), 0, "parameters, masters, states; the router's weight is fp32");
+	for (struct node *n = p->first; n; n = n->next) {
+		if (is(n, "route") || is(n, "route_d"))
+			routers += n->ins[0]->v.dtype != HD_F32 || n->outs[0]->v.dtype != HD_F32, seen++;
+		if (is(n, "combine") && hd_attr(n->attr, "gates", 0) != 0)
+			gates += n->ins[2]->v.dtype != HD_F32 || n->ins[0]->v.dtype != HD_BF16;
+		if (is(n, "combine_dg"))
+			gates += n->outs[0]->v.dtype != HD_F32;
+		for (uint32_t i = 0; is(n, "einsum") && i < 2; i++)
+			if (n->ins[i]->v.ndim == 4 && !strncmp(n->ins[i]->v.spec, "expert", 6))
+				products += n->ins[i]->v.dtype != HD_BF16, seen++;
+	}
+	is_int(routers, 0, "routers choose in fp32");
+	is_int(gates, 0, "gates and their gradients are fp32");
+	is_int(products, 0, "what experts compute is bf16");
+	ok(seen > 10, "of which there are %d", seen);
+	done_with(p);
+}
+
 static void forward_only(void)
 {
 	struct hd_plan *p = plan_of("", 0);
@@ -140,6 +167,8 @@ int main(void)
 	types("", "gpt2");
 	types("tie_embeddings = no\ndropout = 0.1", "gpt2, a head of its own");
 	types("family = llama\nkv_heads = 2", "llama");
+	experts("family = mixtral\nexperts = 4", "experts, rows counted");
+	experts("experts = 4\nmoe_every = 2\nfamily = llama\nrouter = gshard", "experts, places");
 	forward_only();
 	cast_gradient();
 	return done();

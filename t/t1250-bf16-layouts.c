@@ -27,6 +27,7 @@ struct layout {
 #define RULES "[strategy m]\nplugin = %s/t/plugins/.libs/rules.so\n"
 #define TP "[strategy tp]\nplugin = tp\nsize = 2\n"
 #define PP "[strategy pp]\nplugin = pp\nsize = 2\n"
+#define EP "[strategy ep]\nplugin = ep\nsize = 2\n"
 #define DP "[strategy dp]\nplugin = dp\nsize = 2\n"
 
 static const struct layout layouts[] = {
@@ -39,6 +40,8 @@ static const struct layout layouts[] = {
 	{ "parameters cut by replicas", 2, RULES "axes = a:2\nrules = batch>a\nhome = a\n" },
 	{ "parameters cut by replicas, two stages", 4,
 	  RULES "axes = a:2 c:2\nrules = batch>a layer>c\nhome = a\norder = split\n" },
+	{ "experts on two", 2, EP },
+	{ "experts on two, their products cut", 4, EP TP },
 	{ "heads of attention, sequence elsewhere", 4,
 	  RULES "axes = b:2 a:2\nrules = batch>a heads>b@attention kv_heads>b@attention seq>b\n" },
 };
@@ -117,7 +120,7 @@ static void recomputed(void)
 
 int main(void)
 {
-	static const int all[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, -1 }, some[] = { 4, 5, 6, -1 };
+	static const int all[] = { 0, 1, 2, 3, 4, 5, 6, 7, 10, -1 }, some[] = { 4, 5, 6, -1 }, experts[] = { 8, 9, 5, -1 };
 
 	if (access(HD_TEST_BUILD "/heddle", X_OK) || access(HD_TEST_BUILD "/t/plugins/.libs/rules.so", R_OK))
 		skip_all("heddle is not built");
@@ -125,6 +128,10 @@ int main(void)
 		return 1;
 	model('a', "", "gpt2", all);
 	model('b', "family = llama\nkv_heads = 2", "llama", some);
+	/* each token asks every expert: a choice between two that are nearly equal is no continuous function of the logits */
+	model('c', "family = mixtral\nkv_heads = 2\nexperts = 4\nexperts_per_token = 4\nz_loss = 0.001", "experts, rows counted",
+	      experts);
+	model('d', "experts = 2\nmoe_every = 2\nsecond_expert = all\ncapacity_factor = 2\naux_loss = 0", "experts, places", experts);
 	recomputed();
 	layouts_end();
 	return done();

@@ -119,8 +119,10 @@ static void by_global_token(void)
 }
 
 /* -- movement and products ----------------------------------------------------------------------------------------------- */
-static void movements(void)
+/* low: rows, tokens and weights are bf16, gates and the weights' gradients are not */
+static void movements(int low)
 {
+	uint32_t type = low ? HD_BF16 : HD_F32;
 	static const char *const dims[] = { "expert=8,batch=4,slot=4,embed=37", "expert=8,batch=4,slot=4,embed=37",
 		"expert=8,batch=4,slot=5,embed=37", "expert=1@0/8,batch=1@0/4,slot=128,embed=37" };
 	static const char *const places[] = { "unit=16 places=4", "unit=8 places=2", "unit=32 places=9", "unit=16 places=16 rows=1" };
@@ -137,20 +139,20 @@ static void movements(void)
 			for (int back = gates == 2; back < 2; back++) {
 				struct kt *t = gates == 2 ? KT_NEW(combine_dg, attr) : back ? KT_NEW(combine, attr)
 					: KT_NEW(dispatch, attr);
-				struct kt_buf *x = gates == 2 ? kt_in(t, HD_F32, X) : NULL;
-				struct kt_buf *y = kt_in(t, HD_F32, back ? dims[i] : X), *s = kt_in(t, HD_I32, BEST), *g = NULL, *out;
+				struct kt_buf *x = gates == 2 ? kt_in(t, type, X) : NULL;
+				struct kt_buf *y = kt_in(t, type, back ? dims[i] : X), *s = kt_in(t, HD_I32, BEST), *g = NULL, *out;
 
 				if (gates == 1)
 					kt_share(g = kt_in(t, HD_F32, BEST), r.gates);
 				if (kinds[i].counts)
 					kt_share(kt_in(t, HD_I32, "expert=8,batch=4"), r.counts);
-				out = kt_out(t, HD_F32, gates == 2 ? BEST : back ? X : dims[i]);
+				out = kt_out(t, gates == 2 ? HD_F32 : type, gates == 2 ? BEST : back ? X : dims[i]);
 				kt_share(s, r.slots);
 				kt_reals(y, -1, 1);
 				kt_reals(out, -1, 1);	/* rows that nobody has stay as they are */
 				if (x)
 					kt_reals(x, -1, 1);
-				KT_CHECK(t, kt_tol(HD_F32, gates == 2 ? 37 : 4), "%s, gates %d: %s",
+				KT_CHECK(t, kt_tol(gates == 2 ? HD_F32 : type, gates == 2 ? 37 : 4), "%s%s, gates %d: %s", low ? "bf16 " : "",
 					 gates == 2 ? "combine_dg" : back ? "combine" : "dispatch", gates & 1, kinds[i].name);
 				kt_threads(t, "its bits");
 				kt_free(t);
@@ -161,8 +163,9 @@ static void movements(void)
 }
 
 /* Experts 0 and 2 of 5 have no rows, and rows 23 to 29 are nobody's. */
-static void products(void)
+static void products(int low)
 {
+	uint32_t type = low ? HD_BF16 : HD_F32;
 	static const int rows[] = { 0, 0, 3, 8, 0, 0, 1, 0, 7, 4 };
 	static const struct { const char *a, *b, *c, *name; } of[] = {
 		{ "embed=19", "expert=5,embed=19,mlp=23", "mlp=23", "rows" },
@@ -181,11 +184,11 @@ static void products(void)
 			snprintf(spec[0], 100, "%s%s", lead, of[i].a);
 			snprintf(spec[1], 100, "%s%s", i < 2 ? "" : lead, of[i].b);
 			snprintf(spec[2], 100, "%s%s", i < 2 ? lead : "", of[i].c);
-			a = kt_in(t, HD_F32, spec[0]), b = kt_in(t, HD_F32, spec[1]);
+			a = kt_in(t, type, spec[0]), b = kt_in(t, type, spec[1]);
 			if (how > 1)
-				add = kt_in(t, HD_F32, spec[2]);
+				add = kt_in(t, type, spec[2]);
 			n = kt_in(t, HD_I32, "expert=5,batch=2");
-			c = kt_out(t, HD_F32, spec[2]);
+			c = kt_out(t, i < 2 ? type : HD_F32, spec[2]);
 			if (how == 3)
 				kt_inplace(c, add);
 			kt_reals(a, -1, 1), kt_reals(b, -1, 1), kt_reals(c, -1, 1);
@@ -194,7 +197,7 @@ static void products(void)
 			for (int e = 0; e < 10; e++)
 				kt_set(n, e, rows[e]);
 			t->run.acc = how == 1;
-			KT_CHECK(t, kt_tol(HD_F32, 24), "products of %s, %s", of[i].name,
+			KT_CHECK(t, kt_tol(i < 2 ? type : HD_F32, 24), "%sproducts of %s, %s", low ? "bf16 " : "", of[i].name,
 				 how == 0 ? "anew" : how == 1 ? "added to" : how == 2 ? "with a sum" : "in place of it");
 			kt_free(t);
 		}
@@ -220,8 +223,10 @@ int main(void)
 	routes();
 	by_hand();
 	by_global_token();
-	movements();
-	products();
+	for (int low = 0; low < 2; low++) {
+		movements(low);
+		products(low);
+	}
 	used_rows();
 	return done();
 }

@@ -47,6 +47,7 @@ quiet "two ranks, all-reduce, sgd" 2 --set dp.sync=allreduce --set train.optimiz
 quiet "bf16, two ranks" 2 --set train.precision=bf16 --set train.recompute=full
 experts="--set dp.plugin=ep --set model.experts=4 --set model.router=topk"	# as many rows as tokens choose
 quiet "experts, two ranks" 2 $experts
+quiet "experts, bf16, two ranks" 2 $experts --set train.precision=bf16
 HD_TEST_COMM=mpi
 export HD_TEST_COMM
 quiet "two hosts" 2 --set dp.bucket=16K

@@ -98,6 +98,20 @@ for layout in tp:2 pp:2 dp:2 hybrid:8; do
 	like "$name: bench says the precision" "$ran" '"precision": "bf16"'
 done
 
+# Experts: rows and places, over ranks that hold some of them each.
+sections ep.ini ep
+for kind in "rows:--set model.family=mixtral" "places:--set model.moe_every=2"; do
+	keys="${kind#*:} --set model.experts=4" kind=${kind%%:*}
+	json=$(heddle explain ep.ini $keys --json)
+	full=$(said '"collective": "all-to-all')
+	json=$(heddle explain ep.ini $keys --json $bf16)
+	is "experts, $kind: half the bytes of tokens" "$(($(said '"collective": "all-to-all') * 2))" "$full"
+	ok "experts, $kind: something is sent" [ "$full" -gt 0 ]
+	ok "experts, $kind" train "ep-$kind" 2 ep $bf16 $keys
+	ok "experts, $kind: resumed" train "ep-$kind-rest" 2 ep $bf16 $keys --set "checkpoint.resume=ep-$kind/step-00000002"
+	ok "experts, $kind: the same files, bit by bit" same "ep-$kind/step-00000004" "ep-$kind-rest/step-00000004"
+done
+
 # -- a strategy that cuts the optimizer's state, and nothing else: masters go with it, updates run there, and what comes back
 # is bf16.  Of the weights that divide, the update sends half of each.
 {

@@ -78,6 +78,9 @@ cpus=1 ini=tiny.ini
 # Experts: rows that are counted, whose numbers only the device has; and places.
 experts="--set model.family=llama --set model.experts=4 --set model.experts_per_token=2 --set model.aux_loss=0.02"
 layout "experts, rows counted" 1 $experts
+near=$(awk 'BEGIN { print sqrt(2 * 20 * 3 / 64) / 256 }') near_norm=$(awk 'BEGIN { print sqrt(2 * 20 * 3) / 256 }')
+layout "experts, rows counted, bf16" 1 $experts --set model.router=topk --set model.experts_per_token=4 --set train.precision=bf16
+near=2e-6 near_norm=
 layout "experts, places" 1 --set model.experts=4 --set model.experts_per_token=2 --set model.capacity_factor=1 \
 	--set model.group_tokens=8 --set model.aux_loss=0.02
 sed 's/^\[strategy dp\]/[strategy ep]/; s/^plugin = dp/plugin = ep\nsize = 2/' tiny.ini >experts.ini

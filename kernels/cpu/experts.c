@@ -6,12 +6,14 @@
  */
 #include <config.h>
 #include "engine/rng.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/low.h"
 #include "kernels/prepare/experts.h"
 
-HD_PREPARE(prepare_dispatch, "dispatch", HD_F32, hd_prepare_dispatch(c, p))
-HD_PREPARE(prepare_combine, "combine", HD_F32, hd_prepare_combine(c, p))
-HD_PREPARE(prepare_combine_dg, "combine_dg", HD_F32, hd_prepare_combine_dg(c, p))
+/* Rows and tokens may be bf16, gates are fp32. */
+#define GATED(c) (hd_attr((c)->d->attr, "gates", 0) != 0 ? "t*f*" : "t*")
+HD_PREPARE_LOW(prepare_dispatch, "dispatch", GATED(c), "t", hd_prepare_dispatch(c, p))
+HD_PREPARE_LOW(prepare_combine, "combine", GATED(c), "t", hd_prepare_combine(c, p))
+HD_PREPARE_LOW(prepare_combine_dg, "combine_dg", "tt*", "f", hd_prepare_combine_dg(c, p))
 
 /* Scratch of a piece of tokens, which is whole units and whole groups: sums (E + 3), E f_e (E), places taken (E). */
 static int64_t piece_of(const struct hd_prep *p) { return p->n[4] > p->n[6] ? p->n[4] : p->n[6]; }
@@ -269,33 +271,44 @@ HD_CLONES static float dot(const float *x, const float *y, int64_t n)
 	return sum;
 }
 
+/* Row `to` of d is row `from` of x, times the gate if there is one. */
+static void bring(const struct hd_prep *p, void *d, int64_t to, const void *x, int64_t from, const float *gate)
+{
+	int64_t cols = p->n[3], t = p->n[14], step = hd_step(t);
+
+	if (!gate) {
+		memcpy(hd_into(d, t, to * cols), hd_at(x, t, from * cols), (size_t)cols * HD_BITS(t) / 8);
+		return;
+	}
+	for (int64_t j = 0; j < cols; j += step) {
+		float a[HD_PIECE], b[HD_PIECE];
+		int64_t n = hd_min(step, cols - j);
+
+		scaled(hd_write_to(d, t, to * cols + j, b), hd_read(x, t, from * cols + j, n, a), *gate, n);
+		hd_write(d, t, to * cols + j, n, b);
+	}
+}
+
 /* Every row has its token, so tokens are gone through. */
 static void dispatch_rows(const struct hd_prep *p, void *const *out, void *const *in)
 {
 	int64_t k = p->n[2], cols = p->n[3], n = p->n[0] * p->n[1] * k;
-	const float *x = in[0], *gates = p->n[8] ? in[2] : NULL;
+	const float *gates = p->n[8] ? in[2] : NULL;
 	const int32_t *slots = in[1];
-	float *d = out[0];
 
 	hd_place_rows(p, in);
 #pragma omp parallel for schedule(static) if (n * cols >= HD_SMALL)
-	for (int64_t i = 0; i < n; i++) {
-		float *to = slots[i] < 0 ? NULL : d + row_of(p, i, slots[i]) * cols;
-
-		if (to && gates)
-			scaled(to, x + i / k * cols, gates[i], cols);
-		else if (to)
-			memcpy(to, x + i / k * cols, (size_t)cols * sizeof(*d));
-	}
+	for (int64_t i = 0; i < n; i++)
+		if (slots[i] >= 0)
+			bring(p, out[0], row_of(p, i, slots[i]), in[0], i / k, gates ? gates + i : NULL);
 }
 
 static void dispatch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t k = p->n[2], cols = p->n[3], rows = p->n[4] * p->n[0] * p->n[5];
-	const float *x = in[0], *gates = p->n[8] ? in[2] : NULL;
+	int64_t k = p->n[2], cols = p->n[3], rows = p->n[4] * p->n[0] * p->n[5], width = HD_BITS(p->n[14]) / 8;
+	const float *gates = p->n[8] ? in[2] : NULL;
 	const int32_t *slots = in[1];
 	int32_t *of = p->state;
-	float *d = out[0];
 
 	(void)r;
 	if (p->n[9]) {
@@ -309,42 +322,54 @@ static void dispatch(const struct hd_prep *p, void *const *out, void *const *in,
 #pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
 	for (int64_t i = 0; i < rows; i++) {
 		if (of[i] < 0)
-			memset(d + i * cols, 0, (size_t)cols * sizeof(*d));
-		else if (gates)
-			scaled(d + i * cols, x + of[i] / k * cols, gates[of[i]], cols);
+			memset((char *)out[0] + i * cols * width, 0, (size_t)(cols * width));
 		else
-			memcpy(d + i * cols, x + of[i] / k * cols, (size_t)cols * sizeof(*d));
+			bring(p, out[0], i, in[0], of[i] / k, gates ? gates + of[i] : NULL);
 	}
 }
 
 static void combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t k = p->n[2], cols = p->n[3], tokens = p->n[0] * p->n[1];
-	const float *y = in[0], *gates = p->n[8] ? in[2] : NULL;
+	int64_t k = p->n[2], cols = p->n[3], tokens = p->n[0] * p->n[1], t = p->n[14], step = hd_step(t);
+	const float *gates = p->n[8] ? in[2] : NULL;
 	const int32_t *slots = in[1];
-	float *x = out[0];
 
 	(void)r;
 	hd_place_rows(p, in);
 #pragma omp parallel for schedule(static) if (tokens * cols >= HD_SMALL)
-	for (int64_t i = 0; i < tokens; i++) {
-		int some = 0;
+	for (int64_t i = 0; i < tokens; i++)
+		for (int64_t j = 0; j < cols; j += step) {
+			float sum[HD_PIECE], wide[HD_PIECE], *x = hd_write_to(out[0], t, i * cols + j, sum);
+			int64_t n = hd_min(step, cols - j), some = 0;
 
-		for (int64_t c = i * k; c < (i + 1) * k; c++) {
-			const float *from = slots[c] < 0 ? NULL : y + row_of(p, c, slots[c]) * cols;
-
-			if (from)
-				(some++ ? add_scaled : scaled)(x + i * cols, from, gates ? gates[c] : 1, cols);
+			for (int64_t c = i * k; c < (i + 1) * k; c++)
+				if (slots[c] >= 0)
+					(some++ ? add_scaled : scaled)(x, hd_read(in[0], t, row_of(p, c, slots[c]) * cols + j, n, wide),
+								       gates ? gates[c] : 1, n);
+			if (!some)
+				memset(x, 0, (size_t)n * sizeof(*x));
+			hd_write(out[0], t, i * cols + j, n, sum);
 		}
-		if (!some)
-			memset(x + i * cols, 0, (size_t)cols * sizeof(*x));
+}
+
+/* Of bf16 in pieces. */
+static float dot_any(const void *x, const void *y, int64_t t, int64_t x0, int64_t y0, int64_t cols)
+{
+	int64_t step = t == HD_BF16 ? HD_PIECE : cols;
+	float sum = 0;
+
+	for (int64_t j = 0; j < cols; j += step) {
+		float a[HD_PIECE], b[HD_PIECE];
+		int64_t n = hd_min(step, cols - j);
+
+		sum += dot(hd_read(x, t, x0 + j, n, a), hd_read(y, t, y0 + j, n, b), n);
 	}
+	return sum;
 }
 
 static void combine_dg(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t k = p->n[2], cols = p->n[3], n = p->n[0] * p->n[1] * k;
-	const float *dx = in[0], *y = in[1];
+	int64_t k = p->n[2], cols = p->n[3], n = p->n[0] * p->n[1] * k, t = p->n[14];
 	const int32_t *slots = in[2];
 	float *dg = out[0];
 
@@ -352,7 +377,7 @@ static void combine_dg(const struct hd_prep *p, void *const *out, void *const *i
 	hd_place_rows(p, in);
 #pragma omp parallel for schedule(static) if (n * cols >= HD_SMALL)
 	for (int64_t i = 0; i < n; i++)
-		dg[i] = slots[i] < 0 ? 0 : dot(dx + i / k * cols, y + row_of(p, i, slots[i]) * cols, cols);
+		dg[i] = slots[i] < 0 ? 0 : dot_any(in[0], in[1], t, i / k * cols, row_of(p, i, slots[i]) * cols, cols);
 }
 
 const struct hd_kernel hd_cpu_route = { .name = "route", .prepare = prepare_route, .run = route };
