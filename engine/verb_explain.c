@@ -116,7 +116,8 @@ static void count_traffic(const struct hd_program *g, struct traffic *t)
 static void print_traffic(const struct traffic *t)
 {
 	for (int k = 0; k < t->n; k++)
-		printf("%s%s %.6g MB", k ? ", " : "sent in a step, by the rank that sends most: ", t->name[k], t->most[k] / 1e6);
+		printf("%s%s %.*f MB", k ? ", " : "sent in a step, by the rank that sends most: ", t->name[k],
+		       t->most[k] < 1e9 ? 6 : 1, t->most[k] / 1e6);
 	printf(t->n ? "\n" : "");
 }
 
