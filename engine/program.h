@@ -132,6 +132,11 @@ double hd_program_products(struct hd_program *g, struct hd_run *run);
 /* explain --kept: the buffers of forward that backward reads, on stdout. */
 void hd_kept_print(const struct hd_program *g, int json);
 void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps);	/* from now on; 0: no more.  steps: how many there will be */
+/* Of a device with memory of its own: each launch `repeats` times behind each other, so that what a wait takes is shared out.
+ * bytes: of its operands; flops: of its products.  What it computes is of no use afterwards. */
+struct launch_time { const char *name; double seconds, bytes, flops; };
+int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats, void (*each)(void *ctx, const struct launch_time *t),
+		     void *ctx);
 enum { HD_TRACE_KERNEL, HD_TRACE_GROUP, HD_TRACE_MESSAGE };	/* computes; a collective; sends or receives */
 struct trace_event {
 	double begin, end;		/* of this rank's compute thread in it */

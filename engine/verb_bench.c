@@ -97,7 +97,8 @@ static json_t *bytes_by_axis(struct hd_job *j, const struct bench *b)
 }
 
 /* -- where the time of a step goes ---------------------------------------------------------------------------------------- */
-struct share { const char *name; double seconds; int calls; };
+struct share { const char *name; double seconds, bytes, flops; int calls; };
+struct shares { struct share v[64]; size_t n; };
 
 static int longest_first(const void *a, const void *b)
 {
@@ -106,29 +107,49 @@ static int longest_first(const void *a, const void *b)
 	return (x->seconds < y->seconds) - (x->seconds > y->seconds);
 }
 
+static void add_share(void *ctx, const struct launch_time *t)
+{
+	struct shares *all = ctx;
+	size_t k = 0;
+
+	while (k < all->n && strcmp(all->v[k].name, t->name))
+		k++;
+	if (k == HD_LEN(all->v))
+		return;
+	all->n += k == all->n;
+	all->v[k].name = t->name;
+	all->v[k].seconds += t->seconds;
+	all->v[k].bytes += t->bytes;
+	all->v[k].flops += t->flops;
+	all->v[k].calls++;
+}
+
+/* On the cpu a step is traced; on a GPU each launch is repeated, or what is measured would be the waits between them. */
 static int profile(struct hd_job *j)
 {
 	struct hd_program *g = j->program[HD_TRAIN];
 	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4, .step = 1, .loss_scale = 1 };
-	struct share all[64] = { { 0 } };
-	size_t n = 0, k;
+	struct shares all = { .n = 0 };
+	int gpu = !hd_device_in_host(j->device);
 
-	hd_program_trace(g, 1, 1);
-	HD_TRY(hd_program_compute(g, &run, fill, NULL));
-	HD_TRY(hd_program_update(g, &run));
-	for (size_t i = 0; i < g->ntrace; i++) {
-		for (k = 0; k < n && strcmp(all[k].name, g->trace[i].name); k++)
-			;
-		if (k == HD_LEN(all))
-			continue;
-		n += k == n;
-		all[k].name = g->trace[i].name;
-		all[k].seconds += g->trace[i].end - g->trace[i].begin;
-		all[k].calls++;
+	if (gpu) {
+		HD_TRY(hd_program_times(g, &run, 10, add_share, &all));
+	} else {
+		hd_program_trace(g, 1, 1);
+		HD_TRY(hd_program_compute(g, &run, fill, NULL));
+		HD_TRY(hd_program_update(g, &run));
+		for (size_t i = 0; i < g->ntrace; i++)
+			add_share(&all, &(struct launch_time){ .name = g->trace[i].name, .seconds = g->trace[i].end - g->trace[i].begin });
 	}
-	qsort(all, n, sizeof(all[0]), longest_first);
-	for (k = 0; k < n && j->world.rank == 0; k++)
-		printf("%-16s %9.3f ms  %5d calls\n", all[k].name, 1e3 * all[k].seconds, all[k].calls);
+	qsort(all.v, all.n, sizeof(all.v[0]), longest_first);
+	for (size_t k = 0; k < all.n && j->world.rank == 0; k++) {
+		const struct share *s = &all.v[k];
+
+		printf("%-16s %9.3f ms  %5d calls", s->name, 1e3 * s->seconds, s->calls);
+		if (gpu)	/* of what operands there are, read or written once; and of the products */
+			printf("  %8.1f GB/s  %8.2f TFLOP/s", s->bytes / s->seconds / 1e9, s->flops / s->seconds / 1e12);
+		printf("\n");
+	}
 	return HD_OK;
 }
 

@@ -14,7 +14,7 @@ static struct {
 	size_t scratch_bytes, scratch_need;
 	cudaError_t failed;		/* the first */
 	char where[120];
-	int local_rank, local_size, device, open;
+	int local_rank, local_size, gpus, device, open;
 } here;
 
 #ifdef HD_SIM
@@ -24,6 +24,8 @@ static const char *text_of(cudaError_t e) { return cudaGetErrorString(e); }
 #endif
 
 void *hd_cuda_queue(void) { return (void *)here.queue; }
+int hd_cuda_gpu(void) { return here.device; }
+int hd_cuda_shared(void) { return here.gpus ? (here.local_size + here.gpus - 1) / here.gpus : 1; }
 
 static void keep(cudaError_t e, const char *where)
 {
@@ -251,6 +253,7 @@ static int choose_gpu(struct hd_err *err)
 	if (here.local_size > n && !getenv("HD_TEST_SHARE_GPU"))	/* for tests of layouts on one */
 		return hd_err_set(err, HD_ENOTSUP, "cuda: %d ranks on this host, and %d GPU%s: one rank a GPU", here.local_size, n,
 				  n == 1 ? "" : "s");
+	here.gpus = n;
 	here.device = here.local_rank % n;
 	e = cudaSetDevice(here.device);
 	if (e == cudaSuccess)

@@ -217,7 +217,7 @@ tiles(grouped g, C *c, const bf16 *a, const bf16 *b, const C *add, const int64_t
 }
 
 /* -- any other ----------------------------------------------------------------------------------------------------------- */
-template<class C, class T> __global__ void __launch_bounds__(THREADS)
+template<class C, class T> __global__ void __launch_bounds__(THREADS, 2)
 plain_tiles(grouped g, C *c, const T *a, const T *b, const C *add, const int64_t *row, const int64_t *first)
 {
 	__shared__ float ta[PLAIN_DEEP][PLAIN + 4], tb[PLAIN_DEEP][PLAIN + 4];

@@ -44,7 +44,13 @@ static int open_comm(const void *id, int rank, int size, struct hd_err *err)
 {
 	ncclConfig_t how = NCCL_CONFIG_INITIALIZER;
 
+	int version = 0;
+
 	here.kernels = (cudaStream_t)hd_cuda_queue();
+	ncclGetVersion(&version);
+	if (hd_cuda_shared() > 1 && version < NCCL_VERSION(2, 30, 0))
+		return hd_err_set(err, HD_ENOTSUP, "nccl: %d ranks share GPU %d, which NCCL %d.%d does not allow (2.30 does): train.comm = mpi",
+				  hd_cuda_shared(), hd_cuda_gpu(), version / 10000, version / 100 % 100);
 	how.blocking = 1;
 	HD_TRY(failed(ncclCommInitRankConfig(&here.world, size, *(const ncclUniqueId *)id, rank, &how), "the ranks do not meet",
 		      err));
