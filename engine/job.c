@@ -324,6 +324,7 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	HD_TRY(hd_comm_agree(err));
 	HD_TRY(agree_on_device(j, err));
 	j->low = hd_precision_asked(conf, !hd_device_in_host(j->device));
+	hd_picks_precision(j, known_picks);
 	if (j->low && j->device->slow && j->device->slow(j->low) && j->world.rank == 0)
 		hd_log(HD_INFO, "%s", j->device->slow(j->low));
 	choose_comm(j, err);

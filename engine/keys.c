@@ -23,7 +23,7 @@ static const struct hd_option train[] = {
 	{ "eps", HD_OPT_NUM, 0, "1e-8", "0..", "adamw" },
 	{ "clip", HD_OPT_NUM, 0, "1.0", "0..", "largest global gradient norm (0: off)" },
 	{ "seed", HD_OPT_INT, 0, "1", "0..", "of initial weights, data order and dropout" },
-	{ "precision", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|auto", "of activations and products; masters, gradients and states are fp32" },
+	{ "precision", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|auto", "of activations and products (unset: bf16 on cuda); masters, gradients, states: fp32" },
 	{ "recompute", HD_OPT_CHOICE, 0, "none", "none|selective|full", "what backward makes again instead of keeping it" },
 	{ "reduce", HD_OPT_CHOICE, 0, "fast", "fast|rank_order", "rank_order: sums in member order on every transport" },
 	{ "eval_every", HD_OPT_INT, 0, "0", "0..", "steps between evaluations (0: after the last step only)" },

@@ -100,6 +100,43 @@ static void save(const char *path, const char *text)
 	free(dir);
 }
 
+static int is_auto(const struct hd_job *j) { return !strcmp(hd_section_str(j->train, "precision"), "auto"); }
+
+#define CHOSEN "precision.auto "
+
+void hd_picks_precision(struct hd_job *j, const char *known)
+{
+	struct hd_err ignored = { 0 };
+	char *path, *cached, *text, *all;
+	const char *s;
+
+	if (!is_auto(j) || !hd_device_in_host(j->device))
+		return;
+	path = cache_path(j);
+	cached = j->world.rank == 0 ? hd_file_read(path, NULL, &ignored) : NULL;
+	text = hd_format("%s\n%s", known ? known : "", cached ? cached : "");
+	if (j->world.rank == 0 && !strstr(text, "\n" CHOSEN) && strncmp(text, CHOSEN, strlen(CHOSEN))) {
+		free(text);
+		text = hd_format(CHOSEN "%s\n", j->device->product_rate(HD_BF16) > j->device->product_rate(HD_F32) ? "bf16" : "fp32");
+	}
+	all = hd_comm_bcast_text(text, 0);
+	s = strstr(all, CHOSEN);
+	j->low = s && !strncmp(s + strlen(CHOSEN), "bf16", 4) ? HD_BF16 : 0;
+	free(path), free(cached), free(text), free(all);
+}
+
+/* With what was chosen before there were products. */
+static char *all_picks(struct hd_job *j, char *picks)
+{
+	char *text;
+
+	if (!is_auto(j))
+		return picks;
+	text = hd_format("%s" CHOSEN "%s\n", picks ? picks : "", j->low ? "bf16" : "fp32");
+	free(picks);
+	return text;
+}
+
 int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err)
 {
 	struct hd_exchange x = { j, gather, bcast };
@@ -116,7 +153,7 @@ int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err)
 		cached = hd_file_read(path, NULL, &ignored);
 	base = hd_format("%s%s", known ? known : "", cached ? cached : "");
 	all = hd_comm_bcast_text(base, 0);
-	j->picks = j->device->settle(all, &x);
+	j->picks = all_picks(j, j->device->settle(all, &x));
 	j->rate = rate_in(all, rate_key(j));
 	if (!(j->rate > 0)) {		/* all ranks measure at once: that is how they will compute */
 		double mine;

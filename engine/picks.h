@@ -7,5 +7,7 @@
 #include "engine/job.h"
 
 int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err);
+/* train.precision = auto on a cpu: the faster by the rate of large products, before anything is planned.  Sets j->low. */
+void hd_picks_precision(struct hd_job *j, const char *known);
 
 #endif

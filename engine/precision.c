@@ -113,9 +113,11 @@ static int on_node(struct hd_plan *p, struct node *n)
 
 uint32_t hd_precision_asked(struct hd_conf *c, int cuda)
 {
-	const char *v = hd_section_str(hd_conf_section(c, NULL, "train"), "precision");
+	struct hd_section *train = hd_conf_section(c, NULL, "train");
+	const char *v = hd_section_str(train, "precision");
 
-	(void)cuda;
+	if (!hd_section_has(train, "precision") || !strcmp(v, "auto"))
+		return cuda ? HD_BF16 : 0;	/* auto on a cpu is measured when a run begins: picks.c */
 	return !strcmp(v, "bf16") ? HD_BF16 : 0;
 }
 

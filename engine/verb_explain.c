@@ -175,6 +175,8 @@ static void print_precision(const struct hd_plan *p)
 {
 	const char *slow = hd_device_cpu()->slow(p->low);
 
+	if (!p->low && !strcmp(hd_section_str(hd_conf_section(p->conf, NULL, "train"), "precision"), "auto"))
+		printf("note: train.precision = auto is measured when a run begins; this is fp32\n");
 	if (!p->low)
 		return;
 	printf("precision bf16: products and activations; masters, gradients and states fp32\n");

@@ -164,6 +164,22 @@ DNNL_MAX_CPU_ISA=AVX2 heddle train one.ini $bf16 --set log.metrics=avx2.jsonl >/
 is "it trains there" $? 0
 close_to "with the losses of fp32" avx2.jsonl full.jsonl 0
 
+# -- auto: what is measured is measured once, and a run that goes on keeps it
+auto="--set train.precision=auto"
+picked() { sed -n 's/.*precision\.auto \([a-z0-9]*\).*/\1/p' "$1/heddle/state.json"; }
+ok "auto" train auto 2 dp $auto
+like "auto: rank 0 has measured, and says what" "$(picked auto/step-00000002)" '^(bf16|fp32)$'
+case $(picked auto/step-00000002) in bf16) other=fp32 ;; *) other=bf16 ;; esac
+sed "s/precision\.auto [a-z0-9]*/precision.auto $other/" auto/step-00000002/heddle/state.json >.state
+cp .state auto/step-00000002/heddle/state.json
+ok "auto: resumed" train auto-rest 2 dp $auto --set checkpoint.resume=auto/step-00000002
+is "auto: with what the checkpoint says" "$(picked auto-rest/step-00000004)" "$other"
+ok "auto: as if it had been said" train said 2 dp --set train.precision=$other --set checkpoint.resume=auto/step-00000002
+is "auto: and it is" "$(numbers auto-rest.jsonl)" "$(numbers said.jsonl)"
+like "auto: check says that it is fp32 there" "$(heddle check dp.ini $auto)" '^note: train.precision = auto'
+like "cuda: bf16 unless it is said" "$(heddle check one.ini --set train.device=cuda)" '^precision bf16'
+unlike "cuda: fp32 if it is said" "$(heddle check one.ini --set train.device=cuda --set train.precision=fp32)" 'bf16'
+
 # -- the end of a longer run.  The direction of each step is off by at most e = u sqrt(2 x 20 x 5) of its length, so to first
 # order the way down is off by that share, and the loss itself by what a single evaluation is.
 last() { numbers "$1" | tail -1 | cut -d' ' -f2; }

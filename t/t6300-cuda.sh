@@ -10,7 +10,7 @@
 sim=${HD_TEST_CUDA_SO:-$build/heddle-cuda-sim.so}	# t/gpu/run-all: the real one, on a GPU
 export HD_TEST_SHARE_GPU=1
 small="--set model.embed=16 --set model.layers=2 --set train.seq=8 --set train.steps=2 --set train.optimizer=sgd
-	--set train.threads=1 --set train.eval_batches=1"
+	--set train.threads=1 --set train.eval_batches=1 --set train.precision=fp32"
 
 # Losses and norms of two metrics files agree to rounding.
 near=2e-6 near_norm=			# near_norm: of norms; empty: near
