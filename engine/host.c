@@ -133,13 +133,26 @@ static const char *host_str(struct hd_plan *p, const char *key)
 	return declared(p, "opt_str", key, ~0u) ? hd_section_str(mine(p), key) : "";
 }
 
+/* As it is written, from where the run was started, or else beside the INI. */
+static FILE *open_text(const struct hd_plan *p, const char *path)
+{
+	const char *ini = hd_conf_path(p->conf), *slash = strrchr(ini, '/');
+	FILE *f = fopen(path, "re");
+	char beside[4096];
+
+	if (f || *path == '/' || !slash)
+		return f;
+	snprintf(beside, sizeof(beside), "%.*s/%s", (int)(slash - ini), ini, path);
+	return fopen(beside, "re");
+}
+
 static const char *host_text(struct hd_plan *p, const char *key)
 {
 	const char *path = host_str(p, key);
 	char *text = NULL, *copy;
 	size_t n = 0, cap = 0;
 	int c;
-	FILE *f = fopen(path, "r");
+	FILE *f = open_text(p, path);
 
 	if (!f)
 		return NULL;

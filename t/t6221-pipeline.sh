@@ -35,6 +35,8 @@ for bad in 'binary is no text: byte 8 is 0' 'empty has no unit' 'folder cannot b
 	is "is said" "$said" "heddle: --set pp.schedule: ${bad%% *}.csv ${bad#* }"
 done
 ok "an order of one's own is accepted" heddle check two.ini --ranks 2 --set pp.schedule=good.csv
+mkdir elsewhere
+ok "beside the INI too" sh -c "cd elsewhere && '$build/heddle' check ../two.ini --ranks 2 --set pp.schedule=good.csv --set data.train=../text.txt"
 ok "and trains" heddle_mpi 2 train two.ini --set pp.schedule=good.csv --set train.steps=2
 said=$(heddle check two.ini --ranks 4 --set pp.size=4 --set model.layers=6 --set pp.schedule=interleaved --set train.global_batch=24 2>&1)
 is "interleaved with micro-batches that do not divide is refused" $? 1

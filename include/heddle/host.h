@@ -135,7 +135,7 @@ struct hd_host {
 	int64_t (*opt_int)(struct hd_plan *p, const char *key);		/* int, bool, bytes */
 	double (*opt_num)(struct hd_plan *p, const char *key);
 	const char *(*opt_str)(struct hd_plan *p, const char *key);
-	const char *(*opt_text)(struct hd_plan *p, const char *key);	/* content of the file it names, or NULL */
+	const char *(*opt_text)(struct hd_plan *p, const char *key);	/* content of the file it names, also beside the INI, or NULL */
 	/* -- names and mesh ------------------------------------------------------------------------------------------ */
 	const struct hd_dim *(*dim)(struct hd_plan *p, const char *name);	/* NULL, no error: the model has none */
 	const struct hd_dim *(*dim_new)(struct hd_plan *p, const char *name, int64_t n);	/* name is local to the instance */
