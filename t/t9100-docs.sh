@@ -50,6 +50,8 @@ equal "the rules-only strategy" columns.ini "$build/heddle"
 ok "an op of a plugin is built" build silu
 sed 's/columns/silu/' columns.ini >silu.ini
 equal "an op of a plugin" silu.ini "$build/heddle"
+sed 's/^steps = .*/&\nprecision = bf16/' silu.ini >low.ini
+ok "an op of a plugin, in bf16" mpi 2 "$build/heddle" train low.ini
 unlike "is another model than with the engine's op" "$(losses 1.jsonl | head -n 1)" "^$(losses 2.jsonl | tail -n 1)\$"
 
 # -- the wrong gradient ---------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ enum {				/* what a tensor is */
 	HD_PARAM,		/* leaf: a parameter */
 	HD_GRAD,		/* a parameter's gradient: the accumulator, and what sync makes of it */
 	HD_STATE,		/* leaf kept from step to step: optimizer moments, a plugin's own state */
-	HD_MASTER,		/* leaf: fp32 copy of a parameter of lower precision */
+	HD_MASTER,		/* leaf: fp32 copy of a parameter of lower precision; goes with its states, unless slot homes says else */
 };
 
 struct hd_tensor {		/* view */
