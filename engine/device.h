@@ -98,6 +98,7 @@ struct hd_device_ops {
 	void (*free)(void *p);
 	void *(*alloc_host)(size_t bytes, struct hd_err *err);	/* host memory that copies run fastest from; zeroed */
 	void (*free_host)(void *p);
+	void (*pin)(void *host, size_t bytes);	/* memory of the host's that is there already becomes as fast, if it can; until close */
 	void (*put)(void *device, const void *host, size_t bytes);	/* in order; `host` can be changed on return */
 	void (*load)(void *device, const void *host, size_t bytes);	/* in order; `host` (of alloc_host) stays as it is until it is done */
 	void (*get)(void *host, const void *device, size_t bytes);	/* waits */

@@ -555,7 +555,7 @@ static int run_on_device(struct hd_program *g, size_t from, size_t to, struct hd
 	return hd_comm_finish(g->device, &g->why);
 }
 
-static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
+static int run_part(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
 	if (!in_host(g) && !g->tracing)
 		return run_on_device(g, from, to, run, fill, ctx);
@@ -572,6 +572,15 @@ static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run
 			trace(g, c, begin);
 	}
 	return HD_OK;
+}
+
+static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
+{
+	int rc = run_part(g, from, to, run, fill, ctx);
+
+	if (rc < 0 && !in_host(g) && !g->why.code)	/* a movement that did not begin: the device knows why */
+		hd_comm_finish(g->device, &g->why);
+	return rc;
 }
 
 int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx)

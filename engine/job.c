@@ -143,6 +143,8 @@ static int memory(struct hd_job *j, struct hd_err *err)
 			staging = hd_program_staging(j->program[r]);
 	staging = (int64_t)hd_comm_max((double)staging);
 	j->staging = hd_comm_arena((size_t)align(staging + 1), err);
+	if (j->staging)
+		j->device->pin(j->staging, (size_t)align(staging + 1));
 	return hd_comm_agree(err);
 }
 
@@ -233,13 +235,16 @@ static int choose_cuda(struct hd_job *j, int must, struct hd_err *err)
 static int choose_comm(struct hd_job *j, struct hd_err *err)
 {
 	const char *comm = hd_section_str(j->train, "comm");
-	int cuda = !hd_device_in_host(j->device);
+	int cuda = !hd_device_in_host(j->device), ordered = !strcmp(hd_section_str(j->train, "reduce"), "rank_order");
 
 	if (!strcmp(comm, "nccl") && !cuda)
 		return hd_section_fail(j->conf, j->train, "comm", err, HD_ENOTSUP, "nccl moves the memory of GPUs, and the device is cpu");
 	if (!strcmp(comm, "nccl") && !j->device->comm)
 		return hd_section_fail(j->conf, j->train, "comm", err, HD_ENOTSUP, "nccl: the cuda device was built without NCCL");
-	if (cuda && j->device->comm && strcmp(comm, "mpi") && (j->world.size > 1 || !strcmp(comm, "nccl"))) {
+	if (!strcmp(comm, "nccl") && ordered)
+		return hd_section_fail(j->conf, j->train, "reduce", err, HD_ENOTSUP, "rank_order: nccl adds in an order of its own; "
+				       "with train.comm = mpi it is that of the ranks");
+	if (cuda && j->device->comm && !ordered && strcmp(comm, "mpi") && (j->world.size > 1 || !strcmp(comm, "nccl"))) {
 		j->nccl = 1;
 		return hd_comm_device(j->device->comm, err);
 	}

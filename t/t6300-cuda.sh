@@ -106,6 +106,7 @@ heddle explain tiny.ini $small --nodes --set train.device=cuda --set train.preci
 is "products take a gelu in" "$(grep -c 'einsum_gelu \[' out) $(grep -c 'einsum_gelu_d \[' out)" "2 2"
 near=0.02
 layout "bf16" 1 --set train.precision=bf16
+layout "experts in bf16" 1 $experts --set train.precision=bf16
 near=2e-6
 
 # The way of a checkpoint: saved on cuda, resumed on cpu, and the other way round.

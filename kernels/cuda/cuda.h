@@ -70,8 +70,11 @@ static inline int hd_cuda_allow_shared(const char *, const void *, size_t, struc
 #else
 static inline int hd_cuda_allow_shared(const char *what, const void *kernel, size_t bytes, struct hd_err *err)
 {
-	cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+	struct cudaFuncAttributes has;
+	cudaError_t e = cudaFuncGetAttributes(&has, kernel);
 
+	if (e == cudaSuccess && has.maxDynamicSharedSizeBytes < (int)bytes)	/* another shape may need more */
+		e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
 	return e == cudaSuccess ? HD_OK : hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: %s", what, bytes,
 						     cudaGetErrorString(e));
 }

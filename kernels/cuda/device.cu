@@ -9,6 +9,7 @@
 static struct {
 	cudaStream_t queue;
 	struct hd_cuda_step *step;	/* on the device */
+	void *pinned;
 	void *scratch, *smaller[64];	/* smaller: earlier ones, whose addresses recordings may have */
 	int nsmaller;
 	size_t scratch_bytes, scratch_need;
@@ -108,6 +109,25 @@ static void host_free(void *p)
 	cudaFreeHost(p);
 #endif
 }
+
+#ifdef HD_SIM
+static void pin(void *p, size_t bytes) { (void)p, (void)bytes; }
+static void unpin(void) {}
+#else
+static void pin(void *p, size_t bytes)
+{
+	if (!here.pinned && cudaHostRegister(p, bytes, cudaHostRegisterDefault) == cudaSuccess)
+		here.pinned = p;
+	cudaGetLastError();			/* where it is refused copies are slower, no more */
+}
+
+static void unpin(void)
+{
+	if (here.pinned)
+		cudaHostUnregister(here.pinned);
+	here.pinned = NULL;
+}
+#endif
 
 static void put(void *device, const void *host, size_t bytes)
 {
@@ -326,6 +346,7 @@ static void close_device(void)
 	if (!here.open)
 		return;
 	hd_product_close();
+	unpin();
 	cudaFree(here.scratch);
 	while (here.nsmaller)
 		cudaFree(here.smaller[--here.nsmaller]);
@@ -449,6 +470,7 @@ static const struct hd_device_ops *table(void)
 	ops.free = device_free;
 	ops.alloc_host = host_alloc;
 	ops.free_host = host_free;
+	ops.pin = pin;
 	ops.put = put;
 	ops.load = load;
 	ops.get = get;
