@@ -98,6 +98,17 @@ for layout in tp:2 pp:2 dp:2 hybrid:8; do
 	like "$name: bench says the precision" "$ran" '"precision": "bf16"'
 done
 
+# Between hosts: what is reduced in bf16 is added in fp32 there too, so sums in the order of the members are the same bits.
+order="$bf16 --set train.reduce=rank_order"
+ok "tp on one host" train shm 2 tp $order
+HD_TEST_COMM=mpi
+export HD_TEST_COMM
+ok "tp between hosts" train net 2 tp $order
+json=$(heddle explain tp.ini --json $bf16)
+is "between hosts: sent as explained" "$(json "$(heddle_mpi 2 bench tp.ini $bf16 --json --steps 1 2>/dev/null)" bytes_counted)" "$(said .)"
+unset HD_TEST_COMM
+is "between hosts: the same losses and norms" "$(numbers net.jsonl)" "$(numbers shm.jsonl)"
+
 # Experts: rows and places, over ranks that hold some of them each.
 sections ep.ini ep
 for kind in "rows:--set model.family=mixtral" "places:--set model.moe_every=2"; do
