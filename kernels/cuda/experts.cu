@@ -45,10 +45,10 @@ static int with_scratch(struct hd_prep *p, int rc)
 }
 
 HD_CUDA_PREPARE_TYPES(prepare_plain, "dispatch", "t**", "t", with_scratch(p, hd_prepare_dispatch(c, p)))
-HD_CUDA_PREPARE_TYPES(prepare_gates, "dispatch", "t*u*", "t", with_scratch(p, hd_prepare_dispatch(c, p)))
+HD_CUDA_PREPARE_TYPES(prepare_gates, "dispatch", "t*f*", "t", with_scratch(p, hd_prepare_dispatch(c, p)))
 HD_CUDA_PREPARE_TYPES(prepare_combine_plain, "combine", "t**", "t", with_scratch(p, hd_prepare_combine(c, p)))
-HD_CUDA_PREPARE_TYPES(prepare_combine_gates, "combine", "t*u*", "t", with_scratch(p, hd_prepare_combine(c, p)))
-HD_CUDA_PREPARE_TYPES(prepare_dg, "combine_dg", "tt**", "u", with_scratch(p, hd_prepare_combine_dg(c, p)))
+HD_CUDA_PREPARE_TYPES(prepare_combine_gates, "combine", "t*f*", "t", with_scratch(p, hd_prepare_combine(c, p)))
+HD_CUDA_PREPARE_TYPES(prepare_dg, "combine_dg", "tt**", "f", with_scratch(p, hd_prepare_combine_dg(c, p)))
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
@@ -116,14 +116,14 @@ template<int N, class T> HD_DEV void scaled_row(T *to, const T *from, float g, i
 	}
 }
 
-template<int N, class T, class G> __global__ void __launch_bounds__(THREADS)
-send_rows(places t, T *d, const T *x, const int32_t *slots, const G *gates)
+template<int N, class T> __global__ void __launch_bounds__(THREADS)
+send_rows(places t, T *d, const T *x, const int32_t *slots, const float *gates)
 {
 	int64_t i = blockIdx.x;
 	int32_t slot = slots[i];
 
 	if (slot >= 0)
-		scaled_row<N>(d + t.row(i, slot) * t.cols, x + i / t.best * t.cols, gates ? to_float(gates[i]) : 1, t.cols);
+		scaled_row<N>(d + t.row(i, slot) * t.cols, x + i / t.best * t.cols, gates ? gates[i] : 1, t.cols);
 }
 
 __global__ void __launch_bounds__(THREADS) who_has(places t, const int32_t *slots, int64_t n, int32_t *of)
@@ -134,14 +134,14 @@ __global__ void __launch_bounds__(THREADS) who_has(places t, const int32_t *slot
 		of[t.row(i, slots[i])] = (int32_t)i;
 }
 
-template<int N, class T, class G> __global__ void __launch_bounds__(THREADS)
-fetch_rows(places t, T *d, const T *x, const G *gates, const int32_t *of)
+template<int N, class T> __global__ void __launch_bounds__(THREADS)
+fetch_rows(places t, T *d, const T *x, const float *gates, const int32_t *of)
 {
 	int64_t row = blockIdx.x;
 	int32_t i = of[row];
 
 	if (i >= 0) {
-		scaled_row<N>(d + row * t.cols, x + i / t.best * t.cols, gates ? to_float(gates[i]) : 1, t.cols);
+		scaled_row<N>(d + row * t.cols, x + i / t.best * t.cols, gates ? gates[i] : 1, t.cols);
 		return;
 	}
 	for (int64_t j = (int64_t)threadIdx.x * N; j < t.cols; j += THREADS * N) {
@@ -153,12 +153,12 @@ fetch_rows(places t, T *d, const T *x, const G *gates, const int32_t *of)
 	}
 }
 
-template<int N, class T, class G> static void dispatch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template<int N, class T> static void dispatch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	places t = places_of(p, in, r);
 	const T *x = (const T *)in[0];
 	const int32_t *slots = (const int32_t *)in[1];
-	const G *gates = p->n[8] ? (const G *)in[2] : NULL;
+	const float *gates = p->n[8] ? (const float *)in[2] : NULL;
 	int64_t n = t.samples * t.seq * t.best, rows = t.experts * t.samples * t.slots;
 	int32_t *of = (int32_t *)hd_cuda_scratch();
 
@@ -166,7 +166,7 @@ template<int N, class T, class G> static void dispatch(const struct hd_prep *p, 
 		return;
 	if (t.counted) {
 		if (n)
-			HD_LAUNCH((send_rows<N, T, G>), (unsigned)n, THREADS, 0, r, t, (T *)out[0], x, slots, gates);
+			HD_LAUNCH((send_rows<N, T>), (unsigned)n, THREADS, 0, r, t, (T *)out[0], x, slots, gates);
 		return;
 	}
 	if (!rows)
@@ -174,12 +174,12 @@ template<int N, class T, class G> static void dispatch(const struct hd_prep *p, 
 	hd_cuda_fill_bytes(r, of, 0xff, (size_t)rows * sizeof(*of));
 	if (n)
 		HD_LAUNCH(who_has, (unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, r, t, slots, n, of);
-	HD_LAUNCH((fetch_rows<N, T, G>), (unsigned)rows, THREADS, 0, r, t, (T *)out[0], x, gates, of);
+	HD_LAUNCH((fetch_rows<N, T>), (unsigned)rows, THREADS, 0, r, t, (T *)out[0], x, gates, of);
 }
 
 /* -- combine -------------------------------------------------------------------------------------------------------------- */
-template<int N, class T, class G> __global__ void __launch_bounds__(THREADS)
-bring_back(places t, T *x, const T *y, const int32_t *slots, const G *gates)
+template<int N, class T> __global__ void __launch_bounds__(THREADS)
+bring_back(places t, T *x, const T *y, const int32_t *slots, const float *gates)
 {
 	int64_t first = blockIdx.x * t.best;
 
@@ -189,7 +189,7 @@ bring_back(places t, T *x, const T *y, const int32_t *slots, const G *gates)
 		for (int k = 0; k < N; k++)
 			sum[k] = 0;
 		for (int64_t i = first; i < first + t.best; i++) {
-			float g = gates ? to_float(gates[i]) : 1;
+			float g = gates ? gates[i] : 1;
 
 			if (slots[i] < 0)
 				continue;
@@ -201,18 +201,18 @@ bring_back(places t, T *x, const T *y, const int32_t *slots, const G *gates)
 	}
 }
 
-template<int N, class T, class G> static void combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template<int N, class T> static void combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	places t = places_of(p, in, r);
 
 	if (t.samples && t.seq && t.cols)
-		HD_LAUNCH((bring_back<N, T, G>), (unsigned)(t.samples * t.seq), THREADS, 0, r, t, (T *)out[0], (const T *)in[0],
-			  (const int32_t *)in[1], p->n[8] ? (const G *)in[2] : NULL);
+		HD_LAUNCH((bring_back<N, T>), (unsigned)(t.samples * t.seq), THREADS, 0, r, t, (T *)out[0], (const T *)in[0],
+			  (const int32_t *)in[1], p->n[8] ? (const float *)in[2] : NULL);
 }
 
 /* A warp has a choice. */
-template<int N, class T, class G> __global__ void __launch_bounds__(THREADS)
-products_of_rows(places t, G *dg, const T *dx, const T *y, const int32_t *slots)
+template<int N, class T> __global__ void __launch_bounds__(THREADS)
+products_of_rows(places t, float *dg, const T *dx, const T *y, const int32_t *slots)
 {
 	int64_t i = (int64_t)blockIdx.x * (THREADS / HD_WARP) + threadIdx.x / HD_WARP;
 	int32_t slot = i < t.samples * t.seq * t.best ? slots[i] : -1;
@@ -234,36 +234,31 @@ products_of_rows(places t, G *dg, const T *dx, const T *y, const int32_t *slots)
 	}
 	sum = warp_sum(sum);
 	if (threadIdx.x % HD_WARP == 0)
-		from_float(&dg[i], sum);
+		dg[i] = sum;
 }
 
-template<int N, class T, class G> static void combine_dg(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template<int N, class T> static void combine_dg(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	places t = places_of(p, in, r);
 	int64_t n = t.samples * t.seq * t.best, warps = THREADS / HD_WARP;
 
 	if (n)
-		HD_LAUNCH((products_of_rows<N, T, G>), (unsigned)((n + warps - 1) / warps), THREADS, 0, r, t, (G *)out[0],
+		HD_LAUNCH((products_of_rows<N, T>), (unsigned)((n + warps - 1) / warps), THREADS, 0, r, t, (float *)out[0],
 			  (const T *)in[0], (const T *)in[1], (const int32_t *)in[2]);
 }
 
 /* -- which of them -------------------------------------------------------------------------------------------------------- */
 /* Rows are read by vectors where they begin at 16 bytes. */
 #define PICK(function, a, b) \
-	template<class T, class G> static void function##_by(const struct hd_prep *p, void *const *out, void *const *in, \
-							     const struct hd_run *r) \
+	template<class T> static void function##_by(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r) \
 	{ \
 		const int V = 16 / sizeof(T); \
 \
-		p->n[3] % V == 0 && hd_aligned(a) && hd_aligned(b) ? function<V, T, G>(p, out, in, r) \
-								   : function<1, T, G>(p, out, in, r); \
+		p->n[3] % V == 0 && hd_aligned(a) && hd_aligned(b) ? function<V, T>(p, out, in, r) : function<1, T>(p, out, in, r); \
 	} \
 	static void run_##function(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r) \
 	{ \
-		if (p->n[14] == HD_F32) \
-			p->n[15] == HD_BF16 ? function##_by<float, bf16>(p, out, in, r) : function##_by<float, float>(p, out, in, r); \
-		else \
-			p->n[15] == HD_BF16 ? function##_by<bf16, bf16>(p, out, in, r) : function##_by<bf16, float>(p, out, in, r); \
+		(p->n[14] == HD_F32 ? function##_by<float> : function##_by<bf16>)(p, out, in, r); \
 	}
 PICK(dispatch, in[0], out[0])
 PICK(combine, in[0], out[0])

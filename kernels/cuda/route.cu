@@ -60,25 +60,25 @@ static int limits(const struct hd_check *c, struct hd_prep *p, int rc)
 	return HD_OK;
 }
 
-HD_CUDA_PREPARE_TYPES(prepare, "route", "t", "u*f*", limits(c, p, hd_prepare_route(c, p)))
-HD_CUDA_PREPARE_TYPES(prepare_d, "route_d", "t*u", "t", limits(c, p, hd_prepare_route_d(c, p)))
+HD_CUDA_PREPARE_TYPES(prepare, "route", "f", "f*f*", limits(c, p, hd_prepare_route(c, p)))
+HD_CUDA_PREPARE_TYPES(prepare_d, "route_d", "f*f", "f", limits(c, p, hd_prepare_route_d(c, p)))
 
 HD_DEV int32_t expert_of(const routing &t, int32_t slot) { return slot < 0 ? -1 - slot : slot / (int32_t)t.places; }
 
 struct softmax { float max, sum; };
 
-template<class T> HD_DEV softmax softmax_of(const T *z, int64_t n)	/* of a warp */
+HD_DEV softmax softmax_of(const float *z, int64_t n)	/* of a warp */
 {
 	softmax s = { -INFINITY, 0 };
 
 	for (int64_t e = threadIdx.x % HD_WARP; e < n; e += HD_WARP) {
-		float x = to_float(z[e]);
+		float x = z[e];
 
 		s.max = x > s.max ? x : s.max;
 	}
 	s.max = warp_max(s.max);
 	for (int64_t e = threadIdx.x % HD_WARP; e < n; e += HD_WARP)
-		s.sum += expf(to_float(z[e]) - s.max);
+		s.sum += expf(z[e] - s.max);
 	s.sum = warp_sum(s.sum);
 	return s;
 }
@@ -87,13 +87,13 @@ HD_DEV double log_sum(const softmax &s) { return (double)s.max + log((double)s.s
 
 /* -- route --------------------------------------------------------------------------------------------------------------- */
 /* The largest of those that are not among chosen[0 ... j - 1]; of equal ones the lowest. */
-template<class T> HD_DEV int32_t next_best(const T *z, int64_t n, const int32_t *chosen, int64_t j)
+HD_DEV int32_t next_best(const float *z, int64_t n, const int32_t *chosen, int64_t j)
 {
 	float top = 0;
 	int32_t best = -1;
 
 	for (int64_t e = threadIdx.x % HD_WARP; e < n; e += HD_WARP) {
-		float x = to_float(z[e]);
+		float x = z[e];
 		int taken = 0;
 
 		for (int64_t i = 0; i < j; i++)
@@ -115,8 +115,8 @@ template<class T> HD_DEV int32_t next_best(const T *z, int64_t n, const int32_t 
 	return __shfl_sync(~0u, best, 0);	/* one answer even among NaNs */
 }
 
-template<class T, class G> __global__ void __launch_bounds__(THREADS)
-choose(routing t, const T *z, G *gates, int32_t *slots)
+__global__ void __launch_bounds__(THREADS)
+choose(routing t, const float *z, float *gates, int32_t *slots)
 {
 	__shared__ int32_t all[WARPS][MOST_BEST];
 	int lane = (int)threadIdx.x % HD_WARP;
@@ -136,19 +136,19 @@ choose(routing t, const T *z, G *gates, int32_t *slots)
 		if (!lane)
 			chosen[j] = e;
 		__syncwarp();
-		over += expf(to_float(z[e]) - s.max);
+		over += expf(z[e] - s.max);
 	}
 	if (!t.normal)
 		over = s.sum;
 	for (int64_t j = lane; j < t.best; j += HD_WARP) {
 		slots[token * t.best + j] = -1 - chosen[j];
-		from_float(&gates[token * t.best + j], expf(to_float(z[chosen[j]]) - s.max) / over);
+		gates[token * t.best + j] = expf(z[chosen[j]] - s.max) / over;
 	}
 }
 
 /* counts: of each expert, by sample, where there is no limit (a unit is a sample then) */
-template<class G> __global__ void __launch_bounds__(THREADS)
-give_places(routing t, G *gates, int32_t *slots, int32_t *counts, int32_t *lost, const struct hd_cuda_step *step)
+__global__ void __launch_bounds__(THREADS)
+give_places(routing t, float *gates, int32_t *slots, int32_t *counts, int32_t *lost, const struct hd_cuda_step *step)
 {
 	HD_DYNAMIC_SHARED(int32_t, taken);
 	__shared__ int32_t tile[THREADS], scratch[WARPS];
@@ -165,7 +165,7 @@ give_places(routing t, G *gates, int32_t *slots, int32_t *counts, int32_t *lost,
 			int32_t e = there ? -1 - slots[at] : -1, place = 0;
 
 			if (wants && j == 1 && t.random && step->train)
-				wants = 2 * (double)to_float(gates[at]) >
+				wants = 2 * (double)gates[at] >
 					(double)hd_random53(key, (uint64_t)(t.token0 + i)) * 0x1p-53;
 			tile[me] = wants ? e : -1;
 			__syncthreads();
@@ -181,7 +181,7 @@ give_places(routing t, G *gates, int32_t *slots, int32_t *counts, int32_t *lost,
 			if (wants && place < t.places)
 				slots[at] = e * (int32_t)t.places + place;
 			else if (there)
-				from_float(&gates[at], 0);
+				gates[at] = 0;
 			dropped += wants && place >= t.places;
 		}
 	__syncthreads();
@@ -213,8 +213,8 @@ HD_DEV void count_choices(const routing &t, const int32_t *slots, int32_t *looke
 /* E f_e of one choice */
 HD_DEV float share_of(const routing &t) { return (float)t.experts / (float)((t.first ? 1 : t.best) * t.group); }
 
-template<class T> __global__ void __launch_bounds__(THREADS)
-losses(routing t, const T *z, const int32_t *slots, double *part)
+__global__ void __launch_bounds__(THREADS)
+losses(routing t, const float *z, const int32_t *slots, double *part)
 {
 	HD_DYNAMIC_SHARED(int32_t, looked);
 	__shared__ double scratch[WARPS];
@@ -226,12 +226,12 @@ losses(routing t, const T *z, const int32_t *slots, double *part)
 	for (int64_t e = threadIdx.x; e < t.experts; e += THREADS)
 		part[3 + e] = all[e];
 	for (int64_t i = threadIdx.x / HD_WARP; i < t.group; i += WARPS) {
-		const T *row = z + ((int64_t)blockIdx.x * t.group + i) * t.experts;
+		const float *row = z + ((int64_t)blockIdx.x * t.group + i) * t.experts;
 		softmax s = softmax_of(row, t.experts);
 		float sum = 0;
 
 		for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP)
-			sum += expf(to_float(row[e]) - s.max) * (float)looked[e];
+			sum += expf(row[e] - s.max) * (float)looked[e];
 		sum = warp_sum(sum);
 		if (threadIdx.x % HD_WARP == 0) {
 			aux += (double)(sum * share_of(t) / s.sum);
@@ -264,29 +264,21 @@ join_sums(routing t, const double *part, const int32_t *lost, float *sums)
 
 static unsigned blocks(int64_t n, int64_t each) { return (unsigned)((n + each - 1) / each); }
 
-template<class T, class G> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	routing t = routing_of(p, r);
 	size_t numbers = (size_t)t.experts * sizeof(int32_t);
 	double *part = (double *)hd_cuda_scratch();
 	int32_t *lost = (int32_t *)(part + t.tokens / t.group * (t.experts + 3)), *slots = (int32_t *)out[1];
-	const T *z = (const T *)in[0];
+	const float *z = (const float *)in[0];
 
 	if (t.tokens) {
-		HD_LAUNCH((choose<T, G>), blocks(t.tokens, WARPS), THREADS, 0, r, t, z, (G *)out[0], slots);
-		HD_LAUNCH((give_places<G>), blocks(t.tokens, t.unit), THREADS, numbers, r, t, (G *)out[0], slots,
+		HD_LAUNCH(choose, blocks(t.tokens, WARPS), THREADS, 0, r, t, z, (float *)out[0], slots);
+		HD_LAUNCH(give_places, blocks(t.tokens, t.unit), THREADS, numbers, r, t, (float *)out[0], slots,
 			  p->n[12] ? (int32_t *)out[3] : NULL, lost, hd_cuda_step(r));
-		HD_LAUNCH((losses<T>), blocks(t.tokens, t.group), THREADS, 2 * numbers, r, t, z, slots, part);
+		HD_LAUNCH(losses, blocks(t.tokens, t.group), THREADS, 2 * numbers, r, t, z, slots, part);
 	}
 	HD_LAUNCH(join_sums, blocks(t.experts + 3, THREADS), THREADS, 0, r, t, part, lost, (float *)out[2]);
-}
-
-static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
-{
-	if (p->n[14] == HD_F32)
-		p->n[15] == HD_F32 ? go<float, float>(p, out, in, r) : go<float, bf16>(p, out, in, r);
-	else
-		p->n[15] == HD_F32 ? go<bf16, float>(p, out, in, r) : go<bf16, bf16>(p, out, in, r);
 }
 
 /* -- route_d ------------------------------------------------------------------------------------------------------------- */
@@ -300,8 +292,8 @@ __global__ void __launch_bounds__(THREADS) fractions(routing t, const int32_t *s
 		f[blockIdx.x * t.experts + e] = (float)looked[e] * share_of(t);
 }
 
-template<class T, class G> __global__ void __launch_bounds__(THREADS)
-token_d(routing t, T *dz, const T *z, const int32_t *slots, const G *dg, const float *f, double aux, double zs,
+__global__ void __launch_bounds__(THREADS)
+token_d(routing t, float *dz, const float *z, const int32_t *slots, const float *dg, const float *f, double aux, double zs,
 	const struct hd_cuda_step *step)
 {
 	int64_t token = (int64_t)blockIdx.x * WARPS + threadIdx.x / HD_WARP;
@@ -320,28 +312,28 @@ token_d(routing t, T *dz, const T *z, const int32_t *slots, const G *dg, const f
 	aux *= step->loss_scale;
 	zs *= step->loss_scale * 2 * log_sum(s);
 	for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP)
-		mean += (double)(expf(to_float(z[e]) - s.max) / s.sum) * f[e];
+		mean += (double)(expf(z[e] - s.max) / s.sum) * f[e];
 	mean = warp_sum(mean);
 	for (int64_t j = 0; j < t.best; j++) {
-		float x = expf(to_float(z[expert_of(t, slots[j])]) - s.max);
+		float x = expf(z[expert_of(t, slots[j])] - s.max);
 
 		over += x;
-		inner += slots[j] < 0 ? 0 : (double)to_float(dg[j]) * x;
+		inner += slots[j] < 0 ? 0 : (double)dg[j] * x;
 	}
 	if (!t.normal)
 		over = s.sum;
 	inner /= over;
 	for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP) {
-		double x = expf(to_float(z[e]) - s.max), d = x / s.sum * (aux * (f[e] - mean) + zs - (t.normal ? 0 : inner));
+		double x = expf(z[e] - s.max), d = x / s.sum * (aux * (f[e] - mean) + zs - (t.normal ? 0 : inner));
 
 		for (int64_t j = 0; j < t.best; j++)
 			if (expert_of(t, slots[j]) == e)
-				d += x / over * ((slots[j] < 0 ? 0 : (double)to_float(dg[j])) - (t.normal ? inner : 0));
-		from_float(&dz[e], (float)d);
+				d += x / over * ((slots[j] < 0 ? 0 : (double)dg[j]) - (t.normal ? inner : 0));
+		dz[e] = (float)d;
 	}
 }
 
-template<class T, class G> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	routing t = routing_of(p, r);
 	float *f = (float *)hd_cuda_scratch();
@@ -350,16 +342,8 @@ template<class T, class G> static void go_d(const struct hd_prep *p, void *const
 		return;
 	HD_LAUNCH(fractions, blocks(t.tokens, t.group), THREADS, 2 * (size_t)t.experts * sizeof(int32_t), r, t,
 		  (const int32_t *)in[1], f);
-	HD_LAUNCH((token_d<T, G>), blocks(t.tokens, WARPS), THREADS, 0, r, t, (T *)out[0], (const T *)in[0],
-		  (const int32_t *)in[1], (const G *)in[2], f, p->f[0], p->f[1], hd_cuda_step(r));
-}
-
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
-{
-	if (p->n[14] == HD_F32)
-		p->n[15] == HD_F32 ? go_d<float, float>(p, out, in, r) : go_d<float, bf16>(p, out, in, r);
-	else
-		p->n[15] == HD_F32 ? go_d<bf16, float>(p, out, in, r) : go_d<bf16, bf16>(p, out, in, r);
+	HD_LAUNCH(token_d, blocks(t.tokens, WARPS), THREADS, 0, r, t, (float *)out[0], (const float *)in[0],
+		  (const int32_t *)in[1], (const float *)in[2], f, p->f[0], p->f[1], hd_cuda_step(r));
 }
 
 HD_CUDA_KERNEL(route, "route", 0, prepare, run);
