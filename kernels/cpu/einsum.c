@@ -151,28 +151,87 @@ static double dot(const struct einsum *e, void *const *mem, int64_t a, int64_t b
 	}
 }
 
-/* c = (keep ? c : 0) + bias + add, and the product too where `product` is set */
-static void plain(const struct einsum *e, void *const *mem, int keep, int product)
+/* Where element i of c is in the other operands, `inner` of its last dims left out. */
+static void locate(const struct einsum *e, int64_t i, int inner, int64_t at[OPERANDS])
+{
+	memset(at, 0, OPERANDS * sizeof(*at));
+	for (int d = e->nout - 1 - inner; d >= 0; d--) {
+		int64_t j = i % e->out[d].n;
+
+		i /= e->out[d].n;
+		for (int o = 0; o < OPERANDS; o++)
+			at[o] += j * e->out[d].stride[o];
+	}
+}
+
+/* c = (keep ? c : 0) + bias + add + product */
+static void plain(const struct einsum *e, void *const *mem, int keep)
 {
 	#pragma omp parallel for
 	for (int64_t i = 0; i < e->count; i++) {
-		int64_t left = i, at[OPERANDS] = { 0 };
+		int64_t at[OPERANDS];
 		double x = keep ? load(mem[OP_C], e->dtype[OP_C], i) : 0;
 
-		for (int d = e->nout - 1; d >= 0; d--) {
-			int64_t j = left % e->out[d].n;
-
-			left /= e->out[d].n;
-			for (int o = 0; o < OPERANDS; o++)
-				at[o] += j * e->out[d].stride[o];
-		}
+		locate(e, i, 0, at);
 		if (mem[OP_BIAS])
 			x += load(mem[OP_BIAS], e->dtype[OP_BIAS], at[OP_BIAS]);
 		if (mem[OP_ADD])
 			x += load(mem[OP_ADD], e->dtype[OP_ADD], at[OP_ADD]);
-		if (product)
-			x += dot(e, mem, at[OP_A], at[OP_B]);
+		x += dot(e, mem, at[OP_A], at[OP_B]);
 		store(mem[OP_C], e->dtype[OP_C], i, (float)x);
+	}
+}
+
+HD_CLONES static void add_to(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] += x[j];
+}
+
+HD_CLONES static void add_one(float *y, float x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] += x;
+}
+
+/* y += n elements of an operand, `stride` apart */
+static void add_operand(float *y, const void *x, uint32_t dtype, int64_t at, int64_t stride, int64_t n)
+{
+	float tmp[HD_PIECE];
+
+	if (stride == 1)
+		add_to(y, hd_read(x, dtype, at, n, tmp), n);
+	else if (!stride)
+		add_one(y, load(x, dtype, at), n);
+	else
+		for (int64_t j = 0; j < n; j++)
+			y[j] += load(x, dtype, at + j * stride);
+}
+
+/* c = (keep ? c : 0) + bias + add, which a product then adds to */
+static void start(const struct einsum *e, void *const *mem, int keep)
+{
+	const struct loop one = { 1, { 0 } }, *last = e->nout ? &e->out[e->nout - 1] : &one;
+	int64_t pieces = (last->n + HD_PIECE - 1) / HD_PIECE, total = last->n ? e->count / last->n * pieces : 0;
+
+#pragma omp parallel for schedule(static) if (e->count >= HD_SMALL)
+	for (int64_t i = 0; i < total; i++) {
+		int64_t row = i / pieces, from = i % pieces * HD_PIECE, n = hd_min(HD_PIECE, last->n - from), at[OPERANDS];
+		int64_t to = row * last->n + from;
+		float y[HD_PIECE], low[HD_PIECE];
+
+		locate(e, row, e->nout > 0, at);
+		if (keep)
+			memcpy(y, hd_read(mem[OP_C], e->dtype[OP_C], to, n, low), (size_t)n * sizeof(*y));
+		else
+			memset(y, 0, (size_t)n * sizeof(*y));
+		for (int o = OP_BIAS; o <= OP_ADD; o++)
+			if (mem[o])
+				add_operand(y, mem[o], e->dtype[o], at[o] + from * last->stride[o], last->stride[o], n);
+		memcpy(hd_write_to(mem[OP_C], e->dtype[OP_C], to, low), y, (size_t)n * sizeof(*y));
+		hd_write(mem[OP_C], e->dtype[OP_C], to, n, low);
 	}
 }
 
@@ -276,14 +335,16 @@ static void run_product(const struct product *p, void *const *out, void *const *
 		keep = 1;
 	}
 	if (!p->mm) {
-		if (!e->empty || !keep || mem[OP_BIAS] || mem[OP_ADD])
-			plain(e, mem, keep, !e->empty);
+		if (!e->empty)
+			plain(e, mem, keep);
+		else if (!keep || mem[OP_BIAS] || mem[OP_ADD])
+			start(e, mem, keep);
 		return;
 	}
 	first[OP_ADD] = mem[OP_ADD];
 	first[OP_BIAS] = p->bias_inside ? NULL : mem[OP_BIAS];
 	if (first[OP_ADD] || first[OP_BIAS]) {
-		plain(e, first, keep, 0);
+		start(e, first, keep);
 		keep = 1;
 	}
 	/* OP_A refusal comes before anything is written, so plain loops can still take over. */
@@ -291,7 +352,7 @@ static void run_product(const struct product *p, void *const *out, void *const *
 		if (!p->bias_inside)
 			mem[OP_BIAS] = NULL;
 		mem[OP_ADD] = NULL;
-		plain(e, mem, keep, 1);
+		plain(e, mem, keep);
 	}
 }
 

@@ -136,7 +136,8 @@ static double mean_square(struct hd_tensorfile *f)
 	return sum / all;
 }
 
-/* -> the worst tensor's error over the bound; NaN: a tensor is missing. */
+/* -> the worst tensor's error over the bound; NaN: a tensor is missing.  where: the worst, or if any is over the bound, the
+ * first one that backward makes: files have the model's order, and what is wrong there spreads from the last layer on. */
 static double compare(const struct result *a, const struct result *b, char *where, size_t size)
 {
 	struct hd_tensorfile *f = NULL, *g = NULL;
@@ -150,7 +151,7 @@ static double compare(const struct result *a, const struct result *b, char *wher
 		return NAN;
 	}
 	floor = mean_square(f) / 1000;
-	for (int i = 0; i < hd_tensorfile_count(f) && worst == worst; i++) {
+	for (int i = hd_tensorfile_count(f) - 1; i >= 0 && worst == worst; i--) {
 		const char *name = hd_tensorfile_name(f, i);
 		int64_t n, m = 0;
 		float *x = load(f, name, &n), *y = load(g, name, &m);
@@ -162,8 +163,9 @@ static double compare(const struct result *a, const struct result *b, char *wher
 		}
 		off = diff / fmax(square, floor * (double)n) / BOUND;
 		if (!(off <= worst)) {
+			if (worst <= 1)
+				snprintf(where, size, "%s", name);
 			worst = off;
-			snprintf(where, size, "%s", name);
 		}
 		free(x);
 		free(y);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same training step in PyTorch, one process: GPT-2 shapes, AdamW, clipped gradients, random tokens.
 
-    python3 t/perf/torch_gpt2.py LAYERS EMBED HEADS VOCAB BATCH SEQ STEPS THREADS [compile]
+    python3 t/perf/torch_gpt2.py LAYERS EMBED HEADS VOCAB BATCH SEQ STEPS THREADS [compile] [bf16]
 
 Prints one number: tokens per second (median of STEPS steps after two to warm up).
 """
@@ -54,7 +54,9 @@ times = []
 for step in range(steps + 2):
     begin = time.perf_counter()
     ids = torch.randint(0, vocab, (batch, seq))
-    step_of(ids, ids.roll(-1, 1)).backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled="bf16" in sys.argv[9:]):
+        loss = step_of(ids, ids.roll(-1, 1))
+    loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
