@@ -25,7 +25,9 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err);
 char *hd_checkpoint_picks(const char *path, struct hd_err *err);	/* the choices recorded in it; malloc'ed, or NULL */
 /* The INI of a checkpoint directory, to rebuild its model (eval, generate). */
 int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err);
-/* The weights alone (eval, generate). */
+/* The weights alone (model.load, eval, generate). */
 int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err);
+/* Whether they are there, with the model's shapes: what a load would refuse, without a job. */
+int hd_checkpoint_fits(const struct hd_plan *p, const char *path, struct hd_err *err);
 
 #endif

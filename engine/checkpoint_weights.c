@@ -24,11 +24,11 @@ static const char *name_of(const struct tensor *t) { return t->v.what == HD_MAST
 /* Tensors that the parameter is stored in: one, or one for each entry of its first dim. */
 static int64_t parts_of(const struct tensor *t, const struct hd_hf_region *r) { return r->each ? t->dims[0]->n : 1; }
 
-static int region_of(const struct hd_program *g, const struct tensor *t, struct hd_hf_region *r, struct hd_err *err)
+static int region_of(const struct hd_plan *p, const struct tensor *t, struct hd_hf_region *r, struct hd_err *err)
 {
-	if (g->plan->model.family->hf(&g->plan->model, name_of(t), r) < 0)
+	if (p->model.family->hf(&p->model, name_of(t), r) < 0)
 		return hd_err_set(err, HD_EBUG, "%s: the family %s has no place for it in a checkpoint", name_of(t),
-				  g->plan->model.family->name);
+				  p->model.family->name);
 	return HD_OK;
 }
 
@@ -150,7 +150,7 @@ static int check_counts(const struct hd_program *g, struct hd_err *err)
 		const struct tensor *t = g->plan->tensors[i];
 		struct hd_hf_region r;
 
-		if (is_weight(t) && (rc = region_of(g, t, &r, err)) >= 0)
+		if (is_weight(t) && (rc = region_of(g->plan, t, &r, err)) >= 0)
 			rc = count_one(left, t, &r, err);
 	}
 	if (rc >= 0)
@@ -171,7 +171,7 @@ int hd_weights_plan(const struct hd_program *g, struct hd_weights *w, struct hd_
 
 		if (!is_weight(t))
 			continue;
-		HD_TRY(region_of(g, t, &r, err));
+		HD_TRY(region_of(g->plan, t, &r, err));
 		for (int64_t k = 0; k < parts_of(t, &r); k++) {
 			struct hd_hf_region part = part_of(&r, k);
 
@@ -239,7 +239,7 @@ int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd
 
 		if (!is_weight(g->plan->tensors[i]) || !hd_owns(g, t))
 			continue;
-		HD_TRY(region_of(g, t, &r, err));
+		HD_TRY(region_of(g->plan, t, &r, err));
 		data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
 		for (int64_t k = 0; k < parts_of(t, &r) && rc >= 0; k++) {
 			struct hd_hf_region part = part_of(&r, k);
@@ -353,7 +353,7 @@ static int read_into(char *data, uint32_t dtype, const struct hd_program *g, con
 	struct hd_extent x;
 	int64_t begin;
 
-	HD_TRY(region_of(g, t, &r, err));
+	HD_TRY(region_of(g->plan, t, &r, err));
 	memset(data, 0, (size_t)hd_local_count(t) * HD_BITS(dtype) / 8);
 	for (int64_t k = 0; k < parts_of(t, &r); k++) {
 		struct hd_hf_region part = part_of(&r, k);
@@ -382,6 +382,28 @@ static int read_one(const struct hd_program *g, const struct hd_weights *w, cons
 		free(full);
 	}
 	hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
+	return rc;
+}
+
+int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *err)
+{
+	struct hd_weights w = { 0 };
+	int rc = find_files(&w, dir, err);
+
+	for (size_t i = 0; i < p->ntensors && rc >= 0; i++) {
+		const struct tensor *t = p->tensors[i];
+		struct hd_hf_region r;
+
+		if (!is_weight(t) || (rc = region_of(p, t, &r, err)) < 0)
+			continue;
+		for (int64_t k = 0; k < parts_of(t, &r) && rc >= 0; k++) {
+			struct hd_hf_region part = part_of(&r, k);
+			const char *name = name_in(&w, part.name);
+
+			rc = check_shape(dir, name_of(t), name, file_of(&w, name), &part, err);
+		}
+	}
+	hd_weights_close(&w);
 	return rc;
 }
 

@@ -20,6 +20,7 @@ int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *er
 	if (!c->positional)
 		return hd_err_set(err, HD_EINVAL, "%s: which INI file?", c->verb->name);
 	HD_TRY(hd_conf_read(c->positional, c->sets, c->nsets, conf, err));
+	HD_TRY(hd_model_load_conf(*conf, err));
 	return hd_plan_sections(*conf, err);
 }
 

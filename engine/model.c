@@ -8,6 +8,7 @@
 
 static const struct hd_option keys[] = {
 	{ "family", HD_OPT_STR, 0, "gpt2", NULL, "gpt2, llama or mixtral: one file per family in engine/models/" },
+	{ "load", HD_OPT_STR, 0, "", NULL, "directory of a Hugging Face checkpoint, or of ours: its weights to begin from, and its sizes" },
 	{ "layers", HD_OPT_INT, 0, "12", "1..100000", "transformer layers" },
 	{ "embed", HD_OPT_INT, 0, "768", "1..", "width of the residual stream" },
 	{ "heads", HD_OPT_INT, 0, "12", "1..", "attention heads" },

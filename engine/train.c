@@ -275,11 +275,14 @@ static int open_outputs(struct loop *l)
 
 static int begin(struct loop *l)
 {
+	const char *load = hd_section_str(l->j->model, "load");
 	char *resume = NULL;
 
 	hd_checkpoint_choose(l->j->conf, &resume, l->err);
 	HD_TRY(hd_comm_agree(l->err));
 	hd_init_weights(l->g, l->j->seed);
+	if (*load)
+		HD_TRY(hd_checkpoint_weights(l->j, load, l->err));
 	if (l->j->world.size > 0) {
 		uint64_t hash = hd_weights_hash(l->g);
 

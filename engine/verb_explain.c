@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/verbs.h"
+#include "engine/checkpoint.h"
 #include "engine/json.h"
 #include "engine/movement.h"
 #include <malloc.h>
@@ -187,10 +188,14 @@ static void print_precision(const struct hd_plan *p)
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct traffic t = { .n = 0 };
+	const char *load;
 	int64_t limit = 0;
 
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
 	HD_TRY(hd_cli_plan(c, conf, p, err));
+	load = hd_section_str(hd_conf_section(*conf, NULL, "model"), "load");
+	if (*load)
+		HD_TRY(hd_checkpoint_fits(*p, load, err));
 	hd_mesh_print(*p);
 	print_precision(*p);
 	printf("%lld parameters\n", (long long)whole_parameters(*p, -1));

@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# model.load: to begin from weights that somebody has.  A size read wrongly, or weights left as they were initialised, would
+# train for days before anybody looks at where it began.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+hash() { sed -n 's/^heddle: initial weights //p' "$1"; }
+column() { sed -n "s/.*\"$2\": \([^,}]*\).*/\1/p" "$1"; }
+said() { heddle "$@" 2>&1 | messages; }
+
+# What it begins from: three steps, saved; and the same without what is ours in it.
+ok "a model to begin from" heddle train tiny.ini --set checkpoint.dir=a
+mkdir hf && cp a/step-00000003/config.json a/step-00000003/model.safetensors hf/
+sed -e '/^layers\|^embed\|^heads\|^family\|^vocab/d' -e 's/^\[model\]/&\nload = hf/' tiny.ini >load.ini
+
+ok "without a step it is saved as it was" heddle train load.ini --set train.steps=0 --set checkpoint.dir=b
+ok "bit for bit" cmp hf/model.safetensors b/step-00000000/model.safetensors
+same() { [ "$(sed 's/[[:space:]]//g' "$1" | sort)" = "$(sed 's/[[:space:]]//g' "$2" | sort)" ]; }
+ok "with its sizes" same hf/config.json b/step-00000000/config.json
+ok "a directory of checkpoints: the newest" heddle train load.ini --set model.load=a --set train.steps=0 --set checkpoint.dir=c
+ok "the same weights" cmp hf/model.safetensors c/step-00000000/model.safetensors
+
+# In a layout: every rank its slices.
+heddle train load.ini --set log.metrics=one.jsonl >out1 2>err1
+is "one rank trains on" $? 0
+printf '[strategy tp]\nplugin = tp\nsize = 2\n[strategy pp]\nplugin = pp\nsize = 2\n' >tail
+{ sed '/^\[strategy/,$d' load.ini; cat tail; } >many.ini
+heddle_mpi 4 train many.ini --set log.metrics=four.jsonl >out4 2>err4
+is "tp 2 x pp 2 trains on" $? 0
+is "from the same weights" "$(hash err4)" "$(hash err1)"
+near "with the same loss" "$(column four.jsonl loss | head -1)" "$(column one.jsonl loss | head -1)" 1e-5
+heddle train tiny.ini >out0 2>err0
+ok "which are not those of the seed" test "$(hash err0)" != "$(hash err1)"
+ok "and resumes" heddle train load.ini --set checkpoint.dir=d --set checkpoint.resume=auto
+ok "where it stood" heddle train load.ini --set train.steps=4 --set checkpoint.dir=d --set checkpoint.resume=auto
+ok "eval of what it saved" heddle eval d --data text.txt
+
+# What cannot be.
+like "other sizes are refused, with both numbers" "$(said train load.ini --set model.layers=3)" 'layers: 3, and the model in hf has 2'
+like "by check too" "$(said check load.ini --ranks 2 --set model.embed=64)" 'embed: 64, and the model in hf has 32'
+like "positions: by their shape" "$(said check load.ini --set model.max_seq=64)" 'transformer.wpe.weight is \[32, 32\] there, and \[64, 32\]'
+like "a directory that is not there" "$(said check load.ini --set model.load=nowhere)" 'nowhere'
+rm hf/model.safetensors
+like "weights that are not there" "$(said check load.ini)" 'hf/model.safetensors'
+done_testing
