@@ -2,13 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A checkpoint is only worth something if other programs read the same model in it, and their models are read here.
 . "${0%/*}/lib/tap.sh"
-heddle=$build/heddle
-[ -x "$heddle" ] || skip_all "heddle is not built"
-python=${PYTHON:-python3}
-"$python" -c 'import torch, transformers' 2>/dev/null || skip_all "python3 has no torch and transformers"
-export XDG_CACHE_HOME="$tmp/cache" HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
-seq 1 700 >"$tmp/text.txt"
-cd "$tmp" || exit 1
+. "$src/t/lib/transformers.sh"
 
 cat >run.ini <<-'EOT'
 	[model]
@@ -66,6 +60,9 @@ near "a model that transformers has saved again" "$(ours theirs)" "$(said untied
 ok "a model of transformers is in several files" test -f another/model.safetensors.index.json
 near "and has the same loss here" "$(ours another)" "$(said another 2)" 1e-5
 near "so has one without its head, under shorter names" "$(ours headless)" "$(said another 2)" 1e-5
+{ sed -e '/layers\|heads\|embed/d' -e 's/seq = 32/seq = 24/' run.ini; printf '[strategy tp]\nplugin = tp\n'; } >load.ini
+ok "three ranks begin from it" mpi 3 "$heddle" train load.ini --set model.load=another --set train.steps=0 --set checkpoint.dir=begun
+near "with its loss" "$(ours begun)" "$(said another 2)" 1e-5
 fails "a model that ours is not" "$heddle" eval relu --data text.txt
 like "is refused, with the reason" "$(cat .ok)" 'relu/config\.json: .*activation_function'
 fails "a directory without a model" "$heddle" eval . --data text.txt

@@ -3,13 +3,7 @@
 # Adam hides a gradient that is wrong by a factor, and a loss curve hides nearly everything.  One step of plain gradient
 # descent with learning rate 1 shows the gradient itself: it must be that of another implementation, tensor by tensor.
 . "${0%/*}/lib/tap.sh"
-heddle=$build/heddle
-[ -x "$heddle" ] || skip_all "heddle is not built"
-python=${PYTHON:-python3}
-"$python" -c 'import torch, transformers, safetensors' 2>/dev/null || skip_all "python3 has no torch and transformers"
-export XDG_CACHE_HOME="$tmp/cache" HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
-seq 1 2000 >"$tmp/text.txt"
-cd "$tmp" || exit 1
+. "$src/t/lib/transformers.sh"
 
 cat >run.ini <<-'EOT'
 	[model]

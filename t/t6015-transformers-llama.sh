@@ -3,13 +3,7 @@
 # A model trained with everything cut is the same model for other programs: its checkpoint loads in transformers with the
 # logits that it has here, and a Llama that transformers has written is read here.
 . "${0%/*}/lib/tap.sh"
-heddle=$build/heddle
-[ -x "$heddle" ] || skip_all "heddle is not built"
-python=${PYTHON:-python3}
-"$python" -c 'import torch, transformers' 2>/dev/null || skip_all "python3 has no torch and transformers"
-export XDG_CACHE_HOME="$tmp/cache" HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
-seq 1 700 >"$tmp/text.txt"
-cd "$tmp" || exit 1
+. "$src/t/lib/transformers.sh"
 
 cat >run.ini <<-'EOT'
 	[model]

@@ -3,13 +3,7 @@
 # Experts in the files of others: a Mixtral trained on several ranks has the same logits in transformers, whatever rank an
 # expert was on, and one that transformers has written has them here.  Choices, gates and names must all agree for that.
 . "${0%/*}/lib/tap.sh"
-heddle=$build/heddle
-[ -x "$heddle" ] || skip_all "heddle is not built"
-python=${PYTHON:-python3}
-"$python" -c 'import torch; from transformers import MixtralForCausalLM' 2>/dev/null || skip_all "python3 has no torch and transformers"
-export XDG_CACHE_HOME="$tmp/cache" HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
-seq 1 700 >"$tmp/text.txt"
-cd "$tmp" || exit 1
+. "$src/t/lib/transformers.sh"
 
 cat >run.ini <<-'EOT'
 	[model]
