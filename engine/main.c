@@ -117,6 +117,7 @@ static const struct hd_flag generate_flags[] = {
 	{ "logits", NULL, "instead of text one line of JSON: the logits of the token after the prompt" },
 };
 static const struct hd_flag data_flags[] = { { "step", "K", "which step, from 1" }, { "json", NULL, "one line of JSON" } };
+static const struct hd_flag report_flags[] = { { "out", "FILE", "the page (default: standard output)" } };
 static const struct hd_flag plugins_flags[] = { { "json", NULL, "as JSON" } };
 
 #define FLAGS(f) f, (int)HD_LEN(f)
@@ -129,6 +130,7 @@ const struct hd_verb hd_verbs[] = {
 	{ "eval", "CKPT", "loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval },
 	{ "generate", "CKPT", "text from a checkpoint", FLAGS(generate_flags), hd_verb_generate },
 	{ "data", "CONF", "print the token ids of a step", FLAGS(data_flags), hd_verb_data },
+	{ "report", "METRICS[,METRICS...]", "loss curves and other numbers of runs, as a page for a browser", FLAGS(report_flags), hd_verb_report },
 	{ "plugins", "[NAME]", "list plugins, or one plugin's options", FLAGS(plugins_flags), hd_verb_plugins },
 };
 const int hd_nverbs = (int)HD_LEN(hd_verbs);

@@ -18,6 +18,7 @@ int hd_verb_eval(struct hd_cli *c);
 int hd_verb_generate(struct hd_cli *c);
 int hd_verb_data(struct hd_cli *c);
 int hd_verb_plugins(struct hd_cli *c);
+int hd_verb_report(struct hd_cli *c);
 
 /* The INI of the command line, with its --set. */
 int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *err);

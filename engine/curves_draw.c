@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Curves as SVG, with nothing that a browser would have to fetch.
+ */
+#include <config.h>
+#include "engine/curves.h"
+#include <math.h>
+#include <stdlib.h>
+
+#define WIDE 720
+#define HIGH 250
+#define LEFT 64
+#define RIGHT 12
+#define TOP 14
+#define BOTTOM 26
+#define FAINT 1200		/* points of a line as it is */
+#define MEANS 120		/* and of its means */
+
+struct frame { double x0, x1, y0, y1; };
+
+void hd_html_text(FILE *f, const char *s)
+{
+	for (; *s; s++)
+		if (*s == '<' || *s == '>' || *s == '&' || *s == '"')
+			fprintf(f, "&#%d;", *s);
+		else
+			fputc(*s, f);
+}
+
+/* -- what is seen --------------------------------------------------------------------------------------------------------- */
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The largest value but one in a hundred; twice that is shown. */
+static double usual_most(const struct hd_curve *k)
+{
+	double *y = hd_alloc((k->n + 1) * sizeof(*y)), most;
+
+	for (size_t i = 0; i < k->n; i++)
+		y[i] = k->y[i];
+	qsort(y, k->n, sizeof(*y), by_value);
+	most = y[(k->n - 1) * 99 / 100];
+	if (y[k->n - 1] <= 2 * most)
+		most = y[k->n - 1];
+	free(y);
+	return most;
+}
+
+static struct frame frame_of(const struct hd_line *lines, size_t n)
+{
+	struct frame f = { INFINITY, -INFINITY, INFINITY, -INFINITY };
+
+	for (size_t i = 0; i < n; i++) {
+		const struct hd_curve *k = lines[i].curve;
+
+		f.y1 = fmax(f.y1, usual_most(k));
+		for (size_t j = 0; j < k->n; j++) {
+			f.x0 = fmin(f.x0, k->x[j]);
+			f.x1 = fmax(f.x1, k->x[j]);
+			f.y0 = fmin(f.y0, k->y[j]);
+		}
+	}
+	if (f.x1 <= f.x0)
+		f.x1 = f.x0 + 1;
+	if (f.y1 <= f.y0)
+		f.y1 = f.y0 + fmax(1e-12, fabs(f.y0) / 10);
+	return f;
+}
+
+static double across(const struct frame *f, double x) { return LEFT + (x - f->x0) / (f->x1 - f->x0) * (WIDE - LEFT - RIGHT); }
+
+static double down(const struct frame *f, double y)
+{
+	double at = HIGH - BOTTOM - (y - f->y0) / (f->y1 - f->y0) * (HIGH - TOP - BOTTOM);
+
+	return at < TOP ? TOP : at;
+}
+
+/* -- axes ----------------------------------------------------------------------------------------------------------------- */
+static double tick(double range)	/* 1, 2 or 5 times a power of ten: four to nine of them */
+{
+	double unit = pow(10, floor(log10(range / 4))), many = range / 4 / unit;
+
+	return many >= 5 ? 5 * unit : many >= 2 ? 2 * unit : unit;
+}
+
+static void axes(FILE *out, const struct frame *f)
+{
+	double dx = tick(f->x1 - f->x0), dy = tick(f->y1 - f->y0);
+
+	for (double y = ceil(f->y0 / dy) * dy; y <= f->y1; y += dy) {
+		double v = fabs(y) < dy / 1000 ? 0 : y;
+
+		fprintf(out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", LEFT,
+			down(f, v), WIDE - RIGHT, LEFT - 6, down(f, v) + 4, v);
+	}
+	for (double x = ceil(f->x0 / dx) * dx; x <= f->x1; x += dx)
+		fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.10g</text>\n", across(f, x), HIGH - 8, x);
+}
+
+/* -- lines ---------------------------------------------------------------------------------------------------------------- */
+/* At most `points` means of what follows each other. */
+static void path(FILE *out, const struct frame *f, const struct hd_line *l, size_t points, const char *class)
+{
+	const struct hd_curve *k = l->curve;
+	size_t each = (k->n + points - 1) / points;
+
+	fprintf(out, "<path class=\"%s c%d\" d=\"", class, l->colour % 8);
+	for (size_t i = 0; i < k->n; i += each) {
+		size_t m = k->n - i < each ? k->n - i : each;
+		double x = 0, y = 0;
+
+		for (size_t j = i; j < i + m; j++) {
+			x += k->x[j] / (double)m;
+			y += k->y[j] / (double)m;
+		}
+		fprintf(out, "%s%.1f %.1f", i ? "L" : "M", across(f, x), down(f, y));
+	}
+	fprintf(out, "\"/>\n");
+}
+
+static void dots(FILE *out, const struct frame *f, const struct hd_line *l)
+{
+	const struct hd_curve *k = l->curve;
+
+	for (size_t i = 0; i < k->n; i++)
+		fprintf(out, "<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>step %.10g: %.6g</title></circle>\n",
+			l->colour % 8, across(f, k->x[i]), down(f, k->y[i]), k->x[i], k->y[i]);
+}
+
+static void legend(FILE *out, const struct hd_line *lines, size_t n)
+{
+	fprintf(out, "<p class=\"legend\">");
+	for (size_t i = 0; i < n; i++) {
+		const struct hd_curve *k = lines[i].curve;
+
+		fprintf(out, "<span class=\"c%d\">%s ", lines[i].colour % 8, lines[i].dotted ? "&#9679;" : "&#9644;");
+		hd_html_text(out, lines[i].label);
+		fprintf(out, ": %.5g</span> ", k->y[k->n - 1]);
+	}
+	fprintf(out, "</p>\n");
+}
+
+void hd_curves_draw(FILE *out, const char *title, const struct hd_line *lines, size_t n)
+{
+	struct frame f = frame_of(lines, n);
+
+	fprintf(out, "<h2>%s</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", title, WIDE, HIGH, title);
+	axes(out, &f);
+	for (size_t i = 0; i < n; i++) {
+		if (!lines[i].dotted && lines[i].curve->n > MEANS)
+			path(out, &f, &lines[i], FAINT, "faint");
+		path(out, &f, &lines[i], lines[i].dotted ? FAINT : MEANS, "line");
+		if (lines[i].dotted)
+			dots(out, &f, &lines[i]);
+	}
+	fprintf(out, "</svg>\n");
+	legend(out, lines, n);
+}

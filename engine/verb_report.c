@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle report: metrics files as one page that any browser shows.
+ */
+#include <config.h>
+#include "engine/verbs.h"
+#include "engine/curves.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_RUNS 16
+#define MOST_LINES 512
+
+static const char style[] =
+	"body{font:15px/1.45 sans-serif;max-width:760px;margin:2em auto;padding:0 1em;color:#222;background:#fff}"
+	"h2{font-size:1em;margin:1.6em 0 .2em}table{border-collapse:collapse}td,th{padding:.2em .9em .2em 0;text-align:right}"
+	"td:first-child,th:first-child{text-align:left}svg{width:100%}text{font-size:11px;fill:currentColor}"
+	".grid{stroke:#8884;fill:none}.line,.faint{fill:none;stroke:var(--c);stroke-width:1.8}.faint{stroke-width:1;opacity:.28}"
+	"circle{fill:var(--c)}.legend{margin:0;color:var(--c)}.legend span{color:var(--c);margin-right:1em}"
+	".c0{--c:#1668b8}.c1{--c:#c4501b}.c2{--c:#23854a}.c3{--c:#8a4fb0}.c4{--c:#b28a00}.c5{--c:#c2397c}.c6{--c:#0f8a93}.c7{--c:#777}"
+	"@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}.c0{--c:#62a8ee}.c1{--c:#f08a58}.c2{--c:#5cc487}"
+	".c3{--c:#c592ea}.c4{--c:#e0bb45}.c5{--c:#f07db5}.c6{--c:#52c7d1}}";
+
+static const struct { const char *title, *keys[2]; } drawings[] = {
+	{ "Loss (dots: validation), nats per token", { "loss", "valid_loss" } },
+	{ "Gradient norm, before clipping", { "grad_norm", NULL } },
+	{ "Learning rate", { "lr", NULL } },
+	{ "Tokens per second", { "tokens_per_second", NULL } },
+	{ "Share of the measured rate of products", { "matmul_share", NULL } },
+	{ "Model FLOPs utilization", { "mfu", NULL } },
+	{ "Auxiliary loss of the experts, before its weight", { "aux_loss", NULL } },
+	{ "Load of the most chosen expert over the mean, by layer of experts", { "load", NULL } },
+	{ "Share of choices without a place, by layer of experts", { "dropped", NULL } },
+};
+
+struct report { struct hd_curves run[MOST_RUNS]; int n; };
+
+/* -- the table ------------------------------------------------------------------------------------------------------------ */
+static double last(const struct hd_curve *k) { return k && k->n ? k->y[k->n - 1] : 0; }
+
+static double sum(const struct hd_curve *k)
+{
+	double s = 0;
+
+	for (size_t i = 0; k && i < k->n; i++)
+		s += k->y[i];
+	return s;
+}
+
+static void cell(FILE *f, const struct hd_curve *k, double v)
+{
+	if (k)
+		fprintf(f, "<td>%.6g</td>", v);
+	else
+		fprintf(f, "<td></td>");
+}
+
+static void row(FILE *f, const struct hd_curves *r, int colour)
+{
+	const struct hd_curve *loss = hd_curve_find(r, "loss"), *valid = hd_curve_find(r, "valid_loss"),
+		*tokens = hd_curve_find(r, "tokens"), *seconds = hd_curve_find(r, "seconds");
+
+	fprintf(f, "<tr><td class=\"c%d\" style=\"color:var(--c)\">", colour % 8);
+	hd_html_text(f, r->path);
+	fprintf(f, "</td>");
+	cell(f, loss, loss ? loss->x[loss->n - 1] : 0);
+	cell(f, loss, last(loss));
+	cell(f, valid, last(valid));
+	cell(f, tokens, sum(tokens) / 1e6);
+	cell(f, seconds, sum(seconds));
+	cell(f, seconds, sum(seconds) > 0 ? sum(tokens) / sum(seconds) : 0);
+	fprintf(f, "</tr>\n");
+}
+
+static void table(FILE *f, const struct report *r)
+{
+	fprintf(f, "<table><tr><th>run</th><th>steps</th><th>loss</th><th>valid loss</th><th>million tokens</th><th>seconds</th>"
+		"<th>tokens/s</th></tr>\n");
+	for (int i = 0; i < r->n; i++)
+		row(f, &r->run[i], i);
+	fprintf(f, "</table>\n");
+}
+
+/* -- the drawings --------------------------------------------------------------------------------------------------------- */
+/* The curve `key`, or where it is an array each of its curves, of one run. */
+static size_t collect(const struct report *r, int run, const char *key, struct hd_line *lines, size_t n)
+{
+	const struct hd_curves *c = &r->run[run];
+	size_t m = strlen(key);
+
+	for (size_t i = 0; i < c->n && n < MOST_LINES; i++) {
+		const char *name = c->all[i].name;
+
+		if (strncmp(name, key, m) || (name[m] && name[m] != '.'))
+			continue;
+		lines[n] = (struct hd_line){ &c->all[i], r->n > 1 ? c->path : name, r->n > 1 ? run : (int)n,
+					     !strcmp(key, "valid_loss") };
+		n++;
+	}
+	return n;
+}
+
+static void draw(FILE *f, const struct report *r)
+{
+	struct hd_line lines[MOST_LINES];
+
+	for (size_t d = 0; d < HD_LEN(drawings); d++) {
+		size_t n = 0;
+
+		for (int k = 0; k < 2 && drawings[d].keys[k]; k++)
+			for (int i = 0; i < r->n; i++)
+				n = collect(r, i, drawings[d].keys[k], lines, n);
+		if (n)
+			hd_curves_draw(f, drawings[d].title, lines, n);
+	}
+}
+
+static void page(FILE *f, const struct report *r)
+{
+	fprintf(f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>Heddle: ");
+	hd_html_text(f, r->run[0].path);
+	fprintf(f, "</title><style>%s</style></head>\n<body><h1>Training</h1>\n", style);
+	table(f, r);
+	draw(f, r);
+	fprintf(f, "</body></html>\n");
+}
+
+/* -- the verb ------------------------------------------------------------------------------------------------------------- */
+static int read_all(struct report *r, char *paths, struct hd_err *err)
+{
+	char *rest = NULL;
+
+	for (char *p = strtok_r(paths, ",", &rest); p; p = strtok_r(NULL, ",", &rest)) {
+		if (r->n == MOST_RUNS)
+			return hd_err_set(err, HD_EINVAL, "report: at most %d files", MOST_RUNS);
+		HD_TRY(hd_curves_read(p, &r->run[r->n++], err));
+	}
+	return r->n ? HD_OK : hd_err_set(err, HD_EINVAL, "report: which metrics file (log.metrics)?");
+}
+
+static int write_page(const struct report *r, const char *path, struct hd_err *err)
+{
+	FILE *f = path ? fopen(path, "w") : stdout;
+
+	if (!f)
+		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	page(f, r);
+	if (fflush(f) || ferror(f))
+		hd_err_set(err, HD_EIO, "%s: %s", path ? path : "stdout", strerror(errno));
+	if (path)
+		fclose(f);
+	return err->code;
+}
+
+int hd_verb_report(struct hd_cli *c)
+{
+	char *paths = hd_strdup(c->positional ? c->positional : "");
+	struct report *r = hd_alloc(sizeof(*r));
+	struct hd_err err = { 0 };
+
+	if (read_all(r, paths, &err) >= 0)
+		write_page(r, hd_cli_str(c, "out", NULL), &err);
+	if (err.code)
+		hd_log(HD_ERROR, "%s", err.text);
+	for (int i = 0; i < r->n; i++)
+		hd_curves_free(&r->run[i]);
+	free(r);
+	free(paths);
+	return err.code ? 1 : 0;
+}
