@@ -72,7 +72,7 @@ struct build {
 	int *unmet;			/* by node id: inputs that are not complete */
 	int *runs;			/* by node id: instances still to come */
 	char *held;			/* by node id: emitted at the end only */
-	int32_t *loaded_micro;
+	char **loaded;			/* by tensor id, of data: the micro-batches that are here; NULL: none */
 	struct hd_unit unit;
 	struct node **behind;		/* a ring's next turns, in the order in which they became ready */
 	int *since;			/* the border between blocks that each has seen */
@@ -146,11 +146,17 @@ static void catch_up(struct build *b, int borders)
 
 static void load(struct build *b, const struct node *n, int32_t micro)
 {
-	for (uint32_t i = 0; i < n->v.nin; i++)
-		if (n->ins[i]->v.what == HD_DATA && !n->ins[i]->v.node && b->loaded_micro[n->ins[i]->id] < micro) {
+	for (uint32_t i = 0; i < n->v.nin && micro != HD_STEP; i++) {
+		char **loaded = &b->loaded[n->ins[i]->id];
+
+		if (n->ins[i]->v.what != HD_DATA || n->ins[i]->v.node)
+			continue;
+		if (!*loaded)
+			*loaded = hd_alloc((size_t)b->g->plan->micros);
+		if (!(*loaded)[micro])
 			append(b, HD_ENTRY_LOAD, NULL, micro)->data = n->ins[i];
-			b->loaded_micro[n->ins[i]->id] = micro;
-		}
+		(*loaded)[micro] = 1;
+	}
 }
 
 static int is_accumulator(const struct node *n) { return !strcmp(n->v.op->name, "accumulate"); }
@@ -498,11 +504,9 @@ int hd_timeline(struct hd_program *g)
 	struct hd_plan *p = g->plan;
 	size_t n = (size_t)p->nnodes + 1;
 	struct build b = { .g = g, .unmet = hd_alloc(n * sizeof(int)), .runs = hd_alloc(n * sizeof(int)), .held = hd_alloc(n),
-		.loaded_micro = hd_alloc(p->ntensors * sizeof(int32_t)) };
+		.loaded = hd_alloc((p->ntensors + 1) * sizeof(*b.loaded)) };
 	int rc;
 
-	for (size_t i = 0; i < p->ntensors; i++)
-		b.loaded_micro[i] = -1;
 	b.behind = hd_alloc(n * sizeof(*b.behind)), b.since = hd_alloc(n * sizeof(int));
 	b.units = hd_alloc((size_t)(p->chunks ? p->chunks : 1) * 3 * sizeof(*b.units));
 	b.received = hd_alloc(n * sizeof(*b.received));
@@ -525,9 +529,11 @@ int hd_timeline(struct hd_program *g)
 	waits(&b);
 	for (size_t i = 0; i < n; i++)
 		free(b.after[i]), free(b.received[i]);
+	for (size_t i = 0; i < p->ntensors; i++)
+		free(b.loaded[i]);
 	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)
 		free(b.units[i].v), free(b.units[i].receives);
-	free(b.units), free(b.unmet), free(b.runs), free(b.held), free(b.loaded_micro);
+	free(b.units), free(b.unmet), free(b.runs), free(b.held), free(b.loaded);
 	free(b.unit_at), free(b.behind), free(b.since), free(b.leads), free(b.after), free(b.received);
 	return rc;
 }

@@ -67,6 +67,33 @@ static void orders(const char *model, const char *what, int m, int turn)
 		}
 }
 
+/* -- an order of the user's, whose micro-batches begin in no order of their own --------------------------------------------------- */
+/* Two stages of two chunks: all of a kind, of each chunk in the order of `turns`. */
+static void own_order(const char *model, const char *what, const char *kinds, const char *const turns[3])
+{
+	char path[] = "/tmp/heddle-order-XXXXXX", sections[300], name[200];
+	int fd = mkstemp(path);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (!ok(f != NULL, "a file for an order"))
+		return;
+	for (int k = 0; kinds[k]; k++)
+		for (int c = 0; c < 2; c++)
+			for (const char *m = turns[k]; *m; m++)
+				fprintf(f, "0,%c,%d,%c\n1,%c,%d,%c\n", kinds[k], k ? 1 - c : c, *m, kinds[k], k ? 1 - c : c, *m);
+	fclose(f);
+	snprintf(sections, sizeof(sections), "[strategy pp]\n" PLUGIN("pp") "size = 2\nchunks = 2\nschedule = %s\n", path);
+	snprintf(name, sizeof(name), "%s, %s in the orders %s, %s, %s", what, kinds, turns[0], turns[1], turns[2]);
+	against_one(model, 4, 1, "none", 2, sections, name);
+	remove(path);
+}
+
+static void own_orders(const char *model, const char *what)
+{
+	own_order(model, what, "FB", (const char *const[]){"3102", "1320", ""});
+	own_order(model, what, "FBW", (const char *const[]){"2031", "0213", "3120"});
+}
+
 /* -- with other axes ----------------------------------------------------------------------------------------------------------- */
 static const struct mixed {
 	const char *name;
@@ -162,7 +189,7 @@ int main(void)
 	}
 	one = gt_open(plan("dropout = 0.2\n", 4, 1, "none", 1, ""), NULL);
 	if (ok(one && gt_compute(one) > 0, "one rank"))
-		with_others("dropout = 0.2\n", "gpt2, tied, dropout");
+		own_orders("dropout = 0.2\n", "gpt2, tied, dropout"), with_others("dropout = 0.2\n", "gpt2, tied, dropout");
 	gt_close(one);
 	one = gt_open(plan("family = llama\nmlp = 12\n", 4, 1, "none", 1, ""), NULL);
 	if (ok(one && gt_compute(one) > 0, "one rank"))
