@@ -201,16 +201,32 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 	}
 }
 
-/* -- leaves: the value that an update leaves is made in the leaf, if nothing reads the old one any more -------------------------- */
+/* -- leaves: the value that an update leaves, or its pieces put together, is made in the leaf, if nothing reads the old one -------- */
+/* Runs only if the update does: a step that is not finite leaves leaves as they are. */
+static int from_update(const struct node *n)
+{
+	static const char *const moves[] = { "comm", "join", "pack", "unblock", "unpack", "view" };
+	int moved = 0;
+
+	if (!strcmp(n->v.kind, "update"))
+		return 1;
+	for (size_t i = 0; i < HD_LEN(moves); i++)
+		moved |= is(n, moves[i]);
+	for (uint32_t i = 0; moved && i < n->v.nin; i++)
+		moved = n->ins[i]->v.node && from_update(maker(n->ins[i]));
+	return moved;
+}
+
 static void in_leaf(struct hd_program *g, struct tensor *leaf)
 {
-	struct tensor *y = leaf->assign;
-	const struct node *m = y ? maker(y) : NULL;
+	int64_t offset = 0;
+	struct tensor *y = leaf->assign, *root = y ? root_of(g, y, &offset) : NULL;
+	const struct node *m = root ? maker(root) : NULL;
 
-	if (!m || strcmp(m->v.kind, "update") || g->at[y->id].root != y || y->v.dtype != leaf->v.dtype ||
-	    hd_local_bytes(y) != hd_local_bytes(leaf) || last_read(g, leaf, NULL) >= g->position[m->id])
+	if (!m || !from_update(m) || offset || y->v.dtype != leaf->v.dtype || hd_local_bytes(root) != hd_local_bytes(leaf) ||
+	    last_read(g, leaf, NULL) >= g->position[m->id])
 		return;
-	merge(g, y, leaf, 0);
+	merge(g, root, leaf, 0);
 }
 
 /* -- all -------------------------------------------------------------------------------------------------------------------------- */

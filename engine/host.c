@@ -410,13 +410,19 @@ static struct hd_node *graph_node_next(struct hd_plan *p, struct hd_node *prev, 
 	return NULL;
 }
 
+/* A parameter's gradients have homes too: where contributions are added up, and where the update reads their sum. */
+static int has_home(const struct tensor *t, uint32_t what)
+{
+	return !t->v.node || (what == HD_GRAD && t->v.of &&
+			      (!strcmp(t->v.node->op->name, "accumulate") || !strcmp(t->v.node->op->name, "sync")));
+}
+
 static struct hd_tensor *graph_leaf_next(struct hd_plan *p, struct hd_tensor *prev, uint32_t what)
 {
 	for (size_t i = prev ? (size_t)T(prev)->id + 1 : 0; i < p->ntensors; i++) {
 		struct tensor *t = p->tensors[i];
-		int leaf = !t->v.node || (what == HD_GRAD && !strcmp(t->v.node->op->name, "accumulate") && t->v.of);
 
-		if (leaf && t->v.what == what && !t->twin)
+		if (t->v.what == what && has_home(t, what) && !t->twin)
 			return &t->v;
 	}
 	return NULL;
@@ -555,7 +561,6 @@ static struct hd_tensor *settled(struct tensor *y, struct tensor *like)
 		y->placed = 1;
 		N(y->v.node)->placed = 1;
 	}
-	y->step |= like->step;
 	return &y->v;
 }
 

@@ -326,6 +326,16 @@ static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *
 	return NULL;
 }
 
+/* What is made in each micro-batch and read once a step (a gradient that is added up elsewhere) moves in the unit that makes
+ * it.  NULL: x is another case. */
+static struct node *made_in_unit(const struct tensor *x, const struct node *reader)
+{
+	const uint32_t units = HD_F | HD_B | HD_W;
+	struct node *maker = x->v.node ? N(x->v.node) : NULL;
+
+	return maker && reader && !x->step && maker->v.phase & units && !(reader->v.phase & units) ? maker : NULL;
+}
+
 static void remember(struct hd_plan *p, const struct tensor *x, struct tensor *y, uint32_t phase, int block)
 {
 	struct made *m = hd_plan_alloc(p, sizeof(*m));
@@ -337,8 +347,9 @@ static void remember(struct hd_plan *p, const struct tensor *x, struct tensor *y
 /* What crosses stages crosses them once, whatever its readers want of it there. */
 struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader)
 {
-	uint32_t phase = phase_of(p, x, need, reader ? reader->v.phase : p->phase);
-	int block = phase & (HD_F | HD_B | HD_W) ? (reader ? reader->block : p->block) : -1;
+	struct node *early = made_in_unit(x, reader), *before = early ? early->next : reader;
+	uint32_t phase = early ? early->v.phase : phase_of(p, x, need, reader ? reader->v.phase : p->phase);
+	int block = early ? early->block : phase & (HD_F | HD_B | HD_W) ? (reader ? reader->block : p->block) : -1;
 	struct placement now = relabelled(p, &x->at, need);
 	struct node *anchor = p->anchor;
 	struct tensor *y = x, *done;
@@ -362,7 +373,7 @@ struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct plac
 		struct placement after = now;
 
 		after.on[a] = to;
-		p->anchor = maker ? maker->next : phase != HD_G ? reader : y == x ? p->first : N(y->v.node)->next;
+		p->anchor = maker ? maker->next : phase != HD_G ? before : y == x ? p->first : N(y->v.node)->next;
 		p->phase = maker ? maker->v.phase : phase;
 		p->block = maker ? maker->block : block;
 		done = crosses ? made_before(p, x, &after, phase, block) : NULL;

@@ -28,7 +28,7 @@ struct draw {
 	int model, tie, dropout;
 	const char *recompute, *schedule, *sync;
 	int micro_batch, size[STRATEGIES], order[STRATEGIES], ranks;
-	int sequence_parallel, chunks, scatter_gather;
+	int sequence_parallel, chunks, scatter_gather, zero;
 	int64_t bucket;
 };
 
@@ -78,6 +78,7 @@ static struct draw draw(uint64_t seed, int number)
 		d.recompute = recomputes[below((int)HD_LEN(recomputes))];
 		d.schedule = schedules[below((int)HD_LEN(schedules))];
 		d.sync = syncs[below((int)HD_LEN(syncs))];
+		d.zero = below(4);
 		d.chunks = strcmp(d.schedule, "interleaved") ? 1 : 2;
 		for (int s = 0; s < STRATEGIES; s++) {
 			do
@@ -92,6 +93,8 @@ static struct draw draw(uint64_t seed, int number)
 			d.order[s] = d.order[k];
 			d.order[k] = was;
 		}
+		if (d.size[DP] == 3)
+			d.zero = 0;			/* no dim of the models has this factor */
 	} while (!divides(&d));
 	return d;
 }
@@ -105,7 +108,7 @@ static void write_strategy(FILE *f, const struct draw *d, int s)
 	if (s == TP)
 		fprintf(f, "sequence_parallel = %s\n", d->sequence_parallel ? "yes" : "no");
 	if (s == DP)
-		fprintf(f, "sync = %s\nbucket = %lld\n", d->sync, (long long)d->bucket);
+		fprintf(f, "sync = %s\nbucket = %lld\nzero = %d\n", d->sync, (long long)d->bucket, d->zero);
 	if (s == PP)
 		fprintf(f, "schedule = %s\nchunks = %d\nscatter_gather = %s\n", d->schedule, d->chunks,
 			d->scatter_gather ? "yes" : "no");
@@ -136,10 +139,13 @@ static const char *summary(const struct draw *d)
 			 d->tie ? ", tied" : "", d->dropout ? ", dropout" : "", d->micro_batch, d->recompute);
 
 	for (int s = 0; s < STRATEGIES; s++)
-		if (d->size[d->order[s]] > 1)
+		if (d->size[d->order[s]] > 1) {
 			n += snprintf(text + n, sizeof(text) - (size_t)n, " %s %d%s%s%s", names[d->order[s]], d->size[d->order[s]],
 				      d->order[s] == TP && d->sequence_parallel ? " seq" : "",
 				      d->order[s] == PP ? " " : "", d->order[s] == PP ? d->schedule : "");
+			if (d->order[s] == DP && d->zero)
+				n += snprintf(text + n, sizeof(text) - (size_t)n, " zero %d", d->zero);
+		}
 	return text;
 }
 

@@ -18,11 +18,14 @@ static int no_record(struct hd_strategy *self, struct hd_record *r, const struct
 	return HD_OK;			/* engine/record.c knows these by name: they depend on the memory plan */
 }
 
-/* The update's view of a gradient: where the state (input 1) lives. */
+/* The update's view of a gradient: where the state (input 1) lives, unless it was given a home of its own. */
 static int sync_place(HD_PLACE_ARGS)
 {
-	(void)self; (void)p; (void)n; (void)axis;
-	need[0] = need[1] = out[0] = have[1];
+	const struct tensor *y = T(n->outs[0]);
+
+	(void)self; (void)p;
+	need[1] = have[1];
+	need[0] = out[0] = y->homed >> A(axis)->id & 1 ? y->home.on[A(axis)->id] : have[1];
 	return HD_OK;
 }
 
@@ -39,6 +42,9 @@ OP(reshard);
 OP(block);
 OP(unblock);
 OP(sync, .place = sync_place);
+
+/* Made of what is there once a step, but in a unit: it comes and goes with the micro-batch. */
+static int once(const struct node *n, const struct tensor *x) { return x->step && !(n->v.phase & (HD_F | HD_B | HD_W)); }
 
 /* A node with one output of the given local shape; in slot lower its placement is the first input's. */
 static struct tensor *moved(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *attr,
@@ -59,7 +65,7 @@ static struct tensor *moved(struct hd_plan *p, const char *op, struct tensor *co
 	y->placed = n->placed = ins[0]->placed;
 	for (uint32_t i = 0; i < shape->ndim; i++)
 		y->local[i] = shape->local[i];
-	y->step = ins[0]->step;
+	y->step = once(n, ins[0]);
 	return y;
 }
 

@@ -88,10 +88,11 @@ static int sgd_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* Everything comes to where the state (adamw: m; sgd: w) lives; the clip factor is everywhere. */
+/* Everything comes to where the state (adamw: m) lives, or where there is none, to where the gradient was brought; the clip
+ * factor is everywhere. */
 static int update_place(HD_PLACE_ARGS)
 {
-	uint32_t lives = n->nin == 5 ? 2 : 0;
+	uint32_t lives = n->nin == 5 ? 2 : 1;
 
 	(void)self; (void)p; (void)axis;
 	for (uint32_t i = 0; i + 1 < n->nin; i++)

@@ -91,7 +91,9 @@ struct hd_graph_api {
 	double (*attr)(const char *attr, const char *key, double otherwise);
 	uint32_t (*attr_dims)(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims);	/* "a,b,c" */
 	/* -- change -------------------------------------------------------------------------------------------------- */
-	/* Where a leaf lives (slot homes).  Updates run where the state lives; gathers, scatters, pushes, pulls follow. */
+	/* Where a leaf lives (slot homes).  Updates run where the state lives; gathers, scatters, pushes, pulls follow.  Gradients
+	 * (HD_GRAD) have homes of two kinds: of a node of kind accumulate, where the micro-batches' contributions are added up;
+	 * of a node of kind sync, where the update reads them, which for an update without a state is where it runs. */
 	int (*home)(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place);
 	/* All readers of `old` read `with`: same dims, in this order, and dtype; in slot lower the same local sizes and
 	 * placement too.  What the plugin's own comm nodes make of a placement is the plugin's word: a sum over the wrong

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ZeRO (Rajbhandari et al. 2020): what replicas hold twice is cut along the axis instead.  Said as homes, and nothing else:
+ * gradients are then reduce-scattered, each member updates its piece, and parameters are gathered, by the engine's rule.
+ *
+ *   zero = 1   optimizer states and masters; gradients are whole until the last micro-batch, parameters always
+ *   zero = 2   and the gradients' accumulators: each micro-batch's gradients are reduce-scattered as they are made
+ *   zero = 3   and parameters: gathered where a unit reads them, in forward and again in backward, and not kept
+ */
+#include "dp.h"
+#include <string.h>
+
+/* A dim of the parameter that n divides: one that no other axis cuts, if there is one; else inside the others' pieces. */
+static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w, struct hd_place *to)
+{
+	int found = 0;
+
+	for (uint32_t i = w->ndim; i-- > 0;) {
+		const struct hd_axis *a = NULL;
+		int alone = 1;
+
+		if (w->local[i] % s->dp->n)
+			continue;
+		while ((a = s->h->axis_next(p, a))) {
+			const struct hd_place *at = s->g->place(p, w, a);
+
+			alone &= at->kind != HD_CUT || at->dim != w->dims[i];
+		}
+		if (!alone && found)
+			continue;
+		*to = (struct hd_place){ .kind = HD_CUT, .dim = w->dims[i], .level = alone ? 0 : INT32_MAX };
+		found = 1 + alone;
+	}
+	return found;
+}
+
+/* What belongs to the parameter, and from which stage on it is cut. */
+static int64_t since(const struct hd_tensor *t)
+{
+	switch (t->what) {
+	case HD_STATE:
+	case HD_MASTER:
+		return 1;
+	case HD_GRAD:
+		return strcmp(t->node->kind, "sync") ? 2 : 1;
+	default:
+		return 3;
+	}
+}
+
+int dp_homes(struct hd_strategy *s, struct hd_plan *p)
+{
+	static const uint32_t what[] = { HD_STATE, HD_MASTER, HD_GRAD, HD_PARAM };
+	uint32_t cut = 0, all = 0;
+
+	if (!s->zero || s->dp->n == 1)
+		return s->h->status(p);
+	for (int i = 0; i < 4; i++)
+		for (struct hd_tensor *t = NULL; (t = s->g->leaf_next(p, t, what[i]));) {
+			const struct hd_tensor *w = t->of ? t->of : t;
+			struct hd_place to;
+
+			if (since(t) > s->zero || s->g->place(p, w, s->dp)->kind != HD_WHOLE)
+				continue;
+			all++;
+			if (piece(s, p, w, &to) && ++cut)
+				s->g->home(p, t, s->dp, &to);
+		}
+	if (all && !cut)
+		return s->h->fail(p, HD_EDIVIDE, "zero: %lld members divide no dim of any parameter", (long long)s->dp->n);
+	return s->h->status(p);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Pieces: a bucket of gradients is reduce-scattered, a bucket of parameters gathered, each as one flat tensor.  That is laid
+ * out by members, in each the members' pieces of all tensors side by side, so packing copies.  What is large moves alone, as
+ * the engine does it: there a message more costs less than a copy.
+ */
+#include "dp.h"
+
+#define ALONE 16			/* from this part of a bucket on */
+
+static int is_small(const struct hd_strategy *s, const struct hd_tensor *whole) { return dp_bytes(whole) < s->bucket / ALONE; }
+
+static int is_scatter(const struct hd_strategy *s, const struct hd_node *n)
+{
+	const struct hd_reshard *r = n->reshard;
+
+	return r->have.kind == HD_PARTIAL && r->have.red == HD_SUM && r->need.kind == HD_CUT && is_small(s, n->ins[0]);
+}
+
+/* Of a parameter, or of its new value. */
+static int is_gather(const struct hd_strategy *s, const struct hd_node *n)
+{
+	const struct hd_reshard *r = n->reshard;
+
+	return r->have.kind == HD_CUT && r->need.kind == HD_WHOLE && is_small(s, n->outs[0]) &&
+	       (n->ins[0]->what == HD_PARAM || n->phase & HD_U);
+}
+
+static int scatter(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)
+{
+	uint32_t n = (uint32_t)g->n;
+	struct hd_tensor **piece = s->h->alloc(p, (size_t)n * b->n * sizeof(*piece)), *flat;
+
+	if (!piece)
+		return HD_ENOMEM;
+	s->g->cursor(p, b->in[b->n - 1], g, 0);
+	for (uint32_t j = 0; j < n; j++)
+		for (uint32_t i = 0; i < b->n; i++)
+			piece[j * b->n + i] = s->g->chunk(p, b->x[i], b->in[i]->reshard->need.dim, n,
+							  &(struct hd_pos){ NULL, 0, (int32_t)j, 0, 0 });
+	flat = s->g->pack(p, piece, n * b->n, 1);
+	flat = flat ? s->g->comm(p, HD_REDUCE_SCATTER, g, flat, flat->dims[0], 0) : NULL;
+	s->g->unpack(p, flat, piece, b->n, b->x + b->n);
+	for (uint32_t i = 0; i < b->n; i++)
+		s->g->replace(p, b->in[i]->outs[0], b->x[b->n + i]);
+	return s->h->status(p);
+}
+
+static int gather(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)
+{
+	uint32_t n = (uint32_t)g->n, all = n * b->n;
+	struct hd_tensor **like = s->h->alloc(p, (size_t)all * 3 * sizeof(*like)), **piece = like + all, **one = piece + all, *flat;
+
+	if (!like)
+		return HD_ENOMEM;
+	s->g->cursor(p, b->in[b->in[0]->phase & HD_U ? b->n - 1 : 0], g, 0);	/* new values are there last, others are read first */
+	flat = s->g->pack(p, b->x, b->n, 1);
+	flat = flat ? s->g->comm(p, HD_ALL_GATHER, g, flat, flat->dims[0], 0) : NULL;
+	for (uint32_t i = 0; i < all; i++)
+		like[i] = b->x[i % b->n];
+	s->g->unpack(p, flat, like, all, piece);
+	for (uint32_t i = 0; i < b->n; i++) {
+		for (uint32_t j = 0; j < n; j++)
+			one[j] = piece[j * b->n + i];
+		s->g->replace(p, b->in[i]->outs[0], s->g->join(p, one, n, b->in[i]->reshard->have.dim, NULL));
+	}
+	return s->h->status(p);
+}
+
+int dp_lower_pieces(struct hd_strategy *s, struct hd_plan *p)
+{
+	dp_each_bucket(s, p, is_scatter, scatter);
+	return dp_each_bucket(s, p, is_gather, gather);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Memory and bytes of replicas that keep a part of what they share, by the published formulas (ZeRO, Rajbhandari et al.
+ * 2020, 1910.02054): with n replicas zero = 1 divides the optimizer's states by n, 2 the gradients too, 3 the parameters
+ * too; 1 and 2 move what a plain sum of gradients does, 3 half as much again.  If this broke, a model that is said to fit
+ * would not, or steps would wait for bytes that nobody needs.
+ */
+#include <config.h>
+#include "engine/device.h"
+#include "t/lib/graph_test.h"
+#include "t/lib/tap.h"
+
+#define N 4
+
+static struct hd_plan *plan(int zero, int micros, int low)
+{
+	char ini[1500];
+	struct hd_plan_options o = { .ranks = N, .train = 1, .low = low ? HD_BF16 : 0 };
+	struct hd_err why = { 0 };
+	struct hd_plan *p = NULL;
+	struct hd_conf *c;
+
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = 3\nembed = 64\nheads = 4\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
+		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\n"
+		 "[strategy r]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nzero = %d\n",
+		 N * micros, N, zero);
+	c = gt_conf(ini);
+	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
+		note("%s", why.text);
+		hd_conf_destroy(c);
+	}
+	return p;
+}
+
+static void forget(struct hd_plan *p)
+{
+	struct hd_conf *c = p->conf;
+
+	hd_plan_destroy(p);
+	hd_conf_destroy(c);
+}
+
+static int is_accumulator(const struct tensor *t)
+{
+	return t->v.what == HD_GRAD && t->v.node && !strcmp(t->v.node->op->name, "accumulate");
+}
+
+/* Bytes of all tensors of a kind, on a rank (whole: if nothing were cut). */
+static int64_t bytes(const struct hd_plan *p, uint32_t what, int whole)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+
+		if (t->v.what == what && (what == HD_GRAD ? is_accumulator(t) : !t->v.node))
+			sum += (whole ? hd_whole_count(t) : hd_local_count(t)) * HD_BITS(t->v.dtype) / 8;
+	}
+	return sum;
+}
+
+/* Sent on the axis by a rank in units of these phases, of one kind (0: all); scalars are not counted. */
+static int64_t sent(const struct hd_plan *p, uint32_t phases, uint32_t kind)
+{
+	int64_t sum = 0;
+
+	for (const struct node *n = p->first; n; n = n->next)
+		if (n->comm.kind && n->v.phase & phases && (!kind || n->comm.kind == kind) && hd_local_count(n->ins[0]) > 4)
+			sum += hd_comm_node_bytes(n) * (n->v.phase & (HD_F | HD_B | HD_W) ? p->micros : 1);
+	return sum;
+}
+
+static int64_t peak(struct hd_plan *p)
+{
+	struct hd_program_options o = { .device = hd_device_cpu() };
+	struct hd_err err = { 0 };
+	struct hd_program *g = NULL;
+	int64_t sum = 0;
+
+	if (hd_program_build(p, &o, &g, &err) == 0)
+		sum = g->memory.persistent + g->memory.transient;
+	hd_program_destroy(g);
+	return sum;
+}
+
+/* Weights that backward multiplies by again: all but tables that are looked up, norms and biases. */
+static int64_t read_again(const struct hd_plan *p)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+
+		if (!t->v.node && t->v.what == HD_PARAM && t->v.ndim > 1 && !strstr(t->v.name, "wte") && !strstr(t->v.name, "wpe") &&
+		    !strstr(t->v.name, "bias"))
+			sum += hd_whole_count(t) * HD_BITS(t->v.dtype) / 8;
+	}
+	return sum;
+}
+
+static void memory(int low, int micros)
+{
+	int64_t last = INT64_MAX;
+
+	for (int zero = 0; zero < 4; zero++) {
+		struct hd_plan *p = plan(zero, micros, low);
+		int64_t now;
+
+		if (!ok(p != NULL, "zero %d, %s, %d micro-batches", zero, low ? "bf16" : "fp32", micros))
+			return;
+		is_int(bytes(p, HD_STATE, 0), bytes(p, HD_STATE, 1) / (zero >= 1 ? N : 1), "states");
+		is_int(bytes(p, HD_MASTER, 0), bytes(p, HD_MASTER, 1) / (zero >= 1 ? N : 1), "masters");
+		is_int(bytes(p, HD_GRAD, 0), bytes(p, HD_GRAD, 1) / (zero >= 2 ? N : 1), "gradients");
+		is_int(bytes(p, HD_PARAM, 0), bytes(p, HD_PARAM, 1) / (zero >= 3 ? N : 1), "parameters");
+		now = peak(p);
+		ok(now > 0 && now < last, "planned: %lld bytes", (long long)now);
+		last = now;
+		forget(p);
+	}
+}
+
+static void movement(void)
+{
+	struct hd_plan *p = plan(0, 1, 0);
+	int64_t once = p ? bytes(p, HD_PARAM, 1) * (N - 1) / N : 0, again = p ? read_again(p) * (N - 1) / N : 0;
+
+	if (!ok(p != NULL && once > again && again > once / 2, "a plan"))
+		return;
+	is_int(sent(p, ~0u, 0), 2 * once, "gradients summed: 2 (n - 1) / n of the parameters");
+	forget(p);
+	for (int zero = 1; zero < 4; zero++) {
+		p = plan(zero, 1, 0);
+		if (!ok(p != NULL, "zero %d", zero))
+			return;
+		is_int(sent(p, ~0u, HD_REDUCE_SCATTER), once, "gradients are scattered once");
+		is_int(sent(p, HD_U, HD_ALL_GATHER), zero == 3 ? 0 : once, "new parameters gathered");
+		is_int(sent(p, HD_F, HD_ALL_GATHER), zero == 3 ? once : 0, "parameters gathered in forward");
+		is_int(sent(p, HD_B | HD_W, HD_ALL_GATHER) >= (zero == 3 ? again : 0), 1, "and those that backward reads");
+		is_int(sent(p, HD_B | HD_W, HD_ALL_GATHER) <= (zero == 3 ? once : 0), 1, "there, once");
+		is_int(sent(p, ~0u, 0) <= (zero == 3 ? 3 : 2) * once, 1, "nothing else");
+		forget(p);
+	}
+}
+
+int main(void)
+{
+	memory(0, 1);
+	memory(0, 3);
+	memory(1, 3);
+	movement();
+	return done();
+}

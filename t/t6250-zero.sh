@@ -1,0 +1,92 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Replicas that cut optimizer states, gradients and parameters among themselves train to the bit what whole ones do: the same
+# sums in the same order, the same update.  If this broke, the memory would have been bought with another model.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+cat >>tiny.ini <<'END'
+sync = allreduce
+END
+# A tied embedding has two gradients, added before the members' or after them: other bits.
+same="--set model.tie_embeddings=no --set train.clip=0 --set data.valid_fraction=0.2 --set checkpoint.gradients=yes"
+
+trained() {	# RANKS DIR SETS...
+	n=$1 dir=$2
+	shift 2
+	heddle_mpi "$n" train tiny.ini $same --set checkpoint.dir="$dir" --set log.metrics="$dir.jsonl" "$@" >"$dir.out" 2>&1 ||
+		tap_comment <"$dir.out"
+}
+same_step() {	# WHAT DIR DIR STEP
+	for f in model.safetensors heddle/optimizer.safetensors heddle/gradients.safetensors; do
+		cmp -s "$2/step-0000000$4/$f" "$3/step-0000000$4/$f"
+		tap_result $? "$1: $f"
+	done
+}
+
+trained 4 whole
+for zero in 1 2 3; do
+	for bucket in 25M 64K 1K; do
+		trained 4 "z$zero$bucket" --set dp.zero=$zero --set dp.bucket=$bucket
+		same_step "zero $zero, bucket $bucket" whole "z$zero$bucket" 3
+	done
+	is "zero $zero: the same validation" "$(grep -o '"valid_loss.*' "z${zero}25M.jsonl")" "$(grep -o '"valid_loss.*' whole.jsonl)"
+done
+trained 4 low --set train.precision=bf16
+for zero in 1 3; do
+	trained 4 "low$zero" --set train.precision=bf16 --set dp.zero=$zero
+	same_step "bf16, zero $zero" low "low$zero" 3
+done
+trained 4 sgd --set train.optimizer=sgd --set train.lr=0.1
+for zero in 1 2 3; do
+	trained 4 "sgd$zero" --set train.optimizer=sgd --set train.lr=0.1 --set dp.zero=$zero
+	cmp -s sgd/step-00000003/model.safetensors "sgd$zero/step-00000003/model.safetensors"
+	tap_result $? "sgd, zero $zero: the same weights"
+done
+
+# The norm is a sum of the pieces' squares, in double: only its last digit may be another.
+for zero in 0 1 2 3; do
+	trained 4 "clip$zero" --set train.clip=0.1 --set dp.zero=$zero
+	norm=$(sed -n 's/.*"step": 3,.*"grad_norm": \([0-9.]*\).*/\1/p' "clip$zero.jsonl")
+	near "zero $zero: the norm of step 3 with clipping" "$norm" \
+		"$(sed -n 's/.*"step": 3,.*"grad_norm": \([0-9.]*\).*/\1/p' clip0.jsonl)" 1e-6
+done
+
+# A checkpoint has no layout: two steps of one, then two of another.
+more="--set train.steps=4 --set train.schedule=constant"
+trained 4 long $more
+trained 4 part $more --set dp.zero=3 --set train.steps=2
+cp -r part two
+for zero in 0 1 2 3; do
+	rm -rf go
+	cp -r part go
+	trained 4 go $more --set checkpoint.resume=auto --set dp.zero=$zero
+	same_step "from zero 3 into zero $zero" long go 4
+done
+trained 2 two $more --set checkpoint.resume=auto --set dp.zero=1
+near "from zero 3 on 4 ranks into zero 1 on 2" "$(sed -n 's/.*"step": 4, "loss": \([0-9.]*\).*/\1/p' two.jsonl)" \
+	"$(sed -n 's/.*"step": 4, "loss": \([0-9.]*\).*/\1/p' long.jsonl)" 1e-5
+
+# What explain says is what is sent.
+said() {
+	heddle explain tiny.ini $same "$@" --json | tr '{' '\n' | awk '
+		/"collective"/ {
+			b = $0; sub(/.*"bytes": /, "", b)
+			c = $0; sub(/.*"count": /, "", c)
+			sum += (b + 0) * (c + 0)
+		}
+		END { printf "%d\n", sum }'
+}
+for zero in 1 2 3; do
+	for comm in "" mpi; do
+		ran=$(HD_TEST_COMM=$comm heddle_mpi 4 bench tiny.ini $same --set dp.zero=$zero --json --steps 2 2>/dev/null)
+		is "zero $zero${comm:+, between hosts}: sent as explained" "$(json "$ran" bytes_counted)" \
+			"$(said --set dp.zero=$zero --ranks 4)"
+	done
+done
+
+# Refused, with the reason.
+out=$(heddle check tiny.ini --set dp.zero=1 --set train.global_batch=12 --ranks 3 2>&1)
+is "three members cut nothing: refused" $? 1
+like "three members cut nothing: why" "$out" 'zero: 3 members divide no dim of any parameter'
+done_testing
