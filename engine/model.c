@@ -95,6 +95,11 @@ static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model 
 				       (long long)m->kv_heads, (long long)m->heads);
 	if (m->dropout > 0 && !m->family->dropout)
 		return hd_section_fail(c, s, "dropout", err, HD_ENOTSUP, "the family %s has no dropout", m->family->name);
+	if (m->kv_heads != m->heads && !m->family->grouped)
+		return hd_section_fail(c, s, "kv_heads", err, HD_ENOTSUP, "%lld, and the family %s has as many as heads = %lld",
+				       (long long)m->kv_heads, m->family->name, (long long)m->heads);
+	if (hd_section_has(s, "rope_theta") && !m->family->rope)
+		return hd_section_fail(c, s, "rope_theta", err, HD_ENOTSUP, "the family %s has no rotary positions", m->family->name);
 	if (m->seq > m->max_seq)
 		return hd_section_fail(c, s, "max_seq", err, HD_EINVAL, "%lld is less than train.seq = %lld",
 				       (long long)m->max_seq, (long long)m->seq);

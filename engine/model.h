@@ -46,6 +46,7 @@ struct hd_family {
 	const char *name;		/* also model_type in config.json */
 	int tie;			/* default of tie_embeddings */
 	int dropout;			/* the graph drops activations: model.dropout may be more than 0 */
+	int grouped, rope;		/* it reads model.kv_heads, model.rope_theta */
 	int64_t experts, moe_every;	/* defaults of these keys; moe_every 0: the graph has no layer of experts */
 	int topk;			/* default of router is topk */
 	int64_t (*mlp)(int64_t embed);	/* default of mlp */

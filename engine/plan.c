@@ -8,6 +8,7 @@
 #include "engine/ramp.h"
 #include "engine/experts.h"
 #include "engine/data.h"
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,23 @@ int64_t hd_plan_coord(const struct hd_plan *p, int64_t rank, const struct axis *
 }
 
 /* -- the INI ------------------------------------------------------------------------------------------------------------------ */
+static const char *const sections[] = { "model", "data", "train", "checkpoint", "log", NULL };
+
+/* NAME is the axis' in all output, NAME.row of a plugin with several, a+b of a group, and NAME.key of --set. */
+static int check_name(struct hd_plan *p, struct hd_section *s)
+{
+	const char *name = hd_section_name(s);
+
+	for (const char *c = name; *c; c++)
+		if (!isalnum((unsigned char)*c) && *c != '_' && *c != '-')
+			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL, "a name has letters, digits, _ and -, not %c", *c);
+	for (int i = 0; sections[i]; i++)
+		if (!strcmp(name, sections[i]))
+			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL, "there is a section [%s]: --set %s.size would be "
+					       "its key", name, name);
+	return HD_OK;
+}
+
 static int open_instance(struct hd_plan *p, struct hd_section *s)
 {
 	struct inst *in = &p->inst[p->ninst];
@@ -35,6 +53,7 @@ static int open_instance(struct hd_plan *p, struct hd_section *s)
 
 	if (p->ninst == HD_MAX_AXES)
 		return hd_err_set(p->err, HD_EINVAL, "more than %d strategies", HD_MAX_AXES);
+	HD_TRY(check_name(p, s));
 	if (!hd_section_has(s, "plugin"))
 		return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL, "the key plugin must be given");
 	slash = strrchr(hd_conf_path(p->conf), '/');
@@ -48,13 +67,29 @@ static int open_instance(struct hd_plan *p, struct hd_section *s)
 	return HD_OK;
 }
 
-static const char *const sections[] = { "model", "data", "train", "checkpoint", "log", NULL };
-
 int hd_plan_sections(struct hd_conf *c, struct hd_err *err)
 {
 	static const char *const kinds[] = { "strategy", NULL };
 
 	return hd_conf_known(c, sections, kinds, err);
+}
+
+static int check_rates(struct hd_plan *p)
+{
+	struct hd_section *t = hd_conf_section(p->conf, NULL, "train");
+	double lr = hd_section_num(t, "lr"), low = hd_section_num(t, "min_lr");
+	int64_t warmup = hd_section_int(t, "warmup"), decay = hd_section_int(t, "decay");
+
+	if (!strcmp(hd_section_str(t, "schedule"), "constant"))
+		return HD_OK;
+	if (decay && decay < warmup)
+		return hd_section_fail(p->conf, t, "decay", p->err, HD_EINVAL, "%lld is before the end of warmup = %lld", (long long)decay,
+				       (long long)warmup);
+	if (low > lr)
+		return hd_section_fail(p->conf, t, "min_lr", p->err, HD_EINVAL, "%g is more than lr = %g", low, lr);
+	if (low < 0 && low != -1)
+		return hd_section_fail(p->conf, t, "min_lr", p->err, HD_EINVAL, "%g is negative (-1: lr/10)", low);
+	return HD_OK;
 }
 
 static int read_conf(struct hd_plan *p)
@@ -66,6 +101,7 @@ static int read_conf(struct hd_plan *p)
 	HD_TRY(hd_plan_sections(p->conf, p->err));
 	for (int i = 0; sections[i]; i++)
 		HD_TRY(hd_section_check(p->conf, hd_conf_section(p->conf, NULL, sections[i]), tables[i], 1, p->err));
+	HD_TRY(check_rates(p));
 	HD_TRY(hd_trace_steps_check(p->conf, hd_conf_section(p->conf, NULL, "log"), p->err));
 	while ((s = hd_conf_next(p->conf, "strategy", s)))
 		HD_TRY(open_instance(p, s));

@@ -39,8 +39,19 @@ refused "heads that rope cannot turn" 'rope: head_dim = 1 is odd' --set model.fa
 unlike "are found by check" "$(heddle check tiny.ini --set model.family=llama --set model.heads=32 2>&1)" 'replica'
 refused "dropout of a family that has none" 'model\.dropout: the family llama has no dropout' --set model.family=llama \
 	--set model.dropout=0.1
+refused "fewer key heads of a family that has none" 'model\.kv_heads: 2, and the family gpt2 has as many as heads = 4' \
+	--set model.kv_heads=2
+refused "rotary angles of a family that has none" 'model\.rope_theta: the family gpt2 has no rotary positions' \
+	--set model.rope_theta=500000
 refused "a batch that does not divide" 'global_batch: 10 is not a multiple of micro_batch 4 x 1 replicas' \
 	--set train.global_batch=10 --set train.micro_batch=4
+
+# Rates: what would divide by zero, or rise where it should fall.
+refused "a rate that would rise" 'train\.min_lr: 0\.1 is more than lr = 0\.003' --set train.min_lr=0.1
+refused "a negative rate" 'train\.min_lr: -2 is negative \(-1: lr/10\)' --set train.min_lr=-2
+refused "a decay within the warm-up" 'train\.decay: 5 is before the end of warmup = 9' --set train.decay=5 --set train.warmup=9
+refused "no eps" '--set train\.eps: 0 is too small, at least 1e-37$' --set train.eps=0
+refused "a mean that forgets nothing" '--set train\.beta1: 1 is not in 0\.\.0\.999999$' --set train.beta1=1
 
 # Words.
 alone=
@@ -65,6 +76,11 @@ sed 's/^\[train\]/[trian]/' tiny.ini >bad.ini
 like "and of an unknown section" "$(heddle train bad.ini 2>&1)" '^heddle: bad\.ini:10: .*trian.*did you mean .train.\?$'
 sed 's/^heads = 4/heads 4/' tiny.ini >bad.ini
 like "and of a line that is none" "$(heddle train bad.ini 2>&1)" '^heddle: bad\.ini:5: '
+sed 's/^\[strategy dp\]/[strategy model]/' tiny.ini >bad.ini
+like "a strategy that is named like a section" "$(heddle check bad.ini 2>&1)" \
+	'^heddle: bad\.ini:[0-9]+: \[strategy model\]: there is a section \[model\]: --set model\.size would be its key$'
+sed 's/^\[strategy dp\]/[strategy d.p]/' tiny.ini >bad.ini
+like "and with a dot" "$(heddle check bad.ini 2>&1)" 'bad\.ini:[0-9]+: \[strategy d\.p\]: a name has letters, digits, _ and -, not \.$'
 grep -v '^seq' tiny.ini >bad.ini
 like "and a key that must be given" "$(heddle check bad.ini 2>&1)" '^heddle: bad\.ini.*\[train\].*seq'
 like "no INI at all" "$(heddle train 2>&1)" '^heddle: train: '

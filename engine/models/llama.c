@@ -186,5 +186,5 @@ static const char *unlike(const json_t *o)
 /* 8/3 embed, rounded up to 64 */
 static int64_t mlp(int64_t embed) { return (8 * embed / 3 + 63) / 64 * 64; }
 
-const struct hd_family hd_family_llama = { .name = "llama", .tie = 0, .moe_every = 2, .mlp = mlp, .hidden = hidden, .logits = logits, .hf = hf,
+const struct hd_family hd_family_llama = { .name = "llama", .tie = 0, .grouped = 1, .rope = 1, .moe_every = 2, .mlp = mlp, .hidden = hidden, .logits = logits, .hf = hf,
 	.config = config, .keys = keys, .unlike = unlike };

@@ -47,5 +47,5 @@ static const char *unlike(const json_t *o)
 	return json_is_integer(json_object_get(o, "sliding_window")) ? "sliding_window" : hd_family_llama.unlike(o);
 }
 
-const struct hd_family hd_family_mixtral = { .name = "mixtral", .tie = 0, .experts = 8, .moe_every = 1, .topk = 1, .mlp = mlp,
+const struct hd_family hd_family_mixtral = { .name = "mixtral", .tie = 0, .grouped = 1, .rope = 1, .experts = 8, .moe_every = 1, .topk = 1, .mlp = mlp,
 	.hidden = hidden, .logits = logits, .hf = hf, .config = config, .keys = keys, .unlike = unlike };
