@@ -25,9 +25,24 @@ int hd_owns(const struct hd_program *g, const struct tensor *t)
 	return 1;
 }
 
+struct run { int64_t global, local, n; };
+
+/* A run that goes on where the last one ended is one with it: a slice that is not cut inside is a single run. */
+static void next_run(struct run *last, struct run r, hd_run_fn fn, void *ctx)
+{
+	if (last->n && r.n && last->global + last->n == r.global && last->local + last->n == r.local) {
+		last->n += r.n;
+		return;
+	}
+	if (last->n)
+		fn(ctx, last->global, last->local, last->n);
+	*last = r;
+}
+
 void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn fn, void *ctx)
 {
 	int64_t off[HD_MAX_DIMS], i[HD_MAX_DIMS] = { 0 }, local = 0;
+	struct run before = { 0 };
 	int nd = (int)t->v.ndim, last = nd - 1;
 
 	if (!nd) {
@@ -46,14 +61,17 @@ void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn
 		}
 		n = n < t->local[last] ? n : t->local[last];
 		if (inside && n > 0)
-			fn(ctx, global, local, n);
+			next_run(&before, (struct run){ global, local, n }, fn, ctx);
 		local += t->local[last];
 		for (d = last - 1; d >= 0 && ++i[d] == t->local[d]; d--)
 			i[d] = 0;
 		if (d < 0)
-			return;
+			break;
 	}
+	next_run(&before, (struct run){ 0 }, fn, ctx);
 }
+
+#define SMALL 2048		/* elements: not worth waking threads for */
 
 struct filling { void *w; uint64_t key, hash, name; double std; int init, wide; };
 
@@ -61,6 +79,7 @@ static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
 	const struct filling *f = ctx;
 
+#pragma omp parallel for schedule(static) if (count >= SMALL)
 	for (int64_t i = 0; i < count; i++) {
 		float v = f->init == HD_INIT_NORMAL ? (float)f->std * hd_random_normal(f->key, (uint64_t)(global + i))
 			: f->init == HD_INIT_ONE ? 1 : 0;
@@ -114,13 +133,16 @@ void hd_init_weights(const struct hd_program *g, int64_t seed)
 static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
 	struct filling *f = ctx;
+	uint64_t hash = 0;		/* a sum: in whatever order */
 
+#pragma omp parallel for schedule(static) reduction(+ : hash) if (count >= SMALL)
 	for (int64_t i = 0; i < count; i++) {
 		uint32_t bits;
 
 		memcpy(&bits, (const float *)f->w + local + i, sizeof(bits));
-		f->hash += hd_hash64(f->name ^ hd_hash64((uint64_t)(global + i) << 32 ^ bits));
+		hash += hd_hash64(f->name ^ hd_hash64((uint64_t)(global + i) << 32 ^ bits));
 	}
+	f->hash += hash;
 }
 
 uint64_t hd_weights_hash(const struct hd_program *g)
