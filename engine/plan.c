@@ -435,6 +435,7 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	if (o->train)
 		HD_TRY(hd_autodiff(p));
 	HD_TRY(each(p, "rules", call_rules));
+	HD_TRY(hd_phases(p));
 	HD_TRY(batches(p, o));
 	HD_TRY(hd_schedule(p));
 	if (o->train)

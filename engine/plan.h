@@ -228,6 +228,7 @@ double hd_root(double x);		/* sqrt, exact; without libm's header in model files 
 /* -- the arrows ------------------------------------------------------------------------------------------------------- */
 int hd_precision(struct hd_plan *p);		/* what is of low precision; may be called again after changes */
 int hd_autodiff(struct hd_plan *p);		/* backward nodes, accumulators, sync, norm, update */
+int hd_phases(struct hd_plan *p);		/* ops that a rule cuts along what they may not cut, in parts that may */
 int hd_remake(struct hd_plan *p);		/* what is made again in backward instead of kept (train.recompute) */
 int hd_place_leaves(struct hd_plan *p);		/* a leaf lives where its first use needs it */
 int hd_place(struct hd_plan *p);		/* placements of all nodes; reshards appear */

@@ -37,7 +37,7 @@ static int one_of(const struct node *n, const char *const *names, size_t count)
 
 static int is_cheap(const struct node *n)
 {
-	static const char *const names[] = { "gelu", "swiglu", "norm", "cast" };
+	static const char *const names[] = { "gelu", "swiglu", "norm", "norm_apply", "cast" };
 
 	return one_of(n, names, HD_LEN(names));
 }

@@ -258,7 +258,7 @@ static const int8_t first[] = { 0 };
 #define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, __VA_ARGS__ }
 OP(norm, .uncut = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
 OP(norm_d, .kind = "norm", .uncut = norm_uncut, .shape = hd_same_as_first);
-OP(norm_dw, .kind = "norm", .uncut = norm_uncut, .shape = norm_dw_shape);
+OP(norm_dw, .kind = "norm", .shape = norm_dw_shape);
 #define ATTENTION(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .kind = "attention", \
 	.uncut = attention_uncut, .place = attention_place, .cost = attention_cost, .record = attention_record, __VA_ARGS__ }
 ATTENTION(attention, .shape = attention_shape, .vjp = attention_vjp);

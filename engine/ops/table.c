@@ -8,7 +8,8 @@
 static const struct hd_op *const all[] = {
 	&hd_op_einsum, &hd_op_sum, &hd_op_add, &hd_op_map, &hd_op_cast, &hd_op_fill, &hd_op_accumulate, &hd_op_copy,
 	&hd_op_gelu, &hd_op_gelu_d, &hd_op_swiglu, &hd_op_swiglu_d, &hd_op_dropout, &hd_op_rope, &hd_op_norm,
-	&hd_op_norm_d, &hd_op_norm_dw, &hd_op_attention, &hd_op_attention_d, &hd_op_embedding, &hd_op_embedding_dw,
+	&hd_op_norm_d, &hd_op_norm_dw, &hd_op_norm_part, &hd_op_norm_combine, &hd_op_norm_apply, &hd_op_norm_d_part,
+	&hd_op_norm_d_apply, &hd_op_attention, &hd_op_attention_d, &hd_op_embedding, &hd_op_embedding_dw,
 	&hd_op_position, &hd_op_position_dw, &hd_op_xent, &hd_op_xent_combine, &hd_op_nll, &hd_op_xent_d, &hd_op_norm2,
 	&hd_op_clip, &hd_op_adamw, &hd_op_sgd, &hd_op_chunk, &hd_op_join, &hd_op_pick, &hd_op_pack, &hd_op_unpack,
 	&hd_op_comm, &hd_op_reshard, &hd_op_select, &hd_op_view,

@@ -146,7 +146,7 @@ struct hd_graph_api {
  * _d or _dw is the backward op.
  *   einsum (a, b -> c), sum (a -> c), add (x, ... -> y), map (a, ... -> y), cast, copy (x -> y), fill (like -> y; value)
  *   norm (x, w[, b] -> y, rstd[, mean]; eps, rms)   norm_d (x, w, rstd[, mean], dy -> dx)
- *   norm_dw (x, rstd[, mean], dy -> dw[, db])
+ *   norm_dw (x, rstd[, mean], dy -> dw[, db])       a rule for the dim and kind norm: in phases that may be cut
  *   attention (q, k, v -> o, lse; causal, scale)    attention_d (q, k, v, o, lse, do -> dq, dk, dv)
  *   gelu (x -> y)  gelu_d (x, dy -> dx)             swiglu (a, b -> y)  swiglu_d (a, b, dy -> da, db)
  *   embedding (ids, w -> x)  embedding_dw (ids, dx -> dw)      position (x, w -> y)  position_dw (dy -> dw)

@@ -145,7 +145,7 @@ struct hd_host {
 	const struct hd_axis *(*axis_next)(struct hd_plan *p, const struct hd_axis *prev);	/* all axes, innermost first */
 	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n, uint32_t role);
 	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
-	/* dim -> axis in nodes of this kind (NULL: all).  Dims of the models that Heddle has: batch, seq, position, embed,
+	/* dim -> axis in nodes of this kind (NULL: all; norm with the dim that norms are over: they are made in phases).  Dims of the models that Heddle has: batch, seq, position, embed,
 	 * heads, kv_heads, head_dim, mlp, vocab; with experts also expert, slot.  A dim that the model has not: no error, no effect (one plugin for several
 	 * families), but an axis that nothing is cut along is warned of.  The dim
 	 * "layer" deals the blocks to the coordinates of the axis, contiguous and even; `stage` deals them one by one. */

@@ -11,7 +11,6 @@ static inline int hd_prepare_norm_rows(const struct hd_check *c, struct hd_prep 
 				       const struct hd_view *x)
 {
 	HD_TRY(hd_check_ndim(c, x, 1, HD_MAX_DIMS));
-	HD_TRY(hd_check_whole(c, x, x->ndim - 1));
 	p->n[1] = x->n[x->ndim - 1];
 	p->n[0] = hd_check_count(x, 0, x->ndim - 1);
 	p->n[2] = hd_attr(c->d->attr, "rms", 0) != 0;
@@ -27,6 +26,7 @@ static inline int hd_prepare_norm(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
 	HD_TRY(hd_prepare_norm_rows(c, p, x));
 	n = x->ndim;
+	HD_TRY(hd_check_whole(c, x, n - 1));
 	HD_TRY(hd_check_part(c, &c->d->in[1], x, n - 1, n));
 	if (c->d->nin == 3)
 		HD_TRY(hd_check_part(c, &c->d->in[2], x, n - 1, n));
@@ -47,6 +47,7 @@ static inline int hd_prepare_norm_d(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
 	HD_TRY(hd_prepare_norm_rows(c, p, x));
 	n = x->ndim;
+	HD_TRY(hd_check_whole(c, x, n - 1));
 	HD_TRY(hd_check_part(c, &c->d->in[1], x, n - 1, n));
 	for (uint32_t i = 2; i < c->d->nin - 1; i++)
 		HD_TRY(hd_check_part(c, &c->d->in[i], x, 0, n - 1));
@@ -54,6 +55,7 @@ static inline int hd_prepare_norm_d(const struct hd_check *c, struct hd_prep *p)
 	return hd_check_same(c, &c->d->out[0], x);
 }
 
+/* Of each column alone: a slice of them will do. */
 static inline int hd_prepare_norm_dw(const struct hd_check *c, struct hd_prep *p)
 {
 	uint32_t rms = hd_attr(c->d->attr, "rms", 0) != 0, n;
