@@ -180,8 +180,8 @@ int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me)
 	}
 }
 
-/* What a ring would make this member send.  A broadcast is a pipeline along the ring: counted
- * once, at its root. */
+/* What a ring would make this member send.  A broadcast is a pipeline along the ring, which ends in
+ * front of its root. */
 int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index)
 {
 	int64_t s = hd_comm_size(dtype, count);
@@ -197,7 +197,7 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 	case HD_ALL_TO_ALL:
 		return (n - 1) * s;
 	case HD_BROADCAST:
-		return me == index ? s : 0;
+		return me == hd_comm_mod(index - 1, n) ? 0 : s;
 	case HD_REDUCE:
 	case HD_GATHER:
 		return me == index ? 0 : s;

@@ -28,6 +28,16 @@ static int64_t stage_at(const struct hd_plan *p, const struct tensor *t)
 	return w->kind == HD_AT ? w->index : -1;
 }
 
+static int crosses_stages(const struct hd_plan *p, const struct node *n)
+{
+	if (!p->stages)
+		return 0;
+	for (uint32_t i = 0; n->comm.kind && i < n->comm.group->n; i++)
+		if (n->comm.group->axes[i] == p->stages)
+			return 1;
+	return !strcmp(n->v.op->name, "norm2");
+}
+
 static int is_here(const struct hd_program *g, const struct node *n)
 {
 	const struct hd_plan *p = g->plan;
@@ -37,7 +47,7 @@ static int is_here(const struct hd_program *g, const struct node *n)
 		return 1;
 	if (n->comm.kind == HD_RECV)
 		s = stage_at(p, n->outs[0]);
-	else if (n->comm.kind == HD_BROADCAST || !strcmp(n->v.op->name, "norm2"))
+	else if ((n->comm.kind == HD_BROADCAST || !strcmp(n->v.op->name, "norm2")) && crosses_stages(p, n))
 		s = -1;
 	else
 		s = hd_node_stage(p, n);
@@ -54,16 +64,6 @@ void hd_index_here(struct hd_program *g)
 		if (g->here[n->id])
 			g->mine[g->nmine++] = n;
 	}
-}
-
-static int crosses_stages(const struct hd_plan *p, const struct node *n)
-{
-	if (!p->stages)
-		return 0;
-	for (uint32_t i = 0; n->comm.kind && i < n->comm.group->n; i++)
-		if (n->comm.group->axes[i] == p->stages)
-			return 1;
-	return !strcmp(n->v.op->name, "norm2");
 }
 
 /* -- entries --------------------------------------------------------------------------------------------------------------------- */

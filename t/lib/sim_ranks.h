@@ -407,8 +407,6 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 {
 	int64_t x = count * HD_BITS(dtype) / 8;
 
-	(void)me;
-	(void)index;
 	switch (kind) {
 	case HD_ALL_REDUCE:
 	case HD_ALL_MAX:
@@ -417,6 +415,10 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 	case HD_ALL_GATHER:
 	case HD_ALL_TO_ALL:
 		return x * (n - 1);
+	case HD_BROADCAST: /* a pipeline along the ring: the last one passes nothing on */
+		return n > 1 && (me + 1) % n != index ? x : 0;
+	case HD_REDUCE:
+		return me != index ? x : 0;
 	case HD_RECV:
 		return 0;
 	default:
