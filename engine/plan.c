@@ -320,6 +320,27 @@ static int check_ramp(struct hd_plan *p, const struct hd_ramp *r)
 	return HD_OK;
 }
 
+static int fits(const struct hd_plan *p, const struct hd_ramp *ramp, int64_t global, int64_t micro_batch)
+{
+	int64_t n = micro_batch * p->replicas;
+
+	return global % n == 0 && (!ramp->steps || (ramp->start % n == 0 && ramp->step % n == 0));
+}
+
+/* The largest up to 8 that divides, of those that axes which cut it inside can cut, if there is one. */
+static int64_t default_micro_batch(const struct hd_plan *p, const struct hd_ramp *ramp, int64_t global)
+{
+	int64_t unit = cuts_of_batch(p, 1);
+
+	for (int64_t k = unit > 8 ? unit : 8 / unit * unit; k >= unit; k -= unit)
+		if (fits(p, ramp, global, k))
+			return k;
+	for (int64_t k = 8; k >= 1; k--)
+		if (fits(p, ramp, global, k))
+			return k;
+	return 0;
+}
+
 static int batches(struct hd_plan *p, const struct hd_plan_options *o)
 {
 	struct hd_section *t = hd_conf_section(p->conf, NULL, "train");
@@ -330,11 +351,7 @@ static int batches(struct hd_plan *p, const struct hd_plan_options *o)
 
 	HD_TRY(hd_ramp_read(p->conf, &ramp, p->err));
 	p->replicas = cuts_of_batch(p, 0);
-	p->micro_batch = given ? hd_section_int(t, "micro_batch") : 0;
-	for (int64_t k = 8; !p->micro_batch && k >= 1; k--)
-		if (global % (k * p->replicas) == 0 && (!ramp.steps || (ramp.start % (k * p->replicas) == 0 &&
-		    ramp.step % (k * p->replicas) == 0)))
-			p->micro_batch = k;
+	p->micro_batch = given ? hd_section_int(t, "micro_batch") : default_micro_batch(p, &ramp, global);
 	if (!p->micro_batch && ramp.steps)
 		p->micro_batch = 1;
 	if (!p->micro_batch || global % (p->micro_batch * p->replicas))
