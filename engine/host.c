@@ -505,6 +505,17 @@ static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_ten
 	return HD_OK;
 }
 
+/* Of what a plugin puts in place of a node that is no movement: that node. */
+static char *reason_of(struct hd_plan *p, const struct node *n)
+{
+	const char *of = n->v.block[0] ? " of " : "";
+
+	if (n->reason || !in_slot(p, "lower") || n->v.nin < 2 || !n->v.nout)
+		return n->reason;
+	return hd_plan_text(p, "%s%s%s: (%s) and (%s) make (%s)", n->v.op->name, of, n->v.block, n->ins[0]->spec, n->ins[1]->spec,
+			    n->outs[0]->spec);
+}
+
 static int graph_cursor(struct hd_plan *p, struct hd_node *anchor, const struct hd_group *queue, uint32_t lane)
 {
 	(void)lane;
@@ -513,7 +524,7 @@ static int graph_cursor(struct hd_plan *p, struct hd_node *anchor, const struct 
 	p->anchor = N(anchor);
 	p->phase = anchor->phase;
 	p->block = N(anchor)->block;
-	p->reason = N(anchor)->reason;
+	p->reason = reason_of(p, N(anchor));
 	p->queue = queue ? G(queue) : NULL;
 	return HD_OK;
 }
@@ -537,20 +548,6 @@ static const struct hd_op *graph_op(struct hd_plan *p, const char *name)
 	return hd_op_find(name);
 }
 
-static struct hd_node *graph_node(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
-				  const char *attr, ...)
-{
-	char text[600];
-	va_list v;
-	struct node *n;
-
-	va_start(v, attr);
-	vsnprintf(text, sizeof(text), attr, v);
-	va_end(v);
-	n = hd_node_new(p, op, (struct tensor *const *)ins, nin, text);
-	return n ? &n->v : NULL;
-}
-
 /* In slot lower a new tensor is where its first input is. */
 static struct hd_tensor *settled(struct tensor *y, struct tensor *like)
 {
@@ -562,6 +559,22 @@ static struct hd_tensor *settled(struct tensor *y, struct tensor *like)
 		N(y->v.node)->placed = 1;
 	}
 	return &y->v;
+}
+
+static struct hd_node *graph_node(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
+				  const char *attr, ...)
+{
+	char text[600];
+	va_list v;
+	struct node *n;
+
+	va_start(v, attr);
+	vsnprintf(text, sizeof(text), attr, v);
+	va_end(v);
+	n = hd_node_new(p, op, (struct tensor *const *)ins, nin, text);
+	for (uint32_t k = 0; n && nin && k < n->v.nout; k++)
+		settled(n->outs[k], T(ins[0]));
+	return n ? &n->v : NULL;
 }
 
 static struct hd_tensor *graph_einsum(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin,

@@ -1,91 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensor parallelism as Megatron-LM does it (1909.08053), with sequence parallelism (2205.05198): rules and nothing else.
- * The products' column and row forms, the all-reduces of forward and backward, the loss over cut logits, and the sums of
- * layer norm gradients under sequence parallelism are all the engine's one rule.
- *
- * Grouped-query attention whose key heads are not a multiple of the ranks: the axis is two.  Both cut the query heads; the
- * key heads are cut by the outer one, if they can be at all, and each member of the inner one has them, so that the
- * gradients of k and v are partial sums there.
+ * Tensor parallelism: the products of a layer are cut, in one dimension (form_1d.c), in two (form_2d.c, with copies of the
+ * weights 2.5) or in three (form_3d.c).
  */
-#include <heddle/strategy.h>
-
-struct hd_strategy {
-	const struct hd_host *h;
-	const struct hd_axis *axis[2];	/* inner first; [1] NULL: one axis is enough */
-	int64_t sequence;
-	int same_kv;			/* members of the first axis have the same key heads */
-};
+#include <string.h>
+#include "tp.h"
 
 static const struct hd_option options[] = {
-	{ "form", HD_OPT_CHOICE, 0, "1d", "1d", "1d: Megatron-LM's" },
-	{ "sequence_parallel", HD_OPT_BOOL, 0, "no", NULL, "also cut norms, dropout and the residual stream along the sequence" },
+	{ "form", HD_OPT_CHOICE, 0, "1d", "1d|2d|2.5d|3d",
+	  "1d: Megatron-LM's; 2d: SUMMA on q x q ranks; 2.5d: on q x q x depth, weights replicated over depth; 3d: on q x q x q" },
+	{ "depth", HD_OPT_INT, 0, "1", "1..", "2.5d: grids of q x q ranks, each with its own rows of the batch" },
+	{ "sequence_parallel", HD_OPT_BOOL, 0, "no", NULL,
+	  "1d: also cut norms, dropout and the residual stream along the sequence" },
 };
 
 static int tp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
 {
+	static const struct tp_form *const forms[] = { &tp_form_1d, &tp_form_2d, &tp_form_25d, &tp_form_3d };
+	const char *form = h->opt_str(p, "form");
 	struct hd_strategy *s = h->alloc(p, sizeof(*s));
 
 	if (!s)
 		return HD_ENOMEM;
 	s->h = h;
+	s->g = h->graph;
 	s->sequence = h->opt_int(p, "sequence_parallel");
+	s->depth = h->opt_int(p, "depth");
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		if (!strcmp(form, forms[i]->name))
+			s->form = forms[i];
 	*self = s;
+	if (s->sequence && s->form != &tp_form_1d)
+		return h->fail(p, HD_EINVAL, "sequence_parallel: form = %s cuts the residual stream along embed, not along seq", form);
+	if (s->depth != 1 && s->form != &tp_form_25d)
+		return h->fail(p, HD_EINVAL, "depth: %lld, and form = %s has none (2.5d has)", (long long)s->depth, form);
 	return HD_OK;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t r = a % b;
-
-		a = b;
-		b = r;
-	}
-	return a;
-}
-
-static int divides(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *section, const char *name)
-{
-	const struct hd_dim *d = s->h->dim(p, name);
-
-	return !d || d->n % n == 0 ? HD_OK : s->h->fail(p, HD_EDIVIDE, "size: %lld does not divide %s.%s = %lld", (long long)n,
-							section, name, (long long)d->n);
-}
-
-/* What divides is asked here of all ranks together: where there are two axes, each alone says less. */
 static int tp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
 {
-	const struct hd_dim *kv = s->h->dim(p, "kv_heads");
-	int64_t n = size ? size : left, outer = kv ? common_divisor(n, kv->n) : n;
-
-	if (divides(s, p, n, "model", "heads") < 0 || divides(s, p, n, "model", "mlp") < 0 ||
-	    (s->sequence && divides(s, p, n, "train", "seq") < 0))
-		return s->h->status(p);
-	s->same_kv = outer < n;
-	if (outer == n || outer == 1) {
-		s->axis[0] = s->h->axis(p, NULL, n, 0);
-	} else {
-		s->axis[0] = s->h->axis(p, "same_kv", n / outer, 0);
-		s->axis[1] = s->h->axis(p, "kv", outer, 0);
-	}
-	return s->h->status(p);
+	return s->form->mesh(s, p, size ? size : left);
 }
 
-static int tp_rules(struct hd_strategy *s, struct hd_plan *p)
+static int tp_rewrite(struct hd_strategy *s, struct hd_plan *p)
 {
-	for (int i = 0; i < 2 && s->axis[i]; i++) {
-		s->h->rule(p, "vocab", s->axis[i], NULL, HD_PAD);
-		s->h->rule(p, "heads", s->axis[i], NULL, 0);
-		s->h->rule(p, "kv_heads", s->axis[i], NULL, !i && s->same_kv ? HD_UNCUT : 0);
-		s->h->rule(p, "mlp", s->axis[i], NULL, 0);
-		if (s->sequence)		/* last: where nothing else uses the axis */
-			s->h->rule(p, "seq", s->axis[i], NULL, 0);
-	}
-	return s->h->status(p);
+	return s->form->rewrite ? s->form->rewrite(s, p) : HD_OK;
 }
+
+static int tp_rules(struct hd_strategy *s, struct hd_plan *p) { return s->form->rules(s, p); }
+static int tp_homes(struct hd_strategy *s, struct hd_plan *p) { return s->form->homes ? s->form->homes(s, p) : HD_OK; }
+static int tp_lower(struct hd_strategy *s, struct hd_plan *p) { return s->form->lower ? s->form->lower(s, p) : HD_OK; }
 
 static const struct hd_strategy_ops ops = {
 	.size = sizeof(ops), .options = options, .noptions = sizeof(options) / sizeof(options[0]),
-	.option_size = sizeof(options[0]), .open = tp_open, .mesh = tp_mesh, .rules = tp_rules,
+	.option_size = sizeof(options[0]), .open = tp_open, .mesh = tp_mesh, .rewrite = tp_rewrite, .rules = tp_rules,
+	.homes = tp_homes, .lower = tp_lower,
 };
 HD_PLUGIN("tp", "0.1", &ops)

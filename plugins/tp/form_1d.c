@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tensor parallelism as Megatron-LM does it (1909.08053), with sequence parallelism (2205.05198): rules and nothing else.
+ * The products' column and row forms, the all-reduces of forward and backward, the loss over cut logits, and the sums of
+ * layer norm gradients under sequence parallelism are all the engine's one rule.
+ *
+ * Grouped-query attention whose key heads are not a multiple of the ranks: the axis is two.  Both cut the query heads; the
+ * key heads are cut by the outer one, if they can be at all, and each member of the inner one has them, so that the
+ * gradients of k and v are partial sums there.
+ */
+#include "tp.h"
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t r = a % b;
+
+		a = b;
+		b = r;
+	}
+	return a;
+}
+
+/* What divides is asked here of all ranks together: where there are two axes, each alone says less. */
+static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t n)
+{
+	const struct hd_dim *kv = s->h->dim(p, "kv_heads");
+	int64_t outer = kv ? common_divisor(n, kv->n) : n;
+
+	if (tp_divides(s, p, n, "", "model", "heads") < 0 || tp_divides(s, p, n, "", "model", "mlp") < 0 ||
+	    (s->sequence && tp_divides(s, p, n, "", "train", "seq") < 0))
+		return s->h->status(p);
+	s->same_kv = outer < n;
+	if (outer == n || outer == 1) {
+		s->axis[0] = s->h->axis(p, NULL, n, 0);
+	} else {
+		s->axis[0] = s->h->axis(p, "same_kv", n / outer, 0);
+		s->axis[1] = s->h->axis(p, "kv", outer, 0);
+	}
+	return s->h->status(p);
+}
+
+static int rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	for (int i = 0; i < 2 && s->axis[i]; i++) {
+		s->h->rule(p, "vocab", s->axis[i], NULL, HD_PAD);
+		s->h->rule(p, "heads", s->axis[i], NULL, 0);
+		s->h->rule(p, "kv_heads", s->axis[i], NULL, !i && s->same_kv ? HD_UNCUT : 0);
+		s->h->rule(p, "mlp", s->axis[i], NULL, 0);
+		if (s->sequence)		/* last: where nothing else uses the axis */
+			s->h->rule(p, "seq", s->axis[i], NULL, 0);
+	}
+	return s->h->status(p);
+}
+
+const struct tp_form tp_form_1d = { .name = "1d", .mesh = mesh, .rules = rules };

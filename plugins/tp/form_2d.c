@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tensor parallelism on q x q ranks (Xu et al. 2104.05343) and on depth such grids (2.5D, Wang et al. 2105.14500).
+ *
+ * An activation is cut in rows along the batch and in columns along embed, heads, mlp or vocab; a weight in rows along what
+ * it reads and in columns along what it makes.  Nothing is replicated: what a product needs comes and goes (summa.c).  Norms
+ * add two numbers a token over the columns.  Embedding: the vocabulary by rows, and what is looked up is summed to its rows of
+ * the batch.  Parameters that no product reads, and experts' weights, live in q x q pieces too.
+ *
+ * The grids of 2.5D have rows of the batch of their own and copies of the weights, whose gradients are partial sums over them:
+ * the engine's rule.
+ */
+#include "summa.h"
+
+static int64_t root(int64_t n)
+{
+	int64_t q = 0;
+
+	while ((q + 1) * (q + 1) <= n)
+		q++;
+	return q;
+}
+
+static int grid(struct hd_strategy *s, struct hd_plan *p, int64_t q)
+{
+	if (tp_divides_all(s, p, q, "q = ") < 0)
+		return s->h->status(p);
+	s->axis[TP_COL] = s->h->axis(p, "col", q, 0);
+	s->axis[TP_ROW] = s->h->axis(p, "row", q, 0);
+	return s->h->status(p);
+}
+
+static int mesh_2d(struct hd_strategy *s, struct hd_plan *p, int64_t size)
+{
+	int64_t q = root(size);
+
+	if (q * q != size)
+		return s->h->fail(p, HD_EDIVIDE, "size: %lld is no square of ranks; the nearest are %lld and %lld", (long long)size,
+				  (long long)(q * q), (long long)((q + 1) * (q + 1)));
+	return grid(s, p, q);
+}
+
+static int mesh_25d(struct hd_strategy *s, struct hd_plan *p, int64_t size)
+{
+	int64_t q = root(size / s->depth);
+
+	if (q * q * s->depth != size)
+		return s->h->fail(p, HD_EDIVIDE, "size: %lld is not depth = %lld times a square; the nearest are %lld and %lld",
+				  (long long)size, (long long)s->depth, (long long)(q * q * s->depth),
+				  (long long)((q + 1) * (q + 1) * s->depth));
+	if (grid(s, p, q) < 0)
+		return s->h->status(p);
+	s->axis[TP_DEPTH] = s->h->axis(p, "depth", s->depth, 0);
+	return s->h->status(p);
+}
+
+static int rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	static const char *const columns[] = { "heads", "kv_heads", "mlp", "embed" };
+	const struct hd_axis *row = s->axis[TP_ROW], *col = s->axis[TP_COL];
+
+	s->h->rule(p, "vocab", row, "embedding", HD_PAD);
+	s->h->rule(p, "batch", row, NULL, HD_INSIDE);
+	s->h->rule(p, "embed", col, "embedding", 0);
+	s->h->rule(p, "embed", col, "norm", 0);
+	s->h->rule(p, "vocab", col, NULL, HD_PAD);
+	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+		s->h->rule(p, columns[i], col, NULL, 0);
+	if (s->axis[TP_DEPTH])
+		s->h->rule(p, "batch", s->axis[TP_DEPTH], NULL, HD_INSIDE);
+	return s->h->status(p);
+}
+
+static int homes(struct hd_strategy *s, struct hd_plan *p)
+{
+	struct hd_tensor *t = NULL;
+
+	while ((t = s->g->leaf_next(p, t, HD_PARAM)))
+		tp_home_in_pieces(s, p, t, s->axis[TP_ROW]);
+	return s->h->status(p);
+}
+
+const struct tp_form tp_form_2d = { .name = "2d", .mesh = mesh_2d, .rewrite = tp_summa_rewrite, .rules = rules, .homes = homes,
+	.lower = tp_summa_lower };
+const struct tp_form tp_form_25d = { .name = "2.5d", .mesh = mesh_25d, .rewrite = tp_summa_rewrite, .rules = rules,
+	.homes = homes, .lower = tp_summa_lower };

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tensor parallelism on q x q x q ranks (Bian et al. 2105.14450): rules, and homes for weights.
+ *
+ *   axis     residual stream X    inside a layer Y = X W     weight that X is multiplied by
+ *   weight   batch                batch                      embed, inside output
+ *   input    batch                heads, mlp, vocab          heads, mlp, vocab
+ *   output   embed                batch                      embed
+ *
+ * X is gathered over input and W over weight; the product is a partial sum over output, and scattered there along the batch.
+ * The next product, of Y and a weight from mlp to embed, does the same with input and output exchanged, so two of them bring
+ * the residual stream back to where it was.  Gradients of weights are partial sums over weight, reduced once a step.
+ */
+#include "tp.h"
+
+enum { INPUT, OUTPUT, WEIGHT };
+
+static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size)
+{
+	int64_t q = 0;
+
+	while ((q + 1) * (q + 1) * (q + 1) <= size)
+		q++;
+	if (q * q * q != size)
+		return s->h->fail(p, HD_EDIVIDE, "size: %lld is no cube of ranks; the nearest are %lld and %lld", (long long)size,
+				  (long long)(q * q * q), (long long)((q + 1) * (q + 1) * (q + 1)));
+	if (tp_divides_all(s, p, q, "q = ") < 0)
+		return s->h->status(p);
+	s->axis[INPUT] = s->h->axis(p, "input", q, 0);
+	s->axis[OUTPUT] = s->h->axis(p, "output", q, 0);
+	s->axis[WEIGHT] = s->h->axis(p, "weight", q, 0);
+	return s->h->status(p);
+}
+
+static int rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	static const char *const made[] = { "heads", "kv_heads", "mlp" };
+	/* Of the loss, whose rows are cut by output already; of what a router chooses, by input. */
+	static const char *const whole_on_input[] = { "sum", "fill" };
+
+	s->h->rule(p, "vocab", s->axis[INPUT], NULL, HD_PAD);
+	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
+		s->h->rule(p, made[i], s->axis[INPUT], NULL, 0);
+	for (size_t i = 0; i < sizeof(whole_on_input) / sizeof(whole_on_input[0]); i++)
+		s->h->rule(p, "batch", s->axis[INPUT], whole_on_input[i], HD_UNCUT);
+	s->h->rule(p, "batch", s->axis[INPUT], NULL, HD_INSIDE);
+	s->h->rule(p, "embed", s->axis[OUTPUT], "norm", 0);
+	s->h->rule(p, "embed", s->axis[OUTPUT], NULL, 0);
+	s->h->rule(p, "batch", s->axis[OUTPUT], "route", HD_UNCUT);
+	s->h->rule(p, "batch", s->axis[OUTPUT], NULL, HD_INSIDE);
+	s->h->rule(p, "batch", s->axis[WEIGHT], NULL, HD_INSIDE);
+	return s->h->status(p);
+}
+
+static int homes(struct hd_strategy *s, struct hd_plan *p)
+{
+	static const char *const kinds[] = { "einsum", "embedding", "position" };
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		const struct hd_match readers = { .size = sizeof(readers), .kind = kinds[i], .phases = HD_F };
+		struct hd_node *n = NULL;
+
+		while ((n = s->g->node_next(p, n, &readers)))
+			if (n->nin > 1 && n->ins[1]->what == HD_PARAM && !n->ins[1]->node)
+				tp_home_in_pieces(s, p, n->ins[1], s->axis[WEIGHT]);
+	}
+	return s->h->status(p);
+}
+
+const struct tp_form tp_form_3d = { .name = "3d", .mesh = mesh, .rules = rules, .homes = homes };
