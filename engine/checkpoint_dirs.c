@@ -158,13 +158,12 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 {
 	struct hd_section *s = hd_conf_section(c, NULL, "checkpoint");
 	const char *dir, *resume;
+	struct hd_err why = { 0 };
 
 	*path = NULL;
 	HD_TRY(hd_section_check(c, s, &hd_checkpoint_keys, 1, err));
 	dir = hd_section_str(s, "dir");
 	resume = hd_section_str(s, "resume");
-	if (*dir)
-		HD_TRY(hd_dir_writable(dir, err));
 	if (!strcmp(resume, "no"))
 		return *dir ? refuse_later(c, s, dir, err) : HD_OK;
 	if (!strcmp(resume, "auto")) {
@@ -173,6 +172,22 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 		*path = newest(dir);
 		return HD_OK;
 	}
-	*path = hd_checkpoint_find(resume, err);
-	return *path ? HD_OK : err->code;
+	*path = hd_checkpoint_find(resume, &why);
+	return *path ? HD_OK : hd_section_fail(c, s, "resume", err, why.code, "%s", why.text);
+}
+
+int hd_outputs_check(struct hd_conf *c, struct hd_err *err)
+{
+	static const struct { const char *section, *key; int dir; } all[] = { { "log", "metrics", 0 }, { "log", "trace", 0 },
+		{ "checkpoint", "dir", 1 } };
+
+	for (size_t i = 0; i < HD_LEN(all); i++) {
+		struct hd_section *s = hd_conf_section(c, NULL, all[i].section);
+		const char *path = hd_section_str(s, all[i].key);
+		struct hd_err why = { 0 };
+
+		if (*path && hd_path_writable(path, all[i].dir, &why) < 0)
+			return hd_section_fail(c, s, all[i].key, err, why.code, "%s", why.text);
+	}
+	return HD_OK;
 }

@@ -97,6 +97,33 @@ int hd_dir_writable(const char *path, struct hd_err *err)
 	return rc;
 }
 
+static int could_not(const char *path, int why, struct hd_err *err)
+{
+	return why ? hd_err_set(err, HD_EIO, "%s: %s", path, strerror(why)) : 0;
+}
+
+/* A file's directory must be there; a directory's parents are made with it. */
+int hd_path_writable(const char *path, int dir, struct hd_err *err)
+{
+	struct stat st;
+	char *parent;
+	int rc, why;
+
+	if (!stat(path, &st)) {
+		if (S_ISDIR(st.st_mode) != !!dir)
+			return could_not(path, dir ? ENOTDIR : EISDIR, err);
+		return could_not(path, access(path, dir ? W_OK | X_OK : W_OK) ? errno : 0, err);
+	}
+	why = errno;
+	parent = parent_of(path);
+	if (why != ENOENT || !strcmp(parent, path) || (!dir && access(parent, F_OK)))
+		rc = could_not(path, why, err);
+	else
+		rc = hd_path_writable(parent, 1, err);
+	free(parent);
+	return rc;
+}
+
 /* One file or directory itself; some file systems cannot sync directories, and need not. */
 static int sync_one(const char *path, int flags, struct hd_err *err)
 {

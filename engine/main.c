@@ -123,15 +123,15 @@ static const struct hd_flag plugins_flags[] = { { "json", NULL, "as JSON" } };
 #define FLAGS(f) f, (int)HD_LEN(f)
 const struct hd_verb hd_verbs[] = {
 	{ "train", "CONF", "train a model", NULL, 0, hd_verb_train },
-	{ "check", "CONF", "refuse what can be refused; print the layout", FLAGS(check_flags), hd_verb_check },
-	{ "explain", "CONF", "print every collective with its bytes and its reason", FLAGS(explain_flags), hd_verb_explain },
-	{ "plan", "CONF", "predict a step on a machine that need not be at hand", FLAGS(plan_flags), hd_verb_plan },
+	{ "check", "CONF", "refuse what can be refused; print the layout", FLAGS(check_flags), hd_verb_check, 1 },
+	{ "explain", "CONF", "print every collective with its bytes and its reason", FLAGS(explain_flags), hd_verb_explain, 1 },
+	{ "plan", "CONF", "predict a step on a machine that need not be at hand", FLAGS(plan_flags), hd_verb_plan, 1 },
 	{ "bench", "CONF", "time steps on synthetic tokens", FLAGS(bench_flags), hd_verb_bench },
 	{ "eval", "CKPT", "loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval },
 	{ "generate", "CKPT", "text from a checkpoint", FLAGS(generate_flags), hd_verb_generate },
-	{ "data", "CONF", "print the token ids of a step", FLAGS(data_flags), hd_verb_data },
-	{ "report", "METRICS[,METRICS...]", "loss curves and other numbers of runs, as a page for a browser", FLAGS(report_flags), hd_verb_report },
-	{ "plugins", "[NAME]", "list plugins, or one plugin's options", FLAGS(plugins_flags), hd_verb_plugins },
+	{ "data", "CONF", "print the token ids of a step", FLAGS(data_flags), hd_verb_data, 1 },
+	{ "report", "METRICS[,METRICS...]", "loss curves and other numbers of runs, as a page for a browser", FLAGS(report_flags), hd_verb_report, 1 },
+	{ "plugins", "[NAME]", "list plugins, or one plugin's options", FLAGS(plugins_flags), hd_verb_plugins, 1 },
 };
 const int hd_nverbs = (int)HD_LEN(hd_verbs);
 
@@ -149,6 +149,8 @@ int main(int argc, char **argv)
 		if (hd_launch_first())
 			hd_log(HD_ERROR, "%s", err.text);
 		rc = 2;
+	} else if (!hd_launch_first() && (!cli.verb || cli.help || cli.verb->alone)) {
+		rc = 0;			/* one process says it for all */
 	} else if (cli.version) {
 		printf("heddle %s, plugin ABI %d.%d\n", PACKAGE_VERSION, HD_ABI_MAJOR, HD_ABI_MINOR);
 	} else if (!cli.verb) {

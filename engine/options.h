@@ -24,6 +24,7 @@ struct hd_verb {
 	const struct hd_flag *flags;
 	int nflags;
 	int (*run)(struct hd_cli *cli);
+	int alone; /* needs no MPI: started by mpirun, the first process does it */
 };
 
 struct hd_cli {

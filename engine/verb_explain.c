@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/verbs.h"
 #include "engine/checkpoint.h"
+#include "engine/data.h"
 #include "engine/json.h"
 #include "engine/movement.h"
 #include <malloc.h>
@@ -185,6 +186,25 @@ static void print_precision(const struct hd_plan *p)
 		printf("note: %s\n", slow);
 }
 
+/* The files of a run: what it reads, goes on from and writes.  Where its data are not, and need not be (model.vocab is
+ * given), nothing is known of the others either: the run will be elsewhere. */
+static int check_files(struct hd_conf *conf, const struct hd_plan *p, struct hd_err *err)
+{
+	struct hd_data *d = NULL;
+	struct hd_err why = { 0 };
+	char *resume = NULL;
+
+	if (hd_data_open(conf, p->model.seq, p->model.vocab, 1, &d, &why) < 0)
+		return why.code == HD_EIO && hd_section_int(hd_conf_section(conf, NULL, "model"), "vocab") ? HD_OK
+			: hd_err_set(err, why.code, "%s", why.text);
+	hd_data_close(d);
+	HD_TRY(hd_outputs_check(conf, err));
+	if (hd_checkpoint_choose(conf, &resume, err) >= 0 && resume)
+		hd_checkpoint_fits(p, resume, err);
+	free(resume);
+	return err->code;
+}
+
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct traffic t = { .n = 0 };
@@ -196,6 +216,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	load = hd_section_str(hd_conf_section(*conf, NULL, "model"), "load");
 	if (*load)
 		HD_TRY(hd_checkpoint_fits(*p, load, err));
+	HD_TRY(check_files(*conf, *p, err));
 	hd_mesh_print(*p);
 	print_precision(*p);
 	printf("%lld parameters\n", (long long)whole_parameters(*p, -1));

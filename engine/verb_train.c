@@ -7,6 +7,7 @@
 #include "engine/json.h"
 #include "engine/ramp.h"
 #include "engine/registry.h"
+#include "engine/tensorfile.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,20 @@ static int open_data(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 			    &j->data, err);
 }
 
+/* Rank 0 writes the files of [log]; the directory of checkpoints every rank. */
+static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
+{
+	struct hd_section *s = hd_conf_section(conf, NULL, "checkpoint");
+	const char *dir = hd_section_str(s, "dir");
+	struct hd_err why = { 0 };
+
+	if (j->world.rank == 0)
+		HD_TRY(hd_outputs_check(conf, err));
+	if (*dir && hd_dir_writable(dir, &why) < 0)
+		return hd_section_fail(conf, s, "dir", err, why.code, "%s", why.text);
+	return HD_OK;
+}
+
 static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
 	struct hd_section *log = hd_conf_section(conf, NULL, "log");
@@ -31,6 +46,8 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	char *resume = NULL, *picks = NULL;
 
 	open_data(j, conf, err);
+	HD_TRY(hd_comm_agree(err));
+	open_dir(j, conf, err);
 	HD_TRY(hd_comm_agree(err));
 	hd_checkpoint_choose(conf, &resume, err);
 	HD_TRY(hd_comm_agree(err));

@@ -90,10 +90,34 @@ is "no such INI: one message on two ranks" "$(printf '%s\n' "$out" | messages)" 
 
 # Files that cannot be written are found out before the first step.
 : >occupied
-refused "metrics that cannot be written" 'nowhere/m\.jsonl: No such file' --set log.metrics=nowhere/m.jsonl
+refused "metrics that cannot be written" '--set log\.metrics: nowhere/m\.jsonl: No such file' --set log.metrics=nowhere/m.jsonl
 alone=yes
-refused "a trace that cannot be written" 'occupied/t\.json: Not a directory' --set log.trace=occupied/t.json
+refused "a trace that cannot be written" '--set log\.trace: occupied/t\.json: Not a directory' --set log.trace=occupied/t.json
 alone=
-refused "checkpoints that cannot be written" 'occupied' --set checkpoint.dir=occupied/here
+refused "checkpoints that cannot be written" '--set checkpoint\.dir: occupied' --set checkpoint.dir=occupied/here
 unlike "before the first step" "$out" '^step '
+refused "a checkpoint that is none" '--set checkpoint\.resume: occupied: is no checkpoint' --set checkpoint.resume=occupied
+
+# check refuses the same files with the same words, and makes none of them.
+for set in data.train=empty.txt log.metrics=nowhere/m.jsonl log.metrics=. log.trace=occupied/t.json checkpoint.dir=occupied/here \
+	checkpoint.resume=occupied checkpoint.resume=auto; do
+	out=$(heddle check tiny.ini --set model.vocab=256 --set $set 2>&1)
+	is "check: $set: a status" $? 1
+	is "and the message of train" "$(printf '%s\n' "$out" | messages)" "$(heddle train tiny.ini --set model.vocab=256 --set $set 2>&1 | messages)"
+done
+ok "check: files that can be written" heddle check tiny.ini --set log.metrics=m.jsonl --set log.trace=t.json --set checkpoint.dir=new/deep
+ok "are not made" test ! -e m.jsonl -a ! -e t.json -a ! -e new
+ok "check: a run that will be elsewhere" heddle check tiny.ini --set model.vocab=256 --set data.train=there --set log.metrics=nowhere/m
+ok "train: they are made" heddle train tiny.ini --set log.metrics=m.jsonl --set checkpoint.dir=new/deep
+out=$(heddle check tiny.ini --set checkpoint.dir=new/deep 2>&1)
+is "check: a directory with a later step" $? 1
+like "is refused" "$out" 'checkpoint\.dir: new/deep already holds step 3'
+out=$(heddle check tiny.ini --set checkpoint.resume=new/deep --set model.mlp=64 2>&1)
+is "check: a checkpoint of another model" $? 1
+like "is refused too" "$out" 'new/deep/step-00000003.*128'
+
+# What needs no MPI speaks once, should mpirun start it.
+is "verbs that work alone: one message" "$(heddle_mpi 3 explain tiny.ini --rank 9 2>&1 | messages)" \
+	"heddle: explain: --rank: 9 is too large, at most 0"
+is "and one answer" "$(heddle_mpi 3 data tiny.ini --step 2 --json)" "$(heddle data tiny.ini --step 2 --json)"
 done_testing
