@@ -125,7 +125,7 @@ static void add_share(void *ctx, const struct launch_time *t)
 }
 
 /* On the cpu a step is traced; on a GPU each launch is repeated, or what is measured would be the waits between them. */
-static int profile(struct hd_job *j)
+static int profile(struct hd_job *j, FILE *to)
 {
 	struct hd_program *g = j->program[HD_TRAIN];
 	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4, .step = 1, .loss_scale = 1 };
@@ -145,10 +145,10 @@ static int profile(struct hd_job *j)
 	for (size_t k = 0; k < all.n && j->world.rank == 0; k++) {
 		const struct share *s = &all.v[k];
 
-		printf("%-16s %9.3f ms  %5d calls", s->name, 1e3 * s->seconds, s->calls);
+		fprintf(to, "%-16s %9.3f ms  %5d calls", s->name, 1e3 * s->seconds, s->calls);
 		if (gpu)	/* of what operands there are, read or written once; and of the products */
-			printf("  %8.1f GB/s  %8.2f TFLOP/s", s->bytes / s->seconds / 1e9, s->flops / s->seconds / 1e12);
-		printf("\n");
+			fprintf(to, "  %8.1f GB/s  %8.2f TFLOP/s", s->bytes / s->seconds / 1e9, s->flops / s->seconds / 1e12);
+		fprintf(to, "\n");
 	}
 	return HD_OK;
 }
@@ -213,7 +213,7 @@ static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struc
 	if (rc >= 0)
 		print(j, b, hd_cli_has(c, "json"));
 	if (rc >= 0 && hd_cli_has(c, "profile"))
-		rc = profile(j);
+		rc = profile(j, hd_cli_has(c, "json") ? stderr : stdout);
 	free(b->bytes);
 	free(b);
 	return rc;

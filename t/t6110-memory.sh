@@ -29,6 +29,12 @@ within "the high-water mark is what was planned, and the libraries" "$peak" "$(a
 said=$(heddle check large.ini | sed -n 's/.*memory \([0-9.]*\) MB.*/\1/p')
 near "check says the same" "$said" "$planned" 0.2
 
+# What started the program is not counted: here a shell that held 100 MB before it became heddle.
+alone=$(json "$(heddle bench tiny.ini --steps 1 --json 2>/dev/null)" measured_peak_bytes)
+after=$(json "$(sh -c 'x=$(head -c 100000000 /dev/zero | tr "\0" x); exec "$@"' sh "$build/heddle" bench tiny.ini --steps 1 --json \
+	2>/dev/null)" measured_peak_bytes)
+within "a large program that became this one" "$after" 1000000 "$(awk -v a="$alone" 'BEGIN { print a + 20e6 }')"
+
 # Ranks of one host read each other's gradients where they are: the system counts these pages for both.  40 MB for MPI.
 ran=$(heddle_mpi 2 bench large.ini --set train.micro_batch=4 --steps 1 --json 2>/dev/null)
 p=$(json "$ran" planned_peak_bytes)

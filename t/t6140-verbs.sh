@@ -67,6 +67,8 @@ for key in tokens_per_second step_seconds flops_per_second matmul_share comm_hid
 	planned_peak_bytes measured_peak_bytes startup_seconds; do
 	like "bench: $key" "$out" "\"$key\": [0-9]"
 done
+is "bench: one line with a profile too" "$(heddle bench tiny.ini --json --steps 1 --profile 2>err | wc -l)" 1
+like "which is told apart" "$(cat err)" '^einsum +[0-9.]+ ms'
 like "bench: bytes" "$out" '"bytes": \{"dp": 0\}'
 like "bench for people" "$(heddle bench tiny.ini --steps 1)" 'tokens/s, [0-9.]+ s a step'
 
