@@ -6,6 +6,7 @@
  */
 #include <config.h>
 #include "engine/comm_internal.h"
+#include "engine/half.h"
 #include <string.h> /* also says whether this is glibc, which WIDE needs */
 
 #define BLOCK 1024 /* elements: 4 kB of fp32 */
@@ -46,56 +47,16 @@
 #define SIMD _Pragma("omp simd")
 #define SAME(x) (x)
 
-static inline float bits_float(uint32_t u)
-{
-	float f;
-
-	memcpy(&f, &u, 4);
-	return f;
-}
-
-static inline uint32_t float_bits(float f)
-{
-	uint32_t u;
-
-	memcpy(&u, &f, 4);
-	return u;
-}
-
 static inline float bf16_load(uint16_t h)
 {
-	return bits_float((uint32_t)h << 16);
+	return hd_bits_f32((uint32_t)h << 16);
 }
 
 static inline uint16_t bf16_round(float f)
 {
-	uint32_t u = float_bits(f);
+	uint32_t u = hd_f32_bits(f);
 
 	return (uint16_t)(f != f ? u >> 16 | 64 : (u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
-/* 2^112 moves fp16's exponent range into fp32's: subnormals come out right without a case of their
- * own. */
-static inline float f16_load(uint16_t h)
-{
-	uint32_t u = float_bits(bits_float((uint32_t)(h & 0x7fff) << 13) * 0x1p112f);
-
-	return bits_float(u | ((h & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) |
-			  (uint32_t)(h & 0x8000) << 16);
-}
-
-/* By selection, not by branches, so that it is done for many at once. */
-static inline uint16_t f16_round(float f)
-{
-	uint32_t u = float_bits(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
-	/* Subnormal: the unit of 0.5f is 2^-24, so this sum is rounded where fp16 is. */
-	uint32_t tiny = float_bits(bits_float(a) + 0.5f) - 0x3f000000;
-	uint32_t r = ((a + 0xfff + (a >> 13 & 1)) >> 13) - (112 << 10);
-
-	r = a < 0x38800000 ? tiny : r;
-	r = a >= 0x477ff000 ? 0x7c00 : r; /* 65520 and above round to infinity */
-	r = a > 0x7f800000 ? 0x7e00 : r;
-	return (uint16_t)(sign | r);
 }
 
 FOLD(fold_f32, float, float, SAME)
@@ -107,7 +68,7 @@ FOLD(fold_u32, uint32_t, uint32_t, SAME)
 FOLD(fold_u64, uint64_t, uint64_t, SAME)
 FOLD(fold_u8, uint8_t, uint8_t, SAME)
 FOLD(fold_bf16, uint16_t, float, bf16_load)
-FOLD(fold_f16, uint16_t, float, f16_load)
+FOLD(fold_f16, uint16_t, float, hd_f16_load)
 
 WIDE static void round_bf16(void *restrict out, const void *restrict acc, int64_t n)
 {
@@ -126,7 +87,7 @@ WIDE static void round_f16(void *restrict out, const void *restrict acc, int64_t
 
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++)
-		o[i] = f16_round(a[i]);
+		o[i] = hd_f16_round(a[i]);
 }
 
 struct summer {

@@ -519,6 +519,7 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 {
 	struct node *maker = with->v.node ? N(with->v.node) : NULL;
 
+	old->with = with;
 	for (size_t k = 0; k < old->nusers; k++)
 		for (uint32_t i = 0; old->users[k] != maker && i < old->users[k]->v.nin; i++)
 			if (old->users[k]->ins[i] == old)

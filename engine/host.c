@@ -98,8 +98,7 @@ static int host_status(struct hd_plan *p) { return p->err->code; }
 
 static const void *host_query(struct hd_plan *p, const char *feature)
 {
-	(void)p; (void)feature;
-	return NULL;
+	return !strcmp(feature, "heddle.node_size") ? &p->node_size : NULL;
 }
 
 /* -- options ---------------------------------------------------------------------------------------------------------------- */
@@ -529,15 +528,21 @@ static int graph_cursor(struct hd_plan *p, struct hd_node *anchor, const struct 
 	return HD_OK;
 }
 
-/* Program order is the order of start: an order that the nodes were not built in cannot be had. */
+/* Program order is the order of start: an order that the nodes were not built in cannot be had.  Sync runs as it becomes
+ * ready, so there it must be said. */
 static int graph_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u)
 {
+	struct wait *w;
+
 	if (!t || !u || !t->node || !u->node)
 		return p->err->code;
 	for (const struct node *n = N(t->node)->next; n; n = n->next)
 		if (n == N(u->node))
 			return hd_plan_fail(p, HD_EINVAL, "after: %s of (%s) was built before %s of (%s), which it is to wait for",
 					    t->node->op->name, t->spec, u->node->op->name, u->spec);
+	w = hd_plan_alloc(p, sizeof(*w));
+	*w = (struct wait){ N(t->node)->waits, T(u) };
+	N(t->node)->waits = w;
 	return HD_OK;
 }
 

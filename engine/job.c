@@ -65,6 +65,8 @@ static int plan(struct hd_job *j, struct hd_plan_options *o, struct hd_plan **p,
 	return hd_err_set(err, why.code, "%s", why.text);
 }
 
+static int64_t node_size(const struct hd_job *j) { return j->world.size % j->world.hosts ? 0 : j->world.size / j->world.hosts; }
+
 static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err *err)
 {
 	struct hd_plan_options o = role_options[role];
@@ -72,6 +74,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 		.keep_gradients = hd_section_int(j->checkpoint, "gradients") != 0 };
 
 	o.ranks = j->world.size;
+	o.node_size = node_size(j);
 	o.low = j->low;
 	o.gelu = j->device->kernel("einsum_gelu") != NULL;
 	o.global_batch = global_batch;
@@ -101,6 +104,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 		struct hd_plan *p = NULL;
 
 		o.ranks = j->world.size;
+		o.node_size = node_size(j);
 		o.low = j->low;
 		o.gelu = j->device->kernel("einsum_gelu") != NULL;
 		o.global_batch = hd_ramp_size(&ramp, k);

@@ -485,6 +485,7 @@ int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd
 	p->conf = c;
 	p->err = &p->own;
 	p->ranks = o->ranks;
+	p->node_size = o->node_size;
 	p->train = o->train;
 	p->cur = -1;
 	p->block = -1;

@@ -56,12 +56,15 @@ struct tensor {
 	struct tensor *assign;		/* leaves: the value it takes at the end of the step */
 	int assigned;			/* it may be the value that a leaf takes: hd_assign */
 	struct node **users; size_t nusers, cap_users;	/* may read it: each that ever did */
+	struct tensor *with;		/* replaced by it, or NULL */
 	struct tensor *twin;		/* data: the leaf that this is a copy of in another place */
 	/* (expert, batch, slot, ...) of which only the rows are stored that are in use: first by expert, then by sample.  rows:
 	 * how many of each (expert, batch), known in a step; most: at most so many of a (batch, slot).  NULL, 0: dense. */
 	struct tensor *rows;
 	int64_t most;
 };
+
+struct wait { struct wait *next; struct tensor *on; };
 
 struct comm_args {
 	uint32_t kind;			/* 0: no communication */
@@ -85,6 +88,7 @@ struct node {
 	int64_t parts;
 	const struct hd_dim *along;
 	struct group *queue;		/* NULL: compute */
+	struct wait *waits;		/* starts when these are done (struct hd_graph_api, after) */
 	const struct node *again;	/* backward's copy of this node of forward (remake.c), placed as that one is */
 };
 
@@ -116,6 +120,7 @@ struct hd_plan {
 	struct hd_err own;
 	struct hd_model model;
 	int64_t ranks;
+	int64_t node_size;		/* ranks of a host; 0: nobody knows */
 	int train;			/* 0: forward only */
 	int64_t batch, micro_batch, replicas, micros;	/* batch: of the graph = micro_batch x replicas */
 
@@ -171,6 +176,7 @@ struct hd_plan_options {
 	uint32_t real;			/* 0: HD_F32 */
 	uint32_t low;			/* HD_BF16: activations and what products read; 0: all is `real` */
 	int gelu;			/* the device has products of bf16 that take a gelu in (kernel einsum_gelu) */
+	int64_t node_size;		/* ranks of a host; 0: nobody knows, or not the same on all */
 	int64_t *needs;			/* if not NULL: the ranks of the layout, where they are not `ranks` */
 };
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err);

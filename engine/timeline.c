@@ -339,6 +339,41 @@ static int reads_what(const struct hd_program *g, const struct node *r, const st
 	return 0;
 }
 
+/* k starts only when r is done. */
+static void behind(struct build *b, const struct node *r, struct node *k)
+{
+	struct node **list = b->after[r->id];
+	size_t n = 0, cap;
+
+	while (list && list[n])
+		n++;
+	cap = list ? n + 1 : 0;		/* with the NULL */
+	list = hd_grow(list, n + 1, &cap, sizeof(*list));
+	list[n] = k;
+	list[n + 1] = NULL;
+	b->after[r->id] = list;
+	b->unmet[k->id]++;
+}
+
+static void wait_for(struct build *b, struct node *k, const struct tensor *t)
+{
+	while (t->with)
+		t = t->with;
+	if (t->v.node && hd_node_here(b->g, N(t->v.node)))
+		behind(b, N(t->v.node), k);
+}
+
+/* What plugins have asked for. */
+static void order_asked(struct build *b)
+{
+	for (size_t i = 0; i < b->g->nmine; i++) {
+		struct node *k = b->g->mine[i];
+
+		for (struct wait *w = k->v.phase == HD_S ? k->waits : NULL; w; w = w->next)
+			wait_for(b, k, w->on);
+	}
+}
+
 /* Bytes are shared by program order (alias.c).  Sync that becomes ready in another order keeps that one where a later
  * node overwrites what an earlier one reads. */
 static void order_overwrites(struct build *b)
@@ -374,6 +409,7 @@ static void count(struct build *b)
 	hold_after(b);
 	mark_leading(b);
 	order_overwrites(b);
+	order_asked(b);
 }
 
 static int check_all_ran(struct build *b)

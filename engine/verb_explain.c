@@ -7,6 +7,7 @@
 #include "engine/checkpoint.h"
 #include "engine/data.h"
 #include "engine/json.h"
+#include "engine/machine.h"
 #include "engine/movement.h"
 #include <malloc.h>
 #include <omp.h>
@@ -36,6 +37,7 @@ int hd_cli_plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 {
 	struct hd_plan_options o = { .train = 1 };
 	struct hd_err why = { 0 };
+	struct hd_machine m;
 	int64_t needs = 0;
 
 	HD_TRY(hd_cli_conf(c, conf, err));
@@ -43,6 +45,10 @@ int hd_cli_plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	o.gelu = !strcmp(hd_section_str(hd_conf_section(*conf, NULL, "train"), "device"), "cuda");
 	o.low = hd_precision_asked(*conf, o.gelu);
 	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o.ranks, err));
+	if (hd_cli_has(c, "machine")) {
+		HD_TRY(hd_machine_read(hd_cli_str(c, "machine", NULL), &m, err));
+		o.node_size = m.ranks_per_node;
+	}
 	if (!hd_cli_has(c, "ranks")) {		/* as many as the layout says */
 		o.needs = &needs;
 		if (hd_plan_create(*conf, &o, p, &why) >= 0)

@@ -28,7 +28,7 @@ struct draw {
 	int model, tie, dropout;
 	const char *recompute, *schedule, *sync;
 	int micro_batch, size[STRATEGIES], order[STRATEGIES], ranks;
-	int sequence_parallel, chunks, scatter_gather, zero;
+	int sequence_parallel, chunks, scatter_gather, zero, overlap, node;	/* node: ranks of one */
 	int64_t bucket;
 };
 
@@ -40,7 +40,7 @@ static const struct { const char *name, *keys; int experts; } models[] = {
 };
 static const char *const recomputes[] = { "none", "none", "selective", "full" };
 static const char *const schedules[] = { "gpipe", "1f1b", "interleaved", "zb" };
-static const char *const syncs[] = { "ring", "allreduce" };
+static const char *const syncs[] = { "ring", "allreduce", "hierarchical", "server" };
 
 static uint64_t state;
 
@@ -64,6 +64,22 @@ static int divides(const struct draw *d)
 	return strcmp(d->schedule, "interleaved") || (m % p == 0 && LAYERS % (p * d->chunks) == 0);
 }
 
+/* What the axis of replicas is refused: no dim of the models has a factor 3; levels and pieces; late and cut. */
+static void settle(struct draw *d)
+{
+	int three = d->size[DP] == 3;
+
+	if (three || !strcmp(d->sync, "hierarchical"))
+		d->zero = 0;
+	if (three && !strcmp(d->sync, "server"))
+		d->sync = "ring";
+	if (d->zero > 1)
+		d->overlap = 1;
+	d->node = 2;
+	for (int s = 0; d->order[s] != DP; s++)
+		d->node *= d->size[d->order[s]];
+}
+
 static struct draw draw(uint64_t seed, int number)
 {
 	static const int sizes[] = { 1, 1, 2, 2, 3, 4 };
@@ -79,6 +95,7 @@ static struct draw draw(uint64_t seed, int number)
 		d.schedule = schedules[below((int)HD_LEN(schedules))];
 		d.sync = syncs[below((int)HD_LEN(syncs))];
 		d.zero = below(4);
+		d.overlap = below(4);
 		d.chunks = strcmp(d.schedule, "interleaved") ? 1 : 2;
 		for (int s = 0; s < STRATEGIES; s++) {
 			do
@@ -93,13 +110,14 @@ static struct draw draw(uint64_t seed, int number)
 			d.order[s] = d.order[k];
 			d.order[k] = was;
 		}
-		if (d.size[DP] == 3)
-			d.zero = 0;			/* no dim of the models has this factor */
+		settle(&d);
 	} while (!divides(&d));
 	return d;
 }
 
 /* -- as an INI ---------------------------------------------------------------------------------- */
+static int three_nodes(const struct draw *d) { return d->size[DP] % 2; }
+
 static void write_strategy(FILE *f, const struct draw *d, int s)
 {
 	if (d->size[s] == 1)
@@ -108,7 +126,8 @@ static void write_strategy(FILE *f, const struct draw *d, int s)
 	if (s == TP)
 		fprintf(f, "sequence_parallel = %s\n", d->sequence_parallel ? "yes" : "no");
 	if (s == DP)
-		fprintf(f, "sync = %s\nbucket = %lld\nzero = %d\n", d->sync, (long long)d->bucket, d->zero);
+		fprintf(f, "sync = %s\nbucket = %lld\nzero = %d\noverlap = %s\nnode_size = %d\n", d->sync, (long long)d->bucket,
+			d->zero, d->overlap ? "yes" : "no", three_nodes(d) ? 0 : d->node);
 	if (s == PP)
 		fprintf(f, "schedule = %s\nchunks = %d\nscatter_gather = %s\n", d->schedule, d->chunks,
 			d->scatter_gather ? "yes" : "no");
@@ -143,8 +162,9 @@ static const char *summary(const struct draw *d)
 			n += snprintf(text + n, sizeof(text) - (size_t)n, " %s %d%s%s%s", names[d->order[s]], d->size[d->order[s]],
 				      d->order[s] == TP && d->sequence_parallel ? " seq" : "",
 				      d->order[s] == PP ? " " : "", d->order[s] == PP ? d->schedule : "");
-			if (d->order[s] == DP && d->zero)
-				n += snprintf(text + n, sizeof(text) - (size_t)n, " zero %d", d->zero);
+			if (d->order[s] == DP)
+				n += snprintf(text + n, sizeof(text) - (size_t)n, " %s zero %d%s", d->sync, d->zero,
+					      d->overlap ? "" : " late");
 		}
 	return text;
 }

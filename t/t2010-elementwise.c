@@ -92,6 +92,33 @@ static void cast_rounding(int which)
 	kt_free(t);
 }
 
+/* 1 + k/2048 lies halfway between two fp16 where k is odd; the least is 2^-24, from 65520 on all is infinite. */
+static void cast_half(int which)
+{
+	static const struct { float x; uint16_t y;
+	} want[] = {
+		{1 + 1 / 2048.f, 0x3c00}, {1 + 3 / 2048.f, 0x3c02}, {1 + 1 / 2048.f + 0x1p-20f, 0x3c01},
+		{-1 - 3 / 2048.f, 0xbc02}, {0, 0}, {-0.0f, 0x8000}, {INFINITY, 0x7c00}, {65519, 0x7bff}, {65520, 0x7c00},
+		{-1e30f, 0xfc00}, {0x1p-24f, 1}, {0x1p-25f, 0}, {0x1.8p-24f, 2}, {0x1p-14f, 0x400}, {0x1.ff8p-15f, 0x3ff},
+		{0x1.ffep-15f, 0x400}, {0x1.fffp-1f, 0x3c00},
+	};
+	struct kt *t = KT_NEW(cast, "");
+	struct kt_buf *x = kt_in(t, HD_F32, "a=18"), *y = kt_out(t, HD_F16, "a=18");
+	int right = 0;
+
+	x->view[KT_REF].dtype = HD_F32;
+	y->view[KT_REF].dtype = HD_F16;
+	for (size_t i = 0; i < HD_LEN(want); i++)
+		((float *)x->mem[which])[i] = want[i].x;
+	((float *)x->mem[which])[HD_LEN(want)] = NAN;
+	is_int(kt_run(t, which), 0, "cast f32 to f16 on each device");
+	for (size_t i = 0; i < HD_LEN(want); i++)
+		right += ((uint16_t *)y->mem[which])[i] == want[i].y;
+	is_int(right, HD_LEN(want), "rounds to nearest even");
+	ok((((uint16_t *)y->mem[which])[HD_LEN(want)] & 0x7fff) > 0x7c00, "NaN stays NaN");
+	kt_free(t);
+}
+
 static void casts(void)
 {
 	struct kt *t = KT_NEW(cast, "");
@@ -103,15 +130,21 @@ static void casts(void)
 	cast(HD_BF16, HD_F64, 70001, 0);
 	cast(HD_F64, HD_BF16, 70001, 0x1p-8);
 	cast(HD_F64, HD_F64, 70001, 0);
+	cast(HD_F32, HD_F16, 70001, 0x1p-11);
+	cast(HD_F16, HD_F32, 70001, 0);
+	cast(HD_F64, HD_F16, 70001, 0x1p-11);
+	cast(HD_F16, HD_BF16, 70001, 0x1p-8);
 	cast(HD_F32, HD_B1, 70001, 0);
 	cast(HD_B1, HD_F32, 70001, 0);
 	cast(HD_BF16, HD_B1, 13, 0);
 	cast(HD_B1, HD_BF16, 13, 0);
 	cast_rounding(KT_CPU);
 	cast_rounding(KT_REF);
+	cast_half(KT_CPU);
+	cast_half(KT_REF);
 	kt_in(t, HD_F32, "a=4");
 	kt_out(t, HD_I32, "a=4");
-	kt_refused(t, "cast: output 0 has dtype i32, it must be f32, f64, bf16 or b1");
+	kt_refused(t, "cast: output 0 has dtype i32, it must be f32, f64, bf16, f16 or b1");
 	kt_free(t);
 }
 

@@ -129,7 +129,8 @@ struct hd_host {
 	int (*status)(struct hd_plan *p);
 	/* Zeroed host memory, freed with the plan: an instance that has no other memory needs no close. */
 	void *(*alloc)(struct hd_plan *p, size_t bytes);
-	const void *(*query)(struct hd_plan *p, const char *feature);	/* "vendor.feature"; NULL: this engine has it not */
+	/* "vendor.feature"; NULL: this engine has it not.  "heddle.node_size": int64_t, the ranks of a node, 0 if nobody knows. */
+	const void *(*query)(struct hd_plan *p, const char *feature);
 	/* -- the INI; defaults and ranges are applied already.  A key that `options` has not, or has with a type of another
 	 * call, fails and reads as 0: test before it divides. -------------------------------------------------------------- */
 	int64_t (*opt_int)(struct hd_plan *p, const char *key);		/* int, bool, bytes */

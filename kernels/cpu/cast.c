@@ -4,6 +4,7 @@
  * What is neither from nor to fp32 passes through a piece in fp32 that stays in L1.
  */
 #include <config.h>
+#include "engine/half.h"
 #include "kernels/cpu/low.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/prepare/elementwise.h"
@@ -24,6 +25,20 @@ HD_CLONES static void to_f64(double *y, const float *x, int64_t n)
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
 		y[j] = x[j];
+}
+
+HD_CLONES static void from_f16(float *y, const uint16_t *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] = hd_f16_load(x[j]);
+}
+
+HD_CLONES static void to_f16(uint16_t *y, const float *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] = hd_f16_round(x[j]);
 }
 
 HD_CLONES static void from_signs(float *y, const uint8_t *x, int64_t n)
@@ -62,6 +77,8 @@ static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_
 		from_f64(to, (const double *)x + from, n);
 	else if (xtype == HD_BF16)
 		hd_raise(to, (const uint16_t *)x + from, n);
+	else if (xtype == HD_F16)
+		from_f16(to, (const uint16_t *)x + from, n);
 	else
 		from_signs(to, (const uint8_t *)x + from / 8, n);
 	if (xtype != HD_F32)
@@ -70,6 +87,8 @@ static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_
 		to_f64((double *)y + from, x, n);
 	else if (ytype == HD_BF16)
 		hd_lower((uint16_t *)y + from, x, n);
+	else if (ytype == HD_F16)
+		to_f16((uint16_t *)y + from, x, n);
 	else if (ytype == HD_B1)
 		to_signs((uint8_t *)y + from / 8, x, n);
 }

@@ -8,6 +8,27 @@ extern "C" {
 
 HD_CUDA_PREPARE(prepare, "cast", hd_prepare_cast(c, p))
 
+struct f16 { uint16_t bits; };
+
+/* 2^112 moves the range of fp16's exponent into fp32's, subnormals with it. */
+HD_DEV float to_float(f16 x)
+{
+	uint32_t u = hd_float_bits(hd_bits_float((uint32_t)(x.bits & 0x7fff) << 13) * 0x1p112f);
+
+	return hd_bits_float(u | ((x.bits & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) | (uint32_t)(x.bits & 0x8000) << 16);
+}
+
+HD_DEV void from_float(f16 *y, float x)		/* to nearest even */
+{
+	uint32_t u = hd_float_bits(x), a = u & 0x7fffffff, r = ((a + 0xfff + (a >> 13 & 1)) >> 13) - (112 << 10);
+
+	if (a < 0x38800000)			/* subnormal: the unit of 0.5f is 2^-24 */
+		r = hd_float_bits(hd_bits_float(a) + 0.5f) - 0x3f000000;
+	if (a >= 0x477ff000)			/* 65520 and above */
+		r = a > 0x7f800000 ? 0x7e00 : 0x7c00;
+	y->bits = (uint16_t)((u >> 16 & 0x8000) | r);
+}
+
 /* To double only from double does not pass through float. */
 template<class Y, class X> struct cast {
 	Y *y;
@@ -65,6 +86,8 @@ template<class X> static void from(const struct hd_prep *p, void *y, const void 
 		go<float, X>(p, y, x, r);
 	else if (p->n[2] == HD_BF16)
 		go<bf16, X>(p, y, x, r);
+	else if (p->n[2] == HD_F16)
+		go<f16, X>(p, y, x, r);
 	else if (p->n[2] == HD_F64)
 		go<double, X>(p, y, x, r);
 	else
@@ -81,12 +104,16 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		from<float>(p, out[0], in[0], r);
 	else if (p->n[1] == HD_BF16)
 		from<bf16>(p, out[0], in[0], r);
+	else if (p->n[1] == HD_F16)
+		from<f16>(p, out[0], in[0], r);
 	else if (p->n[1] == HD_F64)
 		from<double>(p, out[0], in[0], r);
 	else if (p->n[2] == HD_F32)
 		hd_each<1>(r, p->n[0], 1, from_signs<float>{ (float *)out[0], signs });
 	else if (p->n[2] == HD_BF16)
 		hd_each<1>(r, p->n[0], 1, from_signs<bf16>{ (bf16 *)out[0], signs });
+	else if (p->n[2] == HD_F16)
+		hd_each<1>(r, p->n[0], 1, from_signs<f16>{ (f16 *)out[0], signs });
 	else
 		hd_each<1>(r, p->n[0], 1, from_signs<double>{ (double *)out[0], signs });
 }

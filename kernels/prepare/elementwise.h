@@ -27,9 +27,9 @@ static inline int hd_prepare_cast(const struct hd_check *c, struct hd_prep *p)
 	p->n[2] = c->d->out[0].dtype;
 	for (int i = 1; i <= 2; i++)
 		if (p->n[i] != HD_F32 && p->n[i] != HD_F64 && p->n[i] != HD_BF16 &&
-		    p->n[i] != HD_B1)
+		    p->n[i] != HD_F16 && p->n[i] != HD_B1)
 			return hd_err_set(c->err, HD_ENOTSUP,
-					  "%s: %s 0 has dtype %s, it must be f32, f64, bf16 or b1",
+					  "%s: %s 0 has dtype %s, it must be f32, f64, bf16, f16 or b1",
 					  c->kernel, i == 1 ? "input" : "output",
 					  hd_dtype_name((uint32_t)p->n[i]));
 	if (p->n[1] == HD_B1 && p->n[2] == HD_B1)

@@ -1,14 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reference of cast: conversion between float dtypes, and to and from signs.
  *
- * Every element goes through double; to bf16 it rounds to nearest even, by way of fp32 as the
- * other devices do.  Signs: bit i % 8 of byte i / 8 is 1 where the number is not negative (0
+ * Every element goes through double; to bf16 and fp16 it rounds to nearest even, by way of fp32 as
+ * the other devices do.  Signs: bit i % 8 of byte i / 8 is 1 where the number is not negative (0
  * and NaN count as +1).
  */
 #include <config.h>
+#include <math.h>
 #include "kernels/prepare/elementwise.h"
 
 HD_PREPARE(prepare, "cast", HD_F64, hd_prepare_cast(c, p))
+
+/* 5 bits of exponent, 10 of fraction; exponent 0 has no leading one, 31 is infinity or NaN. */
+static double of_f16(uint16_t h)
+{
+	int e = h >> 10 & 31, f = h & 1023;
+	double v = e == 31 ? (f ? NAN : INFINITY) : e ? ldexp(1024 + f, e - 25) : ldexp(f, -24);
+
+	return h & 0x8000 ? -v : v;
+}
+
+static uint16_t to_f16(double v)
+{
+	uint16_t sign = signbit(v) ? 0x8000 : 0;
+	double a = fabs(v);
+	int e;
+
+	if (v != v)
+		return (uint16_t)(sign | 0x7e00);
+	if (a >= 65520)
+		return (uint16_t)(sign | 0x7c00);
+	frexp(a, &e);			/* a is below 2^e */
+	e = a < 0x1p-14 ? -13 : e;
+	/* in units of the last place; one that is carried goes on into the exponent */
+	return (uint16_t)(sign + (uint16_t)rint(ldexp(a, 11 - e)) + (uint16_t)((e + 13) << 10));
+}
 
 static double get(const void *x, uint32_t dtype, int64_t i)
 {
@@ -21,6 +47,8 @@ static double get(const void *x, uint32_t dtype, int64_t i)
 		return ((const float *)x)[i];
 	if (dtype == HD_B1)
 		return ((const uint8_t *)x)[i / 8] >> i % 8 & 1 ? 1 : -1;
+	if (dtype == HD_F16)
+		return of_f16(((const uint16_t *)x)[i]);
 	bits = (uint32_t)((const uint16_t *)x)[i] << 16;
 	memcpy(&f, &bits, 4);
 	return f;
@@ -48,6 +76,8 @@ static void put(void *y, uint32_t dtype, int64_t i, double v)
 		((float *)y)[i] = (float)v;
 	} else if (dtype == HD_BF16) {
 		((uint16_t *)y)[i] = to_bf16((float)v);
+	} else if (dtype == HD_F16) {
+		((uint16_t *)y)[i] = to_f16((float)v);
 	} else {
 		uint8_t *byte = (uint8_t *)y + i / 8;
 

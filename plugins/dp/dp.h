@@ -10,15 +10,19 @@ enum { DP_RING, DP_ALLREDUCE, DP_HIERARCHICAL, DP_SERVER };
 struct hd_strategy {
 	const struct hd_host *h;
 	const struct hd_graph_api *g;
-	const struct hd_axis *dp;
-	int64_t bucket, zero;
-	int sync;
+	const struct hd_axis *dp;	/* of replicas; hierarchical: of nodes, and `inner` of the replicas in one */
+	const struct hd_axis *inner;
+	int64_t n;			/* replicas */
+	int64_t bucket, zero, node_size;
+	uint32_t wire;			/* dtype of gradients on their way */
+	int sync, overlap;
 };
 
 /* Movements of one kind that are made together: the reshards, their operands, and room for as many results. */
 struct dp_bucket {
-	struct hd_node **in;
+	struct hd_node **in, *at;	/* at: what is made stands here */
 	struct hd_tensor **x;
+	struct hd_tensor *flat;		/* set by who moves: what all else begins with */
 	uint32_t n;
 	int64_t bytes;
 };
@@ -29,12 +33,25 @@ typedef int dp_move_fn(struct hd_strategy *s, struct hd_plan *p, const struct hd
 int dp_each_bucket(struct hd_strategy *s, struct hd_plan *p, dp_wanted_fn *wanted, dp_move_fn *move);
 int64_t dp_bytes(const struct hd_tensor *t);
 
-/* sum.c: partial sums that become whole.  flat: a bucket, of a multiple of n elements -> the sum, on each member. */
+/* mesh.c: the axis, or its two levels. */
+int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left);
+
+/* sum.c: partial sums that become whole.  The others, flat: a bucket, of a multiple of n elements. */
 int dp_lower_sums(struct hd_strategy *s, struct hd_plan *p);
 struct hd_tensor *dp_ring(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct hd_tensor *flat);
+struct hd_tensor *dp_hierarchical(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *flat);
 
 /* homes.c, pieces.c: what lives cut along the axis, and how it is scattered and gathered. */
 int dp_homes(struct hd_strategy *s, struct hd_plan *p);
 int dp_lower_pieces(struct hd_strategy *s, struct hd_plan *p);
+
+/* server.c: this member's piece of the sum, made in member order; and all members' pieces, on each. */
+struct hd_tensor *dp_push(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct hd_tensor *flat);
+
+/* wire.c: a gradient as it travels, and as it was; a collective of such. */
+struct hd_tensor *dp_to_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x);
+struct hd_tensor *dp_from_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x, uint32_t dtype);
+struct hd_tensor *dp_comm(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *flat,
+			  int64_t index);
 
 #endif

@@ -18,7 +18,7 @@ static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd
 		const struct hd_axis *a = NULL;
 		int alone = 1;
 
-		if (w->local[i] % s->dp->n)
+		if (w->local[i] % s->n)
 			continue;
 		while ((a = s->h->axis_next(p, a))) {
 			const struct hd_place *at = s->g->place(p, w, a);
@@ -52,7 +52,7 @@ int dp_homes(struct hd_strategy *s, struct hd_plan *p)
 	static const uint32_t what[] = { HD_STATE, HD_MASTER, HD_GRAD, HD_PARAM };
 	uint32_t cut = 0, all = 0;
 
-	if (!s->zero || s->dp->n == 1)
+	if (!s->zero || s->n == 1)
 		return s->h->status(p);
 	for (int i = 0; i < 4; i++)
 		for (struct hd_tensor *t = NULL; (t = s->g->leaf_next(p, t, what[i]));) {
@@ -66,6 +66,6 @@ int dp_homes(struct hd_strategy *s, struct hd_plan *p)
 				s->g->home(p, t, s->dp, &to);
 		}
 	if (all && !cut)
-		return s->h->fail(p, HD_EDIVIDE, "zero: %lld members divide no dim of any parameter", (long long)s->dp->n);
+		return s->h->fail(p, HD_EDIVIDE, "zero: %lld members divide no dim of any parameter", (long long)s->n);
 	return s->h->status(p);
 }

@@ -9,11 +9,15 @@
 
 static int is_small(const struct hd_strategy *s, const struct hd_tensor *whole) { return dp_bytes(whole) < s->bucket / ALONE; }
 
+/* What the engine does not do: on the wire it is another type, in member order, or late. */
+static int is_special(const struct hd_strategy *s) { return s->wire != HD_F32 || s->sync == DP_SERVER || !s->overlap; }
+
 static int is_scatter(const struct hd_strategy *s, const struct hd_node *n)
 {
 	const struct hd_reshard *r = n->reshard;
 
-	return r->have.kind == HD_PARTIAL && r->have.red == HD_SUM && r->need.kind == HD_CUT && is_small(s, n->ins[0]);
+	return r->have.kind == HD_PARTIAL && r->have.red == HD_SUM && r->need.kind == HD_CUT &&
+	       (is_small(s, n->ins[0]) || is_special(s));
 }
 
 /* Of a parameter, or of its new value. */
@@ -28,18 +32,18 @@ static int is_gather(const struct hd_strategy *s, const struct hd_node *n)
 static int scatter(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)
 {
 	uint32_t n = (uint32_t)g->n;
-	struct hd_tensor **piece = s->h->alloc(p, (size_t)n * b->n * sizeof(*piece)), *flat;
+	struct hd_tensor **piece = s->h->alloc(p, (size_t)n * b->n * sizeof(*piece)), *mine;
 
 	if (!piece)
 		return HD_ENOMEM;
-	s->g->cursor(p, b->in[b->n - 1], g, 0);
+	s->g->cursor(p, b->at, g, 0);
 	for (uint32_t j = 0; j < n; j++)
 		for (uint32_t i = 0; i < b->n; i++)
 			piece[j * b->n + i] = s->g->chunk(p, b->x[i], b->in[i]->reshard->need.dim, n,
 							  &(struct hd_pos){ NULL, 0, (int32_t)j, 0, 0 });
-	flat = s->g->pack(p, piece, n * b->n, 1);
-	flat = flat ? s->g->comm(p, HD_REDUCE_SCATTER, g, flat, flat->dims[0], 0) : NULL;
-	s->g->unpack(p, flat, piece, b->n, b->x + b->n);
+	b->flat = s->g->pack(p, piece, n * b->n, 1);
+	mine = s->sync == DP_SERVER ? dp_push(s, p, g, b->flat) : dp_comm(s, p, HD_REDUCE_SCATTER, g, b->flat, 0);
+	s->g->unpack(p, mine, piece, b->n, b->x + b->n);
 	for (uint32_t i = 0; i < b->n; i++)
 		s->g->replace(p, b->in[i]->outs[0], b->x[b->n + i]);
 	return s->h->status(p);
@@ -52,7 +56,7 @@ static int gather(struct hd_strategy *s, struct hd_plan *p, const struct hd_grou
 
 	if (!like)
 		return HD_ENOMEM;
-	s->g->cursor(p, b->in[b->in[0]->phase & HD_U ? b->n - 1 : 0], g, 0);	/* new values are there last, others are read first */
+	s->g->cursor(p, b->in[0]->phase & HD_U ? b->at : b->in[0], g, 0);	/* new values are there last, others are read first */
 	flat = s->g->pack(p, b->x, b->n, 1);
 	flat = flat ? s->g->comm(p, HD_ALL_GATHER, g, flat, flat->dims[0], 0) : NULL;
 	for (uint32_t i = 0; i < all; i++)

@@ -2,9 +2,12 @@
  * Data parallelism: the batch is cut along one axis, and every gradient becomes a partial sum there by the engine's own
  * rule.  What is left to say is how the sums are made, and where things live:
  *
- *   sync = ring        ring.c: reduce-scatter and all-gather over neighbours (Patarasuk and Yuan 2009; Horovod, 1802.05799)
- *   sync = allreduce   one collective of the comm module per bucket
- *   zero = 1, 2, 3     homes.c, pieces.c: states, gradients, parameters are cut (ZeRO, 1910.02054)
+ *   sync = ring            ring.c: reduce-scatter and all-gather over neighbours (Patarasuk and Yuan 2009; Horovod, 1802.05799)
+ *   sync = allreduce       one collective of the comm module per bucket
+ *   sync = hierarchical    levels.c: within nodes, then across
+ *   sync = server          server.c: each member is the server of its pieces
+ *   zero = 1, 2, 3         homes.c, pieces.c: states, gradients, parameters are cut (ZeRO, 1910.02054)
+ *   wire = bf16, fp16      wire.c: gradients of 16 bits on their way
  *
  * In all of them gradients travel in buckets (bucket.c), filled in the order in which backward makes them.
  */
@@ -12,9 +15,12 @@
 #include <string.h>
 
 static const struct hd_option options[] = {
-	{ "sync", HD_OPT_CHOICE, 0, "ring", "ring|allreduce", "how gradients are summed" },
+	{ "sync", HD_OPT_CHOICE, 0, "ring", "ring|allreduce|hierarchical|server", "how gradients are summed" },
 	{ "bucket", HD_OPT_BYTES, 0, "25M", "1..", "gradients moved together, bytes" },
+	{ "overlap", HD_OPT_BOOL, 0, "yes", NULL, "sums begin during backward; no: when it is over" },
+	{ "wire", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|fp16", "type of gradients on their way; sums are made in fp32" },
 	{ "zero", HD_OPT_INT, 0, "0", "0..3", "cut along the axis: 1 optimizer states, 2 and gradients, 3 and parameters" },
+	{ "node_size", HD_OPT_INT, 0, "0", "0..", "ranks of a node, for hierarchical. 0: as the system says" },
 };
 
 static int sync_of(const char *name)
@@ -27,6 +33,21 @@ static int sync_of(const char *name)
 	return i;
 }
 
+static uint32_t wire_of(const char *name) { return name[0] == 'b' ? HD_BF16 : strcmp(name, "fp16") ? HD_F32 : HD_F16; }
+
+static int refuse(struct hd_strategy *s, struct hd_plan *p)
+{
+	if (s->zero && s->sync == DP_HIERARCHICAL)
+		return s->h->fail(p, HD_ENOTSUP, "zero: %lld with sync = hierarchical: pieces are cut along one axis, and replicas on "
+				  "nodes are two", (long long)s->zero);
+	if (s->zero > 1 && !s->overlap)
+		return s->h->fail(p, HD_ENOTSUP, "overlap: no, but zero = %lld moves gradients in each micro-batch's backward",
+				  (long long)s->zero);
+	if (s->sync == DP_SERVER && !s->zero)
+		s->zero = 1;			/* the state lives with its server */
+	return HD_OK;
+}
+
 static int dp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
 {
 	struct hd_strategy *s = h->alloc(p, sizeof(*s));
@@ -37,19 +58,18 @@ static int dp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 	s->g = h->graph;
 	s->bucket = h->opt_int(p, "bucket");
 	s->zero = h->opt_int(p, "zero");
+	s->node_size = h->opt_int(p, "node_size");
+	s->overlap = h->opt_int(p, "overlap") != 0;
 	s->sync = sync_of(h->opt_str(p, "sync"));
+	s->wire = wire_of(h->opt_str(p, "wire"));
 	*self = s;
-	return HD_OK;
-}
-
-static int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
-{
-	s->dp = s->h->axis(p, NULL, size ? size : left, 0);
-	return s->h->status(p);
+	return refuse(s, p);
 }
 
 static int dp_rules(struct hd_strategy *s, struct hd_plan *p)
 {
+	if (s->inner)
+		s->h->rule(p, "batch", s->inner, NULL, 0);
 	return s->h->rule(p, "batch", s->dp, NULL, 0);
 }
 

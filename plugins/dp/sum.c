@@ -11,14 +11,25 @@ static int is_sum(const struct hd_strategy *s, const struct hd_node *n)
 	return n->ins[0]->what == HD_GRAD && r->have.kind == HD_PARTIAL && r->have.red == HD_SUM && r->need.kind == HD_WHOLE;
 }
 
+static struct hd_tensor *by_sync(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct hd_tensor *flat)
+{
+	struct hd_tensor *x;
+
+	if (s->sync == DP_RING)
+		return dp_ring(s, p, g, flat);
+	if (s->inner)
+		return dp_hierarchical(s, p, flat);
+	if (s->sync != DP_SERVER)
+		return dp_comm(s, p, HD_ALL_REDUCE, g, flat, 0);
+	x = dp_to_wire(s, p, dp_push(s, p, g, flat));
+	return x ? dp_from_wire(s, p, s->g->comm(p, HD_ALL_GATHER, g, x, x->dims[0], 0), flat->dtype) : NULL;
+}
+
 static int sum(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)
 {
-	struct hd_tensor *flat;
-
-	s->g->cursor(p, b->in[b->n - 1], g, 0);
-	flat = s->g->pack(p, b->x, b->n, s->dp->n);
-	flat = s->sync == DP_RING ? dp_ring(s, p, g, flat) : s->g->comm(p, HD_ALL_REDUCE, g, flat, NULL, 0);
-	s->g->unpack(p, flat, b->x, b->n, b->x + b->n);
+	s->g->cursor(p, b->at, g, 0);
+	b->flat = s->g->pack(p, b->x, b->n, s->n);
+	s->g->unpack(p, by_sync(s, p, g, b->flat), b->x, b->n, b->x + b->n);
 	for (uint32_t i = 0; i < b->n; i++)
 		s->g->replace(p, b->in[i]->outs[0], b->x[b->n + i]);
 	return s->h->status(p);

@@ -2,6 +2,7 @@
  * The harness of the kernel tests: see kernel_test.h.  It speaks no TAP itself.
  */
 #include <config.h>
+#include "engine/half.h"
 #include "t/lib/kernel_test.h"
 #include <math.h>
 #include <stdio.h>
@@ -50,6 +51,8 @@ static void put(void *mem, uint32_t dtype, int64_t i, double v)
 		((float *)mem)[i] = (float)v;
 	else if (dtype == HD_BF16)
 		((uint16_t *)mem)[i] = float_to_bf16((float)v);
+	else if (dtype == HD_F16)
+		((uint16_t *)mem)[i] = hd_f16_round((float)v);
 	else if (dtype == HD_I32)
 		((int32_t *)mem)[i] = (int32_t)v;
 	else if (dtype == HD_I64)
@@ -66,6 +69,8 @@ static double take(const void *mem, uint32_t dtype, int64_t i)
 		return ((const float *)mem)[i];
 	if (dtype == HD_BF16)
 		return bf16_to_float(((const uint16_t *)mem)[i]);
+	if (dtype == HD_F16)
+		return hd_f16_load(((const uint16_t *)mem)[i]);
 	if (dtype == HD_I32)
 		return ((const int32_t *)mem)[i];
 	if (dtype == HD_I64)

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Two levels: the bucket is reduce-scattered within a node, each piece summed over the nodes by those that have it, and
+ * gathered within the node.  Between nodes each rank sends 1 / m of what a sum over all would, m the replicas of a node.
+ */
+#include "dp.h"
+
+struct hd_tensor *dp_hierarchical(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *flat)
+{
+	const struct hd_group *node = s->h->group(p, &s->inner, 1, HD_CORE), *across = s->h->group(p, &s->dp, 1, HD_CORE);
+	struct hd_tensor *x = dp_to_wire(s, p, flat);
+
+	if (!node || !across || !x)
+		return NULL;
+	x = s->g->comm(p, HD_REDUCE_SCATTER, node, x, x->dims[0], 0);
+	x = s->g->comm(p, HD_ALL_REDUCE, across, x, NULL, 0);
+	x = x ? s->g->comm(p, HD_ALL_GATHER, node, x, x->dims[0], 0) : NULL;
+	return dp_from_wire(s, p, x, flat->dtype);
+}

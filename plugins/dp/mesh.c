@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The axis of replicas.  With sync = hierarchical it is two, if nodes hold some replicas and not all: NAME.node, whose members
+ * are on one node, and NAME.across.  How many are on a node follows from its ranks and from the axes inside this one.
+ */
+#include "dp.h"
+
+static int64_t inside(const struct hd_strategy *s, struct hd_plan *p)
+{
+	int64_t ranks = 1;
+
+	for (const struct hd_axis *a = NULL; (a = s->h->axis_next(p, a));)
+		ranks *= a->n + a->spare;
+	return ranks;
+}
+
+static int64_t ranks_of_node(const struct hd_strategy *s, struct hd_plan *p)
+{
+	const int64_t *known = s->h->query(p, "heddle.node_size");
+
+	return s->node_size ? s->node_size : known ? *known : 0;
+}
+
+int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
+{
+	int64_t stride = inside(s, p), ranks = s->sync == DP_HIERARCHICAL ? ranks_of_node(s, p) : 0, m = ranks / stride;
+
+	s->n = size ? size : left;
+	if (m > 1 && m < s->n && (s->n % m || ranks % stride))
+		return s->h->fail(p, HD_EDIVIDE, "node_size: a node of %lld ranks holds %lld.%lld of %lld replicas, which are %lld ranks "
+				  "apart: they cannot be shared out evenly", (long long)ranks, (long long)m,
+				  (long long)(ranks % stride * 10 / stride), (long long)s->n, (long long)stride);
+	if (m > 1 && m < s->n) {
+		s->inner = s->h->axis(p, "node", m, 0);
+		s->dp = s->h->axis(p, "across", s->n / m, 0);
+	} else {
+		s->dp = s->h->axis(p, NULL, s->n, 0);
+	}
+	return s->h->status(p);
+}

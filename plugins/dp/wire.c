@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Gradients of 16 bits on their way: half the bytes.  They are rounded before they are sent and are fp32 again on receipt,
+ * where they are added.  bf16 has the range of fp32.  fp16 has not, and gradients are small: they are divided by the tokens of
+ * the global batch.  So they travel 2^10 times as large: 2^-34 is then the least that is not lost, and what is above 2^6
+ * becomes infinite, so the step is not made and the run says where.  A power of two changes no bit of what is in between.
+ */
+#include "dp.h"
+
+#define SCALE "1024"
+
+struct hd_tensor *dp_to_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x)
+{
+	if (!x || x->dtype == s->wire)
+		return x;
+	if (s->wire == HD_F16)
+		x = s->g->map(p, &x, 1, "a * " SCALE);
+	return s->g->cast(p, x, s->wire);
+}
+
+struct hd_tensor *dp_from_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x, uint32_t dtype)
+{
+	if (!x || x->dtype == dtype)
+		return x;
+	x = s->g->cast(p, x, dtype);
+	return s->wire == HD_F16 ? s->g->map(p, &x, 1, "a / " SCALE) : x;
+}
+
+struct hd_tensor *dp_comm(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *flat,
+			  int64_t index)
+{
+	struct hd_tensor *x = dp_to_wire(s, p, flat);
+	const struct hd_dim *dim = kind == HD_SHIFT || kind == HD_ALL_REDUCE || !x ? NULL : x->dims[0];
+
+	return flat ? dp_from_wire(s, p, s->g->comm(p, kind, g, x, dim, index), flat->dtype) : NULL;
+}

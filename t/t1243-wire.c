@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Gradients that travel in 16 bits.  With u the rounding unit of the type, a tensor x that is rounded is off by u |x| in norm
+ * at most, and none that travels is larger than the sum of the members' gradients' norms, which one rank says when it is given
+ * their samples one by one.  k roundings are off by k u of that.  If this broke, a scale or a term would be missing, or sums
+ * would be made in 16 bits: then small gradients stop early.
+ */
+#include <config.h>
+#define LAYERS 2
+#define STEPS 4
+#define TERMS 257
+#include "t/lib/layout_run.h"
+
+#define N 4			/* members, each of one sample */
+
+struct layout { const char *name, *keys; int roundings; };
+
+/* Terms, each rounded once; what they add up to in a ring, or where it is complete. */
+static const struct layout layouts[] = {
+	{ "ring", "sync = ring\nbucket = 8K\n", N },
+	{ "all-reduce", "sync = allreduce\n", 2 },
+	{ "two levels", "sync = hierarchical\nnode_size = 2\n", 3 },
+	{ "server", "sync = server\nbucket = 64K\n", 1 },
+	{ "pieces of states", "zero = 1\nbucket = 32K\n", 2 },
+	{ "pieces of gradients", "zero = 2\n", 2 },
+	{ "pieces of parameters", "zero = 3\n", 2 },
+};
+
+static void write_ini(const char *name, int batch, int steps, const char *keys, const char *wire)
+{
+	char path[200];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s.ini", tmp, name);
+	f = fopen(path, "w");
+	fprintf(f, "[model]\nlayers = %d\nembed = 16\nheads = 4\nvocab = 257\ninit_std = 0.1\n[data]\ntrain = %s/text\n"
+		"valid_fraction = 0\norder = sequential\n[train]\nseq = 16\nglobal_batch = %d\nmicro_batch = 1\nsteps = %d\n"
+		"optimizer = sgd\nlr = 0\nmin_lr = 0\nschedule = constant\nclip = 0\nweight_decay = 0\nthreads = 1\n"
+		"[checkpoint]\ngradients = yes\n", LAYERS, tmp, batch, steps);
+	if (keys)
+		fprintf(f, "[strategy dp]\nplugin = dp\nsize = %d\n%swire = %s\n", N, keys, wire);
+	fclose(f);
+}
+
+/* One step. */
+static int gradient(const char *name, int ranks, const char *keys, const char *wire, struct result *r)
+{
+	write_ini(name, N, 1, keys, wire);
+	if (run_ini(name, ranks, r))
+		return -1;
+	snprintf(r->path, sizeof(r->path), "%s/%s/step-00000001/heddle/gradients.safetensors", tmp, name);
+	return 0;
+}
+
+/* Over all gradients: the norm of the difference, of a, and the elements.  NaN: they are not the same tensors. */
+static double distance(const struct result *a, const struct result *b, double *norm, double *count)
+{
+	struct hd_tensorfile *f = NULL, *g = NULL;
+	struct hd_err err = {0};
+	double diff = NAN, square = 0;
+
+	*count = 0;
+	if (hd_tensorfile_read(a->path, &f, &err) == 0 && hd_tensorfile_read(b->path, &g, &err) == 0)
+		diff = 0;
+	for (int i = 0; diff == diff && i < hd_tensorfile_count(f); i++) {
+		int64_t n, m = 0;
+		float *x = load(f, hd_tensorfile_name(f, i), &n), *y = load(g, hd_tensorfile_name(f, i), &m);
+
+		diff = x && y && n == m ? diff : NAN;
+		for (int64_t k = 0; diff == diff && k < n; k++) {
+			diff += ((double)x[k] - (double)y[k]) * ((double)x[k] - (double)y[k]);
+			square += (double)x[k] * (double)x[k];
+		}
+		*count += (double)n;
+		free(x);
+		free(y);
+	}
+	hd_tensorfile_close(f);
+	hd_tensorfile_close(g);
+	*norm = sqrt(square);
+	return sqrt(diff);
+}
+
+static void try(const struct layout *l, const char *wire, double unit, double least, const struct result *one, double members)
+{
+	struct result r;
+	double norm, count, off, bound;
+	char name[40];
+
+	snprintf(name, sizeof(name), "%ld-%s", (long)(l - layouts), wire);
+	if (!ok(gradient(name, N, l->keys, wire, &r) == 0, "%s, %s: runs", l->name, wire))
+		return;
+	off = distance(one, &r, &norm, &count);
+	bound = l->roundings * (unit * (1 + 4 * unit) * members + least * sqrt(count)) + sqrt(BOUND) * members;
+	ok(off <= bound, "no further off than %d roundings", l->roundings);
+	ok(off > unit * norm / 16, "and rounded");
+	note("off by %.3g of the bound, %.3g of the norm", off / bound, off / norm);
+}
+
+int main(void)
+{
+	struct result one, samples;
+	double members = 0;
+
+	if (access(HD_TEST_BUILD "/heddle", X_OK))
+		skip_all("heddle is not built");
+	if (layouts_begin() < 0)
+		return 1;
+	write_ini("samples", 1, N, NULL, NULL);		/* the loss is a mean, so each is N times a member's */
+	ok(run_ini("samples", 1, &samples) == 0, "one rank, sample by sample");
+	for (int i = 0; i < N; i++)
+		members += samples.norm[i] / N;
+	ok(gradient("one", 1, NULL, NULL, &one) == 0, "one rank, all samples");
+	ok(members >= one.norm[0] && members < N * one.norm[0], "members %.3g, together %.3g", members, one.norm[0]);
+	for (size_t i = 0; i < HD_LEN(layouts); i++) {
+		try(&layouts[i], "bf16", 0x1p-9, 0, &one, members);
+		try(&layouts[i], "fp16", 0x1p-11, 0x1p-35, &one, members);
+	}
+	layouts_end();
+	return done();
+}

@@ -1,0 +1,90 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ways to sum gradients: the same bits where the order of the sum is the same, and the bytes that are said.  If this broke, a
+# choice that is made for speed would change what is trained, or cost what nobody planned.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+same="--set model.tie_embeddings=no --set data.valid_fraction=0 --set train.clip=0 --set train.reduce=rank_order"
+
+trained() {	# RANKS DIR SETS...
+	n=$1 dir=$2
+	shift 2
+	rm -rf "$dir"
+	heddle_mpi "$n" train tiny.ini $same --set checkpoint.dir="$dir" "$@" >"$dir.out" 2>&1 || tap_comment <"$dir.out"
+}
+same_bits() {	# WHAT DIR DIR
+	cmp -s "$2/step-00000003/model.safetensors" "$3/step-00000003/model.safetensors"
+	tap_result $? "$1"
+}
+
+for optimizer in adamw sgd; do
+	for n in 2 4; do
+		o="--set train.optimizer=$optimizer"
+		trained $n sum $o --set dp.sync=allreduce
+		for bucket in 25M 8K; do
+			trained $n server $o --set dp.sync=server --set dp.bucket=$bucket
+			same_bits "$optimizer, $n ranks, buckets of $bucket: servers leave the weights of an all-reduce" sum server
+		done
+		trained $n late $o --set dp.sync=allreduce --set dp.overlap=no --set dp.bucket=8K
+		same_bits "$optimizer, $n ranks: late sums too" sum late
+	done
+done
+trained 4 far --set dp.sync=server
+HD_TEST_COMM=mpi
+export HD_TEST_COMM
+trained 4 near --set dp.sync=server
+unset HD_TEST_COMM
+same_bits "servers on other hosts: the same weights" far near
+
+# Bytes: S = those of all gradients.
+wide="--set train.micro_batch=1 --set model.vocab=256 --set model.embed=64"	# no piece is padded
+bytes() { heddle explain tiny.ini --ranks 4 $wide "$@" --json | tr '{' '\n'; }
+sum_of() {	# AXIS KIND < JSON: bytes x count of what is no scalar
+	awk -v axis="$1" -v kind="$2" '
+		index($0, "\"axis\": \"" axis "\"") && index($0, "\"collective\": \"" kind "\"") {
+			b = $0; sub(/.*"bytes": /, "", b)
+			c = $0; sub(/.*"count": /, "", c)
+			if (b + 0 > 64) sum += (b + 0) * (c + 0)
+		}
+		END { printf "%d\n", sum }'
+}
+S=$((4 * $(heddle check tiny.ini $wide --ranks 4 | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')))
+is "ring: 2 (n - 1) / n" "$(bytes | sum_of dp shift)" $((2 * S * 3 / 4))
+for wire in bf16 fp16; do
+	is "ring, $wire: half of that" "$(bytes --set dp.wire=$wire | sum_of dp shift)" $((S * 3 / 4))
+	is "all-reduce, $wire: half" "$(bytes --set dp.wire=$wire --set dp.sync=allreduce | sum_of dp all-reduce)" $((S * 3 / 4))
+	said=$(bytes --set dp.wire=$wire --set dp.zero=1)
+	is "pieces, $wire: gradients half" "$(printf '%s\n' "$said" | sum_of dp reduce-scatter)" $((S * 3 / 8))
+	is "pieces, $wire: parameters as they are" "$(printf '%s\n' "$said" | sum_of dp all-gather)" $((S * 3 / 4))
+done
+said=$(bytes --set dp.sync=server)
+is "servers: (n - 1) / n is pushed" "$(printf '%s\n' "$said" | sum_of dp shift)" $((S * 3 / 4))
+is "servers: and pulled" "$(printf '%s\n' "$said" | sum_of dp all-gather)" $((S * 3 / 4))
+said=$(bytes --set dp.sync=hierarchical --set dp.node_size=2)
+is "two levels: reduce-scatter in the node" "$(printf '%s\n' "$said" | sum_of dp.node reduce-scatter)" $((S / 2))
+is "two levels: half of the bucket between nodes" "$(printf '%s\n' "$said" | sum_of dp.across all-reduce)" $((2 * S / 2 / 2))
+is "two levels: all-gather in the node" "$(printf '%s\n' "$said" | sum_of dp.node all-gather)" $((S / 2))
+is "one node: no levels" "$(bytes --set dp.sync=hierarchical --set dp.node_size=4 | sum_of dp all-reduce)" $((2 * S * 3 / 4))
+for way in "dp.sync=server" "dp.wire=bf16" "dp.wire=fp16" "dp.sync=hierarchical --set dp.node_size=2"; do
+	for comm in "" mpi; do
+		planned=$(bytes --set $way | awk '/"collective"/ { b = $0; sub(/.*"bytes": /, "", b)
+			c = $0; sub(/.*"count": /, "", c); sum += (b + 0) * (c + 0) } END { printf "%d\n", sum }')
+		ran=$(HD_TEST_COMM=$comm heddle_mpi 4 bench tiny.ini $wide --set $way --json \
+			--steps 2 2>/dev/null)
+		is "$way${comm:+, between hosts}: sent as explained" "$(json "$ran" bytes_counted)" "$planned"
+	done
+done
+
+# Refused, with the reason.
+refused() {	# TEXT SETS...
+	text=$1
+	shift
+	out=$(heddle check tiny.ini --ranks 4 "$@" 2>&1)
+	is "refused: $*" $? 1
+	like "why" "$out" "$text"
+}
+refused 'zero: 1 with sync = hierarchical' --set dp.sync=hierarchical --set dp.zero=1
+refused 'overlap: no, but zero = 2' --set dp.overlap=no --set dp.zero=2
+refused 'node_size: a node of 3 ranks holds 3.0 of 4 replicas' --set dp.sync=hierarchical --set dp.node_size=3
+done_testing
