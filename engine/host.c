@@ -191,7 +191,8 @@ static const struct hd_axis *host_axis(struct hd_plan *p, const char *suffix, in
 	if (!in_slot(p, "mesh"))
 		return refuse_out_of_turn(p, "axis", "mesh"), NULL;
 	if (n < 1 || p->naxes == HD_MAX_AXES)
-		return hd_plan_fail(p, HD_EINVAL, n < 1 ? "an axis of %lld members" : "more than %lld axes",
+		return hd_plan_fail(p, HD_EINVAL, n < 1 ? "axis: %lld members (slot mesh is given size 0 for auto, and takes left then)"
+					  : "more than %lld axes",
 				    n < 1 ? (long long)n : (long long)HD_MAX_AXES), NULL;
 	if (spare)
 		return hd_plan_fail(p, HD_ENOTSUP, "%lld spare coordinates: this version has none", (long long)spare), NULL;

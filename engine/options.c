@@ -39,8 +39,8 @@ static const struct hd_verb *verb_find(const char *name, const struct hd_verb *v
 			return &verbs[i];
 	for (i = 0; i < n && i < MAX_NAMES; i++)
 		names[i] = verbs[i].name;
-	hd_word_advice(hint, sizeof(hint), name, "commands", names, i);
-	hd_err_set(err, HD_EINVAL, "%.60s: unknown command; %s", name, hint);
+	hd_word_advice(hint, sizeof(hint), name, "verbs", names, i);
+	hd_err_set(err, HD_EINVAL, "%.60s: unknown verb; %s", name, hint);
 	return NULL;
 }
 
@@ -150,7 +150,7 @@ int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs,
 
 	memset(out, 0, sizeof(*out));
 	if (!first)
-		return hd_err_set(err, HD_EINVAL, "no command; see heddle --help");
+		return hd_err_set(err, HD_EINVAL, "no verb; see heddle --help");
 	if (!strcmp(first, "--version")) {
 		out->version = 1;
 		return 0;
@@ -288,11 +288,11 @@ void hd_cli_usage(FILE *f, const struct hd_verb *verbs, int nverbs)
 	char left[80];
 	int i;
 
-	fprintf(f, "heddle COMMAND ...\n\n");
+	fprintf(f, "heddle VERB ...\n\n");
 	for (i = 0; i < nverbs; i++) {
 		snprintf(left, sizeof(left), "%s %s", verbs[i].name,
 			 verbs[i].positional ? verbs[i].positional : "");
 		fprintf(f, "  %-24s %s\n", left, verbs[i].help);
 	}
-	fprintf(f, "\nheddle COMMAND --help lists the options of one command.\n");
+	fprintf(f, "\nheddle VERB --help lists the options of a verb.\n");
 }

@@ -432,6 +432,24 @@ static void warn_of_idle_axes(const struct hd_plan *p)
 	}
 }
 
+static int is_kind(const struct hd_plan *p, const char *kind)
+{
+	const struct node *n = p->first;
+
+	while (n && strcmp(n->v.kind, kind))
+		n = n->next;
+	return n || hd_op_find(kind);
+}
+
+/* A rule for a kind that no op has does nothing, and the layout works all the same, in another way than was meant. */
+static void warn_of_strange_kinds(const struct hd_plan *p)
+{
+	for (size_t i = 0; i < p->nrules; i++)
+		if (p->rules[i].kind && !is_kind(p, p->rules[i].kind))
+			hd_log(HD_WARN, "[strategy %s] rule: no op is of kind %s, so nothing is cut by the rule for %s",
+			       p->inst[p->rules[i].axis->inst].name, p->rules[i].kind, p->rules[i].dim->name);
+}
+
 static int build(struct hd_plan *p, const struct hd_plan_options *o)
 {
 	int64_t needs;
@@ -462,6 +480,7 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	HD_TRY(hd_place(p));
 	HD_TRY(hd_experts_check(p));
 	warn_of_idle_axes(p);
+	warn_of_strange_kinds(p);
 	hd_drop_dead(p);
 	set_sites(p);
 	HD_TRY(each(p, "lower", call_lower));

@@ -31,7 +31,9 @@ static struct totals total(const struct hd_price *r)
 		for (int k = 0; k < HD_LINKS; k++)
 			t.sent[k] = most(t.sent[k], s->sent[k]);
 	}
-	t.idle = most(r->step - t.compute - t.exposed, 0);
+	t.idle = r->step - t.compute - t.exposed;
+	if (t.idle < 1e-9 * r->step)		/* rounding */
+		t.idle = 0;
 	t.bubble = t.compute + t.exposed > 0 ? t.idle / (t.compute + t.exposed) : 0;
 	return t;
 }
@@ -60,7 +62,7 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	       t.exposed, t.hidden, t.idle, t.bubble);
 	printf("memory of a rank: %.1f GB%s\n", t.memory / 1e9,
 	       m->memory <= 0 ? "" : t.memory > m->memory ? ", more than it has" : ", fits");
-	printf("sent in a step by the rank that sends most: within its node %.6g MB, to other nodes %.6g MB\n", t.sent[HD_LINK_NODE] / 1e6,
+	printf("sent in a step by the rank that sends most: within its node %.1f MB, to other nodes %.1f MB\n", t.sent[HD_LINK_NODE] / 1e6,
 	       t.sent[HD_LINK_NETWORK] / 1e6);
 	for (int64_t i = 0; r->nstages > 1 && i < r->nstages; i++) {
 		const struct hd_stage_price *s = &r->stages[i];

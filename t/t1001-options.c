@@ -85,11 +85,11 @@ static void refused(void)
 	int64_t n;
 	double t;
 
-	is_str(parse(""), "no command; see heddle --help", "nothing");
-	is_str(parse("chekc x.ini"), "chekc: unknown command; did you mean check?", "verb");
-	is_str(parse("fly"), "fly: unknown command; commands: check, eval, plugins",
+	is_str(parse(""), "no verb; see heddle --help", "nothing");
+	is_str(parse("chekc x.ini"), "chekc: unknown verb; did you mean check?", "verb");
+	is_str(parse("fly"), "fly: unknown verb; verbs: check, eval, plugins",
 	       "no verb is near");
-	is_str(parse("help chek"), "chek: unknown command; did you mean check?", "verb of help");
+	is_str(parse("help chek"), "chek: unknown verb; did you mean check?", "verb of help");
 	is_str(parse("--ranks 8"), "a command goes first, not --ranks; see heddle --help",
 	       "flag first");
 	is_str(parse("check x.ini --rank 8"), "check: unknown option --rank; did you mean --ranks?",
@@ -150,11 +150,11 @@ static void help(void)
 	hd_cli_usage(f, verbs, HD_LEN(verbs));
 	fclose(f);
 	is_str(text,
-	       "heddle COMMAND ...\n\n"
+	       "heddle VERB ...\n\n"
 	       "  check CONF               refuses what can be refused\n"
 	       "  eval CKPT                loss of a checkpoint\n"
 	       "  plugins [NAME]           lists plugins\n\n"
-	       "heddle COMMAND --help lists the options of one command.\n",
+	       "heddle VERB --help lists the options of a verb.\n",
 	       "help of all");
 	free(text);
 }

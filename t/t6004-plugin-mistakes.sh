@@ -101,6 +101,12 @@ says "a call out of turn" 'm\]: rule may be called in slot rules only, not in me
 says "a rule for no dim" 'm\]: rule: the dim is NULL' 1 -DRULES=dim=NULL
 says "a rule along no axis" 'm\]: rule: the axis is NULL' 1 '-DRULES=s->axis = s->none'
 says "an axis that nothing is cut along" 'm\] axis m\.wide: nothing is cut along it, its 2 members' 0 '-DRULES=dim="bacth"'
+says "a rule for a kind that no op has" 'm\] rule: no op is of kind atention, .* rule for heads' 0 \
+	'-DRULES=s->h->rule(p, "heads", s->axis, "atention", 0)'
+says "a rule for a kind that this model has not" '^2 ranks = m.wide 2' 0 '-DRULES=s->h->rule(p, "batch", s->axis, "route", 0)'
+! printf '%s\n' "$out" | grep -q 'no op is of kind'
+tap_result $? "... is no mistake"
+says "an axis of the size of auto" 'm\]: axis: 0 members \(slot mesh' 1 '-DMESH=s->h->axis(p, "two", size, 0)'
 says "no cursor" 'm\]: comm: cursor must say first' 1 '-DCURSOR=(void)0'
 says "no group" 'm\]: comm: the group is NULL' 1 '-DLOWER=g->comm(p, HD_ALL_REDUCE, NULL, x, NULL, 0)'
 says "no kind" 'm\]: comm: 99 is no kind' 1 '-DLOWER=g->comm(p, 99, s->group, x, NULL, 0)'

@@ -118,8 +118,8 @@ for verb in train check explain bench eval generate data plugins; do
 	like "$verb --help" "$(heddle $verb --help)" "^heddle $verb "
 done
 like "--help" "$(heddle --help)" '^  train CONF  '
-like "no command" "$(heddle 2>&1)" '^heddle: no command; see heddle --help$'
-fails "no command: a status" heddle
-like "an unknown one" "$(heddle trian tiny.ini 2>&1)" '^heddle: trian: unknown command; did you mean train\?$'
+like "no verb" "$(heddle 2>&1)" '^heddle: no verb; see heddle --help$'
+fails "no verb: a status" heddle
+like "an unknown one" "$(heddle trian tiny.ini 2>&1)" '^heddle: trian: unknown verb; did you mean train\?$'
 like "an unknown option" "$(heddle bench tiny.ini --jsn 2>&1)" '^heddle: bench: .*--jsn.*did you mean --json'
 done_testing
