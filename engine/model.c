@@ -9,9 +9,9 @@
 static const struct hd_option keys[] = {
 	{ "family", HD_OPT_STR, 0, "gpt2", NULL, "gpt2, llama or mixtral: one file per family in engine/models/" },
 	{ "load", HD_OPT_STR, 0, "", NULL, "directory of a Hugging Face checkpoint, or of ours: its weights to begin from, and its sizes" },
-	{ "layers", HD_OPT_INT, 0, "12", "1..100000", "transformer layers" },
-	{ "embed", HD_OPT_INT, 0, "768", "1..", "width of the residual stream" },
-	{ "heads", HD_OPT_INT, 0, "12", "1..", "attention heads" },
+	{ "layers", HD_OPT_INT, 0, NULL, "1..100000", "transformer layers" },
+	{ "embed", HD_OPT_INT, 0, NULL, "1..", "width of the residual stream" },
+	{ "heads", HD_OPT_INT, 0, NULL, "1..", "attention heads" },
 	{ "kv_heads", HD_OPT_INT, 0, "0", "0..", "key and value heads (0: as many as heads)" },
 	{ "mlp", HD_OPT_INT, 0, "0", "0..", "width of the feed-forward layer (0: the family's rule)" },
 	{ "vocab", HD_OPT_INT, 0, "0", "0..", "vocabulary (0: from the data; 256 for text as bytes)" },

@@ -83,6 +83,10 @@ sed 's/^\[strategy dp\]/[strategy d.p]/' tiny.ini >bad.ini
 like "and with a dot" "$(heddle check bad.ini 2>&1)" 'bad\.ini:[0-9]+: \[strategy d\.p\]: a name has letters, digits, _ and -, not \.$'
 grep -v '^seq' tiny.ini >bad.ini
 like "and a key that must be given" "$(heddle check bad.ini 2>&1)" '^heddle: bad\.ini.*\[train\].*seq'
+for key in layers embed heads; do
+	grep -v "^$key" tiny.ini >bad.ini
+	like "and the size of a model: $key" "$(heddle check bad.ini 2>&1)" "^heddle: bad\\.ini:[0-9]+: \\[model\\] $key: missing; it has no default$"
+done
 like "no INI at all" "$(heddle train 2>&1)" '^heddle: train: '
 out=$(heddle_mpi 2 train nowhere.ini 2>&1)
 is "no such INI: one message on two ranks" "$(printf '%s\n' "$out" | messages)" \
