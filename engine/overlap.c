@@ -3,7 +3,8 @@
  * its operand is made, and the weight gradients of the block, which nobody waits for, move down to between its start and
  * its reader.  The gradient of a product's input is then under way while the gradient of its weight is computed.
  *
- * What a weight gradient itself has moved (a gathered operand) starts one product earlier, for the same reason.
+ * What a weight gradient itself has moved (a gathered operand) starts one product earlier, for the same reason, and so does
+ * what is made of a leaf: a parameter that is gathered for a product is under way during the product before.
  *
  * Program order is the order of everything that follows: sharing of memory, timeline, lifetimes.  So this stands before
  * all of them, and they need not know.  Where communication is made inline the order costs nothing; where it leaves the
@@ -166,6 +167,29 @@ static void compute_beside(struct hd_plan *p, struct node *c)
 	move_marked(p, n ? n->next : p->first, c, c->next);
 }
 
+/* -- of leaves ------------------------------------------------------------------------------------------------------------- */
+static int same_unit(const struct hd_plan *p, const struct node *a, const struct node *b)
+{
+	return a->block >= 0 && a->v.phase == b->v.phase && p->blocks[a->block].chunk == p->blocks[b->block].chunk &&
+	       p->blocks[a->block].coord == p->blocks[b->block].coord;
+}
+
+/* Of one chunk: what belongs to other units may stand between, and does not count. */
+static void start_beside_product(struct hd_plan *p, struct node *c)
+{
+	struct node *prepare = preparation(c), *first = prepare ? prepare : c, *at = first->prev;
+
+	if (first->ins[0]->v.node)
+		return;
+	while (at && !(same_unit(p, at, c) && is_product(at)))
+		at = at->prev;
+	if (!at)
+		return;
+	if (prepare)
+		hd_node_move(p, prepare, at);
+	hd_node_move(p, c, at);
+}
+
 int hd_overlap(struct hd_plan *p)
 {
 	struct node *next;
@@ -180,6 +204,8 @@ int hd_overlap(struct hd_plan *p)
 		next = n->next;
 		if (is_collective(n) && n->v.phase == HD_W)
 			start_before_product(p, n);
+		else if (is_collective(n) && n->v.phase & (HD_F | HD_B))
+			start_beside_product(p, n);
 	}
 	for (struct node *n = p->first; n; n = n->next)
 		if (is_collective(n) && n->v.phase == HD_B)

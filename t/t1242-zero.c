@@ -22,7 +22,7 @@ static struct hd_plan *plan(int zero, int micros, int low)
 	snprintf(ini, sizeof(ini),
 		 "[model]\nlayers = 3\nembed = 64\nheads = 4\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
 		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\n"
-		 "[strategy r]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nzero = %d\n",
+		 "[strategy r]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nbucket = 64K\nzero = %d\n",
 		 N * micros, N, zero);
 	c = gt_conf(ini);
 	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
@@ -142,8 +142,60 @@ static void movement(void)
 	}
 }
 
+static int is_product(const struct node *n)
+{
+	struct hd_cost c = { .size = sizeof(c) };
+
+	if (n->v.op->cost && !n->comm.kind)
+		n->v.op->cost(NULL, &n->v, &c);
+	return c.product_flops > 0;
+}
+
+/* Products of the unit between the start of a movement and the first that reads it, or what is made of it without a product. */
+static int products_beside(const struct node *c)
+{
+	const struct tensor *y = c->outs[0];
+	int k = 0;
+
+	for (const struct node *n = c->next; n; n = n->next) {
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			if (n->ins[i] == y) {
+				if (is_product(n))
+					return k;
+				y = n->outs[0];
+				break;
+			}
+		k += n->v.phase == c->v.phase && is_product(n);
+	}
+	return -1;
+}
+
+/* A parameter that moves alone is under way during the product before its own. */
+static void early(void)
+{
+	struct hd_plan *p = plan(3, 1, 0);
+	int gathers[2] = { 0 }, beside[2] = { 0 };
+
+	for (const struct node *n = p ? p->first : NULL; n; n = n->next) {
+		int k = n->v.phase == HD_B;
+
+		if (n->comm.kind != HD_ALL_GATHER || n->by >= 0 || !(n->v.phase & (HD_F | HD_B)) ||
+		    strstr(n->v.ins[0]->name, "wte"))	/* looked up */
+			continue;
+		gathers[k]++;
+		beside[k] += products_beside(n) >= 1;
+	}
+	is_int(gathers[0], 3 * 6 + 1, "forward: each weight of a product is gathered");
+	is_int(beside[0], gathers[0] - 1, "all but the first beside a product");
+	is_int(gathers[1], 3 * 6 + 1, "backward: again");
+	is_int(beside[1], gathers[1] - 1, "all but the first beside a product");
+	if (p)
+		forget(p);
+}
+
 int main(void)
 {
+	early();
 	memory(0, 1);
 	memory(0, 3);
 	memory(1, 3);

@@ -32,6 +32,7 @@ layout 4 quickstart-hybrid
 layout 4 dp
 layout 4 zero
 layout 4 horovod
+layout 4 ps
 layout 4 megatron-tp
 layout 4 gpipe
 layout 4 1f1b
