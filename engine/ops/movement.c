@@ -153,9 +153,11 @@ struct tensor *hd_build_pick(struct hd_plan *p, struct tensor *const *xs, uint32
 }
 
 /* Pieces begin at multiples of 64 bytes, so that kernels and the memory plan may use them in place. */
+static int64_t aligned(uint32_t dtype) { return 64 * 8 / (int64_t)HD_BITS(dtype); }
+
 static int64_t packed(const struct tensor *t)
 {
-	int64_t each = 64 * 8 / (int64_t)HD_BITS(t->v.dtype);
+	int64_t each = aligned(t->v.dtype);
 
 	return (hd_local_count(t) + each - 1) / each * each;
 }
@@ -163,7 +165,7 @@ static int64_t packed(const struct tensor *t)
 struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32_t n, int64_t multiple)
 {
 	struct hd_shape s = { 0 };
-	int64_t total = 0, unit = multiple > 0 ? multiple * 16 : 16;
+	int64_t total = 0, unit = multiple > 0 ? multiple : 1;
 	char name[48];
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -173,6 +175,7 @@ struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32
 			return hd_plan_fail(p, HD_EINVAL, "pack: input %u has another dtype than input 0", i), NULL;
 		total += packed(xs[i]);
 	}
+	unit *= aligned(xs[0]->v.dtype);		/* as each piece's end, so that pieces follow each other in copies too */
 	total = (total + unit - 1) / unit * unit;
 	snprintf(name, sizeof(name), "flat%lld", (long long)total);
 	s.dtype = xs[0]->v.dtype;
