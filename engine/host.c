@@ -435,7 +435,7 @@ static const struct hd_place *graph_place(struct hd_plan *p, const struct hd_ten
 	(void)p;
 	if (!t || !axis)
 		return &whole;
-	if (t->what == HD_GRAD && !T(t)->placed && t->of)
+	if (t->what == HD_GRAD && !T(t)->placed && t->of && !(T(t)->homed >> A(axis)->id & 1))
 		t = t->of;
 	return T(t)->homed >> A(axis)->id & 1 ? &T(t)->home.on[A(axis)->id] : &T(t)->at.on[A(axis)->id];
 }
@@ -451,6 +451,19 @@ static uint32_t graph_attr_dims(struct hd_plan *p, const char *attr, const char 
 }
 
 /* -- graph: change ---------------------------------------------------------------------------------------------------------- */
+/* The local sizes of a leaf are those of its home at once: another section may cut what is left.  Where it is stays as it is
+ * until all have spoken. */
+static void resize(struct hd_plan *p, struct tensor *leaf)
+{
+	struct placement was = leaf->at;
+
+	for (int a = 0; a < p->naxes; a++)
+		if (leaf->homed >> a & 1)
+			leaf->at.on[a] = leaf->home.on[a];
+	hd_localize(p, leaf);
+	leaf->at = was;
+}
+
 static int graph_home(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place)
 {
 	if (!in_slot(p, "homes"))
@@ -459,7 +472,9 @@ static int graph_home(struct hd_plan *p, struct hd_tensor *leaf, const struct hd
 		return p->err->code;
 	T(leaf)->home.on[A(axis)->id] = *place;
 	T(leaf)->homed |= 1u << A(axis)->id;
-	return HD_OK;
+	if (!leaf->node && T(leaf)->placed)
+		resize(p, T(leaf));
+	return p->err->code;
 }
 
 /* Placement after a plugin's own communication is the plugin's word.  That there is none at all can be seen, from `t` back

@@ -30,37 +30,35 @@ int tp_divides_all(struct hd_strategy *s, struct hd_plan *p, int64_t n, const ch
 }
 
 /* -- homes ---------------------------------------------------------------------------------------------------------------------- */
-/* In how many pieces t is cut along d; foreign: any axis of another section cuts it. */
-static int64_t pieces_of(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t, const struct hd_dim *d, int *foreign)
+/* The optimizer's state and the master go along, so that the update is made of pieces too.  Where gradients have homes of
+ * their own the axis comes on top. */
+static const uint32_t leaves[] = { HD_PARAM, HD_STATE, HD_MASTER, HD_GRAD };
+enum { MOVED = 3, ALL = 4 };
+
+static struct hd_tensor *next_of(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *param, struct hd_tensor *prev,
+				 uint32_t what)
+{
+	do
+		prev = s->g->leaf_next(p, prev, what);
+	while (prev && prev != param && prev->of != param);
+	return prev;
+}
+
+/* n divides what others leave of the dim, and no other section cuts it. */
+static int can_be_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *t, uint32_t i, int64_t n)
 {
 	const struct hd_axis *a = NULL;
-	int64_t n = 1;
 
 	while ((a = s->h->axis_next(p, a))) {
 		const struct hd_place *at = s->g->place(p, t, a);
 
-		if (at->kind != HD_CUT || at->dim != d)
+		if (at->kind != HD_CUT || at->dim != t->dims[i])
 			continue;
+		if (!a->mine)
+			return 0;
 		n *= a->n;
-		*foreign |= !a->mine;
 	}
-	return n;
-}
-
-/* With the optimizer's state and the master, so that the update is made of pieces too. */
-static void home(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis,
-		 const struct hd_place *place)
-{
-	static const uint32_t beside[] = { HD_STATE, HD_MASTER };
-
-	s->g->home(p, param, axis, place);
-	for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
-		struct hd_tensor *t = NULL;
-
-		while ((t = s->g->leaf_next(p, t, beside[i])))
-			if (t->of == param)
-				s->g->home(p, t, axis, place);
-	}
+	return t->dims[i]->n % n == 0;
 }
 
 /* The new axis is the innermost of those that cut the dim, so that it can leave it alone.  Where no dim can be cut once
@@ -68,12 +66,15 @@ static void home(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *par
 int tp_home_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis)
 {
 	for (uint32_t i = 0; i < param->ndim && s->g->place(p, param, axis)->kind == HD_WHOLE; i++) {
-		int foreign = 0;
-		int64_t pieces = pieces_of(s, p, param, param->dims[i], &foreign);
 		const struct hd_place in_pieces = { .kind = HD_CUT, .dim = param->dims[i], .level = 1 };
+		int possible = 1;
 
-		if (!foreign && param->dims[i]->n % (pieces * axis->n) == 0)
-			home(s, p, param, axis, &in_pieces);
+		for (int k = 0; k < ALL; k++)
+			for (struct hd_tensor *t = NULL; (t = next_of(s, p, param, t, leaves[k]));)
+				possible &= can_be_cut(s, p, t, i, axis->n);
+		for (int k = 0; possible && k < MOVED; k++)
+			for (struct hd_tensor *t = NULL; (t = next_of(s, p, param, t, leaves[k]));)
+				s->g->home(p, t, axis, &in_pieces);
 	}
 	return s->h->status(p);
 }
