@@ -34,6 +34,9 @@ layout 4 zero
 layout 4 horovod
 layout 4 ps
 layout 4 megatron-tp
+layout 4 2d
+layout 8 2.5d
+layout 8 3d
 layout 4 gpipe
 layout 4 1f1b
 layout 8 ptd-p
