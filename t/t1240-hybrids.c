@@ -28,8 +28,14 @@ struct draw {
 	int model, tie, dropout;
 	const char *recompute, *schedule, *sync;
 	int micro_batch, size[STRATEGIES], order[STRATEGIES], ranks;
-	int sequence_parallel, chunks, scatter_gather, zero, overlap, node;	/* node: ranks of one */
+	int sequence_parallel, chunks, scatter_gather, zero, overlap, node, form;	/* node: ranks of one */
 	int64_t bucket;
+};
+
+/* Of tensor parallelism: ranks, and in how many pieces the rows of a micro-batch are cut. */
+static const struct { const char *name, *keys; int ranks, rows; } forms[] = {
+	{ "1d", "form = 1d", 0, 1 }, { "2d", "form = 2d", 4, 2 }, { "2.5d", "form = 2.5d\ndepth = 2", 8, 4 },
+	{ "3d", "form = 3d", 8, 4 },
 };
 
 static const struct { const char *name, *keys; int experts; } models[] = {
@@ -61,6 +67,8 @@ static int divides(const struct draw *d)
 		return 0;
 	if (d->size[EP] > 1 && !models[d->model].experts)
 		return 0;
+	if (!strcmp(forms[d->form].name, "3d") && !strcmp(models[d->model].name, "mixtral"))
+		return 0;				/* experts without a limit */
 	return strcmp(d->schedule, "interleaved") || (m % p == 0 && LAYERS % (p * d->chunks) == 0);
 }
 
@@ -78,6 +86,20 @@ static void settle(struct draw *d)
 	d->node = 2;
 	for (int s = 0; d->order[s] != DP; s++)
 		d->node *= d->size[d->order[s]];
+}
+
+/* In place of what was drawn for tp. */
+static void draw_form(struct draw *d)
+{
+	int form = below(2 * (int)HD_LEN(forms));
+
+	if (d->size[TP] == 1 || form >= (int)HD_LEN(forms) || !form)
+		return;
+	d->form = form;
+	d->ranks = d->ranks / d->size[TP] * forms[form].ranks;
+	d->size[TP] = forms[form].ranks;
+	d->micro_batch = forms[form].rows;
+	d->sequence_parallel = 0;
 }
 
 static struct draw draw(uint64_t seed, int number)
@@ -110,6 +132,7 @@ static struct draw draw(uint64_t seed, int number)
 			d.order[s] = d.order[k];
 			d.order[k] = was;
 		}
+		draw_form(&d);
 		settle(&d);
 	} while (!divides(&d));
 	return d;
@@ -124,7 +147,7 @@ static void write_strategy(FILE *f, const struct draw *d, int s)
 		return;
 	fprintf(f, "[strategy %s]\nplugin = %s\nsize = %d\n", names[s], names[s], d->size[s]);
 	if (s == TP)
-		fprintf(f, "sequence_parallel = %s\n", d->sequence_parallel ? "yes" : "no");
+		fprintf(f, "%s\nsequence_parallel = %s\n", forms[d->form].keys, d->sequence_parallel ? "yes" : "no");
 	if (s == DP)
 		fprintf(f, "sync = %s\nbucket = %lld\nzero = %d\noverlap = %s\nnode_size = %d\n", d->sync, (long long)d->bucket,
 			d->zero, d->overlap ? "yes" : "no", three_nodes(d) ? 0 : d->node);
@@ -159,8 +182,9 @@ static const char *summary(const struct draw *d)
 
 	for (int s = 0; s < STRATEGIES; s++)
 		if (d->size[d->order[s]] > 1) {
-			n += snprintf(text + n, sizeof(text) - (size_t)n, " %s %d%s%s%s", names[d->order[s]], d->size[d->order[s]],
-				      d->order[s] == TP && d->sequence_parallel ? " seq" : "",
+			n += snprintf(text + n, sizeof(text) - (size_t)n, " %s %d%s%s%s%s%s", names[d->order[s]],
+				      d->size[d->order[s]], d->order[s] == TP && d->sequence_parallel ? " seq" : "",
+				      d->order[s] == TP && d->form ? " " : "", d->order[s] == TP && d->form ? forms[d->form].name : "",
 				      d->order[s] == PP ? " " : "", d->order[s] == PP ? d->schedule : "");
 			if (d->order[s] == DP)
 				n += snprintf(text + n, sizeof(text) - (size_t)n, " %s zero %d%s", d->sync, d->zero,
