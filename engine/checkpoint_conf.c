@@ -200,6 +200,22 @@ static int is_said_later(json_t *o, const struct hd_hf_key *k)
 	return 0;
 }
 
+int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *err)
+{
+	json_t *theirs = read_json(dir, "config.json", err), *ours = m->family->config(m);
+
+	for (const struct hd_hf_key *k = m->family->keys; theirs && k && k->theirs && !err->code; k++) {
+		json_t *a = value_of(theirs, k->theirs), *b = value_of(ours, k->theirs);
+
+		if (json_is_integer(a) && json_is_integer(b) && strcmp(k->ours, "max_seq") && !json_equal(a, b))
+			hd_err_set(err, HD_EINVAL, "%s/config.json: %s is %lld, and model.%s is %lld", dir, k->theirs,
+				   (long long)json_integer_value(a), k->ours, (long long)json_integer_value(b));
+	}
+	json_decref(theirs);
+	json_decref(ours);
+	return err->code;
+}
+
 static char *model_text(json_t *o, const struct hd_family *f)
 {
 	char *text = hd_format("[model]\nfamily = %s\n", f->name);

@@ -65,6 +65,8 @@ char *hd_checkpoint_find(const char *path, struct hd_err *err);	/* a step, or th
 
 /* -- texts ----------------------------------------------------------------------------------- */
 int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_progress *at, struct hd_err *err);
+/* The sizes in config.json are the model's: heads, for one, are in no tensor's shape. */
+int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *err);
 int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char **picks, struct hd_err *err);
 
 #endif

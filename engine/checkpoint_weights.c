@@ -388,7 +388,10 @@ static int read_one(const struct hd_program *g, const struct hd_weights *w, cons
 int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *err)
 {
 	struct hd_weights w = { 0 };
-	int rc = find_files(&w, dir, err);
+	int rc = hd_config_check(dir, &p->model, err);
+
+	if (rc >= 0)
+		rc = find_files(&w, dir, err);
 
 	for (size_t i = 0; i < p->ntensors && rc >= 0; i++) {
 		const struct tensor *t = p->tensors[i];
@@ -410,8 +413,10 @@ int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *er
 int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *err)
 {
 	struct hd_weights w = { 0 };
-	int rc = find_files(&w, dir, err);
+	int rc = hd_config_check(dir, &g->plan->model, err);
 
+	if (rc >= 0)
+		rc = find_files(&w, dir, err);
 	for (size_t i = 0; i < g->plan->ntensors && rc >= 0; i++)
 		if (is_read(g->plan->tensors[i]) && hd_tensor_here(g, g->plan->tensors[i]))
 			rc = read_one(g, &w, g->plan->tensors[i], dir, err);

@@ -41,6 +41,9 @@ like "other sizes are refused, with both numbers" "$(said train load.ini --set m
 like "by check too" "$(said check load.ini --ranks 2 --set model.embed=64)" 'embed: 64, and the model in hf has 32'
 like "positions: by their shape" "$(said check load.ini --set model.max_seq=64)" 'transformer.wpe.weight is \[32, 32\] there, and \[64, 32\]'
 like "a directory that is not there" "$(said check load.ini --set model.load=nowhere)" 'nowhere'
+like "heads are in no shape: resuming with others" \
+	"$(said train tiny.ini --set model.heads=2 --set train.steps=5 --set checkpoint.dir=a --set checkpoint.resume=auto)" \
+	'a/step-00000003/config.json: n_head is 4, and model.heads is 2'
 rm hf/model.safetensors
 like "weights that are not there" "$(said check load.ini)" 'hf/model.safetensors'
 done_testing
