@@ -44,6 +44,10 @@ static const struct layout layouts[] = {
 	{ "experts on two, their products cut", 4, EP TP },
 	{ "heads of attention, sequence elsewhere", 4,
 	  RULES "axes = b:2 a:2\nrules = batch>a heads>b@attention kv_heads>b@attention seq>b\n" },
+	{ "servers on two, tensor 2", 4, TP DP "sync = server\nbucket = 8K\n" },
+	{ "all cut by replicas, two stages, zero bubble", 4, DP "zero = 3\nbucket = 16K\n" PP "schedule = zb\n" },
+	{ "experts on two, gradients cut by replicas", 4, EP DP "zero = 2\n" },
+	{ "sums on two levels", 4, "[strategy dp]\nplugin = dp\nsize = 4\nsync = hierarchical\nnode_size = 2\n" },
 };
 
 static void write_ini(const char *name, const struct layout *l, const char *model, const char *train)
@@ -120,7 +124,8 @@ static void recomputed(void)
 
 int main(void)
 {
-	static const int all[] = { 0, 1, 2, 3, 4, 5, 6, 7, 10, -1 }, some[] = { 4, 5, 6, -1 }, experts[] = { 8, 9, 5, -1 };
+	static const int all[] = { 0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 14, -1 }, some[] = { 4, 5, 6, 12, -1 };
+	static const int experts[] = { 8, 9, 5, 13, -1 };
 
 	if (access(HD_TEST_BUILD "/heddle", X_OK) || access(HD_TEST_BUILD "/t/plugins/.libs/rules.so", R_OK))
 		skip_all("heddle is not built");
