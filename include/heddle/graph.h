@@ -69,8 +69,8 @@ struct hd_pos {
 };
 
 /* Collectives over the members of a group.  `index`: the root (a member), or the shift.  `dim`: the dim that is cut or
- * joined, in member order; one that x does not have is a new leading dim with one entry a member.  Sums are made in
- * member order, in at least fp32.
+ * joined, in member order; one that x does not have (NULL for a gather) is a new leading dim with one entry a member.  Sums are
+ * made in member order, in at least fp32.
  *   HD_ALL_REDUCE      x -> sum over the members                      HD_BROADCAST  x of the root -> on all
  *   HD_REDUCE_SCATTER  x -> this member's piece of the sum, along dim HD_REDUCE     x -> the sum, at the root
  *   HD_ALL_GATHER      piece -> all pieces joined along dim           HD_GATHER     pieces -> joined, at the root

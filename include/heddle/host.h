@@ -146,10 +146,12 @@ struct hd_host {
 	const struct hd_axis *(*axis_next)(struct hd_plan *p, const struct hd_axis *prev);	/* all axes, innermost first */
 	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n, uint32_t role);
 	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
-	/* dim -> axis in nodes of this kind (NULL: all; norm with the dim that norms are over: they are made in phases).  Dims of the models that Heddle has: batch, seq, position, embed,
-	 * heads, kv_heads, head_dim, mlp, vocab; with experts also expert, slot.  A dim that the model has not: no error, no effect (one plugin for several
-	 * families), but an axis that nothing is cut along is warned of.  The dim
-	 * "layer" deals the blocks to the coordinates of the axis, contiguous and even; `stage` deals them one by one. */
+	/* dim -> axis in nodes of this kind (hd_op.kind; NULL: all; norm with the dim that norms are over: they are made in
+	 * phases).  attention, norm, embedding, position, xent, route and combine include their backward; a kind that no op
+	 * has is warned of.  Dims of the models that Heddle has: batch, seq, position, embed, heads, kv_heads, head_dim, mlp,
+	 * vocab; with experts also expert, slot.  A dim that the model has not: no error, no effect (one plugin for several
+	 * families), but an axis that nothing is cut along is warned of.  The dim "layer" deals the blocks to the coordinates
+	 * of the axis, contiguous and even; `stage` deals them one by one. */
 	int (*rule)(struct hd_plan *p, const char *dim, const struct hd_axis *axis, const char *kind, uint32_t flags);
 	const struct hd_block *(*block_next)(struct hd_plan *p, const struct hd_block *prev);
 	int (*stage)(struct hd_plan *p, const struct hd_block *b, const struct hd_axis *axis, int64_t coord, int64_t chunk);
