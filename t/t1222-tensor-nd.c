@@ -64,8 +64,8 @@ static const struct hd_strategy_ops *load(struct hd_plan *p, const struct form *
 	struct inst *in = &p->inst[0];
 	char ini[400];
 
-	snprintf(ini, sizeof(ini), "[train]\nseq = 4\nglobal_batch = 36\nsteps = 1\noptimizer = sgd\nclip = 0\nweight_decay = 0\n" TP
-		 "%s", f->keys);
+	snprintf(ini, sizeof(ini), "[model]\nlayers = 1\nembed = 36\nheads = 6\n[train]\nseq = 4\nglobal_batch = 36\nsteps = 1\n"
+		 "optimizer = sgd\nclip = 0\nweight_decay = 0\n" TP "%s", f->keys);
 	hd_conf_destroy(p->conf);
 	p->conf = gt_conf(ini);
 	if (!p->conf || hd_registry_find(HD_TEST_BUILD "/plugins/tp/.libs/tp.so", ".", &e, p->err) < 0)
@@ -113,13 +113,16 @@ static void build(struct hd_plan *p, const struct hd_strategy_ops *ops)
 
 static struct gt_run *linear(const struct form *f)
 {
+	const struct hd_strategy_ops *ops = NULL;
 	struct hd_plan *p = gt_plan(1);
 
 	hd_dim_get(p, "batch", BATCH);
 	hd_dim_get(p, "seq", TOKENS);
 	hd_dim_get(p, "embed", IN);
 	hd_dim_get(p, "mlp", OUT);
-	build(p, f ? load(p, f) : NULL);
+	if (f && !(ops = load(p, f)))
+		return NULL;
+	build(p, ops);
 	return gt_open(p, f && f->ranks > 1 ? sim_members : NULL);
 }
 

@@ -8,9 +8,10 @@
 
 #define SCALE "1024"
 
+/* fp32 is as they are: full, which on the reference device is double. */
 struct hd_tensor *dp_to_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x)
 {
-	if (!x || x->dtype == s->wire)
+	if (!x || x->dtype == s->wire || s->wire == HD_F32)
 		return x;
 	if (s->wire == HD_F16)
 		x = s->g->map(p, &x, 1, "a * " SCALE);
