@@ -170,7 +170,7 @@ static int check_range(struct hd_strategy *s, struct hd_plan *p, int64_t line, c
 static int is_comment(const char *t, int64_t line)
 {
 	t = after_blanks(t);
-	return !*t || *t == '\n' || *t == '#' || (line == 1 && !strncmp(t, "rank,", 5));
+	return !*t || *t == '\n' || *t == '#' || (line == 1 && !strncmp(t, "rank", 4));
 }
 
 static int from_text(struct hd_strategy *s, struct hd_plan *p, const char *t, int64_t m)
