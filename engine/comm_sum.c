@@ -47,18 +47,6 @@
 #define SIMD _Pragma("omp simd")
 #define SAME(x) (x)
 
-static inline float bf16_load(uint16_t h)
-{
-	return hd_bits_f32((uint32_t)h << 16);
-}
-
-static inline uint16_t bf16_round(float f)
-{
-	uint32_t u = hd_f32_bits(f);
-
-	return (uint16_t)(f != f ? u >> 16 | 64 : (u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
 FOLD(fold_f32, float, float, SAME)
 FOLD(fold_f64, double, double, SAME)
 FOLD(fold_i32, int32_t, int32_t, SAME)
@@ -67,8 +55,8 @@ FOLD(fold_i64, int64_t, int64_t, SAME)
 FOLD(fold_u32, uint32_t, uint32_t, SAME)
 FOLD(fold_u64, uint64_t, uint64_t, SAME)
 FOLD(fold_u8, uint8_t, uint8_t, SAME)
-FOLD(fold_bf16, uint16_t, float, bf16_load)
-FOLD(fold_f16, uint16_t, float, hd_f16_load)
+FOLD(fold_bf16, uint16_t, float, hd_of_bf16)
+FOLD(fold_f16, uint16_t, float, hd_of_f16)
 
 WIDE static void round_bf16(void *restrict out, const void *restrict acc, int64_t n)
 {
@@ -77,7 +65,7 @@ WIDE static void round_bf16(void *restrict out, const void *restrict acc, int64_
 
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++)
-		o[i] = bf16_round(a[i]);
+		o[i] = hd_bf16_of(a[i]);
 }
 
 WIDE static void round_f16(void *restrict out, const void *restrict acc, int64_t n)
@@ -87,7 +75,7 @@ WIDE static void round_f16(void *restrict out, const void *restrict acc, int64_t
 
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++)
-		o[i] = hd_f16_round(a[i]);
+		o[i] = hd_f16_of(a[i]);
 }
 
 struct summer {

@@ -8,6 +8,7 @@
  */
 #include <config.h>
 #include "engine/tensorslice.h"
+#include "engine/half.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,36 +56,10 @@ int hd_slice_allowed(uint32_t stored, uint32_t memory, int writing)
 	return how(stored, memory, writing) != HOWS;
 }
 
-/* Round to nearest even; a NaN stays one although its low bits are cut. */
-static uint16_t to_bf16(uint32_t f)
-{
-	if ((f & 0x7fffffff) > 0x7f800000)
-		return (uint16_t)(f >> 16 | 0x40);
-	return (uint16_t)((f + 0x7fff + (f >> 16 & 1)) >> 16);
-}
-
 void hd_bf16_from_floats(void *to, const float *x, int64_t n)
 {
-	for (int64_t i = 0; i < n; i++) {
-		uint32_t bits;
-
-		memcpy(&bits, x + i, sizeof(bits));
-		((uint16_t *)to)[i] = to_bf16(bits);
-	}
-}
-
-static uint32_t from_f16(uint16_t h)
-{
-	uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;
-	float f;
-
-	if (e == 31)
-		return sign | 0x7f800000 | m << 13;
-	if (e)
-		return sign | (e + 112) << 23 | m << 13;
-	f = (float)m * 0x1p-24f; /* subnormal: exact */
-	memcpy(&e, &f, sizeof(e));
-	return sign | e;
+	for (int64_t i = 0; i < n; i++)
+		((uint16_t *)to)[i] = hd_bf16_of(x[i]);
 }
 
 /* For all (r, c) of a plane, in tiles: *b is the element in the dense buffer, *m that in memory. */
@@ -125,11 +100,11 @@ static void convert(const struct move *v, void *mem, int64_t rows, int64_t cols,
 		COPY(uint64_t);
 		break;
 	case F32_BF16:
-		EACH(uint16_t, uint32_t, *b = to_bf16(*m)) break;
+		EACH(uint16_t, float, *b = hd_bf16_of(*m)) break;
 	case BF16_F32:
-		EACH(uint16_t, uint32_t, *m = (uint32_t)*b << 16) break;
+		EACH(uint16_t, float, *m = hd_of_bf16(*b)) break;
 	case F16_F32:
-		EACH(uint16_t, uint32_t, *m = from_f16(*b)) break;
+		EACH(uint16_t, float, *m = hd_of_f16(*b)) break;
 	case HOWS:
 		break;
 	}

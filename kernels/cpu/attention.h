@@ -4,6 +4,7 @@
 #ifndef HD_KERNELS_CPU_ATTENTION_H
 #define HD_KERNELS_CPU_ATTENTION_H
 #include "engine/device.h"
+#include "engine/half.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HD_ATT_X86 1 /* a file can be compiled for another instruction set by a pragma */

@@ -210,20 +210,6 @@ static __attribute__((noinline)) void product_t(float *c, int64_t ldc, const flo
 
 /* Operands may be bf16; panels and all arithmetic are fp32.  An operand's rows are read as they are, or a row (of `dim`)
  * at a time is brought into fp32. */
-INLINE float raised(uint16_t h)
-{
-	union { uint32_t u; float f; } x = { (uint32_t)h << 16 };
-
-	return x.f;
-}
-
-INLINE uint16_t lowered(float f)	/* to nearest even; NaN stays NaN */
-{
-	union { float f; uint32_t u; } x = { f };
-
-	return (uint16_t)(f == f ? (x.u + 0x7fff + (x.u >> 16 & 1)) >> 16 : x.u >> 16 | 0x40);
-}
-
 INLINE const void *element(const struct hd_att *t, const void *x, int64_t at)
 {
 	return t->low ? (const void *)((const uint16_t *)x + at) : (const void *)((const float *)x + at);
@@ -239,13 +225,13 @@ INLINE V take(const struct hd_att *t, const void *x, int64_t at)
 
 INLINE float take_one(const struct hd_att *t, const void *x, int64_t at)
 {
-	return t->low ? raised(((const uint16_t *)x)[at]) : ((const float *)x)[at];
+	return t->low ? hd_of_bf16(((const uint16_t *)x)[at]) : ((const float *)x)[at];
 }
 
 INLINE void give_one(const struct hd_att *t, void *x, int64_t at, float v)
 {
 	if (t->low)
-		((uint16_t *)x)[at] = lowered(v);
+		((uint16_t *)x)[at] = hd_bf16_of(v);
 	else
 		((float *)x)[at] = v;
 }

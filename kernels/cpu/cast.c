@@ -4,7 +4,6 @@
  * What is neither from nor to fp32 passes through a piece in fp32 that stays in L1.
  */
 #include <config.h>
-#include "engine/half.h"
 #include "kernels/cpu/low.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/prepare/elementwise.h"
@@ -31,14 +30,14 @@ HD_CLONES static void from_f16(float *y, const uint16_t *x, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
-		y[j] = hd_f16_load(x[j]);
+		y[j] = hd_of_f16(x[j]);
 }
 
 HD_CLONES static void to_f16(uint16_t *y, const float *x, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
-		y[j] = hd_f16_round(x[j]);
+		y[j] = hd_f16_of(x[j]);
 }
 
 HD_CLONES static void from_signs(float *y, const uint8_t *x, int64_t n)

@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include "engine/half.h"
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
 	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -40,22 +41,6 @@ static inline void hd_columns(int64_t cols, int t, int n, int64_t *from, int64_t
 
 	*from = hd_min(cols, lines * t / n * 16);
 	*to = hd_min(cols, lines * (t + 1) / n * 16);
-}
-
-static inline float hd_float_of(uint32_t bits)
-{
-	float f;
-
-	memcpy(&f, &bits, 4);
-	return f;
-}
-
-static inline uint32_t hd_bits_of(float f)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &f, 4);
-	return bits;
 }
 
 /* NaN stays NaN. */
@@ -93,20 +78,6 @@ static inline float hd_expf(float x)
 static inline float hd_sigmoid(float x)
 {
 	return 1 / (1 + hd_expf(-x));
-}
-
-/* To nearest even.  Rounding could carry a NaN into infinity, so that is cut off instead. */
-static inline uint16_t hd_bf16_of(float f)
-{
-	uint32_t bits = hd_bits_of(f), nan = bits >> 16 | 0x40,
-		 near = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-
-	return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : near);
-}
-
-static inline float hd_of_bf16(uint16_t h)
-{
-	return hd_float_of((uint32_t)h << 16);
 }
 
 #endif

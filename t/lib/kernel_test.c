@@ -52,7 +52,7 @@ static void put(void *mem, uint32_t dtype, int64_t i, double v)
 	else if (dtype == HD_BF16)
 		((uint16_t *)mem)[i] = float_to_bf16((float)v);
 	else if (dtype == HD_F16)
-		((uint16_t *)mem)[i] = hd_f16_round((float)v);
+		((uint16_t *)mem)[i] = hd_f16_of((float)v);
 	else if (dtype == HD_I32)
 		((int32_t *)mem)[i] = (int32_t)v;
 	else if (dtype == HD_I64)
@@ -70,7 +70,7 @@ static double take(const void *mem, uint32_t dtype, int64_t i)
 	if (dtype == HD_BF16)
 		return bf16_to_float(((const uint16_t *)mem)[i]);
 	if (dtype == HD_F16)
-		return hd_f16_load(((const uint16_t *)mem)[i]);
+		return hd_of_f16(((const uint16_t *)mem)[i]);
 	if (dtype == HD_I32)
 		return ((const int32_t *)mem)[i];
 	if (dtype == HD_I64)
