@@ -280,9 +280,10 @@ static int begin(struct loop *l)
 
 	hd_checkpoint_choose(l->j->conf, &resume, l->err);
 	HD_TRY(hd_comm_agree(l->err));
-	hd_init_weights(l->g, l->j->seed);
 	if (*load)
 		HD_TRY(hd_checkpoint_weights(l->j, load, l->err));
+	else
+		hd_init_weights(l->g, l->j->seed);
 	if (l->j->world.size > 0) {
 		uint64_t hash = hd_weights_hash(l->g);
 

@@ -7,7 +7,6 @@
 #include "engine/checkpoint.h"
 #include "engine/data.h"
 #include "engine/json.h"
-#include "engine/machine.h"
 #include "engine/movement.h"
 #include <malloc.h>
 #include <omp.h>
@@ -33,11 +32,10 @@ static int open_data(struct hd_conf *conf, int64_t *vocab, struct hd_err *err)
 	return HD_OK;
 }
 
-int hd_cli_plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
+int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
-	struct hd_plan_options o = { .train = 1 };
+	struct hd_plan_options o = { .train = 1, .node_size = node_size };
 	struct hd_err why = { 0 };
-	struct hd_machine m;
 	int64_t needs = 0;
 
 	HD_TRY(hd_cli_conf(c, conf, err));
@@ -45,10 +43,6 @@ int hd_cli_plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	o.gelu = !strcmp(hd_section_str(hd_conf_section(*conf, NULL, "train"), "device"), "cuda");
 	o.low = hd_precision_asked(*conf, o.gelu);
 	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o.ranks, err));
-	if (hd_cli_has(c, "machine")) {
-		HD_TRY(hd_machine_read(hd_cli_str(c, "machine", NULL), &m, err));
-		o.node_size = m.ranks_per_node;
-	}
 	if (!hd_cli_has(c, "ranks")) {		/* as many as the layout says */
 		o.needs = &needs;
 		if (hd_plan_create(*conf, &o, p, &why) >= 0)
@@ -218,7 +212,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	int64_t limit = 0;
 
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
-	HD_TRY(hd_cli_plan(c, conf, p, err));
+	HD_TRY(hd_cli_plan(c, 0, conf, p, err));
 	load = hd_section_str(hd_conf_section(*conf, NULL, "model"), "load");
 	if (*load)
 		HD_TRY(hd_checkpoint_fits(*p, load, err));
@@ -325,7 +319,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	int64_t rank = 0;
 	int json = hd_cli_has(c, "json");
 
-	HD_TRY(hd_cli_plan(c, conf, out, err));
+	HD_TRY(hd_cli_plan(c, 0, conf, out, err));
 	p = *out;
 	HD_TRY(hd_cli_int(c, "rank", 0, p->ranks - 1, 0, &rank, err));
 	g = program_of(p, rank, err);
@@ -364,7 +358,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 }
 
 /* -- verbs ---------------------------------------------------------------------------------------------------------------------------------- */
-static int run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **, struct hd_plan **, struct hd_err *))
+int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **, struct hd_plan **, struct hd_err *))
 {
 	struct hd_conf *conf = NULL;
 	struct hd_plan *p = NULL;
@@ -379,5 +373,5 @@ static int run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **,
 	return err.code ? 1 : 0;
 }
 
-int hd_verb_check(struct hd_cli *c) { return run(c, check); }
-int hd_verb_explain(struct hd_cli *c) { return run(c, explain); }
+int hd_verb_check(struct hd_cli *c) { return hd_cli_run(c, check); }
+int hd_verb_explain(struct hd_cli *c) { return hd_cli_run(c, explain); }

@@ -116,24 +116,11 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	if (!path)
 		return hd_err_set(err, HD_EINVAL, "plan: --machine FILE must be given (conf/machines/ has some)");
 	HD_TRY(hd_machine_read(path, &m, err));
-	HD_TRY(hd_cli_plan(c, conf, p, err));
+	HD_TRY(hd_cli_plan(c, m.ranks_per_node, conf, p, err));
 	if (hd_price(*p, &m, &r, err) >= 0)
 		(hd_cli_has(c, "json") ? print_json : print_text)(*p, &m, &r);
 	hd_price_release(&r);
 	return err->code;
 }
 
-int hd_verb_plan(struct hd_cli *c)
-{
-	struct hd_conf *conf = NULL;
-	struct hd_plan *p = NULL;
-	struct hd_err err = { 0 };
-
-	plan(c, &conf, &p, &err);
-	fflush(stdout);
-	if (err.code)
-		hd_log(HD_ERROR, "%s", err.text);
-	hd_plan_destroy(p);
-	hd_conf_destroy(conf);
-	return err.code ? 1 : 0;
-}
+int hd_verb_plan(struct hd_cli *c) { return hd_cli_run(c, plan); }

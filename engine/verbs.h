@@ -26,8 +26,10 @@ int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *er
  * already becomes that message too. */
 int hd_start(struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
 int hd_finish(struct hd_job *j, struct hd_err *err);	/* prints the one message; -> exit status */
-/* A plan without ranks, of --ranks or of what the layout says (verb_explain.c). */
-int hd_cli_plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err);
+/* A plan without ranks, of --ranks or of what the layout says (verb_explain.c).  node_size: ranks of a node, or 0. */
+int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err);
+/* A verb on such a plan, from its first line to its status. */
+int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **, struct hd_plan **, struct hd_err *));
 void hd_mesh_print(const struct hd_plan *p);
 double hd_started(void);				/* when main began */
 
