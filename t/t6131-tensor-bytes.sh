@@ -4,20 +4,13 @@
 # is refused before anything is launched.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
+. "$src/t/lib/explained.sh"
 
 {
 	sed '/^\[strategy/,$d' tiny.ini
 	printf '[strategy tp]\nplugin = tp\n'
 } >cut.ini
 
-# said FIELD-PATTERN: bytes x count of explain's JSON, of the lines that match.
-said() {
-	printf '%s\n' "$json" | tr '{' '\n' | grep '"collective"' | grep -E -e "$1" | awk '{
-		b = $0; sub(/.*"bytes": /, "", b)
-		c = $0; sub(/.*"count": /, "", c)
-		sum += (b + 0) * (c + 0)
-	} END { printf "%d\n", sum }'
-}
 
 b=2 s=32 h=32 layers=2 micros=4
 for model in gpt2 llama grouped one; do

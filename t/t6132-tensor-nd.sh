@@ -4,6 +4,7 @@
 # published products send; what cannot be is refused with both numbers; weights, losses, checkpoints are those of one rank.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
+. "$src/t/lib/explained.sh"
 
 sed '/^\[strategy/,$d' tiny.ini | sed 's/^micro_batch.*/micro_batch = 4/' >one.ini
 for form in 2d 2.5d 3d; do
@@ -13,14 +14,6 @@ echo 'depth = 2' >>2.5d.ini
 layouts='2d:4 2.5d:8 3d:8'
 
 # -- bytes
-# said FIELD-PATTERN: bytes x count of explain's JSON, of the lines that match.
-said() {
-	printf '%s\n' "$json" | tr '{' '\n' | grep '"collective"' | grep -E -e "$1" | awk '{
-		b = $0; sub(/.*"bytes": /, "", b)
-		c = $0; sub(/.*"count": /, "", c)
-		sum += (b + 0) * (c + 0)
-	} END { printf "%d\n", sum }'
-}
 q=2 h=32 m=$((4 * 32)) layers=2 micros=2 mk=0 kn=0
 for pair in 32:32 32:32 32:32 32:32 32:128 128:32; do	# q, k, v, proj; fc, proj
 	mk=$((mk + m * ${pair%:*})) kn=$((kn + ${pair%:*} * ${pair#*:}))

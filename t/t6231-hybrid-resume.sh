@@ -4,6 +4,7 @@
 # saves, tensor by tensor; and another layout can go on with it. Otherwise a run is tied to the machine that it began on.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
+. "$src/t/lib/resumed.sh"
 
 sed '/^\[strategy/,$d' tiny.ini | sed 's/^steps.*/steps = 4/; s/^layers.*/layers = 4/' >model.ini
 printf '[checkpoint]\nevery = 2\nkeep = 3\n' >>model.ini
@@ -23,17 +24,6 @@ layout ep+tp ep 2 '' tp 2 ''
 layout dp dp 2 ''
 cp model.ini one.ini
 
-# Timing is asked anew in each run: what it chose once must come from the checkpoint.
-fresh=0
-train() {			# NAME N INI [args...]: into ./NAME and NAME.jsonl
-	to=$1 n=$2 ini=$3
-	shift 3
-	fresh=$((fresh + 1))
-	XDG_CACHE_HOME=$tmp/cache$fresh heddle_mpi "$n" train "$ini.ini" --set "checkpoint.dir=$to" \
-		--set "log.metrics=$to.jsonl" "$@"
-}
-numbers() { sed -n 's/^{"step": *\([0-9]*\), *"loss": *\([^,]*\), *"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$1"; }
-after() { numbers "$1" | awk -v s="$2" '$1 > s'; }
 # alike A B FROM: from step FROM on the same losses to rounding.
 alike() {
 	after "$1" "$3" >.a
@@ -41,17 +31,6 @@ alike() {
 	[ -s .a ] && [ "$(wc -l <.a)" -eq "$(wc -l <.b)" ] && join .a .b |
 		awk '{ d = $2 - $4; if (d < 0) d = -d; print; if (!(d <= 1e-5 * $2)) bad = 1 } END { exit bad }'
 }
-same() {			# A B
-	for f in config.json model.safetensors heddle/optimizer.safetensors; do
-		cmp "$1/$f" "$2/$f" || return 1
-	done
-}
-# header FILE: names, shapes, types and places of all tensors.
-header() {
-	n=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
-	tail -c +9 "$1" | head -c "$n"
-}
-
 # close A B: all weights equal to rounding. Of SGD: AdamW divides a gradient that is nothing but rounding by its size.
 close() {
 	for f in "$1" "$2"; do

@@ -4,6 +4,7 @@
 # on the way and in memory where they should be half, the loss of fp32, and machines without instructions for it.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
+. "$src/t/lib/resumed.sh"
 
 sed '/^\[strategy/,$d' tiny.ini | sed 's/^layers.*/layers = 4/; s/^steps.*/steps = 4/' >one.ini
 printf '[checkpoint]\nevery = 2\nkeep = 3\n' >>one.ini
@@ -20,25 +21,6 @@ sections hybrid.ini tp dp pp
 bf16="--set train.precision=bf16"
 
 # -- checkpoints
-fresh=0
-train() {			# NAME N INI [args...]: into ./NAME and NAME.jsonl, timing asked anew
-	to=$1 n=$2 ini=$3
-	shift 3
-	fresh=$((fresh + 1))
-	XDG_CACHE_HOME=$tmp/cache$fresh heddle_mpi "$n" train "$ini.ini" --set "checkpoint.dir=$to" \
-		--set "log.metrics=$to.jsonl" "$@"
-}
-numbers() { sed -n 's/^{"step": *\([0-9]*\), *"loss": *\([^,]*\), *"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$1"; }
-after() { numbers "$1" | awk -v s="$2" '$1 > s'; }
-same() {			# A B
-	for f in config.json model.safetensors heddle/optimizer.safetensors; do
-		cmp "$1/$f" "$2/$f" || return 1
-	done
-}
-header() {			# FILE: names, shapes, types and places of all tensors
-	n=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
-	tail -c +9 "$1" | head -c "$n"
-}
 ok "fp32 begins" train begin32 1 one --set train.steps=0
 ok "bf16 begins" train begin16 1 one $bf16 --set train.steps=0
 ok "with the same weights, and states, bit by bit" same begin32/step-00000000 begin16/step-00000000
