@@ -5,7 +5,7 @@
  */
 #include <config.h>
 #include "engine/checkpoint_impl.h"
-#include "engine/comm_internal.h"
+#include "engine/comm/state.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The program bound to memory: a flat list of commands with every address resolved, and the loop that runs it.
  *
- * Compute is an in-order queue, inline on the cpu device.  Each communicator is a queue of its own (engine/comm.h): a
+ * Compute is an in-order queue, inline on the cpu device.  Each communicator is a queue of its own (engine/comm/comm.h): a
  * start enqueues, and the wait stands before the first reader, where the program put it.  Nothing is allocated here
  * after binding.
  */

@@ -8,7 +8,7 @@
 #include <config.h>
 #include "engine/plan.h"
 #include "engine/movement.h"
-#include "engine/comm.h"
+#include "engine/comm/comm.h"
 #include <stdlib.h>
 
 static struct tensor *view_of(struct hd_plan *p, struct tensor *x)

@@ -12,7 +12,7 @@
  */
 #include <config.h>
 #include "engine/plan.h"
-#include "engine/comm.h"
+#include "engine/comm/comm.h"
 #include <string.h>
 
 #define GRADIENT (HD_B | HD_W)

@@ -12,7 +12,7 @@
 #define HD_ENGINE_PROGRAM_H
 #include "engine/plan.h"
 #include "engine/device.h"
-#include "engine/comm.h"
+#include "engine/comm/comm.h"
 
 #define HD_STEP (-1)			/* "micro" of what exists once a step */
 

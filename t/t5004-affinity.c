@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include "engine/affinity.h"
-#include "engine/comm.h"
+#include "engine/comm/comm.h"
 #include "lib/tap.h"
 #include <sched.h>
 #include <sys/wait.h>

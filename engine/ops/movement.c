@@ -8,7 +8,7 @@
 #include <config.h>
 #include "engine/ops/ops.h"
 #include "engine/movement.h"
-#include "engine/comm.h"
+#include "engine/comm/comm.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
  */
 #include "kernels/cuda/cuda.h"
 extern "C" {
-#include "engine/comm.h"
+#include "engine/comm/comm.h"
 }
 #include <nccl.h>
 

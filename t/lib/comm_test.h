@@ -7,7 +7,7 @@
  */
 #ifndef HD_COMM_TEST_H
 #define HD_COMM_TEST_H
-#include "engine/comm.h"
+#include "engine/comm/comm.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

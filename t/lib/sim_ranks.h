@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * t/lib/sim_ranks.h - all ranks of a layout in one process, in place of engine/comm.c: exact, quick, and stricter than a
- * machine.  To be included by one file of a test; it defines the functions of engine/comm.h that programs need.
+ * t/lib/sim_ranks.h - all ranks of a layout in one process, in place of engine/comm/comm.c: exact, quick, and stricter than a
+ * machine.  To be included by one file of a test; it defines the functions of engine/comm/comm.h that programs need.
  *
  *	struct gt_run *r = gt_open(plan, sim_members);
  *	const char *why = sim_compute(r);		// NULL: all ranks came to the end
@@ -385,7 +385,7 @@ static __attribute__((unused)) void sim_close(struct gt_run *r)
 	gt_close(r);
 }
 
-/* -- what else programs ask of engine/comm.h ----------------------------------------------------------------------------- */
+/* -- what else programs ask of engine/comm/comm.h ----------------------------------------------------------------------------- */
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 {
 	return d->finish(err);

@@ -5,13 +5,13 @@
  *
  * Most kinds are one non-blocking MPI collective.  Sums of 16-bit types, and all sums when the
  * call asks for a fixed order, are made by the members themselves: each gets its share from all,
- * adds in member order (comm_sum.c), and hands the result to all.  These bytes are those of a
+ * adds in member order (sum.c), and hands the result to all.  These bytes are those of a
  * ring, and the result is that of the shared-memory transport, bit for bit.  They are messages
  * with a tag of the sum's number, because their second round begins at different times on
  * different members, while collectives of one communicator must be issued in one order.
  */
 #include <config.h>
-#include "engine/comm_mpi.h"
+#include "engine/comm/mpi_calls.h"
 #include <limits.h>
 #ifdef _OPENMP
 #include <omp.h>

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/comm_internal.h - what the files of the communication share.
+ * engine/comm/state.h - what the files of the communication share.
  *
- *   comm.c          life, dispatch to a transport, byte counts
- *   comm_mpi.c      start of MPI, the control channel
- *   comm_segment.c  memory shared by the ranks of one host: control block, arena
- *   comm_shm.c      data between ranks of one host
- *   comm_net.c      data between hosts: the progress thread
- *   comm_sum.c      sums and maxima in member order
- *   comm_watch.c    waiting: backoff, dead peers, the watchdog
- *   comm_ask.c      who is late, between hosts
+ *   comm.c           life, dispatch to a transport, byte counts
+ *   mpi.c            start of MPI, the control channel
+ *   shared_memory.c  memory shared by the ranks of one host: control block, arena
+ *   shm.c            data between ranks of one host
+ *   net.c            data between hosts: the progress thread
+ *   sum.c            sums and maxima in member order
+ *   ragged.c         rows whose numbers are known at run time
+ *   watchdog.c       waiting: backoff, dead peers, the watchdog
+ *   watchdog_net.c   who is late, between hosts
  */
-#ifndef HD_ENGINE_COMM_INTERNAL_H
-#define HD_ENGINE_COMM_INTERNAL_H
-#include "engine/comm.h"
+#ifndef HD_ENGINE_COMM_STATE_H
+#define HD_ENGINE_COMM_STATE_H
+#include "engine/comm/comm.h"
 #include <stdatomic.h>
 
 #define HD_LINE 64 /* bytes of a cache line */
@@ -47,9 +48,9 @@ struct hd_comm_here { /* this process; set by hd_comm_open */
 };
 extern struct hd_comm_here hd_here;
 
-struct hd_box; /* of one ordered pair of local ranks: comm_shm.c */
+struct hd_box; /* of one ordered pair of local ranks: shm.c */
 struct hd_slot;
-struct hd_net; /* comm_net.c */
+struct hd_net; /* net.c */
 
 struct hd_members {
 	int n, me;
@@ -83,7 +84,7 @@ static inline int hd_comm_mod(int64_t a, int n)
 	return r < 0 ? r + n : r;
 }
 
-/* -- comm_mpi.c: blocking calls, used while nothing else runs ---------------------------------- */
+/* -- mpi.c: blocking calls, used while nothing else runs ---------------------------------- */
 int hd_mpi_launched(void);
 int hd_mpi_open(struct hd_err *err); /* fills hd_here, but not its shared memory */
 void hd_mpi_close(void);
@@ -94,14 +95,14 @@ void hd_host_bcast(void *p, size_t bytes); /* from local rank 0 */
 void hd_host_gather(void *all, const void *mine, size_t bytes); /* to all */
 void hd_host_barrier(void);
 
-/* -- comm_segment.c ---------------------------------------------------------------------------- */
+/* -- shared_memory.c ---------------------------------------------------------------------------- */
 /* Collective over the host, zeroed; NULL on all its ranks: not available. */
 void *hd_segment_map(size_t bytes);
 void hd_control_open(void);
 int hd_memfd(size_t bytes, void **map); /* -> fd, or -1 */
 void *hd_memfd_peer(int pid, int fd, size_t bytes); /* NULL: cannot be mapped */
 
-/* -- comm_sum.c -------------------------------------------------------------------------------- */
+/* -- sum.c -------------------------------------------------------------------------------- */
 int hd_sum_knows(uint32_t dtype);
 /* Each of the outs gets the sum (max: the maximum) of the ins in their order.  An out may be one
  * of the ins. */
@@ -110,14 +111,14 @@ void hd_sum(char *const *outs, int nout, char *const *ins, int nin, int64_t coun
 /* A copy, by all threads where it is large; out may be in. */
 void hd_move(void *out, const void *in, int64_t bytes);
 
-/* -- comm_shm.c -------------------------------------------------------------------------------- */
+/* -- shm.c -------------------------------------------------------------------------------- */
 int hd_shm_attach(struct hd_members *m); /* collective over the world */
 int hd_shm_start(struct hd_ticket *t);
 void hd_shm_wait(struct hd_ticket *t);
 /* Makes the receives that were started and whose message is there. */
 void hd_shm_receive_early(void);
 
-/* -- comm_net.c -------------------------------------------------------------------------------- */
+/* -- net.c -------------------------------------------------------------------------------- */
 void hd_net_attach(struct hd_members *m); /* collective over the world */
 int hd_net_start(struct hd_ticket *t);
 void hd_net_room(const struct hd_members *m, int64_t experts); /* for rows of so many experts of a member */
@@ -125,7 +126,7 @@ void hd_net_wait(struct hd_ticket *t);
 double hd_net_busy(int reset);
 void hd_net_stop(void);
 
-/* -- comm_watch.c ------------------------------------------------------------------------------ */
+/* -- watchdog.c ------------------------------------------------------------------------------ */
 struct hd_pause {
 	const struct hd_members *m; /* NULL: the control channel */
 	const char *what;
@@ -139,7 +140,7 @@ void hd_pause_begin(struct hd_pause *p, const struct hd_members *m, const char *
 void hd_pause(struct hd_pause *p, int late);
 void hd_pause_end(struct hd_pause *p);
 
-/* -- comm_ask.c: nothing where there is one host ------------------------------------------------ */
+/* -- watchdog_net.c: nothing where there is one host ------------------------------------------------ */
 void hd_ask_open(void); /* collective over the world */
 void hd_ask_close(void);
 void hd_ask_waiting(const struct hd_pause *p, int late, const char *doing); /* once, when it has waited for long */

@@ -5,7 +5,7 @@
  * once, whatever the number of members.
  */
 #include <config.h>
-#include "engine/comm_internal.h"
+#include "engine/comm/state.h"
 #include "engine/half.h"
 #include <string.h> /* also says whether this is glibc, which WIDE needs */
 

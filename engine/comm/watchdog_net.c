@@ -9,7 +9,7 @@
  * number but not its place in the mesh.  If all answer, it was somebody else's wish, and the step goes on.
  */
 #include <config.h>
-#include "engine/comm_mpi.h"
+#include "engine/comm/mpi_calls.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

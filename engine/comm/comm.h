@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/comm.h - movement between ranks: one transport table for the program's communication nodes, and the control
+ * engine/comm/comm.h - movement between ranks: one transport table for the program's communication nodes, and the control
  * channel (start-up, agreement on errors, watchdog), which always goes over MPI.
  *
  * Data.  A group's calls are made in the same order by all its members.  Buffers are contiguous; the collectives work on
@@ -26,8 +26,8 @@
  * SEND never waits for its receiver inside start(): the sends of a pair are received in the order they were made, in each
  * of two lanes (what goes forward through the stages, and what comes back).
  */
-#ifndef HD_ENGINE_COMM_H
-#define HD_ENGINE_COMM_H
+#ifndef HD_ENGINE_COMM_COMM_H
+#define HD_ENGINE_COMM_COMM_H
 #include <heddle/graph.h>
 #include "engine/err.h"
 

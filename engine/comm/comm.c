@@ -6,7 +6,7 @@
  * the order of its calls is kept.
  */
 #include <config.h>
-#include "engine/comm_internal.h"
+#include "engine/comm/state.h"
 #include "engine/device.h"
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "engine/comm_internal.h"
+#include "engine/comm/state.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  * second.
  */
 #include <config.h>
-#include "engine/comm_mpi.h"
+#include "engine/comm/mpi_calls.h"
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -8,13 +8,13 @@
  *
  * The watchdog names who is late.  A rank that has waited for 0.2 s says in the control block for
  * whom, so the one whose time is over follows these links to a rank that does not wait: that one
- * is late, not its victims.  Between hosts it asks (comm_ask.c).
+ * is late, not its victims.  Between hosts it asks (watchdog_net.c).
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "engine/comm_internal.h"
+#include "engine/comm/state.h"
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>

@@ -12,7 +12,7 @@
  * shared memory made for the call.
  */
 #include <config.h>
-#include "engine/comm_internal.h"
+#include "engine/comm/state.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
