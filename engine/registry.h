@@ -7,7 +7,6 @@
  */
 #ifndef HD_ENGINE_REGISTRY_H
 #define HD_ENGINE_REGISTRY_H
-#include <stdio.h>
 #include <heddle/strategy.h>
 #include "engine/err.h"
 
@@ -34,8 +33,5 @@ int hd_registry_find(const char *name_or_path, const char *relative_to_dir,
 /* All that names can find, refused ones included, in the order of the search. *out: an array to
  * free(). */
 int hd_registry_scan(struct hd_plugin_entry ***out);
-
-/* Verb `plugins`: a line for each plugin found; with a name or path: that one and its options. */
-int hd_plugins_print(FILE *out, const char *name_or_path, int json, struct hd_err *err);
 
 #endif

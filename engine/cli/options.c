@@ -5,7 +5,7 @@
  * command.
  */
 #include <config.h>
-#include "engine/options.h"
+#include "engine/cli/options.h"
 #include "engine/conf.h"
 #include "engine/words.h"
 #include <stdlib.h>
@@ -149,6 +149,8 @@ int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs,
 	const char *first = argc > 1 ? argv[1] : NULL;
 
 	memset(out, 0, sizeof(*out));
+	out->argc = argc;
+	out->argv = argv;
 	if (!first)
 		return hd_err_set(err, HD_EINVAL, "no verb; see heddle --help");
 	if (!strcmp(first, "--version")) {

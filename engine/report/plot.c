@@ -2,7 +2,7 @@
  * Curves as SVG, with nothing that a browser would have to fetch.
  */
 #include <config.h>
-#include "engine/curves.h"
+#include "engine/report/plot.h"
 #include <math.h>
 #include <stdlib.h>
 

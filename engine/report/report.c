@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle report: metrics files as one page that any browser shows.
+ * The curves of several runs as one page that any browser shows.
  */
 #include <config.h>
-#include "engine/verbs.h"
-#include "engine/curves.h"
-#include <errno.h>
+#include "engine/report/report.h"
+#include "engine/report/plot.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_RUNS 16
 #define MOST_LINES 512
 
 static const char style[] =
@@ -34,7 +32,6 @@ static const struct { const char *title, *keys[2]; } drawings[] = {
 	{ "Share of choices without a place, by layer of experts", { "dropped", NULL } },
 };
 
-struct report { struct hd_curves run[MOST_RUNS]; int n; };
 
 /* -- the table ------------------------------------------------------------------------------------------------------------ */
 static double last(const struct hd_curve *k) { return k && k->n ? k->y[k->n - 1] : 0; }
@@ -73,7 +70,7 @@ static void row(FILE *f, const struct hd_curves *r, int colour)
 	fprintf(f, "</tr>\n");
 }
 
-static void table(FILE *f, const struct report *r)
+static void table(FILE *f, const struct hd_report *r)
 {
 	fprintf(f, "<table><tr><th>run</th><th>steps</th><th>loss</th><th>valid loss</th><th>million tokens</th><th>seconds</th>"
 		"<th>tokens/s</th></tr>\n");
@@ -84,7 +81,7 @@ static void table(FILE *f, const struct report *r)
 
 /* -- the drawings --------------------------------------------------------------------------------------------------------- */
 /* The curve `key`, or where it is an array each of its curves, of one run. */
-static size_t collect(const struct report *r, int run, const char *key, struct hd_line *lines, size_t n)
+static size_t collect(const struct hd_report *r, int run, const char *key, struct hd_line *lines, size_t n)
 {
 	const struct hd_curves *c = &r->run[run];
 	size_t m = strlen(key);
@@ -101,7 +98,7 @@ static size_t collect(const struct report *r, int run, const char *key, struct h
 	return n;
 }
 
-static void draw(FILE *f, const struct report *r)
+static void draw(FILE *f, const struct hd_report *r)
 {
 	struct hd_line lines[MOST_LINES];
 
@@ -116,7 +113,7 @@ static void draw(FILE *f, const struct report *r)
 	}
 }
 
-static void page(FILE *f, const struct report *r)
+void hd_report_page(FILE *f, const struct hd_report *r)
 {
 	fprintf(f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>Heddle: ");
 	hd_html_text(f, r->run[0].path);
@@ -124,48 +121,4 @@ static void page(FILE *f, const struct report *r)
 	table(f, r);
 	draw(f, r);
 	fprintf(f, "</body></html>\n");
-}
-
-/* -- the verb ------------------------------------------------------------------------------------------------------------- */
-static int read_all(struct report *r, char *paths, struct hd_err *err)
-{
-	char *rest = NULL;
-
-	for (char *p = strtok_r(paths, ",", &rest); p; p = strtok_r(NULL, ",", &rest)) {
-		if (r->n == MOST_RUNS)
-			return hd_err_set(err, HD_EINVAL, "report: at most %d files", MOST_RUNS);
-		HD_TRY(hd_curves_read(p, &r->run[r->n++], err));
-	}
-	return r->n ? HD_OK : hd_err_set(err, HD_EINVAL, "report: which metrics file (log.metrics)?");
-}
-
-static int write_page(const struct report *r, const char *path, struct hd_err *err)
-{
-	FILE *f = path ? fopen(path, "w") : stdout;
-
-	if (!f)
-		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
-	page(f, r);
-	if (fflush(f) || ferror(f))
-		hd_err_set(err, HD_EIO, "%s: %s", path ? path : "stdout", strerror(errno));
-	if (path)
-		fclose(f);
-	return err->code;
-}
-
-int hd_verb_report(struct hd_cli *c)
-{
-	char *paths = hd_strdup(c->positional ? c->positional : "");
-	struct report *r = hd_alloc(sizeof(*r));
-	struct hd_err err = { 0 };
-
-	if (read_all(r, paths, &err) >= 0)
-		write_page(r, hd_cli_str(c, "out", NULL), &err);
-	if (err.code)
-		hd_log(HD_ERROR, "%s", err.text);
-	for (int i = 0; i < r->n; i++)
-		hd_curves_free(&r->run[i]);
-	free(r);
-	free(paths);
-	return err.code ? 1 : 0;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/options.h - the command line: heddle VERB [POSITIONAL] [--set section.key=value]...
+ * engine/cli/options.h - the command line: heddle VERB [POSITIONAL] [--set section.key=value]...
  * [options]
  *
  * Verbs and their options are tables; parsing, errors and the text of --help come from them.
  * Strings are argv's, so a struct hd_cli lives no longer than those.
  */
-#ifndef HD_ENGINE_OPTIONS_H
-#define HD_ENGINE_OPTIONS_H
+#ifndef HD_ENGINE_CLI_OPTIONS_H
+#define HD_ENGINE_CLI_OPTIONS_H
 #include <stdio.h>
 #include "engine/err.h"
 
@@ -33,6 +33,9 @@ struct hd_cli {
 	const char **sets; /* what followed each --set; verbs with a CONF know it */
 	int nsets;
 	int help, version; /* --help, -h, "help"; --version */
+	int argc; /* the whole command line: a program that starts itself again needs it */
+	char **argv;
+	double started; /* when main began (hd_seconds) */
 	const char **values; /* of verb->flags; NULL: not given, "" for one without value */
 };
 

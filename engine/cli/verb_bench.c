@@ -2,7 +2,8 @@
  * heddle bench: steps on synthetic tokens, timed, with what they cost in products, communication and memory.
  */
 #include <config.h>
-#include "engine/verbs.h"
+#include "engine/cli/verbs.h"
+#include "engine/cli/command.h"
 #include "engine/json.h"
 #include "engine/progress.h"
 #include <stdio.h>
@@ -227,9 +228,9 @@ int hd_verb_bench(struct hd_cli *c)
 	int rc;
 
 	hd_cli_conf(c, &conf, &err);
-	if (hd_start(&j, conf, &err) >= 0)
+	if (hd_start(c, &j, conf, &err) >= 0)
 		bench(&j, conf, c, &err);
-	rc = hd_finish(&j, &err);
+	rc = hd_finish(c, &j, &err);
 	j.conf = conf;
 	hd_job_close(&j);
 	return rc;

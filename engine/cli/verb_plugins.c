@@ -3,6 +3,7 @@
  * section of the INI may have.
  */
 #include <config.h>
+#include "engine/cli/verbs.h"
 #include "engine/registry.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -194,4 +195,13 @@ int hd_plugins_print(FILE *out, const char *name_or_path, int json, struct hd_er
 	j = json_of(e);
 	json_object_set_new(j, "options", options_json(e->ops));
 	return print_json(out, j, err);
+}
+
+int hd_verb_plugins(struct hd_cli *c)
+{
+	struct hd_err err = { 0 };
+
+	if (hd_plugins_print(stdout, c->positional, hd_cli_has(c, "json"), &err) < 0)
+		hd_log(HD_ERROR, "%s", err.text);
+	return err.code ? 1 : 0;
 }

@@ -2,7 +2,7 @@
  * Metrics files as curves: each number of a line is a point of the curve that its key names.
  */
 #include <config.h>
-#include "engine/curves.h"
+#include "engine/report/series.h"
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>

@@ -2,7 +2,8 @@
  * heddle plan: what a step takes on a machine that need not be at hand.
  */
 #include <config.h>
-#include "engine/verbs.h"
+#include "engine/cli/verbs.h"
+#include "engine/cli/command.h"
 #include "engine/json.h"
 #include "engine/price.h"
 #include <stdio.h>

@@ -1,86 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle VERB ...: the command line and how a process begins and ends.
+ * heddle SUBCOMMAND ...: the table of subcommands, and the way from the command line to one of them.
  */
 #include <config.h>
-#include "engine/verbs.h"
-#include "engine/affinity.h"
+#include "engine/cli/verbs.h"
 #include "engine/launch.h"
+#include <heddle/version.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static double started;
-static int the_argc;
-static char **the_argv;
-
-double hd_started(void) { return started; }
-
-int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *err)
-{
-	if (!c->positional)
-		return hd_err_set(err, HD_EINVAL, "%s: which INI file?", c->verb->name);
-	HD_TRY(hd_conf_read(c->positional, c->sets, c->nsets, conf, err));
-	HD_TRY(hd_model_load_conf(*conf, err));
-	return hd_plan_sections(*conf, err);
-}
-
-/* A number of [train] before the section has been checked: threads decide how the process starts. */
-static int wanted_threads(struct hd_conf *conf)
-{
-	struct hd_section *t = hd_conf_section(conf, NULL, "train");
-	struct hd_err ignored = { 0 };
-
-	if (hd_section_check(conf, t, &hd_train_keys, 1, &ignored) < 0)
-		return 0;
-	return (int)hd_section_int(t, "threads");
-}
-
-int hd_start(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
-{
-	j->started = started;
-	j->threads = hd_affinity_setup(the_argc, the_argv, !err->code ? wanted_threads(conf) : 1);
-	if (hd_comm_open(&j->world, err) < 0 && !j->world.size)
-		return err->code;
-	hd_log_init(j->world.rank == 0, HD_INFO);
-	if (hd_affinity_note())
-		hd_log(HD_INFO, "%s", hd_affinity_note());
-	hd_comm_watchdog(300, NULL);
-	return hd_comm_agree(err);
-}
-
-/* Started alone on a layout of several ranks: the command that starts it as it must be. */
-static void advise(const struct hd_job *j, const struct hd_err *err)
-{
-	char *command = hd_launch_command(j->needs, j->save_seconds, the_argc, the_argv);
-
-	hd_log(HD_ERROR, "%s; start it with\n\t%s", err->text, command);
-	free(command);
-}
-
-int hd_finish(struct hd_job *j, struct hd_err *err)
-{
-	int single = j->world.size <= 1;
-
-	fflush(stdout);
-	if (!err->code) {
-		hd_comm_close();
-		return 0;
-	}
-	if (!single && !err->agreed) {		/* the others know nothing of it, and wait: end them */
-		if (hd_comm_may_speak())
-			hd_log(HD_ERROR, "%s: %s", hd_rank_text(j->world.rank), err->text);
-		hd_comm_abort(1);
-	}
-	if (single && j->needs > 1)
-		advise(j, err);
-	else if (j->world.rank == 0)
-		hd_log(HD_ERROR, "%s", err->text);
-	if (j->stopped)
-		hd_comm_leave(1);
-	if (j->world.size)
-		hd_comm_close();
-	return 1;
-}
 
 /* -- the table of verbs ------------------------------------------------------------------------------------------------------------ */
 static const struct hd_flag check_flags[] = {
@@ -122,13 +48,13 @@ static const struct hd_flag plugins_flags[] = { { "json", NULL, "as JSON" } };
 
 #define FLAGS(f) f, (int)HD_LEN(f)
 const struct hd_verb hd_verbs[] = {
-	{ "train", "CONF", "train a model", NULL, 0, hd_verb_train },
+	{ "train", "CONF", "train a model", NULL, 0, hd_verb_train, 0 },
 	{ "check", "CONF", "refuse what can be refused; print the layout", FLAGS(check_flags), hd_verb_check, 1 },
 	{ "explain", "CONF", "print every collective with its bytes and its reason", FLAGS(explain_flags), hd_verb_explain, 1 },
 	{ "plan", "CONF", "predict a step on a machine that need not be at hand", FLAGS(plan_flags), hd_verb_plan, 1 },
-	{ "bench", "CONF", "time steps on synthetic tokens", FLAGS(bench_flags), hd_verb_bench },
-	{ "eval", "CKPT", "loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval },
-	{ "generate", "CKPT", "text from a checkpoint", FLAGS(generate_flags), hd_verb_generate },
+	{ "bench", "CONF", "time steps on synthetic tokens", FLAGS(bench_flags), hd_verb_bench, 0 },
+	{ "eval", "CKPT", "loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval, 0 },
+	{ "generate", "CKPT", "text from a checkpoint", FLAGS(generate_flags), hd_verb_generate, 0 },
 	{ "data", "CONF", "print the token ids of a step", FLAGS(data_flags), hd_verb_data, 1 },
 	{ "report", "METRICS[,METRICS...]", "loss curves and other numbers of runs, as a page for a browser", FLAGS(report_flags), hd_verb_report, 1 },
 	{ "plugins", "[NAME]", "list plugins, or one plugin's options", FLAGS(plugins_flags), hd_verb_plugins, 1 },
@@ -139,11 +65,9 @@ int main(int argc, char **argv)
 {
 	struct hd_cli cli;
 	struct hd_err err = { 0 };
+	double started = hd_seconds();
 	int rc = 0;
 
-	started = hd_seconds();
-	the_argc = argc;
-	the_argv = argv;
 	hd_log_init(hd_launch_first(), HD_INFO);
 	if (hd_cli_parse(argc, argv, hd_verbs, hd_nverbs, &cli, &err) < 0) {
 		if (hd_launch_first())
@@ -158,6 +82,7 @@ int main(int argc, char **argv)
 	} else if (cli.help) {
 		hd_cli_help(stdout, cli.verb);
 	} else {
+		cli.started = started;
 		rc = cli.verb->run(&cli);
 	}
 	hd_cli_release(&cli);

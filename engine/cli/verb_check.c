@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle check: refuses what can be refused before a run, for any number of ranks, and prints the layout with the memory
+ * of each stage.  It works alone and does not start MPI.
+ */
+#include <config.h>
+#include "engine/cli/verbs.h"
+#include "engine/cli/command.h"
+#include "engine/checkpoint.h"
+#include <malloc.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Whole parameters that live on a stage (coord; of all stages: -1), however many ranks it has. */
+static int64_t whole_parameters(const struct hd_plan *p, int64_t coord)
+{
+	int64_t n = 0;
+
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+		const struct hd_place *at = p->stages ? &t->at.on[p->stages->id] : NULL;
+
+		if (!t->v.node && t->v.what == HD_PARAM && (coord < 0 || !at || at->kind != HD_AT || at->index == coord))
+			n += hd_whole_count(t);
+	}
+	return n;
+}
+
+/* Bytes that a rank sends in a step, along each axis or several. */
+struct traffic { const char *name[64]; double bytes[64], most[64]; int n; };
+
+static void count_traffic(const struct hd_program *g, struct traffic *t)
+{
+	memset(t->bytes, 0, sizeof(t->bytes));
+	for (size_t i = 0; i < g->nmine; i++) {
+		const struct node *n = g->mine[i];
+		int64_t count = n->v.phase & (HD_F | HD_B | HD_W) ? g->plan->micros : 1;
+		int k = 0;
+
+		if (!n->comm.kind)
+			continue;
+		while (k < t->n && strcmp(t->name[k], n->comm.group->name))
+			k++;
+		if (k == t->n && t->n < (int)HD_LEN(t->name))
+			t->name[t->n++] = n->comm.group->name;
+		if (k < t->n)
+			t->bytes[k] += (double)hd_comm_node_sent(g->plan, n, g->rank) * (double)count;
+	}
+	for (int k = 0; k < t->n; k++)
+		t->most[k] = t->bytes[k] > t->most[k] ? t->bytes[k] : t->most[k];
+}
+
+static void print_traffic(const struct traffic *t)
+{
+	for (int k = 0; k < t->n; k++)
+		printf("%s%s %.*f MB", k ? ", " : "sent in a step, by the rank that sends most: ", t->name[k],
+		       t->most[k] < 1e9 ? 6 : 1, t->most[k] / 1e6);
+	printf(t->n ? "\n" : "");
+}
+
+static void print_stage(const struct hd_program *g, int64_t coord)
+{
+	const struct hd_plan *p = g->plan;
+
+	printf("rank %lld", (long long)g->rank);
+	if (p->stages)
+		printf(" (stage %lld:", (long long)coord);
+	for (size_t b = 0; p->stages && b < p->nblocks; b++)
+		if (p->blocks[b].coord == coord)
+			printf(" %s", p->blocks[b].name);
+	if (p->stages)
+		printf("; %lld parameters)", (long long)whole_parameters(p, coord));
+	printf(": %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f)\n",
+	       (long long)hd_program_parameters(g), (double)(g->memory.persistent + g->memory.transient) / 1e6,
+	       (double)g->memory.persistent / 1e6, (double)g->memory.transient / 1e6);
+}
+
+#define MOST_THREADS 4		/* each has the program of a stage in memory */
+
+/* The first rank of each stage. Stages are planned beside each other, and printed in order. */
+static int check_stages(struct hd_plan *p, int64_t limit, struct traffic *t, struct hd_err *err)
+{
+	int threads = omp_get_max_threads() < MOST_THREADS ? omp_get_max_threads() : MOST_THREADS;
+
+	/* What one stage's program gives back serves the next: memory new from the system costs a third of the time. */
+	mallopt(M_ARENA_MAX, 1);
+	mallopt(M_MMAP_THRESHOLD, 32 << 20);
+	mallopt(M_TRIM_THRESHOLD, 512 << 20);
+#pragma omp parallel for ordered schedule(dynamic, 1) num_threads(threads)
+	for (int64_t s = 0; s < p->ncoords; s++) {
+		int64_t rank = p->stages ? s * p->stages->stride : 0, bytes;
+		struct hd_err why = { 0 };
+		struct hd_program *g = hd_cli_program(p, rank, &why);
+
+#pragma omp ordered
+		if (g && !err->code) {
+			bytes = g->memory.persistent + g->memory.transient;
+			print_stage(g, s);
+			count_traffic(g, t);
+			if (limit && bytes > limit)
+				hd_err_set(err, HD_EINVAL, "rank %lld needs %lld bytes of memory, and --memory is %lld",
+					   (long long)rank, (long long)bytes, (long long)limit);
+		} else if (!err->code) {
+			*err = why;
+		}
+		hd_program_destroy(g);
+	}
+	return err->code;
+}
+
+static void print_precision(const struct hd_plan *p)
+{
+	const char *slow = hd_device_cpu()->slow(p->low);
+
+	if (!p->low && !strcmp(hd_section_str(hd_conf_section(p->conf, NULL, "train"), "precision"), "auto"))
+		printf("note: train.precision = auto is measured when a run begins; this is fp32\n");
+	if (!p->low)
+		return;
+	printf("precision bf16: products and activations; masters, gradients and states fp32\n");
+	if (slow && strcmp(hd_section_str(hd_conf_section(p->conf, NULL, "train"), "device"), "cuda"))
+		printf("note: %s\n", slow);
+}
+
+/* The files of a run: what it reads, goes on from and writes.  Where its data are not, and need not be (model.vocab is
+ * given), nothing is known of the others either: the run will be elsewhere. */
+static int check_files(struct hd_conf *conf, const struct hd_plan *p, struct hd_err *err)
+{
+	struct hd_data *d = NULL;
+	struct hd_err why = { 0 };
+	char *resume = NULL;
+
+	if (hd_data_open(conf, p->model.seq, p->model.vocab, 1, &d, &why) < 0)
+		return why.code == HD_EIO && hd_section_int(hd_conf_section(conf, NULL, "model"), "vocab") ? HD_OK
+			: hd_err_set(err, why.code, "%s", why.text);
+	hd_data_close(d);
+	HD_TRY(hd_outputs_check(conf, err));
+	if (hd_checkpoint_choose(conf, &resume, err) >= 0 && resume)
+		hd_checkpoint_fits(p, resume, err);
+	free(resume);
+	return err->code;
+}
+
+static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
+{
+	struct traffic t = { .n = 0 };
+	const char *load;
+	int64_t limit = 0;
+
+	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
+	HD_TRY(hd_cli_plan(c, 0, conf, p, err));
+	load = hd_section_str(hd_conf_section(*conf, NULL, "model"), "load");
+	if (*load)
+		HD_TRY(hd_checkpoint_fits(*p, load, err));
+	HD_TRY(check_files(*conf, *p, err));
+	hd_mesh_print(*p);
+	print_precision(*p);
+	printf("%lld parameters\n", (long long)whole_parameters(*p, -1));
+	HD_TRY(check_stages(*p, limit, &t, err));
+	print_traffic(&t);
+	return HD_OK;
+}
+
+int hd_verb_check(struct hd_cli *c) { return hd_cli_run(c, check); }

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle explain: the program that a rank would run, printed instead of run.  It works alone and does not start MPI.
+ */
+#include <config.h>
+#include "engine/cli/verbs.h"
+#include "engine/cli/command.h"
+#include "engine/json.h"
+#include "engine/movement.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *unit_name(uint32_t phase)
+{
+	return phase == HD_F ? "forward" : phase == HD_B ? "backward" : phase == HD_W ? "weight-gradient" : phase == HD_G ? "gather"
+		: phase == HD_S ? "sync" : "update";
+}
+
+/* Numbers of rows go ahead of the rows: metadata of the movement, not one of its own. */
+static const char *collective(const struct node *n)
+{
+	if (n->comm.kind == HD_ALL_TO_ALL && n->ins[0]->v.dtype == HD_I32)
+		return "count-exchange";
+	return hd_comm_kind_name(n->comm.kind);
+}
+
+struct line { const struct node *n; int64_t count; };
+
+static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t rank, int64_t count)
+{
+	const char *unit = n->v.block[0] ? hd_plan_text(p, "%s %s", unit_name(n->v.phase), n->v.block) : unit_name(n->v.phase);
+
+	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", n->comm.group->name, "collective",
+			 collective(n), "tensor", hd_comm_node_subject_name(n), "dims", n->ins[0]->v.spec, "dtype",
+			 hd_dtype_name(n->ins[0]->v.dtype), "elements", (json_int_t)hd_local_count(n->ins[0]), "bytes",
+			 (json_int_t)hd_comm_node_sent(p, n, rank), "count", (json_int_t)count, "unit", unit, "reason",
+			 n->reason ? n->reason : "");
+
+	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
+		json_object_set_new(o, "largest", json_integer((json_int_t)hd_comm_node_largest(n)));
+	return o;
+}
+
+static void line_text(const struct hd_plan *p, const struct node *n, int64_t rank, int64_t count)
+{
+	printf("%-15s %-10s %-8s %-14s %12lld bytes x%-4lld %s (%s)\n%20s%s\n", unit_name(n->v.phase), n->v.block,
+	       n->comm.group->name, collective(n), (long long)hd_comm_node_sent(p, n, rank), (long long)count,
+	       hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, "", n->reason ? n->reason : "");
+	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
+		printf("%20sif experts are chosen equally; at most %lld bytes\n", "", (long long)hd_comm_node_largest(n));
+}
+
+/* What has no name is numbered: a result is found again where it is read. */
+static void print_tensor(const struct tensor *t)
+{
+	if (t->v.name[0])
+		printf("%s(%s)", t->v.name, t->v.spec);
+	else
+		printf("#%d(%s)", t->id, t->v.spec);
+}
+
+static void print_nodes(struct hd_plan *p, const struct hd_program *g)
+{
+	for (const struct node *n = p->first; n; n = n->next) {
+		if (!hd_node_here(g, n))
+			continue;
+		printf("%-15s %-10s %s", unit_name(n->v.phase), n->v.block, n->v.op->name);
+		if (n->comm.kind)
+			printf(" %s on %s", hd_comm_kind_name(n->comm.kind), n->comm.group->name);
+		else if (n->attr[0])
+			printf(" [%s]", n->attr);
+		for (uint32_t i = 0; i < n->v.nin; i++) {
+			printf(i ? ", " : " ");
+			print_tensor(n->ins[i]);
+		}
+		for (uint32_t k = 0; k < n->v.nout; k++) {
+			printf(" -> ");
+			print_tensor(n->outs[k]);
+			printf(" %s", hd_placement_text(p, &n->outs[k]->at));
+		}
+		printf(n->by >= 0 ? "; made by %s\n" : "\n", n->by >= 0 ? p->inst[n->by].name : "");
+	}
+}
+
+static int draw(struct hd_cli *c, const struct hd_plan *p, struct hd_err *err)
+{
+	const char *path = hd_cli_str(c, "times", NULL);
+	struct hd_unit_times t;
+
+	if (path)
+		HD_TRY(hd_unit_times_read(p, path, &t, err));
+	hd_plan_draw(p, path ? &t : NULL, stdout);
+	if (path)
+		hd_unit_times_release(&t);
+	return HD_OK;
+}
+
+static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out, struct hd_err *err)
+{
+	struct hd_plan *p;
+	struct hd_program *g;
+	json_t *all = json_array();
+	int64_t rank = 0;
+	int json = hd_cli_has(c, "json");
+
+	HD_TRY(hd_cli_plan(c, 0, conf, out, err));
+	p = *out;
+	HD_TRY(hd_cli_int(c, "rank", 0, p->ranks - 1, 0, &rank, err));
+	g = hd_cli_program(p, rank, err);
+	if (!g)
+		return err->code;
+	if (hd_cli_has(c, "kept")) {
+		hd_kept_print(g, json);
+		json_decref(all);
+		hd_program_destroy(g);
+		return HD_OK;
+	}
+	if (!json)
+		hd_mesh_print(p);
+	if (hd_cli_has(c, "schedule") && !json)
+		draw(c, p, err);
+	if (hd_cli_has(c, "nodes") && !json)
+		print_nodes(p, g);
+	for (const struct node *n = p->first; n && !(hd_cli_has(c, "schedule") && !json); n = n->next) {
+		int64_t count = n->v.phase & (HD_F | HD_B | HD_W) ? p->micros : 1;
+
+		if (!n->comm.kind || !hd_node_here(g, n))
+			continue;
+		if (json)
+			json_array_append_new(all, line_json(p, n, rank, count));
+		else
+			line_text(p, n, rank, count);
+	}
+	if (json) {
+		char *text = hd_json_line(all);
+
+		puts(text);
+		free(text);
+	}
+	hd_program_destroy(g);
+	return HD_OK;
+}
+
+int hd_verb_explain(struct hd_cli *c) { return hd_cli_run(c, explain); }

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle report: metrics files as one page that any browser shows.
+ */
+#include <config.h>
+#include "engine/cli/verbs.h"
+#include "engine/report/report.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int read_all(struct hd_report *r, char *paths, struct hd_err *err)
+{
+	char *rest = NULL;
+
+	for (char *p = strtok_r(paths, ",", &rest); p; p = strtok_r(NULL, ",", &rest)) {
+		if (r->n == HD_MOST_RUNS)
+			return hd_err_set(err, HD_EINVAL, "report: at most %d files", HD_MOST_RUNS);
+		HD_TRY(hd_curves_read(p, &r->run[r->n++], err));
+	}
+	return r->n ? HD_OK : hd_err_set(err, HD_EINVAL, "report: which metrics file (log.metrics)?");
+}
+
+static int write_page(const struct hd_report *r, const char *path, struct hd_err *err)
+{
+	FILE *f = path ? fopen(path, "w") : stdout;
+
+	if (!f)
+		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	hd_report_page(f, r);
+	if (fflush(f) || ferror(f))
+		hd_err_set(err, HD_EIO, "%s: %s", path ? path : "stdout", strerror(errno));
+	if (path)
+		fclose(f);
+	return err->code;
+}
+
+int hd_verb_report(struct hd_cli *c)
+{
+	char *paths = hd_strdup(c->positional ? c->positional : "");
+	struct hd_report *r = hd_alloc(sizeof(*r));
+	struct hd_err err = { 0 };
+
+	if (read_all(r, paths, &err) >= 0)
+		write_page(r, hd_cli_str(c, "out", NULL), &err);
+	if (err.code)
+		hd_log(HD_ERROR, "%s", err.text);
+	for (int i = 0; i < r->n; i++)
+		hd_curves_free(&r->run[i]);
+	free(r);
+	free(paths);
+	return err.code ? 1 : 0;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle train.
+ */
+#include <config.h>
+#include "engine/cli/verbs.h"
+#include "engine/cli/command.h"
+#include "engine/checkpoint.h"
+#include "engine/tensorfile.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rank 0 writes the files of [log]; the directory of checkpoints every rank. */
+static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
+{
+	struct hd_section *s = hd_conf_section(conf, NULL, "checkpoint");
+	const char *dir = hd_section_str(s, "dir");
+	struct hd_err why = { 0 };
+
+	if (j->world.rank == 0)
+		HD_TRY(hd_outputs_check(conf, err));
+	if (*dir && hd_dir_writable(dir, &why) < 0)
+		return hd_section_fail(conf, s, "dir", err, why.code, "%s", why.text);
+	return HD_OK;
+}
+
+static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
+{
+	struct hd_section *log = hd_conf_section(conf, NULL, "log");
+	unsigned roles = 1u << HD_TRAIN;
+	char *resume = NULL, *picks = NULL;
+
+	hd_cli_data(conf, &j->data, err);
+	HD_TRY(hd_comm_agree(err));
+	open_dir(j, conf, err);
+	HD_TRY(hd_comm_agree(err));
+	hd_checkpoint_choose(conf, &resume, err);
+	HD_TRY(hd_comm_agree(err));
+	if (resume)
+		picks = hd_checkpoint_picks(resume, err);
+	free(resume);
+	HD_TRY(hd_comm_agree(err));
+	if (hd_data_valid_samples(j->data))
+		roles |= 1u << HD_EVAL;
+	if (hd_section_int(log, "sample"))
+		roles |= 1u << HD_GENERATE;
+	hd_job_open(j, conf, roles, picks, err);
+	free(picks);
+	HD_TRY(err->code);
+	hd_comm_watchdog(hd_section_num(j->train, "watchdog"), NULL);
+	return hd_train(j, err);
+}
+
+int hd_verb_train(struct hd_cli *c)
+{
+	struct hd_job j = { 0 };
+	struct hd_conf *conf = NULL;
+	struct hd_err err = { 0 };
+	int rc;
+
+	hd_cli_conf(c, &conf, &err);
+	if (hd_start(c, &j, conf, &err) >= 0)
+		train(&j, conf, &err);
+	rc = hd_finish(c, &j, &err);
+	j.conf = conf;
+	hd_job_close(&j);
+	return rc;
+}
