@@ -61,6 +61,7 @@ static void print_tensor(const struct tensor *t)
 
 static void print_nodes(struct hd_plan *p, const struct hd_program *g)
 {
+	printf("plan %016llx\n", (unsigned long long)p->hash);
 	for (const struct node *n = p->first; n; n = n->next) {
 		if (!hd_node_here(g, n))
 			continue;

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# t/lib/golden.sh - the plans of t/golden/cases as text.  Needs $src, $build and $tmp.
+
+golden=$src/t/golden
+export OMP_NUM_THREADS=1 COLUMNS=200
+
+# golden_cases: NAME CONF RANKS [KEY=VALUE ...], one a line.
+golden_cases() { sed -e 's/#.*//' -e '/^ *$/d' "$golden/cases"; }
+
+# golden_text CONF RANKS [KEY=VALUE ...]: what check says of the layout, the order of units, and all nodes of the
+# first and of the last rank.
+golden_text() {
+	golden_conf=$src/conf/$1.ini golden_ranks=$2
+	shift 2
+	for golden_set; do
+		set -- "$@" --set "$golden_set"
+		shift
+	done
+	grep -q '^;*train = corpus\.txt' "$golden_conf" && set -- "$@" --set "data.train=$tmp/text"
+	[ -f "$tmp/text" ] || awk 'BEGIN { for (i = 0; i < 200; i++) printf "In the beginning %d was %d.\n", i % 7, i % 11 }' >"$tmp/text"
+	"$build/heddle" check "$golden_conf" --ranks "$golden_ranks" "$@" 2>&1 | sed "s|$src/||g"
+	"$build/heddle" explain "$golden_conf" --ranks "$golden_ranks" "$@" --nodes --schedule 2>&1
+	[ "$golden_ranks" -eq 1 ] ||
+		"$build/heddle" explain "$golden_conf" --ranks "$golden_ranks" --rank $((golden_ranks - 1)) "$@" --nodes 2>&1
+}
+
+# Words that have changed since: sed commands, one a line.  A hash is of words too, so it says nothing while there are some.
+golden_renames() { sed -e 's/^#.*//' -e '/^ *$/d' "$golden/renames"; }
+golden_hash() { if [ -n "$(golden_renames)" ]; then sed 's/^plan [0-9a-f]*$/plan/'; else cat; fi; }
+
+# golden_want NAME: the text that is kept, in the words of today.
+golden_want() { xz -dc "$golden/$1.xz" | sed "$(golden_renames)" | golden_hash; }
