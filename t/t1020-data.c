@@ -94,6 +94,58 @@ static uint64_t mark(int64_t first, int64_t count)
 	return sum;
 }
 
+#define WINDOWS 100
+
+/* Where these 11 random bytes stand in the file. */
+static int position(const unsigned char *bytes, int n, const int32_t *ids)
+{
+	for (int at = 0; at + 11 <= n; at++) {
+		int same = 1;
+
+		for (int k = 0; same && k < 11; k++)
+			same = ids[k] == bytes[at + k];
+		if (same)
+			return at;
+	}
+	return -1;
+}
+
+/* The windows of an epoch in their order, and their common distance from multiples of seq; -1: they have none, or one
+ * window is missing. */
+static int windows_of(int64_t epoch, const unsigned char *bytes, int n, int *order)
+{
+	char seen[WINDOWS] = {0};
+	int shift = -1;
+
+	for (int i = 0; i < WINDOWS; i++) {
+		int32_t ids[11];
+		int at = hd_data_sample(data, WINDOWS * epoch, i, ids, &err) ? -1 : position(bytes, n, ids);
+
+		if (at < 0 || at / 10 >= WINDOWS || seen[at / 10]++ || (i && at % 10 != shift))
+			return -1;
+		order[i] = at / 10;
+		shift = at % 10;
+	}
+	return shift;
+}
+
+/* What is seen again is seen in another order, and cut at other places. */
+static void epochs(const unsigned char *bytes, int n)
+{
+	int order[5][WINDOWS], shifts = 0, alike = 0;
+
+	for (int e = 0; e < 5; e++) {
+		int shift = windows_of(e, bytes, n, order[e]);
+
+		ok(shift >= 0 && (e || !shift), "epoch %d: every window once, all shifted by %d tokens", e, shift);
+		shifts |= 1 << (shift & 15);
+		for (int f = 0; f < e; f++)
+			alike += !memcmp(order[e], order[f], sizeof(order[e]));
+	}
+	is_int(alike, 0, "no two epochs have the same order");
+	ok(__builtin_popcount((unsigned)shifts) >= 3, "epochs are cut at different places (%x)", (unsigned)shifts);
+}
+
 static void orders(void)
 {
 	unsigned char bytes[1009];
@@ -110,6 +162,7 @@ static void orders(void)
 	one = mark(0, 100);
 	two = mark(100, 100);
 	ok(one != two, "epochs differ");
+	epochs(bytes, 1009);
 	hd_data_sample(data, 7, 5, a, &err);
 	hd_data_sample(data, 10, 2, b, &err);
 	ok(!memcmp(a, b, sizeof(a)), "a sample is its number, whatever the batches before it");

@@ -166,6 +166,37 @@ static void all_sizes(int order, const char *name, int chunks)
 	free(why);
 }
 
+/* -- orders as they are drawn in the papers ---------------------------------------------------------------------------------- */
+/* "F0 F1 B0 B1": what a stage does, in order; a chunk other than 0 behind a dot. */
+static const char *drawn(int order, int p, int m, int v, int r)
+{
+	static char line[1000];
+	size_t n = 0;
+
+	line[0] = 0;
+	if (make(order, p, m, v) < 0)
+		return said;
+	for (int i = 0; i < count[r]; i++) {
+		const struct hd_unit *u = &list[r][i];
+		char kind = u->kind == HD_F ? 'F' : u->kind == HD_B ? 'B' : 'W';
+
+		n += (size_t)snprintf(line + n, sizeof(line) - n, u->chunk ? "%s%c%d.%d" : "%s%c%d", i ? " " : "", kind, (int)u->micro,
+				      (int)u->chunk);
+	}
+	return line;
+}
+
+static void drawings(void)
+{
+	for (int r = 0; r < 3; r++)
+		is_str(drawn(PP_GPIPE, 3, 3, 1, r), "F0 F1 F2 B2 B1 B0", "gpipe: backward begins with the last micro-batch");
+	is_str(drawn(PP_1F1B, 3, 4, 1, 0), "F0 F1 F2 B0 F3 B1 B2 B3", "1f1b: the first of three stages");
+	is_str(drawn(PP_1F1B, 3, 4, 1, 1), "F0 F1 B0 F2 B1 F3 B2 B3", "1f1b: the second");
+	is_str(drawn(PP_1F1B, 3, 4, 1, 2), "F0 B0 F1 B1 F2 B2 F3 B3", "1f1b: the last");
+	is_str(drawn(PP_INTERLEAVED, 2, 2, 2, 0), "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1", "interleaved: the first of two stages");
+	is_str(drawn(PP_INTERLEAVED, 2, 2, 2, 1), "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1", "interleaved: the last");
+}
+
 /* -- files ------------------------------------------------------------------------------------------------------------------- */
 static void file(const char *csv, const char *want, const char *name)
 {
@@ -217,6 +248,7 @@ int main(void)
 	all_sizes(PP_1F1B, "1f1b", 1);
 	all_sizes(PP_ZB, "zb", 1);
 	all_sizes(PP_INTERLEAVED, "interleaved", V);
+	drawings();
 	as_written();
 	not_lines();
 	file("0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n", "schedule: stage 1 has no B1",
