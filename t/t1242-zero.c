@@ -9,21 +9,21 @@
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 
-#define N 4
+static int members = 4;
 
 static struct hd_plan *plan(int zero, int micros, int low)
 {
 	char ini[1500];
-	struct hd_plan_options o = { .ranks = N, .train = 1, .low = low ? HD_BF16 : 0 };
+	struct hd_plan_options o = { .ranks = members, .train = 1, .low = low ? HD_BF16 : 0 };
 	struct hd_err why = { 0 };
 	struct hd_plan *p = NULL;
 	struct hd_conf *c;
 
 	snprintf(ini, sizeof(ini),
-		 "[model]\nlayers = 3\nembed = 64\nheads = 4\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
+		 "[model]\nlayers = 3\nembed = %d\nheads = %d\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
 		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\n"
 		 "[strategy r]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nbucket = 64K\nzero = %d\n",
-		 N * micros, N, zero);
+		 16 * members, members, members * micros, members, zero);
 	c = gt_conf(ini);
 	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
 		note("%s", why.text);
@@ -108,10 +108,10 @@ static void memory(int low, int micros)
 
 		if (!ok(p != NULL, "zero %d, %s, %d micro-batches", zero, low ? "bf16" : "fp32", micros))
 			return;
-		is_int(bytes(p, HD_STATE, 0), bytes(p, HD_STATE, 1) / (zero >= 1 ? N : 1), "states");
-		is_int(bytes(p, HD_MASTER, 0), bytes(p, HD_MASTER, 1) / (zero >= 1 ? N : 1), "masters");
-		is_int(bytes(p, HD_GRAD, 0), bytes(p, HD_GRAD, 1) / (zero >= 2 ? N : 1), "gradients");
-		is_int(bytes(p, HD_PARAM, 0), bytes(p, HD_PARAM, 1) / (zero >= 3 ? N : 1), "parameters");
+		is_int(bytes(p, HD_STATE, 0), bytes(p, HD_STATE, 1) / (zero >= 1 ? members : 1), "states");
+		is_int(bytes(p, HD_MASTER, 0), bytes(p, HD_MASTER, 1) / (zero >= 1 ? members : 1), "masters");
+		is_int(bytes(p, HD_GRAD, 0), bytes(p, HD_GRAD, 1) / (zero >= 2 ? members : 1), "gradients");
+		is_int(bytes(p, HD_PARAM, 0), bytes(p, HD_PARAM, 1) / (zero >= 3 ? members : 1), "parameters");
 		now = peak(p);
 		ok(now > 0 && now < last, "planned: %lld bytes", (long long)now);
 		last = now;
@@ -122,7 +122,7 @@ static void memory(int low, int micros)
 static void movement(void)
 {
 	struct hd_plan *p = plan(0, 1, 0);
-	int64_t once = p ? bytes(p, HD_PARAM, 1) * (N - 1) / N : 0, again = p ? read_again(p) * (N - 1) / N : 0;
+	int64_t once = p ? bytes(p, HD_PARAM, 1) * (members - 1) / members : 0, again = p ? read_again(p) * (members - 1) / members : 0;
 
 	if (!ok(p != NULL && once > again && again > once / 2, "a plan"))
 		return;
@@ -195,10 +195,18 @@ static void early(void)
 
 int main(void)
 {
+	static const int others[] = { 3, 5, 6, 7, 8 };
+
 	early();
 	memory(0, 1);
 	memory(0, 3);
 	memory(1, 3);
 	movement();
+	for (size_t i = 0; i < HD_LEN(others); i++) {
+		members = others[i];
+		note("%d members", members);
+		memory(0, 3);
+		movement();
+	}
 	return done();
 }

@@ -47,6 +47,17 @@ static int64_t since(const struct hd_tensor *t)
 	}
 }
 
+/* Of the key that the user wrote: a server's pieces are those of zero = 1, which nobody need have asked for. */
+static int nothing_divides(struct hd_strategy *s, struct hd_plan *p)
+{
+	long long n = (long long)s->n;
+
+	if (s->h->opt_int(p, "zero"))
+		return s->h->fail(p, HD_EDIVIDE, "zero: %lld members divide no dim of any parameter", n);
+	return s->h->fail(p, HD_EDIVIDE, "sync: server: %lld members divide no dim of any parameter, so there is no piece to serve; "
+			  "ring and allreduce need none", n);
+}
+
 int dp_homes(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const uint32_t what[] = { HD_STATE, HD_MASTER, HD_GRAD, HD_PARAM };
@@ -66,6 +77,6 @@ int dp_homes(struct hd_strategy *s, struct hd_plan *p)
 				s->g->home(p, t, s->dp, &to);
 		}
 	if (all && !cut)
-		return s->h->fail(p, HD_EDIVIDE, "zero: %lld members divide no dim of any parameter", (long long)s->n);
+		return nothing_divides(s, p);
 	return s->h->status(p);
 }

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Every strategy with 3, 5, 6, 7 and 8 members, where its form admits the number: loss, gradient norm and every gradient of
+ * one rank.  Machines have not only powers of two, and neither have models: samples of an odd length, a prime vocabulary,
+ * odd numbers of layers, heads and micro-batches.  If this broke, what divides by two would be right and a ring of five, a
+ * third of the states or the seventh stage would train another model.
+ *
+ * All ranks in this process, in double on the reference device.
+ */
+#include <config.h>
+#include "t/lib/one_rank.h"
+
+#define PLUGIN(name) "[strategy " name "]\nplugin = " HD_TEST_BUILD "/plugins/" name "/.libs/" name ".so\n"
+
+static const int members[] = {3, 5, 6, 7, 8};
+
+/* What a model and its batch are made of: everything but the family's own keys. */
+struct shape {
+	int layers, heads, embed, mlp, seq, batch, micro;
+	const char *family;
+};
+
+/* Lines of an INI as one line of text. */
+static const char *flat(const char *lines)
+{
+	static char text[2][400];
+	static int turn;
+	char *t = text[turn ^= 1];
+
+	snprintf(t, sizeof(text[0]), "%s", lines);
+	for (char *c = t; (c = strchr(c, '\n'));)
+		*c = c[1] ? ',' : 0;
+	return t;
+}
+
+static struct hd_plan *plan(const struct shape *m, int micro, int ranks, const char *sections)
+{
+	char ini[2500];
+
+	snprintf(ini, sizeof(ini), "[model]\nlayers = %d\nheads = %d\nembed = %d\nmlp = %d\nvocab = 19\ninit_std = 0.1\n%s\n[data]\ntrain = none\n"
+		 "[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\n%s", m->layers, m->heads,
+		 m->embed, m->mlp, m->family, m->seq, m->batch, micro, sections);
+	return gt_plan_of(ini, ranks, HD_F64);
+}
+
+static int begin(const struct shape *m)
+{
+	struct hd_plan *p = plan(m, m->batch, 1, "");
+
+	one = p ? gt_open(p, NULL) : NULL;
+	if (ok(one && gt_compute(one) > 0, "one rank, %d layers, %d heads, seq %d, batch %d, %s", m->layers, m->heads, m->seq, m->batch,
+	       flat(m->family)))
+		return 1;
+	note("%s", gt_why());
+	return 0;
+}
+
+static void against_one(const struct shape *m, int ranks, const char *sections, const char *name)
+{
+	struct hd_plan *p = plan(m, m->micro, ranks, sections);
+	struct gt_run *r = p ? gt_open(p, sim_members) : NULL;
+
+	like_one_rank(r, flat(name), flat(m->family));
+	sim_close(r);
+}
+
+static void refused(const struct shape *m, int ranks, const char *sections, const char *want)
+{
+	struct hd_plan *p = plan(m, m->micro, ranks, sections);
+
+	if (!ok(!p && strstr(gt_why(), want), "refused: %s", want))
+		note("%s", p ? "accepted" : gt_why());
+	if (p) {
+		hd_conf_destroy(p->conf);
+		hd_plan_destroy(p);
+	}
+}
+
+/* -- data ----------------------------------------------------------------------------------------------------------------- */
+/* Buckets of 1 KB are many, and their last ones are padded. */
+static const char *const ways[] = {
+	"sync = ring\nbucket = 1K\n", "sync = ring\n", "sync = allreduce\nbucket = 1K\n", "sync = allreduce\noverlap = no\n",
+	"sync = server\nbucket = 1K\n", "sync = server\n", "sync = hierarchical\nnode_size = 2\n", "sync = hierarchical\nnode_size = 3\n",
+	"zero = 1\n", "zero = 2\nbucket = 1K\n", "zero = 3\n", "zero = 3\nsync = allreduce\nbucket = 1K\n", "zero = 2\nsync = server\n",
+};
+
+static int node_size(const char *way)
+{
+	const char *at = strstr(way, "node_size = ");
+
+	return at ? atoi(at + 12) : 1;
+}
+
+static void replicas(const char *family)
+{
+	char sections[400], name[200];
+
+	for (size_t i = 0; i < HD_LEN(members); i++) {
+		int n = members[i];
+		struct shape m = {.layers = 1, .heads = n, .embed = 2 * n, .mlp = 3 * n, .seq = 5, .batch = 3 * n, .micro = 1, .family = family};
+
+		if (!begin(&m))
+			continue;
+		for (size_t k = 0; k < HD_LEN(ways); k++) {
+			if (n % node_size(ways[k]))
+				continue;
+			snprintf(sections, sizeof(sections), PLUGIN("dp") "size = %d\n%s", n, ways[k]);
+			snprintf(name, sizeof(name), "dp %d, %s", n, ways[k]);
+			against_one(&m, n, sections, name);
+		}
+		gt_close(one);
+	}
+}
+
+/* More members than one addition of servers has terms. */
+static void many_servers(void)
+{
+	struct shape m = {.layers = 1, .heads = 2, .embed = 22, .mlp = 33, .seq = 3, .batch = 11, .micro = 1, .family = ""};
+
+	if (begin(&m))
+		against_one(&m, 11, PLUGIN("dp") "sync = server\n", "dp 11, servers"), gt_close(one);
+}
+
+/* Seven divides no dim: where pieces are needed, the key is named that asked for them. */
+static void no_pieces(void)
+{
+	struct shape m = {.layers = 1, .heads = 3, .embed = 9, .mlp = 27, .seq = 4, .batch = 7, .micro = 1, .family = ""};
+
+	refused(&m, 7, PLUGIN("dp") "sync = server\n", "[strategy dp] sync: server: 7 members divide no dim of any parameter");
+	refused(&m, 7, PLUGIN("dp") "sync = server\nzero = 1\n", "[strategy dp] zero: 7 members divide no dim of any parameter");
+	refused(&m, 7, PLUGIN("dp") "zero = 3\n", "[strategy dp] zero: 7 members divide no dim of any parameter");
+}
+
+/* -- tensor ------------------------------------------------------------------------------------------------------------------ */
+static void tensor(int n, const char *family)
+{
+	struct shape m = {.layers = 2, .heads = n, .embed = 4 * n, .mlp = 5 * n, .seq = 3 * n, .batch = 3, .micro = 1,
+			  .family = family};
+	char sections[400], name[100];
+
+	if (!begin(&m))
+		return;
+	for (int sequence = 0; sequence < 2; sequence++) {
+		snprintf(sections, sizeof(sections), PLUGIN("tp") "size = %d\nsequence_parallel = %s\n", n, sequence ? "yes" : "no");
+		snprintf(name, sizeof(name), "tp %d%s", n, sequence ? ", sequence cut" : "");
+		against_one(&m, n, sections, name);
+	}
+	gt_close(one);
+}
+
+static void tensors(void)
+{
+	for (size_t i = 0; i < HD_LEN(members); i++) {
+		tensor(members[i], "dropout = 0.2");
+		tensor(members[i], "family = llama\nkv_heads = 1");
+		for (int kv = 2; kv < members[i]; kv++)
+			if (members[i] % kv == 0) {
+				char family[100];
+
+				snprintf(family, sizeof(family), "family = llama\nkv_heads = %d\ntie_embeddings = yes", kv);
+				tensor(members[i], family);
+			}
+	}
+}
+
+static const struct grid {
+	const char *name, *keys;
+	int ranks, q;
+} grids[] = {
+	{"tp 2d, 4 ranks", "form = 2d\n", 4, 2},
+	{"tp 2d, 9 ranks", "form = 2d\n", 9, 3},
+	{"tp 2.5d, 8 ranks", "form = 2.5d\ndepth = 2\n", 8, 2},
+	{"tp 2.5d, 12 ranks", "form = 2.5d\ndepth = 3\n", 12, 2},
+	{"tp 3d, 8 ranks", "form = 3d\n", 8, 2},
+};
+
+static void in_grids(const char *family)
+{
+	for (size_t i = 0; i < HD_LEN(grids); i++) {
+		const struct grid *g = &grids[i];
+		int rows = g->ranks == g->q * g->q ? g->q : g->ranks / g->q;
+		struct shape m = {.layers = 1, .heads = g->q, .embed = 4 * g->q, .mlp = 5 * g->q * g->q, .seq = 5, .batch = 3 * rows,
+				  .micro = rows, .family = family};
+		char sections[400];
+
+		if (!begin(&m))
+			continue;
+		snprintf(sections, sizeof(sections), PLUGIN("tp") "%s", g->keys);
+		against_one(&m, g->ranks, sections, g->name);
+		gt_close(one);
+	}
+}
+
+/* -- stages ------------------------------------------------------------------------------------------------------------------- */
+static const char *const orders[] = {"gpipe", "1f1b", "zb", "interleaved"};
+
+/* Layers that the stages divide, and a number that they do not; interleaved takes micro-batches by as many as there are stages. */
+static void stages(int n, int layers, int micros, const char *family)
+{
+	struct shape m = {.layers = layers, .heads = 2, .embed = 8, .mlp = 12, .seq = 3, .batch = micros, .micro = 1, .family = family};
+	char sections[400], name[100];
+
+	if (!begin(&m))
+		return;
+	for (size_t k = 0; k < HD_LEN(orders); k++) {
+		int interleaved = k == 3;
+
+		if (interleaved && (micros % n || layers < 2 * n - 2))
+			continue;
+		snprintf(sections, sizeof(sections), PLUGIN("pp") "size = %d\nschedule = %s\n", n, orders[k]);
+		snprintf(name, sizeof(name), "pp %d, %s", n, orders[k]);
+		against_one(&m, n, sections, name);
+	}
+	gt_close(one);
+}
+
+static void pipelines(void)
+{
+	for (size_t i = 0; i < HD_LEN(members); i++) {
+		int n = members[i];
+
+		stages(n, n, 2 * n + 1, "dropout = 0.2");
+		stages(n, n + 2, n - 1, "family = llama\nkv_heads = 1");
+		stages(n, 2 * n, n, i % 2 ? "tie_embeddings = no" : "family = llama\ntie_embeddings = yes");
+	}
+}
+
+/* -- experts -------------------------------------------------------------------------------------------------------------------- */
+static void experts(int n, const char *family)
+{
+	struct shape m = {.layers = 2, .heads = 2, .embed = 8, .mlp = 12, .seq = 7, .batch = 3 * n, .micro = 1};
+	char keys[200], sections[200], name[100];
+
+	snprintf(keys, sizeof(keys), "%s\nexperts = %d\n", family, n % 2 ? n : 2 * n);
+	m.family = keys;
+	if (!begin(&m))
+		return;
+	snprintf(sections, sizeof(sections), PLUGIN("ep") "size = %d\n", n);
+	snprintf(name, sizeof(name), "ep %d", n);
+	against_one(&m, n, sections, name);
+	gt_close(one);
+}
+
+/* -- together -------------------------------------------------------------------------------------------------------------------- */
+static const struct {
+	const char *name, *sections;
+	int ranks, experts;
+} mixed[] = {
+	{"tp 3 x dp 3, a ring", PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nsync = ring\nbucket = 1K\n", 9, 0},
+	{"dp 3, parameters cut, x tp 3, sequence cut", PLUGIN("dp") "size = 3\nzero = 3\n" PLUGIN("tp") "size = 3\nsequence_parallel = yes\n", 9, 0},
+	{"tp 3 x pp 3, pieces", PLUGIN("tp") "size = 3\n" PLUGIN("pp") "size = 3\nscatter_gather = yes\n", 9, 0},
+	{"pp 3, interleaved, x dp 3, states cut", PLUGIN("pp") "size = 3\nschedule = interleaved\n" PLUGIN("dp") "size = 3\nzero = 1\n", 9, 0},
+	{"tp 3 x dp 3 x pp 3, weight gradients apart",
+	 PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n" PLUGIN("pp") "size = 3\nschedule = zb\n", 27, 0},
+	{"ep 3 x tp 3", PLUGIN("ep") "size = 3\n" PLUGIN("tp") "size = 3\n", 9, 1},
+	{"tp 3 x ep 3, gradients cut by dp 3", PLUGIN("tp") "size = 3\n" PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 27, 1},
+	{"ep 3 x pp 3", PLUGIN("ep") "size = 3\n" PLUGIN("pp") "size = 3\nschedule = zb\n", 9, 1},
+};
+
+static void together(int layers, const char *family, int has_experts)
+{
+	struct shape m = {.layers = layers, .heads = 3, .embed = 18, .mlp = 27, .seq = 9, .batch = 27, .micro = 1, .family = family};
+
+	if (!begin(&m))
+		return;
+	for (size_t i = 0; i < HD_LEN(mixed); i++)
+		if (mixed[i].experts == has_experts)
+			against_one(&m, mixed[i].ranks, mixed[i].sections, mixed[i].name);
+	gt_close(one);
+}
+
+int main(void)
+{
+	replicas("dropout = 0.2");
+	replicas("family = llama\nkv_heads = 1");
+	many_servers();
+	no_pieces();
+	tensors();
+	in_grids("dropout = 0.2");
+	in_grids("family = llama");
+	pipelines();
+	for (int n = 3; n <= 6; n += n == 3 ? 2 : 1) {
+		experts(n, "moe_every = 1");
+		experts(n, "family = mixtral\nkv_heads = 1\nz_loss = 0.01");
+	}
+	together(5, "dropout = 0.2", 0);
+	together(3, "family = mixtral\nexperts = 3\nkv_heads = 3", 1);
+	return done();
+}
