@@ -96,7 +96,7 @@ static void view(struct hd_program *g, struct node *n)
 	if (is(n, "view") || is(n, "sync"))
 		merge(g, y, x, 0);
 	else if (is(n, "unpack"))
-		merge(g, y, x, (int64_t)hd_attr(n->attr, "at", 0) * HD_BITS(y->v.dtype) / 8);
+		merge(g, y, x, hd_attr_int(n->attr, "at", 0) * HD_BITS(y->v.dtype) / 8);
 	else if (is(n, "pick"))
 		merge(g, y, n->ins[position_index(g, n, 0)], 0);
 	else if (is(n, "chunk") && x->v.ndim && x->dims[0] == n->along)

@@ -37,10 +37,8 @@ static char *layout_text(const struct hd_plan *p)
 
 	for (int a = 0; a < p->naxes; a++) {
 		const struct hd_axis *x = &p->axes[a]->v;
-		char *more = hd_format("%s%s%s %lld", text, a ? ", " : "", x->name, (long long)x->n);
 
-		free(text);
-		text = more;
+		hd_append(&text, "%s%s %lld", a ? ", " : "", x->name, (long long)x->n);
 	}
 	return text;
 }
@@ -164,20 +162,14 @@ static void drop_layout(char *text)
 	*to = 0;
 }
 
-static char *append_key(char *text, const char *key, json_t *v)
+static void append_key(char **text, const char *key, json_t *v)
 {
-	char *more;
-
-	if (!json_is_number(v) && !json_is_boolean(v))
-		return text;
 	if (json_is_boolean(v))
-		more = hd_format("%s%s = %s\n", text, key, json_is_true(v) ? "yes" : "no");
+		hd_append(text, "%s = %s\n", key, json_is_true(v) ? "yes" : "no");
 	else if (json_is_integer(v))
-		more = hd_format("%s%s = %lld\n", text, key, (long long)json_integer_value(v));
-	else
-		more = hd_format("%s%s = %.17g\n", text, key, json_real_value(v));
-	free(text);
-	return more;
+		hd_append(text, "%s = %lld\n", key, (long long)json_integer_value(v));
+	else if (json_is_real(v))
+		hd_append(text, "%s = %.17g\n", key, json_real_value(v));
 }
 
 /* "a.b": b of the object a. */
@@ -222,7 +214,7 @@ static char *model_text(json_t *o, const struct hd_family *f)
 
 	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
 		if (!is_said_later(o, k))
-			text = append_key(text, k->ours, value_of(o, k->theirs));
+			append_key(&text, k->ours, value_of(o, k->theirs));
 	return text;
 }
 
@@ -243,7 +235,7 @@ static char *conf_of_config(const char *dir, struct hd_err *err)
 	json_t *o = read_json(dir, "config.json", err);
 	const char *type = json_string_value(json_object_get(o, "model_type")), *unlike, *key = "max_seq";
 	const struct hd_family *f = type ? hd_family_find(type) : NULL;
-	char *text = NULL, *all;
+	char *text = NULL;
 	int64_t seq;
 
 	if (!o)
@@ -258,10 +250,9 @@ static char *conf_of_config(const char *dir, struct hd_err *err)
 	else if (seq <= 0)
 		hd_err_set(err, HD_EINVAL, "%s/config.json: has no %s", dir, key);
 	if (!err->code) {
-		all = model_text(o, f);
-		text = hd_format("%s\n[data]\ntrain = none\n\n[train]\nseq = %lld\nglobal_batch = 1\nsteps = 0\n",
-				 all, (long long)(seq < LONGEST ? seq : LONGEST));
-		free(all);
+		text = model_text(o, f);
+		hd_append(&text, "\n[data]\ntrain = none\n\n[train]\nseq = %lld\nglobal_batch = 1\nsteps = 0\n",
+			  (long long)(seq < LONGEST ? seq : LONGEST));
 	}
 	json_decref(o);
 	return text;

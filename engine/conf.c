@@ -8,6 +8,7 @@
  */
 #include <config.h>
 #include "engine/conf_impl.h"
+#include "engine/base/file.h"
 #include "engine/words.h"
 #include <ctype.h>
 #include <errno.h>
@@ -176,40 +177,11 @@ int hd_conf_parse(const char *name, const char *text, const char *const *sets, i
 	return rc;
 }
 
-/* malloc'ed text, or NULL with errno. */
-static char *slurp(const char *path, size_t *len)
-{
-	FILE *f = fopen(path, "r");
-	char *text = NULL;
-	size_t cap = 0, got;
-
-	*len = 0;
-	if (!f)
-		return NULL;
-	do {
-		while (cap < *len + 4097)
-			text = hd_grow(text, cap, &cap, 1);
-		got = fread(text + *len, 1, 4096, f);
-		*len += got;
-	} while (got);
-	if (ferror(f)) {
-		int why = errno;
-
-		fclose(f);
-		free(text);
-		errno = why;
-		return NULL;
-	}
-	fclose(f);
-	text[*len] = 0;
-	return text;
-}
-
 int hd_conf_read(const char *path, const char *const *sets, int nsets, struct hd_conf **out,
 		 struct hd_err *err)
 {
 	size_t len;
-	char *text = slurp(path, &len);
+	char *text = hd_file_slurp(path, &len);
 	int rc;
 
 	if (!text)
@@ -249,24 +221,19 @@ char *hd_conf_text(const struct hd_conf *c)
 {
 	const struct hd_section *s;
 	const struct hd_entry *e;
-	char *out = hd_strdup(""), *more;
+	char *out = hd_strdup("");
 	size_t i;
 
 	for (s = c->first; s; s = s->next) {
 		if (!s->exists)
 			continue;
-		more = hd_format("%s%s[%s]\n", out, *out ? "\n" : "", s->label);
-		free(out);
-		out = more;
+		hd_append(&out, "%s[%s]\n", *out ? "\n" : "", s->label);
 		for (i = 0; i < s->n; i++) {
 			e = &s->entries[i];
 			if (!e->given)
 				continue;
 			/* a ; after a blank would begin a comment */
-			more = hd_format("%s%s =%s%s\n", out, e->key, *e->value == ';' ? "" : " ",
-					 e->value);
-			free(out);
-			out = more;
+			hd_append(&out, "%s =%s%s\n", e->key, *e->value == ';' ? "" : " ", e->value);
 		}
 	}
 	return out;

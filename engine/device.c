@@ -6,21 +6,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-double hd_attr(const char *attr, const char *key, double otherwise)
+const char *hd_attr_text(const char *attr, const char *key)
 {
 	size_t n = strlen(key);
 
 	while (attr && *attr) {
 		attr += strspn(attr, " ");
-		if (!strncmp(attr, key, n) && attr[n] == '=') {
-			char *end;
-			double v = strtod(attr + n + 1, &end);
-
-			return end == attr + n + 1 ? otherwise : v;
-		}
+		if (!strncmp(attr, key, n) && attr[n] == '=')
+			return attr + n + 1;
 		attr += strcspn(attr, " ");
 	}
-	return otherwise;
+	return NULL;
+}
+
+double hd_attr(const char *attr, const char *key, double otherwise)
+{
+	const char *text = hd_attr_text(attr, key);
+	char *end;
+	double v = text ? strtod(text, &end) : otherwise;
+
+	return text && end == text ? otherwise : v;
+}
+
+int64_t hd_attr_int(const char *attr, const char *key, int64_t otherwise)
+{
+	const char *text = hd_attr_text(attr, key);
+	char *end;
+	long long v = text ? strtoll(text, &end, 10) : otherwise;
+
+	return text && end == text ? otherwise : v;
 }
 
 int hd_dtype_bytes(uint32_t dtype)

@@ -144,7 +144,10 @@ const struct hd_device_ops *hd_device_cpu(void);
 int hd_device_cuda(const struct hd_device_ops **out, struct hd_err *err);
 int hd_device_gpu_there(void);		/* cheap: whether a driver is there, so that loading it is worth the time */
 
-double hd_attr(const char *attr, const char *key, double otherwise);	/* "eps=1e-5 rms=1" */
+/* Of "eps=1e-5 rms=1 out=a,b": what follows "KEY=" up to the next blank, or NULL; as a number; as a whole number, exactly. */
+const char *hd_attr_text(const char *attr, const char *key);
+double hd_attr(const char *attr, const char *key, double otherwise);
+int64_t hd_attr_int(const char *attr, const char *key, int64_t otherwise);
 int hd_dtype_bytes(uint32_t dtype);
 const char *hd_dtype_name(uint32_t dtype);
 /* Of n elements those that are in use. */

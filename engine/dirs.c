@@ -10,6 +10,7 @@
 #define _GNU_SOURCE 1 /* renameat2 */
 #endif
 #include "engine/tensorfile.h"
+#include "engine/base/file.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -262,28 +263,9 @@ int hd_file_write(const char *path, const char *text, struct hd_err *err)
 
 char *hd_file_read(const char *path, size_t *bytes, struct hd_err *err)
 {
-	FILE *f = fopen(path, "rbe");
-	size_t n = 0, room = 0, k;
-	char *text = NULL;
+	char *text = hd_file_slurp(path, bytes);
 
-	if (!f) {
+	if (!text)
 		fail(path, "cannot be read", err);
-		return NULL;
-	}
-	do {
-		text = hd_grow(text, n + 1, &room, 1); /* one byte stays free for the NUL */
-		k = fread(text + n, 1, room - n - 1, f);
-		n += k;
-	} while (k);
-	if (ferror(f)) {
-		fail(path, "cannot be read", err);
-		free(text);
-		text = NULL;
-	} else {
-		text[n] = 0;
-		if (bytes)
-			*bytes = n;
-	}
-	fclose(f);
 	return text;
 }

@@ -77,20 +77,48 @@ char *hd_strdup(const char *s)
 	return memcpy(hd_alloc(n), s, n);
 }
 
-char *hd_format(const char *fmt, ...)
+static char *format(const char *fmt, va_list v)
 {
-	va_list v;
+	va_list again;
 	int n;
 	char *s;
 
-	va_start(v, fmt);
-	n = vsnprintf(NULL, 0, fmt, v);
-	va_end(v);
+	va_copy(again, v);
+	n = vsnprintf(NULL, 0, fmt, again);
+	va_end(again);
 	s = hd_alloc((size_t)n + 1);
-	va_start(v, fmt);
 	vsnprintf(s, (size_t)n + 1, fmt, v);
+	return s;
+}
+
+char *hd_format(const char *fmt, ...)
+{
+	va_list v;
+	char *s;
+
+	va_start(v, fmt);
+	s = format(fmt, v);
 	va_end(v);
 	return s;
+}
+
+void hd_append(char **text, const char *fmt, ...)
+{
+	size_t have = *text ? strlen(*text) : 0, n;
+	va_list v;
+	char *more, *all;
+
+	va_start(v, fmt);
+	more = format(fmt, v);
+	va_end(v);
+	n = strlen(more) + 1;
+	all = hd_alloc(have + n);
+	if (have)
+		memcpy(all, *text, have);
+	memcpy(all + have, more, n);
+	free(*text);
+	free(more);
+	*text = all;
 }
 
 double hd_seconds(void)

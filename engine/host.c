@@ -442,12 +442,9 @@ static const struct hd_place *graph_place(struct hd_plan *p, const struct hd_ten
 
 static uint32_t graph_attr_dims(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims)
 {
-	size_t n = strlen(key);
+	const char *text = hd_attr_text(attr, key);
 
-	for (const char *s = attr; s; s = strchr(s, ' ') ? strchr(s, ' ') + 1 : NULL)
-		if (!strncmp(s, key, n) && s[n] == '=')
-			return hd_parse_dims(p, s + n + 1, dims);
-	return 0;
+	return text ? hd_parse_dims(p, text, dims) : 0;
 }
 
 /* -- graph: change ---------------------------------------------------------------------------------------------------------- */

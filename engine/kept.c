@@ -56,12 +56,8 @@ static char *readers(const struct hd_program *g, const struct tensor *t)
 {
 	char *text = hd_strdup("");
 
-	for (const char *op = ""; (op = next_reader(g, t, op));) {
-		char *more = hd_format("%s%s%s", text, text[0] ? ", " : "", op);
-
-		free(text);
-		text = more;
-	}
+	for (const char *op = ""; (op = next_reader(g, t, op));)
+		hd_append(&text, "%s%s", text[0] ? ", " : "", op);
 	return text;
 }
 

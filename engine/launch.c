@@ -84,10 +84,7 @@ static int64_t cores(void)
 
 static void add(char **text, const char *word)
 {
-	char *more = hd_format("%s%s%s", *text, **text ? " " : "", word);
-
-	free(*text);
-	*text = more;
+	hd_append(text, "%s%s", **text ? " " : "", word);
 }
 
 static void add_quoted(char **text, const char *word)

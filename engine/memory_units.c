@@ -10,6 +10,7 @@
  */
 #include <config.h>
 #include "engine/err.h"
+#include "engine/base/hash.h"
 #include "engine/memory.h"
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static int64_t rounded(int64_t bytes)
 
 static struct pattern pattern_of(const struct hd_span *s, const struct item *it, int64_t n)
 {
-	struct pattern p = { .n = n, .hash = 0xcbf29ce484222325ull };
+	struct pattern p = { .n = n, .hash = HD_HASH_START };
 	int64_t base = INT64_MAX;
 
 	p.s = hd_alloc((size_t)n * sizeof(*p.s));
@@ -56,7 +57,7 @@ static struct pattern pattern_of(const struct hd_span *s, const struct item *it,
 
 		p.s[k] = (struct hd_span){ words[0], words[1], words[2], 0 };
 		for (size_t w = 0; w < HD_LEN(words); w++)
-			p.hash = (p.hash ^ (uint64_t)words[w]) * 0x100000001b3ull;
+			p.hash = hd_hash_add(p.hash, (uint64_t)words[w]);
 	}
 	return p;
 }

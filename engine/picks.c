@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/picks.h"
+#include "engine/base/hash.h"
 #include "engine/tensorfile.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +16,8 @@ static char *gather(void *ctx, const char *wanted)
 	char **all = hd_comm_gather_text(wanted), *joined = NULL;
 
 	for (int r = 0; all && r < j->world.size; r++) {
-		char *more = hd_format("%s%s", joined ? joined : "", all[r]);
-
-		free(joined);
+		hd_append(&joined, "%s", all[r]);
 		free(all[r]);
-		joined = more;
 	}
 	free(all);
 	return joined;
@@ -34,14 +32,13 @@ static char *bcast(void *ctx, const char *text)
 /* The processor's name: another machine has other rates. */
 static uint64_t machine(void)
 {
-	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t h = HD_HASH_START;
 	char line[512];
 	FILE *f = fopen("/proc/cpuinfo", "r");
 
 	while (f && fgets(line, sizeof(line), f))
 		if (!strncmp(line, "model name", 10) || !strncmp(line, "flags", 5)) {
-			for (char *s = line; *s; s++)
-				h = (h ^ (uint8_t)*s) * 0x100000001b3ull;
+			h = hd_hash_add_text(h, line);
 			if (line[0] == 'f')
 				break;
 		}
@@ -76,13 +73,10 @@ static char *merged(const char *cached, const char *key, double rate, const char
 
 	for (const char *s = picks; *s;) {
 		size_t n = strcspn(s, "\n");
-		char *line = hd_format("%.*s\n", (int)n, s), *more;
+		char *line = hd_format("%.*s\n", (int)n, s);
 
-		if (!strstr(text, line)) {
-			more = hd_format("%s%s", text, line);
-			free(text);
-			text = more;
-		}
+		if (!strstr(text, line))
+			hd_append(&text, "%s", line);
 		free(line);
 		s += n + (s[n] == '\n');
 	}

@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/trace.h"
+#include "engine/base/hash.h"
 #include "engine/plan.h"
 #include "engine/ramp.h"
 #include "engine/experts.h"
@@ -372,14 +373,12 @@ static int batches(struct hd_plan *p, const struct hd_plan_options *o)
 /* -- hash ------------------------------------------------------------------------------------------------------------------------------- */
 static void mix(uint64_t *h, const char *s)
 {
-	for (; *s; s++)
-		*h = (*h ^ (uint8_t)*s) * 0x100000001b3ull;
-	*h = (*h ^ 0xff) * 0x100000001b3ull;
+	*h = hd_hash_add(hd_hash_add_text(*h, s), 0xff);
 }
 
 static void hash_plan(struct hd_plan *p)
 {
-	p->hash = 0xcbf29ce484222325ull;
+	p->hash = HD_HASH_START;
 	for (struct node *n = p->first; n; n = n->next) {
 		char shape[32];
 

@@ -266,7 +266,7 @@ static int record_node(struct hd_record *r, struct node *n)
 		return shares(g, n->outs[0], n->ins[hd_piece_index(g, n, 0)], 0) ? HD_OK
 			: whole_copy(r, n->ins[hd_piece_index(g, n, 0)], n->outs[0], 0);
 	if (!strcmp(op, "unpack")) {
-		int64_t at = (int64_t)hd_attr(n->attr, "at", 0);
+		int64_t at = hd_attr_int(n->attr, "at", 0);
 
 		return shares(g, n->outs[0], n->ins[0], at * HD_BITS(n->outs[0]->v.dtype) / 8) ? HD_OK
 			: whole_copy(r, n->ins[0], n->outs[0], at);

@@ -11,6 +11,7 @@
  */
 #include <config.h>
 #include "engine/rng.h"
+#include "engine/base/hash.h"
 #include <math.h>
 #include <string.h>
 
@@ -45,11 +46,7 @@ uint64_t hd_hash64(uint64_t x)
 
 uint64_t hd_hash_text(const char *s)
 {
-	uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a, then mixed: alone its high bits are poor */
-
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * 0x100000001b3ull;
-	return mix(h);
+	return mix(hd_hash_add_text(HD_HASH_START, s));
 }
 
 uint64_t hd_key(uint64_t seed, const char *name, uint64_t number)

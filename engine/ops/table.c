@@ -35,19 +35,9 @@ void hd_shape_like(struct hd_shape *s, const struct hd_tensor *t)
 	}
 }
 
-static const char *value_of(const char *attr, const char *key)
-{
-	size_t n = strlen(key);
-
-	for (const char *s = attr; s; s = strchr(s, ' ') ? strchr(s, ' ') + 1 : NULL)
-		if (!strncmp(s, key, n) && s[n] == '=')
-			return s + n + 1;
-	return NULL;
-}
-
 int hd_shape_attr(struct hd_plan *p, const char *attr, struct hd_shape *s, uint32_t dtype)
 {
-	const char *spec = value_of(attr, "out");
+	const char *spec = hd_attr_text(attr, "out");
 
 	if (!spec)
 		return hd_plan_fail(p, HD_EBUG, "attribute out= is missing in '%s'", attr);

@@ -83,8 +83,8 @@ static inline int hd_prepare_copy(const struct hd_check *c, struct hd_prep *p)
 	if (x->dtype != y->dtype)
 		return hd_err_set(c->err, HD_EINVAL, "%s: input 0 has dtype %s, output 0 has %s",
 				  c->kernel, hd_dtype_name(x->dtype), hd_dtype_name(y->dtype));
-	runs = (int64_t)hd_attr(a, "runs", 1);
-	run = (int64_t)hd_attr(a, "run", -1);
+	runs = hd_attr_int(a, "runs", 1);
+	run = hd_attr_int(a, "run", -1);
 	if (run < 0 && nx != ny)
 		return hd_err_set(
 			c->err, HD_EINVAL,
@@ -94,10 +94,10 @@ static inline int hd_prepare_copy(const struct hd_check *c, struct hd_prep *p)
 		run = nx;
 	p->n[HD_COPY_RUNS] = runs;
 	p->n[HD_COPY_RUN] = run;
-	p->n[HD_COPY_SRC] = (int64_t)hd_attr(a, "src", 0);
-	p->n[HD_COPY_SRC_STEP] = (int64_t)hd_attr(a, "src_step", (double)run);
-	p->n[HD_COPY_DST] = (int64_t)hd_attr(a, "dst", 0);
-	p->n[HD_COPY_DST_STEP] = (int64_t)hd_attr(a, "dst_step", (double)run);
+	p->n[HD_COPY_SRC] = hd_attr_int(a, "src", 0);
+	p->n[HD_COPY_SRC_STEP] = hd_attr_int(a, "src_step", run);
+	p->n[HD_COPY_DST] = hd_attr_int(a, "dst", 0);
+	p->n[HD_COPY_DST_STEP] = hd_attr_int(a, "dst_step", run);
 	HD_TRY(hd_check_pieces(c, "input 0's", nx, runs, run, p->n[HD_COPY_SRC],
 			       p->n[HD_COPY_SRC_STEP]));
 	HD_TRY(hd_check_pieces(c, "output 0's", ny, runs, run, p->n[HD_COPY_DST],

@@ -129,7 +129,7 @@ static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p
 	HD_TRY(hd_check_range(c, "p", p->f[0], 0, 1 - 0x1p-20));
 	p->n[0] = hd_check_count(x, 0, n - 1);
 	p->n[1] = x->n[n - 1];
-	p->n[3] = (int64_t)hd_attr(c->d->attr, "site", 0);
+	p->n[3] = hd_attr_int(c->d->attr, "site", 0);
 	p->n[4] = n - 1;
 	strides = (int64_t *)hd_alloc(HD_MAX_DIMS * sizeof(*strides));
 	for (uint32_t i = n; i--; stride *= x->dims[i]->n) {

@@ -21,13 +21,13 @@ static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p
 	HD_TRY(hd_check_ndim(c, gates, 3, 3));
 	HD_TRY(hd_check_same(c, slots, gates));
 	p->n[0] = z->n[0], p->n[1] = z->n[1], p->n[2] = z->n[2], p->n[3] = gates->n[2];
-	p->n[4] = (int64_t)hd_attr(attr, "unit", 0);
-	p->n[5] = (int64_t)hd_attr(attr, "places", 0);
-	p->n[6] = (int64_t)hd_attr(attr, "group", 0);
+	p->n[4] = hd_attr_int(attr, "unit", 0);
+	p->n[5] = hd_attr_int(attr, "places", 0);
+	p->n[6] = hd_attr_int(attr, "group", 0);
 	p->n[7] = hd_attr(attr, "first", 0) != 0;
 	p->n[8] = hd_attr(attr, "normal", 0) != 0;
 	p->n[9] = hd_attr(attr, "random", 0) != 0;
-	p->n[10] = (int64_t)hd_attr(attr, "site", 0);
+	p->n[10] = hd_attr_int(attr, "site", 0);
 	p->n[11] = z->off[0];
 	p->f[0] = hd_attr(attr, "aux", 0);
 	p->f[1] = hd_attr(attr, "z", 0);
@@ -111,8 +111,8 @@ static inline int hd_prepare_places(const struct hd_check *c, struct hd_prep *p,
 				  c->kernel, (long long)x->n[0], (long long)x->off[0], (long long)x->n[2], (long long)d->n[1],
 				  (long long)d->off[1], (long long)d->n[3]);
 	p->n[0] = x->n[0], p->n[1] = x->n[1], p->n[2] = slots->n[2], p->n[3] = x->n[2], p->n[4] = d->n[0], p->n[5] = d->n[2];
-	p->n[6] = (int64_t)hd_attr(c->d->attr, "unit", 0);
-	p->n[7] = (int64_t)hd_attr(c->d->attr, "places", 0);
+	p->n[6] = hd_attr_int(c->d->attr, "unit", 0);
+	p->n[7] = hd_attr_int(c->d->attr, "places", 0);
 	if (p->n[6] < 1 || p->n[7] < 1 || p->n[0] * p->n[1] % p->n[6] || x->off[0] * p->n[1] % p->n[6])
 		return hd_err_set(c->err, HD_EDIVIDE, "%s: units of %lld tokens, and here are samples %lld to %lld of %lld",
 				  c->kernel, (long long)p->n[6], (long long)x->off[0], (long long)(x->off[0] + p->n[0]),
