@@ -41,7 +41,7 @@ static float threshold(const float *z, int64_t n, int64_t k, float *scratch)
 	return scratch[k - 1];
 }
 
-static int32_t draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t position, float *scratch)
+int32_t hd_draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t position, float *scratch)
 {
 	int32_t best = 0;
 	double sum = 0, u;
@@ -103,7 +103,7 @@ int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const s
 	float *z;
 
 	for (int64_t k = have; k < have + n && (z = next(j, ids, k, err)); k++) {
-		ids[k] = draw(z, vocab, s, k, scratch);
+		ids[k] = hd_draw(z, vocab, s, k, scratch);
 		done_with(j, z);
 	}
 	free(scratch);

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The draw of a token, against the probabilities that its logits have.  A temperature that is ignored, or one draw for all
+ * positions, still makes text; nobody sees that it is not what the model says.
+ */
+#include <config.h>
+#include "engine/generate.h"
+#include "t/lib/tap.h"
+
+enum { DRAWS = 10000, LOGITS = 4 };
+static const float logits[LOGITS] = { 0.5f, 2.0f, -1.0f, 1.0f };
+
+/* What chi-square exceeds once in a thousand, by degrees of freedom; the seeds are fixed, so once is for ever. */
+static double limit(int freedom)
+{
+	static const double once[] = { 0, 10.83, 13.82, 16.27 };
+
+	return freedom == 15 ? 37.70 : once[freedom];
+}
+
+/* Softmax of the k largest logits (their ranks are 2, 0, 3, 1 by index), in double. */
+static void expected(double *p, double temperature, int k)
+{
+	static const int rank[LOGITS] = { 2, 0, 3, 1 };
+	double sum = 0;
+
+	for (int i = 0; i < LOGITS; i++)
+		sum += p[i] = rank[i] < k ? exp((double)logits[i] / temperature) : 0;
+	for (int i = 0; i < LOGITS; i++)
+		p[i] /= sum;
+}
+
+static double chi_square(const int *count, const double *p, int n)
+{
+	double sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += p[i] > 0 ? pow(count[i] - DRAWS * p[i], 2) / (DRAWS * p[i]) : count[i] ? INFINITY : 0;
+	return sum;
+}
+
+/* by_seed: of one position with many seeds, else of many positions with one seed. */
+static void frequencies(double temperature, int k, int by_seed)
+{
+	struct hd_sampling s = { .temperature = temperature, .top_k = k, .seed = 7 };
+	int count[LOGITS] = { 0 }, kinds = k ? k : LOGITS;
+	double p[LOGITS], off;
+	float scratch[LOGITS];
+
+	expected(p, temperature, kinds);
+	for (int i = 0; i < DRAWS; i++) {
+		s.seed = by_seed ? i : 7;
+		count[hd_draw(logits, LOGITS, &s, by_seed ? 3 : i, scratch)]++;
+	}
+	off = chi_square(count, p, LOGITS);
+	if (!ok(off <= limit(kinds - 1), "temperature %g, top-k %d, %s: %d draws", temperature, k,
+		by_seed ? "other seeds" : "other positions", DRAWS))
+		note("%d %d %d %d: chi-square %.2f, limit %.2f", count[0], count[1], count[2], count[3], off, limit(kinds - 1));
+}
+
+/* A draw says nothing of the next: pairs of neighbours come as often as both by themselves. */
+static void pairs(void)
+{
+	struct hd_sampling s = { .temperature = 2, .seed = 7 };
+	int count[LOGITS * LOGITS] = { 0 };
+	double one[LOGITS], p[LOGITS * LOGITS], off;
+	float scratch[LOGITS];
+
+	expected(one, 2, LOGITS);
+	for (int i = 0; i < LOGITS * LOGITS; i++)
+		p[i] = one[i / LOGITS] * one[i % LOGITS];
+	for (int i = 0; i < DRAWS; i++)
+		count[hd_draw(logits, LOGITS, &s, 2 * i, scratch) * LOGITS + hd_draw(logits, LOGITS, &s, 2 * i + 1, scratch)]++;
+	off = chi_square(count, p, LOGITS * LOGITS);
+	if (!ok(off <= limit(LOGITS * LOGITS - 1), "neighbours are independent"))
+		note("chi-square %.2f, limit %.2f", off, limit(LOGITS * LOGITS - 1));
+}
+
+static int always(double temperature, int k, int want)
+{
+	struct hd_sampling s = { .temperature = temperature, .top_k = k, .seed = 7 };
+	float scratch[LOGITS];
+
+	for (int i = 0; i < DRAWS; i++)
+		if (hd_draw(logits, LOGITS, &s, i, scratch) != want)
+			return 0;
+	return 1;
+}
+
+/* exp(z / T) of logits as large as models have: neither overflows nor underflows to nothing. */
+static void large_logits(void)
+{
+	static const float z[LOGITS] = { 30000, 30001, -30000, 29999 };
+	struct hd_sampling s = { .temperature = 1e-3, .seed = 7 };
+	float scratch[LOGITS];
+	int right = 0;
+
+	for (int i = 0; i < 100; i++)
+		right += hd_draw(z, LOGITS, &s, i, scratch) == 1;
+	is_int(right, 100, "logits of 3e4 over 1e-3");
+}
+
+/* Of 50,000 logits that are alike all are drawn: the mean of the ids is that of uniform ones, within four deviations. */
+static void large_vocabulary(void)
+{
+	enum { VOCAB = 50000 };
+	static float z[VOCAB], scratch[VOCAB];
+	struct hd_sampling s = { .temperature = 1, .seed = 7 };
+	double sum = 0;
+
+	for (int i = 0; i < 1000; i++)
+		sum += hd_draw(z, VOCAB, &s, i, scratch);
+	near(sum / 1000, (VOCAB - 1) / 2., 4 * VOCAB / sqrt(12. * 1000), "50,000 logits alike");
+}
+
+int main(void)
+{
+	static const double temperatures[] = { 0.5, 1, 2, 100 };
+
+	for (size_t i = 0; i < sizeof(temperatures) / sizeof(*temperatures); i++) {
+		frequencies(temperatures[i], 0, 0);
+		frequencies(temperatures[i], 0, 1);
+	}
+	frequencies(1, 2, 0);
+	frequencies(2, 3, 1);
+	pairs();
+	ok(always(0, 0, 1), "temperature 0: the likeliest");
+	ok(always(0.01, 0, 1), "and 0.01, of logits that are 1 apart");
+	ok(always(100, 1, 1), "top-k 1: the likeliest, whatever the temperature");
+	large_logits();
+	large_vocabulary();
+	return done();
+}

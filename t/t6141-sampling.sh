@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What `generate` draws, from a model whose logits are known: letters must come as often as softmax(z / T) says.  A
+# temperature or a top-k that does not arrive changes no line of the output's form.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+command -v perl >/dev/null || skip_all "no perl, which writes the model"
+
+# The last norm has weight 0 and bias (1, 0, ...): what it gives is its bias, and the logit of v is wte[v][0].
+sed '/^\[strategy/,$d' tiny.ini | sed -e 's/^layers = .*/layers = 1/' -e 's/^embed = .*/embed = 8/' -e 's/^heads = .*/heads = 1/' \
+	-e 's/^seq = .*/seq = 16/' -e 's/^steps = .*/steps = 0/' >small.ini
+cat >known.pl <<'EOT'
+# known.pl FILE LETTERS LOGIT...: these logits for these letters, -1e6 for all other bytes
+my ($path, $letters, @z) = @ARGV;
+open(my $f, '+<:raw', $path) or die "$path: $!";
+read($f, my $size, 8);
+$size = unpack('Q<', $size);
+read($f, my $header, $size);
+sub put { my ($name, $bytes) = @_;
+	$header =~ /"\Q$name\E": *\{[^}]*"data_offsets": *\[(\d+), *(\d+)\]/ or die "$path: no $name";
+	$2 - $1 == length($bytes) or die "$name: $1 to $2, and not " . length($bytes);
+	seek($f, 8 + $size + $1, 0);
+	print $f $bytes; }
+my @wte = map { [ -1e6, (0) x 7 ] } 0 .. 255;
+$wte[ord(substr($letters, $_, 1))][0] = $z[@z == 1 ? 0 : $_] for 0 .. length($letters) - 1;
+put('transformer.wte.weight', pack('f<*', map { @$_ } @wte));
+put('transformer.ln_f.weight', pack('f<*', (0) x 8));
+put('transformer.ln_f.bias', pack('f<*', 1, (0) x 7));
+EOT
+known() {			# NAME LETTERS LOGIT...: a checkpoint
+	heddle train small.ini --set "checkpoint.dir=$1" >out 2>&1 || tap_comment <out
+	name=$1
+	shift
+	perl known.pl "$name/step-00000000/model.safetensors" "$@" || echo "# perl failed"
+}
+known four abcd 1 0.5 0 -1
+known flat abcdefghijklmnopqrstuvwxyz 0
+logits=$(heddle generate four --prompt x --logits | tr -d ' {}[]' | sed 's/"logits"://' | tr ',' '\n')
+is "the logits are those written" "$(printf '%s\n' "$logits" | sed -n '98,101p' | tr '\n' ' ')$(printf '%s\n' "$logits" | sort -u | wc -l)" \
+	"1.0 0.5 0.0 -1.0 5"
+
+# drawn MODEL args...: 3000 letters, one a line, into ./letters
+drawn() { model=$1; shift; heddle generate "$model" --prompt x --tokens 3000 "$@" | tail -c +2 | fold -w 1 >letters; }
+# as_likely NAME TEMPERATURE LIMIT LETTERS LOGIT...: chi-square of ./letters is at most LIMIT, which it exceeds
+# once in a thousand seeds; the seed is fixed
+as_likely() {
+	name=$1 t=$2 limit=$3 letters=$4
+	shift 4
+	why=$(awk -v t="$t" -v limit="$limit" -v letters="$letters" -v z="$*" '{ count[$1]++; n++ } END {
+		split(z, logit, " ")
+		for (i = 1; i <= length(letters); i++) sum += e[i] = exp(logit[i in logit ? i : 1] / t)
+		for (i = 1; i <= length(letters); i++) {
+			c = count[substr(letters, i, 1)]
+			want = n * e[i] / sum
+			of += c
+			chi += (c - want) ^ 2 / want
+			text = text " " c " for " want
+		}
+		printf "chi-square %.1f, at most %s; of %d letters %d are others:%s\n", chi, limit, n, n - of, text
+		exit !(n == 3000 && of == n && chi <= limit)
+	}' letters)
+	tap_result $? "$name" || printf '%s\n' "$why" | tap_comment
+}
+for t in 0.5 1 2 100; do
+	drawn four --temperature $t
+	as_likely "temperature $t" $t 16.27 abcd 1 0.5 0 -1
+done
+drawn four
+as_likely "no temperature: 0.8" 0.8 16.27 abcd 1 0.5 0 -1
+drawn four --temperature 1 --seed 2
+as_likely "another seed" 1 16.27 abcd 1 0.5 0 -1
+drawn four --temperature 2 --top-k 2
+as_likely "top-k 2" 2 10.83 ab 1 0.5
+drawn four --temperature 100 --top-k 3
+as_likely "top-k 3" 100 13.82 abc 1 0.5 0
+drawn flat --temperature 1
+as_likely "26 letters alike" 1 52.62 abcdefghijklmnopqrstuvwxyz 0
+
+text() { heddle generate four --prompt x --tokens 50 "$@"; }
+is "temperature 0: the likeliest" "$(text --temperature 0)" "x$(printf '%50s' '' | tr ' ' a)"
+is "and 0.01: the others have e^-50" "$(text --temperature 0.01)" "$(text --temperature 0)"
+
+# What training shows after its last step is that, at 0.8, with its seed.
+out=$(heddle train small.ini --set model.load=four/step-00000000 --set train.steps=1 --set train.lr=0 --set train.seed=5 \
+	--set log.sample=50 --set log.sample_prompt=x 2>/dev/null)
+is "log.sample" "$(printf '%s\n' "$out" | sed -n '/^sample:/{n;p;}')" "$(text --seed 5)"
+done_testing
