@@ -140,7 +140,7 @@ static struct tensor *accumulator(struct hd_plan *p, struct tensor *param, const
 
 static struct tensor *state(struct hd_plan *p, struct tensor *param, const char *suffix)
 {
-	struct tensor *s = hd_tensor_new(p, hd_plan_text(p, "%s.%s", param->v.name, suffix), HD_STATE, HD_F32, param->dims,
+	struct tensor *s = hd_tensor_new(p, hd_plan_text(p, "%s.%s", param->v.name, suffix), HD_STATE, p->real, param->dims,
 					 param->v.ndim);
 
 	s->v.of = &param->v;

@@ -254,7 +254,7 @@ struct tensor *gt_param_named(const struct hd_plan *p, const char *name)
 struct tensor *gt_gradient_of(const struct hd_plan *p, const struct tensor *param)
 {
 	for (struct node *n = p->first; n; n = n->next)
-		if (!strcmp(n->v.op->name, "sgd") && n->ins[1]->v.of == &param->v)
+		if ((!strcmp(n->v.op->name, "sgd") || !strcmp(n->v.op->name, "adamw")) && n->ins[1]->v.of == &param->v)
 			return n->ins[1];
 	return NULL;
 }

@@ -4,6 +4,7 @@
  *
  *	struct gt_run *r = gt_open(plan, sim_members);
  *	const char *why = sim_compute(r);		// NULL: all ranks came to the end
+ *	why = sim_update(r);				// and the update of the step, if it is wanted
  *
  * A rank is a thread, but only one runs at a time: until it waits for a peer that has not yet come; then the next one.
  *
@@ -44,6 +45,7 @@ static struct sim {
 	struct gt_run *run;
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
+	int update; /* the second half of a step */
 	int turn, idle; /* whose turn it is; how often it was handed on since something happened */
 	char finished[GT_RANKS], why[600];
 } sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
@@ -343,8 +345,12 @@ static void *sim_rank(void *arg)
 	pthread_mutex_lock(&sim.lock);
 	while (sim.turn != sim_me)
 		pthread_cond_wait(&sim.moved, &sim.lock);
-	rc = sim.why[0] ? HD_EIO
-			: hd_program_compute(sim.run->g[sim_me], &sim.run->run, gt_fill, sim.run);
+	if (sim.why[0])
+		rc = HD_EIO;
+	else if (sim.update)
+		rc = hd_program_update(sim.run->g[sim_me], &sim.run->run);
+	else
+		rc = hd_program_compute(sim.run->g[sim_me], &sim.run->run, gt_fill, sim.run);
 	if (rc < 0 && !sim.why[0])
 		snprintf(sim.why, sizeof(sim.why), "rank %d failed", sim_me);
 	sim_yield(1);
@@ -352,22 +358,15 @@ static void *sim_rank(void *arg)
 	return NULL;
 }
 
-/* One step of all ranks.  NULL, or why not. */
-static __attribute__((unused)) const char *sim_compute(struct gt_run *r)
+static const char *sim_all(struct gt_run *r, int update)
 {
 	pthread_t thread[GT_RANKS];
 	int number[GT_RANKS];
 
 	sim.run = r;
-	sim.why[0] = 0;
+	sim.update = update;
 	sim.turn = sim.idle = 0;
 	memset(sim.finished, 0, sizeof(sim.finished));
-	for (int i = 0; i < sim.nmembers; i++) {
-		sim.members[i]->calls = 0;
-		memset(sim.members[i]->sent, 0, sizeof(sim.members[i]->sent));
-		memset(sim.members[i]->received, 0, sizeof(sim.members[i]->received));
-	}
-	gt_poison(r);
 	for (int k = 0; k < r->n; k++) {
 		number[k] = k;
 		if (pthread_create(&thread[k], NULL, sim_rank, &number[k]))
@@ -375,13 +374,33 @@ static __attribute__((unused)) const char *sim_compute(struct gt_run *r)
 	}
 	for (int k = 0; k < r->n; k++)
 		pthread_join(thread[k], NULL);
-	sim_forget();
 	return sim.why[0] ? sim.why : NULL;
+}
+
+/* One step of all ranks, up to the update.  NULL, or why not. */
+static __attribute__((unused)) const char *sim_compute(struct gt_run *r)
+{
+	sim.why[0] = 0;
+	sim_forget();
+	for (int i = 0; i < sim.nmembers; i++) {
+		sim.members[i]->calls = 0;
+		memset(sim.members[i]->sent, 0, sizeof(sim.members[i]->sent));
+		memset(sim.members[i]->received, 0, sizeof(sim.members[i]->received));
+	}
+	gt_poison(r);
+	return sim_all(r, 0);
+}
+
+/* The update of the step that was computed. */
+static __attribute__((unused)) const char *sim_update(struct gt_run *r)
+{
+	return sim_all(r, 1);
 }
 
 static __attribute__((unused)) void sim_close(struct gt_run *r)
 {
 	sim.nmembers = 0;
+	sim_forget();
 	gt_close(r);
 }
 
