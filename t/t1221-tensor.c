@@ -127,6 +127,50 @@ static void exact(void)
 	gt_close(one);
 }
 
+/* u = h B and v = h C are partial sums where the rows of B and C are cut; u v is not the sum of the ranks' products.  Its result
+ * is smaller than its operands, so one partial operand alone may pass. */
+static struct gt_run *product_of_sums(int size)
+{
+	struct hd_plan *p = gt_plan(2);
+	struct axis *a = size > 1 ? gt_axis(p, "t", size) : NULL;
+	struct tensor *x, *h, *u, *v;
+
+	hd_dim_get(p, "batch", 2);
+	hd_dim_get(p, "seq", 3);
+	hd_dim_get(p, "embed", 5);
+	hd_dim_get(p, "mlp", 24);
+	if (a)
+		rule(p, "mlp", a, 0);
+	x = gt_param(p, "x", "batch,seq,embed");
+	h = hd_einsum(p, x, gt_param(p, "A", "embed,mlp"), "batch,seq,mlp");
+	u = hd_einsum(p, h, gt_param(p, "B", "mlp,embed"), "batch,seq,embed");
+	v = hd_einsum(p, h, gt_param(p, "C", "mlp,embed"), "batch,seq,embed");
+	gt_build(p, gt_loss(p, hd_einsum(p, u, v, "batch,seq")));
+	return gt_open(p, size > 1 ? sim_members : NULL);
+}
+
+static void two_partial_operands(void)
+{
+	static const int sizes[] = {2, 3, 4, 6, 8};
+
+	one = product_of_sums(1);
+	if (!ok(one && gt_compute(one) != 0, "a product of two sums")) {
+		note("%s", gt_why());
+		return;
+	}
+	for (size_t i = 0; i < HD_LEN(sizes); i++) {
+		struct gt_run *r = product_of_sums(sizes[i]);
+		const char *why = r ? sim_compute(r) : gt_why(), *where = "";
+		double off = why ? NAN : all_gradients(r, &where);
+		double loss = why ? NAN : worst_value(r, r->plan->loss, one->plan->loss);
+
+		if (!ok(off < 1e-12 && loss < 1e-12, "size %d: both are complete before they are multiplied", sizes[i]))
+			note("%s: loss differs by %g, gradients by %g (%s)", why ? why : "it ran", loss, off, where);
+		sim_close(r);
+	}
+	gt_close(one);
+}
+
 /* -- collectives of a layer ---------------------------------------------------------------------------------------------- */
 static int count(struct hd_plan *p, uint32_t phases, const char *kind, int64_t *bytes)
 {
@@ -221,6 +265,7 @@ int main(void)
 	sizes("family = llama\nvocab = 32\nmlp = 40\nkv_heads = 2\ntie_embeddings = yes\n", "Llama, 2 key heads, tied");
 	sizes("family = llama\nvocab = 32\nmlp = 24\nkv_heads = 1\n", "Llama, 1 key head");
 	exact();
+	two_partial_operands();
 	for (int t = 2; t <= 8; t *= 2)
 		for (int sequence = 0; sequence < 2; sequence++) {
 			collectives("vocab = 32\n", "GPT-2", t, sequence);

@@ -20,6 +20,7 @@
 
 struct layout { const char *name, *axes, *rules, *more; int ranks, micro; };
 
+#define PLUGIN(name) "[strategy " name "]\nplugin = " HD_TEST_BUILD "/plugins/" name "/.libs/" name ".so\n"
 #define EP "expert>ep batch>ep!"
 #define TP "vocab>tp+ heads>tp kv_heads>tp mlp>tp"
 
@@ -392,8 +393,38 @@ static void movements(const char *keys, const char *what, int64_t rows, int64_t 
 		hd_conf_destroy(p->conf), hd_plan_destroy(p);
 }
 
+/* The plugin's own rules: wherever ep stands among the strategies, tokens change ranks along it alone.  It cuts the batch inside
+ * the pieces of the replicas, or what an all-to-all brings together would be rows of all of them. */
+static void beside_replicas(const char *sections, const char *what)
+{
+	int moved = 0, others = 0;
+	struct hd_plan *p;
+	char ini[1000];
+
+	snprintf(ini, sizeof(ini), "[model]\nlayers = 2\nembed = 16\nheads = 4\nvocab = 16\nexperts = 4\nmoe_every = 1\n[data]\ntrain = none\n"
+		 "[train]\nseq = 8\nglobal_batch = 12\nmicro_batch = 2\nsteps = 1\n%s", sections);
+	p = gt_plan_of(ini, 6, HD_F32);
+	if (!ok(p != NULL, "%s", what)) {
+		note("%s", gt_why());
+		return;
+	}
+	for (const struct node *n = p->first; n; n = n->next)
+		if (n->comm.kind && n->v.phase & (HD_F | HD_B | HD_W) && !strcmp(n->v.block, "layer 1")) {
+			int along = n->comm.kind == HD_ALL_TO_ALL && n->comm.group->v.n == 2;
+
+			moved += along;
+			others += !along;
+		}
+	is_int(moved, 4, "two all-to-alls forward and two backward, among the two ranks of ep");
+	is_int(others, 0, "and nothing among replicas");
+	hd_conf_destroy(p->conf);
+	hd_plan_destroy(p);
+}
+
 int main(void)
 {
+	beside_replicas(PLUGIN("ep") "size = 2\n" PLUGIN("dp") "size = 3\n", "ep, then dp");
+	beside_replicas(PLUGIN("dp") "size = 3\n" PLUGIN("ep") "size = 2\n", "dp, then ep");
 	model("experts = 8\n", "gshard in every second layer", 0);
 	model("family = mixtral\nexperts = 8\nkv_heads = 4\nrouter = topk\ncapacity_factor = 1.5\nz_loss = 0.01\naux_loss = 0.1\n",
 	      "top 2 with places, z loss", 1);

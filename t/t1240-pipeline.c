@@ -127,6 +127,28 @@ static void with_others(const char *model, const char *what)
 	}
 }
 
+/* A batch that replicas have cut is cut again inside their pieces: nothing moves among them, wherever they stand. */
+static void pieces_of_pieces(const char *sections, const char *what)
+{
+	struct hd_plan *p = plan("", 4, 1, "none", 8, sections);
+	int pieces = 0, among = 0;
+
+	if (!ok(p != NULL, "%s", what)) {
+		note("%s", gt_why());
+		return;
+	}
+	for (const struct node *n = p->first; n; n = n->next)
+		if (n->comm.kind && n->v.phase & (HD_F | HD_B | HD_W))
+			for (uint32_t a = 0; a < n->comm.group->n; a++) {
+				pieces += n->comm.kind == HD_ALL_GATHER && !strcmp(n->comm.group->axes[a]->v.name, "tp");
+				among += !strcmp(n->comm.group->axes[a]->v.name, "dp");
+			}
+	is_int(pieces, 2, "what crosses is gathered from pieces, forward and backward");
+	is_int(among, 0, "and nothing moves among replicas");
+	hd_conf_destroy(p->conf);
+	hd_plan_destroy(p);
+}
+
 /* -- a tied embedding ------------------------------------------------------------------------------------------------------------ */
 /* Its gradient is a sum of what the first stage and the last one have: once a step one of them sends its part. */
 static void tied(void)
@@ -195,6 +217,10 @@ int main(void)
 	if (ok(one && gt_compute(one) > 0, "one rank"))
 		with_others("family = llama\nmlp = 12\n", "llama");
 	gt_close(one);
+	pieces_of_pieces("[strategy tp]\n" PLUGIN("tp") "size = 2\n[strategy dp]\n" PLUGIN("dp") "size = 2\n[strategy pp]\n" PLUGIN("pp")
+			 "size = 2\nscatter_gather = yes\n", "tp, dp, pp");
+	pieces_of_pieces("[strategy dp]\n" PLUGIN("dp") "size = 2\n[strategy tp]\n" PLUGIN("tp") "size = 2\n[strategy pp]\n" PLUGIN("pp")
+			 "size = 2\nscatter_gather = yes\n", "dp, tp, pp");
 	tied();
 	split("", "", "00112233");	/* embed, 6 layers, head: a small vocabulary */
 	split("", "split = 1,1,2,2", "00122333");

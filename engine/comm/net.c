@@ -86,7 +86,7 @@ static int by_members(const struct hd_call *c)
 
 static int64_t share_from(const struct hd_call *c, int n, int j)
 {
-	return c->count / n * j + c->count % n * j / n;
+	return c->count * j / n;
 }
 
 static void *in_place(const struct hd_call *c, const char *out)
