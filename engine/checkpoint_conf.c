@@ -5,7 +5,7 @@
  */
 #include <config.h>
 #include "engine/checkpoint_impl.h"
-#include "engine/comm/state.h"
+#include "engine/launch.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,7 +273,7 @@ int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, str
 		file = hd_format("%s/config.json", dir);
 		text = conf_of_config(dir, err);
 	}
-	if (text && !hd_mpi_launched())
+	if (text && !hd_launch_mpi())
 		drop_layout(text);
 	rc = text ? hd_conf_parse(file, text, sets, nsets, out, err) : err->code;
 	free(text);

@@ -116,7 +116,7 @@ struct hd_device_ops {
 /* The memory that kernels reach is the host's. */
 static inline int hd_device_in_host(const struct hd_device_ops *d) { return !d->alloc; }
 
-/* Communication that devices make among themselves, in the order of their queues.  Types of engine/comm/comm.h. */
+/* Communication that devices make among themselves, in the order of their queues.  Types of engine/comm/call.h. */
 struct hd_call;
 struct hd_device_comm {
 	const char *name;				/* nccl */

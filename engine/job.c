@@ -308,14 +308,14 @@ double hd_plan_flops(const struct hd_plan *p)
 }
 
 /* "(x 1, y 0)", of the layout that is run. */
-static const struct hd_plan *described;
-static char *describe(int rank)
+static char *describe(const void *plan, int rank)
 {
+	const struct hd_plan *p = plan;
 	char at[400] = "";
 
-	for (int a = 0; described && a < described->naxes; a++)
-		snprintf(at + strlen(at), sizeof(at) - strlen(at), "%s%s %lld", a ? ", " : "(", described->axes[a]->v.name,
-			 (long long)hd_plan_coord(described, rank, described->axes[a]));
+	for (int a = 0; p && a < p->naxes; a++)
+		snprintf(at + strlen(at), sizeof(at) - strlen(at), "%s%s %lld", a ? ", " : "(", p->axes[a]->v.name,
+			 (long long)hd_plan_coord(p, rank, p->axes[a]));
 	return at[0] ? hd_format("%s)", at) : NULL;
 }
 
@@ -341,8 +341,8 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	for (int r = 0; r < HD_ROLES; r++)
 		if (roles >> r & 1)
 			HD_TRY(build(j, r, 0, err));
-	described = hd_job_any_plan(j);
-	hd_comm_watchdog(300, describe);
+	hd_comm_describe(describe, hd_job_any_plan(j));
+	hd_comm_watchdog(300);
 	HD_TRY(memory(j, err));
 	for (int r = 0; r < HD_ROLES; r++)
 		if (j->program[r])
@@ -368,7 +368,7 @@ int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 			   (long long)j->program[HD_TRAIN]->memory.transient, (long long)j->transient_bytes);
 	HD_TRY(hd_comm_agree(err));
 	HD_TRY(bind(j, j->program[HD_TRAIN], was, err));
-	described = hd_job_any_plan(j);
+	hd_comm_describe(describe, hd_job_any_plan(j));
 	hd_program_destroy(was);
 	hd_plan_destroy(old);
 	j->picks = NULL;
@@ -379,7 +379,7 @@ int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 
 void hd_job_close(struct hd_job *j)
 {
-	described = NULL;
+	hd_comm_describe(NULL, NULL);
 	for (int r = 0; r < HD_ROLES; r++) {
 		hd_program_destroy(j->program[r]);
 		hd_plan_destroy(j->plan[r]);

@@ -22,6 +22,19 @@ int hd_launch_first(void)
 	return 1;
 }
 
+int hd_launch_mpi(void)
+{
+	static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "PMI_FD" };
+	const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+
+	if (size && atoi(size) == 1)
+		return 0;
+	for (size_t i = 0; i < HD_LEN(names); i++)
+		if (getenv(names[i]))
+			return 1;
+	return 0;
+}
+
 /* mpirun passes on what its ranks print: its own stdout counts.  That of a daemon on another host is /dev/null. */
 int hd_launch_terminal(void)
 {

@@ -7,6 +7,8 @@
 
 /* Before MPI is up.  1: the launcher calls this rank 0, or there is no launcher. */
 int hd_launch_first(void);
+/* 1: mpirun or the like has started this process with others. */
+int hd_launch_mpi(void);
 /* Whether what is printed ends on a terminal: the pseudo-terminal that mpirun gives to its ranks is not one. */
 int hd_launch_terminal(void);
 /* listen: before signals are handled.  deaf: the launcher has told this process to end.  mpirun takes nothing more that

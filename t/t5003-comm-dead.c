@@ -9,8 +9,9 @@
 #include <signal.h>
 #include <unistd.h>
 
-static char *coordinates(int rank)
+static char *coordinates(const void *unused, int rank)
 {
+	(void)unused;
 	return hd_format("(x %d, y %d)", rank % 2, rank / 2);
 }
 
@@ -38,7 +39,8 @@ static int rank_main(const char *how)
 	pair[1] = pair[0] + 1;
 	two = hd_members_create(pair, 2, "pair");
 	m = hd_members_create(all, 4, "everybody");
-	hd_comm_watchdog(strcmp(how, "dies") ? 1.0 : 30, coordinates);
+	hd_comm_describe(coordinates, NULL);
+	hd_comm_watchdog(strcmp(how, "dies") ? 1.0 : 30);
 	sum(m);
 	hd_comm_barrier();
 	if (world.rank == 3 && !strcmp(how, "dies"))

@@ -39,7 +39,7 @@ int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, str
 	hd_log_init(j->world.rank == 0, HD_INFO);
 	if (hd_affinity_note())
 		hd_log(HD_INFO, "%s", hd_affinity_note());
-	hd_comm_watchdog(300, NULL);
+	hd_comm_watchdog(300);
 	return hd_comm_agree(err);
 }
 

@@ -47,7 +47,7 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	hd_job_open(j, conf, roles, picks, err);
 	free(picks);
 	HD_TRY(err->code);
-	hd_comm_watchdog(hd_section_num(j->train, "watchdog"), NULL);
+	hd_comm_watchdog(hd_section_num(j->train, "watchdog"));
 	return hd_train(j, err);
 }
 

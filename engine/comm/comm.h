@@ -1,24 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/comm/comm.h - movement between ranks: one transport table for the program's communication nodes, and the control
- * channel (start-up, agreement on errors, watchdog), which always goes over MPI.
- *
- * Data.  A group's calls are made in the same order by all its members.  Buffers are contiguous; the collectives work on
- * whole buffers of `count` elements.  Sums and maxima of floats are made in member order, in fp32 (fp64 for HD_F64).
- *
- *   kind               in                       out
- *   HD_ALL_REDUCE      count                    count (out may equal in)
- *   HD_ALL_MAX         count                    count (out may equal in)
- *   HD_REDUCE_SCATTER  n * count                count: piece `me` of the sum
- *   HD_ALL_GATHER      count                    n * count, in member order
- *   HD_ALL_TO_ALL      n * count                n * count: piece j goes to member j
- *   HD_BROADCAST       count (root only)        count (out of the root may equal in)
- *   HD_REDUCE          count                    count (root only)
- *   HD_GATHER          count                    n * count (root only)
- *   HD_SCATTER         n * count (root only)    count
- *   HD_SHIFT           count to me + index      count from me - index (cyclic)
- *   HD_SEND            count to member index    -
- *   HD_RECV            -                        count from member index
- *   HD_ALL_TO_ALL_ROWS rows of all experts      rows of this member's experts, or the other way round: struct hd_rows
+ * engine/comm/comm.h - movement between ranks: groups whose calls (engine/comm/call.h) are made for the program's
+ * communication nodes, and the control channel (start-up, agreement on errors, watchdog), which always goes over MPI.
  *
  * start() may return before the movement is done; `in` must stay and `out` must not be touched until wait() returns.
  * Between ranks of one host the movement is made inline through shared memory (the arena of hd_comm_arena is mapped by
@@ -28,22 +10,8 @@
  */
 #ifndef HD_ENGINE_COMM_COMM_H
 #define HD_ENGINE_COMM_COMM_H
-#include <heddle/graph.h>
+#include "engine/comm/call.h"
 #include "engine/err.h"
-
-enum { HD_ALL_TO_ALL_ROWS = 50, HD_SEND = 100, HD_RECV };
-
-/* Rows whose numbers are known at run time, by expert, then by sample.  index 1: `in` has all experts' rows of this
- * member's samples and `out` gets this member's experts' rows of all members' samples; index 0: the other way round. */
-struct hd_rows {
-	const int32_t *have, *need;	/* numbers of the rows of `in` and of `out`, (expert, sample) */
-	int64_t experts, samples;	/* of one member */
-	int64_t bytes;			/* of a row */
-};
-
-/* Rows of `expert` of member j (of those of one member) and what begins where in memory: numbers as in struct hd_rows; many:
- * this is memory with all experts.  -> their number; *at: rows in front of them. */
-int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int many, int n, int j, int64_t expert, int64_t *at);
 
 struct hd_world {		/* this process among all */
 	int rank, size, local_rank, local_size, hosts;
@@ -51,17 +19,6 @@ struct hd_world {		/* this process among all */
 
 struct hd_members;		/* a communicator: the ranks of one group */
 
-struct hd_call {
-	uint32_t kind, dtype;
-	int32_t index;		/* root, shift or peer: a member index */
-	uint32_t lane;		/* of sends and receives, 0 or 1: a pair's messages keep their order within a lane */
-	uint32_t fixed;		/* 1: sum exactly in member order on every transport (train.reduce = rank_order) */
-	int64_t count;
-	const void *in;
-	void *out;
-	const struct hd_rows *rows;	/* HD_ALL_TO_ALL_ROWS; lives as long as the program */
-	const char *what;	/* for messages: "all-reduce of grad:h.0.mlp.fc.weight"; lives as long as the program */
-};
 struct hd_ticket {		/* of one started call; belongs to the caller, fixed size, reusable after wait */
 	uint64_t seq;
 	struct hd_members *m;
@@ -106,17 +63,15 @@ void hd_members_messages(struct hd_members *m);
 int hd_members_n(const struct hd_members *m);
 int hd_members_me(const struct hd_members *m);
 const char *hd_members_name(const struct hd_members *m);
+const char *hd_members_transport(const struct hd_members *m);	/* "shared memory", "network", "device" */
 int64_t hd_members_bytes(const struct hd_members *m);		/* sent since hd_comm_stats was asked to reset, as counted there */
 /* Before the first HD_ALL_TO_ALL_ROWS of a group: experts of one member.  Nothing is under way. */
 void hd_comm_rows_room(struct hd_members *m, int64_t experts);
 int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t);
 int hd_comm_wait(struct hd_ticket *t);		/* 0, or HD_EIO: a peer is gone (already reported) */
-int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index);	/* sent by member me */
-const char *hd_comm_kind_name(uint32_t kind);	/* "all-reduce" */
 struct hd_comm_stats hd_comm_stats(int reset);
 
-/* Movements of device memory.  d NULL: groups move host memory.  Else, collective, before groups are made: the device moves
- * between its own memories, in the order of its queues. */
+/* Collective, before groups are made: from now on devices move between their own memories, in the order of their queues. */
 struct hd_device_comm;
 struct hd_device_ops;
 int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err);
@@ -124,8 +79,9 @@ int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err);
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err);
 
 /* Seconds without progress after which a waiting rank names what it waits for and whom, and ends the run. */
-/* describe_rank: its place in the mesh, "(x 1, y 0)", malloc'ed or NULL; NULL: as before. */
-void hd_comm_watchdog(double seconds, char *(*describe_rank)(int rank));
+void hd_comm_watchdog(double seconds);
+/* How messages say where a rank is: "(x 1, y 0)", malloc'ed, or NULL.  describe NULL: not at all. */
+void hd_comm_describe(char *(*describe)(const void *ctx, int rank), const void *ctx);
 void hd_comm_ending(void);		/* of a signal's handler: the launcher ends the run */
 char *hd_rank_text(int rank);		/* "rank 3 (x 1, y 0)", malloc'ed */
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/comm/mpi_calls.h - for the two files that call MPI.
+ * engine/comm/mpi_calls.h - for the files that call MPI.
  */
 #ifndef HD_ENGINE_COMM_MPI_CALLS_H
 #define HD_ENGINE_COMM_MPI_CALLS_H
-#include "engine/comm/state.h"
+#include "engine/comm/mpi.h"
 #include <mpi.h>
 #include <pthread.h>
 

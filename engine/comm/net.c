@@ -11,7 +11,11 @@
  * different members, while collectives of one communicator must be issued in one order.
  */
 #include <config.h>
+#include "engine/comm/members.h"
 #include "engine/comm/mpi_calls.h"
+#include "engine/comm/sum.h"
+#include "engine/comm/wait.h"
+#include "engine/comm/watchdog_net.h"
 #include <limits.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -42,15 +46,17 @@ struct room { /* as many as sums were ever under way at once */
 	int taken;
 };
 
-static struct flight flights[FLIGHTS]; /* a ring; from landed to taken: of the thread */
-static struct room rooms[FLIGHTS]; /* of the thread */
-static uint64_t queued, taken, landed; /* numbers of calls */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of these, stop and busy */
-static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
-static pthread_t thread;
-static int running, stop;
-static int waiting; /* a compute thread waits: answer at once */
-static double busy, busy_from, delay;
+static struct {
+	struct flight flights[FLIGHTS]; /* a ring; from landed to taken: of the thread */
+	struct room rooms[FLIGHTS]; /* of the thread */
+	uint64_t queued, taken, landed; /* numbers of calls */
+	pthread_mutex_t lock; /* of these, stop and busy */
+	pthread_cond_t more;
+	pthread_t thread;
+	int running, stop;
+	int waiting; /* a compute thread waits: answer at once */
+	double busy, busy_from, delay;
+} net = { .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER };
 
 /* -- issuing ----------------------------------------------------------------------------------- */
 static MPI_Datatype type_of(uint32_t dtype)
@@ -96,7 +102,7 @@ static void *in_place(const struct hd_call *c, const char *out)
 
 static void issue_sum(const struct hd_members *m, const struct hd_call *c, MPI_Request *r)
 {
-	MPI_Comm comm = m->net->comm;
+	MPI_Comm comm = m->net.group->comm;
 	MPI_Datatype type = type_of(c->dtype);
 	int count = (int)c->count;
 
@@ -112,7 +118,7 @@ static void issue_sum(const struct hd_members *m, const struct hd_call *c, MPI_R
 
 static void issue_move(const struct hd_members *m, const struct hd_call *c, MPI_Request *r)
 {
-	MPI_Comm comm = m->net->comm;
+	MPI_Comm comm = m->net.group->comm;
 	MPI_Datatype type = type_of(c->dtype);
 	int n = type == MPI_UINT8_T ? (int)hd_comm_size(c->dtype, c->count) : (int)c->count;
 	int64_t mine = m->me * hd_comm_size(c->dtype, c->count);
@@ -146,13 +152,13 @@ static void issue_move(const struct hd_members *m, const struct hd_call *c, MPI_
 static void put(struct flight *f, int to, const void *p, int64_t bytes, int tag)
 {
 	if (bytes)
-		MPI_Isend(p, (int)bytes, MPI_BYTE, to, tag, f->t->m->net->comm, &f->req[f->nreq++]);
+		MPI_Isend(p, (int)bytes, MPI_BYTE, to, tag, f->t->m->net.group->comm, &f->req[f->nreq++]);
 }
 
 static void get(struct flight *f, int from, void *p, int64_t bytes, int tag)
 {
 	if (bytes)
-		MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, f->t->m->net->comm,
+		MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, f->t->m->net.group->comm,
 			  &f->req[f->nreq++]);
 }
 
@@ -161,14 +167,12 @@ static void issue_message(struct flight *f)
 	const struct hd_members *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
 	int64_t bytes = hd_comm_size(c->dtype, c->count);
-	int shift = c->kind == HD_SHIFT;
+	int tag = TAG_MESSAGE + (int)c->lane;
 
 	if (c->kind != HD_SEND)
-		get(f, shift ? hd_comm_mod(m->me - (int64_t)c->index, m->n) : c->index, c->out,
-		    bytes, TAG_MESSAGE + (int)c->lane);
+		get(f, hd_call_from(c, m->n, m->me), c->out, bytes, tag);
 	if (c->kind != HD_RECV)
-		put(f, shift ? hd_comm_mod(m->me + (int64_t)c->index, m->n) : c->index, c->in,
-		    bytes, TAG_MESSAGE + (int)c->lane);
+		put(f, hd_call_to(c, m->n, m->me), c->in, bytes, tag);
 }
 
 /* Both ends know how many rows a segment has, so an empty one is no message. */
@@ -228,7 +232,7 @@ static struct room *take_room(size_t bytes)
 	struct room *best = NULL;
 
 	for (int i = 0; i < FLIGHTS; i++) {
-		struct room *r = &rooms[i];
+		struct room *r = &net.rooms[i];
 
 		if (r->taken)
 			continue;
@@ -303,7 +307,7 @@ static void members_spread(struct flight *f, int tag)
 static void requests_room(int members)
 {
 	for (int i = 0; i < FLIGHTS; i++) {
-		struct flight *f = &flights[i];
+		struct flight *f = &net.flights[i];
 
 		if (2 * members <= f->cap)
 			continue;
@@ -323,9 +327,9 @@ static void issue(struct flight *f)
 	const struct hd_call *c = &f->t->call;
 
 	f->round = f->nreq = 0;
-	f->due = f->t->started + delay;
+	f->due = f->t->started + net.delay;
 	pthread_mutex_lock(&hd_mpi_lock);
-	if (c->kind == HD_SHIFT || c->kind >= HD_SEND) {
+	if (hd_call_is_message(c)) {
 		issue_message(f);
 	} else if (c->rows) {
 		issue_rows(f);
@@ -356,7 +360,7 @@ static int test(struct flight *f)
 			return 0;
 		}
 	}
-	return !delay || hd_seconds() >= f->due;
+	return !net.delay || hd_seconds() >= f->due;
 }
 
 static void land(struct flight *f)
@@ -375,7 +379,7 @@ static void land(struct flight *f)
 /* -- the thread -------------------------------------------------------------------------------- */
 static struct flight *flight_of(uint64_t i)
 {
-	return &flights[i % FLIGHTS];
+	return &net.flights[i % FLIGHTS];
 }
 
 /* Now and then somebody may ask whether this rank works. */
@@ -389,11 +393,11 @@ static void wait_for_more(void)
 		until.tv_sec++;
 		until.tv_nsec -= 1000000000;
 	}
-	if (!pthread_cond_timedwait(&more, &lock, &until))
+	if (!pthread_cond_timedwait(&net.more, &net.lock, &until))
 		return;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&net.lock);
 	hd_ask_poll();
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&net.lock);
 }
 
 /* Waits while there is nothing to do.  -> 0: the end. */
@@ -401,18 +405,18 @@ static int next_work(uint64_t *until)
 {
 	int go;
 
-	pthread_mutex_lock(&lock);
-	if (landed == queued && busy_from) {
-		busy += hd_seconds() - busy_from;
-		busy_from = 0;
+	pthread_mutex_lock(&net.lock);
+	if (net.landed == net.queued && net.busy_from) {
+		net.busy += hd_seconds() - net.busy_from;
+		net.busy_from = 0;
 	}
-	while (landed == queued && !stop)
+	while (net.landed == net.queued && !net.stop)
 		wait_for_more();
-	if (landed != queued && !busy_from)
-		busy_from = hd_seconds();
-	*until = queued;
-	go = landed != queued;
-	pthread_mutex_unlock(&lock);
+	if (net.landed != net.queued && !net.busy_from)
+		net.busy_from = hd_seconds();
+	*until = net.queued;
+	go = net.landed != net.queued;
+	pthread_mutex_unlock(&net.lock);
 	return go;
 }
 
@@ -422,7 +426,7 @@ static void back_off(int *idle)
 
 	if (++*idle % 64 == 0)
 		hd_ask_poll();
-	if (__atomic_load_n(&waiting, __ATOMIC_RELAXED) && *idle < 200)
+	if (__atomic_load_n(&net.waiting, __ATOMIC_RELAXED) && *idle < 200)
 		sched_yield();
 	else
 		nanosleep(&ts, NULL);
@@ -432,7 +436,7 @@ static int test_all(void)
 {
 	int any = 0;
 
-	for (uint64_t i = landed; i < taken; i++) {
+	for (uint64_t i = net.landed; i < net.taken; i++) {
 		struct flight *f = flight_of(i);
 
 		if (!f->t || !test(f))
@@ -440,10 +444,10 @@ static int test_all(void)
 		land(f);
 		any = 1;
 	}
-	pthread_mutex_lock(&lock);
-	while (landed < taken && !flight_of(landed)->t)
-		landed++;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&net.lock);
+	while (net.landed < net.taken && !flight_of(net.landed)->t)
+		net.landed++;
+	pthread_mutex_unlock(&net.lock);
 	return any;
 }
 
@@ -457,10 +461,10 @@ static void *progress(void *unused)
 	omp_set_num_threads(1); /* here only: its sums must not bring a second team of threads */
 #endif
 	while (next_work(&until)) {
-		if (taken < until)
+		if (net.taken < until)
 			idle = 0;
-		while (taken < until)
-			issue(flight_of(taken++));
+		while (net.taken < until)
+			issue(flight_of(net.taken++));
 		if (test_all())
 			idle = 0;
 		else
@@ -473,57 +477,57 @@ static void thread_start(void)
 {
 	const char *test_delay = getenv("HD_TEST_COMM_DELAY_US"); /* tests only: a slow network */
 
-	if (running)
+	if (net.running)
 		return;
 	if (test_delay)
-		delay = 1e-6 * atof(test_delay);
-	if (pthread_create(&thread, NULL, progress, NULL)) {
+		net.delay = 1e-6 * atof(test_delay);
+	if (pthread_create(&net.thread, NULL, progress, NULL)) {
 		hd_log(HD_ERROR, "rank %d: cannot make the thread that moves data between hosts",
 		       hd_here.w.rank);
 		hd_comm_abort(1);
 	}
-	running = 1;
+	net.running = 1;
 }
 
-void hd_net_stop(void)
+static void stop(void)
 {
-	if (!running)
+	if (!net.running)
 		return;
-	pthread_mutex_lock(&lock);
-	stop = 1;
-	pthread_cond_signal(&more);
-	pthread_mutex_unlock(&lock);
-	pthread_join(thread, NULL);
-	running = 0;
+	pthread_mutex_lock(&net.lock);
+	net.stop = 1;
+	pthread_cond_signal(&net.more);
+	pthread_mutex_unlock(&net.lock);
+	pthread_join(net.thread, NULL);
+	net.running = 0;
 }
 
 /* -- the transport ----------------------------------------------------------------------------- */
 /* The group's first member numbers it: colours need only differ within one call. */
-void hd_net_attach(struct hd_members *m)
+static int attach(struct hd_members *m)
 {
-	if (m->net)
-		return;
-	m->net = hd_alloc(sizeof(*m->net));
+	if (m->net.group)
+		return 1;
+	m->net.group = hd_alloc(sizeof(*m->net.group));
 	requests_room(m->n);
-	HD_MPI(MPI_Comm_split(hd_mpi_world, m->world[0], m->me, &m->net->comm));
+	HD_MPI(MPI_Comm_split(hd_mpi_world, m->world[0], m->me, &m->net.group->comm));
 	thread_start();
+	return 1;
 }
 
 /* MPI counts in int. */
 static int too_long(const struct hd_call *c)
 {
-	int bytes = c->rows || c->kind == HD_SHIFT || c->kind >= HD_SEND || by_members(c);
+	int bytes = c->rows || hd_call_is_message(c) || by_members(c);
 
 	return (bytes ? hd_comm_size(c->dtype, c->count) : c->count) > INT_MAX;
 }
 
-void hd_net_room(const struct hd_members *m, int64_t experts)
+static void rows(struct hd_members *m, int64_t experts)
 {
-	if (m->net)
-		requests_room(m->n * (int)experts);
+	requests_room(m->n * (int)experts);
 }
 
-int hd_net_start(struct hd_ticket *t)
+static int start(struct hd_ticket *t)
 {
 	struct hd_pause p;
 	int full;
@@ -531,16 +535,16 @@ int hd_net_start(struct hd_ticket *t)
 	if (too_long(&t->call))
 		return HD_ENOTSUP;
 	if (by_members(&t->call)) /* only what all members make may be counted: it becomes a tag */
-		t->seq = t->m->net_sums++;
+		t->seq = t->m->net.sums++;
 	hd_pause_begin(&p, t->m, "the start of a call between hosts");
 	for (;;) {
-		pthread_mutex_lock(&lock);
-		full = queued - landed == FLIGHTS;
+		pthread_mutex_lock(&net.lock);
+		full = net.queued - net.landed == FLIGHTS;
 		if (!full) {
-			flight_of(queued++)->t = t;
-			pthread_cond_signal(&more);
+			flight_of(net.queued++)->t = t;
+			pthread_cond_signal(&net.more);
 		}
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_unlock(&net.lock);
 		if (!full)
 			break;
 		hd_pause(&p, -1);
@@ -549,29 +553,41 @@ int hd_net_start(struct hd_ticket *t)
 	return 0;
 }
 
-void hd_net_wait(struct hd_ticket *t)
+static int wait(struct hd_ticket *t)
 {
 	int late = t->call.kind >= HD_SEND ? t->call.index : -1; /* in a collective any may be it */
 	struct hd_pause p;
 
-	__atomic_store_n(&waiting, 1, __ATOMIC_RELAXED);
-	hd_pause_begin(&p, t->m, t->call.what ? t->call.what : hd_comm_kind_name(t->call.kind));
+	__atomic_store_n(&net.waiting, 1, __ATOMIC_RELAXED);
+	hd_pause_begin(&p, t->m, hd_call_what(&t->call));
 	while (__atomic_load_n(&t->state, __ATOMIC_ACQUIRE) != HD_TICKET_DONE)
 		hd_pause(&p, late);
 	hd_pause_end(&p);
-	__atomic_store_n(&waiting, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&net.waiting, 0, __ATOMIC_RELAXED);
+	return 0;
 }
 
-double hd_net_busy(int reset)
+static double busy(int reset)
 {
 	double s, now = hd_seconds();
 
-	pthread_mutex_lock(&lock);
-	s = busy + (busy_from ? now - busy_from : 0);
+	pthread_mutex_lock(&net.lock);
+	s = net.busy + (net.busy_from ? now - net.busy_from : 0);
 	if (reset) {
-		busy = 0;
-		busy_from = busy_from ? now : 0;
+		net.busy = 0;
+		net.busy_from = net.busy_from ? now : 0;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&net.lock);
 	return s;
 }
+
+const struct hd_transport hd_transport_net = {
+	.name = "network",
+	.moves = HD_MOVES_BY_THREAD,
+	.attach = attach,
+	.rows = rows,
+	.start = start,
+	.wait = wait,
+	.busy = busy,
+	.stop = stop,
+};

@@ -12,7 +12,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "engine/comm/state.h"
+#include "engine/comm/shared_memory.h"
+#include "engine/comm/mpi.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +101,7 @@ void hd_control_open(void)
 	hd_here.control = hd_segment_map(bytes);
 	if (!hd_here.control)
 		return;
-	atomic_store(&hd_here.control->rank[hd_here.w.local_rank].pid, (int32_t)getpid());
+	atomic_store(&hd_here_control()->pid, (int32_t)getpid());
 	hd_host_barrier();
 }
 
@@ -118,13 +119,12 @@ static void *arena_private(size_t bytes, int warn, struct hd_err *err)
 }
 
 /* One segment a host; ranks may differ in size, so each begins where the one before it ends. */
-void *hd_comm_arena(size_t bytes, struct hd_err *err)
+void *hd_arena_map(size_t bytes, struct hd_err *err)
 {
 	int L = hd_here.w.local_size;
 	size_t *all = hd_alloc((size_t)L * sizeof(*all)), total = 0, mine = 0;
 	/* For tests only: "private" takes the way of a host whose ranks cannot share memory. */
 	const char *test = getenv("HD_TEST_COMM");
-	int share, any;
 
 	bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 	hd_host_gather(all, &bytes, sizeof(bytes));
@@ -134,14 +134,14 @@ void *hd_comm_arena(size_t bytes, struct hd_err *err)
 		total += all[i];
 	}
 	free(all);
-	share = L > 1 && hd_here.control && !(test && !strcmp(test, "private"));
-	if (share)
+	if (L == 1)
+		return arena_private(bytes, 0, err);
+	if (hd_here.control && !(test && !strcmp(test, "private")))
 		hd_here.arena = hd_segment_map(total);
-	any = L > 1 && !(share && hd_here.arena);
-	hd_here.arena_bytes = L > 1 && !any ? total : 0;
-	if (!hd_mpi_all(!any))
-		hd_members_network();
-	if (any)
+	if (!hd_here.arena) {
 		hd_here.private = 1;
-	return hd_here.arena_bytes ? hd_here.arena + mine : arena_private(bytes, any, err);
+		return arena_private(bytes, 1, err);
+	}
+	hd_here.arena_bytes = total;
+	return hd_here.arena + mine;
 }

@@ -12,7 +12,11 @@
  * shared memory made for the call.
  */
 #include <config.h>
-#include "engine/comm/state.h"
+#include "engine/comm/members.h"
+#include "engine/comm/mpi.h"
+#include "engine/comm/shared_memory.h"
+#include "engine/comm/sum.h"
+#include "engine/comm/wait.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -40,39 +44,19 @@ struct hd_box {
 	int32_t fd, pid;
 } HD_ALIGNED;
 
-static struct hd_ticket *early[EARLY];
-static int earlies;
 static struct {
-	void *map;
-	size_t bytes;
-	int fd;
-} bounce = {NULL, 0, -1};
+	struct hd_ticket *early[EARLY]; /* receives that were started */
+	int earlies;
+	struct { /* memory for buffers outside the arena */
+		void *map;
+		size_t bytes;
+		int fd;
+	} bounce;
+} shm = { .bounce = { NULL, 0, -1 } };
 
 static struct hd_slot *slot_of(const struct hd_members *m, int member)
 {
-	return &m->slots[m->local[member]];
-}
-
-int hd_shm_attach(struct hd_members *m)
-{
-	size_t L = (size_t)hd_here.w.local_size;
-	size_t slots = L * sizeof(struct hd_slot), boxes = L * L * HD_LANES * BOXES * sizeof(struct hd_box);
-	char *p;
-
-	if (hd_host_all(m->n == 1 || !m->on_host) || !hd_here.control)
-		return m->n == 1;
-	/* Of a large host mostly pages that nobody ever touches. */
-	p = hd_segment_map(slots + boxes);
-	if (!p || m->n == 1 || !m->on_host)
-		return m->n == 1;
-	m->slots = (struct hd_slot *)p;
-	m->boxes = (struct hd_box *)(p + slots);
-	return 1;
-}
-
-static const char *what_of(const struct hd_call *c)
-{
-	return c->what ? c->what : hd_comm_kind_name(c->kind);
+	return &m->shm.slots[m->local[member]];
 }
 
 static void broken(const struct hd_members *m, const struct hd_call *c, int other, const char *how)
@@ -82,7 +66,7 @@ static void broken(const struct hd_members *m, const struct hd_call *c, int othe
 	if (hd_comm_may_speak()) {
 		char *me = hd_rank_text(hd_here.w.rank), *who = hd_rank_text(m->world[other]);
 
-		hd_log(HD_ERROR, "%s on %s: %s and %s %s", what_of(c), m->name, me, who, how);
+		hd_log(HD_ERROR, "%s on %s: %s and %s %s", hd_call_what(c), m->name, me, who, how);
 	}
 	hd_comm_abort(1);
 }
@@ -102,17 +86,17 @@ static int64_t offset_of(const void *p, int64_t bytes)
  * one. */
 static void *bounce_get(const struct hd_members *m, const struct hd_call *c, size_t bytes)
 {
-	if (bytes <= bounce.bytes)
-		return bounce.map;
-	if (bounce.fd >= 0) {
-		munmap(bounce.map, bounce.bytes);
-		close(bounce.fd);
+	if (bytes <= shm.bounce.bytes)
+		return shm.bounce.map;
+	if (shm.bounce.fd >= 0) {
+		munmap(shm.bounce.map, shm.bounce.bytes);
+		close(shm.bounce.fd);
 	}
-	bounce.fd = hd_memfd(bytes, &bounce.map);
-	bounce.bytes = bytes;
-	if (bounce.fd < 0)
+	shm.bounce.fd = hd_memfd(bytes, &shm.bounce.map);
+	shm.bounce.bytes = bytes;
+	if (shm.bounce.fd < 0)
 		broken(m, c, m->me, "cannot share memory for a buffer outside the arena");
-	return bounce.map;
+	return shm.bounce.map;
 }
 
 static int sums_to_all(const struct hd_call *c)
@@ -148,9 +132,9 @@ static struct shm_place place_make(const struct hd_members *m, const struct hd_c
 		return p;
 	hd_move(bounce_get(m, c, (size_t)(at + numbers)), c->in, bytes);
 	if (c->rows)
-		memcpy((char *)bounce.map + at, c->rows->have, (size_t)numbers);
+		memcpy((char *)shm.bounce.map + at, c->rows->have, (size_t)numbers);
 	p.in = p.out = -1;
-	p.fd = bounce.fd;
+	p.fd = shm.bounce.fd;
 	p.pid = (int32_t)getpid();
 	return p;
 }
@@ -166,7 +150,7 @@ static void place_open(struct hd_members *m, const struct hd_call *c, int j)
 	if (p.fd < 0)
 		return;
 	m->ins[j] = m->outs[j] =
-		j == m->me ? bounce.map : hd_memfd_peer(p.pid, p.fd, (size_t)bytes);
+		j == m->me ? shm.bounce.map : hd_memfd_peer(p.pid, p.fd, (size_t)bytes);
 	if (!m->ins[j])
 		broken(m, c, j, "cannot share memory for a buffer outside the arena");
 	if (c->rows)
@@ -182,11 +166,11 @@ static void place_close(struct hd_members *m, const struct hd_call *c, int j)
 /* -- all wait for all -------------------------------------------------------------------------- */
 static void meet(struct hd_members *m, const struct hd_call *c)
 {
-	uint64_t step = ++m->step;
+	uint64_t step = ++m->shm.step;
 	struct hd_pause p;
 
 	atomic_store_explicit(&slot_of(m, m->me)->step, step, memory_order_release);
-	hd_pause_begin(&p, m, what_of(c));
+	hd_pause_begin(&p, m, hd_call_what(c));
 	for (int j = 0; j < m->n; j++)
 		while (atomic_load_explicit(&slot_of(m, j)->step, memory_order_acquire) < step)
 			hd_pause(&p, j);
@@ -206,10 +190,10 @@ static void meet_first(struct hd_members *m, const struct hd_call *c)
 {
 	uint64_t mine = signature(c);
 
-	slot_of(m, m->me)->sign[m->calls & 1] = mine;
+	slot_of(m, m->me)->sign[m->shm.calls & 1] = mine;
 	meet(m, c);
 	for (int j = 0; j < m->n; j++)
-		if (slot_of(m, j)->sign[m->calls & 1] != mine)
+		if (slot_of(m, j)->sign[m->shm.calls & 1] != mine)
 			broken(m, c, j, "do not make the same call");
 }
 
@@ -307,10 +291,10 @@ static void small(struct hd_members *m, const struct hd_call *c)
 	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me);
 
 	if (bytes)
-		memcpy(slot_of(m, m->me)->data[m->calls & 1], c->in, (size_t)bytes);
+		memcpy(slot_of(m, m->me)->data[m->shm.calls & 1], c->in, (size_t)bytes);
 	meet_first(m, c);
 	for (int j = 0; j < m->n; j++)
-		m->ins[j] = slot_of(m, j)->data[m->calls & 1];
+		m->ins[j] = slot_of(m, j)->data[m->shm.calls & 1];
 	pull(m, c);
 }
 
@@ -328,7 +312,7 @@ static void large(struct hd_members *m, const struct hd_call *c)
 		place_close(m, c, j);
 	meet(m, c);
 	if (sums_to_all(c) && slot_of(m, m->me)->place.fd >= 0)
-		hd_move(c->out, bounce.map, hd_comm_size(c->dtype, c->count));
+		hd_move(c->out, shm.bounce.map, hd_comm_size(c->dtype, c->count));
 }
 
 /* The largest `in` of any member: the same on all. */
@@ -344,7 +328,7 @@ static struct hd_box *box_of(const struct hd_members *m, int from, int to, uint3
 {
 	int64_t pair = m->local[from] * hd_here.w.local_size + m->local[to];
 
-	return &m->boxes[(pair * HD_LANES + lane) * BOXES + (int64_t)(seq % BOXES)];
+	return &m->shm.boxes[(pair * HD_LANES + lane) * BOXES + (int64_t)(seq % BOXES)];
 }
 
 /* The count of messages with another member, of the call's lane. */
@@ -361,14 +345,12 @@ static uint64_t widen(uint64_t now, uint32_t low)
 
 static int send_to(const struct hd_ticket *t)
 {
-	return t->call.kind == HD_SEND ? t->call.index
-				       : hd_comm_mod(t->m->me + (int64_t)t->call.index, t->m->n);
+	return hd_call_to(&t->call, t->m->n, t->m->me);
 }
 
 static int receive_from(const struct hd_ticket *t)
 {
-	return t->call.kind == HD_RECV ? t->call.index
-				       : hd_comm_mod(t->m->me - (int64_t)t->call.index, t->m->n);
+	return hd_call_from(&t->call, t->m->n, t->m->me);
 }
 
 static void box_drop_memory(struct hd_box *b)
@@ -382,12 +364,12 @@ static void post(struct hd_ticket *t)
 {
 	struct hd_members *m = t->m;
 	int to = send_to(t);
-	uint64_t seq = (*counter(m->sent, t, to))++, before = seq < BOXES ? 0 : seq - BOXES + 1;
+	uint64_t seq = (*counter(m->shm.sent, t, to))++, before = seq < BOXES ? 0 : seq - BOXES + 1;
 	struct hd_box *b = box_of(m, m->me, to, t->call.lane, seq);
 	struct hd_pause p;
 	void *map;
 
-	hd_pause_begin(&p, m, what_of(&t->call));
+	hd_pause_begin(&p, m, hd_call_what(&t->call));
 	while (atomic_load_explicit(&b->taken, memory_order_acquire) != before)
 		hd_pause(&p, to);
 	hd_pause_end(&p);
@@ -429,7 +411,7 @@ static void take(struct hd_ticket *t, struct hd_box *b, int from)
 /* -> 1: the message is in `out`. */
 static int try_take(struct hd_ticket *t, int from)
 {
-	uint64_t seq = widen(*counter(t->m->received, t, from), (uint32_t)(t->seq >> 32));
+	uint64_t seq = widen(*counter(t->m->shm.received, t, from), (uint32_t)(t->seq >> 32));
 	struct hd_box *b = box_of(t->m, from, t->m->me, t->call.lane, seq);
 
 	if (atomic_load_explicit(&b->taken, memory_order_relaxed) > seq)
@@ -443,17 +425,17 @@ static int try_take(struct hd_ticket *t, int from)
 
 static void receive_begin(struct hd_ticket *t)
 {
-	t->seq |= ((*counter(t->m->received, t, receive_from(t)))++ & 0xffffffff) << 32;
-	if (earlies < EARLY)
-		early[earlies++] = t;
+	t->seq |= ((*counter(t->m->shm.received, t, receive_from(t)))++ & 0xffffffff) << 32;
+	if (shm.earlies < EARLY)
+		shm.early[shm.earlies++] = t;
 }
 
 /* So that two ranks that both wait for their sends to be taken take each other's. */
-void hd_shm_receive_early(void)
+static void receive_early(void)
 {
-	for (int i = earlies; i-- > 0;)
-		if (try_take(early[i], receive_from(early[i])))
-			early[i] = early[--earlies];
+	for (int i = shm.earlies; i-- > 0;)
+		if (try_take(shm.early[i], receive_from(shm.early[i])))
+			shm.early[i] = shm.early[--shm.earlies];
 }
 
 static void receive_wait(struct hd_ticket *t)
@@ -461,10 +443,10 @@ static void receive_wait(struct hd_ticket *t)
 	int from = receive_from(t);
 	struct hd_pause p;
 
-	for (int i = earlies; i-- > 0;)
-		if (early[i] == t)
-			early[i] = early[--earlies];
-	hd_pause_begin(&p, t->m, what_of(&t->call));
+	for (int i = shm.earlies; i-- > 0;)
+		if (shm.early[i] == t)
+			shm.early[i] = shm.early[--shm.earlies];
+	hd_pause_begin(&p, t->m, hd_call_what(&t->call));
 	while (!try_take(t, from))
 		hd_pause(&p, from);
 	hd_pause_end(&p);
@@ -474,11 +456,11 @@ static void send_wait(struct hd_ticket *t)
 {
 	struct hd_members *m = t->m;
 	int to = send_to(t);
-	uint64_t seq = widen(*counter(m->sent, t, to), (uint32_t)t->seq);
+	uint64_t seq = widen(*counter(m->shm.sent, t, to), (uint32_t)t->seq);
 	struct hd_box *b = box_of(m, m->me, to, t->call.lane, seq);
 	struct hd_pause p;
 
-	hd_pause_begin(&p, m, what_of(&t->call));
+	hd_pause_begin(&p, m, hd_call_what(&t->call));
 	while (atomic_load_explicit(&b->taken, memory_order_acquire) <= seq)
 		hd_pause(&p, to);
 	hd_pause_end(&p);
@@ -501,15 +483,15 @@ static void start_message(struct hd_ticket *t)
 		post(t);
 }
 
-int hd_shm_start(struct hd_ticket *t)
+static int start(struct hd_ticket *t)
 {
 	struct hd_members *m = t->m;
 
-	if (t->call.kind == HD_SHIFT || t->call.kind >= HD_SEND) {
+	if (hd_call_is_message(&t->call)) {
 		start_message(t);
 		return 0;
 	}
-	m->calls++;
+	m->shm.calls++;
 	if (!t->call.rows && most_bytes(&t->call, m->n) <= SMALL)
 		small(m, &t->call);
 	else
@@ -518,7 +500,7 @@ int hd_shm_start(struct hd_ticket *t)
 	return 0;
 }
 
-void hd_shm_wait(struct hd_ticket *t)
+static int wait(struct hd_ticket *t)
 {
 	if (t->call.kind != HD_SEND)
 		receive_wait(t);
@@ -526,4 +508,33 @@ void hd_shm_wait(struct hd_ticket *t)
 		send_wait(t);
 	t->state = HD_TICKET_DONE;
 	t->finished = hd_seconds();
+	return 0;
 }
+
+/* -- the transport ----------------------------------------------------------------------------- */
+static int attach(struct hd_members *m)
+{
+	size_t L = (size_t)hd_here.w.local_size;
+	size_t slots = L * sizeof(struct hd_slot), boxes = L * L * HD_LANES * BOXES * sizeof(struct hd_box);
+	char *p;
+
+	if (hd_host_all(m->n == 1 || !m->on_host) || !hd_here.control)
+		return m->n == 1;
+	/* Of a large host mostly pages that nobody ever touches. */
+	p = hd_segment_map(slots + boxes);
+	if (!p || m->n == 1 || !m->on_host)
+		return m->n == 1;
+	m->shm.slots = (struct hd_slot *)p;
+	m->shm.boxes = (struct hd_box *)(p + slots);
+	hd_pause_progress(receive_early);
+	return 1;
+}
+
+
+const struct hd_transport hd_transport_shm = {
+	.name = "shared memory",
+	.moves = HD_MOVES_INLINE,
+	.attach = attach,
+	.start = start,
+	.wait = wait,
+};

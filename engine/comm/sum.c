@@ -5,11 +5,14 @@
  * once, whatever the number of members.
  */
 #include <config.h>
-#include "engine/comm/state.h"
+#include "engine/comm/sum.h"
+#include "engine/comm/call.h"
+#include "engine/err.h"
 #include "engine/half.h"
 #include <string.h> /* also says whether this is glibc, which WIDE needs */
 
 #define BLOCK 1024 /* elements: 4 kB of fp32 */
+#define ALIGNED __attribute__((aligned(64)))
 #define LARGE (256 << 10) /* bytes from which all threads help */
 
 /* One copy of each loop for the widths of the machines it may run on. */
@@ -111,8 +114,8 @@ int hd_sum_knows(uint32_t dtype)
 static void sum_block(const struct summer *s, char *const *outs, int nout, char *const *ins,
 		      int nin, int64_t at, int64_t n, int max)
 {
-	char acc[BLOCK * 8] HD_ALIGNED;
-	char done[BLOCK * 2] HD_ALIGNED;
+	char acc[BLOCK * 8] ALIGNED;
+	char done[BLOCK * 2] ALIGNED;
 	int size = HD_BITS(s->dtype) / 8;
 
 	for (int j = 0; j < nin; j++)

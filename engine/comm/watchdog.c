@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Waiting for other ranks.
+ * Who is dead or late, seen by a rank that waits.
  *
- * A waiting loop spins for some microseconds, then gives its core away, then sleeps in poll() on
- * the pidfds of the other ranks of the host: the naps cost nothing to the rank that is late (four
- * ranks must work on two cores), and a peer that dies wakes its waiters at once, zombie or not.
- * Where pidfds are missing, a signal 0 asks, from 0.2 s on.
+ * It sleeps in poll() on the pidfds of the other ranks of the host: a peer that dies wakes its waiters at once, zombie or
+ * not.  Where pidfds are missing, a signal 0 asks, from HD_LONG_WAIT on.
  *
- * The watchdog names who is late.  A rank that has waited for 0.2 s says in the control block for
- * whom, so the one whose time is over follows these links to a rank that does not wait: that one
- * is late, not its victims.  Between hosts it asks (watchdog_net.c).
+ * The watchdog names who is late.  A rank that has waited for HD_LONG_WAIT says in the control block for whom, so the one
+ * whose time is over follows these links to a rank that does not wait: that one is late, not its victims.  Between hosts it
+ * asks (watchdog_net.c).
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "engine/comm/state.h"
+#include "engine/comm/watchdog.h"
+#include "engine/comm/members.h"
+#include "engine/comm/watchdog_net.h"
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,15 +25,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPINS 400 /* then yields up to YIELDS turns, then naps */
-#define YIELDS 600
-#define TELL 0.2 /* seconds after which a wait is shown to others */
-
-static struct pollfd *fds; /* by local rank; fd -1: this rank, or one that cannot be watched */
-static char *by_signal; /* local ranks watched by signal 0 */
-static double limit;
-static char *(*describe)(int rank);
-static volatile sig_atomic_t ending;
+static struct {
+	struct pollfd *fds; /* by local rank; fd -1: this rank, or one that cannot be watched */
+	char *by_signal; /* local ranks watched by signal 0 */
+	double limit; /* seconds; 0: none */
+	volatile sig_atomic_t ending;
+} watch;
 
 static int pidfd_of(int pid)
 {
@@ -50,72 +46,62 @@ void hd_watch_open(void)
 {
 	int L = hd_here.w.local_size;
 
-	fds = hd_alloc((size_t)L * sizeof(*fds));
-	by_signal = hd_alloc((size_t)L);
+	watch.fds = hd_alloc((size_t)L * sizeof(*watch.fds));
+	watch.by_signal = hd_alloc((size_t)L);
 	for (int i = 0; i < L; i++) {
 		int pid = hd_here.control ? atomic_load(&hd_here.control->rank[i].pid) : 0;
 
-		fds[i].fd = -1;
-		fds[i].events = POLLIN;
+		watch.fds[i].fd = -1;
+		watch.fds[i].events = POLLIN;
 		/* A pid that is unknown already now belongs to another pid namespace. */
 		if (i == hd_here.w.local_rank || !pid || L == 1 || kill(pid, 0) != 0)
 			continue;
-		fds[i].fd = pidfd_of(pid);
-		by_signal[i] = fds[i].fd < 0;
+		watch.fds[i].fd = pidfd_of(pid);
+		watch.by_signal[i] = watch.fds[i].fd < 0;
 	}
 }
 
-void hd_comm_watchdog(double seconds, char *(*describe_rank)(int rank))
+void hd_comm_watchdog(double seconds)
 {
-	limit = seconds;
-	if (describe_rank)
-		describe = describe_rank;
+	watch.limit = seconds;
 }
 
 void hd_comm_ending(void)
 {
-	ending = 1;
+	watch.ending = 1;
 }
 
-char *hd_rank_text(int rank)
+int hd_watch_sleep(double seconds)
 {
-	char *d = describe ? describe(rank) : NULL;
-	char *s = hd_format(d && *d ? "rank %d %s" : "rank %d%s", rank, d ? d : "");
+	struct timespec ts = { 0, (long)(seconds * 1e9) };
 
-	free(d);
-	return s;
-}
-
-/* "all-reduce of x on g" */
-static char *doing_text(const struct hd_pause *p)
-{
-	return hd_format("%s%s%s", p->what, p->m ? " on " : "", p->m ? p->m->name : "");
+	return ppoll(watch.fds, (nfds_t)hd_here.w.local_size, &ts, NULL) > 0;
 }
 
 /* -- a dead peer ------------------------------------------------------------------------------- */
-static int has_ended(int i, int by_poll_only)
+static int has_ended(int i, int sleeping)
 {
-	if (fds[i].fd >= 0)
-		return fds[i].revents != 0;
-	return !by_poll_only && by_signal[i] &&
+	if (watch.fds[i].fd >= 0)
+		return watch.fds[i].revents != 0;
+	return !sleeping && watch.by_signal[i] &&
 	       kill(atomic_load(&hd_here.control->rank[i].pid), 0) && errno == ESRCH;
 }
 
-static int dead_rank(int by_poll_only)
+static int dead_rank(int sleeping)
 {
 	for (int i = 0; i < hd_here.w.local_size; i++) {
-		if (!has_ended(i, by_poll_only))
+		if (!has_ended(i, sleeping))
 			continue;
 		if (atomic_load(&hd_here.control->rank[i].state) != HD_RANK_LEFT)
 			return i;
-		fds[i].fd = -1;
-		by_signal[i] = 0;
+		watch.fds[i].fd = -1;
+		watch.by_signal[i] = 0;
 	}
 	return -1;
 }
 
-static void report_dead(const struct hd_pause *p, int local) __attribute__((noreturn));
-static void report_dead(const struct hd_pause *p, int local)
+static void report_dead(const struct hd_waiting *w, int local) __attribute__((noreturn));
+static void report_dead(const struct hd_waiting *w, int local)
 {
 	/* One that said that it ends has told why. */
 	if (atomic_load(&hd_here.control->rank[local].state) != HD_RANK_RUNS ||
@@ -124,7 +110,7 @@ static void report_dead(const struct hd_pause *p, int local)
 	} else {
 		char *who = hd_rank_text(hd_here.world_of[local]),
 		     *me = hd_rank_text(hd_here.w.rank);
-		char *in = doing_text(p);
+		char *in = hd_waiting_text(w);
 
 		hd_log(HD_ERROR, "%s is gone: its process has ended; %s was waiting in %s", who, me,
 		       in);
@@ -182,10 +168,10 @@ static char *circle_text(int local)
 	return s;
 }
 
-static void report_late(const struct hd_pause *p, int late) __attribute__((noreturn));
-static void report_late(const struct hd_pause *p, int late)
+static void report_late(const struct hd_waiting *w, int late) __attribute__((noreturn));
+static void report_late(const struct hd_waiting *w, int late)
 {
-	int local = p->m && late >= 0 && hd_here.control ? p->m->local[late] : -1;
+	int local = w->m && late >= 0 && hd_here.control ? w->m->local[late] : -1;
 	int end = local >= 0 ? last_of_chain(local) : not_waiting();
 	char *s;
 
@@ -196,9 +182,9 @@ static void report_late(const struct hd_pause *p, int late)
 	s = hd_rank_text(hd_here.w.rank);
 	add(&s, " waits ", late >= 0 ? hd_format("for ") : hd_strdup(""));
 	if (late >= 0)
-		add(&s, "", hd_format("%s ", hd_rank_text(p->m->world[late])));
-	add(&s, "in ", doing_text(p));
-	add(&s, " since ", hd_format("%.0f s", hd_seconds() - p->since));
+		add(&s, "", hd_format("%s ", hd_rank_text(w->m->world[late])));
+	add(&s, "in ", hd_waiting_text(w));
+	add(&s, " since ", hd_format("%.0f s", hd_seconds() - w->since));
 	if (hd_here.control)
 		add(&s, "; late: ",
 		    end >= 0 ? hd_rank_text(hd_here.world_of[end])
@@ -207,88 +193,49 @@ static void report_late(const struct hd_pause *p, int late)
 	hd_comm_abort(1);
 }
 
-/* -- the loop ---------------------------------------------------------------------------------- */
-void hd_pause_begin(struct hd_pause *p, const struct hd_members *m, const char *what)
+/* -- what the waiting loop asks ---------------------------------------------------------------- */
+void hd_watch_dead(const struct hd_waiting *w, int sleeping)
 {
-	p->m = m;
-	p->what = what;
-	p->turns = p->told = 0;
-	p->nap = 50e-6;
-	p->since = 0;
+	int dead = dead_rank(sleeping);
+
+	if (dead >= 0)
+		report_dead(w, dead);
 }
 
-static void tell(struct hd_pause *p, int late)
+static void tell(struct hd_waiting *w, int late)
 {
-	struct hd_control_rank *me =
-		hd_here.control ? &hd_here.control->rank[hd_here.w.local_rank] : NULL;
+	struct hd_control_rank *me = hd_here_control();
 	char *in;
 
-	if (!p->told) {
-		in = doing_text(p);
+	if (!w->told) {
+		in = hd_waiting_text(w);
 		if (me)
 			snprintf(me->doing, sizeof(me->doing), "%s", in);
-		hd_ask_waiting(p, late, in);
+		hd_ask_waiting(w, late, in);
 		free(in);
-		p->told = 1;
+		w->told = 1;
 	}
 	if (me)
-		atomic_store(&me->waits_for,
-			     late >= 0 && p->m->local[late] >= 0 ? p->m->local[late] + 1 : -1);
+		atomic_store(&me->waits_for, late >= 0 && w->m->local[late] >= 0 ? w->m->local[late] + 1 : -1);
 }
 
 /* The watchdog's time is over; or the launcher ends the run, and a wait is not short. */
-static void too_long(struct hd_pause *p, int late, double waited)
+void hd_watch_late(struct hd_waiting *w, int late, double waited)
 {
-	int over = limit > 0 && waited > limit;
+	int over = watch.limit > 0 && waited > watch.limit;
 
-	if (hd_here.w.hosts > 1 && (over || (ending && waited > 2 * TELL)))
+	tell(w, late);
+	if (hd_here.w.hosts > 1 && (over || (watch.ending && waited > 2 * HD_LONG_WAIT)))
 		hd_ask(over);
 	else if (over)
-		report_late(p, late);
+		report_late(w, late);
 }
 
-static void nap(struct hd_pause *p, int late)
+void hd_watch_end(const struct hd_waiting *w)
 {
-	struct timespec ts = {0, (long)(p->nap * 1e9)};
-	double waited = hd_seconds() - p->since;
-	int dead;
-
-	if (ppoll(fds, (nfds_t)hd_here.w.local_size, &ts, NULL) > 0 || waited > TELL) {
-		dead = dead_rank(waited <= TELL);
-		if (dead >= 0)
-			report_dead(p, dead);
-	}
-	if (waited > 0.01 && p->nap < 1e-3)
-		p->nap *= 1.5;
-	if (waited <= TELL)
-		return;
-	tell(p, late);
-	too_long(p, late, waited);
-}
-
-void hd_pause(struct hd_pause *p, int late)
-{
-	p->turns++;
-	if (p->turns < SPINS) {
-#if defined(__x86_64__)
-		__builtin_ia32_pause();
-#endif
-		return;
-	}
-	if (p->turns == SPINS)
-		p->since = hd_seconds();
-	hd_shm_receive_early();
-	if (p->turns < YIELDS)
-		sched_yield();
-	else
-		nap(p, late);
-}
-
-void hd_pause_end(struct hd_pause *p)
-{
-	if (!p->told)
+	if (!w->told)
 		return;
 	if (hd_here.control)
-		atomic_store(&hd_here.control->rank[hd_here.w.local_rank].waits_for, 0);
+		atomic_store(&hd_here_control()->waits_for, 0);
 	hd_ask_not_waiting();
 }

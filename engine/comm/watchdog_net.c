@@ -9,6 +9,8 @@
  * number but not its place in the mesh.  If all answer, it was somebody else's wish, and the step goes on.
  */
 #include <config.h>
+#include "engine/comm/watchdog_net.h"
+#include "engine/comm/members.h"
 #include "engine/comm/mpi_calls.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,32 +30,33 @@ struct notice {
 	char doing[180];
 };
 
-/* All of it is used under hd_mpi_lock. */
-static MPI_Comm comm = MPI_COMM_NULL;
-static MPI_Request request;
-static struct notice incoming, mine, *answers; /* answers: by world rank */
-static char *askers; /* by world rank */
-static double asked, began; /* when this rank asked; when its wait began.  0: it does not */
-static int spoken;
+static struct { /* all of it is used under hd_mpi_lock */
+	MPI_Comm comm;
+	MPI_Request request;
+	struct notice incoming, mine, *answers; /* answers: by world rank */
+	char *askers; /* by world rank */
+	double asked, began; /* when this rank asked; when its wait began.  0: it does not */
+	int spoken;
+} ask = { .comm = MPI_COMM_NULL };
 
 void hd_ask_open(void)
 {
 	if (hd_here.w.hosts <= 1)
 		return;
-	answers = hd_alloc((size_t)hd_here.w.size * sizeof(*answers));
-	askers = hd_alloc((size_t)hd_here.w.size);
-	MPI_Comm_dup(hd_mpi_world, &comm);
-	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-	MPI_Irecv(&incoming, (int)sizeof(incoming), MPI_BYTE, MPI_ANY_SOURCE, TAG, comm, &request);
+	ask.answers = hd_alloc((size_t)hd_here.w.size * sizeof(*ask.answers));
+	ask.askers = hd_alloc((size_t)hd_here.w.size);
+	MPI_Comm_dup(hd_mpi_world, &ask.comm);
+	MPI_Comm_set_errhandler(ask.comm, MPI_ERRORS_RETURN);
+	MPI_Irecv(&ask.incoming, (int)sizeof(ask.incoming), MPI_BYTE, MPI_ANY_SOURCE, TAG, ask.comm, &ask.request);
 }
 
 void hd_ask_close(void)
 {
-	if (comm == MPI_COMM_NULL)
+	if (ask.comm == MPI_COMM_NULL)
 		return;
-	MPI_Cancel(&request);
-	MPI_Request_free(&request);
-	MPI_Comm_free(&comm);
+	MPI_Cancel(&ask.request);
+	MPI_Request_free(&ask.request);
+	MPI_Comm_free(&ask.comm);
 }
 
 /* The copy is never freed: the run ends, and the other end may never take it. */
@@ -62,11 +65,11 @@ static void tell(int to, int kind)
 	struct notice *n = hd_alloc(sizeof(*n));
 	MPI_Request r;
 
-	*n = mine;
+	*n = ask.mine;
 	n->kind = kind;
 	n->from = hd_here.w.rank;
-	n->seconds = began ? hd_seconds() - began : 0;
-	MPI_Isend(n, (int)sizeof(*n), MPI_BYTE, to, TAG, comm, &r);
+	n->seconds = ask.began ? hd_seconds() - ask.began : 0;
+	MPI_Isend(n, (int)sizeof(*n), MPI_BYTE, to, TAG, ask.comm, &r);
 	MPI_Request_free(&r);
 }
 
@@ -79,18 +82,18 @@ static void tell_all(int kind)
 
 static void poll_answers(void)
 {
-	for (int done = 1; comm != MPI_COMM_NULL;) {
-		MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+	for (int done = 1; ask.comm != MPI_COMM_NULL;) {
+		MPI_Test(&ask.request, &done, MPI_STATUS_IGNORE);
 		if (!done)
 			return;
-		if (incoming.kind == SPEAKS)
-			spoken = 1;
-		answers[incoming.from] = incoming;
-		if (incoming.kind == ASKS) {
-			askers[incoming.from] = 1;
-			tell(incoming.from, began ? WAITS : WORKS);
+		if (ask.incoming.kind == SPEAKS)
+			ask.spoken = 1;
+		ask.answers[ask.incoming.from] = ask.incoming;
+		if (ask.incoming.kind == ASKS) {
+			ask.askers[ask.incoming.from] = 1;
+			tell(ask.incoming.from, ask.began ? WAITS : WORKS);
 		}
-		MPI_Irecv(&incoming, (int)sizeof(incoming), MPI_BYTE, MPI_ANY_SOURCE, TAG, comm, &request);
+		MPI_Irecv(&ask.incoming, (int)sizeof(ask.incoming), MPI_BYTE, MPI_ANY_SOURCE, TAG, ask.comm, &ask.request);
 	}
 }
 
@@ -99,53 +102,61 @@ void hd_ask_poll(void)
 	HD_MPI(poll_answers());
 }
 
-int hd_ask_speak(void)
+/* 1: no other host has spoken; they now know that this one does. */
+static int speak(void)
 {
 	int first;
 
-	if (comm == MPI_COMM_NULL)
+	if (ask.comm == MPI_COMM_NULL)
 		return 1;
 	/* Another thread may be stuck inside MPI: then nobody else is asked. */
 	for (int i = 0; pthread_mutex_trylock(&hd_mpi_lock); i++, usleep(10000))
 		if (i > 100)
 			return 1;
 	poll_answers();
-	first = !spoken;
+	first = !ask.spoken;
 	if (first)
 		tell_all(SPEAKS);
 	pthread_mutex_unlock(&hd_mpi_lock);
 	return first;
 }
 
-/* -- this rank waits --------------------------------------------------------------------------- */
-static void begin(const struct hd_pause *p, int late, const char *doing)
+int hd_comm_may_speak(void)
 {
-	began = p->since;
-	mine.waits_for = late >= 0 ? p->m->world[late] : -1;
-	mine.n = p->m ? p->m->n : 0;
-	for (int i = 0; i < mine.n && i < MEMBERS; i++)
-		mine.members[i] = p->m->world[i];
-	snprintf(mine.doing, sizeof(mine.doing), "%s", doing);
+	static _Atomic int32_t alone;
+
+	return atomic_exchange(hd_here.control ? &hd_here.control->spoken : &alone, 1) == 0 && speak();
+}
+
+/* -- this rank waits --------------------------------------------------------------------------- */
+static void begin(const struct hd_waiting *w, int late, const char *doing)
+{
+	ask.began = w->since;
+	ask.mine.waits_for = late >= 0 ? w->m->world[late] : -1;
+	ask.mine.n = w->m ? w->m->n : 0;
+	for (int i = 0; i < ask.mine.n && i < MEMBERS; i++)
+		ask.mine.members[i] = w->m->world[i];
+	snprintf(ask.mine.doing, sizeof(ask.mine.doing), "%s", doing);
 	/* Who was told that this rank works is told better. */
 	for (int r = 0; r < hd_here.w.size; r++)
-		if (askers[r])
+		if (ask.askers[r])
 			tell(r, WAITS);
 }
 
 static void end(void)
 {
-	asked = began = 0;
+	ask.asked = ask.began = 0;
 }
 
-void hd_ask_waiting(const struct hd_pause *p, int late, const char *doing)
+void hd_ask_waiting(const struct hd_waiting *w, int late, const char *doing)
 {
-	if (comm != MPI_COMM_NULL)
-		HD_MPI(begin(p, late, doing));
+	if (ask.comm != MPI_COMM_NULL)
+		HD_MPI(begin(w, late, doing));
 }
 
 void hd_ask_not_waiting(void)
 {
-	if (comm != MPI_COMM_NULL)
+	if (ask.comm != MPI_COMM_NULL)
 		HD_MPI(end());
 }
 
@@ -162,7 +173,7 @@ static int is_member(const struct notice *n, int rank)
 
 static const struct notice *notice_of(int rank)
 {
-	return rank == hd_here.w.rank ? &mine : &answers[rank];
+	return rank == hd_here.w.rank ? &ask.mine : &ask.answers[rank];
 }
 
 /* 3: waits for this rank itself, 2: in a group with it, 1: waits, 0: does not. */
@@ -192,7 +203,7 @@ static int find_late(int kind, int *late)
 
 	for (int close = 3; close > 0; close--)
 		for (int r = 0; r < hd_here.w.size; r++)
-			if (r != hd_here.w.rank && answers[r].kind == kind && how_close(closest(r), r) == close)
+			if (r != hd_here.w.rank && ask.answers[r].kind == kind && how_close(closest(r), r) == close)
 				late[n++] = r;
 	return n;
 }
@@ -209,7 +220,7 @@ static void describe(char *text, size_t bytes, const int *late, int n, int silen
 {
 	int waiter = n ? closest(late[0]) : hd_here.w.rank, at = waiter;
 	const struct notice *w = notice_of(waiter);
-	double seconds = waiter == hd_here.w.rank ? asked - began : w->seconds;
+	double seconds = waiter == hd_here.w.rank ? ask.asked - ask.began : w->seconds;
 
 	append(text, bytes, "", hd_rank_text(waiter));
 	if (w->waits_for >= 0)
@@ -234,12 +245,12 @@ static void describe(char *text, size_t bytes, const int *late, int n, int silen
 /* -> 1: nothing more to be said here, another does; 2: say the text; 0: go on waiting. */
 static int verdict(int over, char *text, size_t bytes)
 {
-	int *late, n, lower = spoken, silent = 1;
+	int *late, n, lower = ask.spoken, silent = 1;
 
 	for (int r = 0; r < hd_here.w.rank; r++)
-		lower |= answers[r].kind == ASKS || (askers[r] && answers[r].kind == WAITS);
+		lower |= ask.answers[r].kind == ASKS || (ask.askers[r] && ask.answers[r].kind == WAITS);
 	if (lower)
-		return over || spoken;
+		return over || ask.spoken;
 	late = hd_alloc((size_t)hd_here.w.size * sizeof(*late));
 	n = find_late(NONE, late);
 	if (!n && over) {
@@ -257,19 +268,19 @@ void hd_ask(int over)
 	char text[1600] = "";
 	int what;
 
-	if (comm == MPI_COMM_NULL)
+	if (ask.comm == MPI_COMM_NULL)
 		return;
 	pthread_mutex_lock(&hd_mpi_lock);
 	poll_answers();
-	if (!asked) {
+	if (!ask.asked) {
 		for (int r = 0; r < hd_here.w.size; r++)
-			answers[r].kind = askers[r] ? answers[r].kind : NONE;
-		asked = hd_seconds();
+			ask.answers[r].kind = ask.askers[r] ? ask.answers[r].kind : NONE;
+		ask.asked = hd_seconds();
 		tell_all(ASKS);
 	}
-	what = hd_seconds() - asked < GRACE ? 0 : verdict(over, text, sizeof(text));
-	if (!what && hd_seconds() - asked > 2 * GRACE)
-		asked = 0; /* ask again */
+	what = hd_seconds() - ask.asked < GRACE ? 0 : verdict(over, text, sizeof(text));
+	if (!what && hd_seconds() - ask.asked > 2 * GRACE)
+		ask.asked = 0; /* ask again */
 	pthread_mutex_unlock(&hd_mpi_lock);
 	if (!what)
 		return;

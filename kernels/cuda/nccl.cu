@@ -8,7 +8,7 @@
  */
 #include "kernels/cuda/cuda.h"
 extern "C" {
-#include "engine/comm/comm.h"
+#include "engine/comm/call.h"
 }
 #include <nccl.h>
 

@@ -350,6 +350,15 @@ static int open_all(int64_t bytes)
 	return 1;
 }
 
+/* HD_TEST_COMM takes shared memory away, in either of its ways: a test of the network that runs without one tests nothing. */
+static __attribute__((unused)) void check_transport(const struct hd_members *m)
+{
+	const char *want = getenv("HD_TEST_COMM") ? "network" : "shared memory";
+
+	if (hd_members_n(m) > 1 && strcmp(hd_members_transport(m), want))
+		WRONG("group %s moves by %s, not by %s", hd_members_name(m), hd_members_transport(m), want);
+}
+
 /* A rank's whole test: the world, and groups of every other rank. */
 static __attribute__((unused)) int check_everything(void)
 {
@@ -365,6 +374,8 @@ static __attribute__((unused)) int check_everything(void)
 	}
 	m = hd_members_create(all, world.size, "all");
 	half = hd_members_create(some, n, "half");
+	check_transport(m);
+	check_transport(half);
 	check_control();
 	check_group(m, all);
 	check_group(half, some);

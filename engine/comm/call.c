@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a call is called in messages, whom it goes to, and how many bytes it moves.
+ */
+#include <config.h>
+#include "engine/comm/call.h"
+#include "engine/err.h"
+
+const char *hd_comm_kind_name(uint32_t kind)
+{
+	static const char *const names[] = {
+		"?",      "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast",
+		"reduce", "gather",     "scatter",        "shift",      "all-max"};
+
+	return kind == HD_ALL_TO_ALL_ROWS ? "all-to-all"
+	       : kind == HD_SEND ? "send"
+	       : kind == HD_RECV ? "receive"
+				 : names[kind < HD_LEN(names) ? kind : 0];
+}
+
+const char *hd_call_what(const struct hd_call *c)
+{
+	return c->what ? c->what : hd_comm_kind_name(c->kind);
+}
+
+int hd_call_to(const struct hd_call *c, int n, int me)
+{
+	return c->kind == HD_SEND ? c->index : hd_comm_mod(me + (int64_t)c->index, n);
+}
+
+int hd_call_from(const struct hd_call *c, int n, int me)
+{
+	return c->kind == HD_RECV ? c->index : hd_comm_mod(me - (int64_t)c->index, n);
+}
+
+int64_t hd_comm_size(uint32_t dtype, int64_t count)
+{
+	return (count * (int64_t)HD_BITS(dtype) + 7) / 8;
+}
+
+int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me)
+{
+	int64_t s = hd_comm_size(c->dtype, c->count);
+
+	switch (c->kind) {
+	case HD_REDUCE_SCATTER:
+	case HD_ALL_TO_ALL:
+		return n * s;
+	case HD_SCATTER:
+		return me == c->index ? n * s : 0;
+	case HD_BROADCAST:
+		return me == c->index ? s : 0;
+	case HD_RECV:
+		return 0;
+	default:
+		return s;
+	}
+}
+
+/* What a ring would make this member send.  A broadcast is a pipeline along the ring, which ends in
+ * front of its root. */
+int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index)
+{
+	int64_t s = hd_comm_size(dtype, count);
+
+	if (n <= 1)
+		return 0;
+	switch (kind) {
+	case HD_ALL_REDUCE:
+	case HD_ALL_MAX:
+		return (2 * (n - 1) * s + n - 1) / n;
+	case HD_REDUCE_SCATTER:
+	case HD_ALL_GATHER:
+	case HD_ALL_TO_ALL:
+		return (n - 1) * s;
+	case HD_BROADCAST:
+		return me == hd_comm_mod(index - 1, n) ? 0 : s;
+	case HD_REDUCE:
+	case HD_GATHER:
+		return me == index ? 0 : s;
+	case HD_SCATTER:
+		return me == index ? (n - 1) * s : 0;
+	case HD_SHIFT:
+		return hd_comm_mod(index, n) ? s : 0;
+	case HD_SEND:
+		return s;
+	default:
+		return 0;
+	}
+}
+
+int64_t hd_call_sent(const struct hd_call *c, int n, int me)
+{
+	if (c->kind == HD_ALL_TO_ALL_ROWS)
+		return hd_rows_sent(c->rows, c->index, n, me);
+	return hd_comm_bytes(c->kind, c->dtype, c->count, n, me, c->index);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/comm/call.h - one call of a group: what a transport is given, and what can be said about it without making it.
+ *
+ * A group's calls are made in the same order by all its members.  Buffers are contiguous; the collectives work on
+ * whole buffers of `count` elements.  Sums and maxima of floats are made in member order, in fp32 (fp64 for HD_F64).
+ *
+ *   kind               in                       out
+ *   HD_ALL_REDUCE      count                    count (out may equal in)
+ *   HD_ALL_MAX         count                    count (out may equal in)
+ *   HD_REDUCE_SCATTER  n * count                count: piece `me` of the sum
+ *   HD_ALL_GATHER      count                    n * count, in member order
+ *   HD_ALL_TO_ALL      n * count                n * count: piece j goes to member j
+ *   HD_BROADCAST       count (root only)        count (out of the root may equal in)
+ *   HD_REDUCE          count                    count (root only)
+ *   HD_GATHER          count                    n * count (root only)
+ *   HD_SCATTER         n * count (root only)    count
+ *   HD_SHIFT           count to me + index      count from me - index (cyclic)
+ *   HD_SEND            count to member index    -
+ *   HD_RECV            -                        count from member index
+ *   HD_ALL_TO_ALL_ROWS rows of all experts      rows of this member's experts, or the other way round: struct hd_rows
+ */
+#ifndef HD_ENGINE_COMM_CALL_H
+#define HD_ENGINE_COMM_CALL_H
+#include <heddle/graph.h>
+#include "engine/comm/ragged.h"
+
+enum { HD_ALL_TO_ALL_ROWS = 50, HD_SEND = 100, HD_RECV };
+
+#define HD_LANES 2
+
+struct hd_call {
+	uint32_t kind, dtype;
+	int32_t index;		/* root, shift or peer: a member index */
+	uint32_t lane;		/* of sends and receives, 0 or 1: a pair's messages keep their order within a lane */
+	uint32_t fixed;		/* 1: sum exactly in member order on every transport (train.reduce = rank_order) */
+	int64_t count;
+	const void *in;
+	void *out;
+	const struct hd_rows *rows;	/* HD_ALL_TO_ALL_ROWS; lives as long as the program */
+	const char *what;	/* for messages: "all-reduce of grad:h.0.mlp.fc.weight"; lives as long as the program */
+};
+
+const char *hd_comm_kind_name(uint32_t kind);			/* "all-reduce" */
+const char *hd_call_what(const struct hd_call *c);		/* for messages */
+int64_t hd_comm_size(uint32_t dtype, int64_t count);		/* bytes */
+int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me);	/* of what this member puts in */
+int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index);	/* sent by member me */
+int64_t hd_call_sent(const struct hd_call *c, int n, int me);	/* likewise, of rows too */
+/* Of a send, a receive or a shift. */
+int hd_call_to(const struct hd_call *c, int n, int me);
+int hd_call_from(const struct hd_call *c, int n, int me);
+/* A message between two members, or a shift: matched in the order they are made. */
+static inline int hd_call_is_message(const struct hd_call *c) { return c->kind == HD_SHIFT || c->kind >= HD_SEND; }
+
+static inline int hd_comm_mod(int64_t a, int n)
+{
+	int r = (int)(a % n);
+
+	return r < 0 ? r + n : r;
+}
+
+#endif
