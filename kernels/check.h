@@ -14,7 +14,7 @@
 #define HD_KERNELS_CHECK_H
 #include <stdio.h>
 #include <string.h>
-#include "engine/device.h"
+#include "engine/device/device.h"
 
 struct hd_check {
 	const char *kernel;

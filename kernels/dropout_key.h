@@ -4,7 +4,7 @@
  */
 #ifndef HD_KERNELS_DROPOUT_KEY_H
 #define HD_KERNELS_DROPOUT_KEY_H
-#include "engine/rng.h"
+#include "engine/base/rng.h"
 
 /* The step is mixed before it meets the site, so that (site, step) and (step, site) are
  * different keys. */

@@ -31,7 +31,7 @@ words="$words|deepspeed|colossal|ulysses|interleaved schedule"
 words="$words|(^|[^a-z0-9])(summa|ptd(-p)?|zero[-_ ]?[123])([^a-z0-9]|\$)"
 allowed() {
 	grep -vE -e '[0-9]{4}\.[0-9]{5}' -e 'et al\.' |
-		grep -vE -e '^engine/(data|tokens|megatron)[a-z_]*\.[ch]:.*[Mm]egatron' -e '^engine/conf[a-z_]*\.[ch]:.*\.bin' |
+		grep -vE -e '^engine/data/[a-z_]*\.[ch]:.*[Mm]egatron' -e '^engine/config/conf[a-z_]*\.[ch]:.*\.bin' |
 		grep -viE -e '"gshard"' -e 'router[a-z ]*=[^=]*gshard' -e 'ROUTER_GSHARD'
 }
 none "engine, kernels and headers name no strategy" "$(find_in "$core" -iE -e "$words" | allowed)"

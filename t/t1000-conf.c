@@ -3,7 +3,7 @@
  * texts are compared whole, because users and scripts read them.
  */
 #include <config.h>
-#include "engine/conf.h"
+#include "engine/config/conf.h"
 #include "t/lib/tap.h"
 
 static const struct hd_option options[] = {

@@ -4,7 +4,7 @@
  * recorded loss curve lies; never update them to make this pass.
  */
 #include <config.h>
-#include "engine/rng.h"
+#include "engine/base/rng.h"
 #include "t/lib/tap.h"
 
 static void frozen(void)

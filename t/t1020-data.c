@@ -3,8 +3,8 @@
  * seen once in an epoch, and a file that is not what it says is refused with both numbers.
  */
 #include <config.h>
-#include "engine/data.h"
-#include "engine/rng.h"
+#include "engine/data/data.h"
+#include "engine/base/rng.h"
 #include "t/lib/tap.h"
 #include <unistd.h>
 

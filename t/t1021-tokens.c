@@ -3,7 +3,7 @@
  * both numbers, and not days later.
  */
 #include <config.h>
-#include "engine/tokens.h"
+#include "engine/data/tokens.h"
 #include "t/lib/tap.h"
 #include <unistd.h>
 

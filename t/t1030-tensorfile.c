@@ -5,7 +5,7 @@
  */
 #include <config.h>
 #include "t/lib/tap.h"
-#include "engine/tensorfile.h"
+#include "engine/checkpoint/tensorfile.h"
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "t/lib/tap.h"
-#include "engine/tensorfile.h"
+#include "engine/checkpoint/tensorfile.h"
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -3,7 +3,7 @@
  * or train on a wrong gradient without any message.
  */
 #include <config.h>
-#include "engine/expr.h"
+#include "engine/base/expr.h"
 #include "t/lib/tap.h"
 
 static double eval(const char *text, double a, double b, double c)

@@ -3,8 +3,8 @@
  * model that fits would be refused for memory, or planning a large one would take minutes.
  */
 #include <config.h>
-#include "engine/err.h"
-#include "engine/memory.h"
+#include "engine/base/err.h"
+#include "engine/program/memory.h"
 #include "t/lib/tap.h"
 
 static uint64_t seed;

@@ -8,7 +8,7 @@
  * the deviation: 6 times that is allowed, and never more than 5 %.
  */
 #include <config.h>
-#include "engine/job.h"
+#include "engine/run/job.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 #include <ctype.h>

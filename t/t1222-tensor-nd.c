@@ -40,7 +40,7 @@ static const struct form forms[] = {
 #define IN 36
 #define OUT 18
 
-/* The slots of the plugin, on a graph made by hand: as engine/plan.c calls them. */
+/* The slots of the plugin, on a graph made by hand: as engine/plan/plan.c calls them. */
 static void slot(struct hd_plan *p, const char *name, int (*call)(struct hd_strategy *, struct hd_plan *))
 {
 	p->slot = name;

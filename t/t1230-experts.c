@@ -7,8 +7,8 @@
  * may choose otherwise.  So first the margins of all decisions are measured, and only then layouts compared.
  */
 #include <config.h>
-#include "engine/experts.h"
-#include "engine/rng.h"
+#include "engine/graph/experts.h"
+#include "engine/base/rng.h"
 #include "t/lib/sim_ranks.h"
 #include "t/lib/tap.h"
 #include <float.h>

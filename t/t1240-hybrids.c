@@ -13,7 +13,7 @@
 #define STEPS 3
 #define TERMS 384			/* tokens of a batch, the longest sum */
 #include "t/lib/layout_run.h"
-#include "engine/rng.h"
+#include "engine/base/rng.h"
 #include <string.h>
 
 #define BATCH 24

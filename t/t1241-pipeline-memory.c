@@ -5,7 +5,7 @@
  * would not start, or more micro-batches (which make the bubble small) would not fit.
  */
 #include <config.h>
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 

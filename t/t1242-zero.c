@@ -5,7 +5,7 @@
  * would not, or steps would wait for bytes that nobody needs.
  */
 #include <config.h>
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 

@@ -3,7 +3,7 @@
  * party's op would read another row's element, or be off by more than fp32 rounding.
  */
 #include <config.h>
-#include "engine/expr.h"
+#include "engine/base/expr.h"
 #include "t/lib/kernel_test.h"
 #include "t/lib/tap.h"
 #include <float.h>

@@ -170,7 +170,7 @@ static void products(int rows, int k, int n, int how, const char *what)
 	kt_free(t);
 }
 
-/* Tokens to the experts and back; what the router says of them, and the gates, are fp32 (engine/precision.c). */
+/* Tokens to the experts and back; what the router says of them, and the gates, are fp32 (engine/passes/precision.c). */
 static void experts(const char *embed)
 {
 	static const char *const z = "f batch=4,seq=16,choice=8", *const g = "f batch=4,seq=16,best=2";

@@ -6,7 +6,7 @@
 #include <config.h>
 #include "t/lib/tap.h"
 #include "engine/cli/verbs.h"
-#include "engine/registry.h"
+#include "engine/plugin/registry.h"
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "engine/affinity.h"
+#include "engine/process/affinity.h"
 #include "engine/comm/comm.h"
 #include "lib/tap.h"
 #include <sched.h>

@@ -3,7 +3,7 @@
  * sums would no longer be hidden; if the second, comparing the two would say nothing.
  */
 #include <config.h>
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 

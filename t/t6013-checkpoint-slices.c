@@ -5,8 +5,8 @@
  */
 #include <config.h>
 #include "t/lib/tap.h"
-#include "engine/checkpoint_impl.h"
-#include "engine/rng.h"
+#include "engine/checkpoint/checkpoint_impl.h"
+#include "engine/base/rng.h"
 #include <unistd.h>
 
 static char tmp[] = "/tmp/heddle-t6013.XXXXXX";

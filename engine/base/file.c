@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/base/file.h"
-#include "engine/err.h"
+#include "engine/base/err.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

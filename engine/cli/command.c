@@ -3,9 +3,9 @@
  */
 #include <config.h>
 #include "engine/cli/command.h"
-#include "engine/affinity.h"
-#include "engine/checkpoint.h"
-#include "engine/launch.h"
+#include "engine/process/affinity.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/process/launch.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef HD_ENGINE_CLI_COMMAND_H
 #define HD_ENGINE_CLI_COMMAND_H
 #include "engine/cli/options.h"
-#include "engine/job.h"
+#include "engine/run/job.h"
 
 /* The INI of the command line, with its --set. */
 int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *err);

@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
-#include "engine/launch.h"
+#include "engine/process/launch.h"
 #include <heddle/version.h>
 #include <stdio.h>
 #include <string.h>

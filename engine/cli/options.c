@@ -6,8 +6,8 @@
  */
 #include <config.h>
 #include "engine/cli/options.h"
-#include "engine/conf.h"
-#include "engine/words.h"
+#include "engine/config/conf.h"
+#include "engine/base/words.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #ifndef HD_ENGINE_CLI_OPTIONS_H
 #define HD_ENGINE_CLI_OPTIONS_H
 #include <stdio.h>
-#include "engine/err.h"
+#include "engine/base/err.h"
 
 struct hd_flag {
 	const char *name; /* without dashes */

@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
-#include "engine/checkpoint.h"
+#include "engine/checkpoint/checkpoint.h"
 #include <malloc.h>
 #include <omp.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
-#include "engine/json.h"
-#include "engine/ramp.h"
+#include "engine/train/json.h"
+#include "engine/config/ramp.h"
 #include <stdio.h>
 #include <stdlib.h>
 

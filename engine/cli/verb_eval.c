@@ -4,8 +4,8 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
-#include "engine/checkpoint.h"
-#include "engine/json.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/train/json.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

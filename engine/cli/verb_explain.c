@@ -4,8 +4,8 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
-#include "engine/json.h"
-#include "engine/movement.h"
+#include "engine/train/json.h"
+#include "engine/graph/movement.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

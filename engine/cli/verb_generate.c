@@ -4,9 +4,9 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
-#include "engine/checkpoint.h"
-#include "engine/generate.h"
-#include "engine/json.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/train/generate.h"
+#include "engine/train/json.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

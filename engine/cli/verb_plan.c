@@ -4,8 +4,8 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
-#include "engine/json.h"
-#include "engine/price.h"
+#include "engine/train/json.h"
+#include "engine/predict/price.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
-#include "engine/registry.h"
+#include "engine/plugin/registry.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
-#include "engine/checkpoint.h"
-#include "engine/tensorfile.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/tensorfile.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/comm/call.h"
-#include "engine/err.h"
+#include "engine/base/err.h"
 
 const char *hd_comm_kind_name(uint32_t kind)
 {

@@ -8,7 +8,7 @@
 #include "engine/comm/sum.h"
 #include "engine/comm/watchdog.h"
 #include "engine/comm/watchdog_net.h"
-#include "engine/launch.h"
+#include "engine/process/launch.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

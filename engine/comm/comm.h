@@ -11,7 +11,7 @@
 #ifndef HD_ENGINE_COMM_COMM_H
 #define HD_ENGINE_COMM_COMM_H
 #include "engine/comm/call.h"
-#include "engine/err.h"
+#include "engine/base/err.h"
 
 struct hd_world {		/* this process among all */
 	int rank, size, local_rank, local_size, hosts;

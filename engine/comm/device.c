@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/comm/members.h"
 #include "engine/comm/wait.h"
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include <stdlib.h>
 
 static struct {

@@ -7,8 +7,8 @@
 #include <config.h>
 #include "engine/comm/sum.h"
 #include "engine/comm/call.h"
-#include "engine/err.h"
-#include "engine/half.h"
+#include "engine/base/err.h"
+#include "engine/base/half.h"
 #include <string.h> /* also says whether this is glibc, which WIDE needs */
 
 #define BLOCK 1024 /* elements: 4 kB of fp32 */

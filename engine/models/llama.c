@@ -4,7 +4,7 @@
  * stores them, so every parameter is a whole tensor there.
  */
 #include <config.h>
-#include "engine/experts.h"
+#include "engine/graph/experts.h"
 #include <stdio.h>
 #include <string.h>
 

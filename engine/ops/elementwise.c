@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "engine/ops/ops.h"
-#include "engine/expr.h"
+#include "engine/base/expr.h"
 #include <stdlib.h>
 #include <string.h>
 

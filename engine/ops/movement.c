@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Ops that move elements and compute nothing: within a rank (chunk, join, pick, pack, unpack, view, block, unblock) and
  * between ranks (comm; reshard is what comm nodes are made from).  Most cost nothing: where the memory plan can let two
- * tensors share their bytes (engine/alias.c), no copy is made.
+ * tensors share their bytes (engine/program/alias.c), no copy is made.
  *
  * Their shapes need more than the text of an attribute, so the builders here fill the node themselves.
  */
 #include <config.h>
 #include "engine/ops/ops.h"
-#include "engine/movement.h"
+#include "engine/graph/movement.h"
 #include "engine/comm/comm.h"
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 static int no_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
 	(void)self; (void)r; (void)n;
-	return HD_OK;			/* engine/record.c knows these by name: they depend on the memory plan */
+	return HD_OK;			/* engine/run/record.c knows these by name: they depend on the memory plan */
 }
 
 /* The update's view of a gradient: where the state (input 1) lives, unless it was given a home of its own. */

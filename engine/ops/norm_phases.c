@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * norm over a dim that is cut, in phases, as cross entropy is (xent.c); engine/phases.c puts them in place of norm and
+ * norm over a dim that is cut, in phases, as cross entropy is (xent.c); engine/passes/phases.c puts them in place of norm and
  * norm_d where a rule cuts what they read.
  *
  *   norm_part      of a slice of n elements: sum s, and sum of squares v around the slice's own mean s / n

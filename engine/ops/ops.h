@@ -4,8 +4,8 @@
  */
 #ifndef HD_ENGINE_OPS_H
 #define HD_ENGINE_OPS_H
-#include "engine/plan.h"
-#include "engine/device.h"
+#include "engine/plan/plan.h"
+#include "engine/device/device.h"
 
 #define HD_SHAPE_ARGS \
 	struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins, uint32_t nin, \

@@ -23,7 +23,7 @@ static int total_record(struct hd_strategy *self, struct hd_record *r, const str
 }
 
 /* Sum of squares of all gradients.  An axis along which any of them is cut, or lives at one coordinate only, leaves a
- * partial sum; there the whole ones are counted by coordinate 0 alone (engine/record.c). */
+ * partial sum; there the whole ones are counted by coordinate 0 alone (engine/run/record.c). */
 static int norm2_shape(HD_SHAPE_ARGS)
 {
 	(void)self; (void)p; (void)attr; (void)nin; (void)ins;
@@ -105,7 +105,7 @@ static int update_place(HD_PLACE_ARGS)
 static int norm2_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
 	(void)self; (void)r; (void)n;
-	return HD_OK;			/* engine/record.c: which inputs a rank counts depends on the rank */
+	return HD_OK;			/* engine/run/record.c: which inputs a rank counts depends on the rank */
 }
 
 static const int8_t first[] = { 0 };

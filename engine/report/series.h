@@ -4,7 +4,7 @@
 #ifndef HD_ENGINE_REPORT_SERIES_H
 #define HD_ENGINE_REPORT_SERIES_H
 #include <stddef.h>
-#include "engine/err.h"
+#include "engine/base/err.h"
 
 struct hd_curve {
 	char *name;			/* "loss"; "load.2": of an array the third */

@@ -3,8 +3,8 @@
  */
 #ifndef HD_KERNELS_CPU_ATTENTION_H
 #define HD_KERNELS_CPU_ATTENTION_H
-#include "engine/device.h"
-#include "engine/half.h"
+#include "engine/device/device.h"
+#include "engine/base/half.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HD_ATT_X86 1 /* a file can be compiled for another instruction set by a pragma */

@@ -3,7 +3,7 @@
  */
 #ifndef HD_KERNELS_CPU_CPU_H
 #define HD_KERNELS_CPU_CPU_H
-#include "engine/device.h"
+#include "engine/device/device.h"
 
 const struct hd_kernel *hd_cpu_kernel(const char *name);
 

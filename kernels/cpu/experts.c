@@ -5,7 +5,7 @@
  * index from places to choices, made anew in each run: every row is written once, and no product with a mask is made.
  */
 #include <config.h>
-#include "engine/rng.h"
+#include "engine/base/rng.h"
 #include "kernels/cpu/low.h"
 #include "kernels/prepare/experts.h"
 

@@ -11,8 +11,8 @@
  * element.
  */
 #include <config.h>
-#include "engine/device.h"
-#include "engine/expr.h"
+#include "engine/device/device.h"
+#include "engine/base/expr.h"
 #include "kernels/cpu/low.h"
 #include <omp.h>
 #include <stdlib.h>

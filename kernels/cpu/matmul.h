@@ -7,7 +7,7 @@
  */
 #ifndef HD_KERNELS_CPU_MATMUL_H
 #define HD_KERNELS_CPU_MATMUL_H
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include "kernels/prepare/product.h"
 
 struct hd_mm;

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#include "engine/half.h"
+#include "engine/base/half.h"
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
 	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -7,7 +7,7 @@
  * by element.
  */
 #include <config.h>
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -26,7 +26,7 @@
 	type *name = (type *)hd_dynamic_shared
 #endif
 extern "C" {
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include "kernels/check.h"
 }
 

@@ -7,7 +7,7 @@
  */
 #include "kernels/cuda/random.h"
 extern "C" {
-#include "engine/rng.h"
+#include "engine/base/rng.h"
 #include "kernels/prepare/embedding.h"
 }
 

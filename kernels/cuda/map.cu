@@ -7,7 +7,7 @@
  */
 #include "kernels/cuda/cuda.h"
 extern "C" {
-#include "engine/expr.h"
+#include "engine/base/expr.h"
 }
 
 #define MAX_IN 26

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cuda/random.h - random numbers by key and index, as engine/rng.c makes them, on the device: integer arithmetic
+ * kernels/cuda/random.h - random numbers by key and index, as engine/base/rng.c makes them, on the device: integer arithmetic
  * only, so they are the host's bit by bit.
  */
 #ifndef HD_KERNELS_CUDA_RANDOM_H

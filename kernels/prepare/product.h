@@ -10,7 +10,7 @@
 #define HD_KERNELS_PREPARE_PRODUCT_H
 #include <stdlib.h>
 #include <string.h>
-#include "engine/device.h"
+#include "engine/device/device.h"
 
 enum { HD_MM_A, HD_MM_B, HD_MM_C, HD_MM_BIAS, HD_MM_OPERANDS };
 

@@ -4,7 +4,7 @@
 #ifndef HD_KERNELS_PREPARE_SELECT_H
 #define HD_KERNELS_PREPARE_SELECT_H
 #include <string.h>
-#include "engine/device.h"
+#include "engine/device/device.h"
 
 static inline int hd_prepare_select(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {

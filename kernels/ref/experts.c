@@ -16,7 +16,7 @@
  */
 #include <config.h>
 #include <math.h>
-#include "engine/rng.h"
+#include "engine/base/rng.h"
 #include "kernels/prepare/experts.h"
 
 HD_PREPARE(prepare_route, "route", HD_F64, hd_prepare_route(c, p))

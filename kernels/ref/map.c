@@ -2,8 +2,8 @@
  * Reference of map: the expression evaluated in double for one output element after the other.
  */
 #include <config.h>
-#include "engine/device.h"
-#include "engine/expr.h"
+#include "engine/device/device.h"
+#include "engine/base/expr.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
  */
 #ifndef HD_KERNELS_REF_REF_H
 #define HD_KERNELS_REF_REF_H
-#include "engine/device.h"
+#include "engine/device/device.h"
 
 const struct hd_device_ops *hd_device_ref(void);
 

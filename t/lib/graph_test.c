@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "t/lib/graph_test.h"
-#include "engine/rng.h"
+#include "engine/base/rng.h"
 #include "kernels/ref/ref.h"
 #include <float.h>
 #include <math.h>

@@ -14,8 +14,8 @@
  */
 #ifndef HD_T_LIB_GRAPH_TEST_H
 #define HD_T_LIB_GRAPH_TEST_H
-#include "engine/plan.h"
-#include "engine/program.h"
+#include "engine/plan/plan.h"
+#include "engine/program/program.h"
 
 #define GT_RANKS 64
 

@@ -2,7 +2,7 @@
  * The harness of the kernel tests: see kernel_test.h.  It speaks no TAP itself.
  */
 #include <config.h>
-#include "engine/half.h"
+#include "engine/base/half.h"
 #include "t/lib/kernel_test.h"
 #include <math.h>
 #include <stdio.h>

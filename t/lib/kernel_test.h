@@ -21,7 +21,7 @@
  */
 #ifndef HD_T_LIB_KERNEL_TEST_H
 #define HD_T_LIB_KERNEL_TEST_H
-#include "engine/device.h"
+#include "engine/device/device.h"
 
 enum { KT_CPU, KT_REF };
 

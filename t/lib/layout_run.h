@@ -12,7 +12,7 @@
  */
 #ifndef HD_TEST_LAYOUT_RUN_H
 #define HD_TEST_LAYOUT_RUN_H
-#include "engine/tensorfile.h"
+#include "engine/checkpoint/tensorfile.h"
 #include "t/lib/mpi.h"
 #include "t/lib/tap.h"
 #include <unistd.h>

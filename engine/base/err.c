@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Errors as values, the log, and the few allocation helpers of planning code.
+ */
+#include "config.h"
+#include "engine/base/err.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int speaks = 1, loudest = HD_INFO;
+
+int hd_err_set(struct hd_err *e, int code, const char *fmt, ...)
+{
+	va_list v;
+
+	if (!e || e->code)
+		return code;
+	e->code = code;
+	va_start(v, fmt);
+	vsnprintf(e->text, sizeof(e->text), fmt, v);
+	va_end(v);
+	return code;
+}
+
+void hd_log_init(int this_rank_speaks, int level)
+{
+	speaks = this_rank_speaks;
+	loudest = level;
+}
+
+void hd_log(int level, const char *fmt, ...)
+{
+	va_list v;
+	char line[2048];
+
+	if (level > loudest || (level > HD_ERROR && !speaks))
+		return;
+	va_start(v, fmt);
+	vsnprintf(line, sizeof(line), fmt, v);
+	va_end(v);
+	fprintf(stderr, "heddle: %s\n", line);		/* one write: lines of several ranks do not mix */
+}
+
+void *hd_alloc(size_t bytes)
+{
+	void *p = calloc(1, bytes ? bytes : 1);
+
+	if (!p) {
+		fprintf(stderr, "heddle: out of memory (%zu bytes)\n", bytes);
+		exit(1);
+	}
+	return p;
+}
+
+void *hd_grow(void *p, size_t count, size_t *cap, size_t item)
+{
+	size_t to = *cap ? *cap * 2 : 16;
+
+	if (count < *cap)
+		return p;
+	p = realloc(p, to * item);
+	if (!p) {
+		fprintf(stderr, "heddle: out of memory (%zu bytes)\n", to * item);
+		exit(1);
+	}
+	memset((char *)p + *cap * item, 0, (to - *cap) * item);
+	*cap = to;
+	return p;
+}
+
+char *hd_strdup(const char *s)
+{
+	size_t n = strlen(s) + 1;
+
+	return memcpy(hd_alloc(n), s, n);
+}
+
+static char *format(const char *fmt, va_list v)
+{
+	va_list again;
+	int n;
+	char *s;
+
+	va_copy(again, v);
+	n = vsnprintf(NULL, 0, fmt, again);
+	va_end(again);
+	s = hd_alloc((size_t)n + 1);
+	vsnprintf(s, (size_t)n + 1, fmt, v);
+	return s;
+}
+
+char *hd_format(const char *fmt, ...)
+{
+	va_list v;
+	char *s;
+
+	va_start(v, fmt);
+	s = format(fmt, v);
+	va_end(v);
+	return s;
+}
+
+void hd_append(char **text, const char *fmt, ...)
+{
+	size_t have = *text ? strlen(*text) : 0, n;
+	va_list v;
+	char *more, *all;
+
+	va_start(v, fmt);
+	more = format(fmt, v);
+	va_end(v);
+	n = strlen(more) + 1;
+	all = hd_alloc(have + n);
+	if (have)
+		memcpy(all, *text, have);
+	memcpy(all + have, more, n);
+	free(*text);
+	free(more);
+	*text = all;
+}
+
+double hd_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

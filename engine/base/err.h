@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/base/err.h - errors as values, and the log.
+ *
+ * Functions return 0 or a negative HD_E code (heddle/host.h) and write one sentence, without newline, into the caller's
+ * struct hd_err, naming the object and both numbers.  The function that decides which error it is writes the text;
+ * callers return the code unchanged.  The first text stays.
+ */
+#ifndef HD_ENGINE_ERR_H
+#define HD_ENGINE_ERR_H
+#include <heddle/host.h>
+
+struct hd_err {
+	int code;
+	int agreed;		/* all ranks have this error: hd_comm_agree */
+	char text[1000];
+};
+
+int hd_err_set(struct hd_err *e, int code, const char *fmt, ...) HD_PRINTF(3, 4);	/* -> code */
+
+/* stderr, "heddle: " before it.  Only the rank that speaks (hd_log_init) prints below HD_ERROR. */
+void hd_log_init(int speaks, int level);
+void hd_log(int level, const char *fmt, ...) HD_PRINTF(2, 3);
+
+void *hd_alloc(size_t bytes);	/* zeroed; a failure ends the process with one message (planning only, never in a step) */
+void *hd_grow(void *p, size_t count, size_t *cap, size_t item);	/* room for count + 1 items, new ones zeroed */
+char *hd_strdup(const char *s);
+char *hd_format(const char *fmt, ...) HD_PRINTF(1, 2);	/* malloc'ed */
+void hd_append(char **text, const char *fmt, ...) HD_PRINTF(2, 3);	/* grows *text, which is malloc'ed or NULL */
+double hd_seconds(void);	/* monotonic */
+
+#define HD_TRY(expr) \
+	do { \
+		int rc_ = (expr); \
+		if (rc_ < 0) \
+			return rc_; \
+	} while (0)
+#define HD_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+#endif

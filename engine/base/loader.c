@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Opening shared objects through libltdl, with the two things that it lacks.
+ *
+ * libltdl binds functions lazily, so that an object which calls a function that nobody has would
+ * load, and end the process at its first call; and it says "file not found" whatever went wrong.
+ * Therefore each object is opened with dlopen(RTLD_NOW) first: this binds everything or gives the
+ * true reason, and libltdl then finds the object loaded.
+ */
+#include <config.h>
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1 /* dladdr1 */
+#endif
+#include "engine/base/loader.h"
+#include <dirent.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <ltdl.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct hd_module {
+	lt_dlhandle handle;
+	const struct link_map *map; /* of this object among all that are loaded */
+};
+
+/* What dlopen said, without the path in front that our caller adds itself. */
+static const char *reason(const char *path)
+{
+	const char *text = dlerror();
+	size_t n = strlen(path);
+
+	if (!text)
+		return "no reason given";
+	return !strncmp(text, path, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
+}
+
+static int start_libltdl(struct hd_err *err)
+{
+	static int started;
+
+	if (!started && lt_dlinit())
+		return hd_err_set(err, HD_ENOTSUP, "libltdl does not start: %s", lt_dlerror());
+	started = 1;
+	return 0;
+}
+
+/* Local: two plugins may have internal symbols of the same name. */
+static lt_dlhandle open_local(const char *path)
+{
+	lt_dladvise advise;
+	lt_dlhandle handle = NULL;
+
+	if (lt_dladvise_init(&advise))
+		return NULL;
+	if (!lt_dladvise_local(&advise))
+		handle = lt_dlopenadvise(path, advise);
+	lt_dladvise_destroy(&advise);
+	return handle;
+}
+
+int hd_loader_open(const char *path, struct hd_module **out, struct hd_err *err)
+{
+	struct hd_module m = {NULL, NULL};
+	struct link_map *map = NULL;
+	void *probe;
+
+	HD_TRY(start_libltdl(err));
+	probe = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!probe)
+		return hd_err_set(err, HD_EABI, "does not load: %s", reason(path));
+	dlinfo(probe, RTLD_DI_LINKMAP, &map);
+	m.map = map;
+	m.handle = open_local(path);
+	dlclose(probe); /* libltdl's handle holds it now */
+	if (!m.handle)
+		return hd_err_set(err, HD_EABI, "does not load: libltdl says: %s", lt_dlerror());
+	*out = hd_alloc(sizeof(**out));
+	**out = m;
+	return 0;
+}
+
+void *hd_loader_symbol(struct hd_module *m, const char *name, const char **elsewhere)
+{
+	void *at = lt_dlsym(m->handle, name);
+	struct link_map *map = NULL;
+	Dl_info info;
+
+	if (elsewhere)
+		*elsewhere = NULL;
+	if (!at || !dladdr1(at, &info, (void **)&map, RTLD_DL_LINKMAP))
+		return NULL;
+	if (map == m->map)
+		return at;
+	if (elsewhere)
+		*elsewhere = info.dli_fname;
+	return NULL;
+}
+
+void hd_loader_keep(struct hd_module *m)
+{
+	lt_dlmakeresident(m->handle);
+}
+
+void hd_loader_close(struct hd_module *m)
+{
+	if (!m)
+		return;
+	lt_dlclose(m->handle);
+	free(m);
+}
+
+static int is_object(const struct dirent *d)
+{
+	size_t n = strlen(d->d_name);
+
+	return n > 3 && !strcmp(d->d_name + n - 3, ".so");
+}
+
+void hd_loader_scan(const char *dir, void (*each)(const char *path, void *ctx), void *ctx)
+{
+	struct dirent **found;
+	int n = scandir(dir, &found, is_object, alphasort);
+
+	for (int i = 0; i < n; i++) {
+		char *path = hd_format("%s/%s", dir, found[i]->d_name);
+
+		each(path, ctx);
+		free(path);
+		free(found[i]);
+	}
+	if (n >= 0)
+		free(found);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Numbers as people type them, and the nearest of some names to a misspelt one.
+ *
+ * Nearness is the Damerau-Levenshtein distance (an insertion, a deletion, a replacement, or a
+ * swap of neighbours costs one; Damerau 1964), blind to case and to - for _.  A third of the
+ * letters may be wrong; or the end may be missing, if it is clear which.
+ */
+#include <config.h>
+#include "engine/base/words.h"
+#include "engine/config/conf.h"
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WORD 64 /* longer words are compared by their beginning */
+
+int hd_word_int(const char *s, int64_t *out)
+{
+	char *end;
+	long long v;
+
+	if (!isdigit((unsigned char)s[*s == '-' || *s == '+']))
+		return HD_EINVAL;
+	errno = 0;
+	v = strtoll(s, &end, 10);
+	if (errno || *end)
+		return HD_EINVAL;
+	*out = v;
+	return 0;
+}
+
+/* A count: tokens and steps by the thousand, million, billion. */
+int hd_word_count(const char *s, int64_t *out)
+{
+	static const char units[] = "KMG";
+	int64_t v, scale = 1;
+	char *end;
+	const char *u;
+
+	if (!isdigit((unsigned char)s[*s == '-' || *s == '+']))
+		return HD_EINVAL;
+	errno = 0;
+	v = strtoll(s, &end, 10);
+	u = *end ? strchr(units, *end) : NULL;
+	if (errno || (*end && (!u || end[1])))
+		return HD_EINVAL;
+	for (; u && u >= units; u--)
+		scale *= 1000;
+	if (v > INT64_MAX / scale || v < INT64_MIN / scale)
+		return HD_EINVAL;
+	*out = v * scale;
+	return 0;
+}
+
+int hd_word_bytes(const char *s, int64_t *out)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	const char *u;
+	int shift;
+	long long v;
+
+	if (!isdigit((unsigned char)*s))
+		return HD_EINVAL;
+	errno = 0;
+	v = strtoll(s, &end, 10);
+	u = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+	if (errno || (*end && (!u || end[1])))
+		return HD_EINVAL;
+	shift = u ? 10 * (int)(u - units + 1) : 0;
+	if (v > INT64_MAX >> shift)
+		return HD_EINVAL;
+	*out = v << shift;
+	return 0;
+}
+
+int hd_word_bool(const char *s, int64_t *out)
+{
+	static const char *const words[] = {"no", "yes", "off", "on", "false", "true", "0", "1"};
+	size_t i;
+
+	for (i = 0; i < HD_LEN(words); i++)
+		if (!strcmp(s, words[i])) {
+			*out = (int64_t)(i & 1);
+			return 0;
+		}
+	return HD_EINVAL;
+}
+
+int hd_word_num(const char *s, double *out)
+{
+	char *end;
+	double v;
+
+	if (!*s || s[strspn(s, "0123456789+-.eE")]) /* strtod also knows nan, inf and hexadecimal */
+		return HD_EINVAL;
+	v = strtod(s, &end);
+	if (*end || end == s || v > 1.7976931348623157e308 || v < -1.7976931348623157e308)
+		return HD_EINVAL;
+	*out = v;
+	return 0;
+}
+
+static int fold(char c)
+{
+	return c == '-' ? '_' : tolower((unsigned char)c);
+}
+
+static int smaller(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+static int distance(const char *a, int na, const char *b, int nb)
+{
+	int d[3][MAX_WORD + 1], i, j; /* the rows i - 2, i - 1 and i of the table, in turn */
+
+	for (j = 0; j <= nb; j++)
+		d[0][j] = j;
+	for (i = 1; i <= na; i++) {
+		int *row = d[i % 3], *up = d[(i + 2) % 3], *upup = d[(i + 1) % 3];
+
+		row[0] = i;
+		for (j = 1; j <= nb; j++) {
+			int same = fold(a[i - 1]) == fold(b[j - 1]);
+
+			row[j] = smaller(smaller(up[j], row[j - 1]) + 1, up[j - 1] + !same);
+			if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) &&
+			    fold(a[i - 2]) == fold(b[j - 1]))
+				row[j] = smaller(row[j], upup[j - 2] + 1);
+		}
+	}
+	return d[na % 3][nb];
+}
+
+/* The one name that begins so. */
+static const char *beginning(const char *word, const char *const *among, int n)
+{
+	const char *only = NULL;
+
+	for (int i = 0, k; i < n; i++) {
+		for (k = 0; word[k] && fold(word[k]) == fold(among[i][k]); k++)
+			;
+		if (word[k] || k < 3)
+			continue;
+		if (only)
+			return NULL;
+		only = among[i];
+	}
+	return only;
+}
+
+const char *hd_nearest(const char *word, const char *const *among, int n)
+{
+	const char *best = NULL;
+	int i, best_d = 0, nw = (int)strnlen(word, MAX_WORD);
+
+	for (i = 0; i < n; i++) {
+		int na = (int)strnlen(among[i], MAX_WORD), longer = nw > na ? nw : na;
+		int allowed = longer < 6 ? 1 : longer / 3, d = distance(word, nw, among[i], na);
+
+		if (d > allowed || d >= longer || (best && d >= best_d))
+			continue;
+		best = among[i];
+		best_d = d;
+	}
+	return best ? best : beginning(word, among, n);
+}
+
+char *hd_word_trim(char *s)
+{
+	size_t n;
+
+	while (isspace((unsigned char)*s))
+		s++;
+	for (n = strlen(s); n && isspace((unsigned char)s[n - 1]); n--)
+		;
+	s[n] = 0;
+	return s;
+}
+
+/* "a, b, c" */
+static void list(char *out, size_t size, const char *const *names, int n)
+{
+	size_t used = 0;
+	int i;
+
+	*out = 0;
+	for (i = 0; i < n && used < size; i++)
+		used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", names[i]);
+}
+
+/* "; did you mean x?", or else what there is. */
+void hd_word_advice(char *out, size_t size, const char *word, const char *what,
+		    const char *const *names, int n)
+{
+	const char *near = hd_nearest(word, names, n);
+	char all[400];
+
+	list(all, sizeof(all), names, n);
+	if (near)
+		snprintf(out, size, "did you mean %s?", near);
+	else
+		snprintf(out, size, "%s: %s", what, all);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A checkpoint is written by all ranks at once into files that one of them has made, under a name that nobody takes for
+ * a checkpoint; after each phase all ranks agree that it went well everywhere.  Only then is it given its name.  So a
+ * full disk, a rank that cannot write or a job that is killed leave what was there before.
+ *
+ * It is read by slices too: each rank takes from the files what it holds in its own layout.
+ */
+#include <config.h>
+#include "engine/checkpoint/checkpoint_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct saving {
+	struct hd_job *j;
+	const struct hd_program *g;
+	const struct hd_progress *at;
+	char *dir, *aside;
+	struct hd_weights weights;
+	struct hd_tensorfile *states, *gradients;	/* gradients: or NULL */
+};
+
+/* -- saving ---------------------------------------------------------------------------------- */
+static int plan(struct saving *s, struct hd_err *err)
+{
+	HD_TRY(hd_weights_plan(s->g, &s->weights, err));
+	s->states = hd_tensorfile_plan();
+	HD_TRY(hd_states_plan(s->g, s->states, err));
+	if (!hd_section_int(s->j->checkpoint, "gradients") || !s->at->step || !s->j->program[HD_TRAIN])
+		return HD_OK;
+	s->gradients = hd_tensorfile_plan();
+	return hd_gradients_plan(s->g, s->gradients, err);
+}
+
+typedef int (*make_fn)(struct hd_tensorfile *f, const char *path, struct hd_err *err);
+
+static int make_file(struct saving *s, struct hd_tensorfile *f, const char *name, make_fn make, struct hd_err *err)
+{
+	char *path = hd_format("%s/heddle/%s.safetensors", s->aside, name);
+	int rc = f ? make(f, path, err) : HD_OK;
+
+	free(path);
+	return rc;
+}
+
+/* Rank 0: the directory, the texts, and all files at their full length. */
+static int create(struct saving *s, struct hd_err *err)
+{
+	char *inner = hd_format("%s/heddle", s->aside);
+	int rc;
+
+	hd_steps_tidy(s->dir);
+	rc = hd_dir_make(inner, err);
+	free(inner);
+	HD_TRY(rc);
+	HD_TRY(hd_texts_write(s->j, s->aside, s->at, err));
+	HD_TRY(hd_weights_create(&s->weights, s->aside, err));
+	HD_TRY(make_file(s, s->states, "optimizer", hd_tensorfile_create, err));
+	return make_file(s, s->gradients, "gradients", hd_tensorfile_create, err);
+}
+
+static int open_files(struct saving *s, struct hd_err *err)
+{
+	HD_TRY(hd_weights_open(&s->weights, s->aside, err));
+	HD_TRY(make_file(s, s->states, "optimizer", hd_tensorfile_open, err));
+	return make_file(s, s->gradients, "gradients", hd_tensorfile_open, err);
+}
+
+static int write_slices(struct saving *s, struct hd_err *err)
+{
+	HD_TRY(hd_weights_write(s->g, &s->weights, err));
+	HD_TRY(hd_states_write(s->g, s->states, err));
+	return s->gradients ? hd_gradients_write(s->g, s->gradients, err) : HD_OK;
+}
+
+/* Rank 0: from here on it exists. */
+static int publish(struct saving *s, struct hd_err *err)
+{
+	char *to = hd_step_path(s->dir, s->at->step), *latest = hd_format("%s/latest", s->dir);
+	char *name = hd_format("%s\n", strrchr(to, '/') + 1);
+	int rc = hd_dir_commit(s->aside, to, err);
+
+	if (rc >= 0)
+		rc = hd_file_write(latest, name, err);
+	if (rc >= 0)
+		hd_steps_prune(s->dir, s->at->step, hd_section_int(s->j->checkpoint, "keep"));
+	free(to);
+	free(latest);
+	free(name);
+	return rc;
+}
+
+static int save(struct saving *s, struct hd_err *err)
+{
+	int first = s->j->world.rank == 0;
+
+	plan(s, err);
+	HD_TRY(hd_comm_agree(err));
+	if (first)
+		create(s, err);
+	HD_TRY(hd_comm_agree(err));
+	if (!first)
+		open_files(s, err);
+	HD_TRY(hd_comm_agree(err));
+	write_slices(s, err);
+	HD_TRY(hd_comm_agree(err));
+	if (first)
+		publish(s, err);
+	return hd_comm_agree(err);
+}
+
+int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd_err *err)
+{
+	struct saving s = { .j = j, .g = hd_job_owner(j), .at = at };
+	struct hd_err ignored = { 0 };
+	int rc;
+
+	s.dir = hd_strdup(hd_section_str(j->checkpoint, "dir"));
+	s.aside = hd_step_aside(s.dir, at->step);
+	rc = save(&s, err);
+	hd_weights_close(&s.weights);
+	hd_tensorfile_close(s.states);
+	hd_tensorfile_close(s.gradients);
+	if (rc < 0 && j->world.rank == 0)
+		hd_dir_remove(s.aside, &ignored);
+	free(s.dir);
+	free(s.aside);
+	return rc;
+}
+
+/* -- loading --------------------------------------------------------------------------------- */
+int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err)
+{
+	char *dir = hd_checkpoint_find(path, err);
+
+	if (dir)
+		hd_weights_read(hd_job_owner(j), dir, err);
+	free(dir);
+	return hd_comm_agree(err);
+}
+
+int hd_checkpoint_fits(const struct hd_plan *p, const char *path, struct hd_err *err)
+{
+	char *dir = hd_checkpoint_find(path, err);
+
+	if (dir)
+		hd_weights_check(p, dir, err);
+	free(dir);
+	return err->code;
+}
+
+static int load(struct hd_job *j, const char *dir, struct hd_progress *at, struct hd_err *err)
+{
+	char *picks = NULL, *states = hd_format("%s/heddle/optimizer.safetensors", dir);
+	int64_t seed = 0;
+	int rc = hd_state_read(dir, at, &seed, &picks, err);
+
+	if (rc >= 0 && seed != j->seed)
+		hd_log(HD_WARN, "%s: has train.seed = %lld; from here on data and dropout are those of seed %lld", dir,
+		        (long long)seed, (long long)j->seed);
+	if (rc >= 0)
+		rc = hd_weights_read(hd_job_owner(j), dir, err);
+	if (rc >= 0)
+		rc = hd_states_read(hd_job_owner(j), states, err);
+	free(picks);
+	free(states);
+	return rc;
+}
+
+int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *at, struct hd_err *err)
+{
+	char *dir = hd_checkpoint_find(path, err);
+
+	if (dir)
+		load(j, dir, at, err);
+	free(dir);
+	return hd_comm_agree(err);
+}

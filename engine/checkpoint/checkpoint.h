@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/checkpoint/checkpoint.h - a checkpoint has no layout: one directory that transformers loads, beside the optimizer's state.
+ *
+ *   DIR/step-00000500/config.json, model.safetensors        as transformers has them for the family
+ *                     heddle/optimizer.safetensors          states, under the parameters' own names
+ *                     heddle/state.json                     step, samples, seed, choices made by timing
+ *                     heddle/conf.ini                       the run's INI, overrides applied
+ *                     heddle/gradients.safetensors          with checkpoint.gradients = yes
+ *   DIR/latest                                              the newest, as text
+ *
+ * Written aside by all ranks in parallel (each slice by its one owner), synced, renamed: complete or absent.
+ */
+#ifndef HD_ENGINE_CHECKPOINT_H
+#define HD_ENGINE_CHECKPOINT_H
+#include "engine/run/job.h"
+
+struct hd_progress { int64_t step, samples; };	/* updates made; samples that they used */
+
+/* All collective; on failure all ranks have the same err, and what was saved before is whole. */
+int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd_err *err);
+int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *at, struct hd_err *err);
+/* What [checkpoint] resume means before anything is read: the path of a step directory, or NULL: start anew.  A dir that
+ * already holds a later step than the run would start with is refused (resume = no).  malloc'ed. */
+int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err);
+/* Whether the files and the directory that [log] and [checkpoint] name could be written; makes none of them. */
+int hd_outputs_check(struct hd_conf *c, struct hd_err *err);
+char *hd_checkpoint_picks(const char *path, struct hd_err *err);	/* the choices recorded in it; malloc'ed, or NULL */
+/* The INI of a checkpoint directory, to rebuild its model (eval, generate). */
+int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err);
+/* The weights alone (model.load, eval, generate). */
+int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err);
+/* Whether they are there, with the model's shapes: what a load would refuse, without a job. */
+int hd_checkpoint_fits(const struct hd_plan *p, const char *path, struct hd_err *err);
+
+#endif

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The texts of a checkpoint: config.json as the family has it, the run's INI, and where the run stood.
+ *
+ * The INI is made complete before it is kept: what the data decided then must not be decided by other data later.
+ */
+#include <config.h>
+#include "engine/checkpoint/checkpoint_impl.h"
+#include "engine/process/launch.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STATE_VERSION 1		/* of state.json */
+
+/* -- writing --------------------------------------------------------------------------------- */
+static char *complete_conf(const struct hd_job *j, struct hd_err *err)
+{
+	const struct hd_model *m = &hd_job_any_plan(j)->model;
+	char *vocab = hd_format("model.vocab=%lld", (long long)m->vocab);
+	char *seq = hd_format("model.max_seq=%lld", (long long)m->max_seq);
+	const char *sets[] = { vocab, seq };
+	char *text = hd_conf_text(j->conf), *out = NULL;
+	struct hd_conf *c = NULL;
+
+	if (hd_conf_parse(hd_conf_path(j->conf), text, sets, 2, &c, err) >= 0)
+		out = hd_conf_text(c);
+	hd_conf_destroy(c);
+	free(vocab);
+	free(seq);
+	free(text);
+	return out;
+}
+
+static char *layout_text(const struct hd_plan *p)
+{
+	char *text = hd_strdup("");
+
+	for (int a = 0; a < p->naxes; a++) {
+		const struct hd_axis *x = &p->axes[a]->v;
+
+		hd_append(&text, "%s%s %lld", a ? ", " : "", x->name, (long long)x->n);
+	}
+	return text;
+}
+
+static char *state_text(const struct hd_job *j, const struct hd_progress *at)
+{
+	const struct hd_plan *p = hd_job_any_plan(j);
+	char *layout = layout_text(p), *text;
+	json_t *o = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "version", STATE_VERSION,
+			      "step", (json_int_t)at->step, "samples", (json_int_t)at->samples,
+			      "tokens", (json_int_t)(at->samples * p->model.seq),
+			      "seed", (json_int_t)j->seed, "ranks", (json_int_t)p->ranks, "layout", layout,
+			      "picks", j->picks ? j->picks : "");
+
+	text = json_dumps(o, JSON_INDENT(2));
+	json_decref(o);
+	free(layout);
+	return text;
+}
+
+static int write_text(const char *dir, const char *name, char *text, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s", dir, name);
+	size_t n = text ? strlen(text) : 0;
+	char *all = hd_format("%s%s", text ? text : "", n && text[n - 1] == '\n' ? "" : "\n");
+	int rc = text ? hd_file_write(path, all, err) : hd_err_set(err, HD_EBUG, "%s: has no text", path);
+
+	free(path);
+	free(text);
+	free(all);
+	return rc;
+}
+
+static char *config_text(const struct hd_model *m)
+{
+	json_t *o = m->family->config(m);
+	char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
+
+	json_decref(o);
+	return text;
+}
+
+int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_progress *at, struct hd_err *err)
+{
+	HD_TRY(write_text(dir, "config.json", config_text(&hd_job_any_plan(j)->model), err));
+	HD_TRY(write_text(dir, "heddle/conf.ini", complete_conf(j, err), err));
+	return write_text(dir, "heddle/state.json", state_text(j, at), err);
+}
+
+/* -- reading --------------------------------------------------------------------------------- */
+static json_t *read_json(const char *dir, const char *name, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s", dir, name), *text = hd_file_read(path, NULL, err);
+	json_error_t at;
+	json_t *o = text ? json_loads(text, 0, &at) : NULL;
+
+	if (text && !json_is_object(o))
+		hd_err_set(err, HD_EIO, "%s: is not a JSON object: %s", path, o ? "something else" : at.text);
+	free(path);
+	free(text);
+	if (json_is_object(o))
+		return o;
+	json_decref(o);
+	return NULL;
+}
+
+int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char **picks, struct hd_err *err)
+{
+	json_t *o = read_json(dir, "heddle/state.json", err);
+	json_int_t version = 0, step = 0, samples = 0, key = 0;
+	const char *text = "";
+	int rc = HD_OK;
+
+	if (!o)
+		return err->code;
+	if (json_unpack(o, "{s:I, s:I, s:I, s:I, s?s}", "version", &version, "step", &step, "samples", &samples,
+			"seed", &key, "picks", &text))
+		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: has not version, step, samples and seed", dir);
+	else if (version > STATE_VERSION)
+		rc = hd_err_set(err, HD_ENOTSUP, "%s/heddle/state.json: is of version %lld, and this program knows %d",
+				dir, (long long)version, STATE_VERSION);
+	*at = (struct hd_progress){ step, samples };
+	*seed = key;
+	*picks = hd_strdup(text);
+	json_decref(o);
+	return rc;
+}
+
+char *hd_checkpoint_picks(const char *path, struct hd_err *err)
+{
+	char *dir = hd_checkpoint_find(path, err), *picks = NULL;
+	struct hd_progress at;
+	int64_t seed;
+
+	if (dir)
+		hd_state_read(dir, &at, &seed, &picks, err);
+	free(dir);
+	return picks;
+}
+
+/* -- the INI of a checkpoint -- */
+/* Without the sections of the layout: one rank holds all. */
+static void drop_layout(char *text)
+{
+	char *to = text, *line = text;
+	int dropping = 0;
+
+	while (*line) {
+		size_t n = strcspn(line, "\n") + 1;
+
+		if (!line[n - 1])
+			n--;
+		if (*line == '[')
+			dropping = !strncmp(line, "[strategy ", 10);
+		if (!dropping) {
+			memmove(to, line, n);
+			to += n;
+		}
+		line += n;
+	}
+	*to = 0;
+}
+
+static void append_key(char **text, const char *key, json_t *v)
+{
+	if (json_is_boolean(v))
+		hd_append(text, "%s = %s\n", key, json_is_true(v) ? "yes" : "no");
+	else if (json_is_integer(v))
+		hd_append(text, "%s = %lld\n", key, (long long)json_integer_value(v));
+	else if (json_is_real(v))
+		hd_append(text, "%s = %.17g\n", key, json_real_value(v));
+}
+
+/* "a.b": b of the object a. */
+static json_t *value_of(json_t *o, const char *key)
+{
+	const char *dot = strchr(key, '.');
+	char *first = dot ? hd_format("%.*s", (int)(dot - key), key) : NULL;
+	json_t *v = dot ? json_object_get(json_object_get(o, first), dot + 1) : json_object_get(o, key);
+
+	free(first);
+	return v;
+}
+
+/* What two keys of theirs say is said once: by the last that is there. */
+static int is_said_later(json_t *o, const struct hd_hf_key *k)
+{
+	for (const struct hd_hf_key *later = k + 1; later->theirs; later++)
+		if (!strcmp(later->ours, k->ours) && json_is_number(value_of(o, later->theirs)))
+			return 1;
+	return 0;
+}
+
+int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *err)
+{
+	json_t *theirs = read_json(dir, "config.json", err), *ours = m->family->config(m);
+
+	for (const struct hd_hf_key *k = m->family->keys; theirs && k && k->theirs && !err->code; k++) {
+		json_t *a = value_of(theirs, k->theirs), *b = value_of(ours, k->theirs);
+
+		if (json_is_integer(a) && json_is_integer(b) && strcmp(k->ours, "max_seq") && !json_equal(a, b))
+			hd_err_set(err, HD_EINVAL, "%s/config.json: %s is %lld, and model.%s is %lld", dir, k->theirs,
+				   (long long)json_integer_value(a), k->ours, (long long)json_integer_value(b));
+	}
+	json_decref(theirs);
+	json_decref(ours);
+	return err->code;
+}
+
+static char *model_text(json_t *o, const struct hd_family *f)
+{
+	char *text = hd_format("[model]\nfamily = %s\n", f->name);
+
+	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
+		if (!is_said_later(o, k))
+			append_key(&text, k->ours, value_of(o, k->theirs));
+	return text;
+}
+
+static int64_t positions(json_t *o, const struct hd_family *f, const char **key)
+{
+	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
+		if (!strcmp(k->ours, "max_seq")) {
+			*key = k->theirs;
+			return json_integer_value(value_of(o, k->theirs));
+		}
+	return 0;
+}
+
+#define LONGEST 2048		/* sequences of `eval`: models say many more positions than fit */
+
+static char *conf_of_config(const char *dir, struct hd_err *err)
+{
+	json_t *o = read_json(dir, "config.json", err);
+	const char *type = json_string_value(json_object_get(o, "model_type")), *unlike, *key = "max_seq";
+	const struct hd_family *f = type ? hd_family_find(type) : NULL;
+	char *text = NULL;
+	int64_t seq;
+
+	if (!o)
+		return NULL;
+	unlike = f && f->unlike ? f->unlike(o) : NULL;
+	seq = f && f->keys ? positions(o, f, &key) : 0;
+	if (!f || !f->keys)
+		hd_err_set(err, HD_ENOTSUP, "%s/config.json: model_type is %s; known: gpt2, llama, mixtral", dir,
+			   type ? type : "not given");
+	else if (unlike)
+		hd_err_set(err, HD_ENOTSUP, "%s/config.json: this %s is not known", dir, unlike);
+	else if (seq <= 0)
+		hd_err_set(err, HD_EINVAL, "%s/config.json: has no %s", dir, key);
+	if (!err->code) {
+		text = model_text(o, f);
+		hd_append(&text, "\n[data]\ntrain = none\n\n[train]\nseq = %lld\nglobal_batch = 1\nsteps = 0\n",
+			  (long long)(seq < LONGEST ? seq : LONGEST));
+	}
+	json_decref(o);
+	return text;
+}
+
+int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err)
+{
+	char *dir = hd_checkpoint_find(path, err), *file, *text;
+	struct hd_err none = { 0 };
+	int rc;
+
+	if (!dir)
+		return err->code;
+	file = hd_format("%s/heddle/conf.ini", dir);
+	text = hd_file_read(file, NULL, &none);
+	if (!text) {
+		free(file);
+		file = hd_format("%s/config.json", dir);
+		text = conf_of_config(dir, err);
+	}
+	if (text && !hd_launch_mpi())
+		drop_layout(text);
+	rc = text ? hd_conf_parse(file, text, sets, nsets, out, err) : err->code;
+	free(text);
+	free(file);
+	free(dir);
+	return rc;
+}

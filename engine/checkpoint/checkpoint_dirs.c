@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * DIR/step-00000500, DIR/latest, and what is in DIR besides.  A step's directory appears under its name when it is
+ * complete; what begins with a dot is being written, or was when a process was stopped.
+ */
+#include <config.h>
+#include "engine/checkpoint/checkpoint_impl.h"
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+char *hd_step_path(const char *dir, int64_t step) { return hd_format("%s/step-%08lld", dir, (long long)step); }
+char *hd_step_aside(const char *dir, int64_t step) { return hd_format("%s/.step-%08lld.tmp", dir, (long long)step); }
+
+static int has(const char *dir, const char *name)
+{
+	char *path = hd_format("%s/%s", dir, name);
+	struct stat st;
+	int rc = !stat(path, &st);
+
+	free(path);
+	return rc;
+}
+
+/* -- the steps of a directory -- */
+/* Of "step-" and at least 8 digits; -1: of anything else. */
+static int64_t step_of(const char *name)
+{
+	const char *digits = name + 5;
+
+	if (strncmp(name, "step-", 5) || strspn(digits, "0123456789") < 8 || strlen(digits) > 18 ||
+	    digits[strspn(digits, "0123456789")])
+		return -1;
+	return strtoll(digits, NULL, 10);
+}
+
+static int descending(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x < y) - (x > y);
+}
+
+/* Newest first; malloc'ed. */
+static int64_t *steps_in(const char *dir, size_t *n)
+{
+	int64_t *steps = NULL;
+	size_t cap = 0;
+	struct dirent *e;
+	DIR *d = opendir(dir);
+
+	*n = 0;
+	while (d && (e = readdir(d))) {
+		if (step_of(e->d_name) < 0)
+			continue;
+		steps = hd_grow(steps, *n, &cap, sizeof(*steps));
+		steps[(*n)++] = step_of(e->d_name);
+	}
+	if (d)
+		closedir(d);
+	if (*n)
+		qsort(steps, *n, sizeof(*steps), descending);
+	return steps;
+}
+
+void hd_steps_tidy(const char *dir)
+{
+	struct hd_err ignored = { 0 };
+	struct dirent *e;
+	DIR *d = opendir(dir);
+
+	while (d && (e = readdir(d))) {
+		char *path;
+
+		if (strncmp(e->d_name, ".step-", 6) && strncmp(e->d_name, ".removed-step-", 14) &&
+		    strncmp(e->d_name, ".removed-.step-", 15))
+			continue;
+		path = hd_format("%s/%s", dir, e->d_name);
+		hd_dir_remove(path, &ignored);
+		free(path);
+	}
+	if (d)
+		closedir(d);
+}
+
+void hd_steps_prune(const char *dir, int64_t step, int64_t keep)
+{
+	size_t n;
+	int64_t *steps = steps_in(dir, &n), kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct hd_err err = { 0 };
+		char *path;
+
+		if (steps[i] > step || kept++ < keep)
+			continue;
+		path = hd_step_path(dir, steps[i]);
+		if (hd_dir_remove(path, &err) < 0)
+			hd_log(HD_WARN, "%s", err.text);
+		free(path);
+	}
+	free(steps);
+}
+
+/* -- which one is meant ---------------------------------------------------------------------- */
+/* What latest names; else, a save having been cut short before it wrote that, the newest. */
+static char *newest(const char *dir)
+{
+	struct hd_err ignored = { 0 };
+	char *file = hd_format("%s/latest", dir), *name = hd_file_read(file, NULL, &ignored), *path = NULL;
+	size_t n;
+	int64_t *steps;
+
+	free(file);
+	if (name) {
+		name[strcspn(name, "\r\n")] = 0;
+		if (step_of(name) >= 0 && has(dir, name))
+			path = hd_format("%s/%s", dir, name);
+		free(name);
+	}
+	if (path)
+		return path;
+	steps = steps_in(dir, &n);
+	path = n ? hd_step_path(dir, steps[0]) : NULL;
+	free(steps);
+	return path;
+}
+
+char *hd_checkpoint_find(const char *path, struct hd_err *err)
+{
+	char *found;
+
+	if (has(path, "config.json"))
+		return hd_strdup(path);
+	found = newest(path);
+	if (!found)
+		hd_err_set(err, HD_EIO, "%s: is no checkpoint (it has no config.json), nor a directory of checkpoints "
+			   "(it has no step-... and no latest)", path);
+	return found;
+}
+
+/* -- what resume means ----------------------------------------------------------------------- */
+static int refuse_later(struct hd_conf *c, struct hd_section *s, const char *dir, struct hd_err *err)
+{
+	size_t n;
+	int64_t *steps = steps_in(dir, &n), last = n ? steps[0] : 0;
+
+	free(steps);
+	if (last <= 0)
+		return HD_OK;
+	return hd_section_fail(c, s, "dir", err, HD_EINVAL, "%s already holds step %lld, and this run would begin at "
+			       "step 0; continue it with --set checkpoint.resume=auto, or give another dir", dir,
+			       (long long)last);
+}
+
+int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
+{
+	struct hd_section *s = hd_conf_section(c, NULL, "checkpoint");
+	const char *dir, *resume;
+	struct hd_err why = { 0 };
+
+	*path = NULL;
+	HD_TRY(hd_section_check(c, s, &hd_checkpoint_keys, 1, err));
+	dir = hd_section_str(s, "dir");
+	resume = hd_section_str(s, "resume");
+	if (!strcmp(resume, "no"))
+		return *dir ? refuse_later(c, s, dir, err) : HD_OK;
+	if (!strcmp(resume, "auto")) {
+		if (!*dir)
+			return hd_section_fail(c, s, "resume", err, HD_EINVAL, "auto: checkpoint.dir is not given");
+		*path = newest(dir);
+		return HD_OK;
+	}
+	*path = hd_checkpoint_find(resume, &why);
+	return *path ? HD_OK : hd_section_fail(c, s, "resume", err, why.code, "%s", why.text);
+}
+
+int hd_outputs_check(struct hd_conf *c, struct hd_err *err)
+{
+	static const struct { const char *section, *key; int dir; } all[] = { { "log", "metrics", 0 }, { "log", "trace", 0 },
+		{ "checkpoint", "dir", 1 } };
+
+	for (size_t i = 0; i < HD_LEN(all); i++) {
+		struct hd_section *s = hd_conf_section(c, NULL, all[i].section);
+		const char *path = hd_section_str(s, all[i].key);
+		struct hd_err why = { 0 };
+
+		if (*path && hd_path_writable(path, all[i].dir, &why) < 0)
+			return hd_section_fail(c, s, all[i].key, err, why.code, "%s", why.text);
+	}
+	return HD_OK;
+}

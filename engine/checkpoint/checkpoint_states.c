@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * States and gradients under logical names and in logical shapes.
+ *
+ * A state that is whole or cut is stored once.  One that is a piece of a sum on some axes differs between members: it
+ * is stored per member, as NAME@coordinates, and read by as many members as wrote it.  Into another number of members
+ * it goes as its plugin said: the first gets the sum and the others zero, or all begin at zero, or it is refused.
+ */
+#include <config.h>
+#include "engine/checkpoint/checkpoint_impl.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int is_state(const struct tensor *t) { return !t->v.node && t->v.what == HD_STATE; }
+
+static int is_gradient(const struct tensor *t)
+{
+	return t->v.node && t->v.what == HD_GRAD && t->v.of && !strcmp(t->v.node->op->name, "sync");
+}
+
+static int is_piece(const struct tensor *t, int axis) { return t->at.on[axis].kind == HD_PARTIAL; }
+
+/* How many different copies there are along the axes of the sum; 1: it is stored under its name alone. */
+static int64_t copies(const struct hd_plan *p, const struct tensor *t)
+{
+	int64_t n = 1;
+
+	for (int a = 0; a < p->naxes; a++)
+		n *= is_piece(t, a) ? p->axes[a]->v.n : 1;
+	return n;
+}
+
+static int64_t copy_of_rank(const struct hd_plan *p, const struct tensor *t, int64_t rank)
+{
+	int64_t m = 0;
+
+	for (int a = 0; a < p->naxes; a++)
+		if (is_piece(t, a))
+			m = m * p->axes[a]->v.n + hd_plan_coord(p, rank, p->axes[a]);
+	return m;
+}
+
+/* NAME, or NAME@1,0 of copy m. */
+static char *copy_name(const struct hd_plan *p, const struct tensor *t, int64_t m)
+{
+	char at[HD_MAX_AXES * 24] = "";
+
+	if (copies(p, t) == 1)
+		return hd_strdup(t->v.name);
+	for (int a = p->naxes - 1; a >= 0; a--) {
+		char rest[sizeof(at)];
+
+		if (!is_piece(t, a))
+			continue;
+		memcpy(rest, at, sizeof(rest));
+		snprintf(at, sizeof(at), "%lld%s%.*s", (long long)(m % p->axes[a]->v.n), rest[0] ? "," : "",
+			 (int)sizeof(at) - 32, rest);
+		m /= p->axes[a]->v.n;
+	}
+	return hd_format("%s@%s", t->v.name, at);
+}
+
+/* One writer per slice and copy: the first along every axis on which they are the same. */
+static int writes(const struct hd_program *g, const struct tensor *t)
+{
+	for (int a = 0; a < g->plan->naxes; a++) {
+		int64_t me = hd_plan_coord(g->plan, g->rank, g->plan->axes[a]);
+
+		if (t->at.on[a].kind == HD_AT ? t->at.on[a].index != me : t->at.on[a].kind == HD_WHOLE && me)
+			return 0;
+	}
+	return 1;
+}
+
+static void whole_shape(const struct tensor *t, int64_t *shape)
+{
+	for (uint32_t d = 0; d < t->v.ndim; d++)
+		shape[d] = t->dims[d]->n;
+}
+
+static int plan_tensor(struct hd_tensorfile *f, const char *name, const struct tensor *t, struct hd_err *err)
+{
+	int64_t shape[HD_MAX_DIMS];
+
+	whole_shape(t, shape);
+	if (hd_tensorfile_add(f, name, t->v.dtype, (int)t->v.ndim, shape) < 0)
+		return hd_err_set(err, HD_ENOTSUP, "%s (%s): cannot be kept in a checkpoint", name, t->spec);
+	return HD_OK;
+}
+
+static int move_tensor(const struct hd_program *g, const struct tensor *t, const char *name, struct hd_tensorfile *f,
+		       void *data, int writing, struct hd_err *err)
+{
+	struct hd_extent x;
+
+	hd_extent_of(g, t, &x);
+	return hd_extent_move(&(struct hd_movement){ f, name, t->v.dtype, writing }, &x, data, err);
+}
+
+static int write_tensor(const struct hd_program *g, const struct tensor *t, const char *name, struct hd_tensorfile *f,
+			struct hd_err *err)
+{
+	void *data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
+	int rc = move_tensor(g, t, name, f, data, 1, err);
+
+	hd_program_unmap(g, t, HD_STEP, data, HD_MAP_READ);
+	return rc;
+}
+
+/* -- writing --------------------------------------------------------------------------------- */
+int hd_states_plan(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err)
+{
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+
+		for (int64_t m = 0; is_state(t) && m < copies(g->plan, t); m++) {
+			char *name = copy_name(g->plan, t, m);
+			int rc = plan_tensor(f, name, t, err);
+
+			free(name);
+			HD_TRY(rc);
+		}
+	}
+	return HD_OK;
+}
+
+int hd_states_write(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err)
+{
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+		char *name;
+		int rc;
+
+		if (!is_state(t) || !writes(g, t))
+			continue;
+		name = copy_name(g->plan, t, copy_of_rank(g->plan, t, g->rank));
+		rc = write_tensor(g, t, name, f, err);
+		free(name);
+		HD_TRY(rc);
+	}
+	return hd_tensorfile_sync(f, err);
+}
+
+int hd_gradients_plan(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err)
+{
+	for (size_t i = 0; i < g->plan->ntensors; i++)
+		if (is_gradient(g->plan->tensors[i]))
+			HD_TRY(plan_tensor(f, g->plan->tensors[i]->v.of->name, g->plan->tensors[i], err));
+	return HD_OK;
+}
+
+int hd_gradients_write(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err)
+{
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+
+		if (is_gradient(t) && hd_owns(g, t))
+			HD_TRY(write_tensor(g, t, t->v.of->name, f, err));
+	}
+	return hd_tensorfile_sync(f, err);
+}
+
+/* -- reading --------------------------------------------------------------------------------- */
+struct reading {
+	const struct hd_program *g;
+	struct hd_tensorfile *f;
+	const char *path;
+	const struct tensor *t;
+	char *data;
+};
+
+static int check_shape(const struct reading *r, const char *name, struct hd_err *err)
+{
+	int64_t theirs[HD_MAX_DIMS], ours[HD_MAX_DIMS];
+	int ndim = -1, n = (int)r->t->v.ndim;
+	char *a, *b;
+
+	hd_tensorfile_find(r->f, name, NULL, &ndim, theirs);
+	whole_shape(r->t, ours);
+	if (ndim == n && !memcmp(theirs, ours, (size_t)n * sizeof(*ours)))
+		return HD_OK;
+	a = hd_shape_text(ndim, theirs);
+	b = hd_shape_text(n, ours);
+	hd_err_set(err, HD_EINVAL, "%s: %s is %s there, and %s in this model", r->path, name, a, b);
+	free(a);
+	free(b);
+	return HD_EINVAL;
+}
+
+static int read_as(const struct reading *r, const char *name, void *data, struct hd_err *err)
+{
+	HD_TRY(check_shape(r, name, err));
+	return move_tensor(r->g, r->t, name, r->f, data, 0, err);
+}
+
+static int is_copy(const char *name, const char *of)
+{
+	size_t n = strlen(of);
+
+	return !strncmp(name, of, n) && (!name[n] || name[n] == '@');
+}
+
+/* How many copies the file has, and whether they are those of this layout. */
+static int64_t copies_there(const struct reading *r, int *same)
+{
+	int64_t n = 0, ours = copies(r->g->plan, r->t);
+
+	for (int i = 0; i < hd_tensorfile_count(r->f); i++)
+		n += is_copy(hd_tensorfile_name(r->f, i), r->t->v.name);
+	*same = n == ours;
+	for (int64_t m = 0; m < ours && *same; m++) {
+		char *name = copy_name(r->g->plan, r->t, m);
+
+		*same = hd_tensorfile_find(r->f, name, NULL, NULL, NULL);
+		free(name);
+	}
+	return n;
+}
+
+static int add_to(const struct tensor *t, void *sum, const void *x)
+{
+	int64_t n = hd_local_count(t);
+
+	for (int64_t i = 0; i < n && t->v.dtype == HD_F32; i++)
+		((float *)sum)[i] += ((const float *)x)[i];
+	for (int64_t i = 0; i < n && t->v.dtype == HD_F64; i++)
+		((double *)sum)[i] += ((const double *)x)[i];
+	return t->v.dtype == HD_F32 || t->v.dtype == HD_F64;
+}
+
+static int fold(const struct reading *r, struct hd_err *err)
+{
+	char *x = hd_alloc((size_t)hd_local_bytes(r->t));
+	int rc = HD_OK;
+
+	for (int i = 0; i < hd_tensorfile_count(r->f) && rc >= 0; i++) {
+		const char *name = hd_tensorfile_name(r->f, i);
+
+		if (!is_copy(name, r->t->v.name))
+			continue;
+		rc = read_as(r, name, x, err);
+		if (rc >= 0 && !add_to(r->t, r->data, x))
+			rc = hd_err_set(err, HD_ENOTSUP, "%s: %s: numbers of its type are not summed", r->path, name);
+	}
+	free(x);
+	return rc;
+}
+
+static int in_other_layout(const struct reading *r, int64_t there, struct hd_err *err)
+{
+	if (r->t->relayout == HD_REFUSE)
+		return hd_err_set(err, HD_EINVAL, "%s: %s is of %lld members, here are %lld, and its plugin refuses",
+				  r->path, r->t->v.name, (long long)there, (long long)copies(r->g->plan, r->t));
+	if (r->t->relayout == HD_RESET || copy_of_rank(r->g->plan, r->t, r->g->rank))
+		return HD_OK;
+	return fold(r, err);
+}
+
+/* The optimizer's states are named after their parameter, those of plugins after the plugin. */
+static int missing(const struct reading *r, struct hd_err *err)
+{
+	const char *param = r->t->v.of ? r->t->v.of->name : "";
+
+	if (*param && !strncmp(r->t->v.name, param, strlen(param)))
+		return hd_err_set(err, HD_EINVAL, "%s: has no tensor %s: was it written with another train.optimizer?",
+				  r->path, r->t->v.name);
+	hd_log(HD_INFO, "%s: has no tensor %s, which begins at zero", r->path, r->t->v.name);
+	return HD_OK;
+}
+
+static int read_state(const struct reading *r, struct hd_err *err)
+{
+	int same;
+	int64_t there = copies_there(r, &same);
+	char *name;
+	int rc;
+
+	memset(r->data, 0, (size_t)hd_local_bytes(r->t));
+	if (!there)
+		return missing(r, err);
+	if (!same)
+		return in_other_layout(r, there, err);
+	name = copy_name(r->g->plan, r->t, copy_of_rank(r->g->plan, r->t, r->g->rank));
+	rc = read_as(r, name, r->data, err);
+	free(name);
+	return rc;
+}
+
+int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *err)
+{
+	struct reading r = { .g = g, .path = path };
+	int rc = hd_tensorfile_read(path, &r.f, err);
+
+	for (size_t i = 0; i < g->plan->ntensors && rc >= 0; i++) {
+		r.t = g->plan->tensors[i];
+		if (!is_state(r.t) || !hd_tensor_here(g, r.t))
+			continue;
+		r.data = hd_program_map(g, r.t, HD_STEP, HD_MAP_WRITE);
+		rc = read_state(&r, err);
+		hd_program_unmap(g, r.t, HD_STEP, r.data, HD_MAP_WRITE);
+	}
+	hd_tensorfile_close(r.f);
+	return rc;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * model.load: a directory of transformers, or one of ours, to begin from.  It says the sizes of the model; what the INI
+ * says too must agree, as far as weights depend on it.
+ */
+#include <config.h>
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/config/conf_impl.h"
+#include "engine/models/model.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Weights of other sizes are another model.  max_seq is not among them: where positions have weights their shape says so. */
+static int is_size(const char *key)
+{
+	if (!strcmp(key, "family") || !strcmp(key, "tie_embeddings"))
+		return 1;
+	for (uint32_t i = 0; i < hd_model_keys.n; i++)
+		if (!strcmp(hd_model_keys.keys[i].key, key))
+			return hd_model_keys.keys[i].type == HD_OPT_INT && strcmp(key, "max_seq");
+	return 0;
+}
+
+/* A value that leaves the number to the engine. */
+static int is_open(const char *value) { return !strcmp(value, "0") || !strcmp(value, "-1") || !strcmp(value, "auto"); }
+
+static int same(const char *a, const char *b)
+{
+	char *end;
+	long long x = strtoll(a, &end, 10);
+
+	return !strcmp(a, b) || (*a && !*end && x == strtoll(b, NULL, 10));
+}
+
+static int take(struct hd_conf *c, struct hd_section *s, const struct hd_entry *load, const struct hd_entry *theirs,
+		struct hd_err *err)
+{
+	struct hd_entry *ours = hd_conf_entry_find(s, theirs->key), from = *load;	/* entries may move */
+
+	if (ours && !is_open(ours->value)) {
+		if (is_size(theirs->key) && !same(ours->value, theirs->value))
+			return hd_section_fail(c, s, theirs->key, err, HD_EINVAL, "%s, and the model in %s has %s", ours->value,
+					       from.value, theirs->value);
+		return HD_OK;
+	}
+	if (!ours)
+		ours = hd_conf_entry_add(s, theirs->key, "", from.line);
+	free(ours->value);
+	ours->value = hd_strdup(theirs->value);
+	if (from.set && !ours->set)
+		ours->set = hd_strdup(from.set);
+	return HD_OK;
+}
+
+int hd_model_load_conf(struct hd_conf *c, struct hd_err *err)
+{
+	struct hd_section *ours = hd_conf_section(c, NULL, "model"), *theirs;
+	const struct hd_entry *load = hd_conf_entry_find(ours, "load");
+	struct hd_conf *other = NULL;
+	int rc;
+
+	if (!load || !*load->value)
+		return HD_OK;
+	rc = hd_checkpoint_conf(load->value, NULL, 0, &other, err);
+	theirs = rc >= 0 ? hd_conf_section(other, NULL, "model") : NULL;
+	for (size_t i = 0; theirs && i < theirs->n && rc >= 0; i++)
+		if (strcmp(theirs->entries[i].key, "load"))
+			rc = take(c, ours, hd_conf_entry_find(ours, "load"), &theirs->entries[i], err);
+	hd_conf_destroy(other);
+	return rc;
+}

@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Files of the safetensors format: 8 bytes that say how long the header is, the header (JSON:
+ * name -> dtype, shape, data_offsets), the data without gaps.
+ *
+ * Every rank makes the same plan, so offsets need no messages. Tensors stand in the order in which
+ * they were added, those of wide types first: the format has no padding, and readers map tensors
+ * in place, so each must begin at a multiple of its element's size.
+ *
+ * A file that is read is believed only as far as its header agrees with itself and its length.
+ */
+#include <config.h>
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1 /* fallocate */
+#endif
+#include "engine/checkpoint/tensorfile.h"
+#include "engine/checkpoint/tensorslice.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HEADER_MAX 100000000 /* bytes; the limit of other readers */
+#define META "__metadata__"
+
+struct tensor {
+	char *name;
+	uint32_t dtype; /* 0: a type of the file that we have not */
+	int ndim;
+	int64_t shape[HD_MAX_DIMS];
+	int64_t begin, bytes; /* begin: from the start of the data */
+};
+
+struct hd_tensorfile {
+	struct tensor *t;
+	size_t n, cap;
+	json_t *index; /* name -> position in t */
+	json_t *meta; /* NULL: none */
+	char *path;
+	int fd; /* -1: not open */
+	int writing;
+	char *header; /* of a plan: with its length in front, padded; NULL: to be made */
+	int64_t data, total; /* bytes: where the data begins; of the file */
+};
+
+static const struct {
+	const char *text;
+	uint32_t dtype;
+	int bits;
+} types[] = {
+	{"F32", HD_F32, 32},
+	{"BF16", HD_BF16, 16},
+	{"F16", HD_F16, 16},
+	{"F64", HD_F64, 64},
+	{"I64", HD_I64, 64},
+	{"I32", HD_I32, 32},
+	{"U8", HD_U8, 8},
+	/* Only known by their size. */
+	{"BOOL", 0, 8},
+	{"I8", 0, 8},
+	{"I16", 0, 16},
+	{"U16", 0, 16},
+	{"U32", 0, 32},
+	{"U64", 0, 64},
+	{"F8_E4M3", 0, 8},
+	{"F8_E5M2", 0, 8},
+	{"C64", 0, 64},
+};
+
+static const char *type_text(uint32_t dtype)
+{
+	for (size_t i = 0; dtype && i < HD_LEN(types); i++) {
+		if (types[i].dtype == dtype)
+			return types[i].text;
+	}
+	return NULL;
+}
+
+/* Bytes of a tensor; -1: more than a file can have, or a negative size. */
+static int64_t bytes_of(int bits, int ndim, const int64_t *shape)
+{
+	int64_t n = bits / 8;
+
+	for (int i = 0; i < ndim; i++) {
+		if (shape[i] < 0 || __builtin_mul_overflow(n, shape[i], &n))
+			return -1;
+	}
+	return n;
+}
+
+static struct hd_tensorfile *file_create(void)
+{
+	struct hd_tensorfile *f = hd_alloc(sizeof(*f));
+
+	f->fd = -1;
+	f->index = json_object();
+	return f;
+}
+
+static struct tensor *lookup(const struct hd_tensorfile *f, const char *name)
+{
+	json_t *i = json_object_get(f->index, name);
+
+	return i ? &f->t[json_integer_value(i)] : NULL;
+}
+
+/* Room for one more under this name; NULL: there is one already, or the name is not UTF-8. */
+static struct tensor *append(struct hd_tensorfile *f, const char *name)
+{
+	struct tensor *t;
+
+	if (lookup(f, name) || json_object_set_new(f->index, name, json_integer((json_int_t)f->n)))
+		return NULL;
+	f->t = hd_grow(f->t, f->n, &f->cap, sizeof(*f->t));
+	t = &f->t[f->n++];
+	t->name = hd_strdup(name);
+	return t;
+}
+
+void hd_tensorfile_close(struct hd_tensorfile *f)
+{
+	if (!f)
+		return;
+	if (f->fd >= 0)
+		close(f->fd);
+	for (size_t i = 0; i < f->n; i++)
+		free(f->t[i].name);
+	free(f->t);
+	json_decref(f->index);
+	json_decref(f->meta);
+	free(f->path);
+	free(f->header);
+	free(f);
+}
+
+/* -- planning -- */
+
+struct hd_tensorfile *hd_tensorfile_plan(void)
+{
+	return file_create();
+}
+
+int hd_tensorfile_add(struct hd_tensorfile *f, const char *name, uint32_t dtype, int ndim,
+		      const int64_t *shape)
+{
+	struct tensor *t;
+	int64_t bytes;
+
+	if (f->fd >= 0 || !type_text(dtype) || ndim < 0 || ndim > HD_MAX_DIMS ||
+	    !strcmp(name, META))
+		return HD_EINVAL;
+	bytes = bytes_of((int)HD_BITS(dtype), ndim, shape);
+	if (bytes < 0)
+		return HD_EINVAL;
+	t = append(f, name);
+	if (!t)
+		return HD_EINVAL;
+	t->dtype = dtype;
+	t->ndim = ndim;
+	if (ndim)
+		memcpy(t->shape, shape, (size_t)ndim * sizeof(*shape));
+	t->bytes = bytes;
+	free(f->header);
+	f->header = NULL;
+	return 0;
+}
+
+void hd_tensorfile_meta(struct hd_tensorfile *f, const char *key, const char *value)
+{
+	if (!f->meta)
+		f->meta = json_object();
+	json_object_set_new(f->meta, key, json_string(value));
+	free(f->header);
+	f->header = NULL;
+}
+
+/* Gives each tensor its place and adds it to the header. */
+static int64_t place_all(struct hd_tensorfile *f, json_t *header)
+{
+	int64_t at = 0;
+
+	for (uint32_t bits = 64; bits >= 8; bits /= 2) {
+		for (size_t i = 0; i < f->n; i++) {
+			struct tensor *t = &f->t[i];
+			json_t *shape;
+
+			if (HD_BITS(t->dtype) != bits)
+				continue;
+			t->begin = at;
+			at += t->bytes;
+			shape = json_array();
+			for (int d = 0; d < t->ndim; d++)
+				json_array_append_new(shape, json_integer(t->shape[d]));
+			json_object_set_new(header, t->name,
+					    json_pack("{s:s, s:o, s:[I,I]}", "dtype",
+						      type_text(t->dtype), "shape", shape,
+						      "data_offsets", (json_int_t)t->begin,
+						      (json_int_t)at));
+		}
+	}
+	return at;
+}
+
+static void seal(struct hd_tensorfile *f)
+{
+	json_t *header;
+	uint64_t length, padded;
+	int64_t data;
+	char *text;
+
+	if (f->header)
+		return;
+	header = json_object();
+	if (f->meta)
+		json_object_set(header, META, f->meta);
+	data = place_all(f, header);
+	text = json_dumps(header, JSON_COMPACT);
+	length = strlen(text);
+	padded = (length + 7) / 8 * 8;
+	f->header = hd_alloc(8 + padded);
+	memcpy(f->header, &padded, 8);
+	memcpy(f->header + 8, text, length);
+	memset(f->header + 8 + length, ' ', padded - length);
+	f->data = (int64_t)(8 + padded);
+	f->total = f->data + data;
+	free(text);
+	json_decref(header);
+}
+
+int64_t hd_tensorfile_bytes(const struct hd_tensorfile *f)
+{
+	seal((struct hd_tensorfile *)(uintptr_t)
+		     f); /* fills what is kept for later, changes no answer */
+	return f->total;
+}
+
+/* -- opening for writing -- */
+
+static int file_error(const struct hd_tensorfile *f, const char *doing, struct hd_err *err)
+{
+	return hd_err_set(err, HD_EIO, "%s: %s: %s", f->path, doing, strerror(errno));
+}
+
+static int write_all(int fd, const char *bytes, int64_t count)
+{
+	for (int64_t done = 0; done < count;) {
+		ssize_t n = pwrite(fd, bytes + done, (size_t)(count - done), done);
+
+		if (n < 0 && errno != EINTR)
+			return -1;
+		done += n > 0 ? n : 0;
+	}
+	return 0;
+}
+
+/* The system call and not posix_fallocate, which where a file system lacks it writes into each
+ * block: minutes for a large file, and then nothing is known about the next second either. */
+static int reserve(int fd, int64_t bytes)
+{
+	if (!fallocate(fd, 0, 0, bytes))
+		return 0;
+	if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
+		return -1;
+	return ftruncate(fd, bytes);
+}
+
+static void set_path(struct hd_tensorfile *f, const char *path)
+{
+	free(f->path);
+	f->path = hd_strdup(path);
+}
+
+int hd_tensorfile_create(struct hd_tensorfile *f, const char *path, struct hd_err *err)
+{
+	char doing[80];
+
+	seal(f);
+	set_path(f, path);
+	f->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (f->fd < 0)
+		return file_error(f, "cannot be created", err);
+	f->writing = 1;
+	snprintf(doing, sizeof(doing), "no room for its %" PRId64 " bytes", f->total);
+	if (!reserve(f->fd, f->total) && !write_all(f->fd, f->header, f->data))
+		return 0;
+	file_error(f, doing, err);
+	close(f->fd);
+	f->fd = -1;
+	unlink(path); /* else it keeps the disk full */
+	return HD_EIO;
+}
+
+static int same_header(struct hd_tensorfile *f, struct hd_err *err)
+{
+	struct stat st;
+	char *theirs;
+	int same;
+
+	if (fstat(f->fd, &st))
+		return file_error(f, "cannot be read", err);
+	if (st.st_size != f->total)
+		return hd_err_set(err, HD_EIO,
+				  "%s: has %" PRId64 " bytes, this rank's plan %" PRId64, f->path,
+				  (int64_t)st.st_size, f->total);
+	theirs = hd_alloc((size_t)f->data);
+	same = pread(f->fd, theirs, (size_t)f->data, 0) == f->data &&
+	       !memcmp(theirs, f->header, (size_t)f->data);
+	free(theirs);
+	if (!same)
+		return hd_err_set(err, HD_EIO,
+				  "%s: its header (%" PRId64
+				  " bytes) is not that of this rank's plan",
+				  f->path, f->data);
+	return 0;
+}
+
+int hd_tensorfile_open(struct hd_tensorfile *f, const char *path, struct hd_err *err)
+{
+	seal(f);
+	set_path(f, path);
+	f->fd = open(path, O_RDWR | O_CLOEXEC);
+	if (f->fd < 0)
+		return file_error(f, "cannot be opened", err);
+	f->writing = 1;
+	return same_header(f, err);
+}
+
+int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err)
+{
+	if (f->fd >= 0 && fsync(f->fd))
+		return file_error(f, "cannot be written to disk", err);
+	return 0;
+}
+
+/* -- slices -- */
+
+static int check_range(const struct hd_tensorfile *f, const struct tensor *t,
+		       const struct hd_slice *s, struct hd_err *err)
+{
+	for (int i = 0; i < t->ndim; i++) {
+		if (s->off[i] < 0 || s->n[i] < 0 || s->off[i] > t->shape[i] ||
+		    s->n[i] > t->shape[i] - s->off[i])
+			return hd_err_set(err, HD_EINVAL,
+					  "%s: tensor %s: dim %d: %" PRId64
+					  " elements from %" PRId64 " on, it has %" PRId64,
+					  f->path, t->name, i, s->n[i], s->off[i], t->shape[i]);
+	}
+	return 0;
+}
+
+static int slice(const struct hd_tensorfile *f, const char *name, uint32_t dtype,
+		 const int64_t *off, const int64_t *n, const int64_t *stride, struct hd_slice *s,
+		 struct hd_err *err)
+{
+	const struct tensor *t = lookup(f, name);
+	int64_t step = 1;
+
+	if (!t)
+		return hd_err_set(err, HD_EINVAL, "%s: has no tensor %s",
+				  f->path ? f->path : "(not open)", name);
+	if (f->fd < 0)
+		return hd_err_set(err, HD_EBUG, "tensor %s: its file is not open", name);
+	if (!hd_slice_allowed(t->dtype, dtype, f->writing))
+		return hd_err_set(err, HD_ENOTSUP,
+				  "%s: tensor %s: stored as %s, cannot be %s as type 0x%x", f->path,
+				  name, t->dtype ? type_text(t->dtype) : "a type of others",
+				  f->writing ? "given" : "read", dtype);
+	*s = (struct hd_slice){.fd = f->fd,
+			       .base = f->data + t->begin,
+			       .stored = t->dtype,
+			       .memory = dtype,
+			       .ndim = t->ndim};
+	for (int i = t->ndim - 1; i >= 0; i--) {
+		s->shape[i] = t->shape[i];
+		s->off[i] = off ? off[i] : 0;
+		s->n[i] = n ? n[i] : t->shape[i] - s->off[i];
+		s->stride[i] = stride ? stride[i] : step;
+		step *= s->n[i];
+	}
+	return check_range(f, t, s, err);
+}
+
+static int report(const struct hd_tensorfile *f, const char *name, const struct hd_slice_fault *w,
+		  struct hd_err *err)
+{
+	return hd_err_set(err, HD_EIO,
+			  "%s: tensor %s: %s %" PRId64 " of %" PRId64 " bytes at %" PRId64 ": %s",
+			  f->path, name, f->writing ? "wrote" : "read", w->done, w->wanted, w->at,
+			  w->code ? strerror(w->code) : "the file ends there");
+}
+
+int hd_tensorfile_write(struct hd_tensorfile *f, const char *name, uint32_t dtype, const void *data,
+			const int64_t *off, const int64_t *n, const int64_t *stride,
+			struct hd_err *err)
+{
+	struct hd_slice_fault fault;
+	struct hd_slice s;
+
+	HD_TRY(slice(f, name, dtype, off, n, stride, &s, err));
+	return hd_slice_write(&s, data, &fault) ? report(f, name, &fault, err) : 0;
+}
+
+int hd_tensorfile_load(struct hd_tensorfile *f, const char *name, uint32_t dtype, void *data,
+		       const int64_t *off, const int64_t *n, const int64_t *stride,
+		       struct hd_err *err)
+{
+	struct hd_slice_fault fault;
+	struct hd_slice s;
+
+	HD_TRY(slice(f, name, dtype, off, n, stride, &s, err));
+	return hd_slice_read(&s, data, &fault) ? report(f, name, &fault, err) : 0;
+}
+
+/* -- reading -- */
+
+static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *err, const char *fmt,
+	       ...) HD_PRINTF(4, 5);
+static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *err, const char *fmt,
+	       ...)
+{
+	char text[400];
+	va_list v;
+
+	va_start(v, fmt);
+	vsnprintf(text, sizeof(text), fmt, v);
+	va_end(v);
+	return hd_err_set(err, HD_EIO, "%s: tensor %s: %s", f->path, name, text);
+}
+
+static int parse_shape(struct hd_tensorfile *f, struct tensor *t, json_t *shape, struct hd_err *err)
+{
+	if (json_array_size(shape) > HD_MAX_DIMS)
+		return bad(f, t->name, err, "%zu dims, at most %d", json_array_size(shape),
+			   HD_MAX_DIMS);
+	t->ndim = (int)json_array_size(shape);
+	for (int i = 0; i < t->ndim; i++) {
+		json_t *n = json_array_get(shape, (size_t)i);
+
+		if (!json_is_integer(n) || json_integer_value(n) < 0)
+			return bad(f, t->name, err, "dim %d is not a size", i);
+		t->shape[i] = json_integer_value(n);
+	}
+	return 0;
+}
+
+static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, struct hd_err *err)
+{
+	const char *dtype;
+	json_int_t begin, end;
+	json_t *shape;
+	struct tensor *t = append(f, name);
+	size_t i = 0;
+
+	if (!t ||
+	    json_unpack(j, "{s:s, s:o, s:[I,I!]}", "dtype", &dtype, "shape", &shape, "data_offsets",
+			&begin, &end) ||
+	    !json_is_array(shape))
+		return bad(f, name, err, "its entry has not dtype, shape and two data_offsets");
+	HD_TRY(parse_shape(f, t, shape, err));
+	while (i < HD_LEN(types) && strcmp(types[i].text, dtype))
+		i++;
+	if (begin < 0 || end < begin)
+		return bad(f, name, err, "data_offsets are %lld and %lld", (long long)begin,
+			   (long long)end);
+	t->begin = begin;
+	t->bytes = end - begin;
+	if (i == HD_LEN(types)) /* nobody may ever ask for it */
+		return 0;
+	t->dtype = types[i].dtype;
+	if (bytes_of(types[i].bits, t->ndim, t->shape) != t->bytes)
+		return bad(f, name, err, "data_offsets give %lld bytes, its shape as %s %lld",
+			   (long long)t->bytes, dtype,
+			   (long long)bytes_of(types[i].bits, t->ndim, t->shape));
+	return 0;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct tensor *x = *(const struct tensor *const *)a,
+			    *y = *(const struct tensor *const *)b;
+
+	if (x->begin != y->begin)
+		return x->begin < y->begin ? -1 : 1;
+	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* Data without gaps and overlaps, as long as the file is. */
+static int check_cover(struct hd_tensorfile *f, struct hd_err *err)
+{
+	struct tensor **t = hd_alloc((f->n + 1) * sizeof(struct tensor *));
+	int64_t at = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < f->n; i++)
+		t[i] = &f->t[i];
+	qsort(t, f->n, sizeof(struct tensor *), by_begin);
+	for (size_t i = 0; i < f->n && !rc; i++) {
+		if (t[i]->begin != at)
+			rc = bad(f, t[i]->name, err,
+				 "%s: begins at %" PRId64 ", %s ends at %" PRId64,
+				 t[i]->begin < at ? "overlaps" : "a gap before it", t[i]->begin,
+				 i ? t[i - 1]->name : "the header", at);
+		at = t[i]->begin + t[i]->bytes;
+	}
+	free(t);
+	if (!rc && f->data + at != f->total)
+		rc = hd_err_set(err, HD_EIO,
+				"%s: has %" PRId64 " bytes, its header says %" PRId64 "%s", f->path,
+				f->total, f->data + at,
+				f->total < f->data + at ? ": truncated" : "");
+	return rc;
+}
+
+static int parse_header(struct hd_tensorfile *f, const char *text, size_t bytes, struct hd_err *err)
+{
+	json_error_t where;
+	json_t *j = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where), *entry;
+	const char *name;
+	int rc = 0;
+
+	if (!j || !json_is_object(j)) {
+		json_decref(j);
+		return hd_err_set(err, HD_EIO, "%s: its header is not a JSON object: %s at byte %d",
+				  f->path, j ? "a list" : where.text, j ? 0 : where.position);
+	}
+	json_object_foreach(j, name, entry)
+	{
+		if (!strcmp(name, META))
+			f->meta = json_incref(entry);
+		else if (!rc)
+			rc = parse_tensor(f, name, entry, err);
+	}
+	json_decref(j);
+	return rc ? rc : check_cover(f, err);
+}
+
+static int read_header(struct hd_tensorfile *f, struct hd_err *err)
+{
+	uint64_t length = 0;
+	struct stat st;
+	char *text;
+	int rc;
+
+	if (fstat(f->fd, &st))
+		return file_error(f, "cannot be read", err);
+	f->total = st.st_size;
+	if (!S_ISREG(st.st_mode) || pread(f->fd, &length, 8, 0) != 8)
+		return hd_err_set(err, HD_EIO,
+				  "%s: has %" PRId64 " bytes, a safetensors file at least 8",
+				  f->path, f->total);
+	if (length > HEADER_MAX || (int64_t)length > f->total - 8)
+		return hd_err_set(err, HD_EIO,
+				  "%s: has %" PRId64 " bytes, its header alone says %" PRIu64
+				  ": truncated, or not a safetensors file",
+				  f->path, f->total, length);
+	f->data = (int64_t)(8 + length);
+	text = hd_alloc(length + 1);
+	if (pread(f->fd, text, length, 8) == (ssize_t)length)
+		rc = parse_header(f, text, length, err);
+	else
+		rc = file_error(f, "its header cannot be read", err);
+	free(text);
+	return rc;
+}
+
+int hd_tensorfile_read(const char *path, struct hd_tensorfile **out, struct hd_err *err)
+{
+	struct hd_tensorfile *f = file_create();
+	int rc;
+
+	set_path(f, path);
+	f->fd = open(path, O_RDONLY | O_CLOEXEC);
+	rc = f->fd < 0 ? file_error(f, "cannot be opened", err) : read_header(f, err);
+	if (rc) {
+		hd_tensorfile_close(f);
+		return rc;
+	}
+	*out = f;
+	return 0;
+}
+
+int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim,
+		       int64_t *shape)
+{
+	const struct tensor *t = lookup(f, name);
+
+	if (!t)
+		return 0;
+	if (dtype)
+		*dtype = t->dtype;
+	if (ndim)
+		*ndim = t->ndim;
+	if (shape)
+		memcpy(shape, t->shape, (size_t)t->ndim * sizeof(*shape));
+	return 1;
+}
+
+int hd_tensorfile_count(const struct hd_tensorfile *f)
+{
+	return (int)f->n;
+}
+
+const char *hd_tensorfile_name(const struct hd_tensorfile *f, int i)
+{
+	return f->t[i].name;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/checkpoint/tensorfile.h - safetensors files written and read by slices, by many processes at once.
+ *
+ * A file is planned (names, dtypes, shapes -> offsets, the same on every rank), created by one rank, and then every rank
+ * writes the slices that it owns, at their places.  A slice is given in the coordinates of the stored tensor and may be
+ * transposed on the way, so that a logical tensor [out, in] can be a region of a stored [in, 3 * out].
+ */
+#ifndef HD_ENGINE_TENSORFILE_H
+#define HD_ENGINE_TENSORFILE_H
+#include "engine/base/err.h"
+
+struct hd_tensorfile;
+
+/* -- writing ---------------------------------------------------------------------------------------------------------- */
+struct hd_tensorfile *hd_tensorfile_plan(void);
+/* Order of calls = order in the file.  HD_F32, HD_F64, HD_BF16, HD_I64.  0 dims: a scalar. */
+int hd_tensorfile_add(struct hd_tensorfile *f, const char *name, uint32_t dtype, int ndim, const int64_t *shape);
+void hd_tensorfile_meta(struct hd_tensorfile *f, const char *key, const char *value);	/* __metadata__ */
+int64_t hd_tensorfile_bytes(const struct hd_tensorfile *f);
+/* The rank that creates writes the header and sets the length (so that a full disk is found here where it can be). */
+int hd_tensorfile_create(struct hd_tensorfile *f, const char *path, struct hd_err *err);
+int hd_tensorfile_open(struct hd_tensorfile *f, const char *path, struct hd_err *err);	/* the other ranks, afterwards */
+/* Memory layout of the local slice: dense row-major with extents n[ndim] in the order of the *stored* tensor's dims,
+ * except that stride[i] (elements) says where index i steps in memory: a transposed or padded source needs no copy.
+ * off[]: where the slice begins in the stored tensor.  Memory dtype HD_F32 (converted if stored as BF16), or the same. */
+int hd_tensorfile_write(struct hd_tensorfile *f, const char *name, uint32_t dtype, const void *data, const int64_t *off,
+			const int64_t *n, const int64_t *stride, struct hd_err *err);
+int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err);	/* fsync; errors of earlier writes surface here */
+
+/* -- reading ---------------------------------------------------------------------------------------------------------- */
+int hd_tensorfile_read(const char *path, struct hd_tensorfile **out, struct hd_err *err);	/* checks the header against the length */
+int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim, int64_t *shape);	/* 0: absent */
+int hd_tensorfile_count(const struct hd_tensorfile *f);
+const char *hd_tensorfile_name(const struct hd_tensorfile *f, int i);
+int hd_tensorfile_load(struct hd_tensorfile *f, const char *name, uint32_t dtype, void *data, const int64_t *off,
+		       const int64_t *n, const int64_t *stride, struct hd_err *err);
+void hd_tensorfile_close(struct hd_tensorfile *f);
+
+/* -- directories that are complete or absent --------------------------------------------------------------------------- */
+int hd_dir_make(const char *path, struct hd_err *err);			/* parents too; exists already: fine */
+int hd_dir_writable(const char *path, struct hd_err *err);		/* creates it, tries a file */
+int hd_path_writable(const char *path, int dir, struct hd_err *err);	/* the file, or the directory, could be; makes nothing */
+int hd_dir_commit(const char *from, const char *to, struct hd_err *err);	/* sync files and directories, rename */
+int hd_dir_remove(const char *path, struct hd_err *err);		/* with what is in it */
+int hd_file_write(const char *path, const char *text, struct hd_err *err);	/* written aside, synced, renamed */
+char *hd_file_read(const char *path, size_t *bytes, struct hd_err *err);	/* malloc'ed, NUL behind */
+
+#endif

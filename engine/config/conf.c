@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The configuration as a whole: its sections, the overrides of the command line, and the text
+ * that checkpoints keep.
+ *
+ * A section that somebody asks for and the user has not written is made on the spot, marked as
+ * not existing: so readers of keys need no test for it, and it shows neither in the text nor in
+ * the walk over sections.
+ */
+#include <config.h>
+#include "engine/config/conf_impl.h"
+#include "engine/base/file.h"
+#include "engine/base/words.h"
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- sections and entries ---------------------------------------------------------------------- */
+
+struct hd_section *hd_conf_section_find(const struct hd_conf *c, const char *label)
+{
+	struct hd_section *s;
+
+	for (s = c->first; s && strcmp(s->label, label); s = s->next)
+		;
+	return s;
+}
+
+struct hd_section *hd_conf_section_add(struct hd_conf *c, const char *label, int line, int exists)
+{
+	struct hd_section **end = &c->first, *s = hd_conf_section_find(c, label);
+
+	if (!s) {
+		s = hd_alloc(sizeof(*s));
+		s->label = hd_strdup(label);
+		s->name = strchr(s->label, ' ') ? strchr(s->label, ' ') + 1 : s->label;
+	} else { /* asked for before it existed: it moves to its place, the end */
+		while (*end != s)
+			end = &(*end)->next;
+		*end = s->next;
+		s->next = NULL;
+	}
+	while (*end)
+		end = &(*end)->next;
+	s->line = line;
+	s->exists = exists;
+	return *end = s;
+}
+
+struct hd_entry *hd_conf_entry_find(const struct hd_section *s, const char *key)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++)
+		if (!strcmp(s->entries[i].key, key))
+			return &s->entries[i];
+	return NULL;
+}
+
+struct hd_entry *hd_conf_entry_add(struct hd_section *s, const char *key, const char *value,
+				   int line)
+{
+	struct hd_entry *e;
+
+	s->entries = hd_grow(s->entries, s->n, &s->cap, sizeof(*e));
+	e = &s->entries[s->n++];
+	e->key = hd_strdup(key);
+	e->value = hd_strdup(value);
+	e->line = line;
+	e->given = 1;
+	return e;
+}
+
+/* -- --set ------------------------------------------------------------------------------------- */
+
+#define MAX_NAMES 128
+static const char *const plain[] = {"model", "data", "train", "checkpoint", "log"};
+
+static struct hd_section *set_section(struct hd_conf *c, const char *name, const char *key,
+				      struct hd_err *err)
+{
+	const char *names[MAX_NAMES];
+	struct hd_section *s = hd_conf_section_find(c, name);
+	char *label, hint[480];
+	int i, n = 0;
+
+	for (i = 0; i < (int)HD_LEN(plain); i++) {
+		names[n++] = plain[i];
+		if (!s && !strcmp(name, plain[i]))
+			s = hd_conf_section_add(c, name, 0, 1);
+	}
+	if (s)
+		return s;
+	for (s = c->first; s; s = s->next) {
+		if (!strcmp(s->name, name))
+			return s;
+		if (s->name != s->label && n < MAX_NAMES)
+			names[n++] = s->name;
+	}
+	if (!strcmp(key, "plugin") && *name && strlen(name) <= 60 &&
+	    !name[strcspn(name, " \t[]")]) {
+		label = hd_format("strategy %s", name);
+		s = hd_conf_section_add(c, label, 0, 1);
+		free(label);
+		return s;
+	}
+	hd_word_advice(hint, sizeof(hint), name, "sections", names, n);
+	hd_err_set(err, HD_EINVAL, "--set %s.%s: no section [%s] or [strategy %s]; %s", name, key,
+		   name, name, hint);
+	return NULL;
+}
+
+static int set_value(struct hd_conf *c, char *name, char *key, char *value, struct hd_err *err)
+{
+	struct hd_section *s;
+	struct hd_entry *e;
+	char *p;
+
+	for (p = value; *p; p++) /* what could not be read back from hd_conf_text */
+		if (iscntrl((unsigned char)*p) ||
+		    (*p == ';' && p > value && isspace((unsigned char)p[-1])))
+			return hd_err_set(err, HD_EINVAL,
+					  "--set %s.%s: a value cannot hold a control character, "
+					  "nor a ; after a blank",
+					  name, key);
+	s = set_section(c, name, key, err);
+	if (!s)
+		return HD_EINVAL;
+	e = hd_conf_entry_find(s, key);
+	if (!e)
+		e = hd_conf_entry_add(s, key, "", 0);
+	free(e->value);
+	free(e->set);
+	e->value = hd_strdup(value);
+	e->set = hd_format("%s.%s", name, key);
+	return 0;
+}
+
+static int set_apply(struct hd_conf *c, const char *set, struct hd_err *err)
+{
+	char *name = hd_strdup(set), *eq = strchr(name, '='), *dot = NULL, *key = NULL;
+	int rc;
+
+	if (eq) {
+		*eq = 0;
+		dot = strrchr(name, '.');
+	}
+	if (dot) {
+		*dot = 0;
+		key = hd_word_trim(dot + 1);
+	}
+	if (!dot || !*key || key[strcspn(key, ":;#[] \t\n")] || !*hd_word_trim(name))
+		rc = hd_err_set(err, HD_EINVAL, "--set %s: write section.key=value", set);
+	else
+		rc = set_value(c, hd_word_trim(name), key, hd_word_trim(eq + 1), err);
+	free(name);
+	return rc;
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+int hd_conf_parse(const char *name, const char *text, const char *const *sets, int nsets,
+		  struct hd_conf **out, struct hd_err *err)
+{
+	struct hd_conf *c = hd_alloc(sizeof(*c));
+	int i, rc;
+
+	c->path = hd_strdup(name);
+	rc = hd_conf_file(c, text, err);
+	for (i = 0; rc == 0 && i < nsets; i++)
+		rc = set_apply(c, sets[i], err);
+	if (rc)
+		hd_conf_destroy(c);
+	else
+		*out = c;
+	return rc;
+}
+
+int hd_conf_read(const char *path, const char *const *sets, int nsets, struct hd_conf **out,
+		 struct hd_err *err)
+{
+	size_t len;
+	char *text = hd_file_slurp(path, &len);
+	int rc;
+
+	if (!text)
+		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	if (memchr(text, 0, len))
+		rc = hd_err_set(err, HD_EINVAL, "%s: not a text file (byte %zu is zero)", path,
+				strlen(text));
+	else
+		rc = hd_conf_parse(path, text, sets, nsets, out, err);
+	free(text);
+	return rc;
+}
+
+void hd_conf_destroy(struct hd_conf *c)
+{
+	struct hd_section *s, *next;
+	size_t i;
+
+	if (!c)
+		return;
+	for (s = c->first; s; s = next) {
+		next = s->next;
+		for (i = 0; i < s->n; i++) {
+			free(s->entries[i].key);
+			free(s->entries[i].value);
+			free(s->entries[i].set);
+		}
+		free(s->entries);
+		free(s->label);
+		free(s);
+	}
+	free(c->path);
+	free(c);
+}
+
+char *hd_conf_text(const struct hd_conf *c)
+{
+	const struct hd_section *s;
+	const struct hd_entry *e;
+	char *out = hd_strdup("");
+	size_t i;
+
+	for (s = c->first; s; s = s->next) {
+		if (!s->exists)
+			continue;
+		hd_append(&out, "%s[%s]\n", *out ? "\n" : "", s->label);
+		for (i = 0; i < s->n; i++) {
+			e = &s->entries[i];
+			if (!e->given)
+				continue;
+			/* a ; after a blank would begin a comment */
+			hd_append(&out, "%s =%s%s\n", e->key, *e->value == ';' ? "" : " ", e->value);
+		}
+	}
+	return out;
+}
+
+const char *hd_conf_path(const struct hd_conf *c)
+{
+	return c->path;
+}
+
+struct hd_section *hd_conf_section(struct hd_conf *c, const char *kind, const char *name)
+{
+	char *label = kind ? hd_format("%s %s", kind, name) : hd_strdup(name);
+	struct hd_section *s = hd_conf_section_find(c, label);
+
+	if (!s)
+		s = hd_conf_section_add(c, label, 0, 0);
+	free(label);
+	return s;
+}
+
+static int is_kind(const struct hd_section *s, const char *kind)
+{
+	size_t n = kind ? strlen(kind) : 0;
+
+	if (!kind)
+		return 1;
+	return s->name == s->label + n + 1 && !strncmp(s->label, kind, n);
+}
+
+struct hd_section *hd_conf_next(struct hd_conf *c, const char *kind, struct hd_section *prev)
+{
+	struct hd_section *s = prev ? prev->next : c->first;
+
+	while (s && !(s->exists && is_kind(s, kind)))
+		s = s->next;
+	return s;
+}
+
+const char *hd_section_name(const struct hd_section *s)
+{
+	return s->name;
+}
+
+/* The nearest section as the user would write it, among names and "kind NAME". */
+static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *const *names,
+			   const char *const *kinds, struct hd_err *err)
+{
+	const char *all[MAX_NAMES], *kind = NULL;
+	char *made[MAX_NAMES], hint[480];
+	int n = 0, i;
+
+	for (i = 0; names && names[i] && n < MAX_NAMES; i++)
+		made[n++] = hd_format("[%s]", names[i]);
+	for (i = 0; kinds && kinds[i] && n < MAX_NAMES; i++) {
+		if (is_kind(s, kinds[i]) || !strcmp(s->label, kinds[i]))
+			kind = kinds[i];
+		made[n++] = s->name == s->label ? hd_format("[%s NAME]", kinds[i])
+						: hd_format("[%s %s]", kinds[i], s->name);
+	}
+	for (i = 0; i < n; i++)
+		all[i] = made[i];
+	if (kind) {
+		snprintf(hint, sizeof(hint), "it needs a name: [%s NAME]", kind);
+	} else {
+		char *word = hd_format("[%s]", s->label);
+
+		hd_word_advice(hint, sizeof(hint), word, "sections", all, n);
+		free(word);
+	}
+	while (n)
+		free(made[--n]);
+	if (s->line)
+		return hd_err_set(err, HD_EINVAL, "%s:%d: [%s]: unknown section; %s", c->path,
+				  s->line, s->label, hint);
+	return hd_err_set(err, HD_EINVAL, "%s: [%s]: unknown section; %s", c->path, s->label, hint);
+}
+
+int hd_conf_known(struct hd_conf *c, const char *const *names, const char *const *kinds,
+		  struct hd_err *err)
+{
+	struct hd_section *s;
+	int i, known;
+
+	for (s = c->first; s; s = s->next) {
+		known = !s->exists;
+		for (i = 0; !known && names && names[i]; i++)
+			known = !strcmp(s->label, names[i]);
+		for (i = 0; !known && kinds && kinds[i]; i++)
+			known = is_kind(s, kinds[i]);
+		if (!known)
+			return unknown_section(c, s, names, kinds, err);
+	}
+	return 0;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Keys against their tables: types, ranges, defaults, and the errors that say where a value
+ * stands.
+ *
+ * A check leaves every key of its tables in the section, defaults included (marked as not
+ * given), so that reading a value afterwards is a look-up that cannot fail.  A default of ""
+ * means that the reader derives one: it is not converted.
+ */
+#include <config.h>
+#include "engine/config/conf_impl.h"
+#include "engine/base/words.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_KEYS 256
+
+int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, struct hd_err *err,
+		    int code, const char *fmt, ...)
+{
+	const struct hd_entry *e = key ? hd_conf_entry_find(s, key) : NULL;
+	int line = key && e ? (e->given ? e->line : 0) : s->line;
+	char text[800], at[24] = "";
+	va_list v;
+
+	va_start(v, fmt);
+	vsnprintf(text, sizeof(text), fmt, v);
+	va_end(v);
+	if (e && e->set)
+		return hd_err_set(err, code, "--set %s: %s", e->set, text);
+	if (line)
+		snprintf(at, sizeof(at), ":%d", line);
+	return hd_err_set(err, code, "%s%s: [%s]%s%s: %s", c->path, at, s->label, key ? " " : "",
+			  key ? key : "", text);
+}
+
+static const struct hd_option *option(const struct hd_key_table *t, uint32_t i)
+{
+	return (const void *)((const char *)t->keys +
+			      (size_t)i * (t->stride ? t->stride : sizeof(*t->keys)));
+}
+
+static const struct hd_option *option_find(const struct hd_key_table *tables, int n,
+					   const char *key)
+{
+	uint32_t i;
+	int t;
+
+	for (t = 0; t < n; t++)
+		for (i = 0; i < tables[t].n; i++)
+			if (!strcmp(option(&tables[t], i)->key, key))
+				return option(&tables[t], i);
+	return NULL;
+}
+
+static int unknown_key(struct hd_conf *c, struct hd_section *s, const char *key,
+		       const struct hd_key_table *tables, int ntables, struct hd_err *err)
+{
+	const char *names[MAX_KEYS];
+	char hint[480];
+	uint32_t i;
+	int t, n = 0;
+
+	for (t = 0; t < ntables; t++)
+		for (i = 0; i < tables[t].n && n < MAX_KEYS; i++)
+			names[n++] = option(&tables[t], i)->key;
+	hd_word_advice(hint, sizeof(hint), key, "keys", names, n);
+	return hd_section_fail(c, s, key, err, HD_EINVAL, "unknown key; %s", hint);
+}
+
+/* -- ranges ------------------------------------------------------------------------------------ */
+
+/* "lo..hi" in two strings; an end that is not there is "". */
+static void bounds(const char *range, char lo[32], char hi[32])
+{
+	const char *dots = range ? strstr(range, "..") : NULL;
+
+	*lo = *hi = 0;
+	if (!dots)
+		return;
+	snprintf(lo, 32, "%.*s", (int)(dots - range), range);
+	snprintf(hi, 32, "%s", dots + 2);
+}
+
+/* -1 below, 1 above, 0 within. */
+static int outside(const struct hd_option *o, const struct hd_entry *e, const char *lo,
+		   const char *hi)
+{
+	int64_t i;
+	double d;
+
+	if (o->type == HD_OPT_NUM) {
+		if (!hd_word_num(lo, &d) && e->number < d)
+			return -1;
+		return !hd_word_num(hi, &d) && e->number > d;
+	}
+	if ((!hd_word_int(lo, &i) || !hd_word_bytes(lo, &i)) && e->integer < i)
+		return -1;
+	return (!hd_word_int(hi, &i) || !hd_word_bytes(hi, &i)) && e->integer > i;
+}
+
+static int check_range(struct hd_conf *c, struct hd_section *s, const struct hd_option *o,
+		       const struct hd_entry *e, struct hd_err *err)
+{
+	char lo[32], hi[32];
+	int side;
+
+	bounds(o->range, lo, hi);
+	side = outside(o, e, lo, hi);
+	if (!side)
+		return 0;
+	if (*lo && *hi)
+		return hd_section_fail(c, s, o->key, err, HD_EINVAL, "%s is not in %s..%s",
+				       e->value, lo, hi);
+	return hd_section_fail(c, s, o->key, err, HD_EINVAL,
+			       side < 0 ? "%s is too small, at least %s"
+					: "%s is too large, at most %s",
+			       e->value, side < 0 ? lo : hi);
+}
+
+/* -- choices ----------------------------------------------------------------------------------- */
+
+static int check_choice(struct hd_conf *c, struct hd_section *s, const struct hd_option *o,
+			const struct hd_entry *e, struct hd_err *err)
+{
+	char words[400], hint[480], *next = words, *word;
+	const char *among[64];
+	int n = 0, file = 0;
+
+	snprintf(words, sizeof(words), "%s", o->range ? o->range : "");
+	while ((word = strsep(&next, "|"))) {
+		if (!strcmp(word, "FILE"))
+			file = 1;
+		else if (!strcmp(word, e->value))
+			return 0;
+		else if (n < (int)HD_LEN(among))
+			among[n++] = word;
+	}
+	if (file && (strpbrk(e->value, "./") || !hd_nearest(e->value, among, n)))
+		return 0; /* a bare word close to one of ours is a slip of the pen, not a file */
+	hd_word_advice(hint, sizeof(hint), e->value, "choices", among, n);
+	return hd_section_fail(c, s, o->key, err, HD_EINVAL, "'%s' is not a choice; %s%s%s%s",
+			       e->value, hint, file ? " (a file of that name: ./" : "",
+			       file ? e->value : "", file ? ")" : "");
+}
+
+/* -- values ------------------------------------------------------------------------------------ */
+
+/* The value as its type has it; 0, HD_EINVAL, or HD_EABI for a type that this engine has not. */
+static int parse(uint32_t type, struct hd_entry *e)
+{
+	switch (type) {
+	case HD_OPT_INT:
+		return hd_word_count(e->value, &e->integer);
+	case HD_OPT_BOOL:
+		return hd_word_bool(e->value, &e->integer);
+	case HD_OPT_BYTES:
+		return hd_word_bytes(e->value, &e->integer);
+	case HD_OPT_NUM:
+		return hd_word_num(e->value, &e->number);
+	case HD_OPT_STR:
+	case HD_OPT_CHOICE:
+		return 0;
+	default:
+		return HD_EABI;
+	}
+}
+
+static int convert(struct hd_conf *c, struct hd_section *s, const struct hd_option *o,
+		   struct hd_entry *e, struct hd_err *err)
+{
+	static const char *const what[] = {
+		[HD_OPT_INT] = "a whole number",
+		[HD_OPT_BOOL] = "yes or no",
+		[HD_OPT_BYTES] = "a size (a whole number, then K, M or G)",
+		[HD_OPT_NUM] = "a number",
+	};
+	int rc;
+
+	if (!*e->value && o->otherwise && (!*o->otherwise || o->type == HD_OPT_STR))
+		return 0;
+	if (!*e->value)
+		return hd_section_fail(c, s, o->key, err, HD_EINVAL, "no value after the =");
+	rc = parse(o->type, e);
+	if (rc == HD_EABI)
+		return hd_section_fail(c, s, o->key, err, rc, "option type %u is not known here",
+				       o->type);
+	if (rc)
+		return hd_section_fail(c, s, o->key, err, rc, "'%s' is not %s", e->value,
+				       what[o->type]);
+	if (o->type == HD_OPT_CHOICE)
+		return check_choice(c, s, o, e, err);
+	if (o->type == HD_OPT_STR || o->type == HD_OPT_BOOL)
+		return 0;
+	if (o->type == HD_OPT_NUM)
+		e->integer = (int64_t)(e->number > -9e18 && e->number < 9e18 ? e->number : 0);
+	else
+		e->number = (double)e->integer;
+	return check_range(c, s, o, e, err);
+}
+
+/* The option's entry, made from its default where the user gives none. */
+static int fill(struct hd_conf *c, struct hd_section *s, const struct hd_option *o,
+		struct hd_err *err)
+{
+	struct hd_entry *e = hd_conf_entry_find(s, o->key);
+
+	if (e && e->given)
+		return 0; /* converted with the other keys of the file */
+	if (!o->otherwise)
+		return hd_section_fail(c, s, o->key, err, HD_EINVAL, "missing; it has no default");
+	if (!e) {
+		e = hd_conf_entry_add(s, o->key, o->otherwise, 0);
+		e->given = 0;
+	}
+	return convert(c, s, o, e, err);
+}
+
+int hd_section_check(struct hd_conf *c, struct hd_section *s, const struct hd_key_table *tables,
+		     int ntables, struct hd_err *err)
+{
+	const struct hd_option *o;
+	uint32_t i;
+	size_t k;
+	int t;
+
+	for (k = 0; k < s->n; k++)
+		if (s->entries[k].given && !option_find(tables, ntables, s->entries[k].key))
+			return unknown_key(c, s, s->entries[k].key, tables, ntables, err);
+	for (k = 0; k < s->n; k++)
+		if (s->entries[k].given) {
+			o = option_find(tables, ntables, s->entries[k].key);
+			HD_TRY(convert(c, s, o, &s->entries[k], err));
+		}
+	for (t = 0; t < ntables; t++)
+		for (i = 0; i < tables[t].n; i++)
+			HD_TRY(fill(c, s, option(&tables[t], i), err));
+	return 0;
+}
+
+/* -- reading ----------------------------------------------------------------------------------- */
+
+int hd_section_has(const struct hd_section *s, const char *key)
+{
+	const struct hd_entry *e = hd_conf_entry_find(s, key);
+
+	return e && e->given;
+}
+
+int64_t hd_section_int(const struct hd_section *s, const char *key)
+{
+	const struct hd_entry *e = hd_conf_entry_find(s, key);
+
+	return e ? e->integer : 0;
+}
+
+double hd_section_num(const struct hd_section *s, const char *key)
+{
+	const struct hd_entry *e = hd_conf_entry_find(s, key);
+
+	return e ? e->number : 0;
+}
+
+const char *hd_section_str(const struct hd_section *s, const char *key)
+{
+	const struct hd_entry *e = hd_conf_entry_find(s, key);
+
+	return e ? e->value : "";
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/config/conf_impl.h - what the files of the configuration share: conf.c, conf_file.c,
+ * conf_check.c.
+ */
+#ifndef HD_ENGINE_CONF_IMPL_H
+#define HD_ENGINE_CONF_IMPL_H
+#include "engine/config/conf.h"
+
+struct hd_entry {
+	char *key, *value;
+	char *set; /* "x.size" as typed after --set, else NULL */
+	int line, given; /* given: by the user, not a default */
+	int64_t integer; /* of INT, BOOL, BYTES once checked */
+	double number;
+};
+
+struct hd_section {
+	struct hd_section *next;
+	char *label; /* "strategy x" */
+	const char *name; /* "x", inside label */
+	int line, exists; /* line 0: made by --set, or only asked for (then it does not exist) */
+	struct hd_entry *entries;
+	size_t n, cap;
+};
+
+struct hd_conf {
+	char *path;
+	struct hd_section *first;
+};
+
+/* Of any kind; NULL: none. */
+struct hd_section *hd_conf_section_find(const struct hd_conf *c, const char *label);
+struct hd_section *hd_conf_section_add(struct hd_conf *c, const char *label, int line, int exists);
+struct hd_entry *hd_conf_entry_find(const struct hd_section *s, const char *key);
+struct hd_entry *hd_conf_entry_add(struct hd_section *s, const char *key, const char *value,
+				   int line);
+int hd_conf_file(struct hd_conf *c, const char *text,
+		 struct hd_err *err); /* the sections and keys of text */
+
+#endif

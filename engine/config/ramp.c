@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The global batch as a function of the sequences used so far: of nothing else, so that a resumed run has the same one.
+ */
+#include <config.h>
+#include "engine/config/ramp.h"
+#include "engine/base/words.h"
+#include <stdio.h>
+
+static int three(struct hd_conf *c, struct hd_section *t, const char *text, int64_t *x, struct hd_err *err)
+{
+	for (int i = 0; i < 3; i++) {
+		char word[32] = "";
+		int n = 0;
+
+		if (sscanf(text, " %31[^, ] %n", word, &n) < 1 || hd_word_count(word, &x[i]) < 0 || x[i] < 1 ||
+		    text[n] != (i < 2 ? ',' : 0))
+			return hd_section_fail(c, t, "global_batch_ramp", err, HD_EINVAL,
+					       "must be START,STEP,TOKENS: sequences, sequences, tokens, all positive");
+		text += n + 1;
+	}
+	return HD_OK;
+}
+
+int hd_ramp_read(struct hd_conf *c, struct hd_ramp *r, struct hd_err *err)
+{
+	struct hd_section *t = hd_conf_section(c, NULL, "train");
+	const char *text = hd_section_str(t, "global_batch_ramp");
+	int64_t x[3];
+
+	*r = (struct hd_ramp){ .full = hd_section_int(t, "global_batch"), .seq = hd_section_int(t, "seq") };
+	if (!text[0])
+		return HD_OK;
+	HD_TRY(three(c, t, text, x, err));
+	if (x[0] > r->full || (r->full - x[0]) % x[1])
+		return hd_section_fail(c, t, "global_batch_ramp", err, HD_EDIVIDE,
+				       "from %lld in steps of %lld one does not come to global_batch = %lld", (long long)x[0],
+				       (long long)x[1], (long long)r->full);
+	r->start = x[0], r->step = x[1], r->tokens = x[2];
+	r->steps = (r->full - r->start) / r->step;
+	return HD_OK;
+}
+
+int64_t hd_ramp_size(const struct hd_ramp *r, int64_t k)
+{
+	return k >= r->steps ? r->full : r->start + k * r->step;
+}
+
+int64_t hd_ramp_batch(const struct hd_ramp *r, int64_t samples)
+{
+	double done = (double)samples * (double)r->seq / (double)(r->tokens ? r->tokens : 1);
+
+	if (!r->steps || done >= 1)
+		return r->full;
+	return hd_ramp_size(r, (int64_t)(done * (double)r->steps));
+}
+
+int64_t hd_ramp_samples(const struct hd_ramp *r, int64_t steps)
+{
+	int64_t samples = 0;
+
+	while (steps > 0 && hd_ramp_batch(r, samples) < r->full) {
+		samples += hd_ramp_batch(r, samples);
+		steps--;
+	}
+	return samples + steps * r->full;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/data/data.h - token streams and the order of samples.
+ *
+ * A sample is seq + 1 consecutive ids of one split; sample s of step k is a pure function of (seed, k, s), so it does not
+ * depend on the layout, and resuming needs the step alone.
+ */
+#ifndef HD_ENGINE_DATA_H
+#define HD_ENGINE_DATA_H
+#include "engine/config/conf.h"
+
+extern const struct hd_key_table hd_data_keys;	/* [data]: train, valid, valid_fraction, tokenizer, order */
+
+struct hd_data;
+/* Opens (memory-maps) what [data] names.  seq + 1 ids must fit; ids must be below vocab (checked as they are read: the
+ * error names the file, the position, the id and vocab).  vocab 0: not known yet. */
+int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, struct hd_data **out, struct hd_err *err);
+void hd_data_close(struct hd_data *d);
+int64_t hd_data_vocab(const struct hd_data *d);		/* 256 for bytes; else what tokenizer or data say, 0: unknown */
+int64_t hd_data_tokens(const struct hd_data *d, int valid);
+/* Number of whole samples of a pass over the validation split: non-overlapping windows. */
+int64_t hd_data_valid_samples(const struct hd_data *d);
+/* seq + 1 ids of sample `index` (global, in [0, global_batch)) of step (1-based) of the training split, drawn without
+ * replacement within an epoch when order = random.  first = how many samples all earlier steps used. */
+int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids, struct hd_err *err);
+int hd_data_valid_sample(const struct hd_data *d, int64_t index, int32_t *ids, struct hd_err *err);
+/* One-time: opens FILE as the validation split alone (heddle eval). */
+int hd_data_open_file(const char *path, int64_t seq, int64_t vocab, struct hd_data **out, struct hd_err *err);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Files of tokens as one stream: a list of runs, each a piece of a mapped file with ids of one
+ * type, in the order of their positions, so that a read is a binary search and a conversion.
+ *
+ * What a file is: .idx, or .bin with a .idx beside it, or a name to which both can be appended,
+ * is Megatron's; another .bin is llm.c's (256 numbers of 32 bits: magic, version, count; then
+ * the ids); everything else is text.
+ */
+#include <config.h>
+#include "engine/data/tokens.h"
+#include "engine/base/words.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int hd_ids_width(int type)
+{
+	static const int width[] = {1, 1, 2, 2, 4, 4, 8};
+
+	return width[type];
+}
+
+int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_map *out, struct hd_err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
+	struct hd_map m = {.path = NULL};
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		rc = hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	} else if (!S_ISREG(st.st_mode)) {
+		rc = hd_err_set(err, HD_EIO, "%s: not a regular file", path);
+	} else if (!st.st_size) {
+		rc = hd_err_set(err, HD_EINVAL, "%s: the file is empty", path);
+	} else {
+		m.bytes = (size_t)st.st_size;
+		m.at = mmap(NULL, m.bytes, PROT_READ, MAP_SHARED, fd, 0);
+		if (m.at == MAP_FAILED)
+			rc = hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	}
+	if (fd >= 0)
+		close(fd);
+	if (rc)
+		return rc;
+	m.path = hd_strdup(path);
+	t->maps = hd_grow(t->maps, t->nmaps, &t->maps_cap, sizeof(m));
+	*out = t->maps[t->nmaps++] = m;
+	return 0;
+}
+
+void hd_tokens_append(struct hd_tokens *t, const struct hd_map *m, size_t at, int64_t count,
+		      int type)
+{
+	struct hd_run *last = t->nruns ? &t->runs[t->nruns - 1] : NULL, *r;
+	int64_t width = hd_ids_width(type);
+
+	if (!count)
+		return;
+	if (!last || last->path != m->path || last->type != type ||
+	    last->at + (t->n - last->first) * width != m->at + at) {
+		t->runs = hd_grow(t->runs, t->nruns, &t->runs_cap, sizeof(*r));
+		r = &t->runs[t->nruns++];
+		r->at = m->at + at;
+		r->path = m->path;
+		r->first = t->n;
+		r->in_file = (int64_t)(at - m->head) / width;
+		r->type = type;
+	}
+	t->n += count;
+}
+
+/* -- formats ----------------------------------------------------------------------------------- */
+
+static int open_text(struct hd_tokens *t, const char *path, struct hd_err *err)
+{
+	struct hd_map m;
+
+	HD_TRY(hd_tokens_map(t, path, &m, err));
+	hd_tokens_append(t, &m, 0, (int64_t)m.bytes, HD_IDS_U8);
+	t->text = 1;
+	t->vocab = 256;
+	return 0;
+}
+
+static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
+{
+	static const struct {
+		uint32_t magic, version;
+		int type;
+		int64_t vocab; /* of the tokenizer that llm.c writes such files with */
+	} known[] = {{20240520, 1, HD_IDS_U16, 50257}, {20240801, 7, HD_IDS_U32, 128256}};
+	uint32_t head[3] = {0};
+	struct hd_map m;
+	size_t i, body;
+
+	HD_TRY(hd_tokens_map(t, path, &m, err));
+	memcpy(head, m.at, m.bytes < sizeof(head) ? m.bytes : sizeof(head));
+	for (i = 0; i < HD_LEN(known) && head[0] != known[i].magic; i++)
+		;
+	if (i == HD_LEN(known))
+		return hd_err_set(
+			err, HD_EINVAL,
+			"%s: neither llm.c's (it begins with %u, not 20240520 or 20240801)"
+			" nor Megatron's (there is no .idx beside it)",
+			path, head[0]);
+	if (head[1] != known[i].version)
+		return hd_err_set(err, HD_EINVAL, "%s: version %u of an llm.c file, %u is known",
+				  path, head[1], known[i].version);
+	body = (size_t)head[2] * (size_t)hd_ids_width(known[i].type);
+	if (m.bytes != 1024 + body)
+		return hd_err_set(err, HD_EINVAL,
+				  "%s: %zu bytes, its header tells of %u tokens, which need %zu",
+				  path, m.bytes, head[2], 1024 + body);
+	m.head = 1024;
+	hd_tokens_append(t, &m, 1024, head[2], known[i].type);
+	t->vocab = t->vocab > known[i].vocab ? t->vocab : known[i].vocab;
+	return 0;
+}
+
+static int ends(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n > m && !strcmp(s + n - m, end);
+}
+
+static int open_one(struct hd_tokens *t, const char *path, struct hd_err *err)
+{
+	int stem = (int)strlen(path) - 4, named = ends(path, ".bin") || ends(path, ".idx"), rc;
+	char *bin = hd_format("%.*s.bin", named ? stem : stem + 4, path);
+	char *idx = hd_format("%.*s.idx", named ? stem : stem + 4, path);
+	size_t files = t->nmaps;
+	int text = t->text;
+
+	if (ends(path, ".idx") || (!access(idx, F_OK) && (named || access(path, F_OK))))
+		rc = hd_megatron_open(t, bin, idx, err);
+	else if (named)
+		rc = open_llmc(t, path, err);
+	else
+		rc = open_text(t, path, err);
+	if (!rc && files && text != t->text)
+		rc = hd_err_set(err, HD_EINVAL, "%s is text and %s holds ids of a tokenizer",
+				text ? t->maps[0].path : path, text ? path : t->maps[0].path);
+	free(bin);
+	free(idx);
+	return rc;
+}
+
+int hd_tokens_open(const char *files, struct hd_tokens **out, struct hd_err *err)
+{
+	struct hd_tokens *t = hd_alloc(sizeof(*t));
+	char *copy = hd_strdup(files), *next = copy, *one;
+	int rc = 0;
+
+	while (!rc && (one = strsep(&next, ","))) {
+		one = hd_word_trim(one);
+		rc = *one ? open_one(t, one, err)
+			  : hd_err_set(err, HD_EINVAL, "'%.100s' has an empty name of a file",
+				       files);
+	}
+	if (!rc && !t->n)
+		rc = hd_err_set(err, HD_EINVAL, "%.100s: no tokens", files);
+	free(copy);
+	if (rc)
+		hd_tokens_close(t);
+	else
+		*out = t;
+	return rc;
+}
+
+void hd_tokens_close(struct hd_tokens *t)
+{
+	size_t i;
+
+	if (!t)
+		return;
+	for (i = 0; i < t->nmaps; i++) {
+		munmap((void *)t->maps[i].at, t->maps[i].bytes);
+		free(t->maps[i].path);
+	}
+	free(t->maps);
+	free(t->runs);
+	free(t);
+}
+
+/* -- reading ----------------------------------------------------------------------------------- */
+
+static size_t run_of(const struct hd_tokens *t, int64_t position)
+{
+	size_t lo = 0, hi = t->nruns, mid;
+
+	while (hi - lo > 1) {
+		mid = lo + (hi - lo) / 2;
+		if (t->runs[mid].first <= position)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* memcpy: nothing promises that the ids of a file are aligned. */
+static int64_t id_at(const unsigned char *p, int type)
+{
+	uint16_t half;
+	uint32_t word;
+	int64_t wide;
+
+	switch (type) {
+	case HD_IDS_U8:
+		return *p;
+	case HD_IDS_I8:
+		return (int8_t)*p;
+	case HD_IDS_U16:
+	case HD_IDS_I16:
+		memcpy(&half, p, 2);
+		return type == HD_IDS_U16 ? half : (int16_t)half;
+	case HD_IDS_U32:
+	case HD_IDS_I32:
+		memcpy(&word, p, 4);
+		return type == HD_IDS_U32 ? (int64_t)word : (int32_t)word;
+	default:
+		memcpy(&wide, p, 8);
+		return wide;
+	}
+}
+
+int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int64_t vocab,
+		   int32_t *ids, struct hd_err *err)
+{
+	int64_t limit = vocab ? vocab : 1ll << 31, i, id, at, end;
+	size_t r;
+
+	if (first < 0 || count < 0 || first > t->n - count)
+		return hd_err_set(err, HD_EBUG, "tokens %lld to %lld of %lld", (long long)first,
+				  (long long)(first + count), (long long)t->n);
+	for (i = 0, r = count ? run_of(t, first) : 0; i < count; r++) {
+		const struct hd_run *run = &t->runs[r];
+		int width = hd_ids_width(run->type);
+
+		end = r + 1 < t->nruns ? run[1].first : t->n;
+		for (; i < count && first + i < end; i++) {
+			at = first + i - run->first;
+			id = id_at(run->at + at * width, run->type);
+			if (id < 0 || id >= limit)
+				return hd_err_set(err, HD_EINVAL,
+						  "%s: token %lld has id %lld, which is not in a "
+						  "vocab of %lld",
+						  run->path, (long long)(run->in_file + at),
+						  (long long)id, (long long)limit);
+			ids[i] = (int32_t)id;
+		}
+	}
+	return 0;
+}

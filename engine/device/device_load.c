@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The cuda device is a module that is loaded when it is asked for: this program runs where there is no GPU.
+ */
+#include <config.h>
+#include "engine/device/device.h"
+#include "engine/base/loader.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef HD_PLUGIN_DIR
+#define HD_PLUGIN_DIR "/usr/local/lib/heddle"
+#endif
+#define FILE_NAME "heddle-cuda.so"
+
+/* Beside the executable in a build tree, else where it is installed. */
+static char *module_path(void)
+{
+	const char *test = getenv("HD_TEST_CUDA_MODULE");	/* for tests: the simulated device */
+	char exe[PATH_MAX], *slash, *path;
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+	if (test)
+		return hd_strdup(test);
+	for (exe[n > 0 ? n : 0] = 0; (slash = strrchr(exe, '/')); ) {
+		*slash = 0;
+		path = hd_format("%s/" FILE_NAME, exe);
+		if (!access(path, R_OK))
+			return path;
+		free(path);
+		if (strcmp(slash + 1, "heddle") && strcmp(slash + 1, "lt-heddle"))
+			break;
+	}
+	return hd_strdup(HD_PLUGIN_DIR "/devices/" FILE_NAME);
+}
+
+int hd_device_gpu_there(void)
+{
+	return getenv("HD_TEST_CUDA_MODULE") || !access("/dev/nvidiactl", F_OK) || !access("/dev/dxg", F_OK);
+}
+
+static int accept(const struct hd_device_module *(*entry)(void), const char *path, const struct hd_device_ops **out,
+		  struct hd_err *err)
+{
+	const struct hd_device_module *m = entry ? entry() : NULL;
+
+	if (!m)
+		return hd_err_set(err, HD_EABI, "%s is no device of heddle", path);
+	if (m->version != HD_DEVICE_VERSION || m->ops_size != sizeof(struct hd_device_ops) || m->run_size != sizeof(struct hd_run))
+		return hd_err_set(err, HD_EABI, "%s was built with another version of heddle: build and install both together", path);
+	*out = m->ops;
+	return HD_OK;
+}
+
+int hd_device_cuda(const struct hd_device_ops **out, struct hd_err *err)
+{
+	const struct hd_device_module *(*entry)(void) = NULL;
+	struct hd_err why = { 0 };
+	struct hd_module *m = NULL;
+	char *path = module_path();
+	int rc = HD_OK;
+
+	if (access(path, R_OK))
+		rc = hd_err_set(err, HD_ENOTSUP, "there is no %s: this installation was built without the CUDA toolkit", path);
+	else if (hd_loader_open(path, &m, &why) < 0)
+		rc = hd_err_set(err, HD_ENOTSUP, "%s %s", path, why.text);
+	if (rc >= 0) {
+		*(void **)&entry = hd_loader_symbol(m, HD_DEVICE_SYMBOL, NULL);
+		rc = accept(entry, path, out, err);
+		hd_loader_keep(m);
+	}
+	free(path);
+	return rc;
+}

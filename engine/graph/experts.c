@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Layers of experts as nodes of the graph, and what a run reports of them.
+ *
+ * The router chooses along `choice`, the experts live along `expert`: equal sizes, but only the second is a place.  So a
+ * rule that cuts `expert` cuts the experts' weights and products, and not the choice; and where dispatch may not cut it,
+ * the batch is cut instead, which makes the two movements of each direction (engine/ops/experts.c).
+ */
+#include <config.h>
+#include "engine/graph/experts.h"
+#include <stdio.h>
+#include <string.h>
+
+int hd_experts_in(const struct hd_model *m, int64_t l)
+{
+	return m->experts && l % m->moe_every == m->moe_every - 1;
+}
+
+/* Tokens that share an expert's places, and how many these are.  Without a limit a sample has a place for each token. */
+static int64_t unit_of(const struct hd_model *m) { return m->capacity_factor > 0 ? m->group_tokens : m->seq; }
+static int64_t places_of(const struct hd_model *m) { return m->capacity_factor > 0 ? hd_model_capacity(m) : m->seq; }
+
+/* Places per sample: those of all its groups, or its share of a group's, rounded up. */
+static int64_t slots_of(const struct hd_model *m)
+{
+	int64_t unit = unit_of(m), places = places_of(m);
+
+	return unit <= m->seq ? places * (m->seq / unit) : (places + unit / m->seq - 1) / (unit / m->seq);
+}
+
+void hd_experts_dims(struct hd_plan *p)
+{
+	const struct hd_model *m = &p->model;
+
+	if (!m->experts)
+		return;
+	hd_dim_get(p, "expert", m->experts);
+	hd_dim_get(p, "choice", m->experts);
+	hd_dim_get(p, "best", m->experts_per_token);
+	hd_dim_get(p, "slot", slots_of(m));
+	hd_dim_get(p, "stat", m->experts + 3);
+}
+
+struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, int64_t site, struct hd_experts *e)
+{
+	const struct hd_model *m = &p->model;
+	struct tensor *chosen[] = { x, router }, *logits = hd_op1(p, "einsum", chosen, 2, "out=batch,seq,choice full=1"), *in[3] = { x };
+	int rows = !(m->capacity_factor > 0);
+	struct node *n = logits ? hd_node_make(p, "route", &logits, 1, "group=%lld unit=%lld places=%lld first=%d normal=%d "
+					       "random=%d site=%lld counts=%d aux=%.17g z=%.17g", (long long)m->group_tokens,
+					       (long long)unit_of(m), (long long)places_of(m), m->router_gshard,
+					       m->experts_per_token > 1, m->second_random, (long long)site, rows, m->aux_loss,
+					       m->z_loss) : NULL;
+
+	memset(e, 0, sizeof(*e));
+	if (!n)
+		return NULL;
+	e->gates = n->outs[0];
+	e->slots = n->outs[1];
+	if (p->train) {
+		p->stats = hd_grow(p->stats, p->nstats, &p->cap_stats, sizeof(*p->stats));
+		p->stats[p->nstats++] = n->outs[2];
+	}
+	in[1] = e->slots, in[2] = rows ? n->outs[3] : NULL;
+	return hd_op1(p, "dispatch", in, 2 + (uint32_t)rows, "unit=%lld places=%lld%s", (long long)unit_of(m),
+		      (long long)places_of(m), rows ? " rows=1" : "");
+}
+
+struct tensor *hd_experts_end(struct hd_plan *p, struct tensor *y, const struct hd_experts *e)
+{
+	struct tensor *in[] = { y, e->slots, e->gates };
+
+	return hd_op1(p, "combine", in, 3, "unit=%lld places=%lld gates=1", (long long)unit_of(&p->model),
+		      (long long)places_of(&p->model));
+}
+
+int hd_experts_check(struct hd_plan *p)
+{
+	int64_t unit = unit_of(&p->model), seq = p->model.seq, local;
+
+	for (struct node *n = p->first; n; n = n->next) {
+		if (strcmp(n->v.op->name, "route"))
+			continue;
+		unit = unit > p->model.group_tokens ? unit : p->model.group_tokens;
+		local = n->ins[0]->local[0];
+		if (unit > seq && local * seq % unit)
+			return hd_section_fail(p->conf, hd_conf_section(p->conf, NULL, "model"), "group_tokens", p->err, HD_EDIVIDE,
+					       "groups of %lld tokens, and a rank has %lld of a micro-batch (%lld x %lld): a group must "
+					       "be on one rank", (long long)unit, (long long)(local * seq), (long long)local,
+					       (long long)seq);
+	}
+	return HD_OK;
+}
+
+/* -- numbers ------------------------------------------------------------------------------------------------------------- */
+static double entry(const void *sums, uint32_t dtype, int64_t i)
+{
+	return dtype == HD_F64 ? ((const double *)sums)[i] : ((const float *)sums)[i];
+}
+
+struct hd_expert_numbers hd_experts_numbers(const struct hd_model *m, const void *sums, uint32_t dtype, double tokens)
+{
+	double most = 0, all = 0;
+
+	for (int64_t e = 0; e < m->experts; e++) {
+		double n = entry(sums, dtype, 3 + e);
+
+		most = n > most ? n : most;
+		all += n;
+	}
+	return (struct hd_expert_numbers){ entry(sums, dtype, 0) / tokens,
+		entry(sums, dtype, 2) / (tokens * (double)m->experts_per_token), all > 0 ? most * (double)m->experts / all : 0 };
+}
+
+/* -- files --------------------------------------------------------------------------------------------------------------- */
+int hd_experts_region(const char *stem, const char *name, int64_t rows, int64_t cols, struct hd_hf_region *r)
+{
+	const char *rest = strncmp(name, "experts.", 8) ? NULL : name + 8;
+
+	r->ndim = 2;
+	r->split = 1;
+	r->shape[0] = rows;
+	r->shape[1] = cols;
+	r->each = rest != NULL;
+	if (rest)
+		snprintf(r->name, sizeof(r->name), "%s.experts.*.%s", stem, rest);
+	else
+		snprintf(r->name, sizeof(r->name), "%s.%s", stem, name);
+	return HD_OK;
+}
+
+json_t *hd_experts_config(const struct hd_model *m, json_t *o)
+{
+	if (!o || !m->experts)
+		return o;
+	json_object_set_new(o, "num_local_experts", json_integer(m->experts));
+	json_object_set_new(o, "num_experts_per_tok", json_integer(m->experts_per_token));
+	json_object_set_new(o, "moe_every", json_integer(m->moe_every));
+	json_object_set_new(o, "router_aux_loss_coef", json_real(m->aux_loss));
+	return o;
+}

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The program as a list of nodes over tensors with named dims: making, inserting, replacing, dropping.
+ *
+ * Program order is the order of the list; new nodes stand at the end, or before the plan's anchor.  Everything is
+ * allocated from the plan and lives as long as it.
+ */
+#include <config.h>
+#include "engine/plan/plan.h"
+#include "engine/device/device.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- memory and errors of a plan --------------------------------------------------------------------------------------- */
+struct arena_block {
+	struct arena_block *next;
+	max_align_t data[];
+};
+
+void *hd_plan_alloc(struct hd_plan *p, size_t bytes)
+{
+	struct arena_block *b = hd_alloc(sizeof(*b) + bytes);
+
+	b->next = p->heap;
+	p->heap = b;
+	return b->data;
+}
+
+void hd_plan_destroy(struct hd_plan *p)
+{
+	struct arena_block *b, *next;
+
+	if (!p)
+		return;
+	for (int i = 0; i < p->ninst; i++)
+		if (p->inst[i].open && p->inst[i].self && p->inst[i].plugin->ops->close)
+			p->inst[i].plugin->ops->close(p->inst[i].self);
+	for (int64_t c = 0; c < p->ncoords; c++)
+		free(p->units[c]);
+	hd_schedule_report_release(&p->timing);
+	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors), free(p->stats);
+	for (b = p->heap; b; b = next) {
+		next = b->next;
+		free(b);
+	}
+	free(p);
+}
+
+char *hd_plan_text(struct hd_plan *p, const char *fmt, ...)
+{
+	va_list v;
+	char *s;
+	int n;
+
+	va_start(v, fmt);
+	n = vsnprintf(NULL, 0, fmt, v);
+	va_end(v);
+	s = hd_plan_alloc(p, (size_t)n + 1);
+	va_start(v, fmt);
+	vsnprintf(s, (size_t)n + 1, fmt, v);
+	va_end(v);
+	return s;
+}
+
+int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
+{
+	char text[900];
+	va_list v;
+
+	if (p->err->code)
+		return p->err->code;
+	va_start(v, fmt);
+	vsnprintf(text, sizeof(text), fmt, v);
+	va_end(v);
+	if (p->cur >= 0)
+		return hd_section_fail(p->conf, p->inst[p->cur].section, NULL, p->err, code, "%s", text);
+	return hd_err_set(p->err, code, "%s", text);
+}
+
+/* -- names ------------------------------------------------------------------------------------------------------------- */
+const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n)
+{
+	struct dim *d;
+
+	for (size_t i = 0; i < p->ndims; i++)
+		if (p->dims[i]->inst < 0 && !strcmp(p->dims[i]->v.name, name))
+			return &p->dims[i]->v;
+	if (n <= 0)
+		return NULL;
+	d = hd_plan_alloc(p, sizeof(*d));
+	d->v = (struct hd_dim){ sizeof(d->v), hd_plan_text(p, "%s", name), n };
+	d->padded = n;
+	d->inst = -1;
+	d->id = (int)p->ndims;
+	p->dims = hd_grow(p->dims, p->ndims, &p->cap_dims, sizeof(*p->dims));
+	p->dims[p->ndims++] = d;
+	return &d->v;
+}
+
+uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim **dims)
+{
+	const char *all = spec;
+	uint32_t n = 0;
+	char name[64];
+
+	while (*spec && n < HD_MAX_DIMS) {
+		size_t len = strcspn(spec, ", ");
+
+		snprintf(name, sizeof(name), "%.*s", (int)len, spec);
+		dims[n] = hd_dim_get(p, name, 0);
+		if (!dims[n]) {
+			hd_plan_fail(p, HD_EBUG, "no dim is called %s, in (%s)", name, all);
+			return n;
+		}
+		n++;
+		spec += len + (spec[len] == ',');
+		if (*spec == ' ')
+			break;
+	}
+	return n;
+}
+
+/* -- tensors ----------------------------------------------------------------------------------------------------------- */
+struct tensor *hd_tensor_new(struct hd_plan *p, const char *name, uint32_t what, uint32_t dtype,
+			     const struct hd_dim *const *dims, uint32_t ndim)
+{
+	struct tensor *t = hd_plan_alloc(p, sizeof(*t));
+	size_t len = 1;
+
+	for (uint32_t i = 0; i < ndim; i++)
+		len += strlen(dims[i]->name) + 1;
+	t->spec = hd_plan_alloc(p, len);
+	for (uint32_t i = 0; i < ndim; i++) {
+		t->dims[i] = dims[i];
+		t->local[i] = D(dims[i])->padded;
+		strcat(strcat(t->spec, i ? "," : ""), dims[i]->name);
+	}
+	t->v = (struct hd_tensor){ sizeof(t->v), name, NULL, NULL, t->spec, t->dims, t->local, ndim, dtype, what };
+	t->plan = p;
+	t->id = (int)p->ntensors;
+	p->tensors = hd_grow(p->tensors, p->ntensors, &p->cap_tensors, sizeof(*p->tensors));
+	p->tensors[p->ntensors++] = t;
+	return t;
+}
+
+struct tensor *hd_leaf(struct hd_plan *p, const char *name, uint32_t what, uint32_t dtype, const char *spec)
+{
+	const struct hd_dim *dims[HD_MAX_DIMS];
+	uint32_t n = hd_parse_dims(p, spec, dims);
+	struct tensor *t = hd_tensor_new(p, hd_plan_text(p, "%s", name), what, dtype, dims, n);
+
+	t->step = what != HD_ACT && what != HD_DATA;
+	return t;
+}
+
+struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, int init, double std)
+{
+	struct tensor *t = hd_leaf(p, name, HD_PARAM, p->real, spec);
+
+	t->init = init;
+	t->init_std = std;
+	t->decay = t->v.ndim > 1;
+	return t;
+}
+
+struct tensor *hd_param_find(struct hd_plan *p, const char *name)
+{
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (p->tensors[i]->v.what == HD_PARAM && !strcmp(p->tensors[i]->v.name, name))
+			return p->tensors[i];
+	return NULL;
+}
+
+int hd_has_dim(const struct tensor *t, const struct hd_dim *d)
+{
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		if (t->dims[i] == d)
+			return 1;
+	return 0;
+}
+
+static int64_t local_of(const struct tensor *t, const struct hd_dim *d)
+{
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		if (t->dims[i] == d)
+			return t->local[i];
+	return 1;
+}
+
+/* Sample by slot; then by experts. */
+static int64_t places(const struct tensor *t, const struct hd_dim **expert)
+{
+	const struct hd_dim *batch = t->rows->dims[1], *slot = hd_dim_get(t->plan, "slot", 0);
+
+	*expert = t->rows->dims[0];
+	return local_of(t, batch) * local_of(t, slot);
+}
+
+int64_t hd_rows_most(const struct tensor *t)
+{
+	const struct hd_dim *expert;
+	int64_t n = places(t, &expert), e = local_of(t, expert);
+
+	return n * (e < t->most ? e : t->most);
+}
+
+double hd_rows_balanced(const struct tensor *t)
+{
+	const struct hd_dim *expert;
+	int64_t n = places(t, &expert);
+
+	return (double)(n * t->most * local_of(t, expert)) / (double)expert->n;
+}
+
+int64_t hd_row_count(const struct tensor *t)
+{
+	int64_t n = 1;
+
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		if (strcmp(t->dims[i]->name, "slot") && !hd_has_dim(t->rows, t->dims[i]))
+			n *= t->local[i];
+	return n;
+}
+
+int64_t hd_local_count(const struct tensor *t)
+{
+	int64_t n = 1;
+
+	if (t->rows)
+		return hd_rows_most(t) * hd_row_count(t);
+
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		n *= t->local[i];
+	return n;
+}
+
+int64_t hd_whole_count(const struct tensor *t)
+{
+	int64_t n = 1;
+
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		n *= t->dims[i]->n;
+	return n;
+}
+
+int64_t hd_local_bytes(const struct tensor *t)
+{
+	return (hd_local_count(t) * HD_BITS(t->v.dtype) + 7) / 8;
+}
+
+/* -- nodes ------------------------------------------------------------------------------------------------------------- */
+static void link_before(struct hd_plan *p, struct node *n, struct node *at)
+{
+	n->next = at;
+	n->prev = at ? at->prev : p->last;
+	*(n->prev ? &n->prev->next : &p->first) = n;
+	*(at ? &at->prev : &p->last) = n;
+}
+
+static void unlink_node(struct hd_plan *p, struct node *n)
+{
+	*(n->prev ? &n->prev->next : &p->first) = n->next;
+	*(n->next ? &n->next->prev : &p->last) = n->prev;
+	n->prev = n->next = NULL;
+}
+
+void hd_node_insert(struct hd_plan *p, struct node *n)
+{
+	link_before(p, n, p->anchor);
+}
+
+void hd_node_move(struct hd_plan *p, struct node *n, struct node *before)
+{
+	if (n == before)
+		return;
+	unlink_node(p, n);
+	link_before(p, n, before);
+}
+
+static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr)
+{
+	struct node *n = hd_plan_alloc(p, sizeof(*n));
+
+	n->plan = p;
+	n->id = p->nnodes++;
+	n->block = p->block;
+	n->inst = hd_op_find(op->name) == op ? -1 : p->cur;
+	n->by = p->cur;
+	n->attr = hd_plan_text(p, "%s", attr ? attr : "");
+	n->reason = p->reason;
+	n->queue = p->queue;
+	n->v = (struct hd_node){ .size = sizeof(n->v), .op = op, .kind = op->kind ? op->kind : op->name, .attr = n->attr,
+		.block = n->block >= 0 ? p->blocks[n->block].name : "", .phase = p->phase };
+	hd_set_inputs(p, n, ins, nin);
+	return n;
+}
+
+/* Who may read t: each node that has ever been made to.  Replacing then need not look at the whole graph. */
+static void add_user(struct hd_plan *p, struct tensor *t, struct node *n)
+{
+	if (t->nusers && t->users[t->nusers - 1] == n)
+		return;
+	if (t->nusers == t->cap_users) {
+		struct node **more = hd_plan_alloc(p, 2 * (t->cap_users + 2) * sizeof(*more));
+
+		if (t->nusers)
+			memcpy(more, t->users, t->nusers * sizeof(*more));
+		t->users = more;
+		t->cap_users = 2 * (t->cap_users + 2);
+	}
+	t->users[t->nusers++] = n;
+}
+
+void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t)
+{
+	n->ins[i] = t;
+	add_user(p, t, n);
+}
+
+void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin)
+{
+	struct tensor **all = hd_plan_alloc(p, (nin + 1) * sizeof(*all));
+
+	n->ins = all;
+	n->v.ins = (struct hd_tensor *const *)all;
+	n->v.nin = nin;
+	for (uint32_t i = 0; i < nin; i++)
+		hd_set_input(p, n, i, ins[i]);
+}
+
+/* An input that was set in another way would not be replaced. */
+int hd_check_users(struct hd_plan *p)
+{
+	for (struct node *n = p->first; n; n = n->next)
+		for (uint32_t i = 0; i < n->v.nin; i++) {
+			size_t k = n->ins[i]->nusers;
+
+			while (k && n->ins[i]->users[k - 1] != n)
+				k--;
+			if (!k)
+				return hd_plan_fail(p, HD_EBUG, "%s reads %s, which does not know of it", n->v.op->name,
+						    n->ins[i]->v.name);
+		}
+	return HD_OK;
+}
+
+int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout)
+{
+	n->outs = hd_plan_alloc(p, (nout + 1) * sizeof(*n->outs));
+	for (uint32_t k = 0; k < nout; k++) {
+		struct tensor *t = hd_tensor_new(p, "", HD_ACT, outs[k].dtype, outs[k].dims, outs[k].ndim);
+
+		t->v.node = &n->v;
+		t->out = (int)k;
+		for (uint32_t i = 0; i < outs[k].ndim; i++) {
+			if (outs[k].local[i])
+				t->local[i] = outs[k].local[i];
+			for (uint32_t j = 0; !outs[k].local[i] && j < n->v.nin; j++)
+				for (uint32_t d = 0; d < n->ins[j]->v.ndim; d++)
+					if (n->ins[j]->dims[d] == outs[k].dims[i])
+						t->local[i] = n->ins[j]->local[d];
+		}
+		t->step = p->phase & (HD_U | HD_G | HD_S) ? 1 : 0;
+		if (hd_attr(n->attr, "rows", 0) != 0 && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {
+			t->rows = n->ins[n->v.nin - 1];
+			t->most = p->model.experts_per_token;
+		} else if (n->v.nin && n->ins[0]->rows && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {	/* moved */
+			t->rows = n->ins[0]->rows;
+			t->most = n->ins[0]->most;
+		}
+		n->outs[k] = t;
+	}
+	n->v.outs = (struct hd_tensor *const *)n->outs;
+	n->v.nout = nout;
+	return 0;
+}
+
+/* An op on rows that are counted reads their numbers too, as its last input. */
+static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr)
+{
+	static const char *const aware[] = { "einsum", "add", "gelu", "gelu_d", "swiglu", "swiglu_d", "combine", "combine_dg" };
+	static const char *const movement[] = { "reshard", "view", "comm", "block", "unblock", "dispatch", "cast" };
+	struct tensor *rows = NULL;
+
+	for (uint32_t i = 0; i < nin && !rows; i++)
+		rows = ins[i]->rows;
+	if (!rows || hd_attr(attr, "rows", 0) != 0)
+		return NULL;
+	for (size_t i = 0; i < HD_LEN(aware); i++)
+		if (!strcmp(op->name, aware[i]))
+			return rows;
+	for (size_t i = 0; i < HD_LEN(movement); i++)
+		if (!strcmp(op->name, movement[i]))
+			return NULL;
+	hd_plan_fail(p, HD_ENOTSUP, "%s cannot take the rows of experts without a limit (model.capacity_factor = 0)", op->name);
+	return NULL;
+}
+
+struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr)
+{
+	struct hd_shape outs[HD_MAX_OUTS];
+	struct tensor *rows, *with[HD_MAX_INS + 1];
+	struct node *n;
+	uint32_t nout = 1;
+	int rc;
+
+	if (p->err->code)
+		return NULL;
+	for (uint32_t i = 0; i < nin; i++)
+		if (!ins[i])
+			return NULL;
+	rows = counted(p, op, ins, nin, attr ? attr : "");
+	if (p->err->code)
+		return NULL;
+	if (rows && nin < HD_MAX_INS) {
+		memcpy(with, ins, nin * sizeof(*with));
+		with[nin] = rows;
+		return hd_node_new(p, op, with, nin + 1, hd_plan_text(p, "%s%srows=1", attr && *attr ? attr : "",
+								      attr && *attr ? " " : ""));
+	}
+	if (p->cur >= 0 && p->slot && !strcmp(p->slot, "lower") && !p->anchor) {
+		hd_plan_fail(p, HD_EBUG, "%s: cursor must say first where new nodes belong", op->name);
+		return NULL;
+	}
+	n = blank_node(p, op, ins, nin, attr);
+	memset(outs, 0, sizeof(outs));
+	rc = op->shape(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, n->attr, n->v.ins, nin, outs, &nout);
+	if (rc < 0) {
+		hd_plan_fail(p, rc, "%s: the shape rule failed", op->name);
+		return NULL;
+	}
+	hd_node_adopt(p, n, outs, nout);
+	hd_node_insert(p, n);
+	return n;
+}
+
+struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins)
+{
+	struct hd_shape outs[HD_MAX_OUTS];
+	struct node *c;
+
+	if (p->err->code)
+		return NULL;
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (!ins[i])
+			return NULL;
+	memset(outs, 0, sizeof(outs));
+	for (uint32_t k = 0; k < n->v.nout; k++) {
+		outs[k].dtype = n->outs[k]->v.dtype;
+		outs[k].ndim = n->outs[k]->v.ndim;
+		memcpy(outs[k].dims, n->outs[k]->dims, sizeof(outs[k].dims));
+		memcpy(outs[k].local, n->outs[k]->local, sizeof(outs[k].local));
+	}
+	c = blank_node(p, n->v.op, ins, n->v.nin, n->attr);
+	c->inst = n->inst;
+	c->by = n->by;
+	c->comm = n->comm;
+	c->pos = n->pos;
+	c->parts = n->parts;
+	c->along = n->along;
+	c->again = n;
+	hd_node_adopt(p, c, outs, n->v.nout);
+	hd_node_insert(p, c);
+	return c;
+}
+
+struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
+{
+	const struct hd_op *o = hd_op_find(op);
+	char attr[512];
+	va_list v;
+
+	if (!o) {
+		hd_plan_fail(p, HD_EBUG, "no op is called %s", op);
+		return NULL;
+	}
+	va_start(v, fmt);
+	vsnprintf(attr, sizeof(attr), fmt, v);
+	va_end(v);
+	return hd_node_new(p, o, ins, nin, attr);
+}
+
+struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
+{
+	struct node *n;
+	char attr[512];
+	va_list v;
+
+	va_start(v, fmt);
+	vsnprintf(attr, sizeof(attr), fmt, v);
+	va_end(v);
+	n = hd_node_make(p, op, ins, nin, "%s", attr);
+	return n ? n->outs[0] : NULL;
+}
+
+struct tensor *hd_einsum(struct hd_plan *p, struct tensor *a, struct tensor *b, const char *spec)
+{
+	struct tensor *ins[] = { a, b };
+
+	return hd_op1(p, b ? "einsum" : "sum", ins, b ? 2 : 1, "out=%s", spec);
+}
+
+struct tensor *hd_map(struct hd_plan *p, struct tensor *const *ins, uint32_t nin, const char *expr)
+{
+	return hd_op1(p, "map", ins, nin, "%s", expr);
+}
+
+/* -- change ------------------------------------------------------------------------------------------------------------ */
+void hd_assign(struct tensor *leaf, struct tensor *value)
+{
+	leaf->assign = value;
+	if (value)
+		value->assigned = 1;
+}
+
+void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
+{
+	struct node *maker = with->v.node ? N(with->v.node) : NULL;
+
+	old->with = with;
+	for (size_t k = 0; k < old->nusers; k++)
+		for (uint32_t i = 0; old->users[k] != maker && i < old->users[k]->v.nin; i++)
+			if (old->users[k]->ins[i] == old)
+				hd_set_input(p, old->users[k], i, with);
+	for (size_t i = 0; old->assigned && i < p->ntensors; i++)
+		if (p->tensors[i]->assign == old)
+			hd_assign(p->tensors[i], with);
+	struct tensor **named[] = { &p->loss, &p->nll, &p->logits, &p->norm, &p->factor };
+	for (size_t i = 0; i < HD_LEN(named); i++)
+		if (*named[i] == old)
+			*named[i] = with;
+	for (size_t i = 0; i < p->nstats; i++)
+		if (p->stats[i] == old)
+			p->stats[i] = with;
+	if (old->v.what == HD_GRAD && with->v.what == HD_ACT) {
+		with->v.what = HD_GRAD;
+		with->v.name = old->v.name;
+		with->v.of = old->v.of;
+	}
+}
+
+static void keep(struct tensor *t)
+{
+	struct node *n = t && t->v.node ? N(t->v.node) : NULL;
+
+	if (!n || n->mark)
+		return;
+	n->mark = 1;
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		keep(n->ins[i]);
+}
+
+/* A node stays if something that the run reads, or a leaf that is assigned, needs it. */
+void hd_drop_dead(struct hd_plan *p)
+{
+	struct node *n, *next;
+
+	for (n = p->first; n; n = n->next)
+		n->mark = 0;
+	keep(p->loss), keep(p->nll), keep(p->logits), keep(p->norm), keep(p->factor);
+	for (size_t i = 0; i < p->nstats; i++)
+		keep(p->stats[i]);
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (!p->tensors[i]->v.node || p->tensors[i]->v.what == HD_GRAD)
+			keep(p->tensors[i]->assign);
+	for (n = p->first; n; n = next) {
+		next = n->next;
+		if (!n->mark) {
+			unlink_node(p, n);
+			n->dead = 1;
+		}
+	}
+}
+
+double hd_root(double x)
+{
+	return sqrt(x);
+}
+
+int hd_block_begin(struct hd_plan *p, const char *name)
+{
+	struct block *b;
+
+	p->blocks = hd_grow(p->blocks, p->nblocks, &p->cap_blocks, sizeof(*p->blocks));
+	b = &p->blocks[p->nblocks];
+	b->name = hd_plan_text(p, "%s", name);
+	b->v = (struct hd_block){ .size = sizeof(b->v), .name = b->name };
+	p->block = (int)p->nblocks++;
+	return p->block;
+}

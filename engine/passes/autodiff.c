@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reverse-mode differentiation of the logical graph, before placement, so that the communication of the backward pass,
+ * of gradient sync and of the global norm come out of the same rule as the forward's.
+ *
+ * For each forward node, last first: its output's gradient is the sum of what its readers contributed; the op's vjp adds
+ * nodes.  Activations' gradients (phase B) and parameters' gradients (phase W) are asked for in separate calls, so they
+ * are separate nodes.  A parameter's contributions are accumulated over the micro-batches (op accumulate); sync, the
+ * global norm and the update follow once a step.  Backward begins with loss_scale = 1 / (tokens of the global batch):
+ * nothing else scales.
+ */
+#include <config.h>
+#include "engine/plan/plan.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct list { struct tensor **x; uint32_t n; size_t cap; };
+
+static void push(struct list *l, struct tensor *t)
+{
+	l->x = hd_grow(l->x, l->n, &l->cap, sizeof(*l->x));
+	l->x[l->n++] = t;
+}
+
+/* The sum stands in the block that contributed last (the earliest of the readers), so that one tensor crosses a stage
+ * boundary and not its parts. */
+static struct tensor *total(struct hd_plan *p, const struct list *l)
+{
+	if (!l->n)
+		return NULL;
+	if (l->n == 1)
+		return l->x[0];
+	p->block = N(l->x[l->n - 1]->v.node)->block;
+	return hd_op1(p, "add", l->x, l->n, "%s", "");
+}
+
+/* Which inputs lead to a parameter. */
+static int *wants_gradient(struct hd_plan *p, size_t ntensors)
+{
+	int *w = hd_alloc(ntensors * sizeof(*w));
+
+	for (size_t i = 0; i < ntensors; i++)
+		w[i] = p->tensors[i]->v.what == HD_PARAM;
+	for (struct node *n = p->first; n; n = n->next) {
+		int any = 0;
+
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			any |= w[n->ins[i]->id];
+		for (uint32_t k = 0; k < n->v.nout; k++)
+			w[n->outs[k]->id] = any && n->outs[k]->v.dtype >> 16 == HD_F32 >> 16;	/* of floats */
+	}
+	return w;
+}
+
+/* A gradient has the type of its activation; a parameter's is full. */
+static struct tensor *in_precision(struct hd_plan *p, struct tensor *g, const struct tensor *x)
+{
+	uint32_t dtype = hd_gradient_dtype(p, &x->v);
+
+	return !p->low || g->v.dtype == dtype ? g : hd_op1(p, "cast", &g, 1, "dtype=%u", dtype);
+}
+
+static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uint64_t want, uint32_t phase, struct list *grads)
+{
+	struct hd_tensor **din = hd_alloc(n->v.nin * sizeof(*din));
+	int rc;
+
+	if (!want) {
+		free(din);
+		return 0;
+	}
+	if (!n->v.op->vjp)
+		return hd_plan_fail(p, HD_ENOTSUP, "%s is not differentiable, and a gradient goes through it", n->v.op->name);
+	p->phase = phase;
+	p->block = n->block;
+	p->cur = n->inst;
+	rc = n->v.op->vjp(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, &n->v, (struct hd_tensor *const *)dout, want, din);
+	p->cur = -1;
+	for (uint32_t i = 0; rc >= 0 && i < n->v.nin; i++)
+		if (want >> i & 1 && din[i])
+			push(&grads[n->ins[i]->id], in_precision(p, T(din[i]), n->ins[i]));
+	free(din);
+	return rc < 0 ? hd_plan_fail(p, rc, "%s: the gradient rule failed", n->v.op->name) : p->err->code;
+}
+
+static int backward_of(struct hd_plan *p, struct node *n, const int *wants, struct list *grads)
+{
+	struct tensor *dout[HD_MAX_OUTS] = { NULL };
+	uint64_t acts = 0, params = 0;
+	int any = 0;
+
+	p->phase = HD_B;
+	p->block = n->block;
+	for (uint32_t k = 0; k < n->v.nout; k++) {
+		dout[k] = total(p, &grads[n->outs[k]->id]);
+		any |= dout[k] != NULL;
+	}
+	if (!any)
+		return p->err->code;
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (wants[n->ins[i]->id])
+			*(n->ins[i]->v.what == HD_PARAM ? &params : &acts) |= (uint64_t)1 << i;
+	HD_TRY(call_vjp(p, n, dout, acts, HD_B, grads));
+	return call_vjp(p, n, dout, params, HD_W, grads);
+}
+
+static struct tensor *as_gradient(struct hd_plan *p, struct tensor *g, struct tensor *param)
+{
+	if (!g)
+		return NULL;
+	g->v.what = HD_GRAD;
+	g->v.of = &param->v;
+	g->v.name = hd_plan_text(p, "grad:%s", param->v.name);
+	g->step = 1;
+	return g;
+}
+
+/* The accumulator of a parameter: one node over all contributions of a block, whose output is a step's gradient.  A
+ * parameter that several blocks use (a tied embedding) has one each, which may live on different stages; their total is
+ * made where the parameter lives (and the two become one where that is the same place: fuse.c). */
+static struct tensor *accumulator(struct hd_plan *p, struct tensor *param, const struct list *l)
+{
+	struct list parts = { 0 };
+	struct tensor *g;
+
+	for (uint32_t i = 0, k; i < l->n; i = k) {
+		int block = N(l->x[i]->v.node)->block;
+
+		for (k = i + 1; k < l->n && N(l->x[k]->v.node)->block == block; k++)
+			;
+		push(&parts, as_gradient(p, hd_op1(p, "accumulate", l->x + i, k - i, "%s", ""), param));
+	}
+	g = parts.x[0];
+	if (parts.n > 1) {
+		push(&parts, param);
+		g = as_gradient(p, hd_op1(p, "total", parts.x, parts.n, "%s", ""), param);
+	}
+	free(parts.x);
+	return g;
+}
+
+static struct tensor *state(struct hd_plan *p, struct tensor *param, const char *suffix)
+{
+	struct tensor *s = hd_tensor_new(p, hd_plan_text(p, "%s.%s", param->v.name, suffix), HD_STATE, p->real, param->dims,
+					 param->v.ndim);
+
+	s->v.of = &param->v;
+	s->step = 1;
+	s->init = HD_INIT_ZERO;
+	return s;
+}
+
+/* The gradient brought to where the update runs: with the optimizer's state, or with the parameter. */
+static struct tensor *sync(struct hd_plan *p, struct tensor *g, struct tensor *lives)
+{
+	struct tensor *ins[] = { g, lives }, *y = hd_op1(p, "sync", ins, 2, "%s", "");
+
+	if (y) {
+		y->v.what = HD_GRAD;
+		y->v.of = g->v.of;
+		y->v.name = g->v.name;
+		y->step = 1;
+	}
+	return y;
+}
+
+static struct tensor *full_of(struct tensor *w) { return w->master ? w->master : w; }
+
+static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct tensor *m)
+{
+	struct hd_section *s = hd_conf_section(p->conf, NULL, "train");
+	double decay = w->decay ? hd_section_num(s, "weight_decay") : 0;
+	struct tensor *full = full_of(w);
+	const char *low = w->master ? " low=1" : "";
+	struct node *n;
+
+	if (!m) {
+		struct tensor *ins[] = { full, g, p->factor };
+
+		n = hd_node_make(p, "sgd", ins, 3, "decay=%.17g%s", decay, low);
+		hd_assign(full, n ? n->outs[0] : NULL);
+		if (n && w->master)
+			hd_assign(w, n->outs[1]);
+		return p->err->code;
+	}
+	struct tensor *ins[] = { full, g, m, state(p, w, "v"), p->factor };
+
+	n = hd_node_make(p, "adamw", ins, 5, "beta1=%.17g beta2=%.17g eps=%.17g decay=%.17g%s", hd_section_num(s, "beta1"),
+			 hd_section_num(s, "beta2"), hd_section_num(s, "eps"), decay, low);
+	for (int i = 0; n && i < 3; i++)
+		hd_assign(ins[i == 0 ? 0 : i + 1], n->outs[i]);
+	if (n && w->master)
+		hd_assign(w, n->outs[3]);
+	return p->err->code;
+}
+
+/* Once a step: accumulators, global norm, update; and the sum of the losses. */
+static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
+{
+	struct hd_section *train = hd_conf_section(p->conf, NULL, "train");
+	int adam = strcmp(hd_section_str(train, "optimizer"), "sgd") != 0;
+	struct list w = { 0 }, g = { 0 }, m = { 0 };
+	struct node *clip;
+	struct tensor *s;
+
+	p->phase = HD_S;
+	p->block = -1;
+	for (size_t i = 0; i < nleaves; i++)
+		if (p->tensors[i]->v.what == HD_PARAM && grads[i].n) {
+			struct tensor *acc = accumulator(p, p->tensors[i], &grads[i]);
+
+			push(&w, p->tensors[i]);
+			push(&m, adam ? state(p, p->tensors[i], "m") : NULL);
+			push(&g, acc ? sync(p, acc, adam ? m.x[m.n - 1] : full_of(p->tensors[i])) : NULL);
+		}
+	p->loss = hd_op1(p, "accumulate", &p->loss, 1, "%s", "");
+	for (size_t i = 0; i < p->nstats; i++)
+		p->stats[i] = hd_op1(p, "accumulate", &p->stats[i], 1, "%s", "");
+	p->phase = HD_U;
+	s = hd_op1(p, "norm2", g.x, g.n, "%s", "");
+	clip = s ? hd_node_make(p, "clip", &s, 1, "clip=%.17g", hd_section_num(train, "clip")) : NULL;
+	if (!clip)
+		return p->err->code;
+	p->factor = clip->outs[0];
+	p->norm = clip->outs[1];
+	for (uint32_t i = 0; i < w.n; i++)
+		HD_TRY(update(p, w.x[i], g.x[i], m.x[i]));
+	free(m.x);
+	free(w.x);
+	free(g.x);
+	return p->err->code;
+}
+
+int hd_autodiff(struct hd_plan *p)
+{
+	size_t nforward = p->ntensors;
+	int *wants = wants_gradient(p, nforward), rc = 0;
+	struct list *grads = hd_alloc(nforward * sizeof(*grads));
+	struct node *n, *last = p->last;
+
+	p->phase = HD_B;
+	p->block = N(p->nll->v.node)->block;
+	push(&grads[p->nll->id], hd_op1(p, "fill", &p->nll, 1, "value=1 loss_scale=1"));
+	for (n = last; n && !rc; n = n->prev)
+		rc = backward_of(p, n, wants, grads);
+	if (!rc)
+		rc = step_nodes(p, grads, nforward);
+	for (size_t i = 0; i < nforward; i++)
+		free(grads[i].x);
+	free(grads);
+	free(wants);
+	p->block = -1;
+	return rc;
+}

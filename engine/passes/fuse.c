@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Products that take their neighbours in: y = x W; z = y + bias + residual becomes one product with post-ops, and a sum
+ * of products becomes a chain of products that add to each other in place.  After placement, so that nothing that must
+ * be reduced in between is fused over: a reshard would be the product's only reader then.  Where the device has such products
+ * (hd_plan_options.gelu), a gelu goes into the product in front of it, and its gradient into the one that makes what it reads.
+ */
+#include <config.h>
+#include "engine/plan/plan.h"
+#include "engine/device/device.h"
+#include <stdlib.h>
+#include <string.h>
+
+
+/* How often each tensor is read, counted once for the whole pass. */
+static uint32_t *count_readers(struct hd_plan *p)
+{
+	uint32_t *n = hd_alloc((p->ntensors + 1) * sizeof(*n));
+
+	for (struct node *k = p->first; k; k = k->next)
+		for (uint32_t i = 0; i < k->v.nin; i++)
+			n[k->ins[i]->id]++;
+	return n;
+}
+
+static int same_shape(const struct tensor *a, const struct tensor *b)
+{
+	return a->v.ndim == b->v.ndim && !memcmp(a->dims, b->dims, a->v.ndim * sizeof(a->dims[0])) && a->v.dtype == b->v.dtype;
+}
+
+static int is_product(const struct node *add, const struct tensor *x, const uint32_t *reads)
+{
+	const struct node *n = x->v.node ? N(x->v.node) : NULL;
+
+	return n && !strcmp(n->v.op->name, "einsum") && n->v.nin == (x->rows ? 3 : 2) && reads[x->id] == 1 && n->v.phase == add->v.phase &&
+	       n->block == add->block && same_shape(x, add->outs[0]);
+}
+
+/* A bias: its dims are the last of the sum's. */
+static int is_bias(const struct tensor *y, const struct tensor *x)
+{
+	uint32_t skip = y->v.ndim - x->v.ndim;
+
+	return x->v.ndim < y->v.ndim && x->v.ndim && !memcmp(x->dims, y->dims + skip, x->v.ndim * sizeof(x->dims[0]));
+}
+
+/* The inputs of a sum, sorted: products, at most one bias, at most one full tensor.  -> 0: cannot be fused. */
+struct parts { struct tensor *product[HD_MAX_INS], *bias, *full; uint32_t n; };
+
+static int sort_inputs(const struct node *add, const uint32_t *reads, struct parts *k)
+{
+	memset(k, 0, sizeof(*k));
+	for (uint32_t i = 0; i < add->v.nin; i++) {
+		struct tensor *x = add->ins[i];
+
+		if (i + 1 == add->v.nin && add->outs[0]->rows)
+			continue;		/* the numbers of rows */
+		if (is_product(add, x, reads) && k->n < HD_MAX_INS)
+			k->product[k->n++] = x;
+		else if (is_bias(add->outs[0], x) && !k->bias)
+			k->bias = x;
+		else if (same_shape(x, add->outs[0]) && !k->full)
+			k->full = x;
+		else
+			return 0;
+	}
+	return k->n > 0 && (k->bias || k->full || k->n > 1) && !(k->bias && add->outs[0]->rows);
+}
+
+static struct tensor *with_post_ops(struct hd_plan *p, struct node *product, struct tensor *bias, struct tensor *full)
+{
+	struct tensor *ins[5] = { product->ins[0], product->ins[1] }, *y;
+	uint32_t n = 2;
+
+	if (bias)
+		ins[n++] = bias;
+	if (full)
+		ins[n++] = full;
+	if (product->outs[0]->rows)
+		ins[n++] = product->ins[2];
+	y = hd_op1(p, "einsum", ins, n, "%s%s%s", product->attr, bias ? " bias=1" : "", full ? " add=1" : "");
+	if (y) {
+		y->at = product->outs[0]->at;
+		y->rows = product->outs[0]->rows;
+		hd_localize(p, y);
+		N(y->v.node)->placed = 1;
+		N(y->v.node)->again = product->again;
+		memcpy(y->summed, product->outs[0]->summed, sizeof(y->summed));
+	}
+	return y;
+}
+
+static int fuse_sum(struct hd_plan *p, struct node *add, const struct parts *k)
+{
+	struct tensor *sum = k->full;
+
+	p->anchor = add;
+	p->phase = add->v.phase;
+	p->block = add->block;
+	for (uint32_t i = 0; i < k->n; i++) {
+		struct node *product = N(k->product[i]->v.node);
+		struct tensor *bias = i + 1 == k->n ? k->bias : NULL;
+
+		if (!sum && !bias) {
+			hd_node_move(p, product, add);
+			sum = k->product[i];
+			continue;
+		}
+		sum = with_post_ops(p, product, bias, sum);
+		if (!sum)
+			return p->err->code;
+	}
+	hd_replace(p, add->outs[0], sum);
+	return HD_OK;
+}
+
+/* x + y where y = u + v has no other reader: one sum of three, so that bias and residual meet their product. */
+static void flatten(struct hd_plan *p, struct node *add, uint32_t *reads)
+{
+	for (uint32_t i = 0; i < add->v.nin; i++) {
+		struct node *n = add->ins[i]->v.node ? N(add->ins[i]->v.node) : NULL;
+		struct tensor *ins[HD_MAX_INS];
+
+		if (!n || strcmp(n->v.op->name, "add") || add->outs[0]->rows || reads[add->ins[i]->id] != 1 || n->v.phase != add->v.phase ||
+		    n->block != add->block || !same_shape(n->outs[0], add->outs[0]) || add->v.nin + n->v.nin > HD_MAX_INS)
+			continue;
+		memcpy(ins, add->ins, add->v.nin * sizeof(*ins));
+		memcpy(ins + add->v.nin, n->ins + 1, (n->v.nin - 1) * sizeof(*ins));
+		ins[i] = n->ins[0];
+		hd_set_inputs(p, add, ins, add->v.nin + n->v.nin - 1);
+		reads[n->outs[0]->id] = 0;
+		i--;
+	}
+}
+
+/* Accumulators that are in one place are one accumulator. */
+static void merge_accumulators(struct hd_plan *p, struct node *total, const uint32_t *reads)
+{
+	struct tensor *y = total->outs[0], **all;
+	struct node *first;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i + 1 < total->v.nin; i++) {
+		struct tensor *x = total->ins[i];
+
+		if (!x->v.node || strcmp(x->v.node->op->name, "accumulate") || reads[x->id] != 1 ||
+		    !hd_placement_equal(p, &x->at, &y->at))
+			return;
+		n += x->v.node->nin;
+	}
+	all = hd_plan_alloc(p, (n + 1) * sizeof(*all));
+	n = 0;
+	for (uint32_t i = 0; i + 1 < total->v.nin; i++)
+		for (uint32_t k = 0; k < total->ins[i]->v.node->nin; k++)
+			all[n++] = N(total->ins[i]->v.node)->ins[k];
+	first = N(total->ins[0]->v.node);
+	hd_set_inputs(p, first, all, n);
+	hd_node_move(p, first, total);
+	hd_replace(p, y, first->outs[0]);
+}
+
+/* The product of two operands of bf16, with a bias or without, that makes x; NULL: x is no such thing. */
+static struct node *bf16_product(const struct node *reader, const struct tensor *x, int bias)
+{
+	struct node *n = x->v.node ? N(x->v.node) : NULL;
+
+	if (!n || strcmp(n->v.op->name, "einsum") || x->rows || n->v.phase != reader->v.phase || n->block != reader->block ||
+	    hd_attr(n->attr, "add", 0) != 0 || n->v.nin != 2 + (uint32_t)(hd_attr(n->attr, "bias", 0) != 0) || (n->v.nin > 2 && !bias))
+		return NULL;
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (n->ins[i]->v.dtype != HD_BF16)
+			return NULL;
+	return x->v.dtype == HD_BF16 && reader->outs[0]->v.dtype == HD_BF16 ? n : NULL;
+}
+
+static int takes_place(struct hd_plan *p, struct node *n, uint32_t k, struct node *product, struct tensor *old)
+{
+	struct tensor *y = n->outs[k];
+
+	y->at = old->at;
+	hd_localize(p, y);
+	n->placed = 1;
+	n->again = product->again;
+	memcpy(y->summed, product->outs[0]->summed, sizeof(y->summed));
+	hd_replace(p, old, y);
+	return HD_OK;
+}
+
+static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads)
+{
+	int back = !strcmp(gelu->v.op->name, "gelu_d");
+	struct tensor *x = gelu->ins[back], *ins[4];
+	struct node *product = bf16_product(gelu, x, !back), *n;
+	int keep = !back && reads[x->id] > 1;
+
+	if (!product || gelu->again != product->again || (back && reads[x->id] > 1))
+		return HD_OK;
+	memcpy(ins, product->ins, product->v.nin * sizeof(*ins));
+	ins[product->v.nin] = gelu->ins[0];
+	p->anchor = back ? gelu : product;
+	p->phase = gelu->v.phase;
+	p->block = gelu->block;
+	n = hd_node_make(p, back ? "einsum_gelu_d" : "einsum_gelu", ins, product->v.nin + (uint32_t)back, "%s%s", product->attr,
+			 keep ? " keep=1" : "");
+	if (!n)
+		return p->err->code;
+	if (keep)
+		takes_place(p, n, 1, product, x);
+	return takes_place(p, n, 0, product, gelu->outs[0]);
+}
+
+int hd_fuse(struct hd_plan *p)
+{
+	uint32_t *reads = count_readers(p);
+	struct node *n, *next;
+	struct parts k;
+	int rc = 0;
+
+	for (n = p->first; n && !rc; n = n->next)
+		if (!strcmp(n->v.op->name, "add"))
+			flatten(p, n, reads);
+	hd_drop_dead(p);
+	free(reads);
+	reads = count_readers(p);
+	for (n = p->first; n && !rc; n = next) {
+		next = n->next;
+		if (!strcmp(n->v.op->name, "add") && sort_inputs(n, reads, &k))
+			rc = fuse_sum(p, n, &k);
+	}
+	if (p->gelu) {
+		free(reads);
+		hd_drop_dead(p);
+		reads = count_readers(p);
+		for (n = p->first; n && !rc; n = next) {
+			next = n->next;
+			if (!strcmp(n->v.op->name, "gelu") || !strcmp(n->v.op->name, "gelu_d"))
+				rc = fuse_gelu(p, n, reads);
+		}
+	}
+	for (n = p->first; n; n = n->next)
+		if (!strcmp(n->v.op->name, "total"))
+			merge_accumulators(p, n, reads);
+	free(reads);
+	p->anchor = NULL;
+	p->block = -1;
+	hd_drop_dead(p);
+	return rc < 0 ? rc : p->err->code;
+}

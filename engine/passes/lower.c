@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The reshards that no plugin took over become the plain collectives of the table in reshard.c.  A movement between
+ * stages becomes two nodes: the send stands in the unit that made the tensor, the receive in the unit that reads it.
+ *
+ * Neighbouring reshards of one kind along axes of one strategy are one collective over all their members: a sum in two
+ * turns would move more bytes, and everything else more messages.
+ */
+#include <config.h>
+#include "engine/plan/plan.h"
+#include "engine/graph/movement.h"
+#include "engine/comm/comm.h"
+#include <stdlib.h>
+
+static struct tensor *view_of(struct hd_plan *p, struct tensor *x)
+{
+	return hd_op1(p, "view", &x, 1, "%s", "");
+}
+
+static struct tensor *all_to_all(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_dim *from,
+				 const struct hd_dim *to)
+{
+	x = hd_build_block(p, x, to, g->v.n);
+	x = hd_build_comm(p, HD_ALL_TO_ALL, g, x, NULL, 0);
+	return hd_build_unblock(p, x, from);
+}
+
+/* Rows that are counted go to where their experts are, and back. */
+static struct tensor *move_rows(struct hd_plan *p, struct group *g, struct node *n)
+{
+	struct tensor *x = n->ins[0], *y;
+	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
+	const struct hd_dim *expert = x->rows->dims[0], *batch = x->rows->dims[1];
+
+	if (h->kind != HD_CUT || w->kind != HD_CUT || (h->dim != expert && w->dim != expert) || (h->dim != batch && w->dim != batch)) {
+		hd_plan_fail(p, HD_ENOTSUP, "experts without a limit (model.capacity_factor = 0): their rows (%s) cannot go from "
+			     "%s to %s on %s; the axis that holds experts must cut the batch elsewhere", x->spec,
+			     hd_placement_text(p, &x->at), hd_placement_text(p, &n->outs[0]->at), n->reshard.axis->name);
+		return NULL;
+	}
+	y = hd_build_comm_rows(p, g, n->ins, n->outs[0], w->dim == expert);
+	return y;
+}
+
+/* Whether a movement changes which rows are here. */
+static int changes_rows(const struct node *n)
+{
+	const struct tensor *x = n->ins[0];
+	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
+
+	return x->rows && ((h->kind == HD_CUT && hd_has_dim(x->rows, h->dim)) || (w->kind == HD_CUT && hd_has_dim(x->rows, w->dim)));
+}
+
+/* The node after the maker of x, in the maker's unit. */
+static void stand_after(struct hd_plan *p, const struct tensor *x)
+{
+	struct node *maker = N(x->v.node);
+
+	p->anchor = maker->next;
+	p->phase = maker->v.phase;
+	p->block = maker->block;
+}
+
+static struct tensor *send_receive(struct hd_plan *p, struct group *g, struct tensor *x, struct node *n)
+{
+	struct axis *a = A(n->reshard.axis);
+	struct tensor *y;
+	struct node *send;
+
+	if (x->v.node)
+		stand_after(p, x);
+	y = hd_build_comm(p, HD_SEND, g, x, NULL, n->reshard.need.index);
+	if (!y)
+		return NULL;
+	send = N(y->v.node);
+	p->anchor = n;
+	p->phase = n->v.phase;
+	p->block = n->block;
+	y = hd_build_comm(p, HD_RECV, g, y, NULL, n->reshard.have.index);
+	if (!y)
+		return NULL;
+	y->at.on[a->id] = n->reshard.need;
+	send->outs[0]->step = x->step;
+	return y;
+}
+
+/* -- several axes at once -------------------------------------------------------------------------------------------------- */
+/* The reshard that alone reads what n makes, if both are one collective. */
+static struct node *goes_on(const struct node *n, const uint32_t *reads)
+{
+	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
+	const struct tensor *out = n->outs[0];
+	struct node *m = NULL;
+
+	if (reads[out->id] != 1)
+		return NULL;
+	for (size_t k = 0; k < out->nusers && !m; k++)
+		if (!out->users[k]->dead && out->users[k]->v.nin && out->users[k]->ins[0] == out)
+			m = out->users[k];
+	if (n->ins[0]->rows || !m || !m->v.reshard || m->v.phase != n->v.phase || m->block != n->block ||
+	    A(m->reshard.axis)->inst != A(n->reshard.axis)->inst || A(n->reshard.axis)->inst < 0 ||
+	    A(n->reshard.axis)->v.n == 1 || A(m->reshard.axis)->v.n == 1)
+		return NULL;
+	if (m->reshard.have.kind != h->kind || m->reshard.need.kind != w->kind || m->reshard.have.red != h->red)
+		return NULL;
+	if (h->kind == HD_PARTIAL && w->kind == HD_WHOLE)
+		return m;
+	return (h->kind == HD_PARTIAL && w->kind == HD_CUT && m->reshard.need.dim == w->dim) ||
+	       (h->kind == HD_CUT && w->kind == HD_WHOLE && m->reshard.have.dim == h->dim) ? m : NULL;
+}
+
+/* The members in the order of the pieces: what enters a dim first is outer, what leaves it first is inner.  A sum's are in
+ * the order of the ranks. */
+static struct group *all_members(struct hd_plan *p, struct node *const *chain, uint32_t n)
+{
+	struct axis *axes[HD_MAX_AXES];
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct axis *a = A(chain[i]->reshard.axis);
+		uint32_t k = i;
+
+		if (chain[i]->reshard.need.kind == HD_WHOLE)	/* in front of those that left before */
+			for (k = 0; chain[i]->reshard.have.kind == HD_PARTIAL && k < i && axes[k]->id > a->id;)
+				k++;
+		for (uint32_t j = i; j > k; j--)
+			axes[j] = axes[j - 1];
+		axes[k] = a;
+	}
+	return hd_group_get(p, axes, n, HD_CORE);
+}
+
+/* -> the last of those that are one collective with n, and the result; NULL: n stands alone. */
+static struct node *lower_together(struct hd_plan *p, struct node *n, const uint32_t *reads, struct tensor **y)
+{
+	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
+	struct node *chain[HD_MAX_AXES] = { n }, *next;
+	uint32_t k = 1;
+	struct group *g;
+
+	while (k < HD_MAX_AXES && (next = goes_on(chain[k - 1], reads)))
+		chain[k++] = next;
+	if (k == 1)
+		return NULL;
+	g = all_members(p, chain, k);
+	if (h->kind == HD_CUT)
+		*y = hd_build_comm(p, HD_ALL_GATHER, g, n->ins[0], h->dim, 0);
+	else if (w->kind == HD_CUT)
+		*y = hd_build_comm(p, HD_REDUCE_SCATTER, g, n->ins[0], w->dim, 0);
+	else
+		*y = hd_build_comm(p, h->red == HD_MAX ? HD_ALL_MAX : HD_ALL_REDUCE, g, n->ins[0], NULL, 0);
+	return chain[k - 1];
+}
+
+static struct tensor *lowered(struct hd_plan *p, struct node *n)
+{
+	struct axis *a = A(n->reshard.axis);
+	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
+	struct group *g = hd_group_get(p, &a, 1, HD_CORE);
+	struct tensor *x = n->ins[0];
+
+	if (a->v.n == 1)
+		return view_of(p, x);
+	if (changes_rows(n))
+		return move_rows(p, g, n);
+	if (h->kind == HD_PARTIAL && w->kind == HD_WHOLE)
+		return hd_build_comm(p, h->red == HD_MAX ? HD_ALL_MAX : HD_ALL_REDUCE, g, x, NULL, 0);
+	if (h->kind == HD_PARTIAL && w->kind == HD_CUT)
+		return hd_build_comm(p, HD_REDUCE_SCATTER, g, x, w->dim, 0);
+	if (h->kind == HD_CUT && w->kind == HD_WHOLE)
+		return hd_build_comm(p, HD_ALL_GATHER, g, x, h->dim, 0);
+	if (h->kind == HD_CUT && w->kind == HD_CUT)
+		return all_to_all(p, g, x, h->dim, w->dim);
+	if (h->kind == HD_WHOLE && w->kind == HD_CUT)
+		return hd_build_chunk(p, x, w->dim, a->v.n, &(struct hd_pos){ &g->v, 1, 0, 0, 0 });
+	if (h->kind == HD_AT && w->kind == HD_AT)
+		return send_receive(p, g, x, n);
+	if (h->kind == HD_AT && w->kind == HD_WHOLE)
+		return hd_build_comm(p, HD_BROADCAST, g, x, NULL, h->index);
+	if (h->kind == HD_WHOLE && w->kind == HD_AT)
+		return view_of(p, x);
+	hd_plan_fail(p, HD_ENOTSUP, "no movement from %d to %d on %s for (%s)", h->kind, w->kind, a->v.name, x->spec);
+	return NULL;
+}
+
+static uint32_t *count_readers(const struct hd_plan *p)
+{
+	uint32_t *n = hd_alloc((p->ntensors + 1) * sizeof(*n));
+
+	for (const struct node *k = p->first; k; k = k->next)
+		for (uint32_t i = 0; i < k->v.nin; i++)
+			n[k->ins[i]->id]++;
+	return n;
+}
+
+static int lower_node(struct hd_plan *p, struct node *n, const uint32_t *reads)
+{
+	struct tensor *y = NULL;
+	struct node *last;
+
+	p->anchor = n;
+	p->phase = n->v.phase;
+	p->block = n->block;
+	p->reason = n->reason;
+	p->queue = NULL;
+	last = lower_together(p, n, reads, &y);
+	if (!last) {
+		last = n;
+		y = lowered(p, n);
+	}
+	if (!y)
+		return p->err->code ? p->err->code : hd_plan_fail(p, HD_EBUG, "a reshard was not lowered");
+	y->at = last->outs[0]->at;
+	y->v.what = last->outs[0]->v.what;
+	y->v.of = last->outs[0]->v.of;
+	y->v.name = last->outs[0]->v.name;
+	hd_replace(p, last->outs[0], y);
+	for (struct node *k = last; k != n; k = N(k->ins[0]->v.node))
+		k->dead = 1;
+	return HD_OK;
+}
+
+int hd_lower(struct hd_plan *p)
+{
+	uint32_t *reads = count_readers(p);
+	struct node *n, *next;
+	int rc = HD_OK;
+
+	for (n = p->first; n && rc >= 0; n = next) {
+		next = n->next;
+		if (n->v.reshard && !n->dead)
+			rc = lower_node(p, n, reads);
+	}
+	free(reads);
+	p->anchor = NULL;
+	p->reason = NULL;
+	p->block = -1;
+	hd_drop_dead(p);
+	return rc < 0 ? rc : p->err->code;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Program order: every node behind the makers of what it reads.
+ *
+ * A plugin may put a result in place of an earlier one: a bucket that stands behind the last of its gradients replaces
+ * the first of them too, and who reads that one stood before the bucket.  Sharing of memory, lifetimes and fusing go by
+ * program order, so such readers move back, behind what they read; nothing else moves.
+ */
+#include <config.h>
+#include "engine/plan/plan.h"
+#include <stdlib.h>
+
+enum { UNSEEN, WAITS, STANDS };
+
+struct order {
+	struct hd_plan *p;
+	char *state;			/* by node id */
+	struct node **back;		/* standing nodes whose readers may go on; a stack */
+	size_t n;
+};
+
+static int ready(const struct order *o, const struct node *n)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (n->ins[i]->v.node && o->state[N(n->ins[i]->v.node)->id] != STANDS)
+			return 0;
+	return 1;
+}
+
+/* The readers of n that have waited for it alone come behind it, and behind them their own. */
+static struct node *follow(struct order *o, struct node *n)
+{
+	struct node *last = n;
+
+	o->n = 0;
+	o->back[o->n++] = n;
+	while (o->n) {
+		struct node *m = o->back[--o->n];
+
+		for (uint32_t k = 0; k < m->v.nout; k++)
+			for (size_t u = 0; u < m->outs[k]->nusers; u++) {
+				struct node *r = m->outs[k]->users[u];
+
+				if (o->state[r->id] != WAITS || !ready(o, r))
+					continue;
+				hd_node_move(o->p, r, last->next);
+				o->state[r->id] = STANDS;
+				o->back[o->n++] = last = r;
+			}
+	}
+	return last;
+}
+
+int hd_order(struct hd_plan *p)
+{
+	struct order o = { .p = p, .state = hd_alloc((size_t)p->nnodes + 1) };
+	int rc = HD_OK;
+
+	o.back = hd_alloc((size_t)(p->nnodes + 1) * sizeof(*o.back));
+	for (struct node *n = p->first; n;) {
+		struct node *next = n->next;
+
+		if (ready(&o, n)) {
+			o.state[n->id] = STANDS;
+			next = follow(&o, n)->next;
+		} else {
+			o.state[n->id] = WAITS;
+		}
+		n = next;
+	}
+	for (struct node *n = p->first; n && rc >= 0; n = n->next)
+		if (o.state[n->id] != STANDS)
+			rc = hd_plan_fail(p, HD_EINVAL, "%s %s%s%s reads what is made of it: a circle", n->v.op->name,
+					  n->v.nout ? n->outs[0]->v.name : "", n->by >= 0 ? ", made by " : "",
+					  n->by >= 0 ? p->inst[n->by].name : "");
+	free(o.state);
+	free(o.back);
+	return rc;
+}

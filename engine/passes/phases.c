@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Ops that may not cut a dim, in phases that may.  A rule for nodes of kind norm, for the dim that norms are over, asks for
+ * it: norm is then statistics of a slice, small sums, and the result (ops/norm_phases.c), and so is its gradient.  Without
+ * such a rule it stays one kernel, which reads memory once.
+ *
+ * After autodiff, since the phases are one formula and not to be differentiated one by one.
+ */
+#include <config.h>
+#include "engine/plan/plan.h"
+#include "engine/device/device.h"
+#include <string.h>
+
+static int is_asked_for(const struct hd_plan *p, const struct node *n)
+{
+	const struct tensor *x = n->ins[0];
+
+	for (size_t i = 0; i < p->nrules; i++) {
+		const struct rule *r = &p->rules[i];
+
+		if (r->kind && !strcmp(r->kind, "norm") && !(r->flags & HD_UNCUT) && r->dim == x->dims[x->v.ndim - 1])
+			return 1;
+	}
+	return 0;
+}
+
+static void replace_all(struct hd_plan *p, const struct node *n, const struct node *with)
+{
+	for (uint32_t k = 0; with && k < n->v.nout; k++)
+		hd_replace(p, n->outs[k], with->outs[k]);
+}
+
+static void norm_in_phases(struct hd_plan *p, struct node *n)
+{
+	int rms = n->v.nout == 2;
+	struct node *part = hd_node_make(p, "norm_part", n->ins, 1, "rms=%d", rms);
+	struct tensor *ins[5], *combine[4];
+	uint32_t k = n->v.nin;
+
+	if (!part)
+		return;
+	memcpy(ins, n->ins, k * sizeof(*ins));
+	if (!rms) {
+		combine[0] = combine[1] = ins[k++] = part->outs[0];
+		combine[2] = part->outs[1];
+		combine[3] = n->ins[0];
+	}
+	ins[k++] = rms ? part->outs[0] : hd_op1(p, "norm_combine", combine, 4, "%s", "");
+	replace_all(p, n, hd_node_make(p, "norm_apply", ins, k, "rms=%d eps=%.17g", rms, hd_attr(n->attr, "eps", 1e-5)));
+}
+
+static void gradient_in_phases(struct hd_plan *p, struct node *n)
+{
+	int rms = n->v.nin == 4;
+	struct node *part = hd_node_make(p, "norm_d_part", n->ins, n->v.nin, "rms=%d", rms);
+	struct tensor *ins[7];
+	uint32_t k = n->v.nin;
+
+	if (!part)
+		return;
+	memcpy(ins, n->ins, k * sizeof(*ins));
+	for (uint32_t s = 0; s + 1 < part->v.nout; s++)
+		ins[k++] = part->outs[s];
+	replace_all(p, n, hd_node_make(p, "norm_d_apply", ins, k, "rms=%d", rms));
+}
+
+int hd_phases(struct hd_plan *p)
+{
+	for (struct node *n = p->first; n && !p->err->code; n = n->next) {
+		int norm = !strcmp(n->v.op->name, "norm");
+
+		if ((!norm && strcmp(n->v.op->name, "norm_d")) || !is_asked_for(p, n))
+			continue;
+		p->anchor = n;
+		p->phase = n->v.phase;
+		p->block = n->block;
+		(norm ? norm_in_phases : gradient_in_phases)(p, n);
+	}
+	p->anchor = NULL;
+	p->block = -1;
+	if (!p->err->code)
+		hd_drop_dead(p);
+	return p->err->code;
+}

@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Where everything is: one rule for all strategies.
+ *
+ * For every node and axis the ordered rules (dim -> axis) decide which dim is cut; the first that the node has, and may
+ * cut, wins.  A contraction over a cut dim leaves a partial sum.  Two facts of algebra come before the rules: a sum whose
+ * operands are all partial stays partial (it is reduced once, later; unless one of them has been reduced already, for
+ * another reader), and a product that is linear in a partial operand
+ * passes it on where the result is smaller (the reduction is made on fewer bytes) or is added to a partial sum anyhow.  Where an operand is not where the
+ * node needs it, a reshard is put in between (reshard.c); nothing else communicates.
+ */
+#include <config.h>
+#include "engine/plan/plan.h"
+#include <stdio.h>
+#include <string.h>
+
+int hd_place_equal(const struct hd_place *a, const struct hd_place *b)
+{
+	if (a->kind != b->kind || a->role != b->role)
+		return 0;
+	if (a->kind == HD_CUT)
+		return a->dim == b->dim && a->order == b->order && a->level == b->level;
+	if (a->kind == HD_PARTIAL)
+		return a->red == b->red;
+	return a->kind != HD_AT || a->index == b->index;
+}
+
+/* The axes that cut d, outermost first: by level, then by mesh order (later axes are outer). */
+int hd_cut_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES])
+{
+	int n = 0;
+
+	for (int a = p->naxes - 1; a >= 0; a--) {
+		int i = n;
+
+		if (at->on[a].kind != HD_CUT || at->on[a].dim != d)
+			continue;
+		for (; i > 0 && at->on[axes[i - 1]].level > at->on[a].level; i--)
+			axes[i] = axes[i - 1];
+		axes[i] = a;
+		n++;
+	}
+	return n;
+}
+
+/* The same bytes on every rank: levels count by the order that they give. */
+int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const struct placement *b)
+{
+	for (int i = 0; i < p->naxes; i++) {
+		int one[HD_MAX_AXES], two[HD_MAX_AXES], n;
+		struct hd_place w = b->on[i];
+
+		w.level = a->on[i].level;
+		if (!hd_place_equal(&a->on[i], &w))
+			return 0;
+		if (w.kind != HD_CUT)
+			continue;
+		n = hd_cut_order(p, a, w.dim, one);
+		if (hd_cut_order(p, b, w.dim, two) != n || memcmp(one, two, (size_t)n * sizeof(one[0])))
+			return 0;
+	}
+	return 1;
+}
+
+/* One axis alone may divide a dim that several together do not: all are named, at the section of the last. */
+static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
+{
+	char all[200] = "";
+	const struct axis *last = NULL;
+	int64_t product = 1;
+	size_t n = 0;
+
+	for (int a = 0; a < p->naxes; a++) {
+		if (t->at.on[a].kind != HD_CUT || t->at.on[a].dim != t->dims[i])
+			continue;
+		last = p->axes[a];
+		product *= last->v.n;
+		if (n < sizeof(all))
+			n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s %lld", n ? " x " : "", last->v.name, (long long)last->v.n);
+	}
+	if (!last || last->inst < 0 || last->inst >= p->ninst) {
+		hd_plan_fail(p, HD_EDIVIDE, "%s do not divide %s = %lld in %s", all, t->dims[i]->name,
+			     (long long)D(t->dims[i])->padded, t->spec);
+		return;
+	}
+	hd_section_fail(p->conf, p->inst[last->inst].section, hd_axis_key(p, &last->v), p->err, HD_EDIVIDE,
+			"%s = %lld do not divide %s = %lld, which they cut in %s", all, (long long)product, t->dims[i]->name,
+			(long long)D(t->dims[i])->padded, t->spec);
+}
+
+void hd_localize(struct hd_plan *p, struct tensor *t)
+{
+	for (uint32_t i = 0; i < t->v.ndim; i++) {
+		int64_t n = D(t->dims[i])->padded;
+
+		for (int a = 0; a < p->naxes; a++) {
+			if (t->at.on[a].kind != HD_CUT || t->at.on[a].dim != t->dims[i])
+				continue;
+			if (n % p->axes[a]->v.n) {
+				refuse_cuts(p, t, i);
+				return;
+			}
+			n /= p->axes[a]->v.n;
+		}
+		t->local[i] = n;
+	}
+	t->placed = 1;
+}
+
+int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank)
+{
+	int axes[HD_MAX_AXES];
+	int n = hd_cut_order(p, &t->at, t->dims[dim], axes);
+	int64_t at = 0;
+
+	for (int i = 0; i < n; i++)
+		at = at * p->axes[axes[i]]->v.n + hd_plan_coord(p, rank, p->axes[axes[i]]);
+	return at * t->local[dim];
+}
+
+const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
+{
+	char text[400] = "";
+	size_t n = 0;
+
+	for (int a = 0; a < p->naxes; a++) {
+		const struct hd_place *w = &at->on[a];
+		const char *name = p->axes[a]->v.name;
+
+		if (w->kind == HD_CUT)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s cut by %s", n ? ", " : "", w->dim->name, name);
+		else if (w->kind == HD_PARTIAL)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%spartial %s on %s", n ? ", " : "",
+					      w->red == HD_MAX ? "max" : "sum", name);
+		else if (w->kind == HD_AT)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%sat %s %d", n ? ", " : "", name, w->index);
+		if (n >= sizeof(text) - 64)
+			break;
+	}
+	return hd_plan_text(p, "%s", n ? text : "whole");
+}
+
+int64_t hd_node_stage(const struct hd_plan *p, const struct node *n)
+{
+	const struct tensor *t;
+
+	if (!p->stages)
+		return 0;
+	if (n->block >= 0 && n->v.phase & (HD_F | HD_B | HD_W))
+		return p->blocks[n->block].coord;
+	for (uint32_t i = 0; i < n->v.nin + n->v.nout; i++) {
+		t = i < n->v.nin ? n->ins[i] : n->outs[i - n->v.nin];
+		if (t->at.on[p->stages->id].kind == HD_AT)
+			return t->at.on[p->stages->id].index;
+	}
+	return -1;
+}
+
+/* -- one node on one axis --------------------------------------------------------------------------------------------------- */
+static int may_cut(const struct node *n, const struct hd_dim *d)
+{
+	const char *const *u = n->v.op->uncut;
+
+	for (; u && *u; u++)
+		if (!strcmp(*u, d->name))
+			return 0;
+	for (uint32_t i = 0; i < n->v.nin + n->v.nout; i++)
+		if (hd_has_dim(i < n->v.nin ? n->ins[i] : n->outs[i - n->v.nin], d))
+			return 1;
+	return 0;
+}
+
+static const struct rule *rule_for(const struct hd_plan *p, const struct node *n, const struct axis *a)
+{
+	for (size_t i = 0; i < p->nrules; i++) {
+		const struct rule *r = &p->rules[i];
+
+		if (r->axis == a && (!r->kind || !strcmp(r->kind, n->v.kind)) && may_cut(n, r->dim))
+			return r->flags & HD_UNCUT ? NULL : r;
+	}
+	return NULL;
+}
+
+const struct hd_dim *hd_cut_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a)
+{
+	const struct rule *r = rule_for(p, n, a);
+
+	return r ? r->dim : NULL;
+}
+
+/* -- what becomes of a partial sum -- */
+static int is_sum(const struct node *n) { return n->v.op->linear == ~(uint64_t)0; }
+
+/* Inputs that are added: the numbers of rows are no term. */
+static uint32_t terms(const struct node *n) { return n->v.nin - (is_sum(n) && n->outs[0]->rows ? 1 : 0); }
+
+/* n has one result, linear in x alone. */
+static int is_linear_in(const struct node *n, const struct tensor *x)
+{
+	uint32_t k = 0, which = 0;
+
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (n->ins[i] == x)
+			k++, which = i;
+	return k == 1 && n->v.nout == 1 && !is_sum(n) && n->v.op->linear >> which & 1;
+}
+
+/* x is, or will be, a partial sum on this axis.  2: and a contraction of its own makes it one; 1: it is passed one on. */
+static int comes_partial(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
+{
+	const struct node *n = x->v.node ? N(x->v.node) : NULL;
+	const struct hd_dim *d;
+	int k = 0, least = 2, most = 0;
+
+	if (!n || n->placed)
+		return n && x->at.on[a->id].kind == HD_PARTIAL && x->at.on[a->id].red == HD_SUM && !hd_made_whole(p, x, a) ? 2 : 0;
+	if (n->v.op->place || n->v.nout != 1)
+		return 0;
+	d = is_sum(n) ? NULL : hd_cut_by_rules(p, n, a);
+	if (d && !hd_has_dim(x, d) && !(n->v.op->maxima & 1))
+		return 2;
+	for (uint32_t i = 0; i < terms(n); i++) {
+		if (is_sum(n) || is_linear_in(n, n->ins[i]))
+			k = comes_partial(p, n->ins[i], a);
+		least = k < least ? k : least;
+		most = k > most ? k : most;
+	}
+	return is_sum(n) ? (least ? most : 0) : most > 0;
+}
+
+/* The least that the other inputs of a sum come as, and whether one is partial by itself. */
+static int others_of(const struct hd_plan *p, const struct node *sum, const struct tensor *x, const struct axis *a, int *own)
+{
+	int least = 2;
+
+	for (uint32_t i = 0; i < terms(sum); i++) {
+		int k = sum->ins[i] == x ? 2 : comes_partial(p, sum->ins[i], a);
+
+		least = k < least ? k : least;
+		*own |= sum->ins[i] != x && k == 2;
+	}
+	return least;
+}
+
+static int reads(const struct node *n, const struct tensor *x)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (n->ins[i] == x)
+			return 1;
+	return 0;
+}
+
+/* All that read x can do with its terms: it is added to a partial sum of another origin, which must be reduced anyhow; and
+ * weight gradients' sums are made once a step, not once a micro-batch.  -> the elements of that other sum, which would be
+ * reduced apart if x were; 0: somebody needs x whole, or its weight gradients are more than that. */
+static int64_t joins(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
+{
+	int64_t size = 0, weights = 0;
+
+	for (const struct node *r = x->v.node ? N(x->v.node)->next : NULL; r; r = r->next) {
+		int64_t n = 0;
+		int own = 0;
+
+		if (!reads(r, x))
+			continue;
+		if (is_sum(r) ? !others_of(p, r, x, a, &own) : !is_linear_in(r, x))
+			return 0;
+		if (r->v.phase == HD_W) {
+			weights += hd_whole_count(r->outs[0]);
+			continue;
+		}
+		n = own ? hd_whole_count(r->outs[0]) : joins(p, r->outs[0], a);
+		if (!n)
+			return 0;
+		size = n > size ? n : size;
+	}
+	return weights <= size * p->micros ? size : 0;
+}
+
+/* Whether a partial sum passes through the node on this axis; then need and out are filled. */
+static int passes(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_place *have,
+		  struct hd_place *need, struct hd_place *out)
+{
+	uint32_t partial = 0, which = 0;
+	const uint64_t linear = n->v.op->linear;
+
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (have[i].kind == HD_PARTIAL && have[i].red == HD_SUM && !hd_made_whole(p, n->ins[i], a))
+			partial++, which = i;
+	if (!partial || !linear)
+		return 0;
+	if (linear == ~(uint64_t)0) {			/* linear in all of them together: a sum */
+		if (partial < terms(n))
+			return 0;
+	} else if (partial > 1 || !(linear >> which & 1) || n->v.nout != 1 ||
+		   (hd_whole_count(n->outs[0]) >= hd_whole_count(n->ins[which]) && !joins(p, n->ins[which], a))) {
+		return 0;
+	}
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (have[i].kind == HD_PARTIAL)
+			need[i] = have[i];
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		out[k] = have[which];
+	return 1;
+}
+
+static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, const struct hd_place *have,
+		     struct hd_place *need, struct hd_place *out)
+{
+	const struct rule *r;
+	const struct hd_dim *d;
+	struct hd_place cut = { .kind = HD_CUT };
+
+	if (passes(p, n, a, have, need, out))
+		return;
+	r = rule_for(p, n, a);
+	if (!r)
+		return;
+	cut.dim = d = r->dim;
+	cut.level = r->flags & HD_INNERMOST ? 1 : 0;
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (hd_has_dim(n->ins[i], d))
+			need[i] = cut;
+	for (uint32_t k = 0; k < n->v.nout; k++) {
+		if (hd_has_dim(n->outs[k], d)) {
+			out[k] = cut;
+		} else {
+			out[k] = (struct hd_place){ .kind = HD_PARTIAL,
+				.red = n->v.op->maxima >> k & 1 ? HD_MAX : HD_SUM };
+			n->outs[k]->summed[a->id] = d;
+		}
+	}
+}
+
+static int on_axis(struct hd_plan *p, struct node *n, struct axis *a, const struct hd_place *have, struct hd_place *need,
+		   struct hd_place *out)
+{
+	int rc = HD_DEFAULT;
+
+	if (a == p->stages && n->block >= 0 && n->v.phase & (HD_F | HD_B | HD_W)) {
+		struct hd_place at = { .kind = HD_AT, .index = (int32_t)p->blocks[n->block].coord };
+
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			need[i] = at;
+		for (uint32_t k = 0; k < n->v.nout; k++)
+			out[k] = at;
+		return HD_OK;
+	}
+	if (n->v.op->place) {
+		p->cur = n->inst;
+		rc = n->v.op->place(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, &n->v, &a->v, have, need, out);
+		p->cur = -1;
+	}
+	if (rc == HD_DEFAULT)
+		by_rules(p, n, a, have, need, out);
+	return rc < 0 ? hd_plan_fail(p, rc, "%s: the placement rule failed on %s", n->v.op->name, a->v.name) : HD_OK;
+}
+
+/* need: one placement per input. */
+static int node_needs(struct hd_plan *p, struct node *n, int known, struct placement *need, struct placement *out)
+{
+	struct hd_place *h = hd_alloc((2 * n->v.nin + HD_MAX_OUTS) * sizeof(*h));
+	struct hd_place *w = h + n->v.nin, *o = w + n->v.nin;
+	int rc = 0;
+
+	if (n->again && known) {	/* as the original, which stands before it */
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			need[i] = n->again->ins[i]->at;
+		for (uint32_t k = 0; k < n->v.nout; k++)
+			out[k] = n->again->outs[k]->at;
+		free(h);
+		return HD_OK;
+	}
+	for (int a = 0; a < p->naxes && rc >= 0; a++) {
+		memset(h, 0, (2 * n->v.nin + HD_MAX_OUTS) * sizeof(*h));
+		for (uint32_t i = 0; known && i < n->v.nin; i++)
+			h[i] = n->ins[i]->at.on[a];
+		rc = on_axis(p, n, p->axes[a], h, w, o);
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			need[i].on[a] = w[i];
+		for (uint32_t k = 0; k < n->v.nout; k++)
+			out[k].on[a] = o[k];
+	}
+	free(h);
+	return rc;
+}
+
+/* A partial result that comes from a partial operand has its reason from there. */
+static void inherit_reason(struct hd_plan *p, struct node *n)
+{
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		for (int a = 0; a < p->naxes; a++)
+			for (uint32_t i = 0; i < n->v.nin && !n->outs[k]->summed[a] && n->outs[k]->at.on[a].kind == HD_PARTIAL; i++)
+				n->outs[k]->summed[a] = n->ins[i]->summed[a];
+}
+
+static int place_one(struct hd_plan *p, struct node *n)
+{
+	struct placement *need = hd_alloc((n->v.nin + HD_MAX_OUTS) * sizeof(*need)), *out = need + n->v.nin;
+	int rc = node_needs(p, n, 1, need, out);
+
+	for (uint32_t i = 0; i < n->v.nin && rc >= 0; i++) {
+		struct tensor *x = hd_reshard(p, n->ins[i], &need[i], n);
+
+		if (!x)
+			rc = p->err->code;
+		else
+			hd_set_input(p, n, i, x);
+	}
+	for (uint32_t k = 0; k < n->v.nout && rc >= 0; k++) {
+		n->outs[k]->at = out[k];
+		hd_localize(p, n->outs[k]);
+	}
+	inherit_reason(p, n);
+	n->placed = 1;
+	free(need);
+	return rc < 0 ? rc : p->err->code;
+}
+
+/* -- leaves: where their first use needs them -------------------------------------------------------------------------------- */
+static int place_leaf(struct hd_plan *p, struct tensor *t)
+{
+	for (struct node *n = p->first; n; n = n->next)
+		for (uint32_t i = 0; i < n->v.nin; i++) {
+			struct placement *need;
+			int rc;
+
+			if (n->ins[i] != t)
+				continue;
+			need = hd_alloc((n->v.nin + HD_MAX_OUTS) * sizeof(*need));
+			rc = node_needs(p, n, 0, need, need + n->v.nin);
+			t->at = need[i];
+			free(need);
+			for (int a = 0; a < p->naxes; a++)
+				if (t->at.on[a].kind == HD_PARTIAL)
+					t->at.on[a] = (struct hd_place){ .kind = HD_WHOLE };
+			hd_localize(p, t);
+			return rc < 0 ? rc : p->err->code;
+		}
+	return HD_OK;
+}
+
+static int is_beside(const struct tensor *t) { return t->v.what == HD_STATE || t->v.what == HD_MASTER; }
+
+/* Parameters and data first; a state, or a master, lives with its parameter unless slot homes says otherwise. */
+int hd_place_leaves(struct hd_plan *p)
+{
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (!p->tensors[i]->v.node && !is_beside(p->tensors[i]))
+			HD_TRY(place_leaf(p, p->tensors[i]));
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (!p->tensors[i]->v.node && is_beside(p->tensors[i]) && p->tensors[i]->v.of) {
+			p->tensors[i]->at = T(p->tensors[i]->v.of)->at;
+			hd_localize(p, p->tensors[i]);
+		}
+	return p->err->code;
+}
+
+/* A master is part of the optimizer's state: it goes where that goes, unless it was given a home of its own. */
+static void masters_follow(struct hd_plan *p)
+{
+	for (size_t i = 0; i < p->ntensors; i++) {
+		struct tensor *t = p->tensors[i], *m = t->v.what == HD_STATE && t->homed && t->v.of ? T(t->v.of)->master : NULL;
+
+		if (m && !m->homed) {
+			m->home = t->home;
+			m->homed = t->homed;
+		}
+	}
+}
+
+/* The homes that plugins asked for. */
+static void move_home(struct hd_plan *p, struct tensor *t)
+{
+	for (int a = 0; a < p->naxes; a++)
+		if (t->homed >> a & 1)
+			t->at.on[a] = t->home.on[a];
+	hd_localize(p, t);
+}
+
+/* The value that a leaf takes at the end of the step must end where the leaf lives. */
+static int place_assigned(struct hd_plan *p)
+{
+	p->phase = HD_U;
+	for (size_t i = 0; i < p->ntensors; i++) {
+		struct tensor *t = p->tensors[i];
+
+		if (!t->v.node && t->assign) {
+			hd_assign(t, hd_reshard(p, t->assign, &t->at, NULL));
+			if (!t->assign)
+				return p->err->code;
+		}
+	}
+	return HD_OK;
+}
+
+/* What the run reads must be whole everywhere. */
+static struct tensor *everywhere(struct hd_plan *p, struct tensor *t)
+{
+	static const struct placement whole;
+
+	if (!t)
+		return NULL;
+	p->phase = t->step ? HD_S : HD_F;
+	p->block = -1;
+	return hd_reshard(p, t, &whole, NULL);
+}
+
+int hd_place(struct hd_plan *p)
+{
+	masters_follow(p);
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (!p->tensors[i]->v.node && p->tensors[i]->homed)
+			move_home(p, p->tensors[i]);
+	for (struct node *n = p->first; n; n = n->next)
+		if (!n->placed)
+			HD_TRY(place_one(p, n));
+	HD_TRY(place_assigned(p));
+	p->loss = everywhere(p, p->loss);
+	p->logits = everywhere(p, p->logits);
+	for (size_t i = 0; i < p->nstats; i++)
+		p->stats[i] = everywhere(p, p->stats[i]);
+	p->block = -1;
+	return p->err->code;
+}

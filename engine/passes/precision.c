@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Mixed precision (Micikevicius et al. 1710.03740) as types of tensors: activations and the parameters that products read
+ * are of low precision, everything that adds up over long sums is not.  One pass over the forward graph, before it is
+ * differentiated, so that gradients, recomputation, placement and every strategy find the types there and know nothing of
+ * why; what moves between ranks is as wide as what is moved.
+ *
+ *   each op works in the precision of its first operand, and the others are brought to it.  What reads parameters alone
+ *   (the embedding) is where low precision begins
+ *   some operands stay full (`table`): weights of norms, gates and logits of routers, the statistics of the loss.  A node
+ *   with full=1 among its attributes works in full precision
+ *   a parameter has the precision of its first reader.  One of low precision has a master, the leaf that the optimizer
+ *   updates and checkpoints hold; the update leaves the parameter as the master's rounded copy (engine/passes/autodiff.c)
+ *   gradients: an activation's has its precision, a parameter's is full: products of two low operands are written in
+ *   full (fp32=1), accumulated, reduced and clipped so
+ */
+#include <config.h>
+#include "engine/plan/plan.h"
+#include "engine/device/device.h"
+#include <string.h>
+
+static uint64_t full_inputs(const struct node *n)
+{
+	static const struct { const char *op; uint64_t full; } table[] = {
+		{ "norm", 6 }, { "xent_combine", 7 }, { "nll", 7 }, { "route", 1 }, { "dispatch", 4 }, { "combine", 4 },
+	};
+
+	if (hd_attr(n->attr, "full", 0) != 0)
+		return ~(uint64_t)0;
+	for (size_t i = 0; i < HD_LEN(table); i++)
+		if (!strcmp(n->v.op->name, table[i].op))
+			return table[i].full;
+	return 0;
+}
+
+static int is_ours(const struct hd_plan *p, const struct tensor *t) { return t->v.dtype == p->real || t->v.dtype == p->low; }
+
+static int is_undecided(const struct tensor *t) { return t->v.what == HD_PARAM && !t->decided; }
+
+/* The precision that a node works in. */
+static uint32_t precision_of(const struct hd_plan *p, const struct node *n, uint64_t full)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (!(full >> i & 1) && is_ours(p, n->ins[i]) && !is_undecided(n->ins[i]))
+			return n->ins[i]->v.dtype;
+	return p->low;
+}
+
+static void decide(struct hd_plan *p, struct tensor *t, uint32_t dtype)
+{
+	struct tensor *m;
+
+	t->decided = 1;
+	if (dtype != p->low)
+		return;
+	t->v.dtype = p->low;
+	if (!p->train)
+		return;
+	m = t->master = hd_tensor_new(p, hd_plan_text(p, "%s.master", t->v.name), HD_MASTER, p->real, t->dims, t->v.ndim);
+	m->v.of = &t->v;
+	m->step = 1;
+	m->init = t->init;
+	m->init_std = t->init_std;
+}
+
+/* x in another precision, for a reader; one cast serves the readers of a block. */
+static struct tensor *brought_to(struct hd_plan *p, struct tensor *x, uint32_t dtype, struct node *reader)
+{
+	for (size_t k = 0; k < x->nusers; k++) {
+		struct node *u = x->users[k];
+
+		if (!strcmp(u->v.op->name, "cast") && u->ins[0] == x && u->block == reader->block && u->outs[0]->v.dtype == dtype)
+			return u->outs[0];
+	}
+	p->anchor = reader;
+	p->block = reader->block;
+	return hd_op1(p, "cast", &x, 1, "dtype=%u", dtype);
+}
+
+/* What the op makes of its operands, now that they have other types. */
+static int shape_again(struct hd_plan *p, struct node *n)
+{
+	struct hd_shape outs[HD_MAX_OUTS];
+	uint32_t nout = 0;
+	int rc;
+
+	memset(outs, 0, sizeof(outs));
+	rc = n->v.op->shape(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, n->attr, n->v.ins, n->v.nin, outs, &nout);
+	if (rc < 0)
+		return hd_plan_fail(p, rc, "%s: the shape rule failed in low precision", n->v.op->name);
+	for (uint32_t k = 0; k < nout && k < n->v.nout; k++)
+		n->outs[k]->v.dtype = outs[k].dtype;
+	return HD_OK;
+}
+
+static int on_node(struct hd_plan *p, struct node *n)
+{
+	uint64_t full = full_inputs(n);
+	uint32_t lead = precision_of(p, n, full);
+
+	for (uint32_t i = 0; i < n->v.nin && strcmp(n->v.op->name, "cast"); i++) {
+		struct tensor *x = n->ins[i];
+		uint32_t want = full >> i & 1 ? p->real : lead;
+
+		if (!is_ours(p, x))
+			continue;
+		if (is_undecided(x))
+			decide(p, x, want);
+		if (x->v.dtype != want && (x = brought_to(p, x, want, n)))
+			hd_set_input(p, n, i, x);
+	}
+	return p->err->code ? p->err->code : shape_again(p, n);
+}
+
+uint32_t hd_precision_asked(struct hd_conf *c, int cuda)
+{
+	struct hd_section *train = hd_conf_section(c, NULL, "train");
+	const char *v = hd_section_str(train, "precision");
+
+	if (!hd_section_has(train, "precision") || !strcmp(v, "auto"))
+		return cuda ? HD_BF16 : 0;	/* auto on a cpu is measured when a run begins: picks.c */
+	return !strcmp(v, "bf16") ? HD_BF16 : 0;
+}
+
+int hd_precision(struct hd_plan *p)
+{
+	uint32_t phase = p->phase;
+
+	if (!p->low)
+		return HD_OK;
+	p->phase = HD_F;
+	for (struct node *n = p->first; n && !p->err->code; n = n->next)
+		on_node(p, n);
+	if (p->logits && p->logits->v.dtype == p->low) {	/* read by the run */
+		p->anchor = NULL;
+		p->block = N(p->logits->v.node)->block;
+		p->logits = hd_op1(p, "cast", &p->logits, 1, "dtype=%u", p->real);
+	}
+	p->anchor = NULL;
+	p->block = -1;
+	p->phase = phase;
+	return p->err->code;
+}
+
+/* The type that a gradient of x has, and what an op with attribute fp32 is told of it. */
+uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x)
+{
+	return x->what == HD_PARAM ? p->real : x->dtype;
+}
+
+const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tensor *x)
+{
+	return x->what == HD_PARAM && dout->dtype == HD_BF16 ? " fp32=1" : "";
+}

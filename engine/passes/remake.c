@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kept or made again.  What backward reads of forward is kept until then, or is made a second time by a copy of its node
+ * in the backward unit.  A logical rewrite, before placement, and the same for every op: a copy is the same op with the
+ * same attributes on the same operands, placed where its original was, so no bit changes; dropout's mask is keyed by the
+ * element's global index, so it is the same mask.
+ *
+ *   always     gelu, swiglu, norm, casts: one pass over memory, and their inputs stay anyway for their own backward.  A GPT-2
+ *              layer keeps 10 instead of 16 tensors of batch x seq x embed this way
+ *   selective  the core of attention too (Korthikanti et al. 2205.05198): its output is made from q, k and v
+ *   full       everything that does not come from another block: a layer keeps its input alone (Chen et al. 1604.06174).
+ *              The copies stand in front of the block's backward, so they run while its gradient is still on its way
+ *
+ * With full the last block of a chunk is not made again where each backward unit directly follows its forward: nothing
+ * else would be in memory in between.  So logits are made twice by an order that runs all forwards first, and only there.
+ */
+#include <config.h>
+#include "engine/plan/plan.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct remake {
+	struct hd_plan *p;
+	int selective, full;
+	char *stays;			/* by block: full spares it */
+	char *crosses;			/* by tensor id: forward of another block reads it */
+	struct node **copy;		/* by node id */
+	struct node **begin;		/* by block: its first node of backward */
+};
+
+static int one_of(const struct node *n, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(n->v.op->name, names[i]))
+			return 1;
+	return 0;
+}
+
+static int is_cheap(const struct node *n)
+{
+	static const char *const names[] = { "gelu", "swiglu", "norm", "norm_apply", "cast" };
+
+	return one_of(n, names, HD_LEN(names));
+}
+
+static int is_selected(const struct node *n)
+{
+	static const char *const names[] = { "attention" };
+
+	return one_of(n, names, HD_LEN(names));
+}
+
+static int is_full(const struct remake *m, const struct node *n)
+{
+	return m->full && n->block >= 0 && !m->stays[n->block];
+}
+
+/* Whether t, which a node of this block reads in backward, is made again.  Of the cheap ops that is the result alone:
+ * their statistics are small. */
+static int made_again(const struct remake *m, const struct tensor *t, int block)
+{
+	const struct node *n = t->v.node ? N(t->v.node) : NULL;
+
+	if (!n || n->v.phase != HD_F || n->block != block || m->crosses[t->id])
+		return 0;
+	return is_full(m, n) || (is_cheap(n) && !t->out) || (m->selective && is_selected(n));
+}
+
+/* Weight gradients may run later, activations' gradients may not wait for them. */
+static void runs_with_activations(struct node *c)
+{
+	if (!c->again || c->v.phase == HD_B)
+		return;
+	c->v.phase = HD_B;
+	for (uint32_t i = 0; i < c->v.nin; i++)
+		if (c->ins[i]->v.node)
+			runs_with_activations(N(c->ins[i]->v.node));
+}
+
+static struct node *copy_of(struct remake *m, struct node *n, struct node *reader)
+{
+	struct hd_plan *p = m->p;
+	struct node *c = m->copy[n->id];
+	struct tensor **ins;
+
+	if (c && reader->v.phase == HD_B)
+		runs_with_activations(c);
+	if (c || p->err->code)
+		return c;
+	ins = hd_alloc((n->v.nin + 1) * sizeof(*ins));
+	for (uint32_t i = 0; i < n->v.nin; i++) {
+		ins[i] = n->ins[i];
+		if (!made_again(m, ins[i], n->block))
+			continue;
+		c = copy_of(m, N(ins[i]->v.node), reader);
+		ins[i] = c ? c->outs[ins[i]->out] : NULL;
+	}
+	p->anchor = is_full(m, n) ? m->begin[n->block] : reader;
+	p->phase = reader->v.phase;
+	p->block = n->block;
+	c = m->copy[n->id] = hd_node_again(p, n, ins);
+	free(ins);
+	return c;
+}
+
+/* A fill reads the shape alone. */
+static void read_again(struct remake *m, struct node *r)
+{
+	for (uint32_t i = 0; i < r->v.nin && strcmp(r->v.op->name, "fill"); i++) {
+		struct tensor *t = r->ins[i];
+		struct node *c = made_again(m, t, r->block) ? copy_of(m, N(t->v.node), r) : NULL;
+
+		if (c)
+			hd_set_input(r->plan, r, i, c->outs[t->out]);
+	}
+}
+
+/* -- what stays although all is made again ------------------------------------------------------------------------------- */
+static int follows_directly(const struct hd_plan *p, int64_t coord, int64_t chunk)
+{
+	const struct hd_unit *u = p->units[coord];
+
+	for (int i = 0; i < p->nunits[coord]; i++)
+		if (u[i].kind == HD_F && u[i].chunk == chunk &&
+		    !(i + 1 < p->nunits[coord] && u[i + 1].kind == HD_B && u[i + 1].chunk == chunk && u[i + 1].micro == u[i].micro))
+			return 0;
+	return 1;
+}
+
+static void find_staying(struct remake *m)
+{
+	const struct hd_plan *p = m->p;
+
+	for (size_t b = 0; b < p->nblocks; b++) {
+		const struct block *k = &p->blocks[b], *after = b + 1 < p->nblocks ? k + 1 : NULL;
+
+		m->stays[b] = (!after || after->coord != k->coord || after->chunk != k->chunk) &&
+			      follows_directly(p, k->coord, k->chunk);
+	}
+}
+
+static void look(struct remake *m)
+{
+	for (struct node *n = m->p->first; n; n = n->next) {
+		for (uint32_t i = 0; n->v.phase == HD_F && i < n->v.nin; i++) {
+			const struct node *maker = n->ins[i]->v.node ? N(n->ins[i]->v.node) : NULL;
+
+			if (maker && maker->block != n->block)
+				m->crosses[n->ins[i]->id] = 1;
+		}
+		if (n->v.phase & (HD_B | HD_W) && n->block >= 0 && !m->begin[n->block])
+			m->begin[n->block] = n;
+	}
+	find_staying(m);
+}
+
+int hd_remake(struct hd_plan *p)
+{
+	const char *how = hd_section_str(hd_conf_section(p->conf, NULL, "train"), "recompute");
+	struct remake m = { .p = p, .selective = !strcmp(how, "selective"), .full = !strcmp(how, "full") };
+	size_t nodes = (size_t)p->nnodes;
+
+	m.stays = hd_alloc(p->nblocks + 1);
+	m.crosses = hd_alloc(p->ntensors + 1);
+	m.copy = hd_alloc((nodes + 1) * sizeof(*m.copy));
+	m.begin = hd_alloc((p->nblocks + 1) * sizeof(*m.begin));
+	look(&m);
+	for (struct node *n = p->first; n && !p->err->code; n = n->next)
+		if (n->v.phase & (HD_B | HD_W) && !n->again)
+			read_again(&m, n);
+	p->anchor = NULL;
+	p->block = -1;
+	free(m.stays), free(m.crosses), free(m.copy), free(m.begin);
+	return p->err->code;
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From one placement to another, one axis at a time: the table that is all of distributed training.
+ *
+ *   partial -> whole   all-reduce          cut -> whole        all-gather       stage i -> stage j   send, receive
+ *   partial -> cut     reduce-scatter      cut a -> cut b      all-to-all       whole -> cut         slice, free
+ *
+ * Steps that make a tensor smaller come first, steps that make it larger last.  A dim cut by several axes is an ordered
+ * list: an axis enters at its end and leaves from its end.  One tensor is moved to one placement once, for all its
+ * readers; a copy that is larger than what it was made from is made again in backward instead of being kept.
+ */
+#include <config.h>
+#include "engine/plan/plan.h"
+#include <string.h>
+
+/* What a reader asked for before.  Lists are short: a tensor has few placements. */
+struct made {
+	struct made *next;
+	const struct tensor *from;
+	struct tensor *to;
+	uint32_t phase;
+	int block;
+};
+
+static const struct hd_place whole = { .kind = HD_WHOLE };
+
+static int is_cut(const struct hd_place *w, const struct hd_dim *d) { return w->kind == HD_CUT && (!d || w->dim == d); }
+
+/* Axis a can be appended to what cuts d now: the list so far, then a, is how the needed list begins. */
+static int can_enter(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a)
+{
+	int have[HD_MAX_AXES], want[HD_MAX_AXES];
+	int n = hd_cut_order(p, now, need->on[a].dim, have);
+	int m = hd_cut_order(p, need, need->on[a].dim, want);
+
+	if (n >= m || want[n] != a)
+		return 0;
+	return !memcmp(have, want, (size_t)n * sizeof(have[0]));
+}
+
+static int innermost(const struct hd_plan *p, const struct placement *now, int a)
+{
+	int have[HD_MAX_AXES];
+	int n = hd_cut_order(p, now, now->on[a].dim, have);
+
+	return have[n - 1] == a;
+}
+
+/* The kinds of steps in order of preference; `to` is where axis a goes. */
+static int step_allowed(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a, int kind,
+			struct hd_place *to)
+{
+	const struct hd_place *h = &now->on[a], *w = &need->on[a];
+
+	*to = *w;
+	if (hd_place_equal(h, w))
+		return 0;
+	switch (kind) {
+	case 0: return h->kind == HD_WHOLE && is_cut(w, NULL) && can_enter(p, now, need, a);
+	case 1: return h->kind == HD_PARTIAL && h->red == HD_SUM && is_cut(w, NULL) && can_enter(p, now, need, a);
+	case 2: return is_cut(h, NULL) && is_cut(w, NULL) && innermost(p, now, a) && can_enter(p, now, need, a);
+	case 3: *to = whole; return h->kind == HD_PARTIAL;
+	case 4:
+		if (h->kind == HD_AT && w->kind != HD_AT)
+			*to = whole;		/* sent to all, each keeps its piece */
+		return h->kind == HD_AT || (h->kind == HD_WHOLE && w->kind == HD_AT);
+	case 5: *to = whole; return is_cut(h, NULL) && innermost(p, now, a);
+	default: return 0;
+	}
+}
+
+/* A dim whose list is in the wrong order: its innermost axis leaves first, even if it will come back. */
+static int unwind(const struct hd_plan *p, const struct placement *now, const struct placement *need)
+{
+	for (int a = 0; a < p->naxes; a++) {
+		int have[HD_MAX_AXES], want[HD_MAX_AXES], n, m;
+
+		if (now->on[a].kind != HD_CUT)
+			continue;
+		n = hd_cut_order(p, now, now->on[a].dim, have);
+		m = hd_cut_order(p, need, now->on[a].dim, want);
+		if (n > m || memcmp(have, want, (size_t)n * sizeof(have[0])))
+			return have[n - 1];
+	}
+	return -1;
+}
+
+static int next_step(const struct hd_plan *p, const struct placement *now, const struct placement *need, struct hd_place *to)
+{
+	int a;
+
+	for (int kind = 0; kind < 6; kind++)
+		for (a = 0; a < p->naxes; a++)
+			if (step_allowed(p, now, need, a, kind, to))
+				return a;
+	a = unwind(p, now, need);
+	*to = whole;
+	return a;
+}
+
+/* The same placement with the levels of `need` where both lists begin alike, and what must leave behind them: an axis
+ * that enters with its needed level then stands where its cut is, innermost. */
+static struct placement relabelled(const struct hd_plan *p, const struct placement *at, const struct placement *need)
+{
+	struct placement now = *at;
+
+	for (int a = 0; a < p->naxes; a++) {
+		int have[HD_MAX_AXES], want[HD_MAX_AXES], n, m, same = 1;
+
+		if (at->on[a].kind != HD_CUT)
+			continue;
+		n = hd_cut_order(p, at, at->on[a].dim, have);
+		m = hd_cut_order(p, need, at->on[a].dim, want);
+		for (int i = 0; i < n; i++) {
+			same &= i < m && have[i] == want[i];
+			now.on[have[i]].level = same ? need->on[have[i]].level : INT32_MAX - n + i;
+		}
+	}
+	return now;
+}
+
+/* Only the innermost axis of those that cut a dim can leave, and an axis enters as the innermost. */
+static int is_innermost(struct hd_plan *p, const struct tensor *x, const struct axis *a)
+{
+	if (x->at.on[a->id].kind != HD_CUT || innermost(p, &x->at, a->id))
+		return 1;
+	hd_plan_fail(p, HD_EINVAL, "%s is not the innermost axis that cuts %s of (%s), so it cannot move alone", a->v.name,
+		     x->at.on[a->id].dim->name, x->spec);
+	return 0;
+}
+
+/* The numbers of x's rows where x is at `at`: they are cut as it is along experts and samples. */
+static struct tensor *rows_at(struct hd_plan *p, struct tensor *x, const struct placement *at, struct node *reader)
+{
+	struct placement need = *at;
+	struct tensor *rows;
+	uint32_t phase = p->phase;
+	int block = p->block;
+	char *reason = p->reason;
+
+	for (int a = 0; a < p->naxes; a++)
+		if (need.on[a].kind != HD_AT && !(is_cut(&need.on[a], NULL) && hd_has_dim(x->rows, need.on[a].dim)))
+			need.on[a] = whole;
+	rows = hd_reshard(p, x->rows, &need, reader);
+	p->phase = phase;
+	p->block = block;
+	p->reason = reason;
+	return rows;
+}
+
+/* now: where x is, perhaps with other levels. */
+static struct tensor *step_from(struct hd_plan *p, struct tensor *x, const struct placement *now, struct axis *a,
+				const struct hd_place *to, struct node *reader)
+{
+	struct tensor *ins[3] = { x }, *y;
+	struct placement then = x->at;
+	struct node *n;
+
+	if (p->err->code || !is_innermost(p, x, a))
+		return NULL;
+	then.on[a->id] = *to;
+	if (x->rows) {
+		ins[1] = rows_at(p, x, &x->at, reader);
+		ins[2] = rows_at(p, x, &then, reader);
+	}
+	n = hd_node_make(p, "reshard", ins, x->rows ? 3 : 1, "axis=%s", a->v.name);
+	if (!n)
+		return NULL;
+	n->reshard = (struct hd_reshard){ sizeof(n->reshard), &a->v, x->at.on[a->id], *to };
+	n->v.reshard = &n->reshard;
+	n->placed = 1;
+	y = n->outs[0];
+	y->at = *now;
+	y->at.on[a->id] = *to;
+	memcpy(y->summed, x->summed, sizeof(y->summed));
+	y->v.what = x->v.what;
+	y->v.of = x->v.of;
+	y->v.name = x->v.name;
+	y->rows = x->rows;
+	y->most = x->most;
+	hd_localize(p, y);
+	return p->err->code || !is_innermost(p, y, a) ? NULL : y;
+}
+
+/* x is on another stage than the unit at the cursor: what it goes through on other axes is done there, where it was made. */
+static int is_elsewhere(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
+{
+	const struct hd_place *at = p->stages ? &x->at.on[p->stages->id] : NULL;
+
+	return at && at->kind == HD_AT && a != p->stages && x->v.node && p->block >= 0 && p->phase & (HD_F | HD_B | HD_W) &&
+	       at->index != p->blocks[p->block].coord;
+}
+
+struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to)
+{
+	struct node *anchor = p->anchor, *maker = x && is_elsewhere(p, x, a) ? N(x->v.node) : NULL;
+	uint32_t phase = p->phase;
+	int block = p->block;
+	struct tensor *y;
+
+	if (maker)
+		p->anchor = maker->next, p->phase = maker->v.phase, p->block = maker->block;
+	y = x ? step_from(p, x, &x->at, a, to, p->anchor) : NULL;
+	p->anchor = anchor, p->phase = phase, p->block = block;
+	return y;
+}
+
+/* -- once per tensor, target and unit ---------------------------------------------------------------------------------------- */
+static int backward(uint32_t phase) { return (phase & (HD_B | HD_W)) != 0; }
+
+static int reusable(const struct made *m, uint32_t phase, int block)
+{
+	/* rows that only change their rank are as many before as after, whatever the largest case is */
+	int larger = !m->from->rows && hd_local_bytes(m->to) > hd_local_bytes(m->from) && !m->to->step;
+
+	if (larger)
+		return m->block == block && (m->phase == phase || (backward(m->phase) && backward(phase)));
+	return m->phase == phase || m->phase & (HD_F | HD_G | HD_S) || (backward(m->phase) && backward(phase));
+}
+
+/* What was moved for a weight gradient serves an activation's gradient too: then it belongs to that unit, which runs
+ * first where they are apart. */
+static void belongs_to_backward(struct made *m)
+{
+	for (struct tensor *t = m->to; t != m->from; t = N(t->v.node)->ins[0])
+		N(t->v.node)->v.phase = HD_B;
+	m->phase = HD_B;
+}
+
+static struct tensor *data_twin(struct hd_plan *p, struct tensor *x, const struct placement *need)
+{
+	struct tensor *origin = x->twin ? x->twin : x, *t;
+
+	for (size_t i = 0; i < p->ntensors; i++) {
+		t = p->tensors[i];
+		if ((t == origin || t->twin == origin) && t->placed && hd_placement_equal(p, &t->at, need))
+			return t;
+	}
+	t = hd_tensor_new(p, origin->v.name, HD_DATA, origin->v.dtype, origin->dims, origin->v.ndim);
+	t->twin = origin;
+	t->at = *need;
+	hd_localize(p, t);
+	return t;
+}
+
+/* The unit that a movement belongs to: its reader's, except what moves once a step. */
+static uint32_t phase_of(const struct hd_plan *p, const struct tensor *x, const struct placement *need, uint32_t phase)
+{
+	if (x->v.what == HD_GRAD)
+		return HD_S;
+	if (x->v.what == HD_PARAM && !x->v.node && p->stages && x->at.on[p->stages->id].kind == HD_AT &&
+	    !hd_place_equal(&x->at.on[p->stages->id], &need->on[p->stages->id]))
+		return HD_G;
+	return phase;
+}
+
+static const char *why(struct hd_plan *p, const struct tensor *x, const struct node *reader)
+{
+	const char *maker = x->v.node ? x->v.node->op->name : "leaf";
+	const char *block = x->v.node && x->v.node->block[0] ? x->v.node->block : x->v.of ? x->v.of->name : "";
+	const struct hd_dim *d = NULL;
+
+	for (int a = 0; a < p->naxes && !d; a++)
+		d = x->at.on[a].kind == HD_PARTIAL ? x->summed[a] : NULL;
+	return hd_plan_text(p, "%s%s%s (%s) is %s%s%s, needed by %s%s%s", maker, block[0] ? " of " : "", block, x->spec,
+			    hd_placement_text(p, &x->at), d ? ": contraction over " : "", d ? d->name : "",
+			    reader ? reader->v.op->name : "the run", reader && reader->v.block[0] ? " of " : "",
+			    reader ? reader->v.block : "");
+}
+
+/* Whether some reader has had the sum of a partial tensor made on this axis already; of the tensor that it is made again
+ * from, if it is. */
+int hd_made_whole(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
+{
+	const struct node *again = x->v.node ? N(x->v.node)->again : NULL;
+
+	for (const struct made *m = p->made; m; m = m->next)
+		if ((m->from == x || (again && m->from == again->outs[x->out])) && m->to->at.on[a->id].kind != HD_PARTIAL)
+			return 1;
+	return 0;
+}
+
+/* Steps before the tensor leaves its stage are made there, in the unit that made it. */
+static int on_old_stage(const struct hd_plan *p, const struct tensor *y, const struct placement *need)
+{
+	int s = p->stages ? p->stages->id : -1;
+
+	return s >= 0 && y->v.node && need->on[s].kind == HD_AT && !hd_place_equal(&y->at.on[s], &need->on[s]);
+}
+
+static struct tensor *made_before(struct hd_plan *p, const struct tensor *x, const struct placement *at, uint32_t phase, int block)
+{
+	for (struct made *m = p->made; m; m = m->next)
+		if (m->from == x && hd_placement_equal(p, &m->to->at, at) && reusable(m, phase, block)) {
+			if (m->phase == HD_W && phase == HD_B)
+				belongs_to_backward(m);
+			return m->to;
+		}
+	return NULL;
+}
+
+/* From one placement to the other by slices alone, which move nothing. */
+static int is_free(const struct hd_plan *p, const struct placement *from, const struct placement *need)
+{
+	struct placement now = relabelled(p, from, need);
+	struct hd_place to;
+	int a;
+
+	while ((a = next_step(p, &now, need, &to)) >= 0) {
+		if (now.on[a].kind != HD_WHOLE || to.kind != HD_CUT)
+			return 0;
+		now.on[a] = to;
+	}
+	return hd_placement_equal(p, &now, need);
+}
+
+/* What was made of x for another reader in this unit, and only has to be sliced; NULL: none, or x itself has. */
+static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *x, const struct placement *need, uint32_t phase,
+				  int block)
+{
+	if (is_free(p, &x->at, need))
+		return NULL;
+	for (struct made *m = p->made; m; m = m->next)
+		if (m->from == x && m->phase == phase && m->block == block && phase & (HD_F | HD_B | HD_W) &&
+		    is_free(p, &m->to->at, need))
+			return m->to;
+	return NULL;
+}
+
+/* What is made in each micro-batch and read once a step (a gradient that is added up elsewhere) moves in the unit that makes
+ * it.  NULL: x is another case. */
+static struct node *made_in_unit(const struct tensor *x, const struct node *reader)
+{
+	const uint32_t units = HD_F | HD_B | HD_W;
+	struct node *maker = x->v.node ? N(x->v.node) : NULL;
+
+	return maker && reader && !x->step && maker->v.phase & units && !(reader->v.phase & units) ? maker : NULL;
+}
+
+static void remember(struct hd_plan *p, const struct tensor *x, struct tensor *y, uint32_t phase, int block)
+{
+	struct made *m = hd_plan_alloc(p, sizeof(*m));
+
+	*m = (struct made){ p->made, x, y, phase, block };
+	p->made = m;
+}
+
+/* What crosses stages crosses them once, whatever its readers want of it there. */
+struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader)
+{
+	struct node *early = made_in_unit(x, reader), *before = early ? early->next : reader;
+	uint32_t phase = early ? early->v.phase : phase_of(p, x, need, reader ? reader->v.phase : p->phase);
+	int block = early ? early->block : phase & (HD_F | HD_B | HD_W) ? (reader ? reader->block : p->block) : -1;
+	struct placement now = relabelled(p, &x->at, need);
+	struct node *anchor = p->anchor;
+	struct tensor *y = x, *done;
+	struct hd_place to;
+	int a;
+
+	if (hd_placement_equal(p, &x->at, need))
+		return x;
+	if (x->v.what == HD_DATA)
+		return data_twin(p, x, need);
+	if ((done = made_before(p, x, need, phase, block)))
+		return done;
+	p->reason = (char *)why(p, x, reader);
+	if ((done = made_larger(p, x, need, phase, block))) {
+		y = done;
+		now = relabelled(p, &y->at, need);
+	}
+	while (y && (a = next_step(p, &now, need, &to)) >= 0) {
+		int crosses = p->axes[a] == p->stages;
+		const struct node *maker = on_old_stage(p, y, need) && !crosses ? N(y->v.node) : NULL;
+		struct placement after = now;
+
+		after.on[a] = to;
+		p->anchor = maker ? maker->next : phase != HD_G ? before : y == x ? p->first : N(y->v.node)->next;
+		p->phase = maker ? maker->v.phase : phase;
+		p->block = maker ? maker->block : block;
+		done = crosses ? made_before(p, x, &after, phase, block) : NULL;
+		y = done ? done : step_from(p, y, &now, p->axes[a], &to, maker ? NULL : reader);
+		if (crosses && y && !done)
+			remember(p, x, y, phase, block);
+		now = after;
+	}
+	p->anchor = anchor;
+	p->reason = NULL;
+	if (y && !hd_placement_equal(p, &now, need))
+		hd_plan_fail(p, HD_EBUG, "%s (%s): no way from %s to %s", x->v.name, x->spec, hd_placement_text(p, &x->at),
+			     hd_placement_text(p, need));
+	if (!y || p->err->code)
+		return NULL;
+	remember(p, x, y, phase, block);
+	return y;
+}

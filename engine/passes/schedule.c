@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The order of units per coordinate of the stage axis: from the one plugin that orders units, or plain (each
+ * micro-batch forward, then backward).  Checked before anything runs: every unit once, no deadlock.
+ */
+#include <config.h>
+#include "engine/plan/plan.h"
+#include "engine/passes/schedule_check.h"
+#include <stdlib.h>
+#include <string.h>
+
+static void append(struct hd_plan *p, int64_t coord, uint32_t kind, int64_t chunk, int64_t micro)
+{
+	p->units[coord] = hd_grow(p->units[coord], (size_t)p->nunits[coord], &p->cap_units[coord], sizeof(**p->units));
+	p->units[coord][p->nunits[coord]++] = (struct hd_unit){ kind, (int32_t)chunk, (int32_t)micro };
+}
+
+static void plain(struct hd_plan *p)
+{
+	for (int64_t c = 0; c < p->ncoords; c++)
+		for (int64_t m = 0; m < p->micros; m++) {
+			for (int64_t k = 0; k < p->chunks; k++)
+				append(p, c, HD_F, k, m);
+			for (int64_t k = p->chunks - 1; k >= 0 && p->train; k--)
+				append(p, c, HD_B, k, m);
+		}
+}
+
+/* The instance that orders units -> -1: none. */
+static int orderer(struct hd_plan *p)
+{
+	int who = -1;
+
+	for (int i = 0; i < p->ninst && p->train && p->stages; i++) {
+		if (!p->inst[i].plugin->orders)
+			continue;
+		if (who >= 0)
+			hd_plan_fail(p, HD_EINVAL, "[strategy %s] and [strategy %s] both order units; at most one may",
+				     p->inst[who].name, p->inst[i].name);
+		who = i;
+	}
+	return who;
+}
+
+static int from_plugin(struct hd_plan *p, int who)
+{
+	p->cur = who;
+	p->slot = "schedule";
+	hd_slot_returned(p, p->inst[who].plugin->ops->schedule(p->inst[who].self, p, p->micros));
+	p->slot = NULL;
+	p->cur = -1;
+	return p->err->code;
+}
+
+/* Position in the model's order of each (coordinate, chunk). */
+static void stage_table(const struct hd_plan *p, int *stage_of)
+{
+	int next = 0;
+
+	for (int64_t i = 0; i < p->ncoords * p->chunks; i++)
+		stage_of[i] = -1;
+	for (size_t b = 0; b < p->nblocks; b++) {
+		int64_t at = p->blocks[b].coord * p->chunks + p->blocks[b].chunk;
+
+		if (stage_of[at] < 0)
+			stage_of[at] = next++;
+	}
+}
+
+/* Blocks of one chunk must be neighbours, or a chunk would need itself. */
+static int check_blocks(struct hd_plan *p)
+{
+	char *seen = hd_alloc((size_t)(p->ncoords * p->chunks));
+	int64_t last = -1;
+	int rc = 0;
+
+	for (size_t b = 0; b < p->nblocks && !rc; b++) {
+		int64_t at = p->blocks[b].coord * p->chunks + p->blocks[b].chunk;
+
+		if (at != last && seen[at])
+			rc = hd_plan_fail(p, HD_EINVAL, "%s returns to stage %lld, chunk %lld, which other blocks have left",
+					  p->blocks[b].name, (long long)p->blocks[b].coord, (long long)p->blocks[b].chunk);
+		seen[at] = 1;
+		last = at;
+	}
+	free(seen);
+	return rc;
+}
+
+/* The checker's view of the plan's units.  release with free(stage_of). */
+static struct hd_schedule view(const struct hd_plan *p)
+{
+	int *stage_of = hd_alloc((size_t)(p->ncoords * p->chunks) * sizeof(*stage_of));
+
+	stage_table(p, stage_of);
+	return (struct hd_schedule){ .p = (int)p->ncoords, .v = (int)p->chunks, .m = (int)p->micros,
+		.units = (const struct hd_unit *const *)p->units, .n = p->nunits, .stage_of = stage_of };
+}
+
+double hd_plan_bubble(const struct hd_plan *p)
+{
+	return p->timing.bubble;
+}
+
+int64_t hd_plan_parts(const struct hd_plan *p)
+{
+	struct hd_schedule s = view(p);
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < p->ncoords * p->chunks; i++)
+		n += s.stage_of[i] >= 0;
+	free((void *)(uintptr_t)s.stage_of);
+	return n;
+}
+
+void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *f)
+{
+	struct hd_schedule s = view(p);
+	struct hd_schedule_report rep = { 0 };
+	int busiest = 0;
+
+	if (t)
+		s.tf = t->f, s.tb = t->b, s.tw = t->w;
+	if (hd_schedule_check(&s, &rep, NULL) >= 0) {
+		hd_schedule_draw(f, &s, &rep);
+		fprintf(f, "in flight at most:");
+		for (int r = 0; r < s.p; r++) {
+			fprintf(f, " %d", rep.in_flight[r]);
+			busiest = rep.busy[r] > rep.busy[busiest] ? r : busiest;
+		}
+		fprintf(f, s.v > 1 ? " (chunks of a micro-batch), on each stage\n" : " micro-batches, on each stage\n");
+		if (t)
+			fprintf(f, "by these times: units of a step %.6f s, stage %d is busy for %.6f s, bubble %.3f\n", rep.makespan,
+				busiest, rep.busy[busiest], rep.bubble);
+		hd_schedule_report_release(&rep);
+	}
+	free((void *)(uintptr_t)s.stage_of);
+}
+
+int hd_schedule(struct hd_plan *p)
+{
+	struct hd_err why = { 0 };
+	struct hd_schedule s;
+	int who;
+
+	p->ncoords = p->stages ? p->stages->v.n : 1;
+	p->units = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->units));
+	p->nunits = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->nunits));
+	p->cap_units = hd_plan_alloc(p, (size_t)p->ncoords * sizeof(*p->cap_units));
+	HD_TRY(check_blocks(p));
+	who = orderer(p);
+	HD_TRY(p->err->code);
+	if (who >= 0)
+		HD_TRY(from_plugin(p, who));
+	for (int64_t c = 0, any = 0; c < p->ncoords; c++) {
+		any |= p->nunits[c] > 0;
+		if (c + 1 == p->ncoords && !any)
+			plain(p);
+	}
+	if (!p->train)
+		return HD_OK;
+	s = view(p);
+	hd_schedule_check(&s, &p->timing, &why);
+	free((void *)(uintptr_t)s.stage_of);
+	if (!why.code)
+		return HD_OK;
+	return who >= 0 ? hd_inst_fail(p, who, why.code, why.text) : hd_plan_fail(p, why.code, "%s", why.text);
+}

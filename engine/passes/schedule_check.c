@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Checks and times an order of units by running it on paper.
+ *
+ * Every coordinate has one position in its list.  A unit whose needs are done ends at a known time,
+ * which frees the coordinates that need it; so each unit is looked at once when its coordinate gets
+ * to it and once when what it waits for is done.  If nothing can go on and units are left, each
+ * stuck coordinate waits for exactly one other: following that leads into the circle to report.
+ */
+#include <config.h>
+#include "engine/passes/schedule_check.h"
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { F, B, W, KINDS };
+
+struct place { int coord, at; };	/* at: position in the coordinate's list; -1: none */
+
+struct state {
+	const struct hd_schedule *s;
+	struct hd_err *err;
+	int stages, separate_w;
+	struct place *where;		/* [(stage * m + micro) * KINDS + kind] */
+	struct place *stage;		/* coordinate and chunk (in `at`) of a stage */
+	struct hd_schedule_report rep;
+	int *next;			/* per coordinate: first unit not done */
+};
+
+static HD_PRINTF(2, 3) int refuse(struct state *t, const char *fmt, ...)
+{
+	char text[900];
+	va_list v;
+
+	va_start(v, fmt);
+	vsnprintf(text, sizeof(text), fmt, v);
+	va_end(v);
+	return hd_err_set(t->err, HD_EINVAL, "schedule: %s", text);
+}
+
+static int kind_of(uint32_t kind)
+{
+	return kind == HD_F ? F : kind == HD_B ? B : kind == HD_W ? W : -1;
+}
+
+static const struct hd_unit *unit(const struct state *t, struct place x)
+{
+	return &t->s->units[x.coord][x.at];
+}
+
+static int stage_at(const struct state *t, int coord, int chunk)
+{
+	return t->s->stage_of[coord * t->s->v + chunk];
+}
+
+static struct place *slot(const struct state *t, int stage, int micro, int kind)
+{
+	return &t->where[((int64_t)stage * t->s->m + micro) * KINDS + kind];
+}
+
+struct name { char s[48]; };
+
+/* "F3", or "F3 (chunk 0)" where coordinates have several */
+static struct name unit_name(const struct state *t, int kind, int chunk, int micro)
+{
+	struct name n;
+
+	if (t->s->v > 1)
+		snprintf(n.s, sizeof(n.s), "%c%d (chunk %d)", "FBW"[kind], micro, chunk);
+	else
+		snprintf(n.s, sizeof(n.s), "%c%d", "FBW"[kind], micro);
+	return n;
+}
+
+static struct name name_at(const struct state *t, struct place x)
+{
+	const struct hd_unit *u = unit(t, x);
+
+	return unit_name(t, kind_of(u->kind), u->chunk, u->micro);
+}
+
+/* -- completeness ------------------------------------------------------------------------------ */
+
+static int count_stages(struct state *t)
+{
+	const struct hd_schedule *s = t->s;
+
+	for (int i = 0; i < s->p * s->v; i++)
+		t->stages += s->stage_of[i] >= 0;
+	t->stage = hd_alloc((size_t)t->stages * sizeof(*t->stage));
+	for (int i = 0; i < t->stages; i++)
+		t->stage[i].at = -1;
+	for (int i = 0; i < s->p * s->v; i++) {
+		int at = s->stage_of[i];
+
+		if (at < 0)
+			continue;
+		if (at >= t->stages || t->stage[at].at >= 0)
+			return refuse(t, "chunk %d of stage %d holds part %d of the model, which "
+				      "is %s", i % s->v, i / s->v, at,
+				      at >= t->stages ? "beyond the last" : "held twice");
+		t->stage[at] = (struct place){ .coord = i / s->v, .at = i % s->v };
+	}
+	return 0;
+}
+
+static int record(struct state *t, struct place x)
+{
+	const struct hd_schedule *s = t->s;
+	const struct hd_unit *u = unit(t, x);
+	int kind = kind_of(u->kind);
+	struct place *known;
+
+	if (kind < 0)
+		return refuse(t, "stage %d has a unit of kind %u, only F, B and W are ordered",
+			      x.coord, u->kind);
+	if (u->chunk < 0 || u->chunk >= s->v || stage_at(t, x.coord, u->chunk) < 0)
+		return refuse(t, "stage %d has a unit %c%d of chunk %d, which it does not hold",
+			      x.coord, "FBW"[kind], u->micro, u->chunk);
+	if (u->micro < 0 || u->micro >= s->m)
+		return refuse(t, "stage %d has a unit %s, there are %d micro-batches", x.coord,
+			      name_at(t, x).s, s->m);
+	known = slot(t, stage_at(t, x.coord, u->chunk), u->micro, kind);
+	if (known->at >= 0)
+		return refuse(t, "stage %d has %s twice, as units %d and %d", x.coord,
+			      name_at(t, x).s, known->at, x.at);
+	*known = x;
+	t->separate_w |= kind == W;
+	return 0;
+}
+
+static int record_all(struct state *t)
+{
+	int64_t slots = (int64_t)t->stages * t->s->m * KINDS;
+
+	t->where = hd_alloc((size_t)slots * sizeof(*t->where));
+	for (int64_t i = 0; i < slots; i++)
+		t->where[i].at = -1;
+	for (int r = 0; r < t->s->p; r++)
+		for (int i = 0; i < t->s->n[r]; i++)
+			HD_TRY(record(t, (struct place){ .coord = r, .at = i }));
+	return 0;
+}
+
+/* All there, F before B before W. */
+static int check_one(struct state *t, int stage, int micro)
+{
+	const struct place *x = slot(t, stage, micro, F), home = t->stage[stage];
+
+	for (int k = F; k <= (t->separate_w ? W : B); k++) {
+		if (x[k].at < 0)
+			return refuse(t, "stage %d has no %s%s", home.coord,
+				      unit_name(t, k, home.at, micro).s,
+				      k == W ? ", though other units have a W of their own" : "");
+		if (k > F && x[k].at < x[k - 1].at)
+			return refuse(t, "stage %d has %s before its %s", home.coord,
+				      name_at(t, x[k]).s, name_at(t, x[k - 1]).s);
+	}
+	return 0;
+}
+
+/* -- order of messages ------------------------------------------------------------------------- */
+
+/* What the unit receives: the unit that sends it, or .at = -1. */
+static struct place source(const struct state *t, struct place x)
+{
+	const struct hd_unit *u = unit(t, x);
+	int kind = kind_of(u->kind), stage = stage_at(t, x.coord, u->chunk);
+	int from = kind == F ? stage - 1 : stage + 1;
+
+	if (kind == W || from < 0 || from >= t->stages)
+		return (struct place){ .at = -1 };
+	return *slot(t, from, u->micro, kind);
+}
+
+/* Each receiver's list must find the senders' positions in growing order, per sender and way. */
+static int check_messages(struct state *t, int coord)
+{
+	struct place *last = hd_alloc((size_t)t->s->p * 2 * sizeof(*last));
+	int rc = 0;
+
+	for (int i = 0; i < t->s->p * 2; i++)
+		last[i].at = -1;
+	for (int i = 0; !rc && i < t->s->n[coord]; i++) {
+		struct place x = { .coord = coord, .at = i }, from = source(t, x), before;
+		struct place *seen = &last[from.coord * 2 + (unit(t, x)->kind == HD_B)];
+
+		if (from.at < 0 || from.coord == coord)
+			continue;
+		before = *seen;
+		*seen = x;
+		if (before.at < 0 || source(t, before).at < from.at)
+			continue;
+		rc = refuse(t, "stage %d runs %s before %s, but stage %d sends for %s first", coord,
+			    name_at(t, before).s, name_at(t, x).s, from.coord, name_at(t, x).s);
+	}
+	free(last);
+	return rc;
+}
+
+/* -- time -------------------------------------------------------------------------------------- */
+
+static double duration(const struct state *t, struct place x)
+{
+	const struct hd_schedule *s = t->s;
+	int kind = kind_of(unit(t, x)->kind), stage = stage_at(t, x.coord, unit(t, x)->chunk);
+
+	if (kind == F)
+		return s->tf ? s->tf[stage] : 1;
+	if (kind == B)
+		return s->tb ? s->tb[stage] : t->separate_w ? 1 : 2;
+	return s->tw ? s->tw[stage] : 1;
+}
+
+static int is_done(const struct state *t, struct place x)
+{
+	return x.at < 0 || x.at < t->next[x.coord];
+}
+
+static void run_unit(struct state *t, struct place x, struct place from)
+{
+	double start = x.at ? t->rep.end[x.coord][x.at - 1] : 0, time = duration(t, x);
+
+	if (from.at >= 0 && t->rep.end[from.coord][from.at] > start)
+		start = t->rep.end[from.coord][from.at];
+	t->rep.start[x.coord][x.at] = start;
+	t->rep.end[x.coord][x.at] = start + time;
+	t->rep.busy[x.coord] += time;
+	if (start + time > t->rep.makespan)
+		t->rep.makespan = start + time;
+}
+
+/* The unit that receives from x.  Its coordinate may be waiting for it. */
+static int receiver(const struct state *t, struct place x)
+{
+	const struct hd_unit *u = unit(t, x);
+	int kind = kind_of(u->kind), stage = stage_at(t, x.coord, u->chunk);
+	int to = kind == F ? stage + 1 : stage - 1;
+
+	return kind == W || to < 0 || to >= t->stages ? -1 : t->stage[to].coord;
+}
+
+/* Runs a coordinate as far as it goes; coordinates that this frees are put on the stack. */
+static void advance(struct state *t, int coord, int *stack, int *top, char *listed)
+{
+	while (t->next[coord] < t->s->n[coord]) {
+		struct place x = { .coord = coord, .at = t->next[coord] }, from = source(t, x);
+		int to;
+
+		if (!is_done(t, from))
+			return;
+		run_unit(t, x, from);
+		t->next[coord]++;
+		to = receiver(t, x);
+		if (to >= 0 && to != coord && !listed[to]) {
+			listed[to] = 1;
+			stack[(*top)++] = to;
+		}
+	}
+}
+
+static struct place waiting(const struct state *t, int coord)
+{
+	return (struct place){ .coord = coord, .at = t->next[coord] };
+}
+
+/* Where the report begins: at the first coordinate of the circle that waits to go forward. */
+static int circle_begin(const struct state *t, int coord)
+{
+	int best, from, forward;
+
+	for (int i = 0; i < t->s->p; i++)	/* after so many steps it is in the circle */
+		coord = source(t, waiting(t, coord)).coord;
+	best = from = coord;
+	do {
+		forward = unit(t, waiting(t, coord))->kind == HD_F;
+		if (forward > (unit(t, waiting(t, best))->kind == HD_F) ||
+		    (coord < best && forward == (unit(t, waiting(t, best))->kind == HD_F)))
+			best = coord;
+		coord = source(t, waiting(t, coord)).coord;
+	} while (coord != from);
+	return best;
+}
+
+static int report_circle(struct state *t, int coord)
+{
+	char text[700];
+	size_t at = 0;
+	int first = circle_begin(t, coord);
+
+	coord = first;
+	do {
+		struct place x = waiting(t, coord), from = source(t, x);
+
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%swaits at %s for stage ",
+				       at ? ", which " : "", name_at(t, x).s);
+		if (from.coord == coord)
+			return refuse(t, "deadlock: stage %d waits at %s for its own %s, which "
+				      "stands later", coord, name_at(t, x).s, name_at(t, from).s);
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%d", from.coord);
+		coord = from.coord;
+	} while (coord != first && at < sizeof(text) - 100);
+	return refuse(t, "deadlock: stage %d %s%s", first, text,
+		      coord != first ? ", and so on" : "");
+}
+
+static int simulate(struct state *t)
+{
+	int p = t->s->p, *stack = hd_alloc((size_t)p * sizeof(*stack)), top = 0, stuck = -1;
+	char *listed = hd_alloc((size_t)p);
+
+	for (int r = p - 1; r >= 0; r--) {
+		stack[top++] = r;
+		listed[r] = 1;
+	}
+	while (top) {
+		int r = stack[--top];
+
+		listed[r] = 0;
+		advance(t, r, stack, &top, listed);
+	}
+	for (int r = 0; r < p; r++)
+		if (stuck < 0 && t->next[r] < t->s->n[r])
+			stuck = r;
+	free(stack);
+	free(listed);
+	return stuck < 0 ? 0 : report_circle(t, stuck);
+}
+
+/* -- report ------------------------------------------------------------------------------------ */
+
+static void report_init(struct state *t)
+{
+	struct hd_schedule_report *rep = &t->rep;
+	size_t p = (size_t)t->s->p;
+
+	rep->p = t->s->p;
+	rep->start = hd_alloc(p * sizeof(*rep->start));
+	rep->end = hd_alloc(p * sizeof(*rep->end));
+	rep->busy = hd_alloc(p * sizeof(*rep->busy));
+	rep->in_flight = hd_alloc(p * sizeof(*rep->in_flight));
+	for (size_t r = 0; r < p; r++) {
+		rep->start[r] = hd_alloc((size_t)t->s->n[r] * sizeof(double));
+		rep->end[r] = hd_alloc((size_t)t->s->n[r] * sizeof(double));
+	}
+}
+
+static void summarize(struct state *t)
+{
+	uint32_t frees = t->separate_w ? HD_W : HD_B;
+	double busiest = 0;
+
+	for (int r = 0; r < t->s->p; r++) {
+		int now = 0;
+
+		for (int i = 0; i < t->s->n[r]; i++) {
+			now += t->s->units[r][i].kind == HD_F;
+			if (now > t->rep.in_flight[r])
+				t->rep.in_flight[r] = now;
+			now -= t->s->units[r][i].kind == frees;
+		}
+		if (t->rep.busy[r] > busiest)
+			busiest = t->rep.busy[r];
+	}
+	t->rep.separate_w = t->separate_w;
+	t->rep.bubble = busiest > 0 ? (t->rep.makespan - busiest) / busiest : 0;
+}
+
+void hd_schedule_report_release(struct hd_schedule_report *rep)
+{
+	for (int r = 0; r < rep->p; r++) {
+		free(rep->start[r]);
+		free(rep->end[r]);
+	}
+	free(rep->start);
+	free(rep->end);
+	free(rep->busy);
+	free(rep->in_flight);
+	memset(rep, 0, sizeof(*rep));
+}
+
+static int check_all(struct state *t)
+{
+	HD_TRY(count_stages(t));
+	HD_TRY(record_all(t));
+	for (int g = 0; g < t->stages; g++)
+		for (int i = 0; i < t->s->m; i++)
+			HD_TRY(check_one(t, g, i));
+	for (int r = 0; r < t->s->p; r++)
+		HD_TRY(check_messages(t, r));
+	return simulate(t);
+}
+
+int hd_schedule_check(const struct hd_schedule *s, struct hd_schedule_report *rep,
+		      struct hd_err *err)
+{
+	struct state t = { .s = s, .err = err };
+	int rc;
+
+	t.next = hd_alloc((size_t)s->p * sizeof(*t.next));
+	report_init(&t);
+	rc = check_all(&t);
+	if (!rc && rep) {
+		summarize(&t);
+		*rep = t.rep;
+	} else {
+		hd_schedule_report_release(&t.rep);
+	}
+	free(t.next);
+	free(t.where);
+	free(t.stage);
+	return rc;
+}
+
+/* -- drawing ----------------------------------------------------------------------------------- */
+
+#define WIDEST 4000			/* columns */
+
+static int label(char *s, size_t size, const struct hd_schedule *s0, const struct hd_unit *u)
+{
+	if (s0->v > 1)
+		return snprintf(s, size, "%c%d.%d", "FBW"[kind_of(u->kind)], u->micro, u->chunk);
+	return snprintf(s, size, "%c%d", "FBW"[kind_of(u->kind)], u->micro);
+}
+
+/* So that the shortest unit has room for its label and a space. */
+static double columns_per_time(const struct hd_schedule *s, const struct hd_schedule_report *rep)
+{
+	double most = 0;
+	char text[48];
+
+	for (int r = 0; r < s->p; r++)
+		for (int i = 0; i < s->n[r]; i++) {
+			double time = rep->end[r][i] - rep->start[r][i];
+			int chars = label(text, sizeof(text), s, &s->units[r][i]) + 1;
+
+			if (time > 0 && chars / time > most)
+				most = chars / time;
+		}
+	return most * rep->makespan > WIDEST ? WIDEST / rep->makespan : most;
+}
+
+static void pad(FILE *f, int *at, int to, char c)
+{
+	for (; *at < to; ++*at)
+		fputc(c, f);
+}
+
+void hd_schedule_draw(FILE *f, const struct hd_schedule *s, const struct hd_schedule_report *rep)
+{
+	double scale = columns_per_time(s, rep);
+
+	for (int r = 0; r < s->p; r++) {
+		int at = 0;
+
+		fprintf(f, "stage %-3d |", r);
+		for (int i = 0; i < s->n[r]; i++) {
+			char text[48];
+			int n = label(text, sizeof(text), s, &s->units[r][i]);
+
+			pad(f, &at, at + (i > 0), ' ');
+			pad(f, &at, (int)(rep->start[r][i] * scale + 0.5), ' ');
+			fputs(text, f);
+			at += n;
+			pad(f, &at, (int)(rep->end[r][i] * scale + 0.5) - 1, '-');
+		}
+		fputc('\n', f);
+	}
+}

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Finding plugins, and accepting or refusing them.
+ *
+ * A plugin is judged from data: its entry is pure and returns const tables, and nothing else of it
+ * runs before all checks have passed. Its table is copied into a full one of this engine (the
+ * shorter of the two lengths counts), so that a plugin of an older minor, whose table ends earlier,
+ * and one of a newer minor, whose table goes on, are called through the same slots. A refusal names
+ * the field and both values.
+ */
+#include <config.h>
+#include "engine/plugin/registry.h"
+#include "engine/base/loader.h"
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef HD_PLUGIN_DIR
+#define HD_PLUGIN_DIR "/usr/local/lib/heddle"
+#endif
+/* Bytes: no table is larger for centuries; what claims to be is not a table. */
+#define TABLE_MAX 4096
+#define STR_(x) #x
+#define STR(x) STR_(x)
+#define ENTRY "heddle_plugin_v" STR(HD_ABI_MAJOR)
+
+struct known {
+	struct hd_plugin_entry e; /* first: entries are handed out by its address */
+	struct hd_strategy_ops table;
+	struct hd_module *module; /* accepted: what is loaded stays as it is */
+};
+static struct known **all;
+static size_t nall, all_cap;
+
+/* -- acceptance */
+
+static const char *age(unsigned theirs, unsigned ours)
+{
+	return theirs > ours ? "newer" : "older";
+}
+
+/* An entry of another major means a plugin of another time, not a file that is no plugin. */
+static int no_entry(struct hd_module *m, const char *elsewhere, struct hd_plugin_entry *e,
+		    struct hd_err *err)
+{
+	char name[32];
+
+	for (unsigned v = 0; v < 32; v++) {
+		snprintf(name, sizeof(name), "heddle_plugin_v%u", v);
+		if (v == HD_ABI_MAJOR || !hd_loader_symbol(m, name, NULL))
+			continue;
+		e->abi_major = (uint16_t)v;
+		return hd_err_set(err, HD_EABI,
+				  "exports %s: abi_major is %u, %s than this engine's %d", name, v,
+				  age(v, HD_ABI_MAJOR), HD_ABI_MAJOR);
+	}
+	if (elsewhere)
+		return hd_err_set(err, HD_EABI, "has no %s of its own: the one it finds is in %s",
+				  ENTRY, elsewhere);
+	return hd_err_set(err, HD_EABI, "exports no %s: it is not a heddle plugin", ENTRY);
+}
+
+static int check_version(const struct hd_plugin *p, struct hd_err *err)
+{
+	if (p->abi_major != HD_ABI_MAJOR)
+		return hd_err_set(err, HD_EABI, "abi_major is %u, %s than this engine's %d",
+				  p->abi_major, age(p->abi_major, HD_ABI_MAJOR), HD_ABI_MAJOR);
+	/* From major 1 on any minor fits. */
+	if (HD_ABI_MAJOR == 0 && p->abi_minor != HD_ABI_MINOR)
+		return hd_err_set(
+			err, HD_EABI,
+			"abi_minor is %u, %s than this engine's %d (while abi_major is 0 both must "
+			"be equal): build it again with this engine's headers",
+			p->abi_minor, age(p->abi_minor, HD_ABI_MINOR), HD_ABI_MINOR);
+	return 0;
+}
+
+static int check_text(const char *field, const char *text, size_t room, struct hd_err *err)
+{
+	if (memchr(text, 0, room))
+		return 0;
+	return hd_err_set(err, HD_EABI, "%s has no end within its %zu bytes", field, room);
+}
+
+/* build: "key=value ..." of what else crosses the line. Nothing does in this ABI, so this engine
+ * has no keys. */
+static int check_build(const char *build, struct hd_err *err)
+{
+	build += strspn(build, " ");
+	if (!*build)
+		return 0;
+	return hd_err_set(err, HD_EABI, "build asks for %.*s, this engine has no such key",
+			  (int)strcspn(build, " "), build);
+}
+
+static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, struct hd_err *err)
+{
+	if (p->magic != HD_MAGIC)
+		return hd_err_set(err, HD_EABI, "magic is 0x%08x, not 0x%08x", p->magic, HD_MAGIC);
+	e->abi_major = p->abi_major;
+	e->abi_minor = p->abi_minor;
+	HD_TRY(check_version(p, err));
+	HD_TRY(check_text("name", p->name, sizeof(p->name), err));
+	HD_TRY(check_text("version", p->version, sizeof(p->version), err));
+	HD_TRY(check_text("build", p->build, sizeof(p->build), err));
+	e->version = hd_strdup(p->version);
+	if (strcmp(p->name, e->name))
+		return hd_err_set(err, HD_EABI, "name is \"%s\", the file's name says \"%s\"",
+				  p->name, e->name);
+	HD_TRY(check_build(p->build, err));
+	if (p->size > TABLE_MAX || !HD_HAS(p, strategy) || !p->strategy)
+		return hd_err_set(err, HD_EABI, "has no strategy table (size is %zu)", p->size);
+	return 0;
+}
+
+static int check_options(const struct hd_strategy_ops *o, struct hd_err *err)
+{
+	const struct hd_option *k;
+
+	if (!o->noptions)
+		return 0;
+	if (!o->options || o->noptions > TABLE_MAX)
+		return hd_err_set(err, HD_EABI, "noptions is %u, options is %s", o->noptions,
+				  o->options ? "set" : "NULL");
+	if (o->option_size < sizeof(*k) || o->option_size > TABLE_MAX ||
+	    o->option_size % sizeof(void *))
+		return hd_err_set(err, HD_EABI, "option_size is %u, this engine's is %zu",
+				  o->option_size, sizeof(*k));
+	for (uint32_t i = 0; i < o->noptions; i++) {
+		k = (const void *)((const char *)o->options + (size_t)i * o->option_size);
+		if (!k->key || !*k->key)
+			return hd_err_set(err, HD_EABI, "option %u of %u has no key", i,
+					  o->noptions);
+		if (!strcmp(k->key, "plugin") || !strcmp(k->key, "size"))
+			return hd_err_set(err, HD_EABI, "option %s: this key is the engine's",
+					  k->key);
+		if (k->type > HD_OPT_CHOICE)
+			return hd_err_set(err, HD_EABI,
+					  "option %s: type is %u, this engine knows 0..%d", k->key,
+					  k->type, HD_OPT_CHOICE);
+		if (k->type == HD_OPT_CHOICE && !k->range)
+			return hd_err_set(err, HD_EABI, "option %s: a choice without range",
+					  k->key);
+	}
+	return 0;
+}
+
+static int stub(struct hd_strategy *self, struct hd_plan *p)
+{
+	(void)self;
+	(void)p;
+	return HD_OK;
+}
+
+static int stub_schedule(struct hd_strategy *self, struct hd_plan *p, int64_t micro_batches)
+{
+	(void)micro_batches;
+	return stub(self, p);
+}
+
+static void stub_close(struct hd_strategy *self)
+{
+	(void)self;
+}
+
+static void fill(struct hd_strategy_ops *t, int *orders)
+{
+	*orders = !!t->schedule;
+	t->close = t->close ? t->close : stub_close;
+	t->rewrite = t->rewrite ? t->rewrite : stub;
+	t->rules = t->rules ? t->rules : stub;
+	t->homes = t->homes ? t->homes : stub;
+	t->lower = t->lower ? t->lower : stub;
+	t->schedule = t->schedule ? t->schedule : stub_schedule;
+}
+
+static int normalise(struct known *k, const struct hd_strategy_ops *theirs, struct hd_err *err)
+{
+	struct hd_strategy_ops t = {.size = 0};
+	size_t n = theirs->size;
+
+	/* A table of half a slot would make half an address. */
+	if (!n || n > TABLE_MAX || n % sizeof(void *))
+		return hd_err_set(err, HD_EABI,
+				  "strategy: size is %zu, this engine's table has %zu", n,
+				  sizeof(t));
+	memcpy(&t, theirs, n < sizeof(t) ? n : sizeof(t));
+	t.size = sizeof(t);
+	if (!t.open)
+		return hd_err_set(err, HD_EABI,
+				  "strategy: slot open is mandatory and missing (size is %zu)", n);
+	if (!t.mesh)
+		return hd_err_set(err, HD_EABI,
+				  "strategy: slot mesh is mandatory and missing (size is %zu)", n);
+	HD_TRY(check_options(&t, err));
+	fill(&t, &k->e.orders);
+	k->table = t;
+	return 0;
+}
+
+static int accept(struct hd_module *m, struct known *k, struct hd_err *err)
+{
+	const struct hd_plugin *(*entry)(void);
+	const struct hd_plugin *p;
+	const char *elsewhere;
+	void *at = hd_loader_symbol(m, ENTRY, &elsewhere);
+
+	if (!at)
+		return no_entry(m, elsewhere, &k->e, err);
+	memcpy(&entry, &at, sizeof(entry)); /* C has no cast from object to function */
+	p = entry();
+	if (!p)
+		return hd_err_set(err, HD_EABI, "%s returns NULL", ENTRY);
+	HD_TRY(check_identity(p, &k->e, err));
+	return normalise(k, p->strategy, err);
+}
+
+static void load(struct known *k)
+{
+	struct hd_module *m = NULL;
+	struct hd_err err = {.code = 0};
+
+	free(k->e.why);
+	k->e.why = NULL;
+	k->e.version = "";
+	if (hd_loader_open(k->e.path, &m, &err) || accept(m, k, &err)) {
+		k->e.why = hd_strdup(err.text);
+		hd_loader_close(m);
+		return;
+	}
+	hd_loader_keep(m);
+	k->module = m;
+	k->e.ops = &k->table;
+}
+
+/* -- finding */
+
+/* File name without directory, lib, heddle_ and .so. */
+static char *name_of(const char *path)
+{
+	const char *base = strrchr(path, '/');
+	size_t n;
+	char *name;
+
+	base = base ? base + 1 : path;
+	base += strncmp(base, "lib", 3) ? 0 : 3;
+	base += strncmp(base, "heddle_", 7) ? 0 : 7;
+	name = hd_strdup(base);
+	n = strlen(name);
+	if (n > 3 && !strcmp(name + n - 3, ".so"))
+		name[n - 3] = 0;
+	return name;
+}
+
+/* The entry of a file, judged when it is first asked for; again while it is refused, for it may
+ * have been rebuilt. */
+static struct hd_plugin_entry *entry_of(const char *path)
+{
+	struct known *k = NULL;
+
+	for (size_t i = 0; i < nall && !k; i++)
+		k = strcmp(all[i]->e.path, path) ? NULL : all[i];
+	if (!k) {
+		k = hd_alloc(sizeof(*k));
+		k->e.path = hd_strdup(path);
+		k->e.name = name_of(path);
+		all = hd_grow(all, nall, &all_cap, sizeof(*all));
+		all[nall++] = k;
+	}
+	if (!k->module)
+		load(k);
+	return &k->e;
+}
+
+/* The search: a build tree, then what is installed. plugins/ beside the executable (libtool's
+ * real executables are in .libs/), or beside its directory where that is a configured tree:
+ * tests and tools are built one level down. */
+static char *build_plugins(void)
+{
+	char exe[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	char *slash, *dir = NULL, *mark;
+
+	if (n <= 0)
+		return NULL;
+	exe[n] = 0;
+	for (int up = 0; up < 2 && !dir && (slash = strrchr(exe, '/')); up++) {
+		*slash = 0;
+		slash = strrchr(exe, '/');
+		if (!up && slash && !strcmp(slash, "/.libs"))
+			*slash = 0;
+		dir = hd_format("%s/plugins", exe);
+		mark = hd_format("%s/config.status", exe);
+		if (access(dir, X_OK) || (up && access(mark, F_OK))) {
+			free(dir);
+			dir = NULL;
+		}
+		free(mark);
+	}
+	return dir;
+}
+
+struct files {
+	char **path;
+	size_t n, cap;
+};
+
+static void add_file(const char *path, void *ctx)
+{
+	struct files *f = ctx;
+	char *real = realpath(path, NULL);
+
+	for (size_t i = 0; i < f->n && real; i++) {
+		if (!strcmp(f->path[i], real)) {
+			free(real);
+			real = NULL;
+		}
+	}
+	if (!real)
+		return;
+	f->path = hd_grow(f->path, f->n, &f->cap, sizeof(*f->path));
+	f->path[f->n++] = real;
+}
+
+static int compare(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* DIR / NAME / .libs / NAME.so, as libtool leaves modules. */
+static void add_built(const char *dir, struct files *f)
+{
+	struct files subs = {NULL, 0, 0};
+	struct dirent *d;
+	DIR *list = opendir(dir);
+
+	while (list && (d = readdir(list))) {
+		if (d->d_name[0] == '.')
+			continue;
+		subs.path = hd_grow(subs.path, subs.n, &subs.cap, sizeof(*subs.path));
+		subs.path[subs.n++] = hd_format("%s/%s/.libs", dir, d->d_name);
+	}
+	if (list)
+		closedir(list);
+	if (subs.n)
+		qsort(subs.path, subs.n, sizeof(*subs.path), compare);
+	for (size_t i = 0; i < subs.n; i++) {
+		hd_loader_scan(subs.path[i], add_file, f);
+		free(subs.path[i]);
+	}
+	free(subs.path);
+}
+
+static void release(struct files *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		free(f->path[i]);
+	free(f->path);
+}
+
+/* In the order of the search.  -> the places searched, for messages, malloc'ed. */
+static char *search(struct files *f)
+{
+	char *built = build_plugins(), *places;
+
+	if (built)
+		add_built(built, f);
+	hd_loader_scan(HD_PLUGIN_DIR, add_file, f);
+	places = built ? hd_format("%s, %s", built, HD_PLUGIN_DIR) : hd_strdup(HD_PLUGIN_DIR);
+	free(built);
+	return places;
+}
+
+static int no_such_name(const char *name, const struct files *f, const char *places,
+			struct hd_err *err)
+{
+	char *names = hd_strdup("none");
+
+	for (size_t i = 0; i < f->n; i++) {
+		char *one = name_of(f->path[i]);
+		char *more = i ? hd_format("%s, %s", names, one) : hd_strdup(one);
+
+		free(one);
+		free(names);
+		names = more;
+	}
+	hd_err_set(err, HD_EINVAL, "no plugin \"%s\" (%s.so or heddle_%s.so) in %s; there: %s",
+		   name, name, name, places, names);
+	free(names);
+	return HD_EINVAL;
+}
+
+static char *path_of_name(const char *name, struct hd_err *err)
+{
+	struct files f = {NULL, 0, 0};
+	char *places = search(&f), *path = NULL;
+
+	for (size_t i = 0; i < f.n && !path; i++) {
+		char *one = name_of(f.path[i]);
+
+		path = strcmp(one, name) ? NULL : hd_strdup(f.path[i]);
+		free(one);
+	}
+	if (!path)
+		no_such_name(name, &f, places, err);
+	release(&f);
+	free(places);
+	return path;
+}
+
+static char *path_of_path(const char *value, const char *dir, struct hd_err *err)
+{
+	char *joined = value[0] != '/' && dir && *dir ? hd_format("%s/%s", dir, value) : NULL;
+	char *path = joined ? realpath(joined, NULL) : NULL;
+
+	if (!path)
+		path = realpath(value, NULL);
+	if (!path && joined && strcmp(dir, "."))
+		hd_err_set(err, HD_EINVAL, "no plugin file %s, nor %s: %s", joined, value,
+			   strerror(errno));
+	else if (!path)
+		hd_err_set(err, HD_EINVAL, "no plugin file %s: %s", value, strerror(errno));
+	free(joined);
+	return path;
+}
+
+static int is_path(const char *value)
+{
+	size_t n = strlen(value);
+
+	return strchr(value, '/') || (n > 3 && !strcmp(value + n - 3, ".so"));
+}
+
+int hd_registry_find(const char *name_or_path, const char *relative_to_dir,
+		     struct hd_plugin_entry **out, struct hd_err *err)
+{
+	struct hd_plugin_entry *e;
+	char *path = is_path(name_or_path) ? path_of_path(name_or_path, relative_to_dir, err)
+					   : path_of_name(name_or_path, err);
+
+	if (!path)
+		return HD_EINVAL;
+	e = entry_of(path);
+	free(path);
+	if (e->why)
+		return hd_err_set(err, HD_EABI, "plugin %s: %s", e->path, e->why);
+	*out = e;
+	return 0;
+}
+
+int hd_registry_scan(struct hd_plugin_entry ***out)
+{
+	struct files f = {NULL, 0, 0};
+	struct hd_plugin_entry **e;
+
+	free(search(&f));
+	e = hd_alloc(f.n * sizeof(struct hd_plugin_entry *));
+	for (size_t i = 0; i < f.n; i++) {
+		e[i] = entry_of(f.path[i]);
+		e[i]->hidden = 0;
+		for (size_t j = 0; j < i && !e[i]->hidden; j++)
+			e[i]->hidden = !strcmp(e[j]->name, e[i]->name);
+	}
+	release(&f);
+	*out = e;
+	return (int)f.n;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/predict/price.h - how long a step takes on a machine that need not be at hand.
+ */
+#ifndef HD_ENGINE_PRICE_H
+#define HD_ENGINE_PRICE_H
+#include "engine/config/machine.h"
+#include "engine/program/program.h"
+
+struct hd_stage_price {		/* of one rank of each stage, seconds of a step */
+	int64_t rank, parameters;
+	double memory;			/* bytes, as planned */
+	double compute;			/* kernels */
+	double exposed;			/* waits for collectives and sends under way */
+	double idle;			/* waits for other stages */
+	double collective;		/* collectives' own time, exposed or not */
+	double sent[HD_LINKS];		/* bytes on each class of links */
+};
+struct hd_price {
+	double step;			/* seconds: all stages have ended */
+	struct hd_stage_price *stages;
+	int64_t nstages;
+};
+/* Builds the program of one rank per stage and runs all of them on paper.  Release out in either case. */
+int hd_price(struct hd_plan *p, const struct hd_machine *m, struct hd_price *out, struct hd_err *err);
+void hd_price_release(struct hd_price *r);
+
+#endif

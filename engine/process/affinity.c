@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Cores and OpenMP's settings.
+ *
+ * By default mpirun binds each rank to one core (or, of more than two ranks, to one socket), and
+ * a program with threads then runs all of them there.  libgomp reads the mask and its variables
+ * before main(), so the mask is widened, the variables are set, and the program is started again
+ * in the same process: the launcher sees no difference, as MPI has not begun.  A mark with the
+ * process' number in the environment ends this after one round, and is not believed by a child
+ * process that inherits it.
+ *
+ * Spinning threads are best while ranks x threads fit the cores (an empty region takes 0.5 us
+ * against 51), and seven times slower than passive ones beyond that: so the policy is passive
+ * only where they do not fit.
+ */
+#include <config.h>
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "engine/process/affinity.h"
+#include "engine/base/err.h"
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MARK "HEDDLE_AFFINITY" /* "pid threads cores-before cores-after" */
+
+static char note[160];
+
+static int mask_cores(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+}
+
+/* The kernel keeps to the cores that the container or the batch system allows, whatever is asked
+ * for. */
+static void mask_widen(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		CPU_SET(i, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+static int local_ranks(void)
+{
+	static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+					    "SLURM_NTASKS_PER_NODE"};
+
+	for (size_t i = 0; i < HD_LEN(names); i++)
+		if (getenv(names[i]) && atoi(getenv(names[i])) > 0)
+			return atoi(getenv(names[i]));
+	return 1;
+}
+
+/* mpirun says that it has bound this process.  Any other mask (taskset, a batch system) is
+ * somebody's wish: it is only too narrow if more threads than it has cores are asked for by
+ * number. */
+static int too_narrow(int cores, int wanted, int ranks)
+{
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
+	const char *bound = getenv("OMPI_MCA_orte_bound_at_launch");
+
+	if (wanted)
+		return cores < wanted && cores < online;
+	return bound && atoi(bound) && cores < online / ranks;
+}
+
+static int set(const char *name, const char *value)
+{
+	const char *now = getenv(name);
+
+	if (now && !strcmp(now, value))
+		return 0;
+	setenv(name, value, 1);
+	return 1;
+}
+
+/* Threads spin between regions because sleeping costs 50 us a time, but not for libgomp's own milliseconds: where another
+ * process takes a core, a thread that spins for it holds back the very thread it waits for (seen: 5 times slower). */
+#define SPINS "20000"
+
+/* -> whether libgomp has read something else. */
+static int set_openmp(int threads, int cores, int sharers, int widened)
+{
+	char text[16];
+	int changed = widened;
+
+	snprintf(text, sizeof(text), "%d", threads);
+	if (getenv("OMP_NUM_THREADS") || widened || threads != cores)
+		changed |= set("OMP_NUM_THREADS", text);
+	if (sharers * threads > cores)
+		changed |= set("OMP_WAIT_POLICY", "passive");
+	else if (threads > 1 && !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT"))
+		changed |= set("GOMP_SPINCOUNT", SPINS);
+	if (getenv("OMP_PROC_BIND"))
+		changed |= set("OMP_PROC_BIND", "false");
+	return changed;
+}
+
+static void start_again(char **argv)
+{
+	char path[4096];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	if (n > 0) {
+		path[n] = 0;
+		execv(path, argv); /* by its path, so that ps shows its name */
+	}
+	execv("/proc/self/exe", argv);
+	/* Only a failure comes here: the settings stay as they are. */
+}
+
+static int back_again(int *threads)
+{
+	const char *mark = getenv(MARK);
+	int pid = 0, from = 0, to = 0;
+
+	if (!mark || sscanf(mark, "%d %d %d %d", &pid, threads, &from, &to) != 4 ||
+	    pid != (int)getpid())
+		return 0;
+	if (to > from)
+		snprintf(note, sizeof(note),
+			 "the launcher bound this rank to %d core%s; it may now use %d, by %d "
+			 "thread%s",
+			 from, from == 1 ? "" : "s", to, *threads, *threads == 1 ? "" : "s");
+	return 1;
+}
+
+int hd_affinity_setup(int argc, char **argv, int threads_wanted)
+{
+	int threads, before, cores, sharers, ranks = local_ranks();
+	char mark[80];
+
+	(void)argc;
+	if (back_again(&threads))
+		return threads;
+	before = mask_cores();
+	if (too_narrow(before, threads_wanted, ranks))
+		mask_widen();
+	cores = mask_cores();
+	/* Ranks that keep masks of their own do not share them. */
+	sharers = cores == before && cores < sysconf(_SC_NPROCESSORS_ONLN) ? 1 : ranks;
+	threads = threads_wanted ? threads_wanted : cores / sharers;
+	threads = threads < 1 ? 1 : threads;
+	snprintf(mark, sizeof(mark), "%d %d %d %d", (int)getpid(), threads, before, cores);
+	setenv(MARK, mark, 1);
+	if (set_openmp(threads, cores, sharers, cores > before))
+		start_again(argv);
+	return threads;
+}
+
+const char *hd_affinity_note(void)
+{
+	return note[0] ? note : NULL;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/process/affinity.h - cores and OpenMP's settings, before anything else.
+ */
+#ifndef HD_ENGINE_AFFINITY_H
+#define HD_ENGINE_AFFINITY_H
+
+/* The first call of main().  threads_wanted 0: cores / ranks of this host.  May start the program
+ * again, once, in the same process: it then comes back here and returns.  -> threads of this
+ * process, at least 1. */
+int hd_affinity_setup(int argc, char **argv, int threads_wanted);
+/* One line for the log if a launcher's binding was undone, else NULL. */
+const char *hd_affinity_note(void);
+
+#endif

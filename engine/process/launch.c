@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The launcher, seen from inside: the variables it leaves, the terminal it stands on, the command that asks for it.
+ */
+#include <config.h>
+#include "engine/process/launch.h"
+#include "engine/base/err.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdio_ext.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int hd_launch_first(void)
+{
+	static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID" };
+
+	for (size_t i = 0; i < HD_LEN(names); i++)
+		if (getenv(names[i]))
+			return atoi(getenv(names[i])) == 0;
+	return 1;
+}
+
+int hd_launch_mpi(void)
+{
+	static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "PMI_FD" };
+	const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+
+	if (size && atoi(size) == 1)
+		return 0;
+	for (size_t i = 0; i < HD_LEN(names); i++)
+		if (getenv(names[i]))
+			return 1;
+	return 0;
+}
+
+/* mpirun passes on what its ranks print: its own stdout counts.  That of a daemon on another host is /dev/null. */
+int hd_launch_terminal(void)
+{
+	char link[32], to[64] = "";
+
+	if (!isatty(1) || !getenv("OMPI_COMM_WORLD_RANK"))
+		return isatty(1);
+	snprintf(link, sizeof(link), "/proc/%d/fd/1", (int)getppid());
+	if (readlink(link, to, sizeof(to) - 1) < 0)
+		return 0;
+	return !strncmp(to, "/dev/pts/", 9) || !strncmp(to, "/dev/tty", 8) || !strcmp(to, "/dev/console");
+}
+
+static int launcher_stderr = -1;
+
+/* Its very descriptor, where that is allowed: in a file both then write one after the other. */
+void hd_launch_listen(void)
+{
+	char link[32];
+
+	if (!getenv("OMPI_COMM_WORLD_RANK"))
+		return;
+#if defined(SYS_pidfd_open) && defined(SYS_pidfd_getfd)
+	int process = (int)syscall(SYS_pidfd_open, getppid(), 0);
+
+	if (process >= 0) {
+		launcher_stderr = (int)syscall(SYS_pidfd_getfd, process, 2, 0);
+		close(process);
+	}
+#endif
+	snprintf(link, sizeof(link), "/proc/%d/fd/2", (int)getppid());
+	if (launcher_stderr < 0)
+		launcher_stderr = open(link, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
+}
+
+void hd_launch_deaf(void)
+{
+	if (!getenv("OMPI_COMM_WORLD_RANK"))
+		return;
+	__fpurge(stdout);
+	if (launcher_stderr >= 0)
+		dup2(launcher_stderr, 2);
+}
+
+/* mpirun counts cores, not what runs on them at once. */
+static int64_t cores(void)
+{
+	long threads = sysconf(_SC_NPROCESSORS_ONLN);
+	int siblings = 1, own = 1;
+	char line[4096];
+	FILE *f = fopen("/proc/cpuinfo", "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "siblings : %d", &siblings) == 1 || sscanf(line, "cpu cores : %d", &own) == 1)
+			continue;
+	if (f)
+		fclose(f);
+	return siblings > own && own > 0 ? threads * own / siblings : threads;
+}
+
+static void add(char **text, const char *word)
+{
+	hd_append(text, "%s%s", **text ? " " : "", word);
+}
+
+static void add_quoted(char **text, const char *word)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
+	char *q = hd_alloc(4 * strlen(word) + 3), *to = q;
+
+	if (*word && strspn(word, plain) == strlen(word)) {
+		strcpy(q, word);
+	} else {
+		*to++ = '\'';
+		for (; *word; word++)
+			if (*word == '\'')
+				to = stpcpy(to, "'\\''");
+			else
+				*to++ = *word;
+		*to = '\'';
+	}
+	add(text, q);
+	free(q);
+}
+
+/* mpirun waits so long between SIGCONT and SIGTERM, and again before SIGKILL: no longer than is needed. */
+char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv)
+{
+	char *text = hd_format("mpirun -np %lld", (long long)ranks), *wait;
+
+	if (ranks > cores())
+		add(&text, "--oversubscribe");
+	add(&text, "--bind-to none");
+	if (!geteuid())
+		add(&text, "--allow-run-as-root");
+	wait = hd_format("--mca odls_base_sigkill_timeout %lld", (long long)seconds);
+	add(&text, wait);
+	free(wait);
+	for (int i = 0; i < argc; i++)
+		add_quoted(&text, argv[i]);
+	return text;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/process/launch.h - what a process can tell of how it was started, and what to type instead.
+ */
+#ifndef HD_ENGINE_LAUNCH_H
+#define HD_ENGINE_LAUNCH_H
+#include <stdint.h>
+
+/* Before MPI is up.  1: the launcher calls this rank 0, or there is no launcher. */
+int hd_launch_first(void);
+/* 1: mpirun or the like has started this process with others. */
+int hd_launch_mpi(void);
+/* Whether what is printed ends on a terminal: the pseudo-terminal that mpirun gives to its ranks is not one. */
+int hd_launch_terminal(void);
+/* listen: before signals are handled.  deaf: the launcher has told this process to end.  mpirun takes nothing more that
+ * is printed, and a write would wait for it until it kills: what is buffered for it is dropped, and messages go where its
+ * own went. */
+void hd_launch_listen(void);
+void hd_launch_deaf(void);
+/* The command that starts argv on so many ranks and leaves them so many seconds to save after a signal, quoted for a
+ * shell; malloc'ed. */
+char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv);
+
+#endif

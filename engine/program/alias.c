@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which tensors are the same bytes.  Every tensor is a range of a root; two tensors that need not both exist share one:
+ *
+ *   views        view, sync, unpack, pick, and chunk along the leading dim: a range of their input
+ *   in place     an op that may take its input's buffer, where nothing reads that input afterwards
+ *   pieces       what pack or join puts together is written there in the first place
+ *   accumulators a gradient kernel adds straight into the step's accumulator
+ *
+ * Offsets may depend on the rank (a ring's chunks); members of a group still agree on every root's place.
+ */
+#include <config.h>
+#include "engine/program/program.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define FOREVER INT64_MAX
+
+static int is(const struct node *n, const char *op) { return n && !strcmp(n->v.op->name, op); }
+static struct node *maker(const struct tensor *t) { return t->v.node ? N(t->v.node) : NULL; }
+
+static struct tensor *root_of(struct hd_program *g, struct tensor *t, int64_t *offset)
+{
+	*offset = 0;
+	while (g->at[t->id].root != t) {
+		*offset += g->at[t->id].offset;
+		t = g->at[t->id].root;
+	}
+	return t;
+}
+
+/* t becomes bytes [offset, ...) of in. */
+static void merge(struct hd_program *g, struct tensor *t, struct tensor *in, int64_t offset)
+{
+	g->at[t->id].root = in;
+	g->at[t->id].offset = offset;
+	g->next[t->id] = g->members_of[in->id];
+	g->members_of[in->id] = t;
+}
+
+/* When a reader is done with what it reads: itself, or where its communication is waited for. */
+static int64_t done_reading(const struct hd_program *g, const struct node *r)
+{
+	int64_t at = g->position[r->id];
+
+	if (!r->comm.kind)
+		return at;
+	if (r->comm.kind == HD_SEND)
+		return FOREVER;
+	for (struct node **k = g->readers[r->outs[0]->id]; k && *k; k++)
+		if (g->position[(*k)->id] > at)
+			return g->position[(*k)->id];
+	return FOREVER;
+}
+
+/* The last position at which anything but `except` reads bytes of the root's whole family. */
+static int64_t last_read(const struct hd_program *g, const struct tensor *root, const struct node *except)
+{
+	int64_t last = -1;
+	const struct storage *s = &g->at[root->id];
+
+	if (s->last_read == FOREVER)
+		return FOREVER;
+	for (struct node **r = g->readers[root->id]; r && *r; r++)
+		if (*r != except && done_reading(g, *r) > last)
+			last = done_reading(g, *r);
+	for (const struct tensor *t = g->members_of[root->id]; t; t = g->next[t->id]) {
+		int64_t k = last_read(g, t, except);
+
+		last = k > last ? k : last;
+	}
+	return last;
+}
+
+static int is_leaf(const struct tensor *t) { return !t->v.node; }
+
+/* -- views ------------------------------------------------------------------------------------------------------------------ */
+static int64_t position_index(const struct hd_program *g, const struct node *n, int64_t j)
+{
+	int64_t me = n->pos.group ? hd_member_index(g->plan, G(n->pos.group), g->rank) : 0;
+	int64_t i = (n->pos.mul * me + n->pos.add + n->pos.step * j) % n->parts;
+
+	return i < 0 ? i + n->parts : i;
+}
+
+int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t j)
+{
+	return position_index(g, n, j);
+}
+
+static void view(struct hd_program *g, struct node *n)
+{
+	struct tensor *x = n->ins[0], *y = n->outs[0];
+
+	if (y->step && !x->step)
+		return;
+	if (is(n, "view") || is(n, "sync"))
+		merge(g, y, x, 0);
+	else if (is(n, "unpack"))
+		merge(g, y, x, hd_attr_int(n->attr, "at", 0) * HD_BITS(y->v.dtype) / 8);
+	else if (is(n, "pick"))
+		merge(g, y, n->ins[position_index(g, n, 0)], 0);
+	else if (is(n, "chunk") && x->v.ndim && x->dims[0] == n->along)
+		merge(g, y, x, position_index(g, n, 0) * hd_local_bytes(y));
+}
+
+/* -- in place ------------------------------------------------------------------------------------------------------------------ */
+static int may_overwrite(struct hd_program *g, struct node *n, struct tensor *x, const struct tensor *y)
+{
+	int64_t offset;
+	struct tensor *root = root_of(g, x, &offset);
+
+	if (x->v.dtype != y->v.dtype || hd_local_bytes(x) != hd_local_bytes(y) || (y->step && !root->step))
+		return 0;
+	if (!y->step && root->step)
+		return 0;			/* a step's buffer, and this runs once a micro-batch */
+	if (is_leaf(root))
+		return root->assign == y || (n->v.nout && root->assign && root->assign->v.node == &n->v && root->assign == y);
+	return last_read(g, root, n) < g->position[n->id];
+}
+
+static int inplace_input(const struct node *n, uint32_t k)
+{
+	if (n->comm.kind == HD_ALL_REDUCE || n->comm.kind == HD_ALL_MAX)
+		return 0;
+	if (is(n, "einsum"))
+		return hd_attr(n->attr, "add", 0) != 0 ? (int)n->v.nin - 1 - (hd_attr(n->attr, "rows", 0) != 0) : -1;
+	return n->v.op->inplace ? n->v.op->inplace[k] : -1;
+}
+
+static void in_place(struct hd_program *g, struct node *n)
+{
+	for (uint32_t k = 0; k < n->v.nout; k++) {
+		int i = inplace_input(n, k);
+
+		if (i < 0 || g->at[n->outs[k]->id].root != n->outs[k])
+			continue;
+		if (is(n, "add") && n->ins[i]->v.ndim != n->outs[k]->v.ndim)
+			continue;
+		if (may_overwrite(g, n, n->ins[i], n->outs[k]))
+			merge(g, n->outs[k], n->ins[i], 0);
+		else if (is(n, "map"))			/* any input of the result's dims will do */
+			for (uint32_t j = 1; j < n->v.nin; j++)
+				if (n->ins[j]->v.ndim == n->outs[k]->v.ndim && may_overwrite(g, n, n->ins[j], n->outs[k])) {
+					merge(g, n->outs[k], n->ins[j], 0);
+					break;
+				}
+	}
+}
+
+/* -- pieces: x is made inside y ----------------------------------------------------------------------------------------------- */
+static int can_live_in(struct hd_program *g, struct node *n, struct tensor *x, const struct tensor *y)
+{
+	int64_t offset;
+	struct tensor *root = root_of(g, x, &offset);
+
+	return !is_leaf(root) && offset == 0 && hd_local_bytes(root) == hd_local_bytes(x) && root->step == y->step &&
+	       g->at[root->id].last_read != FOREVER && last_read(g, root, n) < g->position[n->id];
+}
+
+static void pieces(struct hd_program *g, struct node *n)
+{
+	struct tensor *y = n->outs[0];
+	int64_t at = 0, offset;
+	int flat = is(n, "pack"), leading = is(n, "join") && n->along == y->dims[0];
+
+	for (uint32_t j = 0; (flat || leading) && j < n->v.nin; j++) {
+		struct tensor *x = n->ins[j];
+		int64_t where = flat ? at : position_index(g, n, j) * hd_local_bytes(x);
+
+		if (can_live_in(g, n, x, y))
+			merge(g, root_of(g, x, &offset), y, where);
+		at += (hd_local_bytes(x) + 63) / 64 * 64;
+	}
+}
+
+/* -- accumulators ----------------------------------------------------------------------------------------------------------------- */
+static int is_contribution(const struct hd_program *g, const struct tensor *t)
+{
+	struct node **r = g->readers[t->id];
+
+	return r && r[0] && !r[1] && is(r[0], "accumulate");
+}
+
+static void accumulate_into(struct hd_program *g, struct node *n)
+{
+	struct tensor *y = n->outs[0];
+	const struct hd_device_ops *d = g->device;
+
+	for (uint32_t i = 0; i < n->v.nin; i++) {
+		struct tensor *x = n->ins[i];
+		struct node *m = maker(x);
+		const struct hd_kernel *k = m ? d->kernel(m->v.op->name) : NULL;
+		int all = m && k && k->flags & HD_K_ACC && m->inst < 0 && !m->comm.kind && x->v.dtype == y->v.dtype &&
+			  hd_local_bytes(x) == hd_local_bytes(y) && !(is(m, "einsum") && hd_attr(m->attr, "add", 0) != 0);
+
+		for (uint32_t o = 0; all && o < m->v.nout; o++)	/* one flag for all outputs of a kernel */
+			all = is_contribution(g, m->outs[o]) && (g->at[m->outs[o]->id].root == m->outs[o] ||
+								 m->outs[o] != x);
+		if (all && g->at[x->id].root == x && !g->members_of[x->id])
+			merge(g, x, y, 0);
+	}
+}
+
+/* -- leaves: the value that an update leaves, or its pieces put together, is made in the leaf, if nothing reads the old one -------- */
+/* Runs only if the update does: a step that is not finite leaves leaves as they are. */
+static int from_update(const struct node *n)
+{
+	static const char *const moves[] = { "comm", "join", "pack", "unblock", "unpack", "view" };
+	int moved = 0;
+
+	if (!strcmp(n->v.kind, "update"))
+		return 1;
+	for (size_t i = 0; i < HD_LEN(moves); i++)
+		moved |= is(n, moves[i]);
+	for (uint32_t i = 0; moved && i < n->v.nin; i++)
+		moved = n->ins[i]->v.node && from_update(maker(n->ins[i]));
+	return moved;
+}
+
+static void in_leaf(struct hd_program *g, struct tensor *leaf)
+{
+	int64_t offset = 0;
+	struct tensor *y = leaf->assign, *root = y ? root_of(g, y, &offset) : NULL;
+	const struct node *m = root ? maker(root) : NULL;
+
+	if (!m || !from_update(m) || offset || y->v.dtype != leaf->v.dtype || hd_local_bytes(root) != hd_local_bytes(leaf) ||
+	    last_read(g, leaf, NULL) >= g->position[m->id])
+		return;
+	merge(g, root, leaf, 0);
+}
+
+/* -- all -------------------------------------------------------------------------------------------------------------------------- */
+/* The same for all ranks of a plan; made once, also where programs of several ranks are built beside each other. */
+static void index_readers(struct hd_program *g)
+{
+	struct hd_plan *p = g->plan;
+	int *n;
+
+	if (p->readers) {
+		g->readers = p->readers;
+		return;
+	}
+	p->readers = g->readers = hd_plan_alloc(p, p->ntensors * sizeof(*p->readers));
+	n = hd_alloc((p->ntensors + 1) * sizeof(*n));
+	for (struct node *k = p->first; k; k = k->next)
+		for (uint32_t i = 0; i < k->v.nin; i++)
+			n[k->ins[i]->id]++;
+	for (size_t t = 0; t < p->ntensors; t++)
+		p->readers[t] = n[t] ? hd_plan_alloc(p, (size_t)(n[t] + 1) * sizeof(**p->readers)) : NULL;
+	memset(n, 0, p->ntensors * sizeof(*n));
+	for (struct node *k = p->first; k; k = k->next)
+		for (uint32_t i = 0; i < k->v.nin; i++)
+			p->readers[k->ins[i]->id][n[k->ins[i]->id]++] = k;
+	free(n);
+}
+
+/* Program order; separate weight-gradient units run after what stands behind them in the list. */
+static void index_positions(struct hd_program *g)
+{
+	int64_t at = 0, behind = g->plan->separate_w ? g->plan->nnodes : 0;
+
+	for (struct node *n = g->plan->first; n; n = n->next)
+		g->position[n->id] = at++ + (n->v.phase == HD_W ? behind : n->v.phase & (HD_S | HD_U) ? 2 * behind : 0);
+}
+
+void hd_index_program(struct hd_program *g)
+{
+#pragma omp critical(readers)
+	index_readers(g);
+	index_positions(g);
+	hd_index_here(g);
+}
+
+int hd_alias(struct hd_program *g)
+{
+	struct hd_plan *p = g->plan;
+	struct tensor *keep[] = { p->loss, p->nll, p->logits, p->norm, p->factor };
+
+	for (size_t t = 0; t < p->ntensors; t++)
+		g->at[t].root = p->tensors[t];
+	for (size_t i = 0; i < HD_LEN(keep); i++)
+		if (keep[i])
+			g->at[keep[i]->id].last_read = FOREVER;
+	for (size_t i = 0; i < p->nstats; i++)
+		g->at[p->stats[i]->id].last_read = FOREVER;
+	for (size_t t = 0; t < p->ntensors; t++)
+		if (p->tensors[t]->assign)
+			g->at[p->tensors[t]->assign->id].last_read = FOREVER;
+	for (size_t i = 0; i < g->nmine; i++) {
+		struct node *n = g->mine[i];
+
+		if (is(n, "accumulate"))
+			accumulate_into(g, n);
+		view(g, n);
+		pieces(g, n);
+		in_place(g, n);
+	}
+	for (size_t t = 0; t < p->ntensors; t++)
+		if (is_leaf(p->tensors[t]))
+			in_leaf(g, p->tensors[t]);
+	for (size_t t = 0; t < p->ntensors; t++) {	/* straight to the root */
+		int64_t offset;
+		struct tensor *r = root_of(g, p->tensors[t], &offset);
+
+		g->at[t].offset = offset;
+		g->at[t].root = r;
+	}
+	return p->err->code;
+}

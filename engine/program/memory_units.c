@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Offsets for a step of very many buffers: hundreds of micro-batches, each with the same units.
+ *
+ * Packing every buffer on its own would take minutes.  Buffers that are born in one unit and die in
+ * one unit (the same or another) are put into a bundle, and bundles are packed with units for time.
+ * What lives within one unit is packed exactly inside its bundle, and since all micro-batches look
+ * alike, a pattern that was packed before is not packed again.  What lives longer stands side by
+ * side.  The price: a long-lived buffer counts until its last unit ends, so at most one unit's
+ * worth of what is freed early is lost beside all that is in flight.
+ */
+#include <config.h>
+#include "engine/base/err.h"
+#include "engine/base/hash.h"
+#include "engine/program/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct item { int32_t u0, u1; int64_t i; };	/* span i lives from unit u0 to u1 */
+
+struct pattern {			/* of what lives within one unit */
+	int64_t n, bytes;
+	uint64_t hash;
+	struct hd_span *s;		/* times from the earliest */
+};
+
+struct patterns { struct pattern *v; size_t n, cap; };
+
+static int by_units(const void *a, const void *b)
+{
+	const struct item *x = a, *y = b;
+
+	if (x->u0 != y->u0)
+		return x->u0 < y->u0 ? -1 : 1;
+	if (x->u1 != y->u1)
+		return x->u1 < y->u1 ? -1 : 1;
+	return x->i < y->i ? -1 : x->i > y->i;
+}
+
+static int64_t rounded(int64_t bytes)
+{
+	return (bytes + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
+}
+
+/* -- what lives within one unit ---------------------------------------------------------------- */
+
+static struct pattern pattern_of(const struct hd_span *s, const struct item *it, int64_t n)
+{
+	struct pattern p = { .n = n, .hash = HD_HASH_START };
+	int64_t base = INT64_MAX;
+
+	p.s = hd_alloc((size_t)n * sizeof(*p.s));
+	for (int64_t k = 0; k < n; k++)
+		base = s[it[k].i].first < base ? s[it[k].i].first : base;
+	for (int64_t k = 0; k < n; k++) {
+		const struct hd_span *x = &s[it[k].i];
+		int64_t words[] = { x->bytes, x->first - base, x->last - base };
+
+		p.s[k] = (struct hd_span){ words[0], words[1], words[2], 0 };
+		for (size_t w = 0; w < HD_LEN(words); w++)
+			p.hash = hd_hash_add(p.hash, (uint64_t)words[w]);
+	}
+	return p;
+}
+
+static int equal(const struct pattern *a, const struct pattern *b)
+{
+	if (a->n != b->n || a->hash != b->hash)
+		return 0;
+	for (int64_t k = 0; k < a->n; k++)
+		if (a->s[k].bytes != b->s[k].bytes || a->s[k].first != b->s[k].first ||
+		    a->s[k].last != b->s[k].last)
+			return 0;
+	return 1;
+}
+
+static const struct pattern *packed(struct patterns *all, struct pattern p)
+{
+	for (size_t k = 0; k < all->n; k++)
+		if (equal(&all->v[k], &p)) {
+			free(p.s);
+			return &all->v[k];
+		}
+	p.bytes = hd_memory_plan(p.s, p.n);
+	all->v = hd_grow(all->v, all->n, &all->cap, sizeof(*all->v));
+	all->v[all->n] = p;
+	return &all->v[all->n++];
+}
+
+/* -- bundles ----------------------------------------------------------------------------------- */
+
+/* Offsets within the bundle.  -> its bytes */
+static int64_t arrange(struct hd_span *s, const struct item *it, int64_t n, struct patterns *all)
+{
+	int64_t at = 0;
+
+	if (it->u0 == it->u1) {
+		const struct pattern *p = packed(all, pattern_of(s, it, n));
+
+		for (int64_t k = 0; k < n; k++)
+			s[it[k].i].offset = p->s[k].offset;
+		return p->bytes;
+	}
+	for (int64_t k = 0; k < n; k++) {
+		s[it[k].i].offset = at;
+		at += rounded(s[it[k].i].bytes);
+	}
+	return at;
+}
+
+static int64_t bundle_end(const struct item *it, int64_t n, int64_t from)
+{
+	int64_t to = from;
+
+	while (to < n && it[to].u0 == it[from].u0 && it[to].u1 == it[from].u1)
+		to++;
+	return to;
+}
+
+static int64_t collect(struct hd_span *s, int64_t n, const int32_t *unit, struct item *it)
+{
+	int64_t some = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		s[i].offset = 0;
+		if (s[i].bytes > 0)
+			it[some++] = (struct item){ unit[s[i].first], unit[s[i].last], i };
+	}
+	qsort(it, (size_t)some, sizeof(*it), by_units);
+	return some;
+}
+
+int64_t hd_memory_plan_units(struct hd_span *s, int64_t n, const int32_t *unit)
+{
+	struct item *it = hd_alloc((size_t)(n + 1) * sizeof(*it));
+	struct hd_span *bundle = hd_alloc((size_t)(n + 1) * sizeof(*bundle));
+	struct patterns all = { 0 };
+	int64_t some = collect(s, n, unit, it), nbundles = 0, top;
+
+	for (int64_t from = 0, to; from < some; from = to) {
+		to = bundle_end(it, some, from);
+		bundle[nbundles++] = (struct hd_span){ arrange(s, it + from, to - from, &all),
+			it[from].u0, it[from].u1, 0 };
+	}
+	top = hd_memory_plan(bundle, nbundles);
+	nbundles = 0;
+	for (int64_t from = 0, to; from < some; from = to, nbundles++) {
+		to = bundle_end(it, some, from);
+		for (int64_t k = from; k < to; k++)
+			s[it[k].i].offset += bundle[nbundles].offset;
+	}
+	for (size_t k = 0; k < all.n; k++)
+		free(all.v[k].s);
+	free(all.v);
+	free(bundle);
+	free(it);
+	return top;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Lifetimes from the timeline, offsets from the lifetimes: all memory of a rank is known before the first step.
+ *
+ * Leaves (parameters, states) are persistent.  Every other root has one instance per micro-batch, or one per step, that
+ * lives from its first writer to its last reader; communication that is under way keeps what it reads until it is waited
+ * for.  How many micro-batches are in flight follows from the schedule; nobody counts slots.
+ */
+#include <config.h>
+#include "engine/program/program.h"
+#include "engine/program/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank)
+{
+	int64_t m = 0;
+
+	for (uint32_t i = 0; i < gr->n; i++)
+		m = m * gr->axes[i]->v.n + hd_plan_coord(p, rank, gr->axes[i]);
+	return m;
+}
+
+static int64_t instances(const struct hd_program *g, const struct tensor *root)
+{
+	return root->step || !g->at[root->id].here ? 1 : g->plan->micros;
+}
+
+static int64_t instance(const struct hd_program *g, const struct tensor *root, int64_t micro)
+{
+	return g->at[root->id].slot + (root->step || !g->at[root->id].here || micro < 0 ? 0 : micro);
+}
+
+/* A tensor is here if its placement says so. */
+int hd_tensor_here(const struct hd_program *g, const struct tensor *t)
+{
+	const struct hd_plan *p = g->plan;
+
+	for (int a = 0; a < p->naxes; a++)
+		if (t->at.on[a].kind == HD_AT && t->at.on[a].index != hd_plan_coord(p, g->rank, p->axes[a]))
+			return 0;
+	return 1;
+}
+
+int64_t hd_program_parameters(const struct hd_program *g)
+{
+	int64_t n = 0;
+
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+
+		if (!t->v.node && t->v.what == HD_PARAM && hd_tensor_here(g, t))
+			n += hd_local_count(t);
+	}
+	return n;
+}
+
+static void touch(struct hd_program *g, struct hd_span *s, const struct tensor *t, int64_t micro, int64_t from, int64_t to)
+{
+	const struct tensor *root = g->at[t->id].root;
+	struct hd_span *k;
+
+	if (!root->v.node && root->v.what != HD_DATA)
+		return;
+	if (!g->at[root->id].here)		/* the norm of all gradients, a send's other end: named here, elsewhere in memory */
+		return;
+	k = &s[instance(g, root, micro)];
+	k->first = from < k->first ? from : k->first;
+	k->last = to > k->last ? to : k->last;
+}
+
+static void touch_entry(struct hd_program *g, struct hd_span *s, int64_t e)
+{
+	const struct entry *x = &g->entries[e];
+	int64_t until = e;
+
+	if (x->type == HD_ENTRY_LOAD) {
+		touch(g, s, x->data, x->micro, e, e);
+		return;
+	}
+	if (x->wait > e)
+		until = x->wait < (int64_t)g->n ? x->wait : (int64_t)g->n - 1;
+	for (uint32_t i = 0; hd_entry_reads(x, i); i++)
+		if (x->type == HD_ENTRY_NODE || i == x->input)
+			touch(g, s, x->node->ins[i], x->micro, e, until);
+	for (uint32_t k = 0; k < x->node->v.nout; k++)
+		touch(g, s, x->node->outs[k], x->micro, e, until);
+}
+
+/* What the run looks at after the step. */
+static void keep_results(struct hd_program *g, struct hd_span *s)
+{
+	const struct tensor *keep[] = { g->plan->loss, g->plan->nll, g->plan->logits, g->plan->norm, g->plan->factor };
+
+	for (size_t i = 0; i < HD_LEN(keep); i++)
+		for (int64_t m = 0; keep[i] && m < g->plan->micros; m++)
+			if (s[instance(g, g->at[keep[i]->id].root, m)].last >= 0)
+				touch(g, s, keep[i], m, (int64_t)g->n - 1, (int64_t)g->n - 1);
+	for (size_t i = 0; i < g->plan->nstats; i++)
+		if (s[instance(g, g->at[g->plan->stats[i]->id].root, 0)].last >= 0)
+			touch(g, s, g->plan->stats[i], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
+	for (size_t i = 0; i < g->plan->ntensors; i++)
+		if (g->keep_gradients && g->plan->tensors[i]->v.what == HD_GRAD && g->plan->tensors[i]->v.node &&
+		    s[instance(g, g->at[i].root, 0)].last >= 0)
+			touch(g, s, g->plan->tensors[i], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *v = g->plan->tensors[i]->assign;
+
+		if (v && s[instance(g, g->at[v->id].root, 0)].last >= 0 && g->at[v->id].root->v.node)
+			touch(g, s, v, 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
+	}
+}
+
+static int is_state(const struct tensor *t) { return !t->v.node && t->v.what != HD_DATA; }
+
+static int64_t persistent(struct hd_program *g)
+{
+	int64_t at = 0;
+
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		struct tensor *t = g->plan->tensors[i];
+
+		if (!is_state(t) || t->v.what == HD_ACT || !hd_tensor_here(g, t))
+			continue;
+		g->offsets[g->at[i].slot] = at;
+		at += (hd_local_bytes(t) + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
+	}
+	return at;
+}
+
+#define MANY 30000			/* spans from which on exact packing takes too long */
+
+static int same_unit(const struct hd_unit *a, const struct hd_unit *b)
+{
+	return a->kind == b->kind && a->chunk == b->chunk && a->micro == b->micro;
+}
+
+/* Offsets.  Sync that is scattered among backward belongs to the unit beside which it runs. */
+static int64_t pack(const struct hd_program *g, struct hd_span *s, int64_t n, int64_t used)
+{
+	int32_t *unit, u = 0;
+	int64_t bytes;
+
+	if (used <= MANY)
+		return hd_memory_plan(s, n);
+	unit = hd_alloc((g->n + 1) * sizeof(*unit));
+	for (size_t e = 0, last = 0; e < g->n; e++) {
+		if (g->entries[e].unit.kind != HD_S && !same_unit(&g->entries[e].unit, &g->entries[last].unit))
+			u++, last = e;
+		unit[e] = u;
+	}
+	bytes = hd_memory_plan_units(s, n, unit);
+	free(unit);
+	return bytes;
+}
+
+static int plan_memory(struct hd_program *g)
+{
+	struct hd_span *s;
+	int64_t n = 0, used = 0;
+
+	for (size_t i = 0; i < g->plan->ntensors; i++)
+		if (g->at[i].root == g->plan->tensors[i]) {
+			g->at[i].slot = (int32_t)n;
+			n += instances(g, g->plan->tensors[i]);
+		}
+	g->slots = n;
+	g->offsets = hd_alloc((size_t)(n + 1) * sizeof(*g->offsets));
+	s = hd_alloc((size_t)(n + 1) * sizeof(*s));
+	for (int64_t i = 0; i < n; i++)
+		s[i] = (struct hd_span){ 0, INT64_MAX, -1, 0 };
+	for (int64_t e = 0; e < (int64_t)g->n; e++)
+		touch_entry(g, s, e);
+	keep_results(g, s);
+	for (size_t i = 0; i < g->plan->ntensors; i++)
+		for (int64_t k = 0; g->at[i].root == g->plan->tensors[i] && k < instances(g, g->plan->tensors[i]); k++) {
+			struct hd_span *x = &s[g->at[i].slot + k];
+
+			if (x->last < 0)
+				*x = (struct hd_span){ 0, 0, 0, 0 };
+			else
+				x->bytes = hd_local_bytes(g->plan->tensors[i]), used++;
+		}
+	g->memory.transient = pack(g, s, n, used);
+	g->memory.peak_bound = hd_memory_bound(s, n);
+	for (int64_t i = 0; i < n; i++)
+		g->offsets[i] = s[i].offset;
+	free(s);
+	g->memory.persistent = persistent(g);
+	return HD_OK;
+}
+
+int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, struct hd_program **out, struct hd_err *err)
+{
+	struct hd_program *g = hd_alloc(sizeof(*g));
+	int rc;
+
+	g->plan = p;
+	g->rank = o->rank;
+	g->device = o->device;
+	g->keep_gradients = o->keep_gradients;
+	g->coord = p->stages ? hd_plan_coord(p, o->rank, p->stages) : 0;
+	g->at = hd_alloc(p->ntensors * sizeof(*g->at));
+	g->next = hd_alloc(p->ntensors * sizeof(*g->next));
+	g->members_of = hd_alloc(p->ntensors * sizeof(*g->members_of));
+	g->here = hd_alloc((size_t)p->nnodes + 1);
+	g->mine = hd_alloc((size_t)(p->nnodes + 1) * sizeof(*g->mine));
+	g->position = hd_alloc((size_t)(p->nnodes + 1) * sizeof(*g->position));
+	for (size_t i = 0; i < p->ntensors; i++)
+		g->at[i].here = hd_tensor_here(g, p->tensors[i]);
+	hd_index_program(g);
+	rc = hd_alias(g);
+	if (rc >= 0)
+		rc = hd_timeline(g);
+	if (rc >= 0)
+		rc = plan_memory(g);
+	if (rc < 0) {
+		hd_err_set(err, rc, "%s", p->err->text);
+		hd_program_destroy(g);
+		g = NULL;
+	}
+	*out = g;
+	return rc;
+}
+
+void *hd_program_address(const struct hd_program *g, const struct tensor *t, int64_t micro)
+{
+	const struct storage *s = &g->at[t->id];
+	char *base;
+
+	if (s->root->v.node || s->root->v.what == HD_DATA) {
+		base = g->transient;
+	} else {
+		if (!hd_tensor_here(g, s->root))
+			return NULL;
+		base = g->persistent;
+	}
+	return base + g->offsets[instance(g, s->root, micro)] + s->offset;
+}
+
+/* The leaves of another program of the same run, by name: one copy of the parameters serves all. */
+void hd_program_share(struct hd_program *g, const struct hd_program *owner)
+{
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+
+		for (size_t k = 0; is_state(t) && k < owner->plan->ntensors; k++) {
+			const struct tensor *u = owner->plan->tensors[k];
+
+			if (is_state(u) && u->v.what == t->v.what && !strcmp(u->v.name, t->v.name))
+				g->offsets[g->at[i].slot] = owner->offsets[owner->at[k].slot];
+		}
+	}
+}

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The timeline of one rank: its schedule's units opened up into nodes, one entry per node and micro-batch.
+ *
+ * What runs once a step stands around them: gathers (G) before, sync (S) as soon as the last writer of its inputs is
+ * done - so that early buckets move while backward goes on - and the update (U) last.  Sync that spans stages waits for
+ * the end, where all stages reach it in the same order.
+ *
+ * Messages between stages.  A unit's receives are posted one unit ahead, so that they arrive while that one computes.  A
+ * send is waited for as soon as its receiver must have come to the unit that receives, by the times that the schedule has
+ * on paper: where a unit of this stage begins strictly later than that one.  So what is on its way is bounded by the
+ * schedule and not by the number of micro-batches, and nobody waits in a circle: every wait, of whatever kind, is for
+ * something that begins earlier on paper.
+ *
+ * What reads a movement would wait for it, so it comes later: one that leads to another movement (a ring's next turn)
+ * after a block of backward has run beside the first, all others at the end.  There the turns of all buckets take
+ * turns, first come first served.
+ */
+#include <config.h>
+#include "engine/program/program.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* -- which nodes run here --------------------------------------------------------------------------------------------------- */
+static int64_t stage_at(const struct hd_plan *p, const struct tensor *t)
+{
+	const struct hd_place *w = &t->at.on[p->stages->id];
+
+	return w->kind == HD_AT ? w->index : -1;
+}
+
+static int crosses_stages(const struct hd_plan *p, const struct node *n)
+{
+	if (!p->stages)
+		return 0;
+	for (uint32_t i = 0; n->comm.kind && i < n->comm.group->n; i++)
+		if (n->comm.group->axes[i] == p->stages)
+			return 1;
+	return !strcmp(n->v.op->name, "norm2");
+}
+
+static int is_here(const struct hd_program *g, const struct node *n)
+{
+	const struct hd_plan *p = g->plan;
+	int64_t s;
+
+	if (!p->stages)
+		return 1;
+	if (n->comm.kind == HD_RECV)
+		s = stage_at(p, n->outs[0]);
+	else if ((n->comm.kind == HD_BROADCAST || !strcmp(n->v.op->name, "norm2")) && crosses_stages(p, n))
+		s = -1;
+	else
+		s = hd_node_stage(p, n);
+	return s < 0 || s == g->coord;
+}
+
+int hd_node_here(const struct hd_program *g, const struct node *n) { return g->here[n->id]; }
+
+/* In program order.  With many stages they are a small part of the plan, and all that follows looks at them only. */
+void hd_index_here(struct hd_program *g)
+{
+	for (struct node *n = g->plan->first; n; n = n->next) {
+		g->here[n->id] = (char)is_here(g, n);
+		if (g->here[n->id])
+			g->mine[g->nmine++] = n;
+	}
+}
+
+/* -- entries --------------------------------------------------------------------------------------------------------------------- */
+struct build {
+	struct hd_program *g;
+	int *unmet;			/* by node id: inputs that are not complete */
+	int *runs;			/* by node id: instances still to come */
+	char *held;			/* by node id: emitted at the end only */
+	char **loaded;			/* by tensor id, of data: the micro-batches that are here; NULL: none */
+	struct hd_unit unit;
+	struct node **behind;		/* a ring's next turns, in the order in which they became ready */
+	int *since;			/* the border between blocks that each has seen */
+	size_t nbehind, from;
+	int border;
+	int64_t *unit_at;		/* by position of the unit: its first entry */
+	char *leads;			/* by node id: to a movement that needs no other bucket */
+	struct node ***after;		/* by node id: those that overwrite what it reads, NULL-terminated */
+	struct unit_nodes *units;	/* by kind and chunk */
+	double **received;		/* by node id, of sends */
+};
+
+struct unit_nodes { struct node **v, **receives; size_t n, nreceives; };	/* both NULL until the first such unit */
+
+static struct entry *append(struct build *b, int type, struct node *n, int32_t micro)
+{
+	struct hd_program *g = b->g;
+	struct entry *e;
+
+	g->entries = hd_grow(g->entries, g->n, &g->cap, sizeof(*g->entries));
+	e = &g->entries[g->n++];
+	*e = (struct entry){ .type = type, .micro = micro, .node = n, .unit = b->unit, .wait = -1 };
+	return e;
+}
+
+static void emit(struct build *b, struct node *n, int32_t micro);
+
+static void emit_sync(struct build *b, struct node *n)
+{
+	struct hd_unit was = b->unit;
+
+	b->unit = (struct hd_unit){ HD_S, 0, HD_STEP };
+	emit(b, n, HD_STEP);
+	b->unit = was;
+}
+
+static int reads_movement(const struct node *n)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (n->ins[i]->v.node && N(n->ins[i]->v.node)->comm.kind && n->ins[i]->v.node->phase & HD_S)
+			return 1;
+	return 0;
+}
+
+/* One thing less that n waits for. */
+static void met(struct build *b, struct node *n)
+{
+	if (--b->unmet[n->id] || b->held[n->id])
+		return;
+	if (!reads_movement(n)) {
+		emit_sync(b, n);
+	} else if (b->leads[n->id]) {
+		b->behind[b->nbehind] = n;
+		b->since[b->nbehind++] = b->border;
+	}
+}
+
+static void complete(struct build *b, const struct tensor *t)
+{
+	for (struct node **r = b->g->readers[t->id]; r && *r; r++)
+		if ((*r)->v.phase & HD_S)
+			met(b, *r);
+}
+
+/* Those that are ready and have seen so many borders. */
+static void catch_up(struct build *b, int borders)
+{
+	while (b->from < b->nbehind && b->border - b->since[b->from] >= borders)
+		emit_sync(b, b->behind[b->from++]);
+}
+
+static void load(struct build *b, const struct node *n, int32_t micro)
+{
+	for (uint32_t i = 0; i < n->v.nin && micro != HD_STEP; i++) {
+		char **loaded = &b->loaded[n->ins[i]->id];
+
+		if (n->ins[i]->v.what != HD_DATA || n->ins[i]->v.node)
+			continue;
+		if (!*loaded)
+			*loaded = hd_alloc((size_t)b->g->plan->micros);
+		if (!(*loaded)[micro])
+			append(b, HD_ENTRY_LOAD, NULL, micro)->data = n->ins[i];
+		(*loaded)[micro] = 1;
+	}
+}
+
+static int is_accumulator(const struct node *n) { return !strcmp(n->v.op->name, "accumulate"); }
+
+/* Contributions that could not be written straight into their accumulator are added by an entry of their own.  A reader
+ * of several inputs stands in the list once for each, side by side. */
+static void accumulate_copies(struct build *b, const struct node *n, int32_t micro)
+{
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		for (struct node **r = b->g->readers[n->outs[k]->id], *last = NULL; r && *r; last = *r++)
+			for (uint32_t i = 0; *r != last && is_accumulator(*r) && i < (*r)->v.nin; i++)
+				if ((*r)->ins[i] == n->outs[k])
+					append(b, HD_ENTRY_ACC, *r, micro)->input = i;
+}
+
+static void emit(struct build *b, struct node *n, int32_t micro)
+{
+	if (!hd_node_here(b->g, n) || b->runs[n->id] <= 0)
+		return;
+	load(b, n, micro);
+	append(b, HD_ENTRY_NODE, n, micro);
+	if (micro != HD_STEP)
+		accumulate_copies(b, n, micro);
+	if (--b->runs[n->id] > 0)
+		return;
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		complete(b, n->outs[k]);
+	for (struct node **r = b->after[n->id]; r && *r; r++)
+		met(b, *r);
+}
+
+static void emit_phase(struct build *b, uint32_t phase)
+{
+	b->unit = (struct hd_unit){ phase, 0, HD_STEP };
+	for (size_t i = 0; i < b->g->nmine; i++)
+		if (b->g->mine[i]->v.phase == phase)
+			emit(b, b->g->mine[i], HD_STEP);
+}
+
+static int in_unit(const struct hd_plan *p, const struct node *n, const struct hd_unit *u)
+{
+	uint32_t phases = u->kind == HD_B && !p->separate_w ? HD_B | HD_W : u->kind;
+
+	return n->v.phase & phases && (n->block < 0 ? 0 : p->blocks[n->block].chunk) == u->chunk;
+}
+
+/* What a unit receives is posted in the order in which it was sent. */
+static int64_t sent_at(const struct hd_program *g, const struct node *n)
+{
+	return g->position[N(n->ins[0]->v.node)->id];
+}
+
+static void put_receive(const struct hd_program *g, struct unit_nodes *l, struct node *n)
+{
+	size_t i = l->nreceives++;
+
+	for (; i && sent_at(g, l->receives[i - 1]) > sent_at(g, n); i--)
+		l->receives[i] = l->receives[i - 1];
+	l->receives[i] = n;
+}
+
+/* The nodes of a unit that run here: the same for all micro-batches. */
+static const struct unit_nodes *nodes_of(struct build *b, const struct hd_unit *u)
+{
+	const struct hd_program *g = b->g;
+	struct unit_nodes *l = &b->units[u->chunk * 3 + (u->kind == HD_F ? 0 : u->kind == HD_B ? 1 : 2)];
+	size_t n = 0;
+
+	if (l->v)
+		return l;
+	for (size_t i = 0; i < g->nmine; i++)
+		n += (size_t)in_unit(g->plan, g->mine[i], u);
+	l->v = hd_alloc((n + 1) * sizeof(*l->v));
+	l->receives = hd_alloc((n + 1) * sizeof(*l->receives));
+	for (size_t i = 0; i < g->nmine; i++) {
+		if (!in_unit(g->plan, g->mine[i], u))
+			continue;
+		if (g->mine[i]->comm.kind == HD_RECV)
+			put_receive(g, l, g->mine[i]);
+		else
+			l->v[l->n++] = g->mine[i];
+	}
+	return l;
+}
+
+static void emit_receives(struct build *b, int at)
+{
+	const struct hd_plan *p = b->g->plan;
+	const struct unit_nodes *l;
+
+	if (!p->stages || at >= p->nunits[b->g->coord])
+		return;
+	l = nodes_of(b, &p->units[b->g->coord][at]);
+	for (size_t i = 0; i < l->nreceives; i++)
+		emit(b, l->receives[i], p->units[b->g->coord][at].micro);
+}
+
+static void emit_unit(struct build *b, const struct hd_unit *u)
+{
+	const struct unit_nodes *l = nodes_of(b, u);
+	int block = -1;
+
+	b->unit = *u;
+	for (size_t i = 0; i < l->n; i++) {
+		if (l->v[i]->block != block) {	/* a whole one has passed at the second border */
+			b->border++;
+			catch_up(b, 2);
+		}
+		block = l->v[i]->block;
+		emit(b, l->v[i], u->micro);
+	}
+}
+
+/* -- readiness of sync --------------------------------------------------------------------------------------------------------------- */
+/* Of the nodes that run here.  What others hand over goes through a movement between stages, which is held itself. */
+static void hold_after(struct build *b)
+{
+	for (size_t k = 0; k < b->g->nmine; k++) {
+		struct node *n = b->g->mine[k];
+
+		if (n->v.phase != HD_S)
+			continue;
+		b->held[n->id] = (char)crosses_stages(b->g->plan, n);
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			if (n->ins[i]->v.node && b->held[N(n->ins[i]->v.node)->id])
+				b->held[n->id] = 1;
+	}
+}
+
+/* Which sync goes on to a movement, other than by way of the norm, for which all buckets are needed. */
+static void mark_leading(struct build *b)
+{
+	for (size_t i = b->g->nmine; i-- > 0;) {
+		struct node *n = b->g->mine[i];
+
+		if (n->v.phase != HD_S || b->held[n->id] || !strcmp(n->v.op->name, "norm2"))
+			continue;
+		b->leads[n->id] = n->comm.kind != 0;
+		for (uint32_t k = 0; k < n->v.nout; k++)
+			for (struct node **r = b->g->readers[n->outs[k]->id]; r && *r; r++)
+				b->leads[n->id] |= b->leads[(*r)->id];
+	}
+}
+
+/* Whether two tensors, of a step, have bytes in common. */
+static int overlap(const struct hd_program *g, const struct tensor *a, const struct tensor *b)
+{
+	const struct storage *x = &g->at[a->id], *y = &g->at[b->id];
+
+	return x->root == y->root && a->step && b->step && x->offset < y->offset + hd_local_bytes(b) &&
+	       y->offset < x->offset + hd_local_bytes(a);
+}
+
+/* Names for bytes that are there already: these neither read nor write, and may stand before what they read. */
+static int only_names(const struct node *n)
+{
+	static const char *const ops[] = { "accumulate", "chunk", "join", "pack", "pick", "sync", "unpack", "view" };
+
+	for (size_t i = 0; i < HD_LEN(ops); i++)
+		if (!strcmp(n->v.op->name, ops[i]))
+			return 1;
+	return 0;
+}
+
+/* A result in place of an input overwrites what it shares with others; every other result has bytes of its own. */
+static int overwrites(const struct hd_program *g, const struct node *n, const struct tensor *t)
+{
+	for (uint32_t k = 0; k < n->v.nout && !only_names(n); k++)
+		for (uint32_t i = 0; i < n->v.nin && overlap(g, n->outs[k], t); i++)
+			if (overlap(g, n->outs[k], n->ins[i]))
+				return 1;
+	return 0;
+}
+
+static int reads_what(const struct hd_program *g, const struct node *r, const struct node *n)
+{
+	for (uint32_t i = 0; i < r->v.nin; i++)
+		if (overwrites(g, n, r->ins[i]))
+			return 1;
+	return 0;
+}
+
+/* k starts only when r is done. */
+static void behind(struct build *b, const struct node *r, struct node *k)
+{
+	struct node **list = b->after[r->id];
+	size_t n = 0, cap;
+
+	while (list && list[n])
+		n++;
+	cap = list ? n + 1 : 0;		/* with the NULL */
+	list = hd_grow(list, n + 1, &cap, sizeof(*list));
+	list[n] = k;
+	list[n + 1] = NULL;
+	b->after[r->id] = list;
+	b->unmet[k->id]++;
+}
+
+static void wait_for(struct build *b, struct node *k, const struct tensor *t)
+{
+	while (t->with)
+		t = t->with;
+	if (t->v.node && hd_node_here(b->g, N(t->v.node)))
+		behind(b, N(t->v.node), k);
+}
+
+/* What plugins have asked for. */
+static void order_asked(struct build *b)
+{
+	for (size_t i = 0; i < b->g->nmine; i++) {
+		struct node *k = b->g->mine[i];
+
+		for (struct wait *w = k->v.phase == HD_S ? k->waits : NULL; w; w = w->next)
+			wait_for(b, k, w->on);
+	}
+}
+
+/* Bytes are shared by program order (alias.c).  Sync that becomes ready in another order keeps that one where a later
+ * node overwrites what an earlier one reads. */
+static void order_overwrites(struct build *b)
+{
+	for (size_t i = 0; i < b->g->nmine; i++) {
+		struct node *r = b->g->mine[i], **list = NULL;
+		size_t n = 0, cap = 0;
+
+		if (r->v.phase != HD_S || only_names(r))
+			continue;
+		for (size_t j = i + 1; j < b->g->nmine; j++) {
+			struct node *k = b->g->mine[j];
+
+			if (k->v.phase == HD_S && reads_what(b->g, r, k)) {
+				list = hd_grow(list, n + 1, &cap, sizeof(*list));
+				list[n++] = k;
+				b->unmet[k->id]++;
+			}
+		}
+		b->after[r->id] = list;
+	}
+}
+
+static void count(struct build *b)
+{
+	for (size_t k = 0; k < b->g->nmine; k++) {
+		struct node *n = b->g->mine[k];
+
+		b->runs[n->id] = n->v.phase & (HD_F | HD_B | HD_W) ? (int)b->g->plan->micros : 1;
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			b->unmet[n->id] += n->ins[i]->v.node != NULL && !(n->comm.kind == HD_RECV);
+	}
+	hold_after(b);
+	mark_leading(b);
+	order_overwrites(b);
+	order_asked(b);
+}
+
+static int check_all_ran(struct build *b)
+{
+	for (size_t i = 0; i < b->g->nmine; i++) {
+		const struct node *n = b->g->mine[i];
+
+		if (b->runs[n->id] > 0)
+			return hd_plan_fail(b->g->plan, HD_EBUG, "%s of %s stands in no unit of stage %lld", n->v.op->name,
+					    n->v.block, (long long)b->g->coord);
+	}
+	return HD_OK;
+}
+
+/* Whether the entry has an input i to look at.  The accumulate node itself only names what its entries have added. */
+int hd_entry_reads(const struct entry *e, uint32_t i)
+{
+	if (e->type == HD_ENTRY_LOAD || i >= e->node->v.nin)
+		return 0;
+	return e->type == HD_ENTRY_ACC || (strcmp(e->node->v.op->name, "accumulate") && e->node->comm.kind != HD_RECV);
+}
+
+/* Between the two the run looks at the loss and the norm, and may begin again. */
+static int64_t first_update(const struct hd_program *g)
+{
+	int64_t e = 0;
+
+	while (e < (int64_t)g->n && !(g->entries[e].type == HD_ENTRY_NODE && !strcmp(g->entries[e].node->v.kind, "update")))
+		e++;
+	return e;
+}
+
+/* What a movement of sync sends must not be overwritten before it is done. */
+static void wait_for_overwrites(struct hd_program *g)
+{
+	for (int64_t e = 0; e < (int64_t)g->n; e++) {
+		struct entry *x = &g->entries[e];
+
+		if (x->type != HD_ENTRY_NODE || !x->node->comm.kind || !(x->node->v.phase & HD_S))
+			continue;
+		for (int64_t f = e + 1; f < x->wait; f++)
+			if (g->entries[f].type == HD_ENTRY_NODE && overwrites(g, g->entries[f].node, x->node->ins[0]))
+				x->wait = f;
+	}
+}
+
+/* Of a send, by micro-batch: when on paper the unit of another stage begins that receives it.  NULL: nobody knows. */
+static const double *received_at(struct build *b, const struct node *send)
+{
+	const struct hd_plan *p = b->g->plan;
+	struct node **r = b->g->readers[send->outs[0]->id];
+	int64_t to = send->comm.index;
+	double *at = b->received[send->id];
+
+	if (at || !r || !*r || !p->timing.start || to >= p->ncoords)
+		return at;
+	b->received[send->id] = at = hd_alloc((size_t)p->micros * sizeof(*at));
+	for (int64_t m = 0; m < p->micros; m++)
+		at[m] = -1;
+	for (int u = p->nunits[to] - 1; u >= 0; u--)
+		if (p->units[to][u].micro >= 0 && in_unit(p, *r, &p->units[to][u]))
+			at[p->units[to][u].micro] = p->timing.start[to][u];
+	return at;
+}
+
+/* The entry before which a send is waited for: the first unit that begins on paper after the one that receives it.  Units
+ * stand in the order of their times, so it is found by halving. */
+static int64_t send_wait(struct build *b, int64_t e)
+{
+	const struct hd_program *g = b->g;
+	const struct entry *x = &g->entries[e];
+	const double *at = x->micro == HD_STEP ? NULL : received_at(b, x->node), *start;
+	int low = 0, high = g->plan->nunits[g->coord];
+
+	if (!at || at[x->micro] < 0)
+		return (int64_t)g->n;
+	start = g->plan->timing.start[g->coord];
+	while (low < high) {
+		int u = (low + high) / 2;
+
+		if (b->unit_at[u] > e && start[u] > at[x->micro])
+			high = u;
+		else
+			low = u + 1;
+	}
+	return low < g->plan->nunits[g->coord] ? b->unit_at[low] : (int64_t)g->n;
+}
+
+/* The entry before which each communication must be finished: its first reader's; nobody's: the end of its part of the
+ * step, which is the update's begin or the end. */
+static void waits(struct build *b)
+{
+	struct hd_program *g = b->g;
+	int64_t m = g->plan->micros + 1, update = first_update(g), rows = 0, *first, *row;
+
+	row = hd_alloc(g->plan->ntensors * sizeof(*row));	/* of a movement's result */
+	for (size_t i = 0; i < g->nmine; i++)
+		if (g->mine[i]->comm.kind)
+			row[g->mine[i]->outs[0]->id] = ++rows * m;
+	first = hd_alloc((size_t)(rows * m + m) * sizeof(*first));
+	for (int64_t i = 0; i < rows * m + m; i++)
+		first[i] = (int64_t)g->n;
+	for (int64_t e = (int64_t)g->n - 1; e >= 0; e--) {
+		struct entry *x = &g->entries[e];
+
+		if (x->type == HD_ENTRY_NODE && x->node->comm.kind) {
+			struct tensor *y = x->node->outs[0];
+
+			x->wait = x->node->comm.kind == HD_SEND ? send_wait(b, e) : first[row[y->id] + (y->step ? 0 : x->micro + 1)];
+			if (e < update && x->wait > update)
+				x->wait = update;
+		}
+		for (uint32_t i = 0; hd_entry_reads(x, i); i++) {
+			struct tensor *t = x->node->ins[i];
+
+			if (x->type == HD_ENTRY_ACC && i != x->input)
+				continue;
+			first[row[t->id] + (t->step ? 0 : x->micro + 1)] = e;
+		}
+	}
+	free(first);
+	free(row);
+	wait_for_overwrites(g);
+}
+
+int hd_timeline(struct hd_program *g)
+{
+	struct hd_plan *p = g->plan;
+	size_t n = (size_t)p->nnodes + 1;
+	struct build b = { .g = g, .unmet = hd_alloc(n * sizeof(int)), .runs = hd_alloc(n * sizeof(int)), .held = hd_alloc(n),
+		.loaded = hd_alloc((p->ntensors + 1) * sizeof(*b.loaded)) };
+	int rc;
+
+	b.behind = hd_alloc(n * sizeof(*b.behind)), b.since = hd_alloc(n * sizeof(int));
+	b.units = hd_alloc((size_t)(p->chunks ? p->chunks : 1) * 3 * sizeof(*b.units));
+	b.received = hd_alloc(n * sizeof(*b.received));
+	b.leads = hd_alloc(n), b.after = hd_alloc(n * sizeof(*b.after));
+	count(&b);
+	b.unit_at = hd_alloc((size_t)(p->nunits[g->coord] + 1) * sizeof(*b.unit_at));
+	emit_phase(&b, HD_G);
+	b.unit = p->nunits[g->coord] ? p->units[g->coord][0] : b.unit;
+	emit_receives(&b, 0);
+	for (int u = 0; u < p->nunits[g->coord]; u++) {
+		b.unit = p->units[g->coord][u];
+		b.unit_at[u] = (int64_t)g->n;
+		emit_receives(&b, u + 1);
+		emit_unit(&b, &p->units[g->coord][u]);
+	}
+	catch_up(&b, 0);
+	emit_phase(&b, HD_S);
+	emit_phase(&b, HD_U);
+	rc = check_all_ran(&b);
+	waits(&b);
+	for (size_t i = 0; i < n; i++)
+		free(b.after[i]), free(b.received[i]);
+	for (size_t i = 0; i < p->ntensors; i++)
+		free(b.loaded[i]);
+	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)
+		free(b.units[i].v), free(b.units[i].receives);
+	free(b.units), free(b.unmet), free(b.runs), free(b.held), free(b.loaded);
+	free(b.unit_at), free(b.behind), free(b.since), free(b.leads), free(b.after), free(b.received);
+	return rc;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Initial weights: a pure function of (seed, name, global index), so every layout starts from the same model and any
+ * rank fills its slices without asking anybody.  A parameter of low precision is its master's rounded copy, and the hash is
+ * of masters: so it is the same in every precision.
+ */
+#include <config.h>
+#include "engine/run/job.h"
+#include "engine/base/rng.h"
+#include "engine/checkpoint/tensorslice.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One owner per slice: coordinate 0 on every axis that does not cut the tensor. */
+int hd_owns(const struct hd_program *g, const struct tensor *t)
+{
+	const struct hd_plan *p = g->plan;
+
+	for (int a = 0; a < p->naxes; a++) {
+		int64_t me = hd_plan_coord(p, g->rank, p->axes[a]);
+
+		if (t->at.on[a].kind == HD_AT ? t->at.on[a].index != me : t->at.on[a].kind != HD_CUT && me)
+			return 0;
+	}
+	return 1;
+}
+
+struct run { int64_t global, local, n; };
+
+/* A run that goes on where the last one ended is one with it: a slice that is not cut inside is a single run. */
+static void next_run(struct run *last, struct run r, hd_run_fn fn, void *ctx)
+{
+	if (last->n && r.n && last->global + last->n == r.global && last->local + last->n == r.local) {
+		last->n += r.n;
+		return;
+	}
+	if (last->n)
+		fn(ctx, last->global, last->local, last->n);
+	*last = r;
+}
+
+void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn fn, void *ctx)
+{
+	int64_t off[HD_MAX_DIMS], i[HD_MAX_DIMS] = { 0 }, local = 0;
+	struct run before = { 0 };
+	int nd = (int)t->v.ndim, last = nd - 1;
+
+	if (!nd) {
+		fn(ctx, 0, 0, 1);
+		return;
+	}
+	for (int d = 0; d < nd; d++)
+		off[d] = hd_offset(g->plan, t, (uint32_t)d, g->rank);
+	for (;;) {
+		int64_t global = 0, n = t->dims[last]->n - off[last], inside = 1;
+		int d;
+
+		for (d = 0; d < nd; d++) {
+			global = global * t->dims[d]->n + off[d] + i[d];
+			inside &= off[d] + i[d] < t->dims[d]->n;
+		}
+		n = n < t->local[last] ? n : t->local[last];
+		if (inside && n > 0)
+			next_run(&before, (struct run){ global, local, n }, fn, ctx);
+		local += t->local[last];
+		for (d = last - 1; d >= 0 && ++i[d] == t->local[d]; d--)
+			i[d] = 0;
+		if (d < 0)
+			break;
+	}
+	next_run(&before, (struct run){ 0 }, fn, ctx);
+}
+
+#define SMALL 2048		/* elements: not worth waking threads for */
+
+struct filling { void *w; uint64_t key, hash, name; double std; int init, wide; };
+
+static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
+{
+	const struct filling *f = ctx;
+
+#pragma omp parallel for schedule(static) if (count >= SMALL)
+	for (int64_t i = 0; i < count; i++) {
+		float v = f->init == HD_INIT_NORMAL ? (float)f->std * hd_random_normal(f->key, (uint64_t)(global + i))
+			: f->init == HD_INIT_ONE ? 1 : 0;
+
+		if (f->wide)
+			((double *)f->w)[local + i] = v;
+		else
+			((float *)f->w)[local + i] = v;
+	}
+}
+
+/* The name that a parameter's values, and its master's, are made from; NULL: t is neither. */
+static const char *weight_name(const struct tensor *t)
+{
+	if (t->v.node || (t->v.what != HD_PARAM && t->v.what != HD_MASTER))
+		return NULL;
+	return t->v.what == HD_MASTER ? t->v.of->name : t->v.name;
+}
+
+static void fill_slice(const struct hd_program *g, const struct tensor *t, struct filling *f, void *data)
+{
+	int64_t n = hd_local_count(t);
+	int low = t->v.dtype == HD_BF16;
+
+	f->w = low ? hd_alloc((size_t)n * sizeof(float)) : data;
+	memset(data, 0, (size_t)hd_local_bytes(t));
+	hd_slice_runs(g, t, fill_run, f);
+	if (!low)
+		return;
+	hd_bf16_from_floats(data, f->w, n);
+	free(f->w);
+}
+
+void hd_init_weights(const struct hd_program *g, int64_t seed)
+{
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+		const char *name = weight_name(t);
+		struct filling f = { .std = t->init_std, .init = t->init, .wide = t->v.dtype == HD_F64 };
+		void *data;
+
+		if (!name || !hd_tensor_here(g, t))
+			continue;
+		f.key = hd_key((uint64_t)seed, name, 0);
+		data = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
+		fill_slice(g, t, &f, data);
+		hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
+	}
+}
+
+static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)
+{
+	struct filling *f = ctx;
+	uint64_t hash = 0;		/* a sum: in whatever order */
+
+#pragma omp parallel for schedule(static) reduction(+ : hash) if (count >= SMALL)
+	for (int64_t i = 0; i < count; i++) {
+		uint32_t bits;
+
+		memcpy(&bits, (const float *)f->w + local + i, sizeof(bits));
+		hash += hd_hash64(f->name ^ hd_hash64((uint64_t)(global + i) << 32 ^ bits));
+	}
+	f->hash += hash;
+}
+
+uint64_t hd_weights_hash(const struct hd_program *g)
+{
+	struct filling f = { 0 };
+	char text[32];
+	char **all;
+	int ranks = (int)g->plan->ranks;
+
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+
+		if (!weight_name(t) || t->master || !hd_owns(g, t))
+			continue;
+		f.w = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
+		f.name = hd_hash_text(weight_name(t));
+		hd_slice_runs(g, t, hash_run, &f);
+		hd_program_unmap(g, t, HD_STEP, f.w, HD_MAP_READ);
+	}
+	snprintf(text, sizeof(text), "%016llx", (unsigned long long)f.hash);
+	all = hd_comm_gather_text(text);
+	for (int r = 0; all && r < ranks; r++) {
+		f.hash = (r ? f.hash : 0) + strtoull(all[r], NULL, 16);
+		free(all[r]);
+	}
+	free(all);
+	return f.hash;
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From an INI to programs that are ready to run: plans compared between ranks, one arena, groups, kernels prepared,
+ * what timing chooses chosen once.
+ */
+#include <config.h>
+#include "engine/run/job.h"
+#include "engine/run/picks.h"
+#include "engine/config/ramp.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct hd_plan_options role_options[HD_ROLES] = {
+	[HD_TRAIN] = { .train = 1 }, [HD_EVAL] = { .train = 0 }, [HD_GENERATE] = { .generate = 1 },
+};
+
+const struct hd_program *hd_job_owner(const struct hd_job *j)
+{
+	for (int r = 0; r < HD_ROLES; r++)
+		if (j->program[r])
+			return j->program[r];
+	return NULL;
+}
+
+const struct hd_plan *hd_job_any_plan(const struct hd_job *j) { return hd_job_owner(j)->plan; }
+
+/* The same plan everywhere, or ranks would run different programs. */
+static int compare_plans(struct hd_job *j, const struct hd_plan *p, struct hd_err *err)
+{
+	char mine[32];
+	char **all;
+
+	snprintf(mine, sizeof(mine), "%016llx", (unsigned long long)p->hash);
+	all = hd_comm_gather_text(mine);
+	for (int r = 0; all && r < j->world.size; r++) {
+		if (strcmp(all[r], mine))
+			hd_err_set(err, HD_EINVAL, "rank %d has another plan than rank 0: different INI files, plugins or versions?", r);
+		free(all[r]);
+	}
+	free(all);
+	return hd_comm_agree(err);
+}
+
+/* Started alone on a layout of several ranks: whatever else is wrong with it is said first, so that nobody starts it
+ * again only to see it refused. */
+static int plan(struct hd_job *j, struct hd_plan_options *o, struct hd_plan **p, struct hd_err *err)
+{
+	struct hd_plan *whole = NULL;
+	struct hd_err why = { 0 };
+
+	o->needs = &j->needs;
+	if (hd_plan_create(j->conf, o, p, &why) >= 0)
+		return HD_OK;
+	if (j->needs && j->world.size == 1) {
+		struct hd_plan_options all = *o;
+
+		all.ranks = j->needs;
+		all.needs = NULL;
+		if (hd_plan_create(j->conf, &all, &whole, err) < 0)
+			j->needs = 0;
+		else		/* three fp32 a parameter, at 200 MB/s */
+			j->save_seconds = 5 + hd_plan_parameters(whole) * 12 / 200000000;
+		hd_plan_destroy(whole);
+	}
+	return hd_err_set(err, why.code, "%s", why.text);
+}
+
+static int64_t node_size(const struct hd_job *j) { return j->world.size % j->world.hosts ? 0 : j->world.size / j->world.hosts; }
+
+static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err *err)
+{
+	struct hd_plan_options o = role_options[role];
+	struct hd_program_options po = { .rank = j->world.rank, .device = j->device,
+		.keep_gradients = hd_section_int(j->checkpoint, "gradients") != 0 };
+
+	o.ranks = j->world.size;
+	o.node_size = node_size(j);
+	o.low = j->low;
+	o.gelu = j->device->kernel("einsum_gelu") != NULL;
+	o.global_batch = global_batch;
+	o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
+	plan(j, &o, &j->plan[role], err);
+	HD_TRY(hd_comm_agree(err));
+	HD_TRY(compare_plans(j, j->plan[role], err));
+	hd_program_build(j->plan[role], &po, &j->program[role], err);
+	HD_TRY(hd_comm_agree(err));
+	j->program[role]->fixed_order = !strcmp(hd_section_str(j->train, "reduce"), "rank_order");
+	return HD_OK;
+}
+
+/* What a step may need: of the program at hand, and of those of the ramp's other sizes. */
+static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
+{
+	struct hd_program_options po = { .rank = j->world.rank, .device = j->device,
+		.keep_gradients = hd_section_int(j->checkpoint, "gradients") != 0 };
+	int64_t most = j->program[role]->memory.transient;
+	struct hd_ramp ramp;
+
+	if (hd_ramp_read(j->conf, &ramp, err) < 0)
+		return 0;
+	for (int64_t k = 0; role == HD_TRAIN && k < ramp.steps && !err->code; k++) {
+		struct hd_plan_options o = role_options[role];
+		struct hd_program *g = NULL;
+		struct hd_plan *p = NULL;
+
+		o.ranks = j->world.size;
+		o.node_size = node_size(j);
+		o.low = j->low;
+		o.gelu = j->device->kernel("einsum_gelu") != NULL;
+		o.global_batch = hd_ramp_size(&ramp, k);
+		o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
+		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)
+			most = g->memory.transient > most ? g->memory.transient : most;
+		hd_program_destroy(g);
+		hd_plan_destroy(p);
+	}
+	return most;
+}
+
+static int64_t align(int64_t n) { return (n + 4095) / 4096 * 4096; }
+
+/* Leaves of the first program (all share them), then one region for what lives within a step, of whichever program. */
+static int memory(struct hd_job *j, struct hd_err *err)
+{
+	const struct hd_program *owner = hd_job_owner(j);
+	int64_t transient = 0, staging = 0;
+
+	for (int r = 0; r < HD_ROLES; r++)
+		if (j->program[r]) {
+			int64_t most = most_transient(j, r, err);
+
+			transient = most > transient ? most : transient;
+		}
+	HD_TRY(hd_comm_agree(err));
+	j->transient_bytes = transient;
+	j->arena_bytes = align(owner->memory.persistent) + align(transient);
+	if (hd_device_in_host(j->device)) {
+		j->arena = hd_comm_arena((size_t)j->arena_bytes, err);
+		return hd_comm_agree(err);
+	}
+	j->arena = j->device->alloc((size_t)j->arena_bytes, err);
+	HD_TRY(hd_comm_agree(err));
+	if (j->nccl)
+		return HD_OK;
+	for (int r = 0; r < HD_ROLES; r++)	/* the programs run one at a time */
+		if (j->program[r] && hd_program_staging(j->program[r]) > staging)
+			staging = hd_program_staging(j->program[r]);
+	staging = (int64_t)hd_comm_max((double)staging);
+	j->staging = hd_comm_arena((size_t)align(staging + 1), err);
+	if (j->staging)
+		j->device->pin(j->staging, (size_t)align(staging + 1));
+	return hd_comm_agree(err);
+}
+
+/* Those of an earlier program of the same layout. */
+static struct hd_members *known_members(const struct hd_program *was, const struct group *gr)
+{
+	for (size_t i = 0; was && i < was->plan->ngroups; i++)
+		if (was->plan->groups[i]->role == gr->role && !strcmp(was->plan->groups[i]->name, gr->name))
+			return was->members[i];
+	return NULL;
+}
+
+static void group_members(struct hd_job *j, struct hd_program *g, const struct hd_program *was, struct hd_members **out)
+{
+	struct hd_plan *p = g->plan;
+
+	for (size_t i = 0; i < p->ngroups; i++) {
+		const struct group *gr = p->groups[i];
+		int *ranks, base = j->world.rank;
+
+		out[i] = known_members(was, gr);
+		if (out[i])
+			continue;
+		ranks = hd_alloc((size_t)gr->v.n * sizeof(*ranks));
+		for (uint32_t a = 0; a < gr->n; a++)
+			base -= (int)(hd_plan_coord(p, j->world.rank, gr->axes[a]) * gr->axes[a]->stride);
+		for (int64_t m = 0; m < gr->v.n; m++) {
+			int64_t rest = m;
+
+			ranks[m] = base;
+			for (int a = (int)gr->n - 1; a >= 0; a--) {
+				ranks[m] += (int)(rest % gr->axes[a]->v.n * gr->axes[a]->stride);
+				rest /= gr->axes[a]->v.n;
+			}
+		}
+		out[i] = hd_members_create(ranks, (int)gr->v.n, gr->name);
+		free(ranks);
+	}
+}
+
+static int has_messages(const struct hd_plan *p, const struct group *gr)
+{
+	for (const struct node *n = p->first; n; n = n->next)
+		if (n->comm.kind >= HD_SEND && n->comm.group == gr)
+			return 1;
+	return 0;
+}
+
+static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program *was, struct hd_err *err)
+{
+	const struct hd_program *owner = hd_job_owner(j);
+	struct hd_bind b = { .device = j->device, .persistent = j->arena,
+		.transient = j->arena + align(owner->memory.persistent), .staging = j->staging };
+
+	b.members = hd_plan_alloc(g->plan, (g->plan->ngroups + 1) * sizeof(*b.members));
+	group_members(j, g, was, b.members);
+	for (size_t i = 0; i < g->plan->ngroups; i++)
+		if (!was && has_messages(g->plan, g->plan->groups[i]))
+			hd_members_messages(b.members[i]);
+	if (g != owner)
+		hd_program_share(g, owner);
+	hd_program_bind(g, &b, err);
+	return hd_comm_agree(err);
+}
+
+/* auto is cuda where one can be used; why it is not, is said where there is a driver. */
+static int choose_cuda(struct hd_job *j, int must, struct hd_err *err)
+{
+	const struct hd_device_ops *cuda = NULL;
+	struct hd_err why = { 0 };
+	char *text;
+
+	if (!must && !hd_device_gpu_there())
+		return HD_OK;
+	if (hd_device_cuda(&cuda, &why) >= 0) {
+		cuda->among(j->world.local_rank, j->world.local_size);
+		if (cuda->open(j->threads, &why) >= 0)
+			j->device = cuda;
+	}
+	if (why.code && must)
+		return hd_section_fail(j->conf, j->train, "device", err, why.code, "%s", why.text);
+	text = j->device ? cuda->describe() : hd_format("device cpu: %s", why.text);
+	hd_log(HD_INFO, "%s", text);
+	free(text);
+	return HD_OK;
+}
+
+static int choose_comm(struct hd_job *j, struct hd_err *err)
+{
+	const char *comm = hd_section_str(j->train, "comm");
+	int cuda = !hd_device_in_host(j->device), ordered = !strcmp(hd_section_str(j->train, "reduce"), "rank_order");
+
+	if (!strcmp(comm, "nccl") && !cuda)
+		return hd_section_fail(j->conf, j->train, "comm", err, HD_ENOTSUP, "nccl moves the memory of GPUs, and the device is cpu");
+	if (!strcmp(comm, "nccl") && !j->device->comm)
+		return hd_section_fail(j->conf, j->train, "comm", err, HD_ENOTSUP, "nccl: the cuda device was built without NCCL");
+	if (!strcmp(comm, "nccl") && ordered)
+		return hd_section_fail(j->conf, j->train, "reduce", err, HD_ENOTSUP, "rank_order: nccl adds in an order of its own; "
+				       "with train.comm = mpi it is that of the ranks");
+	if (cuda && j->device->comm && !ordered && strcmp(comm, "mpi") && (j->world.size > 1 || !strcmp(comm, "nccl"))) {
+		j->nccl = 1;
+		return hd_comm_device(j->device->comm, err);
+	}
+	return HD_OK;
+}
+
+static int choose_device(struct hd_job *j, struct hd_err *err)
+{
+	const char *device = hd_section_str(j->train, "device");
+
+	if (strcmp(device, "cpu"))
+		HD_TRY(choose_cuda(j, !strcmp(device, "cuda"), err));
+	if (!j->device) {
+		j->device = hd_device_cpu();
+		return j->device->open(j->threads, err);
+	}
+	return HD_OK;
+}
+
+/* All ranks on the same kind of device, or none of this. */
+static int agree_on_device(struct hd_job *j, struct hd_err *err)
+{
+	double cuda = !hd_device_in_host(j->device), most = hd_comm_max(cuda), least = -hd_comm_max(-cuda);
+
+	if (most == least)
+		return HD_OK;
+	hd_section_fail(j->conf, j->train, "device", err, HD_ENOTSUP, "some ranks have a GPU and others have none: say cpu or cuda");
+	return hd_comm_agree(err);
+}
+
+int64_t hd_plan_parameters(const struct hd_plan *p)
+{
+	int64_t n = 0;
+
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_PARAM)
+			n += hd_whole_count(p->tensors[i]);
+	return n;
+}
+
+double hd_plan_flops(const struct hd_plan *p)
+{
+	double sum = 0;
+
+	for (const struct node *n = p->first; n; n = n->next) {
+		struct hd_cost c = { .size = sizeof(c) };
+		int64_t ranks = p->ranks;
+
+		if (n->again || !n->v.op->cost || !(n->v.phase & (HD_F | HD_B | HD_W)))
+			continue;
+		n->v.op->cost(NULL, &n->v, &c);
+		if (p->stages)
+			ranks /= p->stages->v.n;
+		sum += c.product_flops * (double)(p->micros * ranks);
+	}
+	return sum;
+}
+
+/* "(x 1, y 0)", of the layout that is run. */
+static char *describe(const void *plan, int rank)
+{
+	const struct hd_plan *p = plan;
+	char at[400] = "";
+
+	for (int a = 0; p && a < p->naxes; a++)
+		snprintf(at + strlen(at), sizeof(at) - strlen(at), "%s%s %lld", a ? ", " : "(", p->axes[a]->v.name,
+			 (long long)hd_plan_coord(p, rank, p->axes[a]));
+	return at[0] ? hd_format("%s)", at) : NULL;
+}
+
+int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err)
+{
+	const struct hd_plan *p;
+
+	j->conf = conf;
+	j->model = hd_conf_section(conf, NULL, "model");
+	j->train = hd_conf_section(conf, NULL, "train");
+	j->checkpoint = hd_conf_section(conf, NULL, "checkpoint");
+	j->log = hd_conf_section(conf, NULL, "log");
+	j->seed = hd_section_int(j->train, "seed");
+	choose_device(j, err);
+	HD_TRY(hd_comm_agree(err));
+	HD_TRY(agree_on_device(j, err));
+	j->low = hd_precision_asked(conf, !hd_device_in_host(j->device));
+	hd_picks_precision(j, known_picks);
+	if (j->low && j->device->slow && j->device->slow(j->low) && j->world.rank == 0)
+		hd_log(HD_INFO, "%s", j->device->slow(j->low));
+	choose_comm(j, err);
+	HD_TRY(hd_comm_agree(err));
+	for (int r = 0; r < HD_ROLES; r++)
+		if (roles >> r & 1)
+			HD_TRY(build(j, r, 0, err));
+	hd_comm_describe(describe, hd_job_any_plan(j));
+	hd_comm_watchdog(300);
+	HD_TRY(memory(j, err));
+	for (int r = 0; r < HD_ROLES; r++)
+		if (j->program[r])
+			HD_TRY(bind(j, j->program[r], NULL, err));
+	HD_TRY(hd_picks_settle(j, known_picks, err));
+	p = hd_job_any_plan(j);
+	j->flops_per_token = hd_plan_flops(p) / (double)(p->batch * p->micros * p->model.seq);
+	return HD_OK;
+}
+
+int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
+{
+	struct hd_program *was = j->program[HD_TRAIN];
+	struct hd_plan *old = j->plan[HD_TRAIN];
+	char *picks = j->picks;
+
+	if (was->plan->batch * was->plan->micros == global_batch)
+		return HD_OK;
+	j->program[HD_TRAIN] = NULL;
+	HD_TRY(build(j, HD_TRAIN, global_batch, err));
+	if (j->program[HD_TRAIN]->memory.transient > j->transient_bytes)
+		hd_err_set(err, HD_EBUG, "a step of %lld sequences needs %lld bytes, and %lld are there", (long long)global_batch,
+			   (long long)j->program[HD_TRAIN]->memory.transient, (long long)j->transient_bytes);
+	HD_TRY(hd_comm_agree(err));
+	HD_TRY(bind(j, j->program[HD_TRAIN], was, err));
+	hd_comm_describe(describe, hd_job_any_plan(j));
+	hd_program_destroy(was);
+	hd_plan_destroy(old);
+	j->picks = NULL;
+	HD_TRY(hd_picks_settle(j, picks, err));
+	free(picks);
+	return HD_OK;
+}
+
+void hd_job_close(struct hd_job *j)
+{
+	hd_comm_describe(NULL, NULL);
+	for (int r = 0; r < HD_ROLES; r++) {
+		hd_program_destroy(j->program[r]);
+		hd_plan_destroy(j->plan[r]);
+	}
+	hd_data_close(j->data);
+	free(j->picks);
+	hd_conf_destroy(j->conf);
+	if (j->nccl)
+		j->device->comm->close();
+	if (j->device && !hd_device_in_host(j->device) && j->arena)
+		j->device->free(j->arena);
+	if (j->device)
+		j->device->close();
+	memset(j, 0, sizeof(*j));
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The cache is one text file per machine and thread count, "key value" lines, written aside and renamed; where it cannot
+ * be written nothing is lost but time.
+ */
+#include <config.h>
+#include "engine/run/picks.h"
+#include "engine/base/hash.h"
+#include "engine/checkpoint/tensorfile.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *gather(void *ctx, const char *wanted)
+{
+	struct hd_job *j = ctx;
+	char **all = hd_comm_gather_text(wanted), *joined = NULL;
+
+	for (int r = 0; all && r < j->world.size; r++) {
+		hd_append(&joined, "%s", all[r]);
+		free(all[r]);
+	}
+	free(all);
+	return joined;
+}
+
+static char *bcast(void *ctx, const char *text)
+{
+	(void)ctx;
+	return hd_comm_bcast_text(text ? text : "", 0);
+}
+
+/* The processor's name: another machine has other rates. */
+static uint64_t machine(void)
+{
+	uint64_t h = HD_HASH_START;
+	char line[512];
+	FILE *f = fopen("/proc/cpuinfo", "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "model name", 10) || !strncmp(line, "flags", 5)) {
+			h = hd_hash_add_text(h, line);
+			if (line[0] == 'f')
+				break;
+		}
+	if (f)
+		fclose(f);
+	return h;
+}
+
+static char *cache_path(const struct hd_job *j)
+{
+	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+
+	if (base && *base)
+		return hd_format("%s/heddle/%016llx-%d", base, (unsigned long long)machine(), j->threads);
+	return hd_format("%s/.cache/heddle/%016llx-%d", home && *home ? home : "/tmp", (unsigned long long)machine(), j->threads);
+}
+
+/* The line of the rate of large products, in the precision of the run. */
+static const char *rate_key(const struct hd_job *j) { return j->low ? "rate.bf16 " : "rate.fp32 "; }
+
+static double rate_in(const char *text, const char *key)
+{
+	const char *s = strstr(text, key);
+
+	return s && (s == text || s[-1] == '\n') ? strtod(s + strlen(key), NULL) : 0;
+}
+
+/* What the cache had, and the lines that are new. */
+static char *merged(const char *cached, const char *key, double rate, const char *picks)
+{
+	char *text = rate_in(cached, key) > 0 ? hd_strdup(cached) : hd_format("%s%.9g\n%s", key, rate, cached);
+
+	for (const char *s = picks; *s;) {
+		size_t n = strcspn(s, "\n");
+		char *line = hd_format("%.*s\n", (int)n, s);
+
+		if (!strstr(text, line))
+			hd_append(&text, "%s", line);
+		free(line);
+		s += n + (s[n] == '\n');
+	}
+	return text;
+}
+
+static void save(const char *path, const char *text)
+{
+	struct hd_err ignored = { 0 };
+	char *dir = hd_strdup(path);
+
+	*strrchr(dir, '/') = 0;
+	if (hd_dir_make(dir, &ignored) >= 0)
+		hd_file_write(path, text, &ignored);
+	free(dir);
+}
+
+static int is_auto(const struct hd_job *j) { return !strcmp(hd_section_str(j->train, "precision"), "auto"); }
+
+#define CHOSEN "precision.auto "
+
+void hd_picks_precision(struct hd_job *j, const char *known)
+{
+	struct hd_err ignored = { 0 };
+	char *path, *cached, *text, *all;
+	const char *s;
+
+	if (!is_auto(j) || !hd_device_in_host(j->device))
+		return;
+	path = cache_path(j);
+	cached = j->world.rank == 0 ? hd_file_read(path, NULL, &ignored) : NULL;
+	text = hd_format("%s\n%s", known ? known : "", cached ? cached : "");
+	if (j->world.rank == 0 && !strstr(text, "\n" CHOSEN) && strncmp(text, CHOSEN, strlen(CHOSEN))) {
+		free(text);
+		text = hd_format(CHOSEN "%s\n", j->device->product_rate(HD_BF16) > j->device->product_rate(HD_F32) ? "bf16" : "fp32");
+	}
+	all = hd_comm_bcast_text(text, 0);
+	s = strstr(all, CHOSEN);
+	j->low = s && !strncmp(s + strlen(CHOSEN), "bf16", 4) ? HD_BF16 : 0;
+	free(path), free(cached), free(text), free(all);
+}
+
+/* With what was chosen before there were products. */
+static char *all_picks(struct hd_job *j, char *picks)
+{
+	char *text;
+
+	if (!is_auto(j))
+		return picks;
+	text = hd_format("%s" CHOSEN "%s\n", picks ? picks : "", j->low ? "bf16" : "fp32");
+	free(picks);
+	return text;
+}
+
+int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err)
+{
+	struct hd_exchange x = { j, gather, bcast };
+	struct hd_err ignored = { 0 };
+	char *path = cache_path(j), *cached = NULL, *all, *base;
+
+	if (!hd_device_in_host(j->device)) {	/* its libraries choose by themselves */
+		j->picks = j->device->settle(known ? known : "", &x);
+		j->rate = j->device->peak ? j->device->peak(hd_job_dtype(j)) : j->device->product_rate(hd_job_dtype(j));
+		free(path);
+		return err->code;
+	}
+	if (j->world.rank == 0)
+		cached = hd_file_read(path, NULL, &ignored);
+	base = hd_format("%s%s", known ? known : "", cached ? cached : "");
+	all = hd_comm_bcast_text(base, 0);
+	j->picks = all_picks(j, j->device->settle(all, &x));
+	j->rate = rate_in(all, rate_key(j));
+	if (!(j->rate > 0)) {		/* all ranks measure at once: that is how they will compute */
+		double mine;
+
+		hd_comm_barrier();
+		mine = j->device->product_rate(hd_job_dtype(j));
+		j->rate = hd_comm_sum(mine) / j->world.size;
+	}
+	if (j->world.rank == 0) {
+		char *text = merged(cached ? cached : "", rate_key(j), j->rate, j->picks ? j->picks : "");
+
+		if (!cached || strcmp(text, cached))
+			save(path, text);
+		free(text);
+	}
+	free(path), free(cached), free(all), free(base);
+	return err->code;
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Nodes become kernel launches of one rank.  Each node's op records its kernels once (slot record of heddle/op.h); what
+ * depends on the memory plan - copies that aliasing could not avoid, accumulation, which gradients this rank counts in
+ * the norm - is recorded here.
+ */
+#include <config.h>
+#include "engine/program/program.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct hd_record {
+	struct hd_program *g;
+	const struct hd_bind *bind;
+	struct node *node;
+	struct hd_err *err;
+	int32_t acc;			/* of the next launch */
+	struct tensor *target;
+};
+
+static void view_of(const struct hd_program *g, const struct tensor *t, struct hd_view *v)
+{
+	memset(v, 0, sizeof(*v));
+	v->dtype = t->v.dtype;
+	v->ndim = t->v.ndim;
+	for (uint32_t i = 0; i < t->v.ndim; i++) {
+		v->dims[i] = t->dims[i];
+		v->n[i] = t->local[i];
+		v->off[i] = hd_offset(g->plan, t, i, g->rank);
+	}
+	for (uint32_t i = 0; t->rows && i < t->v.ndim; i++)	/* as one dim of rows: how many, the numbers say */
+		if (!strcmp(t->dims[i]->name, "slot"))
+			v->n[i] = hd_rows_most(t);
+		else if (hd_has_dim(t->rows, t->dims[i]))
+			v->n[i] = 1;
+}
+
+static int prepare(struct hd_record *r, struct launch *l, const char *name, const char *attr)
+{
+	struct hd_view *v = hd_plan_alloc(r->g->plan, (l->nin + l->nout + 1) * sizeof(*v));
+	struct hd_kernel_desc d = { attr, l->nin, l->nout, v, v + l->nin };
+	struct hd_err why = { 0 };
+
+	for (uint32_t i = 0; i < l->nin; i++)
+		view_of(r->g, l->in[i], &v[i]);
+	for (uint32_t i = 0; i < l->nout; i++)
+		view_of(r->g, l->out[i], &v[l->nin + i]);
+	l->kernel = r->bind->device->kernel(name);
+	if (!l->kernel)
+		return hd_err_set(r->err, HD_ENOTSUP, "device %s has no kernel %s", r->bind->device->name, name);
+	if (l->kernel->prepare(&d, &l->prep, &why) < 0)
+		return hd_err_set(r->err, why.code, "%s%s%s: %s", r->node->v.op->name, r->node->v.block[0] ? " of " : "",
+				  r->node->v.block, why.text);
+	return HD_OK;
+}
+
+static int launch(struct hd_record *r, const char *kernel, struct tensor *const *ins, uint32_t nin, struct tensor *const *outs,
+		  uint32_t nout, const char *attr)
+{
+	struct launches *all = &r->g->launches[r->node->id];
+	const struct hd_kernel *k = r->bind->device->kernel(kernel);
+	struct tensor *rows = nin && hd_attr(r->node->attr, "rows", 0) != 0 ? ins[nin - 1] : NULL;
+	struct launch *l;
+
+	all->v = hd_grow(all->v, all->n, &all->cap, sizeof(*all->v));
+	l = &all->v[all->n++];
+	if (rows && k && k->flags & HD_K_ROWS)		/* told by hd_run instead */
+		nin--;
+	*l = (struct launch){ .nin = nin, .nout = nout, .acc = r->acc, .target = r->target, .rows = rows };
+	l->in = hd_plan_alloc(r->g->plan, (nin + nout + 1) * sizeof(*l->in));
+	l->out = l->in + nin;
+	for (uint32_t i = 0; i < nin; i++)
+		l->in[i] = ins[i];
+	for (uint32_t i = 0; i < nout; i++)
+		l->out[i] = outs[i];
+	return prepare(r, l, kernel, hd_plan_text(r->g->plan, "%s", attr));
+}
+
+/* -- what plugins' ops call ------------------------------------------------------------------------------------------------------ */
+static int64_t record_index(struct hd_record *r, const struct hd_group *g)
+{
+	return hd_member_index(r->g->plan, G(g), r->g->rank);
+}
+
+static int record_launch(struct hd_record *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
+			 struct hd_tensor *const *outs, uint32_t nout, const char *attr, ...)
+{
+	char text[600];
+	va_list v;
+
+	va_start(v, attr);
+	vsnprintf(text, sizeof(text), attr, v);
+	va_end(v);
+	return launch(r, kernel, (struct tensor *const *)ins, nin, (struct tensor *const *)outs, nout, text);
+}
+
+const struct hd_record_api hd_record_table = { .size = sizeof(struct hd_record_api), .index = record_index,
+	.launch = record_launch };
+
+/* -- movement that aliasing could not avoid ---------------------------------------------------------------------------------------- */
+static int shares(const struct hd_program *g, const struct tensor *a, const struct tensor *b, int64_t at)
+{
+	return g->at[a->id].root == g->at[b->id].root && g->at[a->id].offset == g->at[b->id].offset + at;
+}
+
+static int copy(struct hd_record *r, struct tensor *x, struct tensor *y, int64_t runs, int64_t run, int64_t src, int64_t src_step,
+		int64_t dst, int64_t dst_step)
+{
+	char attr[200];
+
+	if (!runs || !run)
+		return HD_OK;
+	snprintf(attr, sizeof(attr), "runs=%lld run=%lld src=%lld src_step=%lld dst=%lld dst_step=%lld", (long long)runs,
+		 (long long)run, (long long)src, (long long)src_step, (long long)dst, (long long)dst_step);
+	return launch(r, "copy", &x, 1, &y, 1, attr);
+}
+
+static void around(const struct tensor *t, const struct hd_dim *d, int64_t *outer, int64_t *n, int64_t *inner)
+{
+	uint32_t i = 0;
+
+	*outer = *inner = 1;
+	for (; i < t->v.ndim && t->dims[i] != d; i++)
+		*outer *= t->local[i];
+	if (t->rows) {				/* rows, then dims of a row */
+		*outer = hd_rows_most(t);
+		for (uint32_t k = 0; k < i; k++)
+			if (strcmp(t->dims[k]->name, "slot") && !hd_has_dim(t->rows, t->dims[k]))
+				*outer *= t->local[k];
+	}
+	*n = i < t->v.ndim ? t->local[i] : 1;
+	for (i++; i < t->v.ndim; i++)
+		*inner *= t->local[i];
+}
+
+static int chunk_or_join(struct hd_record *r, struct node *n)
+{
+	struct hd_program *g = r->g;
+	int joins = !strcmp(n->v.op->name, "join");
+	int64_t outer, len, inner;
+
+	around(joins ? n->ins[0] : n->outs[0], n->along, &outer, &len, &inner);
+	for (uint32_t j = 0; j < (joins ? n->v.nin : 1); j++) {
+		int64_t run = len * inner, at = hd_piece_index(g, n, j) * run, step = run * n->parts;
+		struct tensor *small = joins ? n->ins[j] : n->outs[0], *big = joins ? n->outs[0] : n->ins[0];
+
+		if (outer == 1 && shares(g, small, big, at * HD_BITS(small->v.dtype) / 8))
+			continue;
+		if (joins)
+			HD_TRY(copy(r, small, big, outer, run, 0, run, at, step));
+		else
+			HD_TRY(copy(r, big, small, outer, run, at, step, 0, run));
+	}
+	return HD_OK;
+}
+
+static int pack(struct hd_record *r, struct node *n)
+{
+	int64_t at = 0;
+
+	for (uint32_t j = 0; j < n->v.nin; j++) {
+		int64_t count = hd_local_count(n->ins[j]), each = 512 / (int64_t)HD_BITS(n->ins[j]->v.dtype);
+
+		if (!shares(r->g, n->ins[j], n->outs[0], at * HD_BITS(n->ins[j]->v.dtype) / 8))
+			HD_TRY(copy(r, n->ins[j], n->outs[0], 1, count, 0, count, at, count));
+		at += (count + each - 1) / each * each;
+	}
+	return HD_OK;
+}
+
+/* One member's piece of (…, n k, …) stands in `outer` runs; blocked, it is one. */
+static int block_or_unblock(struct hd_record *r, struct node *n)
+{
+	int blocks = !strcmp(n->v.op->name, "block");
+	struct tensor *plain = blocks ? n->ins[0] : n->outs[0], *blocked = blocks ? n->outs[0] : n->ins[0];
+	int64_t outer, len, inner;
+
+	around(plain, n->along, &outer, &len, &inner);
+	for (int64_t j = 0; j < n->parts; j++) {
+		int64_t run = len / n->parts * inner;
+
+		if (blocks)
+			HD_TRY(copy(r, plain, blocked, outer, run, j * run, len * inner, j * outer * run, run));
+		else
+			HD_TRY(copy(r, blocked, plain, outer, run, j * outer * run, run, j * run, len * inner));
+	}
+	return HD_OK;
+}
+
+static int whole_copy(struct hd_record *r, struct tensor *x, struct tensor *y, int64_t src)
+{
+	return copy(r, x, y, 1, hd_local_count(y), src, 0, 0, 0);
+}
+
+/* -- the gradient norm --------------------------------------------------------------------------------------------------------------- */
+static int counts(const struct hd_program *g, const struct tensor *x, const struct tensor *sum)
+{
+	const struct hd_plan *p = g->plan;
+
+	for (int a = 0; a < p->naxes; a++) {
+		int64_t me = hd_plan_coord(p, g->rank, p->axes[a]);
+
+		if (x->at.on[a].kind == HD_AT && x->at.on[a].index != me)
+			return 0;
+		if (x->at.on[a].kind == HD_WHOLE && sum->at.on[a].kind == HD_PARTIAL && me)
+			return 0;
+	}
+	return 1;
+}
+
+static int norm2(struct hd_record *r, struct node *n)
+{
+	struct tensor *s = n->outs[0];
+
+	r->acc = 0;
+	HD_TRY(launch(r, "fill", NULL, 0, &s, 1, "value=0"));
+	r->acc = 1;
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (counts(r->g, n->ins[i], s))
+			HD_TRY(launch(r, "sumsq", &n->ins[i], 1, &s, 1, ""));
+	return HD_OK;
+}
+
+/* One launch per contribution that is not written in place; entries of type ACC name them by input. */
+static int accumulate(struct hd_record *r, struct node *n)
+{
+	struct tensor *y = n->outs[0];
+
+	for (uint32_t i = 0; i < n->v.nin; i++) {
+		r->acc = -1;
+		r->target = y;
+		HD_TRY(launch(r, "accumulate", &n->ins[i], 1, &y, 1, ""));
+	}
+	return HD_OK;
+}
+
+/* The accumulator that a kernel writes into, if the memory plan merged its output with one. */
+static struct tensor *target_of(const struct hd_program *g, const struct node *n)
+{
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		for (struct node **r = g->readers[n->outs[k]->id]; r && *r; r++)
+			if (!strcmp((*r)->v.op->name, "accumulate") && shares(g, n->outs[k], (*r)->outs[0], 0))
+				return (*r)->outs[0];
+	return NULL;
+}
+
+static int record_node(struct hd_record *r, struct node *n)
+{
+	const char *op = n->v.op->name;
+	struct hd_program *g = r->g;
+
+	r->node = n;
+	r->acc = 0;
+	r->target = NULL;
+	if (n->comm.kind)
+		return HD_OK;
+	if (!strcmp(op, "chunk") || !strcmp(op, "join"))
+		return chunk_or_join(r, n);
+	if (!strcmp(op, "pack"))
+		return pack(r, n);
+	if (!strcmp(op, "block") || !strcmp(op, "unblock"))
+		return block_or_unblock(r, n);
+	if (!strcmp(op, "view") || !strcmp(op, "sync"))
+		return shares(g, n->outs[0], n->ins[0], 0) ? HD_OK : whole_copy(r, n->ins[0], n->outs[0], 0);
+	if (!strcmp(op, "pick"))
+		return shares(g, n->outs[0], n->ins[hd_piece_index(g, n, 0)], 0) ? HD_OK
+			: whole_copy(r, n->ins[hd_piece_index(g, n, 0)], n->outs[0], 0);
+	if (!strcmp(op, "unpack")) {
+		int64_t at = hd_attr_int(n->attr, "at", 0);
+
+		return shares(g, n->outs[0], n->ins[0], at * HD_BITS(n->outs[0]->v.dtype) / 8) ? HD_OK
+			: whole_copy(r, n->ins[0], n->outs[0], at);
+	}
+	if (!strcmp(op, "norm2"))
+		return norm2(r, n);
+	if (!strcmp(op, "accumulate"))
+		return accumulate(r, n);
+	if (!n->v.op->record)
+		return hd_err_set(r->err, HD_EINVAL, "op %s of %s has no record and was not lowered", op,
+				  n->inst >= 0 ? g->plan->inst[n->inst].name : "the engine");
+	r->target = target_of(g, n);
+	r->acc = r->target ? -1 : 0;
+	g->plan->cur = n->inst;
+	HD_TRY(n->v.op->record(n->inst >= 0 ? g->plan->inst[n->inst].self : NULL, r, &n->v));
+	g->plan->cur = -1;
+	return r->err->code;
+}
+
+int hd_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
+{
+	struct hd_record r = { .g = g, .bind = b, .err = err };
+
+	g->launches = hd_alloc((size_t)(g->plan->nnodes + 1) * sizeof(*g->launches));
+	for (struct node *n = g->plan->first; n; n = n->next)
+		if (hd_node_here(g, n)) {
+			int rc = record_node(&r, n);
+
+			if (rc < 0)
+				return hd_err_set(err, rc, "%s%s", g->plan->err->code ? g->plan->err->text : n->v.op->name,
+						  g->plan->err->code ? "" : ": recording failed");
+		}
+	return HD_OK;
+}

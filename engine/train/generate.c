@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Generation: a forward program for one position's logits.  Every replica gets the same context, so every rank draws the
+ * same token from the same logits with a draw keyed by (seed, position), and nothing need be sent.
+ */
+#include <config.h>
+#include "engine/train/generate.h"
+#include "engine/base/rng.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct context { const int32_t *ids; int64_t n; };
+
+static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
+{
+	const struct context *c = ctx;
+	int64_t q0 = hd_offset(g->plan, t, 1, g->rank);
+
+	(void)micro;
+	for (int64_t i = 0; i < t->local[0]; i++)
+		for (int64_t q = 0; q < t->local[1]; q++)
+			out[i * t->local[1] + q] = q0 + q < c->n ? c->ids[q0 + q] : 0;
+	return HD_OK;
+}
+
+/* The k-th largest logit: what is below it is not drawn. */
+static int descending(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return (x < y) - (x > y);
+}
+
+static float threshold(const float *z, int64_t n, int64_t k, float *scratch)
+{
+	if (k <= 0 || k >= n)
+		return -INFINITY;
+	memcpy(scratch, z, (size_t)n * sizeof(*z));
+	qsort(scratch, (size_t)n, sizeof(*z), descending);
+	return scratch[k - 1];
+}
+
+int32_t hd_draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t position, float *scratch)
+{
+	int32_t best = 0;
+	double sum = 0, u;
+	float low;
+
+	for (int64_t i = 1; i < n; i++)
+		if (z[i] > z[best])
+			best = (int32_t)i;
+	if (s->temperature <= 0)
+		return best;
+	low = threshold(z, n, s->top_k, scratch);
+	for (int64_t i = 0; i < n; i++)
+		sum += z[i] >= low ? exp((z[i] - z[best]) / s->temperature) : 0;
+	u = hd_random_uniform(hd_key((uint64_t)s->seed, "generate", 0), (uint64_t)position) * sum;
+	for (int64_t i = 0; i < n; i++) {
+		u -= z[i] >= low ? exp((z[i] - z[best]) / s->temperature) : 0;
+		if (u < 0)
+			return (int32_t)i;
+	}
+	return best;
+}
+
+static void done_with(struct hd_job *j, float *z)
+{
+	struct hd_program *g = j->program[HD_GENERATE];
+
+	hd_program_unmap(g, g->plan->logits, 0, z, HD_MAP_READ);
+}
+
+/* Runs the model on the last of ids.  -> the logits of what comes next, whole, until done_with. */
+static float *next(struct hd_job *j, const int32_t *ids, int64_t n, struct hd_err *err)
+{
+	struct hd_program *g = j->program[HD_GENERATE];
+	int64_t seq = g->plan->model.seq, from = n > seq ? n - seq : 0;
+	struct context c = { ids + from, n - from };
+	struct hd_run run = { .seed = (uint64_t)j->seed, .position = c.n - 1 };
+	int rc = hd_program_compute(g, &run, fill, &c);
+
+	if (rc >= 0)
+		return hd_program_map(g, g->plan->logits, 0, HD_MAP_READ);
+	hd_err_set(err, rc, "generation stopped");
+	return NULL;
+}
+
+int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, struct hd_err *err)
+{
+	float *z = next(j, ids, n, err);
+
+	if (z)
+		memcpy(out, z, (size_t)j->program[HD_GENERATE]->plan->model.vocab * sizeof(*out));
+	done_with(j, z);
+	return err->code;
+}
+
+int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const struct hd_sampling *s, struct hd_err *err)
+{
+	int64_t vocab = j->program[HD_GENERATE]->plan->model.vocab;
+	float *scratch = hd_alloc((size_t)vocab * sizeof(*scratch));
+	float *z;
+
+	for (int64_t k = have; k < have + n && (z = next(j, ids, k, err)); k++) {
+		ids[k] = hd_draw(z, vocab, s, k, scratch);
+		done_with(j, z);
+	}
+	free(scratch);
+	return err->code;
+}
+
+int hd_sample(struct hd_job *j, struct hd_err *err)
+{
+	int64_t n = hd_section_int(j->log, "sample");
+	const char *prompt = hd_section_str(j->log, "sample_prompt");
+	int64_t have = (int64_t)strlen(prompt) ? (int64_t)strlen(prompt) : 1;
+	struct hd_sampling s = { .temperature = 0.8, .top_k = 0, .seed = j->seed };
+	int32_t *ids;
+	int rc;
+
+	if (!n || !j->program[HD_GENERATE])
+		return HD_OK;
+	ids = hd_alloc((size_t)(have + n) * sizeof(*ids));
+	for (int64_t i = 0; i < have; i++)
+		ids[i] = prompt[0] ? (uint8_t)prompt[i] : '\n';
+	rc = hd_generate(j, ids, have, n, &s, err);
+	if (rc >= 0 && j->world.rank == 0) {
+		printf("sample:\n");
+		for (int64_t i = 0; i < have + n; i++)
+			putchar(ids[i] < 256 ? (int)ids[i] : '?');
+		printf("\n");
+	}
+	free(ids);
+	return rc;
+}

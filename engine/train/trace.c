@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Events are kept in memory while the traced steps run and written by rank 0 at the end, in the format of Chrome's trace
+ * viewer.  Each rank is a process with three rows: units (F3 B2 W1, with the micro-batch; G S U, once a step), kernels, and
+ * what the rank does for communication; what is under way meanwhile is beside that, as asynchronous events.
+ */
+#include <config.h>
+#include "engine/train/trace.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void hd_trace_step(struct hd_program *g, const struct hd_section *log, int64_t step, int64_t last)
+{
+	int64_t from, to;
+
+	if (!hd_section_str(log, "trace")[0] || hd_trace_steps(log, &from, &to) < 0)
+		return;
+	to = to < last ? to : last;
+	hd_program_trace(g, step >= from && step <= to ? (int32_t)step : 0, to - from + 1);
+}
+
+/* -- one event ---------------------------------------------------------------------------------------------------------------- */
+enum { UNITS, KERNELS, COMMUNICATION, ROWS };
+struct out {
+	FILE *f;
+	int rank, first, id;
+	double zero;
+};
+
+static void begin(struct out *o, const char *name, const char *phase, int row, double at)
+{
+	fprintf(o->f, "%s{\"name\":\"", o->first ? "" : ",\n");
+	for (; *name; name++)
+		fputc(*name == '"' || *name == '\\' || (unsigned char)*name < ' ' ? '_' : *name, o->f);
+	fprintf(o->f, "\",\"ph\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f", phase, o->rank, row, 1e6 * (at - o->zero));
+	o->first = 0;
+}
+
+static void bar(struct out *o, const char *name, int row, const struct trace_event *from, const struct trace_event *to)
+{
+	begin(o, name, "X", row, from->begin);
+	fprintf(o->f, ",\"dur\":%.3f", 1e6 * (to->end - from->begin));
+}
+
+/* What was under way between start and end: these overlap, so they are asynchronous events. */
+static void movement(struct out *o, const struct trace_event *e)
+{
+	for (int end = 0; end < 2; end++) {
+		begin(o, e->what, end ? "e" : "b", COMMUNICATION, end ? e->to : e->from);
+		fprintf(o->f, ",\"cat\":\"movement\",\"id\":\"%d.%d\"}", o->rank, o->id);
+	}
+	o->id++;
+}
+
+static void single(struct out *o, const struct trace_event *e)
+{
+	bar(o, e->name, e->kind == HD_TRACE_KERNEL ? KERNELS : COMMUNICATION, e, e);
+	if (e->what) {
+		fprintf(o->f, ",\"args\":{\"what\":\"");
+		for (const char *s = e->what; *s; s++)
+			fputc(*s == '"' || *s == '\\' ? '_' : *s, o->f);
+		fprintf(o->f, "\"}");
+	}
+	fputc('}', o->f);
+	if (e->what && e->to > e->from && e->from > 0)
+		movement(o, e);
+}
+
+/* -- units ------------------------------------------------------------------------------------------------------------------------ */
+static char unit_letter(uint32_t kind)
+{
+	return kind == HD_F ? 'F' : kind == HD_B ? 'B' : kind == HD_W ? 'W' : kind == HD_G ? 'G' : kind == HD_S ? 'S' : 'U';
+}
+
+static int is_unit(const struct trace_event *e) { return e->unit.micro >= 0; }
+
+static int same_unit(const struct trace_event *a, const struct trace_event *b)
+{
+	return !memcmp(&a->unit, &b->unit, sizeof(a->unit)) && a->step == b->step;
+}
+
+/* F3, or F3.1 of chunk 1: what heddle explain --schedule draws.  busy: without waiting for other stages. */
+static void unit_bar(struct out *o, const struct hd_program *g, const struct trace_event *e, const struct trace_event *last)
+{
+	char name[48];
+	double busy = 0;
+
+	for (const struct trace_event *k = e; k <= last; k++)
+		if (same_unit(e, k) && k->kind != HD_TRACE_MESSAGE)
+			busy += k->end - k->begin;
+	if (g->plan->chunks > 1)
+		snprintf(name, sizeof(name), "%c%d.%d", unit_letter(e->unit.kind), e->unit.micro, e->unit.chunk);
+	else
+		snprintf(name, sizeof(name), "%c%d", unit_letter(e->unit.kind), e->unit.micro);
+	bar(o, name, UNITS, e, last);
+	fprintf(o->f, ",\"args\":{\"kind\":\"%c\",\"micro\":%d,\"chunk\":%d,\"stage\":%lld,\"step\":%d,\"busy\":%.3f}}",
+		unit_letter(e->unit.kind), e->unit.micro, e->unit.chunk, (long long)g->coord, e->step, 1e6 * busy);
+}
+
+/* A unit is one bar, whatever is done once a step in between: that is a bar of its own, within. */
+static size_t unit_end(const struct hd_program *g, size_t i)
+{
+	size_t last = i;
+
+	for (size_t k = i + 1; k < g->ntrace; k++) {
+		if (is_unit(&g->trace[i]) && !is_unit(&g->trace[k]) && g->trace[k].step == g->trace[i].step)
+			continue;
+		if (!same_unit(&g->trace[i], &g->trace[k]))
+			break;
+		last = k;
+	}
+	return last;
+}
+
+static void units(struct out *o, const struct hd_program *g)
+{
+	const struct trace_event *t = g->trace, *open = NULL;
+
+	for (size_t i = 0; i < g->ntrace; i++) {
+		char name[2] = { unit_letter(t[i].unit.kind), 0 };
+
+		if (is_unit(&t[i])) {
+			if (!open || !same_unit(open, &t[i]))
+				unit_bar(o, g, &t[i], &t[unit_end(g, i)]);
+			open = &t[i];
+		} else if (!i || !same_unit(&t[i - 1], &t[i])) {
+			bar(o, name, UNITS, &t[i], &t[unit_end(g, i)]);
+			fprintf(o->f, ",\"args\":{\"step\":%d}}", t[i].step);
+		}
+	}
+}
+
+static void names(struct out *o)
+{
+	static const char *const rows[] = { "units", "kernels", "communication" };
+
+	for (int i = 0; i < ROWS; i++) {
+		begin(o, "thread_name", "M", i, o->zero);
+		fprintf(o->f, ",\"args\":{\"name\":\"%s\"}}", rows[i]);
+	}
+	begin(o, "process_name", "M", 0, o->zero);
+	fprintf(o->f, ",\"args\":{\"name\":\"rank %d\"}}", o->rank);
+	begin(o, "process_sort_index", "M", 0, o->zero);
+	fprintf(o->f, ",\"args\":{\"sort_index\":%d}}", o->rank);
+}
+
+/* One zero for all ranks: rank 0's start where they have one clock, else what they agree on by meeting. */
+static double common_zero(const struct hd_job *j)
+{
+	double at[2];
+
+	hd_comm_barrier();
+	at[0] = hd_seconds();
+	at[1] = j->started;
+	if (j->world.hosts == 1) {
+		hd_comm_bcast(&at[1], sizeof(at[1]), 0);
+		return at[1];
+	}
+	at[1] = at[0] - at[1];		/* from the start of rank 0 to the meeting */
+	hd_comm_bcast(&at[1], sizeof(at[1]), 0);
+	return at[0] - at[1];
+}
+
+/* Before the first step: a run must not find out after its last one. */
+int hd_trace_check(const struct hd_section *log, int64_t first, int64_t last, struct hd_err *err)
+{
+	const char *path = hd_section_str(log, "trace");
+	FILE *f = *path ? fopen(path, "ae") : NULL;
+	int64_t from, to;
+
+	if (*path && !f)
+		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	if (!f)
+		return HD_OK;
+	fclose(f);
+	if (hd_trace_steps(log, &from, &to) == HD_OK && (from > last || to < first))
+		hd_log(HD_WARN, "%s: no step is traced; log.trace_steps is %s, and this run has steps %lld to %lld", path,
+		       hd_section_str(log, "trace_steps"), (long long)first, (long long)last);
+	return HD_OK;
+}
+
+int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err)
+{
+	const char *path = hd_section_str(j->log, "trace");
+	char *text = NULL, **all;
+	size_t bytes = 0;
+	struct out o;
+	FILE *f;
+
+	if (!*path)
+		return HD_OK;
+	o = (struct out){ .f = open_memstream(&text, &bytes), .rank = j->world.rank, .first = 1, .zero = common_zero(j) };
+	names(&o);
+	units(&o, g);
+	for (size_t i = 0; i < g->ntrace; i++)
+		single(&o, &g->trace[i]);
+	fclose(o.f);
+	all = hd_comm_gather_text(text);
+	free(text);
+	if (!all)
+		return hd_comm_agree(err);
+	f = fopen(path, "w");
+	if (!f)
+		hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	else
+		fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+	for (int r = 0; r < j->world.size; r++) {
+		if (f)
+			fprintf(f, "%s%s", all[r], r + 1 < j->world.size ? ",\n" : "\n");
+		free(all[r]);
+	}
+	if (f) {
+		fprintf(f, "]}\n");
+		fclose(f);
+	}
+	free(all);
+	return hd_comm_agree(err);
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The training loop: a step, its numbers, evaluations, checkpoints, and how it ends.
+ */
+#include <config.h>
+#include "engine/run/job.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/graph/experts.h"
+#include "engine/train/generate.h"
+#include "engine/train/json.h"
+#include "engine/process/launch.h"
+#include "engine/train/progress.h"
+#include "engine/config/ramp.h"
+#include "engine/train/trace.h"
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t asked_to_stop, by_launcher;
+
+static void on_signal(int sig, siginfo_t *from, void *unused)
+{
+	(void)unused;
+	asked_to_stop = sig;
+	by_launcher = sig != SIGUSR1 && from->si_pid == getppid();
+	if (by_launcher)
+		hd_comm_ending();
+}
+
+struct loop {
+	struct hd_job *j;
+	struct hd_plan *p;
+	struct hd_program *g;
+	struct hd_progress at;
+	struct hd_metrics *metrics;
+	struct hd_show show;
+	int64_t steps, global_batch;	/* global_batch: of the step at hand */
+	struct hd_ramp ramp;
+	int stuck;			/* this rank alone failed within a step */
+	struct hd_err *err;
+};
+
+/* -- data ------------------------------------------------------------------------------------------------------------------------ */
+struct feed { struct loop *l; int64_t first; int32_t *ids; };
+
+/* Ids or targets (ids shifted by one) of this rank's slice of a micro-batch. */
+static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
+{
+	struct feed *f = ctx;
+	int shift = !strcmp(t->v.name, "targets");
+	int64_t s0 = micro * g->plan->batch + hd_offset(g->plan, t, 0, g->rank), q0 = hd_offset(g->plan, t, 1, g->rank);
+
+	for (int64_t i = 0; i < t->local[0]; i++) {
+		HD_TRY(hd_data_sample(f->l->j->data, f->first, s0 + i, f->ids, f->l->err));
+		memcpy(out + i * t->local[1], f->ids + q0 + shift, (size_t)t->local[1] * sizeof(*out));
+	}
+	return HD_OK;
+}
+
+/* -- the learning rate -------------------------------------------------------------------------------------------------------------- */
+static double learning_rate(struct hd_section *t, int64_t step, int64_t tokens, int64_t last_step, int64_t last_tokens)
+{
+	int by_tokens = !strcmp(hd_section_str(t, "schedule_unit"), "tokens");
+	double lr = hd_section_num(t, "lr"), low = hd_section_num(t, "min_lr"), warm = (double)hd_section_int(t, "warmup");
+	double at = (double)(by_tokens ? tokens : step), end = (double)hd_section_int(t, "decay"), x;
+	const char *shape = hd_section_str(t, "schedule");
+
+	low = low < 0 ? lr / 10 : low;
+	end = end > 0 ? end : (double)(by_tokens ? last_tokens : last_step);
+	if (at < warm)
+		return lr * at / warm;
+	if (!strcmp(shape, "constant"))
+		return lr;
+	x = end > warm ? (at - warm) / (end - warm) : 1;
+	x = x > 1 ? 1 : x;
+	if (!strcmp(shape, "linear"))
+		return lr + (low - lr) * x;
+	return low + (lr - low) * 0.5 * (1 + cos(3.14159265358979323846 * x));
+}
+
+/* -- a step -------------------------------------------------------------------------------------------------------------------------- */
+static int not_finite(struct loop *l, struct hd_run *run, struct feed *f, double loss, double norm)
+{
+	struct hd_err where = { 0 };
+	char *me = hd_rank_text(l->j->world.rank);
+	int received = 0;
+
+	loss = isnan(loss) ? fabs(loss) : loss;		/* "nan", not "-nan" */
+	norm = isnan(norm) ? fabs(norm) : norm;
+	HD_TRY(hd_program_find_nan(l->g, run, fill, f, &received, &where));
+	for (int turn = 0; turn < 2 && !l->err->code; turn++) {		/* where it began; else who was sent it first */
+		if (where.code && received <= turn)
+			hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g; first on %s: %s; the weights stay as "
+				   "they were before it", (long long)run->step, loss, norm, me, where.text);
+		hd_comm_agree(l->err);
+	}
+	free(me);
+	return hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g", (long long)run->step, loss, norm);
+}
+
+static int step(struct loop *l, struct hd_numbers *n)
+{
+	struct hd_job *j = l->j;
+	int64_t seq = l->p->model.seq, tokens = l->global_batch * seq;
+	int32_t *ids = l->show.scratch;
+	struct feed f = { l, l->at.samples, ids };
+	struct hd_run run = { .seed = (uint64_t)j->seed, .step = l->at.step + 1, .train = 1, .loss_scale = 1.0 / (double)tokens };
+	double begin = hd_seconds();
+
+	run.lr = learning_rate(j->train, l->at.step + 1, (l->at.samples + l->global_batch) * seq, l->steps,
+				  hd_ramp_samples(&l->ramp, l->steps) * seq);
+	l->stuck = 1;			/* the others would wait for this rank */
+	HD_TRY(hd_program_compute(l->g, &run, fill, &f));
+	l->stuck = 0;
+	n->loss = hd_program_scalar(l->g, l->p->loss) / (double)tokens;
+	n->norm = hd_program_scalar(l->g, l->p->norm);
+	if (!isfinite(n->loss) || !isfinite(n->norm))
+		return not_finite(l, &run, &f, n->loss, n->norm);
+	l->stuck = 1;
+	HD_TRY(hd_program_update(l->g, &run));
+	l->stuck = 0;
+	n->seconds = hd_seconds() - begin;
+	n->step = run.step;
+	n->lr = run.lr;
+	n->tokens = tokens;
+	n->tokens_per_second = (double)tokens / n->seconds;
+	n->share = n->tokens_per_second * j->flops_per_token / (j->rate * j->world.size);
+	l->at.step++;
+	l->at.samples += l->global_batch;
+	return HD_OK;
+}
+
+/* What the layers of experts did, in order; the sums lie where the step has left them. */
+static void add_experts(const struct loop *l, json_t *o, double tokens)
+{
+	json_t *dropped = json_array(), *load = json_array();
+	double aux = 0;
+
+	for (size_t i = 0; i < l->p->nstats; i++) {
+		const struct tensor *t = l->p->stats[i];
+		void *sums = hd_program_map(l->g, t, 0, HD_MAP_READ);
+		struct hd_expert_numbers n = hd_experts_numbers(&l->p->model, sums, t->v.dtype, tokens);
+
+		hd_program_unmap(l->g, t, 0, sums, HD_MAP_READ);
+		aux += n.aux_loss;
+		json_array_append_new(dropped, hd_json_number(n.dropped));
+		json_array_append_new(load, hd_json_number(n.load));
+	}
+	if (l->p->nstats && o) {
+		json_object_set_new(o, "aux_loss", hd_json_number(aux));
+		json_object_set_new(o, "dropped", json_incref(dropped));
+		json_object_set_new(o, "load", json_incref(load));
+	}
+	json_decref(dropped);
+	json_decref(load);
+}
+
+static int write_step(struct loop *l, const struct hd_numbers *n)
+{
+	json_t *o;
+
+	if (!asked_to_stop)		/* an mpirun that ends the job reads nothing more */
+		hd_show_step(&l->show, n);
+	if (!l->metrics)
+		return HD_OK;
+	o = json_pack("{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "step", (json_int_t)n->step, "loss", hd_json_number(n->loss),
+		      "grad_norm", hd_json_number(n->norm), "lr", hd_json_number(n->lr), "tokens", (json_int_t)n->tokens,
+		      "seconds", hd_json_number(n->seconds), "tokens_per_second", hd_json_number(n->tokens_per_second),
+		      hd_device_in_host(l->j->device) ? "matmul_share" : "mfu", hd_json_number(n->share));
+	add_experts(l, o, (double)n->tokens);
+	return hd_metrics_write(l->metrics, o, l->err);
+}
+
+static int evaluate(struct loop *l)
+{
+	double loss;
+	int64_t tokens;
+
+	if (!l->j->program[HD_EVAL] || !hd_data_valid_samples(l->j->data))
+		return HD_OK;
+	HD_TRY(hd_evaluate(l->j, hd_section_int(l->j->train, "eval_batches"), &loss, &tokens, l->err));
+	hd_show_eval(&l->show, l->at.step, loss, tokens);
+	if (!l->metrics)
+		return HD_OK;
+	return hd_metrics_write(l->metrics, json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "valid_loss",
+						      hd_json_number(loss)), l->err);
+}
+
+static int saves(const struct loop *l) { return hd_section_str(l->j->checkpoint, "dir")[0] != 0; }
+
+/* The work around a step that is done at intervals. */
+static int after_step(struct loop *l, int last)
+{
+	int64_t eval = hd_section_int(l->j->train, "eval_every"), save = hd_section_int(l->j->checkpoint, "every");
+
+	/* First what an evaluation would overwrite: the step's gradients. */
+	if (saves(l) && (last || (save && l->at.step % save == 0)))
+		HD_TRY(hd_checkpoint_save(l->j, &l->at, l->err));
+	if (last || (eval && l->at.step % eval == 0))
+		HD_TRY(evaluate(l));
+	return HD_OK;
+}
+
+/* -- how it ends --------------------------------------------------------------------------------------------------------------------- */
+static int interrupted(struct loop *l)
+{
+	int sig = (int)hd_comm_max((double)asked_to_stop);
+	const char *wait = getenv("OMPI_MCA_odls_base_sigkill_timeout");
+
+	if (!sig)
+		return 0;
+	l->j->stopped = 1;
+	if (by_launcher)
+		hd_launch_deaf();
+	if (saves(l) && hd_checkpoint_save(l->j, &l->at, l->err) < 0)
+		return 1;
+	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s%s", sig == SIGINT ? "interrupted" : "told to end",
+		   (long long)l->at.step, saves(l) ? "; saved in " : "; nothing is saved (checkpoint.dir is not given)",
+		   saves(l) ? hd_section_str(l->j->checkpoint, "dir") : "",
+		   saves(l) && l->j->world.size > 1 && !wait ? " (mpirun kills a second after its own signal; with "
+		   "--mca odls_base_sigkill_timeout 10 after ten; kill -USR1 of mpirun has no such limit)" : "");
+	return 1;
+}
+
+/* The ramp's next size is another program on the same weights. */
+static int resize(struct loop *l)
+{
+	l->global_batch = hd_ramp_batch(&l->ramp, l->at.samples);
+	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
+	l->p = l->j->plan[HD_TRAIN];
+	l->g = l->j->program[HD_TRAIN];
+	return HD_OK;
+}
+
+static int loop(struct loop *l)
+{
+	struct hd_numbers n;
+
+	if (l->at.step >= l->steps) {
+		if (l->steps == 0 && saves(l))
+			return hd_checkpoint_save(l->j, &l->at, l->err);
+		return HD_OK;
+	}
+	while (l->at.step < l->steps) {
+		HD_TRY(resize(l));
+		hd_trace_step(l->g, l->j->log, l->at.step + 1, l->steps);
+		HD_TRY(step(l, &n));
+		HD_TRY(write_step(l, &n));
+		HD_TRY(hd_comm_agree(l->err));
+		if (interrupted(l))
+			return l->err->code;
+		HD_TRY(after_step(l, l->at.step == l->steps));
+	}
+	return hd_trace_write(l->j, l->g, l->err);
+}
+
+static int open_outputs(struct loop *l)
+{
+	const char *path = hd_section_str(l->j->log, "metrics");
+	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
+
+	if (l->j->world.rank == 0 && *path)
+		hd_metrics_open(path, l->at.step > 0, &l->metrics, l->err);
+	if (l->j->world.rank == 0)
+		hd_trace_check(l->j->log, l->at.step + 1, l->steps, l->err);
+	HD_TRY(hd_comm_agree(l->err));
+	hd_launch_listen();
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGUSR1, &sa, NULL);		/* mpirun and batch systems pass it on without a time limit */
+	return HD_OK;
+}
+
+static int begin(struct loop *l)
+{
+	const char *load = hd_section_str(l->j->model, "load");
+	char *resume = NULL;
+
+	hd_checkpoint_choose(l->j->conf, &resume, l->err);
+	HD_TRY(hd_comm_agree(l->err));
+	if (*load)
+		HD_TRY(hd_checkpoint_weights(l->j, load, l->err));
+	else
+		hd_init_weights(l->g, l->j->seed);
+	if (l->j->world.size > 0) {
+		uint64_t hash = hd_weights_hash(l->g);
+
+		hd_log(HD_INFO, "initial weights %016llx", (unsigned long long)hash);
+	}
+	if (resume) {
+		HD_TRY(hd_checkpoint_load(l->j, resume, &l->at, l->err));
+		hd_log(HD_INFO, "resumed from %s", resume);
+	}
+	free(resume);
+	return open_outputs(l);
+}
+
+int hd_train(struct hd_job *j, struct hd_err *err)
+{
+	struct loop l = { .j = j, .p = j->plan[HD_TRAIN], .g = j->program[HD_TRAIN], .err = err,
+		.steps = hd_section_int(j->train, "steps") };
+	int rc;
+
+	hd_ramp_read(j->conf, &l.ramp, err);
+	l.show.scratch = hd_alloc((size_t)(l.p->model.seq + 1) * sizeof(int32_t));
+	hd_show_open(&l.show, j, l.steps);
+	rc = begin(&l);
+	if (rc >= 0) {
+		hd_show_begin(&l.show, &l.at);
+		rc = loop(&l);
+	}
+	if (rc >= 0)
+		rc = hd_sample(j, err);
+	if (rc >= 0)
+		hd_show_end(&l.show);
+	hd_show_line(&l.show);
+	hd_metrics_close(l.metrics, err);
+	free(l.show.scratch);
+	if (l.stuck && l.g->why.code)
+		return hd_err_set(err, rc, "step %lld: %s", (long long)l.at.step + 1, l.g->why.text);
+	if (l.stuck)
+		return hd_err_set(err, rc, "step %lld ended with code %d", (long long)l.at.step + 1, rc);
+	hd_comm_agree(err);
+	return err->code;
+}
