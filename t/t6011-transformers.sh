@@ -4,6 +4,17 @@
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/transformers.sh"
 
+kept_model gpt2 kept/gpt2
+ok "one without its head is in several files" test -f kept/headless/model.safetensors.index.json
+kept_model gpt2 kept/headless
+kept_refused gpt2 's/"gelu_new"/"relu"/' activation_function
+kept_refused gpt2 's/\("scale_attn_by_inverse_layer_idx":\) false/\1 true/' scale_attn_by_inverse_layer_idx
+kept_saved gpt2 3 tp
+kept_config gpt2 n_layer n_embd n_head n_inner n_positions vocab_size layer_norm_epsilon
+fails "a directory without a model" "$heddle" eval . --data text.txt
+like "is refused, with the reason" "$(cat .ok)" 'is no checkpoint'
+with_torch
+
 cat >run.ini <<-'EOT'
 	[model]
 	layers = 2
@@ -50,21 +61,18 @@ EOT
 ok "transformers reads both, and writes others" "$python" check.py
 cp .ok theirs.txt
 said() { awk -v name="$1" -v field="$2" '$1 == name { print $field }' theirs.txt; }
-ours() { "$heddle" eval "$1" --data text.txt | sed -n 's/^loss \([^ ]*\).*/\1/p'; }
 
 for name in tied untied; do
 	is "$name: every tensor is known, none is missing" "$(said $name 3)" 0
-	near "$name: the same loss" "$(ours $name)" "$(said $name 2)" 1e-5
+	near "$name: the same loss" "$(ours $name text.txt)" "$(said $name 2)" 1e-5
 done
-near "a model that transformers has saved again" "$(ours theirs)" "$(said untied 2)" 1e-5
+near "a model that transformers has saved again" "$(ours theirs text.txt)" "$(said untied 2)" 1e-5
 ok "a model of transformers is in several files" test -f another/model.safetensors.index.json
-near "and has the same loss here" "$(ours another)" "$(said another 2)" 1e-5
-near "so has one without its head, under shorter names" "$(ours headless)" "$(said another 2)" 1e-5
+near "and has the same loss here" "$(ours another text.txt)" "$(said another 2)" 1e-5
+near "so has one without its head, under shorter names" "$(ours headless text.txt)" "$(said another 2)" 1e-5
 { sed -e '/layers\|heads\|embed/d' -e 's/seq = 32/seq = 24/' run.ini; printf '[strategy tp]\nplugin = tp\n'; } >load.ini
 ok "three ranks begin from it" mpi 3 "$heddle" train load.ini --set model.load=another --set train.steps=0 --set checkpoint.dir=begun
-near "with its loss" "$(ours begun)" "$(said another 2)" 1e-5
+near "with its loss" "$(ours begun text.txt)" "$(said another 2)" 1e-5
 fails "a model that ours is not" "$heddle" eval relu --data text.txt
 like "is refused, with the reason" "$(cat .ok)" 'relu/config\.json: .*activation_function'
-fails "a directory without a model" "$heddle" eval . --data text.txt
-like "is refused, with the reason" "$(cat .ok)" 'is no checkpoint'
 done_testing

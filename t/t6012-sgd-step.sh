@@ -5,6 +5,24 @@
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/transformers.sh"
 
+# The kept half, of four models tensor by tensor, is t/t6051-kept-models.c; here its batch, and two ranks.
+cd kept || exit 1
+is "the tokens of the kept step" "$("$heddle" data one-sgd.ini --set model.load=gpt2 --step 1 --json | tr -d ' ')" \
+	"$(od -A n -v -t u2 -j 1024 -N 158 -w2 ids-llmc.bin | awk '{ id[NR - 1] = $1 + 0 } END {
+		printf "{\"step\":1,\"tokens\":["
+		for (i = 0; i < 6; i++)
+			for (k = 0; k < 14; k++)
+				printf "%s%d%s", k ? "," : "[", id[13 * i + k], k == 13 ? (i == 5 ? "]]}\n" : "],") : ""
+	}')"
+{ cat one-sgd.ini; printf '\n[strategy dp]\nplugin = dp\n'; } >dp.ini
+ok "two ranks take it" mpi 2 "$heddle" train dp.ini --set model.load=gpt2 --set log.metrics=two.jsonl --set checkpoint.dir=two
+for key in loss grad_norm; do
+	near "its $key, relative error" "$(awk -v key="\"$key\":" '{ for (i = 1; i < NF; i++) if ($i == key) x[NR] = $(i + 1) + 0 }
+		END { print x[1] / x[2] - 1 }' two.jsonl gpt2/one-sgd.jsonl)" 0 1e-5
+done
+cd "$tmp" || exit 1
+with_torch
+
 cat >run.ini <<-'EOT'
 	[model]
 	layers = 2

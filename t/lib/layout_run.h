@@ -12,9 +12,8 @@
  */
 #ifndef HD_TEST_LAYOUT_RUN_H
 #define HD_TEST_LAYOUT_RUN_H
-#include "engine/checkpoint/tensorfile.h"
 #include "t/lib/mpi.h"
-#include "t/lib/tap.h"
+#include "t/lib/tensors.h"
 #include <unistd.h>
 
 #define SUMS 20
@@ -96,46 +95,6 @@ static int run_ini(const char *name, int ranks, struct result *r)
 }
 
 /* -- gradients ---------------------------------------------------------------------------------- */
-static float *load(struct hd_tensorfile *f, const char *name, int64_t *count)
-{
-	int64_t shape[HD_MAX_DIMS], off[HD_MAX_DIMS] = {0}, stride[HD_MAX_DIMS];
-	struct hd_err err = {0};
-	uint32_t dtype;
-	int nd = 0;
-	float *v;
-
-	*count = 1;
-	if (!hd_tensorfile_find(f, name, &dtype, &nd, shape))
-		return NULL;
-	for (int d = nd - 1; d >= 0; d--) {
-		stride[d] = *count;
-		*count *= shape[d];
-	}
-	v = hd_alloc((size_t)*count * sizeof(*v));
-	if (hd_tensorfile_load(f, name, HD_F32, v, off, shape, stride, &err) < 0) {
-		note("%s", err.text);
-		free(v);
-		return NULL;
-	}
-	return v;
-}
-
-static double mean_square(struct hd_tensorfile *f)
-{
-	double sum = 0, all = 0;
-
-	for (int i = 0; i < hd_tensorfile_count(f); i++) {
-		int64_t n;
-		float *v = load(f, hd_tensorfile_name(f, i), &n);
-
-		for (int64_t k = 0; v && k < n; k++)
-			sum += (double)v[k] * (double)v[k];
-		all += (double)n;
-		free(v);
-	}
-	return sum / all;
-}
-
 /* -> the worst tensor's error over the bound; NaN: a tensor is missing.  where: the worst, or if any is over the bound, the
  * first one that backward makes: files have the model's order, and what is wrong there spreads from the last layer on. */
 static double compare(const struct result *a, const struct result *b, char *where, size_t size)
