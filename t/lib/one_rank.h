@@ -13,31 +13,42 @@
 
 static struct gt_run *one; /* of one rank, for the model at hand */
 
-/* The parts of a gradient that ranks have, against the whole one.  -> the worst difference */
+/* The part of a gradient that a rank has, against the whole one: -> the worst difference; *squares: their sum. */
+static double compare_part(struct gt_run *r, const struct tensor *g, const struct tensor *whole, int rank, double *squares)
+{
+	double *w = gt_address(one, whole, 0), *x = gt_address(r, g, rank), worst = 0;
+	int64_t n = hd_local_count(g), off[HD_MAX_DIMS];
+
+	*squares = 0;
+	for (uint32_t d = 0; d < g->v.ndim; d++)
+		off[d] = hd_offset(r->plan, g, d, rank);
+	for (int64_t i = 0; i < n; i++) {
+		int64_t rest = i, global = 0, at[HD_MAX_DIMS], inside = 1;
+		double off_by;
+
+		for (uint32_t d = g->v.ndim; d-- > 0; rest /= g->local[d])
+			at[d] = rest % g->local[d] + off[d];
+		for (uint32_t d = 0; d < g->v.ndim; d++) {
+			inside &= at[d] < g->dims[d]->n;
+			global = global * g->dims[d]->n + at[d];
+		}
+		off_by = fabs(x[i] - (inside ? w[global] : 0));
+		*squares += off_by * off_by;
+		if (!(off_by <= worst))
+			worst = off_by;
+	}
+	return worst;
+}
+
 static double compare(struct gt_run *r, const struct tensor *g, const struct tensor *whole)
 {
-	double *w = gt_address(one, whole, 0), worst = 0;
+	double worst = 0, squares;
 
 	for (int k = 0; k < r->n; k++) {
-		double *x = hd_tensor_here(r->g[k], g) ? gt_address(r, g, k) : NULL;
-		int64_t n = hd_local_count(g), off[HD_MAX_DIMS];
+		double off = hd_tensor_here(r->g[k], g) ? compare_part(r, g, whole, k, &squares) : 0;
 
-		for (uint32_t d = 0; d < g->v.ndim; d++)
-			off[d] = hd_offset(r->plan, g, d, k);
-		for (int64_t i = 0; x && i < n; i++) {
-			int64_t rest = i, global = 0, at[HD_MAX_DIMS], inside = 1;
-			double off_by;
-
-			for (uint32_t d = g->v.ndim; d-- > 0; rest /= g->local[d])
-				at[d] = rest % g->local[d] + off[d];
-			for (uint32_t d = 0; d < g->v.ndim; d++) {
-				inside &= at[d] < g->dims[d]->n;
-				global = global * g->dims[d]->n + at[d];
-			}
-			off_by = fabs(x[i] - (inside ? w[global] : 0));
-			if (!(off_by <= worst))
-				worst = off_by;
-		}
+		if (!(off <= worst))
+			worst = off;
 	}
 	return worst;
 }

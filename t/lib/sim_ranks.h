@@ -14,6 +14,7 @@
  */
 #ifndef HD_T_LIB_SIM_RANKS_H
 #define HD_T_LIB_SIM_RANKS_H
+#include "engine/base/half.h"
 #include "t/lib/graph_test.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -202,8 +203,33 @@ int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticke
 
 static double sim_value(const struct sim_call *x, int64_t i)
 {
-	return x->c.dtype == HD_F64 ? ((const double *)(const void *)x->in)[i]
-				    : ((const float *)(const void *)x->in)[i];
+	switch (x->c.dtype) {
+	case HD_F64:
+		return ((const double *)(const void *)x->in)[i];
+	case HD_BF16:
+		return hd_of_bf16(((const uint16_t *)(const void *)x->in)[i]);
+	case HD_F16:
+		return hd_of_f16(((const uint16_t *)(const void *)x->in)[i]);
+	default:
+		return ((const float *)(const void *)x->in)[i];
+	}
+}
+
+static void sim_put(void *out, uint32_t dtype, int64_t i, double v)
+{
+	switch (dtype) {
+	case HD_F64:
+		((double *)out)[i] = v;
+		return;
+	case HD_BF16:
+		((uint16_t *)out)[i] = hd_bf16_of((float)v);
+		return;
+	case HD_F16:
+		((uint16_t *)out)[i] = hd_f16_of((float)v);
+		return;
+	default:
+		((float *)out)[i] = (float)v;
+	}
 }
 
 static void sim_reduce(const struct hd_members *m, const struct sim_round *r,
@@ -217,10 +243,7 @@ static void sim_reduce(const struct hd_members *m, const struct sim_round *r,
 
 			v = c->kind == HD_ALL_MAX ? (x > v ? x : v) : v + x;
 		}
-		if (c->dtype == HD_F64)
-			((double *)c->out)[i] = v;
-		else
-			((float *)c->out)[i] = (float)v;
+		sim_put(c->out, c->dtype, i, v);
 	}
 }
 
