@@ -7,7 +7,7 @@ cd "$src" || exit 1
 
 # SECTION KEY DEFAULT of the tables of keys; a default that must be given, or is empty, is "-".
 program_keys() {
-	for f in model:engine/models/model.c data:engine/data/data.c keys:engine/config/keys.c; do
+	for f in model:engine/models/model.c data:engine/data/data.c train:engine/config/train_config.c output:engine/config/output_config.c; do
 		awk -v section="${f%%:*}" '
 			function entry(text) {
 				if (!match(text, /^[ \t]*\{ *"[a-z0-9_]+", HD_OPT_[A-Z]+, 0, ("[^"]*"|NULL),/)) return

@@ -25,7 +25,7 @@ static int plan(struct saving *s, struct hd_err *err)
 	HD_TRY(hd_weights_plan(s->g, &s->weights, err));
 	s->states = hd_tensorfile_plan();
 	HD_TRY(hd_states_plan(s->g, s->states, err));
-	if (!hd_section_int(s->j->checkpoint, "gradients") || !s->at->step || !s->j->program[HD_TRAIN])
+	if (!s->j->checkpoint.gradients || !s->at->step || !s->j->program[HD_TRAIN])
 		return HD_OK;
 	s->gradients = hd_tensorfile_plan();
 	return hd_gradients_plan(s->g, s->gradients, err);
@@ -82,7 +82,7 @@ static int publish(struct saving *s, struct hd_err *err)
 	if (rc >= 0)
 		rc = hd_file_write(latest, name, err);
 	if (rc >= 0)
-		hd_steps_prune(s->dir, s->at->step, hd_section_int(s->j->checkpoint, "keep"));
+		hd_steps_prune(s->dir, s->at->step, s->j->checkpoint.keep);
 	free(to);
 	free(latest);
 	free(name);
@@ -114,7 +114,7 @@ int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd
 	struct hd_err ignored = { 0 };
 	int rc;
 
-	s.dir = hd_strdup(hd_section_str(j->checkpoint, "dir"));
+	s.dir = hd_strdup(j->checkpoint.dir);
 	s.aside = hd_step_aside(s.dir, at->step);
 	rc = save(&s, err);
 	hd_weights_close(&s.weights);
@@ -154,9 +154,9 @@ static int load(struct hd_job *j, const char *dir, struct hd_progress *at, struc
 	int64_t seed = 0;
 	int rc = hd_state_read(dir, at, &seed, &picks, err);
 
-	if (rc >= 0 && seed != j->seed)
+	if (rc >= 0 && seed != j->train.seed)
 		hd_log(HD_WARN, "%s: has train.seed = %lld; from here on data and dropout are those of seed %lld", dir,
-		        (long long)seed, (long long)j->seed);
+		        (long long)seed, (long long)j->train.seed);
 	if (rc >= 0)
 		rc = hd_weights_read(hd_job_owner(j), dir, err);
 	if (rc >= 0)

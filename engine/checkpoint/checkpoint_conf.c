@@ -50,7 +50,7 @@ static char *state_text(const struct hd_job *j, const struct hd_progress *at)
 	json_t *o = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "version", STATE_VERSION,
 			      "step", (json_int_t)at->step, "samples", (json_int_t)at->samples,
 			      "tokens", (json_int_t)(at->samples * p->model.seq),
-			      "seed", (json_int_t)j->seed, "ranks", (json_int_t)p->ranks, "layout", layout,
+			      "seed", (json_int_t)j->train.seed, "ranks", (json_int_t)p->ranks, "layout", layout,
 			      "picks", j->picks ? j->picks : "");
 
 	text = json_dumps(o, JSON_INDENT(2));

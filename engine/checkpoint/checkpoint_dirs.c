@@ -156,24 +156,21 @@ static int refuse_later(struct hd_conf *c, struct hd_section *s, const char *dir
 
 int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 {
-	struct hd_section *s = hd_conf_section(c, NULL, "checkpoint");
-	const char *dir, *resume;
+	struct hd_checkpoint_config k;
 	struct hd_err why = { 0 };
 
 	*path = NULL;
-	HD_TRY(hd_section_check(c, s, &hd_checkpoint_keys, 1, err));
-	dir = hd_section_str(s, "dir");
-	resume = hd_section_str(s, "resume");
-	if (!strcmp(resume, "no"))
-		return *dir ? refuse_later(c, s, dir, err) : HD_OK;
-	if (!strcmp(resume, "auto")) {
-		if (!*dir)
-			return hd_section_fail(c, s, "resume", err, HD_EINVAL, "auto: checkpoint.dir is not given");
-		*path = newest(dir);
+	HD_TRY(hd_checkpoint_config_read(c, &k, err));
+	if (!strcmp(k.resume, "no"))
+		return *k.dir ? refuse_later(c, k.section, k.dir, err) : HD_OK;
+	if (!strcmp(k.resume, "auto")) {
+		if (!*k.dir)
+			return hd_section_fail(c, k.section, "resume", err, HD_EINVAL, "auto: checkpoint.dir is not given");
+		*path = newest(k.dir);
 		return HD_OK;
 	}
-	*path = hd_checkpoint_find(resume, &why);
-	return *path ? HD_OK : hd_section_fail(c, s, "resume", err, why.code, "%s", why.text);
+	*path = hd_checkpoint_find(k.resume, &why);
+	return *path ? HD_OK : hd_section_fail(c, k.section, "resume", err, why.code, "%s", why.text);
 }
 
 int hd_outputs_check(struct hd_conf *c, struct hd_err *err)

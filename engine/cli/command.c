@@ -22,12 +22,10 @@ int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *er
 /* A number of [train] before the section has been checked: threads decide how the process starts. */
 static int wanted_threads(struct hd_conf *conf)
 {
-	struct hd_section *t = hd_conf_section(conf, NULL, "train");
+	struct hd_train_config t;
 	struct hd_err ignored = { 0 };
 
-	if (hd_section_check(conf, t, &hd_train_keys, 1, &ignored) < 0)
-		return 0;
-	return (int)hd_section_int(t, "threads");
+	return hd_train_config_read(conf, &t, &ignored) < 0 ? 0 : t.threads;
 }
 
 int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
@@ -79,27 +77,28 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 
 int hd_cli_data(struct hd_conf *conf, struct hd_data **data, struct hd_err *err)
 {
-	struct hd_section *t = hd_conf_section(conf, NULL, "train"), *m = hd_conf_section(conf, NULL, "model");
+	struct hd_section *m = hd_conf_section(conf, NULL, "model");
+	struct hd_checkpoint_config checkpoint;
+	struct hd_log_config log;
+	struct hd_train_config t;
 
-	HD_TRY(hd_section_check(conf, t, &hd_train_keys, 1, err));
+	HD_TRY(hd_train_config_read(conf, &t, err));
 	HD_TRY(hd_section_check(conf, m, &hd_model_keys, 1, err));
-	HD_TRY(hd_section_check(conf, hd_conf_section(conf, NULL, "checkpoint"), &hd_checkpoint_keys, 1, err));
-	HD_TRY(hd_section_check(conf, hd_conf_section(conf, NULL, "log"), &hd_log_keys, 1, err));
-	return hd_data_open(conf, hd_section_int(t, "seq"), hd_section_int(m, "vocab"), (uint64_t)hd_section_int(t, "seed"),
-			    data, err);
+	HD_TRY(hd_checkpoint_config_read(conf, &checkpoint, err));
+	HD_TRY(hd_log_config_read(conf, &log, err));
+	return hd_data_open(conf, t.seq, hd_section_int(m, "vocab"), (uint64_t)t.seed, data, err);
 }
 
 /* -- a plan without ranks ------------------------------------------------------------------------------------------------------------ */
-static int data_vocab(struct hd_conf *conf, int64_t *vocab, struct hd_err *err)
+static int data_vocab(struct hd_conf *conf, const struct hd_train_config *t, int64_t *vocab, struct hd_err *err)
 {
-	struct hd_section *t = hd_conf_section(conf, NULL, "train"), *m = hd_conf_section(conf, NULL, "model");
+	struct hd_section *m = hd_conf_section(conf, NULL, "model");
 	struct hd_data *d = NULL;
 	struct hd_err why = { 0 };
 
-	HD_TRY(hd_section_check(conf, t, &hd_train_keys, 1, err));
 	HD_TRY(hd_section_check(conf, m, &hd_model_keys, 1, err));
 	*vocab = 256;
-	if (hd_data_open(conf, hd_section_int(t, "seq"), hd_section_int(m, "vocab"), 1, &d, &why) >= 0)
+	if (hd_data_open(conf, t->seq, hd_section_int(m, "vocab"), 1, &d, &why) >= 0)
 		*vocab = hd_data_vocab(d);
 	else if (!hd_section_int(m, "vocab"))		/* with vocab given the data need not exist */
 		return hd_err_set(err, why.code, "%s", why.text);
@@ -110,13 +109,15 @@ static int data_vocab(struct hd_conf *conf, int64_t *vocab, struct hd_err *err)
 int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct hd_plan_options o = { .train = 1, .node_size = node_size };
+	struct hd_train_config train;
 	struct hd_err why = { 0 };
 	int64_t needs = 0;
 
 	HD_TRY(hd_cli_conf(c, conf, err));
-	HD_TRY(data_vocab(*conf, &o.data_vocab, err));
-	o.gelu = !strcmp(hd_section_str(hd_conf_section(*conf, NULL, "train"), "device"), "cuda");
-	o.low = hd_precision_asked(*conf, o.gelu);
+	HD_TRY(hd_train_config_read(*conf, &train, err));
+	HD_TRY(data_vocab(*conf, &train, &o.data_vocab, err));
+	o.gelu = train.device == HD_DEVICE_CUDA;
+	o.low = hd_precision_asked(&train, o.gelu);
 	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o.ranks, err));
 	if (!hd_cli_has(c, "ranks")) {		/* as many as the layout says */
 		o.needs = &needs;

@@ -113,12 +113,12 @@ static void print_precision(const struct hd_plan *p)
 {
 	const char *slow = hd_device_cpu()->slow(p->low);
 
-	if (!p->low && !strcmp(hd_section_str(hd_conf_section(p->conf, NULL, "train"), "precision"), "auto"))
+	if (!p->low && p->config.precision == HD_PRECISION_AUTO)
 		printf("note: train.precision = auto is measured when a run begins; this is fp32\n");
 	if (!p->low)
 		return;
 	printf("precision bf16: products and activations; masters, gradients and states fp32\n");
-	if (slow && strcmp(hd_section_str(hd_conf_section(p->conf, NULL, "train"), "device"), "cuda"))
+	if (slow && p->config.device != HD_DEVICE_CUDA)
 		printf("note: %s\n", slow);
 }
 

@@ -5,7 +5,6 @@
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
 #include "engine/train/json.h"
-#include "engine/config/ramp.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,23 +19,21 @@ static json_t *sample_json(const int32_t *ids, int64_t n)
 
 static int print_step(struct hd_conf *conf, int64_t step, int json, struct hd_data **data, struct hd_err *err)
 {
-	struct hd_section *t = hd_conf_section(conf, NULL, "train");
-	struct hd_ramp ramp;
-	int64_t seq, batch, first;
+	struct hd_train_config t;
+	int64_t batch, first;
 	int32_t *ids;
 	json_t *all = json_array();
 
 	HD_TRY(hd_cli_data(conf, data, err));
-	seq = hd_section_int(t, "seq");
-	HD_TRY(hd_ramp_read(conf, &ramp, err));
-	first = hd_ramp_samples(&ramp, step - 1);
-	batch = hd_ramp_batch(&ramp, first);
-	ids = hd_alloc((size_t)(seq + 1) * sizeof(*ids));
+	HD_TRY(hd_train_config_read(conf, &t, err));
+	first = hd_ramp_samples(&t.batch, step - 1);
+	batch = hd_ramp_batch(&t.batch, first);
+	ids = hd_alloc((size_t)(t.seq + 1) * sizeof(*ids));
 	for (int64_t s = 0; s < batch; s++) {
 		HD_TRY(hd_data_sample(*data, first, s, ids, err));
-		json_array_append_new(all, sample_json(ids, seq + 1));
-		for (int64_t i = 0; !json && i <= seq; i++)
-			printf("%d%s", ids[i], i == seq ? "\n" : " ");
+		json_array_append_new(all, sample_json(ids, t.seq + 1));
+		for (int64_t i = 0; !json && i <= t.seq; i++)
+			printf("%d%s", ids[i], i == t.seq ? "\n" : " ");
 	}
 	if (json) {
 		char *line = hd_json_line(json_pack("{s:I, s:o}", "step", (json_int_t)step, "tokens", all));

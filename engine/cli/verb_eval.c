@@ -13,14 +13,15 @@
 /* The data of --data, cut as the checkpoint's own training data were. */
 static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 {
-	struct hd_section *t = hd_conf_section(j->conf, NULL, "train"), *m = hd_conf_section(j->conf, NULL, "model");
+	struct hd_section *m = hd_conf_section(j->conf, NULL, "model");
+	struct hd_train_config t;
 
-	hd_section_check(j->conf, t, &hd_train_keys, 1, err);
+	hd_train_config_read(j->conf, &t, err);
 	hd_section_check(j->conf, m, &hd_model_keys, 1, err);
 	if (!hd_cli_str(c, "data", NULL))
 		hd_err_set(err, HD_EINVAL, "eval: --data FILE must be given");
 	else if (!err->code)
-		hd_data_open_file(hd_cli_str(c, "data", ""), hd_section_int(t, "seq"), hd_section_int(m, "vocab"), &j->data, err);
+		hd_data_open_file(hd_cli_str(c, "data", ""), t.seq, hd_section_int(m, "vocab"), &j->data, err);
 	return hd_comm_agree(err);
 }
 

@@ -13,20 +13,21 @@
 /* Rank 0 writes the files of [log]; the directory of checkpoints every rank. */
 static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
-	struct hd_section *s = hd_conf_section(conf, NULL, "checkpoint");
-	const char *dir = hd_section_str(s, "dir");
+	struct hd_checkpoint_config k;
 	struct hd_err why = { 0 };
+
+	HD_TRY(hd_checkpoint_config_read(conf, &k, err));
 
 	if (j->world.rank == 0)
 		HD_TRY(hd_outputs_check(conf, err));
-	if (*dir && hd_dir_writable(dir, &why) < 0)
-		return hd_section_fail(conf, s, "dir", err, why.code, "%s", why.text);
+	if (*k.dir && hd_dir_writable(k.dir, &why) < 0)
+		return hd_section_fail(conf, k.section, "dir", err, why.code, "%s", why.text);
 	return HD_OK;
 }
 
 static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
-	struct hd_section *log = hd_conf_section(conf, NULL, "log");
+	struct hd_log_config log;
 	unsigned roles = 1u << HD_TRAIN;
 	char *resume = NULL, *picks = NULL;
 
@@ -42,12 +43,13 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	HD_TRY(hd_comm_agree(err));
 	if (hd_data_valid_samples(j->data))
 		roles |= 1u << HD_EVAL;
-	if (hd_section_int(log, "sample"))
+	HD_TRY(hd_log_config_read(conf, &log, err));
+	if (log.sample)
 		roles |= 1u << HD_GENERATE;
 	hd_job_open(j, conf, roles, picks, err);
 	free(picks);
 	HD_TRY(err->code);
-	hd_comm_watchdog(hd_section_num(j->train, "watchdog"));
+	hd_comm_watchdog(j->train.watchdog);
 	return hd_train(j, err);
 }
 

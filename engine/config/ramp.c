@@ -21,9 +21,8 @@ static int three(struct hd_conf *c, struct hd_section *t, const char *text, int6
 	return HD_OK;
 }
 
-int hd_ramp_read(struct hd_conf *c, struct hd_ramp *r, struct hd_err *err)
+int hd_ramp_read(struct hd_conf *c, struct hd_section *t, struct hd_ramp *r, struct hd_err *err)
 {
-	struct hd_section *t = hd_conf_section(c, NULL, "train");
 	const char *text = hd_section_str(t, "global_batch_ramp");
 	int64_t x[3];
 

@@ -63,7 +63,7 @@ struct hd_family {
 };
 
 extern const struct hd_family hd_family_gpt2, hd_family_llama, hd_family_mixtral;
-extern const struct hd_key_table hd_model_keys, hd_train_keys, hd_checkpoint_keys, hd_log_keys;
+extern const struct hd_key_table hd_model_keys;
 /* Of a conf that is read and not yet checked: model.load's sizes become keys of [model]. */
 int hd_model_load_conf(struct hd_conf *c, struct hd_err *err);
 int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, struct hd_err *err);

@@ -167,8 +167,8 @@ static struct tensor *full_of(struct tensor *w) { return w->master ? w->master :
 
 static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct tensor *m)
 {
-	struct hd_section *s = hd_conf_section(p->conf, NULL, "train");
-	double decay = w->decay ? hd_section_num(s, "weight_decay") : 0;
+	const struct hd_train_config *t = &p->config;
+	double decay = w->decay ? t->weight_decay : 0;
 	struct tensor *full = full_of(w);
 	const char *low = w->master ? " low=1" : "";
 	struct node *n;
@@ -184,8 +184,8 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 	}
 	struct tensor *ins[] = { full, g, m, state(p, w, "v"), p->factor };
 
-	n = hd_node_make(p, "adamw", ins, 5, "beta1=%.17g beta2=%.17g eps=%.17g decay=%.17g%s", hd_section_num(s, "beta1"),
-			 hd_section_num(s, "beta2"), hd_section_num(s, "eps"), decay, low);
+	n = hd_node_make(p, "adamw", ins, 5, "beta1=%.17g beta2=%.17g eps=%.17g decay=%.17g%s", t->beta1, t->beta2, t->eps,
+			 decay, low);
 	for (int i = 0; n && i < 3; i++)
 		hd_assign(ins[i == 0 ? 0 : i + 1], n->outs[i]);
 	if (n && w->master)
@@ -196,8 +196,6 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 /* Once a step: accumulators, global norm, update; and the sum of the losses. */
 static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
 {
-	struct hd_section *train = hd_conf_section(p->conf, NULL, "train");
-	int adam = strcmp(hd_section_str(train, "optimizer"), "sgd") != 0;
 	struct list w = { 0 }, g = { 0 }, m = { 0 };
 	struct node *clip;
 	struct tensor *s;
@@ -209,15 +207,15 @@ static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
 			struct tensor *acc = accumulator(p, p->tensors[i], &grads[i]);
 
 			push(&w, p->tensors[i]);
-			push(&m, adam ? state(p, p->tensors[i], "m") : NULL);
-			push(&g, acc ? sync(p, acc, adam ? m.x[m.n - 1] : full_of(p->tensors[i])) : NULL);
+			push(&m, p->config.adamw ? state(p, p->tensors[i], "m") : NULL);
+			push(&g, acc ? sync(p, acc, p->config.adamw ? m.x[m.n - 1] : full_of(p->tensors[i])) : NULL);
 		}
 	p->loss = hd_op1(p, "accumulate", &p->loss, 1, "%s", "");
 	for (size_t i = 0; i < p->nstats; i++)
 		p->stats[i] = hd_op1(p, "accumulate", &p->stats[i], 1, "%s", "");
 	p->phase = HD_U;
 	s = hd_op1(p, "norm2", g.x, g.n, "%s", "");
-	clip = s ? hd_node_make(p, "clip", &s, 1, "clip=%.17g", hd_section_num(train, "clip")) : NULL;
+	clip = s ? hd_node_make(p, "clip", &s, 1, "clip=%.17g", p->config.clip) : NULL;
 	if (!clip)
 		return p->err->code;
 	p->factor = clip->outs[0];

@@ -111,14 +111,11 @@ static int on_node(struct hd_plan *p, struct node *n)
 	return p->err->code ? p->err->code : shape_again(p, n);
 }
 
-uint32_t hd_precision_asked(struct hd_conf *c, int cuda)
+uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda)
 {
-	struct hd_section *train = hd_conf_section(c, NULL, "train");
-	const char *v = hd_section_str(train, "precision");
-
-	if (!hd_section_has(train, "precision") || !strcmp(v, "auto"))
+	if (t->precision == HD_PRECISION_UNSET || t->precision == HD_PRECISION_AUTO)
 		return cuda ? HD_BF16 : 0;	/* auto on a cpu is measured when a run begins: picks.c */
-	return !strcmp(v, "bf16") ? HD_BF16 : 0;
+	return t->precision == HD_PRECISION_BF16 ? HD_BF16 : 0;
 }
 
 int hd_precision(struct hd_plan *p)

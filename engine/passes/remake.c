@@ -155,8 +155,8 @@ static void look(struct remake *m)
 
 int hd_remake(struct hd_plan *p)
 {
-	const char *how = hd_section_str(hd_conf_section(p->conf, NULL, "train"), "recompute");
-	struct remake m = { .p = p, .selective = !strcmp(how, "selective"), .full = !strcmp(how, "full") };
+	struct remake m = { .p = p, .selective = p->config.recompute == HD_RECOMPUTE_SELECTIVE,
+		.full = p->config.recompute == HD_RECOMPUTE_FULL };
 	size_t nodes = (size_t)p->nnodes;
 
 	m.stays = hd_alloc(p->nblocks + 1);

@@ -3,10 +3,9 @@
  * The order of calls is the drawing in heddle/strategy.h.
  */
 #include <config.h>
-#include "engine/train/trace.h"
 #include "engine/base/hash.h"
+#include "engine/config/output_config.h"
 #include "engine/plan/plan.h"
-#include "engine/config/ramp.h"
 #include "engine/graph/experts.h"
 #include "engine/data/data.h"
 #include <ctype.h>
@@ -75,35 +74,20 @@ int hd_plan_sections(struct hd_conf *c, struct hd_err *err)
 	return hd_conf_known(c, sections, kinds, err);
 }
 
-static int check_rates(struct hd_plan *p)
-{
-	struct hd_section *t = hd_conf_section(p->conf, NULL, "train");
-	double lr = hd_section_num(t, "lr"), low = hd_section_num(t, "min_lr");
-	int64_t warmup = hd_section_int(t, "warmup"), decay = hd_section_int(t, "decay");
-
-	if (!strcmp(hd_section_str(t, "schedule"), "constant"))
-		return HD_OK;
-	if (decay && decay < warmup)
-		return hd_section_fail(p->conf, t, "decay", p->err, HD_EINVAL, "%lld is before the end of warmup = %lld", (long long)decay,
-				       (long long)warmup);
-	if (low > lr)
-		return hd_section_fail(p->conf, t, "min_lr", p->err, HD_EINVAL, "%g is more than lr = %g", low, lr);
-	if (low < 0 && low != -1)
-		return hd_section_fail(p->conf, t, "min_lr", p->err, HD_EINVAL, "%g is negative (-1: lr/10)", low);
-	return HD_OK;
-}
-
 static int read_conf(struct hd_plan *p)
 {
 	static const struct hd_key_table *const tables[] = { &hd_model_keys, &hd_data_keys, &hd_train_keys, &hd_checkpoint_keys,
 		&hd_log_keys };
+	struct hd_checkpoint_config checkpoint;
+	struct hd_log_config log;
 	struct hd_section *s = NULL;
 
 	HD_TRY(hd_plan_sections(p->conf, p->err));
 	for (int i = 0; sections[i]; i++)
 		HD_TRY(hd_section_check(p->conf, hd_conf_section(p->conf, NULL, sections[i]), tables[i], 1, p->err));
-	HD_TRY(check_rates(p));
-	HD_TRY(hd_trace_steps_check(p->conf, hd_conf_section(p->conf, NULL, "log"), p->err));
+	HD_TRY(hd_train_config_read(p->conf, &p->config, p->err));
+	HD_TRY(hd_checkpoint_config_read(p->conf, &checkpoint, p->err));
+	HD_TRY(hd_log_config_read(p->conf, &log, p->err));
 	while ((s = hd_conf_next(p->conf, "strategy", s)))
 		HD_TRY(open_instance(p, s));
 	return HD_OK;
@@ -296,13 +280,11 @@ static int64_t cuts_of_batch(const struct hd_plan *p, int inside)
 /* Every size of the ramp must divide, and have an order of its units. */
 static int check_ramp(struct hd_plan *p, const struct hd_ramp *r)
 {
-	struct hd_section *t = hd_conf_section(p->conf, NULL, "train");
-
 	for (int64_t k = 0; k < r->steps; k++) {
 		int64_t size = hd_ramp_size(r, k);
 
 		if (size % (p->micro_batch * p->replicas))
-			return hd_section_fail(p->conf, t, "global_batch_ramp", p->err, HD_EDIVIDE,
+			return hd_train_fail(p->conf, &p->config, "global_batch_ramp", p->err, HD_EDIVIDE,
 					       "step %lld of the ramp, %lld sequences, is not a multiple of micro_batch %lld x %lld "
 					       "replicas", (long long)k + 1, (long long)size, (long long)p->micro_batch,
 					       (long long)p->replicas);
@@ -313,7 +295,7 @@ static int check_ramp(struct hd_plan *p, const struct hd_ramp *r)
 			const char *why = hd_plan_text(p, "%s", p->err->text);
 
 			p->err->code = 0;		/* said anew, with the step */
-			return hd_section_fail(p->conf, t, "global_batch_ramp", p->err, HD_EDIVIDE,
+			return hd_train_fail(p->conf, &p->config, "global_batch_ramp", p->err, HD_EDIVIDE,
 					       "step %lld of the ramp, %lld sequences: %s", (long long)k + 1, (long long)size, why);
 		}
 		hd_schedule_report_release(&p->timing);
@@ -344,22 +326,19 @@ static int64_t default_micro_batch(const struct hd_plan *p, const struct hd_ramp
 
 static int batches(struct hd_plan *p, const struct hd_plan_options *o)
 {
-	struct hd_section *t = hd_conf_section(p->conf, NULL, "train");
 	struct dim *d = D(hd_dim_get(p, "batch", 0));
-	struct hd_ramp ramp;
-	int64_t global = hd_section_int(t, "global_batch");
-	int given = hd_section_has(t, "micro_batch");
+	const struct hd_ramp *ramp = &p->config.batch;
+	int64_t global = ramp->full;
 
-	HD_TRY(hd_ramp_read(p->conf, &ramp, p->err));
 	p->replicas = cuts_of_batch(p, 0);
-	p->micro_batch = given ? hd_section_int(t, "micro_batch") : default_micro_batch(p, &ramp, global);
-	if (!p->micro_batch && ramp.steps)
+	p->micro_batch = p->config.micro_batch ? p->config.micro_batch : default_micro_batch(p, ramp, global);
+	if (!p->micro_batch && ramp->steps)
 		p->micro_batch = 1;
 	if (!p->micro_batch || global % (p->micro_batch * p->replicas))
-		return hd_section_fail(p->conf, t, "global_batch", p->err, HD_EDIVIDE,
+		return hd_train_fail(p->conf, &p->config, "global_batch", p->err, HD_EDIVIDE,
 				       "%lld is not a multiple of micro_batch %lld x %lld replicas", (long long)global,
 				       (long long)(p->micro_batch ? p->micro_batch : 1), (long long)p->replicas);
-	HD_TRY(check_ramp(p, &ramp));
+	HD_TRY(check_ramp(p, ramp));
 	if (o->global_batch)
 		global = o->global_batch;
 	if (o->generate)
@@ -455,7 +434,7 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 
 	HD_TRY(read_conf(p));
 	HD_TRY(hd_model_read(p->conf, o->data_vocab, &p->model, p->err));
-	p->micro_batch = hd_section_int(hd_conf_section(p->conf, NULL, "train"), "micro_batch");
+	p->micro_batch = p->config.micro_batch;
 	if (o->generate)		/* a text has no group: every token gets what it chose */
 		p->model.capacity_factor = 0, p->model.group_tokens = p->model.seq;
 	HD_TRY(make_dims(p));

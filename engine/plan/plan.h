@@ -10,7 +10,7 @@
 #define HD_ENGINE_PLAN_H
 #include <stdio.h>
 #include <heddle/strategy.h>
-#include "engine/config/conf.h"
+#include "engine/config/train_config.h"
 #include "engine/models/model.h"
 #include "engine/plugin/registry.h"
 #include "engine/passes/schedule_check.h"
@@ -118,6 +118,7 @@ struct hd_plan {
 	struct hd_conf *conf;
 	struct hd_err *err;
 	struct hd_err own;
+	struct hd_train_config config;	/* [train] */
 	struct hd_model model;
 	int64_t ranks;
 	int64_t node_size;		/* ranks of a host; 0: nobody knows */
@@ -265,7 +266,7 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at);
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n);
 int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);	/* global index of its first element */
 
-uint32_t hd_precision_asked(struct hd_conf *c, int cuda);	/* for hd_plan_options.low, of a run on this kind of device */
+uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda);	/* for hd_plan_options.low, of a run on this kind of device */
 uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x);
 const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tensor *x);	/* "" or " fp32=1" */
 

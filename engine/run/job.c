@@ -5,7 +5,6 @@
 #include <config.h>
 #include "engine/run/job.h"
 #include "engine/run/picks.h"
-#include "engine/config/ramp.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +70,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 {
 	struct hd_plan_options o = role_options[role];
 	struct hd_program_options po = { .rank = j->world.rank, .device = j->device,
-		.keep_gradients = hd_section_int(j->checkpoint, "gradients") != 0 };
+		.keep_gradients = j->checkpoint.gradients };
 
 	o.ranks = j->world.size;
 	o.node_size = node_size(j);
@@ -84,7 +83,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	HD_TRY(compare_plans(j, j->plan[role], err));
 	hd_program_build(j->plan[role], &po, &j->program[role], err);
 	HD_TRY(hd_comm_agree(err));
-	j->program[role]->fixed_order = !strcmp(hd_section_str(j->train, "reduce"), "rank_order");
+	j->program[role]->fixed_order = j->train.rank_order;
 	return HD_OK;
 }
 
@@ -92,13 +91,11 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 {
 	struct hd_program_options po = { .rank = j->world.rank, .device = j->device,
-		.keep_gradients = hd_section_int(j->checkpoint, "gradients") != 0 };
+		.keep_gradients = j->checkpoint.gradients };
 	int64_t most = j->program[role]->memory.transient;
-	struct hd_ramp ramp;
+	const struct hd_ramp *ramp = &j->train.batch;
 
-	if (hd_ramp_read(j->conf, &ramp, err) < 0)
-		return 0;
-	for (int64_t k = 0; role == HD_TRAIN && k < ramp.steps && !err->code; k++) {
+	for (int64_t k = 0; role == HD_TRAIN && k < ramp->steps && !err->code; k++) {
 		struct hd_plan_options o = role_options[role];
 		struct hd_program *g = NULL;
 		struct hd_plan *p = NULL;
@@ -107,7 +104,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 		o.node_size = node_size(j);
 		o.low = j->low;
 		o.gelu = j->device->kernel("einsum_gelu") != NULL;
-		o.global_batch = hd_ramp_size(&ramp, k);
+		o.global_batch = hd_ramp_size(ramp, k);
 		o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
 		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)
 			most = g->memory.transient > most ? g->memory.transient : most;
@@ -229,7 +226,7 @@ static int choose_cuda(struct hd_job *j, int must, struct hd_err *err)
 			j->device = cuda;
 	}
 	if (why.code && must)
-		return hd_section_fail(j->conf, j->train, "device", err, why.code, "%s", why.text);
+		return hd_train_fail(j->conf, &j->train, "device", err, why.code, "%s", why.text);
 	text = j->device ? cuda->describe() : hd_format("device cpu: %s", why.text);
 	hd_log(HD_INFO, "%s", text);
 	free(text);
@@ -238,17 +235,16 @@ static int choose_cuda(struct hd_job *j, int must, struct hd_err *err)
 
 static int choose_comm(struct hd_job *j, struct hd_err *err)
 {
-	const char *comm = hd_section_str(j->train, "comm");
-	int cuda = !hd_device_in_host(j->device), ordered = !strcmp(hd_section_str(j->train, "reduce"), "rank_order");
+	int nccl = j->train.comm == HD_COMM_NCCL, cuda = !hd_device_in_host(j->device), ordered = j->train.rank_order;
 
-	if (!strcmp(comm, "nccl") && !cuda)
-		return hd_section_fail(j->conf, j->train, "comm", err, HD_ENOTSUP, "nccl moves the memory of GPUs, and the device is cpu");
-	if (!strcmp(comm, "nccl") && !j->device->comm)
-		return hd_section_fail(j->conf, j->train, "comm", err, HD_ENOTSUP, "nccl: the cuda device was built without NCCL");
-	if (!strcmp(comm, "nccl") && ordered)
-		return hd_section_fail(j->conf, j->train, "reduce", err, HD_ENOTSUP, "rank_order: nccl adds in an order of its own; "
+	if (nccl && !cuda)
+		return hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP, "nccl moves the memory of GPUs, and the device is cpu");
+	if (nccl && !j->device->comm)
+		return hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP, "nccl: the cuda device was built without NCCL");
+	if (nccl && ordered)
+		return hd_train_fail(j->conf, &j->train, "reduce", err, HD_ENOTSUP, "rank_order: nccl adds in an order of its own; "
 				       "with train.comm = mpi it is that of the ranks");
-	if (cuda && j->device->comm && !ordered && strcmp(comm, "mpi") && (j->world.size > 1 || !strcmp(comm, "nccl"))) {
+	if (cuda && j->device->comm && !ordered && j->train.comm != HD_COMM_MPI && (j->world.size > 1 || nccl)) {
 		j->nccl = 1;
 		return hd_comm_device(j->device->comm, err);
 	}
@@ -257,10 +253,8 @@ static int choose_comm(struct hd_job *j, struct hd_err *err)
 
 static int choose_device(struct hd_job *j, struct hd_err *err)
 {
-	const char *device = hd_section_str(j->train, "device");
-
-	if (strcmp(device, "cpu"))
-		HD_TRY(choose_cuda(j, !strcmp(device, "cuda"), err));
+	if (j->train.device != HD_DEVICE_CPU)
+		HD_TRY(choose_cuda(j, j->train.device == HD_DEVICE_CUDA, err));
 	if (!j->device) {
 		j->device = hd_device_cpu();
 		return j->device->open(j->threads, err);
@@ -275,7 +269,7 @@ static int agree_on_device(struct hd_job *j, struct hd_err *err)
 
 	if (most == least)
 		return HD_OK;
-	hd_section_fail(j->conf, j->train, "device", err, HD_ENOTSUP, "some ranks have a GPU and others have none: say cpu or cuda");
+	hd_train_fail(j->conf, &j->train, "device", err, HD_ENOTSUP, "some ranks have a GPU and others have none: say cpu or cuda");
 	return hd_comm_agree(err);
 }
 
@@ -319,20 +313,24 @@ static char *describe(const void *plan, int rank)
 	return at[0] ? hd_format("%s)", at) : NULL;
 }
 
+static int read_config(struct hd_job *j, struct hd_err *err)
+{
+	HD_TRY(hd_train_config_read(j->conf, &j->train, err));
+	HD_TRY(hd_checkpoint_config_read(j->conf, &j->checkpoint, err));
+	return hd_log_config_read(j->conf, &j->log, err);
+}
+
 int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err)
 {
 	const struct hd_plan *p;
 
 	j->conf = conf;
-	j->model = hd_conf_section(conf, NULL, "model");
-	j->train = hd_conf_section(conf, NULL, "train");
-	j->checkpoint = hd_conf_section(conf, NULL, "checkpoint");
-	j->log = hd_conf_section(conf, NULL, "log");
-	j->seed = hd_section_int(j->train, "seed");
+	read_config(j, err);
+	HD_TRY(hd_comm_agree(err));
 	choose_device(j, err);
 	HD_TRY(hd_comm_agree(err));
 	HD_TRY(agree_on_device(j, err));
-	j->low = hd_precision_asked(conf, !hd_device_in_host(j->device));
+	j->low = hd_precision_asked(&j->train, !hd_device_in_host(j->device));
 	hd_picks_precision(j, known_picks);
 	if (j->low && j->device->slow && j->device->slow(j->low) && j->world.rank == 0)
 		hd_log(HD_INFO, "%s", j->device->slow(j->low));

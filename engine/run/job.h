@@ -5,18 +5,20 @@
 #ifndef HD_ENGINE_JOB_H
 #define HD_ENGINE_JOB_H
 #include "engine/program/program.h"
+#include "engine/config/output_config.h"
 #include "engine/data/data.h"
 
 enum hd_role { HD_TRAIN, HD_EVAL, HD_GENERATE, HD_ROLES };
 
 struct hd_job {
 	struct hd_conf *conf;
-	struct hd_section *model, *train, *checkpoint, *log;
+	struct hd_train_config train;		/* [train], [checkpoint], [log] */
+	struct hd_checkpoint_config checkpoint;
+	struct hd_log_config log;
 	struct hd_world world;
 	const struct hd_device_ops *device;
 	uint32_t low;				/* HD_BF16: of hd_plan_options */
 	int threads;
-	int64_t seed;
 	struct hd_data *data;			/* may be NULL */
 	struct hd_plan *plan[HD_ROLES];
 	struct hd_program *program[HD_ROLES];

@@ -94,7 +94,7 @@ static void save(const char *path, const char *text)
 	free(dir);
 }
 
-static int is_auto(const struct hd_job *j) { return !strcmp(hd_section_str(j->train, "precision"), "auto"); }
+static int is_auto(const struct hd_job *j) { return j->train.precision == HD_PRECISION_AUTO; }
 
 #define CHOSEN "precision.auto "
 

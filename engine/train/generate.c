@@ -77,7 +77,7 @@ static float *next(struct hd_job *j, const int32_t *ids, int64_t n, struct hd_er
 	struct hd_program *g = j->program[HD_GENERATE];
 	int64_t seq = g->plan->model.seq, from = n > seq ? n - seq : 0;
 	struct context c = { ids + from, n - from };
-	struct hd_run run = { .seed = (uint64_t)j->seed, .position = c.n - 1 };
+	struct hd_run run = { .seed = (uint64_t)j->train.seed, .position = c.n - 1 };
 	int rc = hd_program_compute(g, &run, fill, &c);
 
 	if (rc >= 0)
@@ -112,10 +112,10 @@ int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const s
 
 int hd_sample(struct hd_job *j, struct hd_err *err)
 {
-	int64_t n = hd_section_int(j->log, "sample");
-	const char *prompt = hd_section_str(j->log, "sample_prompt");
+	int64_t n = j->log.sample;
+	const char *prompt = j->log.sample_prompt;
 	int64_t have = (int64_t)strlen(prompt) ? (int64_t)strlen(prompt) : 1;
-	struct hd_sampling s = { .temperature = 0.8, .top_k = 0, .seed = j->seed };
+	struct hd_sampling s = { .temperature = 0.8, .top_k = 0, .seed = j->train.seed };
 	int32_t *ids;
 	int rc;
 

@@ -53,7 +53,7 @@ void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps)
 {
 	s->j = j;
 	s->steps = steps;
-	s->every = hd_section_int(j->log, "every");
+	s->every = j->log.every;
 	s->speaks = j->world.rank == 0;
 	s->terminal = s->speaks && hd_launch_terminal();
 }
@@ -75,8 +75,9 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 	       (long long)(p->batch * p->micros), plural(p->batch * p->micros), (long long)p->model.seq,
 	       (long long)p->micros, p->micros == 1 ? "" : "es", (long long)p->micro_batch, (long long)p->replicas,
 	       plural(p->replicas));
-	if (*hd_section_str(s->j->train, "global_batch_ramp"))
-		printf("the batch grows to that (global_batch_ramp = %s)\n", hd_section_str(s->j->train, "global_batch_ramp"));
+	if (s->j->train.batch.steps)
+		printf("the batch grows to that (global_batch_ramp = %s)\n",
+		       hd_section_str(s->j->train.section, "global_batch_ramp"));
 	printf("planned memory of this rank: %s; ready after %.2f s", mem, hd_seconds() - s->j->started);
 	if (at->step)
 		printf("; going on after step %lld", (long long)at->step);

@@ -10,14 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-void hd_trace_step(struct hd_program *g, const struct hd_section *log, int64_t step, int64_t last)
+void hd_trace_step(struct hd_program *g, const struct hd_log_config *log, int64_t step, int64_t last)
 {
-	int64_t from, to;
+	int64_t to = log->trace_to < last ? log->trace_to : last;
 
-	if (!hd_section_str(log, "trace")[0] || hd_trace_steps(log, &from, &to) < 0)
-		return;
-	to = to < last ? to : last;
-	hd_program_trace(g, step >= from && step <= to ? (int32_t)step : 0, to - from + 1);
+	if (log->trace[0])
+		hd_program_trace(g, step >= log->trace_from && step <= to ? (int32_t)step : 0, to - log->trace_from + 1);
 }
 
 /* -- one event ---------------------------------------------------------------------------------------------------------------- */
@@ -163,26 +161,25 @@ static double common_zero(const struct hd_job *j)
 }
 
 /* Before the first step: a run must not find out after its last one. */
-int hd_trace_check(const struct hd_section *log, int64_t first, int64_t last, struct hd_err *err)
+int hd_trace_check(const struct hd_log_config *log, int64_t first, int64_t last, struct hd_err *err)
 {
-	const char *path = hd_section_str(log, "trace");
+	const char *path = log->trace;
 	FILE *f = *path ? fopen(path, "ae") : NULL;
-	int64_t from, to;
 
 	if (*path && !f)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	if (!f)
 		return HD_OK;
 	fclose(f);
-	if (hd_trace_steps(log, &from, &to) == HD_OK && (from > last || to < first))
+	if (log->trace_from > last || log->trace_to < first)
 		hd_log(HD_WARN, "%s: no step is traced; log.trace_steps is %s, and this run has steps %lld to %lld", path,
-		       hd_section_str(log, "trace_steps"), (long long)first, (long long)last);
+		       hd_section_str(log->section, "trace_steps"), (long long)first, (long long)last);
 	return HD_OK;
 }
 
 int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 {
-	const char *path = hd_section_str(j->log, "trace");
+	const char *path = j->log.trace;
 	char *text = NULL, **all;
 	size_t bytes = 0;
 	struct out o;

@@ -9,7 +9,6 @@
 #include "engine/train/json.h"
 #include "engine/process/launch.h"
 #include "engine/train/progress.h"
-#include "engine/config/ramp.h"
 #include "engine/train/trace.h"
 #include <math.h>
 #include <signal.h>
@@ -37,7 +36,6 @@ struct loop {
 	struct hd_metrics *metrics;
 	struct hd_show show;
 	int64_t steps, global_batch;	/* global_batch: of the step at hand */
-	struct hd_ramp ramp;
 	int stuck;			/* this rank alone failed within a step */
 	struct hd_err *err;
 };
@@ -57,27 +55,6 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 		memcpy(out + i * t->local[1], f->ids + q0 + shift, (size_t)t->local[1] * sizeof(*out));
 	}
 	return HD_OK;
-}
-
-/* -- the learning rate -------------------------------------------------------------------------------------------------------------- */
-static double learning_rate(struct hd_section *t, int64_t step, int64_t tokens, int64_t last_step, int64_t last_tokens)
-{
-	int by_tokens = !strcmp(hd_section_str(t, "schedule_unit"), "tokens");
-	double lr = hd_section_num(t, "lr"), low = hd_section_num(t, "min_lr"), warm = (double)hd_section_int(t, "warmup");
-	double at = (double)(by_tokens ? tokens : step), end = (double)hd_section_int(t, "decay"), x;
-	const char *shape = hd_section_str(t, "schedule");
-
-	low = low < 0 ? lr / 10 : low;
-	end = end > 0 ? end : (double)(by_tokens ? last_tokens : last_step);
-	if (at < warm)
-		return lr * at / warm;
-	if (!strcmp(shape, "constant"))
-		return lr;
-	x = end > warm ? (at - warm) / (end - warm) : 1;
-	x = x > 1 ? 1 : x;
-	if (!strcmp(shape, "linear"))
-		return lr + (low - lr) * x;
-	return low + (lr - low) * 0.5 * (1 + cos(3.14159265358979323846 * x));
 }
 
 /* -- a step -------------------------------------------------------------------------------------------------------------------------- */
@@ -106,11 +83,11 @@ static int step(struct loop *l, struct hd_numbers *n)
 	int64_t seq = l->p->model.seq, tokens = l->global_batch * seq;
 	int32_t *ids = l->show.scratch;
 	struct feed f = { l, l->at.samples, ids };
-	struct hd_run run = { .seed = (uint64_t)j->seed, .step = l->at.step + 1, .train = 1, .loss_scale = 1.0 / (double)tokens };
+	struct hd_run run = { .seed = (uint64_t)j->train.seed, .step = l->at.step + 1, .train = 1, .loss_scale = 1.0 / (double)tokens };
 	double begin = hd_seconds();
 
-	run.lr = learning_rate(j->train, l->at.step + 1, (l->at.samples + l->global_batch) * seq, l->steps,
-				  hd_ramp_samples(&l->ramp, l->steps) * seq);
+	run.lr = hd_learning_rate(&j->train, l->at.step + 1, (l->at.samples + l->global_batch) * seq, l->steps,
+				  hd_ramp_samples(&j->train.batch, l->steps) * seq);
 	l->stuck = 1;			/* the others would wait for this rank */
 	HD_TRY(hd_program_compute(l->g, &run, fill, &f));
 	l->stuck = 0;
@@ -180,7 +157,7 @@ static int evaluate(struct loop *l)
 
 	if (!l->j->program[HD_EVAL] || !hd_data_valid_samples(l->j->data))
 		return HD_OK;
-	HD_TRY(hd_evaluate(l->j, hd_section_int(l->j->train, "eval_batches"), &loss, &tokens, l->err));
+	HD_TRY(hd_evaluate(l->j, l->j->train.eval_batches, &loss, &tokens, l->err));
 	hd_show_eval(&l->show, l->at.step, loss, tokens);
 	if (!l->metrics)
 		return HD_OK;
@@ -188,12 +165,12 @@ static int evaluate(struct loop *l)
 						      hd_json_number(loss)), l->err);
 }
 
-static int saves(const struct loop *l) { return hd_section_str(l->j->checkpoint, "dir")[0] != 0; }
+static int saves(const struct loop *l) { return l->j->checkpoint.dir[0] != 0; }
 
 /* The work around a step that is done at intervals. */
 static int after_step(struct loop *l, int last)
 {
-	int64_t eval = hd_section_int(l->j->train, "eval_every"), save = hd_section_int(l->j->checkpoint, "every");
+	int64_t eval = l->j->train.eval_every, save = l->j->checkpoint.every;
 
 	/* First what an evaluation would overwrite: the step's gradients. */
 	if (saves(l) && (last || (save && l->at.step % save == 0)))
@@ -218,7 +195,7 @@ static int interrupted(struct loop *l)
 		return 1;
 	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s%s", sig == SIGINT ? "interrupted" : "told to end",
 		   (long long)l->at.step, saves(l) ? "; saved in " : "; nothing is saved (checkpoint.dir is not given)",
-		   saves(l) ? hd_section_str(l->j->checkpoint, "dir") : "",
+		   saves(l) ? l->j->checkpoint.dir : "",
 		   saves(l) && l->j->world.size > 1 && !wait ? " (mpirun kills a second after its own signal; with "
 		   "--mca odls_base_sigkill_timeout 10 after ten; kill -USR1 of mpirun has no such limit)" : "");
 	return 1;
@@ -227,7 +204,7 @@ static int interrupted(struct loop *l)
 /* The ramp's next size is another program on the same weights. */
 static int resize(struct loop *l)
 {
-	l->global_batch = hd_ramp_batch(&l->ramp, l->at.samples);
+	l->global_batch = hd_ramp_batch(&l->j->train.batch, l->at.samples);
 	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
 	l->p = l->j->plan[HD_TRAIN];
 	l->g = l->j->program[HD_TRAIN];
@@ -245,7 +222,7 @@ static int loop(struct loop *l)
 	}
 	while (l->at.step < l->steps) {
 		HD_TRY(resize(l));
-		hd_trace_step(l->g, l->j->log, l->at.step + 1, l->steps);
+		hd_trace_step(l->g, &l->j->log, l->at.step + 1, l->steps);
 		HD_TRY(step(l, &n));
 		HD_TRY(write_step(l, &n));
 		HD_TRY(hd_comm_agree(l->err));
@@ -258,13 +235,13 @@ static int loop(struct loop *l)
 
 static int open_outputs(struct loop *l)
 {
-	const char *path = hd_section_str(l->j->log, "metrics");
+	const char *path = l->j->log.metrics;
 	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
 
 	if (l->j->world.rank == 0 && *path)
 		hd_metrics_open(path, l->at.step > 0, &l->metrics, l->err);
 	if (l->j->world.rank == 0)
-		hd_trace_check(l->j->log, l->at.step + 1, l->steps, l->err);
+		hd_trace_check(&l->j->log, l->at.step + 1, l->steps, l->err);
 	HD_TRY(hd_comm_agree(l->err));
 	hd_launch_listen();
 	sigaction(SIGINT, &sa, NULL);
@@ -275,7 +252,7 @@ static int open_outputs(struct loop *l)
 
 static int begin(struct loop *l)
 {
-	const char *load = hd_section_str(l->j->model, "load");
+	const char *load = hd_section_str(hd_conf_section(l->j->conf, NULL, "model"), "load");
 	char *resume = NULL;
 
 	hd_checkpoint_choose(l->j->conf, &resume, l->err);
@@ -283,12 +260,8 @@ static int begin(struct loop *l)
 	if (*load)
 		HD_TRY(hd_checkpoint_weights(l->j, load, l->err));
 	else
-		hd_init_weights(l->g, l->j->seed);
-	if (l->j->world.size > 0) {
-		uint64_t hash = hd_weights_hash(l->g);
-
-		hd_log(HD_INFO, "initial weights %016llx", (unsigned long long)hash);
-	}
+		hd_init_weights(l->g, l->j->train.seed);
+	hd_log(HD_INFO, "initial weights %016llx", (unsigned long long)hd_weights_hash(l->g));
 	if (resume) {
 		HD_TRY(hd_checkpoint_load(l->j, resume, &l->at, l->err));
 		hd_log(HD_INFO, "resumed from %s", resume);
@@ -300,10 +273,9 @@ static int begin(struct loop *l)
 int hd_train(struct hd_job *j, struct hd_err *err)
 {
 	struct loop l = { .j = j, .p = j->plan[HD_TRAIN], .g = j->program[HD_TRAIN], .err = err,
-		.steps = hd_section_int(j->train, "steps") };
+		.steps = j->train.steps };
 	int rc;
 
-	hd_ramp_read(j->conf, &l.ramp, err);
 	l.show.scratch = hd_alloc((size_t)(l.p->model.seq + 1) * sizeof(int32_t));
 	hd_show_open(&l.show, j, l.steps);
 	rc = begin(&l);

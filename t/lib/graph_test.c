@@ -4,6 +4,7 @@
 #include <config.h>
 #include "t/lib/graph_test.h"
 #include "engine/base/rng.h"
+#include "engine/config/output_config.h"
 #include "kernels/ref/ref.h"
 #include <float.h>
 #include <math.h>
@@ -41,6 +42,7 @@ struct hd_plan *gt_plan(int64_t micros)
 			  "[train]\nseq = 4\nglobal_batch = 2\nsteps = 1\noptimizer = sgd\nclip = "
 			  "0\nweight_decay = 0\n");
 	p->err = &p->own;
+	hd_train_config_read(p->conf, &p->config, p->err);
 	p->ranks = p->replicas = p->chunks = 1;
 	p->train = 1;
 	p->micros = micros;

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/config/output_config.h - [checkpoint] and [log], read once: what a run writes, and what it goes on from.
+ */
+#ifndef HD_ENGINE_CONFIG_OUTPUT_CONFIG_H
+#define HD_ENGINE_CONFIG_OUTPUT_CONFIG_H
+#include "engine/config/conf.h"
+
+struct hd_checkpoint_config {
+	struct hd_section *section;
+	const char *dir;		/* "": nothing is saved */
+	int64_t every, keep;		/* every 0: only at the end */
+	const char *resume;		/* "no", "auto" or a path */
+	int gradients;			/* those of the last step are saved too */
+};
+
+struct hd_log_config {
+	struct hd_section *section;
+	const char *metrics, *trace;	/* files; "": none */
+	int64_t every;			/* steps between progress lines */
+	int64_t trace_from, trace_to;	/* steps that are traced */
+	int64_t sample;			/* bytes of text after the last step */
+	const char *sample_prompt;
+};
+
+/* Check and read a section.  Strings are the conf's and live as long. */
+int hd_checkpoint_config_read(struct hd_conf *c, struct hd_checkpoint_config *k, struct hd_err *err);
+int hd_log_config_read(struct hd_conf *c, struct hd_log_config *l, struct hd_err *err);
+
+extern const struct hd_key_table hd_checkpoint_keys, hd_log_keys;
+
+#endif
