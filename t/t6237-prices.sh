@@ -1,0 +1,154 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What `plan` charges for a product, a kernel's memory, a collective and a message, each on a machine where all else is
+# free, against seconds worked out by hand.  A prediction that is only compared with itself may be off by any factor.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+# 28,032 parameters; a step is 128 tokens, in micro-batches of 32.
+cat >p.ini <<'E'
+[model]
+layers = 2
+embed = 32
+heads = 4
+vocab = 64
+[data]
+train = none
+[train]
+seq = 16
+global_batch = 8
+micro_batch = 2
+steps = 1
+[strategy tp]
+plugin = tp
+size = 1
+[strategy dp]
+plugin = dp
+size = 1
+[strategy pp]
+plugin = pp
+size = 1
+E
+# machine KEY=VALUE...: all that is not said costs nothing
+machine() {
+	{
+		echo '[machine]'
+		printf '%s\n' flops_fp32=1e30 memory_bandwidth=1e30 node_bandwidth=1e30 ranks_per_node=8 "$@" |
+			awk -F= '{ v[$1] = $2 } END { for (k in v) print k " = " v[k] }'
+	} >machine.ini
+}
+plan() {			# RANKS args...
+	ranks=$1
+	shift
+	said=$(heddle plan p.ini --machine machine.ini --ranks "$ranks" --json "$@" 2>&1)
+}
+top() { json "$(printf '%s\n' "$said" | sed 's/"stages".*//')" "$1"; }
+share() {			# NAME GOT WANT: to rounding of what JSON prints
+	near "$1" "$2" "$3" "$(awk -v w="$3" 'BEGIN { print 1e-9 * w }')"
+}
+product() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.12g", a * b }'; }
+difference() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.12g", a - b }'; }
+
+# -- arithmetic: of a token, three times 24 embed^2 a layer and 2 embed vocab; and 7 products of attention of 2 seq embed,
+# half of each (causal): two in forward, five in backward, where scores are made again
+flops=$(((3 * (2 * 24 * 32 * 32 + 2 * 32 * 64) + 2 * 7 * 16 * 32) * 128))
+machine flops_fp32=1e9
+plan 1
+share "products of a step" "$(product "$(top flops_per_second)" "$(top step_seconds)")" $flops
+share "tokens of a step" "$(product "$(top tokens_per_second)" "$(top step_seconds)")" 128
+share "share of the peak" "$(top peak_share)" "$(product "$(top flops_per_second)" 1e-9)"
+whole=$(top step_seconds)
+machine flops_fp32=1e9 efficiency=0.5
+plan 1
+share "efficiency 0.5: products twice" "$(difference "$(top step_seconds)" "$whole")" "$(product $flops 1e-9)"
+machine flops_bf16=1e9
+plan 1 --set train.precision=bf16
+bf16=$(top step_seconds)
+share "bf16: its own rate" "$bf16" "$(product $flops 1e-9)"
+share "bf16: share of its own peak" "$(top peak_share)" 1
+
+# -- memory.  adamw reads and writes two moments of 4 bytes more than sgd does.
+machine memory_bandwidth=1
+plan 1
+adamw=$(top step_seconds)
+plan 1 --set train.optimizer=sgd
+share "memory: adamw and sgd differ by 16 bytes a parameter" "$(difference "$adamw" "$(top step_seconds)")" $((16 * 28032))
+machine memory_bandwidth=2
+plan 1
+share "twice the bandwidth, half the time" "$(product 2 "$(top step_seconds)")" "$adamw"
+machine memory_bandwidth=1e9 flops_fp32=1e9
+plan 1
+awk -v t="$(top step_seconds)" -v f="$whole" -v m="$(product "$adamw" 1e-9)" 'BEGIN {
+	printf "# %s s; arithmetic alone %s, memory alone %s\n", t, f, m; exit !(t > f && t > m && t < f + m) }'
+tap_result $? "a kernel takes the longer of arithmetic and memory: some the one, some the other"
+
+# -- a kernel's own time: as many in each micro-batch, but for sums that the first has nothing to add to
+machine kernel_latency=1
+for batch in 8 4 2; do
+	plan 1 --set train.micro_batch=$batch --set train.global_batch=$((batch * 2))
+	two=$(top step_seconds)
+	plan 1 --set train.micro_batch=$batch --set train.global_batch=$((batch * 3))
+	three=$(top step_seconds)
+	plan 1 --set train.micro_batch=$batch --set train.global_batch=$((batch * 5))
+	is "kernels: each micro-batch of $batch as many" "$(difference "$(top step_seconds)" "$three")" "$(product 2 "$(difference "$three" "$two")")"
+done
+like "a whole number" "$(top step_seconds)" '^[0-9]+(\.0)?$'
+
+# -- collectives of 4 members.  Gradients: 112,128 bytes.  The loss, 4 bytes, is summed too: by a tree, there and back.
+comm() { awk -v e="$(top comm_exposed_seconds)" -v h="$(top comm_hidden_seconds)" 'BEGIN { printf "%.12g", e + h }'; }
+machine node_latency=1
+plan 4 --set dp.size=4 --set dp.sync=allreduce
+share "latency: an all-reduce by a tree, 2 x 2; and the loss" "$(comm)" 8
+plan 8 --set dp.size=8 --set dp.sync=allreduce --set train.micro_batch=1
+share "of 8: 2 x 3 each" "$(comm)" 12
+plan 4 --set dp.size=4 --set dp.sync=ring
+share "a ring of shifts: 3 and 3; and the loss" "$(comm)" 10
+plan 4 --set dp.size=4 --set dp.zero=1
+share "reduce-scatter and all-gather: 3 each; the norm; the loss" "$(comm)" 14
+plan 2 --set pp.size=2 --set model.tie_embeddings=no --set train.global_batch=2
+share "stages: a message there, one back, and the norm's 2, beside which the loss goes in 1" "$(top step_seconds)" 4
+machine node_latency=1 node_bandwidth=1e3
+plan 4 --set dp.size=4 --set dp.sync=allreduce
+share "bytes and latency: a ring, 2 x 3 and 3/2 of the gradients at 1 KB/s" "$(comm)" "$(difference 178.192 -0.008)"
+plan 4 --set dp.size=4 --set dp.zero=1
+# 28,672 gradients, padded: 3/4 of them each way; 8 bytes of the norm and 4 of the loss, twice, by trees
+share "reduce-scatter, all-gather: 3 and 3/4 of them each" "$(comm)" "$(difference 186.032 -0.024)"
+
+# -- which link.  3/2 of the gradients over the slowest; 6 bytes of the loss
+slow="network_bandwidth=1e3 network_latency=0"
+for nodes in '8 0' '4 0' '2 168.198' '1 168.198'; do
+	machine ranks_per_node=${nodes% *} $slow
+	plan 4 --set dp.size=4 --set dp.sync=allreduce
+	near "${nodes% *} ranks a node: an all-reduce of 4" "$(comm)" "${nodes#* }" 1e-9
+done
+machine ranks_per_node=2 $slow
+plan 4 --set tp.size=2 --set dp.size=2 --set dp.sync=allreduce
+share "tp 2 x dp 2, 2 ranks a node: tp stays within it" "$(comm)" "$(product "$(json "$said" network)" 1e-3)"
+ok "and sends something there" [ "$(json "$said" node)" -gt 50000 ]
+plan 4 --set dp.size=4 --set dp.sync=allreduce
+is "what a rank sends is counted on the link that it takes" "$(json "$said" node) $(json "$said" network)" "0 168198"
+
+# Messages of 2 x 16 x 32 x 4 = 4,096 bytes, there and back, then the norm of two stages, 8 bytes, or of four, 12; the loss,
+# 4 bytes, goes beside it.
+stages() {			# RANKS: one micro-batch
+	plan "$1" --set pp.size="$1" --set model.layers=4 --set model.tie_embeddings=no --set train.global_batch=2
+}
+machine ranks_per_node=1 network_bandwidth=1e3
+stages 2
+share "two stages on two nodes: at the network's rate" "$(top step_seconds)" 8.2
+machine ranks_per_node=2 network_bandwidth=1e3
+stages 2
+near "on one node: nothing" "$(top step_seconds)" 0 1e-9
+machine ranks_per_node=2 network_bandwidth=1e30 node_bandwidth=2e3
+stages 2
+share "at the node's rate" "$(top step_seconds)" 4.1
+machine ranks_per_node=2 network_bandwidth=1e3
+stages 4
+share "four stages on two nodes: one message of three leaves them" "$(top step_seconds)" 8.204
+machine ranks_per_node=2 network_bandwidth=1e30 node_bandwidth=1e3
+stages 4
+share "and two do not" "$(top step_seconds)" 16.384
+machine ranks_per_node=1 node_bandwidth=1e3
+stages 2
+share "no network_bandwidth: as within a node" "$(top step_seconds)" 8.2
+done_testing
