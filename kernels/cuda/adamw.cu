@@ -67,7 +67,7 @@ HD_DEV void set_rates(rates *c, betas b, const struct hd_cuda_step *s)		/* by th
 template<int N, class G> __global__ void __launch_bounds__(THREADS)
 adamw_step(int64_t n, adamw<G> a, betas b, const struct hd_cuda_step *s)
 {
-	__shared__ rates c;
+	HD_SHARED(rates, c);
 	int64_t step = (int64_t)gridDim.x * THREADS, t = (int64_t)blockIdx.x * THREADS + threadIdx.x;
 
 	set_rates(&c, b, s);
@@ -133,7 +133,7 @@ template<int N, class G> HD_DEV void update_piece(const adamw<G> &a, const rates
 
 __global__ void __launch_bounds__(THREADS) adamw_all(const part *parts, int64_t n, betas b, const struct hd_cuda_step *s)
 {
-	__shared__ rates c;
+	HD_SHARED(rates, c);
 	int64_t low = 0, high = n, from, to;
 
 	set_rates(&c, b, s);

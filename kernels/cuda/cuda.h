@@ -24,6 +24,7 @@
 #define HD_DYNAMIC_SHARED(type, name) \
 	extern __shared__ __align__(128) unsigned char hd_dynamic_shared[]; \
 	type *name = (type *)hd_dynamic_shared
+#define HD_SHARED(type, name, ...) __shared__ type name __VA_ARGS__	/* type name[...] */
 #endif
 extern "C" {
 #include "engine/device/device.h"
@@ -66,7 +67,11 @@ int hd_cuda_types(const char *kernel, const struct hd_kernel_desc *d, const char
 
 /* More than 48 KB of dynamic shared memory must be asked for. */
 #ifdef HD_SIM
-static inline int hd_cuda_allow_shared(const char *, const void *, size_t, struct hd_err *) { return HD_OK; }
+static inline int hd_cuda_allow_shared(const char *what, const void *kernel, size_t bytes, struct hd_err *err)
+{
+	return hd_sim_allow_shared(kernel, bytes) == cudaSuccess ? HD_OK
+		: hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: invalid argument", what, bytes);
+}
 #else
 static inline int hd_cuda_allow_shared(const char *what, const void *kernel, size_t bytes, struct hd_err *err)
 {
@@ -235,7 +240,7 @@ template<int N, class F> __global__ void __launch_bounds__(256) each_element(int
 /* Of rows that are counted, `each` elements a row: as many as the numbers add up to, read here since only the device has them. */
 template<int N, class F> __global__ void __launch_bounds__(256) each_used(const int32_t *counts, int64_t many, int64_t each, F f)
 {
-	__shared__ int32_t scratch[256 / HD_WARP];
+	HD_SHARED(int32_t, scratch, [256 / HD_WARP]);
 	int32_t rows = 0;
 
 	for (int64_t i = threadIdx.x; i < many; i += 256)

@@ -18,11 +18,7 @@ static struct {
 	int local_rank, local_size, gpus, device, open;
 } here;
 
-#ifdef HD_SIM
-static const char *text_of(cudaError_t e) { return e == 2 ? "out of memory" : "an error of the simulated device"; }
-#else
 static const char *text_of(cudaError_t e) { return cudaGetErrorString(e); }
-#endif
 
 void *hd_cuda_queue(void) { return (void *)here.queue; }
 int hd_cuda_gpu(void) { return here.device; }
@@ -38,21 +34,13 @@ static void keep(cudaError_t e, const char *where)
 
 void hd_cuda_launched(const char *kernel)
 {
-#ifndef HD_SIM
 	keep(cudaPeekAtLastError(), kernel);
-#else
-	(void)kernel;
-#endif
 }
 
 /* -- memory --------------------------------------------------------------------------------------------------------------- */
 static void wait_here(const char *where)
 {
-#ifndef HD_SIM
 	keep(cudaStreamSynchronize(here.queue), where);
-#else
-	(void)where;
-#endif
 }
 
 static void *device_alloc(size_t bytes, struct hd_err *err)
@@ -328,12 +316,14 @@ static int try_kernel(struct hd_err *err)
 
 static int open_device(int threads, struct hd_err *err)
 {
+	cudaError_t e;
+
 	(void)threads;
 	HD_TRY(choose_gpu(err));
+	e = cudaStreamCreateWithFlags(&here.queue, cudaStreamNonBlocking);
+	if (e != cudaSuccess)
+		return hd_err_set(err, HD_ENOTSUP, "cuda: no stream on GPU %d: %s", here.device, cudaGetErrorString(e));
 #ifndef HD_SIM
-	if (cudaStreamCreateWithFlags(&here.queue, cudaStreamNonBlocking) != cudaSuccess)
-		return hd_err_set(err, HD_ENOTSUP, "cuda: no stream on GPU %d: %s", here.device,
-				  cudaGetErrorString(cudaGetLastError()));
 	HD_TRY(try_kernel(err));
 #endif
 	here.open = 1;
@@ -351,9 +341,7 @@ static void close_device(void)
 	while (here.nsmaller)
 		cudaFree(here.smaller[--here.nsmaller]);
 	cudaFree(here.step);
-#ifndef HD_SIM
 	cudaStreamDestroy(here.queue);
-#endif
 	here.open = 0;
 	here.scratch = NULL;
 	here.scratch_bytes = 0;
@@ -387,11 +375,8 @@ static int finish(struct hd_err *err)
 }
 
 #ifdef HD_SIM
-static int ready(void) { return 1; }
 static double peak(uint32_t dtype) { (void)dtype; return 1e9; }
 #else
-static int ready(void) { return cudaStreamQuery(here.queue) != cudaErrorNotReady; }
-
 /* Dense, by multiprocessor, as the makers of these give it; unknown ones by what a large product reaches. */
 static double peak(uint32_t dtype)
 {
@@ -408,6 +393,8 @@ static double peak(uint32_t dtype)
 }
 #endif
 
+static int ready(void) { return cudaStreamQuery(here.queue) != cudaErrorNotReady; }
+
 static char *settle(const char *known, const struct hd_exchange *x)
 {
 	(void)known;
@@ -415,12 +402,6 @@ static char *settle(const char *known, const struct hd_exchange *x)
 	return hd_einsum_choices();
 }
 
-#ifdef HD_SIM
-static int record(void) { return HD_ENOTSUP; }
-static void *recorded(void) { return NULL; }
-static int replay(void *recording) { (void)recording; return HD_ENOTSUP; }
-static void forget(void *recording) { (void)recording; }
-#else
 static int record(void)
 {
 	return cudaStreamBeginCapture(here.queue, cudaStreamCaptureModeThreadLocal) == cudaSuccess ? HD_OK : HD_ENOTSUP;
@@ -450,7 +431,6 @@ static void forget(void *recording)
 {
 	cudaGraphExecDestroy((cudaGraphExec_t)recording);
 }
-#endif
 
 extern "C" const struct hd_device_comm *hd_cuda_comm(void);
 

@@ -24,7 +24,8 @@ struct rows {
 
 template<int N, class T> __global__ void __launch_bounds__(THREADS) dropout(T *y, const T *x, rows a, const struct hd_cuda_step *s)
 {
-	__shared__ uint64_t key, first;
+	HD_SHARED(uint64_t, key);
+	HD_SHARED(uint64_t, first);
 	int64_t row = blockIdx.x;
 
 	if (threadIdx.x == 0) {

@@ -45,7 +45,7 @@ template<class T, class W> struct rows {
 /* next[i]: the next token of i's id; first[i]: no earlier one has it. */
 __global__ void __launch_bounds__(THREADS) link_ids(const int32_t *ids, int64_t n, int32_t *next, int32_t *first)
 {
-	__shared__ int32_t tile[THREADS];
+	HD_SHARED(int32_t, tile, [THREADS]);
 	int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
 	int32_t mine = i < n ? ids[i] : 0, after = NONE, alone = 1;
 

@@ -63,7 +63,7 @@ static int prepare_combine(const struct hd_kernel_desc *d, struct hd_prep *p, st
 /* begin[i]: the sum of the numbers before i */
 __global__ void __launch_bounds__(THREADS) add_up(const int32_t *counts, int64_t n, int64_t *begin)
 {
-	__shared__ int64_t warps[THREADS / HD_WARP];
+	HD_SHARED(int64_t, warps, [THREADS / HD_WARP]);
 	int lane = (int)threadIdx.x % HD_WARP, warp = (int)threadIdx.x / HD_WARP;
 	int64_t before = 0;
 

@@ -220,7 +220,8 @@ tiles(grouped g, C *c, const bf16 *a, const bf16 *b, const C *add, const int64_t
 template<class C, class T> __global__ void __launch_bounds__(THREADS, 2)
 plain_tiles(grouped g, C *c, const T *a, const T *b, const C *add, const int64_t *row, const int64_t *first)
 {
-	__shared__ float ta[PLAIN_DEEP][PLAIN + 4], tb[PLAIN_DEEP][PLAIN + 4];
+	HD_SHARED(float, ta, [PLAIN_DEEP][PLAIN + 4]);
+	HD_SHARED(float, tb, [PLAIN_DEEP][PLAIN + 4]);
 	int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
 	float sum[4][4] = {};
 	int64_t m, depth, a_m, a_d, b_d, b_n;

@@ -20,7 +20,7 @@ template<int D> HD_DEV bf16 *tile_at(bf16 *tile, int row, int col)
 #ifdef HD_SIM
 struct sim_mma { float *c; const uint32_t *a, *b; };
 
-static inline void sim_mma_work(void **all)
+HD_SIM_UNSEEN static inline void sim_mma_work(void **all)
 {
 	static float a[16][16], b[16][8];
 
@@ -50,7 +50,7 @@ static inline void sim_mma_work(void **all)
 	}
 }
 
-static inline void mma(float *c, const uint32_t *a, const uint32_t *b)
+HD_SIM_UNSEEN static inline void mma(float *c, const uint32_t *a, const uint32_t *b)
 {
 	sim_mma m = { c, a, b };
 
@@ -59,7 +59,7 @@ static inline void mma(float *c, const uint32_t *a, const uint32_t *b)
 
 struct sim_matrices { uint32_t *out; const uint16_t *row; int turned; };
 
-static inline void sim_matrices_work(void **all)
+HD_SIM_UNSEEN static inline void sim_matrices_work(void **all)
 {
 	for (int lane = 0; lane < 32; lane++) {
 		sim_matrices *m = (sim_matrices *)all[lane];
@@ -77,22 +77,18 @@ static inline void sim_matrices_work(void **all)
 	}
 }
 
-static inline void matrices(uint32_t *out, const bf16 *row, int turned)
+HD_SIM_UNSEEN static inline void matrices(uint32_t *out, const bf16 *row, int turned)
 {
 	sim_matrices m = { out, (const uint16_t *)(const void *)row, turned };
 
+	hd_sim_aligned(row, 16, "a row of ldmatrix");
+	hd_sim_touch(row, 16, HD_SIM_READ);
 	hd_sim_warp(&m, sim_matrices_work);
 }
 
-static inline void copy_piece(bf16 *to, const bf16 *from, int there)
-{
-	if (there)
-		memcpy(to, from, 16);
-	else
-		memset(to, 0, 16);
-}
-static inline void copies_commit(void) {}
-template<int LEFT> static inline void copies_wait(void) {}
+static inline void copy_piece(bf16 *to, const bf16 *from, int there) { hd_sim_copy(to, there ? from : NULL); }
+static inline void copies_commit(void) { hd_sim_copies_commit(); }
+template<int LEFT> static inline void copies_wait(void) { hd_sim_copies_wait(LEFT); }
 #else
 HD_DEV void mma(float *c, const uint32_t *a, const uint32_t *b)
 {

@@ -44,7 +44,7 @@ static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct 
 template<int N, class T, class W> __global__ void __launch_bounds__(THREADS)
 norm(T *y, float *rstd, float *mean, const T *x, const W *w, const W *b, int64_t cols, int rms, double eps)
 {
-	__shared__ float scratch[THREADS / HD_WARP];
+	HD_SHARED(float, scratch, [THREADS / HD_WARP]);
 	int64_t row = blockIdx.x;
 	float sum = 0, square = 0, mu, rs;
 
@@ -87,7 +87,7 @@ norm(T *y, float *rstd, float *mean, const T *x, const W *w, const W *b, int64_t
 template<int N, class T, class W> __global__ void __launch_bounds__(THREADS)
 norm_d(T *dx, const T *x, const W *w, const float *rstd, const float *mean, const T *dy, int64_t cols)
 {
-	__shared__ float scratch[THREADS / HD_WARP];
+	HD_SHARED(float, scratch, [THREADS / HD_WARP]);
 	int64_t row = blockIdx.x;
 	float sum = 0, dot = 0, mu = mean ? mean[row] : 0, rs = rstd[row];
 
@@ -123,7 +123,8 @@ norm_d(T *dx, const T *x, const W *w, const float *rstd, const float *mean, cons
 template<class T> __global__ void __launch_bounds__(COLUMNS * LANES)
 norm_dw(float *part_w, float *part_b, const T *x, const float *rstd, const float *mean, const T *dy, int64_t rows, int64_t cols)
 {
-	__shared__ float w[LANES][COLUMNS], b[LANES][COLUMNS];
+	HD_SHARED(float, w, [LANES][COLUMNS]);
+	HD_SHARED(float, b, [LANES][COLUMNS]);
 	int lane = (int)threadIdx.x / COLUMNS, c = (int)threadIdx.x % COLUMNS;
 	int64_t col = (int64_t)blockIdx.x * COLUMNS + c;
 	float sum = 0, bias = 0;

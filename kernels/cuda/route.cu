@@ -118,7 +118,7 @@ HD_DEV int32_t next_best(const float *z, int64_t n, const int32_t *chosen, int64
 __global__ void __launch_bounds__(THREADS)
 choose(routing t, const float *z, float *gates, int32_t *slots)
 {
-	__shared__ int32_t all[WARPS][MOST_BEST];
+	HD_SHARED(int32_t, all, [WARPS][MOST_BEST]);
 	int lane = (int)threadIdx.x % HD_WARP;
 	int32_t *chosen = all[threadIdx.x / HD_WARP];
 	int64_t token = (int64_t)blockIdx.x * WARPS + threadIdx.x / HD_WARP;
@@ -151,7 +151,8 @@ __global__ void __launch_bounds__(THREADS)
 give_places(routing t, float *gates, int32_t *slots, int32_t *counts, int32_t *lost, const struct hd_cuda_step *step)
 {
 	HD_DYNAMIC_SHARED(int32_t, taken);
-	__shared__ int32_t tile[THREADS], scratch[WARPS];
+	HD_SHARED(int32_t, tile, [THREADS]);
+	HD_SHARED(int32_t, scratch, [WARPS]);
 	int32_t dropped = 0, me = (int32_t)threadIdx.x;
 	int64_t begin = (int64_t)blockIdx.x * t.unit;
 	uint64_t key = hd_step_key(step, t.name, t.site);
@@ -217,7 +218,7 @@ __global__ void __launch_bounds__(THREADS)
 losses(routing t, const float *z, const int32_t *slots, double *part)
 {
 	HD_DYNAMIC_SHARED(int32_t, looked);
-	__shared__ double scratch[WARPS];
+	HD_SHARED(double, scratch, [WARPS]);
 	int32_t *all = looked + t.experts;
 	double aux = 0, square = 0;
 

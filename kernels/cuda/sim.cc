@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fibers for the threads of a block: see sim.h.
  */
-#include "kernels/cuda/sim.h"
+#include "kernels/cuda/sim_inside.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #ifndef __x86_64__
 #include <ucontext.h>
 #endif
 
-#define MOST 1024			/* threads of a block */
 #define STACK ((size_t)256 << 10)
-#define SHARED ((size_t)228 << 10)
 
 /* swapcontext asks the kernel for the signal mask each time: where it matters there is a switch of our own, which saves
  * what a called function must keep. */
@@ -57,6 +56,7 @@ struct fiber {
 	dim3 thread;
 	int done, warp, wants;		/* wants: 0 runs, 1 the block's barrier, 2 its warp's */
 	uint64_t generation;
+	uint32_t barriers, syncs;	/* passed */
 };
 struct warp {
 	void *all[32];
@@ -66,18 +66,47 @@ struct warp {
 };
 
 struct hd_sim_here hd_sim_here;
-static struct fiber fibers[MOST];
-static struct warp warps[MOST / 32];
+struct sim_who sim_who;
+uint64_t sim_effort;
+static struct fiber fibers[SIM_THREADS];
+static struct warp warps[SIM_THREADS / 32];
 static context scheduler;
 static char *stacks;
 static int now, count, live, arrived;
 static uint64_t generation, order = 88172645463325252u;
-static void (*body)(void *);
-static void *ctx;
-static const char *name;
-static unsigned char shared_memory[SHARED] __attribute__((aligned(1024)));
+static const struct hd_sim_work *work_now;
 
-void *hd_sim_shared(void) { return shared_memory; }
+void sim_fail(const char *fmt, ...)
+{
+	const dim3 &b = hd_sim_here.block, &t = hd_sim_here.thread;
+	va_list ap;
+
+	fprintf(stderr, "simulation: %s", sim_who.kernel ? sim_who.kernel : "no kernel");
+	if (sim_who.inside)
+		fprintf(stderr, ", block (%u,%u,%u), thread (%u,%u,%u)", b.x, b.y, b.z, t.x, t.y, t.z);
+	fprintf(stderr, ": ");
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "\n");
+	abort();
+}
+
+static uint64_t draw(void)
+{
+	order ^= order << 13, order ^= order >> 7, order ^= order << 17;
+	return order >> 16;
+}
+
+/* For tests: all orders from here on follow from it.  Found by its name in the module. */
+extern "C" __attribute__((visibility("default"))) void hd_sim_seed(uint64_t seed);
+extern "C" void hd_sim_seed(uint64_t seed)
+{
+	order = (seed + 1) * 0x9e3779b97f4a7c15u;
+	draw();
+}
+extern "C" __attribute__((visibility("default"))) uint64_t hd_sim_effort(void);
+extern "C" uint64_t hd_sim_effort(void) { return sim_effort; }
 
 static void pass(int why)		/* to the scheduler; on return this fiber runs again */
 {
@@ -94,12 +123,12 @@ void __syncthreads(void)
 	if (++arrived == live) {
 		arrived = 0;
 		generation++;
-		return;
 	}
 	while (generation == g) {
 		fibers[now].generation = g;
 		pass(1);
 	}
+	sim_who.barriers = ++fibers[now].barriers;
 }
 
 static void meet(struct warp *w)	/* if all its lanes are there */
@@ -119,6 +148,8 @@ void hd_sim_warp(void *mine, void (*work)(void **all))
 	struct warp *w = &warps[f->warp];
 	uint64_t g = w->generation;
 
+	if (w->arrived && w->work != work)
+		sim_fail("the lanes of a warp meet at different instructions");
 	w->all[f->thread.x & 31] = mine;
 	w->work = work;
 	w->arrived++;
@@ -129,11 +160,14 @@ void hd_sim_warp(void *mine, void (*work)(void **all))
 	}
 }
 
+void hd_sim_warp_ordered(void) { sim_who.syncs = ++fibers[now].syncs; }
+
 static void run_one(void)
 {
 	struct fiber *f = &fibers[now];
 
-	body(ctx);
+	work_now->fn(work_now->arg);
+	sim_copies_end();
 	f->done = 1;
 	live--;
 	warps[f->warp].live--;
@@ -149,20 +183,32 @@ static int ready(const struct fiber *f)
 		!(f->wants == 2 && f->generation == warps[f->warp].generation);
 }
 
-static void start(int i, unsigned width)
+static void start(int i, const dim3 &t)
 {
 	struct fiber *f = &fibers[i];
+	unsigned u = (unsigned)i;
 
-	f->thread = dim3((unsigned)i % width, (unsigned)i / width, 0);
+	f->thread = dim3(u % t.x, u / t.x % t.y, u / t.x / t.y);
 	f->done = f->wants = 0;
+	f->barriers = f->syncs = 0;
 	f->warp = i / 32;
 	make(&f->at, stacks + (size_t)i * STACK, STACK, run_one);
 }
 
-static uint64_t draw(void)
+static void resume(int i)
 {
-	order ^= order << 13, order ^= order >> 7, order ^= order << 17;
-	return order >> 16;
+	struct fiber *f = &fibers[i];
+
+	now = i;
+	f->wants = 0;
+	hd_sim_here.thread = f->thread;
+	sim_who.thread = (uint32_t)i;
+	sim_who.barriers = f->barriers;
+	sim_who.syncs = f->syncs;
+	sim_effort++;
+	sim_who.inside = 1;
+	change(&scheduler, &f->at);
+	sim_who.inside = 0;
 }
 
 /* One round over the fibers of a warp (-1: of all), from anywhere, in either direction.  -> how many ran */
@@ -174,13 +220,10 @@ static int round_of(int warp)
 	for (int k = 0; k < n; k++) {
 		int i = first + (from + (back ? n - k : k)) % n;
 
-		if (!ready(&fibers[i]))
-			continue;
-		now = i;
-		fibers[i].wants = 0;
-		hd_sim_here.thread = fibers[i].thread;
-		ran++;
-		change(&scheduler, &fibers[i].at);
+		if (ready(&fibers[i])) {
+			resume(i);
+			ran++;
+		}
 	}
 	return ran;
 }
@@ -203,97 +246,83 @@ static int advance(int together)
 	return 0;
 }
 
-static void run_block(dim3 threads)
+static void run_block(const struct hd_sim_work *w)
 {
 	int together = (int)draw() & 1;
+	size_t most;
 
 	live = count;
 	arrived = 0;
-	memset(shared_memory, 0xff, sizeof(shared_memory));
-	for (int w = 0; w * 32 < count; w++) {
-		memset(&warps[w], 0, sizeof(warps[w]));
-		warps[w].live = count - w * 32 < 32 ? count - w * 32 : 32;
+	sim_watch_block(w->shared);
+	for (int i = 0; i * 32 < count; i++) {
+		memset(&warps[i], 0, sizeof(warps[i]));
+		warps[i].live = count - i * 32 < 32 ? count - i * 32 : 32;
 	}
 	for (int i = 0; i < count; i++)
-		start(i, threads.x);
+		start(i, w->threads);
 	while (live)
 		if (!advance(together)) {
-			fprintf(stderr, "%s: block (%u,%u,%u): a barrier that %d of %d threads do not reach\n", name,
-				hd_sim_here.block.x, hd_sim_here.block.y, hd_sim_here.block.z, live - arrived, live);
+			fprintf(stderr, "simulation: %s, block (%u,%u,%u): a barrier that %d of %d threads do not reach\n",
+				sim_who.kernel, hd_sim_here.block.x, hd_sim_here.block.y, hd_sim_here.block.z, live - arrived, live);
 			abort();
 		}
+	if (sim_watch_static() > SIM_SHARED_UNASKED)
+		sim_fail("%zu bytes of variables in shared memory, %zu are possible", sim_watch_static(), SIM_SHARED_UNASKED);
+	most = sim_allowed(w->kernel) > SIM_SHARED_UNASKED ? SIM_SHARED : SIM_SHARED_UNASKED;
+	if (w->shared + sim_watch_static() > most)
+		sim_fail("%zu bytes of shared memory and %zu of variables in it: %zu are possible", w->shared, sim_watch_static(), most);
 }
 
-void hd_sim_launch(const char *what, dim3 blocks, dim3 threads, size_t shared, void (*fn)(void *), void *arg)
+static void check_limits(const struct hd_sim_work *w)
 {
-	name = what;
-	body = fn;
-	ctx = arg;
-	count = (int)(threads.x * threads.y * threads.z);
-	if (count < 1 || count > MOST || shared > SHARED || !blocks.x || !blocks.y || !blocks.z || blocks.y > 65535 ||
-	    blocks.z > 65535) {
-		fprintf(stderr, "%s: a launch of (%u,%u,%u) blocks of %d threads and %zu bytes is not possible\n", what, blocks.x,
-			blocks.y, blocks.z, count, shared);
-		abort();
+	const dim3 &b = w->blocks, &t = w->threads;
+	size_t threads = (size_t)t.x * t.y * t.z;
+
+	if (!threads || threads > SIM_THREADS || t.x > 1024 || t.y > 1024 || t.z > 64)
+		sim_fail("a launch of (%u,%u,%u) threads a block: at most %d, of them 64 in z, and none must be 0", t.x, t.y, t.z,
+			 SIM_THREADS);
+	if (!b.x || !b.y || !b.z || b.x > 0x7fffffff || b.y > 65535 || b.z > 65535)
+		sim_fail("a launch of (%u,%u,%u) blocks: at most 2147483647, 65535 and 65535, and none must be 0", b.x, b.y, b.z);
+	if (w->shared > sim_allowed(w->kernel))
+		sim_fail("a launch with %zu bytes of shared memory, %zu were asked for", w->shared, sim_allowed(w->kernel));
+}
+
+/* The blocks' numbers in any order. */
+static uint32_t *shuffled(uint64_t n)
+{
+	uint32_t *at = (uint32_t *)malloc(n * sizeof(*at));
+
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t j = draw() % (i + 1);
+
+		at[i] = at[j];
+		at[j] = (uint32_t)i;
 	}
+	return at;
+}
+
+void hd_sim_launch(const struct hd_sim_work *w)
+{
+	uint64_t blocks = (uint64_t)w->blocks.x * w->blocks.y * w->blocks.z;
+	uint32_t *at;
+
+	check_limits(w);
+	at = shuffled(blocks);
+	work_now = w;
+	count = (int)(w->threads.x * w->threads.y * w->threads.z);
 	if (!stacks)
-		stacks = (char *)mmap(NULL, MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		stacks = (char *)mmap(NULL, SIM_THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 				      -1, 0);
-	hd_sim_here.threads = threads;
-	hd_sim_here.blocks = blocks;
+	hd_sim_here.threads = w->threads;
+	hd_sim_here.blocks = w->blocks;
 	hd_sim_open_memory();
-	for (unsigned z = 0; z < blocks.z; z++)
-		for (unsigned y = 0; y < blocks.y; y++)
-			for (unsigned x = 0; x < blocks.x; x++) {
-				hd_sim_here.block = dim3(x, y, z);
-				run_block(threads);
-			}
+	for (uint64_t i = 0; i < blocks; i++) {
+		uint32_t b = at[i];
+
+		hd_sim_here.block = dim3(b % w->blocks.x, b / w->blocks.x % w->blocks.y, b / w->blocks.x / w->blocks.y);
+		run_block(w);
+		sim_who.run++;
+	}
 	hd_sim_close_memory();
-}
-
-/* -- memory ------------------------------------------------------------------------------------------------------------- */
-static struct piece { char *p; size_t bytes; } pieces[256];
-static int npieces, open_depth;
-
-static void protect(int how)
-{
-	for (int i = 0; i < npieces; i++)
-		mprotect(pieces[i].p, pieces[i].bytes, how);
-}
-
-void hd_sim_open_memory(void)
-{
-	if (!open_depth++)
-		protect(PROT_READ | PROT_WRITE);
-}
-
-void hd_sim_close_memory(void)
-{
-	if (!--open_depth)
-		protect(PROT_NONE);
-}
-
-cudaError_t cudaMalloc(void **p, size_t bytes)
-{
-	size_t n = (bytes + 4095) / 4096 * 4096 + 4096;
-
-	if (npieces == (int)(sizeof(pieces) / sizeof(pieces[0])))
-		return 2;
-	*p = mmap(NULL, n, open_depth ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (*p == MAP_FAILED)
-		return 2;
-	pieces[npieces].p = (char *)*p;
-	pieces[npieces++].bytes = n;
-	return 0;
-}
-
-cudaError_t cudaFree(void *p)
-{
-	for (int i = 0; i < npieces; i++)
-		if (pieces[i].p == (char *)p) {
-			munmap(p, pieces[i].bytes);
-			pieces[i] = pieces[--npieces];
-			return 0;
-		}
-	return p ? 1 : 0;
+	free(at);
 }

@@ -103,7 +103,7 @@ template<class C> HD_DEV void put(C *c, int64_t i, double x, int acc)
 template<int N, class A> __global__ void __launch_bounds__(HD_WARP * LANES)
 sum_row(double *part, const A *a, int64_t r, int64_t count)
 {
-	__shared__ double scratch[LANES];
+	HD_SHARED(double, scratch, [LANES]);
 	int64_t len = ((r + gridDim.y - 1) / gridDim.y + 7) / 8 * 8, from = len * blockIdx.y, to = hd_least(from + len, r);
 	double sum = 0;
 
@@ -129,7 +129,7 @@ sum_row(double *part, const A *a, int64_t r, int64_t count)
 template<class A> __global__ void __launch_bounds__(HD_WARP * LANES)
 sum_columns(double *part, const A *a, int64_t r, int64_t q, int64_t count)
 {
-	__shared__ double lanes[LANES][HD_WARP];
+	HD_SHARED(double, lanes, [LANES][HD_WARP]);
 	int64_t tiles = (q + HD_WARP - 1) / HD_WARP, p = blockIdx.x / tiles;
 	int64_t col = blockIdx.x % tiles * HD_WARP + threadIdx.x % HD_WARP;
 	int64_t len = (r + gridDim.y - 1) / gridDim.y, from = len * blockIdx.y, to = hd_least(from + len, r);

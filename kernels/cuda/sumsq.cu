@@ -23,7 +23,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 
 template<int N, class T> HD_DEV void sum_piece(const T *x, int64_t n, int64_t piece, double *part)
 {
-	__shared__ double scratch[THREADS / HD_WARP];
+	HD_SHARED(double, scratch, [THREADS / HD_WARP]);
 	int64_t from = piece * PIECE, to = from + PIECE < n ? from + PIECE : n;
 	double sum = 0;
 
@@ -51,7 +51,7 @@ template<int N, class T> __global__ void __launch_bounds__(THREADS) squares(cons
 
 __global__ void __launch_bounds__(THREADS) total(const double *part, int64_t n, double *s, int acc)
 {
-	__shared__ double scratch[THREADS / HD_WARP];
+	HD_SHARED(double, scratch, [THREADS / HD_WARP]);
 	double sum = 0;
 
 	for (int64_t i = threadIdx.x; i < n; i += THREADS)

@@ -19,7 +19,7 @@ HD_CUDA_PREPARE_TYPES(prepare_d, "xent_d", "t*f", "t", hd_prepare_xent_d(c, p))
 template<int N, class T> __global__ void __launch_bounds__(THREADS)
 xent(const T *z, const int32_t *targets, float *max, float *sum, float *target, int64_t cols, int64_t real, int64_t first)
 {
-	__shared__ float scratch[THREADS / HD_WARP];
+	HD_SHARED(float, scratch, [THREADS / HD_WARP]);
 	int64_t row = blockIdx.x, t = targets[row] - first;
 	float top = -INFINITY, whole, part = 0;
 

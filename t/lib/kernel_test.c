@@ -12,7 +12,12 @@
 #define GUARD 128
 #define CANARY 0xa5
 
+#define LONG_RUN 60000		/* switches of fibers in a run that is long: fewer seeds, so that a test ends soon */
+#define LONG_SEEDS 3
+
 const struct hd_device_ops *kt_device;
+void (*kt_seed)(uint64_t seed);
+uint64_t (*kt_effort)(void);
 
 static int is_float(uint32_t dtype)
 {
@@ -260,17 +265,16 @@ int kt_prepare(struct kt *t, int w)
 	return rc;
 }
 
-/* A buffer with its canaries, there and back. */
-static void *there(struct kt_buf *b, void **whole, struct hd_err *err)
-{
-	size_t bytes = b->bytes[KT_CPU] + 3 * GUARD;
+static size_t whole_bytes(const struct kt_buf *b) { return b->bytes[KT_CPU] + 3 * GUARD; }
 
-	*whole = kt_device->alloc(bytes, err);
-	if (!*whole)
-		return NULL;
-	kt_device->put(*whole, b->base[KT_CPU], bytes);
-	return (char *)*whole + ((char *)b->mem[KT_CPU] - (char *)b->base[KT_CPU]);
-}
+static struct kt_buf *operand(struct kt *t, int i) { return i < t->nin ? t->in[i] : t->out[i - t->nin]; }
+
+/* Operands in the device's memory, and what it leaves in them. */
+struct away {
+	void *whole[HD_MAX_INS + HD_MAX_OUTS], *back[HD_MAX_INS + HD_MAX_OUTS];
+	void *in[HD_MAX_INS], *out[HD_MAX_OUTS], *rows;
+	struct hd_run run;
+};
 
 /* A device with memory of its own finds there how many rows are in use, as numbers to be added up. */
 static void *numbers_there(struct hd_run *run, struct hd_err *err)
@@ -287,36 +291,87 @@ static void *numbers_there(struct hd_run *run, struct hd_err *err)
 	return p;
 }
 
-static int run_on_device(struct kt *t, void **out, void **in)
+static void go_there(struct kt *t, struct away *a)
 {
-	void *whole[HD_MAX_INS + HD_MAX_OUTS] = { 0 }, *rows = NULL;
-	struct hd_run run = t->run;
-	int rc;
+	a->run = t->run;
+	for (int i = 0; i < t->nin + t->nout; i++) {
+		struct kt_buf *b = operand(t, i);
+		void *p = a->whole[i] = kt_device->alloc(whole_bytes(b), &t->err);
 
-	for (int i = 0; i < t->nin; i++)
-		in[i] = there(t->in[i], &whole[i], &t->err);
-	for (int i = 0; i < t->nout; i++)
-		out[i] = there(t->out[i], &whole[t->nin + i], &t->err);
+		a->back[i] = hd_alloc(whole_bytes(b));
+		p = p ? (char *)p + ((char *)b->mem[KT_CPU] - (char *)b->base[KT_CPU]) : NULL;
+		*(i < t->nin ? &a->in[i] : &a->out[i - t->nin]) = p;
+	}
 	for (int i = 0; i < t->nout; i++)
 		for (int k = 0; k < t->nin; k++)
 			if (t->out[i]->inplace == t->in[k])
-				out[i] = in[k];
-	if (run.rows_most)
-		rows = numbers_there(&run, &t->err);
-	if (!t->err.code) {
-		kt_device->begin(&run);
-		t->kernel[KT_CPU]->run(&t->prep[KT_CPU], out, in, &run);
-	}
-	rc = kt_device->finish(&t->err);
-	if (rows)
-		kt_device->free(rows);
-	for (int i = 0; i < t->nin + t->nout; i++) {
-		struct kt_buf *b = i < t->nin ? t->in[i] : t->out[i - t->nin];
+				a->out[i] = a->in[k];
+	if (t->run.rows_most)
+		a->rows = numbers_there(&a->run, &t->err);
+}
 
-		if (whole[i])
-			kt_device->get(b->base[KT_CPU], whole[i], b->bytes[KT_CPU] + 3 * GUARD);
-		kt_device->free(whole[i]);
+/* One run from what the host's buffers hold, with their canaries; what is left comes to `back`. */
+static int run_there(struct kt *t, struct away *a)
+{
+	for (int i = 0; i < t->nin + t->nout && !t->err.code; i++)
+		kt_device->put(a->whole[i], operand(t, i)->base[KT_CPU], whole_bytes(operand(t, i)));
+	if (!t->err.code) {
+		kt_device->begin(&a->run);
+		t->kernel[KT_CPU]->run(&t->prep[KT_CPU], a->out, a->in, &a->run);
 	}
+	HD_TRY(kt_device->finish(&t->err));
+	for (int i = 0; i < t->nin + t->nout && !t->err.code; i++)
+		kt_device->get(a->back[i], a->whole[i], whole_bytes(operand(t, i)));
+	return t->err.code;
+}
+
+static void come_back(struct kt *t, struct away *a)
+{
+	for (int i = 0; i < t->nin + t->nout; i++) {
+		kt_device->free(a->whole[i]);
+		free(a->back[i]);
+	}
+	if (a->rows)
+		kt_device->free(a->rows);
+}
+
+/* With other seeds: nothing may depend on the order of blocks, warps and threads. */
+static int other_orders(struct kt *t, struct away *a, int seeds)
+{
+	void *first[HD_MAX_INS + HD_MAX_OUTS];
+	int rc = 0, n = t->nin + t->nout;
+
+	for (int i = 0; i < n; i++) {
+		first[i] = hd_alloc(whole_bytes(operand(t, i)));
+		memcpy(first[i], a->back[i], whole_bytes(operand(t, i)));
+	}
+	for (int s = 1; s < seeds && rc >= 0; s++) {
+		kt_seed((uint64_t)s);
+		rc = run_there(t, a);
+		for (int i = 0; i < n && rc >= 0; i++)
+			if (memcmp(first[i], a->back[i], whole_bytes(operand(t, i))))
+				rc = hd_err_set(&t->err, HD_EIO, "operand %d has other bits with seed %d than with seed 0", i, s);
+	}
+	for (int i = 0; i < n; i++)
+		free(first[i]);
+	return rc;
+}
+
+static int run_on_device(struct kt *t)
+{
+	uint64_t before = kt_effort ? kt_effort() : 0;
+	struct away a = { .rows = NULL };
+	int rc;
+
+	if (kt_seed)
+		kt_seed(0);
+	go_there(t, &a);
+	rc = run_there(t, &a);
+	if (rc >= 0 && kt_seed && t->all_orders)
+		rc = other_orders(t, &a, kt_effort() - before > LONG_RUN ? LONG_SEEDS : KT_SEEDS);
+	for (int i = 0; i < t->nin + t->nout; i++)
+		memcpy(operand(t, i)->base[KT_CPU], a.back[i], whole_bytes(operand(t, i)));
+	come_back(t, &a);
 	return rc;
 }
 
@@ -333,7 +388,7 @@ int kt_run(struct kt *t, int w)
 	for (int i = 0; i < t->nout; i++)
 		out[i] = t->out[i]->inplace ? t->out[i]->inplace->mem[w] : t->out[i]->mem[w];
 	if (w == KT_CPU && kt_device && kt_device->alloc)
-		return run_on_device(t, out, in);
+		return run_on_device(t);
 	t->kernel[w]->run(&t->prep[w], out, in, &t->run);
 	return 0;
 }
@@ -405,11 +460,13 @@ const char *kt_compare(struct kt *t, double tol)
 	const char *why;
 
 	for (int w = 0; w < 2; w++) {
-		int rc = kt_run(t, w);
+		int rc;
 
+		t->all_orders = 1;
+		rc = kt_run(t, w);
+		t->all_orders = 0;
 		if (rc < 0) {
-			snprintf(t->why, sizeof(t->why), "%s: prepare: %d %s", w ? "ref" : "cpu",
-				 rc, t->err.text);
+			snprintf(t->why, sizeof(t->why), "%s: %d %s", w ? "ref" : "cpu", rc, t->err.text);
 			return t->why;
 		}
 		why = intact(t, w);

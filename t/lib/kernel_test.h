@@ -49,11 +49,17 @@ struct kt {
 	/* outputs are compared on a scale of at least this: for results that cancel */
 	double least;
 	uint64_t seed;
+	int all_orders; /* of kt_compare */
 	char why[1200];
 };
 
 /* The device whose kernels are compared with ref; NULL: the cpu.  Its memory may be its own. */
 extern const struct hd_device_ops *kt_device;
+/* Of a simulated device: the order of warps and blocks follows from a seed, and how much a run took.  There kt_compare runs
+ * a kernel with KT_SEEDS seeds, and each must give the same bits. */
+#define KT_SEEDS 20
+extern void (*kt_seed)(uint64_t seed);
+extern uint64_t (*kt_effort)(void);
 
 #ifdef KT_CUDA
 /* A kernel of the cuda device: of the module HD_TEST_MODULE, else of the simulation, which runs anywhere.  Where neither
