@@ -66,12 +66,14 @@ static void one(const struct layout *l)
 	}
 }
 
-int main(void)
+/* With an argument only the layouts that have it in one of their names. */
+int main(int argc, char **argv)
 {
 	if (kept_begin() < 0)
 		return 1;
 	for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
-		one(&layouts[i]);
+		if (argc < 2 || strstr(layouts[i].model, argv[1]) || strstr(layouts[i].name, argv[1]))
+			one(&layouts[i]);
 	kept_end();
 	return done();
 }
