@@ -6,6 +6,7 @@
 #include <config.h>
 #include "t/lib/tap.h"
 #include "t/lib/kernel_test.h"
+#include "t/lib/kernel_props.h"
 #include <omp.h>
 
 #ifdef KT_CUDA
@@ -184,6 +185,46 @@ static void threads_do_not_matter(void)
 	close_both(&x);
 }
 
+static const struct refusal {
+	const char *q, *k, *v, *text;
+} refusals[] = {
+	{ "b=1,s=8,h=3,d=4", "b=1,s=8,kv=2,d=4", "b=1,s=8,kv=2,d=4", "attention: 3 heads do not divide into 2 kv heads" },
+	{ "b=1,s=8,h=2,d=4", "b=1,s=8,h=2,d=5", "b=1,s=8,h=2,d=5", "attention: q, k and v differ in batch or head_dim" },
+	{ "b=1,s=8,h=2,d=4", "b=1,s=8,h=2,d=4", "b=1,s=7,h=2,d=4", "attention: q, k and v differ in batch or head_dim" },
+	{ "s=8,h=2,d=4", "b=1,s=8,h=2,d=4", "b=1,s=8,h=2,d=4", "attention: q, k, v have 3, 4, 4 dims, not 4" },
+	{ "b=1,s=8,h=2@6/8,d=4", "b=1,s=8,kv=1@0/2,d=4", "b=1,s=8,kv=1@0/2,d=4",
+	  "attention: heads 6 to 7 do not read kv heads 0 to 0" },
+};
+
+static void check_refusals(void)
+{
+	struct kt *t;
+
+	for (size_t i = 0; i < HD_LEN(refusals); i++) {
+		const struct refusal *r = &refusals[i];
+
+		t = KT_NEW(attention, "");
+		kt_in(t, HD_F32, r->q);
+		kt_in(t, HD_F32, r->k);
+		kt_in(t, HD_F32, r->v);
+		kt_out(t, HD_F32, r->q);
+		kt_out(t, HD_F32, "b=1,z=2,s=8");
+		kt_refused(t, r->text);
+		kt_free(t);
+	}
+	t = KT_NEW(attention_d, "");
+	kt_in(t, HD_F32, "b=1,s=8,h=2,d=4");
+	kt_refused(t, "attention: 1 inputs and 0 outputs, not 6 and 3");
+	kt_free(t);
+	t = KT_NEW(attention, "");
+	for (int i = 0; i < 3; i++)
+		kt_in(t, i == 1 ? HD_BF16 : HD_F32, "b=1,s=8,h=2,d=4");
+	kt_out(t, HD_F32, "b=1,s=8,h=2,d=4");
+	kt_out(t, HD_F32, "b=1,h=2,s=8");
+	kt_refused(t, "attention: operand 1 is bf16, on " KT_DEVICE " it must be f32 beside this q");
+	kt_free(t);
+}
+
 int main(void)
 {
 	static const struct shape tiny[] = {
@@ -198,5 +239,6 @@ int main(void)
 	check_differences(&tiny[0]);
 	check_differences(&tiny[1]);
 	threads_do_not_matter();
+	check_refusals();
 	return done();
 }

@@ -4,6 +4,7 @@
 #include <config.h>
 #include "t/lib/tap.h"
 #include "t/lib/kernel_test.h"
+#include "t/lib/kernel_props.h"
 #include <omp.h>
 
 static const char *const sums[][3] = {
@@ -60,6 +61,26 @@ static void threads_do_not_matter(const char *a, const char *c)
 	kt_free(t);
 }
 
+static void refusals(void)
+{
+	struct kt *t = KT_NEW(sum, ""), *two = KT_NEW(sum, "");
+
+	kt_in(t, HD_F32, "row=3,col=4");
+	kt_out(t, HD_F32, "depth=4");
+	kt_refused(t, "sum: c has dim depth, which a has not in that size");
+	kt_in(two, HD_F32, "row=3");
+	kt_in(two, HD_F32, "row=3");
+	kt_out(two, HD_F32, "row=3");
+	kt_refused(two, "sum: 2 inputs and 1 outputs, not 1 and 1");
+	kt_free(t);
+	kt_free(two);
+	t = KT_NEW(sum, "");
+	kt_in(t, HD_I32, "row=3");
+	kt_out(t, HD_F32, "");
+	kt_refused(t, "sum: no i32 to f32 on " KT_DEVICE);
+	kt_free(t);
+}
+
 int main(void)
 {
 	omp_set_num_threads(2);
@@ -69,5 +90,6 @@ int main(void)
 	threads_do_not_matter("row=1000,col=333", "col=333");
 	threads_do_not_matter("row=9000,col=5", "col=5");
 	threads_do_not_matter("row=5,col=90000", "row=5");
+	refusals();
 	return done();
 }

@@ -200,6 +200,7 @@ int main(void)
 #ifndef KT_CUDA			/* there the words are others */
 	refused("a * b", "x=4", HD_I32, "map: input b is i32, only f32, f64 and bf16 are possible");
 #endif
+	refused("a * b", "x=5", HD_F32, "map: dim x has 5 elements in input a and 4 in the output");
 	refused("a *", "x=4", HD_F32,
 		"expression \"a *\": a value expected at position 4 (\"end\")");
 	return done();

@@ -37,15 +37,6 @@ static const struct { const char *name; int code, args; } functions[] = {
 	{ "min", HD_X_MIN, 2 }, { "max", HD_X_MAX, 2 }, { "where", HD_X_WHERE, 3 },
 };
 
-static int arity(int code)
-{
-	if (code <= HD_X_NUM)
-		return 0;
-	if (code <= HD_X_DIV || code == HD_X_MIN || code == HD_X_MAX)
-		return 2;
-	return code == HD_X_WHERE ? 3 : 1;
-}
-
 /* The meaning of every operation.  sign keeps a nan and the sign of zero; min and max take the
  * first argument when one is a nan, so that max(a, 0) does not hide it. */
 static double apply(int code, double x, double y, double z)
@@ -96,7 +87,7 @@ static int is_value(const struct tree *t, int i, double v)
 /* A node as it is written; numbers fold, but only where the result can be written. */
 static int make(struct tree *t, int code, int x, int y, int z)
 {
-	int arg[3] = { x, y, z }, n = arity(code), fold = 1;
+	int arg[3] = { x, y, z }, n = hd_expr_arity(code), fold = 1;
 	double v[3] = { 0, 0, 0 };
 
 	for (int i = 0; i < n; i++) {
@@ -237,7 +228,7 @@ static double written_size(const struct tree *t, int root)
 
 	for (int i = 0; i <= root; i++) {
 		size[i] = 1;
-		for (int k = 0; k < arity(t->node[i].code); k++)
+		for (int k = 0; k < hd_expr_arity(t->node[i].code); k++)
 			size[i] += size[t->node[i].arg[k]];
 	}
 	n = size[root];
@@ -275,7 +266,7 @@ static void emit(const struct tree *t, int i, struct hd_expr *e, int height)
 {
 	const struct node *d = &t->node[i];
 
-	for (int k = 0; k < arity(d->code); k++)
+	for (int k = 0; k < hd_expr_arity(d->code); k++)
 		emit(t, d->arg[k], e, height + k);
 	e->op[e->n++] = (struct hd_expr_op){ .code = d->code, .var = d->var, .num = d->num };
 	if (height + 1 > e->depth)
@@ -305,7 +296,7 @@ double hd_expr_eval(const struct hd_expr *e, const double *vars)
 	for (int i = 0; i < e->n; i++) {
 		const struct hd_expr_op *o = &e->op[i];
 
-		top -= arity(o->code);
+		top -= hd_expr_arity(o->code);
 		if (o->code == HD_X_VAR)
 			stack[top] = vars[o->var];
 		else if (o->code == HD_X_NUM)
@@ -332,7 +323,7 @@ static int same(const struct tree *t, int x, int y)
 		return 1;
 	if (a->code != b->code || a->var != b->var || a->num != b->num)
 		return 0;
-	for (int k = 0; k < arity(a->code); k++)
+	for (int k = 0; k < hd_expr_arity(a->code); k++)
 		if (!same(t, a->arg[k], b->arg[k]))
 			return 0;
 	return 1;
@@ -417,14 +408,14 @@ static int derive(struct tree *t, int i, int var)
 	struct node d = t->node[i];	/* a copy: the table moves as it grows */
 	int x = d.arg[0], y = d.arg[1], dx, dy;
 
-	if (arity(d.code) == 0)
+	if (hd_expr_arity(d.code) == 0)
 		return number(t, d.code == HD_X_VAR && d.var == var);
 	if (d.code == HD_X_WHERE)
 		return choose(t, x, derive(t, y, var), derive(t, d.arg[2], var));
 	dx = derive(t, x, var);
-	if (arity(d.code) == 1 && d.code != HD_X_NEG)
+	if (hd_expr_arity(d.code) == 1 && d.code != HD_X_NEG)
 		return is_value(t, dx, 0) ? dx : mul(t, dx, unary_slope(t, i, d.code, x));
-	dy = arity(d.code) == 2 ? derive(t, y, var) : 0;
+	dy = hd_expr_arity(d.code) == 2 ? derive(t, y, var) : 0;
 	switch (d.code) {
 	case HD_X_NEG: return neg(t, dx);
 	case HD_X_ADD: return add(t, dx, dy);
@@ -497,7 +488,7 @@ static void write_node(FILE *f, const struct tree *t, int i)
 		for (size_t k = 0; k < HD_LEN(functions); k++)
 			if (functions[k].code == d->code)
 				fprintf(f, "%s(", functions[k].name);
-		for (int k = 0; k < arity(d->code); k++) {
+		for (int k = 0; k < hd_expr_arity(d->code); k++) {
 			fputs(k ? ", " : "", f);
 			write_node(f, t, d->arg[k]);
 		}
@@ -562,7 +553,7 @@ static int shape(const struct tree *t, int i, int var)
 		return d->var == var ? LINEAR : CONSTANT;
 	if (d->code == HD_X_NUM)
 		return d->num == 0 ? ZERO : CONSTANT;
-	for (int j = 0; j < arity(d->code); j++)
+	for (int j = 0; j < hd_expr_arity(d->code); j++)
 		k[j] = shape(t, d->arg[j], var);
 	if (k[0] <= CONSTANT && k[1] <= CONSTANT && k[2] <= CONSTANT)
 		return CONSTANT;

@@ -13,6 +13,16 @@ enum hd_expr_code { HD_X_VAR, HD_X_NUM, HD_X_ADD, HD_X_SUB, HD_X_MUL, HD_X_DIV, 
 struct hd_expr_op { int32_t code, var; double num; };
 struct hd_expr { int32_t n, depth, vars; struct hd_expr_op op[250]; };	/* postfix; depth: largest stack; vars: highest variable + 1 */
 
+/* Operands of an operation. */
+static inline int hd_expr_arity(int code)
+{
+	if (code <= HD_X_NUM)
+		return 0;
+	if (code <= HD_X_DIV || code == HD_X_MIN || code == HD_X_MAX)
+		return 2;
+	return code == HD_X_WHERE ? 3 : 1;
+}
+
 int hd_expr_compile(const char *text, struct hd_expr *e, struct hd_err *err);	/* error: names the position and the text */
 double hd_expr_eval(const struct hd_expr *e, const double *vars);
 /* Text of the derivative by variable `var` (0 = a), simplified (0 and 1 folded).  malloc'ed; NULL on error.

@@ -3,37 +3,34 @@
  */
 #ifndef HD_KERNELS_CPU_ATTENTION_H
 #define HD_KERNELS_CPU_ATTENTION_H
-#include "engine/device/device.h"
 #include "engine/base/half.h"
+#include "kernels/prepare/attention.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define HD_ATT_X86 1 /* a file can be compiled for another instruction set by a pragma */
 #else
 #define HD_ATT_X86 0
 #endif
+#define HD_ATT_WIDEST 16		/* floats of a vector: panels suit every width */
 #define HD_ATT_BLOCK 64		/* queries and keys of one block */
-
-struct hd_att {
-	int64_t batch, seq, keys, heads, kv_heads, dim;
-	int64_t q0, k0, head0, kv0;	/* global index of the first query, key, head, kv head */
-	int64_t group;			/* heads of the whole dim that read one kv head */
-	int64_t padded;			/* dim rounded up to whole vectors */
-	int causal, low;		/* low: all but lse is bf16 */
-	float scale;
-	const struct hd_att_isa *isa;
-};
 
 struct hd_att_isa {		/* one compilation of attention_blocks.h */
 	/* One head of one sequence. */
-	void (*forward)(const struct hd_att *t, float *scratch, void *const *out,
+	void (*forward)(const struct hd_attention *t, float *scratch, void *const *out,
 			void *const *in, int64_t b, int64_t head);
 	/* One kv head of one sequence, with all heads that read it. */
-	void (*backward)(const struct hd_att *t, float *scratch, void *const *out,
+	void (*backward)(const struct hd_attention *t, float *scratch, void *const *out,
 			 void *const *in, int64_t b, int64_t kv_head);
 };
 
 extern const struct hd_att_isa hd_att_plain;
 extern const struct hd_att_isa hd_att_avx2, hd_att_avx512; /* with HD_ATT_X86 */
+
+/* Elements of a row of a panel: head_dim rounded up to whole vectors. */
+static inline int64_t hd_att_padded(const struct hd_attention *t)
+{
+	return (t->dim + HD_ATT_WIDEST - 1) / HD_ATT_WIDEST * HD_ATT_WIDEST;
+}
 
 static inline int64_t hd_att_blocks(int64_t n)
 {
@@ -41,7 +38,7 @@ static inline int64_t hd_att_blocks(int64_t n)
 }
 
 /* How many of the n keys from global index k0 on the query with global index q may see */
-static inline int64_t hd_att_seen(const struct hd_att *t, int64_t q, int64_t k0, int64_t n)
+static inline int64_t hd_att_seen(const struct hd_attention *t, int64_t q, int64_t k0, int64_t n)
 {
 	int64_t seen = q - k0 + 1;
 

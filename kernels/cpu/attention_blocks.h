@@ -210,25 +210,25 @@ static __attribute__((noinline)) void product_t(float *c, int64_t ldc, const flo
 
 /* Operands may be bf16; panels and all arithmetic are fp32.  An operand's rows are read as they are, or a row (of `dim`)
  * at a time is brought into fp32. */
-INLINE const void *element(const struct hd_att *t, const void *x, int64_t at)
+INLINE const void *element(const struct hd_attention *t, const void *x, int64_t at)
 {
 	return t->low ? (const void *)((const uint16_t *)x + at) : (const void *)((const float *)x + at);
 }
 
 /* HD_VL floats from element `at` on */
-INLINE V take(const struct hd_att *t, const void *x, int64_t at)
+INLINE V take(const struct hd_attention *t, const void *x, int64_t at)
 {
 	if (!t->low)
 		return *(const VU *)((const float *)x + at);
 	return (V)(__builtin_convertvector(*(const HU *)((const uint16_t *)x + at), VI) << 16);
 }
 
-INLINE float take_one(const struct hd_att *t, const void *x, int64_t at)
+INLINE float take_one(const struct hd_attention *t, const void *x, int64_t at)
 {
 	return t->low ? hd_of_bf16(((const uint16_t *)x)[at]) : ((const float *)x)[at];
 }
 
-INLINE void give_one(const struct hd_att *t, void *x, int64_t at, float v)
+INLINE void give_one(const struct hd_attention *t, void *x, int64_t at, float v)
 {
 	if (t->low)
 		((uint16_t *)x)[at] = hd_bf16_of(v);
@@ -236,7 +236,7 @@ INLINE void give_one(const struct hd_att *t, void *x, int64_t at, float v)
 		((float *)x)[at] = v;
 }
 
-INLINE void give(const struct hd_att *t, void *x, int64_t at, V v)
+INLINE void give(const struct hd_attention *t, void *x, int64_t at, V v)
 {
 	VI u = (VI)v, near = (u + 0x7fff + (u >> 16 & 1)) >> 16, nan = u >> 16 | 0x40;
 	VS number = v == v;
@@ -248,23 +248,23 @@ INLINE void give(const struct hd_att *t, void *x, int64_t at, V v)
 }
 
 /* n rows of `dim` elements, `step` apart -> BLOCK rows of `padded`, times `factor`, the rest zero */
-static void pack_rows(const struct hd_att *t, float *to, const void *x, int64_t step, int64_t n,
+static void pack_rows(const struct hd_attention *t, float *to, const void *x, int64_t step, int64_t n,
 		      float factor)
 {
 	int64_t whole = t->dim / HD_VL * HD_VL;
 
-	for (int64_t i = 0; i < n; i++, to += t->padded) {
+	for (int64_t i = 0; i < n; i++, to += hd_att_padded(t)) {
 		for (int64_t d = 0; d < whole; d += HD_VL)
 			store(to + d, take(t, x, i * step + d) * factor);
-		for (int64_t d = whole; d < t->padded; d++)
+		for (int64_t d = whole; d < hd_att_padded(t); d++)
 			to[d] = d < t->dim ? take_one(t, x, i * step + d) * factor : 0;
 	}
 	if (n < BLOCK)
-		memset(to, 0, (size_t)((BLOCK - n) * t->padded) * sizeof(*to));
+		memset(to, 0, (size_t)((BLOCK - n) * hd_att_padded(t)) * sizeof(*to));
 }
 
 /* the same rows -> dim rows of BLOCK */
-static void pack_columns(const struct hd_att *t, float *to, const void *x, int64_t step, int64_t n)
+static void pack_columns(const struct hd_attention *t, float *to, const void *x, int64_t step, int64_t n)
 {
 	int64_t rows = n / HD_VL * HD_VL, whole = t->dim / HD_VL * HD_VL;
 	V v[HD_VL];
@@ -287,12 +287,12 @@ static void pack_columns(const struct hd_att *t, float *to, const void *x, int64
 }
 
 /* to x from element `at` on */
-static void unpack_rows(const struct hd_att *t, void *x, int64_t at, int64_t step, const float *from,
+static void unpack_rows(const struct hd_attention *t, void *x, int64_t at, int64_t step, const float *from,
 			int64_t n, float factor)
 {
 	int64_t whole = t->dim / HD_VL * HD_VL;
 
-	for (int64_t i = 0; i < n; i++, at += step, from += t->padded) {
+	for (int64_t i = 0; i < n; i++, at += step, from += hd_att_padded(t)) {
 		for (int64_t d = 0; d < whole; d += HD_VL)
 			give(t, x, at + d, load(from + d) * factor);
 		for (int64_t d = whole; d < t->dim; d++)
@@ -308,7 +308,7 @@ struct pair {		/* block of queries against block of keys */
 	struct span scores[TILES], by_key[TILES], by_query[TILES];
 };
 
-static int pair_set(const struct hd_att *t, struct pair *p, int64_t i, int64_t j)
+static int pair_set(const struct hd_attention *t, struct pair *p, int64_t i, int64_t j)
 {
 	int64_t q = t->q0 + i * BLOCK, k = t->k0 + j * BLOCK;
 
@@ -324,14 +324,14 @@ static int pair_set(const struct hd_att *t, struct pair *p, int64_t i, int64_t j
 		int most = p->seen[a * HD_MR + HD_MR - 1];
 
 		p->scores[a] = (struct span){ 0, (int)t->dim, most };
-		p->by_key[a] = (struct span){ 0, most, (int)t->padded };
+		p->by_key[a] = (struct span){ 0, most, (int)hd_att_padded(t) };
 	}
 	for (int a = 0; a < p->tiles_k; a++) {
 		int r = 0;
 
 		while (r < p->nq && p->seen[r] <= a * HD_MR)
 			r++;
-		p->by_query[a] = (struct span){ r, p->nq, (int)t->padded };
+		p->by_query[a] = (struct span){ r, p->nq, (int)hd_att_padded(t) };
 	}
 	return 1;
 }
@@ -352,7 +352,7 @@ INLINE V visible(const float *s, int c, int seen,
 }
 
 /* Scores of one row s -> exp(s - max); what was summed before is rescaled */
-INLINE void softmax_row(const struct hd_att *t, float *s, float *o, V *sum, float max, float by,
+INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum, float max, float by,
 			int seen, const int masked)
 {
 	V total = *sum * by;
@@ -365,13 +365,13 @@ INLINE void softmax_row(const struct hd_att *t, float *s, float *o, V *sum, floa
 		total += x;
 	}
 	*sum = total;
-	for (int64_t d = 0; d < t->padded; d += HD_VL)
+	for (int64_t d = 0; d < hd_att_padded(t); d += HD_VL)
 		store(o + d, load(o + d) * by);
 }
 
 /* HD_VL rows at once, so that their maxima come out as one vector: a maximum per row would
  * wait for its own lanes */
-INLINE void softmax_rows(const struct hd_att *t, V *sum, V *max, float *s, float *o,
+INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s, float *o,
 			 const int *seen, const int masked)
 {
 	V x[HD_VL], now, by;
@@ -388,14 +388,14 @@ INLINE void softmax_rows(const struct hd_att *t, V *sum, V *max, float *s, float
 	if (masked)		/* nothing seen yet: all terms become 0 */
 		now = choose(now > -INFINITY, now, (V){ 0 });
 	for (int i = 0; i < HD_VL; i++)
-		softmax_row(t, s + i * BLOCK, o + i * t->padded, &sum[i], now[i], by[i], seen[i],
+		softmax_row(t, s + i * BLOCK, o + i * hd_att_padded(t), &sum[i], now[i], by[i], seen[i],
 			    masked);
 }
 
-static void softmax(const struct hd_att *t, struct rows *st, float *s, float *o, const int *seen,
+static void softmax(const struct hd_attention *t, struct rows *st, float *s, float *o, const int *seen,
 		    int nq)
 {
-	for (int g = 0; g * HD_VL < nq; g++, s += HD_VL * BLOCK, o += HD_VL * t->padded) {
+	for (int g = 0; g * HD_VL < nq; g++, s += HD_VL * BLOCK, o += HD_VL * hd_att_padded(t)) {
 		const int *see = seen + g * HD_VL;
 
 		if (see[0] == BLOCK)
@@ -405,24 +405,24 @@ static void softmax(const struct hd_att *t, struct rows *st, float *s, float *o,
 	}
 }
 
-static void finish(const struct hd_att *t, const struct rows *st, void *o, int64_t at, float *lse,
+static void finish(const struct hd_attention *t, const struct rows *st, void *o, int64_t at, float *lse,
 		   const float *from, int64_t n)
 {
 	for (int64_t r = 0; r < n; r++) {
 		float sum = vsum(st->sum[r]);
 
-		unpack_rows(t, o, at + r * t->heads * t->dim, 0, from + r * t->padded, 1,
+		unpack_rows(t, o, at + r * t->heads * t->dim, 0, from + r * hd_att_padded(t), 1,
 			    sum > 0 ? 1 / sum : 0);
 		lse[r] = sum > 0 ? st->max[r / HD_VL][r % HD_VL] + logf(sum) : -INFINITY;
 	}
 }
 
-static void forward(const struct hd_att *t, float *scratch, void *const *out,
+static void forward(const struct hd_attention *t, float *scratch, void *const *out,
 		    void *const *in, int64_t b, int64_t h)
 {
 	int64_t nkb = hd_att_blocks(t->keys), kv_step = t->kv_heads * t->dim,
 		q_step = t->heads * t->dim;
-	int64_t kv = (t->head0 + h) / t->group - t->kv0, panel = BLOCK * t->padded;
+	int64_t kv = (t->head0 + h) / t->group - t->kv0, panel = BLOCK * hd_att_padded(t);
 	int64_t base = (b * t->keys * t->kv_heads + kv) * t->dim;
 	float *kt = scratch, *vp = kt + nkb * panel, *q = vp + nkb * panel, *o = q + panel,
 	      *s = o + panel;
@@ -445,10 +445,10 @@ static void forward(const struct hd_att *t, float *scratch, void *const *out,
 		for (int g = 0; g < BLOCK / HD_VL; g++)
 			st.max[g] = (V){ 0 } - INFINITY;
 		for (int64_t j = 0; j < nkb && pair_set(t, &p, i, j); j++) {
-			product_n(s, BLOCK, q, t->padded, kt + j * panel, BLOCK, p.scores,
+			product_n(s, BLOCK, q, hd_att_padded(t), kt + j * panel, BLOCK, p.scores,
 				  p.tiles_q, 0);
 			softmax(t, &st, s, o, p.seen, p.nq);
-			product_n(o, t->padded, s, BLOCK, vp + j * panel, t->padded, p.by_key,
+			product_n(o, hd_att_padded(t), s, BLOCK, vp + j * panel, hd_att_padded(t), p.by_key,
 				  p.tiles_q, 1);
 		}
 		finish(t, &st, out[0], at, (float *)out[1] + (b * t->heads + h) * t->seq + i * BLOCK, o, n);
@@ -464,25 +464,25 @@ struct panels {
 	float *s, *dp;				/* BLOCK x BLOCK */
 };
 
-static void panels_set(const struct hd_att *t, struct panels *x, float *scratch)
+static void panels_set(const struct hd_attention *t, struct panels *x, float *scratch)
 {
 	int64_t keys = hd_att_blocks(t->keys) * BLOCK, seq = hd_att_blocks(t->seq) * BLOCK;
 
 	x->k = scratch;
-	x->kt = x->k + keys * t->padded;
-	x->vt = x->kt + keys * t->padded;
-	x->dk = x->vt + keys * t->padded;
-	x->dv = x->dk + keys * t->padded;
-	x->q = x->dv + keys * t->padded;
-	x->d_o = x->q + seq * t->padded;
-	x->dq = x->d_o + seq * t->padded;
-	x->lse = x->dq + seq * t->padded;
+	x->kt = x->k + keys * hd_att_padded(t);
+	x->vt = x->kt + keys * hd_att_padded(t);
+	x->dk = x->vt + keys * hd_att_padded(t);
+	x->dv = x->dk + keys * hd_att_padded(t);
+	x->q = x->dv + keys * hd_att_padded(t);
+	x->d_o = x->q + seq * hd_att_padded(t);
+	x->dq = x->d_o + seq * hd_att_padded(t);
+	x->lse = x->dq + seq * hd_att_padded(t);
 	x->delta = x->lse + seq;
 	x->s = x->delta + seq;
 	x->dp = x->s + BLOCK * BLOCK;
 }
 
-INLINE float vdot(const struct hd_att *t, const void *x, const void *y, int64_t at, int64_t n)
+INLINE float vdot(const struct hd_attention *t, const void *x, const void *y, int64_t at, int64_t n)
 {
 	V sum = { 0 };
 	float tail = 0;
@@ -495,10 +495,10 @@ INLINE float vdot(const struct hd_att *t, const void *x, const void *y, int64_t 
 	return vsum(sum) + tail;
 }
 
-static void pack_head(const struct hd_att *t, struct panels *x, void *const *in, int64_t b,
+static void pack_head(const struct hd_attention *t, struct panels *x, void *const *in, int64_t b,
 		      int64_t h)
 {
-	int64_t step = t->heads * t->dim, blocks = hd_att_blocks(t->seq), panel = BLOCK * t->padded;
+	int64_t step = t->heads * t->dim, blocks = hd_att_blocks(t->seq), panel = BLOCK * hd_att_padded(t);
 
 	for (int64_t i = 0; i < blocks; i++) {
 		int64_t n = t->seq - i * BLOCK < BLOCK ? t->seq - i * BLOCK : BLOCK;
@@ -550,9 +550,9 @@ static void probabilities(float *s, float *dp, const struct pair *p, const float
 	}
 }
 
-static void head_d(const struct hd_att *t, struct panels *x)
+static void head_d(const struct hd_attention *t, struct panels *x)
 {
-	int64_t w = t->padded, panel = BLOCK * w;
+	int64_t w = hd_att_padded(t), panel = BLOCK * w;
 	struct pair p;
 
 	for (int64_t j = 0; j < hd_att_blocks(t->keys); j++)
@@ -573,10 +573,10 @@ static void head_d(const struct hd_att *t, struct panels *x)
 		}
 }
 
-static void backward(const struct hd_att *t, float *scratch, void *const *out,
+static void backward(const struct hd_attention *t, float *scratch, void *const *out,
 		     void *const *in, int64_t b, int64_t kv)
 {
-	int64_t step = t->kv_heads * t->dim, panel = BLOCK * t->padded,
+	int64_t step = t->kv_heads * t->dim, panel = BLOCK * hd_att_padded(t),
 		nkb = hd_att_blocks(t->keys);
 	int64_t base = (b * t->keys * t->kv_heads + kv) * t->dim;
 	struct panels x;

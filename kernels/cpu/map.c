@@ -11,9 +11,8 @@
  * element.
  */
 #include <config.h>
-#include "engine/device/device.h"
-#include "engine/base/expr.h"
 #include "kernels/cpu/low.h"
+#include "kernels/prepare/map.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,6 @@
 #define BLOCK 512			/* elements: 2 KiB a buffer */
 #define POOL (32 * BLOCK)		/* elements of all buffers of a thread, on its stack */
 #define SPLIT 32768			/* elements below which one thread is faster */
-#define MAX_IN 26
 
 enum { WHOLE, GATHER, SPREAD };
 enum { NO_BUFFER = -1 };
@@ -37,51 +35,13 @@ struct program {
 	int64_t total;
 	int32_t nd;			/* dims of the output, neighbours joined where possible */
 	int64_t extent[HD_MAX_DIMS];
-	struct operand {
-		int how;
-		uint32_t dtype;
-		int64_t stride[HD_MAX_DIMS];
-	} in[MAX_IN];
+	struct hd_map_input in[HD_MAP_INPUTS];
+	int how[HD_MAP_INPUTS];
 	uint32_t dtype;			/* of the output */
 	struct value v[];		/* the last one is the result */
 };
 
 /* -- prepare: operands ------------------------------------------------------------------------- */
-
-static int find_dim(const struct hd_view *v, const struct hd_dim *d)
-{
-	for (uint32_t i = 0; i < v->ndim; i++)
-		if (v->dims[i] == d)
-			return (int)i;
-	return -1;
-}
-
-static int possible(uint32_t dtype) { return dtype == HD_F32 || dtype == HD_F64 || dtype == HD_BF16; }
-
-static int set_operand(struct program *p, int i, const struct hd_view *x, const struct hd_view *y,
-		       struct hd_err *err)
-{
-	struct operand *o = &p->in[i];
-	int64_t stride = 1;
-
-	if (!possible(x->dtype))
-		return hd_err_set(err, HD_ENOTSUP, "map: input %c is %s, only f32, f64 and bf16 are "
-				  "possible", 'a' + i, hd_dtype_name(x->dtype));
-	o->dtype = x->dtype;
-	for (uint32_t k = x->ndim; k-- > 0; stride *= x->n[k]) {
-		int at = find_dim(y, x->dims[k]);
-
-		if (at < 0)
-			return hd_err_set(err, HD_EINVAL, "map: input %c has dim %s, the output "
-					  "has not", 'a' + i, x->dims[k]->name);
-		if (x->n[k] != y->n[at])
-			return hd_err_set(err, HD_EINVAL, "map: dim %s has %lld elements in input "
-					  "%c and %lld in the output", x->dims[k]->name,
-					  (long long)x->n[k], 'a' + i, (long long)y->n[at]);
-		o->stride[at] = stride;
-	}
-	return 0;
-}
 
 static void drop_dim(struct program *p, int at, int nin)
 {
@@ -113,36 +73,29 @@ static void join_dims(struct program *p, int nin)
 		}
 }
 
-static void classify(struct program *p, struct operand *o)
+static int how(const struct program *p, const struct hd_map_input *x)
 {
 	int64_t dense = 1;
-	int whole = o->dtype == HD_F32, spread = 1;
+	int whole = x->dtype == HD_F32, spread = 1;
 
 	for (int k = p->nd - 1; k >= 0; k--) {
-		whole = whole && o->stride[k] == dense;
-		spread = spread && o->stride[k] == 0;
+		whole = whole && x->stride[k] == dense;
+		spread = spread && x->stride[k] == 0;
 		dense *= p->extent[k];
 	}
-	o->how = spread ? SPREAD : whole ? WHOLE : GATHER;
+	return spread ? SPREAD : whole ? WHOLE : GATHER;
 }
 
-static int set_operands(struct program *p, const struct hd_kernel_desc *d, struct hd_err *err)
+static void set_operands(struct program *p, const struct hd_map *m)
 {
-	const struct hd_view *y = &d->out[0];
-
-	if (!possible(y->dtype))
-		return hd_err_set(err, HD_ENOTSUP, "map: the output is %s, only f32, f64 and bf16 are "
-				  "possible", hd_dtype_name(y->dtype));
-	p->dtype = y->dtype;
-	p->total = hd_view_count(y);
-	p->nd = (int32_t)y->ndim;
-	memcpy(p->extent, y->n, y->ndim * sizeof(*y->n));
-	for (int i = 0; i < (int)d->nin; i++)
-		HD_TRY(set_operand(p, i, &d->in[i], y, err));
-	join_dims(p, (int)d->nin);
-	for (int i = 0; i < (int)d->nin; i++)
-		classify(p, &p->in[i]);
-	return 0;
+	p->dtype = m->dtype;
+	p->total = m->total;
+	p->nd = m->ndim;
+	memcpy(p->extent, m->extent, sizeof(p->extent));
+	memcpy(p->in, m->in, sizeof(p->in));
+	join_dims(p, m->nin);
+	for (int i = 0; i < m->nin; i++)
+		p->how[i] = how(p, &p->in[i]);
 }
 
 /* -- prepare: values --------------------------------------------------------------------------- */
@@ -154,15 +107,6 @@ static int number_value(struct program *p, struct value v)
 			return i;
 	p->v[p->n] = v;
 	return p->n++;
-}
-
-static int arity(int code)
-{
-	if (code <= HD_X_NUM)
-		return 0;
-	if (code <= HD_X_DIV || code == HD_X_MIN || code == HD_X_MAX)
-		return 2;
-	return code == HD_X_WHERE ? 3 : 1;
 }
 
 /* A root that is an input or a number is equal to no later value, so the result is always last. */
@@ -180,15 +124,15 @@ static void set_values(struct program *p, const struct hd_expr *e)
 			v.var = e->op[i].var;
 		if (v.code == HD_X_NUM)
 			v.num = (float)e->op[i].num;
-		top -= arity(v.code);
-		memcpy(v.arg, stack + top, (size_t)arity(v.code) * sizeof(int));
+		top -= hd_expr_arity(v.code);
+		memcpy(v.arg, stack + top, (size_t)hd_expr_arity(v.code) * sizeof(int));
 		stack[top++] = number_value(p, v);
 	}
 }
 
 static int is_constant(const struct program *p, const struct value *v)
 {
-	return v->code == HD_X_NUM || (v->code == HD_X_VAR && p->in[v->var].how == SPREAD);
+	return v->code == HD_X_NUM || (v->code == HD_X_VAR && p->how[v->var] == SPREAD);
 }
 
 static int needs_buffer(const struct program *p, int i)
@@ -196,7 +140,7 @@ static int needs_buffer(const struct program *p, int i)
 	const struct value *v = &p->v[i];
 
 	if (v->code == HD_X_VAR)
-		return p->in[v->var].how != WHOLE;
+		return p->how[v->var] != WHOLE;
 	return i < p->n - 1 || p->dtype != HD_F32 || v->code == HD_X_NUM;
 }
 
@@ -206,14 +150,14 @@ static void set_buffers(struct program *p)
 	int last[HD_LEN(((struct hd_expr *)0)->op)] = { 0 }, list[HD_LEN(last)], nfree = 0;
 
 	for (int i = 0; i < p->n; i++)
-		for (int k = 0; k < arity(p->v[i].code); k++)
+		for (int k = 0; k < hd_expr_arity(p->v[i].code); k++)
 			last[p->v[i].arg[k]] = i;
 	for (int i = 0; i < p->n; i++) {
 		struct value *v = &p->v[i];
 
 		if (needs_buffer(p, i))
 			v->buffer = nfree && !is_constant(p, v) ? list[--nfree] : p->buffers++;
-		for (int k = 0; k < arity(v->code); k++) {
+		for (int k = 0; k < hd_expr_arity(v->code); k++) {
 			struct value *a = &p->v[v->arg[k]];
 
 			if (last[v->arg[k]] != i || a->buffer == NO_BUFFER || is_constant(p, a))
@@ -227,24 +171,13 @@ static void set_buffers(struct program *p)
 
 static int map_prepare(const struct hd_kernel_desc *d, struct hd_prep *prep, struct hd_err *err)
 {
-	struct hd_expr e;
+	struct hd_map m = { .nin = 0 };
 	struct program *p;
-	int rc;
 
-	if (d->nout != 1 || d->nin > MAX_IN)
-		return hd_err_set(err, HD_EINVAL, "map: %u inputs and %u outputs, at most %d and "
-				  "one are possible", d->nin, d->nout, MAX_IN);
-	HD_TRY(hd_expr_compile(d->attr, &e, err));
-	if (e.vars > (int)d->nin)
-		return hd_err_set(err, HD_EINVAL, "map: \"%.200s\" reads input %c, the node has "
-				  "%u inputs", d->attr, 'a' + e.vars - 1, d->nin);
-	p = hd_alloc(sizeof(*p) + (size_t)e.n * sizeof(p->v[0]));
-	rc = set_operands(p, d, err);
-	if (rc < 0) {
-		free(p);
-		return rc;
-	}
-	set_values(p, &e);
+	HD_TRY(hd_prepare_map(d, 0, &m, err));
+	p = hd_alloc(sizeof(*p) + (size_t)m.e.n * sizeof(p->v[0]));
+	set_operands(p, &m);
+	set_values(p, &m.e);
 	set_buffers(p);
 	prep->state = p;
 	prep->release = free;
@@ -274,7 +207,7 @@ static void read_row(float *y, const void *x, uint32_t dtype, int64_t at, int64_
 }
 
 /* The n elements of an input that belong to the output's elements from `from` on. */
-static void gather(float *y, const void *x, const struct program *p, const struct operand *o,
+static void gather(float *y, const void *x, const struct program *p, const struct hd_map_input *o,
 		   int64_t from, int n)
 {
 	int64_t index[HD_MAX_DIMS], at = 0;
@@ -297,77 +230,6 @@ static void gather(float *y, const void *x, const struct program *p, const struc
 			index[k - 1]++;
 		}
 	}
-}
-
-/* exp, log, tanh by reduction and the polynomials of Cephes (single precision), without branches: a
- * loop over them vectorises.  Errors below 2 units in the last place, denormals included: other
- * kernels know their arguments and may use the shorter hd_expf, a text can say anything. */
-
-/* c ? x : y by bits: where two ?: look at one number GCC makes jumps of them, and no vectors. */
-static inline float pick(int c, float x, float y)
-{
-	uint32_t mask = -(uint32_t)c;
-
-	return hd_float_of((hd_bits_of(x) & mask) | (hd_bits_of(y) & ~mask));
-}
-
-static inline float vexp(float x)
-{
-	const float magic = 0x1.8p23f;		/* adding it leaves an integer in the low bits */
-	float in = pick(x > 89, 89, pick(x < -104, -104, x));	/* beyond: inf and 0 as well */
-	float t = in * 1.44269504f + magic, n = t - magic, r, y;
-	int32_t k = (int32_t)(hd_bits_of(t) - 0x4b400000u), half = k >> 1;
-
-	r = in - n * 0.693359375f;
-	r = r + n * 2.12194440e-4f;
-	y = 1.9875691500e-4f;
-	y = y * r + 1.3981999507e-3f;
-	y = y * r + 8.3334519073e-3f;
-	y = y * r + 4.1665795894e-2f;
-	y = y * r + 1.6666665459e-1f;
-	y = y * r + 5.0000001201e-1f;
-	y = y * (r * r) + r + 1;
-	/* 2^k in two factors: k goes from -150 to 128 */
-	y = y * hd_float_of((uint32_t)(half + 127) << 23);
-	return y * hd_float_of((uint32_t)(k - half + 127) << 23);
-}
-
-static inline float vlog(float x)
-{
-	const float smallest = 1.17549435e-38f, largest = 3.40282347e38f;
-	int tiny = x < smallest;
-	uint32_t root_half = 0x3f3504f3;
-	int32_t bits = (int32_t)(hd_bits_of(pick(tiny, x * 8388608, x)) - root_half);
-	float e = (float)(bits >> 23) - pick(tiny, 23, 0);
-	float m = hd_float_of(((uint32_t)bits & 0x7fffff) + root_half) - 1, z = m * m, y;
-
-	y = 7.0376836292e-2f;
-	y = y * m - 1.1514610310e-1f;
-	y = y * m + 1.1676998740e-1f;
-	y = y * m - 1.2420140846e-1f;
-	y = y * m + 1.4249322787e-1f;
-	y = y * m - 1.6668057665e-1f;
-	y = y * m + 2.0000714765e-1f;
-	y = y * m - 2.4999993993e-1f;
-	y = y * m + 3.3333331174e-1f;
-	y = y * m * z - 2.12194440e-4f * e - 0.5f * z;
-	y = m + y + 0.693359375f * e;
-	y = pick(x == 0, -__builtin_inff(), pick(x < 0, __builtin_nanf(""), y));
-	return pick(x <= largest, y, x);		/* inf and nan stay */
-}
-
-static inline float vtanh(float x)
-{
-	float a = __builtin_fabsf(x), z = x * x, p, q;
-
-	p = -5.70498872745e-3f;
-	p = p * z + 2.06390887954e-2f;
-	p = p * z - 5.37397155531e-2f;
-	p = p * z + 1.33314422036e-1f;
-	p = p * z - 3.33332819422e-1f;
-	p = p * z * x + x;
-	q = __builtin_copysignf(1 - 2 / (vexp(a + a) + 1), x);
-	return pick(a < 0.625f, p, q);
 }
 
 static inline float vsign(float x)
@@ -397,9 +259,9 @@ HD_CLONES static void compute(float *y, int code, const float *a, const float *b
 	case HD_X_MUL: EACH(a[i] * b[i]);
 	case HD_X_DIV: EACH(a[i] / b[i]);
 	case HD_X_NEG: EACH(-a[i]);
-	case HD_X_EXP: EACH(vexp(a[i]));
-	case HD_X_LOG: EACH(vlog(a[i]));
-	case HD_X_TANH: EACH(vtanh(a[i]));
+	case HD_X_EXP: EACH(hd_expf_all(a[i]));
+	case HD_X_LOG: EACH(hd_logf_all(a[i]));
+	case HD_X_TANH: EACH(hd_tanhf_all(a[i]));
 	case HD_X_SQRT: EACH(__builtin_sqrtf(a[i]));
 	case HD_X_ABS: EACH(__builtin_fabsf(a[i]));
 	case HD_X_SIGN: EACH(vsign(a[i]));
@@ -458,9 +320,9 @@ static void run_block(const struct program *p, float *pool, void *out, void *con
 			   pool + (size_t)v->buffer * p->block;
 
 		at[i] = y;
-		if (v->code == HD_X_VAR && p->in[v->var].how == WHOLE)
+		if (v->code == HD_X_VAR && p->how[v->var] == WHOLE)
 			at[i] = (const float *)in[v->var] + from;
-		else if (v->code == HD_X_VAR && p->in[v->var].how == GATHER)
+		else if (v->code == HD_X_VAR && p->how[v->var] == GATHER)
 			gather(y, in[v->var], p, &p->in[v->var], from, n);
 		else if (v->code > HD_X_NUM)
 			compute(y, v->code, at[v->arg[0]], at[v->arg[1]], at[v->arg[2]], n);

@@ -1,67 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rope: rotary position embedding of halves (see the reference).
  *
- * Cosines and sines are made in double when the kernel is prepared.  All layers turn by the
- * same angles, so the tables are shared and counted.
+ * The tables of angles are those of kernels/prepare/rope.h.
  */
 #include <config.h>
-#include <math.h>
 #include "kernels/cpu/low.h"
-#include "kernels/prepare/embedding.h"
+#include "kernels/prepare/rope.h"
 
-struct table {
-	struct table *next;
-	int64_t users, first, seq, half;
-	double theta;
-	float turn[];		/* (seq, 2, half): cosines, then sines */
-};
-static struct table *tables;
+static struct hd_rope_table *tables;
 
-static struct table *make(int64_t first, int64_t seq, int64_t half, double theta)
+static struct hd_rope_table *get(int64_t first, int64_t seq, int64_t half, double theta)
 {
-	struct table *t = hd_alloc(sizeof(*t) + (size_t)(seq * half * 2) * sizeof(float));
-
-	*t = (struct table){
-		.next = tables, .first = first, .seq = seq, .half = half, .theta = theta };
-	for (int64_t i = 0; i < half; i++) {
-		double rate = pow(theta, -(double)i / (double)half);
-
-		for (int64_t s = 0; s < seq; s++) {
-			t->turn[s * 2 * half + i] = (float)cos((double)(first + s) * rate);
-			t->turn[(s * 2 + 1) * half + i] = (float)sin((double)(first + s) * rate);
-		}
-	}
-	return tables = t;
-}
-
-static struct table *get(int64_t first, int64_t seq, int64_t half, double theta)
-{
-	struct table *t;
+	struct hd_rope_table *t;
 
 #pragma omp critical(hd_rope_tables)
 	{
-		for (t = tables; t; t = t->next)
-			if (t->first == first && t->seq == seq && t->half == half &&
-			    t->theta == theta)
-				break;
+		t = hd_rope_find(tables, first, seq, half, theta);
 		if (!t)
-			t = make(first, seq, half, theta);
-		t->users++;
+			t = hd_rope_add(&tables, first, seq, half, theta, hd_rope_angles(first, seq, half, theta));
 	}
 	return t;
 }
 
 static void release(void *state)
 {
-	struct table *t = state, **at = &tables;
-
 #pragma omp critical(hd_rope_tables)
-	if (!--t->users) {
-		while (*at != t)
-			at = &(*at)->next;
-		*at = t->next;
-		free(t);
-	}
+	free(hd_rope_drop(&tables, state));
 }
 
 static int prepare_rope(const struct hd_check *c, struct hd_prep *p)
@@ -104,7 +68,7 @@ HD_CLONES static void turn_low(void *y, const void *x, int64_t at, const float *
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t tokens = p->n[0] * p->n[1], seq = p->n[1], heads = p->n[2], half = p->n[3] / 2;
-	const struct table *t = p->state;
+	const struct hd_rope_table *t = p->state;
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (tokens * heads * half >= HD_SMALL)

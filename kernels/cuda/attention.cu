@@ -16,60 +16,6 @@ struct state {
 	int mma;
 };
 
-static int check(const struct hd_kernel_desc *d, uint32_t nin, uint32_t nout, struct hd_err *err)
-{
-	const struct hd_view *q = d->in, *k = d->in + 1, *v = d->in + 2;
-
-	if (d->nin != nin || d->nout != nout)
-		return hd_err_set(err, HD_EINVAL, "attention: %u inputs and %u outputs, not %u and %u", d->nin, d->nout, nin,
-				  nout);
-	for (uint32_t i = 0; i < nin + nout; i++) {
-		uint32_t dtype = i < nin ? d->in[i].dtype : d->out[i - nin].dtype;
-		int is_lse = nin == 3 ? i == nin + 1 : i == 4;
-
-		if (dtype != (is_lse ? (uint32_t)HD_F32 : q->dtype) || (dtype != HD_F32 && dtype != HD_BF16))
-			return hd_err_set(err, HD_ENOTSUP, "attention: no %s on cuda beside %s", hd_dtype_name(dtype),
-					  hd_dtype_name(q->dtype));
-	}
-	if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4)
-		return hd_err_set(err, HD_EINVAL, "attention: q, k, v have %u, %u, %u dims, not 4", q->ndim, k->ndim, v->ndim);
-	if (memcmp(k->n, v->n, 4 * sizeof(k->n[0])) || q->n[0] != k->n[0] || q->n[3] != k->n[3])
-		return hd_err_set(err, HD_EINVAL, "attention: q, k and v differ in batch or head_dim");
-	if (!q->dims[2]->n || !k->dims[2]->n || q->dims[2]->n % k->dims[2]->n)
-		return hd_err_set(err, HD_EINVAL, "attention: %lld heads do not divide into %lld kv heads",
-				  (long long)q->dims[2]->n, (long long)k->dims[2]->n);
-	if (q->n[3] > 32 * MOST)
-		return hd_err_set(err, HD_ENOTSUP, "attention: head_dim is %lld, at most %d is possible on cuda",
-				  (long long)q->n[3], 32 * MOST);
-	return 0;
-}
-
-static int set(struct hd_att *t, const struct hd_kernel_desc *d, struct hd_err *err)
-{
-	const struct hd_view *q = d->in, *k = d->in + 1;
-
-	t->batch = q->n[0];
-	t->seq = q->n[1];
-	t->keys = k->n[1];
-	t->heads = q->n[2];
-	t->kv_heads = k->n[2];
-	t->dim = q->n[3];
-	t->q0 = q->off[1];
-	t->k0 = k->off[1];
-	t->head0 = q->off[2];
-	t->kv0 = k->off[2];
-	t->group = q->dims[2]->n / k->dims[2]->n;
-	t->causal = hd_attr(d->attr, "causal", 0) != 0;
-	t->scale = (float)hd_attr(d->attr, "scale", 0);
-	if (t->scale == 0)
-		t->scale = (float)(1 / sqrt((double)t->dim));
-	if (t->heads && (t->head0 / t->group < t->kv0 || (t->head0 + t->heads - 1) / t->group >= t->kv0 + t->kv_heads))
-		return hd_err_set(err, HD_EINVAL, "attention: heads %lld to %lld do not read kv heads %lld to %lld",
-				  (long long)t->head0, (long long)(t->head0 + t->heads - 1), (long long)t->kv0,
-				  (long long)(t->kv0 + t->kv_heads - 1));
-	return 0;
-}
-
 static size_t tile_bytes(const struct hd_att *t) { return (size_t)(TILE * (t->dim + 1)) * sizeof(float); }
 
 /* -- forward -------------------------------------------------------------------------------------------------------------- */
@@ -244,8 +190,10 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 	struct state s, *kept;
 
 	memset(&s, 0, sizeof(s));
-	HD_TRY(check(d, backward ? 6 : 3, backward ? 3 : 2, err));
-	HD_TRY(set(&s.t, d, err));
+	HD_TRY(hd_prepare_attention(d, backward, "cuda", HD_F32, &s.t, err));
+	if (s.t.dim > 32 * MOST)
+		return hd_err_set(err, HD_ENOTSUP, "attention: head_dim is %lld, at most %d is possible on cuda",
+				  (long long)s.t.dim, 32 * MOST);
 	s.mma = d->in[0].dtype == HD_BF16 && hd_att_mma_has(&s.t);
 	if (s.mma)
 		HD_TRY(hd_att_mma_prepare(&s.t, err));

@@ -4,17 +4,14 @@
 #ifndef HD_KERNELS_CUDA_ATTENTION_H
 #define HD_KERNELS_CUDA_ATTENTION_H
 #include "kernels/cuda/cuda.h"
+extern "C" {
+#include "kernels/prepare/attention.h"
+}
 
 #define HD_LOG2E 1.4426950408889634f
 #define HD_LN2 0.6931471805599453f
 
-struct hd_att {
-	int64_t batch, seq, keys, heads, kv_heads, dim;
-	int64_t q0, k0, head0, kv0;	/* global index of the first query, key, head, kv head */
-	int64_t group;			/* heads of the whole dim that read one kv head */
-	int32_t causal;
-	float scale;
-
+struct hd_att : hd_attention {
 	HD_DEV int64_t kv_of(int64_t head) const { return (head0 + head) / group - kv0; }
 	/* Keys that query i sees: the first so many. */
 	HD_DEV int64_t seen(int64_t i) const

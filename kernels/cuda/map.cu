@@ -7,25 +7,23 @@
  */
 #include "kernels/cuda/cuda.h"
 extern "C" {
-#include "engine/base/expr.h"
+#include "kernels/prepare/map.h"
 }
 
-#define MAX_IN 26
 #define SHALLOW 8			/* results alive at once that most expressions need */
 #define DEEP 128
 
 struct code { int32_t code, var; float num; };
-struct operand { int64_t stride[HD_MAX_DIMS]; uint32_t dtype; int32_t pad; };
 struct program {
 	int64_t total;
 	int64_t extent[HD_MAX_DIMS];
-	struct operand in[MAX_IN];
+	struct hd_map_input in[HD_MAP_INPUTS];
 	int32_t ndim, n, nin, depth;
 	uint32_t out;
 	struct code op[250];
 };
 struct state { struct program *device; int64_t total; int32_t nin, depth; };
-struct addresses { const void *in[MAX_IN]; };
+struct addresses { const void *in[HD_MAP_INPUTS]; };
 
 static void release(void *state)
 {
@@ -33,60 +31,24 @@ static void release(void *state)
 	free(state);
 }
 
-static int set_operand(struct program *p, uint32_t i, const struct hd_view *x, const struct hd_view *y, struct hd_err *err)
-{
-	int64_t stride = 1;
-
-	if (x->dtype != HD_F32 && x->dtype != HD_F64 && x->dtype != HD_BF16)
-		return hd_err_set(err, HD_ENOTSUP, "map: input %c is %s, only f32, f64 and bf16 are possible", 'a' + (int)i,
-				  hd_dtype_name(x->dtype));
-	p->in[i].dtype = x->dtype;
-	for (uint32_t k = x->ndim; k-- > 0; stride *= x->n[k]) {
-		uint32_t at = 0;
-
-		while (at < y->ndim && y->dims[at] != x->dims[k])
-			at++;
-		if (at == y->ndim)
-			return hd_err_set(err, HD_EINVAL, "map: input %c has dim %s, the output has not", 'a' + (int)i,
-					  x->dims[k]->name);
-		if (y->n[at] != x->n[k])
-			return hd_err_set(err, HD_EINVAL, "map: dim %s has %lld elements in input %c and %lld in the output",
-					  x->dims[k]->name, (long long)x->n[k], 'a' + (int)i, (long long)y->n[at]);
-		p->in[i].stride[at] = stride;
-	}
-	return 0;
-}
-
 static int set(struct program *p, const struct hd_kernel_desc *d, struct hd_err *err)
 {
-	const struct hd_view *y = &d->out[0];
-	struct hd_expr e;
+	struct hd_map m = {};
 
-	if (d->nout != 1 || d->nin > MAX_IN)
-		return hd_err_set(err, HD_EINVAL, "map: %u inputs and %u outputs, at most %d and one are possible", d->nin,
-				  d->nout, MAX_IN);
-	HD_TRY(hd_expr_compile(d->attr, &e, err));
-	if (e.vars > (int)d->nin)
-		return hd_err_set(err, HD_EINVAL, "map: \"%.200s\" reads input %c, the node has %u inputs", d->attr,
-				  'a' + e.vars - 1, d->nin);
-	if (e.depth > DEEP)
+	HD_TRY(hd_prepare_map(d, 0, &m, err));
+	if (m.e.depth > DEEP)
 		return hd_err_set(err, HD_ENOTSUP, "map: \"%.200s\" needs %d intermediate results at once, %d are possible on cuda",
-				  d->attr, e.depth, DEEP);
-	if (y->dtype != HD_F32 && y->dtype != HD_F64 && y->dtype != HD_BF16)
-		return hd_err_set(err, HD_ENOTSUP, "map: the output is %s, only f32, f64 and bf16 are possible",
-				  hd_dtype_name(y->dtype));
-	p->out = y->dtype;
-	p->total = hd_view_count(y);
-	p->ndim = (int32_t)y->ndim;
-	p->nin = (int32_t)d->nin;
-	for (uint32_t i = 0; i < y->ndim; i++)
-		p->extent[i] = y->n[i];
-	for (uint32_t i = 0; i < d->nin; i++)
-		HD_TRY(set_operand(p, i, &d->in[i], y, err));
-	p->n = e.n;
-	p->depth = e.depth;
-	for (int i = 0; i < e.n; i++)
-		p->op[i] = code{ e.op[i].code, e.op[i].var, (float)e.op[i].num };
+				  d->attr, m.e.depth, DEEP);
+	p->out = m.dtype;
+	p->total = m.total;
+	p->ndim = m.ndim;
+	p->nin = m.nin;
+	memcpy(p->extent, m.extent, sizeof(p->extent));
+	memcpy(p->in, m.in, sizeof(p->in));
+	p->n = m.e.n;
+	p->depth = m.e.depth;
+	for (int i = 0; i < m.e.n; i++)
+		p->op[i] = code{ m.e.op[i].code, m.e.op[i].var, (float)m.e.op[i].num };
 	return 0;
 }
 

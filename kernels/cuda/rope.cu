@@ -1,70 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rope: rotary position embedding of halves (see the reference).
  *
- * Cosines and sines are made in double on the host when the kernel is prepared.  All layers turn by the same angles, so
- * the tables are shared and counted.
+ * The tables of angles are those of kernels/prepare/rope.h, copied to the device.
  */
 #include "kernels/cuda/cuda.h"
 extern "C" {
-#include "kernels/prepare/embedding.h"
-}
-#include <math.h>
-
-struct table {
-	struct table *next;
-	int64_t users, first, seq, half;
-	double theta;
-	float *turn;		/* device: (seq, 2, half): cosines, then sines */
-};
-static struct table *tables;
-
-static float *angles(int64_t first, int64_t seq, int64_t half, double theta, struct hd_err *err)
-{
-	float *turn = (float *)hd_alloc((size_t)(seq * half * 2) * sizeof(float)), *device;
-
-	for (int64_t i = 0; i < half; i++) {
-		double rate = pow(theta, -(double)i / (double)half);
-
-		for (int64_t s = 0; s < seq; s++) {
-			turn[s * 2 * half + i] = (float)cos((double)(first + s) * rate);
-			turn[(s * 2 + 1) * half + i] = (float)sin((double)(first + s) * rate);
-		}
-	}
-	device = (float *)hd_cuda_constant(turn, (size_t)(seq * half * 2) * sizeof(float), err);
-	free(turn);
-	return device;
+#include "kernels/prepare/rope.h"
 }
 
-static struct table *get(int64_t first, int64_t seq, int64_t half, double theta, struct hd_err *err)
-{
-	struct table *t = tables;
-	float *turn;
+static struct hd_rope_table *tables;
 
-	while (t && (t->first != first || t->seq != seq || t->half != half || t->theta != theta))
-		t = t->next;
-	if (t) {
-		t->users++;
+static struct hd_rope_table *get(int64_t first, int64_t seq, int64_t half, double theta, struct hd_err *err)
+{
+	struct hd_rope_table *t = hd_rope_find(tables, first, seq, half, theta);
+	float *turn, *device;
+
+	if (t)
 		return t;
-	}
-	turn = angles(first, seq, half, theta, err);
-	if (!turn)
-		return NULL;
-	t = (struct table *)hd_alloc(sizeof(*t));
-	*t = table{ tables, 1, first, seq, half, theta, turn };
-	return tables = t;
+	turn = hd_rope_angles(first, seq, half, theta);
+	device = (float *)hd_cuda_constant(turn, hd_rope_bytes(seq, half), err);
+	free(turn);
+	return device ? hd_rope_add(&tables, first, seq, half, theta, device) : NULL;
 }
 
 static void release(void *state)
 {
-	struct table *t = (struct table *)state, **at = &tables;
+	float *unused = hd_rope_drop(&tables, (struct hd_rope_table *)state);
 
-	if (--t->users)
-		return;
-	while (*at != t)
-		at = &(*at)->next;
-	*at = t->next;
-	hd_cuda_constant_free(t->turn);
-	free(t);
+	if (unused)
+		hd_cuda_constant_free(unused);
 }
 
 HD_CUDA_PREPARE_TYPES(prepare_shared, "rope", "t", "t", hd_prepare_rope(c, p))
@@ -109,7 +73,7 @@ template<class T> struct rope {		/* an element is a pair, numbered over tokens, 
 
 template<class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct table *t = (const struct table *)p->state;
+	const struct hd_rope_table *t = (const struct hd_rope_table *)p->state;
 	rope<T> f = { (T *)out[0], (const T *)in[0], t->turn, p->n[1], p->n[2], p->n[3] / 2, (float)p->f[1] };
 
 	hd_each<4>(r, p->n[0] * f.seq * f.heads * f.half, f.half % 4 == 0 && hd_aligned(f.x) && hd_aligned(f.y), f);

@@ -6,89 +6,41 @@
  * they join in double.  Anything else is summed element by element.
  */
 #include "kernels/cuda/cuda.h"
+extern "C" {
+#include "kernels/prepare/sum.h"
+}
 
 #define PIECE 256
 #define LONG 1024			/* terms of a slab at least */
 #define SLABS 64
 #define LANES 8
 
-struct sum_dim { int64_t n, a, c; };	/* c 0: summed */
-struct sum {
-	int64_t count, p, r, q, slabs, terms;
-	int32_t ndim, simple, empty;
-	struct sum_dim dim[HD_MAX_DIMS];
-	uint32_t dtype_a, dtype_c;
+struct sum : hd_sum {
+	int64_t slabs, terms;
 };
 
-static void collect(struct sum *s, const struct hd_view *a, const struct hd_view *c)
+static void cut(struct sum *s)
 {
-	int64_t step = 1;
-
-	for (int i = (int)a->ndim - 1; i >= 0; i--) {
-		struct sum_dim d = { a->n[i], step, 0 }, *last = &s->dim[s->ndim ? s->ndim - 1 : 0];
-		int64_t in_c = 1;
-
-		for (uint32_t j = c->ndim; j-- > 0; in_c *= c->n[j])
-			if (c->dims[j] == a->dims[i])
-				d.c = in_c;
-		step *= d.n;
-		if (d.n == 1)
-			continue;
-		if (s->ndim && d.c == last->c * last->n && !d.c == !last->c)
-			last->n *= d.n;
-		else
-			s->dim[s->ndim++] = d;
-	}
-}
-
-static void classify(struct sum *s)		/* dim has the innermost first */
-{
-	int i = 0;
-
-	s->p = s->r = s->q = s->terms = 1;
+	s->terms = 1;
 	for (int k = 0; k < s->ndim; k++)
 		s->terms *= s->dim[k].c ? 1 : s->dim[k].n;
-	if (i < s->ndim && s->dim[i].c == 1)
-		s->q = s->dim[i++].n;
-	if (i < s->ndim && !s->dim[i].c)
-		s->r = s->dim[i++].n;
-	if (i < s->ndim && s->dim[i].c == s->q)
-		s->p = s->dim[i++].n;
-	s->simple = i == s->ndim;
 	s->slabs = s->r / LONG < SLABS ? s->r / LONG : SLABS;
 	if (!s->simple || s->slabs < 1)
 		s->slabs = 1;
+	hd_cuda_scratch_need((size_t)(s->slabs * s->count) * sizeof(double));
 }
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
-	struct sum *s;
+	struct sum *s = (struct sum *)hd_alloc(sizeof(*s));
+	int rc = hd_prepare_sum(d, "cuda", s, err);
 
-	if (d->nin != 1 || d->nout != 1)
-		return hd_err_set(err, HD_EINVAL, "sum: %u inputs and %u outputs, not 1 and 1", d->nin, d->nout);
-	for (int i = 0; i < 2; i++)
-		if ((i ? d->out : d->in)->dtype != HD_F32 && (i ? d->out : d->in)->dtype != HD_BF16)
-			return hd_err_set(err, HD_ENOTSUP, "sum: no %s to %s on cuda", hd_dtype_name(d->in[0].dtype),
-					  hd_dtype_name(d->out[0].dtype));
-	for (uint32_t i = 0; i < d->out[0].ndim; i++) {
-		uint32_t j = 0;
-
-		while (j < d->in[0].ndim && d->in[0].dims[j] != d->out[0].dims[i])
-			j++;
-		if (j == d->in[0].ndim || d->in[0].n[j] != d->out[0].n[i])
-			return hd_err_set(err, HD_EINVAL, "sum: c has dim %s, which a has not in that size",
-					  d->out[0].dims[i]->name);
+	if (rc < 0) {
+		free(s);
+		return rc;
 	}
-	s = (struct sum *)hd_alloc(sizeof(*s));
-	s->dtype_a = d->in[0].dtype;
-	s->dtype_c = d->out[0].dtype;
-	s->count = hd_view_count(&d->out[0]);
-	s->empty = !hd_view_count(&d->in[0]);
-	if (s->count && !s->empty) {
-		collect(s, &d->in[0], &d->out[0]);
-		classify(s);
-		hd_cuda_scratch_need((size_t)(s->slabs * s->count) * sizeof(double));
-	}
+	if (!s->empty)
+		cut(s);
 	p->state = s;
 	p->release = free;
 	return 0;
@@ -220,7 +172,7 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 {
 	const struct sum *s = (const struct sum *)prep->state;
 
-	if (s->empty || !s->count) {
+	if (s->empty) {
 		if (!r->acc)
 			hd_cuda_zero(r, out[0], (size_t)(s->count * (int64_t)HD_BITS(s->dtype_c) / 8));
 	} else if (s->dtype_a == HD_F32) {

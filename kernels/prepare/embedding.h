@@ -86,32 +86,6 @@ static inline int hd_prepare_position_dw(const struct hd_check *c, struct hd_pre
 	return hd_prepare_positions(c, p, &c->d->in[0], &c->d->out[0]);
 }
 
-/* x (..., seq, heads, head_dim).  p->n: outer, seq, heads, head_dim, global index of seq index
- * 0; p->f: theta, direction. */
-static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
-{
-	const struct hd_view *x = &c->d->in[0];
-	uint32_t n = x->ndim;
-
-	HD_TRY(hd_check_counts(c, 1, 1, 1, 1));
-	HD_TRY(hd_check_dtypes(c, "r", "r"));
-	HD_TRY(hd_check_ndim(c, x, 3, HD_MAX_DIMS));
-	HD_TRY(hd_check_all_same(c));
-	HD_TRY(hd_check_whole(c, x, n - 1));
-	if (x->n[n - 1] % 2)
-		return hd_err_set(c->err, HD_EDIVIDE,
-				  "%s: dim %s has %lld elements, not divisible by 2", c->kernel,
-				  x->dims[n - 1]->name, (long long)x->n[n - 1]);
-	p->n[0] = hd_check_count(x, 0, n - 3);
-	p->n[1] = x->n[n - 3];
-	p->n[2] = x->n[n - 2];
-	p->n[3] = x->n[n - 1];
-	p->n[4] = x->off[n - 3];
-	p->f[0] = hd_attr(c->d->attr, "theta", 10000);
-	p->f[1] = hd_attr(c->d->attr, "inverse", 0) != 0 ? -1 : 1;
-	return hd_check_range(c, "theta", p->f[0], 1e-30, 1e30);
-}
-
 /* p->n: 0 rows, 1 columns, 2 stride of batch in the whole tensor, 3 site, 4 ndim, 5.. extents
  * of the rows' dims (7 at most), 12: index of row 0 but for sample0.  State: whole strides of
  * the rows' dims. */

@@ -5,49 +5,33 @@
  * dq = scale ds k, dk = scale ds^T q.
  */
 #include <config.h>
+#include "kernels/prepare/attention.h"
 #include "kernels/ref/ref.h"
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-struct attention {
-	int64_t batch, seq, keys, heads, kv_heads, dim;
-	int64_t q0, k0, head0, kv0;	/* global index of the first query, key, head, kv head */
-	int64_t group;			/* heads of the whole dim that read one kv head */
-	int causal;
-	double scale;
-};
-
-static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int backward, struct hd_err *err)
 {
-	const struct hd_view *q = &d->in[0], *k = &d->in[1];
-	struct attention *t;
+	struct hd_attention t = { 0 }, *kept;
 
-	if (d->nin < 3 || q->ndim != 4 || k->ndim != 4 || q->n[3] != k->n[3] || q->dtype != HD_F64)
-		return hd_err_set(err, HD_EINVAL,
-				  "attention: q, k, v are f64 of (batch, seq, heads, head_dim)");
-	t = hd_alloc(sizeof(*t));
-	t->batch = q->n[0];
-	t->seq = q->n[1];
-	t->keys = k->n[1];
-	t->heads = q->n[2];
-	t->kv_heads = k->n[2];
-	t->dim = q->n[3];
-	t->q0 = q->off[1];
-	t->k0 = k->off[1];
-	t->head0 = q->off[2];
-	t->kv0 = k->off[2];
-	t->group = q->dims[2]->n / k->dims[2]->n;
-	t->causal = hd_attr(d->attr, "causal", 0) != 0;
-	t->scale = hd_attr(d->attr, "scale", 0);
-	if (t->scale == 0)
-		t->scale = 1 / sqrt((double)t->dim);
-	p->state = t;
+	HD_TRY(hd_prepare_attention(d, backward, "ref", HD_F64, &t, err));
+	kept = hd_alloc(sizeof(*kept));
+	*kept = t;
+	p->state = kept;
 	p->release = free;
 	return 0;
 }
 
-static int64_t limit(const struct attention *t, int64_t i)	/* keys that query i sees */
+static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	return prepare_any(d, p, 0, err);
+}
+
+static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	return prepare_any(d, p, 1, err);
+}
+
+static int64_t limit(const struct hd_attention *t, int64_t i)	/* keys that query i sees */
 {
 	int64_t n = t->q0 + i - t->k0 + 1;
 
@@ -56,12 +40,12 @@ static int64_t limit(const struct attention *t, int64_t i)	/* keys that query i 
 	return n > 0 ? n : 0;
 }
 
-static int64_t at(const struct attention *t, int64_t b, int64_t i, int64_t h)
+static int64_t at(const struct hd_attention *t, int64_t b, int64_t i, int64_t h)
 {
 	return ((b * t->seq + i) * t->heads + h) * t->dim;
 }
 
-static int64_t kv_at(const struct attention *t, int64_t b, int64_t j, int64_t h)
+static int64_t kv_at(const struct hd_attention *t, int64_t b, int64_t j, int64_t h)
 {
 	return ((b * t->keys + j) * t->kv_heads + (t->head0 + h) / t->group - t->kv0) * t->dim;
 }
@@ -81,7 +65,7 @@ static void axpy(double *y, double a, const double *x, int64_t n)
 		y[i] += a * x[i];
 }
 
-static void query(const struct attention *t, double *const *out, double *const *in, int64_t b,
+static void query(const struct hd_attention *t, double *const *out, double *const *in, int64_t b,
 		  int64_t h, int64_t i)
 {
 	const double *q = in[0] + at(t, b, i, h);
@@ -90,9 +74,9 @@ static void query(const struct attention *t, double *const *out, double *const *
 
 	memset(o, 0, (size_t)t->dim * sizeof(*o));
 	for (int64_t j = 0; j < n; j++)
-		max = fmax(max, t->scale * dot(q, in[1] + kv_at(t, b, j, h), t->dim));
+		max = fmax(max, t->exact_scale * dot(q, in[1] + kv_at(t, b, j, h), t->dim));
 	for (int64_t j = 0; j < n; j++) {
-		double p = exp(t->scale * dot(q, in[1] + kv_at(t, b, j, h), t->dim) - max);
+		double p = exp(t->exact_scale * dot(q, in[1] + kv_at(t, b, j, h), t->dim) - max);
 
 		sum += p;
 		axpy(o, p, in[2] + kv_at(t, b, j, h), t->dim);
@@ -104,7 +88,7 @@ static void query(const struct attention *t, double *const *out, double *const *
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct attention *t = p->state;
+	const struct hd_attention *t = p->state;
 
 	(void)r;
 	for (int64_t b = 0; b < t->batch; b++)
@@ -113,7 +97,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 				query(t, (double *const *)out, (double *const *)in, b, h, i);
 }
 
-static void query_d(const struct attention *t, double *const *out, double *const *in, int64_t b,
+static void query_d(const struct hd_attention *t, double *const *out, double *const *in, int64_t b,
 		    int64_t h, int64_t i)
 {
 	int64_t qi = at(t, b, i, h);
@@ -123,8 +107,8 @@ static void query_d(const struct attention *t, double *const *out, double *const
 	for (int64_t j = 0; j < limit(t, i); j++) {
 		int64_t kj = kv_at(t, b, j, h);
 		const double *k = in[1] + kj, *v = in[2] + kj;
-		double pr = exp(t->scale * dot(q, k, t->dim) - lse);
-		double ds = t->scale * pr * (dot(d_o, v, t->dim) - delta);
+		double pr = exp(t->exact_scale * dot(q, k, t->dim) - lse);
+		double ds = t->exact_scale * pr * (dot(d_o, v, t->dim) - delta);
 
 		axpy(out[0] + qi, ds, k, t->dim);
 		axpy(out[1] + kj, ds, q, t->dim);
@@ -135,7 +119,7 @@ static void query_d(const struct attention *t, double *const *out, double *const
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 		  const struct hd_run *r)
 {
-	const struct attention *t = p->state;
+	const struct hd_attention *t = p->state;
 	size_t nq = (size_t)(t->batch * t->seq * t->heads * t->dim) * sizeof(double);
 	size_t nk = (size_t)(t->batch * t->keys * t->kv_heads * t->dim) * sizeof(double);
 
@@ -151,4 +135,4 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 
 const struct hd_kernel hd_ref_attention = {.name = "attention", .prepare = prepare, .run = run};
 const struct hd_kernel hd_ref_attention_d = {
-	.name = "attention_d", .prepare = prepare, .run = run_d};
+	.name = "attention_d", .prepare = prepare_d, .run = run_d};

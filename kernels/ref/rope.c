@@ -6,7 +6,7 @@
  */
 #include <config.h>
 #include <math.h>
-#include "kernels/prepare/embedding.h"
+#include "kernels/prepare/rope.h"
 
 HD_PREPARE(prepare, "rope", HD_F64, hd_prepare_rope(c, p))
 

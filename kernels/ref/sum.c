@@ -2,6 +2,7 @@
  * sum in plain loops: every element of a goes to where its dims that c has lead.
  */
 #include <config.h>
+#include "kernels/prepare/sum.h"
 #include "kernels/ref/ref.h"
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 
 	if (d->nin != 1 || d->nout != 1 || d->in[0].dtype != HD_F64 || d->out[0].dtype != HD_F64)
 		return hd_err_set(err, HD_EINVAL, "sum: takes one f64 input, one f64 output");
+	HD_TRY(hd_sum_check(d, err));
 	s = hd_alloc(sizeof(*s));
 	s->count_a = hd_view_count(&d->in[0]);
 	s->count_c = hd_view_count(&d->out[0]);

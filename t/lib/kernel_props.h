@@ -89,7 +89,13 @@ static TAP_UNUSED int kt_threads(struct kt *t, const char *name)
 	return ok(same, "%s: the same bits on 1, 2 and 3 threads", name);
 }
 
-/* Prepare of the cpu kernel is refused with this text. */
+#ifdef KT_CUDA
+#define KT_DEVICE "cuda"	/* as messages call it */
+#else
+#define KT_DEVICE "cpu"
+#endif
+
+/* Prepare of the device's kernel is refused with this text. */
 static TAP_UNUSED int kt_refused(struct kt *t, const char *text)
 {
 	int rc = kt_prepare(t, KT_CPU);

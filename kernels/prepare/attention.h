@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/prepare/attention.h - checks of attention and its backward, and what their operands are; shared by all devices.
+ *
+ * Inputs q, k, v (backward: and o, lse, do), outputs o, lse (backward: dq, dk, dv).
+ */
+#ifndef HD_KERNELS_PREPARE_ATTENTION_H
+#define HD_KERNELS_PREPARE_ATTENTION_H
+#include <math.h>
+#include <string.h>
+#include "engine/device/device.h"
+
+struct hd_attention {
+	int64_t batch, seq, keys, heads, kv_heads, dim;
+	int64_t q0, k0, head0, kv0;	/* global index of the first query, key, head, kv head */
+	int64_t group;			/* heads of the whole dim that read one kv head */
+	int32_t causal, low;		/* low: all but lse is bf16 */
+	float scale;
+	double exact_scale;		/* for the reference */
+};
+
+/* lse is of the device's own precision, whatever the others are of. */
+static inline int hd_attention_dtypes(const struct hd_kernel_desc *d, const char *device, uint32_t real, struct hd_err *err)
+{
+	for (uint32_t i = 0; i < d->nin + d->nout; i++) {
+		uint32_t dtype = i < d->nin ? d->in[i].dtype : d->out[i - d->nin].dtype;
+		uint32_t need = i == 4 || real == HD_F64 || d->in[0].dtype != HD_BF16 ? real : (uint32_t)HD_BF16;
+
+		if (dtype != need)
+			return hd_err_set(err, HD_ENOTSUP, "attention: operand %u is %s, on %s it must be %s beside this q", i,
+					  hd_dtype_name(dtype), device, hd_dtype_name(need));
+	}
+	return 0;
+}
+
+static inline int hd_attention_shapes(const struct hd_view *q, const struct hd_view *k, const struct hd_view *v,
+				      struct hd_err *err)
+{
+	if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4)
+		return hd_err_set(err, HD_EINVAL, "attention: q, k, v have %u, %u, %u dims, not 4", q->ndim, k->ndim, v->ndim);
+	if (memcmp(k->n, v->n, 4 * sizeof(k->n[0])) || q->n[0] != k->n[0] || q->n[3] != k->n[3])
+		return hd_err_set(err, HD_EINVAL, "attention: q, k and v differ in batch or head_dim");
+	if (!q->dims[2]->n || !k->dims[2]->n || q->dims[2]->n % k->dims[2]->n)
+		return hd_err_set(err, HD_EINVAL, "attention: %lld heads do not divide into %lld kv heads",
+				  (long long)q->dims[2]->n, (long long)k->dims[2]->n);
+	return 0;
+}
+
+static inline void hd_attention_set(struct hd_attention *t, const struct hd_view *q, const struct hd_view *k, const char *attr)
+{
+	t->batch = q->n[0];
+	t->seq = q->n[1];
+	t->keys = k->n[1];
+	t->heads = q->n[2];
+	t->kv_heads = k->n[2];
+	t->dim = q->n[3];
+	t->q0 = q->off[1];
+	t->k0 = k->off[1];
+	t->head0 = q->off[2];
+	t->kv0 = k->off[2];
+	t->group = q->dims[2]->n / k->dims[2]->n;
+	t->causal = hd_attr(attr, "causal", 0) != 0;
+	t->low = q->dtype == HD_BF16;
+	t->exact_scale = hd_attr(attr, "scale", 0);
+	if (t->exact_scale == 0)
+		t->exact_scale = 1 / sqrt((double)t->dim);
+	t->scale = (float)t->exact_scale;
+}
+
+/* real: the dtype of q, k, v or, where they are bf16, of lse alone. */
+static inline int hd_prepare_attention(const struct hd_kernel_desc *d, int backward, const char *device, uint32_t real,
+				       struct hd_attention *t, struct hd_err *err)
+{
+	uint32_t nin = backward ? 6 : 3, nout = backward ? 3 : 2;
+
+	if (d->nin != nin || d->nout != nout)
+		return hd_err_set(err, HD_EINVAL, "attention: %u inputs and %u outputs, not %u and %u", d->nin, d->nout, nin,
+				  nout);
+	HD_TRY(hd_attention_dtypes(d, device, real, err));
+	HD_TRY(hd_attention_shapes(&d->in[0], &d->in[1], &d->in[2], err));
+	hd_attention_set(t, &d->in[0], &d->in[1], d->attr);
+	if (t->heads && (t->head0 / t->group < t->kv0 || (t->head0 + t->heads - 1) / t->group >= t->kv0 + t->kv_heads))
+		return hd_err_set(err, HD_EINVAL, "attention: heads %lld to %lld do not read kv heads %lld to %lld",
+				  (long long)t->head0, (long long)(t->head0 + t->heads - 1), (long long)t->kv0,
+				  (long long)(t->kv0 + t->kv_heads - 1));
+	return 0;
+}
+
+#endif
