@@ -25,6 +25,32 @@ is "metrics: two evaluations, and the last" "$(grep -c '"valid_loss": ' m.jsonl)
 for key in step loss grad_norm lr tokens seconds tokens_per_second matmul_share; do
 	is "metrics: $key" "$(grep '"loss"' m.jsonl | grep -c "\"$key\": ")" 5
 done
+# What one number says, another one says too.  A token takes 3 (2 x 24 embed^2 + 2 embed vocab) FLOP in products, and 7 x 2
+# seq embed in attention.
+token=$((3 * (2 * 24 * 32 * 32 + 2 * 32 * 256) + 2 * 7 * 32 * 32))
+equal() {			# NAME GOT WANT [TOLERANCE]: relative; of what has nine digits
+	near "$1" "$2" "$3" "$(awk -v w="$3" -v t="${4:-1e-8}" 'BEGIN { print (w < 0 ? -w : w) * t }')"
+}
+product() { printf '%s\n' "$@" | awk 'BEGIN { p = 1 } { p *= $1 } END { printf "%.12g\n", p }'; }
+last=$(grep '"loss"' m.jsonl | tail -n 1)
+is "metrics: tokens of a step" "$(json "$last" tokens)" 256
+equal "metrics: tokens, seconds and tokens a second" "$(product "$(json "$last" tokens_per_second)" "$(json "$last" seconds)")" 256
+rate=$(printf '%s\n' "$out" | sed -n 's/^products: .*; matmul rate \([0-9.e+]*\) GFLOP\/s a rank$/\1/p')
+equal "what a token takes, in MFLOP" "$(printf '%s\n' "$out" | sed -n 's/^products: \([0-9.]*\) MFLOP a token; .*/\1/p')" "$(product $token 1e-6)" 5e-4
+equal "metrics: the share is of the rate that is printed" "$(product "$(json "$last" matmul_share)" "$rate" 1e9)" \
+	"$(product "$(json "$last" tokens_per_second)" $token)" 1e-3
+pair=$(heddle_mpi 2 train tiny.ini --set train.steps=1 --set log.metrics=pair.jsonl 2>/dev/null |
+	sed -n 's/^products: .*; matmul rate \([0-9.e+]*\) GFLOP\/s a rank$/\1/p')
+two=$(head -n 1 pair.jsonl)
+equal "two ranks: of the rate of both" "$(product 2 "$(json "$two" matmul_share)" "$pair" 1e9)" \
+	"$(product "$(json "$two" tokens_per_second)" $token)" 1e-3
+is "the line of a step has the numbers of the metrics" \
+	"$(printf '%s\n' "$out" | sed -n 's/^step 5\/5  \(loss .*  norm .*  lr [^ ]*\)  \([0-9]*\) tokens.*/\1 \2/p')" \
+	"$(printf 'loss %.4f  norm %.3f  lr %.2e %.0f' "$(json "$last" loss)" "$(json "$last" grad_norm)" "$(json "$last" lr)" \
+	"$(json "$last" tokens_per_second)")"
+valid=$(sed -n 's/.*"valid_loss": \([0-9.]*\)}/\1/p' m.jsonl | tail -n 1)
+is "and that of an evaluation" "$(printf '%s\n' "$out" | sed -n 's/^step 5  valid_loss \(.*\)/\1/p')" \
+	"$(awk -v l="$valid" 'BEGIN { printf "%.4f  (perplexity %.3f, 256 tokens)", l, exp(l) }')"
 like "metrics: nine digits or more" "$(head -1 m.jsonl)" '"loss": [0-9]\.[0-9]{8,}'
 ok "metrics: each line is JSON" sh -c 'while read -r l; do printf "%s\n" "$l" >l.json; python3 -m json.tool l.json || exit 1; done <m.jsonl'
 is_json "trace: is JSON" "$(cat t.json)"
@@ -60,27 +86,45 @@ like "explain --schedule" "$(heddle explain tiny.ini --ranks 2 --schedule)" '^st
 is "explain: alone there is nothing to move" "$(heddle explain tiny.ini --ranks 1 --json)" "[]"
 
 # bench
+begin=$(date +%s%N)
 out=$(heddle bench tiny.ini --json --steps 3 2>err)
+end=$(date +%s%N)
 is_json "bench --json" "$out"
 is "bench: one line" "$(printf '%s\n' "$out" | wc -l)" 1
-for key in tokens_per_second step_seconds flops_per_second matmul_share comm_hidden_seconds comm_exposed_seconds bubble \
-	planned_peak_bytes measured_peak_bytes startup_seconds; do
-	like "bench: $key" "$out" "\"$key\": [0-9]"
-done
+equal "bench: tokens of a step" "$(product "$(json "$out" tokens_per_second)" "$(json "$out" step_seconds)")" 256
+equal "bench: FLOPs of a step" "$(product "$(json "$out" flops_per_second)" "$(json "$out" step_seconds)")" "$(product 256 $token)"
+equal "bench: the share of the matmul rate" "$(product "$(json "$out" matmul_share)" "$(json "$out" matmul_rate)")" \
+	"$(json "$out" flops_per_second)"
+ok "bench: start and steps are within what the command took" awk -v a="$begin" -v b="$end" -v s="$(json "$out" startup_seconds)" \
+	-v t="$(json "$out" step_seconds)" 'BEGIN { exit !(s > 0 && t > 0 && s + 2 * t < (b - a) / 1e9) }'	# of 3 steps 2 take the median or more
+is "bench: alone there is nothing to wait for" "$(json "$out" comm_hidden_seconds) $(json "$out" comm_exposed_seconds) $(json "$out" bubble)" \
+	"0.0 0.0 0.0"
+near "bench: memory is that of check" "$(product "$(json "$out" planned_peak_bytes)" 1e-6)" \
+	"$(heddle check tiny.ini | sed -n 's/.*memory \([0-9.]*\) MB.*/\1/p')" 0.06
+ok "bench: and less than the process had" [ "$(json "$out" measured_peak_bytes)" -gt "$(json "$out" planned_peak_bytes)" ]
 is "bench: one line with a profile too" "$(heddle bench tiny.ini --json --steps 1 --profile 2>err | wc -l)" 1
 like "which is told apart" "$(cat err)" '^einsum +[0-9.]+ ms'
 like "bench: bytes" "$out" '"bytes": \{"dp": 0\}'
+out=$(heddle_mpi 2 bench tiny.ini --json --steps 1 2>/dev/null)
+equal "bench, two ranks: the share of the rate of both" "$(product 2 "$(json "$out" matmul_share)" "$(json "$out" matmul_rate)")" \
+	"$(json "$out" flops_per_second)"
+is "bench, two ranks: half of 34,688 gradients there and half back; and the loss" "$(json "$out" dp)" $((34688 * 4 + 4))
+near "bench, two stages of four micro-batches: the bubble" "$(json "$(heddle_mpi 2 bench tiny.ini --json --steps 1 --set pp.plugin=pp \
+	--set pp.size=2 2>/dev/null)" bubble)" 0.25 1e-9
 like "bench for people" "$(heddle bench tiny.ini --steps 1)" 'tokens/s, [0-9.]+ s a step'
 
 # eval
 out=$(heddle eval c --data text.txt)
 like "eval" "$out" '^loss [0-9.]+  perplexity [0-9.]+  tokens [0-9]+$'
+equal "eval: perplexity is e^loss" "$(echo "$out" | awk '{ print $4 }')" "$(echo "$out" | awk '{ printf "%.12g", exp($2) }')"
+is "eval: all whole samples of the file" "$(echo "$out" | awk '{ print $6 }')" $((($(wc -c <text.txt) - 1) / 32 * 32))
 out2=$(heddle_mpi 2 eval c --data text.txt --json 2>/dev/null)
 near "eval: the same on two ranks" "$(json "$out2" loss)" "$(echo "$out" | awk '{ print $2 }')" 1e-5
 like "eval: without data" "$(heddle eval c 2>&1)" '^heddle: eval: --data'
 
 # generate
 like "generate" "$(heddle generate c --prompt 'and god' --tokens 8 --temperature 0)" '^and god'
+is "generate: as many tokens as were asked for" "$(heddle generate c --prompt 'and god' --tokens 40 | wc -c)" $((7 + 40 + 1))
 greedy() { heddle generate c --prompt 'and god' --tokens 40 --temperature 0 --seed "$1" | cksum; }
 drawn() { heddle generate c --prompt 'and god' --tokens 40 --temperature 1 "$@" | cksum; }
 is "greedy needs no seed" "$(greedy 1)" "$(greedy 2)"

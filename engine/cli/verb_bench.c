@@ -178,6 +178,7 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 		      "measured_peak_bytes", (json_int_t)peak, "startup_seconds", hd_json_number(startup), "ranks",
 		      (json_int_t)j->world.size);
 	json_object_set_new(o, "precision", json_string(j->low ? "bf16" : "fp32"));
+	json_object_set_new(o, "matmul_rate", hd_json_number(j->rate));
 	json_object_set_new(o, "bytes_counted", json_integer((json_int_t)counted));
 	if (b->with_products)
 		json_object_set_new(o, "products_share", hd_json_number(b->products_median / b->median));

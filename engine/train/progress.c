@@ -58,6 +58,9 @@ void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps)
 	s->terminal = s->speaks && hd_launch_terminal();
 }
 
+/* What a step's share is of. */
+static const char *basis(const struct hd_job *j) { return hd_device_in_host(j->device) ? "matmul rate" : "peak"; }
+
 void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 {
 	const struct hd_plan *p = hd_job_any_plan(s->j);
@@ -81,7 +84,8 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 	printf("planned memory of this rank: %s; ready after %.2f s", mem, hd_seconds() - s->j->started);
 	if (at->step)
 		printf("; going on after step %lld", (long long)at->step);
-	printf("\n");
+	printf("\nproducts: %.4g MFLOP a token; %s %.4g GFLOP/s a rank\n", s->j->flops_per_token / 1e6, basis(s->j),
+	       s->j->rate / 1e9);
 	fflush(stdout);
 }
 
@@ -105,7 +109,7 @@ void hd_show_step(struct hd_show *s, const struct hd_numbers *n)
 	eta_text(eta, sizeof(eta), s->average * (double)(s->steps - n->step));
 	printf("%sstep %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s  %.0f%% of %s  ETA %s%s",
 	       s->terminal ? "\r" : "", (long long)n->step, (long long)s->steps, n->loss, n->norm, n->lr,
-	       n->tokens_per_second, 100 * n->share, hd_device_in_host(s->j->device) ? "matmul rate" : "peak", eta, s->terminal ? "   " : "\n");
+	       n->tokens_per_second, 100 * n->share, basis(s->j), eta, s->terminal ? "   " : "\n");
 	s->open_line = s->terminal;
 	if (n->step == s->steps)
 		hd_show_line(s);
