@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/config/conf.h"
+#include "engine/base/words.h"
 #include "t/lib/tap.h"
 
 static const struct hd_option options[] = {

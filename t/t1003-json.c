@@ -2,7 +2,7 @@
  * The metrics file: what plots and comparisons of runs are made from.
  */
 #include <config.h>
-#include "engine/train/json.h"
+#include "engine/train/metrics.h"
 #include "t/lib/tap.h"
 #include <unistd.h>
 

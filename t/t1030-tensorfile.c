@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "t/lib/tap.h"
+#include "engine/base/dirs.h"
 #include "engine/checkpoint/tensorfile.h"
 #include <inttypes.h>
 #include <signal.h>

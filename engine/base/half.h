@@ -60,4 +60,10 @@ static inline uint16_t hd_f16_of(float f)
 	return (uint16_t)(sign | r);
 }
 
+static inline void hd_bf16_from_floats(void *to, const float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		((uint16_t *)to)[i] = hd_bf16_of(x[i]);
+}
+
 #endif

@@ -7,7 +7,7 @@
  */
 #include <config.h>
 #include "engine/base/words.h"
-#include "engine/config/conf.h"
+#include "engine/base/err.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>

@@ -16,6 +16,7 @@ int hd_word_bool(const char *s, int64_t *out); /* yes/no/on/off/true/false/1/0 *
 int hd_word_num(const char *s, double *out); /* finite, decimal */
 
 char *hd_word_trim(char *s); /* in place, without blanks at both ends */
+const char *hd_nearest(const char *word, const char *const *among, int n);	/* NULL: none is near */
 /* "did you mean x?" with the nearest of names, else what, a colon and all of them. */
 void hd_word_advice(char *out, size_t size, const char *word, const char *what,
 		    const char *const *names, int n);

@@ -11,6 +11,7 @@
 #ifndef HD_ENGINE_CHECKPOINT_IMPL_H
 #define HD_ENGINE_CHECKPOINT_IMPL_H
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/base/dirs.h"
 #include "engine/checkpoint/tensorfile.h"
 
 /* -- slices ---------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/checkpoint/tensorslice.h"
+#include "engine/base/half.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/model_load.h"
 #include "engine/config/conf_impl.h"
 #include "engine/models/model.h"
 #include <stdlib.h>

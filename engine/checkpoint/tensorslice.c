@@ -56,12 +56,6 @@ int hd_slice_allowed(uint32_t stored, uint32_t memory, int writing)
 	return how(stored, memory, writing) != HOWS;
 }
 
-void hd_bf16_from_floats(void *to, const float *x, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		((uint16_t *)to)[i] = hd_bf16_of(x[i]);
-}
-
 /* For all (r, c) of a plane, in tiles: *b is the element in the dense buffer, *m that in memory. */
 #define EACH(type_b, type_m, statement) \
 	for (int64_t r0 = 0; r0 < rows; r0 += TILE) \

@@ -20,7 +20,6 @@ struct hd_slice_fault {
 	int64_t at, wanted, done;	/* bytes: position in the file, of one movement */
 };
 
-void hd_bf16_from_floats(void *to, const float *x, int64_t n);	/* to nearest even */
 int hd_slice_allowed(uint32_t stored, uint32_t memory, int writing);
 /* -> 0, or HD_EIO with *fault filled. */
 int hd_slice_write(const struct hd_slice *s, const void *data, struct hd_slice_fault *fault);

@@ -5,6 +5,7 @@
 #include "engine/cli/command.h"
 #include "engine/process/affinity.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/model_load.h"
 #include "engine/process/launch.h"
 #include <stdio.h>
 #include <stdlib.h>

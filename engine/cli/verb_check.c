@@ -6,6 +6,7 @@
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/graph/traffic.h"
 #include <malloc.h>
 #include <omp.h>
 #include <stdio.h>

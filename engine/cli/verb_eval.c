@@ -5,7 +5,8 @@
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/train/json.h"
+#include "engine/train/metrics.h"
+#include "engine/train/train.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,9 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
-#include "engine/train/json.h"
-#include "engine/graph/movement.h"
+#include "engine/graph/traffic.h"
+#include "engine/train/metrics.h"
+#include "engine/ops/movement.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

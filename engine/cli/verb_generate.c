@@ -6,7 +6,7 @@
 #include "engine/cli/command.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/train/generate.h"
-#include "engine/train/json.h"
+#include "engine/train/metrics.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

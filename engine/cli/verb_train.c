@@ -5,7 +5,8 @@
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/tensorfile.h"
+#include "engine/base/dirs.h"
+#include "engine/train/train.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -41,6 +41,5 @@ const char *hd_section_str(const struct hd_section *s, const char *key);	/* valu
 /* "conf/x.ini:14: [strategy x] size: " + text; without the line where the key is a default, "--set ..." where set. */
 int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, struct hd_err *err, int code, const char *fmt, ...)
 	HD_PRINTF(6, 7);
-const char *hd_nearest(const char *word, const char *const *among, int n);	/* NULL: none is near */
 
 #endif

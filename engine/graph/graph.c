@@ -5,79 +5,13 @@
  * allocated from the plan and lives as long as it.
  */
 #include <config.h>
-#include "engine/plan/plan.h"
+#include "engine/graph/graph.h"
+#include "engine/ops/build.h"
 #include "engine/device/device.h"
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* -- memory and errors of a plan --------------------------------------------------------------------------------------- */
-struct arena_block {
-	struct arena_block *next;
-	max_align_t data[];
-};
-
-void *hd_plan_alloc(struct hd_plan *p, size_t bytes)
-{
-	struct arena_block *b = hd_alloc(sizeof(*b) + bytes);
-
-	b->next = p->heap;
-	p->heap = b;
-	return b->data;
-}
-
-void hd_plan_destroy(struct hd_plan *p)
-{
-	struct arena_block *b, *next;
-
-	if (!p)
-		return;
-	for (int i = 0; i < p->ninst; i++)
-		if (p->inst[i].open && p->inst[i].self && p->inst[i].plugin->ops->close)
-			p->inst[i].plugin->ops->close(p->inst[i].self);
-	for (int64_t c = 0; c < p->ncoords; c++)
-		free(p->units[c]);
-	hd_schedule_report_release(&p->timing);
-	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors), free(p->stats);
-	for (b = p->heap; b; b = next) {
-		next = b->next;
-		free(b);
-	}
-	free(p);
-}
-
-char *hd_plan_text(struct hd_plan *p, const char *fmt, ...)
-{
-	va_list v;
-	char *s;
-	int n;
-
-	va_start(v, fmt);
-	n = vsnprintf(NULL, 0, fmt, v);
-	va_end(v);
-	s = hd_plan_alloc(p, (size_t)n + 1);
-	va_start(v, fmt);
-	vsnprintf(s, (size_t)n + 1, fmt, v);
-	va_end(v);
-	return s;
-}
-
-int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
-{
-	char text[900];
-	va_list v;
-
-	if (p->err->code)
-		return p->err->code;
-	va_start(v, fmt);
-	vsnprintf(text, sizeof(text), fmt, v);
-	va_end(v);
-	if (p->cur >= 0)
-		return hd_section_fail(p->conf, p->inst[p->cur].section, NULL, p->err, code, "%s", text);
-	return hd_err_set(p->err, code, "%s", text);
-}
 
 /* -- names ------------------------------------------------------------------------------------------------------------- */
 const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n)
@@ -466,47 +400,6 @@ struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tenso
 	return c;
 }
 
-struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
-{
-	const struct hd_op *o = hd_op_find(op);
-	char attr[512];
-	va_list v;
-
-	if (!o) {
-		hd_plan_fail(p, HD_EBUG, "no op is called %s", op);
-		return NULL;
-	}
-	va_start(v, fmt);
-	vsnprintf(attr, sizeof(attr), fmt, v);
-	va_end(v);
-	return hd_node_new(p, o, ins, nin, attr);
-}
-
-struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
-{
-	struct node *n;
-	char attr[512];
-	va_list v;
-
-	va_start(v, fmt);
-	vsnprintf(attr, sizeof(attr), fmt, v);
-	va_end(v);
-	n = hd_node_make(p, op, ins, nin, "%s", attr);
-	return n ? n->outs[0] : NULL;
-}
-
-struct tensor *hd_einsum(struct hd_plan *p, struct tensor *a, struct tensor *b, const char *spec)
-{
-	struct tensor *ins[] = { a, b };
-
-	return hd_op1(p, b ? "einsum" : "sum", ins, b ? 2 : 1, "out=%s", spec);
-}
-
-struct tensor *hd_map(struct hd_plan *p, struct tensor *const *ins, uint32_t nin, const char *expr)
-{
-	return hd_op1(p, "map", ins, nin, "%s", expr);
-}
-
 /* -- change ------------------------------------------------------------------------------------------------------------ */
 void hd_assign(struct tensor *leaf, struct tensor *value)
 {
@@ -589,4 +482,15 @@ int hd_block_begin(struct hd_plan *p, const char *name)
 	b->v = (struct hd_block){ .size = sizeof(b->v), .name = b->name };
 	p->block = (int)p->nblocks++;
 	return p->block;
+}
+/* -- types of gradients --------------------------------------------------------------------------------------------------- */
+/* The type that a gradient of x has, and what an op with attribute fp32 is told of it. */
+uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x)
+{
+	return x->what == HD_PARAM ? p->real : x->dtype;
+}
+
+const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tensor *x)
+{
+	return x->what == HD_PARAM && dout->dtype == HD_BF16 ? " fp32=1" : "";
 }

@@ -4,7 +4,7 @@
  * three column ranges of c_attn there.
  */
 #include <config.h>
-#include "engine/graph/experts.h"
+#include "engine/models/experts.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * stores them, so every parameter is a whole tensor there.
  */
 #include <config.h>
-#include "engine/graph/experts.h"
+#include "engine/models/experts.h"
 #include <stdio.h>
 #include <string.h>
 

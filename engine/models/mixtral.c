@@ -3,7 +3,7 @@
  * likes best.  The graph and the names of the weights are Llama's (llama.c); defaults and config.json are its own.
  */
 #include <config.h>
-#include "engine/graph/experts.h"
+#include "engine/models/experts.h"
 
 static struct tensor *hidden(struct hd_plan *p, struct tensor *ids) { return hd_family_llama.hidden(p, ids); }
 static struct tensor *logits(struct hd_plan *p, struct tensor *h) { return hd_family_llama.logits(p, h); }

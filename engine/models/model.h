@@ -2,27 +2,13 @@
  * engine/models/model.h - a model family: its keys, its sizes, its graph written once for one device, its Hugging Face names.
  *
  * One file per family in engine/models/.  A family builds nodes block by block (embed, layer 0, ..., head) with the
- * builders of plan.h; it knows no mesh and no rank.
+ * builders of engine/ops/build.h; it knows no mesh and no rank.
  */
 #ifndef HD_ENGINE_MODEL_H
 #define HD_ENGINE_MODEL_H
 #include "engine/config/conf.h"
+#include "engine/graph/graph.h"
 #include <jansson.h>
-
-struct hd_plan;
-struct tensor;
-enum hd_init { HD_INIT_NORMAL, HD_INIT_ZERO, HD_INIT_ONE };
-
-struct hd_model {
-	const struct hd_family *family;
-	int64_t layers, embed, heads, kv_heads, head_dim, mlp, vocab, seq, max_seq;
-	double dropout, init_std, rope_theta, norm_eps;
-	int tie;
-	/* A layer of experts in place of the feed-forward layer of every moe_every-th layer; experts 0: none. */
-	int64_t experts, experts_per_token, moe_every, group_tokens;
-	int router_gshard, second_random;	/* router = gshard; second_expert = random */
-	double capacity_factor, aux_loss, z_loss;	/* capacity_factor 0: no limit */
-};
 
 /* Where a parameter is stored in a Hugging Face file: a region of the tensor `name`.  The parameter's dims are first
  * merged into rows x cols (cols = product of the dims from `split` on; ndim 1 parameters: rows only), then transposed if
@@ -64,8 +50,6 @@ struct hd_family {
 
 extern const struct hd_family hd_family_gpt2, hd_family_llama, hd_family_mixtral;
 extern const struct hd_key_table hd_model_keys;
-/* Of a conf that is read and not yet checked: model.load's sizes become keys of [model]. */
-int hd_model_load_conf(struct hd_conf *c, struct hd_err *err);
 int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, struct hd_err *err);
 const struct hd_family *hd_family_find(const char *name);
 int64_t hd_model_capacity(const struct hd_model *m);	/* places of an expert for a group: hard limit; without one: group_tokens */

@@ -7,7 +7,7 @@
  */
 #include <config.h>
 #include "engine/ops/ops.h"
-#include "engine/graph/movement.h"
+#include "engine/ops/movement.h"
 #include "engine/comm/comm.h"
 #include <stdio.h>
 #include <string.h>

@@ -85,7 +85,7 @@ static int apply_place(HD_PLACE_ARGS)
 /* -- kernels: those of map and sum --------------------------------------------------------------------------------------------- */
 static int add_up(struct hd_record *r, struct hd_tensor *const *terms, struct hd_tensor *const *sum)
 {
-	return hd_record_table.launch(r, "sum", terms, 1, sum, 1, "%s", "");
+	return r->api->launch(r, "sum", terms, 1, sum, 1, "%s", "");
 }
 
 static int part_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
@@ -96,11 +96,11 @@ static int part_record(struct hd_strategy *self, struct hd_record *r, const stru
 
 	(void)self;
 	if (is_rms(n->attr)) {
-		HD_TRY(hd_record_table.launch(r, "map", ins, 1, n->outs + 1, 1, "a * a"));
+		HD_TRY(r->api->launch(r, "map", ins, 1, n->outs + 1, 1, "a * a"));
 		return add_up(r, n->outs + 1, n->outs);
 	}
 	HD_TRY(add_up(r, n->ins, n->outs));
-	HD_TRY(hd_record_table.launch(r, "map", ins, 2, n->outs + 2, 1, "(a - b / %lld) * (a - b / %lld)", len, len));
+	HD_TRY(r->api->launch(r, "map", ins, 2, n->outs + 2, 1, "(a - b / %lld) * (a - b / %lld)", len, len));
 	return add_up(r, n->outs + 2, n->outs + 1);
 }
 
@@ -110,7 +110,7 @@ static int combine_record(struct hd_strategy *self, struct hd_record *r, const s
 	long long whole = (long long)last_dim(x)->n, len = (long long)x->local[x->ndim - 1];
 
 	(void)self;
-	return hd_record_table.launch(r, "map", n->ins, 3, n->outs, 1, "c + (b / %lld - a / %lld) * (b / %lld - a / %lld) * %lld",
+	return r->api->launch(r, "map", n->ins, 3, n->outs, 1, "c + (b / %lld - a / %lld) * (b / %lld - a / %lld) * %lld",
 				      len, whole, len, whole, len);
 }
 
@@ -122,12 +122,12 @@ static int apply_record(struct hd_strategy *self, struct hd_record *r, const str
 	struct hd_tensor *ins[] = { n->ins[0], n->ins[1], n->outs[1], rms ? NULL : n->outs[2], bias ? n->ins[2] : NULL };
 
 	(void)self;
-	HD_TRY(hd_record_table.launch(r, "map", n->ins + n->nin - 1, 1, n->outs + 1, 1, "1 / sqrt(a / %lld + %.17g)", whole,
+	HD_TRY(r->api->launch(r, "map", n->ins + n->nin - 1, 1, n->outs + 1, 1, "1 / sqrt(a / %lld + %.17g)", whole,
 				      hd_attr(n->attr, "eps", 1e-5)));
 	if (rms)
-		return hd_record_table.launch(r, "map", ins, 3, n->outs, 1, "a * c * b");
-	HD_TRY(hd_record_table.launch(r, "map", n->ins + n->nin - 2, 1, n->outs + 2, 1, "a / %lld", whole));
-	return hd_record_table.launch(r, "map", ins, bias ? 5 : 4, n->outs, 1, bias ? "(a - d) * c * b + e" : "(a - d) * c * b");
+		return r->api->launch(r, "map", ins, 3, n->outs, 1, "a * c * b");
+	HD_TRY(r->api->launch(r, "map", n->ins + n->nin - 2, 1, n->outs + 2, 1, "a / %lld", whole));
+	return r->api->launch(r, "map", ins, bias ? 5 : 4, n->outs, 1, bias ? "(a - d) * c * b + e" : "(a - d) * c * b");
 }
 
 /* (x, w, rstd[, mean], dy -> [A,] B, terms) */
@@ -138,10 +138,10 @@ static int d_part_record(struct hd_strategy *self, struct hd_record *r, const st
 
 	(void)self;
 	if (!rms) {
-		HD_TRY(hd_record_table.launch(r, "map", n->ins, n->nin, terms, 1, "b * e"));
+		HD_TRY(r->api->launch(r, "map", n->ins, n->nin, terms, 1, "b * e"));
 		HD_TRY(add_up(r, terms, n->outs));
 	}
-	HD_TRY(hd_record_table.launch(r, "map", n->ins, n->nin, terms, 1, rms ? "b * d * (a * c)" : "b * e * ((a - d) * c)"));
+	HD_TRY(r->api->launch(r, "map", n->ins, n->nin, terms, 1, rms ? "b * d * (a * c)" : "b * e * ((a - d) * c)"));
 	return add_up(r, terms, n->outs + n->nout - 2);
 }
 
@@ -152,8 +152,8 @@ static int d_apply_record(struct hd_strategy *self, struct hd_record *r, const s
 
 	(void)self;
 	if (is_rms(n->attr))
-		return hd_record_table.launch(r, "map", n->ins, 5, n->outs, 1, "c * (b * d - a * c * e / %lld)", whole);
-	return hd_record_table.launch(r, "map", n->ins, 7, n->outs, 1, "c * (b * e - f / %lld - (a - d) * c * g / %lld)", whole, whole);
+		return r->api->launch(r, "map", n->ins, 5, n->outs, 1, "c * (b * d - a * c * e / %lld)", whole);
+	return r->api->launch(r, "map", n->ins, 7, n->outs, 1, "c * (b * e - f / %lld - (a - d) * c * g / %lld)", whole, whole);
 }
 
 #define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .kind = "norm", __VA_ARGS__ }

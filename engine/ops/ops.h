@@ -4,8 +4,12 @@
  */
 #ifndef HD_ENGINE_OPS_H
 #define HD_ENGINE_OPS_H
-#include "engine/plan/plan.h"
 #include "engine/device/device.h"
+#include "engine/graph/graph.h"
+#include "engine/graph/mesh.h"
+#include "engine/graph/placement.h"
+#include "engine/ops/build.h"
+#include "engine/ops/record.h"
 
 #define HD_SHAPE_ARGS \
 	struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins, uint32_t nin, \

@@ -63,7 +63,7 @@ static int einsum_record(struct hd_strategy *self, struct hd_record *r, const st
 {
 	if (hd_attr(n->attr, "rows", 0) == 0)
 		return hd_record_plain(self, r, n);
-	return hd_record_table.launch(r, "grouped", n->ins, n->nin, n->outs, n->nout, "%s", n->attr);
+	return r->api->launch(r, "grouped", n->ins, n->nin, n->outs, n->nout, "%s", n->attr);
 }
 
 /* What hd_fuse makes of a product and a gelu, after placement: keep=1: the second output is what gelu read. */

@@ -57,7 +57,7 @@ int hd_same_as_first(HD_SHAPE_ARGS)
 int hd_record_plain(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
 	(void)self;
-	return hd_record_table.launch(r, n->op->name, n->ins, n->nin, n->outs, n->nout, "%s", n->attr);
+	return r->api->launch(r, n->op->name, n->ins, n->nin, n->outs, n->nout, "%s", n->attr);
 }
 
 const struct hd_place *hd_together(const struct hd_place *have, uint32_t n)

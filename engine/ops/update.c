@@ -19,7 +19,7 @@ static int total_place(HD_PLACE_ARGS)
 static int total_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
 	(void)self;
-	return hd_record_table.launch(r, "add", n->ins, n->nin - 1, n->outs, 1, "%s", "");
+	return r->api->launch(r, "add", n->ins, n->nin - 1, n->outs, 1, "%s", "");
 }
 
 /* Sum of squares of all gradients.  An axis along which any of them is cut, or lives at one coordinate only, leaves a

@@ -9,7 +9,7 @@
  * nothing else scales.
  */
 #include <config.h>
-#include "engine/plan/plan.h"
+#include "engine/passes/passes.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * (hd_plan_options.gelu), a gelu goes into the product in front of it, and its gradient into the one that makes what it reads.
  */
 #include <config.h>
-#include "engine/plan/plan.h"
+#include "engine/passes/passes.h"
 #include "engine/device/device.h"
 #include <stdlib.h>
 #include <string.h>

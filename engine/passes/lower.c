@@ -6,8 +6,8 @@
  * turns would move more bytes, and everything else more messages.
  */
 #include <config.h>
-#include "engine/plan/plan.h"
-#include "engine/graph/movement.h"
+#include "engine/passes/passes.h"
+#include "engine/ops/movement.h"
 #include "engine/comm/comm.h"
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
  * program order, so such readers move back, behind what they read; nothing else moves.
  */
 #include <config.h>
-#include "engine/plan/plan.h"
+#include "engine/passes/passes.h"
 #include <stdlib.h>
 
 enum { UNSEEN, WAITS, STANDS };

@@ -11,7 +11,7 @@
  * host it is hidden.  No value changes: what a node computes does not depend on when.
  */
 #include <config.h>
-#include "engine/plan/plan.h"
+#include "engine/passes/passes.h"
 #include "engine/comm/comm.h"
 #include <string.h>
 

@@ -6,7 +6,7 @@
  * After autodiff, since the phases are one formula and not to be differentiated one by one.
  */
 #include <config.h>
-#include "engine/plan/plan.h"
+#include "engine/passes/passes.h"
 #include "engine/device/device.h"
 #include <string.h>
 

@@ -9,183 +9,11 @@
  * node needs it, a reshard is put in between (reshard.c); nothing else communicates.
  */
 #include <config.h>
-#include "engine/plan/plan.h"
-#include <stdio.h>
+#include "engine/passes/passes.h"
+#include <stdlib.h>
 #include <string.h>
 
-int hd_place_equal(const struct hd_place *a, const struct hd_place *b)
-{
-	if (a->kind != b->kind || a->role != b->role)
-		return 0;
-	if (a->kind == HD_CUT)
-		return a->dim == b->dim && a->order == b->order && a->level == b->level;
-	if (a->kind == HD_PARTIAL)
-		return a->red == b->red;
-	return a->kind != HD_AT || a->index == b->index;
-}
-
-/* The axes that cut d, outermost first: by level, then by mesh order (later axes are outer). */
-int hd_cut_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES])
-{
-	int n = 0;
-
-	for (int a = p->naxes - 1; a >= 0; a--) {
-		int i = n;
-
-		if (at->on[a].kind != HD_CUT || at->on[a].dim != d)
-			continue;
-		for (; i > 0 && at->on[axes[i - 1]].level > at->on[a].level; i--)
-			axes[i] = axes[i - 1];
-		axes[i] = a;
-		n++;
-	}
-	return n;
-}
-
-/* The same bytes on every rank: levels count by the order that they give. */
-int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const struct placement *b)
-{
-	for (int i = 0; i < p->naxes; i++) {
-		int one[HD_MAX_AXES], two[HD_MAX_AXES], n;
-		struct hd_place w = b->on[i];
-
-		w.level = a->on[i].level;
-		if (!hd_place_equal(&a->on[i], &w))
-			return 0;
-		if (w.kind != HD_CUT)
-			continue;
-		n = hd_cut_order(p, a, w.dim, one);
-		if (hd_cut_order(p, b, w.dim, two) != n || memcmp(one, two, (size_t)n * sizeof(one[0])))
-			return 0;
-	}
-	return 1;
-}
-
-/* One axis alone may divide a dim that several together do not: all are named, at the section of the last. */
-static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
-{
-	char all[200] = "";
-	const struct axis *last = NULL;
-	int64_t product = 1;
-	size_t n = 0;
-
-	for (int a = 0; a < p->naxes; a++) {
-		if (t->at.on[a].kind != HD_CUT || t->at.on[a].dim != t->dims[i])
-			continue;
-		last = p->axes[a];
-		product *= last->v.n;
-		if (n < sizeof(all))
-			n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s %lld", n ? " x " : "", last->v.name, (long long)last->v.n);
-	}
-	if (!last || last->inst < 0 || last->inst >= p->ninst) {
-		hd_plan_fail(p, HD_EDIVIDE, "%s do not divide %s = %lld in %s", all, t->dims[i]->name,
-			     (long long)D(t->dims[i])->padded, t->spec);
-		return;
-	}
-	hd_section_fail(p->conf, p->inst[last->inst].section, hd_axis_key(p, &last->v), p->err, HD_EDIVIDE,
-			"%s = %lld do not divide %s = %lld, which they cut in %s", all, (long long)product, t->dims[i]->name,
-			(long long)D(t->dims[i])->padded, t->spec);
-}
-
-void hd_localize(struct hd_plan *p, struct tensor *t)
-{
-	for (uint32_t i = 0; i < t->v.ndim; i++) {
-		int64_t n = D(t->dims[i])->padded;
-
-		for (int a = 0; a < p->naxes; a++) {
-			if (t->at.on[a].kind != HD_CUT || t->at.on[a].dim != t->dims[i])
-				continue;
-			if (n % p->axes[a]->v.n) {
-				refuse_cuts(p, t, i);
-				return;
-			}
-			n /= p->axes[a]->v.n;
-		}
-		t->local[i] = n;
-	}
-	t->placed = 1;
-}
-
-int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank)
-{
-	int axes[HD_MAX_AXES];
-	int n = hd_cut_order(p, &t->at, t->dims[dim], axes);
-	int64_t at = 0;
-
-	for (int i = 0; i < n; i++)
-		at = at * p->axes[axes[i]]->v.n + hd_plan_coord(p, rank, p->axes[axes[i]]);
-	return at * t->local[dim];
-}
-
-const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
-{
-	char text[400] = "";
-	size_t n = 0;
-
-	for (int a = 0; a < p->naxes; a++) {
-		const struct hd_place *w = &at->on[a];
-		const char *name = p->axes[a]->v.name;
-
-		if (w->kind == HD_CUT)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s cut by %s", n ? ", " : "", w->dim->name, name);
-		else if (w->kind == HD_PARTIAL)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%spartial %s on %s", n ? ", " : "",
-					      w->red == HD_MAX ? "max" : "sum", name);
-		else if (w->kind == HD_AT)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%sat %s %d", n ? ", " : "", name, w->index);
-		if (n >= sizeof(text) - 64)
-			break;
-	}
-	return hd_plan_text(p, "%s", n ? text : "whole");
-}
-
-int64_t hd_node_stage(const struct hd_plan *p, const struct node *n)
-{
-	const struct tensor *t;
-
-	if (!p->stages)
-		return 0;
-	if (n->block >= 0 && n->v.phase & (HD_F | HD_B | HD_W))
-		return p->blocks[n->block].coord;
-	for (uint32_t i = 0; i < n->v.nin + n->v.nout; i++) {
-		t = i < n->v.nin ? n->ins[i] : n->outs[i - n->v.nin];
-		if (t->at.on[p->stages->id].kind == HD_AT)
-			return t->at.on[p->stages->id].index;
-	}
-	return -1;
-}
-
 /* -- one node on one axis --------------------------------------------------------------------------------------------------- */
-static int may_cut(const struct node *n, const struct hd_dim *d)
-{
-	const char *const *u = n->v.op->uncut;
-
-	for (; u && *u; u++)
-		if (!strcmp(*u, d->name))
-			return 0;
-	for (uint32_t i = 0; i < n->v.nin + n->v.nout; i++)
-		if (hd_has_dim(i < n->v.nin ? n->ins[i] : n->outs[i - n->v.nin], d))
-			return 1;
-	return 0;
-}
-
-static const struct rule *rule_for(const struct hd_plan *p, const struct node *n, const struct axis *a)
-{
-	for (size_t i = 0; i < p->nrules; i++) {
-		const struct rule *r = &p->rules[i];
-
-		if (r->axis == a && (!r->kind || !strcmp(r->kind, n->v.kind)) && may_cut(n, r->dim))
-			return r->flags & HD_UNCUT ? NULL : r;
-	}
-	return NULL;
-}
-
-const struct hd_dim *hd_cut_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a)
-{
-	const struct rule *r = rule_for(p, n, a);
-
-	return r ? r->dim : NULL;
-}
 
 /* -- what becomes of a partial sum -- */
 static int is_sum(const struct node *n) { return n->v.op->linear == ~(uint64_t)0; }
@@ -312,7 +140,7 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 
 	if (passes(p, n, a, have, need, out))
 		return;
-	r = rule_for(p, n, a);
+	r = hd_rule_for(p, n, a);
 	if (!r)
 		return;
 	cut.dim = d = r->dim;

@@ -14,7 +14,7 @@
  *   full (fp32=1), accumulated, reduced and clipped so
  */
 #include <config.h>
-#include "engine/plan/plan.h"
+#include "engine/passes/passes.h"
 #include "engine/device/device.h"
 #include <string.h>
 
@@ -136,15 +136,4 @@ int hd_precision(struct hd_plan *p)
 	p->block = -1;
 	p->phase = phase;
 	return p->err->code;
-}
-
-/* The type that a gradient of x has, and what an op with attribute fp32 is told of it. */
-uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x)
-{
-	return x->what == HD_PARAM ? p->real : x->dtype;
-}
-
-const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tensor *x)
-{
-	return x->what == HD_PARAM && dout->dtype == HD_BF16 ? " fp32=1" : "";
 }

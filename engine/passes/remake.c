@@ -14,7 +14,7 @@
  * else would be in memory in between.  So logits are made twice by an order that runs all forwards first, and only there.
  */
 #include <config.h>
-#include "engine/plan/plan.h"
+#include "engine/passes/passes.h"
 #include <stdlib.h>
 #include <string.h>
 

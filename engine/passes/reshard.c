@@ -9,7 +9,7 @@
  * readers; a copy that is larger than what it was made from is made again in backward instead of being kept.
  */
 #include <config.h>
-#include "engine/plan/plan.h"
+#include "engine/passes/passes.h"
 #include <string.h>
 
 /* What a reader asked for before.  Lists are short: a tensor has few placements. */

@@ -3,8 +3,8 @@
  * micro-batch forward, then backward).  Checked before anything runs: every unit once, no deadlock.
  */
 #include <config.h>
-#include "engine/plan/plan.h"
-#include "engine/passes/schedule_check.h"
+#include "engine/passes/passes.h"
+#include "engine/graph/schedule_check.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,8 @@
  */
 #include <config.h>
 #include "engine/plan/plan.h"
-#include "engine/graph/movement.h"
+#include "engine/ops/movement.h"
+#include "engine/ops/record.h"
 #include "engine/device/device.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,50 +37,6 @@ static void host_log(struct hd_plan *p, int32_t level, const char *file, int32_t
 		hd_log(level, "%s: %s", p->cur >= 0 ? p->inst[p->cur].name : "?", text);
 }
 
-static const struct hd_option *option_find(const struct inst *in, const char *key)
-{
-	const struct hd_strategy_ops *o = in->plugin->ops;
-
-	for (uint32_t i = 0; key && i < o->noptions; i++) {
-		const struct hd_option *x = (const void *)((const char *)o->options + i * o->option_size);
-
-		if (!strcmp(x->key, key))
-			return x;
-	}
-	return NULL;
-}
-
-/* A text that begins with "KEY: ", where KEY can stand in the instance's section, is about that key's line. */
-static const char *key_of(const struct inst *in, char *text, char **rest)
-{
-	const struct hd_strategy_ops *o = in->plugin->ops;
-	size_t n = strcspn(text, ":");
-
-	*rest = text;
-	for (uint32_t i = 0; i <= o->noptions; i++) {
-		const char *key = i == o->noptions ? "size"
-			: ((const struct hd_option *)(const void *)((const char *)o->options + i * o->option_size))->key;
-
-		if (strlen(key) == n && !strncmp(key, text, n) && text[n] == ':' && text[n + 1] == ' ') {
-			*rest = text + n + 2;
-			return key;
-		}
-	}
-	return "plugin";
-}
-
-int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text)
-{
-	char copy[800], *rest;
-	const char *key;
-
-	if (p->err->code)
-		return p->err->code;
-	snprintf(copy, sizeof(copy), "%s", text);
-	key = key_of(&p->inst[who], copy, &rest);
-	return hd_section_fail(p->conf, p->inst[who].section, key, p->err, code, "%s", rest);
-}
-
 static int host_fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
 {
 	char text[800];
@@ -107,7 +64,7 @@ static struct hd_section *mine(struct hd_plan *p) { return p->inst[p->cur < 0 ? 
 /* An option that the plugin does not have, or has with another type, would read as 0. */
 static int declared(struct hd_plan *p, const char *call, const char *key, uint32_t types)
 {
-	const struct hd_option *x = option_find(&p->inst[p->cur < 0 ? 0 : p->cur], key);
+	const struct hd_option *x = hd_option_find(&p->inst[p->cur < 0 ? 0 : p->cur], key);
 
 	if (!x)
 		return hd_plan_fail(p, HD_EBUG, "%s: the plugin declares no option %s", call, key ? key : "(NULL)"), 0;
@@ -222,43 +179,6 @@ static const struct hd_axis *host_axis_next(struct hd_plan *p, const struct hd_a
 	return i < p->naxes ? &p->axes[i]->v : NULL;
 }
 
-/* All axes of one section, outer ones first, are what the section says: its own name.  Else the axes' names. */
-static char *group_name(struct hd_plan *p, struct axis *const *axes, uint32_t n)
-{
-	char *name = hd_plan_text(p, "%s", "");
-	uint32_t ours = 0, all = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		ours += axes[i]->inst >= 0 && axes[i]->inst == axes[0]->inst && (!i || axes[i]->id < axes[i - 1]->id);
-		name = hd_plan_text(p, "%s%s%s", name, i ? "+" : "", axes[i]->v.name);
-	}
-	for (int a = 0; a < p->naxes; a++)
-		all += p->axes[a]->inst == axes[0]->inst;
-	return n > 1 && ours == n && all == n ? hd_plan_text(p, "%s", p->inst[axes[0]->inst].name) : name;
-}
-
-struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t n, uint32_t role)
-{
-	struct group *g;
-
-	for (size_t i = 0; i < p->ngroups; i++)
-		if (p->groups[i]->n == n && p->groups[i]->role == role && !memcmp(p->groups[i]->axes, axes, n * sizeof(*axes)))
-			return p->groups[i];
-	g = hd_plan_alloc(p, sizeof(*g));
-	g->v = (struct hd_group){ sizeof(g->v), 1 };
-	g->n = n;
-	g->role = role;
-	g->name = group_name(p, axes, n);
-	for (uint32_t i = 0; i < n; i++) {
-		g->axes[i] = axes[i];
-		g->v.n *= role == HD_SPARE ? axes[i]->v.spare : axes[i]->v.n;
-	}
-	g->id = (int)p->ngroups;
-	p->groups = hd_grow(p->groups, p->ngroups, &p->cap_groups, sizeof(*p->groups));
-	p->groups[p->ngroups++] = g;
-	return g;
-}
-
 static const struct hd_group *host_group(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n, uint32_t role)
 {
 	struct axis *a[HD_MAX_AXES];
@@ -274,14 +194,6 @@ static const struct hd_group *host_group(struct hd_plan *p, const struct hd_axis
 }
 
 /* -- rules and stages ----------------------------------------------------------------------------------------------------- */
-/* What the reader of the INI knows the number of members by: of axis section.suffix the key suffix, if there is one. */
-const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis)
-{
-	const struct inst *in = &p->inst[A(axis)->inst];
-	const char *suffix = axis->name + strlen(in->name);
-
-	return *suffix && option_find(in, suffix + 1) ? suffix + 1 : "size";
-}
 
 static int deal_layers(struct hd_plan *p, struct axis *a)
 {
@@ -709,6 +621,24 @@ static int graph_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_te
 	hd_assign(T(state), T(value));
 	return HD_OK;
 }
+
+/* -- record ----------------------------------------------------------------------------------------------------------------- */
+static int64_t record_index(struct hd_record *r, const struct hd_group *g) { return r->index(r, g); }
+
+static int record_launch(struct hd_record *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
+			 struct hd_tensor *const *outs, uint32_t nout, const char *attr, ...)
+{
+	char text[600];
+	va_list v;
+
+	va_start(v, attr);
+	vsnprintf(text, sizeof(text), attr, v);
+	va_end(v);
+	return r->launch(r, kernel, ins, nin, outs, nout, text);
+}
+
+const struct hd_record_api hd_record_table = { .size = sizeof(struct hd_record_api), .index = record_index,
+	.launch = record_launch };
 
 const struct hd_graph_api hd_graph_table = {
 	.size = sizeof(struct hd_graph_api), .node_next = graph_node_next, .leaf_next = graph_leaf_next, .place = graph_place,

@@ -6,7 +6,7 @@
 #include "engine/base/hash.h"
 #include "engine/config/output_config.h"
 #include "engine/plan/plan.h"
-#include "engine/graph/experts.h"
+#include "engine/models/experts.h"
 #include "engine/data/data.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -17,12 +17,6 @@ static const struct hd_option strategy_options[] = {
 	{ "plugin", HD_OPT_STR, 0, NULL, NULL, "name of a plugin, or path of a .so" },
 	{ "size", HD_OPT_STR, 0, "auto", NULL, "ranks on this axis; auto: what the other sections leave over" },
 };
-
-int64_t hd_plan_coord(const struct hd_plan *p, int64_t rank, const struct axis *a)
-{
-	(void)p;
-	return rank / a->stride % (a->v.n + a->v.spare);
-}
 
 /* -- the INI ------------------------------------------------------------------------------------------------------------------ */
 static const char *const sections[] = { "model", "data", "train", "checkpoint", "log", NULL };
@@ -91,16 +85,6 @@ static int read_conf(struct hd_plan *p)
 	while ((s = hd_conf_next(p->conf, "strategy", s)))
 		HD_TRY(open_instance(p, s));
 	return HD_OK;
-}
-
-/* What a slot returned, where it did not say more itself. */
-int hd_slot_returned(struct hd_plan *p, int rc)
-{
-	if (p->err->code || rc == HD_OK || rc == HD_DEFAULT)
-		return p->err->code;
-	if (rc > 0)
-		return hd_plan_fail(p, HD_EBUG, "slot %s returned %d, which is no status (enum in heddle/host.h)", p->slot, rc);
-	return hd_plan_fail(p, rc, "slot %s failed with code %d and no text", p->slot, rc);
 }
 
 /* -- mesh ------------------------------------------------------------------------------------------------------------------------ */
@@ -471,6 +455,20 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	HD_TRY(check_sites(p));
 	hash_plan(p);
 	return p->err->code;
+}
+
+void hd_plan_destroy(struct hd_plan *p)
+{
+	if (!p)
+		return;
+	for (int i = 0; i < p->ninst; i++)
+		if (p->inst[i].open && p->inst[i].self && p->inst[i].plugin->ops->close)
+			p->inst[i].plugin->ops->close(p->inst[i].self);
+	for (int64_t c = 0; c < p->ncoords; c++)
+		free(p->units[c]);
+	hd_schedule_report_release(&p->timing);
+	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors), free(p->stats);
+	hd_plan_free(p);
 }
 
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err)

@@ -12,6 +12,7 @@
  */
 #include <config.h>
 #include "engine/predict/price.h"
+#include "engine/graph/traffic.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  */
 #include <config.h>
 #include "engine/program/program.h"
-#include "engine/train/json.h"
-#include "engine/graph/movement.h"
+#include "engine/base/json.h"
+#include "engine/ops/movement.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,15 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank)
-{
-	int64_t m = 0;
-
-	for (uint32_t i = 0; i < gr->n; i++)
-		m = m * gr->axes[i]->v.n + hd_plan_coord(p, rank, gr->axes[i]);
-	return m;
-}
-
 static int64_t instances(const struct hd_program *g, const struct tensor *root)
 {
 	return root->step || !g->at[root->id].here ? 1 : g->plan->micros;
@@ -250,4 +241,15 @@ void hd_program_share(struct hd_program *g, const struct hd_program *owner)
 				g->offsets[g->at[i].slot] = owner->offsets[owner->at[k].slot];
 		}
 	}
+}
+
+void hd_program_destroy(struct hd_program *g)
+{
+	if (!g)
+		return;
+	if (g->release)
+		g->release(g);
+	free(g->entries), free(g->at), free(g->next), free(g->members_of), free(g->here), free(g->mine), free(g->position);
+	free(g->offsets), free(g->trace);
+	free(g);
 }

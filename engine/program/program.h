@@ -5,8 +5,8 @@
  *   hd_program_build   timeline.c: which nodes run here, in which order, once per micro-batch or once per step
  *                      alias.c:    which tensors can share bytes (in place, views, pieces of a bucket, accumulators)
  *                      program.c:  lifetimes -> offsets (memory.c)                      no device: also for check and plan
- *   hd_program_bind    record.c:   kernels prepared, addresses resolved
- *   hd_program_run     exec.c:     one step
+ *
+ * engine/run/run.h binds it to memory and runs it.
  */
 #ifndef HD_ENGINE_PROGRAM_H
 #define HD_ENGINE_PROGRAM_H
@@ -63,6 +63,7 @@ struct hd_program {
 	int64_t slots;
 	struct program_memory memory;
 	/* bound */
+	void (*release)(struct hd_program *g);	/* what binding made; NULL: not bound */
 	struct launches *launches;	/* by node id */
 	char *persistent, *transient;
 	struct command *commands; size_t ncommands, cap_commands;
@@ -98,45 +99,12 @@ int hd_tensor_here(const struct hd_program *g, const struct tensor *t);
 int hd_entry_reads(const struct entry *e, uint32_t i);
 int hd_node_here(const struct hd_program *g, const struct node *n);
 
-/* Storage of the leaves (by the plan's tensors: persistent, in the order of their ids) and of everything else.
- * members: by the plan's group ids.  The device's kernels are prepared; settle comes after. */
-struct hd_bind {
-	const struct hd_device_ops *device;
-	char *persistent, *transient;
-	struct hd_members **members;
-	char *staging;			/* host memory that movements between ranks go through; NULL: they reach the tensors */
-};
-/* Bytes of it, where the device's memory is not the host's and movements are made by the host. */
-int64_t hd_program_staging(const struct hd_program *g);
-int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
-/* A tensor's bytes for the host, to read or write: the memory itself, or a copy that unmap writes back and frees.  Of leaves
- * not on this rank: NULL.  Not within a step. */
-enum { HD_MAP_READ = 1, HD_MAP_WRITE };
-void *hd_program_map(const struct hd_program *g, const struct tensor *t, int64_t micro, int how);
-void hd_program_unmap(const struct hd_program *g, const struct tensor *t, int64_t micro, void *data, int how);
-double hd_program_scalar(const struct hd_program *g, const struct tensor *t);	/* of micro-batch 0 */
 void *hd_program_address(const struct hd_program *g, const struct tensor *t, int64_t micro);	/* NULL: not on this rank */
 /* Persistent leaves are found by name, so that programs of one run (train, eval, generate) share them. */
 void hd_program_share(struct hd_program *g, const struct hd_program *owner);
 
-/* fill: writes the ids of a data leaf's slice for one micro-batch. */
-typedef int (*hd_fill_fn)(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out);
-/* A step in two parts: up to the gradient norm, and the update.  HD_EIO: a peer is gone, and has been reported. */
-int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx);
-int hd_program_update(struct hd_program *g, struct hd_run *run);
-/* Computes again and looks at every result: the first that is not finite is named in err (0: all are finite). received: 1 if
- * what it was made from was not finite either, so it came from another rank. */
-int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, int *received, struct hd_err *err);
-/* Seconds of the step's matrix products alone, on the memory that the step uses: the bound of what a step can reach. */
-double hd_program_products(struct hd_program *g, struct hd_run *run);
 /* explain --kept: the buffers of forward that backward reads, on stdout. */
 void hd_kept_print(const struct hd_program *g, int json);
-void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps);	/* from now on; 0: no more.  steps: how many there will be */
-/* Of a device with memory of its own: each launch `repeats` times behind each other, so that what a wait takes is shared out.
- * bytes: of its operands; flops: of its products.  What it computes is of no use afterwards. */
-struct launch_time { const char *name; double seconds, bytes, flops; };
-int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats, void (*each)(void *ctx, const struct launch_time *t),
-		     void *ctx);
 enum { HD_TRACE_KERNEL, HD_TRACE_GROUP, HD_TRACE_MESSAGE };	/* computes; a collective; sends or receives */
 struct trace_event {
 	double begin, end;		/* of this rank's compute thread in it */
@@ -145,7 +113,5 @@ struct trace_event {
 	struct hd_unit unit;
 	int32_t kind, step;		/* step: as in the metrics */
 };
-
-int hd_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
 
 #endif

@@ -6,8 +6,9 @@
  * after binding.
  */
 #include <config.h>
-#include "engine/program/program.h"
-#include "engine/graph/movement.h"
+#include "engine/run/run.h"
+#include "engine/graph/traffic.h"
+#include "engine/ops/movement.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,67 +97,6 @@ static void run_launch(struct hd_program *g, const struct entry *e, const struct
 	}
 }
 
-static int64_t comm_count(const struct node *n)
-{
-	switch (n->comm.kind) {
-	case HD_REDUCE_SCATTER:
-	case HD_SCATTER:
-	case HD_RECV:
-		return hd_local_count(n->outs[0]);
-	case HD_ALL_TO_ALL:
-		return hd_local_count(n->ins[0]) / n->comm.group->v.n;
-	default:
-		return hd_local_count(n->ins[0]);
-	}
-}
-
-static int64_t sent_by(const struct node *n, int64_t member)
-{
-	uint32_t dtype = n->ins[0]->v.dtype;
-	int64_t count = comm_count(n);
-
-	if (n->comm.kind == HD_ALL_TO_ALL_ROWS)
-		return (int64_t)(hd_rows_balanced(n->ins[0]) * (double)(n->comm.group->v.n - 1) / (double)n->comm.group->v.n) *
-		       hd_row_count(n->ins[0]) * HD_BITS(dtype) / 8;
-	if (HD_BITS(dtype) < 8)
-		count = (count + 7) / 8, dtype = HD_U8;
-	return hd_comm_bytes(n->comm.kind, dtype, count, (int)n->comm.group->v.n, (int)member, (int)n->comm.index);
-}
-
-int64_t hd_comm_node_bytes(const struct node *n)
-{
-	int64_t me = n->comm.kind == HD_SEND ? 0 : n->comm.index, size = n->comm.group->v.n;
-	int64_t root = sent_by(n, me % size), other = sent_by(n, (me + 1) % size);
-
-	return root > other ? root : other;
-}
-
-int64_t hd_comm_node_sent(const struct hd_plan *p, const struct node *n, int64_t rank)
-{
-	return sent_by(n, hd_member_index(p, n->comm.group, rank));
-}
-
-/* Behind what only puts it in another order for the movement, or has brought it here. */
-const struct tensor *hd_comm_node_subject(const struct node *n)
-{
-	static const char *const ops[] = { "view", "block", "unblock", "comm" };
-	const struct tensor *x = n->ins[0];
-
-	for (size_t i = 0; !x->v.name[0] && x->v.node && i < HD_LEN(ops); i++)
-		if (!strcmp(x->v.node->op->name, ops[i])) {
-			x = N(x->v.node)->ins[0];
-			i = (size_t)-1;
-		}
-	return x;
-}
-
-const char *hd_comm_node_subject_name(const struct node *n)
-{
-	const struct tensor *x = hd_comm_node_subject(n);
-
-	return x->v.name[0] ? x->v.name : x->v.node ? x->v.node->op->name : "leaf";
-}
-
 /* The rows of a movement between samples and experts.  Whoever moves them reads their numbers in the host's memory. */
 static void describe_rows(struct hd_program *g, const struct node *n, int64_t micro, struct command *command, char **staging)
 {
@@ -180,18 +120,6 @@ static void describe_rows(struct hd_program *g, const struct node *n, int64_t mi
 	}
 	command->call.rows = r;
 	hd_comm_rows_room(g->members[n->comm.group->id], r->experts);
-}
-
-/* Where tokens choose as unequally as they can: what a rank then sends to others. */
-int64_t hd_comm_node_largest(const struct node *n)
-{
-	const struct tensor *x = n->ins[0];
-
-	if (n->comm.kind != HD_ALL_TO_ALL_ROWS)
-		return hd_comm_node_bytes(n);
-	if (n->comm.index)		/* all that it has */
-		return hd_rows_most(x) * hd_row_count(x) * HD_BITS(x->v.dtype) / 8;
-	return hd_rows_most(x) / n->comm.group->v.n * (n->comm.group->v.n - 1) * hd_row_count(x) * HD_BITS(x->v.dtype) / 8;
 }
 
 /* -- memory of the device's own ---------------------------------------------------------------------------------------------- */
@@ -226,7 +154,7 @@ static void start_comm(struct hd_program *g, const struct entry *e, int64_t tick
 	struct command *c = append(g, START, e);
 	struct node *n = e->node;
 	const struct tensor *x = n->ins[0];
-	int64_t count = comm_count(n);
+	int64_t count = hd_comm_node_count(n);
 
 	if (HD_BITS(x->v.dtype) < 8)
 		count = (count + 7) / 8;
@@ -369,6 +297,26 @@ static int bind_device(struct hd_program *g, struct hd_err *err)
 	return HD_OK;
 }
 
+/* What binding has made; the program itself is not bound memory's (engine/program/program.c). */
+static void release(struct hd_program *g)
+{
+	for (int i = 0; g->launches && i <= g->plan->nnodes; i++) {
+		for (size_t k = 0; k < g->launches[i].n; k++)
+			if (g->launches[i].v[k].prep.release)
+				g->launches[i].v[k].prep.release(g->launches[i].v[k].prep.state);
+		free(g->launches[i].v);
+	}
+	for (size_t i = 0; i < g->nrecordings; i++)
+		if (g->recordings[i].kept)
+			g->device->forget(g->recordings[i].kept);
+	for (size_t i = 0; i < g->njoined; i++)
+		g->commands[g->joined[i].from].kernel->unjoin(g->joined[i].state);
+	free(g->joined);
+	if (g->host)
+		g->device->free_host(g->host);
+	free(g->launches), free(g->commands);
+}
+
 int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
 {
 	struct waiting *w = hd_alloc((g->n + 1) * sizeof(*w));
@@ -377,6 +325,7 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err
 	int64_t tickets = 0;
 	int rc;
 
+	g->release = release;
 	g->persistent = b->persistent;
 	g->transient = b->transient;
 	g->members = b->members;
@@ -753,27 +702,4 @@ int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fil
 		}
 	}
 	return HD_OK;
-}
-
-void hd_program_destroy(struct hd_program *g)
-{
-	if (!g)
-		return;
-	for (int i = 0; g->launches && i <= g->plan->nnodes; i++) {
-		for (size_t k = 0; k < g->launches[i].n; k++)
-			if (g->launches[i].v[k].prep.release)
-				g->launches[i].v[k].prep.release(g->launches[i].v[k].prep.state);
-		free(g->launches[i].v);
-	}
-	for (size_t i = 0; i < g->nrecordings; i++)
-		if (g->recordings[i].kept)
-			g->device->forget(g->recordings[i].kept);
-	for (size_t i = 0; i < g->njoined; i++)
-		g->commands[g->joined[i].from].kernel->unjoin(g->joined[i].state);
-	free(g->joined);
-	if (g->host)
-		g->device->free_host(g->host);
-	free(g->launches), free(g->entries), free(g->at), free(g->next), free(g->members_of);
-	free(g->here), free(g->mine), free(g->position), free(g->offsets), free(g->commands), free(g->trace);
-	free(g);
 }

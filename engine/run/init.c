@@ -6,7 +6,7 @@
 #include <config.h>
 #include "engine/run/job.h"
 #include "engine/base/rng.h"
-#include "engine/checkpoint/tensorslice.h"
+#include "engine/base/half.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

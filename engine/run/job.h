@@ -4,7 +4,7 @@
  */
 #ifndef HD_ENGINE_JOB_H
 #define HD_ENGINE_JOB_H
-#include "engine/program/program.h"
+#include "engine/run/run.h"
 #include "engine/config/output_config.h"
 #include "engine/data/data.h"
 
@@ -57,9 +57,5 @@ double hd_plan_flops(const struct hd_plan *p);
 
 /* The training program for another global batch, one of the ramp's: between steps, on all ranks. */
 int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err);
-
-int hd_train(struct hd_job *j, struct hd_err *err);
-/* Mean loss over the first `batches` global batches of the validation data (0: all), the same in every layout. */
-int hd_evaluate(struct hd_job *j, int64_t batches, double *loss, int64_t *tokens, struct hd_err *err);
 
 #endif

@@ -2,7 +2,7 @@
  * Tensors as the host sees them: the memory itself where kernels compute in the host's, else a copy.
  */
 #include <config.h>
-#include "engine/program/program.h"
+#include "engine/run/run.h"
 #include <stdlib.h>
 #include <string.h>
 

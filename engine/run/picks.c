@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/run/picks.h"
 #include "engine/base/hash.h"
-#include "engine/checkpoint/tensorfile.h"
+#include "engine/base/dirs.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

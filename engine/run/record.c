@@ -4,12 +4,13 @@
  * the norm - is recorded here.
  */
 #include <config.h>
-#include "engine/program/program.h"
-#include <stdarg.h>
+#include "engine/run/run.h"
+#include "engine/ops/record.h"
 #include <stdio.h>
 #include <string.h>
 
-struct hd_record {
+struct recorder {
+	struct hd_record r;
 	struct hd_program *g;
 	const struct hd_bind *bind;
 	struct node *node;
@@ -35,7 +36,7 @@ static void view_of(const struct hd_program *g, const struct tensor *t, struct h
 			v->n[i] = 1;
 }
 
-static int prepare(struct hd_record *r, struct launch *l, const char *name, const char *attr)
+static int prepare(struct recorder *r, struct launch *l, const char *name, const char *attr)
 {
 	struct hd_view *v = hd_plan_alloc(r->g->plan, (l->nin + l->nout + 1) * sizeof(*v));
 	struct hd_kernel_desc d = { attr, l->nin, l->nout, v, v + l->nin };
@@ -54,7 +55,7 @@ static int prepare(struct hd_record *r, struct launch *l, const char *name, cons
 	return HD_OK;
 }
 
-static int launch(struct hd_record *r, const char *kernel, struct tensor *const *ins, uint32_t nin, struct tensor *const *outs,
+static int launch(struct recorder *r, const char *kernel, struct tensor *const *ins, uint32_t nin, struct tensor *const *outs,
 		  uint32_t nout, const char *attr)
 {
 	struct launches *all = &r->g->launches[r->node->id];
@@ -76,26 +77,19 @@ static int launch(struct hd_record *r, const char *kernel, struct tensor *const 
 	return prepare(r, l, kernel, hd_plan_text(r->g->plan, "%s", attr));
 }
 
-/* -- what plugins' ops call ------------------------------------------------------------------------------------------------------ */
+/* -- what ops call ----------------------------------------------------------------------------------------------------------- */
 static int64_t record_index(struct hd_record *r, const struct hd_group *g)
 {
-	return hd_member_index(r->g->plan, G(g), r->g->rank);
+	const struct hd_program *of = ((struct recorder *)r)->g;
+
+	return hd_member_index(of->plan, G(g), of->rank);
 }
 
 static int record_launch(struct hd_record *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
-			 struct hd_tensor *const *outs, uint32_t nout, const char *attr, ...)
+			 struct hd_tensor *const *outs, uint32_t nout, const char *attr)
 {
-	char text[600];
-	va_list v;
-
-	va_start(v, attr);
-	vsnprintf(text, sizeof(text), attr, v);
-	va_end(v);
-	return launch(r, kernel, (struct tensor *const *)ins, nin, (struct tensor *const *)outs, nout, text);
+	return launch((struct recorder *)r, kernel, (struct tensor *const *)ins, nin, (struct tensor *const *)outs, nout, attr);
 }
-
-const struct hd_record_api hd_record_table = { .size = sizeof(struct hd_record_api), .index = record_index,
-	.launch = record_launch };
 
 /* -- movement that aliasing could not avoid ---------------------------------------------------------------------------------------- */
 static int shares(const struct hd_program *g, const struct tensor *a, const struct tensor *b, int64_t at)
@@ -103,7 +97,7 @@ static int shares(const struct hd_program *g, const struct tensor *a, const stru
 	return g->at[a->id].root == g->at[b->id].root && g->at[a->id].offset == g->at[b->id].offset + at;
 }
 
-static int copy(struct hd_record *r, struct tensor *x, struct tensor *y, int64_t runs, int64_t run, int64_t src, int64_t src_step,
+static int copy(struct recorder *r, struct tensor *x, struct tensor *y, int64_t runs, int64_t run, int64_t src, int64_t src_step,
 		int64_t dst, int64_t dst_step)
 {
 	char attr[200];
@@ -133,7 +127,7 @@ static void around(const struct tensor *t, const struct hd_dim *d, int64_t *oute
 		*inner *= t->local[i];
 }
 
-static int chunk_or_join(struct hd_record *r, struct node *n)
+static int chunk_or_join(struct recorder *r, struct node *n)
 {
 	struct hd_program *g = r->g;
 	int joins = !strcmp(n->v.op->name, "join");
@@ -154,7 +148,7 @@ static int chunk_or_join(struct hd_record *r, struct node *n)
 	return HD_OK;
 }
 
-static int pack(struct hd_record *r, struct node *n)
+static int pack(struct recorder *r, struct node *n)
 {
 	int64_t at = 0;
 
@@ -169,7 +163,7 @@ static int pack(struct hd_record *r, struct node *n)
 }
 
 /* One member's piece of (…, n k, …) stands in `outer` runs; blocked, it is one. */
-static int block_or_unblock(struct hd_record *r, struct node *n)
+static int block_or_unblock(struct recorder *r, struct node *n)
 {
 	int blocks = !strcmp(n->v.op->name, "block");
 	struct tensor *plain = blocks ? n->ins[0] : n->outs[0], *blocked = blocks ? n->outs[0] : n->ins[0];
@@ -187,7 +181,7 @@ static int block_or_unblock(struct hd_record *r, struct node *n)
 	return HD_OK;
 }
 
-static int whole_copy(struct hd_record *r, struct tensor *x, struct tensor *y, int64_t src)
+static int whole_copy(struct recorder *r, struct tensor *x, struct tensor *y, int64_t src)
 {
 	return copy(r, x, y, 1, hd_local_count(y), src, 0, 0, 0);
 }
@@ -208,7 +202,7 @@ static int counts(const struct hd_program *g, const struct tensor *x, const stru
 	return 1;
 }
 
-static int norm2(struct hd_record *r, struct node *n)
+static int norm2(struct recorder *r, struct node *n)
 {
 	struct tensor *s = n->outs[0];
 
@@ -222,7 +216,7 @@ static int norm2(struct hd_record *r, struct node *n)
 }
 
 /* One launch per contribution that is not written in place; entries of type ACC name them by input. */
-static int accumulate(struct hd_record *r, struct node *n)
+static int accumulate(struct recorder *r, struct node *n)
 {
 	struct tensor *y = n->outs[0];
 
@@ -244,7 +238,7 @@ static struct tensor *target_of(const struct hd_program *g, const struct node *n
 	return NULL;
 }
 
-static int record_node(struct hd_record *r, struct node *n)
+static int record_node(struct recorder *r, struct node *n)
 {
 	const char *op = n->v.op->name;
 	struct hd_program *g = r->g;
@@ -281,14 +275,14 @@ static int record_node(struct hd_record *r, struct node *n)
 	r->target = target_of(g, n);
 	r->acc = r->target ? -1 : 0;
 	g->plan->cur = n->inst;
-	HD_TRY(n->v.op->record(n->inst >= 0 ? g->plan->inst[n->inst].self : NULL, r, &n->v));
+	HD_TRY(n->v.op->record(n->inst >= 0 ? g->plan->inst[n->inst].self : NULL, &r->r, &n->v));
 	g->plan->cur = -1;
 	return r->err->code;
 }
 
 int hd_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
 {
-	struct hd_record r = { .g = g, .bind = b, .err = err };
+	struct recorder r = { .r = { &hd_record_table, record_index, record_launch }, .g = g, .bind = b, .err = err };
 
 	g->launches = hd_alloc((size_t)(g->plan->nnodes + 1) * sizeof(*g->launches));
 	for (struct node *n = g->plan->first; n; n = n->next)

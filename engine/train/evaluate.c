@@ -4,7 +4,7 @@
  * filled up and its surplus left out, so every validation token counts once.
  */
 #include <config.h>
-#include "engine/run/job.h"
+#include "engine/train/train.h"
 #include <stdlib.h>
 #include <string.h>
 

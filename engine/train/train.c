@@ -2,11 +2,11 @@
  * The training loop: a step, its numbers, evaluations, checkpoints, and how it ends.
  */
 #include <config.h>
-#include "engine/run/job.h"
+#include "engine/train/train.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/graph/experts.h"
+#include "engine/models/experts.h"
 #include "engine/train/generate.h"
-#include "engine/train/json.h"
+#include "engine/train/metrics.h"
 #include "engine/process/launch.h"
 #include "engine/train/progress.h"
 #include "engine/train/trace.h"

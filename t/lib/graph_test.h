@@ -14,8 +14,9 @@
  */
 #ifndef HD_T_LIB_GRAPH_TEST_H
 #define HD_T_LIB_GRAPH_TEST_H
+#include "engine/graph/traffic.h"
 #include "engine/plan/plan.h"
-#include "engine/program/program.h"
+#include "engine/run/run.h"
 
 #define GT_RANKS 64
 

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/train/json.h - JSON numbers, and the metrics file: one object on each line.
+ * engine/train/metrics.h - the metrics file: one object on each line.
  */
-#ifndef HD_ENGINE_JSON_H
-#define HD_ENGINE_JSON_H
-#include <jansson.h>
+#ifndef HD_ENGINE_METRICS_H
+#define HD_ENGINE_METRICS_H
 #include "engine/base/err.h"
-
-json_t *hd_json_number(double v); /* null where v is not finite: JSON has no NaN */
-char *hd_json_line(json_t *v); /* malloc'ed, in order of insertion, 15 digits; steals v */
+#include "engine/base/json.h"
 
 struct hd_metrics;
 /* append 0: an old file is emptied. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/graph/experts.h - a layer of experts, for the families that have one: a router chooses, each token goes to its experts
+ * engine/models/experts.h - a layer of experts, for the families that have one: a router chooses, each token goes to its experts
  * and comes back.  What the experts compute is the family's.
  *
  *	struct hd_experts e;
@@ -9,7 +9,8 @@
  */
 #ifndef HD_ENGINE_EXPERTS_H
 #define HD_ENGINE_EXPERTS_H
-#include "engine/plan/plan.h"
+#include "engine/models/model.h"
+#include "engine/ops/build.h"
 
 struct hd_experts { struct tensor *gates, *slots; };
 

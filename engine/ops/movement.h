@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/graph/movement.h - builders of nodes that move elements (ops/movement.c).
+ * engine/ops/movement.h - builders of nodes that move elements (ops/movement.c).
  */
 #ifndef HD_ENGINE_MOVEMENT_H
 #define HD_ENGINE_MOVEMENT_H
-#include "engine/plan/plan.h"
+#include "engine/graph/graph.h"
 
 const struct hd_dim *hd_member_dim(struct hd_plan *p, int64_t n);	/* leading dim of what a collective cuts or joins */
+struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, const struct hd_dim *dim,
+			     int64_t index);
 struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t parts, const struct hd_pos *at);
 struct tensor *hd_build_join(struct hd_plan *p, struct tensor *const *xs, uint32_t n, const struct hd_dim *dim,
 			     const struct hd_pos *at);

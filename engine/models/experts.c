@@ -6,7 +6,7 @@
  * the batch is cut instead, which makes the two movements of each direction (engine/ops/experts.c).
  */
 #include <config.h>
-#include "engine/graph/experts.h"
+#include "engine/models/experts.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * of one, and a job that dies leaves all steps that it has finished.
  */
 #include <config.h>
-#include "engine/train/json.h"
+#include "engine/train/metrics.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,19 +14,6 @@ struct hd_metrics {
 	FILE *f;
 	char *path;
 };
-
-json_t *hd_json_number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
-char *hd_json_line(json_t *v)
-{
-	char *line = json_dumps(v, JSON_REAL_PRECISION(15) | JSON_ENCODE_ANY);
-
-	json_decref(v);
-	return line ? line : hd_strdup("null");
-}
 
 int hd_metrics_open(const char *path, int append, struct hd_metrics **out, struct hd_err *err)
 {

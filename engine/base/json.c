@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * JSON as the engine writes it: numbers, and an object on a line.
+ */
+#include <config.h>
+#include "engine/base/err.h"
+#include "engine/base/json.h"
+#include <math.h>
+
+json_t *hd_json_number(double v)
+{
+	return isfinite(v) ? json_real(v) : json_null();
+}
+
+char *hd_json_line(json_t *v)
+{
+	char *line = json_dumps(v, JSON_REAL_PRECISION(15) | JSON_ENCODE_ANY);
+
+	json_decref(v);
+	return line ? line : hd_strdup("null");
+}

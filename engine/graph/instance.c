@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The instances of plugins, one for each [strategy NAME]: what is said of them names the section, and the key where it can.
+ */
+#include <config.h>
+#include "engine/graph/graph.h"
+#include "engine/graph/mesh.h"
+#include <stdio.h>
+#include <string.h>
+
+const struct hd_option *hd_option_find(const struct inst *in, const char *key)
+{
+	const struct hd_strategy_ops *o = in->plugin->ops;
+
+	for (uint32_t i = 0; key && i < o->noptions; i++) {
+		const struct hd_option *x = (const void *)((const char *)o->options + i * o->option_size);
+
+		if (!strcmp(x->key, key))
+			return x;
+	}
+	return NULL;
+}
+
+/* A text that begins with "KEY: ", where KEY can stand in the instance's section, is about that key's line. */
+static const char *key_of(const struct inst *in, char *text, char **rest)
+{
+	const struct hd_strategy_ops *o = in->plugin->ops;
+	size_t n = strcspn(text, ":");
+
+	*rest = text;
+	for (uint32_t i = 0; i <= o->noptions; i++) {
+		const char *key = i == o->noptions ? "size"
+			: ((const struct hd_option *)(const void *)((const char *)o->options + i * o->option_size))->key;
+
+		if (strlen(key) == n && !strncmp(key, text, n) && text[n] == ':' && text[n + 1] == ' ') {
+			*rest = text + n + 2;
+			return key;
+		}
+	}
+	return "plugin";
+}
+
+int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text)
+{
+	char copy[800], *rest;
+	const char *key;
+
+	if (p->err->code)
+		return p->err->code;
+	snprintf(copy, sizeof(copy), "%s", text);
+	key = key_of(&p->inst[who], copy, &rest);
+	return hd_section_fail(p->conf, p->inst[who].section, key, p->err, code, "%s", rest);
+}
+
+/* What the reader of the INI knows the number of members by: of axis section.suffix the key suffix, if there is one. */
+const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis)
+{
+	const struct inst *in = &p->inst[A(axis)->inst];
+	const char *suffix = axis->name + strlen(in->name);
+
+	return *suffix && hd_option_find(in, suffix + 1) ? suffix + 1 : "size";
+}
+
+/* What a slot returned, where it did not say more itself. */
+int hd_slot_returned(struct hd_plan *p, int rc)
+{
+	if (p->err->code || rc == HD_OK || rc == HD_DEFAULT)
+		return p->err->code;
+	if (rc > 0)
+		return hd_plan_fail(p, HD_EBUG, "slot %s returned %d, which is no status (enum in heddle/host.h)", p->slot, rc);
+	return hd_plan_fail(p, rc, "slot %s failed with code %d and no text", p->slot, rc);
+}

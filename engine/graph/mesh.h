@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/graph/mesh.h - the axes of a layout: where a rank is on them, and the groups of ranks along them; and the sections of
+ * the INI that claimed them.
+ */
+#ifndef HD_ENGINE_MESH_H
+#define HD_ENGINE_MESH_H
+#include "engine/graph/types.h"
+
+/* -- mesh.c ------------------------------------------------------------------------------------------------------------- */
+int64_t hd_plan_coord(const struct hd_plan *p, int64_t rank, const struct axis *a);
+struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t n, uint32_t role);
+int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank);
+
+/* -- instance.c --------------------------------------------------------------------------------------------------------- */
+const struct hd_option *hd_option_find(const struct inst *in, const char *key);	/* that its plugin declares, or NULL */
+int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text);	/* of that section: "KEY: ..." is said of the key's line */
+const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis);	/* the key of its section that says its size */
+int hd_slot_returned(struct hd_plan *p, int rc);		/* refuses codes that are none, and failures without a text */
+
+#endif

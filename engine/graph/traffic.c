@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What communication sends: bytes by member, and the name of what is moved.
+ */
+#include <config.h>
+#include "engine/comm/comm.h"
+#include "engine/graph/graph.h"
+#include "engine/graph/mesh.h"
+#include "engine/graph/traffic.h"
+#include <string.h>
+
+int64_t hd_comm_node_count(const struct node *n)
+{
+	switch (n->comm.kind) {
+	case HD_REDUCE_SCATTER:
+	case HD_SCATTER:
+	case HD_RECV:
+		return hd_local_count(n->outs[0]);
+	case HD_ALL_TO_ALL:
+		return hd_local_count(n->ins[0]) / n->comm.group->v.n;
+	default:
+		return hd_local_count(n->ins[0]);
+	}
+}
+
+static int64_t sent_by(const struct node *n, int64_t member)
+{
+	uint32_t dtype = n->ins[0]->v.dtype;
+	int64_t count = hd_comm_node_count(n);
+
+	if (n->comm.kind == HD_ALL_TO_ALL_ROWS)
+		return (int64_t)(hd_rows_balanced(n->ins[0]) * (double)(n->comm.group->v.n - 1) / (double)n->comm.group->v.n) *
+		       hd_row_count(n->ins[0]) * HD_BITS(dtype) / 8;
+	if (HD_BITS(dtype) < 8)
+		count = (count + 7) / 8, dtype = HD_U8;
+	return hd_comm_bytes(n->comm.kind, dtype, count, (int)n->comm.group->v.n, (int)member, (int)n->comm.index);
+}
+
+int64_t hd_comm_node_bytes(const struct node *n)
+{
+	int64_t me = n->comm.kind == HD_SEND ? 0 : n->comm.index, size = n->comm.group->v.n;
+	int64_t root = sent_by(n, me % size), other = sent_by(n, (me + 1) % size);
+
+	return root > other ? root : other;
+}
+
+int64_t hd_comm_node_sent(const struct hd_plan *p, const struct node *n, int64_t rank)
+{
+	return sent_by(n, hd_member_index(p, n->comm.group, rank));
+}
+
+/* Behind what only puts it in another order for the movement, or has brought it here. */
+const struct tensor *hd_comm_node_subject(const struct node *n)
+{
+	static const char *const ops[] = { "view", "block", "unblock", "comm" };
+	const struct tensor *x = n->ins[0];
+
+	for (size_t i = 0; !x->v.name[0] && x->v.node && i < HD_LEN(ops); i++)
+		if (!strcmp(x->v.node->op->name, ops[i])) {
+			x = N(x->v.node)->ins[0];
+			i = (size_t)-1;
+		}
+	return x;
+}
+
+const char *hd_comm_node_subject_name(const struct node *n)
+{
+	const struct tensor *x = hd_comm_node_subject(n);
+
+	return x->v.name[0] ? x->v.name : x->v.node ? x->v.node->op->name : "leaf";
+}
+
+/* Where tokens choose as unequally as they can: what a rank then sends to others. */
+int64_t hd_comm_node_largest(const struct node *n)
+{
+	const struct tensor *x = n->ins[0];
+
+	if (n->comm.kind != HD_ALL_TO_ALL_ROWS)
+		return hd_comm_node_bytes(n);
+	if (n->comm.index)		/* all that it has */
+		return hd_rows_most(x) * hd_row_count(x) * HD_BITS(x->v.dtype) / 8;
+	return hd_rows_most(x) / n->comm.group->v.n * (n->comm.group->v.n - 1) * hd_row_count(x) * HD_BITS(x->v.dtype) / 8;
+}

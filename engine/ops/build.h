@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/ops/build.h - nodes of the engine's ops by name.  NULL in, NULL out.
+ */
+#ifndef HD_ENGINE_BUILD_H
+#define HD_ENGINE_BUILD_H
+#include "engine/graph/graph.h"
+
+const struct hd_op *hd_op_find(const char *name);
+struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
+	HD_PRINTF(5, 6);
+struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
+	HD_PRINTF(5, 6);
+struct tensor *hd_einsum(struct hd_plan *p, struct tensor *a, struct tensor *b, const char *spec);
+struct tensor *hd_map(struct hd_plan *p, struct tensor *const *ins, uint32_t nin, const char *expr);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/passes/passes.h - the passes over the graph of a plan, in the order in which they run (doc/architecture.md).
+ */
+#ifndef HD_ENGINE_PASSES_H
+#define HD_ENGINE_PASSES_H
+#include <stdio.h>
+#include "engine/graph/graph.h"
+#include "engine/graph/mesh.h"
+#include "engine/graph/placement.h"
+#include "engine/ops/build.h"
+
+int hd_precision(struct hd_plan *p);		/* what is of low precision; may be called again after changes */
+int hd_autodiff(struct hd_plan *p);		/* backward nodes, accumulators, sync, norm, update */
+int hd_phases(struct hd_plan *p);		/* ops that a rule cuts along what they may not cut, in parts that may */
+int hd_schedule(struct hd_plan *p);		/* units per coordinate, checked */
+int hd_remake(struct hd_plan *p);		/* what is made again in backward instead of kept (train.recompute) */
+int hd_place_leaves(struct hd_plan *p);		/* a leaf lives where its first use needs it */
+int hd_place(struct hd_plan *p);		/* placements of all nodes; reshards appear */
+int hd_order(struct hd_plan *p);		/* readers behind makers, whatever plugins have replaced */
+int hd_lower(struct hd_plan *p);		/* the reshards that no plugin took become communication */
+int hd_fuse(struct hd_plan *p);			/* adds into products, and the like */
+int hd_overlap(struct hd_plan *p);		/* weight gradients are computed beside collectives */
+
+/* -- precision.c */
+uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda);	/* for hd_plan_options.low, of a run on this kind of device */
+
+/* -- reshard.c */
+struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader);
+struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to);
+int hd_made_whole(const struct hd_plan *p, const struct tensor *x, const struct axis *a);
+
+/* -- schedule.c, unit_times.c */
+struct hd_unit_times { double *f, *b, *w; int64_t parts; };	/* seconds, by position in the model's order */
+int hd_unit_times_read(const struct hd_plan *p, const char *path, struct hd_unit_times *t, struct hd_err *err);	/* from a trace */
+void hd_unit_times_release(struct hd_unit_times *t);
+int64_t hd_plan_parts(const struct hd_plan *p);	/* chunks that hold blocks, of all stages */
+void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *f);	/* the units of each stage in time; t: or NULL, by counts */
+double hd_plan_bubble(const struct hd_plan *p);	/* idle over busy time of the busiest stage, in unit counts */
+
+#endif
