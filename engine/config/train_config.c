@@ -28,6 +28,7 @@ static const struct hd_option train[] = {
 	{ "precision", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|auto", "of activations and products (unset: bf16 on cuda); masters, gradients, states: fp32" },
 	{ "recompute", HD_OPT_CHOICE, 0, "none", "none|selective|full", "what backward makes again instead of keeping it" },
 	{ "reduce", HD_OPT_CHOICE, 0, "fast", "fast|rank_order", "rank_order: sums in member order on every transport" },
+	{ "deterministic", HD_OPT_BOOL, 0, "no", NULL, "same bits from run to run, whatever the timings and the number of threads" },
 	{ "eval_every", HD_OPT_INT, 0, "0", "0..", "steps between evaluations (0: after the last step only)" },
 	{ "eval_batches", HD_OPT_INT, 0, "0", "0..", "global batches per evaluation (0: all of the validation data)" },
 	{ "device", HD_OPT_CHOICE, 0, "auto", "cpu|cuda|auto", "where kernels run" },
@@ -111,6 +112,7 @@ int hd_train_config_read(struct hd_conf *c, struct hd_train_config *t, struct hd
 	t->precision = precision(s);
 	t->recompute = recompute(hd_section_str(s, "recompute"));
 	t->rank_order = !strcmp(hd_section_str(s, "reduce"), "rank_order");
+	t->deterministic = hd_section_int(s, "deterministic") != 0;
 	t->eval_every = hd_section_int(s, "eval_every");
 	t->eval_batches = hd_section_int(s, "eval_batches");
 	t->device = device(hd_section_str(s, "device"));

@@ -26,6 +26,7 @@ struct hd_train_config {
 	enum hd_precision precision;
 	enum hd_recompute recompute;
 	int rank_order;			/* sums in the order of the members */
+	int deterministic;		/* timing and threads decide nothing that changes a bit */
 	int64_t eval_every, eval_batches;	/* 0: after the last step only; 0: all of the validation data */
 	enum hd_device_choice device;
 	enum hd_comm_choice comm;

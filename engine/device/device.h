@@ -83,6 +83,9 @@ struct hd_device_ops {
 	int (*open)(int threads, struct hd_err *err);
 	void (*close)(void);
 	const struct hd_kernel *(*kernel)(const char *name);	/* NULL: has none */
+	/* Before the first prepare; yes: nothing that kernels compute may depend on timing or on the number of threads.  NULL: it
+	 * never does. */
+	void (*fixed)(int yes);
 	/* After all prepares, before the first run: choices that timing decides (which implementation of a product).
 	 * `known`: "key value" lines from a cache or a checkpoint, or "".  -> malloc'ed text of all choices in force. */
 	char *(*settle)(const char *known, const struct hd_exchange *x);

@@ -330,6 +330,8 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	choose_device(j, err);
 	HD_TRY(hd_comm_agree(err));
 	HD_TRY(agree_on_device(j, err));
+	if (j->device->fixed)
+		j->device->fixed(j->train.deterministic);
 	j->low = hd_precision_asked(&j->train, !hd_device_in_host(j->device));
 	hd_picks_precision(j, known_picks);
 	if (j->low && j->device->slow && j->device->slow(j->low) && j->world.rank == 0)

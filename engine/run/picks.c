@@ -98,6 +98,14 @@ static int is_auto(const struct hd_job *j) { return j->train.precision == HD_PRE
 
 #define CHOSEN "precision.auto "
 
+/* By what the processor has, or by what it does. */
+static int prefers_low(const struct hd_job *j)
+{
+	if (j->train.deterministic)
+		return !j->device->slow || !j->device->slow(HD_BF16);
+	return j->device->product_rate(HD_BF16) > j->device->product_rate(HD_F32);
+}
+
 void hd_picks_precision(struct hd_job *j, const char *known)
 {
 	struct hd_err ignored = { 0 };
@@ -107,11 +115,11 @@ void hd_picks_precision(struct hd_job *j, const char *known)
 	if (!is_auto(j) || !hd_device_in_host(j->device))
 		return;
 	path = cache_path(j);
-	cached = j->world.rank == 0 ? hd_file_read(path, NULL, &ignored) : NULL;
+	cached = j->world.rank == 0 && !j->train.deterministic ? hd_file_read(path, NULL, &ignored) : NULL;
 	text = hd_format("%s\n%s", known ? known : "", cached ? cached : "");
 	if (j->world.rank == 0 && !strstr(text, "\n" CHOSEN) && strncmp(text, CHOSEN, strlen(CHOSEN))) {
 		free(text);
-		text = hd_format(CHOSEN "%s\n", j->device->product_rate(HD_BF16) > j->device->product_rate(HD_F32) ? "bf16" : "fp32");
+		text = hd_format(CHOSEN "%s\n", prefers_low(j) ? "bf16" : "fp32");
 	}
 	all = hd_comm_bcast_text(text, 0);
 	s = strstr(all, CHOSEN);
@@ -157,7 +165,8 @@ int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err)
 		j->rate = hd_comm_sum(mine) / j->world.size;
 	}
 	if (j->world.rank == 0) {
-		char *text = merged(cached ? cached : "", rate_key(j), j->rate, j->picks ? j->picks : "");
+		char *text = merged(cached ? cached : "", rate_key(j), j->rate,
+				    j->picks && !j->train.deterministic ? j->picks : "");
 
 		if (!cached || strcmp(text, cached))
 			save(path, text);

@@ -6,9 +6,9 @@
  * into fp32, in memory that all these kernels share, and go through it too.
  */
 #include <config.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
 #include "kernels/cpu/low.h"
+#include "kernels/cpu/matmul.h"
 #include "kernels/prepare/grouped.h"
 
 #define BLOCK 256		/* rows, and columns of weights, of bf16 that are fp32 at a time */
@@ -50,7 +50,7 @@ static void rows_product(const struct hd_prep *p, float *y, const float *a, cons
 {
 	int64_t k = p->n[2], n = p->n[3];
 
-	dnnl_sgemm('N', p->n[5] ? 'T' : 'N', rows, n, k, 1, a, k, w, p->n[5] ? k : n, keep ? 1 : 0, y, n);
+	hd_mm_sgemm('N', p->n[5] ? 'T' : 'N', (int64_t[]){ rows, n, k }, a, k, w, p->n[5] ? k : n, keep ? 1 : 0, y, n);
 }
 
 /* w (k, n) = a (rows, k) transposed times x (rows, n), or w (n, k) */
@@ -61,9 +61,9 @@ static void weights_product(const struct hd_prep *p, float *w, const float *a, c
 	if (!rows && !keep)
 		memset(w, 0, (size_t)(k * n) * sizeof(*w));
 	else if (p->n[5] && rows)
-		dnnl_sgemm('T', 'N', n, k, rows, 1, x, n, a, k, keep ? 1 : 0, w, k);
+		hd_mm_sgemm('T', 'N', (int64_t[]){ n, k, rows }, x, n, a, k, keep ? 1 : 0, w, k);
 	else if (rows)
-		dnnl_sgemm('T', 'N', k, n, rows, 1, a, k, x, n, keep ? 1 : 0, w, n);
+		hd_mm_sgemm('T', 'N', (int64_t[]){ k, n, rows }, a, k, x, n, keep ? 1 : 0, w, n);
 }
 
 static void raise_rows(float *y, const uint16_t *x, int64_t rows, int64_t cols, int64_t step)
@@ -92,7 +92,8 @@ static void rows_product_low(const struct hd_prep *p, uint16_t *y, const uint16_
 			raise_rows(af, a + i * k, m, k, k);
 			if (keep)
 				raise_rows(yf, y + i * n + c, m, cols, n);
-			dnnl_sgemm('N', p->n[5] ? 'T' : 'N', m, cols, k, 1, af, k, wf, p->n[5] ? k : cols, keep ? 1 : 0, yf, cols);
+			hd_mm_sgemm('N', p->n[5] ? 'T' : 'N', (int64_t[]){ m, cols, k }, af, k, wf, p->n[5] ? k : cols, keep ? 1 : 0, yf,
+				    cols);
 			for (int64_t r = 0; r < m; r++)
 				hd_lower(y + (i + r) * n + c, yf + r * cols, cols);
 		}

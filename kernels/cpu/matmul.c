@@ -4,32 +4,22 @@
  * oneDNN offers several implementations of one product and the first is not always the fastest,
  * so every shape is timed once (settle) and the pick is kept as text: the key of a shape says all
  * that the timing depends on, and a shape can be rebuilt from its key, so that rank 0 can time
- * what only other ranks need.  Primitives are created once a shape; a run sets four addresses.
- * The scratchpad is ours and shared: by default each primitive would hold its own.
+ * what only other ranks need.  Where bits must not depend on that, nothing is timed and products
+ * are made in pieces (matmul_pieces.c).
  */
 #include <config.h>
-#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/matmul_impl.h"
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SCRATCH ((size_t)64 << 20)	/* an implementation that wants more is not offered */
-#define MAX_ARGS 5
 #define KEY 700
-
-struct primitive {
-	dnnl_primitive_t prim;
-	dnnl_memory_t mem[HD_MM_OPERANDS], scratch;
-	dnnl_exec_arg_t args[MAX_ARGS];
-	int nargs, swapped;
-	size_t scratch_bytes;
-};
 
 struct hd_mm {
 	struct hd_mm_shape shape;
-	struct primitive made[2];	/* overwrites, adds */
+	struct hd_mm_primitive made[2];	/* overwrites, adds */
+	struct hd_mm_pieces *pieces[2];	/* in their place, if nothing may depend on time and threads */
 	int users, needs;		/* needs: bit 0 overwriting, bit 1 adding */
 	struct hd_mm *next;
 };
@@ -39,181 +29,11 @@ struct pick {
 	struct pick *next;
 };
 
-static dnnl_engine_t engine;
-static dnnl_stream_t stream;
 static void *scratch;
 static size_t scratch_bytes;
 static struct hd_mm *all;
 static struct pick *picks;
-
-int hd_mm_open(struct hd_err *err)
-{
-	if (engine)
-		return 0;
-	if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success ||
-	    dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success)
-		return hd_err_set(err, HD_ENOTSUP, "oneDNN has no cpu engine here");
-	return 0;
-}
-
-static dnnl_data_type_t type_of(uint32_t dtype)
-{
-	return dtype == HD_BF16 ? dnnl_bf16 : dnnl_f32;
-}
-
-/* ---- descriptors ----------------------------------------------------------------------------- */
-
-/* The rows and columns of operand o are dims `row` and `col` of the shape.  Extents of 1 get
- * the stride of a dense matrix: oneDNN reads the leading dimension from it. */
-static int describe(dnnl_memory_desc_t *md, const struct hd_mm_shape *s, int o, int row, int col)
-{
-	dnnl_dims_t n, stride;
-	const int64_t *st = s->stride[o];
-	int d, nb = s->ndim - 3;
-
-	for (d = 0; d < nb; d++) {
-		n[d] = st[d] ? s->n[d] : 1;
-		stride[d] = st[d] ? st[d] : 1;
-	}
-	n[nb] = st[row] ? s->n[row] : 1;
-	n[nb + 1] = st[col] ? s->n[col] : 1;
-	stride[nb] = st[row];
-	stride[nb + 1] = n[nb + 1] > 1 ? st[col] : 1;
-	if (n[nb] == 1)
-		stride[nb] = n[nb + 1] * stride[nb + 1];
-	else if (n[nb + 1] == 1 && stride[nb] == 1)
-		stride[nb + 1] = 1;
-	return dnnl_memory_desc_init_by_strides(md, nb + 2, n, type_of(s->dtype[o]), stride) ==
-	       dnnl_success;
-}
-
-static int make_desc(dnnl_matmul_desc_t *desc, const struct hd_mm_shape *s, int swap)
-{
-	dnnl_memory_desc_t a, b, c, bias;
-	int m = s->ndim - 3, n = m + 1, k = m + 2, has = s->dtype[HD_MM_BIAS] != 0;
-
-	if (!describe(&a, s, HD_MM_A, swap ? k : m, swap ? m : k) ||
-	    !describe(&b, s, HD_MM_B, swap ? n : k, swap ? k : n) ||
-	    !describe(&c, s, HD_MM_C, swap ? n : m, swap ? m : n))
-		return 0;
-	if (has && !describe(&bias, s, HD_MM_BIAS, m, n))
-		return 0;
-	return dnnl_matmul_desc_init(desc, swap ? &b : &a, swap ? &a : &b, has ? &bias : NULL,
-				     &c) == dnnl_success;
-}
-
-static dnnl_primitive_attr_t make_attr(int sum)
-{
-	dnnl_primitive_attr_t attr = NULL;
-	dnnl_post_ops_t post = NULL;
-
-	if (dnnl_primitive_attr_create(&attr) != dnnl_success)
-		return NULL;
-	dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-	if (sum && dnnl_post_ops_create(&post) == dnnl_success) {
-		dnnl_post_ops_append_sum(post, 1);
-		dnnl_primitive_attr_set_post_ops(attr, post);
-		dnnl_post_ops_destroy(post);
-	}
-	return attr;
-}
-
-struct offers { /* the iterator of oneDNN 2 reads desc and attr as long as it lives */
-	dnnl_primitive_desc_iterator_t it;
-	dnnl_matmul_desc_t desc;
-	dnnl_primitive_attr_t attr;
-};
-
-static void offers_end(struct offers *o)
-{
-	if (o->it)
-		dnnl_primitive_desc_iterator_destroy(o->it);
-	if (o->attr)
-		dnnl_primitive_attr_destroy(o->attr);
-}
-
-static int offers_begin(struct offers *o, const struct hd_mm_shape *s, int sum, int swap)
-{
-	memset(o, 0, sizeof(*o));
-	if (!engine || !make_desc(&o->desc, s, swap))
-		return 0;
-	o->attr = make_attr(sum);
-	if (o->attr && dnnl_primitive_desc_iterator_create(&o->it, &o->desc, o->attr, engine,
-							   NULL) == dnnl_success)
-		return 1;
-	o->it = NULL;
-	offers_end(o);
-	return 0;
-}
-
-/* The next implementation, to be destroyed by the caller; NULL: no more. */
-static dnnl_primitive_desc_t offers_next(struct offers *o, int *begun)
-{
-	if ((*begun)++ && dnnl_primitive_desc_iterator_next(o->it) != dnnl_success)
-		return NULL;
-	return dnnl_primitive_desc_iterator_fetch(o->it);
-}
-
-static const char *name_of(const_dnnl_primitive_desc_t pd)
-{
-	const char *name = NULL;
-
-	dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
-	return name ? name : "?";
-}
-
-static size_t scratch_of(const_dnnl_primitive_desc_t pd)
-{
-	const dnnl_memory_desc_t *md =
-		dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-
-	return md ? dnnl_memory_desc_get_size(md) : 0;
-}
-
-/* ---- primitives ------------------------------------------------------------------------------ */
-
-static void drop(struct primitive *p)
-{
-	for (int o = 0; o < HD_MM_OPERANDS; o++)
-		if (p->mem[o])
-			dnnl_memory_destroy(p->mem[o]);
-	if (p->scratch)
-		dnnl_memory_destroy(p->scratch);
-	if (p->prim)
-		dnnl_primitive_destroy(p->prim);
-	memset(p, 0, sizeof(*p));
-}
-
-static int bind(struct primitive *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index,
-		int arg, dnnl_memory_t *mem)
-{
-	const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, what, index);
-
-	if (!md || dnnl_memory_create(mem, md, engine, DNNL_MEMORY_NONE) != dnnl_success)
-		return 0;
-	p->args[p->nargs].arg = arg;
-	p->args[p->nargs++].memory = *mem;
-	return 1;
-}
-
-static int build(struct primitive *p, const_dnnl_primitive_desc_t pd, int swap, int bias)
-{
-	memset(p, 0, sizeof(*p));
-	p->swapped = swap;
-	p->scratch_bytes = scratch_of(pd);
-	if (dnnl_primitive_create(&p->prim, pd) != dnnl_success ||
-	    !bind(p, pd, dnnl_query_src_md, 0, DNNL_ARG_SRC, &p->mem[swap ? HD_MM_B : HD_MM_A]) ||
-	    !bind(p, pd, dnnl_query_weights_md, 0, DNNL_ARG_WEIGHTS,
-		  &p->mem[swap ? HD_MM_A : HD_MM_B]) ||
-	    !bind(p, pd, dnnl_query_dst_md, 0, DNNL_ARG_DST, &p->mem[HD_MM_C]) ||
-	    (bias && !bind(p, pd, dnnl_query_weights_md, 1, DNNL_ARG_BIAS, &p->mem[HD_MM_BIAS])) ||
-	    (p->scratch_bytes &&
-	     !bind(p, pd, dnnl_query_scratchpad_md, 0, DNNL_ARG_SCRATCHPAD, &p->scratch))) {
-		drop(p);
-		return 0;
-	}
-	return 1;
-}
+static int fixed;
 
 static int reserve(size_t bytes)
 {
@@ -229,39 +49,13 @@ static int reserve(size_t bytes)
 	return 1;
 }
 
-/* The first candidate, or the first whose name is `want`.  Swapped ones exist where c is a
- * vector. */
-static int create(struct primitive *p, const struct hd_mm_shape *s, int sum, int swap,
-		  const char *want)
+static int create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want)
 {
-	dnnl_primitive_desc_t pd;
-	struct offers o;
-	int done = 0, begun = 0;
-
-	if (!offers_begin(&o, s, sum, swap))
+	if (!hd_mm_create(p, s, sum, swap, want))
 		return 0;
-	while (!done && (pd = offers_next(&o, &begun))) {
-		if ((!want || !strcmp(want, name_of(pd))) && scratch_of(pd) <= MAX_SCRATCH)
-			done = build(p, pd, swap, s->dtype[HD_MM_BIAS] != 0) &&
-			       reserve(p->scratch_bytes);
-		dnnl_primitive_desc_destroy(pd);
-	}
-	offers_end(&o);
-	return done;
-}
-
-static int execute(struct primitive *p, void *c, const void *a, const void *b, const void *bias)
-{
-	dnnl_memory_set_data_handle(p->mem[HD_MM_A], (void *)(uintptr_t)a);
-	dnnl_memory_set_data_handle(p->mem[HD_MM_B], (void *)(uintptr_t)b);
-	dnnl_memory_set_data_handle(p->mem[HD_MM_C], c);
-	if (p->mem[HD_MM_BIAS])
-		dnnl_memory_set_data_handle(p->mem[HD_MM_BIAS], (void *)(uintptr_t)bias);
-	if (p->scratch)
-		dnnl_memory_set_data_handle(p->scratch, scratch);
-	if (dnnl_primitive_execute(p->prim, stream, p->nargs, p->args) != dnnl_success)
-		return HD_ENOTSUP;
-	dnnl_stream_wait(stream);
+	if (reserve(p->scratch_bytes))
+		return 1;
+	hd_mm_drop(p);
 	return 0;
 }
 
@@ -367,12 +161,14 @@ static int can_swap(const struct hd_mm_shape *s)
 /* Values: "ab/NAME", "ba/NAME" (operands swapped). */
 static int ensure(struct hd_mm *mm, int sum)
 {
-	struct primitive *p = &mm->made[sum];
+	struct hd_mm_primitive *p = &mm->made[sum];
 	char key[KEY];
 	struct pick *k;
 
-	if (p->prim)
+	if (p->prim || mm->pieces[sum])
 		return 1;
+	if (fixed)
+		return (mm->pieces[sum] = hd_mm_pieces_create(&mm->shape, sum)) != NULL;
 	key_of(key, &mm->shape, sum);
 	k = find_pick(key, strlen(key));
 	if (k && strlen(k->value) > 3 &&
@@ -420,28 +216,19 @@ static int touch(struct arena *a, const struct hd_mm_shape *s)
 	return 1;
 }
 
-static double time_once(struct primitive *p, struct arena *a)
+static double time_once(struct hd_mm_primitive *p, struct arena *a)
 {
 	double t = hd_seconds();
 
-	execute(p, a->mem[HD_MM_C], a->mem[HD_MM_A], a->mem[HD_MM_B], a->mem[HD_MM_BIAS]);
+	hd_mm_execute(p->prim, &p->bound, scratch, a->mem[HD_MM_C], a->mem[HD_MM_A], a->mem[HD_MM_B], a->mem[HD_MM_BIAS]);
 	return hd_seconds() - t;
-}
-
-static double flops(const struct hd_mm_shape *s)
-{
-	double f = 2;
-
-	for (int d = 0; d < s->ndim; d++)
-		f *= (double)s->n[d];
-	return f;
 }
 
 /* A product that would take too long is timed with its longest dim cut, keeping the
  * remainder that makes tails. */
 static void shrink(struct hd_mm_shape *s, double limit)
 {
-	while (flops(s) > limit) {
+	while (hd_mm_flops(s) > limit) {
 		int d, longest = 0;
 
 		for (d = 0; d < s->ndim; d++)
@@ -454,7 +241,7 @@ static void shrink(struct hd_mm_shape *s, double limit)
 }
 
 struct rival {
-	struct primitive p;
+	struct hd_mm_primitive p;
 	char value[128];
 	double best;
 };
@@ -463,25 +250,25 @@ struct rival {
 static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, int swap)
 {
 	dnnl_primitive_desc_t pd;
-	struct offers o;
+	struct hd_mm_offers o;
 	int begun = 0;
 
-	if (!offers_begin(&o, s, sum, swap))
+	if (!hd_mm_offers_begin(&o, s, sum, swap))
 		return n;
-	while ((pd = offers_next(&o, &begun))) {
-		int plain = strstr(name_of(pd), "ref") !=
+	while ((pd = hd_mm_offers_next(&o, &begun))) {
+		int plain = strstr(hd_mm_name(pd), "ref") !=
 			    NULL; /* loops: only where nothing else is offered */
 
-		if (n < MAX_RIVALS && (!plain || !n) && scratch_of(pd) <= MAX_SCRATCH &&
-		    build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
+		if (n < MAX_RIVALS && (!plain || !n) && hd_mm_scratch(pd) <= HD_MM_MAX_SCRATCH &&
+		    hd_mm_build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
 			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab",
-				 name_of(pd));
+				 hd_mm_name(pd));
 			r[n].best = 1e9;
 			n += reserve(r[n].p.scratch_bytes);
 		}
 		dnnl_primitive_desc_destroy(pd);
 	}
-	offers_end(&o);
+	hd_mm_offers_end(&o);
 	return n;
 }
 
@@ -525,12 +312,12 @@ static double rate_of(uint32_t dtype, int64_t size, double best)
 	n = enter(r, 0, &s, 0, 0);
 	for (int i = 0; i < n; i++) {
 		for (int k = 0; k < 2; k++) {
-			double rate = flops(&s) / time_once(&r[i].p, &a);
+			double rate = hd_mm_flops(&s) / time_once(&r[i].p, &a);
 
 			if (rate > best)
 				best = rate;
 		}
-		drop(&r[i].p);
+		hd_mm_drop(&r[i].p);
 	}
 	for (int o = 0; o < HD_MM_OPERANDS; o++)
 		free(a.mem[o]);
@@ -570,7 +357,7 @@ static void measure(const char *key, size_t len, struct arena *a)
 		add_pick(key, len, value, strlen(value));
 	}
 	for (int i = 0; i < n; i++)
-		drop(&r[i].p);
+		hd_mm_drop(&r[i].p);
 }
 
 /* ---- what the device calls ------------------------------------------------------------------- */
@@ -619,10 +406,36 @@ static char *answer(const char *wanted)
 	return text;
 }
 
+static void forget(struct hd_mm *m, int sum)
+{
+	hd_mm_drop(&m->made[sum]);
+	hd_mm_pieces_destroy(m->pieces[sum]);
+	m->pieces[sum] = NULL;
+}
+
+/* Prepares all that is needed anew: what was made before knew less. */
+static void prepare_all(void)
+{
+	for (struct hd_mm *m = all; m; m = m->next)
+		for (int sum = 0; sum < 2; sum++) {
+			forget(m, sum);
+			if (m->needs >> sum & 1)
+				ensure(m, sum);
+		}
+}
+
+void hd_mm_fixed(int yes) { fixed = yes; }
+int hd_mm_is_fixed(void) { return fixed; }
+
 char *hd_mm_settle(const char *known, const struct hd_exchange *x)
 {
-	char *wanted = wanted_keys(), *joined = NULL, *mine = NULL, *text;
+	char *wanted, *joined = NULL, *mine = NULL, *text;
 
+	if (fixed) {
+		prepare_all();
+		return hd_strdup("");
+	}
+	wanted = wanted_keys();
 	read_picks(known, 0);
 	if (x) {
 		joined = x->gather(x->ctx, wanted);
@@ -632,12 +445,7 @@ char *hd_mm_settle(const char *known, const struct hd_exchange *x)
 	} else {
 		text = answer(wanted);
 	}
-	for (struct hd_mm *m = all; m; m = m->next)
-		for (int sum = 0; sum < 2; sum++) {
-			drop(&m->made[sum]);
-			if (m->needs >> sum & 1)
-				ensure(m, sum);
-		}
+	prepare_all();
 	free(mine);
 	free(joined);
 	free(wanted);
@@ -647,7 +455,7 @@ char *hd_mm_settle(const char *known, const struct hd_exchange *x)
 struct hd_mm *hd_mm_get(const struct hd_mm_shape *s, int needs)
 {
 	struct hd_mm *m;
-	struct offers o;
+	struct hd_mm_offers o;
 
 	for (m = all; m; m = m->next)
 		if (!memcmp(&m->shape, s, sizeof(*s))) {
@@ -657,9 +465,9 @@ struct hd_mm *hd_mm_get(const struct hd_mm_shape *s, int needs)
 		}
 	if (hd_mm_open(NULL) < 0)
 		return NULL;
-	if (!offers_begin(&o, s, 1, 0))
+	if (!hd_mm_offers_begin(&o, s, 1, 0))
 		return NULL;
-	offers_end(&o);
+	hd_mm_offers_end(&o);
 	m = hd_alloc(sizeof(*m));
 	m->shape = *s;
 	m->users = 1;
@@ -678,17 +486,20 @@ void hd_mm_put(struct hd_mm *mm)
 	while (*at != mm)
 		at = &(*at)->next;
 	*at = mm->next;
-	drop(&mm->made[0]);
-	drop(&mm->made[1]);
+	forget(mm, 0);
+	forget(mm, 1);
 	free(mm);
 }
 
 int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias)
 {
-	if (!mm->made[sum].prim &&
-	    !ensure(mm, sum)) /* never settled: the first implementation offered */
+	struct hd_mm_primitive *p = &mm->made[sum];
+
+	if (!ensure(mm, sum))	/* never settled: the first implementation offered */
 		return HD_ENOTSUP;
-	return execute(&mm->made[sum], c, a, b, bias);
+	if (mm->pieces[sum])
+		return hd_mm_pieces_run(mm->pieces[sum], c, a, b, bias);
+	return hd_mm_execute(p->prim, &p->bound, scratch, c, a, b, bias);
 }
 
 const char *hd_mm_slow(uint32_t dtype)

@@ -2,7 +2,8 @@
 # t/lib/resumed.sh - runs that end in a checkpoint and go on from it; after tiny.sh.
 
 # train NAME N INI [args...]: into ./NAME and NAME.jsonl.  Timing is asked anew in each run: what it chose once must come from
-# the checkpoint.
+# the checkpoint.  So two runs of which neither is the other's continuation have the same bits only with
+# --set train.deterministic=yes.
 fresh=0
 train() {
 	to=$1 n=$2 ini=$3
