@@ -1,31 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A slow network is hidden under work: if this breaks, every step of a run over several hosts
  * pays for its gradients' way in full.  Each movement takes 60 ms longer here; the work between
- * start and wait takes longer than that.
+ * start and wait goes on until all are over, which it does nothing for.
  */
 #include <config.h>
+#include "engine/comm/members.h"
 #include "lib/comm_test.h"
 #include "lib/mpi.h"
 #include "lib/tap.h"
 
 #define DELAY 0.06
 
-static void work(double seconds)
+static int done_of(const struct hd_ticket *t, int n)
 {
-	double end = hd_seconds() + seconds;
+	int done = 0;
+
+	for (int k = 0; k < n; k++)
+		done += __atomic_load_n(&t[k].state, __ATOMIC_ACQUIRE) == HD_TICKET_DONE;
+	return done;
+}
+
+/* Until `done` of n movements are over, of which the worker knows nothing but that; at most a minute. */
+static void work(const struct hd_ticket *t, int n, int done, double seconds)
+{
+	double begin = hd_seconds();
 	volatile double x = 1;
 
-	while (hd_seconds() < end)
+	while (hd_seconds() < begin + seconds || (done_of(t, n) < done && hd_seconds() < begin + 60))
 		for (int i = 0; i < 1000; i++)
 			x = x * 1.0000001;
 }
 
-/* -> exposed seconds of `many` sums under way at once, with or without work under them. */
-static struct hd_comm_stats sums(struct hd_members *m, int many, int hide)
+/* `many` sums under way at once, with or without work under them; *done: of those that were over before they were waited
+ * for. */
+static struct hd_comm_stats sums(struct hd_members *m, int many, int hide, int *done)
 {
 	struct hd_ticket t[8];
 	float *x = (float *)(void *)arena;
 
+	for (int i = 0; i < 10000 * many; i++)
+		x[i] = 1;
 	hd_comm_barrier();
 	hd_comm_stats(1);
 	for (int k = 0; k < many; k++) {
@@ -37,10 +51,11 @@ static struct hd_comm_stats sums(struct hd_members *m, int many, int hide)
 		c.in = c.out = x + 10000 * k;
 		hd_comm_start(m, &c, &t[k]);
 		if (hide)
-			work(0.02);
+			work(t, 0, 0, 0.02);
 	}
 	if (hide)
-		work(2 * DELAY);
+		work(t, many, many, 0);
+	*done = done_of(t, many);
 	for (int k = 0; k < many; k++)
 		hd_comm_wait(&t[k]);
 	return hd_comm_stats(0);
@@ -49,26 +64,25 @@ static struct hd_comm_stats sums(struct hd_members *m, int many, int hide)
 static int rank_main(void)
 {
 	int ranks[2] = {0, 1};
-	struct hd_comm_stats s;
+	struct hd_comm_stats s = { 0 };
 	struct hd_members *m;
 	float *x;
+	int done;
 
 	if (!open_all(8 * 40000))
 		return 1;
 	x = (float *)(void *)arena;
 	m = hd_members_create(ranks, 2, "all");
-	for (int i = 0; i < 80000; i++)
-		x[i] = 1;
-	s = sums(m, 4, 0);
+	for (int try = 0; try < 5 && hd_comm_max(s.exposed < 0.9 * DELAY) > 0; try++)	/* a busy machine may stop the caller instead */
+		s = sums(m, 4, 0, &done);
 	if (s.exposed < 0.9 * DELAY || s.busy < 0.9 * DELAY)
-		WRONG("rank %d: nothing to hide: exposed %.4f s, busy %.4f s", world.rank,
+		WRONG("rank %d: nothing to hide: exposed %.4f s, busy %.4f s", world.rank, s.exposed, s.busy);
+	s = sums(m, 4, 1, &done);
+	if (done != 4 || s.exposed != 0 || s.busy < 1.5 * DELAY)
+		WRONG("rank %d: not hidden: %d of 4 are done before they are waited for, exposed %.4f s, busy %.4f s", world.rank, done,
 		      s.exposed, s.busy);
-	s = sums(m, 4, 1);
-	if (s.exposed > 0.25 * DELAY || s.busy < 1.5 * DELAY)
-		WRONG("rank %d: not hidden: exposed %.4f s, busy %.4f s", world.rank, s.exposed,
-		      s.busy);
 	for (int i = 0; i < 40000; i++)
-		if (x[i] != 4) {
+		if (x[i] != 2) {
 			WRONG("rank %d: element %d is %g", world.rank, i, x[i]);
 			break;
 		}

@@ -6,24 +6,41 @@
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
-sed -e 's/^layers = .*/layers = 6/' -e 's/^embed = .*/embed = 64/' -e 's/^seq = .*/seq = 64/' tiny.ini >six.ini
+. "$src/t/lib/beside.sh"
+
+sed -e 's/^layers = .*/layers = 6/' -e 's/^embed = .*/embed = 64/' -e 's/^seq = .*/seq = 64/' -e 's/^steps = .*/steps = 4/' \
+	tiny.ini >six.ini
 delay=4000		# microseconds for each movement
 
 above() { awk -v a="$2" -v b="$3" 'BEGIN { exit !(a > b) }'; tap_result $? "$1" || echo "# $2 is not above $3"; }
+# traced SYNC PATTERN [args...]: $moves, $beside, $together of three steps
+traced() {
+	rm -f trace.json
+	sync=$1 pattern=$2
+	shift 2
+	ran=$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=$delay heddle_mpi 2 train six.ini --set dp.sync="$sync" --set dp.bucket=64K \
+		--set log.trace=trace.json "$@" 2>&1) || printf '%s\n' "$ran" | tap_comment
+	set -- $(beside trace.json "$pattern")
+	moves=$1 beside=$2 together=$3
+	note "$sync: of $moves movements $beside beside products, $together end within a delay of another"
+}
 
-for sync in allreduce ring; do
-	layout="--set dp.sync=$sync --set dp.bucket=64K"
-	moves=$(heddle explain six.ini $layout --ranks 2 | grep -c "^sync .* bytes x1")
-	ran=$(HD_TEST_COMM=mpi HD_TEST_COMM_DELAY_US=$delay heddle_mpi 2 bench six.ini $layout --steps 3 --json 2>/dev/null)
-	sum=$(awk -v m="$moves" -v d=$delay 'BEGIN { print m * d / 1e6 }')
-	exposed=$(json "$ran" comm_exposed_seconds)
-	hidden=$(json "$ran" comm_hidden_seconds)
-	note "$sync: $moves movements of $delay us = $sum s; exposed $exposed s, hidden $hidden s, step $(json "$ran" step_seconds) s"
-	above "$sync: there are many buckets" "$moves" 12
-	above "$sync: some of it is hidden" "$hidden" 0
-	above "$sync: a third of the sum is not exposed" "$(awk -v s="$sum" 'BEGIN { print s / 3 }')" "$exposed"
-	above "$sync: the step is shorter than the sum" "$sum" "$(json "$ran" step_seconds)"
-done
+# Of the last layers that backward comes to nothing is left to compute.
+traced allreduce ' of pack '
+above "allreduce: there are many buckets" "$moves" 36
+above "allreduce: all but the last two of a step are under way beside backward" "$beside" "$((moves - 3 * 2 - 1))"
+above "allreduce: and beside each other" "$together" "$((moves / 2))"
+traced allreduce ' of pack ' --set dp.overlap=no
+above "allreduce, overlap = no: as many buckets" "$moves" 36
+is "allreduce, overlap = no: none is" "$beside" 0
+# A ring's second half waits for its first, a few buckets behind.
+traced ring shift
+above "ring: there are many pieces" "$moves" 72
+above "ring: half of them are under way beside backward" "$beside" "$((moves / 2))"
+above "ring: and beside each other" "$together" "$((moves / 3))"
+traced ring shift --set dp.overlap=no
+above "ring, overlap = no: as many pieces" "$moves" 72
+is "ring, overlap = no: none is" "$beside" 0
 
 # The same weights in the end, late or early, in one bucket or many.
 train() { heddle_mpi "$@" --set train.steps=6 --set log.metrics=m.jsonl >/dev/null 2>&1 && json "$(tail -2 m.jsonl | head -1)" loss; }

@@ -13,7 +13,7 @@ calls() {
 	steps=$1 n=$2
 	shift 2
 	rm -f calls.*
-	HD_TEST_SECONDS=60 mpi "$n" env LD_PRELOAD="$tmp/count.so" HD_COUNT_ALLOC="$tmp/calls" "$build/heddle" train tiny.ini \
+	mpi "$n" env LD_PRELOAD="$tmp/count.so" HD_COUNT_ALLOC="$tmp/calls" "$build/heddle" train tiny.ini \
 		--set train.steps="$steps" --set log.metrics=m.jsonl "$@" >out 2>&1 || tap_comment <out
 	cat calls.* 2>/dev/null | awk '{ c = $1; $1 = ""; sum[$0] += c } END { for (k in sum) print sum[k] k }' | sort -k2
 }

@@ -6,6 +6,14 @@
 
 ready() { json "$(heddle_mpi 2 bench "$1" --steps 1 --json 2>/dev/null)" startup_seconds; }
 
+# Two ranks, each with a thread for messages, start at once: other programs are in their way as in that of two computations.
+limit() {
+	patience >.other &
+	mine=$(patience)
+	wait $!
+	awk -v a="$mine" -v b="$(cat .other)" -v s="$1" 'BEGIN { print s * (a > b ? a : b) }'
+}
+
 ready tiny.ini >cold		# rates and choices are measured once, and kept
 ok "a cache is written" [ -d cache/heddle ]
 best=
@@ -13,14 +21,16 @@ for i in 1 2 3; do		# other programs may be in the way of one
 	s=$(ready tiny.ini)
 	best=$(awk -v a="${best:-1e9}" -v b="${s:-1e9}" 'BEGIN { print a < b ? a : b }')
 done
-note "ready after $(cat cold) s without the cache, $best s with it"
-awk -v s="$best" 'BEGIN { exit !(s > 0 && s < 1) }'
+most=$(limit 1)
+note "ready after $(cat cold) s without the cache, $best s with it; on this machine now a second is $most s"
+awk -v s="$best" -v most="$most" 'BEGIN { exit !(s > 0 && s < most) }'
 tap_result $? "two ranks are ready within a second"
 
 # A model with more to plan: the quick start.
 ready "$src/conf/quickstart.ini" >cold
 s=$(ready "$src/conf/quickstart.ini")
-note "quickstart.ini: $(cat cold) s, then $s s"
-awk -v s="$s" 'BEGIN { exit !(s > 0 && s < 1.5) }'
+most=$(limit 1.5)
+note "quickstart.ini: $(cat cold) s, then $s s; 1.5 s are $most s"
+awk -v s="$s" -v most="$most" 'BEGIN { exit !(s > 0 && s < most) }'
 tap_result $? "the quick start too"
 done_testing

@@ -16,7 +16,9 @@
 #	skip WHY			one check that cannot be made here
 #	skip_all WHY			the whole test (before any check); ends it
 #	note TEXT
-#	mpi N command [args...]		runs it on N ranks with a time limit (HD_TEST_SECONDS, 120)
+#	mpi N command [args...]		runs it on N ranks with a time limit (HD_TEST_SECONDS, 300), against what hangs
+#	$(patience)			how much longer than alone a program takes at this moment, 1 or more: what limits of time
+#					are multiplied with, so that other programs on the machine fail no test
 #	done_testing			the plan and the exit status; must be the last command
 #
 # HD_TEST_REQUIRE=gpu,nccl makes a skip fail whose reason has one of these words.
@@ -123,10 +125,18 @@ skip_all() {
 	exit 0
 }
 
+patience() {			# the time that a computation takes over the processor's time that it uses, rounded up
+	tap_from=$(date +%s%N)
+	tap_used=$(sh -c 'awk "BEGIN { for (i = 0; i < 5000000; i++) x += i }"; times' | tail -1 |
+		awk -F '[ms ]+' '{ print ($1 + $3) * 60 + $2 + $4 }')
+	awk -v from="$tap_from" -v to="$(date +%s%N)" -v used="$tap_used" \
+		'BEGIN { p = (to - from) / 1e9 / (used > 0.01 ? used : 0.01); print (p > 1.2 ? int(p + 0.999) : 1) }'
+}
+
 mpi() {
 	tap_n=$1
 	shift
-	timeout -k 5 "${HD_TEST_SECONDS:-120}" mpirun -np "$tap_n" --oversubscribe --bind-to none "$@" </dev/null
+	timeout -k 5 "${HD_TEST_SECONDS:-300}" mpirun -np "$tap_n" --oversubscribe --bind-to none "$@" </dev/null
 }
 
 done_testing() {

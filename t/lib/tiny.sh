@@ -45,11 +45,11 @@ threads = 1
 plugin = dp
 END
 
-heddle() { timeout -k 5 "${HD_TEST_SECONDS:-60}" "$build/heddle" "$@" </dev/null; }
+heddle() { timeout -k 5 "${HD_TEST_SECONDS:-180}" "$build/heddle" "$@" </dev/null; }
 heddle_mpi() {
 	tiny_n=$1
 	shift
-	HD_TEST_SECONDS=${HD_TEST_SECONDS:-60} mpi "$tiny_n" "$build/heddle" "$@"
+	HD_TEST_SECONDS=${HD_TEST_SECONDS:-180} mpi "$tiny_n" "$build/heddle" "$@"
 }
 messages() { grep '^heddle: ' | grep -v -e '^heddle: initial weights ' -e 'bound this rank to'; }
 json() { printf '%s\n' "$1" | sed -n "s/.*\"$2\": *\(-\{0,1\}[0-9.eE+-]*\).*/\1/p"; }
