@@ -9,7 +9,13 @@
 #include <config.h>
 #define LAYERS 3
 #define STEPS 20
-#define TERMS 257
+#define EMBED 16
+#define HEAD 4
+#define MLP 64
+#define SEQ 16
+#define VOCAB 257
+#define BATCH 8
+#define TOKENS (BATCH * SEQ)
 #include "t/lib/layout_run.h"
 
 struct layout {
@@ -51,13 +57,13 @@ static void write_ini(const char *path, const struct layout *l, const char *mode
 	FILE *f = fopen(path, "w");
 
 	fprintf(f,
-		"[model]\nlayers = %d\nembed = 16\nheads = 4\nvocab = 257\ninit_std = 0.1\n%s\n"
+		"[model]\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n%s\n"
 		"[data]\ntrain = %s/text\nvalid_fraction = 0\n"
-		"[train]\nseq = 16\nglobal_batch = 8\nmicro_batch = 1\nsteps = %d\noptimizer = "
+		"[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = 1\nsteps = %d\noptimizer = "
 		"sgd\n"
 		"lr = 0.1\nschedule = constant\nclip = 0\nweight_decay = 0\nthreads = 1\n"
 		"[checkpoint]\ngradients = yes\n",
-		LAYERS, model, tmp, STEPS);
+		LAYERS, EMBED, EMBED / HEAD, MLP, VOCAB, model, tmp, SEQ, BATCH, STEPS);
 	if (l)
 		fprintf(f, l->section, HD_TEST_BUILD);
 	fclose(f);

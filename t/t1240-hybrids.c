@@ -11,13 +11,17 @@
 #include <config.h>
 #define LAYERS 4
 #define STEPS 3
-#define TERMS 384			/* tokens of a batch, the longest sum */
+#define EMBED 16
+#define HEAD 4
+#define MLP 64
+#define SEQ 16
+#define VOCAB 257
+#define BATCH 24
+#define TOKENS (BATCH * SEQ)
 #include "t/lib/layout_run.h"
 #include "engine/base/rng.h"
 #include <string.h>
 
-#define BATCH 24
-#define SEQ 16
 #define MOST_RANKS 16
 
 /* -- drawing ------------------------------------------------------------------------------------ */
@@ -163,11 +167,12 @@ static void write_ini(const char *name, const struct draw *d, int layout)
 
 	snprintf(path, sizeof(path), "%s/%s.ini", tmp, name);
 	f = fopen(path, "w");
-	fprintf(f, "[model]\n%s\nlayers = %d\nembed = 16\nheads = 4\nmlp = 64\nvocab = 257\ninit_std = 0.1\n"
+	fprintf(f, "[model]\n%s\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n"
 		"tie_embeddings = %s\ndropout = %s\n[data]\ntrain = %s/text\nvalid_fraction = 0\n[train]\nseq = %d\n"
 		"global_batch = %d\nmicro_batch = %d\nsteps = %d\noptimizer = sgd\nlr = 0.1\nschedule = constant\n"
 		"clip = 0\nweight_decay = 0\nthreads = 1\nrecompute = %s\n[checkpoint]\ngradients = yes\n",
-		models[d->model].keys, LAYERS, d->tie ? "yes" : "no", d->dropout ? "0.1" : "0", tmp, SEQ, BATCH,
+		models[d->model].keys, LAYERS, EMBED, EMBED / HEAD, MLP, VOCAB, d->tie ? "yes" : "no", d->dropout ? "0.1" : "0", tmp,
+		SEQ, BATCH,
 		layout ? d->micro_batch : 4, STEPS, layout ? d->recompute : "none");
 	for (int s = 0; layout && s < STRATEGIES; s++)
 		write_strategy(f, d, d->order[s]);

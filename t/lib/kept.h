@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * t/lib/kept.h - runs of the program against the numbers of another implementation, which are kept in t/data.
  *
- * Bounds.  The kept numbers are of double precision, so what is apart is rounding in fp32 (u = 2^-24).  As
- * t/lib/layout_run.h says, a gradient is off by R = u sqrt(2 SUMS LAYERS TERMS) of its size, in the root of the mean
- * square; of its own size, or of a thirtieth of all gradients' if that is more (the square of it: a thousandth).  From that:
+ * Bounds.  The kept numbers are of double precision, so what is apart is rounding in fp32 (u = 2^-24).  A
+ * gradient has passed SUMS sums a layer of at most TERMS terms each, whose errors add up as squares: it is off by
+ * R = u sqrt(2 SUMS LAYERS TERMS) of its size, in the root of the mean square; of its own size, or of a thirtieth of all gradients' if that is more (the square of it: a thousandth).  From that:
  *
  *	a weight	u sqrt(steps) of its size, because each step rounds it, and R of the way that it went: a step of AdamW
  *			moves it by lr, one of sgd by lr times the norm at most, over the root of the tensor's elements
