@@ -8,7 +8,7 @@
  *		HD_TRY(hd_check_dtypes(c, "r", "r"));
  *		return hd_check_part(c, &c->d->in[1], &c->d->in[0], ndim - 1, ndim);
  *	}
- *	HD_PREPARE(prepare_norm, "norm", HD_F32, hd_prepare_norm(c, p))
+ *	HD_PREPARE(prepare_norm, "norm", HD_DTYPE_F32, hd_prepare_norm(c, p))
  */
 #ifndef HD_KERNELS_CHECK_H
 #define HD_KERNELS_CHECK_H
@@ -73,11 +73,11 @@ static inline int hd_check_counts(const struct hd_check *c, uint32_t in_min, uin
 
 static inline int hd_check_dtype(const struct hd_check *c, const struct hd_view *v, char code)
 {
-	uint32_t need = code == 'i' ? HD_I32 : code == 'd' ? HD_F64 : c->real;
+	uint32_t need = code == 'i' ? HD_DTYPE_I32 : code == 'd' ? HD_DTYPE_F64 : c->real;
 	char who[32];
 
 	if (code == 'l') /* a copy of lower precision: the reference keeps everything in double */
-		need = c->real == HD_F64 ? HD_F64 : HD_BF16;
+		need = c->real == HD_DTYPE_F64 ? HD_DTYPE_F64 : HD_DTYPE_BF16;
 	if (code == '*' || v->dtype == need || (c->also && v->dtype == c->also && need == c->real))
 		return 0;
 	return hd_err_set(c->err, HD_ENOTSUP, "%s: %s has dtype %s, it must be %s", c->kernel,
@@ -85,7 +85,7 @@ static inline int hd_check_dtype(const struct hd_check *c, const struct hd_view 
 			  hd_dtype_name(need));
 }
 
-/* One letter an operand: r the device's float, i HD_I32, d HD_F64, l a low copy, * any.  The
+/* One letter an operand: r the device's float, i HD_DTYPE_I32, d HD_DTYPE_F64, l a low copy, * any.  The
  * last letter repeats. */
 static inline int hd_check_dtypes(const struct hd_check *c, const char *ins, const char *outs)
 {

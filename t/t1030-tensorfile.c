@@ -115,14 +115,14 @@ static int round_trip(const struct example *e)
 		back[i] = again[i] = -1;
 	}
 	each(e, copy_out, want, mem);
-	hd_tensorfile_add(f, "first", HD_F32, 1, (int64_t[]){5});
-	hd_tensorfile_add(f, "x", HD_F32, e->ndim, e->shape);
-	hd_tensorfile_add(f, "last", HD_F32, 1, (int64_t[]){3});
+	hd_tensorfile_add(f, "first", HD_DTYPE_F32, 1, (int64_t[]){5});
+	hd_tensorfile_add(f, "x", HD_DTYPE_F32, e->ndim, e->shape);
+	hd_tensorfile_add(f, "last", HD_DTYPE_F32, 1, (int64_t[]){3});
 	right = !hd_tensorfile_create(f, at("random"), &err) &&
-		!hd_tensorfile_write(f, "x", HD_F32, mem, e->off, e->n, e->stride, &err) &&
+		!hd_tensorfile_write(f, "x", HD_DTYPE_F32, mem, e->off, e->n, e->stride, &err) &&
 		!hd_tensorfile_read(at("random"), &r, &err) &&
-		!hd_tensorfile_load(r, "x", HD_F32, got, NULL, NULL, NULL, &err) &&
-		!hd_tensorfile_load(r, "x", HD_F32, back, e->off, e->n, e->stride, &err);
+		!hd_tensorfile_load(r, "x", HD_DTYPE_F32, got, NULL, NULL, NULL, &err) &&
+		!hd_tensorfile_load(r, "x", HD_DTYPE_F32, back, e->off, e->n, e->stride, &err);
 	if (!right)
 		note("%s", err.text);
 	each(e, copy_in, want, again);
@@ -176,7 +176,7 @@ static void test_writers(void)
 
 	for (int rank = 0; rank < 7; rank++) {
 		f = hd_tensorfile_plan();
-		hd_tensorfile_add(f, "qkv", HD_F32, 2, (int64_t[]){IN, 3 * OUT});
+		hd_tensorfile_add(f, "qkv", HD_DTYPE_F32, 2, (int64_t[]){IN, 3 * OUT});
 		hd_tensorfile_meta(f, "format", "pt");
 		if (!rank) {
 			failed |= hd_tensorfile_create(f, at("shared"), &err);
@@ -189,7 +189,7 @@ static void test_writers(void)
 					mine[o * IN + i] = (float)(part * 10000 +
 								   (half * OUT / 2 + o) * 100 + i);
 			failed = hd_tensorfile_open(f, at("shared"), &err) ||
-				 hd_tensorfile_write(f, "qkv", HD_F32, mine,
+				 hd_tensorfile_write(f, "qkv", HD_DTYPE_F32, mine,
 						     (int64_t[]){0, part * OUT + half * OUT / 2},
 						     (int64_t[]){IN, OUT / 2}, (int64_t[]){1, IN},
 						     &err) ||
@@ -202,7 +202,7 @@ static void test_writers(void)
 		failed |= status;
 	ok(!failed, "six processes write transposed pieces of one tensor");
 	failed = hd_tensorfile_read(at("shared"), &f, &err) ||
-		 hd_tensorfile_load(f, "qkv", HD_F32, all, NULL, NULL, NULL, &err);
+		 hd_tensorfile_load(f, "qkv", HD_DTYPE_F32, all, NULL, NULL, NULL, &err);
 	for (int i = 0; i < IN && !failed; i++)
 		for (int o = 0; o < 3 * OUT; o++)
 			wrong += all[i * 3 * OUT + o] !=
@@ -226,24 +226,24 @@ static void test_types(void)
 	uint32_t dtype;
 	int wrong = 0, ndim = 9;
 
-	hd_tensorfile_add(f, "half", HD_BF16, 1, (int64_t[]){8});
-	hd_tensorfile_add(f, "one half", HD_BF16, 0, NULL);
-	hd_tensorfile_add(f, "number", HD_F64, 0, NULL);
-	hd_tensorfile_add(f, "count", HD_I64, 1, (int64_t[]){1});
-	is_int(hd_tensorfile_add(f, "half", HD_F32, 0, NULL), HD_EINVAL, "a name twice is refused");
-	is_int(hd_tensorfile_add(f, "huge", HD_F32, 2, (int64_t[]){INT64_MAX / 2, 8}), HD_EINVAL,
+	hd_tensorfile_add(f, "half", HD_DTYPE_BF16, 1, (int64_t[]){8});
+	hd_tensorfile_add(f, "one half", HD_DTYPE_BF16, 0, NULL);
+	hd_tensorfile_add(f, "number", HD_DTYPE_F64, 0, NULL);
+	hd_tensorfile_add(f, "count", HD_DTYPE_I64, 1, (int64_t[]){1});
+	is_int(hd_tensorfile_add(f, "half", HD_DTYPE_F32, 0, NULL), HD_EINVAL, "a name twice is refused");
+	is_int(hd_tensorfile_add(f, "huge", HD_DTYPE_F32, 2, (int64_t[]){INT64_MAX / 2, 8}), HD_EINVAL,
 	       "a size beyond 64 bits is refused");
 	ok(!hd_tensorfile_create(f, at("types"), &err) &&
-		   !hd_tensorfile_write(f, "half", HD_F32, given, NULL, NULL, NULL, &err) &&
-		   !hd_tensorfile_write(f, "number", HD_F64, &d, NULL, NULL, NULL, &err) &&
-		   !hd_tensorfile_write(f, "count", HD_I64, &big, NULL, NULL, NULL, &err),
+		   !hd_tensorfile_write(f, "half", HD_DTYPE_F32, given, NULL, NULL, NULL, &err) &&
+		   !hd_tensorfile_write(f, "number", HD_DTYPE_F64, &d, NULL, NULL, NULL, &err) &&
+		   !hd_tensorfile_write(f, "count", HD_DTYPE_I64, &big, NULL, NULL, NULL, &err),
 	   "types written");
 	hd_tensorfile_close(f);
 	if (!ok(!hd_tensorfile_read(at("types"), &f, &err), "and opened"))
 		return;
-	ok(!hd_tensorfile_load(f, "half", HD_F32, got, NULL, NULL, NULL, &err) &&
-		   !hd_tensorfile_load(f, "number", HD_F64, &d2, NULL, NULL, NULL, &err) &&
-		   !hd_tensorfile_load(f, "count", HD_I64, &big2, NULL, NULL, NULL, &err),
+	ok(!hd_tensorfile_load(f, "half", HD_DTYPE_F32, got, NULL, NULL, NULL, &err) &&
+		   !hd_tensorfile_load(f, "number", HD_DTYPE_F64, &d2, NULL, NULL, NULL, &err) &&
+		   !hd_tensorfile_load(f, "count", HD_DTYPE_I64, &big2, NULL, NULL, NULL, &err),
 	   "and read");
 	for (int i = 0; i < 8; i++)
 		wrong += isnan(want[i]) ? !isnan(got[i])
@@ -253,14 +253,14 @@ static void test_types(void)
 	ok(got[1] == want[1] && got[2] == want[2] && signbit(got[6]),
 	   "bf16 rounds to nearest even");
 	ok(d == d2 && big == big2, "64-bit types are exact although 16-bit ones were added first");
-	ok(hd_tensorfile_find(f, "half", &dtype, &ndim, shape) && dtype == HD_BF16 && ndim == 1 &&
+	ok(hd_tensorfile_find(f, "half", &dtype, &ndim, shape) && dtype == HD_DTYPE_BF16 && ndim == 1 &&
 		   shape[0] == 8 && !hd_tensorfile_find(f, "whole", &dtype, &ndim, shape) &&
 		   hd_tensorfile_count(f) == 4,
 	   "find and count");
-	is_int(hd_tensorfile_load(f, "number", HD_F32, got, NULL, NULL, NULL, &err), HD_ENOTSUP,
+	is_int(hd_tensorfile_load(f, "number", HD_DTYPE_F32, got, NULL, NULL, NULL, &err), HD_ENOTSUP,
 	       "no other conversion");
 	err.code = 0;
-	hd_tensorfile_load(f, "half", HD_F32, got, (int64_t[]){5}, (int64_t[]){4}, NULL, &err);
+	hd_tensorfile_load(f, "half", HD_DTYPE_F32, got, (int64_t[]){5}, (int64_t[]){4}, NULL, &err);
 	ok(strstr(err.text, "/types: tensor half: dim 0: 4 elements from 5 on, it has 8"), "%s",
 	   err.text);
 	hd_tensorfile_close(f);
@@ -347,20 +347,20 @@ static void test_no_room(void)
 	float x[1000] = {0};
 	int status = 1;
 
-	hd_tensorfile_add(f, "x", HD_F32, 1, (int64_t[]){1000});
+	hd_tensorfile_add(f, "x", HD_DTYPE_F32, 1, (int64_t[]){1000});
 	ok(!hd_tensorfile_create(f, at("full"), &err), "a file is reserved");
 	if (!fork()) {
 		int right;
 
 		signal(SIGXFSZ, SIG_IGN);
 		setrlimit(RLIMIT_FSIZE, &limit);
-		hd_tensorfile_write(f, "x", HD_F32, x, NULL, NULL, NULL, &err);
+		hd_tensorfile_write(f, "x", HD_DTYPE_F32, x, NULL, NULL, NULL, &err);
 		right = !!strstr(err.text, "/full: tensor x: wrote ") &&
 			strstr(err.text, " of 4000 bytes at 72: File too large");
 		err.code = 0;
 		hd_tensorfile_close(f);
 		f = hd_tensorfile_plan();
-		hd_tensorfile_add(f, "x", HD_F32, 1, (int64_t[]){1000});
+		hd_tensorfile_add(f, "x", HD_DTYPE_F32, 1, (int64_t[]){1000});
 		right &= hd_tensorfile_create(f, at("none"), &err) == HD_EIO &&
 			 access(at("none"), F_OK) &&
 			 strstr(err.text, "/none: no room for its 4072 bytes: File too large");
@@ -374,7 +374,7 @@ static void test_no_room(void)
 	   "no room: found when the file is created, or named with both numbers when written");
 	hd_tensorfile_close(f);
 	f = hd_tensorfile_plan();
-	hd_tensorfile_add(f, "y", HD_F32, 1, (int64_t[]){1000});
+	hd_tensorfile_add(f, "y", HD_DTYPE_F32, 1, (int64_t[]){1000});
 	err.code = 0;
 	ok(hd_tensorfile_open(f, at("full"), &err) == HD_EIO &&
 		   strstr(err.text, "is not that of this rank's plan"),
@@ -396,15 +396,15 @@ static void test_python(void)
 	}
 	for (int i = 0; i < 12; i++)
 		x[i] = (float)i;
-	hd_tensorfile_add(f, "h", HD_BF16, 0, NULL);
-	hd_tensorfile_add(f, "x\n\"y", HD_F32, 2, (int64_t[]){4, 3});
-	hd_tensorfile_add(f, "d", HD_F64, 0, NULL);
-	hd_tensorfile_add(f, "none", HD_I64, 2, (int64_t[]){0, 3});
+	hd_tensorfile_add(f, "h", HD_DTYPE_BF16, 0, NULL);
+	hd_tensorfile_add(f, "x\n\"y", HD_DTYPE_F32, 2, (int64_t[]){4, 3});
+	hd_tensorfile_add(f, "d", HD_DTYPE_F64, 0, NULL);
+	hd_tensorfile_add(f, "none", HD_DTYPE_I64, 2, (int64_t[]){0, 3});
 	hd_tensorfile_meta(f, "format", "pt");
 	hd_tensorfile_create(f, at("p.safetensors"), &err);
-	hd_tensorfile_write(f, "x\n\"y", HD_F32, x, NULL, NULL, (int64_t[]){1, 4}, &err);
-	hd_tensorfile_write(f, "h", HD_F32, &half, NULL, NULL, NULL, &err);
-	ok(!hd_tensorfile_write(f, "d", HD_F64, &d, NULL, NULL, NULL, &err), "written for python");
+	hd_tensorfile_write(f, "x\n\"y", HD_DTYPE_F32, x, NULL, NULL, (int64_t[]){1, 4}, &err);
+	hd_tensorfile_write(f, "h", HD_DTYPE_F32, &half, NULL, NULL, NULL, &err);
+	ok(!hd_tensorfile_write(f, "d", HD_DTYPE_F64, &d, NULL, NULL, NULL, &err), "written for python");
 	hd_tensorfile_close(f);
 	setenv("HD_FILE", at("p.safetensors"), 1);
 	ok(!system("python3 -c '\n"
@@ -426,7 +426,7 @@ static void test_python(void)
 		   " os.environ[\"HD_FILE\"])'"),
 	   "python writes");
 	if (ok(!hd_tensorfile_read(at("p.safetensors"), &f, &err), "and we read")) {
-		ok(!hd_tensorfile_load(f, "h", HD_F32, x, NULL, NULL, NULL, &err) &&
+		ok(!hd_tensorfile_load(f, "h", HD_DTYPE_F32, x, NULL, NULL, NULL, &err) &&
 			   x[0] == 0x1.998p-4f && x[1] == 0x1p-24f && x[2] == -65504.0f,
 		   "fp16 as fp32");
 		hd_tensorfile_close(f);

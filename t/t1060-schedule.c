@@ -42,9 +42,9 @@ static void gpipe(int p, int m, int v)
 	begin(p, m, v);
 	for (int r = 0; r < p; r++) {
 		for (int i = 0; i < m; i++)
-			add(r, HD_F, 0, i);
+			add(r, HD_UNIT_F, 0, i);
 		for (int i = m - 1; i >= 0; i--)
-			add(r, HD_B, 0, i);
+			add(r, HD_UNIT_B, 0, i);
 	}
 }
 
@@ -61,16 +61,16 @@ static void alternating(int p, int m, int apart)
 		int warm = least(p - r - 1, m), w = 0;
 
 		for (int i = 0; i < warm; i++)
-			add(r, HD_F, 0, i);
+			add(r, HD_UNIT_F, 0, i);
 		for (int i = 0; i < m; i++) {
 			if (warm + i < m)
-				add(r, HD_F, 0, warm + i);
-			add(r, HD_B, 0, i);
+				add(r, HD_UNIT_F, 0, warm + i);
+			add(r, HD_UNIT_B, 0, i);
 			if (apart && (i >= r || warm + i >= m))
-				add(r, HD_W, 0, w++);
+				add(r, HD_UNIT_W, 0, w++);
 		}
 		while (apart && w < m)
-			add(r, HD_W, 0, w++);
+			add(r, HD_UNIT_W, 0, w++);
 	}
 }
 
@@ -85,9 +85,9 @@ static void interleaved(int p, int m, int v)
 			int b = k - warm;
 
 			if (k < all)
-				add(r, HD_F, k / p % v, k / (p * v) * p + k % p);
+				add(r, HD_UNIT_F, k / p % v, k / (p * v) * p + k % p);
 			if (b >= 0)
-				add(r, HD_B, v - 1 - b / p % v, b / (p * v) * p + b % p);
+				add(r, HD_UNIT_B, v - 1 - b / p % v, b / (p * v) * p + b % p);
 		}
 	}
 }
@@ -223,7 +223,7 @@ static void check_missing(void)
 	list[1][5].chunk = 1;
 	refused("schedule: stage 1 has a unit B0 of chunk 1, which it does not hold");
 	gpipe(2, 3, 1);
-	list[1][5].kind = HD_U;
+	list[1][5].kind = HD_UNIT_U;
 	refused("schedule: stage 1 has a unit of kind 8, only F, B and W are ordered");
 	gpipe(2, 3, 1);
 	table[1] = 0;
@@ -239,7 +239,7 @@ static void check_wrong_order(void)
 	refused("schedule: stage 1 has B2 before its F2");
 	split(2, 3, 1);
 	for (int i = 1; i < count[1]; i++)	/* stage 1: F0 B0 F1 B1 W0 ... */
-		if (list[1][i].kind == HD_W && list[1][i].micro == 0)
+		if (list[1][i].kind == HD_UNIT_W && list[1][i].micro == 0)
 			swap(1, i, 1);
 	refused("schedule: stage 1 has W0 before its B0");
 	gpipe(2, 3, 1);
@@ -260,7 +260,7 @@ static void put(int r, const char *text)	/* "F0 F1 B0" or "F0.1": chunk 1 */
 		int micro = 0, chunk = 0;
 
 		sscanf(text + 1, "%d.%d", &micro, &chunk);
-		add(r, *text == 'F' ? HD_F : *text == 'B' ? HD_B : HD_W, chunk, micro);
+		add(r, *text == 'F' ? HD_UNIT_F : *text == 'B' ? HD_UNIT_B : HD_UNIT_W, chunk, micro);
 	}
 }
 
@@ -362,10 +362,10 @@ static int timely(const struct hd_schedule_report *rep)
 			int g = u->chunk * s.p + r, last = s.p * s.v - 1;
 			double need = i ? rep->end[r][i - 1] : 0;
 
-			if (u->kind == HD_F && g)
-				need = fmax(need, end_of(rep, HD_F, g - 1, u->micro));
-			if (u->kind == HD_B)
-				need = fmax(need, end_of(rep, g < last ? HD_B : HD_F,
+			if (u->kind == HD_UNIT_F && g)
+				need = fmax(need, end_of(rep, HD_UNIT_F, g - 1, u->micro));
+			if (u->kind == HD_UNIT_B)
+				need = fmax(need, end_of(rep, g < last ? HD_UNIT_B : HD_UNIT_F,
 							 g < last ? g + 1 : g, u->micro));
 			if (rep->start[r][i] != need)
 				return 0;

@@ -178,7 +178,7 @@ static const char *drawn(int order, int p, int m, int v, int r)
 		return said;
 	for (int i = 0; i < count[r]; i++) {
 		const struct hd_unit *u = &list[r][i];
-		char kind = u->kind == HD_F ? 'F' : u->kind == HD_B ? 'B' : 'W';
+		char kind = u->kind == HD_UNIT_F ? 'F' : u->kind == HD_UNIT_B ? 'B' : 'W';
 
 		n += (size_t)snprintf(line + n, sizeof(line) - n, u->chunk ? "%s%c%d.%d" : "%s%c%d", i ? " " : "", kind, (int)u->micro,
 				      (int)u->chunk);

@@ -107,7 +107,7 @@ static void maps(void)
 		ins[1] = param("b", "batch,seq,embed");
 		ins[2] = param("c", i & 1 ? "embed" : "batch,embed");
 		snprintf(name, sizeof(name), "map %s, c broadcast", of[i]);
-		check(hd_map(p, ins, 3, of[i]), name);
+		check(hd_map_new(p, ins, 3, of[i]), name);
 	}
 }
 
@@ -129,7 +129,7 @@ static void adds(void)
 	hd_plan_destroy(p);
 	begin();
 	x = ins[0] = param("a", "batch,embed");
-	ins[1] = hd_map(p, &x, 1, "a * a"), ins[2] = x;
+	ins[1] = hd_map_new(p, &x, 1, "a * a"), ins[2] = x;
 	check(hd_op1(p, "add", ins, 3, "%s", ""), "add of a tensor with itself and its square");
 	begin();
 	x = hd_einsum(p, param("x", "batch,seq,embed"), param("w", "embed,mlp"), "batch,seq,mlp");
@@ -164,8 +164,8 @@ static void activations(void)
 	check(hd_op1(p, "rope", &x, 1, "theta=100"), "rope");
 	begin();
 	x = param("x", "batch,embed");
-	x = hd_map(p, &x, 1, "a * a");
-	x = hd_op1(p, "cast", &x, 1, "dtype=%u", HD_F64);
+	x = hd_map_new(p, &x, 1, "a * a");
+	x = hd_op1(p, "cast", &x, 1, "dtype=%u", HD_DTYPE_F64);
 	check(x, "cast");
 }
 
@@ -175,15 +175,15 @@ static void sharing(void)
 	struct tensor *x, *y, *ins[3];
 
 	begin();
-	x = hd_map(p, (struct tensor *[]){param("x", "batch,seq,embed")}, 1, "a * 2");
+	x = hd_map_new(p, (struct tensor *[]){param("x", "batch,seq,embed")}, 1, "a * 2");
 	y = hd_op1(p, "gelu", &x, 1, "%s", "");
-	ins[0] = hd_map(p, &y, 1, "a * a"), ins[1] = x, ins[2] = hd_map(p, &x, 1, "exp(a)");
+	ins[0] = hd_map_new(p, &y, 1, "a * a"), ins[1] = x, ins[2] = hd_map_new(p, &x, 1, "exp(a)");
 	check(hd_op1(p, "add", ins, 3, "%s", ""), "a value that three nodes read");
 	begin();
 	x = param("w", "embed,mlp");
 	ins[0] = hd_einsum(p, param("a", "batch,embed"), x, "batch,mlp");
 	ins[1] = hd_einsum(p, param("b", "batch,embed"), x, "batch,mlp");
-	ins[0] = hd_map(p, ins, 2, "tanh(a) * b");
+	ins[0] = hd_map_new(p, ins, 2, "tanh(a) * b");
 	hd_block_begin(p, "second");
 	check(hd_einsum(p, ins[0], x, "batch,embed"),
 	      "a parameter that two blocks use, one of them twice");
@@ -229,7 +229,7 @@ static void embeddings(void)
 	struct tensor *ins[2];
 
 	begin();
-	ins[0] = hd_leaf(p, "ids", HD_DATA, HD_I32, "batch,seq");
+	ins[0] = hd_leaf(p, "ids", HD_TENSOR_DATA, HD_DTYPE_I32, "batch,seq");
 	ins[1] = param("wte", "vocab,embed");
 	ins[0] = hd_op1(p, "embedding", ins, 2, "%s", "");
 	ins[1] = param("wpe", "position,embed");
@@ -247,8 +247,8 @@ static void cross_entropy(void)
 
 	begin();
 	z = param("z", "batch,seq,vocab");
-	z = hd_map(p, &z, 1, "a * 3");
-	ins[0] = z, ins[1] = hd_leaf(p, "targets", HD_DATA, HD_I32, "batch,seq");
+	z = hd_map_new(p, &z, 1, "a * 3");
+	ins[0] = z, ins[1] = hd_leaf(p, "targets", HD_TENSOR_DATA, HD_DTYPE_I32, "batch,seq");
 	x = hd_node_make(p, "xent", ins, 2, "%s", "");
 	ins[4] = ins[1];
 	ins[0] = ins[1] = x->outs[0], ins[2] = x->outs[1];
@@ -275,7 +275,7 @@ static void gpt2(const char *extra, const char *name)
 		 "[train]\nseq = 5\nglobal_batch = 4\nmicro_batch = 2\nsteps = 1\noptimizer = "
 		 "sgd\nclip = 0\n",
 		 extra);
-	p = gt_plan_of(ini, 1, HD_F64);
+	p = gt_plan_of(ini, 1, HD_DTYPE_F64);
 	r = p ? gt_open(p, NULL) : NULL;
 	off = r ? gt_differences(r, 4, &where) : NAN;
 	if (!ok(off <= 1, "%s", name))

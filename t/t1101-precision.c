@@ -11,7 +11,7 @@
 static struct hd_plan *plan_of(const char *keys, int train)
 {
 	char ini[1500];
-	struct hd_plan_options o = { .ranks = 1, .train = train, .generate = !train, .low = HD_BF16 };
+	struct hd_plan_options o = { .ranks = 1, .train = train, .generate = !train, .low = HD_DTYPE_BF16 };
 	struct hd_err why = { 0 };
 	struct hd_plan *p = NULL;
 	struct hd_conf *c;
@@ -45,14 +45,14 @@ static int wrong_parameters(const struct hd_plan *p, int train)
 		const struct tensor *t = p->tensors[i];
 		int norm = strstr(t->v.name, "ln_") || strstr(t->v.name, "norm") || strstr(t->v.name, "moe.gate.");
 
-		if (t->v.node || t->v.what == HD_DATA)
+		if (t->v.node || t->v.what == HD_TENSOR_DATA)
 			continue;
-		if (t->v.what != HD_PARAM) {
-			bad += t->v.dtype != HD_F32;
+		if (t->v.what != HD_TENSOR_PARAM) {
+			bad += t->v.dtype != HD_DTYPE_F32;
 			continue;
 		}
-		bad += t->v.dtype != (norm ? HD_F32 : HD_BF16) || !t->master != (norm || !train);
-		bad += t->master && (t->master->v.what != HD_MASTER || t->master->v.of != &t->v);
+		bad += t->v.dtype != (norm ? HD_DTYPE_F32 : HD_DTYPE_BF16) || !t->master != (norm || !train);
+		bad += t->master && (t->master->v.what != HD_TENSOR_MASTER || t->master->v.of != &t->v);
 		if (train)
 			bad += !t->assign || t->assign->v.dtype != t->v.dtype || (t->master && !t->master->assign);
 	}
@@ -61,7 +61,7 @@ static int wrong_parameters(const struct hd_plan *p, int train)
 
 static int reads_weight(const struct node *n)
 {
-	return is(n, "cast") && n->ins[0]->v.what == HD_PARAM;
+	return is(n, "cast") && n->ins[0]->v.what == HD_TENSOR_PARAM;
 }
 
 static int is_statistic(const struct node *n, uint32_t k)
@@ -83,11 +83,11 @@ static void types(const char *keys, const char *what)
 		for (uint32_t k = 0; k < n->v.nout; k++) {
 			const struct tensor *t = n->outs[k];
 
-			gradients += t->v.what == HD_GRAD && t->v.dtype != HD_F32;
-			statistics += is_statistic(n, k) && t->v.dtype == HD_BF16;
-			if (n->v.phase & (HD_F | HD_B) && !is_statistic(n, k) && t->v.ndim > 2 && t->v.what == HD_ACT && !n->v.reshard &&
+			gradients += t->v.what == HD_TENSOR_GRAD && t->v.dtype != HD_DTYPE_F32;
+			statistics += is_statistic(n, k) && t->v.dtype == HD_DTYPE_BF16;
+			if (n->v.phase & (HD_UNIT_F | HD_UNIT_B) && !is_statistic(n, k) && t->v.ndim > 2 && t->v.what == HD_TENSOR_ACT && !n->v.reshard &&
 			    !n->comm.kind && !is(n, "fill"))
-				activations += t->v.dtype != HD_BF16, low++;
+				activations += t->v.dtype != HD_DTYPE_BF16, low++;
 		}
 	}
 	is_int(gradients, 0, "gradients of parameters are fp32, from the accumulator on");
@@ -109,14 +109,14 @@ static void experts(const char *keys, const char *what)
 	is_int(wrong_parameters(p, 1), 0, "parameters, masters, states; the router's weight is fp32");
 	for (struct node *n = p->first; n; n = n->next) {
 		if (is(n, "route") || is(n, "route_d"))
-			routers += n->ins[0]->v.dtype != HD_F32 || n->outs[0]->v.dtype != HD_F32, seen++;
+			routers += n->ins[0]->v.dtype != HD_DTYPE_F32 || n->outs[0]->v.dtype != HD_DTYPE_F32, seen++;
 		if (is(n, "combine") && hd_attr(n->attr, "gates", 0) != 0)
-			gates += n->ins[2]->v.dtype != HD_F32 || n->ins[0]->v.dtype != HD_BF16;
+			gates += n->ins[2]->v.dtype != HD_DTYPE_F32 || n->ins[0]->v.dtype != HD_DTYPE_BF16;
 		if (is(n, "combine_dg"))
-			gates += n->outs[0]->v.dtype != HD_F32;
+			gates += n->outs[0]->v.dtype != HD_DTYPE_F32;
 		for (uint32_t i = 0; is(n, "einsum") && i < 2; i++)
 			if (n->ins[i]->v.ndim == 4 && !strncmp(n->ins[i]->v.spec, "expert", 6))
-				products += n->ins[i]->v.dtype != HD_BF16, seen++;
+				products += n->ins[i]->v.dtype != HD_DTYPE_BF16, seen++;
 	}
 	is_int(routers, 0, "routers choose in fp32");
 	is_int(gates, 0, "gates and their gradients are fp32");
@@ -132,7 +132,7 @@ static void forward_only(void)
 	if (!ok(p != NULL, "generation: a plan"))
 		return;
 	is_int(wrong_parameters(p, 0), 0, "parameters without masters");
-	is_int(p->logits->v.dtype, HD_F32, "logits are fp32 for the run that reads them");
+	is_int(p->logits->v.dtype, HD_DTYPE_F32, "logits are fp32 for the run that reads them");
 	done_with(p);
 }
 
@@ -146,8 +146,8 @@ static void cast_gradient(void)
 
 	hd_dim_get(p, "row", 5);
 	x = gt_param(p, "x", "row");
-	y = hd_op1(p, "cast", &x, 1, "dtype=%u", HD_F32);
-	y = hd_op1(p, "cast", &y, 1, "dtype=%u", HD_F64);
+	y = hd_op1(p, "cast", &x, 1, "dtype=%u", HD_DTYPE_F32);
+	y = hd_op1(p, "cast", &y, 1, "dtype=%u", HD_DTYPE_F64);
 	gt_build(p, gt_loss(p, y));
 	r = gt_open(p, NULL);
 	if (!ok(r != NULL, "cast: a run: %s", gt_why()))

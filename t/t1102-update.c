@@ -37,7 +37,7 @@ static struct hd_plan *plan(const char *model, const struct kind *k, int ranks, 
 		 "[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 3\noptimizer = %s\nclip = %g\nweight_decay = %g\n"
 		 "beta1 = %g\nbeta2 = %g\neps = %g\n%s", model, SEQ, BATCH, ranks == 1 ? 6 : 2, k->adam ? "adamw" : "sgd", k->clip, DECAY, BETA1,
 		 BETA2, EPS, sections);
-	return gt_plan_of(ini, ranks, HD_F64);
+	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
 }
 
 /* Optimizer states begin at zero, as at the start of a training. */
@@ -47,7 +47,7 @@ static struct gt_run *opened(struct hd_plan *p, int many)
 
 	for (size_t i = 0; r && i < p->ntensors; i++)
 		for (int k = 0; k < r->n; k++)
-			if (p->tensors[i]->v.what == HD_STATE && !p->tensors[i]->v.node && hd_tensor_here(r->g[k], p->tensors[i]))
+			if (p->tensors[i]->v.what == HD_TENSOR_STATE && !p->tensors[i]->v.node && hd_tensor_here(r->g[k], p->tensors[i]))
 				memset(gt_address(r, p->tensors[i], k), 0, (size_t)hd_local_bytes(p->tensors[i]));
 	if (r) {
 		r->run.lr = LR;
@@ -56,7 +56,7 @@ static struct gt_run *opened(struct hd_plan *p, int many)
 	return r;
 }
 
-static int is_parameter(const struct tensor *t) { return !t->v.node && t->v.what == HD_PARAM; }
+static int is_parameter(const struct tensor *t) { return !t->v.node && t->v.what == HD_TENSOR_PARAM; }
 
 /* What is multiplied with decays; what is added, and the scales of norms, do not. */
 static int decays(const char *name)

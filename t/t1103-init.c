@@ -108,7 +108,7 @@ static void model(const char *keys, double std, int kinds)
 
 	snprintf(ini, sizeof(ini), "[model]\nlayers = %d\nheads = 4\nembed = 64\nvocab = 257\nmax_seq = 128\n%s[data]\ntrain = none\n[train]\n"
 		 "seq = 8\nglobal_batch = 1\nsteps = 1\noptimizer = sgd\nclip = 0\n", LAYERS, keys);
-	p = gt_plan_of(ini, 1, HD_F64);
+	p = gt_plan_of(ini, 1, HD_DTYPE_F64);
 	r = p ? gt_open(p, NULL) : NULL;
 	if (!ok(r != NULL, "%.*s", (int)strcspn(keys, "\n"), keys)) {
 		note("%s", gt_why());
@@ -118,7 +118,7 @@ static void model(const char *keys, double std, int kinds)
 	for (size_t i = 0; i < p->ntensors; i++) {
 		const struct tensor *t = p->tensors[i];
 
-		if (!t->v.node && t->v.what == HD_PARAM)
+		if (!t->v.node && t->v.what == HD_TENSOR_PARAM)
 			add(find(all, &n, t->v.name), gt_address(r, t, 0), hd_local_count(t));
 	}
 	is_int(n, kinds, "kinds of parameters");

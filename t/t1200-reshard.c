@@ -47,19 +47,19 @@ static int states_of(struct hd_place *s, int axis, int have)
 {
 	int n = 0;
 
-	s[n++] = (struct hd_place){.kind = HD_WHOLE};
+	s[n++] = (struct hd_place){.kind = HD_PLACE_REPLICATED};
 	for (int d = 0; d < ndims; d++)
-		s[n++] = (struct hd_place){.kind = HD_CUT, .dim = hd_dim_get(p, dim_names[d], 0)};
+		s[n++] = (struct hd_place){.kind = HD_PLACE_SHARD, .dim = hd_dim_get(p, dim_names[d], 0)};
 	if (axis == 0) /* level: inner axis becomes the outer one */
 		s[n++] = (struct hd_place){
-			.kind = HD_CUT, .dim = hd_dim_get(p, dim_names[0], 0), .level = -1};
+			.kind = HD_PLACE_SHARD, .dim = hd_dim_get(p, dim_names[0], 0), .level = -1};
 	if (have) {
-		s[n++] = (struct hd_place){.kind = HD_PARTIAL, .red = HD_SUM};
+		s[n++] = (struct hd_place){.kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM};
 		if (axis == 1)
-			s[n++] = (struct hd_place){.kind = HD_PARTIAL, .red = HD_MAX};
+			s[n++] = (struct hd_place){.kind = HD_PLACE_PARTIAL, .red = HD_RED_MAX};
 	}
 	for (int i = 0; i < 2 && axis == naxes - 1; i++)
-		s[n++] = (struct hd_place){.kind = HD_AT, .index = i};
+		s[n++] = (struct hd_place){.kind = HD_PLACE_PINNED, .index = i};
 	return n;
 }
 
@@ -68,7 +68,7 @@ static int partials(const struct placement *at, int red)
 	int n = 0;
 
 	for (int a = 0; a < naxes; a++)
-		n += at->on[a].kind == HD_PARTIAL && at->on[a].red == red;
+		n += at->on[a].kind == HD_PLACE_PARTIAL && at->on[a].red == red;
 	return n;
 }
 
@@ -91,7 +91,7 @@ static int64_t offset_of(const struct placement *at, int d, int rank, int64_t *l
 	*local = extent;
 	for (int level = -1; level <= 0; level++)
 		for (int a = naxes - 1; a >= 0; a--)
-			if (at->on[a].kind == HD_CUT &&
+			if (at->on[a].kind == HD_PLACE_SHARD &&
 			    at->on[a].dim == hd_dim_get(p, dim_names[d], 0) &&
 			    at->on[a].level == level) {
 				*local /= axis_size[a];
@@ -103,7 +103,7 @@ static int64_t offset_of(const struct placement *at, int d, int rank, int64_t *l
 static int lives(const struct placement *at, int rank)
 {
 	for (int a = 0; a < naxes; a++)
-		if (at->on[a].kind == HD_AT && at->on[a].index != coord(rank, a))
+		if (at->on[a].kind == HD_PLACE_PINNED && at->on[a].index != coord(rank, a))
 			return 0;
 	return 1;
 }
@@ -114,11 +114,11 @@ static double part(const struct placement *at, int rank, int64_t global, double 
 	int me = 0, all = 1;
 
 	for (int a = 0; a < naxes; a++)
-		if (at->on[a].kind == HD_PARTIAL) {
+		if (at->on[a].kind == HD_PLACE_PARTIAL) {
 			me = me * (int)axis_size[a] + coord(rank, a);
 			all *= (int)axis_size[a];
 		}
-	if (partials(at, HD_MAX))
+	if (partials(at, HD_RED_MAX))
 		return global % all == me ? v : v - 1 - (double)((global + me) % 3);
 	if (me)
 		return (double)((global * 3 + me) % 7) - 3;
@@ -163,7 +163,7 @@ static void begin(void)
 	p->stages = p->axes[naxes - 1];
 	for (int64_t i = 1; i < p->stages->v.n; i++)
 		p->blocks[hd_block_begin(p, "stage")].coord = i;
-	p->phase = HD_S;
+	p->phase = HD_UNIT_S;
 	p->block = -1;
 	npairs = 0;
 }
@@ -171,15 +171,15 @@ static void begin(void)
 /* The kinds of steps, as in the table of reshard.c. */
 static const char *collective(const struct hd_place *h, const struct hd_place *w)
 {
-	if (h->kind == HD_PARTIAL)
-		return w->kind == HD_WHOLE ? h->red == HD_MAX ? "all-max" : "all-reduce"
-		       : w->kind == HD_CUT && h->red == HD_SUM ? "reduce-scatter"
+	if (h->kind == HD_PLACE_PARTIAL)
+		return w->kind == HD_PLACE_REPLICATED ? h->red == HD_RED_MAX ? "all-max" : "all-reduce"
+		       : w->kind == HD_PLACE_SHARD && h->red == HD_RED_SUM ? "reduce-scatter"
 							       : NULL;
-	if (h->kind == HD_CUT)
-		return w->kind == HD_WHOLE ? "all-gather" : w->kind == HD_CUT ? "all-to-all" : NULL;
-	if (h->kind == HD_AT)
-		return w->kind == HD_AT ? "send" : w->kind == HD_WHOLE ? "broadcast" : NULL;
-	return w->kind == HD_CUT || w->kind == HD_AT ? "" : NULL;
+	if (h->kind == HD_PLACE_SHARD)
+		return w->kind == HD_PLACE_REPLICATED ? "all-gather" : w->kind == HD_PLACE_SHARD ? "all-to-all" : NULL;
+	if (h->kind == HD_PLACE_PINNED)
+		return w->kind == HD_PLACE_PINNED ? "send" : w->kind == HD_PLACE_REPLICATED ? "broadcast" : NULL;
+	return w->kind == HD_PLACE_SHARD || w->kind == HD_PLACE_PINNED ? "" : NULL;
 }
 
 static void count(const char *name, long by)
@@ -198,8 +198,8 @@ static int is_simple(const struct placement *have, const struct placement *need)
 {
 	for (int d = 0; d < ndims; d++) {
 		const struct hd_dim *dim = hd_dim_get(p, dim_names[d], 0);
-		int h[HD_MAX_AXES], w[HD_MAX_AXES], nh = hd_cut_order(p, have, dim, h),
-						    nw = hd_cut_order(p, need, dim, w), stay = 0;
+		int h[HD_MAX_AXES], w[HD_MAX_AXES], nh = hd_shard_order(p, have, dim, h),
+						    nw = hd_shard_order(p, need, dim, w), stay = 0;
 
 		while (stay < nh && stay < nw && h[stay] == w[stay])
 			stay++;
@@ -227,10 +227,10 @@ static void check_steps(const struct pair *k)
 		seen.steps++;
 		if (!collective(h, w))
 			blame(&seen.wrong_steps, 0, k, "a step that the table has not");
-		m = h->kind == HD_CUT ? hd_cut_order(p, &step[i]->ins[0]->at, h->dim, order) : 0;
+		m = h->kind == HD_PLACE_SHARD ? hd_shard_order(p, &step[i]->ins[0]->at, h->dim, order) : 0;
 		if (m && order[m - 1] != a)
 			blame(&seen.wrong_steps, 0, k, "an axis leaves that is not the innermost");
-		m = w->kind == HD_CUT ? hd_cut_order(p, &step[i]->outs[0]->at, w->dim, order) : 0;
+		m = w->kind == HD_PLACE_SHARD ? hd_shard_order(p, &step[i]->outs[0]->at, w->dim, order) : 0;
 		if (m && order[m - 1] != a)
 			blame(&seen.wrong_steps, 0, k, "an axis enters that is not the innermost");
 		if (moves >> a & 1 && simple && collective(&k->have.on[a], &k->need.on[a]))
@@ -253,9 +253,9 @@ static void add(const struct placement *have, const struct placement *need)
 	for (int d = 0; d < ndims; d++)
 		dims[d] = hd_dim_get(p, dim_names[d], 0);
 	k->have = *have, k->need = *need;
-	k->x = hd_tensor_new(p, hd_plan_text(p, "x%d", npairs), HD_STATE, HD_F64, dims,
+	k->x = hd_tensor_new(p, hd_plan_text(p, "x%d", npairs), HD_TENSOR_STATE, HD_DTYPE_F64, dims,
 			     (uint32_t)ndims);
-	k->out = hd_tensor_new(p, hd_plan_text(p, "y%d", npairs), HD_STATE, HD_F64, dims,
+	k->out = hd_tensor_new(p, hd_plan_text(p, "y%d", npairs), HD_TENSOR_STATE, HD_DTYPE_F64, dims,
 			       (uint32_t)ndims);
 	k->x->step = k->out->step = 1;
 	k->x->at = *have, k->out->at = *need;
@@ -264,7 +264,7 @@ static void add(const struct placement *have, const struct placement *need)
 	snprintf(k->text, sizeof(k->text), "%s", hd_placement_text(p, have));
 	snprintf(k->text + strlen(k->text), sizeof(k->text) - strlen(k->text), " -> %s",
 		 hd_placement_text(p, need));
-	k->y = hd_reshard(p, k->x, need, NULL);
+	k->y = hd_reshard_to(p, k->x, need, NULL);
 	hd_assign(k->out, k->y);
 	seen.pairs++;
 	if (!k->y || !hd_placement_equal(p, &k->y->at, need)) {
@@ -280,7 +280,7 @@ static void add(const struct placement *have, const struct placement *need)
 static void check_calls(void)
 {
 	for (const struct node *n = p->first; n; n = n->next)
-		if (n->comm.kind && n->comm.kind != HD_RECV)
+		if (n->comm.kind && n->comm.kind != HD_COMM_RECV)
 			count(hd_comm_kind_name(n->comm.kind), -1);
 	for (int i = 0; calls[i].name; i++)
 		if (calls[i].n && calls[i].name[0])
@@ -332,7 +332,7 @@ static int combination(long which, int have, struct placement *at)
 		at->on[a] = s[which % n];
 		which /= n;
 	}
-	return !which && !(partials(at, HD_SUM) && partials(at, HD_MAX));
+	return !which && !(partials(at, HD_RED_SUM) && partials(at, HD_RED_MAX));
 }
 
 static long combinations(int have)

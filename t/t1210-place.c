@@ -211,7 +211,7 @@ static struct hd_plan *plan(const struct layout *l, uint32_t real, const char *m
 /* -- counts ----------------------------------------------------------------------------------------------------------------- */
 static int is_counted(const struct node *n, const struct count *c)
 {
-	uint32_t phases = c->unit[0] == 'F' ? HD_F : HD_B | HD_W;
+	uint32_t phases = c->unit[0] == 'F' ? HD_UNIT_F : HD_UNIT_B | HD_UNIT_W;
 	char group[40];
 
 	snprintf(group, sizeof(group), "x.%s", c->axis);
@@ -222,7 +222,7 @@ static int is_counted(const struct node *n, const struct count *c)
 
 static void counts(const struct layout *l)
 {
-	struct hd_plan *p = plan(l, HD_F32, "vocab = 32\n");
+	struct hd_plan *p = plan(l, HD_DTYPE_F32, "vocab = 32\n");
 
 	if (!ok(p != NULL, "%s: a plan", l->name)) {
 		note("%s", gt_why());
@@ -242,7 +242,7 @@ static void counts(const struct layout *l)
 		note("%d with %lld bytes, not %lld", n, (long long)bytes, (long long)c->bytes);
 		for (const struct node *k = p->first; k; k = k->next)
 			if (k->comm.kind && !strcmp(k->v.block, "layer 0"))
-				note("  %s %s %s %s: %s", k->v.phase == HD_F ? "F" : "B",
+				note("  %s %s %s %s: %s", k->v.phase == HD_UNIT_F ? "F" : "B",
 				     hd_comm_kind_name(k->comm.kind), k->comm.group->name,
 				     k->ins[0]->spec, k->reason ? k->reason : "");
 	}
@@ -253,7 +253,7 @@ static void counts(const struct layout *l)
 /* -- runs --------------------------------------------------------------------------------------------------------------------- */
 static void runs(const struct layout *l, const char *model, const char *what)
 {
-	struct hd_plan *p = plan(l, HD_F64, model);
+	struct hd_plan *p = plan(l, HD_DTYPE_F64, model);
 	struct gt_run *r = p ? gt_open(p, sim_members) : NULL;
 
 	if (!p && strstr(gt_why(), "does not divide model.kv_heads"))
@@ -264,7 +264,7 @@ static void runs(const struct layout *l, const char *model, const char *what)
 
 static void model(const char *keys, const char *what)
 {
-	one = gt_open(plan(NULL, HD_F64, keys), NULL);
+	one = gt_open(plan(NULL, HD_DTYPE_F64, keys), NULL);
 	if (!ok(one && gt_compute(one) > 0, "one rank, %s", what)) {
 		note("%s", gt_why());
 		return;
@@ -279,7 +279,7 @@ static void refuses_keys_apart(void)
 {
 	static const struct layout l = {"", "tp:2", "kv_heads>tp",
 					"", 2,      {{NULL, NULL, NULL, 0, 0, 0}}};
-	struct hd_plan *p = plan(&l, HD_F64, "family = llama\nvocab = 19\nmlp = 24\n");
+	struct hd_plan *p = plan(&l, HD_DTYPE_F64, "family = llama\nvocab = 19\nmlp = 24\n");
 	struct gt_run *r = p ? gt_open(p, sim_members) : NULL;
 
 	ok(!r && strstr(gt_why(), "heads and their keys are apart"),

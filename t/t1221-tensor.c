@@ -35,14 +35,14 @@ static struct hd_plan *plan(uint32_t real, const char *model, int size, int sequ
 /* -- numbers --------------------------------------------------------------------------------------------------------- */
 static void sizes(const char *model, const char *what)
 {
-	one = gt_open(plan(HD_F64, model, 0, 0), NULL);
+	one = gt_open(plan(HD_DTYPE_F64, model, 0, 0), NULL);
 	if (!ok(one && gt_compute(one) > 0, "one rank, %s", what)) {
 		note("%s", gt_why());
 		return;
 	}
 	for (int size = 1; size <= 8; size *= 2)
 		for (int sequence = 0; sequence < 2; sequence++) {
-			struct hd_plan *p = plan(HD_F64, model, size, sequence);
+			struct hd_plan *p = plan(HD_DTYPE_F64, model, size, sequence);
 			struct gt_run *r = p ? gt_open(p, sim_members) : NULL;
 			char name[60];
 
@@ -75,13 +75,13 @@ static struct gt_run *products(int size, int sequence)
 	hd_dim_get(p, "mlp", 16);
 	hd_dim_get(p, "vocab", 24);
 	if (a) {
-		rule(p, "vocab", a, HD_PAD);
+		rule(p, "vocab", a, HD_RULE_PAD);
 		rule(p, "mlp", a, 0);
 		if (sequence)
 			rule(p, "seq", a, 0);
 	}
 	hd_block_begin(p, "embed");
-	ids = hd_leaf(p, "ids", HD_DATA, HD_I32, "batch,seq");
+	ids = hd_leaf(p, "ids", HD_TENSOR_DATA, HD_DTYPE_I32, "batch,seq");
 	in[0] = ids, in[1] = gt_param(p, "table", "vocab,embed");
 	x = hd_op1(p, "embedding", in, 2, "%s", "");
 	for (int l = 0; l < 2; l++) {
@@ -185,7 +185,7 @@ static int count(struct hd_plan *p, uint32_t phases, const char *kind, int64_t *
 
 static void collectives(const char *model, const char *what, int t, int sequence)
 {
-	struct hd_plan *p = plan(HD_F32, model, t, sequence);
+	struct hd_plan *p = plan(HD_DTYPE_F32, model, t, sequence);
 	int64_t bytes = 0, ignored = 0;
 
 	if (!ok(p != NULL, "collectives of a layer of %s, size %d%s:", what, t, sequence ? ", sequence cut" : "")) {
@@ -193,17 +193,17 @@ static void collectives(const char *model, const char *what, int t, int sequence
 		return;
 	}
 	if (sequence) {
-		is_int(count(p, HD_F, "all-gather", &bytes), 2, "all-gathers forward");
-		is_int(count(p, HD_F, "reduce-scatter", &bytes), 2, "reduce-scatters forward");
-		is_int(count(p, HD_B | HD_W, "all-gather", &bytes), 4, "all-gathers backward");
-		is_int(count(p, HD_B | HD_W, "reduce-scatter", &bytes), 2, "reduce-scatters backward");
-		is_int(count(p, HD_F | HD_B | HD_W, "all-reduce", &ignored), 0, "no all-reduce");
+		is_int(count(p, HD_UNIT_F, "all-gather", &bytes), 2, "all-gathers forward");
+		is_int(count(p, HD_UNIT_F, "reduce-scatter", &bytes), 2, "reduce-scatters forward");
+		is_int(count(p, HD_UNIT_B | HD_UNIT_W, "all-gather", &bytes), 4, "all-gathers backward");
+		is_int(count(p, HD_UNIT_B | HD_UNIT_W, "reduce-scatter", &bytes), 2, "reduce-scatters backward");
+		is_int(count(p, HD_UNIT_F | HD_UNIT_B | HD_UNIT_W, "all-reduce", &ignored), 0, "no all-reduce");
 		is_int(bytes, 10 * BSH * (t - 1) / t * 4, "10 b s h (t - 1) / t elements");
 	} else {
-		is_int(count(p, HD_F, "all-reduce", &bytes), 2, "all-reduces forward");
-		is_int(count(p, HD_B | HD_W, "all-reduce", &bytes), 2, "all-reduces backward");
-		is_int(count(p, HD_F | HD_B | HD_W, "all-gather", &ignored) +
-			       count(p, HD_F | HD_B | HD_W, "reduce-scatter", &ignored), 0, "nothing else");
+		is_int(count(p, HD_UNIT_F, "all-reduce", &bytes), 2, "all-reduces forward");
+		is_int(count(p, HD_UNIT_B | HD_UNIT_W, "all-reduce", &bytes), 2, "all-reduces backward");
+		is_int(count(p, HD_UNIT_F | HD_UNIT_B | HD_UNIT_W, "all-gather", &ignored) +
+			       count(p, HD_UNIT_F | HD_UNIT_B | HD_UNIT_W, "reduce-scatter", &ignored), 0, "nothing else");
 		is_int(bytes, 8 * BSH * (t - 1) / t * 4, "8 b s h (t - 1) / t elements");
 	}
 	hd_conf_destroy(p->conf);
@@ -214,11 +214,11 @@ static void collectives(const char *model, const char *what, int t, int sequence
 static void sums(void)
 {
 	for (int sequence = 0; sequence < 2; sequence++) {
-		struct hd_plan *p = plan(HD_F32, "vocab = 32\n", 4, sequence);
+		struct hd_plan *p = plan(HD_DTYPE_F32, "vocab = 32\n", 4, sequence);
 		int norms = 0, biases = 0, others = 0;
 
 		for (const struct node *k = p->first; k; k = k->next) {
-			const struct hd_tensor *of = k->comm.kind && k->v.phase & HD_S ? k->ins[0]->v.of : NULL;
+			const struct hd_tensor *of = k->comm.kind && k->v.phase & HD_UNIT_S ? k->ins[0]->v.of : NULL;
 
 			if (of && strstr(of->name, "ln_"))
 				norms++;
@@ -239,11 +239,11 @@ static void sums(void)
 /* A key head that several ranks read: the gradients of its weights are summed once a step, over those ranks alone. */
 static void shared_keys(void)
 {
-	struct hd_plan *p = plan(HD_F32, "family = llama\nvocab = 32\nmlp = 24\nkv_heads = 2\n", 8, 0);
+	struct hd_plan *p = plan(HD_DTYPE_F32, "family = llama\nvocab = 32\nmlp = 24\nkv_heads = 2\n", 8, 0);
 	int keys = 0, others = 0;
 
 	for (const struct node *k = p->first; k; k = k->next) {
-		const struct hd_tensor *of = k->comm.kind && k->v.phase & HD_S ? k->ins[0]->v.of : NULL;
+		const struct hd_tensor *of = k->comm.kind && k->v.phase & HD_UNIT_S ? k->ins[0]->v.of : NULL;
 
 		if (of && (strstr(of->name, "k_proj") || strstr(of->name, "v_proj")) && k->comm.group->v.n == 4)
 			keys++;

@@ -89,25 +89,25 @@ static const struct hd_strategy_ops *load(struct hd_plan *p, const struct form *
 static void build(struct hd_plan *p, const struct hd_strategy_ops *ops)
 {
 	struct tensor *x = gt_param(p, "x", "batch,seq,embed"), *in[1] = {x};
-	struct tensor *y = hd_einsum(p, hd_map(p, in, 1, "a"), gt_param(p, "w", "embed,mlp"), "batch,seq,mlp");
+	struct tensor *y = hd_einsum(p, hd_map_new(p, in, 1, "a"), gt_param(p, "w", "embed,mlp"), "batch,seq,mlp");
 	struct tensor *nll = gt_loss(p, y);
 
 	p->nll = nll;
 	p->loss = nll ? hd_op1(p, "sum", &nll, 1, "out=") : NULL;
 	if (ops)
 		slot(p, "rewrite", ops->rewrite);
-	if (!p->loss || hd_autodiff(p) < 0)
+	if (!p->loss || hd_pass_autodiff(p) < 0)
 		return;
 	if (ops)
 		slot(p, "rules", ops->rules);
-	hd_place_leaves(p);
+	hd_pass_place_leaves(p);
 	if (ops)
 		slot(p, "homes", ops->homes);
-	hd_place(p);
+	hd_pass_place(p);
 	hd_drop_dead(p);
 	if (ops)
 		slot(p, "lower", ops->lower);
-	hd_order(p);
+	hd_pass_toposort(p);
 	gt_lower(p);
 }
 
@@ -128,7 +128,7 @@ static struct gt_run *linear(const struct form *f)
 
 static int is_of_product(const struct node *n)
 {
-	return n->comm.kind && (n->v.phase & (HD_F | HD_B | HD_W) || !strcmp(hd_comm_node_subject_name(n), "grad:w"));
+	return n->comm.kind && (n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) || !strcmp(hd_comm_node_subject_name(n), "grad:w"));
 }
 
 /* Bytes of doubles that a rank sends, of ring collectives. */
@@ -188,14 +188,14 @@ static void double_buffer(void)
 	int under_way = 0, most = 0, products = 0, late = 0;
 
 	for (const struct node *n = r ? r->plan->first : NULL; n; n = n->next) {
-		if (n->comm.kind == HD_BROADCAST)
+		if (n->comm.kind == HD_COMM_BROADCAST)
 			under_way++;
 		if (strcmp(n->v.op->name, "einsum"))
 			continue;
 		products++;
 		most = under_way > most ? under_way : most;
 		for (uint32_t i = 0; i < n->v.nin; i++)
-			under_way -= n->ins[i]->v.node && N(n->ins[i]->v.node)->comm.kind == HD_BROADCAST;
+			under_way -= n->ins[i]->v.node && N(n->ins[i]->v.node)->comm.kind == HD_COMM_BROADCAST;
 		late += !under_way && products % 3;
 	}
 	is_int(products, 9, "three products of three steps each");
@@ -245,7 +245,7 @@ static struct hd_plan *plan(const char *model, int q, int batch, const struct la
 	snprintf(ini, sizeof(ini), "[model]\nlayers = 4\nembed = %d\nheads = %d\nmlp = %d\n%s[data]\ntrain = none\n[train]\nseq = 4\n"
 		 "global_batch = %d\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\n%s", 8 * q, 2 * q, 12 * q, model,
 		 q * q * 8, batch, l ? l->sections : "");
-	return gt_plan_of(ini, l ? l->ranks : 1, HD_F64);
+	return gt_plan_of(ini, l ? l->ranks : 1, HD_DTYPE_F64);
 }
 
 static int one_rank(const char *model, const char *what, int q, int batch)

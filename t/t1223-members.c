@@ -39,7 +39,7 @@ static struct hd_plan *plan(const struct shape *m, int micro, int ranks, const c
 	snprintf(ini, sizeof(ini), "[model]\nlayers = %d\nheads = %d\nembed = %d\nmlp = %d\nvocab = 19\ninit_std = 0.1\n%s\n[data]\ntrain = none\n"
 		 "[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\n%s", m->layers, m->heads,
 		 m->embed, m->mlp, m->family, m->seq, m->batch, micro, sections);
-	return gt_plan_of(ini, ranks, HD_F64);
+	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
 }
 
 static int begin(const struct shape *m)

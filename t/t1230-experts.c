@@ -143,10 +143,10 @@ static double gradients(struct gt_run *r, const char *only, const char **where)
 		struct tensor *t = one->plan->tensors[i], *w, *g, *whole;
 		double off;
 
-		if (t->v.node || t->v.what != HD_PARAM || (only && !strstr(t->v.name, only)))
+		if (t->v.node || t->v.what != HD_TENSOR_PARAM || (only && !strstr(t->v.name, only)))
 			continue;
 		whole = gt_gradient_of(one->plan, t);
-		for (int64_t k = 0; k < hd_whole_count(t); k++)
+		for (int64_t k = 0; k < hd_global_count(t); k++)
 			scale = fmax(scale, fabs(gt_address(one, whole, 0)[k]));
 		w = gt_param_named(r->plan, t->v.name);
 		g = w ? gt_gradient_of(r->plan, w) : NULL;
@@ -184,7 +184,7 @@ static double numbers(struct gt_run *r, int *decisions)
 
 static void runs(const struct layout *l, const char *model, const char *what)
 {
-	struct hd_plan *p = plan(l, HD_F64, model, l->micro);
+	struct hd_plan *p = plan(l, HD_DTYPE_F64, model, l->micro);
 	struct gt_run *r = p ? gt_open(p, sim_members) : NULL;
 	const char *why = r ? sim_compute(r) : gt_why(), *where = "", *expert = "";
 	int same = 0;
@@ -221,7 +221,7 @@ static double differences(struct gt_run *r, const char **where)
 
 	*where = "";
 	for (size_t i = 0; i < r->plan->ntensors; i++) {
-		struct tensor *t = r->plan->tensors[i], *gt = t->v.node || t->v.what != HD_PARAM ? NULL : gt_gradient_of(r->plan, t);
+		struct tensor *t = r->plan->tensors[i], *gt = t->v.node || t->v.what != HD_TENSOR_PARAM ? NULL : gt_gradient_of(r->plan, t);
 		int64_t n = hd_local_count(t), step = n > 3 ? n / 3 : 1;
 		double *g, scale = 1 + fabs(loss);
 
@@ -252,7 +252,7 @@ static double differences(struct gt_run *r, const char **where)
 
 static void model(const char *keys, const char *what, int few)
 {
-	struct hd_plan *p = plan(NULL, HD_F64, keys, BATCH);
+	struct hd_plan *p = plan(NULL, HD_DTYPE_F64, keys, BATCH);
 	const char *where = "";
 	double off;
 
@@ -283,7 +283,7 @@ static void micro_batches(int64_t group)
 	int same;
 
 	snprintf(keys, sizeof(keys), "experts = 4\nmoe_every = 1\ncapacity_factor = 1.5\ngroup_tokens = %lld\n", (long long)group);
-	p = plan(NULL, HD_F64, keys, BATCH);
+	p = plan(NULL, HD_DTYPE_F64, keys, BATCH);
 	nstats = p ? p->nstats : 0;
 	one = p ? gt_open(p, NULL) : NULL;
 	ok(one && gt_compute(one) > 0 && gt_address(one, p->stats[0], 0)[2] > 0, "groups of %lld tokens: some are dropped",
@@ -294,7 +294,7 @@ static void micro_batches(int64_t group)
 
 		if (group > micro * SEQ)
 			continue;
-		r = gt_open(plan(NULL, HD_F64, keys, micro), NULL);
+		r = gt_open(plan(NULL, HD_DTYPE_F64, keys, micro), NULL);
 		same = 0;
 		if (r && gt_compute(r) > 0)
 			off = numbers(r, &same);
@@ -313,7 +313,7 @@ static void blank_routers(struct gt_run *r)
 		for (size_t i = 0; i < r->plan->ntensors; i++) {
 			struct tensor *t = r->plan->tensors[i];
 
-			if (!t->v.node && t->v.what == HD_PARAM && strstr(t->v.name, ".gate.weight") && hd_tensor_here(r->g[k], t))
+			if (!t->v.node && t->v.what == HD_TENSOR_PARAM && strstr(t->v.name, ".gate.weight") && hd_tensor_here(r->g[k], t))
 				memset(gt_address(r, t, k), 0, (size_t)hd_local_bytes(t));
 		}
 }
@@ -322,7 +322,7 @@ static void without_tokens(void)
 {
 	static const int which[] = { 0, 1, 2, 4, 6, 9, 12 };
 	static const char *const keys = "family = mixtral\naux_loss = 0\n";
-	struct hd_plan *p = plan(NULL, HD_F64, keys, BATCH);
+	struct hd_plan *p = plan(NULL, HD_DTYPE_F64, keys, BATCH);
 
 	nstats = p ? p->nstats : 0;
 	one = p ? gt_open(p, NULL) : NULL;
@@ -336,7 +336,7 @@ static void without_tokens(void)
 	   gt_address(one, p->stats[0], 0)[5] == 0, "all tokens choose two of eight experts");
 	for (size_t i = 0; i < HD_LEN(which); i++) {
 		const struct layout *l = &layouts[which[i]];
-		struct hd_plan *many = plan(l, HD_F64, keys, l->micro);
+		struct hd_plan *many = plan(l, HD_DTYPE_F64, keys, l->micro);
 		struct gt_run *r = many ? gt_open(many, sim_members) : NULL;
 		const char *why = r ? (blank_routers(r), sim_compute(r)) : gt_why(), *where = "";
 		int same = 0;
@@ -352,20 +352,20 @@ static void without_tokens(void)
 static void refusals(void)
 {
 	static const struct layout two = { "", "ep:2", EP, "", 2, 1 };
-	struct hd_plan *p = plan(&two, HD_F32, "experts = 4\ngroup_tokens = 16\n", 1);
+	struct hd_plan *p = plan(&two, HD_DTYPE_F32, "experts = 4\ngroup_tokens = 16\n", 1);
 
 	ok(!p && strstr(gt_why(), "groups of 16 tokens, and a rank has 8 of a micro-batch"), "a group on two ranks is refused");
-	p = plan(NULL, HD_F32, "experts = 4\ngroup_tokens = 12\n", 1);
+	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ngroup_tokens = 12\n", 1);
 	ok(!p && strstr(gt_why(), "12 neither divides train.seq = 8"), "a group that is no part of a sample is refused");
-	p = plan(NULL, HD_F32, "experts = 4\nexperts_per_token = 3\n", 1);
+	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nexperts_per_token = 3\n", 1);
 	ok(!p && strstr(gt_why(), "gshard chooses 2"), "three experts of gshard are refused");
-	p = plan(NULL, HD_F32, "experts = 4\nrouter = topk\nexperts_per_token = 5\n", 1);
+	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nrouter = topk\nexperts_per_token = 5\n", 1);
 	ok(!p && strstr(gt_why(), "5 is more than model.experts = 4"), "more choices than experts are refused");
-	p = plan(NULL, HD_F32, "experts = 16\ncapacity_factor = 1\n", 1);
+	p = plan(NULL, HD_DTYPE_F32, "experts = 16\ncapacity_factor = 1\n", 1);
 	ok(!p && strstr(gt_why(), "leaves an expert no place"), "experts without a place are refused");
-	p = plan(NULL, HD_F32, "experts = 4\ncapacity_factor = -0.5\n", 1);
+	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ncapacity_factor = -0.5\n", 1);
 	ok(!p && strstr(gt_why(), "-0.5 is negative"), "a limit of less than nothing is refused");
-	p = plan(NULL, HD_F32, "experts = 4\nmoe_every = 3\n", 1);
+	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nmoe_every = 3\n", 1);
 	ok(!p && strstr(gt_why(), "3 is more than model.layers = 2: no layer has experts"), "experts in no layer are refused");
 }
 
@@ -374,16 +374,16 @@ static void refusals(void)
 static void movements(const char *keys, const char *what, int64_t rows, int64_t numbers)
 {
 	static const struct layout l = { "", "ep:4", EP, "", 4, 2 };
-	struct hd_plan *p = plan(&l, HD_F32, keys, 2);
+	struct hd_plan *p = plan(&l, HD_DTYPE_F32, keys, 2);
 	int64_t want = rows * EMBED * 4 * 3 / 4;
 	int n[2] = { 0 }, others = 0, bytes = 1;
 
 	for (const struct node *k = p ? p->first : NULL; k; k = k->next) {
 		if (!k->comm.kind || strcmp(k->v.block, "layer 1"))
 			continue;
-		if (k->comm.kind == (numbers ? HD_ALL_TO_ALL_ROWS : HD_ALL_TO_ALL))
-			n[k->v.phase != HD_F]++, bytes &= hd_comm_node_bytes(k) == want;
-		else if (k->v.phase & (HD_F | HD_B | HD_W))
+		if (k->comm.kind == (numbers ? HD_COMM_ALL_TO_ALL_V : HD_COMM_ALL_TO_ALL))
+			n[k->v.phase != HD_UNIT_F]++, bytes &= hd_comm_node_bytes(k) == want;
+		else if (k->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W))
 			others++;
 	}
 	ok(n[0] == 2 && n[1] == 2, "%s: 2 all-to-alls forward and 2 backward (%d, %d)", what, n[0], n[1]);
@@ -403,14 +403,14 @@ static void beside_replicas(const char *sections, const char *what)
 
 	snprintf(ini, sizeof(ini), "[model]\nlayers = 2\nembed = 16\nheads = 4\nvocab = 16\nexperts = 4\nmoe_every = 1\n[data]\ntrain = none\n"
 		 "[train]\nseq = 8\nglobal_batch = 12\nmicro_batch = 2\nsteps = 1\n%s", sections);
-	p = gt_plan_of(ini, 6, HD_F32);
+	p = gt_plan_of(ini, 6, HD_DTYPE_F32);
 	if (!ok(p != NULL, "%s", what)) {
 		note("%s", gt_why());
 		return;
 	}
 	for (const struct node *n = p->first; n; n = n->next)
-		if (n->comm.kind && n->v.phase & (HD_F | HD_B | HD_W) && !strcmp(n->v.block, "layer 1")) {
-			int along = n->comm.kind == HD_ALL_TO_ALL && n->comm.group->v.n == 2;
+		if (n->comm.kind && n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) && !strcmp(n->v.block, "layer 1")) {
+			int along = n->comm.kind == HD_COMM_ALL_TO_ALL && n->comm.group->v.n == 2;
 
 			moved += along;
 			others += !along;

@@ -20,7 +20,7 @@ static struct hd_plan *plan(const char *model, int micros, int replicas, const c
 		 "[model]\nlayers = 6\nembed = 8\nheads = 2\nvocab = 19\n%s[data]\ntrain = none\n"
 		 "[train]\nseq = 4\nglobal_batch = %d\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\nrecompute = %s\n%s",
 		 model, 2 * micros, 2 / replicas, how, sections);
-	return gt_plan_of(ini, ranks, HD_F64);
+	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
 }
 
 static void against_one(const char *model, int micros, int replicas, const char *how, int64_t ranks, const char *sections,
@@ -138,9 +138,9 @@ static void pieces_of_pieces(const char *sections, const char *what)
 		return;
 	}
 	for (const struct node *n = p->first; n; n = n->next)
-		if (n->comm.kind && n->v.phase & (HD_F | HD_B | HD_W))
+		if (n->comm.kind && n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W))
 			for (uint32_t a = 0; a < n->comm.group->n; a++) {
-				pieces += n->comm.kind == HD_ALL_GATHER && !strcmp(n->comm.group->axes[a]->v.name, "tp");
+				pieces += n->comm.kind == HD_COMM_ALL_GATHER && !strcmp(n->comm.group->axes[a]->v.name, "tp");
 				among += !strcmp(n->comm.group->axes[a]->v.name, "dp");
 			}
 	is_int(pieces, 2, "what crosses is gathered from pieces, forward and backward");
@@ -159,10 +159,10 @@ static void tied(void)
 	if (!ok(p != NULL, "a tied embedding on the first stage and the last"))
 		return;
 	for (const struct node *n = p->first; n; n = n->next) {
-		if (!n->v.nin || n->ins[0]->v.what != HD_GRAD || strcmp(n->ins[0]->v.name, "grad:wte.weight"))
+		if (!n->v.nin || n->ins[0]->v.what != HD_TENSOR_GRAD || strcmp(n->ins[0]->v.name, "grad:wte.weight"))
 			continue;
 		totals += !strcmp(n->v.op->name, "total");
-		if (n->comm.kind == HD_SEND) {
+		if (n->comm.kind == HD_COMM_SEND) {
 			sends++;
 			stages[0] = n->ins[0]->at.on[p->stages->id].index;
 			stages[1] = (int)n->comm.index;

@@ -20,7 +20,7 @@ static struct hd_plan *plan(const char *order, int m, const char *how)
 		 "[train]\nseq = 64\nglobal_batch = %d\nmicro_batch = 2\nsteps = 1\nrecompute = %s\n"
 		 "[strategy pp]\nplugin = " HD_TEST_BUILD "/plugins/pp/.libs/pp.so\nsize = %d\nschedule = %s\n",
 		 2 * m, how, P, order);
-	return gt_plan_of(ini, P, HD_F32);
+	return gt_plan_of(ini, P, HD_DTYPE_F32);
 }
 
 static struct hd_program *program(struct hd_plan *p, int rank)
@@ -87,7 +87,7 @@ static int in_flight(const struct hd_program *g)
 	for (const struct node *n = g->plan->first; n; n = n->next) {
 		const struct block *b = n->block >= 0 ? &g->plan->blocks[n->block] : NULL;
 
-		if (!b || n->v.phase != HD_F || strcmp(n->v.op->name, "attention") || b->coord != g->coord || b->chunk <= seen)
+		if (!b || n->v.phase != HD_UNIT_F || strcmp(n->v.op->name, "attention") || b->coord != g->coord || b->chunk <= seen)
 			continue;
 		seen = b->chunk;
 		add_lives(g, n->outs[0], alive);
@@ -106,7 +106,7 @@ static int on_the_way(const struct hd_program *g)
 		int *alive = hd_alloc((g->n + 1) * sizeof(*alive)), k;
 
 		for (int64_t e = 0; e < (int64_t)g->n; e++)
-			for (int64_t i = e; g->entries[e].node == n && n->comm.kind == HD_SEND && n->block >= 0 && i < g->entries[e].wait; i++)
+			for (int64_t i = e; g->entries[e].node == n && n->comm.kind == HD_COMM_SEND && n->block >= 0 && i < g->entries[e].wait; i++)
 				alive[i]++;
 		k = most(alive, g->n);
 		top = k > top ? k : top;

@@ -14,7 +14,7 @@ static int members = 4;
 static struct hd_plan *plan(int zero, int micros, int low)
 {
 	char ini[1500];
-	struct hd_plan_options o = { .ranks = members, .train = 1, .low = low ? HD_BF16 : 0 };
+	struct hd_plan_options o = { .ranks = members, .train = 1, .low = low ? HD_DTYPE_BF16 : 0 };
 	struct hd_err why = { 0 };
 	struct hd_plan *p = NULL;
 	struct hd_conf *c;
@@ -42,7 +42,7 @@ static void forget(struct hd_plan *p)
 
 static int is_accumulator(const struct tensor *t)
 {
-	return t->v.what == HD_GRAD && t->v.node && !strcmp(t->v.node->op->name, "accumulate");
+	return t->v.what == HD_TENSOR_GRAD && t->v.node && !strcmp(t->v.node->op->name, "accumulate");
 }
 
 /* Bytes of all tensors of a kind, on a rank (whole: if nothing were cut). */
@@ -53,8 +53,8 @@ static int64_t bytes(const struct hd_plan *p, uint32_t what, int whole)
 	for (size_t i = 0; i < p->ntensors; i++) {
 		const struct tensor *t = p->tensors[i];
 
-		if (t->v.what == what && (what == HD_GRAD ? is_accumulator(t) : !t->v.node))
-			sum += (whole ? hd_whole_count(t) : hd_local_count(t)) * HD_BITS(t->v.dtype) / 8;
+		if (t->v.what == what && (what == HD_TENSOR_GRAD ? is_accumulator(t) : !t->v.node))
+			sum += (whole ? hd_global_count(t) : hd_local_count(t)) * HD_BITS(t->v.dtype) / 8;
 	}
 	return sum;
 }
@@ -66,7 +66,7 @@ static int64_t sent(const struct hd_plan *p, uint32_t phases, uint32_t kind)
 
 	for (const struct node *n = p->first; n; n = n->next)
 		if (n->comm.kind && n->v.phase & phases && (!kind || n->comm.kind == kind) && hd_local_count(n->ins[0]) > 4)
-			sum += hd_comm_node_bytes(n) * (n->v.phase & (HD_F | HD_B | HD_W) ? p->micros : 1);
+			sum += hd_comm_node_bytes(n) * (n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? p->micros : 1);
 	return sum;
 }
 
@@ -91,9 +91,9 @@ static int64_t read_again(const struct hd_plan *p)
 	for (size_t i = 0; i < p->ntensors; i++) {
 		const struct tensor *t = p->tensors[i];
 
-		if (!t->v.node && t->v.what == HD_PARAM && t->v.ndim > 1 && !strstr(t->v.name, "wte") && !strstr(t->v.name, "wpe") &&
+		if (!t->v.node && t->v.what == HD_TENSOR_PARAM && t->v.ndim > 1 && !strstr(t->v.name, "wte") && !strstr(t->v.name, "wpe") &&
 		    !strstr(t->v.name, "bias"))
-			sum += hd_whole_count(t) * HD_BITS(t->v.dtype) / 8;
+			sum += hd_global_count(t) * HD_BITS(t->v.dtype) / 8;
 	}
 	return sum;
 }
@@ -108,10 +108,10 @@ static void memory(int low, int micros)
 
 		if (!ok(p != NULL, "zero %d, %s, %d micro-batches", zero, low ? "bf16" : "fp32", micros))
 			return;
-		is_int(bytes(p, HD_STATE, 0), bytes(p, HD_STATE, 1) / (zero >= 1 ? members : 1), "states");
-		is_int(bytes(p, HD_MASTER, 0), bytes(p, HD_MASTER, 1) / (zero >= 1 ? members : 1), "masters");
-		is_int(bytes(p, HD_GRAD, 0), bytes(p, HD_GRAD, 1) / (zero >= 2 ? members : 1), "gradients");
-		is_int(bytes(p, HD_PARAM, 0), bytes(p, HD_PARAM, 1) / (zero >= 3 ? members : 1), "parameters");
+		is_int(bytes(p, HD_TENSOR_STATE, 0), bytes(p, HD_TENSOR_STATE, 1) / (zero >= 1 ? members : 1), "states");
+		is_int(bytes(p, HD_TENSOR_MASTER, 0), bytes(p, HD_TENSOR_MASTER, 1) / (zero >= 1 ? members : 1), "masters");
+		is_int(bytes(p, HD_TENSOR_GRAD, 0), bytes(p, HD_TENSOR_GRAD, 1) / (zero >= 2 ? members : 1), "gradients");
+		is_int(bytes(p, HD_TENSOR_PARAM, 0), bytes(p, HD_TENSOR_PARAM, 1) / (zero >= 3 ? members : 1), "parameters");
 		now = peak(p);
 		ok(now > 0 && now < last, "planned: %lld bytes", (long long)now);
 		last = now;
@@ -122,7 +122,7 @@ static void memory(int low, int micros)
 static void movement(void)
 {
 	struct hd_plan *p = plan(0, 1, 0);
-	int64_t once = p ? bytes(p, HD_PARAM, 1) * (members - 1) / members : 0, again = p ? read_again(p) * (members - 1) / members : 0;
+	int64_t once = p ? bytes(p, HD_TENSOR_PARAM, 1) * (members - 1) / members : 0, again = p ? read_again(p) * (members - 1) / members : 0;
 
 	if (!ok(p != NULL && once > again && again > once / 2, "a plan"))
 		return;
@@ -132,11 +132,11 @@ static void movement(void)
 		p = plan(zero, 1, 0);
 		if (!ok(p != NULL, "zero %d", zero))
 			return;
-		is_int(sent(p, ~0u, HD_REDUCE_SCATTER), once, "gradients are scattered once");
-		is_int(sent(p, HD_U, HD_ALL_GATHER), zero == 3 ? 0 : once, "new parameters gathered");
-		is_int(sent(p, HD_F, HD_ALL_GATHER), zero == 3 ? once : 0, "parameters gathered in forward");
-		is_int(sent(p, HD_B | HD_W, HD_ALL_GATHER) >= (zero == 3 ? again : 0), 1, "and those that backward reads");
-		is_int(sent(p, HD_B | HD_W, HD_ALL_GATHER) <= (zero == 3 ? once : 0), 1, "there, once");
+		is_int(sent(p, ~0u, HD_COMM_REDUCE_SCATTER), once, "gradients are scattered once");
+		is_int(sent(p, HD_UNIT_U, HD_COMM_ALL_GATHER), zero == 3 ? 0 : once, "new parameters gathered");
+		is_int(sent(p, HD_UNIT_F, HD_COMM_ALL_GATHER), zero == 3 ? once : 0, "parameters gathered in forward");
+		is_int(sent(p, HD_UNIT_B | HD_UNIT_W, HD_COMM_ALL_GATHER) >= (zero == 3 ? again : 0), 1, "and those that backward reads");
+		is_int(sent(p, HD_UNIT_B | HD_UNIT_W, HD_COMM_ALL_GATHER) <= (zero == 3 ? once : 0), 1, "there, once");
 		is_int(sent(p, ~0u, 0) <= (zero == 3 ? 3 : 2) * once, 1, "nothing else");
 		forget(p);
 	}
@@ -177,9 +177,9 @@ static void early(void)
 	int gathers[2] = { 0 }, beside[2] = { 0 };
 
 	for (const struct node *n = p ? p->first : NULL; n; n = n->next) {
-		int k = n->v.phase == HD_B;
+		int k = n->v.phase == HD_UNIT_B;
 
-		if (n->comm.kind != HD_ALL_GATHER || n->by >= 0 || !(n->v.phase & (HD_F | HD_B)) ||
+		if (n->comm.kind != HD_COMM_ALL_GATHER || n->by >= 0 || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B)) ||
 		    strstr(n->v.ins[0]->name, "wte"))	/* looked up */
 			continue;
 		gathers[k]++;

@@ -37,7 +37,7 @@ static struct gt_run *opened(int n, int samples, const char *strategy)
 	snprintf(ini, sizeof(ini), "[model]\nlayers = 1\nheads = 2\nembed = %d\nmlp = %d\nvocab = 19\ninit_std = 0.1\n[data]\ntrain = none\n"
 		 "[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\noptimizer = sgd\nclip = 0\n%s", 2 * n, 3 * n, SEQ,
 		 samples, strategy);
-	p = gt_plan_of(ini, *strategy ? n : 1, HD_F64);
+	p = gt_plan_of(ini, *strategy ? n : 1, HD_DTYPE_F64);
 	r = p ? gt_open(p, *strategy ? sim_members : NULL) : NULL;
 	if (r)
 		r->run.loss_scale = 1.0 / (n * SEQ);
@@ -76,10 +76,10 @@ static void add_gradient(struct gt_run *r, const struct tensor *g, const struct 
 
 		compare_part(r, g, whole, k, &squares);
 		d->squares += hd_owns(r->g[k], g) ? squares : 0;
-		if (hd_local_count(g) == hd_whole_count(g))	/* not cut: every member has it */
+		if (hd_local_count(g) == hd_global_count(g))	/* not cut: every member has it */
 			d->same_bits &= !memcmp(gt_address(r, g, k), gt_address(r, g, 0), (size_t)hd_local_bytes(g));
 	}
-	d->elements += hd_whole_count(whole);
+	d->elements += hd_global_count(whole);
 }
 
 static void run(const struct way *w, const char *wire, double unit, double least, int n, double norms)
@@ -96,7 +96,7 @@ static void run(const struct way *w, const char *wire, double unit, double least
 	for (size_t i = 0; !why && i < one->plan->ntensors; i++) {
 		const struct tensor *t = one->plan->tensors[i];
 
-		if (!t->v.node && t->v.what == HD_PARAM)
+		if (!t->v.node && t->v.what == HD_TENSOR_PARAM)
 			add_gradient(r, gt_gradient_of(r->plan, gt_param_named(r->plan, t->v.name)), gt_gradient_of(one->plan, t), &d);
 	}
 	off = why ? NAN : sqrt(d.squares);

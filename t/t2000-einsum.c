@@ -75,7 +75,7 @@ static struct kt *build(const struct product *p, uint32_t in, uint32_t out)
 	kt_ints(kt_in(t, in, p->a), -3, 3);
 	kt_ints(kt_in(t, in, p->b), -3, 3);
 	if (p->bias)
-		kt_ints(kt_in(t, HD_F32, p->bias), -9, 9);
+		kt_ints(kt_in(t, HD_DTYPE_F32, p->bias), -9, 9);
 	if (p->add)
 		kt_ints(add = kt_in(t, out, p->c), -9, 9);
 	c = kt_out(t, out, p->c);
@@ -90,7 +90,7 @@ static struct kt *build(const struct product *p, uint32_t in, uint32_t out)
 static void check(const struct product *p, uint32_t in, uint32_t out, const char *dtypes)
 {
 	struct kt *t = build(p, in, out);
-	double tol = out == HD_BF16 ? 0x1p-8 : 0;
+	double tol = out == HD_DTYPE_BF16 ? 0x1p-8 : 0;
 
 	KT_CHECK(t, tol, "%s, %s", p->what, dtypes);
 	kt_free(t);
@@ -106,11 +106,11 @@ static void check_real(void)
 {
 	struct kt *t = KT_NEW(einsum, "bias=1");
 
-	kt_reals(kt_in(t, HD_F32, "m=70,k=500"), -1, 1);
-	kt_reals(kt_in(t, HD_F32, "n=90,k=500"), -1, 1);
-	kt_reals(kt_in(t, HD_F32, "n=90"), -1, 1);
-	kt_out(t, HD_F32, "m=70,n=90");
-	KT_CHECK(t, kt_tol(HD_F32, 500), "real numbers");
+	kt_reals(kt_in(t, HD_DTYPE_F32, "m=70,k=500"), -1, 1);
+	kt_reals(kt_in(t, HD_DTYPE_F32, "n=90,k=500"), -1, 1);
+	kt_reals(kt_in(t, HD_DTYPE_F32, "n=90"), -1, 1);
+	kt_out(t, HD_DTYPE_F32, "m=70,n=90");
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 500), "real numbers");
 	kt_free(t);
 }
 
@@ -118,9 +118,9 @@ static void refuses(void)
 {
 	struct kt *t = KT_NEW(einsum, "");
 
-	kt_in(t, HD_F32, "m=2,k=3");
-	kt_in(t, HD_F32, "k=4,n=2");
-	kt_out(t, HD_F32, "m=2,n=2");
+	kt_in(t, HD_DTYPE_F32, "m=2,k=3");
+	kt_in(t, HD_DTYPE_F32, "k=4,n=2");
+	kt_out(t, HD_DTYPE_F32, "m=2,n=2");
 	is_int(kt_prepare(t, KT_CPU), HD_EINVAL, "extents that differ are refused");
 	is_str(t->err.text, "einsum: dim k is 3 in a and 4 in b", "with both numbers");
 	kt_free(t);
@@ -130,7 +130,7 @@ static void refuses(void)
 static void settles(void)
 {
 	const struct product *p = &products[2];
-	struct kt *t = build(p, HD_F32, HD_F32);
+	struct kt *t = build(p, HD_DTYPE_F32, HD_DTYPE_F32);
 	char *text, *again;
 
 	kt_prepare(t, KT_CPU);
@@ -168,7 +168,7 @@ static char *bcast(void *ctx, const char *text)
 static void settles_for_others(void)
 {
 	const struct hd_exchange x = { NULL, gather, bcast };
-	struct kt *t = build(&products[2], HD_F32, HD_F32);
+	struct kt *t = build(&products[2], HD_DTYPE_F32, HD_DTYPE_F32);
 	char *text, *line;
 
 	kt_prepare(t, KT_CPU);
@@ -236,16 +236,16 @@ int main(void)
 
 	ok(hd_device_cpu()->open(2, &err) == 0, "open%s", err.text);
 	for (size_t i = 0; i < HD_LEN(products); i++) {
-		check(&products[i], HD_F32, HD_F32, "f32");
-		check(&products[i], HD_BF16, HD_F32, "bf16 to f32");
-		check(&products[i], HD_BF16, HD_BF16, "bf16");
+		check(&products[i], HD_DTYPE_F32, HD_DTYPE_F32, "f32");
+		check(&products[i], HD_DTYPE_BF16, HD_DTYPE_F32, "bf16 to f32");
+		check(&products[i], HD_DTYPE_BF16, HD_DTYPE_BF16, "bf16");
 	}
 	check_real();
 #ifdef KT_CUDA
 	by_the_library();
-	with_gelu(5, 24, 40, HD_BF16, 5);
-	with_gelu(5, 23, 37, HD_BF16, 2);		/* what is kept must be in whole pieces */
-	with_gelu(5, 24, 40, HD_F32, 0);
+	with_gelu(5, 24, 40, HD_DTYPE_BF16, 5);
+	with_gelu(5, 23, 37, HD_DTYPE_BF16, 2);		/* what is kept must be in whole pieces */
+	with_gelu(5, 24, 40, HD_DTYPE_F32, 0);
 #endif
 	refuses();
 #ifndef KT_CUDA

@@ -62,23 +62,23 @@ static void open_both(struct both *x, const struct shape *s, int width)
 
 	snprintf(attr, sizeof(attr), "%s width=%d", s->attr, width);
 	x->fwd = KT_NEW(attention, attr);
-	x->q = kt_in(x->fwd, HD_F32, s->q);
-	x->k = kt_in(x->fwd, HD_F32, s->k);
-	x->v = kt_in(x->fwd, HD_F32, s->k);
-	x->o = kt_out(x->fwd, HD_F32, s->q);
-	x->lse = kt_out(x->fwd, HD_F32, lse_spec(s->q));
+	x->q = kt_in(x->fwd, HD_DTYPE_F32, s->q);
+	x->k = kt_in(x->fwd, HD_DTYPE_F32, s->k);
+	x->v = kt_in(x->fwd, HD_DTYPE_F32, s->k);
+	x->o = kt_out(x->fwd, HD_DTYPE_F32, s->q);
+	x->lse = kt_out(x->fwd, HD_DTYPE_F32, lse_spec(s->q));
 	kt_reals(x->q, -1.5, 1.5);
 	kt_reals(x->k, -1.5, 1.5);
 	kt_reals(x->v, -1, 1);
 	x->bwd = KT_NEW(attention_d, attr);
 	for (int i = 0; i < 6; i++)
-		x->in[i] = kt_in(x->bwd, HD_F32,
+		x->in[i] = kt_in(x->bwd, HD_DTYPE_F32,
 				 i == 1 || i == 2 ? s->k
 				 : i == 4         ? lse_spec(s->q)
 						  : s->q);
-	x->dq = kt_out(x->bwd, HD_F32, s->q);
-	x->dk = kt_out(x->bwd, HD_F32, s->k);
-	x->dv = kt_out(x->bwd, HD_F32, s->k);
+	x->dq = kt_out(x->bwd, HD_DTYPE_F32, s->q);
+	x->dk = kt_out(x->bwd, HD_DTYPE_F32, s->k);
+	x->dv = kt_out(x->bwd, HD_DTYPE_F32, s->k);
 	kt_reals(x->in[5], -1, 1);
 	x->bwd->least = 0.1;		/* a query that sees one key has dq = 0 */
 }
@@ -115,7 +115,7 @@ static void check(const struct shape *s, int width)
 	struct both x;
 
 	open_both(&x, s, width);
-	tol = kt_tol(HD_F32, x.q->view[0].n[1] + x.q->view[0].n[3]) * (1 + 8 * scale);
+	tol = kt_tol(HD_DTYPE_F32, x.q->view[0].n[1] + x.q->view[0].n[3]) * (1 + 8 * scale);
 	KT_CHECK(x.fwd, tol, "%s, %d wide", s->what, width);
 	hand_over(&x);
 	KT_CHECK(x.bwd, 4 * tol, "%s, %d wide, backward", s->what, width);
@@ -204,23 +204,23 @@ static void check_refusals(void)
 		const struct refusal *r = &refusals[i];
 
 		t = KT_NEW(attention, "");
-		kt_in(t, HD_F32, r->q);
-		kt_in(t, HD_F32, r->k);
-		kt_in(t, HD_F32, r->v);
-		kt_out(t, HD_F32, r->q);
-		kt_out(t, HD_F32, "b=1,z=2,s=8");
+		kt_in(t, HD_DTYPE_F32, r->q);
+		kt_in(t, HD_DTYPE_F32, r->k);
+		kt_in(t, HD_DTYPE_F32, r->v);
+		kt_out(t, HD_DTYPE_F32, r->q);
+		kt_out(t, HD_DTYPE_F32, "b=1,z=2,s=8");
 		kt_refused(t, r->text);
 		kt_free(t);
 	}
 	t = KT_NEW(attention_d, "");
-	kt_in(t, HD_F32, "b=1,s=8,h=2,d=4");
+	kt_in(t, HD_DTYPE_F32, "b=1,s=8,h=2,d=4");
 	kt_refused(t, "attention: 1 inputs and 0 outputs, not 6 and 3");
 	kt_free(t);
 	t = KT_NEW(attention, "");
 	for (int i = 0; i < 3; i++)
-		kt_in(t, i == 1 ? HD_BF16 : HD_F32, "b=1,s=8,h=2,d=4");
-	kt_out(t, HD_F32, "b=1,s=8,h=2,d=4");
-	kt_out(t, HD_F32, "b=1,h=2,s=8");
+		kt_in(t, i == 1 ? HD_DTYPE_BF16 : HD_DTYPE_F32, "b=1,s=8,h=2,d=4");
+	kt_out(t, HD_DTYPE_F32, "b=1,s=8,h=2,d=4");
+	kt_out(t, HD_DTYPE_F32, "b=1,h=2,s=8");
 	kt_refused(t, "attention: operand 1 is bf16, on " KT_DEVICE " it must be f32 beside this q");
 	kt_free(t);
 }

@@ -32,9 +32,9 @@ static void check(const char *const *s, uint32_t dtype, int acc)
 	struct kt *t = KT_NEW(sum, "");
 
 	kt_ints(kt_in(t, dtype, s[1]), -3, 3);
-	kt_ints(kt_out(t, HD_F32, s[2]), -9, 9);
+	kt_ints(kt_out(t, HD_DTYPE_F32, s[2]), -9, 9);
 	t->run.acc = acc;
-	KT_CHECK(t, 0, "%s%s%s", s[0], dtype == HD_BF16 ? ", bf16" : "", acc ? ", added" : "");
+	KT_CHECK(t, 0, "%s%s%s", s[0], dtype == HD_DTYPE_BF16 ? ", bf16" : "", acc ? ", added" : "");
 	kt_free(t);
 }
 
@@ -45,15 +45,15 @@ static void threads_do_not_matter(const char *a, const char *c)
 	int same = 1;
 	double *one;
 
-	kt_reals(kt_in(t, HD_F32, a), -1, 1);
-	out = kt_out(t, HD_F32, c);
+	kt_reals(kt_in(t, HD_DTYPE_F32, a), -1, 1);
+	out = kt_out(t, HD_DTYPE_F32, c);
 	one = hd_alloc((size_t)out->count * sizeof(*one));
 	omp_set_num_threads(1);
 	kt_run(t, KT_CPU);
 	for (int64_t i = 0; i < out->count; i++)
 		one[i] = kt_get(out, KT_CPU, i);
 	omp_set_num_threads(3);
-	KT_CHECK(t, kt_tol(HD_F32, 1000), "%s to %s", a, c);
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 1000), "%s to %s", a, c);
 	for (int64_t i = 0; i < out->count; i++)
 		same &= one[i] == kt_get(out, KT_CPU, i);
 	ok(same, "the same on 1 and on 3 threads");
@@ -65,18 +65,18 @@ static void refusals(void)
 {
 	struct kt *t = KT_NEW(sum, ""), *two = KT_NEW(sum, "");
 
-	kt_in(t, HD_F32, "row=3,col=4");
-	kt_out(t, HD_F32, "depth=4");
+	kt_in(t, HD_DTYPE_F32, "row=3,col=4");
+	kt_out(t, HD_DTYPE_F32, "depth=4");
 	kt_refused(t, "sum: c has dim depth, which a has not in that size");
-	kt_in(two, HD_F32, "row=3");
-	kt_in(two, HD_F32, "row=3");
-	kt_out(two, HD_F32, "row=3");
+	kt_in(two, HD_DTYPE_F32, "row=3");
+	kt_in(two, HD_DTYPE_F32, "row=3");
+	kt_out(two, HD_DTYPE_F32, "row=3");
 	kt_refused(two, "sum: 2 inputs and 1 outputs, not 1 and 1");
 	kt_free(t);
 	kt_free(two);
 	t = KT_NEW(sum, "");
-	kt_in(t, HD_I32, "row=3");
-	kt_out(t, HD_F32, "");
+	kt_in(t, HD_DTYPE_I32, "row=3");
+	kt_out(t, HD_DTYPE_F32, "");
 	kt_refused(t, "sum: no i32 to f32 on " KT_DEVICE);
 	kt_free(t);
 }
@@ -86,7 +86,7 @@ int main(void)
 	omp_set_num_threads(2);
 	for (size_t i = 0; i < HD_LEN(sums); i++)
 		for (int k = 0; k < 4; k++)
-			check(sums[i], k & 1 ? HD_BF16 : HD_F32, k >> 1);
+			check(sums[i], k & 1 ? HD_DTYPE_BF16 : HD_DTYPE_F32, k >> 1);
 	threads_do_not_matter("row=1000,col=333", "col=333");
 	threads_do_not_matter("row=9000,col=5", "col=5");
 	threads_do_not_matter("row=5,col=90000", "row=5");

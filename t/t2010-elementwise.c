@@ -9,9 +9,9 @@
 static void add(const char *y, const char *b, const char *c, int inplace)
 {
 	struct kt *t = KT_NEW(add, "");
-	struct kt_buf *x0 = kt_in(t, HD_F32, y), *x1 = kt_in(t, HD_F32, b),
-		      *x2 = c ? kt_in(t, HD_F32, c) : NULL;
-	struct kt_buf *out = kt_out(t, HD_F32, y);
+	struct kt_buf *x0 = kt_in(t, HD_DTYPE_F32, y), *x1 = kt_in(t, HD_DTYPE_F32, b),
+		      *x2 = c ? kt_in(t, HD_DTYPE_F32, c) : NULL;
+	struct kt_buf *out = kt_out(t, HD_DTYPE_F32, y);
 
 	kt_ints(x0, -99, 99);
 	kt_ints(x1, -99, 99);
@@ -35,9 +35,9 @@ static void adds(void)
 	add("batch=2@3/9,seq=7,embed=1501@2/4000", "seq=7,embed=1501@2/4000", "embed=1501@2/4000",
 	    1);
 	add("", "", NULL, 0);
-	kt_in(t, HD_F32, "a=4,b=5");
-	kt_in(t, HD_F32, "c=5");
-	kt_out(t, HD_F32, "a=4,b=5");
+	kt_in(t, HD_DTYPE_F32, "a=4,b=5");
+	kt_in(t, HD_DTYPE_F32, "c=5");
+	kt_out(t, HD_DTYPE_F32, "a=4,b=5");
 	kt_refused(t, "add: input 1 has dim c of 5, input 0 has 0");
 	kt_free(t);
 }
@@ -51,7 +51,7 @@ static void cast(uint32_t from, uint32_t to, int64_t n, double tol)
 	snprintf(spec, sizeof(spec), "a=%d", (int)n);
 	x = kt_in(t, from, spec);
 	kt_out(t, to, spec);
-	kt_reals(x, from == HD_B1 ? 0 : -100, from == HD_B1 ? 255 : 100);
+	kt_reals(x, from == HD_DTYPE_B1 ? 0 : -100, from == HD_DTYPE_B1 ? 255 : 100);
 	KT_CHECK(t, tol, "cast %s to %s, %d", hd_dtype_name(from), hd_dtype_name(to), (int)n);
 	snprintf(name, sizeof(name), "cast %s to %s", hd_dtype_name(from), hd_dtype_name(to));
 	kt_threads(t, name);
@@ -76,11 +76,11 @@ static void cast_rounding(int which)
 		{0x1.8p-133f, 2},
 	};
 	struct kt *t = KT_NEW(cast, "");
-	struct kt_buf *x = kt_in(t, HD_F32, "a=12"), *y = kt_out(t, HD_BF16, "a=12");
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "a=12"), *y = kt_out(t, HD_DTYPE_BF16, "a=12");
 	int right = 0;
 
-	x->view[KT_REF].dtype = HD_F32; /* on this one occasion the reference must round, too */
-	y->view[KT_REF].dtype = HD_BF16;
+	x->view[KT_REF].dtype = HD_DTYPE_F32; /* on this one occasion the reference must round, too */
+	y->view[KT_REF].dtype = HD_DTYPE_BF16;
 	for (size_t i = 0; i < HD_LEN(want); i++)
 		((float *)x->mem[which])[i] = want[i].x;
 	((float *)x->mem[which])[HD_LEN(want)] = NAN;
@@ -103,11 +103,11 @@ static void cast_half(int which)
 		{0x1.ffep-15f, 0x400}, {0x1.fffp-1f, 0x3c00},
 	};
 	struct kt *t = KT_NEW(cast, "");
-	struct kt_buf *x = kt_in(t, HD_F32, "a=18"), *y = kt_out(t, HD_F16, "a=18");
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "a=18"), *y = kt_out(t, HD_DTYPE_F16, "a=18");
 	int right = 0;
 
-	x->view[KT_REF].dtype = HD_F32;
-	y->view[KT_REF].dtype = HD_F16;
+	x->view[KT_REF].dtype = HD_DTYPE_F32;
+	y->view[KT_REF].dtype = HD_DTYPE_F16;
 	for (size_t i = 0; i < HD_LEN(want); i++)
 		((float *)x->mem[which])[i] = want[i].x;
 	((float *)x->mem[which])[HD_LEN(want)] = NAN;
@@ -123,27 +123,27 @@ static void casts(void)
 {
 	struct kt *t = KT_NEW(cast, "");
 
-	cast(HD_F32, HD_BF16, 70001, 0x1p-8);
-	cast(HD_BF16, HD_F32, 70001, 0);
-	cast(HD_F32, HD_F64, 70001, 0);
-	cast(HD_F64, HD_F32, 70001, 0x1p-24);
-	cast(HD_BF16, HD_F64, 70001, 0);
-	cast(HD_F64, HD_BF16, 70001, 0x1p-8);
-	cast(HD_F64, HD_F64, 70001, 0);
-	cast(HD_F32, HD_F16, 70001, 0x1p-11);
-	cast(HD_F16, HD_F32, 70001, 0);
-	cast(HD_F64, HD_F16, 70001, 0x1p-11);
-	cast(HD_F16, HD_BF16, 70001, 0x1p-8);
-	cast(HD_F32, HD_B1, 70001, 0);
-	cast(HD_B1, HD_F32, 70001, 0);
-	cast(HD_BF16, HD_B1, 13, 0);
-	cast(HD_B1, HD_BF16, 13, 0);
+	cast(HD_DTYPE_F32, HD_DTYPE_BF16, 70001, 0x1p-8);
+	cast(HD_DTYPE_BF16, HD_DTYPE_F32, 70001, 0);
+	cast(HD_DTYPE_F32, HD_DTYPE_F64, 70001, 0);
+	cast(HD_DTYPE_F64, HD_DTYPE_F32, 70001, 0x1p-24);
+	cast(HD_DTYPE_BF16, HD_DTYPE_F64, 70001, 0);
+	cast(HD_DTYPE_F64, HD_DTYPE_BF16, 70001, 0x1p-8);
+	cast(HD_DTYPE_F64, HD_DTYPE_F64, 70001, 0);
+	cast(HD_DTYPE_F32, HD_DTYPE_F16, 70001, 0x1p-11);
+	cast(HD_DTYPE_F16, HD_DTYPE_F32, 70001, 0);
+	cast(HD_DTYPE_F64, HD_DTYPE_F16, 70001, 0x1p-11);
+	cast(HD_DTYPE_F16, HD_DTYPE_BF16, 70001, 0x1p-8);
+	cast(HD_DTYPE_F32, HD_DTYPE_B1, 70001, 0);
+	cast(HD_DTYPE_B1, HD_DTYPE_F32, 70001, 0);
+	cast(HD_DTYPE_BF16, HD_DTYPE_B1, 13, 0);
+	cast(HD_DTYPE_B1, HD_DTYPE_BF16, 13, 0);
 	cast_rounding(KT_CPU);
 	cast_rounding(KT_REF);
 	cast_half(KT_CPU);
 	cast_half(KT_REF);
-	kt_in(t, HD_F32, "a=4");
-	kt_out(t, HD_I32, "a=4");
+	kt_in(t, HD_DTYPE_F32, "a=4");
+	kt_out(t, HD_DTYPE_I32, "a=4");
 	kt_refused(t, "cast: output 0 has dtype i32, it must be f32, f64, bf16, f16 or b1");
 	kt_free(t);
 }
@@ -165,15 +165,15 @@ static void copies(void)
 {
 	struct kt *t = KT_NEW(copy, "runs=3 run=4 dst_step=5");
 
-	copy(HD_F32, "a=7,b=9", "c=63", "");
-	copy(HD_F32, "a=300,b=301", "c=90300", "");
-	copy(HD_I32, "a=100", "b=40", "runs=4 run=3 src=2 src_step=20 dst=1 dst_step=7");
-	copy(HD_F32, "a=100", "b=40", "runs=4 run=3 src=60 src_step=-20 dst=1 dst_step=7");
-	copy(HD_F32, "a=70000", "b=140000",
+	copy(HD_DTYPE_F32, "a=7,b=9", "c=63", "");
+	copy(HD_DTYPE_F32, "a=300,b=301", "c=90300", "");
+	copy(HD_DTYPE_I32, "a=100", "b=40", "runs=4 run=3 src=2 src_step=20 dst=1 dst_step=7");
+	copy(HD_DTYPE_F32, "a=100", "b=40", "runs=4 run=3 src=60 src_step=-20 dst=1 dst_step=7");
+	copy(HD_DTYPE_F32, "a=70000", "b=140000",
 	     "runs=2 run=30011 src_step=35000 dst=19 dst_step=70000");
-	copy(HD_B1, "a=77", "b=77", "");
-	kt_in(t, HD_F32, "a=12");
-	kt_out(t, HD_F32, "b=13");
+	copy(HD_DTYPE_B1, "a=77", "b=77", "");
+	kt_in(t, HD_DTYPE_F32, "a=12");
+	kt_out(t, HD_DTYPE_F32, "b=13");
 	kt_refused(t, "copy: output 0's pieces cover elements 0 to 14, it has 13");
 	kt_free(t);
 }
@@ -181,7 +181,7 @@ static void copies(void)
 static void accumulate_and_fill(void)
 {
 	struct kt *t = KT_NEW(accumulate, ""), *f = KT_NEW(fill, "value=3 loss_scale=1");
-	struct kt_buf *x = kt_in(t, HD_F32, "a=131,b=257"), *y = kt_out(t, HD_F32, "a=131,b=257");
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "a=131,b=257"), *y = kt_out(t, HD_DTYPE_F32, "a=131,b=257");
 
 	kt_ints(x, -99, 99);
 	KT_CHECK(t, 0, "accumulate, first");
@@ -189,7 +189,7 @@ static void accumulate_and_fill(void)
 	KT_CHECK(t, 0, "accumulate, second");
 	is_int((int)kt_get(y, KT_CPU, 33666), 2 * (int)kt_get(x, KT_CPU, 33666), "the sum of both");
 	kt_free(t);
-	y = kt_out(f, HD_F32, "a=131,b=257");
+	y = kt_out(f, HD_DTYPE_F32, "a=131,b=257");
 	f->run.loss_scale = 0.25;
 	KT_CHECK(f, 0, "fill");
 	near(kt_get(y, KT_CPU, 33666), 0.75, 0, "fill with the loss scale");
@@ -201,23 +201,23 @@ static void accumulate_and_fill(void)
 static void gelu(const char *spec, double range)
 {
 	struct kt *t = KT_NEW(gelu, ""), *d = KT_NEW(gelu_d, "");
-	struct kt_buf *x = kt_in(t, HD_F32, spec), *y = kt_out(t, HD_F32, spec);
-	struct kt_buf *x2 = kt_in(d, HD_F32, spec), *dy = kt_in(d, HD_F32, spec),
-		      *dx = kt_out(d, HD_F32, spec);
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, spec), *y = kt_out(t, HD_DTYPE_F32, spec);
+	struct kt_buf *x2 = kt_in(d, HD_DTYPE_F32, spec), *dy = kt_in(d, HD_DTYPE_F32, spec),
+		      *dx = kt_out(d, HD_DTYPE_F32, spec);
 
 	kt_reals(x, -range, range);
 	kt_reals(dy, -1, 1);
 	kt_share(x2, x);
-	KT_CHECK(t, kt_tol(HD_F32, 4), "gelu %s", spec);
-	KT_CHECK(d, kt_tol(HD_F32, 16), "gelu_d %s", spec);
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 4), "gelu %s", spec);
+	KT_CHECK(d, kt_tol(HD_DTYPE_F32, 16), "gelu_d %s", spec);
 	if (x->count < 1000)
 		kt_gradient(t, x, y, dy, dx, "gelu_d is the derivative");
 	kt_threads(t, "gelu");
 	kt_threads(d, "gelu_d");
 	kt_inplace(y, x);
 	kt_inplace(dx, dy);
-	KT_CHECK(t, kt_tol(HD_F32, 4), "gelu in place");
-	KT_CHECK(d, kt_tol(HD_F32, 16), "gelu_d in place");
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 4), "gelu in place");
+	KT_CHECK(d, kt_tol(HD_DTYPE_F32, 16), "gelu_d in place");
 	kt_free(t);
 	kt_free(d);
 }
@@ -226,18 +226,18 @@ static void gelu_extremes(void)
 {
 	static const double v[] = { 1e30, -1e30, 1e5, -1e5, 20, -20, -9, 1e-30, 0, NAN };
 	struct kt *t = KT_NEW(gelu, ""), *d = KT_NEW(gelu_d, "");
-	struct kt_buf *x = kt_in(t, HD_F32, "a=10"), *x2 = kt_in(d, HD_F32, "a=10"),
-		      *dy = kt_in(d, HD_F32, "a=10");
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "a=10"), *x2 = kt_in(d, HD_DTYPE_F32, "a=10"),
+		      *dy = kt_in(d, HD_DTYPE_F32, "a=10");
 
-	kt_out(t, HD_F32, "a=10");
-	kt_out(d, HD_F32, "a=10");
+	kt_out(t, HD_DTYPE_F32, "a=10");
+	kt_out(d, HD_DTYPE_F32, "a=10");
 	for (int i = 0; i < 10; i++) {
 		kt_set(x, i, v[i]);
 		kt_set(dy, i, 1);
 	}
 	kt_share(x2, x);
-	KT_CHECK(t, kt_tol(HD_F32, 4), "gelu of extremes");
-	KT_CHECK(d, kt_tol(HD_F32, 16), "gelu_d of extremes");
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 4), "gelu of extremes");
+	KT_CHECK(d, kt_tol(HD_DTYPE_F32, 16), "gelu_d of extremes");
 	kt_free(t);
 	kt_free(d);
 }
@@ -245,19 +245,19 @@ static void gelu_extremes(void)
 static void swiglu(const char *spec)
 {
 	struct kt *t = KT_NEW(swiglu, ""), *d = KT_NEW(swiglu_d, "");
-	struct kt_buf *a = kt_in(t, HD_F32, spec), *b = kt_in(t, HD_F32, spec),
-		      *y = kt_out(t, HD_F32, spec);
-	struct kt_buf *a2 = kt_in(d, HD_F32, spec), *b2 = kt_in(d, HD_F32, spec),
-		      *dy = kt_in(d, HD_F32, spec);
-	struct kt_buf *da = kt_out(d, HD_F32, spec), *db = kt_out(d, HD_F32, spec);
+	struct kt_buf *a = kt_in(t, HD_DTYPE_F32, spec), *b = kt_in(t, HD_DTYPE_F32, spec),
+		      *y = kt_out(t, HD_DTYPE_F32, spec);
+	struct kt_buf *a2 = kt_in(d, HD_DTYPE_F32, spec), *b2 = kt_in(d, HD_DTYPE_F32, spec),
+		      *dy = kt_in(d, HD_DTYPE_F32, spec);
+	struct kt_buf *da = kt_out(d, HD_DTYPE_F32, spec), *db = kt_out(d, HD_DTYPE_F32, spec);
 
 	kt_reals(a, -12, 12);
 	kt_reals(b, -3, 3);
 	kt_reals(dy, -1, 1);
 	kt_share(a2, a);
 	kt_share(b2, b);
-	KT_CHECK(t, kt_tol(HD_F32, 4), "swiglu %s", spec);
-	KT_CHECK(d, kt_tol(HD_F32, 16), "swiglu_d %s", spec);
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 4), "swiglu %s", spec);
+	KT_CHECK(d, kt_tol(HD_DTYPE_F32, 16), "swiglu_d %s", spec);
 	if (a->count < 1000) {
 		kt_gradient(t, a, y, dy, da, "swiglu_d is the derivative by a");
 		kt_gradient(t, b, y, dy, db, "swiglu_d is the derivative by b");
@@ -265,7 +265,7 @@ static void swiglu(const char *spec)
 	kt_threads(d, "swiglu_d");
 	kt_inplace(da, a2);
 	kt_inplace(db, dy);
-	KT_CHECK(d, kt_tol(HD_F32, 16), "swiglu_d in place");
+	KT_CHECK(d, kt_tol(HD_DTYPE_F32, 16), "swiglu_d in place");
 	kt_free(t);
 	kt_free(d);
 }
@@ -283,9 +283,9 @@ int main(void)
 	gelu_extremes();
 	swiglu("batch=3,seq=5,mlp=7");
 	swiglu("batch=3,seq=7,mlp=1021@3/4096");
-	kt_in(t, HD_F32, "a=4,b=3");
-	kt_in(t, HD_BF16, "a=4,b=3");
-	kt_out(t, HD_F32, "a=4,b=3");
+	kt_in(t, HD_DTYPE_F32, "a=4,b=3");
+	kt_in(t, HD_DTYPE_BF16, "a=4,b=3");
+	kt_out(t, HD_DTYPE_F32, "a=4,b=3");
 	kt_refused(t, "gelu_d: input 1 has dtype bf16, it must be f32");
 	kt_free(t);
 	return done();

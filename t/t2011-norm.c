@@ -20,24 +20,24 @@ static struct norm norm_new(const char *rows, const char *col, int rms)
 	char spec[128];
 
 	snprintf(spec, sizeof(spec), "%s,%s", rows, col);
-	n.x = kt_in(n.f, HD_F32, spec);
-	n.w = kt_in(n.f, HD_F32, col);
-	n.b = rms ? NULL : kt_in(n.f, HD_F32, col);
-	n.y = kt_out(n.f, HD_F32, spec);
-	n.rstd = kt_out(n.f, HD_F32, rows);
-	n.mean = rms ? NULL : kt_out(n.f, HD_F32, rows);
-	kt_in(n.d, HD_F32, spec);
-	kt_in(n.d, HD_F32, col);
-	kt_in(n.dw, HD_F32, spec);
+	n.x = kt_in(n.f, HD_DTYPE_F32, spec);
+	n.w = kt_in(n.f, HD_DTYPE_F32, col);
+	n.b = rms ? NULL : kt_in(n.f, HD_DTYPE_F32, col);
+	n.y = kt_out(n.f, HD_DTYPE_F32, spec);
+	n.rstd = kt_out(n.f, HD_DTYPE_F32, rows);
+	n.mean = rms ? NULL : kt_out(n.f, HD_DTYPE_F32, rows);
+	kt_in(n.d, HD_DTYPE_F32, spec);
+	kt_in(n.d, HD_DTYPE_F32, col);
+	kt_in(n.dw, HD_DTYPE_F32, spec);
 	for (int i = 0; i < 2 - rms; i++) {
-		kt_in(n.d, HD_F32, rows);
-		kt_in(n.dw, HD_F32, rows);
+		kt_in(n.d, HD_DTYPE_F32, rows);
+		kt_in(n.dw, HD_DTYPE_F32, rows);
 	}
-	n.dy = kt_in(n.d, HD_F32, spec);
-	kt_in(n.dw, HD_F32, spec);
-	n.dx = kt_out(n.d, HD_F32, spec);
-	n.gw = kt_out(n.dw, HD_F32, col);
-	n.gb = rms ? NULL : kt_out(n.dw, HD_F32, col);
+	n.dy = kt_in(n.d, HD_DTYPE_F32, spec);
+	kt_in(n.dw, HD_DTYPE_F32, spec);
+	n.dx = kt_out(n.d, HD_DTYPE_F32, spec);
+	n.gw = kt_out(n.dw, HD_DTYPE_F32, col);
+	n.gb = rms ? NULL : kt_out(n.dw, HD_DTYPE_F32, col);
 	return n;
 }
 
@@ -80,18 +80,18 @@ static void norm(const char *rows, const char *col, int rms, double offset)
 	if (n.b)
 		kt_reals(n.b, -1, 1);
 	kt_reals(n.dy, -1, 1);
-	KT_CHECK(n.f, lost * kt_tol(HD_F32, cols + 16), "norm %s of %s rms=%d around %g", col, rows,
+	KT_CHECK(n.f, lost * kt_tol(HD_DTYPE_F32, cols + 16), "norm %s of %s rms=%d around %g", col, rows,
 		 rms, offset);
 	norm_connect(&n);
-	KT_CHECK(n.d, lost * kt_tol(HD_F32, cols + 16), "norm_d");
-	KT_CHECK(n.dw, lost * kt_tol(HD_F32, nrows + 16), "norm_dw");
+	KT_CHECK(n.d, lost * kt_tol(HD_DTYPE_F32, cols + 16), "norm_d");
+	KT_CHECK(n.dw, lost * kt_tol(HD_DTYPE_F32, nrows + 16), "norm_dw");
 	n.dw->run.acc = 1;
-	KT_CHECK(n.dw, lost * kt_tol(HD_F32, 2 * nrows + 16), "norm_dw, added");
+	KT_CHECK(n.dw, lost * kt_tol(HD_DTYPE_F32, 2 * nrows + 16), "norm_dw, added");
 	kt_threads(n.f, "norm");
 	kt_threads(n.d, "norm_d");
 	kt_threads(n.dw, "norm_dw");
 	kt_inplace(n.dx, n.dy);
-	KT_CHECK(n.d, lost * kt_tol(HD_F32, cols + 16), "norm_d in place with dy");
+	KT_CHECK(n.d, lost * kt_tol(HD_DTYPE_F32, cols + 16), "norm_d in place with dy");
 	norm_free(&n);
 }
 

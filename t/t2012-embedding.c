@@ -19,10 +19,10 @@ static double dot(const struct kt_buf *a, const struct kt_buf *b)
 static void embedding(const char *ids_spec, const char *w_spec, const char *x_spec, int ids_to)
 {
 	struct kt *f = KT_NEW(embedding, ""), *b = KT_NEW(embedding_dw, "");
-	struct kt_buf *ids = kt_in(f, HD_I32, ids_spec), *w = kt_in(f, HD_F32, w_spec),
-		      *x = kt_out(f, HD_F32, x_spec);
-	struct kt_buf *ids2 = kt_in(b, HD_I32, ids_spec), *dx = kt_in(b, HD_F32, x_spec),
-		      *dw = kt_out(b, HD_F32, w_spec);
+	struct kt_buf *ids = kt_in(f, HD_DTYPE_I32, ids_spec), *w = kt_in(f, HD_DTYPE_F32, w_spec),
+		      *x = kt_out(f, HD_DTYPE_F32, x_spec);
+	struct kt_buf *ids2 = kt_in(b, HD_DTYPE_I32, ids_spec), *dx = kt_in(b, HD_DTYPE_F32, x_spec),
+		      *dw = kt_out(b, HD_DTYPE_F32, w_spec);
 
 	kt_ints(ids, 0, ids_to);
 	kt_share(ids2, ids);
@@ -43,9 +43,9 @@ static void embedding(const char *ids_spec, const char *w_spec, const char *x_sp
 static void position(const char *x_spec, const char *w_spec, int inplace)
 {
 	struct kt *f = KT_NEW(position, ""), *b = KT_NEW(position_dw, "");
-	struct kt_buf *x = kt_in(f, HD_F32, x_spec), *w = kt_in(f, HD_F32, w_spec),
-		      *y = kt_out(f, HD_F32, x_spec);
-	struct kt_buf *dy = kt_in(b, HD_F32, x_spec), *dw = kt_out(b, HD_F32, w_spec);
+	struct kt_buf *x = kt_in(f, HD_DTYPE_F32, x_spec), *w = kt_in(f, HD_DTYPE_F32, w_spec),
+		      *y = kt_out(f, HD_DTYPE_F32, x_spec);
+	struct kt_buf *dy = kt_in(b, HD_DTYPE_F32, x_spec), *dw = kt_out(b, HD_DTYPE_F32, w_spec);
 
 	kt_ints(w, -9, 9);
 	kt_ints(dy, -9, 9);
@@ -68,22 +68,22 @@ static void position(const char *x_spec, const char *w_spec, int inplace)
 static void rope(const char *spec, int inplace)
 {
 	struct kt *t = KT_NEW(rope, "theta=500"), *back = KT_NEW(rope, "theta=500 inverse=1");
-	struct kt_buf *x = kt_in(t, HD_F32, spec), *y = kt_out(t, HD_F32, spec),
-		      *z = kt_in(back, HD_F32, spec);
-	struct kt_buf *x1 = kt_out(back, HD_F32, spec);
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, spec), *y = kt_out(t, HD_DTYPE_F32, spec),
+		      *z = kt_in(back, HD_DTYPE_F32, spec);
+	struct kt_buf *x1 = kt_out(back, HD_DTYPE_F32, spec);
 	double worst = 0;
 
 	kt_reals(x, -1, 1);
-	KT_CHECK(t, kt_tol(HD_F32, 4), "rope %s", spec);
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 4), "rope %s", spec);
 	kt_share(z, y);
-	KT_CHECK(back, kt_tol(HD_F32, 4), "rope inverse");
+	KT_CHECK(back, kt_tol(HD_DTYPE_F32, 4), "rope inverse");
 	for (int64_t i = 0; i < x->count; i++)
 		worst = fmax(worst, fabs(kt_get(x1, KT_REF, i) - kt_get(x, KT_REF, i)));
 	near(worst, 0, 1e-14, "the inverse turns back, in double");
 	kt_threads(t, "rope");
 	if (inplace) {
 		kt_inplace(y, x);
-		KT_CHECK(t, kt_tol(HD_F32, 4), "rope in place");
+		KT_CHECK(t, kt_tol(HD_DTYPE_F32, 4), "rope in place");
 	}
 	kt_free(t);
 	kt_free(back);
@@ -93,9 +93,9 @@ static void rope_gradient(void)
 {
 	const char *spec = "batch=2,seq=3@4/9,heads=2,head_dim=6";
 	struct kt *t = KT_NEW(rope, ""), *back = KT_NEW(rope, "inverse=1");
-	struct kt_buf *x = kt_in(t, HD_F32, spec), *y = kt_out(t, HD_F32, spec),
-		      *dy = kt_in(back, HD_F32, spec);
-	struct kt_buf *dx = kt_out(back, HD_F32, spec);
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, spec), *y = kt_out(t, HD_DTYPE_F32, spec),
+		      *dy = kt_in(back, HD_DTYPE_F32, spec);
+	struct kt_buf *dx = kt_out(back, HD_DTYPE_F32, spec);
 
 	kt_reals(x, -1, 1);
 	kt_reals(dy, -1, 1);
@@ -108,10 +108,10 @@ static void rope_gradient(void)
 static void rope_positions(void)
 {
 	struct kt *whole = KT_NEW(rope, ""), *piece = KT_NEW(rope, "");
-	struct kt_buf *x = kt_in(whole, HD_F32, "batch=1,seq=9,heads=2,head_dim=6");
-	struct kt_buf *y = kt_out(whole, HD_F32, "batch=1,seq=9,heads=2,head_dim=6");
-	struct kt_buf *x4 = kt_in(piece, HD_F32, "batch=1,seq=5@4/9,heads=2,head_dim=6");
-	struct kt_buf *y4 = kt_out(piece, HD_F32, "batch=1,seq=5@4/9,heads=2,head_dim=6");
+	struct kt_buf *x = kt_in(whole, HD_DTYPE_F32, "batch=1,seq=9,heads=2,head_dim=6");
+	struct kt_buf *y = kt_out(whole, HD_DTYPE_F32, "batch=1,seq=9,heads=2,head_dim=6");
+	struct kt_buf *x4 = kt_in(piece, HD_DTYPE_F32, "batch=1,seq=5@4/9,heads=2,head_dim=6");
+	struct kt_buf *y4 = kt_out(piece, HD_DTYPE_F32, "batch=1,seq=5@4/9,heads=2,head_dim=6");
 	int same = 1;
 
 	kt_reals(x, -1, 1);
@@ -129,17 +129,17 @@ static void refusals(void)
 {
 	struct kt *e = KT_NEW(embedding, ""), *p = KT_NEW(position, ""), *r = KT_NEW(rope, "");
 
-	kt_in(e, HD_I32, "batch=2,seq=3");
-	kt_in(e, HD_F32, "vocab=9,embed=5");
-	kt_out(e, HD_F32, "batch=2,seq=3,embed=4");
+	kt_in(e, HD_DTYPE_I32, "batch=2,seq=3");
+	kt_in(e, HD_DTYPE_F32, "vocab=9,embed=5");
+	kt_out(e, HD_DTYPE_F32, "batch=2,seq=3,embed=4");
 	kt_refused(e,
 		   "embedding: rows of the table have 5 of dim embed, those of x 4 of dim embed");
-	kt_in(p, HD_F32, "batch=2,seq=3@6/9,embed=5");
-	kt_in(p, HD_F32, "position=8,embed=5");
-	kt_out(p, HD_F32, "batch=2,seq=3@6/9,embed=5");
+	kt_in(p, HD_DTYPE_F32, "batch=2,seq=3@6/9,embed=5");
+	kt_in(p, HD_DTYPE_F32, "position=8,embed=5");
+	kt_out(p, HD_DTYPE_F32, "batch=2,seq=3@6/9,embed=5");
 	kt_refused(p, "position: the sequence needs rows 6 to 9 of the 8 in input 1");
-	kt_in(r, HD_F32, "seq=3,heads=2,head_dim=5");
-	kt_out(r, HD_F32, "seq=3,heads=2,head_dim=5");
+	kt_in(r, HD_DTYPE_F32, "seq=3,heads=2,head_dim=5");
+	kt_out(r, HD_DTYPE_F32, "seq=3,heads=2,head_dim=5");
 	kt_refused(r, "rope: dim head_dim has 5 elements, not divisible by 2");
 	kt_free(e);
 	kt_free(p);

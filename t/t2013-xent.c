@@ -16,17 +16,17 @@ static struct xent xent_new(const char *rows, const char *vocab)
 	char spec[128];
 
 	snprintf(spec, sizeof(spec), "%s,%s", rows, vocab);
-	x.z = kt_in(x.f, HD_F32, spec);
-	x.targets = kt_in(x.f, HD_I32, rows);
-	x.max = kt_out(x.f, HD_F32, rows);
-	x.sum = kt_out(x.f, HD_F32, rows);
-	x.target = kt_out(x.f, HD_F32, rows);
-	kt_in(x.d, HD_F32, spec);
-	kt_in(x.d, HD_I32, rows);
-	kt_in(x.d, HD_F32, rows);
-	kt_in(x.d, HD_F32, rows);
-	x.dnll = kt_in(x.d, HD_F32, rows);
-	x.dz = kt_out(x.d, HD_F32, spec);
+	x.z = kt_in(x.f, HD_DTYPE_F32, spec);
+	x.targets = kt_in(x.f, HD_DTYPE_I32, rows);
+	x.max = kt_out(x.f, HD_DTYPE_F32, rows);
+	x.sum = kt_out(x.f, HD_DTYPE_F32, rows);
+	x.target = kt_out(x.f, HD_DTYPE_F32, rows);
+	kt_in(x.d, HD_DTYPE_F32, spec);
+	kt_in(x.d, HD_DTYPE_I32, rows);
+	kt_in(x.d, HD_DTYPE_F32, rows);
+	kt_in(x.d, HD_DTYPE_F32, rows);
+	x.dnll = kt_in(x.d, HD_DTYPE_F32, rows);
+	x.dz = kt_out(x.d, HD_DTYPE_F32, spec);
 	return x;
 }
 
@@ -48,7 +48,7 @@ static void xent_free(struct xent *x)
  * relative one; the sum of positive terms is short in fp32, and long in double. */
 static double tolerance(double range)
 {
-	return kt_tol(HD_F32, 16) + 2 * range * 0x1p-24;
+	return kt_tol(HD_DTYPE_F32, 16) + 2 * range * 0x1p-24;
 }
 
 static void xent(const char *rows, const char *vocab, int targets_to, double range)
@@ -107,9 +107,9 @@ static void slices(void)
 					   "vocab=5@15/13" };
 	struct xent whole = xent_new("batch=7", "vocab=13"), part[4];
 	struct kt *c = KT_NEW(xent_combine, "");
-	struct kt_buf *max = kt_in(c, HD_F32, "batch=7"), *top = kt_in(c, HD_F32, "batch=7"),
-		      *sum = kt_in(c, HD_F32, "batch=7");
-	struct kt_buf *out = kt_out(c, HD_F32, "batch=7");
+	struct kt_buf *max = kt_in(c, HD_DTYPE_F32, "batch=7"), *top = kt_in(c, HD_DTYPE_F32, "batch=7"),
+		      *sum = kt_in(c, HD_DTYPE_F32, "batch=7");
+	struct kt_buf *out = kt_out(c, HD_DTYPE_F32, "batch=7");
 	double total[7] = { 0 }, target[7] = { 0 };
 
 	kt_reals(whole.z, -30, 30);
@@ -176,7 +176,7 @@ int main(void)
 	slices();
 	extremes();
 	x = xent_new("batch=3", "vocab=9");
-	x.targets->view[KT_CPU].dtype = HD_I64;
+	x.targets->view[KT_CPU].dtype = HD_DTYPE_I64;
 	kt_refused(x.f, "xent: input 1 has dtype i64, it must be i32");
 	xent_free(&x);
 	return done();

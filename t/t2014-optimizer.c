@@ -8,7 +8,7 @@
 static void sumsq(const char *spec)
 {
 	struct kt *t = KT_NEW(sumsq, "");
-	struct kt_buf *x = kt_in(t, HD_F32, spec), *s = kt_out(t, HD_F64, "");
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, spec), *s = kt_out(t, HD_DTYPE_F64, "");
 	double once;
 
 	kt_ints(x, -99, 99);
@@ -28,8 +28,8 @@ static void sumsq(const char *spec)
 static void clip(double limited, double sum, double factor, double norm)
 {
 	struct kt *t = limited > 0 ? KT_NEW(clip, "clip=2.5") : KT_NEW(clip, "");
-	struct kt_buf *s = kt_in(t, HD_F64, ""), *f = kt_out(t, HD_F32, ""),
-		      *n = kt_out(t, HD_F32, "");
+	struct kt_buf *s = kt_in(t, HD_DTYPE_F64, ""), *f = kt_out(t, HD_DTYPE_F32, ""),
+		      *n = kt_out(t, HD_DTYPE_F32, "");
 
 	kt_set(s, 0, sum);
 	KT_CHECK(t, 0x1p-24, "clip of %g", sum);
@@ -47,15 +47,15 @@ static struct update adamw_new(struct kt *t, const char *spec, int low, int inpl
 {
 	struct update u = { .t = t };
 
-	u.w = kt_in(t, HD_F32, spec);
-	u.g = kt_in(t, HD_F32, spec);
-	u.m = kt_in(t, HD_F32, spec);
-	u.v = kt_in(t, HD_F32, spec);
-	u.factor = kt_in(t, HD_F32, "");
-	u.w1 = kt_out(t, HD_F32, spec);
-	u.m1 = kt_out(t, HD_F32, spec);
-	u.v1 = kt_out(t, HD_F32, spec);
-	u.low = low ? kt_out(t, HD_BF16, spec) : NULL;
+	u.w = kt_in(t, HD_DTYPE_F32, spec);
+	u.g = kt_in(t, HD_DTYPE_F32, spec);
+	u.m = kt_in(t, HD_DTYPE_F32, spec);
+	u.v = kt_in(t, HD_DTYPE_F32, spec);
+	u.factor = kt_in(t, HD_DTYPE_F32, "");
+	u.w1 = kt_out(t, HD_DTYPE_F32, spec);
+	u.m1 = kt_out(t, HD_DTYPE_F32, spec);
+	u.v1 = kt_out(t, HD_DTYPE_F32, spec);
+	u.low = low ? kt_out(t, HD_DTYPE_BF16, spec) : NULL;
 	if (inplace) {
 		kt_inplace(u.w1, u.w);
 		kt_inplace(u.m1, u.m);
@@ -90,7 +90,7 @@ static void adamw(const char *spec, int low, int inplace)
 	struct update u = adamw_new(KT_NEW(adamw, "beta1=0.9 beta2=0.95 eps=1e-8 decay=0.1"), spec,
 				    low, inplace);
 
-	KT_CHECK(u.t, low ? 0x1p-8 : kt_tol(HD_F32, 9), "adamw %s low=%d in place=%d", spec, low,
+	KT_CHECK(u.t, low ? 0x1p-8 : kt_tol(HD_DTYPE_F32, 9), "adamw %s low=%d in place=%d", spec, low,
 		 inplace);
 	if (low)
 		ok(low_is_rounded(&u), "the low copy is the new master, rounded");
@@ -114,10 +114,10 @@ static void adamw_by_hand(void)
 		kt_set(u.v, i, 0);
 	}
 	u.t->run.step = 1;
-	KT_CHECK(u.t, kt_tol(HD_F32, 9), "the first step");
-	near(kt_get(u.w1, KT_CPU, 0), 3 - 0.01 * (1 + 0.3), 3 * kt_tol(HD_F32, 9),
+	KT_CHECK(u.t, kt_tol(HD_DTYPE_F32, 9), "the first step");
+	near(kt_get(u.w1, KT_CPU, 0), 3 - 0.01 * (1 + 0.3), 3 * kt_tol(HD_DTYPE_F32, 9),
 	     "moves by lr, and decays");
-	near(kt_get(u.w1, KT_CPU, 1), 3 - 0.01 * (-1 + 0.3), 3 * kt_tol(HD_F32, 9),
+	near(kt_get(u.w1, KT_CPU, 1), 3 - 0.01 * (-1 + 0.3), 3 * kt_tol(HD_DTYPE_F32, 9),
 	     "in the gradient's direction");
 	near(kt_get(u.m1, KT_REF, 0), 0.1 * 0.5 * 4, 1e-15, "m holds the scaled gradient");
 	near(kt_get(u.v1, KT_REF, 0), 0.05 * 4, 1e-15, "v holds its square");
@@ -129,7 +129,7 @@ static void adamw_by_hand(void)
 	kt_set(u.m, 0, 2);
 	kt_set(u.v, 0, 2);
 	u.t->run.step = 2;
-	KT_CHECK(u.t, kt_tol(HD_F32, 9), "the second step");
+	KT_CHECK(u.t, kt_tol(HD_DTYPE_F32, 9), "the second step");
 	near(kt_get(u.m1, KT_CPU, 0), 3, 0, "m");
 	near(kt_get(u.v1, KT_CPU, 0), 9, 0, "v");
 	/* m^ = 4, v^ = 12: 2 - 0.01 (4 / (sqrt 12 + 1) + 1) */
@@ -141,13 +141,13 @@ static void sgd(const char *spec, int low, int inplace)
 {
 	struct kt *t = KT_NEW(sgd, "decay=0.5");
 	struct update u = { .t = t,
-			   .w = kt_in(t, HD_F32, spec),
-			   .g = kt_in(t, HD_F32, spec),
-			   .factor = kt_in(t, HD_F32, ""),
-			   .w1 = kt_out(t, HD_F32, spec) };
+			   .w = kt_in(t, HD_DTYPE_F32, spec),
+			   .g = kt_in(t, HD_DTYPE_F32, spec),
+			   .factor = kt_in(t, HD_DTYPE_F32, ""),
+			   .w1 = kt_out(t, HD_DTYPE_F32, spec) };
 	double want;
 
-	u.low = low ? kt_out(t, HD_BF16, spec) : NULL;
+	u.low = low ? kt_out(t, HD_DTYPE_BF16, spec) : NULL;
 	if (inplace)
 		kt_inplace(u.w1, u.w);
 	kt_ints(u.w, -8, 8);
@@ -177,12 +177,12 @@ int main(void)
 	adamw_by_hand();
 	sgd("a=5,b=7", 0, 1);
 	sgd("a=131,b=257", 1, 0);
-	kt_in(t, HD_F32, "a=4");
-	kt_in(t, HD_BF16, "a=4");
+	kt_in(t, HD_DTYPE_F32, "a=4");
+	kt_in(t, HD_DTYPE_BF16, "a=4");
 	for (int i = 0; i < 3; i++)
-		kt_in(t, HD_F32, i < 2 ? "a=4" : "");
+		kt_in(t, HD_DTYPE_F32, i < 2 ? "a=4" : "");
 	for (int i = 0; i < 3; i++)
-		kt_out(t, HD_F32, "a=4");
+		kt_out(t, HD_DTYPE_F32, "a=4");
 #ifndef KT_CUDA			/* there gradients may be bf16 */
 	kt_refused(t, "adamw: input 1 has dtype bf16, it must be f32");
 #endif

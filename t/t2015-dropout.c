@@ -11,9 +11,9 @@
 static struct kt *dropout_new(const char *spec, const char *attr)
 {
 	struct kt *t = KT_NEW(dropout, attr);
-	struct kt_buf *x = kt_in(t, HD_F32, spec);
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, spec);
 
-	kt_out(t, HD_F32, spec);
+	kt_out(t, HD_DTYPE_F32, spec);
 	kt_reals(x, 1, 2);
 	t->run.seed = 42;
 	t->run.step = 9;
@@ -26,10 +26,10 @@ static void against_ref(const char *spec)
 {
 	struct kt *t = dropout_new(spec, "p=0.3 site=5");
 
-	KT_CHECK(t, kt_tol(HD_F32, 1), "dropout %s", spec);
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 1), "dropout %s", spec);
 	kt_threads(t, "dropout");
 	kt_inplace(t->out[0], t->in[0]);
-	KT_CHECK(t, kt_tol(HD_F32, 1), "in place");
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 1), "in place");
 	kt_free(t);
 }
 

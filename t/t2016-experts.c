@@ -18,11 +18,11 @@ static struct routed route_of(const char *attr, const char *z, const char *best,
 	char stat[20];
 
 	snprintf(stat, sizeof(stat), "stat=%d", experts + 3);
-	r.z = kt_in(r.t, HD_F32, z);
-	r.gates = kt_out(r.t, HD_F32, best);
-	r.slots = kt_out(r.t, HD_I32, best);
-	r.sums = kt_out(r.t, HD_F32, stat);
-	r.counts = counts ? kt_out(r.t, HD_I32, counts) : NULL;
+	r.z = kt_in(r.t, HD_DTYPE_F32, z);
+	r.gates = kt_out(r.t, HD_DTYPE_F32, best);
+	r.slots = kt_out(r.t, HD_DTYPE_I32, best);
+	r.sums = kt_out(r.t, HD_DTYPE_F32, stat);
+	r.counts = counts ? kt_out(r.t, HD_DTYPE_I32, counts) : NULL;
 	r.t->run = (struct hd_run){ .seed = 3, .step = 5, .train = 1, .sample0 = 8 };
 	return r;
 }
@@ -40,18 +40,18 @@ static void routes(void)
 	for (size_t i = 0; i < HD_LEN(kinds); i++) {
 		struct routed r = route_of(kinds[i].attr, Z, BEST, 8, kinds[i].counts ? "expert=8,batch=4" : NULL);
 		struct kt *d = KT_NEW(route_d, kinds[i].attr);
-		struct kt_buf *z = kt_in(d, HD_F32, Z), *slots = kt_in(d, HD_I32, BEST), *dg = kt_in(d, HD_F32, BEST);
+		struct kt_buf *z = kt_in(d, HD_DTYPE_F32, Z), *slots = kt_in(d, HD_DTYPE_I32, BEST), *dg = kt_in(d, HD_DTYPE_F32, BEST);
 
-		kt_out(d, HD_F32, Z);
+		kt_out(d, HD_DTYPE_F32, Z);
 		kt_reals(r.z, -2, 2);
-		KT_CHECK(r.t, kt_tol(HD_F32, 64), "route: %s", kinds[i].name);
+		KT_CHECK(r.t, kt_tol(HD_DTYPE_F32, 64), "route: %s", kinds[i].name);
 		kt_threads(r.t, "route");
 		kt_share(z, r.z);
 		kt_share(slots, r.slots);
 		kt_reals(dg, -1, 1);
 		d->run = r.t->run;
 		d->run.loss_scale = 0.25;
-		KT_CHECK(d, kt_tol(HD_F32, 64), "route_d: %s", kinds[i].name);
+		KT_CHECK(d, kt_tol(HD_DTYPE_F32, 64), "route_d: %s", kinds[i].name);
 		kt_threads(d, "route_d");
 		kt_free(d);
 		kt_free(r.t);
@@ -122,7 +122,7 @@ static void by_global_token(void)
 /* low: rows, tokens and weights are bf16, gates and the weights' gradients are not */
 static void movements(int low)
 {
-	uint32_t type = low ? HD_BF16 : HD_F32;
+	uint32_t type = low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
 	static const char *const dims[] = { "expert=8,batch=4,slot=4,embed=37", "expert=8,batch=4,slot=4,embed=37",
 		"expert=8,batch=4,slot=5,embed=37", "expert=1@0/8,batch=1@0/4,slot=128,embed=37" };
 	static const char *const places[] = { "unit=16 places=4", "unit=8 places=2", "unit=32 places=9", "unit=16 places=16 rows=1" };
@@ -140,19 +140,19 @@ static void movements(int low)
 				struct kt *t = gates == 2 ? KT_NEW(combine_dg, attr) : back ? KT_NEW(combine, attr)
 					: KT_NEW(dispatch, attr);
 				struct kt_buf *x = gates == 2 ? kt_in(t, type, X) : NULL;
-				struct kt_buf *y = kt_in(t, type, back ? dims[i] : X), *s = kt_in(t, HD_I32, BEST), *g = NULL, *out;
+				struct kt_buf *y = kt_in(t, type, back ? dims[i] : X), *s = kt_in(t, HD_DTYPE_I32, BEST), *g = NULL, *out;
 
 				if (gates == 1)
-					kt_share(g = kt_in(t, HD_F32, BEST), r.gates);
+					kt_share(g = kt_in(t, HD_DTYPE_F32, BEST), r.gates);
 				if (kinds[i].counts)
-					kt_share(kt_in(t, HD_I32, "expert=8,batch=4"), r.counts);
-				out = kt_out(t, gates == 2 ? HD_F32 : type, gates == 2 ? BEST : back ? X : dims[i]);
+					kt_share(kt_in(t, HD_DTYPE_I32, "expert=8,batch=4"), r.counts);
+				out = kt_out(t, gates == 2 ? HD_DTYPE_F32 : type, gates == 2 ? BEST : back ? X : dims[i]);
 				kt_share(s, r.slots);
 				kt_reals(y, -1, 1);
 				kt_reals(out, -1, 1);	/* rows that nobody has stay as they are */
 				if (x)
 					kt_reals(x, -1, 1);
-				KT_CHECK(t, kt_tol(gates == 2 ? HD_F32 : type, gates == 2 ? 37 : 4), "%s%s, gates %d: %s", low ? "bf16 " : "",
+				KT_CHECK(t, kt_tol(gates == 2 ? HD_DTYPE_F32 : type, gates == 2 ? 37 : 4), "%s%s, gates %d: %s", low ? "bf16 " : "",
 					 gates == 2 ? "combine_dg" : back ? "combine" : "dispatch", gates & 1, kinds[i].name);
 				kt_threads(t, "its bits");
 				kt_free(t);
@@ -165,7 +165,7 @@ static void movements(int low)
 /* Experts 0 and 2 of 5 have no rows, and rows 23 to 29 are nobody's. */
 static void products(int low)
 {
-	uint32_t type = low ? HD_BF16 : HD_F32;
+	uint32_t type = low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
 	static const int rows[] = { 0, 0, 3, 8, 0, 0, 1, 0, 7, 4 };
 	static const struct { const char *a, *b, *c, *name; } of[] = {
 		{ "embed=19", "expert=5,embed=19,mlp=23", "mlp=23", "rows" },
@@ -187,8 +187,8 @@ static void products(int low)
 			a = kt_in(t, type, spec[0]), b = kt_in(t, type, spec[1]);
 			if (how > 1)
 				add = kt_in(t, type, spec[2]);
-			n = kt_in(t, HD_I32, "expert=5,batch=2");
-			c = kt_out(t, i < 2 ? type : HD_F32, spec[2]);
+			n = kt_in(t, HD_DTYPE_I32, "expert=5,batch=2");
+			c = kt_out(t, i < 2 ? type : HD_DTYPE_F32, spec[2]);
 			if (how == 3)
 				kt_inplace(c, add);
 			kt_reals(a, -1, 1), kt_reals(b, -1, 1), kt_reals(c, -1, 1);
@@ -197,7 +197,7 @@ static void products(int low)
 			for (int e = 0; e < 10; e++)
 				kt_set(n, e, rows[e]);
 			t->run.acc = how == 1;
-			KT_CHECK(t, kt_tol(i < 2 ? type : HD_F32, 24), "%sproducts of %s, %s", low ? "bf16 " : "", of[i].name,
+			KT_CHECK(t, kt_tol(i < 2 ? type : HD_DTYPE_F32, 24), "%sproducts of %s, %s", low ? "bf16 " : "", of[i].name,
 				 how == 0 ? "anew" : how == 1 ? "added to" : how == 2 ? "with a sum" : "in place of it");
 			kt_free(t);
 		}
@@ -207,7 +207,7 @@ static void products(int low)
 static void used_rows(void)
 {
 	struct kt *t = KT_NEW(gelu, "");
-	struct kt_buf *x = kt_in(t, HD_F32, "row=10,mlp=7"), *y = kt_out(t, HD_F32, "row=10,mlp=7");
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "row=10,mlp=7"), *y = kt_out(t, HD_DTYPE_F32, "row=10,mlp=7");
 
 	kt_reals(x, -1, 1);
 	for (int i = 0; i < 70; i++)

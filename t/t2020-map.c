@@ -56,13 +56,13 @@ static void check_layout(const struct layout *l, uint32_t second)
 	struct kt_buf *out;
 
 	for (int i = 0; i < 4 && l->in[i]; i++)
-		kt_reals(kt_in(t, i == 1 ? second : HD_F32, l->in[i]), -2, 2);
-	out = kt_out(t, HD_F32, l->out);
+		kt_reals(kt_in(t, i == 1 ? second : HD_DTYPE_F32, l->in[i]), -2, 2);
+	out = kt_out(t, HD_DTYPE_F32, l->out);
 	if (l->inplace >= 0)
 		kt_inplace(out, t->in[l->inplace]);
 	KT_CHECK(t, bound(l->expr), "%s: (%s) from (%s) (%s) (%s)%s%s", l->expr, l->out, l->in[0],
 		 l->in[1] ? l->in[1] : "", l->in[2] ? l->in[2] : "",
-		 l->inplace >= 0 ? ", in place" : "", second == HD_F64 ? ", second is f64" : "");
+		 l->inplace >= 0 ? ", in place" : "", second == HD_DTYPE_F64 ? ", second is f64" : "");
 	kt_free(t);
 }
 
@@ -70,7 +70,7 @@ static void check_layout(const struct layout *l, uint32_t second)
 static double ulps(const char *expr, double low, double high, int by_bits)
 {
 	struct kt *t = KT_NEW(map, expr);
-	struct kt_buf *x = kt_in(t, HD_F32, "x=200003"), *y = kt_out(t, HD_F32, "x=200003");
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "x=200003"), *y = kt_out(t, HD_DTYPE_F32, "x=200003");
 	double worst = 0;
 
 	kt_reals(x, low, high);
@@ -106,8 +106,8 @@ static void check_special(const char *expr)
 	static const double v[] = { 0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, FLT_MAX, -FLT_MAX,
 				    FLT_MIN, 1e-40, -1e-40, 89, -105 };
 	struct kt *t = KT_NEW(map, expr);
-	struct kt_buf *a = kt_in(t, HD_F32, "x=196"), *b = kt_in(t, HD_F32, "x=196");
-	struct kt_buf *y = kt_out(t, HD_F32, "x=196");
+	struct kt_buf *a = kt_in(t, HD_DTYPE_F32, "x=196"), *b = kt_in(t, HD_DTYPE_F32, "x=196");
+	struct kt_buf *y = kt_out(t, HD_DTYPE_F32, "x=196");
 	int wrong = -1;
 
 	for (int i = 0; i < 196; i++) {
@@ -139,9 +139,9 @@ static void check_wide(void)
 	for (int i = 0; i < 60; i++)
 		strcat(text, ")");
 	t = KT_NEW(map, text);
-	kt_reals(kt_in(t, HD_F32, "x=3000"), -1, 1);
-	kt_reals(kt_in(t, HD_F32, "x=3000"), -1, 1);
-	kt_out(t, HD_F32, "x=3000");
+	kt_reals(kt_in(t, HD_DTYPE_F32, "x=3000"), -1, 1);
+	kt_reals(kt_in(t, HD_DTYPE_F32, "x=3000"), -1, 1);
+	kt_out(t, HD_DTYPE_F32, "x=3000");
 	KT_CHECK(t, bound(text), "60 numbers and 60 values alive");
 	kt_free(t);
 }
@@ -152,10 +152,10 @@ static void check_threads(void)
 	struct kt_buf *y;
 	float *one;
 
-	kt_reals(kt_in(t, HD_F32, "x=333,y=501"), -2, 2);
-	kt_reals(kt_in(t, HD_F32, "y=501"), -2, 2);
-	kt_reals(kt_in(t, HD_F32, "x=333"), -2, 2);
-	y = kt_out(t, HD_F32, "x=333,y=501");
+	kt_reals(kt_in(t, HD_DTYPE_F32, "x=333,y=501"), -2, 2);
+	kt_reals(kt_in(t, HD_DTYPE_F32, "y=501"), -2, 2);
+	kt_reals(kt_in(t, HD_DTYPE_F32, "x=333"), -2, 2);
+	y = kt_out(t, HD_DTYPE_F32, "x=333,y=501");
 	omp_set_num_threads(1);
 	kt_run(t, KT_CPU);
 	one = malloc(y->bytes[0]);
@@ -172,9 +172,9 @@ static void refused(const char *expr, const char *in, uint32_t dtype, const char
 {
 	struct kt *t = KT_NEW(map, expr);
 
-	kt_in(t, HD_F32, in);
+	kt_in(t, HD_DTYPE_F32, in);
 	kt_in(t, dtype, "x=4");
-	kt_out(t, HD_F32, "x=4");
+	kt_out(t, HD_DTYPE_F32, "x=4");
 	kt_prepare(t, KT_CPU);
 	is_str(t->err.text, text, expr);
 	kt_free(t);
@@ -187,21 +187,21 @@ int main(void)
 		"a * b", "a / b" };
 
 	for (size_t i = 0; i < HD_LEN(layouts); i++)
-		check_layout(&layouts[i], HD_F32);
+		check_layout(&layouts[i], HD_DTYPE_F32);
 	for (size_t i = 2; i < HD_LEN(layouts); i += 4)
-		check_layout(&layouts[i], HD_F64);
+		check_layout(&layouts[i], HD_DTYPE_F64);
 	check_accuracy();
 	for (size_t i = 0; i < HD_LEN(special); i++)
 		check_special(special[i]);
 	check_wide();
 	check_threads();
-	refused("a + c", "x=4", HD_F32, "map: \"a + c\" reads input c, the node has 2 inputs");
-	refused("a + b", "y=4", HD_F32, "map: input a has dim y, the output has not");
+	refused("a + c", "x=4", HD_DTYPE_F32, "map: \"a + c\" reads input c, the node has 2 inputs");
+	refused("a + b", "y=4", HD_DTYPE_F32, "map: input a has dim y, the output has not");
 #ifndef KT_CUDA			/* there the words are others */
-	refused("a * b", "x=4", HD_I32, "map: input b is i32, only f32, f64 and bf16 are possible");
+	refused("a * b", "x=4", HD_DTYPE_I32, "map: input b is i32, only f32, f64 and bf16 are possible");
 #endif
-	refused("a * b", "x=5", HD_F32, "map: dim x has 5 elements in input a and 4 in the output");
-	refused("a *", "x=4", HD_F32,
+	refused("a * b", "x=5", HD_DTYPE_F32, "map: dim x has 5 elements in input a and 4 in the output");
+	refused("a *", "x=4", HD_DTYPE_F32,
 		"expression \"a *\": a value expected at position 4 (\"end\")");
 	return done();
 }

@@ -43,15 +43,15 @@ static void backward(const struct shape *s, struct kt *f, double tol)
 	struct kt_buf *from[] = { f->in[0], f->in[1], f->in[2], f->out[0], f->out[1] };
 
 	for (int i = 0; i < 6; i++) {
-		struct kt_buf *b = kt_in(t, i == 4 ? HD_F32 : HD_BF16, i == 1 || i == 2 ? s->k : i == 4 ? lse_spec(s->q) : s->q);
+		struct kt_buf *b = kt_in(t, i == 4 ? HD_DTYPE_F32 : HD_DTYPE_BF16, i == 1 || i == 2 ? s->k : i == 4 ? lse_spec(s->q) : s->q);
 
 		for (int64_t j = 0; i < 5 && j < b->count; j++)
 			kt_set(b, j, kt_get(from[i], KT_REF, j));
 	}
 	kt_reals(t->in[5], -1, 1);
-	kt_out(t, HD_BF16, s->q);
-	kt_out(t, HD_BF16, s->k);
-	kt_out(t, HD_BF16, s->k);
+	kt_out(t, HD_DTYPE_BF16, s->q);
+	kt_out(t, HD_DTYPE_BF16, s->k);
+	kt_out(t, HD_DTYPE_BF16, s->k);
 	t->least = 0.1;			/* a query that sees one key has dq = 0 */
 	KT_CHECK(t, tol, "attention backward, %s", s->what);
 	kt_free(t);
@@ -64,11 +64,11 @@ static void attention(const struct shape *s)
 	struct kt *f = KT_NEW(attention, s->attr);
 	double scale = hd_attr(s->attr, "scale", 0.125);
 
-	kt_reals(kt_in(f, HD_BF16, s->q), -1.5, 1.5);
-	kt_reals(kt_in(f, HD_BF16, s->k), -1.5, 1.5);
-	kt_reals(kt_in(f, HD_BF16, s->k), -1, 1);
-	kt_out(f, HD_BF16, s->q);
-	kt_out(f, HD_F32, lse_spec(s->q));
+	kt_reals(kt_in(f, HD_DTYPE_BF16, s->q), -1.5, 1.5);
+	kt_reals(kt_in(f, HD_DTYPE_BF16, s->k), -1.5, 1.5);
+	kt_reals(kt_in(f, HD_DTYPE_BF16, s->k), -1, 1);
+	kt_out(f, HD_DTYPE_BF16, s->q);
+	kt_out(f, HD_DTYPE_F32, lse_spec(s->q));
 	KT_CHECK(f, 2 * ROUND, "attention, %s", s->what);
 	backward(s, f, 4 * ROUND * (1 + scale));
 	kt_free(f);
@@ -78,7 +78,7 @@ static void attention(const struct shape *s)
 static struct kt *build(struct kt *t, const char *const *ins, const char *const *outs)
 {
 	for (; *ins; ins++) {
-		struct kt_buf *b = kt_in(t, **ins == 'b' ? HD_BF16 : **ins == 'i' ? HD_I32 : HD_F32, *ins + 2);
+		struct kt_buf *b = kt_in(t, **ins == 'b' ? HD_DTYPE_BF16 : **ins == 'i' ? HD_DTYPE_I32 : HD_DTYPE_F32, *ins + 2);
 
 		if (**ins == 'i')
 			kt_ints(b, 0, 60);
@@ -86,14 +86,14 @@ static struct kt *build(struct kt *t, const char *const *ins, const char *const 
 			kt_reals(b, -1, 1);
 	}
 	for (; *outs; outs++)
-		kt_out(t, **outs == 'b' ? HD_BF16 : HD_F32, *outs + 2);
+		kt_out(t, **outs == 'b' ? HD_DTYPE_BF16 : HD_DTYPE_F32, *outs + 2);
 	return t;
 }
 
 #define LIST(...) (const char *const[]){ __VA_ARGS__, NULL }
 #define ONE(name, attr, ins, outs, terms) do { \
 		struct kt *t_ = build(KT_NEW(name, attr), ins, outs); \
-		KT_CHECK(t_, 2 * kt_tol(HD_BF16, terms), "%s in bf16", #name); \
+		KT_CHECK(t_, 2 * kt_tol(HD_DTYPE_BF16, terms), "%s in bf16", #name); \
 		kt_threads(t_, #name); \
 		kt_free(t_); \
 	} while (0)
@@ -149,16 +149,16 @@ static void products(int rows, int k, int n, int how, const char *what)
 	snprintf(a, sizeof(a), "%s,embed=%d", lead, k);
 	snprintf(x, sizeof(x), "%s,mlp=%d", lead, n);
 	snprintf(w, sizeof(w), turned ? "expert=5,mlp=%d,embed=%d" : "expert=5,embed=%d,mlp=%d", turned ? n : k, turned ? k : n);
-	in[0] = kt_in(t, HD_BF16, a);
-	in[1] = kt_in(t, HD_BF16, weights ? x : w);
+	in[0] = kt_in(t, HD_DTYPE_BF16, a);
+	in[1] = kt_in(t, HD_DTYPE_BF16, weights ? x : w);
 	if (add)
-		in[2] = kt_in(t, HD_BF16, x);
+		in[2] = kt_in(t, HD_DTYPE_BF16, x);
 	for (int i = 0; i < 3 && in[i]; i++)
 		kt_ints(in[i], -3, 3);
-	kt_in(t, HD_I32, "expert=5,batch=2");
+	kt_in(t, HD_DTYPE_I32, "expert=5,batch=2");
 	for (int i = 0; i < 10; i++)
 		kt_set(t->in[t->nin - 1], i, numbers[i]);
-	c = kt_out(t, weights ? HD_F32 : HD_BF16, weights ? w : x);
+	c = kt_out(t, weights ? HD_DTYPE_F32 : HD_DTYPE_BF16, weights ? w : x);
 	if (add)
 		kt_inplace(c, in[2]);
 	KT_CHECK(t, weights ? 0 : ROUND, "products of experts in bf16, %s, %s%s", what,
@@ -180,29 +180,29 @@ static void experts(const char *embed)
 
 	snprintf(x, sizeof(x), "b batch=4,seq=16,embed=%s", embed);
 	snprintf(d, sizeof(d), "b expert=8,batch=4,slot=4,embed=%s", embed);
-	kt_reals(kt_in(t, HD_F32, z + 2), -2, 2);
-	gates = kt_out(t, HD_F32, g + 2);
-	slots = kt_out(t, HD_I32, g + 2);
-	kt_out(t, HD_F32, "stat=11");
-	KT_CHECK(t, kt_tol(HD_F32, 64), "route");
+	kt_reals(kt_in(t, HD_DTYPE_F32, z + 2), -2, 2);
+	gates = kt_out(t, HD_DTYPE_F32, g + 2);
+	slots = kt_out(t, HD_DTYPE_I32, g + 2);
+	kt_out(t, HD_DTYPE_F32, "stat=11");
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 64), "route");
 	for (int which = 0; which < 3; which++) {
 		static const char *const attr = "unit=16 places=4 gates=1";
 		struct kt *u = which == 0 ? KT_NEW(dispatch, attr) : which == 1 ? KT_NEW(combine, attr)
 			: KT_NEW(combine_dg, "unit=16 places=4");
 		const char *in = which == 1 ? d : x, *out = which == 0 ? d : which == 1 ? x : g;
 
-		kt_reals(kt_in(u, HD_BF16, in + 2), -1, 1);
+		kt_reals(kt_in(u, HD_DTYPE_BF16, in + 2), -1, 1);
 		if (which == 2)
-			kt_reals(kt_in(u, HD_BF16, d + 2), -1, 1);
-		kt_share(kt_in(u, HD_I32, g + 2), slots);
+			kt_reals(kt_in(u, HD_DTYPE_BF16, d + 2), -1, 1);
+		kt_share(kt_in(u, HD_DTYPE_I32, g + 2), slots);
 		if (which < 2) {
-			struct kt_buf *b = kt_in(u, HD_F32, g + 2);
+			struct kt_buf *b = kt_in(u, HD_DTYPE_F32, g + 2);
 
 			for (int64_t i = 0; i < b->count; i++)
 				kt_set(b, i, kt_get(gates, KT_REF, i));
 		}
-		kt_out(u, *out == 'b' ? HD_BF16 : HD_F32, out + 2);
-		KT_CHECK(u, 2 * kt_tol(HD_BF16, 40), "%s in bf16, embed %s", u->kernel[0]->name, embed);
+		kt_out(u, *out == 'b' ? HD_DTYPE_BF16 : HD_DTYPE_F32, out + 2);
+		KT_CHECK(u, 2 * kt_tol(HD_DTYPE_BF16, 40), "%s in bf16, embed %s", u->kernel[0]->name, embed);
 		kt_free(u);
 	}
 	kt_free(t);

@@ -35,7 +35,7 @@ static struct kt *einsum(const struct product *p, uint32_t dtype, uint32_t to)
 	kt_reals(kt_in(t, dtype, p->a), -1, 1);
 	kt_reals(kt_in(t, dtype, p->b), -1, 1);
 	if (p->bias)
-		kt_reals(kt_in(t, HD_F32, p->bias), -1, 1);
+		kt_reals(kt_in(t, HD_DTYPE_F32, p->bias), -1, 1);
 	c = kt_out(t, to, p->c);
 	kt_reals(c, -1, 1);
 	t->run.acc = p->acc;
@@ -51,9 +51,9 @@ static struct kt *grouped(uint32_t dtype, int weights)
 
 	kt_reals(kt_in(t, dtype, "expert=1@0/3,batch=1@0/1,slot=700,embed=140"), -1, 1);
 	kt_reals(kt_in(t, dtype, weights ? x : w), -1, 1);
-	counts = kt_in(t, HD_I32, "expert=3,batch=1");
+	counts = kt_in(t, HD_DTYPE_I32, "expert=3,batch=1");
 	kt_set(counts, 0, 600), kt_set(counts, 1, 0), kt_set(counts, 2, 95);
-	kt_out(t, weights ? HD_F32 : dtype, weights ? w : x);
+	kt_out(t, weights ? HD_DTYPE_F32 : dtype, weights ? w : x);
 	return t;
 }
 
@@ -96,13 +96,13 @@ int main(void)
 	for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
 		const struct product *p = &products[i];
 
-		THREADS(einsum(p, HD_F32, HD_F32), kt_tol(HD_F32, p->terms), p->what);
-		THREADS(einsum(p, HD_BF16, HD_F32), kt_tol(HD_F32, p->terms), p->what);
-		THREADS(einsum(p, HD_BF16, HD_BF16), kt_tol(HD_BF16, p->terms), p->what);
+		THREADS(einsum(p, HD_DTYPE_F32, HD_DTYPE_F32), kt_tol(HD_DTYPE_F32, p->terms), p->what);
+		THREADS(einsum(p, HD_DTYPE_BF16, HD_DTYPE_F32), kt_tol(HD_DTYPE_F32, p->terms), p->what);
+		THREADS(einsum(p, HD_DTYPE_BF16, HD_DTYPE_BF16), kt_tol(HD_DTYPE_BF16, p->terms), p->what);
 	}
-	THREADS(grouped(HD_F32, 0), kt_tol(HD_F32, 140), "experts");
-	THREADS(grouped(HD_BF16, 0), kt_tol(HD_BF16, 140), "experts in bf16");
-	THREADS(grouped(HD_F32, 1), kt_tol(HD_F32, 600), "experts' weights");
-	THREADS(grouped(HD_BF16, 1), kt_tol(HD_F32, 600), "experts' weights in bf16");
+	THREADS(grouped(HD_DTYPE_F32, 0), kt_tol(HD_DTYPE_F32, 140), "experts");
+	THREADS(grouped(HD_DTYPE_BF16, 0), kt_tol(HD_DTYPE_BF16, 140), "experts in bf16");
+	THREADS(grouped(HD_DTYPE_F32, 1), kt_tol(HD_DTYPE_F32, 600), "experts' weights");
+	THREADS(grouped(HD_DTYPE_BF16, 1), kt_tol(HD_DTYPE_F32, 600), "experts' weights in bf16");
 	return done();
 }

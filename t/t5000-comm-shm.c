@@ -9,16 +9,16 @@
 
 static void check_bytes(void)
 {
-	is_int(hd_comm_bytes(HD_ALL_REDUCE, HD_F32, 100, 4, 0, 0), 600,
+	is_int(hd_comm_bytes(HD_COMM_ALL_REDUCE, HD_DTYPE_F32, 100, 4, 0, 0), 600,
 	       "all-reduce: 2 (n - 1) / n of the bytes");
-	is_int(hd_comm_bytes(HD_ALL_REDUCE, HD_F32, 100, 1, 0, 0), 0, "alone: nothing is sent");
-	is_int(hd_comm_bytes(HD_REDUCE_SCATTER, HD_BF16, 100, 4, 0, 0), 600,
+	is_int(hd_comm_bytes(HD_COMM_ALL_REDUCE, HD_DTYPE_F32, 100, 1, 0, 0), 0, "alone: nothing is sent");
+	is_int(hd_comm_bytes(HD_COMM_REDUCE_SCATTER, HD_DTYPE_BF16, 100, 4, 0, 0), 600,
 	       "reduce-scatter: (n - 1) / n of n pieces");
-	is_int(hd_comm_bytes(HD_SCATTER, HD_U8, 10, 3, 1, 1), 20,
+	is_int(hd_comm_bytes(HD_COMM_SCATTER, HD_DTYPE_U8, 10, 3, 1, 1), 20,
 	       "scatter: the root sends n - 1 pieces");
-	is_int(hd_comm_bytes(HD_SCATTER, HD_U8, 10, 3, 0, 1), 0, "scatter: others send nothing");
-	is_int(hd_comm_bytes(HD_SHIFT, HD_F32, 10, 3, 0, -3), 0, "a shift by n stays at home");
-	is_int(hd_comm_bytes(HD_SEND, HD_B1, 10, 3, 0, 1), 2, "signs are bits");
+	is_int(hd_comm_bytes(HD_COMM_SCATTER, HD_DTYPE_U8, 10, 3, 0, 1), 0, "scatter: others send nothing");
+	is_int(hd_comm_bytes(HD_COMM_SHIFT, HD_DTYPE_F32, 10, 3, 0, -3), 0, "a shift by n stays at home");
+	is_int(hd_comm_bytes(HD_COMM_SEND, HD_DTYPE_B1, 10, 3, 0, 1), 2, "signs are bits");
 }
 
 int main(int argc, char **argv)

@@ -11,17 +11,17 @@
 
 #define DELAY 0.06
 
-static int done_of(const struct hd_ticket *t, int n)
+static int done_of(const struct hd_request *t, int n)
 {
 	int done = 0;
 
 	for (int k = 0; k < n; k++)
-		done += __atomic_load_n(&t[k].state, __ATOMIC_ACQUIRE) == HD_TICKET_DONE;
+		done += __atomic_load_n(&t[k].state, __ATOMIC_ACQUIRE) == HD_REQUEST_DONE;
 	return done;
 }
 
 /* Until `done` of n movements are over, of which the worker knows nothing but that; at most a minute. */
-static void work(const struct hd_ticket *t, int n, int done, double seconds)
+static void work(const struct hd_request *t, int n, int done, double seconds)
 {
 	double begin = hd_seconds();
 	volatile double x = 1;
@@ -33,18 +33,18 @@ static void work(const struct hd_ticket *t, int n, int done, double seconds)
 
 /* `many` sums under way at once, with or without work under them; *done: of those that were over before they were waited
  * for. */
-static struct hd_comm_stats sums(struct hd_members *m, int many, int hide, int *done)
+static struct hd_comm_stats sums(struct hd_communicator *m, int many, int hide, int *done)
 {
-	struct hd_ticket t[8];
+	struct hd_request t[8];
 	float *x = (float *)(void *)arena;
 
 	for (int i = 0; i < 10000 * many; i++)
 		x[i] = 1;
 	hd_comm_barrier();
-	hd_comm_stats(1);
+	hd_comm_stats_take(1);
 	for (int k = 0; k < many; k++) {
-		struct hd_call c = {.kind = HD_ALL_REDUCE,
-				    .dtype = HD_F32,
+		struct hd_call c = {.kind = HD_COMM_ALL_REDUCE,
+				    .dtype = HD_DTYPE_F32,
 				    .count = 10000,
 				    .fixed = (uint32_t)(k & 1)};
 
@@ -58,21 +58,21 @@ static struct hd_comm_stats sums(struct hd_members *m, int many, int hide, int *
 	*done = done_of(t, many);
 	for (int k = 0; k < many; k++)
 		hd_comm_wait(&t[k]);
-	return hd_comm_stats(0);
+	return hd_comm_stats_take(0);
 }
 
 static int rank_main(void)
 {
 	int ranks[2] = {0, 1};
 	struct hd_comm_stats s = { 0 };
-	struct hd_members *m;
+	struct hd_communicator *m;
 	float *x;
 	int done;
 
 	if (!open_all(8 * 40000))
 		return 1;
 	x = (float *)(void *)arena;
-	m = hd_members_create(ranks, 2, "all");
+	m = hd_communicator_create(ranks, 2, "all");
 	for (int try = 0; try < 5 && hd_comm_max(s.exposed < 0.9 * DELAY) > 0; try++)	/* a busy machine may stop the caller instead */
 		s = sums(m, 4, 0, &done);
 	if (s.exposed < 0.9 * DELAY || s.busy < 0.9 * DELAY)

@@ -15,10 +15,10 @@ static char *coordinates(const void *unused, int rank)
 	return hd_format("(x %d, y %d)", rank % 2, rank / 2);
 }
 
-static void sum(struct hd_members *m)
+static void sum(struct hd_communicator *m)
 {
-	struct hd_call c = {.kind = HD_ALL_REDUCE,
-			    .dtype = HD_F32,
+	struct hd_call c = {.kind = HD_COMM_ALL_REDUCE,
+			    .dtype = HD_DTYPE_F32,
 			    .count = 5000,
 			    .in = arena,
 			    .out = arena,
@@ -31,14 +31,14 @@ static void sum(struct hd_members *m)
 static int rank_main(const char *how)
 {
 	int all[4] = {0, 1, 2, 3}, pair[2];
-	struct hd_members *m, *two;
+	struct hd_communicator *m, *two;
 
 	if (!open_all(1 << 20))
 		return 1;
 	pair[0] = world.rank / 2 * 2;
 	pair[1] = pair[0] + 1;
-	two = hd_members_create(pair, 2, "pair");
-	m = hd_members_create(all, 4, "everybody");
+	two = hd_communicator_create(pair, 2, "pair");
+	m = hd_communicator_create(all, 4, "everybody");
 	hd_comm_describe(coordinates, NULL);
 	hd_comm_watchdog(strcmp(how, "dies") ? 1.0 : 30);
 	sum(m);
@@ -50,8 +50,8 @@ static int rank_main(const char *how)
 	if (world.rank == 3 && !strcmp(how, "works"))
 		sleep(600);	/* the others do not wait that long */
 	if (world.rank == 3 && !strcmp(how, "differs")) {
-		struct hd_call c = {.kind = HD_ALL_GATHER,
-				    .dtype = HD_F32,
+		struct hd_call c = {.kind = HD_COMM_ALL_GATHER,
+				    .dtype = HD_DTYPE_F32,
 				    .count = 5000,
 				    .in = arena,
 				    .out = arena + 100000,

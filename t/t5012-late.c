@@ -17,7 +17,7 @@ static void sums(const char *keys, const char *stages, int ranks, int *early, in
 	snprintf(ini, sizeof(ini), "[model]\nlayers = 4\nembed = 16\nheads = 2\nvocab = 64\n[data]\ntrain = none\n"
 		 "[train]\nseq = 16\nglobal_batch = 8\nmicro_batch = 1\nsteps = 1\n"
 		 "[strategy r]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = 2\nbucket = 4K\n%s%s", keys, stages);
-	p = gt_plan_of(ini, ranks, HD_F32);
+	p = gt_plan_of(ini, ranks, HD_DTYPE_F32);
 	for (int rank = 0; p && rank < ranks; rank += 2) {
 		struct hd_program_options o = { .rank = rank, .device = hd_device_cpu() };
 		struct hd_err err = { 0 };
@@ -27,9 +27,9 @@ static void sums(const char *keys, const char *stages, int ranks, int *early, in
 		if (hd_program_build(p, &o, &g, &err) < 0)
 			break;
 		for (size_t e = 0; e < g->n; e++)
-			last = g->entries[e].unit.kind & (HD_B | HD_W) ? e : last;
+			last = g->entries[e].unit.kind & (HD_UNIT_B | HD_UNIT_W) ? e : last;
 		for (size_t e = 0; e < g->n; e++)
-			if (g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->comm.kind && g->entries[e].node->v.phase & HD_S &&
+			if (g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->comm.kind && g->entries[e].node->v.phase & HD_UNIT_S &&
 			    hd_local_count(g->entries[e].node->ins[0]) > 4)
 				*all += 1, *early += e < last;
 		hd_program_destroy(g);

@@ -26,7 +26,7 @@ static const struct hd_option options[] = { { "wide", HD_OPT_INT, 0, "1", "1..",
 #define RULES
 #endif
 #ifndef LOWER
-#define LOWER g->replace(p, n->outs[0], g->comm(p, HD_ALL_REDUCE, s->group, x, NULL, 0))
+#define LOWER g->replace(p, n->outs[0], g->comm(p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0))
 #endif
 #ifndef CURSOR
 #define CURSOR g->cursor(p, n, s->group, 0)
@@ -57,11 +57,11 @@ static int m_lower(struct hd_strategy *s, struct hd_plan *p)
 	const struct hd_graph_api *g = s->h->graph;
 	const struct hd_match ours = { .size = sizeof(ours), .kind = "reshard", .axis = s->axis };
 	struct hd_node *n, *next;
-	s->group = s->h->group(p, &s->axis, 1, HD_CORE);
+	s->group = s->h->group(p, &s->axis, 1, HD_ROLE_CORE);
 	for (n = g->node_next(p, NULL, &ours); n; n = next) {
 		struct hd_tensor *x = n->ins[0], *y = NULL;
 		next = g->node_next(p, n, &ours);
-		if (x->what != HD_GRAD)
+		if (x->what != HD_TENSOR_GRAD)
 			continue;
 		CURSOR;
 		LOWER;
@@ -108,16 +108,16 @@ says "a rule for a kind that this model has not" '^2 ranks = m.wide 2' 0 '-DRULE
 tap_result $? "... is no mistake"
 says "an axis of the size of auto" 'm\]: axis: 0 members \(slot mesh' 1 '-DMESH=s->h->axis(p, "two", size, 0)'
 says "no cursor" 'm\]: comm: cursor must say first' 1 '-DCURSOR=(void)0'
-says "no group" 'm\]: comm: the group is NULL' 1 '-DLOWER=g->comm(p, HD_ALL_REDUCE, NULL, x, NULL, 0)'
+says "no group" 'm\]: comm: the group is NULL' 1 '-DLOWER=g->comm(p, HD_COMM_ALL_REDUCE, NULL, x, NULL, 0)'
 says "no kind" 'm\]: comm: 99 is no kind' 1 '-DLOWER=g->comm(p, 99, s->group, x, NULL, 0)'
 says "no dtype" 'm\]: cast: 0x4d is no dtype' 1 '-DLOWER=g->cast(p, x, 77)'
 says "replaced with nothing" 'm\]: replace: the new tensor is NULL' 1 '-DLOWER=g->replace(p, n->outs[0], y)'
 says "replaced with another dtype" 'm\]: replace: .* has elements of 64 bits' 1 \
-	'-DLOWER=g->replace(p, n->outs[0], g->cast(p, x, HD_F64))'
+	'-DLOWER=g->replace(p, n->outs[0], g->cast(p, x, HD_DTYPE_F64))'
 says "replaced with what is still partial" 'm\]: replace: .* is still a partial sum on m\.wide' 1 \
 	'-DLOWER=g->replace(p, n->outs[0], g->map(p, &x, 1, "a + a"))'
 says "half lowered" 'm\]: unpack: .* has [0-9]+ elements, and those' 1 \
-	'-DLOWER=y=g->pack(p, &x, 1, 2);if (!y) break;y=g->comm(p, HD_REDUCE_SCATTER, s->group, y, y->dims[0], 0);g->unpack(p, y, &x, 1, &y);g->replace(p, n->outs[0], y)'
+	'-DLOWER=y=g->pack(p, &x, 1, 2);if (!y) break;y=g->comm(p, HD_COMM_REDUCE_SCATTER, s->group, y, y->dims[0], 0);g->unpack(p, y, &x, 1, &y);g->replace(p, n->outs[0], y)'
 says "a state twice" 'm\]: state: there is a state m\.e\..* already' 1 \
-	'-DLOWER=g->state(p, "e", x, HD_F32, HD_FOLD);g->state(p, "e", x, HD_F32, HD_FOLD)'
+	'-DLOWER=g->state(p, "e", x, HD_DTYPE_F32, HD_RESHARD_SUM);g->state(p, "e", x, HD_DTYPE_F32, HD_RESHARD_SUM)'
 done_testing

@@ -82,19 +82,19 @@ static int round_trip(int ndim, const int64_t *whole, const struct hd_hf_region 
 	struct hd_extent x;
 	float *all = hd_alloc((size_t)n * sizeof(*all)), *mine;
 
-	hd_tensorfile_add(f, "t", HD_F32, r->ndim, r->shape);
+	hd_tensorfile_add(f, "t", HD_DTYPE_F32, r->ndim, r->shape);
 	hd_tensorfile_create(f, path, &err);
 	for (int part = 0; part < parts; part++) {
 		extent(&x, ndim, whole, cut, parts, part);
 		mine = hd_alloc((size_t)count(&x) * sizeof(*mine));
 		for (int64_t i = 0; i < count(&x); i++)
 			mine[i] = (float)(global_of(&x, i) + 1);	/* padding: 0 */
-		hd_region_move(&(struct hd_movement){ f, "t", HD_F32, 1 }, r, &x, mine, &err);
+		hd_region_move(&(struct hd_movement){ f, "t", HD_DTYPE_F32, 1 }, r, &x, mine, &err);
 		free(mine);
 	}
 	hd_tensorfile_close(f);
 	hd_tensorfile_read(path, &f, &err);
-	hd_tensorfile_load(f, "t", HD_F32, all, NULL, NULL, NULL, &err);
+	hd_tensorfile_load(f, "t", HD_DTYPE_F32, all, NULL, NULL, NULL, &err);
 	for (int d = r->split; d < ndim && r->ndim == 2; d++)
 		cols *= whole[d];
 	for (int64_t g = 0; g < (whole[0] * whole[1] * whole[2]); g++) {
@@ -109,7 +109,7 @@ static int round_trip(int ndim, const int64_t *whole, const struct hd_hf_region 
 		wrong += all[i] != 0;			/* nothing beside the region */
 	extent(&x, ndim, whole, (cut + 1) % ndim, 2, 1);
 	mine = hd_alloc((size_t)count(&x) * sizeof(*mine));
-	hd_region_move(&(struct hd_movement){ f, "t", HD_F32, 0 }, r, &x, mine, &err);
+	hd_region_move(&(struct hd_movement){ f, "t", HD_DTYPE_F32, 0 }, r, &x, mine, &err);
 	for (int64_t i = 0; i < count(&x); i++)
 		wrong += mine[i] != (float)(global_of(&x, i) + 1);
 	hd_tensorfile_close(f);
@@ -163,13 +163,13 @@ static void bench(struct bench *b, int64_t members, int64_t rank, uint32_t relay
 	memset(b, 0, sizeof(*b));
 	b->axis = (struct axis){ .v = { .size = sizeof(b->axis.v), .name = "a", .n = members }, .stride = 1 };
 	b->dim.v = (struct hd_dim){ sizeof(b->dim.v), "x", ELEMENTS };
-	b->t.v = (struct hd_tensor){ .name = "plugin.error.w", .spec = "x", .ndim = 1, .dtype = HD_F32,
-		.what = HD_STATE };
+	b->t.v = (struct hd_tensor){ .name = "plugin.error.w", .spec = "x", .ndim = 1, .dtype = HD_DTYPE_F32,
+		.what = HD_TENSOR_STATE };
 	b->t.dims[0] = &b->dim.v;
 	b->t.local[0] = ELEMENTS;
 	b->t.step = 1;
 	b->t.relayout = relayout;
-	b->t.at.on[0] = (struct hd_place){ .kind = HD_PARTIAL };
+	b->t.at.on[0] = (struct hd_place){ .kind = HD_PLACE_PARTIAL };
 	b->tensors[0] = &b->t;
 	b->plan.tensors = b->tensors;
 	b->plan.ntensors = 1;
@@ -188,7 +188,7 @@ static void write_pieces(const char *path, int64_t members)
 		struct hd_tensorfile *f = hd_tensorfile_plan();
 		struct bench b;
 
-		bench(&b, members, m, HD_FOLD);
+		bench(&b, members, m, HD_RESHARD_SUM);
 		for (int i = 0; i < ELEMENTS; i++)
 			b.data[i] = (float)(100 * (m + 1) + i);
 		hd_states_plan(&b.program, f, &err);
@@ -217,21 +217,21 @@ static void pieces(void)
 	struct hd_err err = { 0 };
 
 	write_pieces(path, 2);
-	near(read_piece(path, 2, 0, HD_FOLD, &err), 103, 0, "as many members: the first has its own");
-	near(read_piece(path, 2, 1, HD_REFUSE, &err), 203, 0, "and the second");
-	near(read_piece(path, 1, 0, HD_FOLD, &err), 306, 0, "one member has the sum");
-	near(read_piece(path, 3, 0, HD_FOLD, &err), 306, 0, "the first of three has the sum");
-	near(read_piece(path, 3, 1, HD_FOLD, &err), 0, 0, "the second nothing");
-	near(read_piece(path, 3, 2, HD_FOLD, &err), 0, 0, "the third nothing");
-	near(read_piece(path, 3, 0, HD_RESET, &err), 0, 0, "or all begin at zero");
+	near(read_piece(path, 2, 0, HD_RESHARD_SUM, &err), 103, 0, "as many members: the first has its own");
+	near(read_piece(path, 2, 1, HD_RESHARD_REFUSE, &err), 203, 0, "and the second");
+	near(read_piece(path, 1, 0, HD_RESHARD_SUM, &err), 306, 0, "one member has the sum");
+	near(read_piece(path, 3, 0, HD_RESHARD_SUM, &err), 306, 0, "the first of three has the sum");
+	near(read_piece(path, 3, 1, HD_RESHARD_SUM, &err), 0, 0, "the second nothing");
+	near(read_piece(path, 3, 2, HD_RESHARD_SUM, &err), 0, 0, "the third nothing");
+	near(read_piece(path, 3, 0, HD_RESHARD_ZERO, &err), 0, 0, "or all begin at zero");
 	ok(!err.code, "%s", "none of which is an error");
-	read_piece(path, 3, 0, HD_REFUSE, &err);
+	read_piece(path, 3, 0, HD_RESHARD_REFUSE, &err);
 	ok(strstr(err.text, "plugin.error.w is of 2 members, here are 3"), "or it is refused: %s", err.text);
 	err.code = 0;
 	write_pieces(path, 1);
-	near(read_piece(path, 1, 0, HD_FOLD, &err), 103, 0, "what one member wrote, it reads");
-	near(read_piece(path, 2, 0, HD_FOLD, &err), 103, 0, "the first of two has it all");
-	near(read_piece(path, 2, 1, HD_FOLD, &err), 0, 0, "the second nothing");
+	near(read_piece(path, 1, 0, HD_RESHARD_SUM, &err), 103, 0, "what one member wrote, it reads");
+	near(read_piece(path, 2, 0, HD_RESHARD_SUM, &err), 103, 0, "the first of two has it all");
+	near(read_piece(path, 2, 1, HD_RESHARD_SUM, &err), 0, 0, "the second nothing");
 	free(path);
 }
 
@@ -246,7 +246,7 @@ static int open_job(struct hd_job *j, struct hd_err *err)
 	j->threads = 1;
 	HD_TRY(hd_conf_parse("test.ini", text, NULL, 0, &c, err));
 	free(text);
-	return hd_job_open(j, c, 1u << HD_TRAIN, NULL, err);
+	return hd_job_open(j, c, 1u << HD_JOB_TRAIN, NULL, err);
 }
 
 static void several_files(void)
@@ -287,7 +287,7 @@ int main(void)
 
 	if (!mkdtemp(tmp))
 		skip_all("no temporary directory");
-	hd_log_init(0, HD_ERROR);
+	hd_log_init(0, HD_LOG_ERROR);
 	regions();
 	pieces();
 	several_files();

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-static int speaks = 1, loudest = HD_INFO;
+static int speaks = 1, loudest = HD_LOG_INFO;
 
 int hd_err_set(struct hd_err *e, int code, const char *fmt, ...)
 {
@@ -35,7 +35,7 @@ void hd_log(int level, const char *fmt, ...)
 	va_list v;
 	char line[2048];
 
-	if (level > loudest || (level > HD_ERROR && !speaks))
+	if (level > loudest || (level > HD_LOG_ERROR && !speaks))
 		return;
 	va_start(v, fmt);
 	vsnprintf(line, sizeof(line), fmt, v);

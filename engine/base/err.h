@@ -17,7 +17,7 @@ struct hd_err {
 
 int hd_err_set(struct hd_err *e, int code, const char *fmt, ...) HD_PRINTF(3, 4);	/* -> code */
 
-/* stderr, "heddle: " before it.  Only the rank that speaks (hd_log_init) prints below HD_ERROR. */
+/* stderr, "heddle: " before it.  Only the rank that speaks (hd_log_init) prints below HD_LOG_ERROR. */
 void hd_log_init(int speaks, int level);
 void hd_log(int level, const char *fmt, ...) HD_PRINTF(2, 3);
 

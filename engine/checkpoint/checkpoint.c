@@ -25,7 +25,7 @@ static int plan(struct saving *s, struct hd_err *err)
 	HD_TRY(hd_weights_plan(s->g, &s->weights, err));
 	s->states = hd_tensorfile_plan();
 	HD_TRY(hd_states_plan(s->g, s->states, err));
-	if (!s->j->checkpoint.gradients || !s->at->step || !s->j->program[HD_TRAIN])
+	if (!s->j->checkpoint.gradients || !s->at->step || !s->j->program[HD_JOB_TRAIN])
 		return HD_OK;
 	s->gradients = hd_tensorfile_plan();
 	return hd_gradients_plan(s->g, s->gradients, err);
@@ -155,7 +155,7 @@ static int load(struct hd_job *j, const char *dir, struct hd_progress *at, struc
 	int rc = hd_state_read(dir, at, &seed, &picks, err);
 
 	if (rc >= 0 && seed != j->train.seed)
-		hd_log(HD_WARN, "%s: has train.seed = %lld; from here on data and dropout are those of seed %lld", dir,
+		hd_log(HD_LOG_WARN, "%s: has train.seed = %lld; from here on data and dropout are those of seed %lld", dir,
 		        (long long)seed, (long long)j->train.seed);
 	if (rc >= 0)
 		rc = hd_weights_read(hd_job_owner(j), dir, err);

@@ -97,7 +97,7 @@ void hd_steps_prune(const char *dir, int64_t step, int64_t keep)
 			continue;
 		path = hd_step_path(dir, steps[i]);
 		if (hd_dir_remove(path, &err) < 0)
-			hd_log(HD_WARN, "%s", err.text);
+			hd_log(HD_LOG_WARN, "%s", err.text);
 		free(path);
 	}
 	free(steps);

@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int is_state(const struct tensor *t) { return !t->v.node && t->v.what == HD_STATE; }
+static int is_state(const struct tensor *t) { return !t->v.node && t->v.what == HD_TENSOR_STATE; }
 
 static int is_gradient(const struct tensor *t)
 {
-	return t->v.node && t->v.what == HD_GRAD && t->v.of && !strcmp(t->v.node->op->name, "sync");
+	return t->v.node && t->v.what == HD_TENSOR_GRAD && t->v.of && !strcmp(t->v.node->op->name, "sync");
 }
 
-static int is_piece(const struct tensor *t, int axis) { return t->at.on[axis].kind == HD_PARTIAL; }
+static int is_piece(const struct tensor *t, int axis) { return t->at.on[axis].kind == HD_PLACE_PARTIAL; }
 
 /* How many different copies there are along the axes of the sum; 1: it is stored under its name alone. */
 static int64_t copies(const struct hd_plan *p, const struct tensor *t)
@@ -66,7 +66,7 @@ static int writes(const struct hd_program *g, const struct tensor *t)
 	for (int a = 0; a < g->plan->naxes; a++) {
 		int64_t me = hd_plan_coord(g->plan, g->rank, g->plan->axes[a]);
 
-		if (t->at.on[a].kind == HD_AT ? t->at.on[a].index != me : t->at.on[a].kind == HD_WHOLE && me)
+		if (t->at.on[a].kind == HD_PLACE_PINNED ? t->at.on[a].index != me : t->at.on[a].kind == HD_PLACE_REPLICATED && me)
 			return 0;
 	}
 	return 1;
@@ -221,11 +221,11 @@ static int add_to(const struct tensor *t, void *sum, const void *x)
 {
 	int64_t n = hd_local_count(t);
 
-	for (int64_t i = 0; i < n && t->v.dtype == HD_F32; i++)
+	for (int64_t i = 0; i < n && t->v.dtype == HD_DTYPE_F32; i++)
 		((float *)sum)[i] += ((const float *)x)[i];
-	for (int64_t i = 0; i < n && t->v.dtype == HD_F64; i++)
+	for (int64_t i = 0; i < n && t->v.dtype == HD_DTYPE_F64; i++)
 		((double *)sum)[i] += ((const double *)x)[i];
-	return t->v.dtype == HD_F32 || t->v.dtype == HD_F64;
+	return t->v.dtype == HD_DTYPE_F32 || t->v.dtype == HD_DTYPE_F64;
 }
 
 static int fold(const struct reading *r, struct hd_err *err)
@@ -248,10 +248,10 @@ static int fold(const struct reading *r, struct hd_err *err)
 
 static int in_other_layout(const struct reading *r, int64_t there, struct hd_err *err)
 {
-	if (r->t->relayout == HD_REFUSE)
+	if (r->t->relayout == HD_RESHARD_REFUSE)
 		return hd_err_set(err, HD_EINVAL, "%s: %s is of %lld members, here are %lld, and its plugin refuses",
 				  r->path, r->t->v.name, (long long)there, (long long)copies(r->g->plan, r->t));
-	if (r->t->relayout == HD_RESET || copy_of_rank(r->g->plan, r->t, r->g->rank))
+	if (r->t->relayout == HD_RESHARD_ZERO || copy_of_rank(r->g->plan, r->t, r->g->rank))
 		return HD_OK;
 	return fold(r, err);
 }
@@ -264,7 +264,7 @@ static int missing(const struct reading *r, struct hd_err *err)
 	if (*param && !strncmp(r->t->v.name, param, strlen(param)))
 		return hd_err_set(err, HD_EINVAL, "%s: has no tensor %s: was it written with another train.optimizer?",
 				  r->path, r->t->v.name);
-	hd_log(HD_INFO, "%s: has no tensor %s, which begins at zero", r->path, r->t->v.name);
+	hd_log(HD_LOG_INFO, "%s: has no tensor %s, which begins at zero", r->path, r->t->v.name);
 	return HD_OK;
 }
 

@@ -17,10 +17,10 @@
 int64_t hd_checkpoint_file_bytes = 5000000000;
 
 /* What is stored of a parameter that has a master is the master, under the parameter's name.  Both are read. */
-static int is_weight(const struct tensor *t) { return !t->v.node && t->v.what == HD_PARAM; }
-static int is_read(const struct tensor *t) { return is_weight(t) || (!t->v.node && t->v.what == HD_MASTER); }
+static int is_weight(const struct tensor *t) { return !t->v.node && t->v.what == HD_TENSOR_PARAM; }
+static int is_read(const struct tensor *t) { return is_weight(t) || (!t->v.node && t->v.what == HD_TENSOR_MASTER); }
 static const struct tensor *stored(const struct tensor *t) { return t->master ? t->master : t; }
-static const char *name_of(const struct tensor *t) { return t->v.what == HD_MASTER ? t->v.of->name : t->v.name; }
+static const char *name_of(const struct tensor *t) { return t->v.what == HD_TENSOR_MASTER ? t->v.of->name : t->v.name; }
 
 /* Tensors that the parameter is stored in: one, or one for each entry of its first dim. */
 static int64_t parts_of(const struct tensor *t, const struct hd_hf_region *r) { return r->each ? t->dims[0]->n : 1; }
@@ -119,7 +119,7 @@ static int count_one(json_t *left, const struct tensor *t, const struct hd_hf_re
 	json_t *known = json_object_get(left, r->name);
 	int64_t n = known ? json_integer_value(known) : r->shape[0] * (r->ndim == 2 ? r->shape[1] : 1);
 
-	int64_t mine = hd_whole_count(t) / parts_of(t, r);
+	int64_t mine = hd_global_count(t) / parts_of(t, r);
 
 	if (n < mine)
 		return hd_err_set(err, HD_EBUG, "%s: has %lld elements, and %s has room for %lld more", t->v.name,
@@ -373,11 +373,11 @@ static int read_one(const struct hd_program *g, const struct hd_weights *w, cons
 {
 	char *data = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE), *full = data;
 	int64_t n = hd_local_count(t);
-	int low = t->v.dtype == HD_BF16, rc;
+	int low = t->v.dtype == HD_DTYPE_BF16, rc;
 
 	if (low)			/* of whatever the file has, in fp32, rounded once */
 		full = hd_alloc((size_t)n * sizeof(float));
-	rc = read_into(full, low ? HD_F32 : t->v.dtype, g, w, t, dir, err);
+	rc = read_into(full, low ? HD_DTYPE_F32 : t->v.dtype, g, w, t, dir, err);
 	if (low) {
 		hd_bf16_from_floats(data, (const float *)full, n);
 		free(full);

@@ -51,13 +51,13 @@ static const struct {
 	uint32_t dtype;
 	int bits;
 } types[] = {
-	{"F32", HD_F32, 32},
-	{"BF16", HD_BF16, 16},
-	{"F16", HD_F16, 16},
-	{"F64", HD_F64, 64},
-	{"I64", HD_I64, 64},
-	{"I32", HD_I32, 32},
-	{"U8", HD_U8, 8},
+	{"F32", HD_DTYPE_F32, 32},
+	{"BF16", HD_DTYPE_BF16, 16},
+	{"F16", HD_DTYPE_F16, 16},
+	{"F64", HD_DTYPE_F64, 64},
+	{"I64", HD_DTYPE_I64, 64},
+	{"I32", HD_DTYPE_I32, 32},
+	{"U8", HD_DTYPE_U8, 8},
 	/* Only known by their size. */
 	{"BOOL", 0, 8},
 	{"I8", 0, 8},

@@ -46,9 +46,9 @@ static enum how how(uint32_t stored, uint32_t memory, int writing)
 		default:
 			return HOWS;
 		}
-	if (memory == HD_F32 && stored == HD_BF16)
+	if (memory == HD_DTYPE_F32 && stored == HD_DTYPE_BF16)
 		return writing ? F32_BF16 : BF16_F32;
-	return memory == HD_F32 && stored == HD_F16 && !writing ? F16_F32 : HOWS;
+	return memory == HD_DTYPE_F32 && stored == HD_DTYPE_F16 && !writing ? F16_F32 : HOWS;
 }
 
 int hd_slice_allowed(uint32_t stored, uint32_t memory, int writing)

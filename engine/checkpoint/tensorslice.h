@@ -8,7 +8,7 @@
 struct hd_slice {
 	int fd;
 	int64_t base;			/* bytes: where the tensor begins in the file */
-	/* dtypes: equal, or memory HD_F32 and stored HD_BF16 (HD_F16: reading only) */
+	/* dtypes: equal, or memory HD_DTYPE_F32 and stored HD_DTYPE_BF16 (HD_DTYPE_F16: reading only) */
 	uint32_t stored, memory;
 	int ndim;			/* 0: a scalar */
 	int64_t shape[HD_MAX_DIMS];	/* of the tensor */

@@ -35,9 +35,9 @@ int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, str
 	j->threads = hd_affinity_setup(c->argc, c->argv, !err->code ? wanted_threads(conf) : 1);
 	if (hd_comm_open(&j->world, err) < 0 && !j->world.size)
 		return err->code;
-	hd_log_init(j->world.rank == 0, HD_INFO);
+	hd_log_init(j->world.rank == 0, HD_LOG_INFO);
 	if (hd_affinity_note())
-		hd_log(HD_INFO, "%s", hd_affinity_note());
+		hd_log(HD_LOG_INFO, "%s", hd_affinity_note());
 	hd_comm_watchdog(300);
 	return hd_comm_agree(err);
 }
@@ -47,7 +47,7 @@ static void advise(const struct hd_cli *c, const struct hd_job *j, const struct 
 {
 	char *command = hd_launch_command(j->needs, j->save_seconds, c->argc, c->argv);
 
-	hd_log(HD_ERROR, "%s; start it with\n\t%s", err->text, command);
+	hd_log(HD_LOG_ERROR, "%s; start it with\n\t%s", err->text, command);
 	free(command);
 }
 
@@ -62,13 +62,13 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 	}
 	if (!single && !err->agreed) {		/* the others know nothing of it, and wait: end them */
 		if (hd_comm_may_speak())
-			hd_log(HD_ERROR, "%s: %s", hd_rank_text(j->world.rank), err->text);
+			hd_log(HD_LOG_ERROR, "%s: %s", hd_rank_text(j->world.rank), err->text);
 		hd_comm_abort(1);
 	}
 	if (single && j->needs > 1)
 		advise(c, j, err);
 	else if (j->world.rank == 0)
-		hd_log(HD_ERROR, "%s", err->text);
+		hd_log(HD_LOG_ERROR, "%s", err->text);
 	if (j->stopped)
 		hd_comm_leave(1);
 	if (j->world.size)
@@ -141,7 +141,7 @@ int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **,
 	what(c, &conf, &p, &err);
 	fflush(stdout);
 	if (err.code)
-		hd_log(HD_ERROR, "%s", err.text);
+		hd_log(HD_LOG_ERROR, "%s", err.text);
 	hd_plan_destroy(p);
 	hd_conf_destroy(conf);
 	return err.code ? 1 : 0;

@@ -68,10 +68,10 @@ int main(int argc, char **argv)
 	double started = hd_seconds();
 	int rc = 0;
 
-	hd_log_init(hd_launch_first(), HD_INFO);
+	hd_log_init(hd_launch_first(), HD_LOG_INFO);
 	if (hd_cli_parse(argc, argv, hd_verbs, hd_nverbs, &cli, &err) < 0) {
 		if (hd_launch_first())
-			hd_log(HD_ERROR, "%s", err.text);
+			hd_log(HD_LOG_ERROR, "%s", err.text);
 		rc = 2;
 	} else if (!hd_launch_first() && (!cli.verb || cli.help || cli.verb->alone)) {
 		rc = 0;			/* one process says it for all */

@@ -44,7 +44,7 @@ static double median(double *x, int n)
 
 static int measure(struct hd_job *j, struct bench *b)
 {
-	struct hd_program *g = j->program[HD_TRAIN];
+	struct hd_program *g = j->program[HD_JOB_TRAIN];
 	const struct hd_plan *p = g->plan;
 	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4,
 		.loss_scale = 1.0 / (double)(p->batch * p->micros * p->model.seq) };
@@ -54,7 +54,7 @@ static int measure(struct hd_job *j, struct bench *b)
 		double t;
 
 		if (k == 0)
-			hd_comm_stats(1);
+			hd_comm_stats_take(1);
 		hd_comm_barrier();
 		t = hd_seconds();
 		if (k == -2)
@@ -71,8 +71,8 @@ static int measure(struct hd_job *j, struct bench *b)
 		}
 	}
 	for (size_t i = 0; i < p->ngroups; i++)
-		b->bytes[i] = (double)hd_members_bytes(g->members[i]) / b->n;
-	b->comm = hd_comm_stats(1);
+		b->bytes[i] = (double)hd_communicator_bytes(g->members[i]) / b->n;
+	b->comm = hd_comm_stats_take(1);
 	b->median = median(b->seconds, b->n);
 	b->products_median = median(b->products, b->n);
 	hd_comm_barrier();
@@ -84,7 +84,7 @@ static int measure(struct hd_job *j, struct bench *b)
  * Several groups may have one name. */
 static json_t *bytes_by_axis(struct hd_job *j, const struct bench *b)
 {
-	const struct hd_plan *p = j->plan[HD_TRAIN];
+	const struct hd_plan *p = j->plan[HD_JOB_TRAIN];
 	json_t *o = json_object();
 
 	for (size_t i = 0; i < p->ngroups; i++) {
@@ -128,7 +128,7 @@ static void add_share(void *ctx, const struct launch_time *t)
 /* On the cpu a step is traced; on a GPU each launch is repeated, or what is measured would be the waits between them. */
 static int profile(struct hd_job *j, FILE *to)
 {
-	struct hd_program *g = j->program[HD_TRAIN];
+	struct hd_program *g = j->program[HD_JOB_TRAIN];
 	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4, .step = 1, .loss_scale = 1 };
 	struct shares all = { .n = 0 };
 	int gpu = !hd_device_in_host(j->device);
@@ -161,7 +161,7 @@ static double bubble(const struct hd_plan *p)
 
 static void print(struct hd_job *j, const struct bench *b, int json)
 {
-	const struct hd_plan *p = j->plan[HD_TRAIN];
+	const struct hd_plan *p = j->plan[HD_JOB_TRAIN];
 	double tokens = (double)(p->batch * p->micros * p->model.seq), flops = j->flops_per_token * tokens / b->median;
 	double share = flops / (j->rate * j->world.size), busy = hd_comm_max(b->comm.busy) / b->n;
 	double exposed = hd_comm_max(b->comm.exposed) / b->n, peak = hd_comm_max((double)hd_peak_bytes());
@@ -207,9 +207,9 @@ static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struc
 	b->n = (int)steps;
 	b->with_products = hd_cli_has(c, "products");
 	if (rc >= 0)
-		rc = hd_job_open(j, conf, 1u << HD_TRAIN, NULL, err);
+		rc = hd_job_open(j, conf, 1u << HD_JOB_TRAIN, NULL, err);
 	if (rc >= 0)
-		b->bytes = hd_alloc((j->plan[HD_TRAIN]->ngroups + 1) * sizeof(*b->bytes));
+		b->bytes = hd_alloc((j->plan[HD_JOB_TRAIN]->ngroups + 1) * sizeof(*b->bytes));
 	if (rc >= 0)
 		rc = measure(j, b);
 	if (rc >= 0)

@@ -22,8 +22,8 @@ static int64_t whole_parameters(const struct hd_plan *p, int64_t coord)
 		const struct tensor *t = p->tensors[i];
 		const struct hd_place *at = p->stages ? &t->at.on[p->stages->id] : NULL;
 
-		if (!t->v.node && t->v.what == HD_PARAM && (coord < 0 || !at || at->kind != HD_AT || at->index == coord))
-			n += hd_whole_count(t);
+		if (!t->v.node && t->v.what == HD_TENSOR_PARAM && (coord < 0 || !at || at->kind != HD_PLACE_PINNED || at->index == coord))
+			n += hd_global_count(t);
 	}
 	return n;
 }
@@ -36,7 +36,7 @@ static void count_traffic(const struct hd_program *g, struct traffic *t)
 	memset(t->bytes, 0, sizeof(t->bytes));
 	for (size_t i = 0; i < g->nmine; i++) {
 		const struct node *n = g->mine[i];
-		int64_t count = n->v.phase & (HD_F | HD_B | HD_W) ? g->plan->micros : 1;
+		int64_t count = n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? g->plan->micros : 1;
 		int k = 0;
 
 		if (!n->comm.kind)

@@ -55,7 +55,7 @@ int hd_verb_data(struct hd_cli *c)
 	if (hd_cli_conf(c, &conf, &err) >= 0 && hd_cli_int(c, "step", 1, INT64_MAX / 2, 1, &step, &err) >= 0)
 		print_step(conf, step, hd_cli_has(c, "json"), &data, &err);
 	if (err.code)
-		hd_log(HD_ERROR, "%s", err.text);
+		hd_log(HD_LOG_ERROR, "%s", err.text);
 	hd_data_close(data);
 	hd_conf_destroy(conf);
 	return err.code ? 1 : 0;

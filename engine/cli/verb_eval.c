@@ -47,7 +47,7 @@ static int eval(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 
 	HD_TRY(hd_checkpoint_start(c, j, err));
 	HD_TRY(open_data(c, j, err));
-	HD_TRY(hd_checkpoint_open(c, j, HD_EVAL, err));
+	HD_TRY(hd_checkpoint_open(c, j, HD_JOB_EVAL, err));
 	HD_TRY(hd_evaluate(j, 0, &loss, &tokens, err));
 	if (j->world.rank == 0)
 		print_eval(c, loss, tokens);

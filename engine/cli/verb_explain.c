@@ -13,14 +13,14 @@
 
 static const char *unit_name(uint32_t phase)
 {
-	return phase == HD_F ? "forward" : phase == HD_B ? "backward" : phase == HD_W ? "weight-gradient" : phase == HD_G ? "gather"
-		: phase == HD_S ? "sync" : "update";
+	return phase == HD_UNIT_F ? "forward" : phase == HD_UNIT_B ? "backward" : phase == HD_UNIT_W ? "weight-gradient" : phase == HD_UNIT_G ? "gather"
+		: phase == HD_UNIT_S ? "sync" : "update";
 }
 
 /* Numbers of rows go ahead of the rows: metadata of the movement, not one of its own. */
 static const char *collective(const struct node *n)
 {
-	if (n->comm.kind == HD_ALL_TO_ALL && n->ins[0]->v.dtype == HD_I32)
+	if (n->comm.kind == HD_COMM_ALL_TO_ALL && n->ins[0]->v.dtype == HD_DTYPE_I32)
 		return "count-exchange";
 	return hd_comm_kind_name(n->comm.kind);
 }
@@ -112,7 +112,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	if (!g)
 		return err->code;
 	if (hd_cli_has(c, "kept")) {
-		hd_kept_print(g, json);
+		hd_saved_print(g, json);
 		json_decref(all);
 		hd_program_destroy(g);
 		return HD_OK;
@@ -124,7 +124,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	if (hd_cli_has(c, "nodes") && !json)
 		print_nodes(p, g);
 	for (const struct node *n = p->first; n && !(hd_cli_has(c, "schedule") && !json); n = n->next) {
-		int64_t count = n->v.phase & (HD_F | HD_B | HD_W) ? p->micros : 1;
+		int64_t count = n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? p->micros : 1;
 
 		if (!n->comm.kind || !hd_node_here(g, n))
 			continue;

@@ -73,7 +73,7 @@ int hd_verb_generate(struct hd_cli *c)
 	struct hd_err err = { 0 };
 	int rc;
 
-	if (hd_checkpoint_start(c, &j, &err) >= 0 && hd_checkpoint_open(c, &j, HD_GENERATE, &err) >= 0)
+	if (hd_checkpoint_start(c, &j, &err) >= 0 && hd_checkpoint_open(c, &j, HD_JOB_GENERATE, &err) >= 0)
 		generate(&j, c, &err);
 	rc = hd_finish(c, &j, &err);
 	hd_job_close(&j);

@@ -17,7 +17,7 @@ struct totals {				/* of the stage of which there is most */
 
 static double most(double a, double b) { return a > b ? a : b; }
 
-static struct totals total(const struct hd_price *r)
+static struct totals total(const struct hd_prediction *r)
 {
 	struct totals t = { .memory = 0 };
 
@@ -41,7 +41,7 @@ static struct totals total(const struct hd_price *r)
 
 static double peak(const struct hd_plan *p, const struct hd_machine *m)
 {
-	return (double)p->ranks * (p->low == HD_BF16 ? m->flops_bf16 : m->flops_fp32);
+	return (double)p->ranks * (p->low == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32);
 }
 
 static double tokens(const struct hd_plan *p)
@@ -49,14 +49,14 @@ static double tokens(const struct hd_plan *p)
 	return (double)(p->micros * p->batch * p->model.seq);
 }
 
-static void print_text(const struct hd_plan *p, const struct hd_machine *m, const struct hd_price *r)
+static void print_text(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
 {
 	struct totals t = total(r);
 	double flops = hd_plan_flops(p) / r->step;
 
 	hd_mesh_print(p);
 	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node, m->ranks_per_node == 1 ? "" : "s",
-	       p->low == HD_BF16 ? "bf16" : "fp32");
+	       p->low == HD_DTYPE_BF16 ? "bf16" : "fp32");
 	printf("step %.6g s: %.6g tokens/s, %.4g TFLOP/s a rank, %.1f%% of the peak\n", r->step, tokens(p) / r->step,
 	       flops / (double)p->ranks / 1e12, 100 * flops / peak(p, m));
 	printf("the busiest stage: kernels %.6g s, collectives %.6g s exposed and %.6g s hidden, idle %.6g s (bubble %.3f)\n", t.compute,
@@ -73,7 +73,7 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	}
 }
 
-static json_t *stages_json(const struct hd_price *r)
+static json_t *stages_json(const struct hd_prediction *r)
 {
 	json_t *all = json_array();
 
@@ -88,7 +88,7 @@ static json_t *stages_json(const struct hd_price *r)
 	return all;
 }
 
-static void print_json(const struct hd_plan *p, const struct hd_machine *m, const struct hd_price *r)
+static void print_json(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
 {
 	struct totals t = total(r);
 	double flops = hd_plan_flops(p) / r->step;
@@ -112,13 +112,13 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 {
 	const char *path = hd_cli_str(c, "machine", NULL);
 	struct hd_machine m;
-	struct hd_price r = { .step = 0 };
+	struct hd_prediction r = { .step = 0 };
 
 	if (!path)
 		return hd_err_set(err, HD_EINVAL, "plan: --machine FILE must be given (conf/machines/ has some)");
 	HD_TRY(hd_machine_read(path, &m, err));
 	HD_TRY(hd_cli_plan(c, m.ranks_per_node, conf, p, err));
-	if (hd_price(*p, &m, &r, err) >= 0)
+	if (hd_simulate(*p, &m, &r, err) >= 0)
 		(hd_cli_has(c, "json") ? print_json : print_text)(*p, &m, &r);
 	hd_price_release(&r);
 	return err->code;

@@ -202,6 +202,6 @@ int hd_verb_plugins(struct hd_cli *c)
 	struct hd_err err = { 0 };
 
 	if (hd_plugins_print(stdout, c->positional, hd_cli_has(c, "json"), &err) < 0)
-		hd_log(HD_ERROR, "%s", err.text);
+		hd_log(HD_LOG_ERROR, "%s", err.text);
 	return err.code ? 1 : 0;
 }

@@ -44,7 +44,7 @@ int hd_verb_report(struct hd_cli *c)
 	if (read_all(r, paths, &err) >= 0)
 		write_page(r, hd_cli_str(c, "out", NULL), &err);
 	if (err.code)
-		hd_log(HD_ERROR, "%s", err.text);
+		hd_log(HD_LOG_ERROR, "%s", err.text);
 	for (int i = 0; i < r->n; i++)
 		hd_curves_free(&r->run[i]);
 	free(r);

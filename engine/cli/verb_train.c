@@ -29,7 +29,7 @@ static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_err 
 static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
 	struct hd_log_config log;
-	unsigned roles = 1u << HD_TRAIN;
+	unsigned roles = 1u << HD_JOB_TRAIN;
 	char *resume = NULL, *picks = NULL;
 
 	hd_cli_data(conf, &j->data, err);
@@ -43,10 +43,10 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	free(resume);
 	HD_TRY(hd_comm_agree(err));
 	if (hd_data_valid_samples(j->data))
-		roles |= 1u << HD_EVAL;
+		roles |= 1u << HD_JOB_EVAL;
 	HD_TRY(hd_log_config_read(conf, &log, err));
 	if (log.sample)
-		roles |= 1u << HD_GENERATE;
+		roles |= 1u << HD_JOB_GENERATE;
 	hd_job_open(j, conf, roles, picks, err);
 	free(picks);
 	HD_TRY(err->code);

@@ -11,9 +11,9 @@ const char *hd_comm_kind_name(uint32_t kind)
 		"?",      "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast",
 		"reduce", "gather",     "scatter",        "shift",      "all-max"};
 
-	return kind == HD_ALL_TO_ALL_ROWS ? "all-to-all"
-	       : kind == HD_SEND ? "send"
-	       : kind == HD_RECV ? "receive"
+	return kind == HD_COMM_ALL_TO_ALL_V ? "all-to-all"
+	       : kind == HD_COMM_SEND ? "send"
+	       : kind == HD_COMM_RECV ? "receive"
 				 : names[kind < HD_LEN(names) ? kind : 0];
 }
 
@@ -24,12 +24,12 @@ const char *hd_call_what(const struct hd_call *c)
 
 int hd_call_to(const struct hd_call *c, int n, int me)
 {
-	return c->kind == HD_SEND ? c->index : hd_comm_mod(me + (int64_t)c->index, n);
+	return c->kind == HD_COMM_SEND ? c->index : hd_comm_mod(me + (int64_t)c->index, n);
 }
 
 int hd_call_from(const struct hd_call *c, int n, int me)
 {
-	return c->kind == HD_RECV ? c->index : hd_comm_mod(me - (int64_t)c->index, n);
+	return c->kind == HD_COMM_RECV ? c->index : hd_comm_mod(me - (int64_t)c->index, n);
 }
 
 int64_t hd_comm_size(uint32_t dtype, int64_t count)
@@ -42,14 +42,14 @@ int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me)
 	int64_t s = hd_comm_size(c->dtype, c->count);
 
 	switch (c->kind) {
-	case HD_REDUCE_SCATTER:
-	case HD_ALL_TO_ALL:
+	case HD_COMM_REDUCE_SCATTER:
+	case HD_COMM_ALL_TO_ALL:
 		return n * s;
-	case HD_SCATTER:
+	case HD_COMM_SCATTER:
 		return me == c->index ? n * s : 0;
-	case HD_BROADCAST:
+	case HD_COMM_BROADCAST:
 		return me == c->index ? s : 0;
-	case HD_RECV:
+	case HD_COMM_RECV:
 		return 0;
 	default:
 		return s;
@@ -65,23 +65,23 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 	if (n <= 1)
 		return 0;
 	switch (kind) {
-	case HD_ALL_REDUCE:
-	case HD_ALL_MAX:
+	case HD_COMM_ALL_REDUCE:
+	case HD_COMM_ALL_MAX:
 		return (2 * (n - 1) * s + n - 1) / n;
-	case HD_REDUCE_SCATTER:
-	case HD_ALL_GATHER:
-	case HD_ALL_TO_ALL:
+	case HD_COMM_REDUCE_SCATTER:
+	case HD_COMM_ALL_GATHER:
+	case HD_COMM_ALL_TO_ALL:
 		return (n - 1) * s;
-	case HD_BROADCAST:
+	case HD_COMM_BROADCAST:
 		return me == hd_comm_mod(index - 1, n) ? 0 : s;
-	case HD_REDUCE:
-	case HD_GATHER:
+	case HD_COMM_REDUCE:
+	case HD_COMM_GATHER:
 		return me == index ? 0 : s;
-	case HD_SCATTER:
+	case HD_COMM_SCATTER:
 		return me == index ? (n - 1) * s : 0;
-	case HD_SHIFT:
+	case HD_COMM_SHIFT:
 		return hd_comm_mod(index, n) ? s : 0;
-	case HD_SEND:
+	case HD_COMM_SEND:
 		return s;
 	default:
 		return 0;
@@ -90,7 +90,7 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 
 int64_t hd_call_sent(const struct hd_call *c, int n, int me)
 {
-	if (c->kind == HD_ALL_TO_ALL_ROWS)
+	if (c->kind == HD_COMM_ALL_TO_ALL_V)
 		return hd_rows_sent(c->rows, c->index, n, me);
 	return hd_comm_bytes(c->kind, c->dtype, c->count, n, me, c->index);
 }

@@ -2,29 +2,29 @@
  * engine/comm/call.h - one call of a group: what a transport is given, and what can be said about it without making it.
  *
  * A group's calls are made in the same order by all its members.  Buffers are contiguous; the collectives work on
- * whole buffers of `count` elements.  Sums and maxima of floats are made in member order, in fp32 (fp64 for HD_F64).
+ * whole buffers of `count` elements.  Sums and maxima of floats are made in member order, in fp32 (fp64 for HD_DTYPE_F64).
  *
  *   kind               in                       out
- *   HD_ALL_REDUCE      count                    count (out may equal in)
- *   HD_ALL_MAX         count                    count (out may equal in)
- *   HD_REDUCE_SCATTER  n * count                count: piece `me` of the sum
- *   HD_ALL_GATHER      count                    n * count, in member order
- *   HD_ALL_TO_ALL      n * count                n * count: piece j goes to member j
- *   HD_BROADCAST       count (root only)        count (out of the root may equal in)
- *   HD_REDUCE          count                    count (root only)
- *   HD_GATHER          count                    n * count (root only)
- *   HD_SCATTER         n * count (root only)    count
- *   HD_SHIFT           count to me + index      count from me - index (cyclic)
- *   HD_SEND            count to member index    -
- *   HD_RECV            -                        count from member index
- *   HD_ALL_TO_ALL_ROWS rows of all experts      rows of this member's experts, or the other way round: struct hd_rows
+ *   HD_COMM_ALL_REDUCE      count                    count (out may equal in)
+ *   HD_COMM_ALL_MAX         count                    count (out may equal in)
+ *   HD_COMM_REDUCE_SCATTER  n * count                count: piece `me` of the sum
+ *   HD_COMM_ALL_GATHER      count                    n * count, in member order
+ *   HD_COMM_ALL_TO_ALL      n * count                n * count: piece j goes to member j
+ *   HD_COMM_BROADCAST       count (root only)        count (out of the root may equal in)
+ *   HD_COMM_REDUCE          count                    count (root only)
+ *   HD_COMM_GATHER          count                    n * count (root only)
+ *   HD_COMM_SCATTER         n * count (root only)    count
+ *   HD_COMM_SHIFT           count to me + index      count from me - index (cyclic)
+ *   HD_COMM_SEND            count to member index    -
+ *   HD_COMM_RECV            -                        count from member index
+ *   HD_COMM_ALL_TO_ALL_V rows of all experts      rows of this member's experts, or the other way round: struct hd_rows
  */
 #ifndef HD_ENGINE_COMM_CALL_H
 #define HD_ENGINE_COMM_CALL_H
 #include <heddle/graph.h>
 #include "engine/comm/ragged.h"
 
-enum { HD_ALL_TO_ALL_ROWS = 50, HD_SEND = 100, HD_RECV };
+enum { HD_COMM_ALL_TO_ALL_V = 50, HD_COMM_SEND = 100, HD_COMM_RECV };
 
 #define HD_LANES 2
 
@@ -36,7 +36,7 @@ struct hd_call {
 	int64_t count;
 	const void *in;
 	void *out;
-	const struct hd_rows *rows;	/* HD_ALL_TO_ALL_ROWS; lives as long as the program */
+	const struct hd_rows *rows;	/* HD_COMM_ALL_TO_ALL_V; lives as long as the program */
 	const char *what;	/* for messages: "all-reduce of grad:h.0.mlp.fc.weight"; lives as long as the program */
 };
 
@@ -50,7 +50,7 @@ int64_t hd_call_sent(const struct hd_call *c, int n, int me);	/* likewise, of ro
 int hd_call_to(const struct hd_call *c, int n, int me);
 int hd_call_from(const struct hd_call *c, int n, int me);
 /* A message between two members, or a shift: matched in the order they are made. */
-static inline int hd_call_is_message(const struct hd_call *c) { return c->kind == HD_SHIFT || c->kind >= HD_SEND; }
+static inline int hd_call_is_message(const struct hd_call *c) { return c->kind == HD_COMM_SHIFT || c->kind >= HD_COMM_SEND; }
 
 static inline int hd_comm_mod(int64_t a, int n)
 {

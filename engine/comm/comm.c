@@ -16,7 +16,7 @@
 static const struct hd_transport *const transports[] = { &hd_transport_device, &hd_transport_shm, &hd_transport_net };
 static struct {
 	struct hd_comm_stats stats;
-	struct hd_members *all; /* the youngest first */
+	struct hd_communicator *all; /* the youngest first */
 } comm;
 
 int hd_comm_open(struct hd_world *w, struct hd_err *err)
@@ -52,7 +52,7 @@ void hd_comm_leave(int status)
 
 /* -- groups ------------------------------------------------------------------------------------ */
 /* All ranks choose alike, but where those of one host cannot share memory: these take the network, and all help. */
-static void choose(struct hd_members *m)
+static void choose(struct hd_communicator *m)
 {
 	int local;
 
@@ -68,9 +68,9 @@ static void choose(struct hd_members *m)
 	}
 }
 
-struct hd_members *hd_members_create(const int *ranks, int n, const char *name)
+struct hd_communicator *hd_communicator_create(const int *ranks, int n, const char *name)
 {
-	struct hd_members *m = hd_alloc(sizeof(*m));
+	struct hd_communicator *m = hd_alloc(sizeof(*m));
 	size_t k = (size_t)n;
 
 	m->n = n;
@@ -97,7 +97,7 @@ struct hd_members *hd_members_create(const int *ranks, int n, const char *name)
 }
 
 /* Oldest first: the order is the same on all ranks, and each is a collective. */
-static void attach_all(struct hd_members *m)
+static void attach_all(struct hd_communicator *m)
 {
 	if (!m)
 		return;
@@ -116,76 +116,76 @@ void *hd_comm_arena(size_t bytes, struct hd_err *err)
 	return p;
 }
 
-void hd_members_messages(struct hd_members *m)
+void hd_communicator_messages(struct hd_communicator *m)
 {
 	if (m->transport->messages)
 		m->transport->messages(m);
 }
 
-void hd_comm_rows_room(struct hd_members *m, int64_t experts)
+void hd_comm_rows_room(struct hd_communicator *m, int64_t experts)
 {
 	if (m->transport->rows)
 		m->transport->rows(m, experts);
 }
 
-int hd_members_n(const struct hd_members *m)
+int hd_communicator_n(const struct hd_communicator *m)
 {
 	return m->n;
 }
 
-int hd_members_me(const struct hd_members *m)
+int hd_communicator_me(const struct hd_communicator *m)
 {
 	return m->me;
 }
 
-int64_t hd_members_bytes(const struct hd_members *m)
+int64_t hd_communicator_bytes(const struct hd_communicator *m)
 {
 	return m->bytes;
 }
 
-const char *hd_members_name(const struct hd_members *m)
+const char *hd_communicator_name(const struct hd_communicator *m)
 {
 	return m->name;
 }
 
-const char *hd_members_transport(const struct hd_members *m)
+const char *hd_communicator_transport(const struct hd_communicator *m)
 {
 	return m->transport->name;
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */
-static int refuse(const struct hd_members *m, const struct hd_call *c)
+static int refuse(const struct hd_communicator *m, const struct hd_call *c)
 {
-	int rooted = c->kind == HD_BROADCAST || c->kind == HD_REDUCE || c->kind == HD_GATHER ||
-		     c->kind == HD_SCATTER || c->kind >= HD_SEND;
-	int sums = c->kind == HD_ALL_REDUCE || c->kind == HD_ALL_MAX ||
-		   c->kind == HD_REDUCE_SCATTER || c->kind == HD_REDUCE;
+	int rooted = c->kind == HD_COMM_BROADCAST || c->kind == HD_COMM_REDUCE || c->kind == HD_COMM_GATHER ||
+		     c->kind == HD_COMM_SCATTER || c->kind >= HD_COMM_SEND;
+	int sums = c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX ||
+		   c->kind == HD_COMM_REDUCE_SCATTER || c->kind == HD_COMM_REDUCE;
 
-	if (c->kind == 0 || (c->kind > HD_ALL_MAX && c->kind != HD_SEND && c->kind != HD_RECV &&
-			     (c->kind != HD_ALL_TO_ALL_ROWS || !c->rows)))
+	if (c->kind == 0 || (c->kind > HD_COMM_ALL_MAX && c->kind != HD_COMM_SEND && c->kind != HD_COMM_RECV &&
+			     (c->kind != HD_COMM_ALL_TO_ALL_V || !c->rows)))
 		return HD_EINVAL;
 	if (c->lane >= HD_LANES)
 		return HD_EINVAL;
 	if (c->count < 0 || (rooted && (c->index < 0 || c->index >= m->n)) ||
-	    (m->n == 1 && c->kind >= HD_SEND))
+	    (m->n == 1 && c->kind >= HD_COMM_SEND))
 		return HD_EINVAL;
 	return sums && !hd_sum_knows(c->dtype) ? HD_ENOTSUP : 0;
 }
 
-int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t)
+int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_request *t)
 {
 	const struct hd_transport *tr = m->transport;
 	int64_t bytes;
 
 	HD_TRY(refuse(m, c));
-	*t = (struct hd_ticket){ .m = m, .call = *c, .state = HD_TICKET_STARTED, .started = hd_seconds() };
+	*t = (struct hd_request){ .m = m, .call = *c, .state = HD_REQUEST_STARTED, .started = hd_seconds() };
 	t->finished = t->started;
 	bytes = hd_call_sent(c, m->n, m->me);
 	comm.stats.bytes += bytes;
 	m->bytes += bytes;
 	if (tr->moves != HD_MOVES_BY_QUEUE && (!c->count || m->n == 1)) {
 		hd_move(c->out, c->in, hd_comm_size(c->dtype, c->count));
-		t->state = HD_TICKET_DONE;
+		t->state = HD_REQUEST_DONE;
 		return 0;
 	}
 	HD_TRY(tr->start(t));
@@ -197,14 +197,14 @@ int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticke
 	return 0;
 }
 
-int hd_comm_wait(struct hd_ticket *t)
+int hd_comm_wait(struct hd_request *t)
 {
 	const struct hd_transport *tr = t->m->transport;
 	double from, took;
 
 	if (tr->moves == HD_MOVES_BY_QUEUE)
 		return tr->wait(t);
-	if (__atomic_load_n(&t->state, __ATOMIC_ACQUIRE) == HD_TICKET_DONE)
+	if (__atomic_load_n(&t->state, __ATOMIC_ACQUIRE) == HD_REQUEST_DONE)
 		return 0;
 	from = hd_seconds();
 	HD_TRY(tr->wait(t));
@@ -215,7 +215,7 @@ int hd_comm_wait(struct hd_ticket *t)
 	return 0;
 }
 
-struct hd_comm_stats hd_comm_stats(int reset)
+struct hd_comm_stats hd_comm_stats_take(int reset)
 {
 	struct hd_comm_stats s = comm.stats;
 
@@ -225,7 +225,7 @@ struct hd_comm_stats hd_comm_stats(int reset)
 	if (!reset)
 		return s;
 	memset(&comm.stats, 0, sizeof(comm.stats));
-	for (struct hd_members *m = comm.all; m; m = m->next)
+	for (struct hd_communicator *m = comm.all; m; m = m->next)
 		m->bytes = 0;
 	return s;
 }

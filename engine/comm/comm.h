@@ -17,11 +17,11 @@ struct hd_world {		/* this process among all */
 	int rank, size, local_rank, local_size, hosts;
 };
 
-struct hd_members;		/* a communicator: the ranks of one group */
+struct hd_communicator;		/* a communicator: the ranks of one group */
 
-struct hd_ticket {		/* of one started call; belongs to the caller, fixed size, reusable after wait */
+struct hd_request {		/* of one started call; belongs to the caller, fixed size, reusable after wait */
 	uint64_t seq;
-	struct hd_members *m;
+	struct hd_communicator *m;
 	struct hd_call call;
 	double started, finished;
 	int32_t state;
@@ -57,19 +57,19 @@ int hd_comm_may_speak(void);
 void *hd_comm_arena(size_t bytes, struct hd_err *err);
 /* Collective over the world: every rank passes its own member list (world ranks; lists of different groups are disjoint
  * and cover the world; n = 1 is allowed), in the same order of calls. */
-struct hd_members *hd_members_create(const int *ranks, int n, const char *name);
+struct hd_communicator *hd_communicator_create(const int *ranks, int n, const char *name);
 /* Before sends and receives of a group; collective over the world, as create. */
-void hd_members_messages(struct hd_members *m);
-int hd_members_n(const struct hd_members *m);
-int hd_members_me(const struct hd_members *m);
-const char *hd_members_name(const struct hd_members *m);
-const char *hd_members_transport(const struct hd_members *m);	/* "shared memory", "network", "device" */
-int64_t hd_members_bytes(const struct hd_members *m);		/* sent since hd_comm_stats was asked to reset, as counted there */
-/* Before the first HD_ALL_TO_ALL_ROWS of a group: experts of one member.  Nothing is under way. */
-void hd_comm_rows_room(struct hd_members *m, int64_t experts);
-int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t);
-int hd_comm_wait(struct hd_ticket *t);		/* 0, or HD_EIO: a peer is gone (already reported) */
-struct hd_comm_stats hd_comm_stats(int reset);
+void hd_communicator_messages(struct hd_communicator *m);
+int hd_communicator_n(const struct hd_communicator *m);
+int hd_communicator_me(const struct hd_communicator *m);
+const char *hd_communicator_name(const struct hd_communicator *m);
+const char *hd_communicator_transport(const struct hd_communicator *m);	/* "shared memory", "network", "device" */
+int64_t hd_communicator_bytes(const struct hd_communicator *m);		/* sent since hd_comm_stats was asked to reset, as counted there */
+/* Before the first HD_COMM_ALL_TO_ALL_V of a group: experts of one member.  Nothing is under way. */
+void hd_comm_rows_room(struct hd_communicator *m, int64_t experts);
+int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_request *t);
+int hd_comm_wait(struct hd_request *t);		/* 0, or HD_EIO: a peer is gone (already reported) */
+struct hd_comm_stats hd_comm_stats_take(int reset);
 
 /* Collective, before groups are made: from now on devices move between their own memories, in the order of their queues. */
 struct hd_device_comm;

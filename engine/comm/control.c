@@ -14,7 +14,7 @@
 
 static void finish(MPI_Request *r, const char *what)
 {
-	struct hd_pause p;
+	struct hd_backoff p;
 	int done = 0;
 
 	hd_pause_begin(&p, NULL, what);
@@ -22,7 +22,7 @@ static void finish(MPI_Request *r, const char *what)
 		HD_MPI(MPI_Test(r, &done, MPI_STATUS_IGNORE));
 		if (done)
 			break;
-		hd_pause(&p, -1);
+		hd_backoff_wait(&p, -1);
 	}
 	hd_pause_end(&p);
 }

@@ -31,13 +31,13 @@ int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err)
 
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 {
-	struct hd_pause p;
+	struct hd_backoff p;
 
 	if (!device.ops)
 		return d->finish(err);
 	hd_pause_begin(&p, NULL, "the kernels and movements of the device");
 	while (!device.error.code && !d->ready() && device.ops->poll(&device.error) >= 0)
-		hd_pause(&p, -1);
+		hd_backoff_wait(&p, -1);
 	hd_pause_end(&p);
 	if (!device.error.code)
 		device.ops->poll(&device.error);
@@ -49,7 +49,7 @@ int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 }
 
 /* -- the transport ----------------------------------------------------------------------------- */
-static int attach(struct hd_members *m)
+static int attach(struct hd_communicator *m)
 {
 	if (!device.ops)
 		return 0;
@@ -59,24 +59,24 @@ static int attach(struct hd_members *m)
 
 /* A device's communicator does one thing after the other.  Between neighbours, what a rank sends and what it receives are on
  * two, so a send never waits behind a receive that was posted ahead. */
-static void messages(struct hd_members *m)
+static void messages(struct hd_communicator *m)
 {
 	for (int i = 0; i < 4 && !m->device.messages[i]; i++)
 		m->device.messages[i] = device.ops->split(m->world[0], m->me, &device.error);
 }
 
-static int start(struct hd_ticket *t)
+static int start(struct hd_request *t)
 {
-	const struct hd_members *m = t->m;
+	const struct hd_communicator *m = t->m;
 	const struct hd_call *c = &t->call;
-	int sender = c->kind == HD_SEND ? m->me : c->index;
-	void *group = c->kind >= HD_SEND ? m->device.messages[(c->lane & 1) * 2 + (sender & 1)] : m->device.group;
+	int sender = c->kind == HD_COMM_SEND ? m->me : c->index;
+	void *group = c->kind >= HD_COMM_SEND ? m->device.messages[(c->lane & 1) * 2 + (sender & 1)] : m->device.group;
 
 	t->seq = (uint64_t)++device.tickets;
 	return device.ops->start(group, c, m->n, m->me, device.tickets);
 }
 
-static int wait(struct hd_ticket *t)
+static int wait(struct hd_request *t)
 {
 	return device.ops->wait((int64_t)t->seq);
 }

@@ -13,23 +13,23 @@ struct hd_transport {
 	/* Start and wait move themselves; or a thread does, and wait waits for it; or a queue of the device does, and
 	 * nobody waits: such a queue takes calls that move nothing, too. */
 	enum { HD_MOVES_INLINE, HD_MOVES_BY_THREAD, HD_MOVES_BY_QUEUE } moves;
-	int (*attach)(struct hd_members *m); /* collective over the world.  -> 1: this group can use it */
-	void (*messages)(struct hd_members *m); /* before sends and receives; NULL: nothing to do */
-	void (*rows)(struct hd_members *m, int64_t experts); /* before HD_ALL_TO_ALL_ROWS, likewise */
-	int (*start)(struct hd_ticket *t);
-	int (*wait)(struct hd_ticket *t);
+	int (*attach)(struct hd_communicator *m); /* collective over the world.  -> 1: this group can use it */
+	void (*messages)(struct hd_communicator *m); /* before sends and receives; NULL: nothing to do */
+	void (*rows)(struct hd_communicator *m, int64_t experts); /* before HD_COMM_ALL_TO_ALL_V, likewise */
+	int (*start)(struct hd_request *t);
+	int (*wait)(struct hd_request *t);
 	double (*busy)(int reset); /* seconds that calls were under way; NULL: comm.c counts them, or nobody */
 	void (*stop)(void); /* at the end; NULL: nothing to do */
 };
 extern const struct hd_transport hd_transport_device, hd_transport_shm, hd_transport_net;
 
-enum { HD_TICKET_STARTED, HD_TICKET_DONE };
+enum { HD_REQUEST_STARTED, HD_REQUEST_DONE };
 
 struct hd_slot; /* of one rank: shm.c */
 struct hd_box; /* of one ordered pair of local ranks: shm.c */
 struct hd_net; /* net.c */
 
-struct hd_members {
+struct hd_communicator {
 	int n, me;
 	int *world, *local; /* ranks of the members; local: -1 on another host */
 	char *name;
@@ -51,7 +51,7 @@ struct hd_members {
 		void *group; /* communicator of the device */
 		void *messages[4]; /* likewise, of sends and receives: by lane, and whether the sender's index is odd */
 	} device;
-	struct hd_members *next;
+	struct hd_communicator *next;
 };
 
 #endif

@@ -34,7 +34,7 @@ struct hd_net {
 	MPI_Comm comm;
 };
 struct flight {
-	struct hd_ticket *t;
+	struct hd_request *t;
 	MPI_Request *req;
 	int nreq, cap, round;
 	struct room *room; /* sums: shares of the other members */
@@ -62,16 +62,16 @@ static struct {
 static MPI_Datatype type_of(uint32_t dtype)
 {
 	switch (dtype) {
-	case HD_F32:
+	case HD_DTYPE_F32:
 		return MPI_FLOAT;
-	case HD_F64:
+	case HD_DTYPE_F64:
 		return MPI_DOUBLE;
-	case HD_I32:
+	case HD_DTYPE_I32:
 		return MPI_INT32_T;
-	case HD_I64:
+	case HD_DTYPE_I64:
 		return MPI_INT64_T;
-	case HD_F16:
-	case HD_BF16:
+	case HD_DTYPE_F16:
+	case HD_DTYPE_BF16:
 		return MPI_UINT16_T;
 	default:
 		return MPI_UINT8_T;
@@ -80,14 +80,14 @@ static MPI_Datatype type_of(uint32_t dtype)
 
 static int is_sum(uint32_t kind)
 {
-	return kind == HD_ALL_REDUCE || kind == HD_ALL_MAX || kind == HD_REDUCE ||
-	       kind == HD_REDUCE_SCATTER;
+	return kind == HD_COMM_ALL_REDUCE || kind == HD_COMM_ALL_MAX || kind == HD_COMM_REDUCE ||
+	       kind == HD_COMM_REDUCE_SCATTER;
 }
 
 /* Sums that MPI does not make, or not in a fixed order.  A maximum of fp32 has no order. */
 static int by_members(const struct hd_call *c)
 {
-	return is_sum(c->kind) && (HD_BITS(c->dtype) == 16 || (c->fixed && c->kind != HD_ALL_MAX));
+	return is_sum(c->kind) && (HD_BITS(c->dtype) == 16 || (c->fixed && c->kind != HD_COMM_ALL_MAX));
 }
 
 static int64_t share_from(const struct hd_call *c, int n, int j)
@@ -100,23 +100,23 @@ static void *in_place(const struct hd_call *c, const char *out)
 	return c->in == (const void *)out ? MPI_IN_PLACE : (void *)(uintptr_t)c->in;
 }
 
-static void issue_sum(const struct hd_members *m, const struct hd_call *c, MPI_Request *r)
+static void issue_sum(const struct hd_communicator *m, const struct hd_call *c, MPI_Request *r)
 {
 	MPI_Comm comm = m->net.group->comm;
 	MPI_Datatype type = type_of(c->dtype);
 	int count = (int)c->count;
 
-	if (c->kind == HD_REDUCE_SCATTER)
+	if (c->kind == HD_COMM_REDUCE_SCATTER)
 		MPI_Ireduce_scatter_block(c->in, c->out, count, type, MPI_SUM, comm, r);
-	else if (c->kind == HD_REDUCE)
+	else if (c->kind == HD_COMM_REDUCE)
 		MPI_Ireduce(m->me == c->index ? in_place(c, c->out) : c->in, c->out, count, type,
 			    MPI_SUM, c->index, comm, r);
 	else
 		MPI_Iallreduce(in_place(c, c->out), c->out, count, type,
-			       c->kind == HD_ALL_MAX ? MPI_MAX : MPI_SUM, comm, r);
+			       c->kind == HD_COMM_ALL_MAX ? MPI_MAX : MPI_SUM, comm, r);
 }
 
-static void issue_move(const struct hd_members *m, const struct hd_call *c, MPI_Request *r)
+static void issue_move(const struct hd_communicator *m, const struct hd_call *c, MPI_Request *r)
 {
 	MPI_Comm comm = m->net.group->comm;
 	MPI_Datatype type = type_of(c->dtype);
@@ -125,23 +125,23 @@ static void issue_move(const struct hd_members *m, const struct hd_call *c, MPI_
 	int root = m->me == c->index;
 
 	switch (c->kind) {
-	case HD_ALL_GATHER:
+	case HD_COMM_ALL_GATHER:
 		MPI_Iallgather(in_place(c, (char *)c->out + mine), n, type, c->out, n, type, comm,
 			       r);
 		break;
-	case HD_ALL_TO_ALL:
+	case HD_COMM_ALL_TO_ALL:
 		MPI_Ialltoall(c->in, n, type, c->out, n, type, comm, r);
 		break;
-	case HD_BROADCAST:
+	case HD_COMM_BROADCAST:
 		if (root)
 			hd_move(c->out, c->in, hd_comm_size(c->dtype, c->count));
 		MPI_Ibcast(c->out, n, type, c->index, comm, r);
 		break;
-	case HD_GATHER:
+	case HD_COMM_GATHER:
 		MPI_Igather(root ? in_place(c, (char *)c->out + mine) : c->in, n, type, c->out, n,
 			    type, c->index, comm, r);
 		break;
-	case HD_SCATTER:
+	case HD_COMM_SCATTER:
 		MPI_Iscatter(c->in, n, type,
 			     root && (const char *)c->in + mine == c->out ? MPI_IN_PLACE : c->out,
 			     n, type, c->index, comm, r);
@@ -164,21 +164,21 @@ static void get(struct flight *f, int from, void *p, int64_t bytes, int tag)
 
 static void issue_message(struct flight *f)
 {
-	const struct hd_members *m = f->t->m;
+	const struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
 	int64_t bytes = hd_comm_size(c->dtype, c->count);
 	int tag = TAG_MESSAGE + (int)c->lane;
 
-	if (c->kind != HD_SEND)
+	if (c->kind != HD_COMM_SEND)
 		get(f, hd_call_from(c, m->n, m->me), c->out, bytes, tag);
-	if (c->kind != HD_RECV)
+	if (c->kind != HD_COMM_RECV)
 		put(f, hd_call_to(c, m->n, m->me), c->in, bytes, tag);
 }
 
 /* Both ends know how many rows a segment has, so an empty one is no message. */
 static void issue_rows(struct flight *f)
 {
-	const struct hd_members *m = f->t->m;
+	const struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
 	const struct hd_rows *r = c->rows;
 	const char *in = c->in;
@@ -211,13 +211,13 @@ static void issue_rows(struct flight *f)
 /* -- sums by the members ----------------------------------------------------------------------- */
 /* Round 0 brings each its share from all, round 1 brings the sums to all. */
 /* What member j adds up: `count` elements that begin at element *from of the input. */
-static int64_t share_of(const struct hd_members *m, const struct hd_call *c, int j, int64_t *from)
+static int64_t share_of(const struct hd_communicator *m, const struct hd_call *c, int j, int64_t *from)
 {
 	*from = 0;
 	switch (c->kind) {
-	case HD_REDUCE:
+	case HD_COMM_REDUCE:
 		return j == c->index ? c->count : 0;
-	case HD_REDUCE_SCATTER:
+	case HD_COMM_REDUCE_SCATTER:
 		*from = j * c->count;
 		return c->count;
 	default:
@@ -251,7 +251,7 @@ static struct room *take_room(size_t bytes)
 
 static void members_gather(struct flight *f, int tag)
 {
-	struct hd_members *m = f->t->m;
+	struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
 	int64_t from, mine = hd_comm_size(c->dtype, share_of(m, c, m->me, &from));
 	const char *in = c->in;
@@ -273,21 +273,21 @@ static void members_gather(struct flight *f, int tag)
 
 static void members_sum(struct flight *f)
 {
-	struct hd_members *m = f->t->m;
+	struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
 	int64_t from, count = share_of(m, c, m->me, &from), mine = hd_comm_size(c->dtype, count);
 	int64_t at = hd_comm_size(c->dtype, from);
-	char *out = (char *)c->out + (c->kind == HD_REDUCE_SCATTER ? 0 : at);
+	char *out = (char *)c->out + (c->kind == HD_COMM_REDUCE_SCATTER ? 0 : at);
 
 	for (int j = 0; j < m->n; j++)
 		m->ins[j] = j == m->me ? (char *)(uintptr_t)c->in + at : f->room->p + j * mine;
 	if (count)
-		hd_sum(&out, 1, m->ins, m->n, count, c->dtype, c->kind == HD_ALL_MAX);
+		hd_sum(&out, 1, m->ins, m->n, count, c->dtype, c->kind == HD_COMM_ALL_MAX);
 }
 
 static void members_spread(struct flight *f, int tag)
 {
-	struct hd_members *m = f->t->m;
+	struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
 	int64_t from, mine = share_of(m, c, m->me, &from), at = hd_comm_size(c->dtype, from);
 	char *out = c->out;
@@ -355,7 +355,7 @@ static int test(struct flight *f)
 	if (by_members(c) && f->round == 0) {
 		members_sum(f);
 		f->round = 1;
-		if (c->kind == HD_ALL_REDUCE || c->kind == HD_ALL_MAX) {
+		if (c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX) {
 			HD_MPI(members_spread(f, tag_of(f)));
 			return 0;
 		}
@@ -365,7 +365,7 @@ static int test(struct flight *f)
 
 static void land(struct flight *f)
 {
-	struct hd_ticket *t = f->t;
+	struct hd_request *t = f->t;
 
 	f->t = NULL;
 	if (f->room)
@@ -373,7 +373,7 @@ static void land(struct flight *f)
 	f->room = NULL;
 	t->finished = hd_seconds();
 	/* From here on the ticket is the caller's. */
-	__atomic_store_n(&t->state, HD_TICKET_DONE, __ATOMIC_RELEASE);
+	__atomic_store_n(&t->state, HD_REQUEST_DONE, __ATOMIC_RELEASE);
 }
 
 /* -- the thread -------------------------------------------------------------------------------- */
@@ -482,7 +482,7 @@ static void thread_start(void)
 	if (test_delay)
 		net.delay = 1e-6 * atof(test_delay);
 	if (pthread_create(&net.thread, NULL, progress, NULL)) {
-		hd_log(HD_ERROR, "rank %d: cannot make the thread that moves data between hosts",
+		hd_log(HD_LOG_ERROR, "rank %d: cannot make the thread that moves data between hosts",
 		       hd_here.w.rank);
 		hd_comm_abort(1);
 	}
@@ -503,7 +503,7 @@ static void stop(void)
 
 /* -- the transport ----------------------------------------------------------------------------- */
 /* The group's first member numbers it: colours need only differ within one call. */
-static int attach(struct hd_members *m)
+static int attach(struct hd_communicator *m)
 {
 	if (m->net.group)
 		return 1;
@@ -522,14 +522,14 @@ static int too_long(const struct hd_call *c)
 	return (bytes ? hd_comm_size(c->dtype, c->count) : c->count) > INT_MAX;
 }
 
-static void rows(struct hd_members *m, int64_t experts)
+static void rows(struct hd_communicator *m, int64_t experts)
 {
 	requests_room(m->n * (int)experts);
 }
 
-static int start(struct hd_ticket *t)
+static int start(struct hd_request *t)
 {
-	struct hd_pause p;
+	struct hd_backoff p;
 	int full;
 
 	if (too_long(&t->call))
@@ -547,21 +547,21 @@ static int start(struct hd_ticket *t)
 		pthread_mutex_unlock(&net.lock);
 		if (!full)
 			break;
-		hd_pause(&p, -1);
+		hd_backoff_wait(&p, -1);
 	}
 	hd_pause_end(&p);
 	return 0;
 }
 
-static int wait(struct hd_ticket *t)
+static int wait(struct hd_request *t)
 {
-	int late = t->call.kind >= HD_SEND ? t->call.index : -1; /* in a collective any may be it */
-	struct hd_pause p;
+	int late = t->call.kind >= HD_COMM_SEND ? t->call.index : -1; /* in a collective any may be it */
+	struct hd_backoff p;
 
 	__atomic_store_n(&net.waiting, 1, __ATOMIC_RELAXED);
 	hd_pause_begin(&p, t->m, hd_call_what(&t->call));
-	while (__atomic_load_n(&t->state, __ATOMIC_ACQUIRE) != HD_TICKET_DONE)
-		hd_pause(&p, late);
+	while (__atomic_load_n(&t->state, __ATOMIC_ACQUIRE) != HD_REQUEST_DONE)
+		hd_backoff_wait(&p, late);
 	hd_pause_end(&p);
 	__atomic_store_n(&net.waiting, 0, __ATOMIC_RELAXED);
 	return 0;

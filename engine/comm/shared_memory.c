@@ -110,7 +110,7 @@ static void *arena_private(size_t bytes, int warn, struct hd_err *err)
 	void *p = private_map(bytes ? bytes : 1);
 
 	if (warn && hd_here.w.rank == 0)
-		hd_log(HD_WARN, "the ranks of a host cannot share memory: movement between them "
+		hd_log(HD_LOG_WARN, "the ranks of a host cannot share memory: movement between them "
 				"goes over MPI, slower");
 	if (!p)
 		hd_err_set(err, HD_ENOMEM, "rank %d: no memory for an arena of %zu bytes",

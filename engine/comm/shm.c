@@ -45,7 +45,7 @@ struct hd_box {
 } HD_ALIGNED;
 
 static struct {
-	struct hd_ticket *early[EARLY]; /* receives that were started */
+	struct hd_request *early[EARLY]; /* receives that were started */
 	int earlies;
 	struct { /* memory for buffers outside the arena */
 		void *map;
@@ -54,19 +54,19 @@ static struct {
 	} bounce;
 } shm = { .bounce = { NULL, 0, -1 } };
 
-static struct hd_slot *slot_of(const struct hd_members *m, int member)
+static struct hd_slot *slot_of(const struct hd_communicator *m, int member)
 {
 	return &m->shm.slots[m->local[member]];
 }
 
-static void broken(const struct hd_members *m, const struct hd_call *c, int other, const char *how)
+static void broken(const struct hd_communicator *m, const struct hd_call *c, int other, const char *how)
 	__attribute__((noreturn));
-static void broken(const struct hd_members *m, const struct hd_call *c, int other, const char *how)
+static void broken(const struct hd_communicator *m, const struct hd_call *c, int other, const char *how)
 {
 	if (hd_comm_may_speak()) {
 		char *me = hd_rank_text(hd_here.w.rank), *who = hd_rank_text(m->world[other]);
 
-		hd_log(HD_ERROR, "%s on %s: %s and %s %s", hd_call_what(c), m->name, me, who, how);
+		hd_log(HD_LOG_ERROR, "%s on %s: %s and %s %s", hd_call_what(c), m->name, me, who, how);
 	}
 	hd_comm_abort(1);
 }
@@ -84,7 +84,7 @@ static int64_t offset_of(const void *p, int64_t bytes)
 
 /* Memory for buffers outside the arena, kept for the next call: all members have left the last
  * one. */
-static void *bounce_get(const struct hd_members *m, const struct hd_call *c, size_t bytes)
+static void *bounce_get(const struct hd_communicator *m, const struct hd_call *c, size_t bytes)
 {
 	if (bytes <= shm.bounce.bytes)
 		return shm.bounce.map;
@@ -101,7 +101,7 @@ static void *bounce_get(const struct hd_members *m, const struct hd_call *c, siz
 
 static int sums_to_all(const struct hd_call *c)
 {
-	return c->kind == HD_ALL_REDUCE || c->kind == HD_ALL_MAX;
+	return c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX;
 }
 
 static int64_t numbers_bytes(const struct hd_call *c, int n)
@@ -116,7 +116,7 @@ static int64_t numbers_at(const struct hd_call *c, int n, int j)
 }
 
 /* -> the place of this member's data; of sums to all also of its result, of rows of their numbers. */
-static struct shm_place place_make(const struct hd_members *m, const struct hd_call *c)
+static struct shm_place place_make(const struct hd_communicator *m, const struct hd_call *c)
 {
 	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me), numbers = numbers_bytes(c, m->n), at = numbers_at(c, m->n, m->me);
 	struct shm_place p = {-1, -1, -1, 0};
@@ -140,7 +140,7 @@ static struct shm_place place_make(const struct hd_members *m, const struct hd_c
 }
 
 /* Addresses of member j's data in this process. */
-static void place_open(struct hd_members *m, const struct hd_call *c, int j)
+static void place_open(struct hd_communicator *m, const struct hd_call *c, int j)
 {
 	struct shm_place p = slot_of(m, j)->place;
 	int64_t bytes = numbers_at(c, m->n, j) + numbers_bytes(c, m->n);
@@ -157,23 +157,23 @@ static void place_open(struct hd_members *m, const struct hd_call *c, int j)
 		m->outs[j] = m->ins[j] + numbers_at(c, m->n, j);
 }
 
-static void place_close(struct hd_members *m, const struct hd_call *c, int j)
+static void place_close(struct hd_communicator *m, const struct hd_call *c, int j)
 {
 	if (slot_of(m, j)->place.fd >= 0 && j != m->me)
 		munmap(m->ins[j], (size_t)(numbers_at(c, m->n, j) + numbers_bytes(c, m->n)));
 }
 
 /* -- all wait for all -------------------------------------------------------------------------- */
-static void meet(struct hd_members *m, const struct hd_call *c)
+static void meet(struct hd_communicator *m, const struct hd_call *c)
 {
 	uint64_t step = ++m->shm.step;
-	struct hd_pause p;
+	struct hd_backoff p;
 
 	atomic_store_explicit(&slot_of(m, m->me)->step, step, memory_order_release);
 	hd_pause_begin(&p, m, hd_call_what(c));
 	for (int j = 0; j < m->n; j++)
 		while (atomic_load_explicit(&slot_of(m, j)->step, memory_order_acquire) < step)
-			hd_pause(&p, j);
+			hd_backoff_wait(&p, j);
 	hd_pause_end(&p);
 }
 
@@ -186,7 +186,7 @@ static uint64_t signature(const struct hd_call *c)
 
 /* The members must make the same call: a difference is a bug of the program and would give wrong
  * numbers. */
-static void meet_first(struct hd_members *m, const struct hd_call *c)
+static void meet_first(struct hd_communicator *m, const struct hd_call *c)
 {
 	uint64_t mine = signature(c);
 
@@ -198,17 +198,17 @@ static void meet_first(struct hd_members *m, const struct hd_call *c)
 }
 
 /* -- what each kind reads ---------------------------------------------------------------------- */
-static void pull_sum(struct hd_members *m, const struct hd_call *c, char *out, int64_t from)
+static void pull_sum(struct hd_communicator *m, const struct hd_call *c, char *out, int64_t from)
 {
 	for (int j = 0; j < m->n; j++)
 		m->ins[j] += from;
-	hd_sum(&out, 1, m->ins, m->n, c->count, c->dtype, c->kind == HD_ALL_MAX);
+	hd_sum(&out, 1, m->ins, m->n, c->count, c->dtype, c->kind == HD_COMM_ALL_MAX);
 	for (int j = 0; j < m->n; j++)
 		m->ins[j] -= from;
 }
 
 /* Each segment from where its sender's numbers say that it is. */
-static void pull_rows(struct hd_members *m, const struct hd_call *c)
+static void pull_rows(struct hd_communicator *m, const struct hd_call *c)
 {
 	const struct hd_rows *r = c->rows;
 	int many = c->index;
@@ -223,40 +223,40 @@ static void pull_rows(struct hd_members *m, const struct hd_call *c)
 		}
 }
 
-static void pull(struct hd_members *m, const struct hd_call *c)
+static void pull(struct hd_communicator *m, const struct hd_call *c)
 {
 	int64_t s = hd_comm_size(c->dtype, c->count);
 	char *out = c->out;
 	int root = c->index, me = m->me;
 
 	switch (c->kind) {
-	case HD_ALL_REDUCE:
-	case HD_ALL_MAX:
+	case HD_COMM_ALL_REDUCE:
+	case HD_COMM_ALL_MAX:
 		pull_sum(m, c, out, 0);
 		break;
-	case HD_REDUCE_SCATTER:
+	case HD_COMM_REDUCE_SCATTER:
 		pull_sum(m, c, out, me * s);
 		break;
-	case HD_REDUCE:
+	case HD_COMM_REDUCE:
 		if (me == root)
 			pull_sum(m, c, out, 0);
 		break;
-	case HD_ALL_GATHER:
-	case HD_GATHER:
-		for (int j = 0; j < m->n && (c->kind == HD_ALL_GATHER || me == root); j++)
+	case HD_COMM_ALL_GATHER:
+	case HD_COMM_GATHER:
+		for (int j = 0; j < m->n && (c->kind == HD_COMM_ALL_GATHER || me == root); j++)
 			hd_move(out + j * s, m->ins[j], s);
 		break;
-	case HD_ALL_TO_ALL:
+	case HD_COMM_ALL_TO_ALL:
 		for (int j = 0; j < m->n; j++)
 			hd_move(out + j * s, m->ins[j] + me * s, s);
 		break;
-	case HD_ALL_TO_ALL_ROWS:
+	case HD_COMM_ALL_TO_ALL_V:
 		pull_rows(m, c);
 		break;
-	case HD_BROADCAST:
+	case HD_COMM_BROADCAST:
 		hd_move(out, m->ins[root], s);
 		break;
-	case HD_SCATTER:
+	case HD_COMM_SCATTER:
 		hd_move(out, m->ins[root] + me * s, s);
 		break;
 	}
@@ -264,7 +264,7 @@ static void pull(struct hd_members *m, const struct hd_call *c)
 
 /* This member's share of the sum goes to all.  Shares end at cache lines, so that no line is
  * written by two. */
-static void sum_share(struct hd_members *m, const struct hd_call *c)
+static void sum_share(struct hd_communicator *m, const struct hd_call *c)
 {
 	int64_t line = HD_LINE * 8 / HD_BITS(c->dtype), lines = (c->count + line - 1) / line;
 	int64_t from = lines * m->me / m->n * line, to = lines * (m->me + 1) / m->n * line;
@@ -277,7 +277,7 @@ static void sum_share(struct hd_members *m, const struct hd_call *c)
 		m->outs[j] += at;
 	}
 	if (to > from)
-		hd_sum(m->outs, m->n, m->ins, m->n, to - from, c->dtype, c->kind == HD_ALL_MAX);
+		hd_sum(m->outs, m->n, m->ins, m->n, to - from, c->dtype, c->kind == HD_COMM_ALL_MAX);
 	for (int j = 0; j < m->n; j++) {
 		m->ins[j] -= at;
 		m->outs[j] -= at;
@@ -286,7 +286,7 @@ static void sum_share(struct hd_members *m, const struct hd_call *c)
 
 /* Two data areas are enough: a member that writes one again has met all others in the call
  * between, so all of them have read it. */
-static void small(struct hd_members *m, const struct hd_call *c)
+static void small(struct hd_communicator *m, const struct hd_call *c)
 {
 	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me);
 
@@ -298,7 +298,7 @@ static void small(struct hd_members *m, const struct hd_call *c)
 	pull(m, c);
 }
 
-static void large(struct hd_members *m, const struct hd_call *c)
+static void large(struct hd_communicator *m, const struct hd_call *c)
 {
 	slot_of(m, m->me)->place = place_make(m, c);
 	meet_first(m, c);
@@ -319,11 +319,11 @@ static void large(struct hd_members *m, const struct hd_call *c)
 static int64_t most_bytes(const struct hd_call *c, int n)
 {
 	return hd_comm_in_bytes(c, n,
-				c->kind == HD_SCATTER || c->kind == HD_BROADCAST ? c->index : 0);
+				c->kind == HD_COMM_SCATTER || c->kind == HD_COMM_BROADCAST ? c->index : 0);
 }
 
 /* -- messages of a pair ------------------------------------------------------------------------ */
-static struct hd_box *box_of(const struct hd_members *m, int from, int to, uint32_t lane,
+static struct hd_box *box_of(const struct hd_communicator *m, int from, int to, uint32_t lane,
 			     uint64_t seq)
 {
 	int64_t pair = m->local[from] * hd_here.w.local_size + m->local[to];
@@ -332,7 +332,7 @@ static struct hd_box *box_of(const struct hd_members *m, int from, int to, uint3
 }
 
 /* The count of messages with another member, of the call's lane. */
-static uint64_t *counter(uint64_t *of, const struct hd_ticket *t, int member)
+static uint64_t *counter(uint64_t *of, const struct hd_request *t, int member)
 {
 	return &of[member * HD_LANES + (int)t->call.lane];
 }
@@ -343,12 +343,12 @@ static uint64_t widen(uint64_t now, uint32_t low)
 	return now - (uint32_t)((uint32_t)now - low);
 }
 
-static int send_to(const struct hd_ticket *t)
+static int send_to(const struct hd_request *t)
 {
 	return hd_call_to(&t->call, t->m->n, t->m->me);
 }
 
-static int receive_from(const struct hd_ticket *t)
+static int receive_from(const struct hd_request *t)
 {
 	return hd_call_from(&t->call, t->m->n, t->m->me);
 }
@@ -360,18 +360,18 @@ static void box_drop_memory(struct hd_box *b)
 	b->fd = -1;
 }
 
-static void post(struct hd_ticket *t)
+static void post(struct hd_request *t)
 {
-	struct hd_members *m = t->m;
+	struct hd_communicator *m = t->m;
 	int to = send_to(t);
 	uint64_t seq = (*counter(m->shm.sent, t, to))++, before = seq < BOXES ? 0 : seq - BOXES + 1;
 	struct hd_box *b = box_of(m, m->me, to, t->call.lane, seq);
-	struct hd_pause p;
+	struct hd_backoff p;
 	void *map;
 
 	hd_pause_begin(&p, m, hd_call_what(&t->call));
 	while (atomic_load_explicit(&b->taken, memory_order_acquire) != before)
-		hd_pause(&p, to);
+		hd_backoff_wait(&p, to);
 	hd_pause_end(&p);
 	box_drop_memory(b);
 	b->bytes = hd_comm_size(t->call.dtype, t->call.count);
@@ -389,7 +389,7 @@ static void post(struct hd_ticket *t)
 	t->seq |= (uint32_t)seq;
 }
 
-static void take(struct hd_ticket *t, struct hd_box *b, int from)
+static void take(struct hd_request *t, struct hd_box *b, int from)
 {
 	int64_t bytes = hd_comm_size(t->call.dtype, t->call.count);
 	void *map;
@@ -409,7 +409,7 @@ static void take(struct hd_ticket *t, struct hd_box *b, int from)
 }
 
 /* -> 1: the message is in `out`. */
-static int try_take(struct hd_ticket *t, int from)
+static int try_take(struct hd_request *t, int from)
 {
 	uint64_t seq = widen(*counter(t->m->shm.received, t, from), (uint32_t)(t->seq >> 32));
 	struct hd_box *b = box_of(t->m, from, t->m->me, t->call.lane, seq);
@@ -423,7 +423,7 @@ static int try_take(struct hd_ticket *t, int from)
 	return 1;
 }
 
-static void receive_begin(struct hd_ticket *t)
+static void receive_begin(struct hd_request *t)
 {
 	t->seq |= ((*counter(t->m->shm.received, t, receive_from(t)))++ & 0xffffffff) << 32;
 	if (shm.earlies < EARLY)
@@ -438,54 +438,54 @@ static void receive_early(void)
 			shm.early[i] = shm.early[--shm.earlies];
 }
 
-static void receive_wait(struct hd_ticket *t)
+static void receive_wait(struct hd_request *t)
 {
 	int from = receive_from(t);
-	struct hd_pause p;
+	struct hd_backoff p;
 
 	for (int i = shm.earlies; i-- > 0;)
 		if (shm.early[i] == t)
 			shm.early[i] = shm.early[--shm.earlies];
 	hd_pause_begin(&p, t->m, hd_call_what(&t->call));
 	while (!try_take(t, from))
-		hd_pause(&p, from);
+		hd_backoff_wait(&p, from);
 	hd_pause_end(&p);
 }
 
-static void send_wait(struct hd_ticket *t)
+static void send_wait(struct hd_request *t)
 {
-	struct hd_members *m = t->m;
+	struct hd_communicator *m = t->m;
 	int to = send_to(t);
 	uint64_t seq = widen(*counter(m->shm.sent, t, to), (uint32_t)t->seq);
 	struct hd_box *b = box_of(m, m->me, to, t->call.lane, seq);
-	struct hd_pause p;
+	struct hd_backoff p;
 
 	hd_pause_begin(&p, m, hd_call_what(&t->call));
 	while (atomic_load_explicit(&b->taken, memory_order_acquire) <= seq)
-		hd_pause(&p, to);
+		hd_backoff_wait(&p, to);
 	hd_pause_end(&p);
 	if (atomic_load_explicit(&b->posted, memory_order_relaxed) == seq + 1)
 		box_drop_memory(b);
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */
-static void start_message(struct hd_ticket *t)
+static void start_message(struct hd_request *t)
 {
-	if (t->call.kind == HD_SHIFT && hd_comm_mod(t->call.index, t->m->n) == 0) {
+	if (t->call.kind == HD_COMM_SHIFT && hd_comm_mod(t->call.index, t->m->n) == 0) {
 		hd_move(t->call.out, t->call.in, hd_comm_size(t->call.dtype, t->call.count));
-		t->state = HD_TICKET_DONE;
+		t->state = HD_REQUEST_DONE;
 		return;
 	}
 	/* First: post() may wait, and then the message can already be taken. */
-	if (t->call.kind != HD_SEND)
+	if (t->call.kind != HD_COMM_SEND)
 		receive_begin(t);
-	if (t->call.kind != HD_RECV)
+	if (t->call.kind != HD_COMM_RECV)
 		post(t);
 }
 
-static int start(struct hd_ticket *t)
+static int start(struct hd_request *t)
 {
-	struct hd_members *m = t->m;
+	struct hd_communicator *m = t->m;
 
 	if (hd_call_is_message(&t->call)) {
 		start_message(t);
@@ -496,23 +496,23 @@ static int start(struct hd_ticket *t)
 		small(m, &t->call);
 	else
 		large(m, &t->call);
-	t->state = HD_TICKET_DONE;
+	t->state = HD_REQUEST_DONE;
 	return 0;
 }
 
-static int wait(struct hd_ticket *t)
+static int wait(struct hd_request *t)
 {
-	if (t->call.kind != HD_SEND)
+	if (t->call.kind != HD_COMM_SEND)
 		receive_wait(t);
-	if (t->call.kind != HD_RECV)
+	if (t->call.kind != HD_COMM_RECV)
 		send_wait(t);
-	t->state = HD_TICKET_DONE;
+	t->state = HD_REQUEST_DONE;
 	t->finished = hd_seconds();
 	return 0;
 }
 
 /* -- the transport ----------------------------------------------------------------------------- */
-static int attach(struct hd_members *m)
+static int attach(struct hd_communicator *m)
 {
 	size_t L = (size_t)hd_here.w.local_size;
 	size_t slots = L * sizeof(struct hd_slot), boxes = L * L * HD_LANES * BOXES * sizeof(struct hd_box);

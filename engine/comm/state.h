@@ -52,7 +52,7 @@ extern struct hd_comm_here hd_here;
 
 /* What this rank waits in, as messages say it. */
 struct hd_waiting {
-	const struct hd_members *m; /* NULL: the control channel */
+	const struct hd_communicator *m; /* NULL: the control channel */
 	const char *what;
 	double since;
 	int told; /* the others know */

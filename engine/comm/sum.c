@@ -89,13 +89,13 @@ struct summer {
 	void (*round)(void *restrict out, const void *restrict acc, int64_t n);
 };
 static const struct summer summers[] = {
-	{HD_F32, fold_f32, fold_f32, NULL},
-	{HD_F64, fold_f64, fold_f64, NULL},
-	{HD_BF16, fold_bf16, fold_bf16, round_bf16},
-	{HD_F16, fold_f16, fold_f16, round_f16},
-	{HD_I32, fold_u32, fold_i32, NULL},
-	{HD_I64, fold_u64, fold_i64, NULL},
-	{HD_U8, fold_u8, fold_u8, NULL},
+	{HD_DTYPE_F32, fold_f32, fold_f32, NULL},
+	{HD_DTYPE_F64, fold_f64, fold_f64, NULL},
+	{HD_DTYPE_BF16, fold_bf16, fold_bf16, round_bf16},
+	{HD_DTYPE_F16, fold_f16, fold_f16, round_f16},
+	{HD_DTYPE_I32, fold_u32, fold_i32, NULL},
+	{HD_DTYPE_I64, fold_u64, fold_i64, NULL},
+	{HD_DTYPE_U8, fold_u8, fold_u8, NULL},
 };
 
 static const struct summer *summer_of(uint32_t dtype)

@@ -20,14 +20,14 @@ void hd_pause_progress(void (*f)(void))
 	progress = f;
 }
 
-void hd_pause_begin(struct hd_pause *p, const struct hd_members *m, const char *what)
+void hd_pause_begin(struct hd_backoff *p, const struct hd_communicator *m, const char *what)
 {
 	p->w = (struct hd_waiting){ .m = m, .what = what };
 	p->turns = 0;
 	p->nap = 50e-6;
 }
 
-static void nap(struct hd_pause *p, int late)
+static void nap(struct hd_backoff *p, int late)
 {
 	double waited = hd_seconds() - p->w.since;
 
@@ -39,7 +39,7 @@ static void nap(struct hd_pause *p, int late)
 		hd_watch_late(&p->w, late, waited);
 }
 
-void hd_pause(struct hd_pause *p, int late)
+void hd_backoff_wait(struct hd_backoff *p, int late)
 {
 	p->turns++;
 	if (p->turns < SPINS) {
@@ -58,7 +58,7 @@ void hd_pause(struct hd_pause *p, int late)
 		nap(p, late);
 }
 
-void hd_pause_end(struct hd_pause *p)
+void hd_pause_end(struct hd_backoff *p)
 {
 	hd_watch_end(&p->w);
 }

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/comm/wait.h - the waiting loop.
  *
- *	struct hd_pause p;
+ *	struct hd_backoff p;
  *
  *	hd_pause_begin(&p, m, "all-reduce of x");
  *	while (!there())
- *		hd_pause(&p, -1);
+ *		hd_backoff_wait(&p, -1);
  *	hd_pause_end(&p);
  */
 #ifndef HD_ENGINE_COMM_WAIT_H
 #define HD_ENGINE_COMM_WAIT_H
 #include "engine/comm/state.h"
 
-struct hd_pause {
+struct hd_backoff {
 	struct hd_waiting w;
 	double nap;
 	int turns;
 };
-void hd_pause_begin(struct hd_pause *p, const struct hd_members *m, const char *what);
+void hd_pause_begin(struct hd_backoff *p, const struct hd_communicator *m, const char *what);
 /* Once around a waiting loop.  late: the member it waits for, -1: not known.  Ends the run if a
  * peer is dead or the watchdog's time is over. */
-void hd_pause(struct hd_pause *p, int late);
-void hd_pause_end(struct hd_pause *p);
+void hd_backoff_wait(struct hd_backoff *p, int late);
+void hd_pause_end(struct hd_backoff *p);
 /* What every waiting loop of this process does beside: receives what has come for others. */
 void hd_pause_progress(void (*progress)(void));
 

@@ -112,7 +112,7 @@ static void report_dead(const struct hd_waiting *w, int local)
 		     *me = hd_rank_text(hd_here.w.rank);
 		char *in = hd_waiting_text(w);
 
-		hd_log(HD_ERROR, "%s is gone: its process has ended; %s was waiting in %s", who, me,
+		hd_log(HD_LOG_ERROR, "%s is gone: its process has ended; %s was waiting in %s", who, me,
 		       in);
 	}
 	hd_comm_abort(1);
@@ -189,7 +189,7 @@ static void report_late(const struct hd_waiting *w, int late)
 		add(&s, "; late: ",
 		    end >= 0 ? hd_rank_text(hd_here.world_of[end])
 			     : circle_text(local >= 0 ? local : hd_here.w.local_rank));
-	hd_log(HD_ERROR, "%s", s);
+	hd_log(HD_LOG_ERROR, "%s", s);
 	hd_comm_abort(1);
 }
 

@@ -285,7 +285,7 @@ void hd_ask(int over)
 	if (!what)
 		return;
 	if (what == 2 && hd_comm_may_speak())
-		hd_log(HD_ERROR, "%s", text);
+		hd_log(HD_LOG_ERROR, "%s", text);
 	else
 		sleep(2); /* the one who speaks ends the run */
 	hd_comm_abort(1);

@@ -62,9 +62,9 @@ static enum hd_device_choice device(const char *v)
 	return !strcmp(v, "cpu") ? HD_DEVICE_CPU : !strcmp(v, "cuda") ? HD_DEVICE_CUDA : HD_DEVICE_AUTO;
 }
 
-static enum hd_comm_choice comm(const char *v)
+static enum hd_transport_choice comm(const char *v)
 {
-	return !strcmp(v, "mpi") ? HD_COMM_MPI : !strcmp(v, "nccl") ? HD_COMM_NCCL : HD_COMM_AUTO;
+	return !strcmp(v, "mpi") ? HD_TRANSPORT_MPI : !strcmp(v, "nccl") ? HD_TRANSPORT_NCCL : HD_TRANSPORT_AUTO;
 }
 
 /* The rates must fall, and the decay come after the warm-up. */

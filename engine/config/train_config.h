@@ -10,7 +10,7 @@ enum hd_lr_schedule { HD_LR_COSINE, HD_LR_LINEAR, HD_LR_CONSTANT };
 enum hd_recompute { HD_RECOMPUTE_NONE, HD_RECOMPUTE_SELECTIVE, HD_RECOMPUTE_FULL };
 enum hd_precision { HD_PRECISION_FP32, HD_PRECISION_BF16, HD_PRECISION_AUTO, HD_PRECISION_UNSET };
 enum hd_device_choice { HD_DEVICE_CPU, HD_DEVICE_CUDA, HD_DEVICE_AUTO };
-enum hd_comm_choice { HD_COMM_AUTO, HD_COMM_MPI, HD_COMM_NCCL };
+enum hd_transport_choice { HD_TRANSPORT_AUTO, HD_TRANSPORT_MPI, HD_TRANSPORT_NCCL };
 
 struct hd_train_config {
 	struct hd_section *section;	/* for errors that name a key's line */
@@ -29,7 +29,7 @@ struct hd_train_config {
 	int deterministic;		/* timing and threads decide nothing that changes a bit */
 	int64_t eval_every, eval_batches;	/* 0: after the last step only; 0: all of the validation data */
 	enum hd_device_choice device;
-	enum hd_comm_choice comm;
+	enum hd_transport_choice comm;
 	int threads;			/* 0: cores / local ranks */
 	double watchdog;		/* seconds; 0: off */
 };

@@ -23,7 +23,7 @@ static uint64_t word_at(const unsigned char *p, int64_t i)
 }
 
 struct index {
-	struct hd_map bin, idx;
+	struct hd_mapping bin, idx;
 	int64_t sequences, boundaries;
 	const unsigned char *lengths, *places, *documents;
 	int type;

@@ -24,10 +24,10 @@ int hd_ids_width(int type)
 	return width[type];
 }
 
-int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_map *out, struct hd_err *err)
+int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_mapping *out, struct hd_err *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
-	struct hd_map m = {.path = NULL};
+	struct hd_mapping m = {.path = NULL};
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st)) {
@@ -52,7 +52,7 @@ int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_map *out, str
 	return 0;
 }
 
-void hd_tokens_append(struct hd_tokens *t, const struct hd_map *m, size_t at, int64_t count,
+void hd_tokens_append(struct hd_tokens *t, const struct hd_mapping *m, size_t at, int64_t count,
 		      int type)
 {
 	struct hd_run *last = t->nruns ? &t->runs[t->nruns - 1] : NULL, *r;
@@ -77,7 +77,7 @@ void hd_tokens_append(struct hd_tokens *t, const struct hd_map *m, size_t at, in
 
 static int open_text(struct hd_tokens *t, const char *path, struct hd_err *err)
 {
-	struct hd_map m;
+	struct hd_mapping m;
 
 	HD_TRY(hd_tokens_map(t, path, &m, err));
 	hd_tokens_append(t, &m, 0, (int64_t)m.bytes, HD_IDS_U8);
@@ -94,7 +94,7 @@ static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
 		int64_t vocab; /* of the tokenizer that llm.c writes such files with */
 	} known[] = {{20240520, 1, HD_IDS_U16, 50257}, {20240801, 7, HD_IDS_U32, 128256}};
 	uint32_t head[3] = {0};
-	struct hd_map m;
+	struct hd_mapping m;
 	size_t i, body;
 
 	HD_TRY(hd_tokens_map(t, path, &m, err));

@@ -10,7 +10,7 @@
 
 enum { HD_IDS_U8, HD_IDS_I8, HD_IDS_U16, HD_IDS_I16, HD_IDS_U32, HD_IDS_I32, HD_IDS_I64 };
 
-struct hd_map {
+struct hd_mapping {
 	char *path;
 	const unsigned char *at;
 	size_t bytes, head; /* head: before the first id */
@@ -23,7 +23,7 @@ struct hd_run { /* tokens that follow one another in one file */
 	int type;
 };
 struct hd_tokens {
-	struct hd_map *maps;
+	struct hd_mapping *maps;
 	struct hd_run *runs;
 	size_t nmaps, maps_cap, nruns, runs_cap;
 	int64_t n; /* of the stream */
@@ -39,8 +39,8 @@ int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int6
 		   int32_t *ids, struct hd_err *err);
 
 /* For the formats: */
-int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_map *out, struct hd_err *err);
-void hd_tokens_append(struct hd_tokens *t, const struct hd_map *m, size_t at, int64_t count,
+int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_mapping *out, struct hd_err *err);
+void hd_tokens_append(struct hd_tokens *t, const struct hd_mapping *m, size_t at, int64_t count,
 		      int type);
 int hd_ids_width(int type); /* bytes */
 int hd_megatron_open(struct hd_tokens *t, const char *bin, const char *idx, struct hd_err *err);

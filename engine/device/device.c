@@ -39,7 +39,7 @@ int64_t hd_attr_int(const char *attr, const char *key, int64_t otherwise)
 
 int hd_dtype_bytes(uint32_t dtype)
 {
-	/* HD_B1: of the smallest piece that has an address */
+	/* HD_DTYPE_B1: of the smallest piece that has an address */
 	return (int)(HD_BITS(dtype) + 7) / 8;
 }
 
@@ -49,8 +49,8 @@ const char *hd_dtype_name(uint32_t dtype)
 		uint32_t dtype;
 		const char *name;
 	} names[] = {
-		{ HD_F32, "f32" }, { HD_F64, "f64" }, { HD_F16, "f16" }, { HD_BF16, "bf16" },
-		{ HD_I32, "i32" }, { HD_I64, "i64" }, { HD_U8, "u8" }, { HD_B1, "b1" },
+		{ HD_DTYPE_F32, "f32" }, { HD_DTYPE_F64, "f64" }, { HD_DTYPE_F16, "f16" }, { HD_DTYPE_BF16, "bf16" },
+		{ HD_DTYPE_I32, "i32" }, { HD_DTYPE_I64, "i64" }, { HD_DTYPE_U8, "u8" }, { HD_DTYPE_B1, "b1" },
 	};
 
 	for (size_t i = 0; i < HD_LEN(names); i++)

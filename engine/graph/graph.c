@@ -85,13 +85,13 @@ struct tensor *hd_leaf(struct hd_plan *p, const char *name, uint32_t what, uint3
 	uint32_t n = hd_parse_dims(p, spec, dims);
 	struct tensor *t = hd_tensor_new(p, hd_plan_text(p, "%s", name), what, dtype, dims, n);
 
-	t->step = what != HD_ACT && what != HD_DATA;
+	t->step = what != HD_TENSOR_ACT && what != HD_TENSOR_DATA;
 	return t;
 }
 
 struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, int init, double std)
 {
-	struct tensor *t = hd_leaf(p, name, HD_PARAM, p->real, spec);
+	struct tensor *t = hd_leaf(p, name, HD_TENSOR_PARAM, p->real, spec);
 
 	t->init = init;
 	t->init_std = std;
@@ -102,7 +102,7 @@ struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, i
 struct tensor *hd_param_find(struct hd_plan *p, const char *name)
 {
 	for (size_t i = 0; i < p->ntensors; i++)
-		if (p->tensors[i]->v.what == HD_PARAM && !strcmp(p->tensors[i]->v.name, name))
+		if (p->tensors[i]->v.what == HD_TENSOR_PARAM && !strcmp(p->tensors[i]->v.name, name))
 			return p->tensors[i];
 	return NULL;
 }
@@ -132,7 +132,7 @@ static int64_t places(const struct tensor *t, const struct hd_dim **expert)
 	return local_of(t, batch) * local_of(t, slot);
 }
 
-int64_t hd_rows_most(const struct tensor *t)
+int64_t hd_ragged_max(const struct tensor *t)
 {
 	const struct hd_dim *expert;
 	int64_t n = places(t, &expert), e = local_of(t, expert);
@@ -140,7 +140,7 @@ int64_t hd_rows_most(const struct tensor *t)
 	return n * (e < t->most ? e : t->most);
 }
 
-double hd_rows_balanced(const struct tensor *t)
+double hd_ragged_balanced(const struct tensor *t)
 {
 	const struct hd_dim *expert;
 	int64_t n = places(t, &expert);
@@ -148,7 +148,7 @@ double hd_rows_balanced(const struct tensor *t)
 	return (double)(n * t->most * local_of(t, expert)) / (double)expert->n;
 }
 
-int64_t hd_row_count(const struct tensor *t)
+int64_t hd_ragged_row_elements(const struct tensor *t)
 {
 	int64_t n = 1;
 
@@ -163,14 +163,14 @@ int64_t hd_local_count(const struct tensor *t)
 	int64_t n = 1;
 
 	if (t->rows)
-		return hd_rows_most(t) * hd_row_count(t);
+		return hd_ragged_max(t) * hd_ragged_row_elements(t);
 
 	for (uint32_t i = 0; i < t->v.ndim; i++)
 		n *= t->local[i];
 	return n;
 }
 
-int64_t hd_whole_count(const struct tensor *t)
+int64_t hd_global_count(const struct tensor *t)
 {
 	int64_t n = 1;
 
@@ -284,7 +284,7 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 {
 	n->outs = hd_plan_alloc(p, (nout + 1) * sizeof(*n->outs));
 	for (uint32_t k = 0; k < nout; k++) {
-		struct tensor *t = hd_tensor_new(p, "", HD_ACT, outs[k].dtype, outs[k].dims, outs[k].ndim);
+		struct tensor *t = hd_tensor_new(p, "", HD_TENSOR_ACT, outs[k].dtype, outs[k].dims, outs[k].ndim);
 
 		t->v.node = &n->v;
 		t->out = (int)k;
@@ -296,7 +296,7 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 					if (n->ins[j]->dims[d] == outs[k].dims[i])
 						t->local[i] = n->ins[j]->local[d];
 		}
-		t->step = p->phase & (HD_U | HD_G | HD_S) ? 1 : 0;
+		t->step = p->phase & (HD_UNIT_U | HD_UNIT_G | HD_UNIT_S) ? 1 : 0;
 		if (hd_attr(n->attr, "rows", 0) != 0 && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {
 			t->rows = n->ins[n->v.nin - 1];
 			t->most = p->model.experts_per_token;
@@ -427,8 +427,8 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 	for (size_t i = 0; i < p->nstats; i++)
 		if (p->stats[i] == old)
 			p->stats[i] = with;
-	if (old->v.what == HD_GRAD && with->v.what == HD_ACT) {
-		with->v.what = HD_GRAD;
+	if (old->v.what == HD_TENSOR_GRAD && with->v.what == HD_TENSOR_ACT) {
+		with->v.what = HD_TENSOR_GRAD;
 		with->v.name = old->v.name;
 		with->v.of = old->v.of;
 	}
@@ -456,7 +456,7 @@ void hd_drop_dead(struct hd_plan *p)
 	for (size_t i = 0; i < p->nstats; i++)
 		keep(p->stats[i]);
 	for (size_t i = 0; i < p->ntensors; i++)
-		if (!p->tensors[i]->v.node || p->tensors[i]->v.what == HD_GRAD)
+		if (!p->tensors[i]->v.node || p->tensors[i]->v.what == HD_TENSOR_GRAD)
 			keep(p->tensors[i]->assign);
 	for (n = p->first; n; n = next) {
 		next = n->next;
@@ -487,10 +487,10 @@ int hd_block_begin(struct hd_plan *p, const char *name)
 /* The type that a gradient of x has, and what an op with attribute fp32 is told of it. */
 uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x)
 {
-	return x->what == HD_PARAM ? p->real : x->dtype;
+	return x->what == HD_TENSOR_PARAM ? p->real : x->dtype;
 }
 
 const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tensor *x)
 {
-	return x->what == HD_PARAM && dout->dtype == HD_BF16 ? " fp32=1" : "";
+	return x->what == HD_TENSOR_PARAM && dout->dtype == HD_DTYPE_BF16 ? " fp32=1" : "";
 }

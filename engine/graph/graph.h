@@ -36,10 +36,10 @@ int hd_has_dim(const struct tensor *t, const struct hd_dim *d);
 int64_t hd_local_count(const struct tensor *t);
 int64_t hd_local_bytes(const struct tensor *t);
 /* Of a tensor of rows that are counted: at most so many on a rank; so many if experts are chosen equally; elements of one. */
-int64_t hd_rows_most(const struct tensor *t);
-double hd_rows_balanced(const struct tensor *t);
-int64_t hd_row_count(const struct tensor *t);
-int64_t hd_whole_count(const struct tensor *t);
+int64_t hd_ragged_max(const struct tensor *t);
+double hd_ragged_balanced(const struct tensor *t);
+int64_t hd_ragged_row_elements(const struct tensor *t);
+int64_t hd_global_count(const struct tensor *t);
 int hd_block_begin(struct hd_plan *p, const char *name);
 /* The type that a gradient of x has, and what an op with attribute fp32 is told of it: "" or " fp32=1". */
 uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x);

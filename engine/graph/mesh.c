@@ -41,7 +41,7 @@ struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t
 	g->name = group_name(p, axes, n);
 	for (uint32_t i = 0; i < n; i++) {
 		g->axes[i] = axes[i];
-		g->v.n *= role == HD_SPARE ? axes[i]->v.spare : axes[i]->v.n;
+		g->v.n *= role == HD_ROLE_SPARE ? axes[i]->v.spare : axes[i]->v.n;
 	}
 	g->id = (int)p->ngroups;
 	p->groups = hd_grow(p->groups, p->ngroups, &p->cap_groups, sizeof(*p->groups));

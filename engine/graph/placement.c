@@ -12,22 +12,22 @@ int hd_place_equal(const struct hd_place *a, const struct hd_place *b)
 {
 	if (a->kind != b->kind || a->role != b->role)
 		return 0;
-	if (a->kind == HD_CUT)
+	if (a->kind == HD_PLACE_SHARD)
 		return a->dim == b->dim && a->order == b->order && a->level == b->level;
-	if (a->kind == HD_PARTIAL)
+	if (a->kind == HD_PLACE_PARTIAL)
 		return a->red == b->red;
-	return a->kind != HD_AT || a->index == b->index;
+	return a->kind != HD_PLACE_PINNED || a->index == b->index;
 }
 
 /* The axes that cut d, outermost first: by level, then by mesh order (later axes are outer). */
-int hd_cut_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES])
+int hd_shard_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES])
 {
 	int n = 0;
 
 	for (int a = p->naxes - 1; a >= 0; a--) {
 		int i = n;
 
-		if (at->on[a].kind != HD_CUT || at->on[a].dim != d)
+		if (at->on[a].kind != HD_PLACE_SHARD || at->on[a].dim != d)
 			continue;
 		for (; i > 0 && at->on[axes[i - 1]].level > at->on[a].level; i--)
 			axes[i] = axes[i - 1];
@@ -47,10 +47,10 @@ int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const
 		w.level = a->on[i].level;
 		if (!hd_place_equal(&a->on[i], &w))
 			return 0;
-		if (w.kind != HD_CUT)
+		if (w.kind != HD_PLACE_SHARD)
 			continue;
-		n = hd_cut_order(p, a, w.dim, one);
-		if (hd_cut_order(p, b, w.dim, two) != n || memcmp(one, two, (size_t)n * sizeof(one[0])))
+		n = hd_shard_order(p, a, w.dim, one);
+		if (hd_shard_order(p, b, w.dim, two) != n || memcmp(one, two, (size_t)n * sizeof(one[0])))
 			return 0;
 	}
 	return 1;
@@ -65,7 +65,7 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 	size_t n = 0;
 
 	for (int a = 0; a < p->naxes; a++) {
-		if (t->at.on[a].kind != HD_CUT || t->at.on[a].dim != t->dims[i])
+		if (t->at.on[a].kind != HD_PLACE_SHARD || t->at.on[a].dim != t->dims[i])
 			continue;
 		last = p->axes[a];
 		product *= last->v.n;
@@ -88,7 +88,7 @@ void hd_localize(struct hd_plan *p, struct tensor *t)
 		int64_t n = D(t->dims[i])->padded;
 
 		for (int a = 0; a < p->naxes; a++) {
-			if (t->at.on[a].kind != HD_CUT || t->at.on[a].dim != t->dims[i])
+			if (t->at.on[a].kind != HD_PLACE_SHARD || t->at.on[a].dim != t->dims[i])
 				continue;
 			if (n % p->axes[a]->v.n) {
 				refuse_cuts(p, t, i);
@@ -104,7 +104,7 @@ void hd_localize(struct hd_plan *p, struct tensor *t)
 int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank)
 {
 	int axes[HD_MAX_AXES];
-	int n = hd_cut_order(p, &t->at, t->dims[dim], axes);
+	int n = hd_shard_order(p, &t->at, t->dims[dim], axes);
 	int64_t at = 0;
 
 	for (int i = 0; i < n; i++)
@@ -121,12 +121,12 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 		const struct hd_place *w = &at->on[a];
 		const char *name = p->axes[a]->v.name;
 
-		if (w->kind == HD_CUT)
+		if (w->kind == HD_PLACE_SHARD)
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s cut by %s", n ? ", " : "", w->dim->name, name);
-		else if (w->kind == HD_PARTIAL)
+		else if (w->kind == HD_PLACE_PARTIAL)
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "%spartial %s on %s", n ? ", " : "",
-					      w->red == HD_MAX ? "max" : "sum", name);
-		else if (w->kind == HD_AT)
+					      w->red == HD_RED_MAX ? "max" : "sum", name);
+		else if (w->kind == HD_PLACE_PINNED)
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "%sat %s %d", n ? ", " : "", name, w->index);
 		if (n >= sizeof(text) - 64)
 			break;
@@ -140,11 +140,11 @@ int64_t hd_node_stage(const struct hd_plan *p, const struct node *n)
 
 	if (!p->stages)
 		return 0;
-	if (n->block >= 0 && n->v.phase & (HD_F | HD_B | HD_W))
+	if (n->block >= 0 && n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W))
 		return p->blocks[n->block].coord;
 	for (uint32_t i = 0; i < n->v.nin + n->v.nout; i++) {
 		t = i < n->v.nin ? n->ins[i] : n->outs[i - n->v.nin];
-		if (t->at.on[p->stages->id].kind == HD_AT)
+		if (t->at.on[p->stages->id].kind == HD_PLACE_PINNED)
 			return t->at.on[p->stages->id].index;
 	}
 	return -1;

@@ -10,13 +10,13 @@
 int hd_place_equal(const struct hd_place *a, const struct hd_place *b);
 int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const struct placement *b);
 void hd_localize(struct hd_plan *p, struct tensor *t);		/* local extents from the placement */
-int hd_cut_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES]);	/* outer first */
+int hd_shard_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES]);	/* outer first */
 const char *hd_placement_text(struct hd_plan *p, const struct placement *at);
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n);	/* on the stage axis; -1: it has none */
 int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);	/* global index of its first element */
 
 /* -- rules.c ------------------------------------------------------------------------------------------------------------ */
 const struct rule *hd_rule_for(const struct hd_plan *p, const struct node *n, const struct axis *a);	/* or NULL */
-const struct hd_dim *hd_cut_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a);	/* or NULL */
+const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a);	/* or NULL */
 
 #endif

@@ -25,12 +25,12 @@ const struct rule *hd_rule_for(const struct hd_plan *p, const struct node *n, co
 		const struct rule *r = &p->rules[i];
 
 		if (r->axis == a && (!r->kind || !strcmp(r->kind, n->v.kind)) && may_cut(n, r->dim))
-			return r->flags & HD_UNCUT ? NULL : r;
+			return r->flags & HD_RULE_KEEP_REPLICATED ? NULL : r;
 	}
 	return NULL;
 }
 
-const struct hd_dim *hd_cut_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a)
+const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a)
 {
 	const struct rule *r = hd_rule_for(p, n, a);
 

@@ -39,7 +39,7 @@ static HD_PRINTF(2, 3) int refuse(struct state *t, const char *fmt, ...)
 
 static int kind_of(uint32_t kind)
 {
-	return kind == HD_F ? F : kind == HD_B ? B : kind == HD_W ? W : -1;
+	return kind == HD_UNIT_F ? F : kind == HD_UNIT_B ? B : kind == HD_UNIT_W ? W : -1;
 }
 
 static const struct hd_unit *unit(const struct state *t, struct place x)
@@ -182,7 +182,7 @@ static int check_messages(struct state *t, int coord)
 		last[i].at = -1;
 	for (int i = 0; !rc && i < t->s->n[coord]; i++) {
 		struct place x = { .coord = coord, .at = i }, from = source(t, x), before;
-		struct place *seen = &last[from.coord * 2 + (unit(t, x)->kind == HD_B)];
+		struct place *seen = &last[from.coord * 2 + (unit(t, x)->kind == HD_UNIT_B)];
 
 		if (from.at < 0 || from.coord == coord)
 			continue;
@@ -272,9 +272,9 @@ static int circle_begin(const struct state *t, int coord)
 		coord = source(t, waiting(t, coord)).coord;
 	best = from = coord;
 	do {
-		forward = unit(t, waiting(t, coord))->kind == HD_F;
-		if (forward > (unit(t, waiting(t, best))->kind == HD_F) ||
-		    (coord < best && forward == (unit(t, waiting(t, best))->kind == HD_F)))
+		forward = unit(t, waiting(t, coord))->kind == HD_UNIT_F;
+		if (forward > (unit(t, waiting(t, best))->kind == HD_UNIT_F) ||
+		    (coord < best && forward == (unit(t, waiting(t, best))->kind == HD_UNIT_F)))
 			best = coord;
 		coord = source(t, waiting(t, coord)).coord;
 	} while (coord != from);
@@ -346,14 +346,14 @@ static void report_init(struct state *t)
 
 static void summarize(struct state *t)
 {
-	uint32_t frees = t->separate_w ? HD_W : HD_B;
+	uint32_t frees = t->separate_w ? HD_UNIT_W : HD_UNIT_B;
 	double busiest = 0;
 
 	for (int r = 0; r < t->s->p; r++) {
 		int now = 0;
 
 		for (int i = 0; i < t->s->n[r]; i++) {
-			now += t->s->units[r][i].kind == HD_F;
+			now += t->s->units[r][i].kind == HD_UNIT_F;
 			if (now > t->rep.in_flight[r])
 				t->rep.in_flight[r] = now;
 			now -= t->s->units[r][i].kind == frees;

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include "engine/base/err.h"
 
-struct hd_unit { uint32_t kind; int32_t chunk, micro; };	/* kind: HD_F, HD_B, HD_W */
+struct hd_unit { uint32_t kind; int32_t chunk, micro; };	/* kind: HD_UNIT_F, HD_UNIT_B, HD_UNIT_W */
 
 struct hd_schedule {
 	int p, v, m;		/* coordinates, chunks of one at most, micro-batches */

@@ -11,11 +11,11 @@
 int64_t hd_comm_node_count(const struct node *n)
 {
 	switch (n->comm.kind) {
-	case HD_REDUCE_SCATTER:
-	case HD_SCATTER:
-	case HD_RECV:
+	case HD_COMM_REDUCE_SCATTER:
+	case HD_COMM_SCATTER:
+	case HD_COMM_RECV:
 		return hd_local_count(n->outs[0]);
-	case HD_ALL_TO_ALL:
+	case HD_COMM_ALL_TO_ALL:
 		return hd_local_count(n->ins[0]) / n->comm.group->v.n;
 	default:
 		return hd_local_count(n->ins[0]);
@@ -27,17 +27,17 @@ static int64_t sent_by(const struct node *n, int64_t member)
 	uint32_t dtype = n->ins[0]->v.dtype;
 	int64_t count = hd_comm_node_count(n);
 
-	if (n->comm.kind == HD_ALL_TO_ALL_ROWS)
-		return (int64_t)(hd_rows_balanced(n->ins[0]) * (double)(n->comm.group->v.n - 1) / (double)n->comm.group->v.n) *
-		       hd_row_count(n->ins[0]) * HD_BITS(dtype) / 8;
+	if (n->comm.kind == HD_COMM_ALL_TO_ALL_V)
+		return (int64_t)(hd_ragged_balanced(n->ins[0]) * (double)(n->comm.group->v.n - 1) / (double)n->comm.group->v.n) *
+		       hd_ragged_row_elements(n->ins[0]) * HD_BITS(dtype) / 8;
 	if (HD_BITS(dtype) < 8)
-		count = (count + 7) / 8, dtype = HD_U8;
+		count = (count + 7) / 8, dtype = HD_DTYPE_U8;
 	return hd_comm_bytes(n->comm.kind, dtype, count, (int)n->comm.group->v.n, (int)member, (int)n->comm.index);
 }
 
 int64_t hd_comm_node_bytes(const struct node *n)
 {
-	int64_t me = n->comm.kind == HD_SEND ? 0 : n->comm.index, size = n->comm.group->v.n;
+	int64_t me = n->comm.kind == HD_COMM_SEND ? 0 : n->comm.index, size = n->comm.group->v.n;
 	int64_t root = sent_by(n, me % size), other = sent_by(n, (me + 1) % size);
 
 	return root > other ? root : other;
@@ -74,9 +74,9 @@ int64_t hd_comm_node_largest(const struct node *n)
 {
 	const struct tensor *x = n->ins[0];
 
-	if (n->comm.kind != HD_ALL_TO_ALL_ROWS)
+	if (n->comm.kind != HD_COMM_ALL_TO_ALL_V)
 		return hd_comm_node_bytes(n);
 	if (n->comm.index)		/* all that it has */
-		return hd_rows_most(x) * hd_row_count(x) * HD_BITS(x->v.dtype) / 8;
-	return hd_rows_most(x) / n->comm.group->v.n * (n->comm.group->v.n - 1) * hd_row_count(x) * HD_BITS(x->v.dtype) / 8;
+		return hd_ragged_max(x) * hd_ragged_row_elements(x) * HD_BITS(x->v.dtype) / 8;
+	return hd_ragged_max(x) / n->comm.group->v.n * (n->comm.group->v.n - 1) * hd_ragged_row_elements(x) * HD_BITS(x->v.dtype) / 8;
 }

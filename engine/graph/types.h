@@ -57,7 +57,7 @@ struct tensor {
 	int placed;
 	struct placement home;		/* leaves: asked for by slot homes */
 	uint32_t homed;			/* bit per axis: home.on[axis] is set */
-	uint32_t relayout;		/* states of plugins: HD_FOLD ... */
+	uint32_t relayout;		/* states of plugins: HD_RESHARD_SUM ... */
 	int step;			/* 1: one per step (parameters, accumulators, what sync and update make); 0: one per micro-batch */
 	int decay, init;		/* parameters: weight decay applies; enum hd_init */
 	int decided;			/* parameters: what they are in is settled (precision.c) */
@@ -165,8 +165,8 @@ struct hd_plan {
 	struct node ***readers;		/* by tensor id: NULL-terminated; once the graph is final (alias.c) */
 	int walk_limit;			/* node_next returns no node made during the walk */
 	struct made *made;		/* reshards so far (reshard.c) */
-	uint32_t real;			/* dtype of masters, gradients and states: HD_F32; HD_F64 on the reference device */
-	uint32_t low;			/* dtype of products' operands and activations: HD_BF16; 0: as `real` */
+	uint32_t real;			/* dtype of masters, gradients and states: HD_DTYPE_F32; HD_DTYPE_F64 on the reference device */
+	uint32_t low;			/* dtype of products' operands and activations: HD_DTYPE_BF16; 0: as `real` */
 	int gelu;			/* products of `low` may take a gelu in */
 	uint64_t hash;
 };

@@ -94,7 +94,7 @@ int hd_experts_check(struct hd_plan *p)
 /* -- numbers ------------------------------------------------------------------------------------------------------------- */
 static double entry(const void *sums, uint32_t dtype, int64_t i)
 {
-	return dtype == HD_F64 ? ((const double *)sums)[i] : ((const float *)sums)[i];
+	return dtype == HD_DTYPE_F64 ? ((const double *)sums)[i] : ((const float *)sums)[i];
 }
 
 struct hd_expert_numbers hd_experts_numbers(const struct hd_model *m, const void *sums, uint32_t dtype, double tokens)

@@ -42,7 +42,7 @@ struct tensor *hd_einsum(struct hd_plan *p, struct tensor *a, struct tensor *b, 
 	return hd_op1(p, b ? "einsum" : "sum", ins, b ? 2 : 1, "out=%s", spec);
 }
 
-struct tensor *hd_map(struct hd_plan *p, struct tensor *const *ins, uint32_t nin, const char *expr)
+struct tensor *hd_map_new(struct hd_plan *p, struct tensor *const *ins, uint32_t nin, const char *expr)
 {
 	return hd_op1(p, "map", ins, nin, "%s", expr);
 }

@@ -11,6 +11,6 @@ struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *cons
 struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
 	HD_PRINTF(5, 6);
 struct tensor *hd_einsum(struct hd_plan *p, struct tensor *a, struct tensor *b, const char *spec);
-struct tensor *hd_map(struct hd_plan *p, struct tensor *const *ins, uint32_t nin, const char *expr);
+struct tensor *hd_map_new(struct hd_plan *p, struct tensor *const *ins, uint32_t nin, const char *expr);
 
 #endif

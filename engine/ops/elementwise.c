@@ -94,7 +94,7 @@ static int map_cost(struct hd_strategy *self, const struct hd_node *n, struct hd
 /* -- cast, fill, accumulate, copy ---------------------------------------------------------------------------------------- */
 static uint32_t dtype_attr(const char *attr)
 {
-	return (uint32_t)hd_attr_int(attr, "dtype", HD_F32);
+	return (uint32_t)hd_attr_int(attr, "dtype", HD_DTYPE_F32);
 }
 
 static int cast_shape(HD_SHAPE_ARGS)

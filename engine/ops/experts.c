@@ -41,14 +41,14 @@ static int route_shape(HD_SHAPE_ARGS)
 	(void)self; (void)attr; (void)nin;
 	HD_TRY(three_dims(p, "route", ins[0]));
 	HD_TRY(choices(p, &outs[0], ins[0], ins[0]->dtype));
-	HD_TRY(choices(p, &outs[1], ins[0], HD_I32));
+	HD_TRY(choices(p, &outs[1], ins[0], HD_DTYPE_I32));
 	outs[2].dtype = ins[0]->dtype;
 	outs[2].ndim = 1;
 	outs[2].dims[0] = hd_dim_get(p, "stat", 0);
 	*nout = 3;
 	if (hd_attr(attr, "counts", 0) == 0)
 		return HD_OK;
-	outs[3].dtype = HD_I32;
+	outs[3].dtype = HD_DTYPE_I32;
 	outs[3].ndim = 2;
 	outs[3].dims[0] = hd_dim_get(p, "expert", 0);
 	outs[3].dims[1] = ins[0]->dims[0];

@@ -16,7 +16,7 @@ static void without_last(struct hd_shape *s, const struct hd_tensor *t)
 {
 	hd_shape_like(s, t);
 	s->ndim--;
-	s->dtype = HD_BITS(t->dtype) < 32 ? HD_F32 : t->dtype;
+	s->dtype = HD_BITS(t->dtype) < 32 ? HD_DTYPE_F32 : t->dtype;
 }
 
 static int norm_shape(HD_SHAPE_ARGS)
@@ -76,7 +76,7 @@ static int attention_shape(HD_SHAPE_ARGS)
 	if (q->ndim != 4 || ins[1]->ndim != 4 || ins[2]->ndim != 4)
 		return hd_plan_fail(p, HD_EINVAL, "attention: q, k, v are (batch, seq, heads, head_dim), not %s", q->spec);
 	hd_shape_like(&outs[0], q);
-	outs[1].dtype = HD_BITS(q->dtype) < 32 ? HD_F32 : q->dtype;
+	outs[1].dtype = HD_BITS(q->dtype) < 32 ? HD_DTYPE_F32 : q->dtype;
 	outs[1].ndim = 3;
 	for (uint32_t i = 0; i < 3; i++) {
 		uint32_t from = i == 0 ? 0 : i == 1 ? 2 : 1;
@@ -125,14 +125,14 @@ static int attention_cost(struct hd_strategy *self, const struct hd_node *n, str
 
 static const char *const attention_uncut[] = { "seq", "head_dim", NULL };
 
-static int cuts(const struct hd_place *w, const struct hd_dim *d) { return w->kind == HD_CUT && w->dim == d; }
+static int cuts(const struct hd_place *w, const struct hd_dim *d) { return w->kind == HD_PLACE_SHARD && w->dim == d; }
 
 /* Heads that an axis cuts only here (elsewhere it cuts something else) are cut inside the pieces that they come in, so
  * that nothing that is cut already moves.  What has no query heads is whole on this axis, its gradient a partial sum. */
 static void cut_inside(const struct hd_node *n, const struct hd_dim *q, const struct axis *a, struct hd_place *need,
 		       struct hd_place *out)
 {
-	const struct hd_place inside = { .kind = HD_CUT, .dim = q, .level = 1 };
+	const struct hd_place inside = { .kind = HD_PLACE_SHARD, .dim = q, .level = 1 };
 
 	for (uint32_t i = 0; i < n->nin; i++)
 		if (hd_has_dim(T(n->ins[i]), q))
@@ -140,7 +140,7 @@ static void cut_inside(const struct hd_node *n, const struct hd_dim *q, const st
 	for (uint32_t k = 0; k < n->nout; k++) {
 		out[k] = inside;
 		if (!hd_has_dim(T(n->outs[k]), q)) {
-			out[k] = (struct hd_place){ .kind = HD_PARTIAL, .red = HD_SUM };
+			out[k] = (struct hd_place){ .kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM };
 			T(n->outs[k])->summed[a->id] = q;
 		}
 	}
@@ -154,7 +154,7 @@ static int attention_place(HD_PLACE_ARGS)
 	const struct hd_dim *q = n->ins[0]->dims[2], *kv = n->ins[1]->dims[2];
 
 	(void)self;
-	if (!cuts(&have[0], q) && hd_cut_by_rules(p, N(n), A(axis)) == q) {
+	if (!cuts(&have[0], q) && hd_sharded_by_rules(p, N(n), A(axis)) == q) {
 		cut_inside(n, q, A(axis), need, out);
 		return HD_OK;
 	}
@@ -173,8 +173,8 @@ static int attention_place(HD_PLACE_ARGS)
 static int attention_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
 	const struct tensor *q = T(n->ins[0]), *k = T(n->ins[1]);
-	int of_q[HD_MAX_AXES], of_k[HD_MAX_AXES], nq = hd_cut_order(q->plan, &q->at, q->dims[2], of_q);
-	int nk = hd_cut_order(k->plan, &k->at, k->dims[2], of_k);
+	int of_q[HD_MAX_AXES], of_k[HD_MAX_AXES], nq = hd_shard_order(q->plan, &q->at, q->dims[2], of_q);
+	int nk = hd_shard_order(k->plan, &k->at, k->dims[2], of_k);
 
 	if (nk > nq || memcmp(of_q, of_k, (size_t)nk * sizeof(of_k[0])))
 		return hd_plan_fail(q->plan, HD_EINVAL, "attention of %s: queries (%s), keys (%s): heads and their keys are apart",

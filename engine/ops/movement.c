@@ -44,7 +44,7 @@ OP(unblock);
 OP(sync, .place = sync_place);
 
 /* Made of what is there once a step, but in a unit: it comes and goes with the micro-batch. */
-static int once(const struct node *n, const struct tensor *x) { return x->step && !(n->v.phase & (HD_F | HD_B | HD_W)); }
+static int once(const struct node *n, const struct tensor *x) { return x->step && !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)); }
 
 /* A node with one output of the given local shape; in slot lower its placement is the first input's. */
 static struct tensor *moved(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *attr,
@@ -277,13 +277,13 @@ static struct tensor *flat_comm(struct hd_plan *p, uint32_t kind, struct group *
 	if (!x)
 		return NULL;
 	shape_of(&s, x);
-	if (kind == HD_ALL_GATHER || kind == HD_GATHER) {	/* a new leading dim, one entry a member */
+	if (kind == HD_COMM_ALL_GATHER || kind == HD_COMM_GATHER) {	/* a new leading dim, one entry a member */
 		memmove(s.dims + 1, s.dims, s.ndim * sizeof(s.dims[0]));
 		memmove(s.local + 1, s.local, s.ndim * sizeof(s.local[0]));
 		s.dims[0] = hd_member_dim(p, g->v.n);
 		s.local[0] = g->v.n;
 		s.ndim++;
-	} else if (kind == HD_REDUCE_SCATTER || kind == HD_SCATTER) {
+	} else if (kind == HD_COMM_REDUCE_SCATTER || kind == HD_COMM_SCATTER) {
 		memmove(s.dims, s.dims + 1, (s.ndim - 1) * sizeof(s.dims[0]));
 		memmove(s.local, s.local + 1, (s.ndim - 1) * sizeof(s.local[0]));
 		s.ndim--;
@@ -298,9 +298,9 @@ struct tensor *hd_build_comm_rows(struct hd_plan *p, struct group *g, struct ten
 	struct tensor *y;
 
 	shape_of(&s, like);
-	y = moved(p, "comm", ins, 3, hd_plan_text(p, "%s group=%s", hd_comm_kind_name(HD_ALL_TO_ALL_ROWS), g->name), &s);
+	y = moved(p, "comm", ins, 3, hd_plan_text(p, "%s group=%s", hd_comm_kind_name(HD_COMM_ALL_TO_ALL_V), g->name), &s);
 	if (y)
-		N(y->v.node)->comm = (struct comm_args){ HD_ALL_TO_ALL_ROWS, g, to_experts };
+		N(y->v.node)->comm = (struct comm_args){ HD_COMM_ALL_TO_ALL_V, g, to_experts };
 	return y;
 }
 
@@ -312,20 +312,20 @@ struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, 
 	if (!x || !g)
 		return NULL;
 	switch (kind) {
-	case HD_ALL_GATHER:
-	case HD_GATHER:
+	case HD_COMM_ALL_GATHER:
+	case HD_COMM_GATHER:
 		x = flat_comm(p, kind, g, x, index);
 		if (has)
 			return hd_build_unblock(p, x, dim);
 		if (x && dim)
 			x->dims[0] = dim, x->local[0] = g->v.n;
 		return x;
-	case HD_REDUCE_SCATTER:
-	case HD_SCATTER:
+	case HD_COMM_REDUCE_SCATTER:
+	case HD_COMM_SCATTER:
 		if (!has)
 			return hd_plan_fail(p, HD_EINVAL, "%s: (%s) has not the dim that is cut", hd_comm_kind_name(kind), x->spec), NULL;
 		return flat_comm(p, kind, g, hd_build_block(p, x, dim, g->v.n), index);
-	case HD_ALL_TO_ALL:
+	case HD_COMM_ALL_TO_ALL:
 		if (!x->v.ndim || x->local[0] != g->v.n)
 			return hd_plan_fail(p, HD_EINVAL, "all-to-all: the leading dim of (%s) has %lld entries for %lld members",
 					    x->spec, (long long)x->local[0], (long long)g->v.n), NULL;

@@ -21,14 +21,14 @@ static void row_shape(struct hd_shape *s, const struct hd_tensor *x)
 {
 	hd_shape_like(s, x);
 	s->ndim--;
-	s->dtype = HD_BITS(x->dtype) < 32 ? HD_F32 : x->dtype;
+	s->dtype = HD_BITS(x->dtype) < 32 ? HD_DTYPE_F32 : x->dtype;
 }
 
 /* The terms of a row's sum: nobody reads them. */
 static void terms_shape(struct hd_shape *s, const struct hd_tensor *x)
 {
 	hd_shape_like(s, x);
-	s->dtype = HD_BITS(x->dtype) < 32 ? HD_F32 : x->dtype;
+	s->dtype = HD_BITS(x->dtype) < 32 ? HD_DTYPE_F32 : x->dtype;
 }
 
 static int part_shape(HD_SHAPE_ARGS)
@@ -58,11 +58,11 @@ static int apply_shape(HD_SHAPE_ARGS)
 static int combine_place(HD_PLACE_ARGS)
 {
 	(void)self; (void)p; (void)axis;
-	if (have[1].kind != HD_PARTIAL)
+	if (have[1].kind != HD_PLACE_PARTIAL)
 		return HD_DEFAULT;
 	need[1] = have[1];
 	need[2] = out[0] = have[2];
-	need[3] = (struct hd_place){ .kind = HD_CUT, .dim = last_dim(n->ins[3]) };
+	need[3] = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = last_dim(n->ins[3]) };
 	return HD_OK;
 }
 
@@ -70,10 +70,10 @@ static int combine_place(HD_PLACE_ARGS)
 static int apply_place(HD_PLACE_ARGS)
 {
 	const struct hd_dim *d = last_dim(n->ins[0]);
-	const struct hd_place cut = { .kind = HD_CUT, .dim = d };
+	const struct hd_place cut = { .kind = HD_PLACE_SHARD, .dim = d };
 
 	(void)self;
-	if (hd_cut_by_rules(p, N(n), A(axis)) != d)
+	if (hd_sharded_by_rules(p, N(n), A(axis)) != d)
 		return HD_DEFAULT;
 	for (uint32_t i = 0; i < n->nin; i++)
 		if (hd_has_dim(T(n->ins[i]), d))

@@ -11,7 +11,7 @@ static int product_shape(HD_SHAPE_ARGS)
 {
 	(void)self; (void)nin;
 	*nout = 1;
-	return hd_shape_attr(p, attr, &outs[0], ins[0]->dtype == HD_BF16 && strstr(attr, "fp32=1") ? HD_F32 : ins[0]->dtype);
+	return hd_shape_attr(p, attr, &outs[0], ins[0]->dtype == HD_DTYPE_BF16 && strstr(attr, "fp32=1") ? HD_DTYPE_F32 : ins[0]->dtype);
 }
 
 static struct hd_tensor *product(struct hd_plan *p, struct hd_tensor *a, struct hd_tensor *b, const struct hd_tensor *like)
@@ -53,7 +53,7 @@ static int sum_vjp(HD_VJP_ARGS)
 	(void)self;
 	if (!(want & 1))
 		return HD_OK;
-	g = hd_map(p, ins, 2, "b");		/* broadcast */
+	g = hd_map_new(p, ins, 2, "b");		/* broadcast */
 	din[0] = g ? &g->v : NULL;
 	return HD_OK;
 }
@@ -66,7 +66,7 @@ static int einsum_record(struct hd_strategy *self, struct hd_record *r, const st
 	return r->api->launch(r, "grouped", n->ins, n->nin, n->outs, n->nout, "%s", n->attr);
 }
 
-/* What hd_fuse makes of a product and a gelu, after placement: keep=1: the second output is what gelu read. */
+/* What hd_pass_fuse makes of a product and a gelu, after placement: keep=1: the second output is what gelu read. */
 static int gelu_shape(HD_SHAPE_ARGS)
 {
 	HD_TRY(product_shape(self, p, attr, ins, nin, outs, nout));

@@ -63,7 +63,7 @@ int hd_record_plain(struct hd_strategy *self, struct hd_record *r, const struct 
 const struct hd_place *hd_together(const struct hd_place *have, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (have[i].kind != HD_PARTIAL)
+		if (have[i].kind != HD_PLACE_PARTIAL)
 			return &have[i];
 	return &have[0];
 }
@@ -73,7 +73,7 @@ double hd_count(const struct hd_tensor *t)
 	double n = 1;
 
 	if (T(t)->rows)
-		return hd_rows_balanced(T(t)) * (double)hd_row_count(T(t));
+		return hd_ragged_balanced(T(t)) * (double)hd_ragged_row_elements(T(t));
 	for (uint32_t i = 0; i < t->ndim; i++)
 		n *= (double)t->local[i];
 	return n;

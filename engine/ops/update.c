@@ -27,7 +27,7 @@ static int total_record(struct hd_strategy *self, struct hd_record *r, const str
 static int norm2_shape(HD_SHAPE_ARGS)
 {
 	(void)self; (void)p; (void)attr; (void)nin; (void)ins;
-	outs[0].dtype = HD_F64;
+	outs[0].dtype = HD_DTYPE_F64;
 	outs[0].ndim = 0;
 	*nout = 1;
 	return HD_OK;
@@ -40,12 +40,12 @@ static int norm2_place(HD_PLACE_ARGS)
 	(void)self; (void)p; (void)axis;
 	for (uint32_t i = 0; i < n->nin; i++) {
 		need[i] = have[i];
-		if (have[i].kind == HD_PARTIAL)
-			need[i] = (struct hd_place){ .kind = HD_WHOLE };
-		split |= have[i].kind == HD_CUT || have[i].kind == HD_AT;
+		if (have[i].kind == HD_PLACE_PARTIAL)
+			need[i] = (struct hd_place){ .kind = HD_PLACE_REPLICATED };
+		split |= have[i].kind == HD_PLACE_SHARD || have[i].kind == HD_PLACE_PINNED;
 	}
 	if (split)
-		out[0] = (struct hd_place){ .kind = HD_PARTIAL, .red = HD_SUM };
+		out[0] = (struct hd_place){ .kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM };
 	return HD_OK;
 }
 

@@ -14,7 +14,7 @@ static int xent_shape(HD_SHAPE_ARGS)
 	(void)self; (void)p; (void)attr; (void)nin;
 	for (int k = 0; k < 3; k++) {
 		hd_shape_like(&outs[k], ins[1]);
-		outs[k].dtype = HD_BITS(ins[0]->dtype) < 32 ? HD_F32 : ins[0]->dtype;
+		outs[k].dtype = HD_BITS(ins[0]->dtype) < 32 ? HD_DTYPE_F32 : ins[0]->dtype;
 	}
 	*nout = 3;
 	return HD_OK;
@@ -24,7 +24,7 @@ static int xent_shape(HD_SHAPE_ARGS)
 static int combine_place(HD_PLACE_ARGS)
 {
 	(void)self; (void)p; (void)n; (void)axis;
-	if (have[0].kind != HD_PARTIAL)
+	if (have[0].kind != HD_PLACE_PARTIAL)
 		return HD_DEFAULT;
 	need[0] = have[0];
 	need[2] = out[0] = have[2];
@@ -37,10 +37,10 @@ static int nll_place(HD_PLACE_ARGS)
 	const struct hd_tensor *logits = n->ins[3];
 
 	(void)self; (void)p; (void)axis;
-	if (have[3].kind != HD_CUT || have[3].dim != logits->dims[logits->ndim - 1])
+	if (have[3].kind != HD_PLACE_SHARD || have[3].dim != logits->dims[logits->ndim - 1])
 		return HD_DEFAULT;
 	need[3] = have[3];
-	out[0] = (struct hd_place){ .kind = HD_WHOLE };
+	out[0] = (struct hd_place){ .kind = HD_PLACE_REPLICATED };
 	return HD_OK;
 }
 

@@ -39,14 +39,14 @@ static int *wants_gradient(struct hd_plan *p, size_t ntensors)
 	int *w = hd_alloc(ntensors * sizeof(*w));
 
 	for (size_t i = 0; i < ntensors; i++)
-		w[i] = p->tensors[i]->v.what == HD_PARAM;
+		w[i] = p->tensors[i]->v.what == HD_TENSOR_PARAM;
 	for (struct node *n = p->first; n; n = n->next) {
 		int any = 0;
 
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			any |= w[n->ins[i]->id];
 		for (uint32_t k = 0; k < n->v.nout; k++)
-			w[n->outs[k]->id] = any && n->outs[k]->v.dtype >> 16 == HD_F32 >> 16;	/* of floats */
+			w[n->outs[k]->id] = any && n->outs[k]->v.dtype >> 16 == HD_DTYPE_F32 >> 16;	/* of floats */
 	}
 	return w;
 }
@@ -88,7 +88,7 @@ static int backward_of(struct hd_plan *p, struct node *n, const int *wants, stru
 	uint64_t acts = 0, params = 0;
 	int any = 0;
 
-	p->phase = HD_B;
+	p->phase = HD_UNIT_B;
 	p->block = n->block;
 	for (uint32_t k = 0; k < n->v.nout; k++) {
 		dout[k] = total(p, &grads[n->outs[k]->id]);
@@ -98,16 +98,16 @@ static int backward_of(struct hd_plan *p, struct node *n, const int *wants, stru
 		return p->err->code;
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		if (wants[n->ins[i]->id])
-			*(n->ins[i]->v.what == HD_PARAM ? &params : &acts) |= (uint64_t)1 << i;
-	HD_TRY(call_vjp(p, n, dout, acts, HD_B, grads));
-	return call_vjp(p, n, dout, params, HD_W, grads);
+			*(n->ins[i]->v.what == HD_TENSOR_PARAM ? &params : &acts) |= (uint64_t)1 << i;
+	HD_TRY(call_vjp(p, n, dout, acts, HD_UNIT_B, grads));
+	return call_vjp(p, n, dout, params, HD_UNIT_W, grads);
 }
 
 static struct tensor *as_gradient(struct hd_plan *p, struct tensor *g, struct tensor *param)
 {
 	if (!g)
 		return NULL;
-	g->v.what = HD_GRAD;
+	g->v.what = HD_TENSOR_GRAD;
 	g->v.of = &param->v;
 	g->v.name = hd_plan_text(p, "grad:%s", param->v.name);
 	g->step = 1;
@@ -140,7 +140,7 @@ static struct tensor *accumulator(struct hd_plan *p, struct tensor *param, const
 
 static struct tensor *state(struct hd_plan *p, struct tensor *param, const char *suffix)
 {
-	struct tensor *s = hd_tensor_new(p, hd_plan_text(p, "%s.%s", param->v.name, suffix), HD_STATE, p->real, param->dims,
+	struct tensor *s = hd_tensor_new(p, hd_plan_text(p, "%s.%s", param->v.name, suffix), HD_TENSOR_STATE, p->real, param->dims,
 					 param->v.ndim);
 
 	s->v.of = &param->v;
@@ -155,7 +155,7 @@ static struct tensor *sync(struct hd_plan *p, struct tensor *g, struct tensor *l
 	struct tensor *ins[] = { g, lives }, *y = hd_op1(p, "sync", ins, 2, "%s", "");
 
 	if (y) {
-		y->v.what = HD_GRAD;
+		y->v.what = HD_TENSOR_GRAD;
 		y->v.of = g->v.of;
 		y->v.name = g->v.name;
 		y->step = 1;
@@ -200,10 +200,10 @@ static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
 	struct node *clip;
 	struct tensor *s;
 
-	p->phase = HD_S;
+	p->phase = HD_UNIT_S;
 	p->block = -1;
 	for (size_t i = 0; i < nleaves; i++)
-		if (p->tensors[i]->v.what == HD_PARAM && grads[i].n) {
+		if (p->tensors[i]->v.what == HD_TENSOR_PARAM && grads[i].n) {
 			struct tensor *acc = accumulator(p, p->tensors[i], &grads[i]);
 
 			push(&w, p->tensors[i]);
@@ -213,7 +213,7 @@ static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
 	p->loss = hd_op1(p, "accumulate", &p->loss, 1, "%s", "");
 	for (size_t i = 0; i < p->nstats; i++)
 		p->stats[i] = hd_op1(p, "accumulate", &p->stats[i], 1, "%s", "");
-	p->phase = HD_U;
+	p->phase = HD_UNIT_U;
 	s = hd_op1(p, "norm2", g.x, g.n, "%s", "");
 	clip = s ? hd_node_make(p, "clip", &s, 1, "clip=%.17g", p->config.clip) : NULL;
 	if (!clip)
@@ -228,14 +228,14 @@ static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
 	return p->err->code;
 }
 
-int hd_autodiff(struct hd_plan *p)
+int hd_pass_autodiff(struct hd_plan *p)
 {
 	size_t nforward = p->ntensors;
 	int *wants = wants_gradient(p, nforward), rc = 0;
 	struct list *grads = hd_alloc(nforward * sizeof(*grads));
 	struct node *n, *last = p->last;
 
-	p->phase = HD_B;
+	p->phase = HD_UNIT_B;
 	p->block = N(p->nll->v.node)->block;
 	push(&grads[p->nll->id], hd_op1(p, "fill", &p->nll, 1, "value=1 loss_scale=1"));
 	for (n = last; n && !rc; n = n->prev)

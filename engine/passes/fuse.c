@@ -167,9 +167,9 @@ static struct node *bf16_product(const struct node *reader, const struct tensor 
 	    hd_attr(n->attr, "add", 0) != 0 || n->v.nin != 2 + (uint32_t)(hd_attr(n->attr, "bias", 0) != 0) || (n->v.nin > 2 && !bias))
 		return NULL;
 	for (uint32_t i = 0; i < n->v.nin; i++)
-		if (n->ins[i]->v.dtype != HD_BF16)
+		if (n->ins[i]->v.dtype != HD_DTYPE_BF16)
 			return NULL;
-	return x->v.dtype == HD_BF16 && reader->outs[0]->v.dtype == HD_BF16 ? n : NULL;
+	return x->v.dtype == HD_DTYPE_BF16 && reader->outs[0]->v.dtype == HD_DTYPE_BF16 ? n : NULL;
 }
 
 static int takes_place(struct hd_plan *p, struct node *n, uint32_t k, struct node *product, struct tensor *old)
@@ -208,7 +208,7 @@ static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads
 	return takes_place(p, n, 0, product, gelu->outs[0]);
 }
 
-int hd_fuse(struct hd_plan *p)
+int hd_pass_fuse(struct hd_plan *p)
 {
 	uint32_t *reads = count_readers(p);
 	struct node *n, *next;

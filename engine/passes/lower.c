@@ -20,7 +20,7 @@ static struct tensor *all_to_all(struct hd_plan *p, struct group *g, struct tens
 				 const struct hd_dim *to)
 {
 	x = hd_build_block(p, x, to, g->v.n);
-	x = hd_build_comm(p, HD_ALL_TO_ALL, g, x, NULL, 0);
+	x = hd_build_comm(p, HD_COMM_ALL_TO_ALL, g, x, NULL, 0);
 	return hd_build_unblock(p, x, from);
 }
 
@@ -31,7 +31,7 @@ static struct tensor *move_rows(struct hd_plan *p, struct group *g, struct node 
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
 	const struct hd_dim *expert = x->rows->dims[0], *batch = x->rows->dims[1];
 
-	if (h->kind != HD_CUT || w->kind != HD_CUT || (h->dim != expert && w->dim != expert) || (h->dim != batch && w->dim != batch)) {
+	if (h->kind != HD_PLACE_SHARD || w->kind != HD_PLACE_SHARD || (h->dim != expert && w->dim != expert) || (h->dim != batch && w->dim != batch)) {
 		hd_plan_fail(p, HD_ENOTSUP, "experts without a limit (model.capacity_factor = 0): their rows (%s) cannot go from "
 			     "%s to %s on %s; the axis that holds experts must cut the batch elsewhere", x->spec,
 			     hd_placement_text(p, &x->at), hd_placement_text(p, &n->outs[0]->at), n->reshard.axis->name);
@@ -47,7 +47,7 @@ static int changes_rows(const struct node *n)
 	const struct tensor *x = n->ins[0];
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
 
-	return x->rows && ((h->kind == HD_CUT && hd_has_dim(x->rows, h->dim)) || (w->kind == HD_CUT && hd_has_dim(x->rows, w->dim)));
+	return x->rows && ((h->kind == HD_PLACE_SHARD && hd_has_dim(x->rows, h->dim)) || (w->kind == HD_PLACE_SHARD && hd_has_dim(x->rows, w->dim)));
 }
 
 /* The node after the maker of x, in the maker's unit. */
@@ -68,14 +68,14 @@ static struct tensor *send_receive(struct hd_plan *p, struct group *g, struct te
 
 	if (x->v.node)
 		stand_after(p, x);
-	y = hd_build_comm(p, HD_SEND, g, x, NULL, n->reshard.need.index);
+	y = hd_build_comm(p, HD_COMM_SEND, g, x, NULL, n->reshard.need.index);
 	if (!y)
 		return NULL;
 	send = N(y->v.node);
 	p->anchor = n;
 	p->phase = n->v.phase;
 	p->block = n->block;
-	y = hd_build_comm(p, HD_RECV, g, y, NULL, n->reshard.have.index);
+	y = hd_build_comm(p, HD_COMM_RECV, g, y, NULL, n->reshard.have.index);
 	if (!y)
 		return NULL;
 	y->at.on[a->id] = n->reshard.need;
@@ -102,10 +102,10 @@ static struct node *goes_on(const struct node *n, const uint32_t *reads)
 		return NULL;
 	if (m->reshard.have.kind != h->kind || m->reshard.need.kind != w->kind || m->reshard.have.red != h->red)
 		return NULL;
-	if (h->kind == HD_PARTIAL && w->kind == HD_WHOLE)
+	if (h->kind == HD_PLACE_PARTIAL && w->kind == HD_PLACE_REPLICATED)
 		return m;
-	return (h->kind == HD_PARTIAL && w->kind == HD_CUT && m->reshard.need.dim == w->dim) ||
-	       (h->kind == HD_CUT && w->kind == HD_WHOLE && m->reshard.have.dim == h->dim) ? m : NULL;
+	return (h->kind == HD_PLACE_PARTIAL && w->kind == HD_PLACE_SHARD && m->reshard.need.dim == w->dim) ||
+	       (h->kind == HD_PLACE_SHARD && w->kind == HD_PLACE_REPLICATED && m->reshard.have.dim == h->dim) ? m : NULL;
 }
 
 /* The members in the order of the pieces: what enters a dim first is outer, what leaves it first is inner.  A sum's are in
@@ -118,14 +118,14 @@ static struct group *all_members(struct hd_plan *p, struct node *const *chain, u
 		struct axis *a = A(chain[i]->reshard.axis);
 		uint32_t k = i;
 
-		if (chain[i]->reshard.need.kind == HD_WHOLE)	/* in front of those that left before */
-			for (k = 0; chain[i]->reshard.have.kind == HD_PARTIAL && k < i && axes[k]->id > a->id;)
+		if (chain[i]->reshard.need.kind == HD_PLACE_REPLICATED)	/* in front of those that left before */
+			for (k = 0; chain[i]->reshard.have.kind == HD_PLACE_PARTIAL && k < i && axes[k]->id > a->id;)
 				k++;
 		for (uint32_t j = i; j > k; j--)
 			axes[j] = axes[j - 1];
 		axes[k] = a;
 	}
-	return hd_group_get(p, axes, n, HD_CORE);
+	return hd_group_get(p, axes, n, HD_ROLE_CORE);
 }
 
 /* -> the last of those that are one collective with n, and the result; NULL: n stands alone. */
@@ -141,12 +141,12 @@ static struct node *lower_together(struct hd_plan *p, struct node *n, const uint
 	if (k == 1)
 		return NULL;
 	g = all_members(p, chain, k);
-	if (h->kind == HD_CUT)
-		*y = hd_build_comm(p, HD_ALL_GATHER, g, n->ins[0], h->dim, 0);
-	else if (w->kind == HD_CUT)
-		*y = hd_build_comm(p, HD_REDUCE_SCATTER, g, n->ins[0], w->dim, 0);
+	if (h->kind == HD_PLACE_SHARD)
+		*y = hd_build_comm(p, HD_COMM_ALL_GATHER, g, n->ins[0], h->dim, 0);
+	else if (w->kind == HD_PLACE_SHARD)
+		*y = hd_build_comm(p, HD_COMM_REDUCE_SCATTER, g, n->ins[0], w->dim, 0);
 	else
-		*y = hd_build_comm(p, h->red == HD_MAX ? HD_ALL_MAX : HD_ALL_REDUCE, g, n->ins[0], NULL, 0);
+		*y = hd_build_comm(p, h->red == HD_RED_MAX ? HD_COMM_ALL_MAX : HD_COMM_ALL_REDUCE, g, n->ins[0], NULL, 0);
 	return chain[k - 1];
 }
 
@@ -154,28 +154,28 @@ static struct tensor *lowered(struct hd_plan *p, struct node *n)
 {
 	struct axis *a = A(n->reshard.axis);
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
-	struct group *g = hd_group_get(p, &a, 1, HD_CORE);
+	struct group *g = hd_group_get(p, &a, 1, HD_ROLE_CORE);
 	struct tensor *x = n->ins[0];
 
 	if (a->v.n == 1)
 		return view_of(p, x);
 	if (changes_rows(n))
 		return move_rows(p, g, n);
-	if (h->kind == HD_PARTIAL && w->kind == HD_WHOLE)
-		return hd_build_comm(p, h->red == HD_MAX ? HD_ALL_MAX : HD_ALL_REDUCE, g, x, NULL, 0);
-	if (h->kind == HD_PARTIAL && w->kind == HD_CUT)
-		return hd_build_comm(p, HD_REDUCE_SCATTER, g, x, w->dim, 0);
-	if (h->kind == HD_CUT && w->kind == HD_WHOLE)
-		return hd_build_comm(p, HD_ALL_GATHER, g, x, h->dim, 0);
-	if (h->kind == HD_CUT && w->kind == HD_CUT)
+	if (h->kind == HD_PLACE_PARTIAL && w->kind == HD_PLACE_REPLICATED)
+		return hd_build_comm(p, h->red == HD_RED_MAX ? HD_COMM_ALL_MAX : HD_COMM_ALL_REDUCE, g, x, NULL, 0);
+	if (h->kind == HD_PLACE_PARTIAL && w->kind == HD_PLACE_SHARD)
+		return hd_build_comm(p, HD_COMM_REDUCE_SCATTER, g, x, w->dim, 0);
+	if (h->kind == HD_PLACE_SHARD && w->kind == HD_PLACE_REPLICATED)
+		return hd_build_comm(p, HD_COMM_ALL_GATHER, g, x, h->dim, 0);
+	if (h->kind == HD_PLACE_SHARD && w->kind == HD_PLACE_SHARD)
 		return all_to_all(p, g, x, h->dim, w->dim);
-	if (h->kind == HD_WHOLE && w->kind == HD_CUT)
+	if (h->kind == HD_PLACE_REPLICATED && w->kind == HD_PLACE_SHARD)
 		return hd_build_chunk(p, x, w->dim, a->v.n, &(struct hd_pos){ &g->v, 1, 0, 0, 0 });
-	if (h->kind == HD_AT && w->kind == HD_AT)
+	if (h->kind == HD_PLACE_PINNED && w->kind == HD_PLACE_PINNED)
 		return send_receive(p, g, x, n);
-	if (h->kind == HD_AT && w->kind == HD_WHOLE)
-		return hd_build_comm(p, HD_BROADCAST, g, x, NULL, h->index);
-	if (h->kind == HD_WHOLE && w->kind == HD_AT)
+	if (h->kind == HD_PLACE_PINNED && w->kind == HD_PLACE_REPLICATED)
+		return hd_build_comm(p, HD_COMM_BROADCAST, g, x, NULL, h->index);
+	if (h->kind == HD_PLACE_REPLICATED && w->kind == HD_PLACE_PINNED)
 		return view_of(p, x);
 	hd_plan_fail(p, HD_ENOTSUP, "no movement from %d to %d on %s for (%s)", h->kind, w->kind, a->v.name, x->spec);
 	return NULL;
@@ -218,7 +218,7 @@ static int lower_node(struct hd_plan *p, struct node *n, const uint32_t *reads)
 	return HD_OK;
 }
 
-int hd_lower(struct hd_plan *p)
+int hd_pass_lower(struct hd_plan *p)
 {
 	uint32_t *reads = count_readers(p);
 	struct node *n, *next;

@@ -50,7 +50,7 @@ static struct node *follow(struct order *o, struct node *n)
 	return last;
 }
 
-int hd_order(struct hd_plan *p)
+int hd_pass_toposort(struct hd_plan *p)
 {
 	struct order o = { .p = p, .state = hd_alloc((size_t)p->nnodes + 1) };
 	int rc = HD_OK;

@@ -15,12 +15,12 @@
 #include "engine/comm/comm.h"
 #include <string.h>
 
-#define GRADIENT (HD_B | HD_W)
+#define GRADIENT (HD_UNIT_B | HD_UNIT_W)
 
 static int is_collective(const struct node *n)
 {
-	return n->comm.kind && n->v.nin == 1 && n->comm.kind != HD_SEND && n->comm.kind != HD_RECV && n->by < 0 && n->block >= 0 &&
-	       n->v.phase & (HD_F | GRADIENT);
+	return n->comm.kind && n->v.nin == 1 && n->comm.kind != HD_COMM_SEND && n->comm.kind != HD_COMM_RECV && n->by < 0 && n->block >= 0 &&
+	       n->v.phase & (HD_UNIT_F | GRADIENT);
 }
 
 /* Of one block, in one pass over it. */
@@ -71,7 +71,7 @@ static void start_early(struct hd_plan *p, struct node *c)
 	struct node *prepare = preparation(c), *first = prepare ? prepare : c;
 	struct node *maker = first->ins[0]->v.node ? N(first->ins[0]->v.node) : NULL;
 
-	if (!maker || !together(maker, c) || (maker->v.phase & HD_W && !(c->v.phase & HD_W)))
+	if (!maker || !together(maker, c) || (maker->v.phase & HD_UNIT_W && !(c->v.phase & HD_UNIT_W)))
 		return;
 	if (prepare)
 		hd_node_move(p, prepare, behind(maker, prepare));
@@ -98,7 +98,7 @@ static int mark_needed(struct node *c, struct node *product)
 	c->mark = 1;
 	for (struct node *n = c->prev; n != product->prev; n = n->prev) {
 		n->mark = is_needed(n, c);
-		if (n->mark && (n->v.phase != HD_W || n->comm.kind || n->by >= 0 || is_product(n))) {
+		if (n->mark && (n->v.phase != HD_UNIT_W || n->comm.kind || n->by >= 0 || is_product(n))) {
 			clear_marks(n, c->next);
 			return 0;
 		}
@@ -121,7 +121,7 @@ static void start_before_product(struct hd_plan *p, struct node *c)
 {
 	struct node *product = c->prev;
 
-	while (product && together(product, c) && !(product->v.phase & HD_B && is_product(product)))
+	while (product && together(product, c) && !(product->v.phase & HD_UNIT_B && is_product(product)))
 		product = product->prev;
 	if (product && together(product, c) && mark_needed(c, product))
 		move_marked(p, product->next, c->next, product);
@@ -148,7 +148,7 @@ static int is_missed(const struct node *n, const struct node *c)
 /* Waits for a collective, so what is behind it has been computed beside that one, or comes later. */
 static int waits(const struct node *n)
 {
-	for (uint32_t i = 0; n->v.phase == HD_B && i < n->v.nin; i++)
+	for (uint32_t i = 0; n->v.phase == HD_UNIT_B && i < n->v.nin; i++)
 		if (n->ins[i]->v.node && is_collective(N(n->ins[i]->v.node)))
 			return 1;
 	return 0;
@@ -162,7 +162,7 @@ static void compute_beside(struct hd_plan *p, struct node *c)
 	if (!reader || !together(reader, c))
 		return;
 	for (n = c->prev; n && together(n, c) && !waits(n); n = n->prev)
-		n->mark = n->v.phase == HD_W && n->by < 0 && !n->comm.kind && !is_missed(n, c) &&
+		n->mark = n->v.phase == HD_UNIT_W && n->by < 0 && !n->comm.kind && !is_missed(n, c) &&
 			  (is_product(n) || is_needed(n, c));
 	move_marked(p, n ? n->next : p->first, c, c->next);
 }
@@ -190,7 +190,7 @@ static void start_beside_product(struct hd_plan *p, struct node *c)
 	hd_node_move(p, c, at);
 }
 
-int hd_overlap(struct hd_plan *p)
+int hd_pass_overlap(struct hd_plan *p)
 {
 	struct node *next;
 
@@ -202,13 +202,13 @@ int hd_overlap(struct hd_plan *p)
 	}
 	for (struct node *n = p->first; n; n = next) {
 		next = n->next;
-		if (is_collective(n) && n->v.phase == HD_W)
+		if (is_collective(n) && n->v.phase == HD_UNIT_W)
 			start_before_product(p, n);
-		else if (is_collective(n) && n->v.phase & (HD_F | HD_B))
+		else if (is_collective(n) && n->v.phase & (HD_UNIT_F | HD_UNIT_B))
 			start_beside_product(p, n);
 	}
 	for (struct node *n = p->first; n; n = n->next)
-		if (is_collective(n) && n->v.phase == HD_B)
+		if (is_collective(n) && n->v.phase == HD_UNIT_B)
 			compute_beside(p, n);
 	return p->err->code;
 }

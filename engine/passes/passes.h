@@ -9,25 +9,25 @@
 #include "engine/graph/placement.h"
 #include "engine/ops/build.h"
 
-int hd_precision(struct hd_plan *p);		/* what is of low precision; may be called again after changes */
-int hd_autodiff(struct hd_plan *p);		/* backward nodes, accumulators, sync, norm, update */
-int hd_phases(struct hd_plan *p);		/* ops that a rule cuts along what they may not cut, in parts that may */
-int hd_schedule(struct hd_plan *p);		/* units per coordinate, checked */
-int hd_remake(struct hd_plan *p);		/* what is made again in backward instead of kept (train.recompute) */
-int hd_place_leaves(struct hd_plan *p);		/* a leaf lives where its first use needs it */
-int hd_place(struct hd_plan *p);		/* placements of all nodes; reshards appear */
-int hd_order(struct hd_plan *p);		/* readers behind makers, whatever plugins have replaced */
-int hd_lower(struct hd_plan *p);		/* the reshards that no plugin took become communication */
-int hd_fuse(struct hd_plan *p);			/* adds into products, and the like */
-int hd_overlap(struct hd_plan *p);		/* weight gradients are computed beside collectives */
+int hd_pass_precision(struct hd_plan *p);		/* what is of low precision; may be called again after changes */
+int hd_pass_autodiff(struct hd_plan *p);		/* backward nodes, accumulators, sync, norm, update */
+int hd_pass_decompose(struct hd_plan *p);		/* ops that a rule cuts along what they may not cut, in parts that may */
+int hd_pass_schedule(struct hd_plan *p);		/* units per coordinate, checked */
+int hd_pass_recompute(struct hd_plan *p);		/* what is made again in backward instead of kept (train.recompute) */
+int hd_pass_place_leaves(struct hd_plan *p);		/* a leaf lives where its first use needs it */
+int hd_pass_place(struct hd_plan *p);		/* placements of all nodes; reshards appear */
+int hd_pass_toposort(struct hd_plan *p);		/* readers behind makers, whatever plugins have replaced */
+int hd_pass_lower(struct hd_plan *p);		/* the reshards that no plugin took become communication */
+int hd_pass_fuse(struct hd_plan *p);			/* adds into products, and the like */
+int hd_pass_overlap(struct hd_plan *p);		/* weight gradients are computed beside collectives */
 
 /* -- precision.c */
 uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda);	/* for hd_plan_options.low, of a run on this kind of device */
 
 /* -- reshard.c */
-struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader);
+struct tensor *hd_reshard_to(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader);
 struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to);
-int hd_made_whole(const struct hd_plan *p, const struct tensor *x, const struct axis *a);
+int hd_made_replicated(const struct hd_plan *p, const struct tensor *x, const struct axis *a);
 
 /* -- schedule.c, unit_times.c */
 struct hd_unit_times { double *f, *b, *w; int64_t parts; };	/* seconds, by position in the model's order */

@@ -40,10 +40,10 @@ static int comes_partial(const struct hd_plan *p, const struct tensor *x, const 
 	int k = 0, least = 2, most = 0;
 
 	if (!n || n->placed)
-		return n && x->at.on[a->id].kind == HD_PARTIAL && x->at.on[a->id].red == HD_SUM && !hd_made_whole(p, x, a) ? 2 : 0;
+		return n && x->at.on[a->id].kind == HD_PLACE_PARTIAL && x->at.on[a->id].red == HD_RED_SUM && !hd_made_replicated(p, x, a) ? 2 : 0;
 	if (n->v.op->place || n->v.nout != 1)
 		return 0;
-	d = is_sum(n) ? NULL : hd_cut_by_rules(p, n, a);
+	d = is_sum(n) ? NULL : hd_sharded_by_rules(p, n, a);
 	if (d && !hd_has_dim(x, d) && !(n->v.op->maxima & 1))
 		return 2;
 	for (uint32_t i = 0; i < terms(n); i++) {
@@ -92,11 +92,11 @@ static int64_t joins(const struct hd_plan *p, const struct tensor *x, const stru
 			continue;
 		if (is_sum(r) ? !others_of(p, r, x, a, &own) : !is_linear_in(r, x))
 			return 0;
-		if (r->v.phase == HD_W) {
-			weights += hd_whole_count(r->outs[0]);
+		if (r->v.phase == HD_UNIT_W) {
+			weights += hd_global_count(r->outs[0]);
 			continue;
 		}
-		n = own ? hd_whole_count(r->outs[0]) : joins(p, r->outs[0], a);
+		n = own ? hd_global_count(r->outs[0]) : joins(p, r->outs[0], a);
 		if (!n)
 			return 0;
 		size = n > size ? n : size;
@@ -112,7 +112,7 @@ static int passes(const struct hd_plan *p, const struct node *n, const struct ax
 	const uint64_t linear = n->v.op->linear;
 
 	for (uint32_t i = 0; i < n->v.nin; i++)
-		if (have[i].kind == HD_PARTIAL && have[i].red == HD_SUM && !hd_made_whole(p, n->ins[i], a))
+		if (have[i].kind == HD_PLACE_PARTIAL && have[i].red == HD_RED_SUM && !hd_made_replicated(p, n->ins[i], a))
 			partial++, which = i;
 	if (!partial || !linear)
 		return 0;
@@ -120,11 +120,11 @@ static int passes(const struct hd_plan *p, const struct node *n, const struct ax
 		if (partial < terms(n))
 			return 0;
 	} else if (partial > 1 || !(linear >> which & 1) || n->v.nout != 1 ||
-		   (hd_whole_count(n->outs[0]) >= hd_whole_count(n->ins[which]) && !joins(p, n->ins[which], a))) {
+		   (hd_global_count(n->outs[0]) >= hd_global_count(n->ins[which]) && !joins(p, n->ins[which], a))) {
 		return 0;
 	}
 	for (uint32_t i = 0; i < n->v.nin; i++)
-		if (have[i].kind == HD_PARTIAL)
+		if (have[i].kind == HD_PLACE_PARTIAL)
 			need[i] = have[i];
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		out[k] = have[which];
@@ -136,7 +136,7 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 {
 	const struct rule *r;
 	const struct hd_dim *d;
-	struct hd_place cut = { .kind = HD_CUT };
+	struct hd_place cut = { .kind = HD_PLACE_SHARD };
 
 	if (passes(p, n, a, have, need, out))
 		return;
@@ -144,7 +144,7 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 	if (!r)
 		return;
 	cut.dim = d = r->dim;
-	cut.level = r->flags & HD_INNERMOST ? 1 : 0;
+	cut.level = r->flags & HD_RULE_INNERMOST ? 1 : 0;
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		if (hd_has_dim(n->ins[i], d))
 			need[i] = cut;
@@ -152,8 +152,8 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 		if (hd_has_dim(n->outs[k], d)) {
 			out[k] = cut;
 		} else {
-			out[k] = (struct hd_place){ .kind = HD_PARTIAL,
-				.red = n->v.op->maxima >> k & 1 ? HD_MAX : HD_SUM };
+			out[k] = (struct hd_place){ .kind = HD_PLACE_PARTIAL,
+				.red = n->v.op->maxima >> k & 1 ? HD_RED_MAX : HD_RED_SUM };
 			n->outs[k]->summed[a->id] = d;
 		}
 	}
@@ -164,8 +164,8 @@ static int on_axis(struct hd_plan *p, struct node *n, struct axis *a, const stru
 {
 	int rc = HD_DEFAULT;
 
-	if (a == p->stages && n->block >= 0 && n->v.phase & (HD_F | HD_B | HD_W)) {
-		struct hd_place at = { .kind = HD_AT, .index = (int32_t)p->blocks[n->block].coord };
+	if (a == p->stages && n->block >= 0 && n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)) {
+		struct hd_place at = { .kind = HD_PLACE_PINNED, .index = (int32_t)p->blocks[n->block].coord };
 
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			need[i] = at;
@@ -217,7 +217,7 @@ static void inherit_reason(struct hd_plan *p, struct node *n)
 {
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		for (int a = 0; a < p->naxes; a++)
-			for (uint32_t i = 0; i < n->v.nin && !n->outs[k]->summed[a] && n->outs[k]->at.on[a].kind == HD_PARTIAL; i++)
+			for (uint32_t i = 0; i < n->v.nin && !n->outs[k]->summed[a] && n->outs[k]->at.on[a].kind == HD_PLACE_PARTIAL; i++)
 				n->outs[k]->summed[a] = n->ins[i]->summed[a];
 }
 
@@ -227,7 +227,7 @@ static int place_one(struct hd_plan *p, struct node *n)
 	int rc = node_needs(p, n, 1, need, out);
 
 	for (uint32_t i = 0; i < n->v.nin && rc >= 0; i++) {
-		struct tensor *x = hd_reshard(p, n->ins[i], &need[i], n);
+		struct tensor *x = hd_reshard_to(p, n->ins[i], &need[i], n);
 
 		if (!x)
 			rc = p->err->code;
@@ -259,18 +259,18 @@ static int place_leaf(struct hd_plan *p, struct tensor *t)
 			t->at = need[i];
 			free(need);
 			for (int a = 0; a < p->naxes; a++)
-				if (t->at.on[a].kind == HD_PARTIAL)
-					t->at.on[a] = (struct hd_place){ .kind = HD_WHOLE };
+				if (t->at.on[a].kind == HD_PLACE_PARTIAL)
+					t->at.on[a] = (struct hd_place){ .kind = HD_PLACE_REPLICATED };
 			hd_localize(p, t);
 			return rc < 0 ? rc : p->err->code;
 		}
 	return HD_OK;
 }
 
-static int is_beside(const struct tensor *t) { return t->v.what == HD_STATE || t->v.what == HD_MASTER; }
+static int is_beside(const struct tensor *t) { return t->v.what == HD_TENSOR_STATE || t->v.what == HD_TENSOR_MASTER; }
 
 /* Parameters and data first; a state, or a master, lives with its parameter unless slot homes says otherwise. */
-int hd_place_leaves(struct hd_plan *p)
+int hd_pass_place_leaves(struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (!p->tensors[i]->v.node && !is_beside(p->tensors[i]))
@@ -287,7 +287,7 @@ int hd_place_leaves(struct hd_plan *p)
 static void masters_follow(struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->ntensors; i++) {
-		struct tensor *t = p->tensors[i], *m = t->v.what == HD_STATE && t->homed && t->v.of ? T(t->v.of)->master : NULL;
+		struct tensor *t = p->tensors[i], *m = t->v.what == HD_TENSOR_STATE && t->homed && t->v.of ? T(t->v.of)->master : NULL;
 
 		if (m && !m->homed) {
 			m->home = t->home;
@@ -308,12 +308,12 @@ static void move_home(struct hd_plan *p, struct tensor *t)
 /* The value that a leaf takes at the end of the step must end where the leaf lives. */
 static int place_assigned(struct hd_plan *p)
 {
-	p->phase = HD_U;
+	p->phase = HD_UNIT_U;
 	for (size_t i = 0; i < p->ntensors; i++) {
 		struct tensor *t = p->tensors[i];
 
 		if (!t->v.node && t->assign) {
-			hd_assign(t, hd_reshard(p, t->assign, &t->at, NULL));
+			hd_assign(t, hd_reshard_to(p, t->assign, &t->at, NULL));
 			if (!t->assign)
 				return p->err->code;
 		}
@@ -328,12 +328,12 @@ static struct tensor *everywhere(struct hd_plan *p, struct tensor *t)
 
 	if (!t)
 		return NULL;
-	p->phase = t->step ? HD_S : HD_F;
+	p->phase = t->step ? HD_UNIT_S : HD_UNIT_F;
 	p->block = -1;
-	return hd_reshard(p, t, &whole, NULL);
+	return hd_reshard_to(p, t, &whole, NULL);
 }
 
-int hd_place(struct hd_plan *p)
+int hd_pass_place(struct hd_plan *p)
 {
 	masters_follow(p);
 	for (size_t i = 0; i < p->ntensors; i++)

@@ -34,7 +34,7 @@ static uint64_t full_inputs(const struct node *n)
 
 static int is_ours(const struct hd_plan *p, const struct tensor *t) { return t->v.dtype == p->real || t->v.dtype == p->low; }
 
-static int is_undecided(const struct tensor *t) { return t->v.what == HD_PARAM && !t->decided; }
+static int is_undecided(const struct tensor *t) { return t->v.what == HD_TENSOR_PARAM && !t->decided; }
 
 /* The precision that a node works in. */
 static uint32_t precision_of(const struct hd_plan *p, const struct node *n, uint64_t full)
@@ -55,7 +55,7 @@ static void decide(struct hd_plan *p, struct tensor *t, uint32_t dtype)
 	t->v.dtype = p->low;
 	if (!p->train)
 		return;
-	m = t->master = hd_tensor_new(p, hd_plan_text(p, "%s.master", t->v.name), HD_MASTER, p->real, t->dims, t->v.ndim);
+	m = t->master = hd_tensor_new(p, hd_plan_text(p, "%s.master", t->v.name), HD_TENSOR_MASTER, p->real, t->dims, t->v.ndim);
 	m->v.of = &t->v;
 	m->step = 1;
 	m->init = t->init;
@@ -114,17 +114,17 @@ static int on_node(struct hd_plan *p, struct node *n)
 uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda)
 {
 	if (t->precision == HD_PRECISION_UNSET || t->precision == HD_PRECISION_AUTO)
-		return cuda ? HD_BF16 : 0;	/* auto on a cpu is measured when a run begins: picks.c */
-	return t->precision == HD_PRECISION_BF16 ? HD_BF16 : 0;
+		return cuda ? HD_DTYPE_BF16 : 0;	/* auto on a cpu is measured when a run begins: picks.c */
+	return t->precision == HD_PRECISION_BF16 ? HD_DTYPE_BF16 : 0;
 }
 
-int hd_precision(struct hd_plan *p)
+int hd_pass_precision(struct hd_plan *p)
 {
 	uint32_t phase = p->phase;
 
 	if (!p->low)
 		return HD_OK;
-	p->phase = HD_F;
+	p->phase = HD_UNIT_F;
 	for (struct node *n = p->first; n && !p->err->code; n = n->next)
 		on_node(p, n);
 	if (p->logits && p->logits->v.dtype == p->low) {	/* read by the run */

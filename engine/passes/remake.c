@@ -60,7 +60,7 @@ static int made_again(const struct remake *m, const struct tensor *t, int block)
 {
 	const struct node *n = t->v.node ? N(t->v.node) : NULL;
 
-	if (!n || n->v.phase != HD_F || n->block != block || m->crosses[t->id])
+	if (!n || n->v.phase != HD_UNIT_F || n->block != block || m->crosses[t->id])
 		return 0;
 	return is_full(m, n) || (is_cheap(n) && !t->out) || (m->selective && is_selected(n));
 }
@@ -68,9 +68,9 @@ static int made_again(const struct remake *m, const struct tensor *t, int block)
 /* Weight gradients may run later, activations' gradients may not wait for them. */
 static void runs_with_activations(struct node *c)
 {
-	if (!c->again || c->v.phase == HD_B)
+	if (!c->again || c->v.phase == HD_UNIT_B)
 		return;
-	c->v.phase = HD_B;
+	c->v.phase = HD_UNIT_B;
 	for (uint32_t i = 0; i < c->v.nin; i++)
 		if (c->ins[i]->v.node)
 			runs_with_activations(N(c->ins[i]->v.node));
@@ -82,7 +82,7 @@ static struct node *copy_of(struct remake *m, struct node *n, struct node *reade
 	struct node *c = m->copy[n->id];
 	struct tensor **ins;
 
-	if (c && reader->v.phase == HD_B)
+	if (c && reader->v.phase == HD_UNIT_B)
 		runs_with_activations(c);
 	if (c || p->err->code)
 		return c;
@@ -120,8 +120,8 @@ static int follows_directly(const struct hd_plan *p, int64_t coord, int64_t chun
 	const struct hd_unit *u = p->units[coord];
 
 	for (int i = 0; i < p->nunits[coord]; i++)
-		if (u[i].kind == HD_F && u[i].chunk == chunk &&
-		    !(i + 1 < p->nunits[coord] && u[i + 1].kind == HD_B && u[i + 1].chunk == chunk && u[i + 1].micro == u[i].micro))
+		if (u[i].kind == HD_UNIT_F && u[i].chunk == chunk &&
+		    !(i + 1 < p->nunits[coord] && u[i + 1].kind == HD_UNIT_B && u[i + 1].chunk == chunk && u[i + 1].micro == u[i].micro))
 			return 0;
 	return 1;
 }
@@ -141,19 +141,19 @@ static void find_staying(struct remake *m)
 static void look(struct remake *m)
 {
 	for (struct node *n = m->p->first; n; n = n->next) {
-		for (uint32_t i = 0; n->v.phase == HD_F && i < n->v.nin; i++) {
+		for (uint32_t i = 0; n->v.phase == HD_UNIT_F && i < n->v.nin; i++) {
 			const struct node *maker = n->ins[i]->v.node ? N(n->ins[i]->v.node) : NULL;
 
 			if (maker && maker->block != n->block)
 				m->crosses[n->ins[i]->id] = 1;
 		}
-		if (n->v.phase & (HD_B | HD_W) && n->block >= 0 && !m->begin[n->block])
+		if (n->v.phase & (HD_UNIT_B | HD_UNIT_W) && n->block >= 0 && !m->begin[n->block])
 			m->begin[n->block] = n;
 	}
 	find_staying(m);
 }
 
-int hd_remake(struct hd_plan *p)
+int hd_pass_recompute(struct hd_plan *p)
 {
 	struct remake m = { .p = p, .selective = p->config.recompute == HD_RECOMPUTE_SELECTIVE,
 		.full = p->config.recompute == HD_RECOMPUTE_FULL };
@@ -165,7 +165,7 @@ int hd_remake(struct hd_plan *p)
 	m.begin = hd_alloc((p->nblocks + 1) * sizeof(*m.begin));
 	look(&m);
 	for (struct node *n = p->first; n && !p->err->code; n = n->next)
-		if (n->v.phase & (HD_B | HD_W) && !n->again)
+		if (n->v.phase & (HD_UNIT_B | HD_UNIT_W) && !n->again)
 			read_again(&m, n);
 	p->anchor = NULL;
 	p->block = -1;

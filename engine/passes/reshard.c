@@ -21,16 +21,16 @@ struct made {
 	int block;
 };
 
-static const struct hd_place whole = { .kind = HD_WHOLE };
+static const struct hd_place whole = { .kind = HD_PLACE_REPLICATED };
 
-static int is_cut(const struct hd_place *w, const struct hd_dim *d) { return w->kind == HD_CUT && (!d || w->dim == d); }
+static int is_cut(const struct hd_place *w, const struct hd_dim *d) { return w->kind == HD_PLACE_SHARD && (!d || w->dim == d); }
 
 /* Axis a can be appended to what cuts d now: the list so far, then a, is how the needed list begins. */
 static int can_enter(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a)
 {
 	int have[HD_MAX_AXES], want[HD_MAX_AXES];
-	int n = hd_cut_order(p, now, need->on[a].dim, have);
-	int m = hd_cut_order(p, need, need->on[a].dim, want);
+	int n = hd_shard_order(p, now, need->on[a].dim, have);
+	int m = hd_shard_order(p, need, need->on[a].dim, want);
 
 	if (n >= m || want[n] != a)
 		return 0;
@@ -40,7 +40,7 @@ static int can_enter(const struct hd_plan *p, const struct placement *now, const
 static int innermost(const struct hd_plan *p, const struct placement *now, int a)
 {
 	int have[HD_MAX_AXES];
-	int n = hd_cut_order(p, now, now->on[a].dim, have);
+	int n = hd_shard_order(p, now, now->on[a].dim, have);
 
 	return have[n - 1] == a;
 }
@@ -55,14 +55,14 @@ static int step_allowed(const struct hd_plan *p, const struct placement *now, co
 	if (hd_place_equal(h, w))
 		return 0;
 	switch (kind) {
-	case 0: return h->kind == HD_WHOLE && is_cut(w, NULL) && can_enter(p, now, need, a);
-	case 1: return h->kind == HD_PARTIAL && h->red == HD_SUM && is_cut(w, NULL) && can_enter(p, now, need, a);
+	case 0: return h->kind == HD_PLACE_REPLICATED && is_cut(w, NULL) && can_enter(p, now, need, a);
+	case 1: return h->kind == HD_PLACE_PARTIAL && h->red == HD_RED_SUM && is_cut(w, NULL) && can_enter(p, now, need, a);
 	case 2: return is_cut(h, NULL) && is_cut(w, NULL) && innermost(p, now, a) && can_enter(p, now, need, a);
-	case 3: *to = whole; return h->kind == HD_PARTIAL;
+	case 3: *to = whole; return h->kind == HD_PLACE_PARTIAL;
 	case 4:
-		if (h->kind == HD_AT && w->kind != HD_AT)
+		if (h->kind == HD_PLACE_PINNED && w->kind != HD_PLACE_PINNED)
 			*to = whole;		/* sent to all, each keeps its piece */
-		return h->kind == HD_AT || (h->kind == HD_WHOLE && w->kind == HD_AT);
+		return h->kind == HD_PLACE_PINNED || (h->kind == HD_PLACE_REPLICATED && w->kind == HD_PLACE_PINNED);
 	case 5: *to = whole; return is_cut(h, NULL) && innermost(p, now, a);
 	default: return 0;
 	}
@@ -74,10 +74,10 @@ static int unwind(const struct hd_plan *p, const struct placement *now, const st
 	for (int a = 0; a < p->naxes; a++) {
 		int have[HD_MAX_AXES], want[HD_MAX_AXES], n, m;
 
-		if (now->on[a].kind != HD_CUT)
+		if (now->on[a].kind != HD_PLACE_SHARD)
 			continue;
-		n = hd_cut_order(p, now, now->on[a].dim, have);
-		m = hd_cut_order(p, need, now->on[a].dim, want);
+		n = hd_shard_order(p, now, now->on[a].dim, have);
+		m = hd_shard_order(p, need, now->on[a].dim, want);
 		if (n > m || memcmp(have, want, (size_t)n * sizeof(have[0])))
 			return have[n - 1];
 	}
@@ -106,10 +106,10 @@ static struct placement relabelled(const struct hd_plan *p, const struct placeme
 	for (int a = 0; a < p->naxes; a++) {
 		int have[HD_MAX_AXES], want[HD_MAX_AXES], n, m, same = 1;
 
-		if (at->on[a].kind != HD_CUT)
+		if (at->on[a].kind != HD_PLACE_SHARD)
 			continue;
-		n = hd_cut_order(p, at, at->on[a].dim, have);
-		m = hd_cut_order(p, need, at->on[a].dim, want);
+		n = hd_shard_order(p, at, at->on[a].dim, have);
+		m = hd_shard_order(p, need, at->on[a].dim, want);
 		for (int i = 0; i < n; i++) {
 			same &= i < m && have[i] == want[i];
 			now.on[have[i]].level = same ? need->on[have[i]].level : INT32_MAX - n + i;
@@ -121,7 +121,7 @@ static struct placement relabelled(const struct hd_plan *p, const struct placeme
 /* Only the innermost axis of those that cut a dim can leave, and an axis enters as the innermost. */
 static int is_innermost(struct hd_plan *p, const struct tensor *x, const struct axis *a)
 {
-	if (x->at.on[a->id].kind != HD_CUT || innermost(p, &x->at, a->id))
+	if (x->at.on[a->id].kind != HD_PLACE_SHARD || innermost(p, &x->at, a->id))
 		return 1;
 	hd_plan_fail(p, HD_EINVAL, "%s is not the innermost axis that cuts %s of (%s), so it cannot move alone", a->v.name,
 		     x->at.on[a->id].dim->name, x->spec);
@@ -138,9 +138,9 @@ static struct tensor *rows_at(struct hd_plan *p, struct tensor *x, const struct 
 	char *reason = p->reason;
 
 	for (int a = 0; a < p->naxes; a++)
-		if (need.on[a].kind != HD_AT && !(is_cut(&need.on[a], NULL) && hd_has_dim(x->rows, need.on[a].dim)))
+		if (need.on[a].kind != HD_PLACE_PINNED && !(is_cut(&need.on[a], NULL) && hd_has_dim(x->rows, need.on[a].dim)))
 			need.on[a] = whole;
-	rows = hd_reshard(p, x->rows, &need, reader);
+	rows = hd_reshard_to(p, x->rows, &need, reader);
 	p->phase = phase;
 	p->block = block;
 	p->reason = reason;
@@ -186,7 +186,7 @@ static int is_elsewhere(const struct hd_plan *p, const struct tensor *x, const s
 {
 	const struct hd_place *at = p->stages ? &x->at.on[p->stages->id] : NULL;
 
-	return at && at->kind == HD_AT && a != p->stages && x->v.node && p->block >= 0 && p->phase & (HD_F | HD_B | HD_W) &&
+	return at && at->kind == HD_PLACE_PINNED && a != p->stages && x->v.node && p->block >= 0 && p->phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) &&
 	       at->index != p->blocks[p->block].coord;
 }
 
@@ -205,7 +205,7 @@ struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis 
 }
 
 /* -- once per tensor, target and unit ---------------------------------------------------------------------------------------- */
-static int backward(uint32_t phase) { return (phase & (HD_B | HD_W)) != 0; }
+static int backward(uint32_t phase) { return (phase & (HD_UNIT_B | HD_UNIT_W)) != 0; }
 
 static int reusable(const struct made *m, uint32_t phase, int block)
 {
@@ -214,7 +214,7 @@ static int reusable(const struct made *m, uint32_t phase, int block)
 
 	if (larger)
 		return m->block == block && (m->phase == phase || (backward(m->phase) && backward(phase)));
-	return m->phase == phase || m->phase & (HD_F | HD_G | HD_S) || (backward(m->phase) && backward(phase));
+	return m->phase == phase || m->phase & (HD_UNIT_F | HD_UNIT_G | HD_UNIT_S) || (backward(m->phase) && backward(phase));
 }
 
 /* What was moved for a weight gradient serves an activation's gradient too: then it belongs to that unit, which runs
@@ -222,8 +222,8 @@ static int reusable(const struct made *m, uint32_t phase, int block)
 static void belongs_to_backward(struct made *m)
 {
 	for (struct tensor *t = m->to; t != m->from; t = N(t->v.node)->ins[0])
-		N(t->v.node)->v.phase = HD_B;
-	m->phase = HD_B;
+		N(t->v.node)->v.phase = HD_UNIT_B;
+	m->phase = HD_UNIT_B;
 }
 
 static struct tensor *data_twin(struct hd_plan *p, struct tensor *x, const struct placement *need)
@@ -235,7 +235,7 @@ static struct tensor *data_twin(struct hd_plan *p, struct tensor *x, const struc
 		if ((t == origin || t->twin == origin) && t->placed && hd_placement_equal(p, &t->at, need))
 			return t;
 	}
-	t = hd_tensor_new(p, origin->v.name, HD_DATA, origin->v.dtype, origin->dims, origin->v.ndim);
+	t = hd_tensor_new(p, origin->v.name, HD_TENSOR_DATA, origin->v.dtype, origin->dims, origin->v.ndim);
 	t->twin = origin;
 	t->at = *need;
 	hd_localize(p, t);
@@ -245,11 +245,11 @@ static struct tensor *data_twin(struct hd_plan *p, struct tensor *x, const struc
 /* The unit that a movement belongs to: its reader's, except what moves once a step. */
 static uint32_t phase_of(const struct hd_plan *p, const struct tensor *x, const struct placement *need, uint32_t phase)
 {
-	if (x->v.what == HD_GRAD)
-		return HD_S;
-	if (x->v.what == HD_PARAM && !x->v.node && p->stages && x->at.on[p->stages->id].kind == HD_AT &&
+	if (x->v.what == HD_TENSOR_GRAD)
+		return HD_UNIT_S;
+	if (x->v.what == HD_TENSOR_PARAM && !x->v.node && p->stages && x->at.on[p->stages->id].kind == HD_PLACE_PINNED &&
 	    !hd_place_equal(&x->at.on[p->stages->id], &need->on[p->stages->id]))
-		return HD_G;
+		return HD_UNIT_G;
 	return phase;
 }
 
@@ -260,7 +260,7 @@ static const char *why(struct hd_plan *p, const struct tensor *x, const struct n
 	const struct hd_dim *d = NULL;
 
 	for (int a = 0; a < p->naxes && !d; a++)
-		d = x->at.on[a].kind == HD_PARTIAL ? x->summed[a] : NULL;
+		d = x->at.on[a].kind == HD_PLACE_PARTIAL ? x->summed[a] : NULL;
 	return hd_plan_text(p, "%s%s%s (%s) is %s%s%s, needed by %s%s%s", maker, block[0] ? " of " : "", block, x->spec,
 			    hd_placement_text(p, &x->at), d ? ": contraction over " : "", d ? d->name : "",
 			    reader ? reader->v.op->name : "the run", reader && reader->v.block[0] ? " of " : "",
@@ -269,12 +269,12 @@ static const char *why(struct hd_plan *p, const struct tensor *x, const struct n
 
 /* Whether some reader has had the sum of a partial tensor made on this axis already; of the tensor that it is made again
  * from, if it is. */
-int hd_made_whole(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
+int hd_made_replicated(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
 {
 	const struct node *again = x->v.node ? N(x->v.node)->again : NULL;
 
 	for (const struct made *m = p->made; m; m = m->next)
-		if ((m->from == x || (again && m->from == again->outs[x->out])) && m->to->at.on[a->id].kind != HD_PARTIAL)
+		if ((m->from == x || (again && m->from == again->outs[x->out])) && m->to->at.on[a->id].kind != HD_PLACE_PARTIAL)
 			return 1;
 	return 0;
 }
@@ -284,14 +284,14 @@ static int on_old_stage(const struct hd_plan *p, const struct tensor *y, const s
 {
 	int s = p->stages ? p->stages->id : -1;
 
-	return s >= 0 && y->v.node && need->on[s].kind == HD_AT && !hd_place_equal(&y->at.on[s], &need->on[s]);
+	return s >= 0 && y->v.node && need->on[s].kind == HD_PLACE_PINNED && !hd_place_equal(&y->at.on[s], &need->on[s]);
 }
 
 static struct tensor *made_before(struct hd_plan *p, const struct tensor *x, const struct placement *at, uint32_t phase, int block)
 {
 	for (struct made *m = p->made; m; m = m->next)
 		if (m->from == x && hd_placement_equal(p, &m->to->at, at) && reusable(m, phase, block)) {
-			if (m->phase == HD_W && phase == HD_B)
+			if (m->phase == HD_UNIT_W && phase == HD_UNIT_B)
 				belongs_to_backward(m);
 			return m->to;
 		}
@@ -306,7 +306,7 @@ static int is_free(const struct hd_plan *p, const struct placement *from, const 
 	int a;
 
 	while ((a = next_step(p, &now, need, &to)) >= 0) {
-		if (now.on[a].kind != HD_WHOLE || to.kind != HD_CUT)
+		if (now.on[a].kind != HD_PLACE_REPLICATED || to.kind != HD_PLACE_SHARD)
 			return 0;
 		now.on[a] = to;
 	}
@@ -320,7 +320,7 @@ static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *
 	if (is_free(p, &x->at, need))
 		return NULL;
 	for (struct made *m = p->made; m; m = m->next)
-		if (m->from == x && m->phase == phase && m->block == block && phase & (HD_F | HD_B | HD_W) &&
+		if (m->from == x && m->phase == phase && m->block == block && phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) &&
 		    is_free(p, &m->to->at, need))
 			return m->to;
 	return NULL;
@@ -330,7 +330,7 @@ static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *
  * it.  NULL: x is another case. */
 static struct node *made_in_unit(const struct tensor *x, const struct node *reader)
 {
-	const uint32_t units = HD_F | HD_B | HD_W;
+	const uint32_t units = HD_UNIT_F | HD_UNIT_B | HD_UNIT_W;
 	struct node *maker = x->v.node ? N(x->v.node) : NULL;
 
 	return maker && reader && !x->step && maker->v.phase & units && !(reader->v.phase & units) ? maker : NULL;
@@ -345,11 +345,11 @@ static void remember(struct hd_plan *p, const struct tensor *x, struct tensor *y
 }
 
 /* What crosses stages crosses them once, whatever its readers want of it there. */
-struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader)
+struct tensor *hd_reshard_to(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader)
 {
 	struct node *early = made_in_unit(x, reader), *before = early ? early->next : reader;
 	uint32_t phase = early ? early->v.phase : phase_of(p, x, need, reader ? reader->v.phase : p->phase);
-	int block = early ? early->block : phase & (HD_F | HD_B | HD_W) ? (reader ? reader->block : p->block) : -1;
+	int block = early ? early->block : phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? (reader ? reader->block : p->block) : -1;
 	struct placement now = relabelled(p, &x->at, need);
 	struct node *anchor = p->anchor;
 	struct tensor *y = x, *done;
@@ -358,7 +358,7 @@ struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct plac
 
 	if (hd_placement_equal(p, &x->at, need))
 		return x;
-	if (x->v.what == HD_DATA)
+	if (x->v.what == HD_TENSOR_DATA)
 		return data_twin(p, x, need);
 	if ((done = made_before(p, x, need, phase, block)))
 		return done;
@@ -373,7 +373,7 @@ struct tensor *hd_reshard(struct hd_plan *p, struct tensor *x, const struct plac
 		struct placement after = now;
 
 		after.on[a] = to;
-		p->anchor = maker ? maker->next : phase != HD_G ? before : y == x ? p->first : N(y->v.node)->next;
+		p->anchor = maker ? maker->next : phase != HD_UNIT_G ? before : y == x ? p->first : N(y->v.node)->next;
 		p->phase = maker ? maker->v.phase : phase;
 		p->block = maker ? maker->block : block;
 		done = crosses ? made_before(p, x, &after, phase, block) : NULL;

@@ -19,9 +19,9 @@ static void plain(struct hd_plan *p)
 	for (int64_t c = 0; c < p->ncoords; c++)
 		for (int64_t m = 0; m < p->micros; m++) {
 			for (int64_t k = 0; k < p->chunks; k++)
-				append(p, c, HD_F, k, m);
+				append(p, c, HD_UNIT_F, k, m);
 			for (int64_t k = p->chunks - 1; k >= 0 && p->train; k--)
-				append(p, c, HD_B, k, m);
+				append(p, c, HD_UNIT_B, k, m);
 		}
 }
 
@@ -136,7 +136,7 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 	free((void *)(uintptr_t)s.stage_of);
 }
 
-int hd_schedule(struct hd_plan *p)
+int hd_pass_schedule(struct hd_plan *p)
 {
 	struct hd_err why = { 0 };
 	struct hd_schedule s;

@@ -31,7 +31,7 @@ static void host_log(struct hd_plan *p, int32_t level, const char *file, int32_t
 	va_start(v, fmt);
 	vsnprintf(text, sizeof(text), fmt, v);
 	va_end(v);
-	if (level == HD_DEBUG)
+	if (level == HD_LOG_DEBUG)
 		hd_log(level, "%s (%s:%d): %s", p->cur >= 0 ? p->inst[p->cur].name : "?", file, line, text);
 	else
 		hd_log(level, "%s: %s", p->cur >= 0 ? p->inst[p->cur].name : "?", text);
@@ -231,19 +231,19 @@ static int host_rule(struct hd_plan *p, const char *name, const struct hd_axis *
 		return deal_layers(p, A(axis));
 	if (!d)
 		return HD_OK;
-	if (strcmp(name, "batch") && !(flags & HD_UNCUT) && D(d)->padded % n) {
-		if (flags & HD_IF_DIVIDES)
+	if (strcmp(name, "batch") && !(flags & HD_RULE_KEEP_REPLICATED) && D(d)->padded % n) {
+		if (flags & HD_RULE_IF_DIVIDES)
 			return HD_OK;
-		if (!(flags & HD_PAD))
+		if (!(flags & HD_RULE_PAD))
 			return hd_section_fail(p->conf, p->inst[A(axis)->inst].section, hd_axis_key(p, axis), p->err, HD_EDIVIDE,
 					       "%lld does not divide %s.%s = %lld", (long long)n,
 					       strcmp(name, "seq") ? "model" : "train", name, (long long)d->n);
 	}
-	if (flags & HD_PAD) {		/* to a multiple of all axes that may cut it */
+	if (flags & HD_RULE_PAD) {		/* to a multiple of all axes that may cut it */
 		int64_t all = n;
 
 		for (size_t i = 0; i < p->nrules; i++)
-			if (p->rules[i].dim == d && p->rules[i].axis != A(axis) && !(p->rules[i].flags & HD_UNCUT))
+			if (p->rules[i].dim == d && p->rules[i].axis != A(axis) && !(p->rules[i].flags & HD_RULE_KEEP_REPLICATED))
 				all *= p->rules[i].axis->v.n;
 		D(d)->padded = (d->n + all - 1) / all * all;
 	}
@@ -288,13 +288,13 @@ static int host_unit(struct hd_plan *p, const struct hd_axis *axis, int64_t coor
 	if (!axis || A(axis) != p->stages)
 		return hd_plan_fail(p, HD_EINVAL, "units are ordered on the axis that has the stages");
 	if (coord < 0 || coord >= p->ncoords || chunk < 0 || chunk >= p->chunks || micro < 0 || micro >= p->micros ||
-	    !(kind == HD_F || kind == HD_B || kind == HD_W))
+	    !(kind == HD_UNIT_F || kind == HD_UNIT_B || kind == HD_UNIT_W))
 		return hd_plan_fail(p, HD_EINVAL, "unit of stage %lld, chunk %lld, micro-batch %lld: out of %lld, %lld, %lld",
 				    (long long)coord, (long long)chunk, (long long)micro, (long long)p->ncoords,
 				    (long long)p->chunks, (long long)p->micros);
 	p->units[coord] = hd_grow(p->units[coord], (size_t)p->nunits[coord], &p->cap_units[coord], sizeof(**p->units));
 	p->units[coord][p->nunits[coord]++] = (struct hd_unit){ kind, (int32_t)chunk, (int32_t)micro };
-	p->separate_w |= kind == HD_W;
+	p->separate_w |= kind == HD_UNIT_W;
 	return HD_OK;
 }
 
@@ -325,7 +325,7 @@ static struct hd_node *graph_node_next(struct hd_plan *p, struct hd_node *prev, 
 /* A parameter's gradients have homes too: where contributions are added up, and where the update reads their sum. */
 static int has_home(const struct tensor *t, uint32_t what)
 {
-	return !t->v.node || (what == HD_GRAD && t->v.of &&
+	return !t->v.node || (what == HD_TENSOR_GRAD && t->v.of &&
 			      (!strcmp(t->v.node->op->name, "accumulate") || !strcmp(t->v.node->op->name, "sync")));
 }
 
@@ -347,7 +347,7 @@ static const struct hd_place *graph_place(struct hd_plan *p, const struct hd_ten
 	(void)p;
 	if (!t || !axis)
 		return &whole;
-	if (t->what == HD_GRAD && !T(t)->placed && t->of && !(T(t)->homed >> A(axis)->id & 1))
+	if (t->what == HD_TENSOR_GRAD && !T(t)->placed && t->of && !(T(t)->homed >> A(axis)->id & 1))
 		t = t->of;
 	return T(t)->homed >> A(axis)->id & 1 ? &T(t)->home.on[A(axis)->id] : &T(t)->at.on[A(axis)->id];
 }
@@ -404,7 +404,7 @@ static int unsent(const struct hd_tensor *old, const struct hd_tensor *with)
 {
 	const struct hd_reshard *r = old->node ? old->node->reshard : NULL;
 
-	return r && r->have.kind == HD_PARTIAL && r->need.kind == HD_WHOLE && r->axis->n > 1 && !sends(with, old->node);
+	return r && r->have.kind == HD_PLACE_PARTIAL && r->need.kind == HD_PLACE_REPLICATED && r->axis->n > 1 && !sends(with, old->node);
 }
 
 static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with)
@@ -528,12 +528,12 @@ static struct hd_tensor *graph_map(struct hd_plan *p, struct hd_tensor *const *i
 	va_start(v, expr);
 	vsnprintf(text, sizeof(text), expr, v);
 	va_end(v);
-	return settled(hd_map(p, (struct tensor *const *)ins, nin, text), nin ? T(ins[0]) : NULL);
+	return settled(hd_map_new(p, (struct tensor *const *)ins, nin, text), nin ? T(ins[0]) : NULL);
 }
 
 static struct hd_tensor *graph_cast(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype)
 {
-	static const uint32_t known[] = { HD_F32, HD_F64, HD_F16, HD_BF16, HD_I32, HD_I64, HD_U8, HD_B1 };
+	static const uint32_t known[] = { HD_DTYPE_F32, HD_DTYPE_F64, HD_DTYPE_F16, HD_DTYPE_BF16, HD_DTYPE_I32, HD_DTYPE_I64, HD_DTYPE_U8, HD_DTYPE_B1 };
 	struct tensor *t = T(x);
 	size_t i = 0;
 
@@ -579,7 +579,7 @@ static struct hd_tensor *graph_comm(struct hd_plan *p, uint32_t kind, const stru
 {
 	if (!g)
 		return hd_plan_fail(p, HD_EBUG, "comm: the group is NULL"), NULL;
-	if (kind < HD_ALL_REDUCE || kind > HD_ALL_MAX)
+	if (kind < HD_COMM_ALL_REDUCE || kind > HD_COMM_ALL_MAX)
 		return hd_plan_fail(p, HD_EINVAL, "comm: %u is no kind of collective", kind), NULL;
 	return view(hd_build_comm(p, kind, G(g), T(x), dim, index));
 }
@@ -600,10 +600,10 @@ static struct hd_tensor *graph_state(struct hd_plan *p, const char *name, struct
 		return NULL;
 	full = hd_plan_text(p, "%s.%s.%s", p->inst[p->cur].name, name, like->of ? like->of->name : like->name);
 	for (size_t i = 0; i < p->ntensors; i++)
-		if (p->tensors[i]->v.what == HD_STATE && !strcmp(p->tensors[i]->v.name, full))
+		if (p->tensors[i]->v.what == HD_TENSOR_STATE && !strcmp(p->tensors[i]->v.name, full))
 			return hd_plan_fail(p, HD_EBUG, "state: there is a state %s already; a checkpoint could not tell them apart",
 					    full), NULL;
-	t = hd_tensor_new(p, full, HD_STATE, dtype, l->dims, l->v.ndim);
+	t = hd_tensor_new(p, full, HD_TENSOR_STATE, dtype, l->dims, l->v.ndim);
 	t->v.of = like->of;
 	t->at = l->at;
 	memcpy(t->local, l->local, sizeof(t->local));

@@ -191,7 +191,7 @@ static void count_blocks(struct hd_plan *p)
 		p->blocks[n->block].v.flops += c.product_flops + c.other_flops;
 		p->blocks[n->block].v.boundary_bytes = hd_local_bytes(n->outs[0]);
 		for (uint32_t i = 0; i < n->v.nin; i++)
-			if (n->ins[i]->v.what == HD_PARAM && !n->ins[i]->placed) {
+			if (n->ins[i]->v.what == HD_TENSOR_PARAM && !n->ins[i]->placed) {
 				p->blocks[n->block].v.param_bytes += hd_local_bytes(n->ins[i]);
 				n->ins[i]->placed = 1;		/* counted; placement comes later */
 			}
@@ -205,8 +205,8 @@ static int build_model(struct hd_plan *p, const struct hd_plan_options *o)
 	struct tensor *h, *stats[2], *ins[5];
 	struct node *x;
 
-	p->phase = HD_F;
-	p->ids = hd_leaf(p, "ids", HD_DATA, HD_I32, "batch,seq");
+	p->phase = HD_UNIT_F;
+	p->ids = hd_leaf(p, "ids", HD_TENSOR_DATA, HD_DTYPE_I32, "batch,seq");
 	h = p->model.family->hidden(p, p->ids);
 	if (o->generate) {
 		h = hd_op1(p, "select", &h, 1, "%s", "");
@@ -214,7 +214,7 @@ static int build_model(struct hd_plan *p, const struct hd_plan_options *o)
 		return p->err->code;
 	}
 	h = p->model.family->logits(p, h);
-	p->targets = hd_leaf(p, "targets", HD_DATA, HD_I32, "batch,seq");
+	p->targets = hd_leaf(p, "targets", HD_TENSOR_DATA, HD_DTYPE_I32, "batch,seq");
 	stats[0] = h, stats[1] = p->targets;
 	x = hd_node_make(p, "xent", stats, 2, "%s", "");
 	if (!x)
@@ -253,7 +253,7 @@ static int64_t cuts_of_batch(const struct hd_plan *p, int inside)
 	for (size_t i = 0; i < p->nrules; i++) {
 		const struct rule *r = &p->rules[i];
 
-		if (strcmp(r->dim->name, "batch") || r->flags & HD_UNCUT || !(r->flags & HD_INSIDE) != !inside || seen >> r->axis->id & 1)
+		if (strcmp(r->dim->name, "batch") || r->flags & HD_RULE_KEEP_REPLICATED || !(r->flags & HD_RULE_INSIDE) != !inside || seen >> r->axis->id & 1)
 			continue;
 		seen |= 1u << r->axis->id;
 		n *= r->axis->v.n;
@@ -275,7 +275,7 @@ static int check_ramp(struct hd_plan *p, const struct hd_ramp *r)
 		if (!p->train)
 			continue;
 		p->micros = size / (p->micro_batch * p->replicas);
-		if (hd_schedule(p) < 0) {
+		if (hd_pass_schedule(p) < 0) {
 			const char *why = hd_plan_text(p, "%s", p->err->text);
 
 			p->err->code = 0;		/* said anew, with the step */
@@ -370,11 +370,11 @@ static int check_sites(struct hd_plan *p)
 		for (uint32_t i = 0; i < n->v.nin && strcmp(n->v.op->name, "norm2"); i++) {
 			const struct hd_place *w = &n->ins[i]->at.on[p->stages->id];
 
-			if (w->kind == HD_AT && at >= 0 && w->index != at)
+			if (w->kind == HD_PLACE_PINNED && at >= 0 && w->index != at)
 				return hd_plan_fail(p, HD_EINVAL, "%s (made by %s) joins tensors of stages %lld and %d: %s (%s)",
 						    n->v.op->name, n->inst >= 0 ? p->inst[n->inst].name : "the engine or a lowering",
 						    (long long)at, w->index, n->ins[i]->v.name, n->ins[i]->v.spec);
-			at = w->kind == HD_AT ? w->index : at;
+			at = w->kind == HD_PLACE_PINNED ? w->index : at;
 		}
 	}
 	return HD_OK;
@@ -387,9 +387,9 @@ static void warn_of_idle_axes(const struct hd_plan *p)
 		int used = p->axes[a]->v.n == 1 || p->stages == p->axes[a];
 
 		for (size_t i = 0; i < p->ntensors && !used; i++)
-			used = p->tensors[i]->at.on[a].kind != HD_WHOLE;
+			used = p->tensors[i]->at.on[a].kind != HD_PLACE_REPLICATED;
 		if (!used)
-			hd_log(HD_WARN, "[strategy %s] axis %s: nothing is cut along it, its %lld members all compute the same",
+			hd_log(HD_LOG_WARN, "[strategy %s] axis %s: nothing is cut along it, its %lld members all compute the same",
 			       p->inst[p->axes[a]->inst].name, p->axes[a]->v.name, (long long)p->axes[a]->v.n);
 	}
 }
@@ -408,7 +408,7 @@ static void warn_of_strange_kinds(const struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->nrules; i++)
 		if (p->rules[i].kind && !is_kind(p, p->rules[i].kind))
-			hd_log(HD_WARN, "[strategy %s] rule: no op is of kind %s, so nothing is cut by the rule for %s",
+			hd_log(HD_LOG_WARN, "[strategy %s] rule: no op is of kind %s, so nothing is cut by the rule for %s",
 			       p->inst[p->rules[i].axis->inst].name, p->rules[i].kind, p->rules[i].dim->name);
 }
 
@@ -423,23 +423,23 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 		p->model.capacity_factor = 0, p->model.group_tokens = p->model.seq;
 	HD_TRY(make_dims(p));
 	HD_TRY(build_model(p, o));
-	HD_TRY(hd_precision(p));
+	HD_TRY(hd_pass_precision(p));
 	count_blocks(p);
 	HD_TRY(each(p, "open", call_open));
 	HD_TRY(mesh(p, o->needs ? o->needs : &needs));
 	HD_TRY(each(p, "rewrite", call_rewrite));
-	HD_TRY(hd_precision(p));	/* of what plugins have put there */
+	HD_TRY(hd_pass_precision(p));	/* of what plugins have put there */
 	if (o->train)
-		HD_TRY(hd_autodiff(p));
+		HD_TRY(hd_pass_autodiff(p));
 	HD_TRY(each(p, "rules", call_rules));
-	HD_TRY(hd_phases(p));
+	HD_TRY(hd_pass_decompose(p));
 	HD_TRY(batches(p, o));
-	HD_TRY(hd_schedule(p));
+	HD_TRY(hd_pass_schedule(p));
 	if (o->train)
-		HD_TRY(hd_remake(p));
-	HD_TRY(hd_place_leaves(p));
+		HD_TRY(hd_pass_recompute(p));
+	HD_TRY(hd_pass_place_leaves(p));
 	HD_TRY(each(p, "homes", call_homes));
-	HD_TRY(hd_place(p));
+	HD_TRY(hd_pass_place(p));
 	HD_TRY(hd_experts_check(p));
 	warn_of_idle_axes(p);
 	warn_of_strange_kinds(p);
@@ -447,10 +447,10 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	set_sites(p);
 	HD_TRY(each(p, "lower", call_lower));
 	hd_drop_dead(p);
-	HD_TRY(hd_order(p));
-	HD_TRY(hd_lower(p));
-	HD_TRY(hd_fuse(p));
-	HD_TRY(hd_overlap(p));
+	HD_TRY(hd_pass_toposort(p));
+	HD_TRY(hd_pass_lower(p));
+	HD_TRY(hd_pass_fuse(p));
+	HD_TRY(hd_pass_overlap(p));
 	HD_TRY(hd_check_users(p));
 	HD_TRY(check_sites(p));
 	hash_plan(p);
@@ -485,7 +485,7 @@ int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd
 	p->cur = -1;
 	p->block = -1;
 	p->chunks = 1;
-	p->real = o->real ? o->real : HD_F32;
+	p->real = o->real ? o->real : HD_DTYPE_F32;
 	p->low = o->low;
 	p->gelu = o->gelu;
 	rc = build(p, o);

@@ -32,7 +32,7 @@ struct meeting { double last; int64_t come; };
 struct sim {
 	struct hd_plan *p;
 	const struct hd_machine *m;
-	struct hd_price *out;
+	struct hd_prediction *out;
 	struct events *stages;
 	int64_t *index;			/* by node id: of those that more than one stage takes part in, dense; -1: others */
 	struct meeting *met;		/* by key: index x (micros + 1) + micro + 1 */
@@ -64,7 +64,7 @@ static double traffic(const struct node *n)
 static double kernel_seconds(const struct hd_machine *m, const struct hd_program *g, const struct node *n)
 {
 	struct hd_cost c = { .size = sizeof(c) };
-	double rate = n->v.nin && n->ins[0]->v.dtype == HD_BF16 ? m->flops_bf16 : m->flops_fp32, compute, memory;
+	double rate = n->v.nin && n->ins[0]->v.dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32, compute, memory;
 
 	if (n->v.op->cost)
 		n->v.op->cost(n->inst >= 0 ? g->plan->inst[n->inst].self : NULL, &n->v, &c);
@@ -111,15 +111,15 @@ static double collective_seconds(const struct hd_link *l, const struct node *n, 
 	double members = (double)n->comm.group->v.n, tree = ceil(log2(members)), ring, halves;
 
 	switch (n->comm.kind) {
-	case HD_ALL_REDUCE:
-	case HD_ALL_MAX:
+	case HD_COMM_ALL_REDUCE:
+	case HD_COMM_ALL_MAX:
 		ring = 2 * (members - 1) * l->latency + sent / l->bandwidth;
 		halves = 2 * tree * l->latency + 2 * (double)hd_local_bytes(n->ins[0]) / l->bandwidth;
 		return ring < halves ? ring : halves;
-	case HD_BROADCAST:
-	case HD_REDUCE:
+	case HD_COMM_BROADCAST:
+	case HD_COMM_REDUCE:
 		return tree * l->latency + (double)hd_local_bytes(n->ins[0]) / l->bandwidth;
-	case HD_SHIFT:
+	case HD_COMM_SHIFT:
 		return l->latency + sent / l->bandwidth;
 	default:
 		return (members - 1) * l->latency + sent / l->bandwidth;
@@ -149,16 +149,16 @@ static int over_stages(const struct hd_plan *p, const struct group *g)
 static void movement(struct sim *s, const struct hd_program *g, struct events *to, const struct entry *x, double *compute,
 		     struct hd_stage_price *sum)
 {
-	const struct node *n = x->node, *maker = n->comm.kind == HD_RECV ? N(n->ins[0]->v.node) : n;
+	const struct node *n = x->node, *maker = n->comm.kind == HD_COMM_RECV ? N(n->ins[0]->v.node) : n;
 	double sent = (double)hd_comm_node_sent(s->p, n, g->rank);
-	int apart = over_stages(s->p, n->comm.group), link = apart && n->comm.kind == HD_SEND ?
+	int apart = over_stages(s->p, n->comm.group), link = apart && n->comm.kind == HD_COMM_SEND ?
 		message_link(s->m, s->p, n, g->rank) : link_of(s->m, s->p, n->comm.group, g->rank);
 	struct event *e;
 
 	if (n->comm.group->v.n == 1)
 		return;
-	e = event(to, !apart ? START : n->comm.kind == HD_SEND ? SEND :
-		      n->comm.kind == HD_RECV ? RECEIVE : MEET, compute);
+	e = event(to, !apart ? START : n->comm.kind == HD_COMM_SEND ? SEND :
+		      n->comm.kind == HD_COMM_RECV ? RECEIVE : MEET, compute);
 	sum->sent[link] += sent;
 	e->ticket = to->tickets++;
 	e->queue = n->comm.group->id;
@@ -334,17 +334,17 @@ static int64_t number_meetings(struct sim *s)
 	int64_t n = 0;
 
 	for (const struct node *x = s->p->first; x; x = x->next)
-		s->index[x->id] = x->comm.kind && x->comm.kind != HD_RECV && over_stages(s->p, x->comm.group) ? n++ : -1;
+		s->index[x->id] = x->comm.kind && x->comm.kind != HD_COMM_RECV && over_stages(s->p, x->comm.group) ? n++ : -1;
 	return n;
 }
 
-int hd_price(struct hd_plan *p, const struct hd_machine *m, struct hd_price *out, struct hd_err *err)
+int hd_simulate(struct hd_plan *p, const struct hd_machine *m, struct hd_prediction *out, struct hd_err *err)
 {
 	struct sim s = { .p = p, .m = m, .out = out };
 	int64_t n = p->stages ? p->stages->v.n : 1, meetings;
 	int rc = HD_OK;
 
-	*out = (struct hd_price){ .stages = hd_alloc((size_t)n * sizeof(*out->stages)), .nstages = n };
+	*out = (struct hd_prediction){ .stages = hd_alloc((size_t)n * sizeof(*out->stages)), .nstages = n };
 	s.index = hd_alloc(((size_t)p->nnodes + 1) * sizeof(*s.index));
 	meetings = number_meetings(&s) + 1;
 	s.members = hd_alloc((size_t)meetings * sizeof(*s.members));
@@ -360,7 +360,7 @@ int hd_price(struct hd_plan *p, const struct hd_machine *m, struct hd_price *out
 	return rc;
 }
 
-void hd_price_release(struct hd_price *r)
+void hd_price_release(struct hd_prediction *r)
 {
 	free(r->stages);
 	r->stages = NULL;

@@ -15,13 +15,13 @@ struct hd_stage_price {		/* of one rank of each stage, seconds of a step */
 	double collective;		/* collectives' own time, exposed or not */
 	double sent[HD_LINKS];		/* bytes on each class of links */
 };
-struct hd_price {
+struct hd_prediction {
 	double step;			/* seconds: all stages have ended */
 	struct hd_stage_price *stages;
 	int64_t nstages;
 };
 /* Builds the program of one rank per stage and runs all of them on paper.  Release out in either case. */
-int hd_price(struct hd_plan *p, const struct hd_machine *m, struct hd_price *out, struct hd_err *err);
-void hd_price_release(struct hd_price *r);
+int hd_simulate(struct hd_plan *p, const struct hd_machine *m, struct hd_prediction *out, struct hd_err *err);
+void hd_price_release(struct hd_prediction *r);
 
 #endif

@@ -44,7 +44,7 @@ static int64_t done_reading(const struct hd_program *g, const struct node *r)
 
 	if (!r->comm.kind)
 		return at;
-	if (r->comm.kind == HD_SEND)
+	if (r->comm.kind == HD_COMM_SEND)
 		return FOREVER;
 	for (struct node **k = g->readers[r->outs[0]->id]; k && *k; k++)
 		if (g->position[(*k)->id] > at)
@@ -120,7 +120,7 @@ static int may_overwrite(struct hd_program *g, struct node *n, struct tensor *x,
 
 static int inplace_input(const struct node *n, uint32_t k)
 {
-	if (n->comm.kind == HD_ALL_REDUCE || n->comm.kind == HD_ALL_MAX)
+	if (n->comm.kind == HD_COMM_ALL_REDUCE || n->comm.kind == HD_COMM_ALL_MAX)
 		return 0;
 	if (is(n, "einsum"))
 		return hd_attr(n->attr, "add", 0) != 0 ? (int)n->v.nin - 1 - (hd_attr(n->attr, "rows", 0) != 0) : -1;
@@ -260,7 +260,7 @@ static void index_positions(struct hd_program *g)
 	int64_t at = 0, behind = g->plan->separate_w ? g->plan->nnodes : 0;
 
 	for (struct node *n = g->plan->first; n; n = n->next)
-		g->position[n->id] = at++ + (n->v.phase == HD_W ? behind : n->v.phase & (HD_S | HD_U) ? 2 * behind : 0);
+		g->position[n->id] = at++ + (n->v.phase == HD_UNIT_W ? behind : n->v.phase & (HD_UNIT_S | HD_UNIT_U) ? 2 * behind : 0);
 }
 
 void hd_index_program(struct hd_program *g)

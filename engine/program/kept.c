@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int is_backward(const struct node *n) { return (n->v.phase & (HD_B | HD_W)) != 0; }
+static int is_backward(const struct node *n) { return (n->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0; }
 
 /* The tensor of this buffer that backward reads; NULL: none. */
 static const struct tensor *read_in_backward(const struct hd_program *g, const struct tensor *root)
@@ -33,7 +33,7 @@ static const struct tensor *kept(const struct hd_program *g, const struct tensor
 {
 	const struct node *maker = t->v.node ? N(t->v.node) : NULL;
 
-	if (g->at[t->id].root != t || t->step || !maker || !(maker->v.phase & HD_F) || !hd_node_here(g, maker))
+	if (g->at[t->id].root != t || t->step || !maker || !(maker->v.phase & HD_UNIT_F) || !hd_node_here(g, maker))
 		return NULL;
 	return read_in_backward(g, t);
 }
@@ -98,7 +98,7 @@ static int64_t block(const struct hd_program *g, const char *name, json_t *all)
 	return sum;
 }
 
-void hd_kept_print(const struct hd_program *g, int json)
+void hd_saved_print(const struct hd_program *g, int json)
 {
 	const struct hd_plan *p = g->plan;
 	json_t *all = json ? json_array() : NULL;

@@ -27,7 +27,7 @@ int hd_tensor_here(const struct hd_program *g, const struct tensor *t)
 	const struct hd_plan *p = g->plan;
 
 	for (int a = 0; a < p->naxes; a++)
-		if (t->at.on[a].kind == HD_AT && t->at.on[a].index != hd_plan_coord(p, g->rank, p->axes[a]))
+		if (t->at.on[a].kind == HD_PLACE_PINNED && t->at.on[a].index != hd_plan_coord(p, g->rank, p->axes[a]))
 			return 0;
 	return 1;
 }
@@ -39,7 +39,7 @@ int64_t hd_program_parameters(const struct hd_program *g)
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *t = g->plan->tensors[i];
 
-		if (!t->v.node && t->v.what == HD_PARAM && hd_tensor_here(g, t))
+		if (!t->v.node && t->v.what == HD_TENSOR_PARAM && hd_tensor_here(g, t))
 			n += hd_local_count(t);
 	}
 	return n;
@@ -50,7 +50,7 @@ static void touch(struct hd_program *g, struct hd_span *s, const struct tensor *
 	const struct tensor *root = g->at[t->id].root;
 	struct hd_span *k;
 
-	if (!root->v.node && root->v.what != HD_DATA)
+	if (!root->v.node && root->v.what != HD_TENSOR_DATA)
 		return;
 	if (!g->at[root->id].here)		/* the norm of all gradients, a send's other end: named here, elsewhere in memory */
 		return;
@@ -90,7 +90,7 @@ static void keep_results(struct hd_program *g, struct hd_span *s)
 		if (s[instance(g, g->at[g->plan->stats[i]->id].root, 0)].last >= 0)
 			touch(g, s, g->plan->stats[i], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
 	for (size_t i = 0; i < g->plan->ntensors; i++)
-		if (g->keep_gradients && g->plan->tensors[i]->v.what == HD_GRAD && g->plan->tensors[i]->v.node &&
+		if (g->keep_gradients && g->plan->tensors[i]->v.what == HD_TENSOR_GRAD && g->plan->tensors[i]->v.node &&
 		    s[instance(g, g->at[i].root, 0)].last >= 0)
 			touch(g, s, g->plan->tensors[i], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
@@ -101,7 +101,7 @@ static void keep_results(struct hd_program *g, struct hd_span *s)
 	}
 }
 
-static int is_state(const struct tensor *t) { return !t->v.node && t->v.what != HD_DATA; }
+static int is_state(const struct tensor *t) { return !t->v.node && t->v.what != HD_TENSOR_DATA; }
 
 static int64_t persistent(struct hd_program *g)
 {
@@ -110,7 +110,7 @@ static int64_t persistent(struct hd_program *g)
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		struct tensor *t = g->plan->tensors[i];
 
-		if (!is_state(t) || t->v.what == HD_ACT || !hd_tensor_here(g, t))
+		if (!is_state(t) || t->v.what == HD_TENSOR_ACT || !hd_tensor_here(g, t))
 			continue;
 		g->offsets[g->at[i].slot] = at;
 		at += (hd_local_bytes(t) + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
@@ -135,7 +135,7 @@ static int64_t pack(const struct hd_program *g, struct hd_span *s, int64_t n, in
 		return hd_memory_plan(s, n);
 	unit = hd_alloc((g->n + 1) * sizeof(*unit));
 	for (size_t e = 0, last = 0; e < g->n; e++) {
-		if (g->entries[e].unit.kind != HD_S && !same_unit(&g->entries[e].unit, &g->entries[last].unit))
+		if (g->entries[e].unit.kind != HD_UNIT_S && !same_unit(&g->entries[e].unit, &g->entries[last].unit))
 			u++, last = e;
 		unit[e] = u;
 	}
@@ -218,7 +218,7 @@ void *hd_program_address(const struct hd_program *g, const struct tensor *t, int
 	const struct storage *s = &g->at[t->id];
 	char *base;
 
-	if (s->root->v.node || s->root->v.what == HD_DATA) {
+	if (s->root->v.node || s->root->v.what == HD_TENSOR_DATA) {
 		base = g->transient;
 	} else {
 		if (!hd_tensor_here(g, s->root))

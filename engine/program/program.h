@@ -22,7 +22,7 @@ struct entry {				/* one line of the timeline */
 	struct node *node;		/* ACC: the accumulate node, and which of its inputs is added */
 	struct tensor *data;		/* LOAD */
 	uint32_t input;
-	struct hd_unit unit;		/* the unit it belongs to; kind HD_G, HD_S, HD_U: once a step */
+	struct hd_unit unit;		/* the unit it belongs to; kind HD_UNIT_G, HD_UNIT_S, HD_UNIT_U: once a step */
 	int64_t wait;			/* communication: entry before which it must be finished; = n: the end */
 };
 
@@ -67,8 +67,8 @@ struct hd_program {
 	struct launches *launches;	/* by node id */
 	char *persistent, *transient;
 	struct command *commands; size_t ncommands, cap_commands;
-	struct hd_members **members;	/* by group id */
-	struct hd_ticket *tickets;
+	struct hd_communicator **members;	/* by group id */
+	struct hd_request *tickets;
 	struct landing *landings;	/* by ticket: where what was received goes, from the staging memory */
 	char *host;			/* alloc_host: what data leaves are filled in */
 	struct recording *recordings; size_t nrecordings;	/* runs of kernels, kept by the device */
@@ -104,7 +104,7 @@ void *hd_program_address(const struct hd_program *g, const struct tensor *t, int
 void hd_program_share(struct hd_program *g, const struct hd_program *owner);
 
 /* explain --kept: the buffers of forward that backward reads, on stdout. */
-void hd_kept_print(const struct hd_program *g, int json);
+void hd_saved_print(const struct hd_program *g, int json);
 enum { HD_TRACE_KERNEL, HD_TRACE_GROUP, HD_TRACE_MESSAGE };	/* computes; a collective; sends or receives */
 struct trace_event {
 	double begin, end;		/* of this rank's compute thread in it */

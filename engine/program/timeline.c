@@ -25,7 +25,7 @@ static int64_t stage_at(const struct hd_plan *p, const struct tensor *t)
 {
 	const struct hd_place *w = &t->at.on[p->stages->id];
 
-	return w->kind == HD_AT ? w->index : -1;
+	return w->kind == HD_PLACE_PINNED ? w->index : -1;
 }
 
 static int crosses_stages(const struct hd_plan *p, const struct node *n)
@@ -45,9 +45,9 @@ static int is_here(const struct hd_program *g, const struct node *n)
 
 	if (!p->stages)
 		return 1;
-	if (n->comm.kind == HD_RECV)
+	if (n->comm.kind == HD_COMM_RECV)
 		s = stage_at(p, n->outs[0]);
-	else if ((n->comm.kind == HD_BROADCAST || !strcmp(n->v.op->name, "norm2")) && crosses_stages(p, n))
+	else if ((n->comm.kind == HD_COMM_BROADCAST || !strcmp(n->v.op->name, "norm2")) && crosses_stages(p, n))
 		s = -1;
 	else
 		s = hd_node_stage(p, n);
@@ -104,7 +104,7 @@ static void emit_sync(struct build *b, struct node *n)
 {
 	struct hd_unit was = b->unit;
 
-	b->unit = (struct hd_unit){ HD_S, 0, HD_STEP };
+	b->unit = (struct hd_unit){ HD_UNIT_S, 0, HD_STEP };
 	emit(b, n, HD_STEP);
 	b->unit = was;
 }
@@ -112,7 +112,7 @@ static void emit_sync(struct build *b, struct node *n)
 static int reads_movement(const struct node *n)
 {
 	for (uint32_t i = 0; i < n->v.nin; i++)
-		if (n->ins[i]->v.node && N(n->ins[i]->v.node)->comm.kind && n->ins[i]->v.node->phase & HD_S)
+		if (n->ins[i]->v.node && N(n->ins[i]->v.node)->comm.kind && n->ins[i]->v.node->phase & HD_UNIT_S)
 			return 1;
 	return 0;
 }
@@ -133,7 +133,7 @@ static void met(struct build *b, struct node *n)
 static void complete(struct build *b, const struct tensor *t)
 {
 	for (struct node **r = b->g->readers[t->id]; r && *r; r++)
-		if ((*r)->v.phase & HD_S)
+		if ((*r)->v.phase & HD_UNIT_S)
 			met(b, *r);
 }
 
@@ -149,7 +149,7 @@ static void load(struct build *b, const struct node *n, int32_t micro)
 	for (uint32_t i = 0; i < n->v.nin && micro != HD_STEP; i++) {
 		char **loaded = &b->loaded[n->ins[i]->id];
 
-		if (n->ins[i]->v.what != HD_DATA || n->ins[i]->v.node)
+		if (n->ins[i]->v.what != HD_TENSOR_DATA || n->ins[i]->v.node)
 			continue;
 		if (!*loaded)
 			*loaded = hd_alloc((size_t)b->g->plan->micros);
@@ -198,7 +198,7 @@ static void emit_phase(struct build *b, uint32_t phase)
 
 static int in_unit(const struct hd_plan *p, const struct node *n, const struct hd_unit *u)
 {
-	uint32_t phases = u->kind == HD_B && !p->separate_w ? HD_B | HD_W : u->kind;
+	uint32_t phases = u->kind == HD_UNIT_B && !p->separate_w ? HD_UNIT_B | HD_UNIT_W : u->kind;
 
 	return n->v.phase & phases && (n->block < 0 ? 0 : p->blocks[n->block].chunk) == u->chunk;
 }
@@ -222,7 +222,7 @@ static void put_receive(const struct hd_program *g, struct unit_nodes *l, struct
 static const struct unit_nodes *nodes_of(struct build *b, const struct hd_unit *u)
 {
 	const struct hd_program *g = b->g;
-	struct unit_nodes *l = &b->units[u->chunk * 3 + (u->kind == HD_F ? 0 : u->kind == HD_B ? 1 : 2)];
+	struct unit_nodes *l = &b->units[u->chunk * 3 + (u->kind == HD_UNIT_F ? 0 : u->kind == HD_UNIT_B ? 1 : 2)];
 	size_t n = 0;
 
 	if (l->v)
@@ -234,7 +234,7 @@ static const struct unit_nodes *nodes_of(struct build *b, const struct hd_unit *
 	for (size_t i = 0; i < g->nmine; i++) {
 		if (!in_unit(g->plan, g->mine[i], u))
 			continue;
-		if (g->mine[i]->comm.kind == HD_RECV)
+		if (g->mine[i]->comm.kind == HD_COMM_RECV)
 			put_receive(g, l, g->mine[i]);
 		else
 			l->v[l->n++] = g->mine[i];
@@ -277,7 +277,7 @@ static void hold_after(struct build *b)
 	for (size_t k = 0; k < b->g->nmine; k++) {
 		struct node *n = b->g->mine[k];
 
-		if (n->v.phase != HD_S)
+		if (n->v.phase != HD_UNIT_S)
 			continue;
 		b->held[n->id] = (char)crosses_stages(b->g->plan, n);
 		for (uint32_t i = 0; i < n->v.nin; i++)
@@ -292,7 +292,7 @@ static void mark_leading(struct build *b)
 	for (size_t i = b->g->nmine; i-- > 0;) {
 		struct node *n = b->g->mine[i];
 
-		if (n->v.phase != HD_S || b->held[n->id] || !strcmp(n->v.op->name, "norm2"))
+		if (n->v.phase != HD_UNIT_S || b->held[n->id] || !strcmp(n->v.op->name, "norm2"))
 			continue;
 		b->leads[n->id] = n->comm.kind != 0;
 		for (uint32_t k = 0; k < n->v.nout; k++)
@@ -369,7 +369,7 @@ static void order_asked(struct build *b)
 	for (size_t i = 0; i < b->g->nmine; i++) {
 		struct node *k = b->g->mine[i];
 
-		for (struct wait *w = k->v.phase == HD_S ? k->waits : NULL; w; w = w->next)
+		for (struct wait *w = k->v.phase == HD_UNIT_S ? k->waits : NULL; w; w = w->next)
 			wait_for(b, k, w->on);
 	}
 }
@@ -382,12 +382,12 @@ static void order_overwrites(struct build *b)
 		struct node *r = b->g->mine[i], **list = NULL;
 		size_t n = 0, cap = 0;
 
-		if (r->v.phase != HD_S || only_names(r))
+		if (r->v.phase != HD_UNIT_S || only_names(r))
 			continue;
 		for (size_t j = i + 1; j < b->g->nmine; j++) {
 			struct node *k = b->g->mine[j];
 
-			if (k->v.phase == HD_S && reads_what(b->g, r, k)) {
+			if (k->v.phase == HD_UNIT_S && reads_what(b->g, r, k)) {
 				list = hd_grow(list, n + 1, &cap, sizeof(*list));
 				list[n++] = k;
 				b->unmet[k->id]++;
@@ -402,9 +402,9 @@ static void count(struct build *b)
 	for (size_t k = 0; k < b->g->nmine; k++) {
 		struct node *n = b->g->mine[k];
 
-		b->runs[n->id] = n->v.phase & (HD_F | HD_B | HD_W) ? (int)b->g->plan->micros : 1;
+		b->runs[n->id] = n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? (int)b->g->plan->micros : 1;
 		for (uint32_t i = 0; i < n->v.nin; i++)
-			b->unmet[n->id] += n->ins[i]->v.node != NULL && !(n->comm.kind == HD_RECV);
+			b->unmet[n->id] += n->ins[i]->v.node != NULL && !(n->comm.kind == HD_COMM_RECV);
 	}
 	hold_after(b);
 	mark_leading(b);
@@ -429,7 +429,7 @@ int hd_entry_reads(const struct entry *e, uint32_t i)
 {
 	if (e->type == HD_ENTRY_LOAD || i >= e->node->v.nin)
 		return 0;
-	return e->type == HD_ENTRY_ACC || (strcmp(e->node->v.op->name, "accumulate") && e->node->comm.kind != HD_RECV);
+	return e->type == HD_ENTRY_ACC || (strcmp(e->node->v.op->name, "accumulate") && e->node->comm.kind != HD_COMM_RECV);
 }
 
 /* Between the two the run looks at the loss and the norm, and may begin again. */
@@ -448,7 +448,7 @@ static void wait_for_overwrites(struct hd_program *g)
 	for (int64_t e = 0; e < (int64_t)g->n; e++) {
 		struct entry *x = &g->entries[e];
 
-		if (x->type != HD_ENTRY_NODE || !x->node->comm.kind || !(x->node->v.phase & HD_S))
+		if (x->type != HD_ENTRY_NODE || !x->node->comm.kind || !(x->node->v.phase & HD_UNIT_S))
 			continue;
 		for (int64_t f = e + 1; f < x->wait; f++)
 			if (g->entries[f].type == HD_ENTRY_NODE && overwrites(g, g->entries[f].node, x->node->ins[0]))
@@ -518,7 +518,7 @@ static void waits(struct build *b)
 		if (x->type == HD_ENTRY_NODE && x->node->comm.kind) {
 			struct tensor *y = x->node->outs[0];
 
-			x->wait = x->node->comm.kind == HD_SEND ? send_wait(b, e) : first[row[y->id] + (y->step ? 0 : x->micro + 1)];
+			x->wait = x->node->comm.kind == HD_COMM_SEND ? send_wait(b, e) : first[row[y->id] + (y->step ? 0 : x->micro + 1)];
 			if (e < update && x->wait > update)
 				x->wait = update;
 		}
@@ -549,7 +549,7 @@ int hd_timeline(struct hd_program *g)
 	b.leads = hd_alloc(n), b.after = hd_alloc(n * sizeof(*b.after));
 	count(&b);
 	b.unit_at = hd_alloc((size_t)(p->nunits[g->coord] + 1) * sizeof(*b.unit_at));
-	emit_phase(&b, HD_G);
+	emit_phase(&b, HD_UNIT_G);
 	b.unit = p->nunits[g->coord] ? p->units[g->coord][0] : b.unit;
 	emit_receives(&b, 0);
 	for (int u = 0; u < p->nunits[g->coord]; u++) {
@@ -559,8 +559,8 @@ int hd_timeline(struct hd_program *g)
 		emit_unit(&b, &p->units[g->coord][u]);
 	}
 	catch_up(&b, 0);
-	emit_phase(&b, HD_S);
-	emit_phase(&b, HD_U);
+	emit_phase(&b, HD_UNIT_S);
+	emit_phase(&b, HD_UNIT_U);
 	rc = check_all_ran(&b);
 	waits(&b);
 	for (size_t i = 0; i < n; i++)

@@ -20,7 +20,7 @@ struct command {
 	const struct hd_prep *prep;
 	void **out, **in;
 	const struct tensor *data;
-	struct hd_members *members;
+	struct hd_communicator *members;
 	struct hd_call call;
 	int64_t ticket;
 	struct hd_unit unit;
@@ -46,11 +46,11 @@ struct waiting { int64_t *v; size_t n, cap; };
 
 static int in_host(const struct hd_program *g) { return hd_device_in_host(g->device); }
 
-static int64_t in_bytes(const struct node *n) { return n->comm.kind == HD_RECV ? 0 : (hd_local_bytes(n->ins[0]) + 63) / 64 * 64; }
-static int64_t out_bytes(const struct node *n) { return n->comm.kind == HD_SEND ? 0 : (hd_local_bytes(n->outs[0]) + 63) / 64 * 64; }
+static int64_t in_bytes(const struct node *n) { return n->comm.kind == HD_COMM_RECV ? 0 : (hd_local_bytes(n->ins[0]) + 63) / 64 * 64; }
+static int64_t out_bytes(const struct node *n) { return n->comm.kind == HD_COMM_SEND ? 0 : (hd_local_bytes(n->outs[0]) + 63) / 64 * 64; }
 static int64_t number_bytes(const struct node *n)
 {
-	return n->comm.kind == HD_ALL_TO_ALL_ROWS ? (hd_local_count(n->ins[1]) * (int64_t)sizeof(int32_t) + 63) / 64 * 64 : 0;
+	return n->comm.kind == HD_COMM_ALL_TO_ALL_V ? (hd_local_count(n->ins[1]) * (int64_t)sizeof(int32_t) + 63) / 64 * 64 : 0;
 }
 
 static struct command *append(struct hd_program *g, int type, const struct entry *e)
@@ -59,7 +59,7 @@ static struct command *append(struct hd_program *g, int type, const struct entry
 
 	g->commands = hd_grow(g->commands, g->ncommands, &g->cap_commands, sizeof(*g->commands));
 	c = &g->commands[g->ncommands++];
-	*c = (struct command){ .type = type, .micro = e ? e->micro : HD_STEP, .unit = e ? e->unit : (struct hd_unit){ HD_U, 0, HD_STEP },
+	*c = (struct command){ .type = type, .micro = e ? e->micro : HD_STEP, .unit = e ? e->unit : (struct hd_unit){ HD_UNIT_U, 0, HD_STEP },
 		.name = e && e->node ? e->node->v.op->name : "load", .node = e ? e->node : NULL };
 	return c;
 }
@@ -84,7 +84,7 @@ static void run_launch(struct hd_program *g, const struct entry *e, const struct
 	for (uint32_t i = 0; l->rows && i < e->node->v.nin + e->node->v.nout && !c->rows_most; i++) {
 		const struct tensor *t = i < e->node->v.nin ? e->node->ins[i] : e->node->outs[i - e->node->v.nin];
 
-		c->rows_most = t->rows ? hd_rows_most(t) : 0;
+		c->rows_most = t->rows ? hd_ragged_max(t) : 0;
 	}
 	if (c->rows_most) {
 		c->rows = hd_program_address(g, l->rows, e->micro);
@@ -107,7 +107,7 @@ static void describe_rows(struct hd_program *g, const struct node *n, int64_t mi
 	r->need = hd_program_address(g, n->ins[2], micro);
 	r->experts = many->local[0] / n->comm.group->v.n;
 	r->samples = many->local[1];
-	r->bytes = hd_row_count(n->ins[0]) * HD_BITS(n->ins[0]->v.dtype) / 8;
+	r->bytes = hd_ragged_row_elements(n->ins[0]) * HD_BITS(n->ins[0]->v.dtype) / 8;
 	if (!hd_device_in_host(g->device)) {
 		struct row_numbers *k = hd_plan_alloc(g->plan, sizeof(*k));
 
@@ -159,19 +159,19 @@ static void start_comm(struct hd_program *g, const struct entry *e, int64_t tick
 	if (HD_BITS(x->v.dtype) < 8)
 		count = (count + 7) / 8;
 	c->members = g->members[n->comm.group->id];
-	c->call = (struct hd_call){ .kind = n->comm.kind, .dtype = HD_BITS(x->v.dtype) < 8 ? HD_U8 : x->v.dtype,
+	c->call = (struct hd_call){ .kind = n->comm.kind, .dtype = HD_BITS(x->v.dtype) < 8 ? HD_DTYPE_U8 : x->v.dtype,
 		.index = (int32_t)n->comm.index, .count = count, .fixed = (uint32_t)g->fixed_order };
-	if (n->comm.kind != HD_RECV && !(n->comm.kind == HD_BROADCAST && hd_members_me(c->members) != n->comm.index))
+	if (n->comm.kind != HD_COMM_RECV && !(n->comm.kind == HD_COMM_BROADCAST && hd_communicator_me(c->members) != n->comm.index))
 		c->call.in = hd_program_address(g, x, e->micro);
-	if (n->comm.kind != HD_SEND)
+	if (n->comm.kind != HD_COMM_SEND)
 		c->call.out = hd_program_address(g, n->outs[0], e->micro);
-	if (n->comm.kind == HD_ALL_TO_ALL_ROWS)
+	if (n->comm.kind == HD_COMM_ALL_TO_ALL_V)
 		describe_rows(g, n, e->micro, c, staging);
 	c->call.what = hd_plan_text(g->plan, "%s of %s (%s)%s%s", hd_comm_kind_name(n->comm.kind),
 				    hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, n->v.block[0] ? " in " : "",
 				    n->v.block);
-	if (n->comm.kind >= HD_SEND)	/* the sender's unit says which way the message goes */
-		c->call.lane = ((n->comm.kind == HD_SEND ? n : N(x->v.node))->v.phase & (HD_B | HD_W)) != 0;
+	if (n->comm.kind >= HD_COMM_SEND)	/* the sender's unit says which way the message goes */
+		c->call.lane = ((n->comm.kind == HD_COMM_SEND ? n : N(x->v.node))->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
 	c->name = hd_comm_kind_name(n->comm.kind);
 	c->ticket = ticket;
 	if (*staging)
@@ -330,7 +330,7 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err
 	g->transient = b->transient;
 	g->members = b->members;
 	g->landings = hd_plan_alloc(g->plan, (g->n + 1) * sizeof(*g->landings));
-	rc = hd_record(g, b, err);
+	rc = hd_pass_record(g, b, err);
 	for (size_t e = 0; e < g->n && rc >= 0; e++) {
 		wait_here(g, &w[e], &g->entries[e]);
 		if (g->entries[e].wait >= 0) {
@@ -366,13 +366,13 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err
 /* -- a step ------------------------------------------------------------------------------------------------------------------------ */
 static void trace(struct hd_program *g, const struct command *c, double begin)
 {
-	const struct hd_ticket *t = c->type == WAIT ? &g->tickets[c->ticket] : NULL;
+	const struct hd_request *t = c->type == WAIT ? &g->tickets[c->ticket] : NULL;
 	const struct hd_call *call = t ? &t->call : c->type == START ? &c->call : NULL;
 
 	if (g->ntrace < g->cap_trace)
 		g->trace[g->ntrace++] = (struct trace_event){ begin, hd_seconds(), t ? t->started : 0, t ? t->finished : 0, c->name,
 			call ? call->what : NULL, c->unit,
-			!call ? HD_TRACE_KERNEL : call->kind >= HD_SEND ? HD_TRACE_MESSAGE : HD_TRACE_GROUP, g->tracing };
+			!call ? HD_TRACE_KERNEL : call->kind >= HD_COMM_SEND ? HD_TRACE_MESSAGE : HD_TRACE_GROUP, g->tracing };
 }
 
 void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps)
@@ -604,17 +604,17 @@ double hd_program_products(struct hd_program *g, struct hd_run *run)
 /* -- which result is not finite ------------------------------------------------------------------------------------------------------ */
 static int all_finite(const struct hd_program *g, const struct command *c, const struct tensor *t, const void *data)
 {
-	int64_t n = t->rows ? rows_used(g, c) * hd_row_count(t) : hd_local_count(t);
+	int64_t n = t->rows ? rows_used(g, c) * hd_ragged_row_elements(t) : hd_local_count(t);
 
-	if (t->v.dtype == HD_F32)
+	if (t->v.dtype == HD_DTYPE_F32)
 		for (int64_t i = 0; i < n; i++)
 			if (!isfinite(((const float *)data)[i]))
 				return 0;
-	if (t->v.dtype == HD_F64)
+	if (t->v.dtype == HD_DTYPE_F64)
 		for (int64_t i = 0; i < n; i++)
 			if (!isfinite(((const double *)data)[i]))
 				return 0;
-	if (t->v.dtype == HD_BF16)
+	if (t->v.dtype == HD_DTYPE_BF16)
 		for (int64_t i = 0; i < n; i++)
 			if ((((const uint16_t *)data)[i] & 0x7f80) == 0x7f80)
 				return 0;
@@ -627,14 +627,14 @@ static void name_it(const struct command *c, const struct tensor *t, struct hd_e
 	const char *of = "";
 
 	for (uint32_t i = 0; i < n->v.nin && !of[0]; i++)
-		of = n->ins[i]->v.what == HD_PARAM ? n->ins[i]->v.name : "";
+		of = n->ins[i]->v.what == HD_TENSOR_PARAM ? n->ins[i]->v.name : "";
 	hd_err_set(err, HD_EINVAL, "%s%s%s%s%s%s made a value of (%s) that is not finite, in micro-batch %d", n->v.op->name,
 		   of[0] ? " with " : "", of, n->v.block[0] ? " in " : "", n->v.block,
-		   n->v.phase & (HD_B | HD_W) ? " (backward)" : "", t->spec, c->micro);
+		   n->v.phase & (HD_UNIT_B | HD_UNIT_W) ? " (backward)" : "", t->spec, c->micro);
 }
 
 /* Or a copy of one, on another stage. */
-static int is_leaf(const struct tensor *t) { return !t->v.node || t->v.what == HD_PARAM; }
+static int is_leaf(const struct tensor *t) { return !t->v.node || t->v.what == HD_TENSOR_PARAM; }
 
 static int is_finite_now(struct hd_program *g, const struct command *c, const struct tensor *t)
 {

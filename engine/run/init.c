@@ -19,7 +19,7 @@ int hd_owns(const struct hd_program *g, const struct tensor *t)
 	for (int a = 0; a < p->naxes; a++) {
 		int64_t me = hd_plan_coord(p, g->rank, p->axes[a]);
 
-		if (t->at.on[a].kind == HD_AT ? t->at.on[a].index != me : t->at.on[a].kind != HD_CUT && me)
+		if (t->at.on[a].kind == HD_PLACE_PINNED ? t->at.on[a].index != me : t->at.on[a].kind != HD_PLACE_SHARD && me)
 			return 0;
 	}
 	return 1;
@@ -94,15 +94,15 @@ static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
 /* The name that a parameter's values, and its master's, are made from; NULL: t is neither. */
 static const char *weight_name(const struct tensor *t)
 {
-	if (t->v.node || (t->v.what != HD_PARAM && t->v.what != HD_MASTER))
+	if (t->v.node || (t->v.what != HD_TENSOR_PARAM && t->v.what != HD_TENSOR_MASTER))
 		return NULL;
-	return t->v.what == HD_MASTER ? t->v.of->name : t->v.name;
+	return t->v.what == HD_TENSOR_MASTER ? t->v.of->name : t->v.name;
 }
 
 static void fill_slice(const struct hd_program *g, const struct tensor *t, struct filling *f, void *data)
 {
 	int64_t n = hd_local_count(t);
-	int low = t->v.dtype == HD_BF16;
+	int low = t->v.dtype == HD_DTYPE_BF16;
 
 	f->w = low ? hd_alloc((size_t)n * sizeof(float)) : data;
 	memset(data, 0, (size_t)hd_local_bytes(t));
@@ -118,7 +118,7 @@ void hd_init_weights(const struct hd_program *g, int64_t seed)
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *t = g->plan->tensors[i];
 		const char *name = weight_name(t);
-		struct filling f = { .std = t->init_std, .init = t->init, .wide = t->v.dtype == HD_F64 };
+		struct filling f = { .std = t->init_std, .init = t->init, .wide = t->v.dtype == HD_DTYPE_F64 };
 		void *data;
 
 		if (!name || !hd_tensor_here(g, t))

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct hd_plan_options role_options[HD_ROLES] = {
-	[HD_TRAIN] = { .train = 1 }, [HD_EVAL] = { .train = 0 }, [HD_GENERATE] = { .generate = 1 },
+static const struct hd_plan_options role_options[HD_JOB_ROLES] = {
+	[HD_JOB_TRAIN] = { .train = 1 }, [HD_JOB_EVAL] = { .train = 0 }, [HD_JOB_GENERATE] = { .generate = 1 },
 };
 
 const struct hd_program *hd_job_owner(const struct hd_job *j)
 {
-	for (int r = 0; r < HD_ROLES; r++)
+	for (int r = 0; r < HD_JOB_ROLES; r++)
 		if (j->program[r])
 			return j->program[r];
 	return NULL;
@@ -95,7 +95,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 	int64_t most = j->program[role]->memory.transient;
 	const struct hd_ramp *ramp = &j->train.batch;
 
-	for (int64_t k = 0; role == HD_TRAIN && k < ramp->steps && !err->code; k++) {
+	for (int64_t k = 0; role == HD_JOB_TRAIN && k < ramp->steps && !err->code; k++) {
 		struct hd_plan_options o = role_options[role];
 		struct hd_program *g = NULL;
 		struct hd_plan *p = NULL;
@@ -122,7 +122,7 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	const struct hd_program *owner = hd_job_owner(j);
 	int64_t transient = 0, staging = 0;
 
-	for (int r = 0; r < HD_ROLES; r++)
+	for (int r = 0; r < HD_JOB_ROLES; r++)
 		if (j->program[r]) {
 			int64_t most = most_transient(j, r, err);
 
@@ -139,7 +139,7 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	HD_TRY(hd_comm_agree(err));
 	if (j->nccl)
 		return HD_OK;
-	for (int r = 0; r < HD_ROLES; r++)	/* the programs run one at a time */
+	for (int r = 0; r < HD_JOB_ROLES; r++)	/* the programs run one at a time */
 		if (j->program[r] && hd_program_staging(j->program[r]) > staging)
 			staging = hd_program_staging(j->program[r]);
 	staging = (int64_t)hd_comm_max((double)staging);
@@ -150,7 +150,7 @@ static int memory(struct hd_job *j, struct hd_err *err)
 }
 
 /* Those of an earlier program of the same layout. */
-static struct hd_members *known_members(const struct hd_program *was, const struct group *gr)
+static struct hd_communicator *known_members(const struct hd_program *was, const struct group *gr)
 {
 	for (size_t i = 0; was && i < was->plan->ngroups; i++)
 		if (was->plan->groups[i]->role == gr->role && !strcmp(was->plan->groups[i]->name, gr->name))
@@ -158,7 +158,7 @@ static struct hd_members *known_members(const struct hd_program *was, const stru
 	return NULL;
 }
 
-static void group_members(struct hd_job *j, struct hd_program *g, const struct hd_program *was, struct hd_members **out)
+static void group_members(struct hd_job *j, struct hd_program *g, const struct hd_program *was, struct hd_communicator **out)
 {
 	struct hd_plan *p = g->plan;
 
@@ -181,7 +181,7 @@ static void group_members(struct hd_job *j, struct hd_program *g, const struct h
 				rest /= gr->axes[a]->v.n;
 			}
 		}
-		out[i] = hd_members_create(ranks, (int)gr->v.n, gr->name);
+		out[i] = hd_communicator_create(ranks, (int)gr->v.n, gr->name);
 		free(ranks);
 	}
 }
@@ -189,7 +189,7 @@ static void group_members(struct hd_job *j, struct hd_program *g, const struct h
 static int has_messages(const struct hd_plan *p, const struct group *gr)
 {
 	for (const struct node *n = p->first; n; n = n->next)
-		if (n->comm.kind >= HD_SEND && n->comm.group == gr)
+		if (n->comm.kind >= HD_COMM_SEND && n->comm.group == gr)
 			return 1;
 	return 0;
 }
@@ -204,7 +204,7 @@ static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program 
 	group_members(j, g, was, b.members);
 	for (size_t i = 0; i < g->plan->ngroups; i++)
 		if (!was && has_messages(g->plan, g->plan->groups[i]))
-			hd_members_messages(b.members[i]);
+			hd_communicator_messages(b.members[i]);
 	if (g != owner)
 		hd_program_share(g, owner);
 	hd_program_bind(g, &b, err);
@@ -228,14 +228,14 @@ static int choose_cuda(struct hd_job *j, int must, struct hd_err *err)
 	if (why.code && must)
 		return hd_train_fail(j->conf, &j->train, "device", err, why.code, "%s", why.text);
 	text = j->device ? cuda->describe() : hd_format("device cpu: %s", why.text);
-	hd_log(HD_INFO, "%s", text);
+	hd_log(HD_LOG_INFO, "%s", text);
 	free(text);
 	return HD_OK;
 }
 
 static int choose_comm(struct hd_job *j, struct hd_err *err)
 {
-	int nccl = j->train.comm == HD_COMM_NCCL, cuda = !hd_device_in_host(j->device), ordered = j->train.rank_order;
+	int nccl = j->train.comm == HD_TRANSPORT_NCCL, cuda = !hd_device_in_host(j->device), ordered = j->train.rank_order;
 
 	if (nccl && !cuda)
 		return hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP, "nccl moves the memory of GPUs, and the device is cpu");
@@ -244,7 +244,7 @@ static int choose_comm(struct hd_job *j, struct hd_err *err)
 	if (nccl && ordered)
 		return hd_train_fail(j->conf, &j->train, "reduce", err, HD_ENOTSUP, "rank_order: nccl adds in an order of its own; "
 				       "with train.comm = mpi it is that of the ranks");
-	if (cuda && j->device->comm && !ordered && j->train.comm != HD_COMM_MPI && (j->world.size > 1 || nccl)) {
+	if (cuda && j->device->comm && !ordered && j->train.comm != HD_TRANSPORT_MPI && (j->world.size > 1 || nccl)) {
 		j->nccl = 1;
 		return hd_comm_device(j->device->comm, err);
 	}
@@ -278,8 +278,8 @@ int64_t hd_plan_parameters(const struct hd_plan *p)
 	int64_t n = 0;
 
 	for (size_t i = 0; i < p->ntensors; i++)
-		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_PARAM)
-			n += hd_whole_count(p->tensors[i]);
+		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_TENSOR_PARAM)
+			n += hd_global_count(p->tensors[i]);
 	return n;
 }
 
@@ -291,7 +291,7 @@ double hd_plan_flops(const struct hd_plan *p)
 		struct hd_cost c = { .size = sizeof(c) };
 		int64_t ranks = p->ranks;
 
-		if (n->again || !n->v.op->cost || !(n->v.phase & (HD_F | HD_B | HD_W)))
+		if (n->again || !n->v.op->cost || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
 			continue;
 		n->v.op->cost(NULL, &n->v, &c);
 		if (p->stages)
@@ -335,16 +335,16 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	j->low = hd_precision_asked(&j->train, !hd_device_in_host(j->device));
 	hd_picks_precision(j, known_picks);
 	if (j->low && j->device->slow && j->device->slow(j->low) && j->world.rank == 0)
-		hd_log(HD_INFO, "%s", j->device->slow(j->low));
+		hd_log(HD_LOG_INFO, "%s", j->device->slow(j->low));
 	choose_comm(j, err);
 	HD_TRY(hd_comm_agree(err));
-	for (int r = 0; r < HD_ROLES; r++)
+	for (int r = 0; r < HD_JOB_ROLES; r++)
 		if (roles >> r & 1)
 			HD_TRY(build(j, r, 0, err));
 	hd_comm_describe(describe, hd_job_any_plan(j));
 	hd_comm_watchdog(300);
 	HD_TRY(memory(j, err));
-	for (int r = 0; r < HD_ROLES; r++)
+	for (int r = 0; r < HD_JOB_ROLES; r++)
 		if (j->program[r])
 			HD_TRY(bind(j, j->program[r], NULL, err));
 	HD_TRY(hd_picks_settle(j, known_picks, err));
@@ -355,19 +355,19 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 
 int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 {
-	struct hd_program *was = j->program[HD_TRAIN];
-	struct hd_plan *old = j->plan[HD_TRAIN];
+	struct hd_program *was = j->program[HD_JOB_TRAIN];
+	struct hd_plan *old = j->plan[HD_JOB_TRAIN];
 	char *picks = j->picks;
 
 	if (was->plan->batch * was->plan->micros == global_batch)
 		return HD_OK;
-	j->program[HD_TRAIN] = NULL;
-	HD_TRY(build(j, HD_TRAIN, global_batch, err));
-	if (j->program[HD_TRAIN]->memory.transient > j->transient_bytes)
+	j->program[HD_JOB_TRAIN] = NULL;
+	HD_TRY(build(j, HD_JOB_TRAIN, global_batch, err));
+	if (j->program[HD_JOB_TRAIN]->memory.transient > j->transient_bytes)
 		hd_err_set(err, HD_EBUG, "a step of %lld sequences needs %lld bytes, and %lld are there", (long long)global_batch,
-			   (long long)j->program[HD_TRAIN]->memory.transient, (long long)j->transient_bytes);
+			   (long long)j->program[HD_JOB_TRAIN]->memory.transient, (long long)j->transient_bytes);
 	HD_TRY(hd_comm_agree(err));
-	HD_TRY(bind(j, j->program[HD_TRAIN], was, err));
+	HD_TRY(bind(j, j->program[HD_JOB_TRAIN], was, err));
 	hd_comm_describe(describe, hd_job_any_plan(j));
 	hd_program_destroy(was);
 	hd_plan_destroy(old);
@@ -380,7 +380,7 @@ int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 void hd_job_close(struct hd_job *j)
 {
 	hd_comm_describe(NULL, NULL);
-	for (int r = 0; r < HD_ROLES; r++) {
+	for (int r = 0; r < HD_JOB_ROLES; r++) {
 		hd_program_destroy(j->program[r]);
 		hd_plan_destroy(j->plan[r]);
 	}

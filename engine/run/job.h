@@ -8,7 +8,7 @@
 #include "engine/config/output_config.h"
 #include "engine/data/data.h"
 
-enum hd_role { HD_TRAIN, HD_EVAL, HD_GENERATE, HD_ROLES };
+enum hd_role { HD_JOB_TRAIN, HD_JOB_EVAL, HD_JOB_GENERATE, HD_JOB_ROLES };
 
 struct hd_job {
 	struct hd_conf *conf;
@@ -17,11 +17,11 @@ struct hd_job {
 	struct hd_log_config log;
 	struct hd_world world;
 	const struct hd_device_ops *device;
-	uint32_t low;				/* HD_BF16: of hd_plan_options */
+	uint32_t low;				/* HD_DTYPE_BF16: of hd_plan_options */
 	int threads;
 	struct hd_data *data;			/* may be NULL */
-	struct hd_plan *plan[HD_ROLES];
-	struct hd_program *program[HD_ROLES];
+	struct hd_plan *plan[HD_JOB_ROLES];
+	struct hd_program *program[HD_JOB_ROLES];
 	char *arena;
 	char *staging;				/* host memory for movements, where arena is a device's own */
 	int nccl;				/* the device moves between its own memories */
@@ -38,7 +38,7 @@ struct hd_job {
  * checkpoint, or NULL. */
 int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err);
 void hd_job_close(struct hd_job *j);
-static inline uint32_t hd_job_dtype(const struct hd_job *j) { return j->low ? j->low : HD_F32; }	/* of products */
+static inline uint32_t hd_job_dtype(const struct hd_job *j) { return j->low ? j->low : HD_DTYPE_F32; }	/* of products */
 const struct hd_plan *hd_job_any_plan(const struct hd_job *j);
 const struct hd_program *hd_job_owner(const struct hd_job *j);	/* the program whose leaves all share */
 

@@ -35,12 +35,12 @@ double hd_program_scalar(const struct hd_program *g, const struct tensor *t)
 	const void *at = hd_program_address(g, t, 0);
 	double wide = 0;
 	float narrow = 0;
-	void *to = t->v.dtype == HD_F64 ? (void *)&wide : (void *)&narrow;
-	size_t bytes = t->v.dtype == HD_F64 ? sizeof(wide) : sizeof(narrow);
+	void *to = t->v.dtype == HD_DTYPE_F64 ? (void *)&wide : (void *)&narrow;
+	size_t bytes = t->v.dtype == HD_DTYPE_F64 ? sizeof(wide) : sizeof(narrow);
 
 	if (in_host(g))
 		memcpy(to, at, bytes);
 	else
 		g->device->get(to, at, bytes);
-	return t->v.dtype == HD_F64 ? wide : narrow;
+	return t->v.dtype == HD_DTYPE_F64 ? wide : narrow;
 }

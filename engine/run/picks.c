@@ -102,8 +102,8 @@ static int is_auto(const struct hd_job *j) { return j->train.precision == HD_PRE
 static int prefers_low(const struct hd_job *j)
 {
 	if (j->train.deterministic)
-		return !j->device->slow || !j->device->slow(HD_BF16);
-	return j->device->product_rate(HD_BF16) > j->device->product_rate(HD_F32);
+		return !j->device->slow || !j->device->slow(HD_DTYPE_BF16);
+	return j->device->product_rate(HD_DTYPE_BF16) > j->device->product_rate(HD_DTYPE_F32);
 }
 
 void hd_picks_precision(struct hd_job *j, const char *known)
@@ -123,7 +123,7 @@ void hd_picks_precision(struct hd_job *j, const char *known)
 	}
 	all = hd_comm_bcast_text(text, 0);
 	s = strstr(all, CHOSEN);
-	j->low = s && !strncmp(s + strlen(CHOSEN), "bf16", 4) ? HD_BF16 : 0;
+	j->low = s && !strncmp(s + strlen(CHOSEN), "bf16", 4) ? HD_DTYPE_BF16 : 0;
 	free(path), free(cached), free(text), free(all);
 }
 

@@ -31,7 +31,7 @@ static void view_of(const struct hd_program *g, const struct tensor *t, struct h
 	}
 	for (uint32_t i = 0; t->rows && i < t->v.ndim; i++)	/* as one dim of rows: how many, the numbers say */
 		if (!strcmp(t->dims[i]->name, "slot"))
-			v->n[i] = hd_rows_most(t);
+			v->n[i] = hd_ragged_max(t);
 		else if (hd_has_dim(t->rows, t->dims[i]))
 			v->n[i] = 1;
 }
@@ -117,7 +117,7 @@ static void around(const struct tensor *t, const struct hd_dim *d, int64_t *oute
 	for (; i < t->v.ndim && t->dims[i] != d; i++)
 		*outer *= t->local[i];
 	if (t->rows) {				/* rows, then dims of a row */
-		*outer = hd_rows_most(t);
+		*outer = hd_ragged_max(t);
 		for (uint32_t k = 0; k < i; k++)
 			if (strcmp(t->dims[k]->name, "slot") && !hd_has_dim(t->rows, t->dims[k]))
 				*outer *= t->local[k];
@@ -194,9 +194,9 @@ static int counts(const struct hd_program *g, const struct tensor *x, const stru
 	for (int a = 0; a < p->naxes; a++) {
 		int64_t me = hd_plan_coord(p, g->rank, p->axes[a]);
 
-		if (x->at.on[a].kind == HD_AT && x->at.on[a].index != me)
+		if (x->at.on[a].kind == HD_PLACE_PINNED && x->at.on[a].index != me)
 			return 0;
-		if (x->at.on[a].kind == HD_WHOLE && sum->at.on[a].kind == HD_PARTIAL && me)
+		if (x->at.on[a].kind == HD_PLACE_REPLICATED && sum->at.on[a].kind == HD_PLACE_PARTIAL && me)
 			return 0;
 	}
 	return 1;
@@ -280,7 +280,7 @@ static int record_node(struct recorder *r, struct node *n)
 	return r->err->code;
 }
 
-int hd_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
+int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
 {
 	struct recorder r = { .r = { &hd_record_table, record_index, record_launch }, .g = g, .bind = b, .err = err };
 

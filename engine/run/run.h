@@ -13,7 +13,7 @@
 struct hd_bind {
 	const struct hd_device_ops *device;
 	char *persistent, *transient;
-	struct hd_members **members;
+	struct hd_communicator **members;
 	char *staging;			/* host memory that movements between ranks go through; NULL: they reach the tensors */
 };
 /* Bytes of it, where the device's memory is not the host's and movements are made by the host. */
@@ -43,6 +43,6 @@ struct launch_time { const char *name; double seconds, bytes, flops; };
 int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats, void (*each)(void *ctx, const struct launch_time *t),
 		     void *ctx);
 
-int hd_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);	/* record.c: the launches of each node */
+int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);	/* record.c: the launches of each node */
 
 #endif

@@ -44,7 +44,7 @@ static double sum_rows(const struct hd_program *g, const struct tensor *nll, int
 
 int hd_evaluate(struct hd_job *j, int64_t batches, double *loss, int64_t *tokens, struct hd_err *err)
 {
-	struct hd_program *g = j->program[HD_EVAL];
+	struct hd_program *g = j->program[HD_JOB_EVAL];
 	int64_t batch = g->plan->batch, global = j->train.batch.full, total = hd_data_valid_samples(j->data),
 		seq = g->plan->model.seq;
 	int32_t *ids = hd_alloc((size_t)(seq + 1) * sizeof(*ids));

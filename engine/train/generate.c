@@ -66,7 +66,7 @@ int32_t hd_draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t 
 
 static void done_with(struct hd_job *j, float *z)
 {
-	struct hd_program *g = j->program[HD_GENERATE];
+	struct hd_program *g = j->program[HD_JOB_GENERATE];
 
 	hd_program_unmap(g, g->plan->logits, 0, z, HD_MAP_READ);
 }
@@ -74,7 +74,7 @@ static void done_with(struct hd_job *j, float *z)
 /* Runs the model on the last of ids.  -> the logits of what comes next, whole, until done_with. */
 static float *next(struct hd_job *j, const int32_t *ids, int64_t n, struct hd_err *err)
 {
-	struct hd_program *g = j->program[HD_GENERATE];
+	struct hd_program *g = j->program[HD_JOB_GENERATE];
 	int64_t seq = g->plan->model.seq, from = n > seq ? n - seq : 0;
 	struct context c = { ids + from, n - from };
 	struct hd_run run = { .seed = (uint64_t)j->train.seed, .position = c.n - 1 };
@@ -91,14 +91,14 @@ int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, 
 	float *z = next(j, ids, n, err);
 
 	if (z)
-		memcpy(out, z, (size_t)j->program[HD_GENERATE]->plan->model.vocab * sizeof(*out));
+		memcpy(out, z, (size_t)j->program[HD_JOB_GENERATE]->plan->model.vocab * sizeof(*out));
 	done_with(j, z);
 	return err->code;
 }
 
 int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const struct hd_sampling *s, struct hd_err *err)
 {
-	int64_t vocab = j->program[HD_GENERATE]->plan->model.vocab;
+	int64_t vocab = j->program[HD_JOB_GENERATE]->plan->model.vocab;
 	float *scratch = hd_alloc((size_t)vocab * sizeof(*scratch));
 	float *z;
 
@@ -119,7 +119,7 @@ int hd_sample(struct hd_job *j, struct hd_err *err)
 	int32_t *ids;
 	int rc;
 
-	if (!n || !j->program[HD_GENERATE])
+	if (!n || !j->program[HD_JOB_GENERATE])
 		return HD_OK;
 	ids = hd_alloc((size_t)(have + n) * sizeof(*ids));
 	for (int64_t i = 0; i < have; i++)

@@ -68,7 +68,7 @@ static void single(struct out *o, const struct trace_event *e)
 /* -- units ------------------------------------------------------------------------------------------------------------------------ */
 static char unit_letter(uint32_t kind)
 {
-	return kind == HD_F ? 'F' : kind == HD_B ? 'B' : kind == HD_W ? 'W' : kind == HD_G ? 'G' : kind == HD_S ? 'S' : 'U';
+	return kind == HD_UNIT_F ? 'F' : kind == HD_UNIT_B ? 'B' : kind == HD_UNIT_W ? 'W' : kind == HD_UNIT_G ? 'G' : kind == HD_UNIT_S ? 'S' : 'U';
 }
 
 static int is_unit(const struct trace_event *e) { return e->unit.micro >= 0; }
@@ -172,7 +172,7 @@ int hd_trace_check(const struct hd_log_config *log, int64_t first, int64_t last,
 		return HD_OK;
 	fclose(f);
 	if (log->trace_from > last || log->trace_to < first)
-		hd_log(HD_WARN, "%s: no step is traced; log.trace_steps is %s, and this run has steps %lld to %lld", path,
+		hd_log(HD_LOG_WARN, "%s: no step is traced; log.trace_steps is %s, and this run has steps %lld to %lld", path,
 		       hd_section_str(log->section, "trace_steps"), (long long)first, (long long)last);
 	return HD_OK;
 }

@@ -155,7 +155,7 @@ static int evaluate(struct loop *l)
 	double loss;
 	int64_t tokens;
 
-	if (!l->j->program[HD_EVAL] || !hd_data_valid_samples(l->j->data))
+	if (!l->j->program[HD_JOB_EVAL] || !hd_data_valid_samples(l->j->data))
 		return HD_OK;
 	HD_TRY(hd_evaluate(l->j, l->j->train.eval_batches, &loss, &tokens, l->err));
 	hd_show_eval(&l->show, l->at.step, loss, tokens);
@@ -206,8 +206,8 @@ static int resize(struct loop *l)
 {
 	l->global_batch = hd_ramp_batch(&l->j->train.batch, l->at.samples);
 	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
-	l->p = l->j->plan[HD_TRAIN];
-	l->g = l->j->program[HD_TRAIN];
+	l->p = l->j->plan[HD_JOB_TRAIN];
+	l->g = l->j->program[HD_JOB_TRAIN];
 	return HD_OK;
 }
 
@@ -261,10 +261,10 @@ static int begin(struct loop *l)
 		HD_TRY(hd_checkpoint_weights(l->j, load, l->err));
 	else
 		hd_init_weights(l->g, l->j->train.seed);
-	hd_log(HD_INFO, "initial weights %016llx", (unsigned long long)hd_weights_hash(l->g));
+	hd_log(HD_LOG_INFO, "initial weights %016llx", (unsigned long long)hd_weights_hash(l->g));
 	if (resume) {
 		HD_TRY(hd_checkpoint_load(l->j, resume, &l->at, l->err));
-		hd_log(HD_INFO, "resumed from %s", resume);
+		hd_log(HD_LOG_INFO, "resumed from %s", resume);
 	}
 	free(resume);
 	return open_outputs(l);
@@ -272,7 +272,7 @@ static int begin(struct loop *l)
 
 int hd_train(struct hd_job *j, struct hd_err *err)
 {
-	struct loop l = { .j = j, .p = j->plan[HD_TRAIN], .g = j->program[HD_TRAIN], .err = err,
+	struct loop l = { .j = j, .p = j->plan[HD_JOB_TRAIN], .g = j->program[HD_JOB_TRAIN], .err = err,
 		.steps = j->train.steps };
 	int rc;
 

@@ -78,8 +78,8 @@ static struct hd_tensor *gather_and_sum(struct hd_strategy *s, struct hd_plan *p
 	const struct hd_graph_api *g = s->g;
 	struct hd_tensor *all[2];
 
-	all[0] = g->cast(p, g->comm(p, HD_ALL_GATHER, s->members, bits, s->member, 0), HD_F32);
-	all[1] = g->comm(p, HD_ALL_GATHER, s->members, mean, s->member, 0);
+	all[0] = g->cast(p, g->comm(p, HD_COMM_ALL_GATHER, s->members, bits, s->member, 0), HD_DTYPE_F32);
+	all[1] = g->comm(p, HD_COMM_ALL_GATHER, s->members, mean, s->member, 0);
 	return g->einsum(p, all, 2, like->dims, like->ndim);
 }
 
@@ -89,14 +89,14 @@ static struct hd_tensor *compressed_sum(struct hd_strategy *s, struct hd_plan *p
 	const struct hd_graph_api *g = s->g;
 	/* Partial like x: summed over the members it is what the replicas still owe together, and
 	 * with another number of members that sum is what must go on. */
-	struct hd_tensor *late = g->state(p, "residual", x, HD_F32, HD_FOLD);
-	struct hd_tensor *in[3] = {g->cast(p, x, HD_F32), late}, *owed, *bits, *mean;
+	struct hd_tensor *late = g->state(p, "residual", x, HD_DTYPE_F32, HD_RESHARD_SUM);
+	struct hd_tensor *in[3] = {g->cast(p, x, HD_DTYPE_F32), late}, *owed, *bits, *mean;
 
 	owed = g->map(p, in, 2, "a + b");
 	mean = mean_size(g, p, owed);
-	bits = g->cast(p, owed, HD_B1);
+	bits = g->cast(p, owed, HD_DTYPE_B1);
 	in[0] = owed;
-	in[1] = g->cast(p, bits, HD_F32); /* +1 and -1, as the others will see them */
+	in[1] = g->cast(p, bits, HD_DTYPE_F32); /* +1 and -1, as the others will see them */
 	in[2] = mean;
 	g->assign(p, late, g->map(p, in, 3, "a - b * c"));
 	return g->cast(p, gather_and_sum(s, p, bits, mean, x), x->dtype);
@@ -107,8 +107,8 @@ static int is_gradient_sum(const struct hd_strategy *s, const struct hd_node *n)
 {
 	const struct hd_reshard *r = n->reshard;
 
-	return n->ins[0]->what == HD_GRAD && r->have.kind == HD_PARTIAL &&
-	       r->need.kind == HD_WHOLE && elements(n->ins[0]) >= s->smallest;
+	return n->ins[0]->what == HD_TENSOR_GRAD && r->have.kind == HD_PLACE_PARTIAL &&
+	       r->need.kind == HD_PLACE_REPLICATED && elements(n->ins[0]) >= s->smallest;
 }
 
 static int sign_lower(struct hd_strategy *s, struct hd_plan *p)
@@ -116,7 +116,7 @@ static int sign_lower(struct hd_strategy *s, struct hd_plan *p)
 	const struct hd_match ours = {.size = sizeof(ours), .kind = "reshard", .axis = s->axis};
 	struct hd_node *n, *next;
 
-	s->members = s->h->group(p, &s->axis, 1, HD_CORE);
+	s->members = s->h->group(p, &s->axis, 1, HD_ROLE_CORE);
 	s->member = s->h->dim_new(p, "member", s->axis->n);
 	for (n = s->g->node_next(p, NULL, &ours); n; n = next) {
 		next = s->g->node_next(p, n, &ours);

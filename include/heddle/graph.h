@@ -14,12 +14,12 @@ extern "C" {
 #endif
 
 enum {				/* what a tensor is */
-	HD_ACT,			/* made by a node, used in the same step */
-	HD_DATA,		/* leaf: token ids, targets */
-	HD_PARAM,		/* leaf: a parameter */
-	HD_GRAD,		/* a parameter's gradient: the accumulator, and what sync makes of it */
-	HD_STATE,		/* leaf kept from step to step: optimizer moments, a plugin's own state */
-	HD_MASTER,		/* leaf: fp32 copy of a parameter of lower precision; goes with its states, unless slot homes says else */
+	HD_TENSOR_ACT,			/* made by a node, used in the same step */
+	HD_TENSOR_DATA,		/* leaf: token ids, targets */
+	HD_TENSOR_PARAM,		/* leaf: a parameter */
+	HD_TENSOR_GRAD,		/* a parameter's gradient: the accumulator, and what sync makes of it */
+	HD_TENSOR_STATE,		/* leaf kept from step to step: optimizer moments, a plugin's own state */
+	HD_TENSOR_MASTER,		/* leaf: fp32 copy of a parameter of lower precision; goes with its states, unless slot homes says else */
 };
 
 struct hd_tensor {		/* view */
@@ -30,7 +30,7 @@ struct hd_tensor {		/* view */
 	const char *spec;	/* "batch,seq,embed" */
 	const struct hd_dim *const *dims;
 	const int64_t *local;	/* per dim, elements on one rank */
-	uint32_t ndim, dtype, what;	/* what: HD_ACT ... */
+	uint32_t ndim, dtype, what;	/* what: HD_TENSOR_ACT ... */
 };
 
 struct hd_reshard {		/* view: one movement along one axis */
@@ -49,7 +49,7 @@ struct hd_node {		/* view */
 	struct hd_tensor *const *outs;
 	const struct hd_reshard *reshard;	/* kind reshard only */
 	uint32_t nin, nout;
-	uint32_t phase;		/* the unit it belongs to: HD_F, HD_B, HD_W, HD_G, HD_S, HD_U */
+	uint32_t phase;		/* the unit it belongs to: HD_UNIT_F, HD_UNIT_B, HD_UNIT_W, HD_UNIT_G, HD_UNIT_S, HD_UNIT_U */
 	uint32_t site;		/* nodes of equal site run on the same ranks: only such nodes may be fused */
 };
 
@@ -71,15 +71,15 @@ struct hd_pos {
 /* Collectives over the members of a group.  `index`: the root (a member), or the shift.  `dim`: the dim that is cut or
  * joined, in member order; one that x does not have (NULL for a gather) is a new leading dim with one entry a member.  Sums are
  * made in member order, in at least fp32.
- *   HD_ALL_REDUCE      x -> sum over the members                      HD_BROADCAST  x of the root -> on all
- *   HD_REDUCE_SCATTER  x -> this member's piece of the sum, along dim HD_REDUCE     x -> the sum, at the root
- *   HD_ALL_GATHER      piece -> all pieces joined along dim           HD_GATHER     pieces -> joined, at the root
- *   HD_ALL_TO_ALL      dim is leading, one entry a member: entry j goes to member j
- *   HD_SHIFT           x goes to member me + index, comes from me - index, cyclic
- *   HD_ALL_MAX         x -> maximum over the members */
-enum { HD_ALL_REDUCE = 1, HD_REDUCE_SCATTER, HD_ALL_GATHER, HD_ALL_TO_ALL, HD_BROADCAST, HD_REDUCE, HD_GATHER, HD_SCATTER,
-	HD_SHIFT, HD_ALL_MAX };
-enum { HD_FOLD, HD_RESET, HD_REFUSE };	/* a plugin's state read into another layout */
+ *   HD_COMM_ALL_REDUCE      x -> sum over the members                      HD_COMM_BROADCAST  x of the root -> on all
+ *   HD_COMM_REDUCE_SCATTER  x -> this member's piece of the sum, along dim HD_COMM_REDUCE     x -> the sum, at the root
+ *   HD_COMM_ALL_GATHER      piece -> all pieces joined along dim           HD_COMM_GATHER     pieces -> joined, at the root
+ *   HD_COMM_ALL_TO_ALL      dim is leading, one entry a member: entry j goes to member j
+ *   HD_COMM_SHIFT           x goes to member me + index, comes from me - index, cyclic
+ *   HD_COMM_ALL_MAX         x -> maximum over the members */
+enum { HD_COMM_ALL_REDUCE = 1, HD_COMM_REDUCE_SCATTER, HD_COMM_ALL_GATHER, HD_COMM_ALL_TO_ALL, HD_COMM_BROADCAST, HD_COMM_REDUCE, HD_COMM_GATHER, HD_COMM_SCATTER,
+	HD_COMM_SHIFT, HD_COMM_ALL_MAX };
+enum { HD_RESHARD_SUM, HD_RESHARD_ZERO, HD_RESHARD_REFUSE };	/* a plugin's state read into another layout */
 
 struct hd_graph_api {
 	size_t size;
@@ -92,7 +92,7 @@ struct hd_graph_api {
 	uint32_t (*attr_dims)(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims);	/* "a,b,c" */
 	/* -- change -------------------------------------------------------------------------------------------------- */
 	/* Where a leaf lives (slot homes).  Updates run where the state lives; gathers, scatters, pushes, pulls follow.  Gradients
-	 * (HD_GRAD) have homes of two kinds: of a node of kind accumulate, where the micro-batches' contributions are added up;
+	 * (HD_TENSOR_GRAD) have homes of two kinds: of a node of kind accumulate, where the micro-batches' contributions are added up;
 	 * of a node of kind sync, where the update reads them, which for an update without a state is where it runs. */
 	int (*home)(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place);
 	/* All readers of `old` read `with`: same dims, in this order, and dtype; in slot lower the same local sizes and
@@ -137,7 +137,7 @@ struct hd_graph_api {
 	struct hd_tensor *(*reshard)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis, const struct hd_place *to);
 	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`; the checkpoint has
 	 * it as section/name/parameter.  One that is whole or cut is stored once.  A partial one is stored per member; read
-	 * into another size HD_FOLD keeps its sum, HD_RESET starts at zero, HD_REFUSE stops. */
+	 * into another size HD_RESHARD_SUM keeps its sum, HD_RESHARD_ZERO starts at zero, HD_RESHARD_REFUSE stops. */
 	struct hd_tensor *(*state)(struct hd_plan *p, const char *name, struct hd_tensor *like, uint32_t dtype, uint32_t relayout);
 	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value);	/* at the end of the step */
 };

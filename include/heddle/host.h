@@ -45,19 +45,19 @@ enum {				/* returned by every slot and by host functions that return int */
 	HD_EBUG = -6,		/* a broken invariant */
 	HD_EIO = -7,		/* a file or a peer */
 };
-enum { HD_ERROR, HD_WARN, HD_INFO, HD_DEBUG };
+enum { HD_LOG_ERROR, HD_LOG_WARN, HD_LOG_INFO, HD_LOG_DEBUG };
 
 /* A dtype carries its class and its bits, so that an older plugin can size a type it has never heard of. */
 #define HD_DTYPE(cls, bits, variant) ((uint32_t)(cls) << 16 | (uint32_t)(bits) << 8 | (uint32_t)(variant))
 #define HD_BITS(dtype) ((dtype) >> 8 & 0xff)
-#define HD_F32 HD_DTYPE(3, 32, 0)
-#define HD_F64 HD_DTYPE(3, 64, 0)
-#define HD_F16 HD_DTYPE(3, 16, 0)
-#define HD_BF16 HD_DTYPE(3, 16, 1)
-#define HD_I32 HD_DTYPE(1, 32, 0)
-#define HD_I64 HD_DTYPE(1, 64, 0)
-#define HD_U8 HD_DTYPE(2, 8, 0)
-#define HD_B1 HD_DTYPE(2, 1, 0)	/* one sign bit an element: a cast from float packs signs, a cast back gives +1 / -1 */
+#define HD_DTYPE_F32 HD_DTYPE(3, 32, 0)
+#define HD_DTYPE_F64 HD_DTYPE(3, 64, 0)
+#define HD_DTYPE_F16 HD_DTYPE(3, 16, 0)
+#define HD_DTYPE_BF16 HD_DTYPE(3, 16, 1)
+#define HD_DTYPE_I32 HD_DTYPE(1, 32, 0)
+#define HD_DTYPE_I64 HD_DTYPE(1, 64, 0)
+#define HD_DTYPE_U8 HD_DTYPE(2, 8, 0)
+#define HD_DTYPE_B1 HD_DTYPE(2, 1, 0)	/* one sign bit an element: a cast from float packs signs, a cast back gives +1 / -1 */
 
 struct hd_plan;
 struct hd_op;
@@ -87,17 +87,17 @@ struct hd_group {		/* view: members along one or several axes, numbered with the
 };
 
 /* Where one tensor is on one axis.  Frozen. */
-enum { HD_WHOLE, HD_CUT, HD_PARTIAL, HD_AT };
-enum { HD_SUM, HD_MAX };
-enum { HD_CORE, HD_SPARE };
+enum { HD_PLACE_REPLICATED, HD_PLACE_SHARD, HD_PLACE_PARTIAL, HD_PLACE_PINNED };
+enum { HD_RED_SUM, HD_RED_MAX };
+enum { HD_ROLE_CORE, HD_ROLE_SPARE };
 struct hd_place {
-	uint8_t kind;		/* HD_WHOLE: the same on every member; HD_AT: only at coordinate `index` */
-	uint8_t red;		/* HD_PARTIAL: HD_SUM or HD_MAX, still to be made */
+	uint8_t kind;		/* HD_PLACE_REPLICATED: the same on every member; HD_PLACE_PINNED: only at coordinate `index` */
+	uint8_t red;		/* HD_PLACE_PARTIAL: HD_RED_SUM or HD_RED_MAX, still to be made */
 	uint8_t role;		/* whole, cut, partial: over the coordinates that hold the model, or the spare ones */
-	uint8_t order;		/* HD_CUT: order of the pieces; 0 = contiguous */
-	int32_t index;		/* HD_AT: a pipeline stage, the server that owns a parameter */
-	int32_t level;		/* HD_CUT: among the axes that cut this dim, low levels are outer; 0: by mesh order */
-	const struct hd_dim *dim;	/* HD_CUT */
+	uint8_t order;		/* HD_PLACE_SHARD: order of the pieces; 0 = contiguous */
+	int32_t index;		/* HD_PLACE_PINNED: a pipeline stage, the server that owns a parameter */
+	int32_t level;		/* HD_PLACE_SHARD: among the axes that cut this dim, low levels are outer; 0: by mesh order */
+	const struct hd_dim *dim;	/* HD_PLACE_SHARD */
 };
 
 struct hd_block {		/* view: a piece of the model that a stage may begin with: embed, layer 0, ..., head */
@@ -108,15 +108,15 @@ struct hd_block {		/* view: a piece of the model that a stage may begin with: em
 };
 
 enum {				/* flags of a rule */
-	HD_PAD = 1,		/* the dim may be padded to divide (vocab); invisible to loss and checkpoint */
-	HD_IF_DIVIDES = 2,	/* skip the rule where it does not divide; without it the engine refuses, with both numbers */
-	HD_INSIDE = 4,		/* dim batch: cuts the rows of one replica's micro-batch instead of adding replicas */
-	HD_INNERMOST = 8,	/* inside all axes that cut the dim without this flag, so that it can leave the dim alone */
-	HD_UNCUT = 16,		/* cuts nothing: nodes with this dim that no earlier rule cuts on the axis are not cut by later ones */
+	HD_RULE_PAD = 1,		/* the dim may be padded to divide (vocab); invisible to loss and checkpoint */
+	HD_RULE_IF_DIVIDES = 2,	/* skip the rule where it does not divide; without it the engine refuses, with both numbers */
+	HD_RULE_INSIDE = 4,		/* dim batch: cuts the rows of one replica's micro-batch instead of adding replicas */
+	HD_RULE_INNERMOST = 8,	/* inside all axes that cut the dim without this flag, so that it can leave the dim alone */
+	HD_RULE_KEEP_REPLICATED = 16,		/* cuts nothing: nodes with this dim that no earlier rule cuts on the axis are not cut by later ones */
 };
 /* Kinds of units.  F, B, W: forward, backward, weight gradients of one chunk for one micro-batch.  G, S, U run once a
  * step: gather of parameters to where they are used, sync of gradients, update. */
-enum { HD_F = 1, HD_B = 2, HD_W = 4, HD_U = 8, HD_G = 16, HD_S = 32 };
+enum { HD_UNIT_F = 1, HD_UNIT_B = 2, HD_UNIT_W = 4, HD_UNIT_U = 8, HD_UNIT_G = 16, HD_UNIT_S = 32 };
 
 struct hd_host {
 	size_t size;
@@ -156,7 +156,7 @@ struct hd_host {
 	const struct hd_block *(*block_next)(struct hd_plan *p, const struct hd_block *prev);
 	int (*stage)(struct hd_plan *p, const struct hd_block *b, const struct hd_axis *axis, int64_t coord, int64_t chunk);
 	/* -- units: slot schedule only; appended in the order in which this coordinate runs them.  Where a plan has no
-	 * HD_W unit, HD_B includes the weight gradients.  G, S and U units are the engine's. --------------------------- */
+	 * HD_UNIT_W unit, HD_UNIT_B includes the weight gradients.  G, S and U units are the engine's. --------------------------- */
 	int (*unit)(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, uint32_t kind, int64_t chunk, int64_t micro);
 	const struct hd_graph_api *graph;
 	const struct hd_record_api *record;

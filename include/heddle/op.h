@@ -54,7 +54,7 @@ struct hd_op {			/* static const data */
 	int (*vjp)(struct hd_strategy *self, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout, uint64_t want,
 		   struct hd_tensor **din);
 	/* For one axis: from where the inputs are (have) to where they must be (need) and where the outputs are (out); need
-	 * and out come filled with HD_WHOLE.  HD_DEFAULT, or NULL: by the rules.  A plugin answers for its own axes only. */
+	 * and out come filled with HD_PLACE_REPLICATED.  HD_DEFAULT, or NULL: by the rules.  A plugin answers for its own axes only. */
 	int (*place)(struct hd_strategy *self, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis,
 		     const struct hd_place *have, struct hd_place *need, struct hd_place *out);
 	/* NULL: no flops, each input read and each output written once.  Communication is priced by the engine. */

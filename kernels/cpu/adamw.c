@@ -18,7 +18,7 @@ struct step {
 	float factor, beta1, rest1, beta2, rest2, eps, decay, lr, unbias1, root2;
 };
 
-HD_PREPARE(prepare, "adamw", HD_F32, hd_prepare_adamw(c, p))
+HD_PREPARE(prepare, "adamw", HD_DTYPE_F32, hd_prepare_adamw(c, p))
 
 HD_CLONES static void update(const struct step *a, int64_t from, int64_t to)
 {
@@ -63,7 +63,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 		update(&s, i, to);
 		if (s.low)
-			hd_lower(s.low + i, s.w1 + i, to - i);
+			hd_pass_lower(s.low + i, s.w1 + i, to - i);
 	}
 }
 

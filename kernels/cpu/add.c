@@ -29,7 +29,7 @@ HD_CLONES static void sum2(float *y, const float *a, const float *b, int64_t str
 /* n elements of input k; of bf16 they come into tmp, `stride` 1 apart then */
 static const float *operand(const void *x, int64_t t, int64_t at, int64_t *stride, int64_t n, float *tmp)
 {
-	if (t == HD_BF16 && *stride != 1) {
+	if (t == HD_DTYPE_BF16 && *stride != 1) {
 		for (int64_t j = 0; j < n; j++)
 			tmp[j] = hd_of_bf16(((const uint16_t *)x)[at + j * *stride]);
 		*stride = 1;

@@ -92,7 +92,7 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 	struct hd_attention t = { 0 };
 	struct attention *state;
 
-	HD_TRY(hd_prepare_attention(d, backward, "cpu", HD_F32, &t, err));
+	HD_TRY(hd_prepare_attention(d, backward, "cpu", HD_DTYPE_F32, &t, err));
 	HD_TRY(pool_join(scratch(&t, backward), err));
 	state = hd_alloc(sizeof(*state));
 	state->t = t;

@@ -6,7 +6,7 @@
 #if HD_ATT_X86
 #include <immintrin.h>
 #pragma GCC target("avx2,fma")
-#define HD_MAX(a, b) _mm256_max_ps((__m256)(a), (__m256)(b))
+#define HD_RED_MAX(a, b) _mm256_max_ps((__m256)(a), (__m256)(b))
 #define HD_VL 8
 #define HD_MR 4
 #define HD_ISA hd_att_avx2

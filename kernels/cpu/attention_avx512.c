@@ -6,7 +6,7 @@
 #if HD_ATT_X86
 #include <immintrin.h>
 #pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")
-#define HD_MAX(a, b) _mm512_max_ps((__m512)(a), (__m512)(b))
+#define HD_RED_MAX(a, b) _mm512_max_ps((__m512)(a), (__m512)(b))
 #define HD_VL 16
 #define HD_MR 8
 #define HD_ISA hd_att_avx512

@@ -53,8 +53,8 @@ INLINE VS iota(void)
 
 INLINE V vmax(V a, V b)
 {
-#ifdef HD_MAX			/* one instruction; made of a comparison it is four */
-	return (V)HD_MAX(a, b);
+#ifdef HD_RED_MAX			/* one instruction; made of a comparison it is four */
+	return (V)HD_RED_MAX(a, b);
 #else
 	return choose(a > b, a, b);
 #endif

@@ -10,7 +10,7 @@
 
 #define PIECE 2048		/* a multiple of 8, so that pieces of signs begin at whole bytes */
 
-HD_PREPARE(prepare, "cast", HD_F32, hd_prepare_cast(c, p))
+HD_PREPARE(prepare, "cast", HD_DTYPE_F32, hd_prepare_cast(c, p))
 
 HD_CLONES static void from_f64(float *y, const double *x, int64_t n)
 {
@@ -68,27 +68,27 @@ HD_CLONES static void to_signs(uint8_t *y, const float *x, int64_t n)
 
 static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_t from, int64_t n)
 {
-	float tmp[PIECE], *to = ytype == HD_F32 ? (float *)y + from : tmp;
+	float tmp[PIECE], *to = ytype == HD_DTYPE_F32 ? (float *)y + from : tmp;
 
-	if (xtype == HD_F32)
+	if (xtype == HD_DTYPE_F32)
 		x = (const float *)x + from;
-	else if (xtype == HD_F64)
+	else if (xtype == HD_DTYPE_F64)
 		from_f64(to, (const double *)x + from, n);
-	else if (xtype == HD_BF16)
+	else if (xtype == HD_DTYPE_BF16)
 		hd_raise(to, (const uint16_t *)x + from, n);
-	else if (xtype == HD_F16)
+	else if (xtype == HD_DTYPE_F16)
 		from_f16(to, (const uint16_t *)x + from, n);
 	else
 		from_signs(to, (const uint8_t *)x + from / 8, n);
-	if (xtype != HD_F32)
+	if (xtype != HD_DTYPE_F32)
 		x = to;
-	if (ytype == HD_F64)
+	if (ytype == HD_DTYPE_F64)
 		to_f64((double *)y + from, x, n);
-	else if (ytype == HD_BF16)
-		hd_lower((uint16_t *)y + from, x, n);
-	else if (ytype == HD_F16)
+	else if (ytype == HD_DTYPE_BF16)
+		hd_pass_lower((uint16_t *)y + from, x, n);
+	else if (ytype == HD_DTYPE_F16)
 		to_f16((uint16_t *)y + from, x, n);
-	else if (ytype == HD_B1)
+	else if (ytype == HD_DTYPE_B1)
 		to_signs((uint8_t *)y + from / 8, x, n);
 }
 

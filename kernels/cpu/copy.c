@@ -9,7 +9,7 @@
 
 #define PIECE 32768
 
-HD_PREPARE(prepare, "copy", HD_F32, hd_prepare_copy(c, p))
+HD_PREPARE(prepare, "copy", HD_DTYPE_F32, hd_prepare_copy(c, p))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

@@ -24,8 +24,8 @@ HD_CLONES static void row(float *y, const float *x, uint64_t key, uint64_t index
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	uint64_t key = hd_dropout_key(r->seed, r->step, (uint64_t)p->n[3]);
-	int64_t rows = p->n[0], cols = p->n[1], t = p->n[14], step = t == HD_BF16 ? HD_PIECE : cols,
-		width = t == HD_BF16 ? 2 : 4;
+	int64_t rows = p->n[0], cols = p->n[1], t = p->n[14], step = t == HD_DTYPE_BF16 ? HD_PIECE : cols,
+		width = t == HD_DTYPE_BF16 ? 2 : 4;
 
 #pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
 	for (int64_t i = 0; i < rows; i++) {

@@ -42,15 +42,15 @@ static void plan_widened(struct product *p, struct hd_mm_shape *s)
 	int64_t floats = 0;
 
 	for (int o = OP_A; o <= OP_C; o++)
-		if (e->dtype[o] == HD_BF16) {
+		if (e->dtype[o] == HD_DTYPE_BF16) {
 			p->widened |= 1 << o;
 			floats += p->count[o];
 		}
 	for (int o = HD_MM_A; o <= HD_MM_C; o++)
-		s->dtype[o] = HD_F32;
+		s->dtype[o] = HD_DTYPE_F32;
 	p->mm = p->widened && wide_reserve(floats) ? hd_mm_get(s, 3) : NULL;
 	for (int o = OP_A; o <= OP_C && p->mm; o++)
-		e->dtype[o] = HD_F32;
+		e->dtype[o] = HD_DTYPE_F32;
 	p->widened = p->mm ? p->widened : 0;
 }
 
@@ -106,7 +106,7 @@ static float load(const void *p, uint32_t dtype, int64_t i)
 	uint32_t u;
 	float f;
 
-	if (dtype == HD_F32)
+	if (dtype == HD_DTYPE_F32)
 		return ((const float *)p)[i];
 	u = (uint32_t)((const uint16_t *)p)[i] << 16;
 	memcpy(&f, &u, 4);
@@ -117,7 +117,7 @@ static void store(void *p, uint32_t dtype, int64_t i, float f)
 {
 	uint32_t u;
 
-	if (dtype == HD_F32) {
+	if (dtype == HD_DTYPE_F32) {
 		((float *)p)[i] = f;
 		return;
 	}
@@ -281,7 +281,7 @@ static void lower_all(uint16_t *y, const float *x, int64_t n)
 {
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += HD_CHUNK)
-		hd_lower(y + i, x + i, hd_min(HD_CHUNK, n - i));
+		hd_pass_lower(y + i, x + i, hd_min(HD_CHUNK, n - i));
 }
 
 static void run_product(const struct product *p, void *const *out, void *const *in, const struct hd_run *r);

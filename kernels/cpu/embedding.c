@@ -18,8 +18,8 @@ static void take(void *x, int64_t xtype, int64_t to, const void *w, int64_t wtyp
 {
 	if (xtype == wtype)
 		memcpy(hd_into(x, xtype, to), hd_at(w, wtype, from), (size_t)n * HD_BITS(xtype) / 8);
-	else if (xtype == HD_BF16)
-		hd_lower((uint16_t *)x + to, (const float *)w + from, n);
+	else if (xtype == HD_DTYPE_BF16)
+		hd_pass_lower((uint16_t *)x + to, (const float *)w + from, n);
 	else
 		hd_raise((float *)x + to, (const uint16_t *)w + from, n);
 }
@@ -85,7 +85,7 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
 				memset(dw + i, 0, (size_t)hd_min(HD_CHUNK, all - i) * sizeof(*dw));
 		}
 		hd_columns(cols, omp_get_thread_num(), omp_get_num_threads(), &from, &to);
-		(p->n[14] == HD_BF16 ? scatter_low : scatter)(p, dw, in[0], in[1], from, to);
+		(p->n[14] == HD_DTYPE_BF16 ? scatter_low : scatter)(p, dw, in[0], in[1], from, to);
 	}
 }
 

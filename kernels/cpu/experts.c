@@ -27,8 +27,8 @@ static int with_scratch(struct hd_prep *p, int rc)
 	return 0;
 }
 
-HD_PREPARE(prepare_route, "route", HD_F32, with_scratch(p, hd_prepare_route(c, p)))
-HD_PREPARE(prepare_route_d, "route_d", HD_F32, with_scratch(p, hd_prepare_route_d(c, p)))
+HD_PREPARE(prepare_route, "route", HD_DTYPE_F32, with_scratch(p, hd_prepare_route(c, p)))
+HD_PREPARE(prepare_route_d, "route_d", HD_DTYPE_F32, with_scratch(p, hd_prepare_route_d(c, p)))
 
 /* -- route --------------------------------------------------------------------------------------------------------------- */
 HD_CLONES static float largest(const float *z, int64_t n)
@@ -355,7 +355,7 @@ static void combine(const struct hd_prep *p, void *const *out, void *const *in, 
 /* Of bf16 in pieces. */
 static float dot_any(const void *x, const void *y, int64_t t, int64_t x0, int64_t y0, int64_t cols)
 {
-	int64_t step = t == HD_BF16 ? HD_PIECE : cols;
+	int64_t step = t == HD_DTYPE_BF16 ? HD_PIECE : cols;
 	float sum = 0;
 
 	for (int64_t j = 0; j < cols; j += step) {

@@ -5,7 +5,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/prepare/elementwise.h"
 
-HD_PREPARE(prepare, "fill", HD_F32, hd_prepare_fill(c, p))
+HD_PREPARE(prepare, "fill", HD_DTYPE_F32, hd_prepare_fill(c, p))
 
 HD_CLONES static void fill(float *y, float value, int64_t n)
 {

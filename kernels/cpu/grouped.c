@@ -37,12 +37,12 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	int64_t k, n, rows, weights;
 
 	HD_TRY(prepare_shared(d, p, err));
-	if (p->n[15] != (p->n[4] ? HD_F32 : p->n[14]))
+	if (p->n[15] != (p->n[4] ? HD_DTYPE_F32 : p->n[14]))
 		return hd_err_set(err, HD_ENOTSUP, "grouped: output 0 has dtype %s, it must be %s", hd_dtype_name((uint32_t)p->n[15]),
-				  hd_dtype_name(p->n[4] ? HD_F32 : (uint32_t)p->n[14]));
+				  hd_dtype_name(p->n[4] ? HD_DTYPE_F32 : (uint32_t)p->n[14]));
 	k = p->n[2], n = p->n[3];
 	rows = BLOCK * (k + n), weights = BLOCK * k + BLOCK * k + BLOCK * BLOCK;
-	return p->n[14] == HD_BF16 ? reserve(rows > weights ? rows : weights, err) : 0;
+	return p->n[14] == HD_DTYPE_BF16 ? reserve(rows > weights ? rows : weights, err) : 0;
 }
 
 /* y (rows, n) = a (rows, k) w (k, n), or w (n, k) transposed; keep: added to what y has */
@@ -95,7 +95,7 @@ static void rows_product_low(const struct hd_prep *p, uint16_t *y, const uint16_
 			hd_mm_sgemm('N', p->n[5] ? 'T' : 'N', (int64_t[]){ m, cols, k }, af, k, wf, p->n[5] ? k : cols, keep ? 1 : 0, yf,
 				    cols);
 			for (int64_t r = 0; r < m; r++)
-				hd_lower(y + (i + r) * n + c, yf + r * cols, cols);
+				hd_pass_lower(y + (i + r) * n + c, yf + r * cols, cols);
 		}
 	}
 }
@@ -129,7 +129,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		float *w = (float *)out[0] + e * k * n;
 		int keep = add || r->acc;
 
-		if (p->n[4] && t == HD_BF16)
+		if (p->n[4] && t == HD_DTYPE_BF16)
 			weights_product_low(p, w, a, b, rows, r->acc);
 		else if (p->n[4])
 			weights_product(p, w, a, b, rows, r->acc);
@@ -137,7 +137,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 			continue;
 		if (add && add != out[0])
 			memcpy(y, hd_at(add, t, at * n), (size_t)(rows * n * width));
-		if (t == HD_BF16)
+		if (t == HD_DTYPE_BF16)
 			rows_product_low(p, y, a, b, rows, keep);
 		else
 			rows_product(p, y, a, b, rows, keep);

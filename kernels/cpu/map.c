@@ -76,7 +76,7 @@ static void join_dims(struct program *p, int nin)
 static int how(const struct program *p, const struct hd_map_input *x)
 {
 	int64_t dense = 1;
-	int whole = x->dtype == HD_F32, spread = 1;
+	int whole = x->dtype == HD_DTYPE_F32, spread = 1;
 
 	for (int k = p->nd - 1; k >= 0; k--) {
 		whole = whole && x->stride[k] == dense;
@@ -86,7 +86,7 @@ static int how(const struct program *p, const struct hd_map_input *x)
 	return spread ? SPREAD : whole ? WHOLE : GATHER;
 }
 
-static void set_operands(struct program *p, const struct hd_map *m)
+static void set_operands(struct program *p, const struct hd_mapping *m)
 {
 	p->dtype = m->dtype;
 	p->total = m->total;
@@ -141,7 +141,7 @@ static int needs_buffer(const struct program *p, int i)
 
 	if (v->code == HD_X_VAR)
 		return p->how[v->var] != WHOLE;
-	return i < p->n - 1 || p->dtype != HD_F32 || v->code == HD_X_NUM;
+	return i < p->n - 1 || p->dtype != HD_DTYPE_F32 || v->code == HD_X_NUM;
 }
 
 /* Constants keep theirs; the others go back to the free list after the last reader. */
@@ -171,7 +171,7 @@ static void set_buffers(struct program *p)
 
 static int map_prepare(const struct hd_kernel_desc *d, struct hd_prep *prep, struct hd_err *err)
 {
-	struct hd_map m = { .nin = 0 };
+	struct hd_mapping m = { .nin = 0 };
 	struct program *p;
 
 	HD_TRY(hd_prepare_map(d, 0, &m, err));
@@ -191,12 +191,12 @@ static void read_row(float *y, const void *x, uint32_t dtype, int64_t at, int64_
 	const double *xd = x;
 	const float *xf = x;
 
-	if (dtype == HD_F64)
+	if (dtype == HD_DTYPE_F64)
 		for (int i = 0; i < n; i++)
 			y[i] = (float)xd[at + i * stride];
-	else if (dtype == HD_BF16 && stride == 1)
+	else if (dtype == HD_DTYPE_BF16 && stride == 1)
 		hd_raise(y, (const uint16_t *)x + at, n);
-	else if (dtype == HD_BF16)
+	else if (dtype == HD_DTYPE_BF16)
 		for (int i = 0; i < n; i++)
 			y[i] = hd_of_bf16(((const uint16_t *)x)[at + i * stride]);
 	else if (stride == 1)
@@ -279,7 +279,7 @@ static void fill(float *y, float value, int n)
 
 static float value_of(const void *x, uint32_t dtype)
 {
-	return dtype == HD_F64 ? (float)*(const double *)x : hd_get(x, dtype == HD_BF16, 0);
+	return dtype == HD_DTYPE_F64 ? (float)*(const double *)x : hd_get(x, dtype == HD_DTYPE_BF16, 0);
 }
 
 static void spread_constants(const struct program *p, float *pool, void *const *in)
@@ -300,9 +300,9 @@ static void write_out(const struct program *p, void *out, const float *x, int64_
 	float *yf = (float *)out + from;
 	double *yd = (double *)out + from;
 
-	if (p->dtype == HD_BF16)
-		hd_lower((uint16_t *)out + from, x, n);
-	else if (p->dtype == HD_F64)
+	if (p->dtype == HD_DTYPE_BF16)
+		hd_pass_lower((uint16_t *)out + from, x, n);
+	else if (p->dtype == HD_DTYPE_F64)
 		for (int i = 0; i < n; i++)
 			yd[i] = x[i];
 	else if (x != yf)

@@ -107,7 +107,7 @@ static int shape_of(struct hd_mm_shape *s, int *sum, const char *key)
 	for (int o = 0; o < HD_MM_OPERANDS; o++) {
 		int64_t bits = number(&key);
 
-		s->dtype[o] = bits == 32 ? HD_F32 : bits == 16 ? HD_BF16 : 0;
+		s->dtype[o] = bits == 32 ? HD_DTYPE_F32 : bits == 16 ? HD_DTYPE_BF16 : 0;
 	}
 	for (int d = 0; d < s->ndim; d++)
 		s->n[d] = number(&key);
@@ -300,7 +300,7 @@ static int fastest(struct rival *r, int n, struct arena *a, double budget)
 static double rate_of(uint32_t dtype, int64_t size, double best)
 {
 	struct hd_mm_shape s = {.ndim = 3,
-				.dtype = {dtype, dtype, HD_F32},
+				.dtype = {dtype, dtype, HD_DTYPE_F32},
 				.n = {size, size, size},
 				.stride = {{size, 0, 1}, {0, 1, size}, {size, 1, 0}}};
 	struct rival r[MAX_RIVALS];
@@ -328,7 +328,7 @@ static double rate_of(uint32_t dtype, int64_t size, double best)
 static double rough_rate(uint32_t dtype)
 {
 	static double known[2];
-	double *rate = &known[dtype == HD_BF16];
+	double *rate = &known[dtype == HD_DTYPE_BF16];
 
 	if (!(*rate > 0))
 		*rate = rate_of(dtype, 768, 1e9);
@@ -506,7 +506,7 @@ const char *hd_mm_slow(uint32_t dtype)
 {
 	dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
 
-	if (dtype != HD_BF16 || (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16)
+	if (dtype != HD_DTYPE_BF16 || (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16)
 		return NULL;
 	return (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ?
 		"this processor has no instructions for bf16: its products are slower than those of fp32" :
@@ -518,13 +518,13 @@ const char *hd_mm_slow(uint32_t dtype)
 double hd_mm_rate(uint32_t dtype)
 {
 	static double known[2];
-	double *rate = &known[dtype == HD_BF16];
+	double *rate = &known[dtype == HD_DTYPE_BF16];
 
 	if (*rate > 0)
 		return *rate;
 	*rate = rate_of(dtype, 1024, 1e9);	/* 1e9: about what plain loops do */
-	if (dtype == HD_BF16 && *rate <= 1e9)	/* oneDNN has none: einsum.c makes them of fp32 copies */
-		return *rate = hd_mm_rate(HD_F32);
+	if (dtype == HD_DTYPE_BF16 && *rate <= 1e9)	/* oneDNN has none: einsum.c makes them of fp32 copies */
+		return *rate = hd_mm_rate(HD_DTYPE_F32);
 	if (*rate > 1e11)
 		*rate = rate_of(dtype, 1536, *rate);
 	return *rate;

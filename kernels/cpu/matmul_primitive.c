@@ -23,7 +23,7 @@ int hd_mm_open(struct hd_err *err)
 
 static dnnl_data_type_t type_of(uint32_t dtype)
 {
-	return dtype == HD_BF16 ? dnnl_bf16 : dnnl_f32;
+	return dtype == HD_DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
 /* ---- descriptors ----------------------------------------------------------------------------- */

@@ -95,7 +95,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	int64_t t = p->n[14], u = p->n[15];
 	float *rstd = out[1], *mean = rms ? NULL : out[2];
 	struct stats (*f)(void *y, const void *x, const void *w, const void *b, int64_t n, int rms, double eps) =
-		t == HD_BF16 ? (u == HD_BF16 ? row_lowest : row_low) : u == HD_BF16 ? row_odd : row;
+		t == HD_DTYPE_BF16 ? (u == HD_DTYPE_BF16 ? row_lowest : row_low) : u == HD_DTYPE_BF16 ? row_odd : row;
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
@@ -147,7 +147,7 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 	const float *rstd = in[2], *mean = rms ? NULL : in[3];
 	const void *dy = in[rms ? 3 : 4];
 	void (*f)(void *dx, const void *x, const void *w, struct stats s, const void *dy, int64_t n, int rms) =
-		t == HD_BF16 ? (u == HD_BF16 ? row_d_lowest : row_d_low) : u == HD_BF16 ? row_d_odd : row_d;
+		t == HD_DTYPE_BF16 ? (u == HD_DTYPE_BF16 ? row_d_lowest : row_d_low) : u == HD_DTYPE_BF16 ? row_d_odd : row_d;
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
@@ -204,7 +204,7 @@ static void columns_dw(const struct dw *a, int acc, int64_t at, int64_t n)
 	for (int64_t i = 0; i < a->rows; i += BLOCK) {
 		memset(w, 0, sizeof(w));
 		memset(b, 0, sizeof(b));
-		(a->dtype == HD_BF16 ? block_dw_low : block_dw)(a, w, b, i, hd_min(a->rows, i + BLOCK), at, n);
+		(a->dtype == HD_DTYPE_BF16 ? block_dw_low : block_dw)(a, w, b, i, hd_min(a->rows, i + BLOCK), at, n);
 		for (int64_t j = 0; j < n; j++) {
 			dw[j] += w[j];
 			if (db)

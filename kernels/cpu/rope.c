@@ -75,7 +75,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	for (int64_t i = 0; i < tokens; i++) {
 		const float *cosine = t->turn + i % seq * 2 * half;
 
-		(p->n[14] == HD_BF16 ? turn_low : turn)(out[0], in[0], i * heads * 2 * half, cosine, cosine + half,
+		(p->n[14] == HD_DTYPE_BF16 ? turn_low : turn)(out[0], in[0], i * heads * 2 * half, cosine, cosine + half,
 							(float)p->f[1], half, heads);
 	}
 }

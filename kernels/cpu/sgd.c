@@ -6,7 +6,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/prepare/optimizer.h"
 
-HD_PREPARE(prepare, "sgd", HD_F32, hd_prepare_sgd(c, p))
+HD_PREPARE(prepare, "sgd", HD_DTYPE_F32, hd_prepare_sgd(c, p))
 
 HD_CLONES static void update(float *w1, const float *w, const float *g, float factor, float decay,
 			     float lr, int64_t n)
@@ -29,7 +29,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 		update(w1 + i, w + i, g + i, *factor, decay, lr, k);
 		if (low)
-			hd_lower(low + i, w1 + i, k);
+			hd_pass_lower(low + i, w1 + i, k);
 	}
 }
 

@@ -64,12 +64,12 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 
 static inline float load(const void *a, uint32_t dtype, int64_t i)
 {
-	return hd_get(a, dtype == HD_BF16, i);
+	return hd_get(a, dtype == HD_DTYPE_BF16, i);
 }
 
 static void store(const struct hd_sum *s, void *c, int64_t i, double x, int acc)
 {
-	hd_put(c, s->dtype_c == HD_BF16, i, (float)(x + (acc ? load(c, s->dtype_c, i) : 0)));
+	hd_put(c, s->dtype_c == HD_DTYPE_BF16, i, (float)(x + (acc ? load(c, s->dtype_c, i) : 0)));
 }
 
 /* x[j] += a[j] over n columns: the loops are apart by dtype so that each vectorises */
@@ -79,7 +79,7 @@ static void add_row(float *restrict x, const void *a, uint32_t dtype, int64_t at
 	const float *f = (const float *)a + at;
 	const uint16_t *h = (const uint16_t *)a + at;
 
-	if (dtype == HD_F32)
+	if (dtype == HD_DTYPE_F32)
 		for (int64_t j = 0; j < n; j++)
 			x[j] += f[j];
 	else

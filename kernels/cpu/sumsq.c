@@ -18,7 +18,7 @@ static int prepare_sumsq(const struct hd_check *c, struct hd_prep *p)
 	p->release = free;
 	return 0;
 }
-HD_PREPARE(prepare, "sumsq", HD_F32, prepare_sumsq(c, p))
+HD_PREPARE(prepare, "sumsq", HD_DTYPE_F32, prepare_sumsq(c, p))
 
 HD_CLONES static double squares(const float *x, int64_t n)
 {

@@ -15,7 +15,7 @@
 #define PIECE 2048		/* of fp32; bf16 is converted in smaller ones */
 
 HD_PREPARE_LOW(prepare, "xent", "t*", "f", hd_prepare_xent(c, p))
-HD_PREPARE(prepare_combine, "xent_combine", HD_F32, hd_prepare_alike(c, p, 3, 1))
+HD_PREPARE(prepare_combine, "xent_combine", HD_DTYPE_F32, hd_prepare_alike(c, p, 3, 1))
 HD_PREPARE_LOW(prepare_d, "xent_d", "t*f", "t", hd_prepare_xent_d(c, p))
 
 HD_CLONES static float largest(const float *z, float max, int64_t n)
@@ -41,7 +41,7 @@ static void row(const void *logits, int64_t t, int64_t at, int64_t n, float *row
 {
 	float max = -INFINITY;
 	double sum = 0;
-	int64_t step = t == HD_BF16 ? HD_PIECE : PIECE;
+	int64_t step = t == HD_DTYPE_BF16 ? HD_PIECE : PIECE;
 
 	for (int64_t j = 0; j < n; j += step) {
 		float wide[HD_PIECE];
@@ -71,7 +71,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		int64_t t = targets[i] - p->n[3];
 
 		row(in[0], p->n[14], i * p->n[1], p->n[2], &max[i], &sum[i]);
-		target[i] = t >= 0 && t < p->n[2] ? hd_get(in[0], p->n[14] == HD_BF16, i * p->n[1] + t) : 0;
+		target[i] = t >= 0 && t < p->n[2] ? hd_get(in[0], p->n[14] == HD_DTYPE_BF16, i * p->n[1] + t) : 0;
 	}
 }
 
@@ -102,7 +102,7 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 {
 	const int32_t *targets = in[1];
 	const float *max = in[2], *sum = in[3], *dnll = in[4];
-	int64_t cols = p->n[1], real = p->n[2], type = p->n[14], step = type == HD_BF16 ? HD_PIECE : cols;
+	int64_t cols = p->n[1], real = p->n[2], type = p->n[14], step = type == HD_DTYPE_BF16 ? HD_PIECE : cols;
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (p->n[0] * cols >= HD_SMALL)

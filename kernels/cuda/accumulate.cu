@@ -37,11 +37,11 @@ template<class Y, class X> static void go(const struct hd_prep *p, void *y, cons
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	if (p->n[14] == HD_F32 && p->n[15] == HD_F32)
+	if (p->n[14] == HD_DTYPE_F32 && p->n[15] == HD_DTYPE_F32)
 		go<float, float>(p, out[0], in[0], r);
-	else if (p->n[15] == HD_F32)
+	else if (p->n[15] == HD_DTYPE_F32)
 		go<float, bf16>(p, out[0], in[0], r);
-	else if (p->n[14] == HD_F32)
+	else if (p->n[14] == HD_DTYPE_F32)
 		go<bf16, float>(p, out[0], in[0], r);
 	else
 		go<bf16, bf16>(p, out[0], in[0], r);

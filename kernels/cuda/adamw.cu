@@ -106,7 +106,7 @@ template<class G> static void go(const struct hd_prep *p, void *const *out, void
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_BF16 ? go<bf16>(p, out, in, r) : go<float>(p, out, in, r);
+	p->n[14] == HD_DTYPE_BF16 ? go<bf16>(p, out, in, r) : go<float>(p, out, in, r);
 }
 
 /* -- all in one ---------------------------------------------------------------------------------------------------------- */
@@ -170,7 +170,7 @@ static void *join(const struct hd_joint *l, size_t n)
 		}
 		if (!p->n[0])
 			continue;
-		at->narrow = p->n[14] == HD_BF16;
+		at->narrow = p->n[14] == HD_DTYPE_BF16;
 		at->of_float = one_of<float>(p, l[i].out, l[i].in);
 		at->of_bf16 = one_of<bf16>(p, l[i].out, l[i].in);
 		at->wide = is_wide(at->of_float);

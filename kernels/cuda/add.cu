@@ -90,7 +90,7 @@ template<class T> static void go(const struct hd_prep *p, void *const *out, void
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(add, "add", HD_K_ROWS, prepare, run);

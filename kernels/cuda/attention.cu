@@ -190,14 +190,14 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 	struct state s, *kept;
 
 	memset(&s, 0, sizeof(s));
-	HD_TRY(hd_prepare_attention(d, backward, "cuda", HD_F32, &s.t, err));
+	HD_TRY(hd_prepare_attention(d, backward, "cuda", HD_DTYPE_F32, &s.t, err));
 	if (s.t.dim > 32 * MOST)
 		return hd_err_set(err, HD_ENOTSUP, "attention: head_dim is %lld, at most %d is possible on cuda",
 				  (long long)s.t.dim, 32 * MOST);
-	s.mma = d->in[0].dtype == HD_BF16 && hd_att_mma_has(&s.t);
+	s.mma = d->in[0].dtype == HD_DTYPE_BF16 && hd_att_mma_has(&s.t);
 	if (s.mma)
 		HD_TRY(hd_att_mma_prepare(&s.t, err));
-	HD_TRY(d->in[0].dtype == HD_BF16 ? allow<bf16>(&s.t, err) : allow<float>(&s.t, err));
+	HD_TRY(d->in[0].dtype == HD_DTYPE_BF16 ? allow<bf16>(&s.t, err) : allow<float>(&s.t, err));
 	if (backward)
 		hd_cuda_scratch_need((size_t)(s.t.batch * s.t.heads * s.t.seq) * sizeof(float));
 	kept = (struct state *)hd_alloc(sizeof(*kept));
@@ -232,7 +232,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	if (s->mma && wide)
 		hd_att_mma(&s->t, out[0], (float *)out[1], in[0], in[1], in[2], r);
 	else
-		p->n[14] == HD_F32 ? go<float>(s, out, in, r) : go<bf16>(s, out, in, r);
+		p->n[14] == HD_DTYPE_F32 ? go<float>(s, out, in, r) : go<bf16>(s, out, in, r);
 }
 
 template<class T> static void go_d(const struct state *s, void *const *out, void *const *in, const struct hd_run *r)
@@ -264,7 +264,7 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 
 	if (!s->t.batch || !s->t.seq || !s->t.heads || !s->t.keys || !s->t.kv_heads)
 		return;
-	p->n[14] == HD_F32 ? go_d<float>(s, out, in, r) : go_d<bf16>(s, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? go_d<float>(s, out, in, r) : go_d<bf16>(s, out, in, r);
 }
 
 HD_CUDA_KERNEL(attention, "attention", 0, prepare, run);

@@ -82,13 +82,13 @@ template<class Y, class X> static void go(const struct hd_prep *p, void *y, cons
 
 template<class X> static void from(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
 {
-	if (p->n[2] == HD_F32)
+	if (p->n[2] == HD_DTYPE_F32)
 		go<float, X>(p, y, x, r);
-	else if (p->n[2] == HD_BF16)
+	else if (p->n[2] == HD_DTYPE_BF16)
 		go<bf16, X>(p, y, x, r);
-	else if (p->n[2] == HD_F16)
+	else if (p->n[2] == HD_DTYPE_F16)
 		go<f16, X>(p, y, x, r);
-	else if (p->n[2] == HD_F64)
+	else if (p->n[2] == HD_DTYPE_F64)
 		go<double, X>(p, y, x, r);
 	else
 		hd_each<1>(r, (p->n[0] + 7) / 8, 1, to_signs<X>{ (uint8_t *)y, (const X *)x, p->n[0] });
@@ -100,19 +100,19 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 	if (p->n[1] == p->n[2])
 		hd_cuda_move(r, out[0], in[0], (size_t)(p->n[0] * (int64_t)HD_BITS(p->n[1]) / 8));
-	else if (p->n[1] == HD_F32)
+	else if (p->n[1] == HD_DTYPE_F32)
 		from<float>(p, out[0], in[0], r);
-	else if (p->n[1] == HD_BF16)
+	else if (p->n[1] == HD_DTYPE_BF16)
 		from<bf16>(p, out[0], in[0], r);
-	else if (p->n[1] == HD_F16)
+	else if (p->n[1] == HD_DTYPE_F16)
 		from<f16>(p, out[0], in[0], r);
-	else if (p->n[1] == HD_F64)
+	else if (p->n[1] == HD_DTYPE_F64)
 		from<double>(p, out[0], in[0], r);
-	else if (p->n[2] == HD_F32)
+	else if (p->n[2] == HD_DTYPE_F32)
 		hd_each<1>(r, p->n[0], 1, from_signs<float>{ (float *)out[0], signs });
-	else if (p->n[2] == HD_BF16)
+	else if (p->n[2] == HD_DTYPE_BF16)
 		hd_each<1>(r, p->n[0], 1, from_signs<bf16>{ (bf16 *)out[0], signs });
-	else if (p->n[2] == HD_F16)
+	else if (p->n[2] == HD_DTYPE_F16)
 		hd_each<1>(r, p->n[0], 1, from_signs<f16>{ (f16 *)out[0], signs });
 	else
 		hd_each<1>(r, p->n[0], 1, from_signs<double>{ (double *)out[0], signs });

@@ -190,7 +190,7 @@ void hd_cuda_constant_free(void *p)
 int hd_cuda_check(const char *kernel, const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err,
 		  int (*prepare)(const struct hd_check *c, struct hd_prep *p))
 {
-	const struct hd_check c = { kernel, HD_F32, d, err, HD_BF16 };
+	const struct hd_check c = { kernel, HD_DTYPE_F32, d, err, HD_DTYPE_BF16 };
 
 	return prepare(&c, p);
 }
@@ -198,7 +198,7 @@ int hd_cuda_check(const char *kernel, const struct hd_kernel_desc *d, struct hd_
 static int one_type(const char *kernel, const char *side, uint32_t i, char letter, uint32_t dtype, uint32_t *t, uint32_t *u,
 		    struct hd_err *err)
 {
-	uint32_t *mine = letter == 't' ? t : u, f32 = HD_F32;
+	uint32_t *mine = letter == 't' ? t : u, f32 = HD_DTYPE_F32;
 
 	if (letter == '*')
 		return HD_OK;
@@ -206,7 +206,7 @@ static int one_type(const char *kernel, const char *side, uint32_t i, char lette
 		mine = &f32;
 	if (!*mine)
 		*mine = dtype;
-	if (*mine == dtype && (dtype == HD_F32 || dtype == HD_BF16))
+	if (*mine == dtype && (dtype == HD_DTYPE_F32 || dtype == HD_DTYPE_BF16))
 		return HD_OK;
 	return hd_err_set(err, HD_ENOTSUP, "%s: %s %u has dtype %s, it must be %s", kernel, side, i, hd_dtype_name(dtype),
 			  *mine == dtype ? "f32 or bf16" : hd_dtype_name(*mine));
@@ -388,7 +388,7 @@ static double peak(uint32_t dtype)
 	if (cudaGetDeviceProperties(&p, here.device) == cudaSuccess)
 		for (size_t i = 0; i < HD_LEN(known); i++)
 			if (known[i].major == p.major && (p.major != 8 || p.minor == 0))
-				return (dtype == HD_BF16 ? known[i].bf16 : known[i].fp32) * p.multiProcessorCount / known[i].sms;
+				return (dtype == HD_DTYPE_BF16 ? known[i].bf16 : known[i].fp32) * p.multiProcessorCount / known[i].sms;
 	return hd_product_rate(dtype);
 }
 #endif

@@ -80,7 +80,7 @@ template<class T> static void go(const struct hd_prep *p, T *y, const T *x, cons
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	if (p->n[14] == HD_F32)
+	if (p->n[14] == HD_DTYPE_F32)
 		go(p, (float *)out[0], (const float *)in[0], r);
 	else
 		go(p, (bf16 *)out[0], (const bf16 *)in[0], r);

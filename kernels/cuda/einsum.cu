@@ -74,7 +74,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 
 HD_DEV float element(const void *p, uint32_t dtype, int64_t i)
 {
-	return dtype == HD_F32 ? ((const float *)p)[i] : to_float(((const bf16 *)p)[i]);
+	return dtype == HD_DTYPE_F32 ? ((const float *)p)[i] : to_float(((const bf16 *)p)[i]);
 }
 
 struct operands { void *mem[OPERANDS]; };
@@ -125,7 +125,7 @@ struct plain {
 			x += element(m.mem[OP_ADD], e.dtype[OP_ADD], at[OP_ADD]);
 		if (product)
 			x += dot(at[OP_A], at[OP_B]);
-		if (e.dtype[OP_C] == HD_F32)
+		if (e.dtype[OP_C] == HD_DTYPE_F32)
 			((float *)m.mem[OP_C])[i] = (float)x;
 		else
 			from_float((bf16 *)m.mem[OP_C] + i, (float)x);
@@ -238,7 +238,7 @@ static struct hd_product *in_one(const struct hd_kernel_desc *d, int then)
 	int bias;
 
 	memset(&e, 0, sizeof(e));
-	if (hd_prepare_einsum(d, &e, "cuda", &none) < 0 || !e.count || e.empty || e.dtype[OP_C] != HD_BF16)
+	if (hd_prepare_einsum(d, &e, "cuda", &none) < 0 || !e.count || e.empty || e.dtype[OP_C] != HD_DTYPE_BF16)
 		return NULL;
 	bias = hd_plan_product(&e, &s);
 	if (e.nouter || e.dtype[OP_ADD] || (e.dtype[OP_BIAS] && !bias))

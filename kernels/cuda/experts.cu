@@ -258,7 +258,7 @@ template<int N, class T> static void combine_dg(const struct hd_prep *p, void *c
 	} \
 	static void run_##function(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r) \
 	{ \
-		(p->n[14] == HD_F32 ? function##_by<float> : function##_by<bf16>)(p, out, in, r); \
+		(p->n[14] == HD_DTYPE_F32 ? function##_by<float> : function##_by<bf16>)(p, out, in, r); \
 	}
 PICK(dispatch, in[0], out[0])
 PICK(combine, in[0], out[0])

@@ -43,9 +43,9 @@ template<class T> static void go(const struct hd_prep *p, void *y, const struct 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	(void)in;
-	if (p->n[14] == HD_F64)
+	if (p->n[14] == HD_DTYPE_F64)
 		go<double>(p, out[0], r);
-	else if (p->n[14] == HD_F32)
+	else if (p->n[14] == HD_DTYPE_F32)
 		go<float>(p, out[0], r);
 	else
 		go<bf16>(p, out[0], r);

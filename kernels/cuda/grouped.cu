@@ -284,9 +284,9 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	HD_TRY((hd_attr(d->attr, "add", 0) != 0 ? prepare_sum : prepare_product)(d, p, err));
 	p->n[8] = hd_check_count(&d->in[0], 0, 3);		/* rows at most */
 	hd_cuda_scratch_need((size_t)(2 * (p->n[0] + 1)) * sizeof(int64_t));
-	if (p->n[14] != HD_BF16)
+	if (p->n[14] != HD_DTYPE_BF16)
 		return HD_OK;
-	return p->n[15] == HD_BF16 ? allow<bf16>(err) : allow<float>(err);
+	return p->n[15] == HD_DTYPE_BF16 ? allow<bf16>(err) : allow<float>(err);
 }
 
 /* Blocks: of rows as many as the numbers may make at most. */
@@ -341,12 +341,12 @@ template<class C> static void go(const struct hd_prep *p, void *const *out, void
 	g.b_turned = g.rows && p->n[5];
 	if (!g.experts || !g.n || (!g.rows && !g.m))
 		return;
-	wide = p->n[14] == HD_BF16 && whole_pieces(g, a, b, c, add);
+	wide = p->n[14] == HD_DTYPE_BF16 && whole_pieces(g, a, b, c, add);
 	HD_LAUNCH(begin_of_rows, 1, HD_WARP, 0, r, (const int32_t *)in[p->n[7]], g.experts, g.samples,
 		  (int64_t)(wide ? TILE : PLAIN), row, first);
 	if (wide)
 		fast<C>(p, g, c, (const bf16 *)a, (const bf16 *)b, add, row, first, r);
-	else if (p->n[14] == HD_BF16)
+	else if (p->n[14] == HD_DTYPE_BF16)
 		plain<C, bf16>(p, g, c, (const bf16 *)a, (const bf16 *)b, add, row, first, r);
 	else
 		plain<C, float>(p, g, c, (const float *)a, (const float *)b, add, row, first, r);
@@ -354,7 +354,7 @@ template<class C> static void go(const struct hd_prep *p, void *const *out, void
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[15] == HD_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
+	p->n[15] == HD_DTYPE_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(grouped, "grouped", HD_K_ACC, prepare, run);

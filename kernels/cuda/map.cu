@@ -33,7 +33,7 @@ static void release(void *state)
 
 static int set(struct program *p, const struct hd_kernel_desc *d, struct hd_err *err)
 {
-	struct hd_map m = {};
+	struct hd_mapping m = {};
 
 	HD_TRY(hd_prepare_map(d, 0, &m, err));
 	if (m.e.depth > DEEP)
@@ -77,9 +77,9 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *prep, struct 
 
 HD_DEV float element(const void *x, uint32_t dtype, int64_t i)
 {
-	if (dtype == HD_F32)
+	if (dtype == HD_DTYPE_F32)
 		return ((const float *)x)[i];
-	return dtype == HD_F64 ? (float)((const double *)x)[i] : to_float(((const bf16 *)x)[i]);
+	return dtype == HD_DTYPE_F64 ? (float)((const double *)x)[i] : to_float(((const bf16 *)x)[i]);
 }
 
 HD_DEV float one(int code, float a, float b, float c)
@@ -145,9 +145,9 @@ template<int DEPTH, int N> __global__ void __launch_bounds__(256, 4) interpret(c
 			top++;
 		}
 		for (int k = 0; k < have; k++) {
-			if (p->out == HD_F32)
+			if (p->out == HD_DTYPE_F32)
 				((float *)y)[i + k] = stack[0][k];
-			else if (p->out == HD_F64)
+			else if (p->out == HD_DTYPE_F64)
 				((double *)y)[i + k] = stack[0][k];
 			else
 				from_float((bf16 *)y + i + k, stack[0][k]);

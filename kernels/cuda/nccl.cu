@@ -80,12 +80,12 @@ static void *split(int color, int key, struct hd_err *err)
 static ncclDataType_t type_of(uint32_t dtype)
 {
 	switch (dtype) {
-	case HD_F64: return ncclFloat64;
-	case HD_F32: return ncclFloat32;
-	case HD_F16: return ncclFloat16;
-	case HD_BF16: return ncclBfloat16;
-	case HD_I64: return ncclInt64;
-	case HD_I32: return ncclInt32;
+	case HD_DTYPE_F64: return ncclFloat64;
+	case HD_DTYPE_F32: return ncclFloat32;
+	case HD_DTYPE_F16: return ncclFloat16;
+	case HD_DTYPE_BF16: return ncclBfloat16;
+	case HD_DTYPE_I64: return ncclInt64;
+	case HD_DTYPE_I32: return ncclInt32;
 	default: return ncclUint8;
 	}
 }
@@ -154,31 +154,31 @@ static ncclResult_t call(struct group *g, const struct hd_call *c, int n, int me
 	size_t count = (size_t)c->count;
 
 	switch (c->kind) {
-	case HD_ALL_REDUCE:
+	case HD_COMM_ALL_REDUCE:
 		return ncclAllReduce(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
-	case HD_ALL_MAX:
+	case HD_COMM_ALL_MAX:
 		return ncclAllReduce(c->in, c->out, count, type, ncclMax, g->comm, g->queue);
-	case HD_REDUCE_SCATTER:
+	case HD_COMM_REDUCE_SCATTER:
 		return ncclReduceScatter(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
-	case HD_ALL_GATHER:
+	case HD_COMM_ALL_GATHER:
 		return ncclAllGather(c->in, c->out, count, type, g->comm, g->queue);
-	case HD_BROADCAST:
+	case HD_COMM_BROADCAST:
 		return ncclBroadcast(c->in, c->out, count, type, c->index, g->comm, g->queue);
-	case HD_REDUCE:
+	case HD_COMM_REDUCE:
 		return ncclReduce(c->in, c->out, count, type, ncclSum, c->index, g->comm, g->queue);
-	case HD_ALL_TO_ALL:
+	case HD_COMM_ALL_TO_ALL:
 		return exchange(g, n, all_from, all_to, c, me);
-	case HD_GATHER:
+	case HD_COMM_GATHER:
 		return exchange(g, n, gather_from, gather_to, c, me);
-	case HD_SCATTER:
+	case HD_COMM_SCATTER:
 		return exchange(g, n, scatter_from, scatter_to, c, me);
-	case HD_SHIFT:
+	case HD_COMM_SHIFT:
 		return exchange(g, n, shift_from, shift_to, c, me);
-	case HD_ALL_TO_ALL_ROWS:
+	case HD_COMM_ALL_TO_ALL_V:
 		return exchange_rows(g, c, n, me);
-	case HD_SEND:
+	case HD_COMM_SEND:
 		return ncclSend(c->in, count, type, c->index, g->comm, g->queue);
-	case HD_RECV:
+	case HD_COMM_RECV:
 		return ncclRecv(c->out, count, type, c->index, g->comm, g->queue);
 	default:
 		return ncclInvalidArgument;

@@ -217,23 +217,23 @@ template<class T> static void go_dw(const struct hd_prep *p, void *const *out, v
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	if (p->n[14] == HD_F32)
-		p->n[15] == HD_F32 ? go<float, float>(p, out, in, r) : go<float, bf16>(p, out, in, r);
+	if (p->n[14] == HD_DTYPE_F32)
+		p->n[15] == HD_DTYPE_F32 ? go<float, float>(p, out, in, r) : go<float, bf16>(p, out, in, r);
 	else
-		p->n[15] == HD_F32 ? go<bf16, float>(p, out, in, r) : go<bf16, bf16>(p, out, in, r);
+		p->n[15] == HD_DTYPE_F32 ? go<bf16, float>(p, out, in, r) : go<bf16, bf16>(p, out, in, r);
 }
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	if (p->n[14] == HD_F32)
-		p->n[15] == HD_F32 ? go_d<float, float>(p, out, in, r) : go_d<float, bf16>(p, out, in, r);
+	if (p->n[14] == HD_DTYPE_F32)
+		p->n[15] == HD_DTYPE_F32 ? go_d<float, float>(p, out, in, r) : go_d<float, bf16>(p, out, in, r);
 	else
-		p->n[15] == HD_F32 ? go_d<bf16, float>(p, out, in, r) : go_d<bf16, bf16>(p, out, in, r);
+		p->n[15] == HD_DTYPE_F32 ? go_d<bf16, float>(p, out, in, r) : go_d<bf16, bf16>(p, out, in, r);
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_F32 ? go_dw<float>(p, out, in, r) : go_dw<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? go_dw<float>(p, out, in, r) : go_dw<bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(norm, "norm", 0, prepare, run);

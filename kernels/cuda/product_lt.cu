@@ -57,7 +57,7 @@ void hd_product_close(void)
 	here.workspace = NULL;
 }
 
-static cudaDataType type_of(uint32_t dtype) { return dtype == HD_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
+static cudaDataType type_of(uint32_t dtype) { return dtype == HD_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 /* An operand of rows x cols (ours) as a column-major matrix.  -> 0 if its strides are none. */
 static int layout(cublasLtMatrixLayout_t *m, int *turned, const struct hd_mm_shape *s, int o, int row_dim, int col_dim)
@@ -300,7 +300,7 @@ static double measure(uint32_t dtype, int64_t n)
 
 double hd_product_rate(uint32_t dtype)
 {
-	int i = dtype == HD_BF16;
+	int i = dtype == HD_DTYPE_BF16;
 
 	if (!(here.rate[i] > 0))
 		here.rate[i] = measure(dtype, LARGE);

@@ -40,7 +40,7 @@ template<class G> static void go(const struct hd_prep *p, void *const *out, void
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_BF16 ? go<bf16>(p, out, in, r) : go<float>(p, out, in, r);
+	p->n[14] == HD_DTYPE_BF16 ? go<bf16>(p, out, in, r) : go<float>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(sgd, "sgd", 0, prepare, run);

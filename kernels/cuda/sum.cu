@@ -175,11 +175,11 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 	if (s->empty) {
 		if (!r->acc)
 			hd_cuda_zero(r, out[0], (size_t)(s->count * (int64_t)HD_BITS(s->dtype_c) / 8));
-	} else if (s->dtype_a == HD_F32) {
-		s->dtype_c == HD_F32 ? go(s, (float *)out[0], (const float *)in[0], r)
+	} else if (s->dtype_a == HD_DTYPE_F32) {
+		s->dtype_c == HD_DTYPE_F32 ? go(s, (float *)out[0], (const float *)in[0], r)
 				     : go(s, (bf16 *)out[0], (const float *)in[0], r);
 	} else {
-		s->dtype_c == HD_F32 ? go(s, (float *)out[0], (const bf16 *)in[0], r)
+		s->dtype_c == HD_DTYPE_F32 ? go(s, (float *)out[0], (const bf16 *)in[0], r)
 				     : go(s, (bf16 *)out[0], (const bf16 *)in[0], r);
 	}
 }

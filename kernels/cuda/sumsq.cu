@@ -75,7 +75,7 @@ template<class T> static void go(const struct hd_prep *p, double *s, const T *x,
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	if (p->n[14] == HD_F32)
+	if (p->n[14] == HD_DTYPE_F32)
 		go(p, (double *)out[0], (const float *)in[0], r);
 	else
 		go(p, (double *)out[0], (const bf16 *)in[0], r);
@@ -124,7 +124,7 @@ static void *join(const struct hd_joint *l, size_t n)
 		}
 		if (!p->n[0])
 			continue;
-		parts[j.n] = part{ l[i].in[0], p->n[0], j.blocks, p->n[14] == HD_BF16, hd_aligned(l[i].in[0]) };
+		parts[j.n] = part{ l[i].in[0], p->n[0], j.blocks, p->n[14] == HD_DTYPE_BF16, hd_aligned(l[i].in[0]) };
 		j.blocks += (p->n[0] + PIECE - 1) / PIECE;
 		j.n++;
 	}

@@ -113,7 +113,7 @@ template<class T> static void go_d(const struct hd_prep *p, void *const *out, vo
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
 }
 
 static void run_combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -125,7 +125,7 @@ static void run_combine(const struct hd_prep *p, void *const *out, void *const *
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_F32 ? go_d<float>(p, out, in, r) : go_d<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? go_d<float>(p, out, in, r) : go_d<bf16>(p, out, in, r);
 }
 
 HD_CUDA_KERNEL(xent, "xent", 0, prepare, run);

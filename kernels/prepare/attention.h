@@ -23,7 +23,7 @@ static inline int hd_attention_dtypes(const struct hd_kernel_desc *d, const char
 {
 	for (uint32_t i = 0; i < d->nin + d->nout; i++) {
 		uint32_t dtype = i < d->nin ? d->in[i].dtype : d->out[i - d->nin].dtype;
-		uint32_t need = i == 4 || real == HD_F64 || d->in[0].dtype != HD_BF16 ? real : (uint32_t)HD_BF16;
+		uint32_t need = i == 4 || real == HD_DTYPE_F64 || d->in[0].dtype != HD_DTYPE_BF16 ? real : (uint32_t)HD_DTYPE_BF16;
 
 		if (dtype != need)
 			return hd_err_set(err, HD_ENOTSUP, "attention: operand %u is %s, on %s it must be %s beside this q", i,
@@ -59,7 +59,7 @@ static inline void hd_attention_set(struct hd_attention *t, const struct hd_view
 	t->kv0 = k->off[2];
 	t->group = q->dims[2]->n / k->dims[2]->n;
 	t->causal = hd_attr(attr, "causal", 0) != 0;
-	t->low = q->dtype == HD_BF16;
+	t->low = q->dtype == HD_DTYPE_BF16;
 	t->exact_scale = hd_attr(attr, "scale", 0);
 	if (t->exact_scale == 0)
 		t->exact_scale = 1 / sqrt((double)t->dim);

@@ -26,28 +26,28 @@ static inline int hd_prepare_cast(const struct hd_check *c, struct hd_prep *p)
 	p->n[1] = c->d->in[0].dtype;
 	p->n[2] = c->d->out[0].dtype;
 	for (int i = 1; i <= 2; i++)
-		if (p->n[i] != HD_F32 && p->n[i] != HD_F64 && p->n[i] != HD_BF16 &&
-		    p->n[i] != HD_F16 && p->n[i] != HD_B1)
+		if (p->n[i] != HD_DTYPE_F32 && p->n[i] != HD_DTYPE_F64 && p->n[i] != HD_DTYPE_BF16 &&
+		    p->n[i] != HD_DTYPE_F16 && p->n[i] != HD_DTYPE_B1)
 			return hd_err_set(c->err, HD_ENOTSUP,
 					  "%s: %s 0 has dtype %s, it must be f32, f64, bf16, f16 or b1",
 					  c->kernel, i == 1 ? "input" : "output",
 					  hd_dtype_name((uint32_t)p->n[i]));
-	if (p->n[1] == HD_B1 && p->n[2] == HD_B1)
+	if (p->n[1] == HD_DTYPE_B1 && p->n[2] == HD_DTYPE_B1)
 		return hd_err_set(
 			c->err, HD_ENOTSUP,
 			"%s: input 0 and output 0 have both dtype %s, one must be a float",
-			c->kernel, hd_dtype_name(HD_B1));
+			c->kernel, hd_dtype_name(HD_DTYPE_B1));
 	return 0;
 }
 
 static inline int hd_prepare_fill(const struct hd_check *c, struct hd_prep *p)
 {
 	HD_TRY(hd_check_counts(c, 0, 1, 1, 1));
-	if (c->d->out[0].dtype != HD_F64)		/* sums are wide on every device */
+	if (c->d->out[0].dtype != HD_DTYPE_F64)		/* sums are wide on every device */
 		HD_TRY(hd_check_dtypes(c, "*", "r"));
 	p->n[0] = hd_view_count(&c->d->out[0]);
 	p->n[1] = hd_attr(c->d->attr, "loss_scale", 0) != 0;
-	p->n[2] = c->d->out[0].dtype == HD_F64;
+	p->n[2] = c->d->out[0].dtype == HD_DTYPE_F64;
 	p->f[0] = hd_attr(c->d->attr, "value", 0);
 	return 0;
 }

@@ -76,7 +76,7 @@ static inline int hd_prepare_rows(const struct hd_check *c, struct hd_prep *p, c
 	E = counts->n[0];
 	most = x->n[0] * x->n[1] * (k < E ? k : E);
 	HD_TRY(hd_check_whole(c, counts, 0));
-	if (counts->dtype != HD_I32 || counts->dims[1] != x->dims[0] || counts->n[1] != x->n[0] || slots->n[0] != x->n[0] ||
+	if (counts->dtype != HD_DTYPE_I32 || counts->dims[1] != x->dims[0] || counts->n[1] != x->n[0] || slots->n[0] != x->n[0] ||
 	    slots->n[1] != x->n[1] || d->n[3] != x->n[2] || hd_check_count(d, 0, 3) < most)
 		return hd_err_set(c->err, HD_EINVAL, "%s: %lld samples of %lld tokens, numbers of %lld samples, %lld rows of the %lld "
 				  "that there may be", c->kernel, (long long)x->n[0], (long long)x->n[1], (long long)counts->n[1],

@@ -14,7 +14,7 @@ struct hd_map_input {
 	uint32_t dtype;
 };
 
-struct hd_map {
+struct hd_mapping {
 	struct hd_expr e;
 	int64_t total;			/* elements of the output */
 	int64_t extent[HD_MAX_DIMS];
@@ -28,10 +28,10 @@ static inline const char *hd_map_refuses(uint32_t dtype, uint32_t real)
 {
 	if (real)
 		return dtype == real ? NULL : "it must be f64";
-	return dtype == HD_F32 || dtype == HD_F64 || dtype == HD_BF16 ? NULL : "only f32, f64 and bf16 are possible";
+	return dtype == HD_DTYPE_F32 || dtype == HD_DTYPE_F64 || dtype == HD_DTYPE_BF16 ? NULL : "only f32, f64 and bf16 are possible";
 }
 
-static inline int hd_map_input(struct hd_map *m, int i, const struct hd_view *x, const struct hd_view *y, uint32_t real,
+static inline int hd_map_input(struct hd_mapping *m, int i, const struct hd_view *x, const struct hd_view *y, uint32_t real,
 			       struct hd_err *err)
 {
 	const char *why = hd_map_refuses(x->dtype, real);
@@ -57,7 +57,7 @@ static inline int hd_map_input(struct hd_map *m, int i, const struct hd_view *x,
 }
 
 /* *m is zeroed. */
-static inline int hd_prepare_map(const struct hd_kernel_desc *d, uint32_t real, struct hd_map *m, struct hd_err *err)
+static inline int hd_prepare_map(const struct hd_kernel_desc *d, uint32_t real, struct hd_mapping *m, struct hd_err *err)
 {
 	const struct hd_view *y = &d->out[0];
 	const char *why;

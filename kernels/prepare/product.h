@@ -19,7 +19,7 @@ enum { HD_MM_PLAIN, HD_MM_GELU, HD_MM_GELU_KEEP, HD_MM_GELU_D };	/* what is made
 struct hd_mm_shape { /* c(batch, m, n) = sum over k of a(batch, m, k) b(batch, k, n) + bias */
 	int ndim; /* 3 + batch dims */
 	int then; /* HD_MM_PLAIN ... */
-	uint32_t dtype[HD_MM_OPERANDS]; /* HD_F32 or HD_BF16; of bias 0: none */
+	uint32_t dtype[HD_MM_OPERANDS]; /* HD_DTYPE_F32 or HD_DTYPE_BF16; of bias 0: none */
 	int64_t n[HD_MAX_DIMS + 3]; /* all > 0 */
 	/* elements; 0 where the operand has not the dim */
 	int64_t stride[HD_MM_OPERANDS][HD_MAX_DIMS + 3];
@@ -288,7 +288,7 @@ static inline int hd_prepare_einsum(const struct hd_kernel_desc *d, struct einsu
 	v[OP_BIAS] = bias ? &d->in[2] : NULL;
 	v[OP_ADD] = add ? &d->in[2 + bias] : NULL;
 	for (int o = 0; o < OPERANDS; o++)
-		if (v[o] && v[o]->dtype != HD_F32 && v[o]->dtype != HD_BF16)
+		if (v[o] && v[o]->dtype != HD_DTYPE_F32 && v[o]->dtype != HD_DTYPE_BF16)
 			return hd_err_set(err, HD_ENOTSUP, "einsum: no %s on %s",
 					  hd_dtype_name(v[o]->dtype), device);
 	HD_TRY(check_operands(v, err));

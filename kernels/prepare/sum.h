@@ -71,7 +71,7 @@ static inline void hd_sum_classify(struct hd_sum *s)
 	s->simple = i == s->ndim;
 }
 
-static inline int hd_sum_readable(uint32_t dtype) { return dtype == HD_F32 || dtype == HD_BF16; }
+static inline int hd_sum_readable(uint32_t dtype) { return dtype == HD_DTYPE_F32 || dtype == HD_DTYPE_BF16; }
 
 /* *s is zeroed. */
 static inline int hd_prepare_sum(const struct hd_kernel_desc *d, const char *device, struct hd_sum *s, struct hd_err *err)

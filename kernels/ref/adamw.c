@@ -8,7 +8,7 @@
 #include <math.h>
 #include "kernels/prepare/optimizer.h"
 
-HD_PREPARE(prepare, "adamw", HD_F64, hd_prepare_adamw(c, p))
+HD_PREPARE(prepare, "adamw", HD_DTYPE_F64, hd_prepare_adamw(c, p))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

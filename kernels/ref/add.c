@@ -7,7 +7,7 @@
 #include <config.h>
 #include "kernels/prepare/elementwise.h"
 
-HD_PREPARE(prepare, "add", HD_F64, hd_prepare_add(c, p))
+HD_PREPARE(prepare, "add", HD_DTYPE_F64, hd_prepare_add(c, p))
 
 static int64_t offset(const struct hd_add *s, uint32_t k, int64_t i)
 {

@@ -13,7 +13,7 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 {
 	struct hd_attention t = { 0 }, *kept;
 
-	HD_TRY(hd_prepare_attention(d, backward, "ref", HD_F64, &t, err));
+	HD_TRY(hd_prepare_attention(d, backward, "ref", HD_DTYPE_F64, &t, err));
 	kept = hd_alloc(sizeof(*kept));
 	*kept = t;
 	p->state = kept;

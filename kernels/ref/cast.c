@@ -9,7 +9,7 @@
 #include <math.h>
 #include "kernels/prepare/elementwise.h"
 
-HD_PREPARE(prepare, "cast", HD_F64, hd_prepare_cast(c, p))
+HD_PREPARE(prepare, "cast", HD_DTYPE_F64, hd_prepare_cast(c, p))
 
 /* 5 bits of exponent, 10 of fraction; exponent 0 has no leading one, 31 is infinity or NaN. */
 static double of_f16(uint16_t h)
@@ -41,13 +41,13 @@ static double get(const void *x, uint32_t dtype, int64_t i)
 	uint32_t bits;
 	float f;
 
-	if (dtype == HD_F64)
+	if (dtype == HD_DTYPE_F64)
 		return ((const double *)x)[i];
-	if (dtype == HD_F32)
+	if (dtype == HD_DTYPE_F32)
 		return ((const float *)x)[i];
-	if (dtype == HD_B1)
+	if (dtype == HD_DTYPE_B1)
 		return ((const uint8_t *)x)[i / 8] >> i % 8 & 1 ? 1 : -1;
-	if (dtype == HD_F16)
+	if (dtype == HD_DTYPE_F16)
 		return of_f16(((const uint16_t *)x)[i]);
 	bits = (uint32_t)((const uint16_t *)x)[i] << 16;
 	memcpy(&f, &bits, 4);
@@ -70,13 +70,13 @@ static uint16_t to_bf16(float f)
 
 static void put(void *y, uint32_t dtype, int64_t i, double v)
 {
-	if (dtype == HD_F64) {
+	if (dtype == HD_DTYPE_F64) {
 		((double *)y)[i] = v;
-	} else if (dtype == HD_F32) {
+	} else if (dtype == HD_DTYPE_F32) {
 		((float *)y)[i] = (float)v;
-	} else if (dtype == HD_BF16) {
+	} else if (dtype == HD_DTYPE_BF16) {
 		((uint16_t *)y)[i] = to_bf16((float)v);
-	} else if (dtype == HD_F16) {
+	} else if (dtype == HD_DTYPE_F16) {
 		((uint16_t *)y)[i] = to_f16((float)v);
 	} else {
 		uint8_t *byte = (uint8_t *)y + i / 8;

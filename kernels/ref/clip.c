@@ -6,7 +6,7 @@
 #include <math.h>
 #include "kernels/prepare/optimizer.h"
 
-HD_PREPARE(prepare, "clip", HD_F64, hd_prepare_clip(c, p))
+HD_PREPARE(prepare, "clip", HD_DTYPE_F64, hd_prepare_clip(c, p))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

@@ -8,7 +8,7 @@
 #include "kernels/dropout_key.h"
 #include "kernels/prepare/embedding.h"
 
-HD_PREPARE(prepare, "dropout", HD_F64, hd_prepare_dropout(c, p))
+HD_PREPARE(prepare, "dropout", HD_DTYPE_F64, hd_prepare_dropout(c, p))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

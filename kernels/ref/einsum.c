@@ -55,7 +55,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	v[BIAS] = bias ? &d->in[2] : NULL;
 	v[ADD] = add ? &d->in[2 + bias] : NULL;
 	for (int o = 0; o < OPERANDS; o++)
-		if (v[o] && v[o]->dtype != HD_F64)
+		if (v[o] && v[o]->dtype != HD_DTYPE_F64)
 			return hd_err_set(err, HD_ENOTSUP, "einsum: no %s on ref",
 					  hd_dtype_name(v[o]->dtype));
 	e = hd_alloc(sizeof(*e));

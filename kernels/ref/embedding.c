@@ -8,8 +8,8 @@
 #include <config.h>
 #include "kernels/prepare/embedding.h"
 
-HD_PREPARE(prepare, "embedding", HD_F64, hd_prepare_embedding(c, p))
-HD_PREPARE(prepare_dw, "embedding_dw", HD_F64, hd_prepare_embedding_dw(c, p))
+HD_PREPARE(prepare, "embedding", HD_DTYPE_F64, hd_prepare_embedding(c, p))
+HD_PREPARE(prepare_dw, "embedding_dw", HD_DTYPE_F64, hd_prepare_embedding_dw(c, p))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

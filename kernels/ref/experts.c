@@ -19,11 +19,11 @@
 #include "engine/base/rng.h"
 #include "kernels/prepare/experts.h"
 
-HD_PREPARE(prepare_route, "route", HD_F64, hd_prepare_route(c, p))
-HD_PREPARE(prepare_route_d, "route_d", HD_F64, hd_prepare_route_d(c, p))
-HD_PREPARE(prepare_dispatch, "dispatch", HD_F64, hd_prepare_dispatch(c, p))
-HD_PREPARE(prepare_combine, "combine", HD_F64, hd_prepare_combine(c, p))
-HD_PREPARE(prepare_combine_dg, "combine_dg", HD_F64, hd_prepare_combine_dg(c, p))
+HD_PREPARE(prepare_route, "route", HD_DTYPE_F64, hd_prepare_route(c, p))
+HD_PREPARE(prepare_route_d, "route_d", HD_DTYPE_F64, hd_prepare_route_d(c, p))
+HD_PREPARE(prepare_dispatch, "dispatch", HD_DTYPE_F64, hd_prepare_dispatch(c, p))
+HD_PREPARE(prepare_combine, "combine", HD_DTYPE_F64, hd_prepare_combine(c, p))
+HD_PREPARE(prepare_combine_dg, "combine_dg", HD_DTYPE_F64, hd_prepare_combine_dg(c, p))
 
 static double log_sum_exp(const double *z, int64_t n)
 {

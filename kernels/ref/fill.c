@@ -4,7 +4,7 @@
 #include <config.h>
 #include "kernels/prepare/elementwise.h"
 
-HD_PREPARE(prepare, "fill", HD_F64, hd_prepare_fill(c, p))
+HD_PREPARE(prepare, "fill", HD_DTYPE_F64, hd_prepare_fill(c, p))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

@@ -10,8 +10,8 @@
 
 #define ROOT_2_PI 0.79788456080286535588
 
-HD_PREPARE(prepare, "gelu", HD_F64, hd_prepare_alike(c, p, 1, 1))
-HD_PREPARE(prepare_d, "gelu_d", HD_F64, hd_prepare_alike(c, p, 2, 1))
+HD_PREPARE(prepare, "gelu", HD_DTYPE_F64, hd_prepare_alike(c, p, 1, 1))
+HD_PREPARE(prepare_d, "gelu_d", HD_DTYPE_F64, hd_prepare_alike(c, p, 2, 1))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

@@ -8,7 +8,7 @@
 #include <config.h>
 #include "kernels/prepare/grouped.h"
 
-HD_PREPARE(prepare, "grouped", HD_F64, hd_prepare_grouped(c, p))
+HD_PREPARE(prepare, "grouped", HD_DTYPE_F64, hd_prepare_grouped(c, p))
 
 static int64_t weight(const struct hd_prep *p, int64_t e, int64_t i, int64_t j)
 {

@@ -7,8 +7,8 @@
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
-	struct hd_map *m = hd_alloc(sizeof(*m));
-	int rc = hd_prepare_map(d, HD_F64, m, err);
+	struct hd_mapping *m = hd_alloc(sizeof(*m));
+	int rc = hd_prepare_map(d, HD_DTYPE_F64, m, err);
 
 	if (rc < 0) {
 		free(m);
@@ -21,7 +21,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct hd_map *m = p->state;
+	const struct hd_mapping *m = p->state;
 
 	(void)r;
 	for (int64_t o = 0; o < m->total; o++) {

@@ -12,9 +12,9 @@
 #include <math.h>
 #include "kernels/prepare/norm.h"
 
-HD_PREPARE(prepare, "norm", HD_F64, hd_prepare_norm(c, p))
-HD_PREPARE(prepare_d, "norm_d", HD_F64, hd_prepare_norm_d(c, p))
-HD_PREPARE(prepare_dw, "norm_dw", HD_F64, hd_prepare_norm_dw(c, p))
+HD_PREPARE(prepare, "norm", HD_DTYPE_F64, hd_prepare_norm(c, p))
+HD_PREPARE(prepare_d, "norm_d", HD_DTYPE_F64, hd_prepare_norm_d(c, p))
+HD_PREPARE(prepare_dw, "norm_dw", HD_DTYPE_F64, hd_prepare_norm_dw(c, p))
 
 static double mean_of(const double *x, int64_t n)
 {

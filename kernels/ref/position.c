@@ -4,8 +4,8 @@
 #include <config.h>
 #include "kernels/prepare/embedding.h"
 
-HD_PREPARE(prepare, "position", HD_F64, hd_prepare_position(c, p))
-HD_PREPARE(prepare_dw, "position_dw", HD_F64, hd_prepare_position_dw(c, p))
+HD_PREPARE(prepare, "position", HD_DTYPE_F64, hd_prepare_position(c, p))
+HD_PREPARE(prepare_dw, "position_dw", HD_DTYPE_F64, hd_prepare_position_dw(c, p))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

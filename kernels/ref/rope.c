@@ -8,7 +8,7 @@
 #include <math.h>
 #include "kernels/prepare/rope.h"
 
-HD_PREPARE(prepare, "rope", HD_F64, hd_prepare_rope(c, p))
+HD_PREPARE(prepare, "rope", HD_DTYPE_F64, hd_prepare_rope(c, p))
 
 static void turn(double *y, const double *x, const struct hd_prep *p, int64_t position)
 {

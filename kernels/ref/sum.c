@@ -17,7 +17,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 {
 	struct sum *s;
 
-	if (d->nin != 1 || d->nout != 1 || d->in[0].dtype != HD_F64 || d->out[0].dtype != HD_F64)
+	if (d->nin != 1 || d->nout != 1 || d->in[0].dtype != HD_DTYPE_F64 || d->out[0].dtype != HD_DTYPE_F64)
 		return hd_err_set(err, HD_EINVAL, "sum: takes one f64 input, one f64 output");
 	HD_TRY(hd_sum_check(d, err));
 	s = hd_alloc(sizeof(*s));

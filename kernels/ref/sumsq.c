@@ -4,7 +4,7 @@
 #include <config.h>
 #include "kernels/prepare/optimizer.h"
 
-HD_PREPARE(prepare, "sumsq", HD_F64, hd_prepare_sumsq(c, p))
+HD_PREPARE(prepare, "sumsq", HD_DTYPE_F64, hd_prepare_sumsq(c, p))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

@@ -7,8 +7,8 @@
 #include <math.h>
 #include "kernels/prepare/elementwise.h"
 
-HD_PREPARE(prepare, "swiglu", HD_F64, hd_prepare_alike(c, p, 2, 1))
-HD_PREPARE(prepare_d, "swiglu_d", HD_F64, hd_prepare_alike(c, p, 3, 2))
+HD_PREPARE(prepare, "swiglu", HD_DTYPE_F64, hd_prepare_alike(c, p, 2, 1))
+HD_PREPARE(prepare_d, "swiglu_d", HD_DTYPE_F64, hd_prepare_alike(c, p, 3, 2))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

@@ -13,9 +13,9 @@
 #include "kernels/prepare/elementwise.h"
 #include "kernels/prepare/xent.h"
 
-HD_PREPARE(prepare, "xent", HD_F64, hd_prepare_xent(c, p))
-HD_PREPARE(prepare_combine, "xent_combine", HD_F64, hd_prepare_alike(c, p, 3, 1))
-HD_PREPARE(prepare_d, "xent_d", HD_F64, hd_prepare_xent_d(c, p))
+HD_PREPARE(prepare, "xent", HD_DTYPE_F64, hd_prepare_xent(c, p))
+HD_PREPARE(prepare_combine, "xent_combine", HD_DTYPE_F64, hd_prepare_alike(c, p, 3, 1))
+HD_PREPARE(prepare_d, "xent_d", HD_DTYPE_F64, hd_prepare_xent_d(c, p))
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

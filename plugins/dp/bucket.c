@@ -15,7 +15,7 @@ int64_t dp_bytes(const struct hd_tensor *t)
 
 static int same_unit(const struct hd_node *a, const struct hd_node *b)
 {
-	const uint32_t once = HD_G | HD_S | HD_U;
+	const uint32_t once = HD_UNIT_G | HD_UNIT_S | HD_UNIT_U;
 
 	return a->site == b->site && a->phase == b->phase && (a->phase & once || a->block == b->block);
 }
@@ -34,7 +34,7 @@ static struct hd_tensor *operand(const struct hd_strategy *s, const struct hd_no
 }
 
 /* Sync that is not to begin before backward is over waits for all gradients of the stage, and stands behind them. */
-static int is_late(const struct hd_strategy *s, const struct dp_bucket *b) { return !s->overlap && b->in[0]->phase & HD_S; }
+static int is_late(const struct hd_strategy *s, const struct dp_bucket *b) { return !s->overlap && b->in[0]->phase & HD_UNIT_S; }
 
 static struct hd_node *place_of(const struct hd_strategy *s, const struct dp_bucket *b, struct hd_node *const *all, uint32_t n)
 {
@@ -47,7 +47,7 @@ static struct hd_node *place_of(const struct hd_strategy *s, const struct dp_buc
 
 static int flush(struct hd_strategy *s, struct hd_plan *p, struct dp_bucket *b, dp_move_fn *move, struct hd_node *const *all, uint32_t n)
 {
-	const struct hd_group *g = s->h->group(p, &s->dp, 1, HD_CORE);
+	const struct hd_group *g = s->h->group(p, &s->dp, 1, HD_ROLE_CORE);
 
 	if (!b->n || !g)
 		return s->h->status(p);

@@ -23,11 +23,11 @@ static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd
 		while ((a = s->h->axis_next(p, a))) {
 			const struct hd_place *at = s->g->place(p, w, a);
 
-			alone &= at->kind != HD_CUT || at->dim != w->dims[i];
+			alone &= at->kind != HD_PLACE_SHARD || at->dim != w->dims[i];
 		}
 		if (!alone && found)
 			continue;
-		*to = (struct hd_place){ .kind = HD_CUT, .dim = w->dims[i], .level = alone ? 0 : INT32_MAX };
+		*to = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = w->dims[i], .level = alone ? 0 : INT32_MAX };
 		found = 1 + alone;
 	}
 	return found;
@@ -37,10 +37,10 @@ static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd
 static int64_t since(const struct hd_tensor *t)
 {
 	switch (t->what) {
-	case HD_STATE:
-	case HD_MASTER:
+	case HD_TENSOR_STATE:
+	case HD_TENSOR_MASTER:
 		return 1;
-	case HD_GRAD:
+	case HD_TENSOR_GRAD:
 		return strcmp(t->node->kind, "sync") ? 2 : 1;
 	default:
 		return 3;
@@ -60,7 +60,7 @@ static int nothing_divides(struct hd_strategy *s, struct hd_plan *p)
 
 int dp_homes(struct hd_strategy *s, struct hd_plan *p)
 {
-	static const uint32_t what[] = { HD_STATE, HD_MASTER, HD_GRAD, HD_PARAM };
+	static const uint32_t what[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD, HD_TENSOR_PARAM };
 	uint32_t cut = 0, all = 0;
 
 	if (!s->zero || s->n == 1)
@@ -70,7 +70,7 @@ int dp_homes(struct hd_strategy *s, struct hd_plan *p)
 			const struct hd_tensor *w = t->of ? t->of : t;
 			struct hd_place to;
 
-			if (since(t) > s->zero || s->g->place(p, w, s->dp)->kind != HD_WHOLE)
+			if (since(t) > s->zero || s->g->place(p, w, s->dp)->kind != HD_PLACE_REPLICATED)
 				continue;
 			all++;
 			if (piece(s, p, w, &to) && ++cut)

@@ -10,13 +10,13 @@
 static int is_small(const struct hd_strategy *s, const struct hd_tensor *whole) { return dp_bytes(whole) < s->bucket / ALONE; }
 
 /* What the engine does not do: on the wire it is another type, in member order, or late. */
-static int is_special(const struct hd_strategy *s) { return s->wire != HD_F32 || s->sync == DP_SERVER || !s->overlap; }
+static int is_special(const struct hd_strategy *s) { return s->wire != HD_DTYPE_F32 || s->sync == DP_SERVER || !s->overlap; }
 
 static int is_scatter(const struct hd_strategy *s, const struct hd_node *n)
 {
 	const struct hd_reshard *r = n->reshard;
 
-	return r->have.kind == HD_PARTIAL && r->have.red == HD_SUM && r->need.kind == HD_CUT &&
+	return r->have.kind == HD_PLACE_PARTIAL && r->have.red == HD_RED_SUM && r->need.kind == HD_PLACE_SHARD &&
 	       (is_small(s, n->ins[0]) || is_special(s));
 }
 
@@ -25,8 +25,8 @@ static int is_gather(const struct hd_strategy *s, const struct hd_node *n)
 {
 	const struct hd_reshard *r = n->reshard;
 
-	return r->have.kind == HD_CUT && r->need.kind == HD_WHOLE && is_small(s, n->outs[0]) &&
-	       (n->ins[0]->what == HD_PARAM || n->phase & HD_U);
+	return r->have.kind == HD_PLACE_SHARD && r->need.kind == HD_PLACE_REPLICATED && is_small(s, n->outs[0]) &&
+	       (n->ins[0]->what == HD_TENSOR_PARAM || n->phase & HD_UNIT_U);
 }
 
 static int scatter(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)
@@ -42,7 +42,7 @@ static int scatter(struct hd_strategy *s, struct hd_plan *p, const struct hd_gro
 			piece[j * b->n + i] = s->g->chunk(p, b->x[i], b->in[i]->reshard->need.dim, n,
 							  &(struct hd_pos){ NULL, 0, (int32_t)j, 0, 0 });
 	b->flat = s->g->pack(p, piece, n * b->n, 1);
-	mine = s->sync == DP_SERVER ? dp_push(s, p, g, b->flat) : dp_comm(s, p, HD_REDUCE_SCATTER, g, b->flat, 0);
+	mine = s->sync == DP_SERVER ? dp_push(s, p, g, b->flat) : dp_comm(s, p, HD_COMM_REDUCE_SCATTER, g, b->flat, 0);
 	s->g->unpack(p, mine, piece, b->n, b->x + b->n);
 	for (uint32_t i = 0; i < b->n; i++)
 		s->g->replace(p, b->in[i]->outs[0], b->x[b->n + i]);
@@ -56,9 +56,9 @@ static int gather(struct hd_strategy *s, struct hd_plan *p, const struct hd_grou
 
 	if (!like)
 		return HD_ENOMEM;
-	s->g->cursor(p, b->in[0]->phase & HD_U ? b->at : b->in[0], g, 0);	/* new values are there last, others are read first */
+	s->g->cursor(p, b->in[0]->phase & HD_UNIT_U ? b->at : b->in[0], g, 0);	/* new values are there last, others are read first */
 	flat = s->g->pack(p, b->x, b->n, 1);
-	flat = flat ? s->g->comm(p, HD_ALL_GATHER, g, flat, flat->dims[0], 0) : NULL;
+	flat = flat ? s->g->comm(p, HD_COMM_ALL_GATHER, g, flat, flat->dims[0], 0) : NULL;
 	for (uint32_t i = 0; i < all; i++)
 		like[i] = b->x[i % b->n];
 	s->g->unpack(p, flat, like, all, piece);

@@ -18,13 +18,13 @@ struct hd_tensor *dp_ring(struct hd_strategy *s, struct hd_plan *p, const struct
 		return NULL;
 	sum[0] = s->g->chunk(p, flat, dim, n, &(struct hd_pos){ g, 1, 0, 0, 0 });
 	for (int32_t i = 1; i < n; i++) {
-		sum[1] = dp_comm(s, p, HD_SHIFT, g, sum[0], 1);
+		sum[1] = dp_comm(s, p, HD_COMM_SHIFT, g, sum[0], 1);
 		sum[0] = s->g->chunk(p, flat, dim, n, &(struct hd_pos){ g, 1, -i, 0, 0 });
 		sum[0] = s->g->map(p, sum, 2, "a + b");		/* into my copy of the chunk */
 	}
 	got[0] = dp_to_wire(s, p, sum[0]);
 	for (int32_t i = 1; i < n; i++)
-		got[i] = s->g->comm(p, HD_SHIFT, g, got[i - 1], NULL, 1);
+		got[i] = s->g->comm(p, HD_COMM_SHIFT, g, got[i - 1], NULL, 1);
 	all = s->g->join(p, got, (uint32_t)n, dim, &(struct hd_pos){ g, 1, 1, -1, 0 });
 	return dp_from_wire(s, p, all, flat->dtype);
 }

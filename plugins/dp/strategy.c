@@ -34,7 +34,7 @@ static int sync_of(const char *name)
 	return i;
 }
 
-static uint32_t wire_of(const char *name) { return name[0] == 'b' ? HD_BF16 : strcmp(name, "fp16") ? HD_F32 : HD_F16; }
+static uint32_t wire_of(const char *name) { return name[0] == 'b' ? HD_DTYPE_BF16 : strcmp(name, "fp16") ? HD_DTYPE_F32 : HD_DTYPE_F16; }
 
 static int refuse(struct hd_strategy *s, struct hd_plan *p)
 {

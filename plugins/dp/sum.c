@@ -8,7 +8,7 @@ static int is_sum(const struct hd_strategy *s, const struct hd_node *n)
 	const struct hd_reshard *r = n->reshard;
 
 	(void)s;
-	return n->ins[0]->what == HD_GRAD && r->have.kind == HD_PARTIAL && r->have.red == HD_SUM && r->need.kind == HD_WHOLE;
+	return n->ins[0]->what == HD_TENSOR_GRAD && r->have.kind == HD_PLACE_PARTIAL && r->have.red == HD_RED_SUM && r->need.kind == HD_PLACE_REPLICATED;
 }
 
 static struct hd_tensor *by_sync(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct hd_tensor *flat)
@@ -20,9 +20,9 @@ static struct hd_tensor *by_sync(struct hd_strategy *s, struct hd_plan *p, const
 	if (s->inner)
 		return dp_hierarchical(s, p, flat);
 	if (s->sync != DP_SERVER)
-		return dp_comm(s, p, HD_ALL_REDUCE, g, flat, 0);
+		return dp_comm(s, p, HD_COMM_ALL_REDUCE, g, flat, 0);
 	x = dp_to_wire(s, p, dp_push(s, p, g, flat));
-	return x ? dp_from_wire(s, p, s->g->comm(p, HD_ALL_GATHER, g, x, x->dims[0], 0), flat->dtype) : NULL;
+	return x ? dp_from_wire(s, p, s->g->comm(p, HD_COMM_ALL_GATHER, g, x, x->dims[0], 0), flat->dtype) : NULL;
 }
 
 static int sum(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)

@@ -11,9 +11,9 @@
 /* fp32 is as they are: full, which on the reference device is double. */
 struct hd_tensor *dp_to_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x)
 {
-	if (!x || x->dtype == s->wire || s->wire == HD_F32)
+	if (!x || x->dtype == s->wire || s->wire == HD_DTYPE_F32)
 		return x;
-	if (s->wire == HD_F16)
+	if (s->wire == HD_DTYPE_F16)
 		x = s->g->map(p, &x, 1, "a * " SCALE);
 	return s->g->cast(p, x, s->wire);
 }
@@ -23,14 +23,14 @@ struct hd_tensor *dp_from_wire(struct hd_strategy *s, struct hd_plan *p, struct 
 	if (!x || x->dtype == dtype)
 		return x;
 	x = s->g->cast(p, x, dtype);
-	return s->wire == HD_F16 ? s->g->map(p, &x, 1, "a / " SCALE) : x;
+	return s->wire == HD_DTYPE_F16 ? s->g->map(p, &x, 1, "a / " SCALE) : x;
 }
 
 struct hd_tensor *dp_comm(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *flat,
 			  int64_t index)
 {
 	struct hd_tensor *x = dp_to_wire(s, p, flat);
-	const struct hd_dim *dim = kind == HD_SHIFT || kind == HD_ALL_REDUCE || !x ? NULL : x->dims[0];
+	const struct hd_dim *dim = kind == HD_COMM_SHIFT || kind == HD_COMM_ALL_REDUCE || !x ? NULL : x->dims[0];
 
 	return flat ? dp_from_wire(s, p, s->g->comm(p, kind, g, x, dim, index), flat->dtype) : NULL;
 }

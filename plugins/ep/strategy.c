@@ -38,7 +38,7 @@ static int ep_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64
 static int ep_rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	s->h->rule(p, "expert", s->axis, NULL, 0);
-	s->h->rule(p, "batch", s->axis, NULL, HD_INNERMOST);	/* it is what moves */
+	s->h->rule(p, "batch", s->axis, NULL, HD_RULE_INNERMOST);	/* it is what moves */
 	return s->h->status(p);
 }
 

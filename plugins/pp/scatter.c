@@ -16,7 +16,7 @@ static int32_t innermost_level(struct hd_strategy *s, struct hd_plan *p, const s
 	for (const struct hd_axis *a = NULL; (a = s->h->axis_next(p, a));) {
 		const struct hd_place *at = s->g->place(p, x, a);
 
-		if (at->kind == HD_CUT && at->dim == d && at->level >= level)
+		if (at->kind == HD_PLACE_SHARD && at->dim == d && at->level >= level)
 			level = at->level + 1;
 	}
 	return level;
@@ -28,7 +28,7 @@ static int find_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_te
 {
 	for (uint32_t i = 0; i < x->ndim; i++)
 		if (x->local[i] % a->n == 0 && x->local[i] >= a->n) {
-			*to = (struct hd_place){ .kind = HD_CUT, .dim = x->dims[i], .level = innermost_level(s, p, x, x->dims[i]) };
+			*to = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = x->dims[i], .level = innermost_level(s, p, x, x->dims[i]) };
 			return 1;
 		}
 	return 0;
@@ -36,7 +36,7 @@ static int find_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_te
 
 static void in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n)
 {
-	const struct hd_place whole = { .kind = HD_WHOLE };
+	const struct hd_place whole = { .kind = HD_PLACE_REPLICATED };
 	const struct hd_axis *by[HD_MAX_AXES];
 	struct hd_tensor *x = n->ins[0];
 	struct hd_place to;
@@ -44,7 +44,7 @@ static void in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *
 
 	s->g->cursor(p, n, NULL, 0);
 	for (const struct hd_axis *a = NULL; x && (a = s->h->axis_next(p, a));)
-		if (a != s->pp && a->n > 1 && s->g->place(p, x, a)->kind == HD_WHOLE && find_cut(s, p, x, a, &to)) {
+		if (a != s->pp && a->n > 1 && s->g->place(p, x, a)->kind == HD_PLACE_REPLICATED && find_cut(s, p, x, a, &to)) {
 			x = s->g->reshard(p, x, a, &to);
 			by[k++] = a;
 		}
@@ -60,13 +60,13 @@ static void in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *
 int pp_lower(struct hd_strategy *s, struct hd_plan *p)
 {
 	const struct hd_match crossings = { .size = sizeof(crossings), .kind = "reshard", .axis = s->pp,
-		.phases = HD_F | HD_B | HD_W };
+		.phases = HD_UNIT_F | HD_UNIT_B | HD_UNIT_W };
 	struct hd_node *n = NULL;
 
 	if (!s->scatter)
 		return HD_OK;
 	while ((n = s->g->node_next(p, n, &crossings)))
-		if (n->reshard->have.kind == HD_AT && n->reshard->need.kind == HD_AT && n->ins[0]->what == HD_ACT)
+		if (n->reshard->have.kind == HD_PLACE_PINNED && n->reshard->need.kind == HD_PLACE_PINNED && n->ins[0]->what == HD_TENSOR_ACT)
 			in_pieces(s, p, n);
 	return s->h->status(p);
 }

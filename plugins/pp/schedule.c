@@ -14,9 +14,9 @@ static int gpipe(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 {
 	for (int64_t r = 0; r < s->pp->n; r++) {
 		for (int64_t i = 0; i < m; i++)
-			s->h->unit(p, s->pp, r, HD_F, 0, i);
+			s->h->unit(p, s->pp, r, HD_UNIT_F, 0, i);
 		for (int64_t i = m - 1; i >= 0; i--)
-			s->h->unit(p, s->pp, r, HD_B, 0, i);
+			s->h->unit(p, s->pp, r, HD_UNIT_B, 0, i);
 	}
 	return s->h->status(p);
 }
@@ -27,7 +27,7 @@ static int unit(struct hd_strategy *s, struct hd_plan *p, int64_t r, uint32_t ki
 	int64_t P = s->pp->n, v = s->chunks, chunk = v > 1 ? i % (P * v) / P : 0;
 	int64_t micro = v > 1 ? i / (P * v) * P + i % P : i;
 
-	return s->h->unit(p, s->pp, r, kind, kind == HD_F ? chunk : v - 1 - chunk, micro);
+	return s->h->unit(p, s->pp, r, kind, kind == HD_UNIT_F ? chunk : v - 1 - chunk, micro);
 }
 
 static int one_forward_one_backward(struct hd_strategy *s, struct hd_plan *p, int64_t m)
@@ -42,11 +42,11 @@ static int one_forward_one_backward(struct hd_strategy *s, struct hd_plan *p, in
 
 		ahead = ahead < all ? ahead : all;
 		for (int64_t i = 0; i < ahead; i++)
-			unit(s, p, r, HD_F, i);
+			unit(s, p, r, HD_UNIT_F, i);
 		for (int64_t i = 0; i < all; i++) {
 			if (ahead + i < all)
-				unit(s, p, r, HD_F, ahead + i);
-			unit(s, p, r, HD_B, i);
+				unit(s, p, r, HD_UNIT_F, ahead + i);
+			unit(s, p, r, HD_UNIT_B, i);
 		}
 	}
 	return s->h->status(p);
@@ -58,22 +58,22 @@ struct stage {			/* of ZB-H1, while it is dealt out */
 	int64_t *end_f, *end_b;		/* by micro-batch: when it ended, 0: it has not */
 };
 
-/* Position `at` of 1f1b: -> HD_F or HD_B, and the micro-batch. */
+/* Position `at` of 1f1b: -> HD_UNIT_F or HD_UNIT_B, and the micro-batch. */
 static uint32_t alternating(int64_t ahead, int64_t m, int64_t at, int64_t *micro)
 {
 	int64_t pairs = m - ahead, k = at - ahead;
 
 	if (k < 0)
-		return *micro = at, HD_F;
+		return *micro = at, HD_UNIT_F;
 	if (k >= 2 * pairs)
-		return *micro = k - pairs, HD_B;
+		return *micro = k - pairs, HD_UNIT_B;
 	*micro = k % 2 ? k / 2 : ahead + k / 2;
-	return k % 2 ? HD_B : HD_F;
+	return k % 2 ? HD_UNIT_B : HD_UNIT_F;
 }
 
 static int is_ready(const struct stage *all, int64_t P, int64_t r, uint32_t kind, int64_t micro, int64_t now)
 {
-	const int64_t *from = kind == HD_F ? (r ? all[r - 1].end_f : NULL) : r + 1 < P ? all[r + 1].end_b : all[r].end_f;
+	const int64_t *from = kind == HD_UNIT_F ? (r ? all[r - 1].end_f : NULL) : r + 1 < P ? all[r + 1].end_b : all[r].end_f;
 
 	return !from || (from[micro] && from[micro] <= now);
 }
@@ -86,13 +86,13 @@ static int step(struct hd_strategy *s, struct hd_plan *p, struct stage *all, int
 	struct stage *x = &all[r];
 	uint32_t kind = x->at < 2 * m ? alternating(x->ahead, m, x->at, &micro) : 0;
 
-	if (kind && is_ready(all, P, r, kind, micro, now) && (kind == HD_B || x->f - x->w < room)) {
+	if (kind && is_ready(all, P, r, kind, micro, now) && (kind == HD_UNIT_B || x->f - x->w < room)) {
 		x->at++;
-		*(kind == HD_F ? &x->f : &x->b) += 1;
-		(kind == HD_F ? x->end_f : x->end_b)[micro] = now + 1;
+		*(kind == HD_UNIT_F ? &x->f : &x->b) += 1;
+		(kind == HD_UNIT_F ? x->end_f : x->end_b)[micro] = now + 1;
 		return s->h->unit(p, s->pp, r, kind, 0, micro);
 	}
-	return x->w < x->b ? s->h->unit(p, s->pp, r, HD_W, 0, x->w++) : HD_OK;
+	return x->w < x->b ? s->h->unit(p, s->pp, r, HD_UNIT_W, 0, x->w++) : HD_OK;
 }
 
 /* ZB-H1 by a clock in which F, B and W take one unit each: 1f1b in which stages fill the time that they would wait with
@@ -148,7 +148,7 @@ static const char *fields(const char *t, struct line *x)
 	if (!t)
 		return NULL;
 	t = after_blanks(t);
-	x->kind = *t == 'F' ? HD_F : *t == 'B' ? HD_B : *t == 'W' ? HD_W : 0;
+	x->kind = *t == 'F' ? HD_UNIT_F : *t == 'B' ? HD_UNIT_B : *t == 'W' ? HD_UNIT_W : 0;
 	if (!x->kind)
 		return NULL;
 	t = after_blanks(t + 1);

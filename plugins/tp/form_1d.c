@@ -42,9 +42,9 @@ static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t n)
 static int rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	for (int i = 0; i < 2 && s->axis[i]; i++) {
-		s->h->rule(p, "vocab", s->axis[i], NULL, HD_PAD);
+		s->h->rule(p, "vocab", s->axis[i], NULL, HD_RULE_PAD);
 		s->h->rule(p, "heads", s->axis[i], NULL, 0);
-		s->h->rule(p, "kv_heads", s->axis[i], NULL, !i && s->same_kv ? HD_UNCUT : 0);
+		s->h->rule(p, "kv_heads", s->axis[i], NULL, !i && s->same_kv ? HD_RULE_KEEP_REPLICATED : 0);
 		s->h->rule(p, "mlp", s->axis[i], NULL, 0);
 		if (s->sequence)		/* last: where nothing else uses the axis */
 			s->h->rule(p, "seq", s->axis[i], NULL, 0);

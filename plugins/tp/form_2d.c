@@ -58,15 +58,15 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	static const char *const columns[] = { "heads", "kv_heads", "mlp", "embed" };
 	const struct hd_axis *row = s->axis[TP_ROW], *col = s->axis[TP_COL];
 
-	s->h->rule(p, "vocab", row, "embedding", HD_PAD);
-	s->h->rule(p, "batch", row, NULL, HD_INSIDE);
+	s->h->rule(p, "vocab", row, "embedding", HD_RULE_PAD);
+	s->h->rule(p, "batch", row, NULL, HD_RULE_INSIDE);
 	s->h->rule(p, "embed", col, "embedding", 0);
 	s->h->rule(p, "embed", col, "norm", 0);
-	s->h->rule(p, "vocab", col, NULL, HD_PAD);
+	s->h->rule(p, "vocab", col, NULL, HD_RULE_PAD);
 	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
 		s->h->rule(p, columns[i], col, NULL, 0);
 	if (s->axis[TP_DEPTH])
-		s->h->rule(p, "batch", s->axis[TP_DEPTH], NULL, HD_INSIDE);
+		s->h->rule(p, "batch", s->axis[TP_DEPTH], NULL, HD_RULE_INSIDE);
 	return s->h->status(p);
 }
 
@@ -74,7 +74,7 @@ static int homes(struct hd_strategy *s, struct hd_plan *p)
 {
 	struct hd_tensor *t = NULL;
 
-	while ((t = s->g->leaf_next(p, t, HD_PARAM)))
+	while ((t = s->g->leaf_next(p, t, HD_TENSOR_PARAM)))
 		tp_home_in_pieces(s, p, t, s->axis[TP_ROW]);
 	return s->h->status(p);
 }

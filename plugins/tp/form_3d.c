@@ -37,17 +37,17 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	/* Of the loss, whose rows are cut by output already; of what a router chooses, by input. */
 	static const char *const whole_on_input[] = { "sum", "fill" };
 
-	s->h->rule(p, "vocab", s->axis[INPUT], NULL, HD_PAD);
+	s->h->rule(p, "vocab", s->axis[INPUT], NULL, HD_RULE_PAD);
 	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
 		s->h->rule(p, made[i], s->axis[INPUT], NULL, 0);
 	for (size_t i = 0; i < sizeof(whole_on_input) / sizeof(whole_on_input[0]); i++)
-		s->h->rule(p, "batch", s->axis[INPUT], whole_on_input[i], HD_UNCUT);
-	s->h->rule(p, "batch", s->axis[INPUT], NULL, HD_INSIDE);
+		s->h->rule(p, "batch", s->axis[INPUT], whole_on_input[i], HD_RULE_KEEP_REPLICATED);
+	s->h->rule(p, "batch", s->axis[INPUT], NULL, HD_RULE_INSIDE);
 	s->h->rule(p, "embed", s->axis[OUTPUT], "norm", 0);
 	s->h->rule(p, "embed", s->axis[OUTPUT], NULL, 0);
-	s->h->rule(p, "batch", s->axis[OUTPUT], "route", HD_UNCUT);
-	s->h->rule(p, "batch", s->axis[OUTPUT], NULL, HD_INSIDE);
-	s->h->rule(p, "batch", s->axis[WEIGHT], NULL, HD_INSIDE);
+	s->h->rule(p, "batch", s->axis[OUTPUT], "route", HD_RULE_KEEP_REPLICATED);
+	s->h->rule(p, "batch", s->axis[OUTPUT], NULL, HD_RULE_INSIDE);
+	s->h->rule(p, "batch", s->axis[WEIGHT], NULL, HD_RULE_INSIDE);
 	return s->h->status(p);
 }
 
@@ -56,11 +56,11 @@ static int homes(struct hd_strategy *s, struct hd_plan *p)
 	static const char *const kinds[] = { "einsum", "embedding", "position" };
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		const struct hd_match readers = { .size = sizeof(readers), .kind = kinds[i], .phases = HD_F };
+		const struct hd_match readers = { .size = sizeof(readers), .kind = kinds[i], .phases = HD_UNIT_F };
 		struct hd_node *n = NULL;
 
 		while ((n = s->g->node_next(p, n, &readers)))
-			if (n->nin > 1 && n->ins[1]->what == HD_PARAM && !n->ins[1]->node)
+			if (n->nin > 1 && n->ins[1]->what == HD_TENSOR_PARAM && !n->ins[1]->node)
 				tp_home_in_pieces(s, p, n->ins[1], s->axis[WEIGHT]);
 	}
 	return s->h->status(p);

@@ -32,7 +32,7 @@ int tp_divides_all(struct hd_strategy *s, struct hd_plan *p, int64_t n, const ch
 /* -- homes ---------------------------------------------------------------------------------------------------------------------- */
 /* The optimizer's state and the master go along, so that the update is made of pieces too.  Where gradients have homes of
  * their own the axis comes on top. */
-static const uint32_t leaves[] = { HD_PARAM, HD_STATE, HD_MASTER, HD_GRAD };
+static const uint32_t leaves[] = { HD_TENSOR_PARAM, HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD };
 enum { MOVED = 3, ALL = 4 };
 
 static struct hd_tensor *next_of(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *param, struct hd_tensor *prev,
@@ -52,7 +52,7 @@ static int can_be_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_
 	while ((a = s->h->axis_next(p, a))) {
 		const struct hd_place *at = s->g->place(p, t, a);
 
-		if (at->kind != HD_CUT || at->dim != t->dims[i])
+		if (at->kind != HD_PLACE_SHARD || at->dim != t->dims[i])
 			continue;
 		if (!a->mine)
 			return 0;
@@ -65,8 +65,8 @@ static int can_be_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_
  * more the parameter stays whole: that costs memory, and nothing else. */
 int tp_home_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis)
 {
-	for (uint32_t i = 0; i < param->ndim && s->g->place(p, param, axis)->kind == HD_WHOLE; i++) {
-		const struct hd_place in_pieces = { .kind = HD_CUT, .dim = param->dims[i], .level = 1 };
+	for (uint32_t i = 0; i < param->ndim && s->g->place(p, param, axis)->kind == HD_PLACE_REPLICATED; i++) {
+		const struct hd_place in_pieces = { .kind = HD_PLACE_SHARD, .dim = param->dims[i], .level = 1 };
 		int possible = 1;
 
 		for (int k = 0; k < ALL; k++)

@@ -38,7 +38,7 @@ static int summa_shape(struct hd_strategy *s, struct hd_plan *p, const char *att
 {
 	(void)nin;
 	*nout = 1;
-	outs->dtype = ins[0]->dtype == HD_BF16 && s->g->attr(attr, "fp32", 0) != 0 ? HD_F32 : ins[0]->dtype;
+	outs->dtype = ins[0]->dtype == HD_DTYPE_BF16 && s->g->attr(attr, "fp32", 0) != 0 ? HD_DTYPE_F32 : ins[0]->dtype;
 	outs->ndim = s->g->attr_dims(p, attr, "out", outs->dims);
 	return s->h->status(p);
 }
@@ -47,7 +47,7 @@ static struct hd_tensor *summa(struct hd_strategy *s, struct hd_plan *p, const s
 			       struct hd_tensor *y, const struct hd_tensor *like)
 {
 	struct hd_tensor *ins[] = { x, y };
-	int full = like->what == HD_PARAM && x->dtype == HD_BF16;	/* gradients of weights are */
+	int full = like->what == HD_TENSOR_PARAM && x->dtype == HD_DTYPE_BF16;	/* gradients of weights are */
 	struct hd_node *n = s->g->node(p, op, ins, 2, "out=%s%s", like->spec, full ? " fp32=1" : "");
 
 	return n ? n->outs[0] : NULL;
@@ -64,9 +64,9 @@ static int place(struct hd_strategy *s, const struct hd_node *n, int form, const
 
 	if (!row && axis != s->axis[TP_COL])
 		return HD_DEFAULT;		/* other axes: by their rules */
-	*a = (struct hd_place){ .kind = HD_CUT, .dim = row ? d.m : d.k };
-	*b = (struct hd_place){ .kind = HD_CUT, .dim = row ? d.k : d.n };
-	*c = (struct hd_place){ .kind = HD_CUT, .dim = row ? d.m : d.n };
+	*a = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.m : d.k };
+	*b = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.k : d.n };
+	*c = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.m : d.n };
 	return HD_OK;
 }
 
@@ -105,7 +105,7 @@ static int is_ours(struct hd_strategy *s, struct hd_plan *p, const struct hd_nod
 	struct mkn d;
 	int k = 0, j = 0;
 
-	if (n->nin != 2 || n->ins[1]->what != HD_PARAM || !tp_has(n->ins[0], s->h->dim(p, "batch")))
+	if (n->nin != 2 || n->ins[1]->what != HD_TENSOR_PARAM || !tp_has(n->ins[0], s->h->dim(p, "batch")))
 		return 0;
 	for (uint32_t i = 0; i < n->ins[1]->ndim; i++)
 		if (tp_has(n->ins[0], n->ins[1]->dims[i]) && tp_has(n->outs[0], n->ins[1]->dims[i]))
@@ -154,7 +154,7 @@ static struct hd_tensor *product(const struct summa *u, struct hd_tensor *a, str
 
 static struct hd_tensor *block(const struct summa *u, const struct hd_group *to, uint32_t i, int64_t t)
 {
-	return u->s->g->comm(u->p, HD_BROADCAST, to, u->n->ins[i], NULL, t);
+	return u->s->g->comm(u->p, HD_COMM_BROADCAST, to, u->n->ins[i], NULL, t);
 }
 
 static struct hd_tensor *lower_ab(const struct summa *u)
@@ -187,7 +187,7 @@ static struct hd_tensor *lower_sum(const struct summa *u, uint32_t moves, const 
 		if (t + 1 < u->q)
 			x = block(u, from, moves, t + 1);
 		y = product(u, moves ? y : now, moves ? now : y, NULL);
-		sums[t] = u->s->g->comm(u->p, HD_REDUCE, to, y, NULL, t);
+		sums[t] = u->s->g->comm(u->p, HD_COMM_REDUCE, to, y, NULL, t);
 	}
 	return u->s->g->pick(u->p, sums, (uint32_t)u->q, &mine);
 }
@@ -211,8 +211,8 @@ static int lower(struct summa *u, int form)
 int tp_summa_lower(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const struct hd_op *const ops[] = { &ab, &abt, &atb };
-	struct summa u = { .s = s, .p = p, .q = s->axis[TP_COL]->n, .row = s->h->group(p, &s->axis[TP_COL], 1, HD_CORE),
-		.col = s->h->group(p, &s->axis[TP_ROW], 1, HD_CORE) };
+	struct summa u = { .s = s, .p = p, .q = s->axis[TP_COL]->n, .row = s->h->group(p, &s->axis[TP_COL], 1, HD_ROLE_CORE),
+		.col = s->h->group(p, &s->axis[TP_ROW], 1, HD_ROLE_CORE) };
 
 	for (int form = AB; form <= ATB; form++) {
 		const struct hd_match all = { .size = sizeof(all), .op = ops[form] };

@@ -21,7 +21,7 @@ static int64_t arena_used, arena_size;
 static struct hd_world world;
 static struct hd_err comm_err;
 
-static const uint32_t dtypes[] = {HD_F32, HD_F64, HD_I32, HD_I64, HD_BF16, HD_F16, HD_U8};
+static const uint32_t dtypes[] = {HD_DTYPE_F32, HD_DTYPE_F64, HD_DTYPE_I32, HD_DTYPE_I64, HD_DTYPE_BF16, HD_DTYPE_F16, HD_DTYPE_U8};
 
 static void set_value(void *p, uint32_t dtype, int64_t i,
 		      int v) /* v: 0 ... 127, exact in all types */
@@ -31,22 +31,22 @@ static void set_value(void *p, uint32_t dtype, int64_t i,
 
 	memcpy(&u, &f, 4);
 	switch (dtype) {
-	case HD_F32:
+	case HD_DTYPE_F32:
 		((float *)p)[i] = f;
 		break;
-	case HD_F64:
+	case HD_DTYPE_F64:
 		((double *)p)[i] = v;
 		break;
-	case HD_I32:
+	case HD_DTYPE_I32:
 		((int32_t *)p)[i] = v;
 		break;
-	case HD_I64:
+	case HD_DTYPE_I64:
 		((int64_t *)p)[i] = v;
 		break;
-	case HD_BF16:
+	case HD_DTYPE_BF16:
 		((uint16_t *)p)[i] = (uint16_t)(u >> 16);
 		break;
-	case HD_F16:
+	case HD_DTYPE_F16:
 		((uint16_t *)p)[i] = v ? (uint16_t)((u >> 13) - (112 << 10)) : 0;
 		break;
 	default:
@@ -91,40 +91,40 @@ static int wanted(const struct hd_call *c, const int *ranks, int n, int me, int6
 	int sum = 0, max = 0, from = ((me - c->index) % n + n) % n;
 
 	for (int j = 0; j < n; j++) {
-		int v = value_of(ranks[j], c->kind == HD_REDUCE_SCATTER ? me * count + i : i);
+		int v = value_of(ranks[j], c->kind == HD_COMM_REDUCE_SCATTER ? me * count + i : i);
 
 		sum += v;
 		max = v > max ? v : max;
 	}
 	switch (c->kind) {
-	case HD_ALL_REDUCE:
+	case HD_COMM_ALL_REDUCE:
 		return sum;
-	case HD_ALL_MAX:
+	case HD_COMM_ALL_MAX:
 		return max;
-	case HD_REDUCE_SCATTER:
+	case HD_COMM_REDUCE_SCATTER:
 		return sum;
-	case HD_REDUCE:
+	case HD_COMM_REDUCE:
 		return me == c->index ? sum : -1;
-	case HD_ALL_GATHER:
+	case HD_COMM_ALL_GATHER:
 		return value_of(ranks[piece], in);
-	case HD_GATHER:
+	case HD_COMM_GATHER:
 		return me == c->index ? value_of(ranks[piece], in) : -1;
-	case HD_ALL_TO_ALL:
+	case HD_COMM_ALL_TO_ALL:
 		return value_of(ranks[piece], me * count + in);
-	case HD_BROADCAST:
+	case HD_COMM_BROADCAST:
 		return value_of(ranks[c->index], i);
-	case HD_SCATTER:
+	case HD_COMM_SCATTER:
 		return value_of(ranks[c->index], me * count + i);
-	case HD_SHIFT:
+	case HD_COMM_SHIFT:
 		return value_of(ranks[from], i);
 	default:
 		return -1;
 	}
 }
 
-static void run_call(struct hd_members *m, const struct hd_call *c)
+static void run_call(struct hd_communicator *m, const struct hd_call *c)
 {
-	struct hd_ticket t;
+	struct hd_request t;
 	int rc = hd_comm_start(m, c, &t);
 
 	if (rc)
@@ -133,12 +133,12 @@ static void run_call(struct hd_members *m, const struct hd_call *c)
 		WRONG("wait of kind %u gives %d", c->kind, rc);
 }
 
-static void check_kind(struct hd_members *m, const int *ranks, uint32_t kind, uint32_t dtype,
+static void check_kind(struct hd_communicator *m, const int *ranks, uint32_t kind, uint32_t dtype,
 		       int64_t count, int index, int in_place, int where)
 {
-	int n = hd_members_n(m), me = hd_members_me(m), size = HD_BITS(dtype) / 8;
-	int wide_in = kind == HD_REDUCE_SCATTER || kind == HD_ALL_TO_ALL || kind == HD_SCATTER;
-	int wide_out = kind == HD_ALL_GATHER || kind == HD_ALL_TO_ALL || kind == HD_GATHER;
+	int n = hd_communicator_n(m), me = hd_communicator_me(m), size = HD_BITS(dtype) / 8;
+	int wide_in = kind == HD_COMM_REDUCE_SCATTER || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_SCATTER;
+	int wide_out = kind == HD_COMM_ALL_GATHER || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_GATHER;
 	int64_t nin = wide_in ? n * count : count, nout = wide_out ? n * count : count;
 	struct hd_call c = {.kind = kind,
 			    .dtype = dtype,
@@ -175,17 +175,17 @@ static void check_kind(struct hd_members *m, const int *ranks, uint32_t kind, ui
 }
 
 /* where: 0 in the arena, 1 outside, 2 only the output outside. */
-static void check_collectives(struct hd_members *m, const int *ranks, int where)
+static void check_collectives(struct hd_communicator *m, const int *ranks, int where)
 {
 	static const int64_t counts[] = {0, 1, 3, 17, 1000, 1024, 5001, 100003};
-	int n = hd_members_n(m);
+	int n = hd_communicator_n(m);
 
-	for (uint32_t kind = HD_ALL_REDUCE; kind <= HD_ALL_MAX; kind++)
+	for (uint32_t kind = HD_COMM_ALL_REDUCE; kind <= HD_COMM_ALL_MAX; kind++)
 		for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++)
 			for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
 				int turn = (int)(k + d);
-				int index = kind == HD_SHIFT ? turn % 7 - 3 : turn % n;
-				int may = kind == HD_ALL_REDUCE || kind == HD_ALL_MAX;
+				int index = kind == HD_COMM_SHIFT ? turn % 7 - 3 : turn % n;
+				int may = kind == HD_COMM_ALL_REDUCE || kind == HD_COMM_ALL_MAX;
 
 				if (counts[k] > 10000 && (d + kind) % 3)
 					continue; /* large ones: a third of the types, for time */
@@ -196,10 +196,10 @@ static void check_collectives(struct hd_members *m, const int *ranks, int where)
 
 /* Several messages under way in both directions; received in the order they were sent, waited for
  * in another. */
-static void check_messages(struct hd_members *m, int many, int64_t count, int where)
+static void check_messages(struct hd_communicator *m, int many, int64_t count, int where)
 {
-	int n = hd_members_n(m), me = hd_members_me(m), peer = me ^ 1;
-	struct hd_ticket *s = calloc((size_t)many, sizeof(*s)),
+	int n = hd_communicator_n(m), me = hd_communicator_me(m), peer = me ^ 1;
+	struct hd_request *s = calloc((size_t)many, sizeof(*s)),
 			 *r = calloc((size_t)many, sizeof(*r));
 	int32_t *in, *out;
 
@@ -209,15 +209,15 @@ static void check_messages(struct hd_members *m, int many, int64_t count, int wh
 	for (int64_t i = 0; i < many * count; i++)
 		in[i] = (int32_t)(i * 3 + me);
 	for (int k = 0; k < many && peer < n; k++) {
-		struct hd_call c = {.dtype = HD_I32,
+		struct hd_call c = {.dtype = HD_DTYPE_I32,
 				    .index = peer,
 				    .count = count,
 				    .in = in + k * count,
 				    .out = out + k * count};
 
-		c.kind = HD_RECV;
+		c.kind = HD_COMM_RECV;
 		hd_comm_start(m, &c, &r[k]);
-		c.kind = HD_SEND;
+		c.kind = HD_COMM_SEND;
 		hd_comm_start(m, &c, &s[k]);
 	}
 	for (int k = 0; k < many && peer < n;
@@ -249,13 +249,13 @@ static int rows_of(int rank, int expert, int sample, int turn)
 }
 
 /* To the experts and back: first what each member must then have is written down, by hand. */
-static void check_rows(struct hd_members *m, const int *ranks, int turn, int where)
+static void check_rows(struct hd_communicator *m, const int *ranks, int turn, int where)
 {
-	int n = hd_members_n(m), me = hd_members_me(m), at = 0, all = n * EXPERTS * SAMPLES;
+	int n = hd_communicator_n(m), me = hd_communicator_me(m), at = 0, all = n * EXPERTS * SAMPLES;
 	int64_t most = all * MOST * WIDTH;
 	int32_t *mine, *theirs, *in, *out, *back, *want = calloc((size_t)most, 4);
 	struct hd_rows r = {.experts = EXPERTS, .samples = SAMPLES, .bytes = WIDTH * 4};
-	struct hd_call c = {.kind = HD_ALL_TO_ALL_ROWS, .dtype = HD_I32, .index = 1, .count = most, .rows = &r};
+	struct hd_call c = {.kind = HD_COMM_ALL_TO_ALL_V, .dtype = HD_DTYPE_I32, .index = 1, .count = most, .rows = &r};
 
 	arena_used = (int64_t)world.rank * 192;
 	in = place(most * 4, where == 1);
@@ -294,15 +294,15 @@ static void check_rows(struct hd_members *m, const int *ranks, int turn, int whe
 	free(want);
 }
 
-static void check_group(struct hd_members *m, const int *ranks)
+static void check_group(struct hd_communicator *m, const int *ranks)
 {
-	for (int turn = 0; turn < 5 && hd_members_n(m) > 1; turn++)
+	for (int turn = 0; turn < 5 && hd_communicator_n(m) > 1; turn++)
 		for (int where = 0; where < 3; where++)
 			check_rows(m, ranks, turn, where);
 
 	for (int where = 0; where < 3; where++)
 		check_collectives(m, ranks, where);
-	if (hd_members_n(m) > 1)
+	if (hd_communicator_n(m) > 1)
 		for (int where = 0; where < 2; where++) {
 			check_messages(m, 1, 10, where);
 			check_messages(m, 40, 3000, where);
@@ -351,19 +351,19 @@ static int open_all(int64_t bytes)
 }
 
 /* HD_TEST_COMM takes shared memory away, in either of its ways: a test of the network that runs without one tests nothing. */
-static __attribute__((unused)) void check_transport(const struct hd_members *m)
+static __attribute__((unused)) void check_transport(const struct hd_communicator *m)
 {
 	const char *want = getenv("HD_TEST_COMM") ? "network" : "shared memory";
 
-	if (hd_members_n(m) > 1 && strcmp(hd_members_transport(m), want))
-		WRONG("group %s moves by %s, not by %s", hd_members_name(m), hd_members_transport(m), want);
+	if (hd_communicator_n(m) > 1 && strcmp(hd_communicator_transport(m), want))
+		WRONG("group %s moves by %s, not by %s", hd_communicator_name(m), hd_communicator_transport(m), want);
 }
 
 /* A rank's whole test: the world, and groups of every other rank. */
 static __attribute__((unused)) int check_everything(void)
 {
 	int all[64], some[64], n = 0;
-	struct hd_members *m, *half;
+	struct hd_communicator *m, *half;
 
 	if (!open_all(16 << 20))
 		return 1;
@@ -372,8 +372,8 @@ static __attribute__((unused)) int check_everything(void)
 		if (i % 2 == world.rank % 2)
 			some[n++] = i;
 	}
-	m = hd_members_create(all, world.size, "all");
-	half = hd_members_create(some, n, "half");
+	m = hd_communicator_create(all, world.size, "all");
+	half = hd_communicator_create(some, n, "half");
 	check_transport(m);
 	check_transport(half);
 	check_control();

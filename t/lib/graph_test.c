@@ -48,8 +48,8 @@ struct hd_plan *gt_plan(int64_t micros)
 	p->micros = micros;
 	p->micro_batch = p->batch = 2;
 	p->cur = p->block = -1;
-	p->real = HD_F64;
-	p->phase = HD_F;
+	p->real = HD_DTYPE_F64;
+	p->phase = HD_UNIT_F;
 	p->model.layers = 1;
 	p->model.seq = 4;
 	hd_block_begin(p, "all");
@@ -84,7 +84,7 @@ struct axis *gt_axis(struct hd_plan *p, const char *name, int64_t n)
 
 struct tensor *gt_param(struct hd_plan *p, const char *name, const char *spec)
 {
-	struct tensor *t = hd_leaf(p, name, HD_PARAM, HD_F64, spec);
+	struct tensor *t = hd_leaf(p, name, HD_TENSOR_PARAM, HD_DTYPE_F64, spec);
 
 	t->init = HD_INIT_NORMAL;
 	t->init_std = 1;
@@ -99,16 +99,16 @@ struct tensor *gt_loss(struct hd_plan *p, struct tensor *y)
 	if (!y)
 		return NULL;
 	ins[1] = gt_param(p, "loss.weights", y->spec);
-	return hd_map(p, ins, 2, "a * b");
+	return hd_map_new(p, ins, 2, "a * b");
 }
 
 int gt_lower(struct hd_plan *p)
 {
 	hd_drop_dead(p);
-	HD_TRY(hd_lower(p));
-	HD_TRY(hd_fuse(p));
-	HD_TRY(hd_overlap(p));
-	return hd_schedule(p);
+	HD_TRY(hd_pass_lower(p));
+	HD_TRY(hd_pass_fuse(p));
+	HD_TRY(hd_pass_overlap(p));
+	return hd_pass_schedule(p);
 }
 
 int gt_build(struct hd_plan *p, struct tensor *nll)
@@ -118,9 +118,9 @@ int gt_build(struct hd_plan *p, struct tensor *nll)
 	p->nll = nll;
 	p->loss = hd_op1(p, "sum", &nll, 1, "out=");
 	HD_TRY(p->err->code);
-	HD_TRY(hd_autodiff(p));
-	HD_TRY(hd_place_leaves(p));
-	HD_TRY(hd_place(p));
+	HD_TRY(hd_pass_autodiff(p));
+	HD_TRY(hd_pass_place_leaves(p));
+	HD_TRY(hd_pass_place(p));
 	return gt_lower(p);
 }
 
@@ -135,7 +135,7 @@ static void init_leaves(struct gt_run *r, int rank)
 		int64_t at[HD_MAX_DIMS] = {0}, n = hd_local_count(t);
 		double *w;
 
-		if (t->v.node || t->v.what != HD_PARAM || !hd_tensor_here(g, t))
+		if (t->v.node || t->v.what != HD_TENSOR_PARAM || !hd_tensor_here(g, t))
 			continue;
 		w = hd_program_address(g, t, HD_STEP);
 		for (int64_t k = 0; k < n; k++) {
@@ -154,7 +154,7 @@ static void init_leaves(struct gt_run *r, int rank)
 	}
 }
 
-static int open_rank(struct gt_run *r, int rank, struct hd_members **members)
+static int open_rank(struct gt_run *r, int rank, struct hd_communicator **members)
 {
 	struct hd_program_options o = {
 		.rank = rank, .device = hd_device_ref(), .keep_gradients = 1};
@@ -174,7 +174,7 @@ static int open_rank(struct gt_run *r, int rank, struct hd_members **members)
 }
 
 struct gt_run *gt_open(struct hd_plan *p,
-		       struct hd_members **(*members)(struct hd_plan *p, int64_t rank))
+		       struct hd_communicator **(*members)(struct hd_plan *p, int64_t rank))
 {
 	struct gt_run *r = hd_alloc(sizeof(*r));
 	int rc = p->err->code;
@@ -247,7 +247,7 @@ double *gt_address(struct gt_run *r, const struct tensor *t, int rank)
 struct tensor *gt_param_named(const struct hd_plan *p, const char *name)
 {
 	for (size_t i = 0; i < p->ntensors; i++)
-		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_PARAM &&
+		if (!p->tensors[i]->v.node && p->tensors[i]->v.what == HD_TENSOR_PARAM &&
 		    !strcmp(p->tensors[i]->v.name, name))
 			return p->tensors[i];
 	return NULL;
@@ -270,7 +270,7 @@ double gt_differences(struct gt_run *r, int entries, const char **where)
 
 	*where = "";
 	for (size_t i = 0; i < r->plan->ntensors && worst == worst; i++) {
-		struct tensor *t = r->plan->tensors[i], *gt = t->v.node || t->v.what != HD_PARAM
+		struct tensor *t = r->plan->tensors[i], *gt = t->v.node || t->v.what != HD_TENSOR_PARAM
 								      ? NULL
 								      : gt_gradient_of(r->plan, t);
 		int64_t n = hd_local_count(t), step = n > entries ? n / entries : 1;

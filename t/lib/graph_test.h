@@ -5,7 +5,7 @@
  *	struct hd_plan *p = gt_plan(2);				// micro-batches; one replica
  *	hd_dim_get(p, "row", 3);
  *	struct tensor *w = gt_param(p, "w", "row");
- *	gt_build(p, gt_loss(p, hd_map(p, &w, 1, "exp(a)")));	// sum of the result times fixed weights; all arrows
+ *	gt_build(p, gt_loss(p, hd_map_new(p, &w, 1, "exp(a)")));	// sum of the result times fixed weights; all arrows
  *	struct gt_run *r = gt_open(p, NULL);
  *	double loss = gt_compute(r), *g = gt_gradient(r, w, 0);
  *	gt_close(r);						// and the plan with it
@@ -44,7 +44,7 @@ int gt_lower(struct hd_plan *p); /* lower, fuse, overlap, schedule: of nodes pla
 
 /* Programs of all ranks, bound; parameters initialised by name and global index (not zero, not one).  NULL: gt_why. */
 struct gt_run *gt_open(struct hd_plan *p,
-		       struct hd_members **(*members)(struct hd_plan *p, int64_t rank));
+		       struct hd_communicator **(*members)(struct hd_plan *p, int64_t rank));
 void gt_close(struct gt_run *r);
 void gt_poison(struct gt_run *r); /* all transient memory becomes NaN */
 double gt_compute(struct gt_run *r); /* of one rank; the loss */

@@ -12,7 +12,7 @@ static void integers(struct gt_run *r)
 	for (size_t i = 0; i < r->plan->ntensors; i++) {
 		const struct tensor *t = r->plan->tensors[i];
 
-		for (int k = 0; k < r->n && !t->v.node && t->v.what == HD_PARAM; k++) {
+		for (int k = 0; k < r->n && !t->v.node && t->v.what == HD_TENSOR_PARAM; k++) {
 			double *w = gt_address(r, t, k);
 			int64_t n = hd_local_count(t), at[HD_MAX_DIMS];
 

@@ -50,17 +50,17 @@ static uint16_t float_to_bf16(float f)
 
 static void put(void *mem, uint32_t dtype, int64_t i, double v)
 {
-	if (dtype == HD_F64)
+	if (dtype == HD_DTYPE_F64)
 		((double *)mem)[i] = v;
-	else if (dtype == HD_F32)
+	else if (dtype == HD_DTYPE_F32)
 		((float *)mem)[i] = (float)v;
-	else if (dtype == HD_BF16)
+	else if (dtype == HD_DTYPE_BF16)
 		((uint16_t *)mem)[i] = float_to_bf16((float)v);
-	else if (dtype == HD_F16)
+	else if (dtype == HD_DTYPE_F16)
 		((uint16_t *)mem)[i] = hd_f16_of((float)v);
-	else if (dtype == HD_I32)
+	else if (dtype == HD_DTYPE_I32)
 		((int32_t *)mem)[i] = (int32_t)v;
-	else if (dtype == HD_I64)
+	else if (dtype == HD_DTYPE_I64)
 		((int64_t *)mem)[i] = (int64_t)v;
 	else
 		((uint8_t *)mem)[i] = (uint8_t)v;
@@ -68,24 +68,24 @@ static void put(void *mem, uint32_t dtype, int64_t i, double v)
 
 static double take(const void *mem, uint32_t dtype, int64_t i)
 {
-	if (dtype == HD_F64)
+	if (dtype == HD_DTYPE_F64)
 		return ((const double *)mem)[i];
-	if (dtype == HD_F32)
+	if (dtype == HD_DTYPE_F32)
 		return ((const float *)mem)[i];
-	if (dtype == HD_BF16)
+	if (dtype == HD_DTYPE_BF16)
 		return bf16_to_float(((const uint16_t *)mem)[i]);
-	if (dtype == HD_F16)
+	if (dtype == HD_DTYPE_F16)
 		return hd_of_f16(((const uint16_t *)mem)[i]);
-	if (dtype == HD_I32)
+	if (dtype == HD_DTYPE_I32)
 		return ((const int32_t *)mem)[i];
-	if (dtype == HD_I64)
+	if (dtype == HD_DTYPE_I64)
 		return (double)((const int64_t *)mem)[i];
 	return ((const uint8_t *)mem)[i];
 }
 
-static int64_t values(const struct kt_buf *b) /* addressable ones: bytes of HD_B1, else elements */
+static int64_t values(const struct kt_buf *b) /* addressable ones: bytes of HD_DTYPE_B1, else elements */
 {
-	return b->view[0].dtype == HD_B1 ? (int64_t)b->bytes[0] : b->count;
+	return b->view[0].dtype == HD_DTYPE_B1 ? (int64_t)b->bytes[0] : b->count;
 }
 
 static struct hd_dim *dim_of(struct kt *t, const char *name)
@@ -135,7 +135,7 @@ static struct kt_buf *buf_new(struct kt *t, uint32_t dtype, const char *spec)
 	parse(t, &b->view[0], spec);
 	b->view[1] = b->view[0];
 	if (is_float(dtype))
-		b->view[1].dtype = HD_F64;
+		b->view[1].dtype = HD_DTYPE_F64;
 	b->count = hd_view_count(&b->view[0]);
 	for (int w = 0; w < 2; w++) {
 		b->bytes[w] = bytes_of(b->view[w].dtype, b->count);
@@ -485,5 +485,5 @@ double kt_tol(uint32_t dtype, int64_t terms)
 {
 	double sum = 4 * 0x1p-24 * sqrt((double)(terms > 1 ? terms : 1));
 
-	return dtype == HD_BF16 ? sum + 0x1p-8 : sum;
+	return dtype == HD_DTYPE_BF16 ? sum + 0x1p-8 : sum;
 }

@@ -3,9 +3,9 @@
  * Each test of kernels is built twice: as t/NAME.t for cpu, and with KT_CUDA as t/cuda/NAME.t.
  *
  *	struct kt *t = KT_NEW(gelu_d, "");
- *	struct kt_buf *x = kt_in(t, HD_F32, "batch=4,embed=33");
- *	struct kt_buf *dy = kt_in(t, HD_F32, "batch=4,embed=33");
- *	struct kt_buf *dx = kt_out(t, HD_F32, "batch=4,embed=33");
+ *	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "batch=4,embed=33");
+ *	struct kt_buf *dy = kt_in(t, HD_DTYPE_F32, "batch=4,embed=33");
+ *	struct kt_buf *dx = kt_out(t, HD_DTYPE_F32, "batch=4,embed=33");
  *
  *	kt_reals(x, -3, 3);
  *	kt_reals(dy, -1, 1);
@@ -16,7 +16,7 @@
  * In a spec "head=2@4/9" is a slice: 2 elements from global index 4 of a dim of 9 (entries beyond
  * the whole extent are padding); "head=2" is a whole dim; "" has no dims.  Equal names in one
  * test are the same dim.  Every buffer is filled as doubles, rounded to its dtype, and handed to
- * ref as HD_F64 where the dtype is a float.  Buffers lie between canaries that kt_compare checks
+ * ref as HD_DTYPE_F64 where the dtype is a float.  Buffers lie between canaries that kt_compare checks
  * too.  Inputs that no output replaces must come out unchanged.
  */
 #ifndef HD_T_LIB_KERNEL_TEST_H
@@ -80,7 +80,7 @@ struct kt_buf *kt_in(struct kt *t, uint32_t dtype, const char *spec);
 struct kt_buf *kt_out(struct kt *t, uint32_t dtype, const char *spec);
 void kt_inplace(struct kt_buf *out, struct kt_buf *in);
 
-/* Data: of inputs, or what outputs hold before (for acc).  HD_B1: packed bytes, as integers
+/* Data: of inputs, or what outputs hold before (for acc).  HD_DTYPE_B1: packed bytes, as integers
  * 0..255. */
 void kt_ints(struct kt_buf *b, int64_t lowest, int64_t highest);
 void kt_reals(struct kt_buf *b, double low, double high);

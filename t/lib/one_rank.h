@@ -62,10 +62,10 @@ static double all_gradients(struct gt_run *r, const char **where)
 		struct tensor *t = one->plan->tensors[i], *w, *g, *whole;
 		double off;
 
-		if (t->v.node || t->v.what != HD_PARAM)
+		if (t->v.node || t->v.what != HD_TENSOR_PARAM)
 			continue;
 		whole = gt_gradient_of(one->plan, t);
-		for (int64_t k = 0; k < hd_whole_count(t); k++)
+		for (int64_t k = 0; k < hd_global_count(t); k++)
 			scale = fmax(scale, fabs(gt_address(one, whole, 0)[k]));
 		w = gt_param_named(r->plan, t->v.name);
 		g = w ? gt_gradient_of(r->plan, w) : NULL;

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct hd_members {
+struct hd_communicator {
 	int n, me, group, leader, ranks[GT_RANKS];
 	int64_t calls, sent[2 * GT_RANKS], received[2 * GT_RANKS]; /* by member and lane */
 };
@@ -41,7 +41,7 @@ int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int man
 
 static struct sim {
 	struct sim_round *rounds[4096]; /* by hash */
-	struct hd_members *members[2000];
+	struct hd_communicator *members[2000];
 	int nmembers;
 	struct gt_run *run;
 	pthread_mutex_t lock;
@@ -52,12 +52,12 @@ static struct sim {
 } sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
 static __thread int sim_me;
 
-static struct hd_members **sim_members(struct hd_plan *p, int64_t rank)
+static struct hd_communicator **sim_members(struct hd_plan *p, int64_t rank)
 {
-	struct hd_members **all = hd_plan_alloc(p, (p->ngroups + 1) * sizeof(*all));
+	struct hd_communicator **all = hd_plan_alloc(p, (p->ngroups + 1) * sizeof(*all));
 
 	for (size_t i = 0; i < p->ngroups; i++) {
-		struct hd_members *m = all[i] = hd_plan_alloc(p, sizeof(*m));
+		struct hd_communicator *m = all[i] = hd_plan_alloc(p, sizeof(*m));
 
 		m->group = (int)i;
 		m->me = (int)hd_member_index(p, p->groups[i], rank);
@@ -97,7 +97,7 @@ static void sim_forget(void)
 	}
 }
 
-static struct sim_round *sim_round(const struct hd_members *m, int from, int to, int64_t number)
+static struct sim_round *sim_round(const struct hd_communicator *m, int from, int to, int64_t number)
 {
 	size_t h = ((size_t)(m->group * 64 + m->leader) * 1000003u +
 		    (size_t)((from + 1) * 64 + to + 1) * 10007u + (size_t)number) %
@@ -115,19 +115,19 @@ static struct sim_round *sim_round(const struct hd_members *m, int from, int to,
 	return r;
 }
 
-static int64_t sim_in_count(const struct hd_call *c, const struct hd_members *m)
+static int64_t sim_in_count(const struct hd_call *c, const struct hd_communicator *m)
 {
-	int all = c->kind == HD_REDUCE_SCATTER || c->kind == HD_ALL_TO_ALL;
+	int all = c->kind == HD_COMM_REDUCE_SCATTER || c->kind == HD_COMM_ALL_TO_ALL;
 	int root = m->me == c->index;
 
-	if (c->kind == HD_BROADCAST)
+	if (c->kind == HD_COMM_BROADCAST)
 		return root ? c->count : 0;
-	if (c->kind == HD_SCATTER)
+	if (c->kind == HD_COMM_SCATTER)
 		return root ? c->count * m->n : 0;
-	return c->kind == HD_RECV ? 0 : c->count * (all ? m->n : 1);
+	return c->kind == HD_COMM_RECV ? 0 : c->count * (all ? m->n : 1);
 }
 
-static int64_t sim_rows(const struct hd_call *c, const struct hd_members *m)
+static int64_t sim_rows(const struct hd_call *c, const struct hd_communicator *m)
 {
 	int64_t sum = 0;
 
@@ -136,13 +136,13 @@ static int64_t sim_rows(const struct hd_call *c, const struct hd_members *m)
 	return sum;
 }
 
-static int64_t sim_out_count(const struct hd_call *c, const struct hd_members *m)
+static int64_t sim_out_count(const struct hd_call *c, const struct hd_communicator *m)
 {
-	int all = c->kind == HD_ALL_GATHER || c->kind == HD_ALL_TO_ALL;
+	int all = c->kind == HD_COMM_ALL_GATHER || c->kind == HD_COMM_ALL_TO_ALL;
 
-	if (c->kind == HD_SEND || (c->kind == HD_REDUCE && m->me != c->index))
+	if (c->kind == HD_COMM_SEND || (c->kind == HD_COMM_REDUCE && m->me != c->index))
 		return 0;
-	if (c->kind == HD_GATHER)
+	if (c->kind == HD_COMM_GATHER)
 		return m->me == c->index ? c->count * m->n : 0;
 	if (c->rows)
 		return sim_rows(c, m) * c->rows->bytes * 8 / HD_BITS(c->dtype);
@@ -161,30 +161,30 @@ static int sim_fault(const char *what, const struct hd_call *c)
 	return HD_EIO;
 }
 
-int hd_members_me(const struct hd_members *m)
+int hd_communicator_me(const struct hd_communicator *m)
 {
 	return m->me;
 }
-int hd_members_n(const struct hd_members *m)
+int hd_communicator_n(const struct hd_communicator *m)
 {
 	return m->n;
 }
 
-void hd_comm_rows_room(struct hd_members *m, int64_t experts)
+void hd_comm_rows_room(struct hd_communicator *m, int64_t experts)
 {
 	(void)m, (void)experts;
 }
 
-int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticket *t)
+int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_request *t)
 {
-	int p2p = c->kind == HD_SEND || c->kind == HD_RECV, sends = c->kind == HD_SEND;
+	int p2p = c->kind == HD_COMM_SEND || c->kind == HD_COMM_RECV, sends = c->kind == HD_COMM_SEND;
 	int pair = 2 * c->index + (int)c->lane;
 	int64_t number = !p2p ? m->calls++ : 2 * (sends ? m->sent[pair]++ : m->received[pair]++) + c->lane;
 	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1,
 					p2p ? (sends ? c->index : m->me) : -1, number);
 	size_t bytes = sim_bytes(c, sim_in_count(c, m));
 
-	*t = (struct hd_ticket){.m = m, .call = *c, .seq = (uint64_t)number};
+	*t = (struct hd_request){.m = m, .call = *c, .seq = (uint64_t)number};
 	if (!r->by[m->me].in) {
 		r->by[m->me].c = *c;
 		size_t numbers = c->rows ? (size_t)(m->n * c->rows->experts * c->rows->samples) * 4 : 0;
@@ -204,11 +204,11 @@ int hd_comm_start(struct hd_members *m, const struct hd_call *c, struct hd_ticke
 static double sim_value(const struct sim_call *x, int64_t i)
 {
 	switch (x->c.dtype) {
-	case HD_F64:
+	case HD_DTYPE_F64:
 		return ((const double *)(const void *)x->in)[i];
-	case HD_BF16:
+	case HD_DTYPE_BF16:
 		return hd_of_bf16(((const uint16_t *)(const void *)x->in)[i]);
-	case HD_F16:
+	case HD_DTYPE_F16:
 		return hd_of_f16(((const uint16_t *)(const void *)x->in)[i]);
 	default:
 		return ((const float *)(const void *)x->in)[i];
@@ -218,13 +218,13 @@ static double sim_value(const struct sim_call *x, int64_t i)
 static void sim_put(void *out, uint32_t dtype, int64_t i, double v)
 {
 	switch (dtype) {
-	case HD_F64:
+	case HD_DTYPE_F64:
 		((double *)out)[i] = v;
 		return;
-	case HD_BF16:
+	case HD_DTYPE_BF16:
 		((uint16_t *)out)[i] = hd_bf16_of((float)v);
 		return;
-	case HD_F16:
+	case HD_DTYPE_F16:
 		((uint16_t *)out)[i] = hd_f16_of((float)v);
 		return;
 	default:
@@ -232,7 +232,7 @@ static void sim_put(void *out, uint32_t dtype, int64_t i, double v)
 	}
 }
 
-static void sim_reduce(const struct hd_members *m, const struct sim_round *r,
+static void sim_reduce(const struct hd_communicator *m, const struct sim_round *r,
 		       const struct hd_call *c, int64_t from)
 {
 	for (int64_t i = 0; i < c->count; i++) {
@@ -241,38 +241,38 @@ static void sim_reduce(const struct hd_members *m, const struct sim_round *r,
 		for (int k = 1; k < m->n; k++) {
 			double x = sim_value(&r->by[k], from + i);
 
-			v = c->kind == HD_ALL_MAX ? (x > v ? x : v) : v + x;
+			v = c->kind == HD_COMM_ALL_MAX ? (x > v ? x : v) : v + x;
 		}
 		sim_put(c->out, c->dtype, i, v);
 	}
 }
 
-static void sim_deliver(const struct hd_members *m, const struct sim_round *r,
+static void sim_deliver(const struct hd_communicator *m, const struct sim_round *r,
 			const struct hd_call *c)
 {
 	size_t piece = sim_bytes(c, c->count);
 	char *out = c->out;
 
 	switch (c->kind) {
-	case HD_ALL_REDUCE:
-	case HD_ALL_MAX:
-	case HD_REDUCE:
+	case HD_COMM_ALL_REDUCE:
+	case HD_COMM_ALL_MAX:
+	case HD_COMM_REDUCE:
 		if (out)
 			sim_reduce(m, r, c, 0);
 		return;
-	case HD_REDUCE_SCATTER:
+	case HD_COMM_REDUCE_SCATTER:
 		sim_reduce(m, r, c, m->me * c->count);
 		return;
-	case HD_ALL_GATHER:
-	case HD_GATHER:
+	case HD_COMM_ALL_GATHER:
+	case HD_COMM_GATHER:
 		for (int k = 0; out && k < m->n; k++)
 			memcpy(out + (size_t)k * piece, r->by[k].in, piece);
 		return;
-	case HD_ALL_TO_ALL:
+	case HD_COMM_ALL_TO_ALL:
 		for (int k = 0; k < m->n; k++)
 			memcpy(out + (size_t)k * piece, r->by[k].in + (size_t)m->me * piece, piece);
 		return;
-	case HD_ALL_TO_ALL_ROWS:
+	case HD_COMM_ALL_TO_ALL_V:
 		for (int k = 0; k < m->n; k++)
 			for (int64_t e = 0; e < c->rows->experts; e++) {
 				const struct hd_rows *mine = c->rows, *theirs = r->by[k].c.rows;
@@ -285,16 +285,16 @@ static void sim_deliver(const struct hd_members *m, const struct sim_round *r,
 					memcpy(out + to * mine->bytes, r->by[k].in + from * mine->bytes, (size_t)(n * mine->bytes));
 			}
 		return;
-	case HD_BROADCAST:
+	case HD_COMM_BROADCAST:
 		memmove(out, r->by[c->index].in, piece);
 		return;
-	case HD_SCATTER:
+	case HD_COMM_SCATTER:
 		memcpy(out, r->by[c->index].in + (size_t)m->me * piece, piece);
 		return;
-	case HD_SHIFT:
+	case HD_COMM_SHIFT:
 		memcpy(out, r->by[((m->me - c->index) % m->n + m->n) % m->n].in, piece);
 		return;
-	case HD_RECV:
+	case HD_COMM_RECV:
 		memcpy(out, r->by[c->index].in, piece);
 		return;
 	default:
@@ -322,10 +322,10 @@ static void sim_yield(int finished)
 		pthread_cond_wait(&sim.moved, &sim.lock);
 }
 
-static int sim_has_come(const struct sim_round *r, const struct hd_members *m,
+static int sim_has_come(const struct sim_round *r, const struct hd_communicator *m,
 			const struct hd_call *c)
 {
-	if (c->kind == HD_SEND || c->kind == HD_RECV) /* a send waits for its receive: no buffer in between */
+	if (c->kind == HD_COMM_SEND || c->kind == HD_COMM_RECV) /* a send waits for its receive: no buffer in between */
 		return r->by[c->index].in != NULL;
 	for (int k = 0; k < m->n; k++)
 		if (!r->by[k].in)
@@ -333,11 +333,11 @@ static int sim_has_come(const struct sim_round *r, const struct hd_members *m,
 	return 1;
 }
 
-int hd_comm_wait(struct hd_ticket *t)
+int hd_comm_wait(struct hd_request *t)
 {
-	struct hd_members *m = t->m;
+	struct hd_communicator *m = t->m;
 	const struct hd_call *c = &t->call;
-	int p2p = c->kind == HD_SEND || c->kind == HD_RECV, sends = c->kind == HD_SEND;
+	int p2p = c->kind == HD_COMM_SEND || c->kind == HD_COMM_RECV, sends = c->kind == HD_COMM_SEND;
 	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1,
 					p2p ? (sends ? c->index : m->me) : -1, (int64_t)t->seq);
 	size_t bytes = sim_bytes(c, sim_in_count(c, m));
@@ -439,8 +439,8 @@ const char *hd_comm_kind_name(uint32_t kind)
 		"none",   "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast",
 		"reduce", "gather",     "scatter",        "shift",      "all-max"};
 
-	return kind == HD_SEND        ? "send"
-	       : kind == HD_RECV      ? "receive"
+	return kind == HD_COMM_SEND        ? "send"
+	       : kind == HD_COMM_RECV      ? "receive"
 	       : kind < HD_LEN(names) ? names[kind]
 				      : "?";
 }
@@ -450,18 +450,18 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 	int64_t x = count * HD_BITS(dtype) / 8;
 
 	switch (kind) {
-	case HD_ALL_REDUCE:
-	case HD_ALL_MAX:
+	case HD_COMM_ALL_REDUCE:
+	case HD_COMM_ALL_MAX:
 		return 2 * x * (n - 1) / n;
-	case HD_REDUCE_SCATTER:
-	case HD_ALL_GATHER:
-	case HD_ALL_TO_ALL:
+	case HD_COMM_REDUCE_SCATTER:
+	case HD_COMM_ALL_GATHER:
+	case HD_COMM_ALL_TO_ALL:
 		return x * (n - 1);
-	case HD_BROADCAST: /* a pipeline along the ring: the last one passes nothing on */
+	case HD_COMM_BROADCAST: /* a pipeline along the ring: the last one passes nothing on */
 		return n > 1 && (me + 1) % n != index ? x : 0;
-	case HD_REDUCE:
+	case HD_COMM_REDUCE:
 		return me != index ? x : 0;
-	case HD_RECV:
+	case HD_COMM_RECV:
 		return 0;
 	default:
 		return x;

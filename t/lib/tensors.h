@@ -22,7 +22,7 @@ static float *load(struct hd_tensorfile *f, const char *name, int64_t *count)
 		*count *= shape[d];
 	}
 	v = hd_alloc((size_t)*count * sizeof(*v));
-	if (hd_tensorfile_load(f, name, HD_F32, v, off, shape, stride, &err) < 0) {
+	if (hd_tensorfile_load(f, name, HD_DTYPE_F32, v, off, shape, stride, &err) < 0) {
 		note("%s", err.text);
 		free(v);
 		return NULL;

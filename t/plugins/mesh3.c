@@ -45,7 +45,7 @@ static int mesh3_rules(struct hd_strategy *s, struct hd_plan *p)
 
 	s->h->rule(p, "batch", s->a, NULL, 0);
 	for (int i = 0; i < 4; i++)
-		s->h->rule(p, cut[i], s->b, NULL, i ? 0 : HD_PAD);
+		s->h->rule(p, cut[i], s->b, NULL, i ? 0 : HD_RULE_PAD);
 	if (s->sequence)
 		s->h->rule(p, "seq", s->b, NULL, 0);
 	s->h->rule(p, "layer", s->c, NULL, 0);
@@ -56,9 +56,9 @@ static int mesh3_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 {
 	for (int64_t c = 0; c < s->c->n; c++) {
 		for (int64_t i = 0; i < m; i++)
-			s->h->unit(p, s->c, c, HD_F, 0, i);
+			s->h->unit(p, s->c, c, HD_UNIT_F, 0, i);
 		for (int64_t i = 0; i < m; i++)
-			s->h->unit(p, s->c, c, HD_B, 0, i);
+			s->h->unit(p, s->c, c, HD_UNIT_B, 0, i);
 	}
 	return s->h->status(p);
 }

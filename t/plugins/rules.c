@@ -92,7 +92,7 @@ static int rules_rules(struct hd_strategy *s, struct hd_plan *p)
 
 	while (word(&at, dim, sizeof(dim), "> ") && *at++ == '>' &&
 	       word(&at, axis, sizeof(axis), "+!@ ")) {
-		uint32_t flags = *at == '+' ? HD_PAD : *at == '!' ? HD_INNERMOST : 0;
+		uint32_t flags = *at == '+' ? HD_RULE_PAD : *at == '!' ? HD_RULE_INNERMOST : 0;
 		int limited;
 
 		at += *at == '+' || *at == '!';
@@ -112,14 +112,14 @@ static void cut_more(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor 
 {
 	const struct hd_graph_api *g = s->h->graph;
 
-	if (g->place(p, t, axis)->kind != HD_WHOLE)
+	if (g->place(p, t, axis)->kind != HD_PLACE_REPLICATED)
 		return;
 	for (uint32_t d = 0; d < t->ndim; d++) {
-		struct hd_place cut = {.kind = HD_CUT, .dim = t->dims[d]};
+		struct hd_place cut = {.kind = HD_PLACE_SHARD, .dim = t->dims[d]};
 		int taken = 0;
 
 		for (int i = 0; i < s->naxes; i++)
-			taken |= g->place(p, t, s->axis[i])->kind == HD_CUT &&
+			taken |= g->place(p, t, s->axis[i])->kind == HD_PLACE_SHARD &&
 				 g->place(p, t, s->axis[i])->dim == t->dims[d];
 		if (taken || t->local[d] % axis->n)
 			continue;
@@ -131,17 +131,17 @@ static void cut_more(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor 
 static int rules_homes(struct hd_strategy *s, struct hd_plan *p)
 {
 	if (*s->home)
-		for (struct hd_tensor *t = NULL; (t = s->h->graph->leaf_next(p, t, HD_PARAM));)
+		for (struct hd_tensor *t = NULL; (t = s->h->graph->leaf_next(p, t, HD_TENSOR_PARAM));)
 			cut_more(s, p, t, named(s, s->home));
 	if (*s->states)
-		for (struct hd_tensor *t = NULL; (t = s->h->graph->leaf_next(p, t, HD_STATE));)
+		for (struct hd_tensor *t = NULL; (t = s->h->graph->leaf_next(p, t, HD_TENSOR_STATE));)
 			cut_more(s, p, t, named(s, s->states));
 	return s->h->status(p);
 }
 
 static int rules_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 {
-	static const uint32_t kinds[] = {HD_F, HD_B, HD_W};
+	static const uint32_t kinds[] = {HD_UNIT_F, HD_UNIT_B, HD_UNIT_W};
 	int n = !strcmp(s->order, "each") ? 0 : !strcmp(s->order, "all") ? 2 : 3;
 
 	for (int64_t c = 0; s->stages && c < s->stages->n; c++)
