@@ -15,7 +15,7 @@ static int is_state(const struct tensor *t) { return !t->v.node && t->v.what == 
 
 static int is_gradient(const struct tensor *t)
 {
-	return t->v.node && t->v.what == HD_TENSOR_GRAD && t->v.of && !strcmp(t->v.node->op->name, "sync");
+	return t->v.node && t->v.what == HD_TENSOR_GRAD && t->v.of && N(t->v.node)->is->role == ROLE_SYNC;
 }
 
 static int is_piece(const struct tensor *t, int axis) { return t->at.on[axis].kind == HD_PLACE_PARTIAL; }

@@ -6,7 +6,6 @@
  */
 #include <config.h>
 #include "engine/graph/graph.h"
-#include "engine/ops/build.h"
 #include "engine/device/device.h"
 #include <math.h>
 #include <stdio.h>
@@ -213,14 +212,16 @@ void hd_node_move(struct hd_plan *p, struct node *n, struct node *before)
 	link_before(p, n, before);
 }
 
-static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr)
+static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is, struct tensor *const *ins,
+			       uint32_t nin, const char *attr)
 {
 	struct node *n = hd_plan_alloc(p, sizeof(*n));
 
 	n->plan = p;
 	n->id = p->nnodes++;
 	n->block = p->block;
-	n->inst = hd_op_find(op->name) == op ? -1 : p->cur;
+	n->is = is;
+	n->inst = is->flags & OP_PLUGIN ? p->cur : -1;
 	n->by = p->cur;
 	n->attr = hd_plan_text(p, "%s", attr ? attr : "");
 	n->reason = p->reason;
@@ -312,27 +313,22 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 }
 
 /* An op on rows that are counted reads their numbers too, as its last input. */
-static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr)
+static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is, struct tensor *const *ins,
+			      uint32_t nin, const char *attr)
 {
-	static const char *const aware[] = { "einsum", "add", "gelu", "gelu_d", "swiglu", "swiglu_d", "combine", "combine_dg" };
-	static const char *const movement[] = { "reshard", "view", "comm", "block", "unblock", "dispatch", "cast" };
 	struct tensor *rows = NULL;
 
 	for (uint32_t i = 0; i < nin && !rows; i++)
 		rows = ins[i]->rows;
 	if (!rows || hd_attr(attr, "rows", 0) != 0)
 		return NULL;
-	for (size_t i = 0; i < HD_LEN(aware); i++)
-		if (!strcmp(op->name, aware[i]))
-			return rows;
-	for (size_t i = 0; i < HD_LEN(movement); i++)
-		if (!strcmp(op->name, movement[i]))
-			return NULL;
-	hd_plan_fail(p, HD_ENOTSUP, "%s cannot take the rows of experts without a limit (model.capacity_factor = 0)", op->name);
-	return NULL;
+	if (!(is->flags & (OP_ROWS | OP_MOVES_ROWS)))
+		hd_plan_fail(p, HD_ENOTSUP, "%s cannot take the rows of experts without a limit (model.capacity_factor = 0)", op->name);
+	return is->flags & OP_ROWS ? rows : NULL;
 }
 
-struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr)
+struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is, struct tensor *const *ins,
+			 uint32_t nin, const char *attr)
 {
 	struct hd_shape outs[HD_MAX_OUTS];
 	struct tensor *rows, *with[HD_MAX_INS + 1];
@@ -345,20 +341,20 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, struct tenso
 	for (uint32_t i = 0; i < nin; i++)
 		if (!ins[i])
 			return NULL;
-	rows = counted(p, op, ins, nin, attr ? attr : "");
+	rows = counted(p, op, is, ins, nin, attr ? attr : "");
 	if (p->err->code)
 		return NULL;
 	if (rows && nin < HD_MAX_INS) {
 		memcpy(with, ins, nin * sizeof(*with));
 		with[nin] = rows;
-		return hd_node_new(p, op, with, nin + 1, hd_plan_text(p, "%s%srows=1", attr && *attr ? attr : "",
+		return hd_node_new(p, op, is, with, nin + 1, hd_plan_text(p, "%s%srows=1", attr && *attr ? attr : "",
 								      attr && *attr ? " " : ""));
 	}
 	if (p->cur >= 0 && p->slot && !strcmp(p->slot, "lower") && !p->anchor) {
 		hd_plan_fail(p, HD_EBUG, "%s: cursor must say first where new nodes belong", op->name);
 		return NULL;
 	}
-	n = blank_node(p, op, ins, nin, attr);
+	n = blank_node(p, op, is, ins, nin, attr);
 	memset(outs, 0, sizeof(outs));
 	rc = op->shape(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, n->attr, n->v.ins, nin, outs, &nout);
 	if (rc < 0) {
@@ -387,7 +383,7 @@ struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tenso
 		memcpy(outs[k].dims, n->outs[k]->dims, sizeof(outs[k].dims));
 		memcpy(outs[k].local, n->outs[k]->local, sizeof(outs[k].local));
 	}
-	c = blank_node(p, n->v.op, ins, n->v.nin, n->attr);
+	c = blank_node(p, n->v.op, n->is, ins, n->v.nin, n->attr);
 	c->inst = n->inst;
 	c->by = n->by;
 	c->comm = n->comm;

@@ -20,7 +20,8 @@ struct tensor *hd_leaf(struct hd_plan *p, const char *name, uint32_t what, uint3
 /* A parameter, with weight decay if it has two or more dims; init: enum hd_init.  And one that exists already, by name. */
 struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, int init, double std);
 struct tensor *hd_param_find(struct hd_plan *p, const char *name);
-struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, struct tensor *const *ins, uint32_t nin, const char *attr);
+struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is, struct tensor *const *ins,
+			 uint32_t nin, const char *attr);
 struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins);	/* the same of other operands */
 void hd_node_insert(struct hd_plan *p, struct node *n);
 void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);

@@ -51,14 +51,10 @@ int64_t hd_comm_node_sent(const struct hd_plan *p, const struct node *n, int64_t
 /* Behind what only puts it in another order for the movement, or has brought it here. */
 const struct tensor *hd_comm_node_subject(const struct node *n)
 {
-	static const char *const ops[] = { "view", "block", "unblock", "comm" };
 	const struct tensor *x = n->ins[0];
 
-	for (size_t i = 0; !x->v.name[0] && x->v.node && i < HD_LEN(ops); i++)
-		if (!strcmp(x->v.node->op->name, ops[i])) {
-			x = N(x->v.node)->ins[0];
-			i = (size_t)-1;
-		}
+	while (!x->v.name[0] && x->v.node && N(x->v.node)->is->flags & OP_ARRANGES)
+		x = N(x->v.node)->ins[0];
 	return x;
 }
 

@@ -8,6 +8,7 @@
 #define HD_ENGINE_TYPES_H
 #include <heddle/strategy.h>
 #include "engine/config/train_config.h"
+#include "engine/graph/op.h"
 #include "engine/graph/schedule_check.h"
 #include "engine/plugin/registry.h"
 
@@ -84,6 +85,7 @@ struct comm_args {
 
 struct node {
 	struct hd_node v;
+	const struct op_traits *is;	/* of v.op */
 	struct hd_plan *plan;
 	struct node *prev, *next;	/* program order */
 	struct tensor **ins, **outs;

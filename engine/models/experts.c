@@ -78,7 +78,7 @@ int hd_experts_check(struct hd_plan *p)
 	int64_t unit = unit_of(&p->model), seq = p->model.seq, local;
 
 	for (struct node *n = p->first; n; n = n->next) {
-		if (strcmp(n->v.op->name, "route"))
+		if (n->is->role != ROLE_ROUTE)
 			continue;
 		unit = unit > p->model.group_tokens ? unit : p->model.group_tokens;
 		local = n->ins[0]->local[0];

@@ -8,7 +8,7 @@
 
 struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
 {
-	const struct hd_op *o = hd_op_find(op);
+	const struct op *o = hd_op_find(op);
 	char attr[512];
 	va_list v;
 
@@ -19,7 +19,7 @@ struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *cons
 	va_start(v, fmt);
 	vsnprintf(attr, sizeof(attr), fmt, v);
 	va_end(v);
-	return hd_node_new(p, o, ins, nin, attr);
+	return hd_node_new(p, &o->v, &o->is, ins, nin, attr);
 }
 
 struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)

@@ -158,10 +158,10 @@ static int move_cost(struct hd_strategy *self, const struct hd_node *n, struct h
 	return HD_OK;
 }
 
-#define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, \
-	.uncut = uncut, __VA_ARGS__ }
-OP(route, .shape = route_shape, .vjp = route_vjp, .cost = route_cost);
-OP(route_d, .kind = "route", .shape = hd_same_as_first, .cost = route_cost);
-OP(dispatch, .linear = 1, .shape = dispatch_shape, .vjp = dispatch_vjp, .cost = move_cost);
-OP(combine, .linear = 1, .shape = combine_shape, .vjp = combine_vjp, .cost = move_cost);
-OP(combine_dg, .kind = "combine", .linear = 3, .shape = combine_dg_shape, .cost = move_cost);
+#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, \
+	.uncut = uncut, __VA_ARGS__ }, .is = traits }
+OP(route, IS(ROUTE, 0, 1), .shape = route_shape, .vjp = route_vjp, .cost = route_cost);
+OP(route_d, PLAIN, .kind = "route", .shape = hd_same_as_first, .cost = route_cost);
+OP(dispatch, IS(NONE, OP_MOVES_ROWS, 4), .linear = 1, .shape = dispatch_shape, .vjp = dispatch_vjp, .cost = move_cost);
+OP(combine, IS(NONE, OP_ROWS, 4), .linear = 1, .shape = combine_shape, .vjp = combine_vjp, .cost = move_cost);
+OP(combine_dg, IS(NONE, OP_ROWS), .kind = "combine", .linear = 3, .shape = combine_dg_shape, .cost = move_cost);

@@ -255,16 +255,17 @@ static int select_shape(HD_SHAPE_ARGS)
 static const char *const select_uncut[] = { "seq", NULL };
 static const int8_t first[] = { 0 };
 
-#define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, __VA_ARGS__ }
-OP(norm, .uncut = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
-OP(norm_d, .kind = "norm", .uncut = norm_uncut, .shape = hd_same_as_first);
-OP(norm_dw, .kind = "norm", .shape = norm_dw_shape);
-#define ATTENTION(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .kind = "attention", \
-	.uncut = attention_uncut, .place = attention_place, .cost = attention_cost, .record = attention_record, __VA_ARGS__ }
-ATTENTION(attention, .shape = attention_shape, .vjp = attention_vjp);
-ATTENTION(attention_d, .shape = attention_d_shape);
-OP(embedding, .shape = embedding_shape, .vjp = embedding_vjp);
-OP(embedding_dw, .kind = "embedding", .linear = 2, .shape = embedding_dw_shape);
-OP(position, .uncut = position_uncut, .inplace = first, .shape = hd_same_as_first, .vjp = position_vjp);
-OP(position_dw, .kind = "position", .uncut = position_uncut, .linear = 1, .shape = position_dw_shape);
-OP(select, .uncut = select_uncut, .shape = select_shape);
+#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, \
+	.record = hd_record_plain, __VA_ARGS__ }, .is = traits }
+OP(norm, IS(NORM, OP_CHEAP, 6), .uncut = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
+OP(norm_d, IS(NORM_D, 0), .kind = "norm", .uncut = norm_uncut, .shape = hd_same_as_first);
+OP(norm_dw, PLAIN, .kind = "norm", .shape = norm_dw_shape);
+#define ATTENTION(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, .kind = "attention", \
+	.uncut = attention_uncut, .place = attention_place, .cost = attention_cost, .record = attention_record, __VA_ARGS__ }, .is = traits }
+ATTENTION(attention, IS(ATTENTION, 0), .shape = attention_shape, .vjp = attention_vjp);
+ATTENTION(attention_d, PLAIN, .shape = attention_d_shape);
+OP(embedding, PLAIN, .shape = embedding_shape, .vjp = embedding_vjp);
+OP(embedding_dw, PLAIN, .kind = "embedding", .linear = 2, .shape = embedding_dw_shape);
+OP(position, PLAIN, .uncut = position_uncut, .inplace = first, .shape = hd_same_as_first, .vjp = position_vjp);
+OP(position_dw, PLAIN, .kind = "position", .uncut = position_uncut, .linear = 1, .shape = position_dw_shape);
+OP(select, PLAIN, .uncut = select_uncut, .shape = select_shape);

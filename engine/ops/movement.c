@@ -29,19 +29,19 @@ static int sync_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-#define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .shape = hd_same_as_first, \
-	.record = no_record, __VA_ARGS__ }
-OP(chunk, .linear = 1);
-OP(join, .linear = ~(uint64_t)0);
-OP(pick, .linear = ~(uint64_t)0);
-OP(pack);
-OP(unpack);
-OP(view, .linear = 1);
-OP(comm);
-OP(reshard);
-OP(block);
-OP(unblock);
-OP(sync, .place = sync_place);
+#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, .shape = hd_same_as_first, \
+	.record = no_record, __VA_ARGS__ }, .is = traits }
+OP(chunk, IS(CHUNK, OP_NAMES), .linear = 1);
+OP(join, IS(JOIN, OP_NAMES | OP_PIECES), .linear = ~(uint64_t)0);
+OP(pick, IS(PICK, OP_NAMES), .linear = ~(uint64_t)0);
+OP(pack, IS(PACK, OP_NAMES | OP_PIECES));
+OP(unpack, IS(UNPACK, OP_NAMES | OP_PIECES));
+OP(view, IS(VIEW, OP_NAMES | OP_PIECES | OP_ARRANGES | OP_MOVES_ROWS), .linear = 1);
+OP(comm, IS(COMM, OP_PIECES | OP_ARRANGES | OP_MOVES_ROWS));
+OP(reshard, IS(RESHARD, OP_MOVES_ROWS));
+OP(block, IS(BLOCK, OP_ARRANGES | OP_MOVES_ROWS));
+OP(unblock, IS(UNBLOCK, OP_PIECES | OP_ARRANGES | OP_MOVES_ROWS));
+OP(sync, IS(SYNC, OP_NAMES), .place = sync_place);
 
 /* Made of what is there once a step, but in a unit: it comes and goes with the micro-batch. */
 static int once(const struct node *n, const struct tensor *x) { return x->step && !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)); }
@@ -50,13 +50,14 @@ static int once(const struct node *n, const struct tensor *x) { return x->step &
 static struct tensor *moved(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *attr,
 			    const struct hd_shape *shape)
 {
+	const struct op *o = hd_op_find(op);
 	struct node *n;
 	struct tensor *y;
 
 	for (uint32_t i = 0; i < nin; i++)
 		if (!ins[i])
 			return NULL;
-	n = nin ? hd_node_new(p, hd_op_find(op), ins, nin, attr) : NULL;
+	n = nin ? hd_node_new(p, &o->v, &o->is, ins, nin, attr) : NULL;
 	if (!n)
 		return NULL;
 	hd_node_adopt(p, n, shape, 1);

@@ -156,9 +156,9 @@ static int d_apply_record(struct hd_strategy *self, struct hd_record *r, const s
 	return r->api->launch(r, "map", n->ins, 7, n->outs, 1, "c * (b * e - f / %lld - (a - d) * c * g / %lld)", whole, whole);
 }
 
-#define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, .kind = "norm", __VA_ARGS__ }
-OP(norm_part, .shape = part_shape, .record = part_record);
-OP(norm_combine, .shape = hd_same_as_first, .place = combine_place, .record = combine_record);
-OP(norm_apply, .shape = apply_shape, .place = apply_place, .record = apply_record);
-OP(norm_d_part, .shape = part_shape, .record = d_part_record);
-OP(norm_d_apply, .shape = hd_same_as_first, .place = apply_place, .record = d_apply_record);
+#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, .kind = "norm", __VA_ARGS__ }, .is = traits }
+OP(norm_part, PLAIN, .shape = part_shape, .record = part_record);
+OP(norm_combine, PLAIN, .shape = hd_same_as_first, .place = combine_place, .record = combine_record);
+OP(norm_apply, IS(NONE, OP_CHEAP), .shape = apply_shape, .place = apply_place, .record = apply_record);
+OP(norm_d_part, PLAIN, .shape = part_shape, .record = d_part_record);
+OP(norm_d_apply, PLAIN, .shape = hd_same_as_first, .place = apply_place, .record = d_apply_record);

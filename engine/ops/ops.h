@@ -31,14 +31,11 @@ struct hd_tensor *hd_sum_to(struct hd_plan *p, struct tensor *x, const struct te
 const struct hd_place *hd_together(const struct hd_place *have, uint32_t n);
 double hd_count(const struct hd_tensor *t);	/* local elements; of rows that are counted: if experts are chosen equally */
 
-extern const struct hd_op hd_op_einsum_gelu, hd_op_einsum_gelu_d;
-extern const struct hd_op hd_op_einsum, hd_op_sum, hd_op_add, hd_op_map, hd_op_cast, hd_op_fill, hd_op_accumulate, hd_op_copy,
-	hd_op_gelu, hd_op_gelu_d, hd_op_swiglu, hd_op_swiglu_d, hd_op_dropout, hd_op_rope, hd_op_norm, hd_op_norm_d,
-	hd_op_norm_dw, hd_op_norm_part, hd_op_norm_combine, hd_op_norm_apply, hd_op_norm_d_part, hd_op_norm_d_apply,
-	 hd_op_attention, hd_op_attention_d, hd_op_embedding, hd_op_embedding_dw, hd_op_position,
-	hd_op_position_dw, hd_op_xent, hd_op_xent_combine, hd_op_nll, hd_op_xent_d, hd_op_norm2, hd_op_clip, hd_op_adamw,
-	hd_op_sgd, hd_op_chunk, hd_op_join, hd_op_pick, hd_op_pack, hd_op_unpack, hd_op_comm, hd_op_reshard, hd_op_select,
-	hd_op_view, hd_op_block, hd_op_unblock, hd_op_sync, hd_op_total, hd_op_route, hd_op_route_d,
-	hd_op_dispatch, hd_op_combine, hd_op_combine_dg;
+/* Each op is a struct op, hd_op_NAME, in one of the files here, and a line of list.h. */
+#define IS(which, ...) { ROLE_##which, __VA_ARGS__ }
+#define PLAIN { .role = ROLE_NONE }
+#define OP(id) extern const struct op hd_op_##id;
+#include "engine/ops/list.h"
+#undef OP
 
 #endif

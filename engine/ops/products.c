@@ -75,11 +75,11 @@ static int gelu_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-const struct hd_op hd_op_einsum_gelu = { .size = sizeof(struct hd_op), .name = "einsum_gelu", .shape = gelu_shape,
-	.cost = einsum_cost, .record = hd_record_plain };
-const struct hd_op hd_op_einsum_gelu_d = { .size = sizeof(struct hd_op), .name = "einsum_gelu_d", .shape = product_shape,
-	.cost = einsum_cost, .record = hd_record_plain };
-const struct hd_op hd_op_einsum = { .size = sizeof(struct hd_op), .name = "einsum", .linear = 3, .shape = product_shape,
-	.vjp = einsum_vjp, .cost = einsum_cost, .record = einsum_record };
-const struct hd_op hd_op_sum = { .size = sizeof(struct hd_op), .name = "sum", .linear = 1, .shape = product_shape,
-	.vjp = sum_vjp, .record = hd_record_plain };
+const struct op hd_op_einsum_gelu = { .v = { .size = sizeof(struct hd_op), .name = "einsum_gelu", .shape = gelu_shape,
+	.cost = einsum_cost, .record = hd_record_plain }, .is = IS(NONE, OP_MATMUL) };
+const struct op hd_op_einsum_gelu_d = { .v = { .size = sizeof(struct hd_op), .name = "einsum_gelu_d", .shape = product_shape,
+	.cost = einsum_cost, .record = hd_record_plain }, .is = IS(NONE, OP_MATMUL) };
+const struct op hd_op_einsum = { .v = { .size = sizeof(struct hd_op), .name = "einsum", .linear = 3, .shape = product_shape,
+	.vjp = einsum_vjp, .cost = einsum_cost, .record = einsum_record }, .is = IS(EINSUM, OP_ROWS | OP_MATMUL) };
+const struct op hd_op_sum = { .v = { .size = sizeof(struct hd_op), .name = "sum", .linear = 1, .shape = product_shape,
+	.vjp = sum_vjp, .record = hd_record_plain } };

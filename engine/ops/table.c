@@ -5,24 +5,29 @@
 #include "engine/ops/ops.h"
 #include <string.h>
 
-static const struct hd_op *const all[] = {
-	&hd_op_einsum, &hd_op_sum, &hd_op_add, &hd_op_map, &hd_op_cast, &hd_op_fill, &hd_op_accumulate, &hd_op_copy,
-	&hd_op_gelu, &hd_op_gelu_d, &hd_op_swiglu, &hd_op_swiglu_d, &hd_op_dropout, &hd_op_rope, &hd_op_norm,
-	&hd_op_norm_d, &hd_op_norm_dw, &hd_op_norm_part, &hd_op_norm_combine, &hd_op_norm_apply, &hd_op_norm_d_part,
-	&hd_op_norm_d_apply, &hd_op_attention, &hd_op_attention_d, &hd_op_embedding, &hd_op_embedding_dw,
-	&hd_op_position, &hd_op_position_dw, &hd_op_xent, &hd_op_xent_combine, &hd_op_nll, &hd_op_xent_d, &hd_op_norm2,
-	&hd_op_clip, &hd_op_adamw, &hd_op_sgd, &hd_op_chunk, &hd_op_join, &hd_op_pick, &hd_op_pack, &hd_op_unpack,
-	&hd_op_comm, &hd_op_reshard, &hd_op_select, &hd_op_view,
-	&hd_op_block, &hd_op_unblock, &hd_op_sync, &hd_op_total, &hd_op_route, &hd_op_route_d,
-	&hd_op_dispatch, &hd_op_combine, &hd_op_combine_dg, &hd_op_einsum_gelu, &hd_op_einsum_gelu_d,
+#define OP(id) &hd_op_##id,
+static const struct op *const all[] = {
+#include "engine/ops/list.h"
 };
+#undef OP
 
-const struct hd_op *hd_op_find(const char *name)
+const struct op *hd_op_find(const char *name)
 {
 	for (size_t i = 0; i < HD_LEN(all); i++)
-		if (!strcmp(all[i]->name, name))
+		if (!strcmp(all[i]->v.name, name))
 			return all[i];
 	return NULL;
+}
+
+/* Of a plugin's op its kind says whether it updates leaves: what comes before and after is ordered by that. */
+const struct op_traits *hd_op_traits(const struct hd_op *op)
+{
+	static const struct op_traits plain = { ROLE_NONE, OP_PLUGIN, 0 }, update = { ROLE_UPDATE, OP_PLUGIN, 0 };
+
+	for (size_t i = 0; i < HD_LEN(all); i++)
+		if (&all[i]->v == op)
+			return &all[i]->is;
+	return op->kind && !strcmp(op->kind, "update") ? &update : &plain;
 }
 
 void hd_shape_like(struct hd_shape *s, const struct hd_tensor *t)

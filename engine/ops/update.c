@@ -111,9 +111,9 @@ static int norm2_record(struct hd_strategy *self, struct hd_record *r, const str
 static const int8_t first[] = { 0 };
 static const int8_t adamw_inplace[] = { 0, 2, 3, -1 }, sgd_inplace[] = { 0, -1 };
 
-#define OP(id, ...) const struct hd_op hd_op_##id = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }
-OP(total, .inplace = first, .shape = hd_same_as_first, .place = total_place, .record = total_record);
-OP(norm2, .shape = norm2_shape, .place = norm2_place, .record = norm2_record);
-OP(clip, .shape = clip_shape, .record = hd_record_plain);
-OP(adamw, .kind = "update", .inplace = adamw_inplace, .shape = adamw_shape, .place = update_place, .record = hd_record_plain);
-OP(sgd, .kind = "update", .inplace = sgd_inplace, .shape = sgd_shape, .place = update_place, .record = hd_record_plain);
+#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }, .is = traits }
+OP(total, IS(TOTAL, 0), .inplace = first, .shape = hd_same_as_first, .place = total_place, .record = total_record);
+OP(norm2, IS(NORM2, 0), .shape = norm2_shape, .place = norm2_place, .record = norm2_record);
+OP(clip, PLAIN, .shape = clip_shape, .record = hd_record_plain);
+OP(adamw, IS(UPDATE, 0), .kind = "update", .inplace = adamw_inplace, .shape = adamw_shape, .place = update_place, .record = hd_record_plain);
+OP(sgd, IS(UPDATE, 0), .kind = "update", .inplace = sgd_inplace, .shape = sgd_shape, .place = update_place, .record = hd_record_plain);

@@ -31,7 +31,7 @@ static int is_product(const struct node *add, const struct tensor *x, const uint
 {
 	const struct node *n = x->v.node ? N(x->v.node) : NULL;
 
-	return n && !strcmp(n->v.op->name, "einsum") && n->v.nin == (x->rows ? 3 : 2) && reads[x->id] == 1 && n->v.phase == add->v.phase &&
+	return n && n->is->role == ROLE_EINSUM && n->v.nin == (x->rows ? 3 : 2) && reads[x->id] == 1 && n->v.phase == add->v.phase &&
 	       n->block == add->block && same_shape(x, add->outs[0]);
 }
 
@@ -120,7 +120,7 @@ static void flatten(struct hd_plan *p, struct node *add, uint32_t *reads)
 		struct node *n = add->ins[i]->v.node ? N(add->ins[i]->v.node) : NULL;
 		struct tensor *ins[HD_MAX_INS];
 
-		if (!n || strcmp(n->v.op->name, "add") || add->outs[0]->rows || reads[add->ins[i]->id] != 1 || n->v.phase != add->v.phase ||
+		if (!n || n->is->role != ROLE_ADD || add->outs[0]->rows || reads[add->ins[i]->id] != 1 || n->v.phase != add->v.phase ||
 		    n->block != add->block || !same_shape(n->outs[0], add->outs[0]) || add->v.nin + n->v.nin > HD_MAX_INS)
 			continue;
 		memcpy(ins, add->ins, add->v.nin * sizeof(*ins));
@@ -142,7 +142,7 @@ static void merge_accumulators(struct hd_plan *p, struct node *total, const uint
 	for (uint32_t i = 0; i + 1 < total->v.nin; i++) {
 		struct tensor *x = total->ins[i];
 
-		if (!x->v.node || strcmp(x->v.node->op->name, "accumulate") || reads[x->id] != 1 ||
+		if (!x->v.node || N(x->v.node)->is->role != ROLE_ACCUMULATE || reads[x->id] != 1 ||
 		    !hd_placement_equal(p, &x->at, &y->at))
 			return;
 		n += x->v.node->nin;
@@ -163,7 +163,7 @@ static struct node *bf16_product(const struct node *reader, const struct tensor 
 {
 	struct node *n = x->v.node ? N(x->v.node) : NULL;
 
-	if (!n || strcmp(n->v.op->name, "einsum") || x->rows || n->v.phase != reader->v.phase || n->block != reader->block ||
+	if (!n || n->is->role != ROLE_EINSUM || x->rows || n->v.phase != reader->v.phase || n->block != reader->block ||
 	    hd_attr(n->attr, "add", 0) != 0 || n->v.nin != 2 + (uint32_t)(hd_attr(n->attr, "bias", 0) != 0) || (n->v.nin > 2 && !bias))
 		return NULL;
 	for (uint32_t i = 0; i < n->v.nin; i++)
@@ -187,7 +187,7 @@ static int takes_place(struct hd_plan *p, struct node *n, uint32_t k, struct nod
 
 static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads)
 {
-	int back = !strcmp(gelu->v.op->name, "gelu_d");
+	int back = gelu->is->role == ROLE_GELU_D;
 	struct tensor *x = gelu->ins[back], *ins[4];
 	struct node *product = bf16_product(gelu, x, !back), *n;
 	int keep = !back && reads[x->id] > 1;
@@ -216,14 +216,14 @@ int hd_pass_fuse(struct hd_plan *p)
 	int rc = 0;
 
 	for (n = p->first; n && !rc; n = n->next)
-		if (!strcmp(n->v.op->name, "add"))
+		if (n->is->role == ROLE_ADD)
 			flatten(p, n, reads);
 	hd_drop_dead(p);
 	free(reads);
 	reads = count_readers(p);
 	for (n = p->first; n && !rc; n = next) {
 		next = n->next;
-		if (!strcmp(n->v.op->name, "add") && sort_inputs(n, reads, &k))
+		if (n->is->role == ROLE_ADD && sort_inputs(n, reads, &k))
 			rc = fuse_sum(p, n, &k);
 	}
 	if (p->gelu) {
@@ -232,12 +232,12 @@ int hd_pass_fuse(struct hd_plan *p)
 		reads = count_readers(p);
 		for (n = p->first; n && !rc; n = next) {
 			next = n->next;
-			if (!strcmp(n->v.op->name, "gelu") || !strcmp(n->v.op->name, "gelu_d"))
+			if (n->is->role == ROLE_GELU || n->is->role == ROLE_GELU_D)
 				rc = fuse_gelu(p, n, reads);
 		}
 	}
 	for (n = p->first; n; n = n->next)
-		if (!strcmp(n->v.op->name, "total"))
+		if (n->is->role == ROLE_TOTAL)
 			merge_accumulators(p, n, reads);
 	free(reads);
 	p->anchor = NULL;

@@ -52,7 +52,7 @@ static struct node *preparation(const struct node *c)
 {
 	struct node *n = c->ins[0]->v.node ? N(c->ins[0]->v.node) : NULL;
 
-	return n && n->by < 0 && (!strcmp(n->v.op->name, "block") || !strcmp(n->v.op->name, "view")) && together(n, c) ? n : NULL;
+	return n && n->by < 0 && (n->is->role == ROLE_BLOCK || n->is->role == ROLE_VIEW) && together(n, c) ? n : NULL;
 }
 
 /* -- starts --------------------------------------------------------------------------------------------------------------- */

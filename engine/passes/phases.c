@@ -17,7 +17,7 @@ static int is_asked_for(const struct hd_plan *p, const struct node *n)
 	for (size_t i = 0; i < p->nrules; i++) {
 		const struct rule *r = &p->rules[i];
 
-		if (r->kind && !strcmp(r->kind, "norm") && !(r->flags & HD_RULE_KEEP_REPLICATED) && r->dim == x->dims[x->v.ndim - 1])
+		if (r->kind && !strcmp(r->kind, n->v.kind) && !(r->flags & HD_RULE_KEEP_REPLICATED) && r->dim == x->dims[x->v.ndim - 1])
 			return 1;
 	}
 	return 0;
@@ -66,9 +66,9 @@ static void gradient_in_phases(struct hd_plan *p, struct node *n)
 int hd_pass_decompose(struct hd_plan *p)
 {
 	for (struct node *n = p->first; n && !p->err->code; n = n->next) {
-		int norm = !strcmp(n->v.op->name, "norm");
+		int norm = n->is->role == ROLE_NORM;
 
-		if ((!norm && strcmp(n->v.op->name, "norm_d")) || !is_asked_for(p, n))
+		if ((!norm && n->is->role != ROLE_NORM_D) || !is_asked_for(p, n))
 			continue;
 		p->anchor = n;
 		p->phase = n->v.phase;

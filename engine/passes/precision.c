@@ -6,7 +6,7 @@
  *
  *   each op works in the precision of its first operand, and the others are brought to it.  What reads parameters alone
  *   (the embedding) is where low precision begins
- *   some operands stay full (`table`): weights of norms, gates and logits of routers, the statistics of the loss.  A node
+ *   some operands stay full (`fp32_inputs` of the op): weights of norms, gates and logits of routers, the statistics of the loss.  A node
  *   with full=1 among its attributes works in full precision
  *   a parameter has the precision of its first reader.  One of low precision has a master, the leaf that the optimizer
  *   updates and checkpoints hold; the update leaves the parameter as the master's rounded copy (engine/passes/autodiff.c)
@@ -20,16 +20,7 @@
 
 static uint64_t full_inputs(const struct node *n)
 {
-	static const struct { const char *op; uint64_t full; } table[] = {
-		{ "norm", 6 }, { "xent_combine", 7 }, { "nll", 7 }, { "route", 1 }, { "dispatch", 4 }, { "combine", 4 },
-	};
-
-	if (hd_attr(n->attr, "full", 0) != 0)
-		return ~(uint64_t)0;
-	for (size_t i = 0; i < HD_LEN(table); i++)
-		if (!strcmp(n->v.op->name, table[i].op))
-			return table[i].full;
-	return 0;
+	return hd_attr(n->attr, "full", 0) != 0 ? ~(uint64_t)0 : n->is->fp32_inputs;
 }
 
 static int is_ours(const struct hd_plan *p, const struct tensor *t) { return t->v.dtype == p->real || t->v.dtype == p->low; }
@@ -68,7 +59,7 @@ static struct tensor *brought_to(struct hd_plan *p, struct tensor *x, uint32_t d
 	for (size_t k = 0; k < x->nusers; k++) {
 		struct node *u = x->users[k];
 
-		if (!strcmp(u->v.op->name, "cast") && u->ins[0] == x && u->block == reader->block && u->outs[0]->v.dtype == dtype)
+		if (u->is->role == ROLE_CAST && u->ins[0] == x && u->block == reader->block && u->outs[0]->v.dtype == dtype)
 			return u->outs[0];
 	}
 	p->anchor = reader;
@@ -97,7 +88,7 @@ static int on_node(struct hd_plan *p, struct node *n)
 	uint64_t full = full_inputs(n);
 	uint32_t lead = precision_of(p, n, full);
 
-	for (uint32_t i = 0; i < n->v.nin && strcmp(n->v.op->name, "cast"); i++) {
+	for (uint32_t i = 0; i < n->v.nin && n->is->role != ROLE_CAST; i++) {
 		struct tensor *x = n->ins[i];
 		uint32_t want = full >> i & 1 ? p->real : lead;
 

@@ -27,28 +27,6 @@ struct remake {
 	struct node **begin;		/* by block: its first node of backward */
 };
 
-static int one_of(const struct node *n, const char *const *names, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (!strcmp(n->v.op->name, names[i]))
-			return 1;
-	return 0;
-}
-
-static int is_cheap(const struct node *n)
-{
-	static const char *const names[] = { "gelu", "swiglu", "norm", "norm_apply", "cast" };
-
-	return one_of(n, names, HD_LEN(names));
-}
-
-static int is_selected(const struct node *n)
-{
-	static const char *const names[] = { "attention" };
-
-	return one_of(n, names, HD_LEN(names));
-}
-
 static int is_full(const struct remake *m, const struct node *n)
 {
 	return m->full && n->block >= 0 && !m->stays[n->block];
@@ -62,7 +40,7 @@ static int made_again(const struct remake *m, const struct tensor *t, int block)
 
 	if (!n || n->v.phase != HD_UNIT_F || n->block != block || m->crosses[t->id])
 		return 0;
-	return is_full(m, n) || (is_cheap(n) && !t->out) || (m->selective && is_selected(n));
+	return is_full(m, n) || (n->is->flags & OP_CHEAP && !t->out) || (m->selective && n->is->role == ROLE_ATTENTION);
 }
 
 /* Weight gradients may run later, activations' gradients may not wait for them. */
@@ -105,7 +83,7 @@ static struct node *copy_of(struct remake *m, struct node *n, struct node *reade
 /* A fill reads the shape alone. */
 static void read_again(struct remake *m, struct node *r)
 {
-	for (uint32_t i = 0; i < r->v.nin && strcmp(r->v.op->name, "fill"); i++) {
+	for (uint32_t i = 0; i < r->v.nin && r->is->role != ROLE_FILL; i++) {
 		struct tensor *t = r->ins[i];
 		struct node *c = made_again(m, t, r->block) ? copy_of(m, N(t->v.node), r) : NULL;
 

@@ -326,7 +326,7 @@ static struct hd_node *graph_node_next(struct hd_plan *p, struct hd_node *prev, 
 static int has_home(const struct tensor *t, uint32_t what)
 {
 	return !t->v.node || (what == HD_TENSOR_GRAD && t->v.of &&
-			      (!strcmp(t->v.node->op->name, "accumulate") || !strcmp(t->v.node->op->name, "sync")));
+			      (N(t->v.node)->is->role == ROLE_ACCUMULATE || N(t->v.node)->is->role == ROLE_SYNC));
 }
 
 static struct hd_tensor *graph_leaf_next(struct hd_plan *p, struct hd_tensor *prev, uint32_t what)
@@ -392,7 +392,7 @@ static int sends(const struct hd_tensor *t, const struct hd_node *reshard)
 {
 	if (t == reshard->ins[0] || !t->node)
 		return 0;
-	if (!strcmp(t->node->op->name, "comm") || !strcmp(t->node->op->name, "reshard") || N(t->node)->id < N(reshard)->id)
+	if (N(t->node)->is->role == ROLE_COMM || N(t->node)->is->role == ROLE_RESHARD || N(t->node)->id < N(reshard)->id)
 		return 1;
 	for (uint32_t i = 0; i < t->node->nin; i++)
 		if (sends(t->node->ins[i], reshard))
@@ -474,8 +474,10 @@ static int graph_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_t
 /* -- graph: build ------------------------------------------------------------------------------------------------------------ */
 static const struct hd_op *graph_op(struct hd_plan *p, const char *name)
 {
+	const struct op *op = hd_op_find(name);
+
 	(void)p;
-	return hd_op_find(name);
+	return op ? &op->v : NULL;
 }
 
 /* In slot lower a new tensor is where its first input is. */
@@ -501,7 +503,7 @@ static struct hd_node *graph_node(struct hd_plan *p, const struct hd_op *op, str
 	va_start(v, attr);
 	vsnprintf(text, sizeof(text), attr, v);
 	va_end(v);
-	n = hd_node_new(p, op, (struct tensor *const *)ins, nin, text);
+	n = hd_node_new(p, op, hd_op_traits(op), (struct tensor *const *)ins, nin, text);
 	for (uint32_t k = 0; n && nin && k < n->v.nout; k++)
 		settled(n->outs[k], T(ins[0]));
 	return n ? &n->v : NULL;

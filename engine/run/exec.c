@@ -241,7 +241,7 @@ static void open_entry(struct hd_program *g, const struct entry *e, int64_t tick
 	}
 	if (e->node->comm.kind)
 		start_comm(g, e, ticket, staging);
-	else if (strcmp(e->node->v.op->name, "accumulate"))
+	else if (e->node->is->role != ROLE_ACCUMULATE)
 		for (size_t i = 0; i < l->n; i++)
 			run_launch(g, e, &l->v[i], written);
 }
@@ -346,7 +346,7 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err
 	for (g->update_at = 0; g->update_at < g->ncommands; g->update_at++) {
 		const struct node *n = g->commands[g->update_at].node;
 
-		if (n && !strcmp(n->v.kind, "update"))
+		if (n && n->is->role == ROLE_UPDATE)
 			break;
 	}
 	if (rc >= 0)
@@ -593,8 +593,7 @@ double hd_program_products(struct hd_program *g, struct hd_run *run)
 		g->device->begin(run);
 	begin = hd_seconds();
 	for (size_t i = 0; i < g->update_at; i++)
-		if (g->commands[i].type == RUN && (!strncmp(g->commands[i].kernel->name, "einsum", 6) ||
-							  !strcmp(g->commands[i].kernel->name, "grouped")))
+		if (g->commands[i].type == RUN && g->commands[i].node && g->commands[i].node->is->flags & OP_MATMUL)
 			run_command(g, &g->commands[i], run, NULL, NULL);
 	if (!in_host(g))
 		hd_comm_finish(g->device, &g->why);

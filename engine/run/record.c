@@ -130,7 +130,7 @@ static void around(const struct tensor *t, const struct hd_dim *d, int64_t *oute
 static int chunk_or_join(struct recorder *r, struct node *n)
 {
 	struct hd_program *g = r->g;
-	int joins = !strcmp(n->v.op->name, "join");
+	int joins = n->is->role == ROLE_JOIN;
 	int64_t outer, len, inner;
 
 	around(joins ? n->ins[0] : n->outs[0], n->along, &outer, &len, &inner);
@@ -165,7 +165,7 @@ static int pack(struct recorder *r, struct node *n)
 /* One member's piece of (…, n k, …) stands in `outer` runs; blocked, it is one. */
 static int block_or_unblock(struct recorder *r, struct node *n)
 {
-	int blocks = !strcmp(n->v.op->name, "block");
+	int blocks = n->is->role == ROLE_BLOCK;
 	struct tensor *plain = blocks ? n->ins[0] : n->outs[0], *blocked = blocks ? n->outs[0] : n->ins[0];
 	int64_t outer, len, inner;
 
@@ -233,44 +233,54 @@ static struct tensor *target_of(const struct hd_program *g, const struct node *n
 {
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		for (struct node **r = g->readers[n->outs[k]->id]; r && *r; r++)
-			if (!strcmp((*r)->v.op->name, "accumulate") && shares(g, n->outs[k], (*r)->outs[0], 0))
+			if ((*r)->is->role == ROLE_ACCUMULATE && shares(g, n->outs[k], (*r)->outs[0], 0))
 				return (*r)->outs[0];
 	return NULL;
 }
 
+/* Ops that only move, or add up, what the memory plan may have put in its place already.  0: another op. */
+static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
+{
+	struct hd_program *g = r->g;
+	int64_t at, i;
+
+	switch (n->is->role) {
+	case ROLE_CHUNK:
+	case ROLE_JOIN: *rc = chunk_or_join(r, n); return 1;
+	case ROLE_PACK: *rc = pack(r, n); return 1;
+	case ROLE_BLOCK:
+	case ROLE_UNBLOCK: *rc = block_or_unblock(r, n); return 1;
+	case ROLE_NORM2: *rc = norm2(r, n); return 1;
+	case ROLE_ACCUMULATE: *rc = accumulate(r, n); return 1;
+	case ROLE_VIEW:
+	case ROLE_SYNC: *rc = shares(g, n->outs[0], n->ins[0], 0) ? HD_OK : whole_copy(r, n->ins[0], n->outs[0], 0); return 1;
+	case ROLE_PICK:
+		i = hd_piece_index(g, n, 0);
+		*rc = shares(g, n->outs[0], n->ins[i], 0) ? HD_OK : whole_copy(r, n->ins[i], n->outs[0], 0);
+		return 1;
+	case ROLE_UNPACK:
+		at = hd_attr_int(n->attr, "at", 0);
+		*rc = shares(g, n->outs[0], n->ins[0], at * HD_BITS(n->outs[0]->v.dtype) / 8) ? HD_OK
+			: whole_copy(r, n->ins[0], n->outs[0], at);
+		return 1;
+	default: return 0;
+	}
+}
+
 static int record_node(struct recorder *r, struct node *n)
 {
-	const char *op = n->v.op->name;
 	struct hd_program *g = r->g;
+	int rc = HD_OK;
 
 	r->node = n;
 	r->acc = 0;
 	r->target = NULL;
 	if (n->comm.kind)
 		return HD_OK;
-	if (!strcmp(op, "chunk") || !strcmp(op, "join"))
-		return chunk_or_join(r, n);
-	if (!strcmp(op, "pack"))
-		return pack(r, n);
-	if (!strcmp(op, "block") || !strcmp(op, "unblock"))
-		return block_or_unblock(r, n);
-	if (!strcmp(op, "view") || !strcmp(op, "sync"))
-		return shares(g, n->outs[0], n->ins[0], 0) ? HD_OK : whole_copy(r, n->ins[0], n->outs[0], 0);
-	if (!strcmp(op, "pick"))
-		return shares(g, n->outs[0], n->ins[hd_piece_index(g, n, 0)], 0) ? HD_OK
-			: whole_copy(r, n->ins[hd_piece_index(g, n, 0)], n->outs[0], 0);
-	if (!strcmp(op, "unpack")) {
-		int64_t at = hd_attr_int(n->attr, "at", 0);
-
-		return shares(g, n->outs[0], n->ins[0], at * HD_BITS(n->outs[0]->v.dtype) / 8) ? HD_OK
-			: whole_copy(r, n->ins[0], n->outs[0], at);
-	}
-	if (!strcmp(op, "norm2"))
-		return norm2(r, n);
-	if (!strcmp(op, "accumulate"))
-		return accumulate(r, n);
+	if (!(n->is->flags & OP_PLUGIN) && by_memory_plan(r, n, &rc))
+		return rc;
 	if (!n->v.op->record)
-		return hd_err_set(r->err, HD_EINVAL, "op %s of %s has no record and was not lowered", op,
+		return hd_err_set(r->err, HD_EINVAL, "op %s of %s has no record and was not lowered", n->v.op->name,
 				  n->inst >= 0 ? g->plan->inst[n->inst].name : "the engine");
 	r->target = target_of(g, n);
 	r->acc = r->target ? -1 : 0;
