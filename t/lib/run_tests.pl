@@ -1,0 +1,118 @@
+#!/usr/bin/perl
+# SPDX-License-Identifier: Apache-2.0
+# usage: run_tests.pl [-v] [--tier NAME] [--built SECONDS] TEST...	(from the build folder)
+#
+# Runs tests side by side, as many as there are processors (HD_TEST_JOBS), those of t/lib/alone.txt one at a time and first.
+# test-times gets the processor's time and the clock's of each test, most first. With --tier all tests of that tier are run,
+# and their sum must be within its budget: of processor time, which other programs on the machine do not change. --built is
+# what the build took. The last line counts checks.
+use strict;
+use warnings;
+use Cwd 'abs_path';
+use File::Basename;
+use File::Temp 'tempdir';
+use TAP::Harness;
+use Time::HiRes 'time';
+
+# Two processors give twice these minutes, and waiting takes a share: check 10, ci 22 with the build, smoke 2.
+my %budget = (smoke => 120, check => 1020, ci => 2240);
+my @smoke = qw(t0000 t1000 t1040 t1060 t2002 t3000 t5001 t6160);
+
+my ($verbose, $tier, $built) = (0, '', 0);
+while (@ARGV && $ARGV[0] =~ /^-/) {
+	my $option = shift;
+	if ($option eq '--one') { exit one(@ARGV) }
+	elsif ($option eq '-v') { $verbose = 1 }
+	elsif ($option eq '--tier') { $tier = shift // '' }
+	elsif ($option eq '--built') { $built = shift // 0 }
+	else { stop("no option $option") }
+}
+stop("tier $tier: it must be smoke, check or ci") if $tier && !$budget{$tier};
+
+sub stop {
+	print STDERR "run_tests.pl: @_\n";
+	exit 2;
+}
+
+# One test, and at its end what it and all its processes took: called by the harness.
+sub one {
+	my @test = @_;
+	my $from = time;
+	# A cache of timings of its own: nobody else writes it.
+	$ENV{XDG_CACHE_HOME} = tempdir(CLEANUP => 1, TMPDIR => 1);
+	my $pid = fork // die "fork: $!\n";
+	if (!$pid) {
+		exec { $test[0] } @test or die "$test[0]: $!\n";
+	}
+	waitpid $pid, 0;
+	my $status = $?;
+	my (undef, undef, $user, $system) = times;
+	open my $out, '>>', $ENV{HD_TEST_TIMES} or die "$ENV{HD_TEST_TIMES}: $!\n";
+	syswrite $out, sprintf "%.2f %.2f %s\n", $user + $system, time - $from, basename $test[0];
+	close $out;
+	kill $status & 127, $$ if $status & 127;
+	return $status >> 8;
+}
+
+sub processors {
+	my $n = `nproc 2>/dev/null`;
+	return $n =~ /(\d+)/ ? $1 : 1;
+}
+
+my @tests = $tier eq 'smoke' ? grep { my $t = $_; grep { basename($t) =~ /^$_-/ } @smoke } @ARGV : @ARGV;
+my $me = abs_path $0;
+open my $list, '<', dirname($me) . '/alone.txt' or die "alone.txt: $!\n";
+my %alone = map { /^(t\d+)\s+\S/ ? ($1 => 1) : () } <$list>;
+my @alone = grep { basename($_) =~ /^(t\d+)/ && $alone{$1} } @tests;
+my %first = map { $_ => 1 } @alone;
+
+# The longest of the last time first: then none is left over at the end.
+my %took;
+if (open my $last, '<', 'test-times') {
+	/^\S+ (\S+) (t\S+)$/ and $took{$2} = $1 for <$last>;
+}
+my @beside = sort { ($took{basename $b} // 1e9) <=> ($took{basename $a} // 1e9) } grep { !$first{$_} } @tests;
+
+$ENV{HD_TEST_TIMES} = abs_path('.') . "/test-times.$$";
+unlink $ENV{HD_TEST_TIMES};
+my $harness = TAP::Harness->new({ verbosity => $verbose, exec => [ $^X, $me, '--one' ], jobs => $ENV{HD_TEST_JOBS} || processors(),
+	color => -t STDOUT ? 1 : 0, failures => 1, comments => 1,
+	rules => { seq => [ (map { +{ seq => $_ } } @alone), { par => '**' } ] } });
+my $begun = time;
+my $all = $harness->runtests(@alone, @beside);
+my $clock = time - $begun;
+
+my $failed = $all->failed;
+# A test that crashed, printed no plan or left with an error counts, though no check of it failed.
+for my $name ($all->descriptions) {
+	my ($test) = $all->parsers($name);
+	$failed++ if !$test->failed && $test->has_problems;
+}
+
+my (@times, $sum);
+if (open my $in, '<', $ENV{HD_TEST_TIMES}) {
+	@times = sort { ($b =~ /^(\S+)/)[0] <=> ($a =~ /^(\S+)/)[0] } <$in>;
+	close $in;
+	unlink $ENV{HD_TEST_TIMES};
+}
+$sum += (/^(\S+)/)[0] for @times;
+$sum //= 0;
+my $commit = `git -C '@{[ dirname $me ]}' rev-parse --short HEAD 2>/dev/null` || "unknown\n";
+if ($tier) {
+	open my $out, '>', 'test-times' or die "test-times: $!\n";
+	print $out "# processor's seconds, the clock's, test; tier $tier at $commit", @times;
+	printf $out "# sum %.1f of the processor, %.1f by the clock, build %.1f\n", $sum, $clock, $built;
+	close $out;
+}
+printf "%.0f s of the processor, %.0f s by the clock%s; most:\n", $sum, $clock, $built ? sprintf(', and %.0f s to build', $built) : '';
+print map { "  $_" } @times[0 .. ($#times < 4 ? $#times : 4)];
+my $over = 0;
+if ($tier) {
+	$over = $sum + $built > $budget{$tier};
+	printf "%s - budget of tier %s: %.0f of %d s of the processor\n", $over ? 'not ok' : 'ok', $tier, $sum + $built, $budget{$tier};
+	$over ? $failed++ : $all->passed;
+}
+my $passed = $all->passed - $all->skipped + ($tier && !$over ? 1 : 0);
+printf "%d skipped\n", scalar $all->skipped if $all->skipped;
+printf "%d passed, %d failed\n", $passed, $failed;
+exit($failed || !$all->passed ? 1 : 0);

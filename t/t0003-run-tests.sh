@@ -1,0 +1,90 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What runs the tests: side by side but for those that must be alone, within a budget, and with the right count and status.
+# If it lost a failure, every other test would be in vain.
+. "${0%/*}/lib/tap.sh"
+
+command -v perl >/dev/null || skip_all "no perl"
+cd "$tmp" || exit 1
+made() {			# NAME: a test of the lines that follow
+	{ echo '#!/bin/sh'; cat; } >"$1"
+	chmod +x "$1"
+}
+run() { perl "$src/t/lib/run_tests.pl" "$@" >out 2>&1; }
+
+made t1000-first.sh <<'END'
+touch first; for i in $(seq 300); do [ -f second ] && break; sleep 0.1; done
+[ -f second ] && echo "ok 1 - beside the second" || echo "not ok 1 - beside the second"; echo 1..1
+END
+made t1001-second.sh <<'END'
+touch second; for i in $(seq 300); do [ -f first ] && break; sleep 0.1; done
+[ -f first ] && echo "ok 1 - beside the first" || echo "not ok 1 - beside the first"
+echo "ok 2 - # SKIP nothing"; echo 1..2
+END
+HD_TEST_JOBS=2
+export HD_TEST_JOBS
+ok "tests run side by side" run ./t1000-first.sh ./t1001-second.sh
+is "the count" "$(tail -2 out)" "$(printf '1 skipped\n2 passed, 0 failed')"
+
+made t6120-alone.sh <<'END'
+touch alone; sleep 0.3; [ -f other ] && echo "not ok 1 - alone" || echo "ok 1 - alone"; rm alone; echo 1..1
+END
+made t1002-other.sh <<'END'
+touch other; [ -f alone ] && echo "not ok 1 - not beside it" || echo "ok 1 - not beside it"; echo 1..1
+END
+ok "one that must be alone is" run ./t1002-other.sh ./t6120-alone.sh
+is "each name in the list is a test" "$(sed -n 's/^\(t[0-9]*\)	.*/\1/p' "$src/t/lib/alone.txt" | while read -r t; do
+	ls "$src"/t/"$t"-* >/dev/null 2>&1 || echo "$t"; done)" ""
+
+made t1003-fails.sh <<'END'
+echo "not ok 1 - no"; echo "ok 2 - yes"; echo 1..2
+END
+made t1004-dies.sh <<'END'
+echo "ok 1 - yes"; kill -9 $$
+END
+made t1005-short.sh <<'END'
+echo "ok 1 - yes"; echo 1..2
+END
+made t1006-status.sh <<'END'
+echo "ok 1 - yes"; echo 1..1; exit 3
+END
+for t in t1003-fails t1004-dies t1005-short t1006-status; do
+	fails "$t: a failure" run "./$t.sh" ./t1002-other.sh
+	like "$t: is counted" "$(tail -1 out)" '^[0-9]+ passed, 1 failed$'
+done
+
+made t1007-works.sh <<'END'
+awk 'BEGIN { for (i = 0; i < 20000000; i++) x += i }'; (awk 'BEGIN { for (i = 0; i < 20000000; i++) x += i }'); echo "ok 1 - yes"; echo 1..1
+END
+made t1040-sleeps.sh <<'END'
+sleep 1.5; echo "ok 1 - yes"; echo 1..1
+END
+made t1000-smoke.sh <<'END'
+echo "ok 1 - yes"; echo 1..1
+END
+ok "within the budget" run --tier check ./t1007-works.sh ./t1040-sleeps.sh
+is "which is a check" "$(tail -1 out)" "3 passed, 0 failed"
+took() { sed -n "s/^\([0-9.]*\) \([0-9.]*\) $1$/\1 \2/p" test-times; }
+ok "the processor's time is that of all its processes" awk -v t="$(took t1007-works.sh)" -v n="$(took t1040-sleeps.sh)" \
+	'BEGIN { split(t, a, " "); split(n, b, " "); print t, n; exit !(a[1] > 0.2 && b[1] < 0.1 && b[2] >= 1.5) }'
+fails "over the budget" run --tier check --built 1020 ./t1007-works.sh
+like "is said" "$(cat out)" '^not ok - budget of tier check: 102[0-9] of 1020 s of the processor'
+is "and counted" "$(tail -1 out)" "1 passed, 1 failed"
+ok "smoke" run --tier smoke ./t1007-works.sh ./t1000-smoke.sh
+is "is a handful of them" "$(tail -1 out)" "2 passed, 0 failed"
+fails "no such tier" run --tier most ./t1000-smoke.sh
+
+# check-long: a part once for a commit.
+command -v git >/dev/null || { skip "no git"; done_testing; exit; }
+mkdir tree && (cd tree && git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one)
+printf '.PHONY: good bad\ngood:\n\techo x >>good\nbad:\n\techo x >>bad; test -f fixed\n' >Makefile
+long() { sh "$src/t/lib/check_long.sh" tree "$@" >out 2>&1; }
+fails "check-long: one part fails" long bad good
+like "check-long: the commit and the part are recorded" "$(cat check-long.log)" "^$(git -C tree rev-parse HEAD) bad failed after [0-9]+ s, 20"
+touch fixed
+ok "check-long: goes on" long bad good
+is "check-long: with what has not passed" "$(wc -l <bad) $(wc -l <good)" "2 1"
+(cd tree && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m two)
+ok "check-long: another commit" long bad good
+is "check-long: all again" "$(wc -l <bad) $(wc -l <good)" "3 2"
+done_testing
