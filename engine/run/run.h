@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/run/run.h - a program bound to memory, and its steps.
  *
- *   hd_program_bind                        record.c: kernels prepared; exec.c: addresses resolved
- *   hd_program_compute, hd_program_update  exec.c:   one step
+ *   hd_program_bind                        record.c: kernels prepared; bind.c: addresses resolved
+ *   hd_program_compute, hd_program_update  run.c:    one step, with staging.c where the device has memory of its own
+ *   hd_program_find_nan                    nan_hunt.c
+ *   hd_program_times, hd_program_products  bench_run.c
  */
 #ifndef HD_ENGINE_RUN_H
 #define HD_ENGINE_RUN_H

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Seconds of a program's kernels alone, for bench: each launch by itself, and all matrix products.
+ */
+#include <config.h>
+#include "engine/run/commands.h"
+#include <string.h>
+
+static void add_work(const struct command *c, struct launch_time *t)
+{
+	const struct launch *l = c->launch;
+	struct hd_cost cost = { .size = sizeof(cost) };
+
+	for (uint32_t i = 0; l && i < l->nin + l->nout; i++)
+		t->bytes += (double)hd_local_bytes(i < l->nin ? l->in[i] : l->out[i - l->nin]);
+	if (c->node && c->node->v.op->cost && !strcmp(c->kernel->name, c->node->v.op->name)) {
+		c->node->v.op->cost(NULL, &c->node->v, &cost);
+		t->flops += cost.product_flops;
+	}
+}
+
+int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats, void (*each)(void *ctx, const struct launch_time *t),
+		     void *ctx)
+{
+	const struct joined *j = g->joined, *end = j + g->njoined;
+
+	g->device->begin(run);
+	for (size_t i = 0, to; i < g->ncommands; i = to) {
+		struct launch_time t = { g->commands[i].name, 0, 0, 0 };
+
+		to = j < end && j->from == i ? j++->to : i + 1;
+		if (g->commands[i].type != CMD_RUN)
+			continue;
+		for (size_t k = i; k < to; k++)
+			add_work(&g->commands[k], &t);
+		HD_TRY(hd_comm_finish(g->device, &g->why));
+		t.seconds = hd_seconds();
+		for (int k = 0; k < repeats; k++)
+			HD_TRY(hd_run_commands(g, i, to, run));
+		HD_TRY(hd_comm_finish(g->device, &g->why));
+		t.seconds = (hd_seconds() - t.seconds) / repeats;
+		each(ctx, &t);
+	}
+	return HD_OK;
+}
+
+double hd_program_products(struct hd_program *g, struct hd_run *run)
+{
+	double begin;
+
+	if (!hd_in_host(g))
+		g->device->begin(run);
+	begin = hd_seconds();
+	for (size_t i = 0; i < g->update_at; i++)
+		if (g->commands[i].type == CMD_RUN && g->commands[i].node && g->commands[i].node->is->flags & OP_MATMUL)
+			hd_run_command(g, &g->commands[i], run, NULL, NULL);
+	if (!hd_in_host(g))
+		hd_comm_finish(g->device, &g->why);
+	return hd_seconds() - begin;
+}

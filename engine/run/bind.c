@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A program is bound to memory: a flat list of commands with every address resolved.  Nothing is allocated afterwards.
+ */
+#include <config.h>
+#include "engine/run/commands.h"
+#include "engine/graph/traffic.h"
+#include "engine/ops/movement.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct waiting { int64_t *v; size_t n, cap; };
+
+/* What is known while commands are appended. */
+struct binding {
+	struct hd_program *g;
+	char *written;			/* by tensor id: the accumulator has been */
+	char *staging;			/* free from here on; NULL: movements reach the tensors */
+	int64_t tickets;		/* of the calls so far */
+};
+
+static struct command *append(struct hd_program *g, int type, const struct entry *e)
+{
+	struct command *c;
+
+	g->commands = hd_grow(g->commands, g->ncommands, &g->cap_commands, sizeof(*g->commands));
+	c = &g->commands[g->ncommands++];
+	*c = (struct command){ .type = type, .micro = e ? e->micro : HD_STEP, .unit = e ? e->unit : (struct hd_unit){ HD_UNIT_U, 0, HD_STEP },
+		.name = e && e->node ? e->node->v.op->name : "load", .node = e ? e->node : NULL };
+	return c;
+}
+
+static void addresses(struct hd_program *g, struct tensor *const *t, uint32_t n, int64_t micro, void **to)
+{
+	for (uint32_t i = 0; i < n; i++)
+		to[i] = hd_program_address(g, t[i], micro);
+}
+
+static void run_launch(struct binding *b, const struct entry *e, const struct launch *l)
+{
+	struct hd_program *g = b->g;
+	struct command *c = append(g, CMD_RUN, e);
+
+	c->kernel = l->kernel;
+	c->prep = &l->prep;
+	c->launch = l;
+	c->out = hd_plan_alloc(g->plan, (l->nin + l->nout + 1) * sizeof(void *));
+	c->in = c->out + l->nout;
+	addresses(g, l->out, l->nout, e->micro, c->out);
+	addresses(g, l->in, l->nin, e->micro, c->in);
+	for (uint32_t i = 0; l->rows && i < e->node->v.nin + e->node->v.nout && !c->rows_most; i++) {
+		const struct tensor *t = i < e->node->v.nin ? e->node->ins[i] : e->node->outs[i - e->node->v.nin];
+
+		c->rows_most = t->rows ? hd_ragged_max(t) : 0;
+	}
+	if (c->rows_most) {
+		c->rows = hd_program_address(g, l->rows, e->micro);
+		c->nrows = hd_local_count(l->rows);
+	}
+	c->acc = l->acc;
+	if (l->acc < 0) {
+		c->acc = b->written[l->target->id];
+		b->written[l->target->id] = 1;
+	}
+}
+
+/* The rows of a movement between samples and experts.  Whoever moves them reads their numbers in the host's memory. */
+static void describe_rows(struct binding *b, const struct node *n, int64_t micro, struct command *c)
+{
+	struct hd_program *g = b->g;
+	struct hd_rows *r = hd_plan_alloc(g->plan, sizeof(*r));
+	const struct tensor *many = n->ins[n->comm.index ? 1 : 2];	/* of all experts: (expert, batch) */
+
+	r->have = hd_program_address(g, n->ins[1], micro);
+	r->need = hd_program_address(g, n->ins[2], micro);
+	r->experts = many->local[0] / n->comm.group->v.n;
+	r->samples = many->local[1];
+	r->bytes = hd_ragged_row_elements(n->ins[0]) * HD_BITS(n->ins[0]->v.dtype) / 8;
+	if (!hd_in_host(g))
+		b->staging = hd_stage_rows(g, c, r, n, hd_local_count(many), b->staging);
+	c->call.rows = r;
+	hd_comm_rows_room(g->members[n->comm.group->id], r->experts);
+}
+
+static void start_comm(struct binding *b, const struct entry *e)
+{
+	struct hd_program *g = b->g;
+	struct command *c = append(g, CMD_START, e);
+	struct node *n = e->node;
+	const struct tensor *x = n->ins[0];
+	int64_t count = hd_comm_node_count(n);
+
+	if (HD_BITS(x->v.dtype) < 8)
+		count = (count + 7) / 8;
+	c->members = g->members[n->comm.group->id];
+	c->call = (struct hd_call){ .kind = n->comm.kind, .dtype = HD_BITS(x->v.dtype) < 8 ? HD_DTYPE_U8 : x->v.dtype,
+		.index = (int32_t)n->comm.index, .count = count, .fixed = (uint32_t)g->fixed_order };
+	if (n->comm.kind != HD_COMM_RECV && !(n->comm.kind == HD_COMM_BROADCAST && hd_communicator_me(c->members) != n->comm.index))
+		c->call.in = hd_program_address(g, x, e->micro);
+	if (n->comm.kind != HD_COMM_SEND)
+		c->call.out = hd_program_address(g, n->outs[0], e->micro);
+	if (n->comm.kind == HD_COMM_ALL_TO_ALL_V)
+		describe_rows(b, n, e->micro, c);
+	c->call.what = hd_plan_text(g->plan, "%s of %s (%s)%s%s", hd_comm_kind_name(n->comm.kind),
+				    hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, n->v.block[0] ? " in " : "",
+				    n->v.block);
+	if (n->comm.kind >= HD_COMM_SEND)	/* the sender's unit says which way the message goes */
+		c->call.lane = ((n->comm.kind == HD_COMM_SEND ? n : N(x->v.node))->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
+	c->name = hd_comm_kind_name(n->comm.kind);
+	c->ticket = b->tickets;
+	if (b->staging)
+		b->staging = hd_stage_call(g, c, n, b->staging);
+}
+
+/* before: the entry, or NULL at the end. */
+static void wait_here(struct hd_program *g, struct waiting *w, const struct entry *before)
+{
+	for (size_t i = 0; i < w->n; i++) {
+		struct command *c = append(g, CMD_WAIT, before);
+
+		c->node = NULL;
+		c->ticket = w->v[i];
+		c->name = "wait";
+	}
+}
+
+/* The values that leaves take, where the update could not write them in place. */
+static int assign(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
+{
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		struct tensor *t = g->plan->tensors[i], *v = t->assign;
+		struct hd_view view[2] = { { .dtype = t->v.dtype, .ndim = t->v.ndim }, { .dtype = t->v.dtype, .ndim = t->v.ndim } };
+		struct hd_kernel_desc d = { "", 1, 1, &view[0], &view[1] };
+		struct hd_prep *prep;
+		struct command *c;
+
+		if (t->v.node || !v || !hd_tensor_here(g, t) || g->at[v->id].root == t)
+			continue;
+		for (uint32_t k = 0; k < t->v.ndim; k++) {
+			view[0].dims[k] = view[1].dims[k] = t->dims[k];
+			view[0].n[k] = view[1].n[k] = t->local[k];
+		}
+		prep = hd_plan_alloc(g->plan, sizeof(*prep));
+		c = append(g, CMD_RUN, NULL);
+		c->kernel = b->device->kernel("copy");
+		c->name = "copy";
+		c->prep = prep;
+		c->out = hd_plan_alloc(g->plan, 2 * sizeof(void *));
+		c->in = c->out + 1;
+		c->out[0] = hd_program_address(g, t, HD_STEP);
+		c->in[0] = hd_program_address(g, v, HD_STEP);
+		HD_TRY(c->kernel->prepare(&d, prep, err));
+	}
+	return HD_OK;
+}
+
+static void open_entry(struct binding *b, const struct entry *e)
+{
+	struct hd_program *g = b->g;
+	const struct launches *l;
+	struct command *c;
+
+	if (e->type == HD_ENTRY_LOAD) {
+		c = append(g, CMD_LOAD, e);
+		c->data = e->data;
+		c->out = hd_plan_alloc(g->plan, sizeof(void *));
+		c->out[0] = hd_program_address(g, e->data, e->micro);
+		c->bytes = (size_t)hd_local_bytes(e->data);
+		return;
+	}
+	l = &g->launches[e->node->id];
+	if (e->type == HD_ENTRY_ACC) {
+		if (g->at[e->node->ins[e->input]->id].root != g->at[e->node->outs[0]->id].root)
+			run_launch(b, e, &l->v[e->input]);
+		return;
+	}
+	if (e->node->comm.kind)
+		start_comm(b, e);
+	else if (e->node->is->role != ROLE_ACCUMULATE)
+		for (size_t i = 0; i < l->n; i++)
+			run_launch(b, e, &l->v[i]);
+}
+
+/* Launches of one kernel behind each other, as one where it has a way to. */
+static void join_commands(struct hd_program *g)
+{
+	struct hd_joint *l = hd_alloc((g->ncommands + 1) * sizeof(*l));
+
+	for (size_t i = 0, to; i < g->ncommands; i = to) {
+		const struct hd_kernel *k = g->commands[i].type == CMD_RUN ? g->commands[i].kernel : NULL;
+		void *state;
+
+		for (to = i + 1; k && to < g->ncommands && to != g->update_at && g->commands[to].type == CMD_RUN && g->commands[to].kernel == k;)
+			to++;
+		if (!k || !k->join || to - i < 2)
+			continue;
+		for (size_t c = i; c < to; c++)
+			l[c - i] = (struct hd_joint){ g->commands[c].prep, g->commands[c].out, g->commands[c].in, g->commands[c].acc };
+		state = k->join(l, to - i);
+		if (!state)
+			continue;
+		g->joined = hd_grow(g->joined, g->njoined, &g->cap_joined, sizeof(*g->joined));
+		g->joined[g->njoined++] = (struct joined){ i, to, state };
+	}
+	free(l);
+}
+
+/* The runs of kernels that a device can keep as one. */
+static void find_runs(struct hd_program *g)
+{
+	g->recordings = hd_plan_alloc(g->plan, (g->ncommands + 1) * sizeof(*g->recordings));
+	for (size_t i = 0; i < g->ncommands; i++) {
+		struct recording *r = g->nrecordings ? &g->recordings[g->nrecordings - 1] : NULL;
+
+		if (g->commands[i].type == CMD_RUN && r && r->to == i && i != g->update_at)
+			r->to++;
+		else if (g->commands[i].type == CMD_RUN)
+			g->recordings[g->nrecordings++] = (struct recording){ i, i + 1, NULL };
+	}
+}
+
+/* What binding has made; the program itself is not bound memory's (engine/program/program.c). */
+static void release(struct hd_program *g)
+{
+	for (int i = 0; g->launches && i <= g->plan->nnodes; i++) {
+		for (size_t k = 0; k < g->launches[i].n; k++)
+			if (g->launches[i].v[k].prep.release)
+				g->launches[i].v[k].prep.release(g->launches[i].v[k].prep.state);
+		free(g->launches[i].v);
+	}
+	for (size_t i = 0; i < g->nrecordings; i++)
+		if (g->recordings[i].kept)
+			g->device->forget(g->recordings[i].kept);
+	for (size_t i = 0; i < g->njoined; i++)
+		g->commands[g->joined[i].from].kernel->unjoin(g->joined[i].state);
+	free(g->joined);
+	if (g->host)
+		g->device->free_host(g->host);
+	free(g->launches), free(g->commands);
+}
+
+static size_t find_update(const struct hd_program *g)
+{
+	size_t at = 0;
+
+	while (at < g->ncommands && !(g->commands[at].node && g->commands[at].node->is->role == ROLE_UPDATE))
+		at++;
+	return at;
+}
+
+/* Commands of all entries, each wait in front of the entry that calls for it. */
+static void open_entries(struct binding *b)
+{
+	struct hd_program *g = b->g;
+	struct waiting *w = hd_alloc((g->n + 1) * sizeof(*w));
+
+	for (size_t e = 0; e < g->n; e++) {
+		const struct entry *entry = &g->entries[e];
+
+		wait_here(g, &w[e], entry);
+		if (entry->wait >= 0) {
+			struct waiting *at = &w[entry->wait];
+
+			at->v = hd_grow(at->v, at->n, &at->cap, sizeof(*at->v));
+			at->v[at->n++] = b->tickets;
+		}
+		open_entry(b, entry);
+		b->tickets += entry->wait >= 0;
+	}
+	wait_here(g, &w[g->n], NULL);
+	for (size_t e = 0; e <= g->n; e++)
+		free(w[e].v);
+	free(w);
+}
+
+int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_err *err)
+{
+	struct binding b = { .g = g, .staging = bind->staging };
+
+	g->release = release;
+	g->persistent = bind->persistent;
+	g->transient = bind->transient;
+	g->members = bind->members;
+	g->landings = hd_plan_alloc(g->plan, (g->n + 1) * sizeof(*g->landings));
+	HD_TRY(hd_pass_record(g, bind, err));
+	b.written = hd_alloc(g->plan->ntensors + 1);
+	open_entries(&b);
+	free(b.written);
+	g->tickets = hd_plan_alloc(g->plan, (size_t)(b.tickets + 1) * sizeof(*g->tickets));
+	g->update_at = find_update(g);
+	HD_TRY(assign(g, bind, err));
+	if (!hd_in_host(g)) {
+		HD_TRY(hd_stage_loads(g, err));
+		find_runs(g);
+	}
+	join_commands(g);
+	return HD_OK;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which result is not finite: a step is computed once more, and every result is looked at.
+ */
+#include <config.h>
+#include "engine/run/commands.h"
+#include "engine/ops/movement.h"
+#include <math.h>
+
+static int all_finite(const struct hd_program *g, const struct command *c, const struct tensor *t, const void *data)
+{
+	int64_t n = t->rows ? hd_rows_used(g, c) * hd_ragged_row_elements(t) : hd_local_count(t);
+
+	if (t->v.dtype == HD_DTYPE_F32)
+		for (int64_t i = 0; i < n; i++)
+			if (!isfinite(((const float *)data)[i]))
+				return 0;
+	if (t->v.dtype == HD_DTYPE_F64)
+		for (int64_t i = 0; i < n; i++)
+			if (!isfinite(((const double *)data)[i]))
+				return 0;
+	if (t->v.dtype == HD_DTYPE_BF16)
+		for (int64_t i = 0; i < n; i++)
+			if ((((const uint16_t *)data)[i] & 0x7f80) == 0x7f80)
+				return 0;
+	return 1;
+}
+
+static void name_it(const struct command *c, const struct tensor *t, struct hd_err *err)
+{
+	const struct node *n = c->node;
+	const char *of = "";
+
+	for (uint32_t i = 0; i < n->v.nin && !of[0]; i++)
+		of = n->ins[i]->v.what == HD_TENSOR_PARAM ? n->ins[i]->v.name : "";
+	hd_err_set(err, HD_EINVAL, "%s%s%s%s%s%s made a value of (%s) that is not finite, in micro-batch %d", n->v.op->name,
+		   of[0] ? " with " : "", of, n->v.block[0] ? " in " : "", n->v.block,
+		   n->v.phase & (HD_UNIT_B | HD_UNIT_W) ? " (backward)" : "", t->spec, c->micro);
+}
+
+/* Or a copy of one, on another stage. */
+static int is_leaf(const struct tensor *t) { return !t->v.node || t->v.what == HD_TENSOR_PARAM; }
+
+static int is_finite_now(struct hd_program *g, const struct command *c, const struct tensor *t)
+{
+	void *data = hd_program_map(g, t, c->micro, HD_MAP_READ);
+	int yes = all_finite(g, c, t, data);
+
+	hd_program_unmap(g, t, c->micro, data, HD_MAP_READ);
+	return yes;
+}
+
+/* The kernels of one node, from `from` on: a result is whole behind the last of them. */
+static size_t end_of_node(const struct hd_program *g, size_t from)
+{
+	const struct command *c = &g->commands[from];
+	size_t to = from + 1;
+
+	while (c->type == CMD_RUN && to < g->update_at && g->commands[to].type == CMD_RUN && g->commands[to].node == c->node &&
+	       g->commands[to].micro == c->micro)
+		to++;
+	return to;
+}
+
+static int made_within(const struct hd_program *g, size_t from, size_t to, const struct tensor *t)
+{
+	for (size_t i = from; i < to; i++)
+		for (uint32_t k = 0; g->commands[i].launch && k < g->commands[i].launch->nout; k++)
+			if (g->commands[i].launch->out[k] == t)
+				return 1;
+	return 0;
+}
+
+/* What a node reads that was computed; a parameter that is not finite is where it began. */
+static int reads_finite(struct hd_program *g, size_t from, size_t to)
+{
+	for (size_t i = from; i < to; i++) {
+		const struct launch *l = g->commands[i].launch;
+
+		for (uint32_t k = 0; l && k < l->nin; k++)
+			if (!is_leaf(l->in[k]) && (!l->in[k]->rows || l->in[k]->rows == l->rows) &&
+			    !made_within(g, from, i, l->in[k]) && !is_finite_now(g, &g->commands[i], l->in[k]))
+				return 0;
+	}
+	return 1;
+}
+
+int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, int *received, struct hd_err *err)
+{
+	if (!hd_in_host(g))
+		g->device->begin(run);
+	for (size_t from = 0, to; from < g->update_at; from = to) {
+		int began;
+
+		to = end_of_node(g, from);
+		began = err->code || reads_finite(g, from, to);
+		for (size_t i = from; i < to; i++)
+			HD_TRY(hd_run_command(g, &g->commands[i], run, fill, ctx));
+		for (size_t i = from; i < to; i++) {
+			const struct command *c = &g->commands[i];
+
+			for (uint32_t k = 0; c->launch && k < c->launch->nout && !err->code; k++)
+				if (!is_finite_now(g, c, c->launch->out[k])) {
+					name_it(c, c->launch->out[k], err);
+					*received = !began;
+				}
+		}
+	}
+	return HD_OK;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The loop that runs a bound program.
+ *
+ * Compute is an in-order queue, inline on the cpu device.  Each communicator is a queue of its own (engine/comm/comm.h): a
+ * start enqueues, and the wait stands before the first reader, where the program put it.  Nothing is allocated here.
+ */
+#include <config.h>
+#include "engine/run/commands.h"
+#include <stdlib.h>
+
+static void trace(struct hd_program *g, const struct command *c, double begin)
+{
+	const struct hd_request *t = c->type == CMD_WAIT ? &g->tickets[c->ticket] : NULL;
+	const struct hd_call *call = t ? &t->call : c->type == CMD_START ? &c->call : NULL;
+
+	if (g->ntrace < g->cap_trace)
+		g->trace[g->ntrace++] = (struct trace_event){ begin, hd_seconds(), t ? t->started : 0, t ? t->finished : 0, c->name,
+			call ? call->what : NULL, c->unit,
+			!call ? HD_TRACE_KERNEL : call->kind >= HD_COMM_SEND ? HD_TRACE_MESSAGE : HD_TRACE_GROUP, g->tracing };
+}
+
+void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps)
+{
+	if (step && !g->trace) {
+		g->cap_trace = g->ncommands * (size_t)steps;
+		g->trace = hd_alloc(g->cap_trace * sizeof(*g->trace));
+	}
+	g->tracing = step;
+}
+
+int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run *run, hd_fill_fn fill, void *ctx)
+{
+	switch (c->type) {
+	case CMD_RUN:
+		run->acc = c->acc;
+		run->rows_most = c->rows_most;
+		if (hd_in_host(g))
+			run->rows = hd_rows_used(g, c);
+		else		/* the numbers lie where the kernels are */
+			run->row_counts = c->rows, run->nrow_counts = c->nrows;
+		run->sample0 = c->micro >= 0 ? c->micro * g->plan->batch : 0;
+		c->kernel->run(c->prep, c->out, c->in, run);
+		return HD_OK;
+	case CMD_START:
+		return hd_start_staged(g, c);
+	case CMD_WAIT:
+		return hd_wait_staged(g, c->ticket);
+	default:
+		HD_TRY(fill(ctx, g, c->data, c->micro, c->host ? c->host : c->out[0]));
+		if (c->host)
+			g->device->load(c->out[0], c->host, c->bytes);
+		return HD_OK;
+	}
+}
+
+int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run *run)
+{
+	const struct joined *j = g->joined, *end = j + g->njoined;
+
+	while (j < end && j->from < from)
+		j++;
+	while (from < to) {
+		if (j < end && j->from == from) {
+			g->commands[from].kernel->run_joined(j->state, run);
+			from = j++->to;
+			continue;
+		}
+		HD_TRY(hd_run_command(g, &g->commands[from++], run, NULL, NULL));
+	}
+	return HD_OK;
+}
+
+/* A run of kernels: the first time as it is (libraries make what they need), then kept by the device and run as one. */
+static int run_kept(struct hd_program *g, struct recording *r, struct hd_run *run)
+{
+	if (g->runs == 1 && r->to - r->from > 1 && g->device->record() >= 0) {
+		hd_run_commands(g, r->from, r->to, run);
+		r->kept = g->device->recorded();
+	}
+	return r->kept ? g->device->replay(r->kept) : hd_run_commands(g, r->from, r->to, run);
+}
+
+static int run_on_device(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
+{
+	struct recording *r = g->recordings, *end = g->recordings + g->nrecordings;
+
+	g->device->begin(run);
+	while (r < end && r->from < from)
+		r++;
+	for (size_t i = from; i < to;) {
+		if (r < end && r->from == i) {
+			HD_TRY(run_kept(g, r, run));
+			i = r++->to;
+		} else {
+			HD_TRY(hd_run_command(g, &g->commands[i++], run, fill, ctx));
+		}
+	}
+	return hd_comm_finish(g->device, &g->why);
+}
+
+static int run_part(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
+{
+	if (!hd_in_host(g) && !g->tracing)
+		return run_on_device(g, from, to, run, fill, ctx);
+	if (!hd_in_host(g))
+		g->device->begin(run);
+	for (size_t i = from; i < to; i++) {
+		const struct command *c = &g->commands[i];
+		double begin = g->tracing ? hd_seconds() : 0;
+
+		HD_TRY(hd_run_command(g, c, run, fill, ctx));
+		if (g->tracing && !hd_in_host(g))	/* a trace of the kernels' times, not of their launches */
+			HD_TRY(hd_comm_finish(g->device, &g->why));
+		if (g->tracing)
+			trace(g, c, begin);
+	}
+	return HD_OK;
+}
+
+static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run *run, hd_fill_fn fill, void *ctx)
+{
+	int rc = run_part(g, from, to, run, fill, ctx);
+
+	if (rc < 0 && !hd_in_host(g) && !g->why.code)	/* a movement that did not begin: the device knows why */
+		hd_comm_finish(g->device, &g->why);
+	return rc;
+}
+
+int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx)
+{
+	HD_TRY(run_range(g, 0, g->update_at, run, fill, ctx));
+	g->runs += g->ncommands == g->update_at;	/* no update: that was all */
+	return HD_OK;
+}
+
+int hd_program_update(struct hd_program *g, struct hd_run *run)
+{
+	HD_TRY(run_range(g, g->update_at, g->ncommands, run, NULL, NULL));
+	g->runs++;
+	return HD_OK;
+}

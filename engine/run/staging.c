@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Memory of the device's own: what movements by the host and loads go through.
+ *
+ * A call works on host memory: what it reads is fetched when it starts, what it makes is put in place when it is waited for.
+ */
+#include <config.h>
+#include "engine/run/commands.h"
+#include "engine/ops/movement.h"
+#include <stdlib.h>
+
+static int64_t in_bytes(const struct node *n) { return n->comm.kind == HD_COMM_RECV ? 0 : (hd_local_bytes(n->ins[0]) + 63) / 64 * 64; }
+static int64_t out_bytes(const struct node *n) { return n->comm.kind == HD_COMM_SEND ? 0 : (hd_local_bytes(n->outs[0]) + 63) / 64 * 64; }
+static int64_t number_bytes(const struct node *n)
+{
+	return n->comm.kind == HD_COMM_ALL_TO_ALL_V ? (hd_local_count(n->ins[1]) * (int64_t)sizeof(int32_t) + 63) / 64 * 64 : 0;
+}
+
+int64_t hd_program_staging(const struct hd_program *g)
+{
+	int64_t sum = 0;
+
+	for (size_t e = 0; e < g->n; e++)
+		if (g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->comm.kind)
+			sum += in_bytes(g->entries[e].node) + out_bytes(g->entries[e].node) + number_bytes(g->entries[e].node);
+	return sum;
+}
+
+char *hd_stage_call(struct hd_program *g, struct command *c, const struct node *n, char *at)
+{
+	struct landing *l = &g->landings[c->ticket];
+
+	*l = (struct landing){ c->call.out, at + in_bytes(n), c->call.out ? (size_t)hd_local_bytes(n->outs[0]) : 0, c->numbers };
+	if (c->call.in) {
+		c->host = (void *)c->call.in;
+		c->bytes = (size_t)hd_local_bytes(n->ins[0]);
+		c->call.in = at;
+	}
+	if (c->call.out)
+		c->call.out = l->host;
+	return at + in_bytes(n) + out_bytes(n);
+}
+
+char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, const struct node *n, int64_t numbers, char *at)
+{
+	struct row_numbers *k = hd_plan_alloc(g->plan, sizeof(*k));
+
+	*k = (struct row_numbers){ .device_have = r->have, .device_need = r->need, .n = numbers, .bytes = r->bytes };
+	k->have = at ? (int32_t *)(void *)at : hd_plan_alloc(g->plan, (size_t)(k->n + 1) * sizeof(*k->have));
+	k->need = hd_plan_alloc(g->plan, (size_t)(k->n + 1) * sizeof(*k->need));
+	r->have = k->have, r->need = k->need;
+	c->numbers = k;
+	return at ? at + number_bytes(n) : NULL;
+}
+
+int hd_stage_loads(struct hd_program *g, struct hd_err *err)
+{
+	size_t bytes = 0;
+	char *at;
+
+	for (size_t i = 0; i < g->ncommands; i++)
+		bytes += g->commands[i].type == CMD_LOAD ? (g->commands[i].bytes + 63) / 64 * 64 : 0;
+	g->host = at = g->device->alloc_host(bytes + 64, err);
+	if (!at)
+		return err->code;
+	for (size_t i = 0; i < g->ncommands; i++)
+		if (g->commands[i].type == CMD_LOAD) {
+			g->commands[i].host = at;
+			at += (g->commands[i].bytes + 63) / 64 * 64;
+		}
+	return HD_OK;
+}
+
+/* -- a step ------------------------------------------------------------------------------------------------------------------ */
+static int64_t sum_of(const int32_t *numbers, int64_t n)
+{
+	int64_t sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		sum += numbers[i];
+	return sum;
+}
+
+int64_t hd_rows_used(const struct hd_program *g, const struct command *c)
+{
+	int32_t *copy;
+	int64_t n;
+
+	if (hd_in_host(g))
+		return sum_of(c->rows, c->nrows);
+	copy = hd_alloc((size_t)(c->nrows + 1) * sizeof(*copy));
+	g->device->get(copy, c->rows, (size_t)c->nrows * sizeof(*copy));
+	n = sum_of(copy, c->nrows);
+	free(copy);
+	return n;
+}
+
+/* What a movement reads and writes is as much as the numbers say. */
+static size_t fetch_numbers(const struct hd_program *g, const struct row_numbers *k)
+{
+	g->device->get(k->have, k->device_have, (size_t)k->n * sizeof(*k->have));
+	g->device->get(k->need, k->device_need, (size_t)k->n * sizeof(*k->need));
+	return (size_t)(sum_of(k->have, k->n) * k->bytes);
+}
+
+int hd_start_staged(struct hd_program *g, const struct command *c)
+{
+	size_t bytes = c->numbers ? fetch_numbers(g, c->numbers) : c->bytes;
+
+	if (c->host)
+		g->device->get((void *)c->call.in, c->host, bytes);
+	return hd_comm_start(c->members, &c->call, &g->tickets[c->ticket]);
+}
+
+int hd_wait_staged(struct hd_program *g, int64_t ticket)
+{
+	const struct landing *l = &g->landings[ticket];
+
+	HD_TRY(hd_comm_wait(&g->tickets[ticket]));
+	if (l->device)
+		g->device->put(l->device, l->host, l->rows ? (size_t)(sum_of(l->rows->need, l->rows->n) * l->rows->bytes) : l->bytes);
+	return HD_OK;
+}
