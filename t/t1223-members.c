@@ -230,7 +230,7 @@ static void experts(int n, const char *family)
 	struct shape m = {.layers = 2, .heads = 2, .embed = 8, .mlp = 12, .seq = 7, .batch = 3 * n, .micro = 1};
 	char keys[200], sections[200], name[100];
 
-	snprintf(keys, sizeof(keys), "%s\nexperts = %d\n", family, n % 2 ? n : 2 * n);
+	snprintf(keys, sizeof(keys), "%s\nexperts = %d\n", family, n == 6 ? 12 : n);
 	m.family = keys;
 	if (!begin(&m))
 		return;
@@ -278,9 +278,9 @@ int main(void)
 	in_grids("dropout = 0.2");
 	in_grids("family = llama");
 	pipelines();
-	for (int n = 3; n <= 6; n += n == 3 ? 2 : 1) {
-		experts(n, "moe_every = 1");
-		experts(n, "family = mixtral\nkv_heads = 1\nz_loss = 0.01");
+	for (size_t i = 0; i < HD_LEN(members); i++) {
+		experts(members[i], "moe_every = 1");
+		experts(members[i], "family = mixtral\nkv_heads = 1\nz_loss = 0.01");
 	}
 	together(5, "dropout = 0.2", 0);
 	together(3, "family = mixtral\nexperts = 3\nkv_heads = 3", 1);

@@ -35,7 +35,8 @@ refused "a context shorter than a sequence" 'model\.max_seq: 8 is less than trai
 
 # Sizes.
 refused "heads that do not divide" 'model\.heads: 5 does not divide model\.embed = 32' --set model.heads=5
-refused "heads that rope cannot turn" 'rope: head_dim = 1 is odd' --set model.family=llama --set model.heads=32
+refused "heads that rope cannot turn" 'model\.heads: model\.embed / heads = 32 / 32 is 1, which is odd, and the rotary positions .* turn pairs' \
+	--set model.family=llama --set model.heads=32
 unlike "are found by check" "$(heddle check tiny.ini --set model.family=llama --set model.heads=32 2>&1)" 'replica'
 refused "dropout of a family that has none" 'model\.dropout: the family llama has no dropout' --set model.family=llama \
 	--set model.dropout=0.1
