@@ -148,7 +148,8 @@ static int profile(struct hd_job *j, FILE *to)
 
 		fprintf(to, "%-16s %9.3f ms  %5d calls", s->name, 1e3 * s->seconds, s->calls);
 		if (gpu)	/* of what operands there are, read or written once; and of the products */
-			fprintf(to, "  %8.1f GB/s  %8.2f TFLOP/s", s->bytes / s->seconds / 1e9, s->flops / s->seconds / 1e12);
+			fprintf(to, "  %8.1f GB/s  %8.2f TFLOP/s  %9.4f GB  %10.3f GFLOP", s->bytes / s->seconds / 1e9,
+				s->flops / s->seconds / 1e12, s->bytes / 1e9, s->flops / 1e9);
 		fprintf(to, "\n");
 	}
 	return HD_OK;

@@ -36,6 +36,7 @@ int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 	if (!device.ops)
 		return d->finish(err);
 	hd_pause_begin(&p, NULL, "the kernels and movements of the device");
+	p.longest = 0;		/* twice a step, and the next kernels come after it: naps stay as short as the first */
 	while (!device.error.code && !d->ready() && device.ops->poll(&device.error) >= 0)
 		hd_backoff_wait(&p, -1);
 	hd_pause_end(&p);

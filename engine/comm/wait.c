@@ -25,6 +25,7 @@ void hd_pause_begin(struct hd_backoff *p, const struct hd_communicator *m, const
 	p->w = (struct hd_waiting){ .m = m, .what = what };
 	p->turns = 0;
 	p->nap = 50e-6;
+	p->longest = 1e-3;
 }
 
 static void nap(struct hd_backoff *p, int late)
@@ -33,7 +34,7 @@ static void nap(struct hd_backoff *p, int late)
 
 	if (hd_watch_sleep(p->nap) || waited > HD_LONG_WAIT)
 		hd_watch_dead(&p->w, waited <= HD_LONG_WAIT);
-	if (waited > 0.01 && p->nap < 1e-3)
+	if (waited > 0.01 && p->nap < p->longest)
 		p->nap *= 1.5;
 	if (waited > HD_LONG_WAIT)
 		hd_watch_late(&p->w, late, waited);

@@ -124,6 +124,7 @@ struct hd_call;
 struct hd_device_comm {
 	const char *name;				/* nccl */
 	size_t id_bytes;
+	int (*load)(struct hd_err *err);		/* first of all: the library behind it is found, or err says what is missing */
 	int (*id)(void *id, struct hd_err *err);	/* one rank makes it, all open with it */
 	int (*open)(const void *id, int rank, int size, struct hd_err *err);
 	void *(*split)(int color, int key, struct hd_err *err);	/* collective over all; a group's communicator */
@@ -137,7 +138,7 @@ struct hd_device_comm {
 
 /* A device module (heddle-cuda.so) has this symbol, and was built with the engine that loads it. */
 #define HD_DEVICE_SYMBOL "heddle_device"
-#define HD_DEVICE_VERSION 2
+#define HD_DEVICE_VERSION 3
 struct hd_device_module {
 	uint32_t version, ops_size, run_size;
 	const struct hd_device_ops *ops;

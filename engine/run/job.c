@@ -233,6 +233,23 @@ static int choose_cuda(struct hd_job *j, int must, struct hd_err *err)
 	return HD_OK;
 }
 
+/* The library behind a device's communication must be there on all ranks.  auto: else they talk over MPI. */
+static int open_comm(struct hd_job *j, int automatic, struct hd_err *err)
+{
+	struct hd_err why = { 0 };
+
+	j->device->comm->load(&why);
+	hd_comm_agree(&why);
+	if (why.code && !automatic)
+		return hd_train_fail(j->conf, &j->train, "comm", err, why.code, "%s", why.text);
+	if (why.code) {
+		hd_log(HD_LOG_WARN, "%s: GPUs exchange through host memory (train.comm = mpi says so without this line)", why.text);
+		return HD_OK;
+	}
+	j->nccl = 1;
+	return hd_comm_device(j->device->comm, err);
+}
+
 static int choose_comm(struct hd_job *j, struct hd_err *err)
 {
 	int nccl = j->train.comm == HD_TRANSPORT_NCCL, cuda = !hd_device_in_host(j->device), ordered = j->train.rank_order;
@@ -244,10 +261,8 @@ static int choose_comm(struct hd_job *j, struct hd_err *err)
 	if (nccl && ordered)
 		return hd_train_fail(j->conf, &j->train, "reduce", err, HD_ENOTSUP, "rank_order: nccl adds in an order of its own; "
 				       "with train.comm = mpi it is that of the ranks");
-	if (cuda && j->device->comm && !ordered && j->train.comm != HD_TRANSPORT_MPI && (j->world.size > 1 || nccl)) {
-		j->nccl = 1;
-		return hd_comm_device(j->device->comm, err);
-	}
+	if (cuda && j->device->comm && !ordered && j->train.comm != HD_TRANSPORT_MPI && (j->world.size > 1 || nccl))
+		return open_comm(j, !nccl, err);
 	return HD_OK;
 }
 

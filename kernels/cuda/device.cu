@@ -15,6 +15,7 @@ static struct {
 	size_t scratch_bytes, scratch_need;
 	cudaError_t failed;		/* the first */
 	char where[120];
+	cudaError_t failed_before;	/* a capture: what it makes wrong is not of the step */
 	int local_rank, local_size, gpus, device, open;
 } here;
 
@@ -230,10 +231,15 @@ static void among(int local_rank, int local_size)
 	here.local_size = local_size;
 }
 
+/* Streams share so many queues of the GPU, 8 by default, and one behind another in a queue waits for it: kernels and each
+ * communicator have a stream of their own.  The driver reads it when it starts. */
+static void ask_for_queues(void) { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+
 #ifdef HD_SIM
 static int choose_gpu(struct hd_err *err)
 {
 	(void)err;
+	here.gpus = 1;
 	return HD_OK;
 }
 
@@ -319,6 +325,7 @@ static int open_device(int threads, struct hd_err *err)
 	cudaError_t e;
 
 	(void)threads;
+	ask_for_queues();
 	HD_TRY(choose_gpu(err));
 	e = cudaStreamCreateWithFlags(&here.queue, cudaStreamNonBlocking);
 	if (e != cudaSuccess)
@@ -377,18 +384,20 @@ static int finish(struct hd_err *err)
 #ifdef HD_SIM
 static double peak(uint32_t dtype) { (void)dtype; return 1e9; }
 #else
-/* Dense, by multiprocessor, as the makers of these give it; unknown ones by what a large product reaches. */
+/* Dense, as the maker of these gives it; of one name the first that fits counts.  Unknown ones by what a large product reaches. */
 static double peak(uint32_t dtype)
 {
-	static const struct { int major, sms; double bf16, fp32; } known[] = {
-		{ 8, 108, 312e12, 19.5e12 }, { 9, 132, 989e12, 67e12 }, { 10, 148, 2250e12, 80e12 },
+	static const struct { const char *name; double bf16, fp32; } known[] = {
+		{ "H200 NVL", 835e12, 60e12 }, { "H200", 989e12, 67e12 }, { "H100 PCIe", 756e12, 51e12 }, { "H100 NVL", 835e12, 60e12 },
+		{ "H100", 989e12, 67e12 }, { "H800 PCIe", 756e12, 51e12 }, { "H800", 989e12, 67e12 }, { "H20", 148e12, 44e12 },
+		{ "A100", 312e12, 19.5e12 }, { "A800", 312e12, 19.5e12 }, { "B200", 2250e12, 80e12 },
 	};
 	struct cudaDeviceProp p;
 
 	if (cudaGetDeviceProperties(&p, here.device) == cudaSuccess)
 		for (size_t i = 0; i < HD_LEN(known); i++)
-			if (known[i].major == p.major && (p.major != 8 || p.minor == 0))
-				return (dtype == HD_DTYPE_BF16 ? known[i].bf16 : known[i].fp32) * p.multiProcessorCount / known[i].sms;
+			if (strstr(p.name, known[i].name) && !strstr(p.name, "MIG"))
+				return dtype == HD_DTYPE_BF16 ? known[i].bf16 : known[i].fp32;
 	return hd_product_rate(dtype);
 }
 #endif
@@ -404,20 +413,29 @@ static char *settle(const char *known, const struct hd_exchange *x)
 
 static int record(void)
 {
-	return cudaStreamBeginCapture(here.queue, cudaStreamCaptureModeThreadLocal) == cudaSuccess ? HD_OK : HD_ENOTSUP;
+	here.failed_before = here.failed;
+	if (cudaStreamBeginCapture(here.queue, cudaStreamCaptureModeThreadLocal) == cudaSuccess)
+		return HD_OK;
+	cudaGetLastError();
+	return HD_ENOTSUP;
 }
 
+/* A capture that failed has run nothing: its errors are forgotten, and the launches are made one by one instead, where what
+ * is truly wrong shows again. */
 static void *recorded(void)
 {
 	cudaGraph_t graph = NULL;
 	cudaGraphExec_t exec = NULL;
+	cudaError_t e = cudaStreamEndCapture(here.queue, &graph);
 
-	if (cudaStreamEndCapture(here.queue, &graph) == cudaSuccess && graph)
+	if (e == cudaSuccess && graph && here.failed == here.failed_before)
 		cudaGraphInstantiate(&exec, graph, 0);
 	if (graph)
 		cudaGraphDestroy(graph);
-	if (!exec)
-		cudaGetLastError();		/* the launches are made one by one instead */
+	if (!exec) {
+		here.failed = here.failed_before;
+		cudaGetLastError();
+	}
 	return (void *)exec;
 }
 

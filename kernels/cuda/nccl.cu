@@ -6,11 +6,10 @@
  * enqueued after its wait begin when it is done.  Nothing here waits on the host.  What NCCL has no single call for is
  * made of sends and receives in one group.
  */
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/nccl_calls.h"
 extern "C" {
 #include "engine/comm/call.h"
 }
-#include <nccl.h>
 
 #define TICKETS 1024			/* movements under way at once, of all groups */
 
@@ -19,6 +18,8 @@ struct group {
 	cudaStream_t queue;
 	struct group *next;
 };
+
+static const struct hd_nccl_calls *nccl;	/* of the library that was opened */
 
 static struct {
 	ncclComm_t world;
@@ -32,27 +33,27 @@ static int failed(ncclResult_t s, const char *what, struct hd_err *err)
 {
 	if (s == ncclSuccess)
 		return HD_OK;
-	return hd_err_set(err, HD_EIO, "nccl: %s: %s", what, ncclGetErrorString(s));
+	return hd_err_set(err, HD_EIO, "nccl: %s: %s", what, nccl->GetErrorString(s));
+}
+
+static int load(struct hd_err *err)
+{
+	nccl = hd_nccl_load(hd_cuda_shared() > 1, err);
+	return nccl ? HD_OK : HD_ENOTSUP;
 }
 
 static int make_id(void *id, struct hd_err *err)
 {
-	return failed(ncclGetUniqueId((ncclUniqueId *)id), "no id", err);
+	return failed(nccl->GetUniqueId((ncclUniqueId *)id), "no id", err);
 }
 
 static int open_comm(const void *id, int rank, int size, struct hd_err *err)
 {
 	ncclConfig_t how = NCCL_CONFIG_INITIALIZER;
 
-	int version = 0;
-
 	here.kernels = (cudaStream_t)hd_cuda_queue();
-	ncclGetVersion(&version);
-	if (hd_cuda_shared() > 1 && version < NCCL_VERSION(2, 30, 0))
-		return hd_err_set(err, HD_ENOTSUP, "nccl: %d ranks share GPU %d, which NCCL %d.%d does not allow (2.30 does): train.comm = mpi",
-				  hd_cuda_shared(), hd_cuda_gpu(), version / 10000, version / 100 % 100);
 	how.blocking = 1;
-	HD_TRY(failed(ncclCommInitRankConfig(&here.world, size, *(const ncclUniqueId *)id, rank, &how), "the ranks do not meet",
+	HD_TRY(failed(nccl->CommInitRankConfig(&here.world, size, *(const ncclUniqueId *)id, rank, &how), "the ranks do not meet",
 		      err));
 	if (cudaEventCreateWithFlags(&here.before, cudaEventDisableTiming) != cudaSuccess)
 		return hd_err_set(err, HD_EIO, "nccl: no event");
@@ -67,7 +68,7 @@ static void *split(int color, int key, struct hd_err *err)
 	struct group *g = (struct group *)hd_alloc(sizeof(*g));
 	int low, high;
 
-	if (failed(ncclCommSplit(here.world, color, key, &g->comm, NULL), "no communicator for a group", err) < 0) {
+	if (failed(nccl->CommSplit(here.world, color, key, &g->comm, NULL), "no communicator for a group", err) < 0) {
 		free(g);
 		return NULL;
 	}
@@ -95,18 +96,18 @@ static ncclResult_t exchange(struct group *g, int n, const char *(*from)(const s
 			     char *(*to)(const struct hd_call *c, int peer, int n, int me), const struct hd_call *c, int me)
 {
 	size_t bytes = (size_t)(c->count * (int64_t)HD_BITS(c->dtype) / 8);
-	ncclResult_t s = ncclGroupStart(), t;
+	ncclResult_t s = nccl->GroupStart(), t;
 
 	for (int p = 0; p < n && s == ncclSuccess; p++) {
 		const char *out = from(c, p, n, me);
 		char *in = to(c, p, n, me);
 
 		if (out)
-			s = ncclSend(out, bytes, ncclUint8, p, g->comm, g->queue);
+			s = nccl->Send(out, bytes, ncclUint8, p, g->comm, g->queue);
 		if (in && s == ncclSuccess)
-			s = ncclRecv(in, bytes, ncclUint8, p, g->comm, g->queue);
+			s = nccl->Recv(in, bytes, ncclUint8, p, g->comm, g->queue);
 	}
-	t = ncclGroupEnd();
+	t = nccl->GroupEnd();
 	return s == ncclSuccess ? t : s;
 }
 
@@ -131,7 +132,7 @@ static char *shift_to(const struct hd_call *c, int p, int n, int me)
 static ncclResult_t exchange_rows(struct group *g, const struct hd_call *c, int n, int me)
 {
 	const struct hd_rows *r = c->rows;
-	ncclResult_t s = ncclGroupStart(), t;
+	ncclResult_t s = nccl->GroupStart(), t;
 
 	for (int p = 0; p < n; p++)
 		for (int64_t e = 0; e < r->experts && s == ncclSuccess; e++) {
@@ -139,12 +140,12 @@ static ncclResult_t exchange_rows(struct group *g, const struct hd_call *c, int 
 			int64_t in = hd_rows_segment(r, r->need, !c->index, n, p, e, &to);
 
 			if (out)
-				s = ncclSend((const char *)c->in + from * r->bytes, (size_t)(out * r->bytes), ncclUint8, p, g->comm, g->queue);
+				s = nccl->Send((const char *)c->in + from * r->bytes, (size_t)(out * r->bytes), ncclUint8, p, g->comm, g->queue);
 			if (in && s == ncclSuccess)
-				s = ncclRecv((char *)c->out + to * r->bytes, (size_t)(in * r->bytes), ncclUint8, p, g->comm, g->queue);
+				s = nccl->Recv((char *)c->out + to * r->bytes, (size_t)(in * r->bytes), ncclUint8, p, g->comm, g->queue);
 		}
 	(void)me;
-	t = ncclGroupEnd();
+	t = nccl->GroupEnd();
 	return s == ncclSuccess ? t : s;
 }
 
@@ -155,17 +156,17 @@ static ncclResult_t call(struct group *g, const struct hd_call *c, int n, int me
 
 	switch (c->kind) {
 	case HD_COMM_ALL_REDUCE:
-		return ncclAllReduce(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
+		return nccl->AllReduce(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
 	case HD_COMM_ALL_MAX:
-		return ncclAllReduce(c->in, c->out, count, type, ncclMax, g->comm, g->queue);
+		return nccl->AllReduce(c->in, c->out, count, type, ncclMax, g->comm, g->queue);
 	case HD_COMM_REDUCE_SCATTER:
-		return ncclReduceScatter(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
+		return nccl->ReduceScatter(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
 	case HD_COMM_ALL_GATHER:
-		return ncclAllGather(c->in, c->out, count, type, g->comm, g->queue);
+		return nccl->AllGather(c->in, c->out, count, type, g->comm, g->queue);
 	case HD_COMM_BROADCAST:
-		return ncclBroadcast(c->in, c->out, count, type, c->index, g->comm, g->queue);
+		return nccl->Broadcast(c->in, c->out, count, type, c->index, g->comm, g->queue);
 	case HD_COMM_REDUCE:
-		return ncclReduce(c->in, c->out, count, type, ncclSum, c->index, g->comm, g->queue);
+		return nccl->Reduce(c->in, c->out, count, type, ncclSum, c->index, g->comm, g->queue);
 	case HD_COMM_ALL_TO_ALL:
 		return exchange(g, n, all_from, all_to, c, me);
 	case HD_COMM_GATHER:
@@ -177,9 +178,9 @@ static ncclResult_t call(struct group *g, const struct hd_call *c, int n, int me
 	case HD_COMM_ALL_TO_ALL_V:
 		return exchange_rows(g, c, n, me);
 	case HD_COMM_SEND:
-		return ncclSend(c->in, count, type, c->index, g->comm, g->queue);
+		return nccl->Send(c->in, count, type, c->index, g->comm, g->queue);
 	case HD_COMM_RECV:
-		return ncclRecv(c->out, count, type, c->index, g->comm, g->queue);
+		return nccl->Recv(c->out, count, type, c->index, g->comm, g->queue);
 	default:
 		return ncclInvalidArgument;
 	}
@@ -209,20 +210,20 @@ static int poll(struct hd_err *err)
 	ncclResult_t s = here.failed;
 
 	if (s == ncclSuccess && here.world)
-		ncclCommGetAsyncError(here.world, &s);
+		nccl->CommGetAsyncError(here.world, &s);
 	for (struct group *g = here.groups; g && s == ncclSuccess; g = g->next)
-		ncclCommGetAsyncError(g->comm, &s);
+		nccl->CommGetAsyncError(g->comm, &s);
 	if (s == ncclSuccess || s == ncclInProgress)
 		return HD_OK;
-	return hd_err_set(err, HD_EIO, "nccl: %s: %s", ncclGetErrorString(s), here.world ? ncclGetLastError(here.world) : "");
+	return hd_err_set(err, HD_EIO, "nccl: %s: %s", nccl->GetErrorString(s), here.world ? nccl->GetLastError(here.world) : "");
 }
 
 static void abort_comm(void)		/* kernels that wait for a peer that is gone end */
 {
 	for (struct group *g = here.groups; g; g = g->next)
-		ncclCommAbort(g->comm);
+		nccl->CommAbort(g->comm);
 	if (here.world)
-		ncclCommAbort(here.world);
+		nccl->CommAbort(here.world);
 	here.groups = NULL;
 	here.world = NULL;
 }
@@ -234,19 +235,19 @@ static void close_comm(void)
 
 		here.groups = g->next;
 		cudaStreamSynchronize(g->queue);
-		ncclCommDestroy(g->comm);
+		nccl->CommDestroy(g->comm);
 		cudaStreamDestroy(g->queue);
 		free(g);
 	}
 	if (here.world)
-		ncclCommDestroy(here.world);
+		nccl->CommDestroy(here.world);
 	here.world = NULL;
 }
 
 extern "C" const struct hd_device_comm *hd_cuda_comm(void);
 extern "C" const struct hd_device_comm *hd_cuda_comm(void)
 {
-	static const struct hd_device_comm table = { "nccl", sizeof(ncclUniqueId), make_id, open_comm, split, start, wait_for, poll,
+	static const struct hd_device_comm table = { "nccl", sizeof(ncclUniqueId), load, make_id, open_comm, split, start, wait_for, poll,
 						     abort_comm, close_comm };
 
 	return &table;

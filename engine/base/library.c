@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Finding a shared library: see library.h.
+ */
+#include <config.h>
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "engine/base/library.h"
+#include <dlfcn.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct search {
+	const char *soname;
+	void *found;
+	char *why;		/* "; path: reason" of what was there and did not open; or where it was looked for */
+};
+
+static void add_why(struct search *s, const char *place, const char *reason)
+{
+	char *more = hd_format("%s%s%s%s%s", s->why ? s->why : "", s->why ? "; " : "", place, *reason ? ": " : "", reason);
+
+	free(s->why);
+	s->why = more;
+}
+
+/* dlerror() begins with the path, which the caller says. */
+static const char *reason_of(const char *path)
+{
+	const char *text = dlerror();
+	size_t n = strlen(path);
+
+	if (!text)
+		return "";
+	return !strncmp(text, path, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
+}
+
+static int try_path(struct search *s, const char *path)
+{
+	s->found = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!s->found)
+		add_why(s, path, reason_of(path));
+	return s->found != NULL;
+}
+
+static int try_in(struct search *s, const char *dir)
+{
+	char *path = hd_format("%s/%s", dir, s->soname);
+	int found = !access(path, R_OK) && try_path(s, path);
+
+	free(path);
+	return found;
+}
+
+static int try_home(struct search *s, const char *home)
+{
+	static const char *const below[] = { "/lib", "/lib64", "" };
+
+	for (size_t i = 0; i < HD_LEN(below) && !s->found; i++) {
+		char *dir = hd_format("%s%s", home, below[i]);
+
+		try_in(s, dir);
+		free(dir);
+	}
+	return s->found != NULL;
+}
+
+/* A wheel of NVIDIA's lies at site-packages/nvidia/NAME/lib, of Debian's Python at dist-packages. */
+static int try_python(struct search *s, const char *prefix)
+{
+	char *pattern = hd_format("%s/lib*/python3*/[sd]i[ts][et]-packages/nvidia/*/lib/%s", prefix, s->soname);
+	glob_t g;
+
+	memset(&g, 0, sizeof(g));
+	if (!glob(pattern, 0, NULL, &g))
+		for (size_t i = 0; i < g.gl_pathc && !s->found; i++)
+			try_path(s, g.gl_pathv[i]);
+	globfree(&g);
+	free(pattern);
+	return s->found != NULL;
+}
+
+/* The environments whose python3 the user's shell would find. */
+static int try_path_of_python(struct search *s)
+{
+	const char *at = getenv("PATH");
+
+	while (at && *at && !s->found) {
+		size_t n = strcspn(at, ":");
+		char *python = hd_format("%.*s/python3", (int)n, at), *up = hd_format("%.*s/..", (int)n, at);
+
+		if (n && !access(python, X_OK))
+			try_python(s, up);
+		free(python);
+		free(up);
+		at += n + (at[n] == ':');
+	}
+	return s->found != NULL;
+}
+
+static int try_environments(struct search *s)
+{
+	const char *venv = getenv("VIRTUAL_ENV"), *conda = getenv("CONDA_PREFIX"), *home = getenv("HOME");
+	char *local = hd_format("%s/.local", home ? home : "");
+	int found = (venv && *venv && try_python(s, venv)) || (conda && *conda && try_python(s, conda)) ||
+		try_path_of_python(s) || (home && try_python(s, local)) || try_python(s, "/usr/local") || try_python(s, "/usr");
+
+	free(local);
+	if (!found)
+		add_why(s, "Python's environments", "no such file in site-packages/nvidia/*/lib");
+	return found;
+}
+
+void *hd_library_open(const char *soname, const char *home_var, const char *dir, struct hd_err *err)
+{
+	const char *home = home_var ? getenv(home_var) : NULL;
+	struct search s = { soname, NULL, NULL };
+
+	if (home && *home) {
+		if (!try_home(&s, home) && !s.why)
+			add_why(&s, home, "no such file there, nor in its lib or lib64");
+	} else if (!try_path(&s, soname) && !(dir && try_in(&s, dir))) {
+		try_environments(&s);
+	}
+	if (!s.found)
+		hd_err_set(err, HD_ENOTSUP, "no %s can be opened (%s)", soname, s.why);
+	free(s.why);
+	return s.found;
+}

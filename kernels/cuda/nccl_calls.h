@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cuda/nccl_calls.h - the calls of NCCL, bound when it is asked for: one GPU needs none, and where NCCL lies differs
+ * from machine to machine (the toolkit, a distribution's package, a wheel of Python).
+ */
+#ifndef HD_KERNELS_CUDA_NCCL_CALLS_H
+#define HD_KERNELS_CUDA_NCCL_CALLS_H
+#include "kernels/cuda/cuda.h"
+#include <nccl.h>
+
+#define HD_NCCL_CALLS(X) \
+	X(GetVersion) X(GetUniqueId) X(GetErrorString) X(GetLastError) X(CommInitRankConfig) X(CommSplit) X(CommDestroy) \
+	X(CommAbort) X(CommGetAsyncError) X(GroupStart) X(GroupEnd) X(AllReduce) X(ReduceScatter) X(AllGather) X(Broadcast) \
+	X(Reduce) X(Send) X(Recv)
+
+struct hd_nccl_calls {
+#define X(name) decltype(&nccl##name) name;
+	HD_NCCL_CALLS(X)
+#undef X
+	int version;
+};
+
+/* NULL: there is none, or it is too old; err says where it was looked for.  shared: ranks share a GPU. */
+const struct hd_nccl_calls *hd_nccl_load(int shared, struct hd_err *err);
+
+#endif

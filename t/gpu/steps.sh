@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+# t/gpu/steps.sh - the steps of t/gpu/run-all that are more than one command.  Each runs in a process of its own, with a limit.
+
+# The losses of two metrics files agree: near CPU GPU TOLERANCE
+near() {
+	sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p' "$1" >"$work/a.loss"
+	sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p' "$2" >"$work/b.loss"
+	paste "$work/a.loss" "$work/b.loss" | awk -v tol="$3" '
+		NF != 2 || $1 + 0 <= 0 { bad = 1; next }
+		{ d = $1 - $2; d = d < 0 ? -d : d; worst = d / $1 > worst ? d / $1 : worst; n++ }
+		END {
+			ok = n && !bad && worst <= tol
+			printf "%s - %d losses, at most %.2g apart (%.2g is allowed)\n", ok ? "ok" : "not ok", n, worst, tol
+			printf "why: %d losses, at most %.2g apart\n", n, worst
+			exit !ok
+		}'
+}
+
+opens() {
+	"$build/heddle" train "$work/quick.ini" --set train.device=cuda --set train.steps=1 --set train.eval_batches=1 --set log.sample=0
+}
+
+# One model on the GPU beside what the cpu made of it in fp32: sums are made in another order, and of bf16 each token's
+# roundings (2^-9 of a value) are averaged in the loss.
+beside_cpu() {		# MODEL PRECISION TOLERANCE
+	rm -f "$work/gpu.json"
+	# shellcheck disable=SC2046	# words
+	"$build/heddle" train "$work/$1.ini" $(train_args "$1" "$simulated") --set train.device=cuda --set train.precision="$2" \
+		--set log.metrics="$work/gpu.json" || return 1
+	near "$work/cpu/$1.json" "$work/gpu.json" "$3"
+}
+
+with_nccl() {
+	rm -f "$work/gpu.json"
+	# shellcheck disable=SC2046
+	"$build/heddle" train "$work/quick.ini" $(train_args quick "$simulated") --set train.device=cuda --set train.precision=fp32 \
+		--set train.comm=nccl --set log.metrics="$work/gpu.json" || return 1
+	near "$work/cpu/quick.json" "$work/gpu.json" 2e-4
+}
+
+# It works, or an NCCL that cannot says so in one sentence: before 2.30.
+two_on_one() {
+	[ ! -d "$build/nccl" ] || export NCCL_HOME="$build/nccl"
+	rm -f "$work/gpu.json"
+	# shellcheck disable=SC2046
+	HD_TEST_SHARE_GPU=1 mpirun --oversubscribe --bind-to none -np 2 "$build/heddle" train "$work/quick.ini" \
+		$(train_args quick "$simulated") --set train.device=cuda --set train.precision=fp32 --set train.comm=nccl \
+		--set log.metrics="$work/gpu.json" >"$work/two.txt" 2>&1
+	status=$?
+	cat "$work/two.txt"
+	if [ $status -ne 0 ] && grep -q 'ranks share GPU .*which NCCL .* does not allow' "$work/two.txt"; then
+		echo "why: refused, as this NCCL must"
+		return 0
+	fi
+	[ $status -eq 0 ] && near "$work/cpu/quick.json" "$work/gpu.json" 2e-4
+}
+
+json() { sed -n 's/.*"'"$2"'": *\([-0-9.e+]*\).*/\1/p' "$1"; }
+
+# Tokens and FLOPs a second, then each kernel's time beside what bytes and FLOPs bound it to.
+speed() {		# 124M or 1.3B
+	steps=10
+	[ "$simulated" = 0 ] || steps=1
+	"$build/heddle" bench "$work/gpt2-$1.ini" --set train.device=cuda --set train.precision=bf16 --steps $steps --json --profile \
+		>"$work/speed-$1.txt" 2>&1
+	status=$?
+	cat "$work/speed-$1.txt"
+	[ $status -eq 0 ] || return 1
+	awk -v tokens="$(json "$work/speed-$1.txt" tokens_per_second)" -v s="$(json "$work/speed-$1.txt" step_seconds)" \
+		-v f="$(json "$work/speed-$1.txt" flops_per_second)" -v peak="$peak" -v size="$1" -v first="$([ "$1" = 124M ] && echo 1)" 'BEGIN {
+		if (first)
+			printf "| model | tokens/s | ms a step | TFLOP/s | of the peak |\n|---|---|---|---|---|\n"
+		printf "| GPT-2 %s | %.0f | %.1f | %.1f | %.0f %% |\n", size, tokens, 1e3 * s, f / 1e12, 100 * f / 1e12 / peak
+		printf "why: %.0f tokens/s, %.0f %% of the peak\n", tokens, 100 * f / 1e12 / peak >"/dev/stderr"
+	}' >"$work/step-$1.md"
+	kernels_of "$1" >"$work/kernels-$1.md"
+	grep -q '^| [a-z]' "$work/kernels-$1.md" || { echo "not ok - no kernel was timed"; return 1; }
+}
+
+kernels_of() {
+	printf '\nOne step of GPT-2 %s by kernel; the bound is bytes over GB/s or FLOPs over TFLOP/s, whichever is longer:\n\n' "$1"
+	printf '| kernel | calls | ms | of the step | GB | GFLOP | GB/s | TFLOP/s | of the peak | of its bound |\n|---|---|---|---|---|---|---|---|---|---|\n'
+	awk -v peak="$peak" -v memory="$memory" '
+		$3 == "ms" && $5 == "calls" { name[++n] = $1; ms[n] = $2; calls[n] = $4; gbs[n] = $6; tf[n] = $8; gb[n] = $10; gf[n] = $12; all += $2 }
+		END {
+			for (i = 1; i <= n; i++) {
+				of = gbs[i] / memory > tf[i] / peak ? gbs[i] / memory : tf[i] / peak
+				printf "| %s | %d | %.3f | %.1f %% | %.4f | %.3f | %.0f | %.1f | %.0f %% | %.0f %% |\n", name[i], calls[i], ms[i],
+					100 * ms[i] / all, gb[i], gf[i], gbs[i], tf[i], 100 * tf[i] / peak, 100 * of
+			}
+			printf "| all | | %.3f | | | | | | | |\n", all
+		}' "$work/speed-$1.txt"
+}
