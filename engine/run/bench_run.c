@@ -3,16 +3,16 @@
  */
 #include <config.h>
 #include "engine/run/commands.h"
-#include <string.h>
 
-static void add_work(const struct command *c, struct launch_time *t)
+/* A product is one launch; what a plugin's op costs, it says of all its launches together. */
+static void add_work(const struct hd_program *g, const struct command *c, struct launch_time *t)
 {
 	const struct launch *l = c->launch;
 	struct hd_cost cost = { .size = sizeof(cost) };
 
 	for (uint32_t i = 0; l && i < l->nin + l->nout; i++)
 		t->bytes += (double)hd_local_bytes(i < l->nin ? l->in[i] : l->out[i - l->nin]);
-	if (c->node && c->node->v.op->cost && !strcmp(c->kernel->name, c->node->v.op->name)) {
+	if (l && l == g->launches[c->node->id].v && c->node->v.op->cost && !(c->node->is->flags & OP_PLUGIN)) {
 		c->node->v.op->cost(NULL, &c->node->v, &cost);
 		t->flops += cost.product_flops;
 	}
@@ -31,7 +31,7 @@ int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats, void
 		if (g->commands[i].type != CMD_RUN)
 			continue;
 		for (size_t k = i; k < to; k++)
-			add_work(&g->commands[k], &t);
+			add_work(g, &g->commands[k], &t);
 		HD_TRY(hd_comm_finish(g->device, &g->why));
 		t.seconds = hd_seconds();
 		for (int k = 0; k < repeats; k++)
