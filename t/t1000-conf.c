@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "engine/config/conf.h"
-#include "engine/base/words.h"
+#include "engine/base/parse.h"
 #include "t/lib/tap.h"
 
 static const struct hd_option options[] = {
@@ -252,14 +252,14 @@ static void nearest(void)
 {
 	static const char *const w[] = {"layers", "heads", "kv_heads", "lr"};
 
-	is_str(hd_nearest("kv-heads", w, 4), "kv_heads", "a dash for a line");
-	is_str(hd_nearest("Layer", w, 4), "layers", "case and a missing letter");
-	is_str(hd_nearest("rl", w, 4), "lr", "swapped letters");
-	is_str(hd_nearest("kv_", w, 4), "kv_heads", "the beginning of a name");
-	is_str(hd_nearest("kv", w, 4), NULL, "two letters are too few");
-	is_str(hd_nearest("x", w, 4), NULL, "nothing is near one letter");
-	is_str(hd_nearest("", w, 4), NULL, "nor none");
-	is_str(hd_nearest("size", w, 0), NULL, "nor is there anything among none");
+	is_str(hd_suggest_nearest("kv-heads", w, 4), "kv_heads", "a dash for a line");
+	is_str(hd_suggest_nearest("Layer", w, 4), "layers", "case and a missing letter");
+	is_str(hd_suggest_nearest("rl", w, 4), "lr", "swapped letters");
+	is_str(hd_suggest_nearest("kv_", w, 4), "kv_heads", "the beginning of a name");
+	is_str(hd_suggest_nearest("kv", w, 4), NULL, "two letters are too few");
+	is_str(hd_suggest_nearest("x", w, 4), NULL, "nothing is near one letter");
+	is_str(hd_suggest_nearest("", w, 4), NULL, "nor none");
+	is_str(hd_suggest_nearest("size", w, 0), NULL, "nor is there anything among none");
 }
 
 int main(void)

@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "engine/base/err.h"
-#include "engine/program/memory.h"
+#include "engine/program/pack.h"
 #include "t/lib/tap.h"
 
 static uint64_t seed;
@@ -109,7 +109,7 @@ static void check(struct hd_span *s, int64_t n, double ratio, double seconds, co
 	double t = hd_seconds();
 	int same = 1;
 
-	arena = hd_memory_plan(s, n);
+	arena = hd_pack_plan(s, n);
 	t = hd_seconds() - t;
 	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n,
 	     (double)arena / (double)bound, 1e3 * t);
@@ -120,7 +120,7 @@ static void check(struct hd_span *s, int64_t n, double ratio, double seconds, co
 	for (int64_t i = 0; i < n; i++)
 		again[i] = s[i].offset;
 	if (n <= 10000) {
-		hd_memory_plan(s, n);
+		hd_pack_plan(s, n);
 		for (int64_t i = 0; i < n; i++)
 			same = same && again[i] == s[i].offset;
 		ok(same, "%s: the same offsets again", name);
@@ -158,10 +158,10 @@ int main(void)
 	double unit = slow ? 20 : 4;		/* of the times that an idle machine needs */
 	int bad = 0;
 
-	ok(hd_memory_plan(s, 0) == 0, "nothing needs nothing");
+	ok(hd_pack_plan(s, 0) == 0, "nothing needs nothing");
 	for (int k = 0; k < 400; k++) {
 		int64_t n = random_spans(s, 1 + below(200), 1 + below(300), life[k % 4]);
-		int64_t bound = hd_memory_bound(s, n), arena = hd_memory_plan(s, n);
+		int64_t bound = hd_memory_bound(s, n), arena = hd_pack_plan(s, n);
 
 		bad += arena < bound || !sound(s, n, arena);
 	}

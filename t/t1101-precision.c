@@ -11,7 +11,7 @@
 static struct hd_plan *plan_of(const char *keys, int train)
 {
 	char ini[1500];
-	struct hd_plan_options o = { .ranks = 1, .train = train, .generate = !train, .low = HD_DTYPE_BF16 };
+	struct hd_plan_options o = { .ranks = 1, .train = train, .generate = !train, .compute_dtype = HD_DTYPE_BF16 };
 	struct hd_err why = { 0 };
 	struct hd_plan *p = NULL;
 	struct hd_conf *c;
@@ -110,7 +110,7 @@ static void experts(const char *keys, const char *what)
 	for (struct node *n = p->first; n; n = n->next) {
 		if (is(n, "route") || is(n, "route_d"))
 			routers += n->ins[0]->v.dtype != HD_DTYPE_F32 || n->outs[0]->v.dtype != HD_DTYPE_F32, seen++;
-		if (is(n, "combine") && hd_attr(n->attr, "gates", 0) != 0)
+		if (is(n, "combine") && hd_attr_num(n->attr, "gates", 0) != 0)
 			gates += n->ins[2]->v.dtype != HD_DTYPE_F32 || n->ins[0]->v.dtype != HD_DTYPE_BF16;
 		if (is(n, "combine_dg"))
 			gates += n->outs[0]->v.dtype != HD_DTYPE_F32;

@@ -102,7 +102,7 @@ static void build(struct hd_plan *p, const struct hd_strategy_ops *ops)
 		slot(p, "rules", ops->rules);
 	hd_pass_place_leaves(p);
 	if (ops)
-		slot(p, "homes", ops->homes);
+		slot(p, "storage", ops->storage);
 	hd_pass_place(p);
 	hd_drop_dead(p);
 	if (ops)

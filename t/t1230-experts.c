@@ -59,11 +59,11 @@ static size_t nstats; /* sums of layers; behind them in the plan of `one` stand 
 
 static void keep_logits(struct hd_plan *p)
 {
-	nstats = p->nstats;
+	nstats = p->nmoe_stats;
 	for (struct node *n = p->first; n; n = n->next)
 		if (!strcmp(n->v.op->name, "route")) {
-			p->stats = hd_grow(p->stats, p->nstats, &p->cap_stats, sizeof(*p->stats));
-			p->stats[p->nstats++] = n->ins[0];
+			p->moe_stats = hd_grow(p->moe_stats, p->nmoe_stats, &p->cap_moe_stats, sizeof(*p->moe_stats));
+			p->moe_stats[p->nmoe_stats++] = n->ins[0];
 		}
 }
 
@@ -103,7 +103,7 @@ static double margin(void)
 		if (!hd_experts_in(m, l))
 			continue;
 		for (int64_t i = 0; i < BATCH * SEQ; i++)
-			least = fmin(least, token_margin(m, gt_address(one, p->stats[at], 0) + i * m->experts, key, (uint64_t)i));
+			least = fmin(least, token_margin(m, gt_address(one, p->moe_stats[at], 0) + i * m->experts, key, (uint64_t)i));
 		at++;
 	}
 	return least;
@@ -164,14 +164,14 @@ static double largest(double a, double b) { return b > a || b != b ? b : a; }
 /* Numbers that the run reads, on every rank; *decisions: the counts, which are integers. */
 static double numbers(struct gt_run *r, int *decisions)
 {
-	double worst = r->plan->nstats == nstats ? 0 : NAN;
+	double worst = r->plan->nmoe_stats == nstats ? 0 : NAN;
 
 	*decisions = 1;
 	for (int k = 0; k < r->n; k++) {
 		worst = largest(worst, fabs(*gt_address(r, r->plan->loss, k) / *gt_address(one, one->plan->loss, 0) - 1));
 		worst = largest(worst, fabs(*gt_address(r, r->plan->norm, k) / *gt_address(one, one->plan->norm, 0) - 1));
-		for (size_t i = 0; i < nstats && i < r->plan->nstats; i++) {
-			double *a = gt_address(r, r->plan->stats[i], k), *b = gt_address(one, one->plan->stats[i], 0);
+		for (size_t i = 0; i < nstats && i < r->plan->nmoe_stats; i++) {
+			double *a = gt_address(r, r->plan->moe_stats[i], k), *b = gt_address(one, one->plan->moe_stats[i], 0);
 
 			for (int64_t s = 0; s < 2; s++)
 				worst = largest(worst, fabs(a[s] / b[s] - 1));
@@ -207,7 +207,7 @@ static double objective(struct gt_run *r)
 	double sum = gt_compute(r);
 
 	for (size_t i = 0; i < nstats; i++) {
-		const double *s = gt_address(r, r->plan->stats[i], 0);
+		const double *s = gt_address(r, r->plan->moe_stats[i], 0);
 
 		sum += m->aux_loss * s[0] + m->z_loss * s[1];
 	}
@@ -284,9 +284,9 @@ static void micro_batches(int64_t group)
 
 	snprintf(keys, sizeof(keys), "experts = 4\nmoe_every = 1\ncapacity_factor = 1.5\ngroup_tokens = %lld\n", (long long)group);
 	p = plan(NULL, HD_DTYPE_F64, keys, BATCH);
-	nstats = p ? p->nstats : 0;
+	nstats = p ? p->nmoe_stats : 0;
 	one = p ? gt_open(p, NULL) : NULL;
-	ok(one && gt_compute(one) > 0 && gt_address(one, p->stats[0], 0)[2] > 0, "groups of %lld tokens: some are dropped",
+	ok(one && gt_compute(one) > 0 && gt_address(one, p->moe_stats[0], 0)[2] > 0, "groups of %lld tokens: some are dropped",
 	   (long long)group);
 	for (int micro = 1; one && micro < BATCH; micro *= 2) {
 		struct gt_run *r;
@@ -324,7 +324,7 @@ static void without_tokens(void)
 	static const char *const keys = "family = mixtral\naux_loss = 0\n";
 	struct hd_plan *p = plan(NULL, HD_DTYPE_F64, keys, BATCH);
 
-	nstats = p ? p->nstats : 0;
+	nstats = p ? p->nmoe_stats : 0;
 	one = p ? gt_open(p, NULL) : NULL;
 	if (!one) {
 		ok(0, "one rank: %s", gt_why());
@@ -332,8 +332,8 @@ static void without_tokens(void)
 	}
 	blank_routers(one);
 	gt_compute(one);
-	ok(gt_address(one, p->stats[0], 0)[3] == BATCH * SEQ && gt_address(one, p->stats[0], 0)[4] == BATCH * SEQ &&
-	   gt_address(one, p->stats[0], 0)[5] == 0, "all tokens choose two of eight experts");
+	ok(gt_address(one, p->moe_stats[0], 0)[3] == BATCH * SEQ && gt_address(one, p->moe_stats[0], 0)[4] == BATCH * SEQ &&
+	   gt_address(one, p->moe_stats[0], 0)[5] == 0, "all tokens choose two of eight experts");
 	for (size_t i = 0; i < HD_LEN(which); i++) {
 		const struct layout *l = &layouts[which[i]];
 		struct hd_plan *many = plan(l, HD_DTYPE_F64, keys, l->micro);

@@ -14,7 +14,7 @@ static int members = 4;
 static struct hd_plan *plan(int zero, int micros, int low)
 {
 	char ini[1500];
-	struct hd_plan_options o = { .ranks = members, .train = 1, .low = low ? HD_DTYPE_BF16 : 0 };
+	struct hd_plan_options o = { .ranks = members, .train = 1, .compute_dtype = low ? HD_DTYPE_BF16 : 0 };
 	struct hd_err why = { 0 };
 	struct hd_plan *p = NULL;
 	struct hd_conf *c;
@@ -148,7 +148,7 @@ static int is_product(const struct node *n)
 
 	if (n->v.op->cost && !n->comm.kind)
 		n->v.op->cost(NULL, &n->v, &c);
-	return c.product_flops > 0;
+	return c.matmul_flops > 0;
 }
 
 /* Products of the unit between the start of a movement and the first that reads it, or what is made of it without a product. */
@@ -179,7 +179,7 @@ static void early(void)
 	for (const struct node *n = p ? p->first : NULL; n; n = n->next) {
 		int k = n->v.phase == HD_UNIT_B;
 
-		if (n->comm.kind != HD_COMM_ALL_GATHER || n->by >= 0 || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B)) ||
+		if (n->comm.kind != HD_COMM_ALL_GATHER || n->made_by >= 0 || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B)) ||
 		    strstr(n->v.ins[0]->name, "wte"))	/* looked up */
 			continue;
 		gathers[k]++;

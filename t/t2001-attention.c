@@ -111,7 +111,7 @@ static double most(const struct kt_buf *b)
 static void check(const struct shape *s, int width)
 {
 	/* Scores carry an error of 2^-24 of their size, and exp turns it into a relative one. */
-	double scale = hd_attr(s->attr, "scale", 0.25), tol;
+	double scale = hd_attr_num(s->attr, "scale", 0.25), tol;
 	struct both x;
 
 	open_both(&x, s, width);

@@ -62,7 +62,7 @@ static void backward(const struct shape *s, struct kt *f, double tol)
 static void attention(const struct shape *s)
 {
 	struct kt *f = KT_NEW(attention, s->attr);
-	double scale = hd_attr(s->attr, "scale", 0.125);
+	double scale = hd_attr_num(s->attr, "scale", 0.125);
 
 	kt_reals(kt_in(f, HD_DTYPE_BF16, s->q), -1.5, 1.5);
 	kt_reals(kt_in(f, HD_DTYPE_BF16, s->k), -1.5, 1.5);

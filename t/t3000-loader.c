@@ -180,7 +180,7 @@ static void accepts(const char *file, const char *defines, int lower)
 	is_int(e->ops->mesh(NULL, NULL, 0, 0), 7, "and mesh");
 	is_int(e->ops->lower(NULL, NULL), lower, "a slot beyond the end of its table is a stub");
 	e->ops->close(NULL);
-	is_int(e->ops->rewrite(NULL, NULL) | e->ops->rules(NULL, NULL) | e->ops->homes(NULL, NULL) |
+	is_int(e->ops->rewrite(NULL, NULL) | e->ops->rules(NULL, NULL) | e->ops->storage(NULL, NULL) |
 		       e->ops->schedule(NULL, NULL, 1),
 	       HD_OK, "missing slots are stubs");
 	is_int(e->orders, 0, "schedule is not its own");

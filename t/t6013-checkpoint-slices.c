@@ -168,7 +168,7 @@ static void bench(struct bench *b, int64_t members, int64_t rank, uint32_t relay
 	b->t.dims[0] = &b->dim.v;
 	b->t.local[0] = ELEMENTS;
 	b->t.step = 1;
-	b->t.relayout = relayout;
+	b->t.on_reshard = relayout;
 	b->t.at.on[0] = (struct hd_place){ .kind = HD_PLACE_PARTIAL };
 	b->tensors[0] = &b->t;
 	b->plan.tensors = b->tensors;

@@ -21,9 +21,9 @@
 #define MAX_OPS ((int)HD_LEN(((struct hd_expr *)0)->op))
 #define MAX_NEST 200			/* of the recursive parser: bounds the C stack */
 
-struct node { int32_t code, var, arg[3]; double num; };
+struct expr_node { int32_t code, var, arg[3]; double num; };
 struct tree {
-	struct node *node;
+	struct expr_node *node;
 	size_t n, cap;
 	const char *text, *at;		/* the parser's input and position */
 	int nest;
@@ -62,7 +62,7 @@ static double apply(int code, double x, double y, double z)
 
 /* -- the tree ---------------------------------------------------------------------------------- */
 
-static int add_node(struct tree *t, struct node n)
+static int add_node(struct tree *t, struct expr_node n)
 {
 	t->node = hd_grow(t->node, t->n, &t->cap, sizeof(*t->node));
 	t->node[t->n] = n;
@@ -71,7 +71,7 @@ static int add_node(struct tree *t, struct node n)
 
 static int number(struct tree *t, double v)
 {
-	return add_node(t, (struct node){ .code = HD_X_NUM, .num = v });
+	return add_node(t, (struct expr_node){ .code = HD_X_NUM, .num = v });
 }
 
 static int is_number(const struct tree *t, int i)
@@ -97,7 +97,7 @@ static int make(struct tree *t, int code, int x, int y, int z)
 	v[0] = fold ? apply(code, v[0], v[1], v[2]) : 0;
 	if (fold && isfinite(v[0]))
 		return number(t, v[0]);
-	return add_node(t, (struct node){ .code = code, .arg = { x, y, z } });
+	return add_node(t, (struct expr_node){ .code = code, .arg = { x, y, z } });
 }
 
 /* -- parser ------------------------------------------------------------------------------------ */
@@ -178,7 +178,7 @@ static int parse_primary(struct tree *t)
 	if (t->at == start)
 		return fail(t, start, "a value expected");
 	if (t->at == start + 1 && *start >= 'a' && *start <= 'z')
-		return add_node(t, (struct node){ .code = HD_X_VAR, .var = *start - 'a' });
+		return add_node(t, (struct expr_node){ .code = HD_X_VAR, .var = *start - 'a' });
 	return parse_call(t, start, (int)(t->at - start));
 }
 
@@ -264,7 +264,7 @@ static int parse(struct tree *t, const char *text, struct hd_err *err)
 
 static void emit(const struct tree *t, int i, struct hd_expr *e, int height)
 {
-	const struct node *d = &t->node[i];
+	const struct expr_node *d = &t->node[i];
 
 	for (int k = 0; k < hd_expr_arity(d->code); k++)
 		emit(t, d->arg[k], e, height + k);
@@ -317,7 +317,7 @@ static int neg(struct tree *t, int x)
 
 static int same(const struct tree *t, int x, int y)
 {
-	const struct node *a = &t->node[x], *b = &t->node[y];
+	const struct expr_node *a = &t->node[x], *b = &t->node[y];
 
 	if (x == y)
 		return 1;
@@ -358,7 +358,7 @@ static int sub(struct tree *t, int x, int y)
 
 static int mul(struct tree *t, int x, int y)
 {
-	struct node d = t->node[y];	/* a copy: the table moves as it grows */
+	struct expr_node d = t->node[y];	/* a copy: the table moves as it grows */
 
 	if (is_number(t, y) && !is_number(t, x))
 		return mul(t, y, x);
@@ -405,7 +405,7 @@ static int unary_slope(struct tree *t, int i, int code, int x)
 
 static int derive(struct tree *t, int i, int var)
 {
-	struct node d = t->node[i];	/* a copy: the table moves as it grows */
+	struct expr_node d = t->node[i];	/* a copy: the table moves as it grows */
 	int x = d.arg[0], y = d.arg[1], dx, dy;
 
 	if (hd_expr_arity(d.code) == 0)
@@ -431,7 +431,7 @@ static int derive(struct tree *t, int i, int var)
 
 /* -- text -------------------------------------------------------------------------------------- */
 
-static int binds(const struct node *d)
+static int binds(const struct expr_node *d)
 {
 	if (d->code == HD_X_NEG || (d->code == HD_X_NUM && signbit(d->num)))
 		return 3;
@@ -471,7 +471,7 @@ static void write_node(FILE *f, const struct tree *t, int i)
 	static const char *const sign[] = {
 		[HD_X_ADD] = " + ", [HD_X_SUB] = " - ", [HD_X_MUL] = " * ", [HD_X_DIV] = " / ",
 	};
-	const struct node *d = &t->node[i];
+	const struct expr_node *d = &t->node[i];
 
 	if (d->code == HD_X_VAR) {
 		fputc('a' + d->var, f);
@@ -546,7 +546,7 @@ static int both(int x, int y)		/* of a sum, or of two branches */
 
 static int shape(const struct tree *t, int i, int var)
 {
-	const struct node *d = &t->node[i];
+	const struct expr_node *d = &t->node[i];
 	int k[3] = { ZERO, ZERO, ZERO };
 
 	if (d->code == HD_X_VAR)

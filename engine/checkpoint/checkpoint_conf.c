@@ -51,7 +51,7 @@ static char *state_text(const struct hd_job *j, const struct hd_progress *at)
 			      "step", (json_int_t)at->step, "samples", (json_int_t)at->samples,
 			      "tokens", (json_int_t)(at->samples * p->model.seq),
 			      "seed", (json_int_t)j->train.seed, "ranks", (json_int_t)p->ranks, "layout", layout,
-			      "picks", j->picks ? j->picks : "");
+			      "picks", j->tuned ? j->tuned : "");
 
 	text = json_dumps(o, JSON_INDENT(2));
 	json_decref(o);

@@ -248,10 +248,10 @@ static int fold(const struct reading *r, struct hd_err *err)
 
 static int in_other_layout(const struct reading *r, int64_t there, struct hd_err *err)
 {
-	if (r->t->relayout == HD_RESHARD_REFUSE)
+	if (r->t->on_reshard == HD_RESHARD_REFUSE)
 		return hd_err_set(err, HD_EINVAL, "%s: %s is of %lld members, here are %lld, and its plugin refuses",
 				  r->path, r->t->v.name, (long long)there, (long long)copies(r->g->plan, r->t));
-	if (r->t->relayout == HD_RESHARD_ZERO || copy_of_rank(r->g->plan, r->t, r->g->rank))
+	if (r->t->on_reshard == HD_RESHARD_ZERO || copy_of_rank(r->g->plan, r->t, r->g->rank))
 		return HD_OK;
 	return fold(r, err);
 }

@@ -26,7 +26,7 @@
 #define HEADER_MAX 100000000 /* bytes; the limit of other readers */
 #define META "__metadata__"
 
-struct tensor {
+struct stored_tensor {
 	char *name;
 	uint32_t dtype; /* 0: a type of the file that we have not */
 	int ndim;
@@ -35,7 +35,7 @@ struct tensor {
 };
 
 struct hd_tensorfile {
-	struct tensor *t;
+	struct stored_tensor *t;
 	size_t n, cap;
 	json_t *index; /* name -> position in t */
 	json_t *meta; /* NULL: none */
@@ -100,7 +100,7 @@ static struct hd_tensorfile *file_create(void)
 	return f;
 }
 
-static struct tensor *lookup(const struct hd_tensorfile *f, const char *name)
+static struct stored_tensor *lookup(const struct hd_tensorfile *f, const char *name)
 {
 	json_t *i = json_object_get(f->index, name);
 
@@ -108,9 +108,9 @@ static struct tensor *lookup(const struct hd_tensorfile *f, const char *name)
 }
 
 /* Room for one more under this name; NULL: there is one already, or the name is not UTF-8. */
-static struct tensor *append(struct hd_tensorfile *f, const char *name)
+static struct stored_tensor *append(struct hd_tensorfile *f, const char *name)
 {
-	struct tensor *t;
+	struct stored_tensor *t;
 
 	if (lookup(f, name) || json_object_set_new(f->index, name, json_integer((json_int_t)f->n)))
 		return NULL;
@@ -146,7 +146,7 @@ struct hd_tensorfile *hd_tensorfile_plan(void)
 int hd_tensorfile_add(struct hd_tensorfile *f, const char *name, uint32_t dtype, int ndim,
 		      const int64_t *shape)
 {
-	struct tensor *t;
+	struct stored_tensor *t;
 	int64_t bytes;
 
 	if (f->fd >= 0 || !type_text(dtype) || ndim < 0 || ndim > HD_MAX_DIMS ||
@@ -184,7 +184,7 @@ static int64_t place_all(struct hd_tensorfile *f, json_t *header)
 
 	for (uint32_t bits = 64; bits >= 8; bits /= 2) {
 		for (size_t i = 0; i < f->n; i++) {
-			struct tensor *t = &f->t[i];
+			struct stored_tensor *t = &f->t[i];
 			json_t *shape;
 
 			if (HD_BITS(t->dtype) != bits)
@@ -337,7 +337,7 @@ int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err)
 
 /* -- slices -- */
 
-static int check_range(const struct hd_tensorfile *f, const struct tensor *t,
+static int check_range(const struct hd_tensorfile *f, const struct stored_tensor *t,
 		       const struct hd_slice *s, struct hd_err *err)
 {
 	for (int i = 0; i < t->ndim; i++) {
@@ -355,7 +355,7 @@ static int slice(const struct hd_tensorfile *f, const char *name, uint32_t dtype
 		 const int64_t *off, const int64_t *n, const int64_t *stride, struct hd_slice *s,
 		 struct hd_err *err)
 {
-	const struct tensor *t = lookup(f, name);
+	const struct stored_tensor *t = lookup(f, name);
 	int64_t step = 1;
 
 	if (!t)
@@ -430,7 +430,7 @@ static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *e
 	return hd_err_set(err, HD_EIO, "%s: tensor %s: %s", f->path, name, text);
 }
 
-static int parse_shape(struct hd_tensorfile *f, struct tensor *t, json_t *shape, struct hd_err *err)
+static int parse_shape(struct hd_tensorfile *f, struct stored_tensor *t, json_t *shape, struct hd_err *err)
 {
 	if (json_array_size(shape) > HD_MAX_DIMS)
 		return bad(f, t->name, err, "%zu dims, at most %d", json_array_size(shape),
@@ -451,7 +451,7 @@ static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, st
 	const char *dtype;
 	json_int_t begin, end;
 	json_t *shape;
-	struct tensor *t = append(f, name);
+	struct stored_tensor *t = append(f, name);
 	size_t i = 0;
 
 	if (!t ||
@@ -479,8 +479,8 @@ static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, st
 
 static int by_begin(const void *a, const void *b)
 {
-	const struct tensor *x = *(const struct tensor *const *)a,
-			    *y = *(const struct tensor *const *)b;
+	const struct stored_tensor *x = *(const struct stored_tensor *const *)a,
+			    *y = *(const struct stored_tensor *const *)b;
 
 	if (x->begin != y->begin)
 		return x->begin < y->begin ? -1 : 1;
@@ -490,13 +490,13 @@ static int by_begin(const void *a, const void *b)
 /* Data without gaps and overlaps, as long as the file is. */
 static int check_cover(struct hd_tensorfile *f, struct hd_err *err)
 {
-	struct tensor **t = hd_alloc((f->n + 1) * sizeof(struct tensor *));
+	struct stored_tensor **t = hd_alloc((f->n + 1) * sizeof(struct stored_tensor *));
 	int64_t at = 0;
 	int rc = 0;
 
 	for (size_t i = 0; i < f->n; i++)
 		t[i] = &f->t[i];
-	qsort(t, f->n, sizeof(struct tensor *), by_begin);
+	qsort(t, f->n, sizeof(struct stored_tensor *), by_begin);
 	for (size_t i = 0; i < f->n && !rc; i++) {
 		if (t[i]->begin != at)
 			rc = bad(f, t[i]->name, err,
@@ -585,7 +585,7 @@ int hd_tensorfile_read(const char *path, struct hd_tensorfile **out, struct hd_e
 int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim,
 		       int64_t *shape)
 {
-	const struct tensor *t = lookup(f, name);
+	const struct stored_tensor *t = lookup(f, name);
 
 	if (!t)
 		return 0;

@@ -7,7 +7,7 @@
 #include <config.h>
 #include "engine/cli/options.h"
 #include "engine/config/conf.h"
-#include "engine/base/words.h"
+#include "engine/base/parse.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static const struct hd_verb *verb_find(const char *name, const struct hd_verb *v
 			return &verbs[i];
 	for (i = 0; i < n && i < MAX_NAMES; i++)
 		names[i] = verbs[i].name;
-	hd_word_advice(hint, sizeof(hint), name, "verbs", names, i);
+	hd_suggest(hint, sizeof(hint), name, "verbs", names, i);
 	hd_err_set(err, HD_EINVAL, "%.60s: unknown verb; %s", name, hint);
 	return NULL;
 }
@@ -67,7 +67,7 @@ static int flag_find(const struct hd_verb *v, const char *name, size_t len, stru
 		}
 	}
 	snprintf(word, sizeof(word), "--%.*s", (int)len, name);
-	hd_word_advice(hint, sizeof(hint), word, "options", names, n);
+	hd_suggest(hint, sizeof(hint), word, "options", names, n);
 	hd_err_set(err, HD_EINVAL, "%s: unknown option %s; %s", v->name, word, hint);
 	return -1;
 }

@@ -178,7 +178,7 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 		      "bytes", bytes, "bubble", hd_json_number(bubble(p)), "planned_peak_bytes", (json_int_t)planned,
 		      "measured_peak_bytes", (json_int_t)peak, "startup_seconds", hd_json_number(startup), "ranks",
 		      (json_int_t)j->world.size);
-	json_object_set_new(o, "precision", json_string(j->low ? "bf16" : "fp32"));
+	json_object_set_new(o, "precision", json_string(j->compute_dtype ? "bf16" : "fp32"));
 	json_object_set_new(o, "matmul_rate", hd_json_number(j->rate));
 	json_object_set_new(o, "bytes_counted", json_integer((json_int_t)counted));
 	if (b->with_products)
@@ -189,7 +189,7 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 	else if (j->world.rank == 0)
 		printf("%s: %.0f tokens/s, %.4f s a step (median of %d), %.1f GFLOP/s = %.0f%% of the matmul rate\n"
 		       "communication: %.4f s exposed, %.4f s hidden; memory: planned %.1f MB, high-water mark %.1f MB; "
-		       "ready after %.2f s\n", j->low ? "bf16" : "fp32", tokens / b->median, b->median, b->n, flops / 1e9, 100 * share, exposed,
+		       "ready after %.2f s\n", j->compute_dtype ? "bf16" : "fp32", tokens / b->median, b->median, b->n, flops / 1e9, 100 * share, exposed,
 		       busy > exposed ? busy - exposed : 0, planned / 1e6, peak / 1e6, startup);
 	if (j->world.rank == 0 && !json && b->with_products)
 		printf("the step's products alone: %.4f s = %.0f%% of the step\n", b->products_median,

@@ -112,11 +112,11 @@ static int check_stages(struct hd_plan *p, int64_t limit, struct traffic *t, str
 
 static void print_precision(const struct hd_plan *p)
 {
-	const char *slow = hd_device_cpu()->slow(p->low);
+	const char *slow = hd_device_cpu()->slow(p->compute_dtype);
 
-	if (!p->low && p->config.precision == HD_PRECISION_AUTO)
+	if (!p->compute_dtype && p->config.precision == HD_PRECISION_AUTO)
 		printf("note: train.precision = auto is measured when a run begins; this is fp32\n");
-	if (!p->low)
+	if (!p->compute_dtype)
 		return;
 	printf("precision bf16: products and activations; masters, gradients and states fp32\n");
 	if (slow && p->config.device != HD_DEVICE_CUDA)

@@ -80,7 +80,7 @@ static void print_nodes(struct hd_plan *p, const struct hd_program *g)
 			print_tensor(n->outs[k]);
 			printf(" %s", hd_placement_text(p, &n->outs[k]->at));
 		}
-		printf(n->by >= 0 ? "; made by %s\n" : "\n", n->by >= 0 ? p->inst[n->by].name : "");
+		printf(n->made_by >= 0 ? "; made by %s\n" : "\n", n->made_by >= 0 ? p->inst[n->made_by].name : "");
 	}
 }
 

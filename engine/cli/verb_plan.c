@@ -5,7 +5,7 @@
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
 #include "engine/train/metrics.h"
-#include "engine/predict/price.h"
+#include "engine/predict/simulate.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -41,7 +41,7 @@ static struct totals total(const struct hd_prediction *r)
 
 static double peak(const struct hd_plan *p, const struct hd_machine *m)
 {
-	return (double)p->ranks * (p->low == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32);
+	return (double)p->ranks * (p->compute_dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32);
 }
 
 static double tokens(const struct hd_plan *p)
@@ -56,7 +56,7 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 
 	hd_mesh_print(p);
 	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node, m->ranks_per_node == 1 ? "" : "s",
-	       p->low == HD_DTYPE_BF16 ? "bf16" : "fp32");
+	       p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32");
 	printf("step %.6g s: %.6g tokens/s, %.4g TFLOP/s a rank, %.1f%% of the peak\n", r->step, tokens(p) / r->step,
 	       flops / (double)p->ranks / 1e12, 100 * flops / peak(p, m));
 	printf("the busiest stage: kernels %.6g s, collectives %.6g s exposed and %.6g s hidden, idle %.6g s (bubble %.3f)\n", t.compute,

@@ -88,9 +88,9 @@ static void print_list(FILE *out, struct hd_plugin_entry **e, size_t n)
 
 static const char *default_text(const struct hd_option *k)
 {
-	if (!k->otherwise)
+	if (!k->default_value)
 		return "(must be given)";
-	return *k->otherwise ? k->otherwise : "(none)";
+	return *k->default_value ? k->default_value : "(none)";
 }
 
 static const char *range_text(const struct hd_option *k)
@@ -145,7 +145,7 @@ static json_t *options_json(const struct hd_strategy_ops *o)
 
 		json_array_append_new(list,
 				      json_pack("{s:s, s:s, s:s?, s:s?, s:s}", "key", k->key,
-						"type", type_name(k->type), "default", k->otherwise,
+						"type", type_name(k->type), "default", k->default_value,
 						"range", k->range, "help", or_empty(k->help)));
 	}
 	return list;

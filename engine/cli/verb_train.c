@@ -5,7 +5,7 @@
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/base/dirs.h"
+#include "engine/base/atomic_file.h"
 #include "engine/train/train.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include <config.h>
 #include "engine/config/conf_impl.h"
 #include "engine/base/file.h"
-#include "engine/base/words.h"
+#include "engine/base/parse.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -105,7 +105,7 @@ static struct hd_section *set_section(struct hd_conf *c, const char *name, const
 		free(label);
 		return s;
 	}
-	hd_word_advice(hint, sizeof(hint), name, "sections", names, n);
+	hd_suggest(hint, sizeof(hint), name, "sections", names, n);
 	hd_err_set(err, HD_EINVAL, "--set %s.%s: no section [%s] or [strategy %s]; %s", name, key,
 		   name, name, hint);
 	return NULL;
@@ -148,12 +148,12 @@ static int set_apply(struct hd_conf *c, const char *set, struct hd_err *err)
 	}
 	if (dot) {
 		*dot = 0;
-		key = hd_word_trim(dot + 1);
+		key = hd_parse_trim(dot + 1);
 	}
-	if (!dot || !*key || key[strcspn(key, ":;#[] \t\n")] || !*hd_word_trim(name))
+	if (!dot || !*key || key[strcspn(key, ":;#[] \t\n")] || !*hd_parse_trim(name))
 		rc = hd_err_set(err, HD_EINVAL, "--set %s: write section.key=value", set);
 	else
-		rc = set_value(c, hd_word_trim(name), key, hd_word_trim(eq + 1), err);
+		rc = set_value(c, hd_parse_trim(name), key, hd_parse_trim(eq + 1), err);
 	free(name);
 	return rc;
 }
@@ -301,7 +301,7 @@ static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *
 	} else {
 		char *word = hd_format("[%s]", s->label);
 
-		hd_word_advice(hint, sizeof(hint), word, "sections", all, n);
+		hd_suggest(hint, sizeof(hint), word, "sections", all, n);
 		free(word);
 	}
 	while (n)

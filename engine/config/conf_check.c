@@ -8,7 +8,7 @@
  */
 #include <config.h>
 #include "engine/config/conf_impl.h"
-#include "engine/base/words.h"
+#include "engine/base/parse.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static int unknown_key(struct hd_conf *c, struct hd_section *s, const char *key,
 	for (t = 0; t < ntables; t++)
 		for (i = 0; i < tables[t].n && n < MAX_KEYS; i++)
 			names[n++] = option(&tables[t], i)->key;
-	hd_word_advice(hint, sizeof(hint), key, "keys", names, n);
+	hd_suggest(hint, sizeof(hint), key, "keys", names, n);
 	return hd_section_fail(c, s, key, err, HD_EINVAL, "unknown key; %s", hint);
 }
 
@@ -136,9 +136,9 @@ static int check_choice(struct hd_conf *c, struct hd_section *s, const struct hd
 		else if (n < (int)HD_LEN(among))
 			among[n++] = word;
 	}
-	if (file && (strpbrk(e->value, "./") || !hd_nearest(e->value, among, n)))
+	if (file && (strpbrk(e->value, "./") || !hd_suggest_nearest(e->value, among, n)))
 		return 0; /* a bare word close to one of ours is a slip of the pen, not a file */
-	hd_word_advice(hint, sizeof(hint), e->value, "choices", among, n);
+	hd_suggest(hint, sizeof(hint), e->value, "choices", among, n);
 	return hd_section_fail(c, s, o->key, err, HD_EINVAL, "'%s' is not a choice; %s%s%s%s",
 			       e->value, hint, file ? " (a file of that name: ./" : "",
 			       file ? e->value : "", file ? ")" : "");
@@ -151,7 +151,7 @@ static int parse(uint32_t type, struct hd_entry *e)
 {
 	switch (type) {
 	case HD_OPT_INT:
-		return hd_word_count(e->value, &e->integer);
+		return hd_parse_count(e->value, &e->integer);
 	case HD_OPT_BOOL:
 		return hd_word_bool(e->value, &e->integer);
 	case HD_OPT_BYTES:
@@ -177,7 +177,7 @@ static int convert(struct hd_conf *c, struct hd_section *s, const struct hd_opti
 	};
 	int rc;
 
-	if (!*e->value && o->otherwise && (!*o->otherwise || o->type == HD_OPT_STR))
+	if (!*e->value && o->default_value && (!*o->default_value || o->type == HD_OPT_STR))
 		return 0;
 	if (!*e->value)
 		return hd_section_fail(c, s, o->key, err, HD_EINVAL, "no value after the =");
@@ -207,10 +207,10 @@ static int fill(struct hd_conf *c, struct hd_section *s, const struct hd_option 
 
 	if (e && e->given)
 		return 0; /* converted with the other keys of the file */
-	if (!o->otherwise)
+	if (!o->default_value)
 		return hd_section_fail(c, s, o->key, err, HD_EINVAL, "missing; it has no default");
 	if (!e) {
-		e = hd_conf_entry_add(s, o->key, o->otherwise, 0);
+		e = hd_conf_entry_add(s, o->key, o->default_value, 0);
 		e->given = 0;
 	}
 	return convert(c, s, o, e, err);

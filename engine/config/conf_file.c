@@ -11,7 +11,7 @@
  */
 #include <config.h>
 #include "engine/config/conf_impl.h"
-#include "engine/base/words.h"
+#include "engine/base/parse.h"
 #include <ctype.h>
 #include <ini.h>
 #include <stdarg.h>
@@ -49,15 +49,15 @@ static int begin_section(struct reader *r, char *line)
 
 	if (!close)
 		return 0; /* inih refuses it */
-	if (*hd_word_trim(close + 1))
+	if (*hd_parse_trim(close + 1))
 		return at(r, "%.*s]: '%.60s' follows the section's name", (int)(close - line), line,
-			  hd_word_trim(close + 1));
+			  hd_parse_trim(close + 1));
 	*close = 0;
-	kind = hd_word_trim(line + 1);
+	kind = hd_parse_trim(line + 1);
 	name = kind + strcspn(kind, " \t");
 	if (*name)
 		*name++ = 0;
-	name = hd_word_trim(name);
+	name = hd_parse_trim(name);
 	if (!*kind || strlen(kind) + strlen(name) > 90 || name[strcspn(name, " \t")])
 		return at(r, "[%.90s %.90s]: a section is [name] or [kind name]", kind, name);
 	label = *name ? hd_format("%s %s", kind, name) : hd_strdup(kind);
@@ -85,7 +85,7 @@ static int fetch(struct reader *r)
 		raw = r->buf = hd_alloc(n + 1);
 		memcpy(raw, r->text, n);
 		r->text += n + (r->text[n] == '\n');
-		r->rest = hd_word_trim(raw);
+		r->rest = hd_parse_trim(raw);
 		for (n = 0; r->rest[n]; n++)
 			if (iscntrl((unsigned char)r->rest[n]) && r->rest[n] != '\t')
 				return at(r, "byte 0x%02x: this is not a text file", r->rest[n]), 0;
@@ -95,7 +95,7 @@ static int fetch(struct reader *r)
 			*semi = 0;
 			break;
 		}
-	hd_word_trim(r->rest);
+	hd_parse_trim(r->rest);
 	if (*r->rest == '[') {
 		char *head = hd_strdup(r->rest);
 

@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/config/ramp.h"
-#include "engine/base/words.h"
+#include "engine/base/parse.h"
 #include <stdio.h>
 
 static int three(struct hd_conf *c, struct hd_section *t, const char *text, int64_t *x, struct hd_err *err)
@@ -12,7 +12,7 @@ static int three(struct hd_conf *c, struct hd_section *t, const char *text, int6
 		char word[32] = "";
 		int n = 0;
 
-		if (sscanf(text, " %31[^, ] %n", word, &n) < 1 || hd_word_count(word, &x[i]) < 0 || x[i] < 1 ||
+		if (sscanf(text, " %31[^, ] %n", word, &n) < 1 || hd_parse_count(word, &x[i]) < 0 || x[i] < 1 ||
 		    text[n] != (i < 2 ? ',' : 0))
 			return hd_section_fail(c, t, "global_batch_ramp", err, HD_EINVAL,
 					       "must be START,STEP,TOKENS: sequences, sequences, tokens, all positive");

@@ -8,7 +8,7 @@
  */
 #include <config.h>
 #include "engine/data/tokens.h"
-#include "engine/base/words.h"
+#include "engine/base/parse.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_mapping *out,
 void hd_tokens_append(struct hd_tokens *t, const struct hd_mapping *m, size_t at, int64_t count,
 		      int type)
 {
-	struct hd_run *last = t->nruns ? &t->runs[t->nruns - 1] : NULL, *r;
+	struct hd_token_run *last = t->nruns ? &t->runs[t->nruns - 1] : NULL, *r;
 	int64_t width = hd_ids_width(type);
 
 	if (!count)
@@ -157,7 +157,7 @@ int hd_tokens_open(const char *files, struct hd_tokens **out, struct hd_err *err
 	int rc = 0;
 
 	while (!rc && (one = strsep(&next, ","))) {
-		one = hd_word_trim(one);
+		one = hd_parse_trim(one);
 		rc = *one ? open_one(t, one, err)
 			  : hd_err_set(err, HD_EINVAL, "'%.100s' has an empty name of a file",
 				       files);
@@ -239,7 +239,7 @@ int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int6
 		return hd_err_set(err, HD_EBUG, "tokens %lld to %lld of %lld", (long long)first,
 				  (long long)(first + count), (long long)t->n);
 	for (i = 0, r = count ? run_of(t, first) : 0; i < count; r++) {
-		const struct hd_run *run = &t->runs[r];
+		const struct hd_token_run *run = &t->runs[r];
 		int width = hd_ids_width(run->type);
 
 		end = r + 1 < t->nruns ? run[1].first : t->n;

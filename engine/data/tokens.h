@@ -15,7 +15,7 @@ struct hd_mapping {
 	const unsigned char *at;
 	size_t bytes, head; /* head: before the first id */
 };
-struct hd_run { /* tokens that follow one another in one file */
+struct hd_token_run { /* tokens that follow one another in one file */
 	const unsigned char *at;
 	const char *path;
 	int64_t first; /* position in the stream */
@@ -24,7 +24,7 @@ struct hd_run { /* tokens that follow one another in one file */
 };
 struct hd_tokens {
 	struct hd_mapping *maps;
-	struct hd_run *runs;
+	struct hd_token_run *runs;
 	size_t nmaps, maps_cap, nruns, runs_cap;
 	int64_t n; /* of the stream */
 	int64_t vocab; /* 256 for text, what an llm.c file implies, else 0 */

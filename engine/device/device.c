@@ -19,7 +19,7 @@ const char *hd_attr_text(const char *attr, const char *key)
 	return NULL;
 }
 
-double hd_attr(const char *attr, const char *key, double otherwise)
+double hd_attr_num(const char *attr, const char *key, double otherwise)
 {
 	const char *text = hd_attr_text(attr, key);
 	char *end;

@@ -46,7 +46,7 @@ struct hd_run {			/* what changes from launch to launch */
 	double lr;
 	double loss_scale;		/* 1 / (tokens of the global batch): the seed of backward */
 	void *queue;			/* of a device with memory of its own: set by begin */
-	const void *mirror;		/* likewise: its copy of what changes from step to step */
+	const void *step_constants;		/* likewise: its copy of what changes from step to step */
 };
 
 enum {
@@ -150,7 +150,7 @@ int hd_device_gpu_there(void);		/* cheap: whether a driver is there, so that loa
 
 /* Of "eps=1e-5 rms=1 out=a,b": what follows "KEY=" up to the next blank, or NULL; as a number; as a whole number, exactly. */
 const char *hd_attr_text(const char *attr, const char *key);
-double hd_attr(const char *attr, const char *key, double otherwise);
+double hd_attr_num(const char *attr, const char *key, double otherwise);
 int64_t hd_attr_int(const char *attr, const char *key, int64_t otherwise);
 int hd_dtype_bytes(uint32_t dtype);
 const char *hd_dtype_name(uint32_t dtype);

@@ -90,7 +90,7 @@ struct tensor *hd_leaf(struct hd_plan *p, const char *name, uint32_t what, uint3
 
 struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, int init, double std)
 {
-	struct tensor *t = hd_leaf(p, name, HD_TENSOR_PARAM, p->real, spec);
+	struct tensor *t = hd_leaf(p, name, HD_TENSOR_PARAM, p->master_dtype, spec);
 
 	t->init = init;
 	t->init_std = std;
@@ -125,9 +125,9 @@ static int64_t local_of(const struct tensor *t, const struct hd_dim *d)
 /* Sample by slot; then by experts. */
 static int64_t places(const struct tensor *t, const struct hd_dim **expert)
 {
-	const struct hd_dim *batch = t->rows->dims[1], *slot = hd_dim_get(t->plan, "slot", 0);
+	const struct hd_dim *batch = t->ragged_counts->dims[1], *slot = hd_dim_get(t->plan, "slot", 0);
 
-	*expert = t->rows->dims[0];
+	*expert = t->ragged_counts->dims[0];
 	return local_of(t, batch) * local_of(t, slot);
 }
 
@@ -136,7 +136,7 @@ int64_t hd_ragged_max(const struct tensor *t)
 	const struct hd_dim *expert;
 	int64_t n = places(t, &expert), e = local_of(t, expert);
 
-	return n * (e < t->most ? e : t->most);
+	return n * (e < t->max_rows ? e : t->max_rows);
 }
 
 double hd_ragged_balanced(const struct tensor *t)
@@ -144,7 +144,7 @@ double hd_ragged_balanced(const struct tensor *t)
 	const struct hd_dim *expert;
 	int64_t n = places(t, &expert);
 
-	return (double)(n * t->most * local_of(t, expert)) / (double)expert->n;
+	return (double)(n * t->max_rows * local_of(t, expert)) / (double)expert->n;
 }
 
 int64_t hd_ragged_row_elements(const struct tensor *t)
@@ -152,7 +152,7 @@ int64_t hd_ragged_row_elements(const struct tensor *t)
 	int64_t n = 1;
 
 	for (uint32_t i = 0; i < t->v.ndim; i++)
-		if (strcmp(t->dims[i]->name, "slot") && !hd_has_dim(t->rows, t->dims[i]))
+		if (strcmp(t->dims[i]->name, "slot") && !hd_has_dim(t->ragged_counts, t->dims[i]))
 			n *= t->local[i];
 	return n;
 }
@@ -161,7 +161,7 @@ int64_t hd_local_count(const struct tensor *t)
 {
 	int64_t n = 1;
 
-	if (t->rows)
+	if (t->ragged_counts)
 		return hd_ragged_max(t) * hd_ragged_row_elements(t);
 
 	for (uint32_t i = 0; i < t->v.ndim; i++)
@@ -222,7 +222,7 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 	n->block = p->block;
 	n->is = is;
 	n->inst = is->flags & OP_PLUGIN ? p->cur : -1;
-	n->by = p->cur;
+	n->made_by = p->cur;
 	n->attr = hd_plan_text(p, "%s", attr ? attr : "");
 	n->reason = p->reason;
 	n->queue = p->queue;
@@ -298,12 +298,12 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 						t->local[i] = n->ins[j]->local[d];
 		}
 		t->step = p->phase & (HD_UNIT_U | HD_UNIT_G | HD_UNIT_S) ? 1 : 0;
-		if (hd_attr(n->attr, "rows", 0) != 0 && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {
-			t->rows = n->ins[n->v.nin - 1];
-			t->most = p->model.experts_per_token;
-		} else if (n->v.nin && n->ins[0]->rows && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {	/* moved */
-			t->rows = n->ins[0]->rows;
-			t->most = n->ins[0]->most;
+		if (hd_attr_num(n->attr, "rows", 0) != 0 && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {
+			t->ragged_counts = n->ins[n->v.nin - 1];
+			t->max_rows = p->model.experts_per_token;
+		} else if (n->v.nin && n->ins[0]->ragged_counts && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {	/* moved */
+			t->ragged_counts = n->ins[0]->ragged_counts;
+			t->max_rows = n->ins[0]->max_rows;
 		}
 		n->outs[k] = t;
 	}
@@ -319,8 +319,8 @@ static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, const s
 	struct tensor *rows = NULL;
 
 	for (uint32_t i = 0; i < nin && !rows; i++)
-		rows = ins[i]->rows;
-	if (!rows || hd_attr(attr, "rows", 0) != 0)
+		rows = ins[i]->ragged_counts;
+	if (!rows || hd_attr_num(attr, "rows", 0) != 0)
 		return NULL;
 	if (!(is->flags & (OP_ROWS | OP_MOVES_ROWS)))
 		hd_plan_fail(p, HD_ENOTSUP, "%s cannot take the rows of experts without a limit (model.capacity_factor = 0)", op->name);
@@ -385,12 +385,12 @@ struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tenso
 	}
 	c = blank_node(p, n->v.op, n->is, ins, n->v.nin, n->attr);
 	c->inst = n->inst;
-	c->by = n->by;
+	c->made_by = n->made_by;
 	c->comm = n->comm;
 	c->pos = n->pos;
 	c->parts = n->parts;
 	c->along = n->along;
-	c->again = n;
+	c->recompute_of = n;
 	hd_node_adopt(p, c, outs, n->v.nout);
 	hd_node_insert(p, c);
 	return c;
@@ -408,7 +408,7 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 {
 	struct node *maker = with->v.node ? N(with->v.node) : NULL;
 
-	old->with = with;
+	old->replaced_by = with;
 	for (size_t k = 0; k < old->nusers; k++)
 		for (uint32_t i = 0; old->users[k] != maker && i < old->users[k]->v.nin; i++)
 			if (old->users[k]->ins[i] == old)
@@ -420,9 +420,9 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 	for (size_t i = 0; i < HD_LEN(named); i++)
 		if (*named[i] == old)
 			*named[i] = with;
-	for (size_t i = 0; i < p->nstats; i++)
-		if (p->stats[i] == old)
-			p->stats[i] = with;
+	for (size_t i = 0; i < p->nmoe_stats; i++)
+		if (p->moe_stats[i] == old)
+			p->moe_stats[i] = with;
 	if (old->v.what == HD_TENSOR_GRAD && with->v.what == HD_TENSOR_ACT) {
 		with->v.what = HD_TENSOR_GRAD;
 		with->v.name = old->v.name;
@@ -449,8 +449,8 @@ void hd_drop_dead(struct hd_plan *p)
 	for (n = p->first; n; n = n->next)
 		n->mark = 0;
 	keep(p->loss), keep(p->nll), keep(p->logits), keep(p->norm), keep(p->factor);
-	for (size_t i = 0; i < p->nstats; i++)
-		keep(p->stats[i]);
+	for (size_t i = 0; i < p->nmoe_stats; i++)
+		keep(p->moe_stats[i]);
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (!p->tensors[i]->v.node || p->tensors[i]->v.what == HD_TENSOR_GRAD)
 			keep(p->tensors[i]->assign);
@@ -483,7 +483,7 @@ int hd_block_begin(struct hd_plan *p, const char *name)
 /* The type that a gradient of x has, and what an op with attribute fp32 is told of it. */
 uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x)
 {
-	return x->what == HD_TENSOR_PARAM ? p->real : x->dtype;
+	return x->what == HD_TENSOR_PARAM ? p->master_dtype : x->dtype;
 }
 
 const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tensor *x)

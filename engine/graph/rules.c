@@ -8,7 +8,7 @@
 
 static int may_cut(const struct node *n, const struct hd_dim *d)
 {
-	const char *const *u = n->v.op->uncut;
+	const char *const *u = n->v.op->unshardable;
 
 	for (; u && *u; u++)
 		if (!strcmp(*u, d->name))

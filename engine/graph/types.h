@@ -53,12 +53,12 @@ struct tensor {
 	int64_t local[HD_MAX_DIMS];
 	char *spec;
 	struct placement at;
-	const struct hd_dim *summed[HD_MAX_AXES];	/* partial there: the dim whose contraction made it so */
+	const struct hd_dim *reduced_dim[HD_MAX_AXES];	/* partial there: the dim whose contraction made it so */
 	int id, out;			/* out: which output of the maker */
 	int placed;
-	struct placement home;		/* leaves: asked for by slot homes */
-	uint32_t homed;			/* bit per axis: home.on[axis] is set */
-	uint32_t relayout;		/* states of plugins: HD_RESHARD_SUM ... */
+	struct placement storage;		/* leaves: asked for by slot storage */
+	uint32_t stored;			/* bit per axis: home.on[axis] is set */
+	uint32_t on_reshard;		/* states of plugins: HD_RESHARD_SUM ... */
 	int step;			/* 1: one per step (parameters, accumulators, what sync and update make); 0: one per micro-batch */
 	int decay, init;		/* parameters: weight decay applies; enum hd_init */
 	int decided;			/* parameters: what they are in is settled (precision.c) */
@@ -67,12 +67,12 @@ struct tensor {
 	struct tensor *assign;		/* leaves: the value it takes at the end of the step */
 	int assigned;			/* it may be the value that a leaf takes: hd_assign */
 	struct node **users; size_t nusers, cap_users;	/* may read it: each that ever did */
-	struct tensor *with;		/* replaced by it, or NULL */
-	struct tensor *twin;		/* data: the leaf that this is a copy of in another place */
+	struct tensor *replaced_by;		/* replaced by it, or NULL */
+	struct tensor *source;		/* data: the leaf that this is a copy of in another place */
 	/* (expert, batch, slot, ...) of which only the rows are stored that are in use: first by expert, then by sample.  rows:
 	 * how many of each (expert, batch), known in a step; most: at most so many of a (batch, slot).  NULL, 0: dense. */
-	struct tensor *rows;
-	int64_t most;
+	struct tensor *ragged_counts;
+	int64_t max_rows;
 };
 
 struct wait { struct wait *next; struct tensor *on; };
@@ -94,14 +94,14 @@ struct node {
 	char *attr, *reason;
 	int id, block;			/* block: index in plan->blocks, or -1 */
 	int inst;			/* of the plugin whose op this is, or -1 */
-	int by;				/* instance in whose slot it was made, or -1 */
+	int made_by;				/* instance in whose slot it was made, or -1 */
 	int placed, dead, mark;
 	struct hd_pos pos;		/* chunk, join, pick */
 	int64_t parts;
 	const struct hd_dim *along;
 	struct group *queue;		/* NULL: compute */
 	struct wait *waits;		/* starts when these are done (struct hd_graph_api, after) */
-	const struct node *again;	/* backward's copy of this node of forward (remake.c), placed as that one is */
+	const struct node *recompute_of;	/* backward's copy of this node of forward (recompute.c), placed as that one is */
 };
 
 struct rule {
@@ -162,13 +162,13 @@ struct hd_plan {
 	struct hd_schedule_report timing;	/* when each unit begins and ends on paper; start is NULL: nobody knows (forward only) */
 
 	struct tensor *loss, *nll, *logits, *norm, *factor, *ids, *targets;	/* what the run reads or feeds; NULL: absent */
-	struct tensor **stats; size_t nstats, cap_stats;	/* sums of each layer of experts, in order (engine/models/experts.h) */
+	struct tensor **moe_stats; size_t nmoe_stats, cap_moe_stats;	/* sums of each layer of experts, in order (engine/models/experts.h) */
 	struct arena_block *heap;
 	struct node ***readers;		/* by tensor id: NULL-terminated; once the graph is final (alias.c) */
 	int walk_limit;			/* node_next returns no node made during the walk */
 	struct made *made;		/* reshards so far (reshard.c) */
-	uint32_t real;			/* dtype of masters, gradients and states: HD_DTYPE_F32; HD_DTYPE_F64 on the reference device */
-	uint32_t low;			/* dtype of products' operands and activations: HD_DTYPE_BF16; 0: as `real` */
+	uint32_t master_dtype;			/* dtype of masters, gradients and states: HD_DTYPE_F32; HD_DTYPE_F64 on the reference device */
+	uint32_t compute_dtype;			/* dtype of products' operands and activations: HD_DTYPE_BF16; 0: as `real` */
 	int gelu;			/* products of `low` may take a gelu in */
 	uint64_t hash;
 };

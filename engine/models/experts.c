@@ -57,8 +57,8 @@ struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tens
 	e->gates = n->outs[0];
 	e->slots = n->outs[1];
 	if (p->train) {
-		p->stats = hd_grow(p->stats, p->nstats, &p->cap_stats, sizeof(*p->stats));
-		p->stats[p->nstats++] = n->outs[2];
+		p->moe_stats = hd_grow(p->moe_stats, p->nmoe_stats, &p->cap_moe_stats, sizeof(*p->moe_stats));
+		p->moe_stats[p->nmoe_stats++] = n->outs[2];
 	}
 	in[1] = e->slots, in[2] = rows ? n->outs[3] : NULL;
 	return hd_op1(p, "dispatch", in, 2 + (uint32_t)rows, "unit=%lld places=%lld%s", (long long)unit_of(m),

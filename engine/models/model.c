@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/models/model.h"
-#include "engine/base/words.h"
+#include "engine/base/parse.h"
 #include <string.h>
 
 static const struct hd_option keys[] = {
@@ -142,7 +142,7 @@ int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, str
 	if (!m->family) {
 		char advice[500];
 
-		hd_word_advice(advice, sizeof(advice), hd_section_str(s, "family"), "known", names, (int)HD_LEN(families));
+		hd_suggest(advice, sizeof(advice), hd_section_str(s, "family"), "known", names, (int)HD_LEN(families));
 		return hd_section_fail(c, s, "family", err, HD_EINVAL, "there is no family %s; %s", hd_section_str(s, "family"),
 				       advice);
 	}

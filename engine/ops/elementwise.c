@@ -125,9 +125,9 @@ static int accumulate_place(HD_PLACE_ARGS)
 	out[0] = *hd_together(have, n->nin);
 	for (uint32_t i = 0; i < n->nin; i++)
 		need[i] = out[0];
-	if (T(n->outs[0])->homed >> A(axis)->id & 1)
+	if (T(n->outs[0])->stored >> A(axis)->id & 1)
 		for (uint32_t i = 0; i <= n->nin; i++)
-			*(i < n->nin ? &need[i] : &out[0]) = T(n->outs[0])->home.on[A(axis)->id];
+			*(i < n->nin ? &need[i] : &out[0]) = T(n->outs[0])->storage.on[A(axis)->id];
 	(void)p;
 	return HD_OK;
 }
@@ -187,11 +187,11 @@ static int dropout_vjp(HD_VJP_ARGS)
 static int rope_vjp(HD_VJP_ARGS)
 {
 	struct tensor *g = T(dout[0]);
-	int back = hd_attr(n->attr, "inverse", 0) != 0;
+	int back = hd_attr_num(n->attr, "inverse", 0) != 0;
 
 	(void)self;
 	if (want & 1)
-		g = hd_op1(p, "rope", &g, 1, "theta=%.17g inverse=%d", hd_attr(n->attr, "theta", 10000), !back),
+		g = hd_op1(p, "rope", &g, 1, "theta=%.17g inverse=%d", hd_attr_num(n->attr, "theta", 10000), !back),
 		din[0] = g ? &g->v : NULL;
 	return HD_OK;
 }
@@ -222,4 +222,4 @@ OP(gelu_d, IS(GELU_D, OP_ROWS), .linear = 2, .inplace = second, .shape = hd_same
 OP(swiglu, IS(NONE, OP_CHEAP | OP_ROWS), .shape = hd_same_as_first, .vjp = swiglu_vjp, .cost = elementwise_cost);
 OP(swiglu_d, IS(NONE, OP_ROWS), .linear = 4, .shape = swiglu_d_shape, .cost = elementwise_cost);
 OP(dropout, PLAIN, .linear = 1, .inplace = first, .shape = hd_same_as_first, .vjp = dropout_vjp);
-OP(rope, PLAIN, .linear = 1, .uncut = rope_uncut, .inplace = first, .shape = rope_shape, .vjp = rope_vjp);
+OP(rope, PLAIN, .linear = 1, .unshardable = rope_uncut, .inplace = first, .shape = rope_shape, .vjp = rope_vjp);

@@ -46,7 +46,7 @@ static int route_shape(HD_SHAPE_ARGS)
 	outs[2].ndim = 1;
 	outs[2].dims[0] = hd_dim_get(p, "stat", 0);
 	*nout = 3;
-	if (hd_attr(attr, "counts", 0) == 0)
+	if (hd_attr_num(attr, "counts", 0) == 0)
 		return HD_OK;
 	outs[3].dtype = HD_DTYPE_I32;
 	outs[3].ndim = 2;
@@ -113,7 +113,7 @@ static int combine_dg_shape(HD_SHAPE_ARGS)
 {
 	(void)self; (void)attr; (void)nin;
 	*nout = 1;
-	return choices(p, &outs[0], ins[2], p->real);
+	return choices(p, &outs[0], ins[2], p->master_dtype);
 }
 
 static struct hd_tensor *out0(struct tensor *t) { return t ? &t->v : NULL; }
@@ -121,7 +121,7 @@ static struct hd_tensor *out0(struct tensor *t) { return t ? &t->v : NULL; }
 /* unit= and places= of another op on the same places; graph.c adds the numbers of rows where an operand has them */
 static const char *same_places(struct hd_plan *p, const char *attr)
 {
-	return hd_plan_text(p, "unit=%lld places=%lld", (long long)hd_attr(attr, "unit", 0), (long long)hd_attr(attr, "places", 0));
+	return hd_plan_text(p, "unit=%lld places=%lld", (long long)hd_attr_num(attr, "unit", 0), (long long)hd_attr_num(attr, "places", 0));
 }
 
 static int dispatch_vjp(HD_VJP_ARGS)
@@ -141,7 +141,7 @@ static int combine_vjp(HD_VJP_ARGS)
 	struct tensor *dg[] = { T(dout[0]), T(n->ins[0]), T(n->ins[1]) };
 
 	(void)self;
-	if (hd_attr(n->attr, "gates", 0) == 0)
+	if (hd_attr_num(n->attr, "gates", 0) == 0)
 		return hd_plan_fail(p, HD_ENOTSUP, "combine without gates is the gradient of dispatch, and has none itself");
 	if (want & 1)
 		din[0] = out0(hd_op1(p, "dispatch", dy, n->nin, "%s gates=1%s", same_places(p, n->attr), n->nin > 3 ? " rows=1" : ""));
@@ -159,7 +159,7 @@ static int move_cost(struct hd_strategy *self, const struct hd_node *n, struct h
 }
 
 #define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, \
-	.uncut = uncut, __VA_ARGS__ }, .is = traits }
+	.unshardable = uncut, __VA_ARGS__ }, .is = traits }
 OP(route, IS(ROUTE, 0, 1), .shape = route_shape, .vjp = route_vjp, .cost = route_cost);
 OP(route_d, PLAIN, .kind = "route", .shape = hd_same_as_first, .cost = route_cost);
 OP(dispatch, IS(NONE, OP_MOVES_ROWS, 4), .linear = 1, .shape = dispatch_shape, .vjp = dispatch_vjp, .cost = move_cost);

@@ -25,7 +25,7 @@ static int norm_shape(HD_SHAPE_ARGS)
 	hd_shape_like(&outs[0], ins[0]);
 	without_last(&outs[1], ins[0]);
 	without_last(&outs[2], ins[0]);
-	*nout = hd_attr(attr, "rms", 0) != 0 ? 2 : 3;
+	*nout = hd_attr_num(attr, "rms", 0) != 0 ? 2 : 3;
 	return HD_OK;
 }
 
@@ -34,7 +34,7 @@ static int norm_dw_shape(HD_SHAPE_ARGS)
 	const struct hd_tensor *x = ins[0];
 
 	(void)self; (void)p; (void)nin;
-	*nout = hd_attr(attr, "bias", 0) != 0 ? 2 : 1;
+	*nout = hd_attr_num(attr, "bias", 0) != 0 ? 2 : 1;
 	for (uint32_t k = 0; k < *nout; k++) {
 		outs[k].dtype = ins[1]->dtype;	/* rstd's */
 		outs[k].ndim = 1;
@@ -112,10 +112,10 @@ static int attention_vjp(HD_VJP_ARGS)
 static int attention_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
 	const struct hd_tensor *q = n->ins[0];
-	double pairs = hd_count(q) * (double)n->ins[1]->local[1] * (hd_attr(n->attr, "causal", 1) != 0 ? 0.5 : 1);
+	double pairs = hd_count(q) * (double)n->ins[1]->local[1] * (hd_attr_num(n->attr, "causal", 1) != 0 ? 0.5 : 1);
 
 	(void)self;
-	c->product_flops = 2 * pairs * (n->nin > 3 ? 5 : 2);
+	c->matmul_flops = 2 * pairs * (n->nin > 3 ? 5 : 2);
 	for (uint32_t i = 0; i < n->nin; i++)
 		c->bytes += hd_count(n->ins[i]) * HD_BITS(n->ins[i]->dtype) / 8;
 	for (uint32_t i = 0; i < n->nout; i++)
@@ -141,7 +141,7 @@ static void cut_inside(const struct hd_node *n, const struct hd_dim *q, const st
 		out[k] = inside;
 		if (!hd_has_dim(T(n->outs[k]), q)) {
 			out[k] = (struct hd_place){ .kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM };
-			T(n->outs[k])->summed[a->id] = q;
+			T(n->outs[k])->reduced_dim[a->id] = q;
 		}
 	}
 }
@@ -201,7 +201,7 @@ static int embedding_dw_shape(HD_SHAPE_ARGS)
 {
 	(void)self; (void)nin;
 	*nout = 1;
-	return hd_shape_attr(p, attr, &outs[0], p->real);
+	return hd_shape_attr(p, attr, &outs[0], p->master_dtype);
 }
 
 static int embedding_vjp(HD_VJP_ARGS)
@@ -218,7 +218,7 @@ static int position_dw_shape(HD_SHAPE_ARGS)
 {
 	(void)self; (void)nin;
 	*nout = 1;
-	return hd_shape_attr(p, attr, &outs[0], p->real);
+	return hd_shape_attr(p, attr, &outs[0], p->master_dtype);
 }
 
 static int position_vjp(HD_VJP_ARGS)
@@ -257,15 +257,15 @@ static const int8_t first[] = { 0 };
 
 #define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, \
 	.record = hd_record_plain, __VA_ARGS__ }, .is = traits }
-OP(norm, IS(NORM, OP_CHEAP, 6), .uncut = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
-OP(norm_d, IS(NORM_D, 0), .kind = "norm", .uncut = norm_uncut, .shape = hd_same_as_first);
+OP(norm, IS(NORM, OP_CHEAP, 6), .unshardable = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
+OP(norm_d, IS(NORM_D, 0), .kind = "norm", .unshardable = norm_uncut, .shape = hd_same_as_first);
 OP(norm_dw, PLAIN, .kind = "norm", .shape = norm_dw_shape);
 #define ATTENTION(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, .kind = "attention", \
-	.uncut = attention_uncut, .place = attention_place, .cost = attention_cost, .record = attention_record, __VA_ARGS__ }, .is = traits }
+	.unshardable = attention_uncut, .place = attention_place, .cost = attention_cost, .record = attention_record, __VA_ARGS__ }, .is = traits }
 ATTENTION(attention, IS(ATTENTION, 0), .shape = attention_shape, .vjp = attention_vjp);
 ATTENTION(attention_d, PLAIN, .shape = attention_d_shape);
 OP(embedding, PLAIN, .shape = embedding_shape, .vjp = embedding_vjp);
 OP(embedding_dw, PLAIN, .kind = "embedding", .linear = 2, .shape = embedding_dw_shape);
-OP(position, PLAIN, .uncut = position_uncut, .inplace = first, .shape = hd_same_as_first, .vjp = position_vjp);
-OP(position_dw, PLAIN, .kind = "position", .uncut = position_uncut, .linear = 1, .shape = position_dw_shape);
-OP(select, PLAIN, .uncut = select_uncut, .shape = select_shape);
+OP(position, PLAIN, .unshardable = position_uncut, .inplace = first, .shape = hd_same_as_first, .vjp = position_vjp);
+OP(position_dw, PLAIN, .kind = "position", .unshardable = position_uncut, .linear = 1, .shape = position_dw_shape);
+OP(select, PLAIN, .unshardable = select_uncut, .shape = select_shape);

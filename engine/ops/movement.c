@@ -25,7 +25,7 @@ static int sync_place(HD_PLACE_ARGS)
 
 	(void)self; (void)p;
 	need[1] = have[1];
-	need[0] = out[0] = y->homed >> A(axis)->id & 1 ? y->home.on[A(axis)->id] : have[1];
+	need[0] = out[0] = y->stored >> A(axis)->id & 1 ? y->storage.on[A(axis)->id] : have[1];
 	return HD_OK;
 }
 

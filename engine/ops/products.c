@@ -39,9 +39,9 @@ static int einsum_cost(struct hd_strategy *self, const struct hd_node *n, struct
 	(void)self;
 	flops *= hd_count(n->ins[0]);
 	for (uint32_t i = 0; i < n->ins[1]->ndim; i++)
-		if (!hd_has_dim(T(n->ins[0]), n->ins[1]->dims[i]) && !(T(n->ins[0])->rows && hd_has_dim(T(n->ins[0])->rows, n->ins[1]->dims[i])))
+		if (!hd_has_dim(T(n->ins[0]), n->ins[1]->dims[i]) && !(T(n->ins[0])->ragged_counts && hd_has_dim(T(n->ins[0])->ragged_counts, n->ins[1]->dims[i])))
 			flops *= (double)n->ins[1]->local[i];
-	c->product_flops = flops;
+	c->matmul_flops = flops;
 	c->bytes = (hd_count(n->ins[0]) + hd_count(n->ins[1]) + hd_count(n->outs[0])) * HD_BITS(n->ins[0]->dtype) / 8;
 	return HD_OK;
 }
@@ -61,7 +61,7 @@ static int sum_vjp(HD_VJP_ARGS)
 /* Products of rows that are counted are made expert by expert. */
 static int einsum_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
-	if (hd_attr(n->attr, "rows", 0) == 0)
+	if (hd_attr_num(n->attr, "rows", 0) == 0)
 		return hd_record_plain(self, r, n);
 	return r->api->launch(r, "grouped", n->ins, n->nin, n->outs, n->nout, "%s", n->attr);
 }
@@ -70,7 +70,7 @@ static int einsum_record(struct hd_strategy *self, struct hd_record *r, const st
 static int gelu_shape(HD_SHAPE_ARGS)
 {
 	HD_TRY(product_shape(self, p, attr, ins, nin, outs, nout));
-	if (hd_attr(attr, "keep", 0) != 0)
+	if (hd_attr_num(attr, "keep", 0) != 0)
 		outs[(*nout)++] = outs[0];
 	return HD_OK;
 }

@@ -77,7 +77,7 @@ double hd_count(const struct hd_tensor *t)
 {
 	double n = 1;
 
-	if (T(t)->rows)
+	if (T(t)->ragged_counts)
 		return hd_ragged_balanced(T(t)) * (double)hd_ragged_row_elements(T(t));
 	for (uint32_t i = 0; i < t->ndim; i++)
 		n *= (double)t->local[i];

@@ -53,7 +53,7 @@ static int clip_shape(HD_SHAPE_ARGS)
 {
 	(void)self; (void)attr; (void)nin; (void)ins;
 	for (int k = 0; k < 2; k++) {
-		outs[k].dtype = p->real;
+		outs[k].dtype = p->master_dtype;
 		outs[k].ndim = 0;
 	}
 	*nout = 2;
@@ -63,10 +63,10 @@ static int clip_shape(HD_SHAPE_ARGS)
 /* With low=1 the last output is a copy of the new value in low precision. */
 static uint32_t low_copy(const struct hd_plan *p, const char *attr, const struct hd_tensor *w, struct hd_shape *low)
 {
-	if (hd_attr(attr, "low", 0) == 0)
+	if (hd_attr_num(attr, "low", 0) == 0)
 		return 0;
 	hd_shape_like(low, w);
-	low->dtype = p->low;
+	low->dtype = p->compute_dtype;
 	return 1;
 }
 

@@ -56,7 +56,7 @@ static struct tensor *in_precision(struct hd_plan *p, struct tensor *g, const st
 {
 	uint32_t dtype = hd_gradient_dtype(p, &x->v);
 
-	return !p->low || g->v.dtype == dtype ? g : hd_op1(p, "cast", &g, 1, "dtype=%u", dtype);
+	return !p->compute_dtype || g->v.dtype == dtype ? g : hd_op1(p, "cast", &g, 1, "dtype=%u", dtype);
 }
 
 static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uint64_t want, uint32_t phase, struct list *grads)
@@ -140,7 +140,7 @@ static struct tensor *accumulator(struct hd_plan *p, struct tensor *param, const
 
 static struct tensor *state(struct hd_plan *p, struct tensor *param, const char *suffix)
 {
-	struct tensor *s = hd_tensor_new(p, hd_plan_text(p, "%s.%s", param->v.name, suffix), HD_TENSOR_STATE, p->real, param->dims,
+	struct tensor *s = hd_tensor_new(p, hd_plan_text(p, "%s.%s", param->v.name, suffix), HD_TENSOR_STATE, p->master_dtype, param->dims,
 					 param->v.ndim);
 
 	s->v.of = &param->v;
@@ -211,8 +211,8 @@ static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
 			push(&g, acc ? sync(p, acc, p->config.adamw ? m.x[m.n - 1] : full_of(p->tensors[i])) : NULL);
 		}
 	p->loss = hd_op1(p, "accumulate", &p->loss, 1, "%s", "");
-	for (size_t i = 0; i < p->nstats; i++)
-		p->stats[i] = hd_op1(p, "accumulate", &p->stats[i], 1, "%s", "");
+	for (size_t i = 0; i < p->nmoe_stats; i++)
+		p->moe_stats[i] = hd_op1(p, "accumulate", &p->moe_stats[i], 1, "%s", "");
 	p->phase = HD_UNIT_U;
 	s = hd_op1(p, "norm2", g.x, g.n, "%s", "");
 	clip = s ? hd_node_make(p, "clip", &s, 1, "clip=%.17g", p->config.clip) : NULL;

@@ -31,7 +31,7 @@ static int is_product(const struct node *add, const struct tensor *x, const uint
 {
 	const struct node *n = x->v.node ? N(x->v.node) : NULL;
 
-	return n && n->is->role == ROLE_EINSUM && n->v.nin == (x->rows ? 3 : 2) && reads[x->id] == 1 && n->v.phase == add->v.phase &&
+	return n && n->is->role == ROLE_EINSUM && n->v.nin == (x->ragged_counts ? 3 : 2) && reads[x->id] == 1 && n->v.phase == add->v.phase &&
 	       n->block == add->block && same_shape(x, add->outs[0]);
 }
 
@@ -52,7 +52,7 @@ static int sort_inputs(const struct node *add, const uint32_t *reads, struct par
 	for (uint32_t i = 0; i < add->v.nin; i++) {
 		struct tensor *x = add->ins[i];
 
-		if (i + 1 == add->v.nin && add->outs[0]->rows)
+		if (i + 1 == add->v.nin && add->outs[0]->ragged_counts)
 			continue;		/* the numbers of rows */
 		if (is_product(add, x, reads) && k->n < HD_MAX_INS)
 			k->product[k->n++] = x;
@@ -63,7 +63,7 @@ static int sort_inputs(const struct node *add, const uint32_t *reads, struct par
 		else
 			return 0;
 	}
-	return k->n > 0 && (k->bias || k->full || k->n > 1) && !(k->bias && add->outs[0]->rows);
+	return k->n > 0 && (k->bias || k->full || k->n > 1) && !(k->bias && add->outs[0]->ragged_counts);
 }
 
 static struct tensor *with_post_ops(struct hd_plan *p, struct node *product, struct tensor *bias, struct tensor *full)
@@ -75,16 +75,16 @@ static struct tensor *with_post_ops(struct hd_plan *p, struct node *product, str
 		ins[n++] = bias;
 	if (full)
 		ins[n++] = full;
-	if (product->outs[0]->rows)
+	if (product->outs[0]->ragged_counts)
 		ins[n++] = product->ins[2];
 	y = hd_op1(p, "einsum", ins, n, "%s%s%s", product->attr, bias ? " bias=1" : "", full ? " add=1" : "");
 	if (y) {
 		y->at = product->outs[0]->at;
-		y->rows = product->outs[0]->rows;
+		y->ragged_counts = product->outs[0]->ragged_counts;
 		hd_localize(p, y);
 		N(y->v.node)->placed = 1;
-		N(y->v.node)->again = product->again;
-		memcpy(y->summed, product->outs[0]->summed, sizeof(y->summed));
+		N(y->v.node)->recompute_of = product->recompute_of;
+		memcpy(y->reduced_dim, product->outs[0]->reduced_dim, sizeof(y->reduced_dim));
 	}
 	return y;
 }
@@ -120,7 +120,7 @@ static void flatten(struct hd_plan *p, struct node *add, uint32_t *reads)
 		struct node *n = add->ins[i]->v.node ? N(add->ins[i]->v.node) : NULL;
 		struct tensor *ins[HD_MAX_INS];
 
-		if (!n || n->is->role != ROLE_ADD || add->outs[0]->rows || reads[add->ins[i]->id] != 1 || n->v.phase != add->v.phase ||
+		if (!n || n->is->role != ROLE_ADD || add->outs[0]->ragged_counts || reads[add->ins[i]->id] != 1 || n->v.phase != add->v.phase ||
 		    n->block != add->block || !same_shape(n->outs[0], add->outs[0]) || add->v.nin + n->v.nin > HD_MAX_INS)
 			continue;
 		memcpy(ins, add->ins, add->v.nin * sizeof(*ins));
@@ -163,8 +163,8 @@ static struct node *bf16_product(const struct node *reader, const struct tensor 
 {
 	struct node *n = x->v.node ? N(x->v.node) : NULL;
 
-	if (!n || n->is->role != ROLE_EINSUM || x->rows || n->v.phase != reader->v.phase || n->block != reader->block ||
-	    hd_attr(n->attr, "add", 0) != 0 || n->v.nin != 2 + (uint32_t)(hd_attr(n->attr, "bias", 0) != 0) || (n->v.nin > 2 && !bias))
+	if (!n || n->is->role != ROLE_EINSUM || x->ragged_counts || n->v.phase != reader->v.phase || n->block != reader->block ||
+	    hd_attr_num(n->attr, "add", 0) != 0 || n->v.nin != 2 + (uint32_t)(hd_attr_num(n->attr, "bias", 0) != 0) || (n->v.nin > 2 && !bias))
 		return NULL;
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		if (n->ins[i]->v.dtype != HD_DTYPE_BF16)
@@ -179,8 +179,8 @@ static int takes_place(struct hd_plan *p, struct node *n, uint32_t k, struct nod
 	y->at = old->at;
 	hd_localize(p, y);
 	n->placed = 1;
-	n->again = product->again;
-	memcpy(y->summed, product->outs[0]->summed, sizeof(y->summed));
+	n->recompute_of = product->recompute_of;
+	memcpy(y->reduced_dim, product->outs[0]->reduced_dim, sizeof(y->reduced_dim));
 	hd_replace(p, old, y);
 	return HD_OK;
 }
@@ -192,7 +192,7 @@ static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads
 	struct node *product = bf16_product(gelu, x, !back), *n;
 	int keep = !back && reads[x->id] > 1;
 
-	if (!product || gelu->again != product->again || (back && reads[x->id] > 1))
+	if (!product || gelu->recompute_of != product->recompute_of || (back && reads[x->id] > 1))
 		return HD_OK;
 	memcpy(ins, product->ins, product->v.nin * sizeof(*ins));
 	ins[product->v.nin] = gelu->ins[0];

@@ -29,7 +29,7 @@ static struct tensor *move_rows(struct hd_plan *p, struct group *g, struct node 
 {
 	struct tensor *x = n->ins[0], *y;
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
-	const struct hd_dim *expert = x->rows->dims[0], *batch = x->rows->dims[1];
+	const struct hd_dim *expert = x->ragged_counts->dims[0], *batch = x->ragged_counts->dims[1];
 
 	if (h->kind != HD_PLACE_SHARD || w->kind != HD_PLACE_SHARD || (h->dim != expert && w->dim != expert) || (h->dim != batch && w->dim != batch)) {
 		hd_plan_fail(p, HD_ENOTSUP, "experts without a limit (model.capacity_factor = 0): their rows (%s) cannot go from "
@@ -47,7 +47,7 @@ static int changes_rows(const struct node *n)
 	const struct tensor *x = n->ins[0];
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
 
-	return x->rows && ((h->kind == HD_PLACE_SHARD && hd_has_dim(x->rows, h->dim)) || (w->kind == HD_PLACE_SHARD && hd_has_dim(x->rows, w->dim)));
+	return x->ragged_counts && ((h->kind == HD_PLACE_SHARD && hd_has_dim(x->ragged_counts, h->dim)) || (w->kind == HD_PLACE_SHARD && hd_has_dim(x->ragged_counts, w->dim)));
 }
 
 /* The node after the maker of x, in the maker's unit. */
@@ -96,7 +96,7 @@ static struct node *goes_on(const struct node *n, const uint32_t *reads)
 	for (size_t k = 0; k < out->nusers && !m; k++)
 		if (!out->users[k]->dead && out->users[k]->v.nin && out->users[k]->ins[0] == out)
 			m = out->users[k];
-	if (n->ins[0]->rows || !m || !m->v.reshard || m->v.phase != n->v.phase || m->block != n->block ||
+	if (n->ins[0]->ragged_counts || !m || !m->v.reshard || m->v.phase != n->v.phase || m->block != n->block ||
 	    A(m->reshard.axis)->inst != A(n->reshard.axis)->inst || A(n->reshard.axis)->inst < 0 ||
 	    A(n->reshard.axis)->v.n == 1 || A(m->reshard.axis)->v.n == 1)
 		return NULL;

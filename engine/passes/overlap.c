@@ -19,7 +19,7 @@
 
 static int is_collective(const struct node *n)
 {
-	return n->comm.kind && n->v.nin == 1 && n->comm.kind != HD_COMM_SEND && n->comm.kind != HD_COMM_RECV && n->by < 0 && n->block >= 0 &&
+	return n->comm.kind && n->v.nin == 1 && n->comm.kind != HD_COMM_SEND && n->comm.kind != HD_COMM_RECV && n->made_by < 0 && n->block >= 0 &&
 	       n->v.phase & (HD_UNIT_F | GRADIENT);
 }
 
@@ -36,7 +36,7 @@ static int is_product(const struct node *n)
 	if (n->comm.kind || !n->v.op->cost)
 		return 0;
 	n->v.op->cost(n->inst >= 0 ? n->plan->inst[n->inst].self : NULL, &n->v, &c);
-	return c.product_flops > 0;
+	return c.matmul_flops > 0;
 }
 
 static int reads(const struct node *r, const struct node *n)
@@ -52,7 +52,7 @@ static struct node *preparation(const struct node *c)
 {
 	struct node *n = c->ins[0]->v.node ? N(c->ins[0]->v.node) : NULL;
 
-	return n && n->by < 0 && (n->is->role == ROLE_BLOCK || n->is->role == ROLE_VIEW) && together(n, c) ? n : NULL;
+	return n && n->made_by < 0 && (n->is->role == ROLE_BLOCK || n->is->role == ROLE_VIEW) && together(n, c) ? n : NULL;
 }
 
 /* -- starts --------------------------------------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ static int mark_needed(struct node *c, struct node *product)
 	c->mark = 1;
 	for (struct node *n = c->prev; n != product->prev; n = n->prev) {
 		n->mark = is_needed(n, c);
-		if (n->mark && (n->v.phase != HD_UNIT_W || n->comm.kind || n->by >= 0 || is_product(n))) {
+		if (n->mark && (n->v.phase != HD_UNIT_W || n->comm.kind || n->made_by >= 0 || is_product(n))) {
 			clear_marks(n, c->next);
 			return 0;
 		}
@@ -162,7 +162,7 @@ static void compute_beside(struct hd_plan *p, struct node *c)
 	if (!reader || !together(reader, c))
 		return;
 	for (n = c->prev; n && together(n, c) && !waits(n); n = n->prev)
-		n->mark = n->v.phase == HD_UNIT_W && n->by < 0 && !n->comm.kind && !is_missed(n, c) &&
+		n->mark = n->v.phase == HD_UNIT_W && n->made_by < 0 && !n->comm.kind && !is_missed(n, c) &&
 			  (is_product(n) || is_needed(n, c));
 	move_marked(p, n ? n->next : p->first, c, c->next);
 }

@@ -19,7 +19,7 @@
 static int is_sum(const struct node *n) { return n->v.op->linear == ~(uint64_t)0; }
 
 /* Inputs that are added: the numbers of rows are no term. */
-static uint32_t terms(const struct node *n) { return n->v.nin - (is_sum(n) && n->outs[0]->rows ? 1 : 0); }
+static uint32_t terms(const struct node *n) { return n->v.nin - (is_sum(n) && n->outs[0]->ragged_counts ? 1 : 0); }
 
 /* n has one result, linear in x alone. */
 static int is_linear_in(const struct node *n, const struct tensor *x)
@@ -44,7 +44,7 @@ static int comes_partial(const struct hd_plan *p, const struct tensor *x, const 
 	if (n->v.op->place || n->v.nout != 1)
 		return 0;
 	d = is_sum(n) ? NULL : hd_sharded_by_rules(p, n, a);
-	if (d && !hd_has_dim(x, d) && !(n->v.op->maxima & 1))
+	if (d && !hd_has_dim(x, d) && !(n->v.op->max_outputs & 1))
 		return 2;
 	for (uint32_t i = 0; i < terms(n); i++) {
 		if (is_sum(n) || is_linear_in(n, n->ins[i]))
@@ -153,8 +153,8 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 			out[k] = cut;
 		} else {
 			out[k] = (struct hd_place){ .kind = HD_PLACE_PARTIAL,
-				.red = n->v.op->maxima >> k & 1 ? HD_RED_MAX : HD_RED_SUM };
-			n->outs[k]->summed[a->id] = d;
+				.red = n->v.op->max_outputs >> k & 1 ? HD_RED_MAX : HD_RED_SUM };
+			n->outs[k]->reduced_dim[a->id] = d;
 		}
 	}
 }
@@ -190,11 +190,11 @@ static int node_needs(struct hd_plan *p, struct node *n, int known, struct place
 	struct hd_place *w = h + n->v.nin, *o = w + n->v.nin;
 	int rc = 0;
 
-	if (n->again && known) {	/* as the original, which stands before it */
+	if (n->recompute_of && known) {	/* as the original, which stands before it */
 		for (uint32_t i = 0; i < n->v.nin; i++)
-			need[i] = n->again->ins[i]->at;
+			need[i] = n->recompute_of->ins[i]->at;
 		for (uint32_t k = 0; k < n->v.nout; k++)
-			out[k] = n->again->outs[k]->at;
+			out[k] = n->recompute_of->outs[k]->at;
 		free(h);
 		return HD_OK;
 	}
@@ -217,8 +217,8 @@ static void inherit_reason(struct hd_plan *p, struct node *n)
 {
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		for (int a = 0; a < p->naxes; a++)
-			for (uint32_t i = 0; i < n->v.nin && !n->outs[k]->summed[a] && n->outs[k]->at.on[a].kind == HD_PLACE_PARTIAL; i++)
-				n->outs[k]->summed[a] = n->ins[i]->summed[a];
+			for (uint32_t i = 0; i < n->v.nin && !n->outs[k]->reduced_dim[a] && n->outs[k]->at.on[a].kind == HD_PLACE_PARTIAL; i++)
+				n->outs[k]->reduced_dim[a] = n->ins[i]->reduced_dim[a];
 }
 
 static int place_one(struct hd_plan *p, struct node *n)
@@ -269,7 +269,7 @@ static int place_leaf(struct hd_plan *p, struct tensor *t)
 
 static int is_beside(const struct tensor *t) { return t->v.what == HD_TENSOR_STATE || t->v.what == HD_TENSOR_MASTER; }
 
-/* Parameters and data first; a state, or a master, lives with its parameter unless slot homes says otherwise. */
+/* Parameters and data first; a state, or a master, lives with its parameter unless slot storage says otherwise. */
 int hd_pass_place_leaves(struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->ntensors; i++)
@@ -287,11 +287,11 @@ int hd_pass_place_leaves(struct hd_plan *p)
 static void masters_follow(struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->ntensors; i++) {
-		struct tensor *t = p->tensors[i], *m = t->v.what == HD_TENSOR_STATE && t->homed && t->v.of ? T(t->v.of)->master : NULL;
+		struct tensor *t = p->tensors[i], *m = t->v.what == HD_TENSOR_STATE && t->stored && t->v.of ? T(t->v.of)->master : NULL;
 
-		if (m && !m->homed) {
-			m->home = t->home;
-			m->homed = t->homed;
+		if (m && !m->stored) {
+			m->storage = t->storage;
+			m->stored = t->stored;
 		}
 	}
 }
@@ -300,8 +300,8 @@ static void masters_follow(struct hd_plan *p)
 static void move_home(struct hd_plan *p, struct tensor *t)
 {
 	for (int a = 0; a < p->naxes; a++)
-		if (t->homed >> a & 1)
-			t->at.on[a] = t->home.on[a];
+		if (t->stored >> a & 1)
+			t->at.on[a] = t->storage.on[a];
 	hd_localize(p, t);
 }
 
@@ -337,7 +337,7 @@ int hd_pass_place(struct hd_plan *p)
 {
 	masters_follow(p);
 	for (size_t i = 0; i < p->ntensors; i++)
-		if (!p->tensors[i]->v.node && p->tensors[i]->homed)
+		if (!p->tensors[i]->v.node && p->tensors[i]->stored)
 			move_home(p, p->tensors[i]);
 	for (struct node *n = p->first; n; n = n->next)
 		if (!n->placed)
@@ -345,8 +345,8 @@ int hd_pass_place(struct hd_plan *p)
 	HD_TRY(place_assigned(p));
 	p->loss = everywhere(p, p->loss);
 	p->logits = everywhere(p, p->logits);
-	for (size_t i = 0; i < p->nstats; i++)
-		p->stats[i] = everywhere(p, p->stats[i]);
+	for (size_t i = 0; i < p->nmoe_stats; i++)
+		p->moe_stats[i] = everywhere(p, p->moe_stats[i]);
 	p->block = -1;
 	return p->err->code;
 }

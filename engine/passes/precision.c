@@ -20,10 +20,10 @@
 
 static uint64_t full_inputs(const struct node *n)
 {
-	return hd_attr(n->attr, "full", 0) != 0 ? ~(uint64_t)0 : n->is->fp32_inputs;
+	return hd_attr_num(n->attr, "full", 0) != 0 ? ~(uint64_t)0 : n->is->fp32_inputs;
 }
 
-static int is_ours(const struct hd_plan *p, const struct tensor *t) { return t->v.dtype == p->real || t->v.dtype == p->low; }
+static int is_ours(const struct hd_plan *p, const struct tensor *t) { return t->v.dtype == p->master_dtype || t->v.dtype == p->compute_dtype; }
 
 static int is_undecided(const struct tensor *t) { return t->v.what == HD_TENSOR_PARAM && !t->decided; }
 
@@ -33,7 +33,7 @@ static uint32_t precision_of(const struct hd_plan *p, const struct node *n, uint
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		if (!(full >> i & 1) && is_ours(p, n->ins[i]) && !is_undecided(n->ins[i]))
 			return n->ins[i]->v.dtype;
-	return p->low;
+	return p->compute_dtype;
 }
 
 static void decide(struct hd_plan *p, struct tensor *t, uint32_t dtype)
@@ -41,12 +41,12 @@ static void decide(struct hd_plan *p, struct tensor *t, uint32_t dtype)
 	struct tensor *m;
 
 	t->decided = 1;
-	if (dtype != p->low)
+	if (dtype != p->compute_dtype)
 		return;
-	t->v.dtype = p->low;
+	t->v.dtype = p->compute_dtype;
 	if (!p->train)
 		return;
-	m = t->master = hd_tensor_new(p, hd_plan_text(p, "%s.master", t->v.name), HD_TENSOR_MASTER, p->real, t->dims, t->v.ndim);
+	m = t->master = hd_tensor_new(p, hd_plan_text(p, "%s.master", t->v.name), HD_TENSOR_MASTER, p->master_dtype, t->dims, t->v.ndim);
 	m->v.of = &t->v;
 	m->step = 1;
 	m->init = t->init;
@@ -90,7 +90,7 @@ static int on_node(struct hd_plan *p, struct node *n)
 
 	for (uint32_t i = 0; i < n->v.nin && n->is->role != ROLE_CAST; i++) {
 		struct tensor *x = n->ins[i];
-		uint32_t want = full >> i & 1 ? p->real : lead;
+		uint32_t want = full >> i & 1 ? p->master_dtype : lead;
 
 		if (!is_ours(p, x))
 			continue;
@@ -105,7 +105,7 @@ static int on_node(struct hd_plan *p, struct node *n)
 uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda)
 {
 	if (t->precision == HD_PRECISION_UNSET || t->precision == HD_PRECISION_AUTO)
-		return cuda ? HD_DTYPE_BF16 : 0;	/* auto on a cpu is measured when a run begins: picks.c */
+		return cuda ? HD_DTYPE_BF16 : 0;	/* auto on a cpu is measured when a run begins: autotune.c */
 	return t->precision == HD_PRECISION_BF16 ? HD_DTYPE_BF16 : 0;
 }
 
@@ -113,15 +113,15 @@ int hd_pass_precision(struct hd_plan *p)
 {
 	uint32_t phase = p->phase;
 
-	if (!p->low)
+	if (!p->compute_dtype)
 		return HD_OK;
 	p->phase = HD_UNIT_F;
 	for (struct node *n = p->first; n && !p->err->code; n = n->next)
 		on_node(p, n);
-	if (p->logits && p->logits->v.dtype == p->low) {	/* read by the run */
+	if (p->logits && p->logits->v.dtype == p->compute_dtype) {	/* read by the run */
 		p->anchor = NULL;
 		p->block = N(p->logits->v.node)->block;
-		p->logits = hd_op1(p, "cast", &p->logits, 1, "dtype=%u", p->real);
+		p->logits = hd_op1(p, "cast", &p->logits, 1, "dtype=%u", p->master_dtype);
 	}
 	p->anchor = NULL;
 	p->block = -1;

@@ -138,9 +138,9 @@ static struct tensor *rows_at(struct hd_plan *p, struct tensor *x, const struct 
 	char *reason = p->reason;
 
 	for (int a = 0; a < p->naxes; a++)
-		if (need.on[a].kind != HD_PLACE_PINNED && !(is_cut(&need.on[a], NULL) && hd_has_dim(x->rows, need.on[a].dim)))
+		if (need.on[a].kind != HD_PLACE_PINNED && !(is_cut(&need.on[a], NULL) && hd_has_dim(x->ragged_counts, need.on[a].dim)))
 			need.on[a] = whole;
-	rows = hd_reshard_to(p, x->rows, &need, reader);
+	rows = hd_reshard_to(p, x->ragged_counts, &need, reader);
 	p->phase = phase;
 	p->block = block;
 	p->reason = reason;
@@ -158,11 +158,11 @@ static struct tensor *step_from(struct hd_plan *p, struct tensor *x, const struc
 	if (p->err->code || !is_innermost(p, x, a))
 		return NULL;
 	then.on[a->id] = *to;
-	if (x->rows) {
+	if (x->ragged_counts) {
 		ins[1] = rows_at(p, x, &x->at, reader);
 		ins[2] = rows_at(p, x, &then, reader);
 	}
-	n = hd_node_make(p, "reshard", ins, x->rows ? 3 : 1, "axis=%s", a->v.name);
+	n = hd_node_make(p, "reshard", ins, x->ragged_counts ? 3 : 1, "axis=%s", a->v.name);
 	if (!n)
 		return NULL;
 	n->reshard = (struct hd_reshard){ sizeof(n->reshard), &a->v, x->at.on[a->id], *to };
@@ -171,12 +171,12 @@ static struct tensor *step_from(struct hd_plan *p, struct tensor *x, const struc
 	y = n->outs[0];
 	y->at = *now;
 	y->at.on[a->id] = *to;
-	memcpy(y->summed, x->summed, sizeof(y->summed));
+	memcpy(y->reduced_dim, x->reduced_dim, sizeof(y->reduced_dim));
 	y->v.what = x->v.what;
 	y->v.of = x->v.of;
 	y->v.name = x->v.name;
-	y->rows = x->rows;
-	y->most = x->most;
+	y->ragged_counts = x->ragged_counts;
+	y->max_rows = x->max_rows;
 	hd_localize(p, y);
 	return p->err->code || !is_innermost(p, y, a) ? NULL : y;
 }
@@ -210,7 +210,7 @@ static int backward(uint32_t phase) { return (phase & (HD_UNIT_B | HD_UNIT_W)) !
 static int reusable(const struct made *m, uint32_t phase, int block)
 {
 	/* rows that only change their rank are as many before as after, whatever the largest case is */
-	int larger = !m->from->rows && hd_local_bytes(m->to) > hd_local_bytes(m->from) && !m->to->step;
+	int larger = !m->from->ragged_counts && hd_local_bytes(m->to) > hd_local_bytes(m->from) && !m->to->step;
 
 	if (larger)
 		return m->block == block && (m->phase == phase || (backward(m->phase) && backward(phase)));
@@ -228,15 +228,15 @@ static void belongs_to_backward(struct made *m)
 
 static struct tensor *data_twin(struct hd_plan *p, struct tensor *x, const struct placement *need)
 {
-	struct tensor *origin = x->twin ? x->twin : x, *t;
+	struct tensor *origin = x->source ? x->source : x, *t;
 
 	for (size_t i = 0; i < p->ntensors; i++) {
 		t = p->tensors[i];
-		if ((t == origin || t->twin == origin) && t->placed && hd_placement_equal(p, &t->at, need))
+		if ((t == origin || t->source == origin) && t->placed && hd_placement_equal(p, &t->at, need))
 			return t;
 	}
 	t = hd_tensor_new(p, origin->v.name, HD_TENSOR_DATA, origin->v.dtype, origin->dims, origin->v.ndim);
-	t->twin = origin;
+	t->source = origin;
 	t->at = *need;
 	hd_localize(p, t);
 	return t;
@@ -260,7 +260,7 @@ static const char *why(struct hd_plan *p, const struct tensor *x, const struct n
 	const struct hd_dim *d = NULL;
 
 	for (int a = 0; a < p->naxes && !d; a++)
-		d = x->at.on[a].kind == HD_PLACE_PARTIAL ? x->summed[a] : NULL;
+		d = x->at.on[a].kind == HD_PLACE_PARTIAL ? x->reduced_dim[a] : NULL;
 	return hd_plan_text(p, "%s%s%s (%s) is %s%s%s, needed by %s%s%s", maker, block[0] ? " of " : "", block, x->spec,
 			    hd_placement_text(p, &x->at), d ? ": contraction over " : "", d ? d->name : "",
 			    reader ? reader->v.op->name : "the run", reader && reader->v.block[0] ? " of " : "",
@@ -271,7 +271,7 @@ static const char *why(struct hd_plan *p, const struct tensor *x, const struct n
  * from, if it is. */
 int hd_made_replicated(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
 {
-	const struct node *again = x->v.node ? N(x->v.node)->again : NULL;
+	const struct node *again = x->v.node ? N(x->v.node)->recompute_of : NULL;
 
 	for (const struct made *m = p->made; m; m = m->next)
 		if ((m->from == x || (again && m->from == again->outs[x->out])) && m->to->at.on[a->id].kind != HD_PLACE_PARTIAL)

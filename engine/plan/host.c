@@ -334,7 +334,7 @@ static struct hd_tensor *graph_leaf_next(struct hd_plan *p, struct hd_tensor *pr
 	for (size_t i = prev ? (size_t)T(prev)->id + 1 : 0; i < p->ntensors; i++) {
 		struct tensor *t = p->tensors[i];
 
-		if (t->v.what == what && has_home(t, what) && !t->twin)
+		if (t->v.what == what && has_home(t, what) && !t->source)
 			return &t->v;
 	}
 	return NULL;
@@ -347,9 +347,9 @@ static const struct hd_place *graph_place(struct hd_plan *p, const struct hd_ten
 	(void)p;
 	if (!t || !axis)
 		return &whole;
-	if (t->what == HD_TENSOR_GRAD && !T(t)->placed && t->of && !(T(t)->homed >> A(axis)->id & 1))
+	if (t->what == HD_TENSOR_GRAD && !T(t)->placed && t->of && !(T(t)->stored >> A(axis)->id & 1))
 		t = t->of;
-	return T(t)->homed >> A(axis)->id & 1 ? &T(t)->home.on[A(axis)->id] : &T(t)->at.on[A(axis)->id];
+	return T(t)->stored >> A(axis)->id & 1 ? &T(t)->storage.on[A(axis)->id] : &T(t)->at.on[A(axis)->id];
 }
 
 static uint32_t graph_attr_dims(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims)
@@ -367,20 +367,20 @@ static void resize(struct hd_plan *p, struct tensor *leaf)
 	struct placement was = leaf->at;
 
 	for (int a = 0; a < p->naxes; a++)
-		if (leaf->homed >> a & 1)
-			leaf->at.on[a] = leaf->home.on[a];
+		if (leaf->stored >> a & 1)
+			leaf->at.on[a] = leaf->storage.on[a];
 	hd_localize(p, leaf);
 	leaf->at = was;
 }
 
-static int graph_home(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place)
+static int graph_storage(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place)
 {
-	if (!in_slot(p, "homes"))
-		return refuse_out_of_turn(p, "home", "homes");
+	if (!in_slot(p, "storage"))
+		return refuse_out_of_turn(p, "storage", "storage");
 	if (!leaf || !axis || !place)
 		return p->err->code;
-	T(leaf)->home.on[A(axis)->id] = *place;
-	T(leaf)->homed |= 1u << A(axis)->id;
+	T(leaf)->storage.on[A(axis)->id] = *place;
+	T(leaf)->stored |= 1u << A(axis)->id;
 	if (!leaf->node && T(leaf)->placed)
 		resize(p, T(leaf));
 	return p->err->code;
@@ -612,7 +612,7 @@ static struct hd_tensor *graph_state(struct hd_plan *p, const char *name, struct
 	t->placed = l->placed;
 	t->step = 1;
 	t->init = HD_INIT_ZERO;
-	t->relayout = relayout;
+	t->on_reshard = relayout;
 	return &t->v;
 }
 
@@ -644,7 +644,7 @@ const struct hd_record_api hd_record_table = { .size = sizeof(struct hd_record_a
 
 const struct hd_graph_api hd_graph_table = {
 	.size = sizeof(struct hd_graph_api), .node_next = graph_node_next, .leaf_next = graph_leaf_next, .place = graph_place,
-	.attr = hd_attr, .attr_dims = graph_attr_dims, .home = graph_home, .replace = graph_replace, .cursor = graph_cursor,
+	.attr = hd_attr_num, .attr_dims = graph_attr_dims, .storage = graph_storage, .replace = graph_replace, .cursor = graph_cursor,
 	.after = graph_after, .op = graph_op, .node = graph_node, .einsum = graph_einsum, .map = graph_map, .cast = graph_cast,
 	.chunk = graph_chunk, .join = graph_join, .pick = graph_pick, .pack = graph_pack, .unpack = graph_unpack,
 	.comm = graph_comm, .reshard = graph_reshard, .state = graph_state, .assign = graph_assign,

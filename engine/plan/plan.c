@@ -175,7 +175,7 @@ static int call_open(const struct hd_strategy_ops *o, struct hd_strategy *s, str
 }
 static int call_rewrite(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->rewrite(s, p); }
 static int call_rules(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->rules(s, p); }
-static int call_homes(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->homes(s, p); }
+static int call_storage(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->storage(s, p); }
 static int call_lower(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->lower(s, p); }
 
 /* -- the model ------------------------------------------------------------------------------------------------------------------------ */
@@ -188,7 +188,7 @@ static void count_blocks(struct hd_plan *p)
 			continue;
 		if (n->v.op->cost)
 			n->v.op->cost(NULL, &n->v, &c);
-		p->blocks[n->block].v.flops += c.product_flops + c.other_flops;
+		p->blocks[n->block].v.flops += c.matmul_flops + c.other_flops;
 		p->blocks[n->block].v.boundary_bytes = hd_local_bytes(n->outs[0]);
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			if (n->ins[i]->v.what == HD_TENSOR_PARAM && !n->ins[i]->placed) {
@@ -358,7 +358,7 @@ static void hash_plan(struct hd_plan *p)
 static void set_sites(struct hd_plan *p)
 {
 	for (struct node *n = p->first; n; n = n->next)
-		n->v.site = (uint32_t)(hd_node_stage(p, n) + 1);
+		n->v.stage = (uint32_t)(hd_node_stage(p, n) + 1);
 }
 
 /* A node runs where all its inputs are, so two of them on two stages would be a node that runs nowhere right. */
@@ -438,7 +438,7 @@ static int build(struct hd_plan *p, const struct hd_plan_options *o)
 	if (o->train)
 		HD_TRY(hd_pass_recompute(p));
 	HD_TRY(hd_pass_place_leaves(p));
-	HD_TRY(each(p, "homes", call_homes));
+	HD_TRY(each(p, "storage", call_storage));
 	HD_TRY(hd_pass_place(p));
 	HD_TRY(hd_experts_check(p));
 	warn_of_idle_axes(p);
@@ -467,7 +467,7 @@ void hd_plan_destroy(struct hd_plan *p)
 	for (int64_t c = 0; c < p->ncoords; c++)
 		free(p->units[c]);
 	hd_schedule_report_release(&p->timing);
-	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors), free(p->stats);
+	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors), free(p->moe_stats);
 	hd_plan_free(p);
 }
 
@@ -485,8 +485,8 @@ int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd
 	p->cur = -1;
 	p->block = -1;
 	p->chunks = 1;
-	p->real = o->real ? o->real : HD_DTYPE_F32;
-	p->low = o->low;
+	p->master_dtype = o->master_dtype ? o->master_dtype : HD_DTYPE_F32;
+	p->compute_dtype = o->compute_dtype;
 	p->gelu = o->gelu;
 	rc = build(p, o);
 	if (rc < 0 || p->err->code) {

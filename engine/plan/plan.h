@@ -12,8 +12,8 @@ struct hd_plan_options {
 	int generate;			/* logits of one position instead of the loss */
 	int64_t global_batch;		/* 0: train.global_batch; else one of its ramp's sizes */
 	int64_t data_vocab;		/* what the data say of the vocabulary; 0: nothing */
-	uint32_t real;			/* 0: HD_DTYPE_F32 */
-	uint32_t low;			/* HD_DTYPE_BF16: activations and what products read; 0: all is `real` */
+	uint32_t master_dtype;			/* 0: HD_DTYPE_F32 */
+	uint32_t compute_dtype;			/* HD_DTYPE_BF16: activations and what products read; 0: all is `real` */
 	int gelu;			/* the device has products of bf16 that take a gelu in (kernel einsum_gelu) */
 	int64_t node_size;		/* ranks of a host; 0: nobody knows, or not the same on all */
 	int64_t *needs;			/* if not NULL: the ranks of the layout, where they are not `ranks` */

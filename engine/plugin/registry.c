@@ -172,7 +172,7 @@ static void fill(struct hd_strategy_ops *t, int *orders)
 	t->close = t->close ? t->close : stub_close;
 	t->rewrite = t->rewrite ? t->rewrite : stub;
 	t->rules = t->rules ? t->rules : stub;
-	t->homes = t->homes ? t->homes : stub;
+	t->storage = t->storage ? t->storage : stub;
 	t->lower = t->lower ? t->lower : stub;
 	t->schedule = t->schedule ? t->schedule : stub_schedule;
 }

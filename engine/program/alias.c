@@ -123,7 +123,7 @@ static int inplace_input(const struct node *n, uint32_t k)
 	if (n->comm.kind == HD_COMM_ALL_REDUCE || n->comm.kind == HD_COMM_ALL_MAX)
 		return 0;
 	if (is(n, ROLE_EINSUM))
-		return hd_attr(n->attr, "add", 0) != 0 ? (int)n->v.nin - 1 - (hd_attr(n->attr, "rows", 0) != 0) : -1;
+		return hd_attr_num(n->attr, "add", 0) != 0 ? (int)n->v.nin - 1 - (hd_attr_num(n->attr, "rows", 0) != 0) : -1;
 	return n->v.op->inplace ? n->v.op->inplace[k] : -1;
 }
 
@@ -191,7 +191,7 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 		struct node *m = maker(x);
 		const struct hd_kernel *k = m ? d->kernel(m->v.op->name) : NULL;
 		int all = m && k && k->flags & HD_K_ACC && m->inst < 0 && !m->comm.kind && x->v.dtype == y->v.dtype &&
-			  hd_local_bytes(x) == hd_local_bytes(y) && !(is(m, ROLE_EINSUM) && hd_attr(m->attr, "add", 0) != 0);
+			  hd_local_bytes(x) == hd_local_bytes(y) && !(is(m, ROLE_EINSUM) && hd_attr_num(m->attr, "add", 0) != 0);
 
 		for (uint32_t o = 0; all && o < m->v.nout; o++)	/* one flag for all outputs of a kernel */
 			all = is_contribution(g, m->outs[o]) && (g->at[m->outs[o]->id].root == m->outs[o] ||
@@ -278,8 +278,8 @@ int hd_alias(struct hd_program *g)
 	for (size_t i = 0; i < HD_LEN(keep); i++)
 		if (keep[i])
 			g->at[keep[i]->id].last_read = FOREVER;
-	for (size_t i = 0; i < p->nstats; i++)
-		g->at[p->stats[i]->id].last_read = FOREVER;
+	for (size_t i = 0; i < p->nmoe_stats; i++)
+		g->at[p->moe_stats[i]->id].last_read = FOREVER;
 	for (size_t t = 0; t < p->ntensors; t++)
 		if (p->tensors[t]->assign)
 			g->at[p->tensors[t]->assign->id].last_read = FOREVER;

@@ -7,7 +7,7 @@
  */
 #include <config.h>
 #include "engine/program/program.h"
-#include "engine/program/memory.h"
+#include "engine/program/pack.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,9 +86,9 @@ static void keep_results(struct hd_program *g, struct hd_span *s)
 		for (int64_t m = 0; keep[i] && m < g->plan->micros; m++)
 			if (s[instance(g, g->at[keep[i]->id].root, m)].last >= 0)
 				touch(g, s, keep[i], m, (int64_t)g->n - 1, (int64_t)g->n - 1);
-	for (size_t i = 0; i < g->plan->nstats; i++)
-		if (s[instance(g, g->at[g->plan->stats[i]->id].root, 0)].last >= 0)
-			touch(g, s, g->plan->stats[i], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
+	for (size_t i = 0; i < g->plan->nmoe_stats; i++)
+		if (s[instance(g, g->at[g->plan->moe_stats[i]->id].root, 0)].last >= 0)
+			touch(g, s, g->plan->moe_stats[i], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
 	for (size_t i = 0; i < g->plan->ntensors; i++)
 		if (g->keep_gradients && g->plan->tensors[i]->v.what == HD_TENSOR_GRAD && g->plan->tensors[i]->v.node &&
 		    s[instance(g, g->at[i].root, 0)].last >= 0)
@@ -132,7 +132,7 @@ static int64_t pack(const struct hd_program *g, struct hd_span *s, int64_t n, in
 	int64_t bytes;
 
 	if (used <= MANY)
-		return hd_memory_plan(s, n);
+		return hd_pack_plan(s, n);
 	unit = hd_alloc((g->n + 1) * sizeof(*unit));
 	for (size_t e = 0, last = 0; e < g->n; e++) {
 		if (g->entries[e].unit.kind != HD_UNIT_S && !same_unit(&g->entries[e].unit, &g->entries[last].unit))

@@ -4,7 +4,7 @@
  *
  *   hd_program_build   timeline.c: which nodes run here, in which order, once per micro-batch or once per step
  *                      alias.c:    which tensors can share bytes (in place, views, pieces of a bucket, accumulators)
- *                      program.c:  lifetimes -> offsets (memory.c)                      no device: also for check and plan
+ *                      program.c:  lifetimes -> offsets (pack.c)                      no device: also for check and plan
  *
  * engine/run/run.h binds it to memory and runs it.
  */

@@ -352,8 +352,8 @@ static void behind(struct build *b, const struct node *r, struct node *k)
 
 static void wait_for(struct build *b, struct node *k, const struct tensor *t)
 {
-	while (t->with)
-		t = t->with;
+	while (t->replaced_by)
+		t = t->replaced_by;
 	if (t->v.node && hd_node_here(b->g, N(t->v.node)))
 		behind(b, N(t->v.node), k);
 }

@@ -14,7 +14,7 @@ static void add_work(const struct hd_program *g, const struct command *c, struct
 		t->bytes += (double)hd_local_bytes(i < l->nin ? l->in[i] : l->out[i - l->nin]);
 	if (l && l == g->launches[c->node->id].v && c->node->v.op->cost && !(c->node->is->flags & OP_PLUGIN)) {
 		c->node->v.op->cost(NULL, &c->node->v, &cost);
-		t->flops += cost.product_flops;
+		t->flops += cost.matmul_flops;
 	}
 }
 

@@ -50,7 +50,7 @@ static void run_launch(struct binding *b, const struct entry *e, const struct la
 	for (uint32_t i = 0; l->rows && i < e->node->v.nin + e->node->v.nout && !c->rows_most; i++) {
 		const struct tensor *t = i < e->node->v.nin ? e->node->ins[i] : e->node->outs[i - e->node->v.nin];
 
-		c->rows_most = t->rows ? hd_ragged_max(t) : 0;
+		c->rows_most = t->ragged_counts ? hd_ragged_max(t) : 0;
 	}
 	if (c->rows_most) {
 		c->rows = hd_program_address(g, l->rows, e->micro);

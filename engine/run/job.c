@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "engine/run/job.h"
-#include "engine/run/picks.h"
+#include "engine/run/autotune.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 
 	o.ranks = j->world.size;
 	o.node_size = node_size(j);
-	o.low = j->low;
+	o.compute_dtype = j->compute_dtype;
 	o.gelu = j->device->kernel("einsum_gelu") != NULL;
 	o.global_batch = global_batch;
 	o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
@@ -102,7 +102,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 
 		o.ranks = j->world.size;
 		o.node_size = node_size(j);
-		o.low = j->low;
+		o.compute_dtype = j->compute_dtype;
 		o.gelu = j->device->kernel("einsum_gelu") != NULL;
 		o.global_batch = hd_ramp_size(ramp, k);
 		o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
@@ -306,12 +306,12 @@ double hd_plan_flops(const struct hd_plan *p)
 		struct hd_cost c = { .size = sizeof(c) };
 		int64_t ranks = p->ranks;
 
-		if (n->again || !n->v.op->cost || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
+		if (n->recompute_of || !n->v.op->cost || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
 			continue;
 		n->v.op->cost(NULL, &n->v, &c);
 		if (p->stages)
 			ranks /= p->stages->v.n;
-		sum += c.product_flops * (double)(p->micros * ranks);
+		sum += c.matmul_flops * (double)(p->micros * ranks);
 	}
 	return sum;
 }
@@ -347,10 +347,10 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	HD_TRY(agree_on_device(j, err));
 	if (j->device->fixed)
 		j->device->fixed(j->train.deterministic);
-	j->low = hd_precision_asked(&j->train, !hd_device_in_host(j->device));
-	hd_picks_precision(j, known_picks);
-	if (j->low && j->device->slow && j->device->slow(j->low) && j->world.rank == 0)
-		hd_log(HD_LOG_INFO, "%s", j->device->slow(j->low));
+	j->compute_dtype = hd_precision_asked(&j->train, !hd_device_in_host(j->device));
+	hd_autotune_precision(j, known_picks);
+	if (j->compute_dtype && j->device->slow && j->device->slow(j->compute_dtype) && j->world.rank == 0)
+		hd_log(HD_LOG_INFO, "%s", j->device->slow(j->compute_dtype));
 	choose_comm(j, err);
 	HD_TRY(hd_comm_agree(err));
 	for (int r = 0; r < HD_JOB_ROLES; r++)
@@ -362,7 +362,7 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	for (int r = 0; r < HD_JOB_ROLES; r++)
 		if (j->program[r])
 			HD_TRY(bind(j, j->program[r], NULL, err));
-	HD_TRY(hd_picks_settle(j, known_picks, err));
+	HD_TRY(hd_autotune_settle(j, known_picks, err));
 	p = hd_job_any_plan(j);
 	j->flops_per_token = hd_plan_flops(p) / (double)(p->batch * p->micros * p->model.seq);
 	return HD_OK;
@@ -372,7 +372,7 @@ int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 {
 	struct hd_program *was = j->program[HD_JOB_TRAIN];
 	struct hd_plan *old = j->plan[HD_JOB_TRAIN];
-	char *picks = j->picks;
+	char *picks = j->tuned;
 
 	if (was->plan->batch * was->plan->micros == global_batch)
 		return HD_OK;
@@ -386,8 +386,8 @@ int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 	hd_comm_describe(describe, hd_job_any_plan(j));
 	hd_program_destroy(was);
 	hd_plan_destroy(old);
-	j->picks = NULL;
-	HD_TRY(hd_picks_settle(j, picks, err));
+	j->tuned = NULL;
+	HD_TRY(hd_autotune_settle(j, picks, err));
 	free(picks);
 	return HD_OK;
 }
@@ -400,7 +400,7 @@ void hd_job_close(struct hd_job *j)
 		hd_plan_destroy(j->plan[r]);
 	}
 	hd_data_close(j->data);
-	free(j->picks);
+	free(j->tuned);
 	hd_conf_destroy(j->conf);
 	if (j->nccl)
 		j->device->comm->close();

@@ -17,7 +17,7 @@ struct hd_job {
 	struct hd_log_config log;
 	struct hd_world world;
 	const struct hd_device_ops *device;
-	uint32_t low;				/* HD_DTYPE_BF16: of hd_plan_options */
+	uint32_t compute_dtype;				/* HD_DTYPE_BF16: of hd_plan_options */
 	int threads;
 	struct hd_data *data;			/* may be NULL */
 	struct hd_plan *plan[HD_JOB_ROLES];
@@ -26,7 +26,7 @@ struct hd_job {
 	char *staging;				/* host memory for movements, where arena is a device's own */
 	int nccl;				/* the device moves between its own memories */
 	int64_t arena_bytes, transient_bytes;	/* transient: what one step may use of it */
-	char *picks;				/* what timing chose: kept in checkpoints and the cache */
+	char *tuned;				/* what timing chose: kept in checkpoints and the cache */
 	double started, rate;			/* FLOP/s of this rank's threads on a large product */
 	double flops_per_token;
 	int64_t needs;				/* the ranks of the layout, where the world has others; else 0 */
@@ -38,7 +38,7 @@ struct hd_job {
  * checkpoint, or NULL. */
 int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err);
 void hd_job_close(struct hd_job *j);
-static inline uint32_t hd_job_dtype(const struct hd_job *j) { return j->low ? j->low : HD_DTYPE_F32; }	/* of products */
+static inline uint32_t hd_job_dtype(const struct hd_job *j) { return j->compute_dtype ? j->compute_dtype : HD_DTYPE_F32; }	/* of products */
 const struct hd_plan *hd_job_any_plan(const struct hd_job *j);
 const struct hd_program *hd_job_owner(const struct hd_job *j);	/* the program whose leaves all share */
 

@@ -8,7 +8,7 @@
 
 static int all_finite(const struct hd_program *g, const struct command *c, const struct tensor *t, const void *data)
 {
-	int64_t n = t->rows ? hd_rows_used(g, c) * hd_ragged_row_elements(t) : hd_local_count(t);
+	int64_t n = t->ragged_counts ? hd_rows_used(g, c) * hd_ragged_row_elements(t) : hd_local_count(t);
 
 	if (t->v.dtype == HD_DTYPE_F32)
 		for (int64_t i = 0; i < n; i++)
@@ -77,7 +77,7 @@ static int reads_finite(struct hd_program *g, size_t from, size_t to)
 		const struct launch *l = g->commands[i].launch;
 
 		for (uint32_t k = 0; l && k < l->nin; k++)
-			if (!is_leaf(l->in[k]) && (!l->in[k]->rows || l->in[k]->rows == l->rows) &&
+			if (!is_leaf(l->in[k]) && (!l->in[k]->ragged_counts || l->in[k]->ragged_counts == l->rows) &&
 			    !made_within(g, from, i, l->in[k]) && !is_finite_now(g, &g->commands[i], l->in[k]))
 				return 0;
 	}

@@ -29,10 +29,10 @@ static void view_of(const struct hd_program *g, const struct tensor *t, struct h
 		v->n[i] = t->local[i];
 		v->off[i] = hd_offset(g->plan, t, i, g->rank);
 	}
-	for (uint32_t i = 0; t->rows && i < t->v.ndim; i++)	/* as one dim of rows: how many, the numbers say */
+	for (uint32_t i = 0; t->ragged_counts && i < t->v.ndim; i++)	/* as one dim of rows: how many, the numbers say */
 		if (!strcmp(t->dims[i]->name, "slot"))
 			v->n[i] = hd_ragged_max(t);
-		else if (hd_has_dim(t->rows, t->dims[i]))
+		else if (hd_has_dim(t->ragged_counts, t->dims[i]))
 			v->n[i] = 1;
 }
 
@@ -60,7 +60,7 @@ static int launch(struct recorder *r, const char *kernel, struct tensor *const *
 {
 	struct launches *all = &r->g->launches[r->node->id];
 	const struct hd_kernel *k = r->bind->device->kernel(kernel);
-	struct tensor *rows = nin && hd_attr(r->node->attr, "rows", 0) != 0 ? ins[nin - 1] : NULL;
+	struct tensor *rows = nin && hd_attr_num(r->node->attr, "rows", 0) != 0 ? ins[nin - 1] : NULL;
 	struct launch *l;
 
 	all->v = hd_grow(all->v, all->n, &all->cap, sizeof(*all->v));
@@ -116,10 +116,10 @@ static void around(const struct tensor *t, const struct hd_dim *d, int64_t *oute
 	*outer = *inner = 1;
 	for (; i < t->v.ndim && t->dims[i] != d; i++)
 		*outer *= t->local[i];
-	if (t->rows) {				/* rows, then dims of a row */
+	if (t->ragged_counts) {				/* rows, then dims of a row */
 		*outer = hd_ragged_max(t);
 		for (uint32_t k = 0; k < i; k++)
-			if (strcmp(t->dims[k]->name, "slot") && !hd_has_dim(t->rows, t->dims[k]))
+			if (strcmp(t->dims[k]->name, "slot") && !hd_has_dim(t->ragged_counts, t->dims[k]))
 				*outer *= t->local[k];
 	}
 	*n = i < t->v.ndim ? t->local[i] : 1;

@@ -115,8 +115,8 @@ static void add_experts(const struct loop *l, json_t *o, double tokens)
 	json_t *dropped = json_array(), *load = json_array();
 	double aux = 0;
 
-	for (size_t i = 0; i < l->p->nstats; i++) {
-		const struct tensor *t = l->p->stats[i];
+	for (size_t i = 0; i < l->p->nmoe_stats; i++) {
+		const struct tensor *t = l->p->moe_stats[i];
 		void *sums = hd_program_map(l->g, t, 0, HD_MAP_READ);
 		struct hd_expert_numbers n = hd_experts_numbers(&l->p->model, sums, t->v.dtype, tokens);
 
@@ -125,7 +125,7 @@ static void add_experts(const struct loop *l, json_t *o, double tokens)
 		json_array_append_new(dropped, hd_json_number(n.dropped));
 		json_array_append_new(load, hd_json_number(n.load));
 	}
-	if (l->p->nstats && o) {
+	if (l->p->nmoe_stats && o) {
 		json_object_set_new(o, "aux_loss", hd_json_number(aux));
 		json_object_set_new(o, "dropped", json_incref(dropped));
 		json_object_set_new(o, "load", json_incref(load));

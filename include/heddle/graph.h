@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * heddle/graph.h - reading and building the program.
  *
- * Before placement (slots mesh to homes) a tensor is logical: named dims, whole sizes.  In slot lower a tensor is what
+ * Before placement (slots mesh to storage) a tensor is logical: named dims, whole sizes.  In slot lower a tensor is what
  * one rank holds: the same dims with local sizes.  Builders work on both.
  * All communication is a node.  A plugin never calls a communicator, so everything it moves is explained, priced,
  * checked for deadlock, traced and watched like the engine's own, over any comm module.
@@ -19,7 +19,7 @@ enum {				/* what a tensor is */
 	HD_TENSOR_PARAM,		/* leaf: a parameter */
 	HD_TENSOR_GRAD,		/* a parameter's gradient: the accumulator, and what sync makes of it */
 	HD_TENSOR_STATE,		/* leaf kept from step to step: optimizer moments, a plugin's own state */
-	HD_TENSOR_MASTER,		/* leaf: fp32 copy of a parameter of lower precision; goes with its states, unless slot homes says else */
+	HD_TENSOR_MASTER,		/* leaf: fp32 copy of a parameter of lower precision; goes with its states, unless slot storage says else */
 };
 
 struct hd_tensor {		/* view */
@@ -50,7 +50,7 @@ struct hd_node {		/* view */
 	const struct hd_reshard *reshard;	/* kind reshard only */
 	uint32_t nin, nout;
 	uint32_t phase;		/* the unit it belongs to: HD_UNIT_F, HD_UNIT_B, HD_UNIT_W, HD_UNIT_G, HD_UNIT_S, HD_UNIT_U */
-	uint32_t site;		/* nodes of equal site run on the same ranks: only such nodes may be fused */
+	uint32_t stage;		/* nodes of equal site run on the same ranks: only such nodes may be fused */
 };
 
 struct hd_match {		/* NULL fields and phases 0 match all */
@@ -91,10 +91,10 @@ struct hd_graph_api {
 	double (*attr)(const char *attr, const char *key, double otherwise);
 	uint32_t (*attr_dims)(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims);	/* "a,b,c" */
 	/* -- change -------------------------------------------------------------------------------------------------- */
-	/* Where a leaf lives (slot homes).  Updates run where the state lives; gathers, scatters, pushes, pulls follow.  Gradients
+	/* Where a leaf lives (slot storage).  Updates run where the state lives; gathers, scatters, pushes, pulls follow.  Gradients
 	 * (HD_TENSOR_GRAD) have homes of two kinds: of a node of kind accumulate, where the micro-batches' contributions are added up;
 	 * of a node of kind sync, where the update reads them, which for an update without a state is where it runs. */
-	int (*home)(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place);
+	int (*storage)(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place);
 	/* All readers of `old` read `with`: same dims, in this order, and dtype; in slot lower the same local sizes and
 	 * placement too.  What the plugin's own comm nodes make of a placement is the plugin's word: a sum over the wrong
 	 * members is not seen here, only the loss differs from that of one rank.

@@ -20,7 +20,7 @@ struct hd_shape {		/* frozen */
 /* Of one rank, from the local sizes of the node's tensors (before placement: whole sizes). */
 struct hd_cost {		/* zeroed by the engine */
 	size_t size;
-	double product_flops;	/* in matrix products */
+	double matmul_flops;	/* in matrix products */
 	double other_flops;
 	double bytes;		/* read and written */
 };
@@ -40,10 +40,10 @@ struct hd_op {			/* static const data */
 	const char *kind;	/* what rules limited to a kind see; NULL: name */
 	/* Dims it may not cut, NULL-terminated; NULL: may cut all.  A cut dim that no output has leaves a partial sum, so
 	 * an op that does anything else than sum over a dim must list it. */
-	const char *const *uncut;
+	const char *const *unshardable;
 	/* Bit i: linear in input i, the others fixed: a partial sum there may pass on to the outputs. */
 	uint64_t linear;
-	uint64_t maxima;	/* bit k: over a cut dim that it has not, output k is a maximum instead of a sum */
+	uint64_t max_outputs;	/* bit k: over a cut dim that it has not, output k is a maximum instead of a sum */
 	const int8_t *inplace;	/* per output, the input whose buffer it may take, or -1; NULL: none */
 	/* Mandatory.  *nout is at most HD_MAX_OUTS.  An output that nobody reads is scratch: no other scratch exists. */
 	int (*shape)(struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins, uint32_t nin,

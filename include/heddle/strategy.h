@@ -8,7 +8,7 @@
  *           rules         dim -> axis, blocks -> stages
  *           schedule      the order of units
  *           [a leaf lives where its first use needs it]
- *           homes         parameters, gradients, optimizer state elsewhere
+ *           storage       parameters, gradients, optimizer state elsewhere
  *           [placement: reshards appear]
  *           lower         other nodes in place of your own nodes and of the reshards on your axes
  *           [memory plan; price, or the program of a rank: op.record] -> close
@@ -25,7 +25,7 @@ enum { HD_OPT_INT, HD_OPT_BOOL, HD_OPT_BYTES, HD_OPT_NUM, HD_OPT_STR, HD_OPT_CHO
 struct hd_option {		/* frozen; const data of the plugin */
 	const char *key;
 	uint32_t type, zero;
-	const char *otherwise;	/* default, as written in an INI; NULL: must be given */
+	const char *default_value;	/* default, as written in an INI; NULL: must be given */
 	const char *range;	/* INT, BYTES, NUM: "0..64", "1..", NULL any.  CHOICE: "a|b|FILE" (FILE: any other value names a file) */
 	const char *help;	/* one line */
 };
@@ -41,7 +41,7 @@ struct hd_strategy_ops {	/* a NULL slot does nothing, unless it says mandatory. 
 	int (*mesh)(struct hd_strategy *self, struct hd_plan *p, int64_t size, int64_t left);
 	int (*rewrite)(struct hd_strategy *self, struct hd_plan *p);
 	int (*rules)(struct hd_strategy *self, struct hd_plan *p);
-	int (*homes)(struct hd_strategy *self, struct hd_plan *p);
+	int (*storage)(struct hd_strategy *self, struct hd_plan *p);
 	int (*lower)(struct hd_strategy *self, struct hd_plan *p);
 	/* At most one instance of a layout orders units; the engine proves coverage and freedom from deadlock. */
 	int (*schedule)(struct hd_strategy *self, struct hd_plan *p, int64_t micro_batches);

@@ -96,7 +96,7 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 	HD_TRY(pool_join(scratch(&t, backward), err));
 	state = hd_alloc(sizeof(*state));
 	state->t = t;
-	state->isa = best_isa(hd_attr(d->attr, "width", HD_ATT_WIDEST));
+	state->isa = best_isa(hd_attr_num(d->attr, "width", HD_ATT_WIDEST));
 	p->state = state;
 	p->release = release;
 	return 0;

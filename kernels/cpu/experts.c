@@ -10,7 +10,7 @@
 #include "kernels/prepare/experts.h"
 
 /* Rows and tokens may be bf16, gates are fp32. */
-#define GATED(c) (hd_attr((c)->d->attr, "gates", 0) != 0 ? "t*f*" : "t*")
+#define GATED(c) (hd_attr_num((c)->d->attr, "gates", 0) != 0 ? "t*f*" : "t*")
 HD_PREPARE_LOW(prepare_dispatch, "dispatch", GATED(c), "t", hd_prepare_dispatch(c, p))
 HD_PREPARE_LOW(prepare_combine, "combine", GATED(c), "t", hd_prepare_combine(c, p))
 HD_PREPARE_LOW(prepare_combine_dg, "combine_dg", "tt*", "f", hd_prepare_combine_dg(c, p))

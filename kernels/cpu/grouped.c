@@ -29,7 +29,7 @@ static int reserve(int64_t floats, struct hd_err *err)
 	return 0;
 }
 
-#define SUMMED(c) (hd_attr((c)->d->attr, "add", 0) != 0 ? "ttu*" : "tt*")
+#define SUMMED(c) (hd_attr_num((c)->d->attr, "add", 0) != 0 ? "ttu*" : "tt*")
 HD_PREPARE_LOW(prepare_shared, "grouped", SUMMED(c), "u", hd_prepare_grouped(c, p))
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)

@@ -367,7 +367,7 @@ static void begin(struct hd_run *r)
 	s.loss_scale = r->loss_scale;
 	s.train = r->train;
 	r->queue = (void *)here.queue;
-	r->mirror = here.step;
+	r->step_constants = here.step;
 	put(here.step, &s, sizeof(s));
 }
 

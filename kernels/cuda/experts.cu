@@ -52,12 +52,12 @@ HD_CUDA_PREPARE_TYPES(prepare_dg, "combine_dg", "tt**", "f", with_scratch(p, hd_
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
-	return (hd_attr(d->attr, "gates", 0) != 0 ? prepare_gates : prepare_plain)(d, p, err);
+	return (hd_attr_num(d->attr, "gates", 0) != 0 ? prepare_gates : prepare_plain)(d, p, err);
 }
 
 static int prepare_combine(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
-	return (hd_attr(d->attr, "gates", 0) != 0 ? prepare_combine_gates : prepare_combine_plain)(d, p, err);
+	return (hd_attr_num(d->attr, "gates", 0) != 0 ? prepare_combine_gates : prepare_combine_plain)(d, p, err);
 }
 
 /* begin[i]: the sum of the numbers before i */

@@ -58,9 +58,9 @@ static inline void hd_attention_set(struct hd_attention *t, const struct hd_view
 	t->head0 = q->off[2];
 	t->kv0 = k->off[2];
 	t->group = q->dims[2]->n / k->dims[2]->n;
-	t->causal = hd_attr(attr, "causal", 0) != 0;
+	t->causal = hd_attr_num(attr, "causal", 0) != 0;
 	t->low = q->dtype == HD_DTYPE_BF16;
-	t->exact_scale = hd_attr(attr, "scale", 0);
+	t->exact_scale = hd_attr_num(attr, "scale", 0);
 	if (t->exact_scale == 0)
 		t->exact_scale = 1 / sqrt((double)t->dim);
 	t->scale = (float)t->exact_scale;

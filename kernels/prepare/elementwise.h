@@ -46,9 +46,9 @@ static inline int hd_prepare_fill(const struct hd_check *c, struct hd_prep *p)
 	if (c->d->out[0].dtype != HD_DTYPE_F64)		/* sums are wide on every device */
 		HD_TRY(hd_check_dtypes(c, "*", "r"));
 	p->n[0] = hd_view_count(&c->d->out[0]);
-	p->n[1] = hd_attr(c->d->attr, "loss_scale", 0) != 0;
+	p->n[1] = hd_attr_num(c->d->attr, "loss_scale", 0) != 0;
 	p->n[2] = c->d->out[0].dtype == HD_DTYPE_F64;
-	p->f[0] = hd_attr(c->d->attr, "value", 0);
+	p->f[0] = hd_attr_num(c->d->attr, "value", 0);
 	return 0;
 }
 

@@ -99,7 +99,7 @@ static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
 	HD_TRY(hd_check_ndim(c, x, 1, HD_MAX_DIMS));
 	HD_TRY(hd_check_all_same(c));
-	p->f[0] = hd_attr(c->d->attr, "p", 0);
+	p->f[0] = hd_attr_num(c->d->attr, "p", 0);
 	HD_TRY(hd_check_range(c, "p", p->f[0], 0, 1 - 0x1p-20));
 	p->n[0] = hd_check_count(x, 0, n - 1);
 	p->n[1] = x->n[n - 1];

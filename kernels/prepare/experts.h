@@ -24,13 +24,13 @@ static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p
 	p->n[4] = hd_attr_int(attr, "unit", 0);
 	p->n[5] = hd_attr_int(attr, "places", 0);
 	p->n[6] = hd_attr_int(attr, "group", 0);
-	p->n[7] = hd_attr(attr, "first", 0) != 0;
-	p->n[8] = hd_attr(attr, "normal", 0) != 0;
-	p->n[9] = hd_attr(attr, "random", 0) != 0;
+	p->n[7] = hd_attr_num(attr, "first", 0) != 0;
+	p->n[8] = hd_attr_num(attr, "normal", 0) != 0;
+	p->n[9] = hd_attr_num(attr, "random", 0) != 0;
 	p->n[10] = hd_attr_int(attr, "site", 0);
 	p->n[11] = z->off[0];
-	p->f[0] = hd_attr(attr, "aux", 0);
-	p->f[1] = hd_attr(attr, "z", 0);
+	p->f[0] = hd_attr_num(attr, "aux", 0);
+	p->f[1] = hd_attr_num(attr, "z", 0);
 	HD_TRY(hd_check_range(c, "the number of choices", (double)p->n[3], 1, (double)p->n[2]));
 	HD_TRY(hd_check_range(c, "places", (double)p->n[5], 1, (double)p->n[4]));
 	for (int i = 4; i < 7; i += 2)
@@ -43,7 +43,7 @@ static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p
 
 static inline int hd_prepare_route(const struct hd_check *c, struct hd_prep *p)
 {
-	uint32_t counts = hd_attr(c->d->attr, "counts", 0) != 0;
+	uint32_t counts = hd_attr_num(c->d->attr, "counts", 0) != 0;
 
 	HD_TRY(hd_check_counts(c, 1, 1, 3 + counts, 3 + counts));
 	HD_TRY(hd_check_dtypes(c, "r", "riri"));
@@ -98,9 +98,9 @@ static inline int hd_prepare_places(const struct hd_check *c, struct hd_prep *p,
 	HD_TRY(hd_check_ndim(c, d, 4, 4));
 	HD_TRY(hd_check_ndim(c, slots, 3, 3));
 	HD_TRY(hd_check_whole(c, x, 1));
-	p->n[9] = hd_attr(c->d->attr, "rows", 0) != 0;
+	p->n[9] = hd_attr_num(c->d->attr, "rows", 0) != 0;
 	p->n[10] = c->d->nin - 1;
-	p->n[8] = hd_attr(c->d->attr, "gates", 0) != 0;
+	p->n[8] = hd_attr_num(c->d->attr, "gates", 0) != 0;
 	if (p->n[9])
 		return hd_prepare_rows(c, p, x, slots, &c->d->in[c->d->nin - 1], d);
 	HD_TRY(hd_check_whole(c, d, 0));
@@ -124,7 +124,7 @@ static inline int hd_prepare_places(const struct hd_check *c, struct hd_prep *p,
 
 static inline int hd_prepare_dispatch(const struct hd_check *c, struct hd_prep *p)
 {
-	uint32_t gates = hd_attr(c->d->attr, "gates", 0) != 0, rows = hd_attr(c->d->attr, "rows", 0) != 0;
+	uint32_t gates = hd_attr_num(c->d->attr, "gates", 0) != 0, rows = hd_attr_num(c->d->attr, "rows", 0) != 0;
 
 	HD_TRY(hd_check_counts(c, 2 + gates + rows, 2 + gates + rows, 1, 1));
 	HD_TRY(hd_check_dtypes(c, gates ? "riri" : "rii", "r"));
@@ -135,7 +135,7 @@ static inline int hd_prepare_dispatch(const struct hd_check *c, struct hd_prep *
 
 static inline int hd_prepare_combine(const struct hd_check *c, struct hd_prep *p)
 {
-	uint32_t gates = hd_attr(c->d->attr, "gates", 0) != 0, rows = hd_attr(c->d->attr, "rows", 0) != 0;
+	uint32_t gates = hd_attr_num(c->d->attr, "gates", 0) != 0, rows = hd_attr_num(c->d->attr, "rows", 0) != 0;
 
 	HD_TRY(hd_check_counts(c, 2 + gates + rows, 2 + gates + rows, 1, 1));
 	HD_TRY(hd_check_dtypes(c, gates ? "riri" : "rii", "r"));
@@ -146,7 +146,7 @@ static inline int hd_prepare_combine(const struct hd_check *c, struct hd_prep *p
 
 static inline int hd_prepare_combine_dg(const struct hd_check *c, struct hd_prep *p)
 {
-	uint32_t rows = hd_attr(c->d->attr, "rows", 0) != 0;
+	uint32_t rows = hd_attr_num(c->d->attr, "rows", 0) != 0;
 
 	HD_TRY(hd_check_counts(c, 3 + rows, 3 + rows, 1, 1));
 	HD_TRY(hd_check_dtypes(c, "rri", "r"));

@@ -11,7 +11,7 @@
 
 static inline int hd_prepare_grouped(const struct hd_check *c, struct hd_prep *p)
 {
-	uint32_t add = hd_attr(c->d->attr, "add", 0) != 0;
+	uint32_t add = hd_attr_num(c->d->attr, "add", 0) != 0;
 	const struct hd_view *a, *b, *y, *w, *x, *counts;
 
 	HD_TRY(hd_check_counts(c, 3 + add, 3 + add, 1, 1));

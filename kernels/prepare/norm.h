@@ -13,13 +13,13 @@ static inline int hd_prepare_norm_rows(const struct hd_check *c, struct hd_prep 
 	HD_TRY(hd_check_ndim(c, x, 1, HD_MAX_DIMS));
 	p->n[1] = x->n[x->ndim - 1];
 	p->n[0] = hd_check_count(x, 0, x->ndim - 1);
-	p->n[2] = hd_attr(c->d->attr, "rms", 0) != 0;
+	p->n[2] = hd_attr_num(c->d->attr, "rms", 0) != 0;
 	return 0;
 }
 
 static inline int hd_prepare_norm(const struct hd_check *c, struct hd_prep *p)
 {
-	uint32_t rms = hd_attr(c->d->attr, "rms", 0) != 0, n;
+	uint32_t rms = hd_attr_num(c->d->attr, "rms", 0) != 0, n;
 	const struct hd_view *x = &c->d->in[0];
 
 	HD_TRY(hd_check_counts(c, 2, 3, 3 - rms, 3 - rms));
@@ -34,13 +34,13 @@ static inline int hd_prepare_norm(const struct hd_check *c, struct hd_prep *p)
 	for (uint32_t i = 1; i < c->d->nout; i++)
 		HD_TRY(hd_check_part(c, &c->d->out[i], x, 0, n - 1));
 	p->n[3] = c->d->nin == 3;
-	p->f[0] = hd_attr(c->d->attr, "eps", 1e-5);
+	p->f[0] = hd_attr_num(c->d->attr, "eps", 1e-5);
 	return 0;
 }
 
 static inline int hd_prepare_norm_d(const struct hd_check *c, struct hd_prep *p)
 {
-	uint32_t rms = hd_attr(c->d->attr, "rms", 0) != 0, n;
+	uint32_t rms = hd_attr_num(c->d->attr, "rms", 0) != 0, n;
 	const struct hd_view *x = &c->d->in[0];
 
 	HD_TRY(hd_check_counts(c, 5 - rms, 5 - rms, 1, 1));
@@ -58,7 +58,7 @@ static inline int hd_prepare_norm_d(const struct hd_check *c, struct hd_prep *p)
 /* Of each column alone: a slice of them will do. */
 static inline int hd_prepare_norm_dw(const struct hd_check *c, struct hd_prep *p)
 {
-	uint32_t rms = hd_attr(c->d->attr, "rms", 0) != 0, n;
+	uint32_t rms = hd_attr_num(c->d->attr, "rms", 0) != 0, n;
 	const struct hd_view *x = &c->d->in[0];
 
 	HD_TRY(hd_check_counts(c, 4 - rms, 4 - rms, 1, 2));

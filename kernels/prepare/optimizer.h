@@ -21,7 +21,7 @@ static inline int hd_prepare_clip(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_scalar(c, &c->d->in[0]));
 	HD_TRY(hd_check_scalar(c, &c->d->out[0]));
 	HD_TRY(hd_check_scalar(c, &c->d->out[1]));
-	p->f[0] = hd_attr(c->d->attr, "clip", 0);
+	p->f[0] = hd_attr_num(c->d->attr, "clip", 0);
 	return 0;
 }
 
@@ -48,10 +48,10 @@ static inline int hd_prepare_adamw(const struct hd_check *c, struct hd_prep *p)
 	const char *a = c->d->attr;
 
 	HD_TRY(hd_prepare_update(c, p, 4, 3));
-	p->f[HD_ADAMW_BETA1] = hd_attr(a, "beta1", 0.9);
-	p->f[HD_ADAMW_BETA2] = hd_attr(a, "beta2", 0.999);
-	p->f[HD_ADAMW_EPS] = hd_attr(a, "eps", 1e-8);
-	p->f[HD_ADAMW_DECAY] = hd_attr(a, "decay", 0);
+	p->f[HD_ADAMW_BETA1] = hd_attr_num(a, "beta1", 0.9);
+	p->f[HD_ADAMW_BETA2] = hd_attr_num(a, "beta2", 0.999);
+	p->f[HD_ADAMW_EPS] = hd_attr_num(a, "eps", 1e-8);
+	p->f[HD_ADAMW_DECAY] = hd_attr_num(a, "decay", 0);
 	HD_TRY(hd_check_range(c, "beta1", p->f[HD_ADAMW_BETA1], 0, 1 - 0x1p-20));
 	return hd_check_range(c, "beta2", p->f[HD_ADAMW_BETA2], 0, 1 - 0x1p-20);
 }
@@ -59,7 +59,7 @@ static inline int hd_prepare_adamw(const struct hd_check *c, struct hd_prep *p)
 static inline int hd_prepare_sgd(const struct hd_check *c, struct hd_prep *p)
 {
 	HD_TRY(hd_prepare_update(c, p, 2, 1));
-	p->f[0] = hd_attr(c->d->attr, "decay", 0);
+	p->f[0] = hd_attr_num(c->d->attr, "decay", 0);
 	return 0;
 }
 

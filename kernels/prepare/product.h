@@ -276,7 +276,7 @@ static inline int hd_plan_product(struct einsum *e, struct hd_mm_shape *s)
 /* The descriptor's operands, checked, in e (zeroed).  device: "cpu", for messages. */
 static inline int hd_prepare_einsum(const struct hd_kernel_desc *d, struct einsum *e, const char *device, struct hd_err *err)
 {
-	uint32_t bias = hd_attr(d->attr, "bias", 0) != 0, add = hd_attr(d->attr, "add", 0) != 0;
+	uint32_t bias = hd_attr_num(d->attr, "bias", 0) != 0, add = hd_attr_num(d->attr, "add", 0) != 0;
 	const struct hd_view *v[OPERANDS] = { 0 };
 
 	if (d->nin != 2 + bias + add || d->nout != 1)

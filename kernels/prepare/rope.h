@@ -31,8 +31,8 @@ static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 	p->n[2] = x->n[n - 2];
 	p->n[3] = x->n[n - 1];
 	p->n[4] = x->off[n - 3];
-	p->f[0] = hd_attr(c->d->attr, "theta", 10000);
-	p->f[1] = hd_attr(c->d->attr, "inverse", 0) != 0 ? -1 : 1;
+	p->f[0] = hd_attr_num(c->d->attr, "theta", 10000);
+	p->f[1] = hd_attr_num(c->d->attr, "inverse", 0) != 0 ? -1 : 1;
 	return hd_check_range(c, "theta", p->f[0], 1e-30, 1e30);
 }
 

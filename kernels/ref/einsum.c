@@ -42,7 +42,7 @@ static void add_dim(struct einsum *e, const struct hd_view *const *v, const stru
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
-	int bias = hd_attr(d->attr, "bias", 0) != 0, add = hd_attr(d->attr, "add", 0) != 0;
+	int bias = hd_attr_num(d->attr, "bias", 0) != 0, add = hd_attr_num(d->attr, "add", 0) != 0;
 	const struct hd_view *v[OPERANDS] = { 0 };
 	struct einsum *e;
 
@@ -146,7 +146,7 @@ static int prepare_with(const struct hd_kernel_desc *d, struct hd_prep *p, int b
 	struct hd_kernel_desc act = { "", 1 + (uint32_t)back, 1, both, d->out };
 	struct with_gelu *s;
 
-	if (d->nin < 2 + (uint32_t)back || d->nout != 1 + (hd_attr(d->attr, "keep", 0) != 0))
+	if (d->nin < 2 + (uint32_t)back || d->nout != 1 + (hd_attr_num(d->attr, "keep", 0) != 0))
 		return hd_err_set(err, HD_EINVAL, "einsum_gelu: %u inputs and %u outputs", d->nin, d->nout);
 	s = hd_alloc(sizeof(*s));
 	s->n = hd_view_count(&d->out[0]);

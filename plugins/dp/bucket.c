@@ -17,7 +17,7 @@ static int same_unit(const struct hd_node *a, const struct hd_node *b)
 {
 	const uint32_t once = HD_UNIT_G | HD_UNIT_S | HD_UNIT_U;
 
-	return a->site == b->site && a->phase == b->phase && (a->phase & once || a->block == b->block);
+	return a->stage == b->stage && a->phase == b->phase && (a->phase & once || a->block == b->block);
 }
 
 static int fits(const struct hd_strategy *s, const struct dp_bucket *b, const struct hd_node *n)
@@ -41,7 +41,7 @@ static struct hd_node *place_of(const struct hd_strategy *s, const struct dp_buc
 	struct hd_node *at = b->in[b->n - 1];
 
 	for (uint32_t i = 0; is_late(s, b) && i < n; i++)
-		at = all[i]->site == at->site ? all[i] : at;
+		at = all[i]->stage == at->stage ? all[i] : at;
 	return at;
 }
 
@@ -57,7 +57,7 @@ static int flush(struct hd_strategy *s, struct hd_plan *p, struct dp_bucket *b, 
 	b->flat = NULL;
 	move(s, p, g, b);
 	for (uint32_t i = 0; is_late(s, b) && i < n; i++)
-		if (all[i]->site == b->at->site)
+		if (all[i]->stage == b->at->stage)
 			s->g->after(p, b->flat, operand(s, all[i]));
 	b->n = 0;
 	b->bytes = 0;

@@ -41,8 +41,8 @@ int dp_lower_sums(struct hd_strategy *s, struct hd_plan *p);
 struct hd_tensor *dp_ring(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct hd_tensor *flat);
 struct hd_tensor *dp_hierarchical(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *flat);
 
-/* homes.c, pieces.c: what lives cut along the axis, and how it is scattered and gathered. */
-int dp_homes(struct hd_strategy *s, struct hd_plan *p);
+/* zero.c, pieces.c: what lives cut along the axis, and how it is scattered and gathered. */
+int dp_storage(struct hd_strategy *s, struct hd_plan *p);
 int dp_lower_pieces(struct hd_strategy *s, struct hd_plan *p);
 
 /* server.c: this member's piece of the sum, made in member order; and all members' pieces, on each. */

@@ -6,7 +6,7 @@
  *   sync = allreduce       one collective of the comm module per bucket
  *   sync = hierarchical    levels.c: within nodes, then across
  *   sync = server          server.c: each member is the server of its pieces
- *   zero = 1, 2, 3         homes.c, pieces.c: states, gradients, parameters are cut (ZeRO, 1910.02054)
+ *   zero = 1, 2, 3         zero.c, pieces.c: states, gradients, parameters are cut (ZeRO, 1910.02054)
  *   wire = bf16, fp16      wire.c: gradients of 16 bits on their way
  *
  * In all of them gradients travel in buckets (bucket.c), filled in the order in which backward makes them.
@@ -89,6 +89,6 @@ static int dp_lower(struct hd_strategy *s, struct hd_plan *p)
 
 static const struct hd_strategy_ops ops = {
 	.size = sizeof(ops), .options = options, .noptions = sizeof(options) / sizeof(options[0]),
-	.option_size = sizeof(options[0]), .open = dp_open, .mesh = dp_mesh, .rules = dp_rules, .homes = dp_homes, .lower = dp_lower,
+	.option_size = sizeof(options[0]), .open = dp_open, .mesh = dp_mesh, .rules = dp_rules, .storage = dp_storage, .lower = dp_lower,
 };
 HD_PLUGIN("dp", "0.2", &ops)

@@ -79,7 +79,7 @@ static int homes(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 
-const struct tp_form tp_form_2d = { .name = "2d", .mesh = mesh_2d, .rewrite = tp_summa_rewrite, .rules = rules, .homes = homes,
+const struct tp_form tp_form_2d = { .name = "2d", .mesh = mesh_2d, .rewrite = tp_summa_rewrite, .rules = rules, .storage = homes,
 	.lower = tp_summa_lower };
 const struct tp_form tp_form_25d = { .name = "2.5d", .mesh = mesh_25d, .rewrite = tp_summa_rewrite, .rules = rules,
-	.homes = homes, .lower = tp_summa_lower };
+	.storage = homes, .lower = tp_summa_lower };

@@ -66,4 +66,4 @@ static int homes(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 
-const struct tp_form tp_form_3d = { .name = "3d", .mesh = mesh, .rules = rules, .homes = homes };
+const struct tp_form tp_form_3d = { .name = "3d", .mesh = mesh, .rules = rules, .storage = homes };

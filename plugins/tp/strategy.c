@@ -47,12 +47,12 @@ static int tp_rewrite(struct hd_strategy *s, struct hd_plan *p)
 }
 
 static int tp_rules(struct hd_strategy *s, struct hd_plan *p) { return s->form->rules(s, p); }
-static int tp_homes(struct hd_strategy *s, struct hd_plan *p) { return s->form->homes ? s->form->homes(s, p) : HD_OK; }
+static int tp_storage(struct hd_strategy *s, struct hd_plan *p) { return s->form->storage ? s->form->storage(s, p) : HD_OK; }
 static int tp_lower(struct hd_strategy *s, struct hd_plan *p) { return s->form->lower ? s->form->lower(s, p) : HD_OK; }
 
 static const struct hd_strategy_ops ops = {
 	.size = sizeof(ops), .options = options, .noptions = sizeof(options) / sizeof(options[0]),
 	.option_size = sizeof(options[0]), .open = tp_open, .mesh = tp_mesh, .rewrite = tp_rewrite, .rules = tp_rules,
-	.homes = tp_homes, .lower = tp_lower,
+	.storage = tp_storage, .lower = tp_lower,
 };
 HD_PLUGIN("tp", "0.1", &ops)

@@ -12,7 +12,7 @@ struct tp_form {		/* NULL: does nothing */
 	int (*mesh)(struct hd_strategy *s, struct hd_plan *p, int64_t size);
 	int (*rewrite)(struct hd_strategy *s, struct hd_plan *p);
 	int (*rules)(struct hd_strategy *s, struct hd_plan *p);
-	int (*homes)(struct hd_strategy *s, struct hd_plan *p);
+	int (*storage)(struct hd_strategy *s, struct hd_plan *p);
 	int (*lower)(struct hd_strategy *s, struct hd_plan *p);
 };
 

@@ -48,7 +48,7 @@ struct hd_plan *gt_plan(int64_t micros)
 	p->micros = micros;
 	p->micro_batch = p->batch = 2;
 	p->cur = p->block = -1;
-	p->real = HD_DTYPE_F64;
+	p->master_dtype = HD_DTYPE_F64;
 	p->phase = HD_UNIT_F;
 	p->model.layers = 1;
 	p->model.seq = 4;
@@ -58,7 +58,7 @@ struct hd_plan *gt_plan(int64_t micros)
 
 struct hd_plan *gt_plan_of(const char *ini, int64_t ranks, uint32_t real)
 {
-	struct hd_plan_options o = {.ranks = ranks, .train = 1, .real = real};
+	struct hd_plan_options o = {.ranks = ranks, .train = 1, .master_dtype = real};
 	struct hd_conf *c = gt_conf(ini);
 	struct hd_plan *p = NULL;
 

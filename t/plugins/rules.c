@@ -123,12 +123,12 @@ static void cut_more(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor 
 				 g->place(p, t, s->axis[i])->dim == t->dims[d];
 		if (taken || t->local[d] % axis->n)
 			continue;
-		g->home(p, t, axis, &cut);
+		g->storage(p, t, axis, &cut);
 		return;
 	}
 }
 
-static int rules_homes(struct hd_strategy *s, struct hd_plan *p)
+static int rules_storage(struct hd_strategy *s, struct hd_plan *p)
 {
 	if (*s->home)
 		for (struct hd_tensor *t = NULL; (t = s->h->graph->leaf_next(p, t, HD_TENSOR_PARAM));)
@@ -159,7 +159,7 @@ static const struct hd_strategy_ops ops = {
 	.open = rules_open,
 	.mesh = rules_mesh,
 	.rules = rules_rules,
-	.homes = rules_homes,
+	.storage = rules_storage,
 	.schedule = rules_schedule,
 };
 HD_PLUGIN("rules", "0.1", &ops)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/base/words.h - text that people type, as numbers; shared by the INI file and the command
+ * engine/base/parse.h - text that people type, as numbers; shared by the INI file and the command
  * line.
  *
  * Each of the first takes the whole word or nothing: 0, or HD_EINVAL without touching *out.
@@ -10,15 +10,15 @@
 #include <stdint.h>
 
 int hd_word_int(const char *s, int64_t *out);
-int hd_word_count(const char *s, int64_t *out);	/* with K, M, G: thousands */
+int hd_parse_count(const char *s, int64_t *out);	/* with K, M, G: thousands */
 int hd_word_bytes(const char *s, int64_t *out); /* K, M, G, T: powers of 1024 */
 int hd_word_bool(const char *s, int64_t *out); /* yes/no/on/off/true/false/1/0 */
 int hd_word_num(const char *s, double *out); /* finite, decimal */
 
-char *hd_word_trim(char *s); /* in place, without blanks at both ends */
-const char *hd_nearest(const char *word, const char *const *among, int n);	/* NULL: none is near */
+char *hd_parse_trim(char *s); /* in place, without blanks at both ends */
+const char *hd_suggest_nearest(const char *word, const char *const *among, int n);	/* NULL: none is near */
 /* "did you mean x?" with the nearest of names, else what, a colon and all of them. */
-void hd_word_advice(char *out, size_t size, const char *word, const char *what,
+void hd_suggest(char *out, size_t size, const char *word, const char *what,
 		    const char *const *names, int n);
 
 #endif

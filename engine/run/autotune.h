@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/run/picks.h - what timing decides (which implementation of a product, the machine's product rate): decided once by
+ * engine/run/autotune.h - what timing decides (which implementation of a product, the machine's product rate): decided once by
  * rank 0, the same on all ranks, kept in a cache file, recorded in checkpoints and used again on resume.
  */
 #ifndef HD_ENGINE_PICKS_H
 #define HD_ENGINE_PICKS_H
 #include "engine/run/job.h"
 
-int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err);
+int hd_autotune_settle(struct hd_job *j, const char *known, struct hd_err *err);
 /* train.precision = auto on a cpu: the faster by the rate of large products, before anything is planned.  Sets j->low. */
-void hd_picks_precision(struct hd_job *j, const char *known);
+void hd_autotune_precision(struct hd_job *j, const char *known);
 
 #endif

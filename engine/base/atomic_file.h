@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/base/dirs.h - directories and files that are complete or absent.
+ * engine/base/atomic_file.h - directories and files that are complete or absent.
  */
 #ifndef HD_ENGINE_DIRS_H
 #define HD_ENGINE_DIRS_H

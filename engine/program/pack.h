@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/program/memory.h - offsets in one arena for buffers whose lifetimes are known.
+ * engine/program/pack.h - offsets in one arena for buffers whose lifetimes are known.
  */
 #ifndef HD_ENGINE_MEMORY_H
 #define HD_ENGINE_MEMORY_H
@@ -13,7 +13,7 @@ struct hd_span {
 #define HD_ALIGN 64
 
 /* Spans that exist at the same time do not overlap.  -> bytes of the arena.  Deterministic. */
-int64_t hd_memory_plan(struct hd_span *s, int64_t n);
+int64_t hd_pack_plan(struct hd_span *s, int64_t n);
 /* The same for very many spans, quickly: unit[t] is the unit that time t belongs to, never falling.  A span counts for
  * the whole of each unit in which it exists with others that end elsewhere; so the arena may be larger. */
 int64_t hd_memory_plan_units(struct hd_span *s, int64_t n, const int32_t *unit);

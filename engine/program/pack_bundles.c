@@ -11,7 +11,7 @@
 #include <config.h>
 #include "engine/base/err.h"
 #include "engine/base/hash.h"
-#include "engine/program/memory.h"
+#include "engine/program/pack.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +80,7 @@ static const struct pattern *packed(struct patterns *all, struct pattern p)
 			free(p.s);
 			return &all->v[k];
 		}
-	p.bytes = hd_memory_plan(p.s, p.n);
+	p.bytes = hd_pack_plan(p.s, p.n);
 	all->v = hd_grow(all->v, all->n, &all->cap, sizeof(*all->v));
 	all->v[all->n] = p;
 	return &all->v[all->n++];
@@ -141,7 +141,7 @@ int64_t hd_memory_plan_units(struct hd_span *s, int64_t n, const int32_t *unit)
 		bundle[nbundles++] = (struct hd_span){ arrange(s, it + from, to - from, &all),
 			it[from].u0, it[from].u1, 0 };
 	}
-	top = hd_memory_plan(bundle, nbundles);
+	top = hd_pack_plan(bundle, nbundles);
 	nbundles = 0;
 	for (int64_t from = 0, to; from < some; from = to, nbundles++) {
 		to = bundle_end(it, some, from);

@@ -45,7 +45,7 @@ static void norm_in_phases(struct hd_plan *p, struct node *n)
 		combine[3] = n->ins[0];
 	}
 	ins[k++] = rms ? part->outs[0] : hd_op1(p, "norm_combine", combine, 4, "%s", "");
-	replace_all(p, n, hd_node_make(p, "norm_apply", ins, k, "rms=%d eps=%.17g", rms, hd_attr(n->attr, "eps", 1e-5)));
+	replace_all(p, n, hd_node_make(p, "norm_apply", ins, k, "rms=%d eps=%.17g", rms, hd_attr_num(n->attr, "eps", 1e-5)));
 }
 
 static void gradient_in_phases(struct hd_plan *p, struct node *n)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * norm over a dim that is cut, in phases, as cross entropy is (xent.c); engine/passes/phases.c puts them in place of norm and
+ * norm over a dim that is cut, in phases, as cross entropy is (xent.c); engine/passes/decompose.c puts them in place of norm and
  * norm_d where a rule cuts what they read.
  *
  *   norm_part      of a slice of n elements: sum s, and sum of squares v around the slice's own mean s / n
@@ -14,7 +14,7 @@
 #include "engine/ops/ops.h"
 
 static const struct hd_dim *last_dim(const struct hd_tensor *x) { return x->dims[x->ndim - 1]; }
-static int is_rms(const char *attr) { return hd_attr(attr, "rms", 0) != 0; }
+static int is_rms(const char *attr) { return hd_attr_num(attr, "rms", 0) != 0; }
 
 /* A number a row, in full precision. */
 static void row_shape(struct hd_shape *s, const struct hd_tensor *x)
@@ -123,7 +123,7 @@ static int apply_record(struct hd_strategy *self, struct hd_record *r, const str
 
 	(void)self;
 	HD_TRY(r->api->launch(r, "map", n->ins + n->nin - 1, 1, n->outs + 1, 1, "1 / sqrt(a / %lld + %.17g)", whole,
-				      hd_attr(n->attr, "eps", 1e-5)));
+				      hd_attr_num(n->attr, "eps", 1e-5)));
 	if (rms)
 		return r->api->launch(r, "map", ins, 3, n->outs, 1, "a * c * b");
 	HD_TRY(r->api->launch(r, "map", n->ins + n->nin - 2, 1, n->outs + 2, 1, "a / %lld", whole));

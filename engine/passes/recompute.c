@@ -46,7 +46,7 @@ static int made_again(const struct remake *m, const struct tensor *t, int block)
 /* Weight gradients may run later, activations' gradients may not wait for them. */
 static void runs_with_activations(struct node *c)
 {
-	if (!c->again || c->v.phase == HD_UNIT_B)
+	if (!c->recompute_of || c->v.phase == HD_UNIT_B)
 		return;
 	c->v.phase = HD_UNIT_B;
 	for (uint32_t i = 0; i < c->v.nin; i++)
@@ -143,7 +143,7 @@ int hd_pass_recompute(struct hd_plan *p)
 	m.begin = hd_alloc((p->nblocks + 1) * sizeof(*m.begin));
 	look(&m);
 	for (struct node *n = p->first; n && !p->err->code; n = n->next)
-		if (n->v.phase & (HD_UNIT_B | HD_UNIT_W) && !n->again)
+		if (n->v.phase & (HD_UNIT_B | HD_UNIT_W) && !n->recompute_of)
 			read_again(&m, n);
 	p->anchor = NULL;
 	p->block = -1;

@@ -58,7 +58,7 @@ static int nothing_divides(struct hd_strategy *s, struct hd_plan *p)
 			  "ring and allreduce need none", n);
 }
 
-int dp_homes(struct hd_strategy *s, struct hd_plan *p)
+int dp_storage(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const uint32_t what[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD, HD_TENSOR_PARAM };
 	uint32_t cut = 0, all = 0;
@@ -74,7 +74,7 @@ int dp_homes(struct hd_strategy *s, struct hd_plan *p)
 				continue;
 			all++;
 			if (piece(s, p, w, &to) && ++cut)
-				s->g->home(p, t, s->dp, &to);
+				s->g->storage(p, t, s->dp, &to);
 		}
 	if (all && !cut)
 		return nothing_divides(s, p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/predict/price.h - how long a step takes on a machine that need not be at hand.
+ * engine/predict/simulate.h - how long a step takes on a machine that need not be at hand.
  */
 #ifndef HD_ENGINE_PRICE_H
 #define HD_ENGINE_PRICE_H

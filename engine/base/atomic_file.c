@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Directories and files that are complete or absent (engine/base/dirs.h).
+ * Directories and files that are complete or absent (engine/base/atomic_file.h).
  *
  * A name appears by rename, after what it names is on disk; and it vanishes by rename before what
  * it named is taken apart. A process or a machine that stops in between leaves a name that begins
@@ -9,7 +9,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* renameat2 */
 #endif
-#include "engine/base/dirs.h"
+#include "engine/base/atomic_file.h"
 #include "engine/base/file.h"
 #include <dirent.h>
 #include <errno.h>

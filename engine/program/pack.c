@@ -12,7 +12,7 @@
  */
 #include <config.h>
 #include "engine/base/err.h"
-#include "engine/program/memory.h"
+#include "engine/program/pack.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ struct leaf {
 	struct placed p[LEAF];
 };
 
-struct arena {
+struct packing {
 	struct leaf **leaf;
 	size_t n, cap;
 	int64_t top, work;
@@ -73,7 +73,7 @@ static void summarize(struct leaf *l)
 	}
 }
 
-static void split(struct arena *a, size_t at)
+static void split(struct packing *a, size_t at)
 {
 	struct leaf *l = a->leaf[at], *r = hd_alloc(sizeof(*r));
 
@@ -88,7 +88,7 @@ static void split(struct arena *a, size_t at)
 }
 
 /* The last leaf that begins at or below it */
-static size_t leaf_for(const struct arena *a, int64_t from)
+static size_t leaf_for(const struct packing *a, int64_t from)
 {
 	size_t low = 0, high = a->n;
 
@@ -103,7 +103,7 @@ static size_t leaf_for(const struct arena *a, int64_t from)
 	return low;
 }
 
-static void insert(struct arena *a, const struct placed *p)
+static void insert(struct packing *a, const struct placed *p)
 {
 	size_t at;
 	struct leaf *l;
@@ -127,7 +127,7 @@ static void insert(struct arena *a, const struct placed *p)
 	a->top = max64(a->top, p->to);
 }
 
-static void clear(struct arena *a)
+static void clear(struct packing *a)
 {
 	for (size_t i = 0; i < a->n; i++)
 		free(a->leaf[i]);
@@ -174,7 +174,7 @@ static int see_leaf(struct search *s, const struct leaf *l, int tight)
 	return 0;
 }
 
-static int64_t place(struct arena *a, const struct hd_span *s, int tight)
+static int64_t place(struct packing *a, const struct hd_span *s, int tight)
 {
 	struct search look = { .bytes = rounded(s->bytes), .first = s->first,
 			       .last = max64(s->first, s->last), .best = -1 };
@@ -246,7 +246,7 @@ struct plan {
  * -> that span's place in the order, or -1: this is the best now. */
 static int64_t attempt(struct plan *p)
 {
-	struct arena a = { 0 };
+	struct packing a = { 0 };
 	int64_t k;
 
 	for (k = 0; k < p->n; k++) {
@@ -306,7 +306,7 @@ static void repair(struct plan *p)
 	}
 }
 
-int64_t hd_memory_plan(struct hd_span *s, int64_t n)
+int64_t hd_pack_plan(struct hd_span *s, int64_t n)
 {
 	struct plan p = { .s = s, .best = INT64_MAX, .bound = hd_memory_bound(s, n) };
 

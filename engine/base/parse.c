@@ -6,7 +6,7 @@
  * letters may be wrong; or the end may be missing, if it is clear which.
  */
 #include <config.h>
-#include "engine/base/words.h"
+#include "engine/base/parse.h"
 #include "engine/base/err.h"
 #include <ctype.h>
 #include <errno.h>
@@ -32,7 +32,7 @@ int hd_word_int(const char *s, int64_t *out)
 }
 
 /* A count: tokens and steps by the thousand, million, billion. */
-int hd_word_count(const char *s, int64_t *out)
+int hd_parse_count(const char *s, int64_t *out)
 {
 	static const char units[] = "KMG";
 	int64_t v, scale = 1;
@@ -152,7 +152,7 @@ static const char *beginning(const char *word, const char *const *among, int n)
 	return only;
 }
 
-const char *hd_nearest(const char *word, const char *const *among, int n)
+const char *hd_suggest_nearest(const char *word, const char *const *among, int n)
 {
 	const char *best = NULL;
 	int i, best_d = 0, nw = (int)strnlen(word, MAX_WORD);
@@ -169,7 +169,7 @@ const char *hd_nearest(const char *word, const char *const *among, int n)
 	return best ? best : beginning(word, among, n);
 }
 
-char *hd_word_trim(char *s)
+char *hd_parse_trim(char *s)
 {
 	size_t n;
 
@@ -193,10 +193,10 @@ static void list(char *out, size_t size, const char *const *names, int n)
 }
 
 /* "; did you mean x?", or else what there is. */
-void hd_word_advice(char *out, size_t size, const char *word, const char *what,
+void hd_suggest(char *out, size_t size, const char *word, const char *what,
 		    const char *const *names, int n)
 {
-	const char *near = hd_nearest(word, names, n);
+	const char *near = hd_suggest_nearest(word, names, n);
 	char all[400];
 
 	list(all, sizeof(all), names, n);

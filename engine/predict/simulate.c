@@ -11,7 +11,7 @@
  * on one node.
  */
 #include <config.h>
-#include "engine/predict/price.h"
+#include "engine/predict/simulate.h"
 #include "engine/graph/traffic.h"
 #include <math.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static double kernel_seconds(const struct hd_machine *m, const struct hd_program
 		n->v.op->cost(n->inst >= 0 ? g->plan->inst[n->inst].self : NULL, &n->v, &c);
 	else if (is_free(g, n))
 		return 0;
-	compute = c.product_flops / (rate * m->efficiency) + c.other_flops / m->flops_fp32;
+	compute = c.matmul_flops / (rate * m->efficiency) + c.other_flops / m->flops_fp32;
 	memory = (c.bytes > 0 ? c.bytes : traffic(n)) / m->memory_bandwidth;
 	return m->kernel_latency + (compute > memory ? compute : memory);
 }

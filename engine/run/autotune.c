@@ -3,9 +3,9 @@
  * be written nothing is lost but time.
  */
 #include <config.h>
-#include "engine/run/picks.h"
+#include "engine/run/autotune.h"
 #include "engine/base/hash.h"
-#include "engine/base/dirs.h"
+#include "engine/base/atomic_file.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static char *cache_path(const struct hd_job *j)
 }
 
 /* The line of the rate of large products, in the precision of the run. */
-static const char *rate_key(const struct hd_job *j) { return j->low ? "rate.bf16 " : "rate.fp32 "; }
+static const char *rate_key(const struct hd_job *j) { return j->compute_dtype ? "rate.bf16 " : "rate.fp32 "; }
 
 static double rate_in(const char *text, const char *key)
 {
@@ -106,7 +106,7 @@ static int prefers_low(const struct hd_job *j)
 	return j->device->product_rate(HD_DTYPE_BF16) > j->device->product_rate(HD_DTYPE_F32);
 }
 
-void hd_picks_precision(struct hd_job *j, const char *known)
+void hd_autotune_precision(struct hd_job *j, const char *known)
 {
 	struct hd_err ignored = { 0 };
 	char *path, *cached, *text, *all;
@@ -123,7 +123,7 @@ void hd_picks_precision(struct hd_job *j, const char *known)
 	}
 	all = hd_comm_bcast_text(text, 0);
 	s = strstr(all, CHOSEN);
-	j->low = s && !strncmp(s + strlen(CHOSEN), "bf16", 4) ? HD_DTYPE_BF16 : 0;
+	j->compute_dtype = s && !strncmp(s + strlen(CHOSEN), "bf16", 4) ? HD_DTYPE_BF16 : 0;
 	free(path), free(cached), free(text), free(all);
 }
 
@@ -134,19 +134,19 @@ static char *all_picks(struct hd_job *j, char *picks)
 
 	if (!is_auto(j))
 		return picks;
-	text = hd_format("%s" CHOSEN "%s\n", picks ? picks : "", j->low ? "bf16" : "fp32");
+	text = hd_format("%s" CHOSEN "%s\n", picks ? picks : "", j->compute_dtype ? "bf16" : "fp32");
 	free(picks);
 	return text;
 }
 
-int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err)
+int hd_autotune_settle(struct hd_job *j, const char *known, struct hd_err *err)
 {
 	struct hd_exchange x = { j, gather, bcast };
 	struct hd_err ignored = { 0 };
 	char *path = cache_path(j), *cached = NULL, *all, *base;
 
 	if (!hd_device_in_host(j->device)) {	/* its libraries choose by themselves */
-		j->picks = j->device->settle(known ? known : "", &x);
+		j->tuned = j->device->settle(known ? known : "", &x);
 		j->rate = j->device->peak ? j->device->peak(hd_job_dtype(j)) : j->device->product_rate(hd_job_dtype(j));
 		free(path);
 		return err->code;
@@ -155,7 +155,7 @@ int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err)
 		cached = hd_file_read(path, NULL, &ignored);
 	base = hd_format("%s%s", known ? known : "", cached ? cached : "");
 	all = hd_comm_bcast_text(base, 0);
-	j->picks = all_picks(j, j->device->settle(all, &x));
+	j->tuned = all_picks(j, j->device->settle(all, &x));
 	j->rate = rate_in(all, rate_key(j));
 	if (!(j->rate > 0)) {		/* all ranks measure at once: that is how they will compute */
 		double mine;
@@ -166,7 +166,7 @@ int hd_picks_settle(struct hd_job *j, const char *known, struct hd_err *err)
 	}
 	if (j->world.rank == 0) {
 		char *text = merged(cached ? cached : "", rate_key(j), j->rate,
-				    j->picks && !j->train.deterministic ? j->picks : "");
+				    j->tuned && !j->train.deterministic ? j->tuned : "");
 
 		if (!cached || strcmp(text, cached))
 			save(path, text);
