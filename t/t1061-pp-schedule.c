@@ -166,7 +166,7 @@ static void all_sizes(int order, const char *name, int chunks)
 	free(why);
 }
 
-/* -- orders as they are drawn in the papers ---------------------------------------------------------------------------------- */
+/* -- orders as they are drawn in the papers ---------------------------------------------------- */
 /* "F0 F1 B0 B1": what a stage does, in order; a chunk other than 0 behind a dot. */
 static const char *drawn(int order, int p, int m, int v, int r)
 {
@@ -180,8 +180,8 @@ static const char *drawn(int order, int p, int m, int v, int r)
 		const struct hd_unit *u = &list[r][i];
 		char kind = u->kind == HD_UNIT_F ? 'F' : u->kind == HD_UNIT_B ? 'B' : 'W';
 
-		n += (size_t)snprintf(line + n, sizeof(line) - n, u->chunk ? "%s%c%d.%d" : "%s%c%d", i ? " " : "", kind, (int)u->micro,
-				      (int)u->chunk);
+		n += (size_t)snprintf(line + n, sizeof(line) - n, u->chunk ? "%s%c%d.%d" : "%s%c%d", i ? " " : "", kind,
+				      (int)u->micro, (int)u->chunk);
 	}
 	return line;
 }
@@ -189,11 +189,13 @@ static const char *drawn(int order, int p, int m, int v, int r)
 static void drawings(void)
 {
 	for (int r = 0; r < 3; r++)
-		is_str(drawn(PP_GPIPE, 3, 3, 1, r), "F0 F1 F2 B2 B1 B0", "gpipe: backward begins with the last micro-batch");
+		is_str(drawn(PP_GPIPE, 3, 3, 1, r), "F0 F1 F2 B2 B1 B0",
+		       "gpipe: backward begins with the last micro-batch");
 	is_str(drawn(PP_1F1B, 3, 4, 1, 0), "F0 F1 F2 B0 F3 B1 B2 B3", "1f1b: the first of three stages");
 	is_str(drawn(PP_1F1B, 3, 4, 1, 1), "F0 F1 B0 F2 B1 F3 B2 B3", "1f1b: the second");
 	is_str(drawn(PP_1F1B, 3, 4, 1, 2), "F0 B0 F1 B1 F2 B2 F3 B3", "1f1b: the last");
-	is_str(drawn(PP_INTERLEAVED, 2, 2, 2, 0), "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1", "interleaved: the first of two stages");
+	is_str(drawn(PP_INTERLEAVED, 2, 2, 2, 0), "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1",
+	       "interleaved: the first of two stages");
 	is_str(drawn(PP_INTERLEAVED, 2, 2, 2, 1), "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1", "interleaved: the last");
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a step does to every parameter of a whole model, in the test's own arithmetic: SGD, and Adam with decoupled weight decay
- * (Loshchilov and Hutter 2019), with their betas, eps, clipping (Pascanu et al. 2013) and weight decay, on one rank and in
- * layouts that cut states, gradients and parameters.  Kernels are compared elsewhere; here it is which numbers reach them.  If
- * this broke, biases and norms would decay, or nothing would, and the model would train, only worse.
+ * What a step does to every parameter of a whole model, in the test's own arithmetic: SGD, and Adam with decoupled
+ * weight decay (Loshchilov and Hutter 2019), with their betas, eps, clipping (Pascanu et al. 2013) and weight
+ * decay, on one rank and in layouts that cut states, gradients and parameters.  Kernels are compared elsewhere;
+ * here it is which numbers reach them.  If this broke, biases and norms would decay, or nothing would, and the
+ * model would train, only worse.
  *
  * In double on the reference device, all ranks in this process.
  */
@@ -13,7 +14,7 @@
 #define DECAY 0.25
 #define BETA1 0.75
 #define BETA2 0.9
-#define EPS 0.01		/* large: it shows, and keeps a gradient that is zero but for rounding from becoming a sign */
+#define EPS 0.01 /* large: it shows, and keeps a gradient that is zero but for rounding from becoming a sign */
 #define CLIP 0.125
 #define LR 0.03125
 #define BATCH 18
@@ -26,17 +27,24 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-	{"adamw", 1, 0}, {"adamw, clipped", 1, CLIP}, {"sgd", 0, 0}, {"sgd, clipped", 0, CLIP},
+	{"adamw", 1, 0},
+	{"adamw, clipped", 1, CLIP},
+	{"sgd", 0, 0},
+	{"sgd, clipped", 0, CLIP},
 };
 
 static struct hd_plan *plan(const char *model, const struct kind *k, int ranks, const char *sections)
 {
 	char ini[2500];
 
-	snprintf(ini, sizeof(ini), "[model]\nlayers = 3\nheads = 3\nembed = 18\nmlp = 27\nvocab = 19\n%s\n[data]\ntrain = none\n"
-		 "[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 3\noptimizer = %s\nclip = %g\nweight_decay = %g\n"
-		 "beta1 = %g\nbeta2 = %g\neps = %g\n%s", model, SEQ, BATCH, ranks == 1 ? 6 : 2, k->adam ? "adamw" : "sgd", k->clip, DECAY, BETA1,
-		 BETA2, EPS, sections);
+	snprintf(
+		ini, sizeof(ini),
+		"[model]\nlayers = 3\nheads = 3\nembed = 18\nmlp = 27\nvocab = 19\n%s\n[data]\ntrain = none\n"
+		"[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 3\noptimizer = %s\n"
+		"clip = %g\nweight_decay = %g\n"
+		"beta1 = %g\nbeta2 = %g\neps = %g\n%s",
+		model, SEQ, BATCH, ranks == 1 ? 6 : 2, k->adam ? "adamw" : "sgd", k->clip, DECAY, BETA1, BETA2, EPS,
+		sections);
 	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
 }
 
@@ -47,7 +55,8 @@ static struct gt_run *opened(struct hd_plan *p, int many)
 
 	for (size_t i = 0; r && i < p->ntensors; i++)
 		for (int k = 0; k < r->n; k++)
-			if (p->tensors[i]->v.what == HD_TENSOR_STATE && !p->tensors[i]->v.node && hd_tensor_here(r->g[k], p->tensors[i]))
+			if (p->tensors[i]->v.what == HD_TENSOR_STATE && !p->tensors[i]->v.node &&
+			    hd_tensor_here(r->g[k], p->tensors[i]))
 				memset(gt_address(r, p->tensors[i], k), 0, (size_t)hd_local_bytes(p->tensors[i]));
 	if (r) {
 		r->run.lr = LR;
@@ -66,7 +75,7 @@ static int decays(const char *name)
 	return !strstr(name, "ln_") && !strstr(name, "norm") && strcmp(n > 5 ? name + n - 5 : name, ".bias");
 }
 
-/* -- no gradient: decay alone -------------------------------------------------------------------------------------------- */
+/* -- no gradient: decay alone ------------------------------------------------------------------ */
 static void decay_alone(const char *model, const char *what, const struct kind *k)
 {
 	int moved = 0, stayed = 0, wrong = 0;
@@ -98,17 +107,19 @@ static void decay_alone(const char *model, const char *what, const struct kind *
 		*(decays(t->v.name) ? &moved : &stayed) += 1;
 		for (int64_t e = 0; e < hd_local_count(t); e++)
 			if (!(fabs(w[e] - before[at][e] * factor) <= (factor < 1 ? 2 * DBL_EPSILON * fabs(w[e]) : 0))) {
-				note("%s[%lld]: from %.17g to %.17g, not times %g", t->v.name, (long long)e, before[at][e], w[e], factor);
+				note("%s[%lld]: from %.17g to %.17g, not times %g", t->v.name, (long long)e,
+				     before[at][e], w[e], factor);
 				wrong++;
 				break;
 			}
 		free(before[at++]);
 	}
-	ok(!wrong && moved && stayed, "without a gradient %d parameters become w (1 - lr decay), %d stay to the bit", moved, stayed);
+	ok(!wrong && moved && stayed, "without a gradient %d parameters become w (1 - lr decay), %d stay to the bit",
+	   moved, stayed);
 	gt_close(one);
 }
 
-/* -- steps by hand --------------------------------------------------------------------------------------------------------- */
+/* -- steps by hand ----------------------------------------------------------------------------- */
 struct moments {
 	double *m, *v;
 };
@@ -131,8 +142,8 @@ static double factor_by_hand(double clip, double *largest)
 }
 
 /* Of one parameter: what the step is to make of it.  Every power of beta is made by multiplying. */
-static void by_hand(const struct kind *k, const double *w, const double *g, double factor, double decay, int step, int64_t n,
-		    struct moments *s, double *out)
+static void by_hand(const struct kind *k, const double *w, const double *g, double factor, double decay, int step,
+		    int64_t n, struct moments *s, double *out)
 {
 	double b1 = 1, b2 = 1;
 
@@ -188,7 +199,7 @@ static double step(const struct kind *k, int number, struct moments *states, dou
 	return worst;
 }
 
-/* -- layouts ------------------------------------------------------------------------------------------------------------------ */
+/* -- layouts ----------------------------------------------------------------------------------- */
 static const struct layout {
 	const char *name, *sections;
 	int ranks, experts;
@@ -220,15 +231,17 @@ static void in_layout(const struct layout *l, const char *model, const struct ki
 		why = why ? why : sim_update(r);
 	}
 	for (size_t i = 0; i < one->plan->ntensors && !why; i++) {
-		const struct tensor *t = one->plan->tensors[i], *w = is_parameter(t) ? gt_param_named(r->plan, t->v.name) : NULL;
+		const struct tensor *t = one->plan->tensors[i],
+				    *w = is_parameter(t) ? gt_param_named(r->plan, t->v.name) : NULL;
 		double off = w ? compare(r, w, t) : is_parameter(t) ? NAN : 0;
 
 		if (!(off <= worst))
 			worst = off, where = t->v.name;
 	}
-	/* Gradients agree to 1e-12 of the largest entry (t/lib/one_rank.h); Adam makes at most 1 / eps times that of it, SGD that, and
-	 * weights of some units have a rounding each. */
-	if (!ok(!why && worst <= STEPS * (LR * (k->adam ? 1 / EPS : 1) * 1e-12 * largest + 4 * DBL_EPSILON), "%s: %d steps of %s leave the parameters of one rank", l->name, STEPS, k->name))
+	/* Gradients agree to 1e-12 of the largest entry (t/lib/one_rank.h); Adam makes at most 1 / eps times that of it,
+	 * SGD that, and weights of some units have a rounding each. */
+	if (!ok(!why && worst <= STEPS * (LR * (k->adam ? 1 / EPS : 1) * 1e-12 * largest + 4 * DBL_EPSILON),
+		"%s: %d steps of %s leave the parameters of one rank", l->name, STEPS, k->name))
 		note("%s: off by %g (%s)", why ? why : "it ran", worst, where);
 	sim_close(r);
 }
@@ -254,7 +267,8 @@ static void steps(const char *model, const char *what, int has_experts)
 		/* Weights of up to 3 and moves of lr: a dozen roundings each. */
 		if (!ok(worst <= 12 * DBL_EPSILON * 3, "%d steps are those of the paper", STEPS))
 			note("off by %g", worst);
-		ok(kinds[i].clip > 0 ? least < 1 : least == 1, "the gradient is %s (%g)", kinds[i].clip > 0 ? "limited" : "as it is", least);
+		ok(kinds[i].clip > 0 ? least < 1 : least == 1, "the gradient is %s (%g)",
+		   kinds[i].clip > 0 ? "limited" : "as it is", least);
 		for (size_t k = 0; k < one->plan->ntensors; k++) {
 			free(states[k].m);
 			free(states[k].v);
@@ -270,7 +284,8 @@ static void steps(const char *model, const char *what, int has_experts)
 int main(void)
 {
 	static const char gpt2[] = "dropout = 0.1", llama[] = "family = llama\nkv_heads = 1",
-		mixtral[] = "family = mixtral\nkv_heads = 3\nexperts = 3", some[] = "experts = 3\ntie_embeddings = no";
+			  mixtral[] = "family = mixtral\nkv_heads = 3\nexperts = 3",
+			  some[] = "experts = 3\ntie_embeddings = no";
 
 	for (size_t i = 1; i < HD_LEN(kinds); i++) {
 		decay_alone(gpt2, "gpt2", &kinds[i]);

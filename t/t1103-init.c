@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The scale of initial weights, of every kind of parameter of every family: normal with model.init_std, what ends a residual
- * branch divided by sqrt(2 layers) (GPT-2, Radford et al. 2019), norms one, biases zero.  Layouts are compared with each other,
- * and start from the same weights even when all are wrong; a deep model whose residual stream starts too wide learns late or
- * not at all.
+ * The scale of initial weights, of every kind of parameter of every family: normal with model.init_std, what ends
+ * a residual branch divided by sqrt(2 layers) (GPT-2, Radford et al. 2019), norms one, biases zero.  Layouts are
+ * compared with each other, and start from the same weights even when all are wrong; a deep model whose residual
+ * stream starts too wide learns late or not at all.
  *
- * A kind is a name without its layer.  The deviation of N numbers is off by 1 / sqrt(2 N) of itself, a mean by 1 / sqrt(N) of
- * the deviation: 6 times that is allowed, and never more than 5 %.
+ * A kind is a name without its layer.  The deviation of N numbers is off by 1 / sqrt(2 N) of itself, a mean by 1 /
+ * sqrt(N) of the deviation: 6 times that is allowed, and never more than 5 %.
  */
 #include <config.h>
 #include "engine/run/job.h"
@@ -79,14 +79,16 @@ static void is_normal(const struct kind *k, double std)
 {
 	double n = (double)k->n, mean = k->sum / n, got = sqrt(k->squares / n - mean * mean), allowed = 6 / sqrt(2 * n);
 
-	if (!ok(allowed < 0.05 && fabs(got / std - 1) < allowed && fabs(mean) < 6 * std / sqrt(n), "%s has a deviation of %.4g", k->name, std))
-		note("%lld of them have %g and a mean of %g; off by %g, allowed are %g", (long long)k->n, got, mean, fabs(got / std - 1),
-		     allowed);
+	if (!ok(allowed < 0.05 && fabs(got / std - 1) < allowed && fabs(mean) < 6 * std / sqrt(n),
+		"%s has a deviation of %.4g", k->name, std))
+		note("%lld of them have %g and a mean of %g; off by %g, allowed are %g", (long long)k->n, got, mean,
+		     fabs(got / std - 1), allowed);
 }
 
 static void judge(const struct kind *k, double std)
 {
-	static const char *const ends[] = {"attn.proj.weight", "mlp.proj.weight", "experts.proj.weight", "o_proj", "down_proj", ".w2.", NULL};
+	static const char *const ends[] = {
+		"attn.proj.weight", "mlp.proj.weight", "experts.proj.weight", "o_proj", "down_proj", ".w2.", NULL};
 	static const char *const norms[] = {"ln_", "norm", NULL}, *const biases[] = {".bias", NULL};
 
 	if (has(k->name, biases))
@@ -106,8 +108,12 @@ static void model(const char *keys, double std, int kinds)
 	struct gt_run *r;
 	int n = 0;
 
-	snprintf(ini, sizeof(ini), "[model]\nlayers = %d\nheads = 4\nembed = 64\nvocab = 257\nmax_seq = 128\n%s[data]\ntrain = none\n[train]\n"
-		 "seq = 8\nglobal_batch = 1\nsteps = 1\noptimizer = sgd\nclip = 0\n", LAYERS, keys);
+	snprintf(
+		ini, sizeof(ini),
+		"[model]\nlayers = %d\nheads = 4\nembed = 64\nvocab = 257\nmax_seq = 128\n%s[data]\n"
+		"train = none\n[train]\n"
+		"seq = 8\nglobal_batch = 1\nsteps = 1\noptimizer = sgd\nclip = 0\n",
+		LAYERS, keys);
 	p = gt_plan_of(ini, 1, HD_DTYPE_F64);
 	r = p ? gt_open(p, NULL) : NULL;
 	if (!ok(r != NULL, "%.*s", (int)strcspn(keys, "\n"), keys)) {

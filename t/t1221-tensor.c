@@ -127,8 +127,8 @@ static void exact(void)
 	gt_close(one);
 }
 
-/* u = h B and v = h C are partial sums where the rows of B and C are cut; u v is not the sum of the ranks' products.  Its result
- * is smaller than its operands, so one partial operand alone may pass. */
+/* u = h B and v = h C are partial sums where the rows of B and C are cut; u v is not the sum of the ranks' products.
+ * Its result is smaller than its operands, so one partial operand alone may pass. */
 static struct gt_run *product_of_sums(int size)
 {
 	struct hd_plan *p = gt_plan(2);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every strategy with 3, 5, 6, 7 and 8 members, where its form admits the number: loss, gradient norm and every gradient of
- * one rank.  Machines have not only powers of two, and neither have models: samples of an odd length, a prime vocabulary,
- * odd numbers of layers, heads and micro-batches.  If this broke, what divides by two would be right and a ring of five, a
- * third of the states or the seventh stage would train another model.
+ * Every strategy with 3, 5, 6, 7 and 8 members, where its form admits the number: loss, gradient norm and every
+ * gradient of one rank.  Machines have not only powers of two, and neither have models: samples of an odd length, a
+ * prime vocabulary, odd numbers of layers, heads and micro-batches.  If this broke, what divides by two would be
+ * right and a ring of five, a third of the states or the seventh stage would train another model.
  *
  * All ranks in this process, in double on the reference device.
  */
@@ -36,9 +36,12 @@ static struct hd_plan *plan(const struct shape *m, int micro, int ranks, const c
 {
 	char ini[2500];
 
-	snprintf(ini, sizeof(ini), "[model]\nlayers = %d\nheads = %d\nembed = %d\nmlp = %d\nvocab = 19\ninit_std = 0.1\n%s\n[data]\ntrain = none\n"
-		 "[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\n%s", m->layers, m->heads,
-		 m->embed, m->mlp, m->family, m->seq, m->batch, micro, sections);
+	snprintf(
+		ini, sizeof(ini),
+		"[model]\nlayers = %d\nheads = %d\nembed = %d\nmlp = %d\nvocab = 19\ninit_std = 0.1\n"
+		"%s\n[data]\ntrain = none\n"
+		"[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\n%s",
+		m->layers, m->heads, m->embed, m->mlp, m->family, m->seq, m->batch, micro, sections);
 	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
 }
 
@@ -47,8 +50,8 @@ static int begin(const struct shape *m)
 	struct hd_plan *p = plan(m, m->batch, 1, "");
 
 	one = p ? gt_open(p, NULL) : NULL;
-	if (ok(one && gt_compute(one) > 0, "one rank, %d layers, %d heads, seq %d, batch %d, %s", m->layers, m->heads, m->seq, m->batch,
-	       flat(m->family)))
+	if (ok(one && gt_compute(one) > 0, "one rank, %d layers, %d heads, seq %d, batch %d, %s", m->layers, m->heads,
+	       m->seq, m->batch, flat(m->family)))
 		return 1;
 	note("%s", gt_why());
 	return 0;
@@ -75,12 +78,22 @@ static void refused(const struct shape *m, int ranks, const char *sections, cons
 	}
 }
 
-/* -- data ----------------------------------------------------------------------------------------------------------------- */
+/* -- data -------------------------------------------------------------------------------------- */
 /* Buckets of 1 KB are many, and their last ones are padded. */
 static const char *const ways[] = {
-	"sync = ring\nbucket = 1K\n", "sync = ring\n", "sync = allreduce\nbucket = 1K\n", "sync = allreduce\noverlap = no\n",
-	"sync = server\nbucket = 1K\n", "sync = server\n", "sync = hierarchical\nnode_size = 2\n", "sync = hierarchical\nnode_size = 3\n",
-	"zero = 1\n", "zero = 2\nbucket = 1K\n", "zero = 3\n", "zero = 3\nsync = allreduce\nbucket = 1K\n", "zero = 2\nsync = server\n",
+	"sync = ring\nbucket = 1K\n",
+	"sync = ring\n",
+	"sync = allreduce\nbucket = 1K\n",
+	"sync = allreduce\noverlap = no\n",
+	"sync = server\nbucket = 1K\n",
+	"sync = server\n",
+	"sync = hierarchical\nnode_size = 2\n",
+	"sync = hierarchical\nnode_size = 3\n",
+	"zero = 1\n",
+	"zero = 2\nbucket = 1K\n",
+	"zero = 3\n",
+	"zero = 3\nsync = allreduce\nbucket = 1K\n",
+	"zero = 2\nsync = server\n",
 };
 
 static int node_size(const char *way)
@@ -96,7 +109,14 @@ static void replicas(const char *family)
 
 	for (size_t i = 0; i < HD_LEN(members); i++) {
 		int n = members[i];
-		struct shape m = {.layers = 1, .heads = n, .embed = 2 * n, .mlp = 3 * n, .seq = 5, .batch = 3 * n, .micro = 1, .family = family};
+		struct shape m = {.layers = 1,
+				  .heads = n,
+				  .embed = 2 * n,
+				  .mlp = 3 * n,
+				  .seq = 5,
+				  .batch = 3 * n,
+				  .micro = 1,
+				  .family = family};
 
 		if (!begin(&m))
 			continue;
@@ -114,7 +134,8 @@ static void replicas(const char *family)
 /* More members than one addition of servers has terms. */
 static void many_servers(void)
 {
-	struct shape m = {.layers = 1, .heads = 2, .embed = 22, .mlp = 33, .seq = 3, .batch = 11, .micro = 1, .family = ""};
+	struct shape m = {
+		.layers = 1, .heads = 2, .embed = 22, .mlp = 33, .seq = 3, .batch = 11, .micro = 1, .family = ""};
 
 	if (begin(&m))
 		against_one(&m, 11, PLUGIN("dp") "sync = server\n", "dp 11, servers"), gt_close(one);
@@ -123,24 +144,34 @@ static void many_servers(void)
 /* Seven divides no dim: where pieces are needed, the key is named that asked for them. */
 static void no_pieces(void)
 {
-	struct shape m = {.layers = 1, .heads = 3, .embed = 9, .mlp = 27, .seq = 4, .batch = 7, .micro = 1, .family = ""};
+	struct shape m = {
+		.layers = 1, .heads = 3, .embed = 9, .mlp = 27, .seq = 4, .batch = 7, .micro = 1, .family = ""};
 
-	refused(&m, 7, PLUGIN("dp") "sync = server\n", "[strategy dp] sync: server: 7 members divide no dim of any parameter");
-	refused(&m, 7, PLUGIN("dp") "sync = server\nzero = 1\n", "[strategy dp] zero: 7 members divide no dim of any parameter");
+	refused(&m, 7, PLUGIN("dp") "sync = server\n",
+		"[strategy dp] sync: server: 7 members divide no dim of any parameter");
+	refused(&m, 7, PLUGIN("dp") "sync = server\nzero = 1\n",
+		"[strategy dp] zero: 7 members divide no dim of any parameter");
 	refused(&m, 7, PLUGIN("dp") "zero = 3\n", "[strategy dp] zero: 7 members divide no dim of any parameter");
 }
 
-/* -- tensor ------------------------------------------------------------------------------------------------------------------ */
+/* -- tensor ------------------------------------------------------------------------------------ */
 static void tensor(int n, const char *family)
 {
-	struct shape m = {.layers = 2, .heads = n, .embed = 4 * n, .mlp = 5 * n, .seq = 3 * n, .batch = 3, .micro = 1,
+	struct shape m = {.layers = 2,
+			  .heads = n,
+			  .embed = 4 * n,
+			  .mlp = 5 * n,
+			  .seq = 3 * n,
+			  .batch = 3,
+			  .micro = 1,
 			  .family = family};
 	char sections[400], name[100];
 
 	if (!begin(&m))
 		return;
 	for (int sequence = 0; sequence < 2; sequence++) {
-		snprintf(sections, sizeof(sections), PLUGIN("tp") "size = %d\nsequence_parallel = %s\n", n, sequence ? "yes" : "no");
+		snprintf(sections, sizeof(sections), PLUGIN("tp") "size = %d\nsequence_parallel = %s\n", n,
+			 sequence ? "yes" : "no");
 		snprintf(name, sizeof(name), "tp %d%s", n, sequence ? ", sequence cut" : "");
 		against_one(&m, n, sections, name);
 	}
@@ -156,7 +187,8 @@ static void tensors(void)
 			if (members[i] % kv == 0) {
 				char family[100];
 
-				snprintf(family, sizeof(family), "family = llama\nkv_heads = %d\ntie_embeddings = yes", kv);
+				snprintf(family, sizeof(family), "family = llama\nkv_heads = %d\ntie_embeddings = yes",
+					 kv);
 				tensor(members[i], family);
 			}
 	}
@@ -178,8 +210,14 @@ static void in_grids(const char *family)
 	for (size_t i = 0; i < HD_LEN(grids); i++) {
 		const struct grid *g = &grids[i];
 		int rows = g->ranks == g->q * g->q ? g->q : g->ranks / g->q;
-		struct shape m = {.layers = 1, .heads = g->q, .embed = 4 * g->q, .mlp = 5 * g->q * g->q, .seq = 5, .batch = 3 * rows,
-				  .micro = rows, .family = family};
+		struct shape m = {.layers = 1,
+				  .heads = g->q,
+				  .embed = 4 * g->q,
+				  .mlp = 5 * g->q * g->q,
+				  .seq = 5,
+				  .batch = 3 * rows,
+				  .micro = rows,
+				  .family = family};
 		char sections[400];
 
 		if (!begin(&m))
@@ -190,13 +228,21 @@ static void in_grids(const char *family)
 	}
 }
 
-/* -- stages ------------------------------------------------------------------------------------------------------------------- */
+/* -- stages ------------------------------------------------------------------------------------ */
 static const char *const orders[] = {"gpipe", "1f1b", "zb", "interleaved"};
 
-/* Layers that the stages divide, and a number that they do not; interleaved takes micro-batches by as many as there are stages. */
+/* Layers that the stages divide, and a number that they do not; interleaved takes micro-batches by as many as
+ * there are stages. */
 static void stages(int n, int layers, int micros, const char *family)
 {
-	struct shape m = {.layers = layers, .heads = 2, .embed = 8, .mlp = 12, .seq = 3, .batch = micros, .micro = 1, .family = family};
+	struct shape m = {.layers = layers,
+			  .heads = 2,
+			  .embed = 8,
+			  .mlp = 12,
+			  .seq = 3,
+			  .batch = micros,
+			  .micro = 1,
+			  .family = family};
 	char sections[400], name[100];
 
 	if (!begin(&m))
@@ -224,7 +270,7 @@ static void pipelines(void)
 	}
 }
 
-/* -- experts -------------------------------------------------------------------------------------------------------------------- */
+/* -- experts ----------------------------------------------------------------------------------- */
 static void experts(int n, const char *family)
 {
 	struct shape m = {.layers = 2, .heads = 2, .embed = 8, .mlp = 12, .seq = 7, .batch = 3 * n, .micro = 1};
@@ -240,25 +286,35 @@ static void experts(int n, const char *family)
 	gt_close(one);
 }
 
-/* -- together -------------------------------------------------------------------------------------------------------------------- */
+/* -- together ---------------------------------------------------------------------------------- */
 static const struct {
 	const char *name, *sections;
 	int ranks, experts;
 } mixed[] = {
 	{"tp 3 x dp 3, a ring", PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nsync = ring\nbucket = 1K\n", 9, 0},
-	{"dp 3, parameters cut, x tp 3, sequence cut", PLUGIN("dp") "size = 3\nzero = 3\n" PLUGIN("tp") "size = 3\nsequence_parallel = yes\n", 9, 0},
+	{"dp 3, parameters cut, x tp 3, sequence cut",
+	 PLUGIN("dp") "size = 3\nzero = 3\n" PLUGIN("tp") "size = 3\nsequence_parallel = yes\n", 9, 0},
 	{"tp 3 x pp 3, pieces", PLUGIN("tp") "size = 3\n" PLUGIN("pp") "size = 3\nscatter_gather = yes\n", 9, 0},
-	{"pp 3, interleaved, x dp 3, states cut", PLUGIN("pp") "size = 3\nschedule = interleaved\n" PLUGIN("dp") "size = 3\nzero = 1\n", 9, 0},
+	{"pp 3, interleaved, x dp 3, states cut",
+	 PLUGIN("pp") "size = 3\nschedule = interleaved\n" PLUGIN("dp") "size = 3\nzero = 1\n", 9, 0},
 	{"tp 3 x dp 3 x pp 3, weight gradients apart",
 	 PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n" PLUGIN("pp") "size = 3\nschedule = zb\n", 27, 0},
 	{"ep 3 x tp 3", PLUGIN("ep") "size = 3\n" PLUGIN("tp") "size = 3\n", 9, 1},
-	{"tp 3 x ep 3, gradients cut by dp 3", PLUGIN("tp") "size = 3\n" PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 27, 1},
+	{"tp 3 x ep 3, gradients cut by dp 3",
+	 PLUGIN("tp") "size = 3\n" PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 27, 1},
 	{"ep 3 x pp 3", PLUGIN("ep") "size = 3\n" PLUGIN("pp") "size = 3\nschedule = zb\n", 9, 1},
 };
 
 static void together(int layers, const char *family, int has_experts)
 {
-	struct shape m = {.layers = layers, .heads = 3, .embed = 18, .mlp = 27, .seq = 9, .batch = 27, .micro = 1, .family = family};
+	struct shape m = {.layers = layers,
+			  .heads = 3,
+			  .embed = 18,
+			  .mlp = 27,
+			  .seq = 9,
+			  .batch = 27,
+			  .micro = 1,
+			  .family = family};
 
 	if (!begin(&m))
 		return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The program itself in layouts of 3 and 5 ranks, with dims that no power of two divides: odd samples, heads and layers, a
- * prime vocabulary.  Initial weights, losses and every gradient are those of one rank.  If this broke, kernels, transports or
- * files would be right for what two divides alone.
+ * The program itself in layouts of 3 and 5 ranks, with dims that no power of two divides: odd samples, heads and
+ * layers, a prime vocabulary.  Initial weights, losses and every gradient are those of one rank.  If this broke,
+ * kernels, transports or files would be right for what two divides alone.
  *
  * As t1220, which has the powers of two; t1223 has all numbers of members, in double and in one process.
  */
@@ -17,16 +17,21 @@
 #define TOKENS (BATCH * SEQ)
 #include "t/lib/layout_run.h"
 
-static const struct layout { const char *name, *section; int ranks, micro; } dense[] = {
-	{ "ring of 5", "[strategy dp]\nplugin = dp\nsync = ring\nbucket = 4K\n", 5, 1 },
-	{ "servers on 3", "[strategy dp]\nplugin = dp\nsync = server\nbucket = 4K\n", 3, 5 },
-	{ "parameters cut in 5", "[strategy dp]\nplugin = dp\nzero = 3\n", 5, 3 },
-	{ "tensor 3, sequence cut", "[strategy tp]\nplugin = tp\nsequence_parallel = yes\n", 3, 3 },
-	{ "5 stages, weight gradients apart", "[strategy pp]\nplugin = pp\nschedule = zb\n", 5, 1 },
-	{ "3 stages of 5 layers", "[strategy pp]\nplugin = pp\n", 3, 3 },
-}, sparse[] = {
-	{ "experts on 3", "[strategy ep]\nplugin = ep\n", 3, 1 },
-	{ "each expert cut in 3", "[strategy tp]\nplugin = tp\n", 3, 5 },
+static const struct layout {
+	const char *name, *section;
+	int ranks, micro;
+} dense[] =
+	{
+		{"ring of 5", "[strategy dp]\nplugin = dp\nsync = ring\nbucket = 4K\n", 5, 1},
+		{"servers on 3", "[strategy dp]\nplugin = dp\nsync = server\nbucket = 4K\n", 3, 5},
+		{"parameters cut in 5", "[strategy dp]\nplugin = dp\nzero = 3\n", 5, 3},
+		{"tensor 3, sequence cut", "[strategy tp]\nplugin = tp\nsequence_parallel = yes\n", 3, 3},
+		{"5 stages, weight gradients apart", "[strategy pp]\nplugin = pp\nschedule = zb\n", 5, 1},
+		{"3 stages of 5 layers", "[strategy pp]\nplugin = pp\n", 3, 3},
+},
+  sparse[] = {
+	  {"experts on 3", "[strategy ep]\nplugin = ep\n", 3, 1},
+	  {"each expert cut in 3", "[strategy tp]\nplugin = tp\n", 3, 5},
 };
 
 static void write_ini(const char *name, const struct layout *l, const char *model)
@@ -36,10 +41,14 @@ static void write_ini(const char *name, const struct layout *l, const char *mode
 
 	snprintf(path, sizeof(path), "%s/%s.ini", tmp, name);
 	f = fopen(path, "w");
-	fprintf(f, "[model]\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n%s\n[data]\ntrain = %s/text\n"
-		"valid_fraction = 0\n[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = %d\noptimizer = sgd\nlr = 0.1\n"
-		"schedule = constant\nclip = 0\nweight_decay = 0\nthreads = 1\n[checkpoint]\ngradients = yes\n%s", LAYERS, EMBED,
-		EMBED / HEAD, MLP, VOCAB, model, tmp, SEQ, BATCH, l ? l->micro : 5, STEPS, l ? l->section : "");
+	fprintf(f,
+		"[model]\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n"
+		"%s\n[data]\ntrain = %s/text\n"
+		"valid_fraction = 0\n[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\n"
+		"steps = %d\noptimizer = sgd\nlr = 0.1\n"
+		"schedule = constant\nclip = 0\nweight_decay = 0\nthreads = 1\n[checkpoint]\ngradients = yes\n%s",
+		LAYERS, EMBED, EMBED / HEAD, MLP, VOCAB, model, tmp, SEQ, BATCH, l ? l->micro : 5, STEPS,
+		l ? l->section : "");
 	fclose(f);
 }
 

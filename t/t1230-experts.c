@@ -393,16 +393,16 @@ static void movements(const char *keys, const char *what, int64_t rows, int64_t 
 		hd_conf_destroy(p->conf), hd_plan_destroy(p);
 }
 
-/* The plugin's own rules: wherever ep stands among the strategies, tokens change ranks along it alone.  It cuts the batch inside
- * the pieces of the replicas, or what an all-to-all brings together would be rows of all of them. */
+/* The plugin's own rules: wherever ep stands among the strategies, tokens change ranks along it alone.  It cuts the
+ * batch inside the pieces of the replicas, or what an all-to-all brings together would be rows of all of them. */
 static void beside_replicas(const char *sections, const char *what)
 {
 	int moved = 0, others = 0;
 	struct hd_plan *p;
 	char ini[1000];
 
-	snprintf(ini, sizeof(ini), "[model]\nlayers = 2\nembed = 16\nheads = 4\nvocab = 16\nexperts = 4\nmoe_every = 1\n[data]\ntrain = none\n"
-		 "[train]\nseq = 8\nglobal_batch = 12\nmicro_batch = 2\nsteps = 1\n%s", sections);
+	snprintf(ini, sizeof(ini), "[model]\nlayers = 2\nembed = 16\nheads = 4\nvocab = 16\nexperts = 4\nmoe_every = 1\n"
+		 "[data]\ntrain = none\n[train]\nseq = 8\nglobal_batch = 12\nmicro_batch = 2\nsteps = 1\n%s", sections);
 	p = gt_plan_of(ini, 6, HD_DTYPE_F32);
 	if (!ok(p != NULL, "%s", what)) {
 		note("%s", gt_why());

@@ -217,10 +217,10 @@ int main(void)
 	if (ok(one && gt_compute(one) > 0, "one rank"))
 		with_others("family = llama\nmlp = 12\n", "llama");
 	gt_close(one);
-	pieces_of_pieces("[strategy tp]\n" PLUGIN("tp") "size = 2\n[strategy dp]\n" PLUGIN("dp") "size = 2\n[strategy pp]\n" PLUGIN("pp")
-			 "size = 2\nscatter_gather = yes\n", "tp, dp, pp");
-	pieces_of_pieces("[strategy dp]\n" PLUGIN("dp") "size = 2\n[strategy tp]\n" PLUGIN("tp") "size = 2\n[strategy pp]\n" PLUGIN("pp")
-			 "size = 2\nscatter_gather = yes\n", "dp, tp, pp");
+	pieces_of_pieces("[strategy tp]\n" PLUGIN("tp") "size = 2\n[strategy dp]\n" PLUGIN("dp") "size = 2\n"
+			 "[strategy pp]\n" PLUGIN("pp") "size = 2\nscatter_gather = yes\n", "tp, dp, pp");
+	pieces_of_pieces("[strategy dp]\n" PLUGIN("dp") "size = 2\n[strategy tp]\n" PLUGIN("tp") "size = 2\n"
+			 "[strategy pp]\n" PLUGIN("pp") "size = 2\nscatter_gather = yes\n", "dp, tp, pp");
 	tied();
 	split("", "", "00112233");	/* embed, 6 layers, head: a small vocabulary */
 	split("", "split = 1,1,2,2", "00122333");

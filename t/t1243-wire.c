@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gradients that travel in 16 bits.  With u the rounding unit of the type, a tensor x that is rounded is off by u |x| in norm
  * at most, and none that travels is larger than the sum of the members' gradients' norms, which one rank says when it is given
- * their samples one by one.  k roundings are off by k u of that.  (An element of bf16 is off by 2^-8, but many of them by 0.41 of
- * that in the root of the mean square: u is 2^-9.)  If this broke, a scale or a term would be missing, or sums
+ * their samples one by one.  k roundings are off by k u of that.  (An element of bf16 is off by 2^-8, but many of them
+ * by 0.41 of that in the root of the mean square: u is 2^-9.)  If this broke, a scale or a term would be missing, or sums
  * would be made in 16 bits: then small gradients stop early.
  */
 #include <config.h>

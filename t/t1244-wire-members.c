@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients that travel in 16 bits among 3, 5, 6, 7 and 8 members, in every way to sum them.  The bound is that of t1243: a
- * tensor that is rounded to a type of unit u is off by u of its norm at most, none that travels is larger than the members'
- * gradients' norms together, and k roundings are off by k u of that.  fp16 travels 2^10 times as large and is off by 2^-35 an
- * element besides, where it is smallest; an element of bf16 is off by 2^-8, but many of them by 0.41 of that in the root of the mean
- * square, so u is 2^-9.  All members keep the same bits, for they go on from them.  If this broke, five machines
- * would train another model than four, or five models.
+ * Gradients that travel in 16 bits among 3, 5, 6, 7 and 8 members, in every way to sum them.  The bound is that of
+ * t1243: a tensor that is rounded to a type of unit u is off by u of its norm at most, none that travels is larger
+ * than the members' gradients' norms together, and k roundings are off by k u of that.  fp16 travels 2^10 times as
+ * large and is off by 2^-35 an element besides, where it is smallest; an element of bf16 is off by 2^-8, but many
+ * of them by 0.41 of that in the root of the mean square, so u is 2^-9.  All members keep the same bits, for they
+ * go on from them.  If this broke, five machines would train another model than four, or five models.
  *
  * All ranks in this process; what does not travel is double.
  */
@@ -17,7 +17,10 @@
 static const int members[] = {3, 5, 6, 7, 8};
 
 /* roundings: each member's term once, then sums on their way; 0: as many as there are members */
-static const struct way { const char *name, *keys; int roundings, node; } ways[] = {
+static const struct way {
+	const char *name, *keys;
+	int roundings, node;
+} ways[] = {
 	{"ring", "sync = ring\nbucket = 1K\n", 0, 1},
 	{"all-reduce", "sync = allreduce\nbucket = 1K\n", 2, 1},
 	{"two levels of nodes of 2", "sync = hierarchical\nnode_size = 2\n", 3, 2},
@@ -34,9 +37,12 @@ static struct gt_run *opened(int n, int samples, const char *strategy)
 	struct hd_plan *p;
 	struct gt_run *r;
 
-	snprintf(ini, sizeof(ini), "[model]\nlayers = 1\nheads = 2\nembed = %d\nmlp = %d\nvocab = 19\ninit_std = 0.1\n[data]\ntrain = none\n"
-		 "[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\noptimizer = sgd\nclip = 0\n%s", 2 * n, 3 * n, SEQ,
-		 samples, strategy);
+	snprintf(
+		ini, sizeof(ini),
+		"[model]\nlayers = 1\nheads = 2\nembed = %d\nmlp = %d\nvocab = 19\ninit_std = 0.1\n"
+		"[data]\ntrain = none\n"
+		"[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\noptimizer = sgd\nclip = 0\n%s",
+		2 * n, 3 * n, SEQ, samples, strategy);
 	p = gt_plan_of(ini, *strategy ? n : 1, HD_DTYPE_F64);
 	r = p ? gt_open(p, *strategy ? sim_members : NULL) : NULL;
 	if (r)
@@ -67,7 +73,11 @@ static double norms_of_members(int n)
 	return sum;
 }
 
-struct distance { double squares; int64_t elements; int same_bits; };
+struct distance {
+	double squares;
+	int64_t elements;
+	int same_bits;
+};
 
 static void add_gradient(struct gt_run *r, const struct tensor *g, const struct tensor *whole, struct distance *d)
 {
@@ -76,7 +86,7 @@ static void add_gradient(struct gt_run *r, const struct tensor *g, const struct 
 
 		compare_part(r, g, whole, k, &squares);
 		d->squares += hd_owns(r->g[k], g) ? squares : 0;
-		if (hd_local_count(g) == hd_global_count(g))	/* not cut: every member has it */
+		if (hd_local_count(g) == hd_global_count(g)) /* not cut: every member has it */
 			d->same_bits &= !memcmp(gt_address(r, g, k), gt_address(r, g, 0), (size_t)hd_local_bytes(g));
 	}
 	d->elements += hd_global_count(whole);
@@ -90,19 +100,21 @@ static void run(const struct way *w, const char *wire, double unit, double least
 	const char *why;
 	double off, bound;
 
-	snprintf(strategy, sizeof(strategy), "[strategy dp]\nplugin = %s/plugins/dp/.libs/dp.so\nwire = %s\n%s", HD_TEST_BUILD, wire, w->keys);
+	snprintf(strategy, sizeof(strategy), "[strategy dp]\nplugin = %s/plugins/dp/.libs/dp.so\nwire = %s\n%s",
+		 HD_TEST_BUILD, wire, w->keys);
 	r = opened(n, n, strategy);
 	why = r ? sim_compute(r) : gt_why();
 	for (size_t i = 0; !why && i < one->plan->ntensors; i++) {
 		const struct tensor *t = one->plan->tensors[i];
 
 		if (!t->v.node && t->v.what == HD_TENSOR_PARAM)
-			add_gradient(r, gt_gradient_of(r->plan, gt_param_named(r->plan, t->v.name)), gt_gradient_of(one->plan, t), &d);
+			add_gradient(r, gt_gradient_of(r->plan, gt_param_named(r->plan, t->v.name)),
+				     gt_gradient_of(one->plan, t), &d);
 	}
 	off = why ? NAN : sqrt(d.squares);
 	bound = (w->roundings ? w->roundings : n) * (unit * (1 + 4 * unit) * norms + least * sqrt((double)d.elements));
-	if (!ok(off <= bound && off > unit * norm_of(one) / 16 && d.same_bits, "%d members, %s, %s: rounded, and no further off", n, w->name,
-		wire))
+	if (!ok(off <= bound && off > unit * norm_of(one) / 16 && d.same_bits,
+		"%d members, %s, %s: rounded, and no further off", n, w->name, wire))
 		note("%s: off by %.3g of the bound, %.3g units of the norm; bits %s", why ? why : "it ran", off / bound,
 		     off / unit / norm_of(one), d.same_bits ? "are the same" : "differ");
 	sim_close(r);

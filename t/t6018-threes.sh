@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checkpoints of models that are cut in three: by heads, layers, experts and replicas.  A third slice has an offset that is no
-# multiple of two slices and no first or last half.  Otherwise a run could not be moved from three machines to one, or would go
-# on with another model.
+# Checkpoints of models that are cut in three: by heads, layers, experts and replicas.  A third slice has an offset that
+# is neither nothing nor a half.  If this broke, a run that moves from three machines to one would go on with another
+# model.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 . "$src/t/lib/resumed.sh"
@@ -13,7 +13,8 @@ model() {	# NAME [KEYS]...
 	{
 		printf '[model]\nlayers = 4\nembed = 18\nvocab = 257\n'
 		printf '%s\n' "$@"
-		printf '[data]\ntrain = text.txt\nvalid_fraction = 0\n[train]\nseq = 9\nglobal_batch = 9\nmicro_batch = 1\nsteps = 4\n'
+		printf '[data]\ntrain = text.txt\nvalid_fraction = 0\n'
+		printf '[train]\nseq = 9\nglobal_batch = 9\nmicro_batch = 1\nsteps = 4\n'
 		printf 'lr = 3e-3\nmin_lr = 0\nthreads = 1\n[checkpoint]\nevery = 2\nkeep = 9\n'
 	} >"$name.ini"
 }
@@ -40,14 +41,17 @@ in_layout mixtral-tp mixtral tp ''
 
 weights() { cmp "$1/step-0000000$2/model.safetensors" "$3/step-0000000$4/model.safetensors"; }
 
-# alike A B: the losses of A are those of B at the same steps; sums of some tens of floats in another order, whose unit is 6e-8.
+# alike A B: the losses of A are those of B at the same steps; sums of some tens of floats in another order, whose unit
+# is 6e-8.
 alike() {
 	numbers "$1" >.a
 	numbers "$2" >.b
-	join .a .b | awk '{ d = $2 / $4 - 1; if (d < 0) d = -d; print; if (!(d <= 1e-6)) bad = 1; n++ } END { exit bad || n != 2 }'
+	join .a .b | awk '{ d = $2 / $4 - 1; if (d < 0) d = -d; print; if (!(d <= 1e-6)) bad = 1; n++ }
+		END { exit bad || n != 2 }'
 }
 
-# Without a learning rate a run saves what it began with or has loaded, bit by bit; AdamW's states are saved and loaded as well.
+# Without a learning rate a run saves what it began with or has loaded, bit by bit; AdamW's states are saved and loaded
+# as well.
 still="--set train.lr=0 --set checkpoint.every=0"
 for family in gpt2 llama mixtral; do
 	ok "$family, one rank" train $family 1 $family

@@ -101,9 +101,9 @@ static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model 
 	if (hd_section_has(s, "rope_theta") && !m->family->rope)
 		return hd_section_fail(c, s, "rope_theta", err, HD_ENOTSUP, "the family %s has no rotary positions", m->family->name);
 	if (m->family->rope && m->head_dim % 2)
-		return hd_section_fail(c, s, "heads", err, HD_EDIVIDE, "model.embed / heads = %lld / %lld is %lld, which is odd, and the "
-				       "rotary positions of the family %s turn pairs", (long long)m->embed, (long long)m->heads,
-				       (long long)m->head_dim, m->family->name);
+		return hd_section_fail(c, s, "heads", err, HD_EDIVIDE, "model.embed / heads = %lld / %lld is %lld, which is "
+				       "odd, and the rotary positions of the family %s turn pairs", (long long)m->embed,
+				       (long long)m->heads, (long long)m->head_dim, m->family->name);
 	if (m->seq > m->max_seq)
 		return hd_section_fail(c, s, "max_seq", err, HD_EINVAL, "%lld is less than train.seq = %lld",
 				       (long long)m->max_seq, (long long)m->seq);

@@ -54,8 +54,8 @@ static int nothing_divides(struct hd_strategy *s, struct hd_plan *p)
 
 	if (s->h->opt_int(p, "zero"))
 		return s->h->fail(p, HD_EDIVIDE, "zero: %lld members divide no dim of any parameter", n);
-	return s->h->fail(p, HD_EDIVIDE, "sync: server: %lld members divide no dim of any parameter, so there is no piece to serve; "
-			  "ring and allreduce need none", n);
+	return s->h->fail(p, HD_EDIVIDE, "sync: server: %lld members divide no dim of any parameter, so there is no "
+			  "piece to serve; ring and allreduce need none", n);
 }
 
 int dp_storage(struct hd_strategy *s, struct hd_plan *p)
