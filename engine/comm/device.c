@@ -29,12 +29,23 @@ int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err)
 	return HD_OK;
 }
 
+static int finish(const struct hd_device_ops *d, struct hd_err *err)
+{
+	int rc = d->finish(err);
+	char *remark = d->remark ? d->remark() : NULL;
+
+	if (remark)
+		hd_log(HD_LOG_WARN, "%s", remark);
+	free(remark);
+	return rc;
+}
+
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 {
 	struct hd_backoff p;
 
 	if (!device.ops)
-		return d->finish(err);
+		return finish(d, err);
 	hd_pause_begin(&p, NULL, "the kernels and movements of the device");
 	p.longest = 0;		/* twice a step, and the next kernels come after it: naps stay as short as the first */
 	while (!device.error.code && !d->ready() && device.ops->poll(&device.error) >= 0)
@@ -46,7 +57,7 @@ int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 		device.ops->abort();
 		return hd_err_set(err, device.error.code, "%s", device.error.text);
 	}
-	return d->finish(err);
+	return finish(d, err);
 }
 
 /* -- the transport ----------------------------------------------------------------------------- */

@@ -93,6 +93,8 @@ struct hd_device_ops {
 	double (*peak)(uint32_t dtype);			/* FLOP/s by the maker's word; NULL: not known */
 	const char *(*slow)(uint32_t dtype);	/* a sentence to warn of, if dtype is slow here; it or the slot NULL: nothing */
 
+	char *(*remark)(void);		/* after a step: what its user should know, malloc'ed; it or the slot NULL: nothing new */
+
 	/* A device with memory of its own; all NULL: kernels compute in the host's, and `run` returns when it is done.  Else
 	 * `run` only enqueues, all in one order, and these wait where they say so. */
 	void (*among)(int local_rank, int local_size);	/* before open: which of the devices of this host */

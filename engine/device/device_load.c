@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/device/device.h"
+#include "engine/base/library.h"
 #include "engine/base/loader.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -53,18 +54,48 @@ static int accept(const struct hd_device_module *(*entry)(void), const char *pat
 	return HD_OK;
 }
 
+/* "libcublasLt.so.13: cannot open shared object file": what the loader does not find may be a wheel of Python.  -> 1: it is open
+ * now, and the module's need of it is met by its name */
+static int supply(const char *why)
+{
+	const char *end = strstr(why, ": cannot open shared object file"), *begin = end;
+	struct hd_err none = { 0 };
+	char *name;
+	int found;
+
+	while (begin && begin > why && begin[-1] != ' ')
+		begin--;
+	if (!begin || strncmp(begin, "lib", 3))
+		return 0;
+	name = hd_format("%.*s", (int)(end - begin), begin);
+	found = hd_library_open(name, "CUDA_HOME", NULL, &none) || hd_library_open(name, NULL, NULL, &none);
+	free(name);
+	return found;
+}
+
+static int open_module(const char *path, struct hd_module **m, struct hd_err *err)
+{
+	struct hd_err why = { 0 };
+	int rc = hd_loader_open(path, m, &why);
+
+	for (int tries = 0; rc < 0 && tries < 4 && supply(why.text); tries++) {
+		memset(&why, 0, sizeof(why));
+		rc = hd_loader_open(path, m, &why);
+	}
+	return rc < 0 ? hd_err_set(err, HD_ENOTSUP, "%s %s", path, why.text) : rc;
+}
+
 int hd_device_cuda(const struct hd_device_ops **out, struct hd_err *err)
 {
 	const struct hd_device_module *(*entry)(void) = NULL;
-	struct hd_err why = { 0 };
 	struct hd_module *m = NULL;
 	char *path = module_path();
 	int rc = HD_OK;
 
 	if (access(path, R_OK))
 		rc = hd_err_set(err, HD_ENOTSUP, "there is no %s: this installation was built without the CUDA toolkit", path);
-	else if (hd_loader_open(path, &m, &why) < 0)
-		rc = hd_err_set(err, HD_ENOTSUP, "%s %s", path, why.text);
+	else
+		rc = open_module(path, &m, err);
 	if (rc >= 0) {
 		*(void **)&entry = hd_loader_symbol(m, HD_DEVICE_SYMBOL, NULL);
 		rc = accept(entry, path, out, err);

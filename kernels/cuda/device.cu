@@ -461,6 +461,7 @@ static const struct hd_device_ops *table(void)
 	ops.close = close_device;
 	ops.kernel = hd_cuda_kernel;
 	ops.settle = settle;
+	ops.remark = hd_einsum_remark;
 	ops.product_rate = hd_product_rate;
 	ops.among = among;
 	ops.describe = describe;

@@ -21,6 +21,28 @@ char *hd_einsum_choices(void)
 			 (long long)with_gelus);
 }
 
+/* -- what cuBLASLt refuses ------------------------------------------------------------------------------------------------ */
+/* The loops that take over are a hundred times slower: a run says so, once for what is new. */
+static int64_t refused, refused_terms, refused_count, told;
+
+static void refuse(const struct einsum *e)
+{
+	refused++;
+	refused_count = e->count;
+	refused_terms = 1;
+	for (int d = 0; d < e->nred; d++)
+		refused_terms *= e->red[d].n;
+}
+
+char *hd_einsum_remark(void)
+{
+	if (refused == told)
+		return NULL;
+	told = refused;
+	return hd_format("cuda: cuBLASLt does not make %lld of the products, the last of %lld sums of %lld terms: they are made in plain loops, "
+			 "which are slow", (long long)refused, (long long)refused_count, (long long)refused_terms);
+}
+
 static void release(void *state)
 {
 	struct product *p = (struct product *)state;
@@ -66,6 +88,8 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	made += q->e.count && !q->e.empty;
 
 	in_loops += q->e.count && !q->e.empty && !q->mm;
+	if (q->e.count && !q->e.empty && !q->mm)
+		refuse(&q->e);
 	q->add_alike = q->e.dtype[OP_ADD] && lies_alike(&q->e);
 	p->state = q;
 	p->release = release;
@@ -203,8 +227,10 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 	if (first.mem[OP_BIAS])
 		m.mem[OP_BIAS] = NULL;
 	/* A refusal comes before anything is written, so plain loops can still take over. */
-	if (products(p, r, &m, keep) < 0)
+	if (products(p, r, &m, keep) < 0) {
+		refuse(e);
 		plain_run(r, e, m, keep, 1);
+	}
 }
 
 HD_CUDA_KERNEL(einsum, "einsum", HD_K_ACC, prepare, run);

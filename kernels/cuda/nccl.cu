@@ -186,6 +186,22 @@ static ncclResult_t call(struct group *g, const struct hd_call *c, int n, int me
 	}
 }
 
+#ifdef HD_SIM
+/* How much of its operands a movement reads and writes: all of them, or a piece for each member. */
+static ncclResult_t move(struct group *g, const struct hd_call *c, int n, int me)
+{
+	int k = c->kind, rows = k == HD_COMM_ALL_TO_ALL_V;
+	int many_in = k == HD_COMM_REDUCE_SCATTER || k == HD_COMM_ALL_TO_ALL || (k == HD_COMM_SCATTER && me == c->index);
+	int many_out = k == HD_COMM_ALL_GATHER || k == HD_COMM_ALL_TO_ALL || (k == HD_COMM_GATHER && me == c->index);
+
+	return hd_sim_movement(g->queue, k == HD_COMM_RECV || (k == HD_COMM_SCATTER && !many_in) ? NULL : c->in, rows ? 0 : piece(c) * (many_in ? n : 1),
+			       k == HD_COMM_SEND || ((k == HD_COMM_GATHER || k == HD_COMM_REDUCE) && me != c->index) ? NULL : c->out,
+			       rows ? 0 : piece(c) * (many_out ? n : 1), [=]() { return call(g, c, n, me); });
+}
+#else
+static ncclResult_t move(struct group *g, const struct hd_call *c, int n, int me) { return call(g, c, n, me); }
+#endif
+
 static int start(void *group, const struct hd_call *c, int n, int me, int64_t ticket)
 {
 	struct group *g = (struct group *)group;
@@ -193,7 +209,7 @@ static int start(void *group, const struct hd_call *c, int n, int me, int64_t ti
 
 	cudaEventRecord(here.before, here.kernels);
 	cudaStreamWaitEvent(g->queue, here.before, 0);
-	s = call(g, c, n, me);
+	s = move(g, c, n, me);
 	cudaEventRecord(here.after[ticket % TICKETS], g->queue);
 	if (s != ncclSuccess && here.failed == ncclSuccess)
 		here.failed = s;

@@ -5,7 +5,11 @@
 #ifndef HD_KERNELS_CUDA_NCCL_CALLS_H
 #define HD_KERNELS_CUDA_NCCL_CALLS_H
 #include "kernels/cuda/cuda.h"
+#ifdef HD_SIM
+#include "kernels/cuda/sim_nccl.h"
+#else
 #include <nccl.h>
+#endif
 
 #define HD_NCCL_CALLS(X) \
 	X(GetVersion) X(GetUniqueId) X(GetErrorString) X(GetLastError) X(CommInitRankConfig) X(CommSplit) X(CommDestroy) \

@@ -7,7 +7,11 @@ extern "C" {
 }
 #include <dlfcn.h>
 
+#ifdef HD_SIM
+#define SONAME "libheddle-fake-nccl.so.2"	/* never this machine's */
+#else
 #define SONAME "libnccl.so.2"
+#endif
 #define OLDEST NCCL_VERSION(2, 18, 0)		/* the first with ncclCommSplit */
 #define SHARES NCCL_VERSION(2, 30, 0)		/* the first that lets ranks share a GPU */
 

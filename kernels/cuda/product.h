@@ -20,5 +20,6 @@ int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const 
 		   const void *add, const void *aux);
 double hd_product_rate(uint32_t dtype);
 char *hd_einsum_choices(void);		/* einsum.cu: how many products the library makes, as lines "key value" */
+char *hd_einsum_remark(void);			/* products that the library refused since the last time, in a sentence; NULL: none */
 
 #endif

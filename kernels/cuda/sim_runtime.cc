@@ -194,6 +194,8 @@ void hd_sim_enqueue(cudaStream_t s, const struct hd_sim_work *w)
 		free(w->arg);
 		return;
 	}
+	if (getenv("HD_TEST_CAPTURE_FAILS"))	/* as where a launch is not possible within a capture */
+		s->broken = last_error = cudaErrorStreamCaptureUnsupported;
 	s->kept->work = (struct hd_sim_work *)realloc(s->kept->work, (s->kept->n + 1) * sizeof(*w));
 	s->kept->work[s->kept->n++] = *w;
 }
