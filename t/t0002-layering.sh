@@ -72,6 +72,27 @@ else
 	none "built plugins export their entry alone" "$exported"
 fi
 
+# (i) Folders of the engine have a direction: t/lib/folders.
+. "$src/t/lib/folders.sh"
+none "the table of folders has no circle" "$(folders_circles)"
+none "every folder is in it" "$(folders_code | sed 's|/[^/]*$||' | sort -u | while read -r f; do
+	folders_table | grep -q "^$f:" || echo "$f"
+done)"
+none "a file includes headers of the folders that its own may use" "$(folders_includes | folders_refused)"
+folders_objects >"$tmp/objects"
+if [ -s "$tmp/objects" ]; then
+	folders_symbols >"$tmp/symbols"
+	none "and calls their functions" "$(folders_uses | folders_refused)"
+	none "a function is declared in a header of its folder" "$(folders_undeclared)"
+else
+	skip "nothing is built: symbols between folders"
+	skip "nothing is built: where functions are declared"
+fi
+
+# (j) What an op is, its traits say (engine/graph/op.h): a list of names would be missing the next op.
+none "no comparison with an op's name outside of ops" "$(find_in "$(echo "$code" | grep '^engine/' | grep -v '^engine/ops/')" \
+	-E -e 'str(n?cmp|str)\([^;]*op->name, *"' -e 'strn?cmp\("[^;]*op->name')"
+
 # (d) Only the program may end the process, and only the host speaks.
 none "kernels and plugins do not exit, abort or print" "$(find_in "$(echo "$code" | grep -e '^kernels/' -e '^plugins/')" \
 	-E '(^|[^a-z0-9_])(_?exit|abort|assert|f?printf|vf?printf|puts|fputs|perror)[[:space:]]*\(')"

@@ -82,7 +82,7 @@ for lib in MPI DNNL LTDL INIH JANSSON; do
 	flags="$flags $(value ${lib}_CFLAGS)"
 	libs="$libs $(value ${lib}_LIBS)"
 done
-archives="$build/libheddle.a $build/libcpu.a $build/libref.a $build/libheddle.a $build/libcpu.a"
+archives="$build/libheddle.a $build/libref.a $build/libcpu.a $build/libbase.a"
 # Several words each.
 # shellcheck disable=SC2086
 compile() { to=$1; shift; $(value CC) -I"${1%%/*}" $flags -o "$to" "$@" $archives $libs $(value LIBS); }

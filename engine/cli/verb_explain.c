@@ -6,7 +6,6 @@
 #include "engine/cli/command.h"
 #include "engine/graph/traffic.h"
 #include "engine/train/metrics.h"
-#include "engine/ops/movement.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

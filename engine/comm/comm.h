@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/comm/comm.h - movement between ranks: groups whose calls (engine/comm/call.h) are made for the program's
+ * engine/comm/comm.h - movement between ranks: groups whose calls (engine/device/call.h) are made for the program's
  * communication nodes, and the control channel (start-up, agreement on errors, watchdog), which always goes over MPI.
  *
  * start() may return before the movement is done; `in` must stay and `out` must not be touched until wait() returns.
@@ -10,7 +10,7 @@
  */
 #ifndef HD_ENGINE_COMM_COMM_H
 #define HD_ENGINE_COMM_COMM_H
-#include "engine/comm/call.h"
+#include "engine/device/call.h"
 #include "engine/base/err.h"
 
 struct hd_world {		/* this process among all */

@@ -6,7 +6,7 @@
  */
 #include <config.h>
 #include "engine/comm/sum.h"
-#include "engine/comm/call.h"
+#include "engine/device/call.h"
 #include "engine/base/err.h"
 #include "engine/base/half.h"
 #include <string.h> /* also says whether this is glibc, which WIDE needs */

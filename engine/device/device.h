@@ -121,7 +121,7 @@ struct hd_device_ops {
 /* The memory that kernels reach is the host's. */
 static inline int hd_device_in_host(const struct hd_device_ops *d) { return !d->alloc; }
 
-/* Communication that devices make among themselves, in the order of their queues.  Types of engine/comm/call.h. */
+/* Communication that devices make among themselves, in the order of their queues.  Types of engine/device/call.h. */
 struct hd_call;
 struct hd_device_comm {
 	const char *name;				/* nccl */
@@ -146,9 +146,6 @@ struct hd_device_module {
 	const struct hd_device_ops *ops;
 };
 const struct hd_device_ops *hd_device_cpu(void);
-/* The cuda device, loaded (its `open` says whether a GPU can be used).  Error: there is no module, or it does not load. */
-int hd_device_cuda(const struct hd_device_ops **out, struct hd_err *err);
-int hd_device_gpu_there(void);		/* cheap: whether a driver is there, so that loading it is worth the time */
 
 /* Of "eps=1e-5 rms=1 out=a,b": what follows "KEY=" up to the next blank, or NULL; as a number; as a whole number, exactly. */
 const char *hd_attr_text(const char *attr, const char *key);

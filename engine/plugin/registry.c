@@ -9,7 +9,7 @@
  */
 #include <config.h>
 #include "engine/plugin/registry.h"
-#include "engine/base/loader.h"
+#include "engine/plugin/loader.h"
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>

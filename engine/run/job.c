@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/run/job.h"
+#include "engine/plugin/device_load.h"
 #include "engine/run/autotune.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  */
 #include "kernels/cuda/nccl_calls.h"
 extern "C" {
-#include "engine/comm/call.h"
+#include "engine/device/call.h"
 }
 
 #define TICKETS 1024			/* movements under way at once, of all groups */

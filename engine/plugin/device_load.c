@@ -2,9 +2,9 @@
  * The cuda device is a module that is loaded when it is asked for: this program runs where there is no GPU.
  */
 #include <config.h>
-#include "engine/device/device.h"
+#include "engine/plugin/device_load.h"
 #include "engine/base/library.h"
-#include "engine/base/loader.h"
+#include "engine/plugin/loader.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

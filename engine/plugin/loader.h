@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/base/loader.h - opening shared objects: all that the engine uses of libltdl.
+ * engine/plugin/loader.h - opening shared objects: all that the engine uses of libltdl.
  *
  * One thread at a time. Texts of errors are the reason alone ("undefined symbol: x"); the caller
  * knows the file.

@@ -10,7 +10,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* dladdr1 */
 #endif
-#include "engine/base/loader.h"
+#include "engine/plugin/loader.h"
 #include <dirent.h>
 #include <dlfcn.h>
 #include <link.h>

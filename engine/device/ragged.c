@@ -2,7 +2,7 @@
  * Rows that go to where their experts are, and back: which of them are whose (struct hd_rows).
  */
 #include <config.h>
-#include "engine/comm/ragged.h"
+#include "engine/device/ragged.h"
 
 /* The segments of member `me`, each the rows of one expert and one member's samples.  Where it has all experts (many), those
  * of member j are one run; where it has all samples, they stand apart. */

@@ -2,7 +2,7 @@
  * What a call is called in messages, whom it goes to, and how many bytes it moves.
  */
 #include <config.h>
-#include "engine/comm/call.h"
+#include "engine/device/call.h"
 #include "engine/base/err.h"
 
 const char *hd_comm_kind_name(uint32_t kind)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/comm/call.h - one call of a group: what a transport is given, and what can be said about it without making it.
+ * engine/device/call.h - one call of a group: what a transport is given, and what can be said about it without making it.
  *
  * A group's calls are made in the same order by all its members.  Buffers are contiguous; the collectives work on
  * whole buffers of `count` elements.  Sums and maxima of floats are made in member order, in fp32 (fp64 for HD_DTYPE_F64).
@@ -22,7 +22,7 @@
 #ifndef HD_ENGINE_COMM_CALL_H
 #define HD_ENGINE_COMM_CALL_H
 #include <heddle/graph.h>
-#include "engine/comm/ragged.h"
+#include "engine/device/ragged.h"
 
 enum { HD_COMM_ALL_TO_ALL_V = 50, HD_COMM_SEND = 100, HD_COMM_RECV };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/comm/ragged.h - rows that go to where their experts are, and back: which of them are whose.
+ * engine/device/ragged.h - rows that go to where their experts are, and back: which of them are whose.
  */
 #ifndef HD_ENGINE_COMM_RAGGED_H
 #define HD_ENGINE_COMM_RAGGED_H
