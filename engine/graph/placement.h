@@ -16,6 +16,10 @@ int64_t hd_node_stage(const struct hd_plan *p, const struct node *n);	/* on the 
 int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);	/* global index of its first element */
 
 /* -- rules.c ------------------------------------------------------------------------------------------------------------ */
+/* What slot rules says: a dim is cut along an axis; model.layers are dealt to its members; one block is. */
+int hd_rule_add(struct hd_plan *p, const char *dim, struct axis *a, const char *kind, uint32_t flags);
+int hd_deal_layers(struct hd_plan *p, struct axis *a);
+int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk);
 const struct rule *hd_rule_for(const struct hd_plan *p, const struct node *n, const struct axis *a);	/* or NULL */
 const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a);	/* or NULL */
 

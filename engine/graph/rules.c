@@ -1,11 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The rules (dim -> axis) as a node sees them: the first whose dim it has and may cut.
+ * The rules (dim -> axis): a dim is padded to what divides, layers are dealt to stages, and a node sees the first rule
+ * whose dim it has and may cut.
  */
 #include <config.h>
 #include "engine/graph/graph.h"
+#include "engine/graph/mesh.h"
 #include "engine/graph/placement.h"
 #include <string.h>
 
+/* To a multiple of all axes that may cut it, this one too. */
+static int64_t padded(const struct hd_plan *p, const struct hd_dim *d, const struct axis *a)
+{
+	int64_t all = a->v.n;
+
+	for (size_t i = 0; i < p->nrules; i++)
+		if (p->rules[i].dim == d && p->rules[i].axis != a && !(p->rules[i].flags & HD_RULE_KEEP_REPLICATED))
+			all *= p->rules[i].axis->v.n;
+	return (d->n + all - 1) / all * all;
+}
+
+int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char *kind, uint32_t flags)
+{
+	const struct hd_dim *d = hd_dim_get(p, name, 0);
+
+	if (!d)
+		return HD_OK;
+	if (strcmp(name, "batch") && !(flags & HD_RULE_KEEP_REPLICATED) && D(d)->padded % a->v.n) {
+		if (flags & HD_RULE_IF_DIVIDES)
+			return HD_OK;
+		if (!(flags & HD_RULE_PAD))
+			return hd_section_fail(p->conf, p->inst[a->inst].section, hd_axis_key(p, &a->v), p->err, HD_EDIVIDE,
+					       "%lld does not divide %s.%s = %lld", (long long)a->v.n,
+					       strcmp(name, "seq") ? "model" : "train", name, (long long)d->n);
+	}
+	if (flags & HD_RULE_PAD)
+		D(d)->padded = padded(p, d, a);
+	p->rules = hd_grow(p->rules, p->nrules, &p->cap_rules, sizeof(*p->rules));
+	p->rules[p->nrules++] = (struct rule){ d, a, kind ? hd_plan_text(p, "%s", kind) : NULL, flags };
+	return HD_OK;
+}
+
+/* -- blocks to stages ----------------------------------------------------------------------------------------------------- */
+int hd_deal_layers(struct hd_plan *p, struct axis *a)
+{
+	int64_t layers = p->model.layers, k = -1;
+
+	if (p->stages && p->stages != a)
+		return hd_plan_fail(p, HD_EINVAL, "layers are dealt to %s already", p->stages->v.name);
+	if (a->v.n > layers)
+		return hd_section_fail(p->conf, p->inst[a->inst].section, hd_axis_key(p, &a->v), p->err, HD_EINVAL,
+				       "%lld stages for model.layers = %lld", (long long)a->v.n, (long long)layers);
+	p->stages = a;
+	for (size_t i = 0; i < p->nblocks; i++) {
+		if (!strncmp(p->blocks[i].name, "layer", 5))
+			k++;
+		p->blocks[i].coord = k < 0 ? 0 : k * a->v.n / layers;
+		p->blocks[i].chunk = 0;
+	}
+	return HD_OK;
+}
+
+int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk)
+{
+	if (p->stages && p->stages != a)
+		return hd_plan_fail(p, HD_EINVAL, "blocks are dealt to %s already", p->stages->v.name);
+	if (coord < 0 || coord >= a->v.n || chunk < 0)
+		return hd_plan_fail(p, HD_EINVAL, "stage %lld of %lld, chunk %lld", (long long)coord, (long long)a->v.n,
+				    (long long)chunk);
+	p->stages = a;
+	b->coord = coord;
+	b->chunk = chunk;
+	if (chunk + 1 > p->chunks)
+		p->chunks = chunk + 1;
+	return HD_OK;
+}
+
+/* -- which rule a node has ------------------------------------------------------------------------------------------------ */
 static int may_cut(const struct node *n, const struct hd_dim *d)
 {
 	const char *const *u = n->v.op->unshardable;

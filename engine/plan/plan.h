@@ -23,7 +23,7 @@ void hd_plan_destroy(struct hd_plan *p);
 int hd_plan_sections(struct hd_conf *c, struct hd_err *err);	/* has the INI sections that nobody reads? */
 
 extern const struct hd_host hd_host_table;	/* host.c: what plugins call */
-extern const struct hd_graph_api hd_graph_table;
+extern const struct hd_graph_api hd_graph_table;	/* host_graph.c */
 extern const struct hd_record_api hd_record_table;
 
 #endif
