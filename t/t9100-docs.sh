@@ -86,16 +86,14 @@ archives="$build/libheddle.a $build/libref.a $build/libcpu.a $build/libbase.a"
 # Several words each.
 # shellcheck disable=SC2086
 compile() { to=$1; shift; $(value CC) -I"${1%%/*}" $flags -o "$to" "$@" $archives $libs $(value LIBS); }
-# register FILE TABLE PREFIX: silu and silu_d in a copy of a table.
-register() {
-	sed "s/^static const struct $2 .*\[\] = {\$/extern const struct $2 $3silu, $3silu_d;\n&\n\t\&$3silu, \&$3silu_d,/" \
-		"$src/$1" >"op/$1"
-}
+# list FILE MACRO: silu and silu_d in a copy of a list.
+list() { { cat "$src/$1" && printf '%s(silu)\n%s(silu_d)\n' "$2" "$2"; } >"op/$1"; }
 if [ -f "$build/libtest.a" ] && [ -f "$build/Makefile" ]; then
-	{ cat "$src/engine/ops/list.h"; printf "OP(silu)\nOP(silu_d)\n"; } >op/engine/ops/list.h
-	cp "$src/engine/ops/table.c" op/engine/ops/table.c
-	register kernels/cpu/table.c hd_kernel hd_cpu_
-	register kernels/ref/table.c hd_kernel hd_ref_
+	list engine/ops/list.h OP
+	list kernels/list.h KERNEL
+	for f in engine/ops kernels/cpu kernels/ref; do
+		cp "$src/$f/table.c" op/$f/table.c
+	done
 	ok "an op of the engine is built" compile op.t op/engine/ops/silu.c op/engine/ops/table.c op/kernels/cpu/silu.c \
 		op/kernels/cpu/table.c op/kernels/ref/silu.c op/kernels/ref/table.c op/test.c "$build/libtest.a"
 	ok "its test passes" ./op.t

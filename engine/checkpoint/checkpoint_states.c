@@ -63,13 +63,7 @@ static char *copy_name(const struct hd_plan *p, const struct tensor *t, int64_t 
 /* One writer per slice and copy: the first along every axis on which they are the same. */
 static int writes(const struct hd_program *g, const struct tensor *t)
 {
-	for (int a = 0; a < g->plan->naxes; a++) {
-		int64_t me = hd_plan_coord(g->plan, g->rank, g->plan->axes[a]);
-
-		if (t->at.on[a].kind == HD_PLACE_PINNED ? t->at.on[a].index != me : t->at.on[a].kind == HD_PLACE_REPLICATED && me)
-			return 0;
-	}
-	return 1;
+	return hd_speaks_for(g->plan, g->rank, &t->at, ~(uint32_t)0, 1);
 }
 
 static void whole_shape(const struct tensor *t, int64_t *shape)

@@ -396,6 +396,27 @@ struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tenso
 	return c;
 }
 
+/* The same values in another place or form. */
+void hd_tensor_inherit(struct tensor *y, const struct tensor *x)
+{
+	y->v.what = x->v.what;
+	y->v.of = x->v.of;
+	y->v.name = x->v.name;
+	y->ragged_counts = x->ragged_counts;
+	y->max_rows = x->max_rows;
+	memcpy(y->reduced_dim, x->reduced_dim, sizeof(y->reduced_dim));
+}
+
+uint32_t *hd_count_readers(const struct hd_plan *p)
+{
+	uint32_t *n = hd_alloc((p->ntensors + 1) * sizeof(*n));
+
+	for (const struct node *k = p->first; k; k = k->next)
+		for (uint32_t i = 0; i < k->v.nin; i++)
+			n[k->ins[i]->id]++;
+	return n;
+}
+
 /* -- change ------------------------------------------------------------------------------------------------------------ */
 void hd_assign(struct tensor *leaf, struct tensor *value)
 {
@@ -423,11 +444,8 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 	for (size_t i = 0; i < p->nmoe_stats; i++)
 		if (p->moe_stats[i] == old)
 			p->moe_stats[i] = with;
-	if (old->v.what == HD_TENSOR_GRAD && with->v.what == HD_TENSOR_ACT) {
-		with->v.what = HD_TENSOR_GRAD;
-		with->v.name = old->v.name;
-		with->v.of = old->v.of;
-	}
+	if (old->v.what == HD_TENSOR_GRAD && with->v.what == HD_TENSOR_ACT)
+		hd_tensor_inherit(with, old);
 }
 
 static void keep(struct tensor *t)

@@ -26,6 +26,8 @@ struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tenso
 void hd_node_insert(struct hd_plan *p, struct node *n);
 void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout);
+void hd_tensor_inherit(struct tensor *y, const struct tensor *x);	/* y is x in another place or form: all but where and what shape */
+uint32_t *hd_count_readers(const struct hd_plan *p);	/* how often each tensor is read, by id; to be freed */
 /* Inputs are set with these two only. */
 void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t);
 void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin);

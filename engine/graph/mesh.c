@@ -49,6 +49,19 @@ struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t
 	return g;
 }
 
+int hd_speaks_for(const struct hd_plan *p, int64_t rank, const struct placement *at, uint32_t axes, int terms)
+{
+	for (int a = 0; a < p->naxes; a++) {
+		const struct hd_place *w = &at->on[a];
+		int64_t me = hd_plan_coord(p, rank, p->axes[a]);
+		int alike = w->kind == HD_PLACE_REPLICATED || (w->kind == HD_PLACE_PARTIAL && !terms);
+
+		if (w->kind == HD_PLACE_PINNED ? w->index != me : alike && axes >> a & 1 && me)
+			return 0;
+	}
+	return 1;
+}
+
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank)
 {
 	int64_t m = 0;

@@ -68,6 +68,7 @@ struct tensor {
 	int assigned;			/* it may be the value that a leaf takes: hd_assign */
 	struct node **users; size_t nusers, cap_users;	/* may read it: each that ever did */
 	struct tensor *replaced_by;		/* replaced by it, or NULL */
+	struct made *made;		/* what reshards have made of it so far (reshard.c) */
 	struct tensor *source;		/* data: the leaf that this is a copy of in another place */
 	/* (expert, batch, slot, ...) of which only the rows are stored that are in use: first by expert, then by sample.  rows:
 	 * how many of each (expert, batch), known in a step; most: at most so many of a (batch, slot).  NULL, 0: dense. */
@@ -166,7 +167,6 @@ struct hd_plan {
 	struct arena_block *heap;
 	struct node ***readers;		/* by tensor id: NULL-terminated; once the graph is final (alias.c) */
 	int walk_limit;			/* node_next returns no node made during the walk */
-	struct made *made;		/* reshards so far (reshard.c) */
 	uint32_t master_dtype;			/* dtype of masters, gradients and states: HD_DTYPE_F32; HD_DTYPE_F64 on the reference device */
 	uint32_t compute_dtype;			/* dtype of products' operands and activations: HD_DTYPE_BF16; 0: as `real` */
 	int gelu;			/* products of `low` may take a gelu in */

@@ -263,9 +263,7 @@ static struct tensor *comm_node(struct hd_plan *p, uint32_t kind, struct group *
 
 	if (y) {
 		N(y->v.node)->comm = (struct comm_args){ kind, g, index };
-		y->v.what = x->v.what;
-		y->v.of = x->v.of;
-		y->v.name = x->v.name;
+		hd_tensor_inherit(y, x);
 	}
 	return y;
 }

@@ -155,9 +155,7 @@ static struct tensor *sync(struct hd_plan *p, struct tensor *g, struct tensor *l
 	struct tensor *ins[] = { g, lives }, *y = hd_op1(p, "sync", ins, 2, "%s", "");
 
 	if (y) {
-		y->v.what = HD_TENSOR_GRAD;
-		y->v.of = g->v.of;
-		y->v.name = g->v.name;
+		hd_tensor_inherit(y, g);
 		y->step = 1;
 	}
 	return y;

@@ -11,17 +11,6 @@
 #include <string.h>
 
 
-/* How often each tensor is read, counted once for the whole pass. */
-static uint32_t *count_readers(struct hd_plan *p)
-{
-	uint32_t *n = hd_alloc((p->ntensors + 1) * sizeof(*n));
-
-	for (struct node *k = p->first; k; k = k->next)
-		for (uint32_t i = 0; i < k->v.nin; i++)
-			n[k->ins[i]->id]++;
-	return n;
-}
-
 static int same_shape(const struct tensor *a, const struct tensor *b)
 {
 	return a->v.ndim == b->v.ndim && !memcmp(a->dims, b->dims, a->v.ndim * sizeof(a->dims[0])) && a->v.dtype == b->v.dtype;
@@ -210,7 +199,7 @@ static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads
 
 int hd_pass_fuse(struct hd_plan *p)
 {
-	uint32_t *reads = count_readers(p);
+	uint32_t *reads = hd_count_readers(p);
 	struct node *n, *next;
 	struct parts k;
 	int rc = 0;
@@ -220,7 +209,7 @@ int hd_pass_fuse(struct hd_plan *p)
 			flatten(p, n, reads);
 	hd_drop_dead(p);
 	free(reads);
-	reads = count_readers(p);
+	reads = hd_count_readers(p);
 	for (n = p->first; n && !rc; n = next) {
 		next = n->next;
 		if (n->is->role == ROLE_ADD && sort_inputs(n, reads, &k))
@@ -229,7 +218,7 @@ int hd_pass_fuse(struct hd_plan *p)
 	if (p->gelu) {
 		free(reads);
 		hd_drop_dead(p);
-		reads = count_readers(p);
+		reads = hd_count_readers(p);
 		for (n = p->first; n && !rc; n = next) {
 			next = n->next;
 			if (n->is->role == ROLE_GELU || n->is->role == ROLE_GELU_D)

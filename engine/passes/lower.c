@@ -181,16 +181,6 @@ static struct tensor *lowered(struct hd_plan *p, struct node *n)
 	return NULL;
 }
 
-static uint32_t *count_readers(const struct hd_plan *p)
-{
-	uint32_t *n = hd_alloc((p->ntensors + 1) * sizeof(*n));
-
-	for (const struct node *k = p->first; k; k = k->next)
-		for (uint32_t i = 0; i < k->v.nin; i++)
-			n[k->ins[i]->id]++;
-	return n;
-}
-
 static int lower_node(struct hd_plan *p, struct node *n, const uint32_t *reads)
 {
 	struct tensor *y = NULL;
@@ -209,9 +199,7 @@ static int lower_node(struct hd_plan *p, struct node *n, const uint32_t *reads)
 	if (!y)
 		return p->err->code ? p->err->code : hd_plan_fail(p, HD_EBUG, "a reshard was not lowered");
 	y->at = last->outs[0]->at;
-	y->v.what = last->outs[0]->v.what;
-	y->v.of = last->outs[0]->v.of;
-	y->v.name = last->outs[0]->v.name;
+	hd_tensor_inherit(y, last->outs[0]);
 	hd_replace(p, last->outs[0], y);
 	for (struct node *k = last; k != n; k = N(k->ins[0]->v.node))
 		k->dead = 1;
@@ -220,7 +208,7 @@ static int lower_node(struct hd_plan *p, struct node *n, const uint32_t *reads)
 
 int hd_pass_lower(struct hd_plan *p)
 {
-	uint32_t *reads = count_readers(p);
+	uint32_t *reads = hd_count_readers(p);
 	struct node *n, *next;
 	int rc = HD_OK;
 

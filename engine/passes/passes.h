@@ -27,7 +27,7 @@ uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda);	/* for h
 /* -- reshard.c */
 struct tensor *hd_reshard_to(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader);
 struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to);
-int hd_made_replicated(const struct hd_plan *p, const struct tensor *x, const struct axis *a);
+int hd_made_replicated(const struct tensor *x, const struct axis *a);
 
 /* -- schedule.c, unit_times.c */
 struct hd_unit_times { double *f, *b, *w; int64_t parts; };	/* seconds, by position in the model's order */

@@ -40,7 +40,7 @@ static int comes_partial(const struct hd_plan *p, const struct tensor *x, const 
 	int k = 0, least = 2, most = 0;
 
 	if (!n || n->placed)
-		return n && x->at.on[a->id].kind == HD_PLACE_PARTIAL && x->at.on[a->id].red == HD_RED_SUM && !hd_made_replicated(p, x, a) ? 2 : 0;
+		return n && x->at.on[a->id].kind == HD_PLACE_PARTIAL && x->at.on[a->id].red == HD_RED_SUM && !hd_made_replicated(x, a) ? 2 : 0;
 	if (n->v.op->place || n->v.nout != 1)
 		return 0;
 	d = is_sum(n) ? NULL : hd_sharded_by_rules(p, n, a);
@@ -112,7 +112,7 @@ static int passes(const struct hd_plan *p, const struct node *n, const struct ax
 	const uint64_t linear = n->v.op->linear;
 
 	for (uint32_t i = 0; i < n->v.nin; i++)
-		if (have[i].kind == HD_PLACE_PARTIAL && have[i].red == HD_RED_SUM && !hd_made_replicated(p, n->ins[i], a))
+		if (have[i].kind == HD_PLACE_PARTIAL && have[i].red == HD_RED_SUM && !hd_made_replicated(n->ins[i], a))
 			partial++, which = i;
 	if (!partial || !linear)
 		return 0;

@@ -12,7 +12,7 @@
 #include "engine/passes/passes.h"
 #include <string.h>
 
-/* What a reader asked for before.  Lists are short: a tensor has few placements. */
+/* What a reader of a tensor asked for before (struct tensor, made).  Lists are short: a tensor has few placements. */
 struct made {
 	struct made *next;
 	const struct tensor *from;
@@ -171,12 +171,7 @@ static struct tensor *step_from(struct hd_plan *p, struct tensor *x, const struc
 	y = n->outs[0];
 	y->at = *now;
 	y->at.on[a->id] = *to;
-	memcpy(y->reduced_dim, x->reduced_dim, sizeof(y->reduced_dim));
-	y->v.what = x->v.what;
-	y->v.of = x->v.of;
-	y->v.name = x->v.name;
-	y->ragged_counts = x->ragged_counts;
-	y->max_rows = x->max_rows;
+	hd_tensor_inherit(y, x);
 	hd_localize(p, y);
 	return p->err->code || !is_innermost(p, y, a) ? NULL : y;
 }
@@ -269,14 +264,14 @@ static const char *why(struct hd_plan *p, const struct tensor *x, const struct n
 
 /* Whether some reader has had the sum of a partial tensor made on this axis already; of the tensor that it is made again
  * from, if it is. */
-int hd_made_replicated(const struct hd_plan *p, const struct tensor *x, const struct axis *a)
+int hd_made_replicated(const struct tensor *x, const struct axis *a)
 {
 	const struct node *again = x->v.node ? N(x->v.node)->recompute_of : NULL;
 
-	for (const struct made *m = p->made; m; m = m->next)
-		if ((m->from == x || (again && m->from == again->outs[x->out])) && m->to->at.on[a->id].kind != HD_PLACE_PARTIAL)
+	for (const struct made *m = x->made; m; m = m->next)
+		if (m->to->at.on[a->id].kind != HD_PLACE_PARTIAL)
 			return 1;
-	return 0;
+	return again && hd_made_replicated(again->outs[x->out], a);
 }
 
 /* Steps before the tensor leaves its stage are made there, in the unit that made it. */
@@ -289,8 +284,8 @@ static int on_old_stage(const struct hd_plan *p, const struct tensor *y, const s
 
 static struct tensor *made_before(struct hd_plan *p, const struct tensor *x, const struct placement *at, uint32_t phase, int block)
 {
-	for (struct made *m = p->made; m; m = m->next)
-		if (m->from == x && hd_placement_equal(p, &m->to->at, at) && reusable(m, phase, block)) {
+	for (struct made *m = x->made; m; m = m->next)
+		if (hd_placement_equal(p, &m->to->at, at) && reusable(m, phase, block)) {
 			if (m->phase == HD_UNIT_W && phase == HD_UNIT_B)
 				belongs_to_backward(m);
 			return m->to;
@@ -319,8 +314,8 @@ static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *
 {
 	if (is_free(p, &x->at, need))
 		return NULL;
-	for (struct made *m = p->made; m; m = m->next)
-		if (m->from == x && m->phase == phase && m->block == block && phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) &&
+	for (struct made *m = x->made; m; m = m->next)
+		if (m->phase == phase && m->block == block && phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) &&
 		    is_free(p, &m->to->at, need))
 			return m->to;
 	return NULL;
@@ -336,12 +331,12 @@ static struct node *made_in_unit(const struct tensor *x, const struct node *read
 	return maker && reader && !x->step && maker->v.phase & units && !(reader->v.phase & units) ? maker : NULL;
 }
 
-static void remember(struct hd_plan *p, const struct tensor *x, struct tensor *y, uint32_t phase, int block)
+static void remember(struct hd_plan *p, struct tensor *x, struct tensor *y, uint32_t phase, int block)
 {
 	struct made *m = hd_plan_alloc(p, sizeof(*m));
 
-	*m = (struct made){ p->made, x, y, phase, block };
-	p->made = m;
+	*m = (struct made){ x->made, x, y, phase, block };
+	x->made = m;
 }
 
 /* What crosses stages crosses them once, whatever its readers want of it there. */

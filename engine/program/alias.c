@@ -114,7 +114,7 @@ static int may_overwrite(struct hd_program *g, struct node *n, struct tensor *x,
 	if (!y->step && root->step)
 		return 0;			/* a step's buffer, and this runs once a micro-batch */
 	if (is_leaf(root))
-		return root->assign == y || (n->v.nout && root->assign && root->assign->v.node == &n->v && root->assign == y);
+		return root->assign == y;
 	return last_read(g, root, n) < g->position[n->id];
 }
 
@@ -231,17 +231,14 @@ static void in_leaf(struct hd_program *g, struct tensor *leaf)
 static void index_readers(struct hd_program *g)
 {
 	struct hd_plan *p = g->plan;
-	int *n;
+	uint32_t *n;
 
 	if (p->readers) {
 		g->readers = p->readers;
 		return;
 	}
 	p->readers = g->readers = hd_plan_alloc(p, p->ntensors * sizeof(*p->readers));
-	n = hd_alloc((p->ntensors + 1) * sizeof(*n));
-	for (struct node *k = p->first; k; k = k->next)
-		for (uint32_t i = 0; i < k->v.nin; i++)
-			n[k->ins[i]->id]++;
+	n = hd_count_readers(p);
 	for (size_t t = 0; t < p->ntensors; t++)
 		p->readers[t] = n[t] ? hd_plan_alloc(p, (size_t)(n[t] + 1) * sizeof(**p->readers)) : NULL;
 	memset(n, 0, p->ntensors * sizeof(*n));

@@ -14,15 +14,7 @@
 /* One owner per slice: coordinate 0 on every axis that does not cut the tensor. */
 int hd_owns(const struct hd_program *g, const struct tensor *t)
 {
-	const struct hd_plan *p = g->plan;
-
-	for (int a = 0; a < p->naxes; a++) {
-		int64_t me = hd_plan_coord(p, g->rank, p->axes[a]);
-
-		if (t->at.on[a].kind == HD_PLACE_PINNED ? t->at.on[a].index != me : t->at.on[a].kind != HD_PLACE_SHARD && me)
-			return 0;
-	}
-	return 1;
+	return hd_speaks_for(g->plan, g->rank, &t->at, ~(uint32_t)0, 0);
 }
 
 struct run { int64_t global, local, n; };

@@ -187,19 +187,14 @@ static int whole_copy(struct recorder *r, struct tensor *x, struct tensor *y, in
 }
 
 /* -- the gradient norm --------------------------------------------------------------------------------------------------------------- */
+/* Where the sum is to be added up over ranks, one counts what several have. */
 static int counts(const struct hd_program *g, const struct tensor *x, const struct tensor *sum)
 {
-	const struct hd_plan *p = g->plan;
+	uint32_t added = 0;
 
-	for (int a = 0; a < p->naxes; a++) {
-		int64_t me = hd_plan_coord(p, g->rank, p->axes[a]);
-
-		if (x->at.on[a].kind == HD_PLACE_PINNED && x->at.on[a].index != me)
-			return 0;
-		if (x->at.on[a].kind == HD_PLACE_REPLICATED && sum->at.on[a].kind == HD_PLACE_PARTIAL && me)
-			return 0;
-	}
-	return 1;
+	for (int a = 0; a < g->plan->naxes; a++)
+		added |= (uint32_t)(sum->at.on[a].kind == HD_PLACE_PARTIAL) << a;
+	return hd_speaks_for(g->plan, g->rank, &x->at, added, 1);
 }
 
 static int norm2(struct recorder *r, struct node *n)

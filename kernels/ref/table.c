@@ -5,23 +5,15 @@
 #include "kernels/ref/ref.h"
 #include <string.h>
 
-extern const struct hd_kernel hd_ref_einsum, hd_ref_sum, hd_ref_add, hd_ref_map, hd_ref_cast,
-	hd_ref_copy, hd_ref_accumulate, hd_ref_fill, hd_ref_norm, hd_ref_norm_d, hd_ref_norm_dw,
-	hd_ref_attention, hd_ref_attention_d, hd_ref_gelu, hd_ref_gelu_d, hd_ref_swiglu,
-	hd_ref_swiglu_d, hd_ref_embedding, hd_ref_embedding_dw, hd_ref_position,
-	hd_ref_position_dw, hd_ref_rope, hd_ref_dropout, hd_ref_xent, hd_ref_xent_combine,
-	hd_ref_xent_d, hd_ref_sumsq, hd_ref_clip, hd_ref_adamw, hd_ref_sgd, hd_ref_select,
-	hd_ref_route, hd_ref_route_d, hd_ref_dispatch, hd_ref_combine, hd_ref_combine_dg, hd_ref_grouped;
+#define KERNEL(name) extern const struct hd_kernel hd_ref_##name;
+#include "kernels/list.h"
+#undef KERNEL
 
+#define KERNEL(name) &hd_ref_##name,
 static const struct hd_kernel *const kernels[] = {
-	&hd_ref_einsum, &hd_ref_sum, &hd_ref_add, &hd_ref_map, &hd_ref_cast, &hd_ref_copy,
-	&hd_ref_accumulate, &hd_ref_fill, &hd_ref_norm, &hd_ref_norm_d, &hd_ref_norm_dw,
-	&hd_ref_attention, &hd_ref_attention_d, &hd_ref_gelu, &hd_ref_gelu_d, &hd_ref_swiglu,
-	&hd_ref_swiglu_d, &hd_ref_embedding, &hd_ref_embedding_dw, &hd_ref_position,
-	&hd_ref_position_dw, &hd_ref_rope, &hd_ref_dropout, &hd_ref_xent, &hd_ref_xent_combine,
-	&hd_ref_xent_d, &hd_ref_sumsq, &hd_ref_clip, &hd_ref_adamw, &hd_ref_sgd, &hd_ref_select,
-	&hd_ref_route, &hd_ref_route_d, &hd_ref_dispatch, &hd_ref_combine, &hd_ref_combine_dg, &hd_ref_grouped,
+#include "kernels/list.h"
 };
+#undef KERNEL
 
 static const struct hd_kernel *kernel(const char *name)
 {
