@@ -152,6 +152,11 @@ int main(void)
 	embedding("batch=2,seq=5", "vocab=3@4/11,embed=33", "batch=2,seq=5,embed=33", 10);
 	embedding("batch=4,seq=35", "vocab=40@20/50,embed=501@3/999",
 		  "batch=4,seq=35,embed=501@3/999", 49);
+	/* ids of real text: few, and long lists of tokens; one list of 32 and one of 33 and of 97 */
+	embedding("batch=2,seq=151", "vocab=3,embed=36", "batch=2,seq=151,embed=36", 2);
+	embedding("batch=1,seq=32", "vocab=2,embed=5", "batch=1,seq=32,embed=5", 0);
+	embedding("batch=1,seq=33", "vocab=2,embed=5", "batch=1,seq=33,embed=5", 0);
+	embedding("batch=1,seq=97", "vocab=2,embed=5", "batch=1,seq=97,embed=5", 0);
 	position("batch=3,seq=5,embed=7", "position=8,embed=7", 1);
 	position("batch=3,seq=5@2/9,embed=7", "position=8@1/12,embed=7", 0);
 	position("batch=3,seq=50@30/90,embed=401", "position=90,embed=401", 1);

@@ -24,9 +24,9 @@ template<class G> struct adamw {
 
 struct rates { float beta1, rest1, beta2, rest2, lr, unbias1, root2; };
 
-template<int N, class G> HD_DEV void update(const adamw<G> &a, const rates &c, int64_t i)
+template<int N, class G> HD_DEV void update(const adamw<G> &a, const rates &c, float factor, int64_t i)
 {
-	float w[N], g[N], m[N], v[N], factor = *a.factor;
+	float w[N], g[N], m[N], v[N];
 
 	load<N>(w, a.w + i);
 	load<N>(g, a.g + i);
@@ -48,7 +48,9 @@ template<int N, class G> HD_DEV void update(const adamw<G> &a, const rates &c, i
 
 struct betas { double one, two; };
 
-HD_DEV void set_rates(rates *c, betas b, const struct hd_cuda_step *s)		/* by thread 0, for all */
+/* By thread 0, for all, who get them in registers: a store of weights may reach anything in memory, so what is read there
+ * would be read again for each vector. */
+HD_DEV rates rates_of(rates *c, betas b, const struct hd_cuda_step *s)
 {
 	if (threadIdx.x == 0) {
 		double now = (double)s->step;
@@ -62,19 +64,21 @@ HD_DEV void set_rates(rates *c, betas b, const struct hd_cuda_step *s)		/* by th
 		c->root2 = (float)(1 / sqrt(1 - pow(b.two, now)));
 	}
 	__syncthreads();
+	return *c;
 }
 
 template<int N, class G> __global__ void __launch_bounds__(THREADS)
 adamw_step(int64_t n, adamw<G> a, betas b, const struct hd_cuda_step *s)
 {
-	HD_SHARED(rates, c);
+	HD_SHARED(rates, shared);
 	int64_t step = (int64_t)gridDim.x * THREADS, t = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+	rates c = rates_of(&shared, b, s);
+	float factor = *a.factor;
 
-	set_rates(&c, b, s);
 	for (int64_t i = t * N; i + N <= n; i += step * N)
-		update<N>(a, c, i);
+		update<N>(a, c, factor, i);
 	if (N > 1 && t < n % N)
-		update<1>(a, c, n - n % N + t);
+		update<1>(a, c, factor, n - n % N + t);
 }
 
 static betas betas_of(const struct hd_prep *p) { return betas{ p->f[HD_ADAMW_BETA1], p->f[HD_ADAMW_BETA2] }; }
@@ -122,21 +126,24 @@ struct joined { struct part *parts; int64_t n, blocks; betas b; };
 
 template<int N, class G> HD_DEV void update_piece(const adamw<G> &a, const rates &c, int64_t from, int64_t to)
 {
+	float factor = *a.factor;
+
 	for (int64_t i = from + (int64_t)threadIdx.x * N; i < to; i += THREADS * N) {
 		if (i + N <= to)
-			update<N>(a, c, i);
+			update<N>(a, c, factor, i);
 		else
+#pragma unroll 1
 			for (int64_t k = i; k < to; k++)
-				update<1>(a, c, k);
+				update<1>(a, c, factor, k);
 	}
 }
 
 __global__ void __launch_bounds__(THREADS) adamw_all(const part *parts, int64_t n, betas b, const struct hd_cuda_step *s)
 {
-	HD_SHARED(rates, c);
+	HD_SHARED(rates, shared);
+	rates c = rates_of(&shared, b, s);
 	int64_t low = 0, high = n, from, to;
 
-	set_rates(&c, b, s);
 	while (high - low > 1) {
 		int64_t mid = (low + high) / 2;
 
@@ -148,10 +155,15 @@ __global__ void __launch_bounds__(THREADS) adamw_all(const part *parts, int64_t 
 	parts += low;
 	from = (blockIdx.x - parts->first) * PIECE;
 	to = hd_least(from + PIECE, parts->n);
-	if (parts->narrow)
-		parts->wide ? update_piece<4>(parts->of_bf16, c, from, to) : update_piece<1>(parts->of_bf16, c, from, to);
-	else
-		parts->wide ? update_piece<4>(parts->of_float, c, from, to) : update_piece<1>(parts->of_float, c, from, to);
+	if (parts->narrow) {
+		adamw<bf16> a = parts->of_bf16;		/* in registers, for the same reason */
+
+		parts->wide ? update_piece<4>(a, c, from, to) : update_piece<1>(a, c, from, to);
+	} else {
+		adamw<float> a = parts->of_float;
+
+		parts->wide ? update_piece<4>(a, c, from, to) : update_piece<1>(a, c, from, to);
+	}
 }
 
 static void *join(const struct hd_joint *l, size_t n)

@@ -152,6 +152,21 @@ HD_DEV uint32_t hd_bf16_pair(float low, float high)
 #endif
 }
 
+/* 2^x; what is below 2^-126 is 0. */
+HD_DEV float hd_exp2(float x)
+{
+#ifdef HD_SIM
+	float y = exp2f(x);
+
+	return y < 0x1p-126f ? 0 : y;
+#else
+	float y;
+
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#endif
+}
+
 template<class T, int N> struct alignas(sizeof(T) * N) pack { T v[N]; };
 
 /* By 16 bytes at most: what is aligned to them need not be to more. */

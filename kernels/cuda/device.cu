@@ -3,6 +3,7 @@
  * (CUDA graphs).
  */
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/peak.h"
 #include "kernels/cuda/product.h"
 #include <stdio.h>
 
@@ -384,21 +385,15 @@ static int finish(struct hd_err *err)
 #ifdef HD_SIM
 static double peak(uint32_t dtype) { (void)dtype; return 1e9; }
 #else
-/* Dense, as the maker of these gives it; of one name the first that fits counts.  Unknown ones by what a large product reaches. */
+/* By the maker's word; of unknown ones what a large product reaches. */
 static double peak(uint32_t dtype)
 {
-	static const struct { const char *name; double bf16, fp32; } known[] = {
-		{ "H200 NVL", 835e12, 60e12 }, { "H200", 989e12, 67e12 }, { "H100 PCIe", 756e12, 51e12 }, { "H100 NVL", 835e12, 60e12 },
-		{ "H100", 989e12, 67e12 }, { "H800 PCIe", 756e12, 51e12 }, { "H800", 989e12, 67e12 }, { "H20", 148e12, 44e12 },
-		{ "A100", 312e12, 19.5e12 }, { "A800", 312e12, 19.5e12 }, { "B200", 2250e12, 80e12 },
-	};
 	struct cudaDeviceProp p;
+	double known = 0;
 
 	if (cudaGetDeviceProperties(&p, here.device) == cudaSuccess)
-		for (size_t i = 0; i < HD_LEN(known); i++)
-			if (strstr(p.name, known[i].name) && !strstr(p.name, "MIG"))
-				return dtype == HD_DTYPE_BF16 ? known[i].bf16 : known[i].fp32;
-	return hd_product_rate(dtype);
+		known = hd_cuda_peak_of(p.name, p.multiProcessorCount, dtype == HD_DTYPE_BF16);
+	return known > 0 ? known : hd_product_rate(dtype);
 }
 #endif
 

@@ -13,12 +13,14 @@ struct product {
 	int bias_inside, add_alike;
 };
 
-static int64_t made, in_loops, with_gelus;	/* products prepared so far, those that the library does not make, those with a gelu inside */
+/* Products prepared so far, those that the library does not make, those with a gelu inside; and those of a run that it refused
+ * with its operands' addresses, and that loops made: hundreds of times slower, so whoever measures asks for it. */
+static int64_t made, in_loops, with_gelus, at_run;
 
 char *hd_einsum_choices(void)
 {
-	return hd_format("einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %lld\n", (long long)made, (long long)in_loops,
-			 (long long)with_gelus);
+	return hd_format("einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %lld\neinsum.refused %lld\n", (long long)made,
+			 (long long)in_loops, (long long)with_gelus, (long long)at_run);
 }
 
 /* -- what cuBLASLt refuses ------------------------------------------------------------------------------------------------ */
@@ -85,8 +87,11 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 			q->mm = hd_product_get(&s);
 		}
 	}
+	if (q->mm && q->e.nouter && !hd_product_anywhere(q->mm)) {	/* a refusal must come before anything is written */
+		hd_product_put(q->mm);
+		q->mm = NULL;
+	}
 	made += q->e.count && !q->e.empty;
-
 	in_loops += q->e.count && !q->e.empty && !q->mm;
 	if (q->e.count && !q->e.empty && !q->mm)
 		refuse(&q->e);
@@ -229,6 +234,7 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 	/* A refusal comes before anything is written, so plain loops can still take over. */
 	if (products(p, r, &m, keep) < 0) {
 		refuse(e);
+		at_run++;
 		plain_run(r, e, m, keep, 1);
 	}
 }

@@ -93,12 +93,17 @@ HD_DEV int piece_of(const grouped &g, const int64_t *row, const int64_t *first, 
 template<int D, int ROWS> HD_DEV void fill_part(bf16 *tile, const bf16 *from, int64_t stride, int64_t row, int64_t col,
 						int64_t have_rows, int64_t have_cols)
 {
-#pragma unroll
-	for (int i = (int)threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
-		int r = i / (D / 8), c = i % (D / 8) * 8, there = row + r < have_rows && col + c < have_cols;
+	const int PIECES = D / 8, STEP = THREADS / PIECES;
+	int piece = (int)threadIdx.x % PIECES, r = (int)threadIdx.x / PIECES;
+	int64_t more = col + piece * 8 < have_cols ? have_rows - row - r : 0;
+	int left = more < ROWS ? (int)more : ROWS;
+	bf16 *to = tile_at<D>(tile, r, piece * 8);
+	const bf16 *at = from + (row + r) * stride + col + piece * 8;
 
-		copy_piece(tile_at<D>(tile, r, c), there ? from + (row + r) * stride + col + c : from, there);
-	}
+	static_assert(THREADS % PIECES == 0 && STEP % 8 == 0 && ROWS % STEP == 0, "a tile is whole rounds of copies");
+#pragma unroll
+	for (int k = 0; k < ROWS; k += STEP, at += STEP * stride)
+		copy_piece(to + k * D, k < left ? at : from, k < left);
 }
 
 /* Rows m = row ... row + 15 over d = col ... col + 15 as an A fragment, where the tile's rows are d. */
@@ -131,12 +136,12 @@ HD_DEV void add_two(float *x, const bf16 *y) { x[0] += to_float(y[0]), x[1] += t
 HD_DEV void put_two(float *y, const float *x) { store<2>(y, x); }
 HD_DEV void put_two(bf16 *y, const float *x) { store<2>(y, x); }
 
-template<class C, int TA, int TB> __global__ void __launch_bounds__(THREADS)
+template<class C, int TA, int TB> __global__ void __launch_bounds__(THREADS, 2)
 tiles(grouped g, C *c, const bf16 *a, const bf16 *b, const C *add, const int64_t *row, const int64_t *first)
 {
 	HD_DYNAMIC_SHARED(bf16, stages);
 	int warp = (int)threadIdx.x / HD_WARP, lane = (int)threadIdx.x % HD_WARP;
-	int wm = warp / 4 * 64, wn = warp % 4 * 32;	/* a warp has 64 x 32 */
+	int wm = warp / 4 * 64, wn = warp % 4 * 32, turn = 0;	/* a warp has 64 x 32 */
 	float sum[4][4][4];
 	int64_t m, depth;
 	piece p;
@@ -159,14 +164,14 @@ tiles(grouped g, C *c, const bf16 *a, const bf16 *b, const C *add, const int64_t
 			fill_stage<TA, TB>(stages + s * STAGE, g, p, a, b, m, depth, (int64_t)s * DEEP);
 		copies_commit();
 	}
-	for (int64_t d = 0, turn = 0; d < depth; d += DEEP, turn = turn + 1 == STAGES ? 0 : turn + 1) {
+	for (int64_t d = 0; d < depth; d += DEEP, turn = turn + 1 == STAGES ? 0 : turn + 1) {
 		bf16 *ta = stages + turn * STAGE, *tb = ta + TILE * DEEP;
 		int64_t ahead = d + (STAGES - 1) * DEEP;
 
 		copies_wait<STAGES - 2>();
 		__syncthreads();		/* these copies are there, and nobody reads what the next ones go to */
 		if (ahead < depth)
-			fill_stage<TA, TB>(stages + (turn + STAGES - 1) % STAGES * STAGE, g, p, a, b, m, depth, ahead);
+			fill_stage<TA, TB>(stages + (turn ? turn - 1 : STAGES - 1) * STAGE, g, p, a, b, m, depth, ahead);
 		copies_commit();
 #pragma unroll
 		for (int k = 0; k < DEEP; k += 16) {

@@ -86,7 +86,8 @@ HD_SIM_UNSEEN static inline void matrices(uint32_t *out, const bf16 *row, int tu
 	hd_sim_warp(&m, sim_matrices_work);
 }
 
-static inline void copy_piece(bf16 *to, const bf16 *from, int there) { hd_sim_copy(to, there ? from : NULL); }
+static inline void copy_piece(bf16 *to, const bf16 *from, int there) { hd_sim_copy(to, there ? from : NULL, 16); }
+static inline void copy_float(float *to, const float *from, int there) { hd_sim_copy(to, there ? from : NULL, 4); }
 static inline void copies_commit(void) { hd_sim_copies_commit(); }
 template<int LEFT> static inline void copies_wait(void) { hd_sim_copies_wait(LEFT); }
 #else
@@ -116,6 +117,13 @@ HD_DEV void copy_piece(bf16 *to, const bf16 *from, int there)
 	uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
 
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+/* The same of one float. */
+HD_DEV void copy_float(float *to, const float *from, int there)
+{
+	uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"(at), "l"(from), "r"(there ? 4 : 0) : "memory");
 }
 HD_DEV void copies_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template<int LEFT> HD_DEV void copies_wait(void) { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
@@ -151,15 +159,19 @@ HD_DEV void fragment_of_sums(uint32_t *a, float (*c)[4], int kk)
 	a[2] = hd_bf16_pair(c[2 * kk + 1][0], c[2 * kk + 1][1]);
 	a[3] = hd_bf16_pair(c[2 * kk + 1][2], c[2 * kk + 1][3]);
 }
-/* ROWS rows of D elements, `stride` apart in global memory, of which `have` are there. */
+/* ROWS rows of D elements, `stride` apart in global memory, of which `have` are there.  A thread has one piece of some rows,
+ * a multiple of 8 apart, so that all addresses but the first are sums. */
 template<int D, int ROWS, int THREADS> HD_DEV void fill_tile(bf16 *tile, const bf16 *from, int64_t stride, int64_t have)
 {
-#pragma unroll
-	for (int i = (int)threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
-		int row = i / (D / 8), piece = i % (D / 8);
+	const int PIECES = D / 8, STEP = THREADS / PIECES;
+	int piece = (int)threadIdx.x % PIECES, row = (int)threadIdx.x / PIECES, left = have < ROWS ? (int)have - row : ROWS;
+	bf16 *to = tile_at<D>(tile, row, piece * 8);
+	const bf16 *at = from + row * stride + piece * 8;
 
-		copy_piece(tile_at<D>(tile, row, piece * 8), row < have ? from + row * stride + piece * 8 : from, row < have);
-	}
+	static_assert(THREADS % PIECES == 0 && STEP % 8 == 0 && ROWS % STEP == 0, "a tile is whole rounds of copies");
+#pragma unroll
+	for (int k = 0; k < ROWS; k += STEP, at += STEP * stride)
+		copy_piece(to + k * D, k < left ? at : from, k < left);
 }
 
 #endif

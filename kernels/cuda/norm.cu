@@ -10,8 +10,7 @@ extern "C" {
 }
 
 #define THREADS 128
-#define COLUMNS 32			/* of one block of norm_dw, and as many rows at a time */
-#define LANES 8
+#define LANES 8				/* warps of a block of norm_dw: rows at a time */
 
 HD_CUDA_PREPARE_TYPES(prepare, "norm", "tu", "tf", hd_prepare_norm(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_d, "norm_d", "tuf*", "t", hd_prepare_norm_d(c, p))
@@ -119,33 +118,44 @@ norm_d(T *dx, const T *x, const W *w, const float *rstd, const float *mean, cons
 	}
 }
 
-/* Rows from blockIdx.y on, every gridDim.y-th group of LANES; columns 32 of blockIdx.x. */
-template<class T> __global__ void __launch_bounds__(COLUMNS * LANES)
+/* Sums of the lanes of a block, in their order, to `to`. */
+template<int N> HD_DEV void join_lanes(float *to, float (*lanes)[HD_WARP * N], const float *mine, int lane, int c, int64_t have)
+{
+	for (int k = 0; k < N; k++)
+		lanes[lane][c + k] = mine[k];
+	__syncthreads();
+	for (int i = (int)threadIdx.x; i < HD_WARP * N && i < have; i += HD_WARP * LANES) {
+		float sum = lanes[0][i];
+
+		for (int k = 1; k < LANES; k++)
+			sum += lanes[k][i];
+		to[i] = sum;
+	}
+	__syncthreads();
+}
+
+/* Rows from blockIdx.y on, every gridDim.y-th group of LANES; a warp has 32 times N columns of blockIdx.x. */
+template<int N, class T> __global__ void __launch_bounds__(HD_WARP * LANES)
 norm_dw(float *part_w, float *part_b, const T *x, const float *rstd, const float *mean, const T *dy, int64_t rows, int64_t cols)
 {
-	HD_SHARED(float, w, [LANES][COLUMNS]);
-	HD_SHARED(float, b, [LANES][COLUMNS]);
-	int lane = (int)threadIdx.x / COLUMNS, c = (int)threadIdx.x % COLUMNS;
-	int64_t col = (int64_t)blockIdx.x * COLUMNS + c;
-	float sum = 0, bias = 0;
+	HD_SHARED(float, lanes, [LANES][HD_WARP * N]);
+	int lane = (int)threadIdx.x / HD_WARP, c = (int)threadIdx.x % HD_WARP * N;
+	int64_t first = (int64_t)blockIdx.x * HD_WARP * N, col = first + c;
+	float sum[N] = {}, bias[N] = {};
 
+#pragma unroll 2
 	for (int64_t i = (int64_t)blockIdx.y * LANES + lane; i < rows && col < cols; i += (int64_t)gridDim.y * LANES) {
-		float d = to_float(dy[i * cols + col]);
+		float d[N], v[N], mu = mean ? mean[i] : 0, rs = rstd[i];
 
-		sum += d * ((to_float(x[i * cols + col]) - (mean ? mean[i] : 0)) * rstd[i]);
-		bias += d;
+		load<N>(v, x + i * cols + col);
+		load<N>(d, dy + i * cols + col);
+		for (int k = 0; k < N; k++) {
+			sum[k] += d[k] * ((v[k] - mu) * rs);
+			bias[k] += d[k];
+		}
 	}
-	w[lane][c] = sum;
-	b[lane][c] = bias;
-	__syncthreads();
-	if (lane || col >= cols)
-		return;
-	for (int k = 1; k < LANES; k++) {
-		sum += w[k][c];
-		bias += b[k][c];
-	}
-	part_w[blockIdx.y * cols + col] = sum;
-	part_b[blockIdx.y * cols + col] = bias;
+	join_lanes<N>(part_w + blockIdx.y * cols + first, lanes, sum, lane, c, cols - first);
+	join_lanes<N>(part_b + blockIdx.y * cols + first, lanes, bias, lane, c, cols - first);
 }
 
 __global__ void __launch_bounds__(128) add_parts(float *dw, float *db, const float *part_w, const float *part_b, int64_t slabs,
@@ -199,18 +209,29 @@ template<class T, class W> static void go_d(const struct hd_prep *p, void *const
 			  (const float *)in[2], mean, dy, p->n[1]);
 }
 
-template<class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template<int N, class T> static void launch_dw(const struct hd_prep *p, float *part, void *const *in, const struct hd_run *r)
 {
 	int64_t rows = p->n[0], cols = p->n[1], slabs = slabs_of(rows);
 	int rms = p->n[2] != 0;
-	float *part = (float *)hd_cuda_scratch();
 	const float *mean = rms ? NULL : (const float *)in[2];
-	dim3 grid((unsigned)((cols + COLUMNS - 1) / COLUMNS), (unsigned)slabs);
+	dim3 grid((unsigned)((cols + HD_WARP * N - 1) / (HD_WARP * N)), (unsigned)slabs);
+
+	HD_LAUNCH((norm_dw<N, T>), grid, HD_WARP * LANES, 0, r, part, part + slabs * cols, (const T *)in[0], (const float *)in[1],
+		  mean, (const T *)in[rms ? 2 : 3], rows, cols);
+}
+
+template<class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const int V = 16 / sizeof(T);
+	int64_t cols = p->n[1], slabs = slabs_of(p->n[0]);
+	float *part = (float *)hd_cuda_scratch();
 
 	if (!cols)
 		return;
-	HD_LAUNCH((norm_dw<T>), grid, COLUMNS * LANES, 0, r, part, part + slabs * cols, (const T *)in[0], (const float *)in[1],
-		  mean, (const T *)in[rms ? 2 : 3], rows, cols);
+	if (cols % V == 0 && hd_aligned(in[0]) && hd_aligned(in[p->n[2] ? 2 : 3]))
+		launch_dw<V, T>(p, part, in, r);
+	else
+		launch_dw<1, T>(p, part, in, r);
 	HD_LAUNCH(add_parts, hd_blocks(cols, 128), 128, 0, r, (float *)out[0], p->n[3] ? (float *)out[1] : NULL, part,
 		  part + slabs * cols, slabs, cols, r->acc);
 }

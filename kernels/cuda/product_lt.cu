@@ -4,7 +4,7 @@
  * cuBLASLt's matrices are column-major, ours are rows: c = a b is computed as c' = b' a', so its "A" is our b, its rows
  * are our n, and a bias along n is its bias.  A transposed operand is a flag; batch dims are strided batches, the
  * innermost inside the call, others around it.  The implementation is the first that the library's heuristic offers for
- * the shape, and is kept with it; equal shapes share one.  Simulated, the library is a few loops (sim_lt.h).  fp32 products are made in fp32 (no TF32).
+ * the shape, with sums in fp32 throughout, and is kept with it; equal shapes share one.  Simulated, the library is a few loops (sim_lt.h).  fp32 products are made in fp32 (no TF32).
  */
 #include "kernels/cuda/product.h"
 #ifdef HD_SIM
@@ -23,8 +23,8 @@ struct hd_product {
 	struct hd_mm_shape s;
 	cublasLtMatmulDesc_t op;
 	cublasLtMatrixLayout_t a, b, c;		/* in cuBLASLt's roles */
-	cublasLtMatmulAlgo_t algo;
-	int has_bias;
+	cublasLtMatmulAlgo_t wide, narrow;	/* of operands that all begin at 16 bytes; at an element */
+	int has_wide, has_narrow, has_bias;
 	int64_t outer;				/* calls: the batch dims but the innermost */
 };
 
@@ -145,22 +145,19 @@ static int describe(struct hd_product *p)
 	return describe_gelu(p);
 }
 
-static int choose(struct hd_product *p)
+/* Partial sums of a split depth stay in fp32: other schemes add them up in the result's dtype. */
+static int choose(struct hd_product *p, uint32_t align, cublasLtMatmulAlgo_t *algo)
 {
 	cublasLtMatmulPreference_t wish;
 	cublasLtMatmulHeuristicResult_t best;
 	size_t most = WORKSPACE;
-	uint32_t align = 16;
+	uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 	int n = 0;
 
 	if (cublasLtMatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS)
 		return 0;
 	cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof(most));
-	/* what run is given may begin anywhere in a tensor: pieces of a bucket are multiples of 64 bytes, slices of elements */
-	for (int d = 0; d < p->s.ndim; d++)
-		for (int o = 0; o < HD_MM_BIAS; o++)
-			while (align > 4 && p->s.stride[o][d] > 1 && p->s.stride[o][d] * HD_BITS(p->s.dtype[o]) / 8 % align)
-				align /= 2;
+	cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof(sums));
 	cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align, sizeof(align));
 	cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align, sizeof(align));
 	cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align, sizeof(align));
@@ -169,8 +166,26 @@ static int choose(struct hd_product *p)
 	cublasLtMatmulPreferenceDestroy(wish);
 	if (!n || best.state != CUBLAS_STATUS_SUCCESS)
 		return 0;
-	p->algo = best.algo;
+	*algo = best.algo;
 	return 1;
+}
+
+/* Tensors begin at 16 bytes, but what loops or batch dims move to may begin at any element: two implementations. */
+static int choose_both(struct hd_product *p)
+{
+	uint32_t element = 16;
+
+	for (int o = 0; o < HD_MM_BIAS; o++)
+		if (HD_BITS(p->s.dtype[o]) / 8 < element)
+			element = HD_BITS(p->s.dtype[o]) / 8;
+	p->has_wide = choose(p, 16, &p->wide);
+	p->has_narrow = choose(p, element, &p->narrow);
+	return p->has_wide || p->has_narrow;
+}
+
+static int aligned_all(const void *a, const void *b, const void *c, const void *d)
+{
+	return hd_aligned(a) && hd_aligned(b) && hd_aligned(c) && hd_aligned(d);
 }
 
 static void drop(struct hd_product *p)
@@ -202,13 +217,16 @@ struct hd_product *hd_product_get(const struct hd_mm_shape *s)
 	p->outer = 1;
 	for (int d = 0; d < s->ndim - 4; d++)
 		p->outer *= s->n[d];
-	if (s->dtype[HD_MM_A] != s->dtype[HD_MM_B] || !describe(p) || !choose(p)) {
+	if (s->dtype[HD_MM_A] != s->dtype[HD_MM_B] || !describe(p) || !choose_both(p) ||
+	    (p->outer > 1 && !p->has_narrow)) {
 		drop(p);
 		return NULL;
 	}
 	p->next = here.products;
 	return here.products = p;
 }
+
+int hd_product_anywhere(const struct hd_product *p) { return p->has_narrow; }
 
 void hd_product_put(struct hd_product *p)
 {
@@ -233,27 +251,32 @@ static const void *moved(const struct hd_mm_shape *s, int o, const void *p, int6
 	return p ? (const char *)p + off * (int64_t)HD_BITS(s->dtype[o]) / 8 : NULL;
 }
 
+static int run_one(struct hd_product *p, void *c, const void *a, const void *b, const void *bias, const void *add, const void *aux,
+		   cudaStream_t queue)
+{
+	float one = 1, beta = add ? 1.0f : 0.0f;
+	const void *from = add ? add : c;
+	int wide = p->has_wide && aligned_all(a, b, c, from);
+
+	if (!wide && !p->has_narrow)
+		return HD_ENOTSUP;
+	if (p->s.then >= HD_MM_GELU_KEEP)
+		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof(aux));
+	if (p->has_bias)
+		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
+	return cublasLtMatmul(here.lt, p->op, &one, b, p->a, a, p->b, &beta, from, p->c, c, p->c, wide ? &p->wide : &p->narrow,
+			      here.workspace, WORKSPACE, queue) == CUBLAS_STATUS_SUCCESS ? HD_OK : HD_ENOTSUP;
+}
+
 int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const void *a, const void *b, const void *bias,
 		   const void *add, const void *aux)
 {
 	const struct hd_mm_shape *s = &p->s;
-	float one = 1, beta = add ? 1.0f : 0.0f;
 
-	for (int64_t i = 0; i < p->outer; i++) {
-		void *to = (void *)moved(s, HD_MM_C, c, i);
-		const void *from = add ? moved(s, HD_MM_C, add, i) : to, *along = moved(s, HD_MM_BIAS, bias, i);
-		const void *kept = moved(s, HD_MM_C, aux, i);
-		cublasStatus_t st;
-
-		if (s->then >= HD_MM_GELU_KEEP)
-			cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof(kept));
-		if (p->has_bias)
-			cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &along, sizeof(along));
-		st = cublasLtMatmul(here.lt, p->op, &one, moved(s, HD_MM_B, b, i), p->a, moved(s, HD_MM_A, a, i), p->b, &beta, from,
-				    p->c, to, p->c, &p->algo, here.workspace, WORKSPACE, (cudaStream_t)r->queue);
-		if (st != CUBLAS_STATUS_SUCCESS)
-			return HD_ENOTSUP;
-	}
+	for (int64_t i = 0; i < p->outer; i++)
+		HD_TRY(run_one(p, (void *)moved(s, HD_MM_C, c, i), moved(s, HD_MM_A, a, i), moved(s, HD_MM_B, b, i),
+			       moved(s, HD_MM_BIAS, bias, i), moved(s, HD_MM_C, add, i), moved(s, HD_MM_C, aux, i),
+			       (cudaStream_t)r->queue));
 	return HD_OK;
 }
 

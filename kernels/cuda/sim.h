@@ -58,8 +58,8 @@ void *hd_sim_static(const void *name, size_t bytes, size_t align);	/* a variable
 enum { HD_SIM_READ, HD_SIM_WRITE, HD_SIM_ATOMIC };
 void hd_sim_touch(const void *p, size_t bytes, int how);
 void hd_sim_aligned(const void *p, size_t bytes, const char *what);
-/* 16 bytes to shared memory that are there once this thread has waited for their group (zeros where from is NULL). */
-void hd_sim_copy(void *to, const void *from);
+/* 4, 8 or 16 bytes to shared memory that are there once this thread has waited for their group (zeros where from is NULL). */
+void hd_sim_copy(void *to, const void *from, int bytes);
 void hd_sim_copies_commit(void);
 void hd_sim_copies_wait(int left);
 /* All lanes of this warp meet; the last calls work(all) with what each has passed (NULL: no such lane). */

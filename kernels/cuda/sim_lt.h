@@ -2,14 +2,16 @@
  * kernels/cuda/sim_lt.h - of cuBLASLt what product_lt.cu uses, in plain loops on the host: column-major matrices, so that
  * how our products are described to the library is tested without it.  It refuses what the library refuses as far as we
  * depend on it: extents and leading dimensions that do not fit, operands of different dtypes, a bias of another dtype than
- * the result's.
+ * the result's.  Of the implementations that a preference allows the heuristic takes the worst: one that needs the alignment
+ * it was told, and that splits a deep sum in two whose halves it rounds to the result's dtype, if that is allowed.
  */
 #ifndef HD_KERNELS_CUDA_SIM_LT_H
 #define HD_KERNELS_CUDA_SIM_LT_H
 #include "kernels/cuda/cuda.h"
 
 typedef int cublasStatus_t, cudaDataType, cublasOperation_t, cublasLtEpilogue_t;
-typedef void *cublasLtHandle_t, *cublasLtMatmulPreference_t;
+typedef void *cublasLtHandle_t;
+typedef struct sim_preference *cublasLtMatmulPreference_t;
 enum { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_SUPPORTED };
 enum { CUDA_R_32F, CUDA_R_16BF };
 enum { CUBLAS_OP_N, CUBLAS_OP_T };
@@ -21,7 +23,8 @@ enum { CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB, CUBLASLT_MATMUL
 	CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUBLASLT_MATMUL_DESC_BIAS_POINTER, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE,
 	CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
 	CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE };
-enum { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+enum { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE = 4 };
+enum { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
 	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
 	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
 
@@ -29,15 +32,26 @@ struct sim_matrix { cudaDataType type; uint64_t rows, cols; int64_t ld, step; in
 struct sim_matmul { int ta, tb, epilogue; cudaDataType bias_type; const void *bias; int64_t bias_step; void *aux; int64_t aux_ld, aux_step; };
 typedef struct sim_matrix *cublasLtMatrixLayout_t;
 typedef struct sim_matmul *cublasLtMatmulDesc_t;
-struct cublasLtMatmulAlgo_t { int id; };
+struct sim_preference { uint64_t value[6]; };	/* by the numbers above */
+struct cublasLtMatmulAlgo_t { uint32_t align[4]; int rounds; };	/* align: of A, B, C, D */
 struct cublasLtMatmulHeuristicResult_t { cublasLtMatmulAlgo_t algo; cublasStatus_t state; };
 
 static inline const char *cublasLtGetStatusString(cublasStatus_t) { return "simulated"; }
 static inline cublasStatus_t cublasLtCreate(cublasLtHandle_t *h) { *h = malloc(1); return 0; }
 static inline cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { free(h); return 0; }
-static inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p) { *p = malloc(1); return 0; }
+static inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
+{
+	*p = (cublasLtMatmulPreference_t)hd_alloc(sizeof(**p));
+	**p = sim_preference{ { 0, 7, 256, 256, 256, 256 } };
+	return 0;
+}
 static inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { free(p); return 0; }
-static inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, int, const void *, size_t) { return 0; }
+static inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p, int what, const void *x, size_t n)
+{
+	p->value[what] = 0;
+	memcpy(&p->value[what], x, n);
+	return 0;
+}
 
 static inline cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *m, cudaDataType type, uint64_t rows, uint64_t cols,
 							int64_t ld)
@@ -80,10 +94,12 @@ static inline int sim_lt_fits(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, 
 }
 static inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
 							    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
-							    cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t *best, int *n)
+							    cublasLtMatmulPreference_t wish, int, cublasLtMatmulHeuristicResult_t *best, int *n)
 {
 	*n = sim_lt_fits(d, a, b, c);
-	best->algo.id = 0;
+	for (int i = 0; i < 4; i++)
+		best->algo.align[i] = (uint32_t)wish->value[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
+	best->algo.rounds = (wish->value[CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0;
 	best->state = *n ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 	return best->state;
 }
@@ -91,6 +107,14 @@ static inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cu
 HD_SIM_UNSEEN static inline double sim_lt_at(const void *p, cudaDataType type, int64_t i)
 {
 	return type == CUDA_R_32F ? ((const float *)p)[i] : to_float(((const bf16 *)p)[i]);
+}
+
+static inline double sim_lt_rounded(double x, cudaDataType type)
+{
+	bf16 b;
+
+	from_float(&b, (float)x);
+	return type == CUDA_R_32F ? (float)x : to_float(b);
 }
 
 static inline double sim_lt_inner(double x) { return 0.79788456080286536 * (x + 0.044715 * x * x * x); }
@@ -118,6 +142,7 @@ struct sim_lt_call {
 	float alpha, beta;
 	const void *a, *b, *c;
 	void *y;
+	int rounds;
 };
 
 HD_SIM_UNSEEN static inline void sim_lt_touch(const struct sim_matrix *m, const void *p, int how)
@@ -137,9 +162,12 @@ HD_SIM_UNSEEN static inline void sim_lt_element(const struct sim_lt_call *x, int
 	int64_t ic = at * lc->step + row + col * lc->ld;
 	double sum = 0;
 
-	for (int64_t k = 0; k < depth; k++)
+	for (int64_t k = 0; k < depth; k++) {
+		if (x->rounds && k == depth / 2)
+			sum = sim_lt_rounded(sum, lc->type);
 		sum += sim_lt_at(x->a, la->type, ia + (d->ta ? k + row * la->ld : row + k * la->ld)) *
 			sim_lt_at(x->b, lb->type, ib + (d->tb ? col + k * lb->ld : k + col * lb->ld));
+	}
 	sum = x->alpha * sum + (x->beta == 0 ? 0 : x->beta * sim_lt_at(x->c, lc->type, ic));
 	if (d->epilogue & CUBLASLT_EPILOGUE_BIAS)
 		sum += sim_lt_at(d->bias, d->bias_type, at * d->bias_step + row);
@@ -177,7 +205,11 @@ static inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc
 	struct sim_lt_call *x = (struct sim_lt_call *)malloc(sizeof(*x));
 	struct hd_sim_work w = { "cublasLtMatmul", NULL, 1, 1, 0, sim_lt_run, x };
 
-	*x = sim_lt_call{ *d, *la, *lb, *lc, *alpha, *beta, a, b, c, y };
+	hd_sim_aligned(a, algo->align[0], "A of a product");
+	hd_sim_aligned(b, algo->align[1], "B of a product");
+	hd_sim_aligned(c, algo->align[2], "C of a product");
+	hd_sim_aligned(y, algo->align[3], "D of a product");
+	*x = sim_lt_call{ *d, *la, *lb, *lc, *alpha, *beta, a, b, c, y, algo->rounds };
 	hd_sim_enqueue(s, &w);
 	return CUBLAS_STATUS_SUCCESS;
 }

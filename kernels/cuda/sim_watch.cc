@@ -23,7 +23,7 @@ static size_t dynamic_bytes, static_bytes;
 static struct { const void *name; size_t at; } variables[64];
 static int nvariables;
 
-struct copy { char *to; const char *from; };
+struct copy { char *to; const char *from; size_t bytes; };
 static struct { struct copy c[PENDING]; int group[PENDING], n, groups; } pending[SIM_THREADS];
 
 void sim_reserve(void)
@@ -169,22 +169,22 @@ void *hd_sim_static(const void *name, size_t bytes, size_t align)
 }
 
 /* -- asynchronous copies -------------------------------------------------------------------------------------------------- */
-void hd_sim_copy(void *to, const void *from)
+void hd_sim_copy(void *to, const void *from, int bytes)
 {
 	auto *q = &pending[sim_who.thread];
+	size_t n = (size_t)bytes;
 
-	hd_sim_aligned(to, 16, "the destination of a copy of 16 bytes");
-	hd_sim_aligned(from, 16, "the source of a copy of 16 bytes");
+	hd_sim_aligned(to, n, "the destination of an asynchronous copy");
+	hd_sim_aligned(from, n, "the source of an asynchronous copy");
 	if (sim_offset(to) >= SIM_SHARED_ROOM)
 		sim_fail("an asynchronous copy to %p, which is not in shared memory", to);
 	if (q->n == PENDING)
 		sim_fail("%d asynchronous copies of a thread that it has not waited for", PENDING);
 	if (from)
-		touch(from, 16, HD_SIM_READ, 0);
-	touch(to, 16, HD_SIM_WRITE, ARRIVES);
-	memset(to, 0xff, 16);
-	q->c[q->n].to = (char *)to;
-	q->c[q->n].from = (const char *)from;
+		touch(from, n, HD_SIM_READ, 0);
+	touch(to, n, HD_SIM_WRITE, ARRIVES);
+	memset(to, 0xff, n);
+	q->c[q->n] = copy{ (char *)to, (const char *)from, n };
 	q->group[q->n++] = q->groups;
 }
 
@@ -192,13 +192,13 @@ void hd_sim_copies_commit(void) { pending[sim_who.thread].groups++; }
 
 static void arrive(const struct copy *c)
 {
-	for (size_t i = 0; i < 4; i++)
+	for (size_t i = 0; i < c->bytes / 4; i++)
 		words[sim_offset(c->to) / 4 + i].wrote.flags = 0;
-	touch(c->to, 16, HD_SIM_WRITE, 0);
+	touch(c->to, c->bytes, HD_SIM_WRITE, 0);
 	if (c->from)
-		memcpy(c->to, c->from, 16);
+		memcpy(c->to, c->from, c->bytes);
 	else
-		memset(c->to, 0, 16);
+		memset(c->to, 0, c->bytes);
 }
 
 void hd_sim_copies_wait(int left)

@@ -2,7 +2,7 @@
  * sum over named dims.
  *
  * Neighbouring dims merge to (p kept, r summed, q kept) where they can.  A warp sums a row (q = 1), or 32 columns side by
- * side; long sums are cut into slabs whose sums are added in order by a second launch.  Pieces are summed in fp32, what
+ * side, by vectors where the columns are whole ones; long sums are cut into slabs whose sums are added in order by a second launch.  Pieces are summed in fp32, what
  * they join in double.  Anything else is summed element by element.
  */
 #include "kernels/cuda/cuda.h"
@@ -11,7 +11,8 @@ extern "C" {
 }
 
 #define PIECE 256
-#define LONG 1024			/* terms of a slab at least */
+#define LONG 1024			/* terms of a slab of a row at least, which a block reads 2048 at a time */
+#define LONG_COLUMN 64			/* of a column: 8 at a time */
 #define SLABS 64
 #define LANES 8
 
@@ -24,7 +25,7 @@ static void cut(struct sum *s)
 	s->terms = 1;
 	for (int k = 0; k < s->ndim; k++)
 		s->terms *= s->dim[k].c ? 1 : s->dim[k].n;
-	s->slabs = s->r / LONG < SLABS ? s->r / LONG : SLABS;
+	s->slabs = hd_least(s->r / (s->q > 1 ? LONG_COLUMN : LONG), SLABS);
 	if (!s->simple || s->slabs < 1)
 		s->slabs = 1;
 	hd_cuda_scratch_need((size_t)(s->slabs * s->count) * sizeof(double));
@@ -77,32 +78,39 @@ sum_row(double *part, const A *a, int64_t r, int64_t count)
 		part[blockIdx.y * count + blockIdx.x] = sum;
 }
 
-/* 32 columns of one p, slab of blockIdx.y; LANES rows at a time. */
-template<class A> __global__ void __launch_bounds__(HD_WARP * LANES)
+/* 32 times N columns of one p, slab of blockIdx.y; LANES rows at a time. */
+template<int N, class A> __global__ void __launch_bounds__(HD_WARP * LANES)
 sum_columns(double *part, const A *a, int64_t r, int64_t q, int64_t count)
 {
-	HD_SHARED(double, lanes, [LANES][HD_WARP]);
-	int64_t tiles = (q + HD_WARP - 1) / HD_WARP, p = blockIdx.x / tiles;
-	int64_t col = blockIdx.x % tiles * HD_WARP + threadIdx.x % HD_WARP;
+	HD_SHARED(double, lanes, [LANES][HD_WARP * N]);
+	int64_t tiles = (q + HD_WARP * N - 1) / (HD_WARP * N), p = blockIdx.x / tiles, first = blockIdx.x % tiles * HD_WARP * N;
 	int64_t len = (r + gridDim.y - 1) / gridDim.y, from = len * blockIdx.y, to = hd_least(from + len, r);
-	int lane = (int)threadIdx.x / HD_WARP;
-	double sum = 0;
+	int lane = (int)threadIdx.x / HD_WARP, mine = (int)threadIdx.x % HD_WARP * N;
+	double sum[N] = {};
 
-	a += p * r * q + col;
-	for (int64_t i = from + lane; i < to && col < q;) {
-		float x = 0;
+	a += p * r * q + first + mine;
+	for (int64_t i = from + lane; i < to && first + mine < q;) {
+		float x[N] = {}, v[N];
 
-		for (int k = 0; k < PIECE && i < to; k++, i += LANES)
-			x += to_float(a[i * q]);
-		sum += (double)x;
+#pragma unroll 4
+		for (int k = 0; k < PIECE && i < to; k++, i += LANES) {
+			load<N>(v, a + i * q);
+			for (int n = 0; n < N; n++)
+				x[n] += v[n];
+		}
+		for (int n = 0; n < N; n++)
+			sum[n] += (double)x[n];
 	}
-	lanes[lane][threadIdx.x % HD_WARP] = sum;
+	for (int n = 0; n < N; n++)
+		lanes[lane][mine + n] = sum[n];
 	__syncthreads();
-	if (lane || col >= q)
-		return;
-	for (int k = 1; k < LANES; k++)
-		sum += lanes[k][threadIdx.x];
-	part[blockIdx.y * count + p * q + col] = sum;
+	for (int c = (int)threadIdx.x; c < HD_WARP * N && first + c < q; c += HD_WARP * LANES) {
+		double all = lanes[0][c];
+
+		for (int k = 1; k < LANES; k++)
+			all += lanes[k][c];
+		part[blockIdx.y * count + p * q + first + c] = all;
+	}
 }
 
 template<class C> struct join {
@@ -153,15 +161,19 @@ template<class C, class A> static void go(const struct sum *s, C *c, const A *a,
 {
 	const int V = 16 / sizeof(A);
 	double *part = (double *)hd_cuda_scratch();
-	dim3 rows((unsigned)s->p, (unsigned)s->slabs), tiles((unsigned)(s->p * ((s->q + 31) / 32)), (unsigned)s->slabs);
+	int wide = hd_aligned(a) && (s->q > 1 ? s->q : s->r) % V == 0;
+	int64_t columns = wide ? HD_WARP * V : HD_WARP;
+	dim3 rows((unsigned)s->p, (unsigned)s->slabs), tiles((unsigned)(s->p * ((s->q + columns - 1) / columns)), (unsigned)s->slabs);
 
 	if (!s->simple) {
 		hd_each<1>(r, s->count, 1, gather<C, A>{ c, a, *s, r->acc });
 		return;
 	}
-	if (s->q > 1)
-		HD_LAUNCH((sum_columns<A>), tiles, HD_WARP * LANES, 0, r, part, a, s->r, s->q, s->count);
-	else if (s->r % V == 0 && hd_aligned(a))
+	if (s->q > 1 && wide)
+		HD_LAUNCH((sum_columns<V, A>), tiles, HD_WARP * LANES, 0, r, part, a, s->r, s->q, s->count);
+	else if (s->q > 1)
+		HD_LAUNCH((sum_columns<1, A>), tiles, HD_WARP * LANES, 0, r, part, a, s->r, s->q, s->count);
+	else if (wide)
 		HD_LAUNCH((sum_row<V, A>), rows, HD_WARP * LANES, 0, r, part, a, s->r, s->count);
 	else
 		HD_LAUNCH((sum_row<1, A>), rows, HD_WARP * LANES, 0, r, part, a, s->r, s->count);

@@ -306,7 +306,7 @@ static const struct { const char *name; void (*go)(int wrong); const char *says;
 	C(copy_not_waited_for, "asynchronous copy of thread .* has not been waited for"),
 	C(copy_without_barrier, "which thread .* (wrote|reads), and no barrier|not been waited for"),
 	C(by_vectors, "not a multiple of 16"),
-	C(misaligned_copy, "the source of a copy of 16 bytes at .* not a multiple of 16"),
+	C(misaligned_copy, "the source of an asynchronous copy at .* not a multiple of 16"),
 	C(misaligned_rows, "a row of ldmatrix at .* not a multiple of 16"),
 	C(one_too_many, "beyond the end of device memory|where no device memory"),
 	C(blocks_meet, "of another block wrote"),
