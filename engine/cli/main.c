@@ -20,6 +20,7 @@ static const struct hd_flag explain_flags[] = {
 	{ "times", "FILE", "of a trace (log.trace): the drawing by measured times of units instead of counts" },
 	{ "nodes", NULL, "list every node: operands, placements of its results, whose it is" },
 	{ "kept", NULL, "instead: what is kept from forward to backward, block by block" },
+	{ "work", NULL, "instead: FLOPs of products and bytes of operands of a step, by unit and kernel" },
 	{ "json", NULL, "as JSON" },
 };
 static const struct hd_flag plan_flags[] = {

@@ -4,13 +4,14 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/cli/command.h"
+#include "engine/cli/work.h"
 #include "engine/graph/traffic.h"
 #include "engine/train/metrics.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *unit_name(uint32_t phase)
+const char *hd_unit_name(uint32_t phase)
 {
 	return phase == HD_UNIT_F ? "forward" : phase == HD_UNIT_B ? "backward" : phase == HD_UNIT_W ? "weight-gradient" : phase == HD_UNIT_G ? "gather"
 		: phase == HD_UNIT_S ? "sync" : "update";
@@ -28,7 +29,7 @@ struct line { const struct node *n; int64_t count; };
 
 static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t rank, int64_t count)
 {
-	const char *unit = n->v.block[0] ? hd_plan_text(p, "%s %s", unit_name(n->v.phase), n->v.block) : unit_name(n->v.phase);
+	const char *unit = n->v.block[0] ? hd_plan_text(p, "%s %s", hd_unit_name(n->v.phase), n->v.block) : hd_unit_name(n->v.phase);
 
 	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", n->comm.group->name, "collective",
 			 collective(n), "tensor", hd_comm_node_subject_name(n), "dims", n->ins[0]->v.spec, "dtype",
@@ -43,7 +44,7 @@ static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t rank, 
 
 static void line_text(const struct hd_plan *p, const struct node *n, int64_t rank, int64_t count)
 {
-	printf("%-15s %-10s %-8s %-14s %12lld bytes x%-4lld %s (%s)\n%20s%s\n", unit_name(n->v.phase), n->v.block,
+	printf("%-15s %-10s %-8s %-14s %12lld bytes x%-4lld %s (%s)\n%20s%s\n", hd_unit_name(n->v.phase), n->v.block,
 	       n->comm.group->name, collective(n), (long long)hd_comm_node_sent(p, n, rank), (long long)count,
 	       hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, "", n->reason ? n->reason : "");
 	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
@@ -65,7 +66,7 @@ static void print_nodes(struct hd_plan *p, const struct hd_program *g)
 	for (const struct node *n = p->first; n; n = n->next) {
 		if (!hd_node_here(g, n))
 			continue;
-		printf("%-15s %-10s %s", unit_name(n->v.phase), n->v.block, n->v.op->name);
+		printf("%-15s %-10s %s", hd_unit_name(n->v.phase), n->v.block, n->v.op->name);
 		if (n->comm.kind)
 			printf(" %s on %s", hd_comm_kind_name(n->comm.kind), n->comm.group->name);
 		else if (n->attr[0])
@@ -110,8 +111,8 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	g = hd_cli_program(p, rank, err);
 	if (!g)
 		return err->code;
-	if (hd_cli_has(c, "kept")) {
-		hd_saved_print(g, json);
+	if (hd_cli_has(c, "kept") || hd_cli_has(c, "work")) {
+		hd_cli_has(c, "kept") ? hd_saved_print(g, json) : hd_work_print(p, g, json);
 		json_decref(all);
 		hd_program_destroy(g);
 		return HD_OK;

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the kernels of a step have to do, by unit and kind: products' FLOPs, and the bytes of their operands, each read or
+ * written once.  On a machine's rates these are the times that no kernel of that kind can be under.
+ */
+#include <config.h>
+#include "engine/cli/work.h"
+#include "engine/base/json.h"
+#include "engine/graph/graph.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct kind { uint32_t unit; const char *op; int64_t nodes; double flops, bytes; };
+struct kinds { struct kind *all; size_t n; };		/* room for all nodes */
+
+static struct kind *kind_of(struct kinds *k, uint32_t unit, const char *op)
+{
+	for (size_t i = 0; i < k->n; i++)
+		if (k->all[i].unit == unit && !strcmp(k->all[i].op, op))
+			return &k->all[i];
+	k->all[k->n] = (struct kind){ unit, op, 0, 0, 0 };
+	return &k->all[k->n++];
+}
+
+static void count(struct kinds *k, const struct node *n, int64_t times)
+{
+	struct kind *at = kind_of(k, n->v.phase, n->v.op->name);
+	struct hd_cost cost = { .size = sizeof(cost) };
+
+	if (n->v.op->cost)
+		n->v.op->cost(NULL, &n->v, &cost);
+	at->nodes += times;
+	at->flops += (double)times * cost.matmul_flops;
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		at->bytes += (double)(times * hd_local_bytes(n->ins[i]));
+	for (uint32_t i = 0; i < n->v.nout; i++)
+		at->bytes += (double)(times * hd_local_bytes(n->outs[i]));
+}
+
+static void print(const struct kind *k, json_t *all)
+{
+	if (all)
+		json_array_append_new(all, json_pack("{s:s, s:s, s:I, s:f, s:f}", "unit", hd_unit_name(k->unit), "kernel", k->op, "nodes",
+						     (json_int_t)k->nodes, "product_flops", k->flops, "bytes", k->bytes));
+	else
+		printf("%-15s %-14s %6lld nodes %14.3f GFLOP %14.3f MB\n", hd_unit_name(k->unit), k->op, (long long)k->nodes, k->flops / 1e9,
+		       k->bytes / 1e6);
+}
+
+void hd_work_print(struct hd_plan *p, const struct hd_program *g, int json)
+{
+	struct kinds k = { NULL, 0 };
+	json_t *all = json ? json_array() : NULL;
+	size_t nodes = 0;
+
+	for (const struct node *n = p->first; n; n = n->next)
+		nodes++;
+	k.all = hd_alloc((nodes + 1) * sizeof(*k.all));
+	for (const struct node *n = p->first; n; n = n->next)
+		if (!n->comm.kind && !(n->v.phase & (HD_UNIT_G | HD_UNIT_S)) && hd_node_here(g, n))	/* those give tensors to movements */
+			count(&k, n, n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? p->micros : 1);
+	for (size_t i = 0; i < k.n; i++)
+		print(&k.all[i], all);
+	if (all) {
+		char *text = hd_json_line(all);
+
+		puts(text);
+		free(text);
+	}
+	free(k.all);
+}
