@@ -119,6 +119,7 @@ int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, stru
 	HD_TRY(data_vocab(*conf, &train, &o.data_vocab, err));
 	o.gelu = train.device == HD_DEVICE_CUDA;
 	o.compute_dtype = hd_precision_asked(&train, o.gelu);
+	o.after = hd_cli_str(c, "after", NULL);
 	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o.ranks, err));
 	if (!hd_cli_has(c, "ranks")) {		/* as many as the layout says */
 		o.needs = &needs;

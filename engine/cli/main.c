@@ -19,6 +19,7 @@ static const struct hd_flag explain_flags[] = {
 	{ "schedule", NULL, "draw the units of each stage" },
 	{ "times", "FILE", "of a trace (log.trace): the drawing by measured times of units instead of counts" },
 	{ "nodes", NULL, "list every node: operands, placements of its results, whose it is" },
+	{ "after", "PASS", "instead: the graph of all ranks behind that pass of the planner; list: the names of the passes" },
 	{ "kept", NULL, "instead: what is kept from forward to backward, block by block" },
 	{ "work", NULL, "instead: FLOPs of products and bytes of operands of a step, by unit and kernel" },
 	{ "json", NULL, "as JSON" },

@@ -60,11 +60,12 @@ static void print_tensor(const struct tensor *t)
 		printf("#%d(%s)", t->id, t->v.spec);
 }
 
+/* g: of its rank alone; NULL: of all. */
 static void print_nodes(struct hd_plan *p, const struct hd_program *g)
 {
 	printf("plan %016llx\n", (unsigned long long)p->hash);
 	for (const struct node *n = p->first; n; n = n->next) {
-		if (!hd_node_here(g, n))
+		if (g && !hd_node_here(g, n))
 			continue;
 		printf("%-15s %-10s %s", hd_unit_name(n->v.phase), n->v.block, n->v.op->name);
 		if (n->comm.kind)
@@ -97,6 +98,23 @@ static int draw(struct hd_cli *c, const struct hd_plan *p, struct hd_err *err)
 	return HD_OK;
 }
 
+static int is_pass(const char *name)
+{
+	for (size_t i = 0; hd_plan_pass(i); i++)
+		if (!strcmp(hd_plan_pass(i), name))
+			return 1;
+	return 0;
+}
+
+static int list_passes(const char *asked, struct hd_err *err)
+{
+	if (strcmp(asked, "list"))
+		return hd_err_set(err, HD_EINVAL, "--after %s: no pass is called so (--after list prints their names)", asked);
+	for (size_t i = 0; hd_plan_pass(i); i++)
+		puts(hd_plan_pass(i));
+	return HD_OK;
+}
+
 static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out, struct hd_err *err)
 {
 	struct hd_plan *p;
@@ -104,9 +122,17 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	json_t *all = json_array();
 	int64_t rank = 0;
 	int json = hd_cli_has(c, "json");
+	const char *after = hd_cli_str(c, "after", NULL);
 
+	if (after && (!strcmp(after, "list") || !is_pass(after)))
+		return json_decref(all), list_passes(after, err);
 	HD_TRY(hd_cli_plan(c, 0, conf, out, err));
 	p = *out;
+	if (after) {
+		print_nodes(p, NULL);
+		json_decref(all);
+		return HD_OK;
+	}
 	HD_TRY(hd_cli_int(c, "rank", 0, p->ranks - 1, 0, &rank, err));
 	g = hd_cli_program(p, rank, err);
 	if (!g)

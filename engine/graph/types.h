@@ -127,7 +127,16 @@ struct inst {				/* an instance of a plugin: one [strategy NAME] */
 	int open;
 };
 
+/* A walk over the nodes: no node that is made during it is returned. */
+struct node_walk {
+	const struct hd_match *by;
+	const struct node *at;		/* what it returned last */
+	int limit;
+};
+
+struct hd_plan_options;
 struct hd_plan {
+	const struct hd_plan_options *options;	/* while it is made; NULL: by hand */
 	struct hd_conf *conf;
 	struct hd_err *err;
 	struct hd_err own;
@@ -166,7 +175,7 @@ struct hd_plan {
 	struct tensor **moe_stats; size_t nmoe_stats, cap_moe_stats;	/* sums of each layer of experts, in order (engine/models/experts.h) */
 	struct arena_block *heap;
 	struct node ***readers;		/* by tensor id: NULL-terminated; once the graph is final (alias.c) */
-	int walk_limit;			/* node_next returns no node made during the walk */
+	struct node_walk *walks; size_t nwalks, cap_walks;	/* of node_next, not at their end: the innermost last */
 	uint32_t master_dtype;			/* dtype of masters, gradients and states: HD_DTYPE_F32; HD_DTYPE_F64 on the reference device */
 	uint32_t compute_dtype;			/* dtype of products' operands and activations: HD_DTYPE_BF16; 0: as `real` */
 	int gelu;			/* products of `low` may take a gelu in */

@@ -22,15 +22,33 @@ static int matches(const struct node *n, const struct hd_match *m)
 	return !m->phases || n->v.phase & m->phases;
 }
 
+/* The walk that prev was the last node of.  Of several that stand there, the one with this match, or the innermost. */
+static size_t walk_of(struct hd_plan *p, const struct node *prev, const struct hd_match *m)
+{
+	size_t found = p->nwalks;
+
+	for (size_t i = 0; prev && i < p->nwalks; i++)
+		if (p->walks[i].at == prev && (found == p->nwalks || p->walks[i].by == m || p->walks[found].by != m))
+			found = i;
+	if (found < p->nwalks)
+		return found;
+	p->walks = hd_grow(p->walks, p->nwalks, &p->cap_walks, sizeof(*p->walks));
+	p->walks[p->nwalks] = (struct node_walk){ m, prev, p->nnodes };
+	return p->nwalks++;
+}
+
 static struct hd_node *graph_node_next(struct hd_plan *p, struct hd_node *prev, const struct hd_match *m)
 {
 	struct node *n = prev ? N(prev)->next : p->first;
+	size_t w = walk_of(p, prev ? N(prev) : NULL, m);
 
-	if (!prev)
-		p->walk_limit = p->nnodes;
 	for (; n; n = n->next)
-		if (n->id < p->walk_limit && matches(n, m))
+		if (n->id < p->walks[w].limit && matches(n, m)) {
+			p->walks[w].at = n;
 			return &n->v;
+		}
+	for (p->nwalks--; w < p->nwalks; w++)
+		p->walks[w] = p->walks[w + 1];
 	return NULL;
 }
 

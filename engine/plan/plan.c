@@ -158,6 +158,7 @@ static int each(struct hd_plan *p, const char *name, int (*call)(const struct hd
 		HD_TRY(p->err->code);
 	}
 	p->slot = NULL;
+	p->nwalks = 0;
 	p->anchor = NULL;
 	p->queue = NULL;
 	p->reason = NULL;
@@ -412,48 +413,138 @@ static void warn_of_strange_kinds(const struct hd_plan *p)
 			       p->inst[p->rules[i].axis->inst].name, p->rules[i].kind, p->rules[i].dim->name);
 }
 
-static int build(struct hd_plan *p, const struct hd_plan_options *o)
+/* -- the passes --------------------------------------------------------------------------------------------------------------- */
+static int model(struct hd_plan *p)
+{
+	p->micro_batch = p->config.micro_batch;
+	if (p->options->generate)	/* a text has no group: every token gets what it chose */
+		p->model.capacity_factor = 0, p->model.group_tokens = p->model.seq;
+	HD_TRY(make_dims(p));
+	return build_model(p, p->options);
+}
+
+static int slot_open(struct hd_plan *p)
+{
+	count_blocks(p);
+	return each(p, "open", call_open);
+}
+
+static int slot_mesh(struct hd_plan *p)
 {
 	int64_t needs;
 
-	HD_TRY(read_conf(p));
-	HD_TRY(hd_model_read(p->conf, o->data_vocab, &p->model, p->err));
-	p->micro_batch = p->config.micro_batch;
-	if (o->generate)		/* a text has no group: every token gets what it chose */
-		p->model.capacity_factor = 0, p->model.group_tokens = p->model.seq;
-	HD_TRY(make_dims(p));
-	HD_TRY(build_model(p, o));
-	HD_TRY(hd_pass_precision(p));
-	count_blocks(p);
-	HD_TRY(each(p, "open", call_open));
-	HD_TRY(mesh(p, o->needs ? o->needs : &needs));
+	return mesh(p, p->options->needs ? p->options->needs : &needs);
+}
+
+static int slot_rewrite(struct hd_plan *p)
+{
 	HD_TRY(each(p, "rewrite", call_rewrite));
-	HD_TRY(hd_pass_precision(p));	/* of what plugins have put there */
-	if (o->train)
-		HD_TRY(hd_pass_autodiff(p));
-	HD_TRY(each(p, "rules", call_rules));
-	HD_TRY(hd_pass_decompose(p));
-	HD_TRY(batches(p, o));
-	HD_TRY(hd_pass_schedule(p));
-	if (o->train)
-		HD_TRY(hd_pass_recompute(p));
-	HD_TRY(hd_pass_place_leaves(p));
-	HD_TRY(each(p, "storage", call_storage));
-	HD_TRY(hd_pass_place(p));
+	return hd_pass_precision(p);	/* of what plugins have put there */
+}
+
+static int slot_rules(struct hd_plan *p) { return each(p, "rules", call_rules); }
+static int batch(struct hd_plan *p) { return batches(p, p->options); }
+static int slot_storage(struct hd_plan *p) { return each(p, "storage", call_storage); }
+
+static int check_placed(struct hd_plan *p)
+{
 	HD_TRY(hd_experts_check(p));
 	warn_of_idle_axes(p);
 	warn_of_strange_kinds(p);
+	return HD_OK;
+}
+
+static int drop_dead(struct hd_plan *p)
+{
 	hd_drop_dead(p);
+	return p->err->code;
+}
+
+static int slot_lower(struct hd_plan *p)
+{
 	set_sites(p);
 	HD_TRY(each(p, "lower", call_lower));
-	hd_drop_dead(p);
-	HD_TRY(hd_pass_toposort(p));
-	HD_TRY(hd_pass_lower(p));
-	HD_TRY(hd_pass_fuse(p));
-	HD_TRY(hd_pass_overlap(p));
+	return drop_dead(p);
+}
+
+static int check(struct hd_plan *p)
+{
 	HD_TRY(hd_check_users(p));
-	HD_TRY(check_sites(p));
+	return check_sites(p);
+}
+
+enum {
+	GRAPH = 1,			/* needs a graph and its rules, and nothing of an INI */
+	TRAIN = 2,			/* not of a plan that is forward only */
+};
+static const struct pass { const char *name; int (*run)(struct hd_plan *p); int flags; } passes[] = {
+	{ "model", model, 0 },
+	{ "precision", hd_pass_precision, GRAPH },
+	{ "slot-open", slot_open, 0 },
+	{ "slot-mesh", slot_mesh, 0 },
+	{ "slot-rewrite", slot_rewrite, 0 },
+	{ "autodiff", hd_pass_autodiff, GRAPH | TRAIN },
+	{ "slot-rules", slot_rules, 0 },
+	{ "decompose", hd_pass_decompose, GRAPH },
+	{ "batch", batch, 0 },
+	{ "schedule", hd_pass_schedule, GRAPH },
+	{ "recompute", hd_pass_recompute, GRAPH | TRAIN },
+	{ "place-leaves", hd_pass_place_leaves, GRAPH },
+	{ "slot-storage", slot_storage, 0 },
+	{ "place", hd_pass_place, GRAPH },
+	{ "check-placed", check_placed, 0 },
+	{ "drop-dead", drop_dead, GRAPH },
+	{ "slot-lower", slot_lower, 0 },
+	{ "toposort", hd_pass_toposort, GRAPH },
+	{ "lower", hd_pass_lower, GRAPH },
+	{ "fuse", hd_pass_fuse, GRAPH },
+	{ "overlap", hd_pass_overlap, GRAPH },
+	{ "check", check, GRAPH },
+};
+
+const char *hd_plan_pass(size_t i) { return i < HD_LEN(passes) ? passes[i].name : NULL; }
+
+static size_t pass_index(const char *name)
+{
+	size_t i = 0;
+
+	while (i < HD_LEN(passes) && strcmp(passes[i].name, name))
+		i++;
+	return i;
+}
+
+static int run_passes(struct hd_plan *p, size_t from, size_t to, int flags)
+{
+	for (size_t i = from; i <= to && i < HD_LEN(passes); i++) {
+		if ((passes[i].flags & flags) != flags || (passes[i].flags & TRAIN && !p->train))
+			continue;
+		HD_TRY(passes[i].run(p));
+		HD_TRY(p->err->code);
+	}
+	return HD_OK;
+}
+
+int hd_plan_run(struct hd_plan *p, const char *from, const char *to)
+{
+	size_t first = pass_index(from), last = pass_index(to);
+
+	if (first >= HD_LEN(passes) || last >= HD_LEN(passes))
+		return hd_plan_fail(p, HD_EBUG, "no pass is called %s", first < HD_LEN(passes) ? to : from);
+	return run_passes(p, first, last, GRAPH);
+}
+
+static int build(struct hd_plan *p, const struct hd_plan_options *o)
+{
+	size_t last = o->after ? pass_index(o->after) : HD_LEN(passes) - 1;
+
+	if (last >= HD_LEN(passes))
+		return hd_err_set(p->err, HD_EINVAL, "no pass is called %s", o->after);
+	p->options = o;
+	HD_TRY(read_conf(p));
+	HD_TRY(hd_model_read(p->conf, o->data_vocab, &p->model, p->err));
+	HD_TRY(run_passes(p, 0, last, 0));
 	hash_plan(p);
+	p->options = NULL;
 	return p->err->code;
 }
 
@@ -467,7 +558,7 @@ void hd_plan_destroy(struct hd_plan *p)
 	for (int64_t c = 0; c < p->ncoords; c++)
 		free(p->units[c]);
 	hd_schedule_report_release(&p->timing);
-	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors), free(p->moe_stats);
+	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors), free(p->moe_stats), free(p->walks);
 	hd_plan_free(p);
 }
 

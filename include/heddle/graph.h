@@ -84,7 +84,7 @@ enum { HD_RESHARD_SUM, HD_RESHARD_ZERO, HD_RESHARD_REFUSE };	/* a plugin's state
 struct hd_graph_api {
 	size_t size;
 	/* -- read ---------------------------------------------------------------------------------------------------- */
-	/* In program order, prev NULL begins.  Nodes made during the walk are not returned. */
+	/* In program order, prev NULL begins.  Nodes made during the walk are not returned.  A walk may be inside another. */
 	struct hd_node *(*node_next)(struct hd_plan *p, struct hd_node *prev, const struct hd_match *m);
 	struct hd_tensor *(*leaf_next)(struct hd_plan *p, struct hd_tensor *prev, uint32_t what);
 	const struct hd_place *(*place)(struct hd_plan *p, const struct hd_tensor *t, const struct hd_axis *axis);

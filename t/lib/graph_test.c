@@ -104,11 +104,8 @@ struct tensor *gt_loss(struct hd_plan *p, struct tensor *y)
 
 int gt_lower(struct hd_plan *p)
 {
-	hd_drop_dead(p);
-	HD_TRY(hd_pass_lower(p));
-	HD_TRY(hd_pass_fuse(p));
-	HD_TRY(hd_pass_overlap(p));
-	return hd_pass_schedule(p);
+	HD_TRY(hd_plan_run(p, "drop-dead", "check"));
+	return hd_plan_run(p, "schedule", "schedule");
 }
 
 int gt_build(struct hd_plan *p, struct tensor *nll)
@@ -118,10 +115,7 @@ int gt_build(struct hd_plan *p, struct tensor *nll)
 	p->nll = nll;
 	p->loss = hd_op1(p, "sum", &nll, 1, "out=");
 	HD_TRY(p->err->code);
-	HD_TRY(hd_pass_autodiff(p));
-	HD_TRY(hd_pass_place_leaves(p));
-	HD_TRY(hd_pass_place(p));
-	return gt_lower(p);
+	return hd_plan_run(p, "autodiff", "check");
 }
 
 /* -- programs ------------------------------------------------------------------------------------------------------------ */
