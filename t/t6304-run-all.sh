@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# t/gpu/run-all on a build tree of scripts: half an hour on a GPU must not end at the first step that fails or hangs, and a step
+# that ends well must not hide that it failed.
+. "${0%/*}/lib/tap.sh"
+
+tree=$tmp/tree
+mkdir -p "$tree/t/cuda"
+: >"$tree/heddle-cuda-sim.so"
+script() { cat >"$tree/$1" && chmod +x "$tree/$1"; }
+script heddle <<'END'
+#!/bin/sh
+case "$*" in
+*log.metrics=*) for a; do case $a in log.metrics=*) echo "{\"step\": 1, \"loss\": ${LOSS:-2.5}}" >"${a#log.metrics=}" ;; esac; done ;;
+esac
+[ -z "$REMARK" ] || echo "heddle: cuda: cuBLASLt does not make 1 of the products: they are made in plain loops, which are slow"
+END
+script t/cuda/a.t <<END
+#!/bin/sh
+(while :; do echo x >>"$tmp/alive"; sleep 0.2; done) &
+echo "ok 1 - before it hangs"
+wait
+END
+script t/cuda/b.t <<'END'
+#!/bin/sh
+echo "ok 1 - fine"
+echo "not ok 2 - told, and ended well"
+END
+script t/cuda/c.t <<'END'
+#!/bin/sh
+echo "ok 1 - fine"
+echo "ok 2 # SKIP not here"
+END
+run_all() { HD_BUILD=$tree sh "$src/t/gpu/run-all" --simulated "$@"; }
+
+run_all --only kernels --limit 2 "$tmp/out" >out
+is "it fails" "$?" 1
+like "a step that hangs is killed" "$(cat out)" "^not ok - kernels a.t \(1 checks, [2-9] s\), status 124, killed after 2 s"
+like "the next begins, and what it says counts more than its status" "$(cat out)" "^not ok - kernels b.t \(1 checks, .*status 0, it says so"
+like "and the next, whose skipped checks are not counted" "$(cat out)" "^ok - kernels c.t \(1 checks"
+cp "$tmp/alive" before; sleep 1
+is "nothing that the killed step started is left" "$(cmp before "$tmp/alive")" ""
+is "the failures' output is there" "$(grep -c '^==== kernels' "$tmp/out/failures.txt") $(grep -c 'told, and ended well' "$tmp/out/failures.txt")" "2 1"
+is "and everybody's" "$(grep -c '^==== kernels' "$tmp/out/output.txt")" 3
+is "three files" "$(ls "$tmp/out" | tr '\n' ' ')" "failures.txt output.txt results.md "
+like "the table has each step" "$(cat "$tmp/out/results.md")" '^\| kernels a.t \| not ok \| 1 \|'
+
+run_all --only kernels --seconds 6 "$tmp/out2" >out
+like "what begins too late is not begun, and is said" "$(cat out)" "^not begun - kernels [bc].t .*: 6 s are over"
+ok "losses that are the cpu's pass" run_all --only losses "$tmp/out3"
+REMARK=1 run_all --only losses "$tmp/out4" >out
+like "products in plain loops fail a step" "$(cat out)" "^not ok - quick in fp32 beside the cpu .*in plain loops"
+script heddle <<'END'
+#!/bin/sh
+case "$*" in *device=cpu*) LOSS=2.5 ;; *) LOSS=2.6 ;; esac
+for a; do case $a in log.metrics=*) echo "{\"step\": 1, \"loss\": $LOSS}" >"${a#log.metrics=}" ;; esac; done
+END
+run_all --only losses "$tmp/out5" >out
+is "losses that are not fail each of four" "$(grep -c '^not ok - .* beside the cpu' out)" 4
+done_testing
