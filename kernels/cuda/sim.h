@@ -145,8 +145,10 @@ template<class... P, class... A> static void hd_sim_run(const char *name, dim3 b
 	new (c) hd_sim_call<P...>{ kernel, std::tuple<P...>(args...) };
 	hd_sim_enqueue(s, &w);
 }
-#define HD_LAUNCH(kernel, blocks, threads, shared, r, ...) \
-	hd_sim_run(#kernel, blocks, threads, shared, (cudaStream_t)(r)->queue, kernel, __VA_ARGS__)
+#define HD_LAUNCH(kernel, blocks, threads, shared, r, ...) do { \
+		hd_sim_run(#kernel, blocks, threads, shared, (cudaStream_t)(r)->queue, kernel, __VA_ARGS__); \
+		hd_cuda_launched(#kernel); \
+	} while (0)
 #define HD_DYNAMIC_SHARED(type, name) type *name = (type *)hd_sim_shared()
 #define HD_SHARED(type, name, ...) \
 	typedef type name##_in_shared __VA_ARGS__; \
