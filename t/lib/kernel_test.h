@@ -96,7 +96,8 @@ const char *kt_compare(struct kt *t, double tol);
 /* For sums of `terms` products whose result is kept in dtype */
 double kt_tol(uint32_t dtype, int64_t terms);
 
-/* HD_TEST_FEW=N: only the first N checks of each kernel are made, for tools under which all would take hours. */
+/* HD_TEST_FEW=N: only the first N checks of each kernel are made, for tools under which all would take hours, and which judge the
+ * accesses alone: what a test reads itself of a check that was not made is wrong. */
 int kt_enough(const struct kt *t);
 
 #define KT_CHECK(t, tol, ...) do { \
