@@ -169,6 +169,12 @@ HD_DEV float hd_exp2(float x)
 
 template<class T, int N> struct alignas(sizeof(T) * N) pack { T v[N]; };
 
+#ifdef HD_SIM
+#define HD_VECTOR(p, bytes) hd_sim_aligned(p, bytes, "a vector")	/* not every compiler shows it what a copy of a struct needs */
+#else
+#define HD_VECTOR(p, bytes) ((void)0)
+#endif
+
 /* By 16 bytes at most: what is aligned to them need not be to more. */
 template<int N, class T> HD_DEV void load(float *y, const T *x)
 {
@@ -176,6 +182,7 @@ template<int N, class T> HD_DEV void load(float *y, const T *x)
 
 #pragma unroll
 	for (int k = 0; k < N; k += P) {
+		HD_VECTOR(x + k, P * sizeof(T));
 		pack<T, P> p = *(const pack<T, P> *)(x + k);
 
 		for (int i = 0; i < P; i++)
@@ -192,6 +199,7 @@ template<int N, class T> HD_DEV void store(T *y, const float *x)
 
 		for (int i = 0; i < P; i++)
 			from_float(&p.v[i], x[k + i]);
+		HD_VECTOR(y + k, P * sizeof(T));
 		*(pack<T, P> *)(y + k) = p;
 	}
 }
