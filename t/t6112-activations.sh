@@ -36,7 +36,7 @@ steps = 1
 [strategy tp]
 plugin = tp
 END
-layer() { heddle explain "$tmp/run.ini" --kept "$@" | sed -n 's/^layer 1  *together *\([0-9]*\) bytes/\1/p'; }
+layer() { heddle explain "$tmp/run.ini" --saved "$@" | sed -n 's/^layer 1  *together *\([0-9]*\) bytes/\1/p'; }
 b=2 s=48 h=192 a=8
 for t in 1 2 4 8; do
 	is "GPT-2 on $t" "$(layer --ranks $t)" $((4 * b * s * (2 * h + 8 * h / t + 4 + a / t)))
@@ -59,10 +59,10 @@ planned() { heddle check "$tmp/run.ini" "$@" | sed -n 's/^rank 0.*within a step 
 	printf 'size = 1\n[strategy pp]\nplugin = pp\nsize = 1\nschedule = gpipe\n'
 } >"$tmp/gpipe.ini"
 flight() { heddle check "$tmp/gpipe.ini" --set train.global_batch=$1 | sed -n 's/^rank 0.*within a step \([0-9.]*\)).*/\1/p'; }
-kept=$(heddle explain "$tmp/run.ini" --kept --ranks 1 | sed -n 's/.*together *\([0-9]*\) bytes/\1/p' | awk '{ n += $1 } END { print n }')
+kept=$(heddle explain "$tmp/run.ini" --saved --ranks 1 | sed -n 's/.*together *\([0-9]*\) bytes/\1/p' | awk '{ n += $1 } END { print n }')
 ok "the plan has room for it" awk -v kept="$kept" -v planned="$(planned --ranks 1)" 'BEGIN { exit !(planned * 1e6 > kept) }'
 near "and for each micro-batch that is in flight" "$(awk -v a="$(flight 8)" -v b="$(flight 16)" 'BEGIN { print b - a }')" \
 	"$(awk -v kept="$kept" 'BEGIN { print 4 * kept / 1e6 }')" 0.5
-lines=$(heddle explain "$tmp/run.ini" --kept --ranks 2 --json | tr '{' '\n' | grep -c '"block": "layer 1"')
-is "as JSON: a line for each buffer" "$lines" "$(heddle explain "$tmp/run.ini" --kept --ranks 2 | grep '^layer 1' | grep -vc together)"
+lines=$(heddle explain "$tmp/run.ini" --saved --ranks 2 --json | tr '{' '\n' | grep -c '"block": "layer 1"')
+is "as JSON: a line for each buffer" "$lines" "$(heddle explain "$tmp/run.ini" --saved --ranks 2 | grep '^layer 1' | grep -vc together)"
 done_testing

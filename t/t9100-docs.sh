@@ -71,7 +71,7 @@ else
 	skip "no python3"
 fi
 like "explain shows what stands behind the sum" "$(heddle explain mean.ini --ranks 2 --nodes)" \
-	'^sync +map \[a / 2\] grad:wpe\.weight\(position,embed\) -> grad:wpe\.weight\(position,embed\) whole; made by r$'
+	'^sync +map \[a / 2\] grad:wpe\.weight\(position,embed\) -> grad:wpe\.weight\(position,embed\) replicated; made by r$'
 like "and numbers what has no name, so that a result is found where it is read" "$(heddle explain mean.ini --ranks 2 --nodes |
 	awk '$3 == "position_dw" { made = $7 } $2 == "accumulate" && $3 == made { print "found", $5 }')" '^found grad:wpe\.weight'
 

@@ -78,7 +78,7 @@ static int plan_tensor(struct hd_tensorfile *f, const char *name, const struct t
 
 	whole_shape(t, shape);
 	if (hd_tensorfile_add(f, name, t->v.dtype, (int)t->v.ndim, shape) < 0)
-		return hd_err_set(err, HD_ENOTSUP, "%s (%s): cannot be kept in a checkpoint", name, t->spec);
+		return hd_err_set(err, HD_ENOTSUP, "%s (%s): cannot be saved in a checkpoint", name, t->spec);
 	return HD_OK;
 }
 

@@ -20,7 +20,8 @@ static const struct hd_flag explain_flags[] = {
 	{ "times", "FILE", "of a trace (log.trace): the drawing by measured times of units instead of counts" },
 	{ "nodes", NULL, "list every node: operands, placements of its results, whose it is" },
 	{ "after", "PASS", "instead: the graph of all ranks behind that pass of the planner; list: the names of the passes" },
-	{ "kept", NULL, "instead: what is kept from forward to backward, block by block" },
+	{ "saved", NULL, "instead: the activations saved from forward for backward, block by block" },
+	{ "kept", NULL, "the former name of --saved" },
 	{ "work", NULL, "instead: FLOPs of products and bytes of operands of a step, by unit and kernel" },
 	{ "json", NULL, "as JSON" },
 };
@@ -32,7 +33,7 @@ static const struct hd_flag plan_flags[] = {
 static const struct hd_flag bench_flags[] = {
 	{ "steps", "K", "timed steps (default 5)" },
 	{ "json", NULL, "one line of JSON" },
-	{ "products", NULL, "also time the step's matrix products alone: the bound of what a step can reach" },
+	{ "products", NULL, "also time the step's matmuls alone: the bound of what a step can reach" },
 	{ "profile", NULL, "then one step with the time of each kind of kernel" },
 };
 static const struct hd_flag eval_flags[] = { { "data", "FILE", "what to evaluate on" }, { "json", NULL, "one line of JSON" } };

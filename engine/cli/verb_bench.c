@@ -192,7 +192,7 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 		       "ready after %.2f s\n", j->compute_dtype ? "bf16" : "fp32", tokens / b->median, b->median, b->n, flops / 1e9, 100 * share, exposed,
 		       busy > exposed ? busy - exposed : 0, planned / 1e6, peak / 1e6, startup);
 	if (j->world.rank == 0 && !json && b->with_products)
-		printf("the step's products alone: %.4f s = %.0f%% of the step\n", b->products_median,
+		printf("the step's matmuls alone: %.4f s = %.0f%% of the step\n", b->products_median,
 		       100 * b->products_median / b->median);
 	free(line);
 }

@@ -118,7 +118,7 @@ static void print_precision(const struct hd_plan *p)
 		printf("note: train.precision = auto is measured when a run begins; this is fp32\n");
 	if (!p->compute_dtype)
 		return;
-	printf("precision bf16: products and activations; masters, gradients and states fp32\n");
+	printf("precision bf16: matmuls and activations; masters, gradients and states fp32\n");
 	if (slow && p->config.device != HD_DEVICE_CUDA)
 		printf("note: %s\n", slow);
 }

@@ -121,7 +121,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	struct hd_program *g;
 	json_t *all = json_array();
 	int64_t rank = 0;
-	int json = hd_cli_has(c, "json");
+	int json = hd_cli_has(c, "json"), saved = hd_cli_has(c, "saved") || hd_cli_has(c, "kept");
 	const char *after = hd_cli_str(c, "after", NULL);
 
 	if (after && (!strcmp(after, "list") || !is_pass(after)))
@@ -137,8 +137,8 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	g = hd_cli_program(p, rank, err);
 	if (!g)
 		return err->code;
-	if (hd_cli_has(c, "kept") || hd_cli_has(c, "work")) {
-		hd_cli_has(c, "kept") ? hd_saved_print(g, json) : hd_work_print(p, g, json);
+	if (saved || hd_cli_has(c, "work")) {
+		saved ? hd_saved_print(g, json) : hd_work_print(p, g, json);
 		json_decref(all);
 		hd_program_destroy(g);
 		return HD_OK;

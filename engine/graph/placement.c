@@ -78,7 +78,7 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 		return;
 	}
 	hd_section_fail(p->conf, p->inst[last->inst].section, hd_axis_key(p, &last->v), p->err, HD_EDIVIDE,
-			"%s = %lld do not divide %s = %lld, which they cut in %s", all, (long long)product, t->dims[i]->name,
+			"%s = %lld do not divide %s = %lld, which they shard in %s", all, (long long)product, t->dims[i]->name,
 			(long long)D(t->dims[i])->padded, t->spec);
 }
 
@@ -122,16 +122,16 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 		const char *name = p->axes[a]->v.name;
 
 		if (w->kind == HD_PLACE_SHARD)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s cut by %s", n ? ", " : "", w->dim->name, name);
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s sharded by %s", n ? ", " : "", w->dim->name, name);
 		else if (w->kind == HD_PLACE_PARTIAL)
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "%spartial %s on %s", n ? ", " : "",
 					      w->red == HD_RED_MAX ? "max" : "sum", name);
 		else if (w->kind == HD_PLACE_PINNED)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%sat %s %d", n ? ", " : "", name, w->index);
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%spinned to %s %d", n ? ", " : "", name, w->index);
 		if (n >= sizeof(text) - 64)
 			break;
 	}
-	return hd_plan_text(p, "%s", n ? text : "whole");
+	return hd_plan_text(p, "%s", n ? text : "replicated");
 }
 
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n)

@@ -322,7 +322,7 @@ struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, 
 	case HD_COMM_REDUCE_SCATTER:
 	case HD_COMM_SCATTER:
 		if (!has)
-			return hd_plan_fail(p, HD_EINVAL, "%s: (%s) has not the dim that is cut", hd_comm_kind_name(kind), x->spec), NULL;
+			return hd_plan_fail(p, HD_EINVAL, "%s: (%s) does not have the dim that is sharded", hd_comm_kind_name(kind), x->spec), NULL;
 		return flat_comm(p, kind, g, hd_build_block(p, x, dim, g->v.n), index);
 	case HD_COMM_ALL_TO_ALL:
 		if (!x->v.ndim || x->local[0] != g->v.n)

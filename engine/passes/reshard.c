@@ -123,7 +123,7 @@ static int is_innermost(struct hd_plan *p, const struct tensor *x, const struct 
 {
 	if (x->at.on[a->id].kind != HD_PLACE_SHARD || innermost(p, &x->at, a->id))
 		return 1;
-	hd_plan_fail(p, HD_EINVAL, "%s is not the innermost axis that cuts %s of (%s), so it cannot move alone", a->v.name,
+	hd_plan_fail(p, HD_EINVAL, "%s is not the innermost axis that shards %s of (%s), so it cannot move alone", a->v.name,
 		     x->at.on[a->id].dim->name, x->spec);
 	return 0;
 }

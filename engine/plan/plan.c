@@ -390,7 +390,7 @@ static void warn_of_idle_axes(const struct hd_plan *p)
 		for (size_t i = 0; i < p->ntensors && !used; i++)
 			used = p->tensors[i]->at.on[a].kind != HD_PLACE_REPLICATED;
 		if (!used)
-			hd_log(HD_LOG_WARN, "[strategy %s] axis %s: nothing is cut along it, its %lld members all compute the same",
+			hd_log(HD_LOG_WARN, "[strategy %s] axis %s: nothing is sharded along it: its %lld members all compute the same",
 			       p->inst[p->axes[a]->inst].name, p->axes[a]->v.name, (long long)p->axes[a]->v.n);
 	}
 }
@@ -409,7 +409,7 @@ static void warn_of_strange_kinds(const struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->nrules; i++)
 		if (p->rules[i].kind && !is_kind(p, p->rules[i].kind))
-			hd_log(HD_LOG_WARN, "[strategy %s] rule: no op is of kind %s, so nothing is cut by the rule for %s",
+			hd_log(HD_LOG_WARN, "[strategy %s] rule: no op is of kind %s, so the rule for %s shards nothing",
 			       p->inst[p->rules[i].axis->inst].name, p->rules[i].kind, p->rules[i].dim->name);
 }
 

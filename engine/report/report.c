@@ -25,7 +25,7 @@ static const struct { const char *title, *keys[2]; } drawings[] = {
 	{ "Gradient norm, before clipping", { "grad_norm", NULL } },
 	{ "Learning rate", { "lr", NULL } },
 	{ "Tokens per second", { "tokens_per_second", NULL } },
-	{ "Share of the measured rate of products", { "matmul_share", NULL } },
+	{ "Share of the measured matmul rate", { "matmul_share", NULL } },
 	{ "Model FLOPs utilization", { "mfu", NULL } },
 	{ "Auxiliary loss of the experts, before its weight", { "aux_loss", NULL } },
 	{ "Load of the most chosen expert over the mean, by layer of experts", { "load", NULL } },

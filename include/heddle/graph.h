@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * heddle/graph.h - reading and building the program.
  *
- * Before placement (slots mesh to storage) a tensor is logical: named dims, whole sizes.  In slot lower a tensor is what
+ * Before placement (slots mesh to storage) a tensor is logical: named dims, global sizes.  In slot lower a tensor is what
  * one rank holds: the same dims with local sizes.  Builders work on both.
  * All communication is a node.  A plugin never calls a communicator, so everything it moves is explained, priced,
  * checked for deadlock, traced and watched like the engine's own, over any comm module.
@@ -68,7 +68,7 @@ struct hd_pos {
 	int32_t mul, add, step, zero;
 };
 
-/* Collectives over the members of a group.  `index`: the root (a member), or the shift.  `dim`: the dim that is cut or
+/* Collectives over the members of a group.  `index`: the root (a member), or the shift.  `dim`: the dim that is split or
  * joined, in member order; one that x does not have (NULL for a gather) is a new leading dim with one entry a member.  Sums are
  * made in member order, in at least fp32.
  *   HD_COMM_ALL_REDUCE      x -> sum over the members                      HD_COMM_BROADCAST  x of the root -> on all
@@ -91,14 +91,15 @@ struct hd_graph_api {
 	double (*attr)(const char *attr, const char *key, double otherwise);
 	uint32_t (*attr_dims)(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims);	/* "a,b,c" */
 	/* -- change -------------------------------------------------------------------------------------------------- */
-	/* Where a leaf lives (slot storage).  Updates run where the state lives; gathers, scatters, pushes, pulls follow.  Gradients
-	 * (HD_TENSOR_GRAD) have homes of two kinds: of a node of kind accumulate, where the micro-batches' contributions are added up;
+	/* Where a leaf is stored between its uses (slot storage).  Updates run where the state is stored; gathers, scatters, pushes
+	 * and pulls follow.  Gradients
+	 * (HD_TENSOR_GRAD) are stored in two places: of a node of kind accumulate, where the micro-batches' contributions are added up;
 	 * of a node of kind sync, where the update reads them, which for an update without a state is where it runs. */
 	int (*storage)(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place);
 	/* All readers of `old` read `with`: same dims, in this order, and dtype; in slot lower the same local sizes and
 	 * placement too.  What the plugin's own comm nodes make of a placement is the plugin's word: a sum over the wrong
 	 * members is not seen here, only the loss differs from that of one rank.
-	 * Nodes that nobody needs any more are dropped. */
+	 * Nodes that are not needed any more are dropped. */
 	int (*replace)(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
 	/* Nodes made from now on belong to anchor's unit, block and reason, stand before it in program order, and run on
 	 * the queue (group, lane); group NULL: the compute queue.  Communication always runs on its own group's queue.
@@ -107,7 +108,7 @@ struct hd_graph_api {
 	/* t's maker starts when u is made.  Nodes start in the order in which they were built; another order is refused. */
 	int (*after)(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u);
 	/* -- build --------------------------------------------------------------------------------------------------- */
-	const struct hd_op *(*op)(struct hd_plan *p, const char *name);	/* of the engine; NULL, no error: has none */
+	const struct hd_op *(*op)(struct hd_plan *p, const char *name);	/* of the engine; NULL, no error: there is none */
 	struct hd_node *(*node)(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
 				const char *attr, ...) HD_PRINTF(5, 6);
 	/* Product over all inputs (at most two), summed over the dims that are not in `dims`. */
@@ -119,7 +120,7 @@ struct hd_graph_api {
 	struct hd_tensor *(*map)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr, ...)
 		HD_PRINTF(4, 5);
 	struct hd_tensor *(*cast)(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype);
-	/* Piece at(0) of x cut in `parts` along dim. */
+	/* Piece at(0) of x split in `parts` along dim. */
 	struct hd_tensor *(*chunk)(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *dim, int64_t parts,
 				   const struct hd_pos *at);
 	/* n equal pieces joined along dim: xs[j] goes to slot at(j); at NULL: slot j. */
@@ -136,7 +137,7 @@ struct hd_graph_api {
 	 * stages is made there, in the unit that made x. */
 	struct hd_tensor *(*reshard)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis, const struct hd_place *to);
 	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`; the checkpoint has
-	 * it as section/name/parameter.  One that is whole or cut is stored once.  A partial one is stored per member; read
+	 * it as section/name/parameter.  One that is replicated or sharded is stored once.  A partial one is stored per member; read
 	 * into another size HD_RESHARD_SUM keeps its sum, HD_RESHARD_ZERO starts at zero, HD_RESHARD_REFUSE stops. */
 	struct hd_tensor *(*state)(struct hd_plan *p, const char *name, struct hd_tensor *like, uint32_t dtype, uint32_t relayout);
 	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value);	/* at the end of the step */
@@ -146,12 +147,12 @@ struct hd_graph_api {
  * _d or _dw is the backward op.
  *   einsum (a, b -> c), sum (a -> c), add (x, ... -> y), map (a, ... -> y), cast, copy (x -> y), fill (like -> y; value)
  *   norm (x, w[, b] -> y, rstd[, mean]; eps, rms)   norm_d (x, w, rstd[, mean], dy -> dx)
- *   norm_dw (x, rstd[, mean], dy -> dw[, db])       a rule for the dim and kind norm: in phases that may be cut
+ *   norm_dw (x, rstd[, mean], dy -> dw[, db])       a rule for the dim and kind norm: decomposed, so that it may be sharded
  *   attention (q, k, v -> o, lse; causal, scale)    attention_d (q, k, v, o, lse, do -> dq, dk, dv)
  *   gelu (x -> y)  gelu_d (x, dy -> dx)             swiglu (a, b -> y)  swiglu_d (a, b, dy -> da, db)
  *   embedding (ids, w -> x)  embedding_dw (ids, dx -> dw)      position (x, w -> y)  position_dw (dy -> dw)
  *   rope (x -> y; theta)  dropout (x -> y; p, site)
- *   xent (logits, targets -> max, sum, target), xent_combine, xent_d: cross entropy in phases
+ *   xent (logits, targets -> max, sum, target), xent_combine, xent_d: cross entropy in parts that may be sharded
  *   route (logits -> gates, slots, sums), dispatch (x, slots -> d), combine (y, slots, gates -> x)      experts
  *   chunk, join, pick, pack, unpack, comm, reshard, update
  * kernels/README.md has the meaning of each.

@@ -92,11 +92,11 @@ enum { HD_RED_SUM, HD_RED_MAX };
 enum { HD_ROLE_CORE, HD_ROLE_SPARE };
 struct hd_place {
 	uint8_t kind;		/* HD_PLACE_REPLICATED: the same on every member; HD_PLACE_PINNED: only at coordinate `index` */
-	uint8_t red;		/* HD_PLACE_PARTIAL: HD_RED_SUM or HD_RED_MAX, still to be made */
-	uint8_t role;		/* whole, cut, partial: over the coordinates that hold the model, or the spare ones */
-	uint8_t order;		/* HD_PLACE_SHARD: order of the pieces; 0 = contiguous */
+	uint8_t red;		/* HD_PLACE_PARTIAL: the reduction that is still to be done: HD_RED_SUM or HD_RED_MAX */
+	uint8_t role;		/* replicated, shard, partial: over the coordinates that hold the model, or the spare ones */
+	uint8_t order;		/* HD_PLACE_SHARD: order of the shards; 0 = contiguous */
 	int32_t index;		/* HD_PLACE_PINNED: a pipeline stage, the server that owns a parameter */
-	int32_t level;		/* HD_PLACE_SHARD: among the axes that cut this dim, low levels are outer; 0: by mesh order */
+	int32_t level;		/* HD_PLACE_SHARD: among the axes that shard this dim, low levels are outer; 0: by mesh order */
 	const struct hd_dim *dim;	/* HD_PLACE_SHARD */
 };
 
@@ -110,9 +110,9 @@ struct hd_block {		/* view: a piece of the model that a stage may begin with: em
 enum {				/* flags of a rule */
 	HD_RULE_PAD = 1,		/* the dim may be padded to divide (vocab); invisible to loss and checkpoint */
 	HD_RULE_IF_DIVIDES = 2,	/* skip the rule where it does not divide; without it the engine refuses, with both numbers */
-	HD_RULE_INSIDE = 4,		/* dim batch: cuts the rows of one replica's micro-batch instead of adding replicas */
-	HD_RULE_INNERMOST = 8,	/* inside all axes that cut the dim without this flag, so that it can leave the dim alone */
-	HD_RULE_KEEP_REPLICATED = 16,		/* cuts nothing: nodes with this dim that no earlier rule cuts on the axis are not cut by later ones */
+	HD_RULE_INSIDE = 4,		/* dim batch: shards one replica's micro-batch instead of adding replicas */
+	HD_RULE_INNERMOST = 8,	/* inside all axes that shard the dim without this flag, so that the dim can be gathered along it alone */
+	HD_RULE_KEEP_REPLICATED = 16,		/* shards nothing: nodes with this dim that no earlier rule shards on the axis stay replicated, whatever later rules say */
 };
 /* Kinds of units.  F, B, W: forward, backward, weight gradients of one chunk for one micro-batch.  G, S, U run once a
  * step: gather of parameters to where they are used, sync of gradients, update. */
@@ -129,10 +129,10 @@ struct hd_host {
 	int (*status)(struct hd_plan *p);
 	/* Zeroed host memory, freed with the plan: an instance that has no other memory needs no close. */
 	void *(*alloc)(struct hd_plan *p, size_t bytes);
-	/* "vendor.feature"; NULL: this engine has it not.  "heddle.node_size": int64_t, the ranks of a node, 0 if nobody knows. */
+	/* "vendor.feature"; NULL: this engine does not have it.  "heddle.node_size": int64_t, the ranks of a node, 0 if unknown. */
 	const void *(*query)(struct hd_plan *p, const char *feature);
-	/* -- the INI; defaults and ranges are applied already.  A key that `options` has not, or has with a type of another
-	 * call, fails and reads as 0: test before it divides. -------------------------------------------------------------- */
+	/* -- the INI; defaults and ranges are applied already.  A key that is not in `options`, or is there with the type of
+	 * another call, fails and reads as 0: test before it divides. -------------------------------------------------------------- */
 	int64_t (*opt_int)(struct hd_plan *p, const char *key);		/* int, bool, bytes */
 	double (*opt_num)(struct hd_plan *p, const char *key);
 	const char *(*opt_str)(struct hd_plan *p, const char *key);
@@ -146,11 +146,11 @@ struct hd_host {
 	const struct hd_axis *(*axis_next)(struct hd_plan *p, const struct hd_axis *prev);	/* all axes, innermost first */
 	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n, uint32_t role);
 	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
-	/* dim -> axis in nodes of this kind (hd_op.kind; NULL: all; norm with the dim that norms are over: they are made in
-	 * phases).  attention, norm, embedding, position, xent, route and combine include their backward; a kind that no op
+	/* dim -> axis in nodes of this kind (hd_op.kind; NULL: all; norm with the dim that norms are over: the norm is
+	 * decomposed).  attention, norm, embedding, position, xent, route and combine include their backward; a kind that no op
 	 * has is warned of.  Dims of the models that Heddle has: batch, seq, position, embed, heads, kv_heads, head_dim, mlp,
-	 * vocab; with experts also expert, slot.  A dim that the model has not: no error, no effect (one plugin for several
-	 * families), but an axis that nothing is cut along is warned of.  The dim "layer" deals the blocks to the coordinates
+	 * vocab; with experts also expert, slot.  A dim that the model does not have: no error, no effect (one plugin for
+	 * several families), but an axis that nothing is sharded along is warned of.  The dim "layer" deals the blocks to the coordinates
 	 * of the axis, contiguous and even; `stage` deals them one by one. */
 	int (*rule)(struct hd_plan *p, const char *dim, const struct hd_axis *axis, const char *kind, uint32_t flags);
 	const struct hd_block *(*block_next)(struct hd_plan *p, const struct hd_block *prev);

@@ -15,12 +15,12 @@ extern "C" {
 struct hd_shape {		/* frozen */
 	uint32_t dtype, ndim;
 	const struct hd_dim *dims[HD_MAX_DIMS];
-	int64_t local[HD_MAX_DIMS];	/* 0: as in the inputs that have this dim, else the whole dim */
+	int64_t local[HD_MAX_DIMS];	/* 0: as in the inputs that have this dim, else the global extent */
 };
-/* Of one rank, from the local sizes of the node's tensors (before placement: whole sizes). */
+/* Of one rank, from the local sizes of the node's tensors (before placement: global sizes). */
 struct hd_cost {		/* zeroed by the engine */
 	size_t size;
-	double matmul_flops;	/* in matrix products */
+	double matmul_flops;	/* in matmuls */
 	double other_flops;
 	double bytes;		/* read and written */
 };
@@ -38,14 +38,15 @@ struct hd_op {			/* static const data */
 	size_t size;
 	const char *name;	/* mandatory; a plugin's is shown as plugin.name */
 	const char *kind;	/* what rules limited to a kind see; NULL: name */
-	/* Dims it may not cut, NULL-terminated; NULL: may cut all.  A cut dim that no output has leaves a partial sum, so
-	 * an op that does anything else than sum over a dim must list it. */
+	/* Dims that may not be sharded, NULL-terminated; NULL: all may.  A sharded dim that no output has leaves a partial
+	 * sum, so an op that does anything else than sum over a dim must list it. */
 	const char *const *unshardable;
 	/* Bit i: linear in input i, the others fixed: a partial sum there may pass on to the outputs. */
 	uint64_t linear;
-	uint64_t max_outputs;	/* bit k: over a cut dim that it has not, output k is a maximum instead of a sum */
+	uint64_t max_outputs;	/* bit k: when the op contracts over a sharded dim that output k does not have, output k is a partial
+				 * max instead of a partial sum */
 	const int8_t *inplace;	/* per output, the input whose buffer it may take, or -1; NULL: none */
-	/* Mandatory.  *nout is at most HD_MAX_OUTS.  An output that nobody reads is scratch: no other scratch exists. */
+	/* Mandatory.  *nout is at most HD_MAX_OUTS.  An output that no node reads is scratch: there is no other scratch. */
 	int (*shape)(struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins, uint32_t nin,
 		     struct hd_shape *outs, uint32_t *nout);
 	/* Adds nodes to the logical graph.  dout[i] NULL: output i has no gradient.  Fill din[i] where bit i of `want` is

@@ -19,7 +19,7 @@ static const struct hd_option options[] = {
 	{ "bucket", HD_OPT_BYTES, 0, "25M", "1..", "gradients moved together, bytes" },
 	{ "overlap", HD_OPT_BOOL, 0, "yes", NULL, "sums begin during backward; no: when it is over" },
 	{ "wire", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|fp16", "type of gradients on their way; sums are made in fp32" },
-	{ "zero", HD_OPT_INT, 0, "0", "0..3", "cut along the axis: 1 optimizer states, 2 and gradients, 3 and parameters" },
+	{ "zero", HD_OPT_INT, 0, "0", "0..3", "sharded along the axis: 1 optimizer states, 2 also gradients, 3 also parameters" },
 	{ "servers", HD_OPT_INT, 0, "0", "0..", "ranks that are servers only, for server. 0: the workers are servers too" },
 	{ "node_size", HD_OPT_INT, 0, "0", "0..", "ranks of a node, for hierarchical. 0: as the system says" },
 };
@@ -46,7 +46,7 @@ static int refuse(struct hd_strategy *s, struct hd_plan *p)
 		return s->h->fail(p, HD_ENOTSUP, "servers: %lld ranks that hold no model: this version has none; 0 makes the workers "
 				  "servers too", servers);
 	if (s->zero && s->sync == DP_HIERARCHICAL)
-		return s->h->fail(p, HD_ENOTSUP, "zero: %lld with sync = hierarchical: pieces are cut along one axis, and replicas on "
+		return s->h->fail(p, HD_ENOTSUP, "zero: %lld with sync = hierarchical: shards are along one axis, and replicas on "
 				  "nodes are two", (long long)s->zero);
 	if (s->zero > 1 && !s->overlap)
 		return s->h->fail(p, HD_ENOTSUP, "overlap: no, but zero = %lld moves gradients in each micro-batch's backward",

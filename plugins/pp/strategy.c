@@ -13,7 +13,7 @@ static const struct hd_option options[] = {
 	{ "schedule", HD_OPT_CHOICE, 0, "1f1b", "gpipe|1f1b|interleaved|zb|FILE", "order of the units; FILE: lines rank,kind,chunk,micro" },
 	{ "chunks", HD_OPT_INT, 0, "0", "0..64", "pieces of the model per rank (0: 2 for interleaved, else 1)" },
 	{ "split", HD_OPT_STR, 0, "balanced", NULL, "balanced by cost, or the layers of each piece, comma separated" },
-	{ "scatter_gather", HD_OPT_BOOL, 0, "no", NULL, "what other axes hold whole crosses stages in pieces and is gathered there" },
+	{ "scatter_gather", HD_OPT_BOOL, 0, "no", NULL, "activations that other axes replicate cross stages as shards and are gathered there" },
 };
 
 static int pp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)

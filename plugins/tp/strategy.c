@@ -10,7 +10,7 @@ static const struct hd_option options[] = {
 	  "1d: Megatron-LM's; 2d: SUMMA on q x q ranks; 2.5d: on q x q x depth, weights replicated over depth; 3d: on q x q x q" },
 	{ "depth", HD_OPT_INT, 0, "1", "1..", "2.5d: grids of q x q ranks, each with its own rows of the batch" },
 	{ "sequence_parallel", HD_OPT_BOOL, 0, "no", NULL,
-	  "1d: also cut norms, dropout and the residual stream along the sequence" },
+	  "1d: also shard norms, dropout and the residual stream along the sequence" },
 };
 
 static int tp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
@@ -30,7 +30,7 @@ static int tp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 			s->form = forms[i];
 	*self = s;
 	if (s->sequence && s->form != &tp_form_1d)
-		return h->fail(p, HD_EINVAL, "sequence_parallel: form = %s cuts the residual stream along embed, not along seq", form);
+		return h->fail(p, HD_EINVAL, "sequence_parallel: form = %s shards the residual stream along embed, not along seq", form);
 	if (s->depth != 1 && s->form != &tp_form_25d)
 		return h->fail(p, HD_EINVAL, "depth: %lld, and form = %s has none (2.5d has)", (long long)s->depth, form);
 	return HD_OK;
