@@ -3,9 +3,13 @@
  * model that fits would be refused for memory, or planning a large one would take minutes.
  */
 #include <config.h>
+#include <time.h>
 #include "engine/base/err.h"
 #include "engine/program/pack.h"
 #include "t/lib/tap.h"
+
+/* Of the processor: what else runs does not count. */
+static double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
 static uint64_t seed;
 
@@ -106,17 +110,17 @@ static int64_t random_spans(struct hd_span *s, int64_t n, int64_t times, int64_t
 static void check(struct hd_span *s, int64_t n, double ratio, double seconds, const char *name)
 {
 	int64_t *again = hd_alloc((size_t)n * sizeof(*again)), bound = hd_memory_bound(s, n), arena;
-	double t = hd_seconds();
+	double t = cpu_seconds();
 	int same = 1;
 
 	arena = hd_pack_plan(s, n);
-	t = hd_seconds() - t;
+	t = cpu_seconds() - t;
 	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n,
 	     (double)arena / (double)bound, 1e3 * t);
 	ok(sound(s, n, arena), "%s: aligned, inside, no overlap", name);
 	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: at most %.2f of bound",
 	   name, ratio);
-	ok(t < seconds, "%s: %.0f ms in less than %.0f", name, 1e3 * t, 1e3 * seconds);
+	ok(t < seconds, "%s: %.0f ms of the processor in less than %.0f", name, 1e3 * t, 1e3 * seconds);
 	for (int64_t i = 0; i < n; i++)
 		again[i] = s[i].offset;
 	if (n <= 10000) {
@@ -140,13 +144,13 @@ static void check_units(struct hd_span *s, int64_t n, int64_t length, double rat
 	unit = hd_alloc((size_t)(end + 1) * sizeof(*unit));
 	for (int64_t i = 0; i <= end; i++)
 		unit[i] = (int32_t)(i / length);
-	t = hd_seconds();
+	t = cpu_seconds();
 	arena = hd_memory_plan_units(s, n, unit);
-	t = hd_seconds() - t;
+	t = cpu_seconds() - t;
 	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n, (double)arena / (double)bound, 1e3 * t);
 	ok(sound(s, n, arena), "%s: aligned, inside, no overlap", name);
 	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: at most %.2f of bound", name, ratio);
-	ok(t < seconds, "%s: %.0f ms in less than %.0f", name, 1e3 * t, 1e3 * seconds);
+	ok(t < seconds, "%s: %.0f ms of the processor in less than %.0f", name, 1e3 * t, 1e3 * seconds);
 	free(unit);
 }
 

@@ -29,10 +29,15 @@ quiet() {
 	name=$1
 	shift
 	calls 1 "$@" >few		# the cache of timings is written
-	calls 3 "$@" >few
-	calls 10 "$@" >many
+	# What a rank says of itself that has waited long allocates too, so on a busy machine a run may have more: then another is
+	# made. What every step allocates is in all of them.
+	for try in 1 2 3; do
+		calls 3 "$@" >few
+		calls 10 "$@" >many
+		more=$(awk 'NR == FNR { c = $1; $1 = ""; few[$0] = c; next } { c = $1; $1 = ""; if (c > few[$0]) print c - few[$0] $0 }' few many)
+		[ -n "$more" ] || break
+	done
 	ok "$name: the counter counts" [ "$(awk '{ s += $1 } END { print s + 0 }' few)" -gt 100 ]
-	more=$(awk 'NR == FNR { c = $1; $1 = ""; few[$0] = c; next } { c = $1; $1 = ""; if (c > few[$0]) print c - few[$0] $0 }' few many)
 	[ -z "$more" ]
 	tap_result $? "$name: seven more steps, not one allocation more" ||
 		printf '%s\n' "$more" | while read -r count what places; do
