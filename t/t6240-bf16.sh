@@ -148,8 +148,8 @@ near "activations are half" "$(printf '%s\n' "$c16" | step)" "$(printf '%s\n' "$
 ran=$(heddle bench large.ini $bf16 --steps 1 --json 2>/dev/null)
 p=$(json "$ran" planned_peak_bytes) m=$(json "$ran" measured_peak_bytes)
 note "planned $p, measured $m"
-awk -v p="$p" -v m="$m" 'BEGIN { exit !(m >= 0.6 * p && m <= p + 100e6) }'
-tap_result $? "the high-water mark is what was planned, and the libraries" || echo "# $m for $p"
+awk -v p="$p" -v m="$m" 'BEGIN { exit !(m >= p && m <= p + 100e6) }'
+tap_result $? "the high-water mark is all that was planned, and the libraries" || echo "# $m for $p"
 
 # -- machines without instructions for it: the numbers are the same within the bound, and check says that it is slow
 like "check says what is bf16" "$c16" '^precision bf16'
