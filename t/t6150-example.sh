@@ -30,7 +30,7 @@ like "it accepts the plugin" "$(installed plugins ./mine/heddle_sign_compression
 sed -e 's|^plugin = .*|plugin = ./mine/heddle_sign_compression.so|' -e 's/^train = .*/train = text.txt/' \
 	"$src/examples/sign-compression/sign.ini" >sign.ini
 small="--set model.layers=2 --set model.embed=32 --set model.heads=4 --set train.seq=32 --set train.global_batch=8"
-small="$small --set train.steps=40 --set train.lr=3e-3 --set train.eval_batches=1 --set train.threads=1 --set log.metrics=m.jsonl"
+small="$small --set train.steps=120 --set train.lr=3e-3 --set train.eval_batches=1 --set train.threads=1 --set log.metrics=m.jsonl"
 run() {
 	n=$1
 	shift
@@ -41,13 +41,15 @@ said=$(installed explain sign.ini $small --ranks 2)
 like "one bit an element is sent" "$said" 'all-gather +[0-9]+ bytes x1 .*'
 ok "trains on two ranks" run 2
 first=$(loss 1)
-last=$(loss 40)
-note "loss $first, after 40 steps $last"
+last=$(loss 120)
+note "loss $first, after 120 steps $last"
 awk -v a="$first" -v b="$last" 'BEGIN { exit !(b > 0 && b < a - 1) }'
 tap_result $? "the loss falls"
 ok "exactly, where all is summed exactly" run 2 --set replicas.smallest=1000000000
-exact=$(loss 40)
-near "compressed training follows, later" "$last" "$exact" 1.0
+exact=$(loss 120)
+# It has 0.84 of the fall of 3.8 here; with nothing but the small parameters trained it has 0.07.
+awk -v a="$first" -v b="$last" -v c="$exact" 'BEGIN { exit !(a - c > 3 && a - b > 0.75 * (a - c)) }'
+tap_result $? "compressed training follows: three quarters of a fall to $exact"
 ok "the first loss is that of any layout" [ "$(loss 1)" = "$first" ]
 
 # A third of the bytes at most: a bit for 32, and the exact sums of what is small.
