@@ -100,7 +100,7 @@ says "a call out of turn" 'm\]: rule may be called in slot rules only, not in me
 	'-DMESH=s->h->rule(p, "batch", s->axis, NULL, 0)'
 says "a rule for no dim" 'm\]: rule: the dim is NULL' 1 -DRULES=dim=NULL
 says "a rule along no axis" 'm\]: rule: the axis is NULL' 1 '-DRULES=s->axis = s->none'
-says "an axis that nothing is cut along" 'm\] axis m\.wide: nothing is cut along it, its 2 members' 0 '-DRULES=dim="bacth"'
+says "an axis that nothing is sharded along" 'm\] axis m\.wide: nothing is sharded along it: its 2 members' 0 '-DRULES=dim="bacth"'
 says "a rule for a kind that no op has" 'm\] rule: no op is of kind atention, .* rule for heads' 0 \
 	'-DRULES=s->h->rule(p, "heads", s->axis, "atention", 0)'
 says "a rule for a kind that this model has not" '^2 ranks = m.wide 2' 0 '-DRULES=s->h->rule(p, "batch", s->axis, "route", 0)'
