@@ -106,7 +106,7 @@ sed 's/^extern const struct hd_family .*/&\nextern const struct hd_family hd_fam
 sed 's/^static const struct hd_family \*const families\[\] = { /&\&hd_family_starcoder2, /' "$src/engine/models/model.c" \
 	>family/engine/models/model.c
 ok "a model family is built" compile family/heddle family/engine/models/starcoder2.c family/engine/models/model.c \
-	"$build/engine/cli/main.o"
+	"$build/engine/cli/heddle-main.o"
 sed 's/^family.*/family = starcoder2\nkv_heads = 2\ninit_std = 0.1/' columns.ini >family.ini
 equal "a model family" family.ini family/heddle
 mkdir -p wrong/engine/models
@@ -114,7 +114,7 @@ cp family/engine/models/model.[ch] wrong/engine/models
 sed 's/^\tr->ndim = .*/&\n\tif (strstr(r->name, "k_proj"))\n\t\t*strstr(r->name, "k_proj") = '"'q'"';/' \
 	family/engine/models/starcoder2.c >wrong/engine/models/starcoder2.c
 ok "one that stores k where q is, is built" compile wrong/heddle wrong/engine/models/starcoder2.c wrong/engine/models/model.c \
-	"$build/engine/cli/main.o"
+	"$build/engine/cli/heddle-main.o"
 like "and told so, instead of saving half" "$(wrong/heddle train family.ini --set t.size=1 --set checkpoint.dir=wrong.out 2>&1)" \
 	'k_proj\.weight: has 512 elements, and model\.layers\.0\.self_attn\.q_proj\.weight has room for 0 more'
 cat >theirs.py <<-'EOT'
