@@ -14,7 +14,7 @@ enum op_role {
 };
 enum op_flag {
 	OP_PLUGIN = 1,			/* a plugin's */
-	OP_CHEAP = 2,			/* made again in backward rather than kept: its first result, train.recompute = cheap */
+	OP_CHEAP = 2,			/* recomputed in backward rather than kept: its first result, train.recompute = cheap */
 	OP_ROWS = 4,			/* takes rows that are counted, and reads their numbers as its last input */
 	OP_MOVES_ROWS = 8,		/* takes rows that are counted, and only moves them */
 	OP_NAMES = 16,			/* its result is a name for bytes that are there already: neither reads nor writes */

@@ -13,7 +13,7 @@ int hd_pass_precision(struct hd_plan *p);		/* what is of low precision; may be c
 int hd_pass_autodiff(struct hd_plan *p);		/* backward nodes, accumulators, sync, norm, update */
 int hd_pass_decompose(struct hd_plan *p);		/* ops that a rule cuts along what they may not cut, in parts that may */
 int hd_pass_schedule(struct hd_plan *p);		/* units per coordinate, checked */
-int hd_pass_recompute(struct hd_plan *p);		/* what is made again in backward instead of kept (train.recompute) */
+int hd_pass_recompute(struct hd_plan *p);		/* activations that backward computes again instead of keeping them (train.recompute) */
 int hd_pass_place_leaves(struct hd_plan *p);		/* a leaf lives where its first use needs it */
 int hd_pass_place(struct hd_plan *p);		/* placements of all nodes; reshards appear */
 int hd_pass_toposort(struct hd_plan *p);		/* readers behind makers, whatever plugins have replaced */

@@ -6,7 +6,7 @@
  *
  * Steps that make a tensor smaller come first, steps that make it larger last.  A dim cut by several axes is an ordered
  * list: an axis enters at its end and leaves from its end.  One tensor is moved to one placement once, for all its
- * readers; a copy that is larger than what it was made from is made again in backward instead of being kept.
+ * readers; a copy that is larger than its source is gathered again in backward instead of being kept.
  */
 #include <config.h>
 #include "engine/passes/passes.h"

@@ -5,6 +5,8 @@
  */
 #include <config.h>
 #include "engine/plan/host_impl.h"
+#include "engine/base/file.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,42 +85,32 @@ static const char *host_str(struct hd_plan *p, const char *key)
 }
 
 /* As it is written, from where the run was started, or else beside the INI. */
-static FILE *open_text(const struct hd_plan *p, const char *path)
+static char *slurp(const struct hd_plan *p, const char *path, size_t *n)
 {
 	const char *ini = hd_conf_path(p->conf), *slash = strrchr(ini, '/');
-	FILE *f = fopen(path, "re");
-	char beside[4096];
+	char *text = hd_file_slurp(path, n), *beside;
 
-	if (f || *path == '/' || !slash)
-		return f;
-	snprintf(beside, sizeof(beside), "%.*s/%s", (int)(slash - ini), ini, path);
-	return fopen(beside, "re");
+	if (text || errno == EISDIR || *path == '/' || !slash)
+		return text;
+	beside = hd_format("%.*s/%s", (int)(slash - ini), ini, path);
+	text = hd_file_slurp(beside, n);
+	free(beside);
+	return text;
 }
 
 static const char *host_text(struct hd_plan *p, const char *key)
 {
 	const char *path = host_str(p, key);
-	char *text = NULL, *copy;
-	size_t n = 0, cap = 0;
-	int c;
-	FILE *f = open_text(p, path);
+	char *copy = NULL;
+	size_t n = 0;
+	char *text = slurp(p, path, &n);
 
-	if (!f)
-		return NULL;
-	while ((c = fgetc(f)) != EOF && c) {
-		text = hd_grow(text, n + 1, &cap, 1);
-		text[n++] = (char)c;
-	}
-	if (c != EOF || ferror(f)) {		/* as text it would end at the first 0; a directory opens and cannot be read */
-		fclose(f);
-		free(text);
-		return c != EOF ? hd_section_fail(p->conf, mine(p), key, p->err, HD_EINVAL, "%s is no text: byte %zu is 0", path,
-						  n), NULL : NULL;
-	}
-	fclose(f);
-	copy = hd_plan_alloc(p, n + 1);
-	if (n)
+	if (text && strlen(text) < n) {		/* as text it would end at the first 0 */
+		hd_section_fail(p->conf, mine(p), key, p->err, HD_EINVAL, "%s is no text: byte %zu is 0", path, strlen(text));
+	} else if (text) {
+		copy = hd_plan_alloc(p, n + 1);
 		memcpy(copy, text, n);
+	}
 	free(text);
 	return copy;
 }
