@@ -18,10 +18,10 @@
 
 struct hd_check {
 	const char *kernel;
-	uint32_t real;		/* dtype of float operands on this device */
+	uint32_t real; /* dtype of float operands on this device */
 	const struct hd_kernel_desc *d;
 	struct hd_err *err;
-	uint32_t also;		/* a dtype that counts as `real` too, or 0 */
+	uint32_t also; /* a dtype that counts as `real` too, or 0 */
 };
 
 /* Defines a kernel's prepare as one expression of c and p. */
@@ -33,8 +33,7 @@ struct hd_check {
 	}
 
 /* "input 2" or "output 0", from where v stands in the descriptor. */
-static inline const char *hd_check_operand(const struct hd_check *c, const struct hd_view *v,
-					   char text[32])
+static inline const char *hd_check_operand(const struct hd_check *c, const struct hd_view *v, char text[32])
 {
 	if (c->d->nin && v >= c->d->in && v < c->d->in + c->d->nin)
 		snprintf(text, 32, "input %d", (int)(v - c->d->in));
@@ -44,30 +43,29 @@ static inline const char *hd_check_operand(const struct hd_check *c, const struc
 }
 
 /* "(batch 4, seq 256)" of the dims from..to-1 */
-static inline const char *hd_check_shape(const struct hd_view *v, uint32_t from, uint32_t to,
-					 char text[256])
+static inline const char *hd_check_shape(const struct hd_view *v, uint32_t from, uint32_t to, char text[256])
 {
 	size_t at = 1;
 
 	strcpy(text, "(");
 	for (uint32_t i = from; i < to && at < 200; i++)
-		at += (size_t)snprintf(text + at, 256 - at, "%s%.40s %lld", i > from ? ", " : "",
-				       v->dims[i]->name, (long long)v->n[i]);
+		at += (size_t)snprintf(text + at, 256 - at, "%s%.40s %lld", i > from ? ", " : "", v->dims[i]->name,
+				       (long long)v->n[i]);
 	snprintf(text + at, 256 - at, ")");
 	return text;
 }
 
-static inline int hd_check_counts(const struct hd_check *c, uint32_t in_min, uint32_t in_max,
-				  uint32_t out_min, uint32_t out_max)
+static inline int hd_check_counts(const struct hd_check *c, uint32_t in_min, uint32_t in_max, uint32_t out_min,
+				  uint32_t out_max)
 {
 	uint32_t nin = c->d->nin, nout = c->d->nout;
 
 	if (nin < in_min || nin > in_max)
-		return hd_err_set(c->err, HD_EINVAL, "%s: %u inputs, %u to %u are needed",
-				  c->kernel, nin, in_min, in_max);
+		return hd_err_set(c->err, HD_EINVAL, "%s: %u inputs, %u to %u are needed", c->kernel, nin, in_min,
+				  in_max);
 	if (nout < out_min || nout > out_max)
-		return hd_err_set(c->err, HD_EINVAL, "%s: %u outputs, %u to %u are needed",
-				  c->kernel, nout, out_min, out_max);
+		return hd_err_set(c->err, HD_EINVAL, "%s: %u outputs, %u to %u are needed", c->kernel, nout, out_min,
+				  out_max);
 	return 0;
 }
 
@@ -81,8 +79,7 @@ static inline int hd_check_dtype(const struct hd_check *c, const struct hd_view 
 	if (code == '*' || v->dtype == need || (c->also && v->dtype == c->also && need == c->real))
 		return 0;
 	return hd_err_set(c->err, HD_ENOTSUP, "%s: %s has dtype %s, it must be %s", c->kernel,
-			  hd_check_operand(c, v, who), hd_dtype_name(v->dtype),
-			  hd_dtype_name(need));
+			  hd_check_operand(c, v, who), hd_dtype_name(v->dtype), hd_dtype_name(need));
 }
 
 /* One letter an operand: r the device's float, i HD_DTYPE_I32, d HD_DTYPE_F64, l a low copy, * any.  The
@@ -101,8 +98,8 @@ static inline int hd_check_dtypes(const struct hd_check *c, const char *ins, con
 }
 
 /* v has exactly the dims from..to-1 of `of`, with the same local sizes. */
-static inline int hd_check_part(const struct hd_check *c, const struct hd_view *v,
-				const struct hd_view *of, uint32_t from, uint32_t to)
+static inline int hd_check_part(const struct hd_check *c, const struct hd_view *v, const struct hd_view *of,
+				uint32_t from, uint32_t to)
 {
 	int same = v->ndim == to - from;
 	char got[256], want[256], who[32], whose[32];
@@ -111,13 +108,12 @@ static inline int hd_check_part(const struct hd_check *c, const struct hd_view *
 		same = v->dims[i] == of->dims[from + i] && v->n[i] == of->n[from + i];
 	if (same)
 		return 0;
-	return hd_err_set(c->err, HD_EINVAL, "%s: %s is %s, %s calls for %s", c->kernel,
-			  hd_check_operand(c, v, who), hd_check_shape(v, 0, v->ndim, got),
-			  hd_check_operand(c, of, whose), hd_check_shape(of, from, to, want));
+	return hd_err_set(c->err, HD_EINVAL, "%s: %s is %s, %s calls for %s", c->kernel, hd_check_operand(c, v, who),
+			  hd_check_shape(v, 0, v->ndim, got), hd_check_operand(c, of, whose),
+			  hd_check_shape(of, from, to, want));
 }
 
-static inline int hd_check_same(const struct hd_check *c, const struct hd_view *v,
-				const struct hd_view *of)
+static inline int hd_check_same(const struct hd_check *c, const struct hd_view *v, const struct hd_view *of)
 {
 	return hd_check_part(c, v, of, 0, of->ndim);
 }
@@ -132,8 +128,7 @@ static inline int hd_check_all_same(const struct hd_check *c)
 	return 0;
 }
 
-static inline int hd_check_ndim(const struct hd_check *c, const struct hd_view *v, uint32_t ndim,
-				uint32_t ndim_max)
+static inline int hd_check_ndim(const struct hd_check *c, const struct hd_view *v, uint32_t ndim, uint32_t ndim_max)
 {
 	char who[32];
 
@@ -155,20 +150,16 @@ static inline int hd_check_whole(const struct hd_check *c, const struct hd_view 
 
 	if (v->off[i] == 0 && v->n[i] == v->dims[i]->n && v->n[i] > 0)
 		return 0;
-	return hd_err_set(
-		c->err, HD_EINVAL,
-		"%s: %s has %lld of the %lld elements of dim %s (from %lld), it needs all",
-		c->kernel, hd_check_operand(c, v, who), (long long)v->n[i],
-		(long long)v->dims[i]->n, v->dims[i]->name, (long long)v->off[i]);
+	return hd_err_set(c->err, HD_EINVAL, "%s: %s has %lld of the %lld elements of dim %s (from %lld), it needs all",
+			  c->kernel, hd_check_operand(c, v, who), (long long)v->n[i], (long long)v->dims[i]->n,
+			  v->dims[i]->name, (long long)v->off[i]);
 }
 
-static inline int hd_check_range(const struct hd_check *c, const char *what, double v, double low,
-				 double high)
+static inline int hd_check_range(const struct hd_check *c, const char *what, double v, double low, double high)
 {
 	if (v >= low && v <= high)
 		return 0;
-	return hd_err_set(c->err, HD_EINVAL, "%s: %s is %g, it must be from %g to %g", c->kernel,
-			  what, v, low, high);
+	return hd_err_set(c->err, HD_EINVAL, "%s: %s is %g, it must be from %g to %g", c->kernel, what, v, low, high);
 }
 
 /* Elements of the dims from..to-1 */

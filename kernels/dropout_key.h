@@ -38,8 +38,7 @@ static inline uint64_t hd_dropout_mix(uint64_t x)
 
 static inline uint32_t hd_dropout_mask(uint64_t key, uint64_t index, uint64_t limit)
 {
-	uint64_t bits =
-		hd_dropout_mix(key + (index + 1) * 0x9e3779b97f4a7c15ull) ^ (key << 32 | key >> 32);
+	uint64_t bits = hd_dropout_mix(key + (index + 1) * 0x9e3779b97f4a7c15ull) ^ (key << 32 | key >> 32);
 
 	return (uint32_t)((int64_t)((hd_dropout_mix(bits) >> 11) - limit) >> 63);
 }

@@ -8,19 +8,19 @@
 #include "t/lib/tap.h"
 
 static const struct hd_option options[] = {
-	{"size", HD_OPT_INT, 0, NULL, "1..64", "members"},
-	{"chunks", HD_OPT_INT, 0, "1", "1..", "chunks of a stage"},
-	{"bucket", HD_OPT_BYTES, 0, "25M", "1K..1G", "bytes of a bucket"},
-	{"overlap", HD_OPT_BOOL, 0, "yes", NULL, "overlap"},
-	{"lr", HD_OPT_NUM, 0, "3e-4", "0..", "rate"},
-	{"schedule", HD_OPT_CHOICE, 0, "gpipe", "gpipe|1f1b|FILE", "order of units"},
-	{"form", HD_OPT_CHOICE, 0, "1d", "1d|2d|2.5d", "form"},
-	{"split", HD_OPT_STR, 0, "balanced", NULL, "layers"},
-	{"plugin", HD_OPT_STR, 0, "", NULL, "path"},
+	{ "size", HD_OPT_INT, 0, NULL, "1..64", "members" },
+	{ "chunks", HD_OPT_INT, 0, "1", "1..", "chunks of a stage" },
+	{ "bucket", HD_OPT_BYTES, 0, "25M", "1K..1G", "bytes of a bucket" },
+	{ "overlap", HD_OPT_BOOL, 0, "yes", NULL, "overlap" },
+	{ "lr", HD_OPT_NUM, 0, "3e-4", "0..", "rate" },
+	{ "schedule", HD_OPT_CHOICE, 0, "gpipe", "gpipe|1f1b|FILE", "order of units" },
+	{ "form", HD_OPT_CHOICE, 0, "1d", "1d|2d|2.5d", "form" },
+	{ "split", HD_OPT_STR, 0, "balanced", NULL, "layers" },
+	{ "plugin", HD_OPT_STR, 0, "", NULL, "path" },
 };
-static const struct hd_key_table table = {options, HD_LEN(options), sizeof(options[0])};
-static const char *const names[] = {"model", "train", "data", NULL};
-static const char *const kinds[] = {"strategy", NULL};
+static const struct hd_key_table table = { options, HD_LEN(options), sizeof(options[0]) };
+static const char *const names[] = { "model", "train", "data", NULL };
+static const char *const kinds[] = { "strategy", NULL };
 
 static struct hd_err err;
 
@@ -47,97 +47,73 @@ static const char *verdict(const char *text, const char *set)
 
 static void syntax(void)
 {
-	is_str(verdict(X "size 3\n", NULL),
-	       "x.ini:2: 'size 3' is neither [section] nor key = value", "no =");
-	is_str(verdict("\n[strategy x\nsize = 3\n", NULL),
-	       "x.ini:2: '[strategy x' is a section without its ]", "no ]");
+	is_str(verdict(X "size 3\n", NULL), "x.ini:2: 'size 3' is neither [section] nor key = value", "no =");
+	is_str(verdict("\n[strategy x\nsize = 3\n", NULL), "x.ini:2: '[strategy x' is a section without its ]", "no ]");
 	is_str(verdict(X "= 3\n", NULL), "x.ini:2: no key before the =", "no key");
-	is_str(verdict("size = 3\n", NULL), "x.ini:1: size: a key before the first [section]",
-	       "no section");
-	is_str(verdict(X "size = 3\n\nsize = 4\n", NULL),
-	       "x.ini:4: [strategy x] size: given twice, first in line 2", "duplicate key");
+	is_str(verdict("size = 3\n", NULL), "x.ini:1: size: a key before the first [section]", "no section");
+	is_str(verdict(X "size = 3\n\nsize = 4\n", NULL), "x.ini:4: [strategy x] size: given twice, first in line 2",
+	       "duplicate key");
 	is_str(verdict(X "size = 3\n[model]\n[strategy  x]\n", NULL),
 	       "x.ini:4: [strategy x]: section given twice, first in line 1", "duplicate section");
-	is_str(verdict("[model] layers = 2\n", NULL),
-	       "x.ini:1: [model]: 'layers = 2' follows the section's name", "text after ]");
-	is_str(verdict("[a b c]\n", NULL), "x.ini:1: [a b c]: a section is [name] or [kind name]",
-	       "three words");
-	is_str(verdict("[]\n", NULL), "x.ini:1: [ ]: a section is [name] or [kind name]",
-	       "no words");
+	is_str(verdict("[model] layers = 2\n", NULL), "x.ini:1: [model]: 'layers = 2' follows the section's name",
+	       "text after ]");
+	is_str(verdict("[a b c]\n", NULL), "x.ini:1: [a b c]: a section is [name] or [kind name]", "three words");
+	is_str(verdict("[]\n", NULL), "x.ini:1: [ ]: a section is [name] or [kind name]", "no words");
 	is_str(verdict("[model]\n\x7f"
 		       "ELF\n",
 		       NULL),
 	       "x.ini:2: byte 0x7f: this is not a text file", "binary");
-	is_str(verdict(X "junk\nsize = 1\nsize = 1\n", NULL),
-	       "x.ini:2: 'junk' is neither [section] nor key = value", "the first error of two");
-	is_str(verdict("[mod", NULL), "x.ini:1: '[mod' is a section without its ]",
-	       "a truncated file");
-	is_str(verdict("\xef\xbb\xbf" X "\tsize = 3 ; comment\r\n# c\r\n ; c\r\n   lr = 1\r\n",
-		       NULL),
-	       "", "byte order mark, carriage returns, comments, indented keys");
+	is_str(verdict(X "junk\nsize = 1\nsize = 1\n", NULL), "x.ini:2: 'junk' is neither [section] nor key = value",
+	       "the first error of two");
+	is_str(verdict("[mod", NULL), "x.ini:1: '[mod' is a section without its ]", "a truncated file");
+	is_str(verdict("\xef\xbb\xbf" X "\tsize = 3 ; comment\r\n# c\r\n ; c\r\n   lr = 1\r\n", NULL), "",
+	       "byte order mark, carriage returns, comments, indented keys");
 }
 
 static void sections(void)
 {
-	is_str(verdict("[modle]\n", NULL),
-	       "x.ini:1: [modle]: unknown section; did you mean [model]?", "near");
-	is_str(verdict("[stratgy x]\n", NULL),
-	       "x.ini:1: [stratgy x]: unknown section; did you mean [strategy x]?", "near kind");
+	is_str(verdict("[modle]\n", NULL), "x.ini:1: [modle]: unknown section; did you mean [model]?", "near");
+	is_str(verdict("[stratgy x]\n", NULL), "x.ini:1: [stratgy x]: unknown section; did you mean [strategy x]?",
+	       "near kind");
 	is_str(verdict("[x]\n", NULL),
-	       "x.ini:1: [x]: unknown section; sections: [model], [train], [data], [strategy NAME]",
-	       "none is near");
-	is_str(verdict("[strategy]\n", NULL),
-	       "x.ini:1: [strategy]: unknown section; it needs a name: [strategy NAME]", "no name");
+	       "x.ini:1: [x]: unknown section; sections: [model], [train], [data], [strategy NAME]", "none is near");
+	is_str(verdict("[strategy]\n", NULL), "x.ini:1: [strategy]: unknown section; it needs a name: [strategy NAME]",
+	       "no name");
 }
 
 static void keys(void)
 {
-	is_str(verdict(X "sise = 3\n", NULL),
-	       "x.ini:2: [strategy x] sise: unknown key; did you mean size?", "near");
-	is_str(verdict(X "isze = 3\n", NULL),
-	       "x.ini:2: [strategy x] isze: unknown key; did you mean size?", "swapped");
+	is_str(verdict(X "sise = 3\n", NULL), "x.ini:2: [strategy x] sise: unknown key; did you mean size?", "near");
+	is_str(verdict(X "isze = 3\n", NULL), "x.ini:2: [strategy x] isze: unknown key; did you mean size?", "swapped");
 	is_str(verdict(X "colour = 3\n", NULL),
 	       "x.ini:2: [strategy x] colour: unknown key; keys: size, chunks, "
 	       "bucket, overlap, lr, schedule, form, split, plugin",
 	       "none is near");
-	is_str(verdict(X, NULL), "x.ini:1: [strategy x] size: missing; it has no default",
-	       "missing");
-	is_str(verdict("", NULL), "x.ini: [strategy x] size: missing; it has no default",
-	       "missing with its section");
-	is_str(verdict(X "size =\n", NULL),
-	       "x.ini:2: [strategy x] size: no value after the =", "empty");
-	is_str(verdict(X "size = 3.5\n", NULL),
-	       "x.ini:2: [strategy x] size: '3.5' is not a whole number", "int");
-	is_str(verdict(X "size = 3T\n", NULL),
-	       "x.ini:2: [strategy x] size: '3T' is not a whole number", "int, T");
-	is_str(verdict(X "size = 1K\n", NULL), "x.ini:2: [strategy x] size: 1K is not in 1..64",
-	       "int, K");
-	is_str(verdict(X "size = 65\n", NULL), "x.ini:2: [strategy x] size: 65 is not in 1..64",
-	       "range");
+	is_str(verdict(X, NULL), "x.ini:1: [strategy x] size: missing; it has no default", "missing");
+	is_str(verdict("", NULL), "x.ini: [strategy x] size: missing; it has no default", "missing with its section");
+	is_str(verdict(X "size =\n", NULL), "x.ini:2: [strategy x] size: no value after the =", "empty");
+	is_str(verdict(X "size = 3.5\n", NULL), "x.ini:2: [strategy x] size: '3.5' is not a whole number", "int");
+	is_str(verdict(X "size = 3T\n", NULL), "x.ini:2: [strategy x] size: '3T' is not a whole number", "int, T");
+	is_str(verdict(X "size = 1K\n", NULL), "x.ini:2: [strategy x] size: 1K is not in 1..64", "int, K");
+	is_str(verdict(X "size = 65\n", NULL), "x.ini:2: [strategy x] size: 65 is not in 1..64", "range");
 	is_str(verdict(X "size = 99999999999999999999\n", NULL),
-	       "x.ini:2: [strategy x] size: '99999999999999999999' is not a whole number",
-	       "overflow");
-	is_str(verdict(X "size = 1\nchunks = -1\n", NULL),
-	       "x.ini:3: [strategy x] chunks: -1 is too small, at least 1", "half a range");
-	is_str(verdict(X "size = 1\nbucket = 2G", NULL),
-	       "x.ini:3: [strategy x] bucket: 2G is not in 1K..1G", "bytes");
+	       "x.ini:2: [strategy x] size: '99999999999999999999' is not a whole number", "overflow");
+	is_str(verdict(X "size = 1\nchunks = -1\n", NULL), "x.ini:3: [strategy x] chunks: -1 is too small, at least 1",
+	       "half a range");
+	is_str(verdict(X "size = 1\nbucket = 2G", NULL), "x.ini:3: [strategy x] bucket: 2G is not in 1K..1G", "bytes");
 	is_str(verdict(X "size = 1\nbucket = 2X", NULL),
 	       "x.ini:3: [strategy x] bucket: '2X' is not a size (a whole "
 	       "number, then K, M or G)",
 	       "bytes");
-	is_str(verdict(X "size = 1\noverlap = maybe", NULL),
-	       "x.ini:3: [strategy x] overlap: 'maybe' is not yes or no", "bool");
-	is_str(verdict(X "size = 1\nlr = nan", NULL),
-	       "x.ini:3: [strategy x] lr: 'nan' is not a number", "num");
-	is_str(verdict(X "size = 1\nlr = 1e999", NULL),
-	       "x.ini:3: [strategy x] lr: '1e999' is not a number", "num");
-	is_str(verdict(X "size = 1\nlr = -1", NULL),
-	       "x.ini:3: [strategy x] lr: -1 is too small, at least 0", "num");
+	is_str(verdict(X "size = 1\noverlap = maybe", NULL), "x.ini:3: [strategy x] overlap: 'maybe' is not yes or no",
+	       "bool");
+	is_str(verdict(X "size = 1\nlr = nan", NULL), "x.ini:3: [strategy x] lr: 'nan' is not a number", "num");
+	is_str(verdict(X "size = 1\nlr = 1e999", NULL), "x.ini:3: [strategy x] lr: '1e999' is not a number", "num");
+	is_str(verdict(X "size = 1\nlr = -1", NULL), "x.ini:3: [strategy x] lr: -1 is too small, at least 0", "num");
 	is_str(verdict(X "size = 1\nform = 4d", NULL),
 	       "x.ini:3: [strategy x] form: '4d' is not a choice; did you mean 1d?", "choice");
 	is_str(verdict(X "size = 1\nform = cube", NULL),
-	       "x.ini:3: [strategy x] form: 'cube' is not a choice; choices: 1d, 2d, 2.5d",
-	       "choice");
+	       "x.ini:3: [strategy x] form: 'cube' is not a choice; choices: 1d, 2d, 2.5d", "choice");
 	is_str(verdict(X "size = 1\nschedule = 1fib", NULL),
 	       "x.ini:3: [strategy x] schedule: '1fib' is not a choice; "
 	       "did you mean 1f1b? (a file of that name: ./1fib)",
@@ -147,10 +123,8 @@ static void keys(void)
 
 static void sets(void)
 {
-	is_str(verdict(X "size = 3\n", "x.size=65"), "--set x.size: 65 is not in 1..64",
-	       "a bad value");
-	is_str(verdict(X "size = 3\n", "x.sise=4"), "--set x.sise: unknown key; did you mean size?",
-	       "unknown key");
+	is_str(verdict(X "size = 3\n", "x.size=65"), "--set x.size: 65 is not in 1..64", "a bad value");
+	is_str(verdict(X "size = 3\n", "x.sise=4"), "--set x.sise: unknown key; did you mean size?", "unknown key");
 	is_str(verdict(X, "x.size = 4"), "", "reaches [strategy x]");
 	is_str(verdict(X, "strategy x.size=4"), "", "by its whole name");
 	is_str(verdict(X, "xsize"), "--set xsize: write section.key=value", "no =");
@@ -172,9 +146,9 @@ static void sets(void)
 
 static void values(void)
 {
-	static const char *const over[] = {"x.lr=1", "x.lr=2.5", "y.plugin=q", "train.steps=7"};
-	static const char text[] = "[model]\nlayers = 2\n" X
-				   "size: 4 ; c\nbucket = 3K\noverlap = off\nsplit = a;b # c\n";
+	static const char *const over[] = { "x.lr=1", "x.lr=2.5", "y.plugin=q", "train.steps=7" };
+	static const char text[] =
+		"[model]\nlayers = 2\n" X "size: 4 ; c\nbucket = 3K\noverlap = off\nsplit = a;b # c\n";
 	struct hd_conf *c = NULL, *again = NULL;
 	struct hd_section *s;
 	char *canon, *twice;
@@ -182,8 +156,7 @@ static void values(void)
 	memset(&err, 0, sizeof(err));
 	ok(hd_conf_parse("x.ini", text, over, 4, &c, &err) == 0, "read %s", err.text);
 	s = hd_conf_section(c, "strategy", "x");
-	ok(hd_section_check(c, s, &table, 1, &err) == 0 &&
-		   hd_section_check(c, s, &table, 1, &err) == 0,
+	ok(hd_section_check(c, s, &table, 1, &err) == 0 && hd_section_check(c, s, &table, 1, &err) == 0,
 	   "checked twice");
 	is_int(hd_section_int(s, "size"), 4, "int");
 	is_int(hd_section_int(s, "bucket"), 3072, "bytes");
@@ -193,8 +166,7 @@ static void values(void)
 	is_str(hd_section_str(s, "split"), "a;b # c", "; without a blank and # are no comments");
 	is_str(hd_section_str(s, "nothing"), "", "a key that is not there");
 	ok(hd_section_has(s, "size") && !hd_section_has(s, "chunks"), "given, or a default");
-	hd_section_fail(c, s, "size", &err, HD_EDIVIDE, "%d does not divide model.heads = %d", 3,
-			8);
+	hd_section_fail(c, s, "size", &err, HD_EDIVIDE, "%d does not divide model.heads = %d", 3, 8);
 	is_str(err.text, "x.ini:4: [strategy x] size: 3 does not divide model.heads = 8",
 	       "a later error names the line");
 	is_int(err.code, HD_EDIVIDE, "and keeps its code");
@@ -250,7 +222,7 @@ static void files(void)
 
 static void nearest(void)
 {
-	static const char *const w[] = {"layers", "heads", "kv_heads", "lr"};
+	static const char *const w[] = { "layers", "heads", "kv_heads", "lr" };
 
 	is_str(hd_suggest_nearest("kv-heads", w, 4), "kv_heads", "a dash for a line");
 	is_str(hd_suggest_nearest("Layer", w, 4), "layers", "case and a missing letter");

@@ -7,15 +7,15 @@
 #include "t/lib/tap.h"
 
 static const struct hd_flag check_flags[] = {
-	{"ranks", "N", "plan for N ranks"},
-	{"memory", "SIZE", "refuse a rank that needs more"},
-	{"temperature", "T", "0 is greedy"},
-	{"json", NULL, "as JSON"},
+	{ "ranks", "N", "plan for N ranks" },
+	{ "memory", "SIZE", "refuse a rank that needs more" },
+	{ "temperature", "T", "0 is greedy" },
+	{ "json", NULL, "as JSON" },
 };
 static const struct hd_verb verbs[] = {
-	{"check", "CONF", "refuses what can be refused", check_flags, HD_LEN(check_flags), NULL},
-	{"eval", "CKPT", "loss of a checkpoint", check_flags, 1, NULL},
-	{"plugins", "[NAME]", "lists plugins", NULL, 0, NULL},
+	{ "check", "CONF", "refuses what can be refused", check_flags, HD_LEN(check_flags), NULL },
+	{ "eval", "CKPT", "loss of a checkpoint", check_flags, 1, NULL },
+	{ "plugins", "[NAME]", "lists plugins", NULL, 0, NULL },
 };
 
 static struct hd_cli cli;
@@ -25,7 +25,7 @@ static struct hd_err err;
 static const char *parse(const char *line)
 {
 	static char copy[400];
-	static char heddle[] = "heddle", *argv[20] = {heddle};
+	static char heddle[] = "heddle", *argv[20] = { heddle };
 	int argc = 1;
 	char *next;
 
@@ -44,24 +44,19 @@ static void accepted(void)
 	int64_t n = 0;
 	double t = 0;
 
-	is_str(parse("check --ranks 8 x.ini --set tp.size=4 --memory=2G --set a.b=c=d --json"), "",
-	       "everything");
+	is_str(parse("check --ranks 8 x.ini --set tp.size=4 --memory=2G --set a.b=c=d --json"), "", "everything");
 	is_str(cli.verb->name, "check", "verb");
 	is_str(cli.positional, "x.ini", "positional");
-	ok(cli.nsets == 2 && !strcmp(cli.sets[0], "tp.size=4") && !strcmp(cli.sets[1], "a.b=c=d"),
-	   "sets, in order");
+	ok(cli.nsets == 2 && !strcmp(cli.sets[0], "tp.size=4") && !strcmp(cli.sets[1], "a.b=c=d"), "sets, in order");
 	ok(!hd_cli_int(&cli, "ranks", 1, 1 << 20, 1, &n, &err) && n == 8, "an int");
 	ok(!hd_cli_bytes(&cli, "memory", 0, &n, &err) && n == 2ll << 30, "a size");
-	ok(hd_cli_has(&cli, "json") && !hd_cli_has(&cli, "temperature") &&
-		   !hd_cli_has(&cli, "none"),
-	   "has");
+	ok(hd_cli_has(&cli, "json") && !hd_cli_has(&cli, "temperature") && !hd_cli_has(&cli, "none"), "has");
 	ok(!hd_cli_num(&cli, "temperature", 0, 9, 0.5, &t, &err) && t == 0.5, "not given");
 	is_str(hd_cli_str(&cli, "ranks", "?"), "8", "a string");
 	is_str(hd_cli_str(&cli, "none", "?"), "?", "a flag that another verb has");
 	is_str(parse("check x.ini --ranks 8 --ranks=9"), "", "twice");
 	is_str(hd_cli_str(&cli, "ranks", ""), "9", "the last wins");
-	is_str(parse("check --temperature -1.5 -- --odd.ini"), "",
-	       "a negative value, and a file with dashes");
+	is_str(parse("check --temperature -1.5 -- --odd.ini"), "", "a negative value, and a file with dashes");
 	ok(!hd_cli_num(&cli, "temperature", -2, 9, 0, &t, &err) && t == -1.5, "a number");
 	is_str(cli.positional, "--odd.ini", "after --");
 	ok(!*parse("plugins") && !cli.positional, "an optional word");
@@ -87,41 +82,29 @@ static void refused(void)
 
 	is_str(parse(""), "no verb; see heddle --help", "nothing");
 	is_str(parse("chekc x.ini"), "chekc: unknown verb; did you mean check?", "verb");
-	is_str(parse("fly"), "fly: unknown verb; verbs: check, eval, plugins",
-	       "no verb is near");
+	is_str(parse("fly"), "fly: unknown verb; verbs: check, eval, plugins", "no verb is near");
 	is_str(parse("help chek"), "chek: unknown verb; did you mean check?", "verb of help");
-	is_str(parse("--ranks 8"), "a command goes first, not --ranks; see heddle --help",
-	       "flag first");
-	is_str(parse("check x.ini --rank 8"), "check: unknown option --rank; did you mean --ranks?",
-	       "flag");
-	is_str(parse("check x.ini --rank=8"), "check: unknown option --rank; did you mean --ranks?",
-	       "flag with =");
+	is_str(parse("--ranks 8"), "a command goes first, not --ranks; see heddle --help", "flag first");
+	is_str(parse("check x.ini --rank 8"), "check: unknown option --rank; did you mean --ranks?", "flag");
+	is_str(parse("check x.ini --rank=8"), "check: unknown option --rank; did you mean --ranks?", "flag with =");
 	is_str(parse("check x.ini --colour"),
 	       "check: unknown option --colour; options: --ranks, --memory, "
 	       "--temperature, --json, --set, --help",
 	       "no flag is near");
 	is_str(parse("eval c --set a.b=c"), "eval: unknown option --set; options: --ranks, --help",
 	       "--set without CONF");
-	is_str(parse("check x.ini -r 8"), "check: unknown option -r; options have two dashes",
-	       "one dash");
+	is_str(parse("check x.ini -r 8"), "check: unknown option -r; options have two dashes", "one dash");
 	is_str(parse("check x.ini --ranks"), "check: --ranks needs a value: --ranks N", "no value");
-	is_str(parse("check x.ini --ranks --json"), "check: --ranks needs a value: --ranks N",
-	       "a flag for a value");
-	is_str(parse("check x.ini --json=1"), "check: --json takes no value, '1' was given",
-	       "a value too many");
+	is_str(parse("check x.ini --ranks --json"), "check: --ranks needs a value: --ranks N", "a flag for a value");
+	is_str(parse("check x.ini --json=1"), "check: --json takes no value, '1' was given", "a value too many");
 	is_str(parse("check"), "check: CONF is missing: heddle check CONF", "no CONF");
-	is_str(parse("check x.ini y.ini"), "check: 'y.ini' is one too many after x.ini",
-	       "two CONF");
-	is_str(int_error("check x --ranks eight"), "check: --ranks: 'eight' is not a whole number",
-	       "int");
-	is_str(int_error("check x --ranks 0"), "check: --ranks: 0 is too small, at least 1",
-	       "small");
-	is_str(int_error("check x --ranks 65"), "check: --ranks: 65 is too large, at most 64",
-	       "large");
+	is_str(parse("check x.ini y.ini"), "check: 'y.ini' is one too many after x.ini", "two CONF");
+	is_str(int_error("check x --ranks eight"), "check: --ranks: 'eight' is not a whole number", "int");
+	is_str(int_error("check x --ranks 0"), "check: --ranks: 0 is too small, at least 1", "small");
+	is_str(int_error("check x --ranks 65"), "check: --ranks: 65 is too large, at most 64", "large");
 	parse("check x --memory lots --temperature=hot");
 	hd_cli_bytes(&cli, "memory", 0, &n, &err);
-	is_str(err.text, "check: --memory: 'lots' is not a size (a whole number, then K, M or G)",
-	       "size");
+	is_str(err.text, "check: --memory: 'lots' is not a size (a whole number, then K, M or G)", "size");
 	memset(&err, 0, sizeof(err));
 	hd_cli_num(&cli, "temperature", 0, 1, 0, &t, &err);
 	is_str(err.text, "check: --temperature: 'hot' is not a number", "number");

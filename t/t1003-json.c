@@ -27,7 +27,7 @@ int main(void)
 {
 	char path[] = "/tmp/heddle-metrics-XXXXXX";
 	struct hd_metrics *m = NULL;
-	struct hd_err err = {0};
+	struct hd_err err = { 0 };
 	int fd = mkstemp(path);
 
 	if (fd < 0)
@@ -35,8 +35,7 @@ int main(void)
 	close(fd);
 	ok(!hd_metrics_open(path, 0, &m, &err), "open");
 	ok(!hd_metrics_write(m, step(1, 10.0 / 3), &err), "write");
-	is_str(slurp(path), "{\"step\": 1, \"loss\": 3.33333333333333}\n",
-	       "the line is there at once");
+	is_str(slurp(path), "{\"step\": 1, \"loss\": 3.33333333333333}\n", "the line is there at once");
 	hd_metrics_write(m, step(2, NAN), &err);
 	ok(!hd_metrics_close(m, &err), "close");
 	hd_metrics_open(path, 1, &m, &err);

@@ -15,24 +15,19 @@ static void frozen(void)
 	float f;
 	int i;
 
-	is_str((sprintf(text, "%016llx", (unsigned long long)hd_hash64(1)), text),
-	       "5692161d100b05e5", "hash64(1)");
-	is_str((sprintf(text, "%016llx", (unsigned long long)hd_hash_text("wte")), text),
-	       "71c7087570da1494", "hash_text");
-	is_str((sprintf(text, "%016llx", (unsigned long long)hd_key(1, "wte", 2)), text),
-	       "a38a2b16c8f0a22d", "key");
-	is_str((sprintf(text, "%016llx", (unsigned long long)hd_random_bits(1, 0)), text),
-	       "958bc6556c2172b9", "bits");
-	is_str((sprintf(text, "%.17g", hd_random_uniform(1, 3)), text), "0.74371962155342419",
-	       "uniform");
+	is_str((sprintf(text, "%016llx", (unsigned long long)hd_hash64(1)), text), "5692161d100b05e5", "hash64(1)");
+	is_str((sprintf(text, "%016llx", (unsigned long long)hd_hash_text("wte")), text), "71c7087570da1494",
+	       "hash_text");
+	is_str((sprintf(text, "%016llx", (unsigned long long)hd_key(1, "wte", 2)), text), "a38a2b16c8f0a22d", "key");
+	is_str((sprintf(text, "%016llx", (unsigned long long)hd_random_bits(1, 0)), text), "958bc6556c2172b9", "bits");
+	is_str((sprintf(text, "%.17g", hd_random_uniform(1, 3)), text), "0.74371962155342419", "uniform");
 	is_str((sprintf(text, "%.9g", hd_random_normal(1, 2)), text), "0.839675188", "normal");
 	for (i = 0; i < 2000000; i++) {
 		f = hd_random_normal(9, (uint64_t)i);
 		memcpy(&u, &f, sizeof(u));
 		h = hd_hash64(h ^ u);
 	}
-	is_str((sprintf(text, "%016llx", (unsigned long long)h), text), "ec3e0a8ace2d67e5",
-	       "two million normals");
+	is_str((sprintf(text, "%016llx", (unsigned long long)h), text), "ec3e0a8ace2d67e5", "two million normals");
 	for (i = 0, *text = 0; i < 10; i++)
 		sprintf(text + 2 * i, "%d ", (int)hd_permute(5, 10, (uint64_t)i));
 	is_str(text, "9 2 5 1 4 8 0 7 6 3 ", "permutation");
@@ -71,14 +66,12 @@ static void uniformity(void)
 	ok(worst < 4.5, "12 bits anywhere are uniform (%.1f sigma, key %d)", worst, worst_key);
 	memset(count, 0, sizeof(count));
 	for (i = 0; i < N; i++) /* neighbours: six bits of i, six of i + 1 */
-		count[hd_random_bits(3, (uint64_t)i) >> 58 << 6 |
-		      hd_random_bits(3, (uint64_t)i + 1) >> 58]++;
+		count[hd_random_bits(3, (uint64_t)i) >> 58 << 6 | hd_random_bits(3, (uint64_t)i + 1) >> 58]++;
 	z = chi(count, 4096, N / 4096.);
 	ok(fabs(z) < 4.5, "neighbours are independent (%.1f sigma)", z);
 	memset(count, 0, sizeof(count));
 	for (i = 0; i < N; i++) /* the same index of neighbouring keys, as of two tensors */
-		count[hd_random_bits((uint64_t)i, 5) >> 58 << 6 |
-		      hd_random_bits((uint64_t)i + 1, 5) >> 58]++;
+		count[hd_random_bits((uint64_t)i, 5) >> 58 << 6 | hd_random_bits((uint64_t)i + 1, 5) >> 58]++;
 	z = chi(count, 4096, N / 4096.);
 	ok(fabs(z) < 4.5, "neighbouring keys are independent (%.1f sigma)", z);
 }
@@ -98,14 +91,13 @@ static void avalanche(void)
 		least = p < least ? p : least;
 		most = p > most ? p : most;
 	}
-	ok(least > 0.49 && most < 0.51,
-	   "a bit of key or index flips half of the bits (%.4f to %.4f)", least, most);
+	ok(least > 0.49 && most < 0.51, "a bit of key or index flips half of the bits (%.4f to %.4f)", least, most);
 }
 
 static void normals(void)
 {
 	enum { N = 1 << 22 };
-	double m[5] = {0}, x, largest = 0, together = 0, before = 0;
+	double m[5] = { 0 }, x, largest = 0, together = 0, before = 0;
 	static int count[64];
 	double z;
 	int i, k;
@@ -153,7 +145,7 @@ static void inverse(void)
 
 static void permutations(void)
 {
-	static const int sizes[] = {1, 2, 3, 5, 7, 8, 9, 64, 100, 1000, 65537};
+	static const int sizes[] = { 1, 2, 3, 5, 7, 8, 9, 64, 100, 1000, 65537 };
 	static unsigned char seen[65537];
 	static int count[49];
 	size_t s;

@@ -44,7 +44,7 @@ static void text_file(void)
 {
 	unsigned char bytes[1000];
 	int32_t ids[11];
-	int i, j, bad = 0, seen[100] = {0};
+	int i, j, bad = 0, seen[100] = { 0 };
 
 	for (i = 0; i < 1000; i++)
 		bytes[i] = (unsigned char)(i / 10); /* the value tells the window for seq = 10 */
@@ -114,7 +114,7 @@ static int position(const unsigned char *bytes, int n, const int32_t *ids)
  * window is missing. */
 static int windows_of(int64_t epoch, const unsigned char *bytes, int n, int *order)
 {
-	char seen[WINDOWS] = {0};
+	char seen[WINDOWS] = { 0 };
 	int shift = -1;
 
 	for (int i = 0; i < WINDOWS; i++) {
@@ -156,8 +156,7 @@ static void orders(void)
 	for (i = 0; i < 1009; i++)
 		bytes[i] = (unsigned char)hd_random_bits(1, (uint64_t)i);
 	put("r.txt", bytes, 1009);
-	try_open("train = r.txt\nvalid_fraction = 0", 10, 256,
-		 1); /* 100 windows, 8 tokens are left */
+	try_open("train = r.txt\nvalid_fraction = 0", 10, 256, 1); /* 100 windows, 8 tokens are left */
 	is_int(hd_data_valid_samples(data), 0, "no validation split");
 	one = mark(0, 100);
 	two = mark(100, 100);
@@ -171,8 +170,7 @@ static void orders(void)
 	ok(other != one, "seeds differ");
 	try_open("train = r.txt\nvalid_fraction = 0", 10, 256, 1);
 	ok(mark(0, 100) == one && mark(100, 100) == two, "and the same one repeats");
-	is_int((long long)(one >> 1), 6879925959534674915ll,
-	       "frozen: the order of a seed never changes");
+	is_int((long long)(one >> 1), 6879925959534674915ll, "frozen: the order of a seed never changes");
 }
 
 static void lists(void)
@@ -182,12 +180,10 @@ static void lists(void)
 	put("1.txt", "abc", 3);
 	put("2.txt", "d", 1);
 	put("3.txt", "efghi", 5);
-	is_str(try_open("train = 1.txt, 2.txt,3.txt\nvalid = 3.txt, 1.txt\norder = sequential", 7,
-			256, 1),
-	       "", "several files");
+	is_str(try_open("train = 1.txt, 2.txt,3.txt\nvalid = 3.txt, 1.txt\norder = sequential", 7, 256, 1), "",
+	       "several files");
 	hd_data_sample(data, 0, 0, ids, &err);
-	ok(ids[0] == 'a' && ids[2] == 'c' && ids[3] == 'd' && ids[4] == 'e' && ids[7] == 'h',
-	   "are one stream");
+	ok(ids[0] == 'a' && ids[2] == 'c' && ids[3] == 'd' && ids[4] == 'e' && ids[7] == 'h', "are one stream");
 	hd_data_valid_sample(data, 0, ids, &err);
 	ok(ids[0] == 'e' && ids[4] == 'i' && ids[5] == 'a', "so is the validation split");
 	ok(hd_data_sample(data, -1, 0, ids, &err) == HD_EBUG, "a sample before the first");
@@ -206,28 +202,24 @@ static void lists(void)
 
 static void write_ids(const char *name)
 {
-	uint32_t file[256 + 5] = {20240801, 7, 5, [257] = 1, 2, 3, 4};
+	uint32_t file[256 + 5] = { 20240801, 7, 5, [257] = 1, 2, 3, 4 };
 
 	put(name, file, sizeof(file));
 }
 
 static void refused(void)
 {
-	static const char tokens[] =
-		"{\"model\":{\"vocab\":{\"a\":0,\"b\":5}},\"added_tokens\":[{\"id\":9}]}";
+	static const char tokens[] = "{\"model\":{\"vocab\":{\"a\":0,\"b\":5}},\"added_tokens\":[{\"id\":9}]}";
 	int32_t ids[5];
 
 	put("e.txt", "", 0);
 	write_ids("g.bin");
 	put("tokenizer.json", tokens, strlen(tokens));
-	is_str(try_open("", 2, 0, 1), "x.ini:1: [data] train: missing; it has no default",
-	       "no key");
-	is_str(try_open("train = no.txt", 2, 0, 1),
-	       "x.ini:2: [data] train: no.txt: No such file or directory", "no file");
-	is_str(try_open("train = e.txt", 2, 0, 1),
-	       "x.ini:2: [data] train: e.txt: the file is empty", "empty");
-	is_str(try_open("train = .", 2, 0, 1), "x.ini:2: [data] train: .: not a regular file",
-	       "a directory");
+	is_str(try_open("", 2, 0, 1), "x.ini:1: [data] train: missing; it has no default", "no key");
+	is_str(try_open("train = no.txt", 2, 0, 1), "x.ini:2: [data] train: no.txt: No such file or directory",
+	       "no file");
+	is_str(try_open("train = e.txt", 2, 0, 1), "x.ini:2: [data] train: e.txt: the file is empty", "empty");
+	is_str(try_open("train = .", 2, 0, 1), "x.ini:2: [data] train: .: not a regular file", "a directory");
 	is_str(try_open("train = 1.txt,,2.txt", 2, 0, 1),
 	       "x.ini:2: [data] train: '1.txt,,2.txt' has an empty name of a "
 	       "file",
@@ -255,14 +247,11 @@ static void refused(void)
 	       "x.ini:4: [data] tokenizer: "
 	       "unable to open none/tokenizer.json: No such file or directory",
 	       "no tokenizer");
-	is_str(try_open("train = g.bin\nvalid_fraction = 0\ntokenizer = .", 4, 0, 1), "",
-	       "ids with their tokenizer");
+	is_str(try_open("train = g.bin\nvalid_fraction = 0\ntokenizer = .", 4, 0, 1), "", "ids with their tokenizer");
 	is_int(hd_data_vocab(data), 10, "whose vocab it is");
 	is_str(try_open("train = g.bin\nvalid = a.txt", 2, 0, 1),
-	       "x.ini:3: [data] valid: text, but train is ids of a tokenizer",
-	       "validated with text");
-	is_str(try_open("train = g.bin\nvalid_fraction = 0\norder = sequential", 4, 4, 1), "",
-	       "ids");
+	       "x.ini:3: [data] valid: text, but train is ids of a tokenizer", "validated with text");
+	is_str(try_open("train = g.bin\nvalid_fraction = 0\norder = sequential", 4, 4, 1), "", "ids");
 	ok(hd_data_sample(data, 0, 0, ids, &err) == HD_EINVAL, "beyond the vocab");
 	is_str(err.text, "g.bin: token 4 has id 4, which is not in a vocab of 4", "are named");
 	put("tokenizer.json", "{\n\"model\"", 9);

@@ -31,9 +31,9 @@ static const char *try_open(const char *files)
 
 static void llmc_files(void)
 {
-	uint32_t head[256] = {20240520, 1, 5}, wide[256 + 3] = {20240801, 7, 3};
+	uint32_t head[256] = { 20240520, 1, 5 }, wide[256 + 3] = { 20240801, 7, 3 };
 	unsigned char file[1024 + 10];
-	uint16_t ids[5] = {1, 50256, 65535, 0, 7};
+	uint16_t ids[5] = { 1, 50256, 65535, 0, 7 };
 	int32_t got[5];
 
 	memcpy(file, head, 1024);
@@ -41,13 +41,10 @@ static void llmc_files(void)
 	put("g.bin", file, sizeof(file));
 	is_str(try_open("g.bin"), "", "llm.c, 16 bits");
 	is_int(tokens->vocab, 50257, "implies GPT-2's vocab");
-	ok(!hd_tokens_read(tokens, 0, 5, 0, got, &err) && got[1] == 50256 && got[2] == 65535 &&
-		   got[4] == 7,
-	   "ids");
+	ok(!hd_tokens_read(tokens, 0, 5, 0, got, &err) && got[1] == 50256 && got[2] == 65535 && got[4] == 7, "ids");
 	try_open("g.bin");
 	ok(hd_tokens_read(tokens, 0, 5, 50257, got, &err) == HD_EINVAL, "an id beyond the vocab");
-	is_str(err.text, "g.bin: token 2 has id 65535, which is not in a vocab of 50257",
-	       "is named");
+	is_str(err.text, "g.bin: token 2 has id 65535, which is not in a vocab of 50257", "is named");
 	put("h.bin", file, sizeof(file) - 1);
 	is_str(try_open("h.bin"),
 	       "h.bin: 1033 bytes, its header tells of 5 "
@@ -69,8 +66,8 @@ static void llmc_files(void)
 }
 
 /* Writes m.bin (ids 0, 1, 2, ... of 16 bits) and m.idx; -> bytes of the latter. */
-static size_t write_megatron(unsigned char *idx, int type, const int32_t *lengths,
-			     const int64_t *places, int n, const int64_t *documents, int nd)
+static size_t write_megatron(unsigned char *idx, int type, const int32_t *lengths, const int64_t *places, int n,
+			     const int64_t *documents, int nd)
 {
 	uint64_t one = 1, un = (uint64_t)n, und = (uint64_t)nd;
 	uint16_t ids[20];
@@ -96,9 +93,8 @@ static size_t write_megatron(unsigned char *idx, int type, const int32_t *length
 static void megatron_files(void)
 {
 	unsigned char idx[500];
-	int32_t lengths[3] = {8, 5, 7}, ids[20];
-	int64_t places[3] = {0, 16, 26}, moved[3] = {24, 14, 0}, docs[3] = {0, 2, 3},
-		swapped[4] = {0, 0, 1, 3};
+	int32_t lengths[3] = { 8, 5, 7 }, ids[20];
+	int64_t places[3] = { 0, 16, 26 }, moved[3] = { 24, 14, 0 }, docs[3] = { 0, 2, 3 }, swapped[4] = { 0, 0, 1, 3 };
 	size_t n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
 	int i, bad = 0;
 
@@ -127,8 +123,7 @@ static void megatron_files(void)
 	write_megatron(idx, 8, lengths, moved, 3, swapped, 4);
 	is_str(try_open("m"), "", "scattered sequences");
 	hd_tokens_read(tokens, 0, 20, 20, ids, &err);
-	ok(ids[0] == 12 && ids[7] == 19 && ids[8] == 7 && ids[12] == 11 && ids[13] == 0 &&
-		   ids[19] == 6,
+	ok(ids[0] == 12 && ids[7] == 19 && ids[8] == 7 && ids[12] == 11 && ids[13] == 0 && ids[19] == 6,
 	   "come in the order of the documents");
 	lengths[2] = 8;
 	write_megatron(idx, 8, lengths, places, 3, docs, 3);

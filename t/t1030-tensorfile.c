@@ -42,8 +42,8 @@ struct example {
 
 static struct example example(int64_t largest)
 {
-	struct example e = {.ndim = (int)pick(0, 4), .total = 1, .room = 1};
-	int order[4] = {0, 1, 2, 3};
+	struct example e = { .ndim = (int)pick(0, 4), .total = 1, .room = 1 };
+	int order[4] = { 0, 1, 2, 3 };
 
 	for (int i = 0; i < e.ndim; i++) {
 		int j = (int)pick(0, i), k = order[i];
@@ -68,8 +68,8 @@ static struct example example(int64_t largest)
 }
 
 /* Calls of step for each element of the slice: place in the tensor, place in memory. */
-static void each(const struct example *e,
-		 void (*step)(int64_t in_file, int64_t in_mem, void *a, void *b), void *a, void *b)
+static void each(const struct example *e, void (*step)(int64_t in_file, int64_t in_mem, void *a, void *b), void *a,
+		 void *b)
 {
 	int64_t count = 1, i[4];
 
@@ -104,7 +104,7 @@ static void copy_in(int64_t in_file, int64_t in_mem, void *file, void *mem)
 static int round_trip(const struct example *e)
 {
 	struct hd_tensorfile *f = hd_tensorfile_plan(), *r = NULL;
-	struct hd_err err = {.code = 0};
+	struct hd_err err = { .code = 0 };
 	float *mem = hd_alloc((size_t)e->room * 4), *back = hd_alloc((size_t)e->room * 4);
 	float *want = hd_alloc((size_t)e->total * 4), *got = hd_alloc((size_t)e->total * 4);
 	float *again = hd_alloc((size_t)e->room * 4);
@@ -115,9 +115,9 @@ static int round_trip(const struct example *e)
 		back[i] = again[i] = -1;
 	}
 	each(e, copy_out, want, mem);
-	hd_tensorfile_add(f, "first", HD_DTYPE_F32, 1, (int64_t[]){5});
+	hd_tensorfile_add(f, "first", HD_DTYPE_F32, 1, (int64_t[]){ 5 });
 	hd_tensorfile_add(f, "x", HD_DTYPE_F32, e->ndim, e->shape);
-	hd_tensorfile_add(f, "last", HD_DTYPE_F32, 1, (int64_t[]){3});
+	hd_tensorfile_add(f, "last", HD_DTYPE_F32, 1, (int64_t[]){ 3 });
 	right = !hd_tensorfile_create(f, at("random"), &err) &&
 		!hd_tensorfile_write(f, "x", HD_DTYPE_F32, mem, e->off, e->n, e->stride, &err) &&
 		!hd_tensorfile_read(at("random"), &r, &err) &&
@@ -126,8 +126,7 @@ static int round_trip(const struct example *e)
 	if (!right)
 		note("%s", err.text);
 	each(e, copy_in, want, again);
-	right = right && !memcmp(want, got, (size_t)e->total * 4) &&
-		!memcmp(back, again, (size_t)e->room * 4);
+	right = right && !memcmp(want, got, (size_t)e->total * 4) && !memcmp(back, again, (size_t)e->room * 4);
 	hd_tensorfile_close(f);
 	hd_tensorfile_close(r);
 	free(mem);
@@ -140,19 +139,19 @@ static int round_trip(const struct example *e)
 
 static void test_slices(void)
 {
-	struct example big = {.ndim = 2,
-			      .shape = {1300, 700},
-			      .n = {1300, 700},
-			      .stride = {1, 1300},
-			      .total = 1300 * 700,
-			      .room = 1300 * 700};
-	struct example wide = {.ndim = 2,
-			       .shape = {3, 600000},
-			       .off = {1, 7},
-			       .n = {2, 599000},
-			       .stride = {1, 2},
-			       .total = 1800000,
-			       .room = 1198000};
+	struct example big = { .ndim = 2,
+			       .shape = { 1300, 700 },
+			       .n = { 1300, 700 },
+			       .stride = { 1, 1300 },
+			       .total = 1300 * 700,
+			       .room = 1300 * 700 };
+	struct example wide = { .ndim = 2,
+				.shape = { 3, 600000 },
+				.off = { 1, 7 },
+				.n = { 2, 599000 },
+				.stride = { 1, 2 },
+				.total = 1800000,
+				.room = 1198000 };
 	int wrong = 0;
 
 	for (int i = 0; i < 3000; i++) {
@@ -169,14 +168,14 @@ static void test_slices(void)
 static void test_writers(void)
 {
 	enum { IN = 40, OUT = 24 };
-	struct hd_err err = {.code = 0};
+	struct hd_err err = { .code = 0 };
 	struct hd_tensorfile *f;
 	float *all = hd_alloc(IN * 3 * OUT * 4);
 	int wrong = 0, status, failed = 0;
 
 	for (int rank = 0; rank < 7; rank++) {
 		f = hd_tensorfile_plan();
-		hd_tensorfile_add(f, "qkv", HD_DTYPE_F32, 2, (int64_t[]){IN, 3 * OUT});
+		hd_tensorfile_add(f, "qkv", HD_DTYPE_F32, 2, (int64_t[]){ IN, 3 * OUT });
 		hd_tensorfile_meta(f, "format", "pt");
 		if (!rank) {
 			failed |= hd_tensorfile_create(f, at("shared"), &err);
@@ -186,13 +185,11 @@ static void test_writers(void)
 
 			for (int o = 0; o < OUT / 2; o++)
 				for (int i = 0; i < IN; i++)
-					mine[o * IN + i] = (float)(part * 10000 +
-								   (half * OUT / 2 + o) * 100 + i);
+					mine[o * IN + i] = (float)(part * 10000 + (half * OUT / 2 + o) * 100 + i);
 			failed = hd_tensorfile_open(f, at("shared"), &err) ||
 				 hd_tensorfile_write(f, "qkv", HD_DTYPE_F32, mine,
-						     (int64_t[]){0, part * OUT + half * OUT / 2},
-						     (int64_t[]){IN, OUT / 2}, (int64_t[]){1, IN},
-						     &err) ||
+						     (int64_t[]){ 0, part * OUT + half * OUT / 2 },
+						     (int64_t[]){ IN, OUT / 2 }, (int64_t[]){ 1, IN }, &err) ||
 				 hd_tensorfile_sync(f, &err);
 			_exit(failed);
 		}
@@ -205,8 +202,7 @@ static void test_writers(void)
 		 hd_tensorfile_load(f, "qkv", HD_DTYPE_F32, all, NULL, NULL, NULL, &err);
 	for (int i = 0; i < IN && !failed; i++)
 		for (int o = 0; o < 3 * OUT; o++)
-			wrong += all[i * 3 * OUT + o] !=
-				 (float)(o / OUT * 10000 + o % OUT * 100 + i);
+			wrong += all[i * 3 * OUT + o] != (float)(o / OUT * 10000 + o % OUT * 100 + i);
 	is_int(wrong + failed, 0, "and it is whole");
 	hd_tensorfile_close(f);
 	free(all);
@@ -214,24 +210,22 @@ static void test_writers(void)
 
 static void test_types(void)
 {
-	const float given[] = {1.0f, 1.00390625f, 1.01171875f, -3.3895314e38f,
-			       NAN,  0x1p-133f,   -0.0f,       INFINITY};
-	const float want[] = {1.0f, 1.0f,      1.015625f, -3.3895314e38f,
-			      NAN,  0x1p-133f, -0.0f,     INFINITY};
+	const float given[] = { 1.0f, 1.00390625f, 1.01171875f, -3.3895314e38f, NAN, 0x1p-133f, -0.0f, INFINITY };
+	const float want[] = { 1.0f, 1.0f, 1.015625f, -3.3895314e38f, NAN, 0x1p-133f, -0.0f, INFINITY };
 	struct hd_tensorfile *f = hd_tensorfile_plan();
-	struct hd_err err = {.code = 0};
+	struct hd_err err = { .code = 0 };
 	double d = 1.0 / 3, d2 = 0;
 	int64_t big = INT64_MAX, big2 = 0, shape[8];
 	float got[8];
 	uint32_t dtype;
 	int wrong = 0, ndim = 9;
 
-	hd_tensorfile_add(f, "half", HD_DTYPE_BF16, 1, (int64_t[]){8});
+	hd_tensorfile_add(f, "half", HD_DTYPE_BF16, 1, (int64_t[]){ 8 });
 	hd_tensorfile_add(f, "one half", HD_DTYPE_BF16, 0, NULL);
 	hd_tensorfile_add(f, "number", HD_DTYPE_F64, 0, NULL);
-	hd_tensorfile_add(f, "count", HD_DTYPE_I64, 1, (int64_t[]){1});
+	hd_tensorfile_add(f, "count", HD_DTYPE_I64, 1, (int64_t[]){ 1 });
 	is_int(hd_tensorfile_add(f, "half", HD_DTYPE_F32, 0, NULL), HD_EINVAL, "a name twice is refused");
-	is_int(hd_tensorfile_add(f, "huge", HD_DTYPE_F32, 2, (int64_t[]){INT64_MAX / 2, 8}), HD_EINVAL,
+	is_int(hd_tensorfile_add(f, "huge", HD_DTYPE_F32, 2, (int64_t[]){ INT64_MAX / 2, 8 }), HD_EINVAL,
 	       "a size beyond 64 bits is refused");
 	ok(!hd_tensorfile_create(f, at("types"), &err) &&
 		   !hd_tensorfile_write(f, "half", HD_DTYPE_F32, given, NULL, NULL, NULL, &err) &&
@@ -247,11 +241,9 @@ static void test_types(void)
 	   "and read");
 	for (int i = 0; i < 8; i++)
 		wrong += isnan(want[i]) ? !isnan(got[i])
-					: fabsf(got[i] - want[i]) > fabsf(want[i]) / 500 &&
-						  got[i] != want[i];
+					: fabsf(got[i] - want[i]) > fabsf(want[i]) / 500 && got[i] != want[i];
 	is_int(wrong, 0, "bf16 keeps special values");
-	ok(got[1] == want[1] && got[2] == want[2] && signbit(got[6]),
-	   "bf16 rounds to nearest even");
+	ok(got[1] == want[1] && got[2] == want[2] && signbit(got[6]), "bf16 rounds to nearest even");
 	ok(d == d2 && big == big2, "64-bit types are exact although 16-bit ones were added first");
 	ok(hd_tensorfile_find(f, "half", &dtype, &ndim, shape) && dtype == HD_DTYPE_BF16 && ndim == 1 &&
 		   shape[0] == 8 && !hd_tensorfile_find(f, "whole", &dtype, &ndim, shape) &&
@@ -260,9 +252,8 @@ static void test_types(void)
 	is_int(hd_tensorfile_load(f, "number", HD_DTYPE_F32, got, NULL, NULL, NULL, &err), HD_ENOTSUP,
 	       "no other conversion");
 	err.code = 0;
-	hd_tensorfile_load(f, "half", HD_DTYPE_F32, got, (int64_t[]){5}, (int64_t[]){4}, NULL, &err);
-	ok(strstr(err.text, "/types: tensor half: dim 0: 4 elements from 5 on, it has 8"), "%s",
-	   err.text);
+	hd_tensorfile_load(f, "half", HD_DTYPE_F32, got, (int64_t[]){ 5 }, (int64_t[]){ 4 }, NULL, &err);
+	ok(strstr(err.text, "/types: tensor half: dim 0: 4 elements from 5 on, it has 8"), "%s", err.text);
 	hd_tensorfile_close(f);
 }
 
@@ -292,21 +283,17 @@ static void test_bad_files(void)
 #define NOBODYS "\"n\":{\"dtype\":\"F9\",\"shape\":[2],\"data_offsets\":[0,3]}"
 #define B(from, to) "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[" #from "," #to "]}"
 	struct hd_tensorfile *r = NULL;
-	struct hd_err err = {.code = 0};
+	struct hd_err err = { .code = 0 };
 
 	is_str(reading("{" A "," B(8, 16) "}  ", -1, 16), "accepted", "a good one");
-	is_str(reading("{" A "," B(8, 16) "}", -1, 13),
-	       "has 129 bytes, its header says 132: truncated", "a truncated file");
-	is_str(reading("{" A "}", -1, 9), "has 71 bytes, its header says 70",
-	       "bytes behind the end");
-	is_str(reading("{" A "," B(4, 12) "}", -1, 12),
-	       "tensor b: overlaps: begins at 4, a ends at 8", "overlap");
-	is_str(reading("{" A "," B(12, 20) "}", -1, 20),
-	       "tensor b: a gap before it: begins at 12, a ends at 8", "gap");
-	is_str(reading("{" A "," B(8, 17) "}", -1, 17),
-	       "tensor b: data_offsets give 9 bytes, its shape as F32 8", "offsets against shape");
-	is_str(reading("{" A "," B(8, -4) "}", -1, 8), "tensor b: data_offsets are 8 and -4",
-	       "offsets out of range");
+	is_str(reading("{" A "," B(8, 16) "}", -1, 13), "has 129 bytes, its header says 132: truncated",
+	       "a truncated file");
+	is_str(reading("{" A "}", -1, 9), "has 71 bytes, its header says 70", "bytes behind the end");
+	is_str(reading("{" A "," B(4, 12) "}", -1, 12), "tensor b: overlaps: begins at 4, a ends at 8", "overlap");
+	is_str(reading("{" A "," B(12, 20) "}", -1, 20), "tensor b: a gap before it: begins at 12, a ends at 8", "gap");
+	is_str(reading("{" A "," B(8, 17) "}", -1, 17), "tensor b: data_offsets give 9 bytes, its shape as F32 8",
+	       "offsets against shape");
+	is_str(reading("{" A "," B(8, -4) "}", -1, 8), "tensor b: data_offsets are 8 and -4", "offsets out of range");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", -1, 8),
 	       "tensor a: dim 0 is not a size", "a negative size");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_"
@@ -314,19 +301,13 @@ static void test_bad_files(void)
 		       -1, 0),
 	       "tensor a: data_offsets give 0 bytes, its shape as F32 -1", "a size that overflows");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", -1, 8),
-	       "tensor a: its entry has not dtype, shape and two data_offsets",
-	       "an entry without offsets");
+	       "tensor a: its entry has not dtype, shape and two data_offsets", "an entry without offsets");
 	ok(strstr(reading("{\"a\":", -1, 8), "its header is not a JSON object: "), "half a header");
-	is_str(reading("[1]", -1, 8), "its header is not a JSON object: a list at byte 0",
-	       "a list");
+	is_str(reading("[1]", -1, 8), "its header is not a JSON object: a list at byte 0", "a list");
 	is_str(reading("{" A "}", 1000, 8),
-	       "has 70 bytes, its header alone says 1000: truncated, or not a safetensors file",
-	       "header length");
-	ok(strstr(reading("{}", (int64_t)1 << 62, 0),
-		  "its header alone says 4611686018427387904: "),
-	   "absurd length");
-	is_str(reading("{" NOBODYS "," B(3, 11) "}", -1, 11), "accepted",
-	       "a type nobody knows may be there");
+	       "has 70 bytes, its header alone says 1000: truncated, or not a safetensors file", "header length");
+	ok(strstr(reading("{}", (int64_t)1 << 62, 0), "its header alone says 4611686018427387904: "), "absurd length");
+	is_str(reading("{" NOBODYS "," B(3, 11) "}", -1, 11), "accepted", "a type nobody knows may be there");
 	if (truncate(at("bad"), 5))
 		note("not truncated");
 	ok(hd_tensorfile_read(at("bad"), &r, &err) == HD_EIO &&
@@ -342,12 +323,12 @@ static void test_bad_files(void)
 static void test_no_room(void)
 {
 	struct hd_tensorfile *f = hd_tensorfile_plan();
-	struct hd_err err = {.code = 0};
-	const struct rlimit limit = {4000, 4000};
-	float x[1000] = {0};
+	struct hd_err err = { .code = 0 };
+	const struct rlimit limit = { 4000, 4000 };
+	float x[1000] = { 0 };
 	int status = 1;
 
-	hd_tensorfile_add(f, "x", HD_DTYPE_F32, 1, (int64_t[]){1000});
+	hd_tensorfile_add(f, "x", HD_DTYPE_F32, 1, (int64_t[]){ 1000 });
 	ok(!hd_tensorfile_create(f, at("full"), &err), "a file is reserved");
 	if (!fork()) {
 		int right;
@@ -360,9 +341,8 @@ static void test_no_room(void)
 		err.code = 0;
 		hd_tensorfile_close(f);
 		f = hd_tensorfile_plan();
-		hd_tensorfile_add(f, "x", HD_DTYPE_F32, 1, (int64_t[]){1000});
-		right &= hd_tensorfile_create(f, at("none"), &err) == HD_EIO &&
-			 access(at("none"), F_OK) &&
+		hd_tensorfile_add(f, "x", HD_DTYPE_F32, 1, (int64_t[]){ 1000 });
+		right &= hd_tensorfile_create(f, at("none"), &err) == HD_EIO && access(at("none"), F_OK) &&
 			 strstr(err.text, "/none: no room for its 4072 bytes: File too large");
 		if (!right)
 			note("%s", err.text);
@@ -370,14 +350,12 @@ static void test_no_room(void)
 		_exit(!right);
 	}
 	wait(&status);
-	ok(!status,
-	   "no room: found when the file is created, or named with both numbers when written");
+	ok(!status, "no room: found when the file is created, or named with both numbers when written");
 	hd_tensorfile_close(f);
 	f = hd_tensorfile_plan();
-	hd_tensorfile_add(f, "y", HD_DTYPE_F32, 1, (int64_t[]){1000});
+	hd_tensorfile_add(f, "y", HD_DTYPE_F32, 1, (int64_t[]){ 1000 });
 	err.code = 0;
-	ok(hd_tensorfile_open(f, at("full"), &err) == HD_EIO &&
-		   strstr(err.text, "is not that of this rank's plan"),
+	ok(hd_tensorfile_open(f, at("full"), &err) == HD_EIO && strstr(err.text, "is not that of this rank's plan"),
 	   "another plan's file is not written into");
 	hd_tensorfile_close(f);
 }
@@ -386,7 +364,7 @@ static void test_no_room(void)
 static void test_python(void)
 {
 	struct hd_tensorfile *f = hd_tensorfile_plan();
-	struct hd_err err = {.code = 0};
+	struct hd_err err = { .code = 0 };
 	float x[12], half = 1.5f;
 	double d = 0.1;
 
@@ -397,12 +375,12 @@ static void test_python(void)
 	for (int i = 0; i < 12; i++)
 		x[i] = (float)i;
 	hd_tensorfile_add(f, "h", HD_DTYPE_BF16, 0, NULL);
-	hd_tensorfile_add(f, "x\n\"y", HD_DTYPE_F32, 2, (int64_t[]){4, 3});
+	hd_tensorfile_add(f, "x\n\"y", HD_DTYPE_F32, 2, (int64_t[]){ 4, 3 });
 	hd_tensorfile_add(f, "d", HD_DTYPE_F64, 0, NULL);
-	hd_tensorfile_add(f, "none", HD_DTYPE_I64, 2, (int64_t[]){0, 3});
+	hd_tensorfile_add(f, "none", HD_DTYPE_I64, 2, (int64_t[]){ 0, 3 });
 	hd_tensorfile_meta(f, "format", "pt");
 	hd_tensorfile_create(f, at("p.safetensors"), &err);
-	hd_tensorfile_write(f, "x\n\"y", HD_DTYPE_F32, x, NULL, NULL, (int64_t[]){1, 4}, &err);
+	hd_tensorfile_write(f, "x\n\"y", HD_DTYPE_F32, x, NULL, NULL, (int64_t[]){ 1, 4 }, &err);
 	hd_tensorfile_write(f, "h", HD_DTYPE_F32, &half, NULL, NULL, NULL, &err);
 	ok(!hd_tensorfile_write(f, "d", HD_DTYPE_F64, &d, NULL, NULL, NULL, &err), "written for python");
 	hd_tensorfile_close(f);
@@ -426,8 +404,8 @@ static void test_python(void)
 		   " os.environ[\"HD_FILE\"])'"),
 	   "python writes");
 	if (ok(!hd_tensorfile_read(at("p.safetensors"), &f, &err), "and we read")) {
-		ok(!hd_tensorfile_load(f, "h", HD_DTYPE_F32, x, NULL, NULL, NULL, &err) &&
-			   x[0] == 0x1.998p-4f && x[1] == 0x1p-24f && x[2] == -65504.0f,
+		ok(!hd_tensorfile_load(f, "h", HD_DTYPE_F32, x, NULL, NULL, NULL, &err) && x[0] == 0x1.998p-4f &&
+			   x[1] == 0x1p-24f && x[2] == -65504.0f,
 		   "fp16 as fp32");
 		hd_tensorfile_close(f);
 	}
@@ -443,6 +421,6 @@ int main(void)
 	test_bad_files();
 	test_no_room();
 	test_python();
-	ok(!hd_dir_remove(tmp, &(struct hd_err){.code = 0}), "all is removed");
+	ok(!hd_dir_remove(tmp, &(struct hd_err){ .code = 0 }), "all is removed");
 	return done();
 }

@@ -21,15 +21,41 @@ static double eval(const char *text, double a, double b, double c)
 
 static void check_values(void)
 {
-	static const struct { const char *text; double want; } t[] = {	/* a = 2, b = -3, c = 0.5 */
-		{ "a", 2 }, { " b ", -3 }, { "1.5e1", 15 }, { ".5", 0.5 }, { "a+b*c", 0.5 },
-		{ "(a+b)*c", -0.5 }, { "a-b-c", 4.5 }, { "a-(b-c)", 5.5 }, { "a/b/c", -4.0 / 3 },
-		{ "a/(b/c)", -1.0 / 3 }, { "-a*b", 6 }, { "a--b", -1 }, { "a*-b", 6 }, { "--a", 2 },
-		{ "-(a+b)", 1 }, { "2-3-4", -5 }, { "8/4/2", 1 }, { "exp(c)", 1.6487212707001282 },
-		{ "log(a)", 0.69314718055994531 }, { "tanh(c)", 0.46211715726000976 },
-		{ "sqrt(a)", 1.4142135623730951 }, { "abs(b)", 3 }, { "sign(b)", -1 },
-		{ "sign(0*a)", 0 }, { "min(a,b)", -3 }, { "max(a,b)", 2 }, { "where(a,b,c)", -3 },
-		{ "where(b,b,c)", 0.5 }, { "where(0,b,c)", 0.5 }, { "max(a, min(b, c) * 4)", 2 },
+	static const struct {
+		const char *text;
+		double want;
+	} t[] = {
+		/* a = 2, b = -3, c = 0.5 */
+		{ "a", 2 },
+		{ " b ", -3 },
+		{ "1.5e1", 15 },
+		{ ".5", 0.5 },
+		{ "a+b*c", 0.5 },
+		{ "(a+b)*c", -0.5 },
+		{ "a-b-c", 4.5 },
+		{ "a-(b-c)", 5.5 },
+		{ "a/b/c", -4.0 / 3 },
+		{ "a/(b/c)", -1.0 / 3 },
+		{ "-a*b", 6 },
+		{ "a--b", -1 },
+		{ "a*-b", 6 },
+		{ "--a", 2 },
+		{ "-(a+b)", 1 },
+		{ "2-3-4", -5 },
+		{ "8/4/2", 1 },
+		{ "exp(c)", 1.6487212707001282 },
+		{ "log(a)", 0.69314718055994531 },
+		{ "tanh(c)", 0.46211715726000976 },
+		{ "sqrt(a)", 1.4142135623730951 },
+		{ "abs(b)", 3 },
+		{ "sign(b)", -1 },
+		{ "sign(0*a)", 0 },
+		{ "min(a,b)", -3 },
+		{ "max(a,b)", 2 },
+		{ "where(a,b,c)", -3 },
+		{ "where(b,b,c)", 0.5 },
+		{ "where(0,b,c)", 0.5 },
+		{ "max(a, min(b, c) * 4)", 2 },
 	};
 
 	for (size_t i = 0; i < HD_LEN(t); i++)
@@ -67,7 +93,7 @@ static double worst(const char *text, const char *derivative, int var)
 		double at[3] = { grid[i % 6], grid[i / 6 % 6] + 0.017, grid[i / 36] - 0.029 };
 		double want = slope(text, var, at), got = eval(derivative, at[0], at[1], at[2]);
 
-		if (isnan(want))	/* outside of log or sqrt */
+		if (isnan(want)) /* outside of log or sqrt */
 			continue;
 		most = fmax(most, fabs(got - want) / (1 + fabs(want)));
 		if (isnan(got))
@@ -82,8 +108,7 @@ static void check_derivative(const char *text, int twice)
 		struct hd_err err = { 0 };
 		char *d = hd_expr_derive(text, var, &err), *dd = NULL;
 
-		ok(d && worst(text, d, var) < 1e-8, "d/d%c %s = %.160s", 'a' + var, text,
-		   d ? d : err.text);
+		ok(d && worst(text, d, var) < 1e-8, "d/d%c %s = %.160s", 'a' + var, text, d ? d : err.text);
 		if (d && twice) {
 			dd = hd_expr_derive(d, var, &err);
 			ok(dd && worst(d, dd, var) < 1e-8, "d2/d%c2 %s", 'a' + var, text);
@@ -101,12 +126,27 @@ static void check_derivatives(void)
 		"a * b * c * a * b * c / (1 + a * a + b * b + c * c)",
 	};
 	static const char *const twice[] = {
-		"3", "a", "a + b - c", "a * b * c", "a / b / c", "a - (b - (c - a))", "-a * -b",
-		"a * a * a", "a / (1 + exp(-a)) * b", "max(a, 0)", "min(a, b) * max(b, c)",
-		"abs(a * b) + abs(c)", "sqrt(a * a + b * b)", "log(abs(a) + abs(b))",
-		"where(a - b, a * c, b * c)", "tanh(a * b)", "sign(a) * b + where(c, a * a, -a)",
-		"exp(a) - exp(-a * b)", "log(a) * sqrt(b)",
-		"a + sign(b) * 0.00012345678901234567", "2 * (3 * a) * (b / -1) - 0 * c",
+		"3",
+		"a",
+		"a + b - c",
+		"a * b * c",
+		"a / b / c",
+		"a - (b - (c - a))",
+		"-a * -b",
+		"a * a * a",
+		"a / (1 + exp(-a)) * b",
+		"max(a, 0)",
+		"min(a, b) * max(b, c)",
+		"abs(a * b) + abs(c)",
+		"sqrt(a * a + b * b)",
+		"log(abs(a) + abs(b))",
+		"where(a - b, a * c, b * c)",
+		"tanh(a * b)",
+		"sign(a) * b + where(c, a * a, -a)",
+		"exp(a) - exp(-a * b)",
+		"log(a) * sqrt(b)",
+		"a + sign(b) * 0.00012345678901234567",
+		"2 * (3 * a) * (b / -1) - 0 * c",
 	};
 
 	for (size_t i = 0; i < HD_LEN(once); i++)
@@ -143,13 +183,30 @@ static void check_simple(void)
 
 static void check_linear(void)
 {
-	static const struct { const char *text; int want; } t[] = {
-		{ "a", 1 }, { "2 * a", 1 }, { "-a/3 + a", 1 }, { "a * b", 1 }, { "a * exp(b)", 1 },
-		{ "where(b, a, 0)", 1 }, { "where(b, a, c)", 0 }, { "a + 1", 0 }, { "a + b", 0 },
-		{ "a*a", 0 }, { "b/a", 0 }, { "abs(a)", 0 }, { "where(a, a, 0)", 0 },
-		{ "b", 0 }, { "max(a, b)", 0 }, { "0", 1 }, { "a + 0", 1 },
+	static const struct {
+		const char *text;
+		int want;
+	} t[] = {
+		{ "a", 1 },
+		{ "2 * a", 1 },
+		{ "-a/3 + a", 1 },
+		{ "a * b", 1 },
+		{ "a * exp(b)", 1 },
+		{ "where(b, a, 0)", 1 },
+		{ "where(b, a, c)", 0 },
+		{ "a + 1", 0 },
+		{ "a + b", 0 },
+		{ "a*a", 0 },
+		{ "b/a", 0 },
+		{ "abs(a)", 0 },
+		{ "where(a, a, 0)", 0 },
+		{ "b", 0 },
+		{ "max(a, b)", 0 },
+		{ "0", 1 },
+		{ "a + 0", 1 },
 		{ "(a - b * a) * (c + 1)", 1 },
-		{ "a +", 0 }, { "exp(a)", 0 },
+		{ "a +", 0 },
+		{ "exp(a)", 0 },
 	};
 
 	for (size_t i = 0; i < HD_LEN(t); i++)
@@ -204,8 +261,8 @@ static void check_refused(void)
 	refused(minus, "too deep a nesting");
 	refused(longest, "has 600001 operations, at most 250 are possible");
 	ok(hd_expr_compile(edge, &e, &err) == 0 && e.n == 249, "249 operations fit");
-	ok(!hd_expr_derive(edge, 0, &err) && strstr(err.text, "differentiated, has"),
-	   "its derivative does not: %.200s", err.text + 200);
+	ok(!hd_expr_derive(edge, 0, &err) && strstr(err.text, "differentiated, has"), "its derivative does not: %.200s",
+	   err.text + 200);
 	free(deep);
 	free(longest);
 	free(minus);

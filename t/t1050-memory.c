@@ -9,7 +9,10 @@
 #include "t/lib/tap.h"
 
 /* Of the processor: what else runs does not count. */
-static double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
+static double cpu_seconds(void)
+{
+	return (double)clock() / CLOCKS_PER_SEC;
+}
 
 static uint64_t seed;
 
@@ -34,8 +37,7 @@ static int sound(const struct hd_span *s, int64_t n, int64_t arena)
 	int64_t m = 0;
 
 	for (int64_t i = 0; i < n; i++) {
-		good = good && s[i].offset >= 0 && s[i].offset % HD_ALIGN == 0 &&
-		       s[i].offset + s[i].bytes <= arena;
+		good = good && s[i].offset >= 0 && s[i].offset % HD_ALIGN == 0 && s[i].offset + s[i].bytes <= arena;
 		if (s[i].bytes > 0)
 			t[m++] = s[i];
 	}
@@ -115,11 +117,9 @@ static void check(struct hd_span *s, int64_t n, double ratio, double seconds, co
 
 	arena = hd_pack_plan(s, n);
 	t = cpu_seconds() - t;
-	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n,
-	     (double)arena / (double)bound, 1e3 * t);
+	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n, (double)arena / (double)bound, 1e3 * t);
 	ok(sound(s, n, arena), "%s: aligned, inside, no overlap", name);
-	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: at most %.2f of bound",
-	   name, ratio);
+	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: at most %.2f of bound", name, ratio);
 	ok(t < seconds, "%s: %.0f ms of the processor in less than %.0f", name, 1e3 * t, 1e3 * seconds);
 	for (int64_t i = 0; i < n; i++)
 		again[i] = s[i].offset;
@@ -158,8 +158,8 @@ int main(void)
 {
 	static const int64_t life[] = { 1, 3, 40, 1000 };
 	struct hd_span *s = hd_alloc(220000 * sizeof(*s));
-	int slow = getenv("HD_TEST_SLOW") != NULL;	/* sanitizers, other work on the machine */
-	double unit = slow ? 20 : 4;		/* of the times that an idle machine needs */
+	int slow = getenv("HD_TEST_SLOW") != NULL; /* sanitizers, other work on the machine */
+	double unit = slow ? 20 : 4;               /* of the times that an idle machine needs */
 	int bad = 0;
 
 	ok(hd_pack_plan(s, 0) == 0, "nothing needs nothing");
@@ -190,7 +190,8 @@ int main(void)
 		bad += arena < hd_memory_bound(s, n) || !sound(s, n, arena);
 	}
 	is_int(bad, 0, "200 small random plans by units: aligned, inside, no overlap");
-	check_units(s, in_flight(s, 256, 64, 130), 130, 1.15, 0.5 * unit, "by units, 64 of 256 micro-batches in flight");
+	check_units(s, in_flight(s, 256, 64, 130), 130, 1.15, 0.5 * unit,
+		    "by units, 64 of 256 micro-batches in flight");
 	free(s);
 	return done();
 }

@@ -22,8 +22,7 @@ static struct hd_err err;
 
 static void begin(int p, int m, int v)
 {
-	s = (struct hd_schedule){ .p = p, .v = v, .m = m, .units = lists, .n = count,
-				  .stage_of = table };
+	s = (struct hd_schedule){ .p = p, .v = v, .m = m, .units = lists, .n = count, .stage_of = table };
 	memset(count, 0, sizeof(count));
 	for (int r = 0; r < p; r++) {
 		lists[r] = list[r];
@@ -115,11 +114,10 @@ static char *judge(double bubble, int (*in_flight)(int r))
 		return hd_strdup(err.text);
 	for (int r = 0; r < s.p && !why; r++)
 		if (rep.in_flight[r] != in_flight(r))
-			why = hd_format("p %d m %d v %d: stage %d has %d in flight, not %d", s.p,
-					s.m, s.v, r, rep.in_flight[r], in_flight(r));
+			why = hd_format("p %d m %d v %d: stage %d has %d in flight, not %d", s.p, s.m, s.v, r,
+					rep.in_flight[r], in_flight(r));
 	if (!why && fabs(rep.bubble - bubble) > 1e-9)
-		why = hd_format("p %d m %d v %d: bubble %.4f, not %.4f", s.p, s.m, s.v, rep.bubble,
-				bubble);
+		why = hd_format("p %d m %d v %d: bubble %.4f, not %.4f", s.p, s.m, s.v, rep.bubble, bubble);
 	hd_schedule_report_release(&rep);
 	return why;
 }
@@ -146,8 +144,8 @@ static int warm_up_and_one(int r)
 	return least((s.p - r - 1) * 2 + (s.v - 1) * s.p + 1, s.m * s.v);
 }
 
-static void check_family(const char *name, void (*make)(int p, int m, int v), int v, int slack,
-			 double part, int (*in_flight)(int r))
+static void check_family(const char *name, void (*make)(int p, int m, int v), int v, int slack, double part,
+			 int (*in_flight)(int r))
 {
 	char *why = NULL;
 	int made = 0;
@@ -160,8 +158,8 @@ static void check_family(const char *name, void (*make)(int p, int m, int v), in
 			why = judge((p - 1.0) / (part * m), in_flight);
 			made++;
 		}
-	ok(!why && made > 8, "%s, v %d: %d orders, bubble (p-1)/%gm%s%s", name, v, made, part,
-	   why ? ": " : "", why ? why : "");
+	ok(!why && made > 8, "%s, v %d: %d orders, bubble (p-1)/%gm%s%s", name, v, made, part, why ? ": " : "",
+	   why ? why : "");
 	free(why);
 }
 
@@ -238,7 +236,7 @@ static void check_wrong_order(void)
 	swap(1, 2, 3);
 	refused("schedule: stage 1 has B2 before its F2");
 	split(2, 3, 1);
-	for (int i = 1; i < count[1]; i++)	/* stage 1: F0 B0 F1 B1 W0 ... */
+	for (int i = 1; i < count[1]; i++) /* stage 1: F0 B0 F1 B1 W0 ... */
 		if (list[1][i].kind == HD_UNIT_W && list[1][i].micro == 0)
 			swap(1, i, 1);
 	refused("schedule: stage 1 has W0 before its B0");
@@ -254,7 +252,7 @@ static void check_wrong_order(void)
 		"(chunk 1) first");
 }
 
-static void put(int r, const char *text)	/* "F0 F1 B0" or "F0.1": chunk 1 */
+static void put(int r, const char *text) /* "F0 F1 B0" or "F0.1": chunk 1 */
 {
 	for (count[r] = 0; *text; text += strcspn(text, " "), text += *text == ' ') {
 		int micro = 0, chunk = 0;
@@ -271,7 +269,7 @@ static void check_deadlock(void)
 	put(1, "F0 F1 B0 B1");
 	refused("schedule: deadlock: stage 1 waits at F1 for stage 0, which waits at B0 for stage "
 		"1");
-	begin(3, 2, 1);		/* 2 waits for 1, but is in no circle with it */
+	begin(3, 2, 1); /* 2 waits for 1, but is in no circle with it */
 	put(0, "F0 B0 F1 B1");
 	put(1, "F0 F1 B0 B1");
 	put(2, "F0 F1 B0 B1");
@@ -318,10 +316,12 @@ static void check_drawing(void)
 
 	gpipe(2, 2, 1);
 	drawn("stage 0   |F0 F1          B1--- B0---\n"
-	      "stage 1   |   F0 F1 B1--- B0---\n", "two stages, B takes twice as long");
+	      "stage 1   |   F0 F1 B1--- B0---\n",
+	      "two stages, B takes twice as long");
 	split(2, 2, 1);
 	drawn("stage 0   |F0 F1    B0 W0 B1 W1\n"
-	      "stage 1   |   F0 B0 F1 B1 W0 W1\n", "W fills the gaps");
+	      "stage 1   |   F0 B0 F1 B1 W0 W1\n",
+	      "W fills the gaps");
 	begin(2, 1, 2);
 	table[3] = -1;
 	put(0, "F0.0 F0.1 B0.1 B0.0");
@@ -365,8 +365,8 @@ static int timely(const struct hd_schedule_report *rep)
 			if (u->kind == HD_UNIT_F && g)
 				need = fmax(need, end_of(rep, HD_UNIT_F, g - 1, u->micro));
 			if (u->kind == HD_UNIT_B)
-				need = fmax(need, end_of(rep, g < last ? HD_UNIT_B : HD_UNIT_F,
-							 g < last ? g + 1 : g, u->micro));
+				need = fmax(need, end_of(rep, g < last ? HD_UNIT_B : HD_UNIT_F, g < last ? g + 1 : g,
+							 u->micro));
 			if (rep->start[r][i] != need)
 				return 0;
 		}
@@ -399,8 +399,7 @@ static void check_random(void)
 	}
 	is_int(untimely, 0, "every unit of an accepted order starts when its needs are there");
 	is_int(silent, 0, "every refusal has a text");
-	ok(accepted > 500 && stuck > 50, "%d of 4000 changed orders accepted, %d deadlocks",
-	   accepted, stuck);
+	ok(accepted > 500 && stuck > 50, "%d of 4000 changed orders accepted, %d deadlocks", accepted, stuck);
 }
 
 int main(void)

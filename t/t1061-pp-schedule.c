@@ -9,7 +9,7 @@
  */
 #include <config.h>
 #include "engine/graph/schedule_check.h"
-#include "plugins/pp/schedule.c"	/* with a host of its own, below */
+#include "plugins/pp/schedule.c" /* with a host of its own, below */
 #include "t/lib/tap.h"
 #include <stdarg.h>
 
@@ -30,7 +30,8 @@ static int take(struct hd_plan *p, const struct hd_axis *a, int64_t coord, uint3
 {
 	(void)p, (void)a;
 	if (coord >= 0 && coord < P && count[coord] < UNITS)
-		list[coord][count[coord]++] = (struct hd_unit){.kind = kind, .chunk = (int32_t)chunk, .micro = (int32_t)micro};
+		list[coord][count[coord]++] =
+			(struct hd_unit){ .kind = kind, .chunk = (int32_t)chunk, .micro = (int32_t)micro };
 	return HD_OK;
 }
 
@@ -69,13 +70,18 @@ static const char *path(struct hd_plan *p, const char *key)
 	return "x.csv";
 }
 
-static const struct hd_host host = {
-	.size = sizeof(host), .unit = take, .fail = fail, .status = status, .alloc = room, .opt_text = content, .opt_str = path};
+static const struct hd_host host = { .size = sizeof(host),
+				     .unit = take,
+				     .fail = fail,
+				     .status = status,
+				     .alloc = room,
+				     .opt_text = content,
+				     .opt_str = path };
 
 static int make(int order, int p, int m, int v)
 {
-	struct hd_axis axis = {.size = sizeof(axis), .name = "pp", .n = p};
-	struct hd_strategy s = {.h = &host, .pp = &axis, .chunks = v, .order = order};
+	struct hd_axis axis = { .size = sizeof(axis), .name = "pp", .n = p };
+	struct hd_strategy s = { .h = &host, .pp = &axis, .chunks = v, .order = order };
 	int rc;
 
 	memset(count, 0, sizeof(count));
@@ -93,24 +99,23 @@ static int make(int order, int p, int m, int v)
 
 static int check(int p, int m, int v, struct hd_schedule_report *rep, struct hd_err *err)
 {
-	struct hd_schedule s = {.p = p, .v = v, .m = m, .units = lists, .n = count, .stage_of = table};
+	struct hd_schedule s = { .p = p, .v = v, .m = m, .units = lists, .n = count, .stage_of = table };
 
 	return hd_schedule_check(&s, rep, err);
 }
 
-static int least(int a, int b) { return a < b ? a : b; }
+static int least(int a, int b)
+{
+	return a < b ? a : b;
+}
 
 static int in_flight(int order, int p, int m, int v, int r)
 {
 	switch (order) {
-	case PP_GPIPE:
-		return m;
-	case PP_1F1B:
-		return least(p - r, m);
-	case PP_ZB:
-		return least(p, m);
-	default:
-		return v == 1 ? least(p - r, m) : least((p - r - 1) * 2 + (v - 1) * p + 1, m * v);
+	case PP_GPIPE: return m;
+	case PP_1F1B: return least(p - r, m);
+	case PP_ZB: return least(p, m);
+	default: return v == 1 ? least(p - r, m) : least((p - r - 1) * 2 + (v - 1) * p + 1, m * v);
 	}
 }
 
@@ -124,8 +129,8 @@ static double bubble(int order, int p, int m, int v)
 /* -> what is wrong with one order, or NULL */
 static char *judge(int order, int p, int m, int v)
 {
-	struct hd_schedule_report rep = {0};
-	struct hd_err err = {0};
+	struct hd_schedule_report rep = { 0 };
+	struct hd_err err = { 0 };
 	char *why = NULL;
 
 	if (make(order, p, m, v) < 0)
@@ -136,7 +141,8 @@ static char *judge(int order, int p, int m, int v)
 		why = hd_format("bubble %.4f, not %.4f", rep.bubble, bubble(order, p, m, v));
 	for (int r = 0; r < p && !why; r++)
 		if (rep.in_flight[r] != in_flight(order, p, m, v, r))
-			why = hd_format("stage %d has %d in flight, not %d", r, rep.in_flight[r], in_flight(order, p, m, v, r));
+			why = hd_format("stage %d has %d in flight, not %d", r, rep.in_flight[r],
+					in_flight(order, p, m, v, r));
 	hd_schedule_report_release(&rep);
 	return why;
 }
@@ -152,7 +158,9 @@ static void all_sizes(int order, const char *name, int chunks)
 				if (v > 1 && m % p) {
 					char want[100];
 
-					snprintf(want, sizeof(want), "the %d micro-batches of a step are not a multiple of the %d stages", m, p);
+					snprintf(want, sizeof(want),
+						 "the %d micro-batches of a step are not a multiple of the %d stages",
+						 m, p);
 					refused += make(order, p, m, v) == HD_EDIVIDE && strstr(said, want);
 					continue;
 				}
@@ -202,7 +210,7 @@ static void drawings(void)
 /* -- files ------------------------------------------------------------------------------------------------------------------- */
 static void file(const char *csv, const char *want, const char *name)
 {
-	struct hd_err err = {0};
+	struct hd_err err = { 0 };
 
 	text = csv;
 	if (make(PP_FILE, 2, 2, 1) >= 0)
@@ -218,7 +226,8 @@ static void file(const char *csv, const char *want, const char *name)
 static void as_written(void)
 {
 	file(GOOD, "", "a file is an order");
-	file("0,F,0,0\r\n0,F,0,1\r\n0,B,0,0\r\n0,B,0,1\r\n\r\n1,F,0,0\r\n1,B,0,0\r\n1,F,0,1\r\n1,B,0,1", "", "with other ends of lines");
+	file("0,F,0,0\r\n0,F,0,1\r\n0,B,0,0\r\n0,B,0,1\r\n\r\n1,F,0,0\r\n1,B,0,0\r\n1,F,0,1\r\n1,B,0,1", "",
+	     "with other ends of lines");
 	file("\xef\xbb\xbfrank,kind,chunk,micro\n" GOOD, "", "with a mark of UTF-8 and names above");
 	file("# mine\n 0, F, 0, 0 \n0,F,0,1\n\n  # back\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1 ,F,0,1\n1,B\t,0,1\n", "",
 	     "with blanks, empty lines and comments");
@@ -227,13 +236,16 @@ static void as_written(void)
 /* Nothing is read as what it is not: what is wrong is said with the line, as editors count them. */
 static void not_lines(void)
 {
-	static const char *const lines[] = {"0,X,0,1", "0,F", "0,F,0", "0,F,,1", "0,F,0,1,0", "0,FB,0,1", "0,F,0,1.5", "0 F 0 1",
-					    "zero,F,0,1", "+0,F,0,1", "0,F,0,1;", "rank,kind,chunk,micro"};
+	static const char *const lines[] = { "0,X,0,1",    "0,F",      "0,F,0",     "0,F,,1",
+					     "0,F,0,1,0",  "0,FB,0,1", "0,F,0,1.5", "0 F 0 1",
+					     "zero,F,0,1", "+0,F,0,1", "0,F,0,1;",  "rank,kind,chunk,micro" };
 	char csv[200], want[200];
 
 	for (size_t i = 0; i < HD_LEN(lines); i++) {
 		snprintf(csv, sizeof(csv), "0,F,0,0\n\n%s\n0,B,0,0\n", lines[i]);
-		snprintf(want, sizeof(want), "schedule: line 3 of x.csv is '%s' and not rank,kind,chunk,micro with kind F, B or W", lines[i]);
+		snprintf(want, sizeof(want),
+			 "schedule: line 3 of x.csv is '%s' and not rank,kind,chunk,micro with kind F, B or W",
+			 lines[i]);
 		file(csv, want, lines[i]);
 	}
 	file("", "schedule: x.csv has no unit", "an empty file");
@@ -241,7 +253,8 @@ static void not_lines(void)
 	file(GOOD "2,F,0,0\n", "schedule: line 9 of x.csv: rank 2; there are 2, from 0", "more ranks than there are");
 	file(GOOD "-1,F,0,0\n", "schedule: line 9 of x.csv: rank -1; there are 2, from 0", "a rank below 0");
 	file(GOOD "0,F,1,0\n", "schedule: line 9 of x.csv: chunk 1; there are 1, from 0", "more chunks");
-	file(GOOD "0,F,0,4294967296\n", "schedule: line 9 of x.csv: micro-batch 4294967296; there are 2, from 0", "more micro-batches");
+	file(GOOD "0,F,0,4294967296\n", "schedule: line 9 of x.csv: micro-batch 4294967296; there are 2, from 0",
+	     "more micro-batches");
 }
 
 int main(void)
@@ -256,11 +269,13 @@ int main(void)
 	file("0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n", "schedule: stage 1 has no B1",
 	     "without a unit: it is named");
 	file("0,F,0,0\n0,B,0,0\n0,F,0,1\n0,B,0,1\n1,F,0,0\n1,F,0,1\n1,B,0,0\n1,B,0,1\n",
-	     "schedule: deadlock: stage 1 waits at F1 for stage 0, which waits at B0 for stage 1", "in a circle: it is printed");
+	     "schedule: deadlock: stage 1 waits at F1 for stage 0, which waits at B0 for stage 1",
+	     "in a circle: it is printed");
 	file("0,F,0,1\n0,F,0,0\n0,B,0,0\n0,B,0,1\n1,F,0,0\n1,B,0,0\n1,F,0,1\n1,B,0,1\n",
 	     "schedule: stage 1 runs F0 before F1, but stage 0 sends for F1 first", "in another order than it is sent");
 	file(GOOD "1,B,0,1\n", "schedule: stage 1 has B1 twice, as units 3 and 4", "with a unit twice");
 	file("0,F,0,0\n0,F,0,1\n0,B,0,0\n0,B,0,1\n", "schedule: stage 1 has no F0", "without a rank");
-	file(GOOD "0,W,0,0\n", "schedule: stage 0 has no W1, though other units have a W of their own", "with a W for some only");
+	file(GOOD "0,W,0,0\n", "schedule: stage 0 has no W1, though other units have a W of their own",
+	     "with a W for some only");
 	return done();
 }

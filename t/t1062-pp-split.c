@@ -4,7 +4,7 @@
  * and one that outweighs all others (a head).
  */
 #include <config.h>
-#include "plugins/pp/split.c"	/* with a host of its own, below */
+#include "plugins/pp/split.c" /* with a host of its own, below */
 #include "t/lib/tap.h"
 #include <stdlib.h>
 
@@ -54,8 +54,13 @@ static int fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
 	return code;
 }
 
-static const struct hd_host host = {
-	.size = sizeof(host), .block_next = next, .stage = stage, .status = status, .alloc = room, .opt_str = text, .fail = fail};
+static const struct hd_host host = { .size = sizeof(host),
+				     .block_next = next,
+				     .stage = stage,
+				     .status = status,
+				     .alloc = room,
+				     .opt_str = text,
+				     .fail = fail };
 
 /* The heaviest piece and the sum of squares, of the cut whose bits say where a piece begins. */
 static double heaviest(unsigned begins, double *squares)
@@ -112,15 +117,16 @@ int main(void)
 	unsigned x = 1;
 
 	for (int k = 0; k < 3000; k++) {
-		struct hd_axis axis = {.size = sizeof(axis)};
-		struct hd_strategy s = {.h = &host, .pp = &axis, .chunks = 1};
+		struct hd_axis axis = { .size = sizeof(axis) };
+		struct hd_strategy s = { .h = &host, .pp = &axis, .chunks = 1 };
 
 		nblocks = 2 + (int)((x = x * 1103515245u + 12345u) >> 16) % (N - 1);
 		s.chunks = 1 + (int)(x >> 20) % 2;
 		axis.n = 1 + (int)(x >> 24) % 5;
 		for (int i = 0; i < nblocks; i++) {
 			x = x * 1103515245u + 12345u;
-			blocks[i] = (struct hd_block){.size = sizeof(blocks[i]), .name = "layer", .flops = (x >> 16) % 7};
+			blocks[i] =
+				(struct hd_block){ .size = sizeof(blocks[i]), .name = "layer", .flops = (x >> 16) % 7 };
 		}
 		if (x >> 28 & 1)
 			blocks[nblocks - 1].flops = 50;

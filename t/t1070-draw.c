@@ -54,7 +54,8 @@ static void frequencies(double temperature, int k, int by_seed)
 	off = chi_square(count, p, LOGITS);
 	if (!ok(off <= limit(kinds - 1), "temperature %g, top-k %d, %s: %d draws", temperature, k,
 		by_seed ? "other seeds" : "other positions", DRAWS))
-		note("%d %d %d %d: chi-square %.2f, limit %.2f", count[0], count[1], count[2], count[3], off, limit(kinds - 1));
+		note("%d %d %d %d: chi-square %.2f, limit %.2f", count[0], count[1], count[2], count[3], off,
+		     limit(kinds - 1));
 }
 
 /* A draw says nothing of the next: pairs of neighbours come as often as both by themselves. */
@@ -69,7 +70,8 @@ static void pairs(void)
 	for (int i = 0; i < LOGITS * LOGITS; i++)
 		p[i] = one[i / LOGITS] * one[i % LOGITS];
 	for (int i = 0; i < DRAWS; i++)
-		count[hd_draw(logits, LOGITS, &s, 2 * i, scratch) * LOGITS + hd_draw(logits, LOGITS, &s, 2 * i + 1, scratch)]++;
+		count[hd_draw(logits, LOGITS, &s, 2 * i, scratch) * LOGITS +
+		      hd_draw(logits, LOGITS, &s, 2 * i + 1, scratch)]++;
 	off = chi_square(count, p, LOGITS * LOGITS);
 	if (!ok(off <= limit(LOGITS * LOGITS - 1), "neighbours are independent"))
 		note("chi-square %.2f, limit %.2f", off, limit(LOGITS * LOGITS - 1));

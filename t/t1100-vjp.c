@@ -40,9 +40,9 @@ static void begin(void)
 	static const struct {
 		const char *name;
 		int64_t n;
-	} dims[] = {{"batch", 2},    {"seq", 4},      {"embed", 6},   {"heads", 4},
-		    {"kv_heads", 2}, {"head_dim", 4}, {"mlp", 5},     {"vocab", 7},
-		    {"position", 5}, {"expert", 3},   {"capacity", 2}};
+	} dims[] = { { "batch", 2 },    { "seq", 4 },      { "embed", 6 },   { "heads", 4 },
+		     { "kv_heads", 2 }, { "head_dim", 4 }, { "mlp", 5 },     { "vocab", 7 },
+		     { "position", 5 }, { "expert", 3 },   { "capacity", 2 } };
 
 	p = gt_plan(2);
 	for (size_t i = 0; i < HD_LEN(dims); i++)
@@ -55,16 +55,16 @@ static void products(void)
 	static const struct {
 		const char *a, *b, *c;
 	} of[] = {
-		{"batch,seq,embed", "embed,mlp", "batch,seq,mlp"},
-		{"batch,seq,embed", "embed,heads,head_dim", "batch,seq,heads,head_dim"},
-		{"batch,seq,heads,head_dim", "heads,head_dim,embed", "batch,seq,embed"},
-		{"batch,seq,embed", "vocab,embed", "batch,seq,vocab"}, /* a tied head */
-		{"batch,expert,capacity,embed", "expert,embed,mlp", "batch,expert,capacity,mlp"},
-		{"batch,seq,expert,capacity", "batch,seq,embed", "batch,expert,capacity,embed"},
-		{"batch,seq,expert,capacity", "batch,expert,capacity,embed", "batch,seq,embed"},
-		{"batch,embed", "embed,batch", ""}, /* transposed operands, no result dims */
-		{"embed", "mlp", "embed,mlp"}, /* an outer product */
-		{"batch,seq,embed", "embed,mlp", "mlp"}, /* dims that only one operand has */
+		{ "batch,seq,embed", "embed,mlp", "batch,seq,mlp" },
+		{ "batch,seq,embed", "embed,heads,head_dim", "batch,seq,heads,head_dim" },
+		{ "batch,seq,heads,head_dim", "heads,head_dim,embed", "batch,seq,embed" },
+		{ "batch,seq,embed", "vocab,embed", "batch,seq,vocab" }, /* a tied head */
+		{ "batch,expert,capacity,embed", "expert,embed,mlp", "batch,expert,capacity,mlp" },
+		{ "batch,seq,expert,capacity", "batch,seq,embed", "batch,expert,capacity,embed" },
+		{ "batch,seq,expert,capacity", "batch,expert,capacity,embed", "batch,seq,embed" },
+		{ "batch,embed", "embed,batch", "" },      /* transposed operands, no result dims */
+		{ "embed", "mlp", "embed,mlp" },           /* an outer product */
+		{ "batch,seq,embed", "embed,mlp", "mlp" }, /* dims that only one operand has */
 	};
 
 	for (size_t i = 0; i < HD_LEN(of); i++) {
@@ -81,8 +81,7 @@ static void products(void)
 		check(hd_einsum(p, a, a, "batch"), "einsum of a tensor with itself");
 	}
 	begin();
-	check(hd_einsum(p, param("a", "batch,seq,embed"), NULL, "embed,batch"),
-	      "sum, with the rest transposed");
+	check(hd_einsum(p, param("a", "batch,seq,embed"), NULL, "embed,batch"), "sum, with the rest transposed");
 	begin();
 	check(hd_einsum(p, param("a", "batch,seq"), NULL, ""), "sum of all");
 }
@@ -90,13 +89,13 @@ static void products(void)
 /* -- elementwise ------------------------------------------------------------------------------------------------------------- */
 static void maps(void)
 {
-	static const char *const of[] = {"exp(a) * b - c",
-					 "a / (1 + b * b) + tanh(c)",
-					 "log(1 + a * a) * sqrt(1 + b * b) - c",
-					 "where(a - 0.1, b * c, a * a)",
-					 "max(a, b) * min(b, c)",
-					 "abs(a) + b * 3 - a * c * c",
-					 "-a * -a * a + 2"};
+	static const char *const of[] = { "exp(a) * b - c",
+					  "a / (1 + b * b) + tanh(c)",
+					  "log(1 + a * a) * sqrt(1 + b * b) - c",
+					  "where(a - 0.1, b * c, a * a)",
+					  "max(a, b) * min(b, c)",
+					  "abs(a) + b * 3 - a * c * c",
+					  "-a * -a * a + 2" };
 
 	for (size_t i = 0; i < HD_LEN(of); i++) {
 		struct tensor *ins[3];
@@ -116,8 +115,7 @@ static void adds(void)
 	struct tensor *ins[4], *x;
 
 	begin();
-	ins[0] = param("a", "batch,seq,embed"), ins[1] = param("b", "embed"),
-	ins[2] = param("c", "batch,seq,embed");
+	ins[0] = param("a", "batch,seq,embed"), ins[1] = param("b", "embed"), ins[2] = param("c", "batch,seq,embed");
 	ins[3] = param("d", "seq,embed");
 	check(hd_op1(p, "add", ins, 4, "%s", ""), "add of four, two of them broadcast");
 	begin();
@@ -175,7 +173,7 @@ static void sharing(void)
 	struct tensor *x, *y, *ins[3];
 
 	begin();
-	x = hd_map_new(p, (struct tensor *[]){param("x", "batch,seq,embed")}, 1, "a * 2");
+	x = hd_map_new(p, (struct tensor *[]){ param("x", "batch,seq,embed") }, 1, "a * 2");
 	y = hd_op1(p, "gelu", &x, 1, "%s", "");
 	ins[0] = hd_map_new(p, &y, 1, "a * a"), ins[1] = x, ins[2] = hd_map_new(p, &x, 1, "exp(a)");
 	check(hd_op1(p, "add", ins, 3, "%s", ""), "a value that three nodes read");
@@ -185,8 +183,7 @@ static void sharing(void)
 	ins[1] = hd_einsum(p, param("b", "batch,embed"), x, "batch,mlp");
 	ins[0] = hd_map_new(p, ins, 2, "tanh(a) * b");
 	hd_block_begin(p, "second");
-	check(hd_einsum(p, ins[0], x, "batch,embed"),
-	      "a parameter that two blocks use, one of them twice");
+	check(hd_einsum(p, ins[0], x, "batch,embed"), "a parameter that two blocks use, one of them twice");
 }
 
 /* -- the transformer's own ----------------------------------------------------------------------------------------------------- */
@@ -211,8 +208,7 @@ static void attentions(void)
 	for (int grouped = 0; grouped < 2; grouped++)
 		for (int causal = 0; causal < 2; causal++) {
 			struct tensor *ins[3];
-			const char *kv = grouped ? "batch,seq,kv_heads,head_dim"
-						 : "batch,seq,heads,head_dim";
+			const char *kv = grouped ? "batch,seq,kv_heads,head_dim" : "batch,seq,heads,head_dim";
 			char name[80];
 
 			begin();

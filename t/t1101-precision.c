@@ -16,8 +16,10 @@ static struct hd_plan *plan_of(const char *keys, int train)
 	struct hd_plan *p = NULL;
 	struct hd_conf *c;
 
-	snprintf(ini, sizeof(ini), "[model]\nlayers = 2\nembed = 16\nheads = 4\nvocab = 64\n%s\n"
-		 "[data]\ntrain = x\n[train]\nseq = 8\nglobal_batch = 4\nmicro_batch = 1\nsteps = 1\n", keys);
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = 2\nembed = 16\nheads = 4\nvocab = 64\n%s\n"
+		 "[data]\ntrain = x\n[train]\nseq = 8\nglobal_batch = 4\nmicro_batch = 1\nsteps = 1\n",
+		 keys);
 	c = gt_conf(ini);
 	if (c && hd_plan_create(c, &o, &p, &why) < 0) {
 		note("%s", why.text);
@@ -34,7 +36,10 @@ static void done_with(struct hd_plan *p)
 	hd_conf_destroy(c);
 }
 
-static int is(const struct node *n, const char *op) { return !strcmp(n->v.op->name, op); }
+static int is(const struct node *n, const char *op)
+{
+	return !strcmp(n->v.op->name, op);
+}
 
 /* Counts what has another type than the rule says. */
 static int wrong_parameters(const struct hd_plan *p, int train)
@@ -66,8 +71,8 @@ static int reads_weight(const struct node *n)
 
 static int is_statistic(const struct node *n, uint32_t k)
 {
-	return (is(n, "norm") && k) || (is(n, "attention") && k == 1) || is(n, "xent") || is(n, "xent_combine") || is(n, "nll") ||
-	       is(n, "norm2") || is(n, "clip");
+	return (is(n, "norm") && k) || (is(n, "attention") && k == 1) || is(n, "xent") || is(n, "xent_combine") ||
+	       is(n, "nll") || is(n, "norm2") || is(n, "clip");
 }
 
 static void types(const char *keys, const char *what)
@@ -85,8 +90,8 @@ static void types(const char *keys, const char *what)
 
 			gradients += t->v.what == HD_TENSOR_GRAD && t->v.dtype != HD_DTYPE_F32;
 			statistics += is_statistic(n, k) && t->v.dtype == HD_DTYPE_BF16;
-			if (n->v.phase & (HD_UNIT_F | HD_UNIT_B) && !is_statistic(n, k) && t->v.ndim > 2 && t->v.what == HD_TENSOR_ACT && !n->v.reshard &&
-			    !n->comm.kind && !is(n, "fill"))
+			if (n->v.phase & (HD_UNIT_F | HD_UNIT_B) && !is_statistic(n, k) && t->v.ndim > 2 &&
+			    t->v.what == HD_TENSOR_ACT && !n->v.reshard && !n->comm.kind && !is(n, "fill"))
 				activations += t->v.dtype != HD_DTYPE_BF16, low++;
 		}
 	}
@@ -156,7 +161,7 @@ static void cast_gradient(void)
 	g = gt_address(r, gt_gradient_of(p, x), 0);
 	w = gt_address(r, gt_param_named(p, "loss.weights"), 0);
 	for (int i = 0; i < 5; i++)
-		worst = fmax(worst, fabs(g[i] - 2 * w[i]) / fabs(2 * w[i]));	/* of two micro-batches */
+		worst = fmax(worst, fabs(g[i] - 2 * w[i]) / fabs(2 * w[i])); /* of two micro-batches */
 	ok(worst <= 0x1p-24, "cast: the gradient passes, rounded once: %.3g", worst);
 	ok(worst > 0, "and it was fp32 in between");
 	gt_close(r);

@@ -27,24 +27,23 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-	{"adamw", 1, 0},
-	{"adamw, clipped", 1, CLIP},
-	{"sgd", 0, 0},
-	{"sgd, clipped", 0, CLIP},
+	{ "adamw", 1, 0 },
+	{ "adamw, clipped", 1, CLIP },
+	{ "sgd", 0, 0 },
+	{ "sgd, clipped", 0, CLIP },
 };
 
 static struct hd_plan *plan(const char *model, const struct kind *k, int ranks, const char *sections)
 {
 	char ini[2500];
 
-	snprintf(
-		ini, sizeof(ini),
-		"[model]\nlayers = 3\nheads = 3\nembed = 18\nmlp = 27\nvocab = 19\n%s\n[data]\ntrain = none\n"
-		"[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 3\noptimizer = %s\n"
-		"clip = %g\nweight_decay = %g\n"
-		"beta1 = %g\nbeta2 = %g\neps = %g\n%s",
-		model, SEQ, BATCH, ranks == 1 ? 6 : 2, k->adam ? "adamw" : "sgd", k->clip, DECAY, BETA1, BETA2, EPS,
-		sections);
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = 3\nheads = 3\nembed = 18\nmlp = 27\nvocab = 19\n%s\n[data]\ntrain = none\n"
+		 "[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 3\noptimizer = %s\n"
+		 "clip = %g\nweight_decay = %g\n"
+		 "beta1 = %g\nbeta2 = %g\neps = %g\n%s",
+		 model, SEQ, BATCH, ranks == 1 ? 6 : 2, k->adam ? "adamw" : "sgd", k->clip, DECAY, BETA1, BETA2, EPS,
+		 sections);
 	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
 }
 
@@ -65,7 +64,10 @@ static struct gt_run *opened(struct hd_plan *p, int many)
 	return r;
 }
 
-static int is_parameter(const struct tensor *t) { return !t->v.node && t->v.what == HD_TENSOR_PARAM; }
+static int is_parameter(const struct tensor *t)
+{
+	return !t->v.node && t->v.what == HD_TENSOR_PARAM;
+}
 
 /* What is multiplied with decays; what is added, and the scales of norms, do not. */
 static int decays(const char *name)
@@ -204,16 +206,16 @@ static const struct layout {
 	const char *name, *sections;
 	int ranks, experts;
 } layouts[] = {
-	{"dp 3", PLUGIN("dp") "size = 3\nbucket = 1K\n", 3, 0},
-	{"dp 3, states cut", PLUGIN("dp") "size = 3\nzero = 1\n", 3, 0},
-	{"dp 3, gradients cut", PLUGIN("dp") "size = 3\nzero = 2\n", 3, 0},
-	{"dp 3, parameters cut", PLUGIN("dp") "size = 3\nzero = 3\n", 3, 0},
-	{"dp 3, servers", PLUGIN("dp") "size = 3\nsync = server\n", 3, 0},
-	{"tp 3", PLUGIN("tp") "size = 3\n", 3, 0},
-	{"pp 3", PLUGIN("pp") "size = 3\n", 3, 0},
-	{"pp 3, weight gradients apart", PLUGIN("pp") "size = 3\nschedule = zb\n", 3, 0},
-	{"tp 3 x dp 3, gradients cut", PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 9, 0},
-	{"ep 3 x dp 3, parameters cut", PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 3\n", 9, 1},
+	{ "dp 3", PLUGIN("dp") "size = 3\nbucket = 1K\n", 3, 0 },
+	{ "dp 3, states cut", PLUGIN("dp") "size = 3\nzero = 1\n", 3, 0 },
+	{ "dp 3, gradients cut", PLUGIN("dp") "size = 3\nzero = 2\n", 3, 0 },
+	{ "dp 3, parameters cut", PLUGIN("dp") "size = 3\nzero = 3\n", 3, 0 },
+	{ "dp 3, servers", PLUGIN("dp") "size = 3\nsync = server\n", 3, 0 },
+	{ "tp 3", PLUGIN("tp") "size = 3\n", 3, 0 },
+	{ "pp 3", PLUGIN("pp") "size = 3\n", 3, 0 },
+	{ "pp 3, weight gradients apart", PLUGIN("pp") "size = 3\nschedule = zb\n", 3, 0 },
+	{ "tp 3 x dp 3, gradients cut", PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 9, 0 },
+	{ "ep 3 x dp 3, parameters cut", PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 3\n", 9, 1 },
 };
 
 #define STEPS 3

@@ -88,8 +88,9 @@ static void is_normal(const struct kind *k, double std)
 static void judge(const struct kind *k, double std)
 {
 	static const char *const ends[] = {
-		"attn.proj.weight", "mlp.proj.weight", "experts.proj.weight", "o_proj", "down_proj", ".w2.", NULL};
-	static const char *const norms[] = {"ln_", "norm", NULL}, *const biases[] = {".bias", NULL};
+		"attn.proj.weight", "mlp.proj.weight", "experts.proj.weight", "o_proj", "down_proj", ".w2.", NULL
+	};
+	static const char *const norms[] = { "ln_", "norm", NULL }, *const biases[] = { ".bias", NULL };
 
 	if (has(k->name, biases))
 		is_constant(k, 0);
@@ -108,12 +109,11 @@ static void model(const char *keys, double std, int kinds)
 	struct gt_run *r;
 	int n = 0;
 
-	snprintf(
-		ini, sizeof(ini),
-		"[model]\nlayers = %d\nheads = 4\nembed = 64\nvocab = 257\nmax_seq = 128\n%s[data]\n"
-		"train = none\n[train]\n"
-		"seq = 8\nglobal_batch = 1\nsteps = 1\noptimizer = sgd\nclip = 0\n",
-		LAYERS, keys);
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = %d\nheads = 4\nembed = 64\nvocab = 257\nmax_seq = 128\n%s[data]\n"
+		 "train = none\n[train]\n"
+		 "seq = 8\nglobal_batch = 1\nsteps = 1\noptimizer = sgd\nclip = 0\n",
+		 LAYERS, keys);
 	p = gt_plan_of(ini, 1, HD_DTYPE_F64);
 	r = p ? gt_open(p, NULL) : NULL;
 	if (!ok(r != NULL, "%.*s", (int)strcspn(keys, "\n"), keys)) {

@@ -20,8 +20,8 @@ static int shape(struct hd_strategy *s, struct hd_plan *p, const char *attr, str
 	return HD_OK;
 }
 
-static int vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout, uint64_t want,
-	       struct hd_tensor **din)
+static int vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
+	       uint64_t want, struct hd_tensor **din)
 {
 	struct tensor *g = T(dout[0]);
 
@@ -64,8 +64,10 @@ static double loss_with(const char *name, int *differs)
 }
 
 /* Of whose names something is asked by the engine. */
-static const char *const taken[] = { "accumulate", "add", "attention", "block", "cast", "chunk", "comm", "einsum", "fill", "gelu",
-	"join", "map", "norm", "norm2", "pack", "pick", "reshard", "route", "sync", "total", "unblock", "unpack", "update", "view" };
+static const char *const taken[] = { "accumulate", "add",    "attention", "block",  "cast",    "chunk",
+				     "comm",       "einsum", "fill",      "gelu",   "join",    "map",
+				     "norm",       "norm2",  "pack",      "pick",   "reshard", "route",
+				     "sync",       "total",  "unblock",   "unpack", "update",  "view" };
 
 int main(void)
 {

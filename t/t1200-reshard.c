@@ -24,7 +24,7 @@ static struct pair pairs[BATCH];
 static int npairs;
 static int64_t extent, axis_size[3];
 static int naxes, ndims;
-static const char *const dim_names[] = {"d0", "d1", "d2"};
+static const char *const dim_names[] = { "d0", "d1", "d2" };
 
 /* What went wrong, once per kind, and how many pairs there were. */
 static struct {
@@ -47,19 +47,19 @@ static int states_of(struct hd_place *s, int axis, int have)
 {
 	int n = 0;
 
-	s[n++] = (struct hd_place){.kind = HD_PLACE_REPLICATED};
+	s[n++] = (struct hd_place){ .kind = HD_PLACE_REPLICATED };
 	for (int d = 0; d < ndims; d++)
-		s[n++] = (struct hd_place){.kind = HD_PLACE_SHARD, .dim = hd_dim_get(p, dim_names[d], 0)};
+		s[n++] = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = hd_dim_get(p, dim_names[d], 0) };
 	if (axis == 0) /* level: inner axis becomes the outer one */
-		s[n++] = (struct hd_place){
-			.kind = HD_PLACE_SHARD, .dim = hd_dim_get(p, dim_names[0], 0), .level = -1};
+		s[n++] =
+			(struct hd_place){ .kind = HD_PLACE_SHARD, .dim = hd_dim_get(p, dim_names[0], 0), .level = -1 };
 	if (have) {
-		s[n++] = (struct hd_place){.kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM};
+		s[n++] = (struct hd_place){ .kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM };
 		if (axis == 1)
-			s[n++] = (struct hd_place){.kind = HD_PLACE_PARTIAL, .red = HD_RED_MAX};
+			s[n++] = (struct hd_place){ .kind = HD_PLACE_PARTIAL, .red = HD_RED_MAX };
 	}
 	for (int i = 0; i < 2 && axis == naxes - 1; i++)
-		s[n++] = (struct hd_place){.kind = HD_PLACE_PINNED, .index = i};
+		s[n++] = (struct hd_place){ .kind = HD_PLACE_PINNED, .index = i };
 	return n;
 }
 
@@ -91,8 +91,7 @@ static int64_t offset_of(const struct placement *at, int d, int rank, int64_t *l
 	*local = extent;
 	for (int level = -1; level <= 0; level++)
 		for (int a = naxes - 1; a >= 0; a--)
-			if (at->on[a].kind == HD_PLACE_SHARD &&
-			    at->on[a].dim == hd_dim_get(p, dim_names[d], 0) &&
+			if (at->on[a].kind == HD_PLACE_SHARD && at->on[a].dim == hd_dim_get(p, dim_names[d], 0) &&
 			    at->on[a].level == level) {
 				*local /= axis_size[a];
 				off += coord(rank, a) * *local;
@@ -130,7 +129,7 @@ static double part(const struct placement *at, int rank, int64_t global, double 
 /* Fills (want NULL) or compares the slice of a rank.  -> how many elements differ. */
 static long slice(const struct placement *at, int rank, double *v, int fill)
 {
-	int64_t off[3] = {0}, n[3] = {1, 1, 1}, k = 0;
+	int64_t off[3] = { 0 }, n[3] = { 1, 1, 1 }, k = 0;
 	long wrong = 0;
 
 	for (int d = 0; d < ndims; d++)
@@ -138,8 +137,7 @@ static long slice(const struct placement *at, int rank, double *v, int fill)
 	for (int64_t i = 0; i < n[0]; i++)
 		for (int64_t j = 0; j < n[1]; j++)
 			for (int64_t l = 0; l < n[2]; l++, k++) {
-				int64_t global =
-					((off[0] + i) * extent + off[1] + j) * extent + off[2] + l;
+				int64_t global = ((off[0] + i) * extent + off[1] + j) * extent + off[2] + l;
 				double want = part(at, rank, global, truth(global));
 
 				if (fill)
@@ -153,7 +151,7 @@ static long slice(const struct placement *at, int rank, double *v, int fill)
 /* -- a batch ------------------------------------------------------------------------------------------------------------------ */
 static void begin(void)
 {
-	static const char *const axis_names[] = {"a", "b", "c"};
+	static const char *const axis_names[] = { "a", "b", "c" };
 
 	p = gt_plan(1);
 	for (int d = 0; d < 3; d++)
@@ -174,7 +172,7 @@ static const char *collective(const struct hd_place *h, const struct hd_place *w
 	if (h->kind == HD_PLACE_PARTIAL)
 		return w->kind == HD_PLACE_REPLICATED ? h->red == HD_RED_MAX ? "all-max" : "all-reduce"
 		       : w->kind == HD_PLACE_SHARD && h->red == HD_RED_SUM ? "reduce-scatter"
-							       : NULL;
+									   : NULL;
 	if (h->kind == HD_PLACE_SHARD)
 		return w->kind == HD_PLACE_REPLICATED ? "all-gather" : w->kind == HD_PLACE_SHARD ? "all-to-all" : NULL;
 	if (h->kind == HD_PLACE_PINNED)
@@ -221,8 +219,7 @@ static void check_steps(const struct pair *k)
 	for (int i = n - 1; i >= 0; i--) {
 		const struct hd_place *h = &step[i]->reshard.have, *w = &step[i]->reshard.need;
 		int a = A(step[i]->reshard.axis)->id, order[HD_MAX_AXES], m;
-		int64_t before = hd_local_bytes(step[i]->ins[0]),
-			after = hd_local_bytes(step[i]->outs[0]);
+		int64_t before = hd_local_bytes(step[i]->ins[0]), after = hd_local_bytes(step[i]->outs[0]);
 
 		seen.steps++;
 		if (!collective(h, w))
@@ -240,8 +237,7 @@ static void check_steps(const struct pair *k)
 			count(collective(h, w), 1);
 		grown |= after > before;
 		if (after < before && grown && simple)
-			blame(&seen.grows, 1, k,
-			      "what makes it larger came before what makes it smaller");
+			blame(&seen.grows, 1, k, "what makes it larger came before what makes it smaller");
 	}
 }
 
@@ -253,17 +249,14 @@ static void add(const struct placement *have, const struct placement *need)
 	for (int d = 0; d < ndims; d++)
 		dims[d] = hd_dim_get(p, dim_names[d], 0);
 	k->have = *have, k->need = *need;
-	k->x = hd_tensor_new(p, hd_plan_text(p, "x%d", npairs), HD_TENSOR_STATE, HD_DTYPE_F64, dims,
-			     (uint32_t)ndims);
-	k->out = hd_tensor_new(p, hd_plan_text(p, "y%d", npairs), HD_TENSOR_STATE, HD_DTYPE_F64, dims,
-			       (uint32_t)ndims);
+	k->x = hd_tensor_new(p, hd_plan_text(p, "x%d", npairs), HD_TENSOR_STATE, HD_DTYPE_F64, dims, (uint32_t)ndims);
+	k->out = hd_tensor_new(p, hd_plan_text(p, "y%d", npairs), HD_TENSOR_STATE, HD_DTYPE_F64, dims, (uint32_t)ndims);
 	k->x->step = k->out->step = 1;
 	k->x->at = *have, k->out->at = *need;
 	hd_localize(p, k->x);
 	hd_localize(p, k->out);
 	snprintf(k->text, sizeof(k->text), "%s", hd_placement_text(p, have));
-	snprintf(k->text + strlen(k->text), sizeof(k->text) - strlen(k->text), " -> %s",
-		 hd_placement_text(p, need));
+	snprintf(k->text + strlen(k->text), sizeof(k->text) - strlen(k->text), " -> %s", hd_placement_text(p, need));
 	k->y = hd_reshard_to(p, k->x, need, NULL);
 	hd_assign(k->out, k->y);
 	seen.pairs++;
@@ -365,14 +358,13 @@ static void mesh(int dims, int64_t n, int a, int b, int c, long stride, const ch
 	}
 	finish();
 	note("%s: %ld pairs, %ld steps", name, seen.pairs, seen.steps);
-	ok(!seen.wrong_plan, "%s: every pair has a way%s%s", name, seen.wrong_plan ? ": " : "",
-	   seen.first[2]);
+	ok(!seen.wrong_plan, "%s: every pair has a way%s%s", name, seen.wrong_plan ? ": " : "", seen.first[2]);
 	ok(!seen.wrong_steps, "%s: by the table's steps, the innermost axis first%s%s", name,
 	   seen.wrong_steps ? ": " : "", seen.first[0]);
-	ok(!seen.grows, "%s: smaller first, larger last%s%s (%ld)", name, seen.grows ? ": " : "",
-	   seen.first[1], seen.grows);
-	ok(!seen.wrong_data, "%s: every rank has its slice%s%s (%ld)", name,
-	   seen.wrong_data ? ": " : "", seen.first[3], seen.wrong_data);
+	ok(!seen.grows, "%s: smaller first, larger last%s%s (%ld)", name, seen.grows ? ": " : "", seen.first[1],
+	   seen.grows);
+	ok(!seen.wrong_data, "%s: every rank has its slice%s%s (%ld)", name, seen.wrong_data ? ": " : "", seen.first[3],
+	   seen.wrong_data);
 }
 
 int main(void)

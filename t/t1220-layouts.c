@@ -32,23 +32,23 @@ struct layout {
 #define DP "[strategy dp]\nplugin = %s/plugins/dp/.libs/dp.so\n"
 
 static const struct layout layouts[] = {
-	{"two replicas, ring", 2, DP "sync = ring\nbucket = 8K\n"},
-	{"four replicas, all-reduce", 4, DP "sync = allreduce\n"},
-	{"2 x 2 x 2", 8, MESH},
-	{"four ways cut, two stages", 8, MESH "a = 1\nb = 4\nc = 2\n"},
-	{"2 x 2 x 2, sequence", 8, MESH "sequence = yes\n"},
-	{"2 x 2, sequence", 4, MESH "c = 1\nsequence = yes\n"},
-	{"parameters cut by replicas, two stages, weight gradients apart", 4,
-	 RULES "axes = a:2 c:2\nrules = batch>a layer>c\nhome = a\norder = split\n"},
-	{"heads of attention, sequence elsewhere", 4,
-	 RULES "axes = b:2 a:2\nrules = batch>a heads>b@attention kv_heads>b@attention seq>b\n"},
-	{"tensor 2 x data 2 x pipeline 2, interleaved", 8,
-	 TP "size = 2\n" REPLICAS PP "size = 2\nschedule = interleaved\n"},
-	{"tensor 2 x pipeline 2, sequence parallel, zero bubble", 4,
-	 TP "size = 2\nsequence_parallel = yes\n" PP "size = 2\nschedule = zb\n"},
-	{"pipeline 4, gpipe", 4, PP "size = 4\nschedule = gpipe\n"},
-	{"tensor 4 x data 2", 8, TP "size = 4\n" REPLICAS},
-	{"tensor 4, sequence parallel", 4, TP "size = 4\nsequence_parallel = yes\n"},
+	{ "two replicas, ring", 2, DP "sync = ring\nbucket = 8K\n" },
+	{ "four replicas, all-reduce", 4, DP "sync = allreduce\n" },
+	{ "2 x 2 x 2", 8, MESH },
+	{ "four ways cut, two stages", 8, MESH "a = 1\nb = 4\nc = 2\n" },
+	{ "2 x 2 x 2, sequence", 8, MESH "sequence = yes\n" },
+	{ "2 x 2, sequence", 4, MESH "c = 1\nsequence = yes\n" },
+	{ "parameters cut by replicas, two stages, weight gradients apart", 4,
+	  RULES "axes = a:2 c:2\nrules = batch>a layer>c\nhome = a\norder = split\n" },
+	{ "heads of attention, sequence elsewhere", 4,
+	  RULES "axes = b:2 a:2\nrules = batch>a heads>b@attention kv_heads>b@attention seq>b\n" },
+	{ "tensor 2 x data 2 x pipeline 2, interleaved", 8,
+	  TP "size = 2\n" REPLICAS PP "size = 2\nschedule = interleaved\n" },
+	{ "tensor 2 x pipeline 2, sequence parallel, zero bubble", 4,
+	  TP "size = 2\nsequence_parallel = yes\n" PP "size = 2\nschedule = zb\n" },
+	{ "pipeline 4, gpipe", 4, PP "size = 4\nschedule = gpipe\n" },
+	{ "tensor 4 x data 2", 8, TP "size = 4\n" REPLICAS },
+	{ "tensor 4, sequence parallel", 4, TP "size = 4\nsequence_parallel = yes\n" },
 };
 
 /* -- runs -------------------------------------------------------------------------------------- */
@@ -84,8 +84,7 @@ static void model(char letter, const char *keys, const char *what, const int *wh
 	char name[20], where[300] = "";
 
 	snprintf(name, sizeof(name), "%c1", letter);
-	if (!ok(run(name, NULL, keys, &one) == 0 && one.loss[STEPS - 1] < one.loss[0],
-		"one rank, %s", what))
+	if (!ok(run(name, NULL, keys, &one) == 0 && one.loss[STEPS - 1] < one.loss[0], "one rank, %s", what))
 		return;
 	for (; *which >= 0; which++) {
 		const struct layout *l = &layouts[*which];
@@ -104,11 +103,10 @@ static void model(char letter, const char *keys, const char *what, const int *wh
 
 int main(void)
 {
-	static const int first[] = {0, 1, 2, 3, 4, 6, 8, 9, -1}, second[] = {1, 5, 7, 10, 12, -1};
-	static const int third[] = {8, 9, 11, 12, -1};
+	static const int first[] = { 0, 1, 2, 3, 4, 6, 8, 9, -1 }, second[] = { 1, 5, 7, 10, 12, -1 };
+	static const int third[] = { 8, 9, 11, 12, -1 };
 
-	if (access(HD_TEST_BUILD "/heddle", X_OK) ||
-	    access(HD_TEST_BUILD "/t/plugins/.libs/rules.so", R_OK))
+	if (access(HD_TEST_BUILD "/heddle", X_OK) || access(HD_TEST_BUILD "/t/plugins/.libs/rules.so", R_OK))
 		skip_all("heddle is not built");
 	if (layouts_begin() < 0)
 		return 1;

@@ -56,7 +56,7 @@ static void sizes(const char *model, const char *what)
 /* -- exact ----------------------------------------------------------------------------------------------------------- */
 static void rule(struct hd_plan *p, const char *dim, struct axis *a, uint32_t flags)
 {
-	struct rule r = {.dim = hd_dim_get(p, dim, 0), .axis = a, .flags = flags};
+	struct rule r = { .dim = hd_dim_get(p, dim, 0), .axis = a, .flags = flags };
 
 	p->rules = hd_grow(p->rules, p->nrules, &p->cap_rules, sizeof(*p->rules));
 	p->rules[p->nrules++] = r;
@@ -116,11 +116,12 @@ static void exact(void)
 			if (r) {
 				integers(r);
 				why = sim_compute(r);
-				off = why ? NAN : all_gradients(r, &where) +
-							  fabs(*gt_address(r, r->plan->loss, 0) -
-							       *gt_address(one, one->plan->loss, 0));
+				off = why ? NAN
+					  : all_gradients(r, &where) + fabs(*gt_address(r, r->plan->loss, 0) -
+									    *gt_address(one, one->plan->loss, 0));
 			}
-			if (!ok(off == 0, "size %d%s: loss and every gradient exact", size, sequence ? ", sequence cut" : ""))
+			if (!ok(off == 0, "size %d%s: loss and every gradient exact", size,
+				sequence ? ", sequence cut" : ""))
 				note("%s: differ by %g (%s)", why ? why : "it ran", off, where);
 			sim_close(r);
 		}
@@ -151,7 +152,7 @@ static struct gt_run *product_of_sums(int size)
 
 static void two_partial_operands(void)
 {
-	static const int sizes[] = {2, 3, 4, 6, 8};
+	static const int sizes[] = { 2, 3, 4, 6, 8 };
 
 	one = product_of_sums(1);
 	if (!ok(one && gt_compute(one) != 0, "a product of two sums")) {
@@ -203,7 +204,8 @@ static void collectives(const char *model, const char *what, int t, int sequence
 		is_int(count(p, HD_UNIT_F, "all-reduce", &bytes), 2, "all-reduces forward");
 		is_int(count(p, HD_UNIT_B | HD_UNIT_W, "all-reduce", &bytes), 2, "all-reduces backward");
 		is_int(count(p, HD_UNIT_F | HD_UNIT_B | HD_UNIT_W, "all-gather", &ignored) +
-			       count(p, HD_UNIT_F | HD_UNIT_B | HD_UNIT_W, "reduce-scatter", &ignored), 0, "nothing else");
+			       count(p, HD_UNIT_F | HD_UNIT_B | HD_UNIT_W, "reduce-scatter", &ignored),
+		       0, "nothing else");
 		is_int(bytes, 8 * BSH * (t - 1) / t * 4, "8 b s h (t - 1) / t elements");
 	}
 	hd_conf_destroy(p->conf);
@@ -270,7 +272,8 @@ int main(void)
 		for (int sequence = 0; sequence < 2; sequence++) {
 			collectives("vocab = 32\n", "GPT-2", t, sequence);
 			collectives("family = llama\nvocab = 32\nmlp = 24\n", "Llama", t, sequence);
-			collectives("family = llama\nvocab = 32\nmlp = 24\nkv_heads = 2\n", "Llama, 2 key heads", t, sequence);
+			collectives("family = llama\nvocab = 32\nmlp = 24\nkv_heads = 2\n", "Llama, 2 key heads", t,
+				    sequence);
 		}
 	shared_keys();
 	sums();

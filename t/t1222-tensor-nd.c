@@ -21,17 +21,17 @@ struct form {
 };
 
 static const struct form forms[] = {
-	{"2d, 1 rank", "form = 2d\n", 1, 1, 1},
-	{"2d, 4 ranks", "form = 2d\n", 4, 2, 1},
-	{"2d, 9 ranks", "form = 2d\n", 9, 3, 1},
-	{"2.5d, 2 ranks", "form = 2.5d\ndepth = 2\n", 2, 1, 2},
-	{"2.5d, 4 ranks of depth 1", "form = 2.5d\ndepth = 1\n", 4, 2, 1},
-	{"2.5d, 8 ranks", "form = 2.5d\ndepth = 2\n", 8, 2, 2},
-	{"2.5d, 12 ranks", "form = 2.5d\ndepth = 3\n", 12, 2, 3},
-	{"2.5d, 18 ranks", "form = 2.5d\ndepth = 2\n", 18, 3, 2},
-	{"3d, 1 rank", "form = 3d\n", 1, 1, 0},
-	{"3d, 8 ranks", "form = 3d\n", 8, 2, 0},
-	{"3d, 27 ranks", "form = 3d\n", 27, 3, 0},
+	{ "2d, 1 rank", "form = 2d\n", 1, 1, 1 },
+	{ "2d, 4 ranks", "form = 2d\n", 4, 2, 1 },
+	{ "2d, 9 ranks", "form = 2d\n", 9, 3, 1 },
+	{ "2.5d, 2 ranks", "form = 2.5d\ndepth = 2\n", 2, 1, 2 },
+	{ "2.5d, 4 ranks of depth 1", "form = 2.5d\ndepth = 1\n", 4, 2, 1 },
+	{ "2.5d, 8 ranks", "form = 2.5d\ndepth = 2\n", 8, 2, 2 },
+	{ "2.5d, 12 ranks", "form = 2.5d\ndepth = 3\n", 12, 2, 3 },
+	{ "2.5d, 18 ranks", "form = 2.5d\ndepth = 2\n", 18, 3, 2 },
+	{ "3d, 1 rank", "form = 3d\n", 1, 1, 0 },
+	{ "3d, 8 ranks", "form = 3d\n", 8, 2, 0 },
+	{ "3d, 27 ranks", "form = 3d\n", 27, 3, 0 },
 };
 
 /* -- one product ------------------------------------------------------------------------------------------------------ */
@@ -57,21 +57,23 @@ static void slot(struct hd_plan *p, const char *name, int (*call)(struct hd_stra
 
 static const struct hd_strategy_ops *load(struct hd_plan *p, const struct form *f)
 {
-	static const struct hd_option own[] = {{"plugin", HD_OPT_STR, 0, NULL, NULL, ""},
-					       {"size", HD_OPT_STR, 0, "auto", NULL, ""}};
-	struct hd_key_table tables[2] = {{own, 2, sizeof(own[0])}};
+	static const struct hd_option own[] = { { "plugin", HD_OPT_STR, 0, NULL, NULL, "" },
+						{ "size", HD_OPT_STR, 0, "auto", NULL, "" } };
+	struct hd_key_table tables[2] = { { own, 2, sizeof(own[0]) } };
 	struct hd_plugin_entry *e = NULL;
 	struct inst *in = &p->inst[0];
 	char ini[400];
 
-	snprintf(ini, sizeof(ini), "[model]\nlayers = 1\nembed = 36\nheads = 6\n[train]\nseq = 4\nglobal_batch = 36\nsteps = 1\n"
-		 "optimizer = sgd\nclip = 0\nweight_decay = 0\n" TP "%s", f->keys);
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = 1\nembed = 36\nheads = 6\n[train]\nseq = 4\nglobal_batch = 36\nsteps = 1\n"
+		 "optimizer = sgd\nclip = 0\nweight_decay = 0\n" TP "%s",
+		 f->keys);
 	hd_conf_destroy(p->conf);
 	p->conf = gt_conf(ini);
 	if (!p->conf || hd_registry_find(HD_TEST_BUILD "/plugins/tp/.libs/tp.so", ".", &e, p->err) < 0)
 		return NULL;
-	tables[1] = (struct hd_key_table){e->ops->options, e->ops->noptions, e->ops->option_size};
-	*in = (struct inst){.name = "tp", .section = hd_conf_next(p->conf, "strategy", NULL), .plugin = e, .open = 1};
+	tables[1] = (struct hd_key_table){ e->ops->options, e->ops->noptions, e->ops->option_size };
+	*in = (struct inst){ .name = "tp", .section = hd_conf_next(p->conf, "strategy", NULL), .plugin = e, .open = 1 };
 	if (hd_section_check(p->conf, in->section, tables, 2, p->err) < 0)
 		return NULL;
 	p->ninst = 1;
@@ -88,7 +90,7 @@ static const struct hd_strategy_ops *load(struct hd_plan *p, const struct form *
  * where its first reader, the product, wants it. */
 static void build(struct hd_plan *p, const struct hd_strategy_ops *ops)
 {
-	struct tensor *x = gt_param(p, "x", "batch,seq,embed"), *in[1] = {x};
+	struct tensor *x = gt_param(p, "x", "batch,seq,embed"), *in[1] = { x };
 	struct tensor *y = hd_einsum(p, hd_map_new(p, in, 1, "a"), gt_param(p, "w", "embed,mlp"), "batch,seq,mlp");
 	struct tensor *nll = gt_loss(p, y);
 
@@ -128,7 +130,8 @@ static struct gt_run *linear(const struct form *f)
 
 static int is_of_product(const struct node *n)
 {
-	return n->comm.kind && (n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) || !strcmp(hd_comm_node_subject_name(n), "grad:w"));
+	return n->comm.kind &&
+	       (n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) || !strcmp(hd_comm_node_subject_name(n), "grad:w"));
 }
 
 /* Bytes of doubles that a rank sends, of ring collectives. */
@@ -160,7 +163,9 @@ static void products(void)
 		if (r) {
 			integers(r);
 			why = sim_compute(r);
-			off = why ? NAN : all_gradients(r, &where) + fabs(*gt_address(r, r->plan->loss, 0) - *gt_address(one, one->plan->loss, 0));
+			off = why ? NAN
+				  : all_gradients(r, &where) + fabs(*gt_address(r, r->plan->loss, 0) -
+								    *gt_address(one, one->plan->loss, 0));
 		}
 		if (!ok(off == 0, "%s: Y, dX and dW to the bit", f->name))
 			note("%s: differ by %g (%s)", why ? why : "it ran", off, where);
@@ -215,36 +220,37 @@ struct layout {
 #define EXPERTS "[strategy ep]\n" PLUGIN("ep") "size = 2\n"
 
 static const struct layout layouts[] = {
-	{"2d, 1 rank", TP "form = 2d\n", 1, 0},
-	{"2d, 4 ranks", TP "form = 2d\n", 4, 0},
-	{"2.5d, 8 ranks", TP "form = 2.5d\ndepth = 2\n", 8, 0},
-	{"3d, 1 rank", TP "form = 3d\n", 1, 0},
-	{"3d, 8 ranks", TP "form = 3d\n", 8, 0},
-	{"2d in replicas", TP "form = 2d\nsize = 4\n" REPLICAS, 8, 0},
-	{"replicas in 2d", REPLICAS TP "form = 2d\nsize = 4\n", 8, 0},
-	{"2d in replicas that cut states", TP "form = 2d\nsize = 4\n" REPLICAS "zero = 1\n", 8, 0},
-	{"replicas that cut parameters in 2d", REPLICAS "zero = 3\n" TP "form = 2d\nsize = 4\n", 8, 0},
-	{"3d in replicas that cut gradients", TP "form = 3d\nsize = 8\n" REPLICAS "zero = 2\n", 16, 0},
-	{"2d in two stages", TP "form = 2d\nsize = 4\n" STAGES, 8, 0},
-	{"2d in two stages, interleaved", TP "form = 2d\nsize = 4\n" STAGES "schedule = interleaved\n", 8, 0},
-	{"2d in two stages, weight gradients apart", TP "form = 2d\nsize = 4\n" STAGES "schedule = zb\n", 8, 0},
-	{"2.5d in two stages", TP "form = 2.5d\ndepth = 2\nsize = 8\n" STAGES, 16, 0},
-	{"2.5d in replicas", TP "form = 2.5d\ndepth = 2\nsize = 8\n" REPLICAS, 16, 0},
-	{"3d in replicas", TP "form = 3d\nsize = 8\n" REPLICAS, 16, 0},
-	{"3d in two stages", TP "form = 3d\nsize = 8\n" STAGES, 16, 0},
-	{"experts in 2d", EXPERTS TP "form = 2d\nsize = 4\n", 8, 1},
-	{"2d in experts", TP "form = 2d\nsize = 4\n" EXPERTS, 8, 1},
-	{"2.5d in experts", TP "form = 2.5d\nsize = 8\ndepth = 2\n" EXPERTS, 16, 1},
-	{"3d in experts", TP "form = 3d\nsize = 8\n" EXPERTS, 16, 1},
+	{ "2d, 1 rank", TP "form = 2d\n", 1, 0 },
+	{ "2d, 4 ranks", TP "form = 2d\n", 4, 0 },
+	{ "2.5d, 8 ranks", TP "form = 2.5d\ndepth = 2\n", 8, 0 },
+	{ "3d, 1 rank", TP "form = 3d\n", 1, 0 },
+	{ "3d, 8 ranks", TP "form = 3d\n", 8, 0 },
+	{ "2d in replicas", TP "form = 2d\nsize = 4\n" REPLICAS, 8, 0 },
+	{ "replicas in 2d", REPLICAS TP "form = 2d\nsize = 4\n", 8, 0 },
+	{ "2d in replicas that cut states", TP "form = 2d\nsize = 4\n" REPLICAS "zero = 1\n", 8, 0 },
+	{ "replicas that cut parameters in 2d", REPLICAS "zero = 3\n" TP "form = 2d\nsize = 4\n", 8, 0 },
+	{ "3d in replicas that cut gradients", TP "form = 3d\nsize = 8\n" REPLICAS "zero = 2\n", 16, 0 },
+	{ "2d in two stages", TP "form = 2d\nsize = 4\n" STAGES, 8, 0 },
+	{ "2d in two stages, interleaved", TP "form = 2d\nsize = 4\n" STAGES "schedule = interleaved\n", 8, 0 },
+	{ "2d in two stages, weight gradients apart", TP "form = 2d\nsize = 4\n" STAGES "schedule = zb\n", 8, 0 },
+	{ "2.5d in two stages", TP "form = 2.5d\ndepth = 2\nsize = 8\n" STAGES, 16, 0 },
+	{ "2.5d in replicas", TP "form = 2.5d\ndepth = 2\nsize = 8\n" REPLICAS, 16, 0 },
+	{ "3d in replicas", TP "form = 3d\nsize = 8\n" REPLICAS, 16, 0 },
+	{ "3d in two stages", TP "form = 3d\nsize = 8\n" STAGES, 16, 0 },
+	{ "experts in 2d", EXPERTS TP "form = 2d\nsize = 4\n", 8, 1 },
+	{ "2d in experts", TP "form = 2d\nsize = 4\n" EXPERTS, 8, 1 },
+	{ "2.5d in experts", TP "form = 2.5d\nsize = 8\ndepth = 2\n" EXPERTS, 16, 1 },
+	{ "3d in experts", TP "form = 3d\nsize = 8\n" EXPERTS, 16, 1 },
 };
 
 static struct hd_plan *plan(const char *model, int q, int batch, const struct layout *l)
 {
 	char ini[2000];
 
-	snprintf(ini, sizeof(ini), "[model]\nlayers = 4\nembed = %d\nheads = %d\nmlp = %d\n%s[data]\ntrain = none\n[train]\nseq = 4\n"
-		 "global_batch = %d\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\n%s", 8 * q, 2 * q, 12 * q, model,
-		 q * q * 8, batch, l ? l->sections : "");
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = 4\nembed = %d\nheads = %d\nmlp = %d\n%s[data]\ntrain = none\n[train]\nseq = 4\n"
+		 "global_batch = %d\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\n%s",
+		 8 * q, 2 * q, 12 * q, model, q * q * 8, batch, l ? l->sections : "");
 	return gt_plan_of(ini, l ? l->ranks : 1, HD_DTYPE_F64);
 }
 
@@ -283,7 +289,8 @@ static void models(const char *model, const char *what)
 /* Nine and 27 ranks. */
 static void threes(const char *model, const char *what)
 {
-	static const struct layout nine = {"2d, 9 ranks", TP "form = 2d\n", 9, 0}, many = {"3d, 27 ranks", TP "form = 3d\n", 27, 0};
+	static const struct layout nine = { "2d, 9 ranks", TP "form = 2d\n", 9, 0 },
+				   many = { "3d, 27 ranks", TP "form = 3d\n", 27, 0 };
 
 	if (!one_rank(model, what, 3, 9))
 		return;

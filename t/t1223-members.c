@@ -11,7 +11,7 @@
 
 #define PLUGIN(name) "[strategy " name "]\nplugin = " HD_TEST_BUILD "/plugins/" name "/.libs/" name ".so\n"
 
-static const int members[] = {3, 5, 6, 7, 8};
+static const int members[] = { 3, 5, 6, 7, 8 };
 
 /* What a model and its batch are made of: everything but the family's own keys. */
 struct shape {
@@ -36,12 +36,11 @@ static struct hd_plan *plan(const struct shape *m, int micro, int ranks, const c
 {
 	char ini[2500];
 
-	snprintf(
-		ini, sizeof(ini),
-		"[model]\nlayers = %d\nheads = %d\nembed = %d\nmlp = %d\nvocab = 19\ninit_std = 0.1\n"
-		"%s\n[data]\ntrain = none\n"
-		"[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\n%s",
-		m->layers, m->heads, m->embed, m->mlp, m->family, m->seq, m->batch, micro, sections);
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = %d\nheads = %d\nembed = %d\nmlp = %d\nvocab = 19\ninit_std = 0.1\n"
+		 "%s\n[data]\ntrain = none\n"
+		 "[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\n%s",
+		 m->layers, m->heads, m->embed, m->mlp, m->family, m->seq, m->batch, micro, sections);
 	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
 }
 
@@ -109,14 +108,14 @@ static void replicas(const char *family)
 
 	for (size_t i = 0; i < HD_LEN(members); i++) {
 		int n = members[i];
-		struct shape m = {.layers = 1,
-				  .heads = n,
-				  .embed = 2 * n,
-				  .mlp = 3 * n,
-				  .seq = 5,
-				  .batch = 3 * n,
-				  .micro = 1,
-				  .family = family};
+		struct shape m = { .layers = 1,
+				   .heads = n,
+				   .embed = 2 * n,
+				   .mlp = 3 * n,
+				   .seq = 5,
+				   .batch = 3 * n,
+				   .micro = 1,
+				   .family = family };
 
 		if (!begin(&m))
 			continue;
@@ -135,7 +134,8 @@ static void replicas(const char *family)
 static void many_servers(void)
 {
 	struct shape m = {
-		.layers = 1, .heads = 2, .embed = 22, .mlp = 33, .seq = 3, .batch = 11, .micro = 1, .family = ""};
+		.layers = 1, .heads = 2, .embed = 22, .mlp = 33, .seq = 3, .batch = 11, .micro = 1, .family = ""
+	};
 
 	if (begin(&m))
 		against_one(&m, 11, PLUGIN("dp") "sync = server\n", "dp 11, servers"), gt_close(one);
@@ -145,7 +145,8 @@ static void many_servers(void)
 static void no_pieces(void)
 {
 	struct shape m = {
-		.layers = 1, .heads = 3, .embed = 9, .mlp = 27, .seq = 4, .batch = 7, .micro = 1, .family = ""};
+		.layers = 1, .heads = 3, .embed = 9, .mlp = 27, .seq = 4, .batch = 7, .micro = 1, .family = ""
+	};
 
 	refused(&m, 7, PLUGIN("dp") "sync = server\n",
 		"[strategy dp] sync: server: 7 members divide no dim of any parameter");
@@ -157,14 +158,14 @@ static void no_pieces(void)
 /* -- tensor ------------------------------------------------------------------------------------ */
 static void tensor(int n, const char *family)
 {
-	struct shape m = {.layers = 2,
-			  .heads = n,
-			  .embed = 4 * n,
-			  .mlp = 5 * n,
-			  .seq = 3 * n,
-			  .batch = 3,
-			  .micro = 1,
-			  .family = family};
+	struct shape m = { .layers = 2,
+			   .heads = n,
+			   .embed = 4 * n,
+			   .mlp = 5 * n,
+			   .seq = 3 * n,
+			   .batch = 3,
+			   .micro = 1,
+			   .family = family };
 	char sections[400], name[100];
 
 	if (!begin(&m))
@@ -198,11 +199,11 @@ static const struct grid {
 	const char *name, *keys;
 	int ranks, q;
 } grids[] = {
-	{"tp 2d, 4 ranks", "form = 2d\n", 4, 2},
-	{"tp 2d, 9 ranks", "form = 2d\n", 9, 3},
-	{"tp 2.5d, 8 ranks", "form = 2.5d\ndepth = 2\n", 8, 2},
-	{"tp 2.5d, 12 ranks", "form = 2.5d\ndepth = 3\n", 12, 2},
-	{"tp 3d, 8 ranks", "form = 3d\n", 8, 2},
+	{ "tp 2d, 4 ranks", "form = 2d\n", 4, 2 },
+	{ "tp 2d, 9 ranks", "form = 2d\n", 9, 3 },
+	{ "tp 2.5d, 8 ranks", "form = 2.5d\ndepth = 2\n", 8, 2 },
+	{ "tp 2.5d, 12 ranks", "form = 2.5d\ndepth = 3\n", 12, 2 },
+	{ "tp 3d, 8 ranks", "form = 3d\n", 8, 2 },
 };
 
 static void in_grids(const char *family)
@@ -210,14 +211,14 @@ static void in_grids(const char *family)
 	for (size_t i = 0; i < HD_LEN(grids); i++) {
 		const struct grid *g = &grids[i];
 		int rows = g->ranks == g->q * g->q ? g->q : g->ranks / g->q;
-		struct shape m = {.layers = 1,
-				  .heads = g->q,
-				  .embed = 4 * g->q,
-				  .mlp = 5 * g->q * g->q,
-				  .seq = 5,
-				  .batch = 3 * rows,
-				  .micro = rows,
-				  .family = family};
+		struct shape m = { .layers = 1,
+				   .heads = g->q,
+				   .embed = 4 * g->q,
+				   .mlp = 5 * g->q * g->q,
+				   .seq = 5,
+				   .batch = 3 * rows,
+				   .micro = rows,
+				   .family = family };
 		char sections[400];
 
 		if (!begin(&m))
@@ -229,20 +230,20 @@ static void in_grids(const char *family)
 }
 
 /* -- stages ------------------------------------------------------------------------------------ */
-static const char *const orders[] = {"gpipe", "1f1b", "zb", "interleaved"};
+static const char *const orders[] = { "gpipe", "1f1b", "zb", "interleaved" };
 
 /* Layers that the stages divide, and a number that they do not; interleaved takes micro-batches by as many as
  * there are stages. */
 static void stages(int n, int layers, int micros, const char *family)
 {
-	struct shape m = {.layers = layers,
-			  .heads = 2,
-			  .embed = 8,
-			  .mlp = 12,
-			  .seq = 3,
-			  .batch = micros,
-			  .micro = 1,
-			  .family = family};
+	struct shape m = { .layers = layers,
+			   .heads = 2,
+			   .embed = 8,
+			   .mlp = 12,
+			   .seq = 3,
+			   .batch = micros,
+			   .micro = 1,
+			   .family = family };
 	char sections[400], name[100];
 
 	if (!begin(&m))
@@ -273,7 +274,7 @@ static void pipelines(void)
 /* -- experts ----------------------------------------------------------------------------------- */
 static void experts(int n, const char *family)
 {
-	struct shape m = {.layers = 2, .heads = 2, .embed = 8, .mlp = 12, .seq = 7, .batch = 3 * n, .micro = 1};
+	struct shape m = { .layers = 2, .heads = 2, .embed = 8, .mlp = 12, .seq = 7, .batch = 3 * n, .micro = 1 };
 	char keys[200], sections[200], name[100];
 
 	snprintf(keys, sizeof(keys), "%s\nexperts = %d\n", family, n == 6 ? 12 : n);
@@ -291,30 +292,31 @@ static const struct {
 	const char *name, *sections;
 	int ranks, experts;
 } mixed[] = {
-	{"tp 3 x dp 3, a ring", PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nsync = ring\nbucket = 1K\n", 9, 0},
-	{"dp 3, parameters cut, x tp 3, sequence cut",
-	 PLUGIN("dp") "size = 3\nzero = 3\n" PLUGIN("tp") "size = 3\nsequence_parallel = yes\n", 9, 0},
-	{"tp 3 x pp 3, pieces", PLUGIN("tp") "size = 3\n" PLUGIN("pp") "size = 3\nscatter_gather = yes\n", 9, 0},
-	{"pp 3, interleaved, x dp 3, states cut",
-	 PLUGIN("pp") "size = 3\nschedule = interleaved\n" PLUGIN("dp") "size = 3\nzero = 1\n", 9, 0},
-	{"tp 3 x dp 3 x pp 3, weight gradients apart",
-	 PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n" PLUGIN("pp") "size = 3\nschedule = zb\n", 27, 0},
-	{"ep 3 x tp 3", PLUGIN("ep") "size = 3\n" PLUGIN("tp") "size = 3\n", 9, 1},
-	{"tp 3 x ep 3, gradients cut by dp 3",
-	 PLUGIN("tp") "size = 3\n" PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 27, 1},
-	{"ep 3 x pp 3", PLUGIN("ep") "size = 3\n" PLUGIN("pp") "size = 3\nschedule = zb\n", 9, 1},
+	{ "tp 3 x dp 3, a ring", PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nsync = ring\nbucket = 1K\n", 9, 0 },
+	{ "dp 3, parameters cut, x tp 3, sequence cut",
+	  PLUGIN("dp") "size = 3\nzero = 3\n" PLUGIN("tp") "size = 3\nsequence_parallel = yes\n", 9, 0 },
+	{ "tp 3 x pp 3, pieces", PLUGIN("tp") "size = 3\n" PLUGIN("pp") "size = 3\nscatter_gather = yes\n", 9, 0 },
+	{ "pp 3, interleaved, x dp 3, states cut",
+	  PLUGIN("pp") "size = 3\nschedule = interleaved\n" PLUGIN("dp") "size = 3\nzero = 1\n", 9, 0 },
+	{ "tp 3 x dp 3 x pp 3, weight gradients apart",
+	  PLUGIN("tp") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n" PLUGIN("pp") "size = 3\nschedule = zb\n", 27,
+	  0 },
+	{ "ep 3 x tp 3", PLUGIN("ep") "size = 3\n" PLUGIN("tp") "size = 3\n", 9, 1 },
+	{ "tp 3 x ep 3, gradients cut by dp 3",
+	  PLUGIN("tp") "size = 3\n" PLUGIN("ep") "size = 3\n" PLUGIN("dp") "size = 3\nzero = 2\n", 27, 1 },
+	{ "ep 3 x pp 3", PLUGIN("ep") "size = 3\n" PLUGIN("pp") "size = 3\nschedule = zb\n", 9, 1 },
 };
 
 static void together(int layers, const char *family, int has_experts)
 {
-	struct shape m = {.layers = layers,
-			  .heads = 3,
-			  .embed = 18,
-			  .mlp = 27,
-			  .seq = 9,
-			  .batch = 27,
-			  .micro = 1,
-			  .family = family};
+	struct shape m = { .layers = layers,
+			   .heads = 3,
+			   .embed = 18,
+			   .mlp = 27,
+			   .seq = 9,
+			   .batch = 27,
+			   .micro = 1,
+			   .family = family };
 
 	if (!begin(&m))
 		return;

@@ -18,7 +18,10 @@
 #define EMBED 16
 #define LAYERS 2
 
-struct layout { const char *name, *axes, *rules, *more; int ranks, micro; };
+struct layout {
+	const char *name, *axes, *rules, *more;
+	int ranks, micro;
+};
 
 #define PLUGIN(name) "[strategy " name "]\nplugin = " HD_TEST_BUILD "/plugins/" name "/.libs/" name ".so\n"
 #define EP "expert>ep batch>ep!"
@@ -47,15 +50,18 @@ static struct hd_plan *plan(const struct layout *l, uint32_t real, const char *m
 	snprintf(ini, sizeof(ini),
 		 "[model]\nlayers = %d\nembed = %d\nheads = 4\nvocab = 16\nmlp = 24\ninit_std = 0.4\n%s"
 		 "[data]\ntrain = none\n[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 1\n"
-		 "optimizer = sgd\nclip = 0\n", LAYERS, EMBED, model, SEQ, BATCH, micro);
+		 "optimizer = sgd\nclip = 0\n",
+		 LAYERS, EMBED, model, SEQ, BATCH, micro);
 	if (l)
-		snprintf(ini + strlen(ini), sizeof(ini) - strlen(ini), "[strategy x]\nplugin = %s/t/plugins/.libs/rules.so\n"
-			 "axes = %s\nrules = %s\n%s", HD_TEST_BUILD, l->axes, l->rules, l->more);
+		snprintf(ini + strlen(ini), sizeof(ini) - strlen(ini),
+			 "[strategy x]\nplugin = %s/t/plugins/.libs/rules.so\n"
+			 "axes = %s\nrules = %s\n%s",
+			 HD_TEST_BUILD, l->axes, l->rules, l->more);
 	return gt_plan_of(ini, l ? l->ranks : 1, real);
 }
 
 static struct gt_run *one; /* of one rank, for the model at hand; its whole batch is one micro-batch */
-static size_t nstats; /* sums of layers; behind them in the plan of `one` stand logits */
+static size_t nstats;      /* sums of layers; behind them in the plan of `one` stand logits */
 
 static void keep_logits(struct hd_plan *p)
 {
@@ -103,7 +109,8 @@ static double margin(void)
 		if (!hd_experts_in(m, l))
 			continue;
 		for (int64_t i = 0; i < BATCH * SEQ; i++)
-			least = fmin(least, token_margin(m, gt_address(one, p->moe_stats[at], 0) + i * m->experts, key, (uint64_t)i));
+			least = fmin(least, token_margin(m, gt_address(one, p->moe_stats[at], 0) + i * m->experts, key,
+							 (uint64_t)i));
 		at++;
 	}
 	return least;
@@ -159,7 +166,10 @@ static double gradients(struct gt_run *r, const char *only, const char **where)
 	return worst / scale;
 }
 
-static double largest(double a, double b) { return b > a || b != b ? b : a; }
+static double largest(double a, double b)
+{
+	return b > a || b != b ? b : a;
+}
 
 /* Numbers that the run reads, on every rank; *decisions: the counts, which are integers. */
 static double numbers(struct gt_run *r, int *decisions)
@@ -168,10 +178,13 @@ static double numbers(struct gt_run *r, int *decisions)
 
 	*decisions = 1;
 	for (int k = 0; k < r->n; k++) {
-		worst = largest(worst, fabs(*gt_address(r, r->plan->loss, k) / *gt_address(one, one->plan->loss, 0) - 1));
-		worst = largest(worst, fabs(*gt_address(r, r->plan->norm, k) / *gt_address(one, one->plan->norm, 0) - 1));
+		worst = largest(worst,
+				fabs(*gt_address(r, r->plan->loss, k) / *gt_address(one, one->plan->loss, 0) - 1));
+		worst = largest(worst,
+				fabs(*gt_address(r, r->plan->norm, k) / *gt_address(one, one->plan->norm, 0) - 1));
 		for (size_t i = 0; i < nstats && i < r->plan->nmoe_stats; i++) {
-			double *a = gt_address(r, r->plan->moe_stats[i], k), *b = gt_address(one, one->plan->moe_stats[i], 0);
+			double *a = gt_address(r, r->plan->moe_stats[i], k),
+			       *b = gt_address(one, one->plan->moe_stats[i], 0);
 
 			for (int64_t s = 0; s < 2; s++)
 				worst = largest(worst, fabs(a[s] / b[s] - 1));
@@ -191,7 +204,8 @@ static void runs(const struct layout *l, const char *model, const char *what)
 	double off = why ? NAN : numbers(r, &same), all = why ? NAN : gradients(r, NULL, &where);
 	double experts = why ? NAN : gradients(r, "experts", &expert);
 
-	if (!ok(off < 1e-12 && all < 1e-12, "%s: loss, auxiliary loss, norm and gradients of one rank, %s", l->name, what))
+	if (!ok(off < 1e-12 && all < 1e-12, "%s: loss, auxiliary loss, norm and gradients of one rank, %s", l->name,
+		what))
 		note("%s: numbers differ by %g, gradients by %g (%s)", why ? why : "it ran", off, all, where);
 	ok(same, "%s: the same decisions", l->name);
 	if (!ok(experts < 1e-12, "%s: expert gradients are not scaled by the axis of experts", l->name))
@@ -221,7 +235,8 @@ static double differences(struct gt_run *r, const char **where)
 
 	*where = "";
 	for (size_t i = 0; i < r->plan->ntensors; i++) {
-		struct tensor *t = r->plan->tensors[i], *gt = t->v.node || t->v.what != HD_TENSOR_PARAM ? NULL : gt_gradient_of(r->plan, t);
+		struct tensor *t = r->plan->tensors[i],
+			      *gt = t->v.node || t->v.what != HD_TENSOR_PARAM ? NULL : gt_gradient_of(r->plan, t);
 		int64_t n = hd_local_count(t), step = n > 3 ? n / 3 : 1;
 		double *g, scale = 1 + fabs(loss);
 
@@ -282,12 +297,13 @@ static void micro_batches(int64_t group)
 	struct hd_plan *p;
 	int same;
 
-	snprintf(keys, sizeof(keys), "experts = 4\nmoe_every = 1\ncapacity_factor = 1.5\ngroup_tokens = %lld\n", (long long)group);
+	snprintf(keys, sizeof(keys), "experts = 4\nmoe_every = 1\ncapacity_factor = 1.5\ngroup_tokens = %lld\n",
+		 (long long)group);
 	p = plan(NULL, HD_DTYPE_F64, keys, BATCH);
 	nstats = p ? p->nmoe_stats : 0;
 	one = p ? gt_open(p, NULL) : NULL;
-	ok(one && gt_compute(one) > 0 && gt_address(one, p->moe_stats[0], 0)[2] > 0, "groups of %lld tokens: some are dropped",
-	   (long long)group);
+	ok(one && gt_compute(one) > 0 && gt_address(one, p->moe_stats[0], 0)[2] > 0,
+	   "groups of %lld tokens: some are dropped", (long long)group);
 	for (int micro = 1; one && micro < BATCH; micro *= 2) {
 		struct gt_run *r;
 		double off = NAN;
@@ -298,7 +314,8 @@ static void micro_batches(int64_t group)
 		same = 0;
 		if (r && gt_compute(r) > 0)
 			off = numbers(r, &same);
-		ok(same && off < 1e-12, "groups of %lld tokens: the same decisions from micro-batches of %d", (long long)group, micro);
+		ok(same && off < 1e-12, "groups of %lld tokens: the same decisions from micro-batches of %d",
+		   (long long)group, micro);
 		gt_close(r);
 	}
 	gt_close(one);
@@ -313,7 +330,8 @@ static void blank_routers(struct gt_run *r)
 		for (size_t i = 0; i < r->plan->ntensors; i++) {
 			struct tensor *t = r->plan->tensors[i];
 
-			if (!t->v.node && t->v.what == HD_TENSOR_PARAM && strstr(t->v.name, ".gate.weight") && hd_tensor_here(r->g[k], t))
+			if (!t->v.node && t->v.what == HD_TENSOR_PARAM && strstr(t->v.name, ".gate.weight") &&
+			    hd_tensor_here(r->g[k], t))
 				memset(gt_address(r, t, k), 0, (size_t)hd_local_bytes(t));
 		}
 }
@@ -332,8 +350,9 @@ static void without_tokens(void)
 	}
 	blank_routers(one);
 	gt_compute(one);
-	ok(gt_address(one, p->moe_stats[0], 0)[3] == BATCH * SEQ && gt_address(one, p->moe_stats[0], 0)[4] == BATCH * SEQ &&
-	   gt_address(one, p->moe_stats[0], 0)[5] == 0, "all tokens choose two of eight experts");
+	ok(gt_address(one, p->moe_stats[0], 0)[3] == BATCH * SEQ &&
+		   gt_address(one, p->moe_stats[0], 0)[4] == BATCH * SEQ && gt_address(one, p->moe_stats[0], 0)[5] == 0,
+	   "all tokens choose two of eight experts");
 	for (size_t i = 0; i < HD_LEN(which); i++) {
 		const struct layout *l = &layouts[which[i]];
 		struct hd_plan *many = plan(l, HD_DTYPE_F64, keys, l->micro);
@@ -354,9 +373,11 @@ static void refusals(void)
 	static const struct layout two = { "", "ep:2", EP, "", 2, 1 };
 	struct hd_plan *p = plan(&two, HD_DTYPE_F32, "experts = 4\ngroup_tokens = 16\n", 1);
 
-	ok(!p && strstr(gt_why(), "groups of 16 tokens, and a rank has 8 of a micro-batch"), "a group on two ranks is refused");
+	ok(!p && strstr(gt_why(), "groups of 16 tokens, and a rank has 8 of a micro-batch"),
+	   "a group on two ranks is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ngroup_tokens = 12\n", 1);
-	ok(!p && strstr(gt_why(), "12 neither divides train.seq = 8"), "a group that is no part of a sample is refused");
+	ok(!p && strstr(gt_why(), "12 neither divides train.seq = 8"),
+	   "a group that is no part of a sample is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nexperts_per_token = 3\n", 1);
 	ok(!p && strstr(gt_why(), "gshard chooses 2"), "three experts of gshard are refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nrouter = topk\nexperts_per_token = 5\n", 1);
@@ -366,7 +387,8 @@ static void refusals(void)
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ncapacity_factor = -0.5\n", 1);
 	ok(!p && strstr(gt_why(), "-0.5 is negative"), "a limit of less than nothing is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nmoe_every = 3\n", 1);
-	ok(!p && strstr(gt_why(), "3 is more than model.layers = 2: no layer has experts"), "experts in no layer are refused");
+	ok(!p && strstr(gt_why(), "3 is more than model.layers = 2: no layer has experts"),
+	   "experts in no layer are refused");
 }
 
 /* -- movements ------------------------------------------------------------------------------------------------------------ */
@@ -401,15 +423,18 @@ static void beside_replicas(const char *sections, const char *what)
 	struct hd_plan *p;
 	char ini[1000];
 
-	snprintf(ini, sizeof(ini), "[model]\nlayers = 2\nembed = 16\nheads = 4\nvocab = 16\nexperts = 4\nmoe_every = 1\n"
-		 "[data]\ntrain = none\n[train]\nseq = 8\nglobal_batch = 12\nmicro_batch = 2\nsteps = 1\n%s", sections);
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = 2\nembed = 16\nheads = 4\nvocab = 16\nexperts = 4\nmoe_every = 1\n"
+		 "[data]\ntrain = none\n[train]\nseq = 8\nglobal_batch = 12\nmicro_batch = 2\nsteps = 1\n%s",
+		 sections);
 	p = gt_plan_of(ini, 6, HD_DTYPE_F32);
 	if (!ok(p != NULL, "%s", what)) {
 		note("%s", gt_why());
 		return;
 	}
 	for (const struct node *n = p->first; n; n = n->next)
-		if (n->comm.kind && n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) && !strcmp(n->v.block, "layer 1")) {
+		if (n->comm.kind && n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) &&
+		    !strcmp(n->v.block, "layer 1")) {
 			int along = n->comm.kind == HD_COMM_ALL_TO_ALL && n->comm.group->v.n == 2;
 
 			moved += along;
@@ -428,7 +453,8 @@ int main(void)
 	model("experts = 8\n", "gshard in every second layer", 0);
 	model("family = mixtral\nexperts = 8\nkv_heads = 4\nrouter = topk\ncapacity_factor = 1.5\nz_loss = 0.01\naux_loss = 0.1\n",
 	      "top 2 with places, z loss", 1);
-	model("family = llama\nexperts = 8\nmoe_every = 1\nrouter = topk\nexperts_per_token = 1\ncapacity_factor = 2\n", "Switch", 1);
+	model("family = llama\nexperts = 8\nmoe_every = 1\nrouter = topk\nexperts_per_token = 1\ncapacity_factor = 2\n",
+	      "Switch", 1);
 	model("family = llama\nexperts = 8\nmoe_every = 1\nsecond_expert = all\ngroup_tokens = 4\naux_loss = 1\n",
 	      "gshard, every second expert, half samples", 1);
 	model("family = mixtral\nz_loss = 0.1\n", "mixtral without a limit", 0);
@@ -436,7 +462,8 @@ int main(void)
 		micro_batches(group);
 	without_tokens();
 	refusals();
-	movements("experts = 8\nmoe_every = 1\n", "gshard", 2 * 8 * (2 * SEQ / 8), 0);	/* 2 groups: the samples of a rank */
+	movements("experts = 8\nmoe_every = 1\n", "gshard", 2 * 8 * (2 * SEQ / 8),
+		  0); /* 2 groups: the samples of a rank */
 	movements("family = mixtral\n", "mixtral", 2 * SEQ * 2, 1);
 	return done();
 }

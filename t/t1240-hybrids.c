@@ -32,17 +32,25 @@ struct draw {
 	int model, tie, dropout;
 	const char *recompute, *schedule, *sync;
 	int micro_batch, size[STRATEGIES], order[STRATEGIES], ranks;
-	int sequence_parallel, chunks, scatter_gather, zero, overlap, node, form;	/* node: ranks of one */
+	int sequence_parallel, chunks, scatter_gather, zero, overlap, node, form; /* node: ranks of one */
 	int64_t bucket;
 };
 
 /* Of tensor parallelism: ranks, and in how many pieces the rows of a micro-batch are cut. */
-static const struct { const char *name, *keys; int ranks, rows; } forms[] = {
-	{ "1d", "form = 1d", 0, 1 }, { "2d", "form = 2d", 4, 2 }, { "2.5d", "form = 2.5d\ndepth = 2", 8, 4 },
+static const struct {
+	const char *name, *keys;
+	int ranks, rows;
+} forms[] = {
+	{ "1d", "form = 1d", 0, 1 },
+	{ "2d", "form = 2d", 4, 2 },
+	{ "2.5d", "form = 2.5d\ndepth = 2", 8, 4 },
 	{ "3d", "form = 3d", 8, 4 },
 };
 
-static const struct { const char *name, *keys; int experts; } models[] = {
+static const struct {
+	const char *name, *keys;
+	int experts;
+} models[] = {
 	{ "gpt2", "family = gpt2", 0 },
 	{ "llama", "family = llama\nkv_heads = 2", 0 },
 	{ "mixtral", "family = mixtral\nkv_heads = 2\nexperts = 4\nz_loss = 0.001", 1 },
@@ -72,7 +80,7 @@ static int divides(const struct draw *d)
 	if (d->size[EP] > 1 && !models[d->model].experts)
 		return 0;
 	if (!strcmp(forms[d->form].name, "3d") && !strcmp(models[d->model].name, "mixtral"))
-		return 0;				/* experts without a limit */
+		return 0; /* experts without a limit */
 	return strcmp(d->schedule, "interleaved") || (m % p == 0 && LAYERS % (p * d->chunks) == 0);
 }
 
@@ -113,10 +121,16 @@ static struct draw draw(uint64_t seed, int number)
 
 	state = seed * 1000003u + (uint64_t)number;
 	do {
-		d = (struct draw){ .model = below((int)HD_LEN(models)), .tie = below(2), .dropout = below(2),
-			.micro_batch = 1 + below(3), .ranks = 1, .sequence_parallel = below(2), .chunks = 1,
-			.scatter_gather = below(2), .bucket = 1 << (9 + below(8)) };
-		d.dropout = d.dropout && strstr(models[d.model].keys, "gpt2");	/* the other families have none */
+		d = (struct draw){ .model = below((int)HD_LEN(models)),
+				   .tie = below(2),
+				   .dropout = below(2),
+				   .micro_batch = 1 + below(3),
+				   .ranks = 1,
+				   .sequence_parallel = below(2),
+				   .chunks = 1,
+				   .scatter_gather = below(2),
+				   .bucket = 1 << (9 + below(8)) };
+		d.dropout = d.dropout && strstr(models[d.model].keys, "gpt2"); /* the other families have none */
 		d.recompute = recomputes[below((int)HD_LEN(recomputes))];
 		d.schedule = schedules[below((int)HD_LEN(schedules))];
 		d.sync = syncs[below((int)HD_LEN(syncs))];
@@ -143,7 +157,10 @@ static struct draw draw(uint64_t seed, int number)
 }
 
 /* -- as an INI ---------------------------------------------------------------------------------- */
-static int three_nodes(const struct draw *d) { return d->size[DP] % 2; }
+static int three_nodes(const struct draw *d)
+{
+	return d->size[DP] % 2;
+}
 
 static void write_strategy(FILE *f, const struct draw *d, int s)
 {
@@ -153,8 +170,8 @@ static void write_strategy(FILE *f, const struct draw *d, int s)
 	if (s == TP)
 		fprintf(f, "%s\nsequence_parallel = %s\n", forms[d->form].keys, d->sequence_parallel ? "yes" : "no");
 	if (s == DP)
-		fprintf(f, "sync = %s\nbucket = %lld\nzero = %d\noverlap = %s\nnode_size = %d\n", d->sync, (long long)d->bucket,
-			d->zero, d->overlap ? "yes" : "no", three_nodes(d) ? 0 : d->node);
+		fprintf(f, "sync = %s\nbucket = %lld\nzero = %d\noverlap = %s\nnode_size = %d\n", d->sync,
+			(long long)d->bucket, d->zero, d->overlap ? "yes" : "no", three_nodes(d) ? 0 : d->node);
 	if (s == PP)
 		fprintf(f, "schedule = %s\nchunks = %d\nscatter_gather = %s\n", d->schedule, d->chunks,
 			d->scatter_gather ? "yes" : "no");
@@ -167,13 +184,14 @@ static void write_ini(const char *name, const struct draw *d, int layout)
 
 	snprintf(path, sizeof(path), "%s/%s.ini", tmp, name);
 	f = fopen(path, "w");
-	fprintf(f, "[model]\n%s\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n"
+	fprintf(f,
+		"[model]\n%s\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n"
 		"tie_embeddings = %s\ndropout = %s\n[data]\ntrain = %s/text\nvalid_fraction = 0\n[train]\nseq = %d\n"
 		"global_batch = %d\nmicro_batch = %d\nsteps = %d\noptimizer = sgd\nlr = 0.1\nschedule = constant\n"
 		"clip = 0\nweight_decay = 0\nthreads = 1\nrecompute = %s\n[checkpoint]\ngradients = yes\n",
-		models[d->model].keys, LAYERS, EMBED, EMBED / HEAD, MLP, VOCAB, d->tie ? "yes" : "no", d->dropout ? "0.1" : "0", tmp,
-		SEQ, BATCH,
-		layout ? d->micro_batch : 4, STEPS, layout ? d->recompute : "none");
+		models[d->model].keys, LAYERS, EMBED, EMBED / HEAD, MLP, VOCAB, d->tie ? "yes" : "no",
+		d->dropout ? "0.1" : "0", tmp, SEQ, BATCH, layout ? d->micro_batch : 4, STEPS,
+		layout ? d->recompute : "none");
 	for (int s = 0; layout && s < STRATEGIES; s++)
 		write_strategy(f, d, d->order[s]);
 	fclose(f);
@@ -189,7 +207,8 @@ static const char *summary(const struct draw *d)
 		if (d->size[d->order[s]] > 1) {
 			n += snprintf(text + n, sizeof(text) - (size_t)n, " %s %d%s%s%s%s%s", names[d->order[s]],
 				      d->size[d->order[s]], d->order[s] == TP && d->sequence_parallel ? " seq" : "",
-				      d->order[s] == TP && d->form ? " " : "", d->order[s] == TP && d->form ? forms[d->form].name : "",
+				      d->order[s] == TP && d->form ? " " : "",
+				      d->order[s] == TP && d->form ? forms[d->form].name : "",
 				      d->order[s] == PP ? " " : "", d->order[s] == PP ? d->schedule : "");
 			if (d->order[s] == DP)
 				n += snprintf(text + n, sizeof(text) - (size_t)n, " %s zero %d%s", d->sync, d->zero,
@@ -199,14 +218,19 @@ static const char *summary(const struct draw *d)
 }
 
 /* -- comparing ---------------------------------------------------------------------------------- */
-static struct { int ran; struct result r; } ones[HD_LEN(models) * 4];	/* one rank, by model */
+static struct {
+	int ran;
+	struct result r;
+} ones[HD_LEN(models) * 4]; /* one rank, by model */
 
 static int same_batches(const char *a, const char *b)
 {
 	char command[900];
 
-	snprintf(command, sizeof(command), "%s/heddle data %s/%s.ini --step 2 >%s/a; %s/heddle data %s/%s.ini --step 2 >%s/b; "
-		 "test -s %s/a && cmp -s %s/a %s/b", HD_TEST_BUILD, tmp, a, tmp, HD_TEST_BUILD, tmp, b, tmp, tmp, tmp, tmp);
+	snprintf(command, sizeof(command),
+		 "%s/heddle data %s/%s.ini --step 2 >%s/a; %s/heddle data %s/%s.ini --step 2 >%s/b; "
+		 "test -s %s/a && cmp -s %s/a %s/b",
+		 HD_TEST_BUILD, tmp, a, tmp, HD_TEST_BUILD, tmp, b, tmp, tmp, tmp, tmp);
 	return system(command) == 0;
 }
 
@@ -229,9 +253,11 @@ static void report(const char *one, const char *many, const struct draw *d, cons
 	snprintf(ini, sizeof(ini), "%s/%s.ini", tmp, many);
 	show(ini);
 	for (int k = 0; k < 2 && *where; k++) {
-		snprintf(command, sizeof(command), "for r in $(seq 0 %d); do %s/heddle explain %s/%s.ini --ranks %d --rank $r --nodes | "
-			 "grep -F -e 'accumulate' -e 'sync ' | grep -F 'grad:%s(' >%s/where && { echo rank $r >>%s/where; break; }; done",
-			 k ? d->ranks - 1 : 0, HD_TEST_BUILD, tmp, k ? many : one, k ? d->ranks : 1, where, tmp, tmp);
+		snprintf(
+			command, sizeof(command),
+			"for r in $(seq 0 %d); do %s/heddle explain %s/%s.ini --ranks %d --rank $r --nodes | "
+			"grep -F -e 'accumulate' -e 'sync ' | grep -F 'grad:%s(' >%s/where && { echo rank $r >>%s/where; break; }; done",
+			k ? d->ranks - 1 : 0, HD_TEST_BUILD, tmp, k ? many : one, k ? d->ranks : 1, where, tmp, tmp);
 		note("%s, %s:", where, k ? "here" : "one rank");
 		snprintf(ini, sizeof(ini), "%s/where", tmp);
 		if (system(command) == 0)
@@ -243,8 +269,8 @@ static int refused(const char *name, const struct draw *d)
 {
 	char command[600];
 
-	snprintf(command, sizeof(command), "%s/heddle check %s/%s.ini --ranks %d >%s/check 2>&1", HD_TEST_BUILD, tmp, name,
-		 d->ranks, tmp);
+	snprintf(command, sizeof(command), "%s/heddle check %s/%s.ini --ranks %d >%s/check 2>&1", HD_TEST_BUILD, tmp,
+		 name, d->ranks, tmp);
 	return system(command) != 0;
 }
 
@@ -297,7 +323,8 @@ int main(int argc, char **argv)
 	for (int i = first; i < first + n; i++)
 		no += try(seed, i);
 	ok(no * 20 <= n, "%d of %d layouts refused, at most 5 of 100", no, n);
-	note("seed %llu, layouts %d to %d: %.0f s", (unsigned long long)seed, first, first + n - 1, hd_seconds() - begin);
+	note("seed %llu, layouts %d to %d: %.0f s", (unsigned long long)seed, first, first + n - 1,
+	     hd_seconds() - begin);
 	layouts_end();
 	return done();
 }

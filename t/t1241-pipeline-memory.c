@@ -25,8 +25,8 @@ static struct hd_plan *plan(const char *order, int m, const char *how)
 
 static struct hd_program *program(struct hd_plan *p, int rank)
 {
-	struct hd_program_options o = {.rank = rank, .device = hd_device_cpu()};
-	struct hd_err err = {0};
+	struct hd_program_options o = { .rank = rank, .device = hd_device_cpu() };
+	struct hd_err err = { 0 };
 	struct hd_program *g = NULL;
 
 	hd_program_build(p, &o, &g, &err);
@@ -87,7 +87,8 @@ static int in_flight(const struct hd_program *g)
 	for (const struct node *n = g->plan->first; n; n = n->next) {
 		const struct block *b = n->block >= 0 ? &g->plan->blocks[n->block] : NULL;
 
-		if (!b || n->v.phase != HD_UNIT_F || strcmp(n->v.op->name, "attention") || b->coord != g->coord || b->chunk <= seen)
+		if (!b || n->v.phase != HD_UNIT_F || strcmp(n->v.op->name, "attention") || b->coord != g->coord ||
+		    b->chunk <= seen)
 			continue;
 		seen = b->chunk;
 		add_lives(g, n->outs[0], alive);
@@ -106,7 +107,9 @@ static int on_the_way(const struct hd_program *g)
 		int *alive = hd_alloc((g->n + 1) * sizeof(*alive)), k;
 
 		for (int64_t e = 0; e < (int64_t)g->n; e++)
-			for (int64_t i = e; g->entries[e].node == n && n->comm.kind == HD_COMM_SEND && n->block >= 0 && i < g->entries[e].wait; i++)
+			for (int64_t i = e; g->entries[e].node == n && n->comm.kind == HD_COMM_SEND && n->block >= 0 &&
+					    i < g->entries[e].wait;
+			     i++)
 				alive[i]++;
 		k = most(alive, g->n);
 		top = k > top ? k : top;
@@ -115,7 +118,10 @@ static int on_the_way(const struct hd_program *g)
 	return top;
 }
 
-static int least(int a, int b) { return a < b ? a : b; }
+static int least(int a, int b)
+{
+	return a < b ? a : b;
+}
 
 static int expected(const char *order, int m, int r)
 {
@@ -130,7 +136,7 @@ static int expected(const char *order, int m, int r)
 
 static void counts(const char *order)
 {
-	static const int micros[] = {1, 2, 4, 6, 8, 16};
+	static const int micros[] = { 1, 2, 4, 6, 8, 16 };
 	int wrong = 0, way = 0;
 
 	for (size_t i = 0; i < HD_LEN(micros); i++) {
@@ -142,7 +148,8 @@ static void counts(const char *order)
 			int got = g ? in_flight(g) : -1, sends = g ? on_the_way(g) : 99;
 
 			if (got != expected(order, m, r)) {
-				note("%s, %d micro-batches, stage %d: %d in flight, not %d", order, m, r, got, expected(order, m, r));
+				note("%s, %d micro-batches, stage %d: %d in flight, not %d", order, m, r, got,
+				     expected(order, m, r));
 				wrong++;
 			}
 			way = sends > way ? sends : way;
@@ -178,8 +185,8 @@ static void planned(const char *order, const char *how, int grows)
 			ok(a > 0 && c - b > 32 * boundary && llabs((c - b) - 2 * (b - a)) <= 32 * small,
 			   "%s, %s, stage %d: bytes grow with the micro-batches", order, how, r);
 		else
-			ok(a > 0 && c - b <= 32 * small && b - a <= 16 * small, "%s, %s, stage %d: bytes do not grow with the micro-batches",
-			   order, how, r);
+			ok(a > 0 && c - b <= 32 * small && b - a <= 16 * small,
+			   "%s, %s, stage %d: bytes do not grow with the micro-batches", order, how, r);
 		note("16, 32, 64 micro-batches: %lld, %lld, %lld", (long long)a, (long long)b, (long long)c);
 	}
 }

@@ -22,7 +22,8 @@ static struct hd_plan *plan(int zero, int micros, int low)
 	snprintf(ini, sizeof(ini),
 		 "[model]\nlayers = 3\nembed = %d\nheads = %d\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
 		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\n"
-		 "[strategy r]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nbucket = 64K\nzero = %d\n",
+		 "[strategy r]\nplugin = " HD_TEST_BUILD
+		 "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nbucket = 64K\nzero = %d\n",
 		 16 * members, members, members * micros, members, zero);
 	c = gt_conf(ini);
 	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
@@ -65,8 +66,10 @@ static int64_t sent(const struct hd_plan *p, uint32_t phases, uint32_t kind)
 	int64_t sum = 0;
 
 	for (const struct node *n = p->first; n; n = n->next)
-		if (n->comm.kind && n->v.phase & phases && (!kind || n->comm.kind == kind) && hd_local_count(n->ins[0]) > 4)
-			sum += hd_comm_node_bytes(n) * (n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? p->micros : 1);
+		if (n->comm.kind && n->v.phase & phases && (!kind || n->comm.kind == kind) &&
+		    hd_local_count(n->ins[0]) > 4)
+			sum += hd_comm_node_bytes(n) *
+			       (n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? p->micros : 1);
 	return sum;
 }
 
@@ -91,8 +94,8 @@ static int64_t read_again(const struct hd_plan *p)
 	for (size_t i = 0; i < p->ntensors; i++) {
 		const struct tensor *t = p->tensors[i];
 
-		if (!t->v.node && t->v.what == HD_TENSOR_PARAM && t->v.ndim > 1 && !strstr(t->v.name, "wte") && !strstr(t->v.name, "wpe") &&
-		    !strstr(t->v.name, "bias"))
+		if (!t->v.node && t->v.what == HD_TENSOR_PARAM && t->v.ndim > 1 && !strstr(t->v.name, "wte") &&
+		    !strstr(t->v.name, "wpe") && !strstr(t->v.name, "bias"))
 			sum += hd_global_count(t) * HD_BITS(t->v.dtype) / 8;
 	}
 	return sum;
@@ -108,10 +111,14 @@ static void memory(int low, int micros)
 
 		if (!ok(p != NULL, "zero %d, %s, %d micro-batches", zero, low ? "bf16" : "fp32", micros))
 			return;
-		is_int(bytes(p, HD_TENSOR_STATE, 0), bytes(p, HD_TENSOR_STATE, 1) / (zero >= 1 ? members : 1), "states");
-		is_int(bytes(p, HD_TENSOR_MASTER, 0), bytes(p, HD_TENSOR_MASTER, 1) / (zero >= 1 ? members : 1), "masters");
-		is_int(bytes(p, HD_TENSOR_GRAD, 0), bytes(p, HD_TENSOR_GRAD, 1) / (zero >= 2 ? members : 1), "gradients");
-		is_int(bytes(p, HD_TENSOR_PARAM, 0), bytes(p, HD_TENSOR_PARAM, 1) / (zero >= 3 ? members : 1), "parameters");
+		is_int(bytes(p, HD_TENSOR_STATE, 0), bytes(p, HD_TENSOR_STATE, 1) / (zero >= 1 ? members : 1),
+		       "states");
+		is_int(bytes(p, HD_TENSOR_MASTER, 0), bytes(p, HD_TENSOR_MASTER, 1) / (zero >= 1 ? members : 1),
+		       "masters");
+		is_int(bytes(p, HD_TENSOR_GRAD, 0), bytes(p, HD_TENSOR_GRAD, 1) / (zero >= 2 ? members : 1),
+		       "gradients");
+		is_int(bytes(p, HD_TENSOR_PARAM, 0), bytes(p, HD_TENSOR_PARAM, 1) / (zero >= 3 ? members : 1),
+		       "parameters");
 		now = peak(p);
 		ok(now > 0 && now < last, "planned: %lld bytes", (long long)now);
 		last = now;
@@ -122,7 +129,8 @@ static void memory(int low, int micros)
 static void movement(void)
 {
 	struct hd_plan *p = plan(0, 1, 0);
-	int64_t once = p ? bytes(p, HD_TENSOR_PARAM, 1) * (members - 1) / members : 0, again = p ? read_again(p) * (members - 1) / members : 0;
+	int64_t once = p ? bytes(p, HD_TENSOR_PARAM, 1) * (members - 1) / members : 0,
+		again = p ? read_again(p) * (members - 1) / members : 0;
 
 	if (!ok(p != NULL && once > again && again > once / 2, "a plan"))
 		return;
@@ -135,7 +143,8 @@ static void movement(void)
 		is_int(sent(p, ~0u, HD_COMM_REDUCE_SCATTER), once, "gradients are scattered once");
 		is_int(sent(p, HD_UNIT_U, HD_COMM_ALL_GATHER), zero == 3 ? 0 : once, "new parameters gathered");
 		is_int(sent(p, HD_UNIT_F, HD_COMM_ALL_GATHER), zero == 3 ? once : 0, "parameters gathered in forward");
-		is_int(sent(p, HD_UNIT_B | HD_UNIT_W, HD_COMM_ALL_GATHER) >= (zero == 3 ? again : 0), 1, "and those that backward reads");
+		is_int(sent(p, HD_UNIT_B | HD_UNIT_W, HD_COMM_ALL_GATHER) >= (zero == 3 ? again : 0), 1,
+		       "and those that backward reads");
 		is_int(sent(p, HD_UNIT_B | HD_UNIT_W, HD_COMM_ALL_GATHER) <= (zero == 3 ? once : 0), 1, "there, once");
 		is_int(sent(p, ~0u, 0) <= (zero == 3 ? 3 : 2) * once, 1, "nothing else");
 		forget(p);
@@ -180,7 +189,7 @@ static void early(void)
 		int k = n->v.phase == HD_UNIT_B;
 
 		if (n->comm.kind != HD_COMM_ALL_GATHER || n->made_by >= 0 || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B)) ||
-		    strstr(n->v.ins[0]->name, "wte"))	/* looked up */
+		    strstr(n->v.ins[0]->name, "wte")) /* looked up */
 			continue;
 		gathers[k]++;
 		beside[k] += products_beside(n) >= 1;

@@ -13,11 +13,14 @@
 #define MLP 64
 #define SEQ 16
 #define VOCAB 257
-#define N 4			/* members, each of one sample */
+#define N 4 /* members, each of one sample */
 #define TOKENS (N * SEQ)
 #include "t/lib/layout_run.h"
 
-struct layout { const char *name, *keys; int roundings; };
+struct layout {
+	const char *name, *keys;
+	int roundings;
+};
 
 /* Terms, each rounded once; what they add up to in a ring, or where it is complete. */
 static const struct layout layouts[] = {
@@ -37,10 +40,12 @@ static void write_ini(const char *name, int batch, int steps, const char *keys, 
 
 	snprintf(path, sizeof(path), "%s/%s.ini", tmp, name);
 	f = fopen(path, "w");
-	fprintf(f, "[model]\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n[data]\ntrain = %s/text\n"
+	fprintf(f,
+		"[model]\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n[data]\ntrain = %s/text\n"
 		"valid_fraction = 0\norder = sequential\n[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = 1\nsteps = %d\n"
 		"optimizer = sgd\nlr = 0\nmin_lr = 0\nschedule = constant\nclip = 0\nweight_decay = 0\nthreads = 1\n"
-		"[checkpoint]\ngradients = yes\n", LAYERS, EMBED, EMBED / HEAD, MLP, VOCAB, tmp, SEQ, batch, steps);
+		"[checkpoint]\ngradients = yes\n",
+		LAYERS, EMBED, EMBED / HEAD, MLP, VOCAB, tmp, SEQ, batch, steps);
 	if (keys)
 		fprintf(f, "[strategy dp]\nplugin = dp\nsize = %d\n%swire = %s\n", N, keys, wire);
 	fclose(f);
@@ -60,7 +65,7 @@ static int gradient(const char *name, int ranks, const char *keys, const char *w
 static double distance(const struct result *a, const struct result *b, double *norm, double *count)
 {
 	struct hd_tensorfile *f = NULL, *g = NULL;
-	struct hd_err err = {0};
+	struct hd_err err = { 0 };
 	double diff = NAN, square = 0;
 
 	*count = 0;
@@ -85,7 +90,8 @@ static double distance(const struct result *a, const struct result *b, double *n
 	return sqrt(diff);
 }
 
-static void try(const struct layout *l, const char *wire, double unit, double least, const struct result *one, double members)
+static void try(const struct layout *l, const char *wire, double unit, double least, const struct result *one,
+		double members)
 {
 	struct result r;
 	double norm, count, off, bound;
@@ -110,7 +116,7 @@ int main(void)
 		skip_all("heddle is not built");
 	if (layouts_begin() < 0)
 		return 1;
-	write_ini("samples", 1, N, NULL, NULL);		/* the loss is a mean, so each is N times a member's */
+	write_ini("samples", 1, N, NULL, NULL); /* the loss is a mean, so each is N times a member's */
 	ok(run_ini("samples", 1, &samples) == 0, "one rank, sample by sample");
 	for (int i = 0; i < N; i++)
 		members += samples.norm[i] / N;

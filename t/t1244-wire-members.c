@@ -14,21 +14,21 @@
 
 #define SEQ 5
 
-static const int members[] = {3, 5, 6, 7, 8};
+static const int members[] = { 3, 5, 6, 7, 8 };
 
 /* roundings: each member's term once, then sums on their way; 0: as many as there are members */
 static const struct way {
 	const char *name, *keys;
 	int roundings, node;
 } ways[] = {
-	{"ring", "sync = ring\nbucket = 1K\n", 0, 1},
-	{"all-reduce", "sync = allreduce\nbucket = 1K\n", 2, 1},
-	{"two levels of nodes of 2", "sync = hierarchical\nnode_size = 2\n", 3, 2},
-	{"two levels of nodes of 3", "sync = hierarchical\nnode_size = 3\n", 3, 3},
-	{"servers", "sync = server\n", 1, 1},
-	{"pieces of states", "zero = 1\nbucket = 1K\n", 2, 1},
-	{"pieces of gradients", "zero = 2\n", 2, 1},
-	{"pieces of parameters", "zero = 3\n", 2, 1},
+	{ "ring", "sync = ring\nbucket = 1K\n", 0, 1 },
+	{ "all-reduce", "sync = allreduce\nbucket = 1K\n", 2, 1 },
+	{ "two levels of nodes of 2", "sync = hierarchical\nnode_size = 2\n", 3, 2 },
+	{ "two levels of nodes of 3", "sync = hierarchical\nnode_size = 3\n", 3, 3 },
+	{ "servers", "sync = server\n", 1, 1 },
+	{ "pieces of states", "zero = 1\nbucket = 1K\n", 2, 1 },
+	{ "pieces of gradients", "zero = 2\n", 2, 1 },
+	{ "pieces of parameters", "zero = 3\n", 2, 1 },
 };
 
 static struct gt_run *opened(int n, int samples, const char *strategy)
@@ -37,12 +37,11 @@ static struct gt_run *opened(int n, int samples, const char *strategy)
 	struct hd_plan *p;
 	struct gt_run *r;
 
-	snprintf(
-		ini, sizeof(ini),
-		"[model]\nlayers = 1\nheads = 2\nembed = %d\nmlp = %d\nvocab = 19\ninit_std = 0.1\n"
-		"[data]\ntrain = none\n"
-		"[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\noptimizer = sgd\nclip = 0\n%s",
-		2 * n, 3 * n, SEQ, samples, strategy);
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = 1\nheads = 2\nembed = %d\nmlp = %d\nvocab = 19\ninit_std = 0.1\n"
+		 "[data]\ntrain = none\n"
+		 "[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\noptimizer = sgd\nclip = 0\n%s",
+		 2 * n, 3 * n, SEQ, samples, strategy);
 	p = gt_plan_of(ini, *strategy ? n : 1, HD_DTYPE_F64);
 	r = p ? gt_open(p, *strategy ? sim_members : NULL) : NULL;
 	if (r)
@@ -50,7 +49,10 @@ static struct gt_run *opened(int n, int samples, const char *strategy)
 	return r;
 }
 
-static double norm_of(struct gt_run *r) { return *gt_address(r, r->plan->norm, 0); }
+static double norm_of(struct gt_run *r)
+{
+	return *gt_address(r, r->plan->norm, 0);
+}
 
 static int64_t member;
 
@@ -94,7 +96,7 @@ static void add_gradient(struct gt_run *r, const struct tensor *g, const struct 
 
 static void run(const struct way *w, const char *wire, double unit, double least, int n, double norms)
 {
-	struct distance d = {.same_bits = 1};
+	struct distance d = { .same_bits = 1 };
 	char strategy[400];
 	struct gt_run *r;
 	const char *why;

@@ -21,7 +21,7 @@
 struct layout {
 	const char *name;
 	int ranks;
-	const char *section;		/* %s: the build folder */
+	const char *section; /* %s: the build folder */
 };
 
 #define RULES "[strategy m]\nplugin = %s/t/plugins/.libs/rules.so\n"
@@ -57,7 +57,8 @@ static void write_ini(const char *name, const struct layout *l, const char *mode
 
 	snprintf(path, sizeof(path), "%s/%s.ini", tmp, name);
 	f = fopen(path, "w");
-	fprintf(f, "[model]\nlayers = %d\nembed = 16\nheads = 4\nvocab = 257\ninit_std = 0.1\n%s\n"
+	fprintf(f,
+		"[model]\nlayers = %d\nembed = 16\nheads = 4\nvocab = 257\ninit_std = 0.1\n%s\n"
 		"[data]\ntrain = %s/text\nvalid_fraction = 0\n"
 		"[train]\nseq = 16\nglobal_batch = 8\nmicro_batch = 1\nsteps = %d\noptimizer = sgd\nlr = 0.1\n"
 		"schedule = constant\nclip = 0\nweight_decay = 0\nthreads = 1\n%s\n[checkpoint]\ngradients = yes\n",
@@ -102,7 +103,8 @@ static void model(char letter, const char *keys, const char *what, const int *wh
 		const struct layout *l = &layouts[*which];
 
 		snprintf(name, sizeof(name), "%c%d", letter, *which + 2);
-		ok(run(name, l, keys, *which % 2 ? BF16 "recompute = full\n" : BF16, &many) == 0, "%s, %s", what, l->name);
+		ok(run(name, l, keys, *which % 2 ? BF16 "recompute = full\n" : BF16, &many) == 0, "%s, %s", what,
+		   l->name);
 		alike(&many, &one, l->name);
 	}
 }
@@ -118,7 +120,8 @@ static void recomputed(void)
 
 		snprintf(train, sizeof(train), BF16 "recompute = %s\n", how[i]);
 		ok(run(how[i], NULL, "dropout = 0.1", train, &r[i]) == 0, "recompute = %s", how[i]);
-		ok(compare(&r[0], &r[i], where, sizeof(where)) == 0 && worst_loss(&r[0], &r[i]) == 0, "the same bits: %s", where);
+		ok(compare(&r[0], &r[i], where, sizeof(where)) == 0 && worst_loss(&r[0], &r[i]) == 0,
+		   "the same bits: %s", where);
 	}
 }
 
@@ -134,9 +137,10 @@ int main(void)
 	model('a', "", "gpt2", all);
 	model('b', "family = llama\nkv_heads = 2", "llama", some);
 	/* each token asks every expert: a choice between two that are nearly equal is no continuous function of the logits */
-	model('c', "family = mixtral\nkv_heads = 2\nexperts = 4\nexperts_per_token = 4\nz_loss = 0.001", "experts, rows counted",
-	      experts);
-	model('d', "experts = 2\nmoe_every = 2\nsecond_expert = all\ncapacity_factor = 2\naux_loss = 0", "experts, places", experts);
+	model('c', "family = mixtral\nkv_heads = 2\nexperts = 4\nexperts_per_token = 4\nz_loss = 0.001",
+	      "experts, rows counted", experts);
+	model('d', "experts = 2\nmoe_every = 2\nsecond_expert = all\ncapacity_factor = 2\naux_loss = 0",
+	      "experts, places", experts);
 	recomputed();
 	layouts_end();
 	return done();

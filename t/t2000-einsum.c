@@ -11,57 +11,45 @@ static const struct product {
 	const char *what, *a, *b, *c, *bias;
 	int add;
 } products[] = {
-	{"weight [in,out]", "seq=37,in=19", "in=19,out=23", "seq=37,out=23", NULL, 0},
-	{"weight [out,in]", "seq=37,in=19", "out=23,in=19", "seq=37,out=23", NULL, 0},
-	{"two row dims, bias", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96",
-	 "out=96", 0},
-	{"add in place", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96", NULL, 1},
-	{"bias, add in place", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 1},
-	{"bias, add apart", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 2},
-	{"weight gradient [out,in]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24",
-	 "out=24,in=40", NULL, 0},
-	{"weight gradient [in,out]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24",
-	 "in=40,out=24", NULL, 0},
-	{"input gradient", "batch=2,seq=33,out=24", "out=24,in=40", "batch=2,seq=33,in=40", NULL,
-	 1},
-	{"roles swapped", "in=19,out=23", "seq=37,in=19", "seq=37,out=23", "out=23", 0},
-	{"heads", "batch=2,seq=9,in=32", "head=4,hd=16,in=32", "batch=2,seq=9,head=4,hd=16",
-	 "head=4,hd=16", 0},
-	{"heads joined", "batch=2,seq=9,head=4,hd=16", "head=4,hd=16,out=32",
-	 "batch=2,seq=9,out=32", "out=32", 1},
-	{"heads cut from a whole", "seq=9,in=32", "head=4@4/12,hd=16,in=32",
-	 "seq=9,head=4@4/12,hd=16", "head=4@4/12,hd=16", 0},
-	{"heads outermost", "batch=2,seq=9,in=32", "in=32,head=4,hd=16",
-	 "head=4,batch=2,seq=9,hd=16", NULL, 0},
-	{"experts", "expert=5,slot=11,in=24", "expert=5,in=24,ff=40", "expert=5,slot=11,ff=40",
-	 "expert=5,ff=40", 0},
-	{"experts, [out,in]", "expert=5,slot=11,in=24", "expert=5,ff=40,in=24",
-	 "expert=5,slot=11,ff=40", NULL, 0},
-	{"experts' weights", "expert=5,slot=11,in=24", "expert=5,slot=11,ff=40",
-	 "expert=5,in=24,ff=40", NULL, 0},
-	{"experts inside", "slot=11,expert=5,in=24", "expert=5,in=24,ff=40",
-	 "slot=11,expert=5,ff=40", NULL, 0},
-	{"two batch dims", "a=2,b=3,m=7,k=5", "a=2,b=3,k=5,n=6", "b=3,a=2,m=7,n=6", NULL, 1},
-	{"bias on rows", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "seq=7", 0},
-	{"bias on rows of batch", "batch=3,seq=7,in=12", "in=12,out=9", "batch=3,seq=7,out=9",
-	 "seq=7,out=9", 0},
-	{"bias without dims", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "", 0},
-	{"sums that do not merge", "i=4,m=6,j=5", "j=5,i=4,n=8", "m=6,n=8", "n=8", 1},
-	{"sum in one input", "m=6,k=5,lost=3", "k=5,n=8", "m=6,n=8", NULL, 0},
-	{"sum in one input, swapped", "k=5,n=8", "m=6,k=5,lost=3", "m=6,n=8", NULL, 0},
-	{"outer product", "m=6", "n=8", "m=6,n=8", NULL, 0},
-	{"inner product", "k=77", "k=77", "", NULL, 0},
-	{"matrix times vector", "m=50,k=33", "k=33", "m=50", NULL, 0},
-	{"vector times matrix", "k=33", "k=33,n=50", "n=50", "n=50", 0},
-	{"elementwise", "m=6,n=8", "m=6,n=8", "m=6,n=8", NULL, 0},
-	{"elementwise, transposed", "m=6,n=8", "n=8,m=6", "n=8,m=6", NULL, 0},
-	{"c transposed", "seq=37,in=19", "in=19,out=23", "out=23,seq=37", "out=23", 0},
-	{"extents of one", "batch=1,seq=1,in=19", "out=1,in=19", "batch=1,seq=1,out=1", "out=1", 1},
-	{"one summed", "m=6,k=1", "k=1,n=8", "m=6,n=8", NULL, 0},
-	{"one row", "m=1,k=40", "n=24,k=40", "m=1,n=24", "n=24", 0},
-	{"nothing summed", "m=6,k=0", "k=0,n=8", "m=6,n=8", "n=8", 0},
-	{"no rows", "m=0,k=5", "k=5,n=8", "m=0,n=8", NULL, 0},
-	{"larger", "m=130,k=257", "n=191,k=257", "m=130,n=191", "n=191", 0},
+	{ "weight [in,out]", "seq=37,in=19", "in=19,out=23", "seq=37,out=23", NULL, 0 },
+	{ "weight [out,in]", "seq=37,in=19", "out=23,in=19", "seq=37,out=23", NULL, 0 },
+	{ "two row dims, bias", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96", "out=96", 0 },
+	{ "add in place", "batch=3,seq=17,in=64", "out=96,in=64", "batch=3,seq=17,out=96", NULL, 1 },
+	{ "bias, add in place", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 1 },
+	{ "bias, add apart", "seq=8,in=64", "in=64,out=96", "seq=8,out=96", "out=96", 2 },
+	{ "weight gradient [out,in]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24", "out=24,in=40", NULL, 0 },
+	{ "weight gradient [in,out]", "batch=2,seq=33,in=40", "batch=2,seq=33,out=24", "in=40,out=24", NULL, 0 },
+	{ "input gradient", "batch=2,seq=33,out=24", "out=24,in=40", "batch=2,seq=33,in=40", NULL, 1 },
+	{ "roles swapped", "in=19,out=23", "seq=37,in=19", "seq=37,out=23", "out=23", 0 },
+	{ "heads", "batch=2,seq=9,in=32", "head=4,hd=16,in=32", "batch=2,seq=9,head=4,hd=16", "head=4,hd=16", 0 },
+	{ "heads joined", "batch=2,seq=9,head=4,hd=16", "head=4,hd=16,out=32", "batch=2,seq=9,out=32", "out=32", 1 },
+	{ "heads cut from a whole", "seq=9,in=32", "head=4@4/12,hd=16,in=32", "seq=9,head=4@4/12,hd=16",
+	  "head=4@4/12,hd=16", 0 },
+	{ "heads outermost", "batch=2,seq=9,in=32", "in=32,head=4,hd=16", "head=4,batch=2,seq=9,hd=16", NULL, 0 },
+	{ "experts", "expert=5,slot=11,in=24", "expert=5,in=24,ff=40", "expert=5,slot=11,ff=40", "expert=5,ff=40", 0 },
+	{ "experts, [out,in]", "expert=5,slot=11,in=24", "expert=5,ff=40,in=24", "expert=5,slot=11,ff=40", NULL, 0 },
+	{ "experts' weights", "expert=5,slot=11,in=24", "expert=5,slot=11,ff=40", "expert=5,in=24,ff=40", NULL, 0 },
+	{ "experts inside", "slot=11,expert=5,in=24", "expert=5,in=24,ff=40", "slot=11,expert=5,ff=40", NULL, 0 },
+	{ "two batch dims", "a=2,b=3,m=7,k=5", "a=2,b=3,k=5,n=6", "b=3,a=2,m=7,n=6", NULL, 1 },
+	{ "bias on rows", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "seq=7", 0 },
+	{ "bias on rows of batch", "batch=3,seq=7,in=12", "in=12,out=9", "batch=3,seq=7,out=9", "seq=7,out=9", 0 },
+	{ "bias without dims", "seq=7,in=12", "in=12,out=9", "seq=7,out=9", "", 0 },
+	{ "sums that do not merge", "i=4,m=6,j=5", "j=5,i=4,n=8", "m=6,n=8", "n=8", 1 },
+	{ "sum in one input", "m=6,k=5,lost=3", "k=5,n=8", "m=6,n=8", NULL, 0 },
+	{ "sum in one input, swapped", "k=5,n=8", "m=6,k=5,lost=3", "m=6,n=8", NULL, 0 },
+	{ "outer product", "m=6", "n=8", "m=6,n=8", NULL, 0 },
+	{ "inner product", "k=77", "k=77", "", NULL, 0 },
+	{ "matrix times vector", "m=50,k=33", "k=33", "m=50", NULL, 0 },
+	{ "vector times matrix", "k=33", "k=33,n=50", "n=50", "n=50", 0 },
+	{ "elementwise", "m=6,n=8", "m=6,n=8", "m=6,n=8", NULL, 0 },
+	{ "elementwise, transposed", "m=6,n=8", "n=8,m=6", "n=8,m=6", NULL, 0 },
+	{ "c transposed", "seq=37,in=19", "in=19,out=23", "out=23,seq=37", "out=23", 0 },
+	{ "extents of one", "batch=1,seq=1,in=19", "out=1,in=19", "batch=1,seq=1,out=1", "out=1", 1 },
+	{ "one summed", "m=6,k=1", "k=1,n=8", "m=6,n=8", NULL, 0 },
+	{ "one row", "m=1,k=40", "n=24,k=40", "m=1,n=24", "n=24", 0 },
+	{ "nothing summed", "m=6,k=0", "k=0,n=8", "m=6,n=8", "n=8", 0 },
+	{ "no rows", "m=0,k=5", "k=5,n=8", "m=0,n=8", NULL, 0 },
+	{ "larger", "m=130,k=257", "n=191,k=257", "m=130,n=191", "n=191", 0 },
 };
 
 static struct kt *build(const struct product *p, uint32_t in, uint32_t out)
@@ -135,8 +123,7 @@ static void settles(void)
 
 	kt_prepare(t, KT_CPU);
 	text = hd_device_cpu()->settle("", NULL);
-	ok(strstr(text, "product:") == text && strchr(text, '\n'),
-	   "settle returns what is in force");
+	ok(strstr(text, "product:") == text && strchr(text, '\n'), "settle returns what is in force");
 	again = hd_device_cpu()->settle(text, NULL);
 	is_str(again, text, "what is known stays");
 	KT_CHECK(t, 0, "settled");
@@ -174,8 +161,7 @@ static void settles_for_others(void)
 	kt_prepare(t, KT_CPU);
 	text = hd_device_cpu()->settle("", &x);
 	line = strstr(text, foreign);
-	ok(line && strchr(line, ' ') && strchr(line, ' ') < strchr(line, '\n'),
-	   "the key of another rank has a value");
+	ok(line && strchr(line, ' ') && strchr(line, ' ') < strchr(line, '\n'), "the key of another rank has a value");
 	free(text);
 	kt_free(t);
 }
@@ -196,9 +182,12 @@ static void with_gelu(int rows, int k, int n, uint32_t dtype, int inside)
 	snprintf(c, sizeof(c), "batch=2,seq=%d,mlp=%d", rows, n);
 	snprintf(bias, sizeof(bias), "mlp=%d", n);
 	snprintf(name, sizeof(name), "%d x %d x %d %s", rows, k, n, hd_dtype_name(dtype));
-	for (int how = 0; how < 5; how++) {		/* 0 to 3: with a bias, kept; 4: backward */
-		struct kt *t = how == 4 ? KT_NEW(einsum_gelu_d, "") : KT_NEW(einsum_gelu, how == 3 ? "bias=1 keep=1" : how == 2 ?
-			"keep=1" : how == 1 ? "bias=1" : "");
+	for (int how = 0; how < 5; how++) { /* 0 to 3: with a bias, kept; 4: backward */
+		struct kt *t = how == 4 ? KT_NEW(einsum_gelu_d, "")
+					: KT_NEW(einsum_gelu, how == 3   ? "bias=1 keep=1"
+							      : how == 2 ? "keep=1"
+							      : how == 1 ? "bias=1"
+									 : "");
 
 		kt_reals(kt_in(t, dtype, a), -1, 1), kt_reals(kt_in(t, dtype, b), -0.5, 0.5);
 		if (how < 4 && how & 1)
@@ -213,7 +202,8 @@ static void with_gelu(int rows, int k, int n, uint32_t dtype, int inside)
 		kt_free(t);
 	}
 	after = kt_device->settle("", NULL);
-	is_int(atoi(strstr(after, "with_gelu ") + 10) - atoi(strstr(before, "with_gelu ") + 10), inside, "so many by the library");
+	is_int(atoi(strstr(after, "with_gelu ") + 10) - atoi(strstr(before, "with_gelu ") + 10), inside,
+	       "so many by the library");
 	free(before), free(after);
 }
 
@@ -244,7 +234,7 @@ int main(void)
 #ifdef KT_CUDA
 	by_the_library();
 	with_gelu(5, 24, 40, HD_DTYPE_BF16, 5);
-	with_gelu(5, 23, 37, HD_DTYPE_BF16, 2);		/* what is kept must be in whole pieces */
+	with_gelu(5, 23, 37, HD_DTYPE_BF16, 2); /* what is kept must be in whole pieces */
 	with_gelu(5, 24, 40, HD_DTYPE_F32, 0);
 #endif
 	refuses();

@@ -10,7 +10,7 @@
 #include <omp.h>
 
 #ifdef KT_CUDA
-#define LEAST_WIDTH 16		/* a word of the cpu's alone */
+#define LEAST_WIDTH 16 /* a word of the cpu's alone */
 #else
 #define LEAST_WIDTH 4
 #endif
@@ -18,27 +18,26 @@
 static const struct shape {
 	const char *what, *q, *k, *attr;
 } shapes[] = {
-	{"one block", "b=1,s=64,h=1,d=64", "b=1,s=64,h=1,d=64", "causal=1"},
-	{"several blocks", "b=2,s=192,h=3,d=64", "b=2,s=192,h=3,d=64", "causal=1"},
-	{"odd seq", "b=2,s=77,h=2,d=32", "b=2,s=77,h=2,d=32", "causal=1"},
-	{"odd everything", "b=3,s=131,h=3,d=17", "b=3,s=131,h=3,d=17", "causal=1"},
-	{"not causal", "b=1,s=100,h=2,d=24", "b=1,s=100,h=2,d=24", ""},
-	{"not causal, whole blocks", "b=1,s=128,h=2,d=16", "b=1,s=128,h=2,d=16", ""},
-	{"grouped", "b=2,s=70,h=6,d=16", "b=2,s=70,kv=2,d=16", "causal=1"},
-	{"one kv head", "b=1,s=65,h=4,d=80", "b=1,s=65,kv=1,d=80", "causal=1"},
-	{"a slice of the heads", "b=1,s=40,h=4@4/12,d=16", "b=1,s=40,kv=2@2/6,d=16", "causal=1"},
-	{"a slice inside a group", "b=1,s=40,h=2@2/8,d=16", "b=1,s=40,kv=1@0/2,d=16", "causal=1"},
-	{"a slice of heads, all kv heads", "b=1,s=40,h=3@5/8,d=16", "b=1,s=40,kv=2,d=16",
-	 "causal=1"},
-	{"head_dim 1", "b=1,s=30,h=2,d=1", "b=1,s=30,h=2,d=1", "causal=1"},
-	{"head_dim 128", "b=1,s=130,h=1,d=128", "b=1,s=130,h=1,d=128", "causal=1"},
-	{"head_dim 256", "b=1,s=66,h=1,d=256", "b=1,s=66,h=1,d=256", "causal=1"},
-	{"scale", "b=1,s=50,h=2,d=20", "b=1,s=50,h=2,d=20", "causal=1 scale=0.7"},
-	{"large scores", "b=1,s=90,h=2,d=20", "b=1,s=90,h=2,d=20", "causal=1 scale=30"},
-	{"one position", "b=2,s=1,h=2,d=8", "b=2,s=1,h=2,d=8", "causal=1"},
-	{"later queries", "b=1,s=70@70/140,h=2,d=8", "b=1,t=140,h=2,d=8", "causal=1"},
-	{"keys of the future", "b=1,s=70@0/300,h=2,d=8", "b=1,t=150@35/300,h=2,d=8", "causal=1"},
-	{"no sequences", "b=0,s=9,h=2,d=8", "b=0,s=9,h=2,d=8", "causal=1"},
+	{ "one block", "b=1,s=64,h=1,d=64", "b=1,s=64,h=1,d=64", "causal=1" },
+	{ "several blocks", "b=2,s=192,h=3,d=64", "b=2,s=192,h=3,d=64", "causal=1" },
+	{ "odd seq", "b=2,s=77,h=2,d=32", "b=2,s=77,h=2,d=32", "causal=1" },
+	{ "odd everything", "b=3,s=131,h=3,d=17", "b=3,s=131,h=3,d=17", "causal=1" },
+	{ "not causal", "b=1,s=100,h=2,d=24", "b=1,s=100,h=2,d=24", "" },
+	{ "not causal, whole blocks", "b=1,s=128,h=2,d=16", "b=1,s=128,h=2,d=16", "" },
+	{ "grouped", "b=2,s=70,h=6,d=16", "b=2,s=70,kv=2,d=16", "causal=1" },
+	{ "one kv head", "b=1,s=65,h=4,d=80", "b=1,s=65,kv=1,d=80", "causal=1" },
+	{ "a slice of the heads", "b=1,s=40,h=4@4/12,d=16", "b=1,s=40,kv=2@2/6,d=16", "causal=1" },
+	{ "a slice inside a group", "b=1,s=40,h=2@2/8,d=16", "b=1,s=40,kv=1@0/2,d=16", "causal=1" },
+	{ "a slice of heads, all kv heads", "b=1,s=40,h=3@5/8,d=16", "b=1,s=40,kv=2,d=16", "causal=1" },
+	{ "head_dim 1", "b=1,s=30,h=2,d=1", "b=1,s=30,h=2,d=1", "causal=1" },
+	{ "head_dim 128", "b=1,s=130,h=1,d=128", "b=1,s=130,h=1,d=128", "causal=1" },
+	{ "head_dim 256", "b=1,s=66,h=1,d=256", "b=1,s=66,h=1,d=256", "causal=1" },
+	{ "scale", "b=1,s=50,h=2,d=20", "b=1,s=50,h=2,d=20", "causal=1 scale=0.7" },
+	{ "large scores", "b=1,s=90,h=2,d=20", "b=1,s=90,h=2,d=20", "causal=1 scale=30" },
+	{ "one position", "b=2,s=1,h=2,d=8", "b=2,s=1,h=2,d=8", "causal=1" },
+	{ "later queries", "b=1,s=70@70/140,h=2,d=8", "b=1,t=140,h=2,d=8", "causal=1" },
+	{ "keys of the future", "b=1,s=70@0/300,h=2,d=8", "b=1,t=150@35/300,h=2,d=8", "causal=1" },
+	{ "no sequences", "b=0,s=9,h=2,d=8", "b=0,s=9,h=2,d=8", "causal=1" },
 };
 
 struct both {
@@ -72,15 +71,12 @@ static void open_both(struct both *x, const struct shape *s, int width)
 	kt_reals(x->v, -1, 1);
 	x->bwd = KT_NEW(attention_d, attr);
 	for (int i = 0; i < 6; i++)
-		x->in[i] = kt_in(x->bwd, HD_DTYPE_F32,
-				 i == 1 || i == 2 ? s->k
-				 : i == 4         ? lse_spec(s->q)
-						  : s->q);
+		x->in[i] = kt_in(x->bwd, HD_DTYPE_F32, i == 1 || i == 2 ? s->k : i == 4 ? lse_spec(s->q) : s->q);
 	x->dq = kt_out(x->bwd, HD_DTYPE_F32, s->q);
 	x->dk = kt_out(x->bwd, HD_DTYPE_F32, s->k);
 	x->dv = kt_out(x->bwd, HD_DTYPE_F32, s->k);
 	kt_reals(x->in[5], -1, 1);
-	x->bwd->least = 0.1;		/* a query that sees one key has dq = 0 */
+	x->bwd->least = 0.1; /* a query that sees one key has dq = 0 */
 }
 
 static void close_both(struct both *x)
@@ -179,8 +175,7 @@ static void threads_do_not_matter(void)
 	omp_set_num_threads(3);
 	kt_prepare(x.bwd, KT_CPU);
 	kt_run(x.bwd, KT_CPU);
-	ok(!memcmp(one, x.dk->mem[KT_CPU], x.dk->bytes[KT_CPU]),
-	   "the same bits on 1 and on 3 threads");
+	ok(!memcmp(one, x.dk->mem[KT_CPU], x.dk->bytes[KT_CPU]), "the same bits on 1 and on 3 threads");
 	free(one);
 	close_both(&x);
 }
@@ -188,9 +183,12 @@ static void threads_do_not_matter(void)
 static const struct refusal {
 	const char *q, *k, *v, *text;
 } refusals[] = {
-	{ "b=1,s=8,h=3,d=4", "b=1,s=8,kv=2,d=4", "b=1,s=8,kv=2,d=4", "attention: 3 heads do not divide into 2 kv heads" },
-	{ "b=1,s=8,h=2,d=4", "b=1,s=8,h=2,d=5", "b=1,s=8,h=2,d=5", "attention: q, k and v differ in batch or head_dim" },
-	{ "b=1,s=8,h=2,d=4", "b=1,s=8,h=2,d=4", "b=1,s=7,h=2,d=4", "attention: q, k and v differ in batch or head_dim" },
+	{ "b=1,s=8,h=3,d=4", "b=1,s=8,kv=2,d=4", "b=1,s=8,kv=2,d=4",
+	  "attention: 3 heads do not divide into 2 kv heads" },
+	{ "b=1,s=8,h=2,d=4", "b=1,s=8,h=2,d=5", "b=1,s=8,h=2,d=5",
+	  "attention: q, k and v differ in batch or head_dim" },
+	{ "b=1,s=8,h=2,d=4", "b=1,s=8,h=2,d=4", "b=1,s=7,h=2,d=4",
+	  "attention: q, k and v differ in batch or head_dim" },
 	{ "s=8,h=2,d=4", "b=1,s=8,h=2,d=4", "b=1,s=8,h=2,d=4", "attention: q, k, v have 3, 4, 4 dims, not 4" },
 	{ "b=1,s=8,h=2@6/8,d=4", "b=1,s=8,kv=1@0/2,d=4", "b=1,s=8,kv=1@0/2,d=4",
 	  "attention: heads 6 to 7 do not read kv heads 0 to 0" },

@@ -32,8 +32,7 @@ static void adds(void)
 	add("batch=3,seq=5,embed=33", "batch=3,embed=33", "seq=5", 0);
 	add("batch=3,seq=5,embed=33", "batch=3", "embed=33,seq=5", 1);
 	add("batch=3,seq=5,embed=33", "", "batch=3,seq=5", 0);
-	add("batch=2@3/9,seq=7,embed=1501@2/4000", "seq=7,embed=1501@2/4000", "embed=1501@2/4000",
-	    1);
+	add("batch=2@3/9,seq=7,embed=1501@2/4000", "seq=7,embed=1501@2/4000", "embed=1501@2/4000", 1);
 	add("", "", NULL, 0);
 	kt_in(t, HD_DTYPE_F32, "a=4,b=5");
 	kt_in(t, HD_DTYPE_F32, "c=5");
@@ -61,19 +60,21 @@ static void cast(uint32_t from, uint32_t to, int64_t n, double tol)
 /* 1 + k/256 lies halfway between two bf16 where k is odd; the even neighbour wins. */
 static void cast_rounding(int which)
 {
-	static const struct { float x; uint16_t y;
+	static const struct {
+		float x;
+		uint16_t y;
 	} want[] = {
-		{1 + 1 / 256.f, 0x3f80},
-		{1 + 3 / 256.f, 0x3f82},
-		{1 + 1 / 256.f + 0x1p-20f, 0x3f81},
-		{-1 - 3 / 256.f, 0xbf82},
-		{0, 0},
-		{-0.0f, 0x8000},
-		{INFINITY, 0x7f80},
-		{3.4e38f, 0x7f80},
-		{0x1p-149f, 0},
-		{0x1p-133f, 1},
-		{0x1.8p-133f, 2},
+		{ 1 + 1 / 256.f, 0x3f80 },
+		{ 1 + 3 / 256.f, 0x3f82 },
+		{ 1 + 1 / 256.f + 0x1p-20f, 0x3f81 },
+		{ -1 - 3 / 256.f, 0xbf82 },
+		{ 0, 0 },
+		{ -0.0f, 0x8000 },
+		{ INFINITY, 0x7f80 },
+		{ 3.4e38f, 0x7f80 },
+		{ 0x1p-149f, 0 },
+		{ 0x1p-133f, 1 },
+		{ 0x1.8p-133f, 2 },
 	};
 	struct kt *t = KT_NEW(cast, "");
 	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "a=12"), *y = kt_out(t, HD_DTYPE_BF16, "a=12");
@@ -95,12 +96,27 @@ static void cast_rounding(int which)
 /* 1 + k/2048 lies halfway between two fp16 where k is odd; the least is 2^-24, from 65520 on all is infinite. */
 static void cast_half(int which)
 {
-	static const struct { float x; uint16_t y;
+	static const struct {
+		float x;
+		uint16_t y;
 	} want[] = {
-		{1 + 1 / 2048.f, 0x3c00}, {1 + 3 / 2048.f, 0x3c02}, {1 + 1 / 2048.f + 0x1p-20f, 0x3c01},
-		{-1 - 3 / 2048.f, 0xbc02}, {0, 0}, {-0.0f, 0x8000}, {INFINITY, 0x7c00}, {65519, 0x7bff}, {65520, 0x7c00},
-		{-1e30f, 0xfc00}, {0x1p-24f, 1}, {0x1p-25f, 0}, {0x1.8p-24f, 2}, {0x1p-14f, 0x400}, {0x1.ff8p-15f, 0x3ff},
-		{0x1.ffep-15f, 0x400}, {0x1.fffp-1f, 0x3c00},
+		{ 1 + 1 / 2048.f, 0x3c00 },
+		{ 1 + 3 / 2048.f, 0x3c02 },
+		{ 1 + 1 / 2048.f + 0x1p-20f, 0x3c01 },
+		{ -1 - 3 / 2048.f, 0xbc02 },
+		{ 0, 0 },
+		{ -0.0f, 0x8000 },
+		{ INFINITY, 0x7c00 },
+		{ 65519, 0x7bff },
+		{ 65520, 0x7c00 },
+		{ -1e30f, 0xfc00 },
+		{ 0x1p-24f, 1 },
+		{ 0x1p-25f, 0 },
+		{ 0x1.8p-24f, 2 },
+		{ 0x1p-14f, 0x400 },
+		{ 0x1.ff8p-15f, 0x3ff },
+		{ 0x1.ffep-15f, 0x400 },
+		{ 0x1.fffp-1f, 0x3c00 },
 	};
 	struct kt *t = KT_NEW(cast, "");
 	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "a=18"), *y = kt_out(t, HD_DTYPE_F16, "a=18");
@@ -169,8 +185,7 @@ static void copies(void)
 	copy(HD_DTYPE_F32, "a=300,b=301", "c=90300", "");
 	copy(HD_DTYPE_I32, "a=100", "b=40", "runs=4 run=3 src=2 src_step=20 dst=1 dst_step=7");
 	copy(HD_DTYPE_F32, "a=100", "b=40", "runs=4 run=3 src=60 src_step=-20 dst=1 dst_step=7");
-	copy(HD_DTYPE_F32, "a=70000", "b=140000",
-	     "runs=2 run=30011 src_step=35000 dst=19 dst_step=70000");
+	copy(HD_DTYPE_F32, "a=70000", "b=140000", "runs=2 run=30011 src_step=35000 dst=19 dst_step=70000");
 	copy(HD_DTYPE_B1, "a=77", "b=77", "");
 	kt_in(t, HD_DTYPE_F32, "a=12");
 	kt_out(t, HD_DTYPE_F32, "b=13");

@@ -80,8 +80,7 @@ static void norm(const char *rows, const char *col, int rms, double offset)
 	if (n.b)
 		kt_reals(n.b, -1, 1);
 	kt_reals(n.dy, -1, 1);
-	KT_CHECK(n.f, lost * kt_tol(HD_DTYPE_F32, cols + 16), "norm %s of %s rms=%d around %g", col, rows,
-		 rms, offset);
+	KT_CHECK(n.f, lost * kt_tol(HD_DTYPE_F32, cols + 16), "norm %s of %s rms=%d around %g", col, rows, rms, offset);
 	norm_connect(&n);
 	KT_CHECK(n.d, lost * kt_tol(HD_DTYPE_F32, cols + 16), "norm_d");
 	KT_CHECK(n.dw, lost * kt_tol(HD_DTYPE_F32, nrows + 16), "norm_dw");
@@ -143,8 +142,7 @@ int main(void)
 	exact_columns();
 	norm_free(&n);
 	n = norm_new("batch=3", "embed=8/9", 0);
-	kt_refused(n.f,
-		   "norm: input 0 has 8 of the 9 elements of dim embed (from 0), it needs all");
+	kt_refused(n.f, "norm: input 0 has 8 of the 9 elements of dim embed (from 0), it needs all");
 	norm_free(&n);
 	n = norm_new("batch=3", "embed=8", 0);
 	n.w->view[KT_CPU].n[0] = 7;

@@ -132,8 +132,7 @@ static void refusals(void)
 	kt_in(e, HD_DTYPE_I32, "batch=2,seq=3");
 	kt_in(e, HD_DTYPE_F32, "vocab=9,embed=5");
 	kt_out(e, HD_DTYPE_F32, "batch=2,seq=3,embed=4");
-	kt_refused(e,
-		   "embedding: rows of the table have 5 of dim embed, those of x 4 of dim embed");
+	kt_refused(e, "embedding: rows of the table have 5 of dim embed, those of x 4 of dim embed");
 	kt_in(p, HD_DTYPE_F32, "batch=2,seq=3@6/9,embed=5");
 	kt_in(p, HD_DTYPE_F32, "position=8,embed=5");
 	kt_out(p, HD_DTYPE_F32, "batch=2,seq=3@6/9,embed=5");
@@ -150,8 +149,7 @@ int main(void)
 {
 	embedding("batch=2,seq=5", "vocab=7,embed=33", "batch=2,seq=5,embed=33", 6);
 	embedding("batch=2,seq=5", "vocab=3@4/11,embed=33", "batch=2,seq=5,embed=33", 10);
-	embedding("batch=4,seq=35", "vocab=40@20/50,embed=501@3/999",
-		  "batch=4,seq=35,embed=501@3/999", 49);
+	embedding("batch=4,seq=35", "vocab=40@20/50,embed=501@3/999", "batch=4,seq=35,embed=501@3/999", 49);
 	/* ids of real text: few, and long lists of tokens; one list of 32 and one of 33 and of 97 */
 	embedding("batch=2,seq=151", "vocab=3,embed=36", "batch=2,seq=151,embed=36", 2);
 	embedding("batch=1,seq=32", "vocab=2,embed=5", "batch=1,seq=32,embed=5", 0);

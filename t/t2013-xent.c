@@ -103,8 +103,7 @@ static void derivative(void)
 /* Three slices, the last with padding, one whole padding: combined they give the whole. */
 static void slices(void)
 {
-	static const char *const spec[] = {"vocab=5@0/13", "vocab=5@5/13", "vocab=5@10/13",
-					   "vocab=5@15/13" };
+	static const char *const spec[] = { "vocab=5@0/13", "vocab=5@5/13", "vocab=5@10/13", "vocab=5@15/13" };
 	struct xent whole = xent_new("batch=7", "vocab=13"), part[4];
 	struct kt *c = KT_NEW(xent_combine, "");
 	struct kt_buf *max = kt_in(c, HD_DTYPE_F32, "batch=7"), *top = kt_in(c, HD_DTYPE_F32, "batch=7"),
@@ -120,9 +119,7 @@ static void slices(void)
 		part[k] = xent_new("batch=7", spec[k]);
 		for (int i = 0; i < 35; i++)
 			kt_set(part[k].z, i,
-			       5 * k + i % 5 < 13
-				       ? kt_get(whole.z, KT_CPU, i / 5 * 13 + 5 * k + i % 5)
-				       : 1e9);
+			       5 * k + i % 5 < 13 ? kt_get(whole.z, KT_CPU, i / 5 * 13 + 5 * k + i % 5) : 1e9);
 		kt_share(part[k].targets, whole.targets);
 		KT_CHECK(part[k].f, tolerance(30), "slice %s", spec[k]);
 		kt_share(max, part[k].max);

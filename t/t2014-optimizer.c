@@ -87,11 +87,9 @@ static int low_is_rounded(const struct update *u)
 /* A dozen operations of half an ulp each: kt_tol of 9 terms is 12. */
 static void adamw(const char *spec, int low, int inplace)
 {
-	struct update u = adamw_new(KT_NEW(adamw, "beta1=0.9 beta2=0.95 eps=1e-8 decay=0.1"), spec,
-				    low, inplace);
+	struct update u = adamw_new(KT_NEW(adamw, "beta1=0.9 beta2=0.95 eps=1e-8 decay=0.1"), spec, low, inplace);
 
-	KT_CHECK(u.t, low ? 0x1p-8 : kt_tol(HD_DTYPE_F32, 9), "adamw %s low=%d in place=%d", spec, low,
-		 inplace);
+	KT_CHECK(u.t, low ? 0x1p-8 : kt_tol(HD_DTYPE_F32, 9), "adamw %s low=%d in place=%d", spec, low, inplace);
 	if (low)
 		ok(low_is_rounded(&u), "the low copy is the new master, rounded");
 	if (!inplace)
@@ -104,8 +102,7 @@ static void adamw(const char *spec, int low, int inplace)
  * v = (v + g'^2)/2, unbiased by 3/4. */
 static void adamw_by_hand(void)
 {
-	struct update u =
-		adamw_new(KT_NEW(adamw, "beta1=0.9 beta2=0.95 eps=0 decay=0.1"), "a=2", 0, 0);
+	struct update u = adamw_new(KT_NEW(adamw, "beta1=0.9 beta2=0.95 eps=0 decay=0.1"), "a=2", 0, 0);
 
 	for (int i = 0; i < 2; i++) {
 		kt_set(u.w, i, 3);
@@ -115,8 +112,7 @@ static void adamw_by_hand(void)
 	}
 	u.t->run.step = 1;
 	KT_CHECK(u.t, kt_tol(HD_DTYPE_F32, 9), "the first step");
-	near(kt_get(u.w1, KT_CPU, 0), 3 - 0.01 * (1 + 0.3), 3 * kt_tol(HD_DTYPE_F32, 9),
-	     "moves by lr, and decays");
+	near(kt_get(u.w1, KT_CPU, 0), 3 - 0.01 * (1 + 0.3), 3 * kt_tol(HD_DTYPE_F32, 9), "moves by lr, and decays");
 	near(kt_get(u.w1, KT_CPU, 1), 3 - 0.01 * (-1 + 0.3), 3 * kt_tol(HD_DTYPE_F32, 9),
 	     "in the gradient's direction");
 	near(kt_get(u.m1, KT_REF, 0), 0.1 * 0.5 * 4, 1e-15, "m holds the scaled gradient");
@@ -125,7 +121,7 @@ static void adamw_by_hand(void)
 
 	u = adamw_new(KT_NEW(adamw, "beta1=0.5 beta2=0.5 eps=1 decay=0.5"), "a=1", 0, 0);
 	kt_set(u.w, 0, 2);
-	kt_set(u.g, 0, 8);	/* times factor: 4 */
+	kt_set(u.g, 0, 8); /* times factor: 4 */
 	kt_set(u.m, 0, 2);
 	kt_set(u.v, 0, 2);
 	u.t->run.step = 2;
@@ -141,10 +137,10 @@ static void sgd(const char *spec, int low, int inplace)
 {
 	struct kt *t = KT_NEW(sgd, "decay=0.5");
 	struct update u = { .t = t,
-			   .w = kt_in(t, HD_DTYPE_F32, spec),
-			   .g = kt_in(t, HD_DTYPE_F32, spec),
-			   .factor = kt_in(t, HD_DTYPE_F32, ""),
-			   .w1 = kt_out(t, HD_DTYPE_F32, spec) };
+			    .w = kt_in(t, HD_DTYPE_F32, spec),
+			    .g = kt_in(t, HD_DTYPE_F32, spec),
+			    .factor = kt_in(t, HD_DTYPE_F32, ""),
+			    .w1 = kt_out(t, HD_DTYPE_F32, spec) };
 	double want;
 
 	u.low = low ? kt_out(t, HD_DTYPE_BF16, spec) : NULL;
@@ -183,7 +179,7 @@ int main(void)
 		kt_in(t, HD_DTYPE_F32, i < 2 ? "a=4" : "");
 	for (int i = 0; i < 3; i++)
 		kt_out(t, HD_DTYPE_F32, "a=4");
-#ifndef KT_CUDA			/* there gradients may be bf16 */
+#ifndef KT_CUDA /* there gradients may be bf16 */
 	kt_refused(t, "adamw: input 1 has dtype bf16, it must be f32");
 #endif
 	kt_free(t);

@@ -43,11 +43,9 @@ static void by_global_index(void)
 
 	kt_run(t, KT_CPU);
 	for (int i = 0; i < 3 * 4 * 33; i++) {
-		uint64_t b = (uint64_t)(16 + 2 + i / 132), s = (uint64_t)(2 + i / 33 % 4),
-			 e = (uint64_t)(5 + i % 33);
+		uint64_t b = (uint64_t)(16 + 2 + i / 132), s = (uint64_t)(2 + i / 33 % 4), e = (uint64_t)(5 + i % 33);
 
-		same &= (kt_get(t->out[0], KT_CPU, i) != 0) ==
-			hd_dropout_keeps(key, (b * 6 + s) * 40 + e, P);
+		same &= (kt_get(t->out[0], KT_CPU, i) != 0) == hd_dropout_keeps(key, (b * 6 + s) * 40 + e, P);
 	}
 	ok(same, "a slice keeps what the whole keeps, by global index");
 	kt_free(t);
@@ -74,8 +72,7 @@ static void statistics(void)
 {
 	const char *spec = "batch=4,seq=64,embed=512";
 	struct kt *t = dropout_new(spec, "p=0.3 site=5"), *u;
-	double n = 4 * 64 * 512, agree, chance = P * P + (1 - P) * (1 - P),
-	       wide = 5 * sqrt(chance * (1 - chance) / n);
+	double n = 4 * 64 * 512, agree, chance = P * P + (1 - P) * (1 - P), wide = 5 * sqrt(chance * (1 - chance) / n);
 
 	near((double)kept(t, &agree, NULL) / n, 1 - P, 5 * sqrt(P * (1 - P) / n), "keeps 1 - p");
 	for (int k = 0; k < 4; k++) {
@@ -128,8 +125,7 @@ int main(void)
 	t = dropout_new("batch=3,embed=5", "p=0.3");
 	t->run.train = 0;
 	KT_CHECK(t, 0, "not in training");
-	near(kt_get(t->out[0], KT_CPU, 7), kt_get(t->in[0], KT_CPU, 7), 0,
-	     "where it is the identity");
+	near(kt_get(t->out[0], KT_CPU, 7), kt_get(t->in[0], KT_CPU, 7), 0, "where it is the identity");
 	kt_free(t);
 	return done();
 }

@@ -10,7 +10,10 @@
 #define X "batch=4,seq=16,embed=37"
 #define TOKENS (4 * 16)
 
-struct routed { struct kt *t; struct kt_buf *z, *gates, *slots, *sums, *counts; };
+struct routed {
+	struct kt *t;
+	struct kt_buf *z, *gates, *slots, *sums, *counts;
+};
 
 static struct routed route_of(const char *attr, const char *z, const char *best, int experts, const char *counts)
 {
@@ -27,8 +30,12 @@ static struct routed route_of(const char *attr, const char *z, const char *best,
 	return r;
 }
 
-static const struct { const char *attr, *name; int counts; } kinds[] = {
-	{ "group=16 unit=16 places=4 first=1 normal=1 random=1 site=3 aux=0.5 z=0.1", "random second expert, groups of a sample", 0 },
+static const struct {
+	const char *attr, *name;
+	int counts;
+} kinds[] = {
+	{ "group=16 unit=16 places=4 first=1 normal=1 random=1 site=3 aux=0.5 z=0.1",
+	  "random second expert, groups of a sample", 0 },
 	{ "group=8 unit=8 places=2 first=1 normal=1 site=1 aux=0.1", "every second expert, two groups a sample", 0 },
 	{ "group=32 unit=32 places=9 normal=1 aux=1 z=1", "top 2, groups of two samples", 0 },
 	{ "group=32 unit=16 places=16 normal=1 counts=1 aux=0.3", "top 2 without a limit", 1 },
@@ -40,7 +47,8 @@ static void routes(void)
 	for (size_t i = 0; i < HD_LEN(kinds); i++) {
 		struct routed r = route_of(kinds[i].attr, Z, BEST, 8, kinds[i].counts ? "expert=8,batch=4" : NULL);
 		struct kt *d = KT_NEW(route_d, kinds[i].attr);
-		struct kt_buf *z = kt_in(d, HD_DTYPE_F32, Z), *slots = kt_in(d, HD_DTYPE_I32, BEST), *dg = kt_in(d, HD_DTYPE_F32, BEST);
+		struct kt_buf *z = kt_in(d, HD_DTYPE_F32, Z), *slots = kt_in(d, HD_DTYPE_I32, BEST),
+			      *dg = kt_in(d, HD_DTYPE_F32, BEST);
 
 		kt_out(d, HD_DTYPE_F32, Z);
 		kt_reals(r.z, -2, 2);
@@ -62,7 +70,8 @@ static void routes(void)
 static void by_hand(void)
 {
 	static const int slots[] = { 0, 1, -1, -2, -1, -2, -1, -2 }, sums[] = { 6, 4, 4, 0 };
-	struct routed r = route_of("group=4 unit=4 places=1 first=1 normal=1", "batch=1,seq=4,choice=3", "batch=1,seq=4,best=2", 3, NULL);
+	struct routed r = route_of("group=4 unit=4 places=1 first=1 normal=1", "batch=1,seq=4,choice=3",
+				   "batch=1,seq=4,best=2", 3, NULL);
 	int same = 1;
 
 	for (int i = 0; i < 12; i++)
@@ -85,7 +94,8 @@ static void by_hand(void)
 static void by_global_token(void)
 {
 	struct routed all = route_of(kinds[0].attr, Z, BEST, 8, NULL);
-	struct routed half = route_of(kinds[0].attr, "batch=2@2/4,seq=16,choice=8", "batch=2@2/4,seq=16,best=2", 8, NULL);
+	struct routed half =
+		route_of(kinds[0].attr, "batch=2@2/4,seq=16,choice=8", "batch=2@2/4,seq=16,best=2", 8, NULL);
 	struct routed later = route_of(kinds[0].attr, "batch=2,seq=16,choice=8", "batch=2,seq=16,best=2", 8, NULL);
 	int same = 1, kept[2] = { 0 };
 
@@ -107,8 +117,8 @@ static void by_global_token(void)
 		for (int i = 0; i < TOKENS; i++)
 			kept[train] += kt_get(all.gates, KT_CPU, 2 * i + 1) > 0;
 	}
-	ok(kept[1] < kept[0] && kept[1] > kept[0] / 4, "chance spares some second experts (%d of %d), and not in evaluation", kept[1],
-	   kept[0]);
+	ok(kept[1] < kept[0] && kept[1] > kept[0] / 4,
+	   "chance spares some second experts (%d of %d), and not in evaluation", kept[1], kept[0]);
 	all.t->run.step++;
 	same = 1;
 	kt_run(all.t, KT_CPU);
@@ -124,36 +134,47 @@ static void movements(int low)
 {
 	uint32_t type = low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
 	static const char *const dims[] = { "expert=8,batch=4,slot=4,embed=37", "expert=8,batch=4,slot=4,embed=37",
-		"expert=8,batch=4,slot=5,embed=37", "expert=1@0/8,batch=1@0/4,slot=128,embed=37" };
-	static const char *const places[] = { "unit=16 places=4", "unit=8 places=2", "unit=32 places=9", "unit=16 places=16 rows=1" };
+					    "expert=8,batch=4,slot=5,embed=37",
+					    "expert=1@0/8,batch=1@0/4,slot=128,embed=37" };
+	static const char *const places[] = { "unit=16 places=4", "unit=8 places=2", "unit=32 places=9",
+					      "unit=16 places=16 rows=1" };
 
 	for (size_t i = 0; i < HD_LEN(kinds); i++) {
 		struct routed r = route_of(kinds[i].attr, Z, BEST, 8, kinds[i].counts ? "expert=8,batch=4" : NULL);
 
 		kt_reals(r.z, -2, 2);
 		kt_run(r.t, KT_CPU), kt_run(r.t, KT_REF);
-		for (int gates = 0; gates < 3; gates++) {	/* 2: combine_dg */
+		for (int gates = 0; gates < 3; gates++) { /* 2: combine_dg */
 			char attr[100];
 
 			snprintf(attr, sizeof(attr), "%s gates=%d", places[i], gates == 1);
 			for (int back = gates == 2; back < 2; back++) {
-				struct kt *t = gates == 2 ? KT_NEW(combine_dg, attr) : back ? KT_NEW(combine, attr)
-					: KT_NEW(dispatch, attr);
+				struct kt *t = gates == 2 ? KT_NEW(combine_dg, attr)
+					       : back     ? KT_NEW(combine, attr)
+							  : KT_NEW(dispatch, attr);
 				struct kt_buf *x = gates == 2 ? kt_in(t, type, X) : NULL;
-				struct kt_buf *y = kt_in(t, type, back ? dims[i] : X), *s = kt_in(t, HD_DTYPE_I32, BEST), *g = NULL, *out;
+				struct kt_buf *y = kt_in(t, type, back ? dims[i] : X),
+					      *s = kt_in(t, HD_DTYPE_I32, BEST), *g = NULL, *out;
 
 				if (gates == 1)
 					kt_share(g = kt_in(t, HD_DTYPE_F32, BEST), r.gates);
 				if (kinds[i].counts)
 					kt_share(kt_in(t, HD_DTYPE_I32, "expert=8,batch=4"), r.counts);
-				out = kt_out(t, gates == 2 ? HD_DTYPE_F32 : type, gates == 2 ? BEST : back ? X : dims[i]);
+				out = kt_out(t, gates == 2 ? HD_DTYPE_F32 : type,
+					     gates == 2 ? BEST
+					     : back     ? X
+							: dims[i]);
 				kt_share(s, r.slots);
 				kt_reals(y, -1, 1);
-				kt_reals(out, -1, 1);	/* rows that nobody has stay as they are */
+				kt_reals(out, -1, 1); /* rows that nobody has stay as they are */
 				if (x)
 					kt_reals(x, -1, 1);
-				KT_CHECK(t, kt_tol(gates == 2 ? HD_DTYPE_F32 : type, gates == 2 ? 37 : 4), "%s%s, gates %d: %s", low ? "bf16 " : "",
-					 gates == 2 ? "combine_dg" : back ? "combine" : "dispatch", gates & 1, kinds[i].name);
+				KT_CHECK(t, kt_tol(gates == 2 ? HD_DTYPE_F32 : type, gates == 2 ? 37 : 4),
+					 "%s%s, gates %d: %s", low ? "bf16 " : "",
+					 gates == 2 ? "combine_dg"
+					 : back     ? "combine"
+						    : "dispatch",
+					 gates & 1, kinds[i].name);
 				kt_threads(t, "its bits");
 				kt_free(t);
 			}
@@ -167,7 +188,9 @@ static void products(int low)
 {
 	uint32_t type = low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
 	static const int rows[] = { 0, 0, 3, 8, 0, 0, 1, 0, 7, 4 };
-	static const struct { const char *a, *b, *c, *name; } of[] = {
+	static const struct {
+		const char *a, *b, *c, *name;
+	} of[] = {
 		{ "embed=19", "expert=5,embed=19,mlp=23", "mlp=23", "rows" },
 		{ "embed=19", "expert=5,mlp=23,embed=19", "mlp=23", "rows, weights the other way" },
 		{ "embed=19", "mlp=23", "expert=5,embed=19,mlp=23", "weights" },
@@ -175,7 +198,8 @@ static void products(int low)
 	};
 
 	for (size_t i = 0; i < HD_LEN(of); i++)
-		for (int how = 0; how < (i < 2 ? 4 : 2); how++) {	/* 1: added to what is there; 2, 3: an input is added, in place */
+		for (int how = 0; how < (i < 2 ? 4 : 2);
+		     how++) { /* 1: added to what is there; 2, 3: an input is added, in place */
 			static const char *const lead = "expert=1@0/5,batch=1@0/2,slot=30,";
 			struct kt *t = KT_NEW(grouped, how > 1 ? "rows=1 add=1" : "rows=1");
 			char spec[4][100];
@@ -197,8 +221,12 @@ static void products(int low)
 			for (int e = 0; e < 10; e++)
 				kt_set(n, e, rows[e]);
 			t->run.acc = how == 1;
-			KT_CHECK(t, kt_tol(i < 2 ? type : HD_DTYPE_F32, 24), "%sproducts of %s, %s", low ? "bf16 " : "", of[i].name,
-				 how == 0 ? "anew" : how == 1 ? "added to" : how == 2 ? "with a sum" : "in place of it");
+			KT_CHECK(t, kt_tol(i < 2 ? type : HD_DTYPE_F32, 24), "%sproducts of %s, %s", low ? "bf16 " : "",
+				 of[i].name,
+				 how == 0   ? "anew"
+				 : how == 1 ? "added to"
+				 : how == 2 ? "with a sum"
+					    : "in place of it");
 			kt_free(t);
 		}
 }

@@ -11,7 +11,7 @@
 
 struct layout {
 	const char *expr, *out, *in[4];
-	int inplace;			/* input that the output replaces; -1: none */
+	int inplace; /* input that the output replaces; -1: none */
 };
 
 static const struct layout layouts[] = {
@@ -24,21 +24,18 @@ static const struct layout layouts[] = {
 	{ "a - b", "batch=5,seq=31,embed=17", { "batch=5,seq=31,embed=17", "embed=17" }, 0 },
 	{ "a - b", "batch=5,seq=31,embed=17", { "batch=5,seq=31,embed=17", "batch=5" }, -1 },
 	{ "a - b", "batch=5,seq=31,embed=17", { "batch=5,seq=31,embed=17", "seq=31" }, -1 },
-	{ "a - b * c", "batch=5,seq=31,embed=17",
-	  { "batch=5,seq=31,embed=17", "batch=5,seq=31", "seq=31,embed=17" }, 0 },
-	{ "a - b", "batch=5,seq=31,embed=17",
-	  { "batch=5,seq=31,embed=17", "batch=5,embed=17" }, -1 },
-	{ "a - b", "batch=5,seq=31,embed=17",
-	  { "seq=31,batch=5,embed=17", "embed=17,seq=31" }, -1 },
+	{ "a - b * c",
+	  "batch=5,seq=31,embed=17",
+	  { "batch=5,seq=31,embed=17", "batch=5,seq=31", "seq=31,embed=17" },
+	  0 },
+	{ "a - b", "batch=5,seq=31,embed=17", { "batch=5,seq=31,embed=17", "batch=5,embed=17" }, -1 },
+	{ "a - b", "batch=5,seq=31,embed=17", { "seq=31,batch=5,embed=17", "embed=17,seq=31" }, -1 },
 	{ "a - b", "x=600,y=700", { "y=700,x=600", "x=600,y=700" }, 1 },
 	{ "a - b - c", "x=3,y=1,z=1300", { "y=1,x=3", "z=1300,y=1", "y=1" }, -1 },
 	{ "c - a", "x=0,y=5", { "x=0,y=5", "x=0", "y=5" }, -1 },
-	{ "a + b", "x=2,y=2,z=2,u=2,v=2,w=2,p=2,q=3",
-	  { "q=3,w=2,u=2,y=2", "p=2,v=2,z=2,x=2" }, -1 },
-	{ "where(b, min(a, b), max(a, -b)) * sign(a) / (abs(b) + 1)", "x=40,y=50",
-	  { "x=40,y=50", "y=50" }, 0 },
-	{ "exp(-a * a) * tanh(b) + sqrt(abs(a)) * log(1 + abs(b))", "x=40,y=50",
-	  { "x=40,y=50", "x=40" }, 0 },
+	{ "a + b", "x=2,y=2,z=2,u=2,v=2,w=2,p=2,q=3", { "q=3,w=2,u=2,y=2", "p=2,v=2,z=2,x=2" }, -1 },
+	{ "where(b, min(a, b), max(a, -b)) * sign(a) / (abs(b) + 1)", "x=40,y=50", { "x=40,y=50", "y=50" }, 0 },
+	{ "exp(-a * a) * tanh(b) + sqrt(abs(a)) * log(1 + abs(b))", "x=40,y=50", { "x=40,y=50", "x=40" }, 0 },
 	{ "exp(a) + b + c + d", "x=70000", { "x=70000", "", "x=70000", "" }, 2 },
 };
 
@@ -61,8 +58,8 @@ static void check_layout(const struct layout *l, uint32_t second)
 	if (l->inplace >= 0)
 		kt_inplace(out, t->in[l->inplace]);
 	KT_CHECK(t, bound(l->expr), "%s: (%s) from (%s) (%s) (%s)%s%s", l->expr, l->out, l->in[0],
-		 l->in[1] ? l->in[1] : "", l->in[2] ? l->in[2] : "",
-		 l->inplace >= 0 ? ", in place" : "", second == HD_DTYPE_F64 ? ", second is f64" : "");
+		 l->in[1] ? l->in[1] : "", l->in[2] ? l->in[2] : "", l->inplace >= 0 ? ", in place" : "",
+		 second == HD_DTYPE_F64 ? ", second is f64" : "");
 	kt_free(t);
 }
 
@@ -103,8 +100,8 @@ static void check_accuracy(void)
 
 static void check_special(const char *expr)
 {
-	static const double v[] = { 0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, FLT_MAX, -FLT_MAX,
-				    FLT_MIN, 1e-40, -1e-40, 89, -105 };
+	static const double v[] = { 0,       -0.0,     INFINITY, -INFINITY, NAN,    1,  -1,
+				    FLT_MAX, -FLT_MAX, FLT_MIN,  1e-40,     -1e-40, 89, -105 };
 	struct kt *t = KT_NEW(map, expr);
 	struct kt_buf *a = kt_in(t, HD_DTYPE_F32, "x=196"), *b = kt_in(t, HD_DTYPE_F32, "x=196");
 	struct kt_buf *y = kt_out(t, HD_DTYPE_F32, "x=196");
@@ -119,8 +116,7 @@ static void check_special(const char *expr)
 	for (int i = 0; i < 196; i++) {
 		float got = (float)kt_get(y, KT_CPU, i), want = (float)kt_get(y, KT_REF, i);
 
-		if (isnan(want) ? !isnan(got) : fabsf(got - want) > 4e-7f * fabsf(want) + 2e-45f &&
-		    got != want)
+		if (isnan(want) ? !isnan(got) : fabsf(got - want) > 4e-7f * fabsf(want) + 2e-45f && got != want)
 			wrong = i;
 	}
 	ok(wrong < 0, "%s of zeros, infinities, nan, denormals (element %d)", expr, wrong);
@@ -182,9 +178,9 @@ static void refused(const char *expr, const char *in, uint32_t dtype, const char
 
 int main(void)
 {
-	static const char *const special[] = { "exp(a)", "log(a)", "tanh(a)", "sqrt(a)", "abs(a)",
-		"sign(a)", "-a", "min(a, b)", "max(a, b)", "where(a, b, -b)", "a + b", "a - b",
-		"a * b", "a / b" };
+	static const char *const special[] = { "exp(a)",  "log(a)", "tanh(a)",   "sqrt(a)",   "abs(a)",
+					       "sign(a)", "-a",     "min(a, b)", "max(a, b)", "where(a, b, -b)",
+					       "a + b",   "a - b",  "a * b",     "a / b" };
 
 	for (size_t i = 0; i < HD_LEN(layouts); i++)
 		check_layout(&layouts[i], HD_DTYPE_F32);
@@ -197,11 +193,10 @@ int main(void)
 	check_threads();
 	refused("a + c", "x=4", HD_DTYPE_F32, "map: \"a + c\" reads input c, the node has 2 inputs");
 	refused("a + b", "y=4", HD_DTYPE_F32, "map: input a has dim y, the output has not");
-#ifndef KT_CUDA			/* there the words are others */
+#ifndef KT_CUDA /* there the words are others */
 	refused("a * b", "x=4", HD_DTYPE_I32, "map: input b is i32, only f32, f64 and bf16 are possible");
 #endif
 	refused("a * b", "x=5", HD_DTYPE_F32, "map: dim x has 5 elements in input a and 4 in the output");
-	refused("a *", "x=4", HD_DTYPE_F32,
-		"expression \"a *\": a value expected at position 4 (\"end\")");
+	refused("a *", "x=4", HD_DTYPE_F32, "expression \"a *\": a value expected at position 4 (\"end\")");
 	return done();
 }

@@ -6,7 +6,7 @@
 #include <config.h>
 #include "t/lib/kernel_props.h"
 
-#define ROUND 0x1p-8		/* of one rounding to bf16, twice over */
+#define ROUND 0x1p-8 /* of one rounding to bf16, twice over */
 
 static const struct shape {
 	const char *what, *q, *k, *attr;
@@ -45,7 +45,10 @@ static void backward(const struct shape *s, struct kt *f, double tol)
 	struct kt_buf *from[] = { f->in[0], f->in[1], f->in[2], f->out[0], f->out[1] };
 
 	for (int i = 0; i < 6; i++) {
-		struct kt_buf *b = kt_in(t, i == 4 ? HD_DTYPE_F32 : HD_DTYPE_BF16, i == 1 || i == 2 ? s->k : i == 4 ? lse_spec(s->q) : s->q);
+		struct kt_buf *b = kt_in(t, i == 4 ? HD_DTYPE_F32 : HD_DTYPE_BF16,
+					 i == 1 || i == 2 ? s->k
+					 : i == 4         ? lse_spec(s->q)
+							  : s->q);
 
 		for (int64_t j = 0; i < 5 && j < b->count; j++)
 			kt_set(b, j, kt_get(from[i], KT_REF, j));
@@ -54,7 +57,7 @@ static void backward(const struct shape *s, struct kt *f, double tol)
 	kt_out(t, HD_DTYPE_BF16, s->q);
 	kt_out(t, HD_DTYPE_BF16, s->k);
 	kt_out(t, HD_DTYPE_BF16, s->k);
-	t->least = 0.1;			/* a query that sees one key has dq = 0 */
+	t->least = 0.1; /* a query that sees one key has dq = 0 */
 	KT_CHECK(t, tol, "attention backward, %s", s->what);
 	kt_free(t);
 }
@@ -80,7 +83,11 @@ static void attention(const struct shape *s)
 static struct kt *build(struct kt *t, const char *const *ins, const char *const *outs)
 {
 	for (; *ins; ins++) {
-		struct kt_buf *b = kt_in(t, **ins == 'b' ? HD_DTYPE_BF16 : **ins == 'i' ? HD_DTYPE_I32 : HD_DTYPE_F32, *ins + 2);
+		struct kt_buf *b = kt_in(t,
+					 **ins == 'b'   ? HD_DTYPE_BF16
+					 : **ins == 'i' ? HD_DTYPE_I32
+							: HD_DTYPE_F32,
+					 *ins + 2);
 
 		if (**ins == 'i')
 			kt_ints(b, 0, 60);
@@ -92,8 +99,13 @@ static struct kt *build(struct kt *t, const char *const *ins, const char *const 
 	return t;
 }
 
-#define LIST(...) (const char *const[]){ __VA_ARGS__, NULL }
-#define ONE(name, attr, ins, outs, terms) do { \
+#define LIST(...) \
+	(const char *const[]) \
+	{ \
+		__VA_ARGS__, NULL \
+	}
+#define ONE(name, attr, ins, outs, terms) \
+	do { \
 		struct kt *t_ = build(KT_NEW(name, attr), ins, outs); \
 		KT_CHECK(t_, 2 * kt_tol(HD_DTYPE_BF16, terms), "%s in bf16", #name); \
 		kt_threads(t_, #name); \
@@ -150,7 +162,8 @@ static void products(int rows, int k, int n, int how, const char *what)
 	snprintf(lead, sizeof(lead), "expert=1@0/5,batch=1@0/2,slot=%d", rows);
 	snprintf(a, sizeof(a), "%s,embed=%d", lead, k);
 	snprintf(x, sizeof(x), "%s,mlp=%d", lead, n);
-	snprintf(w, sizeof(w), turned ? "expert=5,mlp=%d,embed=%d" : "expert=5,embed=%d,mlp=%d", turned ? n : k, turned ? k : n);
+	snprintf(w, sizeof(w), turned ? "expert=5,mlp=%d,embed=%d" : "expert=5,embed=%d,mlp=%d", turned ? n : k,
+		 turned ? k : n);
 	in[0] = kt_in(t, HD_DTYPE_BF16, a);
 	in[1] = kt_in(t, HD_DTYPE_BF16, weights ? x : w);
 	if (add)
@@ -164,7 +177,10 @@ static void products(int rows, int k, int n, int how, const char *what)
 	if (add)
 		kt_inplace(c, in[2]);
 	KT_CHECK(t, weights ? 0 : ROUND, "products of experts in bf16, %s, %s%s", what,
-		 weights ? "weights" : add ? "rows, added" : "rows", turned ? ", the other way" : "");
+		 weights ? "weights"
+		 : add   ? "rows, added"
+			 : "rows",
+		 turned ? ", the other way" : "");
 	if (weights) {
 		t->run.acc = 1;
 		KT_CHECK(t, 0, "and added to");
@@ -189,8 +205,9 @@ static void experts(const char *embed)
 	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 64), "route");
 	for (int which = 0; which < 3; which++) {
 		static const char *const attr = "unit=16 places=4 gates=1";
-		struct kt *u = which == 0 ? KT_NEW(dispatch, attr) : which == 1 ? KT_NEW(combine, attr)
-			: KT_NEW(combine_dg, "unit=16 places=4");
+		struct kt *u = which == 0   ? KT_NEW(dispatch, attr)
+			       : which == 1 ? KT_NEW(combine, attr)
+					    : KT_NEW(combine_dg, "unit=16 places=4");
 		const char *in = which == 1 ? d : x, *out = which == 0 ? d : which == 1 ? x : g;
 
 		kt_reals(kt_in(u, HD_DTYPE_BF16, in + 2), -1, 1);
@@ -246,9 +263,11 @@ static void counted(void)
 	if (!kt_device || !kt_device->settle)
 		return;
 	text = kt_device->settle("", NULL);
-	is_int(sscanf(text, "einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %*d\neinsum.refused %lld", &products, &loops,
-		      &refused), 3, "the device says how many products there were");
-	ok(products == 2 && loops == 0 && refused == 0, "%lld products, %lld in loops, %lld refused by the library", products, loops, refused);
+	is_int(sscanf(text, "einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %*d\neinsum.refused %lld",
+		      &products, &loops, &refused),
+	       3, "the device says how many products there were");
+	ok(products == 2 && loops == 0 && refused == 0, "%lld products, %lld in loops, %lld refused by the library",
+	   products, loops, refused);
 	free(text);
 }
 
@@ -262,7 +281,8 @@ int main(void)
 	others("a=3,b=7,e=64", "a=3,b=7", "e=64");
 	others("a=3,b=29,e=77", "a=3,b=29", "e=77");
 	others("a=1,b=3,e=2100", "a=1,b=3", "e=2100");
-	others("a=2,b=70,e=296", "a=2,b=70", "e=296");	/* columns by vectors, more than a block has; several slabs of rows */
+	others("a=2,b=70,e=296", "a=2,b=70",
+	       "e=296"); /* columns by vectors, more than a block has; several slabs of rows */
 	tables();
 	for (int how = 0; how < 5; how++) {
 		products(230, 40, 136, how, "40 x 136");

@@ -22,7 +22,8 @@ static const struct product {
 	{ "a tail of one row and one column", "seq=513,in=64", "in=64,out=513", "seq=513,out=513", NULL, 64, 1 },
 	{ "weight gradient, a long sum", "seq=4099,in=96", "seq=4099,out=80", "out=80,in=96", NULL, 4099, 1 },
 	{ "a longer sum than one piece has", "seq=20011,in=40", "seq=20011,out=40", "in=40,out=40", NULL, 20011, 0 },
-	{ "batch", "expert=7,slot=70,in=96", "expert=7,in=96,ff=130", "expert=7,slot=70,ff=130", "expert=7,ff=130", 96, 0 },
+	{ "batch", "expert=7,slot=70,in=96", "expert=7,in=96,ff=130", "expert=7,slot=70,ff=130", "expert=7,ff=130", 96,
+	  0 },
 	{ "one row", "m=1,k=1500", "n=3001,k=1500", "m=1,n=3001", NULL, 1500, 0 },
 	{ "one column", "m=3001,k=1500", "k=1500", "m=3001", NULL, 1500, 0 },
 };
@@ -68,24 +69,25 @@ static void *result(struct kt *t, int threads)
 }
 
 /* make_ is evaluated for each number of threads: primitives are made for it. */
-#define THREADS(make_, tol, name) do { \
-	struct kt *t_ = make_; \
-	size_t bytes_ = t_->out[0]->bytes[KT_CPU]; \
-	void *one_ = result(t_, 1); \
-	kt_free(t_); \
-	for (int n_ = 2; n_ <= 4; n_++) { \
-		void *many_; \
-		t_ = make_; \
-		many_ = result(t_, n_); \
-		ok(!memcmp(one_, many_, bytes_), "%s: %d threads, the bits of one", name, n_); \
-		free(many_); \
+#define THREADS(make_, tol, name) \
+	do { \
+		struct kt *t_ = make_; \
+		size_t bytes_ = t_->out[0]->bytes[KT_CPU]; \
+		void *one_ = result(t_, 1); \
 		kt_free(t_); \
-	} \
-	free(one_); \
-	t_ = make_; \
-	KT_CHECK(t_, tol, "%s: right", name); \
-	kt_free(t_); \
-} while (0)
+		for (int n_ = 2; n_ <= 4; n_++) { \
+			void *many_; \
+			t_ = make_; \
+			many_ = result(t_, n_); \
+			ok(!memcmp(one_, many_, bytes_), "%s: %d threads, the bits of one", name, n_); \
+			free(many_); \
+			kt_free(t_); \
+		} \
+		free(one_); \
+		t_ = make_; \
+		KT_CHECK(t_, tol, "%s: right", name); \
+		kt_free(t_); \
+	} while (0)
 
 int main(void)
 {

@@ -72,10 +72,8 @@ static void test_not_loadable(void)
 {
 	char *path, *text;
 
-	refuses("undef", "-DV_UNDEFINED_FUNCTION",
-		"does not load: undefined symbol: nobody_has_this");
-	refuses("undata", "-DV_UNDEFINED_DATA",
-		"does not load: undefined symbol: nobody_has_this_number");
+	refuses("undef", "-DV_UNDEFINED_FUNCTION", "does not load: undefined symbol: nobody_has_this");
+	refuses("undata", "-DV_UNDEFINED_DATA", "does not load: undefined symbol: nobody_has_this_number");
 	path = hd_format("%s/text.so", tmp);
 	shell("seq 1000 > '%s'", path);
 	is_str(refusal(path), "does not load: invalid ELF header", "not an ELF file");
@@ -91,19 +89,15 @@ static void test_not_loadable(void)
 
 static void test_identity(void)
 {
-	refuses("variant", "-DV_NO_ENTRY",
-		"exports no heddle_plugin_v0: it is not a heddle plugin");
+	refuses("variant", "-DV_NO_ENTRY", "exports no heddle_plugin_v0: it is not a heddle plugin");
 	refuses("variant", "-DV_ENTRY=heddle_plugin_v1",
 		"exports heddle_plugin_v1: abi_major is 1, newer than this engine's 0");
 	refuses("variant", "-DV_NULL", "heddle_plugin_v0 returns NULL");
 	refuses("variant", "-DV_MAGIC=0x12345678", "magic is 0x12345678, not 0x4844504c");
 	refuses("variant", "-DV_MAJOR=2", "abi_major is 2, newer than this engine's 0");
-	refuses("variant", "-DV_NAME='\"other\"'",
-		"name is \"other\", the file's name says \"variant\"");
-	refuses("variant", "-DV_BUILD='\"cuda=12 nccl=2\"'",
-		"build asks for cuda=12, this engine has no such key");
-	refuses("variant", "-DV_NAME='\"12345678901234567890123456789012\"'",
-		"name has no end within its 32 bytes");
+	refuses("variant", "-DV_NAME='\"other\"'", "name is \"other\", the file's name says \"variant\"");
+	refuses("variant", "-DV_BUILD='\"cuda=12 nccl=2\"'", "build asks for cuda=12, this engine has no such key");
+	refuses("variant", "-DV_NAME='\"12345678901234567890123456789012\"'", "name has no end within its 32 bytes");
 }
 
 static void test_minor(void)
@@ -111,10 +105,9 @@ static void test_minor(void)
 	char *text = hd_format("abi_minor is %d, newer than this engine's %d (while abi_major is 0 "
 			       "both must be equal): build it again with this engine's headers",
 			       HD_ABI_MINOR + 1, HD_ABI_MINOR);
-	char *older =
-		hd_format("abi_minor is %d, older than this engine's %d (while abi_major is 0 "
-			  "both must be equal): build it again with this engine's headers",
-			  HD_ABI_MINOR - 1, HD_ABI_MINOR);
+	char *older = hd_format("abi_minor is %d, older than this engine's %d (while abi_major is 0 "
+				"both must be equal): build it again with this engine's headers",
+				HD_ABI_MINOR - 1, HD_ABI_MINOR);
 
 	refuses("variant", "-DV_MINOR='(HD_ABI_MINOR+1)'", "%s", text);
 	refuses("variant", "-DV_MINOR='(HD_ABI_MINOR-1)'", "%s", older);
@@ -126,18 +119,13 @@ static void test_table(void)
 {
 	const size_t full = sizeof(struct hd_strategy_ops);
 
-	refuses("variant", "-DV_TABLE=NULL", "has no strategy table (size is %zu)",
-		sizeof(struct hd_plugin));
+	refuses("variant", "-DV_TABLE=NULL", "has no strategy table (size is %zu)", sizeof(struct hd_plugin));
 	refuses("variant", "-DV_PLUGIN_SIZE=128", "has no strategy table (size is 128)");
 	refuses("variant", "-DV_SIZE=0", "strategy: size is 0, this engine's table has %zu", full);
-	refuses("variant", "-DV_SIZE=60", "strategy: size is 60, this engine's table has %zu",
-		full);
-	refuses("variant", "-DV_SIZE=1048576",
-		"strategy: size is 1048576, this engine's table has %zu", full);
-	refuses("variant", "-DV_OPEN=NULL",
-		"strategy: slot open is mandatory and missing (size is %zu)", full);
-	refuses("variant", "-DV_MESH=NULL",
-		"strategy: slot mesh is mandatory and missing (size is %zu)", full);
+	refuses("variant", "-DV_SIZE=60", "strategy: size is 60, this engine's table has %zu", full);
+	refuses("variant", "-DV_SIZE=1048576", "strategy: size is 1048576, this engine's table has %zu", full);
+	refuses("variant", "-DV_OPEN=NULL", "strategy: slot open is mandatory and missing (size is %zu)", full);
+	refuses("variant", "-DV_MESH=NULL", "strategy: slot mesh is mandatory and missing (size is %zu)", full);
 	refuses("variant", "-DV_SIZE='offsetof(struct hd_strategy_ops,mesh)'",
 		"strategy: slot mesh is mandatory and missing (size is 40)");
 	refuses("variant", "-DV_OPTIONS=NULL", "noptions is 3, options is NULL");
@@ -166,7 +154,7 @@ static void test_other_object(void)
 static void accepts(const char *file, const char *defines, int lower)
 {
 	char *path = build(file, defines);
-	struct hd_err err = {.code = 0};
+	struct hd_err err = { .code = 0 };
 	struct hd_plugin_entry *e = NULL;
 	struct hd_strategy *self;
 
@@ -174,8 +162,7 @@ static void accepts(const char *file, const char *defines, int lower)
 		note("%s", err.text);
 		return;
 	}
-	ok(e->ops->size == sizeof(*e->ops) && !e->why && !strcmp(e->version, "0.3"),
-	   "its entry is complete");
+	ok(e->ops->size == sizeof(*e->ops) && !e->why && !strcmp(e->version, "0.3"), "its entry is complete");
 	is_int(e->ops->open(NULL, NULL, &self), HD_OK, "mandatory slots are its own: open");
 	is_int(e->ops->mesh(NULL, NULL, 0, 0), 7, "and mesh");
 	is_int(e->ops->lower(NULL, NULL), lower, "a slot beyond the end of its table is a stub");
@@ -190,16 +177,14 @@ static void accepts(const char *file, const char *defines, int lower)
 static void test_accepted(void)
 {
 	struct hd_plugin_entry *a = NULL, *b = NULL;
-	struct hd_err err = {.code = 0};
+	struct hd_err err = { .code = 0 };
 	char *path;
 
 	accepts("heddle_good", "-DV_NAME='\"good\"'", 8);
-	accepts("short", "-DV_NAME='\"short\"' -DV_SIZE='offsetof(struct hd_strategy_ops,rewrite)'",
-		0);
+	accepts("short", "-DV_NAME='\"short\"' -DV_SIZE='offsetof(struct hd_strategy_ops,rewrite)'", 0);
 	accepts("liblong", "-DV_NAME='\"long\"' -DV_SIZE='sizeof(struct later)'", 8);
 	path = hd_format("%s/heddle_good.so", tmp);
-	ok(!hd_registry_find(path, NULL, &a, &err) &&
-		   !hd_registry_find("heddle_good.so", tmp, &b, &err) && a == b,
+	ok(!hd_registry_find(path, NULL, &a, &err) && !hd_registry_find("heddle_good.so", tmp, &b, &err) && a == b,
 	   "two instances share one plugin, by path and relative to the INI");
 	ok(!chdir(tmp) && !hd_registry_find("./heddle_good.so", "/usr", &b, &err) && a == b,
 	   "or relative to the current directory");
@@ -209,7 +194,7 @@ static void test_accepted(void)
 /* In a process of its own: what a name finds depends on where the executable is. */
 static int find_and_print(const char *name)
 {
-	struct hd_err err = {.code = 0};
+	struct hd_err err = { .code = 0 };
 
 	if (!strcmp(name, "all"))
 		name = NULL;
@@ -258,8 +243,7 @@ static void test_names(void)
 	is_str(output("'%s/tree/t/exe' good", tmp), want, "unless that is a build tree");
 	is_str(output("'%s/tree/t/.libs/exe' good", tmp), want, "also for libtool's executables");
 	got = output("'%s/tree/exe' god", tmp);
-	ok(strstr(got, "no plugin \"god\" (god.so or heddle_god.so) in ") &&
-		   strstr(got, "; there: bad, good"),
+	ok(strstr(got, "no plugin \"god\" (god.so or heddle_god.so) in ") && strstr(got, "; there: bad, good"),
 	   "an unknown name lists the known ones");
 	free(want);
 	want = hd_format("plugin %s/tree/plugins/bad/.libs/bad.so: "
@@ -275,8 +259,7 @@ static void test_names(void)
 		   strstr(got, "\"help\": \"how deep\""),
 	   "one plugin as JSON");
 	got = output("AS_JSON=1 '%s/tree/exe' all", tmp);
-	ok(got[0] == '[' && strstr(got, "\"accepted\": false") && strstr(got, "\"why\": null"),
-	   "the list as JSON");
+	ok(got[0] == '[' && strstr(got, "\"accepted\": false") && strstr(got, "\"why\": null"), "the list as JSON");
 	free(want);
 }
 

@@ -16,7 +16,8 @@ static char top[64] = "/tmp/heddle-library.XXXXXX";
 /* top/dir/NAME is a library */
 static void put(const char *dir, const char *name)
 {
-	char *cmd = hd_format("PATH=/usr/bin:/bin; mkdir -p '%s/%s' && cp '%s/plugins/dp/.libs/dp.so' '%s/%s/%s'", top, dir, HD_TEST_BUILD, top, dir, name);
+	char *cmd = hd_format("PATH=/usr/bin:/bin; mkdir -p '%s/%s' && cp '%s/plugins/dp/.libs/dp.so' '%s/%s/%s'", top,
+			      dir, HD_TEST_BUILD, top, dir, name);
 
 	if (system(cmd))
 		printf("# %s\n", cmd);
@@ -25,7 +26,8 @@ static void put(const char *dir, const char *name)
 
 static void text(const char *dir, const char *name)
 {
-	char *cmd = hd_format("PATH=/usr/bin:/bin; mkdir -p '%s/%s' && echo text >'%s/%s/%s' && chmod +x '%s/%s/%s'", top, dir, top, dir, name, top, dir, name);
+	char *cmd = hd_format("PATH=/usr/bin:/bin; mkdir -p '%s/%s' && echo text >'%s/%s/%s' && chmod +x '%s/%s/%s'",
+			      top, dir, top, dir, name, top, dir, name);
 
 	if (system(cmd))
 		printf("# %s\n", cmd);
@@ -62,7 +64,8 @@ static int ends(const char *s, const char *with)
 	return n >= m && !strcmp(s + n - m, with);
 }
 
-#define FOUND(at, name, dir) do { \
+#define FOUND(at, name, dir) \
+	do { \
 		struct hd_err e_ = { 0 }; \
 		const char *f_ = found(name, dir, &e_); \
 		ok(ends(f_, at), "%s, as %s (%s)", name, at, *f_ ? f_ : e_.text); \

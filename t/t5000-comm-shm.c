@@ -14,8 +14,7 @@ static void check_bytes(void)
 	is_int(hd_comm_bytes(HD_COMM_ALL_REDUCE, HD_DTYPE_F32, 100, 1, 0, 0), 0, "alone: nothing is sent");
 	is_int(hd_comm_bytes(HD_COMM_REDUCE_SCATTER, HD_DTYPE_BF16, 100, 4, 0, 0), 600,
 	       "reduce-scatter: (n - 1) / n of n pieces");
-	is_int(hd_comm_bytes(HD_COMM_SCATTER, HD_DTYPE_U8, 10, 3, 1, 1), 20,
-	       "scatter: the root sends n - 1 pieces");
+	is_int(hd_comm_bytes(HD_COMM_SCATTER, HD_DTYPE_U8, 10, 3, 1, 1), 20, "scatter: the root sends n - 1 pieces");
 	is_int(hd_comm_bytes(HD_COMM_SCATTER, HD_DTYPE_U8, 10, 3, 0, 1), 0, "scatter: others send nothing");
 	is_int(hd_comm_bytes(HD_COMM_SHIFT, HD_DTYPE_F32, 10, 3, 0, -3), 0, "a shift by n stays at home");
 	is_int(hd_comm_bytes(HD_COMM_SEND, HD_DTYPE_B1, 10, 3, 0, 1), 2, "signs are bits");
@@ -29,8 +28,7 @@ int main(int argc, char **argv)
 	for (int n = 1; n <= 4; n++) {
 		char name[80];
 
-		snprintf(name, sizeof(name), "every kind and type on %d rank%s", n,
-			 n > 1 ? "s" : "");
+		snprintf(name, sizeof(name), "every kind and type on %d rank%s", n, n > 1 ? "s" : "");
 		is_int(mpi_run(n, 18, "%s rank", argv[0]), 0, name);
 	}
 	setenv("HD_TEST_COMM", "private", 1);

@@ -43,10 +43,9 @@ static struct hd_comm_stats sums(struct hd_communicator *m, int many, int hide, 
 	hd_comm_barrier();
 	hd_comm_stats_take(1);
 	for (int k = 0; k < many; k++) {
-		struct hd_call c = {.kind = HD_COMM_ALL_REDUCE,
-				    .dtype = HD_DTYPE_F32,
-				    .count = 10000,
-				    .fixed = (uint32_t)(k & 1)};
+		struct hd_call c = {
+			.kind = HD_COMM_ALL_REDUCE, .dtype = HD_DTYPE_F32, .count = 10000, .fixed = (uint32_t)(k & 1)
+		};
 
 		c.in = c.out = x + 10000 * k;
 		hd_comm_start(m, &c, &t[k]);
@@ -63,7 +62,7 @@ static struct hd_comm_stats sums(struct hd_communicator *m, int many, int hide, 
 
 static int rank_main(void)
 {
-	int ranks[2] = {0, 1};
+	int ranks[2] = { 0, 1 };
 	struct hd_comm_stats s = { 0 };
 	struct hd_communicator *m;
 	float *x;
@@ -73,14 +72,15 @@ static int rank_main(void)
 		return 1;
 	x = (float *)(void *)arena;
 	m = hd_communicator_create(ranks, 2, "all");
-	for (int try = 0; try < 5 && hd_comm_max(s.exposed < 0.9 * DELAY) > 0; try++)	/* a busy machine may stop the caller instead */
+	for (int try = 0; try < 5 && hd_comm_max(s.exposed < 0.9 * DELAY) > 0;
+	     try++) /* a busy machine may stop the caller instead */
 		s = sums(m, 4, 0, &done);
 	if (s.exposed < 0.9 * DELAY || s.busy < 0.9 * DELAY)
 		WRONG("rank %d: nothing to hide: exposed %.4f s, busy %.4f s", world.rank, s.exposed, s.busy);
 	s = sums(m, 4, 1, &done);
 	if (done != 4 || s.exposed != 0 || s.busy < 1.5 * DELAY)
-		WRONG("rank %d: not hidden: %d of 4 are done before they are waited for, exposed %.4f s, busy %.4f s", world.rank, done,
-		      s.exposed, s.busy);
+		WRONG("rank %d: not hidden: %d of 4 are done before they are waited for, exposed %.4f s, busy %.4f s",
+		      world.rank, done, s.exposed, s.busy);
 	for (int i = 0; i < 40000; i++)
 		if (x[i] != 2) {
 			WRONG("rank %d: element %d is %g", world.rank, i, x[i]);
@@ -98,7 +98,6 @@ int main(int argc, char **argv)
 		return rank_main();
 	setenv("HD_TEST_COMM", "mpi", 1);
 	setenv("HD_TEST_COMM_DELAY_US", "60000", 1);
-	is_int(mpi_run(2, 18, "%s rank", argv[0]), 0,
-	       "work between start and wait hides a slow network");
+	is_int(mpi_run(2, 18, "%s rank", argv[0]), 0, "work between start and wait hides a slow network");
 	return done();
 }

@@ -17,12 +17,12 @@ static char *coordinates(const void *unused, int rank)
 
 static void sum(struct hd_communicator *m)
 {
-	struct hd_call c = {.kind = HD_COMM_ALL_REDUCE,
-			    .dtype = HD_DTYPE_F32,
-			    .count = 5000,
-			    .in = arena,
-			    .out = arena,
-			    .what = "all-reduce of w"};
+	struct hd_call c = { .kind = HD_COMM_ALL_REDUCE,
+			     .dtype = HD_DTYPE_F32,
+			     .count = 5000,
+			     .in = arena,
+			     .out = arena,
+			     .what = "all-reduce of w" };
 
 	run_call(m, &c);
 }
@@ -30,7 +30,7 @@ static void sum(struct hd_communicator *m)
 /* Rank 0 and 1 are pair a, 2 and 3 pair b; then all four meet. */
 static int rank_main(const char *how)
 {
-	int all[4] = {0, 1, 2, 3}, pair[2];
+	int all[4] = { 0, 1, 2, 3 }, pair[2];
 	struct hd_communicator *m, *two;
 
 	if (!open_all(1 << 20))
@@ -48,14 +48,14 @@ static int rank_main(const char *how)
 	if (world.rank == 3 && !strcmp(how, "stands"))
 		raise(SIGSTOP);
 	if (world.rank == 3 && !strcmp(how, "works"))
-		sleep(600);	/* the others do not wait that long */
+		sleep(600); /* the others do not wait that long */
 	if (world.rank == 3 && !strcmp(how, "differs")) {
-		struct hd_call c = {.kind = HD_COMM_ALL_GATHER,
-				    .dtype = HD_DTYPE_F32,
-				    .count = 5000,
-				    .in = arena,
-				    .out = arena + 100000,
-				    .what = "all-gather of v"};
+		struct hd_call c = { .kind = HD_COMM_ALL_GATHER,
+				     .dtype = HD_DTYPE_F32,
+				     .count = 5000,
+				     .in = arena,
+				     .out = arena + 100000,
+				     .what = "all-gather of v" };
 
 		run_call(two, &c);
 	}
@@ -81,10 +81,9 @@ static int run(const char *self, const char *how)
 	FILE *f;
 	int status;
 
-	snprintf(
-		command, sizeof(command),
-		"timeout -k 5 %d mpirun -np 4 --oversubscribe --bind-to none %s %s 2>&1 </dev/null",
-		(int)(15 * (1 + patience())), self, how);
+	snprintf(command, sizeof(command),
+		 "timeout -k 5 %d mpirun -np 4 --oversubscribe --bind-to none %s %s 2>&1 </dev/null",
+		 (int)(15 * (1 + patience())), self, how);
 	f = popen(command, "r");
 	n = fread(text, 1, sizeof(text) - 1, f);
 	text[n] = 0;

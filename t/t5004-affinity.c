@@ -22,7 +22,7 @@ static int rank_main(int argc, char **argv)
 	int wanted = atoi(argv[1]), want = atoi(argv[2]), note = atoi(argv[3]);
 	int threads = hd_affinity_setup(argc, argv, wanted);
 	struct hd_world w;
-	struct hd_err e = {0};
+	struct hd_err e = { 0 };
 	cpu_set_t set;
 
 	sched_getaffinity(0, sizeof(set), &set);
@@ -49,8 +49,8 @@ static int run(const char *launch, const char *self, int wanted, int want, int n
 	FILE *f;
 	int status;
 
-	snprintf(line, sizeof(line), "timeout -k 5 15 %s %s %d %d %d 2>&1 </dev/null", launch, self,
-		 wanted, want, note);
+	snprintf(line, sizeof(line), "timeout -k 5 15 %s %s %d %d %d 2>&1 </dev/null", launch, self, wanted, want,
+		 note);
 	f = popen(line, "r");
 	while (fgets(line, sizeof(line), f))
 		printf("# %s", line);
@@ -75,16 +75,14 @@ int main(int argc, char **argv)
 	is_int(run("", argv[0], 0, cores, 0), 0, "alone: all cores");
 	is_int(run("", argv[0], 1, 1, 0), 0, "alone: as many threads as asked for");
 	is_int(run("taskset -c 0", argv[0], 0, 1, 0), 0, "a mask that a user chose stays");
-	is_int(run("mpirun -np 1 --bind-to core", argv[0], 0, cores, 1), 0,
-	       "one rank bound to a core gets all");
-	is_int(run("mpirun -np 2 --oversubscribe --bind-to core:overload-allowed", argv[0], 0,
-		   cores / 2, cores / 2 > 1),
+	is_int(run("mpirun -np 1 --bind-to core", argv[0], 0, cores, 1), 0, "one rank bound to a core gets all");
+	is_int(run("mpirun -np 2 --oversubscribe --bind-to core:overload-allowed", argv[0], 0, cores / 2,
+		   cores / 2 > 1),
 	       0, "two ranks bound to a core each get half of the cores");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to none", argv[0], 0, cores / 2, 0), 0,
 	       "two ranks share the cores");
-	is_int(run("mpirun -np 2 --oversubscribe --bind-to core:overload-allowed", argv[0], 2, 2,
-		   1),
-	       0, "two threads in each of two ranks bound to a core");
+	is_int(run("mpirun -np 2 --oversubscribe --bind-to core:overload-allowed", argv[0], 2, 2, 1), 0,
+	       "two threads in each of two ranks bound to a core");
 	setenv("OMP_NUM_THREADS", "7", 1);
 	is_int(run("", argv[0], 0, cores, 0), 0, "OMP_NUM_THREADS of a login script has no say");
 	return done();

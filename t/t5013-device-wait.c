@@ -29,18 +29,42 @@ int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_
 }
 
 /* A device whose work is done after so many naps: naps grow from 10 ms of waiting on, 1 ms would be reached after 20 ms. */
-static int ready(void) { return naps >= turns; }
-static int finish(struct hd_err *err) { (void)err; return 0; }
-static int load(struct hd_err *err) { (void)err; return 0; }
-static int make_id(void *id, struct hd_err *err) { (void)id, (void)err; return 0; }
-static int open_comm(const void *id, int rank, int size, struct hd_err *err) { (void)id, (void)rank, (void)size, (void)err; return 0; }
-static int poll_comm(struct hd_err *err) { (void)err; return 0; }
+static int ready(void)
+{
+	return naps >= turns;
+}
+static int finish(struct hd_err *err)
+{
+	(void)err;
+	return 0;
+}
+static int load(struct hd_err *err)
+{
+	(void)err;
+	return 0;
+}
+static int make_id(void *id, struct hd_err *err)
+{
+	(void)id, (void)err;
+	return 0;
+}
+static int open_comm(const void *id, int rank, int size, struct hd_err *err)
+{
+	(void)id, (void)rank, (void)size, (void)err;
+	return 0;
+}
+static int poll_comm(struct hd_err *err)
+{
+	(void)err;
+	return 0;
+}
 
 int main(void)
 {
 	const struct hd_device_ops d = { .name = "a GPU", .ready = ready, .finish = finish };
-	const struct hd_device_comm c = { .name = "its own", .id_bytes = 8, .load = load, .id = make_id, .open = open_comm,
-		.poll = poll_comm };
+	const struct hd_device_comm c = {
+		.name = "its own", .id_bytes = 8, .load = load, .id = make_id, .open = open_comm, .poll = poll_comm
+	};
 	struct hd_world w = { 0 };
 	struct hd_err err = { 0 };
 

@@ -11,7 +11,10 @@
 
 static char tmp[] = "/tmp/heddle-t6013.XXXXXX";
 
-static char *at(const char *name) { return hd_format("%s/%s", tmp, name); }
+static char *at(const char *name)
+{
+	return hd_format("%s/%s", tmp, name);
+}
 
 /* -- regions ------------------------------------------------------------------------------------------------------ */
 #define ROWS_BEFORE 2
@@ -88,7 +91,7 @@ static int round_trip(int ndim, const int64_t *whole, const struct hd_hf_region 
 		extent(&x, ndim, whole, cut, parts, part);
 		mine = hd_alloc((size_t)count(&x) * sizeof(*mine));
 		for (int64_t i = 0; i < count(&x); i++)
-			mine[i] = (float)(global_of(&x, i) + 1);	/* padding: 0 */
+			mine[i] = (float)(global_of(&x, i) + 1); /* padding: 0 */
 		hd_region_move(&(struct hd_movement){ f, "t", HD_DTYPE_F32, 1 }, r, &x, mine, &err);
 		free(mine);
 	}
@@ -106,7 +109,7 @@ static int round_trip(int ndim, const int64_t *whole, const struct hd_hf_region 
 		all[i] = 0;
 	}
 	for (int64_t i = 0; i < n; i++)
-		wrong += all[i] != 0;			/* nothing beside the region */
+		wrong += all[i] != 0; /* nothing beside the region */
 	extent(&x, ndim, whole, (cut + 1) % ndim, 2, 1);
 	mine = hd_alloc((size_t)count(&x) * sizeof(*mine));
 	hd_region_move(&(struct hd_movement){ f, "t", HD_DTYPE_F32, 0 }, r, &x, mine, &err);
@@ -147,7 +150,7 @@ static void regions(void)
 /* -- pieces of sums --------------------------------------------------------------------------------- */
 #define ELEMENTS 5
 
-struct bench {				/* one state of one rank of `members`, with nothing around it */
+struct bench { /* one state of one rank of `members`, with nothing around it */
 	struct hd_plan plan;
 	struct hd_program program;
 	struct axis axis;
@@ -163,8 +166,9 @@ static void bench(struct bench *b, int64_t members, int64_t rank, uint32_t relay
 	memset(b, 0, sizeof(*b));
 	b->axis = (struct axis){ .v = { .size = sizeof(b->axis.v), .name = "a", .n = members }, .stride = 1 };
 	b->dim.v = (struct hd_dim){ sizeof(b->dim.v), "x", ELEMENTS };
-	b->t.v = (struct hd_tensor){ .name = "plugin.error.w", .spec = "x", .ndim = 1, .dtype = HD_DTYPE_F32,
-		.what = HD_TENSOR_STATE };
+	b->t.v = (struct hd_tensor){
+		.name = "plugin.error.w", .spec = "x", .ndim = 1, .dtype = HD_DTYPE_F32, .what = HD_TENSOR_STATE
+	};
 	b->t.dims[0] = &b->dim.v;
 	b->t.local[0] = ELEMENTS;
 	b->t.step = 1;
@@ -176,8 +180,9 @@ static void bench(struct bench *b, int64_t members, int64_t rank, uint32_t relay
 	b->plan.axes[0] = &b->axis;
 	b->plan.naxes = 1;
 	b->storage.root = &b->t;
-	b->program = (struct hd_program){ .plan = &b->plan, .rank = rank, .at = &b->storage, .offsets = b->offsets,
-		.persistent = (char *)b->data };
+	b->program = (struct hd_program){
+		.plan = &b->plan, .rank = rank, .at = &b->storage, .offsets = b->offsets, .persistent = (char *)b->data
+	};
 }
 
 static void write_pieces(const char *path, int64_t members)
@@ -239,7 +244,8 @@ static void pieces(void)
 static int open_job(struct hd_job *j, struct hd_err *err)
 {
 	char *text = hd_format("[model]\nlayers = 2\nheads = 2\nembed = 16\n[data]\ntrain = none\n[train]\nseq = 8\n"
-			       "global_batch = 1\nsteps = 1\nthreads = 1\n[checkpoint]\ndir = %s/ck\n", tmp);
+			       "global_batch = 1\nsteps = 1\nthreads = 1\n[checkpoint]\ndir = %s/ck\n",
+			       tmp);
 	struct hd_conf *c = NULL;
 
 	HD_TRY(hd_comm_open(&j->world, err));

@@ -19,15 +19,9 @@ static const struct layout {
 	int ranks;
 	const char *sections;
 } layouts[] = {
-	{"gpt2", "one rank", 1, ""},
-	{"gpt2", "tensor 3", 3, TP3},
-	{"headless", "one rank", 1, ""},
-	{"llama", "one rank", 1, ""},
-	{"llama", "tensor 3", 3, TP3},
-	{"llama-tied", "one rank", 1, ""},
-	{"llama-tied", "tensor 2", 2, TP2},
-	{"mixtral", "one rank", 1, ""},
-	{"mixtral", "experts 3", 3, EP3},
+	{ "gpt2", "one rank", 1, "" },        { "gpt2", "tensor 3", 3, TP3 },   { "headless", "one rank", 1, "" },
+	{ "llama", "one rank", 1, "" },       { "llama", "tensor 3", 3, TP3 },  { "llama-tied", "one rank", 1, "" },
+	{ "llama-tied", "tensor 2", 2, TP2 }, { "mixtral", "one rank", 1, "" }, { "mixtral", "experts 3", 3, EP3 },
 };
 
 /* One step as WHAT.ini says; its numbers against the kept ones. */
@@ -50,7 +44,7 @@ static int step(const struct layout *l, const char *what, const char *kept, stru
 static void one(const struct layout *l)
 {
 	const char *kept = strcmp(l->model, "headless") ? l->model : "gpt2";
-	struct curve want = {.sgd = 0};
+	struct curve want = { .sgd = 0 };
 	char name[100], path[100];
 
 	if (step(l, "one-adamw", kept, &want)) {
@@ -61,8 +55,8 @@ static void one(const struct layout *l)
 	if (step(l, "one-sgd", kept, &want)) {
 		snprintf(path, sizeof(path), "%s/model.safetensors", kept);
 		snprintf(name, sizeof(name), "%s/one-sgd.safetensors", kept);
-		kept_tensors("its gradients", name, "new/step-00000001/model.safetensors", path, -1. / 1024, gradient_bound,
-			     &want);
+		kept_tensors("its gradients", name, "new/step-00000001/model.safetensors", path, -1. / 1024,
+			     gradient_bound, &want);
 	}
 }
 

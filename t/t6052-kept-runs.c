@@ -21,36 +21,36 @@ static const struct layout {
 	const char *sections;
 } layouts[] = {
 	/* dropout, a cosine between two rates, every constant of AdamW, clipping in some steps */
-	{"run-cosine", "one rank", 1, ONE},
-	{"run-cosine", "zero 1", 3, DP(3, "zero = 1")},
-	{"run-cosine", "zero 2", 3, DP(3, "zero = 2")},
-	{"run-cosine", "zero 3", 3, DP(3, "zero = 3")},
-	{"run-cosine", "tensor 2", 2, TP(2)},
-	{"run-cosine", "tensor 3", 3, TP(3)},
-	{"run-cosine", "pipeline 2", 2, PP(2)},
-	{"run-cosine", "pipeline 3", 3, PP(3)},
-	{"run-cosine", "tensor 2 x replicas 3", 6, TP(2) DP(3, "")},
+	{ "run-cosine", "one rank", 1, ONE },
+	{ "run-cosine", "zero 1", 3, DP(3, "zero = 1") },
+	{ "run-cosine", "zero 2", 3, DP(3, "zero = 2") },
+	{ "run-cosine", "zero 3", 3, DP(3, "zero = 3") },
+	{ "run-cosine", "tensor 2", 2, TP(2) },
+	{ "run-cosine", "tensor 3", 3, TP(3) },
+	{ "run-cosine", "pipeline 2", 2, PP(2) },
+	{ "run-cosine", "pipeline 3", 3, PP(3) },
+	{ "run-cosine", "tensor 2 x replicas 3", 6, TP(2) DP(3, "") },
 	/* a line by tokens, the defaults of the rest, clipping in every step */
-	{"run-linear", "one rank", 1, ONE},
-	{"run-linear", "tensor 3 x pipeline 2", 6, TP(3) PP(2)},
-	{"run-linear", "zero 3", 2, DP(2, "zero = 3")},
+	{ "run-linear", "one rank", 1, ONE },
+	{ "run-linear", "tensor 3 x pipeline 2", 6, TP(3) PP(2) },
+	{ "run-linear", "zero 3", 2, DP(2, "zero = 3") },
 	/* plain descent with decay */
-	{"run-sgd", "one rank", 1, ONE},
-	{"run-sgd", "zero 2", 3, DP(3, "zero = 2")},
-	{"run-sgd", "tensor 2 x pipeline 3", 6, TP(2) PP(3)},
+	{ "run-sgd", "one rank", 1, ONE },
+	{ "run-sgd", "zero 2", 3, DP(3, "zero = 2") },
+	{ "run-sgd", "tensor 2 x pipeline 3", 6, TP(2) PP(3) },
 	/* the two best experts of six, with both losses of routers */
-	{"run-mixtral", "one rank", 1, ONE},
-	{"run-mixtral", "experts 3", 3, EP(3)},
-	{"run-mixtral", "tensor 3 x replicas 2", 6, TP(3) DP(2, "")},
+	{ "run-mixtral", "one rank", 1, ONE },
+	{ "run-mixtral", "experts 3", 3, EP(3) },
+	{ "run-mixtral", "tensor 3 x replicas 2", 6, TP(3) DP(2, "") },
 	/* GShard: a limit of places, a second expert by chance */
-	{"run-gshard", "one rank", 1, ONE},
-	{"run-gshard", "experts 2 x tensor 2", 4, EP(2) TP(2)},
-	{"run-gshard", "pipeline 2", 2, PP(2)},
+	{ "run-gshard", "one rank", 1, ONE },
+	{ "run-gshard", "experts 2 x tensor 2", 4, EP(2) TP(2) },
+	{ "run-gshard", "pipeline 2", 2, PP(2) },
 };
 
 static void one(const struct layout *l)
 {
-	struct curve want = {.sgd = !strcmp(l->run, "run-sgd")};
+	struct curve want = { .sgd = !strcmp(l->run, "run-sgd") };
 	char name[100], path[100], kept[100];
 
 	snprintf(name, sizeof(name), "%s, %s", l->run, l->name);

@@ -41,10 +41,12 @@ man=man/heddle.1
 plain() { sed 's/\\f[A-Z]//g; s/\\-/-/g' "$1"; }
 plain $man >"$tmp/man"
 missing=
-for flag in $(grep -v hd_verb_ engine/cli/main.c | grep -o '{ "[a-z-]*", \(NULL\|"[A-Z]*"\), "' | cut -d'"' -f2 | sort -u); do
+# One line per entry of a table, wherever the source breaks it.
+entries() { awk '/^\t\{/ { printf "\n" } { sub(/^[ \t]+/, " "); printf "%s", $0 } /;$/ { printf "\n" }' engine/cli/main.c; }
+for flag in $(entries | grep -v hd_verb_ | grep -o '{ "[a-z-]*", \(NULL\|"[A-Z]*"\), "' | cut -d'"' -f2 | sort -u); do
 	grep -qe "--$flag" "$tmp/man" || missing="$missing --$flag"
 done
-verbs=$(sed -n 's/.*{ "\([a-z]*\)", "[^"]*", "[^"]*", .* hd_verb_[a-z]*, [01] },/\1/p' engine/cli/main.c)
+verbs=$(entries | sed -n 's/.*{ "\([a-z]*\)", "[^"]*", "[^"]*", .* hd_verb_[a-z]*, [01] },.*/\1/p')
 for verb in $verbs; do
 	grep -q "^\.B $verb\|^$verb " "$tmp/man" || missing="$missing $verb"
 	grep -q "heddle $verb" README.md || missing="$missing README:$verb"

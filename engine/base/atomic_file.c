@@ -218,8 +218,7 @@ int hd_dir_commit(const char *from, const char *to, struct hd_err *err)
 	if (!rename(from, to))
 		return sync_parent(to, err);
 	if (errno != EEXIST && errno != ENOTEMPTY)
-		return hd_err_set(err, HD_EIO, "%s: cannot be renamed to %s: %s", from, to,
-				  strerror(errno));
+		return hd_err_set(err, HD_EIO, "%s: cannot be renamed to %s: %s", from, to, strerror(errno));
 	/* There is an older one: swap them in one step where the file system can. */
 	if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) {
 		HD_TRY(hd_dir_remove(to, err));

@@ -40,7 +40,7 @@ void hd_log(int level, const char *fmt, ...)
 	va_start(v, fmt);
 	vsnprintf(line, sizeof(line), fmt, v);
 	va_end(v);
-	fprintf(stderr, "heddle: %s\n", line);		/* one write: lines of several ranks do not mix */
+	fprintf(stderr, "heddle: %s\n", line); /* one write: lines of several ranks do not mix */
 }
 
 void *hd_alloc(size_t bytes)

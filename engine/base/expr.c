@@ -19,22 +19,28 @@
 #include <string.h>
 
 #define MAX_OPS ((int)HD_LEN(((struct hd_expr *)0)->op))
-#define MAX_NEST 200			/* of the recursive parser: bounds the C stack */
+#define MAX_NEST 200 /* of the recursive parser: bounds the C stack */
 
-struct expr_node { int32_t code, var, arg[3]; double num; };
+struct expr_node {
+	int32_t code, var, arg[3];
+	double num;
+};
 struct tree {
 	struct expr_node *node;
 	size_t n, cap;
-	const char *text, *at;		/* the parser's input and position */
+	const char *text, *at; /* the parser's input and position */
 	int nest;
 	struct hd_err *err;
-	int code;			/* first failure */
+	int code; /* first failure */
 };
 
-static const struct { const char *name; int code, args; } functions[] = {
-	{ "exp", HD_X_EXP, 1 }, { "log", HD_X_LOG, 1 }, { "tanh", HD_X_TANH, 1 },
+static const struct {
+	const char *name;
+	int code, args;
+} functions[] = {
+	{ "exp", HD_X_EXP, 1 },   { "log", HD_X_LOG, 1 }, { "tanh", HD_X_TANH, 1 },
 	{ "sqrt", HD_X_SQRT, 1 }, { "abs", HD_X_ABS, 1 }, { "sign", HD_X_SIGN, 1 },
-	{ "min", HD_X_MIN, 2 }, { "max", HD_X_MAX, 2 }, { "where", HD_X_WHERE, 3 },
+	{ "min", HD_X_MIN, 2 },   { "max", HD_X_MAX, 2 }, { "where", HD_X_WHERE, 3 },
 };
 
 /* The meaning of every operation.  sign keeps a nan and the sign of zero; min and max take the
@@ -107,10 +113,9 @@ static int parse_sum(struct tree *t);
 static int fail(struct tree *t, const char *at, const char *what)
 {
 	if (!t->code)
-		t->code = hd_err_set(t->err, HD_EINVAL,
-				     "expression \"%.200s\": %s at position %d (\"%.20s\")",
-				     t->text, what, (int)(at - t->text) + 1, *at ? at : "end");
-	return number(t, 0);		/* so that the callers need not test */
+		t->code = hd_err_set(t->err, HD_EINVAL, "expression \"%.200s\": %s at position %d (\"%.20s\")", t->text,
+				     what, (int)(at - t->text) + 1, *at ? at : "end");
+	return number(t, 0); /* so that the callers need not test */
 }
 
 static int next_is(struct tree *t, char c)
@@ -128,8 +133,7 @@ static int parse_call(struct tree *t, const char *word, int len)
 	size_t f = 0;
 	int arg[3] = { 0, 0, 0 };
 
-	while (f < HD_LEN(functions) && (strncmp(functions[f].name, word, (size_t)len) ||
-					 functions[f].name[len]))
+	while (f < HD_LEN(functions) && (strncmp(functions[f].name, word, (size_t)len) || functions[f].name[len]))
 		f++;
 	if (f == HD_LEN(functions))
 		return fail(t, word, len == 1 ? "a capital letter" : "an unknown function");
@@ -242,8 +246,10 @@ static int check_size(struct tree *t, int root, const char *of)
 
 	if (n <= MAX_OPS)
 		return root;
-	t->code = hd_err_set(t->err, HD_EINVAL, "expression \"%.200s\"%s has %.0f operations, at "
-			     "most %d are possible", t->text, of, n, MAX_OPS);
+	t->code = hd_err_set(t->err, HD_EINVAL,
+			     "expression \"%.200s\"%s has %.0f operations, at "
+			     "most %d are possible",
+			     t->text, of, n, MAX_OPS);
 	return t->code;
 }
 
@@ -358,7 +364,7 @@ static int sub(struct tree *t, int x, int y)
 
 static int mul(struct tree *t, int x, int y)
 {
-	struct expr_node d = t->node[y];	/* a copy: the table moves as it grows */
+	struct expr_node d = t->node[y]; /* a copy: the table moves as it grows */
 
 	if (is_number(t, y) && !is_number(t, x))
 		return mul(t, y, x);
@@ -400,12 +406,12 @@ static int unary_slope(struct tree *t, int i, int code, int x)
 	case HD_X_SQRT: return quotient(t, number(t, 0.5), i);
 	case HD_X_ABS: return make(t, HD_X_SIGN, x, 0, 0);
 	}
-	return number(t, 0);		/* sign */
+	return number(t, 0); /* sign */
 }
 
 static int derive(struct tree *t, int i, int var)
 {
-	struct expr_node d = t->node[i];	/* a copy: the table moves as it grows */
+	struct expr_node d = t->node[i]; /* a copy: the table moves as it grows */
 	int x = d.arg[0], y = d.arg[1], dx, dy;
 
 	if (hd_expr_arity(d.code) == 0)
@@ -421,11 +427,10 @@ static int derive(struct tree *t, int i, int var)
 	case HD_X_ADD: return add(t, dx, dy);
 	case HD_X_SUB: return sub(t, dx, dy);
 	case HD_X_MUL: return add(t, mul(t, dx, y), mul(t, x, dy));
-	case HD_X_DIV:		/* (x' - (x / y) y') / y: y squared would overflow first */
+	case HD_X_DIV: /* (x' - (x / y) y') / y: y squared would overflow first */
 		return quotient(t, sub(t, dx, is_value(t, dy, 0) ? dy : mul(t, i, dy)), y);
 	case HD_X_MIN: return choose(t, sub(t, y, x), dx, dy);
-	default:		/* where equal: max(a, 0) has slope 0 at 0 */
-		return choose(t, sub(t, x, y), dx, dy);
+	default: /* where equal: max(a, 0) has slope 0 at 0 */ return choose(t, sub(t, x, y), dx, dy);
 	}
 }
 
@@ -469,7 +474,10 @@ static void write_side(FILE *f, const struct tree *t, int i, int outer, int righ
 static void write_node(FILE *f, const struct tree *t, int i)
 {
 	static const char *const sign[] = {
-		[HD_X_ADD] = " + ", [HD_X_SUB] = " - ", [HD_X_MUL] = " * ", [HD_X_DIV] = " / ",
+		[HD_X_ADD] = " + ",
+		[HD_X_SUB] = " - ",
+		[HD_X_MUL] = " * ",
+		[HD_X_DIV] = " / ",
 	};
 	const struct expr_node *d = &t->node[i];
 
@@ -522,9 +530,8 @@ char *hd_expr_derive(const char *text, int var, struct hd_err *err)
 		goto out_tree;
 	s = written(&t, root);
 	if (!s)
-		hd_err_set(err, HD_ENOMEM, "expression \"%.200s\": no memory for its derivative",
-			   text);
-	else if (hd_expr_compile(s, &e, err) < 0) {	/* nested deeper than the parser goes */
+		hd_err_set(err, HD_ENOMEM, "expression \"%.200s\": no memory for its derivative", text);
+	else if (hd_expr_compile(s, &e, err) < 0) { /* nested deeper than the parser goes */
 		free(s);
 		s = NULL;
 	}
@@ -537,7 +544,7 @@ out_tree:
 
 enum { ZERO, CONSTANT, LINEAR, OTHER };
 
-static int both(int x, int y)		/* of a sum, or of two branches */
+static int both(int x, int y) /* of a sum, or of two branches */
 {
 	if (x == ZERO || x == y)
 		return y;

@@ -8,10 +8,32 @@
 #define HD_ENGINE_EXPR_H
 #include "engine/base/err.h"
 
-enum hd_expr_code { HD_X_VAR, HD_X_NUM, HD_X_ADD, HD_X_SUB, HD_X_MUL, HD_X_DIV, HD_X_NEG, HD_X_EXP, HD_X_LOG, HD_X_TANH,
-	HD_X_SQRT, HD_X_ABS, HD_X_SIGN, HD_X_MIN, HD_X_MAX, HD_X_WHERE };
-struct hd_expr_op { int32_t code, var; double num; };
-struct hd_expr { int32_t n, depth, vars; struct hd_expr_op op[250]; };	/* postfix; depth: largest stack; vars: highest variable + 1 */
+enum hd_expr_code {
+	HD_X_VAR,
+	HD_X_NUM,
+	HD_X_ADD,
+	HD_X_SUB,
+	HD_X_MUL,
+	HD_X_DIV,
+	HD_X_NEG,
+	HD_X_EXP,
+	HD_X_LOG,
+	HD_X_TANH,
+	HD_X_SQRT,
+	HD_X_ABS,
+	HD_X_SIGN,
+	HD_X_MIN,
+	HD_X_MAX,
+	HD_X_WHERE
+};
+struct hd_expr_op {
+	int32_t code, var;
+	double num;
+};
+struct hd_expr {
+	int32_t n, depth, vars;
+	struct hd_expr_op op[250];
+}; /* postfix; depth: largest stack; vars: highest variable + 1 */
 
 /* Operands of an operation. */
 static inline int hd_expr_arity(int code)
@@ -23,11 +45,12 @@ static inline int hd_expr_arity(int code)
 	return code == HD_X_WHERE ? 3 : 1;
 }
 
-int hd_expr_compile(const char *text, struct hd_expr *e, struct hd_err *err);	/* error: names the position and the text */
+int hd_expr_compile(const char *text, struct hd_expr *e,
+		    struct hd_err *err); /* error: names the position and the text */
 double hd_expr_eval(const struct hd_expr *e, const double *vars);
 /* Text of the derivative by variable `var` (0 = a), simplified (0 and 1 folded).  malloc'ed; NULL on error.
  * "0" where it does not depend on it. */
 char *hd_expr_derive(const char *text, int var, struct hd_err *err);
-int hd_expr_linear(const char *text, int var);		/* 1: homogeneous linear in that variable, the others fixed */
+int hd_expr_linear(const char *text, int var); /* 1: homogeneous linear in that variable, the others fixed */
 
 #endif

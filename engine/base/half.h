@@ -25,8 +25,7 @@ static inline uint32_t hd_bits_of(float f)
 /* Rounding could carry a NaN into infinity, so that is cut off instead. */
 static inline uint16_t hd_bf16_of(float f)
 {
-	uint32_t bits = hd_bits_of(f), nan = bits >> 16 | 0x40,
-		 near = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+	uint32_t bits = hd_bits_of(f), nan = bits >> 16 | 0x40, near = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 
 	return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : near);
 }
@@ -42,8 +41,7 @@ static inline float hd_of_f16(uint16_t h)
 {
 	uint32_t u = hd_bits_of(hd_float_of((uint32_t)(h & 0x7fff) << 13) * 0x1p112f);
 
-	return hd_float_of(u | ((h & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) |
-			  (uint32_t)(h & 0x8000) << 16);
+	return hd_float_of(u | ((h & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) | (uint32_t)(h & 0x8000) << 16);
 }
 
 /* By selection, not by branches, so that it is done for many at once. */

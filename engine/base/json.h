@@ -6,6 +6,6 @@
 #include <jansson.h>
 
 json_t *hd_json_number(double v); /* null where v is not finite: JSON has no NaN */
-char *hd_json_line(json_t *v); /* malloc'ed, in order of insertion, 15 digits; steals v */
+char *hd_json_line(json_t *v);    /* malloc'ed, in order of insertion, 15 digits; steals v */
 
 #endif

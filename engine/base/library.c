@@ -16,12 +16,13 @@
 struct search {
 	const char *soname;
 	void *found;
-	char *why;		/* "; path: reason" of what was there and did not open; or where it was looked for */
+	char *why; /* "; path: reason" of what was there and did not open; or where it was looked for */
 };
 
 static void add_why(struct search *s, const char *place, const char *reason)
 {
-	char *more = hd_format("%s%s%s%s%s", s->why ? s->why : "", s->why ? "; " : "", place, *reason ? ": " : "", reason);
+	char *more =
+		hd_format("%s%s%s%s%s", s->why ? s->why : "", s->why ? "; " : "", place, *reason ? ": " : "", reason);
 
 	free(s->why);
 	s->why = more;
@@ -106,7 +107,8 @@ static int try_environments(struct search *s)
 	const char *venv = getenv("VIRTUAL_ENV"), *conda = getenv("CONDA_PREFIX"), *home = getenv("HOME");
 	char *local = hd_format("%s/.local", home ? home : "");
 	int found = (venv && *venv && try_python(s, venv)) || (conda && *conda && try_python(s, conda)) ||
-		try_path_of_python(s) || (home && try_python(s, local)) || try_python(s, "/usr/local") || try_python(s, "/usr");
+		    try_path_of_python(s) || (home && try_python(s, local)) || try_python(s, "/usr/local") ||
+		    try_python(s, "/usr");
 
 	free(local);
 	if (!found)

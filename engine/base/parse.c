@@ -78,7 +78,7 @@ int hd_word_bytes(const char *s, int64_t *out)
 
 int hd_word_bool(const char *s, int64_t *out)
 {
-	static const char *const words[] = {"no", "yes", "off", "on", "false", "true", "0", "1"};
+	static const char *const words[] = { "no", "yes", "off", "on", "false", "true", "0", "1" };
 	size_t i;
 
 	for (i = 0; i < HD_LEN(words); i++)
@@ -127,8 +127,7 @@ static int distance(const char *a, int na, const char *b, int nb)
 			int same = fold(a[i - 1]) == fold(b[j - 1]);
 
 			row[j] = smaller(smaller(up[j], row[j - 1]) + 1, up[j - 1] + !same);
-			if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) &&
-			    fold(a[i - 2]) == fold(b[j - 1]))
+			if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) && fold(a[i - 2]) == fold(b[j - 1]))
 				row[j] = smaller(row[j], upup[j - 2] + 1);
 		}
 	}
@@ -193,8 +192,7 @@ static void list(char *out, size_t size, const char *const *names, int n)
 }
 
 /* "; did you mean x?", or else what there is. */
-void hd_suggest(char *out, size_t size, const char *word, const char *what,
-		    const char *const *names, int n)
+void hd_suggest(char *out, size_t size, const char *word, const char *what, const char *const *names, int n)
 {
 	const char *near = hd_suggest_nearest(word, names, n);
 	char all[400];

@@ -10,15 +10,14 @@
 #include <stdint.h>
 
 int hd_word_int(const char *s, int64_t *out);
-int hd_parse_count(const char *s, int64_t *out);	/* with K, M, G: thousands */
-int hd_word_bytes(const char *s, int64_t *out); /* K, M, G, T: powers of 1024 */
-int hd_word_bool(const char *s, int64_t *out); /* yes/no/on/off/true/false/1/0 */
-int hd_word_num(const char *s, double *out); /* finite, decimal */
+int hd_parse_count(const char *s, int64_t *out); /* with K, M, G: thousands */
+int hd_word_bytes(const char *s, int64_t *out);  /* K, M, G, T: powers of 1024 */
+int hd_word_bool(const char *s, int64_t *out);   /* yes/no/on/off/true/false/1/0 */
+int hd_word_num(const char *s, double *out);     /* finite, decimal */
 
 char *hd_parse_trim(char *s); /* in place, without blanks at both ends */
-const char *hd_suggest_nearest(const char *word, const char *const *among, int n);	/* NULL: none is near */
+const char *hd_suggest_nearest(const char *word, const char *const *among, int n); /* NULL: none is near */
 /* "did you mean x?" with the nearest of names, else what, a colon and all of them. */
-void hd_suggest(char *out, size_t size, const char *word, const char *what,
-		    const char *const *names, int n);
+void hd_suggest(char *out, size_t size, const char *word, const char *what, const char *const *names, int n);
 
 #endif

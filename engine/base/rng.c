@@ -75,15 +75,13 @@ EXACT static double natural_log(double p)
 
 	memcpy(&u, &p, sizeof(u));
 	e = (int64_t)((u - 0x3fe6a09e667f3bcdull) >> 52); /* sqrt(1/2) <= m < sqrt(2) */
-	e = (e ^ 0x800) - 0x800; /* 12 bits, signed */
+	e = (e ^ 0x800) - 0x800;                          /* 12 bits, signed */
 	u -= (uint64_t)e << 52;
 	memcpy(&m, &u, sizeof(m));
 	s = (m - 1) / (m + 1);
 	t = s * s;
 	return (double)e * 0.69314718055994530942 +
-	       2 * s *
-		       (1 +
-			t * (1. / 3 + t * (1. / 5 + t * (1. / 7 + t * (1. / 9 + t * (1. / 11))))));
+	       2 * s * (1 + t * (1. / 3 + t * (1. / 5 + t * (1. / 7 + t * (1. / 9 + t * (1. / 11))))));
 }
 
 /* x with P(X < x) = 1/2 + q, |q| <= 0.425: an odd function of q. */
@@ -92,10 +90,8 @@ EXACT static inline double centre(double q)
 	double u = q * q, p, d;
 
 	p = 2.506628275360803 +
-	    u * (-21.61272045888456 +
-		 u * (60.689419186648706 + u * (-58.946416720327576 + u * 11.08364815665866)));
-	d = 1 + u * (-9.66942538654468 +
-		     u * (32.03445287831236 + u * (-41.04484348557735 + u * 15.297971313556625)));
+	    u * (-21.61272045888456 + u * (60.689419186648706 + u * (-58.946416720327576 + u * 11.08364815665866)));
+	d = 1 + u * (-9.66942538654468 + u * (32.03445287831236 + u * (-41.04484348557735 + u * 15.297971313556625)));
 	return q * p / d;
 }
 
@@ -105,8 +101,7 @@ EXACT static double tail(double p)
 	double r = sqrt(-natural_log(p)) - 1.6, n, d;
 
 	n = 1.4234371123441414 +
-	    r * (3.194628558008094 +
-		 r * (2.1154766815755965 + r * (0.5098007861957756 + r * 0.036793704954558866)));
+	    r * (3.194628558008094 + r * (2.1154766815755965 + r * (0.5098007861957756 + r * 0.036793704954558866)));
 	d = 1 + r * (1.0445702021480938 + r * (0.31942286086451166 + r * 0.02600847925692592));
 	return n / d;
 }
@@ -129,8 +124,7 @@ EXACT float hd_random_normal(uint64_t key, uint64_t index)
  * sent through again until they fall inside, and a permutation is left (Black and Rogaway 2002). */
 uint64_t hd_permute(uint64_t key, uint64_t n, uint64_t position)
 {
-	int width = n > 1 ? 64 - __builtin_clzll(n - 1) : 0, low = width / 2, high = width - low,
-	    round;
+	int width = n > 1 ? 64 - __builtin_clzll(n - 1) : 0, low = width / 2, high = width - low, round;
 	uint64_t left, right, x = position;
 
 	if (n < 2)

@@ -16,7 +16,7 @@ struct saving {
 	const struct hd_progress *at;
 	char *dir, *aside;
 	struct hd_weights weights;
-	struct hd_tensorfile *states, *gradients;	/* gradients: or NULL */
+	struct hd_tensorfile *states, *gradients; /* gradients: or NULL */
 };
 
 /* -- saving ---------------------------------------------------------------------------------- */
@@ -155,8 +155,8 @@ static int load(struct hd_job *j, const char *dir, struct hd_progress *at, struc
 	int rc = hd_state_read(dir, at, &seed, &picks, err);
 
 	if (rc >= 0 && seed != j->train.seed)
-		hd_log(HD_LOG_WARN, "%s: has train.seed = %lld; from here on data and dropout are those of seed %lld", dir,
-		        (long long)seed, (long long)j->train.seed);
+		hd_log(HD_LOG_WARN, "%s: has train.seed = %lld; from here on data and dropout are those of seed %lld",
+		       dir, (long long)seed, (long long)j->train.seed);
 	if (rc >= 0)
 		rc = hd_weights_read(hd_job_owner(j), dir, err);
 	if (rc >= 0)

@@ -14,7 +14,9 @@
 #define HD_ENGINE_CHECKPOINT_H
 #include "engine/run/job.h"
 
-struct hd_progress { int64_t step, samples; };	/* updates made; samples that they used */
+struct hd_progress {
+	int64_t step, samples;
+}; /* updates made; samples that they used */
 
 /* All collective; on failure all ranks have the same err, and what was saved before is whole. */
 int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd_err *err);
@@ -24,7 +26,7 @@ int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *a
 int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err);
 /* Whether the files and the directory that [log] and [checkpoint] name could be written; makes none of them. */
 int hd_outputs_check(struct hd_conf *c, struct hd_err *err);
-char *hd_checkpoint_picks(const char *path, struct hd_err *err);	/* the choices recorded in it; malloc'ed, or NULL */
+char *hd_checkpoint_picks(const char *path, struct hd_err *err); /* the choices recorded in it; malloc'ed, or NULL */
 /* The INI of a checkpoint directory, to rebuild its model (eval, generate). */
 int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err);
 /* The weights alone (model.load, eval, generate). */

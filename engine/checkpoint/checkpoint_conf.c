@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STATE_VERSION 1		/* of state.json */
+#define STATE_VERSION 1 /* of state.json */
 
 /* -- writing --------------------------------------------------------------------------------- */
 static char *complete_conf(const struct hd_job *j, struct hd_err *err)
@@ -47,11 +47,10 @@ static char *state_text(const struct hd_job *j, const struct hd_progress *at)
 {
 	const struct hd_plan *p = hd_job_any_plan(j);
 	char *layout = layout_text(p), *text;
-	json_t *o = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "version", STATE_VERSION,
-			      "step", (json_int_t)at->step, "samples", (json_int_t)at->samples,
-			      "tokens", (json_int_t)(at->samples * p->model.seq),
-			      "seed", (json_int_t)j->train.seed, "ranks", (json_int_t)p->ranks, "layout", layout,
-			      "picks", j->tuned ? j->tuned : "");
+	json_t *o = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "version", STATE_VERSION, "step",
+			      (json_int_t)at->step, "samples", (json_int_t)at->samples, "tokens",
+			      (json_int_t)(at->samples * p->model.seq), "seed", (json_int_t)j->train.seed, "ranks",
+			      (json_int_t)p->ranks, "layout", layout, "picks", j->tuned ? j->tuned : "");
 
 	text = json_dumps(o, JSON_INDENT(2));
 	json_decref(o);
@@ -114,8 +113,8 @@ int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char *
 
 	if (!o)
 		return err->code;
-	if (json_unpack(o, "{s:I, s:I, s:I, s:I, s?s}", "version", &version, "step", &step, "samples", &samples,
-			"seed", &key, "picks", &text))
+	if (json_unpack(o, "{s:I, s:I, s:I, s:I, s?s}", "version", &version, "step", &step, "samples", &samples, "seed",
+			&key, "picks", &text))
 		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: has not version, step, samples and seed", dir);
 	else if (version > STATE_VERSION)
 		rc = hd_err_set(err, HD_ENOTSUP, "%s/heddle/state.json: is of version %lld, and this program knows %d",
@@ -228,7 +227,7 @@ static int64_t positions(json_t *o, const struct hd_family *f, const char **key)
 	return 0;
 }
 
-#define LONGEST 2048		/* sequences of `eval`: models say many more positions than fit */
+#define LONGEST 2048 /* sequences of `eval`: models say many more positions than fit */
 
 static char *conf_of_config(const char *dir, struct hd_err *err)
 {

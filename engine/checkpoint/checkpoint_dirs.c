@@ -10,8 +10,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-char *hd_step_path(const char *dir, int64_t step) { return hd_format("%s/step-%08lld", dir, (long long)step); }
-char *hd_step_aside(const char *dir, int64_t step) { return hd_format("%s/.step-%08lld.tmp", dir, (long long)step); }
+char *hd_step_path(const char *dir, int64_t step)
+{
+	return hd_format("%s/step-%08lld", dir, (long long)step);
+}
+char *hd_step_aside(const char *dir, int64_t step)
+{
+	return hd_format("%s/.step-%08lld.tmp", dir, (long long)step);
+}
 
 static int has(const char *dir, const char *name)
 {
@@ -135,8 +141,10 @@ char *hd_checkpoint_find(const char *path, struct hd_err *err)
 		return hd_strdup(path);
 	found = newest(path);
 	if (!found)
-		hd_err_set(err, HD_EIO, "%s: is no checkpoint (it has no config.json), nor a directory of checkpoints "
-			   "(it has no step-... and no latest)", path);
+		hd_err_set(err, HD_EIO,
+			   "%s: is no checkpoint (it has no config.json), nor a directory of checkpoints "
+			   "(it has no step-... and no latest)",
+			   path);
 	return found;
 }
 
@@ -149,9 +157,10 @@ static int refuse_later(struct hd_conf *c, struct hd_section *s, const char *dir
 	free(steps);
 	if (last <= 0)
 		return HD_OK;
-	return hd_section_fail(c, s, "dir", err, HD_EINVAL, "%s already holds step %lld, and this run would begin at "
-			       "step 0; continue it with --set checkpoint.resume=auto, or give another dir", dir,
-			       (long long)last);
+	return hd_section_fail(c, s, "dir", err, HD_EINVAL,
+			       "%s already holds step %lld, and this run would begin at "
+			       "step 0; continue it with --set checkpoint.resume=auto, or give another dir",
+			       dir, (long long)last);
 }
 
 int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
@@ -165,7 +174,8 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 		return *k.dir ? refuse_later(c, k.section, k.dir, err) : HD_OK;
 	if (!strcmp(k.resume, "auto")) {
 		if (!*k.dir)
-			return hd_section_fail(c, k.section, "resume", err, HD_EINVAL, "auto: checkpoint.dir is not given");
+			return hd_section_fail(c, k.section, "resume", err, HD_EINVAL,
+					       "auto: checkpoint.dir is not given");
 		*path = newest(k.dir);
 		return HD_OK;
 	}
@@ -175,8 +185,10 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 
 int hd_outputs_check(struct hd_conf *c, struct hd_err *err)
 {
-	static const struct { const char *section, *key; int dir; } all[] = { { "log", "metrics", 0 }, { "log", "trace", 0 },
-		{ "checkpoint", "dir", 1 } };
+	static const struct {
+		const char *section, *key;
+		int dir;
+	} all[] = { { "log", "metrics", 0 }, { "log", "trace", 0 }, { "checkpoint", "dir", 1 } };
 
 	for (size_t i = 0; i < HD_LEN(all); i++) {
 		struct hd_section *s = hd_conf_section(c, NULL, all[i].section);

@@ -15,39 +15,39 @@
 #include "engine/checkpoint/tensorfile.h"
 
 /* -- slices ---------------------------------------------------------------------------------- */
-struct hd_extent {			/* what this rank has of a tensor, padding left out */
+struct hd_extent { /* what this rank has of a tensor, padding left out */
 	int ndim;
 	int64_t whole[HD_MAX_DIMS], off[HD_MAX_DIMS], n[HD_MAX_DIMS];
-	int64_t local[HD_MAX_DIMS], stride[HD_MAX_DIMS];	/* in memory: elements, padding included */
+	int64_t local[HD_MAX_DIMS], stride[HD_MAX_DIMS]; /* in memory: elements, padding included */
 };
 struct hd_movement {
 	struct hd_tensorfile *file;
-	const char *name;		/* in the file */
-	uint32_t dtype;			/* in memory */
+	const char *name; /* in the file */
+	uint32_t dtype;   /* in memory */
 	int writing;
 };
 void hd_extent_of(const struct hd_program *g, const struct tensor *t, struct hd_extent *x);
 int hd_extent_move(const struct hd_movement *m, const struct hd_extent *x, void *data, struct hd_err *err);
 int hd_region_move(const struct hd_movement *m, const struct hd_hf_region *r, const struct hd_extent *x, void *data,
 		   struct hd_err *err);
-char *hd_shape_text(int ndim, const int64_t *shape);	/* "[2, 3]", malloc'ed */
+char *hd_shape_text(int ndim, const int64_t *shape); /* "[2, 3]", malloc'ed */
 
 /* -- the model's files ----------------------------------------------------------------------- */
-extern int64_t hd_checkpoint_file_bytes;	/* largest file of weights: 5 GB; tests make it small */
+extern int64_t hd_checkpoint_file_bytes; /* largest file of weights: 5 GB; tests make it small */
 
-struct hd_weights {			/* planned by all ranks alike, or as found */
+struct hd_weights { /* planned by all ranks alike, or as found */
 	struct hd_tensorfile **file;
-	char **name;			/* of each file, in its directory */
+	char **name; /* of each file, in its directory */
 	size_t n, cap_file, cap_name;
-	json_t *where;			/* tensor -> number of its file */
-	int64_t total;			/* bytes of the tensors */
+	json_t *where; /* tensor -> number of its file */
+	int64_t total; /* bytes of the tensors */
 };
 int hd_weights_plan(const struct hd_program *g, struct hd_weights *w, struct hd_err *err);
-int hd_weights_create(struct hd_weights *w, const char *dir, struct hd_err *err);	/* one rank: files and index */
+int hd_weights_create(struct hd_weights *w, const char *dir, struct hd_err *err); /* one rank: files and index */
 int hd_weights_open(struct hd_weights *w, const char *dir, struct hd_err *err);
 int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd_err *err);
 int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *err);
-int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *err);	/* names and shapes */
+int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *err); /* names and shapes */
 void hd_weights_close(struct hd_weights *w);
 
 /* -- states and gradients -------------------------------------------------------------------- */
@@ -59,10 +59,10 @@ int hd_gradients_write(const struct hd_program *g, struct hd_tensorfile *f, stru
 
 /* -- directories; paths are malloc'ed -- */
 char *hd_step_path(const char *dir, int64_t step);
-char *hd_step_aside(const char *dir, int64_t step);	/* where it is written before it is complete */
-void hd_steps_tidy(const char *dir);			/* what saves that were cut short have left */
-void hd_steps_prune(const char *dir, int64_t step, int64_t keep);	/* step and what is older: the newest stay */
-char *hd_checkpoint_find(const char *path, struct hd_err *err);	/* a step, or the newest below path; NULL: neither */
+char *hd_step_aside(const char *dir, int64_t step);               /* where it is written before it is complete */
+void hd_steps_tidy(const char *dir);                              /* what saves that were cut short have left */
+void hd_steps_prune(const char *dir, int64_t step, int64_t keep); /* step and what is older: the newest stay */
+char *hd_checkpoint_find(const char *path, struct hd_err *err);   /* a step, or the newest below path; NULL: neither */
 
 /* -- texts ----------------------------------------------------------------------------------- */
 int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_progress *at, struct hd_err *err);

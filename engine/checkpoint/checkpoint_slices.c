@@ -51,9 +51,9 @@ int hd_extent_move(const struct hd_movement *m, const struct hd_extent *x, void 
 }
 
 /* -- merged dims ----------------------------------------------------------------------------- */
-struct side {				/* dims [from, run) are stepped through, [run, to) is one run */
+struct side { /* dims [from, run) are stepped through, [run, to) is one run */
 	int from, run, to;
-	int64_t at, n, stride;		/* of the run when all steps are 0; elements */
+	int64_t at, n, stride; /* of the run when all steps are 0; elements */
 };
 
 static int64_t inner(const struct hd_extent *x, const struct side *s, int d)

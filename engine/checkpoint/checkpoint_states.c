@@ -11,14 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int is_state(const struct tensor *t) { return !t->v.node && t->v.what == HD_TENSOR_STATE; }
+static int is_state(const struct tensor *t)
+{
+	return !t->v.node && t->v.what == HD_TENSOR_STATE;
+}
 
 static int is_gradient(const struct tensor *t)
 {
 	return t->v.node && t->v.what == HD_TENSOR_GRAD && t->v.of && N(t->v.node)->is->role == ROLE_SYNC;
 }
 
-static int is_piece(const struct tensor *t, int axis) { return t->at.on[axis].kind == HD_PLACE_PARTIAL; }
+static int is_piece(const struct tensor *t, int axis)
+{
+	return t->at.on[axis].kind == HD_PLACE_PARTIAL;
+}
 
 /* How many different copies there are along the axes of the sum; 1: it is stored under its name alone. */
 static int64_t copies(const struct hd_plan *p, const struct tensor *t)

@@ -17,13 +17,28 @@
 int64_t hd_checkpoint_file_bytes = 5000000000;
 
 /* What is stored of a parameter that has a master is the master, under the parameter's name.  Both are read. */
-static int is_weight(const struct tensor *t) { return !t->v.node && t->v.what == HD_TENSOR_PARAM; }
-static int is_read(const struct tensor *t) { return is_weight(t) || (!t->v.node && t->v.what == HD_TENSOR_MASTER); }
-static const struct tensor *stored(const struct tensor *t) { return t->master ? t->master : t; }
-static const char *name_of(const struct tensor *t) { return t->v.what == HD_TENSOR_MASTER ? t->v.of->name : t->v.name; }
+static int is_weight(const struct tensor *t)
+{
+	return !t->v.node && t->v.what == HD_TENSOR_PARAM;
+}
+static int is_read(const struct tensor *t)
+{
+	return is_weight(t) || (!t->v.node && t->v.what == HD_TENSOR_MASTER);
+}
+static const struct tensor *stored(const struct tensor *t)
+{
+	return t->master ? t->master : t;
+}
+static const char *name_of(const struct tensor *t)
+{
+	return t->v.what == HD_TENSOR_MASTER ? t->v.of->name : t->v.name;
+}
 
 /* Tensors that the parameter is stored in: one, or one for each entry of its first dim. */
-static int64_t parts_of(const struct tensor *t, const struct hd_hf_region *r) { return r->each ? t->dims[0]->n : 1; }
+static int64_t parts_of(const struct tensor *t, const struct hd_hf_region *r)
+{
+	return r->each ? t->dims[0]->n : 1;
+}
 
 static int region_of(const struct hd_plan *p, const struct tensor *t, struct hd_hf_region *r, struct hd_err *err)
 {
@@ -40,7 +55,8 @@ static struct hd_hf_region part_of(const struct hd_hf_region *all, int64_t i)
 	const char *star = all->each ? strchr(all->name, '*') : NULL;
 
 	if (star)
-		snprintf(r.name, sizeof(r.name), "%.*s%lld%s", (int)(star - all->name), all->name, (long long)i, star + 1);
+		snprintf(r.name, sizeof(r.name), "%.*s%lld%s", (int)(star - all->name), all->name, (long long)i,
+			 star + 1);
 	return r;
 }
 
@@ -246,7 +262,8 @@ int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd
 			struct hd_hf_region part = part_of(&r, k);
 
 			if (extent_of_part(g, t, &r, k, &x, &begin))
-				rc = hd_region_move(&(struct hd_movement){ file_of(w, part.name), part.name, t->v.dtype, 1 },
+				rc = hd_region_move(&(struct hd_movement){ file_of(w, part.name), part.name, t->v.dtype,
+									   1 },
 						    &part, &x, data + begin * HD_BITS(t->v.dtype) / 8, err);
 		}
 		hd_program_unmap(g, t, HD_STEP, data, HD_MAP_READ);
@@ -347,8 +364,8 @@ static int check_shape(const char *dir, const char *param, const char *name, con
 }
 
 /* dtype: of data */
-static int read_into(char *data, uint32_t dtype, const struct hd_program *g, const struct hd_weights *w, const struct tensor *t,
-		     const char *dir, struct hd_err *err)
+static int read_into(char *data, uint32_t dtype, const struct hd_program *g, const struct hd_weights *w,
+		     const struct tensor *t, const char *dir, struct hd_err *err)
 {
 	struct hd_hf_region r;
 	struct hd_extent x;
@@ -375,7 +392,7 @@ static int read_one(const struct hd_program *g, const struct hd_weights *w, cons
 	int64_t n = hd_local_count(t);
 	int low = t->v.dtype == HD_DTYPE_BF16, rc;
 
-	if (low)			/* of whatever the file has, in fp32, rounded once */
+	if (low) /* of whatever the file has, in fp32, rounded once */
 		full = hd_alloc((size_t)n * sizeof(float));
 	rc = read_into(full, low ? HD_DTYPE_F32 : t->v.dtype, g, w, t, dir, err);
 	if (low) {

@@ -22,7 +22,10 @@ static int is_size(const char *key)
 }
 
 /* A value that leaves the number to the engine. */
-static int is_open(const char *value) { return !strcmp(value, "0") || !strcmp(value, "-1") || !strcmp(value, "auto"); }
+static int is_open(const char *value)
+{
+	return !strcmp(value, "0") || !strcmp(value, "-1") || !strcmp(value, "auto");
+}
 
 static int same(const char *a, const char *b)
 {
@@ -35,12 +38,12 @@ static int same(const char *a, const char *b)
 static int take(struct hd_conf *c, struct hd_section *s, const struct hd_entry *load, const struct hd_entry *theirs,
 		struct hd_err *err)
 {
-	struct hd_entry *ours = hd_conf_entry_find(s, theirs->key), from = *load;	/* entries may move */
+	struct hd_entry *ours = hd_conf_entry_find(s, theirs->key), from = *load; /* entries may move */
 
 	if (ours && !is_open(ours->value)) {
 		if (is_size(theirs->key) && !same(ours->value, theirs->value))
-			return hd_section_fail(c, s, theirs->key, err, HD_EINVAL, "%s, and the model in %s has %s", ours->value,
-					       from.value, theirs->value);
+			return hd_section_fail(c, s, theirs->key, err, HD_EINVAL, "%s, and the model in %s has %s",
+					       ours->value, from.value, theirs->value);
 		return HD_OK;
 	}
 	if (!ours)

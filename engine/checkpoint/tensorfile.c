@@ -38,11 +38,11 @@ struct hd_tensorfile {
 	struct stored_tensor *t;
 	size_t n, cap;
 	json_t *index; /* name -> position in t */
-	json_t *meta; /* NULL: none */
+	json_t *meta;  /* NULL: none */
 	char *path;
 	int fd; /* -1: not open */
 	int writing;
-	char *header; /* of a plan: with its length in front, padded; NULL: to be made */
+	char *header;        /* of a plan: with its length in front, padded; NULL: to be made */
 	int64_t data, total; /* bytes: where the data begins; of the file */
 };
 
@@ -51,23 +51,23 @@ static const struct {
 	uint32_t dtype;
 	int bits;
 } types[] = {
-	{"F32", HD_DTYPE_F32, 32},
-	{"BF16", HD_DTYPE_BF16, 16},
-	{"F16", HD_DTYPE_F16, 16},
-	{"F64", HD_DTYPE_F64, 64},
-	{"I64", HD_DTYPE_I64, 64},
-	{"I32", HD_DTYPE_I32, 32},
-	{"U8", HD_DTYPE_U8, 8},
+	{ "F32", HD_DTYPE_F32, 32 },
+	{ "BF16", HD_DTYPE_BF16, 16 },
+	{ "F16", HD_DTYPE_F16, 16 },
+	{ "F64", HD_DTYPE_F64, 64 },
+	{ "I64", HD_DTYPE_I64, 64 },
+	{ "I32", HD_DTYPE_I32, 32 },
+	{ "U8", HD_DTYPE_U8, 8 },
 	/* Only known by their size. */
-	{"BOOL", 0, 8},
-	{"I8", 0, 8},
-	{"I16", 0, 16},
-	{"U16", 0, 16},
-	{"U32", 0, 32},
-	{"U64", 0, 64},
-	{"F8_E4M3", 0, 8},
-	{"F8_E5M2", 0, 8},
-	{"C64", 0, 64},
+	{ "BOOL", 0, 8 },
+	{ "I8", 0, 8 },
+	{ "I16", 0, 16 },
+	{ "U16", 0, 16 },
+	{ "U32", 0, 32 },
+	{ "U64", 0, 64 },
+	{ "F8_E4M3", 0, 8 },
+	{ "F8_E5M2", 0, 8 },
+	{ "C64", 0, 64 },
 };
 
 static const char *type_text(uint32_t dtype)
@@ -143,14 +143,12 @@ struct hd_tensorfile *hd_tensorfile_plan(void)
 	return file_create();
 }
 
-int hd_tensorfile_add(struct hd_tensorfile *f, const char *name, uint32_t dtype, int ndim,
-		      const int64_t *shape)
+int hd_tensorfile_add(struct hd_tensorfile *f, const char *name, uint32_t dtype, int ndim, const int64_t *shape)
 {
 	struct stored_tensor *t;
 	int64_t bytes;
 
-	if (f->fd >= 0 || !type_text(dtype) || ndim < 0 || ndim > HD_MAX_DIMS ||
-	    !strcmp(name, META))
+	if (f->fd >= 0 || !type_text(dtype) || ndim < 0 || ndim > HD_MAX_DIMS || !strcmp(name, META))
 		return HD_EINVAL;
 	bytes = bytes_of((int)HD_BITS(dtype), ndim, shape);
 	if (bytes < 0)
@@ -195,10 +193,8 @@ static int64_t place_all(struct hd_tensorfile *f, json_t *header)
 			for (int d = 0; d < t->ndim; d++)
 				json_array_append_new(shape, json_integer(t->shape[d]));
 			json_object_set_new(header, t->name,
-					    json_pack("{s:s, s:o, s:[I,I]}", "dtype",
-						      type_text(t->dtype), "shape", shape,
-						      "data_offsets", (json_int_t)t->begin,
-						      (json_int_t)at));
+					    json_pack("{s:s, s:o, s:[I,I]}", "dtype", type_text(t->dtype), "shape",
+						      shape, "data_offsets", (json_int_t)t->begin, (json_int_t)at));
 		}
 	}
 	return at;
@@ -232,8 +228,7 @@ static void seal(struct hd_tensorfile *f)
 
 int64_t hd_tensorfile_bytes(const struct hd_tensorfile *f)
 {
-	seal((struct hd_tensorfile *)(uintptr_t)
-		     f); /* fills what is kept for later, changes no answer */
+	seal((struct hd_tensorfile *)(uintptr_t)f); /* fills what is kept for later, changes no answer */
 	return f->total;
 }
 
@@ -302,17 +297,13 @@ static int same_header(struct hd_tensorfile *f, struct hd_err *err)
 	if (fstat(f->fd, &st))
 		return file_error(f, "cannot be read", err);
 	if (st.st_size != f->total)
-		return hd_err_set(err, HD_EIO,
-				  "%s: has %" PRId64 " bytes, this rank's plan %" PRId64, f->path,
+		return hd_err_set(err, HD_EIO, "%s: has %" PRId64 " bytes, this rank's plan %" PRId64, f->path,
 				  (int64_t)st.st_size, f->total);
 	theirs = hd_alloc((size_t)f->data);
-	same = pread(f->fd, theirs, (size_t)f->data, 0) == f->data &&
-	       !memcmp(theirs, f->header, (size_t)f->data);
+	same = pread(f->fd, theirs, (size_t)f->data, 0) == f->data && !memcmp(theirs, f->header, (size_t)f->data);
 	free(theirs);
 	if (!same)
-		return hd_err_set(err, HD_EIO,
-				  "%s: its header (%" PRId64
-				  " bytes) is not that of this rank's plan",
+		return hd_err_set(err, HD_EIO, "%s: its header (%" PRId64 " bytes) is not that of this rank's plan",
 				  f->path, f->data);
 	return 0;
 }
@@ -337,42 +328,36 @@ int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err)
 
 /* -- slices -- */
 
-static int check_range(const struct hd_tensorfile *f, const struct stored_tensor *t,
-		       const struct hd_slice *s, struct hd_err *err)
+static int check_range(const struct hd_tensorfile *f, const struct stored_tensor *t, const struct hd_slice *s,
+		       struct hd_err *err)
 {
 	for (int i = 0; i < t->ndim; i++) {
-		if (s->off[i] < 0 || s->n[i] < 0 || s->off[i] > t->shape[i] ||
-		    s->n[i] > t->shape[i] - s->off[i])
+		if (s->off[i] < 0 || s->n[i] < 0 || s->off[i] > t->shape[i] || s->n[i] > t->shape[i] - s->off[i])
 			return hd_err_set(err, HD_EINVAL,
-					  "%s: tensor %s: dim %d: %" PRId64
-					  " elements from %" PRId64 " on, it has %" PRId64,
+					  "%s: tensor %s: dim %d: %" PRId64 " elements from %" PRId64
+					  " on, it has %" PRId64,
 					  f->path, t->name, i, s->n[i], s->off[i], t->shape[i]);
 	}
 	return 0;
 }
 
-static int slice(const struct hd_tensorfile *f, const char *name, uint32_t dtype,
-		 const int64_t *off, const int64_t *n, const int64_t *stride, struct hd_slice *s,
-		 struct hd_err *err)
+static int slice(const struct hd_tensorfile *f, const char *name, uint32_t dtype, const int64_t *off, const int64_t *n,
+		 const int64_t *stride, struct hd_slice *s, struct hd_err *err)
 {
 	const struct stored_tensor *t = lookup(f, name);
 	int64_t step = 1;
 
 	if (!t)
-		return hd_err_set(err, HD_EINVAL, "%s: has no tensor %s",
-				  f->path ? f->path : "(not open)", name);
+		return hd_err_set(err, HD_EINVAL, "%s: has no tensor %s", f->path ? f->path : "(not open)", name);
 	if (f->fd < 0)
 		return hd_err_set(err, HD_EBUG, "tensor %s: its file is not open", name);
 	if (!hd_slice_allowed(t->dtype, dtype, f->writing))
-		return hd_err_set(err, HD_ENOTSUP,
-				  "%s: tensor %s: stored as %s, cannot be %s as type 0x%x", f->path,
+		return hd_err_set(err, HD_ENOTSUP, "%s: tensor %s: stored as %s, cannot be %s as type 0x%x", f->path,
 				  name, t->dtype ? type_text(t->dtype) : "a type of others",
 				  f->writing ? "given" : "read", dtype);
-	*s = (struct hd_slice){.fd = f->fd,
-			       .base = f->data + t->begin,
-			       .stored = t->dtype,
-			       .memory = dtype,
-			       .ndim = t->ndim};
+	*s = (struct hd_slice){
+		.fd = f->fd, .base = f->data + t->begin, .stored = t->dtype, .memory = dtype, .ndim = t->ndim
+	};
 	for (int i = t->ndim - 1; i >= 0; i--) {
 		s->shape[i] = t->shape[i];
 		s->off[i] = off ? off[i] : 0;
@@ -383,18 +368,15 @@ static int slice(const struct hd_tensorfile *f, const char *name, uint32_t dtype
 	return check_range(f, t, s, err);
 }
 
-static int report(const struct hd_tensorfile *f, const char *name, const struct hd_slice_fault *w,
-		  struct hd_err *err)
+static int report(const struct hd_tensorfile *f, const char *name, const struct hd_slice_fault *w, struct hd_err *err)
 {
-	return hd_err_set(err, HD_EIO,
-			  "%s: tensor %s: %s %" PRId64 " of %" PRId64 " bytes at %" PRId64 ": %s",
-			  f->path, name, f->writing ? "wrote" : "read", w->done, w->wanted, w->at,
+	return hd_err_set(err, HD_EIO, "%s: tensor %s: %s %" PRId64 " of %" PRId64 " bytes at %" PRId64 ": %s", f->path,
+			  name, f->writing ? "wrote" : "read", w->done, w->wanted, w->at,
 			  w->code ? strerror(w->code) : "the file ends there");
 }
 
-int hd_tensorfile_write(struct hd_tensorfile *f, const char *name, uint32_t dtype, const void *data,
-			const int64_t *off, const int64_t *n, const int64_t *stride,
-			struct hd_err *err)
+int hd_tensorfile_write(struct hd_tensorfile *f, const char *name, uint32_t dtype, const void *data, const int64_t *off,
+			const int64_t *n, const int64_t *stride, struct hd_err *err)
 {
 	struct hd_slice_fault fault;
 	struct hd_slice s;
@@ -403,9 +385,8 @@ int hd_tensorfile_write(struct hd_tensorfile *f, const char *name, uint32_t dtyp
 	return hd_slice_write(&s, data, &fault) ? report(f, name, &fault, err) : 0;
 }
 
-int hd_tensorfile_load(struct hd_tensorfile *f, const char *name, uint32_t dtype, void *data,
-		       const int64_t *off, const int64_t *n, const int64_t *stride,
-		       struct hd_err *err)
+int hd_tensorfile_load(struct hd_tensorfile *f, const char *name, uint32_t dtype, void *data, const int64_t *off,
+		       const int64_t *n, const int64_t *stride, struct hd_err *err)
 {
 	struct hd_slice_fault fault;
 	struct hd_slice s;
@@ -416,10 +397,9 @@ int hd_tensorfile_load(struct hd_tensorfile *f, const char *name, uint32_t dtype
 
 /* -- reading -- */
 
-static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *err, const char *fmt,
-	       ...) HD_PRINTF(4, 5);
-static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *err, const char *fmt,
-	       ...)
+static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *err, const char *fmt, ...)
+	HD_PRINTF(4, 5);
+static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *err, const char *fmt, ...)
 {
 	char text[400];
 	va_list v;
@@ -433,8 +413,7 @@ static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *e
 static int parse_shape(struct hd_tensorfile *f, struct stored_tensor *t, json_t *shape, struct hd_err *err)
 {
 	if (json_array_size(shape) > HD_MAX_DIMS)
-		return bad(f, t->name, err, "%zu dims, at most %d", json_array_size(shape),
-			   HD_MAX_DIMS);
+		return bad(f, t->name, err, "%zu dims, at most %d", json_array_size(shape), HD_MAX_DIMS);
 	t->ndim = (int)json_array_size(shape);
 	for (int i = 0; i < t->ndim; i++) {
 		json_t *n = json_array_get(shape, (size_t)i);
@@ -455,32 +434,29 @@ static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, st
 	size_t i = 0;
 
 	if (!t ||
-	    json_unpack(j, "{s:s, s:o, s:[I,I!]}", "dtype", &dtype, "shape", &shape, "data_offsets",
-			&begin, &end) ||
+	    json_unpack(j, "{s:s, s:o, s:[I,I!]}", "dtype", &dtype, "shape", &shape, "data_offsets", &begin, &end) ||
 	    !json_is_array(shape))
 		return bad(f, name, err, "its entry has not dtype, shape and two data_offsets");
 	HD_TRY(parse_shape(f, t, shape, err));
 	while (i < HD_LEN(types) && strcmp(types[i].text, dtype))
 		i++;
 	if (begin < 0 || end < begin)
-		return bad(f, name, err, "data_offsets are %lld and %lld", (long long)begin,
-			   (long long)end);
+		return bad(f, name, err, "data_offsets are %lld and %lld", (long long)begin, (long long)end);
 	t->begin = begin;
 	t->bytes = end - begin;
 	if (i == HD_LEN(types)) /* nobody may ever ask for it */
 		return 0;
 	t->dtype = types[i].dtype;
 	if (bytes_of(types[i].bits, t->ndim, t->shape) != t->bytes)
-		return bad(f, name, err, "data_offsets give %lld bytes, its shape as %s %lld",
-			   (long long)t->bytes, dtype,
-			   (long long)bytes_of(types[i].bits, t->ndim, t->shape));
+		return bad(f, name, err, "data_offsets give %lld bytes, its shape as %s %lld", (long long)t->bytes,
+			   dtype, (long long)bytes_of(types[i].bits, t->ndim, t->shape));
 	return 0;
 }
 
 static int by_begin(const void *a, const void *b)
 {
 	const struct stored_tensor *x = *(const struct stored_tensor *const *)a,
-			    *y = *(const struct stored_tensor *const *)b;
+				   *y = *(const struct stored_tensor *const *)b;
 
 	if (x->begin != y->begin)
 		return x->begin < y->begin ? -1 : 1;
@@ -499,18 +475,15 @@ static int check_cover(struct hd_tensorfile *f, struct hd_err *err)
 	qsort(t, f->n, sizeof(struct stored_tensor *), by_begin);
 	for (size_t i = 0; i < f->n && !rc; i++) {
 		if (t[i]->begin != at)
-			rc = bad(f, t[i]->name, err,
-				 "%s: begins at %" PRId64 ", %s ends at %" PRId64,
+			rc = bad(f, t[i]->name, err, "%s: begins at %" PRId64 ", %s ends at %" PRId64,
 				 t[i]->begin < at ? "overlaps" : "a gap before it", t[i]->begin,
 				 i ? t[i - 1]->name : "the header", at);
 		at = t[i]->begin + t[i]->bytes;
 	}
 	free(t);
 	if (!rc && f->data + at != f->total)
-		rc = hd_err_set(err, HD_EIO,
-				"%s: has %" PRId64 " bytes, its header says %" PRId64 "%s", f->path,
-				f->total, f->data + at,
-				f->total < f->data + at ? ": truncated" : "");
+		rc = hd_err_set(err, HD_EIO, "%s: has %" PRId64 " bytes, its header says %" PRId64 "%s", f->path,
+				f->total, f->data + at, f->total < f->data + at ? ": truncated" : "");
 	return rc;
 }
 
@@ -523,8 +496,8 @@ static int parse_header(struct hd_tensorfile *f, const char *text, size_t bytes,
 
 	if (!j || !json_is_object(j)) {
 		json_decref(j);
-		return hd_err_set(err, HD_EIO, "%s: its header is not a JSON object: %s at byte %d",
-				  f->path, j ? "a list" : where.text, j ? 0 : where.position);
+		return hd_err_set(err, HD_EIO, "%s: its header is not a JSON object: %s at byte %d", f->path,
+				  j ? "a list" : where.text, j ? 0 : where.position);
 	}
 	json_object_foreach(j, name, entry)
 	{
@@ -548,9 +521,8 @@ static int read_header(struct hd_tensorfile *f, struct hd_err *err)
 		return file_error(f, "cannot be read", err);
 	f->total = st.st_size;
 	if (!S_ISREG(st.st_mode) || pread(f->fd, &length, 8, 0) != 8)
-		return hd_err_set(err, HD_EIO,
-				  "%s: has %" PRId64 " bytes, a safetensors file at least 8",
-				  f->path, f->total);
+		return hd_err_set(err, HD_EIO, "%s: has %" PRId64 " bytes, a safetensors file at least 8", f->path,
+				  f->total);
 	if (length > HEADER_MAX || (int64_t)length > f->total - 8)
 		return hd_err_set(err, HD_EIO,
 				  "%s: has %" PRId64 " bytes, its header alone says %" PRIu64
@@ -582,8 +554,7 @@ int hd_tensorfile_read(const char *path, struct hd_tensorfile **out, struct hd_e
 	return 0;
 }
 
-int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim,
-		       int64_t *shape)
+int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim, int64_t *shape)
 {
 	const struct stored_tensor *t = lookup(f, name);
 

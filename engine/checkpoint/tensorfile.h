@@ -15,21 +15,23 @@ struct hd_tensorfile;
 struct hd_tensorfile *hd_tensorfile_plan(void);
 /* Order of calls = order in the file.  HD_DTYPE_F32, HD_DTYPE_F64, HD_DTYPE_BF16, HD_DTYPE_I64.  0 dims: a scalar. */
 int hd_tensorfile_add(struct hd_tensorfile *f, const char *name, uint32_t dtype, int ndim, const int64_t *shape);
-void hd_tensorfile_meta(struct hd_tensorfile *f, const char *key, const char *value);	/* __metadata__ */
+void hd_tensorfile_meta(struct hd_tensorfile *f, const char *key, const char *value); /* __metadata__ */
 int64_t hd_tensorfile_bytes(const struct hd_tensorfile *f);
 /* The rank that creates writes the header and sets the length (so that a full disk is found here where it can be). */
 int hd_tensorfile_create(struct hd_tensorfile *f, const char *path, struct hd_err *err);
-int hd_tensorfile_open(struct hd_tensorfile *f, const char *path, struct hd_err *err);	/* the other ranks, afterwards */
+int hd_tensorfile_open(struct hd_tensorfile *f, const char *path, struct hd_err *err); /* the other ranks, afterwards */
 /* Memory layout of the local slice: dense row-major with extents n[ndim] in the order of the *stored* tensor's dims,
  * except that stride[i] (elements) says where index i steps in memory: a transposed or padded source needs no copy.
  * off[]: where the slice begins in the stored tensor.  Memory dtype HD_DTYPE_F32 (converted if stored as BF16), or the same. */
 int hd_tensorfile_write(struct hd_tensorfile *f, const char *name, uint32_t dtype, const void *data, const int64_t *off,
 			const int64_t *n, const int64_t *stride, struct hd_err *err);
-int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err);	/* fsync; errors of earlier writes surface here */
+int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err); /* fsync; errors of earlier writes surface here */
 
 /* -- reading ---------------------------------------------------------------------------------------------------------- */
-int hd_tensorfile_read(const char *path, struct hd_tensorfile **out, struct hd_err *err);	/* checks the header against the length */
-int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim, int64_t *shape);	/* 0: absent */
+int hd_tensorfile_read(const char *path, struct hd_tensorfile **out,
+		       struct hd_err *err); /* checks the header against the length */
+int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim,
+		       int64_t *shape); /* 0: absent */
 int hd_tensorfile_count(const struct hd_tensorfile *f);
 const char *hd_tensorfile_name(const struct hd_tensorfile *f, int i);
 int hd_tensorfile_load(struct hd_tensorfile *f, const char *name, uint32_t dtype, void *data, const int64_t *off,

@@ -16,7 +16,7 @@
 
 #define BUFFER (1 << 20) /* bytes */
 #define DIRECT (1 << 16) /* bytes of a row from which on a copy costs more than a call */
-#define TILE 32 /* elements */
+#define TILE 32          /* elements */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian");
 
 enum how { COPY1, COPY2, COPY4, COPY8, F32_BF16, BF16_F32, F16_F32, HOWS };
@@ -35,16 +35,11 @@ static enum how how(uint32_t stored, uint32_t memory, int writing)
 {
 	if (stored == memory)
 		switch (HD_BITS(stored)) {
-		case 8:
-			return COPY1;
-		case 16:
-			return COPY2;
-		case 32:
-			return COPY4;
-		case 64:
-			return COPY8;
-		default:
-			return HOWS;
+		case 8: return COPY1;
+		case 16: return COPY2;
+		case 32: return COPY4;
+		case 64: return COPY8;
+		default: return HOWS;
 		}
 	if (memory == HD_DTYPE_F32 && stored == HD_DTYPE_BF16)
 		return writing ? F32_BF16 : BF16_F32;
@@ -74,33 +69,20 @@ int hd_slice_allowed(uint32_t stored, uint32_t memory, int writing)
 			EACH(type, type, *m = *b) \
 	} while (0)
 
-static void convert(const struct move *v, void *mem, int64_t rows, int64_t cols, int64_t sr,
-		    int64_t sc)
+static void convert(const struct move *v, void *mem, int64_t rows, int64_t cols, int64_t sr, int64_t sc)
 {
 	int64_t wide = sc == 1 ? cols : TILE;
 	char *buffer = v->buffer;
 
 	switch (v->how) {
-	case COPY1:
-		COPY(uint8_t);
-		break;
-	case COPY2:
-		COPY(uint16_t);
-		break;
-	case COPY4:
-		COPY(uint32_t);
-		break;
-	case COPY8:
-		COPY(uint64_t);
-		break;
-	case F32_BF16:
-		EACH(uint16_t, float, *b = hd_bf16_of(*m)) break;
-	case BF16_F32:
-		EACH(uint16_t, float, *m = hd_of_bf16(*b)) break;
-	case F16_F32:
-		EACH(uint16_t, float, *m = hd_of_f16(*b)) break;
-	case HOWS:
-		break;
+	case COPY1: COPY(uint8_t); break;
+	case COPY2: COPY(uint16_t); break;
+	case COPY4: COPY(uint32_t); break;
+	case COPY8: COPY(uint64_t); break;
+	case F32_BF16: EACH(uint16_t, float, *b = hd_bf16_of(*m)) break;
+	case BF16_F32: EACH(uint16_t, float, *m = hd_of_bf16(*b)) break;
+	case F16_F32: EACH(uint16_t, float, *m = hd_of_f16(*b)) break;
+	case HOWS: break;
 	}
 }
 
@@ -117,7 +99,7 @@ static int transfer(const struct move *v, char *bytes, int64_t count, int64_t at
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
-			*v->fault = (struct hd_slice_fault){n < 0 ? errno : 0, at, count, done};
+			*v->fault = (struct hd_slice_fault){ n < 0 ? errno : 0, at, count, done };
 			return HD_EIO;
 		}
 		done += n;
@@ -127,8 +109,8 @@ static int transfer(const struct move *v, char *bytes, int64_t count, int64_t at
 
 /* rows x cols elements of which row r is at `at` + r * pitch (elements) in the file; dense in
  * `bytes`. */
-static int rows_at(const struct move *v, char *bytes, int64_t rows, int64_t cols, int64_t pitch,
-		   int64_t at, int64_t bytes_pitch)
+static int rows_at(const struct move *v, char *bytes, int64_t rows, int64_t cols, int64_t pitch, int64_t at,
+		   int64_t bytes_pitch)
 {
 	if (pitch == cols && bytes_pitch == cols)
 		return transfer(v, bytes, rows * cols * v->size, v->s->base + at * v->size);
@@ -140,7 +122,7 @@ static int rows_at(const struct move *v, char *bytes, int64_t rows, int64_t cols
 
 struct plane {
 	int64_t rows, cols, pitch; /* pitch: elements of a whole row in the file */
-	int64_t sr, sc; /* strides of memory */
+	int64_t sr, sc;            /* strides of memory */
 };
 
 static int staged(const struct move *v, const struct plane *p, char *mem, int64_t at)
@@ -155,8 +137,7 @@ static int staged(const struct move *v, const struct plane *p, char *mem, int64_
 
 			if (v->writing)
 				convert(v, from, rows, cols, p->sr, p->sc);
-			HD_TRY(rows_at(v, v->buffer, rows, cols, p->pitch, at + r * p->pitch + c,
-				       cols));
+			HD_TRY(rows_at(v, v->buffer, rows, cols, p->pitch, at + r * p->pitch + c, cols));
 			if (!v->writing)
 				convert(v, from, rows, cols, p->sr, p->sc);
 		}
@@ -204,9 +185,9 @@ static int move_planes(const struct move *v, char *mem)
 {
 	const struct hd_slice *s = v->s;
 	int d = s->ndim, outer = d > 2 ? d - 2 : 0;
-	struct plane p = {d > 1 ? s->n[d - 2] : 1, d ? s->n[d - 1] : 1, d ? s->shape[d - 1] : 1,
-			  d > 1 ? s->stride[d - 2] : 0, d ? s->stride[d - 1] : 1};
-	int64_t at[HD_MAX_DIMS] = {0};
+	struct plane p = { d > 1 ? s->n[d - 2] : 1, d ? s->n[d - 1] : 1, d ? s->shape[d - 1] : 1,
+			   d > 1 ? s->stride[d - 2] : 0, d ? s->stride[d - 1] : 1 };
+	int64_t at[HD_MAX_DIMS] = { 0 };
 
 	for (;;) {
 		int64_t in_file = 0, in_mem = 0;
@@ -227,12 +208,12 @@ static int move_planes(const struct move *v, char *mem)
 static int move(const struct hd_slice *given, char *mem, int writing, struct hd_slice_fault *fault)
 {
 	struct hd_slice s = *given;
-	struct move v = {.s = &s,
-			 .fault = fault,
-			 .writing = writing,
-			 .size = HD_BITS(s.stored) / 8,
-			 .mem_size = HD_BITS(s.memory) / 8,
-			 .how = how(s.stored, s.memory, writing)};
+	struct move v = { .s = &s,
+			  .fault = fault,
+			  .writing = writing,
+			  .size = HD_BITS(s.stored) / 8,
+			  .mem_size = HD_BITS(s.memory) / 8,
+			  .how = how(s.stored, s.memory, writing) };
 	int64_t count = 1;
 	int rc;
 

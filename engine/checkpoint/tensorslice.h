@@ -7,17 +7,17 @@
 
 struct hd_slice {
 	int fd;
-	int64_t base;			/* bytes: where the tensor begins in the file */
+	int64_t base; /* bytes: where the tensor begins in the file */
 	/* dtypes: equal, or memory HD_DTYPE_F32 and stored HD_DTYPE_BF16 (HD_DTYPE_F16: reading only) */
 	uint32_t stored, memory;
-	int ndim;			/* 0: a scalar */
-	int64_t shape[HD_MAX_DIMS];	/* of the tensor */
-	int64_t off[HD_MAX_DIMS], n[HD_MAX_DIMS];	/* the slice */
-	int64_t stride[HD_MAX_DIMS];	/* of memory, in elements */
+	int ndim;                                 /* 0: a scalar */
+	int64_t shape[HD_MAX_DIMS];               /* of the tensor */
+	int64_t off[HD_MAX_DIMS], n[HD_MAX_DIMS]; /* the slice */
+	int64_t stride[HD_MAX_DIMS];              /* of memory, in elements */
 };
 struct hd_slice_fault {
-	int code;			/* errno; 0: the file ended */
-	int64_t at, wanted, done;	/* bytes: position in the file, of one movement */
+	int code;                 /* errno; 0: the file ended */
+	int64_t at, wanted, done; /* bytes: position in the file, of one movement */
 };
 
 int hd_slice_allowed(uint32_t stored, uint32_t memory, int writing);

@@ -60,7 +60,7 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 		hd_comm_close();
 		return 0;
 	}
-	if (!single && !err->agreed) {		/* the others know nothing of it, and wait: end them */
+	if (!single && !err->agreed) { /* the others know nothing of it, and wait: end them */
 		if (hd_comm_may_speak())
 			hd_log(HD_LOG_ERROR, "%s: %s", hd_rank_text(j->world.rank), err->text);
 		hd_comm_abort(1);
@@ -101,7 +101,7 @@ static int data_vocab(struct hd_conf *conf, const struct hd_train_config *t, int
 	*vocab = 256;
 	if (hd_data_open(conf, t->seq, hd_section_int(m, "vocab"), 1, &d, &why) >= 0)
 		*vocab = hd_data_vocab(d);
-	else if (!hd_section_int(m, "vocab"))		/* with vocab given the data need not exist */
+	else if (!hd_section_int(m, "vocab")) /* with vocab given the data need not exist */
 		return hd_err_set(err, why.code, "%s", why.text);
 	hd_data_close(d);
 	return HD_OK;
@@ -121,7 +121,7 @@ int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, stru
 	o.compute_dtype = hd_precision_asked(&train, o.gelu);
 	o.after = hd_cli_str(c, "after", NULL);
 	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o.ranks, err));
-	if (!hd_cli_has(c, "ranks")) {		/* as many as the layout says */
+	if (!hd_cli_has(c, "ranks")) { /* as many as the layout says */
 		o.needs = &needs;
 		if (hd_plan_create(*conf, &o, p, &why) >= 0)
 			return HD_OK;

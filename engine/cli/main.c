@@ -19,7 +19,8 @@ static const struct hd_flag explain_flags[] = {
 	{ "schedule", NULL, "draw the units of each stage" },
 	{ "times", "FILE", "of a trace (log.trace): the drawing by measured times of units instead of counts" },
 	{ "nodes", NULL, "list every node: operands, placements of its results, whose it is" },
-	{ "after", "PASS", "instead: the graph of all ranks behind that pass of the planner; list: the names of the passes" },
+	{ "after", "PASS",
+	  "instead: the graph of all ranks behind that pass of the planner; list: the names of the passes" },
 	{ "saved", NULL, "instead: the activations saved from forward for backward, block by block" },
 	{ "kept", NULL, "the former name of --saved" },
 	{ "work", NULL, "instead: FLOPs of products and bytes of operands of a step, by unit and kernel" },
@@ -36,7 +37,8 @@ static const struct hd_flag bench_flags[] = {
 	{ "products", NULL, "also time the step's matmuls alone: the bound of what a step can reach" },
 	{ "profile", NULL, "then one step with the time of each kind of kernel" },
 };
-static const struct hd_flag eval_flags[] = { { "data", "FILE", "what to evaluate on" }, { "json", NULL, "one line of JSON" } };
+static const struct hd_flag eval_flags[] = { { "data", "FILE", "what to evaluate on" },
+					     { "json", NULL, "one line of JSON" } };
 static const struct hd_flag generate_flags[] = {
 	{ "prompt", "TEXT", "what the text begins with" },
 	{ "tokens", "N", "how many more (default 200)" },
@@ -45,7 +47,8 @@ static const struct hd_flag generate_flags[] = {
 	{ "seed", "S", "of the draws (default 1)" },
 	{ "logits", NULL, "instead of text one line of JSON: the logits of the token after the prompt" },
 };
-static const struct hd_flag data_flags[] = { { "step", "K", "which step, from 1" }, { "json", NULL, "one line of JSON" } };
+static const struct hd_flag data_flags[] = { { "step", "K", "which step, from 1" },
+					     { "json", NULL, "one line of JSON" } };
 static const struct hd_flag report_flags[] = { { "out", "FILE", "the page (default: standard output)" } };
 static const struct hd_flag plugins_flags[] = { { "json", NULL, "as JSON" } };
 
@@ -53,13 +56,15 @@ static const struct hd_flag plugins_flags[] = { { "json", NULL, "as JSON" } };
 const struct hd_verb hd_verbs[] = {
 	{ "train", "CONF", "train a model", NULL, 0, hd_verb_train, 0 },
 	{ "check", "CONF", "refuse what can be refused; print the layout", FLAGS(check_flags), hd_verb_check, 1 },
-	{ "explain", "CONF", "print every collective with its bytes and its reason", FLAGS(explain_flags), hd_verb_explain, 1 },
+	{ "explain", "CONF", "print every collective with its bytes and its reason", FLAGS(explain_flags),
+	  hd_verb_explain, 1 },
 	{ "plan", "CONF", "predict a step on a machine that need not be at hand", FLAGS(plan_flags), hd_verb_plan, 1 },
 	{ "bench", "CONF", "time steps on synthetic tokens", FLAGS(bench_flags), hd_verb_bench, 0 },
 	{ "eval", "CKPT", "loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval, 0 },
 	{ "generate", "CKPT", "text from a checkpoint", FLAGS(generate_flags), hd_verb_generate, 0 },
 	{ "data", "CONF", "print the token ids of a step", FLAGS(data_flags), hd_verb_data, 1 },
-	{ "report", "METRICS[,METRICS...]", "loss curves and other numbers of runs, as a page for a browser", FLAGS(report_flags), hd_verb_report, 1 },
+	{ "report", "METRICS[,METRICS...]", "loss curves and other numbers of runs, as a page for a browser",
+	  FLAGS(report_flags), hd_verb_report, 1 },
 	{ "plugins", "[NAME]", "list plugins, or one plugin's options", FLAGS(plugins_flags), hd_verb_plugins, 1 },
 };
 const int hd_nverbs = (int)HD_LEN(hd_verbs);
@@ -77,7 +82,7 @@ int main(int argc, char **argv)
 			hd_log(HD_LOG_ERROR, "%s", err.text);
 		rc = 2;
 	} else if (!hd_launch_first() && (!cli.verb || cli.help || cli.verb->alone)) {
-		rc = 0;			/* one process says it for all */
+		rc = 0; /* one process says it for all */
 	} else if (cli.version) {
 		printf("heddle %s, plugin ABI %d.%d\n", PACKAGE_VERSION, HD_ABI_MAJOR, HD_ABI_MINOR);
 	} else if (!cli.verb) {

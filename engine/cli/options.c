@@ -13,9 +13,8 @@
 
 #define MAX_NAMES 64
 
-static const struct hd_flag set_flag = {"set", "SECTION.KEY=VALUE",
-					"overrides a key of the INI file; repeatable"};
-static const struct hd_flag help_flag = {"help", NULL, "prints this"};
+static const struct hd_flag set_flag = { "set", "SECTION.KEY=VALUE", "overrides a key of the INI file; repeatable" };
+static const struct hd_flag help_flag = { "help", NULL, "prints this" };
 
 static int takes_sets(const struct hd_verb *v)
 {
@@ -27,8 +26,7 @@ static int optional(const struct hd_verb *v)
 	return v->positional && *v->positional == '[';
 }
 
-static const struct hd_verb *verb_find(const char *name, const struct hd_verb *verbs, int n,
-				       struct hd_err *err)
+static const struct hd_verb *verb_find(const char *name, const struct hd_verb *verbs, int n, struct hd_err *err)
 {
 	const char *names[MAX_NAMES];
 	char hint[480];
@@ -52,9 +50,7 @@ static int flag_find(const struct hd_verb *v, const char *name, size_t len, stru
 	int i, n = 0;
 
 	for (i = 0; i <= v->nflags + 1; i++) {
-		const struct hd_flag *f = i < v->nflags    ? &v->flags[i]
-					  : i == v->nflags ? &set_flag
-							   : &help_flag;
+		const struct hd_flag *f = i < v->nflags ? &v->flags[i] : i == v->nflags ? &set_flag : &help_flag;
 
 		if (f == &set_flag && !takes_sets(v))
 			continue;
@@ -85,12 +81,11 @@ static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *er
 		return HD_EINVAL;
 	f = i < v->nflags ? &v->flags[i] : i == v->nflags ? &set_flag : &help_flag;
 	if (!f->arg && value)
-		return hd_err_set(err, HD_EINVAL, "%s: --%s takes no value, '%s' was given",
-				  v->name, f->name, value);
+		return hd_err_set(err, HD_EINVAL, "%s: --%s takes no value, '%s' was given", v->name, f->name, value);
 	if (f->arg && !value) {
 		if (left < 2 || !strncmp(argv[1], "--", 2))
-			return hd_err_set(err, HD_EINVAL, "%s: --%s needs a value: --%s %s",
-					  v->name, f->name, f->name, f->arg);
+			return hd_err_set(err, HD_EINVAL, "%s: --%s needs a value: --%s %s", v->name, f->name, f->name,
+					  f->arg);
 		value = argv[1];
 		used = 2;
 	}
@@ -110,8 +105,7 @@ static int parse_word(struct hd_cli *c, const char *word, struct hd_err *err)
 	if (!v->positional)
 		return hd_err_set(err, HD_EINVAL, "%s: takes no '%s'", v->name, word);
 	if (c->positional)
-		return hd_err_set(err, HD_EINVAL, "%s: '%s' is one too many after %s", v->name,
-				  word, c->positional);
+		return hd_err_set(err, HD_EINVAL, "%s: '%s' is one too many after %s", v->name, word, c->positional);
 	c->positional = word;
 	return 1;
 }
@@ -130,21 +124,19 @@ static int parse_rest(struct hd_cli *c, int argc, char **argv, struct hd_err *er
 		else if (argv[i][0] == '-' && argv[i][1] == '-')
 			used = parse_flag(c, argv + i, argc - i, err);
 		else if (argv[i][0] == '-' && argv[i][1])
-			used = hd_err_set(err, HD_EINVAL,
-					  "%s: unknown option %s; options have two dashes",
+			used = hd_err_set(err, HD_EINVAL, "%s: unknown option %s; options have two dashes",
 					  c->verb->name, argv[i]);
 		else
 			used = parse_word(c, argv[i], err);
 		HD_TRY(used);
 	}
 	if (c->verb->positional && !c->positional && !c->help && !optional(c->verb))
-		return hd_err_set(err, HD_EINVAL, "%s: %s is missing: heddle %s %s", c->verb->name,
-				  c->verb->positional, c->verb->name, c->verb->positional);
+		return hd_err_set(err, HD_EINVAL, "%s: %s is missing: heddle %s %s", c->verb->name, c->verb->positional,
+				  c->verb->name, c->verb->positional);
 	return 0;
 }
 
-int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs, struct hd_cli *out,
-		 struct hd_err *err)
+int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs, struct hd_cli *out, struct hd_err *err)
 {
 	const char *first = argc > 1 ? argv[1] : NULL;
 
@@ -164,8 +156,7 @@ int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs,
 		return argc > 2 && !out->verb ? HD_EINVAL : 0;
 	}
 	if (*first == '-')
-		return hd_err_set(err, HD_EINVAL, "a command goes first, not %s; see heddle --help",
-				  first);
+		return hd_err_set(err, HD_EINVAL, "a command goes first, not %s; see heddle --help", first);
 	out->verb = verb_find(first, verbs, nverbs, err);
 	if (!out->verb)
 		return HD_EINVAL;
@@ -207,12 +198,11 @@ const char *hd_cli_str(const struct hd_cli *c, const char *flag, const char *oth
 
 static int wrong(const struct hd_cli *c, const char *flag, const char *what, struct hd_err *err)
 {
-	return hd_err_set(err, HD_EINVAL, "%s: --%s: '%s' is not %s", c->verb->name, flag,
-			  value(c, flag), what);
+	return hd_err_set(err, HD_EINVAL, "%s: --%s: '%s' is not %s", c->verb->name, flag, value(c, flag), what);
 }
 
-int hd_cli_int(const struct hd_cli *c, const char *flag, int64_t min, int64_t max,
-	       int64_t otherwise, int64_t *out, struct hd_err *err)
+int hd_cli_int(const struct hd_cli *c, const char *flag, int64_t min, int64_t max, int64_t otherwise, int64_t *out,
+	       struct hd_err *err)
 {
 	const char *v = value(c, flag);
 
@@ -222,16 +212,16 @@ int hd_cli_int(const struct hd_cli *c, const char *flag, int64_t min, int64_t ma
 	if (hd_word_int(v, out))
 		return wrong(c, flag, "a whole number", err);
 	if (*out < min)
-		return hd_err_set(err, HD_EINVAL, "%s: --%s: %s is too small, at least %lld",
-				  c->verb->name, flag, v, (long long)min);
+		return hd_err_set(err, HD_EINVAL, "%s: --%s: %s is too small, at least %lld", c->verb->name, flag, v,
+				  (long long)min);
 	if (*out > max)
-		return hd_err_set(err, HD_EINVAL, "%s: --%s: %s is too large, at most %lld",
-				  c->verb->name, flag, v, (long long)max);
+		return hd_err_set(err, HD_EINVAL, "%s: --%s: %s is too large, at most %lld", c->verb->name, flag, v,
+				  (long long)max);
 	return 0;
 }
 
-int hd_cli_num(const struct hd_cli *c, const char *flag, double min, double max, double otherwise,
-	       double *out, struct hd_err *err)
+int hd_cli_num(const struct hd_cli *c, const char *flag, double min, double max, double otherwise, double *out,
+	       struct hd_err *err)
 {
 	const char *v = value(c, flag);
 
@@ -241,23 +231,19 @@ int hd_cli_num(const struct hd_cli *c, const char *flag, double min, double max,
 	if (hd_word_num(v, out))
 		return wrong(c, flag, "a number", err);
 	if (*out < min)
-		return hd_err_set(err, HD_EINVAL, "%s: --%s: %s is too small, at least %g",
-				  c->verb->name, flag, v, min);
+		return hd_err_set(err, HD_EINVAL, "%s: --%s: %s is too small, at least %g", c->verb->name, flag, v,
+				  min);
 	if (*out > max)
-		return hd_err_set(err, HD_EINVAL, "%s: --%s: %s is too large, at most %g",
-				  c->verb->name, flag, v, max);
+		return hd_err_set(err, HD_EINVAL, "%s: --%s: %s is too large, at most %g", c->verb->name, flag, v, max);
 	return 0;
 }
 
-int hd_cli_bytes(const struct hd_cli *c, const char *flag, int64_t otherwise, int64_t *out,
-		 struct hd_err *err)
+int hd_cli_bytes(const struct hd_cli *c, const char *flag, int64_t otherwise, int64_t *out, struct hd_err *err)
 {
 	const char *v = value(c, flag);
 
 	*out = otherwise;
-	return v && hd_word_bytes(v, out)
-		       ? wrong(c, flag, "a size (a whole number, then K, M or G)", err)
-		       : 0;
+	return v && hd_word_bytes(v, out) ? wrong(c, flag, "a size (a whole number, then K, M or G)", err) : 0;
 }
 
 /* -- help -------------------------------------------------------------------------------------- */
@@ -266,8 +252,7 @@ static void flag_line(FILE *f, const struct hd_flag *flag)
 {
 	char left[80];
 
-	snprintf(left, sizeof(left), "--%s%s%s", flag->name, flag->arg ? " " : "",
-		 flag->arg ? flag->arg : "");
+	snprintf(left, sizeof(left), "--%s%s%s", flag->name, flag->arg ? " " : "", flag->arg ? flag->arg : "");
 	fprintf(f, "  %-26s %s\n", left, flag->help);
 }
 
@@ -276,8 +261,7 @@ void hd_cli_help(FILE *f, const struct hd_verb *v)
 	int i;
 
 	fprintf(f, "heddle %s%s%s%s [options]\n\n%s\n\n", v->name, v->positional ? " " : "",
-		v->positional ? v->positional : "",
-		takes_sets(v) ? " [--set section.key=value]..." : "", v->help);
+		v->positional ? v->positional : "", takes_sets(v) ? " [--set section.key=value]..." : "", v->help);
 	for (i = 0; i < v->nflags; i++)
 		flag_line(f, &v->flags[i]);
 	if (takes_sets(v))
@@ -292,8 +276,7 @@ void hd_cli_usage(FILE *f, const struct hd_verb *verbs, int nverbs)
 
 	fprintf(f, "heddle VERB ...\n\n");
 	for (i = 0; i < nverbs; i++) {
-		snprintf(left, sizeof(left), "%s %s", verbs[i].name,
-			 verbs[i].positional ? verbs[i].positional : "");
+		snprintf(left, sizeof(left), "%s %s", verbs[i].name, verbs[i].positional ? verbs[i].positional : "");
 		fprintf(f, "  %-24s %s\n", left, verbs[i].help);
 	}
 	fprintf(f, "\nheddle VERB --help lists the options of a verb.\n");

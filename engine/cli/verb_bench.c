@@ -46,11 +46,12 @@ static int measure(struct hd_job *j, struct bench *b)
 {
 	struct hd_program *g = j->program[HD_JOB_TRAIN];
 	const struct hd_plan *p = g->plan;
-	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4,
-		.loss_scale = 1.0 / (double)(p->batch * p->micros * p->model.seq) };
+	struct hd_run run = {
+		.seed = 1, .train = 1, .lr = 1e-4, .loss_scale = 1.0 / (double)(p->batch * p->micros * p->model.seq)
+	};
 
 	hd_init_weights(g, j->train.seed);
-	for (int k = -2; k < b->n; k++) {		/* two steps to warm up */
+	for (int k = -2; k < b->n; k++) { /* two steps to warm up */
 		double t;
 
 		if (k == 0)
@@ -65,7 +66,7 @@ static int measure(struct hd_job *j, struct bench *b)
 		t = hd_comm_max(hd_seconds() - t);
 		if (k >= 0)
 			b->seconds[k] = t;
-		if (k >= 0 && b->with_products) {	/* between the steps: the machine's speed drifts */
+		if (k >= 0 && b->with_products) { /* between the steps: the machine's speed drifts */
 			hd_comm_barrier();
 			b->products[k] = hd_comm_max(hd_program_products(g, &run));
 		}
@@ -76,7 +77,8 @@ static int measure(struct hd_job *j, struct bench *b)
 	b->median = median(b->seconds, b->n);
 	b->products_median = median(b->products, b->n);
 	hd_comm_barrier();
-	j->rate = hd_comm_sum(j->device->product_rate(hd_job_dtype(j))) / j->world.size;	/* of this run, not of the cache */
+	j->rate = hd_comm_sum(j->device->product_rate(hd_job_dtype(j))) /
+		  j->world.size; /* of this run, not of the cache */
 	return HD_OK;
 }
 
@@ -98,8 +100,15 @@ static json_t *bytes_by_axis(struct hd_job *j, const struct bench *b)
 }
 
 /* -- where the time of a step goes ---------------------------------------------------------------------------------------- */
-struct share { const char *name; double seconds, bytes, flops; int calls; };
-struct shares { struct share v[64]; size_t n; };
+struct share {
+	const char *name;
+	double seconds, bytes, flops;
+	int calls;
+};
+struct shares {
+	struct share v[64];
+	size_t n;
+};
 
 static int longest_first(const void *a, const void *b)
 {
@@ -140,14 +149,15 @@ static int profile(struct hd_job *j, FILE *to)
 		HD_TRY(hd_program_compute(g, &run, fill, NULL));
 		HD_TRY(hd_program_update(g, &run));
 		for (size_t i = 0; i < g->ntrace; i++)
-			add_share(&all, &(struct launch_time){ .name = g->trace[i].name, .seconds = g->trace[i].end - g->trace[i].begin });
+			add_share(&all, &(struct launch_time){ .name = g->trace[i].name,
+							       .seconds = g->trace[i].end - g->trace[i].begin });
 	}
 	qsort(all.v, all.n, sizeof(all.v[0]), longest_first);
 	for (size_t k = 0; k < all.n && j->world.rank == 0; k++) {
 		const struct share *s = &all.v[k];
 
 		fprintf(to, "%-16s %9.3f ms  %5d calls", s->name, 1e3 * s->seconds, s->calls);
-		if (gpu)	/* of what operands there are, read or written once; and of the products */
+		if (gpu) /* of what operands there are, read or written once; and of the products */
 			fprintf(to, "  %8.1f GB/s  %8.2f TFLOP/s  %9.4f GB  %10.3f GFLOP", s->bytes / s->seconds / 1e9,
 				s->flops / s->seconds / 1e12, s->bytes / 1e9, s->flops / 1e9);
 		fprintf(to, "\n");
@@ -167,17 +177,17 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 	double share = flops / (j->rate * j->world.size), busy = hd_comm_max(b->comm.busy) / b->n;
 	double exposed = hd_comm_max(b->comm.exposed) / b->n, peak = hd_comm_max((double)hd_peak_bytes());
 	double planned = hd_comm_max((double)j->arena_bytes), startup = hd_comm_max(b->startup);
-	double counted = hd_comm_max((double)b->comm.bytes / b->n);	/* along all axes, by the transports */
+	double counted = hd_comm_max((double)b->comm.bytes / b->n); /* along all axes, by the transports */
 	json_t *bytes = bytes_by_axis(j, b), *o;
 	char *line;
 
 	o = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:I}", "tokens_per_second",
 		      hd_json_number(tokens / b->median), "step_seconds", hd_json_number(b->median), "flops_per_second",
 		      hd_json_number(flops), "matmul_share", hd_json_number(share), "comm_hidden_seconds",
-		      hd_json_number(busy > exposed ? busy - exposed : 0), "comm_exposed_seconds", hd_json_number(exposed),
-		      "bytes", bytes, "bubble", hd_json_number(bubble(p)), "planned_peak_bytes", (json_int_t)planned,
-		      "measured_peak_bytes", (json_int_t)peak, "startup_seconds", hd_json_number(startup), "ranks",
-		      (json_int_t)j->world.size);
+		      hd_json_number(busy > exposed ? busy - exposed : 0), "comm_exposed_seconds",
+		      hd_json_number(exposed), "bytes", bytes, "bubble", hd_json_number(bubble(p)),
+		      "planned_peak_bytes", (json_int_t)planned, "measured_peak_bytes", (json_int_t)peak,
+		      "startup_seconds", hd_json_number(startup), "ranks", (json_int_t)j->world.size);
 	json_object_set_new(o, "precision", json_string(j->compute_dtype ? "bf16" : "fp32"));
 	json_object_set_new(o, "matmul_rate", hd_json_number(j->rate));
 	json_object_set_new(o, "bytes_counted", json_integer((json_int_t)counted));
@@ -189,8 +199,9 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 	else if (j->world.rank == 0)
 		printf("%s: %.0f tokens/s, %.4f s a step (median of %d), %.1f GFLOP/s = %.0f%% of the matmul rate\n"
 		       "communication: %.4f s exposed, %.4f s hidden; memory: planned %.1f MB, high-water mark %.1f MB; "
-		       "ready after %.2f s\n", j->compute_dtype ? "bf16" : "fp32", tokens / b->median, b->median, b->n, flops / 1e9, 100 * share, exposed,
-		       busy > exposed ? busy - exposed : 0, planned / 1e6, peak / 1e6, startup);
+		       "ready after %.2f s\n",
+		       j->compute_dtype ? "bf16" : "fp32", tokens / b->median, b->median, b->n, flops / 1e9,
+		       100 * share, exposed, busy > exposed ? busy - exposed : 0, planned / 1e6, peak / 1e6, startup);
 	if (j->world.rank == 0 && !json && b->with_products)
 		printf("the step's matmuls alone: %.4f s = %.0f%% of the step\n", b->products_median,
 		       100 * b->products_median / b->median);

@@ -22,14 +22,19 @@ static int64_t whole_parameters(const struct hd_plan *p, int64_t coord)
 		const struct tensor *t = p->tensors[i];
 		const struct hd_place *at = p->stages ? &t->at.on[p->stages->id] : NULL;
 
-		if (!t->v.node && t->v.what == HD_TENSOR_PARAM && (coord < 0 || !at || at->kind != HD_PLACE_PINNED || at->index == coord))
+		if (!t->v.node && t->v.what == HD_TENSOR_PARAM &&
+		    (coord < 0 || !at || at->kind != HD_PLACE_PINNED || at->index == coord))
 			n += hd_global_count(t);
 	}
 	return n;
 }
 
 /* Bytes that a rank sends in a step, along each axis or several. */
-struct traffic { const char *name[64]; double bytes[64], most[64]; int n; };
+struct traffic {
+	const char *name[64];
+	double bytes[64], most[64];
+	int n;
+};
 
 static void count_traffic(const struct hd_program *g, struct traffic *t)
 {
@@ -77,7 +82,7 @@ static void print_stage(const struct hd_program *g, int64_t coord)
 	       (double)g->memory.persistent / 1e6, (double)g->memory.transient / 1e6);
 }
 
-#define MOST_THREADS 4		/* each has the program of a stage in memory */
+#define MOST_THREADS 4 /* each has the program of a stage in memory */
 
 /* The first rank of each stage. Stages are planned beside each other, and printed in order. */
 static int check_stages(struct hd_plan *p, int64_t limit, struct traffic *t, struct hd_err *err)
@@ -132,8 +137,9 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, struct hd_
 	char *resume = NULL;
 
 	if (hd_data_open(conf, p->model.seq, p->model.vocab, 1, &d, &why) < 0)
-		return why.code == HD_EIO && hd_section_int(hd_conf_section(conf, NULL, "model"), "vocab") ? HD_OK
-			: hd_err_set(err, why.code, "%s", why.text);
+		return why.code == HD_EIO && hd_section_int(hd_conf_section(conf, NULL, "model"), "vocab")
+			       ? HD_OK
+			       : hd_err_set(err, why.code, "%s", why.text);
 	hd_data_close(d);
 	HD_TRY(hd_outputs_check(conf, err));
 	if (hd_checkpoint_choose(conf, &resume, err) >= 0 && resume)
@@ -162,4 +168,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	return HD_OK;
 }
 
-int hd_verb_check(struct hd_cli *c) { return hd_cli_run(c, check); }
+int hd_verb_check(struct hd_cli *c)
+{
+	return hd_cli_run(c, check);
+}

@@ -34,8 +34,8 @@ static void print_eval(const struct hd_cli *c, double loss, int64_t tokens)
 		printf("loss %.9g  perplexity %.9g  tokens %lld\n", loss, exp(loss), (long long)tokens);
 		return;
 	}
-	line = hd_json_line(json_pack("{s:o, s:o, s:I}", "loss", hd_json_number(loss), "perplexity", hd_json_number(exp(loss)),
-				      "tokens", (json_int_t)tokens));
+	line = hd_json_line(json_pack("{s:o, s:o, s:I}", "loss", hd_json_number(loss), "perplexity",
+				      hd_json_number(exp(loss)), "tokens", (json_int_t)tokens));
 	puts(line);
 	free(line);
 }

@@ -13,8 +13,12 @@
 
 const char *hd_unit_name(uint32_t phase)
 {
-	return phase == HD_UNIT_F ? "forward" : phase == HD_UNIT_B ? "backward" : phase == HD_UNIT_W ? "weight-gradient" : phase == HD_UNIT_G ? "gather"
-		: phase == HD_UNIT_S ? "sync" : "update";
+	return phase == HD_UNIT_F   ? "forward"
+	       : phase == HD_UNIT_B ? "backward"
+	       : phase == HD_UNIT_W ? "weight-gradient"
+	       : phase == HD_UNIT_G ? "gather"
+	       : phase == HD_UNIT_S ? "sync"
+				    : "update";
 }
 
 /* Numbers of rows go ahead of the rows: metadata of the movement, not one of its own. */
@@ -25,17 +29,21 @@ static const char *collective(const struct node *n)
 	return hd_comm_kind_name(n->comm.kind);
 }
 
-struct line { const struct node *n; int64_t count; };
+struct line {
+	const struct node *n;
+	int64_t count;
+};
 
 static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t rank, int64_t count)
 {
-	const char *unit = n->v.block[0] ? hd_plan_text(p, "%s %s", hd_unit_name(n->v.phase), n->v.block) : hd_unit_name(n->v.phase);
+	const char *unit = n->v.block[0] ? hd_plan_text(p, "%s %s", hd_unit_name(n->v.phase), n->v.block)
+					 : hd_unit_name(n->v.phase);
 
-	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", n->comm.group->name, "collective",
-			 collective(n), "tensor", hd_comm_node_subject_name(n), "dims", n->ins[0]->v.spec, "dtype",
-			 hd_dtype_name(n->ins[0]->v.dtype), "elements", (json_int_t)hd_local_count(n->ins[0]), "bytes",
-			 (json_int_t)hd_comm_node_sent(p, n, rank), "count", (json_int_t)count, "unit", unit, "reason",
-			 n->reason ? n->reason : "");
+	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", n->comm.group->name,
+			      "collective", collective(n), "tensor", hd_comm_node_subject_name(n), "dims",
+			      n->ins[0]->v.spec, "dtype", hd_dtype_name(n->ins[0]->v.dtype), "elements",
+			      (json_int_t)hd_local_count(n->ins[0]), "bytes", (json_int_t)hd_comm_node_sent(p, n, rank),
+			      "count", (json_int_t)count, "unit", unit, "reason", n->reason ? n->reason : "");
 
 	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
 		json_object_set_new(o, "largest", json_integer((json_int_t)hd_comm_node_largest(n)));
@@ -48,7 +56,8 @@ static void line_text(const struct hd_plan *p, const struct node *n, int64_t ran
 	       n->comm.group->name, collective(n), (long long)hd_comm_node_sent(p, n, rank), (long long)count,
 	       hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, "", n->reason ? n->reason : "");
 	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
-		printf("%20sif experts are chosen equally; at most %lld bytes\n", "", (long long)hd_comm_node_largest(n));
+		printf("%20sif experts are chosen equally; at most %lld bytes\n", "",
+		       (long long)hd_comm_node_largest(n));
 }
 
 /* What has no name is numbered: a result is found again where it is read. */
@@ -109,7 +118,8 @@ static int is_pass(const char *name)
 static int list_passes(const char *asked, struct hd_err *err)
 {
 	if (strcmp(asked, "list"))
-		return hd_err_set(err, HD_EINVAL, "--after %s: no pass is called so (--after list prints their names)", asked);
+		return hd_err_set(err, HD_EINVAL, "--after %s: no pass is called so (--after list prints their names)",
+				  asked);
 	for (size_t i = 0; hd_plan_pass(i); i++)
 		puts(hd_plan_pass(i));
 	return HD_OK;
@@ -169,4 +179,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	return HD_OK;
 }
 
-int hd_verb_explain(struct hd_cli *c) { return hd_cli_run(c, explain); }
+int hd_verb_explain(struct hd_cli *c)
+{
+	return hd_cli_run(c, explain);
+}

@@ -51,7 +51,8 @@ static int generate(struct hd_job *j, struct hd_cli *c, struct hd_err *err)
 	if (!have)
 		return hd_err_set(err, HD_EINVAL, "generate: --prompt is empty");
 	if (hd_job_any_plan(j)->model.vocab < 256)
-		return hd_err_set(err, HD_EINVAL, "generate: the vocabulary has %lld entries, and text as bytes needs 256",
+		return hd_err_set(err, HD_EINVAL,
+				  "generate: the vocabulary has %lld entries, and text as bytes needs 256",
 				  (long long)hd_job_any_plan(j)->model.vocab);
 	ids = hd_alloc((size_t)(have + n) * sizeof(*ids));
 	for (int64_t i = 0; i < have; i++)

@@ -11,11 +11,14 @@
 
 static const char *const links[HD_LINKS] = { "node", "network" };
 
-struct totals {				/* of the stage of which there is most */
+struct totals { /* of the stage of which there is most */
 	double compute, exposed, hidden, idle, memory, sent[HD_LINKS], bubble;
 };
 
-static double most(double a, double b) { return a > b ? a : b; }
+static double most(double a, double b)
+{
+	return a > b ? a : b;
+}
 
 static struct totals total(const struct hd_prediction *r)
 {
@@ -24,7 +27,7 @@ static struct totals total(const struct hd_prediction *r)
 	for (int64_t i = 0; i < r->nstages; i++) {
 		const struct hd_stage_price *s = &r->stages[i];
 
-		if (s->compute + s->exposed > t.compute + t.exposed) {	/* the busiest decides the step */
+		if (s->compute + s->exposed > t.compute + t.exposed) { /* the busiest decides the step */
 			t.compute = s->compute, t.exposed = s->exposed;
 			t.hidden = most(s->collective - s->exposed, 0);
 		}
@@ -33,7 +36,7 @@ static struct totals total(const struct hd_prediction *r)
 			t.sent[k] = most(t.sent[k], s->sent[k]);
 	}
 	t.idle = r->step - t.compute - t.exposed;
-	if (t.idle < 1e-9 * r->step)		/* rounding */
+	if (t.idle < 1e-9 * r->step) /* rounding */
 		t.idle = 0;
 	t.bubble = t.compute + t.exposed > 0 ? t.idle / (t.compute + t.exposed) : 0;
 	return t;
@@ -55,16 +58,18 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	double flops = hd_plan_flops(p) / r->step;
 
 	hd_mesh_print(p);
-	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node, m->ranks_per_node == 1 ? "" : "s",
-	       p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32");
+	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node,
+	       m->ranks_per_node == 1 ? "" : "s", p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32");
 	printf("step %.6g s: %.6g tokens/s, %.4g TFLOP/s a rank, %.1f%% of the peak\n", r->step, tokens(p) / r->step,
 	       flops / (double)p->ranks / 1e12, 100 * flops / peak(p, m));
-	printf("the busiest stage: kernels %.6g s, collectives %.6g s exposed and %.6g s hidden, idle %.6g s (bubble %.3f)\n", t.compute,
-	       t.exposed, t.hidden, t.idle, t.bubble);
+	printf("the busiest stage: kernels %.6g s, collectives %.6g s exposed and %.6g s hidden, idle %.6g s (bubble %.3f)\n",
+	       t.compute, t.exposed, t.hidden, t.idle, t.bubble);
 	printf("memory of a rank: %.1f GB%s\n", t.memory / 1e9,
-	       m->memory <= 0 ? "" : t.memory > m->memory ? ", more than it has" : ", fits");
-	printf("sent in a step by the rank that sends most: within its node %.1f MB, to other nodes %.1f MB\n", t.sent[HD_LINK_NODE] / 1e6,
-	       t.sent[HD_LINK_NETWORK] / 1e6);
+	       m->memory <= 0         ? ""
+	       : t.memory > m->memory ? ", more than it has"
+				      : ", fits");
+	printf("sent in a step by the rank that sends most: within its node %.1f MB, to other nodes %.1f MB\n",
+	       t.sent[HD_LINK_NODE] / 1e6, t.sent[HD_LINK_NETWORK] / 1e6);
 	for (int64_t i = 0; r->nstages > 1 && i < r->nstages; i++) {
 		const struct hd_stage_price *s = &r->stages[i];
 
@@ -80,10 +85,12 @@ static json_t *stages_json(const struct hd_prediction *r)
 	for (int64_t i = 0; i < r->nstages; i++) {
 		const struct hd_stage_price *s = &r->stages[i];
 
-		json_array_append_new(all, json_pack("{s:I, s:I, s:I, s:o, s:o, s:o}", "rank", (json_int_t)s->rank, "parameters",
-						     (json_int_t)s->parameters, "memory_bytes", (json_int_t)s->memory, "compute_seconds",
-						     hd_json_number(s->compute), "comm_exposed_seconds", hd_json_number(s->exposed),
-						     "idle_seconds", hd_json_number(s->idle)));
+		json_array_append_new(all,
+				      json_pack("{s:I, s:I, s:I, s:o, s:o, s:o}", "rank", (json_int_t)s->rank,
+						"parameters", (json_int_t)s->parameters, "memory_bytes",
+						(json_int_t)s->memory, "compute_seconds", hd_json_number(s->compute),
+						"comm_exposed_seconds", hd_json_number(s->exposed), "idle_seconds",
+						hd_json_number(s->idle)));
 	}
 	return all;
 }
@@ -97,12 +104,13 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 
 	for (int k = 0; k < HD_LINKS; k++)
 		json_object_set_new(sent, links[k], json_integer((json_int_t)t.sent[k]));
-	o = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "machine", m->name, "ranks", (json_int_t)p->ranks,
-		      "step_seconds", hd_json_number(r->step), "tokens_per_second", hd_json_number(tokens(p) / r->step),
-		      "flops_per_second", hd_json_number(flops), "peak_share", hd_json_number(flops / peak(p, m)),
-		      "compute_seconds", hd_json_number(t.compute), "comm_exposed_seconds", hd_json_number(t.exposed),
-		      "comm_hidden_seconds", hd_json_number(t.hidden), "bubble", hd_json_number(t.bubble),
-		      "planned_peak_bytes", (json_int_t)t.memory, "bytes", sent, "stages", stages_json(r));
+	o = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "machine", m->name, "ranks",
+		      (json_int_t)p->ranks, "step_seconds", hd_json_number(r->step), "tokens_per_second",
+		      hd_json_number(tokens(p) / r->step), "flops_per_second", hd_json_number(flops), "peak_share",
+		      hd_json_number(flops / peak(p, m)), "compute_seconds", hd_json_number(t.compute),
+		      "comm_exposed_seconds", hd_json_number(t.exposed), "comm_hidden_seconds",
+		      hd_json_number(t.hidden), "bubble", hd_json_number(t.bubble), "planned_peak_bytes",
+		      (json_int_t)t.memory, "bytes", sent, "stages", stages_json(r));
 	line = hd_json_line(o);
 	puts(line);
 	free(line);
@@ -124,4 +132,7 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	return err->code;
 }
 
-int hd_verb_plan(struct hd_cli *c) { return hd_cli_run(c, plan); }
+int hd_verb_plan(struct hd_cli *c)
+{
+	return hd_cli_run(c, plan);
+}

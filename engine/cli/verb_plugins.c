@@ -13,7 +13,7 @@
 
 static const char *type_name(uint32_t type)
 {
-	static const char *const names[] = {"int", "bool", "bytes", "number", "text", "choice"};
+	static const char *const names[] = { "int", "bool", "bytes", "number", "text", "choice" };
 
 	return type < HD_LEN(names) ? names[type] : "?";
 }
@@ -31,7 +31,7 @@ static const char *or_empty(const char *s)
 /* Rows of COLUMNS texts and a last one that is not padded. */
 static void print_table(FILE *out, const char *const (*rows)[COLUMNS + 1], size_t n)
 {
-	int width[COLUMNS] = {0};
+	int width[COLUMNS] = { 0 };
 
 	for (size_t i = 0; i < n; i++) {
 		for (int c = 0; c < COLUMNS; c++) {
@@ -64,7 +64,7 @@ static char *abi_of(const struct hd_plugin_entry *e)
 static void print_list(FILE *out, struct hd_plugin_entry **e, size_t n)
 {
 	const char *(*rows)[COLUMNS + 1] = hd_alloc((n + 1) * sizeof(*rows));
-	static const char *const head[] = {"name", "version", "ABI", "state", "path"};
+	static const char *const head[] = { "name", "version", "ABI", "state", "path" };
 
 	if (!n)
 		fprintf(out, "no plugins found\n");
@@ -74,8 +74,7 @@ static void print_list(FILE *out, struct hd_plugin_entry **e, size_t n)
 		rows[i + 1][1] = *e[i]->version ? e[i]->version : "-";
 		rows[i + 1][2] = abi_of(e[i]);
 		rows[i + 1][3] = state(e[i]);
-		rows[i + 1][4] = e[i]->why ? hd_format("%s: %s", e[i]->path, e[i]->why)
-					   : hd_strdup(e[i]->path);
+		rows[i + 1][4] = e[i]->why ? hd_format("%s: %s", e[i]->path, e[i]->why) : hd_strdup(e[i]->path);
 	}
 	if (n)
 		print_table(out, (const char *const(*)[COLUMNS + 1]) rows, n + 1);
@@ -104,10 +103,9 @@ static void print_one(FILE *out, const struct hd_plugin_entry *e)
 {
 	uint32_t n = e->ops->noptions;
 	const char *(*rows)[COLUMNS + 1] = hd_alloc((n + 1) * sizeof(*rows));
-	static const char *const head[] = {"key", "type", "default", "range", "meaning"};
+	static const char *const head[] = { "key", "type", "default", "range", "meaning" };
 
-	fprintf(out, "%s %s, ABI %u.%u, %s\n", e->name, e->version, e->abi_major, e->abi_minor,
-		e->path);
+	fprintf(out, "%s %s, ABI %u.%u, %s\n", e->name, e->version, e->abi_major, e->abi_minor, e->path);
 	memcpy(rows[0], head, sizeof(head));
 	for (uint32_t i = 0; i < n; i++) {
 		const struct hd_option *k = option(e->ops, i);
@@ -128,9 +126,8 @@ static void print_one(FILE *out, const struct hd_plugin_entry *e)
 static json_t *json_of(const struct hd_plugin_entry *e)
 {
 	char *abi = abi_of(e);
-	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:s?}", "name", e->name, "path",
-			      e->path, "version", e->version, "abi", abi, "accepted", !e->why,
-			      "hidden", e->hidden, "why", e->why);
+	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:s?}", "name", e->name, "path", e->path, "version",
+			      e->version, "abi", abi, "accepted", !e->why, "hidden", e->hidden, "why", e->why);
 
 	free(abi);
 	return j;
@@ -143,10 +140,9 @@ static json_t *options_json(const struct hd_strategy_ops *o)
 	for (uint32_t i = 0; i < o->noptions; i++) {
 		const struct hd_option *k = option(o, i);
 
-		json_array_append_new(list,
-				      json_pack("{s:s, s:s, s:s?, s:s?, s:s}", "key", k->key,
-						"type", type_name(k->type), "default", k->default_value,
-						"range", k->range, "help", or_empty(k->help)));
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s?, s:s?, s:s}", "key", k->key, "type",
+						      type_name(k->type), "default", k->default_value, "range",
+						      k->range, "help", or_empty(k->help)));
 	}
 	return list;
 }

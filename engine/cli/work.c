@@ -10,8 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct kind { uint32_t unit; const char *op; int64_t nodes; double flops, bytes; };
-struct kinds { struct kind *all; size_t n; };		/* room for all nodes */
+struct kind {
+	uint32_t unit;
+	const char *op;
+	int64_t nodes;
+	double flops, bytes;
+};
+struct kinds {
+	struct kind *all;
+	size_t n;
+}; /* room for all nodes */
 
 static struct kind *kind_of(struct kinds *k, uint32_t unit, const char *op)
 {
@@ -40,11 +48,12 @@ static void count(struct kinds *k, const struct node *n, int64_t times)
 static void print(const struct kind *k, json_t *all)
 {
 	if (all)
-		json_array_append_new(all, json_pack("{s:s, s:s, s:I, s:f, s:f}", "unit", hd_unit_name(k->unit), "kernel", k->op, "nodes",
-						     (json_int_t)k->nodes, "product_flops", k->flops, "bytes", k->bytes));
+		json_array_append_new(all, json_pack("{s:s, s:s, s:I, s:f, s:f}", "unit", hd_unit_name(k->unit),
+						     "kernel", k->op, "nodes", (json_int_t)k->nodes, "product_flops",
+						     k->flops, "bytes", k->bytes));
 	else
-		printf("%-15s %-14s %6lld nodes %14.3f GFLOP %14.3f MB\n", hd_unit_name(k->unit), k->op, (long long)k->nodes, k->flops / 1e9,
-		       k->bytes / 1e6);
+		printf("%-15s %-14s %6lld nodes %14.3f GFLOP %14.3f MB\n", hd_unit_name(k->unit), k->op,
+		       (long long)k->nodes, k->flops / 1e9, k->bytes / 1e6);
 }
 
 void hd_work_print(struct hd_plan *p, const struct hd_program *g, int json)
@@ -57,7 +66,8 @@ void hd_work_print(struct hd_plan *p, const struct hd_program *g, int json)
 		nodes++;
 	k.all = hd_alloc((nodes + 1) * sizeof(*k.all));
 	for (const struct node *n = p->first; n; n = n->next)
-		if (!n->comm.kind && !(n->v.phase & (HD_UNIT_G | HD_UNIT_S)) && hd_node_here(g, n))	/* those give tensors to movements */
+		if (!n->comm.kind && !(n->v.phase & (HD_UNIT_G | HD_UNIT_S)) &&
+		    hd_node_here(g, n)) /* those give tensors to movements */
 			count(&k, n, n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? p->micros : 1);
 	for (size_t i = 0; i < k.n; i++)
 		print(&k.all[i], all);

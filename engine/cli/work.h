@@ -5,7 +5,7 @@
 #define HD_ENGINE_CLI_WORK_H
 #include "engine/program/program.h"
 
-const char *hd_unit_name(uint32_t phase);	/* forward, backward, ... */
+const char *hd_unit_name(uint32_t phase); /* forward, backward, ... */
 /* Of a step of this rank, by unit and kind of kernel: nodes, FLOPs of products, bytes of operands. */
 void hd_work_print(struct hd_plan *p, const struct hd_program *g, int json);
 

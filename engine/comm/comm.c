@@ -158,16 +158,15 @@ static int refuse(const struct hd_communicator *m, const struct hd_call *c)
 {
 	int rooted = c->kind == HD_COMM_BROADCAST || c->kind == HD_COMM_REDUCE || c->kind == HD_COMM_GATHER ||
 		     c->kind == HD_COMM_SCATTER || c->kind >= HD_COMM_SEND;
-	int sums = c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX ||
-		   c->kind == HD_COMM_REDUCE_SCATTER || c->kind == HD_COMM_REDUCE;
+	int sums = c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX || c->kind == HD_COMM_REDUCE_SCATTER ||
+		   c->kind == HD_COMM_REDUCE;
 
 	if (c->kind == 0 || (c->kind > HD_COMM_ALL_MAX && c->kind != HD_COMM_SEND && c->kind != HD_COMM_RECV &&
 			     (c->kind != HD_COMM_ALL_TO_ALL_V || !c->rows)))
 		return HD_EINVAL;
 	if (c->lane >= HD_LANES)
 		return HD_EINVAL;
-	if (c->count < 0 || (rooted && (c->index < 0 || c->index >= m->n)) ||
-	    (m->n == 1 && c->kind >= HD_COMM_SEND))
+	if (c->count < 0 || (rooted && (c->index < 0 || c->index >= m->n)) || (m->n == 1 && c->kind >= HD_COMM_SEND))
 		return HD_EINVAL;
 	return sums && !hd_sum_knows(c->dtype) ? HD_ENOTSUP : 0;
 }

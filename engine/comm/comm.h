@@ -13,13 +13,13 @@
 #include "engine/device/call.h"
 #include "engine/base/err.h"
 
-struct hd_world {		/* this process among all */
+struct hd_world { /* this process among all */
 	int rank, size, local_rank, local_size, hosts;
 };
 
-struct hd_communicator;		/* a communicator: the ranks of one group */
+struct hd_communicator; /* a communicator: the ranks of one group */
 
-struct hd_request {		/* of one started call; belongs to the caller, fixed size, reusable after wait */
+struct hd_request { /* of one started call; belongs to the caller, fixed size, reusable after wait */
 	uint64_t seq;
 	struct hd_communicator *m;
 	struct hd_call call;
@@ -28,22 +28,22 @@ struct hd_request {		/* of one started call; belongs to the caller, fixed size, 
 };
 
 struct hd_comm_stats {
-	double exposed, busy;	/* seconds: that wait() (or an inline movement) took; that movements were under way */
-	int64_t bytes;		/* sent by this rank, counted as a ring would: see hd_comm_bytes */
+	double exposed, busy; /* seconds: that wait() (or an inline movement) took; that movements were under way */
+	int64_t bytes;        /* sent by this rank, counted as a ring would: see hd_comm_bytes */
 };
 
 /* MPI_Init_thread and shared memory between the ranks of a host.  Without mpirun: a world of one.  Called once. */
 int hd_comm_open(struct hd_world *w, struct hd_err *err);
-void hd_comm_close(void);			/* MPI_Finalize; all ranks */
-void hd_comm_abort(int status) __attribute__((noreturn));	/* end all ranks now */
+void hd_comm_close(void);                                 /* MPI_Finalize; all ranks */
+void hd_comm_abort(int status) __attribute__((noreturn)); /* end all ranks now */
 /* All ranks; ends this process without MPI_Finalize, which needs a launcher that listens. */
 void hd_comm_leave(int status) __attribute__((noreturn));
 
 /* -- control: blocking, all ranks ------------------------------------------------------------------------------------ */
 void hd_comm_barrier(void);
 void hd_comm_bcast(void *buf, size_t bytes, int root);
-char *hd_comm_bcast_text(const char *text, int root);		/* malloc'ed on all */
-char **hd_comm_gather_text(const char *text);			/* rank 0: one malloc'ed text a rank; else NULL */
+char *hd_comm_bcast_text(const char *text, int root); /* malloc'ed on all */
+char **hd_comm_gather_text(const char *text);         /* rank 0: one malloc'ed text a rank; else NULL */
 double hd_comm_max(double x);
 double hd_comm_sum(double x);
 /* All ranks pass their err; if any failed, the lowest failing rank's code and text end up in every err.  -> code */
@@ -63,12 +63,13 @@ void hd_communicator_messages(struct hd_communicator *m);
 int hd_communicator_n(const struct hd_communicator *m);
 int hd_communicator_me(const struct hd_communicator *m);
 const char *hd_communicator_name(const struct hd_communicator *m);
-const char *hd_communicator_transport(const struct hd_communicator *m);	/* "shared memory", "network", "device" */
-int64_t hd_communicator_bytes(const struct hd_communicator *m);		/* sent since hd_comm_stats was asked to reset, as counted there */
+const char *hd_communicator_transport(const struct hd_communicator *m); /* "shared memory", "network", "device" */
+int64_t hd_communicator_bytes(
+	const struct hd_communicator *m); /* sent since hd_comm_stats was asked to reset, as counted there */
 /* Before the first HD_COMM_ALL_TO_ALL_V of a group: experts of one member.  Nothing is under way. */
 void hd_comm_rows_room(struct hd_communicator *m, int64_t experts);
 int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_request *t);
-int hd_comm_wait(struct hd_request *t);		/* 0, or HD_EIO: a peer is gone (already reported) */
+int hd_comm_wait(struct hd_request *t); /* 0, or HD_EIO: a peer is gone (already reported) */
 struct hd_comm_stats hd_comm_stats_take(int reset);
 
 /* Collective, before groups are made: from now on devices move between their own memories, in the order of their queues. */
@@ -82,7 +83,7 @@ int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err);
 void hd_comm_watchdog(double seconds);
 /* How messages say where a rank is: "(x 1, y 0)", malloc'ed, or NULL.  describe NULL: not at all. */
 void hd_comm_describe(char *(*describe)(const void *ctx, int rank), const void *ctx);
-void hd_comm_ending(void);		/* of a signal's handler: the launcher ends the run */
-char *hd_rank_text(int rank);		/* "rank 3 (x 1, y 0)", malloc'ed */
+void hd_comm_ending(void);    /* of a signal's handler: the launcher ends the run */
+char *hd_rank_text(int rank); /* "rank 3 (x 1, y 0)", malloc'ed */
 
 #endif

@@ -90,8 +90,7 @@ char **hd_comm_gather_text(const char *text)
 	if (first)
 		all = hd_alloc((size_t)at[size - 1] + (size_t)len[size - 1]);
 	if (hd_here.mpi) {
-		HD_MPI(MPI_Igatherv(text, n, MPI_BYTE, all, len, at, MPI_BYTE, 0, hd_mpi_world,
-				    &r));
+		HD_MPI(MPI_Igatherv(text, n, MPI_BYTE, all, len, at, MPI_BYTE, 0, hd_mpi_world, &r));
 		finish(&r, "a gather of texts from all ranks");
 	}
 	if (first)
@@ -126,8 +125,7 @@ double hd_comm_sum(double x)
 int hd_comm_agree(struct hd_err *err)
 {
 	double size = hd_here.w.size;
-	double first = all_double(err->code ? hd_here.w.rank : size, MPI_MIN,
-				  "an agreement of all ranks on errors");
+	double first = all_double(err->code ? hd_here.w.rank : size, MPI_MIN, "an agreement of all ranks on errors");
 
 	if (first < size) {
 		hd_comm_bcast(err, sizeof(*err), (int)first);

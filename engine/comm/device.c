@@ -10,7 +10,7 @@
 
 static struct {
 	const struct hd_device_comm *ops; /* NULL: not used */
-	struct hd_err error; /* of a group that could not be made: found by hd_comm_finish */
+	struct hd_err error;              /* of a group that could not be made: found by hd_comm_finish */
 	int64_t tickets;
 } device;
 
@@ -47,7 +47,7 @@ int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 	if (!device.ops)
 		return finish(d, err);
 	hd_pause_begin(&p, NULL, "the kernels and movements of the device");
-	p.longest = 0;		/* twice a step, and the next kernels come after it: naps stay as short as the first */
+	p.longest = 0; /* twice a step, and the next kernels come after it: naps stay as short as the first */
 	while (!device.error.code && !d->ready() && device.ops->poll(&device.error) >= 0)
 		hd_backoff_wait(&p, -1);
 	hd_pause_end(&p);

@@ -16,7 +16,7 @@ MPI_Comm hd_mpi_world = MPI_COMM_NULL;
 
 static struct {
 	MPI_Comm host; /* the ranks of this host */
-	int status; /* of an abort */
+	int status;    /* of an abort */
 } mpi = { MPI_COMM_NULL, 0 };
 
 /* Numbers the ranks of this host and says where each world rank is. */
@@ -29,8 +29,7 @@ static void find_hosts(void)
 	if (test && !strcmp(test, "mpi"))
 		MPI_Comm_split(hd_mpi_world, hd_here.w.rank, 0, &mpi.host);
 	else
-		MPI_Comm_split_type(hd_mpi_world, MPI_COMM_TYPE_SHARED, hd_here.w.rank,
-				    MPI_INFO_NULL, &mpi.host);
+		MPI_Comm_split_type(hd_mpi_world, MPI_COMM_TYPE_SHARED, hd_here.w.rank, MPI_INFO_NULL, &mpi.host);
 	MPI_Comm_rank(mpi.host, &hd_here.w.local_rank);
 	MPI_Comm_size(mpi.host, &hd_here.w.local_size);
 	first = hd_here.w.local_rank == 0;
@@ -53,8 +52,7 @@ int hd_mpi_open(struct hd_err *err)
 		return hd_err_set(err, HD_EIO, "MPI_Init_thread failed");
 	if (given < MPI_THREAD_SERIALIZED) {
 		MPI_Finalize();
-		return hd_err_set(err, HD_ENOTSUP,
-				  "this MPI gives thread level %d, the least that is needed is %d",
+		return hd_err_set(err, HD_ENOTSUP, "this MPI gives thread level %d, the least that is needed is %d",
 				  given, MPI_THREAD_SERIALIZED);
 	}
 	hd_here.mpi = 1;

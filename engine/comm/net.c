@@ -26,7 +26,7 @@
 #include <time.h>
 
 #define FLIGHTS 256 /* calls under way; start() waits for room beyond that */
-#define TAGS 8192 /* of sums; MPI guarantees 32767 */
+#define TAGS 8192   /* of sums; MPI guarantees 32767 */
 #define TAG_ROWS 30000
 #define TAG_MESSAGE 20000 /* and lane: sends, receives and shifts are matched in the order they are made */
 
@@ -48,9 +48,9 @@ struct room { /* as many as sums were ever under way at once */
 
 static struct {
 	struct flight flights[FLIGHTS]; /* a ring; from landed to taken: of the thread */
-	struct room rooms[FLIGHTS]; /* of the thread */
+	struct room rooms[FLIGHTS];     /* of the thread */
 	uint64_t queued, taken, landed; /* numbers of calls */
-	pthread_mutex_t lock; /* of these, stop and busy */
+	pthread_mutex_t lock;           /* of these, stop and busy */
 	pthread_cond_t more;
 	pthread_t thread;
 	int running, stop;
@@ -62,19 +62,13 @@ static struct {
 static MPI_Datatype type_of(uint32_t dtype)
 {
 	switch (dtype) {
-	case HD_DTYPE_F32:
-		return MPI_FLOAT;
-	case HD_DTYPE_F64:
-		return MPI_DOUBLE;
-	case HD_DTYPE_I32:
-		return MPI_INT32_T;
-	case HD_DTYPE_I64:
-		return MPI_INT64_T;
+	case HD_DTYPE_F32: return MPI_FLOAT;
+	case HD_DTYPE_F64: return MPI_DOUBLE;
+	case HD_DTYPE_I32: return MPI_INT32_T;
+	case HD_DTYPE_I64: return MPI_INT64_T;
 	case HD_DTYPE_F16:
-	case HD_DTYPE_BF16:
-		return MPI_UINT16_T;
-	default:
-		return MPI_UINT8_T;
+	case HD_DTYPE_BF16: return MPI_UINT16_T;
+	default: return MPI_UINT8_T;
 	}
 }
 
@@ -109,11 +103,11 @@ static void issue_sum(const struct hd_communicator *m, const struct hd_call *c, 
 	if (c->kind == HD_COMM_REDUCE_SCATTER)
 		MPI_Ireduce_scatter_block(c->in, c->out, count, type, MPI_SUM, comm, r);
 	else if (c->kind == HD_COMM_REDUCE)
-		MPI_Ireduce(m->me == c->index ? in_place(c, c->out) : c->in, c->out, count, type,
-			    MPI_SUM, c->index, comm, r);
+		MPI_Ireduce(m->me == c->index ? in_place(c, c->out) : c->in, c->out, count, type, MPI_SUM, c->index,
+			    comm, r);
 	else
-		MPI_Iallreduce(in_place(c, c->out), c->out, count, type,
-			       c->kind == HD_COMM_ALL_MAX ? MPI_MAX : MPI_SUM, comm, r);
+		MPI_Iallreduce(in_place(c, c->out), c->out, count, type, c->kind == HD_COMM_ALL_MAX ? MPI_MAX : MPI_SUM,
+			       comm, r);
 }
 
 static void issue_move(const struct hd_communicator *m, const struct hd_call *c, MPI_Request *r)
@@ -126,25 +120,21 @@ static void issue_move(const struct hd_communicator *m, const struct hd_call *c,
 
 	switch (c->kind) {
 	case HD_COMM_ALL_GATHER:
-		MPI_Iallgather(in_place(c, (char *)c->out + mine), n, type, c->out, n, type, comm,
-			       r);
+		MPI_Iallgather(in_place(c, (char *)c->out + mine), n, type, c->out, n, type, comm, r);
 		break;
-	case HD_COMM_ALL_TO_ALL:
-		MPI_Ialltoall(c->in, n, type, c->out, n, type, comm, r);
-		break;
+	case HD_COMM_ALL_TO_ALL: MPI_Ialltoall(c->in, n, type, c->out, n, type, comm, r); break;
 	case HD_COMM_BROADCAST:
 		if (root)
 			hd_move(c->out, c->in, hd_comm_size(c->dtype, c->count));
 		MPI_Ibcast(c->out, n, type, c->index, comm, r);
 		break;
 	case HD_COMM_GATHER:
-		MPI_Igather(root ? in_place(c, (char *)c->out + mine) : c->in, n, type, c->out, n,
-			    type, c->index, comm, r);
+		MPI_Igather(root ? in_place(c, (char *)c->out + mine) : c->in, n, type, c->out, n, type, c->index, comm,
+			    r);
 		break;
 	case HD_COMM_SCATTER:
-		MPI_Iscatter(c->in, n, type,
-			     root && (const char *)c->in + mine == c->out ? MPI_IN_PLACE : c->out,
-			     n, type, c->index, comm, r);
+		MPI_Iscatter(c->in, n, type, root && (const char *)c->in + mine == c->out ? MPI_IN_PLACE : c->out, n,
+			     type, c->index, comm, r);
 		break;
 	}
 }
@@ -158,8 +148,7 @@ static void put(struct flight *f, int to, const void *p, int64_t bytes, int tag)
 static void get(struct flight *f, int from, void *p, int64_t bytes, int tag)
 {
 	if (bytes)
-		MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, f->t->m->net.group->comm,
-			  &f->req[f->nreq++]);
+		MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, f->t->m->net.group->comm, &f->req[f->nreq++]);
 }
 
 static void issue_message(struct flight *f)
@@ -215,14 +204,9 @@ static int64_t share_of(const struct hd_communicator *m, const struct hd_call *c
 {
 	*from = 0;
 	switch (c->kind) {
-	case HD_COMM_REDUCE:
-		return j == c->index ? c->count : 0;
-	case HD_COMM_REDUCE_SCATTER:
-		*from = j * c->count;
-		return c->count;
-	default:
-		*from = share_from(c, m->n, j);
-		return share_from(c, m->n, j + 1) - *from;
+	case HD_COMM_REDUCE: return j == c->index ? c->count : 0;
+	case HD_COMM_REDUCE_SCATTER: *from = j * c->count; return c->count;
+	default: *from = share_from(c, m->n, j); return share_from(c, m->n, j + 1) - *from;
 	}
 }
 
@@ -422,7 +406,7 @@ static int next_work(uint64_t *until)
 
 static void back_off(int *idle)
 {
-	struct timespec ts = {0, *idle < 1000 ? 20000 : 200000};
+	struct timespec ts = { 0, *idle < 1000 ? 20000 : 200000 };
 
 	if (++*idle % 64 == 0)
 		hd_ask_poll();
@@ -482,8 +466,7 @@ static void thread_start(void)
 	if (test_delay)
 		net.delay = 1e-6 * atof(test_delay);
 	if (pthread_create(&net.thread, NULL, progress, NULL)) {
-		hd_log(HD_LOG_ERROR, "rank %d: cannot make the thread that moves data between hosts",
-		       hd_here.w.rank);
+		hd_log(HD_LOG_ERROR, "rank %d: cannot make the thread that moves data between hosts", hd_here.w.rank);
 		hd_comm_abort(1);
 	}
 	net.running = 1;

@@ -68,7 +68,7 @@ void *hd_segment_map(size_t bytes)
 {
 	struct {
 		int pid, fd;
-	} from = {(int)getpid(), -1};
+	} from = { (int)getpid(), -1 };
 	int first = hd_here.w.local_rank == 0;
 	void *p = NULL;
 
@@ -95,8 +95,7 @@ void *hd_segment_map(size_t bytes)
 
 void hd_control_open(void)
 {
-	size_t bytes = sizeof(struct hd_control) +
-		       (size_t)hd_here.w.local_size * sizeof(struct hd_control_rank);
+	size_t bytes = sizeof(struct hd_control) + (size_t)hd_here.w.local_size * sizeof(struct hd_control_rank);
 
 	hd_here.control = hd_segment_map(bytes);
 	if (!hd_here.control)
@@ -111,10 +110,9 @@ static void *arena_private(size_t bytes, int warn, struct hd_err *err)
 
 	if (warn && hd_here.w.rank == 0)
 		hd_log(HD_LOG_WARN, "the ranks of a host cannot share memory: movement between them "
-				"goes over MPI, slower");
+				    "goes over MPI, slower");
 	if (!p)
-		hd_err_set(err, HD_ENOMEM, "rank %d: no memory for an arena of %zu bytes",
-			   hd_here.w.rank, bytes);
+		hd_err_set(err, HD_ENOMEM, "rank %d: no memory for an arena of %zu bytes", hd_here.w.rank, bytes);
 	return p;
 }
 

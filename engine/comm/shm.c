@@ -23,17 +23,17 @@
 #include <unistd.h>
 
 #define SMALL 4096
-#define BOXES 64 /* outstanding messages of a pair in a lane */
+#define BOXES 64  /* outstanding messages of a pair in a lane */
 #define EARLY 512 /* receives that are looked after while this rank waits for something else */
 
 struct shm_place {
 	int64_t in, out; /* offsets in the arena of the host; -1: nothing, or fd */
-	int32_t fd; /* of the memory that stands for both; -1: none */
+	int32_t fd;      /* of the memory that stands for both; -1: none */
 	int32_t pid;
 };
-struct hd_slot { /* of one rank, in the flags of its group */
+struct hd_slot {                          /* of one rank, in the flags of its group */
 	_Atomic uint64_t step HD_ALIGNED; /* barriers reached so far */
-	uint64_t sign[2]; /* what call it makes; by parity of the call, see small() */
+	uint64_t sign[2];                 /* what call it makes; by parity of the call, see small() */
 	struct shm_place place HD_ALIGNED;
 	char data[2][SMALL] HD_ALIGNED;
 };
@@ -76,8 +76,7 @@ static int64_t offset_of(const void *p, int64_t bytes)
 {
 	const char *q = p;
 
-	if (!hd_here.arena_bytes || q < hd_here.arena ||
-	    q + bytes > hd_here.arena + hd_here.arena_bytes)
+	if (!hd_here.arena_bytes || q < hd_here.arena || q + bytes > hd_here.arena + hd_here.arena_bytes)
 		return -1;
 	return q - hd_here.arena;
 }
@@ -118,8 +117,9 @@ static int64_t numbers_at(const struct hd_call *c, int n, int j)
 /* -> the place of this member's data; of sums to all also of its result, of rows of their numbers. */
 static struct shm_place place_make(const struct hd_communicator *m, const struct hd_call *c)
 {
-	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me), numbers = numbers_bytes(c, m->n), at = numbers_at(c, m->n, m->me);
-	struct shm_place p = {-1, -1, -1, 0};
+	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me), numbers = numbers_bytes(c, m->n),
+		at = numbers_at(c, m->n, m->me);
+	struct shm_place p = { -1, -1, -1, 0 };
 
 	if (!bytes)
 		return p;
@@ -149,8 +149,7 @@ static void place_open(struct hd_communicator *m, const struct hd_call *c, int j
 	m->outs[j] = p.out >= 0 ? hd_here.arena + p.out : NULL;
 	if (p.fd < 0)
 		return;
-	m->ins[j] = m->outs[j] =
-		j == m->me ? shm.bounce.map : hd_memfd_peer(p.pid, p.fd, (size_t)bytes);
+	m->ins[j] = m->outs[j] = j == m->me ? shm.bounce.map : hd_memfd_peer(p.pid, p.fd, (size_t)bytes);
 	if (!m->ins[j])
 		broken(m, c, j, "cannot share memory for a buffer outside the arena");
 	if (c->rows)
@@ -215,7 +214,8 @@ static void pull_rows(struct hd_communicator *m, const struct hd_call *c)
 
 	for (int j = 0; j < m->n; j++)
 		for (int64_t e = 0; e < r->experts; e++) {
-			int64_t from, to, rows = hd_rows_segment(r, (const int32_t *)m->outs[j], many, m->n, m->me, e, &from);
+			int64_t from, to,
+				rows = hd_rows_segment(r, (const int32_t *)m->outs[j], many, m->n, m->me, e, &from);
 
 			if (hd_rows_segment(r, r->need, !many, m->n, j, e, &to) != rows)
 				broken(m, c, j, "do not agree on the number of rows");
@@ -231,12 +231,8 @@ static void pull(struct hd_communicator *m, const struct hd_call *c)
 
 	switch (c->kind) {
 	case HD_COMM_ALL_REDUCE:
-	case HD_COMM_ALL_MAX:
-		pull_sum(m, c, out, 0);
-		break;
-	case HD_COMM_REDUCE_SCATTER:
-		pull_sum(m, c, out, me * s);
-		break;
+	case HD_COMM_ALL_MAX: pull_sum(m, c, out, 0); break;
+	case HD_COMM_REDUCE_SCATTER: pull_sum(m, c, out, me * s); break;
 	case HD_COMM_REDUCE:
 		if (me == root)
 			pull_sum(m, c, out, 0);
@@ -250,15 +246,9 @@ static void pull(struct hd_communicator *m, const struct hd_call *c)
 		for (int j = 0; j < m->n; j++)
 			hd_move(out + j * s, m->ins[j] + me * s, s);
 		break;
-	case HD_COMM_ALL_TO_ALL_V:
-		pull_rows(m, c);
-		break;
-	case HD_COMM_BROADCAST:
-		hd_move(out, m->ins[root], s);
-		break;
-	case HD_COMM_SCATTER:
-		hd_move(out, m->ins[root] + me * s, s);
-		break;
+	case HD_COMM_ALL_TO_ALL_V: pull_rows(m, c); break;
+	case HD_COMM_BROADCAST: hd_move(out, m->ins[root], s); break;
+	case HD_COMM_SCATTER: hd_move(out, m->ins[root] + me * s, s); break;
 	}
 }
 
@@ -318,13 +308,11 @@ static void large(struct hd_communicator *m, const struct hd_call *c)
 /* The largest `in` of any member: the same on all. */
 static int64_t most_bytes(const struct hd_call *c, int n)
 {
-	return hd_comm_in_bytes(c, n,
-				c->kind == HD_COMM_SCATTER || c->kind == HD_COMM_BROADCAST ? c->index : 0);
+	return hd_comm_in_bytes(c, n, c->kind == HD_COMM_SCATTER || c->kind == HD_COMM_BROADCAST ? c->index : 0);
 }
 
 /* -- messages of a pair ------------------------------------------------------------------------ */
-static struct hd_box *box_of(const struct hd_communicator *m, int from, int to, uint32_t lane,
-			     uint64_t seq)
+static struct hd_box *box_of(const struct hd_communicator *m, int from, int to, uint32_t lane, uint64_t seq)
 {
 	int64_t pair = m->local[from] * hd_here.w.local_size + m->local[to];
 
@@ -380,8 +368,7 @@ static void post(struct hd_request *t)
 		b->pid = (int32_t)getpid();
 		b->fd = hd_memfd((size_t)b->bytes, &map);
 		if (b->fd < 0)
-			broken(m, &t->call, m->me,
-			       "cannot share memory for a buffer outside the arena");
+			broken(m, &t->call, m->me, "cannot share memory for a buffer outside the arena");
 		hd_move(map, t->call.in, b->bytes);
 		munmap(map, (size_t)b->bytes);
 	}
@@ -401,8 +388,7 @@ static void take(struct hd_request *t, struct hd_box *b, int from)
 	} else {
 		map = hd_memfd_peer(b->pid, b->fd, (size_t)bytes);
 		if (!map)
-			broken(t->m, &t->call, from,
-			       "cannot share memory for a buffer outside the arena");
+			broken(t->m, &t->call, from, "cannot share memory for a buffer outside the arena");
 		hd_move(t->call.out, map, bytes);
 		munmap(map, (size_t)bytes);
 	}
@@ -529,7 +515,6 @@ static int attach(struct hd_communicator *m)
 	hd_pause_progress(receive_early);
 	return 1;
 }
-
 
 const struct hd_transport hd_transport_shm = {
 	.name = "shared memory",

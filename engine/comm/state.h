@@ -30,7 +30,7 @@ enum { HD_RANK_RUNS, HD_RANK_ENDS, HD_RANK_LEFT };
 struct hd_control_rank {
 	_Atomic int32_t pid, state;
 	_Atomic int32_t waits_for; /* local rank + 1, -1: not known, once it has waited for long; else 0 */
-	char doing[180]; /* valid while waits_for: what it waits in */
+	char doing[180];           /* valid while waits_for: what it waits in */
 } HD_ALIGNED;
 
 struct hd_control {
@@ -40,13 +40,13 @@ struct hd_control {
 
 struct hd_comm_here { /* this process; set by hd_comm_open */
 	struct hd_world w;
-	int mpi; /* MPI is running */
-	int *world_of; /* by local rank */
-	int *local_of; /* by world rank; -1: on another host */
+	int mpi;                    /* MPI is running */
+	int *world_of;              /* by local rank */
+	int *local_of;              /* by world rank; -1: on another host */
 	struct hd_control *control; /* NULL: no shared memory on this host */
-	char *arena; /* the arenas of all local ranks, one after the other */
-	size_t arena_bytes; /* 0: not shared (not made, or private) */
-	int private; /* the arena had to be private: local ranks use the network transport too */
+	char *arena;                /* the arenas of all local ranks, one after the other */
+	size_t arena_bytes;         /* 0: not shared (not made, or private) */
+	int private;                /* the arena had to be private: local ranks use the network transport too */
 };
 extern struct hd_comm_here hd_here;
 
@@ -59,8 +59,8 @@ struct hd_waiting {
 };
 char *hd_waiting_text(const struct hd_waiting *w); /* "all-reduce of x on g", malloc'ed */
 
-void hd_here_alone(void); /* the numbers of a world of one */
-void hd_here_leaves(int how); /* for the others of this host: HD_RANK_ENDS, HD_RANK_LEFT */
+void hd_here_alone(void);                      /* the numbers of a world of one */
+void hd_here_leaves(int how);                  /* for the others of this host: HD_RANK_ENDS, HD_RANK_LEFT */
 struct hd_control_rank *hd_here_control(void); /* this rank's own; NULL: no shared memory */
 
 #endif

@@ -25,26 +25,21 @@
 /* First input: acc = in; then acc = acc op in.  NaN stays NaN in a maximum, so an overflow is not
  * hidden. */
 #define FOLD(name, type, acc_type, load) \
-	WIDE static void name(void *restrict to, const void *restrict in, int64_t n, int first, \
-			      int max) \
+	WIDE static void name(void *restrict to, const void *restrict in, int64_t n, int first, int max) \
 	{ \
 		acc_type *restrict a = to; \
 		const type *restrict x = in; \
 \
 		if (first) { \
-			SIMD \
-			for (int64_t i = 0; i < n; i++) \
-				a[i] = load(x[i]); \
+			SIMD for (int64_t i = 0; i < n; i++) a[i] = load(x[i]); \
 		} else if (max) { \
-			SIMD \
-			for (int64_t i = 0; i < n; i++) { \
+			SIMD for (int64_t i = 0; i < n; i++) \
+			{ \
 				acc_type v = load(x[i]); \
 				a[i] = a[i] > v || a[i] != a[i] ? a[i] : v; \
 			} \
 		} else { \
-			SIMD \
-			for (int64_t i = 0; i < n; i++) \
-				a[i] = (acc_type)(a[i] + load(x[i])); \
+			SIMD for (int64_t i = 0; i < n; i++) a[i] = (acc_type)(a[i] + load(x[i])); \
 		} \
 	}
 #define SIMD _Pragma("omp simd")
@@ -89,13 +84,13 @@ struct summer {
 	void (*round)(void *restrict out, const void *restrict acc, int64_t n);
 };
 static const struct summer summers[] = {
-	{HD_DTYPE_F32, fold_f32, fold_f32, NULL},
-	{HD_DTYPE_F64, fold_f64, fold_f64, NULL},
-	{HD_DTYPE_BF16, fold_bf16, fold_bf16, round_bf16},
-	{HD_DTYPE_F16, fold_f16, fold_f16, round_f16},
-	{HD_DTYPE_I32, fold_u32, fold_i32, NULL},
-	{HD_DTYPE_I64, fold_u64, fold_i64, NULL},
-	{HD_DTYPE_U8, fold_u8, fold_u8, NULL},
+	{ HD_DTYPE_F32, fold_f32, fold_f32, NULL },
+	{ HD_DTYPE_F64, fold_f64, fold_f64, NULL },
+	{ HD_DTYPE_BF16, fold_bf16, fold_bf16, round_bf16 },
+	{ HD_DTYPE_F16, fold_f16, fold_f16, round_f16 },
+	{ HD_DTYPE_I32, fold_u32, fold_i32, NULL },
+	{ HD_DTYPE_I64, fold_u64, fold_i64, NULL },
+	{ HD_DTYPE_U8, fold_u8, fold_u8, NULL },
 };
 
 static const struct summer *summer_of(uint32_t dtype)
@@ -111,8 +106,8 @@ int hd_sum_knows(uint32_t dtype)
 	return summer_of(dtype) != NULL;
 }
 
-static void sum_block(const struct summer *s, char *const *outs, int nout, char *const *ins,
-		      int nin, int64_t at, int64_t n, int max)
+static void sum_block(const struct summer *s, char *const *outs, int nout, char *const *ins, int nin, int64_t at,
+		      int64_t n, int max)
 {
 	char acc[BLOCK * 8] ALIGNED;
 	char done[BLOCK * 2] ALIGNED;
@@ -126,16 +121,14 @@ static void sum_block(const struct summer *s, char *const *outs, int nout, char 
 		memcpy(outs[k] + at * size, s->round ? done : acc, (size_t)(n * size));
 }
 
-void hd_sum(char *const *outs, int nout, char *const *ins, int nin, int64_t count, uint32_t dtype,
-	    int max)
+void hd_sum(char *const *outs, int nout, char *const *ins, int nin, int64_t count, uint32_t dtype, int max)
 {
 	const struct summer *s = summer_of(dtype);
 	int64_t blocks = (count + BLOCK - 1) / BLOCK;
 
 #pragma omp parallel for schedule(static) if (hd_comm_size(dtype, count) >= LARGE)
 	for (int64_t b = 0; b < blocks; b++)
-		sum_block(s, outs, nout, ins, nin, b * BLOCK,
-			  b + 1 < blocks ? BLOCK : count - b * BLOCK, max);
+		sum_block(s, outs, nout, ins, nin, b * BLOCK, b + 1 < blocks ? BLOCK : count - b * BLOCK, max);
 }
 
 void hd_move(void *out, const void *in, int64_t bytes)

@@ -14,7 +14,7 @@
 
 struct hd_backoff {
 	struct hd_waiting w;
-	double nap, longest;	/* naps grow up to it, 1 ms; a wait for what takes a step's time may want less */
+	double nap, longest; /* naps grow up to it, 1 ms; a wait for what takes a step's time may want less */
 	int turns;
 };
 void hd_pause_begin(struct hd_backoff *p, const struct hd_communicator *m, const char *what);

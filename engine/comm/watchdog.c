@@ -27,8 +27,8 @@
 
 static struct {
 	struct pollfd *fds; /* by local rank; fd -1: this rank, or one that cannot be watched */
-	char *by_signal; /* local ranks watched by signal 0 */
-	double limit; /* seconds; 0: none */
+	char *by_signal;    /* local ranks watched by signal 0 */
+	double limit;       /* seconds; 0: none */
 	volatile sig_atomic_t ending;
 } watch;
 
@@ -83,8 +83,7 @@ static int has_ended(int i, int sleeping)
 {
 	if (watch.fds[i].fd >= 0)
 		return watch.fds[i].revents != 0;
-	return !sleeping && watch.by_signal[i] &&
-	       kill(atomic_load(&hd_here.control->rank[i].pid), 0) && errno == ESRCH;
+	return !sleeping && watch.by_signal[i] && kill(atomic_load(&hd_here.control->rank[i].pid), 0) && errno == ESRCH;
 }
 
 static int dead_rank(int sleeping)
@@ -104,16 +103,13 @@ static void report_dead(const struct hd_waiting *w, int local) __attribute__((no
 static void report_dead(const struct hd_waiting *w, int local)
 {
 	/* One that said that it ends has told why. */
-	if (atomic_load(&hd_here.control->rank[local].state) != HD_RANK_RUNS ||
-	    !hd_comm_may_speak()) {
+	if (atomic_load(&hd_here.control->rank[local].state) != HD_RANK_RUNS || !hd_comm_may_speak()) {
 		usleep(100000); /* the one who speaks comes first */
 	} else {
-		char *who = hd_rank_text(hd_here.world_of[local]),
-		     *me = hd_rank_text(hd_here.w.rank);
+		char *who = hd_rank_text(hd_here.world_of[local]), *me = hd_rank_text(hd_here.w.rank);
 		char *in = hd_waiting_text(w);
 
-		hd_log(HD_LOG_ERROR, "%s is gone: its process has ended; %s was waiting in %s", who, me,
-		       in);
+		hd_log(HD_LOG_ERROR, "%s is gone: its process has ended; %s was waiting in %s", who, me, in);
 	}
 	hd_comm_abort(1);
 }

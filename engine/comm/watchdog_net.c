@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GRACE 0.5 /* seconds for answers */
+#define GRACE 0.5  /* seconds for answers */
 #define MEMBERS 64 /* of a group that a notice lists */
 #define TAG 7
 #define NAMED 4 /* late ranks that a message lists */
@@ -25,7 +25,7 @@
 enum { NONE, WORKS, WAITS, ASKS, SPEAKS };
 struct notice {
 	int32_t kind, from, waits_for; /* world ranks; waits_for -1: not known */
-	int32_t n, members[MEMBERS]; /* the group it waits in; n = 0: all ranks */
+	int32_t n, members[MEMBERS];   /* the group it waits in; n = 0: all ranks */
 	double seconds;
 	char doing[180];
 };
@@ -34,8 +34,8 @@ static struct { /* all of it is used under hd_mpi_lock */
 	MPI_Comm comm;
 	MPI_Request request;
 	struct notice incoming, mine, *answers; /* answers: by world rank */
-	char *askers; /* by world rank */
-	double asked, began; /* when this rank asked; when its wait began.  0: it does not */
+	char *askers;                           /* by world rank */
+	double asked, began;                    /* when this rank asked; when its wait began.  0: it does not */
 	int spoken;
 } ask = { .comm = MPI_COMM_NULL };
 
@@ -93,7 +93,8 @@ static void poll_answers(void)
 			ask.askers[ask.incoming.from] = 1;
 			tell(ask.incoming.from, ask.began ? WAITS : WORKS);
 		}
-		MPI_Irecv(&ask.incoming, (int)sizeof(ask.incoming), MPI_BYTE, MPI_ANY_SOURCE, TAG, ask.comm, &ask.request);
+		MPI_Irecv(&ask.incoming, (int)sizeof(ask.incoming), MPI_BYTE, MPI_ANY_SOURCE, TAG, ask.comm,
+			  &ask.request);
 	}
 }
 
@@ -225,14 +226,18 @@ static void describe(char *text, size_t bytes, const int *late, int n, int silen
 	append(text, bytes, "", hd_rank_text(waiter));
 	if (w->waits_for >= 0)
 		append(text, bytes, " waits for ", hd_rank_text(w->waits_for));
-	append(text, bytes, w->waits_for >= 0 ? " in " : " waits in ", hd_format("%s since %.0f s; late: ", w->doing, seconds));
+	append(text, bytes, w->waits_for >= 0 ? " in " : " waits in ",
+	       hd_format("%s since %.0f s; late: ", w->doing, seconds));
 	for (int i = 0; i < n && i < NAMED; i++)
 		append(text, bytes, i ? ", " : "", hd_rank_text(late[i]));
 	if (n > NAMED)
 		append(text, bytes, " and ", hd_format("%d more", n - NAMED));
 	if (n)
-		append(text, bytes, "", hd_strdup(!silent ? "" : n > 1 ? ", which do not answer" : ", which does not answer: its process "
-						  "is stopped or has ended"));
+		append(text, bytes, "",
+		       hd_strdup(!silent ? ""
+				 : n > 1 ? ", which do not answer"
+					 : ", which does not answer: its process "
+					   "is stopped or has ended"));
 	else
 		append(text, bytes, "", hd_strdup("none, these wait for each other:"));
 	for (int i = 0; !n && i < hd_here.w.size && i < NAMED; i++) {

@@ -58,8 +58,7 @@ struct hd_entry *hd_conf_entry_find(const struct hd_section *s, const char *key)
 	return NULL;
 }
 
-struct hd_entry *hd_conf_entry_add(struct hd_section *s, const char *key, const char *value,
-				   int line)
+struct hd_entry *hd_conf_entry_add(struct hd_section *s, const char *key, const char *value, int line)
 {
 	struct hd_entry *e;
 
@@ -75,10 +74,9 @@ struct hd_entry *hd_conf_entry_add(struct hd_section *s, const char *key, const 
 /* -- --set ------------------------------------------------------------------------------------- */
 
 #define MAX_NAMES 128
-static const char *const plain[] = {"model", "data", "train", "checkpoint", "log"};
+static const char *const plain[] = { "model", "data", "train", "checkpoint", "log" };
 
-static struct hd_section *set_section(struct hd_conf *c, const char *name, const char *key,
-				      struct hd_err *err)
+static struct hd_section *set_section(struct hd_conf *c, const char *name, const char *key, struct hd_err *err)
 {
 	const char *names[MAX_NAMES];
 	struct hd_section *s = hd_conf_section_find(c, name);
@@ -98,16 +96,14 @@ static struct hd_section *set_section(struct hd_conf *c, const char *name, const
 		if (s->name != s->label && n < MAX_NAMES)
 			names[n++] = s->name;
 	}
-	if (!strcmp(key, "plugin") && *name && strlen(name) <= 60 &&
-	    !name[strcspn(name, " \t[]")]) {
+	if (!strcmp(key, "plugin") && *name && strlen(name) <= 60 && !name[strcspn(name, " \t[]")]) {
 		label = hd_format("strategy %s", name);
 		s = hd_conf_section_add(c, label, 0, 1);
 		free(label);
 		return s;
 	}
 	hd_suggest(hint, sizeof(hint), name, "sections", names, n);
-	hd_err_set(err, HD_EINVAL, "--set %s.%s: no section [%s] or [strategy %s]; %s", name, key,
-		   name, name, hint);
+	hd_err_set(err, HD_EINVAL, "--set %s.%s: no section [%s] or [strategy %s]; %s", name, key, name, name, hint);
 	return NULL;
 }
 
@@ -118,8 +114,7 @@ static int set_value(struct hd_conf *c, char *name, char *key, char *value, stru
 	char *p;
 
 	for (p = value; *p; p++) /* what could not be read back from hd_conf_text */
-		if (iscntrl((unsigned char)*p) ||
-		    (*p == ';' && p > value && isspace((unsigned char)p[-1])))
+		if (iscntrl((unsigned char)*p) || (*p == ';' && p > value && isspace((unsigned char)p[-1])))
 			return hd_err_set(err, HD_EINVAL,
 					  "--set %s.%s: a value cannot hold a control character, "
 					  "nor a ; after a blank",
@@ -160,8 +155,8 @@ static int set_apply(struct hd_conf *c, const char *set, struct hd_err *err)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-int hd_conf_parse(const char *name, const char *text, const char *const *sets, int nsets,
-		  struct hd_conf **out, struct hd_err *err)
+int hd_conf_parse(const char *name, const char *text, const char *const *sets, int nsets, struct hd_conf **out,
+		  struct hd_err *err)
 {
 	struct hd_conf *c = hd_alloc(sizeof(*c));
 	int i, rc;
@@ -177,8 +172,7 @@ int hd_conf_parse(const char *name, const char *text, const char *const *sets, i
 	return rc;
 }
 
-int hd_conf_read(const char *path, const char *const *sets, int nsets, struct hd_conf **out,
-		 struct hd_err *err)
+int hd_conf_read(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err)
 {
 	size_t len;
 	char *text = hd_file_slurp(path, &len);
@@ -187,8 +181,7 @@ int hd_conf_read(const char *path, const char *const *sets, int nsets, struct hd
 	if (!text)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	if (memchr(text, 0, len))
-		rc = hd_err_set(err, HD_EINVAL, "%s: not a text file (byte %zu is zero)", path,
-				strlen(text));
+		rc = hd_err_set(err, HD_EINVAL, "%s: not a text file (byte %zu is zero)", path, strlen(text));
 	else
 		rc = hd_conf_parse(path, text, sets, nsets, out, err);
 	free(text);
@@ -279,8 +272,8 @@ const char *hd_section_name(const struct hd_section *s)
 }
 
 /* The nearest section as the user would write it, among names and "kind NAME". */
-static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *const *names,
-			   const char *const *kinds, struct hd_err *err)
+static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *const *names, const char *const *kinds,
+			   struct hd_err *err)
 {
 	const char *all[MAX_NAMES], *kind = NULL;
 	char *made[MAX_NAMES], hint[480];
@@ -307,13 +300,11 @@ static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *
 	while (n)
 		free(made[--n]);
 	if (s->line)
-		return hd_err_set(err, HD_EINVAL, "%s:%d: [%s]: unknown section; %s", c->path,
-				  s->line, s->label, hint);
+		return hd_err_set(err, HD_EINVAL, "%s:%d: [%s]: unknown section; %s", c->path, s->line, s->label, hint);
 	return hd_err_set(err, HD_EINVAL, "%s: [%s]: unknown section; %s", c->path, s->label, hint);
 }
 
-int hd_conf_known(struct hd_conf *c, const char *const *names, const char *const *kinds,
-		  struct hd_err *err)
+int hd_conf_known(struct hd_conf *c, const char *const *names, const char *const *kinds, struct hd_err *err)
 {
 	struct hd_section *s;
 	int i, known;

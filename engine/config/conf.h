@@ -18,28 +18,34 @@ int hd_conf_read(const char *path, const char *const *sets, int nsets, struct hd
 int hd_conf_parse(const char *name, const char *text, const char *const *sets, int nsets, struct hd_conf **out,
 		  struct hd_err *err);
 void hd_conf_destroy(struct hd_conf *c);
-char *hd_conf_text(const struct hd_conf *c);	/* malloc'ed canonical INI, overrides applied */
+char *hd_conf_text(const struct hd_conf *c); /* malloc'ed canonical INI, overrides applied */
 const char *hd_conf_path(const struct hd_conf *c);
 
 /* [name], or [kind name] when kind is not NULL.  A missing section is returned empty, never NULL. */
 struct hd_section *hd_conf_section(struct hd_conf *c, const char *kind, const char *name);
-struct hd_section *hd_conf_next(struct hd_conf *c, const char *kind, struct hd_section *prev);	/* in file order; kind NULL: all */
-const char *hd_section_name(const struct hd_section *s);	/* the part after kind */
+struct hd_section *hd_conf_next(struct hd_conf *c, const char *kind,
+				struct hd_section *prev); /* in file order; kind NULL: all */
+const char *hd_section_name(const struct hd_section *s);  /* the part after kind */
 /* NULL ends names and kinds.  Sections other than these names and kinds are an error that gives the nearest. */
 int hd_conf_known(struct hd_conf *c, const char *const *names, const char *const *kinds, struct hd_err *err);
 
 /* A default of "" means: derived where the key is used; it has no type.  A user may write it too.
  * Every key of s is in one of the tables (else: error with the nearest name), has its type and range; a key without
  * default is present.  May be repeated.  Callable with several tables: pass them joined (ntables arrays). */
-struct hd_key_table { const struct hd_option *keys; uint32_t n, stride; };
-int hd_section_check(struct hd_conf *c, struct hd_section *s, const struct hd_key_table *tables, int ntables, struct hd_err *err);
+struct hd_key_table {
+	const struct hd_option *keys;
+	uint32_t n, stride;
+};
+int hd_section_check(struct hd_conf *c, struct hd_section *s, const struct hd_key_table *tables, int ntables,
+		     struct hd_err *err);
 
-int hd_section_has(const struct hd_section *s, const char *key);	/* given by the user */
-int64_t hd_section_int(const struct hd_section *s, const char *key);	/* INT, BOOL (yes/no/on/off/true/false/1/0), BYTES (K M G) */
+int hd_section_has(const struct hd_section *s, const char *key); /* given by the user */
+int64_t hd_section_int(const struct hd_section *s,
+		       const char *key); /* INT, BOOL (yes/no/on/off/true/false/1/0), BYTES (K M G) */
 double hd_section_num(const struct hd_section *s, const char *key);
-const char *hd_section_str(const struct hd_section *s, const char *key);	/* value or default; "" if neither */
+const char *hd_section_str(const struct hd_section *s, const char *key); /* value or default; "" if neither */
 /* "conf/x.ini:14: [strategy x] size: " + text; without the line where the key is a default, "--set ..." where set. */
-int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, struct hd_err *err, int code, const char *fmt, ...)
-	HD_PRINTF(6, 7);
+int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, struct hd_err *err, int code,
+		    const char *fmt, ...) HD_PRINTF(6, 7);
 
 #endif

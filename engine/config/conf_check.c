@@ -15,8 +15,8 @@
 
 #define MAX_KEYS 256
 
-int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, struct hd_err *err,
-		    int code, const char *fmt, ...)
+int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, struct hd_err *err, int code,
+		    const char *fmt, ...)
 {
 	const struct hd_entry *e = key ? hd_conf_entry_find(s, key) : NULL;
 	int line = key && e ? (e->given ? e->line : 0) : s->line;
@@ -30,18 +30,15 @@ int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, st
 		return hd_err_set(err, code, "--set %s: %s", e->set, text);
 	if (line)
 		snprintf(at, sizeof(at), ":%d", line);
-	return hd_err_set(err, code, "%s%s: [%s]%s%s: %s", c->path, at, s->label, key ? " " : "",
-			  key ? key : "", text);
+	return hd_err_set(err, code, "%s%s: [%s]%s%s: %s", c->path, at, s->label, key ? " " : "", key ? key : "", text);
 }
 
 static const struct hd_option *option(const struct hd_key_table *t, uint32_t i)
 {
-	return (const void *)((const char *)t->keys +
-			      (size_t)i * (t->stride ? t->stride : sizeof(*t->keys)));
+	return (const void *)((const char *)t->keys + (size_t)i * (t->stride ? t->stride : sizeof(*t->keys)));
 }
 
-static const struct hd_option *option_find(const struct hd_key_table *tables, int n,
-					   const char *key)
+static const struct hd_option *option_find(const struct hd_key_table *tables, int n, const char *key)
 {
 	uint32_t i;
 	int t;
@@ -53,8 +50,8 @@ static const struct hd_option *option_find(const struct hd_key_table *tables, in
 	return NULL;
 }
 
-static int unknown_key(struct hd_conf *c, struct hd_section *s, const char *key,
-		       const struct hd_key_table *tables, int ntables, struct hd_err *err)
+static int unknown_key(struct hd_conf *c, struct hd_section *s, const char *key, const struct hd_key_table *tables,
+		       int ntables, struct hd_err *err)
 {
 	const char *names[MAX_KEYS];
 	char hint[480];
@@ -83,8 +80,7 @@ static void bounds(const char *range, char lo[32], char hi[32])
 }
 
 /* -1 below, 1 above, 0 within. */
-static int outside(const struct hd_option *o, const struct hd_entry *e, const char *lo,
-		   const char *hi)
+static int outside(const struct hd_option *o, const struct hd_entry *e, const char *lo, const char *hi)
 {
 	int64_t i;
 	double d;
@@ -99,8 +95,8 @@ static int outside(const struct hd_option *o, const struct hd_entry *e, const ch
 	return (!hd_word_int(hi, &i) || !hd_word_bytes(hi, &i)) && e->integer > i;
 }
 
-static int check_range(struct hd_conf *c, struct hd_section *s, const struct hd_option *o,
-		       const struct hd_entry *e, struct hd_err *err)
+static int check_range(struct hd_conf *c, struct hd_section *s, const struct hd_option *o, const struct hd_entry *e,
+		       struct hd_err *err)
 {
 	char lo[32], hi[32];
 	int side;
@@ -110,18 +106,16 @@ static int check_range(struct hd_conf *c, struct hd_section *s, const struct hd_
 	if (!side)
 		return 0;
 	if (*lo && *hi)
-		return hd_section_fail(c, s, o->key, err, HD_EINVAL, "%s is not in %s..%s",
-				       e->value, lo, hi);
+		return hd_section_fail(c, s, o->key, err, HD_EINVAL, "%s is not in %s..%s", e->value, lo, hi);
 	return hd_section_fail(c, s, o->key, err, HD_EINVAL,
-			       side < 0 ? "%s is too small, at least %s"
-					: "%s is too large, at most %s",
-			       e->value, side < 0 ? lo : hi);
+			       side < 0 ? "%s is too small, at least %s" : "%s is too large, at most %s", e->value,
+			       side < 0 ? lo : hi);
 }
 
 /* -- choices ----------------------------------------------------------------------------------- */
 
-static int check_choice(struct hd_conf *c, struct hd_section *s, const struct hd_option *o,
-			const struct hd_entry *e, struct hd_err *err)
+static int check_choice(struct hd_conf *c, struct hd_section *s, const struct hd_option *o, const struct hd_entry *e,
+			struct hd_err *err)
 {
 	char words[400], hint[480], *next = words, *word;
 	const char *among[64];
@@ -139,9 +133,8 @@ static int check_choice(struct hd_conf *c, struct hd_section *s, const struct hd
 	if (file && (strpbrk(e->value, "./") || !hd_suggest_nearest(e->value, among, n)))
 		return 0; /* a bare word close to one of ours is a slip of the pen, not a file */
 	hd_suggest(hint, sizeof(hint), e->value, "choices", among, n);
-	return hd_section_fail(c, s, o->key, err, HD_EINVAL, "'%s' is not a choice; %s%s%s%s",
-			       e->value, hint, file ? " (a file of that name: ./" : "",
-			       file ? e->value : "", file ? ")" : "");
+	return hd_section_fail(c, s, o->key, err, HD_EINVAL, "'%s' is not a choice; %s%s%s%s", e->value, hint,
+			       file ? " (a file of that name: ./" : "", file ? e->value : "", file ? ")" : "");
 }
 
 /* -- values ------------------------------------------------------------------------------------ */
@@ -150,24 +143,18 @@ static int check_choice(struct hd_conf *c, struct hd_section *s, const struct hd
 static int parse(uint32_t type, struct hd_entry *e)
 {
 	switch (type) {
-	case HD_OPT_INT:
-		return hd_parse_count(e->value, &e->integer);
-	case HD_OPT_BOOL:
-		return hd_word_bool(e->value, &e->integer);
-	case HD_OPT_BYTES:
-		return hd_word_bytes(e->value, &e->integer);
-	case HD_OPT_NUM:
-		return hd_word_num(e->value, &e->number);
+	case HD_OPT_INT: return hd_parse_count(e->value, &e->integer);
+	case HD_OPT_BOOL: return hd_word_bool(e->value, &e->integer);
+	case HD_OPT_BYTES: return hd_word_bytes(e->value, &e->integer);
+	case HD_OPT_NUM: return hd_word_num(e->value, &e->number);
 	case HD_OPT_STR:
-	case HD_OPT_CHOICE:
-		return 0;
-	default:
-		return HD_EABI;
+	case HD_OPT_CHOICE: return 0;
+	default: return HD_EABI;
 	}
 }
 
-static int convert(struct hd_conf *c, struct hd_section *s, const struct hd_option *o,
-		   struct hd_entry *e, struct hd_err *err)
+static int convert(struct hd_conf *c, struct hd_section *s, const struct hd_option *o, struct hd_entry *e,
+		   struct hd_err *err)
 {
 	static const char *const what[] = {
 		[HD_OPT_INT] = "a whole number",
@@ -183,11 +170,9 @@ static int convert(struct hd_conf *c, struct hd_section *s, const struct hd_opti
 		return hd_section_fail(c, s, o->key, err, HD_EINVAL, "no value after the =");
 	rc = parse(o->type, e);
 	if (rc == HD_EABI)
-		return hd_section_fail(c, s, o->key, err, rc, "option type %u is not known here",
-				       o->type);
+		return hd_section_fail(c, s, o->key, err, rc, "option type %u is not known here", o->type);
 	if (rc)
-		return hd_section_fail(c, s, o->key, err, rc, "'%s' is not %s", e->value,
-				       what[o->type]);
+		return hd_section_fail(c, s, o->key, err, rc, "'%s' is not %s", e->value, what[o->type]);
 	if (o->type == HD_OPT_CHOICE)
 		return check_choice(c, s, o, e, err);
 	if (o->type == HD_OPT_STR || o->type == HD_OPT_BOOL)
@@ -200,8 +185,7 @@ static int convert(struct hd_conf *c, struct hd_section *s, const struct hd_opti
 }
 
 /* The option's entry, made from its default where the user gives none. */
-static int fill(struct hd_conf *c, struct hd_section *s, const struct hd_option *o,
-		struct hd_err *err)
+static int fill(struct hd_conf *c, struct hd_section *s, const struct hd_option *o, struct hd_err *err)
 {
 	struct hd_entry *e = hd_conf_entry_find(s, o->key);
 
@@ -216,8 +200,8 @@ static int fill(struct hd_conf *c, struct hd_section *s, const struct hd_option 
 	return convert(c, s, o, e, err);
 }
 
-int hd_section_check(struct hd_conf *c, struct hd_section *s, const struct hd_key_table *tables,
-		     int ntables, struct hd_err *err)
+int hd_section_check(struct hd_conf *c, struct hd_section *s, const struct hd_key_table *tables, int ntables,
+		     struct hd_err *err)
 {
 	const struct hd_option *o;
 	uint32_t i;

@@ -21,10 +21,10 @@
 
 struct reader {
 	struct hd_conf *c;
-	const char *text; /* what is still unread */
-	char *buf, *rest; /* a line, and its part that inih has not seen yet */
+	const char *text;    /* what is still unread */
+	char *buf, *rest;    /* a line, and its part that inih has not seen yet */
 	int line, continued; /* continued: inih sees a later piece of a long line */
-	int *line_of; /* per line as inih counts: the line as the user does */
+	int *line_of;        /* per line as inih counts: the line as the user does */
 	size_t calls, cap;
 	struct hd_section *s;
 	struct hd_entry *e;
@@ -115,8 +115,7 @@ static size_t piece(const char *s, size_t room)
 	if (n <= room)
 		return n;
 	for (n = room; n; n--)
-		if (!isspace((unsigned char)s[n - 1]) && !isspace((unsigned char)s[n]) &&
-		    !strchr(";#", s[n]))
+		if (!isspace((unsigned char)s[n - 1]) && !isspace((unsigned char)s[n]) && !strchr(";#", s[n]))
 			break;
 	return n;
 }
@@ -163,9 +162,7 @@ static int found(struct reader *r, const char *key, const char *value)
 		return at(r, "%.60s: a key before the first [section]", key), 0;
 	e = hd_conf_entry_find(r->s, key);
 	if (e)
-		return at(r, "[%s] %.60s: given twice, first in line %d", r->s->label, key,
-			  e->line),
-		       0;
+		return at(r, "[%s] %.60s: given twice, first in line %d", r->s->label, key, e->line), 0;
 	r->e = hd_conf_entry_add(r->s, key, value, r->line);
 	return 1;
 }
@@ -196,13 +193,12 @@ static int unreadable(struct hd_conf *c, const char *text, int line, struct hd_e
 	p += strspn(p, " \t");
 	return hd_err_set(err, HD_EINVAL, "%s:%d: '%.*s' is %s", c->path, line,
 			  (int)(strcspn(p, "\r\n") < 60 ? strcspn(p, "\r\n") : 60), p,
-			  *p == '[' ? "a section without its ]"
-				    : "neither [section] nor key = value");
+			  *p == '[' ? "a section without its ]" : "neither [section] nor key = value");
 }
 
 int hd_conf_file(struct hd_conf *c, const char *text, struct hd_err *err)
 {
-	struct reader r = {.c = c};
+	struct reader r = { .c = c };
 	int bad, line;
 
 	if (!strncmp(text, "\xef\xbb\xbf", 3)) /* a byte order mark: editors on Windows */
@@ -212,11 +208,9 @@ int hd_conf_file(struct hd_conf *c, const char *text, struct hd_err *err)
 	line = bad > 0 && (size_t)bad <= r.calls ? r.line_of[bad - 1] : 0;
 	free(r.line_of);
 	free(r.buf);
-	if (line &&
-	    (!r.err.code || line < r.line)) /* an own error has stopped the reader in its line */
+	if (line && (!r.err.code || line < r.line)) /* an own error has stopped the reader in its line */
 		return unreadable(c, text, line, err);
 	if (r.err.code)
 		return hd_err_set(err, r.err.code, "%s", r.err.text);
-	return bad ? hd_err_set(err, HD_EIO, "%s: cannot be parsed (inih says %d)", c->path, bad)
-		   : 0;
+	return bad ? hd_err_set(err, HD_EIO, "%s: cannot be parsed (inih says %d)", c->path, bad) : 0;
 }

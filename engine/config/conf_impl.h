@@ -8,7 +8,7 @@
 
 struct hd_entry {
 	char *key, *value;
-	char *set; /* "x.size" as typed after --set, else NULL */
+	char *set;       /* "x.size" as typed after --set, else NULL */
 	int line, given; /* given: by the user, not a default */
 	int64_t integer; /* of INT, BOOL, BYTES once checked */
 	double number;
@@ -16,7 +16,7 @@ struct hd_entry {
 
 struct hd_section {
 	struct hd_section *next;
-	char *label; /* "strategy x" */
+	char *label;      /* "strategy x" */
 	const char *name; /* "x", inside label */
 	int line, exists; /* line 0: made by --set, or only asked for (then it does not exist) */
 	struct hd_entry *entries;
@@ -32,9 +32,7 @@ struct hd_conf {
 struct hd_section *hd_conf_section_find(const struct hd_conf *c, const char *label);
 struct hd_section *hd_conf_section_add(struct hd_conf *c, const char *label, int line, int exists);
 struct hd_entry *hd_conf_entry_find(const struct hd_section *s, const char *key);
-struct hd_entry *hd_conf_entry_add(struct hd_section *s, const char *key, const char *value,
-				   int line);
-int hd_conf_file(struct hd_conf *c, const char *text,
-		 struct hd_err *err); /* the sections and keys of text */
+struct hd_entry *hd_conf_entry_add(struct hd_section *s, const char *key, const char *value, int line);
+int hd_conf_file(struct hd_conf *c, const char *text, struct hd_err *err); /* the sections and keys of text */
 
 #endif

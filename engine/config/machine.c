@@ -17,7 +17,8 @@ static const struct hd_option keys[] = {
 	{ "kernel_latency", HD_OPT_NUM, 0, "0", "0..", "seconds that each kernel costs besides" },
 	{ "node_bandwidth", HD_OPT_NUM, 0, NULL, "1..", "bytes per second that a rank sends within its node" },
 	{ "node_latency", HD_OPT_NUM, 0, "0", "0..", "seconds of a message within a node" },
-	{ "network_bandwidth", HD_OPT_NUM, 0, "0", "0..", "bytes per second that a rank sends to other nodes (0: as within one)" },
+	{ "network_bandwidth", HD_OPT_NUM, 0, "0", "0..",
+	  "bytes per second that a rank sends to other nodes (0: as within one)" },
 	{ "network_latency", HD_OPT_NUM, 0, "0", "0..", "seconds of a message between nodes" },
 };
 
@@ -35,8 +36,10 @@ static void take(const struct hd_section *s, const char *path, struct hd_machine
 	m->efficiency = hd_section_num(s, "efficiency");
 	m->memory_bandwidth = hd_section_num(s, "memory_bandwidth");
 	m->kernel_latency = hd_section_num(s, "kernel_latency");
-	m->links[HD_LINK_NODE] = (struct hd_link){ hd_section_num(s, "node_bandwidth"), hd_section_num(s, "node_latency") };
-	m->links[HD_LINK_NETWORK] = (struct hd_link){ hd_section_num(s, "network_bandwidth"), hd_section_num(s, "network_latency") };
+	m->links[HD_LINK_NODE] =
+		(struct hd_link){ hd_section_num(s, "node_bandwidth"), hd_section_num(s, "node_latency") };
+	m->links[HD_LINK_NETWORK] =
+		(struct hd_link){ hd_section_num(s, "network_bandwidth"), hd_section_num(s, "network_latency") };
 	if (m->links[HD_LINK_NETWORK].bandwidth == 0)
 		m->links[HD_LINK_NETWORK] = m->links[HD_LINK_NODE];
 }

@@ -11,7 +11,8 @@ static const struct hd_option checkpoint[] = {
 	{ "every", HD_OPT_INT, 0, "0", "0..", "steps between checkpoints (0: only at the end)" },
 	{ "keep", HD_OPT_INT, 0, "2", "1..", "checkpoints that stay" },
 	{ "resume", HD_OPT_STR, 0, "no", NULL, "no, auto (the newest in dir), or the path of a checkpoint" },
-	{ "gradients", HD_OPT_BOOL, 0, "no", NULL, "also save the gradients of the last step (heddle/gradients.safetensors)" },
+	{ "gradients", HD_OPT_BOOL, 0, "no", NULL,
+	  "also save the gradients of the last step (heddle/gradients.safetensors)" },
 };
 const struct hd_key_table hd_checkpoint_keys = { checkpoint, HD_LEN(checkpoint), sizeof(checkpoint[0]) };
 

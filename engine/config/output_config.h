@@ -7,18 +7,18 @@
 
 struct hd_checkpoint_config {
 	struct hd_section *section;
-	const char *dir;		/* "": nothing is saved */
-	int64_t every, keep;		/* every 0: only at the end */
-	const char *resume;		/* "no", "auto" or a path */
-	int gradients;			/* those of the last step are saved too */
+	const char *dir;     /* "": nothing is saved */
+	int64_t every, keep; /* every 0: only at the end */
+	const char *resume;  /* "no", "auto" or a path */
+	int gradients;       /* those of the last step are saved too */
 };
 
 struct hd_log_config {
 	struct hd_section *section;
-	const char *metrics, *trace;	/* files; "": none */
-	int64_t every;			/* steps between progress lines */
-	int64_t trace_from, trace_to;	/* steps that are traced */
-	int64_t sample;			/* bytes of text after the last step */
+	const char *metrics, *trace;  /* files; "": none */
+	int64_t every;                /* steps between progress lines */
+	int64_t trace_from, trace_to; /* steps that are traced */
+	int64_t sample;               /* bytes of text after the last step */
 	const char *sample_prompt;
 };
 

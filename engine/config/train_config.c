@@ -9,8 +9,10 @@
 static const struct hd_option train[] = {
 	{ "seq", HD_OPT_INT, 0, NULL, "1..", "tokens per sequence" },
 	{ "global_batch", HD_OPT_INT, 0, NULL, "1..", "sequences per step of the whole job" },
-	{ "global_batch_ramp", HD_OPT_STR, 0, "", NULL, "START,STEP,TOKENS: grows from START to global_batch over so many tokens" },
-	{ "micro_batch", HD_OPT_INT, 0, "0", "0..", "sequences per micro-batch of one replica (0: as large as divides, at most 8)" },
+	{ "global_batch_ramp", HD_OPT_STR, 0, "", NULL,
+	  "START,STEP,TOKENS: grows from START to global_batch over so many tokens" },
+	{ "micro_batch", HD_OPT_INT, 0, "0", "0..",
+	  "sequences per micro-batch of one replica (0: as large as divides, at most 8)" },
 	{ "steps", HD_OPT_INT, 0, NULL, "0..", "updates" },
 	{ "optimizer", HD_OPT_CHOICE, 0, "adamw", "adamw|sgd", "adamw: decoupled, bias-corrected; sgd: no momentum" },
 	{ "lr", HD_OPT_NUM, 0, "3e-4", "0..", "peak learning rate" },
@@ -25,10 +27,14 @@ static const struct hd_option train[] = {
 	{ "eps", HD_OPT_NUM, 0, "1e-8", "1e-37..", "adamw" },
 	{ "clip", HD_OPT_NUM, 0, "1.0", "0..", "largest global gradient norm (0: off)" },
 	{ "seed", HD_OPT_INT, 0, "1", "0..", "of initial weights, data order and dropout" },
-	{ "precision", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|auto", "of activations and matmuls (unset: bf16 on cuda); masters, gradients, states: fp32" },
-	{ "recompute", HD_OPT_CHOICE, 0, "none", "none|selective|full", "activations that backward computes again instead of keeping them" },
-	{ "reduce", HD_OPT_CHOICE, 0, "fast", "fast|rank_order", "rank_order: sums in member order on every transport" },
-	{ "deterministic", HD_OPT_BOOL, 0, "no", NULL, "same bits from run to run, whatever the timings and the number of threads" },
+	{ "precision", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|auto",
+	  "of activations and matmuls (unset: bf16 on cuda); masters, gradients, states: fp32" },
+	{ "recompute", HD_OPT_CHOICE, 0, "none", "none|selective|full",
+	  "activations that backward computes again instead of keeping them" },
+	{ "reduce", HD_OPT_CHOICE, 0, "fast", "fast|rank_order",
+	  "rank_order: sums in member order on every transport" },
+	{ "deterministic", HD_OPT_BOOL, 0, "no", NULL,
+	  "same bits from run to run, whatever the timings and the number of threads" },
 	{ "eval_every", HD_OPT_INT, 0, "0", "0..", "steps between evaluations (0: after the last step only)" },
 	{ "eval_batches", HD_OPT_INT, 0, "0", "0..", "global batches per evaluation (0: all of the validation data)" },
 	{ "device", HD_OPT_CHOICE, 0, "auto", "cpu|cuda|auto", "where kernels run" },
@@ -54,7 +60,9 @@ static enum hd_precision precision(const struct hd_section *s)
 
 static enum hd_recompute recompute(const char *v)
 {
-	return !strcmp(v, "full") ? HD_RECOMPUTE_FULL : !strcmp(v, "selective") ? HD_RECOMPUTE_SELECTIVE : HD_RECOMPUTE_NONE;
+	return !strcmp(v, "full")        ? HD_RECOMPUTE_FULL
+	       : !strcmp(v, "selective") ? HD_RECOMPUTE_SELECTIVE
+					 : HD_RECOMPUTE_NONE;
 }
 
 static enum hd_device_choice device(const char *v)
@@ -73,8 +81,8 @@ static int check_rates(struct hd_conf *c, const struct hd_train_config *t, struc
 	if (t->schedule == HD_LR_CONSTANT)
 		return HD_OK;
 	if (t->decay && t->decay < t->warmup)
-		return hd_train_fail(c, t, "decay", err, HD_EINVAL, "%lld is before the end of warmup = %lld", (long long)t->decay,
-				     (long long)t->warmup);
+		return hd_train_fail(c, t, "decay", err, HD_EINVAL, "%lld is before the end of warmup = %lld",
+				     (long long)t->decay, (long long)t->warmup);
 	if (t->min_lr > t->lr)
 		return hd_train_fail(c, t, "min_lr", err, HD_EINVAL, "%g is more than lr = %g", t->min_lr, t->lr);
 	if (t->min_lr < 0 && t->min_lr != -1)
@@ -124,7 +132,8 @@ int hd_train_config_read(struct hd_conf *c, struct hd_train_config *t, struct hd
 	return check_rates(c, t, err);
 }
 
-double hd_learning_rate(const struct hd_train_config *t, int64_t step, int64_t tokens, int64_t last_step, int64_t last_tokens)
+double hd_learning_rate(const struct hd_train_config *t, int64_t step, int64_t tokens, int64_t last_step,
+			int64_t last_tokens)
 {
 	double low = t->min_lr < 0 ? t->lr / 10 : t->min_lr, warm = (double)t->warmup, end = (double)t->decay, x;
 	double at = (double)(t->by_tokens ? tokens : step);

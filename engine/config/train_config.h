@@ -13,25 +13,25 @@ enum hd_device_choice { HD_DEVICE_CPU, HD_DEVICE_CUDA, HD_DEVICE_AUTO };
 enum hd_transport_choice { HD_TRANSPORT_AUTO, HD_TRANSPORT_MPI, HD_TRANSPORT_NCCL };
 
 struct hd_train_config {
-	struct hd_section *section;	/* for errors that name a key's line */
+	struct hd_section *section; /* for errors that name a key's line */
 	int64_t seq;
-	struct hd_ramp batch;		/* sequences of the whole job per step: batch.full, and how it grows to that */
-	int64_t micro_batch;		/* sequences per replica; 0: not given */
+	struct hd_ramp batch; /* sequences of the whole job per step: batch.full, and how it grows to that */
+	int64_t micro_batch;  /* sequences per replica; 0: not given */
 	int64_t steps, seed;
-	int adamw;			/* 0: sgd */
+	int adamw; /* 0: sgd */
 	double lr, min_lr, weight_decay, beta1, beta2, eps, clip;
 	enum hd_lr_schedule schedule;
-	int64_t warmup, decay;		/* in steps or tokens; decay 0: to the last step */
+	int64_t warmup, decay; /* in steps or tokens; decay 0: to the last step */
 	int by_tokens;
 	enum hd_precision precision;
 	enum hd_recompute recompute;
-	int rank_order;			/* sums in the order of the members */
-	int deterministic;		/* timing and threads decide nothing that changes a bit */
-	int64_t eval_every, eval_batches;	/* 0: after the last step only; 0: all of the validation data */
+	int rank_order;                   /* sums in the order of the members */
+	int deterministic;                /* timing and threads decide nothing that changes a bit */
+	int64_t eval_every, eval_batches; /* 0: after the last step only; 0: all of the validation data */
 	enum hd_device_choice device;
 	enum hd_transport_choice comm;
-	int threads;			/* 0: cores / local ranks */
-	double watchdog;		/* seconds; 0: off */
+	int threads;     /* 0: cores / local ranks */
+	double watchdog; /* seconds; 0: off */
 };
 
 /* Checks and reads the section.  Strings are the conf's and live as long. */
@@ -39,7 +39,8 @@ int hd_train_config_read(struct hd_conf *c, struct hd_train_config *t, struct hd
 
 /* The learning rate of a step, counted from 1.  tokens: of all steps up to and with this one; last_step and last_tokens:
  * where the decay ends if train.decay does not say. */
-double hd_learning_rate(const struct hd_train_config *t, int64_t step, int64_t tokens, int64_t last_step, int64_t last_tokens);
+double hd_learning_rate(const struct hd_train_config *t, int64_t step, int64_t tokens, int64_t last_step,
+			int64_t last_tokens);
 /* Fails at the line of a key of [train]. */
 #define hd_train_fail(c, t, key, err, ...) hd_section_fail(c, (t)->section, key, err, __VA_ARGS__)
 

@@ -18,21 +18,19 @@
 #include <string.h>
 
 static const struct hd_option options[] = {
-	{"train", HD_OPT_STR, 0, NULL, NULL,
-	 "files, comma separated: text, Megatron's .bin/.idx, llm.c's .bin"},
-	{"valid", HD_OPT_STR, 0, "", NULL, "files of the validation split"},
-	{"valid_fraction", HD_OPT_NUM, 0, "0.1", "0..0.99",
-	 "without valid: this tail of train is the validation split; 0: there is none"},
-	{"tokenizer", HD_OPT_STR, 0, "byte", NULL,
-	 "byte, or a directory with the tokenizer.json of the data"},
-	{"order", HD_OPT_CHOICE, 0, "random", "random|sequential", "of the samples of an epoch"},
+	{ "train", HD_OPT_STR, 0, NULL, NULL, "files, comma separated: text, Megatron's .bin/.idx, llm.c's .bin" },
+	{ "valid", HD_OPT_STR, 0, "", NULL, "files of the validation split" },
+	{ "valid_fraction", HD_OPT_NUM, 0, "0.1", "0..0.99",
+	  "without valid: this tail of train is the validation split; 0: there is none" },
+	{ "tokenizer", HD_OPT_STR, 0, "byte", NULL, "byte, or a directory with the tokenizer.json of the data" },
+	{ "order", HD_OPT_CHOICE, 0, "random", "random|sequential", "of the samples of an epoch" },
 };
-const struct hd_key_table hd_data_keys = {options, HD_LEN(options), sizeof(options[0])};
+const struct hd_key_table hd_data_keys = { options, HD_LEN(options), sizeof(options[0]) };
 
 struct hd_data {
 	struct hd_tokens *train, *valid; /* valid: NULL where it is the tail of train */
-	int64_t ntrain, nvalid; /* tokens of the splits */
-	int64_t seq, limit, vocab; /* limit: vocab of the model */
+	int64_t ntrain, nvalid;          /* tokens of the splits */
+	int64_t seq, limit, vocab;       /* limit: vocab of the model */
 	uint64_t seed;
 	int random;
 };
@@ -70,18 +68,15 @@ static int tokenizer_vocab(const char *dir, int64_t *out, struct hd_err *err)
 }
 
 /* An error of a part that knows no INI, as one of this key. */
-static int key_fail(struct hd_conf *c, const char *key, const struct hd_err *why,
-		    struct hd_err *err)
+static int key_fail(struct hd_conf *c, const char *key, const struct hd_err *why, struct hd_err *err)
 {
-	return hd_section_fail(c, hd_conf_section(c, NULL, "data"), key, err, why->code, "%s",
-			       why->text);
+	return hd_section_fail(c, hd_conf_section(c, NULL, "data"), key, err, why->code, "%s", why->text);
 }
 
-static int open_tokenizer(struct hd_data *d, struct hd_conf *c, struct hd_section *s,
-			  struct hd_err *err)
+static int open_tokenizer(struct hd_data *d, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
 {
 	const char *name = hd_section_str(s, "tokenizer");
-	struct hd_err why = {0};
+	struct hd_err why = { 0 };
 
 	d->vocab = d->train->vocab;
 	if (d->valid && d->valid->vocab > d->vocab)
@@ -98,15 +93,13 @@ static int open_tokenizer(struct hd_data *d, struct hd_conf *c, struct hd_sectio
 	return 0;
 }
 
-static int open_splits(struct hd_data *d, struct hd_conf *c, struct hd_section *s,
-		       struct hd_err *err)
+static int open_splits(struct hd_data *d, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
 {
 	const char *valid = hd_section_str(s, "valid");
-	struct hd_err why = {0};
+	struct hd_err why = { 0 };
 
 	if (*valid && hd_section_has(s, "valid_fraction"))
-		return hd_section_fail(c, s, "valid_fraction", err, HD_EINVAL,
-				       "not together with valid = %s", valid);
+		return hd_section_fail(c, s, "valid_fraction", err, HD_EINVAL, "not together with valid = %s", valid);
 	if (hd_tokens_open(hd_section_str(s, "train"), &d->train, &why))
 		return key_fail(c, "train", &why, err);
 	d->ntrain = d->train->n;
@@ -125,19 +118,16 @@ static int open_splits(struct hd_data *d, struct hd_conf *c, struct hd_section *
 	return 0;
 }
 
-static int check_sizes(struct hd_data *d, struct hd_conf *c, struct hd_section *s,
-		       struct hd_err *err)
+static int check_sizes(struct hd_data *d, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
 {
 	long long need = d->seq + 1;
 
 	if (d->ntrain < need)
-		return hd_section_fail(
-			c, s, "train", err, HD_EINVAL,
-			"%lld tokens%s, fewer than train.seq + 1 = %lld", (long long)d->ntrain,
-			d->nvalid && !d->valid ? " without the validation split" : "", need);
+		return hd_section_fail(c, s, "train", err, HD_EINVAL, "%lld tokens%s, fewer than train.seq + 1 = %lld",
+				       (long long)d->ntrain,
+				       d->nvalid && !d->valid ? " without the validation split" : "", need);
 	if (d->valid && d->nvalid < need)
-		return hd_section_fail(c, s, "valid", err, HD_EINVAL,
-				       "%lld tokens, fewer than train.seq + 1 = %lld",
+		return hd_section_fail(c, s, "valid", err, HD_EINVAL, "%lld tokens, fewer than train.seq + 1 = %lld",
 				       (long long)d->nvalid, need);
 	if (hd_section_num(s, "valid_fraction") > 0 && d->nvalid < need)
 		return hd_section_fail(c, s, "valid_fraction", err, HD_EINVAL,
@@ -148,8 +138,7 @@ static int check_sizes(struct hd_data *d, struct hd_conf *c, struct hd_section *
 	return 0;
 }
 
-int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, struct hd_data **out,
-		 struct hd_err *err)
+int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, struct hd_data **out, struct hd_err *err)
 {
 	struct hd_section *s = hd_conf_section(c, NULL, "data");
 	struct hd_data *d;
@@ -173,8 +162,7 @@ int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, s
 	return rc;
 }
 
-int hd_data_open_file(const char *path, int64_t seq, int64_t vocab, struct hd_data **out,
-		      struct hd_err *err)
+int hd_data_open_file(const char *path, int64_t seq, int64_t vocab, struct hd_data **out, struct hd_err *err)
 {
 	struct hd_data *d = hd_alloc(sizeof(*d));
 	int rc = hd_tokens_open(path, &d->valid, err);
@@ -185,8 +173,7 @@ int hd_data_open_file(const char *path, int64_t seq, int64_t vocab, struct hd_da
 		d->nvalid = d->valid->n;
 		d->vocab = d->valid->vocab;
 		if (d->nvalid < seq + 1)
-			rc = hd_err_set(err, HD_EINVAL,
-					"%s: %lld tokens, fewer than seq + 1 = %lld", path,
+			rc = hd_err_set(err, HD_EINVAL, "%s: %lld tokens, fewer than seq + 1 = %lld", path,
 					(long long)d->nvalid, (long long)seq + 1);
 	}
 	if (rc)
@@ -227,23 +214,20 @@ int64_t hd_data_valid_samples(const struct hd_data *d)
 	return windows(d->nvalid, d->seq);
 }
 
-int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids,
-		   struct hd_err *err)
+int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids, struct hd_err *err)
 {
 	int64_t n = windows(d->ntrain, d->seq), g = first + index, epoch, window, shift = 0;
 	uint64_t key;
 
 	if (g < 0 || !n)
-		return hd_err_set(err, HD_EBUG, "sample %lld of %lld windows", (long long)g,
-				  (long long)n);
+		return hd_err_set(err, HD_EBUG, "sample %lld of %lld windows", (long long)g, (long long)n);
 	epoch = g / n;
 	window = g % n;
 	if (d->random) {
 		key = hd_key(d->seed, "epoch", (uint64_t)epoch);
 		window = (int64_t)hd_permute(key, (uint64_t)n, (uint64_t)window);
 		if (epoch)
-			shift = (int64_t)(hd_hash64(key) %
-					  (uint64_t)((d->ntrain - 1) % d->seq + 1));
+			shift = (int64_t)(hd_hash64(key) % (uint64_t)((d->ntrain - 1) % d->seq + 1));
 	}
 	return hd_tokens_read(d->train, shift + window * d->seq, d->seq + 1, d->limit, ids, err);
 }
@@ -255,6 +239,6 @@ int hd_data_valid_sample(const struct hd_data *d, int64_t index, int32_t *ids, s
 	if (index < 0 || index >= hd_data_valid_samples(d))
 		return hd_err_set(err, HD_EBUG, "validation sample %lld of %lld", (long long)index,
 				  (long long)hd_data_valid_samples(d));
-	return hd_tokens_read(d->valid ? d->valid : d->train, d->valid ? at : d->ntrain + at,
-			      d->seq + 1, d->limit, ids, err);
+	return hd_tokens_read(d->valid ? d->valid : d->train, d->valid ? at : d->ntrain + at, d->seq + 1, d->limit, ids,
+			      err);
 }

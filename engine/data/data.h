@@ -8,14 +8,15 @@
 #define HD_ENGINE_DATA_H
 #include "engine/config/conf.h"
 
-extern const struct hd_key_table hd_data_keys;	/* [data]: train, valid, valid_fraction, tokenizer, order */
+extern const struct hd_key_table hd_data_keys; /* [data]: train, valid, valid_fraction, tokenizer, order */
 
 struct hd_data;
 /* Opens (memory-maps) what [data] names.  seq + 1 ids must fit; ids must be below vocab (checked as they are read: the
  * error names the file, the position, the id and vocab).  vocab 0: not known yet. */
-int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, struct hd_data **out, struct hd_err *err);
+int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, struct hd_data **out,
+		 struct hd_err *err);
 void hd_data_close(struct hd_data *d);
-int64_t hd_data_vocab(const struct hd_data *d);		/* 256 for bytes; else what tokenizer or data say, 0: unknown */
+int64_t hd_data_vocab(const struct hd_data *d); /* 256 for bytes; else what tokenizer or data say, 0: unknown */
 int64_t hd_data_tokens(const struct hd_data *d, int valid);
 /* Number of whole samples of a pass over the validation split: non-overlapping windows. */
 int64_t hd_data_valid_samples(const struct hd_data *d);

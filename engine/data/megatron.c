@@ -31,25 +31,20 @@ struct index {
 
 static int read_head(struct index *x, struct hd_err *err)
 {
-	static const int types[] = {-1,         HD_IDS_U8, HD_IDS_I8, HD_IDS_I16, HD_IDS_I32,
-				    HD_IDS_I64, -1,        -1,        HD_IDS_U16};
+	static const int types[] = { -1, HD_IDS_U8, HD_IDS_I8, HD_IDS_I16, HD_IDS_I32, HD_IDS_I64, -1, -1, HD_IDS_U16 };
 	const unsigned char *p = x->idx.at;
 	const char *path = x->idx.path;
 	uint64_t n, d;
 
 	if (x->idx.bytes < HEAD || memcmp(p, "MMIDIDX\0", 9))
-		return hd_err_set(err, HD_EINVAL, "%s: not a Megatron index (%zu bytes%s)", path,
-				  x->idx.bytes,
-				  x->idx.bytes < HEAD ? ", its header needs 34"
-						      : " that do not begin with MMIDIDX");
+		return hd_err_set(err, HD_EINVAL, "%s: not a Megatron index (%zu bytes%s)", path, x->idx.bytes,
+				  x->idx.bytes < HEAD ? ", its header needs 34" : " that do not begin with MMIDIDX");
 	if (word_at(p + 9, 0) != 1)
-		return hd_err_set(err, HD_EINVAL,
-				  "%s: version %llu of a Megatron index, 1 is known", path,
+		return hd_err_set(err, HD_EINVAL, "%s: version %llu of a Megatron index, 1 is known", path,
 				  (unsigned long long)word_at(p + 9, 0));
 	x->type = p[17] < HD_LEN(types) ? types[p[17]] : -1;
 	if (x->type < 0)
-		return hd_err_set(err, HD_EINVAL,
-				  "%s: type %d is not one of ids (1 to 5 and 8 are)", path, p[17]);
+		return hd_err_set(err, HD_EINVAL, "%s: type %d is not one of ids (1 to 5 and 8 are)", path, p[17]);
 	n = word_at(p + 18, 0);
 	d = word_at(p + 18, 1);
 	if (n > x->idx.bytes || d > x->idx.bytes || HEAD + 12 * n + 8 * d > x->idx.bytes)
@@ -66,8 +61,7 @@ static int read_head(struct index *x, struct hd_err *err)
 	return 0;
 }
 
-static int append(struct hd_tokens *t, const struct index *x, int64_t from, int64_t to,
-		  struct hd_err *err)
+static int append(struct hd_tokens *t, const struct index *x, int64_t from, int64_t to, struct hd_err *err)
 {
 	uint64_t place, width = (uint64_t)hd_ids_width(x->type);
 	int64_t s;
@@ -77,11 +71,9 @@ static int append(struct hd_tokens *t, const struct index *x, int64_t from, int6
 		memcpy(&n, x->lengths + 4 * s, sizeof(n));
 		place = word_at(x->places, s);
 		if (n < 0 || place > x->bin.bytes || (uint64_t)n * width > x->bin.bytes - place)
-			return hd_err_set(
-				err, HD_EINVAL,
-				"%s: %zu bytes, %s puts sequence %lld, %d tokens, at byte %llu",
-				x->bin.path, x->bin.bytes, x->idx.path, (long long)s, n,
-				(unsigned long long)place);
+			return hd_err_set(err, HD_EINVAL,
+					  "%s: %zu bytes, %s puts sequence %lld, %d tokens, at byte %llu", x->bin.path,
+					  x->bin.bytes, x->idx.path, (long long)s, n, (unsigned long long)place);
 		hd_tokens_append(t, &x->bin, place, n, x->type);
 	}
 	return 0;
@@ -89,7 +81,7 @@ static int append(struct hd_tokens *t, const struct index *x, int64_t from, int6
 
 int hd_megatron_open(struct hd_tokens *t, const char *bin, const char *idx, struct hd_err *err)
 {
-	struct index x = {.type = -1};
+	struct index x = { .type = -1 };
 	int64_t d, from, to;
 
 	HD_TRY(hd_tokens_map(t, bin, &x.bin, err));
@@ -101,10 +93,8 @@ int hd_megatron_open(struct hd_tokens *t, const char *bin, const char *idx, stru
 		from = (int64_t)word_at(x.documents, d);
 		to = (int64_t)word_at(x.documents, d + 1);
 		if (from < 0 || from > to || to > x.sequences)
-			return hd_err_set(err, HD_EINVAL,
-					  "%s: document %lld is sequences %lld to %lld of %lld",
-					  idx, (long long)d, (long long)from, (long long)to,
-					  (long long)x.sequences);
+			return hd_err_set(err, HD_EINVAL, "%s: document %lld is sequences %lld to %lld of %lld", idx,
+					  (long long)d, (long long)from, (long long)to, (long long)x.sequences);
 		HD_TRY(append(t, &x, from, to, err));
 	}
 	return 0;

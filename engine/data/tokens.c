@@ -19,7 +19,7 @@
 
 int hd_ids_width(int type)
 {
-	static const int width[] = {1, 1, 2, 2, 4, 4, 8};
+	static const int width[] = { 1, 1, 2, 2, 4, 4, 8 };
 
 	return width[type];
 }
@@ -27,7 +27,7 @@ int hd_ids_width(int type)
 int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_mapping *out, struct hd_err *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
-	struct hd_mapping m = {.path = NULL};
+	struct hd_mapping m = { .path = NULL };
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st)) {
@@ -52,8 +52,7 @@ int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_mapping *out,
 	return 0;
 }
 
-void hd_tokens_append(struct hd_tokens *t, const struct hd_mapping *m, size_t at, int64_t count,
-		      int type)
+void hd_tokens_append(struct hd_tokens *t, const struct hd_mapping *m, size_t at, int64_t count, int type)
 {
 	struct hd_token_run *last = t->nruns ? &t->runs[t->nruns - 1] : NULL, *r;
 	int64_t width = hd_ids_width(type);
@@ -92,8 +91,8 @@ static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
 		uint32_t magic, version;
 		int type;
 		int64_t vocab; /* of the tokenizer that llm.c writes such files with */
-	} known[] = {{20240520, 1, HD_IDS_U16, 50257}, {20240801, 7, HD_IDS_U32, 128256}};
-	uint32_t head[3] = {0};
+	} known[] = { { 20240520, 1, HD_IDS_U16, 50257 }, { 20240801, 7, HD_IDS_U32, 128256 } };
+	uint32_t head[3] = { 0 };
 	struct hd_mapping m;
 	size_t i, body;
 
@@ -102,19 +101,17 @@ static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
 	for (i = 0; i < HD_LEN(known) && head[0] != known[i].magic; i++)
 		;
 	if (i == HD_LEN(known))
-		return hd_err_set(
-			err, HD_EINVAL,
-			"%s: neither llm.c's (it begins with %u, not 20240520 or 20240801)"
-			" nor Megatron's (there is no .idx beside it)",
-			path, head[0]);
+		return hd_err_set(err, HD_EINVAL,
+				  "%s: neither llm.c's (it begins with %u, not 20240520 or 20240801)"
+				  " nor Megatron's (there is no .idx beside it)",
+				  path, head[0]);
 	if (head[1] != known[i].version)
-		return hd_err_set(err, HD_EINVAL, "%s: version %u of an llm.c file, %u is known",
-				  path, head[1], known[i].version);
+		return hd_err_set(err, HD_EINVAL, "%s: version %u of an llm.c file, %u is known", path, head[1],
+				  known[i].version);
 	body = (size_t)head[2] * (size_t)hd_ids_width(known[i].type);
 	if (m.bytes != 1024 + body)
-		return hd_err_set(err, HD_EINVAL,
-				  "%s: %zu bytes, its header tells of %u tokens, which need %zu",
-				  path, m.bytes, head[2], 1024 + body);
+		return hd_err_set(err, HD_EINVAL, "%s: %zu bytes, its header tells of %u tokens, which need %zu", path,
+				  m.bytes, head[2], 1024 + body);
 	m.head = 1024;
 	hd_tokens_append(t, &m, 1024, head[2], known[i].type);
 	t->vocab = t->vocab > known[i].vocab ? t->vocab : known[i].vocab;
@@ -159,8 +156,7 @@ int hd_tokens_open(const char *files, struct hd_tokens **out, struct hd_err *err
 	while (!rc && (one = strsep(&next, ","))) {
 		one = hd_parse_trim(one);
 		rc = *one ? open_one(t, one, err)
-			  : hd_err_set(err, HD_EINVAL, "'%.100s' has an empty name of a file",
-				       files);
+			  : hd_err_set(err, HD_EINVAL, "'%.100s' has an empty name of a file", files);
 	}
 	if (!rc && !t->n)
 		rc = hd_err_set(err, HD_EINVAL, "%.100s: no tokens", files);
@@ -211,26 +207,18 @@ static int64_t id_at(const unsigned char *p, int type)
 	int64_t wide;
 
 	switch (type) {
-	case HD_IDS_U8:
-		return *p;
-	case HD_IDS_I8:
-		return (int8_t)*p;
+	case HD_IDS_U8: return *p;
+	case HD_IDS_I8: return (int8_t)*p;
 	case HD_IDS_U16:
-	case HD_IDS_I16:
-		memcpy(&half, p, 2);
-		return type == HD_IDS_U16 ? half : (int16_t)half;
+	case HD_IDS_I16: memcpy(&half, p, 2); return type == HD_IDS_U16 ? half : (int16_t)half;
 	case HD_IDS_U32:
-	case HD_IDS_I32:
-		memcpy(&word, p, 4);
-		return type == HD_IDS_U32 ? (int64_t)word : (int32_t)word;
-	default:
-		memcpy(&wide, p, 8);
-		return wide;
+	case HD_IDS_I32: memcpy(&word, p, 4); return type == HD_IDS_U32 ? (int64_t)word : (int32_t)word;
+	default: memcpy(&wide, p, 8); return wide;
 	}
 }
 
-int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int64_t vocab,
-		   int32_t *ids, struct hd_err *err)
+int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int64_t vocab, int32_t *ids,
+		   struct hd_err *err)
 {
 	int64_t limit = vocab ? vocab : 1ll << 31, i, id, at, end;
 	size_t r;
@@ -250,8 +238,8 @@ int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int6
 				return hd_err_set(err, HD_EINVAL,
 						  "%s: token %lld has id %lld, which is not in a "
 						  "vocab of %lld",
-						  run->path, (long long)(run->in_file + at),
-						  (long long)id, (long long)limit);
+						  run->path, (long long)(run->in_file + at), (long long)id,
+						  (long long)limit);
 			ids[i] = (int32_t)id;
 		}
 	}

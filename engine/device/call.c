@@ -7,14 +7,14 @@
 
 const char *hd_comm_kind_name(uint32_t kind)
 {
-	static const char *const names[] = {
-		"?",      "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast",
-		"reduce", "gather",     "scatter",        "shift",      "all-max"};
+	static const char *const names[] = { "?",          "all-reduce", "reduce-scatter", "all-gather",
+					     "all-to-all", "broadcast",  "reduce",         "gather",
+					     "scatter",    "shift",      "all-max" };
 
 	return kind == HD_COMM_ALL_TO_ALL_V ? "all-to-all"
-	       : kind == HD_COMM_SEND ? "send"
-	       : kind == HD_COMM_RECV ? "receive"
-				 : names[kind < HD_LEN(names) ? kind : 0];
+	       : kind == HD_COMM_SEND       ? "send"
+	       : kind == HD_COMM_RECV       ? "receive"
+					    : names[kind < HD_LEN(names) ? kind : 0];
 }
 
 const char *hd_call_what(const struct hd_call *c)
@@ -43,16 +43,11 @@ int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me)
 
 	switch (c->kind) {
 	case HD_COMM_REDUCE_SCATTER:
-	case HD_COMM_ALL_TO_ALL:
-		return n * s;
-	case HD_COMM_SCATTER:
-		return me == c->index ? n * s : 0;
-	case HD_COMM_BROADCAST:
-		return me == c->index ? s : 0;
-	case HD_COMM_RECV:
-		return 0;
-	default:
-		return s;
+	case HD_COMM_ALL_TO_ALL: return n * s;
+	case HD_COMM_SCATTER: return me == c->index ? n * s : 0;
+	case HD_COMM_BROADCAST: return me == c->index ? s : 0;
+	case HD_COMM_RECV: return 0;
+	default: return s;
 	}
 }
 
@@ -66,25 +61,17 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 		return 0;
 	switch (kind) {
 	case HD_COMM_ALL_REDUCE:
-	case HD_COMM_ALL_MAX:
-		return (2 * (n - 1) * s + n - 1) / n;
+	case HD_COMM_ALL_MAX: return (2 * (n - 1) * s + n - 1) / n;
 	case HD_COMM_REDUCE_SCATTER:
 	case HD_COMM_ALL_GATHER:
-	case HD_COMM_ALL_TO_ALL:
-		return (n - 1) * s;
-	case HD_COMM_BROADCAST:
-		return me == hd_comm_mod(index - 1, n) ? 0 : s;
+	case HD_COMM_ALL_TO_ALL: return (n - 1) * s;
+	case HD_COMM_BROADCAST: return me == hd_comm_mod(index - 1, n) ? 0 : s;
 	case HD_COMM_REDUCE:
-	case HD_COMM_GATHER:
-		return me == index ? 0 : s;
-	case HD_COMM_SCATTER:
-		return me == index ? (n - 1) * s : 0;
-	case HD_COMM_SHIFT:
-		return hd_comm_mod(index, n) ? s : 0;
-	case HD_COMM_SEND:
-		return s;
-	default:
-		return 0;
+	case HD_COMM_GATHER: return me == index ? 0 : s;
+	case HD_COMM_SCATTER: return me == index ? (n - 1) * s : 0;
+	case HD_COMM_SHIFT: return hd_comm_mod(index, n) ? s : 0;
+	case HD_COMM_SEND: return s;
+	default: return 0;
 	}
 }
 

@@ -30,27 +30,30 @@ enum { HD_COMM_ALL_TO_ALL_V = 50, HD_COMM_SEND = 100, HD_COMM_RECV };
 
 struct hd_call {
 	uint32_t kind, dtype;
-	int32_t index;		/* root, shift or peer: a member index */
-	uint32_t lane;		/* of sends and receives, 0 or 1: a pair's messages keep their order within a lane */
-	uint32_t fixed;		/* 1: sum exactly in member order on every transport (train.reduce = rank_order) */
+	int32_t index;  /* root, shift or peer: a member index */
+	uint32_t lane;  /* of sends and receives, 0 or 1: a pair's messages keep their order within a lane */
+	uint32_t fixed; /* 1: sum exactly in member order on every transport (train.reduce = rank_order) */
 	int64_t count;
 	const void *in;
 	void *out;
-	const struct hd_rows *rows;	/* HD_COMM_ALL_TO_ALL_V; lives as long as the program */
-	const char *what;	/* for messages: "all-reduce of grad:h.0.mlp.fc.weight"; lives as long as the program */
+	const struct hd_rows *rows; /* HD_COMM_ALL_TO_ALL_V; lives as long as the program */
+	const char *what; /* for messages: "all-reduce of grad:h.0.mlp.fc.weight"; lives as long as the program */
 };
 
-const char *hd_comm_kind_name(uint32_t kind);			/* "all-reduce" */
-const char *hd_call_what(const struct hd_call *c);		/* for messages */
-int64_t hd_comm_size(uint32_t dtype, int64_t count);		/* bytes */
-int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me);	/* of what this member puts in */
-int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index);	/* sent by member me */
-int64_t hd_call_sent(const struct hd_call *c, int n, int me);	/* likewise, of rows too */
+const char *hd_comm_kind_name(uint32_t kind);                     /* "all-reduce" */
+const char *hd_call_what(const struct hd_call *c);                /* for messages */
+int64_t hd_comm_size(uint32_t dtype, int64_t count);              /* bytes */
+int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me); /* of what this member puts in */
+int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index); /* sent by member me */
+int64_t hd_call_sent(const struct hd_call *c, int n, int me); /* likewise, of rows too */
 /* Of a send, a receive or a shift. */
 int hd_call_to(const struct hd_call *c, int n, int me);
 int hd_call_from(const struct hd_call *c, int n, int me);
 /* A message between two members, or a shift: matched in the order they are made. */
-static inline int hd_call_is_message(const struct hd_call *c) { return c->kind == HD_COMM_SHIFT || c->kind >= HD_COMM_SEND; }
+static inline int hd_call_is_message(const struct hd_call *c)
+{
+	return c->kind == HD_COMM_SHIFT || c->kind >= HD_COMM_SEND;
+}
 
 static inline int hd_comm_mod(int64_t a, int n)
 {

@@ -10,51 +10,56 @@
 #include <heddle/graph.h>
 #include "engine/base/err.h"
 
-struct hd_view {		/* one operand, as one rank holds it */
+struct hd_view { /* one operand, as one rank holds it */
 	uint32_t dtype, ndim;
-	const struct hd_dim *dims[HD_MAX_DIMS];	/* equal pointers are the same dim */
-	int64_t n[HD_MAX_DIMS];		/* local extents */
-	int64_t off[HD_MAX_DIMS];	/* global index of the slice's first element, per dim */
+	const struct hd_dim *dims[HD_MAX_DIMS]; /* equal pointers are the same dim */
+	int64_t n[HD_MAX_DIMS];                 /* local extents */
+	int64_t off[HD_MAX_DIMS];               /* global index of the slice's first element, per dim */
 	/* Logical extent of the whole dim is dims[i]->n: entries whose global index (off + i) is not below it are padding. */
 };
 
 struct hd_kernel_desc {
-	const char *attr;		/* "key=value key=value"; of map: the expression itself */
+	const char *attr; /* "key=value key=value"; of map: the expression itself */
 	uint32_t nin, nout;
 	const struct hd_view *in, *out;
 };
 
-struct hd_prep {		/* what prepare leaves for run */
+struct hd_prep { /* what prepare leaves for run */
 	int64_t n[16];
 	double f[8];
-	void *state;			/* owned by the kernel */
-	void (*release)(void *state);	/* NULL: state needs none */
+	void *state;                  /* owned by the kernel */
+	void (*release)(void *state); /* NULL: state needs none */
 };
 
-struct hd_run {			/* what changes from launch to launch */
+struct hd_run { /* what changes from launch to launch */
 	uint64_t seed;
-	int64_t step;			/* 1-based */
-	int64_t sample0;		/* global index (within the step's global batch) of index 0 of dim `batch` of this micro-batch */
-	int32_t acc;			/* 1: outputs are added to (kernels with HD_K_ACC); 0: overwritten */
-	int32_t train;			/* 0: evaluation, dropout is the identity */
-	int64_t position;		/* kernel select: the position whose row is taken */
+	int64_t step;    /* 1-based */
+	int64_t sample0; /* global index (within the step's global batch) of index 0 of dim `batch` of this micro-batch */
+	int32_t acc;     /* 1: outputs are added to (kernels with HD_K_ACC); 0: overwritten */
+	int32_t train;   /* 0: evaluation, dropout is the identity */
+	int64_t position; /* kernel select: the position whose row is taken */
 	/* Of kernels with HD_K_ROWS whose operands have rows that are counted: so many of each rows_most are in use, the first
 	 * ones; rows_most 0: all are. */
 	int64_t rows, rows_most;
-	const int32_t *row_counts;	/* of a device with memory of its own, in it: numbers whose sum is `rows`, which is not set then */
+	const int32_t *
+		row_counts; /* of a device with memory of its own, in it: numbers whose sum is `rows`, which is not set then */
 	int64_t nrow_counts;
 	double lr;
-	double loss_scale;		/* 1 / (tokens of the global batch): the seed of backward */
-	void *queue;			/* of a device with memory of its own: set by begin */
-	const void *step_constants;		/* likewise: its copy of what changes from step to step */
+	double loss_scale;          /* 1 / (tokens of the global batch): the seed of backward */
+	void *queue;                /* of a device with memory of its own: set by begin */
+	const void *step_constants; /* likewise: its copy of what changes from step to step */
 };
 
 enum {
-	HD_K_ACC = 1,			/* outputs can be added to (hd_run.acc) */
-	HD_K_ROWS = 2,			/* elementwise: looks at hd_run.rows */
+	HD_K_ACC = 1,  /* outputs can be added to (hd_run.acc) */
+	HD_K_ROWS = 2, /* elementwise: looks at hd_run.rows */
 };
 
-struct hd_joint { const struct hd_prep *prep; void *const *out, *const *in; int32_t acc; };	/* a launch among several */
+struct hd_joint {
+	const struct hd_prep *prep;
+	void *const *out, *const *in;
+	int32_t acc;
+}; /* a launch among several */
 
 struct hd_kernel {
 	const char *name;
@@ -74,64 +79,73 @@ struct hd_kernel {
  * malloc'ed.  NULL exchange: one process decides alone. */
 struct hd_exchange {
 	void *ctx;
-	char *(*gather)(void *ctx, const char *wanted);			/* rank 0: all texts joined; else: NULL */
-	char *(*bcast)(void *ctx, const char *text);			/* of rank 0, to all */
+	char *(*gather)(void *ctx, const char *wanted); /* rank 0: all texts joined; else: NULL */
+	char *(*bcast)(void *ctx, const char *text);    /* of rank 0, to all */
 };
 
 struct hd_device_ops {
 	const char *name;
 	int (*open)(int threads, struct hd_err *err);
 	void (*close)(void);
-	const struct hd_kernel *(*kernel)(const char *name);	/* NULL: has none */
+	const struct hd_kernel *(*kernel)(const char *name); /* NULL: has none */
 	/* Before the first prepare; yes: nothing that kernels compute may depend on timing or on the number of threads.  NULL: it
 	 * never does. */
 	void (*fixed)(int yes);
 	/* After all prepares, before the first run: choices that timing decides (which implementation of a product).
 	 * `known`: "key value" lines from a cache or a checkpoint, or "".  -> malloc'ed text of all choices in force. */
 	char *(*settle)(const char *known, const struct hd_exchange *x);
-	double (*product_rate)(uint32_t dtype);		/* FLOP/s of a large product on all threads of this process, measured once */
-	double (*peak)(uint32_t dtype);			/* FLOP/s by the maker's word; NULL: not known */
-	const char *(*slow)(uint32_t dtype);	/* a sentence to warn of, if dtype is slow here; it or the slot NULL: nothing */
+	double (*product_rate)(
+		uint32_t dtype);        /* FLOP/s of a large product on all threads of this process, measured once */
+	double (*peak)(uint32_t dtype); /* FLOP/s by the maker's word; NULL: not known */
+	const char *(*slow)(
+		uint32_t dtype); /* a sentence to warn of, if dtype is slow here; it or the slot NULL: nothing */
 
-	char *(*remark)(void);		/* after a step: what its user should know, malloc'ed; it or the slot NULL: nothing new */
+	char *(*remark)(
+		void); /* after a step: what its user should know, malloc'ed; it or the slot NULL: nothing new */
 
 	/* A device with memory of its own; all NULL: kernels compute in the host's, and `run` returns when it is done.  Else
 	 * `run` only enqueues, all in one order, and these wait where they say so. */
-	void (*among)(int local_rank, int local_size);	/* before open: which of the devices of this host */
-	char *(*describe)(void);			/* for the start of a run, malloc'ed */
-	void *(*alloc)(size_t bytes, struct hd_err *err);	/* zeroed, 256-byte aligned */
+	void (*among)(int local_rank, int local_size);    /* before open: which of the devices of this host */
+	char *(*describe)(void);                          /* for the start of a run, malloc'ed */
+	void *(*alloc)(size_t bytes, struct hd_err *err); /* zeroed, 256-byte aligned */
 	void (*free)(void *p);
-	void *(*alloc_host)(size_t bytes, struct hd_err *err);	/* host memory that copies run fastest from; zeroed */
+	void *(*alloc_host)(size_t bytes, struct hd_err *err); /* host memory that copies run fastest from; zeroed */
 	void (*free_host)(void *p);
-	void (*pin)(void *host, size_t bytes);	/* memory of the host's that is there already becomes as fast, if it can; until close */
-	void (*put)(void *device, const void *host, size_t bytes);	/* in order; `host` can be changed on return */
-	void (*load)(void *device, const void *host, size_t bytes);	/* in order; `host` (of alloc_host) stays as it is until it is done */
-	void (*get)(void *host, const void *device, size_t bytes);	/* waits */
-	void (*begin)(struct hd_run *r);		/* a step's numbers: before kernels run with them */
-	int (*ready)(void);				/* 1: all that was enqueued is done */
-	int (*finish)(struct hd_err *err);		/* waits for all; what went wrong since the last time, naming the kernel */
+	void (*pin)(
+		void *host,
+		size_t bytes); /* memory of the host's that is there already becomes as fast, if it can; until close */
+	void (*put)(void *device, const void *host, size_t bytes); /* in order; `host` can be changed on return */
+	void (*load)(void *device, const void *host,
+		     size_t bytes); /* in order; `host` (of alloc_host) stays as it is until it is done */
+	void (*get)(void *host, const void *device, size_t bytes); /* waits */
+	void (*begin)(struct hd_run *r);                           /* a step's numbers: before kernels run with them */
+	int (*ready)(void);                                        /* 1: all that was enqueued is done */
+	int (*finish)(struct hd_err *err); /* waits for all; what went wrong since the last time, naming the kernel */
 	/* Launches between record and recorded are kept instead of run; NULL: not possible, and nothing was run.  replay
 	 * enqueues them again. */
 	int (*record)(void);
 	void *(*recorded)(void);
 	int (*replay)(void *recording);
 	void (*forget)(void *recording);
-	const struct hd_device_comm *comm;		/* NULL: has none */
+	const struct hd_device_comm *comm; /* NULL: has none */
 };
 /* The memory that kernels reach is the host's. */
-static inline int hd_device_in_host(const struct hd_device_ops *d) { return !d->alloc; }
+static inline int hd_device_in_host(const struct hd_device_ops *d)
+{
+	return !d->alloc;
+}
 
 /* Communication that devices make among themselves, in the order of their queues.  Types of engine/device/call.h. */
 struct hd_call;
 struct hd_device_comm {
-	const char *name;				/* nccl */
+	const char *name; /* nccl */
 	size_t id_bytes;
-	int (*load)(struct hd_err *err);		/* first of all: the library behind it is found, or err says what is missing */
-	int (*id)(void *id, struct hd_err *err);	/* one rank makes it, all open with it */
+	int (*load)(struct hd_err *err); /* first of all: the library behind it is found, or err says what is missing */
+	int (*id)(void *id, struct hd_err *err); /* one rank makes it, all open with it */
 	int (*open)(const void *id, int rank, int size, struct hd_err *err);
-	void *(*split)(int color, int key, struct hd_err *err);	/* collective over all; a group's communicator */
+	void *(*split)(int color, int key, struct hd_err *err); /* collective over all; a group's communicator */
 	int (*start)(void *group, const struct hd_call *c, int n, int me, int64_t ticket);
-	int (*wait)(int64_t ticket);			/* what is enqueued afterwards begins when it is done */
+	int (*wait)(int64_t ticket); /* what is enqueued afterwards begins when it is done */
 	/* Errors that arrive late.  0, or HD_EIO with the text. */
 	int (*poll)(struct hd_err *err);
 	void (*abort)(void);

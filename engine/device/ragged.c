@@ -6,7 +6,8 @@
 
 /* The segments of member `me`, each the rows of one expert and one member's samples.  Where it has all experts (many), those
  * of member j are one run; where it has all samples, they stand apart. */
-int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int many, int n, int j, int64_t expert, int64_t *at)
+int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int many, int n, int j, int64_t expert,
+			int64_t *at)
 {
 	int64_t e = many ? j * r->experts + expert : expert, samples = many ? r->samples : n * r->samples;
 	int64_t from = many ? 0 : j * r->samples, count = 0;

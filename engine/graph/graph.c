@@ -212,8 +212,8 @@ void hd_node_move(struct hd_plan *p, struct node *n, struct node *before)
 	link_before(p, n, before);
 }
 
-static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is, struct tensor *const *ins,
-			       uint32_t nin, const char *attr)
+static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
+			       struct tensor *const *ins, uint32_t nin, const char *attr)
 {
 	struct node *n = hd_plan_alloc(p, sizeof(*n));
 
@@ -226,8 +226,12 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 	n->attr = hd_plan_text(p, "%s", attr ? attr : "");
 	n->reason = p->reason;
 	n->queue = p->queue;
-	n->v = (struct hd_node){ .size = sizeof(n->v), .op = op, .kind = op->kind ? op->kind : op->name, .attr = n->attr,
-		.block = n->block >= 0 ? p->blocks[n->block].name : "", .phase = p->phase };
+	n->v = (struct hd_node){ .size = sizeof(n->v),
+				 .op = op,
+				 .kind = op->kind ? op->kind : op->name,
+				 .attr = n->attr,
+				 .block = n->block >= 0 ? p->blocks[n->block].name : "",
+				 .phase = p->phase };
 	hd_set_inputs(p, n, ins, nin);
 	return n;
 }
@@ -301,7 +305,8 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 		if (hd_attr_num(n->attr, "rows", 0) != 0 && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {
 			t->ragged_counts = n->ins[n->v.nin - 1];
 			t->max_rows = p->model.experts_per_token;
-		} else if (n->v.nin && n->ins[0]->ragged_counts && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {	/* moved */
+		} else if (n->v.nin && n->ins[0]->ragged_counts &&
+			   hd_has_dim(t, hd_dim_get(p, "slot", 0))) { /* moved */
 			t->ragged_counts = n->ins[0]->ragged_counts;
 			t->max_rows = n->ins[0]->max_rows;
 		}
@@ -313,8 +318,8 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 }
 
 /* An op on rows that are counted reads their numbers too, as its last input. */
-static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is, struct tensor *const *ins,
-			      uint32_t nin, const char *attr)
+static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
+			      struct tensor *const *ins, uint32_t nin, const char *attr)
 {
 	struct tensor *rows = NULL;
 
@@ -323,12 +328,14 @@ static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, const s
 	if (!rows || hd_attr_num(attr, "rows", 0) != 0)
 		return NULL;
 	if (!(is->flags & (OP_ROWS | OP_MOVES_ROWS)))
-		hd_plan_fail(p, HD_ENOTSUP, "%s cannot take the rows of experts without a limit (model.capacity_factor = 0)", op->name);
+		hd_plan_fail(p, HD_ENOTSUP,
+			     "%s cannot take the rows of experts without a limit (model.capacity_factor = 0)",
+			     op->name);
 	return is->flags & OP_ROWS ? rows : NULL;
 }
 
-struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is, struct tensor *const *ins,
-			 uint32_t nin, const char *attr)
+struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
+			 struct tensor *const *ins, uint32_t nin, const char *attr)
 {
 	struct hd_shape outs[HD_MAX_OUTS];
 	struct tensor *rows, *with[HD_MAX_INS + 1];
@@ -347,8 +354,8 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 	if (rows && nin < HD_MAX_INS) {
 		memcpy(with, ins, nin * sizeof(*with));
 		with[nin] = rows;
-		return hd_node_new(p, op, is, with, nin + 1, hd_plan_text(p, "%s%srows=1", attr && *attr ? attr : "",
-								      attr && *attr ? " " : ""));
+		return hd_node_new(p, op, is, with, nin + 1,
+				   hd_plan_text(p, "%s%srows=1", attr && *attr ? attr : "", attr && *attr ? " " : ""));
 	}
 	if (p->cur >= 0 && p->slot && !strcmp(p->slot, "lower") && !p->anchor) {
 		hd_plan_fail(p, HD_EBUG, "%s: cursor must say first where new nodes belong", op->name);

@@ -6,13 +6,13 @@
 #include "engine/graph/types.h"
 
 /* -- arena.c: memory and errors of a plan ------------------------------------------------------------------------------ */
-void *hd_plan_alloc(struct hd_plan *p, size_t bytes);		/* zeroed, freed with the plan */
+void *hd_plan_alloc(struct hd_plan *p, size_t bytes); /* zeroed, freed with the plan */
 char *hd_plan_text(struct hd_plan *p, const char *fmt, ...) HD_PRINTF(2, 3);
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...) HD_PRINTF(3, 4);
-void hd_plan_free(struct hd_plan *p);				/* all that was allocated, and the plan */
+void hd_plan_free(struct hd_plan *p); /* all that was allocated, and the plan */
 
 /* -- graph.c ---------------------------------------------------------------------------------------------------------- */
-const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n);	/* made if absent and n > 0 */
+const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n); /* made if absent and n > 0 */
 uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim **dims);
 struct tensor *hd_tensor_new(struct hd_plan *p, const char *name, uint32_t what, uint32_t dtype,
 			     const struct hd_dim *const *dims, uint32_t ndim);
@@ -20,19 +20,21 @@ struct tensor *hd_leaf(struct hd_plan *p, const char *name, uint32_t what, uint3
 /* A parameter, with weight decay if it has two or more dims; init: enum hd_init.  And one that exists already, by name. */
 struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, int init, double std);
 struct tensor *hd_param_find(struct hd_plan *p, const char *name);
-struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is, struct tensor *const *ins,
-			 uint32_t nin, const char *attr);
-struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins);	/* the same of other operands */
+struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
+			 struct tensor *const *ins, uint32_t nin, const char *attr);
+struct node *hd_node_again(struct hd_plan *p, const struct node *n,
+			   struct tensor *const *ins); /* the same of other operands */
 void hd_node_insert(struct hd_plan *p, struct node *n);
 void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout);
-void hd_tensor_inherit(struct tensor *y, const struct tensor *x);	/* y is x in another place or form: all but where and what shape */
-uint32_t *hd_count_readers(const struct hd_plan *p);	/* how often each tensor is read, by id; to be freed */
+void hd_tensor_inherit(struct tensor *y,
+		       const struct tensor *x);      /* y is x in another place or form: all but where and what shape */
+uint32_t *hd_count_readers(const struct hd_plan *p); /* how often each tensor is read, by id; to be freed */
 /* Inputs are set with these two only. */
 void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t);
 void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin);
 int hd_check_users(struct hd_plan *p);
-void hd_assign(struct tensor *leaf, struct tensor *value);	/* it takes value at the end of the step; NULL: stays */
+void hd_assign(struct tensor *leaf, struct tensor *value); /* it takes value at the end of the step; NULL: stays */
 void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with);
 void hd_drop_dead(struct hd_plan *p);
 int hd_has_dim(const struct tensor *t, const struct hd_dim *d);
@@ -47,6 +49,6 @@ int hd_block_begin(struct hd_plan *p, const char *name);
 /* The type that a gradient of x has, and what an op with attribute fp32 is told of it: "" or " fp32=1". */
 uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x);
 const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tensor *x);
-double hd_root(double x);		/* sqrt, exact; without libm's header in model files */
+double hd_root(double x); /* sqrt, exact; without libm's header in model files */
 
 #endif

@@ -28,8 +28,11 @@ static const char *key_of(const struct inst *in, char *text, char **rest)
 
 	*rest = text;
 	for (uint32_t i = 0; i <= o->noptions; i++) {
-		const char *key = i == o->noptions ? "size"
-			: ((const struct hd_option *)(const void *)((const char *)o->options + i * o->option_size))->key;
+		const char *key = i == o->noptions
+					  ? "size"
+					  : ((const struct hd_option *)(const void *)((const char *)o->options +
+										      i * o->option_size))
+						    ->key;
 
 		if (strlen(key) == n && !strncmp(key, text, n) && text[n] == ':' && text[n + 1] == ' ') {
 			*rest = text + n + 2;
@@ -66,6 +69,7 @@ int hd_slot_returned(struct hd_plan *p, int rc)
 	if (p->err->code || rc == HD_OK || rc == HD_DEFAULT)
 		return p->err->code;
 	if (rc > 0)
-		return hd_plan_fail(p, HD_EBUG, "slot %s returned %d, which is no status (enum in heddle/host.h)", p->slot, rc);
+		return hd_plan_fail(p, HD_EBUG, "slot %s returned %d, which is no status (enum in heddle/host.h)",
+				    p->slot, rc);
 	return hd_plan_fail(p, rc, "slot %s failed with code %d and no text", p->slot, rc);
 }

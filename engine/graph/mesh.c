@@ -32,7 +32,8 @@ struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t
 	struct group *g;
 
 	for (size_t i = 0; i < p->ngroups; i++)
-		if (p->groups[i]->n == n && p->groups[i]->role == role && !memcmp(p->groups[i]->axes, axes, n * sizeof(*axes)))
+		if (p->groups[i]->n == n && p->groups[i]->role == role &&
+		    !memcmp(p->groups[i]->axes, axes, n * sizeof(*axes)))
 			return p->groups[i];
 	g = hd_plan_alloc(p, sizeof(*g));
 	g->v = (struct hd_group){ sizeof(g->v), 1 };

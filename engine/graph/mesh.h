@@ -15,9 +15,11 @@ int hd_speaks_for(const struct hd_plan *p, int64_t rank, const struct placement 
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank);
 
 /* -- instance.c --------------------------------------------------------------------------------------------------------- */
-const struct hd_option *hd_option_find(const struct inst *in, const char *key);	/* that its plugin declares, or NULL */
-int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text);	/* of that section: "KEY: ..." is said of the key's line */
-const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis);	/* the key of its section that says its size */
-int hd_slot_returned(struct hd_plan *p, int rc);		/* refuses codes that are none, and failures without a text */
+const struct hd_option *hd_option_find(const struct inst *in, const char *key); /* that its plugin declares, or NULL */
+int hd_inst_fail(struct hd_plan *p, int who, int code,
+		 const char *text); /* of that section: "KEY: ..." is said of the key's line */
+const char *hd_axis_key(const struct hd_plan *p,
+			const struct hd_axis *axis); /* the key of its section that says its size */
+int hd_slot_returned(struct hd_plan *p, int rc);     /* refuses codes that are none, and failures without a text */
 
 #endif

@@ -70,7 +70,8 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 		last = p->axes[a];
 		product *= last->v.n;
 		if (n < sizeof(all))
-			n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s %lld", n ? " x " : "", last->v.name, (long long)last->v.n);
+			n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s %lld", n ? " x " : "", last->v.name,
+					      (long long)last->v.n);
 	}
 	if (!last || last->inst < 0 || last->inst >= p->ninst) {
 		hd_plan_fail(p, HD_EDIVIDE, "%s do not divide %s = %lld in %s", all, t->dims[i]->name,
@@ -78,8 +79,8 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 		return;
 	}
 	hd_section_fail(p->conf, p->inst[last->inst].section, hd_axis_key(p, &last->v), p->err, HD_EDIVIDE,
-			"%s = %lld do not divide %s = %lld, which they shard in %s", all, (long long)product, t->dims[i]->name,
-			(long long)D(t->dims[i])->padded, t->spec);
+			"%s = %lld do not divide %s = %lld, which they shard in %s", all, (long long)product,
+			t->dims[i]->name, (long long)D(t->dims[i])->padded, t->spec);
 }
 
 void hd_localize(struct hd_plan *p, struct tensor *t)
@@ -122,12 +123,14 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 		const char *name = p->axes[a]->v.name;
 
 		if (w->kind == HD_PLACE_SHARD)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s sharded by %s", n ? ", " : "", w->dim->name, name);
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s sharded by %s", n ? ", " : "",
+					      w->dim->name, name);
 		else if (w->kind == HD_PLACE_PARTIAL)
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "%spartial %s on %s", n ? ", " : "",
 					      w->red == HD_RED_MAX ? "max" : "sum", name);
 		else if (w->kind == HD_PLACE_PINNED)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%spinned to %s %d", n ? ", " : "", name, w->index);
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%spinned to %s %d", n ? ", " : "", name,
+					      w->index);
 		if (n >= sizeof(text) - 64)
 			break;
 	}

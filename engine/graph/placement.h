@@ -9,18 +9,21 @@
 /* -- placement.c -------------------------------------------------------------------------------------------------------- */
 int hd_place_equal(const struct hd_place *a, const struct hd_place *b);
 int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const struct placement *b);
-void hd_localize(struct hd_plan *p, struct tensor *t);		/* local extents from the placement */
-int hd_shard_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES]);	/* outer first */
+void hd_localize(struct hd_plan *p, struct tensor *t); /* local extents from the placement */
+int hd_shard_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d,
+		   int axes[HD_MAX_AXES]); /* outer first */
 const char *hd_placement_text(struct hd_plan *p, const struct placement *at);
-int64_t hd_node_stage(const struct hd_plan *p, const struct node *n);	/* on the stage axis; -1: it has none */
-int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);	/* global index of its first element */
+int64_t hd_node_stage(const struct hd_plan *p, const struct node *n); /* on the stage axis; -1: it has none */
+int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim,
+		  int64_t rank); /* global index of its first element */
 
 /* -- rules.c ------------------------------------------------------------------------------------------------------------ */
 /* What slot rules says: a dim is cut along an axis; model.layers are dealt to its members; one block is. */
 int hd_rule_add(struct hd_plan *p, const char *dim, struct axis *a, const char *kind, uint32_t flags);
 int hd_deal_layers(struct hd_plan *p, struct axis *a);
 int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk);
-const struct rule *hd_rule_for(const struct hd_plan *p, const struct node *n, const struct axis *a);	/* or NULL */
-const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a);	/* or NULL */
+const struct rule *hd_rule_for(const struct hd_plan *p, const struct node *n, const struct axis *a); /* or NULL */
+const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct node *n,
+					 const struct axis *a); /* or NULL */
 
 #endif

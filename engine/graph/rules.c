@@ -29,8 +29,8 @@ int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char 
 		if (flags & HD_RULE_IF_DIVIDES)
 			return HD_OK;
 		if (!(flags & HD_RULE_PAD))
-			return hd_section_fail(p->conf, p->inst[a->inst].section, hd_axis_key(p, &a->v), p->err, HD_EDIVIDE,
-					       "%lld does not divide %s.%s = %lld", (long long)a->v.n,
+			return hd_section_fail(p->conf, p->inst[a->inst].section, hd_axis_key(p, &a->v), p->err,
+					       HD_EDIVIDE, "%lld does not divide %s.%s = %lld", (long long)a->v.n,
 					       strcmp(name, "seq") ? "model" : "train", name, (long long)d->n);
 	}
 	if (flags & HD_RULE_PAD)

@@ -14,16 +14,18 @@
 
 enum { F, B, W, KINDS };
 
-struct place { int coord, at; };	/* at: position in the coordinate's list; -1: none */
+struct place {
+	int coord, at;
+}; /* at: position in the coordinate's list; -1: none */
 
 struct state {
 	const struct hd_schedule *s;
 	struct hd_err *err;
 	int stages, separate_w;
-	struct place *where;		/* [(stage * m + micro) * KINDS + kind] */
-	struct place *stage;		/* coordinate and chunk (in `at`) of a stage */
+	struct place *where; /* [(stage * m + micro) * KINDS + kind] */
+	struct place *stage; /* coordinate and chunk (in `at`) of a stage */
 	struct hd_schedule_report rep;
-	int *next;			/* per coordinate: first unit not done */
+	int *next; /* per coordinate: first unit not done */
 };
 
 static HD_PRINTF(2, 3) int refuse(struct state *t, const char *fmt, ...)
@@ -57,7 +59,9 @@ static struct place *slot(const struct state *t, int stage, int micro, int kind)
 	return &t->where[((int64_t)stage * t->s->m + micro) * KINDS + kind];
 }
 
-struct name { char s[48]; };
+struct name {
+	char s[48];
+};
 
 /* "F3", or "F3 (chunk 0)" where coordinates have several */
 static struct name unit_name(const struct state *t, int kind, int chunk, int micro)
@@ -95,9 +99,10 @@ static int count_stages(struct state *t)
 		if (at < 0)
 			continue;
 		if (at >= t->stages || t->stage[at].at >= 0)
-			return refuse(t, "chunk %d of stage %d holds part %d of the model, which "
-				      "is %s", i % s->v, i / s->v, at,
-				      at >= t->stages ? "beyond the last" : "held twice");
+			return refuse(t,
+				      "chunk %d of stage %d holds part %d of the model, which "
+				      "is %s",
+				      i % s->v, i / s->v, at, at >= t->stages ? "beyond the last" : "held twice");
 		t->stage[at] = (struct place){ .coord = i / s->v, .at = i % s->v };
 	}
 	return 0;
@@ -111,18 +116,16 @@ static int record(struct state *t, struct place x)
 	struct place *known;
 
 	if (kind < 0)
-		return refuse(t, "stage %d has a unit of kind %u, only F, B and W are ordered",
-			      x.coord, u->kind);
+		return refuse(t, "stage %d has a unit of kind %u, only F, B and W are ordered", x.coord, u->kind);
 	if (u->chunk < 0 || u->chunk >= s->v || stage_at(t, x.coord, u->chunk) < 0)
-		return refuse(t, "stage %d has a unit %c%d of chunk %d, which it does not hold",
-			      x.coord, "FBW"[kind], u->micro, u->chunk);
+		return refuse(t, "stage %d has a unit %c%d of chunk %d, which it does not hold", x.coord, "FBW"[kind],
+			      u -> micro, u -> chunk);
 	if (u->micro < 0 || u->micro >= s->m)
-		return refuse(t, "stage %d has a unit %s, there are %d micro-batches", x.coord,
-			      name_at(t, x).s, s->m);
+		return refuse(t, "stage %d has a unit %s, there are %d micro-batches", x.coord, name_at(t, x).s, s->m);
 	known = slot(t, stage_at(t, x.coord, u->chunk), u->micro, kind);
 	if (known->at >= 0)
-		return refuse(t, "stage %d has %s twice, as units %d and %d", x.coord,
-			      name_at(t, x).s, known->at, x.at);
+		return refuse(t, "stage %d has %s twice, as units %d and %d", x.coord, name_at(t, x).s, known->at,
+			      x.at);
 	*known = x;
 	t->separate_w |= kind == W;
 	return 0;
@@ -148,12 +151,11 @@ static int check_one(struct state *t, int stage, int micro)
 
 	for (int k = F; k <= (t->separate_w ? W : B); k++) {
 		if (x[k].at < 0)
-			return refuse(t, "stage %d has no %s%s", home.coord,
-				      unit_name(t, k, home.at, micro).s,
+			return refuse(t, "stage %d has no %s%s", home.coord, unit_name(t, k, home.at, micro).s,
 				      k == W ? ", though other units have a W of their own" : "");
 		if (k > F && x[k].at < x[k - 1].at)
-			return refuse(t, "stage %d has %s before its %s", home.coord,
-				      name_at(t, x[k]).s, name_at(t, x[k - 1]).s);
+			return refuse(t, "stage %d has %s before its %s", home.coord, name_at(t, x[k]).s,
+				      name_at(t, x[k - 1]).s);
 	}
 	return 0;
 }
@@ -268,7 +270,7 @@ static int circle_begin(const struct state *t, int coord)
 {
 	int best, from, forward;
 
-	for (int i = 0; i < t->s->p; i++)	/* after so many steps it is in the circle */
+	for (int i = 0; i < t->s->p; i++) /* after so many steps it is in the circle */
 		coord = source(t, waiting(t, coord)).coord;
 	best = from = coord;
 	do {
@@ -291,16 +293,17 @@ static int report_circle(struct state *t, int coord)
 	do {
 		struct place x = waiting(t, coord), from = source(t, x);
 
-		at += (size_t)snprintf(text + at, sizeof(text) - at, "%swaits at %s for stage ",
-				       at ? ", which " : "", name_at(t, x).s);
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%swaits at %s for stage ", at ? ", which " : "",
+				       name_at(t, x).s);
 		if (from.coord == coord)
-			return refuse(t, "deadlock: stage %d waits at %s for its own %s, which "
-				      "stands later", coord, name_at(t, x).s, name_at(t, from).s);
+			return refuse(t,
+				      "deadlock: stage %d waits at %s for its own %s, which "
+				      "stands later",
+				      coord, name_at(t, x).s, name_at(t, from).s);
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%d", from.coord);
 		coord = from.coord;
 	} while (coord != first && at < sizeof(text) - 100);
-	return refuse(t, "deadlock: stage %d %s%s", first, text,
-		      coord != first ? ", and so on" : "");
+	return refuse(t, "deadlock: stage %d %s%s", first, text, coord != first ? ", and so on" : "");
 }
 
 static int simulate(struct state *t)
@@ -390,8 +393,7 @@ static int check_all(struct state *t)
 	return simulate(t);
 }
 
-int hd_schedule_check(const struct hd_schedule *s, struct hd_schedule_report *rep,
-		      struct hd_err *err)
+int hd_schedule_check(const struct hd_schedule *s, struct hd_schedule_report *rep, struct hd_err *err)
 {
 	struct state t = { .s = s, .err = err };
 	int rc;
@@ -413,13 +415,13 @@ int hd_schedule_check(const struct hd_schedule *s, struct hd_schedule_report *re
 
 /* -- drawing ----------------------------------------------------------------------------------- */
 
-#define WIDEST 4000			/* columns */
+#define WIDEST 4000 /* columns */
 
 static int label(char *s, size_t size, const struct hd_schedule *s0, const struct hd_unit *u)
 {
 	if (s0->v > 1)
-		return snprintf(s, size, "%c%d.%d", "FBW"[kind_of(u->kind)], u->micro, u->chunk);
-	return snprintf(s, size, "%c%d", "FBW"[kind_of(u->kind)], u->micro);
+		return snprintf(s, size, "%c%d.%d", "FBW"[kind_of(u->kind)], u -> micro, u -> chunk);
+	return snprintf(s, size, "%c%d", "FBW"[kind_of(u->kind)], u -> micro);
 }
 
 /* So that the shortest unit has room for its label and a space. */

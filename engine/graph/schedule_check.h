@@ -14,25 +14,28 @@
 #include <stdio.h>
 #include "engine/base/err.h"
 
-struct hd_unit { uint32_t kind; int32_t chunk, micro; };	/* kind: HD_UNIT_F, HD_UNIT_B, HD_UNIT_W */
+struct hd_unit {
+	uint32_t kind;
+	int32_t chunk, micro;
+}; /* kind: HD_UNIT_F, HD_UNIT_B, HD_UNIT_W */
 
 struct hd_schedule {
-	int p, v, m;		/* coordinates, chunks of one at most, micro-batches */
-	const struct hd_unit *const *units;	/* per coordinate, in order */
-	const int *n;		/* per coordinate */
-	const int *stage_of;	/* [r * v + c]: position in the model's order; -1: no such chunk */
+	int p, v, m;                        /* coordinates, chunks of one at most, micro-batches */
+	const struct hd_unit *const *units; /* per coordinate, in order */
+	const int *n;                       /* per coordinate */
+	const int *stage_of;                /* [r * v + c]: position in the model's order; -1: no such chunk */
 	/* Time of one unit by that position.  NULL: 1 for F, W; 2 for B, 1 where W is separate. */
 	const double *tf, *tb, *tw;
 };
 
 struct hd_schedule_report {
-	double **start, **end;	/* per coordinate and unit */
-	double *busy;		/* per coordinate */
+	double **start, **end; /* per coordinate and unit */
+	double *busy;          /* per coordinate */
 	/* Per coordinate, most activations kept at once: one per chunk and micro-batch, from F to
 	 * the end of B, or of W where that is separate. */
 	int *in_flight;
 	double makespan;
-	double bubble;		/* idle / busy time of the busiest coordinate */
+	double bubble; /* idle / busy time of the busiest coordinate */
 	int separate_w;
 	int p;
 };
@@ -40,8 +43,7 @@ struct hd_schedule_report {
 /* 0, or HD_EINVAL with a text that names the unit: missing, twice, out of order, received in
  * another order than sent, or a circle of coordinates that wait for each other.  The report is
  * owned by the caller and filled on success only; it may be NULL. */
-int hd_schedule_check(const struct hd_schedule *s, struct hd_schedule_report *rep,
-		      struct hd_err *err);
+int hd_schedule_check(const struct hd_schedule *s, struct hd_schedule_report *rep, struct hd_err *err);
 void hd_schedule_report_release(struct hd_schedule_report *rep);
 
 /* One line per coordinate, a unit where its time begins: "F0 F1 B0--".  '-' while it goes on. */

@@ -13,12 +13,9 @@ int64_t hd_comm_node_count(const struct node *n)
 	switch (n->comm.kind) {
 	case HD_COMM_REDUCE_SCATTER:
 	case HD_COMM_SCATTER:
-	case HD_COMM_RECV:
-		return hd_local_count(n->outs[0]);
-	case HD_COMM_ALL_TO_ALL:
-		return hd_local_count(n->ins[0]) / n->comm.group->v.n;
-	default:
-		return hd_local_count(n->ins[0]);
+	case HD_COMM_RECV: return hd_local_count(n->outs[0]);
+	case HD_COMM_ALL_TO_ALL: return hd_local_count(n->ins[0]) / n->comm.group->v.n;
+	default: return hd_local_count(n->ins[0]);
 	}
 }
 
@@ -28,7 +25,8 @@ static int64_t sent_by(const struct node *n, int64_t member)
 	int64_t count = hd_comm_node_count(n);
 
 	if (n->comm.kind == HD_COMM_ALL_TO_ALL_V)
-		return (int64_t)(hd_ragged_balanced(n->ins[0]) * (double)(n->comm.group->v.n - 1) / (double)n->comm.group->v.n) *
+		return (int64_t)(hd_ragged_balanced(n->ins[0]) * (double)(n->comm.group->v.n - 1) /
+				 (double)n->comm.group->v.n) *
 		       hd_ragged_row_elements(n->ins[0]) * HD_BITS(dtype) / 8;
 	if (HD_BITS(dtype) < 8)
 		count = (count + 7) / 8, dtype = HD_DTYPE_U8;
@@ -72,7 +70,8 @@ int64_t hd_comm_node_largest(const struct node *n)
 
 	if (n->comm.kind != HD_COMM_ALL_TO_ALL_V)
 		return hd_comm_node_bytes(n);
-	if (n->comm.index)		/* all that it has */
+	if (n->comm.index) /* all that it has */
 		return hd_ragged_max(x) * hd_ragged_row_elements(x) * HD_BITS(x->v.dtype) / 8;
-	return hd_ragged_max(x) / n->comm.group->v.n * (n->comm.group->v.n - 1) * hd_ragged_row_elements(x) * HD_BITS(x->v.dtype) / 8;
+	return hd_ragged_max(x) / n->comm.group->v.n * (n->comm.group->v.n - 1) * hd_ragged_row_elements(x) *
+	       HD_BITS(x->v.dtype) / 8;
 }

@@ -22,29 +22,31 @@ struct hd_model {
 	int tie;
 	/* A layer of experts in place of the feed-forward layer of every moe_every-th layer; experts 0: none. */
 	int64_t experts, experts_per_token, moe_every, group_tokens;
-	int router_gshard, second_random;	/* router = gshard; second_expert = random */
-	double capacity_factor, aux_loss, z_loss;	/* capacity_factor 0: no limit */
+	int router_gshard, second_random;         /* router = gshard; second_expert = random */
+	double capacity_factor, aux_loss, z_loss; /* capacity_factor 0: no limit */
 };
 
 struct dim {
 	struct hd_dim v;
-	int64_t padded;			/* extent in memory: >= v.n, divides by all axes that cut it */
-	int id, inst;			/* inst: of the instance that made it (its name is local), or -1 */
+	int64_t padded; /* extent in memory: >= v.n, divides by all axes that cut it */
+	int id, inst;   /* inst: of the instance that made it (its name is local), or -1 */
 };
 struct axis {
 	struct hd_axis v;
 	int id, inst;
-	int64_t stride;			/* ranks between neighbours on this axis */
+	int64_t stride; /* ranks between neighbours on this axis */
 };
 struct group {
 	struct hd_group v;
 	struct axis *axes[HD_MAX_AXES];
 	uint32_t n, role;
 	int id;
-	char *name;			/* "outer", "outer+inner" */
+	char *name; /* "outer", "outer+inner" */
 };
 
-struct placement { struct hd_place on[HD_MAX_AXES]; };
+struct placement {
+	struct hd_place on[HD_MAX_AXES];
+};
 
 struct tensor {
 	struct hd_tensor v;
@@ -53,56 +55,61 @@ struct tensor {
 	int64_t local[HD_MAX_DIMS];
 	char *spec;
 	struct placement at;
-	const struct hd_dim *reduced_dim[HD_MAX_AXES];	/* partial there: the dim whose contraction made it so */
-	int id, out;			/* out: which output of the maker */
+	const struct hd_dim *reduced_dim[HD_MAX_AXES]; /* partial there: the dim whose contraction made it so */
+	int id, out;                                   /* out: which output of the maker */
 	int placed;
-	struct placement storage;		/* leaves: asked for by slot storage */
-	uint32_t stored;			/* bit per axis: home.on[axis] is set */
-	uint32_t on_reshard;		/* states of plugins: HD_RESHARD_SUM ... */
-	int step;			/* 1: one per step (parameters, accumulators, what sync and update make); 0: one per micro-batch */
-	int decay, init;		/* parameters: weight decay applies; enum hd_init */
-	int decided;			/* parameters: what they are in is settled (precision.c) */
-	struct tensor *master;		/* parameters of low precision, in training: the leaf that is updated */
+	struct placement storage; /* leaves: asked for by slot storage */
+	uint32_t stored;          /* bit per axis: home.on[axis] is set */
+	uint32_t on_reshard;      /* states of plugins: HD_RESHARD_SUM ... */
+	int step; /* 1: one per step (parameters, accumulators, what sync and update make); 0: one per micro-batch */
+	int decay, init;       /* parameters: weight decay applies; enum hd_init */
+	int decided;           /* parameters: what they are in is settled (precision.c) */
+	struct tensor *master; /* parameters of low precision, in training: the leaf that is updated */
 	double init_std;
-	struct tensor *assign;		/* leaves: the value it takes at the end of the step */
-	int assigned;			/* it may be the value that a leaf takes: hd_assign */
-	struct node **users; size_t nusers, cap_users;	/* may read it: each that ever did */
-	struct tensor *replaced_by;		/* replaced by it, or NULL */
-	struct made *made;		/* what reshards have made of it so far (reshard.c) */
-	struct tensor *source;		/* data: the leaf that this is a copy of in another place */
+	struct tensor *assign; /* leaves: the value it takes at the end of the step */
+	int assigned;          /* it may be the value that a leaf takes: hd_assign */
+	struct node **users;
+	size_t nusers, cap_users;   /* may read it: each that ever did */
+	struct tensor *replaced_by; /* replaced by it, or NULL */
+	struct made *made;          /* what reshards have made of it so far (reshard.c) */
+	struct tensor *source;      /* data: the leaf that this is a copy of in another place */
 	/* (expert, batch, slot, ...) of which only the rows are stored that are in use: first by expert, then by sample.  rows:
 	 * how many of each (expert, batch), known in a step; most: at most so many of a (batch, slot).  NULL, 0: dense. */
 	struct tensor *ragged_counts;
 	int64_t max_rows;
 };
 
-struct wait { struct wait *next; struct tensor *on; };
+struct wait {
+	struct wait *next;
+	struct tensor *on;
+};
 
 struct comm_args {
-	uint32_t kind;			/* 0: no communication */
+	uint32_t kind; /* 0: no communication */
 	struct group *group;
 	int64_t index;
 };
 
 struct node {
 	struct hd_node v;
-	const struct op_traits *is;	/* of v.op */
+	const struct op_traits *is; /* of v.op */
 	struct hd_plan *plan;
-	struct node *prev, *next;	/* program order */
+	struct node *prev, *next; /* program order */
 	struct tensor **ins, **outs;
 	struct hd_reshard reshard;
 	struct comm_args comm;
 	char *attr, *reason;
-	int id, block;			/* block: index in plan->blocks, or -1 */
-	int inst;			/* of the plugin whose op this is, or -1 */
-	int made_by;				/* instance in whose slot it was made, or -1 */
+	int id, block; /* block: index in plan->blocks, or -1 */
+	int inst;      /* of the plugin whose op this is, or -1 */
+	int made_by;   /* instance in whose slot it was made, or -1 */
 	int placed, dead, mark;
-	struct hd_pos pos;		/* chunk, join, pick */
+	struct hd_pos pos; /* chunk, join, pick */
 	int64_t parts;
 	const struct hd_dim *along;
-	struct group *queue;		/* NULL: compute */
-	struct wait *waits;		/* starts when these are done (struct hd_graph_api, after) */
-	const struct node *recompute_of;	/* backward's copy of this node of forward (recompute.c), placed as that one is */
+	struct group *queue; /* NULL: compute */
+	struct wait *waits;  /* starts when these are done (struct hd_graph_api, after) */
+	const struct node
+		*recompute_of; /* backward's copy of this node of forward (recompute.c), placed as that one is */
 };
 
 struct rule {
@@ -115,11 +122,11 @@ struct rule {
 struct block {
 	struct hd_block v;
 	char *name;
-	int64_t coord;			/* on the stage axis */
+	int64_t coord; /* on the stage axis */
 	int64_t chunk;
 };
 
-struct inst {				/* an instance of a plugin: one [strategy NAME] */
+struct inst { /* an instance of a plugin: one [strategy NAME] */
 	const char *name;
 	struct hd_section *section;
 	const struct hd_plugin_entry *plugin;
@@ -130,62 +137,91 @@ struct inst {				/* an instance of a plugin: one [strategy NAME] */
 /* A walk over the nodes: no node that is made during it is returned. */
 struct node_walk {
 	const struct hd_match *by;
-	const struct node *at;		/* what it returned last */
+	const struct node *at; /* what it returned last */
 	int limit;
 };
 
 struct hd_plan_options;
 struct hd_plan {
-	const struct hd_plan_options *options;	/* while it is made; NULL: by hand */
+	const struct hd_plan_options *options; /* while it is made; NULL: by hand */
 	struct hd_conf *conf;
 	struct hd_err *err;
 	struct hd_err own;
-	struct hd_train_config config;	/* [train] */
+	struct hd_train_config config; /* [train] */
 	struct hd_model model;
 	int64_t ranks;
-	int64_t node_size;		/* ranks of a host; 0: nobody knows */
-	int train;			/* 0: forward only */
-	int64_t batch, micro_batch, replicas, micros;	/* batch: of the graph = micro_batch x replicas */
+	int64_t node_size;                            /* ranks of a host; 0: nobody knows */
+	int train;                                    /* 0: forward only */
+	int64_t batch, micro_batch, replicas, micros; /* batch: of the graph = micro_batch x replicas */
 
 	struct inst inst[HD_MAX_AXES];
-	int ninst, cur;			/* cur: the instance whose slot or op runs, or -1 */
-	const char *slot;		/* which slot runs: guards calls made out of turn */
+	int ninst, cur;   /* cur: the instance whose slot or op runs, or -1 */
+	const char *slot; /* which slot runs: guards calls made out of turn */
 
-	struct dim **dims; size_t ndims, cap_dims;
-	struct axis *axes[HD_MAX_AXES]; int naxes;
-	struct group **groups; size_t ngroups, cap_groups;
-	struct rule *rules; size_t nrules, cap_rules;
-	struct block *blocks; size_t nblocks, cap_blocks;
-	struct axis *stages;		/* the axis that blocks are dealt to, or NULL */
+	struct dim **dims;
+	size_t ndims, cap_dims;
+	struct axis *axes[HD_MAX_AXES];
+	int naxes;
+	struct group **groups;
+	size_t ngroups, cap_groups;
+	struct rule *rules;
+	size_t nrules, cap_rules;
+	struct block *blocks;
+	size_t nblocks, cap_blocks;
+	struct axis *stages; /* the axis that blocks are dealt to, or NULL */
 	int64_t chunks;
 
-	struct tensor **tensors; size_t ntensors, cap_tensors;
-	struct node *first, *last, *anchor;	/* anchor: new nodes stand before it; NULL: at the end */
+	struct tensor **tensors;
+	size_t ntensors, cap_tensors;
+	struct node *first, *last, *anchor; /* anchor: new nodes stand before it; NULL: at the end */
 	int nnodes;
-	int block;			/* of new nodes */
+	int block; /* of new nodes */
 	uint32_t phase;
 	struct group *queue;
 	char *reason;
 
-	struct hd_unit **units; int *nunits; size_t *cap_units; int64_t ncoords;	/* per coordinate of the stage axis */
-	int separate_w;			/* the schedule has W units */
-	struct hd_schedule_report timing;	/* when each unit begins and ends on paper; start is NULL: nobody knows (forward only) */
+	struct hd_unit **units;
+	int *nunits;
+	size_t *cap_units;
+	int64_t ncoords; /* per coordinate of the stage axis */
+	int separate_w;  /* the schedule has W units */
+	struct hd_schedule_report
+		timing; /* when each unit begins and ends on paper; start is NULL: nobody knows (forward only) */
 
-	struct tensor *loss, *nll, *logits, *norm, *factor, *ids, *targets;	/* what the run reads or feeds; NULL: absent */
-	struct tensor **moe_stats; size_t nmoe_stats, cap_moe_stats;	/* sums of each layer of experts, in order (engine/models/experts.h) */
+	struct tensor *loss, *nll, *logits, *norm, *factor, *ids,
+		*targets; /* what the run reads or feeds; NULL: absent */
+	struct tensor **moe_stats;
+	size_t nmoe_stats, cap_moe_stats; /* sums of each layer of experts, in order (engine/models/experts.h) */
 	struct arena_block *heap;
-	struct node ***readers;		/* by tensor id: NULL-terminated; once the graph is final (alias.c) */
-	struct node_walk *walks; size_t nwalks, cap_walks;	/* of node_next, not at their end: the innermost last */
-	uint32_t master_dtype;			/* dtype of masters, gradients and states: HD_DTYPE_F32; HD_DTYPE_F64 on the reference device */
-	uint32_t compute_dtype;			/* dtype of products' operands and activations: HD_DTYPE_BF16; 0: as `real` */
-	int gelu;			/* products of `low` may take a gelu in */
+	struct node ***readers; /* by tensor id: NULL-terminated; once the graph is final (alias.c) */
+	struct node_walk *walks;
+	size_t nwalks, cap_walks; /* of node_next, not at their end: the innermost last */
+	uint32_t
+		master_dtype; /* dtype of masters, gradients and states: HD_DTYPE_F32; HD_DTYPE_F64 on the reference device */
+	uint32_t compute_dtype; /* dtype of products' operands and activations: HD_DTYPE_BF16; 0: as `real` */
+	int gelu;               /* products of `low` may take a gelu in */
 	uint64_t hash;
 };
 
-static inline struct tensor *T(const struct hd_tensor *t) { return (struct tensor *)(uintptr_t)t; }
-static inline struct node *N(const struct hd_node *n) { return (struct node *)(uintptr_t)n; }
-static inline struct axis *A(const struct hd_axis *a) { return (struct axis *)(uintptr_t)a; }
-static inline struct dim *D(const struct hd_dim *d) { return (struct dim *)(uintptr_t)d; }
-static inline struct group *G(const struct hd_group *g) { return (struct group *)(uintptr_t)g; }
+static inline struct tensor *T(const struct hd_tensor *t)
+{
+	return (struct tensor *)(uintptr_t)t;
+}
+static inline struct node *N(const struct hd_node *n)
+{
+	return (struct node *)(uintptr_t)n;
+}
+static inline struct axis *A(const struct hd_axis *a)
+{
+	return (struct axis *)(uintptr_t)a;
+}
+static inline struct dim *D(const struct hd_dim *d)
+{
+	return (struct dim *)(uintptr_t)d;
+}
+static inline struct group *G(const struct hd_group *g)
+{
+	return (struct group *)(uintptr_t)g;
+}
 
 #endif

@@ -16,8 +16,14 @@ int hd_experts_in(const struct hd_model *m, int64_t l)
 }
 
 /* Tokens that share an expert's places, and how many these are.  Without a limit a sample has a place for each token. */
-static int64_t unit_of(const struct hd_model *m) { return m->capacity_factor > 0 ? m->group_tokens : m->seq; }
-static int64_t places_of(const struct hd_model *m) { return m->capacity_factor > 0 ? hd_model_capacity(m) : m->seq; }
+static int64_t unit_of(const struct hd_model *m)
+{
+	return m->capacity_factor > 0 ? m->group_tokens : m->seq;
+}
+static int64_t places_of(const struct hd_model *m)
+{
+	return m->capacity_factor > 0 ? hd_model_capacity(m) : m->seq;
+}
 
 /* Places per sample: those of all its groups, or its share of a group's, rounded up. */
 static int64_t slots_of(const struct hd_model *m)
@@ -40,16 +46,20 @@ void hd_experts_dims(struct hd_plan *p)
 	hd_dim_get(p, "stat", m->experts + 3);
 }
 
-struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, int64_t site, struct hd_experts *e)
+struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, int64_t site,
+				struct hd_experts *e)
 {
 	const struct hd_model *m = &p->model;
-	struct tensor *chosen[] = { x, router }, *logits = hd_op1(p, "einsum", chosen, 2, "out=batch,seq,choice full=1"), *in[3] = { x };
+	struct tensor *chosen[] = { x, router },
+		      *logits = hd_op1(p, "einsum", chosen, 2, "out=batch,seq,choice full=1"), *in[3] = { x };
 	int rows = !(m->capacity_factor > 0);
-	struct node *n = logits ? hd_node_make(p, "route", &logits, 1, "group=%lld unit=%lld places=%lld first=%d normal=%d "
-					       "random=%d site=%lld counts=%d aux=%.17g z=%.17g", (long long)m->group_tokens,
-					       (long long)unit_of(m), (long long)places_of(m), m->router_gshard,
-					       m->experts_per_token > 1, m->second_random, (long long)site, rows, m->aux_loss,
-					       m->z_loss) : NULL;
+	struct node *n = logits ? hd_node_make(p, "route", &logits, 1,
+					       "group=%lld unit=%lld places=%lld first=%d normal=%d "
+					       "random=%d site=%lld counts=%d aux=%.17g z=%.17g",
+					       (long long)m->group_tokens, (long long)unit_of(m),
+					       (long long)places_of(m), m->router_gshard, m->experts_per_token > 1,
+					       m->second_random, (long long)site, rows, m->aux_loss, m->z_loss)
+				: NULL;
 
 	memset(e, 0, sizeof(*e));
 	if (!n)
@@ -83,10 +93,11 @@ int hd_experts_check(struct hd_plan *p)
 		unit = unit > p->model.group_tokens ? unit : p->model.group_tokens;
 		local = n->ins[0]->local[0];
 		if (unit > seq && local * seq % unit)
-			return hd_section_fail(p->conf, hd_conf_section(p->conf, NULL, "model"), "group_tokens", p->err, HD_EDIVIDE,
-					       "groups of %lld tokens, and a rank has %lld of a micro-batch (%lld x %lld): a group must "
-					       "be on one rank", (long long)unit, (long long)(local * seq), (long long)local,
-					       (long long)seq);
+			return hd_section_fail(
+				p->conf, hd_conf_section(p->conf, NULL, "model"), "group_tokens", p->err, HD_EDIVIDE,
+				"groups of %lld tokens, and a rank has %lld of a micro-batch (%lld x %lld): a group must "
+				"be on one rank",
+				(long long)unit, (long long)(local * seq), (long long)local, (long long)seq);
 	}
 	return HD_OK;
 }
@@ -108,7 +119,8 @@ struct hd_expert_numbers hd_experts_numbers(const struct hd_model *m, const void
 		all += n;
 	}
 	return (struct hd_expert_numbers){ entry(sums, dtype, 0) / tokens,
-		entry(sums, dtype, 2) / (tokens * (double)m->experts_per_token), all > 0 ? most * (double)m->experts / all : 0 };
+					   entry(sums, dtype, 2) / (tokens * (double)m->experts_per_token),
+					   all > 0 ? most * (double)m->experts / all : 0 };
 }
 
 /* -- files --------------------------------------------------------------------------------------------------------------- */

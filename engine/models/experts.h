@@ -12,22 +12,27 @@
 #include "engine/models/model.h"
 #include "engine/ops/build.h"
 
-struct hd_experts { struct tensor *gates, *slots; };
+struct hd_experts {
+	struct tensor *gates, *slots;
+};
 
 /* Whether layer l (from 0) has experts. */
 int hd_experts_in(const struct hd_model *m, int64_t l);
 /* x (batch, seq, embed) and the router's weight (embed, choice) or (choice, embed) -> the experts' inputs.  site: another
  * number for each layer, the key of its random choices. */
-struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, int64_t site, struct hd_experts *e);
+struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, int64_t site,
+				struct hd_experts *e);
 struct tensor *hd_experts_end(struct hd_plan *p, struct tensor *y, const struct hd_experts *e);
-void hd_experts_dims(struct hd_plan *p);	/* makes expert, choice, slot, best, stat */
+void hd_experts_dims(struct hd_plan *p); /* makes expert, choice, slot, best, stat */
 /* Refuses a layout in which a group of tokens is not on one rank. */
 int hd_experts_check(struct hd_plan *p);
 
 /* What a step's sums of a layer say (of one rank: all are everywhere). */
-struct hd_expert_numbers { double aux_loss, dropped, load; };
+struct hd_expert_numbers {
+	double aux_loss, dropped, load;
+};
 struct hd_expert_numbers hd_experts_numbers(const struct hd_model *m, const void *sums, uint32_t dtype, double tokens);
 /* Of a family: where "...experts.NAME.weight" (expert, rows, cols) and the router's weight are stored. */
 int hd_experts_region(const char *stem, const char *name, int64_t rows, int64_t cols, struct hd_hf_region *r);
-json_t *hd_experts_config(const struct hd_model *m, json_t *o);	/* with the keys of experts, where there are any */
+json_t *hd_experts_config(const struct hd_model *m, json_t *o); /* with the keys of experts, where there are any */
 #endif

@@ -14,8 +14,8 @@ static struct tensor *weight(struct hd_plan *p, int64_t l, const char *name, con
 }
 
 /* x W + b */
-static struct tensor *linear(struct hd_plan *p, struct tensor *x, int64_t l, const char *name, const char *w, const char *out,
-			     const char *b, double std)
+static struct tensor *linear(struct hd_plan *p, struct tensor *x, int64_t l, const char *name, const char *w,
+			     const char *out, const char *b, double std)
 {
 	struct tensor *y[2];
 
@@ -28,7 +28,7 @@ static struct tensor *linear(struct hd_plan *p, struct tensor *x, int64_t l, con
 static struct tensor *norm(struct hd_plan *p, struct tensor *x, const char *name)
 {
 	struct tensor *in[3] = { x, hd_param(p, hd_plan_text(p, "%s.weight", name), "embed", HD_INIT_ONE, 0),
-		hd_param(p, hd_plan_text(p, "%s.bias", name), "embed", HD_INIT_ZERO, 0) };
+				 hd_param(p, hd_plan_text(p, "%s.bias", name), "embed", HD_INIT_ZERO, 0) };
 
 	return hd_op1(p, "norm", in, 3, "eps=%.17g", p->model.norm_eps);
 }
@@ -76,7 +76,8 @@ static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
 	static const char *const names[] = { "attn.q", "attn.k", "attn.v" };
 
 	for (int i = 0; i < 3; i++)
-		qkv[i] = linear(p, h, l, names[i], "embed,heads,head_dim", "batch,seq,heads,head_dim", "heads,head_dim", std);
+		qkv[i] = linear(p, h, l, names[i], "embed,heads,head_dim", "batch,seq,heads,head_dim", "heads,head_dim",
+				std);
 	h = hd_op1(p, "attention", qkv, 3, "causal=1");
 	h = linear(p, h, l, "attn.proj", "heads,head_dim,embed", "batch,seq,embed", "embed", out);
 	x = residual(p, x, drop(p, h, 2 * l + 1));
@@ -104,17 +105,22 @@ static struct tensor *hidden(struct hd_plan *p, struct tensor *ids)
 
 static struct tensor *logits(struct hd_plan *p, struct tensor *h)
 {
-	struct tensor *w = p->model.tie ? hd_param_find(p, "wte.weight")
-		: hd_param(p, "lm_head.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
+	struct tensor *w = p->model.tie
+				   ? hd_param_find(p, "wte.weight")
+				   : hd_param(p, "lm_head.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
 
 	return h ? hd_einsum(p, h, w, h->v.ndim == 2 ? "batch,vocab" : "batch,seq,vocab") : NULL;
 }
 
 /* -- Hugging Face ------------------------------------------------------------------------------------------------------------ */
-static const struct { const char *ours, *theirs; int cols, rows_split; } names[] = {
-	{ "attn.q", "attn.c_attn", 0, 1 }, { "attn.k", "attn.c_attn", 1, 1 }, { "attn.v", "attn.c_attn", 2, 1 },
-	{ "attn.proj", "attn.c_proj", 0, 2 }, { "mlp.fc", "mlp.c_fc", 0, 1 }, { "mlp.proj", "mlp.c_proj", 0, 1 },
-	{ "ln_1", "ln_1", 0, 1 }, { "ln_2", "ln_2", 0, 1 },
+static const struct {
+	const char *ours, *theirs;
+	int cols, rows_split;
+} names[] = {
+	{ "attn.q", "attn.c_attn", 0, 1 }, { "attn.k", "attn.c_attn", 1, 1 },
+	{ "attn.v", "attn.c_attn", 2, 1 }, { "attn.proj", "attn.c_proj", 0, 2 },
+	{ "mlp.fc", "mlp.c_fc", 0, 1 },    { "mlp.proj", "mlp.c_proj", 0, 1 },
+	{ "ln_1", "ln_1", 0, 1 },          { "ln_2", "ln_2", 0, 1 },
 };
 
 static int layer_region(const struct hd_model *m, long long l, const char *rest, struct hd_hf_region *r)
@@ -125,7 +131,10 @@ static int layer_region(const struct hd_model *m, long long l, const char *rest,
 	snprintf(stem, sizeof(stem), "transformer.h.%lld.moe", l);
 	if (!strncmp(rest, "moe.", 4))
 		return hd_experts_region(stem, rest + 4, strstr(rest, "proj") ? m->mlp : e,
-					 strstr(rest, "router") ? m->experts : strstr(rest, "proj") ? e : m->mlp, r);
+					 strstr(rest, "router") ? m->experts
+					 : strstr(rest, "proj") ? e
+								: m->mlp,
+					 r);
 
 	for (size_t i = 0; i < HD_LEN(names); i++) {
 		size_t n = strlen(names[i].ours);
@@ -163,19 +172,29 @@ static int hf(const struct hd_model *m, const char *name, struct hd_hf_region *r
 
 static json_t *config(const struct hd_model *m)
 {
-	return hd_experts_config(m, json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:b, s:s, s:i, s:i}",
-			 "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new",
-			 "vocab_size", (json_int_t)m->vocab, "n_positions", (json_int_t)m->max_seq, "n_embd", (json_int_t)m->embed,
-			 "n_layer", (json_int_t)m->layers, "n_head", (json_int_t)m->heads, "n_inner", (json_int_t)m->mlp,
-			 "layer_norm_epsilon", m->norm_eps, "initializer_range", m->init_std, "resid_pdrop", m->dropout,
-			 "embd_pdrop", m->dropout, "attn_pdrop", 0.0, "tie_word_embeddings", m->tie, "torch_dtype", "float32",
-			 "bos_token_id", 0, "eos_token_id", 0));
+	return hd_experts_config(
+		m,
+		json_pack(
+			"{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:b, s:s, s:i, s:i}",
+			"architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new",
+			"vocab_size", (json_int_t)m->vocab, "n_positions", (json_int_t)m->max_seq, "n_embd",
+			(json_int_t)m->embed, "n_layer", (json_int_t)m->layers, "n_head", (json_int_t)m->heads,
+			"n_inner", (json_int_t)m->mlp, "layer_norm_epsilon", m->norm_eps, "initializer_range",
+			m->init_std, "resid_pdrop", m->dropout, "embd_pdrop", m->dropout, "attn_pdrop", 0.0,
+			"tie_word_embeddings", m->tie, "torch_dtype", "float32", "bos_token_id", 0, "eos_token_id", 0));
 }
 
 static const struct hd_hf_key keys[] = {
-	{ "n_layer", "layers" }, { "n_embd", "embed" }, { "n_head", "heads" }, { "n_inner", "mlp" },
-	{ "vocab_size", "vocab" }, { "n_positions", "max_seq" }, { "layer_norm_epsilon", "norm_eps" },
-	{ "initializer_range", "init_std" }, { "tie_word_embeddings", "tie_embeddings" }, { NULL, NULL },
+	{ "n_layer", "layers" },
+	{ "n_embd", "embed" },
+	{ "n_head", "heads" },
+	{ "n_inner", "mlp" },
+	{ "vocab_size", "vocab" },
+	{ "n_positions", "max_seq" },
+	{ "layer_norm_epsilon", "norm_eps" },
+	{ "initializer_range", "init_std" },
+	{ "tie_word_embeddings", "tie_embeddings" },
+	{ NULL, NULL },
 };
 
 static const char *unlike(const json_t *o)
@@ -189,7 +208,19 @@ static const char *unlike(const json_t *o)
 	return json_is_false(json_object_get(o, "scale_attn_weights")) ? "scale_attn_weights" : NULL;
 }
 
-static int64_t mlp(int64_t embed) { return 4 * embed; }
+static int64_t mlp(int64_t embed)
+{
+	return 4 * embed;
+}
 
-const struct hd_family hd_family_gpt2 = { .name = "gpt2", .tie = 1, .dropout = 1, .moe_every = 2, .mlp = mlp, .hidden = hidden,
-	.logits = logits, .hf = hf, .config = config, .keys = keys, .unlike = unlike };
+const struct hd_family hd_family_gpt2 = { .name = "gpt2",
+					  .tie = 1,
+					  .dropout = 1,
+					  .moe_every = 2,
+					  .mlp = mlp,
+					  .hidden = hidden,
+					  .logits = logits,
+					  .hf = hf,
+					  .config = config,
+					  .keys = keys,
+					  .unlike = unlike };

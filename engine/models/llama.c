@@ -8,10 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct tensor *linear(struct hd_plan *p, struct tensor *x, int64_t l, const char *name, const char *w, const char *out,
-			     double std)
+static struct tensor *linear(struct hd_plan *p, struct tensor *x, int64_t l, const char *name, const char *w,
+			     const char *out, double std)
 {
-	return hd_einsum(p, x, hd_param(p, hd_plan_text(p, "layers.%lld.%s.weight", (long long)l, name), w, HD_INIT_NORMAL, std), out);
+	return hd_einsum(p, x,
+			 hd_param(p, hd_plan_text(p, "layers.%lld.%s.weight", (long long)l, name), w, HD_INIT_NORMAL,
+				  std),
+			 out);
 }
 
 static struct tensor *norm(struct hd_plan *p, struct tensor *x, const char *name)
@@ -34,11 +37,12 @@ static struct tensor *residual(struct hd_plan *p, struct tensor *x, struct tenso
 }
 
 /* names: of gate, up and down, below `in` */
-static struct tensor *swiglu(struct hd_plan *p, struct tensor *x, int64_t l, const char *const *names, const char *const *weights,
-			     const char *wide, const char *narrow)
+static struct tensor *swiglu(struct hd_plan *p, struct tensor *x, int64_t l, const char *const *names,
+			     const char *const *weights, const char *wide, const char *narrow)
 {
 	double std = p->model.init_std;
-	struct tensor *in[2] = { linear(p, x, l, names[0], weights[0], wide, std), linear(p, x, l, names[1], weights[0], wide, std) };
+	struct tensor *in[2] = { linear(p, x, l, names[0], weights[0], wide, std),
+				 linear(p, x, l, names[1], weights[0], wide, std) };
 	struct tensor *h = hd_op1(p, "swiglu", in, 2, "%s", "");
 
 	return linear(p, h, l, names[2], weights[1], narrow, std / hd_root(2.0 * (double)p->model.layers));
@@ -56,14 +60,15 @@ static struct tensor *feed_forward(struct hd_plan *p, struct tensor *x, int64_t 
 static struct tensor *experts(struct hd_plan *p, struct tensor *x, int64_t l)
 {
 	static const char *const names[] = { "block_sparse_moe.experts.w1", "block_sparse_moe.experts.w3",
-		"block_sparse_moe.experts.w2" };
+					     "block_sparse_moe.experts.w2" };
 	static const char *const weights[] = { "expert,mlp,embed", "expert,embed,mlp" };
 	struct hd_experts e;
-	struct tensor *router = hd_param(p, hd_plan_text(p, "layers.%lld.block_sparse_moe.gate.weight", (long long)l), "choice,embed",
-					 HD_INIT_NORMAL, p->model.init_std);
+	struct tensor *router = hd_param(p, hd_plan_text(p, "layers.%lld.block_sparse_moe.gate.weight", (long long)l),
+					 "choice,embed", HD_INIT_NORMAL, p->model.init_std);
 
 	x = hd_experts_begin(p, x, router, l, &e);
-	return hd_experts_end(p, swiglu(p, x, l, names, weights, "expert,batch,slot,mlp", "expert,batch,slot,embed"), &e);
+	return hd_experts_end(p, swiglu(p, x, l, names, weights, "expert,batch,slot,mlp", "expert,batch,slot,embed"),
+			      &e);
 }
 
 static struct tensor *layer(struct hd_plan *p, struct tensor *x, int64_t l)
@@ -99,8 +104,9 @@ static struct tensor *hidden(struct hd_plan *p, struct tensor *ids)
 
 static struct tensor *logits(struct hd_plan *p, struct tensor *h)
 {
-	struct tensor *w = p->model.tie ? hd_param_find(p, "embed_tokens.weight")
-		: hd_param(p, "lm_head.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
+	struct tensor *w = p->model.tie
+				   ? hd_param_find(p, "embed_tokens.weight")
+				   : hd_param(p, "lm_head.weight", "vocab,embed", HD_INIT_NORMAL, p->model.init_std);
 
 	return h ? hd_einsum(p, h, w, h->v.ndim == 2 ? "batch,vocab" : "batch,seq,vocab") : NULL;
 }
@@ -113,7 +119,10 @@ static int experts_region(const struct hd_model *m, const char *name, struct hd_
 	int down = strstr(rest, ".w2.") != NULL, gate = strstr(rest, ".gate.") != NULL;
 
 	snprintf(stem, sizeof(stem), "model.%.*sblock_sparse_moe", (int)(rest - name), name);
-	return hd_experts_region(stem, rest + strlen("block_sparse_moe."), gate ? m->experts : down ? m->embed : m->mlp,
+	return hd_experts_region(stem, rest + strlen("block_sparse_moe."),
+				 gate   ? m->experts
+				 : down ? m->embed
+					: m->mlp,
 				 down ? m->mlp : m->embed, r);
 }
 
@@ -127,35 +136,51 @@ static int hf(const struct hd_model *m, const char *name, struct hd_hf_region *r
 	snprintf(r->name, sizeof(r->name), "%s%s", strncmp(name, "lm_head", 7) ? "model." : "", name);
 	r->ndim = strstr(name, "norm") ? 1 : 2;
 	r->split = strstr(name, "self_attn") && !strstr(name, "o_proj") ? 2 : 1;
-	r->shape[0] = strstr(name, "mlp.") ? (down ? m->embed : m->mlp) : strstr(name, "self_attn") ?
-		(kv ? m->kv_heads * m->head_dim : m->embed) : r->ndim == 1 ? m->embed : m->vocab;
+	r->shape[0] = strstr(name, "mlp.")        ? (down ? m->embed : m->mlp)
+		      : strstr(name, "self_attn") ? (kv ? m->kv_heads * m->head_dim : m->embed)
+		      : r->ndim == 1              ? m->embed
+						  : m->vocab;
 	r->shape[1] = down ? m->mlp : m->embed;
 	return HD_OK;
 }
 
 static json_t *config(const struct hd_model *m)
 {
-	return hd_experts_config(m, json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:{s:s, s:f}, "
-			 "s:b, s:b, s:b, s:s, s:i, s:i}",
-			 "architectures", "LlamaForCausalLM", "model_type", "llama", "hidden_act", "silu",
-			 "vocab_size", (json_int_t)m->vocab, "max_position_embeddings", (json_int_t)m->max_seq, "hidden_size",
-			 (json_int_t)m->embed, "num_hidden_layers", (json_int_t)m->layers, "num_attention_heads",
-			 (json_int_t)m->heads, "num_key_value_heads", (json_int_t)m->kv_heads, "head_dim",
-			 (json_int_t)m->head_dim, "intermediate_size", (json_int_t)m->mlp, "rms_norm_eps", m->norm_eps,
-			 "initializer_range", m->init_std, "rope_theta", m->rope_theta,		/* up to version 4 */
-			 "rope_parameters", "rope_type", "default", "rope_theta", m->rope_theta, "tie_word_embeddings", m->tie,
-			 "attention_bias", 0, "mlp_bias", 0, "torch_dtype", "float32", "bos_token_id", 0, "eos_token_id", 0));
+	return hd_experts_config(
+		m, json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:{s:s, s:f}, "
+			     "s:b, s:b, s:b, s:s, s:i, s:i}",
+			     "architectures", "LlamaForCausalLM", "model_type", "llama", "hidden_act", "silu",
+			     "vocab_size", (json_int_t)m->vocab, "max_position_embeddings", (json_int_t)m->max_seq,
+			     "hidden_size", (json_int_t)m->embed, "num_hidden_layers", (json_int_t)m->layers,
+			     "num_attention_heads", (json_int_t)m->heads, "num_key_value_heads",
+			     (json_int_t)m->kv_heads, "head_dim", (json_int_t)m->head_dim, "intermediate_size",
+			     (json_int_t)m->mlp, "rms_norm_eps", m->norm_eps, "initializer_range", m->init_std,
+			     "rope_theta", m->rope_theta, /* up to version 4 */
+			     "rope_parameters", "rope_type", "default", "rope_theta", m->rope_theta,
+			     "tie_word_embeddings", m->tie, "attention_bias", 0, "mlp_bias", 0, "torch_dtype",
+			     "float32", "bos_token_id", 0, "eos_token_id", 0));
 }
 
 static const struct hd_hf_key keys[] = {
-	{ "num_hidden_layers", "layers" }, { "hidden_size", "embed" }, { "num_attention_heads", "heads" },
-	{ "num_key_value_heads", "kv_heads" }, { "intermediate_size", "mlp" }, { "vocab_size", "vocab" },
-	{ "max_position_embeddings", "max_seq" }, { "rms_norm_eps", "norm_eps" }, { "initializer_range", "init_std" },
-	{ "rope_theta", "rope_theta" }, { "rope_parameters.rope_theta", "rope_theta" },
-	{ "tie_word_embeddings", "tie_embeddings" }, { NULL, NULL },
+	{ "num_hidden_layers", "layers" },
+	{ "hidden_size", "embed" },
+	{ "num_attention_heads", "heads" },
+	{ "num_key_value_heads", "kv_heads" },
+	{ "intermediate_size", "mlp" },
+	{ "vocab_size", "vocab" },
+	{ "max_position_embeddings", "max_seq" },
+	{ "rms_norm_eps", "norm_eps" },
+	{ "initializer_range", "init_std" },
+	{ "rope_theta", "rope_theta" },
+	{ "rope_parameters.rope_theta", "rope_theta" },
+	{ "tie_word_embeddings", "tie_embeddings" },
+	{ NULL, NULL },
 };
 
-static int64_t whole(const json_t *o, const char *key) { return json_integer_value(json_object_get(o, key)); }
+static int64_t whole(const json_t *o, const char *key)
+{
+	return json_integer_value(json_object_get(o, key));
+}
 
 /* Positions that are turned in another way than by theta alone: a section that says so, by an old name or a new one. */
 static int turns_else(const json_t *o, const char *section)
@@ -180,11 +205,26 @@ static const char *unlike(const json_t *o)
 		return "attention_bias";
 	if (json_is_true(json_object_get(o, "mlp_bias")))
 		return "mlp_bias";
-	return turns_else(o, "rope_scaling") ? "rope_scaling" : turns_else(o, "rope_parameters") ? "rope_parameters" : NULL;
+	return turns_else(o, "rope_scaling")      ? "rope_scaling"
+	       : turns_else(o, "rope_parameters") ? "rope_parameters"
+						  : NULL;
 }
 
 /* 8/3 embed, rounded up to 64 */
-static int64_t mlp(int64_t embed) { return (8 * embed / 3 + 63) / 64 * 64; }
+static int64_t mlp(int64_t embed)
+{
+	return (8 * embed / 3 + 63) / 64 * 64;
+}
 
-const struct hd_family hd_family_llama = { .name = "llama", .tie = 0, .grouped = 1, .rope = 1, .moe_every = 2, .mlp = mlp, .hidden = hidden, .logits = logits, .hf = hf,
-	.config = config, .keys = keys, .unlike = unlike };
+const struct hd_family hd_family_llama = { .name = "llama",
+					   .tie = 0,
+					   .grouped = 1,
+					   .rope = 1,
+					   .moe_every = 2,
+					   .mlp = mlp,
+					   .hidden = hidden,
+					   .logits = logits,
+					   .hf = hf,
+					   .config = config,
+					   .keys = keys,
+					   .unlike = unlike };

@@ -8,7 +8,8 @@
 
 static const struct hd_option keys[] = {
 	{ "family", HD_OPT_STR, 0, "gpt2", NULL, "gpt2, llama or mixtral: one file per family in engine/models/" },
-	{ "load", HD_OPT_STR, 0, "", NULL, "directory of a Hugging Face checkpoint, or of ours: its weights to begin from, and its sizes" },
+	{ "load", HD_OPT_STR, 0, "", NULL,
+	  "directory of a Hugging Face checkpoint, or of ours: its weights to begin from, and its sizes" },
 	{ "layers", HD_OPT_INT, 0, NULL, "1..100000", "transformer layers" },
 	{ "embed", HD_OPT_INT, 0, NULL, "1..", "width of the residual stream" },
 	{ "heads", HD_OPT_INT, 0, NULL, "1..", "attention heads" },
@@ -21,13 +22,16 @@ static const struct hd_option keys[] = {
 	{ "tie_embeddings", HD_OPT_STR, 0, "auto", NULL, "yes, no, or auto: the family's rule" },
 	{ "rope_theta", HD_OPT_NUM, 0, "10000", "1..", "base of the rotary angles" },
 	{ "norm_eps", HD_OPT_NUM, 0, "1e-5", "0..", "added to the variance" },
-	{ "experts", HD_OPT_INT, 0, "-1", "-1..65536", "experts in a layer that has them (0: none; -1: the family's rule)" },
+	{ "experts", HD_OPT_INT, 0, "-1", "-1..65536",
+	  "experts in a layer that has them (0: none; -1: the family's rule)" },
 	{ "experts_per_token", HD_OPT_INT, 0, "2", "1..64", "experts that each token chooses" },
 	{ "moe_every", HD_OPT_INT, 0, "0", "0..", "every so many layers one has experts (0: the family's rule)" },
 	{ "router", HD_OPT_CHOICE, 0, "auto", "gshard|topk|auto", "router = gshard or topk; auto: the family's rule" },
-	{ "capacity_factor", HD_OPT_NUM, 0, "-1", "-1..", "places per (token / expert) (0: no limit; -1: with router = gshard 2, else 0)" },
+	{ "capacity_factor", HD_OPT_NUM, 0, "-1", "-1..",
+	  "places per (token / expert) (0: no limit; -1: with router = gshard 2, else 0)" },
 	{ "group_tokens", HD_OPT_INT, 0, "0", "0..", "tokens that share an expert's places (0: train.seq)" },
-	{ "second_expert", HD_OPT_CHOICE, 0, "random", "random|all", "router = gshard: with probability 2 x its gate, or always" },
+	{ "second_expert", HD_OPT_CHOICE, 0, "random", "random|all",
+	  "router = gshard: with probability 2 x its gate, or always" },
 	{ "aux_loss", HD_OPT_NUM, 0, "0.01", "0..", "weight of the loss that balances the experts" },
 	{ "z_loss", HD_OPT_NUM, 0, "0", "0..", "weight of the loss that keeps the router's logits small" },
 };
@@ -49,28 +53,40 @@ static int check_experts(struct hd_conf *c, struct hd_section *s, const struct h
 	int64_t batch = hd_section_int(hd_conf_section(c, NULL, "train"), "global_batch");
 
 	if (m->moe_every < 1)
-		return hd_section_fail(c, s, "experts", err, HD_ENOTSUP, "the family %s has no experts", m->family->name);
+		return hd_section_fail(c, s, "experts", err, HD_ENOTSUP, "the family %s has no experts",
+				       m->family->name);
 	if (m->moe_every > m->layers)
-		return hd_section_fail(c, s, "moe_every", err, HD_EINVAL, "%lld is more than model.layers = %lld: no layer has experts",
+		return hd_section_fail(c, s, "moe_every", err, HD_EINVAL,
+				       "%lld is more than model.layers = %lld: no layer has experts",
 				       (long long)m->moe_every, (long long)m->layers);
 	if (m->experts_per_token > m->experts)
-		return hd_section_fail(c, s, "experts_per_token", err, HD_EINVAL, "%lld is more than model.experts = %lld",
-				       (long long)m->experts_per_token, (long long)m->experts);
+		return hd_section_fail(c, s, "experts_per_token", err, HD_EINVAL,
+				       "%lld is more than model.experts = %lld", (long long)m->experts_per_token,
+				       (long long)m->experts);
 	if (m->router_gshard && m->experts_per_token != 2)
-		return hd_section_fail(c, s, "experts_per_token", err, HD_EINVAL, "%lld, and router = gshard chooses 2 "
-				       "(router = topk: any number)", (long long)m->experts_per_token);
+		return hd_section_fail(c, s, "experts_per_token", err, HD_EINVAL,
+				       "%lld, and router = gshard chooses 2 "
+				       "(router = topk: any number)",
+				       (long long)m->experts_per_token);
 	if (m->group_tokens % m->seq && m->seq % m->group_tokens)
-		return hd_section_fail(c, s, "group_tokens", err, HD_EDIVIDE, "%lld neither divides train.seq = %lld nor is a "
-				       "multiple of it", (long long)m->group_tokens, (long long)m->seq);
+		return hd_section_fail(c, s, "group_tokens", err, HD_EDIVIDE,
+				       "%lld neither divides train.seq = %lld nor is a "
+				       "multiple of it",
+				       (long long)m->group_tokens, (long long)m->seq);
 	if (batch * m->seq % m->group_tokens)
-		return hd_section_fail(c, s, "group_tokens", err, HD_EDIVIDE, "%lld does not divide the %lld tokens of a step "
-				       "(train.global_batch x train.seq)", (long long)m->group_tokens, (long long)(batch * m->seq));
+		return hd_section_fail(c, s, "group_tokens", err, HD_EDIVIDE,
+				       "%lld does not divide the %lld tokens of a step "
+				       "(train.global_batch x train.seq)",
+				       (long long)m->group_tokens, (long long)(batch * m->seq));
 	if (hd_section_num(s, "capacity_factor") < 0 && hd_section_num(s, "capacity_factor") != -1)
-		return hd_section_fail(c, s, "capacity_factor", err, HD_EINVAL, "%g is negative (0: no limit; -1: the router's rule)",
+		return hd_section_fail(c, s, "capacity_factor", err, HD_EINVAL,
+				       "%g is negative (0: no limit; -1: the router's rule)",
 				       hd_section_num(s, "capacity_factor"));
 	if (m->capacity_factor > 0 && !hd_model_capacity(m))
-		return hd_section_fail(c, s, "capacity_factor", err, HD_EINVAL, "%g x group_tokens %lld / experts %lld leaves an "
-				       "expert no place", m->capacity_factor, (long long)m->group_tokens, (long long)m->experts);
+		return hd_section_fail(c, s, "capacity_factor", err, HD_EINVAL,
+				       "%g x group_tokens %lld / experts %lld leaves an "
+				       "expert no place",
+				       m->capacity_factor, (long long)m->group_tokens, (long long)m->experts);
 	return HD_OK;
 }
 
@@ -94,16 +110,21 @@ static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model 
 		return hd_section_fail(c, s, "kv_heads", err, HD_EDIVIDE, "%lld does not divide model.heads = %lld",
 				       (long long)m->kv_heads, (long long)m->heads);
 	if (m->dropout > 0 && !m->family->dropout)
-		return hd_section_fail(c, s, "dropout", err, HD_ENOTSUP, "the family %s has no dropout", m->family->name);
+		return hd_section_fail(c, s, "dropout", err, HD_ENOTSUP, "the family %s has no dropout",
+				       m->family->name);
 	if (m->kv_heads != m->heads && !m->family->grouped)
-		return hd_section_fail(c, s, "kv_heads", err, HD_ENOTSUP, "%lld, and the family %s has as many as heads = %lld",
-				       (long long)m->kv_heads, m->family->name, (long long)m->heads);
+		return hd_section_fail(c, s, "kv_heads", err, HD_ENOTSUP,
+				       "%lld, and the family %s has as many as heads = %lld", (long long)m->kv_heads,
+				       m->family->name, (long long)m->heads);
 	if (hd_section_has(s, "rope_theta") && !m->family->rope)
-		return hd_section_fail(c, s, "rope_theta", err, HD_ENOTSUP, "the family %s has no rotary positions", m->family->name);
+		return hd_section_fail(c, s, "rope_theta", err, HD_ENOTSUP, "the family %s has no rotary positions",
+				       m->family->name);
 	if (m->family->rope && m->head_dim % 2)
-		return hd_section_fail(c, s, "heads", err, HD_EDIVIDE, "model.embed / heads = %lld / %lld is %lld, which is "
-				       "odd, and the rotary positions of the family %s turn pairs", (long long)m->embed,
-				       (long long)m->heads, (long long)m->head_dim, m->family->name);
+		return hd_section_fail(c, s, "heads", err, HD_EDIVIDE,
+				       "model.embed / heads = %lld / %lld is %lld, which is "
+				       "odd, and the rotary positions of the family %s turn pairs",
+				       (long long)m->embed, (long long)m->heads, (long long)m->head_dim,
+				       m->family->name);
 	if (m->seq > m->max_seq)
 		return hd_section_fail(c, s, "max_seq", err, HD_EINVAL, "%lld is less than train.seq = %lld",
 				       (long long)m->max_seq, (long long)m->seq);
@@ -119,7 +140,7 @@ static void read_experts(struct hd_section *s, struct hd_model *m)
 	m->experts = hd_section_int(s, "experts") >= 0 ? hd_section_int(s, "experts") : m->family->experts;
 	m->experts_per_token = hd_section_int(s, "experts_per_token");
 	m->moe_every = m->family->moe_every && hd_section_int(s, "moe_every") ? hd_section_int(s, "moe_every")
-		: m->family->moe_every;
+									      : m->family->moe_every;
 	m->router_gshard = !strcmp(router, "auto") ? !m->family->topk : !strcmp(router, "gshard");
 	m->capacity_factor = hd_section_num(s, "capacity_factor");
 	if (m->capacity_factor < 0)
@@ -143,8 +164,8 @@ int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, str
 		char advice[500];
 
 		hd_suggest(advice, sizeof(advice), hd_section_str(s, "family"), "known", names, (int)HD_LEN(families));
-		return hd_section_fail(c, s, "family", err, HD_EINVAL, "there is no family %s; %s", hd_section_str(s, "family"),
-				       advice);
+		return hd_section_fail(c, s, "family", err, HD_EINVAL, "there is no family %s; %s",
+				       hd_section_str(s, "family"), advice);
 	}
 	m->layers = hd_section_int(s, "layers");
 	m->embed = hd_section_int(s, "embed");

@@ -16,9 +16,9 @@
 struct hd_hf_region {
 	char name[128];
 	int ndim;
-	int64_t shape[2];		/* of the whole stored tensor */
-	int64_t at[2];			/* where this parameter begins in it */
-	int split;			/* the first `split` dims of the parameter are rows */
+	int64_t shape[2]; /* of the whole stored tensor */
+	int64_t at[2];    /* where this parameter begins in it */
+	int split;        /* the first `split` dims of the parameter are rows */
 	int transpose;
 	/* 1: the parameter's first dim runs over tensors of their own, whose names have its index in place of the `*` in
 	 * `name`; all else, also `split`, is said of one of them. */
@@ -26,22 +26,24 @@ struct hd_hf_region {
 };
 
 /* A key of config.json ("a.b": within an object), and ours of [model] that says the same. */
-struct hd_hf_key { const char *theirs, *ours; };
+struct hd_hf_key {
+	const char *theirs, *ours;
+};
 
 struct hd_family {
-	const char *name;		/* also model_type in config.json */
-	int tie;			/* default of tie_embeddings */
-	int dropout;			/* the graph drops activations: model.dropout may be more than 0 */
-	int grouped, rope;		/* it reads model.kv_heads, model.rope_theta */
-	int64_t experts, moe_every;	/* defaults of these keys; moe_every 0: the graph has no layer of experts */
-	int topk;			/* default of router is topk */
-	int64_t (*mlp)(int64_t embed);	/* default of mlp */
+	const char *name;              /* also model_type in config.json */
+	int tie;                       /* default of tie_embeddings */
+	int dropout;                   /* the graph drops activations: model.dropout may be more than 0 */
+	int grouped, rope;             /* it reads model.kv_heads, model.rope_theta */
+	int64_t experts, moe_every;    /* defaults of these keys; moe_every 0: the graph has no layer of experts */
+	int topk;                      /* default of router is topk */
+	int64_t (*mlp)(int64_t embed); /* default of mlp */
 	/* The forward graph from ids (batch, seq) to the last hidden state (batch, seq, embed), block by block; then the
 	 * product with the vocabulary: of (batch, seq, embed) or, in generation, (batch, embed). */
 	struct tensor *(*hidden)(struct hd_plan *p, struct tensor *ids);
 	struct tensor *(*logits)(struct hd_plan *p, struct tensor *hidden);
-	int (*hf)(const struct hd_model *m, const char *param, struct hd_hf_region *r);	/* 0, or HD_EBUG */
-	json_t *(*config)(const struct hd_model *m);			/* config.json, new reference */
+	int (*hf)(const struct hd_model *m, const char *param, struct hd_hf_region *r); /* 0, or HD_EBUG */
+	json_t *(*config)(const struct hd_model *m);                                    /* config.json, new reference */
 	/* And read: the keys, ended by NULL (NULL: directories of transformers are not read), later ones first; and the key in
 	 * which a config says what this graph does not, or NULL. */
 	const struct hd_hf_key *keys;
@@ -52,6 +54,7 @@ extern const struct hd_family hd_family_gpt2, hd_family_llama, hd_family_mixtral
 extern const struct hd_key_table hd_model_keys;
 int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, struct hd_err *err);
 const struct hd_family *hd_family_find(const char *name);
-int64_t hd_model_capacity(const struct hd_model *m);	/* places of an expert for a group: hard limit; without one: group_tokens */
+int64_t hd_model_capacity(
+	const struct hd_model *m); /* places of an expert for a group: hard limit; without one: group_tokens */
 
 #endif

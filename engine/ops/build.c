@@ -6,7 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
+struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt,
+			  ...)
 {
 	const struct op *o = hd_op_find(op);
 	char attr[512];

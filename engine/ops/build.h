@@ -5,10 +5,10 @@
 #define HD_ENGINE_BUILD_H
 #include "engine/graph/graph.h"
 
-const struct op *hd_op_find(const char *name);	/* the engine's, or NULL */
-const struct op_traits *hd_op_traits(const struct hd_op *op);	/* of any op */
-struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
-	HD_PRINTF(5, 6);
+const struct op *hd_op_find(const char *name);                /* the engine's, or NULL */
+const struct op_traits *hd_op_traits(const struct hd_op *op); /* of any op */
+struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt,
+			  ...) HD_PRINTF(5, 6);
 struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
 	HD_PRINTF(5, 6);
 struct tensor *hd_einsum(struct hd_plan *p, struct tensor *a, struct tensor *b, const char *spec);

@@ -16,7 +16,8 @@ static int broadcasts(struct hd_plan *p, const char *op, struct hd_tensor *const
 	for (uint32_t i = 1; i < nin; i++)
 		for (uint32_t d = 0; d < ins[i]->ndim; d++)
 			if (!hd_has_dim(T(ins[0]), ins[i]->dims[d]))
-				return hd_plan_fail(p, HD_EINVAL, "%s: input %u has the dim %s, which input 0 (%s) has not", op, i,
+				return hd_plan_fail(p, HD_EINVAL,
+						    "%s: input %u has the dim %s, which input 0 (%s) has not", op, i,
 						    ins[i]->dims[d]->name, ins[0]->spec);
 	return HD_OK;
 }
@@ -24,7 +25,8 @@ static int broadcasts(struct hd_plan *p, const char *op, struct hd_tensor *const
 /* -- add --------------------------------------------------------------------------------------------------------------- */
 static int add_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)attr;
+	(void)self;
+	(void)attr;
 	hd_shape_like(&outs[0], ins[0]);
 	*nout = 1;
 	return broadcasts(p, "add", ins, nin);
@@ -99,7 +101,9 @@ static uint32_t dtype_attr(const char *attr)
 
 static int cast_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)p; (void)nin;
+	(void)self;
+	(void)p;
+	(void)nin;
 	hd_shape_like(&outs[0], ins[0]);
 	outs[0].dtype = dtype_attr(attr);
 	*nout = 1;
@@ -145,7 +149,10 @@ static int gelu_vjp(HD_VJP_ARGS)
 
 static int swiglu_d_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)p; (void)attr; (void)nin;
+	(void)self;
+	(void)p;
+	(void)attr;
+	(void)nin;
 	hd_shape_like(&outs[0], ins[0]);
 	hd_shape_like(&outs[1], ins[1]);
 	*nout = 2;
@@ -203,21 +210,26 @@ static int rope_shape(HD_SHAPE_ARGS)
 	const struct hd_dim *d = x->ndim ? x->dims[x->ndim - 1] : NULL;
 
 	if (d && d->n % 2)
-		return hd_plan_fail(p, HD_EDIVIDE, "rope: %s = %lld is odd, and halves of it are turned", d->name, (long long)d->n);
+		return hd_plan_fail(p, HD_EDIVIDE, "rope: %s = %lld is odd, and halves of it are turned", d->name,
+				    (long long)d->n);
 	return hd_same_as_first(self, p, attr, ins, nin, outs, nout);
 }
 
 static const char *const rope_uncut[] = { "head_dim", NULL };
 
-#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, \
-	.record = hd_record_plain, __VA_ARGS__ }, .is = traits }
+#define OP(id, traits, ...) \
+	const struct op hd_op_##id = { \
+		.v = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, __VA_ARGS__ }, \
+		.is = traits \
+	}
 OP(add, IS(ADD, OP_ROWS), .linear = ~(uint64_t)0, .inplace = first, .shape = add_shape, .vjp = add_vjp);
 OP(map, IS(MAP, 0), .inplace = first, .shape = map_shape, .vjp = map_vjp, .cost = map_cost);
 OP(cast, IS(CAST, OP_CHEAP | OP_MOVES_ROWS), .linear = 1, .shape = cast_shape, .vjp = cast_vjp);
 OP(copy, PLAIN, .linear = 1, .shape = hd_same_as_first);
 OP(fill, IS(FILL, 0), .shape = hd_same_as_first);
 OP(accumulate, IS(ACCUMULATE, OP_NAMES), .shape = hd_same_as_first, .place = accumulate_place);
-OP(gelu, IS(GELU, OP_CHEAP | OP_ROWS), .inplace = first, .shape = hd_same_as_first, .vjp = gelu_vjp, .cost = elementwise_cost);
+OP(gelu, IS(GELU, OP_CHEAP | OP_ROWS), .inplace = first, .shape = hd_same_as_first, .vjp = gelu_vjp,
+   .cost = elementwise_cost);
 OP(gelu_d, IS(GELU_D, OP_ROWS), .linear = 2, .inplace = second, .shape = hd_same_as_first, .cost = elementwise_cost);
 OP(swiglu, IS(NONE, OP_CHEAP | OP_ROWS), .shape = hd_same_as_first, .vjp = swiglu_vjp, .cost = elementwise_cost);
 OP(swiglu_d, IS(NONE, OP_ROWS), .linear = 4, .shape = swiglu_d_shape, .cost = elementwise_cost);

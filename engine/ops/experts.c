@@ -38,7 +38,9 @@ static int choices(struct hd_plan *p, struct hd_shape *s, const struct hd_tensor
 /* -- route --------------------------------------------------------------------------------------------------------------- */
 static int route_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)attr; (void)nin;
+	(void)self;
+	(void)attr;
+	(void)nin;
 	HD_TRY(three_dims(p, "route", ins[0]));
 	HD_TRY(choices(p, &outs[0], ins[0], ins[0]->dtype));
 	HD_TRY(choices(p, &outs[1], ins[0], HD_DTYPE_I32));
@@ -82,7 +84,9 @@ static int dispatch_shape(HD_SHAPE_ARGS)
 	const struct hd_tensor *x = ins[0];
 	struct hd_shape *d = &outs[0];
 
-	(void)self; (void)attr; (void)nin;
+	(void)self;
+	(void)attr;
+	(void)nin;
 	HD_TRY(three_dims(p, "dispatch", x));
 	d->dtype = x->dtype;
 	d->ndim = 4;
@@ -98,7 +102,9 @@ static int combine_shape(HD_SHAPE_ARGS)
 {
 	const struct hd_tensor *y = ins[0], *slots = ins[1];
 
-	(void)self; (void)attr; (void)nin;
+	(void)self;
+	(void)attr;
+	(void)nin;
 	if (y->ndim != 4)
 		return hd_plan_fail(p, HD_EINVAL, "combine: (%s) must be (expert, batch, slot, embed)", y->spec);
 	hd_shape_like(&outs[0], slots);
@@ -111,17 +117,23 @@ static int combine_shape(HD_SHAPE_ARGS)
 
 static int combine_dg_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)attr; (void)nin;
+	(void)self;
+	(void)attr;
+	(void)nin;
 	*nout = 1;
 	return choices(p, &outs[0], ins[2], p->master_dtype);
 }
 
-static struct hd_tensor *out0(struct tensor *t) { return t ? &t->v : NULL; }
+static struct hd_tensor *out0(struct tensor *t)
+{
+	return t ? &t->v : NULL;
+}
 
 /* unit= and places= of another op on the same places; graph.c adds the numbers of rows where an operand has them */
 static const char *same_places(struct hd_plan *p, const char *attr)
 {
-	return hd_plan_text(p, "unit=%lld places=%lld", (long long)hd_attr_num(attr, "unit", 0), (long long)hd_attr_num(attr, "places", 0));
+	return hd_plan_text(p, "unit=%lld places=%lld", (long long)hd_attr_num(attr, "unit", 0),
+			    (long long)hd_attr_num(attr, "places", 0));
 }
 
 static int dispatch_vjp(HD_VJP_ARGS)
@@ -142,9 +154,11 @@ static int combine_vjp(HD_VJP_ARGS)
 
 	(void)self;
 	if (hd_attr_num(n->attr, "gates", 0) == 0)
-		return hd_plan_fail(p, HD_ENOTSUP, "combine without gates is the gradient of dispatch, and has none itself");
+		return hd_plan_fail(p, HD_ENOTSUP,
+				    "combine without gates is the gradient of dispatch, and has none itself");
 	if (want & 1)
-		din[0] = out0(hd_op1(p, "dispatch", dy, n->nin, "%s gates=1%s", same_places(p, n->attr), n->nin > 3 ? " rows=1" : ""));
+		din[0] = out0(hd_op1(p, "dispatch", dy, n->nin, "%s gates=1%s", same_places(p, n->attr),
+				     n->nin > 3 ? " rows=1" : ""));
 	if (want & 4)
 		din[2] = out0(hd_op1(p, "combine_dg", dg, 3, "%s", same_places(p, n->attr)));
 	return HD_OK;
@@ -158,8 +172,13 @@ static int move_cost(struct hd_strategy *self, const struct hd_node *n, struct h
 	return HD_OK;
 }
 
-#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, \
-	.unshardable = uncut, __VA_ARGS__ }, .is = traits }
+#define OP(id, traits, ...) \
+	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), \
+					      .name = #id, \
+					      .record = hd_record_plain, \
+					      .unshardable = uncut, \
+					      __VA_ARGS__ }, \
+				       .is = traits }
 OP(route, IS(ROUTE, 0, 1), .shape = route_shape, .vjp = route_vjp, .cost = route_cost);
 OP(route_d, PLAIN, .kind = "route", .shape = hd_same_as_first, .cost = route_cost);
 OP(dispatch, IS(NONE, OP_MOVES_ROWS, 4), .linear = 1, .shape = dispatch_shape, .vjp = dispatch_vjp, .cost = move_cost);

@@ -21,7 +21,9 @@ static void without_last(struct hd_shape *s, const struct hd_tensor *t)
 
 static int norm_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)p; (void)nin;
+	(void)self;
+	(void)p;
+	(void)nin;
 	hd_shape_like(&outs[0], ins[0]);
 	without_last(&outs[1], ins[0]);
 	without_last(&outs[2], ins[0]);
@@ -33,10 +35,12 @@ static int norm_dw_shape(HD_SHAPE_ARGS)
 {
 	const struct hd_tensor *x = ins[0];
 
-	(void)self; (void)p; (void)nin;
+	(void)self;
+	(void)p;
+	(void)nin;
 	*nout = hd_attr_num(attr, "bias", 0) != 0 ? 2 : 1;
 	for (uint32_t k = 0; k < *nout; k++) {
-		outs[k].dtype = ins[1]->dtype;	/* rstd's */
+		outs[k].dtype = ins[1]->dtype; /* rstd's */
 		outs[k].ndim = 1;
 		outs[k].dims[0] = x->dims[x->ndim - 1];
 		outs[k].local[0] = x->local[x->ndim - 1];
@@ -72,9 +76,12 @@ static int attention_shape(HD_SHAPE_ARGS)
 {
 	const struct hd_tensor *q = ins[0];
 
-	(void)self; (void)attr; (void)nin;
+	(void)self;
+	(void)attr;
+	(void)nin;
 	if (q->ndim != 4 || ins[1]->ndim != 4 || ins[2]->ndim != 4)
-		return hd_plan_fail(p, HD_EINVAL, "attention: q, k, v are (batch, seq, heads, head_dim), not %s", q->spec);
+		return hd_plan_fail(p, HD_EINVAL, "attention: q, k, v are (batch, seq, heads, head_dim), not %s",
+				    q->spec);
 	hd_shape_like(&outs[0], q);
 	outs[1].dtype = HD_BITS(q->dtype) < 32 ? HD_DTYPE_F32 : q->dtype;
 	outs[1].ndim = 3;
@@ -90,7 +97,10 @@ static int attention_shape(HD_SHAPE_ARGS)
 
 static int attention_d_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)p; (void)attr; (void)nin;
+	(void)self;
+	(void)p;
+	(void)attr;
+	(void)nin;
 	for (uint32_t i = 0; i < 3; i++)
 		hd_shape_like(&outs[i], ins[i]);
 	*nout = 3;
@@ -125,7 +135,10 @@ static int attention_cost(struct hd_strategy *self, const struct hd_node *n, str
 
 static const char *const attention_uncut[] = { "seq", "head_dim", NULL };
 
-static int cuts(const struct hd_place *w, const struct hd_dim *d) { return w->kind == HD_PLACE_SHARD && w->dim == d; }
+static int cuts(const struct hd_place *w, const struct hd_dim *d)
+{
+	return w->kind == HD_PLACE_SHARD && w->dim == d;
+}
 
 /* Heads that an axis cuts only here (elsewhere it cuts something else) are cut inside the pieces that they come in, so
  * that nothing that is cut already moves.  What has no query heads is whole on this axis, its gradient a partial sum. */
@@ -177,7 +190,8 @@ static int attention_record(struct hd_strategy *self, struct hd_record *r, const
 	int nk = hd_shard_order(k->plan, &k->at, k->dims[2], of_k);
 
 	if (nk > nq || memcmp(of_q, of_k, (size_t)nk * sizeof(of_k[0])))
-		return hd_plan_fail(q->plan, HD_EINVAL, "attention of %s: queries (%s), keys (%s): heads and their keys are apart",
+		return hd_plan_fail(q->plan, HD_EINVAL,
+				    "attention of %s: queries (%s), keys (%s): heads and their keys are apart",
 				    n->block, hd_placement_text(q->plan, &q->at), hd_placement_text(k->plan, &k->at));
 	return hd_record_plain(self, r, n);
 }
@@ -187,7 +201,10 @@ static int embedding_shape(HD_SHAPE_ARGS)
 {
 	const struct hd_tensor *ids = ins[0], *w = ins[1];
 
-	(void)self; (void)attr; (void)nin; (void)p;
+	(void)self;
+	(void)attr;
+	(void)nin;
+	(void)p;
 	hd_shape_like(&outs[0], ids);
 	outs[0].dtype = w->dtype;
 	outs[0].dims[ids->ndim] = w->dims[1];
@@ -199,7 +216,8 @@ static int embedding_shape(HD_SHAPE_ARGS)
 
 static int embedding_dw_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)nin;
+	(void)self;
+	(void)nin;
 	*nout = 1;
 	return hd_shape_attr(p, attr, &outs[0], p->master_dtype);
 }
@@ -216,7 +234,8 @@ static int embedding_vjp(HD_VJP_ARGS)
 
 static int position_dw_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)nin;
+	(void)self;
+	(void)nin;
 	*nout = 1;
 	return hd_shape_attr(p, attr, &outs[0], p->master_dtype);
 }
@@ -240,7 +259,10 @@ static int select_shape(HD_SHAPE_ARGS)
 {
 	uint32_t k = 0;
 
-	(void)self; (void)p; (void)attr; (void)nin;
+	(void)self;
+	(void)p;
+	(void)attr;
+	(void)nin;
 	outs[0].dtype = ins[0]->dtype;
 	for (uint32_t i = 0; i < ins[0]->ndim; i++)
 		if (strcmp(ins[0]->dims[i]->name, "seq")) {
@@ -255,13 +277,24 @@ static int select_shape(HD_SHAPE_ARGS)
 static const char *const select_uncut[] = { "seq", NULL };
 static const int8_t first[] = { 0 };
 
-#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, \
-	.record = hd_record_plain, __VA_ARGS__ }, .is = traits }
+#define OP(id, traits, ...) \
+	const struct op hd_op_##id = { \
+		.v = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, __VA_ARGS__ }, \
+		.is = traits \
+	}
 OP(norm, IS(NORM, OP_CHEAP, 6), .unshardable = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
 OP(norm_d, IS(NORM_D, 0), .kind = "norm", .unshardable = norm_uncut, .shape = hd_same_as_first);
 OP(norm_dw, PLAIN, .kind = "norm", .shape = norm_dw_shape);
-#define ATTENTION(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, .kind = "attention", \
-	.unshardable = attention_uncut, .place = attention_place, .cost = attention_cost, .record = attention_record, __VA_ARGS__ }, .is = traits }
+#define ATTENTION(id, traits, ...) \
+	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), \
+					      .name = #id, \
+					      .kind = "attention", \
+					      .unshardable = attention_uncut, \
+					      .place = attention_place, \
+					      .cost = attention_cost, \
+					      .record = attention_record, \
+					      __VA_ARGS__ }, \
+				       .is = traits }
 ATTENTION(attention, IS(ATTENTION, 0), .shape = attention_shape, .vjp = attention_vjp);
 ATTENTION(attention_d, PLAIN, .shape = attention_d_shape);
 OP(embedding, PLAIN, .shape = embedding_shape, .vjp = embedding_vjp);

@@ -14,8 +14,10 @@
 
 static int no_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
-	(void)self; (void)r; (void)n;
-	return HD_OK;			/* engine/run/record.c knows these by name: they depend on the memory plan */
+	(void)self;
+	(void)r;
+	(void)n;
+	return HD_OK; /* engine/run/record.c knows these by name: they depend on the memory plan */
 }
 
 /* The update's view of a gradient: where the state (input 1) lives, unless it was given a home of its own. */
@@ -23,14 +25,20 @@ static int sync_place(HD_PLACE_ARGS)
 {
 	const struct tensor *y = T(n->outs[0]);
 
-	(void)self; (void)p;
+	(void)self;
+	(void)p;
 	need[1] = have[1];
 	need[0] = out[0] = y->stored >> A(axis)->id & 1 ? y->storage.on[A(axis)->id] : have[1];
 	return HD_OK;
 }
 
-#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, .shape = hd_same_as_first, \
-	.record = no_record, __VA_ARGS__ }, .is = traits }
+#define OP(id, traits, ...) \
+	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), \
+					      .name = #id, \
+					      .shape = hd_same_as_first, \
+					      .record = no_record, \
+					      __VA_ARGS__ }, \
+				       .is = traits }
 OP(chunk, IS(CHUNK, OP_NAMES), .linear = 1);
 OP(join, IS(JOIN, OP_NAMES | OP_PIECES), .linear = ~(uint64_t)0);
 OP(pick, IS(PICK, OP_NAMES), .linear = ~(uint64_t)0);
@@ -44,11 +52,14 @@ OP(unblock, IS(UNBLOCK, OP_PIECES | OP_ARRANGES | OP_MOVES_ROWS));
 OP(sync, IS(SYNC, OP_NAMES), .place = sync_place);
 
 /* Made of what is there once a step, but in a unit: it comes and goes with the micro-batch. */
-static int once(const struct node *n, const struct tensor *x) { return x->step && !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)); }
+static int once(const struct node *n, const struct tensor *x)
+{
+	return x->step && !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W));
+}
 
 /* A node with one output of the given local shape; in slot lower its placement is the first input's. */
-static struct tensor *moved(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *attr,
-			    const struct hd_shape *shape)
+static struct tensor *moved(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin,
+			    const char *attr, const struct hd_shape *shape)
 {
 	const struct op *o = hd_op_find(op);
 	struct node *n;
@@ -92,7 +103,8 @@ const struct hd_dim *hd_member_dim(struct hd_plan *p, int64_t n)
 	return hd_dim_get(p, name, n);
 }
 
-struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t parts, const struct hd_pos *at)
+struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t parts,
+			      const struct hd_pos *at)
 {
 	struct hd_shape s;
 	struct tensor *y;
@@ -102,7 +114,9 @@ struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct 
 		return NULL;
 	if (i < 0 || x->local[i] % parts)
 		return hd_plan_fail(p, HD_EDIVIDE, "chunk: %s of (%s) has %lld elements, not a multiple of %lld",
-				    dim ? dim->name : "?", x->spec, i < 0 ? 0LL : (long long)x->local[i], (long long)parts), NULL;
+				    dim ? dim->name : "?", x->spec, i < 0 ? 0LL : (long long)x->local[i],
+				    (long long)parts),
+		       NULL;
 	shape_of(&s, x);
 	s.local[i] /= parts;
 	y = moved(p, "chunk", &x, 1, "", &s);
@@ -154,7 +168,10 @@ struct tensor *hd_build_pick(struct hd_plan *p, struct tensor *const *xs, uint32
 }
 
 /* Pieces begin at multiples of 64 bytes, so that kernels and the memory plan may use them in place. */
-static int64_t aligned(uint32_t dtype) { return 64 * 8 / (int64_t)HD_BITS(dtype); }
+static int64_t aligned(uint32_t dtype)
+{
+	return 64 * 8 / (int64_t)HD_BITS(dtype);
+}
 
 static int64_t packed(const struct tensor *t)
 {
@@ -176,7 +193,7 @@ struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32
 			return hd_plan_fail(p, HD_EINVAL, "pack: input %u has another dtype than input 0", i), NULL;
 		total += packed(xs[i]);
 	}
-	unit *= aligned(xs[0]->v.dtype);		/* as each piece's end, so that pieces follow each other in copies too */
+	unit *= aligned(xs[0]->v.dtype); /* as each piece's end, so that pieces follow each other in copies too */
 	total = (total + unit - 1) / unit * unit;
 	snprintf(name, sizeof(name), "flat%lld", (long long)total);
 	s.dtype = xs[0]->v.dtype;
@@ -192,12 +209,15 @@ int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const
 
 	for (uint32_t i = 0; i < n; i++) {
 		if (!flat || !like || !like[i])
-			return hd_plan_fail(p, HD_EBUG, "unpack: the %s is NULL", flat ? "tensor to be like" : "flat tensor");
+			return hd_plan_fail(p, HD_EBUG, "unpack: the %s is NULL",
+					    flat ? "tensor to be like" : "flat tensor");
 		need += packed(like[i]);
 	}
 	if (n && (flat->v.ndim != 1 || flat->local[0] < need))
-		return hd_plan_fail(p, HD_EINVAL, "unpack: (%s) has %lld elements, and those to be like have %lld as pack lays them out",
-				    flat->spec, (long long)hd_local_count(flat), (long long)need);
+		return hd_plan_fail(
+			p, HD_EINVAL,
+			"unpack: (%s) has %lld elements, and those to be like have %lld as pack lays them out",
+			flat->spec, (long long)hd_local_count(flat), (long long)need);
 	for (uint32_t i = 0; i < n; i++) {
 		struct hd_shape s;
 
@@ -222,8 +242,9 @@ struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct 
 	if (i < 0)
 		return NULL;
 	if (x->local[i] % n)
-		return hd_plan_fail(p, HD_EDIVIDE, "%s of (%s): %lld elements do not divide by %lld members", dim->name, x->spec,
-				    (long long)x->local[i], (long long)n), NULL;
+		return hd_plan_fail(p, HD_EDIVIDE, "%s of (%s): %lld elements do not divide by %lld members", dim->name,
+				    x->spec, (long long)x->local[i], (long long)n),
+		       NULL;
 	shape_of(&s, x);
 	memmove(s.dims + 1, s.dims, s.ndim * sizeof(s.dims[0]));
 	memmove(s.local + 1, s.local, s.ndim * sizeof(s.local[0]));
@@ -276,7 +297,7 @@ static struct tensor *flat_comm(struct hd_plan *p, uint32_t kind, struct group *
 	if (!x)
 		return NULL;
 	shape_of(&s, x);
-	if (kind == HD_COMM_ALL_GATHER || kind == HD_COMM_GATHER) {	/* a new leading dim, one entry a member */
+	if (kind == HD_COMM_ALL_GATHER || kind == HD_COMM_GATHER) { /* a new leading dim, one entry a member */
 		memmove(s.dims + 1, s.dims, s.ndim * sizeof(s.dims[0]));
 		memmove(s.local + 1, s.local, s.ndim * sizeof(s.local[0]));
 		s.dims[0] = hd_member_dim(p, g->v.n);
@@ -290,21 +311,22 @@ static struct tensor *flat_comm(struct hd_plan *p, uint32_t kind, struct group *
 	return comm_node(p, kind, g, x, index, &s);
 }
 
-struct tensor *hd_build_comm_rows(struct hd_plan *p, struct group *g, struct tensor *const *ins, const struct tensor *like,
-				  int to_experts)
+struct tensor *hd_build_comm_rows(struct hd_plan *p, struct group *g, struct tensor *const *ins,
+				  const struct tensor *like, int to_experts)
 {
 	struct hd_shape s;
 	struct tensor *y;
 
 	shape_of(&s, like);
-	y = moved(p, "comm", ins, 3, hd_plan_text(p, "%s group=%s", hd_comm_kind_name(HD_COMM_ALL_TO_ALL_V), g->name), &s);
+	y = moved(p, "comm", ins, 3, hd_plan_text(p, "%s group=%s", hd_comm_kind_name(HD_COMM_ALL_TO_ALL_V), g->name),
+		  &s);
 	if (y)
 		N(y->v.node)->comm = (struct comm_args){ HD_COMM_ALL_TO_ALL_V, g, to_experts };
 	return y;
 }
 
-struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, const struct hd_dim *dim,
-			     int64_t index)
+struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
+			     const struct hd_dim *dim, int64_t index)
 {
 	int has = x && dim && index_of(x, dim) >= 0;
 
@@ -322,14 +344,17 @@ struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, 
 	case HD_COMM_REDUCE_SCATTER:
 	case HD_COMM_SCATTER:
 		if (!has)
-			return hd_plan_fail(p, HD_EINVAL, "%s: (%s) does not have the dim that is sharded", hd_comm_kind_name(kind), x->spec), NULL;
+			return hd_plan_fail(p, HD_EINVAL, "%s: (%s) does not have the dim that is sharded",
+					    hd_comm_kind_name(kind), x->spec),
+			       NULL;
 		return flat_comm(p, kind, g, hd_build_block(p, x, dim, g->v.n), index);
 	case HD_COMM_ALL_TO_ALL:
 		if (!x->v.ndim || x->local[0] != g->v.n)
-			return hd_plan_fail(p, HD_EINVAL, "all-to-all: the leading dim of (%s) has %lld entries for %lld members",
-					    x->spec, (long long)x->local[0], (long long)g->v.n), NULL;
+			return hd_plan_fail(p, HD_EINVAL,
+					    "all-to-all: the leading dim of (%s) has %lld entries for %lld members",
+					    x->spec, (long long)x->local[0], (long long)g->v.n),
+			       NULL;
 		return flat_comm(p, kind, g, x, index);
-	default:
-		return flat_comm(p, kind, g, x, index);
+	default: return flat_comm(p, kind, g, x, index);
 	}
 }

@@ -5,19 +5,21 @@
 #define HD_ENGINE_MOVEMENT_H
 #include "engine/graph/graph.h"
 
-const struct hd_dim *hd_member_dim(struct hd_plan *p, int64_t n);	/* leading dim of what a collective cuts or joins */
-struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, const struct hd_dim *dim,
-			     int64_t index);
-struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t parts, const struct hd_pos *at);
+const struct hd_dim *hd_member_dim(struct hd_plan *p, int64_t n); /* leading dim of what a collective cuts or joins */
+struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
+			     const struct hd_dim *dim, int64_t index);
+struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t parts,
+			      const struct hd_pos *at);
 struct tensor *hd_build_join(struct hd_plan *p, struct tensor *const *xs, uint32_t n, const struct hd_dim *dim,
 			     const struct hd_pos *at);
 struct tensor *hd_build_pick(struct hd_plan *p, struct tensor *const *xs, uint32_t n, const struct hd_pos *at);
 struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32_t n, int64_t multiple);
-int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const *like, uint32_t n, struct tensor **out);
+int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const *like, uint32_t n,
+		    struct tensor **out);
 struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n);
 struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim);
 /* ins: x, whose rows are counted, and their numbers before and after; like: the result.  Cut batch to cut expert, or back. */
-struct tensor *hd_build_comm_rows(struct hd_plan *p, struct group *g, struct tensor *const *ins, const struct tensor *like,
-				  int to_experts);
+struct tensor *hd_build_comm_rows(struct hd_plan *p, struct group *g, struct tensor *const *ins,
+				  const struct tensor *like, int to_experts);
 
 #endif

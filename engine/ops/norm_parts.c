@@ -13,8 +13,14 @@
 #include <config.h>
 #include "engine/ops/ops.h"
 
-static const struct hd_dim *last_dim(const struct hd_tensor *x) { return x->dims[x->ndim - 1]; }
-static int is_rms(const char *attr) { return hd_attr_num(attr, "rms", 0) != 0; }
+static const struct hd_dim *last_dim(const struct hd_tensor *x)
+{
+	return x->dims[x->ndim - 1];
+}
+static int is_rms(const char *attr)
+{
+	return hd_attr_num(attr, "rms", 0) != 0;
+}
 
 /* A number a row, in full precision. */
 static void row_shape(struct hd_shape *s, const struct hd_tensor *x)
@@ -35,7 +41,9 @@ static int part_shape(HD_SHAPE_ARGS)
 {
 	uint32_t sums = is_rms(attr) ? 1 : 2;
 
-	(void)self; (void)p; (void)nin;
+	(void)self;
+	(void)p;
+	(void)nin;
 	for (uint32_t k = 0; k < sums; k++)
 		row_shape(&outs[k], ins[0]);
 	terms_shape(&outs[sums], ins[0]);
@@ -45,7 +53,9 @@ static int part_shape(HD_SHAPE_ARGS)
 
 static int apply_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)p; (void)nin;
+	(void)self;
+	(void)p;
+	(void)nin;
 	hd_shape_like(&outs[0], ins[0]);
 	row_shape(&outs[1], ins[0]);
 	row_shape(&outs[2], ins[0]);
@@ -57,7 +67,9 @@ static int apply_shape(HD_SHAPE_ARGS)
 /* (S, s, v, x): the slice's own sums are read as they are; x says how long the slice is. */
 static int combine_place(HD_PLACE_ARGS)
 {
-	(void)self; (void)p; (void)axis;
+	(void)self;
+	(void)p;
+	(void)axis;
 	if (have[1].kind != HD_PLACE_PARTIAL)
 		return HD_DEFAULT;
 	need[1] = have[1];
@@ -110,8 +122,8 @@ static int combine_record(struct hd_strategy *self, struct hd_record *r, const s
 	long long whole = (long long)last_dim(x)->n, len = (long long)x->local[x->ndim - 1];
 
 	(void)self;
-	return r->api->launch(r, "map", n->ins, 3, n->outs, 1, "c + (b / %lld - a / %lld) * (b / %lld - a / %lld) * %lld",
-				      len, whole, len, whole, len);
+	return r->api->launch(r, "map", n->ins, 3, n->outs, 1,
+			      "c + (b / %lld - a / %lld) * (b / %lld - a / %lld) * %lld", len, whole, len, whole, len);
 }
 
 /* (x, w[, b][, S], V -> y, rstd[, mean]) */
@@ -119,15 +131,17 @@ static int apply_record(struct hd_strategy *self, struct hd_record *r, const str
 {
 	int rms = is_rms(n->attr), bias = n->nin == 5;
 	long long whole = (long long)last_dim(n->ins[0])->n;
-	struct hd_tensor *ins[] = { n->ins[0], n->ins[1], n->outs[1], rms ? NULL : n->outs[2], bias ? n->ins[2] : NULL };
+	struct hd_tensor *ins[] = { n->ins[0], n->ins[1], n->outs[1], rms ? NULL : n->outs[2],
+				    bias ? n->ins[2] : NULL };
 
 	(void)self;
 	HD_TRY(r->api->launch(r, "map", n->ins + n->nin - 1, 1, n->outs + 1, 1, "1 / sqrt(a / %lld + %.17g)", whole,
-				      hd_attr_num(n->attr, "eps", 1e-5)));
+			      hd_attr_num(n->attr, "eps", 1e-5)));
 	if (rms)
 		return r->api->launch(r, "map", ins, 3, n->outs, 1, "a * c * b");
 	HD_TRY(r->api->launch(r, "map", n->ins + n->nin - 2, 1, n->outs + 2, 1, "a / %lld", whole));
-	return r->api->launch(r, "map", ins, bias ? 5 : 4, n->outs, 1, bias ? "(a - d) * c * b + e" : "(a - d) * c * b");
+	return r->api->launch(r, "map", ins, bias ? 5 : 4, n->outs, 1,
+			      bias ? "(a - d) * c * b + e" : "(a - d) * c * b");
 }
 
 /* (x, w, rstd[, mean], dy -> [A,] B, terms) */
@@ -153,10 +167,14 @@ static int d_apply_record(struct hd_strategy *self, struct hd_record *r, const s
 	(void)self;
 	if (is_rms(n->attr))
 		return r->api->launch(r, "map", n->ins, 5, n->outs, 1, "c * (b * d - a * c * e / %lld)", whole);
-	return r->api->launch(r, "map", n->ins, 7, n->outs, 1, "c * (b * e - f / %lld - (a - d) * c * g / %lld)", whole, whole);
+	return r->api->launch(r, "map", n->ins, 7, n->outs, 1, "c * (b * e - f / %lld - (a - d) * c * g / %lld)", whole,
+			      whole);
 }
 
-#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, .kind = "norm", __VA_ARGS__ }, .is = traits }
+#define OP(id, traits, ...) \
+	const struct op hd_op_##id = { \
+		.v = { .size = sizeof(struct hd_op), .name = #id, .kind = "norm", __VA_ARGS__ }, .is = traits \
+	}
 OP(norm_part, PLAIN, .shape = part_shape, .record = part_record);
 OP(norm_combine, PLAIN, .shape = hd_same_as_first, .place = combine_place, .record = combine_record);
 OP(norm_apply, IS(NONE, OP_CHEAP), .shape = apply_shape, .place = apply_place, .record = apply_record);

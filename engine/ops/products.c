@@ -9,14 +9,18 @@
 
 static int product_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)nin;
+	(void)self;
+	(void)nin;
 	*nout = 1;
-	return hd_shape_attr(p, attr, &outs[0], ins[0]->dtype == HD_DTYPE_BF16 && strstr(attr, "fp32=1") ? HD_DTYPE_F32 : ins[0]->dtype);
+	return hd_shape_attr(p, attr, &outs[0],
+			     ins[0]->dtype == HD_DTYPE_BF16 && strstr(attr, "fp32=1") ? HD_DTYPE_F32 : ins[0]->dtype);
 }
 
-static struct hd_tensor *product(struct hd_plan *p, struct hd_tensor *a, struct hd_tensor *b, const struct hd_tensor *like)
+static struct hd_tensor *product(struct hd_plan *p, struct hd_tensor *a, struct hd_tensor *b,
+				 const struct hd_tensor *like)
 {
-	struct tensor *ins[] = { T(a), T(b) }, *c = hd_op1(p, "einsum", ins, 2, "out=%s%s", like->spec, hd_gradient_attr(a, like));
+	struct tensor *ins[] = { T(a), T(b) },
+		      *c = hd_op1(p, "einsum", ins, 2, "out=%s%s", like->spec, hd_gradient_attr(a, like));
 
 	return c ? &c->v : NULL;
 }
@@ -39,7 +43,8 @@ static int einsum_cost(struct hd_strategy *self, const struct hd_node *n, struct
 	(void)self;
 	flops *= hd_count(n->ins[0]);
 	for (uint32_t i = 0; i < n->ins[1]->ndim; i++)
-		if (!hd_has_dim(T(n->ins[0]), n->ins[1]->dims[i]) && !(T(n->ins[0])->ragged_counts && hd_has_dim(T(n->ins[0])->ragged_counts, n->ins[1]->dims[i])))
+		if (!hd_has_dim(T(n->ins[0]), n->ins[1]->dims[i]) &&
+		    !(T(n->ins[0])->ragged_counts && hd_has_dim(T(n->ins[0])->ragged_counts, n->ins[1]->dims[i])))
 			flops *= (double)n->ins[1]->local[i];
 	c->matmul_flops = flops;
 	c->bytes = (hd_count(n->ins[0]) + hd_count(n->ins[1]) + hd_count(n->outs[0])) * HD_BITS(n->ins[0]->dtype) / 8;
@@ -53,7 +58,7 @@ static int sum_vjp(HD_VJP_ARGS)
 	(void)self;
 	if (!(want & 1))
 		return HD_OK;
-	g = hd_map_new(p, ins, 2, "b");		/* broadcast */
+	g = hd_map_new(p, ins, 2, "b"); /* broadcast */
 	din[0] = g ? &g->v : NULL;
 	return HD_OK;
 }
@@ -75,11 +80,29 @@ static int gelu_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-const struct op hd_op_einsum_gelu = { .v = { .size = sizeof(struct hd_op), .name = "einsum_gelu", .shape = gelu_shape,
-	.cost = einsum_cost, .record = hd_record_plain }, .is = IS(NONE, OP_MATMUL) };
-const struct op hd_op_einsum_gelu_d = { .v = { .size = sizeof(struct hd_op), .name = "einsum_gelu_d", .shape = product_shape,
-	.cost = einsum_cost, .record = hd_record_plain }, .is = IS(NONE, OP_MATMUL) };
-const struct op hd_op_einsum = { .v = { .size = sizeof(struct hd_op), .name = "einsum", .linear = 3, .shape = product_shape,
-	.vjp = einsum_vjp, .cost = einsum_cost, .record = einsum_record }, .is = IS(EINSUM, OP_ROWS | OP_MATMUL) };
-const struct op hd_op_sum = { .v = { .size = sizeof(struct hd_op), .name = "sum", .linear = 1, .shape = product_shape,
-	.vjp = sum_vjp, .record = hd_record_plain } };
+const struct op hd_op_einsum_gelu = { .v = { .size = sizeof(struct hd_op),
+					     .name = "einsum_gelu",
+					     .shape = gelu_shape,
+					     .cost = einsum_cost,
+					     .record = hd_record_plain },
+				      .is = IS(NONE, OP_MATMUL) };
+const struct op hd_op_einsum_gelu_d = { .v = { .size = sizeof(struct hd_op),
+					       .name = "einsum_gelu_d",
+					       .shape = product_shape,
+					       .cost = einsum_cost,
+					       .record = hd_record_plain },
+					.is = IS(NONE, OP_MATMUL) };
+const struct op hd_op_einsum = { .v = { .size = sizeof(struct hd_op),
+					.name = "einsum",
+					.linear = 3,
+					.shape = product_shape,
+					.vjp = einsum_vjp,
+					.cost = einsum_cost,
+					.record = einsum_record },
+				 .is = IS(EINSUM, OP_ROWS | OP_MATMUL) };
+const struct op hd_op_sum = { .v = { .size = sizeof(struct hd_op),
+				     .name = "sum",
+				     .linear = 1,
+				     .shape = product_shape,
+				     .vjp = sum_vjp,
+				     .record = hd_record_plain } };

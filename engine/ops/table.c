@@ -53,7 +53,10 @@ int hd_shape_attr(struct hd_plan *p, const char *attr, struct hd_shape *s, uint3
 
 int hd_same_as_first(HD_SHAPE_ARGS)
 {
-	(void)self; (void)p; (void)attr; (void)nin;
+	(void)self;
+	(void)p;
+	(void)attr;
+	(void)nin;
 	hd_shape_like(&outs[0], ins[0]);
 	*nout = 1;
 	return HD_OK;

@@ -26,7 +26,11 @@ static int total_record(struct hd_strategy *self, struct hd_record *r, const str
  * partial sum; there the whole ones are counted by coordinate 0 alone (engine/run/record.c). */
 static int norm2_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)p; (void)attr; (void)nin; (void)ins;
+	(void)self;
+	(void)p;
+	(void)attr;
+	(void)nin;
+	(void)ins;
 	outs[0].dtype = HD_DTYPE_F64;
 	outs[0].ndim = 0;
 	*nout = 1;
@@ -37,7 +41,9 @@ static int norm2_place(HD_PLACE_ARGS)
 {
 	int split = 0;
 
-	(void)self; (void)p; (void)axis;
+	(void)self;
+	(void)p;
+	(void)axis;
 	for (uint32_t i = 0; i < n->nin; i++) {
 		need[i] = have[i];
 		if (have[i].kind == HD_PLACE_PARTIAL)
@@ -51,7 +57,10 @@ static int norm2_place(HD_PLACE_ARGS)
 
 static int clip_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)attr; (void)nin; (void)ins;
+	(void)self;
+	(void)attr;
+	(void)nin;
+	(void)ins;
 	for (int k = 0; k < 2; k++) {
 		outs[k].dtype = p->master_dtype;
 		outs[k].ndim = 0;
@@ -72,7 +81,8 @@ static uint32_t low_copy(const struct hd_plan *p, const char *attr, const struct
 
 static int adamw_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)nin;
+	(void)self;
+	(void)nin;
 	hd_shape_like(&outs[0], ins[0]);
 	hd_shape_like(&outs[1], ins[2]);
 	hd_shape_like(&outs[2], ins[3]);
@@ -82,7 +92,8 @@ static int adamw_shape(HD_SHAPE_ARGS)
 
 static int sgd_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)nin;
+	(void)self;
+	(void)nin;
 	hd_shape_like(&outs[0], ins[0]);
 	*nout = 1 + low_copy(p, attr, ins[0], &outs[1]);
 	return HD_OK;
@@ -94,7 +105,9 @@ static int update_place(HD_PLACE_ARGS)
 {
 	uint32_t lives = n->nin == 5 ? 2 : 1;
 
-	(void)self; (void)p; (void)axis;
+	(void)self;
+	(void)p;
+	(void)axis;
 	for (uint32_t i = 0; i + 1 < n->nin; i++)
 		need[i] = have[lives];
 	for (uint32_t k = 0; k < n->nout; k++)
@@ -104,16 +117,21 @@ static int update_place(HD_PLACE_ARGS)
 
 static int norm2_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
-	(void)self; (void)r; (void)n;
-	return HD_OK;			/* engine/run/record.c: which inputs a rank counts depends on the rank */
+	(void)self;
+	(void)r;
+	(void)n;
+	return HD_OK; /* engine/run/record.c: which inputs a rank counts depends on the rank */
 }
 
 static const int8_t first[] = { 0 };
 static const int8_t adamw_inplace[] = { 0, 2, 3, -1 }, sgd_inplace[] = { 0, -1 };
 
-#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }, .is = traits }
+#define OP(id, traits, ...) \
+	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }, .is = traits }
 OP(total, IS(TOTAL, 0), .inplace = first, .shape = hd_same_as_first, .place = total_place, .record = total_record);
 OP(norm2, IS(NORM2, 0), .shape = norm2_shape, .place = norm2_place, .record = norm2_record);
 OP(clip, PLAIN, .shape = clip_shape, .record = hd_record_plain);
-OP(adamw, IS(UPDATE, 0), .kind = "update", .inplace = adamw_inplace, .shape = adamw_shape, .place = update_place, .record = hd_record_plain);
-OP(sgd, IS(UPDATE, 0), .kind = "update", .inplace = sgd_inplace, .shape = sgd_shape, .place = update_place, .record = hd_record_plain);
+OP(adamw, IS(UPDATE, 0), .kind = "update", .inplace = adamw_inplace, .shape = adamw_shape, .place = update_place,
+   .record = hd_record_plain);
+OP(sgd, IS(UPDATE, 0), .kind = "update", .inplace = sgd_inplace, .shape = sgd_shape, .place = update_place,
+   .record = hd_record_plain);

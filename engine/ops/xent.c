@@ -11,7 +11,10 @@
 
 static int xent_shape(HD_SHAPE_ARGS)
 {
-	(void)self; (void)p; (void)attr; (void)nin;
+	(void)self;
+	(void)p;
+	(void)attr;
+	(void)nin;
 	for (int k = 0; k < 3; k++) {
 		hd_shape_like(&outs[k], ins[1]);
 		outs[k].dtype = HD_BITS(ins[0]->dtype) < 32 ? HD_DTYPE_F32 : ins[0]->dtype;
@@ -23,7 +26,10 @@ static int xent_shape(HD_SHAPE_ARGS)
 /* nll or xent follow the general rule, but m and s of one slice are read as they are. */
 static int combine_place(HD_PLACE_ARGS)
 {
-	(void)self; (void)p; (void)n; (void)axis;
+	(void)self;
+	(void)p;
+	(void)n;
+	(void)axis;
 	if (have[0].kind != HD_PLACE_PARTIAL)
 		return HD_DEFAULT;
 	need[0] = have[0];
@@ -36,7 +42,9 @@ static int nll_place(HD_PLACE_ARGS)
 {
 	const struct hd_tensor *logits = n->ins[3];
 
-	(void)self; (void)p; (void)axis;
+	(void)self;
+	(void)p;
+	(void)axis;
 	if (have[3].kind != HD_PLACE_SHARD || have[3].dim != logits->dims[logits->ndim - 1])
 		return HD_DEFAULT;
 	need[3] = have[3];
@@ -63,8 +71,10 @@ static int nll_record(struct hd_strategy *self, struct hd_record *r, const struc
 static const int8_t first[] = { 0 };
 static const char *const nll_uncut[] = { "vocab", NULL };
 
-#define OP(id, traits, ...) const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }, .is = traits }
+#define OP(id, traits, ...) \
+	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }, .is = traits }
 OP(xent, PLAIN, .max_outputs = 1, .shape = xent_shape, .record = hd_record_plain);
 OP(xent_combine, IS(NONE, 0, 7), .shape = hd_same_as_first, .place = combine_place, .record = hd_record_plain);
-OP(nll, IS(NONE, 0, 7), .unshardable = nll_uncut, .shape = hd_same_as_first, .vjp = nll_vjp, .place = nll_place, .record = nll_record);
+OP(nll, IS(NONE, 0, 7), .unshardable = nll_uncut, .shape = hd_same_as_first, .vjp = nll_vjp, .place = nll_place,
+   .record = nll_record);
 OP(xent_d, PLAIN, .kind = "xent", .inplace = first, .shape = hd_same_as_first, .record = hd_record_plain);

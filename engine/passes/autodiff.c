@@ -13,7 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct list { struct tensor **x; uint32_t n; size_t cap; };
+struct list {
+	struct tensor **x;
+	uint32_t n;
+	size_t cap;
+};
 
 static void push(struct list *l, struct tensor *t)
 {
@@ -46,7 +50,7 @@ static int *wants_gradient(struct hd_plan *p, size_t ntensors)
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			any |= w[n->ins[i]->id];
 		for (uint32_t k = 0; k < n->v.nout; k++)
-			w[n->outs[k]->id] = any && n->outs[k]->v.dtype >> 16 == HD_DTYPE_F32 >> 16;	/* of floats */
+			w[n->outs[k]->id] = any && n->outs[k]->v.dtype >> 16 == HD_DTYPE_F32 >> 16; /* of floats */
 	}
 	return w;
 }
@@ -59,7 +63,8 @@ static struct tensor *in_precision(struct hd_plan *p, struct tensor *g, const st
 	return !p->compute_dtype || g->v.dtype == dtype ? g : hd_op1(p, "cast", &g, 1, "dtype=%u", dtype);
 }
 
-static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uint64_t want, uint32_t phase, struct list *grads)
+static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uint64_t want, uint32_t phase,
+		    struct list *grads)
 {
 	struct hd_tensor **din = hd_alloc(n->v.nin * sizeof(*din));
 	int rc;
@@ -69,11 +74,13 @@ static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uin
 		return 0;
 	}
 	if (!n->v.op->vjp)
-		return hd_plan_fail(p, HD_ENOTSUP, "%s is not differentiable, and a gradient goes through it", n->v.op->name);
+		return hd_plan_fail(p, HD_ENOTSUP, "%s is not differentiable, and a gradient goes through it",
+				    n->v.op->name);
 	p->phase = phase;
 	p->block = n->block;
 	p->cur = n->inst;
-	rc = n->v.op->vjp(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, &n->v, (struct hd_tensor *const *)dout, want, din);
+	rc = n->v.op->vjp(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, &n->v, (struct hd_tensor *const *)dout, want,
+			  din);
 	p->cur = -1;
 	for (uint32_t i = 0; rc >= 0 && i < n->v.nin; i++)
 		if (want >> i & 1 && din[i])
@@ -140,8 +147,8 @@ static struct tensor *accumulator(struct hd_plan *p, struct tensor *param, const
 
 static struct tensor *state(struct hd_plan *p, struct tensor *param, const char *suffix)
 {
-	struct tensor *s = hd_tensor_new(p, hd_plan_text(p, "%s.%s", param->v.name, suffix), HD_TENSOR_STATE, p->master_dtype, param->dims,
-					 param->v.ndim);
+	struct tensor *s = hd_tensor_new(p, hd_plan_text(p, "%s.%s", param->v.name, suffix), HD_TENSOR_STATE,
+					 p->master_dtype, param->dims, param->v.ndim);
 
 	s->v.of = &param->v;
 	s->step = 1;
@@ -161,7 +168,10 @@ static struct tensor *sync(struct hd_plan *p, struct tensor *g, struct tensor *l
 	return y;
 }
 
-static struct tensor *full_of(struct tensor *w) { return w->master ? w->master : w; }
+static struct tensor *full_of(struct tensor *w)
+{
+	return w->master ? w->master : w;
+}
 
 static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct tensor *m)
 {
@@ -182,8 +192,8 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 	}
 	struct tensor *ins[] = { full, g, m, state(p, w, "v"), p->factor };
 
-	n = hd_node_make(p, "adamw", ins, 5, "beta1=%.17g beta2=%.17g eps=%.17g decay=%.17g%s", t->beta1, t->beta2, t->eps,
-			 decay, low);
+	n = hd_node_make(p, "adamw", ins, 5, "beta1=%.17g beta2=%.17g eps=%.17g decay=%.17g%s", t->beta1, t->beta2,
+			 t->eps, decay, low);
 	for (int i = 0; n && i < 3; i++)
 		hd_assign(ins[i == 0 ? 0 : i + 1], n->outs[i]);
 	if (n && w->master)

@@ -17,7 +17,8 @@ static int is_asked_for(const struct hd_plan *p, const struct node *n)
 	for (size_t i = 0; i < p->nrules; i++) {
 		const struct rule *r = &p->rules[i];
 
-		if (r->kind && !strcmp(r->kind, n->v.kind) && !(r->flags & HD_RULE_KEEP_REPLICATED) && r->dim == x->dims[x->v.ndim - 1])
+		if (r->kind && !strcmp(r->kind, n->v.kind) && !(r->flags & HD_RULE_KEEP_REPLICATED) &&
+		    r->dim == x->dims[x->v.ndim - 1])
 			return 1;
 	}
 	return 0;
@@ -45,7 +46,8 @@ static void norm_in_phases(struct hd_plan *p, struct node *n)
 		combine[3] = n->ins[0];
 	}
 	ins[k++] = rms ? part->outs[0] : hd_op1(p, "norm_combine", combine, 4, "%s", "");
-	replace_all(p, n, hd_node_make(p, "norm_apply", ins, k, "rms=%d eps=%.17g", rms, hd_attr_num(n->attr, "eps", 1e-5)));
+	replace_all(p, n,
+		    hd_node_make(p, "norm_apply", ins, k, "rms=%d eps=%.17g", rms, hd_attr_num(n->attr, "eps", 1e-5)));
 }
 
 static void gradient_in_phases(struct hd_plan *p, struct node *n)

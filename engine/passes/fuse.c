@@ -10,18 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static int same_shape(const struct tensor *a, const struct tensor *b)
 {
-	return a->v.ndim == b->v.ndim && !memcmp(a->dims, b->dims, a->v.ndim * sizeof(a->dims[0])) && a->v.dtype == b->v.dtype;
+	return a->v.ndim == b->v.ndim && !memcmp(a->dims, b->dims, a->v.ndim * sizeof(a->dims[0])) &&
+	       a->v.dtype == b->v.dtype;
 }
 
 static int is_product(const struct node *add, const struct tensor *x, const uint32_t *reads)
 {
 	const struct node *n = x->v.node ? N(x->v.node) : NULL;
 
-	return n && n->is->role == ROLE_EINSUM && n->v.nin == (x->ragged_counts ? 3 : 2) && reads[x->id] == 1 && n->v.phase == add->v.phase &&
-	       n->block == add->block && same_shape(x, add->outs[0]);
+	return n && n->is->role == ROLE_EINSUM && n->v.nin == (x->ragged_counts ? 3 : 2) && reads[x->id] == 1 &&
+	       n->v.phase == add->v.phase && n->block == add->block && same_shape(x, add->outs[0]);
 }
 
 /* A bias: its dims are the last of the sum's. */
@@ -33,7 +33,10 @@ static int is_bias(const struct tensor *y, const struct tensor *x)
 }
 
 /* The inputs of a sum, sorted: products, at most one bias, at most one full tensor.  -> 0: cannot be fused. */
-struct parts { struct tensor *product[HD_MAX_INS], *bias, *full; uint32_t n; };
+struct parts {
+	struct tensor *product[HD_MAX_INS], *bias, *full;
+	uint32_t n;
+};
 
 static int sort_inputs(const struct node *add, const uint32_t *reads, struct parts *k)
 {
@@ -42,7 +45,7 @@ static int sort_inputs(const struct node *add, const uint32_t *reads, struct par
 		struct tensor *x = add->ins[i];
 
 		if (i + 1 == add->v.nin && add->outs[0]->ragged_counts)
-			continue;		/* the numbers of rows */
+			continue; /* the numbers of rows */
 		if (is_product(add, x, reads) && k->n < HD_MAX_INS)
 			k->product[k->n++] = x;
 		else if (is_bias(add->outs[0], x) && !k->bias)
@@ -109,8 +112,9 @@ static void flatten(struct hd_plan *p, struct node *add, uint32_t *reads)
 		struct node *n = add->ins[i]->v.node ? N(add->ins[i]->v.node) : NULL;
 		struct tensor *ins[HD_MAX_INS];
 
-		if (!n || n->is->role != ROLE_ADD || add->outs[0]->ragged_counts || reads[add->ins[i]->id] != 1 || n->v.phase != add->v.phase ||
-		    n->block != add->block || !same_shape(n->outs[0], add->outs[0]) || add->v.nin + n->v.nin > HD_MAX_INS)
+		if (!n || n->is->role != ROLE_ADD || add->outs[0]->ragged_counts || reads[add->ins[i]->id] != 1 ||
+		    n->v.phase != add->v.phase || n->block != add->block || !same_shape(n->outs[0], add->outs[0]) ||
+		    add->v.nin + n->v.nin > HD_MAX_INS)
 			continue;
 		memcpy(ins, add->ins, add->v.nin * sizeof(*ins));
 		memcpy(ins + add->v.nin, n->ins + 1, (n->v.nin - 1) * sizeof(*ins));
@@ -152,8 +156,9 @@ static struct node *bf16_product(const struct node *reader, const struct tensor 
 {
 	struct node *n = x->v.node ? N(x->v.node) : NULL;
 
-	if (!n || n->is->role != ROLE_EINSUM || x->ragged_counts || n->v.phase != reader->v.phase || n->block != reader->block ||
-	    hd_attr_num(n->attr, "add", 0) != 0 || n->v.nin != 2 + (uint32_t)(hd_attr_num(n->attr, "bias", 0) != 0) || (n->v.nin > 2 && !bias))
+	if (!n || n->is->role != ROLE_EINSUM || x->ragged_counts || n->v.phase != reader->v.phase ||
+	    n->block != reader->block || hd_attr_num(n->attr, "add", 0) != 0 ||
+	    n->v.nin != 2 + (uint32_t)(hd_attr_num(n->attr, "bias", 0) != 0) || (n->v.nin > 2 && !bias))
 		return NULL;
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		if (n->ins[i]->v.dtype != HD_DTYPE_BF16)
@@ -188,8 +193,8 @@ static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads
 	p->anchor = back ? gelu : product;
 	p->phase = gelu->v.phase;
 	p->block = gelu->block;
-	n = hd_node_make(p, back ? "einsum_gelu_d" : "einsum_gelu", ins, product->v.nin + (uint32_t)back, "%s%s", product->attr,
-			 keep ? " keep=1" : "");
+	n = hd_node_make(p, back ? "einsum_gelu_d" : "einsum_gelu", ins, product->v.nin + (uint32_t)back, "%s%s",
+			 product->attr, keep ? " keep=1" : "");
 	if (!n)
 		return p->err->code;
 	if (keep)

@@ -31,10 +31,13 @@ static struct tensor *move_rows(struct hd_plan *p, struct group *g, struct node 
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
 	const struct hd_dim *expert = x->ragged_counts->dims[0], *batch = x->ragged_counts->dims[1];
 
-	if (h->kind != HD_PLACE_SHARD || w->kind != HD_PLACE_SHARD || (h->dim != expert && w->dim != expert) || (h->dim != batch && w->dim != batch)) {
-		hd_plan_fail(p, HD_ENOTSUP, "experts without a limit (model.capacity_factor = 0): their rows (%s) cannot go from "
-			     "%s to %s on %s; the axis that holds experts must shard the batch elsewhere", x->spec,
-			     hd_placement_text(p, &x->at), hd_placement_text(p, &n->outs[0]->at), n->reshard.axis->name);
+	if (h->kind != HD_PLACE_SHARD || w->kind != HD_PLACE_SHARD || (h->dim != expert && w->dim != expert) ||
+	    (h->dim != batch && w->dim != batch)) {
+		hd_plan_fail(p, HD_ENOTSUP,
+			     "experts without a limit (model.capacity_factor = 0): their rows (%s) cannot go from "
+			     "%s to %s on %s; the axis that holds experts must shard the batch elsewhere",
+			     x->spec, hd_placement_text(p, &x->at), hd_placement_text(p, &n->outs[0]->at),
+			     n->reshard.axis->name);
 		return NULL;
 	}
 	y = hd_build_comm_rows(p, g, n->ins, n->outs[0], w->dim == expert);
@@ -47,7 +50,8 @@ static int changes_rows(const struct node *n)
 	const struct tensor *x = n->ins[0];
 	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
 
-	return x->ragged_counts && ((h->kind == HD_PLACE_SHARD && hd_has_dim(x->ragged_counts, h->dim)) || (w->kind == HD_PLACE_SHARD && hd_has_dim(x->ragged_counts, w->dim)));
+	return x->ragged_counts && ((h->kind == HD_PLACE_SHARD && hd_has_dim(x->ragged_counts, h->dim)) ||
+				    (w->kind == HD_PLACE_SHARD && hd_has_dim(x->ragged_counts, w->dim)));
 }
 
 /* The node after the maker of x, in the maker's unit. */
@@ -105,7 +109,10 @@ static struct node *goes_on(const struct node *n, const uint32_t *reads)
 	if (h->kind == HD_PLACE_PARTIAL && w->kind == HD_PLACE_REPLICATED)
 		return m;
 	return (h->kind == HD_PLACE_PARTIAL && w->kind == HD_PLACE_SHARD && m->reshard.need.dim == w->dim) ||
-	       (h->kind == HD_PLACE_SHARD && w->kind == HD_PLACE_REPLICATED && m->reshard.have.dim == h->dim) ? m : NULL;
+			       (h->kind == HD_PLACE_SHARD && w->kind == HD_PLACE_REPLICATED &&
+				m->reshard.have.dim == h->dim)
+		       ? m
+		       : NULL;
 }
 
 /* The members in the order of the pieces: what enters a dim first is outer, what leaves it first is inner.  A sum's are in
@@ -118,7 +125,7 @@ static struct group *all_members(struct hd_plan *p, struct node *const *chain, u
 		struct axis *a = A(chain[i]->reshard.axis);
 		uint32_t k = i;
 
-		if (chain[i]->reshard.need.kind == HD_PLACE_REPLICATED)	/* in front of those that left before */
+		if (chain[i]->reshard.need.kind == HD_PLACE_REPLICATED) /* in front of those that left before */
 			for (k = 0; chain[i]->reshard.have.kind == HD_PLACE_PARTIAL && k < i && axes[k]->id > a->id;)
 				k++;
 		for (uint32_t j = i; j > k; j--)
@@ -146,7 +153,8 @@ static struct node *lower_together(struct hd_plan *p, struct node *n, const uint
 	else if (w->kind == HD_PLACE_SHARD)
 		*y = hd_build_comm(p, HD_COMM_REDUCE_SCATTER, g, n->ins[0], w->dim, 0);
 	else
-		*y = hd_build_comm(p, h->red == HD_RED_MAX ? HD_COMM_ALL_MAX : HD_COMM_ALL_REDUCE, g, n->ins[0], NULL, 0);
+		*y = hd_build_comm(p, h->red == HD_RED_MAX ? HD_COMM_ALL_MAX : HD_COMM_ALL_REDUCE, g, n->ins[0], NULL,
+				   0);
 	return chain[k - 1];
 }
 

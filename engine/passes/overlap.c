@@ -19,8 +19,8 @@
 
 static int is_collective(const struct node *n)
 {
-	return n->comm.kind && n->v.nin == 1 && n->comm.kind != HD_COMM_SEND && n->comm.kind != HD_COMM_RECV && n->made_by < 0 && n->block >= 0 &&
-	       n->v.phase & (HD_UNIT_F | GRADIENT);
+	return n->comm.kind && n->v.nin == 1 && n->comm.kind != HD_COMM_SEND && n->comm.kind != HD_COMM_RECV &&
+	       n->made_by < 0 && n->block >= 0 && n->v.phase & (HD_UNIT_F | GRADIENT);
 }
 
 /* Of one block, in one pass over it. */
@@ -52,7 +52,8 @@ static struct node *preparation(const struct node *c)
 {
 	struct node *n = c->ins[0]->v.node ? N(c->ins[0]->v.node) : NULL;
 
-	return n && n->made_by < 0 && (n->is->role == ROLE_BLOCK || n->is->role == ROLE_VIEW) && together(n, c) ? n : NULL;
+	return n && n->made_by < 0 && (n->is->role == ROLE_BLOCK || n->is->role == ROLE_VIEW) && together(n, c) ? n
+														: NULL;
 }
 
 /* -- starts --------------------------------------------------------------------------------------------------------------- */
@@ -61,7 +62,8 @@ static struct node *behind(struct node *maker, const struct node *first)
 {
 	struct node *at = maker->next;
 
-	while (at != first && (is_collective(at) || (at->next && is_collective(at->next) && preparation(at->next) == at)))
+	while (at != first &&
+	       (is_collective(at) || (at->next && is_collective(at->next) && preparation(at->next) == at)))
 		at = at->next;
 	return at;
 }

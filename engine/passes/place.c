@@ -16,10 +16,16 @@
 /* -- one node on one axis --------------------------------------------------------------------------------------------------- */
 
 /* -- what becomes of a partial sum -- */
-static int is_sum(const struct node *n) { return n->v.op->linear == ~(uint64_t)0; }
+static int is_sum(const struct node *n)
+{
+	return n->v.op->linear == ~(uint64_t)0;
+}
 
 /* Inputs that are added: the numbers of rows are no term. */
-static uint32_t terms(const struct node *n) { return n->v.nin - (is_sum(n) && n->outs[0]->ragged_counts ? 1 : 0); }
+static uint32_t terms(const struct node *n)
+{
+	return n->v.nin - (is_sum(n) && n->outs[0]->ragged_counts ? 1 : 0);
+}
 
 /* n has one result, linear in x alone. */
 static int is_linear_in(const struct node *n, const struct tensor *x)
@@ -40,7 +46,10 @@ static int comes_partial(const struct hd_plan *p, const struct tensor *x, const 
 	int k = 0, least = 2, most = 0;
 
 	if (!n || n->placed)
-		return n && x->at.on[a->id].kind == HD_PLACE_PARTIAL && x->at.on[a->id].red == HD_RED_SUM && !hd_made_replicated(x, a) ? 2 : 0;
+		return n && x->at.on[a->id].kind == HD_PLACE_PARTIAL && x->at.on[a->id].red == HD_RED_SUM &&
+				       !hd_made_replicated(x, a)
+			       ? 2
+			       : 0;
 	if (n->v.op->place || n->v.nout != 1)
 		return 0;
 	d = is_sum(n) ? NULL : hd_sharded_by_rules(p, n, a);
@@ -56,7 +65,8 @@ static int comes_partial(const struct hd_plan *p, const struct tensor *x, const 
 }
 
 /* The least that the other inputs of a sum come as, and whether one is partial by itself. */
-static int others_of(const struct hd_plan *p, const struct node *sum, const struct tensor *x, const struct axis *a, int *own)
+static int others_of(const struct hd_plan *p, const struct node *sum, const struct tensor *x, const struct axis *a,
+		     int *own)
 {
 	int least = 2;
 
@@ -116,7 +126,7 @@ static int passes(const struct hd_plan *p, const struct node *n, const struct ax
 			partial++, which = i;
 	if (!partial || !linear)
 		return 0;
-	if (linear == ~(uint64_t)0) {			/* linear in all of them together: a sum */
+	if (linear == ~(uint64_t)0) { /* linear in all of them together: a sum */
 		if (partial < terms(n))
 			return 0;
 	} else if (partial > 1 || !(linear >> which & 1) || n->v.nout != 1 ||
@@ -153,14 +163,14 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 			out[k] = cut;
 		} else {
 			out[k] = (struct hd_place){ .kind = HD_PLACE_PARTIAL,
-				.red = n->v.op->max_outputs >> k & 1 ? HD_RED_MAX : HD_RED_SUM };
+						    .red = n->v.op->max_outputs >> k & 1 ? HD_RED_MAX : HD_RED_SUM };
 			n->outs[k]->reduced_dim[a->id] = d;
 		}
 	}
 }
 
-static int on_axis(struct hd_plan *p, struct node *n, struct axis *a, const struct hd_place *have, struct hd_place *need,
-		   struct hd_place *out)
+static int on_axis(struct hd_plan *p, struct node *n, struct axis *a, const struct hd_place *have,
+		   struct hd_place *need, struct hd_place *out)
 {
 	int rc = HD_DEFAULT;
 
@@ -190,7 +200,7 @@ static int node_needs(struct hd_plan *p, struct node *n, int known, struct place
 	struct hd_place *w = h + n->v.nin, *o = w + n->v.nin;
 	int rc = 0;
 
-	if (n->recompute_of && known) {	/* as the original, which stands before it */
+	if (n->recompute_of && known) { /* as the original, which stands before it */
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			need[i] = n->recompute_of->ins[i]->at;
 		for (uint32_t k = 0; k < n->v.nout; k++)
@@ -217,7 +227,9 @@ static void inherit_reason(struct hd_plan *p, struct node *n)
 {
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		for (int a = 0; a < p->naxes; a++)
-			for (uint32_t i = 0; i < n->v.nin && !n->outs[k]->reduced_dim[a] && n->outs[k]->at.on[a].kind == HD_PLACE_PARTIAL; i++)
+			for (uint32_t i = 0; i < n->v.nin && !n->outs[k]->reduced_dim[a] &&
+					     n->outs[k]->at.on[a].kind == HD_PLACE_PARTIAL;
+			     i++)
 				n->outs[k]->reduced_dim[a] = n->ins[i]->reduced_dim[a];
 }
 
@@ -267,7 +279,10 @@ static int place_leaf(struct hd_plan *p, struct tensor *t)
 	return HD_OK;
 }
 
-static int is_beside(const struct tensor *t) { return t->v.what == HD_TENSOR_STATE || t->v.what == HD_TENSOR_MASTER; }
+static int is_beside(const struct tensor *t)
+{
+	return t->v.what == HD_TENSOR_STATE || t->v.what == HD_TENSOR_MASTER;
+}
 
 /* Parameters and data first; a state, or a master, lives with its parameter unless slot storage says otherwise. */
 int hd_pass_place_leaves(struct hd_plan *p)
@@ -287,7 +302,8 @@ int hd_pass_place_leaves(struct hd_plan *p)
 static void masters_follow(struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->ntensors; i++) {
-		struct tensor *t = p->tensors[i], *m = t->v.what == HD_TENSOR_STATE && t->stored && t->v.of ? T(t->v.of)->master : NULL;
+		struct tensor *t = p->tensors[i],
+			      *m = t->v.what == HD_TENSOR_STATE && t->stored && t->v.of ? T(t->v.of)->master : NULL;
 
 		if (m && !m->stored) {
 			m->storage = t->storage;

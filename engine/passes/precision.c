@@ -23,9 +23,15 @@ static uint64_t full_inputs(const struct node *n)
 	return hd_attr_num(n->attr, "full", 0) != 0 ? ~(uint64_t)0 : n->is->fp32_inputs;
 }
 
-static int is_ours(const struct hd_plan *p, const struct tensor *t) { return t->v.dtype == p->master_dtype || t->v.dtype == p->compute_dtype; }
+static int is_ours(const struct hd_plan *p, const struct tensor *t)
+{
+	return t->v.dtype == p->master_dtype || t->v.dtype == p->compute_dtype;
+}
 
-static int is_undecided(const struct tensor *t) { return t->v.what == HD_TENSOR_PARAM && !t->decided; }
+static int is_undecided(const struct tensor *t)
+{
+	return t->v.what == HD_TENSOR_PARAM && !t->decided;
+}
 
 /* The precision that a node works in. */
 static uint32_t precision_of(const struct hd_plan *p, const struct node *n, uint64_t full)
@@ -46,7 +52,8 @@ static void decide(struct hd_plan *p, struct tensor *t, uint32_t dtype)
 	t->v.dtype = p->compute_dtype;
 	if (!p->train)
 		return;
-	m = t->master = hd_tensor_new(p, hd_plan_text(p, "%s.master", t->v.name), HD_TENSOR_MASTER, p->master_dtype, t->dims, t->v.ndim);
+	m = t->master = hd_tensor_new(p, hd_plan_text(p, "%s.master", t->v.name), HD_TENSOR_MASTER, p->master_dtype,
+				      t->dims, t->v.ndim);
 	m->v.of = &t->v;
 	m->step = 1;
 	m->init = t->init;
@@ -59,7 +66,8 @@ static struct tensor *brought_to(struct hd_plan *p, struct tensor *x, uint32_t d
 	for (size_t k = 0; k < x->nusers; k++) {
 		struct node *u = x->users[k];
 
-		if (u->is->role == ROLE_CAST && u->ins[0] == x && u->block == reader->block && u->outs[0]->v.dtype == dtype)
+		if (u->is->role == ROLE_CAST && u->ins[0] == x && u->block == reader->block &&
+		    u->outs[0]->v.dtype == dtype)
 			return u->outs[0];
 	}
 	p->anchor = reader;
@@ -105,7 +113,7 @@ static int on_node(struct hd_plan *p, struct node *n)
 uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda)
 {
 	if (t->precision == HD_PRECISION_UNSET || t->precision == HD_PRECISION_AUTO)
-		return cuda ? HD_DTYPE_BF16 : 0;	/* auto on a cpu is measured when a run begins: autotune.c */
+		return cuda ? HD_DTYPE_BF16 : 0; /* auto on a cpu is measured when a run begins: autotune.c */
 	return t->precision == HD_PRECISION_BF16 ? HD_DTYPE_BF16 : 0;
 }
 
@@ -118,7 +126,7 @@ int hd_pass_precision(struct hd_plan *p)
 	p->phase = HD_UNIT_F;
 	for (struct node *n = p->first; n && !p->err->code; n = n->next)
 		on_node(p, n);
-	if (p->logits && p->logits->v.dtype == p->compute_dtype) {	/* read by the run */
+	if (p->logits && p->logits->v.dtype == p->compute_dtype) { /* read by the run */
 		p->anchor = NULL;
 		p->block = N(p->logits->v.node)->block;
 		p->logits = hd_op1(p, "cast", &p->logits, 1, "dtype=%u", p->master_dtype);

@@ -21,10 +21,10 @@
 struct remake {
 	struct hd_plan *p;
 	int selective, full;
-	char *stays;			/* by block: full spares it */
-	char *crosses;			/* by tensor id: forward of another block reads it */
-	struct node **copy;		/* by node id */
-	struct node **begin;		/* by block: its first node of backward */
+	char *stays;         /* by block: full spares it */
+	char *crosses;       /* by tensor id: forward of another block reads it */
+	struct node **copy;  /* by node id */
+	struct node **begin; /* by block: its first node of backward */
 };
 
 static int is_full(const struct remake *m, const struct node *n)
@@ -99,7 +99,8 @@ static int follows_directly(const struct hd_plan *p, int64_t coord, int64_t chun
 
 	for (int i = 0; i < p->nunits[coord]; i++)
 		if (u[i].kind == HD_UNIT_F && u[i].chunk == chunk &&
-		    !(i + 1 < p->nunits[coord] && u[i + 1].kind == HD_UNIT_B && u[i + 1].chunk == chunk && u[i + 1].micro == u[i].micro))
+		    !(i + 1 < p->nunits[coord] && u[i + 1].kind == HD_UNIT_B && u[i + 1].chunk == chunk &&
+		      u[i + 1].micro == u[i].micro))
 			return 0;
 	return 1;
 }
@@ -133,8 +134,9 @@ static void look(struct remake *m)
 
 int hd_pass_recompute(struct hd_plan *p)
 {
-	struct remake m = { .p = p, .selective = p->config.recompute == HD_RECOMPUTE_SELECTIVE,
-		.full = p->config.recompute == HD_RECOMPUTE_FULL };
+	struct remake m = { .p = p,
+			    .selective = p->config.recompute == HD_RECOMPUTE_SELECTIVE,
+			    .full = p->config.recompute == HD_RECOMPUTE_FULL };
 	size_t nodes = (size_t)p->nnodes;
 
 	m.stays = hd_alloc(p->nblocks + 1);

@@ -23,7 +23,10 @@ struct made {
 
 static const struct hd_place whole = { .kind = HD_PLACE_REPLICATED };
 
-static int is_cut(const struct hd_place *w, const struct hd_dim *d) { return w->kind == HD_PLACE_SHARD && (!d || w->dim == d); }
+static int is_cut(const struct hd_place *w, const struct hd_dim *d)
+{
+	return w->kind == HD_PLACE_SHARD && (!d || w->dim == d);
+}
 
 /* Axis a can be appended to what cuts d now: the list so far, then a, is how the needed list begins. */
 static int can_enter(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a)
@@ -46,8 +49,8 @@ static int innermost(const struct hd_plan *p, const struct placement *now, int a
 }
 
 /* The kinds of steps in order of preference; `to` is where axis a goes. */
-static int step_allowed(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a, int kind,
-			struct hd_place *to)
+static int step_allowed(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a,
+			int kind, struct hd_place *to)
 {
 	const struct hd_place *h = &now->on[a], *w = &need->on[a];
 
@@ -56,12 +59,14 @@ static int step_allowed(const struct hd_plan *p, const struct placement *now, co
 		return 0;
 	switch (kind) {
 	case 0: return h->kind == HD_PLACE_REPLICATED && is_cut(w, NULL) && can_enter(p, now, need, a);
-	case 1: return h->kind == HD_PLACE_PARTIAL && h->red == HD_RED_SUM && is_cut(w, NULL) && can_enter(p, now, need, a);
+	case 1:
+		return h->kind == HD_PLACE_PARTIAL && h->red == HD_RED_SUM && is_cut(w, NULL) &&
+		       can_enter(p, now, need, a);
 	case 2: return is_cut(h, NULL) && is_cut(w, NULL) && innermost(p, now, a) && can_enter(p, now, need, a);
 	case 3: *to = whole; return h->kind == HD_PLACE_PARTIAL;
 	case 4:
 		if (h->kind == HD_PLACE_PINNED && w->kind != HD_PLACE_PINNED)
-			*to = whole;		/* sent to all, each keeps its piece */
+			*to = whole; /* sent to all, each keeps its piece */
 		return h->kind == HD_PLACE_PINNED || (h->kind == HD_PLACE_REPLICATED && w->kind == HD_PLACE_PINNED);
 	case 5: *to = whole; return is_cut(h, NULL) && innermost(p, now, a);
 	default: return 0;
@@ -84,7 +89,8 @@ static int unwind(const struct hd_plan *p, const struct placement *now, const st
 	return -1;
 }
 
-static int next_step(const struct hd_plan *p, const struct placement *now, const struct placement *need, struct hd_place *to)
+static int next_step(const struct hd_plan *p, const struct placement *now, const struct placement *need,
+		     struct hd_place *to)
 {
 	int a;
 
@@ -123,8 +129,8 @@ static int is_innermost(struct hd_plan *p, const struct tensor *x, const struct 
 {
 	if (x->at.on[a->id].kind != HD_PLACE_SHARD || innermost(p, &x->at, a->id))
 		return 1;
-	hd_plan_fail(p, HD_EINVAL, "%s is not the innermost axis that shards %s of (%s), so it cannot move alone", a->v.name,
-		     x->at.on[a->id].dim->name, x->spec);
+	hd_plan_fail(p, HD_EINVAL, "%s is not the innermost axis that shards %s of (%s), so it cannot move alone",
+		     a->v.name, x->at.on[a->id].dim->name, x->spec);
 	return 0;
 }
 
@@ -138,7 +144,8 @@ static struct tensor *rows_at(struct hd_plan *p, struct tensor *x, const struct 
 	char *reason = p->reason;
 
 	for (int a = 0; a < p->naxes; a++)
-		if (need.on[a].kind != HD_PLACE_PINNED && !(is_cut(&need.on[a], NULL) && hd_has_dim(x->ragged_counts, need.on[a].dim)))
+		if (need.on[a].kind != HD_PLACE_PINNED &&
+		    !(is_cut(&need.on[a], NULL) && hd_has_dim(x->ragged_counts, need.on[a].dim)))
 			need.on[a] = whole;
 	rows = hd_reshard_to(p, x->ragged_counts, &need, reader);
 	p->phase = phase;
@@ -181,8 +188,8 @@ static int is_elsewhere(const struct hd_plan *p, const struct tensor *x, const s
 {
 	const struct hd_place *at = p->stages ? &x->at.on[p->stages->id] : NULL;
 
-	return at && at->kind == HD_PLACE_PINNED && a != p->stages && x->v.node && p->block >= 0 && p->phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) &&
-	       at->index != p->blocks[p->block].coord;
+	return at && at->kind == HD_PLACE_PINNED && a != p->stages && x->v.node && p->block >= 0 &&
+	       p->phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) && at->index != p->blocks[p->block].coord;
 }
 
 struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to)
@@ -200,7 +207,10 @@ struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis 
 }
 
 /* -- once per tensor, target and unit ---------------------------------------------------------------------------------------- */
-static int backward(uint32_t phase) { return (phase & (HD_UNIT_B | HD_UNIT_W)) != 0; }
+static int backward(uint32_t phase)
+{
+	return (phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
+}
 
 static int reusable(const struct made *m, uint32_t phase, int block)
 {
@@ -209,7 +219,8 @@ static int reusable(const struct made *m, uint32_t phase, int block)
 
 	if (larger)
 		return m->block == block && (m->phase == phase || (backward(m->phase) && backward(phase)));
-	return m->phase == phase || m->phase & (HD_UNIT_F | HD_UNIT_G | HD_UNIT_S) || (backward(m->phase) && backward(phase));
+	return m->phase == phase || m->phase & (HD_UNIT_F | HD_UNIT_G | HD_UNIT_S) ||
+	       (backward(m->phase) && backward(phase));
 }
 
 /* What was moved for a weight gradient serves an activation's gradient too: then it belongs to that unit, which runs
@@ -242,7 +253,8 @@ static uint32_t phase_of(const struct hd_plan *p, const struct tensor *x, const 
 {
 	if (x->v.what == HD_TENSOR_GRAD)
 		return HD_UNIT_S;
-	if (x->v.what == HD_TENSOR_PARAM && !x->v.node && p->stages && x->at.on[p->stages->id].kind == HD_PLACE_PINNED &&
+	if (x->v.what == HD_TENSOR_PARAM && !x->v.node && p->stages &&
+	    x->at.on[p->stages->id].kind == HD_PLACE_PINNED &&
 	    !hd_place_equal(&x->at.on[p->stages->id], &need->on[p->stages->id]))
 		return HD_UNIT_G;
 	return phase;
@@ -279,10 +291,12 @@ static int on_old_stage(const struct hd_plan *p, const struct tensor *y, const s
 {
 	int s = p->stages ? p->stages->id : -1;
 
-	return s >= 0 && y->v.node && need->on[s].kind == HD_PLACE_PINNED && !hd_place_equal(&y->at.on[s], &need->on[s]);
+	return s >= 0 && y->v.node && need->on[s].kind == HD_PLACE_PINNED &&
+	       !hd_place_equal(&y->at.on[s], &need->on[s]);
 }
 
-static struct tensor *made_before(struct hd_plan *p, const struct tensor *x, const struct placement *at, uint32_t phase, int block)
+static struct tensor *made_before(struct hd_plan *p, const struct tensor *x, const struct placement *at, uint32_t phase,
+				  int block)
 {
 	for (struct made *m = x->made; m; m = m->next)
 		if (hd_placement_equal(p, &m->to->at, at) && reusable(m, phase, block)) {
@@ -309,8 +323,8 @@ static int is_free(const struct hd_plan *p, const struct placement *from, const 
 }
 
 /* What was made of x for another reader in this unit, and only has to be sliced; NULL: none, or x itself has. */
-static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *x, const struct placement *need, uint32_t phase,
-				  int block)
+static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *x, const struct placement *need,
+				  uint32_t phase, int block)
 {
 	if (is_free(p, &x->at, need))
 		return NULL;
@@ -344,7 +358,9 @@ struct tensor *hd_reshard_to(struct hd_plan *p, struct tensor *x, const struct p
 {
 	struct node *early = made_in_unit(x, reader), *before = early ? early->next : reader;
 	uint32_t phase = early ? early->v.phase : phase_of(p, x, need, reader ? reader->v.phase : p->phase);
-	int block = early ? early->block : phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? (reader ? reader->block : p->block) : -1;
+	int block = early                                         ? early->block
+		    : phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? (reader ? reader->block : p->block)
+								  : -1;
 	struct placement now = relabelled(p, &x->at, need);
 	struct node *anchor = p->anchor;
 	struct tensor *y = x, *done;
@@ -380,8 +396,8 @@ struct tensor *hd_reshard_to(struct hd_plan *p, struct tensor *x, const struct p
 	p->anchor = anchor;
 	p->reason = NULL;
 	if (y && !hd_placement_equal(p, &now, need))
-		hd_plan_fail(p, HD_EBUG, "%s (%s): no way from %s to %s", x->v.name, x->spec, hd_placement_text(p, &x->at),
-			     hd_placement_text(p, need));
+		hd_plan_fail(p, HD_EBUG, "%s (%s): no way from %s to %s", x->v.name, x->spec,
+			     hd_placement_text(p, &x->at), hd_placement_text(p, need));
 	if (!y || p->err->code)
 		return NULL;
 	remember(p, x, y, phase, block);

@@ -77,8 +77,10 @@ static int check_blocks(struct hd_plan *p)
 		int64_t at = p->blocks[b].coord * p->chunks + p->blocks[b].chunk;
 
 		if (at != last && seen[at])
-			rc = hd_plan_fail(p, HD_EINVAL, "%s returns to stage %lld, chunk %lld, which other blocks have left",
-					  p->blocks[b].name, (long long)p->blocks[b].coord, (long long)p->blocks[b].chunk);
+			rc = hd_plan_fail(p, HD_EINVAL,
+					  "%s returns to stage %lld, chunk %lld, which other blocks have left",
+					  p->blocks[b].name, (long long)p->blocks[b].coord,
+					  (long long)p->blocks[b].chunk);
 		seen[at] = 1;
 		last = at;
 	}
@@ -92,8 +94,12 @@ static struct hd_schedule view(const struct hd_plan *p)
 	int *stage_of = hd_alloc((size_t)(p->ncoords * p->chunks) * sizeof(*stage_of));
 
 	stage_table(p, stage_of);
-	return (struct hd_schedule){ .p = (int)p->ncoords, .v = (int)p->chunks, .m = (int)p->micros,
-		.units = (const struct hd_unit *const *)p->units, .n = p->nunits, .stage_of = stage_of };
+	return (struct hd_schedule){ .p = (int)p->ncoords,
+				     .v = (int)p->chunks,
+				     .m = (int)p->micros,
+				     .units = (const struct hd_unit *const *)p->units,
+				     .n = p->nunits,
+				     .stage_of = stage_of };
 }
 
 double hd_plan_bubble(const struct hd_plan *p)
@@ -129,8 +135,8 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 		}
 		fprintf(f, s.v > 1 ? " (chunks of a micro-batch), on each stage\n" : " micro-batches, on each stage\n");
 		if (t)
-			fprintf(f, "by these times: units of a step %.6f s, stage %d is busy for %.6f s, bubble %.3f\n", rep.makespan,
-				busiest, rep.busy[busiest], rep.bubble);
+			fprintf(f, "by these times: units of a step %.6f s, stage %d is busy for %.6f s, bubble %.3f\n",
+				rep.makespan, busiest, rep.busy[busiest], rep.bubble);
 		hd_schedule_report_release(&rep);
 	}
 	free((void *)(uintptr_t)s.stage_of);

@@ -13,8 +13,8 @@ enum { UNSEEN, WAITS, STANDS };
 
 struct order {
 	struct hd_plan *p;
-	char *state;			/* by node id */
-	struct node **back;		/* standing nodes whose readers may go on; a stack */
+	char *state;        /* by node id */
+	struct node **back; /* standing nodes whose readers may go on; a stack */
 	size_t n;
 };
 

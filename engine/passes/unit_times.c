@@ -11,8 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sample { int64_t part; int kind; double seconds; };	/* part: position in the model's order; kind: of FBW */
-struct samples { struct sample *v; size_t n, cap; int64_t stages, chunks; };
+struct sample {
+	int64_t part;
+	int kind;
+	double seconds;
+}; /* part: position in the model's order; kind: of FBW */
+struct samples {
+	struct sample *v;
+	size_t n, cap;
+	int64_t stages, chunks;
+};
 
 static const char kinds[] = "FBW";
 
@@ -31,11 +39,13 @@ static void add(struct samples *s, const json_t *event)
 	const char *kind = json_string_value(json_object_get(args, "kind"));
 	double stage, chunk, busy;
 
-	if (!kind || !kind[0] || !strchr(kinds, kind[0]) || !number(args, "stage", &stage) || !number(args, "chunk", &chunk) ||
-	    !number(args, "busy", &busy) || !(stage >= 0 && stage < 1e6 && chunk >= 0 && chunk < 1e6))
+	if (!kind || !kind[0] || !strchr(kinds, kind[0]) || !number(args, "stage", &stage) ||
+	    !number(args, "chunk", &chunk) || !number(args, "busy", &busy) ||
+	    !(stage >= 0 && stage < 1e6 && chunk >= 0 && chunk < 1e6))
 		return;
 	s->v = hd_grow(s->v, s->n, &s->cap, sizeof(*s->v));
-	s->v[s->n++] = (struct sample){ (int64_t)stage | (int64_t)chunk << 32, (int)(strchr(kinds, kind[0]) - kinds), 1e-6 * busy };
+	s->v[s->n++] = (struct sample){ (int64_t)stage | (int64_t)chunk << 32, (int)(strchr(kinds, kind[0]) - kinds),
+					1e-6 * busy };
 	s->stages = (int64_t)stage + 1 > s->stages ? (int64_t)stage + 1 : s->stages;
 	s->chunks = (int64_t)chunk + 1 > s->chunks ? (int64_t)chunk + 1 : s->chunks;
 }
@@ -72,11 +82,14 @@ static int fill(const struct hd_plan *p, const char *path, const double *m, stru
 		const double *x = m + 3 * i;
 
 		if (x[0] < 0 || x[1] < 0)
-			return hd_err_set(err, HD_EINVAL, "%s: part %lld of the model has no units %s in it", path, (long long)i,
-					  x[0] < 0 ? "F" : "B");
+			return hd_err_set(err, HD_EINVAL, "%s: part %lld of the model has no units %s in it", path,
+					  (long long)i, x[0] < 0 ? "F" : "B");
 		if (p->separate_w && x[2] < 0)
-			return hd_err_set(err, HD_EINVAL, "%s has no units W, and this order has: trace a layout whose weight gradients "
-					  "are apart", path);
+			return hd_err_set(
+				err, HD_EINVAL,
+				"%s has no units W, and this order has: trace a layout whose weight gradients "
+				"are apart",
+				path);
 		t->f[i] = x[0];
 		t->b[i] = x[1] + (!p->separate_w && x[2] > 0 ? x[2] : 0);
 		t->w[i] = x[2];
@@ -102,14 +115,13 @@ int hd_unit_times_read(const struct hd_plan *p, const char *path, struct hd_unit
 	memset(t, 0, sizeof(*t));
 	if (!all)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, why.text);
-	json_array_foreach(json_object_get(all, "traceEvents"), i, e)
-		add(&s, e);
+	json_array_foreach(json_object_get(all, "traceEvents"), i, e) add(&s, e);
 	json_decref(all);
 	t->parts = hd_plan_parts(p);
 	if (s.stages * s.chunks != t->parts || !s.n) {
 		free(s.v);
-		return hd_err_set(err, HD_EINVAL, "%s has %lld stages x %lld chunks; here the model is in %lld parts", path,
-				  (long long)s.stages, (long long)s.chunks, (long long)t->parts);
+		return hd_err_set(err, HD_EINVAL, "%s has %lld stages x %lld chunks; here the model is in %lld parts",
+				  path, (long long)s.stages, (long long)s.chunks, (long long)t->parts);
 	}
 	t->f = hd_alloc((size_t)t->parts * sizeof(double));
 	t->b = hd_alloc((size_t)t->parts * sizeof(double));

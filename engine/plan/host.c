@@ -14,7 +14,8 @@
 
 int hd_out_of_turn(struct hd_plan *p, const char *what, const char *slot)
 {
-	return hd_plan_fail(p, HD_EBUG, "%s may be called in slot %s only, not in %s", what, slot, p->slot ? p->slot : "none");
+	return hd_plan_fail(p, HD_EBUG, "%s may be called in slot %s only, not in %s", what, slot,
+			    p->slot ? p->slot : "none");
 }
 
 /* -- talk ----------------------------------------------------------------------------------------------------------------- */
@@ -46,7 +47,10 @@ static int host_fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
 	return code;
 }
 
-static int host_status(struct hd_plan *p) { return p->err->code; }
+static int host_status(struct hd_plan *p)
+{
+	return p->err->code;
+}
 
 static const void *host_query(struct hd_plan *p, const char *feature)
 {
@@ -54,7 +58,10 @@ static const void *host_query(struct hd_plan *p, const char *feature)
 }
 
 /* -- options ---------------------------------------------------------------------------------------------------------------- */
-static struct hd_section *mine(struct hd_plan *p) { return p->inst[p->cur < 0 ? 0 : p->cur].section; }
+static struct hd_section *mine(struct hd_plan *p)
+{
+	return p->inst[p->cur < 0 ? 0 : p->cur].section;
+}
 
 /* An option that the plugin does not have, or has with another type, would read as 0. */
 static int declared(struct hd_plan *p, const char *call, const char *key, uint32_t types)
@@ -64,14 +71,17 @@ static int declared(struct hd_plan *p, const char *call, const char *key, uint32
 	if (!x)
 		return hd_plan_fail(p, HD_EBUG, "%s: the plugin declares no option %s", call, key ? key : "(NULL)"), 0;
 	if (!(types >> x->type & 1))
-		return hd_plan_fail(p, HD_EBUG, "%s: option %s is declared with a type that another call reads", call, key), 0;
+		return hd_plan_fail(p, HD_EBUG, "%s: option %s is declared with a type that another call reads", call,
+				    key),
+		       0;
 	return 1;
 }
 
 static int64_t host_int(struct hd_plan *p, const char *key)
 {
 	return declared(p, "opt_int", key, 1u << HD_OPT_INT | 1u << HD_OPT_BOOL | 1u << HD_OPT_BYTES)
-		? hd_section_int(mine(p), key) : 0;
+		       ? hd_section_int(mine(p), key)
+		       : 0;
 }
 
 static double host_num(struct hd_plan *p, const char *key)
@@ -105,8 +115,9 @@ static const char *host_text(struct hd_plan *p, const char *key)
 	size_t n = 0;
 	char *text = slurp(p, path, &n);
 
-	if (text && strlen(text) < n) {		/* as text it would end at the first 0 */
-		hd_section_fail(p->conf, mine(p), key, p->err, HD_EINVAL, "%s is no text: byte %zu is 0", path, strlen(text));
+	if (text && strlen(text) < n) { /* as text it would end at the first 0 */
+		hd_section_fail(p->conf, mine(p), key, p->err, HD_EINVAL, "%s is no text: byte %zu is 0", path,
+				strlen(text));
 	} else if (text) {
 		copy = hd_plan_alloc(p, n + 1);
 		memcpy(copy, text, n);
@@ -117,9 +128,27 @@ static const char *host_text(struct hd_plan *p, const char *key)
 
 /* -- the table -------------------------------------------------------------------------------------------------------------- */
 const struct hd_host hd_host_table = {
-	.size = sizeof(struct hd_host), .abi_major = HD_ABI_MAJOR, .abi_minor = HD_ABI_MINOR, .log = host_log, .fail = host_fail,
-	.status = host_status, .alloc = hd_plan_alloc, .query = host_query, .opt_int = host_int, .opt_num = host_num,
-	.opt_str = host_str, .opt_text = host_text, .dim = hd_host_dim, .dim_new = hd_host_dim_new, .axis = hd_host_axis,
-	.axis_next = hd_host_axis_next, .group = hd_host_group, .rule = hd_host_rule, .block_next = hd_host_block_next, .stage = hd_host_stage,
-	.unit = hd_host_unit, .graph = &hd_graph_table, .record = &hd_record_table,
+	.size = sizeof(struct hd_host),
+	.abi_major = HD_ABI_MAJOR,
+	.abi_minor = HD_ABI_MINOR,
+	.log = host_log,
+	.fail = host_fail,
+	.status = host_status,
+	.alloc = hd_plan_alloc,
+	.query = host_query,
+	.opt_int = host_int,
+	.opt_num = host_num,
+	.opt_str = host_str,
+	.opt_text = host_text,
+	.dim = hd_host_dim,
+	.dim_new = hd_host_dim_new,
+	.axis = hd_host_axis,
+	.axis_next = hd_host_axis_next,
+	.group = hd_host_group,
+	.rule = hd_host_rule,
+	.block_next = hd_host_block_next,
+	.stage = hd_host_stage,
+	.unit = hd_host_unit,
+	.graph = &hd_graph_table,
+	.record = &hd_record_table,
 };

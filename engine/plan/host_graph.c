@@ -103,7 +103,8 @@ static void resize(struct hd_plan *p, struct tensor *leaf)
 	leaf->at = was;
 }
 
-static int graph_storage(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place)
+static int graph_storage(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis,
+			 const struct hd_place *place)
 {
 	if (!hd_in_slot(p, "storage"))
 		return hd_out_of_turn(p, "storage", "storage");
@@ -122,7 +123,8 @@ static int sends(const struct hd_tensor *t, const struct hd_node *reshard)
 {
 	if (t == reshard->ins[0] || !t->node)
 		return 0;
-	if (N(t->node)->is->role == ROLE_COMM || N(t->node)->is->role == ROLE_RESHARD || N(t->node)->id < N(reshard)->id)
+	if (N(t->node)->is->role == ROLE_COMM || N(t->node)->is->role == ROLE_RESHARD ||
+	    N(t->node)->id < N(reshard)->id)
 		return 1;
 	for (uint32_t i = 0; i < t->node->nin; i++)
 		if (sends(t->node->ins[i], reshard))
@@ -134,7 +136,8 @@ static int unsent(const struct hd_tensor *old, const struct hd_tensor *with)
 {
 	const struct hd_reshard *r = old->node ? old->node->reshard : NULL;
 
-	return r && r->have.kind == HD_PLACE_PARTIAL && r->need.kind == HD_PLACE_REPLICATED && r->axis->n > 1 && !sends(with, old->node);
+	return r && r->have.kind == HD_PLACE_PARTIAL && r->need.kind == HD_PLACE_REPLICATED && r->axis->n > 1 &&
+	       !sends(with, old->node);
 }
 
 static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with)
@@ -144,15 +147,18 @@ static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_ten
 	if (old->ndim != with->ndim || memcmp(old->dims, with->dims, old->ndim * sizeof(*old->dims)))
 		return hd_plan_fail(p, HD_EINVAL, "replace: (%s) is not like (%s)", with->spec, old->spec);
 	if (old->dtype != with->dtype)
-		return hd_plan_fail(p, HD_EINVAL, "replace: (%s) has elements of %u bits (dtype %#x) instead of %u (dtype %#x)",
+		return hd_plan_fail(p, HD_EINVAL,
+				    "replace: (%s) has elements of %u bits (dtype %#x) instead of %u (dtype %#x)",
 				    with->spec, HD_BITS(with->dtype), with->dtype, HD_BITS(old->dtype), old->dtype);
 	if (unsent(old, with))
-		return hd_plan_fail(p, HD_EINVAL, "replace: (%s) is still a partial sum on %s: no communication lies between it and "
-				    "the tensor that the reshard has", with->spec, N(old->node)->reshard.axis->name);
+		return hd_plan_fail(p, HD_EINVAL,
+				    "replace: (%s) is still a partial sum on %s: no communication lies between it and "
+				    "the tensor that the reshard has",
+				    with->spec, N(old->node)->reshard.axis->name);
 	for (uint32_t i = 0; i < old->ndim; i++)
 		if (old->local[i] != with->local[i])
-			return hd_plan_fail(p, HD_EINVAL, "replace: %s has %lld elements instead of %lld", old->dims[i]->name,
-					    (long long)with->local[i], (long long)old->local[i]);
+			return hd_plan_fail(p, HD_EINVAL, "replace: %s has %lld elements instead of %lld",
+					    old->dims[i]->name, (long long)with->local[i], (long long)old->local[i]);
 	if (T(old)->placed)
 		T(with)->at = T(old)->at;
 	hd_replace(p, T(old), T(with));
@@ -166,8 +172,8 @@ static char *reason_of(struct hd_plan *p, const struct node *n)
 
 	if (n->reason || !hd_in_slot(p, "lower") || n->v.nin < 2 || !n->v.nout)
 		return n->reason;
-	return hd_plan_text(p, "%s%s%s: (%s) and (%s) make (%s)", n->v.op->name, of, n->v.block, n->ins[0]->spec, n->ins[1]->spec,
-			    n->outs[0]->spec);
+	return hd_plan_text(p, "%s%s%s: (%s) and (%s) make (%s)", n->v.op->name, of, n->v.block, n->ins[0]->spec,
+			    n->ins[1]->spec, n->outs[0]->spec);
 }
 
 static int graph_cursor(struct hd_plan *p, struct hd_node *anchor, const struct hd_group *queue, uint32_t lane)
@@ -193,7 +199,8 @@ static int graph_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_t
 		return p->err->code;
 	for (const struct node *n = N(t->node)->next; n; n = n->next)
 		if (n == N(u->node))
-			return hd_plan_fail(p, HD_EINVAL, "after: %s of (%s) was built before %s of (%s), which it is to wait for",
+			return hd_plan_fail(p, HD_EINVAL,
+					    "after: %s of (%s) was built before %s of (%s), which it is to wait for",
 					    t->node->op->name, t->spec, u->node->op->name, u->spec);
 	w = hd_plan_alloc(p, sizeof(*w));
 	*w = (struct wait){ N(t->node)->waits, T(u) };
@@ -248,7 +255,8 @@ static struct hd_tensor *graph_einsum(struct hd_plan *p, struct hd_tensor *const
 	if (nin > 2)
 		return hd_plan_fail(p, HD_EINVAL, "einsum of %u tensors", nin), NULL;
 	for (uint32_t i = 0; i < ndim; i++)
-		strncat(strncat(spec, i ? "," : "", sizeof(spec) - strlen(spec) - 1), dims[i]->name, sizeof(spec) - strlen(spec) - 1);
+		strncat(strncat(spec, i ? "," : "", sizeof(spec) - strlen(spec) - 1), dims[i]->name,
+			sizeof(spec) - strlen(spec) - 1);
 	return settled(hd_op1(p, nin == 2 ? "einsum" : "sum", t, nin, "%s", spec), t[0]);
 }
 
@@ -265,7 +273,8 @@ static struct hd_tensor *graph_map(struct hd_plan *p, struct hd_tensor *const *i
 
 static struct hd_tensor *graph_cast(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype)
 {
-	static const uint32_t known[] = { HD_DTYPE_F32, HD_DTYPE_F64, HD_DTYPE_F16, HD_DTYPE_BF16, HD_DTYPE_I32, HD_DTYPE_I64, HD_DTYPE_U8, HD_DTYPE_B1 };
+	static const uint32_t known[] = { HD_DTYPE_F32, HD_DTYPE_F64, HD_DTYPE_F16, HD_DTYPE_BF16,
+					  HD_DTYPE_I32, HD_DTYPE_I64, HD_DTYPE_U8,  HD_DTYPE_B1 };
 	struct tensor *t = T(x);
 	size_t i = 0;
 
@@ -276,7 +285,10 @@ static struct hd_tensor *graph_cast(struct hd_plan *p, struct hd_tensor *x, uint
 	return x ? settled(hd_op1(p, "cast", &t, 1, "dtype=%u", dtype), t) : NULL;
 }
 
-static struct hd_tensor *view(struct tensor *t) { return t ? &t->v : NULL; }
+static struct hd_tensor *view(struct tensor *t)
+{
+	return t ? &t->v : NULL;
+}
 
 static struct hd_tensor *graph_chunk(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *dim, int64_t parts,
 				     const struct hd_pos *at)
@@ -284,8 +296,8 @@ static struct hd_tensor *graph_chunk(struct hd_plan *p, struct hd_tensor *x, con
 	return view(hd_build_chunk(p, T(x), dim, parts, at));
 }
 
-static struct hd_tensor *graph_join(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_dim *dim,
-				    const struct hd_pos *at)
+static struct hd_tensor *graph_join(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n,
+				    const struct hd_dim *dim, const struct hd_pos *at)
 {
 	return view(hd_build_join(p, (struct tensor *const *)xs, n, dim, at));
 }
@@ -322,7 +334,8 @@ static struct hd_tensor *graph_reshard(struct hd_plan *p, struct hd_tensor *x, c
 	return x && axis ? view(hd_reshard_step(p, T(x), A(axis), to)) : NULL;
 }
 
-static struct hd_tensor *graph_state(struct hd_plan *p, const char *name, struct hd_tensor *like, uint32_t dtype, uint32_t relayout)
+static struct hd_tensor *graph_state(struct hd_plan *p, const char *name, struct hd_tensor *like, uint32_t dtype,
+				     uint32_t relayout)
 {
 	struct tensor *t, *l = T(like);
 
@@ -333,8 +346,11 @@ static struct hd_tensor *graph_state(struct hd_plan *p, const char *name, struct
 	full = hd_plan_text(p, "%s.%s.%s", p->inst[p->cur].name, name, like->of ? like->of->name : like->name);
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (p->tensors[i]->v.what == HD_TENSOR_STATE && !strcmp(p->tensors[i]->v.name, full))
-			return hd_plan_fail(p, HD_EBUG, "state: there is a state %s already; a checkpoint could not tell them apart",
-					    full), NULL;
+			return hd_plan_fail(
+				       p, HD_EBUG,
+				       "state: there is a state %s already; a checkpoint could not tell them apart",
+				       full),
+			       NULL;
 	t = hd_tensor_new(p, full, HD_TENSOR_STATE, dtype, l->dims, l->v.ndim);
 	t->v.of = like->of;
 	t->at = l->at;
@@ -355,7 +371,10 @@ static int graph_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_te
 }
 
 /* -- record ----------------------------------------------------------------------------------------------------------------- */
-static int64_t record_index(struct hd_record *r, const struct hd_group *g) { return r->index(r, g); }
+static int64_t record_index(struct hd_record *r, const struct hd_group *g)
+{
+	return r->index(r, g);
+}
 
 static int record_launch(struct hd_record *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
 			 struct hd_tensor *const *outs, uint32_t nout, const char *attr, ...)
@@ -369,13 +388,33 @@ static int record_launch(struct hd_record *r, const char *kernel, struct hd_tens
 	return r->launch(r, kernel, ins, nin, outs, nout, text);
 }
 
-const struct hd_record_api hd_record_table = { .size = sizeof(struct hd_record_api), .index = record_index,
-	.launch = record_launch };
+const struct hd_record_api hd_record_table = { .size = sizeof(struct hd_record_api),
+					       .index = record_index,
+					       .launch = record_launch };
 
 const struct hd_graph_api hd_graph_table = {
-	.size = sizeof(struct hd_graph_api), .node_next = graph_node_next, .leaf_next = graph_leaf_next, .place = graph_place,
-	.attr = hd_attr_num, .attr_dims = graph_attr_dims, .storage = graph_storage, .replace = graph_replace, .cursor = graph_cursor,
-	.after = graph_after, .op = graph_op, .node = graph_node, .einsum = graph_einsum, .map = graph_map, .cast = graph_cast,
-	.chunk = graph_chunk, .join = graph_join, .pick = graph_pick, .pack = graph_pack, .unpack = graph_unpack,
-	.comm = graph_comm, .reshard = graph_reshard, .state = graph_state, .assign = graph_assign,
+	.size = sizeof(struct hd_graph_api),
+	.node_next = graph_node_next,
+	.leaf_next = graph_leaf_next,
+	.place = graph_place,
+	.attr = hd_attr_num,
+	.attr_dims = graph_attr_dims,
+	.storage = graph_storage,
+	.replace = graph_replace,
+	.cursor = graph_cursor,
+	.after = graph_after,
+	.op = graph_op,
+	.node = graph_node,
+	.einsum = graph_einsum,
+	.map = graph_map,
+	.cast = graph_cast,
+	.chunk = graph_chunk,
+	.join = graph_join,
+	.pick = graph_pick,
+	.pack = graph_pack,
+	.unpack = graph_unpack,
+	.comm = graph_comm,
+	.reshard = graph_reshard,
+	.state = graph_state,
+	.assign = graph_assign,
 };

@@ -8,7 +8,10 @@
 #include <string.h>
 
 /* -- names and mesh --------------------------------------------------------------------------------------------------------- */
-const struct hd_dim *hd_host_dim(struct hd_plan *p, const char *name) { return hd_dim_get(p, name, 0); }
+const struct hd_dim *hd_host_dim(struct hd_plan *p, const char *name)
+{
+	return hd_dim_get(p, name, 0);
+}
 
 const struct hd_dim *hd_host_dim_new(struct hd_plan *p, const char *name, int64_t n)
 {
@@ -25,24 +28,34 @@ const struct hd_axis *hd_host_axis(struct hd_plan *p, const char *suffix, int64_
 	if (!hd_in_slot(p, "mesh"))
 		return hd_out_of_turn(p, "axis", "mesh"), NULL;
 	if (n < 1 || p->naxes == HD_MAX_AXES)
-		return hd_plan_fail(p, HD_EINVAL, n < 1 ? "axis: %lld members (slot mesh is given size 0 for auto, and takes left then)"
-					  : "more than %lld axes",
-				    n < 1 ? (long long)n : (long long)HD_MAX_AXES), NULL;
+		return hd_plan_fail(
+			       p, HD_EINVAL,
+			       n < 1 ? "axis: %lld members (slot mesh is given size 0 for auto, and takes left then)"
+				     : "more than %lld axes",
+			       n < 1 ? (long long)n : (long long)HD_MAX_AXES),
+		       NULL;
 	if (spare)
-		return hd_plan_fail(p, HD_ENOTSUP, "%lld spare coordinates: this version has none", (long long)spare), NULL;
+		return hd_plan_fail(p, HD_ENOTSUP, "%lld spare coordinates: this version has none", (long long)spare),
+		       NULL;
 	for (int i = 0; i < p->naxes; i++) {
 		const char *name = p->inst[p->cur].name, *taken = p->axes[i]->v.name;
 
-		if (p->axes[i]->inst == p->cur && (suffix ? strlen(taken) > strlen(name) && !strcmp(taken + strlen(name) + 1, suffix)
-						   : !strcmp(taken, name)))
-			return hd_plan_fail(p, HD_EBUG, "axis: %s is claimed already; another suffix makes another axis", taken), NULL;
+		if (p->axes[i]->inst == p->cur &&
+		    (suffix ? strlen(taken) > strlen(name) && !strcmp(taken + strlen(name) + 1, suffix)
+			    : !strcmp(taken, name)))
+			return hd_plan_fail(p, HD_EBUG,
+					    "axis: %s is claimed already; another suffix makes another axis", taken),
+			       NULL;
 	}
 	a = hd_plan_alloc(p, sizeof(*a));
-	a->v = (struct hd_axis){ sizeof(a->v), suffix ? hd_plan_text(p, "%s.%s", p->inst[p->cur].name, suffix)
-					     : p->inst[p->cur].name, n, spare, 1 };
+	a->v = (struct hd_axis){ sizeof(a->v),
+				 suffix ? hd_plan_text(p, "%s.%s", p->inst[p->cur].name, suffix) : p->inst[p->cur].name,
+				 n, spare, 1 };
 	a->inst = p->cur;
 	a->id = p->naxes;
-	a->stride = p->naxes ? p->axes[p->naxes - 1]->stride * (p->axes[p->naxes - 1]->v.n + p->axes[p->naxes - 1]->v.spare) : 1;
+	a->stride =
+		p->naxes ? p->axes[p->naxes - 1]->stride * (p->axes[p->naxes - 1]->v.n + p->axes[p->naxes - 1]->v.spare)
+			 : 1;
 	p->axes[p->naxes++] = a;
 	return &a->v;
 }
@@ -77,7 +90,9 @@ int hd_host_rule(struct hd_plan *p, const char *name, const struct hd_axis *axis
 		return hd_out_of_turn(p, "rule", "rules");
 	if (!name || !axis)
 		return hd_plan_fail(p, HD_EBUG, "rule: the %s is NULL (%s)", name ? "axis" : "dim",
-				    name ? name : axis ? axis->name : "and so is the axis");
+				    name   ? name
+				    : axis ? axis->name
+					   : "and so is the axis");
 	if (!strcmp(name, "layer"))
 		return hd_deal_layers(p, A(axis));
 	return hd_rule_add(p, name, A(axis), kind, flags);
@@ -99,7 +114,8 @@ int hd_host_stage(struct hd_plan *p, const struct hd_block *b, const struct hd_a
 	return hd_deal_block(p, (struct block *)(uintptr_t)b, A(axis), coord, chunk);
 }
 
-int hd_host_unit(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, uint32_t kind, int64_t chunk, int64_t micro)
+int hd_host_unit(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, uint32_t kind, int64_t chunk,
+		 int64_t micro)
 {
 	if (!hd_in_slot(p, "schedule"))
 		return hd_out_of_turn(p, "unit", "schedule");
@@ -107,7 +123,8 @@ int hd_host_unit(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, u
 		return hd_plan_fail(p, HD_EINVAL, "units are ordered on the axis that has the stages");
 	if (coord < 0 || coord >= p->ncoords || chunk < 0 || chunk >= p->chunks || micro < 0 || micro >= p->micros ||
 	    !(kind == HD_UNIT_F || kind == HD_UNIT_B || kind == HD_UNIT_W))
-		return hd_plan_fail(p, HD_EINVAL, "unit of stage %lld, chunk %lld, micro-batch %lld: out of %lld, %lld, %lld",
+		return hd_plan_fail(p, HD_EINVAL,
+				    "unit of stage %lld, chunk %lld, micro-batch %lld: out of %lld, %lld, %lld",
 				    (long long)coord, (long long)chunk, (long long)micro, (long long)p->ncoords,
 				    (long long)p->chunks, (long long)p->micros);
 	p->units[coord] = hd_grow(p->units[coord], (size_t)p->nunits[coord], &p->cap_units[coord], sizeof(**p->units));

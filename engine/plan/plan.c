@@ -28,11 +28,14 @@ static int check_name(struct hd_plan *p, struct hd_section *s)
 
 	for (const char *c = name; *c; c++)
 		if (!isalnum((unsigned char)*c) && *c != '_' && *c != '-')
-			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL, "a name has letters, digits, _ and -, not %c", *c);
+			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL,
+					       "a name has letters, digits, _ and -, not %c", *c);
 	for (int i = 0; sections[i]; i++)
 		if (!strcmp(name, sections[i]))
-			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL, "there is a section [%s]: --set %s.size would be "
-					       "its key", name, name);
+			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL,
+					       "there is a section [%s]: --set %s.size would be "
+					       "its key",
+					       name, name);
 	return HD_OK;
 }
 
@@ -51,7 +54,8 @@ static int open_instance(struct hd_plan *p, struct hd_section *s)
 	if (!hd_section_has(s, "plugin"))
 		return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL, "the key plugin must be given");
 	slash = strrchr(hd_conf_path(p->conf), '/');
-	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - hd_conf_path(p->conf)) : 1, slash ? hd_conf_path(p->conf) : ".");
+	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - hd_conf_path(p->conf)) : 1,
+		 slash ? hd_conf_path(p->conf) : ".");
 	if (hd_registry_find(hd_section_str(s, "plugin"), dir, &e, &why) < 0)
 		return hd_section_fail(p->conf, s, "plugin", p->err, why.code, "%s", why.text);
 	tables[1] = (struct hd_key_table){ e->ops->options, e->ops->noptions, e->ops->option_size };
@@ -70,8 +74,8 @@ int hd_plan_sections(struct hd_conf *c, struct hd_err *err)
 
 static int read_conf(struct hd_plan *p)
 {
-	static const struct hd_key_table *const tables[] = { &hd_model_keys, &hd_data_keys, &hd_train_keys, &hd_checkpoint_keys,
-		&hd_log_keys };
+	static const struct hd_key_table *const tables[] = { &hd_model_keys, &hd_data_keys, &hd_train_keys,
+							     &hd_checkpoint_keys, &hd_log_keys };
 	struct hd_checkpoint_config checkpoint;
 	struct hd_log_config log;
 	struct hd_section *s = NULL;
@@ -115,15 +119,17 @@ static int mesh(struct hd_plan *p, int64_t *needs)
 			given *= size[i];
 		else if (automatic >= 0)
 			return hd_section_fail(p->conf, p->inst[i].section, "size", p->err, HD_EINVAL,
-					       "auto, and so is that of [strategy %s]: at most one can be", p->inst[automatic].name);
+					       "auto, and so is that of [strategy %s]: at most one can be",
+					       p->inst[automatic].name);
 		else
 			automatic = i;
 	}
 	if (automatic >= 0 && p->ranks % given) {
 		*needs = given;
-		return hd_section_fail(p->conf, p->inst[automatic].section, "size", p->err, HD_EDIVIDE,
-				       "auto: %lld rank%s cannot be shared out to the %lld that the other sections need",
-				       (long long)p->ranks, p->ranks == 1 ? "" : "s", (long long)given);
+		return hd_section_fail(
+			p->conf, p->inst[automatic].section, "size", p->err, HD_EDIVIDE,
+			"auto: %lld rank%s cannot be shared out to the %lld that the other sections need",
+			(long long)p->ranks, p->ranks == 1 ? "" : "s", (long long)given);
 	}
 	p->slot = "mesh";
 	for (int i = 0; i < p->ninst; i++) {
@@ -145,7 +151,8 @@ static int mesh(struct hd_plan *p, int64_t *needs)
 }
 
 /* -- slots ------------------------------------------------------------------------------------------------------------------------- */
-static int each(struct hd_plan *p, const char *name, int (*call)(const struct hd_strategy_ops *, struct hd_strategy *, struct hd_plan *))
+static int each(struct hd_plan *p, const char *name,
+		int (*call)(const struct hd_strategy_ops *, struct hd_strategy *, struct hd_plan *))
 {
 	p->slot = name;
 	for (int i = 0; i < p->ninst; i++) {
@@ -174,10 +181,22 @@ static int call_open(const struct hd_strategy_ops *o, struct hd_strategy *s, str
 	rc = o->open(p, &hd_host_table, &p->inst[p->cur].self);
 	return rc < 0 || p->inst[p->cur].self ? rc : hd_plan_fail(p, HD_EBUG, "slot open left *self NULL");
 }
-static int call_rewrite(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->rewrite(s, p); }
-static int call_rules(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->rules(s, p); }
-static int call_storage(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->storage(s, p); }
-static int call_lower(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p) { return o->lower(s, p); }
+static int call_rewrite(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
+{
+	return o->rewrite(s, p);
+}
+static int call_rules(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
+{
+	return o->rules(s, p);
+}
+static int call_storage(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
+{
+	return o->storage(s, p);
+}
+static int call_lower(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
+{
+	return o->lower(s, p);
+}
 
 /* -- the model ------------------------------------------------------------------------------------------------------------------------ */
 static void count_blocks(struct hd_plan *p)
@@ -194,7 +213,7 @@ static void count_blocks(struct hd_plan *p)
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			if (n->ins[i]->v.what == HD_TENSOR_PARAM && !n->ins[i]->placed) {
 				p->blocks[n->block].v.param_bytes += hd_local_bytes(n->ins[i]);
-				n->ins[i]->placed = 1;		/* counted; placement comes later */
+				n->ins[i]->placed = 1; /* counted; placement comes later */
 			}
 	}
 	for (size_t i = 0; i < p->ntensors; i++)
@@ -254,7 +273,8 @@ static int64_t cuts_of_batch(const struct hd_plan *p, int inside)
 	for (size_t i = 0; i < p->nrules; i++) {
 		const struct rule *r = &p->rules[i];
 
-		if (strcmp(r->dim->name, "batch") || r->flags & HD_RULE_KEEP_REPLICATED || !(r->flags & HD_RULE_INSIDE) != !inside || seen >> r->axis->id & 1)
+		if (strcmp(r->dim->name, "batch") || r->flags & HD_RULE_KEEP_REPLICATED ||
+		    !(r->flags & HD_RULE_INSIDE) != !inside || seen >> r->axis->id & 1)
 			continue;
 		seen |= 1u << r->axis->id;
 		n *= r->axis->v.n;
@@ -269,19 +289,21 @@ static int check_ramp(struct hd_plan *p, const struct hd_ramp *r)
 		int64_t size = hd_ramp_size(r, k);
 
 		if (size % (p->micro_batch * p->replicas))
-			return hd_train_fail(p->conf, &p->config, "global_batch_ramp", p->err, HD_EDIVIDE,
-					       "step %lld of the ramp, %lld sequences, is not a multiple of micro_batch %lld x %lld "
-					       "replicas", (long long)k + 1, (long long)size, (long long)p->micro_batch,
-					       (long long)p->replicas);
+			return hd_train_fail(
+				p->conf, &p->config, "global_batch_ramp", p->err, HD_EDIVIDE,
+				"step %lld of the ramp, %lld sequences, is not a multiple of micro_batch %lld x %lld "
+				"replicas",
+				(long long)k + 1, (long long)size, (long long)p->micro_batch, (long long)p->replicas);
 		if (!p->train)
 			continue;
 		p->micros = size / (p->micro_batch * p->replicas);
 		if (hd_pass_schedule(p) < 0) {
 			const char *why = hd_plan_text(p, "%s", p->err->text);
 
-			p->err->code = 0;		/* said anew, with the step */
+			p->err->code = 0; /* said anew, with the step */
 			return hd_train_fail(p->conf, &p->config, "global_batch_ramp", p->err, HD_EDIVIDE,
-					       "step %lld of the ramp, %lld sequences: %s", (long long)k + 1, (long long)size, why);
+					     "step %lld of the ramp, %lld sequences: %s", (long long)k + 1,
+					     (long long)size, why);
 		}
 		hd_schedule_report_release(&p->timing);
 	}
@@ -321,8 +343,8 @@ static int batches(struct hd_plan *p, const struct hd_plan_options *o)
 		p->micro_batch = 1;
 	if (!p->micro_batch || global % (p->micro_batch * p->replicas))
 		return hd_train_fail(p->conf, &p->config, "global_batch", p->err, HD_EDIVIDE,
-				       "%lld is not a multiple of micro_batch %lld x %lld replicas", (long long)global,
-				       (long long)(p->micro_batch ? p->micro_batch : 1), (long long)p->replicas);
+				     "%lld is not a multiple of micro_batch %lld x %lld replicas", (long long)global,
+				     (long long)(p->micro_batch ? p->micro_batch : 1), (long long)p->replicas);
 	HD_TRY(check_ramp(p, ramp));
 	if (o->global_batch)
 		global = o->global_batch;
@@ -372,8 +394,10 @@ static int check_sites(struct hd_plan *p)
 			const struct hd_place *w = &n->ins[i]->at.on[p->stages->id];
 
 			if (w->kind == HD_PLACE_PINNED && at >= 0 && w->index != at)
-				return hd_plan_fail(p, HD_EINVAL, "%s (made by %s) joins tensors of stages %lld and %d: %s (%s)",
-						    n->v.op->name, n->inst >= 0 ? p->inst[n->inst].name : "the engine or a lowering",
+				return hd_plan_fail(p, HD_EINVAL,
+						    "%s (made by %s) joins tensors of stages %lld and %d: %s (%s)",
+						    n->v.op->name,
+						    n->inst >= 0 ? p->inst[n->inst].name : "the engine or a lowering",
 						    (long long)at, w->index, n->ins[i]->v.name, n->ins[i]->v.spec);
 			at = w->kind == HD_PLACE_PINNED ? w->index : at;
 		}
@@ -390,7 +414,8 @@ static void warn_of_idle_axes(const struct hd_plan *p)
 		for (size_t i = 0; i < p->ntensors && !used; i++)
 			used = p->tensors[i]->at.on[a].kind != HD_PLACE_REPLICATED;
 		if (!used)
-			hd_log(HD_LOG_WARN, "[strategy %s] axis %s: nothing is sharded along it: its %lld members all compute the same",
+			hd_log(HD_LOG_WARN,
+			       "[strategy %s] axis %s: nothing is sharded along it: its %lld members all compute the same",
 			       p->inst[p->axes[a]->inst].name, p->axes[a]->v.name, (long long)p->axes[a]->v.n);
 	}
 }
@@ -409,7 +434,8 @@ static void warn_of_strange_kinds(const struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->nrules; i++)
 		if (p->rules[i].kind && !is_kind(p, p->rules[i].kind))
-			hd_log(HD_LOG_WARN, "[strategy %s] rule: no op is of kind %s, so the rule for %s shards nothing",
+			hd_log(HD_LOG_WARN,
+			       "[strategy %s] rule: no op is of kind %s, so the rule for %s shards nothing",
 			       p->inst[p->rules[i].axis->inst].name, p->rules[i].kind, p->rules[i].dim->name);
 }
 
@@ -417,7 +443,7 @@ static void warn_of_strange_kinds(const struct hd_plan *p)
 static int model(struct hd_plan *p)
 {
 	p->micro_batch = p->config.micro_batch;
-	if (p->options->generate)	/* a text has no group: every token gets what it chose */
+	if (p->options->generate) /* a text has no group: every token gets what it chose */
 		p->model.capacity_factor = 0, p->model.group_tokens = p->model.seq;
 	HD_TRY(make_dims(p));
 	return build_model(p, p->options);
@@ -439,12 +465,21 @@ static int slot_mesh(struct hd_plan *p)
 static int slot_rewrite(struct hd_plan *p)
 {
 	HD_TRY(each(p, "rewrite", call_rewrite));
-	return hd_pass_precision(p);	/* of what plugins have put there */
+	return hd_pass_precision(p); /* of what plugins have put there */
 }
 
-static int slot_rules(struct hd_plan *p) { return each(p, "rules", call_rules); }
-static int batch(struct hd_plan *p) { return batches(p, p->options); }
-static int slot_storage(struct hd_plan *p) { return each(p, "storage", call_storage); }
+static int slot_rules(struct hd_plan *p)
+{
+	return each(p, "rules", call_rules);
+}
+static int batch(struct hd_plan *p)
+{
+	return batches(p, p->options);
+}
+static int slot_storage(struct hd_plan *p)
+{
+	return each(p, "storage", call_storage);
+}
 
 static int check_placed(struct hd_plan *p)
 {
@@ -474,10 +509,14 @@ static int check(struct hd_plan *p)
 }
 
 enum {
-	GRAPH = 1,			/* needs a graph and its rules, and nothing of an INI */
-	TRAIN = 2,			/* not of a plan that is forward only */
+	GRAPH = 1, /* needs a graph and its rules, and nothing of an INI */
+	TRAIN = 2, /* not of a plan that is forward only */
 };
-static const struct pass { const char *name; int (*run)(struct hd_plan *p); int flags; } passes[] = {
+static const struct pass {
+	const char *name;
+	int (*run)(struct hd_plan *p);
+	int flags;
+} passes[] = {
 	{ "model", model, 0 },
 	{ "precision", hd_pass_precision, GRAPH },
 	{ "slot-open", slot_open, 0 },
@@ -502,7 +541,10 @@ static const struct pass { const char *name; int (*run)(struct hd_plan *p); int 
 	{ "check", check, GRAPH },
 };
 
-const char *hd_plan_pass(size_t i) { return i < HD_LEN(passes) ? passes[i].name : NULL; }
+const char *hd_plan_pass(size_t i)
+{
+	return i < HD_LEN(passes) ? passes[i].name : NULL;
+}
 
 static size_t pass_index(const char *name)
 {
@@ -558,7 +600,8 @@ void hd_plan_destroy(struct hd_plan *p)
 	for (int64_t c = 0; c < p->ncoords; c++)
 		free(p->units[c]);
 	hd_schedule_report_release(&p->timing);
-	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors), free(p->moe_stats), free(p->walks);
+	free(p->dims), free(p->groups), free(p->rules), free(p->blocks), free(p->tensors), free(p->moe_stats),
+		free(p->walks);
 	hd_plan_free(p);
 }
 

@@ -12,8 +12,7 @@
 #include <config.h>
 #include <heddle/strategy.h>
 
-#define AT(type, field, bytes) \
-	_Static_assert(offsetof(struct type, field) == (bytes), #type "." #field " has moved")
+#define AT(type, field, bytes) _Static_assert(offsetof(struct type, field) == (bytes), #type "." #field " has moved")
 #define ENDS(type, field, bytes) \
 	_Static_assert(offsetof(struct type, field) + sizeof(((struct type *)0)->field) == (bytes), \
 		       #type "." #field " has another size")

@@ -18,13 +18,13 @@
 /* Beside the executable in a build tree, else where it is installed. */
 static char *module_path(void)
 {
-	const char *test = getenv("HD_TEST_CUDA_MODULE");	/* for tests: the simulated device */
+	const char *test = getenv("HD_TEST_CUDA_MODULE"); /* for tests: the simulated device */
 	char exe[PATH_MAX], *slash, *path;
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 
 	if (test)
 		return hd_strdup(test);
-	for (exe[n > 0 ? n : 0] = 0; (slash = strrchr(exe, '/')); ) {
+	for (exe[n > 0 ? n : 0] = 0; (slash = strrchr(exe, '/'));) {
 		*slash = 0;
 		path = hd_format("%s/" FILE_NAME, exe);
 		if (!access(path, R_OK))
@@ -48,8 +48,10 @@ static int accept(const struct hd_device_module *(*entry)(void), const char *pat
 
 	if (!m)
 		return hd_err_set(err, HD_EABI, "%s is no device of heddle", path);
-	if (m->version != HD_DEVICE_VERSION || m->ops_size != sizeof(struct hd_device_ops) || m->run_size != sizeof(struct hd_run))
-		return hd_err_set(err, HD_EABI, "%s was built with another version of heddle: build and install both together", path);
+	if (m->version != HD_DEVICE_VERSION || m->ops_size != sizeof(struct hd_device_ops) ||
+	    m->run_size != sizeof(struct hd_run))
+		return hd_err_set(err, HD_EABI,
+				  "%s was built with another version of heddle: build and install both together", path);
 	*out = m->ops;
 	return HD_OK;
 }
@@ -93,7 +95,8 @@ int hd_device_cuda(const struct hd_device_ops **out, struct hd_err *err)
 	int rc = HD_OK;
 
 	if (access(path, R_OK))
-		rc = hd_err_set(err, HD_ENOTSUP, "there is no %s: this installation was built without the CUDA toolkit", path);
+		rc = hd_err_set(err, HD_ENOTSUP, "there is no %s: this installation was built without the CUDA toolkit",
+				path);
 	else
 		rc = open_module(path, &m, err);
 	if (rc >= 0) {

@@ -7,6 +7,6 @@
 
 /* Loaded (its `open` says whether a GPU can be used).  Error: there is no module, or it does not load. */
 int hd_device_cuda(const struct hd_device_ops **out, struct hd_err *err);
-int hd_device_gpu_there(void);		/* cheap: whether a driver is there, so that loading it is worth the time */
+int hd_device_gpu_there(void); /* cheap: whether a driver is there, so that loading it is worth the time */
 
 #endif

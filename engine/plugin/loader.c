@@ -60,7 +60,7 @@ static lt_dlhandle open_local(const char *path)
 
 int hd_loader_open(const char *path, struct hd_module **out, struct hd_err *err)
 {
-	struct hd_module m = {NULL, NULL};
+	struct hd_module m = { NULL, NULL };
 	struct link_map *map = NULL;
 	void *probe;
 

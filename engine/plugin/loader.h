@@ -17,8 +17,8 @@ int hd_loader_open(const char *path, struct hd_module **out, struct hd_err *err)
  * library it is linked with defines does not count: *elsewhere (may be NULL) then is that
  * library's path, valid until close; else NULL. */
 void *hd_loader_symbol(struct hd_module *m, const char *name, const char **elsewhere);
-void hd_loader_keep(struct hd_module *m);	/* loaded until the process ends, even if closed */
-void hd_loader_close(struct hd_module *m);	/* NULL is allowed */
+void hd_loader_keep(struct hd_module *m);  /* loaded until the process ends, even if closed */
+void hd_loader_close(struct hd_module *m); /* NULL is allowed */
 /* each() gets the path of every *.so in dir, in the order of names. A directory that is not
  * there has none. */
 void hd_loader_scan(const char *dir, void (*each)(const char *path, void *ctx), void *ctx);

@@ -43,8 +43,7 @@ static const char *age(unsigned theirs, unsigned ours)
 }
 
 /* An entry of another major means a plugin of another time, not a file that is no plugin. */
-static int no_entry(struct hd_module *m, const char *elsewhere, struct hd_plugin_entry *e,
-		    struct hd_err *err)
+static int no_entry(struct hd_module *m, const char *elsewhere, struct hd_plugin_entry *e, struct hd_err *err)
 {
 	char name[32];
 
@@ -53,28 +52,25 @@ static int no_entry(struct hd_module *m, const char *elsewhere, struct hd_plugin
 		if (v == HD_ABI_MAJOR || !hd_loader_symbol(m, name, NULL))
 			continue;
 		e->abi_major = (uint16_t)v;
-		return hd_err_set(err, HD_EABI,
-				  "exports %s: abi_major is %u, %s than this engine's %d", name, v,
+		return hd_err_set(err, HD_EABI, "exports %s: abi_major is %u, %s than this engine's %d", name, v,
 				  age(v, HD_ABI_MAJOR), HD_ABI_MAJOR);
 	}
 	if (elsewhere)
-		return hd_err_set(err, HD_EABI, "has no %s of its own: the one it finds is in %s",
-				  ENTRY, elsewhere);
+		return hd_err_set(err, HD_EABI, "has no %s of its own: the one it finds is in %s", ENTRY, elsewhere);
 	return hd_err_set(err, HD_EABI, "exports no %s: it is not a heddle plugin", ENTRY);
 }
 
 static int check_version(const struct hd_plugin *p, struct hd_err *err)
 {
 	if (p->abi_major != HD_ABI_MAJOR)
-		return hd_err_set(err, HD_EABI, "abi_major is %u, %s than this engine's %d",
-				  p->abi_major, age(p->abi_major, HD_ABI_MAJOR), HD_ABI_MAJOR);
+		return hd_err_set(err, HD_EABI, "abi_major is %u, %s than this engine's %d", p->abi_major,
+				  age(p->abi_major, HD_ABI_MAJOR), HD_ABI_MAJOR);
 	/* From major 1 on any minor fits. */
 	if (HD_ABI_MAJOR == 0 && p->abi_minor != HD_ABI_MINOR)
-		return hd_err_set(
-			err, HD_EABI,
-			"abi_minor is %u, %s than this engine's %d (while abi_major is 0 both must "
-			"be equal): build it again with this engine's headers",
-			p->abi_minor, age(p->abi_minor, HD_ABI_MINOR), HD_ABI_MINOR);
+		return hd_err_set(err, HD_EABI,
+				  "abi_minor is %u, %s than this engine's %d (while abi_major is 0 both must "
+				  "be equal): build it again with this engine's headers",
+				  p->abi_minor, age(p->abi_minor, HD_ABI_MINOR), HD_ABI_MINOR);
 	return 0;
 }
 
@@ -92,8 +88,8 @@ static int check_build(const char *build, struct hd_err *err)
 	build += strspn(build, " ");
 	if (!*build)
 		return 0;
-	return hd_err_set(err, HD_EABI, "build asks for %.*s, this engine has no such key",
-			  (int)strcspn(build, " "), build);
+	return hd_err_set(err, HD_EABI, "build asks for %.*s, this engine has no such key", (int)strcspn(build, " "),
+			  build);
 }
 
 static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, struct hd_err *err)
@@ -108,8 +104,7 @@ static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, 
 	HD_TRY(check_text("build", p->build, sizeof(p->build), err));
 	e->version = hd_strdup(p->version);
 	if (strcmp(p->name, e->name))
-		return hd_err_set(err, HD_EABI, "name is \"%s\", the file's name says \"%s\"",
-				  p->name, e->name);
+		return hd_err_set(err, HD_EABI, "name is \"%s\", the file's name says \"%s\"", p->name, e->name);
 	HD_TRY(check_build(p->build, err));
 	if (p->size > TABLE_MAX || !HD_HAS(p, strategy) || !p->strategy)
 		return hd_err_set(err, HD_EABI, "has no strategy table (size is %zu)", p->size);
@@ -125,25 +120,19 @@ static int check_options(const struct hd_strategy_ops *o, struct hd_err *err)
 	if (!o->options || o->noptions > TABLE_MAX)
 		return hd_err_set(err, HD_EABI, "noptions is %u, options is %s", o->noptions,
 				  o->options ? "set" : "NULL");
-	if (o->option_size < sizeof(*k) || o->option_size > TABLE_MAX ||
-	    o->option_size % sizeof(void *))
-		return hd_err_set(err, HD_EABI, "option_size is %u, this engine's is %zu",
-				  o->option_size, sizeof(*k));
+	if (o->option_size < sizeof(*k) || o->option_size > TABLE_MAX || o->option_size % sizeof(void *))
+		return hd_err_set(err, HD_EABI, "option_size is %u, this engine's is %zu", o->option_size, sizeof(*k));
 	for (uint32_t i = 0; i < o->noptions; i++) {
 		k = (const void *)((const char *)o->options + (size_t)i * o->option_size);
 		if (!k->key || !*k->key)
-			return hd_err_set(err, HD_EABI, "option %u of %u has no key", i,
-					  o->noptions);
+			return hd_err_set(err, HD_EABI, "option %u of %u has no key", i, o->noptions);
 		if (!strcmp(k->key, "plugin") || !strcmp(k->key, "size"))
-			return hd_err_set(err, HD_EABI, "option %s: this key is the engine's",
-					  k->key);
+			return hd_err_set(err, HD_EABI, "option %s: this key is the engine's", k->key);
 		if (k->type > HD_OPT_CHOICE)
-			return hd_err_set(err, HD_EABI,
-					  "option %s: type is %u, this engine knows 0..%d", k->key,
+			return hd_err_set(err, HD_EABI, "option %s: type is %u, this engine knows 0..%d", k->key,
 					  k->type, HD_OPT_CHOICE);
 		if (k->type == HD_OPT_CHOICE && !k->range)
-			return hd_err_set(err, HD_EABI, "option %s: a choice without range",
-					  k->key);
+			return hd_err_set(err, HD_EABI, "option %s: a choice without range", k->key);
 	}
 	return 0;
 }
@@ -179,22 +168,18 @@ static void fill(struct hd_strategy_ops *t, int *orders)
 
 static int normalise(struct known *k, const struct hd_strategy_ops *theirs, struct hd_err *err)
 {
-	struct hd_strategy_ops t = {.size = 0};
+	struct hd_strategy_ops t = { .size = 0 };
 	size_t n = theirs->size;
 
 	/* A table of half a slot would make half an address. */
 	if (!n || n > TABLE_MAX || n % sizeof(void *))
-		return hd_err_set(err, HD_EABI,
-				  "strategy: size is %zu, this engine's table has %zu", n,
-				  sizeof(t));
+		return hd_err_set(err, HD_EABI, "strategy: size is %zu, this engine's table has %zu", n, sizeof(t));
 	memcpy(&t, theirs, n < sizeof(t) ? n : sizeof(t));
 	t.size = sizeof(t);
 	if (!t.open)
-		return hd_err_set(err, HD_EABI,
-				  "strategy: slot open is mandatory and missing (size is %zu)", n);
+		return hd_err_set(err, HD_EABI, "strategy: slot open is mandatory and missing (size is %zu)", n);
 	if (!t.mesh)
-		return hd_err_set(err, HD_EABI,
-				  "strategy: slot mesh is mandatory and missing (size is %zu)", n);
+		return hd_err_set(err, HD_EABI, "strategy: slot mesh is mandatory and missing (size is %zu)", n);
 	HD_TRY(check_options(&t, err));
 	fill(&t, &k->e.orders);
 	k->table = t;
@@ -221,7 +206,7 @@ static int accept(struct hd_module *m, struct known *k, struct hd_err *err)
 static void load(struct known *k)
 {
 	struct hd_module *m = NULL;
-	struct hd_err err = {.code = 0};
+	struct hd_err err = { .code = 0 };
 
 	free(k->e.why);
 	k->e.why = NULL;
@@ -333,7 +318,7 @@ static int compare(const void *a, const void *b)
 /* DIR / NAME / .libs / NAME.so, as libtool leaves modules. */
 static void add_built(const char *dir, struct files *f)
 {
-	struct files subs = {NULL, 0, 0};
+	struct files subs = { NULL, 0, 0 };
 	struct dirent *d;
 	DIR *list = opendir(dir);
 
@@ -374,8 +359,7 @@ static char *search(struct files *f)
 	return places;
 }
 
-static int no_such_name(const char *name, const struct files *f, const char *places,
-			struct hd_err *err)
+static int no_such_name(const char *name, const struct files *f, const char *places, struct hd_err *err)
 {
 	char *names = hd_strdup("none");
 
@@ -387,15 +371,15 @@ static int no_such_name(const char *name, const struct files *f, const char *pla
 		free(names);
 		names = more;
 	}
-	hd_err_set(err, HD_EINVAL, "no plugin \"%s\" (%s.so or heddle_%s.so) in %s; there: %s",
-		   name, name, name, places, names);
+	hd_err_set(err, HD_EINVAL, "no plugin \"%s\" (%s.so or heddle_%s.so) in %s; there: %s", name, name, name,
+		   places, names);
 	free(names);
 	return HD_EINVAL;
 }
 
 static char *path_of_name(const char *name, struct hd_err *err)
 {
-	struct files f = {NULL, 0, 0};
+	struct files f = { NULL, 0, 0 };
 	char *places = search(&f), *path = NULL;
 
 	for (size_t i = 0; i < f.n && !path; i++) {
@@ -419,8 +403,7 @@ static char *path_of_path(const char *value, const char *dir, struct hd_err *err
 	if (!path)
 		path = realpath(value, NULL);
 	if (!path && joined && strcmp(dir, "."))
-		hd_err_set(err, HD_EINVAL, "no plugin file %s, nor %s: %s", joined, value,
-			   strerror(errno));
+		hd_err_set(err, HD_EINVAL, "no plugin file %s, nor %s: %s", joined, value, strerror(errno));
 	else if (!path)
 		hd_err_set(err, HD_EINVAL, "no plugin file %s: %s", value, strerror(errno));
 	free(joined);
@@ -434,8 +417,8 @@ static int is_path(const char *value)
 	return strchr(value, '/') || (n > 3 && !strcmp(value + n - 3, ".so"));
 }
 
-int hd_registry_find(const char *name_or_path, const char *relative_to_dir,
-		     struct hd_plugin_entry **out, struct hd_err *err)
+int hd_registry_find(const char *name_or_path, const char *relative_to_dir, struct hd_plugin_entry **out,
+		     struct hd_err *err)
 {
 	struct hd_plugin_entry *e;
 	char *path = is_path(name_or_path) ? path_of_path(name_or_path, relative_to_dir, err)
@@ -453,7 +436,7 @@ int hd_registry_find(const char *name_or_path, const char *relative_to_dir,
 
 int hd_registry_scan(struct hd_plugin_entry ***out)
 {
-	struct files f = {NULL, 0, 0};
+	struct files f = { NULL, 0, 0 };
 	struct hd_plugin_entry **e;
 
 	free(search(&f));

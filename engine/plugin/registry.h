@@ -11,16 +11,16 @@
 #include "engine/base/err.h"
 
 struct hd_plugin_entry {
-	const char *name;		/* the file's name without lib, heddle_ and .so */
-	const char *path;		/* absolute, links resolved */
-	uint16_t abi_major, abi_minor;	/* as the plugin says; both 0: it could not be asked */
-	const char *version;		/* of the plugin; "" where it could not be asked */
-	char *why;			/* why it was refused; NULL: accepted */
+	const char *name;              /* the file's name without lib, heddle_ and .so */
+	const char *path;              /* absolute, links resolved */
+	uint16_t abi_major, abi_minor; /* as the plugin says; both 0: it could not be asked */
+	const char *version;           /* of the plugin; "" where it could not be asked */
+	char *why;                     /* why it was refused; NULL: accepted */
 	/* Accepted only: this engine's full table. Slots that the plugin leaves out are stubs
 	 * that return HD_OK, so no call site tests a slot; options are option_size apart. */
 	const struct hd_strategy_ops *ops;
-	int orders;			/* slot schedule is the plugin's own, not a stub */
-	int hidden;	/* set by scan: an earlier one of the search has the same name */
+	int orders; /* slot schedule is the plugin's own, not a stub */
+	int hidden; /* set by scan: an earlier one of the search has the same name */
 };
 
 /* A value with '/' or ending in .so is a path: relative to the directory relative_to_dir (NULL:
@@ -28,8 +28,8 @@ struct hd_plugin_entry {
  * the build tree that this executable is in, if any, then in the installed plugins' directory.
  * The same file gives the same entry. Error: HD_EINVAL (there is no such plugin) or HD_EABI
  * (refused); the text names the file and the reason. */
-int hd_registry_find(const char *name_or_path, const char *relative_to_dir,
-		     struct hd_plugin_entry **out, struct hd_err *err);
+int hd_registry_find(const char *name_or_path, const char *relative_to_dir, struct hd_plugin_entry **out,
+		     struct hd_err *err);
 /* All that names can find, refused ones included, in the order of the search. *out: an array to
  * free(). */
 int hd_registry_scan(struct hd_plugin_entry ***out);

@@ -17,26 +17,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { START, SEND, RECEIVE, MEET, WAIT, END };	/* MEET: a collective over stages */
+enum { START, SEND, RECEIVE, MEET, WAIT, END }; /* MEET: a collective over stages */
 struct event {
-	double compute;			/* seconds of kernels before it */
-	double seconds;			/* of a movement */
-	int64_t key;			/* of a message or a meeting: which */
+	double compute; /* seconds of kernels before it */
+	double seconds; /* of a movement */
+	int64_t key;    /* of a message or a meeting: which */
 	int32_t kind, ticket, queue;
 };
-struct events {				/* of one stage's rank */
-	struct event *v; size_t n, cap;
+struct events { /* of one stage's rank */
+	struct event *v;
+	size_t n, cap;
 	int32_t tickets;
 };
-struct meeting { double last; int64_t come; };
+struct meeting {
+	double last;
+	int64_t come;
+};
 struct sim {
 	struct hd_plan *p;
 	const struct hd_machine *m;
 	struct hd_prediction *out;
 	struct events *stages;
-	int64_t *index;			/* by node id: of those that more than one stage takes part in, dense; -1: others */
-	struct meeting *met;		/* by key: index x (micros + 1) + micro + 1 */
-	int64_t *members;		/* by index: stages that take part */
+	int64_t *index;      /* by node id: of those that more than one stage takes part in, dense; -1: others */
+	struct meeting *met; /* by key: index x (micros + 1) + micro + 1 */
+	int64_t *members;    /* by index: stages that take part */
 };
 
 /* -- prices --------------------------------------------------------------------------------------------------------------- */
@@ -44,7 +48,7 @@ static int is_free(const struct hd_program *g, const struct node *n)
 {
 	const struct tensor *first = g->at[n->outs[0]->id].root;
 
-	for (uint32_t i = 0; i < n->v.nin; i++)		/* bytes that stay where they are */
+	for (uint32_t i = 0; i < n->v.nin; i++) /* bytes that stay where they are */
 		if (g->at[n->ins[i]->id].root != first)
 			return 0;
 	return n->v.op->record == NULL && n->v.nin > 0;
@@ -117,12 +121,9 @@ static double collective_seconds(const struct hd_link *l, const struct node *n, 
 		halves = 2 * tree * l->latency + 2 * (double)hd_local_bytes(n->ins[0]) / l->bandwidth;
 		return ring < halves ? ring : halves;
 	case HD_COMM_BROADCAST:
-	case HD_COMM_REDUCE:
-		return tree * l->latency + (double)hd_local_bytes(n->ins[0]) / l->bandwidth;
-	case HD_COMM_SHIFT:
-		return l->latency + sent / l->bandwidth;
-	default:
-		return (members - 1) * l->latency + sent / l->bandwidth;
+	case HD_COMM_REDUCE: return tree * l->latency + (double)hd_local_bytes(n->ins[0]) / l->bandwidth;
+	case HD_COMM_SHIFT: return l->latency + sent / l->bandwidth;
+	default: return (members - 1) * l->latency + sent / l->bandwidth;
 	}
 }
 
@@ -146,24 +147,30 @@ static int over_stages(const struct hd_plan *p, const struct group *g)
 	return 0;
 }
 
-static void movement(struct sim *s, const struct hd_program *g, struct events *to, const struct entry *x, double *compute,
-		     struct hd_stage_price *sum)
+static void movement(struct sim *s, const struct hd_program *g, struct events *to, const struct entry *x,
+		     double *compute, struct hd_stage_price *sum)
 {
 	const struct node *n = x->node, *maker = n->comm.kind == HD_COMM_RECV ? N(n->ins[0]->v.node) : n;
 	double sent = (double)hd_comm_node_sent(s->p, n, g->rank);
-	int apart = over_stages(s->p, n->comm.group), link = apart && n->comm.kind == HD_COMM_SEND ?
-		message_link(s->m, s->p, n, g->rank) : link_of(s->m, s->p, n->comm.group, g->rank);
+	int apart = over_stages(s->p, n->comm.group), link = apart && n->comm.kind == HD_COMM_SEND
+								     ? message_link(s->m, s->p, n, g->rank)
+								     : link_of(s->m, s->p, n->comm.group, g->rank);
 	struct event *e;
 
 	if (n->comm.group->v.n == 1)
 		return;
-	e = event(to, !apart ? START : n->comm.kind == HD_COMM_SEND ? SEND :
-		      n->comm.kind == HD_COMM_RECV ? RECEIVE : MEET, compute);
+	e = event(to,
+		  !apart                         ? START
+		  : n->comm.kind == HD_COMM_SEND ? SEND
+		  : n->comm.kind == HD_COMM_RECV ? RECEIVE
+						 : MEET,
+		  compute);
 	sum->sent[link] += sent;
 	e->ticket = to->tickets++;
 	e->queue = n->comm.group->id;
-	e->seconds = e->kind == SEND ? s->m->links[link].latency + sent / s->m->links[link].bandwidth :
-		     e->kind == RECEIVE ? 0 : collective_seconds(&s->m->links[link], n, sent);
+	e->seconds = e->kind == SEND      ? s->m->links[link].latency + sent / s->m->links[link].bandwidth
+		     : e->kind == RECEIVE ? 0
+					  : collective_seconds(&s->m->links[link], n, sent);
 	if (e->kind != START)
 		e->key = s->index[maker->id] * (s->p->micros + 1) + x->micro + 1;
 	if (e->kind == START || e->kind == MEET)
@@ -172,7 +179,10 @@ static void movement(struct sim *s, const struct hd_program *g, struct events *t
 		s->members[s->index[maker->id]]++;
 }
 
-struct waits { int32_t *v; size_t n, cap; };
+struct waits {
+	int32_t *v;
+	size_t n, cap;
+};
 
 static void events_of(struct sim *s, const struct hd_program *g, struct events *to, struct hd_stage_price *sum)
 {
@@ -197,7 +207,8 @@ static void events_of(struct sim *s, const struct hd_program *g, struct events *
 				at->v[at->n++] = ticket;
 			}
 		} else if (x->type != HD_ENTRY_LOAD) {
-			double seconds = x->type == HD_ENTRY_ACC ? accumulate_seconds(s->m, x) : kernel_seconds(s->m, g, x->node);
+			double seconds = x->type == HD_ENTRY_ACC ? accumulate_seconds(s->m, x)
+								 : kernel_seconds(s->m, g, x->node);
 
 			compute += seconds;
 			sum->compute += seconds;
@@ -208,15 +219,18 @@ static void events_of(struct sim *s, const struct hd_program *g, struct events *
 }
 
 /* -- the run --------------------------------------------------------------------------------------------------------------------- */
-struct walk {				/* a stage's rank, on its way */
+struct walk { /* a stage's rank, on its way */
 	size_t at;
 	double clock;
-	double *done;			/* by ticket: when the movement ends; < 0: it is met at key -done - 1 */
-	double *queue;			/* by group id: when it is free */
-	double *length;			/* by ticket */
+	double *done;   /* by ticket: when the movement ends; < 0: it is met at key -done - 1 */
+	double *queue;  /* by group id: when it is free */
+	double *length; /* by ticket */
 };
 
-static struct meeting *meeting(const struct sim *s, const struct event *e) { return &s->met[e->key]; }
+static struct meeting *meeting(const struct sim *s, const struct event *e)
+{
+	return &s->met[e->key];
+}
 
 static void begin(struct sim *s, struct walk *w, const struct event *e)
 {
@@ -224,9 +238,7 @@ static void begin(struct sim *s, struct walk *w, const struct event *e)
 	double from = w->queue[e->queue] > w->clock ? w->queue[e->queue] : w->clock;
 
 	switch (e->kind) {
-	case START:
-		w->done[e->ticket] = w->queue[e->queue] = from + e->seconds;
-		return;
+	case START: w->done[e->ticket] = w->queue[e->queue] = from + e->seconds; return;
 	case SEND:
 		t = meeting(s, e);
 		w->done[e->ticket] = w->queue[e->queue] = t->last = from + e->seconds;
@@ -237,9 +249,7 @@ static void begin(struct sim *s, struct walk *w, const struct event *e)
 		t->last = from > t->last ? from : t->last;
 		t->come++;
 		/* fall through */
-	default:
-		w->done[e->ticket] = -1 - (double)e->key;
-		w->length[e->ticket] = e->seconds;
+	default: w->done[e->ticket] = -1 - (double)e->key; w->length[e->ticket] = e->seconds;
 	}
 }
 
@@ -273,7 +283,7 @@ static int advance(struct sim *s, const struct events *of, struct walk *w, struc
 
 			if (until < 0)
 				return moved;
-			met = met > now ? met : now;		/* up to there this rank waits for others, then for the links */
+			met = met > now ? met : now; /* up to there this rank waits for others, then for the links */
 			until = until > met ? until : met;
 			sum->idle += met - now;
 			sum->exposed += until - met;
@@ -309,14 +319,16 @@ static int walk_all(struct sim *s, struct hd_err *err)
 		free(w[i].done), free(w[i].length), free(w[i].queue);
 	}
 	free(w);
-	return ended == n ? HD_OK : hd_err_set(err, HD_EBUG, "plan: %lld of %lld stages wait for each other", (long long)(n - ended),
-					       (long long)n);
+	return ended == n ? HD_OK
+			  : hd_err_set(err, HD_EBUG, "plan: %lld of %lld stages wait for each other",
+				       (long long)(n - ended), (long long)n);
 }
 
 static int stage(struct sim *s, int64_t coord, struct hd_err *err)
 {
 	struct hd_stage_price *sum = &s->out->stages[coord];
-	struct hd_program_options o = { .rank = s->p->stages ? coord * s->p->stages->stride : 0, .device = hd_device_cpu() };
+	struct hd_program_options o = { .rank = s->p->stages ? coord * s->p->stages->stride : 0,
+					.device = hd_device_cpu() };
 	struct hd_program *g = NULL;
 
 	HD_TRY(hd_program_build(s->p, &o, &g, err));
@@ -334,7 +346,8 @@ static int64_t number_meetings(struct sim *s)
 	int64_t n = 0;
 
 	for (const struct node *x = s->p->first; x; x = x->next)
-		s->index[x->id] = x->comm.kind && x->comm.kind != HD_COMM_RECV && over_stages(s->p, x->comm.group) ? n++ : -1;
+		s->index[x->id] =
+			x->comm.kind && x->comm.kind != HD_COMM_RECV && over_stages(s->p, x->comm.group) ? n++ : -1;
 	return n;
 }
 

@@ -6,17 +6,17 @@
 #include "engine/config/machine.h"
 #include "engine/program/program.h"
 
-struct hd_stage_price {		/* of one rank of each stage, seconds of a step */
+struct hd_stage_price { /* of one rank of each stage, seconds of a step */
 	int64_t rank, parameters;
-	double memory;			/* bytes, as planned */
-	double compute;			/* kernels */
-	double exposed;			/* waits for collectives and sends under way */
-	double idle;			/* waits for other stages */
-	double collective;		/* collectives' own time, exposed or not */
-	double sent[HD_LINKS];		/* bytes on each class of links */
+	double memory;         /* bytes, as planned */
+	double compute;        /* kernels */
+	double exposed;        /* waits for collectives and sends under way */
+	double idle;           /* waits for other stages */
+	double collective;     /* collectives' own time, exposed or not */
+	double sent[HD_LINKS]; /* bytes on each class of links */
 };
 struct hd_prediction {
-	double step;			/* seconds: all stages have ended */
+	double step; /* seconds: all stages have ended */
 	struct hd_stage_price *stages;
 	int64_t nstages;
 };

@@ -49,8 +49,7 @@ static void mask_widen(void)
 
 static int local_ranks(void)
 {
-	static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
-					    "SLURM_NTASKS_PER_NODE"};
+	static const char *const names[] = { "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE" };
 
 	for (size_t i = 0; i < HD_LEN(names); i++)
 		if (getenv(names[i]) && atoi(getenv(names[i])) > 0)
@@ -121,8 +120,7 @@ static int back_again(int *threads)
 	const char *mark = getenv(MARK);
 	int pid = 0, from = 0, to = 0;
 
-	if (!mark || sscanf(mark, "%d %d %d %d", &pid, threads, &from, &to) != 4 ||
-	    pid != (int)getpid())
+	if (!mark || sscanf(mark, "%d %d %d %d", &pid, threads, &from, &to) != 4 || pid != (int)getpid())
 		return 0;
 	if (to > from)
 		snprintf(note, sizeof(note),

@@ -15,8 +15,14 @@
 
 #define FOREVER INT64_MAX
 
-static int is(const struct node *n, enum op_role role) { return n && n->is->role == role; }
-static struct node *maker(const struct tensor *t) { return t->v.node ? N(t->v.node) : NULL; }
+static int is(const struct node *n, enum op_role role)
+{
+	return n && n->is->role == role;
+}
+static struct node *maker(const struct tensor *t)
+{
+	return t->v.node ? N(t->v.node) : NULL;
+}
 
 static struct tensor *root_of(struct hd_program *g, struct tensor *t, int64_t *offset)
 {
@@ -71,7 +77,10 @@ static int64_t last_read(const struct hd_program *g, const struct tensor *root, 
 	return last;
 }
 
-static int is_leaf(const struct tensor *t) { return !t->v.node; }
+static int is_leaf(const struct tensor *t)
+{
+	return !t->v.node;
+}
 
 /* -- views ------------------------------------------------------------------------------------------------------------------ */
 static int64_t position_index(const struct hd_program *g, const struct node *n, int64_t j)
@@ -112,7 +121,7 @@ static int may_overwrite(struct hd_program *g, struct node *n, struct tensor *x,
 	if (x->v.dtype != y->v.dtype || hd_local_bytes(x) != hd_local_bytes(y) || (y->step && !root->step))
 		return 0;
 	if (!y->step && root->step)
-		return 0;			/* a step's buffer, and this runs once a micro-batch */
+		return 0; /* a step's buffer, and this runs once a micro-batch */
 	if (is_leaf(root))
 		return root->assign == y;
 	return last_read(g, root, n) < g->position[n->id];
@@ -123,7 +132,8 @@ static int inplace_input(const struct node *n, uint32_t k)
 	if (n->comm.kind == HD_COMM_ALL_REDUCE || n->comm.kind == HD_COMM_ALL_MAX)
 		return 0;
 	if (is(n, ROLE_EINSUM))
-		return hd_attr_num(n->attr, "add", 0) != 0 ? (int)n->v.nin - 1 - (hd_attr_num(n->attr, "rows", 0) != 0) : -1;
+		return hd_attr_num(n->attr, "add", 0) != 0 ? (int)n->v.nin - 1 - (hd_attr_num(n->attr, "rows", 0) != 0)
+							   : -1;
 	return n->v.op->inplace ? n->v.op->inplace[k] : -1;
 }
 
@@ -138,9 +148,10 @@ static void in_place(struct hd_program *g, struct node *n)
 			continue;
 		if (may_overwrite(g, n, n->ins[i], n->outs[k]))
 			merge(g, n->outs[k], n->ins[i], 0);
-		else if (is(n, ROLE_MAP))			/* any input of the result's dims will do */
+		else if (is(n, ROLE_MAP)) /* any input of the result's dims will do */
 			for (uint32_t j = 1; j < n->v.nin; j++)
-				if (n->ins[j]->v.ndim == n->outs[k]->v.ndim && may_overwrite(g, n, n->ins[j], n->outs[k])) {
+				if (n->ins[j]->v.ndim == n->outs[k]->v.ndim &&
+				    may_overwrite(g, n, n->ins[j], n->outs[k])) {
 					merge(g, n->outs[k], n->ins[j], 0);
 					break;
 				}
@@ -191,11 +202,12 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 		struct node *m = maker(x);
 		const struct hd_kernel *k = m ? d->kernel(m->v.op->name) : NULL;
 		int all = m && k && k->flags & HD_K_ACC && m->inst < 0 && !m->comm.kind && x->v.dtype == y->v.dtype &&
-			  hd_local_bytes(x) == hd_local_bytes(y) && !(is(m, ROLE_EINSUM) && hd_attr_num(m->attr, "add", 0) != 0);
+			  hd_local_bytes(x) == hd_local_bytes(y) &&
+			  !(is(m, ROLE_EINSUM) && hd_attr_num(m->attr, "add", 0) != 0);
 
-		for (uint32_t o = 0; all && o < m->v.nout; o++)	/* one flag for all outputs of a kernel */
-			all = is_contribution(g, m->outs[o]) && (g->at[m->outs[o]->id].root == m->outs[o] ||
-								 m->outs[o] != x);
+		for (uint32_t o = 0; all && o < m->v.nout; o++) /* one flag for all outputs of a kernel */
+			all = is_contribution(g, m->outs[o]) &&
+			      (g->at[m->outs[o]->id].root == m->outs[o] || m->outs[o] != x);
 		if (all && g->at[x->id].root == x && !g->members_of[x->id])
 			merge(g, x, y, 0);
 	}
@@ -220,8 +232,8 @@ static void in_leaf(struct hd_program *g, struct tensor *leaf)
 	struct tensor *y = leaf->assign, *root = y ? root_of(g, y, &offset) : NULL;
 	const struct node *m = root ? maker(root) : NULL;
 
-	if (!m || !from_update(m) || offset || y->v.dtype != leaf->v.dtype || hd_local_bytes(root) != hd_local_bytes(leaf) ||
-	    last_read(g, leaf, NULL) >= g->position[m->id])
+	if (!m || !from_update(m) || offset || y->v.dtype != leaf->v.dtype ||
+	    hd_local_bytes(root) != hd_local_bytes(leaf) || last_read(g, leaf, NULL) >= g->position[m->id])
 		return;
 	merge(g, root, leaf, 0);
 }
@@ -254,7 +266,9 @@ static void index_positions(struct hd_program *g)
 	int64_t at = 0, behind = g->plan->separate_w ? g->plan->nnodes : 0;
 
 	for (struct node *n = g->plan->first; n; n = n->next)
-		g->position[n->id] = at++ + (n->v.phase == HD_UNIT_W ? behind : n->v.phase & (HD_UNIT_S | HD_UNIT_U) ? 2 * behind : 0);
+		g->position[n->id] = at++ + (n->v.phase == HD_UNIT_W                ? behind
+					     : n->v.phase & (HD_UNIT_S | HD_UNIT_U) ? 2 * behind
+										    : 0);
 }
 
 void hd_index_program(struct hd_program *g)
@@ -292,7 +306,7 @@ int hd_alias(struct hd_program *g)
 	for (size_t t = 0; t < p->ntensors; t++)
 		if (is_leaf(p->tensors[t]))
 			in_leaf(g, p->tensors[t]);
-	for (size_t t = 0; t < p->ntensors; t++) {	/* straight to the root */
+	for (size_t t = 0; t < p->ntensors; t++) { /* straight to the root */
 		int64_t offset;
 		struct tensor *r = root_of(g, p->tensors[t], &offset);
 

@@ -17,16 +17,18 @@
 #include <string.h>
 
 #define LEAF 64
-#define WORK 1500	/* leaves and spans looked at per span; then the best so far must do */
+#define WORK 1500 /* leaves and spans looked at per span; then the best so far must do */
 #define REPAIRS 200
 
-struct placed { int64_t from, to, first, last; };	/* addresses from..to-1 */
+struct placed {
+	int64_t from, to, first, last;
+}; /* addresses from..to-1 */
 
 struct leaf {
 	int n;
-	int64_t from;			/* lowest address */
-	int64_t to;			/* highest end */
-	int64_t gap;			/* largest hole between its spans if all of them count */
+	int64_t from; /* lowest address */
+	int64_t to;   /* highest end */
+	int64_t gap;  /* largest hole between its spans if all of them count */
 	int64_t first_min, first_max, last_min, last_max;
 	struct placed p[LEAF];
 };
@@ -139,8 +141,8 @@ static void clear(struct packing *a)
 
 struct search {
 	int64_t bytes, first, last;
-	int64_t end;			/* of all that was seen and counts */
-	int64_t best, waste;		/* tightest gap so far; -1: none */
+	int64_t end;         /* of all that was seen and counts */
+	int64_t best, waste; /* tightest gap so far; -1: none */
 	int64_t work;
 };
 
@@ -168,16 +170,16 @@ static int see_leaf(struct search *s, const struct leaf *l, int tight)
 		return see(s, l->from, l->to, tight);
 	s->work += l->n;
 	for (int i = 0; i < l->n; i++)
-		if (l->p[i].first <= s->last && l->p[i].last >= s->first &&
-		    see(s, l->p[i].from, l->p[i].to, tight))
+		if (l->p[i].first <= s->last && l->p[i].last >= s->first && see(s, l->p[i].from, l->p[i].to, tight))
 			return 1;
 	return 0;
 }
 
 static int64_t place(struct packing *a, const struct hd_span *s, int tight)
 {
-	struct search look = { .bytes = rounded(s->bytes), .first = s->first,
-			       .last = max64(s->first, s->last), .best = -1 };
+	struct search look = {
+		.bytes = rounded(s->bytes), .first = s->first, .last = max64(s->first, s->last), .best = -1
+	};
 	struct placed p = { .first = look.first, .last = look.last };
 	size_t i = 0;
 
@@ -194,7 +196,10 @@ static int64_t place(struct packing *a, const struct hd_span *s, int tight)
 
 enum { BY_BYTES, BY_LIFE, BY_AREA, BY_TIME, ORDERS };
 
-struct key { double major, minor; int64_t i; };
+struct key {
+	double major, minor;
+	int64_t i;
+};
 
 static int by_key(const void *a, const void *b)
 {
@@ -204,7 +209,7 @@ static int by_key(const void *a, const void *b)
 		return x->major > y->major ? -1 : 1;
 	if (x->minor != y->minor)
 		return x->minor > y->minor ? -1 : 1;
-	return x->i < y->i ? -1 : x->i > y->i;		/* qsort is not stable, the plan must be */
+	return x->i < y->i ? -1 : x->i > y->i; /* qsort is not stable, the plan must be */
 }
 
 static struct key key_of(const struct hd_span *s, int64_t i, int order)
@@ -236,7 +241,7 @@ struct plan {
 	struct hd_span *s;
 	int64_t n;
 	struct key *order, *best_order;
-	int64_t *offset, *best_offset;	/* by span */
+	int64_t *offset, *best_offset; /* by span */
 	int64_t best, bound, work;
 	int tight;
 };

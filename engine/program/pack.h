@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 struct hd_span {
-	int64_t bytes;			/* 0 is allowed */
-	int64_t first, last;		/* inclusive times at which it must exist */
-	int64_t offset;			/* out, a multiple of HD_ALIGN */
+	int64_t bytes;       /* 0 is allowed */
+	int64_t first, last; /* inclusive times at which it must exist */
+	int64_t offset;      /* out, a multiple of HD_ALIGN */
 };
 #define HD_ALIGN 64
 
@@ -17,6 +17,6 @@ int64_t hd_pack_plan(struct hd_span *s, int64_t n);
 /* The same for very many spans, quickly: unit[t] is the unit that time t belongs to, never falling.  A span counts for
  * the whole of each unit in which it exists with others that end elsewhere; so the arena may be larger. */
 int64_t hd_memory_plan_units(struct hd_span *s, int64_t n, const int32_t *unit);
-int64_t hd_memory_bound(const struct hd_span *s, int64_t n);	/* the largest sum of what exists at one time */
+int64_t hd_memory_bound(const struct hd_span *s, int64_t n); /* the largest sum of what exists at one time */
 
 #endif

@@ -15,15 +15,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct item { int32_t u0, u1; int64_t i; };	/* span i lives from unit u0 to u1 */
+struct item {
+	int32_t u0, u1;
+	int64_t i;
+}; /* span i lives from unit u0 to u1 */
 
-struct pattern {			/* of what lives within one unit */
+struct pattern { /* of what lives within one unit */
 	int64_t n, bytes;
 	uint64_t hash;
-	struct hd_span *s;		/* times from the earliest */
+	struct hd_span *s; /* times from the earliest */
 };
 
-struct patterns { struct pattern *v; size_t n, cap; };
+struct patterns {
+	struct pattern *v;
+	size_t n, cap;
+};
 
 static int by_units(const void *a, const void *b)
 {
@@ -67,8 +73,7 @@ static int equal(const struct pattern *a, const struct pattern *b)
 	if (a->n != b->n || a->hash != b->hash)
 		return 0;
 	for (int64_t k = 0; k < a->n; k++)
-		if (a->s[k].bytes != b->s[k].bytes || a->s[k].first != b->s[k].first ||
-		    a->s[k].last != b->s[k].last)
+		if (a->s[k].bytes != b->s[k].bytes || a->s[k].first != b->s[k].first || a->s[k].last != b->s[k].last)
 			return 0;
 	return 1;
 }
@@ -138,8 +143,8 @@ int64_t hd_memory_plan_units(struct hd_span *s, int64_t n, const int32_t *unit)
 
 	for (int64_t from = 0, to; from < some; from = to) {
 		to = bundle_end(it, some, from);
-		bundle[nbundles++] = (struct hd_span){ arrange(s, it + from, to - from, &all),
-			it[from].u0, it[from].u1, 0 };
+		bundle[nbundles++] =
+			(struct hd_span){ arrange(s, it + from, to - from, &all), it[from].u0, it[from].u1, 0 };
 	}
 	top = hd_pack_plan(bundle, nbundles);
 	nbundles = 0;

@@ -45,14 +45,15 @@ int64_t hd_program_parameters(const struct hd_program *g)
 	return n;
 }
 
-static void touch(struct hd_program *g, struct hd_span *s, const struct tensor *t, int64_t micro, int64_t from, int64_t to)
+static void touch(struct hd_program *g, struct hd_span *s, const struct tensor *t, int64_t micro, int64_t from,
+		  int64_t to)
 {
 	const struct tensor *root = g->at[t->id].root;
 	struct hd_span *k;
 
 	if (!root->v.node && root->v.what != HD_TENSOR_DATA)
 		return;
-	if (!g->at[root->id].here)		/* the norm of all gradients, a send's other end: named here, elsewhere in memory */
+	if (!g->at[root->id].here) /* the norm of all gradients, a send's other end: named here, elsewhere in memory */
 		return;
 	k = &s[instance(g, root, micro)];
 	k->first = from < k->first ? from : k->first;
@@ -101,7 +102,10 @@ static void keep_results(struct hd_program *g, struct hd_span *s)
 	}
 }
 
-static int is_state(const struct tensor *t) { return !t->v.node && t->v.what != HD_TENSOR_DATA; }
+static int is_state(const struct tensor *t)
+{
+	return !t->v.node && t->v.what != HD_TENSOR_DATA;
+}
 
 static int64_t persistent(struct hd_program *g)
 {
@@ -118,7 +122,7 @@ static int64_t persistent(struct hd_program *g)
 	return at;
 }
 
-#define MANY 30000			/* spans from which on exact packing takes too long */
+#define MANY 30000 /* spans from which on exact packing takes too long */
 
 static int same_unit(const struct hd_unit *a, const struct hd_unit *b)
 {
@@ -163,7 +167,8 @@ static int plan_memory(struct hd_program *g)
 		touch_entry(g, s, e);
 	keep_results(g, s);
 	for (size_t i = 0; i < g->plan->ntensors; i++)
-		for (int64_t k = 0; g->at[i].root == g->plan->tensors[i] && k < instances(g, g->plan->tensors[i]); k++) {
+		for (int64_t k = 0; g->at[i].root == g->plan->tensors[i] && k < instances(g, g->plan->tensors[i]);
+		     k++) {
 			struct hd_span *x = &s[g->at[i].slot + k];
 
 			if (x->last < 0)
@@ -249,7 +254,8 @@ void hd_program_destroy(struct hd_program *g)
 		return;
 	if (g->release)
 		g->release(g);
-	free(g->entries), free(g->at), free(g->next), free(g->members_of), free(g->here), free(g->mine), free(g->position);
+	free(g->entries), free(g->at), free(g->next), free(g->members_of), free(g->here), free(g->mine),
+		free(g->position);
 	free(g->offsets), free(g->trace);
 	free(g);
 }

@@ -14,104 +14,118 @@
 #include "engine/device/device.h"
 #include "engine/comm/comm.h"
 
-#define HD_STEP (-1)			/* "micro" of what exists once a step */
+#define HD_STEP (-1) /* "micro" of what exists once a step */
 
 enum { HD_ENTRY_NODE, HD_ENTRY_LOAD, HD_ENTRY_ACC };
-struct entry {				/* one line of the timeline */
-	int32_t type, micro;		/* micro: or HD_STEP */
-	struct node *node;		/* ACC: the accumulate node, and which of its inputs is added */
-	struct tensor *data;		/* LOAD */
+struct entry {               /* one line of the timeline */
+	int32_t type, micro; /* micro: or HD_STEP */
+	struct node *node;   /* ACC: the accumulate node, and which of its inputs is added */
+	struct tensor *data; /* LOAD */
 	uint32_t input;
-	struct hd_unit unit;		/* the unit it belongs to; kind HD_UNIT_G, HD_UNIT_S, HD_UNIT_U: once a step */
-	int64_t wait;			/* communication: entry before which it must be finished; = n: the end */
+	struct hd_unit unit; /* the unit it belongs to; kind HD_UNIT_G, HD_UNIT_S, HD_UNIT_U: once a step */
+	int64_t wait;        /* communication: entry before which it must be finished; = n: the end */
 };
 
-struct storage {			/* what a tensor's bytes are: a range of the root's */
+struct storage { /* what a tensor's bytes are: a range of the root's */
 	struct tensor *root;
-	int64_t offset;			/* bytes within the root */
-	int32_t here, slot;		/* here: the tensor exists on this rank; slot: roots only, index in offsets */
-	int64_t first_read, last_read;	/* positions of the readers in program order */
+	int64_t offset;                /* bytes within the root */
+	int32_t here, slot;            /* here: the tensor exists on this rank; slot: roots only, index in offsets */
+	int64_t first_read, last_read; /* positions of the readers in program order */
 };
 
-struct launch {				/* one kernel of a node */
+struct launch { /* one kernel of a node */
 	const struct hd_kernel *kernel;
 	struct hd_prep prep;
 	struct tensor **in, **out;
 	uint32_t nin, nout;
-	int32_t acc;			/* 0, 1, or -1: by the accumulator's state */
-	struct tensor *target;		/* accumulator that its outputs are added to, or NULL */
-	struct tensor *rows;		/* numbers of the rows that its operands have, or NULL */
+	int32_t acc;           /* 0, 1, or -1: by the accumulator's state */
+	struct tensor *target; /* accumulator that its outputs are added to, or NULL */
+	struct tensor *rows;   /* numbers of the rows that its operands have, or NULL */
 };
-struct launches { struct launch *v; size_t n, cap; };
+struct launches {
+	struct launch *v;
+	size_t n, cap;
+};
 
-struct program_memory { int64_t persistent, transient, peak_bound; };
+struct program_memory {
+	int64_t persistent, transient, peak_bound;
+};
 
 struct command;
 struct hd_program {
 	struct hd_plan *plan;
-	int64_t rank, coord;		/* coord: on the stage axis */
-	struct entry *entries; size_t n, cap;
-	struct storage *at;		/* by tensor id */
-	struct tensor **members_of, **next;	/* by tensor id: the tensors merged into it, as a list */
+	int64_t rank, coord; /* coord: on the stage axis */
+	struct entry *entries;
+	size_t n, cap;
+	struct storage *at;                 /* by tensor id */
+	struct tensor **members_of, **next; /* by tensor id: the tensors merged into it, as a list */
 	const struct hd_device_ops *device;
-	int keep_gradients;		/* gradients stay readable after the step */
-	char *here;			/* by node id: runs on this rank */
-	struct node **mine; size_t nmine;	/* those that do, in program order */
-	int64_t *position;		/* by node id: place in program order */
-	struct node ***readers;		/* by tensor id: NULL-terminated */
-	int64_t *offsets;		/* by slot x (micros): offset in the transient arena; leaves: in the persistent one */
+	int keep_gradients; /* gradients stay readable after the step */
+	char *here;         /* by node id: runs on this rank */
+	struct node **mine;
+	size_t nmine;           /* those that do, in program order */
+	int64_t *position;      /* by node id: place in program order */
+	struct node ***readers; /* by tensor id: NULL-terminated */
+	int64_t *offsets;       /* by slot x (micros): offset in the transient arena; leaves: in the persistent one */
 	int64_t slots;
 	struct program_memory memory;
 	/* bound */
-	void (*release)(struct hd_program *g);	/* what binding made; NULL: not bound */
-	struct launches *launches;	/* by node id */
+	void (*release)(struct hd_program *g); /* what binding made; NULL: not bound */
+	struct launches *launches;             /* by node id */
 	char *persistent, *transient;
-	struct command *commands; size_t ncommands, cap_commands;
-	struct hd_communicator **members;	/* by group id */
+	struct command *commands;
+	size_t ncommands, cap_commands;
+	struct hd_communicator **members; /* by group id */
 	struct hd_request *tickets;
-	struct landing *landings;	/* by ticket: where what was received goes, from the staging memory */
-	char *host;			/* alloc_host: what data leaves are filled in */
-	struct recording *recordings; size_t nrecordings;	/* runs of kernels, kept by the device */
-	struct joined *joined; size_t njoined, cap_joined;	/* runs of one kernel, in their order */
-	int64_t runs;			/* of the commands, so far */
-	struct hd_err why;		/* of the device, within a step */
-	size_t update_at;		/* the first command that changes a leaf */
-	int fixed_order;		/* train.reduce = rank_order */
+	struct landing *landings; /* by ticket: where what was received goes, from the staging memory */
+	char *host;               /* alloc_host: what data leaves are filled in */
+	struct recording *recordings;
+	size_t nrecordings; /* runs of kernels, kept by the device */
+	struct joined *joined;
+	size_t njoined, cap_joined; /* runs of one kernel, in their order */
+	int64_t runs;               /* of the commands, so far */
+	struct hd_err why;          /* of the device, within a step */
+	size_t update_at;           /* the first command that changes a leaf */
+	int fixed_order;            /* train.reduce = rank_order */
 	double compute_seconds;
-	struct trace_event *trace; size_t ntrace, cap_trace; int32_t tracing;	/* the step that is traced, or 0 */
+	struct trace_event *trace;
+	size_t ntrace, cap_trace;
+	int32_t tracing; /* the step that is traced, or 0 */
 };
 
 struct hd_program_options {
 	int64_t rank;
-	const struct hd_device_ops *device;	/* asked what its kernels can do, nothing is run */
+	const struct hd_device_ops *device; /* asked what its kernels can do, nothing is run */
 	int keep_gradients;
 };
-int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, struct hd_program **out, struct hd_err *err);
+int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, struct hd_program **out,
+		     struct hd_err *err);
 void hd_program_destroy(struct hd_program *g);
 int hd_timeline(struct hd_program *g);
 int hd_alias(struct hd_program *g);
 void hd_index_program(struct hd_program *g);
 void hd_index_here(struct hd_program *g);
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank);
-int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t j);	/* of chunk, join, pick */
-int64_t hd_program_parameters(const struct hd_program *g);	/* elements of parameters on this rank */
+int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t j); /* of chunk, join, pick */
+int64_t hd_program_parameters(const struct hd_program *g); /* elements of parameters on this rank */
 int hd_tensor_here(const struct hd_program *g, const struct tensor *t);
 int hd_entry_reads(const struct entry *e, uint32_t i);
 int hd_node_here(const struct hd_program *g, const struct node *n);
 
-void *hd_program_address(const struct hd_program *g, const struct tensor *t, int64_t micro);	/* NULL: not on this rank */
+void *hd_program_address(const struct hd_program *g, const struct tensor *t,
+			 int64_t micro); /* NULL: not on this rank */
 /* Persistent leaves are found by name, so that programs of one run (train, eval, generate) share them. */
 void hd_program_share(struct hd_program *g, const struct hd_program *owner);
 
 /* explain --kept: the buffers of forward that backward reads, on stdout. */
 void hd_saved_print(const struct hd_program *g, int json);
-enum { HD_TRACE_KERNEL, HD_TRACE_GROUP, HD_TRACE_MESSAGE };	/* computes; a collective; sends or receives */
+enum { HD_TRACE_KERNEL, HD_TRACE_GROUP, HD_TRACE_MESSAGE }; /* computes; a collective; sends or receives */
 struct trace_event {
-	double begin, end;		/* of this rank's compute thread in it */
-	double from, to;		/* a wait: when the movement was started and done; else 0 */
-	const char *name, *what;	/* what: of movements, "all-reduce of grad:..."; else NULL */
+	double begin, end;       /* of this rank's compute thread in it */
+	double from, to;         /* a wait: when the movement was started and done; else 0 */
+	const char *name, *what; /* what: of movements, "all-reduce of grad:..."; else NULL */
 	struct hd_unit unit;
-	int32_t kind, step;		/* step: as in the metrics */
+	int32_t kind, step; /* step: as in the metrics */
 };
 
 #endif

@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int is_backward(const struct node *n) { return (n->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0; }
+static int is_backward(const struct node *n)
+{
+	return (n->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
+}
 
 /* The tensor of this buffer that backward reads; NULL: none. */
 static const struct tensor *read_in_backward(const struct hd_program *g, const struct tensor *root)
@@ -64,14 +67,13 @@ static char *readers(const struct hd_program *g, const struct tensor *t)
 static json_t *line_json(const char *block, const struct tensor *t, int64_t bytes, const char *by)
 {
 	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s}", "block", block, "op", t->v.node->op->name, "dims",
-			 t->v.spec, "dtype", hd_dtype_name(t->v.dtype), "elements", (json_int_t)hd_local_count(t), "bytes",
-			 (json_int_t)bytes, "read_by", by);
+			 t->v.spec, "dtype", hd_dtype_name(t->v.dtype), "elements", (json_int_t)hd_local_count(t),
+			 "bytes", (json_int_t)bytes, "read_by", by);
 }
 
 static void line_text(const char *block, const struct tensor *t, int64_t bytes, const char *by)
 {
-	printf("%-10s %-12s %-28s %12lld bytes, for %s\n", block, t->v.node->op->name, t->v.spec, (long long)bytes,
-	       by);
+	printf("%-10s %-12s %-28s %12lld bytes, for %s\n", block, t->v.node->op->name, t->v.spec, (long long)bytes, by);
 }
 
 /* -> bytes */

@@ -54,7 +54,10 @@ static int is_here(const struct hd_program *g, const struct node *n)
 	return s < 0 || s == g->coord;
 }
 
-int hd_node_here(const struct hd_program *g, const struct node *n) { return g->here[n->id]; }
+int hd_node_here(const struct hd_program *g, const struct node *n)
+{
+	return g->here[n->id];
+}
 
 /* In program order.  With many stages they are a small part of the plan, and all that follows looks at them only. */
 void hd_index_here(struct hd_program *g)
@@ -69,23 +72,26 @@ void hd_index_here(struct hd_program *g)
 /* -- entries --------------------------------------------------------------------------------------------------------------------- */
 struct build {
 	struct hd_program *g;
-	int *unmet;			/* by node id: inputs that are not complete */
-	int *runs;			/* by node id: instances still to come */
-	char *held;			/* by node id: emitted at the end only */
-	char **loaded;			/* by tensor id, of data: the micro-batches that are here; NULL: none */
+	int *unmet;    /* by node id: inputs that are not complete */
+	int *runs;     /* by node id: instances still to come */
+	char *held;    /* by node id: emitted at the end only */
+	char **loaded; /* by tensor id, of data: the micro-batches that are here; NULL: none */
 	struct hd_unit unit;
-	struct node **behind;		/* a ring's next turns, in the order in which they became ready */
-	int *since;			/* the border between blocks that each has seen */
+	struct node **behind; /* a ring's next turns, in the order in which they became ready */
+	int *since;           /* the border between blocks that each has seen */
 	size_t nbehind, from;
 	int border;
-	int64_t *unit_at;		/* by position of the unit: its first entry */
-	char *leads;			/* by node id: to a movement that needs no other bucket */
-	struct node ***after;		/* by node id: those that overwrite what it reads, NULL-terminated */
-	struct unit_nodes *units;	/* by kind and chunk */
-	double **received;		/* by node id, of sends */
+	int64_t *unit_at;         /* by position of the unit: its first entry */
+	char *leads;              /* by node id: to a movement that needs no other bucket */
+	struct node ***after;     /* by node id: those that overwrite what it reads, NULL-terminated */
+	struct unit_nodes *units; /* by kind and chunk */
+	double **received;        /* by node id, of sends */
 };
 
-struct unit_nodes { struct node **v, **receives; size_t n, nreceives; };	/* both NULL until the first such unit */
+struct unit_nodes {
+	struct node **v, **receives;
+	size_t n, nreceives;
+}; /* both NULL until the first such unit */
 
 static struct entry *append(struct build *b, int type, struct node *n, int32_t micro)
 {
@@ -159,7 +165,10 @@ static void load(struct build *b, const struct node *n, int32_t micro)
 	}
 }
 
-static int is_accumulator(const struct node *n) { return n->is->role == ROLE_ACCUMULATE; }
+static int is_accumulator(const struct node *n)
+{
+	return n->is->role == ROLE_ACCUMULATE;
+}
 
 /* Contributions that could not be written straight into their accumulator are added by an entry of their own.  A reader
  * of several inputs stands in the list once for each, side by side. */
@@ -261,7 +270,7 @@ static void emit_unit(struct build *b, const struct hd_unit *u)
 
 	b->unit = *u;
 	for (size_t i = 0; i < l->n; i++) {
-		if (l->v[i]->block != block) {	/* a whole one has passed at the second border */
+		if (l->v[i]->block != block) { /* a whole one has passed at the second border */
 			b->border++;
 			catch_up(b, 2);
 		}
@@ -342,7 +351,7 @@ static void behind(struct build *b, const struct node *r, struct node *k)
 
 	while (list && list[n])
 		n++;
-	cap = list ? n + 1 : 0;		/* with the NULL */
+	cap = list ? n + 1 : 0; /* with the NULL */
 	list = hd_grow(list, n + 1, &cap, sizeof(*list));
 	list[n] = k;
 	list[n + 1] = NULL;
@@ -413,8 +422,8 @@ static int check_all_ran(struct build *b)
 		const struct node *n = b->g->mine[i];
 
 		if (b->runs[n->id] > 0)
-			return hd_plan_fail(b->g->plan, HD_EBUG, "%s of %s stands in no unit of stage %lld", n->v.op->name,
-					    n->v.block, (long long)b->g->coord);
+			return hd_plan_fail(b->g->plan, HD_EBUG, "%s of %s stands in no unit of stage %lld",
+					    n->v.op->name, n->v.block, (long long)b->g->coord);
 	}
 	return HD_OK;
 }
@@ -432,7 +441,8 @@ static int64_t first_update(const struct hd_program *g)
 {
 	int64_t e = 0;
 
-	while (e < (int64_t)g->n && !(g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->is->role == ROLE_UPDATE))
+	while (e < (int64_t)g->n &&
+	       !(g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->is->role == ROLE_UPDATE))
 		e++;
 	return e;
 }
@@ -500,7 +510,7 @@ static void waits(struct build *b)
 	struct hd_program *g = b->g;
 	int64_t m = g->plan->micros + 1, update = first_update(g), rows = 0, *first, *row;
 
-	row = hd_alloc(g->plan->ntensors * sizeof(*row));	/* of a movement's result */
+	row = hd_alloc(g->plan->ntensors * sizeof(*row)); /* of a movement's result */
 	for (size_t i = 0; i < g->nmine; i++)
 		if (g->mine[i]->comm.kind)
 			row[g->mine[i]->outs[0]->id] = ++rows * m;
@@ -513,7 +523,8 @@ static void waits(struct build *b)
 		if (x->type == HD_ENTRY_NODE && x->node->comm.kind) {
 			struct tensor *y = x->node->outs[0];
 
-			x->wait = x->node->comm.kind == HD_COMM_SEND ? send_wait(b, e) : first[row[y->id] + (y->step ? 0 : x->micro + 1)];
+			x->wait = x->node->comm.kind == HD_COMM_SEND ? send_wait(b, e)
+								     : first[row[y->id] + (y->step ? 0 : x->micro + 1)];
 			if (e < update && x->wait > update)
 				x->wait = update;
 		}
@@ -534,8 +545,11 @@ int hd_timeline(struct hd_program *g)
 {
 	struct hd_plan *p = g->plan;
 	size_t n = (size_t)p->nnodes + 1;
-	struct build b = { .g = g, .unmet = hd_alloc(n * sizeof(int)), .runs = hd_alloc(n * sizeof(int)), .held = hd_alloc(n),
-		.loaded = hd_alloc((p->ntensors + 1) * sizeof(*b.loaded)) };
+	struct build b = { .g = g,
+			   .unmet = hd_alloc(n * sizeof(int)),
+			   .runs = hd_alloc(n * sizeof(int)),
+			   .held = hd_alloc(n),
+			   .loaded = hd_alloc((p->ntensors + 1) * sizeof(*b.loaded)) };
 	int rc;
 
 	b.behind = hd_alloc(n * sizeof(*b.behind)), b.since = hd_alloc(n * sizeof(int));

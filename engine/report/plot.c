@@ -12,10 +12,12 @@
 #define RIGHT 12
 #define TOP 14
 #define BOTTOM 26
-#define FAINT 1200		/* points of a line as it is */
-#define MEANS 120		/* and of its means */
+#define FAINT 1200 /* points of a line as it is */
+#define MEANS 120  /* and of its means */
 
-struct frame { double x0, x1, y0, y1; };
+struct frame {
+	double x0, x1, y0, y1;
+};
 
 void hd_html_text(FILE *f, const char *s)
 {
@@ -70,7 +72,10 @@ static struct frame frame_of(const struct hd_line *lines, size_t n)
 	return f;
 }
 
-static double across(const struct frame *f, double x) { return LEFT + (x - f->x0) / (f->x1 - f->x0) * (WIDE - LEFT - RIGHT); }
+static double across(const struct frame *f, double x)
+{
+	return LEFT + (x - f->x0) / (f->x1 - f->x0) * (WIDE - LEFT - RIGHT);
+}
 
 static double down(const struct frame *f, double y)
 {
@@ -80,7 +85,7 @@ static double down(const struct frame *f, double y)
 }
 
 /* -- axes ----------------------------------------------------------------------------------------------------------------- */
-static double tick(double range)	/* 1, 2 or 5 times a power of ten: four to nine of them */
+static double tick(double range) /* 1, 2 or 5 times a power of ten: four to nine of them */
 {
 	double unit = pow(10, floor(log10(range / 4))), many = range / 4 / unit;
 
@@ -94,11 +99,13 @@ static void axes(FILE *out, const struct frame *f)
 	for (double y = ceil(f->y0 / dy) * dy; y <= f->y1; y += dy) {
 		double v = fabs(y) < dy / 1000 ? 0 : y;
 
-		fprintf(out, "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", LEFT,
-			down(f, v), WIDE - RIGHT, LEFT - 6, down(f, v) + 4, v);
+		fprintf(out,
+			"<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+			LEFT, down(f, v), WIDE - RIGHT, LEFT - 6, down(f, v) + 4, v);
 	}
 	for (double x = ceil(f->x0 / dx) * dx; x <= f->x1; x += dx)
-		fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.10g</text>\n", across(f, x), HIGH - 8, x);
+		fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.10g</text>\n", across(f, x), HIGH - 8,
+			x);
 }
 
 /* -- lines ---------------------------------------------------------------------------------------------------------------- */
@@ -127,7 +134,8 @@ static void dots(FILE *out, const struct frame *f, const struct hd_line *l)
 	const struct hd_curve *k = l->curve;
 
 	for (size_t i = 0; i < k->n; i++)
-		fprintf(out, "<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>step %.10g: %.6g</title></circle>\n",
+		fprintf(out,
+			"<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>step %.10g: %.6g</title></circle>\n",
 			l->colour % 8, across(f, k->x[i]), down(f, k->y[i]), k->x[i], k->y[i]);
 }
 
@@ -148,7 +156,8 @@ void hd_curves_draw(FILE *out, const char *title, const struct hd_line *lines, s
 {
 	struct frame f = frame_of(lines, n);
 
-	fprintf(out, "<h2>%s</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", title, WIDE, HIGH, title);
+	fprintf(out, "<h2>%s</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", title, WIDE, HIGH,
+		title);
 	axes(out, &f);
 	for (size_t i = 0; i < n; i++) {
 		if (!lines[i].dotted && lines[i].curve->n > MEANS)

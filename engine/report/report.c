@@ -20,7 +20,9 @@ static const char style[] =
 	"@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}.c0{--c:#62a8ee}.c1{--c:#f08a58}.c2{--c:#5cc487}"
 	".c3{--c:#c592ea}.c4{--c:#e0bb45}.c5{--c:#f07db5}.c6{--c:#52c7d1}}";
 
-static const struct { const char *title, *keys[2]; } drawings[] = {
+static const struct {
+	const char *title, *keys[2];
+} drawings[] = {
 	{ "Loss (dots: validation), nats per token", { "loss", "valid_loss" } },
 	{ "Gradient norm, before clipping", { "grad_norm", NULL } },
 	{ "Learning rate", { "lr", NULL } },
@@ -32,9 +34,11 @@ static const struct { const char *title, *keys[2]; } drawings[] = {
 	{ "Share of choices without a place, by layer of experts", { "dropped", NULL } },
 };
 
-
 /* -- the table ------------------------------------------------------------------------------------------------------------ */
-static double last(const struct hd_curve *k) { return k && k->n ? k->y[k->n - 1] : 0; }
+static double last(const struct hd_curve *k)
+{
+	return k && k->n ? k->y[k->n - 1] : 0;
+}
 
 static double sum(const struct hd_curve *k)
 {
@@ -56,7 +60,7 @@ static void cell(FILE *f, const struct hd_curve *k, double v)
 static void row(FILE *f, const struct hd_curves *r, int colour)
 {
 	const struct hd_curve *loss = hd_curve_find(r, "loss"), *valid = hd_curve_find(r, "valid_loss"),
-		*tokens = hd_curve_find(r, "tokens"), *seconds = hd_curve_find(r, "seconds");
+			      *tokens = hd_curve_find(r, "tokens"), *seconds = hd_curve_find(r, "seconds");
 
 	fprintf(f, "<tr><td class=\"c%d\" style=\"color:var(--c)\">", colour % 8);
 	hd_html_text(f, r->path);
@@ -72,7 +76,8 @@ static void row(FILE *f, const struct hd_curves *r, int colour)
 
 static void table(FILE *f, const struct hd_report *r)
 {
-	fprintf(f, "<table><tr><th>run</th><th>steps</th><th>loss</th><th>valid loss</th><th>million tokens</th><th>seconds</th>"
+	fprintf(f,
+		"<table><tr><th>run</th><th>steps</th><th>loss</th><th>valid loss</th><th>million tokens</th><th>seconds</th>"
 		"<th>tokens/s</th></tr>\n");
 	for (int i = 0; i < r->n; i++)
 		row(f, &r->run[i], i);

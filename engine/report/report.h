@@ -12,6 +12,6 @@ struct hd_report {
 	struct hd_curves run[HD_MOST_RUNS];
 	int n;
 };
-void hd_report_page(FILE *f, const struct hd_report *r);	/* HTML with nothing that a browser would have to fetch */
+void hd_report_page(FILE *f, const struct hd_report *r); /* HTML with nothing that a browser would have to fetch */
 
 #endif

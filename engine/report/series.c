@@ -32,7 +32,7 @@ static void add(struct hd_curves *c, const char *name, double step, const json_t
 {
 	struct hd_curve *k;
 
-	if (!json_is_number(v))		/* null: it was not finite */
+	if (!json_is_number(v)) /* null: it was not finite */
 		return;
 	k = curve_of(c, name);
 	k->x = hd_grow(k->x, k->n, &k->cap_x, sizeof(*k->x));

@@ -7,17 +7,17 @@
 #include "engine/base/err.h"
 
 struct hd_curve {
-	char *name;			/* "loss"; "load.2": of an array the third */
-	double *x, *y;			/* step, value; finite, in the order of the file */
+	char *name;    /* "loss"; "load.2": of an array the third */
+	double *x, *y; /* step, value; finite, in the order of the file */
 	size_t n, cap_x, cap_y;
 };
-struct hd_curves {			/* of one metrics file, one per key */
+struct hd_curves { /* of one metrics file, one per key */
 	const char *path;
 	struct hd_curve *all;
 	size_t n, cap;
 };
 int hd_curves_read(const char *path, struct hd_curves *c, struct hd_err *err);
 void hd_curves_free(struct hd_curves *c);
-const struct hd_curve *hd_curve_find(const struct hd_curves *c, const char *name);	/* NULL: there is none */
+const struct hd_curve *hd_curve_find(const struct hd_curves *c, const char *name); /* NULL: there is none */
 
 #endif

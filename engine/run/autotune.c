@@ -53,11 +53,15 @@ static char *cache_path(const struct hd_job *j)
 
 	if (base && *base)
 		return hd_format("%s/heddle/%016llx-%d", base, (unsigned long long)machine(), j->threads);
-	return hd_format("%s/.cache/heddle/%016llx-%d", home && *home ? home : "/tmp", (unsigned long long)machine(), j->threads);
+	return hd_format("%s/.cache/heddle/%016llx-%d", home && *home ? home : "/tmp", (unsigned long long)machine(),
+			 j->threads);
 }
 
 /* The line of the rate of large products, in the precision of the run. */
-static const char *rate_key(const struct hd_job *j) { return j->compute_dtype ? "rate.bf16 " : "rate.fp32 "; }
+static const char *rate_key(const struct hd_job *j)
+{
+	return j->compute_dtype ? "rate.bf16 " : "rate.fp32 ";
+}
 
 static double rate_in(const char *text, const char *key)
 {
@@ -94,7 +98,10 @@ static void save(const char *path, const char *text)
 	free(dir);
 }
 
-static int is_auto(const struct hd_job *j) { return j->train.precision == HD_PRECISION_AUTO; }
+static int is_auto(const struct hd_job *j)
+{
+	return j->train.precision == HD_PRECISION_AUTO;
+}
 
 #define CHOSEN "precision.auto "
 
@@ -145,7 +152,7 @@ int hd_autotune_settle(struct hd_job *j, const char *known, struct hd_err *err)
 	struct hd_err ignored = { 0 };
 	char *path = cache_path(j), *cached = NULL, *all, *base;
 
-	if (!hd_device_in_host(j->device)) {	/* its libraries choose by themselves */
+	if (!hd_device_in_host(j->device)) { /* its libraries choose by themselves */
 		j->tuned = j->device->settle(known ? known : "", &x);
 		j->rate = j->device->peak ? j->device->peak(hd_job_dtype(j)) : j->device->product_rate(hd_job_dtype(j));
 		free(path);
@@ -157,7 +164,7 @@ int hd_autotune_settle(struct hd_job *j, const char *known, struct hd_err *err)
 	all = hd_comm_bcast_text(base, 0);
 	j->tuned = all_picks(j, j->device->settle(all, &x));
 	j->rate = rate_in(all, rate_key(j));
-	if (!(j->rate > 0)) {		/* all ranks measure at once: that is how they will compute */
+	if (!(j->rate > 0)) { /* all ranks measure at once: that is how they will compute */
 		double mine;
 
 		hd_comm_barrier();

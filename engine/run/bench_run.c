@@ -18,8 +18,8 @@ static void add_work(const struct hd_program *g, const struct command *c, struct
 	}
 }
 
-int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats, void (*each)(void *ctx, const struct launch_time *t),
-		     void *ctx)
+int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats,
+		     void (*each)(void *ctx, const struct launch_time *t), void *ctx)
 {
 	const struct joined *j = g->joined, *end = j + g->njoined;
 

@@ -8,14 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct waiting { int64_t *v; size_t n, cap; };
+struct waiting {
+	int64_t *v;
+	size_t n, cap;
+};
 
 /* What is known while commands are appended. */
 struct binding {
 	struct hd_program *g;
-	char *written;			/* by tensor id: the accumulator has been */
-	char *staging;			/* free from here on; NULL: movements reach the tensors */
-	int64_t tickets;		/* of the calls so far */
+	char *written;   /* by tensor id: the accumulator has been */
+	char *staging;   /* free from here on; NULL: movements reach the tensors */
+	int64_t tickets; /* of the calls so far */
 };
 
 static struct command *append(struct hd_program *g, int type, const struct entry *e)
@@ -24,8 +27,11 @@ static struct command *append(struct hd_program *g, int type, const struct entry
 
 	g->commands = hd_grow(g->commands, g->ncommands, &g->cap_commands, sizeof(*g->commands));
 	c = &g->commands[g->ncommands++];
-	*c = (struct command){ .type = type, .micro = e ? e->micro : HD_STEP, .unit = e ? e->unit : (struct hd_unit){ HD_UNIT_U, 0, HD_STEP },
-		.name = e && e->node ? e->node->v.op->name : "load", .node = e ? e->node : NULL };
+	*c = (struct command){ .type = type,
+			       .micro = e ? e->micro : HD_STEP,
+			       .unit = e ? e->unit : (struct hd_unit){ HD_UNIT_U, 0, HD_STEP },
+			       .name = e && e->node ? e->node->v.op->name : "load",
+			       .node = e ? e->node : NULL };
 	return c;
 }
 
@@ -68,7 +74,7 @@ static void describe_rows(struct binding *b, const struct node *n, int64_t micro
 {
 	struct hd_program *g = b->g;
 	struct hd_rows *r = hd_plan_alloc(g->plan, sizeof(*r));
-	const struct tensor *many = n->ins[n->comm.index ? 1 : 2];	/* of all experts: (expert, batch) */
+	const struct tensor *many = n->ins[n->comm.index ? 1 : 2]; /* of all experts: (expert, batch) */
 
 	r->have = hd_program_address(g, n->ins[1], micro);
 	r->need = hd_program_address(g, n->ins[2], micro);
@@ -92,19 +98,24 @@ static void start_comm(struct binding *b, const struct entry *e)
 	if (HD_BITS(x->v.dtype) < 8)
 		count = (count + 7) / 8;
 	c->members = g->members[n->comm.group->id];
-	c->call = (struct hd_call){ .kind = n->comm.kind, .dtype = HD_BITS(x->v.dtype) < 8 ? HD_DTYPE_U8 : x->v.dtype,
-		.index = (int32_t)n->comm.index, .count = count, .fixed = (uint32_t)g->fixed_order };
-	if (n->comm.kind != HD_COMM_RECV && !(n->comm.kind == HD_COMM_BROADCAST && hd_communicator_me(c->members) != n->comm.index))
+	c->call = (struct hd_call){ .kind = n->comm.kind,
+				    .dtype = HD_BITS(x->v.dtype) < 8 ? HD_DTYPE_U8 : x->v.dtype,
+				    .index = (int32_t)n->comm.index,
+				    .count = count,
+				    .fixed = (uint32_t)g->fixed_order };
+	if (n->comm.kind != HD_COMM_RECV &&
+	    !(n->comm.kind == HD_COMM_BROADCAST && hd_communicator_me(c->members) != n->comm.index))
 		c->call.in = hd_program_address(g, x, e->micro);
 	if (n->comm.kind != HD_COMM_SEND)
 		c->call.out = hd_program_address(g, n->outs[0], e->micro);
 	if (n->comm.kind == HD_COMM_ALL_TO_ALL_V)
 		describe_rows(b, n, e->micro, c);
 	c->call.what = hd_plan_text(g->plan, "%s of %s (%s)%s%s", hd_comm_kind_name(n->comm.kind),
-				    hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, n->v.block[0] ? " in " : "",
-				    n->v.block);
-	if (n->comm.kind >= HD_COMM_SEND)	/* the sender's unit says which way the message goes */
-		c->call.lane = ((n->comm.kind == HD_COMM_SEND ? n : N(x->v.node))->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
+				    hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec,
+				    n->v.block[0] ? " in " : "", n->v.block);
+	if (n->comm.kind >= HD_COMM_SEND) /* the sender's unit says which way the message goes */
+		c->call.lane =
+			((n->comm.kind == HD_COMM_SEND ? n : N(x->v.node))->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
 	c->name = hd_comm_kind_name(n->comm.kind);
 	c->ticket = b->tickets;
 	if (b->staging)
@@ -128,7 +139,8 @@ static int assign(struct hd_program *g, const struct hd_bind *b, struct hd_err *
 {
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		struct tensor *t = g->plan->tensors[i], *v = t->assign;
-		struct hd_view view[2] = { { .dtype = t->v.dtype, .ndim = t->v.ndim }, { .dtype = t->v.dtype, .ndim = t->v.ndim } };
+		struct hd_view view[2] = { { .dtype = t->v.dtype, .ndim = t->v.ndim },
+					   { .dtype = t->v.dtype, .ndim = t->v.ndim } };
 		struct hd_kernel_desc d = { "", 1, 1, &view[0], &view[1] };
 		struct hd_prep *prep;
 		struct command *c;
@@ -189,12 +201,14 @@ static void join_commands(struct hd_program *g)
 		const struct hd_kernel *k = g->commands[i].type == CMD_RUN ? g->commands[i].kernel : NULL;
 		void *state;
 
-		for (to = i + 1; k && to < g->ncommands && to != g->update_at && g->commands[to].type == CMD_RUN && g->commands[to].kernel == k;)
+		for (to = i + 1; k && to < g->ncommands && to != g->update_at && g->commands[to].type == CMD_RUN &&
+				 g->commands[to].kernel == k;)
 			to++;
 		if (!k || !k->join || to - i < 2)
 			continue;
 		for (size_t c = i; c < to; c++)
-			l[c - i] = (struct hd_joint){ g->commands[c].prep, g->commands[c].out, g->commands[c].in, g->commands[c].acc };
+			l[c - i] = (struct hd_joint){ g->commands[c].prep, g->commands[c].out, g->commands[c].in,
+						      g->commands[c].acc };
 		state = k->join(l, to - i);
 		if (!state)
 			continue;

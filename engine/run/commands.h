@@ -21,36 +21,55 @@ struct command {
 	const char *name;
 	const struct node *node;
 	const struct launch *launch;
-	const int32_t *rows;		/* numbers of the rows in use */
-	int64_t nrows, rows_most;	/* how many numbers; their largest sum */
-	struct row_numbers *numbers;	/* CMD_START, of rows that are counted, where the device has their numbers */
-	void *host;			/* CMD_LOAD, CMD_START: where the host puts the data first; NULL: at once where it belongs */
+	const int32_t *rows;         /* numbers of the rows in use */
+	int64_t nrows, rows_most;    /* how many numbers; their largest sum */
+	struct row_numbers *numbers; /* CMD_START, of rows that are counted, where the device has their numbers */
+	void *host; /* CMD_LOAD, CMD_START: where the host puts the data first; NULL: at once where it belongs */
 	size_t bytes;
 };
 
 /* Where the device's memory is not the host's: what was received lies in `host` until it is waited for. */
-struct landing { void *device, *host; size_t bytes; const struct row_numbers *rows; };
+struct landing {
+	void *device, *host;
+	size_t bytes;
+	const struct row_numbers *rows;
+};
 
 /* What a movement of counted rows asks the device first: have[0 ... n - 1] of what goes, need[0 ... n - 1] of what comes. */
-struct row_numbers { const int32_t *device_have, *device_need; int32_t *have, *need; int64_t n, bytes; };
+struct row_numbers {
+	const int32_t *device_have, *device_need;
+	int32_t *have, *need;
+	int64_t n, bytes;
+};
 
-struct recording { size_t from, to; void *kept; };	/* commands; kept: NULL: they are run one by one */
+struct recording {
+	size_t from, to;
+	void *kept;
+}; /* commands; kept: NULL: they are run one by one */
 
-struct joined { size_t from, to; void *state; };	/* commands of one kernel that it runs as one */
+struct joined {
+	size_t from, to;
+	void *state;
+}; /* commands of one kernel that it runs as one */
 
-static inline int hd_in_host(const struct hd_program *g) { return hd_device_in_host(g->device); }
+static inline int hd_in_host(const struct hd_program *g)
+{
+	return hd_device_in_host(g->device);
+}
 
 /* -- run.c ------------------------------------------------------------------------------------------------------------------- */
 int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run *run, hd_fill_fn fill, void *ctx);
-int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run *run);	/* of kernels; joined ones as one */
+int hd_run_commands(struct hd_program *g, size_t from, size_t to,
+		    struct hd_run *run); /* of kernels; joined ones as one */
 
 /* -- staging.c --------------------------------------------------------------------------------------------------------------- */
 /* A call that is given the device's memory is to work on staging memory from `at` on.  -> where the next can begin */
 char *hd_stage_call(struct hd_program *g, struct command *c, const struct node *n, char *at);
 /* The numbers of a call's rows, which the device has, for whoever moves them.  at: or NULL: nothing else goes through staging
  * memory.  -> where the next can begin */
-char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, const struct node *n, int64_t numbers, char *at);
-int hd_stage_loads(struct hd_program *g, struct hd_err *err);	/* host memory for what is loaded */
+char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, const struct node *n, int64_t numbers,
+		    char *at);
+int hd_stage_loads(struct hd_program *g, struct hd_err *err); /* host memory for what is loaded */
 int hd_start_staged(struct hd_program *g, const struct command *c);
 int hd_wait_staged(struct hd_program *g, int64_t ticket);
 int64_t hd_rows_used(const struct hd_program *g, const struct command *c);

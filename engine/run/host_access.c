@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int in_host(const struct hd_program *g) { return !g->device || hd_device_in_host(g->device); }
+static int in_host(const struct hd_program *g)
+{
+	return !g->device || hd_device_in_host(g->device);
+}
 
 void *hd_program_map(const struct hd_program *g, const struct tensor *t, int64_t micro, int how)
 {

@@ -17,7 +17,9 @@ int hd_owns(const struct hd_program *g, const struct tensor *t)
 	return hd_speaks_for(g->plan, g->rank, &t->at, ~(uint32_t)0, 0);
 }
 
-struct run { int64_t global, local, n; };
+struct run {
+	int64_t global, local, n;
+};
 
 /* A run that goes on where the last one ended is one with it: a slice that is not cut inside is a single run. */
 static void next_run(struct run *last, struct run r, hd_run_fn fn, void *ctx)
@@ -63,9 +65,14 @@ void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn
 	next_run(&before, (struct run){ 0 }, fn, ctx);
 }
 
-#define SMALL 2048		/* elements: not worth waking threads for */
+#define SMALL 2048 /* elements: not worth waking threads for */
 
-struct filling { void *w; uint64_t key, hash, name; double std; int init, wide; };
+struct filling {
+	void *w;
+	uint64_t key, hash, name;
+	double std;
+	int init, wide;
+};
 
 static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
@@ -74,7 +81,8 @@ static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
 #pragma omp parallel for schedule(static) if (count >= SMALL)
 	for (int64_t i = 0; i < count; i++) {
 		float v = f->init == HD_INIT_NORMAL ? (float)f->std * hd_random_normal(f->key, (uint64_t)(global + i))
-			: f->init == HD_INIT_ONE ? 1 : 0;
+			  : f->init == HD_INIT_ONE  ? 1
+						    : 0;
 
 		if (f->wide)
 			((double *)f->w)[local + i] = v;
@@ -125,7 +133,7 @@ void hd_init_weights(const struct hd_program *g, int64_t seed)
 static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
 	struct filling *f = ctx;
-	uint64_t hash = 0;		/* a sum: in whatever order */
+	uint64_t hash = 0; /* a sum: in whatever order */
 
 #pragma omp parallel for schedule(static) reduction(+ : hash) if (count >= SMALL)
 	for (int64_t i = 0; i < count; i++) {

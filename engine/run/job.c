@@ -11,7 +11,9 @@
 #include <string.h>
 
 static const struct hd_plan_options role_options[HD_JOB_ROLES] = {
-	[HD_JOB_TRAIN] = { .train = 1 }, [HD_JOB_EVAL] = { .train = 0 }, [HD_JOB_GENERATE] = { .generate = 1 },
+	[HD_JOB_TRAIN] = { .train = 1 },
+	[HD_JOB_EVAL] = { .train = 0 },
+	[HD_JOB_GENERATE] = { .generate = 1 },
 };
 
 const struct hd_program *hd_job_owner(const struct hd_job *j)
@@ -22,7 +24,10 @@ const struct hd_program *hd_job_owner(const struct hd_job *j)
 	return NULL;
 }
 
-const struct hd_plan *hd_job_any_plan(const struct hd_job *j) { return hd_job_owner(j)->plan; }
+const struct hd_plan *hd_job_any_plan(const struct hd_job *j)
+{
+	return hd_job_owner(j)->plan;
+}
 
 /* The same plan everywhere, or ranks would run different programs. */
 static int compare_plans(struct hd_job *j, const struct hd_plan *p, struct hd_err *err)
@@ -34,7 +39,9 @@ static int compare_plans(struct hd_job *j, const struct hd_plan *p, struct hd_er
 	all = hd_comm_gather_text(mine);
 	for (int r = 0; all && r < j->world.size; r++) {
 		if (strcmp(all[r], mine))
-			hd_err_set(err, HD_EINVAL, "rank %d has another plan than rank 0: different INI files, plugins or versions?", r);
+			hd_err_set(err, HD_EINVAL,
+				   "rank %d has another plan than rank 0: different INI files, plugins or versions?",
+				   r);
 		free(all[r]);
 	}
 	free(all);
@@ -58,20 +65,24 @@ static int plan(struct hd_job *j, struct hd_plan_options *o, struct hd_plan **p,
 		all.needs = NULL;
 		if (hd_plan_create(j->conf, &all, &whole, err) < 0)
 			j->needs = 0;
-		else		/* three fp32 a parameter, at 200 MB/s */
+		else /* three fp32 a parameter, at 200 MB/s */
 			j->save_seconds = 5 + hd_plan_parameters(whole) * 12 / 200000000;
 		hd_plan_destroy(whole);
 	}
 	return hd_err_set(err, why.code, "%s", why.text);
 }
 
-static int64_t node_size(const struct hd_job *j) { return j->world.size % j->world.hosts ? 0 : j->world.size / j->world.hosts; }
+static int64_t node_size(const struct hd_job *j)
+{
+	return j->world.size % j->world.hosts ? 0 : j->world.size / j->world.hosts;
+}
 
 static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err *err)
 {
 	struct hd_plan_options o = role_options[role];
-	struct hd_program_options po = { .rank = j->world.rank, .device = j->device,
-		.keep_gradients = j->checkpoint.gradients };
+	struct hd_program_options po = { .rank = j->world.rank,
+					 .device = j->device,
+					 .keep_gradients = j->checkpoint.gradients };
 
 	o.ranks = j->world.size;
 	o.node_size = node_size(j);
@@ -91,8 +102,9 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 /* What a step may need: of the program at hand, and of those of the ramp's other sizes. */
 static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 {
-	struct hd_program_options po = { .rank = j->world.rank, .device = j->device,
-		.keep_gradients = j->checkpoint.gradients };
+	struct hd_program_options po = { .rank = j->world.rank,
+					 .device = j->device,
+					 .keep_gradients = j->checkpoint.gradients };
 	int64_t most = j->program[role]->memory.transient;
 	const struct hd_ramp *ramp = &j->train.batch;
 
@@ -115,7 +127,10 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 	return most;
 }
 
-static int64_t align(int64_t n) { return (n + 4095) / 4096 * 4096; }
+static int64_t align(int64_t n)
+{
+	return (n + 4095) / 4096 * 4096;
+}
 
 /* Leaves of the first program (all share them), then one region for what lives within a step, of whichever program. */
 static int memory(struct hd_job *j, struct hd_err *err)
@@ -140,7 +155,7 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	HD_TRY(hd_comm_agree(err));
 	if (j->nccl)
 		return HD_OK;
-	for (int r = 0; r < HD_JOB_ROLES; r++)	/* the programs run one at a time */
+	for (int r = 0; r < HD_JOB_ROLES; r++) /* the programs run one at a time */
 		if (j->program[r] && hd_program_staging(j->program[r]) > staging)
 			staging = hd_program_staging(j->program[r]);
 	staging = (int64_t)hd_comm_max((double)staging);
@@ -159,7 +174,8 @@ static struct hd_communicator *known_members(const struct hd_program *was, const
 	return NULL;
 }
 
-static void group_members(struct hd_job *j, struct hd_program *g, const struct hd_program *was, struct hd_communicator **out)
+static void group_members(struct hd_job *j, struct hd_program *g, const struct hd_program *was,
+			  struct hd_communicator **out)
 {
 	struct hd_plan *p = g->plan;
 
@@ -198,8 +214,10 @@ static int has_messages(const struct hd_plan *p, const struct group *gr)
 static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program *was, struct hd_err *err)
 {
 	const struct hd_program *owner = hd_job_owner(j);
-	struct hd_bind b = { .device = j->device, .persistent = j->arena,
-		.transient = j->arena + align(owner->memory.persistent), .staging = j->staging };
+	struct hd_bind b = { .device = j->device,
+			     .persistent = j->arena,
+			     .transient = j->arena + align(owner->memory.persistent),
+			     .staging = j->staging };
 
 	b.members = hd_plan_alloc(g->plan, (g->plan->ngroups + 1) * sizeof(*b.members));
 	group_members(j, g, was, b.members);
@@ -244,7 +262,8 @@ static int open_comm(struct hd_job *j, int automatic, struct hd_err *err)
 	if (why.code && !automatic)
 		return hd_train_fail(j->conf, &j->train, "comm", err, why.code, "%s", why.text);
 	if (why.code) {
-		hd_log(HD_LOG_WARN, "%s: GPUs exchange through host memory (train.comm = mpi says so without this line)", why.text);
+		hd_log(HD_LOG_WARN,
+		       "%s: GPUs exchange through host memory (train.comm = mpi says so without this line)", why.text);
 		return HD_OK;
 	}
 	j->nccl = 1;
@@ -253,15 +272,19 @@ static int open_comm(struct hd_job *j, int automatic, struct hd_err *err)
 
 static int choose_comm(struct hd_job *j, struct hd_err *err)
 {
-	int nccl = j->train.comm == HD_TRANSPORT_NCCL, cuda = !hd_device_in_host(j->device), ordered = j->train.rank_order;
+	int nccl = j->train.comm == HD_TRANSPORT_NCCL, cuda = !hd_device_in_host(j->device),
+	    ordered = j->train.rank_order;
 
 	if (nccl && !cuda)
-		return hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP, "nccl moves the memory of GPUs, and the device is cpu");
+		return hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP,
+				     "nccl moves the memory of GPUs, and the device is cpu");
 	if (nccl && !j->device->comm)
-		return hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP, "nccl: the cuda device was built without NCCL");
+		return hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP,
+				     "nccl: the cuda device was built without NCCL");
 	if (nccl && ordered)
-		return hd_train_fail(j->conf, &j->train, "reduce", err, HD_ENOTSUP, "rank_order: nccl adds in an order of its own; "
-				       "with train.comm = mpi it is that of the ranks");
+		return hd_train_fail(j->conf, &j->train, "reduce", err, HD_ENOTSUP,
+				     "rank_order: nccl adds in an order of its own; "
+				     "with train.comm = mpi it is that of the ranks");
 	if (cuda && j->device->comm && !ordered && j->train.comm != HD_TRANSPORT_MPI && (j->world.size > 1 || nccl))
 		return open_comm(j, !nccl, err);
 	return HD_OK;
@@ -285,7 +308,8 @@ static int agree_on_device(struct hd_job *j, struct hd_err *err)
 
 	if (most == least)
 		return HD_OK;
-	hd_train_fail(j->conf, &j->train, "device", err, HD_ENOTSUP, "some ranks have a GPU and others have none: say cpu or cuda");
+	hd_train_fail(j->conf, &j->train, "device", err, HD_ENOTSUP,
+		      "some ranks have a GPU and others have none: say cpu or cuda");
 	return hd_comm_agree(err);
 }
 
@@ -380,8 +404,9 @@ int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 	j->program[HD_JOB_TRAIN] = NULL;
 	HD_TRY(build(j, HD_JOB_TRAIN, global_batch, err));
 	if (j->program[HD_JOB_TRAIN]->memory.transient > j->transient_bytes)
-		hd_err_set(err, HD_EBUG, "a step of %lld sequences needs %lld bytes, and %lld are there", (long long)global_batch,
-			   (long long)j->program[HD_JOB_TRAIN]->memory.transient, (long long)j->transient_bytes);
+		hd_err_set(err, HD_EBUG, "a step of %lld sequences needs %lld bytes, and %lld are there",
+			   (long long)global_batch, (long long)j->program[HD_JOB_TRAIN]->memory.transient,
+			   (long long)j->transient_bytes);
 	HD_TRY(hd_comm_agree(err));
 	HD_TRY(bind(j, j->program[HD_JOB_TRAIN], was, err));
 	hd_comm_describe(describe, hd_job_any_plan(j));

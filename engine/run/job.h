@@ -12,35 +12,38 @@ enum hd_role { HD_JOB_TRAIN, HD_JOB_EVAL, HD_JOB_GENERATE, HD_JOB_ROLES };
 
 struct hd_job {
 	struct hd_conf *conf;
-	struct hd_train_config train;		/* [train], [checkpoint], [log] */
+	struct hd_train_config train; /* [train], [checkpoint], [log] */
 	struct hd_checkpoint_config checkpoint;
 	struct hd_log_config log;
 	struct hd_world world;
 	const struct hd_device_ops *device;
-	uint32_t compute_dtype;				/* HD_DTYPE_BF16: of hd_plan_options */
+	uint32_t compute_dtype; /* HD_DTYPE_BF16: of hd_plan_options */
 	int threads;
-	struct hd_data *data;			/* may be NULL */
+	struct hd_data *data; /* may be NULL */
 	struct hd_plan *plan[HD_JOB_ROLES];
 	struct hd_program *program[HD_JOB_ROLES];
 	char *arena;
-	char *staging;				/* host memory for movements, where arena is a device's own */
-	int nccl;				/* the device moves between its own memories */
-	int64_t arena_bytes, transient_bytes;	/* transient: what one step may use of it */
-	char *tuned;				/* what timing chose: kept in checkpoints and the cache */
-	double started, rate;			/* FLOP/s of this rank's threads on a large product */
+	char *staging;                        /* host memory for movements, where arena is a device's own */
+	int nccl;                             /* the device moves between its own memories */
+	int64_t arena_bytes, transient_bytes; /* transient: what one step may use of it */
+	char *tuned;                          /* what timing chose: kept in checkpoints and the cache */
+	double started, rate;                 /* FLOP/s of this rank's threads on a large product */
 	double flops_per_token;
-	int64_t needs;				/* the ranks of the layout, where the world has others; else 0 */
-	int64_t save_seconds;			/* enough for a checkpoint; with needs */
-	int stopped;				/* by a signal: the launcher is no longer there to help */
+	int64_t needs;        /* the ranks of the layout, where the world has others; else 0 */
+	int64_t save_seconds; /* enough for a checkpoint; with needs */
+	int stopped;          /* by a signal: the launcher is no longer there to help */
 };
 
 /* conf is given away.  roles: bit per hd_role.  All ranks; on error every rank has the same text.  known_picks: of a
  * checkpoint, or NULL. */
 int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err);
 void hd_job_close(struct hd_job *j);
-static inline uint32_t hd_job_dtype(const struct hd_job *j) { return j->compute_dtype ? j->compute_dtype : HD_DTYPE_F32; }	/* of products */
+static inline uint32_t hd_job_dtype(const struct hd_job *j)
+{
+	return j->compute_dtype ? j->compute_dtype : HD_DTYPE_F32;
+} /* of products */
 const struct hd_plan *hd_job_any_plan(const struct hd_job *j);
-const struct hd_program *hd_job_owner(const struct hd_job *j);	/* the program whose leaves all share */
+const struct hd_program *hd_job_owner(const struct hd_job *j); /* the program whose leaves all share */
 
 /* init.c: initial weights of this rank's slices, and the hash of all of them (the same for every layout). */
 void hd_init_weights(const struct hd_program *g, int64_t seed);
@@ -49,7 +52,8 @@ uint64_t hd_weights_hash(const struct hd_program *g);
  * the first, count). */
 typedef void (*hd_run_fn)(void *ctx, int64_t global, int64_t local, int64_t count);
 void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn fn, void *ctx);
-int hd_owns(const struct hd_program *g, const struct tensor *t);	/* this rank speaks for this slice: one does, per slice */
+int hd_owns(const struct hd_program *g,
+	    const struct tensor *t); /* this rank speaks for this slice: one does, per slice */
 
 int64_t hd_plan_parameters(const struct hd_plan *p);
 /* Product FLOPs of one step of all ranks; what is made again (train.recompute) counts once. */

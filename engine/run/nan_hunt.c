@@ -32,13 +32,16 @@ static void name_it(const struct command *c, const struct tensor *t, struct hd_e
 
 	for (uint32_t i = 0; i < n->v.nin && !of[0]; i++)
 		of = n->ins[i]->v.what == HD_TENSOR_PARAM ? n->ins[i]->v.name : "";
-	hd_err_set(err, HD_EINVAL, "%s%s%s%s%s%s made a value of (%s) that is not finite, in micro-batch %d", n->v.op->name,
-		   of[0] ? " with " : "", of, n->v.block[0] ? " in " : "", n->v.block,
+	hd_err_set(err, HD_EINVAL, "%s%s%s%s%s%s made a value of (%s) that is not finite, in micro-batch %d",
+		   n->v.op->name, of[0] ? " with " : "", of, n->v.block[0] ? " in " : "", n->v.block,
 		   n->v.phase & (HD_UNIT_B | HD_UNIT_W) ? " (backward)" : "", t->spec, c->micro);
 }
 
 /* Or a copy of one, on another stage. */
-static int is_leaf(const struct tensor *t) { return !t->v.node || t->v.what == HD_TENSOR_PARAM; }
+static int is_leaf(const struct tensor *t)
+{
+	return !t->v.node || t->v.what == HD_TENSOR_PARAM;
+}
 
 static int is_finite_now(struct hd_program *g, const struct command *c, const struct tensor *t)
 {
@@ -55,8 +58,8 @@ static size_t end_of_node(const struct hd_program *g, size_t from)
 	const struct command *c = &g->commands[from];
 	size_t to = from + 1;
 
-	while (c->type == CMD_RUN && to < g->update_at && g->commands[to].type == CMD_RUN && g->commands[to].node == c->node &&
-	       g->commands[to].micro == c->micro)
+	while (c->type == CMD_RUN && to < g->update_at && g->commands[to].type == CMD_RUN &&
+	       g->commands[to].node == c->node && g->commands[to].micro == c->micro)
 		to++;
 	return to;
 }
@@ -84,7 +87,8 @@ static int reads_finite(struct hd_program *g, size_t from, size_t to)
 	return 1;
 }
 
-int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, int *received, struct hd_err *err)
+int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, int *received,
+			struct hd_err *err)
 {
 	if (!hd_in_host(g))
 		g->device->begin(run);

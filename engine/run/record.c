@@ -15,7 +15,7 @@ struct recorder {
 	const struct hd_bind *bind;
 	struct node *node;
 	struct hd_err *err;
-	int32_t acc;			/* of the next launch */
+	int32_t acc; /* of the next launch */
 	struct tensor *target;
 };
 
@@ -29,7 +29,7 @@ static void view_of(const struct hd_program *g, const struct tensor *t, struct h
 		v->n[i] = t->local[i];
 		v->off[i] = hd_offset(g->plan, t, i, g->rank);
 	}
-	for (uint32_t i = 0; t->ragged_counts && i < t->v.ndim; i++)	/* as one dim of rows: how many, the numbers say */
+	for (uint32_t i = 0; t->ragged_counts && i < t->v.ndim; i++) /* as one dim of rows: how many, the numbers say */
 		if (!strcmp(t->dims[i]->name, "slot"))
 			v->n[i] = hd_ragged_max(t);
 		else if (hd_has_dim(t->ragged_counts, t->dims[i]))
@@ -50,13 +50,13 @@ static int prepare(struct recorder *r, struct launch *l, const char *name, const
 	if (!l->kernel)
 		return hd_err_set(r->err, HD_ENOTSUP, "device %s has no kernel %s", r->bind->device->name, name);
 	if (l->kernel->prepare(&d, &l->prep, &why) < 0)
-		return hd_err_set(r->err, why.code, "%s%s%s: %s", r->node->v.op->name, r->node->v.block[0] ? " of " : "",
-				  r->node->v.block, why.text);
+		return hd_err_set(r->err, why.code, "%s%s%s: %s", r->node->v.op->name,
+				  r->node->v.block[0] ? " of " : "", r->node->v.block, why.text);
 	return HD_OK;
 }
 
-static int launch(struct recorder *r, const char *kernel, struct tensor *const *ins, uint32_t nin, struct tensor *const *outs,
-		  uint32_t nout, const char *attr)
+static int launch(struct recorder *r, const char *kernel, struct tensor *const *ins, uint32_t nin,
+		  struct tensor *const *outs, uint32_t nout, const char *attr)
 {
 	struct launches *all = &r->g->launches[r->node->id];
 	const struct hd_kernel *k = r->bind->device->kernel(kernel);
@@ -65,7 +65,7 @@ static int launch(struct recorder *r, const char *kernel, struct tensor *const *
 
 	all->v = hd_grow(all->v, all->n, &all->cap, sizeof(*all->v));
 	l = &all->v[all->n++];
-	if (rows && k && k->flags & HD_K_ROWS)		/* told by hd_run instead */
+	if (rows && k && k->flags & HD_K_ROWS) /* told by hd_run instead */
 		nin--;
 	*l = (struct launch){ .nin = nin, .nout = nout, .acc = r->acc, .target = r->target, .rows = rows };
 	l->in = hd_plan_alloc(r->g->plan, (nin + nout + 1) * sizeof(*l->in));
@@ -88,7 +88,8 @@ static int64_t record_index(struct hd_record *r, const struct hd_group *g)
 static int record_launch(struct hd_record *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
 			 struct hd_tensor *const *outs, uint32_t nout, const char *attr)
 {
-	return launch((struct recorder *)r, kernel, (struct tensor *const *)ins, nin, (struct tensor *const *)outs, nout, attr);
+	return launch((struct recorder *)r, kernel, (struct tensor *const *)ins, nin, (struct tensor *const *)outs,
+		      nout, attr);
 }
 
 /* -- movement that aliasing could not avoid ---------------------------------------------------------------------------------------- */
@@ -97,15 +98,16 @@ static int shares(const struct hd_program *g, const struct tensor *a, const stru
 	return g->at[a->id].root == g->at[b->id].root && g->at[a->id].offset == g->at[b->id].offset + at;
 }
 
-static int copy(struct recorder *r, struct tensor *x, struct tensor *y, int64_t runs, int64_t run, int64_t src, int64_t src_step,
-		int64_t dst, int64_t dst_step)
+static int copy(struct recorder *r, struct tensor *x, struct tensor *y, int64_t runs, int64_t run, int64_t src,
+		int64_t src_step, int64_t dst, int64_t dst_step)
 {
 	char attr[200];
 
 	if (!runs || !run)
 		return HD_OK;
-	snprintf(attr, sizeof(attr), "runs=%lld run=%lld src=%lld src_step=%lld dst=%lld dst_step=%lld", (long long)runs,
-		 (long long)run, (long long)src, (long long)src_step, (long long)dst, (long long)dst_step);
+	snprintf(attr, sizeof(attr), "runs=%lld run=%lld src=%lld src_step=%lld dst=%lld dst_step=%lld",
+		 (long long)runs, (long long)run, (long long)src, (long long)src_step, (long long)dst,
+		 (long long)dst_step);
 	return launch(r, "copy", &x, 1, &y, 1, attr);
 }
 
@@ -116,7 +118,7 @@ static void around(const struct tensor *t, const struct hd_dim *d, int64_t *oute
 	*outer = *inner = 1;
 	for (; i < t->v.ndim && t->dims[i] != d; i++)
 		*outer *= t->local[i];
-	if (t->ragged_counts) {				/* rows, then dims of a row */
+	if (t->ragged_counts) { /* rows, then dims of a row */
 		*outer = hd_ragged_max(t);
 		for (uint32_t k = 0; k < i; k++)
 			if (strcmp(t->dims[k]->name, "slot") && !hd_has_dim(t->ragged_counts, t->dims[k]))
@@ -248,15 +250,18 @@ static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
 	case ROLE_NORM2: *rc = norm2(r, n); return 1;
 	case ROLE_ACCUMULATE: *rc = accumulate(r, n); return 1;
 	case ROLE_VIEW:
-	case ROLE_SYNC: *rc = shares(g, n->outs[0], n->ins[0], 0) ? HD_OK : whole_copy(r, n->ins[0], n->outs[0], 0); return 1;
+	case ROLE_SYNC:
+		*rc = shares(g, n->outs[0], n->ins[0], 0) ? HD_OK : whole_copy(r, n->ins[0], n->outs[0], 0);
+		return 1;
 	case ROLE_PICK:
 		i = hd_piece_index(g, n, 0);
 		*rc = shares(g, n->outs[0], n->ins[i], 0) ? HD_OK : whole_copy(r, n->ins[i], n->outs[0], 0);
 		return 1;
 	case ROLE_UNPACK:
 		at = hd_attr_int(n->attr, "at", 0);
-		*rc = shares(g, n->outs[0], n->ins[0], at * HD_BITS(n->outs[0]->v.dtype) / 8) ? HD_OK
-			: whole_copy(r, n->ins[0], n->outs[0], at);
+		*rc = shares(g, n->outs[0], n->ins[0], at * HD_BITS(n->outs[0]->v.dtype) / 8)
+			      ? HD_OK
+			      : whole_copy(r, n->ins[0], n->outs[0], at);
 		return 1;
 	default: return 0;
 	}
@@ -295,7 +300,8 @@ int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err 
 			int rc = record_node(&r, n);
 
 			if (rc < 0)
-				return hd_err_set(err, rc, "%s%s", g->plan->err->code ? g->plan->err->text : n->v.op->name,
+				return hd_err_set(err, rc, "%s%s",
+						  g->plan->err->code ? g->plan->err->text : n->v.op->name,
 						  g->plan->err->code ? "" : ": recording failed");
 		}
 	return HD_OK;

@@ -14,9 +14,17 @@ static void trace(struct hd_program *g, const struct command *c, double begin)
 	const struct hd_call *call = t ? &t->call : c->type == CMD_START ? &c->call : NULL;
 
 	if (g->ntrace < g->cap_trace)
-		g->trace[g->ntrace++] = (struct trace_event){ begin, hd_seconds(), t ? t->started : 0, t ? t->finished : 0, c->name,
-			call ? call->what : NULL, c->unit,
-			!call ? HD_TRACE_KERNEL : call->kind >= HD_COMM_SEND ? HD_TRACE_MESSAGE : HD_TRACE_GROUP, g->tracing };
+		g->trace[g->ntrace++] = (struct trace_event){ begin,
+							      hd_seconds(),
+							      t ? t->started : 0,
+							      t ? t->finished : 0,
+							      c->name,
+							      call ? call->what : NULL,
+							      c->unit,
+							      !call                        ? HD_TRACE_KERNEL
+							      : call->kind >= HD_COMM_SEND ? HD_TRACE_MESSAGE
+											   : HD_TRACE_GROUP,
+							      g->tracing };
 }
 
 void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps)
@@ -36,15 +44,13 @@ int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run 
 		run->rows_most = c->rows_most;
 		if (hd_in_host(g))
 			run->rows = hd_rows_used(g, c);
-		else		/* the numbers lie where the kernels are */
+		else /* the numbers lie where the kernels are */
 			run->row_counts = c->rows, run->nrow_counts = c->nrows;
 		run->sample0 = c->micro >= 0 ? c->micro * g->plan->batch : 0;
 		c->kernel->run(c->prep, c->out, c->in, run);
 		return HD_OK;
-	case CMD_START:
-		return hd_start_staged(g, c);
-	case CMD_WAIT:
-		return hd_wait_staged(g, c->ticket);
+	case CMD_START: return hd_start_staged(g, c);
+	case CMD_WAIT: return hd_wait_staged(g, c->ticket);
 	default:
 		HD_TRY(fill(ctx, g, c->data, c->micro, c->host ? c->host : c->out[0]));
 		if (c->host)
@@ -109,7 +115,7 @@ static int run_part(struct hd_program *g, size_t from, size_t to, struct hd_run 
 		double begin = g->tracing ? hd_seconds() : 0;
 
 		HD_TRY(hd_run_command(g, c, run, fill, ctx));
-		if (g->tracing && !hd_in_host(g))	/* a trace of the kernels' times, not of their launches */
+		if (g->tracing && !hd_in_host(g)) /* a trace of the kernels' times, not of their launches */
 			HD_TRY(hd_comm_finish(g->device, &g->why));
 		if (g->tracing)
 			trace(g, c, begin);
@@ -121,7 +127,7 @@ static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run
 {
 	int rc = run_part(g, from, to, run, fill, ctx);
 
-	if (rc < 0 && !hd_in_host(g) && !g->why.code)	/* a movement that did not begin: the device knows why */
+	if (rc < 0 && !hd_in_host(g) && !g->why.code) /* a movement that did not begin: the device knows why */
 		hd_comm_finish(g->device, &g->why);
 	return rc;
 }
@@ -129,7 +135,7 @@ static int run_range(struct hd_program *g, size_t from, size_t to, struct hd_run
 int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
 	HD_TRY(run_range(g, 0, g->update_at, run, fill, ctx));
-	g->runs += g->ncommands == g->update_at;	/* no update: that was all */
+	g->runs += g->ncommands == g->update_at; /* no update: that was all */
 	return HD_OK;
 }
 

@@ -16,7 +16,7 @@ struct hd_bind {
 	const struct hd_device_ops *device;
 	char *persistent, *transient;
 	struct hd_communicator **members;
-	char *staging;			/* host memory that movements between ranks go through; NULL: they reach the tensors */
+	char *staging; /* host memory that movements between ranks go through; NULL: they reach the tensors */
 };
 /* Bytes of it, where the device's memory is not the host's and movements are made by the host. */
 int64_t hd_program_staging(const struct hd_program *g);
@@ -26,7 +26,7 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err
 enum { HD_MAP_READ = 1, HD_MAP_WRITE };
 void *hd_program_map(const struct hd_program *g, const struct tensor *t, int64_t micro, int how);
 void hd_program_unmap(const struct hd_program *g, const struct tensor *t, int64_t micro, void *data, int how);
-double hd_program_scalar(const struct hd_program *g, const struct tensor *t);	/* of micro-batch 0 */
+double hd_program_scalar(const struct hd_program *g, const struct tensor *t); /* of micro-batch 0 */
 
 /* fill: writes the ids of a data leaf's slice for one micro-batch. */
 typedef int (*hd_fill_fn)(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out);
@@ -35,16 +35,22 @@ int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill
 int hd_program_update(struct hd_program *g, struct hd_run *run);
 /* Computes again and looks at every result: the first that is not finite is named in err (0: all are finite). received: 1 if
  * what it was made from was not finite either, so it came from another rank. */
-int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, int *received, struct hd_err *err);
+int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, int *received,
+			struct hd_err *err);
 /* Seconds of the step's matrix products alone, on the memory that the step uses: the bound of what a step can reach. */
 double hd_program_products(struct hd_program *g, struct hd_run *run);
-void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps);	/* from now on; 0: no more.  steps: how many there will be */
+void hd_program_trace(struct hd_program *g, int32_t step,
+		      int64_t steps); /* from now on; 0: no more.  steps: how many there will be */
 /* Of a device with memory of its own: each launch `repeats` times behind each other, so that what a wait takes is shared out.
  * bytes: of its operands; flops: of its products.  What it computes is of no use afterwards. */
-struct launch_time { const char *name; double seconds, bytes, flops; };
-int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats, void (*each)(void *ctx, const struct launch_time *t),
-		     void *ctx);
+struct launch_time {
+	const char *name;
+	double seconds, bytes, flops;
+};
+int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats,
+		     void (*each)(void *ctx, const struct launch_time *t), void *ctx);
 
-int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);	/* record.c: the launches of each node */
+int hd_pass_record(struct hd_program *g, const struct hd_bind *b,
+		   struct hd_err *err); /* record.c: the launches of each node */
 
 #endif

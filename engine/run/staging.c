@@ -8,11 +8,19 @@
 #include "engine/ops/movement.h"
 #include <stdlib.h>
 
-static int64_t in_bytes(const struct node *n) { return n->comm.kind == HD_COMM_RECV ? 0 : (hd_local_bytes(n->ins[0]) + 63) / 64 * 64; }
-static int64_t out_bytes(const struct node *n) { return n->comm.kind == HD_COMM_SEND ? 0 : (hd_local_bytes(n->outs[0]) + 63) / 64 * 64; }
+static int64_t in_bytes(const struct node *n)
+{
+	return n->comm.kind == HD_COMM_RECV ? 0 : (hd_local_bytes(n->ins[0]) + 63) / 64 * 64;
+}
+static int64_t out_bytes(const struct node *n)
+{
+	return n->comm.kind == HD_COMM_SEND ? 0 : (hd_local_bytes(n->outs[0]) + 63) / 64 * 64;
+}
 static int64_t number_bytes(const struct node *n)
 {
-	return n->comm.kind == HD_COMM_ALL_TO_ALL_V ? (hd_local_count(n->ins[1]) * (int64_t)sizeof(int32_t) + 63) / 64 * 64 : 0;
+	return n->comm.kind == HD_COMM_ALL_TO_ALL_V
+		       ? (hd_local_count(n->ins[1]) * (int64_t)sizeof(int32_t) + 63) / 64 * 64
+		       : 0;
 }
 
 int64_t hd_program_staging(const struct hd_program *g)
@@ -21,7 +29,8 @@ int64_t hd_program_staging(const struct hd_program *g)
 
 	for (size_t e = 0; e < g->n; e++)
 		if (g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->comm.kind)
-			sum += in_bytes(g->entries[e].node) + out_bytes(g->entries[e].node) + number_bytes(g->entries[e].node);
+			sum += in_bytes(g->entries[e].node) + out_bytes(g->entries[e].node) +
+			       number_bytes(g->entries[e].node);
 	return sum;
 }
 
@@ -29,7 +38,8 @@ char *hd_stage_call(struct hd_program *g, struct command *c, const struct node *
 {
 	struct landing *l = &g->landings[c->ticket];
 
-	*l = (struct landing){ c->call.out, at + in_bytes(n), c->call.out ? (size_t)hd_local_bytes(n->outs[0]) : 0, c->numbers };
+	*l = (struct landing){ c->call.out, at + in_bytes(n), c->call.out ? (size_t)hd_local_bytes(n->outs[0]) : 0,
+			       c->numbers };
 	if (c->call.in) {
 		c->host = (void *)c->call.in;
 		c->bytes = (size_t)hd_local_bytes(n->ins[0]);
@@ -40,7 +50,8 @@ char *hd_stage_call(struct hd_program *g, struct command *c, const struct node *
 	return at + in_bytes(n) + out_bytes(n);
 }
 
-char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, const struct node *n, int64_t numbers, char *at)
+char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, const struct node *n, int64_t numbers,
+		    char *at)
 {
 	struct row_numbers *k = hd_plan_alloc(g->plan, sizeof(*k));
 
@@ -117,6 +128,7 @@ int hd_wait_staged(struct hd_program *g, int64_t ticket)
 
 	HD_TRY(hd_comm_wait(&g->tickets[ticket]));
 	if (l->device)
-		g->device->put(l->device, l->host, l->rows ? (size_t)(sum_of(l->rows->need, l->rows->n) * l->rows->bytes) : l->bytes);
+		g->device->put(l->device, l->host,
+			       l->rows ? (size_t)(sum_of(l->rows->need, l->rows->n) * l->rows->bytes) : l->bytes);
 	return HD_OK;
 }

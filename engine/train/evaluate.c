@@ -8,7 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct feed { struct hd_job *j; int64_t first, total; int32_t *ids; struct hd_err *err; };
+struct feed {
+	struct hd_job *j;
+	int64_t first, total;
+	int32_t *ids;
+	struct hd_err *err;
+};
 
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct context { const int32_t *ids; int64_t n; };
+struct context {
+	const int32_t *ids;
+	int64_t n;
+};
 
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
@@ -96,7 +99,8 @@ int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, 
 	return err->code;
 }
 
-int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const struct hd_sampling *s, struct hd_err *err)
+int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const struct hd_sampling *s,
+		struct hd_err *err)
 {
 	int64_t vocab = j->program[HD_JOB_GENERATE]->plan->model.vocab;
 	float *scratch = hd_alloc((size_t)vocab * sizeof(*scratch));

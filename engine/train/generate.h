@@ -5,14 +5,18 @@
 #define HD_ENGINE_GENERATE_H
 #include "engine/run/job.h"
 
-struct hd_sampling { double temperature; int64_t top_k, seed; };
+struct hd_sampling {
+	double temperature;
+	int64_t top_k, seed;
+};
 /* One of n logits, drawn by softmax(z / temperature) among the top_k largest (0: all); the likeliest at temperature 0.  A pure
  * function of seed and position.  scratch: room for n. */
 int32_t hd_draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t position, float *scratch);
 /* n more ids after the `have` in ids (room for have + n); the same on every rank.  Greedy at temperature 0. */
-int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const struct hd_sampling *s, struct hd_err *err);
+int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const struct hd_sampling *s,
+		struct hd_err *err);
 /* The logits of what comes after the n ids, model.vocab of them into out; on every rank. */
 int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, struct hd_err *err);
-int hd_sample(struct hd_job *j, struct hd_err *err);	/* log.sample: the text after the last step */
+int hd_sample(struct hd_job *j, struct hd_err *err); /* log.sample: the text after the last step */
 
 #endif

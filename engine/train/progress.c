@@ -39,7 +39,10 @@ static void count_text(char *out, size_t n, double x)
 		snprintf(out, n, "%.1f K", x / 1e3);
 }
 
-static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+static const char *plural(int64_t n)
+{
+	return n == 1 ? "" : "s";
+}
 
 static void bytes_text(char *out, size_t n, double b)
 {
@@ -59,7 +62,10 @@ void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps)
 }
 
 /* What a step's share is of. */
-static const char *basis(const struct hd_job *j) { return hd_device_in_host(j->device) ? "matmul rate" : "peak"; }
+static const char *basis(const struct hd_job *j)
+{
+	return hd_device_in_host(j->device) ? "matmul rate" : "peak";
+}
 
 void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 {

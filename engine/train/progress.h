@@ -6,15 +6,15 @@
 #include "engine/run/job.h"
 #include "engine/checkpoint/checkpoint.h"
 
-struct hd_numbers {			/* of one step */
+struct hd_numbers { /* of one step */
 	int64_t step, tokens;
 	double loss, norm, lr, seconds, tokens_per_second, share;
 };
 struct hd_show {
 	struct hd_job *j;
 	int64_t steps, every;
-	int speaks, terminal, open_line;	/* open_line: a rewritten line stands there without its end */
-	double average;			/* seconds per step, smoothed */
+	int speaks, terminal, open_line; /* open_line: a rewritten line stands there without its end */
+	double average;                  /* seconds per step, smoothed */
 	void *scratch;
 };
 
@@ -22,8 +22,8 @@ void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps);
 void hd_show_begin(struct hd_show *s, const struct hd_progress *at);
 void hd_show_step(struct hd_show *s, const struct hd_numbers *n);
 void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens);
-void hd_show_line(struct hd_show *s);	/* ends the line that is being rewritten */
+void hd_show_line(struct hd_show *s); /* ends the line that is being rewritten */
 void hd_show_end(struct hd_show *s);
-int64_t hd_peak_bytes(void);		/* the process' high-water mark, as the system reports it */
+int64_t hd_peak_bytes(void); /* the process' high-water mark, as the system reports it */
 
 #endif

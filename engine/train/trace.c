@@ -15,7 +15,8 @@ void hd_trace_step(struct hd_program *g, const struct hd_log_config *log, int64_
 	int64_t to = log->trace_to < last ? log->trace_to : last;
 
 	if (log->trace[0])
-		hd_program_trace(g, step >= log->trace_from && step <= to ? (int32_t)step : 0, to - log->trace_from + 1);
+		hd_program_trace(g, step >= log->trace_from && step <= to ? (int32_t)step : 0,
+				 to - log->trace_from + 1);
 }
 
 /* -- one event ---------------------------------------------------------------------------------------------------------------- */
@@ -68,10 +69,18 @@ static void single(struct out *o, const struct trace_event *e)
 /* -- units ------------------------------------------------------------------------------------------------------------------------ */
 static char unit_letter(uint32_t kind)
 {
-	return kind == HD_UNIT_F ? 'F' : kind == HD_UNIT_B ? 'B' : kind == HD_UNIT_W ? 'W' : kind == HD_UNIT_G ? 'G' : kind == HD_UNIT_S ? 'S' : 'U';
+	return kind == HD_UNIT_F   ? 'F'
+	       : kind == HD_UNIT_B ? 'B'
+	       : kind == HD_UNIT_W ? 'W'
+	       : kind == HD_UNIT_G ? 'G'
+	       : kind == HD_UNIT_S ? 'S'
+				   : 'U';
 }
 
-static int is_unit(const struct trace_event *e) { return e->unit.micro >= 0; }
+static int is_unit(const struct trace_event *e)
+{
+	return e->unit.micro >= 0;
+}
 
 static int same_unit(const struct trace_event *a, const struct trace_event *b)
 {
@@ -79,7 +88,8 @@ static int same_unit(const struct trace_event *a, const struct trace_event *b)
 }
 
 /* F3, or F3.1 of chunk 1: what heddle explain --schedule draws.  busy: without waiting for other stages. */
-static void unit_bar(struct out *o, const struct hd_program *g, const struct trace_event *e, const struct trace_event *last)
+static void unit_bar(struct out *o, const struct hd_program *g, const struct trace_event *e,
+		     const struct trace_event *last)
 {
 	char name[48];
 	double busy = 0;
@@ -155,7 +165,7 @@ static double common_zero(const struct hd_job *j)
 		hd_comm_bcast(&at[1], sizeof(at[1]), 0);
 		return at[1];
 	}
-	at[1] = at[0] - at[1];		/* from the start of rank 0 to the meeting */
+	at[1] = at[0] - at[1]; /* from the start of rank 0 to the meeting */
 	hd_comm_bcast(&at[1], sizeof(at[1]), 0);
 	return at[0] - at[1];
 }
@@ -172,8 +182,8 @@ int hd_trace_check(const struct hd_log_config *log, int64_t first, int64_t last,
 		return HD_OK;
 	fclose(f);
 	if (log->trace_from > last || log->trace_to < first)
-		hd_log(HD_LOG_WARN, "%s: no step is traced; log.trace_steps is %s, and this run has steps %lld to %lld", path,
-		       hd_section_str(log->section, "trace_steps"), (long long)first, (long long)last);
+		hd_log(HD_LOG_WARN, "%s: no step is traced; log.trace_steps is %s, and this run has steps %lld to %lld",
+		       path, hd_section_str(log->section, "trace_steps"), (long long)first, (long long)last);
 	return HD_OK;
 }
 
@@ -187,7 +197,9 @@ int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err)
 
 	if (!*path)
 		return HD_OK;
-	o = (struct out){ .f = open_memstream(&text, &bytes), .rank = j->world.rank, .first = 1, .zero = common_zero(j) };
+	o = (struct out){
+		.f = open_memstream(&text, &bytes), .rank = j->world.rank, .first = 1, .zero = common_zero(j)
+	};
 	names(&o);
 	units(&o, g);
 	for (size_t i = 0; i < g->ntrace; i++)

@@ -35,13 +35,17 @@ struct loop {
 	struct hd_progress at;
 	struct hd_metrics *metrics;
 	struct hd_show show;
-	int64_t steps, global_batch;	/* global_batch: of the step at hand */
-	int stuck;			/* this rank alone failed within a step */
+	int64_t steps, global_batch; /* global_batch: of the step at hand */
+	int stuck;                   /* this rank alone failed within a step */
 	struct hd_err *err;
 };
 
 /* -- data ------------------------------------------------------------------------------------------------------------------------ */
-struct feed { struct loop *l; int64_t first; int32_t *ids; };
+struct feed {
+	struct loop *l;
+	int64_t first;
+	int32_t *ids;
+};
 
 /* Ids or targets (ids shifted by one) of this rank's slice of a micro-batch. */
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
@@ -64,13 +68,15 @@ static int not_finite(struct loop *l, struct hd_run *run, struct feed *f, double
 	char *me = hd_rank_text(l->j->world.rank);
 	int received = 0;
 
-	loss = isnan(loss) ? fabs(loss) : loss;		/* "nan", not "-nan" */
+	loss = isnan(loss) ? fabs(loss) : loss; /* "nan", not "-nan" */
 	norm = isnan(norm) ? fabs(norm) : norm;
 	HD_TRY(hd_program_find_nan(l->g, run, fill, f, &received, &where));
-	for (int turn = 0; turn < 2 && !l->err->code; turn++) {		/* where it began; else who was sent it first */
+	for (int turn = 0; turn < 2 && !l->err->code; turn++) { /* where it began; else who was sent it first */
 		if (where.code && received <= turn)
-			hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g; first on %s: %s; the weights stay as "
-				   "they were before it", (long long)run->step, loss, norm, me, where.text);
+			hd_err_set(l->err, HD_EINVAL,
+				   "step %lld: loss %g, gradient norm %g; first on %s: %s; the weights stay as "
+				   "they were before it",
+				   (long long)run->step, loss, norm, me, where.text);
 		hd_comm_agree(l->err);
 	}
 	free(me);
@@ -83,12 +89,14 @@ static int step(struct loop *l, struct hd_numbers *n)
 	int64_t seq = l->p->model.seq, tokens = l->global_batch * seq;
 	int32_t *ids = l->show.scratch;
 	struct feed f = { l, l->at.samples, ids };
-	struct hd_run run = { .seed = (uint64_t)j->train.seed, .step = l->at.step + 1, .train = 1, .loss_scale = 1.0 / (double)tokens };
+	struct hd_run run = {
+		.seed = (uint64_t)j->train.seed, .step = l->at.step + 1, .train = 1, .loss_scale = 1.0 / (double)tokens
+	};
 	double begin = hd_seconds();
 
 	run.lr = hd_learning_rate(&j->train, l->at.step + 1, (l->at.samples + l->global_batch) * seq, l->steps,
 				  hd_ramp_samples(&j->train.batch, l->steps) * seq);
-	l->stuck = 1;			/* the others would wait for this rank */
+	l->stuck = 1; /* the others would wait for this rank */
 	HD_TRY(hd_program_compute(l->g, &run, fill, &f));
 	l->stuck = 0;
 	n->loss = hd_program_scalar(l->g, l->p->loss) / (double)tokens;
@@ -138,14 +146,15 @@ static int write_step(struct loop *l, const struct hd_numbers *n)
 {
 	json_t *o;
 
-	if (!asked_to_stop)		/* an mpirun that ends the job reads nothing more */
+	if (!asked_to_stop) /* an mpirun that ends the job reads nothing more */
 		hd_show_step(&l->show, n);
 	if (!l->metrics)
 		return HD_OK;
-	o = json_pack("{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "step", (json_int_t)n->step, "loss", hd_json_number(n->loss),
-		      "grad_norm", hd_json_number(n->norm), "lr", hd_json_number(n->lr), "tokens", (json_int_t)n->tokens,
-		      "seconds", hd_json_number(n->seconds), "tokens_per_second", hd_json_number(n->tokens_per_second),
-		      hd_device_in_host(l->j->device) ? "matmul_share" : "mfu", hd_json_number(n->share));
+	o = json_pack("{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "step", (json_int_t)n->step, "loss",
+		      hd_json_number(n->loss), "grad_norm", hd_json_number(n->norm), "lr", hd_json_number(n->lr),
+		      "tokens", (json_int_t)n->tokens, "seconds", hd_json_number(n->seconds), "tokens_per_second",
+		      hd_json_number(n->tokens_per_second), hd_device_in_host(l->j->device) ? "matmul_share" : "mfu",
+		      hd_json_number(n->share));
 	add_experts(l, o, (double)n->tokens);
 	return hd_metrics_write(l->metrics, o, l->err);
 }
@@ -161,11 +170,16 @@ static int evaluate(struct loop *l)
 	hd_show_eval(&l->show, l->at.step, loss, tokens);
 	if (!l->metrics)
 		return HD_OK;
-	return hd_metrics_write(l->metrics, json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "valid_loss",
-						      hd_json_number(loss)), l->err);
+	return hd_metrics_write(l->metrics,
+				json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "valid_loss",
+					  hd_json_number(loss)),
+				l->err);
 }
 
-static int saves(const struct loop *l) { return l->j->checkpoint.dir[0] != 0; }
+static int saves(const struct loop *l)
+{
+	return l->j->checkpoint.dir[0] != 0;
+}
 
 /* The work around a step that is done at intervals. */
 static int after_step(struct loop *l, int last)
@@ -196,8 +210,10 @@ static int interrupted(struct loop *l)
 	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s%s", sig == SIGINT ? "interrupted" : "told to end",
 		   (long long)l->at.step, saves(l) ? "; saved in " : "; nothing is saved (checkpoint.dir is not given)",
 		   saves(l) ? l->j->checkpoint.dir : "",
-		   saves(l) && l->j->world.size > 1 && !wait ? " (mpirun kills a second after its own signal; with "
-		   "--mca odls_base_sigkill_timeout 10 after ten; kill -USR1 of mpirun has no such limit)" : "");
+		   saves(l) && l->j->world.size > 1 && !wait
+			   ? " (mpirun kills a second after its own signal; with "
+			     "--mca odls_base_sigkill_timeout 10 after ten; kill -USR1 of mpirun has no such limit)"
+			   : "");
 	return 1;
 }
 
@@ -246,7 +262,7 @@ static int open_outputs(struct loop *l)
 	hd_launch_listen();
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGUSR1, &sa, NULL);		/* mpirun and batch systems pass it on without a time limit */
+	sigaction(SIGUSR1, &sa, NULL); /* mpirun and batch systems pass it on without a time limit */
 	return HD_OK;
 }
 
@@ -272,8 +288,9 @@ static int begin(struct loop *l)
 
 int hd_train(struct hd_job *j, struct hd_err *err)
 {
-	struct loop l = { .j = j, .p = j->plan[HD_JOB_TRAIN], .g = j->program[HD_JOB_TRAIN], .err = err,
-		.steps = j->train.steps };
+	struct loop l = {
+		.j = j, .p = j->plan[HD_JOB_TRAIN], .g = j->program[HD_JOB_TRAIN], .err = err, .steps = j->train.steps
+	};
 	int rc;
 
 	l.show.scratch = hd_alloc((size_t)(l.p->model.seq + 1) * sizeof(int32_t));

@@ -21,8 +21,7 @@ struct hd_strategy {
 };
 
 static const struct hd_option options[] = {
-	{"smallest", HD_OPT_INT, 0, "4096", "1..",
-	 "tensors with fewer elements are summed exactly"},
+	{ "smallest", HD_OPT_INT, 0, "4096", "1..", "tensors with fewer elements are summed exactly" },
 };
 
 static int sign_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
@@ -60,8 +59,7 @@ static int64_t elements(const struct hd_tensor *t)
 }
 
 /* mean |p|: with it m sign(p) is the closest that signs and one number come to p. */
-static struct hd_tensor *mean_size(const struct hd_graph_api *g, struct hd_plan *p,
-				   struct hd_tensor *owed)
+static struct hd_tensor *mean_size(const struct hd_graph_api *g, struct hd_plan *p, struct hd_tensor *owed)
 {
 	int64_t n = elements(owed);
 	struct hd_tensor *size = g->map(p, &owed, 1, "abs(a)");
@@ -71,9 +69,8 @@ static struct hd_tensor *mean_size(const struct hd_graph_api *g, struct hd_plan 
 }
 
 /* The sum over the members, in member order: every member makes the same bits of it. */
-static struct hd_tensor *gather_and_sum(struct hd_strategy *s, struct hd_plan *p,
-					struct hd_tensor *bits, struct hd_tensor *mean,
-					const struct hd_tensor *like)
+static struct hd_tensor *gather_and_sum(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *bits,
+					struct hd_tensor *mean, const struct hd_tensor *like)
 {
 	const struct hd_graph_api *g = s->g;
 	struct hd_tensor *all[2];
@@ -83,14 +80,13 @@ static struct hd_tensor *gather_and_sum(struct hd_strategy *s, struct hd_plan *p
 	return g->einsum(p, all, 2, like->dims, like->ndim);
 }
 
-static struct hd_tensor *compressed_sum(struct hd_strategy *s, struct hd_plan *p,
-					struct hd_tensor *x)
+static struct hd_tensor *compressed_sum(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x)
 {
 	const struct hd_graph_api *g = s->g;
 	/* Partial like x: summed over the members it is what the replicas still owe together, and
 	 * with another number of members that sum is what must go on. */
 	struct hd_tensor *late = g->state(p, "residual", x, HD_DTYPE_F32, HD_RESHARD_SUM);
-	struct hd_tensor *in[3] = {g->cast(p, x, HD_DTYPE_F32), late}, *owed, *bits, *mean;
+	struct hd_tensor *in[3] = { g->cast(p, x, HD_DTYPE_F32), late }, *owed, *bits, *mean;
 
 	owed = g->map(p, in, 2, "a + b");
 	mean = mean_size(g, p, owed);
@@ -113,7 +109,7 @@ static int is_gradient_sum(const struct hd_strategy *s, const struct hd_node *n)
 
 static int sign_lower(struct hd_strategy *s, struct hd_plan *p)
 {
-	const struct hd_match ours = {.size = sizeof(ours), .kind = "reshard", .axis = s->axis};
+	const struct hd_match ours = { .size = sizeof(ours), .kind = "reshard", .axis = s->axis };
 	struct hd_node *n, *next;
 
 	s->members = s->h->group(p, &s->axis, 1, HD_ROLE_CORE);

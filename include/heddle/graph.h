@@ -13,51 +13,51 @@
 extern "C" {
 #endif
 
-enum {				/* what a tensor is */
-	HD_TENSOR_ACT,			/* made by a node, used in the same step */
-	HD_TENSOR_DATA,		/* leaf: token ids, targets */
-	HD_TENSOR_PARAM,		/* leaf: a parameter */
-	HD_TENSOR_GRAD,		/* a parameter's gradient: the accumulator, and what sync makes of it */
-	HD_TENSOR_STATE,		/* leaf kept from step to step: optimizer moments, a plugin's own state */
-	HD_TENSOR_MASTER,		/* leaf: fp32 copy of a parameter of lower precision; goes with its states, unless slot storage says else */
+enum {                  /* what a tensor is */
+       HD_TENSOR_ACT,   /* made by a node, used in the same step */
+       HD_TENSOR_DATA,  /* leaf: token ids, targets */
+       HD_TENSOR_PARAM, /* leaf: a parameter */
+       HD_TENSOR_GRAD,  /* a parameter's gradient: the accumulator, and what sync makes of it */
+       HD_TENSOR_STATE, /* leaf kept from step to step: optimizer moments, a plugin's own state */
+       HD_TENSOR_MASTER, /* leaf: fp32 copy of a parameter of lower precision; goes with its states, unless slot storage says else */
 };
 
-struct hd_tensor {		/* view */
+struct hd_tensor { /* view */
 	size_t size;
-	const char *name;	/* parameters, states, gradients: the global name; else for messages */
-	struct hd_node *node;	/* the maker; NULL: a leaf */
-	const struct hd_tensor *of;	/* gradient, state, master: its parameter */
-	const char *spec;	/* "batch,seq,embed" */
+	const char *name;           /* parameters, states, gradients: the global name; else for messages */
+	struct hd_node *node;       /* the maker; NULL: a leaf */
+	const struct hd_tensor *of; /* gradient, state, master: its parameter */
+	const char *spec;           /* "batch,seq,embed" */
 	const struct hd_dim *const *dims;
-	const int64_t *local;	/* per dim, elements on one rank */
-	uint32_t ndim, dtype, what;	/* what: HD_TENSOR_ACT ... */
+	const int64_t *local;       /* per dim, elements on one rank */
+	uint32_t ndim, dtype, what; /* what: HD_TENSOR_ACT ... */
 };
 
-struct hd_reshard {		/* view: one movement along one axis */
+struct hd_reshard { /* view: one movement along one axis */
 	size_t size;
 	const struct hd_axis *axis;
 	struct hd_place have, need;
 };
 
-struct hd_node {		/* view */
+struct hd_node { /* view */
 	size_t size;
 	const struct hd_op *op;
-	const char *kind;	/* of the op: einsum, map, norm, attention, reshard, update, ... */
-	const char *attr;	/* text, "key=value ...": printed by explain, part of the plan's hash */
-	const char *block;	/* the model's block, or "" */
+	const char *kind;  /* of the op: einsum, map, norm, attention, reshard, update, ... */
+	const char *attr;  /* text, "key=value ...": printed by explain, part of the plan's hash */
+	const char *block; /* the model's block, or "" */
 	struct hd_tensor *const *ins;
 	struct hd_tensor *const *outs;
-	const struct hd_reshard *reshard;	/* kind reshard only */
+	const struct hd_reshard *reshard; /* kind reshard only */
 	uint32_t nin, nout;
-	uint32_t phase;		/* the unit it belongs to: HD_UNIT_F, HD_UNIT_B, HD_UNIT_W, HD_UNIT_G, HD_UNIT_S, HD_UNIT_U */
-	uint32_t stage;		/* nodes of equal site run on the same ranks: only such nodes may be fused */
+	uint32_t phase; /* the unit it belongs to: HD_UNIT_F, HD_UNIT_B, HD_UNIT_W, HD_UNIT_G, HD_UNIT_S, HD_UNIT_U */
+	uint32_t stage; /* nodes of equal site run on the same ranks: only such nodes may be fused */
 };
 
-struct hd_match {		/* NULL fields and phases 0 match all */
+struct hd_match { /* NULL fields and phases 0 match all */
 	size_t size;
 	const struct hd_op *op;
 	const char *kind;
-	const struct hd_axis *axis;	/* reshards along this axis */
+	const struct hd_axis *axis; /* reshards along this axis */
 	uint32_t phases;
 };
 
@@ -77,9 +77,19 @@ struct hd_pos {
  *   HD_COMM_ALL_TO_ALL      dim is leading, one entry a member: entry j goes to member j
  *   HD_COMM_SHIFT           x goes to member me + index, comes from me - index, cyclic
  *   HD_COMM_ALL_MAX         x -> maximum over the members */
-enum { HD_COMM_ALL_REDUCE = 1, HD_COMM_REDUCE_SCATTER, HD_COMM_ALL_GATHER, HD_COMM_ALL_TO_ALL, HD_COMM_BROADCAST, HD_COMM_REDUCE, HD_COMM_GATHER, HD_COMM_SCATTER,
-	HD_COMM_SHIFT, HD_COMM_ALL_MAX };
-enum { HD_RESHARD_SUM, HD_RESHARD_ZERO, HD_RESHARD_REFUSE };	/* a plugin's state read into another layout */
+enum {
+	HD_COMM_ALL_REDUCE = 1,
+	HD_COMM_REDUCE_SCATTER,
+	HD_COMM_ALL_GATHER,
+	HD_COMM_ALL_TO_ALL,
+	HD_COMM_BROADCAST,
+	HD_COMM_REDUCE,
+	HD_COMM_GATHER,
+	HD_COMM_SCATTER,
+	HD_COMM_SHIFT,
+	HD_COMM_ALL_MAX
+};
+enum { HD_RESHARD_SUM, HD_RESHARD_ZERO, HD_RESHARD_REFUSE }; /* a plugin's state read into another layout */
 
 struct hd_graph_api {
 	size_t size;
@@ -89,13 +99,15 @@ struct hd_graph_api {
 	struct hd_tensor *(*leaf_next)(struct hd_plan *p, struct hd_tensor *prev, uint32_t what);
 	const struct hd_place *(*place)(struct hd_plan *p, const struct hd_tensor *t, const struct hd_axis *axis);
 	double (*attr)(const char *attr, const char *key, double otherwise);
-	uint32_t (*attr_dims)(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims);	/* "a,b,c" */
+	uint32_t (*attr_dims)(struct hd_plan *p, const char *attr, const char *key,
+			      const struct hd_dim **dims); /* "a,b,c" */
 	/* -- change -------------------------------------------------------------------------------------------------- */
 	/* Where a leaf is stored between its uses (slot storage).  Updates run where the state is stored; gathers, scatters, pushes
 	 * and pulls follow.  Gradients
 	 * (HD_TENSOR_GRAD) are stored in two places: of a node of kind accumulate, where the micro-batches' contributions are added up;
 	 * of a node of kind sync, where the update reads them, which for an update without a state is where it runs. */
-	int (*storage)(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis, const struct hd_place *place);
+	int (*storage)(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis,
+		       const struct hd_place *place);
 	/* All readers of `old` read `with`: same dims, in this order, and dtype; in slot lower the same local sizes and
 	 * placement too.  What the plugin's own comm nodes make of a placement is the plugin's word: a sum over the wrong
 	 * members is not seen here, only the loss differs from that of one rank.
@@ -108,17 +120,18 @@ struct hd_graph_api {
 	/* t's maker starts when u is made.  Nodes start in the order in which they were built; another order is refused. */
 	int (*after)(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u);
 	/* -- build --------------------------------------------------------------------------------------------------- */
-	const struct hd_op *(*op)(struct hd_plan *p, const char *name);	/* of the engine; NULL, no error: there is none */
+	const struct hd_op *(*op)(struct hd_plan *p,
+				  const char *name); /* of the engine; NULL, no error: there is none */
 	struct hd_node *(*node)(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
-				const char *attr, ...) HD_PRINTF(5, 6);
+				const char *attr, ...)HD_PRINTF(5, 6);
 	/* Product over all inputs (at most two), summed over the dims that are not in `dims`. */
 	struct hd_tensor *(*einsum)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin,
 				    const struct hd_dim *const *dims, uint32_t ndim);
 	/* Elementwise, broadcast by dim name to the dims of the first input; the inputs are a, b, c, ... in the text:
 	 * "a + sign(b) * %.17g".  + - * / exp log tanh sqrt abs sign min max where(c,x,y), numbers.  Differentiated by the
 	 * engine and compiled for its device. */
-	struct hd_tensor *(*map)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr, ...)
-		HD_PRINTF(4, 5);
+	struct hd_tensor *(*map)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr,
+				 ...)HD_PRINTF(4, 5);
 	struct hd_tensor *(*cast)(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype);
 	/* Piece at(0) of x split in `parts` along dim. */
 	struct hd_tensor *(*chunk)(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *dim, int64_t parts,
@@ -126,21 +139,25 @@ struct hd_graph_api {
 	/* n equal pieces joined along dim: xs[j] goes to slot at(j); at NULL: slot j. */
 	struct hd_tensor *(*join)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_dim *dim,
 				  const struct hd_pos *at);
-	struct hd_tensor *(*pick)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_pos *at);	/* xs[at(0)] */
+	struct hd_tensor *(*pick)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n,
+				  const struct hd_pos *at); /* xs[at(0)] */
 	/* One flat tensor of one new dim, the result's dims[0] (test the result before reading it: it is NULL after a
 	 * failure).  Needs equal dtypes.  Its length is a multiple of `multiple`, gaps are zero or ignored.  And back. */
 	struct hd_tensor *(*pack)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple);
-	int (*unpack)(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n, struct hd_tensor **out);
+	int (*unpack)(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n,
+		      struct hd_tensor **out);
 	struct hd_tensor *(*comm)(struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *x,
 				  const struct hd_dim *dim, int64_t index);
 	/* One step along one axis.  Where x is on another stage than the cursor's unit, a step on another axis than that of the
 	 * stages is made there, in the unit that made x. */
-	struct hd_tensor *(*reshard)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis, const struct hd_place *to);
+	struct hd_tensor *(*reshard)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis,
+				     const struct hd_place *to);
 	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`; the checkpoint has
 	 * it as section/name/parameter.  One that is replicated or sharded is stored once.  A partial one is stored per member; read
 	 * into another size HD_RESHARD_SUM keeps its sum, HD_RESHARD_ZERO starts at zero, HD_RESHARD_REFUSE stops. */
-	struct hd_tensor *(*state)(struct hd_plan *p, const char *name, struct hd_tensor *like, uint32_t dtype, uint32_t relayout);
-	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value);	/* at the end of the step */
+	struct hd_tensor *(*state)(struct hd_plan *p, const char *name, struct hd_tensor *like, uint32_t dtype,
+				   uint32_t relayout);
+	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value); /* at the end of the step */
 };
 
 /* Ops of the engine that `op`, `launch` and hd_match.kind know since 0.1 (inputs -> outputs; attributes).  A trailing

@@ -24,26 +24,26 @@
 extern "C" {
 #endif
 
-#define HD_MAX_DIMS 8		/* dims of one tensor */
-#define HD_MAX_AXES 12		/* axes of one mesh */
-#define HD_MAX_INS 16		/* inputs of one node, except where the op says otherwise */
-#define HD_MAX_OUTS 8		/* outputs of one node */
+#define HD_MAX_DIMS 8  /* dims of one tensor */
+#define HD_MAX_AXES 12 /* axes of one mesh */
+#define HD_MAX_INS 16  /* inputs of one node, except where the op says otherwise */
+#define HD_MAX_OUTS 8  /* outputs of one node */
 #if defined(__GNUC__)
 #define HD_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #else
 #define HD_PRINTF(f, a)
 #endif
 
-enum {				/* returned by every slot and by host functions that return int */
-	HD_OK = 0,
-	HD_DEFAULT = 1,		/* "not mine: do what you would do without me" */
-	HD_EINVAL = -1,		/* a value that cannot be used */
-	HD_ENOMEM = -2,
-	HD_ENOTSUP = -3,	/* a correct request that this build or machine cannot serve */
-	HD_EDIVIDE = -4,	/* sizes that do not divide */
-	HD_EABI = -5,		/* a plugin that does not fit this engine */
-	HD_EBUG = -6,		/* a broken invariant */
-	HD_EIO = -7,		/* a file or a peer */
+enum { /* returned by every slot and by host functions that return int */
+       HD_OK = 0,
+       HD_DEFAULT = 1, /* "not mine: do what you would do without me" */
+       HD_EINVAL = -1, /* a value that cannot be used */
+       HD_ENOMEM = -2,
+       HD_ENOTSUP = -3, /* a correct request that this build or machine cannot serve */
+       HD_EDIVIDE = -4, /* sizes that do not divide */
+       HD_EABI = -5,    /* a plugin that does not fit this engine */
+       HD_EBUG = -6,    /* a broken invariant */
+       HD_EIO = -7,     /* a file or a peer */
 };
 enum { HD_LOG_ERROR, HD_LOG_WARN, HD_LOG_INFO, HD_LOG_DEBUG };
 
@@ -57,7 +57,8 @@ enum { HD_LOG_ERROR, HD_LOG_WARN, HD_LOG_INFO, HD_LOG_DEBUG };
 #define HD_DTYPE_I32 HD_DTYPE(1, 32, 0)
 #define HD_DTYPE_I64 HD_DTYPE(1, 64, 0)
 #define HD_DTYPE_U8 HD_DTYPE(2, 8, 0)
-#define HD_DTYPE_B1 HD_DTYPE(2, 1, 0)	/* one sign bit an element: a cast from float packs signs, a cast back gives +1 / -1 */
+#define HD_DTYPE_B1 \
+	HD_DTYPE(2, 1, 0) /* one sign bit an element: a cast from float packs signs, a cast back gives +1 / -1 */
 
 struct hd_plan;
 struct hd_op;
@@ -65,23 +66,23 @@ struct hd_node;
 struct hd_tensor;
 struct hd_graph_api;
 struct hd_record_api;
-struct hd_strategy;		/* each plugin completes this type privately */
+struct hd_strategy; /* each plugin completes this type privately */
 
-struct hd_dim {			/* view; interned per plan: equal names are equal pointers */
+struct hd_dim { /* view; interned per plan: equal names are equal pointers */
 	size_t size;
 	const char *name;
-	int64_t n;		/* elements of the whole dim; of `batch`: sequences of one micro-batch of all replicas */
+	int64_t n; /* elements of the whole dim; of `batch`: sequences of one micro-batch of all replicas */
 };
 
 /* An axis has `n` coordinates that hold the model and `spare` more (n, n + 1, ...) that hold none: dedicated servers.
  * Ranks = product of (n + spare) over all axes.  Loss, data and norms count n only. */
-struct hd_axis {		/* view */
+struct hd_axis { /* view */
 	size_t size;
-	const char *name;	/* the INI section's name, or section.suffix */
+	const char *name; /* the INI section's name, or section.suffix */
 	int64_t n, spare;
-	int32_t mine;		/* claimed by the asking instance */
+	int32_t mine; /* claimed by the asking instance */
 };
-struct hd_group {		/* view: members along one or several axes, numbered with the last axis fastest */
+struct hd_group { /* view: members along one or several axes, numbered with the last axis fastest */
 	size_t size;
 	int64_t n;
 };
@@ -91,28 +92,31 @@ enum { HD_PLACE_REPLICATED, HD_PLACE_SHARD, HD_PLACE_PARTIAL, HD_PLACE_PINNED };
 enum { HD_RED_SUM, HD_RED_MAX };
 enum { HD_ROLE_CORE, HD_ROLE_SPARE };
 struct hd_place {
-	uint8_t kind;		/* HD_PLACE_REPLICATED: the same on every member; HD_PLACE_PINNED: only at coordinate `index` */
-	uint8_t red;		/* HD_PLACE_PARTIAL: the reduction that is still to be done: HD_RED_SUM or HD_RED_MAX */
-	uint8_t role;		/* replicated, shard, partial: over the coordinates that hold the model, or the spare ones */
-	uint8_t order;		/* HD_PLACE_SHARD: order of the shards; 0 = contiguous */
-	int32_t index;		/* HD_PLACE_PINNED: a pipeline stage, the server that owns a parameter */
-	int32_t level;		/* HD_PLACE_SHARD: among the axes that shard this dim, low levels are outer; 0: by mesh order */
-	const struct hd_dim *dim;	/* HD_PLACE_SHARD */
+	uint8_t kind;  /* HD_PLACE_REPLICATED: the same on every member; HD_PLACE_PINNED: only at coordinate `index` */
+	uint8_t red;   /* HD_PLACE_PARTIAL: the reduction that is still to be done: HD_RED_SUM or HD_RED_MAX */
+	uint8_t role;  /* replicated, shard, partial: over the coordinates that hold the model, or the spare ones */
+	uint8_t order; /* HD_PLACE_SHARD: order of the shards; 0 = contiguous */
+	int32_t index; /* HD_PLACE_PINNED: a pipeline stage, the server that owns a parameter */
+	int32_t level; /* HD_PLACE_SHARD: among the axes that shard this dim, low levels are outer; 0: by mesh order */
+	const struct hd_dim *dim; /* HD_PLACE_SHARD */
 };
 
-struct hd_block {		/* view: a piece of the model that a stage may begin with: embed, layer 0, ..., head */
+struct hd_block { /* view: a piece of the model that a stage may begin with: embed, layer 0, ..., head */
 	size_t size;
 	const char *name;
-	double flops;		/* forward, per micro-batch of one replica */
+	double flops; /* forward, per micro-batch of one replica */
 	int64_t param_bytes, boundary_bytes;
 };
 
-enum {				/* flags of a rule */
-	HD_RULE_PAD = 1,		/* the dim may be padded to divide (vocab); invisible to loss and checkpoint */
-	HD_RULE_IF_DIVIDES = 2,	/* skip the rule where it does not divide; without it the engine refuses, with both numbers */
-	HD_RULE_INSIDE = 4,		/* dim batch: shards one replica's micro-batch instead of adding replicas */
-	HD_RULE_INNERMOST = 8,	/* inside all axes that shard the dim without this flag, so that the dim can be gathered along it alone */
-	HD_RULE_KEEP_REPLICATED = 16,		/* shards nothing: nodes with this dim that no earlier rule shards on the axis stay replicated, whatever later rules say */
+enum {                  /* flags of a rule */
+       HD_RULE_PAD = 1, /* the dim may be padded to divide (vocab); invisible to loss and checkpoint */
+       HD_RULE_IF_DIVIDES =
+	       2, /* skip the rule where it does not divide; without it the engine refuses, with both numbers */
+       HD_RULE_INSIDE = 4, /* dim batch: shards one replica's micro-batch instead of adding replicas */
+       HD_RULE_INNERMOST =
+	       8, /* inside all axes that shard the dim without this flag, so that the dim can be gathered along it alone */
+       HD_RULE_KEEP_REPLICATED =
+	       16, /* shards nothing: nodes with this dim that no earlier rule shards on the axis stay replicated, whatever later rules say */
 };
 /* Kinds of units.  F, B, W: forward, backward, weight gradients of one chunk for one micro-batch.  G, S, U run once a
  * step: gather of parameters to where they are used, sync of gradients, update. */
@@ -122,7 +126,8 @@ struct hd_host {
 	size_t size;
 	uint32_t abi_major, abi_minor;
 	/* -- talk, memory (since 0.1, as all below) ------------------------------------------------------------------ */
-	void (*log)(struct hd_plan *p, int32_t level, const char *file, int32_t line, const char *fmt, ...) HD_PRINTF(5, 6);
+	void (*log)(struct hd_plan *p, int32_t level, const char *file, int32_t line, const char *fmt, ...)
+		HD_PRINTF(5, 6);
 	/* Refuse: one sentence, no newline, naming the object and both numbers; "KEY: ..." is reported at that key's line
 	 * of the INI.  The plan keeps the first.  Returns code. */
 	int (*fail)(struct hd_plan *p, int32_t code, const char *fmt, ...) HD_PRINTF(3, 4);
@@ -133,18 +138,22 @@ struct hd_host {
 	const void *(*query)(struct hd_plan *p, const char *feature);
 	/* -- the INI; defaults and ranges are applied already.  A key that is not in `options`, or is there with the type of
 	 * another call, fails and reads as 0: test before it divides. -------------------------------------------------------------- */
-	int64_t (*opt_int)(struct hd_plan *p, const char *key);		/* int, bool, bytes */
+	int64_t (*opt_int)(struct hd_plan *p, const char *key); /* int, bool, bytes */
 	double (*opt_num)(struct hd_plan *p, const char *key);
 	const char *(*opt_str)(struct hd_plan *p, const char *key);
-	const char *(*opt_text)(struct hd_plan *p, const char *key);	/* content of the file it names, also beside the INI, or NULL */
+	const char *(*opt_text)(struct hd_plan *p,
+				const char *key); /* content of the file it names, also beside the INI, or NULL */
 	/* -- names and mesh ------------------------------------------------------------------------------------------ */
-	const struct hd_dim *(*dim)(struct hd_plan *p, const char *name);	/* NULL, no error: the model has none */
-	const struct hd_dim *(*dim_new)(struct hd_plan *p, const char *name, int64_t n);	/* name is local to the instance */
+	const struct hd_dim *(*dim)(struct hd_plan *p, const char *name); /* NULL, no error: the model has none */
+	const struct hd_dim *(*dim_new)(struct hd_plan *p, const char *name,
+					int64_t n); /* name is local to the instance */
 	/* Slot mesh only; two axes of one instance need two suffixes, the first claimed is the inner one.  NULL: the section's
 	 * name.  A size that does not divide is reported at the key that is called like the suffix, or at `size`. */
 	const struct hd_axis *(*axis)(struct hd_plan *p, const char *suffix, int64_t n, int64_t spare);
-	const struct hd_axis *(*axis_next)(struct hd_plan *p, const struct hd_axis *prev);	/* all axes, innermost first */
-	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n, uint32_t role);
+	const struct hd_axis *(*axis_next)(struct hd_plan *p,
+					   const struct hd_axis *prev); /* all axes, innermost first */
+	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n,
+					uint32_t role);
 	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
 	/* dim -> axis in nodes of this kind (hd_op.kind; NULL: all; norm with the dim that norms are over: the norm is
 	 * decomposed).  attention, norm, embedding, position, xent, route and combine include their backward; a kind that no op
@@ -154,10 +163,12 @@ struct hd_host {
 	 * of the axis, contiguous and even; `stage` deals them one by one. */
 	int (*rule)(struct hd_plan *p, const char *dim, const struct hd_axis *axis, const char *kind, uint32_t flags);
 	const struct hd_block *(*block_next)(struct hd_plan *p, const struct hd_block *prev);
-	int (*stage)(struct hd_plan *p, const struct hd_block *b, const struct hd_axis *axis, int64_t coord, int64_t chunk);
+	int (*stage)(struct hd_plan *p, const struct hd_block *b, const struct hd_axis *axis, int64_t coord,
+		     int64_t chunk);
 	/* -- units: slot schedule only; appended in the order in which this coordinate runs them.  Where a plan has no
 	 * HD_UNIT_W unit, HD_UNIT_B includes the weight gradients.  G, S and U units are the engine's. --------------------------- */
-	int (*unit)(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, uint32_t kind, int64_t chunk, int64_t micro);
+	int (*unit)(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, uint32_t kind, int64_t chunk,
+		    int64_t micro);
 	const struct hd_graph_api *graph;
 	const struct hd_record_api *record;
 };

@@ -22,21 +22,22 @@ extern "C" {
 #endif
 
 enum { HD_OPT_INT, HD_OPT_BOOL, HD_OPT_BYTES, HD_OPT_NUM, HD_OPT_STR, HD_OPT_CHOICE };
-struct hd_option {		/* frozen; const data of the plugin */
+struct hd_option { /* frozen; const data of the plugin */
 	const char *key;
 	uint32_t type, zero;
-	const char *default_value;	/* default, as written in an INI; NULL: must be given */
-	const char *range;	/* INT, BYTES, NUM: "0..64", "1..", NULL any.  CHOICE: "a|b|FILE" (FILE: any other value names a file) */
-	const char *help;	/* one line */
+	const char *default_value; /* default, as written in an INI; NULL: must be given */
+	const char *
+		range; /* INT, BYTES, NUM: "0..64", "1..", NULL any.  CHOICE: "a|b|FILE" (FILE: any other value names a file) */
+	const char *help; /* one line */
 };
 
-struct hd_strategy_ops {	/* a NULL slot does nothing, unless it says mandatory.  All slots since 0.1 */
+struct hd_strategy_ops { /* a NULL slot does nothing, unless it says mandatory.  All slots since 0.1 */
 	size_t size;
 	const struct hd_option *options;
-	uint32_t noptions, option_size;	/* option_size: sizeof(struct hd_option) of the plugin's build */
+	uint32_t noptions, option_size; /* option_size: sizeof(struct hd_option) of the plugin's build */
 	/* Mandatory.  Keep h in *self.  Options can be read; nothing else exists yet. */
 	int (*open)(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self);
-	void (*close)(struct hd_strategy *self);	/* only what h->alloc did not give */
+	void (*close)(struct hd_strategy *self); /* only what h->alloc did not give */
 	/* Mandatory.  size: as in the INI, 0 if auto; left: the ranks that the other sections leave over. */
 	int (*mesh)(struct hd_strategy *self, struct hd_plan *p, int64_t size, int64_t left);
 	int (*rewrite)(struct hd_strategy *self, struct hd_plan *p);
@@ -48,13 +49,13 @@ struct hd_strategy_ops {	/* a NULL slot does nothing, unless it says mandatory. 
 };
 
 #define HD_MAGIC 0x4844504cu
-struct hd_plugin {		/* the fields up to `size` are frozen; tables are appended as pointers */
+struct hd_plugin { /* the fields up to `size` are frozen; tables are appended as pointers */
 	uint32_t magic;
 	uint16_t abi_major, abi_minor;
-	char name[32];		/* equals the file's name without heddle_, lib and .so */
+	char name[32]; /* equals the file's name without heddle_, lib and .so */
 	char version[16];
-	char build[64];		/* what else must agree, "key=value ..."; empty for a plugin that links nothing */
-	size_t size;		/* of this struct */
+	char build[64]; /* what else must agree, "key=value ..."; empty for a plugin that links nothing */
+	size_t size;    /* of this struct */
 	const struct hd_strategy_ops *strategy;
 };
 
@@ -62,13 +63,19 @@ struct hd_plugin {		/* the fields up to `size` are frozen; tables are appended a
 #if defined(__GNUC__)
 __attribute__((visibility("default")))
 #endif
-const struct hd_plugin *heddle_plugin_v0(void);
+const struct hd_plugin *
+heddle_plugin_v0(void);
 
 #define HD_PLUGIN(name_, version_, ops_) \
 	const struct hd_plugin *heddle_plugin_v0(void) \
 	{ \
-		static const struct hd_plugin plugin_ = { .magic = HD_MAGIC, .abi_major = HD_ABI_MAJOR, \
-			.abi_minor = HD_ABI_MINOR, .name = name_, .version = version_, .size = sizeof(plugin_), .strategy = ops_ }; \
+		static const struct hd_plugin plugin_ = { .magic = HD_MAGIC, \
+							  .abi_major = HD_ABI_MAJOR, \
+							  .abi_minor = HD_ABI_MINOR, \
+							  .name = name_, \
+							  .version = version_, \
+							  .size = sizeof(plugin_), \
+							  .strategy = ops_ }; \
 		return &plugin_; \
 	}
 

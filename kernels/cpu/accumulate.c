@@ -33,5 +33,4 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-const struct hd_kernel hd_cpu_accumulate = {
-	.name = "accumulate", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_accumulate = { .name = "accumulate", .flags = HD_K_ACC, .prepare = prepare, .run = run };

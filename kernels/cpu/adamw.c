@@ -36,18 +36,28 @@ HD_CLONES static void update(const struct step *a, int64_t from, int64_t to)
 	}
 }
 
-static struct step step_of(const struct hd_prep *p, void *const *out, void *const *in,
-			   const struct hd_run *r)
+static struct step step_of(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	double beta1 = p->f[HD_ADAMW_BETA1], beta2 = p->f[HD_ADAMW_BETA2], t = (double)r->step;
 
 	return (struct step){
-		.w1 = out[0], .m1 = out[1], .v1 = out[2], .low = p->n[1] ? out[3] : NULL,
-		.w = in[0], .g = in[1], .m = in[2], .v = in[3], .factor = *(const float *)in[4],
-		.beta1 = (float)beta1, .rest1 = (float)(1 - beta1),
-		.beta2 = (float)beta2, .rest2 = (float)(1 - beta2),
-		.eps = (float)p->f[HD_ADAMW_EPS], .decay = (float)p->f[HD_ADAMW_DECAY],
-		.lr = (float)r->lr, .unbias1 = (float)(1 / (1 - pow(beta1, t))),
+		.w1 = out[0],
+		.m1 = out[1],
+		.v1 = out[2],
+		.low = p->n[1] ? out[3] : NULL,
+		.w = in[0],
+		.g = in[1],
+		.m = in[2],
+		.v = in[3],
+		.factor = *(const float *)in[4],
+		.beta1 = (float)beta1,
+		.rest1 = (float)(1 - beta1),
+		.beta2 = (float)beta2,
+		.rest2 = (float)(1 - beta2),
+		.eps = (float)p->f[HD_ADAMW_EPS],
+		.decay = (float)p->f[HD_ADAMW_DECAY],
+		.lr = (float)r->lr,
+		.unbias1 = (float)(1 / (1 - pow(beta1, t))),
 		.root2 = (float)(1 / sqrt(1 - pow(beta2, t))),
 	};
 }

@@ -40,8 +40,9 @@ static const float *operand(const void *x, int64_t t, int64_t at, int64_t *strid
 
 static void piece(const struct hd_add *s, void *out, int64_t t, void *const *in, int64_t row, int64_t from)
 {
-	int64_t inner = s->n[s->ndim - 1], n = hd_min(PIECE, inner - from), at[HD_MAX_INS] = { 0 }, to = row * inner + from;
-	float tmp[PIECE], wide[PIECE], y_low[PIECE];	/* y may be x0, which may also be x2: y is written last */
+	int64_t inner = s->n[s->ndim - 1], n = hd_min(PIECE, inner - from), at[HD_MAX_INS] = { 0 },
+		to = row * inner + from;
+	float tmp[PIECE], wide[PIECE], y_low[PIECE]; /* y may be x0, which may also be x2: y is written last */
 	const float *sum = hd_read(in[0], t, to, n, tmp);
 	float *y = hd_write_to(out, t, to, y_low);
 
@@ -64,8 +65,7 @@ static void piece(const struct hd_add *s, void *out, int64_t t, void *const *in,
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_add *s = p->state;
-	int64_t inner = s->n[s->ndim - 1], pieces = (inner + PIECE - 1) / PIECE,
-		rows = inner ? p->n[0] / inner : 0;
+	int64_t inner = s->n[s->ndim - 1], pieces = (inner + PIECE - 1) / PIECE, rows = inner ? p->n[0] / inner : 0;
 
 	if (s->ndim == 1)
 		pieces = (hd_used(r, inner) + PIECE - 1) / PIECE;

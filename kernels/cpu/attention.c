@@ -18,7 +18,7 @@
  * set serves all. */
 static struct {
 	float *mem;
-	size_t each;		/* floats */
+	size_t each; /* floats */
 	int threads, users;
 } pool;
 
@@ -32,9 +32,8 @@ static const struct hd_att_isa *best_isa(double width)
 {
 	(void)width;
 #if HD_ATT_X86
-	if (width >= 16 && __builtin_cpu_supports("avx512f") &&
-	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-	    __builtin_cpu_supports("avx512bw"))
+	if (width >= 16 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
 		return &hd_att_avx512;
 	if (width >= 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 		return &hd_att_avx2;
@@ -54,8 +53,7 @@ static int pool_join(size_t each, struct hd_err *err)
 		if (threads < pool.threads)
 			threads = pool.threads;
 		if (posix_memalign(&mem, 4096, each * (size_t)threads * sizeof(float)))
-			return hd_err_set(err, HD_ENOMEM,
-					  "attention: no memory for %zu bytes of scratch",
+			return hd_err_set(err, HD_ENOMEM, "attention: no memory for %zu bytes of scratch",
 					  each * (size_t)threads * sizeof(float));
 		free(pool.mem);
 		pool.mem = mem;
@@ -86,8 +84,7 @@ static size_t scratch(const struct hd_attention *t, int backward)
 	return (size_t)((2 * keys + 2 * HD_ATT_BLOCK) * padded + HD_ATT_BLOCK * HD_ATT_BLOCK);
 }
 
-static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int backward,
-		       struct hd_err *err)
+static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int backward, struct hd_err *err)
 {
 	struct hd_attention t = { 0 };
 	struct attention *state;
@@ -125,25 +122,23 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	const struct hd_attention *t = &s->t;
 
 	(void)r;
-	#pragma omp parallel for schedule(dynamic) num_threads(threads_of())
+#pragma omp parallel for schedule(dynamic) num_threads(threads_of())
 	for (int64_t i = 0; i < t->batch * t->heads; i++)
-		s->isa->forward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each,
-				out, in, i / t->heads, i % t->heads);
+		s->isa->forward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each, out, in, i / t->heads,
+				i % t->heads);
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
-		  const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct attention *s = p->state;
 	const struct hd_attention *t = &s->t;
 
 	(void)r;
-	#pragma omp parallel for schedule(dynamic) num_threads(threads_of())
+#pragma omp parallel for schedule(dynamic) num_threads(threads_of())
 	for (int64_t i = 0; i < t->batch * t->kv_heads; i++)
-		s->isa->backward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each,
-				 out, in, i / t->kv_heads, i % t->kv_heads);
+		s->isa->backward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each, out, in, i / t->kv_heads,
+				 i % t->kv_heads);
 }
 
-const struct hd_kernel hd_cpu_attention = {.name = "attention", .prepare = prepare, .run = run};
-const struct hd_kernel hd_cpu_attention_d = {
-	.name = "attention_d", .prepare = prepare_d, .run = run_d};
+const struct hd_kernel hd_cpu_attention = { .name = "attention", .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_attention_d = { .name = "attention_d", .prepare = prepare_d, .run = run_d };

@@ -11,16 +11,16 @@
 #else
 #define HD_ATT_X86 0
 #endif
-#define HD_ATT_WIDEST 16		/* floats of a vector: panels suit every width */
-#define HD_ATT_BLOCK 64		/* queries and keys of one block */
+#define HD_ATT_WIDEST 16 /* floats of a vector: panels suit every width */
+#define HD_ATT_BLOCK 64  /* queries and keys of one block */
 
-struct hd_att_isa {		/* one compilation of attention_blocks.h */
+struct hd_att_isa { /* one compilation of attention_blocks.h */
 	/* One head of one sequence. */
-	void (*forward)(const struct hd_attention *t, float *scratch, void *const *out,
-			void *const *in, int64_t b, int64_t head);
+	void (*forward)(const struct hd_attention *t, float *scratch, void *const *out, void *const *in, int64_t b,
+			int64_t head);
 	/* One kv head of one sequence, with all heads that read it. */
-	void (*backward)(const struct hd_attention *t, float *scratch, void *const *out,
-			 void *const *in, int64_t b, int64_t kv_head);
+	void (*backward)(const struct hd_attention *t, float *scratch, void *const *out, void *const *in, int64_t b,
+			 int64_t kv_head);
 };
 
 extern const struct hd_att_isa hd_att_plain;

@@ -21,7 +21,7 @@ typedef int32_t VS __attribute__((vector_size(HD_VL * 4)));
 #define TILES (BLOCK / HD_MR)
 #define INLINE static inline __attribute__((always_inline))
 
-struct span {		/* of one tile of rows: the terms it sums and the columns it needs */
+struct span { /* of one tile of rows: the terms it sums and the columns it needs */
 	int k0, k1, cols;
 };
 
@@ -53,7 +53,7 @@ INLINE VS iota(void)
 
 INLINE V vmax(V a, V b)
 {
-#ifdef HD_RED_MAX			/* one instruction; made of a comparison it is four */
+#ifdef HD_RED_MAX /* one instruction; made of a comparison it is four */
 	return (V)HD_RED_MAX(a, b);
 #else
 	return choose(a > b, a, b);
@@ -84,7 +84,7 @@ INLINE V high_lanes(V a, V b, int w)
 
 INLINE void transpose_stage(V *x, int w)
 {
-	#pragma GCC unroll 16
+#pragma GCC unroll 16
 	for (int i = 0; i < HD_VL; i++)
 		if (!(i & w)) {
 			V a = x[i], b = x[i + w];
@@ -94,7 +94,7 @@ INLINE void transpose_stage(V *x, int w)
 		}
 }
 
-INLINE void transpose(V *x)		/* HD_VL vectors */
+INLINE void transpose(V *x) /* HD_VL vectors */
 {
 #if HD_VL >= 16
 	transpose_stage(x, 8);
@@ -106,14 +106,14 @@ INLINE void transpose(V *x)		/* HD_VL vectors */
 	transpose_stage(x, 1);
 }
 
-INLINE void max_stage(V *x, int w)	/* 2w vectors to w */
+INLINE void max_stage(V *x, int w) /* 2w vectors to w */
 {
-	#pragma GCC unroll 8
+#pragma GCC unroll 8
 	for (int i = 0; i < w; i++)
 		x[i] = vmax(low_lanes(x[i], x[i + w], w), high_lanes(x[i], x[i + w], w));
 }
 
-INLINE V maxima(V *x)			/* lane i: the largest of x[i], i < HD_VL */
+INLINE V maxima(V *x) /* lane i: the largest of x[i], i < HD_VL */
 {
 #if HD_VL >= 16
 	max_stage(x, 8);
@@ -148,19 +148,19 @@ INLINE V vexp(V x)
 
 /* c (HD_MR x nv vectors) = [c +] sum over k of a(row, k) b(k, column); a's steps are `row`
  * and `col` elements */
-INLINE void tile(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b,
-		 int64_t ldb, int k0, int k1, int add, const int nv)
+INLINE void tile(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b, int64_t ldb, int k0,
+		 int k1, int add, const int nv)
 {
 	V x[HD_MR][2];
 
-	#pragma GCC unroll 8
+#pragma GCC unroll 8
 	for (int i = 0; i < HD_MR; i++)
 		for (int j = 0; j < nv; j++)
 			x[i][j] = add ? load(c + i * ldc + j * HD_VL) : (V){ 0 };
 	for (int64_t k = k0; k < k1; k++) {
 		V b0 = load(b + k * ldb), b1 = nv > 1 ? load(b + k * ldb + HD_VL) : b0;
 
-		#pragma GCC unroll 8
+#pragma GCC unroll 8
 		for (int i = 0; i < HD_MR; i++) {
 			float s = a[i * row + k * col];
 
@@ -169,14 +169,14 @@ INLINE void tile(float *c, int64_t ldc, const float *a, int64_t row, int64_t col
 				x[i][1] += s * b1;
 		}
 	}
-	#pragma GCC unroll 8
+#pragma GCC unroll 8
 	for (int i = 0; i < HD_MR; i++)
 		for (int j = 0; j < nv; j++)
 			store(c + i * ldc + j * HD_VL, x[i][j]);
 }
 
-INLINE void product(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b,
-		    int64_t ldb, const struct span *s, int ntiles, int add)
+INLINE void product(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b, int64_t ldb,
+		    const struct span *s, int ntiles, int add)
 {
 	for (int i = 0; i < ntiles; i++) {
 		const float *ai = a + i * HD_MR * row;
@@ -191,17 +191,15 @@ INLINE void product(float *c, int64_t ldc, const float *a, int64_t row, int64_t 
 }
 
 /* a row-major, its rows lda apart */
-static __attribute__((noinline)) void product_n(float *c, int64_t ldc, const float *a, int64_t lda,
-						const float *b, int64_t ldb, const struct span *s,
-						int ntiles, int add)
+static __attribute__((noinline)) void product_n(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
+						int64_t ldb, const struct span *s, int ntiles, int add)
 {
 	product(c, ldc, a, lda, 1, b, ldb, s, ntiles, add);
 }
 
 /* a transposed: row i is column i of a BLOCK x BLOCK block */
-static __attribute__((noinline)) void product_t(float *c, int64_t ldc, const float *a,
-						const float *b, int64_t ldb, const struct span *s,
-						int ntiles, int add)
+static __attribute__((noinline)) void product_t(float *c, int64_t ldc, const float *a, const float *b, int64_t ldb,
+						const struct span *s, int ntiles, int add)
 {
 	product(c, ldc, a, 1, BLOCK, b, ldb, s, ntiles, add);
 }
@@ -248,8 +246,7 @@ INLINE void give(const struct hd_attention *t, void *x, int64_t at, V v)
 }
 
 /* n rows of `dim` elements, `step` apart -> BLOCK rows of `padded`, times `factor`, the rest zero */
-static void pack_rows(const struct hd_attention *t, float *to, const void *x, int64_t step, int64_t n,
-		      float factor)
+static void pack_rows(const struct hd_attention *t, float *to, const void *x, int64_t step, int64_t n, float factor)
 {
 	int64_t whole = t->dim / HD_VL * HD_VL;
 
@@ -273,11 +270,11 @@ static void pack_columns(const struct hd_attention *t, float *to, const void *x,
 		memset(to, 0, (size_t)(t->dim * BLOCK) * sizeof(*to));
 	for (int64_t i = 0; i < rows; i += HD_VL)
 		for (int64_t d = 0; d < whole; d += HD_VL) {
-			#pragma GCC unroll 16
+#pragma GCC unroll 16
 			for (int k = 0; k < HD_VL; k++)
 				v[k] = take(t, x, (i + k) * step + d);
 			transpose(v);
-			#pragma GCC unroll 16
+#pragma GCC unroll 16
 			for (int k = 0; k < HD_VL; k++)
 				store(to + (d + k) * BLOCK + i, v[k]);
 		}
@@ -287,8 +284,8 @@ static void pack_columns(const struct hd_attention *t, float *to, const void *x,
 }
 
 /* to x from element `at` on */
-static void unpack_rows(const struct hd_attention *t, void *x, int64_t at, int64_t step, const float *from,
-			int64_t n, float factor)
+static void unpack_rows(const struct hd_attention *t, void *x, int64_t at, int64_t step, const float *from, int64_t n,
+			float factor)
 {
 	int64_t whole = t->dim / HD_VL * HD_VL;
 
@@ -302,9 +299,9 @@ static void unpack_rows(const struct hd_attention *t, void *x, int64_t at, int64
 
 /* ---- a pair of blocks ------------------------------------------------------------------------ */
 
-struct pair {		/* block of queries against block of keys */
+struct pair { /* block of queries against block of keys */
 	int nq, nk, tiles_q, tiles_k;
-	int seen[BLOCK];	/* per query: so many of the keys; grows with the query */
+	int seen[BLOCK]; /* per query: so many of the keys; grows with the query */
 	struct span scores[TILES], by_key[TILES], by_query[TILES];
 };
 
@@ -338,13 +335,12 @@ static int pair_set(const struct hd_attention *t, struct pair *p, int64_t i, int
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-struct rows {		/* running softmax of one block of queries */
-	V sum[BLOCK];		/* each lane for its columns */
+struct rows {         /* running softmax of one block of queries */
+	V sum[BLOCK]; /* each lane for its columns */
 	V max[BLOCK / HD_VL];
 };
 
-INLINE V visible(const float *s, int c, int seen,
-		 const int masked) /* HD_VL scores from column c on */
+INLINE V visible(const float *s, int c, int seen, const int masked) /* HD_VL scores from column c on */
 {
 	if (!masked)
 		return load(s + c);
@@ -352,12 +348,12 @@ INLINE V visible(const float *s, int c, int seen,
 }
 
 /* Scores of one row s -> exp(s - max); what was summed before is rescaled */
-INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum, float max, float by,
-			int seen, const int masked)
+INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum, float max, float by, int seen,
+			const int masked)
 {
 	V total = *sum * by;
 
-	#pragma GCC unroll 4
+#pragma GCC unroll 4
 	for (int c = 0; c < BLOCK; c += HD_VL) {
 		V x = vexp(visible(s, c, seen, masked) - max);
 
@@ -371,12 +367,12 @@ INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum
 
 /* HD_VL rows at once, so that their maxima come out as one vector: a maximum per row would
  * wait for its own lanes */
-INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s, float *o,
-			 const int *seen, const int masked)
+INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s, float *o, const int *seen,
+			 const int masked)
 {
 	V x[HD_VL], now, by;
 
-	#pragma GCC unroll 16
+#pragma GCC unroll 16
 	for (int i = 0; i < HD_VL; i++) {
 		x[i] = visible(s + i * BLOCK, 0, seen[i], masked);
 		for (int c = HD_VL; c < BLOCK; c += HD_VL)
@@ -385,15 +381,13 @@ INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s,
 	now = vmax(maxima(x), *max);
 	by = vexp(*max - now);
 	*max = now;
-	if (masked)		/* nothing seen yet: all terms become 0 */
+	if (masked) /* nothing seen yet: all terms become 0 */
 		now = choose(now > -INFINITY, now, (V){ 0 });
 	for (int i = 0; i < HD_VL; i++)
-		softmax_row(t, s + i * BLOCK, o + i * hd_att_padded(t), &sum[i], now[i], by[i], seen[i],
-			    masked);
+		softmax_row(t, s + i * BLOCK, o + i * hd_att_padded(t), &sum[i], now[i], by[i], seen[i], masked);
 }
 
-static void softmax(const struct hd_attention *t, struct rows *st, float *s, float *o, const int *seen,
-		    int nq)
+static void softmax(const struct hd_attention *t, struct rows *st, float *s, float *o, const int *seen, int nq)
 {
 	for (int g = 0; g * HD_VL < nq; g++, s += HD_VL * BLOCK, o += HD_VL * hd_att_padded(t)) {
 		const int *see = seen + g * HD_VL;
@@ -411,21 +405,18 @@ static void finish(const struct hd_attention *t, const struct rows *st, void *o,
 	for (int64_t r = 0; r < n; r++) {
 		float sum = vsum(st->sum[r]);
 
-		unpack_rows(t, o, at + r * t->heads * t->dim, 0, from + r * hd_att_padded(t), 1,
-			    sum > 0 ? 1 / sum : 0);
+		unpack_rows(t, o, at + r * t->heads * t->dim, 0, from + r * hd_att_padded(t), 1, sum > 0 ? 1 / sum : 0);
 		lse[r] = sum > 0 ? st->max[r / HD_VL][r % HD_VL] + logf(sum) : -INFINITY;
 	}
 }
 
-static void forward(const struct hd_attention *t, float *scratch, void *const *out,
-		    void *const *in, int64_t b, int64_t h)
+static void forward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in, int64_t b,
+		    int64_t h)
 {
-	int64_t nkb = hd_att_blocks(t->keys), kv_step = t->kv_heads * t->dim,
-		q_step = t->heads * t->dim;
+	int64_t nkb = hd_att_blocks(t->keys), kv_step = t->kv_heads * t->dim, q_step = t->heads * t->dim;
 	int64_t kv = (t->head0 + h) / t->group - t->kv0, panel = BLOCK * hd_att_padded(t);
 	int64_t base = (b * t->keys * t->kv_heads + kv) * t->dim;
-	float *kt = scratch, *vp = kt + nkb * panel, *q = vp + nkb * panel, *o = q + panel,
-	      *s = o + panel;
+	float *kt = scratch, *vp = kt + nkb * panel, *q = vp + nkb * panel, *o = q + panel, *s = o + panel;
 	struct pair p;
 	struct rows st;
 
@@ -445,11 +436,10 @@ static void forward(const struct hd_attention *t, float *scratch, void *const *o
 		for (int g = 0; g < BLOCK / HD_VL; g++)
 			st.max[g] = (V){ 0 } - INFINITY;
 		for (int64_t j = 0; j < nkb && pair_set(t, &p, i, j); j++) {
-			product_n(s, BLOCK, q, hd_att_padded(t), kt + j * panel, BLOCK, p.scores,
-				  p.tiles_q, 0);
+			product_n(s, BLOCK, q, hd_att_padded(t), kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
 			softmax(t, &st, s, o, p.seen, p.nq);
-			product_n(o, hd_att_padded(t), s, BLOCK, vp + j * panel, hd_att_padded(t), p.by_key,
-				  p.tiles_q, 1);
+			product_n(o, hd_att_padded(t), s, BLOCK, vp + j * panel, hd_att_padded(t), p.by_key, p.tiles_q,
+				  1);
 		}
 		finish(t, &st, out[0], at, (float *)out[1] + (b * t->heads + h) * t->seq + i * BLOCK, o, n);
 	}
@@ -458,10 +448,10 @@ static void forward(const struct hd_attention *t, float *scratch, void *const *o
 /* ---- backward -------------------------------------------------------------------------------- */
 
 struct panels {
-	float *k, *kt, *vt, *dk, *dv;		/* keys, all blocks */
-	float *q, *d_o, *dq;			/* queries of one head, all blocks; q times scale */
+	float *k, *kt, *vt, *dk, *dv; /* keys, all blocks */
+	float *q, *d_o, *dq;          /* queries of one head, all blocks; q times scale */
 	float *lse, *delta;
-	float *s, *dp;				/* BLOCK x BLOCK */
+	float *s, *dp; /* BLOCK x BLOCK */
 };
 
 static void panels_set(const struct hd_attention *t, struct panels *x, float *scratch)
@@ -495,8 +485,7 @@ INLINE float vdot(const struct hd_attention *t, const void *x, const void *y, in
 	return vsum(sum) + tail;
 }
 
-static void pack_head(const struct hd_attention *t, struct panels *x, void *const *in, int64_t b,
-		      int64_t h)
+static void pack_head(const struct hd_attention *t, struct panels *x, void *const *in, int64_t b, int64_t h)
 {
 	int64_t step = t->heads * t->dim, blocks = hd_att_blocks(t->seq), panel = BLOCK * hd_att_padded(t);
 
@@ -507,14 +496,11 @@ static void pack_head(const struct hd_attention *t, struct panels *x, void *cons
 		pack_rows(t, x->q + i * panel, element(t, in[0], at), step, n, t->scale);
 		pack_rows(t, x->d_o + i * panel, element(t, in[5], at), step, n, 1);
 		for (int64_t r = 0; r < BLOCK; r++) {
-			float lse = r < n ? ((const float *)in[4])[(b * t->heads + h) * t->seq + i * BLOCK + r]
-					  : INFINITY;
+			float lse =
+				r < n ? ((const float *)in[4])[(b * t->heads + h) * t->seq + i * BLOCK + r] : INFINITY;
 
-			x->lse[i * BLOCK + r] =
-				lse > -INFINITY ? lse : INFINITY; /* sees nothing: all terms 0 */
-			x->delta[i * BLOCK + r] =
-				r < n ? vdot(t, in[3], in[5], at + r * step, t->dim)
-				      : 0;
+			x->lse[i * BLOCK + r] = lse > -INFINITY ? lse : INFINITY; /* sees nothing: all terms 0 */
+			x->delta[i * BLOCK + r] = r < n ? vdot(t, in[3], in[5], at + r * step, t->dim) : 0;
 		}
 	}
 	memset(x->dq, 0, (size_t)(blocks * panel) * sizeof(*x->dq));
@@ -523,7 +509,7 @@ static void pack_head(const struct hd_attention *t, struct panels *x, void *cons
 /* Of one row, s: scores -> probabilities; dp -> ds */
 INLINE void row_d(float *s, float *dp, float lse, float delta, int seen, const int masked)
 {
-	#pragma GCC unroll 4
+#pragma GCC unroll 4
 	for (int c = 0; c < BLOCK; c += HD_VL) {
 		V x = vexp(load(s + c) - lse);
 		V d = x * (load(dp + c) - delta);
@@ -539,8 +525,7 @@ INLINE void row_d(float *s, float *dp, float lse, float delta, int seen, const i
 	}
 }
 
-static void probabilities(float *s, float *dp, const struct pair *p, const float *lse,
-			  const float *delta)
+static void probabilities(float *s, float *dp, const struct pair *p, const float *lse, const float *delta)
 {
 	for (int r = 0; r < p->tiles_q * HD_MR; r++, s += BLOCK, dp += BLOCK) {
 		if (p->seen[r] == BLOCK)
@@ -561,30 +546,25 @@ static void head_d(const struct hd_attention *t, struct panels *x)
 
 			if (!pair_set(t, &p, i, j))
 				continue;
-			product_n(x->s, BLOCK, q, w, x->kt + j * panel, BLOCK, p.scores, p.tiles_q,
-				  0);
-			product_n(x->dp, BLOCK, d_o, w, x->vt + j * panel, BLOCK, p.scores,
-				  p.tiles_q, 0);
+			product_n(x->s, BLOCK, q, w, x->kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
+			product_n(x->dp, BLOCK, d_o, w, x->vt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
 			probabilities(x->s, x->dp, &p, x->lse + i * BLOCK, x->delta + i * BLOCK);
 			product_t(x->dv + j * panel, w, x->s, d_o, w, p.by_query, p.tiles_k, 1);
 			product_t(x->dk + j * panel, w, x->dp, q, w, p.by_query, p.tiles_k, 1);
-			product_n(x->dq + i * panel, w, x->dp, BLOCK, x->k + j * panel, w, p.by_key,
-				  p.tiles_q, 1);
+			product_n(x->dq + i * panel, w, x->dp, BLOCK, x->k + j * panel, w, p.by_key, p.tiles_q, 1);
 		}
 }
 
-static void backward(const struct hd_attention *t, float *scratch, void *const *out,
-		     void *const *in, int64_t b, int64_t kv)
+static void backward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in, int64_t b,
+		     int64_t kv)
 {
-	int64_t step = t->kv_heads * t->dim, panel = BLOCK * hd_att_padded(t),
-		nkb = hd_att_blocks(t->keys);
+	int64_t step = t->kv_heads * t->dim, panel = BLOCK * hd_att_padded(t), nkb = hd_att_blocks(t->keys);
 	int64_t base = (b * t->keys * t->kv_heads + kv) * t->dim;
 	struct panels x;
 
 	panels_set(t, &x, scratch);
 	for (int64_t j = 0; j < nkb; j++) {
-		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK,
-			at = base + j * BLOCK * step;
+		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK, at = base + j * BLOCK * step;
 
 		pack_rows(t, x.k + j * panel, element(t, in[1], at), step, n, 1);
 		pack_columns(t, x.kt + j * panel, element(t, in[1], at), step, n);
@@ -596,12 +576,10 @@ static void backward(const struct hd_attention *t, float *scratch, void *const *
 			continue;
 		pack_head(t, &x, in, b, h);
 		head_d(t, &x);
-		unpack_rows(t, out[0], (b * t->seq * t->heads + h) * t->dim, t->heads * t->dim,
-			    x.dq, t->seq, t->scale);
+		unpack_rows(t, out[0], (b * t->seq * t->heads + h) * t->dim, t->heads * t->dim, x.dq, t->seq, t->scale);
 	}
 	unpack_rows(t, out[1], base, step, x.dk, t->keys, 1);
 	unpack_rows(t, out[2], base, step, x.dv, t->keys, 1);
 }
 
 const struct hd_att_isa HD_ISA = { .forward = forward, .backward = backward };
-

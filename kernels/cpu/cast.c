@@ -8,7 +8,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/prepare/elementwise.h"
 
-#define PIECE 2048		/* a multiple of 8, so that pieces of signs begin at whole bytes */
+#define PIECE 2048 /* a multiple of 8, so that pieces of signs begin at whole bytes */
 
 HD_PREPARE(prepare, "cast", HD_DTYPE_F32, hd_prepare_cast(c, p))
 
@@ -61,7 +61,7 @@ HD_CLONES static void to_signs(uint8_t *y, const float *x, int64_t n)
 		uint32_t byte = 0, top = (uint32_t)hd_min(8, n - j);
 
 		for (uint32_t k = 0; k < top; k++)
-			byte |= (uint32_t)!(x[j + k] < 0) << k;
+			byte |= (uint32_t) !(x[j + k] < 0) << k;
 		y[j / 8] = (uint8_t)byte;
 	}
 }

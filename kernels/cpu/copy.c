@@ -15,8 +15,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 {
 	const char *x = (const char *)in[0] + p->n[HD_COPY_SRC];
 	char *y = (char *)out[0] + p->n[HD_COPY_DST];
-	int64_t bytes = p->n[HD_COPY_RUN], cuts = (bytes + PIECE - 1) / PIECE,
-		runs = p->n[HD_COPY_RUNS];
+	int64_t bytes = p->n[HD_COPY_RUN], cuts = (bytes + PIECE - 1) / PIECE, runs = p->n[HD_COPY_RUNS];
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (runs * bytes >= 4 * HD_SMALL)

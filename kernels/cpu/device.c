@@ -22,8 +22,14 @@ static void close_device(void)
 }
 
 static const struct hd_device_ops ops = {
-	.name = "cpu", .open = open_device, .close = close_device, .kernel = hd_cpu_kernel,
-	.fixed = hd_mm_fixed, .settle = hd_mm_settle, .product_rate = hd_mm_rate, .slow = hd_mm_slow,
+	.name = "cpu",
+	.open = open_device,
+	.close = close_device,
+	.kernel = hd_cpu_kernel,
+	.fixed = hd_mm_fixed,
+	.settle = hd_mm_settle,
+	.product_rate = hd_mm_rate,
+	.slow = hd_mm_slow,
 };
 
 const struct hd_device_ops *hd_device_cpu(void)

@@ -9,16 +9,14 @@
 
 HD_PREPARE_LOW(prepare, "dropout", "t", "t", hd_prepare_dropout(c, p))
 
-HD_CLONES static void row(float *y, const float *x, uint64_t key, uint64_t index, double drop,
-			  int64_t n)
+HD_CLONES static void row(float *y, const float *x, uint64_t key, uint64_t index, double drop, int64_t n)
 {
 	float scale = (float)(1 / (1 - drop));
 	uint64_t limit = hd_dropout_limit(drop);
 
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
-		y[j] = hd_float_of(hd_bits_of(x[j] * scale) &
-				   ~hd_dropout_mask(key, index + (uint64_t)j, limit));
+		y[j] = hd_float_of(hd_bits_of(x[j] * scale) & ~hd_dropout_mask(key, index + (uint64_t)j, limit));
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

@@ -20,7 +20,10 @@ struct product {
 	int64_t count[3];
 };
 
-static struct { float *mem; int64_t floats; } wide;
+static struct {
+	float *mem;
+	int64_t floats;
+} wide;
 
 static int wide_reserve(int64_t floats)
 {
@@ -167,7 +170,7 @@ static void locate(const struct einsum *e, int64_t i, int inner, int64_t at[OPER
 /* c = (keep ? c : 0) + bias + add + product */
 static void plain(const struct einsum *e, void *const *mem, int keep)
 {
-	#pragma omp parallel for
+#pragma omp parallel for
 	for (int64_t i = 0; i < e->count; i++) {
 		int64_t at[OPERANDS];
 		double x = keep ? load(mem[OP_C], e->dtype[OP_C], i) : 0;
@@ -218,7 +221,8 @@ static void start(const struct einsum *e, void *const *mem, int keep)
 
 #pragma omp parallel for schedule(static) if (e->count >= HD_SMALL)
 	for (int64_t i = 0; i < total; i++) {
-		int64_t row = i / pieces, from = i % pieces * HD_PIECE, n = hd_min(HD_PIECE, last->n - from), at[OPERANDS];
+		int64_t row = i / pieces, from = i % pieces * HD_PIECE, n = hd_min(HD_PIECE, last->n - from),
+			at[OPERANDS];
 		int64_t to = row * last->n + from;
 		float y[HD_PIECE], low[HD_PIECE];
 
@@ -253,9 +257,8 @@ static int products(const struct product *p, void *const *mem, int sum)
 
 		for (int j = 0; j < e->nouter; j++)
 			again |= at[j] && !e->outer[j].stride[OP_C];
-		HD_TRY(hd_mm_run(p->mm, sum || again, shift(e, mem, OP_C, off[OP_C]),
-				 shift(e, mem, a, off[OP_A]), shift(e, mem, b, off[OP_B]),
-				 shift(e, mem, OP_BIAS, off[OP_BIAS])));
+		HD_TRY(hd_mm_run(p->mm, sum || again, shift(e, mem, OP_C, off[OP_C]), shift(e, mem, a, off[OP_A]),
+				 shift(e, mem, b, off[OP_B]), shift(e, mem, OP_BIAS, off[OP_BIAS])));
 		for (; i >= 0; i--) {
 			for (int o = 0; o < OPERANDS; o++)
 				off[o] += e->outer[i].stride[o];
@@ -330,7 +333,7 @@ static void run_product(const struct product *p, void *const *out, void *const *
 		mem[OP_BIAS] = in[2];
 	if (e->dtype[OP_ADD])
 		mem[OP_ADD] = in[e->dtype[OP_BIAS] ? 3 : 2];
-	if (mem[OP_ADD] == out[0] && mem[OP_ADD]) {	/* in place: what c holds is the addend */
+	if (mem[OP_ADD] == out[0] && mem[OP_ADD]) { /* in place: what c holds is the addend */
 		mem[OP_ADD] = NULL;
 		keep = 1;
 	}
@@ -356,5 +359,4 @@ static void run_product(const struct product *p, void *const *out, void *const *
 	}
 }
 
-const struct hd_kernel hd_cpu_einsum = {
-	.name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run};
+const struct hd_kernel hd_cpu_einsum = { .name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run };

@@ -35,7 +35,7 @@ static inline float hd_expf(float x)
 
 	t = x * 1.44269504f + magic;
 	n = t - magic;
-	r = x - n * 0x1.62e4p-1f;		/* ln 2 in two parts: 15 bits times n is exact */
+	r = x - n * 0x1.62e4p-1f; /* ln 2 in two parts: 15 bits times n is exact */
 	r = r - n * 1.42860682e-6f;
 	p = hd_exp_reduced(r) * hd_float_of(hd_bits_of(t) << 23);
 	p = x < -87.5f ? 0 : p; /* here, not before: gcc would make three paths of a clamped x */
@@ -57,8 +57,8 @@ static inline float hd_pick(int c, float x, float y)
 
 static inline float hd_expf_all(float x)
 {
-	const float magic = 0x1.8p23f;		/* adding it leaves an integer in the low bits */
-	float in = hd_pick(x > 89, 89, hd_pick(x < -104, -104, x));	/* beyond: inf and 0 as well */
+	const float magic = 0x1.8p23f;                              /* adding it leaves an integer in the low bits */
+	float in = hd_pick(x > 89, 89, hd_pick(x < -104, -104, x)); /* beyond: inf and 0 as well */
 	float t = in * 1.44269504f + magic, n = t - magic, r, y;
 	int32_t k = (int32_t)(hd_bits_of(t) - 0x4b400000u), half = k >> 1;
 
@@ -90,7 +90,7 @@ static inline float hd_logf_all(float x)
 	y = y * m * z - 2.12194440e-4f * e - 0.5f * z;
 	y = m + y + 0.693359375f * e;
 	y = hd_pick(x == 0, -__builtin_inff(), hd_pick(x < 0, __builtin_nanf(""), y));
-	return hd_pick(x <= largest, y, x);		/* inf and nan stay */
+	return hd_pick(x <= largest, y, x); /* inf and nan stay */
 }
 
 static inline float hd_tanhf_all(float x)

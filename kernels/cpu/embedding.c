@@ -58,7 +58,8 @@ static inline __attribute__((always_inline)) void scatter_any(const struct hd_pr
 	}
 }
 
-HD_CLONES static void scatter(const struct hd_prep *p, float *dw, const int32_t *ids, const void *dx, int64_t from, int64_t to)
+HD_CLONES static void scatter(const struct hd_prep *p, float *dw, const int32_t *ids, const void *dx, int64_t from,
+			      int64_t to)
 {
 	scatter_any(p, dw, ids, dx, from, to, 0);
 }
@@ -69,8 +70,7 @@ HD_CLONES static void scatter_low(const struct hd_prep *p, float *dw, const int3
 	scatter_any(p, dw, ids, dx, from, to, 1);
 }
 
-static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
-		   const struct hd_run *r)
+static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t cols = p->n[1], all = p->n[2] * cols;
 	float *dw = out[0];
@@ -91,4 +91,5 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
 
 const struct hd_kernel hd_cpu_embedding = { .name = "embedding", .prepare = prepare, .run = run };
 const struct hd_kernel hd_cpu_embedding_dw = {
-	.name = "embedding_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
+	.name = "embedding_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw
+};

@@ -16,7 +16,10 @@ HD_PREPARE_LOW(prepare_combine, "combine", GATED(c), "t", hd_prepare_combine(c, 
 HD_PREPARE_LOW(prepare_combine_dg, "combine_dg", "tt*", "f", hd_prepare_combine_dg(c, p))
 
 /* Scratch of a piece of tokens, which is whole units and whole groups: sums (E + 3), E f_e (E), places taken (E). */
-static int64_t piece_of(const struct hd_prep *p) { return p->n[4] > p->n[6] ? p->n[4] : p->n[6]; }
+static int64_t piece_of(const struct hd_prep *p)
+{
+	return p->n[4] > p->n[6] ? p->n[4] : p->n[6];
+}
 
 static int with_scratch(struct hd_prep *p, int rc)
 {
@@ -35,7 +38,7 @@ HD_CLONES static float largest(const float *z, int64_t n)
 {
 	float max = z[0];
 
-#pragma omp simd reduction(max:max)
+#pragma omp simd reduction(max : max)
 	for (int64_t e = 0; e < n; e++)
 		max = z[e] > max ? z[e] : max;
 	return max;
@@ -45,7 +48,7 @@ HD_CLONES static float sum_exp(const float *z, float max, int64_t n)
 {
 	float sum = 0;
 
-#pragma omp simd reduction(+:sum)
+#pragma omp simd reduction(+ : sum)
 	for (int64_t e = 0; e < n; e++)
 		sum += hd_expf(z[e] - max);
 	return sum;
@@ -101,8 +104,8 @@ static void each_token(const struct hd_prep *p, const float *z, float *gates, in
 	sums[1] += lse * lse;
 }
 
-static void fill_places(const struct hd_prep *p, const struct hd_run *r, int64_t first, float *gates, int32_t *slots, double *sums,
-			double *taken)
+static void fill_places(const struct hd_prep *p, const struct hd_run *r, int64_t first, float *gates, int32_t *slots,
+			double *sums, double *taken)
 {
 	uint64_t key = hd_key(r->seed, "second expert", hd_hash64((uint64_t)r->step) ^ (uint64_t)p->n[10]);
 	int64_t k = p->n[3], token0 = (r->sample0 + p->n[11]) * p->n[1];
@@ -124,7 +127,10 @@ static void fill_places(const struct hd_prep *p, const struct hd_run *r, int64_t
 		}
 }
 
-static int64_t expert_of(const struct hd_prep *p, int32_t slot) { return slot < 0 ? -1 - slot : slot / p->n[5]; }
+static int64_t expert_of(const struct hd_prep *p, int32_t slot)
+{
+	return slot < 0 ? -1 - slot : slot / p->n[5];
+}
 
 static void fractions(const struct hd_prep *p, int64_t first, const int32_t *slots, double *f)
 {
@@ -152,8 +158,8 @@ static double balance(const float *z, const double *f, int64_t n)
 	return sum / all;
 }
 
-static void piece(const struct hd_prep *p, const struct hd_run *r, int64_t first, const float *z, float *gates, int32_t *slots,
-		  double *sums)
+static void piece(const struct hd_prep *p, const struct hd_run *r, int64_t first, const float *z, float *gates,
+		  int32_t *slots, double *sums)
 {
 	int64_t E = p->n[2], k = p->n[3], n = piece_of(p);
 	double *f = sums + E + 3;
@@ -200,8 +206,8 @@ static void route(const struct hd_prep *p, void *const *out, void *const *in, co
 }
 
 /* f: E f_e of the token's group */
-static void token_d(const struct hd_prep *p, const struct hd_run *r, const float *z, const int32_t *slots, const float *dg,
-		    const double *f, float *dz)
+static void token_d(const struct hd_prep *p, const struct hd_run *r, const float *z, const int32_t *slots,
+		    const float *dg, const double *f, float *dz)
 {
 	int64_t E = p->n[2], k = p->n[3], chosen[64];
 	float max = largest(z, E), sum = sum_exp(z, max, E), g[64];
@@ -216,7 +222,8 @@ static void token_d(const struct hd_prep *p, const struct hd_run *r, const float
 	for (int64_t e = 0; e < E; e++)
 		mean += (double)(hd_expf(z[e] - max) / sum) * f[e];
 	for (int64_t e = 0; e < E; e++)
-		dz[e] = (float)((double)(hd_expf(z[e] - max) / sum) * (aux * (f[e] - mean) + zs - (p->n[8] ? 0 : inner)));
+		dz[e] = (float)((double)(hd_expf(z[e] - max) / sum) *
+				(aux * (f[e] - mean) + zs - (p->n[8] ? 0 : inner)));
 	for (int64_t j = 0; j < k; j++)
 		dz[chosen[j]] += (float)(g[j] * ((slots[j] < 0 ? 0 : (double)dg[j]) - (p->n[8] ? inner : 0)));
 }
@@ -265,7 +272,7 @@ HD_CLONES static float dot(const float *x, const float *y, int64_t n)
 {
 	float sum = 0;
 
-#pragma omp simd reduction(+:sum)
+#pragma omp simd reduction(+ : sum)
 	for (int64_t c = 0; c < n; c++)
 		sum += x[c] * y[c];
 	return sum;
@@ -344,8 +351,10 @@ static void combine(const struct hd_prep *p, void *const *out, void *const *in, 
 
 			for (int64_t c = i * k; c < (i + 1) * k; c++)
 				if (slots[c] >= 0)
-					(some++ ? add_scaled : scaled)(x, hd_read(in[0], t, row_of(p, c, slots[c]) * cols + j, n, wide),
-								       gates ? gates[c] : 1, n);
+					(some++ ? add_scaled
+						: scaled)(x,
+							  hd_read(in[0], t, row_of(p, c, slots[c]) * cols + j, n, wide),
+							  gates ? gates[c] : 1, n);
 			if (!some)
 				memset(x, 0, (size_t)n * sizeof(*x));
 			hd_write(out[0], t, i * cols + j, n, sum);

@@ -27,8 +27,7 @@ HD_CLONES static void gelu_d(float *dx, const float *x, const float *dy, int64_t
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++) {
-		float v = hd_clamp(x[j], -16, 16), q = CUBIC * v * v,
-		      s = hd_sigmoid(TWO_ROOT_2_PI * v * (1 + q));
+		float v = hd_clamp(x[j], -16, 16), q = CUBIC * v * v, s = hd_sigmoid(TWO_ROOT_2_PI * v * (1 + q));
 
 		dx[j] = dy[j] * (s + v * s * (1 - s) * (TWO_ROOT_2_PI * (1 + 3 * q)));
 	}
@@ -48,8 +47,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
-		  const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t n = hd_used(r, p->n[0]), t = p->n[14], step = hd_step(t);
 

@@ -11,9 +11,12 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/prepare/grouped.h"
 
-#define BLOCK 256		/* rows, and columns of weights, of bf16 that are fp32 at a time */
+#define BLOCK 256 /* rows, and columns of weights, of bf16 that are fp32 at a time */
 
-static struct { float *mem; int64_t floats; } wide;
+static struct {
+	float *mem;
+	int64_t floats;
+} wide;
 
 static int reserve(int64_t floats, struct hd_err *err)
 {
@@ -22,7 +25,8 @@ static int reserve(int64_t floats, struct hd_err *err)
 	if (floats <= wide.floats)
 		return 0;
 	if (posix_memalign(&mem, 4096, (size_t)floats * sizeof(float)))
-		return hd_err_set(err, HD_ENOMEM, "grouped: no memory for %lld bytes of scratch", (long long)floats * 4);
+		return hd_err_set(err, HD_ENOMEM, "grouped: no memory for %lld bytes of scratch",
+				  (long long)floats * 4);
 	free(wide.mem);
 	wide.mem = mem;
 	wide.floats = floats;
@@ -38,7 +42,8 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 
 	HD_TRY(prepare_shared(d, p, err));
 	if (p->n[15] != (p->n[4] ? HD_DTYPE_F32 : p->n[14]))
-		return hd_err_set(err, HD_ENOTSUP, "grouped: output 0 has dtype %s, it must be %s", hd_dtype_name((uint32_t)p->n[15]),
+		return hd_err_set(err, HD_ENOTSUP, "grouped: output 0 has dtype %s, it must be %s",
+				  hd_dtype_name((uint32_t)p->n[15]),
 				  hd_dtype_name(p->n[4] ? HD_DTYPE_F32 : (uint32_t)p->n[14]));
 	k = p->n[2], n = p->n[3];
 	rows = BLOCK * (k + n), weights = BLOCK * k + BLOCK * k + BLOCK * BLOCK;
@@ -74,7 +79,8 @@ static void raise_rows(float *y, const uint16_t *x, int64_t rows, int64_t cols, 
 }
 
 /* The same as rows_product, of bf16: a block of columns of w stays while the rows pass. */
-static void rows_product_low(const struct hd_prep *p, uint16_t *y, const uint16_t *a, const uint16_t *w, int64_t rows, int keep)
+static void rows_product_low(const struct hd_prep *p, uint16_t *y, const uint16_t *a, const uint16_t *w, int64_t rows,
+			     int keep)
 {
 	int64_t k = p->n[2], n = p->n[3];
 	float *wf = wide.mem, *af = wf + BLOCK * k, *yf = af + BLOCK * k;
@@ -92,15 +98,16 @@ static void rows_product_low(const struct hd_prep *p, uint16_t *y, const uint16_
 			raise_rows(af, a + i * k, m, k, k);
 			if (keep)
 				raise_rows(yf, y + i * n + c, m, cols, n);
-			hd_mm_sgemm('N', p->n[5] ? 'T' : 'N', (int64_t[]){ m, cols, k }, af, k, wf, p->n[5] ? k : cols, keep ? 1 : 0, yf,
-				    cols);
+			hd_mm_sgemm('N', p->n[5] ? 'T' : 'N', (int64_t[]){ m, cols, k }, af, k, wf, p->n[5] ? k : cols,
+				    keep ? 1 : 0, yf, cols);
 			for (int64_t r = 0; r < m; r++)
 				hd_pass_lower(y + (i + r) * n + c, yf + r * cols, cols);
 		}
 	}
 }
 
-static void weights_product_low(const struct hd_prep *p, float *w, const uint16_t *a, const uint16_t *x, int64_t rows, int keep)
+static void weights_product_low(const struct hd_prep *p, float *w, const uint16_t *a, const uint16_t *x, int64_t rows,
+				int keep)
 {
 	int64_t k = p->n[2], n = p->n[3];
 	float *af = wide.mem, *xf = af + BLOCK * k;

@@ -8,7 +8,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/simd.h"
 
-#define HD_PIECE 1024		/* elements of a piece that is converted */
+#define HD_PIECE 1024 /* elements of a piece that is converted */
 
 HD_CLONES static void hd_pass_lower(uint16_t *low, const float *w, int64_t n)
 {
@@ -46,7 +46,10 @@ __attribute__((unused)) static void hd_write(void *y, int64_t dtype, int64_t at,
 }
 
 /* Elements that are taken at a time. */
-static inline int64_t hd_step(int64_t dtype) { return dtype == HD_DTYPE_BF16 ? HD_PIECE : HD_CHUNK; }
+static inline int64_t hd_step(int64_t dtype)
+{
+	return dtype == HD_DTYPE_BF16 ? HD_PIECE : HD_CHUNK;
+}
 
 /* One element; `low` is a constant where this is used, so that loops are compiled for each dtype. */
 static inline __attribute__((always_inline)) float hd_get(const void *x, int low, int64_t j)

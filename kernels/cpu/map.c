@@ -17,28 +17,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 512			/* elements: 2 KiB a buffer */
-#define POOL (32 * BLOCK)		/* elements of all buffers of a thread, on its stack */
-#define SPLIT 32768			/* elements below which one thread is faster */
+#define BLOCK 512         /* elements: 2 KiB a buffer */
+#define POOL (32 * BLOCK) /* elements of all buffers of a thread, on its stack */
+#define SPLIT 32768       /* elements below which one thread is faster */
 
 enum { WHOLE, GATHER, SPREAD };
 enum { NO_BUFFER = -1 };
 
 struct value {
 	int32_t code, var, arg[3];
-	int32_t buffer;			/* NO_BUFFER: read in place, or the output itself */
+	int32_t buffer; /* NO_BUFFER: read in place, or the output itself */
 	float num;
 };
 
 struct program {
 	int n, buffers, block;
 	int64_t total;
-	int32_t nd;			/* dims of the output, neighbours joined where possible */
+	int32_t nd; /* dims of the output, neighbours joined where possible */
 	int64_t extent[HD_MAX_DIMS];
 	struct hd_map_input in[HD_MAP_INPUTS];
 	int how[HD_MAP_INPUTS];
-	uint32_t dtype;			/* of the output */
-	struct value v[];		/* the last one is the result */
+	uint32_t dtype;   /* of the output */
+	struct value v[]; /* the last one is the result */
 };
 
 /* -- prepare: operands ------------------------------------------------------------------------- */
@@ -117,7 +117,7 @@ static void set_values(struct program *p, const struct hd_expr *e)
 	for (int i = 0; i < e->n; i++) {
 		struct value v;
 
-		memset(&v, 0, sizeof(v));	/* compared as bytes */
+		memset(&v, 0, sizeof(v)); /* compared as bytes */
 		v.code = e->op[i].code;
 		v.buffer = NO_BUFFER;
 		if (v.code == HD_X_VAR)
@@ -163,7 +163,7 @@ static void set_buffers(struct program *p)
 			if (last[v->arg[k]] != i || a->buffer == NO_BUFFER || is_constant(p, a))
 				continue;
 			list[nfree++] = a->buffer;
-			last[v->arg[k]] = -1;	/* f(x, x) gives it back once */
+			last[v->arg[k]] = -1; /* f(x, x) gives it back once */
 		}
 	}
 	p->block = p->buffers > POOL / BLOCK ? POOL / p->buffers & ~15 : BLOCK;
@@ -207,8 +207,7 @@ static void read_row(float *y, const void *x, uint32_t dtype, int64_t at, int64_
 }
 
 /* The n elements of an input that belong to the output's elements from `from` on. */
-static void gather(float *y, const void *x, const struct program *p, const struct hd_map_input *o,
-		   int64_t from, int n)
+static void gather(float *y, const void *x, const struct program *p, const struct hd_map_input *o, int64_t from, int n)
 {
 	int64_t index[HD_MAX_DIMS], at = 0;
 	int last = p->nd - 1;
@@ -239,19 +238,16 @@ static inline float vsign(float x)
 	return x > 0 ? 1 : s;
 }
 
-static inline float vwhere(float c, float x, float y)	/* both are read: the choice is a blend */
+static inline float vwhere(float c, float x, float y) /* both are read: the choice is a blend */
 {
 	return c > 0 ? x : y;
 }
 
 #define EACH(e) \
-	_Pragma("omp simd") \
-	for (int i = 0; i < n; i++) \
-		y[i] = (e); \
+	_Pragma("omp simd") for (int i = 0; i < n; i++) y[i] = (e); \
 	break
 
-HD_CLONES static void compute(float *y, int code, const float *a, const float *b, const float *c,
-			   int n)
+HD_CLONES static void compute(float *y, int code, const float *a, const float *b, const float *c, int n)
 {
 	switch (code) {
 	case HD_X_ADD: EACH(a[i] + b[i]);
@@ -309,15 +305,13 @@ static void write_out(const struct program *p, void *out, const float *x, int64_
 		memmove(yf, x, (size_t)n * sizeof(*yf));
 }
 
-static void run_block(const struct program *p, float *pool, void *out, void *const *in,
-		      int64_t from, int n)
+static void run_block(const struct program *p, float *pool, void *out, void *const *in, int64_t from, int n)
 {
 	const float *at[HD_LEN(((struct hd_expr *)0)->op)];
 
 	for (int i = 0; i < p->n; i++) {
 		const struct value *v = &p->v[i];
-		float *y = v->buffer == NO_BUFFER ? (float *)out + from :
-			   pool + (size_t)v->buffer * p->block;
+		float *y = v->buffer == NO_BUFFER ? (float *)out + from : pool + (size_t)v->buffer * p->block;
 
 		at[i] = y;
 		if (v->code == HD_X_VAR && p->how[v->var] == WHOLE)
@@ -330,8 +324,7 @@ static void run_block(const struct program *p, float *pool, void *out, void *con
 	write_out(p, out, at[p->n - 1], from, n);
 }
 
-static void map_run(const struct hd_prep *prep, void *const *out, void *const *in,
-		    const struct hd_run *r)
+static void map_run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct program *p = prep->state;
 	int64_t blocks = (p->total + p->block - 1) / p->block;
@@ -347,8 +340,7 @@ static void map_run(const struct hd_prep *prep, void *const *out, void *const *i
 		for (int64_t b = me * blocks / all; b < end; b++) {
 			int64_t from = b * p->block, left = p->total - from;
 
-			run_block(p, pool, out[0], in, from,
-				  left < p->block ? (int)left : p->block);
+			run_block(p, pool, out[0], in, from, left < p->block ? (int)left : p->block);
 		}
 	}
 }

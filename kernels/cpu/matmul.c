@@ -18,9 +18,9 @@
 
 struct hd_mm {
 	struct hd_mm_shape shape;
-	struct hd_mm_primitive made[2];	/* overwrites, adds */
-	struct hd_mm_pieces *pieces[2];	/* in their place, if nothing may depend on time and threads */
-	int users, needs;		/* needs: bit 0 overwriting, bit 1 adding */
+	struct hd_mm_primitive made[2]; /* overwrites, adds */
+	struct hd_mm_pieces *pieces[2]; /* in their place, if nothing may depend on time and threads */
+	int users, needs;               /* needs: bit 0 overwriting, bit 1 adding */
 	struct hd_mm *next;
 };
 
@@ -76,8 +76,8 @@ static void key_of(char *key, const struct hd_mm_shape *s, int sum)
 	static const char *const names[] = { "a", "b", "c", "bias" };
 	char *at = key, *end = key + KEY;
 
-	at += snprintf(at, KEY, "product:dims=%d:bits=%u,%u,%u,%u", s->ndim, HD_BITS(s->dtype[0]),
-		       HD_BITS(s->dtype[1]), HD_BITS(s->dtype[2]), HD_BITS(s->dtype[3]));
+	at += snprintf(at, KEY, "product:dims=%d:bits=%u,%u,%u,%u", s->ndim, HD_BITS(s->dtype[0]), HD_BITS(s->dtype[1]),
+		       HD_BITS(s->dtype[2]), HD_BITS(s->dtype[3]));
 	at = put_list(at, end, "n", s->n, s->ndim);
 	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
 		at = put_list(at, end, names[o], s->stride[o], s->ndim);
@@ -115,8 +115,7 @@ static int shape_of(struct hd_mm_shape *s, int *sum, const char *key)
 		for (int d = 0; d < s->ndim; d++)
 			s->stride[o][d] = number(&key);
 	*sum = (int)number(&key);
-	return number(&key) ==
-	       omp_get_max_threads(); /* threads: another number cannot be timed here */
+	return number(&key) == omp_get_max_threads(); /* threads: another number cannot be timed here */
 }
 
 static struct pick *find_pick(const char *key, size_t len)
@@ -179,7 +178,7 @@ static int ensure(struct hd_mm *mm, int sum)
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-struct arena {			/* touched memory: untouched pages all read as one page of zeros */
+struct arena { /* touched memory: untouched pages all read as one page of zeros */
 	void *mem[HD_MM_OPERANDS];
 	size_t bytes[HD_MM_OPERANDS];
 };
@@ -220,7 +219,8 @@ static double time_once(struct hd_mm_primitive *p, struct arena *a)
 {
 	double t = hd_seconds();
 
-	hd_mm_execute(p->prim, &p->bound, scratch, a->mem[HD_MM_C], a->mem[HD_MM_A], a->mem[HD_MM_B], a->mem[HD_MM_BIAS]);
+	hd_mm_execute(p->prim, &p->bound, scratch, a->mem[HD_MM_C], a->mem[HD_MM_A], a->mem[HD_MM_B],
+		      a->mem[HD_MM_BIAS]);
 	return hd_seconds() - t;
 }
 
@@ -256,13 +256,11 @@ static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, i
 	if (!hd_mm_offers_begin(&o, s, sum, swap))
 		return n;
 	while ((pd = hd_mm_offers_next(&o, &begun))) {
-		int plain = strstr(hd_mm_name(pd), "ref") !=
-			    NULL; /* loops: only where nothing else is offered */
+		int plain = strstr(hd_mm_name(pd), "ref") != NULL; /* loops: only where nothing else is offered */
 
 		if (n < MAX_RIVALS && (!plain || !n) && hd_mm_scratch(pd) <= HD_MM_MAX_SCRATCH &&
 		    hd_mm_build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
-			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab",
-				 hd_mm_name(pd));
+			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab", hd_mm_name(pd));
 			r[n].best = 1e9;
 			n += reserve(r[n].p.scratch_bytes);
 		}
@@ -299,10 +297,10 @@ static int fastest(struct rival *r, int n, struct arena *a, double budget)
 
 static double rate_of(uint32_t dtype, int64_t size, double best)
 {
-	struct hd_mm_shape s = {.ndim = 3,
-				.dtype = {dtype, dtype, HD_DTYPE_F32},
-				.n = {size, size, size},
-				.stride = {{size, 0, 1}, {0, 1, size}, {size, 1, 0}}};
+	struct hd_mm_shape s = { .ndim = 3,
+				 .dtype = { dtype, dtype, HD_DTYPE_F32 },
+				 .n = { size, size, size },
+				 .stride = { { size, 0, 1 }, { 0, 1, size }, { size, 1, 0 } } };
 	struct rival r[MAX_RIVALS];
 	struct arena a = { 0 };
 	int n;
@@ -424,8 +422,14 @@ static void prepare_all(void)
 		}
 }
 
-void hd_mm_fixed(int yes) { fixed = yes; }
-int hd_mm_is_fixed(void) { return fixed; }
+void hd_mm_fixed(int yes)
+{
+	fixed = yes;
+}
+int hd_mm_is_fixed(void)
+{
+	return fixed;
+}
 
 char *hd_mm_settle(const char *known, const struct hd_exchange *x)
 {
@@ -495,7 +499,7 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 {
 	struct hd_mm_primitive *p = &mm->made[sum];
 
-	if (!ensure(mm, sum))	/* never settled: the first implementation offered */
+	if (!ensure(mm, sum)) /* never settled: the first implementation offered */
 		return HD_ENOTSUP;
 	if (mm->pieces[sum])
 		return hd_mm_pieces_run(mm->pieces[sum], c, a, b, bias);
@@ -508,9 +512,9 @@ const char *hd_mm_slow(uint32_t dtype)
 
 	if (dtype != HD_DTYPE_BF16 || (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16)
 		return NULL;
-	return (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ?
-		"this processor has no instructions for bf16: its products are slower than those of fp32" :
-		"this processor has no instructions for bf16: its products are made of fp32 copies, beyond the planned memory";
+	return (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core
+		       ? "this processor has no instructions for bf16: its products are slower than those of fp32"
+		       : "this processor has no instructions for bf16: its products are made of fp32 copies, beyond the planned memory";
 }
 
 /* Measured when it is asked for, not before: then all ranks of a machine ask at once, as
@@ -522,8 +526,8 @@ double hd_mm_rate(uint32_t dtype)
 
 	if (*rate > 0)
 		return *rate;
-	*rate = rate_of(dtype, 1024, 1e9);	/* 1e9: about what plain loops do */
-	if (dtype == HD_DTYPE_BF16 && *rate <= 1e9)	/* oneDNN has none: einsum.c makes them of fp32 copies */
+	*rate = rate_of(dtype, 1024, 1e9);          /* 1e9: about what plain loops do */
+	if (dtype == HD_DTYPE_BF16 && *rate <= 1e9) /* oneDNN has none: einsum.c makes them of fp32 copies */
 		return *rate = hd_mm_rate(HD_DTYPE_F32);
 	if (*rate > 1e11)
 		*rate = rate_of(dtype, 1536, *rate);

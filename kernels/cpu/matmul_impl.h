@@ -7,9 +7,9 @@
 #include <oneapi/dnnl/dnnl.h>
 #include "kernels/cpu/matmul.h"
 
-#define HD_MM_MAX_SCRATCH ((size_t)64 << 20)	/* an implementation that wants more is not offered */
+#define HD_MM_MAX_SCRATCH ((size_t)64 << 20) /* an implementation that wants more is not offered */
 
-struct hd_mm_offers {	/* the iterator of oneDNN 2 reads desc and attr as long as it lives */
+struct hd_mm_offers { /* the iterator of oneDNN 2 reads desc and attr as long as it lives */
 	dnnl_primitive_desc_iterator_t it;
 	dnnl_matmul_desc_t desc;
 	dnnl_primitive_attr_t attr;
@@ -22,7 +22,7 @@ void hd_mm_offers_end(struct hd_mm_offers *o);
 const char *hd_mm_name(const_dnnl_primitive_desc_t pd);
 size_t hd_mm_scratch(const_dnnl_primitive_desc_t pd);
 
-struct hd_mm_bound {		/* the operands of one execution: each thread that executes has its own */
+struct hd_mm_bound { /* the operands of one execution: each thread that executes has its own */
 	dnnl_memory_t mem[HD_MM_OPERANDS], scratch;
 	dnnl_exec_arg_t args[HD_MM_OPERANDS + 1];
 	int nargs;
@@ -42,8 +42,8 @@ int hd_mm_build(struct hd_mm_primitive *p, const_dnnl_primitive_desc_t pd, int s
 /* The first implementation offered, or the first whose name is `want`.  Swapped ones exist where c is a vector. */
 int hd_mm_create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want);
 void hd_mm_drop(struct hd_mm_primitive *p);
-int hd_mm_execute(dnnl_primitive_t prim, const struct hd_mm_bound *b, void *scratch, void *c, const void *a, const void *m,
-		  const void *bias);
+int hd_mm_execute(dnnl_primitive_t prim, const struct hd_mm_bound *b, void *scratch, void *c, const void *a,
+		  const void *m, const void *bias);
 double hd_mm_flops(const struct hd_mm_shape *s);
 
 /* A product in pieces: train.deterministic.  NULL: oneDNN has nothing for a piece of it. */

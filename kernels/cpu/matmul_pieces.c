@@ -17,16 +17,16 @@
 #define LARGE ((double)(1 << 27))
 #define ENOUGH 32
 
-struct kind {			/* pieces of one size: at most 2 along each dim that is cut */
+struct kind { /* pieces of one size: at most 2 along each dim that is cut */
 	struct hd_mm_shape shape;
 	struct hd_mm_primitive made;
-	struct hd_mm_bound *bound;	/* one per thread */
+	struct hd_mm_bound *bound; /* one per thread */
 	struct kind *next;
 };
 
 struct piece {
 	const struct kind *kind;
-	int64_t at[HD_MM_OPERANDS];	/* bytes */
+	int64_t at[HD_MM_OPERANDS]; /* bytes */
 };
 
 struct hd_mm_pieces {
@@ -36,7 +36,11 @@ struct hd_mm_pieces {
 	int threads;
 };
 
-static struct { char *mem; size_t each; int threads; } scratch;	/* all products' */
+static struct {
+	char *mem;
+	size_t each;
+	int threads;
+} scratch; /* all products' */
 
 static int scratch_reserve(size_t each, int threads)
 {
@@ -57,7 +61,10 @@ static int scratch_reserve(size_t each, int threads)
 
 /* ---- the cut --------------------------------------------------------------------------------- */
 
-static int64_t half(int64_t n, int64_t unit) { return ((n + 1) / 2 + unit - 1) / unit * unit; }
+static int64_t half(int64_t n, int64_t unit)
+{
+	return ((n + 1) / 2 + unit - 1) / unit * unit;
+}
 
 /* The dim to be cut in two: of the batch, the outermost; else the longer of m and n.  -1: none. */
 static int next_cut(const int64_t *each, int ndim)
@@ -183,15 +190,21 @@ void hd_mm_pieces_destroy(struct hd_mm_pieces *p)
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
-static void *into(void *mem, const struct piece *p, int o) { return mem ? (char *)mem + p->at[o] : NULL; }
-static const void *at(const void *mem, const struct piece *p, int o) { return mem ? (const char *)mem + p->at[o] : NULL; }
+static void *into(void *mem, const struct piece *p, int o)
+{
+	return mem ? (char *)mem + p->at[o] : NULL;
+}
+static const void *at(const void *mem, const struct piece *p, int o)
+{
+	return mem ? (const char *)mem + p->at[o] : NULL;
+}
 
 /* oneDNN must find one thread, within a team of one too. */
 int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *c, const void *a, const void *b, const void *bias)
 {
 	int threads = p->threads < p->n ? p->threads : (int)p->n, failed = 0;
 
-#pragma omp parallel num_threads(threads) reduction(|:failed)
+#pragma omp parallel num_threads(threads) reduction(| : failed)
 	{
 		int me = omp_get_thread_num();
 
@@ -200,16 +213,17 @@ int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *c, const void *a, const
 		for (int64_t i = 0; i < p->n; i++) {
 			const struct piece *x = &p->piece[i];
 
-			failed |= hd_mm_execute(x->kind->made.prim, &x->kind->bound[me], scratch.mem + (size_t)me * scratch.each,
-						into(c, x, HD_MM_C), at(a, x, HD_MM_A), at(b, x, HD_MM_B), at(bias, x, HD_MM_BIAS)) != 0;
+			failed |= hd_mm_execute(x->kind->made.prim, &x->kind->bound[me],
+						scratch.mem + (size_t)me * scratch.each, into(c, x, HD_MM_C),
+						at(a, x, HD_MM_A), at(b, x, HD_MM_B), at(bias, x, HD_MM_BIAS)) != 0;
 		}
 	}
 	return failed ? HD_ENOTSUP : 0;
 }
 
 /* The product of two fp32 matrices as dnnl_sgemm has it (row-major), whose sizes are known only now. */
-void hd_mm_sgemm(char ta, char tb, const int64_t mnk[3], const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
-		 float *c, int64_t ldc)
+void hd_mm_sgemm(char ta, char tb, const int64_t mnk[3], const float *a, int64_t lda, const float *b, int64_t ldb,
+		 float beta, float *c, int64_t ldc)
 {
 	int64_t each[3] = { mnk[0], mnk[1] }, pieces = hd_mm_is_fixed() ? cut(mnk, 3, each) : 1;
 	int64_t across = (mnk[1] + each[1] - 1) / each[1];
@@ -225,8 +239,9 @@ void hd_mm_sgemm(char ta, char tb, const int64_t mnk[3], const float *a, int64_t
 		for (int64_t i = 0; i < pieces; i++) {
 			int64_t m = i / across * each[0], n = i % across * each[1];
 
-			dnnl_sgemm(ta, tb, mnk[0] - m < each[0] ? mnk[0] - m : each[0], mnk[1] - n < each[1] ? mnk[1] - n : each[1],
-				   mnk[2], 1, a + (ta == 'N' ? m * lda : m), lda, b + (tb == 'N' ? n : n * ldb), ldb, beta,
+			dnnl_sgemm(ta, tb, mnk[0] - m < each[0] ? mnk[0] - m : each[0],
+				   mnk[1] - n < each[1] ? mnk[1] - n : each[1], mnk[2], 1,
+				   a + (ta == 'N' ? m * lda : m), lda, b + (tb == 'N' ? n : n * ldb), ldb, beta,
 				   c + m * ldc + n, ldc);
 		}
 	}

@@ -48,8 +48,7 @@ static int describe(dnnl_memory_desc_t *md, const struct hd_mm_shape *s, int o, 
 		stride[nb] = n[nb + 1] * stride[nb + 1];
 	else if (n[nb + 1] == 1 && stride[nb] == 1)
 		stride[nb + 1] = 1;
-	return dnnl_memory_desc_init_by_strides(md, nb + 2, n, type_of(s->dtype[o]), stride) ==
-	       dnnl_success;
+	return dnnl_memory_desc_init_by_strides(md, nb + 2, n, type_of(s->dtype[o]), stride) == dnnl_success;
 }
 
 static int make_desc(dnnl_matmul_desc_t *desc, const struct hd_mm_shape *s, int swap)
@@ -63,8 +62,7 @@ static int make_desc(dnnl_matmul_desc_t *desc, const struct hd_mm_shape *s, int 
 		return 0;
 	if (has && !describe(&bias, s, HD_MM_BIAS, m, n))
 		return 0;
-	return dnnl_matmul_desc_init(desc, swap ? &b : &a, swap ? &a : &b, has ? &bias : NULL,
-				     &c) == dnnl_success;
+	return dnnl_matmul_desc_init(desc, swap ? &b : &a, swap ? &a : &b, has ? &bias : NULL, &c) == dnnl_success;
 }
 
 static dnnl_primitive_attr_t make_attr(int sum)
@@ -97,8 +95,7 @@ int hd_mm_offers_begin(struct hd_mm_offers *o, const struct hd_mm_shape *s, int 
 	if (!engine || !make_desc(&o->desc, s, swap))
 		return 0;
 	o->attr = make_attr(sum);
-	if (o->attr && dnnl_primitive_desc_iterator_create(&o->it, &o->desc, o->attr, engine,
-							   NULL) == dnnl_success)
+	if (o->attr && dnnl_primitive_desc_iterator_create(&o->it, &o->desc, o->attr, engine, NULL) == dnnl_success)
 		return 1;
 	o->it = NULL;
 	hd_mm_offers_end(o);
@@ -123,8 +120,7 @@ const char *hd_mm_name(const_dnnl_primitive_desc_t pd)
 
 size_t hd_mm_scratch(const_dnnl_primitive_desc_t pd)
 {
-	const dnnl_memory_desc_t *md =
-		dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+	const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
 
 	return md ? dnnl_memory_desc_get_size(md) : 0;
 }
@@ -202,8 +198,8 @@ int hd_mm_create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum
 	return done;
 }
 
-int hd_mm_execute(dnnl_primitive_t prim, const struct hd_mm_bound *b, void *scratch, void *c, const void *a, const void *m,
-		  const void *bias)
+int hd_mm_execute(dnnl_primitive_t prim, const struct hd_mm_bound *b, void *scratch, void *c, const void *a,
+		  const void *m, const void *bias)
 {
 	dnnl_memory_set_data_handle(b->mem[HD_MM_A], (void *)(uintptr_t)a);
 	dnnl_memory_set_data_handle(b->mem[HD_MM_B], (void *)(uintptr_t)m);

@@ -14,8 +14,8 @@
 #include "kernels/cpu/low.h"
 #include "kernels/prepare/norm.h"
 
-#define TILE 2048		/* columns whose sums are kept in L1 */
-#define BLOCK 64		/* rows */
+#define TILE 2048 /* columns whose sums are kept in L1 */
+#define BLOCK 64  /* rows */
 
 HD_PREPARE_LOW(prepare, "norm", "tu", "tf", hd_prepare_norm(c, p))
 HD_PREPARE_LOW(prepare_d_shared, "norm_d", "tuf*", "t", hd_prepare_norm_d(c, p))
@@ -44,19 +44,21 @@ static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct 
 
 #define INLINE static inline __attribute__((always_inline))
 
-struct stats { float mean, rstd; };
+struct stats {
+	float mean, rstd;
+};
 
 INLINE struct stats row_stats(const void *x, int64_t n, int rms, double eps, const int low)
 {
 	float sum = 0, square = 0, mean;
 
 	if (!rms) {
-#pragma omp simd reduction(+:sum)
+#pragma omp simd reduction(+ : sum)
 		for (int64_t j = 0; j < n; j++)
 			sum += hd_get(x, low, j);
 	}
 	mean = sum / (float)n;
-#pragma omp simd reduction(+:square)
+#pragma omp simd reduction(+ : square)
 	for (int64_t j = 0; j < n; j++)
 		square += (hd_get(x, low, j) - mean) * (hd_get(x, low, j) - mean);
 	return (struct stats){ mean, (float)(1 / sqrt((double)square / (double)n + eps)) };
@@ -68,7 +70,8 @@ INLINE void row_scale(void *y, const void *x, struct stats s, const void *w, con
 	if (b) {
 #pragma omp simd
 		for (int64_t j = 0; j < n; j++)
-			hd_put(y, low, j, (hd_get(x, low, j) - s.mean) * s.rstd * hd_get(w, wlow, j) + hd_get(b, wlow, j));
+			hd_put(y, low, j,
+			       (hd_get(x, low, j) - s.mean) * s.rstd * hd_get(w, wlow, j) + hd_get(b, wlow, j));
 	} else {
 #pragma omp simd
 		for (int64_t j = 0; j < n; j++)
@@ -76,14 +79,15 @@ INLINE void row_scale(void *y, const void *x, struct stats s, const void *w, con
 	}
 }
 
-#define ROW(name, low, wlow) HD_CLONES static struct stats name(void *y, const void *x, const void *w, const void *b, int64_t n, \
-								int rms, double eps) \
-{ \
-	struct stats s = row_stats(x, n, rms, eps, low); \
+#define ROW(name, low, wlow) \
+	HD_CLONES static struct stats name(void *y, const void *x, const void *w, const void *b, int64_t n, int rms, \
+					   double eps) \
+	{ \
+		struct stats s = row_stats(x, n, rms, eps, low); \
 \
-	row_scale(y, x, s, w, b, n, low, wlow); \
-	return s; \
-}
+		row_scale(y, x, s, w, b, n, low, wlow); \
+		return s; \
+	}
 ROW(row, 0, 0)
 ROW(row_low, 1, 0)
 ROW(row_lowest, 1, 1)
@@ -95,13 +99,15 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	int64_t t = p->n[14], u = p->n[15];
 	float *rstd = out[1], *mean = rms ? NULL : out[2];
 	struct stats (*f)(void *y, const void *x, const void *w, const void *b, int64_t n, int rms, double eps) =
-		t == HD_DTYPE_BF16 ? (u == HD_DTYPE_BF16 ? row_lowest : row_low) : u == HD_DTYPE_BF16 ? row_odd : row;
+		t == HD_DTYPE_BF16   ? (u == HD_DTYPE_BF16 ? row_lowest : row_low)
+		: u == HD_DTYPE_BF16 ? row_odd
+				     : row;
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
 	for (int64_t i = 0; i < rows; i++) {
-		struct stats s = f(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols), in[1], p->n[3] ? in[2] : NULL,
-				   cols, rms != 0, p->f[0]);
+		struct stats s = f(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols), in[1],
+				   p->n[3] ? in[2] : NULL, cols, rms != 0, p->f[0]);
 
 		rstd[i] = s.rstd;
 		if (mean)
@@ -114,7 +120,7 @@ INLINE void row_d_any(void *dx, const void *x, const void *w, struct stats s, co
 {
 	float sum = 0, dot = 0;
 
-#pragma omp simd reduction(+:sum, dot)
+#pragma omp simd reduction(+ : sum, dot)
 	for (int64_t j = 0; j < n; j++) {
 		float g = hd_get(w, wlow, j) * hd_get(dy, low, j);
 
@@ -125,36 +131,40 @@ INLINE void row_d_any(void *dx, const void *x, const void *w, struct stats s, co
 	dot /= (float)n;
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
-		hd_put(dx, low, j, s.rstd * (hd_get(w, wlow, j) * hd_get(dy, low, j) - sum -
-					     (hd_get(x, low, j) - s.mean) * s.rstd * dot));
+		hd_put(dx, low, j,
+		       s.rstd * (hd_get(w, wlow, j) * hd_get(dy, low, j) - sum -
+				 (hd_get(x, low, j) - s.mean) * s.rstd * dot));
 }
 
-#define ROW_D(name, low, wlow) HD_CLONES static void name(void *dx, const void *x, const void *w, struct stats s, const void *dy, \
-							  int64_t n, int rms) \
-{ \
-	row_d_any(dx, x, w, s, dy, n, rms, low, wlow); \
-}
+#define ROW_D(name, low, wlow) \
+	HD_CLONES static void name(void *dx, const void *x, const void *w, struct stats s, const void *dy, int64_t n, \
+				   int rms) \
+	{ \
+		row_d_any(dx, x, w, s, dy, n, rms, low, wlow); \
+	}
 ROW_D(row_d, 0, 0)
 ROW_D(row_d_low, 1, 0)
 ROW_D(row_d_lowest, 1, 1)
 ROW_D(row_d_odd, 0, 1)
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
-		  const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t rows = p->n[0], cols = p->n[1], rms = p->n[2];
 	int64_t t = p->n[14], u = p->n[15];
 	const float *rstd = in[2], *mean = rms ? NULL : in[3];
 	const void *dy = in[rms ? 3 : 4];
 	void (*f)(void *dx, const void *x, const void *w, struct stats s, const void *dy, int64_t n, int rms) =
-		t == HD_DTYPE_BF16 ? (u == HD_DTYPE_BF16 ? row_d_lowest : row_d_low) : u == HD_DTYPE_BF16 ? row_d_odd : row_d;
+		t == HD_DTYPE_BF16   ? (u == HD_DTYPE_BF16 ? row_d_lowest : row_d_low)
+		: u == HD_DTYPE_BF16 ? row_d_odd
+				     : row_d;
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
 	for (int64_t i = 0; i < rows; i++) {
 		struct stats s = { mean ? mean[i] : 0, rstd[i] };
 
-		f(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols), in[1], s, hd_at(dy, t, i * cols), cols, rms != 0);
+		f(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols), in[1], s, hd_at(dy, t, i * cols), cols,
+		  rms != 0);
 	}
 }
 
@@ -186,7 +196,8 @@ HD_CLONES static void block_dw(const struct dw *a, float *w, float *b, int64_t f
 	block_dw_any(a, w, b, from, to, at, n, 0);
 }
 
-HD_CLONES static void block_dw_low(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t at, int64_t n)
+HD_CLONES static void block_dw_low(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t at,
+				   int64_t n)
 {
 	block_dw_any(a, w, b, from, to, at, n, 1);
 }
@@ -213,13 +224,18 @@ static void columns_dw(const struct dw *a, int acc, int64_t at, int64_t n)
 	}
 }
 
-static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
-		   const struct hd_run *r)
+static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t rms = p->n[2];
 	struct dw a = {
-		.x = in[0], .rstd = in[1], .mean = rms ? NULL : in[2], .dy = in[rms ? 2 : 3],
-		.dw = out[0], .db = p->n[3] ? out[1] : NULL, .rows = p->n[0], .cols = p->n[1],
+		.x = in[0],
+		.rstd = in[1],
+		.mean = rms ? NULL : in[2],
+		.dy = in[rms ? 2 : 3],
+		.dw = out[0],
+		.db = p->n[3] ? out[1] : NULL,
+		.rows = p->n[0],
+		.cols = p->n[1],
 		.dtype = p->n[14],
 	};
 
@@ -235,5 +251,4 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
 
 const struct hd_kernel hd_cpu_norm = { .name = "norm", .prepare = prepare, .run = run };
 const struct hd_kernel hd_cpu_norm_d = { .name = "norm_d", .prepare = prepare_d, .run = run_d };
-const struct hd_kernel hd_cpu_norm_dw = {
-	.name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
+const struct hd_kernel hd_cpu_norm_dw = { .name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };

@@ -34,8 +34,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 }
 
 /* Positions from..to-1 of the table, whose sums stay in L1 or L2 while the sequences pass. */
-static void rows_dw(const struct hd_prep *p, float *dw, const void *dy, int acc, int64_t from,
-		    int64_t to)
+static void rows_dw(const struct hd_prep *p, float *dw, const void *dy, int acc, int64_t from, int64_t to)
 {
 	int64_t seq = p->n[1], cols = p->n[2], shift = p->n[4];
 	int64_t first = from > shift ? from : shift, end = hd_min(to, shift + seq);
@@ -51,17 +50,16 @@ static void rows_dw(const struct hd_prep *p, float *dw, const void *dy, int acc,
 		}
 }
 
-static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
-		   const struct hd_run *r)
+static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t rows = p->n[3], cols = p->n[2], piece = cols ? 1 + HD_CHUNK / cols : 1;
 
-#pragma omp parallel for schedule(static) if (p->n[0] * p->n[1] * cols >= HD_SMALL || \
-					      rows * cols >= HD_SMALL)
+#pragma omp parallel for schedule(static) if (p->n[0] * p->n[1] * cols >= HD_SMALL || rows * cols >= HD_SMALL)
 	for (int64_t i = 0; i < rows; i += piece)
 		rows_dw(p, out[0], in[0], r->acc, i, hd_min(rows, i + piece));
 }
 
 const struct hd_kernel hd_cpu_position = { .name = "position", .prepare = prepare, .run = run };
 const struct hd_kernel hd_cpu_position_dw = {
-	.name = "position_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
+	.name = "position_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw
+};

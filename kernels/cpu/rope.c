@@ -59,8 +59,8 @@ HD_CLONES static void turn(void *y, const void *x, int64_t at, const float *cosi
 	turn_any(y, x, at, cosine, sine, direction, half, heads, 0);
 }
 
-HD_CLONES static void turn_low(void *y, const void *x, int64_t at, const float *cosine, const float *sine, float direction,
-			       int64_t half, int64_t heads)
+HD_CLONES static void turn_low(void *y, const void *x, int64_t at, const float *cosine, const float *sine,
+			       float direction, int64_t half, int64_t heads)
 {
 	turn_any(y, x, at, cosine, sine, direction, half, heads, 1);
 }
@@ -75,8 +75,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	for (int64_t i = 0; i < tokens; i++) {
 		const float *cosine = t->turn + i % seq * 2 * half;
 
-		(p->n[14] == HD_DTYPE_BF16 ? turn_low : turn)(out[0], in[0], i * heads * 2 * half, cosine, cosine + half,
-							(float)p->f[1], half, heads);
+		(p->n[14] == HD_DTYPE_BF16 ? turn_low : turn)(out[0], in[0], i * heads * 2 * half, cosine,
+							      cosine + half, (float)p->f[1], half, heads);
 	}
 }
 

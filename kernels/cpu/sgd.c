@@ -8,8 +8,7 @@
 
 HD_PREPARE(prepare, "sgd", HD_DTYPE_F32, hd_prepare_sgd(c, p))
 
-HD_CLONES static void update(float *w1, const float *w, const float *g, float factor, float decay,
-			     float lr, int64_t n)
+HD_CLONES static void update(float *w1, const float *w, const float *g, float factor, float decay, float lr, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)

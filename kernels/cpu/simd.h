@@ -26,8 +26,8 @@
 #define HD_CLONES
 #endif
 
-#define HD_CHUNK 4096	/* elements of one piece of an elementwise kernel: operands fit L1 or L2 */
-#define HD_SMALL 16384	/* fewer elements: waking the threads costs more than they save */
+#define HD_CHUNK 4096  /* elements of one piece of an elementwise kernel: operands fit L1 or L2 */
+#define HD_SMALL 16384 /* fewer elements: waking the threads costs more than they save */
 
 static inline int64_t hd_min(int64_t a, int64_t b)
 {

@@ -12,15 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TILE 128		/* columns of one task */
-#define PIECE 256		/* rows summed in fp32 before they join a double */
-#define LONG 4096		/* rows from which a narrow sum is cut for several threads */
+#define TILE 128  /* columns of one task */
+#define PIECE 256 /* rows summed in fp32 before they join a double */
+#define LONG 4096 /* rows from which a narrow sum is cut for several threads */
 #define CUTS 16
 
 struct sum {
 	struct hd_sum s;
 	int64_t cuts;
-	double *partial;	/* cuts x p x q; NULL: one cut */
+	double *partial; /* cuts x p x q; NULL: one cut */
 };
 
 /* ---- prepare --------------------------------------------------------------------------------- */
@@ -73,8 +73,8 @@ static void store(const struct hd_sum *s, void *c, int64_t i, double x, int acc)
 }
 
 /* x[j] += a[j] over n columns: the loops are apart by dtype so that each vectorises */
-__attribute__((optimize("O3")))
-static void add_row(float *restrict x, const void *a, uint32_t dtype, int64_t at, int64_t n)
+__attribute__((optimize("O3"))) static void add_row(float *restrict x, const void *a, uint32_t dtype, int64_t at,
+						    int64_t n)
 {
 	const float *f = (const float *)a + at;
 	const uint16_t *h = (const uint16_t *)a + at;
@@ -88,8 +88,7 @@ static void add_row(float *restrict x, const void *a, uint32_t dtype, int64_t at
 }
 
 /* Columns of rows r0 ... r1 - 1, `n` columns from element `at`, rows `step` apart */
-static void columns(double *total, const struct hd_sum *s, const void *a, int64_t at, int64_t n,
-		    int64_t r0, int64_t r1)
+static void columns(double *total, const struct hd_sum *s, const void *a, int64_t at, int64_t n, int64_t r0, int64_t r1)
 {
 	float x[TILE];
 
@@ -127,10 +126,8 @@ static double row(const struct hd_sum *s, const void *a, int64_t at, int64_t n)
 static void task(const struct sum *sum, void *c, const void *a, int acc, int64_t t)
 {
 	const struct hd_sum *s = &sum->s;
-	int64_t tiles = (s->q + TILE - 1) / TILE, tile = t % tiles, p = t / tiles % s->p,
-		cut = t / tiles / s->p;
-	int64_t len = (s->r + sum->cuts - 1) / sum->cuts, r0 = cut * len,
-		r1 = r0 + len < s->r ? r0 + len : s->r;
+	int64_t tiles = (s->q + TILE - 1) / TILE, tile = t % tiles, p = t / tiles % s->p, cut = t / tiles / s->p;
+	int64_t len = (s->r + sum->cuts - 1) / sum->cuts, r0 = cut * len, r1 = r0 + len < s->r ? r0 + len : s->r;
 	int64_t col = tile * TILE, n = s->q - col < TILE ? s->q - col : TILE;
 	double total[TILE];
 
@@ -151,7 +148,7 @@ static void simple(const struct sum *sum, void *c, const void *a, int acc)
 	const struct hd_sum *s = &sum->s;
 	int64_t tasks = sum->cuts * s->p * ((s->q + TILE - 1) / TILE);
 
-	#pragma omp parallel for if (tasks * s->r > 1024)
+#pragma omp parallel for if (tasks * s->r > 1024)
 	for (int64_t t = 0; t < tasks; t++)
 		task(sum, c, a, acc, t);
 	for (int64_t i = 0; sum->partial && i < s->count; i++) {
@@ -178,7 +175,7 @@ static double gather(const struct hd_sum *s, const void *a, int64_t at, int d)
 
 static void any(const struct hd_sum *s, void *c, const void *a, int acc)
 {
-	#pragma omp parallel for
+#pragma omp parallel for
 	for (int64_t i = 0; i < s->count; i++) {
 		int64_t at = 0;
 
@@ -189,8 +186,7 @@ static void any(const struct hd_sum *s, void *c, const void *a, int acc)
 	}
 }
 
-static void run(const struct hd_prep *prep, void *const *out, void *const *in,
-		const struct hd_run *r)
+static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct sum *sum = prep->state;
 	const struct hd_sum *s = &sum->s;
@@ -205,5 +201,4 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in,
 	}
 }
 
-const struct hd_kernel hd_cpu_sum = {
-	.name = "sum", .flags = HD_K_ACC, .prepare = prepare, .run = run};
+const struct hd_kernel hd_cpu_sum = { .name = "sum", .flags = HD_K_ACC, .prepare = prepare, .run = run };

@@ -24,7 +24,7 @@ HD_CLONES static double squares(const float *x, int64_t n)
 {
 	double sum = 0;
 
-#pragma omp simd reduction(+:sum)
+#pragma omp simd reduction(+ : sum)
 	for (int64_t j = 0; j < n; j++)
 		sum += (double)x[j] * (double)x[j];
 	return sum;
@@ -44,5 +44,4 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	*s = sum;
 }
 
-const struct hd_kernel hd_cpu_sumsq = {
-	.name = "sumsq", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_sumsq = { .name = "sumsq", .flags = HD_K_ACC, .prepare = prepare, .run = run };

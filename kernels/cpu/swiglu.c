@@ -16,13 +16,11 @@ HD_CLONES static void swiglu(float *y, const float *a, const float *b, int64_t n
 		y[j] = a[j] * hd_sigmoid(a[j]) * b[j];
 }
 
-HD_CLONES static void swiglu_d(float *da, float *db, const float *a, const float *b,
-			       const float *dy, int64_t n)
+HD_CLONES static void swiglu_d(float *da, float *db, const float *a, const float *b, const float *dy, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++) {
-		float v = a[j], up = b[j], d = dy[j],
-		      s = hd_sigmoid(v); /* outputs may lie on inputs */
+		float v = a[j], up = b[j], d = dy[j], s = hd_sigmoid(v); /* outputs may lie on inputs */
 
 		da[j] = d * up * (s * (1 + v * (1 - s)));
 		db[j] = d * (v * s);
@@ -43,8 +41,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
-		  const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t n = hd_used(r, p->n[0]), t = p->n[14], step = hd_step(t);
 

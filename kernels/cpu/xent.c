@@ -12,7 +12,7 @@
 #include "kernels/prepare/elementwise.h"
 #include "kernels/prepare/xent.h"
 
-#define PIECE 2048		/* of fp32; bf16 is converted in smaller ones */
+#define PIECE 2048 /* of fp32; bf16 is converted in smaller ones */
 
 HD_PREPARE_LOW(prepare, "xent", "t*", "f", hd_prepare_xent(c, p))
 HD_PREPARE(prepare_combine, "xent_combine", HD_DTYPE_F32, hd_prepare_alike(c, p, 3, 1))
@@ -20,7 +20,7 @@ HD_PREPARE_LOW(prepare_d, "xent_d", "t*f", "t", hd_prepare_xent_d(c, p))
 
 HD_CLONES static float largest(const float *z, float max, int64_t n)
 {
-#pragma omp simd reduction(max:max)
+#pragma omp simd reduction(max : max)
 	for (int64_t j = 0; j < n; j++)
 		max = z[j] > max ? z[j] : max;
 	return max;
@@ -30,7 +30,7 @@ HD_CLONES static float sum_exp(const float *z, float max, int64_t n)
 {
 	float sum = 0;
 
-#pragma omp simd reduction(+:sum)
+#pragma omp simd reduction(+ : sum)
 	for (int64_t j = 0; j < n; j++)
 		sum += hd_expf(z[j] - max);
 	return sum;
@@ -50,7 +50,7 @@ static void row(const void *logits, int64_t t, int64_t at, int64_t n, float *row
 		float now = largest(z, max, k);
 
 		if (now == -INFINITY)
-			continue;	/* exp(-inf + inf) would be NaN */
+			continue; /* exp(-inf + inf) would be NaN */
 		if (now > max)
 			sum *= hd_expf(max - now);
 		max = now;
@@ -75,16 +75,14 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-HD_CLONES static void combine(float *y, const float *max, const float *whole, const float *sum,
-			      int64_t n)
+HD_CLONES static void combine(float *y, const float *max, const float *whole, const float *sum, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++)
 		y[j] = sum[j] * hd_expf(max[j] - whole[j]);
 }
 
-static void run_combine(const struct hd_prep *p, void *const *out, void *const *in,
-			const struct hd_run *r)
+static void run_combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	(void)r;
 	combine(out[0], in[0], in[1], in[2], p->n[0]);
@@ -97,8 +95,7 @@ HD_CLONES static void row_d(float *dz, const float *z, float max, float scale, i
 		dz[j] = hd_expf(z[j] - max) * scale;
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
-		  const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int32_t *targets = in[1];
 	const float *max = in[2], *sum = in[3], *dnll = in[4];
@@ -124,6 +121,5 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 }
 
 const struct hd_kernel hd_cpu_xent = { .name = "xent", .prepare = prepare, .run = run };
-const struct hd_kernel hd_cpu_xent_combine = {
-	.name = "xent_combine", .prepare = prepare_combine, .run = run_combine };
+const struct hd_kernel hd_cpu_xent_combine = { .name = "xent_combine", .prepare = prepare_combine, .run = run_combine };
 const struct hd_kernel hd_cpu_xent_d = { .name = "xent_d", .prepare = prepare_d, .run = run_d };

@@ -8,12 +8,12 @@ extern "C" {
 
 HD_CUDA_PREPARE_TYPES(prepare, "accumulate", "t", "u", hd_prepare_alike(c, p, 1, 1))
 
-template<class Y, class X> struct accumulate {
+template <class Y, class X> struct accumulate {
 	Y *y;
 	const X *x;
 	int acc;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		float a[N], b[N];
 
@@ -27,7 +27,7 @@ template<class Y, class X> struct accumulate {
 	}
 };
 
-template<class Y, class X> static void go(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
+template <class Y, class X> static void go(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
 {
 	accumulate<Y, X> f = { (Y *)y, (const X *)x, r->acc };
 

@@ -14,7 +14,7 @@ extern "C" {
 
 HD_CUDA_PREPARE_TYPES(prepare, "adamw", "ftfff", "fff*", hd_prepare_adamw(c, p))
 
-template<class G> struct adamw {
+template <class G> struct adamw {
 	float *w1, *m1, *v1;
 	bf16 *low;
 	const float *w, *m, *v, *factor;
@@ -22,9 +22,11 @@ template<class G> struct adamw {
 	float eps, decay;
 };
 
-struct rates { float beta1, rest1, beta2, rest2, lr, unbias1, root2; };
+struct rates {
+	float beta1, rest1, beta2, rest2, lr, unbias1, root2;
+};
 
-template<int N, class G> HD_DEV void update(const adamw<G> &a, const rates &c, float factor, int64_t i)
+template <int N, class G> HD_DEV void update(const adamw<G> &a, const rates &c, float factor, int64_t i)
 {
 	float w[N], g[N], m[N], v[N];
 
@@ -46,7 +48,9 @@ template<int N, class G> HD_DEV void update(const adamw<G> &a, const rates &c, f
 		store<N>(a.low + i, w);
 }
 
-struct betas { double one, two; };
+struct betas {
+	double one, two;
+};
 
 /* By thread 0, for all, who get them in registers: a store of weights may reach anything in memory, so what is read there
  * would be read again for each vector. */
@@ -67,8 +71,8 @@ HD_DEV rates rates_of(rates *c, betas b, const struct hd_cuda_step *s)
 	return *c;
 }
 
-template<int N, class G> __global__ void __launch_bounds__(THREADS)
-adamw_step(int64_t n, adamw<G> a, betas b, const struct hd_cuda_step *s)
+template <int N, class G>
+__global__ void __launch_bounds__(THREADS) adamw_step(int64_t n, adamw<G> a, betas b, const struct hd_cuda_step *s)
 {
 	HD_SHARED(rates, shared);
 	int64_t step = (int64_t)gridDim.x * THREADS, t = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -81,31 +85,44 @@ adamw_step(int64_t n, adamw<G> a, betas b, const struct hd_cuda_step *s)
 		update<1>(a, c, factor, n - n % N + t);
 }
 
-static betas betas_of(const struct hd_prep *p) { return betas{ p->f[HD_ADAMW_BETA1], p->f[HD_ADAMW_BETA2] }; }
-
-template<class G> static adamw<G> one_of(const struct hd_prep *p, void *const *out, void *const *in)
+static betas betas_of(const struct hd_prep *p)
 {
-	return adamw<G>{ (float *)out[0], (float *)out[1], (float *)out[2], p->n[1] ? (bf16 *)out[3] : NULL,
-			 (const float *)in[0], (const float *)in[2], (const float *)in[3], (const float *)in[4],
-			 (const G *)in[1], (float)p->f[HD_ADAMW_EPS], (float)p->f[HD_ADAMW_DECAY] };
+	return betas{ p->f[HD_ADAMW_BETA1], p->f[HD_ADAMW_BETA2] };
 }
 
-template<class G> static int is_wide(const adamw<G> &a)
+template <class G> static adamw<G> one_of(const struct hd_prep *p, void *const *out, void *const *in)
+{
+	return adamw<G>{ (float *)out[0],
+			 (float *)out[1],
+			 (float *)out[2],
+			 p->n[1] ? (bf16 *)out[3] : NULL,
+			 (const float *)in[0],
+			 (const float *)in[2],
+			 (const float *)in[3],
+			 (const float *)in[4],
+			 (const G *)in[1],
+			 (float)p->f[HD_ADAMW_EPS],
+			 (float)p->f[HD_ADAMW_DECAY] };
+}
+
+template <class G> static int is_wide(const adamw<G> &a)
 {
 	return hd_aligned(a.w) && hd_aligned(a.w1) && hd_aligned(a.m) && hd_aligned(a.m1) && hd_aligned(a.v) &&
-		hd_aligned(a.v1) && hd_aligned(a.g) && hd_aligned(a.low);
+	       hd_aligned(a.v1) && hd_aligned(a.g) && hd_aligned(a.low);
 }
 
-template<class G> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class G> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	adamw<G> a = one_of<G>(p, out, in);
 
 	if (!p->n[0])
 		return;
 	if (is_wide(a))
-		HD_LAUNCH((adamw_step<4, G>), hd_blocks(p->n[0], THREADS * 4), THREADS, 0, r, p->n[0], a, betas_of(p), hd_cuda_step(r));
+		HD_LAUNCH((adamw_step<4, G>), hd_blocks(p->n[0], THREADS * 4), THREADS, 0, r, p->n[0], a, betas_of(p),
+			  hd_cuda_step(r));
 	else
-		HD_LAUNCH((adamw_step<1, G>), hd_blocks(p->n[0], THREADS), THREADS, 0, r, p->n[0], a, betas_of(p), hd_cuda_step(r));
+		HD_LAUNCH((adamw_step<1, G>), hd_blocks(p->n[0], THREADS), THREADS, 0, r, p->n[0], a, betas_of(p),
+			  hd_cuda_step(r));
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -114,17 +131,21 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 }
 
 /* -- all in one ---------------------------------------------------------------------------------------------------------- */
-#define PIECE 16384			/* elements of a block */
+#define PIECE 16384 /* elements of a block */
 
-struct part {				/* of one parameter; the gradient of either dtype */
+struct part { /* of one parameter; the gradient of either dtype */
 	adamw<float> of_float;
 	adamw<bf16> of_bf16;
-	int64_t n, first;		/* first: its first block */
+	int64_t n, first; /* first: its first block */
 	int32_t wide, narrow;
 };
-struct joined { struct part *parts; int64_t n, blocks; betas b; };
+struct joined {
+	struct part *parts;
+	int64_t n, blocks;
+	betas b;
+};
 
-template<int N, class G> HD_DEV void update_piece(const adamw<G> &a, const rates &c, int64_t from, int64_t to)
+template <int N, class G> HD_DEV void update_piece(const adamw<G> &a, const rates &c, int64_t from, int64_t to)
 {
 	float factor = *a.factor;
 
@@ -138,7 +159,8 @@ template<int N, class G> HD_DEV void update_piece(const adamw<G> &a, const rates
 	}
 }
 
-__global__ void __launch_bounds__(THREADS) adamw_all(const part *parts, int64_t n, betas b, const struct hd_cuda_step *s)
+__global__ void __launch_bounds__(THREADS)
+	adamw_all(const part *parts, int64_t n, betas b, const struct hd_cuda_step *s)
 {
 	HD_SHARED(rates, shared);
 	rates c = rates_of(&shared, b, s);
@@ -156,7 +178,7 @@ __global__ void __launch_bounds__(THREADS) adamw_all(const part *parts, int64_t 
 	from = (blockIdx.x - parts->first) * PIECE;
 	to = hd_least(from + PIECE, parts->n);
 	if (parts->narrow) {
-		adamw<bf16> a = parts->of_bf16;		/* in registers, for the same reason */
+		adamw<bf16> a = parts->of_bf16; /* in registers, for the same reason */
 
 		parts->wide ? update_piece<4>(a, c, from, to) : update_piece<1>(a, c, from, to);
 	} else {

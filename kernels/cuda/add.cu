@@ -14,14 +14,14 @@ extern "C" {
 
 HD_CUDA_PREPARE_TYPES(prepare, "add", "t", "t", hd_prepare_add(c, p))
 
-template<class T> struct add {
+template <class T> struct add {
 	T *y;
 	const T *x[MOST];
 	int64_t n[HD_MAX_DIMS];
 	int64_t stride[MOST][HD_MAX_DIMS];
 	int32_t nin, ndim, dense;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		float sum[N], v[N];
 		int64_t index[HD_MAX_DIMS], rest = i;
@@ -50,19 +50,19 @@ template<class T> struct add {
 	}
 };
 
-template<int V, class T> static int wide(const struct hd_add *s, const add<T> &f)
+template <int V, class T> static int wide(const struct hd_add *s, const add<T> &f)
 {
 	int ok = s->n[s->ndim - 1] % V == 0 && hd_aligned(f.y);
 
 	for (int k = 0; k < f.nin; k++) {
 		ok = ok && (hd_aligned(f.x[k]) || f.stride[k][f.ndim - 1] != 1);
-		for (int d = 0; d + 1 < f.ndim; d++)	/* rows begin at whole vectors too */
+		for (int d = 0; d + 1 < f.ndim; d++) /* rows begin at whole vectors too */
 			ok = ok && (f.stride[k][f.ndim - 1] != 1 || f.stride[k][d] % V == 0);
 	}
 	return ok;
 }
 
-template<class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_add *s = (const struct hd_add *)p->state;
 	const int V = 16 / sizeof(T);

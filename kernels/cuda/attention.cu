@@ -9,17 +9,20 @@
 
 #define WARPS 8
 #define TILE 32
-#define MOST 8				/* dims of a lane: head_dim up to 256 */
+#define MOST 8 /* dims of a lane: head_dim up to 256 */
 
 struct state {
 	struct hd_att t;
 	int mma;
 };
 
-static size_t tile_bytes(const struct hd_att *t) { return (size_t)(TILE * (t->dim + 1)) * sizeof(float); }
+static size_t tile_bytes(const struct hd_att *t)
+{
+	return (size_t)(TILE * (t->dim + 1)) * sizeof(float);
+}
 
 /* -- forward -------------------------------------------------------------------------------------------------------------- */
-template<class T> HD_DEV void fill(float *tile, const T *from, int64_t rows, int64_t stride, int64_t dim)
+template <class T> HD_DEV void fill(float *tile, const T *from, int64_t rows, int64_t stride, int64_t dim)
 {
 	__syncthreads();
 	for (int64_t i = threadIdx.x; i < TILE * dim; i += WARPS * 32)
@@ -36,15 +39,15 @@ HD_DEV float dot(const float *x, const float *y, int64_t n)
 	return sum;
 }
 
-template<class T> HD_DEV void own_row(float *row, const T *from, int64_t dim, int there)	/* of this warp */
+template <class T> HD_DEV void own_row(float *row, const T *from, int64_t dim, int there) /* of this warp */
 {
 	for (int64_t d = threadIdx.x % 32; d < dim; d += 32)
 		row[d] = there ? to_float(from[d]) : 0;
 	__syncwarp();
 }
 
-template<class T> __global__ void __launch_bounds__(WARPS * 32, 2)
-forward(hd_att t, T *o, float *lse, const T *q, const T *k, const T *v)
+template <class T>
+__global__ void __launch_bounds__(WARPS * 32, 2) forward(hd_att t, T *o, float *lse, const T *q, const T *k, const T *v)
 {
 	HD_DYNAMIC_SHARED(float, tile);
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -88,7 +91,8 @@ forward(hd_att t, T *o, float *lse, const T *q, const T *k, const T *v)
 }
 
 /* -- backward ------------------------------------------------------------------------------------------------------------- */
-template<class T> __global__ void __launch_bounds__(WARPS * 32) deltas(hd_att t, float *delta, const T *o, const T *d_o)
+template <class T>
+__global__ void __launch_bounds__(WARPS * 32) deltas(hd_att t, float *delta, const T *o, const T *d_o)
 {
 	int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, h = row % t.heads, i = row / t.heads % t.seq;
 	int64_t b = row / t.heads / t.seq;
@@ -103,7 +107,7 @@ template<class T> __global__ void __launch_bounds__(WARPS * 32) deltas(hd_att t,
 		delta[t.row(b, h, i)] = sum;
 }
 
-template<class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(hd_att t, hd_att_d x)
+template <class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(hd_att t, hd_att_d x)
 {
 	HD_DYNAMIC_SHARED(float, tile);
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -124,7 +128,7 @@ template<class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(hd
 		fill(other, (const T *)x.v + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
 		if (j + lane < seen)
 			s = t.scale * expf(t.scale * dot(mine, tile + lane * (t.dim + 1), t.dim) - lse) *
-				(dot(mine + t.dim, other + lane * (t.dim + 1), t.dim) - delta);
+			    (dot(mine + t.dim, other + lane * (t.dim + 1), t.dim) - delta);
 		for (int n = 0; n < TILE; n++) {
 			float ds = __shfl_sync(~0u, s, n);
 
@@ -136,11 +140,12 @@ template<class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(hd
 		from_float((T *)x.dq + at + lane + 32 * m, sum[m]);
 }
 
-template<class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(hd_att t, hd_att_d x)
+template <class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(hd_att t, hd_att_d x)
 {
 	HD_DYNAMIC_SHARED(float, tile);
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-	float *other = tile + TILE * (t.dim + 1), *mine = other + TILE * (t.dim + 1) + warp * 2 * t.dim, dk[MOST], dv[MOST];
+	float *other = tile + TILE * (t.dim + 1), *mine = other + TILE * (t.dim + 1) + warp * 2 * t.dim, dk[MOST],
+	      dv[MOST];
 	int64_t b = blockIdx.z, kv = blockIdx.y, j = (int64_t)blockIdx.x * WARPS + warp;
 	int64_t at = t.k_at(b, j < t.keys ? j : 0, kv), from = t.first_query((int64_t)blockIdx.x * WARPS);
 
@@ -155,9 +160,11 @@ template<class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(h
 			fill(tile, (const T *)x.q + t.q_at(b, i, h), t.seq - i, t.heads * t.dim, t.dim);
 			fill(other, (const T *)x.d_o + t.q_at(b, i, h), t.seq - i, t.heads * t.dim, t.dim);
 			if (i + lane < t.seq && j < t.keys && j < t.seen(i + lane)) {
-				p = expf(t.scale * dot(mine, tile + lane * (t.dim + 1), t.dim) - x.lse[t.row(b, h, i + lane)]);
-				ds = t.scale * p * (dot(mine + t.dim, other + lane * (t.dim + 1), t.dim) -
-						    x.delta[t.row(b, h, i + lane)]);
+				p = expf(t.scale * dot(mine, tile + lane * (t.dim + 1), t.dim) -
+					 x.lse[t.row(b, h, i + lane)]);
+				ds = t.scale * p *
+				     (dot(mine + t.dim, other + lane * (t.dim + 1), t.dim) -
+				      x.delta[t.row(b, h, i + lane)]);
 			}
 			for (int n = 0; n < TILE; n++) {
 				float pn = __shfl_sync(~0u, p, n), dn = __shfl_sync(~0u, ds, n);
@@ -175,10 +182,16 @@ template<class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(h
 }
 
 /* -- prepare and run ------------------------------------------------------------------------------------------------------ */
-static size_t forward_bytes(const struct hd_att *t) { return tile_bytes(t) + (size_t)(WARPS * t->dim) * sizeof(float); }
-static size_t backward_bytes(const struct hd_att *t) { return 2 * tile_bytes(t) + (size_t)(2 * WARPS * t->dim) * sizeof(float); }
+static size_t forward_bytes(const struct hd_att *t)
+{
+	return tile_bytes(t) + (size_t)(WARPS * t->dim) * sizeof(float);
+}
+static size_t backward_bytes(const struct hd_att *t)
+{
+	return 2 * tile_bytes(t) + (size_t)(2 * WARPS * t->dim) * sizeof(float);
+}
 
-template<class T> static int allow(const struct hd_att *t, struct hd_err *err)
+template <class T> static int allow(const struct hd_att *t, struct hd_err *err)
 {
 	HD_TRY(hd_cuda_allow_shared("attention", (const void *)forward<T>, forward_bytes(t), err));
 	HD_TRY(hd_cuda_allow_shared("attention", (const void *)backward_q<T>, backward_bytes(t), err));
@@ -208,18 +221,27 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 	return 0;
 }
 
-static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) { return prepare_any(d, p, 0, err); }
-static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) { return prepare_any(d, p, 1, err); }
+static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	return prepare_any(d, p, 0, err);
+}
+static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	return prepare_any(d, p, 1, err);
+}
 
-static unsigned per_warp(int64_t n) { return (unsigned)((n + WARPS - 1) / WARPS); }
+static unsigned per_warp(int64_t n)
+{
+	return (unsigned)((n + WARPS - 1) / WARPS);
+}
 
-template<class T> static void go(const struct state *s, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go(const struct state *s, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_att *t = &s->t;
 	dim3 grid(per_warp(t->seq), (unsigned)t->heads, (unsigned)t->batch);
 
-	HD_LAUNCH((forward<T>), grid, WARPS * 32, forward_bytes(t), r, *t, (T *)out[0], (float *)out[1], (const T *)in[0],
-		  (const T *)in[1], (const T *)in[2]);
+	HD_LAUNCH((forward<T>), grid, WARPS * 32, forward_bytes(t), r, *t, (T *)out[0], (float *)out[1],
+		  (const T *)in[0], (const T *)in[1], (const T *)in[2]);
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -235,7 +257,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		p->n[14] == HD_DTYPE_F32 ? go<float>(s, out, in, r) : go<bf16>(s, out, in, r);
 }
 
-template<class T> static void go_d(const struct state *s, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go_d(const struct state *s, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_att *t = &s->t;
 	float *delta = (float *)hd_cuda_scratch();

@@ -12,7 +12,10 @@ extern "C" {
 #define HD_LN2 0.6931471805599453f
 
 struct hd_att : hd_attention {
-	HD_DEV int64_t kv_of(int64_t head) const { return (head0 + head) / group - kv0; }
+	HD_DEV int64_t kv_of(int64_t head) const
+	{
+		return (head0 + head) / group - kv0;
+	}
 	/* Keys that query i sees: the first so many. */
 	HD_DEV int64_t seen(int64_t i) const
 	{
@@ -40,21 +43,31 @@ struct hd_att : hd_attention {
 
 		return h < heads ? h : heads;
 	}
-	HD_DEV int64_t q_at(int64_t b, int64_t i, int64_t h) const { return ((b * seq + i) * heads + h) * dim; }
-	HD_DEV int64_t k_at(int64_t b, int64_t j, int64_t h) const { return ((b * keys + j) * kv_heads + h) * dim; }
-	HD_DEV int64_t row(int64_t b, int64_t h, int64_t i) const { return (b * heads + h) * seq + i; }
+	HD_DEV int64_t q_at(int64_t b, int64_t i, int64_t h) const
+	{
+		return ((b * seq + i) * heads + h) * dim;
+	}
+	HD_DEV int64_t k_at(int64_t b, int64_t j, int64_t h) const
+	{
+		return ((b * keys + j) * kv_heads + h) * dim;
+	}
+	HD_DEV int64_t row(int64_t b, int64_t h, int64_t i) const
+	{
+		return (b * heads + h) * seq + i;
+	}
 };
 
-struct hd_att_d {		/* operands of backward */
+struct hd_att_d { /* operands of backward */
 	const void *q, *k, *v, *d_o;
-	const float *lse, *delta;	/* delta: sum(o do) of each query */
+	const float *lse, *delta; /* delta: sum(o do) of each query */
 	void *dq, *dk, *dv;
 };
 
 /* attention_mma.cu: bf16 and head_dim 64 or 128 */
 int hd_att_mma_has(const struct hd_att *t);
 int hd_att_mma_prepare(const struct hd_att *t, struct hd_err *err);
-void hd_att_mma(const struct hd_att *t, void *o, float *lse, const void *q, const void *k, const void *v, const struct hd_run *r);
+void hd_att_mma(const struct hd_att *t, void *o, float *lse, const void *q, const void *k, const void *v,
+		const struct hd_run *r);
 void hd_att_mma_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r);
 
 #endif

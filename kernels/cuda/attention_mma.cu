@@ -13,12 +13,15 @@
 #include "kernels/cuda/mma.h"
 
 #define THREADS 128
-#define ROWS 64				/* of a block: 16 a warp */
+#define ROWS 64 /* of a block: 16 a warp */
 
-int hd_att_mma_has(const struct hd_att *t) { return (t->dim == 64 || t->dim == 128) && t->scale > 0; }
+int hd_att_mma_has(const struct hd_att *t)
+{
+	return (t->dim == 64 || t->dim == 128) && t->scale > 0;
+}
 
 /* s(16 x 8 NT) = rows `row`... of a times the rows of b transposed */
-template<int D, int NT> HD_DEV void scores(float (*s)[4], bf16 *a, int row, bf16 *b)
+template <int D, int NT> HD_DEV void scores(float (*s)[4], bf16 *a, int row, bf16 *b)
 {
 #pragma unroll
 	for (int n = 0; n < NT; n++)
@@ -40,7 +43,7 @@ template<int D, int NT> HD_DEV void scores(float (*s)[4], bf16 *a, int row, bf16
 }
 
 /* o(16 x D) += p(16 x 8 NT, from sums) times the rows of b */
-template<int D, int NT> HD_DEV void add_product(float (*o)[4], float (*p)[4], bf16 *b)
+template <int D, int NT> HD_DEV void add_product(float (*o)[4], float (*p)[4], bf16 *b)
 {
 #pragma unroll
 	for (int kk = 0; kk < NT / 2; kk++) {
@@ -59,20 +62,22 @@ template<int D, int NT> HD_DEV void add_product(float (*o)[4], float (*p)[4], bf
 }
 
 /* Sums to two rows of global memory (g and g + 8 of the warp's 16), times a factor each. */
-template<int D> HD_DEV void put_rows(bf16 *to, int64_t stride, int64_t have, float (*o)[4], float low, float high)
+template <int D> HD_DEV void put_rows(bf16 *to, int64_t stride, int64_t have, float (*o)[4], float low, float high)
 {
 	int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
 
 #pragma unroll
 	for (int n = 0; n < D / 8; n++) {
 		if (g < have)
-			*(uint32_t *)(void *)(to + g * stride + n * 8 + 2 * t) = hd_bf16_pair(o[n][0] * low, o[n][1] * low);
+			*(uint32_t *)(void *)(to + g * stride + n * 8 + 2 * t) =
+				hd_bf16_pair(o[n][0] * low, o[n][1] * low);
 		if (g + 8 < have)
-			*(uint32_t *)(void *)(to + (g + 8) * stride + n * 8 + 2 * t) = hd_bf16_pair(o[n][2] * high, o[n][3] * high);
+			*(uint32_t *)(void *)(to + (g + 8) * stride + n * 8 + 2 * t) =
+				hd_bf16_pair(o[n][2] * high, o[n][3] * high);
 	}
 }
 
-HD_DEV float four_max(float x)		/* of the lanes that share a row of sums */
+HD_DEV float four_max(float x) /* of the lanes that share a row of sums */
 {
 	x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
 	return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
@@ -84,10 +89,13 @@ HD_DEV float four_sum(float x)
 }
 
 /* Of a tile of N: 0 ... N of them are before x. */
-template<int N> HD_DEV int within(int64_t x) { return x < 0 ? 0 : x < N ? (int)x : N; }
+template <int N> HD_DEV int within(int64_t x)
+{
+	return x < 0 ? 0 : x < N ? (int)x : N;
+}
 
 /* Columns of a tile from left[e] on (of the two rows that a lane has) are -inf. */
-template<int NT> HD_DEV void hide(float (*s)[4], const int *left)
+template <int NT> HD_DEV void hide(float (*s)[4], const int *left)
 {
 	int c = (int)threadIdx.x % 4 * 2;
 
@@ -98,7 +106,7 @@ template<int NT> HD_DEV void hide(float (*s)[4], const int *left)
 			s[n][x] = n * 8 + c + x % 2 < left[x / 2] ? s[n][x] : -INFINITY;
 }
 
-template<int N> HD_DEV void clear(float (*s)[4])
+template <int N> HD_DEV void clear(float (*s)[4])
 {
 #pragma unroll
 	for (int n = 0; n < N; n++)
@@ -108,7 +116,7 @@ template<int N> HD_DEV void clear(float (*s)[4])
 /* -- forward -------------------------------------------------------------------------------------------------------------- */
 /* Scores of a tile into probabilities around the largest so far (max, in the exponent's scale); all: their sum, sum: what was
  * made of them before.  e: which of the lane's two rows. */
-template<int D> HD_DEV void soften(float (*s)[4], float (*sum)[4], float *max, float *all, float scale, int e)
+template <int D> HD_DEV void soften(float (*s)[4], float (*sum)[4], float *max, float *all, float scale, int e)
 {
 	float high = -INFINITY, part = 0, less, old = *max;
 
@@ -116,7 +124,7 @@ template<int D> HD_DEV void soften(float (*s)[4], float (*sum)[4], float *max, f
 	for (int n = 0; n < ROWS / 8; n++)
 		high = fmaxf(high, fmaxf(s[n][2 * e], s[n][2 * e + 1]));
 	*max = high = fmaxf(old, four_max(high) * scale);
-	less = high == -INFINITY ? 0 : high;		/* nothing seen yet: all terms are 0 */
+	less = high == -INFINITY ? 0 : high; /* nothing seen yet: all terms are 0 */
 #pragma unroll
 	for (int n = 0; n < ROWS / 8; n++)
 #pragma unroll
@@ -133,17 +141,19 @@ template<int D> HD_DEV void soften(float (*s)[4], float (*sum)[4], float *max, f
 	}
 }
 
-template<int D> __global__ void __launch_bounds__(THREADS, 2)
-mma_forward(hd_att t, bf16 *o, float *lse, const bf16 *q, const bf16 *k, const bf16 *v)
+template <int D>
+__global__ void __launch_bounds__(THREADS, 2)
+	mma_forward(hd_att t, bf16 *o, float *lse, const bf16 *q, const bf16 *k, const bf16 *v)
 {
 	HD_DYNAMIC_SHARED(bf16, tiles);
 	bf16 *tq = tiles, *tk = tq + ROWS * D, *tv = tk + 2 * ROWS * D;
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, c = lane % 4;
 	int64_t b = blockIdx.z, h = blockIdx.y, kv = t.kv_of(h);
-	int64_t i0 = ((int64_t)gridDim.x - 1 - blockIdx.x) * ROWS;	/* long rows first */
+	int64_t i0 = ((int64_t)gridDim.x - 1 - blockIdx.x) * ROWS; /* long rows first */
 	int64_t q_stride = t.heads * t.dim, k_stride = t.kv_heads * t.dim, end = t.seen(hd_least(i0 + ROWS, t.seq) - 1);
 	int64_t row[2] = { i0 + warp * 16 + g, i0 + warp * 16 + g + 8 }, seen[2], least = t.seen(i0 + warp * 16);
-	float sum[D / 8][4], s[ROWS / 8][4], max[2] = { -INFINITY, -INFINITY }, all[2] = { 0, 0 }, scale = t.scale * HD_LOG2E;
+	float sum[D / 8][4], s[ROWS / 8][4], max[2] = { -INFINITY, -INFINITY }, all[2] = { 0, 0 },
+					     scale = t.scale * HD_LOG2E;
 
 	k += t.k_at(b, 0, kv);
 	v += t.k_at(b, 0, kv);
@@ -175,21 +185,21 @@ mma_forward(hd_att t, bf16 *o, float *lse, const bf16 *q, const bf16 *k, const b
 		soften<D>(s, sum, &max[0], &all[0], scale, 0);
 		soften<D>(s, sum, &max[1], &all[1], scale, 1);
 		add_product<D, ROWS / 8>(sum, s, vt);
-		__syncthreads();		/* before the next copies into these tiles */
+		__syncthreads(); /* before the next copies into these tiles */
 	}
 	copies_wait<0>();
 	for (int e = 0; e < 2; e++) {
 		all[e] = four_sum(all[e]);
 		if (c == 0 && row[e] < t.seq)
 			lse[t.row(b, h, row[e])] = seen[e] ? (max[e] + log2f(all[e])) * HD_LN2 : -INFINITY;
-		all[e] = all[e] > 0 ? 1 / all[e] : all[e];		/* NaN stays */
+		all[e] = all[e] > 0 ? 1 / all[e] : all[e]; /* NaN stays */
 	}
 	put_rows<D>(o + t.q_at(b, i0 + warp * 16, h), q_stride, t.seq - i0 - warp * 16, sum, all[0], all[1]);
 }
 
 /* -- backward ------------------------------------------------------------------------------------------------------------- */
 /* Keys come in tiles of K, one ahead: fewer for wide heads, whose sums take the registers. */
-template<int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) mma_backward_q(hd_att t, hd_att_d x)
+template <int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) mma_backward_q(hd_att t, hd_att_d x)
 {
 	HD_DYNAMIC_SHARED(bf16, tiles);
 	bf16 *tq = tiles, *td = tq + ROWS * D, *tk = td + ROWS * D, *tv = tk + 2 * K * D;
@@ -241,11 +251,12 @@ template<int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2
 		__syncthreads();
 	}
 	copies_wait<0>();
-	put_rows<D>((bf16 *)x.dq + t.q_at(b, i0 + warp * 16, h), q_stride, t.seq - i0 - warp * 16, sum, t.scale, t.scale);
+	put_rows<D>((bf16 *)x.dq + t.q_at(b, i0 + warp * 16, h), q_stride, t.seq - i0 - warp * 16, sum, t.scale,
+		    t.scale);
 }
 
 /* What mma_backward_kv reads of Q queries: their rows and their sums. */
-template<int D, int Q> struct query_tile {
+template <int D, int Q> struct query_tile {
 	bf16 *q, *d;
 	float *lse, *delta;
 	int64_t b, stride;
@@ -275,7 +286,7 @@ template<int D, int Q> struct query_tile {
 };
 
 /* Columns (queries) before from[e] or from `to` on count nothing: they do not see the key, or are not there. */
-template<int NT> HD_DEV void drop(float (*p)[4], const int *from, int to)
+template <int NT> HD_DEV void drop(float (*p)[4], const int *from, int to)
 {
 	int c = (int)threadIdx.x % 4 * 2;
 
@@ -290,7 +301,7 @@ template<int NT> HD_DEV void drop(float (*p)[4], const int *from, int to)
 }
 
 /* Queries come in tiles of Q, likewise, of one head after the other. */
-template<int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) mma_backward_kv(hd_att t, hd_att_d x)
+template <int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) mma_backward_kv(hd_att t, hd_att_d x)
 {
 	HD_DYNAMIC_SHARED(unsigned char, shared);
 	bf16 *tk = (bf16 *)(void *)shared, *tv = tk + ROWS * D;
@@ -304,7 +315,7 @@ template<int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2
 	now.b = b;
 	now.stride = t.heads * t.dim;
 	shared += 2 * ROWS * D * sizeof(bf16);
-	for (int e = 0; e < 2; e++)		/* a key that is not there is seen by none */
+	for (int e = 0; e < 2; e++) /* a key that is not there is seen by none */
 		first[e] = key + 8 * e < t.keys ? t.first_query(key + 8 * e) : t.seq;
 	clear<D / 8>(dk);
 	clear<D / 8>(dv);
@@ -350,21 +361,23 @@ template<int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2
 		h = next_h;
 	}
 	copies_wait<0>();
-	put_rows<D>((bf16 *)x.dk + t.k_at(b, j0 + warp * 16, kv), k_stride, t.keys - j0 - warp * 16, dk, t.scale, t.scale);
+	put_rows<D>((bf16 *)x.dk + t.k_at(b, j0 + warp * 16, kv), k_stride, t.keys - j0 - warp * 16, dk, t.scale,
+		    t.scale);
 	put_rows<D>((bf16 *)x.dv + t.k_at(b, j0 + warp * 16, kv), k_stride, t.keys - j0 - warp * 16, dv, 1, 1);
 }
 
 /* -- host ----------------------------------------------------------------------------------------------------------------- */
 #define FORWARD_BYTES(D) (5 * ROWS * (D) * sizeof(bf16))
-#define OTHERS(D) ((D) > 64 ? 32 : 64)	/* of the other side in a tile, in backward */
+#define OTHERS(D) ((D) > 64 ? 32 : 64) /* of the other side in a tile, in backward */
 #define BACKWARD_Q_BYTES(D) ((2 * ROWS + 4 * OTHERS(D)) * (D) * sizeof(bf16))
 #define BACKWARD_KV_BYTES(D) (2 * ROWS * (D) * sizeof(bf16) + (size_t)2 * query_tile<D, OTHERS(D)>::BYTES)
 
-template<int D> static int allow(struct hd_err *err)
+template <int D> static int allow(struct hd_err *err)
 {
 	HD_TRY(hd_cuda_allow_shared("attention", (const void *)mma_forward<D>, FORWARD_BYTES(D), err));
 	HD_TRY(hd_cuda_allow_shared("attention", (const void *)mma_backward_q<D, OTHERS(D)>, BACKWARD_Q_BYTES(D), err));
-	return hd_cuda_allow_shared("attention", (const void *)mma_backward_kv<D, OTHERS(D)>, BACKWARD_KV_BYTES(D), err);
+	return hd_cuda_allow_shared("attention", (const void *)mma_backward_kv<D, OTHERS(D)>, BACKWARD_KV_BYTES(D),
+				    err);
 }
 
 int hd_att_mma_prepare(const struct hd_att *t, struct hd_err *err)
@@ -372,17 +385,22 @@ int hd_att_mma_prepare(const struct hd_att *t, struct hd_err *err)
 	return t->dim == 64 ? allow<64>(err) : allow<128>(err);
 }
 
-static unsigned blocks(int64_t n) { return (unsigned)((n + ROWS - 1) / ROWS); }
+static unsigned blocks(int64_t n)
+{
+	return (unsigned)((n + ROWS - 1) / ROWS);
+}
 
-template<int D> static void go(const struct hd_att *t, bf16 *o, float *lse, const bf16 *q, const bf16 *k, const bf16 *v,
-			       const struct hd_run *r)
+template <int D>
+static void go(const struct hd_att *t, bf16 *o, float *lse, const bf16 *q, const bf16 *k, const bf16 *v,
+	       const struct hd_run *r)
 {
 	dim3 grid(blocks(t->seq), (unsigned)t->heads, (unsigned)t->batch);
 
 	HD_LAUNCH((mma_forward<D>), grid, THREADS, FORWARD_BYTES(D), r, *t, o, lse, q, k, v);
 }
 
-void hd_att_mma(const struct hd_att *t, void *o, float *lse, const void *q, const void *k, const void *v, const struct hd_run *r)
+void hd_att_mma(const struct hd_att *t, void *o, float *lse, const void *q, const void *k, const void *v,
+		const struct hd_run *r)
 {
 	if (t->dim == 64)
 		go<64>(t, (bf16 *)o, lse, (const bf16 *)q, (const bf16 *)k, (const bf16 *)v, r);
@@ -390,7 +408,7 @@ void hd_att_mma(const struct hd_att *t, void *o, float *lse, const void *q, cons
 		go<128>(t, (bf16 *)o, lse, (const bf16 *)q, (const bf16 *)k, (const bf16 *)v, r);
 }
 
-template<int D> static void go_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)
+template <int D> static void go_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r)
 {
 	dim3 queries(blocks(t->seq), (unsigned)t->heads, (unsigned)t->batch);
 	dim3 keys(blocks(t->keys), (unsigned)t->kv_heads, (unsigned)t->batch);

@@ -8,7 +8,9 @@ extern "C" {
 
 HD_CUDA_PREPARE(prepare, "cast", hd_prepare_cast(c, p))
 
-struct f16 { uint16_t bits; };
+struct f16 {
+	uint16_t bits;
+};
 
 /* 2^112 moves the range of fp16's exponent into fp32's, subnormals with it. */
 HD_DEV float to_float(f16 x)
@@ -18,23 +20,23 @@ HD_DEV float to_float(f16 x)
 	return hd_bits_float(u | ((x.bits & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) | (uint32_t)(x.bits & 0x8000) << 16);
 }
 
-HD_DEV void from_float(f16 *y, float x)		/* to nearest even */
+HD_DEV void from_float(f16 *y, float x) /* to nearest even */
 {
 	uint32_t u = hd_float_bits(x), a = u & 0x7fffffff, r = ((a + 0xfff + (a >> 13 & 1)) >> 13) - (112 << 10);
 
-	if (a < 0x38800000)			/* subnormal: the unit of 0.5f is 2^-24 */
+	if (a < 0x38800000) /* subnormal: the unit of 0.5f is 2^-24 */
 		r = hd_float_bits(hd_bits_float(a) + 0.5f) - 0x3f000000;
-	if (a >= 0x477ff000)			/* 65520 and above */
+	if (a >= 0x477ff000) /* 65520 and above */
 		r = a > 0x7f800000 ? 0x7e00 : 0x7c00;
 	y->bits = (uint16_t)((u >> 16 & 0x8000) | r);
 }
 
 /* To double only from double does not pass through float. */
-template<class Y, class X> struct cast {
+template <class Y, class X> struct cast {
 	Y *y;
 	const X *x;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		pack<X, N> a = *(const pack<X, N> *)(x + i);
 		pack<Y, N> b;
@@ -45,42 +47,42 @@ template<class Y, class X> struct cast {
 	}
 };
 
-template<class Y> struct from_signs {
+template <class Y> struct from_signs {
 	Y *y;
 	const uint8_t *x;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		for (int k = 0; k < N; k++)
 			from_float(y + i + k, (float)(x[(i + k) / 8] >> (i + k) % 8 & 1) * 2 - 1);
 	}
 };
 
-template<class X> struct to_signs {	/* an element here is a byte */
+template <class X> struct to_signs { /* an element here is a byte */
 	uint8_t *y;
 	const X *x;
 	int64_t n;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		for (int j = 0; j < N; j++) {
 			uint32_t byte = 0;
 
 			for (int64_t k = 0; k < 8 && (i + j) * 8 + k < n; k++)
-				byte |= (uint32_t)!(to_float(x[(i + j) * 8 + k]) < 0) << k;
+				byte |= (uint32_t) !(to_float(x[(i + j) * 8 + k]) < 0) << k;
 			y[i + j] = (uint8_t)byte;
 		}
 	}
 };
 
-template<class Y, class X> static void go(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
+template <class Y, class X> static void go(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
 {
 	cast<Y, X> f = { (Y *)y, (const X *)x };
 
 	hd_each<(sizeof(X) + sizeof(Y) > 8 ? 2 : 4)>(r, p->n[0], hd_aligned(x) && hd_aligned(y), f);
 }
 
-template<class X> static void from(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
+template <class X> static void from(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
 {
 	if (p->n[2] == HD_DTYPE_F32)
 		go<float, X>(p, y, x, r);

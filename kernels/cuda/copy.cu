@@ -9,15 +9,17 @@ extern "C" {
 
 HD_CUDA_PREPARE(prepare, "copy", hd_prepare_copy(c, p))
 
-struct pieces { int64_t count, run, src_step, dst_step; };		/* in units */
+struct pieces {
+	int64_t count, run, src_step, dst_step;
+}; /* in units */
 
-template<class T> struct move {
+template <class T> struct move {
 	T *y;
 	const T *x;
 	pieces s;
-	const struct hd_cuda_step *position;	/* select: x moves on by so many runs */
+	const struct hd_cuda_step *position; /* select: x moves on by so many runs */
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		int64_t from = position ? position->position * s.run : 0;
 
@@ -29,7 +31,8 @@ template<class T> struct move {
 	}
 };
 
-template<class T> static void go(void *y, const void *x, pieces s, const struct hd_cuda_step *position, const struct hd_run *r)
+template <class T>
+static void go(void *y, const void *x, pieces s, const struct hd_cuda_step *position, const struct hd_run *r)
 {
 	s.run /= (int64_t)sizeof(T);
 	s.src_step /= (int64_t)sizeof(T);

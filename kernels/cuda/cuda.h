@@ -17,14 +17,15 @@
 #include "kernels/cuda/sim.h"
 #else
 #include <cuda_runtime.h>
-#define HD_LAUNCH(kernel, blocks, threads, shared, r, ...) do { \
+#define HD_LAUNCH(kernel, blocks, threads, shared, r, ...) \
+	do { \
 		(kernel)<<<blocks, threads, shared, (cudaStream_t)(r)->queue>>>(__VA_ARGS__); \
 		hd_cuda_launched(#kernel); \
 	} while (0)
 #define HD_DYNAMIC_SHARED(type, name) \
 	extern __shared__ __align__(128) unsigned char hd_dynamic_shared[]; \
 	type *name = (type *)hd_dynamic_shared
-#define HD_SHARED(type, name, ...) __shared__ type name __VA_ARGS__	/* type name[...] */
+#define HD_SHARED(type, name, ...) __shared__ type name __VA_ARGS__ /* type name[...] */
 #endif
 extern "C" {
 #include "engine/device/device.h"
@@ -35,17 +36,20 @@ extern "C" {
 #define HD_WARP 32
 
 /* -- host side, device.cu ------------------------------------------------------------------------------------------------- */
-struct hd_cuda_step {			/* the device's copy of what changes from step to step */
+struct hd_cuda_step { /* the device's copy of what changes from step to step */
 	uint64_t seed;
 	int64_t step, position;
 	double lr, loss_scale;
 	int32_t train;
 };
 const struct hd_kernel *hd_cuda_kernel(const char *name);
-void *hd_cuda_queue(void);			/* the stream of all kernels */
-int hd_cuda_gpu(void);				/* this rank's */
-int hd_cuda_shared(void);			/* ranks on the GPU that most ranks of this host have */
-static inline const struct hd_cuda_step *hd_cuda_step(const struct hd_run *r) { return (const struct hd_cuda_step *)r->step_constants; }
+void *hd_cuda_queue(void); /* the stream of all kernels */
+int hd_cuda_gpu(void);     /* this rank's */
+int hd_cuda_shared(void);  /* ranks on the GPU that most ranks of this host have */
+static inline const struct hd_cuda_step *hd_cuda_step(const struct hd_run *r)
+{
+	return (const struct hd_cuda_step *)r->step_constants;
+}
 /* Device memory for what lies between the launches of one kernel's run; all kernels share it, since launches follow each
  * other.  Asked for by prepare, there at run (at least 256-byte aligned). */
 void hd_cuda_scratch_need(size_t bytes);
@@ -69,8 +73,9 @@ int hd_cuda_types(const char *kernel, const struct hd_kernel_desc *d, const char
 #ifdef HD_SIM
 static inline int hd_cuda_allow_shared(const char *what, const void *kernel, size_t bytes, struct hd_err *err)
 {
-	return hd_sim_allow_shared(kernel, bytes) == cudaSuccess ? HD_OK
-		: hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: invalid argument", what, bytes);
+	return hd_sim_allow_shared(kernel, bytes) == cudaSuccess
+		       ? HD_OK
+		       : hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: invalid argument", what, bytes);
 }
 #else
 static inline int hd_cuda_allow_shared(const char *what, const void *kernel, size_t bytes, struct hd_err *err)
@@ -78,10 +83,11 @@ static inline int hd_cuda_allow_shared(const char *what, const void *kernel, siz
 	struct cudaFuncAttributes has;
 	cudaError_t e = cudaFuncGetAttributes(&has, kernel);
 
-	if (e == cudaSuccess && has.maxDynamicSharedSizeBytes < (int)bytes)	/* another shape may need more */
+	if (e == cudaSuccess && has.maxDynamicSharedSizeBytes < (int)bytes) /* another shape may need more */
 		e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-	return e == cudaSuccess ? HD_OK : hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: %s", what, bytes,
-						     cudaGetErrorString(e));
+	return e == cudaSuccess ? HD_OK
+				: hd_err_set(err, HD_ENOTSUP, "%s: %zu bytes of shared memory: %s", what, bytes,
+					     cudaGetErrorString(e));
 }
 #endif
 
@@ -91,11 +97,19 @@ static inline unsigned hd_blocks(int64_t n, int64_t each, int64_t most = 132 * 3
 
 	return (unsigned)(b < 1 ? 1 : b < most ? b : most);
 }
-static inline int hd_aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
-static HD_DEV __host__ int64_t hd_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int hd_aligned(const void *p)
+{
+	return ((uintptr_t)p & 15) == 0;
+}
+static HD_DEV __host__ int64_t hd_least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
 
 /* -- numbers -------------------------------------------------------------------------------------------------------------- */
-struct bf16 { uint16_t bits; };
+struct bf16 {
+	uint16_t bits;
+};
 
 HD_DEV float hd_bits_float(uint32_t u)
 {
@@ -120,12 +134,27 @@ HD_DEV uint32_t hd_float_bits(float f)
 #endif
 }
 
-HD_DEV float to_float(float x) { return x; }
-HD_DEV float to_float(bf16 x) { return hd_bits_float((uint32_t)x.bits << 16); }
-HD_DEV float to_float(double x) { return (float)x; }
-HD_DEV void from_float(float *y, float x) { *y = x; }
-HD_DEV void from_float(double *y, float x) { *y = x; }
-HD_DEV void from_float(bf16 *y, float x)	/* to nearest even; NaN stays NaN */
+HD_DEV float to_float(float x)
+{
+	return x;
+}
+HD_DEV float to_float(bf16 x)
+{
+	return hd_bits_float((uint32_t)x.bits << 16);
+}
+HD_DEV float to_float(double x)
+{
+	return (float)x;
+}
+HD_DEV void from_float(float *y, float x)
+{
+	*y = x;
+}
+HD_DEV void from_float(double *y, float x)
+{
+	*y = x;
+}
+HD_DEV void from_float(bf16 *y, float x) /* to nearest even; NaN stays NaN */
 {
 #ifdef HD_SIM
 	uint32_t u = hd_float_bits(x);
@@ -167,16 +196,19 @@ HD_DEV float hd_exp2(float x)
 #endif
 }
 
-template<class T, int N> struct alignas(sizeof(T) * N) pack { T v[N]; };
+template <class T, int N> struct alignas(sizeof(T) * N) pack {
+	T v[N];
+};
 
 #ifdef HD_SIM
-#define HD_VECTOR(p, bytes) hd_sim_aligned(p, bytes, "a vector")	/* not every compiler shows it what a copy of a struct needs */
+#define HD_VECTOR(p, bytes) \
+	hd_sim_aligned(p, bytes, "a vector") /* not every compiler shows it what a copy of a struct needs */
 #else
 #define HD_VECTOR(p, bytes) ((void)0)
 #endif
 
 /* By 16 bytes at most: what is aligned to them need not be to more. */
-template<int N, class T> HD_DEV void load(float *y, const T *x)
+template <int N, class T> HD_DEV void load(float *y, const T *x)
 {
 	const int P = N * sizeof(T) > 16 ? 16 / (int)sizeof(T) : N;
 
@@ -189,7 +221,7 @@ template<int N, class T> HD_DEV void load(float *y, const T *x)
 			y[k + i] = to_float(p.v[i]);
 	}
 }
-template<int N, class T> HD_DEV void store(T *y, const float *x)
+template <int N, class T> HD_DEV void store(T *y, const float *x)
 {
 	const int P = N * sizeof(T) > 16 ? 16 / (int)sizeof(T) : N;
 
@@ -205,7 +237,7 @@ template<int N, class T> HD_DEV void store(T *y, const float *x)
 }
 
 /* -- sums over a warp or a block, in a fixed order; every thread gets the result ---------------------------------------------- */
-template<class T> HD_DEV T warp_sum(T x)
+template <class T> HD_DEV T warp_sum(T x)
 {
 	for (int o = HD_WARP / 2; o; o /= 2)
 		x += __shfl_xor_sync(~0u, x, o);
@@ -217,12 +249,12 @@ HD_DEV float warp_max(float x)
 		x = fmaxf(x, __shfl_xor_sync(~0u, x, o));
 	return x;
 }
-template<int THREADS, class T> HD_DEV T block_sum(T x, T *scratch)		/* scratch: THREADS / 32 */
+template <int THREADS, class T> HD_DEV T block_sum(T x, T *scratch) /* scratch: THREADS / 32 */
 {
 	x = warp_sum(x);
 	if (THREADS == HD_WARP)
 		return x;
-	__syncthreads();			/* the last one may still be read */
+	__syncthreads(); /* the last one may still be read */
 	if (threadIdx.x % HD_WARP == 0)
 		scratch[threadIdx.x / HD_WARP] = x;
 	__syncthreads();
@@ -231,7 +263,7 @@ template<int THREADS, class T> HD_DEV T block_sum(T x, T *scratch)		/* scratch: 
 		x += scratch[i];
 	return x;
 }
-template<int THREADS> HD_DEV float block_max(float x, float *scratch)
+template <int THREADS> HD_DEV float block_max(float x, float *scratch)
 {
 	x = warp_max(x);
 	if (THREADS == HD_WARP)
@@ -247,7 +279,7 @@ template<int THREADS> HD_DEV float block_max(float x, float *scratch)
 }
 
 /* -- elementwise: f.at<N>(i) does elements i ... i + N - 1 ---------------------------------------------------------------- */
-template<int N, class F> HD_DEV void hd_elements(int64_t n, const F &f)
+template <int N, class F> HD_DEV void hd_elements(int64_t n, const F &f)
 {
 	int64_t step = (int64_t)gridDim.x * blockDim.x, t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 
@@ -256,12 +288,13 @@ template<int N, class F> HD_DEV void hd_elements(int64_t n, const F &f)
 	if (N > 1 && t < n % N)
 		f.template at<1>(n - n % N + t);
 }
-template<int N, class F> __global__ void __launch_bounds__(256) each_element(int64_t n, F f)
+template <int N, class F> __global__ void __launch_bounds__(256) each_element(int64_t n, F f)
 {
 	hd_elements<N>(n, f);
 }
 /* Of rows that are counted, `each` elements a row: as many as the numbers add up to, read here since only the device has them. */
-template<int N, class F> __global__ void __launch_bounds__(256) each_used(const int32_t *counts, int64_t many, int64_t each, F f)
+template <int N, class F>
+__global__ void __launch_bounds__(256) each_used(const int32_t *counts, int64_t many, int64_t each, F f)
 {
 	HD_SHARED(int32_t, scratch, [256 / HD_WARP]);
 	int32_t rows = 0;
@@ -271,7 +304,7 @@ template<int N, class F> __global__ void __launch_bounds__(256) each_used(const 
 	hd_elements<N>(block_sum<256>(rows, scratch) * each, f);
 }
 /* wide: all operands are aligned.  N: elements of a 16-byte vector of the narrowest operand at most. */
-template<int N, class F> static void hd_each(const struct hd_run *r, int64_t n, int wide, F f)
+template <int N, class F> static void hd_each(const struct hd_run *r, int64_t n, int wide, F f)
 {
 	if (n <= 0)
 		return;
@@ -281,7 +314,7 @@ template<int N, class F> static void hd_each(const struct hd_run *r, int64_t n, 
 		HD_LAUNCH((each_element<1, F>), hd_blocks(n, 256), 256, 0, r, n, f);
 }
 /* The same for kernels with HD_K_ROWS: of the n elements those of the rows in use. */
-template<int N, class F> static void hd_each_used(const struct hd_run *r, int64_t n, int wide, F f)
+template <int N, class F> static void hd_each_used(const struct hd_run *r, int64_t n, int wide, F f)
 {
 	int64_t each = r->rows_most ? n / r->rows_most : 0;
 
@@ -294,14 +327,20 @@ template<int N, class F> static void hd_each_used(const struct hd_run *r, int64_
 }
 
 #define HD_CUDA_PREPARE(function, kernel, expr) \
-	static int function##_check(const struct hd_check *c, struct hd_prep *p) { return expr; } \
+	static int function##_check(const struct hd_check *c, struct hd_prep *p) \
+	{ \
+		return expr; \
+	} \
 	static int function(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) \
 	{ \
 		return hd_cuda_check(kernel, d, p, err, function##_check); \
 	}
 /* The same, and the dtypes of t and u operands in p->n[14] and p->n[15]. */
 #define HD_CUDA_PREPARE_TYPES(function, kernel, ins, outs, expr) \
-	static int function##_check(const struct hd_check *c, struct hd_prep *p) { return expr; } \
+	static int function##_check(const struct hd_check *c, struct hd_prep *p) \
+	{ \
+		return expr; \
+	} \
 	static int function(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) \
 	{ \
 		uint32_t t, u; \

@@ -9,22 +9,34 @@
 
 static struct {
 	cudaStream_t queue;
-	struct hd_cuda_step *step;	/* on the device */
+	struct hd_cuda_step *step; /* on the device */
 	void *pinned;
-	void *scratch, *smaller[64];	/* smaller: earlier ones, whose addresses recordings may have */
+	void *scratch, *smaller[64]; /* smaller: earlier ones, whose addresses recordings may have */
 	int nsmaller;
 	size_t scratch_bytes, scratch_need;
-	cudaError_t failed;		/* the first */
+	cudaError_t failed; /* the first */
 	char where[120];
-	cudaError_t failed_before;	/* a capture: what it makes wrong is not of the step */
+	cudaError_t failed_before; /* a capture: what it makes wrong is not of the step */
 	int local_rank, local_size, gpus, device, open;
 } here;
 
-static const char *text_of(cudaError_t e) { return cudaGetErrorString(e); }
+static const char *text_of(cudaError_t e)
+{
+	return cudaGetErrorString(e);
+}
 
-void *hd_cuda_queue(void) { return (void *)here.queue; }
-int hd_cuda_gpu(void) { return here.device; }
-int hd_cuda_shared(void) { return here.gpus ? (here.local_size + here.gpus - 1) / here.gpus : 1; }
+void *hd_cuda_queue(void)
+{
+	return (void *)here.queue;
+}
+int hd_cuda_gpu(void)
+{
+	return here.device;
+}
+int hd_cuda_shared(void)
+{
+	return here.gpus ? (here.local_size + here.gpus - 1) / here.gpus : 1;
+}
 
 static void keep(cudaError_t e, const char *where)
 {
@@ -56,8 +68,8 @@ static void *device_alloc(size_t bytes, struct hd_err *err)
 
 		cudaGetLastError();
 		cudaMemGetInfo(&left, &all);
-		hd_err_set(err, HD_ENOMEM, "cuda: %zu bytes of device memory are needed, %zu of %zu are free on GPU %d", bytes, left,
-			   all, here.device);
+		hd_err_set(err, HD_ENOMEM, "cuda: %zu bytes of device memory are needed, %zu of %zu are free on GPU %d",
+			   bytes, left, all, here.device);
 #else
 		hd_err_set(err, HD_ENOMEM, "cuda: %zu bytes of device memory are needed, and are not there", bytes);
 #endif
@@ -101,14 +113,19 @@ static void host_free(void *p)
 }
 
 #ifdef HD_SIM
-static void pin(void *p, size_t bytes) { (void)p, (void)bytes; }
-static void unpin(void) {}
+static void pin(void *p, size_t bytes)
+{
+	(void)p, (void)bytes;
+}
+static void unpin(void)
+{
+}
 #else
 static void pin(void *p, size_t bytes)
 {
 	if (!here.pinned && cudaHostRegister(p, bytes, cudaHostRegisterDefault) == cudaSuccess)
 		here.pinned = p;
-	cudaGetLastError();			/* where it is refused copies are slower, no more */
+	cudaGetLastError(); /* where it is refused copies are slower, no more */
 }
 
 static void unpin(void)
@@ -142,7 +159,10 @@ void hd_cuda_fill_bytes(const struct hd_run *r, void *p, int byte, size_t bytes)
 		keep(cudaMemsetAsync(p, byte, bytes, (cudaStream_t)r->queue), "clearing memory");
 }
 
-void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes) { hd_cuda_fill_bytes(r, p, 0, bytes); }
+void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes)
+{
+	hd_cuda_fill_bytes(r, p, 0, bytes);
+}
 
 void hd_cuda_move(const struct hd_run *r, void *to, const void *from, size_t bytes)
 {
@@ -163,7 +183,7 @@ void *hd_cuda_scratch(void)
 	if (here.scratch_need > here.scratch_bytes) {
 		if (here.scratch && here.nsmaller < (int)HD_LEN(here.smaller))
 			here.smaller[here.nsmaller++] = here.scratch;
-		if (here.scratch_need < 2 * here.scratch_bytes)		/* few times, whatever the programs that follow need */
+		if (here.scratch_need < 2 * here.scratch_bytes) /* few times, whatever the programs that follow need */
 			here.scratch_need = 2 * here.scratch_bytes;
 		here.scratch = device_alloc(here.scratch_need, &err);
 		here.scratch_bytes = here.scratch ? here.scratch_need : 0;
@@ -184,7 +204,7 @@ void *hd_cuda_constant(const void *data, size_t bytes, struct hd_err *err)
 
 void hd_cuda_constant_free(void *p)
 {
-	if (here.open)			/* else it went with the device */
+	if (here.open) /* else it went with the device */
 		cudaFree(p);
 }
 
@@ -197,8 +217,8 @@ int hd_cuda_check(const char *kernel, const struct hd_kernel_desc *d, struct hd_
 	return prepare(&c, p);
 }
 
-static int one_type(const char *kernel, const char *side, uint32_t i, char letter, uint32_t dtype, uint32_t *t, uint32_t *u,
-		    struct hd_err *err)
+static int one_type(const char *kernel, const char *side, uint32_t i, char letter, uint32_t dtype, uint32_t *t,
+		    uint32_t *u, struct hd_err *err)
 {
 	uint32_t *mine = letter == 't' ? t : u, f32 = HD_DTYPE_F32;
 
@@ -210,8 +230,8 @@ static int one_type(const char *kernel, const char *side, uint32_t i, char lette
 		*mine = dtype;
 	if (*mine == dtype && (dtype == HD_DTYPE_F32 || dtype == HD_DTYPE_BF16))
 		return HD_OK;
-	return hd_err_set(err, HD_ENOTSUP, "%s: %s %u has dtype %s, it must be %s", kernel, side, i, hd_dtype_name(dtype),
-			  *mine == dtype ? "f32 or bf16" : hd_dtype_name(*mine));
+	return hd_err_set(err, HD_ENOTSUP, "%s: %s %u has dtype %s, it must be %s", kernel, side, i,
+			  hd_dtype_name(dtype), *mine == dtype ? "f32 or bf16" : hd_dtype_name(*mine));
 }
 
 int hd_cuda_types(const char *kernel, const struct hd_kernel_desc *d, const char *ins, const char *outs, uint32_t *t,
@@ -234,7 +254,10 @@ static void among(int local_rank, int local_size)
 
 /* Streams share so many queues of the GPU, 8 by default, and one behind another in a queue waits for it: kernels and each
  * communicator have a stream of their own.  The driver reads it when it starts. */
-static void ask_for_queues(void) { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+static void ask_for_queues(void)
+{
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
 
 #ifdef HD_SIM
 static int choose_gpu(struct hd_err *err)
@@ -260,22 +283,24 @@ static int choose_gpu(struct hd_err *err)
 	if (!driver)
 		return hd_err_set(err, HD_ENOTSUP, "cuda: this machine has no NVIDIA driver");
 	if (driver / 1000 < runtime / 1000)
-		return hd_err_set(err, HD_ENOTSUP, "cuda: the driver is for CUDA %d.%d, this build needs CUDA %d", driver / 1000,
-				  driver % 1000 / 10, runtime / 1000);
+		return hd_err_set(err, HD_ENOTSUP, "cuda: the driver is for CUDA %d.%d, this build needs CUDA %d",
+				  driver / 1000, driver % 1000 / 10, runtime / 1000);
 	e = cudaGetDeviceCount(&n);
 	if (e != cudaSuccess || !n)
-		return hd_err_set(err, HD_ENOTSUP, "cuda: no GPU can be used: %s", e ? cudaGetErrorString(e) : "there is none");
-	if (here.local_size > n && !getenv("HD_TEST_SHARE_GPU"))	/* for tests of layouts on one */
-		return hd_err_set(err, HD_ENOTSUP, "cuda: %d ranks on this host, and %d GPU%s: one rank a GPU", here.local_size, n,
-				  n == 1 ? "" : "s");
+		return hd_err_set(err, HD_ENOTSUP, "cuda: no GPU can be used: %s",
+				  e ? cudaGetErrorString(e) : "there is none");
+	if (here.local_size > n && !getenv("HD_TEST_SHARE_GPU")) /* for tests of layouts on one */
+		return hd_err_set(err, HD_ENOTSUP, "cuda: %d ranks on this host, and %d GPU%s: one rank a GPU",
+				  here.local_size, n, n == 1 ? "" : "s");
 	here.gpus = n;
 	here.device = here.local_rank % n;
 	e = cudaSetDevice(here.device);
 	if (e == cudaSuccess)
 		e = cudaGetDeviceProperties(&p, here.device);
 	if (e == cudaSuccess && p.major < 8)
-		return hd_err_set(err, HD_ENOTSUP, "cuda: GPU %d (%s) has compute capability %d.%d, at least 8.0 is needed",
-				  here.device, p.name, p.major, p.minor);
+		return hd_err_set(err, HD_ENOTSUP,
+				  "cuda: GPU %d (%s) has compute capability %d.%d, at least 8.0 is needed", here.device,
+				  p.name, p.major, p.minor);
 	if (e != cudaSuccess)
 		return hd_err_set(err, HD_ENOTSUP, "cuda: GPU %d: %s", here.device, cudaGetErrorString(e));
 	return HD_OK;
@@ -291,12 +316,15 @@ static char *describe(void)
 		return hd_strdup("cuda");
 	cudaMemGetInfo(&left, &all);
 	cudaDriverGetVersion(&driver);
-	return hd_format("cuda: GPU %d, %s (%d.%d), %.1f of %.1f GB free, driver for CUDA %d.%d", here.device, p.name, p.major,
-			 p.minor, (double)left / 1e9, (double)all / 1e9, driver / 1000, driver % 1000 / 10);
+	return hd_format("cuda: GPU %d, %s (%d.%d), %.1f of %.1f GB free, driver for CUDA %d.%d", here.device, p.name,
+			 p.major, p.minor, (double)left / 1e9, (double)all / 1e9, driver / 1000, driver % 1000 / 10);
 }
 
 /* A kernel compiled for none of this GPU's architectures is noticed here, not in the first step. */
-__global__ void hello(int *x) { *x = 42; }
+__global__ void hello(int *x)
+{
+	*x = 42;
+}
 
 static int try_kernel(struct hd_err *err)
 {
@@ -313,10 +341,11 @@ static int try_kernel(struct hd_err *err)
 		e = cudaStreamSynchronize(here.queue);
 	cudaFree(x);
 	if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorUnsupportedPtxVersion)
-		return hd_err_set(err, HD_ENOTSUP, "cuda: this build has no code for GPU %d's architecture: %s", here.device,
-				  cudaGetErrorString(e));
+		return hd_err_set(err, HD_ENOTSUP, "cuda: this build has no code for GPU %d's architecture: %s",
+				  here.device, cudaGetErrorString(e));
 	if (e != cudaSuccess || back != 42)
-		return hd_err_set(err, HD_ENOTSUP, "cuda: GPU %d does not run a kernel: %s", here.device, cudaGetErrorString(e));
+		return hd_err_set(err, HD_ENOTSUP, "cuda: GPU %d does not run a kernel: %s", here.device,
+				  cudaGetErrorString(e));
 	return HD_OK;
 }
 #endif
@@ -383,7 +412,11 @@ static int finish(struct hd_err *err)
 }
 
 #ifdef HD_SIM
-static double peak(uint32_t dtype) { (void)dtype; return 1e9; }
+static double peak(uint32_t dtype)
+{
+	(void)dtype;
+	return 1e9;
+}
 #else
 /* By the maker's word; of unknown ones what a large product reaches. */
 static double peak(uint32_t dtype)
@@ -397,7 +430,10 @@ static double peak(uint32_t dtype)
 }
 #endif
 
-static int ready(void) { return cudaStreamQuery(here.queue) != cudaErrorNotReady; }
+static int ready(void)
+{
+	return cudaStreamQuery(here.queue) != cudaErrorNotReady;
+}
 
 static char *settle(const char *known, const struct hd_exchange *x)
 {

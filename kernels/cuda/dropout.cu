@@ -22,7 +22,8 @@ struct rows {
 	float scale;
 };
 
-template<int N, class T> __global__ void __launch_bounds__(THREADS) dropout(T *y, const T *x, rows a, const struct hd_cuda_step *s)
+template <int N, class T>
+__global__ void __launch_bounds__(THREADS) dropout(T *y, const T *x, rows a, const struct hd_cuda_step *s)
 {
 	HD_SHARED(uint64_t, key);
 	HD_SHARED(uint64_t, first);
@@ -49,7 +50,7 @@ template<int N, class T> __global__ void __launch_bounds__(THREADS) dropout(T *y
 	}
 }
 
-template<class T> static void go(const struct hd_prep *p, T *y, const T *x, const struct hd_run *r)
+template <class T> static void go(const struct hd_prep *p, T *y, const T *x, const struct hd_run *r)
 {
 	const int64_t *strides = (const int64_t *)p->state;
 	const int V = 16 / sizeof(T);

@@ -19,8 +19,8 @@ static int64_t made, in_loops, with_gelus, at_run;
 
 char *hd_einsum_choices(void)
 {
-	return hd_format("einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %lld\neinsum.refused %lld\n", (long long)made,
-			 (long long)in_loops, (long long)with_gelus, (long long)at_run);
+	return hd_format("einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %lld\neinsum.refused %lld\n",
+			 (long long)made, (long long)in_loops, (long long)with_gelus, (long long)at_run);
 }
 
 /* -- what cuBLASLt refuses ------------------------------------------------------------------------------------------------ */
@@ -41,8 +41,10 @@ char *hd_einsum_remark(void)
 	if (refused == told)
 		return NULL;
 	told = refused;
-	return hd_format("cuda: cuBLASLt does not make %lld of the products, the last of %lld sums of %lld terms: they are made in plain loops, "
-			 "which are slow", (long long)refused, (long long)refused_count, (long long)refused_terms);
+	return hd_format(
+		"cuda: cuBLASLt does not make %lld of the products, the last of %lld sums of %lld terms: they are made in plain loops, "
+		"which are slow",
+		(long long)refused, (long long)refused_count, (long long)refused_terms);
 }
 
 static void release(void *state)
@@ -80,14 +82,14 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 		else
 			memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
 		q->mm = hd_product_get(&s);
-		if (!q->mm && q->bias_inside) {		/* not with a bias of this dtype */
+		if (!q->mm && q->bias_inside) { /* not with a bias of this dtype */
 			q->bias_inside = 0;
 			s.dtype[HD_MM_BIAS] = 0;
 			memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
 			q->mm = hd_product_get(&s);
 		}
 	}
-	if (q->mm && q->e.nouter && !hd_product_anywhere(q->mm)) {	/* a refusal must come before anything is written */
+	if (q->mm && q->e.nouter && !hd_product_anywhere(q->mm)) { /* a refusal must come before anything is written */
 		hd_product_put(q->mm);
 		q->mm = NULL;
 	}
@@ -106,7 +108,9 @@ HD_DEV float element(const void *p, uint32_t dtype, int64_t i)
 	return dtype == HD_DTYPE_F32 ? ((const float *)p)[i] : to_float(((const bf16 *)p)[i]);
 }
 
-struct operands { void *mem[OPERANDS]; };
+struct operands {
+	void *mem[OPERANDS];
+};
 
 /* c = (keep ? c : 0) + bias + add, and the product too where `product` is set */
 struct plain {
@@ -129,12 +133,13 @@ struct plain {
 				ib += rest % e.red[d].n * e.red[d].stride[OP_B];
 				rest /= e.red[d].n;
 			}
-			sum += (double)element(m.mem[OP_A], e.dtype[OP_A], ia) * element(m.mem[OP_B], e.dtype[OP_B], ib);
+			sum += (double)element(m.mem[OP_A], e.dtype[OP_A], ia) *
+			       element(m.mem[OP_B], e.dtype[OP_B], ib);
 		}
 		return sum;
 	}
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		int64_t left = i, at[OPERANDS];
 		double x = keep ? element(m.mem[OP_C], e.dtype[OP_C], i) : 0;
@@ -212,7 +217,7 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 		m.mem[OP_BIAS] = in[2];
 	if (e->dtype[OP_ADD])
 		m.mem[OP_ADD] = in[e->dtype[OP_BIAS] ? 3 : 2];
-	if (m.mem[OP_ADD] == out[0] && m.mem[OP_ADD]) {	/* in place: what c holds is the addend */
+	if (m.mem[OP_ADD] == out[0] && m.mem[OP_ADD]) { /* in place: what c holds is the addend */
 		m.mem[OP_ADD] = NULL;
 		keep = 1;
 	}
@@ -247,8 +252,8 @@ extern "C" const struct hd_kernel hd_cuda_gelu, hd_cuda_gelu_d;
 
 struct with_gelu {
 	struct hd_prep product, gelu;
-	struct hd_product *whole;	/* NULL: in two steps */
-	int32_t keep, last;		/* last: the input that gelu_d reads */
+	struct hd_product *whole; /* NULL: in two steps */
+	int32_t keep, last;       /* last: the input that gelu_d reads */
 };
 
 static void release_gelu(void *state)
@@ -292,8 +297,8 @@ static int prepare_with(const struct hd_kernel_desc *d, struct hd_prep *p, int b
 	struct with_gelu *s;
 	int rc;
 
-	if (d->nin < 2 + (uint32_t)back || d->nout != 1 + (uint32_t)keep || (keep && d->out[1].dtype != d->out[0].dtype) ||
-	    (back && d->in[d->nin - 1].dtype != d->out[0].dtype))
+	if (d->nin < 2 + (uint32_t)back || d->nout != 1 + (uint32_t)keep ||
+	    (keep && d->out[1].dtype != d->out[0].dtype) || (back && d->in[d->nin - 1].dtype != d->out[0].dtype))
 		return hd_err_set(err, HD_EINVAL, "einsum_gelu: %u inputs and %u outputs", d->nin, d->nout);
 	s = (struct with_gelu *)hd_alloc(sizeof(*s));
 	rc = prepare(&mm, &s->product, err);
@@ -312,15 +317,23 @@ static int prepare_with(const struct hd_kernel_desc *d, struct hd_prep *p, int b
 	return HD_OK;
 }
 
-static int prepare_gelu(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) { return prepare_with(d, p, 0, err); }
-static int prepare_gelu_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) { return prepare_with(d, p, 1, err); }
+static int prepare_gelu(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	return prepare_with(d, p, 0, err);
+}
+static int prepare_gelu_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	return prepare_with(d, p, 1, err);
+}
 
-static int run_in_one(const struct with_gelu *s, void *const *out, void *const *in, const void *aux, const struct hd_run *r)
+static int run_in_one(const struct with_gelu *s, void *const *out, void *const *in, const void *aux,
+		      const struct hd_run *r)
 {
 	const struct einsum *e = &((const struct product *)s->product.state)->e;
 
 	return s->whole && hd_aligned(aux) && hd_aligned(out[0]) &&
-		hd_product_run(s->whole, r, out[0], in[e->swapped], in[!e->swapped], e->dtype[OP_BIAS] ? in[2] : NULL, NULL, aux) >= 0;
+	       hd_product_run(s->whole, r, out[0], in[e->swapped], in[!e->swapped], e->dtype[OP_BIAS] ? in[2] : NULL,
+			      NULL, aux) >= 0;
 }
 
 static void run_gelu(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

@@ -13,7 +13,7 @@ extern "C" {
 
 #define THREADS 256
 #define NONE (-1)
-#define MANY 32			/* tokens of a piece */
+#define MANY 32 /* tokens of a piece */
 
 HD_CUDA_PREPARE_TYPES(prepare, "embedding", "*t", "u", hd_prepare_embedding(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_dw_shared, "embedding_dw", "*t", "f", hd_prepare_embedding_dw(c, p))
@@ -26,12 +26,15 @@ struct lists {
 	int64_t n;
 };
 
-static int64_t slots_of(int64_t n) { return 2 * (n / MANY) + 1; }	/* lists of more than MANY have less than twice as many pieces */
+static int64_t slots_of(int64_t n)
+{
+	return 2 * (n / MANY) + 1;
+} /* lists of more than MANY have less than twice as many pieces */
 
 static lists lists_of(void *scratch, int64_t n)
 {
 	int32_t *p = (int32_t *)scratch;
-	int64_t step = (n + 3) / 4 * 4;		/* sums begin at 16 bytes */
+	int64_t step = (n + 3) / 4 * 4; /* sums begin at 16 bytes */
 
 	return lists{ p, p + step, p + 2 * step, p + 3 * step, p + 4 * step, (float *)(p + 5 * step), n };
 }
@@ -43,13 +46,13 @@ static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct 
 	return HD_OK;
 }
 
-template<class T, class W> struct rows {
+template <class T, class W> struct rows {
 	T *x;
 	const W *w;
 	const int32_t *ids;
 	int64_t cols, rows_here, first;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		int64_t row = ids[i / cols] - first;
 		float v[N];
@@ -69,7 +72,8 @@ __global__ void __launch_bounds__(THREADS) link_ids(const int32_t *ids, lists l)
 	int32_t mine = i < l.n ? ids[i] : 0, after = NONE, before = 0, all = 0;
 
 	for (int64_t from = 0; from < l.n; from += THREADS) {
-		int have = (int)hd_least(l.n - from, THREADS), me = (int)hd_least(i - from, THREADS);	/* me: this token's place, or beyond */
+		int have = (int)hd_least(l.n - from, THREADS),
+		    me = (int)hd_least(i - from, THREADS); /* me: this token's place, or beyond */
 
 		__syncthreads();
 		if ((int)threadIdx.x < have)
@@ -91,8 +95,14 @@ __global__ void __launch_bounds__(THREADS) link_ids(const int32_t *ids, lists l)
 	}
 }
 
-HD_DEV int begins(const lists &l, int64_t i) { return l.before[i] % MANY == 0; }
-HD_DEV int is_long(const lists &l, int64_t i) { return l.all[i] > MANY; }
+HD_DEV int begins(const lists &l, int64_t i)
+{
+	return l.before[i] % MANY == 0;
+}
+HD_DEV int is_long(const lists &l, int64_t i)
+{
+	return l.all[i] > MANY;
+}
 
 /* Rows for the pieces of long lists, in the order of the tokens that begin them: by one block. */
 __global__ void __launch_bounds__(THREADS) number_pieces(lists l)
@@ -112,8 +122,9 @@ __global__ void __launch_bounds__(THREADS) number_pieces(lists l)
 }
 
 /* The block of a token that begins a piece adds up its rows of dx: to dw, or to the piece's own row. */
-template<int N, class T> __global__ void __launch_bounds__(128)
-walk(float *dw, const int32_t *ids, const T *dx, lists l, int64_t cols, int64_t rows_here, int64_t first_row)
+template <int N, class T>
+__global__ void __launch_bounds__(128)
+	walk(float *dw, const int32_t *ids, const T *dx, lists l, int64_t cols, int64_t rows_here, int64_t first_row)
 {
 	HD_SHARED(int32_t, piece, [MANY]);
 	int64_t token = blockIdx.x, row = ids[token] - first_row;
@@ -144,8 +155,9 @@ walk(float *dw, const int32_t *ids, const T *dx, lists l, int64_t cols, int64_t 
 }
 
 /* The block of the first token of a long list adds up the sums of its pieces. */
-template<int N> __global__ void __launch_bounds__(128)
-join_pieces(float *dw, const int32_t *ids, lists l, int64_t cols, int64_t rows_here, int64_t first_row)
+template <int N>
+__global__ void __launch_bounds__(128)
+	join_pieces(float *dw, const int32_t *ids, lists l, int64_t cols, int64_t rows_here, int64_t first_row)
 {
 	int64_t token = blockIdx.x, row = ids[token] - first_row;
 
@@ -165,21 +177,23 @@ join_pieces(float *dw, const int32_t *ids, lists l, int64_t cols, int64_t rows_h
 	}
 }
 
-template<int N, class T> static void add_rows(const struct hd_prep *p, float *dw, const int32_t *ids, const T *dx, const lists &l,
-					      const struct hd_run *r)
+template <int N, class T>
+static void add_rows(const struct hd_prep *p, float *dw, const int32_t *ids, const T *dx, const lists &l,
+		     const struct hd_run *r)
 {
 	HD_LAUNCH((walk<N, T>), (unsigned)l.n, 128, 0, r, dw, ids, dx, l, p->n[1], p->n[2], p->n[3]);
 	HD_LAUNCH((join_pieces<N>), (unsigned)l.n, 128, 0, r, dw, ids, l, p->n[1], p->n[2], p->n[3]);
 }
 
-template<class T, class W> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T, class W>
+static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	rows<T, W> f = { (T *)out[0], (const W *)in[1], (const int32_t *)in[0], p->n[1], p->n[2], p->n[3] };
 
 	hd_each<4>(r, p->n[0] * f.cols, f.cols % 4 == 0 && hd_aligned(f.x) && hd_aligned(f.w), f);
 }
 
-template<class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t n = p->n[0], cols = p->n[1];
 	const int32_t *ids = (const int32_t *)in[0];

@@ -13,9 +13,9 @@ extern "C" {
 #define THREADS 256
 
 struct places {
-	int64_t samples, seq, best, cols, experts, slots, unit, each;	/* each: places of an expert in a unit */
+	int64_t samples, seq, best, cols, experts, slots, unit, each; /* each: places of an expert in a unit */
 	int32_t counted;
-	const int64_t *begin;		/* counted: the first row of each (expert, sample) */
+	const int64_t *begin; /* counted: the first row of each (expert, sample) */
 
 	/* The row of choice i, whose slot is not negative. */
 	HD_DEV int64_t row(int64_t i, int32_t slot) const
@@ -104,7 +104,7 @@ static places places_of(const struct hd_prep *p, void *const *in, const struct h
 
 /* -- dispatch ------------------------------------------------------------------------------------------------------------- */
 /* to = g * from, of one row, by one block */
-template<int N, class T> HD_DEV void scaled_row(T *to, const T *from, float g, int64_t cols)
+template <int N, class T> HD_DEV void scaled_row(T *to, const T *from, float g, int64_t cols)
 {
 	for (int64_t j = (int64_t)threadIdx.x * N; j < cols; j += THREADS * N) {
 		float v[N];
@@ -116,8 +116,9 @@ template<int N, class T> HD_DEV void scaled_row(T *to, const T *from, float g, i
 	}
 }
 
-template<int N, class T> __global__ void __launch_bounds__(THREADS)
-send_rows(places t, T *d, const T *x, const int32_t *slots, const float *gates)
+template <int N, class T>
+__global__ void __launch_bounds__(THREADS)
+	send_rows(places t, T *d, const T *x, const int32_t *slots, const float *gates)
 {
 	int64_t i = blockIdx.x;
 	int32_t slot = slots[i];
@@ -134,8 +135,8 @@ __global__ void __launch_bounds__(THREADS) who_has(places t, const int32_t *slot
 		of[t.row(i, slots[i])] = (int32_t)i;
 }
 
-template<int N, class T> __global__ void __launch_bounds__(THREADS)
-fetch_rows(places t, T *d, const T *x, const float *gates, const int32_t *of)
+template <int N, class T>
+__global__ void __launch_bounds__(THREADS) fetch_rows(places t, T *d, const T *x, const float *gates, const int32_t *of)
 {
 	int64_t row = blockIdx.x;
 	int32_t i = of[row];
@@ -153,7 +154,8 @@ fetch_rows(places t, T *d, const T *x, const float *gates, const int32_t *of)
 	}
 }
 
-template<int N, class T> static void dispatch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <int N, class T>
+static void dispatch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	places t = places_of(p, in, r);
 	const T *x = (const T *)in[0];
@@ -178,8 +180,9 @@ template<int N, class T> static void dispatch(const struct hd_prep *p, void *con
 }
 
 /* -- combine -------------------------------------------------------------------------------------------------------------- */
-template<int N, class T> __global__ void __launch_bounds__(THREADS)
-bring_back(places t, T *x, const T *y, const int32_t *slots, const float *gates)
+template <int N, class T>
+__global__ void __launch_bounds__(THREADS)
+	bring_back(places t, T *x, const T *y, const int32_t *slots, const float *gates)
 {
 	int64_t first = blockIdx.x * t.best;
 
@@ -201,18 +204,20 @@ bring_back(places t, T *x, const T *y, const int32_t *slots, const float *gates)
 	}
 }
 
-template<int N, class T> static void combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <int N, class T>
+static void combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	places t = places_of(p, in, r);
 
 	if (t.samples && t.seq && t.cols)
-		HD_LAUNCH((bring_back<N, T>), (unsigned)(t.samples * t.seq), THREADS, 0, r, t, (T *)out[0], (const T *)in[0],
-			  (const int32_t *)in[1], p->n[8] ? (const float *)in[2] : NULL);
+		HD_LAUNCH((bring_back<N, T>), (unsigned)(t.samples * t.seq), THREADS, 0, r, t, (T *)out[0],
+			  (const T *)in[0], (const int32_t *)in[1], p->n[8] ? (const float *)in[2] : NULL);
 }
 
 /* A warp has a choice. */
-template<int N, class T> __global__ void __launch_bounds__(THREADS)
-products_of_rows(places t, float *dg, const T *dx, const T *y, const int32_t *slots)
+template <int N, class T>
+__global__ void __launch_bounds__(THREADS)
+	products_of_rows(places t, float *dg, const T *dx, const T *y, const int32_t *slots)
 {
 	int64_t i = (int64_t)blockIdx.x * (THREADS / HD_WARP) + threadIdx.x / HD_WARP;
 	int32_t slot = i < t.samples * t.seq * t.best ? slots[i] : -1;
@@ -237,24 +242,27 @@ products_of_rows(places t, float *dg, const T *dx, const T *y, const int32_t *sl
 		dg[i] = sum;
 }
 
-template<int N, class T> static void combine_dg(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <int N, class T>
+static void combine_dg(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	places t = places_of(p, in, r);
 	int64_t n = t.samples * t.seq * t.best, warps = THREADS / HD_WARP;
 
 	if (n)
-		HD_LAUNCH((products_of_rows<N, T>), (unsigned)((n + warps - 1) / warps), THREADS, 0, r, t, (float *)out[0],
-			  (const T *)in[0], (const T *)in[1], (const int32_t *)in[2]);
+		HD_LAUNCH((products_of_rows<N, T>), (unsigned)((n + warps - 1) / warps), THREADS, 0, r, t,
+			  (float *)out[0], (const T *)in[0], (const T *)in[1], (const int32_t *)in[2]);
 }
 
 /* -- which of them -------------------------------------------------------------------------------------------------------- */
 /* Rows are read by vectors where they begin at 16 bytes. */
 #define PICK(function, a, b) \
-	template<class T> static void function##_by(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r) \
+	template <class T> \
+	static void function##_by(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r) \
 	{ \
 		const int V = 16 / sizeof(T); \
 \
-		p->n[3] % V == 0 && hd_aligned(a) && hd_aligned(b) ? function<V, T>(p, out, in, r) : function<1, T>(p, out, in, r); \
+		p->n[3] % V == 0 && hd_aligned(a) && hd_aligned(b) ? function<V, T>(p, out, in, r) \
+								   : function<1, T>(p, out, in, r); \
 	} \
 	static void run_##function(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r) \
 	{ \

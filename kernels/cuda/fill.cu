@@ -15,12 +15,12 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	return HD_OK;
 }
 
-template<class T> struct fill {
+template <class T> struct fill {
 	T *y;
 	double value;
 	const struct hd_cuda_step *scaled;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		double x = scaled ? value * scaled->loss_scale : value;
 
@@ -33,7 +33,7 @@ template<class T> struct fill {
 	}
 };
 
-template<class T> static void go(const struct hd_prep *p, void *y, const struct hd_run *r)
+template <class T> static void go(const struct hd_prep *p, void *y, const struct hd_run *r)
 {
 	fill<T> f = { (T *)y, p->f[0], p->n[1] ? hd_cuda_step(r) : NULL };
 

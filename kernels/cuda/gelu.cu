@@ -12,13 +12,16 @@ extern "C" {
 HD_CUDA_PREPARE_TYPES(prepare, "gelu", "t", "t", hd_prepare_alike(c, p, 1, 1))
 HD_CUDA_PREPARE_TYPES(prepare_d, "gelu_d", "t", "t", hd_prepare_alike(c, p, 2, 1))
 
-HD_DEV float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+HD_DEV float sigmoid(float x)
+{
+	return 1 / (1 + expf(-x));
+}
 
-template<class T> struct gelu {
+template <class T> struct gelu {
 	T *y;
 	const T *x;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		float v[N];
 
@@ -29,18 +32,18 @@ template<class T> struct gelu {
 	}
 };
 
-template<class T> struct gelu_d {
+template <class T> struct gelu_d {
 	T *dx;
 	const T *x, *dy;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		float v[N], d[N];
 
 		load<N>(v, x + i);
 		load<N>(d, dy + i);
 		for (int k = 0; k < N; k++) {
-			float a = v[k] > 16 ? 16 : v[k] < -16 ? -16 : v[k];	/* NaN stays */
+			float a = v[k] > 16 ? 16 : v[k] < -16 ? -16 : v[k]; /* NaN stays */
 			float q = CUBIC * a * a, s = sigmoid(TWO_ROOT_2_PI * a * (1 + q));
 
 			d[k] *= s + a * s * (1 - s) * (TWO_ROOT_2_PI * (1 + 3 * q));
@@ -49,14 +52,14 @@ template<class T> struct gelu_d {
 	}
 };
 
-template<class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	gelu<T> f = { (T *)out[0], (const T *)in[0] };
 
 	hd_each_used<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.x) && hd_aligned(f.y), f);
 }
 
-template<class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	gelu_d<T> f = { (T *)out[0], (const T *)in[0], (const T *)in[1] };
 

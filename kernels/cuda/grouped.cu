@@ -13,25 +13,25 @@ extern "C" {
 #include "kernels/prepare/grouped.h"
 }
 
-#define TILE 128			/* rows and columns of a block's product */
-#define DEEP 64				/* of the summed dim at a time */
+#define TILE 128 /* rows and columns of a block's product */
+#define DEEP 64  /* of the summed dim at a time */
 #define STAGES 3
 #define THREADS 256
-#define PLAIN 64			/* the same of the plain kernel */
+#define PLAIN 64 /* the same of the plain kernel */
 #define PLAIN_DEEP 16
-#define STAGE (2 * TILE * DEEP)		/* elements: both operands */
+#define STAGE (2 * TILE * DEEP) /* elements: both operands */
 #define SHARED_BYTES ((size_t)STAGES * STAGE * sizeof(bf16))
 
 /* c (m, n) = sum over d of a (m, d) b (d, n) of each expert.  rows: m are the rows of the expert, else d are. */
 struct grouped {
-	int64_t experts, samples, m, n, depth;	/* rows: m is 0, else depth is */
-	int32_t rows, a_turned, b_turned;	/* turned: a lies as (d, m), b as (n, d) */
+	int64_t experts, samples, m, n, depth; /* rows: m is 0, else depth is */
+	int32_t rows, a_turned, b_turned;      /* turned: a lies as (d, m), b as (n, d) */
 	int32_t acc;
 };
 
 /* For each expert its first row and, in tiles of `tile` rows, its first tile; behind the last one the sums. */
-__global__ void __launch_bounds__(HD_WARP)
-begin_of_rows(const int32_t *counts, int64_t experts, int64_t samples, int64_t tile, int64_t *row, int64_t *first)
+__global__ void __launch_bounds__(HD_WARP) begin_of_rows(const int32_t *counts, int64_t experts, int64_t samples,
+							 int64_t tile, int64_t *row, int64_t *first)
 {
 	int64_t rows = 0, tiles = 0;
 
@@ -54,8 +54,8 @@ begin_of_rows(const int32_t *counts, int64_t experts, int64_t samples, int64_t t
 	}
 }
 
-struct piece {			/* what a block computes: of expert e, from column m0 of its m and n0 of its n */
-	int64_t e, m0, n0, row, rows;	/* row: the expert's first, rows: how many */
+struct piece {                        /* what a block computes: of expert e, from column m0 of its m and n0 of its n */
+	int64_t e, m0, n0, row, rows; /* row: the expert's first, rows: how many */
 };
 
 /* -> 0: there is no such tile. */
@@ -72,7 +72,7 @@ HD_DEV int piece_of(const grouped &g, const int64_t *row, const int64_t *first, 
 	} else {
 		if (q >= first[g.experts])
 			return 0;
-		while (high - low > 1) {		/* the last expert that begins at q or before: it has rows */
+		while (high - low > 1) { /* the last expert that begins at q or before: it has rows */
 			int64_t mid = (low + high) / 2;
 
 			if (first[mid] <= q)
@@ -90,8 +90,9 @@ HD_DEV int piece_of(const grouped &g, const int64_t *row, const int64_t *first, 
 
 /* -- tensor cores -------------------------------------------------------------------------------------------------------- */
 /* ROWS rows of D elements from (row, col) of a matrix of have_rows x have_cols (a multiple of 8); zeros beyond. */
-template<int D, int ROWS> HD_DEV void fill_part(bf16 *tile, const bf16 *from, int64_t stride, int64_t row, int64_t col,
-						int64_t have_rows, int64_t have_cols)
+template <int D, int ROWS>
+HD_DEV void fill_part(bf16 *tile, const bf16 *from, int64_t stride, int64_t row, int64_t col, int64_t have_rows,
+		      int64_t have_cols)
 {
 	const int PIECES = D / 8, STEP = THREADS / PIECES;
 	int piece = (int)threadIdx.x % PIECES, r = (int)threadIdx.x / PIECES;
@@ -107,7 +108,7 @@ template<int D, int ROWS> HD_DEV void fill_part(bf16 *tile, const bf16 *from, in
 }
 
 /* Rows m = row ... row + 15 over d = col ... col + 15 as an A fragment, where the tile's rows are d. */
-template<int D> HD_DEV void fragment_at(uint32_t *a, bf16 *tile, int row, int col)
+template <int D> HD_DEV void fragment_at(uint32_t *a, bf16 *tile, int row, int col)
 {
 	int lane = (int)threadIdx.x & 31;
 
@@ -115,8 +116,9 @@ template<int D> HD_DEV void fragment_at(uint32_t *a, bf16 *tile, int row, int co
 }
 
 /* Operands of DEEP of the summed dim, from d on. */
-template<int TA, int TB> HD_DEV void fill_stage(bf16 *to, const grouped &g, const piece &p, const bf16 *a, const bf16 *b,
-						int64_t m, int64_t depth, int64_t d)
+template <int TA, int TB>
+HD_DEV void fill_stage(bf16 *to, const grouped &g, const piece &p, const bf16 *a, const bf16 *b, int64_t m,
+		       int64_t depth, int64_t d)
 {
 	bf16 *tb = to + TILE * DEEP;
 
@@ -131,17 +133,30 @@ template<int TA, int TB> HD_DEV void fill_stage(bf16 *to, const grouped &g, cons
 }
 
 /* c, or what is added, of two neighbouring columns */
-HD_DEV void add_two(float *x, const float *y) { x[0] += y[0], x[1] += y[1]; }
-HD_DEV void add_two(float *x, const bf16 *y) { x[0] += to_float(y[0]), x[1] += to_float(y[1]); }
-HD_DEV void put_two(float *y, const float *x) { store<2>(y, x); }
-HD_DEV void put_two(bf16 *y, const float *x) { store<2>(y, x); }
+HD_DEV void add_two(float *x, const float *y)
+{
+	x[0] += y[0], x[1] += y[1];
+}
+HD_DEV void add_two(float *x, const bf16 *y)
+{
+	x[0] += to_float(y[0]), x[1] += to_float(y[1]);
+}
+HD_DEV void put_two(float *y, const float *x)
+{
+	store<2>(y, x);
+}
+HD_DEV void put_two(bf16 *y, const float *x)
+{
+	store<2>(y, x);
+}
 
-template<class C, int TA, int TB> __global__ void __launch_bounds__(THREADS, 2)
-tiles(grouped g, C *c, const bf16 *a, const bf16 *b, const C *add, const int64_t *row, const int64_t *first)
+template <class C, int TA, int TB>
+__global__ void __launch_bounds__(THREADS, 2)
+	tiles(grouped g, C *c, const bf16 *a, const bf16 *b, const C *add, const int64_t *row, const int64_t *first)
 {
 	HD_DYNAMIC_SHARED(bf16, stages);
 	int warp = (int)threadIdx.x / HD_WARP, lane = (int)threadIdx.x % HD_WARP;
-	int wm = warp / 4 * 64, wn = warp % 4 * 32, turn = 0;	/* a warp has 64 x 32 */
+	int wm = warp / 4 * 64, wn = warp % 4 * 32, turn = 0; /* a warp has 64 x 32 */
 	float sum[4][4][4];
 	int64_t m, depth;
 	piece p;
@@ -169,9 +184,10 @@ tiles(grouped g, C *c, const bf16 *a, const bf16 *b, const C *add, const int64_t
 		int64_t ahead = d + (STAGES - 1) * DEEP;
 
 		copies_wait<STAGES - 2>();
-		__syncthreads();		/* these copies are there, and nobody reads what the next ones go to */
+		__syncthreads(); /* these copies are there, and nobody reads what the next ones go to */
 		if (ahead < depth)
-			fill_stage<TA, TB>(stages + (turn ? turn - 1 : STAGES - 1) * STAGE, g, p, a, b, m, depth, ahead);
+			fill_stage<TA, TB>(stages + (turn ? turn - 1 : STAGES - 1) * STAGE, g, p, a, b, m, depth,
+					   ahead);
 		copies_commit();
 #pragma unroll
 		for (int k = 0; k < DEEP; k += 16) {
@@ -222,8 +238,9 @@ tiles(grouped g, C *c, const bf16 *a, const bf16 *b, const C *add, const int64_t
 }
 
 /* -- any other ----------------------------------------------------------------------------------------------------------- */
-template<class C, class T> __global__ void __launch_bounds__(THREADS, 2)
-plain_tiles(grouped g, C *c, const T *a, const T *b, const C *add, const int64_t *row, const int64_t *first)
+template <class C, class T>
+__global__ void __launch_bounds__(THREADS, 2)
+	plain_tiles(grouped g, C *c, const T *a, const T *b, const C *add, const int64_t *row, const int64_t *first)
 {
 	HD_SHARED(float, ta, [PLAIN_DEEP][PLAIN + 4]);
 	HD_SHARED(float, tb, [PLAIN_DEEP][PLAIN + 4]);
@@ -249,8 +266,10 @@ plain_tiles(grouped g, C *c, const T *a, const T *b, const C *add, const int64_t
 			int am = g.a_turned ? i % PLAIN : i / PLAIN_DEEP, ad = g.a_turned ? i / PLAIN : i % PLAIN_DEEP;
 			int bn = g.b_turned ? i / PLAIN_DEEP : i % PLAIN, bd = g.b_turned ? i % PLAIN_DEEP : i / PLAIN;
 
-			ta[ad][am] = p.m0 + am < m && d + ad < depth ? to_float(a[(p.m0 + am) * a_m + (d + ad) * a_d]) : 0;
-			tb[bd][bn] = p.n0 + bn < g.n && d + bd < depth ? to_float(b[(p.n0 + bn) * b_n + (d + bd) * b_d]) : 0;
+			ta[ad][am] =
+				p.m0 + am < m && d + ad < depth ? to_float(a[(p.m0 + am) * a_m + (d + ad) * a_d]) : 0;
+			tb[bd][bn] =
+				p.n0 + bn < g.n && d + bd < depth ? to_float(b[(p.n0 + bn) * b_n + (d + bd) * b_d]) : 0;
 		}
 		__syncthreads();
 #pragma unroll
@@ -274,7 +293,7 @@ plain_tiles(grouped g, C *c, const T *a, const T *b, const C *add, const int64_t
 }
 
 /* -- prepare and run ------------------------------------------------------------------------------------------------------ */
-template<class C> static int allow(struct hd_err *err)
+template <class C> static int allow(struct hd_err *err)
 {
 	HD_TRY(hd_cuda_allow_shared("grouped", (const void *)tiles<C, 0, 0>, SHARED_BYTES, err));
 	HD_TRY(hd_cuda_allow_shared("grouped", (const void *)tiles<C, 0, 1>, SHARED_BYTES, err));
@@ -287,7 +306,7 @@ HD_CUDA_PREPARE_TYPES(prepare_sum, "grouped", "ttu*", "u", hd_prepare_grouped(c,
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	HD_TRY((hd_attr_num(d->attr, "add", 0) != 0 ? prepare_sum : prepare_product)(d, p, err));
-	p->n[8] = hd_check_count(&d->in[0], 0, 3);		/* rows at most */
+	p->n[8] = hd_check_count(&d->in[0], 0, 3); /* rows at most */
 	hd_cuda_scratch_need((size_t)(2 * (p->n[0] + 1)) * sizeof(int64_t));
 	if (p->n[14] != HD_DTYPE_BF16)
 		return HD_OK;
@@ -302,14 +321,16 @@ static dim3 grid_of(const struct hd_prep *p, const grouped &g, int64_t tile)
 	return dim3((unsigned)across, (unsigned)((g.n + tile - 1) / tile));
 }
 
-template<class C, class T> static void plain(const struct hd_prep *p, const grouped &g, C *c, const T *a, const T *b, const C *add,
-					     const int64_t *row, const int64_t *first, const struct hd_run *r)
+template <class C, class T>
+static void plain(const struct hd_prep *p, const grouped &g, C *c, const T *a, const T *b, const C *add,
+		  const int64_t *row, const int64_t *first, const struct hd_run *r)
 {
 	HD_LAUNCH((plain_tiles<C, T>), grid_of(p, g, PLAIN), THREADS, 0, r, g, c, a, b, add, row, first);
 }
 
-template<class C> static void fast(const struct hd_prep *p, const grouped &g, C *c, const bf16 *a, const bf16 *b, const C *add,
-				   const int64_t *row, const int64_t *first, const struct hd_run *r)
+template <class C>
+static void fast(const struct hd_prep *p, const grouped &g, C *c, const bf16 *a, const bf16 *b, const C *add,
+		 const int64_t *row, const int64_t *first, const struct hd_run *r)
 {
 	if (g.a_turned)
 		HD_LAUNCH((tiles<C, 1, 0>), grid_of(p, g, TILE), THREADS, SHARED_BYTES, r, g, c, a, b, add, row, first);
@@ -321,12 +342,13 @@ template<class C> static void fast(const struct hd_prep *p, const grouped &g, C 
 
 static int whole_pieces(const grouped &g, const void *a, const void *b, const void *c, const void *add)
 {
-	return g.n % 8 == 0 && (g.rows ? g.depth : g.m) % 8 == 0 && hd_aligned(a) && hd_aligned(b) && hd_aligned(c) && hd_aligned(add);
+	return g.n % 8 == 0 && (g.rows ? g.depth : g.m) % 8 == 0 && hd_aligned(a) && hd_aligned(b) && hd_aligned(c) &&
+	       hd_aligned(add);
 }
 
-template<class C> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class C> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int swapped = p->n[4] && p->n[5];		/* weights as (n, k): the transposed product */
+	int swapped = p->n[4] && p->n[5]; /* weights as (n, k): the transposed product */
 	const void *a = in[swapped ? 1 : 0], *b = in[swapped ? 0 : 1];
 	C *c = (C *)out[0];
 	const C *add = p->n[6] ? (const C *)in[p->n[6]] : NULL;

@@ -10,10 +10,13 @@ extern "C" {
 #include "kernels/prepare/map.h"
 }
 
-#define SHALLOW 8			/* results alive at once that most expressions need */
+#define SHALLOW 8 /* results alive at once that most expressions need */
 #define DEEP 128
 
-struct code { int32_t code, var; float num; };
+struct code {
+	int32_t code, var;
+	float num;
+};
 struct program {
 	int64_t total;
 	int64_t extent[HD_MAX_DIMS];
@@ -22,8 +25,14 @@ struct program {
 	uint32_t out;
 	struct code op[250];
 };
-struct state { struct program *device; int64_t total; int32_t nin, depth; };
-struct addresses { const void *in[HD_MAP_INPUTS]; };
+struct state {
+	struct program *device;
+	int64_t total;
+	int32_t nin, depth;
+};
+struct addresses {
+	const void *in[HD_MAP_INPUTS];
+};
 
 static void release(void *state)
 {
@@ -37,7 +46,8 @@ static int set(struct program *p, const struct hd_kernel_desc *d, struct hd_err 
 
 	HD_TRY(hd_prepare_map(d, 0, &m, err));
 	if (m.e.depth > DEEP)
-		return hd_err_set(err, HD_ENOTSUP, "map: \"%.200s\" needs %d intermediate results at once, %d are possible on cuda",
+		return hd_err_set(err, HD_ENOTSUP,
+				  "map: \"%.200s\" needs %d intermediate results at once, %d are possible on cuda",
 				  d->attr, m.e.depth, DEEP);
 	p->out = m.dtype;
 	p->total = m.total;
@@ -111,7 +121,8 @@ HD_DEV int arity(int code)
 	return code == HD_X_WHERE ? 3 : 1;
 }
 
-template<int DEPTH, int N> __global__ void __launch_bounds__(256, 4) interpret(const struct program *p, void *y, addresses x)
+template <int DEPTH, int N>
+__global__ void __launch_bounds__(256, 4) interpret(const struct program *p, void *y, addresses x)
 {
 	int64_t step = (int64_t)gridDim.x * blockDim.x * N;
 
@@ -137,10 +148,11 @@ template<int DEPTH, int N> __global__ void __launch_bounds__(256, 4) interpret(c
 
 				for (int d = 0; d < p->ndim && c.code == HD_X_VAR; d++)
 					at += index[k][d] * p->in[c.var].stride[d];
-				stack[top][k] = c.code == HD_X_VAR ? element(x.in[c.var], p->in[c.var].dtype, at)
-					: c.code == HD_X_NUM ? c.num
-					: one(c.code, stack[top][k], top + 1 < DEPTH ? stack[top + 1][k] : 0,
-					      top + 2 < DEPTH ? stack[top + 2][k] : 0);
+				stack[top][k] = c.code == HD_X_VAR   ? element(x.in[c.var], p->in[c.var].dtype, at)
+						: c.code == HD_X_NUM ? c.num
+								     : one(c.code, stack[top][k],
+									   top + 1 < DEPTH ? stack[top + 1][k] : 0,
+									   top + 2 < DEPTH ? stack[top + 2][k] : 0);
 			}
 			top++;
 		}

@@ -12,13 +12,16 @@
 #define HD_KERNELS_CUDA_MMA_H
 #include "kernels/cuda/cuda.h"
 
-template<int D> HD_DEV bf16 *tile_at(bf16 *tile, int row, int col)
+template <int D> HD_DEV bf16 *tile_at(bf16 *tile, int row, int col)
 {
 	return tile + row * D + (((col >> 3) ^ (row & 7)) << 3) + (col & 7);
 }
 
 #ifdef HD_SIM
-struct sim_mma { float *c; const uint32_t *a, *b; };
+struct sim_mma {
+	float *c;
+	const uint32_t *a, *b;
+};
 
 HD_SIM_UNSEEN static inline void sim_mma_work(void **all)
 {
@@ -57,7 +60,11 @@ HD_SIM_UNSEEN static inline void mma(float *c, const uint32_t *a, const uint32_t
 	hd_sim_warp(&m, sim_mma_work);
 }
 
-struct sim_matrices { uint32_t *out; const uint16_t *row; int turned; };
+struct sim_matrices {
+	uint32_t *out;
+	const uint16_t *row;
+	int turned;
+};
 
 HD_SIM_UNSEEN static inline void sim_matrices_work(void **all)
 {
@@ -68,7 +75,8 @@ HD_SIM_UNSEEN static inline void sim_matrices_work(void **all)
 			uint16_t half[2];
 
 			for (int h = 0; h < 2; h++) {
-				int r = m->turned ? lane % 4 * 2 + h : lane / 4, c = m->turned ? lane / 4 : lane % 4 * 2 + h;
+				int r = m->turned ? lane % 4 * 2 + h : lane / 4,
+				    c = m->turned ? lane / 4 : lane % 4 * 2 + h;
 
 				half[h] = ((sim_matrices *)all[i * 8 + r])->row[c];
 			}
@@ -86,16 +94,29 @@ HD_SIM_UNSEEN static inline void matrices(uint32_t *out, const bf16 *row, int tu
 	hd_sim_warp(&m, sim_matrices_work);
 }
 
-static inline void copy_piece(bf16 *to, const bf16 *from, int there) { hd_sim_copy(to, there ? from : NULL, 16); }
-static inline void copy_float(float *to, const float *from, int there) { hd_sim_copy(to, there ? from : NULL, 4); }
-static inline void copies_commit(void) { hd_sim_copies_commit(); }
-template<int LEFT> static inline void copies_wait(void) { hd_sim_copies_wait(LEFT); }
+static inline void copy_piece(bf16 *to, const bf16 *from, int there)
+{
+	hd_sim_copy(to, there ? from : NULL, 16);
+}
+static inline void copy_float(float *to, const float *from, int there)
+{
+	hd_sim_copy(to, there ? from : NULL, 4);
+}
+static inline void copies_commit(void)
+{
+	hd_sim_copies_commit();
+}
+template <int LEFT> static inline void copies_wait(void)
+{
+	hd_sim_copies_wait(LEFT);
+}
 #else
 HD_DEV void mma(float *c, const uint32_t *a, const uint32_t *b)
 {
-	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-		     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+	asm volatile(
+		"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /* Four 8x8 matrices, whose rows the lanes 0-7, 8-15, ... point to; turned: transposed. */
@@ -105,10 +126,14 @@ HD_DEV void matrices(uint32_t *out, const bf16 *row, int turned)
 
 	if (turned)
 		asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-			     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(at) : "memory");
+			     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+			     : "r"(at)
+			     : "memory");
 	else
 		asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-			     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(at) : "memory");
+			     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+			     : "r"(at)
+			     : "memory");
 }
 
 /* 16 bytes to shared memory; zeros where there is nothing (from is any valid address then). */
@@ -116,21 +141,29 @@ HD_DEV void copy_piece(bf16 *to, const bf16 *from, int there)
 {
 	uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
 
-	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0)
+		     : "memory");
 }
 /* The same of one float. */
 HD_DEV void copy_float(float *to, const float *from, int there)
 {
 	uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
 
-	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"(at), "l"(from), "r"(there ? 4 : 0) : "memory");
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(there ? 4 : 0)
+		     : "memory");
 }
-HD_DEV void copies_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template<int LEFT> HD_DEV void copies_wait(void) { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
+HD_DEV void copies_commit(void)
+{
+	asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int LEFT> HD_DEV void copies_wait(void)
+{
+	asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
 #endif
 
 /* Rows `row` ... row + 15 and columns col ... col + 15 as an A fragment. */
-template<int D> HD_DEV void fragment_a(uint32_t *a, bf16 *tile, int row, int col)
+template <int D> HD_DEV void fragment_a(uint32_t *a, bf16 *tile, int row, int col)
 {
 	int lane = (int)threadIdx.x & 31;
 
@@ -138,14 +171,14 @@ template<int D> HD_DEV void fragment_a(uint32_t *a, bf16 *tile, int row, int col
 }
 /* B fragments of the columns n = row ... row + 15 (b[0..1], b[2..3]) over k = col ... col + 15, where the tile's rows are
  * the columns of B. */
-template<int D> HD_DEV void fragment_b(uint32_t *b, bf16 *tile, int row, int col)
+template <int D> HD_DEV void fragment_b(uint32_t *b, bf16 *tile, int row, int col)
 {
 	int lane = (int)threadIdx.x & 31;
 
 	matrices(b, tile_at<D>(tile, row + lane / 16 * 8 + lane % 8, col + lane / 8 % 2 * 8), 0);
 }
 /* The same of k = row ... row + 15 and n = col ... col + 15, where the tile's rows are the rows of B. */
-template<int D> HD_DEV void fragment_bt(uint32_t *b, bf16 *tile, int row, int col)
+template <int D> HD_DEV void fragment_bt(uint32_t *b, bf16 *tile, int row, int col)
 {
 	int lane = (int)threadIdx.x & 31;
 
@@ -161,10 +194,12 @@ HD_DEV void fragment_of_sums(uint32_t *a, float (*c)[4], int kk)
 }
 /* ROWS rows of D elements, `stride` apart in global memory, of which `have` are there.  A thread has one piece of some rows,
  * a multiple of 8 apart, so that all addresses but the first are sums. */
-template<int D, int ROWS, int THREADS> HD_DEV void fill_tile(bf16 *tile, const bf16 *from, int64_t stride, int64_t have)
+template <int D, int ROWS, int THREADS>
+HD_DEV void fill_tile(bf16 *tile, const bf16 *from, int64_t stride, int64_t have)
 {
 	const int PIECES = D / 8, STEP = THREADS / PIECES;
-	int piece = (int)threadIdx.x % PIECES, row = (int)threadIdx.x / PIECES, left = have < ROWS ? (int)have - row : ROWS;
+	int piece = (int)threadIdx.x % PIECES, row = (int)threadIdx.x / PIECES,
+	    left = have < ROWS ? (int)have - row : ROWS;
 	bf16 *to = tile_at<D>(tile, row, piece * 8);
 	const bf16 *at = from + row * stride + piece * 8;
 

@@ -11,7 +11,7 @@ extern "C" {
 #include "engine/device/call.h"
 }
 
-#define TICKETS 1024			/* movements under way at once, of all groups */
+#define TICKETS 1024 /* movements under way at once, of all groups */
 
 struct group {
 	ncclComm_t comm;
@@ -19,7 +19,7 @@ struct group {
 	struct group *next;
 };
 
-static const struct hd_nccl_calls *nccl;	/* of the library that was opened */
+static const struct hd_nccl_calls *nccl; /* of the library that was opened */
 
 static struct {
 	ncclComm_t world;
@@ -53,8 +53,8 @@ static int open_comm(const void *id, int rank, int size, struct hd_err *err)
 
 	here.kernels = (cudaStream_t)hd_cuda_queue();
 	how.blocking = 1;
-	HD_TRY(failed(nccl->CommInitRankConfig(&here.world, size, *(const ncclUniqueId *)id, rank, &how), "the ranks do not meet",
-		      err));
+	HD_TRY(failed(nccl->CommInitRankConfig(&here.world, size, *(const ncclUniqueId *)id, rank, &how),
+		      "the ranks do not meet", err));
 	if (cudaEventCreateWithFlags(&here.before, cudaEventDisableTiming) != cudaSuccess)
 		return hd_err_set(err, HD_EIO, "nccl: no event");
 	for (int i = 0; i < TICKETS; i++)
@@ -92,8 +92,10 @@ static ncclDataType_t type_of(uint32_t dtype)
 }
 
 /* Pieces of `bytes`, sent to and received from those for which the pointers are set. */
-static ncclResult_t exchange(struct group *g, int n, const char *(*from)(const struct hd_call *c, int peer, int n, int me),
-			     char *(*to)(const struct hd_call *c, int peer, int n, int me), const struct hd_call *c, int me)
+static ncclResult_t exchange(struct group *g, int n,
+			     const char *(*from)(const struct hd_call *c, int peer, int n, int me),
+			     char *(*to)(const struct hd_call *c, int peer, int n, int me), const struct hd_call *c,
+			     int me)
 {
 	size_t bytes = (size_t)(c->count * (int64_t)HD_BITS(c->dtype) / 8);
 	ncclResult_t s = nccl->GroupStart(), t;
@@ -111,14 +113,38 @@ static ncclResult_t exchange(struct group *g, int n, const char *(*from)(const s
 	return s == ncclSuccess ? t : s;
 }
 
-static size_t piece(const struct hd_call *c) { return (size_t)(c->count * (int64_t)HD_BITS(c->dtype) / 8); }
-static const char *all_from(const struct hd_call *c, int p, int, int) { return (const char *)c->in + (size_t)p * piece(c); }
-static char *all_to(const struct hd_call *c, int p, int, int) { return (char *)c->out + (size_t)p * piece(c); }
-static const char *gather_from(const struct hd_call *c, int p, int, int) { return p == c->index ? (const char *)c->in : NULL; }
-static char *gather_to(const struct hd_call *c, int p, int, int me) { return me == c->index ? all_to(c, p, 0, 0) : NULL; }
-static const char *scatter_from(const struct hd_call *c, int p, int, int me) { return me == c->index ? all_from(c, p, 0, 0) : NULL; }
-static char *scatter_to(const struct hd_call *c, int p, int, int) { return p == c->index ? (char *)c->out : NULL; }
-static int mod(int64_t a, int n) { return (int)((a % n + n) % n); }
+static size_t piece(const struct hd_call *c)
+{
+	return (size_t)(c->count * (int64_t)HD_BITS(c->dtype) / 8);
+}
+static const char *all_from(const struct hd_call *c, int p, int, int)
+{
+	return (const char *)c->in + (size_t)p * piece(c);
+}
+static char *all_to(const struct hd_call *c, int p, int, int)
+{
+	return (char *)c->out + (size_t)p * piece(c);
+}
+static const char *gather_from(const struct hd_call *c, int p, int, int)
+{
+	return p == c->index ? (const char *)c->in : NULL;
+}
+static char *gather_to(const struct hd_call *c, int p, int, int me)
+{
+	return me == c->index ? all_to(c, p, 0, 0) : NULL;
+}
+static const char *scatter_from(const struct hd_call *c, int p, int, int me)
+{
+	return me == c->index ? all_from(c, p, 0, 0) : NULL;
+}
+static char *scatter_to(const struct hd_call *c, int p, int, int)
+{
+	return p == c->index ? (char *)c->out : NULL;
+}
+static int mod(int64_t a, int n)
+{
+	return (int)((a % n + n) % n);
+}
 static const char *shift_from(const struct hd_call *c, int p, int n, int me)
 {
 	return p == mod((int64_t)me + c->index, n) ? (const char *)c->in : NULL;
@@ -140,9 +166,11 @@ static ncclResult_t exchange_rows(struct group *g, const struct hd_call *c, int 
 			int64_t in = hd_rows_segment(r, r->need, !c->index, n, p, e, &to);
 
 			if (out)
-				s = nccl->Send((const char *)c->in + from * r->bytes, (size_t)(out * r->bytes), ncclUint8, p, g->comm, g->queue);
+				s = nccl->Send((const char *)c->in + from * r->bytes, (size_t)(out * r->bytes),
+					       ncclUint8, p, g->comm, g->queue);
 			if (in && s == ncclSuccess)
-				s = nccl->Recv((char *)c->out + to * r->bytes, (size_t)(in * r->bytes), ncclUint8, p, g->comm, g->queue);
+				s = nccl->Recv((char *)c->out + to * r->bytes, (size_t)(in * r->bytes), ncclUint8, p,
+					       g->comm, g->queue);
 		}
 	(void)me;
 	t = nccl->GroupEnd();
@@ -155,34 +183,20 @@ static ncclResult_t call(struct group *g, const struct hd_call *c, int n, int me
 	size_t count = (size_t)c->count;
 
 	switch (c->kind) {
-	case HD_COMM_ALL_REDUCE:
-		return nccl->AllReduce(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
-	case HD_COMM_ALL_MAX:
-		return nccl->AllReduce(c->in, c->out, count, type, ncclMax, g->comm, g->queue);
-	case HD_COMM_REDUCE_SCATTER:
-		return nccl->ReduceScatter(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
-	case HD_COMM_ALL_GATHER:
-		return nccl->AllGather(c->in, c->out, count, type, g->comm, g->queue);
-	case HD_COMM_BROADCAST:
-		return nccl->Broadcast(c->in, c->out, count, type, c->index, g->comm, g->queue);
-	case HD_COMM_REDUCE:
-		return nccl->Reduce(c->in, c->out, count, type, ncclSum, c->index, g->comm, g->queue);
-	case HD_COMM_ALL_TO_ALL:
-		return exchange(g, n, all_from, all_to, c, me);
-	case HD_COMM_GATHER:
-		return exchange(g, n, gather_from, gather_to, c, me);
-	case HD_COMM_SCATTER:
-		return exchange(g, n, scatter_from, scatter_to, c, me);
-	case HD_COMM_SHIFT:
-		return exchange(g, n, shift_from, shift_to, c, me);
-	case HD_COMM_ALL_TO_ALL_V:
-		return exchange_rows(g, c, n, me);
-	case HD_COMM_SEND:
-		return nccl->Send(c->in, count, type, c->index, g->comm, g->queue);
-	case HD_COMM_RECV:
-		return nccl->Recv(c->out, count, type, c->index, g->comm, g->queue);
-	default:
-		return ncclInvalidArgument;
+	case HD_COMM_ALL_REDUCE: return nccl->AllReduce(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
+	case HD_COMM_ALL_MAX: return nccl->AllReduce(c->in, c->out, count, type, ncclMax, g->comm, g->queue);
+	case HD_COMM_REDUCE_SCATTER: return nccl->ReduceScatter(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
+	case HD_COMM_ALL_GATHER: return nccl->AllGather(c->in, c->out, count, type, g->comm, g->queue);
+	case HD_COMM_BROADCAST: return nccl->Broadcast(c->in, c->out, count, type, c->index, g->comm, g->queue);
+	case HD_COMM_REDUCE: return nccl->Reduce(c->in, c->out, count, type, ncclSum, c->index, g->comm, g->queue);
+	case HD_COMM_ALL_TO_ALL: return exchange(g, n, all_from, all_to, c, me);
+	case HD_COMM_GATHER: return exchange(g, n, gather_from, gather_to, c, me);
+	case HD_COMM_SCATTER: return exchange(g, n, scatter_from, scatter_to, c, me);
+	case HD_COMM_SHIFT: return exchange(g, n, shift_from, shift_to, c, me);
+	case HD_COMM_ALL_TO_ALL_V: return exchange_rows(g, c, n, me);
+	case HD_COMM_SEND: return nccl->Send(c->in, count, type, c->index, g->comm, g->queue);
+	case HD_COMM_RECV: return nccl->Recv(c->out, count, type, c->index, g->comm, g->queue);
+	default: return ncclInvalidArgument;
 	}
 }
 
@@ -191,15 +205,22 @@ static ncclResult_t call(struct group *g, const struct hd_call *c, int n, int me
 static ncclResult_t move(struct group *g, const struct hd_call *c, int n, int me)
 {
 	int k = c->kind, rows = k == HD_COMM_ALL_TO_ALL_V;
-	int many_in = k == HD_COMM_REDUCE_SCATTER || k == HD_COMM_ALL_TO_ALL || (k == HD_COMM_SCATTER && me == c->index);
+	int many_in =
+		k == HD_COMM_REDUCE_SCATTER || k == HD_COMM_ALL_TO_ALL || (k == HD_COMM_SCATTER && me == c->index);
 	int many_out = k == HD_COMM_ALL_GATHER || k == HD_COMM_ALL_TO_ALL || (k == HD_COMM_GATHER && me == c->index);
 
-	return hd_sim_movement(g->queue, k == HD_COMM_RECV || (k == HD_COMM_SCATTER && !many_in) ? NULL : c->in, rows ? 0 : piece(c) * (many_in ? n : 1),
-			       k == HD_COMM_SEND || ((k == HD_COMM_GATHER || k == HD_COMM_REDUCE) && me != c->index) ? NULL : c->out,
+	return hd_sim_movement(g->queue, k == HD_COMM_RECV || (k == HD_COMM_SCATTER && !many_in) ? NULL : c->in,
+			       rows ? 0 : piece(c) * (many_in ? n : 1),
+			       k == HD_COMM_SEND || ((k == HD_COMM_GATHER || k == HD_COMM_REDUCE) && me != c->index)
+				       ? NULL
+				       : c->out,
 			       rows ? 0 : piece(c) * (many_out ? n : 1), [=]() { return call(g, c, n, me); });
 }
 #else
-static ncclResult_t move(struct group *g, const struct hd_call *c, int n, int me) { return call(g, c, n, me); }
+static ncclResult_t move(struct group *g, const struct hd_call *c, int n, int me)
+{
+	return call(g, c, n, me);
+}
 #endif
 
 static int start(void *group, const struct hd_call *c, int n, int me, int64_t ticket)
@@ -231,10 +252,11 @@ static int poll(struct hd_err *err)
 		nccl->CommGetAsyncError(g->comm, &s);
 	if (s == ncclSuccess || s == ncclInProgress)
 		return HD_OK;
-	return hd_err_set(err, HD_EIO, "nccl: %s: %s", nccl->GetErrorString(s), here.world ? nccl->GetLastError(here.world) : "");
+	return hd_err_set(err, HD_EIO, "nccl: %s: %s", nccl->GetErrorString(s),
+			  here.world ? nccl->GetLastError(here.world) : "");
 }
 
-static void abort_comm(void)		/* kernels that wait for a peer that is gone end */
+static void abort_comm(void) /* kernels that wait for a peer that is gone end */
 {
 	for (struct group *g = here.groups; g; g = g->next)
 		nccl->CommAbort(g->comm);
@@ -263,8 +285,10 @@ static void close_comm(void)
 extern "C" const struct hd_device_comm *hd_cuda_comm(void);
 extern "C" const struct hd_device_comm *hd_cuda_comm(void)
 {
-	static const struct hd_device_comm table = { "nccl", sizeof(ncclUniqueId), load, make_id, open_comm, split, start, wait_for, poll,
-						     abort_comm, close_comm };
+	static const struct hd_device_comm table = {
+		"nccl", sizeof(ncclUniqueId), load,      make_id, open_comm, split, start, wait_for,
+		poll,   abort_comm,           close_comm
+	};
 
 	return &table;
 }

@@ -11,10 +11,12 @@
 #include <nccl.h>
 #endif
 
+/* clang-format off */
 #define HD_NCCL_CALLS(X) \
 	X(GetVersion) X(GetUniqueId) X(GetErrorString) X(GetLastError) X(CommInitRankConfig) X(CommSplit) X(CommDestroy) \
-	X(CommAbort) X(CommGetAsyncError) X(GroupStart) X(GroupEnd) X(AllReduce) X(ReduceScatter) X(AllGather) X(Broadcast) \
-	X(Reduce) X(Send) X(Recv)
+	X(CommAbort) X(CommGetAsyncError) X(GroupStart) X(GroupEnd) X(AllReduce) X(ReduceScatter) X(AllGather) \
+	X(Broadcast) X(Reduce) X(Send) X(Recv)
+/* clang-format on */
 
 struct hd_nccl_calls {
 #define X(name) decltype(&nccl##name) name;

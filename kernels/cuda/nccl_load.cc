@@ -8,12 +8,12 @@ extern "C" {
 #include <dlfcn.h>
 
 #ifdef HD_SIM
-#define SONAME "libheddle-fake-nccl.so.2"	/* never this machine's */
+#define SONAME "libheddle-fake-nccl.so.2" /* never this machine's */
 #else
 #define SONAME "libnccl.so.2"
 #endif
-#define OLDEST NCCL_VERSION(2, 18, 0)		/* the first with ncclCommSplit */
-#define SHARES NCCL_VERSION(2, 30, 0)		/* the first that lets ranks share a GPU */
+#define OLDEST NCCL_VERSION(2, 18, 0) /* the first with ncclCommSplit */
+#define SHARES NCCL_VERSION(2, 30, 0) /* the first that lets ranks share a GPU */
 
 static struct hd_nccl_calls calls;
 
@@ -43,10 +43,13 @@ static int check_version(int shared, struct hd_err *err)
 
 	calls.GetVersion(&v);
 	if (v < OLDEST)
-		return hd_err_set(err, HD_ENOTSUP, "nccl: " SONAME " is NCCL %d.%d, at least 2.18 is needed", v / 10000, v / 100 % 100);
+		return hd_err_set(err, HD_ENOTSUP, "nccl: " SONAME " is NCCL %d.%d, at least 2.18 is needed", v / 10000,
+				  v / 100 % 100);
 	if (shared && v < SHARES)
-		return hd_err_set(err, HD_ENOTSUP, "nccl: ranks share GPU %d, which NCCL %d.%d does not allow (2.30 does): "
-				  "train.comm = mpi", hd_cuda_gpu(), v / 10000, v / 100 % 100);
+		return hd_err_set(err, HD_ENOTSUP,
+				  "nccl: ranks share GPU %d, which NCCL %d.%d does not allow (2.30 does): "
+				  "train.comm = mpi",
+				  hd_cuda_gpu(), v / 10000, v / 100 % 100);
 	calls.version = v;
 	return HD_OK;
 }
@@ -57,7 +60,7 @@ const struct hd_nccl_calls *hd_nccl_load(int shared, struct hd_err *err)
 	char *beside = beside_module();
 	void *library;
 
-	if (shared)			/* NCCL reads it once, at the first call */
+	if (shared) /* NCCL reads it once, at the first call */
 		setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
 	library = hd_library_open(SONAME, "NCCL_HOME", beside, &why);
 	free(beside);

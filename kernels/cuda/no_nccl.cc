@@ -4,4 +4,7 @@
 #include "kernels/cuda/cuda.h"
 
 extern "C" const struct hd_device_comm *hd_cuda_comm(void);
-extern "C" const struct hd_device_comm *hd_cuda_comm(void) { return NULL; }
+extern "C" const struct hd_device_comm *hd_cuda_comm(void)
+{
+	return NULL;
+}

@@ -10,7 +10,7 @@ extern "C" {
 }
 
 #define THREADS 128
-#define LANES 8				/* warps of a block of norm_dw: rows at a time */
+#define LANES 8 /* warps of a block of norm_dw: rows at a time */
 
 HD_CUDA_PREPARE_TYPES(prepare, "norm", "tu", "tf", hd_prepare_norm(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_d, "norm_d", "tuf*", "t", hd_prepare_norm_d(c, p))
@@ -31,7 +31,10 @@ static int prepare_back(const struct hd_kernel_desc *d, struct hd_prep *p, struc
 	return same_dy("norm_d", d, err);
 }
 
-static int64_t slabs_of(int64_t rows) { return rows < 64 ? 1 : rows < 64 * 64 ? rows / 64 : 64; }
+static int64_t slabs_of(int64_t rows)
+{
+	return rows < 64 ? 1 : rows < 64 * 64 ? rows / 64 : 64;
+}
 
 static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
@@ -40,8 +43,9 @@ static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct 
 	return same_dy("norm_dw", d, err);
 }
 
-template<int N, class T, class W> __global__ void __launch_bounds__(THREADS)
-norm(T *y, float *rstd, float *mean, const T *x, const W *w, const W *b, int64_t cols, int rms, double eps)
+template <int N, class T, class W>
+__global__ void __launch_bounds__(THREADS)
+	norm(T *y, float *rstd, float *mean, const T *x, const W *w, const W *b, int64_t cols, int rms, double eps)
 {
 	HD_SHARED(float, scratch, [THREADS / HD_WARP]);
 	int64_t row = blockIdx.x;
@@ -83,8 +87,9 @@ norm(T *y, float *rstd, float *mean, const T *x, const W *w, const W *b, int64_t
 	}
 }
 
-template<int N, class T, class W> __global__ void __launch_bounds__(THREADS)
-norm_d(T *dx, const T *x, const W *w, const float *rstd, const float *mean, const T *dy, int64_t cols)
+template <int N, class T, class W>
+__global__ void __launch_bounds__(THREADS)
+	norm_d(T *dx, const T *x, const W *w, const float *rstd, const float *mean, const T *dy, int64_t cols)
 {
 	HD_SHARED(float, scratch, [THREADS / HD_WARP]);
 	int64_t row = blockIdx.x;
@@ -119,7 +124,8 @@ norm_d(T *dx, const T *x, const W *w, const float *rstd, const float *mean, cons
 }
 
 /* Sums of the lanes of a block, in their order, to `to`. */
-template<int N> HD_DEV void join_lanes(float *to, float (*lanes)[HD_WARP * N], const float *mine, int lane, int c, int64_t have)
+template <int N>
+HD_DEV void join_lanes(float *to, float (*lanes)[HD_WARP * N], const float *mine, int lane, int c, int64_t have)
 {
 	for (int k = 0; k < N; k++)
 		lanes[lane][c + k] = mine[k];
@@ -135,8 +141,9 @@ template<int N> HD_DEV void join_lanes(float *to, float (*lanes)[HD_WARP * N], c
 }
 
 /* Rows from blockIdx.y on, every gridDim.y-th group of LANES; a warp has 32 times N columns of blockIdx.x. */
-template<int N, class T> __global__ void __launch_bounds__(HD_WARP * LANES)
-norm_dw(float *part_w, float *part_b, const T *x, const float *rstd, const float *mean, const T *dy, int64_t rows, int64_t cols)
+template <int N, class T>
+__global__ void __launch_bounds__(HD_WARP *LANES) norm_dw(float *part_w, float *part_b, const T *x, const float *rstd,
+							  const float *mean, const T *dy, int64_t rows, int64_t cols)
 {
 	HD_SHARED(float, lanes, [LANES][HD_WARP * N]);
 	int lane = (int)threadIdx.x / HD_WARP, c = (int)threadIdx.x % HD_WARP * N;
@@ -158,8 +165,8 @@ norm_dw(float *part_w, float *part_b, const T *x, const float *rstd, const float
 	join_lanes<N>(part_b + blockIdx.y * cols + first, lanes, bias, lane, c, cols - first);
 }
 
-__global__ void __launch_bounds__(128) add_parts(float *dw, float *db, const float *part_w, const float *part_b, int64_t slabs,
-						 int64_t cols, int acc)
+__global__ void __launch_bounds__(128)
+	add_parts(float *dw, float *db, const float *part_w, const float *part_b, int64_t slabs, int64_t cols, int acc)
 {
 	int64_t col = (int64_t)blockIdx.x * 128 + threadIdx.x;
 	float w = 0, b = 0;
@@ -175,7 +182,8 @@ __global__ void __launch_bounds__(128) add_parts(float *dw, float *db, const flo
 		db[col] = acc ? db[col] + b : b;
 }
 
-template<class T, class W> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T, class W>
+static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(T);
 	int rms = p->n[2] != 0, wide = p->n[1] % V == 0 && hd_aligned(in[0]) && hd_aligned(in[1]) && hd_aligned(out[0]);
@@ -185,14 +193,15 @@ template<class T, class W> static void go(const struct hd_prep *p, void *const *
 	if (!p->n[0])
 		return;
 	if (wide && hd_aligned(b))
-		HD_LAUNCH((norm<V, T, W>), (unsigned)p->n[0], THREADS, 0, r, (T *)out[0], (float *)out[1], mean, (const T *)in[0],
-			  (const W *)in[1], b, p->n[1], rms, p->f[0]);
+		HD_LAUNCH((norm<V, T, W>), (unsigned)p->n[0], THREADS, 0, r, (T *)out[0], (float *)out[1], mean,
+			  (const T *)in[0], (const W *)in[1], b, p->n[1], rms, p->f[0]);
 	else
-		HD_LAUNCH((norm<1, T, W>), (unsigned)p->n[0], THREADS, 0, r, (T *)out[0], (float *)out[1], mean, (const T *)in[0],
-			  (const W *)in[1], b, p->n[1], rms, p->f[0]);
+		HD_LAUNCH((norm<1, T, W>), (unsigned)p->n[0], THREADS, 0, r, (T *)out[0], (float *)out[1], mean,
+			  (const T *)in[0], (const W *)in[1], b, p->n[1], rms, p->f[0]);
 }
 
-template<class T, class W> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T, class W>
+static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(T);
 	int rms = p->n[2] != 0;
@@ -202,25 +211,26 @@ template<class T, class W> static void go_d(const struct hd_prep *p, void *const
 	if (!p->n[0])
 		return;
 	if (p->n[1] % V == 0 && hd_aligned(in[0]) && hd_aligned(in[1]) && hd_aligned(out[0]) && hd_aligned(dy))
-		HD_LAUNCH((norm_d<V, T, W>), (unsigned)p->n[0], THREADS, 0, r, (T *)out[0], (const T *)in[0], (const W *)in[1],
-			  (const float *)in[2], mean, dy, p->n[1]);
+		HD_LAUNCH((norm_d<V, T, W>), (unsigned)p->n[0], THREADS, 0, r, (T *)out[0], (const T *)in[0],
+			  (const W *)in[1], (const float *)in[2], mean, dy, p->n[1]);
 	else
-		HD_LAUNCH((norm_d<1, T, W>), (unsigned)p->n[0], THREADS, 0, r, (T *)out[0], (const T *)in[0], (const W *)in[1],
-			  (const float *)in[2], mean, dy, p->n[1]);
+		HD_LAUNCH((norm_d<1, T, W>), (unsigned)p->n[0], THREADS, 0, r, (T *)out[0], (const T *)in[0],
+			  (const W *)in[1], (const float *)in[2], mean, dy, p->n[1]);
 }
 
-template<int N, class T> static void launch_dw(const struct hd_prep *p, float *part, void *const *in, const struct hd_run *r)
+template <int N, class T>
+static void launch_dw(const struct hd_prep *p, float *part, void *const *in, const struct hd_run *r)
 {
 	int64_t rows = p->n[0], cols = p->n[1], slabs = slabs_of(rows);
 	int rms = p->n[2] != 0;
 	const float *mean = rms ? NULL : (const float *)in[2];
 	dim3 grid((unsigned)((cols + HD_WARP * N - 1) / (HD_WARP * N)), (unsigned)slabs);
 
-	HD_LAUNCH((norm_dw<N, T>), grid, HD_WARP * LANES, 0, r, part, part + slabs * cols, (const T *)in[0], (const float *)in[1],
-		  mean, (const T *)in[rms ? 2 : 3], rows, cols);
+	HD_LAUNCH((norm_dw<N, T>), grid, HD_WARP * LANES, 0, r, part, part + slabs * cols, (const T *)in[0],
+		  (const float *)in[1], mean, (const T *)in[rms ? 2 : 3], rows, cols);
 }
 
-template<class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(T);
 	int64_t cols = p->n[1], slabs = slabs_of(p->n[0]);

@@ -9,13 +9,13 @@ extern "C" {
 HD_CUDA_PREPARE_TYPES(prepare, "position", "tu", "t", hd_prepare_position(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_dw, "position_dw", "t", "f", hd_prepare_position_dw(c, p))
 
-template<class T, class W> struct position {
+template <class T, class W> struct position {
 	T *y;
 	const T *x;
-	const W *w;			/* of the first position here */
-	int64_t sequence;		/* elements of one */
+	const W *w;       /* of the first position here */
+	int64_t sequence; /* elements of one */
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		float v[N], u[N];
 
@@ -27,13 +27,13 @@ template<class T, class W> struct position {
 	}
 };
 
-template<class T> struct position_dw {
+template <class T> struct position_dw {
 	float *dw;
 	const T *dy;
 	int64_t outer, seq, cols, shift;
 	int acc;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		int64_t s = i / cols - shift, col = i % cols;
 		float sum[N], v[N];
@@ -54,15 +54,17 @@ template<class T> struct position_dw {
 	}
 };
 
-template<class T, class W> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T, class W>
+static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const W *w = (const W *)in[1] + p->n[4] * p->n[2];
 	position<T, W> f = { (T *)out[0], (const T *)in[0], w, p->n[1] * p->n[2] };
 
-	hd_each<4>(r, p->n[0] * f.sequence, f.sequence % 4 == 0 && hd_aligned(f.x) && hd_aligned(f.y) && hd_aligned(w), f);
+	hd_each<4>(r, p->n[0] * f.sequence, f.sequence % 4 == 0 && hd_aligned(f.x) && hd_aligned(f.y) && hd_aligned(w),
+		   f);
 }
 
-template<class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	position_dw<T> f = { (float *)out[0], (const T *)in[0], p->n[0], p->n[1], p->n[2], p->n[4], r->acc };
 

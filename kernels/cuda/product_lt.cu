@@ -22,10 +22,10 @@ struct hd_product {
 	int users;
 	struct hd_mm_shape s;
 	cublasLtMatmulDesc_t op;
-	cublasLtMatrixLayout_t a, b, c;		/* in cuBLASLt's roles */
-	cublasLtMatmulAlgo_t wide, narrow;	/* of operands that all begin at 16 bytes; at an element */
+	cublasLtMatrixLayout_t a, b, c;    /* in cuBLASLt's roles */
+	cublasLtMatmulAlgo_t wide, narrow; /* of operands that all begin at 16 bytes; at an element */
 	int has_wide, has_narrow, has_bias;
-	int64_t outer;				/* calls: the batch dims but the innermost */
+	int64_t outer; /* calls: the batch dims but the innermost */
 };
 
 static struct {
@@ -33,7 +33,7 @@ static struct {
 	cudaStream_t queue;
 	void *workspace;
 	struct hd_product *products;
-	double rate[2];				/* fp32, bf16: measured once */
+	double rate[2]; /* fp32, bf16: measured once */
 } here;
 
 int hd_product_open(cudaStream_t queue, struct hd_err *err)
@@ -57,28 +57,34 @@ void hd_product_close(void)
 	here.workspace = NULL;
 }
 
-static cudaDataType type_of(uint32_t dtype) { return dtype == HD_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
+static cudaDataType type_of(uint32_t dtype)
+{
+	return dtype == HD_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
 
 /* An operand of rows x cols (ours) as a column-major matrix.  -> 0 if its strides are none. */
 static int layout(cublasLtMatrixLayout_t *m, int *turned, const struct hd_mm_shape *s, int o, int row_dim, int col_dim)
 {
-	int64_t rows = s->n[row_dim], cols = s->n[col_dim], rs = s->stride[o][row_dim], cs = s->stride[o][col_dim], ld, step = 0;
+	int64_t rows = s->n[row_dim], cols = s->n[col_dim], rs = s->stride[o][row_dim], cs = s->stride[o][col_dim], ld,
+		step = 0;
 	int32_t batch = 1;
 
 	/* a dim of one element has stride 0 */
-	if (cs == 1 || cols == 1) {		/* rows lie one after the other: the transposed in columns */
+	if (cs == 1 || cols == 1) { /* rows lie one after the other: the transposed in columns */
 		*turned = 0;
 		ld = rows > 1 ? rs : cols;
 		if (ld < cols || (cols > 1 && cs != 1))
 			return 0;
-		if (cublasLtMatrixLayoutCreate(m, type_of(s->dtype[o]), (uint64_t)cols, (uint64_t)rows, ld) != CUBLAS_STATUS_SUCCESS)
+		if (cublasLtMatrixLayoutCreate(m, type_of(s->dtype[o]), (uint64_t)cols, (uint64_t)rows, ld) !=
+		    CUBLAS_STATUS_SUCCESS)
 			return 0;
 	} else if (rs == 1 || rows == 1) {
 		*turned = 1;
 		ld = cs;
 		if (ld < rows)
 			return 0;
-		if (cublasLtMatrixLayoutCreate(m, type_of(s->dtype[o]), (uint64_t)rows, (uint64_t)cols, ld) != CUBLAS_STATUS_SUCCESS)
+		if (cublasLtMatrixLayoutCreate(m, type_of(s->dtype[o]), (uint64_t)rows, (uint64_t)cols, ld) !=
+		    CUBLAS_STATUS_SUCCESS)
 			return 0;
 	} else {
 		return 0;
@@ -96,21 +102,23 @@ static int layout(cublasLtMatrixLayout_t *m, int *turned, const struct hd_mm_sha
 static int describe_gelu(struct hd_product *p)
 {
 	static const cublasLtEpilogue_t with[2][4] = {
-		{ CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_DGELU },
-		{ CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU },
+		{ CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_AUX,
+		  CUBLASLT_EPILOGUE_DGELU },
+		{ CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+		  CUBLASLT_EPILOGUE_DGELU },
 	};
 	const struct hd_mm_shape *s = &p->s;
 	cublasLtEpilogue_t epilogue = with[p->has_bias][s->then];
 	int64_t ld = s->n[s->ndim - 3] > 1 ? s->stride[HD_MM_C][s->ndim - 3] : s->n[s->ndim - 2];
 	int64_t step = s->ndim > 3 ? s->stride[HD_MM_C][s->ndim - 4] : 0;
-	const void *somewhere = here.workspace;		/* aligned, as what comes will be */
+	const void *somewhere = here.workspace; /* aligned, as what comes will be */
 
 	if (s->then == HD_MM_GELU_D && p->has_bias)
 		return 0;
 	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
 	if (s->then < HD_MM_GELU_KEEP)
 		return 1;
-	if (ld % 8 || step % 8)			/* 16 bytes of bf16, says the library */
+	if (ld % 8 || step % 8) /* 16 bytes of bf16, says the library */
 		return 0;
 	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof(ld));
 	cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &step, sizeof(step));
@@ -125,13 +133,13 @@ static int describe(struct hd_product *p)
 	cublasOperation_t opa, opb;
 	cudaDataType bias = type_of(s->dtype[HD_MM_BIAS]);
 	const void *somewhere = here.workspace;
-	int64_t step = s->ndim > 3 ? s->stride[HD_MM_BIAS][s->ndim - 4] : 0;		/* 0: one bias for the whole batch */
+	int64_t step = s->ndim > 3 ? s->stride[HD_MM_BIAS][s->ndim - 4] : 0; /* 0: one bias for the whole batch */
 
 	if (cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F) != CUBLAS_STATUS_SUCCESS)
 		return 0;
 	/* our b (k x n) is their A, our a (m x k) their B, c (m x n) their C */
-	if (!layout(&p->a, &ta, s, HD_MM_B, k, n) || !layout(&p->b, &tb, s, HD_MM_A, m, k) || !layout(&p->c, &tc, s, HD_MM_C, m, n) ||
-	    tc)
+	if (!layout(&p->a, &ta, s, HD_MM_B, k, n) || !layout(&p->b, &tb, s, HD_MM_A, m, k) ||
+	    !layout(&p->c, &tc, s, HD_MM_C, m, n) || tc)
 		return 0;
 	opa = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
 	opb = tb ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -226,7 +234,10 @@ struct hd_product *hd_product_get(const struct hd_mm_shape *s)
 	return here.products = p;
 }
 
-int hd_product_anywhere(const struct hd_product *p) { return p->has_narrow; }
+int hd_product_anywhere(const struct hd_product *p)
+{
+	return p->has_narrow;
+}
 
 void hd_product_put(struct hd_product *p)
 {
@@ -251,8 +262,8 @@ static const void *moved(const struct hd_mm_shape *s, int o, const void *p, int6
 	return p ? (const char *)p + off * (int64_t)HD_BITS(s->dtype[o]) / 8 : NULL;
 }
 
-static int run_one(struct hd_product *p, void *c, const void *a, const void *b, const void *bias, const void *add, const void *aux,
-		   cudaStream_t queue)
+static int run_one(struct hd_product *p, void *c, const void *a, const void *b, const void *bias, const void *add,
+		   const void *aux, cudaStream_t queue)
 {
 	float one = 1, beta = add ? 1.0f : 0.0f;
 	const void *from = add ? add : c;
@@ -264,12 +275,14 @@ static int run_one(struct hd_product *p, void *c, const void *a, const void *b, 
 		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof(aux));
 	if (p->has_bias)
 		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
-	return cublasLtMatmul(here.lt, p->op, &one, b, p->a, a, p->b, &beta, from, p->c, c, p->c, wide ? &p->wide : &p->narrow,
-			      here.workspace, WORKSPACE, queue) == CUBLAS_STATUS_SUCCESS ? HD_OK : HD_ENOTSUP;
+	return cublasLtMatmul(here.lt, p->op, &one, b, p->a, a, p->b, &beta, from, p->c, c, p->c,
+			      wide ? &p->wide : &p->narrow, here.workspace, WORKSPACE, queue) == CUBLAS_STATUS_SUCCESS
+		       ? HD_OK
+		       : HD_ENOTSUP;
 }
 
-int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const void *a, const void *b, const void *bias,
-		   const void *add, const void *aux)
+int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const void *a, const void *b,
+		   const void *bias, const void *add, const void *aux)
 {
 	const struct hd_mm_shape *s = &p->s;
 
@@ -303,7 +316,7 @@ static double measure(uint32_t dtype, int64_t n)
 	p = hd_product_get(&s);
 	if (!p || cudaMalloc(&m, 3 * bytes) != cudaSuccess)
 		return 0;
-	cudaMemsetAsync(m, 0x3c, 3 * bytes, here.queue);	/* small numbers, not zeros: those take less power */
+	cudaMemsetAsync(m, 0x3c, 3 * bytes, here.queue); /* small numbers, not zeros: those take less power */
 	cudaEventCreate(&from);
 	cudaEventCreate(&to);
 	for (int i = 0; i < times + 3; i++) {

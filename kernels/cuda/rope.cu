@@ -41,14 +41,14 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	return p->state ? HD_OK : HD_ENOMEM;
 }
 
-template<class T> struct rope {		/* an element is a pair, numbered over tokens, heads and half of head_dim */
+template <class T> struct rope { /* an element is a pair, numbered over tokens, heads and half of head_dim */
 	T *y;
 	const T *x;
 	const float *turn;
 	int64_t seq, heads, half;
 	float direction;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		int64_t head = i / half, k = i % half, token = head / heads;
 		const float *cosine = turn + token % seq * 2 * half + k, *sine = cosine + half;
@@ -71,7 +71,7 @@ template<class T> struct rope {		/* an element is a pair, numbered over tokens, 
 	}
 };
 
-template<class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_rope_table *t = (const struct hd_rope_table *)p->state;
 	rope<T> f = { (T *)out[0], (const T *)in[0], t->turn, p->n[1], p->n[2], p->n[3] / 2, (float)p->f[1] };

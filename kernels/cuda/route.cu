@@ -14,7 +14,7 @@ extern "C" {
 #define THREADS 256
 #define WARPS (THREADS / HD_WARP)
 #define MOST_BEST 64
-#define MOST_EXPERTS 4096		/* whose numbers fit into shared memory, twice */
+#define MOST_EXPERTS 4096 /* whose numbers fit into shared memory, twice */
 
 struct routing {
 	int64_t tokens, samples, experts, best, unit, places, group, token0;
@@ -48,7 +48,8 @@ static size_t parts_of(const struct hd_prep *p)
 {
 	int64_t tokens = p->n[0] * p->n[1];
 
-	return (size_t)(tokens / p->n[6] * (p->n[2] + 3)) * sizeof(double) + (size_t)(tokens / p->n[4]) * sizeof(int32_t);
+	return (size_t)(tokens / p->n[6] * (p->n[2] + 3)) * sizeof(double) +
+	       (size_t)(tokens / p->n[4]) * sizeof(int32_t);
 }
 
 static int limits(const struct hd_check *c, struct hd_prep *p, int rc)
@@ -63,11 +64,16 @@ static int limits(const struct hd_check *c, struct hd_prep *p, int rc)
 HD_CUDA_PREPARE_TYPES(prepare, "route", "f", "f*f*", limits(c, p, hd_prepare_route(c, p)))
 HD_CUDA_PREPARE_TYPES(prepare_d, "route_d", "f*f", "f", limits(c, p, hd_prepare_route_d(c, p)))
 
-HD_DEV int32_t expert_of(const routing &t, int32_t slot) { return slot < 0 ? -1 - slot : slot / (int32_t)t.places; }
+HD_DEV int32_t expert_of(const routing &t, int32_t slot)
+{
+	return slot < 0 ? -1 - slot : slot / (int32_t)t.places;
+}
 
-struct softmax { float max, sum; };
+struct softmax {
+	float max, sum;
+};
 
-HD_DEV softmax softmax_of(const float *z, int64_t n)	/* of a warp */
+HD_DEV softmax softmax_of(const float *z, int64_t n) /* of a warp */
 {
 	softmax s = { -INFINITY, 0 };
 
@@ -83,7 +89,10 @@ HD_DEV softmax softmax_of(const float *z, int64_t n)	/* of a warp */
 	return s;
 }
 
-HD_DEV double log_sum(const softmax &s) { return (double)s.max + log((double)s.sum); }
+HD_DEV double log_sum(const softmax &s)
+{
+	return (double)s.max + log((double)s.sum);
+}
 
 /* -- route --------------------------------------------------------------------------------------------------------------- */
 /* The largest of those that are not among chosen[0 ... j - 1]; of equal ones the lowest. */
@@ -112,11 +121,10 @@ HD_DEV int32_t next_best(const float *z, int64_t n, const int32_t *chosen, int64
 			best = e;
 		}
 	}
-	return __shfl_sync(~0u, best, 0);	/* one answer even among NaNs */
+	return __shfl_sync(~0u, best, 0); /* one answer even among NaNs */
 }
 
-__global__ void __launch_bounds__(THREADS)
-choose(routing t, const float *z, float *gates, int32_t *slots)
+__global__ void __launch_bounds__(THREADS) choose(routing t, const float *z, float *gates, int32_t *slots)
 {
 	HD_SHARED(int32_t, all, [WARPS][MOST_BEST]);
 	int lane = (int)threadIdx.x % HD_WARP;
@@ -147,8 +155,8 @@ choose(routing t, const float *z, float *gates, int32_t *slots)
 }
 
 /* counts: of each expert, by sample, where there is no limit (a unit is a sample then) */
-__global__ void __launch_bounds__(THREADS)
-give_places(routing t, float *gates, int32_t *slots, int32_t *counts, int32_t *lost, const struct hd_cuda_step *step)
+__global__ void __launch_bounds__(THREADS) give_places(routing t, float *gates, int32_t *slots, int32_t *counts,
+						       int32_t *lost, const struct hd_cuda_step *step)
 {
 	HD_DYNAMIC_SHARED(int32_t, taken);
 	HD_SHARED(int32_t, tile, [THREADS]);
@@ -212,10 +220,12 @@ HD_DEV void count_choices(const routing &t, const int32_t *slots, int32_t *looke
 }
 
 /* E f_e of one choice */
-HD_DEV float share_of(const routing &t) { return (float)t.experts / (float)((t.first ? 1 : t.best) * t.group); }
+HD_DEV float share_of(const routing &t)
+{
+	return (float)t.experts / (float)((t.first ? 1 : t.best) * t.group);
+}
 
-__global__ void __launch_bounds__(THREADS)
-losses(routing t, const float *z, const int32_t *slots, double *part)
+__global__ void __launch_bounds__(THREADS) losses(routing t, const float *z, const int32_t *slots, double *part)
 {
 	HD_DYNAMIC_SHARED(int32_t, looked);
 	HD_SHARED(double, scratch, [WARPS]);
@@ -248,8 +258,7 @@ losses(routing t, const float *z, const int32_t *slots, double *part)
 	}
 }
 
-__global__ void __launch_bounds__(THREADS)
-join_sums(routing t, const double *part, const int32_t *lost, float *sums)
+__global__ void __launch_bounds__(THREADS) join_sums(routing t, const double *part, const int32_t *lost, float *sums)
 {
 	int64_t s = (int64_t)blockIdx.x * THREADS + threadIdx.x;
 	double sum = 0;
@@ -263,7 +272,10 @@ join_sums(routing t, const double *part, const int32_t *lost, float *sums)
 	sums[s] = (float)sum;
 }
 
-static unsigned blocks(int64_t n, int64_t each) { return (unsigned)((n + each - 1) / each); }
+static unsigned blocks(int64_t n, int64_t each)
+{
+	return (unsigned)((n + each - 1) / each);
+}
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
@@ -294,8 +306,8 @@ __global__ void __launch_bounds__(THREADS) fractions(routing t, const int32_t *s
 }
 
 __global__ void __launch_bounds__(THREADS)
-token_d(routing t, float *dz, const float *z, const int32_t *slots, const float *dg, const float *f, double aux, double zs,
-	const struct hd_cuda_step *step)
+	token_d(routing t, float *dz, const float *z, const int32_t *slots, const float *dg, const float *f, double aux,
+		double zs, const struct hd_cuda_step *step)
 {
 	int64_t token = (int64_t)blockIdx.x * WARPS + threadIdx.x / HD_WARP;
 	double mean = 0, inner = 0;

@@ -8,7 +8,7 @@ extern "C" {
 
 HD_CUDA_PREPARE_TYPES(prepare, "sgd", "ftf", "f*", hd_prepare_sgd(c, p))
 
-template<class G> struct sgd {
+template <class G> struct sgd {
 	float *w1;
 	bf16 *low;
 	const float *w, *factor;
@@ -16,7 +16,7 @@ template<class G> struct sgd {
 	float decay;
 	const struct hd_cuda_step *s;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		float a[N], d[N], lr = (float)s->lr, f = *factor;
 
@@ -30,10 +30,12 @@ template<class G> struct sgd {
 	}
 };
 
-template<class G> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class G> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	sgd<G> f = { (float *)out[0], p->n[1] ? (bf16 *)out[1] : NULL, (const float *)in[0], (const float *)in[2],
-		     (const G *)in[1], (float)p->f[0], hd_cuda_step(r) };
+	sgd<G> f = { (float *)out[0],      p->n[1] ? (bf16 *)out[1] : NULL,
+		     (const float *)in[0], (const float *)in[2],
+		     (const G *)in[1],     (float)p->f[0],
+		     hd_cuda_step(r) };
 
 	hd_each<4>(r, p->n[0], hd_aligned(f.w) && hd_aligned(f.w1) && hd_aligned(f.g) && hd_aligned(f.low), f);
 }

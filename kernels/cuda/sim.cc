@@ -27,20 +27,26 @@ __asm__(".text\n"
 	"	ret\n"
 	".size hd_sim_switch, .-hd_sim_switch\n");
 
-static void change(context *from, context *to) { hd_sim_switch(from, *to); }
+static void change(context *from, context *to)
+{
+	hd_sim_switch(from, *to);
+}
 
 static void make(context *c, char *stack, size_t bytes, void (*fn)(void))
 {
 	void **top = (void **)(void *)(stack + bytes - 64);
 
-	top[0] = (void *)fn;		/* six registers below it; the stack is as after a call */
+	top[0] = (void *)fn; /* six registers below it; the stack is as after a call */
 	top[1] = NULL;
 	*c = top - 6;
 }
 #else
 typedef ucontext_t context;
 
-static void change(context *from, context *to) { swapcontext(from, to); }
+static void change(context *from, context *to)
+{
+	swapcontext(from, to);
+}
 
 static void make(context *c, char *stack, size_t bytes, void (*fn)(void))
 {
@@ -54,9 +60,9 @@ static void make(context *c, char *stack, size_t bytes, void (*fn)(void))
 struct fiber {
 	context at;
 	dim3 thread;
-	int done, warp, wants;		/* wants: 0 runs, 1 the block's barrier, 2 its warp's */
+	int done, warp, wants; /* wants: 0 runs, 1 the block's barrier, 2 its warp's */
 	uint64_t generation;
-	uint32_t barriers, syncs;	/* passed */
+	uint32_t barriers, syncs; /* passed */
 };
 struct warp {
 	void *all[32];
@@ -106,9 +112,12 @@ extern "C" void hd_sim_seed(uint64_t seed)
 	draw();
 }
 extern "C" __attribute__((visibility("default"))) uint64_t hd_sim_effort(void);
-extern "C" uint64_t hd_sim_effort(void) { return sim_effort; }
+extern "C" uint64_t hd_sim_effort(void)
+{
+	return sim_effort;
+}
 
-static void pass(int why)		/* to the scheduler; on return this fiber runs again */
+static void pass(int why) /* to the scheduler; on return this fiber runs again */
 {
 	struct fiber *f = &fibers[now];
 
@@ -131,7 +140,7 @@ void __syncthreads(void)
 	sim_who.barriers = ++fibers[now].barriers;
 }
 
-static void meet(struct warp *w)	/* if all its lanes are there */
+static void meet(struct warp *w) /* if all its lanes are there */
 {
 	if (!w->arrived || w->arrived < w->live)
 		return;
@@ -160,7 +169,10 @@ void hd_sim_warp(void *mine, void (*work)(void **all))
 	}
 }
 
-void hd_sim_warp_ordered(void) { sim_who.syncs = ++fibers[now].syncs; }
+void hd_sim_warp_ordered(void)
+{
+	sim_who.syncs = ++fibers[now].syncs;
+}
 
 static void run_one(void)
 {
@@ -174,13 +186,13 @@ static void run_one(void)
 	if (live && arrived == live)
 		arrived = 0, generation++;
 	meet(&warps[f->warp]);
-	change(&f->at, &scheduler);	/* for good */
+	change(&f->at, &scheduler); /* for good */
 }
 
 static int ready(const struct fiber *f)
 {
 	return !f->done && !(f->wants == 1 && f->generation == generation) &&
-		!(f->wants == 2 && f->generation == warps[f->warp].generation);
+	       !(f->wants == 2 && f->generation == warps[f->warp].generation);
 }
 
 static void start(int i, const dim3 &t)
@@ -262,15 +274,19 @@ static void run_block(const struct hd_sim_work *w)
 		start(i, w->threads);
 	while (live)
 		if (!advance(together)) {
-			fprintf(stderr, "simulation: %s, block (%u,%u,%u): a barrier that %d of %d threads do not reach\n",
-				sim_who.kernel, hd_sim_here.block.x, hd_sim_here.block.y, hd_sim_here.block.z, live - arrived, live);
+			fprintf(stderr,
+				"simulation: %s, block (%u,%u,%u): a barrier that %d of %d threads do not reach\n",
+				sim_who.kernel, hd_sim_here.block.x, hd_sim_here.block.y, hd_sim_here.block.z,
+				live - arrived, live);
 			abort();
 		}
 	if (sim_watch_static() > SIM_SHARED_UNASKED)
-		sim_fail("%zu bytes of variables in shared memory, %zu are possible", sim_watch_static(), SIM_SHARED_UNASKED);
+		sim_fail("%zu bytes of variables in shared memory, %zu are possible", sim_watch_static(),
+			 SIM_SHARED_UNASKED);
 	most = sim_allowed(w->kernel) > SIM_SHARED_UNASKED ? SIM_SHARED : SIM_SHARED_UNASKED;
 	if (w->shared + sim_watch_static() > most)
-		sim_fail("%zu bytes of shared memory and %zu of variables in it: %zu are possible", w->shared, sim_watch_static(), most);
+		sim_fail("%zu bytes of shared memory and %zu of variables in it: %zu are possible", w->shared,
+			 sim_watch_static(), most);
 }
 
 static void check_limits(const struct hd_sim_work *w)
@@ -279,12 +295,14 @@ static void check_limits(const struct hd_sim_work *w)
 	size_t threads = (size_t)t.x * t.y * t.z;
 
 	if (!threads || threads > SIM_THREADS || t.x > 1024 || t.y > 1024 || t.z > 64)
-		sim_fail("a launch of (%u,%u,%u) threads a block: at most %d, of them 64 in z, and none must be 0", t.x, t.y, t.z,
-			 SIM_THREADS);
+		sim_fail("a launch of (%u,%u,%u) threads a block: at most %d, of them 64 in z, and none must be 0", t.x,
+			 t.y, t.z, SIM_THREADS);
 	if (!b.x || !b.y || !b.z || b.x > 0x7fffffff || b.y > 65535 || b.z > 65535)
-		sim_fail("a launch of (%u,%u,%u) blocks: at most 2147483647, 65535 and 65535, and none must be 0", b.x, b.y, b.z);
+		sim_fail("a launch of (%u,%u,%u) blocks: at most 2147483647, 65535 and 65535, and none must be 0", b.x,
+			 b.y, b.z);
 	if (w->shared > sim_allowed(w->kernel))
-		sim_fail("a launch with %zu bytes of shared memory, %zu were asked for", w->shared, sim_allowed(w->kernel));
+		sim_fail("a launch with %zu bytes of shared memory, %zu were asked for", w->shared,
+			 sim_allowed(w->kernel));
 }
 
 /* The blocks' numbers in any order. */
@@ -311,8 +329,8 @@ void hd_sim_launch(const struct hd_sim_work *w)
 	work_now = w;
 	count = (int)(w->threads.x * w->threads.y * w->threads.z);
 	if (!stacks)
-		stacks = (char *)mmap(NULL, SIM_THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-				      -1, 0);
+		stacks = (char *)mmap(NULL, SIM_THREADS * STACK, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	hd_sim_here.threads = w->threads;
 	hd_sim_here.blocks = w->blocks;
 	hd_sim_open_memory();

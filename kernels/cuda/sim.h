@@ -35,11 +35,17 @@
 
 struct dim3 {
 	unsigned x, y, z;
-	dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+	dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
+	{
+	}
 };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(16) uint4 {
+	unsigned x, y, z, w;
+};
 
-struct hd_sim_here { dim3 thread, block, threads, blocks; };	/* of the fiber that runs */
+struct hd_sim_here {
+	dim3 thread, block, threads, blocks;
+}; /* of the fiber that runs */
 extern struct hd_sim_here hd_sim_here;
 #define threadIdx hd_sim_here.thread
 #define blockIdx hd_sim_here.block
@@ -52,8 +58,9 @@ typedef struct hd_sim_event *cudaEvent_t;
 typedef struct hd_sim_graph *cudaGraph_t, *cudaGraphExec_t;
 
 /* -- for the code of kernels ---------------------------------------------------------------------------------------------- */
-void *hd_sim_shared(void);			/* the block's dynamic shared memory */
-void *hd_sim_static(const void *name, size_t bytes, size_t align);	/* a variable in shared memory, by the address of its name */
+void *hd_sim_shared(void); /* the block's dynamic shared memory */
+void *hd_sim_static(const void *name, size_t bytes,
+		    size_t align); /* a variable in shared memory, by the address of its name */
 /* An access that no load or store of the kernel's own shows. */
 enum { HD_SIM_READ, HD_SIM_WRITE, HD_SIM_ATOMIC };
 void hd_sim_touch(const void *p, size_t bytes, int how);
@@ -64,7 +71,7 @@ void hd_sim_copies_commit(void);
 void hd_sim_copies_wait(int left);
 /* All lanes of this warp meet; the last calls work(all) with what each has passed (NULL: no such lane). */
 void hd_sim_warp(void *mine, void (*work)(void **all));
-void hd_sim_warp_ordered(void);			/* __syncwarp: what its lanes wrote is seen by the others */
+void hd_sim_warp_ordered(void); /* __syncwarp: what its lanes wrote is seen by the others */
 void __syncthreads(void);
 static inline void __syncwarp(unsigned mask = ~0u)
 {
@@ -73,9 +80,12 @@ static inline void __syncwarp(unsigned mask = ~0u)
 	hd_sim_warp_ordered();
 }
 
-template<class T> struct hd_sim_shuffle { T in, out; int from; };
+template <class T> struct hd_sim_shuffle {
+	T in, out;
+	int from;
+};
 
-template<class T> HD_SIM_UNSEEN static void hd_sim_shuffle_work(void **all)
+template <class T> HD_SIM_UNSEEN static void hd_sim_shuffle_work(void **all)
 {
 	for (int i = 0; i < 32; i++) {
 		hd_sim_shuffle<T> *mine = (hd_sim_shuffle<T> *)all[i];
@@ -85,7 +95,7 @@ template<class T> HD_SIM_UNSEEN static void hd_sim_shuffle_work(void **all)
 	}
 }
 
-template<class T> HD_SIM_UNSEEN static T hd_sim_shuffle_from(T x, int from)
+template <class T> HD_SIM_UNSEEN static T hd_sim_shuffle_from(T x, int from)
 {
 	hd_sim_shuffle<T> s = { x, x, from & 31 };
 
@@ -93,10 +103,19 @@ template<class T> HD_SIM_UNSEEN static T hd_sim_shuffle_from(T x, int from)
 	return s.out;
 }
 
-HD_SIM_UNSEEN static inline int hd_sim_lane(void) { return (int)(threadIdx.x & 31); }
-template<class T> static T __shfl_xor_sync(unsigned, T x, int mask) { return hd_sim_shuffle_from(x, hd_sim_lane() ^ mask); }
-template<class T> static T __shfl_sync(unsigned, T x, int lane) { return hd_sim_shuffle_from(x, lane); }
-template<class T> static T __shfl_down_sync(unsigned, T x, int by)
+HD_SIM_UNSEEN static inline int hd_sim_lane(void)
+{
+	return (int)(threadIdx.x & 31);
+}
+template <class T> static T __shfl_xor_sync(unsigned, T x, int mask)
+{
+	return hd_sim_shuffle_from(x, hd_sim_lane() ^ mask);
+}
+template <class T> static T __shfl_sync(unsigned, T x, int lane)
+{
+	return hd_sim_shuffle_from(x, lane);
+}
+template <class T> static T __shfl_down_sync(unsigned, T x, int by)
 {
 	return hd_sim_shuffle_from(x, hd_sim_lane() + by < 32 ? hd_sim_lane() + by : hd_sim_lane());
 }
@@ -112,31 +131,32 @@ HD_SIM_UNSEEN static inline int atomicAdd(int *p, int x)
 }
 
 /* -- launches ------------------------------------------------------------------------------------------------------------- */
-struct hd_sim_work {			/* something on a stream, kept by a capture: fn(arg), arg malloc'ed */
+struct hd_sim_work { /* something on a stream, kept by a capture: fn(arg), arg malloc'ed */
 	const char *name;
-	const void *kernel;		/* NULL: no kernel, fn says itself what it touches */
+	const void *kernel; /* NULL: no kernel, fn says itself what it touches */
 	dim3 blocks, threads;
 	size_t shared;
 	void (*fn)(void *arg);
 	void *arg;
 };
 void hd_sim_enqueue(cudaStream_t s, const struct hd_sim_work *w);
-void hd_sim_launch(const struct hd_sim_work *w);	/* the fibers: sim.cc */
+void hd_sim_launch(const struct hd_sim_work *w); /* the fibers: sim.cc */
 cudaError_t hd_sim_allow_shared(const void *kernel, size_t bytes);
 
-template<class... P> struct hd_sim_call {
+template <class... P> struct hd_sim_call {
 	void (*kernel)(P...);
 	std::tuple<P...> args;
 };
-template<class... P> HD_SIM_UNSEEN static void hd_sim_calls(void *arg)
+template <class... P> HD_SIM_UNSEEN static void hd_sim_calls(void *arg)
 {
-	hd_sim_call<P...> c = *(hd_sim_call<P...> *)arg;	/* each thread has parameters of its own */
+	hd_sim_call<P...> c = *(hd_sim_call<P...> *)arg; /* each thread has parameters of its own */
 
 	std::apply(c.kernel, c.args);
 }
 /* Arguments are evaluated at the launch, as a graph keeps them. */
-template<class... P, class... A> static void hd_sim_run(const char *name, dim3 blocks, dim3 threads, size_t shared, cudaStream_t s,
-							void (*kernel)(P...), A... args)
+template <class... P, class... A>
+static void hd_sim_run(const char *name, dim3 blocks, dim3 threads, size_t shared, cudaStream_t s, void (*kernel)(P...),
+		       A... args)
 {
 	static_assert((((sizeof(P) + 7) / 8 * 8) + ... + 0) <= 4096, "the parameters of a kernel have 4 KB");
 	hd_sim_call<P...> *c = (hd_sim_call<P...> *)malloc(sizeof(*c));
@@ -145,7 +165,8 @@ template<class... P, class... A> static void hd_sim_run(const char *name, dim3 b
 	new (c) hd_sim_call<P...>{ kernel, std::tuple<P...>(args...) };
 	hd_sim_enqueue(s, &w);
 }
-#define HD_LAUNCH(kernel, blocks, threads, shared, r, ...) do { \
+#define HD_LAUNCH(kernel, blocks, threads, shared, r, ...) \
+	do { \
 		hd_sim_run(#kernel, blocks, threads, shared, (cudaStream_t)(r)->queue, kernel, __VA_ARGS__); \
 		hd_cuda_launched(#kernel); \
 	} while (0)
@@ -153,12 +174,18 @@ template<class... P, class... A> static void hd_sim_run(const char *name, dim3 b
 #define HD_SHARED(type, name, ...) \
 	typedef type name##_in_shared __VA_ARGS__; \
 	static const char name##_name = 0; \
-	name##_in_shared &name = *(name##_in_shared *)hd_sim_static(&name##_name, sizeof(name##_in_shared), alignof(name##_in_shared))
+	name##_in_shared &name = \
+		*(name##_in_shared *)hd_sim_static(&name##_name, sizeof(name##_in_shared), alignof(name##_in_shared))
 
 /* -- the runtime: by CUDA's rules, and everything is done when a call returns ----------------------------------------------- */
 enum {
-	cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorInvalidResourceHandle = 400,
-	cudaErrorNotReady = 600, cudaErrorStreamCaptureUnsupported = 900, cudaErrorStreamCaptureInvalidated = 901,
+	cudaSuccess = 0,
+	cudaErrorInvalidValue = 1,
+	cudaErrorMemoryAllocation = 2,
+	cudaErrorInvalidResourceHandle = 400,
+	cudaErrorNotReady = 600,
+	cudaErrorStreamCaptureUnsupported = 900,
+	cudaErrorStreamCaptureInvalidated = 901,
 	cudaErrorStreamCaptureIsolation = 905,
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };

@@ -16,52 +16,112 @@ enum { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_SUPPORTED };
 enum { CUDA_R_32F, CUDA_R_16BF };
 enum { CUBLAS_OP_N, CUBLAS_OP_T };
 enum { CUBLAS_COMPUTE_32F };
-enum { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4, CUBLASLT_EPILOGUE_GELU = 32, CUBLASLT_EPILOGUE_GELU_BIAS = 36,
-	CUBLASLT_EPILOGUE_GELU_AUX = 160, CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164, CUBLASLT_EPILOGUE_DGELU = 192 };
+enum {
+	CUBLASLT_EPILOGUE_DEFAULT = 1,
+	CUBLASLT_EPILOGUE_BIAS = 4,
+	CUBLASLT_EPILOGUE_GELU = 32,
+	CUBLASLT_EPILOGUE_GELU_BIAS = 36,
+	CUBLASLT_EPILOGUE_GELU_AUX = 160,
+	CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
+	CUBLASLT_EPILOGUE_DGELU = 192
+};
 enum { CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET };
-enum { CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB, CUBLASLT_MATMUL_DESC_EPILOGUE,
-	CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUBLASLT_MATMUL_DESC_BIAS_POINTER, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE,
-	CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
-	CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE };
+enum {
+	CUBLASLT_MATMUL_DESC_TRANSA,
+	CUBLASLT_MATMUL_DESC_TRANSB,
+	CUBLASLT_MATMUL_DESC_EPILOGUE,
+	CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+	CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+	CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE,
+	CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+	CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+	CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE
+};
 enum { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE = 4 };
-enum { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
+enum {
+	CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+	CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+	CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
+};
 
-struct sim_matrix { cudaDataType type; uint64_t rows, cols; int64_t ld, step; int32_t batch; };
-struct sim_matmul { int ta, tb, epilogue; cudaDataType bias_type; const void *bias; int64_t bias_step; void *aux; int64_t aux_ld, aux_step; };
+struct sim_matrix {
+	cudaDataType type;
+	uint64_t rows, cols;
+	int64_t ld, step;
+	int32_t batch;
+};
+struct sim_matmul {
+	int ta, tb, epilogue;
+	cudaDataType bias_type;
+	const void *bias;
+	int64_t bias_step;
+	void *aux;
+	int64_t aux_ld, aux_step;
+};
 typedef struct sim_matrix *cublasLtMatrixLayout_t;
 typedef struct sim_matmul *cublasLtMatmulDesc_t;
-struct sim_preference { uint64_t value[6]; };	/* by the numbers above */
-struct cublasLtMatmulAlgo_t { uint32_t align[4]; int rounds; };	/* align: of A, B, C, D */
-struct cublasLtMatmulHeuristicResult_t { cublasLtMatmulAlgo_t algo; cublasStatus_t state; };
+struct sim_preference {
+	uint64_t value[6];
+}; /* by the numbers above */
+struct cublasLtMatmulAlgo_t {
+	uint32_t align[4];
+	int rounds;
+}; /* align: of A, B, C, D */
+struct cublasLtMatmulHeuristicResult_t {
+	cublasLtMatmulAlgo_t algo;
+	cublasStatus_t state;
+};
 
-static inline const char *cublasLtGetStatusString(cublasStatus_t) { return "simulated"; }
-static inline cublasStatus_t cublasLtCreate(cublasLtHandle_t *h) { *h = malloc(1); return 0; }
-static inline cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { free(h); return 0; }
+static inline const char *cublasLtGetStatusString(cublasStatus_t)
+{
+	return "simulated";
+}
+static inline cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
+{
+	*h = malloc(1);
+	return 0;
+}
+static inline cublasStatus_t cublasLtDestroy(cublasLtHandle_t h)
+{
+	free(h);
+	return 0;
+}
 static inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
 {
 	*p = (cublasLtMatmulPreference_t)hd_alloc(sizeof(**p));
 	**p = sim_preference{ { 0, 7, 256, 256, 256, 256 } };
 	return 0;
 }
-static inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { free(p); return 0; }
-static inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p, int what, const void *x, size_t n)
+static inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
+{
+	free(p);
+	return 0;
+}
+static inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p, int what, const void *x,
+								  size_t n)
 {
 	p->value[what] = 0;
 	memcpy(&p->value[what], x, n);
 	return 0;
 }
 
-static inline cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *m, cudaDataType type, uint64_t rows, uint64_t cols,
-							int64_t ld)
+static inline cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *m, cudaDataType type, uint64_t rows,
+							uint64_t cols, int64_t ld)
 {
 	*m = (cublasLtMatrixLayout_t)hd_alloc(sizeof(**m));
 	**m = sim_matrix{ type, rows, cols, ld, 0, 1 };
 	return 0;
 }
-static inline cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t m) { free(m); return 0; }
-static inline cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t m, int what, const void *x, size_t n)
+static inline cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t m)
+{
+	free(m);
+	return 0;
+}
+static inline cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t m, int what, const void *x,
+							      size_t n)
 {
 	memcpy(what == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? (void *)&m->batch : (void *)&m->step, x, n);
 	return 0;
@@ -72,34 +132,44 @@ static inline cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d, i
 	(*d)->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
 	return 0;
 }
-static inline cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { free(d); return 0; }
+static inline cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d)
+{
+	free(d);
+	return 0;
+}
 static inline cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, int what, const void *x, size_t n)
 {
-	void *to[] = { &d->ta, &d->tb, &d->epilogue, &d->bias_type, &d->bias, &d->bias_step,
-			&d->aux, &d->aux_ld, &d->aux_step };
+	void *to[] = { &d->ta,        &d->tb,  &d->epilogue, &d->bias_type, &d->bias,
+		       &d->bias_step, &d->aux, &d->aux_ld,   &d->aux_step };
 
 	memcpy(to[what], x, n);
 	return 0;
 }
 
-static inline int sim_lt_fits(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c)
+static inline int sim_lt_fits(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+			      cublasLtMatrixLayout_t c)
 {
 	uint64_t m = d->ta ? a->cols : a->rows, ka = d->ta ? a->rows : a->cols, kb = d->tb ? b->cols : b->rows,
 		 n = d->tb ? b->rows : b->cols;
 
-	return m == c->rows && n == c->cols && ka == kb && a->type == b->type && (c->type == a->type || c->type == CUDA_R_32F) &&
-		a->ld >= (int64_t)a->rows && b->ld >= (int64_t)b->rows && c->ld >= (int64_t)c->rows && a->batch == c->batch &&
-		b->batch == c->batch && (!(d->epilogue & CUBLASLT_EPILOGUE_BIAS) || d->bias_type == c->type) &&
-		(!(d->epilogue & 128) || (d->aux_ld % 8 == 0 && d->aux_ld >= (int64_t)c->rows && (uintptr_t)d->aux % 16 == 0));
+	return m == c->rows && n == c->cols && ka == kb && a->type == b->type &&
+	       (c->type == a->type || c->type == CUDA_R_32F) && a->ld >= (int64_t)a->rows &&
+	       b->ld >= (int64_t)b->rows && c->ld >= (int64_t)c->rows && a->batch == c->batch && b->batch == c->batch &&
+	       (!(d->epilogue & CUBLASLT_EPILOGUE_BIAS) || d->bias_type == c->type) &&
+	       (!(d->epilogue & 128) ||
+		(d->aux_ld % 8 == 0 && d->aux_ld >= (int64_t)c->rows && (uintptr_t)d->aux % 16 == 0));
 }
-static inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
-							    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
-							    cublasLtMatmulPreference_t wish, int, cublasLtMatmulHeuristicResult_t *best, int *n)
+static inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d,
+							    cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+							    cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
+							    cublasLtMatmulPreference_t wish, int,
+							    cublasLtMatmulHeuristicResult_t *best, int *n)
 {
 	*n = sim_lt_fits(d, a, b, c);
 	for (int i = 0; i < 4; i++)
 		best->algo.align[i] = (uint32_t)wish->value[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
-	best->algo.rounds = (wish->value[CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0;
+	best->algo.rounds =
+		(wish->value[CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0;
 	best->state = *n ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 	return best->state;
 }
@@ -117,7 +187,10 @@ static inline double sim_lt_rounded(double x, cudaDataType type)
 	return type == CUDA_R_32F ? (float)x : to_float(b);
 }
 
-static inline double sim_lt_inner(double x) { return 0.79788456080286536 * (x + 0.044715 * x * x * x); }
+static inline double sim_lt_inner(double x)
+{
+	return 0.79788456080286536 * (x + 0.044715 * x * x * x);
+}
 
 /* The second matrix: what gelu reads is kept there, or was. */
 HD_SIM_UNSEEN static inline double sim_lt_aux(const struct sim_matmul *d, cudaDataType type, int64_t i, double sum)
@@ -151,7 +224,8 @@ HD_SIM_UNSEEN static inline void sim_lt_touch(const struct sim_matrix *m, const 
 
 	for (int32_t i = 0; i < m->batch; i++)
 		for (uint64_t col = 0; col < m->cols; col++)
-			hd_sim_touch((const char *)p + (size_t)(i * m->step + (int64_t)col * m->ld) * each, m->rows * each, how);
+			hd_sim_touch((const char *)p + (size_t)(i * m->step + (int64_t)col * m->ld) * each,
+				     m->rows * each, how);
 }
 
 HD_SIM_UNSEEN static inline void sim_lt_element(const struct sim_lt_call *x, int64_t row, int64_t col, int64_t at)
@@ -166,7 +240,7 @@ HD_SIM_UNSEEN static inline void sim_lt_element(const struct sim_lt_call *x, int
 		if (x->rounds && k == depth / 2)
 			sum = sim_lt_rounded(sum, lc->type);
 		sum += sim_lt_at(x->a, la->type, ia + (d->ta ? k + row * la->ld : row + k * la->ld)) *
-			sim_lt_at(x->b, lb->type, ib + (d->tb ? col + k * lb->ld : k + col * lb->ld));
+		       sim_lt_at(x->b, lb->type, ib + (d->tb ? col + k * lb->ld : k + col * lb->ld));
 	}
 	sum = x->alpha * sum + (x->beta == 0 ? 0 : x->beta * sim_lt_at(x->c, lc->type, ic));
 	if (d->epilogue & CUBLASLT_EPILOGUE_BIAS)
@@ -196,9 +270,10 @@ static inline void sim_lt_run(void *arg)
 }
 
 static inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const float *alpha, const void *a,
-					    cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const float *beta,
-					    const void *c, cublasLtMatrixLayout_t lc, void *y, cublasLtMatrixLayout_t,
-					    const cublasLtMatmulAlgo_t *algo, void *, size_t, cudaStream_t s)
+					    cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb,
+					    const float *beta, const void *c, cublasLtMatrixLayout_t lc, void *y,
+					    cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *algo, void *, size_t,
+					    cudaStream_t s)
 {
 	if (getenv("HD_TEST_LT_REFUSES"))
 		return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -8,14 +8,29 @@
 #include <stdint.h>
 
 typedef struct fake_comm *ncclComm_t;
-typedef struct { char internal[128]; } ncclUniqueId;
-typedef struct { int blocking; } ncclConfig_t;
+typedef struct {
+	char internal[128];
+} ncclUniqueId;
+typedef struct {
+	int blocking;
+} ncclConfig_t;
 typedef enum { ncclSuccess, ncclInvalidArgument = 4, ncclInvalidUsage = 5, ncclInProgress = 7 } ncclResult_t;
-typedef enum { ncclUint8 = 1, ncclInt32, ncclInt64 = 4, ncclFloat16 = 6, ncclFloat32, ncclFloat64, ncclBfloat16 } ncclDataType_t;
+typedef enum {
+	ncclUint8 = 1,
+	ncclInt32,
+	ncclInt64 = 4,
+	ncclFloat16 = 6,
+	ncclFloat32,
+	ncclFloat64,
+	ncclBfloat16
+} ncclDataType_t;
 typedef enum { ncclSum, ncclMax = 2 } ncclRedOp_t;
-#define NCCL_CONFIG_INITIALIZER { 1 }
-#define NCCL_VERSION(x, y, z) ((x) * 10000 + (y) * 100 + (z))
-#ifndef HD_NCCL_STREAM			/* the fake library is plain C */
+#define NCCL_CONFIG_INITIALIZER \
+	{ \
+		1 \
+	}
+#define NCCL_VERSION(x, y, z) ((x)*10000 + (y)*100 + (z))
+#ifndef HD_NCCL_STREAM /* the fake library is plain C */
 #define HD_NCCL_STREAM cudaStream_t
 #endif
 
@@ -33,10 +48,13 @@ ncclResult_t ncclCommAbort(ncclComm_t c);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *r);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
-ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c, HD_NCCL_STREAM s);
-ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c, HD_NCCL_STREAM s);
+ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
+			   HD_NCCL_STREAM s);
+ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
+			       HD_NCCL_STREAM s);
 ncclResult_t ncclAllGather(const void *in, void *out, size_t n, ncclDataType_t t, ncclComm_t c, HD_NCCL_STREAM s);
-ncclResult_t ncclBroadcast(const void *in, void *out, size_t n, ncclDataType_t t, int root, ncclComm_t c, HD_NCCL_STREAM s);
+ncclResult_t ncclBroadcast(const void *in, void *out, size_t n, ncclDataType_t t, int root, ncclComm_t c,
+			   HD_NCCL_STREAM s);
 ncclResult_t ncclReduce(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, int root, ncclComm_t c,
 			HD_NCCL_STREAM s);
 ncclResult_t ncclSend(const void *in, size_t n, ncclDataType_t t, int to, ncclComm_t c, HD_NCCL_STREAM s);
@@ -45,15 +63,25 @@ ncclResult_t ncclRecv(void *out, size_t n, ncclDataType_t t, int from, ncclComm_
 }
 #include "kernels/cuda/cuda.h"
 
-static inline cudaError_t cudaDeviceGetStreamPriorityRange(int *low, int *high) { *low = *high = 0; return cudaSuccess; }
+static inline cudaError_t cudaDeviceGetStreamPriorityRange(int *low, int *high)
+{
+	*low = *high = 0;
+	return cudaSuccess;
+}
 static inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int)
 {
 	return cudaStreamCreateWithFlags(s, flags);
 }
 
 /* A movement is work on its communicator's stream, of which the watch knows what it reads and writes. */
-template<class F> struct hd_sim_moves { F f; ncclResult_t *result; const void *in; void *out; size_t read, written; };
-template<class F> static void hd_sim_moves_run(void *arg)
+template <class F> struct hd_sim_moves {
+	F f;
+	ncclResult_t *result;
+	const void *in;
+	void *out;
+	size_t read, written;
+};
+template <class F> static void hd_sim_moves_run(void *arg)
 {
 	const hd_sim_moves<F> *m = (const hd_sim_moves<F> *)arg;
 
@@ -63,7 +91,8 @@ template<class F> static void hd_sim_moves_run(void *arg)
 		hd_sim_touch(m->out, m->written, HD_SIM_WRITE);
 	*m->result = m->f();
 }
-template<class F> static ncclResult_t hd_sim_movement(cudaStream_t s, const void *in, size_t read, void *out, size_t written, F f)
+template <class F>
+static ncclResult_t hd_sim_movement(cudaStream_t s, const void *in, size_t read, void *out, size_t written, F f)
 {
 	ncclResult_t result = ncclSuccess;
 	hd_sim_moves<F> *m = (hd_sim_moves<F> *)malloc(sizeof(*m));

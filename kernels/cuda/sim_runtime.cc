@@ -16,20 +16,33 @@
 #define PAGE ((size_t)4096)
 #define STREAMS 64
 
-struct clock_of { uint32_t at[STREAMS]; };
-struct hd_sim_graph { struct hd_sim_work *work; size_t n; int users; };
+struct clock_of {
+	uint32_t at[STREAMS];
+};
+struct hd_sim_graph {
+	struct hd_sim_work *work;
+	size_t n;
+	int users;
+};
 struct hd_sim_stream {
 	int number;
 	struct clock_of clock;
-	struct hd_sim_graph *kept;	/* a capture is under way */
-	cudaError_t broken;		/* it has failed */
+	struct hd_sim_graph *kept; /* a capture is under way */
+	cudaError_t broken;        /* it has failed */
 };
-struct hd_sim_event { struct clock_of clock; struct hd_sim_graph *in; };	/* in: recorded in a capture */
+struct hd_sim_event {
+	struct clock_of clock;
+	struct hd_sim_graph *in;
+}; /* in: recorded in a capture */
 
 static struct clock_of host;
 static struct hd_sim_stream *streams[STREAMS];
 static int nstreams, ncaptures;
-static struct op { uint32_t first; int stream; uint32_t tick; } *ops;
+static struct op {
+	uint32_t first;
+	int stream;
+	uint32_t tick;
+} * ops;
 static size_t nops, room_ops;
 static cudaStream_t current;
 static cudaError_t last_error;
@@ -89,12 +102,15 @@ const char *sim_stream_of(uint32_t run)
 }
 
 /* -- memory --------------------------------------------------------------------------------------------------------------- */
-static struct piece { char *p, *pages; size_t bytes, mapped; } pieces[4096];	/* 0: none */
+static struct piece {
+	char *p, *pages;
+	size_t bytes, mapped;
+} pieces[4096]; /* 0: none */
 static uint32_t piece_at[SIM_WINDOW / PAGE];
 static size_t used = SIM_SHARED_ROOM + PAGE;
 static int open_depth;
 
-static void protect(int how)		/* all of it at once: what lies between the pieces sim_watch.cc knows */
+static void protect(int how) /* all of it at once: what lies between the pieces sim_watch.cc knows */
 {
 	if (used > SIM_SHARED_ROOM + PAGE)
 		mprotect(sim_window + SIM_SHARED_ROOM, used - SIM_SHARED_ROOM, how);
@@ -141,9 +157,10 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 		return cudaErrorMemoryAllocation;
 	pieces[i].pages = sim_window + used;
 	pieces[i].mapped = mapped;
-	pieces[i].p = pieces[i].pages + mapped - rounded;	/* so that many tensors begin at an odd multiple of 256 bytes */
+	pieces[i].p =
+		pieces[i].pages + mapped - rounded; /* so that many tensors begin at an odd multiple of 256 bytes */
 	pieces[i].bytes = bytes;
-	used += mapped + PAGE;			/* addresses are not used again */
+	used += mapped + PAGE; /* addresses are not used again */
 	mark(&pieces[i], (uint32_t)i);
 	if (open_depth)
 		protect(PROT_READ | PROT_WRITE);
@@ -194,13 +211,18 @@ void hd_sim_enqueue(cudaStream_t s, const struct hd_sim_work *w)
 		free(w->arg);
 		return;
 	}
-	if (getenv("HD_TEST_CAPTURE_FAILS"))	/* as where a launch is not possible within a capture */
+	if (getenv("HD_TEST_CAPTURE_FAILS")) /* as where a launch is not possible within a capture */
 		s->broken = last_error = cudaErrorStreamCaptureUnsupported;
 	s->kept->work = (struct hd_sim_work *)realloc(s->kept->work, (s->kept->n + 1) * sizeof(*w));
 	s->kept->work[s->kept->n++] = *w;
 }
 
-struct transfer { void *to; const void *from; size_t bytes; int value; };
+struct transfer {
+	void *to;
+	const void *from;
+	size_t bytes;
+	int value;
+};
 
 static void transfer(void *arg)
 {
@@ -225,13 +247,17 @@ static cudaError_t enqueue_transfer(const char *what, const struct transfer *x, 
 	return cudaSuccess;
 }
 
-static int on_device(const void *p) { return sim_window && sim_offset(p) < SIM_WINDOW; }
+static int on_device(const void *p)
+{
+	return sim_window && sim_offset(p) < SIM_WINDOW;
+}
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t s)
 {
 	struct transfer t = { to, from, n, 0 };
 
-	if (n && (on_device(to) != (kind != cudaMemcpyDeviceToHost) || on_device(from) != (kind != cudaMemcpyHostToDevice)))
+	if (n &&
+	    (on_device(to) != (kind != cudaMemcpyDeviceToHost) || on_device(from) != (kind != cudaMemcpyHostToDevice)))
 		return cudaErrorInvalidValue;
 	return n ? enqueue_transfer("cudaMemcpyAsync", &t, s) : cudaSuccess;
 }
@@ -259,7 +285,10 @@ const char *cudaGetErrorString(cudaError_t e)
 	}
 }
 
-cudaError_t cudaPeekAtLastError(void) { return last_error; }
+cudaError_t cudaPeekAtLastError(void)
+{
+	return last_error;
+}
 
 cudaError_t cudaGetLastError(void)
 {
@@ -279,7 +308,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 		return cudaErrorMemoryAllocation;
 	*s = streams[i] = (cudaStream_t)calloc(1, sizeof(**s));
 	(*s)->number = i;
-	(*s)->clock.at[i] = host.at[i];		/* an earlier stream of this number was waited for */
+	(*s)->clock.at[i] = host.at[i]; /* an earlier stream of this number was waited for */
 	nstreams = i >= nstreams ? i + 1 : nstreams;
 	return cudaSuccess;
 }
@@ -300,8 +329,14 @@ static cudaError_t wait_of_host(cudaStream_t s, const char *call)
 	return cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t s) { return wait_of_host(s, "cudaStreamSynchronize"); }
-cudaError_t cudaStreamQuery(cudaStream_t s) { return wait_of_host(s, "cudaStreamQuery"); }
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+	return wait_of_host(s, "cudaStreamSynchronize");
+}
+cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+	return wait_of_host(s, "cudaStreamQuery");
+}
 
 cudaError_t cudaEventCreate(cudaEvent_t *e)
 {
@@ -309,7 +344,10 @@ cudaError_t cudaEventCreate(cudaEvent_t *e)
 	return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
+{
+	return cudaEventCreate(e);
+}
 
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
@@ -420,10 +458,16 @@ cudaError_t cudaGraphDestroy(cudaGraph_t g)
 	return cudaSuccess;
 }
 
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) { return cudaGraphDestroy(x); }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x)
+{
+	return cudaGraphDestroy(x);
+}
 
 /* -- shared memory that a kernel is allowed ----------------------------------------------------------------------------------- */
-static struct { const void *kernel; size_t bytes; } allowed[256];
+static struct {
+	const void *kernel;
+	size_t bytes;
+} allowed[256];
 static size_t nallowed;
 
 size_t sim_allowed(const void *kernel)

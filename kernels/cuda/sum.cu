@@ -11,8 +11,8 @@ extern "C" {
 }
 
 #define PIECE 256
-#define LONG 1024			/* terms of a slab of a row at least, which a block reads 2048 at a time */
-#define LONG_COLUMN 64			/* of a column: 8 at a time */
+#define LONG 1024      /* terms of a slab of a row at least, which a block reads 2048 at a time */
+#define LONG_COLUMN 64 /* of a column: 8 at a time */
 #define SLABS 64
 #define LANES 8
 
@@ -47,17 +47,18 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	return 0;
 }
 
-template<class C> HD_DEV void put(C *c, int64_t i, double x, int acc)
+template <class C> HD_DEV void put(C *c, int64_t i, double x, int acc)
 {
 	from_float(c + i, (float)(x + (acc ? (double)to_float(c[i]) : 0)));
 }
 
 /* Row of blockIdx.x, slab of blockIdx.y. */
-template<int N, class A> __global__ void __launch_bounds__(HD_WARP * LANES)
-sum_row(double *part, const A *a, int64_t r, int64_t count)
+template <int N, class A>
+__global__ void __launch_bounds__(HD_WARP *LANES) sum_row(double *part, const A *a, int64_t r, int64_t count)
 {
 	HD_SHARED(double, scratch, [LANES]);
-	int64_t len = ((r + gridDim.y - 1) / gridDim.y + 7) / 8 * 8, from = len * blockIdx.y, to = hd_least(from + len, r);
+	int64_t len = ((r + gridDim.y - 1) / gridDim.y + 7) / 8 * 8, from = len * blockIdx.y,
+		to = hd_least(from + len, r);
 	double sum = 0;
 
 	a += blockIdx.x * r;
@@ -79,11 +80,13 @@ sum_row(double *part, const A *a, int64_t r, int64_t count)
 }
 
 /* 32 times N columns of one p, slab of blockIdx.y; LANES rows at a time. */
-template<int N, class A> __global__ void __launch_bounds__(HD_WARP * LANES)
-sum_columns(double *part, const A *a, int64_t r, int64_t q, int64_t count)
+template <int N, class A>
+__global__ void __launch_bounds__(HD_WARP *LANES)
+	sum_columns(double *part, const A *a, int64_t r, int64_t q, int64_t count)
 {
 	HD_SHARED(double, lanes, [LANES][HD_WARP * N]);
-	int64_t tiles = (q + HD_WARP * N - 1) / (HD_WARP * N), p = blockIdx.x / tiles, first = blockIdx.x % tiles * HD_WARP * N;
+	int64_t tiles = (q + HD_WARP * N - 1) / (HD_WARP * N), p = blockIdx.x / tiles,
+		first = blockIdx.x % tiles * HD_WARP * N;
 	int64_t len = (r + gridDim.y - 1) / gridDim.y, from = len * blockIdx.y, to = hd_least(from + len, r);
 	int lane = (int)threadIdx.x / HD_WARP, mine = (int)threadIdx.x % HD_WARP * N;
 	double sum[N] = {};
@@ -113,13 +116,13 @@ sum_columns(double *part, const A *a, int64_t r, int64_t q, int64_t count)
 	}
 }
 
-template<class C> struct join {
+template <class C> struct join {
 	C *c;
 	const double *part;
 	int64_t slabs, count;
 	int acc;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		double x = 0;
 
@@ -129,13 +132,13 @@ template<class C> struct join {
 	}
 };
 
-template<class C, class A> struct gather {
+template <class C, class A> struct gather {
 	C *c;
 	const A *a;
 	struct sum s;
 	int acc;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		int64_t base = 0;
 		double x = 0;
@@ -157,13 +160,14 @@ template<class C, class A> struct gather {
 	}
 };
 
-template<class C, class A> static void go(const struct sum *s, C *c, const A *a, const struct hd_run *r)
+template <class C, class A> static void go(const struct sum *s, C *c, const A *a, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(A);
 	double *part = (double *)hd_cuda_scratch();
 	int wide = hd_aligned(a) && (s->q > 1 ? s->q : s->r) % V == 0;
 	int64_t columns = wide ? HD_WARP * V : HD_WARP;
-	dim3 rows((unsigned)s->p, (unsigned)s->slabs), tiles((unsigned)(s->p * ((s->q + columns - 1) / columns)), (unsigned)s->slabs);
+	dim3 rows((unsigned)s->p, (unsigned)s->slabs),
+		tiles((unsigned)(s->p * ((s->q + columns - 1) / columns)), (unsigned)s->slabs);
 
 	if (!s->simple) {
 		hd_each<1>(r, s->count, 1, gather<C, A>{ c, a, *s, r->acc });
@@ -189,10 +193,10 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 			hd_cuda_zero(r, out[0], (size_t)(s->count * (int64_t)HD_BITS(s->dtype_c) / 8));
 	} else if (s->dtype_a == HD_DTYPE_F32) {
 		s->dtype_c == HD_DTYPE_F32 ? go(s, (float *)out[0], (const float *)in[0], r)
-				     : go(s, (bf16 *)out[0], (const float *)in[0], r);
+					   : go(s, (bf16 *)out[0], (const float *)in[0], r);
 	} else {
 		s->dtype_c == HD_DTYPE_F32 ? go(s, (float *)out[0], (const bf16 *)in[0], r)
-				     : go(s, (bf16 *)out[0], (const bf16 *)in[0], r);
+					   : go(s, (bf16 *)out[0], (const bf16 *)in[0], r);
 	}
 }
 

@@ -21,7 +21,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	return HD_OK;
 }
 
-template<int N, class T> HD_DEV void sum_piece(const T *x, int64_t n, int64_t piece, double *part)
+template <int N, class T> HD_DEV void sum_piece(const T *x, int64_t n, int64_t piece, double *part)
 {
 	HD_SHARED(double, scratch, [THREADS / HD_WARP]);
 	int64_t from = piece * PIECE, to = from + PIECE < n ? from + PIECE : n;
@@ -44,7 +44,7 @@ template<int N, class T> HD_DEV void sum_piece(const T *x, int64_t n, int64_t pi
 		*part = sum;
 }
 
-template<int N, class T> __global__ void __launch_bounds__(THREADS) squares(const T *x, int64_t n, double *part)
+template <int N, class T> __global__ void __launch_bounds__(THREADS) squares(const T *x, int64_t n, double *part)
 {
 	sum_piece<N>(x, n, blockIdx.x, part + blockIdx.x);
 }
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(THREADS) total(const double *part, int64_t n, 
 		*s = acc ? *s + sum : sum;
 }
 
-template<class T> static void go(const struct hd_prep *p, double *s, const T *x, const struct hd_run *r)
+template <class T> static void go(const struct hd_prep *p, double *s, const T *x, const struct hd_run *r)
 {
 	int64_t n = p->n[0], pieces = (n + PIECE - 1) / PIECE;
 	double *part = (double *)hd_cuda_scratch();
@@ -82,8 +82,16 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 }
 
 /* -- all in one ---------------------------------------------------------------------------------------------------------- */
-struct part { const void *x; int64_t n, first; int32_t narrow, wide; };	/* first: its first block */
-struct joined { struct part *parts; int64_t n, blocks; double *s; };
+struct part {
+	const void *x;
+	int64_t n, first;
+	int32_t narrow, wide;
+}; /* first: its first block */
+struct joined {
+	struct part *parts;
+	int64_t n, blocks;
+	double *s;
+};
 
 __global__ void __launch_bounds__(THREADS) squares_of_all(const part *parts, int64_t n, double *sums)
 {

@@ -9,13 +9,16 @@ extern "C" {
 HD_CUDA_PREPARE_TYPES(prepare, "swiglu", "t", "t", hd_prepare_alike(c, p, 2, 1))
 HD_CUDA_PREPARE_TYPES(prepare_d, "swiglu_d", "t", "t", hd_prepare_alike(c, p, 3, 2))
 
-HD_DEV float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+HD_DEV float sigmoid(float x)
+{
+	return 1 / (1 + expf(-x));
+}
 
-template<class T> struct swiglu {
+template <class T> struct swiglu {
 	T *y;
 	const T *a, *b;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		float u[N], v[N];
 
@@ -27,11 +30,11 @@ template<class T> struct swiglu {
 	}
 };
 
-template<class T> struct swiglu_d {
+template <class T> struct swiglu_d {
 	T *da, *db;
 	const T *a, *b, *dy;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		float u[N], v[N], d[N];
 
@@ -49,19 +52,21 @@ template<class T> struct swiglu_d {
 	}
 };
 
-template<class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	swiglu<T> f = { (T *)out[0], (const T *)in[0], (const T *)in[1] };
 
 	hd_each_used<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.y), f);
 }
 
-template<class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	swiglu_d<T> f = { (T *)out[0], (T *)out[1], (const T *)in[0], (const T *)in[1], (const T *)in[2] };
 
-	hd_each_used<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.dy) && hd_aligned(f.da) &&
-				hd_aligned(f.db), f);
+	hd_each_used<16 / sizeof(T)>(r, p->n[0],
+				     hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.dy) && hd_aligned(f.da) &&
+					     hd_aligned(f.db),
+				     f);
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

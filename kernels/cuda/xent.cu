@@ -16,8 +16,9 @@ HD_CUDA_PREPARE_TYPES(prepare, "xent", "t*", "f", hd_prepare_xent(c, p))
 HD_CUDA_PREPARE_TYPES(prepare_combine, "xent_combine", "f", "f", hd_prepare_alike(c, p, 3, 1))
 HD_CUDA_PREPARE_TYPES(prepare_d, "xent_d", "t*f", "t", hd_prepare_xent_d(c, p))
 
-template<int N, class T> __global__ void __launch_bounds__(THREADS)
-xent(const T *z, const int32_t *targets, float *max, float *sum, float *target, int64_t cols, int64_t real, int64_t first)
+template <int N, class T>
+__global__ void __launch_bounds__(THREADS) xent(const T *z, const int32_t *targets, float *max, float *sum,
+						float *target, int64_t cols, int64_t real, int64_t first)
 {
 	HD_SHARED(float, scratch, [THREADS / HD_WARP]);
 	int64_t row = blockIdx.x, t = targets[row] - first;
@@ -54,16 +55,17 @@ struct combine {
 	float *y;
 	const float *max, *whole, *sum;
 
-	template<int N> HD_DEV void at(int64_t i) const
+	template <int N> HD_DEV void at(int64_t i) const
 	{
 		for (int k = 0; k < N; k++)
 			y[i + k] = sum[i + k] * expf(max[i + k] - whole[i + k]);
 	}
 };
 
-template<int N, class T> __global__ void __launch_bounds__(THREADS)
-xent_d(T *dz, const T *z, const int32_t *targets, const float *max, const float *sum, const float *dnll, int64_t cols,
-       int64_t real, int64_t first)
+template <int N, class T>
+__global__ void __launch_bounds__(THREADS)
+	xent_d(T *dz, const T *z, const int32_t *targets, const float *max, const float *sum, const float *dnll,
+	       int64_t cols, int64_t real, int64_t first)
 {
 	int64_t row = blockIdx.x, t = targets[row] - first;
 	float top = max[row], d = dnll[row], scale = d / sum[row];
@@ -80,7 +82,7 @@ xent_d(T *dz, const T *z, const int32_t *targets, const float *max, const float 
 	}
 }
 
-template<class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(T);
 	const T *z = (const T *)in[0];
@@ -95,7 +97,7 @@ template<class T> static void go(const struct hd_prep *p, void *const *out, void
 			  (float *)out[1], (float *)out[2], p->n[1], p->n[2], p->n[3]);
 }
 
-template<class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int V = 16 / sizeof(T);
 	const T *z = (const T *)in[0];
@@ -104,11 +106,11 @@ template<class T> static void go_d(const struct hd_prep *p, void *const *out, vo
 	if (!p->n[0] || !p->n[1])
 		return;
 	if (p->n[1] % V == 0 && hd_aligned(z) && hd_aligned(dz))
-		HD_LAUNCH((xent_d<V, T>), (unsigned)p->n[0], THREADS, 0, r, dz, z, (const int32_t *)in[1], (const float *)in[2],
-			  (const float *)in[3], (const float *)in[4], p->n[1], p->n[2], p->n[3]);
+		HD_LAUNCH((xent_d<V, T>), (unsigned)p->n[0], THREADS, 0, r, dz, z, (const int32_t *)in[1],
+			  (const float *)in[2], (const float *)in[3], (const float *)in[4], p->n[1], p->n[2], p->n[3]);
 	else
-		HD_LAUNCH((xent_d<1, T>), (unsigned)p->n[0], THREADS, 0, r, dz, z, (const int32_t *)in[1], (const float *)in[2],
-			  (const float *)in[3], (const float *)in[4], p->n[1], p->n[2], p->n[3]);
+		HD_LAUNCH((xent_d<1, T>), (unsigned)p->n[0], THREADS, 0, r, dz, z, (const int32_t *)in[1],
+			  (const float *)in[2], (const float *)in[3], (const float *)in[4], p->n[1], p->n[2], p->n[3]);
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

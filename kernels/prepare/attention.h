@@ -11,22 +11,26 @@
 
 struct hd_attention {
 	int64_t batch, seq, keys, heads, kv_heads, dim;
-	int64_t q0, k0, head0, kv0;	/* global index of the first query, key, head, kv head */
-	int64_t group;			/* heads of the whole dim that read one kv head */
-	int32_t causal, low;		/* low: all but lse is bf16 */
+	int64_t q0, k0, head0, kv0; /* global index of the first query, key, head, kv head */
+	int64_t group;              /* heads of the whole dim that read one kv head */
+	int32_t causal, low;        /* low: all but lse is bf16 */
 	float scale;
-	double exact_scale;		/* for the reference */
+	double exact_scale; /* for the reference */
 };
 
 /* lse is of the device's own precision, whatever the others are of. */
-static inline int hd_attention_dtypes(const struct hd_kernel_desc *d, const char *device, uint32_t real, struct hd_err *err)
+static inline int hd_attention_dtypes(const struct hd_kernel_desc *d, const char *device, uint32_t real,
+				      struct hd_err *err)
 {
 	for (uint32_t i = 0; i < d->nin + d->nout; i++) {
 		uint32_t dtype = i < d->nin ? d->in[i].dtype : d->out[i - d->nin].dtype;
-		uint32_t need = i == 4 || real == HD_DTYPE_F64 || d->in[0].dtype != HD_DTYPE_BF16 ? real : (uint32_t)HD_DTYPE_BF16;
+		uint32_t need = i == 4 || real == HD_DTYPE_F64 || d->in[0].dtype != HD_DTYPE_BF16
+					? real
+					: (uint32_t)HD_DTYPE_BF16;
 
 		if (dtype != need)
-			return hd_err_set(err, HD_ENOTSUP, "attention: operand %u is %s, on %s it must be %s beside this q", i,
+			return hd_err_set(err, HD_ENOTSUP,
+					  "attention: operand %u is %s, on %s it must be %s beside this q", i,
 					  hd_dtype_name(dtype), device, hd_dtype_name(need));
 	}
 	return 0;
@@ -36,7 +40,8 @@ static inline int hd_attention_shapes(const struct hd_view *q, const struct hd_v
 				      struct hd_err *err)
 {
 	if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4)
-		return hd_err_set(err, HD_EINVAL, "attention: q, k, v have %u, %u, %u dims, not 4", q->ndim, k->ndim, v->ndim);
+		return hd_err_set(err, HD_EINVAL, "attention: q, k, v have %u, %u, %u dims, not 4", q->ndim, k->ndim,
+				  v->ndim);
 	if (memcmp(k->n, v->n, 4 * sizeof(k->n[0])) || q->n[0] != k->n[0] || q->n[3] != k->n[3])
 		return hd_err_set(err, HD_EINVAL, "attention: q, k and v differ in batch or head_dim");
 	if (!q->dims[2]->n || !k->dims[2]->n || q->dims[2]->n % k->dims[2]->n)
@@ -45,7 +50,8 @@ static inline int hd_attention_shapes(const struct hd_view *q, const struct hd_v
 	return 0;
 }
 
-static inline void hd_attention_set(struct hd_attention *t, const struct hd_view *q, const struct hd_view *k, const char *attr)
+static inline void hd_attention_set(struct hd_attention *t, const struct hd_view *q, const struct hd_view *k,
+				    const char *attr)
 {
 	t->batch = q->n[0];
 	t->seq = q->n[1];
@@ -73,8 +79,8 @@ static inline int hd_prepare_attention(const struct hd_kernel_desc *d, int backw
 	uint32_t nin = backward ? 6 : 3, nout = backward ? 3 : 2;
 
 	if (d->nin != nin || d->nout != nout)
-		return hd_err_set(err, HD_EINVAL, "attention: %u inputs and %u outputs, not %u and %u", d->nin, d->nout, nin,
-				  nout);
+		return hd_err_set(err, HD_EINVAL, "attention: %u inputs and %u outputs, not %u and %u", d->nin, d->nout,
+				  nin, nout);
 	HD_TRY(hd_attention_dtypes(d, device, real, err));
 	HD_TRY(hd_attention_shapes(&d->in[0], &d->in[1], &d->in[2], err));
 	hd_attention_set(t, &d->in[0], &d->in[1], d->attr);

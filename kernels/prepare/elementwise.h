@@ -8,8 +8,7 @@
 #include "kernels/check.h"
 
 /* All operands have the same dims.  n[0]: elements. */
-static inline int hd_prepare_alike(const struct hd_check *c, struct hd_prep *p, uint32_t nin,
-				   uint32_t nout)
+static inline int hd_prepare_alike(const struct hd_check *c, struct hd_prep *p, uint32_t nin, uint32_t nout)
 {
 	HD_TRY(hd_check_counts(c, nin, nin, nout, nout));
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
@@ -29,21 +28,19 @@ static inline int hd_prepare_cast(const struct hd_check *c, struct hd_prep *p)
 		if (p->n[i] != HD_DTYPE_F32 && p->n[i] != HD_DTYPE_F64 && p->n[i] != HD_DTYPE_BF16 &&
 		    p->n[i] != HD_DTYPE_F16 && p->n[i] != HD_DTYPE_B1)
 			return hd_err_set(c->err, HD_ENOTSUP,
-					  "%s: %s 0 has dtype %s, it must be f32, f64, bf16, f16 or b1",
-					  c->kernel, i == 1 ? "input" : "output",
-					  hd_dtype_name((uint32_t)p->n[i]));
+					  "%s: %s 0 has dtype %s, it must be f32, f64, bf16, f16 or b1", c->kernel,
+					  i == 1 ? "input" : "output", hd_dtype_name((uint32_t)p->n[i]));
 	if (p->n[1] == HD_DTYPE_B1 && p->n[2] == HD_DTYPE_B1)
-		return hd_err_set(
-			c->err, HD_ENOTSUP,
-			"%s: input 0 and output 0 have both dtype %s, one must be a float",
-			c->kernel, hd_dtype_name(HD_DTYPE_B1));
+		return hd_err_set(c->err, HD_ENOTSUP,
+				  "%s: input 0 and output 0 have both dtype %s, one must be a float", c->kernel,
+				  hd_dtype_name(HD_DTYPE_B1));
 	return 0;
 }
 
 static inline int hd_prepare_fill(const struct hd_check *c, struct hd_prep *p)
 {
 	HD_TRY(hd_check_counts(c, 0, 1, 1, 1));
-	if (c->d->out[0].dtype != HD_DTYPE_F64)		/* sums are wide on every device */
+	if (c->d->out[0].dtype != HD_DTYPE_F64) /* sums are wide on every device */
 		HD_TRY(hd_check_dtypes(c, "*", "r"));
 	p->n[0] = hd_view_count(&c->d->out[0]);
 	p->n[1] = hd_attr_num(c->d->attr, "loss_scale", 0) != 0;
@@ -52,21 +49,24 @@ static inline int hd_prepare_fill(const struct hd_check *c, struct hd_prep *p)
 	return 0;
 }
 
-enum {				/* p->n of copy, in bytes */
-	HD_COPY_RUNS, HD_COPY_RUN, HD_COPY_SRC, HD_COPY_SRC_STEP, HD_COPY_DST, HD_COPY_DST_STEP,
+enum { /* p->n of copy, in bytes */
+       HD_COPY_RUNS,
+       HD_COPY_RUN,
+       HD_COPY_SRC,
+       HD_COPY_SRC_STEP,
+       HD_COPY_DST,
+       HD_COPY_DST_STEP,
 };
 
 /* Piece i covers [first + i*step, first + i*step + run) of n elements. */
-static inline int hd_check_pieces(const struct hd_check *c, const char *what, int64_t n,
-				  int64_t runs, int64_t run, int64_t first, int64_t step)
+static inline int hd_check_pieces(const struct hd_check *c, const char *what, int64_t n, int64_t runs, int64_t run,
+				  int64_t first, int64_t step)
 {
-	int64_t last = first + (runs - 1) * step, low = first < last ? first : last,
-		high = first < last ? last : first;
+	int64_t last = first + (runs - 1) * step, low = first < last ? first : last, high = first < last ? last : first;
 
 	if (runs < 1 || run < 1 || (low >= 0 && high + run <= n))
 		return 0;
-	return hd_err_set(c->err, HD_EINVAL,
-			  "%s: %s pieces cover elements %lld to %lld, it has %lld", c->kernel, what,
+	return hd_err_set(c->err, HD_EINVAL, "%s: %s pieces cover elements %lld to %lld, it has %lld", c->kernel, what,
 			  (long long)low, (long long)(high + run), (long long)n);
 }
 
@@ -81,15 +81,14 @@ static inline int hd_prepare_copy(const struct hd_check *c, struct hd_prep *p)
 	ny = hd_view_count(y);
 	bits = HD_BITS(x->dtype);
 	if (x->dtype != y->dtype)
-		return hd_err_set(c->err, HD_EINVAL, "%s: input 0 has dtype %s, output 0 has %s",
-				  c->kernel, hd_dtype_name(x->dtype), hd_dtype_name(y->dtype));
+		return hd_err_set(c->err, HD_EINVAL, "%s: input 0 has dtype %s, output 0 has %s", c->kernel,
+				  hd_dtype_name(x->dtype), hd_dtype_name(y->dtype));
 	runs = hd_attr_int(a, "runs", 1);
 	run = hd_attr_int(a, "run", -1);
 	if (run < 0 && nx != ny)
-		return hd_err_set(
-			c->err, HD_EINVAL,
-			"%s: input 0 has %lld elements, output 0 has %lld, and no run= is given",
-			c->kernel, (long long)nx, (long long)ny);
+		return hd_err_set(c->err, HD_EINVAL,
+				  "%s: input 0 has %lld elements, output 0 has %lld, and no run= is given", c->kernel,
+				  (long long)nx, (long long)ny);
 	if (run < 0)
 		run = nx;
 	p->n[HD_COPY_RUNS] = runs;
@@ -98,19 +97,15 @@ static inline int hd_prepare_copy(const struct hd_check *c, struct hd_prep *p)
 	p->n[HD_COPY_SRC_STEP] = hd_attr_int(a, "src_step", run);
 	p->n[HD_COPY_DST] = hd_attr_int(a, "dst", 0);
 	p->n[HD_COPY_DST_STEP] = hd_attr_int(a, "dst_step", run);
-	HD_TRY(hd_check_pieces(c, "input 0's", nx, runs, run, p->n[HD_COPY_SRC],
-			       p->n[HD_COPY_SRC_STEP]));
-	HD_TRY(hd_check_pieces(c, "output 0's", ny, runs, run, p->n[HD_COPY_DST],
-			       p->n[HD_COPY_DST_STEP]));
+	HD_TRY(hd_check_pieces(c, "input 0's", nx, runs, run, p->n[HD_COPY_SRC], p->n[HD_COPY_SRC_STEP]));
+	HD_TRY(hd_check_pieces(c, "output 0's", ny, runs, run, p->n[HD_COPY_DST], p->n[HD_COPY_DST_STEP]));
 	for (int i = HD_COPY_RUN; i <= HD_COPY_DST_STEP; i++) {
-		int whole = i == HD_COPY_RUN && run == nx;	/* may end inside its last byte */
+		int whole = i == HD_COPY_RUN && run == nx; /* may end inside its last byte */
 
-		if (p->n[i] * bits % 8 && !whole &&
-		    !(runs == 1 && (i == HD_COPY_SRC_STEP || i == HD_COPY_DST_STEP)))
-			return hd_err_set(
-				c->err, HD_ENOTSUP,
-				"%s: pieces of dtype %s must begin and end at whole bytes",
-				c->kernel, hd_dtype_name(x->dtype));
+		if (p->n[i] * bits % 8 && !whole && !(runs == 1 && (i == HD_COPY_SRC_STEP || i == HD_COPY_DST_STEP)))
+			return hd_err_set(c->err, HD_ENOTSUP,
+					  "%s: pieces of dtype %s must begin and end at whole bytes", c->kernel,
+					  hd_dtype_name(x->dtype));
 		p->n[i] = i == HD_COPY_RUN ? (run * bits + 7) / 8 : p->n[i] * bits / 8;
 	}
 	return 0;
@@ -136,10 +131,9 @@ static inline int hd_add_strides(const struct hd_check *c, struct hd_add *s, uin
 		while (j < y->ndim && y->dims[j] != x->dims[i])
 			j++;
 		if (j == y->ndim || y->n[j] != x->n[i])
-			return hd_err_set(
-				c->err, HD_EINVAL, "%s: %s has dim %s of %lld, input 0 has %lld",
-				c->kernel, hd_check_operand(c, x, who), x->dims[i]->name,
-				(long long)x->n[i], (long long)(j == y->ndim ? 0 : y->n[j]));
+			return hd_err_set(c->err, HD_EINVAL, "%s: %s has dim %s of %lld, input 0 has %lld", c->kernel,
+					  hd_check_operand(c, x, who), x->dims[i]->name, (long long)x->n[i],
+					  (long long)(j == y->ndim ? 0 : y->n[j]));
 		s->stride[k][j] = stride;
 	}
 	return 0;
@@ -181,7 +175,7 @@ static inline int hd_prepare_add(const struct hd_check *c, struct hd_prep *p)
 		return rc;
 	}
 	hd_add_merge(s);
-	if (!s->ndim) {		/* a scalar */
+	if (!s->ndim) { /* a scalar */
 		s->ndim = 1;
 		s->n[0] = 1;
 	}

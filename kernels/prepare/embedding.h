@@ -8,19 +8,17 @@
 #include "kernels/check.h"
 
 /* p->n: ids, columns, rows of the table here, global index of its first row. */
-static inline int hd_prepare_table(const struct hd_check *c, struct hd_prep *p,
-				   const struct hd_view *ids, const struct hd_view *w,
-				   const struct hd_view *x)
+static inline int hd_prepare_table(const struct hd_check *c, struct hd_prep *p, const struct hd_view *ids,
+				   const struct hd_view *w, const struct hd_view *x)
 {
 	HD_TRY(hd_check_ndim(c, w, 2, 2));
 	HD_TRY(hd_check_ndim(c, x, 1, HD_MAX_DIMS));
 	HD_TRY(hd_check_part(c, ids, x, 0, x->ndim - 1));
 	if (w->dims[1] != x->dims[x->ndim - 1] || w->n[1] != x->n[x->ndim - 1])
-		return hd_err_set(
-			c->err, HD_EINVAL,
-			"%s: rows of the table have %lld of dim %s, those of x %lld of dim %s",
-			c->kernel, (long long)w->n[1], w->dims[1]->name,
-			(long long)x->n[x->ndim - 1], x->dims[x->ndim - 1]->name);
+		return hd_err_set(c->err, HD_EINVAL,
+				  "%s: rows of the table have %lld of dim %s, those of x %lld of dim %s", c->kernel,
+				  (long long)w->n[1], w->dims[1]->name, (long long)x->n[x->ndim - 1],
+				  x->dims[x->ndim - 1]->name);
 	p->n[0] = hd_view_count(ids);
 	p->n[1] = w->n[1];
 	p->n[2] = w->n[0];
@@ -44,19 +42,17 @@ static inline int hd_prepare_embedding_dw(const struct hd_check *c, struct hd_pr
 
 /* x (..., seq, embed) and w (position, embed).  p->n: outer, seq, columns, rows of w here, row
  * of w of seq index 0. */
-static inline int hd_prepare_positions(const struct hd_check *c, struct hd_prep *p,
-				       const struct hd_view *x, const struct hd_view *w)
+static inline int hd_prepare_positions(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
+				       const struct hd_view *w)
 {
 	uint32_t n = x->ndim;
 
 	HD_TRY(hd_check_ndim(c, x, 2, HD_MAX_DIMS));
 	HD_TRY(hd_check_ndim(c, w, 2, 2));
 	if (w->dims[1] != x->dims[n - 1] || w->n[1] != x->n[n - 1])
-		return hd_err_set(
-			c->err, HD_EINVAL,
-			"%s: rows of the table have %lld of dim %s, those of x %lld of dim %s",
-			c->kernel, (long long)w->n[1], w->dims[1]->name, (long long)x->n[n - 1],
-			x->dims[n - 1]->name);
+		return hd_err_set(c->err, HD_EINVAL,
+				  "%s: rows of the table have %lld of dim %s, those of x %lld of dim %s", c->kernel,
+				  (long long)w->n[1], w->dims[1]->name, (long long)x->n[n - 1], x->dims[n - 1]->name);
 	p->n[0] = hd_check_count(x, 0, n - 2);
 	p->n[1] = x->n[n - 2];
 	p->n[2] = x->n[n - 1];
@@ -73,10 +69,8 @@ static inline int hd_prepare_position(const struct hd_check *c, struct hd_prep *
 	HD_TRY(hd_prepare_positions(c, p, &c->d->in[0], &c->d->in[1]));
 	if (p->n[4] >= 0 && p->n[4] + p->n[1] <= p->n[3])
 		return 0;
-	return hd_err_set(c->err, HD_EINVAL,
-			  "%s: the sequence needs rows %lld to %lld of the %lld in input 1",
-			  c->kernel, (long long)p->n[4], (long long)(p->n[4] + p->n[1]),
-			  (long long)p->n[3]);
+	return hd_err_set(c->err, HD_EINVAL, "%s: the sequence needs rows %lld to %lld of the %lld in input 1",
+			  c->kernel, (long long)p->n[4], (long long)(p->n[4] + p->n[1]), (long long)p->n[3]);
 }
 
 static inline int hd_prepare_position_dw(const struct hd_check *c, struct hd_prep *p)

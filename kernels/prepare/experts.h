@@ -35,8 +35,9 @@ static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p
 	HD_TRY(hd_check_range(c, "places", (double)p->n[5], 1, (double)p->n[4]));
 	for (int i = 4; i < 7; i += 2)
 		if (p->n[i] < 1 || p->n[0] * p->n[1] % p->n[i] || p->n[11] * p->n[1] % p->n[i])
-			return hd_err_set(c->err, HD_EDIVIDE, "%s: %s of %lld tokens, and here are samples %lld to %lld of %lld",
-					  c->kernel, i == 4 ? "units" : "groups", (long long)p->n[i], (long long)p->n[11],
+			return hd_err_set(c->err, HD_EDIVIDE,
+					  "%s: %s of %lld tokens, and here are samples %lld to %lld of %lld", c->kernel,
+					  i == 4 ? "units" : "groups", (long long)p->n[i], (long long)p->n[11],
 					  (long long)(p->n[11] + p->n[0]), (long long)p->n[1]);
 	return 0;
 }
@@ -49,12 +50,13 @@ static inline int hd_prepare_route(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_dtypes(c, "r", "riri"));
 	HD_TRY(hd_prepare_routing(c, p, &c->d->in[0], &c->d->out[0], &c->d->out[1]));
 	if (c->d->out[2].ndim != 1 || c->d->out[2].n[0] != p->n[2] + 3)
-		return hd_err_set(c->err, HD_EINVAL, "%s: output 2 has %lld sums, %lld experts call for %lld", c->kernel,
-				  (long long)hd_view_count(&c->d->out[2]), (long long)p->n[2], (long long)p->n[2] + 3);
+		return hd_err_set(c->err, HD_EINVAL, "%s: output 2 has %lld sums, %lld experts call for %lld",
+				  c->kernel, (long long)hd_view_count(&c->d->out[2]), (long long)p->n[2],
+				  (long long)p->n[2] + 3);
 	p->n[12] = counts;
 	if (counts && (hd_view_count(&c->d->out[3]) != p->n[2] * p->n[0] || p->n[4] != p->n[1] || p->n[5] != p->n[1]))
-		return hd_err_set(c->err, HD_EINVAL, "%s: rows are counted where a sample has a place for each of its tokens",
-				  c->kernel);
+		return hd_err_set(c->err, HD_EINVAL,
+				  "%s: rows are counted where a sample has a place for each of its tokens", c->kernel);
 	return 0;
 }
 
@@ -67,8 +69,8 @@ static inline int hd_prepare_route_d(const struct hd_check *c, struct hd_prep *p
 }
 
 /* Rows that are counted: d is as many rows as there are at most; how many each expert has of each sample, counts says. */
-static inline int hd_prepare_rows(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x, const struct hd_view *slots,
-				  const struct hd_view *counts, const struct hd_view *d)
+static inline int hd_prepare_rows(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
+				  const struct hd_view *slots, const struct hd_view *counts, const struct hd_view *d)
 {
 	int64_t k = slots->n[2], E, most;
 
@@ -76,12 +78,15 @@ static inline int hd_prepare_rows(const struct hd_check *c, struct hd_prep *p, c
 	E = counts->n[0];
 	most = x->n[0] * x->n[1] * (k < E ? k : E);
 	HD_TRY(hd_check_whole(c, counts, 0));
-	if (counts->dtype != HD_DTYPE_I32 || counts->dims[1] != x->dims[0] || counts->n[1] != x->n[0] || slots->n[0] != x->n[0] ||
-	    slots->n[1] != x->n[1] || d->n[3] != x->n[2] || hd_check_count(d, 0, 3) < most)
-		return hd_err_set(c->err, HD_EINVAL, "%s: %lld samples of %lld tokens, numbers of %lld samples, %lld rows of the %lld "
-				  "that there may be", c->kernel, (long long)x->n[0], (long long)x->n[1], (long long)counts->n[1],
+	if (counts->dtype != HD_DTYPE_I32 || counts->dims[1] != x->dims[0] || counts->n[1] != x->n[0] ||
+	    slots->n[0] != x->n[0] || slots->n[1] != x->n[1] || d->n[3] != x->n[2] || hd_check_count(d, 0, 3) < most)
+		return hd_err_set(c->err, HD_EINVAL,
+				  "%s: %lld samples of %lld tokens, numbers of %lld samples, %lld rows of the %lld "
+				  "that there may be",
+				  c->kernel, (long long)x->n[0], (long long)x->n[1], (long long)counts->n[1],
 				  (long long)hd_check_count(d, 0, 3), (long long)most);
-	p->n[0] = x->n[0], p->n[1] = x->n[1], p->n[2] = k, p->n[3] = x->n[2], p->n[4] = E, p->n[5] = p->n[6] = p->n[7] = x->n[1];
+	p->n[0] = x->n[0], p->n[1] = x->n[1], p->n[2] = k, p->n[3] = x->n[2], p->n[4] = E,
+	p->n[5] = p->n[6] = p->n[7] = x->n[1];
 	p->state = hd_alloc((size_t)(E * x->n[0] + 1) * sizeof(int64_t));
 	p->release = free;
 	return 0;
@@ -107,15 +112,18 @@ static inline int hd_prepare_places(const struct hd_check *c, struct hd_prep *p,
 	HD_TRY(hd_check_whole(c, d, 2));
 	if (x->dims[0] != d->dims[1] || x->n[0] != d->n[1] || x->off[0] != d->off[1] || x->n[2] != d->n[3] ||
 	    slots->n[0] != x->n[0] || slots->n[1] != x->n[1])
-		return hd_err_set(c->err, HD_EINVAL, "%s: samples %lld from %lld of %lld columns, places of %lld from %lld of %lld",
-				  c->kernel, (long long)x->n[0], (long long)x->off[0], (long long)x->n[2], (long long)d->n[1],
-				  (long long)d->off[1], (long long)d->n[3]);
-	p->n[0] = x->n[0], p->n[1] = x->n[1], p->n[2] = slots->n[2], p->n[3] = x->n[2], p->n[4] = d->n[0], p->n[5] = d->n[2];
+		return hd_err_set(c->err, HD_EINVAL,
+				  "%s: samples %lld from %lld of %lld columns, places of %lld from %lld of %lld",
+				  c->kernel, (long long)x->n[0], (long long)x->off[0], (long long)x->n[2],
+				  (long long)d->n[1], (long long)d->off[1], (long long)d->n[3]);
+	p->n[0] = x->n[0], p->n[1] = x->n[1], p->n[2] = slots->n[2], p->n[3] = x->n[2], p->n[4] = d->n[0],
+	p->n[5] = d->n[2];
 	p->n[6] = hd_attr_int(c->d->attr, "unit", 0);
 	p->n[7] = hd_attr_int(c->d->attr, "places", 0);
 	if (p->n[6] < 1 || p->n[7] < 1 || p->n[0] * p->n[1] % p->n[6] || x->off[0] * p->n[1] % p->n[6])
-		return hd_err_set(c->err, HD_EDIVIDE, "%s: units of %lld tokens, and here are samples %lld to %lld of %lld",
-				  c->kernel, (long long)p->n[6], (long long)x->off[0], (long long)(x->off[0] + p->n[0]),
+		return hd_err_set(c->err, HD_EDIVIDE,
+				  "%s: units of %lld tokens, and here are samples %lld to %lld of %lld", c->kernel,
+				  (long long)p->n[6], (long long)x->off[0], (long long)(x->off[0] + p->n[0]),
 				  (long long)p->n[1]);
 	p->state = hd_alloc((size_t)(hd_view_count(d) / (d->n[3] ? d->n[3] : 1) + 1) * sizeof(int32_t));
 	p->release = free;

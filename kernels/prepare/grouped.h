@@ -30,9 +30,10 @@ static inline int hd_prepare_grouped(const struct hd_check *c, struct hd_prep *p
 	p->n[7] = 2 + add;
 	if (w->dims[0] != counts->dims[0] || w->n[0] != counts->n[0] || a->n[2] != x->n[2] ||
 	    w->n[p->n[5] ? 1 : 2] != x->n[3] || w->n[p->n[5] ? 2 : 1] != a->n[3])
-		return hd_err_set(c->err, HD_EINVAL, "%s: %lld experts of %lld x %lld, numbers of %lld, rows of %lld and %lld columns",
-				  c->kernel, (long long)w->n[0], (long long)w->n[1], (long long)w->n[2], (long long)counts->n[0],
-				  (long long)a->n[3], (long long)x->n[3]);
+		return hd_err_set(c->err, HD_EINVAL,
+				  "%s: %lld experts of %lld x %lld, numbers of %lld, rows of %lld and %lld columns",
+				  c->kernel, (long long)w->n[0], (long long)w->n[1], (long long)w->n[2],
+				  (long long)counts->n[0], (long long)a->n[3], (long long)x->n[3]);
 	if (add)
 		HD_TRY(hd_check_same(c, &c->d->in[2], y));
 	return 0;

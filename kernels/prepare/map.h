@@ -7,19 +7,19 @@
 #include "engine/device/device.h"
 #include "engine/base/expr.h"
 
-#define HD_MAP_INPUTS 26	/* a to z */
+#define HD_MAP_INPUTS 26 /* a to z */
 
 struct hd_map_input {
-	int64_t stride[HD_MAX_DIMS];	/* along the dims of the output; 0: has it not */
+	int64_t stride[HD_MAX_DIMS]; /* along the dims of the output; 0: has it not */
 	uint32_t dtype;
 };
 
 struct hd_mapping {
 	struct hd_expr e;
-	int64_t total;			/* elements of the output */
+	int64_t total; /* elements of the output */
 	int64_t extent[HD_MAX_DIMS];
 	int32_t ndim, nin;
-	uint32_t dtype;			/* of the output */
+	uint32_t dtype; /* of the output */
 	struct hd_map_input in[HD_MAP_INPUTS];
 };
 
@@ -28,11 +28,13 @@ static inline const char *hd_map_refuses(uint32_t dtype, uint32_t real)
 {
 	if (real)
 		return dtype == real ? NULL : "it must be f64";
-	return dtype == HD_DTYPE_F32 || dtype == HD_DTYPE_F64 || dtype == HD_DTYPE_BF16 ? NULL : "only f32, f64 and bf16 are possible";
+	return dtype == HD_DTYPE_F32 || dtype == HD_DTYPE_F64 || dtype == HD_DTYPE_BF16
+		       ? NULL
+		       : "only f32, f64 and bf16 are possible";
 }
 
-static inline int hd_map_input(struct hd_mapping *m, int i, const struct hd_view *x, const struct hd_view *y, uint32_t real,
-			       struct hd_err *err)
+static inline int hd_map_input(struct hd_mapping *m, int i, const struct hd_view *x, const struct hd_view *y,
+			       uint32_t real, struct hd_err *err)
 {
 	const char *why = hd_map_refuses(x->dtype, real);
 	int64_t stride = 1;
@@ -49,7 +51,8 @@ static inline int hd_map_input(struct hd_mapping *m, int i, const struct hd_view
 			return hd_err_set(err, HD_EINVAL, "map: input %c has dim %s, the output has not", 'a' + i,
 					  x->dims[k]->name);
 		if (x->n[k] != y->n[at])
-			return hd_err_set(err, HD_EINVAL, "map: dim %s has %lld elements in input %c and %lld in the output",
+			return hd_err_set(err, HD_EINVAL,
+					  "map: dim %s has %lld elements in input %c and %lld in the output",
 					  x->dims[k]->name, (long long)x->n[k], 'a' + i, (long long)y->n[at]);
 		m->in[i].stride[at] = stride;
 	}
@@ -57,14 +60,15 @@ static inline int hd_map_input(struct hd_mapping *m, int i, const struct hd_view
 }
 
 /* *m is zeroed. */
-static inline int hd_prepare_map(const struct hd_kernel_desc *d, uint32_t real, struct hd_mapping *m, struct hd_err *err)
+static inline int hd_prepare_map(const struct hd_kernel_desc *d, uint32_t real, struct hd_mapping *m,
+				 struct hd_err *err)
 {
 	const struct hd_view *y = &d->out[0];
 	const char *why;
 
 	if (d->nout != 1 || d->nin > HD_MAP_INPUTS)
-		return hd_err_set(err, HD_EINVAL, "map: %u inputs and %u outputs, at most %d and one are possible", d->nin,
-				  d->nout, HD_MAP_INPUTS);
+		return hd_err_set(err, HD_EINVAL, "map: %u inputs and %u outputs, at most %d and one are possible",
+				  d->nin, d->nout, HD_MAP_INPUTS);
 	HD_TRY(hd_expr_compile(d->attr, &m->e, err));
 	if (m->e.vars > (int)d->nin)
 		return hd_err_set(err, HD_EINVAL, "map: \"%.200s\" reads input %c, the node has %u inputs", d->attr,

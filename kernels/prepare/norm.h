@@ -7,8 +7,7 @@
 #define HD_KERNELS_PREPARE_NORM_H
 #include "kernels/check.h"
 
-static inline int hd_prepare_norm_rows(const struct hd_check *c, struct hd_prep *p,
-				       const struct hd_view *x)
+static inline int hd_prepare_norm_rows(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x)
 {
 	HD_TRY(hd_check_ndim(c, x, 1, HD_MAX_DIMS));
 	p->n[1] = x->n[x->ndim - 1];

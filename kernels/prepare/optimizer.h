@@ -26,8 +26,7 @@ static inline int hd_prepare_clip(const struct hd_check *c, struct hd_prep *p)
 }
 
 /* inputs: `tensors` of the same dims, then factor; outputs: `outs` like them, then perhaps low. */
-static inline int hd_prepare_update(const struct hd_check *c, struct hd_prep *p, uint32_t tensors,
-				    uint32_t outs)
+static inline int hd_prepare_update(const struct hd_check *c, struct hd_prep *p, uint32_t tensors, uint32_t outs)
 {
 	HD_TRY(hd_check_counts(c, tensors + 1, tensors + 1, outs, outs + 1));
 	HD_TRY(hd_check_dtypes(c, "r", outs == 3 ? "rrrl" : "rl"));

@@ -14,33 +14,32 @@
 
 enum { HD_MM_A, HD_MM_B, HD_MM_C, HD_MM_BIAS, HD_MM_OPERANDS };
 
-enum { HD_MM_PLAIN, HD_MM_GELU, HD_MM_GELU_KEEP, HD_MM_GELU_D };	/* what is made of a product (cuda) */
+enum { HD_MM_PLAIN, HD_MM_GELU, HD_MM_GELU_KEEP, HD_MM_GELU_D }; /* what is made of a product (cuda) */
 
-struct hd_mm_shape { /* c(batch, m, n) = sum over k of a(batch, m, k) b(batch, k, n) + bias */
-	int ndim; /* 3 + batch dims */
-	int then; /* HD_MM_PLAIN ... */
+struct hd_mm_shape {                    /* c(batch, m, n) = sum over k of a(batch, m, k) b(batch, k, n) + bias */
+	int ndim;                       /* 3 + batch dims */
+	int then;                       /* HD_MM_PLAIN ... */
 	uint32_t dtype[HD_MM_OPERANDS]; /* HD_DTYPE_F32 or HD_DTYPE_BF16; of bias 0: none */
-	int64_t n[HD_MAX_DIMS + 3]; /* all > 0 */
+	int64_t n[HD_MAX_DIMS + 3];     /* all > 0 */
 	/* elements; 0 where the operand has not the dim */
 	int64_t stride[HD_MM_OPERANDS][HD_MAX_DIMS + 3];
 };
 
 enum { OP_A, OP_B, OP_C, OP_BIAS, OP_ADD, OPERANDS };
-enum { DIM_BATCH, DIM_M, DIM_N, DIM_K, DIM_ODD, CLASSES };	/* DIM_ODD: summed, in one input only */
+enum { DIM_BATCH, DIM_M, DIM_N, DIM_K, DIM_ODD, CLASSES }; /* DIM_ODD: summed, in one input only */
 
 struct loop {
-	int64_t n, stride[OPERANDS];	/* 0: the operand has not this dim */
+	int64_t n, stride[OPERANDS]; /* 0: the operand has not this dim */
 };
 
 struct einsum {
-	uint32_t dtype[OPERANDS];	/* 0: no such operand */
-	int64_t count;			/* elements of c */
-	int empty;			/* a summed dim is empty: the product is zero */
+	uint32_t dtype[OPERANDS]; /* 0: no such operand */
+	int64_t count;            /* elements of c */
+	int empty;                /* a summed dim is empty: the product is zero */
 	int nout, nred, nouter;
-	struct loop out[HD_MAX_DIMS];	/* dims of c, in its order */
+	struct loop out[HD_MAX_DIMS]; /* dims of c, in its order */
 	struct loop red[2 * HD_MAX_DIMS];
-	struct loop
-		outer[3 * HD_MAX_DIMS]; /* around the matrix product; those with stride[OP_C] 0 sum */
+	struct loop outer[3 * HD_MAX_DIMS]; /* around the matrix product; those with stride[OP_C] 0 sum */
 	int swapped;
 };
 
@@ -84,27 +83,22 @@ static inline int check_operands(const struct hd_view *const *v, struct hd_err *
 			const struct hd_dim *dim = v[o]->dims[i];
 
 			if (find(v[o], dim) != (int)i)
-				return hd_err_set(err, HD_ENOTSUP, "einsum: %s has dim %s twice",
-						  names[o], dim->name);
+				return hd_err_set(err, HD_ENOTSUP, "einsum: %s has dim %s twice", names[o], dim->name);
 			if (o >= OP_C && find(v[o == OP_C ? OP_A : OP_C], dim) < 0 &&
 			    (o > OP_C || find(v[OP_B], dim) < 0))
-				return hd_err_set(err, HD_EINVAL,
-						  "einsum: %s has dim %s, which %s not", names[o],
+				return hd_err_set(err, HD_EINVAL, "einsum: %s has dim %s, which %s not", names[o],
 						  dim->name, o == OP_C ? "the inputs have" : "c has");
 			for (int p = 0; p < o; p++) {
 				int at = find(v[p], dim);
 
 				if (at >= 0 && v[p]->n[at] != v[o]->n[i])
-					return hd_err_set(
-						err, HD_EINVAL,
-						"einsum: dim %s is %lld in %s and %lld in %s",
-						dim->name, (long long)v[p]->n[at], names[p],
-						(long long)v[o]->n[i], names[o]);
+					return hd_err_set(err, HD_EINVAL, "einsum: dim %s is %lld in %s and %lld in %s",
+							  dim->name, (long long)v[p]->n[at], names[p],
+							  (long long)v[o]->n[i], names[o]);
 			}
 		}
 	if (v[OP_ADD] && v[OP_ADD]->ndim != v[OP_C]->ndim)
-		return hd_err_set(err, HD_EINVAL, "einsum: add has %u dims, c has %u", v[OP_ADD]->ndim,
-				  v[OP_C]->ndim);
+		return hd_err_set(err, HD_EINVAL, "einsum: add has %u dims, c has %u", v[OP_ADD]->ndim, v[OP_C]->ndim);
 	return 0;
 }
 
@@ -125,7 +119,7 @@ static inline void collect(struct einsum *e, const struct hd_view *const *v)
 
 /* ---- prepare: the matrix product ------------------------------------------------------------- */
 
-struct group {			/* the dims of one class, outermost first */
+struct group { /* the dims of one class, outermost first */
 	int count;
 	struct loop l[2 * HD_MAX_DIMS];
 };
@@ -212,7 +206,7 @@ static inline int row_in_m(const struct group *g)
 	for (int i = 0; i < g[DIM_M].count; i++)
 		if (g[DIM_M].l[i].stride[OP_C] == 1)
 			return 1;
-	return !g[DIM_N].count && g[DIM_M].count;	/* one column: as one row */
+	return !g[DIM_N].count && g[DIM_M].count; /* one column: as one row */
 }
 
 static inline void set_dim(struct hd_mm_shape *s, const struct loop *l)
@@ -274,14 +268,15 @@ static inline int hd_plan_product(struct einsum *e, struct hd_mm_shape *s)
 }
 
 /* The descriptor's operands, checked, in e (zeroed).  device: "cpu", for messages. */
-static inline int hd_prepare_einsum(const struct hd_kernel_desc *d, struct einsum *e, const char *device, struct hd_err *err)
+static inline int hd_prepare_einsum(const struct hd_kernel_desc *d, struct einsum *e, const char *device,
+				    struct hd_err *err)
 {
 	uint32_t bias = hd_attr_num(d->attr, "bias", 0) != 0, add = hd_attr_num(d->attr, "add", 0) != 0;
 	const struct hd_view *v[OPERANDS] = { 0 };
 
 	if (d->nin != 2 + bias + add || d->nout != 1)
-		return hd_err_set(err, HD_EINVAL, "einsum: %u inputs and %u outputs, not %u and 1",
-				  d->nin, d->nout, 2 + bias + add);
+		return hd_err_set(err, HD_EINVAL, "einsum: %u inputs and %u outputs, not %u and 1", d->nin, d->nout,
+				  2 + bias + add);
 	v[OP_A] = &d->in[0];
 	v[OP_B] = &d->in[1];
 	v[OP_C] = &d->out[0];
@@ -289,8 +284,7 @@ static inline int hd_prepare_einsum(const struct hd_kernel_desc *d, struct einsu
 	v[OP_ADD] = add ? &d->in[2 + bias] : NULL;
 	for (int o = 0; o < OPERANDS; o++)
 		if (v[o] && v[o]->dtype != HD_DTYPE_F32 && v[o]->dtype != HD_DTYPE_BF16)
-			return hd_err_set(err, HD_ENOTSUP, "einsum: no %s on %s",
-					  hd_dtype_name(v[o]->dtype), device);
+			return hd_err_set(err, HD_ENOTSUP, "einsum: no %s on %s", hd_dtype_name(v[o]->dtype), device);
 	HD_TRY(check_operands(v, err));
 	for (int o = 0; o < OPERANDS; o++)
 		e->dtype[o] = v[o] ? v[o]->dtype : 0;

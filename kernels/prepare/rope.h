@@ -23,8 +23,7 @@ static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_all_same(c));
 	HD_TRY(hd_check_whole(c, x, n - 1));
 	if (x->n[n - 1] % 2)
-		return hd_err_set(c->err, HD_EDIVIDE,
-				  "%s: dim %s has %lld elements, not divisible by 2", c->kernel,
+		return hd_err_set(c->err, HD_EDIVIDE, "%s: dim %s has %lld elements, not divisible by 2", c->kernel,
 				  x->dims[n - 1]->name, (long long)x->n[n - 1]);
 	p->n[0] = hd_check_count(x, 0, n - 3);
 	p->n[1] = x->n[n - 3];
@@ -40,10 +39,13 @@ struct hd_rope_table {
 	struct hd_rope_table *next;
 	int64_t users, first, seq, half;
 	double theta;
-	float *turn;		/* (seq, 2, half), where the device reads it: cosines, then sines */
+	float *turn; /* (seq, 2, half), where the device reads it: cosines, then sines */
 };
 
-static inline size_t hd_rope_bytes(int64_t seq, int64_t half) { return (size_t)(seq * half * 2) * sizeof(float); }
+static inline size_t hd_rope_bytes(int64_t seq, int64_t half)
+{
+	return (size_t)(seq * half * 2) * sizeof(float);
+}
 
 /* malloc'ed, as the host reads it. */
 static inline float *hd_rope_angles(int64_t first, int64_t seq, int64_t half, double theta)

@@ -6,16 +6,16 @@
 #include "engine/device/device.h"
 
 struct hd_sum_dim {
-	int64_t n, a, c;	/* elements; steps in a and in c.  c 0: summed */
+	int64_t n, a, c; /* elements; steps in a and in c.  c 0: summed */
 };
 
 /* c = sum of a.  Simple: a is (p, r, q) and c is (p, q). */
 struct hd_sum {
 	uint32_t dtype_a, dtype_c;
-	int64_t count;		/* elements of c */
-	int32_t empty;		/* there is nothing to sum, or nothing to write: the rest is not set */
+	int64_t count; /* elements of c */
+	int32_t empty; /* there is nothing to sum, or nothing to write: the rest is not set */
 	int32_t ndim, simple;
-	struct hd_sum_dim dim[HD_MAX_DIMS];	/* the innermost first */
+	struct hd_sum_dim dim[HD_MAX_DIMS]; /* the innermost first */
 	int64_t p, r, q;
 };
 
@@ -30,7 +30,8 @@ static inline int hd_sum_check(const struct hd_kernel_desc *d, struct hd_err *er
 		while (j < a->ndim && a->dims[j] != c->dims[i])
 			j++;
 		if (j == a->ndim || a->n[j] != c->n[i])
-			return hd_err_set(err, HD_EINVAL, "sum: c has dim %s, which a has not in that size", c->dims[i]->name);
+			return hd_err_set(err, HD_EINVAL, "sum: c has dim %s, which a has not in that size",
+					  c->dims[i]->name);
 	}
 	return 0;
 }
@@ -71,10 +72,14 @@ static inline void hd_sum_classify(struct hd_sum *s)
 	s->simple = i == s->ndim;
 }
 
-static inline int hd_sum_readable(uint32_t dtype) { return dtype == HD_DTYPE_F32 || dtype == HD_DTYPE_BF16; }
+static inline int hd_sum_readable(uint32_t dtype)
+{
+	return dtype == HD_DTYPE_F32 || dtype == HD_DTYPE_BF16;
+}
 
 /* *s is zeroed. */
-static inline int hd_prepare_sum(const struct hd_kernel_desc *d, const char *device, struct hd_sum *s, struct hd_err *err)
+static inline int hd_prepare_sum(const struct hd_kernel_desc *d, const char *device, struct hd_sum *s,
+				 struct hd_err *err)
 {
 	if (d->nin != 1 || d->nout != 1)
 		return hd_err_set(err, HD_EINVAL, "sum: %u inputs and %u outputs, not 1 and 1", d->nin, d->nout);

@@ -15,5 +15,4 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		y[i] = r->acc ? y[i] + x[i] : x[i];
 }
 
-const struct hd_kernel hd_ref_accumulate = {
-	.name = "accumulate", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_ref_accumulate = { .name = "accumulate", .flags = HD_K_ACC, .prepare = prepare, .run = run };

@@ -23,8 +23,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		v1[i] = beta2 * v[i] + (1 - beta2) * gi * gi;
 		m_hat = m1[i] / (1 - pow(beta1, step));
 		v_hat = v1[i] / (1 - pow(beta2, step));
-		w1[i] = w[i] - r->lr * (m_hat / (sqrt(v_hat) + p->f[HD_ADAMW_EPS]) +
-					p->f[HD_ADAMW_DECAY] * w[i]);
+		w1[i] = w[i] - r->lr * (m_hat / (sqrt(v_hat) + p->f[HD_ADAMW_EPS]) + p->f[HD_ADAMW_DECAY] * w[i]);
 		if (low)
 			low[i] = w1[i];
 	}

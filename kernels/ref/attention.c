@@ -31,7 +31,7 @@ static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct h
 	return prepare_any(d, p, 1, err);
 }
 
-static int64_t limit(const struct hd_attention *t, int64_t i)	/* keys that query i sees */
+static int64_t limit(const struct hd_attention *t, int64_t i) /* keys that query i sees */
 {
 	int64_t n = t->q0 + i - t->k0 + 1;
 
@@ -65,8 +65,7 @@ static void axpy(double *y, double a, const double *x, int64_t n)
 		y[i] += a * x[i];
 }
 
-static void query(const struct hd_attention *t, double *const *out, double *const *in, int64_t b,
-		  int64_t h, int64_t i)
+static void query(const struct hd_attention *t, double *const *out, double *const *in, int64_t b, int64_t h, int64_t i)
 {
 	const double *q = in[0] + at(t, b, i, h);
 	double *o = out[0] + at(t, b, i, h), max = -INFINITY, sum = 0;
@@ -97,8 +96,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 				query(t, (double *const *)out, (double *const *)in, b, h, i);
 }
 
-static void query_d(const struct hd_attention *t, double *const *out, double *const *in, int64_t b,
-		    int64_t h, int64_t i)
+static void query_d(const struct hd_attention *t, double *const *out, double *const *in, int64_t b, int64_t h,
+		    int64_t i)
 {
 	int64_t qi = at(t, b, i, h);
 	const double *q = in[0] + qi, *o = in[3] + qi, *d_o = in[5] + qi;
@@ -116,8 +115,7 @@ static void query_d(const struct hd_attention *t, double *const *out, double *co
 	}
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
-		  const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_attention *t = p->state;
 	size_t nq = (size_t)(t->batch * t->seq * t->heads * t->dim) * sizeof(double);
@@ -133,6 +131,5 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 				query_d(t, (double *const *)out, (double *const *)in, b, h, i);
 }
 
-const struct hd_kernel hd_ref_attention = {.name = "attention", .prepare = prepare, .run = run};
-const struct hd_kernel hd_ref_attention_d = {
-	.name = "attention_d", .prepare = prepare_d, .run = run_d};
+const struct hd_kernel hd_ref_attention = { .name = "attention", .prepare = prepare, .run = run };
+const struct hd_kernel hd_ref_attention_d = { .name = "attention_d", .prepare = prepare_d, .run = run_d };

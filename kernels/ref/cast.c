@@ -30,7 +30,7 @@ static uint16_t to_f16(double v)
 		return (uint16_t)(sign | 0x7e00);
 	if (a >= 65520)
 		return (uint16_t)(sign | 0x7c00);
-	frexp(a, &e);			/* a is below 2^e */
+	frexp(a, &e); /* a is below 2^e */
 	e = a < 0x1p-14 ? -13 : e;
 	/* in units of the last place; one that is carried goes on into the exponent */
 	return (uint16_t)(sign + (uint16_t)rint(ldexp(a, 11 - e)) + (uint16_t)((e + 13) << 10));

@@ -32,8 +32,7 @@ static int known(const struct hd_view *v, const struct hd_dim *dim)
 	return 0;
 }
 
-static void add_dim(struct einsum *e, const struct hd_view *const *v, const struct hd_dim *dim,
-		    int64_t n)
+static void add_dim(struct einsum *e, const struct hd_view *const *v, const struct hd_dim *dim, int64_t n)
 {
 	for (int o = 0; o < OPERANDS; o++)
 		e->stride[e->ndims][o] = v[o] ? stride_of(v[o], dim) : 0;
@@ -47,8 +46,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	struct einsum *e;
 
 	if ((int)d->nin != 2 + bias + add || d->nout != 1)
-		return hd_err_set(err, HD_EINVAL, "einsum: %u inputs, not %d", d->nin,
-				  2 + bias + add);
+		return hd_err_set(err, HD_EINVAL, "einsum: %u inputs, not %d", d->nin, 2 + bias + add);
 	v[A] = &d->in[0];
 	v[B] = &d->in[1];
 	v[C] = &d->out[0];
@@ -56,8 +54,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	v[ADD] = add ? &d->in[2 + bias] : NULL;
 	for (int o = 0; o < OPERANDS; o++)
 		if (v[o] && v[o]->dtype != HD_DTYPE_F64)
-			return hd_err_set(err, HD_ENOTSUP, "einsum: no %s on ref",
-					  hd_dtype_name(v[o]->dtype));
+			return hd_err_set(err, HD_ENOTSUP, "einsum: no %s on ref", hd_dtype_name(v[o]->dtype));
 	e = hd_alloc(sizeof(*e));
 	e->has_bias = bias;
 	e->has_add = add;
@@ -125,11 +122,13 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	each(e, mem, r->acc && mem[ADD] != mem[C], 0, start);
 }
 
-const struct hd_kernel hd_ref_einsum = {
-	.name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run};
+const struct hd_kernel hd_ref_einsum = { .name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run };
 
 /* -- with a gelu: y = gelu(product + bias), and perhaps what it is of; or the product times gelu's slope at x ----------------- */
-struct with_gelu { struct hd_prep product, gelu; int64_t n; };
+struct with_gelu {
+	struct hd_prep product, gelu;
+	int64_t n;
+};
 
 static void release_gelu(void *state)
 {
@@ -150,7 +149,8 @@ static int prepare_with(const struct hd_kernel_desc *d, struct hd_prep *p, int b
 		return hd_err_set(err, HD_EINVAL, "einsum_gelu: %u inputs and %u outputs", d->nin, d->nout);
 	s = hd_alloc(sizeof(*s));
 	s->n = hd_view_count(&d->out[0]);
-	if (prepare(&mm, &s->product, err) < 0 || (back ? &hd_ref_gelu_d : &hd_ref_gelu)->prepare(&act, &s->gelu, err) < 0) {
+	if (prepare(&mm, &s->product, err) < 0 ||
+	    (back ? &hd_ref_gelu_d : &hd_ref_gelu)->prepare(&act, &s->gelu, err) < 0) {
 		if (s->product.release)
 			s->product.release(s->product.state);
 		free(s);
@@ -163,8 +163,14 @@ static int prepare_with(const struct hd_kernel_desc *d, struct hd_prep *p, int b
 	return 0;
 }
 
-static int prepare_gelu(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) { return prepare_with(d, p, 0, err); }
-static int prepare_gelu_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) { return prepare_with(d, p, 1, err); }
+static int prepare_gelu(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	return prepare_with(d, p, 0, err);
+}
+static int prepare_gelu_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	return prepare_with(d, p, 1, err);
+}
 
 static void run_gelu(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {

@@ -26,8 +26,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
-		   const struct hd_run *r)
+static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int32_t *ids = in[0];
 	const double *dx = in[1];
@@ -45,4 +44,5 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
 
 const struct hd_kernel hd_ref_embedding = { .name = "embedding", .prepare = prepare, .run = run };
 const struct hd_kernel hd_ref_embedding_dw = {
-	.name = "embedding_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
+	.name = "embedding_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw
+};

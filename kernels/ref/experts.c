@@ -93,7 +93,10 @@ static void one_unit(const struct hd_prep *p, const struct hd_run *r, int64_t fi
 	free(count);
 }
 
-static int64_t expert_of(const struct hd_prep *p, int32_t slot) { return slot < 0 ? -1 - slot : slot / p->n[5]; }
+static int64_t expert_of(const struct hd_prep *p, int32_t slot)
+{
+	return slot < 0 ? -1 - slot : slot / p->n[5];
+}
 
 /* E f_e of the group that begins at token `first` */
 static void fractions(const struct hd_prep *p, int64_t first, const int32_t *slots, double *f)
@@ -166,7 +169,8 @@ static void route_d(const struct hd_prep *p, void *const *out, void *const *in, 
 		for (int64_t e = 0; e < E; e++) {
 			double q = exp(z[e] - lse);
 
-			dz[e] = r->loss_scale * q * (p->f[0] * (f[e] - mean) + p->f[1] * 2 * lse) - (p->n[8] ? 0 : q * inner);
+			dz[e] = r->loss_scale * q * (p->f[0] * (f[e] - mean) + p->f[1] * 2 * lse) -
+				(p->n[8] ? 0 : q * inner);
 		}
 		for (int64_t j = 0; j < k; j++)
 			dz[chosen[j]] += g[j] * ((slots[i * k + j] < 0 ? 0 : dg[j]) - (p->n[8] ? inner : 0));
@@ -205,8 +209,9 @@ static void combine(const struct hd_prep *p, void *const *out, void *const *in, 
 		x[i] = 0;
 	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++)
 		for (int64_t c = 0; c < cols && slots[i] >= 0; c++)
-			x[i / k * cols + c] += y[hd_place_row(p, i / k / p->n[1], i / k % p->n[1], slots[i]) * cols + c] *
-					       (p->n[8] ? ((const double *)in[2])[i] : 1);
+			x[i / k * cols + c] +=
+				y[hd_place_row(p, i / k / p->n[1], i / k % p->n[1], slots[i]) * cols + c] *
+				(p->n[8] ? ((const double *)in[2])[i] : 1);
 }
 
 static void combine_dg(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

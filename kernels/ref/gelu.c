@@ -24,8 +24,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		y[i] = x[i] * (1 + tanh(ROOT_2_PI * (x[i] + 0.044715 * x[i] * x[i] * x[i]))) / 2;
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
-		  const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const double *x = in[0], *dy = in[1];
 	double *dx = out[0];

@@ -15,7 +15,8 @@ static int64_t weight(const struct hd_prep *p, int64_t e, int64_t i, int64_t j)
 	return e * p->n[2] * p->n[3] + (p->n[5] ? j * p->n[2] + i : i * p->n[3] + j);
 }
 
-static void rows_product(const struct hd_prep *p, double *y, const double *a, const double *w, const double *add, int64_t e, int acc)
+static void rows_product(const struct hd_prep *p, double *y, const double *a, const double *w, const double *add,
+			 int64_t e, int acc)
 {
 	for (int64_t j = 0; j < p->n[3]; j++) {
 		double sum = (add ? add[j] : 0) + (acc ? y[j] : 0);

@@ -44,8 +44,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	for (int64_t i = 0; i < p->n[0]; i++) {
 		const double *x = (const double *)in[0] + i * cols;
 		double *y = (double *)out[0] + i * cols;
-		double mean = rms ? 0 : mean_of(x, cols),
-		       rstd = 1 / sqrt(spread_of(x, mean, cols) + p->f[0]);
+		double mean = rms ? 0 : mean_of(x, cols), rstd = 1 / sqrt(spread_of(x, mean, cols) + p->f[0]);
 
 		for (int64_t j = 0; j < cols; j++)
 			y[j] = (x[j] - mean) * rstd * w[j] + (b ? b[j] : 0);
@@ -55,8 +54,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-static void row_d(double *dx, const double *x, const double *w, double rstd, double mean,
-		  const double *dy, int64_t cols, int rms)
+static void row_d(double *dx, const double *x, const double *w, double rstd, double mean, const double *dy,
+		  int64_t cols, int rms)
 {
 	double sum = 0, dot = 0;
 
@@ -70,22 +69,18 @@ static void row_d(double *dx, const double *x, const double *w, double rstd, dou
 		dx[j] = rstd * (w[j] * dy[j] - sum - (x[j] - mean) * rstd * dot);
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
-		  const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t cols = p->n[1], rms = p->n[2];
-	const double *x = in[0], *w = in[1], *rstd = in[2], *mean = rms ? NULL : in[3],
-		     *dy = in[rms ? 3 : 4];
+	const double *x = in[0], *w = in[1], *rstd = in[2], *mean = rms ? NULL : in[3], *dy = in[rms ? 3 : 4];
 	double *dx = out[0];
 
 	(void)r;
 	for (int64_t i = 0; i < p->n[0]; i++)
-		row_d(dx + i * cols, x + i * cols, w, rstd[i], mean ? mean[i] : 0, dy + i * cols,
-		      cols, rms != 0);
+		row_d(dx + i * cols, x + i * cols, w, rstd[i], mean ? mean[i] : 0, dy + i * cols, cols, rms != 0);
 }
 
-static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
-		   const struct hd_run *r)
+static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t cols = p->n[1], rms = p->n[2];
 	const double *x = in[0], *rstd = in[1], *mean = rms ? NULL : in[2], *dy = in[rms ? 2 : 3];
@@ -106,5 +101,4 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
 
 const struct hd_kernel hd_ref_norm = { .name = "norm", .prepare = prepare, .run = run };
 const struct hd_kernel hd_ref_norm_d = { .name = "norm_d", .prepare = prepare_d, .run = run_d };
-const struct hd_kernel hd_ref_norm_dw = {
-	.name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
+const struct hd_kernel hd_ref_norm_dw = { .name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };

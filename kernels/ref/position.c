@@ -17,12 +17,10 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	for (int64_t b = 0; b < outer; b++)
 		for (int64_t s = 0; s < seq; s++)
 			for (int64_t j = 0; j < cols; j++)
-				y[(b * seq + s) * cols + j] =
-					x[(b * seq + s) * cols + j] + w[(s + p->n[4]) * cols + j];
+				y[(b * seq + s) * cols + j] = x[(b * seq + s) * cols + j] + w[(s + p->n[4]) * cols + j];
 }
 
-static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
-		   const struct hd_run *r)
+static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t outer = p->n[0], seq = p->n[1], cols = p->n[2];
 	const double *dy = in[0];
@@ -43,4 +41,5 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in,
 
 const struct hd_kernel hd_ref_position = { .name = "position", .prepare = prepare, .run = run };
 const struct hd_kernel hd_ref_position_dw = {
-	.name = "position_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
+	.name = "position_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw
+};

@@ -15,8 +15,7 @@ static void turn(double *y, const double *x, const struct hd_prep *p, int64_t po
 	int64_t half = p->n[3] / 2;
 
 	for (int64_t i = 0; i < half; i++) {
-		double angle =
-			p->f[1] * (double)position * pow(p->f[0], -2 * (double)i / (double)p->n[3]);
+		double angle = p->f[1] * (double)position * pow(p->f[0], -2 * (double)i / (double)p->n[3]);
 		double a = x[i], b = x[i + half];
 
 		y[i] = a * cos(angle) - b * sin(angle);
@@ -30,8 +29,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 	(void)r;
 	for (int64_t i = 0; i < p->n[0] * seq * heads; i++)
-		turn((double *)out[0] + i * dim, (const double *)in[0] + i * dim, p,
-		     p->n[4] + i / heads % seq);
+		turn((double *)out[0] + i * dim, (const double *)in[0] + i * dim, p, p->n[4] + i / heads % seq);
 }
 
 const struct hd_kernel hd_ref_rope = { .name = "rope", .prepare = prepare, .run = run };

@@ -10,7 +10,7 @@
 struct sum {
 	int64_t count_a, count_c;
 	int ndim;
-	int64_t n[HD_MAX_DIMS], stride[HD_MAX_DIMS];	/* of a; steps in c */
+	int64_t n[HD_MAX_DIMS], stride[HD_MAX_DIMS]; /* of a; steps in c */
 };
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
@@ -56,5 +56,4 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-const struct hd_kernel hd_ref_sum = {
-	.name = "sum", .flags = HD_K_ACC, .prepare = prepare, .run = run};
+const struct hd_kernel hd_ref_sum = { .name = "sum", .flags = HD_K_ACC, .prepare = prepare, .run = run };

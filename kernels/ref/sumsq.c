@@ -16,5 +16,4 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	*s = r->acc ? *s + sum : sum;
 }
 
-const struct hd_kernel hd_ref_sumsq = {
-	.name = "sumsq", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_ref_sumsq = { .name = "sumsq", .flags = HD_K_ACC, .prepare = prepare, .run = run };

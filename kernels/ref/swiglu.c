@@ -21,8 +21,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		y[i] = a[i] / (1 + exp(-a[i])) * b[i];
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
-		  const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const double *a = in[0], *b = in[1], *dy = in[2];
 	double *da = out[0], *db = out[1];
@@ -30,8 +29,8 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 	int64_t n = hd_used(r, p->n[0]);
 
 	for (int64_t i = 0; i < n; i++) {
-		double s = 1 / (1 + exp(-a[i])), gate = a[i] * s, slope = s * (1 + a[i] * (1 - s)),
-		       up = b[i], d = dy[i];
+		double s = 1 / (1 + exp(-a[i])), gate = a[i] * s, slope = s * (1 + a[i] * (1 - s)), up = b[i],
+		       d = dy[i];
 
 		da[i] = d * up * slope;
 		db[i] = d * gate;

@@ -38,17 +38,21 @@ static char *settle(const char *known, const struct hd_exchange *x)
 {
 	(void)known;
 	(void)x;
-	return hd_strdup("");	/* nothing to choose */
+	return hd_strdup(""); /* nothing to choose */
 }
 
 static double product_rate(uint32_t dtype)
 {
 	(void)dtype;
-	return 1e9;	/* about one multiply-add every few cycles; nobody plans a run on this device */
+	return 1e9; /* about one multiply-add every few cycles; nobody plans a run on this device */
 }
 
 static const struct hd_device_ops ops = {
-	.name = "ref", .open = open_device, .close = close_device, .kernel = kernel, .settle = settle,
+	.name = "ref",
+	.open = open_device,
+	.close = close_device,
+	.kernel = kernel,
+	.settle = settle,
 	.product_rate = product_rate,
 };
 

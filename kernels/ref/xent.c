@@ -37,8 +37,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-static void run_combine(const struct hd_prep *p, void *const *out, void *const *in,
-			const struct hd_run *r)
+static void run_combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const double *max = in[0], *whole = in[1], *sum = in[2];
 	double *y = out[0];
@@ -48,8 +47,7 @@ static void run_combine(const struct hd_prep *p, void *const *out, void *const *
 		y[i] = sum[i] * exp(max[i] - whole[i]);
 }
 
-static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
-		  const struct hd_run *r)
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int32_t *targets = in[1];
 	const double *max = in[2], *sum = in[3], *dnll = in[4];
@@ -61,13 +59,10 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in,
 
 		for (int64_t j = 0; j < p->n[1]; j++)
 			dz[j] = j >= p->n[2] ? 0
-					     : (exp(z[j] - max[i]) / sum[i] -
-						(j == targets[i] - p->n[3])) *
-						       dnll[i];
+					     : (exp(z[j] - max[i]) / sum[i] - (j == targets[i] - p->n[3])) * dnll[i];
 	}
 }
 
 const struct hd_kernel hd_ref_xent = { .name = "xent", .prepare = prepare, .run = run };
-const struct hd_kernel hd_ref_xent_combine = {
-	.name = "xent_combine", .prepare = prepare_combine, .run = run_combine };
+const struct hd_kernel hd_ref_xent_combine = { .name = "xent_combine", .prepare = prepare_combine, .run = run_combine };
 const struct hd_kernel hd_ref_xent_d = { .name = "xent_d", .prepare = prepare_d, .run = run_d };

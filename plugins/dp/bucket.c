@@ -34,9 +34,13 @@ static struct hd_tensor *operand(const struct hd_strategy *s, const struct hd_no
 }
 
 /* Sync that is not to begin before backward is over waits for all gradients of the stage, and stands behind them. */
-static int is_late(const struct hd_strategy *s, const struct dp_bucket *b) { return !s->overlap && b->in[0]->phase & HD_UNIT_S; }
+static int is_late(const struct hd_strategy *s, const struct dp_bucket *b)
+{
+	return !s->overlap && b->in[0]->phase & HD_UNIT_S;
+}
 
-static struct hd_node *place_of(const struct hd_strategy *s, const struct dp_bucket *b, struct hd_node *const *all, uint32_t n)
+static struct hd_node *place_of(const struct hd_strategy *s, const struct dp_bucket *b, struct hd_node *const *all,
+				uint32_t n)
 {
 	struct hd_node *at = b->in[b->n - 1];
 
@@ -45,7 +49,8 @@ static struct hd_node *place_of(const struct hd_strategy *s, const struct dp_buc
 	return at;
 }
 
-static int flush(struct hd_strategy *s, struct hd_plan *p, struct dp_bucket *b, dp_move_fn *move, struct hd_node *const *all, uint32_t n)
+static int flush(struct hd_strategy *s, struct hd_plan *p, struct dp_bucket *b, dp_move_fn *move,
+		 struct hd_node *const *all, uint32_t n)
 {
 	const struct hd_group *g = s->h->group(p, &s->dp, 1, HD_ROLE_CORE);
 

@@ -10,19 +10,19 @@ enum { DP_RING, DP_ALLREDUCE, DP_HIERARCHICAL, DP_SERVER };
 struct hd_strategy {
 	const struct hd_host *h;
 	const struct hd_graph_api *g;
-	const struct hd_axis *dp;	/* of replicas; hierarchical: of nodes, and `inner` of the replicas in one */
+	const struct hd_axis *dp; /* of replicas; hierarchical: of nodes, and `inner` of the replicas in one */
 	const struct hd_axis *inner;
-	int64_t n;			/* replicas */
+	int64_t n; /* replicas */
 	int64_t bucket, zero, node_size;
-	uint32_t wire;			/* dtype of gradients on their way */
+	uint32_t wire; /* dtype of gradients on their way */
 	int sync, overlap;
 };
 
 /* Movements of one kind that are made together: the reshards, their operands, and room for as many results. */
 struct dp_bucket {
-	struct hd_node **in, *at;	/* at: what is made stands here */
+	struct hd_node **in, *at; /* at: what is made stands here */
 	struct hd_tensor **x;
-	struct hd_tensor *flat;		/* set by who moves: what all else begins with */
+	struct hd_tensor *flat; /* set by who moves: what all else begins with */
 	uint32_t n;
 	int64_t bytes;
 };
@@ -51,7 +51,7 @@ struct hd_tensor *dp_push(struct hd_strategy *s, struct hd_plan *p, const struct
 /* wire.c: a gradient as it travels, and as it was; a collective of such. */
 struct hd_tensor *dp_to_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x);
 struct hd_tensor *dp_from_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x, uint32_t dtype);
-struct hd_tensor *dp_comm(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *flat,
-			  int64_t index);
+struct hd_tensor *dp_comm(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, const struct hd_group *g,
+			  struct hd_tensor *flat, int64_t index);
 
 #endif

@@ -6,7 +6,8 @@
 
 struct hd_tensor *dp_hierarchical(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *flat)
 {
-	const struct hd_group *node = s->h->group(p, &s->inner, 1, HD_ROLE_CORE), *across = s->h->group(p, &s->dp, 1, HD_ROLE_CORE);
+	const struct hd_group *node = s->h->group(p, &s->inner, 1, HD_ROLE_CORE),
+			      *across = s->h->group(p, &s->dp, 1, HD_ROLE_CORE);
 	struct hd_tensor *x = dp_to_wire(s, p, flat);
 
 	if (!node || !across || !x)

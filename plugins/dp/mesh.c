@@ -26,9 +26,12 @@ int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left
 
 	s->n = size ? size : left;
 	if (m > 1 && m < s->n && (s->n % m || ranks % stride))
-		return s->h->fail(p, HD_EDIVIDE, "node_size: a node of %lld ranks holds %lld.%lld of %lld replicas, which are %lld ranks "
-				  "apart: they cannot be shared out evenly", (long long)ranks, (long long)m,
-				  (long long)(ranks % stride * 10 / stride), (long long)s->n, (long long)stride);
+		return s->h
+			->fail(p, HD_EDIVIDE,
+			       "node_size: a node of %lld ranks holds %lld.%lld of %lld replicas, which are %lld ranks "
+			       "apart: they cannot be shared out evenly",
+			       (long long)ranks, (long long)m, (long long)(ranks % stride * 10 / stride),
+			       (long long)s->n, (long long)stride);
 	if (m > 1 && m < s->n) {
 		s->inner = s->h->axis(p, "node", m, 0);
 		s->dp = s->h->axis(p, "across", s->n / m, 0);

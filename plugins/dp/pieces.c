@@ -5,12 +5,18 @@
  */
 #include "dp.h"
 
-#define ALONE 16			/* from this part of a bucket on */
+#define ALONE 16 /* from this part of a bucket on */
 
-static int is_small(const struct hd_strategy *s, const struct hd_tensor *whole) { return dp_bytes(whole) < s->bucket / ALONE; }
+static int is_small(const struct hd_strategy *s, const struct hd_tensor *whole)
+{
+	return dp_bytes(whole) < s->bucket / ALONE;
+}
 
 /* What the engine does not do: on the wire it is another type, in member order, or late. */
-static int is_special(const struct hd_strategy *s) { return s->wire != HD_DTYPE_F32 || s->sync == DP_SERVER || !s->overlap; }
+static int is_special(const struct hd_strategy *s)
+{
+	return s->wire != HD_DTYPE_F32 || s->sync == DP_SERVER || !s->overlap;
+}
 
 static int is_scatter(const struct hd_strategy *s, const struct hd_node *n)
 {
@@ -52,11 +58,13 @@ static int scatter(struct hd_strategy *s, struct hd_plan *p, const struct hd_gro
 static int gather(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)
 {
 	uint32_t n = (uint32_t)g->n, all = n * b->n;
-	struct hd_tensor **like = s->h->alloc(p, (size_t)all * 3 * sizeof(*like)), **piece = like + all, **one = piece + all, *flat;
+	struct hd_tensor **like = s->h->alloc(p, (size_t)all * 3 * sizeof(*like)), **piece = like + all,
+			 **one = piece + all, *flat;
 
 	if (!like)
 		return HD_ENOMEM;
-	s->g->cursor(p, b->in[0]->phase & HD_UNIT_U ? b->at : b->in[0], g, 0);	/* new values are there last, others are read first */
+	s->g->cursor(p, b->in[0]->phase & HD_UNIT_U ? b->at : b->in[0], g,
+		     0); /* new values are there last, others are read first */
 	flat = s->g->pack(p, b->x, b->n, 1);
 	flat = flat ? s->g->comm(p, HD_COMM_ALL_GATHER, g, flat, flat->dims[0], 0) : NULL;
 	for (uint32_t i = 0; i < all; i++)

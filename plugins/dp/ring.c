@@ -20,7 +20,7 @@ struct hd_tensor *dp_ring(struct hd_strategy *s, struct hd_plan *p, const struct
 	for (int32_t i = 1; i < n; i++) {
 		sum[1] = dp_comm(s, p, HD_COMM_SHIFT, g, sum[0], 1);
 		sum[0] = s->g->chunk(p, flat, dim, n, &(struct hd_pos){ g, 1, -i, 0, 0 });
-		sum[0] = s->g->map(p, sum, 2, "a + b");		/* into my copy of the chunk */
+		sum[0] = s->g->map(p, sum, 2, "a + b"); /* into my copy of the chunk */
 	}
 	got[0] = dp_to_wire(s, p, sum[0]);
 	for (int32_t i = 1; i < n; i++)

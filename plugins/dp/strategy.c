@@ -19,8 +19,10 @@ static const struct hd_option options[] = {
 	{ "bucket", HD_OPT_BYTES, 0, "25M", "1..", "gradients moved together, bytes" },
 	{ "overlap", HD_OPT_BOOL, 0, "yes", NULL, "sums begin during backward; no: when it is over" },
 	{ "wire", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|fp16", "type of gradients on their way; sums are made in fp32" },
-	{ "zero", HD_OPT_INT, 0, "0", "0..3", "sharded along the axis: 1 optimizer states, 2 also gradients, 3 also parameters" },
-	{ "servers", HD_OPT_INT, 0, "0", "0..", "ranks that are servers only, for server. 0: the workers are servers too" },
+	{ "zero", HD_OPT_INT, 0, "0", "0..3",
+	  "sharded along the axis: 1 optimizer states, 2 also gradients, 3 also parameters" },
+	{ "servers", HD_OPT_INT, 0, "0", "0..",
+	  "ranks that are servers only, for server. 0: the workers are servers too" },
 	{ "node_size", HD_OPT_INT, 0, "0", "0..", "ranks of a node, for hierarchical. 0: as the system says" },
 };
 
@@ -34,7 +36,10 @@ static int sync_of(const char *name)
 	return i;
 }
 
-static uint32_t wire_of(const char *name) { return name[0] == 'b' ? HD_DTYPE_BF16 : strcmp(name, "fp16") ? HD_DTYPE_F32 : HD_DTYPE_F16; }
+static uint32_t wire_of(const char *name)
+{
+	return name[0] == 'b' ? HD_DTYPE_BF16 : strcmp(name, "fp16") ? HD_DTYPE_F32 : HD_DTYPE_F16;
+}
 
 static int refuse(struct hd_strategy *s, struct hd_plan *p)
 {
@@ -43,16 +48,21 @@ static int refuse(struct hd_strategy *s, struct hd_plan *p)
 	if (servers && s->sync != DP_SERVER)
 		return s->h->fail(p, HD_EINVAL, "servers: %lld, but sync is not server", servers);
 	if (servers)
-		return s->h->fail(p, HD_ENOTSUP, "servers: %lld ranks that hold no model: this version has none; 0 makes the workers "
-				  "servers too", servers);
+		return s->h->fail(p, HD_ENOTSUP,
+				  "servers: %lld ranks that hold no model: this version has none; 0 makes the workers "
+				  "servers too",
+				  servers);
 	if (s->zero && s->sync == DP_HIERARCHICAL)
-		return s->h->fail(p, HD_ENOTSUP, "zero: %lld with sync = hierarchical: shards are along one axis, and replicas on "
-				  "nodes are two", (long long)s->zero);
+		return s->h->fail(p, HD_ENOTSUP,
+				  "zero: %lld with sync = hierarchical: shards are along one axis, and replicas on "
+				  "nodes are two",
+				  (long long)s->zero);
 	if (s->zero > 1 && !s->overlap)
-		return s->h->fail(p, HD_ENOTSUP, "overlap: no, but zero = %lld moves gradients in each micro-batch's backward",
+		return s->h->fail(p, HD_ENOTSUP,
+				  "overlap: no, but zero = %lld moves gradients in each micro-batch's backward",
 				  (long long)s->zero);
 	if (s->sync == DP_SERVER && !s->zero)
-		s->zero = 1;			/* the state lives with its server */
+		s->zero = 1; /* the state lives with its server */
 	return HD_OK;
 }
 
@@ -88,7 +98,14 @@ static int dp_lower(struct hd_strategy *s, struct hd_plan *p)
 }
 
 static const struct hd_strategy_ops ops = {
-	.size = sizeof(ops), .options = options, .noptions = sizeof(options) / sizeof(options[0]),
-	.option_size = sizeof(options[0]), .open = dp_open, .mesh = dp_mesh, .rules = dp_rules, .storage = dp_storage, .lower = dp_lower,
+	.size = sizeof(ops),
+	.options = options,
+	.noptions = sizeof(options) / sizeof(options[0]),
+	.option_size = sizeof(options[0]),
+	.open = dp_open,
+	.mesh = dp_mesh,
+	.rules = dp_rules,
+	.storage = dp_storage,
+	.lower = dp_lower,
 };
 HD_PLUGIN("dp", "0.2", &ops)

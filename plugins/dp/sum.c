@@ -8,10 +8,12 @@ static int is_sum(const struct hd_strategy *s, const struct hd_node *n)
 	const struct hd_reshard *r = n->reshard;
 
 	(void)s;
-	return n->ins[0]->what == HD_TENSOR_GRAD && r->have.kind == HD_PLACE_PARTIAL && r->have.red == HD_RED_SUM && r->need.kind == HD_PLACE_REPLICATED;
+	return n->ins[0]->what == HD_TENSOR_GRAD && r->have.kind == HD_PLACE_PARTIAL && r->have.red == HD_RED_SUM &&
+	       r->need.kind == HD_PLACE_REPLICATED;
 }
 
-static struct hd_tensor *by_sync(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct hd_tensor *flat)
+static struct hd_tensor *by_sync(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g,
+				 struct hd_tensor *flat)
 {
 	struct hd_tensor *x;
 
@@ -35,4 +37,7 @@ static int sum(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *
 	return s->h->status(p);
 }
 
-int dp_lower_sums(struct hd_strategy *s, struct hd_plan *p) { return dp_each_bucket(s, p, is_sum, sum); }
+int dp_lower_sums(struct hd_strategy *s, struct hd_plan *p)
+{
+	return dp_each_bucket(s, p, is_sum, sum);
+}

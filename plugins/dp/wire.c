@@ -26,8 +26,8 @@ struct hd_tensor *dp_from_wire(struct hd_strategy *s, struct hd_plan *p, struct 
 	return s->wire == HD_DTYPE_F16 ? s->g->map(p, &x, 1, "a / " SCALE) : x;
 }
 
-struct hd_tensor *dp_comm(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *flat,
-			  int64_t index)
+struct hd_tensor *dp_comm(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, const struct hd_group *g,
+			  struct hd_tensor *flat, int64_t index)
 {
 	struct hd_tensor *x = dp_to_wire(s, p, flat);
 	const struct hd_dim *dim = kind == HD_COMM_SHIFT || kind == HD_COMM_ALL_REDUCE || !x ? NULL : x->dims[0];

@@ -38,12 +38,9 @@ static int64_t since(const struct hd_tensor *t)
 {
 	switch (t->what) {
 	case HD_TENSOR_STATE:
-	case HD_TENSOR_MASTER:
-		return 1;
-	case HD_TENSOR_GRAD:
-		return strcmp(t->node->kind, "sync") ? 2 : 1;
-	default:
-		return 3;
+	case HD_TENSOR_MASTER: return 1;
+	case HD_TENSOR_GRAD: return strcmp(t->node->kind, "sync") ? 2 : 1;
+	default: return 3;
 	}
 }
 
@@ -54,8 +51,10 @@ static int nothing_divides(struct hd_strategy *s, struct hd_plan *p)
 
 	if (s->h->opt_int(p, "zero"))
 		return s->h->fail(p, HD_EDIVIDE, "zero: %lld members divide no dim of any parameter", n);
-	return s->h->fail(p, HD_EDIVIDE, "sync: server: %lld members divide no dim of any parameter, so there is no "
-			  "piece to serve; ring and allreduce need none", n);
+	return s->h->fail(p, HD_EDIVIDE,
+			  "sync: server: %lld members divide no dim of any parameter, so there is no "
+			  "piece to serve; ring and allreduce need none",
+			  n);
 }
 
 int dp_storage(struct hd_strategy *s, struct hd_plan *p)

@@ -38,10 +38,13 @@ static int ep_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64
 static int ep_rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	s->h->rule(p, "expert", s->axis, NULL, 0);
-	s->h->rule(p, "batch", s->axis, NULL, HD_RULE_INNERMOST);	/* it is what moves */
+	s->h->rule(p, "batch", s->axis, NULL, HD_RULE_INNERMOST); /* it is what moves */
 	return s->h->status(p);
 }
 
-static const struct hd_strategy_ops ops = { .size = sizeof(ops), .option_size = sizeof(struct hd_option), .open = ep_open,
-	.mesh = ep_mesh, .rules = ep_rules };
+static const struct hd_strategy_ops ops = { .size = sizeof(ops),
+					    .option_size = sizeof(struct hd_option),
+					    .open = ep_open,
+					    .mesh = ep_mesh,
+					    .rules = ep_rules };
 HD_PLUGIN("ep", "0.1", &ops)

@@ -12,12 +12,12 @@ struct hd_strategy {
 	const struct hd_graph_api *g;
 	const struct hd_axis *pp;
 	int64_t chunks;
-	int order;			/* PP_GPIPE ... */
+	int order; /* PP_GPIPE ... */
 	int scatter;
 };
 
-int pp_rules(struct hd_strategy *s, struct hd_plan *p);				/* split.c */
-int pp_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m);		/* schedule.c */
-int pp_lower(struct hd_strategy *s, struct hd_plan *p);				/* scatter.c */
+int pp_rules(struct hd_strategy *s, struct hd_plan *p);               /* split.c */
+int pp_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m); /* schedule.c */
+int pp_lower(struct hd_strategy *s, struct hd_plan *p);               /* scatter.c */
 
 #endif

@@ -9,7 +9,8 @@
 #include "pp.h"
 
 /* Behind all that cut this dim already. */
-static int32_t innermost_level(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *x, const struct hd_dim *d)
+static int32_t innermost_level(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *x,
+			       const struct hd_dim *d)
 {
 	int32_t level = 0;
 
@@ -28,7 +29,9 @@ static int find_cut(struct hd_strategy *s, struct hd_plan *p, const struct hd_te
 {
 	for (uint32_t i = 0; i < x->ndim; i++)
 		if (x->local[i] % a->n == 0 && x->local[i] >= a->n) {
-			*to = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = x->dims[i], .level = innermost_level(s, p, x, x->dims[i]) };
+			*to = (struct hd_place){ .kind = HD_PLACE_SHARD,
+						 .dim = x->dims[i],
+						 .level = innermost_level(s, p, x, x->dims[i]) };
 			return 1;
 		}
 	return 0;
@@ -44,7 +47,8 @@ static void in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *
 
 	s->g->cursor(p, n, NULL, 0);
 	for (const struct hd_axis *a = NULL; x && (a = s->h->axis_next(p, a));)
-		if (a != s->pp && a->n > 1 && s->g->place(p, x, a)->kind == HD_PLACE_REPLICATED && find_cut(s, p, x, a, &to)) {
+		if (a != s->pp && a->n > 1 && s->g->place(p, x, a)->kind == HD_PLACE_REPLICATED &&
+		    find_cut(s, p, x, a, &to)) {
 			x = s->g->reshard(p, x, a, &to);
 			by[k++] = a;
 		}
@@ -59,14 +63,16 @@ static void in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *
 
 int pp_lower(struct hd_strategy *s, struct hd_plan *p)
 {
-	const struct hd_match crossings = { .size = sizeof(crossings), .kind = "reshard", .axis = s->pp,
-		.phases = HD_UNIT_F | HD_UNIT_B | HD_UNIT_W };
+	const struct hd_match crossings = {
+		.size = sizeof(crossings), .kind = "reshard", .axis = s->pp, .phases = HD_UNIT_F | HD_UNIT_B | HD_UNIT_W
+	};
 	struct hd_node *n = NULL;
 
 	if (!s->scatter)
 		return HD_OK;
 	while ((n = s->g->node_next(p, n, &crossings)))
-		if (n->reshard->have.kind == HD_PLACE_PINNED && n->reshard->need.kind == HD_PLACE_PINNED && n->ins[0]->what == HD_TENSOR_ACT)
+		if (n->reshard->have.kind == HD_PLACE_PINNED && n->reshard->need.kind == HD_PLACE_PINNED &&
+		    n->ins[0]->what == HD_TENSOR_ACT)
 			in_pieces(s, p, n);
 	return s->h->status(p);
 }

@@ -35,8 +35,10 @@ static int one_forward_one_backward(struct hd_strategy *s, struct hd_plan *p, in
 	int64_t P = s->pp->n, v = s->chunks, all = m * v;
 
 	if (v > 1 && m % P)
-		return s->h->fail(p, HD_EDIVIDE, "schedule: interleaved: the %lld micro-batches of a step are not a multiple of "
-				  "the %lld stages", (long long)m, (long long)P);
+		return s->h->fail(p, HD_EDIVIDE,
+				  "schedule: interleaved: the %lld micro-batches of a step are not a multiple of "
+				  "the %lld stages",
+				  (long long)m, (long long)P);
 	for (int64_t r = 0; r < P; r++) {
 		int64_t ahead = v > 1 ? (P - r - 1) * 2 + (v - 1) * P : P - r - 1;
 
@@ -53,9 +55,9 @@ static int one_forward_one_backward(struct hd_strategy *s, struct hd_plan *p, in
 }
 
 /* -- zb -------------------------------------------------------------------------------------------------------------------- */
-struct stage {			/* of ZB-H1, while it is dealt out */
-	int64_t ahead, at, f, b, w;	/* at: position in the order of 1f1b; f, b, w: units done */
-	int64_t *end_f, *end_b;		/* by micro-batch: when it ended, 0: it has not */
+struct stage {                      /* of ZB-H1, while it is dealt out */
+	int64_t ahead, at, f, b, w; /* at: position in the order of 1f1b; f, b, w: units done */
+	int64_t *end_f, *end_b;     /* by micro-batch: when it ended, 0: it has not */
 };
 
 /* Position `at` of 1f1b: -> HD_UNIT_F or HD_UNIT_B, and the micro-batch. */
@@ -73,7 +75,9 @@ static uint32_t alternating(int64_t ahead, int64_t m, int64_t at, int64_t *micro
 
 static int is_ready(const struct stage *all, int64_t P, int64_t r, uint32_t kind, int64_t micro, int64_t now)
 {
-	const int64_t *from = kind == HD_UNIT_F ? (r ? all[r - 1].end_f : NULL) : r + 1 < P ? all[r + 1].end_b : all[r].end_f;
+	const int64_t *from = kind == HD_UNIT_F ? (r ? all[r - 1].end_f : NULL)
+			      : r + 1 < P       ? all[r + 1].end_b
+						: all[r].end_f;
 
 	return !from || (from[micro] && from[micro] <= now);
 }
@@ -122,7 +126,10 @@ static int zero_bubble(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 }
 
 /* -- FILE.csv -------------------------------------------------------------------------------------------------------------- */
-static const char *after_blanks(const char *t) { return t + strspn(t, " \t\r"); }
+static const char *after_blanks(const char *t)
+{
+	return t + strspn(t, " \t\r");
+}
 
 /* A field that is a number, and what separates it from the next; the last one ends its line. */
 static const char *number(const char *t, int64_t *v, int is_last)
@@ -131,7 +138,7 @@ static const char *number(const char *t, int64_t *v, int is_last)
 
 	t = after_blanks(t);
 	*v = strtoll(t, &end, 10);
-	if (*t < '-' || *t > '9' || end == t)	/* no sign but a minus, no words */
+	if (*t < '-' || *t > '9' || end == t) /* no sign but a minus, no words */
 		return NULL;
 	t = after_blanks(end);
 	if (is_last)
@@ -139,7 +146,10 @@ static const char *number(const char *t, int64_t *v, int is_last)
 	return *t == ',' ? t + 1 : NULL;
 }
 
-struct line { int64_t rank, chunk, micro; uint32_t kind; };
+struct line {
+	int64_t rank, chunk, micro;
+	uint32_t kind;
+};
 
 /* "rank,kind,chunk,micro": 0,F,0,3 -> the end of the line, or NULL */
 static const char *fields(const char *t, struct line *x)
@@ -178,7 +188,7 @@ static int from_text(struct hd_strategy *s, struct hd_plan *p, const char *t, in
 	const char *path = s->h->opt_str(p, "schedule");
 	int64_t units = 0;
 
-	t += strncmp(t, "\xef\xbb\xbf", 3) ? 0 : 3;	/* spreadsheets write this mark of UTF-8 */
+	t += strncmp(t, "\xef\xbb\xbf", 3) ? 0 : 3; /* spreadsheets write this mark of UTF-8 */
 	for (int64_t line = 1; *t; line++, t += strcspn(t, "\n"), t += *t == '\n') {
 		int shown = (int)strcspn(t, "\r\n");
 		struct line x;
@@ -186,8 +196,10 @@ static int from_text(struct hd_strategy *s, struct hd_plan *p, const char *t, in
 		if (is_comment(t, line))
 			continue;
 		if (!fields(t, &x))
-			return s->h->fail(p, HD_EINVAL, "schedule: line %lld of %s is '%.*s' and not rank,kind,chunk,micro with "
-					  "kind F, B or W", (long long)line, path, shown < 60 ? shown : 60, t);
+			return s->h->fail(p, HD_EINVAL,
+					  "schedule: line %lld of %s is '%.*s' and not rank,kind,chunk,micro with "
+					  "kind F, B or W",
+					  (long long)line, path, shown < 60 ? shown : 60, t);
 		if (check_range(s, p, line, "rank", x.rank, s->pp->n) < 0 ||
 		    check_range(s, p, line, "chunk", x.chunk, s->chunks) < 0 ||
 		    check_range(s, p, line, "micro-batch", x.micro, m) < 0)
@@ -203,13 +215,10 @@ int pp_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 	const char *text;
 
 	switch (s->order) {
-	case PP_GPIPE:
-		return gpipe(s, p, m);
+	case PP_GPIPE: return gpipe(s, p, m);
 	case PP_1F1B:
-	case PP_INTERLEAVED:
-		return one_forward_one_backward(s, p, m);
-	case PP_ZB:
-		return zero_bubble(s, p, m);
+	case PP_INTERLEAVED: return one_forward_one_backward(s, p, m);
+	case PP_ZB: return zero_bubble(s, p, m);
 	default:
 		text = s->h->opt_text(p, "schedule");
 		if (!text)

@@ -91,7 +91,10 @@ static int balanced(struct hd_strategy *s, struct hd_plan *p, int64_t n, int64_t
 	return s->h->status(p);
 }
 
-static int is_layer(const struct hd_block *b) { return !strncmp(b->name, "layer", 5); }
+static int is_layer(const struct hd_block *b)
+{
+	return !strncmp(b->name, "layer", 5);
+}
 
 /* "4,5,5,4" -> how many numbers, the first `most` of them in n; -1: there is something else. */
 static int64_t numbers(const char *t, int64_t *n, int64_t most)
@@ -126,7 +129,8 @@ static int as_given(struct hd_strategy *s, struct hd_plan *p, const char *text, 
 		return HD_ENOMEM;
 	given = numbers(text, n, want);
 	if (given < 0)
-		return s->h->fail(p, HD_EINVAL, "split: '%s' is neither balanced nor a list of numbers of layers", text);
+		return s->h->fail(p, HD_EINVAL, "split: '%s' is neither balanced nor a list of numbers of layers",
+				  text);
 	while ((b = s->h->block_next(p, b)))
 		layers += is_layer(b);
 	for (int64_t i = 0; i < want && i < given; i++)
@@ -136,11 +140,14 @@ static int as_given(struct hd_strategy *s, struct hd_plan *p, const char *text, 
 				  (long long)given, (long long)want);
 	if (total != layers)
 		return s->h->fail(p, HD_EINVAL, "split: %s has %s%lld layers; the model has %lld", text,
-				  total > layers ? "more than " : "", (long long)(total > layers ? layers : total), (long long)layers);
+				  total > layers ? "more than " : "", (long long)(total > layers ? layers : total),
+				  (long long)layers);
 	for (int64_t i = 1; i < want - 1; i++)
 		if (!n[i])
-			return s->h->fail(p, HD_EINVAL, "split: %s has a piece without a layer that is neither the first nor the "
-					  "last", text);
+			return s->h->fail(p, HD_EINVAL,
+					  "split: %s has a piece without a layer that is neither the first nor the "
+					  "last",
+					  text);
 	while ((b = s->h->block_next(p, b))) {
 		while (is_layer(b) && !n[v])
 			v++;
@@ -159,7 +166,8 @@ int pp_rules(struct hd_strategy *s, struct hd_plan *p)
 	for (const struct hd_block *b = NULL; (b = s->h->block_next(p, b));)
 		n++;
 	if (n < want)
-		return s->h->fail(p, HD_EINVAL, "size: %lld blocks (embedding, layers, head) for %lld stages x %lld chunks",
+		return s->h->fail(p, HD_EINVAL,
+				  "size: %lld blocks (embedding, layers, head) for %lld stages x %lld chunks",
 				  (long long)n, (long long)s->pp->n, (long long)s->chunks);
 	return strcmp(split, "balanced") ? as_given(s, p, split, want) : balanced(s, p, n, want);
 }

@@ -10,10 +10,12 @@
 #include <string.h>
 
 static const struct hd_option options[] = {
-	{ "schedule", HD_OPT_CHOICE, 0, "1f1b", "gpipe|1f1b|interleaved|zb|FILE", "order of the units; FILE: lines rank,kind,chunk,micro" },
+	{ "schedule", HD_OPT_CHOICE, 0, "1f1b", "gpipe|1f1b|interleaved|zb|FILE",
+	  "order of the units; FILE: lines rank,kind,chunk,micro" },
 	{ "chunks", HD_OPT_INT, 0, "0", "0..64", "pieces of the model per rank (0: 2 for interleaved, else 1)" },
 	{ "split", HD_OPT_STR, 0, "balanced", NULL, "balanced by cost, or the layers of each piece, comma separated" },
-	{ "scatter_gather", HD_OPT_BOOL, 0, "no", NULL, "activations that other axes replicate cross stages as shards and are gathered there" },
+	{ "scatter_gather", HD_OPT_BOOL, 0, "no", NULL,
+	  "activations that other axes replicate cross stages as shards and are gathered there" },
 };
 
 static int pp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
@@ -33,7 +35,8 @@ static int pp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 	if (!s->chunks)
 		s->chunks = s->order == PP_INTERLEAVED ? 2 : 1;
 	if (s->chunks > 1 && s->order != PP_INTERLEAVED && s->order != PP_FILE)
-		return h->fail(p, HD_EINVAL, "chunks: %lld need schedule = interleaved or a file", (long long)s->chunks);
+		return h->fail(p, HD_EINVAL, "chunks: %lld need schedule = interleaved or a file",
+			       (long long)s->chunks);
 	s->scatter = (int)h->opt_int(p, "scatter_gather");
 	*self = s;
 	return HD_OK;
@@ -46,7 +49,14 @@ static int pp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64
 }
 
 static const struct hd_strategy_ops ops = {
-	.size = sizeof(ops), .options = options, .noptions = sizeof(options) / sizeof(options[0]),
-	.option_size = sizeof(options[0]), .open = pp_open, .mesh = pp_mesh, .rules = pp_rules, .lower = pp_lower, .schedule = pp_schedule,
+	.size = sizeof(ops),
+	.options = options,
+	.noptions = sizeof(options) / sizeof(options[0]),
+	.option_size = sizeof(options[0]),
+	.open = pp_open,
+	.mesh = pp_mesh,
+	.rules = pp_rules,
+	.lower = pp_lower,
+	.schedule = pp_schedule,
 };
 HD_PLUGIN("pp", "0.1", &ops)

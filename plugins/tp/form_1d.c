@@ -46,7 +46,7 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 		s->h->rule(p, "heads", s->axis[i], NULL, 0);
 		s->h->rule(p, "kv_heads", s->axis[i], NULL, !i && s->same_kv ? HD_RULE_KEEP_REPLICATED : 0);
 		s->h->rule(p, "mlp", s->axis[i], NULL, 0);
-		if (s->sequence)		/* last: where nothing else uses the axis */
+		if (s->sequence) /* last: where nothing else uses the axis */
 			s->h->rule(p, "seq", s->axis[i], NULL, 0);
 	}
 	return s->h->status(p);

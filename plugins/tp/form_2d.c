@@ -34,8 +34,8 @@ static int mesh_2d(struct hd_strategy *s, struct hd_plan *p, int64_t size)
 	int64_t q = root(size);
 
 	if (q * q != size)
-		return s->h->fail(p, HD_EDIVIDE, "size: %lld is no square of ranks; the nearest are %lld and %lld", (long long)size,
-				  (long long)(q * q), (long long)((q + 1) * (q + 1)));
+		return s->h->fail(p, HD_EDIVIDE, "size: %lld is no square of ranks; the nearest are %lld and %lld",
+				  (long long)size, (long long)(q * q), (long long)((q + 1) * (q + 1)));
 	return grid(s, p, q);
 }
 
@@ -44,7 +44,8 @@ static int mesh_25d(struct hd_strategy *s, struct hd_plan *p, int64_t size)
 	int64_t q = root(size / s->depth);
 
 	if (q * q * s->depth != size)
-		return s->h->fail(p, HD_EDIVIDE, "size: %lld is not depth = %lld times a square; the nearest are %lld and %lld",
+		return s->h->fail(p, HD_EDIVIDE,
+				  "size: %lld is not depth = %lld times a square; the nearest are %lld and %lld",
 				  (long long)size, (long long)s->depth, (long long)(q * q * s->depth),
 				  (long long)((q + 1) * (q + 1) * s->depth));
 	if (grid(s, p, q) < 0)
@@ -79,7 +80,15 @@ static int homes(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 
-const struct tp_form tp_form_2d = { .name = "2d", .mesh = mesh_2d, .rewrite = tp_summa_rewrite, .rules = rules, .storage = homes,
-	.lower = tp_summa_lower };
-const struct tp_form tp_form_25d = { .name = "2.5d", .mesh = mesh_25d, .rewrite = tp_summa_rewrite, .rules = rules,
-	.storage = homes, .lower = tp_summa_lower };
+const struct tp_form tp_form_2d = { .name = "2d",
+				    .mesh = mesh_2d,
+				    .rewrite = tp_summa_rewrite,
+				    .rules = rules,
+				    .storage = homes,
+				    .lower = tp_summa_lower };
+const struct tp_form tp_form_25d = { .name = "2.5d",
+				     .mesh = mesh_25d,
+				     .rewrite = tp_summa_rewrite,
+				     .rules = rules,
+				     .storage = homes,
+				     .lower = tp_summa_lower };

@@ -11,12 +11,14 @@ int tp_has(const struct hd_tensor *t, const struct hd_dim *d)
 	return 0;
 }
 
-int tp_divides(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *why, const char *section, const char *name)
+int tp_divides(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *why, const char *section,
+	       const char *name)
 {
 	const struct hd_dim *d = s->h->dim(p, name);
 
-	return !d || d->n % n == 0 ? HD_OK : s->h->fail(p, HD_EDIVIDE, "size: %s%lld does not divide %s.%s = %lld", why,
-							(long long)n, section, name, (long long)d->n);
+	return !d || d->n % n == 0 ? HD_OK
+				   : s->h->fail(p, HD_EDIVIDE, "size: %s%lld does not divide %s.%s = %lld", why,
+						(long long)n, section, name, (long long)d->n);
 }
 
 int tp_divides_all(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *why)
@@ -35,8 +37,8 @@ int tp_divides_all(struct hd_strategy *s, struct hd_plan *p, int64_t n, const ch
 static const uint32_t leaves[] = { HD_TENSOR_PARAM, HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD };
 enum { MOVED = 3, ALL = 4 };
 
-static struct hd_tensor *next_of(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *param, struct hd_tensor *prev,
-				 uint32_t what)
+static struct hd_tensor *next_of(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *param,
+				 struct hd_tensor *prev, uint32_t what)
 {
 	do
 		prev = s->g->leaf_next(p, prev, what);

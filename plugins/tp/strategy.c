@@ -30,9 +30,12 @@ static int tp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 			s->form = forms[i];
 	*self = s;
 	if (s->sequence && s->form != &tp_form_1d)
-		return h->fail(p, HD_EINVAL, "sequence_parallel: form = %s shards the residual stream along embed, not along seq", form);
+		return h->fail(p, HD_EINVAL,
+			       "sequence_parallel: form = %s shards the residual stream along embed, not along seq",
+			       form);
 	if (s->depth != 1 && s->form != &tp_form_25d)
-		return h->fail(p, HD_EINVAL, "depth: %lld, and form = %s has none (2.5d has)", (long long)s->depth, form);
+		return h->fail(p, HD_EINVAL, "depth: %lld, and form = %s has none (2.5d has)", (long long)s->depth,
+			       form);
 	return HD_OK;
 }
 
@@ -46,13 +49,29 @@ static int tp_rewrite(struct hd_strategy *s, struct hd_plan *p)
 	return s->form->rewrite ? s->form->rewrite(s, p) : HD_OK;
 }
 
-static int tp_rules(struct hd_strategy *s, struct hd_plan *p) { return s->form->rules(s, p); }
-static int tp_storage(struct hd_strategy *s, struct hd_plan *p) { return s->form->storage ? s->form->storage(s, p) : HD_OK; }
-static int tp_lower(struct hd_strategy *s, struct hd_plan *p) { return s->form->lower ? s->form->lower(s, p) : HD_OK; }
+static int tp_rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	return s->form->rules(s, p);
+}
+static int tp_storage(struct hd_strategy *s, struct hd_plan *p)
+{
+	return s->form->storage ? s->form->storage(s, p) : HD_OK;
+}
+static int tp_lower(struct hd_strategy *s, struct hd_plan *p)
+{
+	return s->form->lower ? s->form->lower(s, p) : HD_OK;
+}
 
 static const struct hd_strategy_ops ops = {
-	.size = sizeof(ops), .options = options, .noptions = sizeof(options) / sizeof(options[0]),
-	.option_size = sizeof(options[0]), .open = tp_open, .mesh = tp_mesh, .rewrite = tp_rewrite, .rules = tp_rules,
-	.storage = tp_storage, .lower = tp_lower,
+	.size = sizeof(ops),
+	.options = options,
+	.noptions = sizeof(options) / sizeof(options[0]),
+	.option_size = sizeof(options[0]),
+	.open = tp_open,
+	.mesh = tp_mesh,
+	.rewrite = tp_rewrite,
+	.rules = tp_rules,
+	.storage = tp_storage,
+	.lower = tp_lower,
 };
 HD_PLUGIN("tp", "0.1", &ops)

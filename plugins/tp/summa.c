@@ -16,10 +16,13 @@
 
 enum { AB, ABT, ATB };
 
-struct mkn { const struct hd_dim *m, *k, *n; };
+struct mkn {
+	const struct hd_dim *m, *k, *n;
+};
 
 /* The first dim of t that `also` has and `not` has not: of several (heads, head_dim) that one is cut. */
-static const struct hd_dim *first(const struct hd_tensor *t, const struct hd_tensor *also, const struct hd_tensor *not)
+static const struct hd_dim *first(const struct hd_tensor *t, const struct hd_tensor *also,
+				  const struct hd_tensor * not )
 {
 	for (uint32_t i = 0; i < t->ndim; i++)
 		if (tp_has(also, t->dims[i]) && !tp_has(not, t->dims[i]))
@@ -33,8 +36,8 @@ static struct mkn roles(const struct hd_tensor *a, const struct hd_tensor *b, co
 }
 
 /* -- ops -------------------------------------------------------------------------------------------------------------------------- */
-static int summa_shape(struct hd_strategy *s, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins, uint32_t nin,
-		       struct hd_shape *outs, uint32_t *nout)
+static int summa_shape(struct hd_strategy *s, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins,
+		       uint32_t nin, struct hd_shape *outs, uint32_t *nout)
 {
 	(void)nin;
 	*nout = 1;
@@ -47,14 +50,14 @@ static struct hd_tensor *summa(struct hd_strategy *s, struct hd_plan *p, const s
 			       struct hd_tensor *y, const struct hd_tensor *like)
 {
 	struct hd_tensor *ins[] = { x, y };
-	int full = like->what == HD_TENSOR_PARAM && x->dtype == HD_DTYPE_BF16;	/* gradients of weights are */
+	int full = like->what == HD_TENSOR_PARAM && x->dtype == HD_DTYPE_BF16; /* gradients of weights are */
 	struct hd_node *n = s->g->node(p, op, ins, 2, "out=%s%s", like->spec, full ? " fp32=1" : "");
 
 	return n ? n->outs[0] : NULL;
 }
 
-static int place(struct hd_strategy *s, const struct hd_node *n, int form, const struct hd_axis *axis, struct hd_place *need,
-		 struct hd_place *out)
+static int place(struct hd_strategy *s, const struct hd_node *n, int form, const struct hd_axis *axis,
+		 struct hd_place *need, struct hd_place *out)
 {
 	struct hd_place *a = form == ABT ? out : &need[0], *b = form == ATB ? out : &need[1];
 	struct hd_place *c = form == AB ? out : &need[form == ATB];
@@ -63,7 +66,7 @@ static int place(struct hd_strategy *s, const struct hd_node *n, int form, const
 	int row = axis == s->axis[TP_ROW];
 
 	if (!row && axis != s->axis[TP_COL])
-		return HD_DEFAULT;		/* other axes: by their rules */
+		return HD_DEFAULT; /* other axes: by their rules */
 	*a = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.m : d.k };
 	*b = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.k : d.n };
 	*c = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.m : d.n };
@@ -74,21 +77,41 @@ static int place(struct hd_strategy *s, const struct hd_node *n, int form, const
 	struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis, \
 		const struct hd_place *have, struct hd_place *need, struct hd_place *out
 
-static int ab_place(PLACE_ARGS) { (void)p; (void)have; return place(s, n, AB, axis, need, out); }
-static int abt_place(PLACE_ARGS) { (void)p; (void)have; return place(s, n, ABT, axis, need, out); }
-static int atb_place(PLACE_ARGS) { (void)p; (void)have; return place(s, n, ATB, axis, need, out); }
+static int ab_place(PLACE_ARGS)
+{
+	(void)p;
+	(void)have;
+	return place(s, n, AB, axis, need, out);
+}
+static int abt_place(PLACE_ARGS)
+{
+	(void)p;
+	(void)have;
+	return place(s, n, ABT, axis, need, out);
+}
+static int atb_place(PLACE_ARGS)
+{
+	(void)p;
+	(void)have;
+	return place(s, n, ATB, axis, need, out);
+}
 
-static int ab_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout, uint64_t want,
-		  struct hd_tensor **din);
+static int ab_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
+		  uint64_t want, struct hd_tensor **din);
 
-#define OP(id, ...) static const struct hd_op id = { .size = sizeof(id), .name = "summa_" #id, .kind = "einsum", .shape = summa_shape, \
-	.place = id##_place, __VA_ARGS__ }
+#define OP(id, ...) \
+	static const struct hd_op id = { .size = sizeof(id), \
+					 .name = "summa_" #id, \
+					 .kind = "einsum", \
+					 .shape = summa_shape, \
+					 .place = id##_place, \
+					 __VA_ARGS__ }
 OP(ab, .vjp = ab_vjp);
 OP(abt, .vjp = NULL);
 OP(atb, .vjp = NULL);
 
-static int ab_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout, uint64_t want,
-		  struct hd_tensor **din)
+static int ab_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
+		  uint64_t want, struct hd_tensor **din)
 {
 	if (want & 1)
 		din[0] = summa(s, p, &abt, dout[0], n->ins[1], n->ins[0]);
@@ -133,11 +156,11 @@ int tp_summa_rewrite(struct hd_strategy *s, struct hd_plan *p)
 }
 
 /* -- one rank's part ------------------------------------------------------------------------------------------------------------- */
-struct summa {			/* one node, while it is lowered */
+struct summa { /* one node, while it is lowered */
 	struct hd_strategy *s;
 	struct hd_plan *p;
 	struct hd_node *n;
-	const struct hd_group *row, *col;	/* the ranks of my row; of my column */
+	const struct hd_group *row, *col; /* the ranks of my row; of my column */
 	int64_t q;
 };
 
@@ -174,7 +197,8 @@ static struct hd_tensor *lower_ab(const struct summa *u)
 }
 
 /* Input `moves` comes to me along `from`; the products are summed along `to`, the one of step t at member t. */
-static struct hd_tensor *lower_sum(const struct summa *u, uint32_t moves, const struct hd_group *from, const struct hd_group *to)
+static struct hd_tensor *lower_sum(const struct summa *u, uint32_t moves, const struct hd_group *from,
+				   const struct hd_group *to)
 {
 	const struct hd_pos mine = { to, 1, 0, 0, 0 };
 	struct hd_tensor **sums = u->s->h->alloc(u->p, (size_t)u->q * sizeof(*sums)), *x = block(u, from, moves, 0);
@@ -211,8 +235,11 @@ static int lower(struct summa *u, int form)
 int tp_summa_lower(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const struct hd_op *const ops[] = { &ab, &abt, &atb };
-	struct summa u = { .s = s, .p = p, .q = s->axis[TP_COL]->n, .row = s->h->group(p, &s->axis[TP_COL], 1, HD_ROLE_CORE),
-		.col = s->h->group(p, &s->axis[TP_ROW], 1, HD_ROLE_CORE) };
+	struct summa u = { .s = s,
+			   .p = p,
+			   .q = s->axis[TP_COL]->n,
+			   .row = s->h->group(p, &s->axis[TP_COL], 1, HD_ROLE_CORE),
+			   .col = s->h->group(p, &s->axis[TP_ROW], 1, HD_ROLE_CORE) };
 
 	for (int form = AB; form <= ATB; form++) {
 		const struct hd_match all = { .size = sizeof(all), .op = ops[form] };

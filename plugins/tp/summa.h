@@ -5,7 +5,7 @@
 #define TP_SUMMA_H
 #include "tp.h"
 
-enum { TP_COL, TP_ROW, TP_DEPTH };	/* axes of forms 2d and 2.5d, innermost first */
+enum { TP_COL, TP_ROW, TP_DEPTH }; /* axes of forms 2d and 2.5d, innermost first */
 
 /* Products of an activation and a parameter become SUMMA's; autodiff makes the other two forms of them. */
 int tp_summa_rewrite(struct hd_strategy *s, struct hd_plan *p);

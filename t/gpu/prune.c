@@ -60,12 +60,12 @@ static void section(size_t at, size_t end, unsigned arch)
 	while (at + 16 <= end) {
 		size_t next;
 
-		if (number(at, 4) != MAGIC) {		/* between containers: alignment */
+		if (number(at, 4) != MAGIC) { /* between containers: alignment */
 			at += 8;
 			continue;
 		}
 		next = at + number(at + 6, 2) + number(at + 8, 8);
-		for (at += number(at + 6, 2); at < next; )
+		for (at += number(at + 6, 2); at < next;)
 			at += entry(at, arch);
 	}
 }
@@ -93,7 +93,9 @@ int main(int argc, char **argv)
 	FILE *f = argc == 3 && !strncmp(argv[2], "sm_", 3) ? fopen(argv[1], "r+b") : NULL;
 
 	if (!f) {
-		fprintf(stderr, argc == 3 ? "prune: %s cannot be changed, or %s is no architecture\n" : "usage: prune FILE sm_NN\n",
+		fprintf(stderr,
+			argc == 3 ? "prune: %s cannot be changed, or %s is no architecture\n"
+				  : "usage: prune FILE sm_NN\n",
 			argv[1], argv[2]);
 		return 2;
 	}
@@ -115,6 +117,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "prune: %s: a write failed\n", argv[1]);
 		return 1;
 	}
-	printf("%s: %zu bytes of code for %s are left, %zu bytes for others are zero\n", argv[1], kept, argv[2], cleared);
+	printf("%s: %zu bytes of code for %s are left, %zu bytes for others are zero\n", argv[1], kept, argv[2],
+	       cleared);
 	return 0;
 }

@@ -21,36 +21,23 @@ static int64_t arena_used, arena_size;
 static struct hd_world world;
 static struct hd_err comm_err;
 
-static const uint32_t dtypes[] = {HD_DTYPE_F32, HD_DTYPE_F64, HD_DTYPE_I32, HD_DTYPE_I64, HD_DTYPE_BF16, HD_DTYPE_F16, HD_DTYPE_U8};
+static const uint32_t dtypes[] = { HD_DTYPE_F32,  HD_DTYPE_F64, HD_DTYPE_I32, HD_DTYPE_I64,
+				   HD_DTYPE_BF16, HD_DTYPE_F16, HD_DTYPE_U8 };
 
-static void set_value(void *p, uint32_t dtype, int64_t i,
-		      int v) /* v: 0 ... 127, exact in all types */
+static void set_value(void *p, uint32_t dtype, int64_t i, int v) /* v: 0 ... 127, exact in all types */
 {
 	float f = (float)v;
 	uint32_t u;
 
 	memcpy(&u, &f, 4);
 	switch (dtype) {
-	case HD_DTYPE_F32:
-		((float *)p)[i] = f;
-		break;
-	case HD_DTYPE_F64:
-		((double *)p)[i] = v;
-		break;
-	case HD_DTYPE_I32:
-		((int32_t *)p)[i] = v;
-		break;
-	case HD_DTYPE_I64:
-		((int64_t *)p)[i] = v;
-		break;
-	case HD_DTYPE_BF16:
-		((uint16_t *)p)[i] = (uint16_t)(u >> 16);
-		break;
-	case HD_DTYPE_F16:
-		((uint16_t *)p)[i] = v ? (uint16_t)((u >> 13) - (112 << 10)) : 0;
-		break;
-	default:
-		((uint8_t *)p)[i] = (uint8_t)v;
+	case HD_DTYPE_F32: ((float *)p)[i] = f; break;
+	case HD_DTYPE_F64: ((double *)p)[i] = v; break;
+	case HD_DTYPE_I32: ((int32_t *)p)[i] = v; break;
+	case HD_DTYPE_I64: ((int64_t *)p)[i] = v; break;
+	case HD_DTYPE_BF16: ((uint16_t *)p)[i] = (uint16_t)(u >> 16); break;
+	case HD_DTYPE_F16: ((uint16_t *)p)[i] = v ? (uint16_t)((u >> 13) - (112 << 10)) : 0; break;
+	default: ((uint8_t *)p)[i] = (uint8_t)v;
 	}
 }
 
@@ -97,28 +84,17 @@ static int wanted(const struct hd_call *c, const int *ranks, int n, int me, int6
 		max = v > max ? v : max;
 	}
 	switch (c->kind) {
-	case HD_COMM_ALL_REDUCE:
-		return sum;
-	case HD_COMM_ALL_MAX:
-		return max;
-	case HD_COMM_REDUCE_SCATTER:
-		return sum;
-	case HD_COMM_REDUCE:
-		return me == c->index ? sum : -1;
-	case HD_COMM_ALL_GATHER:
-		return value_of(ranks[piece], in);
-	case HD_COMM_GATHER:
-		return me == c->index ? value_of(ranks[piece], in) : -1;
-	case HD_COMM_ALL_TO_ALL:
-		return value_of(ranks[piece], me * count + in);
-	case HD_COMM_BROADCAST:
-		return value_of(ranks[c->index], i);
-	case HD_COMM_SCATTER:
-		return value_of(ranks[c->index], me * count + i);
-	case HD_COMM_SHIFT:
-		return value_of(ranks[from], i);
-	default:
-		return -1;
+	case HD_COMM_ALL_REDUCE: return sum;
+	case HD_COMM_ALL_MAX: return max;
+	case HD_COMM_REDUCE_SCATTER: return sum;
+	case HD_COMM_REDUCE: return me == c->index ? sum : -1;
+	case HD_COMM_ALL_GATHER: return value_of(ranks[piece], in);
+	case HD_COMM_GATHER: return me == c->index ? value_of(ranks[piece], in) : -1;
+	case HD_COMM_ALL_TO_ALL: return value_of(ranks[piece], me * count + in);
+	case HD_COMM_BROADCAST: return value_of(ranks[c->index], i);
+	case HD_COMM_SCATTER: return value_of(ranks[c->index], me * count + i);
+	case HD_COMM_SHIFT: return value_of(ranks[from], i);
+	default: return -1;
 	}
 }
 
@@ -133,18 +109,16 @@ static void run_call(struct hd_communicator *m, const struct hd_call *c)
 		WRONG("wait of kind %u gives %d", c->kind, rc);
 }
 
-static void check_kind(struct hd_communicator *m, const int *ranks, uint32_t kind, uint32_t dtype,
-		       int64_t count, int index, int in_place, int where)
+static void check_kind(struct hd_communicator *m, const int *ranks, uint32_t kind, uint32_t dtype, int64_t count,
+		       int index, int in_place, int where)
 {
 	int n = hd_communicator_n(m), me = hd_communicator_me(m), size = HD_BITS(dtype) / 8;
 	int wide_in = kind == HD_COMM_REDUCE_SCATTER || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_SCATTER;
 	int wide_out = kind == HD_COMM_ALL_GATHER || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_GATHER;
 	int64_t nin = wide_in ? n * count : count, nout = wide_out ? n * count : count;
-	struct hd_call c = {.kind = kind,
-			    .dtype = dtype,
-			    .index = index,
-			    .count = count,
-			    .fixed = (uint32_t)(count & 1)};
+	struct hd_call c = {
+		.kind = kind, .dtype = dtype, .index = index, .count = count, .fixed = (uint32_t)(count & 1)
+	};
 	char *in, *out, *want;
 
 	arena_used = (int64_t)world.rank * 192; /* offsets differ between ranks */
@@ -163,21 +137,20 @@ static void check_kind(struct hd_communicator *m, const int *ranks, uint32_t kin
 		if (v >= 0 && memcmp(want, out + i * size, (size_t)size)) {
 			WRONG("rank %d: kind %u dtype %x count %lld index %d in place %d where %d: "
 			      "element %lld is wrong",
-			      world.rank, kind, dtype, (long long)count, index, in_place, where,
-			      (long long)i);
+			      world.rank, kind, dtype, (long long)count, index, in_place, where, (long long)i);
 			break;
 		}
 	}
 	if (!guards_hold(out, nout * size) || (!in_place && !guards_hold(in, nin * size)))
-		WRONG("rank %d: kind %u dtype %x count %lld wrote beyond its buffer", world.rank,
-		      kind, dtype, (long long)count);
+		WRONG("rank %d: kind %u dtype %x count %lld wrote beyond its buffer", world.rank, kind, dtype,
+		      (long long)count);
 	free(want);
 }
 
 /* where: 0 in the arena, 1 outside, 2 only the output outside. */
 static void check_collectives(struct hd_communicator *m, const int *ranks, int where)
 {
-	static const int64_t counts[] = {0, 1, 3, 17, 1000, 1024, 5001, 100003};
+	static const int64_t counts[] = { 0, 1, 3, 17, 1000, 1024, 5001, 100003 };
 	int n = hd_communicator_n(m);
 
 	for (uint32_t kind = HD_COMM_ALL_REDUCE; kind <= HD_COMM_ALL_MAX; kind++)
@@ -189,8 +162,7 @@ static void check_collectives(struct hd_communicator *m, const int *ranks, int w
 
 				if (counts[k] > 10000 && (d + kind) % 3)
 					continue; /* large ones: a third of the types, for time */
-				check_kind(m, ranks, kind, dtypes[d], counts[k], index,
-					   may && turn % 2, where);
+				check_kind(m, ranks, kind, dtypes[d], counts[k], index, may && turn % 2, where);
 			}
 }
 
@@ -199,8 +171,7 @@ static void check_collectives(struct hd_communicator *m, const int *ranks, int w
 static void check_messages(struct hd_communicator *m, int many, int64_t count, int where)
 {
 	int n = hd_communicator_n(m), me = hd_communicator_me(m), peer = me ^ 1;
-	struct hd_request *s = calloc((size_t)many, sizeof(*s)),
-			 *r = calloc((size_t)many, sizeof(*r));
+	struct hd_request *s = calloc((size_t)many, sizeof(*s)), *r = calloc((size_t)many, sizeof(*r));
 	int32_t *in, *out;
 
 	arena_used = (int64_t)world.rank * 192;
@@ -209,26 +180,25 @@ static void check_messages(struct hd_communicator *m, int many, int64_t count, i
 	for (int64_t i = 0; i < many * count; i++)
 		in[i] = (int32_t)(i * 3 + me);
 	for (int k = 0; k < many && peer < n; k++) {
-		struct hd_call c = {.dtype = HD_DTYPE_I32,
-				    .index = peer,
-				    .count = count,
-				    .in = in + k * count,
-				    .out = out + k * count};
+		struct hd_call c = { .dtype = HD_DTYPE_I32,
+				     .index = peer,
+				     .count = count,
+				     .in = in + k * count,
+				     .out = out + k * count };
 
 		c.kind = HD_COMM_RECV;
 		hd_comm_start(m, &c, &r[k]);
 		c.kind = HD_COMM_SEND;
 		hd_comm_start(m, &c, &s[k]);
 	}
-	for (int k = 0; k < many && peer < n;
-	     k++) /* sends first: each rank waits for the other's receive */
+	for (int k = 0; k < many && peer < n; k++) /* sends first: each rank waits for the other's receive */
 		hd_comm_wait(&s[k]);
 	for (int k = many; k-- > 0 && peer < n;)
 		hd_comm_wait(&r[k]);
 	for (int64_t i = 0; i < many * count && peer < n; i++)
 		if (out[i] != (int32_t)(i * 3 + peer)) {
-			WRONG("rank %d: of %d messages of %lld, element %lld is wrong", world.rank,
-			      many, (long long)count, (long long)i);
+			WRONG("rank %d: of %d messages of %lld, element %lld is wrong", world.rank, many,
+			      (long long)count, (long long)i);
 			break;
 		}
 	free(s);
@@ -254,8 +224,10 @@ static void check_rows(struct hd_communicator *m, const int *ranks, int turn, in
 	int n = hd_communicator_n(m), me = hd_communicator_me(m), at = 0, all = n * EXPERTS * SAMPLES;
 	int64_t most = all * MOST * WIDTH;
 	int32_t *mine, *theirs, *in, *out, *back, *want = calloc((size_t)most, 4);
-	struct hd_rows r = {.experts = EXPERTS, .samples = SAMPLES, .bytes = WIDTH * 4};
-	struct hd_call c = {.kind = HD_COMM_ALL_TO_ALL_V, .dtype = HD_DTYPE_I32, .index = 1, .count = most, .rows = &r};
+	struct hd_rows r = { .experts = EXPERTS, .samples = SAMPLES, .bytes = WIDTH * 4 };
+	struct hd_call c = {
+		.kind = HD_COMM_ALL_TO_ALL_V, .dtype = HD_DTYPE_I32, .index = 1, .count = most, .rows = &r
+	};
 
 	arena_used = (int64_t)world.rank * 192;
 	in = place(most * 4, where == 1);
@@ -313,7 +285,7 @@ static void check_group(struct hd_communicator *m, const int *ranks)
 static void check_control(void)
 {
 	char *text, **texts, own[40];
-	struct hd_err e = {0};
+	struct hd_err e = { 0 };
 	int x = world.rank == world.size - 1 ? 77 : 0;
 
 	hd_comm_bcast(&x, sizeof(x), world.size - 1);

@@ -20,7 +20,11 @@
 
 #define PLACES 8192
 
-struct place { const char *what; void *chain[3]; long count; };
+struct place {
+	const char *what;
+	void *chain[3];
+	long count;
+};
 static struct place places[PLACES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread int inside;
@@ -28,7 +32,7 @@ static __thread int inside;
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 
-static const char *from, *to;			/* the program's code */
+static const char *from, *to; /* the program's code */
 
 /* By a range: dladdr in here would take the loader's lock, under which others allocate. */
 static int is_ours(void *address)
@@ -83,10 +87,26 @@ static void note(const char *what, void *caller)
 	inside = 0;
 }
 
-void *malloc(size_t n) { note("malloc", __builtin_return_address(0)); return __libc_malloc(n); }
-void *calloc(size_t n, size_t m) { note("calloc", __builtin_return_address(0)); return __libc_calloc(n, m); }
-void *realloc(void *p, size_t n) { note("realloc", __builtin_return_address(0)); return __libc_realloc(p, n); }
-void *aligned_alloc(size_t a, size_t n) { note("aligned_alloc", __builtin_return_address(0)); return __libc_memalign(a, n); }
+void *malloc(size_t n)
+{
+	note("malloc", __builtin_return_address(0));
+	return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t m)
+{
+	note("calloc", __builtin_return_address(0));
+	return __libc_calloc(n, m);
+}
+void *realloc(void *p, size_t n)
+{
+	note("realloc", __builtin_return_address(0));
+	return __libc_realloc(p, n);
+}
+void *aligned_alloc(size_t a, size_t n)
+{
+	note("aligned_alloc", __builtin_return_address(0));
+	return __libc_memalign(a, n);
+}
 
 int posix_memalign(void **p, size_t a, size_t n)
 {
@@ -137,4 +157,4 @@ static __attribute__((destructor)) void end(void)
 		fclose(f);
 }
 #endif
-typedef int hd_count_alloc_is_a_shared_object;	/* not in the library of the tests */
+typedef int hd_count_alloc_is_a_shared_object; /* not in the library of the tests */

@@ -21,9 +21,9 @@ const char *gt_why(void)
 struct hd_conf *gt_conf(const char *text)
 {
 	struct hd_conf *c = NULL;
-	const char *const names[] = {"model", "data", "train", "checkpoint", "log"};
-	const struct hd_key_table *const tables[] = {&hd_model_keys, NULL, &hd_train_keys,
-						     &hd_checkpoint_keys, &hd_log_keys};
+	const char *const names[] = { "model", "data", "train", "checkpoint", "log" };
+	const struct hd_key_table *const tables[] = { &hd_model_keys, NULL, &hd_train_keys, &hd_checkpoint_keys,
+						      &hd_log_keys };
 
 	memset(&why, 0, sizeof(why));
 	if (hd_conf_parse("test.ini", text, NULL, 0, &c, &why) < 0)
@@ -58,7 +58,7 @@ struct hd_plan *gt_plan(int64_t micros)
 
 struct hd_plan *gt_plan_of(const char *ini, int64_t ranks, uint32_t real)
 {
-	struct hd_plan_options o = {.ranks = ranks, .train = 1, .master_dtype = real};
+	struct hd_plan_options o = { .ranks = ranks, .train = 1, .master_dtype = real };
 	struct hd_conf *c = gt_conf(ini);
 	struct hd_plan *p = NULL;
 
@@ -73,7 +73,7 @@ struct axis *gt_axis(struct hd_plan *p, const char *name, int64_t n)
 {
 	struct axis *a = hd_plan_alloc(p, sizeof(*a));
 
-	a->v = (struct hd_axis){sizeof(a->v), name, n, 0, 0};
+	a->v = (struct hd_axis){ sizeof(a->v), name, n, 0, 0 };
 	a->inst = -1;
 	a->id = p->naxes;
 	a->stride = p->ranks;
@@ -94,7 +94,7 @@ struct tensor *gt_param(struct hd_plan *p, const char *name, const char *spec)
 /* Weights that differ, so that no error of a gradient cancels; they are a parameter too. */
 struct tensor *gt_loss(struct hd_plan *p, struct tensor *y)
 {
-	struct tensor *ins[2] = {y, NULL};
+	struct tensor *ins[2] = { y, NULL };
 
 	if (!y)
 		return NULL;
@@ -126,7 +126,7 @@ static void init_leaves(struct gt_run *r, int rank)
 	for (size_t i = 0; i < r->plan->ntensors; i++) {
 		const struct tensor *t = r->plan->tensors[i];
 		uint64_t key = hd_key(7, t->v.name, 0);
-		int64_t at[HD_MAX_DIMS] = {0}, n = hd_local_count(t);
+		int64_t at[HD_MAX_DIMS] = { 0 }, n = hd_local_count(t);
 		double *w;
 
 		if (t->v.node || t->v.what != HD_TENSOR_PARAM || !hd_tensor_here(g, t))
@@ -141,25 +141,21 @@ static void init_leaves(struct gt_run *r, int rank)
 				global = global * t->dims[d]->n + at[d];
 				inside &= at[d] < t->dims[d]->n;
 			}
-			w[k] = inside ? (t->v.ndim == 1) +
-						0.4 * hd_random_normal(key, (uint64_t)global)
-				      : 0;
+			w[k] = inside ? (t->v.ndim == 1) + 0.4 * hd_random_normal(key, (uint64_t)global) : 0;
 		}
 	}
 }
 
 static int open_rank(struct gt_run *r, int rank, struct hd_communicator **members)
 {
-	struct hd_program_options o = {
-		.rank = rank, .device = hd_device_ref(), .keep_gradients = 1};
-	struct hd_bind b = {.device = hd_device_ref(), .members = members};
+	struct hd_program_options o = { .rank = rank, .device = hd_device_ref(), .keep_gradients = 1 };
+	struct hd_bind b = { .device = hd_device_ref(), .members = members };
 	struct hd_program *g;
 
 	HD_TRY(hd_program_build(r->plan, &o, &r->g[rank], &why));
 	g = r->g[rank];
 	r->persistent = g->memory.persistent;
-	r->mem[rank] = aligned_alloc(
-		4096, (size_t)(g->memory.persistent + g->memory.transient + 8191) / 4096 * 4096);
+	r->mem[rank] = aligned_alloc(4096, (size_t)(g->memory.persistent + g->memory.transient + 8191) / 4096 * 4096);
 	b.persistent = r->mem[rank];
 	b.transient = r->mem[rank] + g->memory.persistent;
 	HD_TRY(hd_program_bind(g, &b, &why));
@@ -167,8 +163,7 @@ static int open_rank(struct gt_run *r, int rank, struct hd_communicator **member
 	return HD_OK;
 }
 
-struct gt_run *gt_open(struct hd_plan *p,
-		       struct hd_communicator **(*members)(struct hd_plan *p, int64_t rank))
+struct gt_run *gt_open(struct hd_plan *p, struct hd_communicator **(*members)(struct hd_plan *p, int64_t rank))
 {
 	struct gt_run *r = hd_alloc(sizeof(*r));
 	int rc = p->err->code;
@@ -179,7 +174,7 @@ struct gt_run *gt_open(struct hd_plan *p,
 	r->plan = p;
 	r->n = (int)p->ranks;
 	r->vocab = hd_dim_get(p, "vocab", 0) ? hd_dim_get(p, "vocab", 0)->n : 5;
-	r->run = (struct hd_run){.seed = 5, .step = 1, .train = 1, .loss_scale = 1};
+	r->run = (struct hd_run){ .seed = 5, .step = 1, .train = 1, .loss_scale = 1 };
 	for (int k = 0; k < r->n && !rc; k++)
 		rc = open_rank(r, k, members ? members(p, k) : NULL);
 	if (rc < 0) {
@@ -205,13 +200,11 @@ void gt_close(struct gt_run *r)
 void gt_poison(struct gt_run *r)
 {
 	for (int k = 0; k < r->n; k++)
-		memset(r->mem[k] + r->g[k]->memory.persistent, 0xff,
-		       (size_t)r->g[k]->memory.transient);
+		memset(r->mem[k] + r->g[k]->memory.persistent, 0xff, (size_t)r->g[k]->memory.transient);
 }
 
 /* A sample's ids depend on its number in the step alone; targets are shifted by one. */
-int gt_fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro,
-	    int32_t *out)
+int gt_fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
 	const struct gt_run *r = ctx;
 	int64_t s0 = micro * g->plan->batch + hd_offset(g->plan, t, 0, g->rank);
@@ -220,8 +213,7 @@ int gt_fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64
 	for (int64_t i = 0; i < t->local[0]; i++)
 		for (int64_t k = 0; k < t->local[1]; k++)
 			out[i * t->local[1] + k] =
-				(int32_t)(hd_hash64((uint64_t)((s0 + i) * 1000 + q0 + k)) %
-					  (uint64_t)r->vocab);
+				(int32_t)(hd_hash64((uint64_t)((s0 + i) * 1000 + q0 + k)) % (uint64_t)r->vocab);
 	return HD_OK;
 }
 
@@ -264,9 +256,8 @@ double gt_differences(struct gt_run *r, int entries, const char **where)
 
 	*where = "";
 	for (size_t i = 0; i < r->plan->ntensors && worst == worst; i++) {
-		struct tensor *t = r->plan->tensors[i], *gt = t->v.node || t->v.what != HD_TENSOR_PARAM
-								      ? NULL
-								      : gt_gradient_of(r->plan, t);
+		struct tensor *t = r->plan->tensors[i],
+			      *gt = t->v.node || t->v.what != HD_TENSOR_PARAM ? NULL : gt_gradient_of(r->plan, t);
 		int64_t n = hd_local_count(t), step = n > entries ? n / entries : 1;
 		double *w, *g, scale = 1 + fabs(loss);
 

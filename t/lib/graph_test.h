@@ -32,27 +32,23 @@ struct gt_run {
 
 struct hd_conf *gt_conf(const char *text); /* NULL: gt_why */
 struct hd_plan *gt_plan(int64_t micros);
-struct hd_plan *gt_plan_of(const char *ini, int64_t ranks,
-			   uint32_t real); /* hd_plan_create; NULL: gt_why */
+struct hd_plan *gt_plan_of(const char *ini, int64_t ranks, uint32_t real); /* hd_plan_create; NULL: gt_why */
 const char *gt_why(void);
 
 struct axis *gt_axis(struct hd_plan *p, const char *name, int64_t n);
 struct tensor *gt_param(struct hd_plan *p, const char *name, const char *spec);
 struct tensor *gt_loss(struct hd_plan *p, struct tensor *y);
 int gt_build(struct hd_plan *p, struct tensor *nll); /* autodiff, place, lower, fuse, overlap, schedule */
-int gt_lower(struct hd_plan *p); /* lower, fuse, overlap, schedule: of nodes placed by hand */
+int gt_lower(struct hd_plan *p);                     /* lower, fuse, overlap, schedule: of nodes placed by hand */
 
 /* Programs of all ranks, bound; parameters initialised by name and global index (not zero, not one).  NULL: gt_why. */
-struct gt_run *gt_open(struct hd_plan *p,
-		       struct hd_communicator **(*members)(struct hd_plan *p, int64_t rank));
+struct gt_run *gt_open(struct hd_plan *p, struct hd_communicator **(*members)(struct hd_plan *p, int64_t rank));
 void gt_close(struct gt_run *r);
-void gt_poison(struct gt_run *r); /* all transient memory becomes NaN */
+void gt_poison(struct gt_run *r);    /* all transient memory becomes NaN */
 double gt_compute(struct gt_run *r); /* of one rank; the loss */
-int gt_fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro,
-	    int32_t *out);
+int gt_fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out);
 double *gt_address(struct gt_run *r, const struct tensor *t, int rank);
-struct tensor *gt_gradient_of(const struct hd_plan *p,
-			      const struct tensor *param); /* that the update reads */
+struct tensor *gt_gradient_of(const struct hd_plan *p, const struct tensor *param); /* that the update reads */
 struct tensor *gt_param_named(const struct hd_plan *p, const char *name);
 
 /* Analytic against central differences.  -> worst |difference| over its tolerance (1: the limit), of at most `entries`

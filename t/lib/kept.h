@@ -21,8 +21,8 @@
 #define SUMS 20
 #define LAYERS 3
 #define TERMS 257
-#define TOKENS (6 * 13)		/* of a step, in all INI files of t/data */
-#define LONGEST 16		/* steps */
+#define TOKENS (6 * 13) /* of a step, in all INI files of t/data */
+#define LONGEST 16      /* steps */
 #define RATE_ROUNDING 0x1p-48
 
 static char tmp[] = "/tmp/heddle-test.XXXXXX";
@@ -85,7 +85,8 @@ static int kept_run(const char *ini, int ranks, const char *sections, const char
 	f = fopen("new.ini", "a");
 	fprintf(f, "\n%s", sections);
 	fclose(f);
-	rc = mpi_run(ranks, 120, "%s/heddle train new.ini --set checkpoint.dir=new --set log.metrics=new.jsonl %s >new.out",
+	rc = mpi_run(ranks, 120,
+		     "%s/heddle train new.ini --set checkpoint.dir=new --set log.metrics=new.jsonl %s >new.out",
 		     HD_TEST_BUILD, sets);
 	if (rc)
 		show("new.out");
@@ -154,9 +155,9 @@ static double over(double a, double b, double bound)
 /* Checks of the numbers of a run against kept ones: each prints how many times its bound the worst step is off. */
 static void kept_numbers(const char *name, const struct curve *want)
 {
-	struct curve got = {0};
-	double R = rounding(), worst[5] = {0};
-	static const char *const what[] = {"loss", "gradient norm", "learning rate", "aux_loss", "dropped"};
+	struct curve got = { 0 };
+	double R = rounding(), worst[5] = { 0 };
+	static const char *const what[] = { "loss", "gradient norm", "learning rate", "aux_loss", "dropped" };
 
 	read_curve("new.jsonl", &got);
 	is_int(got.n, want->n, "as many steps");
@@ -217,7 +218,7 @@ static double tensor_off(const char *name, struct hd_tensorfile *want, struct hd
 static struct hd_tensorfile *open_tensors(const char *path)
 {
 	struct hd_tensorfile *f = NULL;
-	struct hd_err err = {0};
+	struct hd_err err = { 0 };
 
 	if (hd_tensorfile_read(path, &f, &err) < 0)
 		note("%s", err.text);

@@ -16,8 +16,7 @@ static TAP_UNUSED double *kt_ref(const struct kt_buf *b)
 }
 
 /* The loss sum(y * dy) of the forward kernel, in double. */
-static TAP_UNUSED double kt_loss(struct kt *forward, const struct kt_buf *y,
-				 const struct kt_buf *dy)
+static TAP_UNUSED double kt_loss(struct kt *forward, const struct kt_buf *y, const struct kt_buf *dy)
 {
 	double loss = 0;
 
@@ -31,9 +30,8 @@ static TAP_UNUSED double kt_loss(struct kt *forward, const struct kt_buf *y,
 /* Central differences are off by h^2/6 of the third derivative and by the rounding of the loss
  * over h: with h = 1e-4 and values around 1 both stay under 1e-7 of the largest element; 1e-6
  * also leaves room for third derivatives of 100. */
-static TAP_UNUSED int kt_gradient(struct kt *forward, struct kt_buf *x, const struct kt_buf *y,
-				  const struct kt_buf *dy, const struct kt_buf *dx,
-				  const char *name)
+static TAP_UNUSED int kt_gradient(struct kt *forward, struct kt_buf *x, const struct kt_buf *y, const struct kt_buf *dy,
+				  const struct kt_buf *dx, const char *name)
 {
 	double h = 1e-4, worst = 0, largest = 1e-3, *v = kt_ref(x);
 
@@ -90,7 +88,7 @@ static TAP_UNUSED int kt_threads(struct kt *t, const char *name)
 }
 
 #ifdef KT_CUDA
-#define KT_DEVICE "cuda"	/* as messages call it */
+#define KT_DEVICE "cuda" /* as messages call it */
 #else
 #define KT_DEVICE "cpu"
 #endif

@@ -12,7 +12,7 @@
 #define GUARD 128
 #define CANARY 0xa5
 
-#define LONG_RUN 60000		/* switches of fibers in a run that is long: fewer seeds, so that a test ends soon */
+#define LONG_RUN 60000 /* switches of fibers in a run that is long: fewer seeds, so that a test ends soon */
 #define LONG_SEEDS 3
 
 const struct hd_device_ops *kt_device;
@@ -230,8 +230,7 @@ void kt_reals(struct kt_buf *b, double low, double high)
 void kt_set(struct kt_buf *b, int64_t i, double value)
 {
 	put(b->mem[KT_CPU], b->view[KT_CPU].dtype, i, value);
-	put(b->mem[KT_REF], b->view[KT_REF].dtype, i,
-	    take(b->mem[KT_CPU], b->view[KT_CPU].dtype, i));
+	put(b->mem[KT_REF], b->view[KT_REF].dtype, i, take(b->mem[KT_CPU], b->view[KT_CPU].dtype, i));
 }
 
 double kt_get(const struct kt_buf *b, int which, int64_t i)
@@ -244,11 +243,9 @@ double kt_get(const struct kt_buf *b, int which, int64_t i)
 int kt_prepare(struct kt *t, int w)
 {
 	struct hd_view in[HD_MAX_INS], out[HD_MAX_OUTS];
-	struct hd_kernel_desc d = {.attr = t->attr,
-				   .nin = (uint32_t)t->nin,
-				   .nout = (uint32_t)t->nout,
-				   .in = in,
-				   .out = out};
+	struct hd_kernel_desc d = {
+		.attr = t->attr, .nin = (uint32_t)t->nin, .nout = (uint32_t)t->nout, .in = in, .out = out
+	};
 	int rc;
 
 	for (int i = 0; i < t->nin; i++)
@@ -265,9 +262,15 @@ int kt_prepare(struct kt *t, int w)
 	return rc;
 }
 
-static size_t whole_bytes(const struct kt_buf *b) { return b->bytes[KT_CPU] + 3 * GUARD; }
+static size_t whole_bytes(const struct kt_buf *b)
+{
+	return b->bytes[KT_CPU] + 3 * GUARD;
+}
 
-static struct kt_buf *operand(struct kt *t, int i) { return i < t->nin ? t->in[i] : t->out[i - t->nin]; }
+static struct kt_buf *operand(struct kt *t, int i)
+{
+	return i < t->nin ? t->in[i] : t->out[i - t->nin];
+}
 
 /* Operands in the device's memory, and what it leaves in them. */
 struct away {
@@ -350,7 +353,8 @@ static int other_orders(struct kt *t, struct away *a, int seeds)
 		rc = run_there(t, a);
 		for (int i = 0; i < n && rc >= 0; i++)
 			if (memcmp(first[i], a->back[i], whole_bytes(operand(t, i))))
-				rc = hd_err_set(&t->err, HD_EIO, "operand %d has other bits with seed %d than with seed 0", i, s);
+				rc = hd_err_set(&t->err, HD_EIO,
+						"operand %d has other bits with seed %d than with seed 0", i, s);
 	}
 	for (int i = 0; i < n; i++)
 		free(first[i]);
@@ -422,10 +426,8 @@ static const char *intact(struct kt *t, int w)
 		int k = i < t->nin ? i : i - t->nin;
 
 		if (!canaries(b, w))
-			snprintf(t->why, sizeof(t->why), "%s wrote outside %s %d", device[w], what,
-				 k);
-		else if (i < t->nin && !replaced(t, b) &&
-			 memcmp(b->mem[w], b->before[w], b->bytes[w]))
+			snprintf(t->why, sizeof(t->why), "%s wrote outside %s %d", device[w], what, k);
+		else if (i < t->nin && !replaced(t, b) && memcmp(b->mem[w], b->before[w], b->bytes[w]))
 			snprintf(t->why, sizeof(t->why), "%s changed %s %d", device[w], what, k);
 		else
 			continue;
@@ -447,8 +449,7 @@ static const char *differs(struct kt *t, int k, double tol)
 
 		if (got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= tol * scale)
 			continue;
-		snprintf(t->why, sizeof(t->why),
-			 "output %d[%lld]: %s %.9g, ref %.9g, largest %.3g, tol %.3g", k,
+		snprintf(t->why, sizeof(t->why), "output %d[%lld]: %s %.9g, ref %.9g, largest %.3g, tol %.3g", k,
 			 (long long)i, kt_device ? kt_device->name : "cpu", got, want, scale, tol);
 		return t->why;
 	}
@@ -457,7 +458,10 @@ static const char *differs(struct kt *t, int k, double tol)
 
 int kt_enough(const struct kt *t)
 {
-	static struct { const char *kernel; int checks; } seen[64];
+	static struct {
+		const char *kernel;
+		int checks;
+	} seen[64];
 	const char *few = getenv("HD_TEST_FEW");
 	size_t i = 0;
 

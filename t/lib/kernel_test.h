@@ -27,12 +27,12 @@ enum { KT_CPU, KT_REF };
 
 struct kt_buf {
 	struct kt *test;
-	struct hd_view view[2];		/* as cpu and as ref see it */
+	struct hd_view view[2]; /* as cpu and as ref see it */
 	int64_t count;
-	void *mem[2], *base[2];		/* base: the allocation, with canaries before and behind */
+	void *mem[2], *base[2]; /* base: the allocation, with canaries before and behind */
 	size_t bytes[2];
-	void *before[2];		/* inputs: a copy, taken at the run */
-	struct kt_buf *inplace;		/* outputs: the input whose memory this is */
+	void *before[2];        /* inputs: a copy, taken at the run */
+	struct kt_buf *inplace; /* outputs: the input whose memory this is */
 };
 
 struct kt {
@@ -65,13 +65,17 @@ extern uint64_t (*kt_effort)(void);
 /* A kernel of the cuda device: of the module HD_TEST_MODULE, else of the simulation, which runs anywhere.  Where neither
  * is there the whole test is skipped. */
 const struct hd_kernel *kt_cuda(const char *name);
-#define KT_NEW(name, attr) __extension__ ({ \
-	extern const struct hd_kernel hd_ref_##name; \
-	kt_new(kt_cuda(#name), &hd_ref_##name, attr); })
+#define KT_NEW(name, attr) \
+	__extension__({ \
+		extern const struct hd_kernel hd_ref_##name; \
+		kt_new(kt_cuda(#name), &hd_ref_##name, attr); \
+	})
 #else
-#define KT_NEW(name, attr) __extension__ ({ \
-	extern const struct hd_kernel hd_cpu_##name, hd_ref_##name; \
-	kt_new(&hd_cpu_##name, &hd_ref_##name, attr); })
+#define KT_NEW(name, attr) \
+	__extension__({ \
+		extern const struct hd_kernel hd_cpu_##name, hd_ref_##name; \
+		kt_new(&hd_cpu_##name, &hd_ref_##name, attr); \
+	})
 #endif
 
 struct kt *kt_new(const struct hd_kernel *cpu, const struct hd_kernel *ref, const char *attr);
@@ -100,7 +104,8 @@ double kt_tol(uint32_t dtype, int64_t terms);
  * accesses alone: what a test reads itself of a check that was not made is wrong. */
 int kt_enough(const struct kt *t);
 
-#define KT_CHECK(t, tol, ...) do { \
+#define KT_CHECK(t, tol, ...) \
+	do { \
 		const char *why_; \
 		char name_[200]; \
 		if (kt_enough(t)) { \

@@ -92,10 +92,8 @@ static int run_ini(const char *name, int ranks, struct result *r)
 	snprintf(ini, sizeof(ini), "%s/%s.ini", tmp, name);
 	snprintf(out, sizeof(out), "%s/%s.out", tmp, name);
 	snprintf(metrics, sizeof(metrics), "%s/%s.jsonl", tmp, name);
-	snprintf(r->path, sizeof(r->path), "%s/%s/step-%08d/heddle/gradients.safetensors", tmp,
-		 name, STEPS);
-	rc = mpi_run(ranks, 240,
-		     "%s/heddle train %s --set checkpoint.dir=%s/%s --set log.metrics=%s >%s",
+	snprintf(r->path, sizeof(r->path), "%s/%s/step-%08d/heddle/gradients.safetensors", tmp, name, STEPS);
+	rc = mpi_run(ranks, 240, "%s/heddle train %s --set checkpoint.dir=%s/%s --set log.metrics=%s >%s",
 		     HD_TEST_BUILD, ini, tmp, name, metrics, out);
 	read_losses(metrics, r);
 	read_hash(out, r);
@@ -111,11 +109,10 @@ static int run_ini(const char *name, int ranks, struct result *r)
 static double compare(const struct result *a, const struct result *b, char *where, size_t size)
 {
 	struct hd_tensorfile *f = NULL, *g = NULL;
-	struct hd_err err = {0};
+	struct hd_err err = { 0 };
 	double worst = 0, floor;
 
-	if (hd_tensorfile_read(a->path, &f, &err) < 0 ||
-	    hd_tensorfile_read(b->path, &g, &err) < 0) {
+	if (hd_tensorfile_read(a->path, &f, &err) < 0 || hd_tensorfile_read(b->path, &g, &err) < 0) {
 		snprintf(where, size, "%.250s", err.text);
 		hd_tensorfile_close(f);
 		return NAN;
@@ -164,8 +161,7 @@ static double worst_loss(const struct result *a, const struct result *b)
 
 static void write_text(void)
 {
-	static const char *const words[] = {"light ", "waters ",   "under ", "heaven\n",
-					    "were ",  "gathered ", "unto "};
+	static const char *const words[] = { "light ", "waters ", "under ", "heaven\n", "were ", "gathered ", "unto " };
 	char path[200];
 	unsigned x = 1;
 	FILE *f;

@@ -83,32 +83,35 @@ static int opened(int fd, int flags)
 	return fd;
 }
 
-static mode_t mode_of(int flags, va_list v) { return flags & (O_CREAT | O_TMPFILE) ? (mode_t)va_arg(v, int) : 0; }
-
-#define OPEN(name)								\
-int name(const char *path, int flags, ...)					\
-{										\
-	va_list v;								\
-	mode_t mode;								\
-										\
-	va_start(v, flags);							\
-	mode = mode_of(flags, v);						\
-	va_end(v);								\
-	return opened(REAL(name)(path, flags, mode), flags);			\
+static mode_t mode_of(int flags, va_list v)
+{
+	return flags & (O_CREAT | O_TMPFILE) ? (mode_t)va_arg(v, int) : 0;
 }
+
+#define OPEN(name) \
+	int name(const char *path, int flags, ...) \
+	{ \
+		va_list v; \
+		mode_t mode; \
+\
+		va_start(v, flags); \
+		mode = mode_of(flags, v); \
+		va_end(v); \
+		return opened(REAL(name)(path, flags, mode), flags); \
+	}
 OPEN(open)
 OPEN(open64)
 
 /* A call that changes the file behind fd: logged when it is done. */
-#define CHANGES(type, name, args, given)					\
-type name args									\
-{										\
-	char path[PATH_MAX];							\
-	type done = REAL(name) given;						\
-										\
-	line("write", path_of(fd, path), NULL);					\
-	return done;								\
-}
+#define CHANGES(type, name, args, given) \
+	type name args \
+	{ \
+		char path[PATH_MAX]; \
+		type done = REAL(name) given; \
+\
+		line("write", path_of(fd, path), NULL); \
+		return done; \
+	}
 CHANGES(ssize_t, write, (int fd, const void *p, size_t n), (fd, p, n))
 CHANGES(ssize_t, pwrite, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at))
 CHANGES(ssize_t, pwrite64, (int fd, const void *p, size_t n, off64_t at), (fd, p, n, at))
@@ -117,14 +120,14 @@ CHANGES(int, ftruncate64, (int fd, off64_t n), (fd, n))
 CHANGES(int, fallocate, (int fd, int mode, off_t at, off_t n), (fd, mode, at, n))
 CHANGES(int, fallocate64, (int fd, int mode, off64_t at, off64_t n), (fd, mode, at, n))
 
-#define SYNC(name)								\
-int name(int fd)								\
-{										\
-	char path[PATH_MAX];							\
-										\
-	line("sync", path_of(fd, path), NULL);					\
-	return fails("sync", path) ? -1 : REAL(name)(fd);			\
-}
+#define SYNC(name) \
+	int name(int fd) \
+	{ \
+		char path[PATH_MAX]; \
+\
+		line("sync", path_of(fd, path), NULL); \
+		return fails("sync", path) ? -1 : REAL(name)(fd); \
+	}
 SYNC(fsync)
 SYNC(fdatasync)
 
@@ -149,13 +152,13 @@ int mkdir(const char *path, mode_t mode)
 	return rc;
 }
 
-#define REMOVES(name)								\
-int name(const char *path)							\
-{										\
-	line("remove", path, NULL);						\
-	return REAL(name)(path);						\
-}
+#define REMOVES(name) \
+	int name(const char *path) \
+	{ \
+		line("remove", path, NULL); \
+		return REAL(name)(path); \
+	}
 REMOVES(unlink)
 REMOVES(rmdir)
 #endif
-typedef int hd_log_files_is_a_shared_object;	/* not in the library of the tests */
+typedef int hd_log_files_is_a_shared_object; /* not in the library of the tests */

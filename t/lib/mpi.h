@@ -53,7 +53,7 @@ static __attribute__((format(printf, 3, 4), unused)) int mpi_run(int n, int seco
 	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
-	setenv("OMPI_MCA_mpi_yield_when_idle", "1", 1);		/* more ranks than cores: give way */
+	setenv("OMPI_MCA_mpi_yield_when_idle", "1", 1); /* more ranks than cores: give way */
 	if (!getenv("OMP_NUM_THREADS"))
 		setenv("OMP_NUM_THREADS", "1", 1);
 	fflush(stdout);

@@ -14,7 +14,8 @@
 static struct gt_run *one; /* of one rank, for the model at hand */
 
 /* The part of a gradient that a rank has, against the whole one: -> the worst difference; *squares: their sum. */
-static double compare_part(struct gt_run *r, const struct tensor *g, const struct tensor *whole, int rank, double *squares)
+static double compare_part(struct gt_run *r, const struct tensor *g, const struct tensor *whole, int rank,
+			   double *squares)
 {
 	double *w = gt_address(one, whole, 0), *x = gt_address(r, g, rank), worst = 0;
 	int64_t n = hd_local_count(g), off[HD_MAX_DIMS];
@@ -100,10 +101,10 @@ static void like_one_rank(struct gt_run *r, const char *name, const char *what)
 	double loss = why ? NAN : worst_value(r, r->plan->loss, one->plan->loss);
 	double norm = why ? NAN : worst_value(r, r->plan->norm, one->plan->norm);
 
-	if (!ok(off < 1e-12 && loss < 1e-12 && norm < 1e-12,
-		"%s: loss, norm and gradients of one rank, %s", name, what))
-		note("%s: gradients differ by %g (%s), loss by %g, norm by %g",
-		     why ? why : "it ran", off, where, loss, norm);
+	if (!ok(off < 1e-12 && loss < 1e-12 && norm < 1e-12, "%s: loss, norm and gradients of one rank, %s", name,
+		what))
+		note("%s: gradients differ by %g (%s), loss by %g, norm by %g", why ? why : "it ran", off, where, loss,
+		     norm);
 }
 
 #endif

@@ -37,7 +37,8 @@ struct sim_round { /* calls that belong together: of one group, by number (p2p: 
 	struct sim_call by[GT_RANKS];
 };
 
-int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int many, int n, int j, int64_t expert, int64_t *at);
+int64_t hd_rows_segment(const struct hd_rows *r, const int32_t *numbers, int many, int n, int j, int64_t expert,
+			int64_t *at);
 
 static struct sim {
 	struct sim_round *rounds[4096]; /* by hash */
@@ -46,10 +47,10 @@ static struct sim {
 	struct gt_run *run;
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
-	int update; /* the second half of a step */
+	int update;     /* the second half of a step */
 	int turn, idle; /* whose turn it is; how often it was handed on since something happened */
 	char finished[GT_RANKS], why[600];
-} sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
+} sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER };
 static __thread int sim_me;
 
 static struct hd_communicator **sim_members(struct hd_plan *p, int64_t rank)
@@ -61,8 +62,7 @@ static struct hd_communicator **sim_members(struct hd_plan *p, int64_t rank)
 
 		m->group = (int)i;
 		m->me = (int)hd_member_index(p, p->groups[i], rank);
-		for (int64_t k = 0; k < p->ranks;
-		     k++) { /* those that differ on the group's axes alone */
+		for (int64_t k = 0; k < p->ranks; k++) { /* those that differ on the group's axes alone */
 			int same = 1;
 
 			for (int a = 0; a < p->naxes; a++) {
@@ -70,8 +70,7 @@ static struct hd_communicator **sim_members(struct hd_plan *p, int64_t rank)
 
 				for (uint32_t x = 0; x < p->groups[i]->n; x++)
 					in |= p->groups[i]->axes[x] == p->axes[a];
-				same &= in || hd_plan_coord(p, k, p->axes[a]) ==
-						      hd_plan_coord(p, rank, p->axes[a]);
+				same &= in || hd_plan_coord(p, k, p->axes[a]) == hd_plan_coord(p, rank, p->axes[a]);
 			}
 			if (same)
 				m->ranks[hd_member_index(p, p->groups[i], k)] = (int)k, m->n++;
@@ -99,14 +98,14 @@ static void sim_forget(void)
 
 static struct sim_round *sim_round(const struct hd_communicator *m, int from, int to, int64_t number)
 {
-	size_t h = ((size_t)(m->group * 64 + m->leader) * 1000003u +
-		    (size_t)((from + 1) * 64 + to + 1) * 10007u + (size_t)number) %
+	size_t h = ((size_t)(m->group * 64 + m->leader) * 1000003u + (size_t)((from + 1) * 64 + to + 1) * 10007u +
+		    (size_t)number) %
 		   HD_LEN(sim.rounds);
 	struct sim_round *r;
 
 	for (r = sim.rounds[h]; r; r = r->next)
-		if (r->group == m->group && r->leader == m->leader && r->from == from &&
-		    r->to == to && r->number == number)
+		if (r->group == m->group && r->leader == m->leader && r->from == from && r->to == to &&
+		    r->number == number)
 			return r;
 	r = calloc(1, sizeof(*r));
 	r->group = m->group, r->leader = m->leader, r->from = from, r->to = to, r->number = number;
@@ -180,16 +179,16 @@ int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_
 	int p2p = c->kind == HD_COMM_SEND || c->kind == HD_COMM_RECV, sends = c->kind == HD_COMM_SEND;
 	int pair = 2 * c->index + (int)c->lane;
 	int64_t number = !p2p ? m->calls++ : 2 * (sends ? m->sent[pair]++ : m->received[pair]++) + c->lane;
-	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1,
-					p2p ? (sends ? c->index : m->me) : -1, number);
+	struct sim_round *r =
+		sim_round(m, p2p ? (sends ? m->me : c->index) : -1, p2p ? (sends ? c->index : m->me) : -1, number);
 	size_t bytes = sim_bytes(c, sim_in_count(c, m));
 
-	*t = (struct hd_request){.m = m, .call = *c, .seq = (uint64_t)number};
+	*t = (struct hd_request){ .m = m, .call = *c, .seq = (uint64_t)number };
 	if (!r->by[m->me].in) {
 		r->by[m->me].c = *c;
 		size_t numbers = c->rows ? (size_t)(m->n * c->rows->experts * c->rows->samples) * 4 : 0;
 
-		r->by[m->me].in = calloc(1, bytes + numbers + 1);	/* and behind it the numbers of rows */
+		r->by[m->me].in = calloc(1, bytes + numbers + 1); /* and behind it the numbers of rows */
 		if (numbers)
 			memcpy(r->by[m->me].in + bytes, c->rows->have, numbers);
 		if (bytes)
@@ -204,36 +203,25 @@ int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_
 static double sim_value(const struct sim_call *x, int64_t i)
 {
 	switch (x->c.dtype) {
-	case HD_DTYPE_F64:
-		return ((const double *)(const void *)x->in)[i];
-	case HD_DTYPE_BF16:
-		return hd_of_bf16(((const uint16_t *)(const void *)x->in)[i]);
-	case HD_DTYPE_F16:
-		return hd_of_f16(((const uint16_t *)(const void *)x->in)[i]);
-	default:
-		return ((const float *)(const void *)x->in)[i];
+	case HD_DTYPE_F64: return ((const double *)(const void *)x->in)[i];
+	case HD_DTYPE_BF16: return hd_of_bf16(((const uint16_t *)(const void *)x->in)[i]);
+	case HD_DTYPE_F16: return hd_of_f16(((const uint16_t *)(const void *)x->in)[i]);
+	default: return ((const float *)(const void *)x->in)[i];
 	}
 }
 
 static void sim_put(void *out, uint32_t dtype, int64_t i, double v)
 {
 	switch (dtype) {
-	case HD_DTYPE_F64:
-		((double *)out)[i] = v;
-		return;
-	case HD_DTYPE_BF16:
-		((uint16_t *)out)[i] = hd_bf16_of((float)v);
-		return;
-	case HD_DTYPE_F16:
-		((uint16_t *)out)[i] = hd_f16_of((float)v);
-		return;
-	default:
-		((float *)out)[i] = (float)v;
+	case HD_DTYPE_F64: ((double *)out)[i] = v; return;
+	case HD_DTYPE_BF16: ((uint16_t *)out)[i] = hd_bf16_of((float)v); return;
+	case HD_DTYPE_F16: ((uint16_t *)out)[i] = hd_f16_of((float)v); return;
+	default: ((float *)out)[i] = (float)v;
 	}
 }
 
-static void sim_reduce(const struct hd_communicator *m, const struct sim_round *r,
-		       const struct hd_call *c, int64_t from)
+static void sim_reduce(const struct hd_communicator *m, const struct sim_round *r, const struct hd_call *c,
+		       int64_t from)
 {
 	for (int64_t i = 0; i < c->count; i++) {
 		double v = sim_value(&r->by[0], from + i);
@@ -247,8 +235,7 @@ static void sim_reduce(const struct hd_communicator *m, const struct sim_round *
 	}
 }
 
-static void sim_deliver(const struct hd_communicator *m, const struct sim_round *r,
-			const struct hd_call *c)
+static void sim_deliver(const struct hd_communicator *m, const struct sim_round *r, const struct hd_call *c)
 {
 	size_t piece = sim_bytes(c, c->count);
 	char *out = c->out;
@@ -260,9 +247,7 @@ static void sim_deliver(const struct hd_communicator *m, const struct sim_round 
 		if (out)
 			sim_reduce(m, r, c, 0);
 		return;
-	case HD_COMM_REDUCE_SCATTER:
-		sim_reduce(m, r, c, m->me * c->count);
-		return;
+	case HD_COMM_REDUCE_SCATTER: sim_reduce(m, r, c, m->me * c->count); return;
 	case HD_COMM_ALL_GATHER:
 	case HD_COMM_GATHER:
 		for (int k = 0; out && k < m->n; k++)
@@ -278,27 +263,21 @@ static void sim_deliver(const struct hd_communicator *m, const struct sim_round 
 				const struct hd_rows *mine = c->rows, *theirs = r->by[k].c.rows;
 				int64_t from, to, n;
 
-				n = hd_rows_segment(theirs, (const int32_t *)(void *)(r->by[k].in + piece), c->index, m->n, m->me, e, &from);
+				n = hd_rows_segment(theirs, (const int32_t *)(void *)(r->by[k].in + piece), c->index,
+						    m->n, m->me, e, &from);
 				if (hd_rows_segment(mine, mine->need, !c->index, m->n, k, e, &to) != n)
-					snprintf(sim.why, sizeof(sim.why), "members do not agree on the number of rows");
+					snprintf(sim.why, sizeof(sim.why),
+						 "members do not agree on the number of rows");
 				else
-					memcpy(out + to * mine->bytes, r->by[k].in + from * mine->bytes, (size_t)(n * mine->bytes));
+					memcpy(out + to * mine->bytes, r->by[k].in + from * mine->bytes,
+					       (size_t)(n * mine->bytes));
 			}
 		return;
-	case HD_COMM_BROADCAST:
-		memmove(out, r->by[c->index].in, piece);
-		return;
-	case HD_COMM_SCATTER:
-		memcpy(out, r->by[c->index].in + (size_t)m->me * piece, piece);
-		return;
-	case HD_COMM_SHIFT:
-		memcpy(out, r->by[((m->me - c->index) % m->n + m->n) % m->n].in, piece);
-		return;
-	case HD_COMM_RECV:
-		memcpy(out, r->by[c->index].in, piece);
-		return;
-	default:
-		return;
+	case HD_COMM_BROADCAST: memmove(out, r->by[c->index].in, piece); return;
+	case HD_COMM_SCATTER: memcpy(out, r->by[c->index].in + (size_t)m->me * piece, piece); return;
+	case HD_COMM_SHIFT: memcpy(out, r->by[((m->me - c->index) % m->n + m->n) % m->n].in, piece); return;
+	case HD_COMM_RECV: memcpy(out, r->by[c->index].in, piece); return;
+	default: return;
 	}
 }
 
@@ -322,8 +301,7 @@ static void sim_yield(int finished)
 		pthread_cond_wait(&sim.moved, &sim.lock);
 }
 
-static int sim_has_come(const struct sim_round *r, const struct hd_communicator *m,
-			const struct hd_call *c)
+static int sim_has_come(const struct sim_round *r, const struct hd_communicator *m, const struct hd_call *c)
 {
 	if (c->kind == HD_COMM_SEND || c->kind == HD_COMM_RECV) /* a send waits for its receive: no buffer in between */
 		return r->by[c->index].in != NULL;
@@ -338,8 +316,8 @@ int hd_comm_wait(struct hd_request *t)
 	struct hd_communicator *m = t->m;
 	const struct hd_call *c = &t->call;
 	int p2p = c->kind == HD_COMM_SEND || c->kind == HD_COMM_RECV, sends = c->kind == HD_COMM_SEND;
-	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1,
-					p2p ? (sends ? c->index : m->me) : -1, (int64_t)t->seq);
+	struct sim_round *r = sim_round(m, p2p ? (sends ? m->me : c->index) : -1, p2p ? (sends ? c->index : m->me) : -1,
+					(int64_t)t->seq);
 	size_t bytes = sim_bytes(c, sim_in_count(c, m));
 
 	while (!sim_has_come(r, m, c) && !sim.why[0])
@@ -435,12 +413,12 @@ int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 
 const char *hd_comm_kind_name(uint32_t kind)
 {
-	static const char *const names[] = {
-		"none",   "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast",
-		"reduce", "gather",     "scatter",        "shift",      "all-max"};
+	static const char *const names[] = { "none",       "all-reduce", "reduce-scatter", "all-gather",
+					     "all-to-all", "broadcast",  "reduce",         "gather",
+					     "scatter",    "shift",      "all-max" };
 
-	return kind == HD_COMM_SEND        ? "send"
-	       : kind == HD_COMM_RECV      ? "receive"
+	return kind == HD_COMM_SEND   ? "send"
+	       : kind == HD_COMM_RECV ? "receive"
 	       : kind < HD_LEN(names) ? names[kind]
 				      : "?";
 }
@@ -451,20 +429,15 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 
 	switch (kind) {
 	case HD_COMM_ALL_REDUCE:
-	case HD_COMM_ALL_MAX:
-		return 2 * x * (n - 1) / n;
+	case HD_COMM_ALL_MAX: return 2 * x * (n - 1) / n;
 	case HD_COMM_REDUCE_SCATTER:
 	case HD_COMM_ALL_GATHER:
-	case HD_COMM_ALL_TO_ALL:
-		return x * (n - 1);
+	case HD_COMM_ALL_TO_ALL: return x * (n - 1);
 	case HD_COMM_BROADCAST: /* a pipeline along the ring: the last one passes nothing on */
 		return n > 1 && (me + 1) % n != index ? x : 0;
-	case HD_COMM_REDUCE:
-		return me != index ? x : 0;
-	case HD_COMM_RECV:
-		return 0;
-	default:
-		return x;
+	case HD_COMM_REDUCE: return me != index ? x : 0;
+	case HD_COMM_RECV: return 0;
+	default: return x;
 	}
 }
 

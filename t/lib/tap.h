@@ -44,7 +44,7 @@ static TAP_PRINTF(5, 6) int tap_ok(int pass, const char *expr, const char *file,
 	putchar('\n');
 	if (!pass)
 		printf("# %s:%d: %s\n", file, line, expr);
-	fflush(stdout);		/* a later crash loses nothing, and a child does not print it twice */
+	fflush(stdout); /* a later crash loses nothing, and a child does not print it twice */
 	tap_failed += !pass;
 	return pass;
 }
@@ -71,7 +71,7 @@ static TAP_UNUSED int tap_is_str(const char *got, const char *want, const char *
 static TAP_UNUSED int tap_near(double got, double want, double tol, const char *expr, const char *file, int line,
 			       const char *name)
 {
-	int within = got == want || fabs(got - want) <= tol;	/* the first for infinities */
+	int within = got == want || fabs(got - want) <= tol; /* the first for infinities */
 
 	if (!tap_ok(within, expr, file, line, "%s", name))
 		printf("#   got %.17g\n#  want %.17g within %g, off by %g\n", got, want, tol, fabs(got - want));

@@ -8,8 +8,8 @@
 
 static float *load(struct hd_tensorfile *f, const char *name, int64_t *count)
 {
-	int64_t shape[HD_MAX_DIMS], off[HD_MAX_DIMS] = {0}, stride[HD_MAX_DIMS];
-	struct hd_err err = {0};
+	int64_t shape[HD_MAX_DIMS], off[HD_MAX_DIMS] = { 0 }, stride[HD_MAX_DIMS];
+	struct hd_err err = { 0 };
 	uint32_t dtype;
 	int nd = 0;
 	float *v;

@@ -64,7 +64,13 @@ static int mesh3_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 }
 
 static const struct hd_strategy_ops ops = {
-	.size = sizeof(ops), .options = options, .noptions = 4, .option_size = sizeof(options[0]), .open = mesh3_open,
-	.mesh = mesh3_mesh, .rules = mesh3_rules, .schedule = mesh3_schedule,
+	.size = sizeof(ops),
+	.options = options,
+	.noptions = 4,
+	.option_size = sizeof(options[0]),
+	.open = mesh3_open,
+	.mesh = mesh3_mesh,
+	.rules = mesh3_rules,
+	.schedule = mesh3_schedule,
 };
 HD_PLUGIN("mesh3", "0.1", &ops)

@@ -23,11 +23,11 @@ struct hd_strategy {
 };
 
 static const struct hd_option options[] = {
-	{"axes", HD_OPT_STR, 0, "a:1", NULL, "name:size, innermost first"},
-	{"rules", HD_OPT_STR, 0, "", NULL, "dim>axis, dim>axis+ (padded), dim>axis@kind, in order"},
-	{"home", HD_OPT_STR, 0, "", NULL, "axis along which parameters are cut too"},
-	{"states", HD_OPT_STR, 0, "", NULL, "axis along which states are cut too"},
-	{"order", HD_OPT_CHOICE, 0, "each", "each|all|split", "of units"},
+	{ "axes", HD_OPT_STR, 0, "a:1", NULL, "name:size, innermost first" },
+	{ "rules", HD_OPT_STR, 0, "", NULL, "dim>axis, dim>axis+ (padded), dim>axis@kind, in order" },
+	{ "home", HD_OPT_STR, 0, "", NULL, "axis along which parameters are cut too" },
+	{ "states", HD_OPT_STR, 0, "", NULL, "axis along which states are cut too" },
+	{ "order", HD_OPT_CHOICE, 0, "each", "each|all|split", "of units" },
 };
 
 /* The next word of *s up to any of `ends`; both move on. */
@@ -90,8 +90,7 @@ static int rules_rules(struct hd_strategy *s, struct hd_plan *p)
 	const char *at = s->rules;
 	char dim[32], axis[16], kind[32];
 
-	while (word(&at, dim, sizeof(dim), "> ") && *at++ == '>' &&
-	       word(&at, axis, sizeof(axis), "+!@ ")) {
+	while (word(&at, dim, sizeof(dim), "> ") && *at++ == '>' && word(&at, axis, sizeof(axis), "+!@ ")) {
 		uint32_t flags = *at == '+' ? HD_RULE_PAD : *at == '!' ? HD_RULE_INNERMOST : 0;
 		int limited;
 
@@ -107,15 +106,14 @@ static int rules_rules(struct hd_strategy *s, struct hd_plan *p)
 }
 
 /* The first dim that nothing else cuts and that divides. */
-static void cut_more(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t,
-		     const struct hd_axis *axis)
+static void cut_more(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t, const struct hd_axis *axis)
 {
 	const struct hd_graph_api *g = s->h->graph;
 
 	if (g->place(p, t, axis)->kind != HD_PLACE_REPLICATED)
 		return;
 	for (uint32_t d = 0; d < t->ndim; d++) {
-		struct hd_place cut = {.kind = HD_PLACE_SHARD, .dim = t->dims[d]};
+		struct hd_place cut = { .kind = HD_PLACE_SHARD, .dim = t->dims[d] };
 		int taken = 0;
 
 		for (int i = 0; i < s->naxes; i++)
@@ -141,7 +139,7 @@ static int rules_storage(struct hd_strategy *s, struct hd_plan *p)
 
 static int rules_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 {
-	static const uint32_t kinds[] = {HD_UNIT_F, HD_UNIT_B, HD_UNIT_W};
+	static const uint32_t kinds[] = { HD_UNIT_F, HD_UNIT_B, HD_UNIT_W };
 	int n = !strcmp(s->order, "each") ? 0 : !strcmp(s->order, "all") ? 2 : 3;
 
 	for (int64_t c = 0; s->stages && c < s->stages->n; c++)

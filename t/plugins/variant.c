@@ -58,13 +58,12 @@ extern int nobody_has_this_number;
 #endif
 
 static __attribute__((unused)) const struct hd_option options[] = {
-	{V_KEY, V_TYPE, 0, "4", V_TYPE == HD_OPT_CHOICE ? NULL : "1..64", "how deep"},
-	{"order", HD_OPT_CHOICE, 0, NULL, "near|far|FILE", "which first"},
-	{"always", HD_OPT_BOOL, 0, "no", NULL, "even where it costs"},
+	{ V_KEY, V_TYPE, 0, "4", V_TYPE == HD_OPT_CHOICE ? NULL : "1..64", "how deep" },
+	{ "order", HD_OPT_CHOICE, 0, NULL, "near|far|FILE", "which first" },
+	{ "always", HD_OPT_BOOL, 0, "no", NULL, "even where it costs" },
 };
 
-static __attribute__((unused)) int variant_open(struct hd_plan *p, const struct hd_host *h,
-						struct hd_strategy **self)
+static __attribute__((unused)) int variant_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
 {
 	(void)p;
 	(void)h;
@@ -78,8 +77,7 @@ static __attribute__((unused)) int variant_open(struct hd_plan *p, const struct 
 	return HD_OK;
 }
 
-static __attribute__((unused)) int variant_mesh(struct hd_strategy *self, struct hd_plan *p,
-						int64_t size, int64_t left)
+static __attribute__((unused)) int variant_mesh(struct hd_strategy *self, struct hd_plan *p, int64_t size, int64_t left)
 {
 	(void)self;
 	(void)p;

@@ -12,11 +12,13 @@
 
 static cudaStream_t queue, other;
 static struct hd_run run;
-void hd_cuda_launched(const char *) {}		/* device.cu keeps a launch's error; here the message is enough */
+void hd_cuda_launched(const char *)
+{
+} /* device.cu keeps a launch's error; here the message is enough */
 static float *x, *y, host_x[4 * N], host_y[4 * N];
 
 /* -- within a block ------------------------------------------------------------------------------------------------------- */
-template<int WRONG> __global__ void turn_around(float *to, const float *from)
+template <int WRONG> __global__ void turn_around(float *to, const float *from)
 {
 	HD_SHARED(float, tile, [N]);
 
@@ -27,7 +29,7 @@ template<int WRONG> __global__ void turn_around(float *to, const float *from)
 }
 
 /* The barrier between the reads of one round and the writes of the next. */
-template<int WRONG> __global__ void two_rounds(float *to, const float *from)
+template <int WRONG> __global__ void two_rounds(float *to, const float *from)
 {
 	HD_SHARED(float, tile, [N]);
 	float sum = 0;
@@ -43,7 +45,7 @@ template<int WRONG> __global__ void two_rounds(float *to, const float *from)
 }
 
 /* An exchange of registers orders no memory. */
-template<int WRONG> __global__ void within_warp(float *to, const float *from)
+template <int WRONG> __global__ void within_warp(float *to, const float *from)
 {
 	HD_SHARED(float, tile, [32]);
 	float sum;
@@ -55,16 +57,16 @@ template<int WRONG> __global__ void within_warp(float *to, const float *from)
 	to[threadIdx.x] = tile[31 - threadIdx.x] + sum;
 }
 
-template<int WRONG> __global__ void half_a_barrier(float *to, const float *from)
+template <int WRONG> __global__ void half_a_barrier(float *to, const float *from)
 {
 	to[threadIdx.x] = from[threadIdx.x];
 	if (WRONG && threadIdx.x % 32 == 0)
-		__syncwarp();		/* and the others are at the block's */
+		__syncwarp(); /* and the others are at the block's */
 	else
 		__syncthreads();
 }
 
-template<int WRONG> __global__ void never_written(float *to, const float *from)
+template <int WRONG> __global__ void never_written(float *to, const float *from)
 {
 	HD_DYNAMIC_SHARED(float, tile);
 
@@ -74,7 +76,7 @@ template<int WRONG> __global__ void never_written(float *to, const float *from)
 	to[threadIdx.x] = tile[N - 1 - threadIdx.x];
 }
 
-template<int WRONG> __global__ void beyond_shared(float *to, const float *from)
+template <int WRONG> __global__ void beyond_shared(float *to, const float *from)
 {
 	HD_DYNAMIC_SHARED(float, tile);
 
@@ -82,7 +84,7 @@ template<int WRONG> __global__ void beyond_shared(float *to, const float *from)
 	to[threadIdx.x] = tile[threadIdx.x + WRONG];
 }
 
-template<int WRONG> __global__ void copy_not_waited_for(float *to, const float *from)
+template <int WRONG> __global__ void copy_not_waited_for(float *to, const float *from)
 {
 	HD_DYNAMIC_SHARED(float, tile);
 
@@ -94,7 +96,7 @@ template<int WRONG> __global__ void copy_not_waited_for(float *to, const float *
 }
 
 /* A copy is there for the thread that has waited; for others after a barrier. */
-template<int WRONG> __global__ void copy_without_barrier(float *to, const float *from)
+template <int WRONG> __global__ void copy_without_barrier(float *to, const float *from)
 {
 	HD_DYNAMIC_SHARED(float, tile);
 
@@ -107,7 +109,7 @@ template<int WRONG> __global__ void copy_without_barrier(float *to, const float 
 }
 
 /* -- device memory -------------------------------------------------------------------------------------------------------- */
-template<int WRONG> __global__ void by_vectors(float *to, const float *from)
+template <int WRONG> __global__ void by_vectors(float *to, const float *from)
 {
 	float v[4];
 
@@ -115,7 +117,7 @@ template<int WRONG> __global__ void by_vectors(float *to, const float *from)
 	store<4>(to + 4 * threadIdx.x, v);
 }
 
-template<int WRONG> __global__ void misaligned_copy(float *to, const float *from)
+template <int WRONG> __global__ void misaligned_copy(float *to, const float *from)
 {
 	HD_DYNAMIC_SHARED(float, tile);
 
@@ -125,7 +127,7 @@ template<int WRONG> __global__ void misaligned_copy(float *to, const float *from
 	to[threadIdx.x] = tile[4 * threadIdx.x];
 }
 
-template<int WRONG> __global__ void misaligned_rows(float *to, const float *from)
+template <int WRONG> __global__ void misaligned_rows(float *to, const float *from)
 {
 	HD_DYNAMIC_SHARED(bf16, tile);
 	uint32_t r[4];
@@ -137,13 +139,13 @@ template<int WRONG> __global__ void misaligned_rows(float *to, const float *from
 	to[threadIdx.x] = (float)r[0] + from[0];
 }
 
-template<int WRONG> __global__ void one_too_many(float *to, const float *from)
+template <int WRONG> __global__ void one_too_many(float *to, const float *from)
 {
 	to[threadIdx.x + WRONG * (3 * N + 1)] = from[threadIdx.x];
 }
 
 /* Blocks of a launch have no order. */
-template<int WRONG> __global__ void blocks_meet(float *to, const float *from)
+template <int WRONG> __global__ void blocks_meet(float *to, const float *from)
 {
 	int i = (int)(threadIdx.x + blockIdx.x * N);
 
@@ -158,15 +160,23 @@ __global__ void nothing(float *to, const float *from)
 	tile[threadIdx.x + threadIdx.z] = to == from ? 0.0f : 1.0f;
 }
 
-#define GO(kernel, blocks, threads, shared) do { \
+#define GO(kernel, blocks, threads, shared) \
+	do { \
 		if (wrong) \
 			HD_LAUNCH((kernel<1>), blocks, threads, shared, &run, y, (const float *)x); \
 		else \
 			HD_LAUNCH((kernel<0>), blocks, threads, shared, &run, y, (const float *)x); \
 	} while (0)
-#define CASE(name, kernel, blocks, threads, shared) static void name##_case(int wrong) { GO(kernel, blocks, threads, shared); }
+#define CASE(name, kernel, blocks, threads, shared) \
+	static void name##_case(int wrong) \
+	{ \
+		GO(kernel, blocks, threads, shared); \
+	}
 #define LAUNCH(name, blocks, threads, shared) \
-	static void name##_case(int wrong) { HD_LAUNCH(nothing, blocks, threads, shared, &run, y, (const float *)x); }
+	static void name##_case(int wrong) \
+	{ \
+		HD_LAUNCH(nothing, blocks, threads, shared, &run, y, (const float *)x); \
+	}
 
 CASE(turn_around, turn_around, 1, N, 0)
 CASE(two_rounds, two_rounds, 1, N, 0)
@@ -237,7 +247,7 @@ static void early_event_case(int wrong)
 	if (!wrong)
 		cudaEventRecord(e, queue);
 	cudaStreamWaitEvent(other, e, 0);
-	cudaMemsetAsync(x, 0, sizeof(float), other);		/* which the kernel reads */
+	cudaMemsetAsync(x, 0, sizeof(float), other); /* which the kernel reads */
 	cudaEventDestroy(e);
 }
 
@@ -272,10 +282,21 @@ static void captured(void (*within)(void))
 	cudaGraphExecDestroy(e);
 }
 
-static void plain(void) {}
-static void synchronize(void) { cudaStreamSynchronize(queue); }
-static void query(void) { cudaStreamQuery(queue); }
-static void another_stream(void) { cudaStreamSynchronize(other); }
+static void plain(void)
+{
+}
+static void synchronize(void)
+{
+	cudaStreamSynchronize(queue);
+}
+static void query(void)
+{
+	cudaStreamQuery(queue);
+}
+static void another_stream(void)
+{
+	cudaStreamSynchronize(other);
+}
 static void allocate(void)
 {
 	void *p;
@@ -290,13 +311,32 @@ static void wait_for_outside(void)
 	cudaEventRecord(e, other);
 	cudaStreamWaitEvent(queue, e, 0);
 }
-static void sync_in_capture_case(int wrong) { captured(wrong ? synchronize : plain); }
-static void query_in_capture_case(int wrong) { captured(wrong ? query : another_stream); }
-static void malloc_in_capture_case(int wrong) { captured(wrong ? allocate : plain); }
-static void event_into_capture_case(int wrong) { captured(wrong ? wait_for_outside : plain); }
+static void sync_in_capture_case(int wrong)
+{
+	captured(wrong ? synchronize : plain);
+}
+static void query_in_capture_case(int wrong)
+{
+	captured(wrong ? query : another_stream);
+}
+static void malloc_in_capture_case(int wrong)
+{
+	captured(wrong ? allocate : plain);
+}
+static void event_into_capture_case(int wrong)
+{
+	captured(wrong ? wait_for_outside : plain);
+}
 
-static const struct { const char *name; void (*go)(int wrong); const char *says; } cases[] = {
-#define C(name, says) { #name, name##_case, says }
+static const struct {
+	const char *name;
+	void (*go)(int wrong);
+	const char *says;
+} cases[] = {
+#define C(name, says) \
+	{ \
+#name, name##_case, says \
+	}
 	C(turn_around, "of shared memory .* which thread .* (wrote|reads), and no barrier"),
 	C(two_rounds, "of shared memory .* which thread .* (wrote|reads), and no barrier"),
 	C(within_warp, "which thread .* (wrote|reads), and no barrier"),
