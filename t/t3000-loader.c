@@ -124,10 +124,6 @@ static void test_table(void)
 	refuses("variant", "-DV_SIZE=0", "strategy: size is 0, this engine's table has %zu", full);
 	refuses("variant", "-DV_SIZE=60", "strategy: size is 60, this engine's table has %zu", full);
 	refuses("variant", "-DV_SIZE=1048576", "strategy: size is 1048576, this engine's table has %zu", full);
-	refuses("variant", "-DV_OPEN=NULL", "strategy: slot open is mandatory and missing (size is %zu)", full);
-	refuses("variant", "-DV_MESH=NULL", "strategy: slot mesh is mandatory and missing (size is %zu)", full);
-	refuses("variant", "-DV_SIZE='offsetof(struct hd_strategy_ops,mesh)'",
-		"strategy: slot mesh is mandatory and missing (size is 40)");
 	refuses("variant", "-DV_OPTIONS=NULL", "noptions is 3, options is NULL");
 	refuses("variant", "-DV_OPTION_SIZE=32", "option_size is 32, this engine's is 40");
 	refuses("variant", "-DV_KEY=NULL", "option 0 of 3 has no key");
@@ -163,7 +159,7 @@ static void accepts(const char *file, const char *defines, int lower)
 		return;
 	}
 	ok(e->ops->size == sizeof(*e->ops) && !e->why && !strcmp(e->version, "0.3"), "its entry is complete");
-	is_int(e->ops->open(NULL, NULL, &self), HD_OK, "mandatory slots are its own: open");
+	is_int(e->ops->open(NULL, NULL, &self), HD_OK, "its own slots: open");
 	is_int(e->ops->mesh(NULL, NULL, 0, 0), 7, "and mesh");
 	is_int(e->ops->lower(NULL, NULL), lower, "a slot beyond the end of its table is a stub");
 	e->ops->close(NULL);

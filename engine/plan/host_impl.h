@@ -26,4 +26,8 @@ int hd_host_stage(struct hd_plan *p, const struct hd_block *b, const struct hd_a
 int hd_host_unit(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, uint32_t kind, int64_t chunk,
 		 int64_t micro);
 
+/* -- basic.c: slots open and mesh of plugins that leave them out, of the instance whose turn it is -------------------------- */
+int hd_basic_open(struct hd_plan *p);
+int hd_basic_mesh(struct hd_plan *p, int64_t n);
+
 #endif

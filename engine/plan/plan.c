@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/base/hash.h"
 #include "engine/config/output_config.h"
-#include "engine/plan/plan.h"
+#include "engine/plan/host_impl.h"
 #include "engine/models/experts.h"
 #include "engine/data/data.h"
 #include <ctype.h>
@@ -136,7 +136,9 @@ static int mesh(struct hd_plan *p, int64_t *needs)
 		int64_t left = automatic == i ? p->ranks / given : size[i];
 
 		p->cur = i;
-		HD_TRY(hd_slot_returned(p, p->inst[i].plugin->ops->mesh(p->inst[i].self, p, size[i], left)));
+		HD_TRY(hd_slot_returned(p, p->inst[i].plugin->ops->mesh
+						   ? p->inst[i].plugin->ops->mesh(p->inst[i].self, p, size[i], left)
+						   : hd_basic_mesh(p, left)));
 	}
 	p->cur = -1;
 	for (int a = 0; a < p->naxes; a++)
@@ -178,7 +180,7 @@ static int call_open(const struct hd_strategy_ops *o, struct hd_strategy *s, str
 
 	(void)s;
 	p->inst[p->cur].open = 1;
-	rc = o->open(p, &hd_host_table, &p->inst[p->cur].self);
+	rc = o->open ? o->open(p, &hd_host_table, &p->inst[p->cur].self) : hd_basic_open(p);
 	return rc < 0 || p->inst[p->cur].self ? rc : hd_plan_fail(p, HD_EBUG, "slot open left *self NULL");
 }
 static int call_rewrite(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)

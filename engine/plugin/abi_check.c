@@ -211,6 +211,11 @@ AT(hd_strategy_ops, lower, 72);
 AT(hd_strategy_ops, schedule, 80);
 ENDS(hd_strategy_ops, schedule, 88);
 
+AT(hd_basic, size, 0);
+AT(hd_basic, h, 8);
+AT(hd_basic, axis, 16);
+ENDS(hd_basic, axis, 24);
+
 AT(hd_plugin, magic, 0);
 AT(hd_plugin, abi_major, 4);
 AT(hd_plugin, abi_minor, 6);

@@ -176,10 +176,6 @@ static int normalise(struct known *k, const struct hd_strategy_ops *theirs, stru
 		return hd_err_set(err, HD_EABI, "strategy: size is %zu, this engine's table has %zu", n, sizeof(t));
 	memcpy(&t, theirs, n < sizeof(t) ? n : sizeof(t));
 	t.size = sizeof(t);
-	if (!t.open)
-		return hd_err_set(err, HD_EABI, "strategy: slot open is mandatory and missing (size is %zu)", n);
-	if (!t.mesh)
-		return hd_err_set(err, HD_EABI, "strategy: slot mesh is mandatory and missing (size is %zu)", n);
 	HD_TRY(check_options(&t, err));
 	fill(&t, &k->e.orders);
 	k->table = t;

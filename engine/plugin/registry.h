@@ -17,7 +17,8 @@ struct hd_plugin_entry {
 	const char *version;           /* of the plugin; "" where it could not be asked */
 	char *why;                     /* why it was refused; NULL: accepted */
 	/* Accepted only: this engine's full table. Slots that the plugin leaves out are stubs
-	 * that return HD_OK, so no call site tests a slot; options are option_size apart. */
+	 * that return HD_OK, so no call site tests a slot but open and mesh, which are NULL then (engine/plan/basic.c);
+	 * options are option_size apart. */
 	const struct hd_strategy_ops *ops;
 	int orders; /* slot schedule is the plugin's own, not a stub */
 	int hidden; /* set by scan: an earlier one of the search has the same name */

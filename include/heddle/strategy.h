@@ -31,14 +31,15 @@ struct hd_option { /* frozen; const data of the plugin */
 	const char *help; /* one line */
 };
 
-struct hd_strategy_ops { /* a NULL slot does nothing, unless it says mandatory.  All slots since 0.1 */
+struct hd_strategy_ops { /* a NULL slot does nothing, unless it says what it does instead.  All slots since 0.1 */
 	size_t size;
 	const struct hd_option *options;
 	uint32_t noptions, option_size; /* option_size: sizeof(struct hd_option) of the plugin's build */
-	/* Mandatory.  Keep h in *self.  Options can be read; nothing else exists yet. */
+	/* Keep h in *self.  Options can be read; nothing else exists yet.  NULL: self is a struct hd_basic. */
 	int (*open)(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self);
 	void (*close)(struct hd_strategy *self); /* only what h->alloc did not give */
-	/* Mandatory.  size: as in the INI, 0 if auto; left: the ranks that the other sections leave over. */
+	/* size: as in the INI, 0 if auto; left: the ranks that the other sections leave over.  NULL: claims one axis, of as
+	 * many members as the INI says. */
 	int (*mesh)(struct hd_strategy *self, struct hd_plan *p, int64_t size, int64_t left);
 	int (*rewrite)(struct hd_strategy *self, struct hd_plan *p);
 	int (*rules)(struct hd_strategy *self, struct hd_plan *p);
@@ -47,6 +48,17 @@ struct hd_strategy_ops { /* a NULL slot does nothing, unless it says mandatory. 
 	/* At most one instance of a layout orders units; the engine proves coverage and freedom from deadlock. */
 	int (*schedule)(struct hd_strategy *self, struct hd_plan *p, int64_t micro_batches);
 };
+
+/* What self is in the other slots where slot open is NULL: enough for a strategy of rules. */
+struct hd_basic { /* view */
+	size_t size;
+	const struct hd_host *h;
+	const struct hd_axis *axis; /* the one that is claimed where slot mesh is NULL, from then on; else NULL */
+};
+static inline const struct hd_basic *hd_basic(const struct hd_strategy *self)
+{
+	return (const struct hd_basic *)(const void *)self;
+}
 
 #define HD_MAGIC 0x4844504cu
 struct hd_plugin { /* the fields up to `size` are frozen; tables are appended as pointers */
