@@ -78,6 +78,10 @@ none "the table of folders has no circle" "$(folders_circles)"
 none "every folder is in it" "$(folders_code | sed 's|/[^/]*$||' | sort -u | while read -r f; do
 	folders_table | grep -q "^$f:" || echo "$f"
 done)"
+none "no folder has more than fifteen files of C" "$(echo "$code" | grep -v '^t/' | sed 's|/[^/]*$||' | sort | uniq -c |
+	while read -r n f; do
+		[ "$n" -le 15 ] || echo "$f: $n"
+	done)"
 none "a file includes headers of the folders that its own may use" "$(folders_includes | folders_refused)"
 folders_objects >"$tmp/objects"
 if [ -s "$tmp/objects" ]; then

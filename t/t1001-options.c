@@ -3,7 +3,7 @@
  * compared whole, because users and scripts read them.
  */
 #include <config.h>
-#include "engine/cli/options.h"
+#include "engine/command/options.h"
 #include "t/lib/tap.h"
 
 static const struct hd_flag check_flags[] = {

@@ -5,7 +5,7 @@
  */
 #include <config.h>
 #include "t/lib/tap.h"
-#include "engine/base/atomic_file.h"
+#include "engine/file/atomic_file.h"
 #include "engine/checkpoint/tensorfile.h"
 #include <inttypes.h>
 #include <signal.h>

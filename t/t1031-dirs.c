@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "t/lib/tap.h"
-#include "engine/base/atomic_file.h"
+#include "engine/file/atomic_file.h"
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -3,7 +3,7 @@
  * one named like another's beginning (H20, H200) a seventh of it.
  */
 #include <config.h>
-#include "kernels/cuda/peak.h"
+#include "kernels/cuda/base/peak.h"
 #include "t/lib/tap.h"
 
 int main(void)

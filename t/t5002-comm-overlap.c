@@ -4,7 +4,7 @@
  * start and wait goes on until all are over, which it does nothing for.
  */
 #include <config.h>
-#include "engine/comm/members.h"
+#include "engine/comm/transport/transport.h"
 #include "lib/comm_test.h"
 #include "lib/mpi.h"
 #include "lib/tap.h"

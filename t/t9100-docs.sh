@@ -94,8 +94,8 @@ if [ -f "$build/libtest.a" ] && [ -f "$build/Makefile" ]; then
 	for f in engine/ops kernels/cpu kernels/ref; do
 		cp "$src/$f/table.c" op/$f/table.c
 	done
-	ok "an op of the engine is built" compile op.t op/engine/ops/silu.c op/engine/ops/table.c op/kernels/cpu/silu.c \
-		op/kernels/cpu/table.c op/kernels/ref/silu.c op/kernels/ref/table.c op/test.c "$build/libtest.a"
+	ok "an op of the engine is built" compile op.t op/engine/ops/silu.c op/engine/ops/table.c op/kernels/cpu/elementwise/silu.c \
+		op/kernels/cpu/table.c op/kernels/ref/elementwise/silu.c op/kernels/ref/table.c op/test.c "$build/libtest.a"
 	ok "its test passes" ./op.t
 else
 	skip "libtest.a is not built"

@@ -11,7 +11,7 @@
 #ifndef HD_ENGINE_CHECKPOINT_IMPL_H
 #define HD_ENGINE_CHECKPOINT_IMPL_H
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/base/atomic_file.h"
+#include "engine/file/atomic_file.h"
 #include "engine/checkpoint/tensorfile.h"
 
 /* -- slices ---------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
-#include "engine/cli/command.h"
+#include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/graph/traffic.h"
 #include <malloc.h>

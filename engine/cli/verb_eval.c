@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
-#include "engine/cli/command.h"
+#include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/train/metrics.h"
 #include "engine/train/train.h"

@@ -3,9 +3,9 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
-#include "engine/cli/command.h"
+#include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/base/atomic_file.h"
+#include "engine/file/atomic_file.h"
 #include "engine/train/train.h"
 #include <stdio.h>
 #include <stdlib.h>

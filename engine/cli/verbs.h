@@ -4,7 +4,7 @@
 #ifndef HD_ENGINE_CLI_VERBS_H
 #define HD_ENGINE_CLI_VERBS_H
 #include <stdio.h>
-#include "engine/cli/options.h"
+#include "engine/command/options.h"
 
 extern const struct hd_verb hd_verbs[];
 extern const int hd_nverbs;

@@ -2,12 +2,13 @@
  * The communication's life, the choice of a transport for each group, and what is counted.
  */
 #include <config.h>
-#include "engine/comm/members.h"
-#include "engine/comm/mpi.h"
-#include "engine/comm/shared_memory.h"
-#include "engine/comm/sum.h"
-#include "engine/comm/watchdog.h"
-#include "engine/comm/watchdog_net.h"
+#include "engine/comm/comm.h"
+#include "engine/comm/transport/transport.h"
+#include "engine/comm/world/mpi.h"
+#include "engine/comm/world/shared_memory.h"
+#include "engine/comm/transport/sum.h"
+#include "engine/comm/wait/watchdog.h"
+#include "engine/comm/wait/watchdog_net.h"
 #include "engine/process/launch.h"
 #include <stdlib.h>
 #include <string.h>

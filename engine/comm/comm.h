@@ -10,22 +10,9 @@
  */
 #ifndef HD_ENGINE_COMM_COMM_H
 #define HD_ENGINE_COMM_COMM_H
-#include "engine/device/call.h"
-#include "engine/base/err.h"
-
-struct hd_world { /* this process among all */
-	int rank, size, local_rank, local_size, hosts;
-};
-
-struct hd_communicator; /* a communicator: the ranks of one group */
-
-struct hd_request { /* of one started call; belongs to the caller, fixed size, reusable after wait */
-	uint64_t seq;
-	struct hd_communicator *m;
-	struct hd_call call;
-	double started, finished;
-	int32_t state;
-};
+#include "engine/comm/transport/request.h"
+#include "engine/comm/wait/control.h"
+#include "engine/comm/world/world.h"
 
 struct hd_comm_stats {
 	double exposed, busy; /* seconds: that wait() (or an inline movement) took; that movements were under way */
@@ -34,22 +21,9 @@ struct hd_comm_stats {
 
 /* MPI_Init_thread and shared memory between the ranks of a host.  Without mpirun: a world of one.  Called once. */
 int hd_comm_open(struct hd_world *w, struct hd_err *err);
-void hd_comm_close(void);                                 /* MPI_Finalize; all ranks */
-void hd_comm_abort(int status) __attribute__((noreturn)); /* end all ranks now */
+void hd_comm_close(void); /* MPI_Finalize; all ranks */
 /* All ranks; ends this process without MPI_Finalize, which needs a launcher that listens. */
 void hd_comm_leave(int status) __attribute__((noreturn));
-
-/* -- control: blocking, all ranks ------------------------------------------------------------------------------------ */
-void hd_comm_barrier(void);
-void hd_comm_bcast(void *buf, size_t bytes, int root);
-char *hd_comm_bcast_text(const char *text, int root); /* malloc'ed on all */
-char **hd_comm_gather_text(const char *text);         /* rank 0: one malloc'ed text a rank; else NULL */
-double hd_comm_max(double x);
-double hd_comm_sum(double x);
-/* All ranks pass their err; if any failed, the lowest failing rank's code and text end up in every err.  -> code */
-int hd_comm_agree(struct hd_err *err);
-/* One message of a run whatever the number of ranks: 1 for the first local caller, 0 for all others. */
-int hd_comm_may_speak(void);
 
 /* -- data ------------------------------------------------------------------------------------------------------------ */
 /* The arena: zeroed memory that the local ranks read in place.  Collective; called once a process before groups are
@@ -71,19 +45,5 @@ void hd_comm_rows_room(struct hd_communicator *m, int64_t experts);
 int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_request *t);
 int hd_comm_wait(struct hd_request *t); /* 0, or HD_EIO: a peer is gone (already reported) */
 struct hd_comm_stats hd_comm_stats_take(int reset);
-
-/* Collective, before groups are made: from now on devices move between their own memories, in the order of their queues. */
-struct hd_device_comm;
-struct hd_device_ops;
-int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err);
-/* Waits until the device has done all that was enqueued, under the watchdog.  0, or HD_EIO and what went wrong. */
-int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err);
-
-/* Seconds without progress after which a waiting rank names what it waits for and whom, and ends the run. */
-void hd_comm_watchdog(double seconds);
-/* How messages say where a rank is: "(x 1, y 0)", malloc'ed, or NULL.  describe NULL: not at all. */
-void hd_comm_describe(char *(*describe)(const void *ctx, int rank), const void *ctx);
-void hd_comm_ending(void);    /* of a signal's handler: the launcher ends the run */
-char *hd_rank_text(int rank); /* "rank 3 (x 1, y 0)", malloc'ed */
 
 #endif

@@ -8,7 +8,7 @@
  */
 #include <config.h>
 #include "engine/config/conf_impl.h"
-#include "engine/base/file.h"
+#include "engine/file/file.h"
 #include "engine/base/parse.h"
 #include <ctype.h>
 #include <errno.h>

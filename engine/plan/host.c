@@ -5,7 +5,7 @@
  */
 #include <config.h>
 #include "engine/plan/host_impl.h"
-#include "engine/base/file.h"
+#include "engine/file/file.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/run/autotune.h"
 #include "engine/base/hash.h"
-#include "engine/base/atomic_file.h"
+#include "engine/file/atomic_file.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/matmul/matmul.h"
 #include <omp.h>
 
 static int open_device(int threads, struct hd_err *err)

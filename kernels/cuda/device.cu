@@ -2,9 +2,9 @@
  * The cuda device: one GPU per rank, one stream for all kernels, memory, errors that name the kernel, and recordings
  * (CUDA graphs).
  */
-#include "kernels/cuda/cuda.h"
-#include "kernels/cuda/peak.h"
-#include "kernels/cuda/product.h"
+#include "kernels/cuda/base/cuda.h"
+#include "kernels/cuda/base/peak.h"
+#include "kernels/cuda/matmul/product.h"
 #include <stdio.h>
 
 static struct {

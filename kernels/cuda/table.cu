@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * All kernels of the cuda device.
  */
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/base/cuda.h"
 
 extern "C" {
 extern const struct hd_kernel hd_cuda_einsum, hd_cuda_sum, hd_cuda_add, hd_cuda_map, hd_cuda_cast, hd_cuda_copy,

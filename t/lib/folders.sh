@@ -2,7 +2,24 @@
 # t/lib/folders.sh - which folder uses which, for t0002.  Needs $src, $build, $tmp and $all (bin/sources --files); the working
 # folder is $src.
 
-folders_table() { sed -e 's/#.*//' -e '/^ *$/d' t/lib/folders; }
+# The table, each folder with all that it may use; FOLDER/ stands for those that are above the line.
+folders_table() {
+	sed -e 's/#.*//' -e '/^ *$/d' t/lib/folders | awk -F: '{
+		n = split($2, uses, " ")
+		printf "%s:", $1
+		for (i = 1; i <= n; i++) {
+			inside = uses[i]
+			if (!sub(/\/$/, "", inside))
+				printf " %s", uses[i]
+			else
+				for (k = 1; k < NR; k++)
+					if (index(above[k] "/", inside "/") == 1)
+						printf " %s", above[k]
+		}
+		printf "\n"
+		above[NR] = $1
+	}'
+}
 
 # Lines "FOLDER: FOLDER ..." -> what names a folder that is not above it.
 folders_circles() {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Wrong kernels and launches, one for each thing that the simulation of the cuda device must notice (kernels/cuda/sim.h), and
+ * Wrong kernels and launches, one for each thing that the simulation of the cuda device must notice (kernels/cuda/sim/sim.h), and
  * each beside the same without the mistake: a program of the simulation alone.
  *
  *	sim-wrong --list
  *	sim-wrong right|wrong NAME
  */
-#include "kernels/cuda/mma.h"
+#include "kernels/cuda/base/mma.h"
 #include <stdio.h>
 
 #define N 256

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Movement between devices: they make it among themselves, in the order of their queues.  Nobody waits here: a wait only
+ * says that what is enqueued afterwards begins when the movement is done.
+ */
+#include <config.h>
+#include "engine/comm/transport/transport.h"
+#include "engine/comm/wait/wait.h"
+#include "engine/device/device.h"
+#include <stdlib.h>
+
+static struct {
+	const struct hd_device_comm *ops; /* NULL: not used */
+	struct hd_err error;              /* of a group that could not be made: found by hd_comm_finish */
+	int64_t tickets;
+} device;
+
+int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err)
+{
+	void *id = hd_alloc(d->id_bytes);
+
+	if (hd_here.w.rank == 0)
+		d->id(id, err);
+	HD_TRY(hd_comm_agree(err));
+	hd_comm_bcast(id, d->id_bytes, 0);
+	d->open(id, hd_here.w.rank, hd_here.w.size, err);
+	free(id);
+	HD_TRY(hd_comm_agree(err));
+	device.ops = d;
+	return HD_OK;
+}
+
+static int finish(const struct hd_device_ops *d, struct hd_err *err)
+{
+	int rc = d->finish(err);
+	char *remark = d->remark ? d->remark() : NULL;
+
+	if (remark)
+		hd_log(HD_LOG_WARN, "%s", remark);
+	free(remark);
+	return rc;
+}
+
+int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
+{
+	struct hd_backoff p;
+
+	if (!device.ops)
+		return finish(d, err);
+	hd_pause_begin(&p, NULL, "the kernels and movements of the device");
+	p.longest = 0; /* twice a step, and the next kernels come after it: naps stay as short as the first */
+	while (!device.error.code && !d->ready() && device.ops->poll(&device.error) >= 0)
+		hd_backoff_wait(&p, -1);
+	hd_pause_end(&p);
+	if (!device.error.code)
+		device.ops->poll(&device.error);
+	if (device.error.code) {
+		device.ops->abort();
+		return hd_err_set(err, device.error.code, "%s", device.error.text);
+	}
+	return finish(d, err);
+}
+
+/* -- the transport ----------------------------------------------------------------------------- */
+static int attach(struct hd_communicator *m)
+{
+	if (!device.ops)
+		return 0;
+	m->device.group = device.ops->split(m->world[0], m->me, &device.error);
+	return 1;
+}
+
+/* A device's communicator does one thing after the other.  Between neighbours, what a rank sends and what it receives are on
+ * two, so a send never waits behind a receive that was posted ahead. */
+static void messages(struct hd_communicator *m)
+{
+	for (int i = 0; i < 4 && !m->device.messages[i]; i++)
+		m->device.messages[i] = device.ops->split(m->world[0], m->me, &device.error);
+}
+
+static int start(struct hd_request *t)
+{
+	const struct hd_communicator *m = t->m;
+	const struct hd_call *c = &t->call;
+	int sender = c->kind == HD_COMM_SEND ? m->me : c->index;
+	void *group = c->kind >= HD_COMM_SEND ? m->device.messages[(c->lane & 1) * 2 + (sender & 1)] : m->device.group;
+
+	t->seq = (uint64_t)++device.tickets;
+	return device.ops->start(group, c, m->n, m->me, device.tickets);
+}
+
+static int wait(struct hd_request *t)
+{
+	return device.ops->wait((int64_t)t->seq);
+}
+
+const struct hd_transport hd_transport_device = {
+	.name = "device",
+	.moves = HD_MOVES_BY_QUEUE,
+	.attach = attach,
+	.messages = messages,
+	.start = start,
+	.wait = wait,
+};

@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Movement between hosts: one progress thread per process issues the calls in the order they were
+ * started and drives them by tests with backoff, so that the wire works under the products of the
+ * compute threads.  The thread is made when the first group that leaves the host is.
+ *
+ * Most kinds are one non-blocking MPI collective.  Sums of 16-bit types, and all sums when the
+ * call asks for a fixed order, are made by the members themselves: each gets its share from all,
+ * adds in member order (sum.c), and hands the result to all.  These bytes are those of a
+ * ring, and the result is that of the shared-memory transport, bit for bit.  They are messages
+ * with a tag of the sum's number, because their second round begins at different times on
+ * different members, while collectives of one communicator must be issued in one order.
+ */
+#include <config.h>
+#include "engine/comm/transport/transport.h"
+#include "engine/comm/world/mpi_calls.h"
+#include "engine/comm/transport/sum.h"
+#include "engine/comm/wait/wait.h"
+#include "engine/comm/wait/watchdog_net.h"
+#include <limits.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define FLIGHTS 256 /* calls under way; start() waits for room beyond that */
+#define TAGS 8192   /* of sums; MPI guarantees 32767 */
+#define TAG_ROWS 30000
+#define TAG_MESSAGE 20000 /* and lane: sends, receives and shifts are matched in the order they are made */
+
+struct hd_net {
+	MPI_Comm comm;
+};
+struct flight {
+	struct hd_request *t;
+	MPI_Request *req;
+	int nreq, cap, round;
+	struct room *room; /* sums: shares of the other members */
+	double due;
+};
+struct room { /* as many as sums were ever under way at once */
+	char *p;
+	size_t bytes;
+	int taken;
+};
+
+static struct {
+	struct flight flights[FLIGHTS]; /* a ring; from landed to taken: of the thread */
+	struct room rooms[FLIGHTS];     /* of the thread */
+	uint64_t queued, taken, landed; /* numbers of calls */
+	pthread_mutex_t lock;           /* of these, stop and busy */
+	pthread_cond_t more;
+	pthread_t thread;
+	int running, stop;
+	int waiting; /* a compute thread waits: answer at once */
+	double busy, busy_from, delay;
+} net = { .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER };
+
+/* -- issuing ----------------------------------------------------------------------------------- */
+static MPI_Datatype type_of(uint32_t dtype)
+{
+	switch (dtype) {
+	case HD_DTYPE_F32: return MPI_FLOAT;
+	case HD_DTYPE_F64: return MPI_DOUBLE;
+	case HD_DTYPE_I32: return MPI_INT32_T;
+	case HD_DTYPE_I64: return MPI_INT64_T;
+	case HD_DTYPE_F16:
+	case HD_DTYPE_BF16: return MPI_UINT16_T;
+	default: return MPI_UINT8_T;
+	}
+}
+
+static int is_sum(uint32_t kind)
+{
+	return kind == HD_COMM_ALL_REDUCE || kind == HD_COMM_ALL_MAX || kind == HD_COMM_REDUCE ||
+	       kind == HD_COMM_REDUCE_SCATTER;
+}
+
+/* Sums that MPI does not make, or not in a fixed order.  A maximum of fp32 has no order. */
+static int by_members(const struct hd_call *c)
+{
+	return is_sum(c->kind) && (HD_BITS(c->dtype) == 16 || (c->fixed && c->kind != HD_COMM_ALL_MAX));
+}
+
+static int64_t share_from(const struct hd_call *c, int n, int j)
+{
+	return c->count * j / n;
+}
+
+static void *in_place(const struct hd_call *c, const char *out)
+{
+	return c->in == (const void *)out ? MPI_IN_PLACE : (void *)(uintptr_t)c->in;
+}
+
+static void issue_sum(const struct hd_communicator *m, const struct hd_call *c, MPI_Request *r)
+{
+	MPI_Comm comm = m->net.group->comm;
+	MPI_Datatype type = type_of(c->dtype);
+	int count = (int)c->count;
+
+	if (c->kind == HD_COMM_REDUCE_SCATTER)
+		MPI_Ireduce_scatter_block(c->in, c->out, count, type, MPI_SUM, comm, r);
+	else if (c->kind == HD_COMM_REDUCE)
+		MPI_Ireduce(m->me == c->index ? in_place(c, c->out) : c->in, c->out, count, type, MPI_SUM, c->index,
+			    comm, r);
+	else
+		MPI_Iallreduce(in_place(c, c->out), c->out, count, type, c->kind == HD_COMM_ALL_MAX ? MPI_MAX : MPI_SUM,
+			       comm, r);
+}
+
+static void issue_move(const struct hd_communicator *m, const struct hd_call *c, MPI_Request *r)
+{
+	MPI_Comm comm = m->net.group->comm;
+	MPI_Datatype type = type_of(c->dtype);
+	int n = type == MPI_UINT8_T ? (int)hd_comm_size(c->dtype, c->count) : (int)c->count;
+	int64_t mine = m->me * hd_comm_size(c->dtype, c->count);
+	int root = m->me == c->index;
+
+	switch (c->kind) {
+	case HD_COMM_ALL_GATHER:
+		MPI_Iallgather(in_place(c, (char *)c->out + mine), n, type, c->out, n, type, comm, r);
+		break;
+	case HD_COMM_ALL_TO_ALL: MPI_Ialltoall(c->in, n, type, c->out, n, type, comm, r); break;
+	case HD_COMM_BROADCAST:
+		if (root)
+			hd_move(c->out, c->in, hd_comm_size(c->dtype, c->count));
+		MPI_Ibcast(c->out, n, type, c->index, comm, r);
+		break;
+	case HD_COMM_GATHER:
+		MPI_Igather(root ? in_place(c, (char *)c->out + mine) : c->in, n, type, c->out, n, type, c->index, comm,
+			    r);
+		break;
+	case HD_COMM_SCATTER:
+		MPI_Iscatter(c->in, n, type, root && (const char *)c->in + mine == c->out ? MPI_IN_PLACE : c->out, n,
+			     type, c->index, comm, r);
+		break;
+	}
+}
+
+static void put(struct flight *f, int to, const void *p, int64_t bytes, int tag)
+{
+	if (bytes)
+		MPI_Isend(p, (int)bytes, MPI_BYTE, to, tag, f->t->m->net.group->comm, &f->req[f->nreq++]);
+}
+
+static void get(struct flight *f, int from, void *p, int64_t bytes, int tag)
+{
+	if (bytes)
+		MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, f->t->m->net.group->comm, &f->req[f->nreq++]);
+}
+
+static void issue_message(struct flight *f)
+{
+	const struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t bytes = hd_comm_size(c->dtype, c->count);
+	int tag = TAG_MESSAGE + (int)c->lane;
+
+	if (c->kind != HD_COMM_SEND)
+		get(f, hd_call_from(c, m->n, m->me), c->out, bytes, tag);
+	if (c->kind != HD_COMM_RECV)
+		put(f, hd_call_to(c, m->n, m->me), c->in, bytes, tag);
+}
+
+/* Both ends know how many rows a segment has, so an empty one is no message. */
+static void issue_rows(struct flight *f)
+{
+	const struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	const struct hd_rows *r = c->rows;
+	const char *in = c->in;
+	char *out = c->out;
+	int64_t from, to, rows;
+
+	for (int k = 0; k < m->n; k++) {
+		int j = hd_comm_mod(m->me - k, m->n);
+
+		for (int64_t e = 0; e < r->experts; e++) {
+			rows = hd_rows_segment(r, r->need, !c->index, m->n, j, e, &to);
+			if (k) {
+				get(f, j, out + to * r->bytes, rows * r->bytes, TAG_ROWS);
+				continue;
+			}
+			hd_rows_segment(r, r->have, c->index, m->n, j, e, &from);
+			hd_move(out + to * r->bytes, in + from * r->bytes, rows * r->bytes);
+		}
+	}
+	for (int k = 1; k < m->n; k++) {
+		int j = hd_comm_mod(m->me + k, m->n);
+
+		for (int64_t e = 0; e < r->experts; e++) {
+			rows = hd_rows_segment(r, r->have, c->index, m->n, j, e, &from);
+			put(f, j, in + from * r->bytes, rows * r->bytes, TAG_ROWS);
+		}
+	}
+}
+
+/* -- sums by the members ----------------------------------------------------------------------- */
+/* Round 0 brings each its share from all, round 1 brings the sums to all. */
+/* What member j adds up: `count` elements that begin at element *from of the input. */
+static int64_t share_of(const struct hd_communicator *m, const struct hd_call *c, int j, int64_t *from)
+{
+	*from = 0;
+	switch (c->kind) {
+	case HD_COMM_REDUCE: return j == c->index ? c->count : 0;
+	case HD_COMM_REDUCE_SCATTER: *from = j * c->count; return c->count;
+	default: *from = share_from(c, m->n, j); return share_from(c, m->n, j + 1) - *from;
+	}
+}
+
+/* The smallest that suffices, else the largest, which grows: a step needs what the one before it needed. */
+static struct room *take_room(size_t bytes)
+{
+	struct room *best = NULL;
+
+	for (int i = 0; i < FLIGHTS; i++) {
+		struct room *r = &net.rooms[i];
+
+		if (r->taken)
+			continue;
+		if (!best || (r->bytes >= bytes ? best->bytes < bytes || r->bytes < best->bytes
+						: r->bytes > best->bytes && best->bytes < bytes))
+			best = r;
+	}
+	if (best->bytes < bytes) {
+		free(best->p);
+		best->p = hd_alloc(bytes);
+		best->bytes = bytes;
+	}
+	best->taken = 1;
+	return best;
+}
+
+static void members_gather(struct flight *f, int tag)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t from, mine = hd_comm_size(c->dtype, share_of(m, c, m->me, &from));
+	const char *in = c->in;
+
+	f->room = take_room((size_t)(mine * m->n));
+	/* Each begins with its neighbour, so that not all send to member 0 first. */
+	for (int k = 1; k < m->n; k++) {
+		int j = hd_comm_mod(m->me - k, m->n);
+
+		get(f, j, f->room->p + j * mine, mine, tag);
+	}
+	for (int k = 1; k < m->n; k++) {
+		int j = hd_comm_mod(m->me + k, m->n);
+		int64_t theirs = hd_comm_size(c->dtype, share_of(m, c, j, &from));
+
+		put(f, j, in + hd_comm_size(c->dtype, from), theirs, tag);
+	}
+}
+
+static void members_sum(struct flight *f)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t from, count = share_of(m, c, m->me, &from), mine = hd_comm_size(c->dtype, count);
+	int64_t at = hd_comm_size(c->dtype, from);
+	char *out = (char *)c->out + (c->kind == HD_COMM_REDUCE_SCATTER ? 0 : at);
+
+	for (int j = 0; j < m->n; j++)
+		m->ins[j] = j == m->me ? (char *)(uintptr_t)c->in + at : f->room->p + j * mine;
+	if (count)
+		hd_sum(&out, 1, m->ins, m->n, count, c->dtype, c->kind == HD_COMM_ALL_MAX);
+}
+
+static void members_spread(struct flight *f, int tag)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t from, mine = share_of(m, c, m->me, &from), at = hd_comm_size(c->dtype, from);
+	char *out = c->out;
+
+	for (int k = 1; k < m->n; k++) {
+		int j = hd_comm_mod(m->me - k, m->n);
+		int64_t theirs = share_of(m, c, j, &from);
+
+		get(f, j, out + hd_comm_size(c->dtype, from), hd_comm_size(c->dtype, theirs), tag);
+	}
+	for (int k = 1; k < m->n; k++)
+		put(f, hd_comm_mod(m->me + k, m->n), out + at, hd_comm_size(c->dtype, mine), tag);
+}
+
+/* -- one call ---------------------------------------------------------------------------------- */
+/* For the calls of a new group, or for rows; nothing is under way. */
+static void requests_room(int members)
+{
+	for (int i = 0; i < FLIGHTS; i++) {
+		struct flight *f = &net.flights[i];
+
+		if (2 * members <= f->cap)
+			continue;
+		free(f->req);
+		f->cap = 2 * members;
+		f->req = hd_alloc((size_t)f->cap * sizeof(*f->req));
+	}
+}
+
+static int tag_of(const struct flight *f)
+{
+	return (int)(f->t->seq % TAGS) * 2 + f->round;
+}
+
+static void issue(struct flight *f)
+{
+	const struct hd_call *c = &f->t->call;
+
+	f->round = f->nreq = 0;
+	f->due = f->t->started + net.delay;
+	pthread_mutex_lock(&hd_mpi_lock);
+	if (hd_call_is_message(c)) {
+		issue_message(f);
+	} else if (c->rows) {
+		issue_rows(f);
+	} else if (by_members(c)) {
+		members_gather(f, tag_of(f));
+	} else {
+		f->nreq = 1;
+		(is_sum(c->kind) ? issue_sum : issue_move)(f->t->m, c, f->req);
+	}
+	pthread_mutex_unlock(&hd_mpi_lock);
+}
+
+/* -> 1: the call is done. */
+static int test(struct flight *f)
+{
+	const struct hd_call *c = &f->t->call;
+	int done = 1;
+
+	HD_MPI(MPI_Testall(f->nreq, f->req, &done, MPI_STATUSES_IGNORE));
+	if (!done)
+		return 0;
+	f->nreq = 0;
+	if (by_members(c) && f->round == 0) {
+		members_sum(f);
+		f->round = 1;
+		if (c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX) {
+			HD_MPI(members_spread(f, tag_of(f)));
+			return 0;
+		}
+	}
+	return !net.delay || hd_seconds() >= f->due;
+}
+
+static void land(struct flight *f)
+{
+	struct hd_request *t = f->t;
+
+	f->t = NULL;
+	if (f->room)
+		f->room->taken = 0;
+	f->room = NULL;
+	t->finished = hd_seconds();
+	/* From here on the ticket is the caller's. */
+	__atomic_store_n(&t->state, HD_REQUEST_DONE, __ATOMIC_RELEASE);
+}
+
+/* -- the thread -------------------------------------------------------------------------------- */
+static struct flight *flight_of(uint64_t i)
+{
+	return &net.flights[i % FLIGHTS];
+}
+
+/* Now and then somebody may ask whether this rank works. */
+static void wait_for_more(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += 100000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	if (!pthread_cond_timedwait(&net.more, &net.lock, &until))
+		return;
+	pthread_mutex_unlock(&net.lock);
+	hd_ask_poll();
+	pthread_mutex_lock(&net.lock);
+}
+
+/* Waits while there is nothing to do.  -> 0: the end. */
+static int next_work(uint64_t *until)
+{
+	int go;
+
+	pthread_mutex_lock(&net.lock);
+	if (net.landed == net.queued && net.busy_from) {
+		net.busy += hd_seconds() - net.busy_from;
+		net.busy_from = 0;
+	}
+	while (net.landed == net.queued && !net.stop)
+		wait_for_more();
+	if (net.landed != net.queued && !net.busy_from)
+		net.busy_from = hd_seconds();
+	*until = net.queued;
+	go = net.landed != net.queued;
+	pthread_mutex_unlock(&net.lock);
+	return go;
+}
+
+static void back_off(int *idle)
+{
+	struct timespec ts = { 0, *idle < 1000 ? 20000 : 200000 };
+
+	if (++*idle % 64 == 0)
+		hd_ask_poll();
+	if (__atomic_load_n(&net.waiting, __ATOMIC_RELAXED) && *idle < 200)
+		sched_yield();
+	else
+		nanosleep(&ts, NULL);
+}
+
+static int test_all(void)
+{
+	int any = 0;
+
+	for (uint64_t i = net.landed; i < net.taken; i++) {
+		struct flight *f = flight_of(i);
+
+		if (!f->t || !test(f))
+			continue;
+		land(f);
+		any = 1;
+	}
+	pthread_mutex_lock(&net.lock);
+	while (net.landed < net.taken && !flight_of(net.landed)->t)
+		net.landed++;
+	pthread_mutex_unlock(&net.lock);
+	return any;
+}
+
+static void *progress(void *unused)
+{
+	uint64_t until;
+	int idle = 0;
+
+	(void)unused;
+#ifdef _OPENMP
+	omp_set_num_threads(1); /* here only: its sums must not bring a second team of threads */
+#endif
+	while (next_work(&until)) {
+		if (net.taken < until)
+			idle = 0;
+		while (net.taken < until)
+			issue(flight_of(net.taken++));
+		if (test_all())
+			idle = 0;
+		else
+			back_off(&idle);
+	}
+	return NULL;
+}
+
+static void thread_start(void)
+{
+	const char *test_delay = getenv("HD_TEST_COMM_DELAY_US"); /* tests only: a slow network */
+
+	if (net.running)
+		return;
+	if (test_delay)
+		net.delay = 1e-6 * atof(test_delay);
+	if (pthread_create(&net.thread, NULL, progress, NULL)) {
+		hd_log(HD_LOG_ERROR, "rank %d: cannot make the thread that moves data between hosts", hd_here.w.rank);
+		hd_comm_abort(1);
+	}
+	net.running = 1;
+}
+
+static void stop(void)
+{
+	if (!net.running)
+		return;
+	pthread_mutex_lock(&net.lock);
+	net.stop = 1;
+	pthread_cond_signal(&net.more);
+	pthread_mutex_unlock(&net.lock);
+	pthread_join(net.thread, NULL);
+	net.running = 0;
+}
+
+/* -- the transport ----------------------------------------------------------------------------- */
+/* The group's first member numbers it: colours need only differ within one call. */
+static int attach(struct hd_communicator *m)
+{
+	if (m->net.group)
+		return 1;
+	m->net.group = hd_alloc(sizeof(*m->net.group));
+	requests_room(m->n);
+	HD_MPI(MPI_Comm_split(hd_mpi_world, m->world[0], m->me, &m->net.group->comm));
+	thread_start();
+	return 1;
+}
+
+/* MPI counts in int. */
+static int too_long(const struct hd_call *c)
+{
+	int bytes = c->rows || hd_call_is_message(c) || by_members(c);
+
+	return (bytes ? hd_comm_size(c->dtype, c->count) : c->count) > INT_MAX;
+}
+
+static void rows(struct hd_communicator *m, int64_t experts)
+{
+	requests_room(m->n * (int)experts);
+}
+
+static int start(struct hd_request *t)
+{
+	struct hd_backoff p;
+	int full;
+
+	if (too_long(&t->call))
+		return HD_ENOTSUP;
+	if (by_members(&t->call)) /* only what all members make may be counted: it becomes a tag */
+		t->seq = t->m->net.sums++;
+	hd_pause_begin(&p, t->m, "the start of a call between hosts");
+	for (;;) {
+		pthread_mutex_lock(&net.lock);
+		full = net.queued - net.landed == FLIGHTS;
+		if (!full) {
+			flight_of(net.queued++)->t = t;
+			pthread_cond_signal(&net.more);
+		}
+		pthread_mutex_unlock(&net.lock);
+		if (!full)
+			break;
+		hd_backoff_wait(&p, -1);
+	}
+	hd_pause_end(&p);
+	return 0;
+}
+
+static int wait(struct hd_request *t)
+{
+	int late = t->call.kind >= HD_COMM_SEND ? t->call.index : -1; /* in a collective any may be it */
+	struct hd_backoff p;
+
+	__atomic_store_n(&net.waiting, 1, __ATOMIC_RELAXED);
+	hd_pause_begin(&p, t->m, hd_call_what(&t->call));
+	while (__atomic_load_n(&t->state, __ATOMIC_ACQUIRE) != HD_REQUEST_DONE)
+		hd_backoff_wait(&p, late);
+	hd_pause_end(&p);
+	__atomic_store_n(&net.waiting, 0, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static double busy(int reset)
+{
+	double s, now = hd_seconds();
+
+	pthread_mutex_lock(&net.lock);
+	s = net.busy + (net.busy_from ? now - net.busy_from : 0);
+	if (reset) {
+		net.busy = 0;
+		net.busy_from = net.busy_from ? now : 0;
+	}
+	pthread_mutex_unlock(&net.lock);
+	return s;
+}
+
+const struct hd_transport hd_transport_net = {
+	.name = "network",
+	.moves = HD_MOVES_BY_THREAD,
+	.attach = attach,
+	.rows = rows,
+	.start = start,
+	.wait = wait,
+	.busy = busy,
+	.stop = stop,
+};

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Movement between ranks of one host, through memory that all of them have mapped.
+ *
+ * A member says where its buffers lie in the shared arena, all wait for all, and each reads what
+ * it needs straight from the others.  A sum is made once: each member sums its share over all
+ * members, in member order, and writes it to all of them; so 42 MB over two ranks cost each rank
+ * 42 MB of reads and writes and nothing is sent.
+ *
+ * Calls of up to SMALL bytes carry their data beside the flags and need one wait instead of two.
+ * Messages of a pair go through a ring of descriptors: the receiver copies, then marks the
+ * descriptor as taken.  Buffers outside the arena are correct and slower: they are copied to
+ * shared memory made for the call.
+ */
+#include <config.h>
+#include "engine/comm/transport/transport.h"
+#include "engine/comm/world/mpi.h"
+#include "engine/comm/world/shared_memory.h"
+#include "engine/comm/transport/sum.h"
+#include "engine/comm/wait/wait.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SMALL 4096
+#define BOXES 64  /* outstanding messages of a pair in a lane */
+#define EARLY 512 /* receives that are looked after while this rank waits for something else */
+
+struct shm_place {
+	int64_t in, out; /* offsets in the arena of the host; -1: nothing, or fd */
+	int32_t fd;      /* of the memory that stands for both; -1: none */
+	int32_t pid;
+};
+struct hd_slot {                          /* of one rank, in the flags of its group */
+	_Atomic uint64_t step HD_ALIGNED; /* barriers reached so far */
+	uint64_t sign[2];                 /* what call it makes; by parity of the call, see small() */
+	struct shm_place place HD_ALIGNED;
+	char data[2][SMALL] HD_ALIGNED;
+};
+struct hd_box {
+	/* 1 + number of the last message that was put into this box, and copied from it. */
+	_Atomic uint64_t posted, taken;
+	int64_t in, bytes;
+	int32_t fd, pid;
+} HD_ALIGNED;
+
+static struct {
+	struct hd_request *early[EARLY]; /* receives that were started */
+	int earlies;
+	struct { /* memory for buffers outside the arena */
+		void *map;
+		size_t bytes;
+		int fd;
+	} bounce;
+} shm = { .bounce = { NULL, 0, -1 } };
+
+static struct hd_slot *slot_of(const struct hd_communicator *m, int member)
+{
+	return &m->shm.slots[m->local[member]];
+}
+
+static void broken(const struct hd_communicator *m, const struct hd_call *c, int other, const char *how)
+	__attribute__((noreturn));
+static void broken(const struct hd_communicator *m, const struct hd_call *c, int other, const char *how)
+{
+	if (hd_comm_may_speak()) {
+		char *me = hd_rank_text(hd_here.w.rank), *who = hd_rank_text(m->world[other]);
+
+		hd_log(HD_LOG_ERROR, "%s on %s: %s and %s %s", hd_call_what(c), m->name, me, who, how);
+	}
+	hd_comm_abort(1);
+}
+
+/* -- where buffers are ------------------------------------------------------------------------- */
+static int64_t offset_of(const void *p, int64_t bytes)
+{
+	const char *q = p;
+
+	if (!hd_here.arena_bytes || q < hd_here.arena || q + bytes > hd_here.arena + hd_here.arena_bytes)
+		return -1;
+	return q - hd_here.arena;
+}
+
+/* Memory for buffers outside the arena, kept for the next call: all members have left the last
+ * one. */
+static void *bounce_get(const struct hd_communicator *m, const struct hd_call *c, size_t bytes)
+{
+	if (bytes <= shm.bounce.bytes)
+		return shm.bounce.map;
+	if (shm.bounce.fd >= 0) {
+		munmap(shm.bounce.map, shm.bounce.bytes);
+		close(shm.bounce.fd);
+	}
+	shm.bounce.fd = hd_memfd(bytes, &shm.bounce.map);
+	shm.bounce.bytes = bytes;
+	if (shm.bounce.fd < 0)
+		broken(m, c, m->me, "cannot share memory for a buffer outside the arena");
+	return shm.bounce.map;
+}
+
+static int sums_to_all(const struct hd_call *c)
+{
+	return c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX;
+}
+
+static int64_t numbers_bytes(const struct hd_call *c, int n)
+{
+	return c->rows ? n * c->rows->experts * c->rows->samples * (int64_t)sizeof(int32_t) : 0;
+}
+
+/* Of shared memory outside the arena: `in`, then the numbers of its rows. */
+static int64_t numbers_at(const struct hd_call *c, int n, int j)
+{
+	return (hd_comm_in_bytes(c, n, j) + HD_LINE - 1) / HD_LINE * HD_LINE;
+}
+
+/* -> the place of this member's data; of sums to all also of its result, of rows of their numbers. */
+static struct shm_place place_make(const struct hd_communicator *m, const struct hd_call *c)
+{
+	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me), numbers = numbers_bytes(c, m->n),
+		at = numbers_at(c, m->n, m->me);
+	struct shm_place p = { -1, -1, -1, 0 };
+
+	if (!bytes)
+		return p;
+	p.in = offset_of(c->in, bytes);
+	if (sums_to_all(c))
+		p.out = offset_of(c->out, bytes);
+	if (c->rows)
+		p.out = offset_of(c->rows->have, numbers);
+	if (p.in >= 0 && (p.out >= 0 || !(sums_to_all(c) || c->rows)))
+		return p;
+	hd_move(bounce_get(m, c, (size_t)(at + numbers)), c->in, bytes);
+	if (c->rows)
+		memcpy((char *)shm.bounce.map + at, c->rows->have, (size_t)numbers);
+	p.in = p.out = -1;
+	p.fd = shm.bounce.fd;
+	p.pid = (int32_t)getpid();
+	return p;
+}
+
+/* Addresses of member j's data in this process. */
+static void place_open(struct hd_communicator *m, const struct hd_call *c, int j)
+{
+	struct shm_place p = slot_of(m, j)->place;
+	int64_t bytes = numbers_at(c, m->n, j) + numbers_bytes(c, m->n);
+
+	m->ins[j] = p.in >= 0 ? hd_here.arena + p.in : NULL;
+	m->outs[j] = p.out >= 0 ? hd_here.arena + p.out : NULL;
+	if (p.fd < 0)
+		return;
+	m->ins[j] = m->outs[j] = j == m->me ? shm.bounce.map : hd_memfd_peer(p.pid, p.fd, (size_t)bytes);
+	if (!m->ins[j])
+		broken(m, c, j, "cannot share memory for a buffer outside the arena");
+	if (c->rows)
+		m->outs[j] = m->ins[j] + numbers_at(c, m->n, j);
+}
+
+static void place_close(struct hd_communicator *m, const struct hd_call *c, int j)
+{
+	if (slot_of(m, j)->place.fd >= 0 && j != m->me)
+		munmap(m->ins[j], (size_t)(numbers_at(c, m->n, j) + numbers_bytes(c, m->n)));
+}
+
+/* -- all wait for all -------------------------------------------------------------------------- */
+static void meet(struct hd_communicator *m, const struct hd_call *c)
+{
+	uint64_t step = ++m->shm.step;
+	struct hd_backoff p;
+
+	atomic_store_explicit(&slot_of(m, m->me)->step, step, memory_order_release);
+	hd_pause_begin(&p, m, hd_call_what(c));
+	for (int j = 0; j < m->n; j++)
+		while (atomic_load_explicit(&slot_of(m, j)->step, memory_order_acquire) < step)
+			hd_backoff_wait(&p, j);
+	hd_pause_end(&p);
+}
+
+static uint64_t signature(const struct hd_call *c)
+{
+	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u;
+
+	return (h ^ c->dtype ^ (uint64_t)c->kind << 32) * 0xd6e8feb86659fd93u + (uint32_t)c->index;
+}
+
+/* The members must make the same call: a difference is a bug of the program and would give wrong
+ * numbers. */
+static void meet_first(struct hd_communicator *m, const struct hd_call *c)
+{
+	uint64_t mine = signature(c);
+
+	slot_of(m, m->me)->sign[m->shm.calls & 1] = mine;
+	meet(m, c);
+	for (int j = 0; j < m->n; j++)
+		if (slot_of(m, j)->sign[m->shm.calls & 1] != mine)
+			broken(m, c, j, "do not make the same call");
+}
+
+/* -- what each kind reads ---------------------------------------------------------------------- */
+static void pull_sum(struct hd_communicator *m, const struct hd_call *c, char *out, int64_t from)
+{
+	for (int j = 0; j < m->n; j++)
+		m->ins[j] += from;
+	hd_sum(&out, 1, m->ins, m->n, c->count, c->dtype, c->kind == HD_COMM_ALL_MAX);
+	for (int j = 0; j < m->n; j++)
+		m->ins[j] -= from;
+}
+
+/* Each segment from where its sender's numbers say that it is. */
+static void pull_rows(struct hd_communicator *m, const struct hd_call *c)
+{
+	const struct hd_rows *r = c->rows;
+	int many = c->index;
+
+	for (int j = 0; j < m->n; j++)
+		for (int64_t e = 0; e < r->experts; e++) {
+			int64_t from, to,
+				rows = hd_rows_segment(r, (const int32_t *)m->outs[j], many, m->n, m->me, e, &from);
+
+			if (hd_rows_segment(r, r->need, !many, m->n, j, e, &to) != rows)
+				broken(m, c, j, "do not agree on the number of rows");
+			hd_move((char *)c->out + to * r->bytes, m->ins[j] + from * r->bytes, rows * r->bytes);
+		}
+}
+
+static void pull(struct hd_communicator *m, const struct hd_call *c)
+{
+	int64_t s = hd_comm_size(c->dtype, c->count);
+	char *out = c->out;
+	int root = c->index, me = m->me;
+
+	switch (c->kind) {
+	case HD_COMM_ALL_REDUCE:
+	case HD_COMM_ALL_MAX: pull_sum(m, c, out, 0); break;
+	case HD_COMM_REDUCE_SCATTER: pull_sum(m, c, out, me * s); break;
+	case HD_COMM_REDUCE:
+		if (me == root)
+			pull_sum(m, c, out, 0);
+		break;
+	case HD_COMM_ALL_GATHER:
+	case HD_COMM_GATHER:
+		for (int j = 0; j < m->n && (c->kind == HD_COMM_ALL_GATHER || me == root); j++)
+			hd_move(out + j * s, m->ins[j], s);
+		break;
+	case HD_COMM_ALL_TO_ALL:
+		for (int j = 0; j < m->n; j++)
+			hd_move(out + j * s, m->ins[j] + me * s, s);
+		break;
+	case HD_COMM_ALL_TO_ALL_V: pull_rows(m, c); break;
+	case HD_COMM_BROADCAST: hd_move(out, m->ins[root], s); break;
+	case HD_COMM_SCATTER: hd_move(out, m->ins[root] + me * s, s); break;
+	}
+}
+
+/* This member's share of the sum goes to all.  Shares end at cache lines, so that no line is
+ * written by two. */
+static void sum_share(struct hd_communicator *m, const struct hd_call *c)
+{
+	int64_t line = HD_LINE * 8 / HD_BITS(c->dtype), lines = (c->count + line - 1) / line;
+	int64_t from = lines * m->me / m->n * line, to = lines * (m->me + 1) / m->n * line;
+	int64_t at = hd_comm_size(c->dtype, from);
+
+	if (to > c->count)
+		to = c->count;
+	for (int j = 0; j < m->n; j++) {
+		m->ins[j] += at;
+		m->outs[j] += at;
+	}
+	if (to > from)
+		hd_sum(m->outs, m->n, m->ins, m->n, to - from, c->dtype, c->kind == HD_COMM_ALL_MAX);
+	for (int j = 0; j < m->n; j++) {
+		m->ins[j] -= at;
+		m->outs[j] -= at;
+	}
+}
+
+/* Two data areas are enough: a member that writes one again has met all others in the call
+ * between, so all of them have read it. */
+static void small(struct hd_communicator *m, const struct hd_call *c)
+{
+	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me);
+
+	if (bytes)
+		memcpy(slot_of(m, m->me)->data[m->shm.calls & 1], c->in, (size_t)bytes);
+	meet_first(m, c);
+	for (int j = 0; j < m->n; j++)
+		m->ins[j] = slot_of(m, j)->data[m->shm.calls & 1];
+	pull(m, c);
+}
+
+static void large(struct hd_communicator *m, const struct hd_call *c)
+{
+	slot_of(m, m->me)->place = place_make(m, c);
+	meet_first(m, c);
+	for (int j = 0; j < m->n; j++)
+		place_open(m, c, j);
+	if (sums_to_all(c))
+		sum_share(m, c);
+	else
+		pull(m, c);
+	for (int j = 0; j < m->n; j++)
+		place_close(m, c, j);
+	meet(m, c);
+	if (sums_to_all(c) && slot_of(m, m->me)->place.fd >= 0)
+		hd_move(c->out, shm.bounce.map, hd_comm_size(c->dtype, c->count));
+}
+
+/* The largest `in` of any member: the same on all. */
+static int64_t most_bytes(const struct hd_call *c, int n)
+{
+	return hd_comm_in_bytes(c, n, c->kind == HD_COMM_SCATTER || c->kind == HD_COMM_BROADCAST ? c->index : 0);
+}
+
+/* -- messages of a pair ------------------------------------------------------------------------ */
+static struct hd_box *box_of(const struct hd_communicator *m, int from, int to, uint32_t lane, uint64_t seq)
+{
+	int64_t pair = m->local[from] * hd_here.w.local_size + m->local[to];
+
+	return &m->shm.boxes[(pair * HD_LANES + lane) * BOXES + (int64_t)(seq % BOXES)];
+}
+
+/* The count of messages with another member, of the call's lane. */
+static uint64_t *counter(uint64_t *of, const struct hd_request *t, int member)
+{
+	return &of[member * HD_LANES + (int)t->call.lane];
+}
+
+/* A ticket keeps 32 bits of each number: fewer than 2^31 messages are under way. */
+static uint64_t widen(uint64_t now, uint32_t low)
+{
+	return now - (uint32_t)((uint32_t)now - low);
+}
+
+static int send_to(const struct hd_request *t)
+{
+	return hd_call_to(&t->call, t->m->n, t->m->me);
+}
+
+static int receive_from(const struct hd_request *t)
+{
+	return hd_call_from(&t->call, t->m->n, t->m->me);
+}
+
+static void box_drop_memory(struct hd_box *b)
+{
+	if (b->fd > 0) /* 0 in a box that was never used */
+		close(b->fd);
+	b->fd = -1;
+}
+
+static void post(struct hd_request *t)
+{
+	struct hd_communicator *m = t->m;
+	int to = send_to(t);
+	uint64_t seq = (*counter(m->shm.sent, t, to))++, before = seq < BOXES ? 0 : seq - BOXES + 1;
+	struct hd_box *b = box_of(m, m->me, to, t->call.lane, seq);
+	struct hd_backoff p;
+	void *map;
+
+	hd_pause_begin(&p, m, hd_call_what(&t->call));
+	while (atomic_load_explicit(&b->taken, memory_order_acquire) != before)
+		hd_backoff_wait(&p, to);
+	hd_pause_end(&p);
+	box_drop_memory(b);
+	b->bytes = hd_comm_size(t->call.dtype, t->call.count);
+	b->in = offset_of(t->call.in, b->bytes);
+	if (b->in < 0) {
+		b->pid = (int32_t)getpid();
+		b->fd = hd_memfd((size_t)b->bytes, &map);
+		if (b->fd < 0)
+			broken(m, &t->call, m->me, "cannot share memory for a buffer outside the arena");
+		hd_move(map, t->call.in, b->bytes);
+		munmap(map, (size_t)b->bytes);
+	}
+	atomic_store_explicit(&b->posted, seq + 1, memory_order_release);
+	t->seq |= (uint32_t)seq;
+}
+
+static void take(struct hd_request *t, struct hd_box *b, int from)
+{
+	int64_t bytes = hd_comm_size(t->call.dtype, t->call.count);
+	void *map;
+
+	if (b->bytes != bytes)
+		broken(t->m, &t->call, from, "do not agree on the size of a message");
+	if (b->in >= 0) {
+		hd_move(t->call.out, hd_here.arena + b->in, bytes);
+	} else {
+		map = hd_memfd_peer(b->pid, b->fd, (size_t)bytes);
+		if (!map)
+			broken(t->m, &t->call, from, "cannot share memory for a buffer outside the arena");
+		hd_move(t->call.out, map, bytes);
+		munmap(map, (size_t)bytes);
+	}
+}
+
+/* -> 1: the message is in `out`. */
+static int try_take(struct hd_request *t, int from)
+{
+	uint64_t seq = widen(*counter(t->m->shm.received, t, from), (uint32_t)(t->seq >> 32));
+	struct hd_box *b = box_of(t->m, from, t->m->me, t->call.lane, seq);
+
+	if (atomic_load_explicit(&b->taken, memory_order_relaxed) > seq)
+		return 1;
+	if (atomic_load_explicit(&b->posted, memory_order_acquire) != seq + 1)
+		return 0;
+	take(t, b, from);
+	atomic_store_explicit(&b->taken, seq + 1, memory_order_release);
+	return 1;
+}
+
+static void receive_begin(struct hd_request *t)
+{
+	t->seq |= ((*counter(t->m->shm.received, t, receive_from(t)))++ & 0xffffffff) << 32;
+	if (shm.earlies < EARLY)
+		shm.early[shm.earlies++] = t;
+}
+
+/* So that two ranks that both wait for their sends to be taken take each other's. */
+static void receive_early(void)
+{
+	for (int i = shm.earlies; i-- > 0;)
+		if (try_take(shm.early[i], receive_from(shm.early[i])))
+			shm.early[i] = shm.early[--shm.earlies];
+}
+
+static void receive_wait(struct hd_request *t)
+{
+	int from = receive_from(t);
+	struct hd_backoff p;
+
+	for (int i = shm.earlies; i-- > 0;)
+		if (shm.early[i] == t)
+			shm.early[i] = shm.early[--shm.earlies];
+	hd_pause_begin(&p, t->m, hd_call_what(&t->call));
+	while (!try_take(t, from))
+		hd_backoff_wait(&p, from);
+	hd_pause_end(&p);
+}
+
+static void send_wait(struct hd_request *t)
+{
+	struct hd_communicator *m = t->m;
+	int to = send_to(t);
+	uint64_t seq = widen(*counter(m->shm.sent, t, to), (uint32_t)t->seq);
+	struct hd_box *b = box_of(m, m->me, to, t->call.lane, seq);
+	struct hd_backoff p;
+
+	hd_pause_begin(&p, m, hd_call_what(&t->call));
+	while (atomic_load_explicit(&b->taken, memory_order_acquire) <= seq)
+		hd_backoff_wait(&p, to);
+	hd_pause_end(&p);
+	if (atomic_load_explicit(&b->posted, memory_order_relaxed) == seq + 1)
+		box_drop_memory(b);
+}
+
+/* -- calls ------------------------------------------------------------------------------------- */
+static void start_message(struct hd_request *t)
+{
+	if (t->call.kind == HD_COMM_SHIFT && hd_comm_mod(t->call.index, t->m->n) == 0) {
+		hd_move(t->call.out, t->call.in, hd_comm_size(t->call.dtype, t->call.count));
+		t->state = HD_REQUEST_DONE;
+		return;
+	}
+	/* First: post() may wait, and then the message can already be taken. */
+	if (t->call.kind != HD_COMM_SEND)
+		receive_begin(t);
+	if (t->call.kind != HD_COMM_RECV)
+		post(t);
+}
+
+static int start(struct hd_request *t)
+{
+	struct hd_communicator *m = t->m;
+
+	if (hd_call_is_message(&t->call)) {
+		start_message(t);
+		return 0;
+	}
+	m->shm.calls++;
+	if (!t->call.rows && most_bytes(&t->call, m->n) <= SMALL)
+		small(m, &t->call);
+	else
+		large(m, &t->call);
+	t->state = HD_REQUEST_DONE;
+	return 0;
+}
+
+static int wait(struct hd_request *t)
+{
+	if (t->call.kind != HD_COMM_SEND)
+		receive_wait(t);
+	if (t->call.kind != HD_COMM_RECV)
+		send_wait(t);
+	t->state = HD_REQUEST_DONE;
+	t->finished = hd_seconds();
+	return 0;
+}
+
+/* -- the transport ----------------------------------------------------------------------------- */
+static int attach(struct hd_communicator *m)
+{
+	size_t L = (size_t)hd_here.w.local_size;
+	size_t slots = L * sizeof(struct hd_slot), boxes = L * L * HD_LANES * BOXES * sizeof(struct hd_box);
+	char *p;
+
+	if (hd_host_all(m->n == 1 || !m->on_host) || !hd_here.control)
+		return m->n == 1;
+	/* Of a large host mostly pages that nobody ever touches. */
+	p = hd_segment_map(slots + boxes);
+	if (!p || m->n == 1 || !m->on_host)
+		return m->n == 1;
+	m->shm.slots = (struct hd_slot *)p;
+	m->shm.boxes = (struct hd_box *)(p + slots);
+	hd_pause_progress(receive_early);
+	return 1;
+}
+
+const struct hd_transport hd_transport_shm = {
+	.name = "shared memory",
+	.moves = HD_MOVES_INLINE,
+	.attach = attach,
+	.start = start,
+	.wait = wait,
+};

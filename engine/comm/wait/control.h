@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/comm/wait/control.h - the control channel (start-up, agreement on errors) and the watchdog's switches.
+ */
+#ifndef HD_ENGINE_COMM_WAIT_CONTROL_H
+#define HD_ENGINE_COMM_WAIT_CONTROL_H
+#include "engine/base/err.h"
+
+/* -- control: blocking, all ranks ------------------------------------------------------------------------------------ */
+void hd_comm_barrier(void);
+void hd_comm_bcast(void *buf, size_t bytes, int root);
+char *hd_comm_bcast_text(const char *text, int root); /* malloc'ed on all */
+char **hd_comm_gather_text(const char *text);         /* rank 0: one malloc'ed text a rank; else NULL */
+double hd_comm_max(double x);
+double hd_comm_sum(double x);
+/* All ranks pass their err; if any failed, the lowest failing rank's code and text end up in every err.  -> code */
+int hd_comm_agree(struct hd_err *err);
+/* One message of a run whatever the number of ranks: 1 for the first local caller, 0 for all others. */
+int hd_comm_may_speak(void);
+
+/* Seconds without progress after which a waiting rank names what it waits for and whom, and ends the run. */
+void hd_comm_watchdog(double seconds);
+void hd_comm_ending(void); /* of a signal's handler: the launcher ends the run */
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Who is dead or late, seen by a rank that waits.
+ *
+ * It sleeps in poll() on the pidfds of the other ranks of the host: a peer that dies wakes its waiters at once, zombie or
+ * not.  Where pidfds are missing, a signal 0 asks, from HD_LONG_WAIT on.
+ *
+ * The watchdog names who is late.  A rank that has waited for HD_LONG_WAIT says in the control block for whom, so the one
+ * whose time is over follows these links to a rank that does not wait: that one is late, not its victims.  Between hosts it
+ * asks (watchdog_net.c).
+ */
+#include <config.h>
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "engine/comm/wait/watchdog.h"
+#include "engine/comm/world/communicator.h"
+#include "engine/comm/wait/watchdog_net.h"
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+	struct pollfd *fds; /* by local rank; fd -1: this rank, or one that cannot be watched */
+	char *by_signal;    /* local ranks watched by signal 0 */
+	double limit;       /* seconds; 0: none */
+	volatile sig_atomic_t ending;
+} watch;
+
+static int pidfd_of(int pid)
+{
+#ifdef SYS_pidfd_open
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+#else
+	(void)pid;
+	return -1;
+#endif
+}
+
+void hd_watch_open(void)
+{
+	int L = hd_here.w.local_size;
+
+	watch.fds = hd_alloc((size_t)L * sizeof(*watch.fds));
+	watch.by_signal = hd_alloc((size_t)L);
+	for (int i = 0; i < L; i++) {
+		int pid = hd_here.control ? atomic_load(&hd_here.control->rank[i].pid) : 0;
+
+		watch.fds[i].fd = -1;
+		watch.fds[i].events = POLLIN;
+		/* A pid that is unknown already now belongs to another pid namespace. */
+		if (i == hd_here.w.local_rank || !pid || L == 1 || kill(pid, 0) != 0)
+			continue;
+		watch.fds[i].fd = pidfd_of(pid);
+		watch.by_signal[i] = watch.fds[i].fd < 0;
+	}
+}
+
+void hd_comm_watchdog(double seconds)
+{
+	watch.limit = seconds;
+}
+
+void hd_comm_ending(void)
+{
+	watch.ending = 1;
+}
+
+int hd_watch_sleep(double seconds)
+{
+	struct timespec ts = { 0, (long)(seconds * 1e9) };
+
+	return ppoll(watch.fds, (nfds_t)hd_here.w.local_size, &ts, NULL) > 0;
+}
+
+/* -- a dead peer ------------------------------------------------------------------------------- */
+static int has_ended(int i, int sleeping)
+{
+	if (watch.fds[i].fd >= 0)
+		return watch.fds[i].revents != 0;
+	return !sleeping && watch.by_signal[i] && kill(atomic_load(&hd_here.control->rank[i].pid), 0) && errno == ESRCH;
+}
+
+static int dead_rank(int sleeping)
+{
+	for (int i = 0; i < hd_here.w.local_size; i++) {
+		if (!has_ended(i, sleeping))
+			continue;
+		if (atomic_load(&hd_here.control->rank[i].state) != HD_RANK_LEFT)
+			return i;
+		watch.fds[i].fd = -1;
+		watch.by_signal[i] = 0;
+	}
+	return -1;
+}
+
+static void report_dead(const struct hd_waiting *w, int local) __attribute__((noreturn));
+static void report_dead(const struct hd_waiting *w, int local)
+{
+	/* One that said that it ends has told why. */
+	if (atomic_load(&hd_here.control->rank[local].state) != HD_RANK_RUNS || !hd_comm_may_speak()) {
+		usleep(100000); /* the one who speaks comes first */
+	} else {
+		char *who = hd_rank_text(hd_here.world_of[local]), *me = hd_rank_text(hd_here.w.rank);
+		char *in = hd_waiting_text(w);
+
+		hd_log(HD_LOG_ERROR, "%s is gone: its process has ended; %s was waiting in %s", who, me, in);
+	}
+	hd_comm_abort(1);
+}
+
+/* -- a late peer ------------------------------------------------------------------------------- */
+/* Appends to *text, which it owns. */
+static void add(char **text, const char *before, char *more)
+{
+	char *s = hd_format("%s%s%s", *text, before, more);
+
+	free(*text);
+	free(more);
+	*text = s;
+}
+
+/* -> a local rank that waits for nobody, or -1: all wait. */
+static int not_waiting(void)
+{
+	for (int i = 0; hd_here.control && i < hd_here.w.local_size; i++)
+		if (i != hd_here.w.local_rank && !atomic_load(&hd_here.control->rank[i].waits_for))
+			return i;
+	return -1;
+}
+
+/* From a local rank along the ranks that wait for each other.  -> one that waits for nobody, or
+ * -1: a circle.  Where the chain ends at one that waits for all others, any that does not. */
+static int last_of_chain(int local)
+{
+	for (int hops = 0; hops <= hd_here.w.local_size; hops++) {
+		int next = atomic_load(&hd_here.control->rank[local].waits_for);
+
+		if (!next)
+			return local;
+		if (next < 0)
+			return not_waiting();
+		local = next - 1;
+	}
+	return -1;
+}
+
+static char *circle_text(int local)
+{
+	char *s = hd_strdup("none, these wait for each other:");
+
+	for (int hops = 0, at = local; hops < hd_here.w.local_size; hops++) {
+		add(&s, hops ? "; " : " ", hd_rank_text(hd_here.world_of[at]));
+		add(&s, " in ", hd_format("%.179s", hd_here.control->rank[at].doing));
+		at = atomic_load(&hd_here.control->rank[at].waits_for) - 1;
+		if (at < 0 || at == local)
+			break;
+	}
+	return s;
+}
+
+static void report_late(const struct hd_waiting *w, int late) __attribute__((noreturn));
+static void report_late(const struct hd_waiting *w, int late)
+{
+	int local = w->m && late >= 0 && hd_here.control ? w->m->local[late] : -1;
+	int end = local >= 0 ? last_of_chain(local) : not_waiting();
+	char *s;
+
+	if (!hd_comm_may_speak()) {
+		sleep(2); /* the one who speaks ends the run: let its message come first */
+		hd_comm_abort(1);
+	}
+	s = hd_rank_text(hd_here.w.rank);
+	add(&s, " waits ", late >= 0 ? hd_format("for ") : hd_strdup(""));
+	if (late >= 0)
+		add(&s, "", hd_format("%s ", hd_rank_text(w->m->world[late])));
+	add(&s, "in ", hd_waiting_text(w));
+	add(&s, " since ", hd_format("%.0f s", hd_seconds() - w->since));
+	if (hd_here.control)
+		add(&s, "; late: ",
+		    end >= 0 ? hd_rank_text(hd_here.world_of[end])
+			     : circle_text(local >= 0 ? local : hd_here.w.local_rank));
+	hd_log(HD_LOG_ERROR, "%s", s);
+	hd_comm_abort(1);
+}
+
+/* -- what the waiting loop asks ---------------------------------------------------------------- */
+void hd_watch_dead(const struct hd_waiting *w, int sleeping)
+{
+	int dead = dead_rank(sleeping);
+
+	if (dead >= 0)
+		report_dead(w, dead);
+}
+
+static void tell(struct hd_waiting *w, int late)
+{
+	struct hd_control_rank *me = hd_here_control();
+	char *in;
+
+	if (!w->told) {
+		in = hd_waiting_text(w);
+		if (me)
+			snprintf(me->doing, sizeof(me->doing), "%s", in);
+		hd_ask_waiting(w, late, in);
+		free(in);
+		w->told = 1;
+	}
+	if (me)
+		atomic_store(&me->waits_for, late >= 0 && w->m->local[late] >= 0 ? w->m->local[late] + 1 : -1);
+}
+
+/* The watchdog's time is over; or the launcher ends the run, and a wait is not short. */
+void hd_watch_late(struct hd_waiting *w, int late, double waited)
+{
+	int over = watch.limit > 0 && waited > watch.limit;
+
+	tell(w, late);
+	if (hd_here.w.hosts > 1 && (over || (watch.ending && waited > 2 * HD_LONG_WAIT)))
+		hd_ask(over);
+	else if (over)
+		report_late(w, late);
+}
+
+void hd_watch_end(const struct hd_waiting *w)
+{
+	if (!w->told)
+		return;
+	if (hd_here.control)
+		atomic_store(&hd_here_control()->waits_for, 0);
+	hd_ask_not_waiting();
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Who is late, where ranks are on several hosts and cannot look into each other's memory.
+ *
+ * A rank whose time is over asks all others.  One that waits too answers in what and for whom; one that works answers so by
+ * its progress thread; one that is stopped or gone does not answer.  That one is late, else the one that works; the ranks
+ * that wait are victims.  Of several that ask the lowest speaks, for whoever waits for the late one itself.
+ *
+ * The same is asked when the launcher ends the run while this rank waits: it does when a process has died, and knows its
+ * number but not its place in the mesh.  If all answer, it was somebody else's wish, and the step goes on.
+ */
+#include <config.h>
+#include "engine/comm/wait/watchdog_net.h"
+#include "engine/comm/world/communicator.h"
+#include "engine/comm/world/mpi_calls.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GRACE 0.5  /* seconds for answers */
+#define MEMBERS 64 /* of a group that a notice lists */
+#define TAG 7
+#define NAMED 4 /* late ranks that a message lists */
+
+enum { NONE, WORKS, WAITS, ASKS, SPEAKS };
+struct notice {
+	int32_t kind, from, waits_for; /* world ranks; waits_for -1: not known */
+	int32_t n, members[MEMBERS];   /* the group it waits in; n = 0: all ranks */
+	double seconds;
+	char doing[180];
+};
+
+static struct { /* all of it is used under hd_mpi_lock */
+	MPI_Comm comm;
+	MPI_Request request;
+	struct notice incoming, mine, *answers; /* answers: by world rank */
+	char *askers;                           /* by world rank */
+	double asked, began;                    /* when this rank asked; when its wait began.  0: it does not */
+	int spoken;
+} ask = { .comm = MPI_COMM_NULL };
+
+void hd_ask_open(void)
+{
+	if (hd_here.w.hosts <= 1)
+		return;
+	ask.answers = hd_alloc((size_t)hd_here.w.size * sizeof(*ask.answers));
+	ask.askers = hd_alloc((size_t)hd_here.w.size);
+	MPI_Comm_dup(hd_mpi_world, &ask.comm);
+	MPI_Comm_set_errhandler(ask.comm, MPI_ERRORS_RETURN);
+	MPI_Irecv(&ask.incoming, (int)sizeof(ask.incoming), MPI_BYTE, MPI_ANY_SOURCE, TAG, ask.comm, &ask.request);
+}
+
+void hd_ask_close(void)
+{
+	if (ask.comm == MPI_COMM_NULL)
+		return;
+	MPI_Cancel(&ask.request);
+	MPI_Request_free(&ask.request);
+	MPI_Comm_free(&ask.comm);
+}
+
+/* The copy is never freed: the run ends, and the other end may never take it. */
+static void tell(int to, int kind)
+{
+	struct notice *n = hd_alloc(sizeof(*n));
+	MPI_Request r;
+
+	*n = ask.mine;
+	n->kind = kind;
+	n->from = hd_here.w.rank;
+	n->seconds = ask.began ? hd_seconds() - ask.began : 0;
+	MPI_Isend(n, (int)sizeof(*n), MPI_BYTE, to, TAG, ask.comm, &r);
+	MPI_Request_free(&r);
+}
+
+static void tell_all(int kind)
+{
+	for (int r = 0; r < hd_here.w.size; r++)
+		if (r != hd_here.w.rank)
+			tell(r, kind);
+}
+
+static void poll_answers(void)
+{
+	for (int done = 1; ask.comm != MPI_COMM_NULL;) {
+		MPI_Test(&ask.request, &done, MPI_STATUS_IGNORE);
+		if (!done)
+			return;
+		if (ask.incoming.kind == SPEAKS)
+			ask.spoken = 1;
+		ask.answers[ask.incoming.from] = ask.incoming;
+		if (ask.incoming.kind == ASKS) {
+			ask.askers[ask.incoming.from] = 1;
+			tell(ask.incoming.from, ask.began ? WAITS : WORKS);
+		}
+		MPI_Irecv(&ask.incoming, (int)sizeof(ask.incoming), MPI_BYTE, MPI_ANY_SOURCE, TAG, ask.comm,
+			  &ask.request);
+	}
+}
+
+void hd_ask_poll(void)
+{
+	HD_MPI(poll_answers());
+}
+
+/* 1: no other host has spoken; they now know that this one does. */
+static int speak(void)
+{
+	int first;
+
+	if (ask.comm == MPI_COMM_NULL)
+		return 1;
+	/* Another thread may be stuck inside MPI: then nobody else is asked. */
+	for (int i = 0; pthread_mutex_trylock(&hd_mpi_lock); i++, usleep(10000))
+		if (i > 100)
+			return 1;
+	poll_answers();
+	first = !ask.spoken;
+	if (first)
+		tell_all(SPEAKS);
+	pthread_mutex_unlock(&hd_mpi_lock);
+	return first;
+}
+
+int hd_comm_may_speak(void)
+{
+	static _Atomic int32_t alone;
+
+	return atomic_exchange(hd_here.control ? &hd_here.control->spoken : &alone, 1) == 0 && speak();
+}
+
+/* -- this rank waits --------------------------------------------------------------------------- */
+static void begin(const struct hd_waiting *w, int late, const char *doing)
+{
+	ask.began = w->since;
+	ask.mine.waits_for = late >= 0 ? w->m->world[late] : -1;
+	ask.mine.n = w->m ? w->m->n : 0;
+	for (int i = 0; i < ask.mine.n && i < MEMBERS; i++)
+		ask.mine.members[i] = w->m->world[i];
+	snprintf(ask.mine.doing, sizeof(ask.mine.doing), "%s", doing);
+	/* Who was told that this rank works is told better. */
+	for (int r = 0; r < hd_here.w.size; r++)
+		if (ask.askers[r])
+			tell(r, WAITS);
+}
+
+static void end(void)
+{
+	ask.asked = ask.began = 0;
+}
+
+void hd_ask_waiting(const struct hd_waiting *w, int late, const char *doing)
+{
+	if (ask.comm != MPI_COMM_NULL)
+		HD_MPI(begin(w, late, doing));
+}
+
+void hd_ask_not_waiting(void)
+{
+	if (ask.comm != MPI_COMM_NULL)
+		HD_MPI(end());
+}
+
+/* -- who is late ------------------------------------------------------------------------------- */
+static int is_member(const struct notice *n, int rank)
+{
+	if (n->n > MEMBERS)
+		return 0;
+	for (int i = 0; i < n->n; i++)
+		if (n->members[i] == rank)
+			return 1;
+	return 0;
+}
+
+static const struct notice *notice_of(int rank)
+{
+	return rank == hd_here.w.rank ? &ask.mine : &ask.answers[rank];
+}
+
+/* 3: waits for this rank itself, 2: in a group with it, 1: waits, 0: does not. */
+static int how_close(int waiter, int late)
+{
+	const struct notice *n = notice_of(waiter);
+
+	if (waiter != hd_here.w.rank && n->kind != WAITS && n->kind != ASKS)
+		return 0;
+	return n->waits_for == late ? 3 : n->waits_for < 0 && is_member(n, late) ? 2 : 1;
+}
+
+static int closest(int late)
+{
+	int best = hd_here.w.rank;
+
+	for (int r = 0; r < hd_here.w.size; r++)
+		if (how_close(r, late) > how_close(best, late))
+			best = r;
+	return best;
+}
+
+/* The late ranks, those first that somebody waits for.  -> their number */
+static int find_late(int kind, int *late)
+{
+	int n = 0;
+
+	for (int close = 3; close > 0; close--)
+		for (int r = 0; r < hd_here.w.size; r++)
+			if (r != hd_here.w.rank && ask.answers[r].kind == kind && how_close(closest(r), r) == close)
+				late[n++] = r;
+	return n;
+}
+
+static void append(char *text, size_t bytes, const char *before, char *more)
+{
+	size_t at = strlen(text);
+
+	snprintf(text + at, bytes - at, "%s%s", before, more);
+	free(more);
+}
+
+static void describe(char *text, size_t bytes, const int *late, int n, int silent)
+{
+	int waiter = n ? closest(late[0]) : hd_here.w.rank, at = waiter;
+	const struct notice *w = notice_of(waiter);
+	double seconds = waiter == hd_here.w.rank ? ask.asked - ask.began : w->seconds;
+
+	append(text, bytes, "", hd_rank_text(waiter));
+	if (w->waits_for >= 0)
+		append(text, bytes, " waits for ", hd_rank_text(w->waits_for));
+	append(text, bytes, w->waits_for >= 0 ? " in " : " waits in ",
+	       hd_format("%s since %.0f s; late: ", w->doing, seconds));
+	for (int i = 0; i < n && i < NAMED; i++)
+		append(text, bytes, i ? ", " : "", hd_rank_text(late[i]));
+	if (n > NAMED)
+		append(text, bytes, " and ", hd_format("%d more", n - NAMED));
+	if (n)
+		append(text, bytes, "",
+		       hd_strdup(!silent ? ""
+				 : n > 1 ? ", which do not answer"
+					 : ", which does not answer: its process "
+					   "is stopped or has ended"));
+	else
+		append(text, bytes, "", hd_strdup("none, these wait for each other:"));
+	for (int i = 0; !n && i < hd_here.w.size && i < NAMED; i++) {
+		at = (hd_here.w.rank + i) % hd_here.w.size;
+		append(text, bytes, i ? "; " : " ", hd_rank_text(at));
+		append(text, bytes, " in ", hd_strdup(notice_of(at)->doing));
+	}
+}
+
+/* -> 1: nothing more to be said here, another does; 2: say the text; 0: go on waiting. */
+static int verdict(int over, char *text, size_t bytes)
+{
+	int *late, n, lower = ask.spoken, silent = 1;
+
+	for (int r = 0; r < hd_here.w.rank; r++)
+		lower |= ask.answers[r].kind == ASKS || (ask.askers[r] && ask.answers[r].kind == WAITS);
+	if (lower)
+		return over || ask.spoken;
+	late = hd_alloc((size_t)hd_here.w.size * sizeof(*late));
+	n = find_late(NONE, late);
+	if (!n && over) {
+		silent = 0;
+		n = find_late(WORKS, late);
+	}
+	if (n || over)
+		describe(text, bytes, late, n, silent);
+	free(late);
+	return n || over ? 2 : 0;
+}
+
+void hd_ask(int over)
+{
+	char text[1600] = "";
+	int what;
+
+	if (ask.comm == MPI_COMM_NULL)
+		return;
+	pthread_mutex_lock(&hd_mpi_lock);
+	poll_answers();
+	if (!ask.asked) {
+		for (int r = 0; r < hd_here.w.size; r++)
+			ask.answers[r].kind = ask.askers[r] ? ask.answers[r].kind : NONE;
+		ask.asked = hd_seconds();
+		tell_all(ASKS);
+	}
+	what = hd_seconds() - ask.asked < GRACE ? 0 : verdict(over, text, sizeof(text));
+	if (!what && hd_seconds() - ask.asked > 2 * GRACE)
+		ask.asked = 0; /* ask again */
+	pthread_mutex_unlock(&hd_mpi_lock);
+	if (!what)
+		return;
+	if (what == 2 && hd_comm_may_speak())
+		hd_log(HD_LOG_ERROR, "%s", text);
+	else
+		sleep(2); /* the one who speaks ends the run */
+	hd_comm_abort(1);
+}

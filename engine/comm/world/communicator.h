@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/comm/world/communicator.h - a group, with what each transport keeps of it.
+ */
+#ifndef HD_ENGINE_COMM_WORLD_COMMUNICATOR_H
+#define HD_ENGINE_COMM_WORLD_COMMUNICATOR_H
+#include "engine/comm/world/state.h"
+
+struct hd_transport; /* engine/comm/transport/transport.h */
+struct hd_slot;      /* of one rank: shm.c */
+struct hd_box;       /* of one ordered pair of local ranks: shm.c */
+struct hd_net;       /* net.c */
+
+struct hd_communicator {
+	int n, me;
+	int *world, *local; /* ranks of the members; local: -1 on another host */
+	char *name;
+	int on_host; /* all members are here */
+	const struct hd_transport *transport;
+	int64_t bytes;      /* sent by this rank since the statistics were reset */
+	char **ins, **outs; /* scratch of a call, by member */
+	struct {
+		uint64_t calls, step;      /* of collectives; of barriers in them */
+		uint64_t *sent, *received; /* by member and lane: messages of the pair so far */
+		struct hd_slot *slots;     /* by local rank; NULL: no shared memory */
+		struct hd_box *boxes;      /* [(from * local_size + to) * lanes + lane] */
+	} shm;
+	struct {
+		struct hd_net *group; /* NULL: not attached */
+		uint64_t sums;
+	} net;
+	struct {
+		void *group;       /* communicator of the device */
+		void *messages[4]; /* likewise, of sends and receives: by lane, and whether the sender's index is odd */
+	} device;
+	struct hd_communicator *next;
+};
+
+#endif

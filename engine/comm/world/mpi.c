@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * MPI's start and end, and exchanges while nothing else runs.
+ *
+ * Never two threads are inside MPI: each call holds hd_mpi_lock.  A process that no launcher started
+ * skips MPI (hd_launch_mpi): starting it as a singleton takes a third of a second.
+ */
+#include <config.h>
+#include "engine/comm/world/mpi_calls.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+pthread_mutex_t hd_mpi_lock = PTHREAD_MUTEX_INITIALIZER;
+MPI_Comm hd_mpi_world = MPI_COMM_NULL;
+
+static struct {
+	MPI_Comm host; /* the ranks of this host */
+	int status;    /* of an abort */
+} mpi = { MPI_COMM_NULL, 0 };
+
+/* Numbers the ranks of this host and says where each world rank is. */
+static void find_hosts(void)
+{
+	/* For tests only: "mpi" treats every rank as its own host. */
+	const char *test = getenv("HD_TEST_COMM");
+	int first, L;
+
+	if (test && !strcmp(test, "mpi"))
+		MPI_Comm_split(hd_mpi_world, hd_here.w.rank, 0, &mpi.host);
+	else
+		MPI_Comm_split_type(hd_mpi_world, MPI_COMM_TYPE_SHARED, hd_here.w.rank, MPI_INFO_NULL, &mpi.host);
+	MPI_Comm_rank(mpi.host, &hd_here.w.local_rank);
+	MPI_Comm_size(mpi.host, &hd_here.w.local_size);
+	first = hd_here.w.local_rank == 0;
+	MPI_Allreduce(&first, &hd_here.w.hosts, 1, MPI_INT, MPI_SUM, hd_mpi_world);
+	L = hd_here.w.local_size;
+	hd_here.world_of = hd_alloc((size_t)L * sizeof(int));
+	hd_here.local_of = hd_alloc((size_t)hd_here.w.size * sizeof(int));
+	hd_host_gather(hd_here.world_of, &hd_here.w.rank, sizeof(int));
+	for (int i = 0; i < hd_here.w.size; i++)
+		hd_here.local_of[i] = -1;
+	for (int i = 0; i < L; i++)
+		hd_here.local_of[hd_here.world_of[i]] = i;
+}
+
+int hd_mpi_open(struct hd_err *err)
+{
+	int given;
+
+	if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &given) != MPI_SUCCESS)
+		return hd_err_set(err, HD_EIO, "MPI_Init_thread failed");
+	if (given < MPI_THREAD_SERIALIZED) {
+		MPI_Finalize();
+		return hd_err_set(err, HD_ENOTSUP, "this MPI gives thread level %d, the least that is needed is %d",
+				  given, MPI_THREAD_SERIALIZED);
+	}
+	hd_here.mpi = 1;
+	MPI_Comm_dup(MPI_COMM_WORLD, &hd_mpi_world);
+	MPI_Comm_rank(hd_mpi_world, &hd_here.w.rank);
+	MPI_Comm_size(hd_mpi_world, &hd_here.w.size);
+	find_hosts();
+	return 0;
+}
+
+void hd_mpi_close(void)
+{
+	if (hd_here.mpi)
+		MPI_Finalize();
+	hd_here.mpi = 0;
+}
+
+static void end_now(int sig)
+{
+	(void)sig;
+	_exit(mpi.status);
+}
+
+static void abort_all(int status) __attribute__((noreturn));
+static void abort_all(int status)
+{
+	/* MPI_Abort asks the launcher, which may be asleep: mpirun is, while it ends a job. */
+	mpi.status = status;
+	signal(SIGALRM, end_now);
+	alarm(2);
+	/* Another thread may be inside MPI for the time of a test; one that is stuck there must
+	 * not keep us. */
+	for (int i = 0; i < 100 && pthread_mutex_trylock(&hd_mpi_lock); i++)
+		usleep(10000);
+	MPI_Abort(MPI_COMM_WORLD, status);
+	_exit(status);
+}
+
+void hd_comm_abort(int status)
+{
+	hd_here_leaves(HD_RANK_ENDS);
+	if (hd_here.mpi)
+		abort_all(status);
+	_exit(status);
+}
+
+/* -- planning: nothing else runs --------------------------------------------------------------- */
+int hd_mpi_all(int yes)
+{
+	if (hd_here.mpi)
+		MPI_Allreduce(MPI_IN_PLACE, &yes, 1, MPI_INT, MPI_LAND, hd_mpi_world);
+	return yes != 0;
+}
+
+int hd_host_all(int yes)
+{
+	if (hd_here.mpi)
+		MPI_Allreduce(MPI_IN_PLACE, &yes, 1, MPI_INT, MPI_LAND, mpi.host);
+	return yes != 0;
+}
+
+void hd_host_bcast(void *p, size_t bytes)
+{
+	if (hd_here.mpi)
+		MPI_Bcast(p, (int)bytes, MPI_BYTE, 0, mpi.host);
+}
+
+void hd_host_gather(void *all, const void *mine, size_t bytes)
+{
+	if (hd_here.mpi)
+		MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, mpi.host);
+	else
+		memcpy(all, mine, bytes);
+}
+
+void hd_host_barrier(void)
+{
+	if (hd_here.mpi)
+		MPI_Barrier(mpi.host);
+}

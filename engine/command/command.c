@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * How a subcommand begins and ends: its INI, its data, the ranks of mpirun or a plan without them, and the one message.
+ */
+#include <config.h>
+#include "engine/command/command.h"
+#include "engine/process/affinity.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/model_load.h"
+#include "engine/process/launch.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *err)
+{
+	if (!c->positional)
+		return hd_err_set(err, HD_EINVAL, "%s: which INI file?", c->verb->name);
+	HD_TRY(hd_conf_read(c->positional, c->sets, c->nsets, conf, err));
+	HD_TRY(hd_model_load_conf(*conf, err));
+	return hd_plan_sections(*conf, err);
+}
+
+/* A number of [train] before the section has been checked: threads decide how the process starts. */
+static int wanted_threads(struct hd_conf *conf)
+{
+	struct hd_train_config t;
+	struct hd_err ignored = { 0 };
+
+	return hd_train_config_read(conf, &t, &ignored) < 0 ? 0 : t.threads;
+}
+
+int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
+{
+	j->started = c->started;
+	j->threads = hd_affinity_setup(c->argc, c->argv, !err->code ? wanted_threads(conf) : 1);
+	if (hd_comm_open(&j->world, err) < 0 && !j->world.size)
+		return err->code;
+	hd_log_init(j->world.rank == 0, HD_LOG_INFO);
+	if (hd_affinity_note())
+		hd_log(HD_LOG_INFO, "%s", hd_affinity_note());
+	hd_comm_watchdog(300);
+	return hd_comm_agree(err);
+}
+
+/* Started alone on a layout of several ranks: the command that starts it as it must be. */
+static void advise(const struct hd_cli *c, const struct hd_job *j, const struct hd_err *err)
+{
+	char *command = hd_launch_command(j->needs, j->save_seconds, c->argc, c->argv);
+
+	hd_log(HD_LOG_ERROR, "%s; start it with\n\t%s", err->text, command);
+	free(command);
+}
+
+int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
+{
+	int single = j->world.size <= 1;
+
+	fflush(stdout);
+	if (!err->code) {
+		hd_comm_close();
+		return 0;
+	}
+	if (!single && !err->agreed) { /* the others know nothing of it, and wait: end them */
+		if (hd_comm_may_speak())
+			hd_log(HD_LOG_ERROR, "%s: %s", hd_rank_text(j->world.rank), err->text);
+		hd_comm_abort(1);
+	}
+	if (single && j->needs > 1)
+		advise(c, j, err);
+	else if (j->world.rank == 0)
+		hd_log(HD_LOG_ERROR, "%s", err->text);
+	if (j->stopped)
+		hd_comm_leave(1);
+	if (j->world.size)
+		hd_comm_close();
+	return 1;
+}
+
+int hd_cli_data(struct hd_conf *conf, struct hd_data **data, struct hd_err *err)
+{
+	struct hd_section *m = hd_conf_section(conf, NULL, "model");
+	struct hd_checkpoint_config checkpoint;
+	struct hd_log_config log;
+	struct hd_train_config t;
+
+	HD_TRY(hd_train_config_read(conf, &t, err));
+	HD_TRY(hd_section_check(conf, m, &hd_model_keys, 1, err));
+	HD_TRY(hd_checkpoint_config_read(conf, &checkpoint, err));
+	HD_TRY(hd_log_config_read(conf, &log, err));
+	return hd_data_open(conf, t.seq, hd_section_int(m, "vocab"), (uint64_t)t.seed, data, err);
+}
+
+/* -- a plan without ranks ------------------------------------------------------------------------------------------------------------ */
+static int data_vocab(struct hd_conf *conf, const struct hd_train_config *t, int64_t *vocab, struct hd_err *err)
+{
+	struct hd_section *m = hd_conf_section(conf, NULL, "model");
+	struct hd_data *d = NULL;
+	struct hd_err why = { 0 };
+
+	HD_TRY(hd_section_check(conf, m, &hd_model_keys, 1, err));
+	*vocab = 256;
+	if (hd_data_open(conf, t->seq, hd_section_int(m, "vocab"), 1, &d, &why) >= 0)
+		*vocab = hd_data_vocab(d);
+	else if (!hd_section_int(m, "vocab")) /* with vocab given the data need not exist */
+		return hd_err_set(err, why.code, "%s", why.text);
+	hd_data_close(d);
+	return HD_OK;
+}
+
+int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
+{
+	struct hd_plan_options o = { .train = 1, .node_size = node_size };
+	struct hd_train_config train;
+	struct hd_err why = { 0 };
+	int64_t needs = 0;
+
+	HD_TRY(hd_cli_conf(c, conf, err));
+	HD_TRY(hd_train_config_read(*conf, &train, err));
+	HD_TRY(data_vocab(*conf, &train, &o.data_vocab, err));
+	o.gelu = train.device == HD_DEVICE_CUDA;
+	o.compute_dtype = hd_precision_asked(&train, o.gelu);
+	o.after = hd_cli_str(c, "after", NULL);
+	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o.ranks, err));
+	if (!hd_cli_has(c, "ranks")) { /* as many as the layout says */
+		o.needs = &needs;
+		if (hd_plan_create(*conf, &o, p, &why) >= 0)
+			return HD_OK;
+		if (!needs)
+			return hd_err_set(err, why.code, "%s", why.text);
+		o.ranks = needs;
+		o.needs = NULL;
+	}
+	return hd_plan_create(*conf, &o, p, err);
+}
+
+int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **, struct hd_plan **, struct hd_err *))
+{
+	struct hd_conf *conf = NULL;
+	struct hd_plan *p = NULL;
+	struct hd_err err = { 0 };
+
+	what(c, &conf, &p, &err);
+	fflush(stdout);
+	if (err.code)
+		hd_log(HD_LOG_ERROR, "%s", err.text);
+	hd_plan_destroy(p);
+	hd_conf_destroy(conf);
+	return err.code ? 1 : 0;
+}
+
+void hd_mesh_print(const struct hd_plan *p)
+{
+	printf("%lld rank%s", (long long)p->ranks, p->ranks == 1 ? "" : "s");
+	for (int a = 0; a < p->naxes; a++)
+		printf("%s%s %lld (%lld apart)", a ? " x " : " = ", p->axes[a]->v.name, (long long)p->axes[a]->v.n,
+		       (long long)p->axes[a]->stride);
+	printf("\n%lld replica%s x %lld micro-batch%s of %lld sequence%s of %lld tokens; bubble %.3f\n",
+	       (long long)p->replicas, p->replicas == 1 ? "" : "s", (long long)p->micros, p->micros == 1 ? "" : "es",
+	       (long long)p->micro_batch, p->micro_batch == 1 ? "" : "s", (long long)p->model.seq, hd_plan_bubble(p));
+}
+
+struct hd_program *hd_cli_program(struct hd_plan *p, int64_t rank, struct hd_err *err)
+{
+	struct hd_program_options o = { .rank = rank, .device = hd_device_cpu() };
+	struct hd_program *g = NULL;
+
+	hd_program_build(p, &o, &g, err);
+	return g;
+}
+
+/* -- a run on a checkpoint ---------------------------------------------------------------------------------------------------------- */
+int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
+{
+	if (!c->positional)
+		hd_err_set(err, HD_EINVAL, "%s: which checkpoint?", c->verb->name);
+	else
+		hd_checkpoint_conf(c->positional, c->sets, c->nsets, &j->conf, err);
+	return hd_start(c, j, j->conf, err);
+}
+
+int hd_checkpoint_open(const struct hd_cli *c, struct hd_job *j, int role, struct hd_err *err)
+{
+	HD_TRY(hd_job_open(j, j->conf, 1u << role, NULL, err));
+	return hd_checkpoint_weights(j, c->positional, err);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/command/command.h - what subcommands share: how one begins and ends.
+ */
+#ifndef HD_ENGINE_COMMAND_COMMAND_H
+#define HD_ENGINE_COMMAND_COMMAND_H
+#include "engine/command/options.h"
+#include "engine/run/job.h"
+
+/* The INI of the command line, with its --set. */
+int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *err);
+/* The training data; [train], [model], [checkpoint] and [log] are checked first. */
+int hd_cli_data(struct hd_conf *conf, struct hd_data **data, struct hd_err *err);
+/* What every subcommand that runs under mpirun begins and ends with: threads, world, the one message.  An err that is set
+ * already becomes that message too. */
+int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
+int hd_finish(const struct hd_cli *c, struct hd_job *j,
+	      struct hd_err *err); /* prints the one message; -> exit status */
+/* A run on the checkpoint that the command line names: first its INI, between the two what else the subcommand reads, then
+ * the program of that role (enum hd_role) with the checkpoint's weights. */
+int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
+int hd_checkpoint_open(const struct hd_cli *c, struct hd_job *j, int role, struct hd_err *err);
+/* A plan without ranks, of --ranks or of what the layout says.  node_size: ranks of a node, or 0. */
+int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err);
+/* A subcommand on such a plan, from its first line to its exit status. */
+int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **, struct hd_plan **, struct hd_err *));
+/* The program of a rank of such a plan, on the cpu device; NULL: err says why. */
+struct hd_program *hd_cli_program(struct hd_plan *p, int64_t rank, struct hd_err *err);
+void hd_mesh_print(const struct hd_plan *p); /* axes, replicas, micro-batches and the bubble */
+
+#endif

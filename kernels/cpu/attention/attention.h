@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/attention/attention.h - what the parts of the attention kernels share.
+ */
+#ifndef HD_KERNELS_CPU_ATTENTION_ATTENTION_H
+#define HD_KERNELS_CPU_ATTENTION_ATTENTION_H
+#include "engine/base/half.h"
+#include "kernels/prepare/attention.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HD_ATT_X86 1 /* a file can be compiled for another instruction set by a pragma */
+#else
+#define HD_ATT_X86 0
+#endif
+#define HD_ATT_WIDEST 16 /* floats of a vector: panels suit every width */
+#define HD_ATT_BLOCK 64  /* queries and keys of one block */
+
+struct hd_att_isa { /* one compilation of attention_blocks.h */
+	/* One head of one sequence. */
+	void (*forward)(const struct hd_attention *t, float *scratch, void *const *out, void *const *in, int64_t b,
+			int64_t head);
+	/* One kv head of one sequence, with all heads that read it. */
+	void (*backward)(const struct hd_attention *t, float *scratch, void *const *out, void *const *in, int64_t b,
+			 int64_t kv_head);
+};
+
+extern const struct hd_att_isa hd_att_plain;
+extern const struct hd_att_isa hd_att_avx2, hd_att_avx512; /* with HD_ATT_X86 */
+
+/* Elements of a row of a panel: head_dim rounded up to whole vectors. */
+static inline int64_t hd_att_padded(const struct hd_attention *t)
+{
+	return (t->dim + HD_ATT_WIDEST - 1) / HD_ATT_WIDEST * HD_ATT_WIDEST;
+}
+
+static inline int64_t hd_att_blocks(int64_t n)
+{
+	return (n + HD_ATT_BLOCK - 1) / HD_ATT_BLOCK;
+}
+
+/* How many of the n keys from global index k0 on the query with global index q may see */
+static inline int64_t hd_att_seen(const struct hd_attention *t, int64_t q, int64_t k0, int64_t n)
+{
+	int64_t seen = q - k0 + 1;
+
+	if (!t->causal || seen > n)
+		return n;
+	return seen > 0 ? seen : 0;
+}
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/base/elementary.h - exp, log, tanh of one float, by reduction and the polynomials of Cephes (single precision),
+ * without calls and branches: a loop over them vectorises.
+ *
+ * hd_expf is the short one, for kernels that know their arguments.  Those called _all take what a text can say: errors
+ * below 2 units in the last place, denormals, infinities and NaN included.
+ */
+#ifndef HD_KERNELS_CPU_BASE_ELEMENTARY_H
+#define HD_KERNELS_CPU_BASE_ELEMENTARY_H
+#include <math.h>
+#include <stdint.h>
+#include "engine/base/half.h"
+
+/* e^r for |r| <= ln(2)/2 */
+static inline float hd_exp_reduced(float r)
+{
+	float p = 1.9875691500e-4f;
+
+	p = p * r + 1.3981999507e-3f;
+	p = p * r + 8.3334519073e-3f;
+	p = p * r + 4.1665795894e-2f;
+	p = p * r + 1.6666665459e-1f;
+	p = p * r + 5.0000001201e-1f;
+	return p * (r * r) + r + 1;
+}
+
+/* e^x within 1 ulp or so; 0 where it would be denormal, inf from 88.4 on; NaN stays NaN.
+ * x = n ln 2 + r with |r| <= ln(2)/2: adding 1.5 * 2^23 rounds to n, and adding 127 as well
+ * leaves the exponent of 2^n in the low bits, of which a shift makes 2^n (0 for n = -127, inf
+ * for 128). */
+static inline float hd_expf(float x)
+{
+	const float magic = 0x1.8p23f + 127;
+	float t, n, r, p;
+
+	t = x * 1.44269504f + magic;
+	n = t - magic;
+	r = x - n * 0x1.62e4p-1f; /* ln 2 in two parts: 15 bits times n is exact */
+	r = r - n * 1.42860682e-6f;
+	p = hd_exp_reduced(r) * hd_float_of(hd_bits_of(t) << 23);
+	p = x < -87.5f ? 0 : p; /* here, not before: gcc would make three paths of a clamped x */
+	return x > 88.3f ? HUGE_VALF : p;
+}
+
+static inline float hd_sigmoid(float x)
+{
+	return 1 / (1 + hd_expf(-x));
+}
+
+/* c ? x : y by bits: where two ?: look at one number GCC makes jumps of them, and no vectors. */
+static inline float hd_pick(int c, float x, float y)
+{
+	uint32_t mask = -(uint32_t)c;
+
+	return hd_float_of((hd_bits_of(x) & mask) | (hd_bits_of(y) & ~mask));
+}
+
+static inline float hd_expf_all(float x)
+{
+	const float magic = 0x1.8p23f;                              /* adding it leaves an integer in the low bits */
+	float in = hd_pick(x > 89, 89, hd_pick(x < -104, -104, x)); /* beyond: inf and 0 as well */
+	float t = in * 1.44269504f + magic, n = t - magic, r, y;
+	int32_t k = (int32_t)(hd_bits_of(t) - 0x4b400000u), half = k >> 1;
+
+	r = in - n * 0.693359375f;
+	r = r + n * 2.12194440e-4f;
+	/* 2^k in two factors: k goes from -150 to 128 */
+	y = hd_exp_reduced(r) * hd_float_of((uint32_t)(half + 127) << 23);
+	return y * hd_float_of((uint32_t)(k - half + 127) << 23);
+}
+
+static inline float hd_logf_all(float x)
+{
+	const float smallest = 1.17549435e-38f, largest = 3.40282347e38f;
+	int tiny = x < smallest;
+	uint32_t root_half = 0x3f3504f3;
+	int32_t bits = (int32_t)(hd_bits_of(hd_pick(tiny, x * 8388608, x)) - root_half);
+	float e = (float)(bits >> 23) - hd_pick(tiny, 23, 0);
+	float m = hd_float_of(((uint32_t)bits & 0x7fffff) + root_half) - 1, z = m * m, y;
+
+	y = 7.0376836292e-2f;
+	y = y * m - 1.1514610310e-1f;
+	y = y * m + 1.1676998740e-1f;
+	y = y * m - 1.2420140846e-1f;
+	y = y * m + 1.4249322787e-1f;
+	y = y * m - 1.6668057665e-1f;
+	y = y * m + 2.0000714765e-1f;
+	y = y * m - 2.4999993993e-1f;
+	y = y * m + 3.3333331174e-1f;
+	y = y * m * z - 2.12194440e-4f * e - 0.5f * z;
+	y = m + y + 0.693359375f * e;
+	y = hd_pick(x == 0, -__builtin_inff(), hd_pick(x < 0, __builtin_nanf(""), y));
+	return hd_pick(x <= largest, y, x); /* inf and nan stay */
+}
+
+static inline float hd_tanhf_all(float x)
+{
+	float a = __builtin_fabsf(x), z = x * x, p, q;
+
+	p = -5.70498872745e-3f;
+	p = p * z + 2.06390887954e-2f;
+	p = p * z - 5.37397155531e-2f;
+	p = p * z + 1.33314422036e-1f;
+	p = p * z - 3.33332819422e-1f;
+	p = p * z * x + x;
+	q = __builtin_copysignf(1 - 2 / (hd_expf_all(a + a) + 1), x);
+	return hd_pick(a < 0.625f, p, q);
+}
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/base/low.h - operands in HD_DTYPE_BF16: casts, what updates leave beside the master, and kernels whose operands may be
+ * HD_DTYPE_F32 or HD_DTYPE_BF16.  These compute in fp32 in either case: a piece of an operand is read where it is, or brought into a
+ * piece of fp32 in L1; results go back the same way, rounded once.
+ */
+#ifndef HD_KERNELS_CPU_BASE_LOW_H
+#define HD_KERNELS_CPU_BASE_LOW_H
+#include "kernels/check.h"
+#include "kernels/cpu/base/simd.h"
+
+#define HD_PIECE 1024 /* elements of a piece that is converted */
+
+HD_CLONES static void hd_pass_lower(uint16_t *low, const float *w, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		low[j] = hd_bf16_of(w[j]);
+}
+
+HD_CLONES __attribute__((unused)) static void hd_raise(float *y, const uint16_t *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] = hd_of_bf16(x[j]);
+}
+
+/* Elements at..at+n-1 of x as floats: where they are, or in tmp. */
+__attribute__((unused)) static const float *hd_read(const void *x, int64_t dtype, int64_t at, int64_t n, float *tmp)
+{
+	if (dtype != HD_DTYPE_BF16)
+		return (const float *)x + at;
+	hd_raise(tmp, (const uint16_t *)x + at, n);
+	return tmp;
+}
+
+/* Where a kernel writes elements of y from `at` on, before hd_write takes them there. */
+__attribute__((unused)) static float *hd_write_to(void *y, int64_t dtype, int64_t at, float *tmp)
+{
+	return dtype == HD_DTYPE_BF16 ? tmp : (float *)y + at;
+}
+
+__attribute__((unused)) static void hd_write(void *y, int64_t dtype, int64_t at, int64_t n, const float *tmp)
+{
+	if (dtype == HD_DTYPE_BF16)
+		hd_pass_lower((uint16_t *)y + at, tmp, n);
+}
+
+/* Elements that are taken at a time. */
+static inline int64_t hd_step(int64_t dtype)
+{
+	return dtype == HD_DTYPE_BF16 ? HD_PIECE : HD_CHUNK;
+}
+
+/* One element; `low` is a constant where this is used, so that loops are compiled for each dtype. */
+static inline __attribute__((always_inline)) float hd_get(const void *x, int low, int64_t j)
+{
+	return low ? hd_of_bf16(((const uint16_t *)x)[j]) : ((const float *)x)[j];
+}
+
+static inline __attribute__((always_inline)) void hd_put(void *y, int low, int64_t j, float v)
+{
+	if (low)
+		((uint16_t *)y)[j] = hd_bf16_of(v);
+	else
+		((float *)y)[j] = v;
+}
+
+/* Element `at` on. */
+static inline const void *hd_at(const void *x, int64_t dtype, int64_t at)
+{
+	return (const char *)x + at * (dtype == HD_DTYPE_BF16 ? 2 : 4);
+}
+
+static inline void *hd_into(void *x, int64_t dtype, int64_t at)
+{
+	return (char *)x + at * (dtype == HD_DTYPE_BF16 ? 2 : 4);
+}
+
+/* Operands named by letters: t, HD_DTYPE_F32 or HD_DTYPE_BF16 but all alike; u, likewise for others; f, HD_DTYPE_F32; * any (checked
+ * elsewhere).  The last letter repeats. */
+static inline int hd_check_kinds(const struct hd_check *c, const char *ins, const char *outs, uint32_t kind[2])
+{
+	uint32_t n = c->d->nin + c->d->nout;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct hd_view *v = i < c->d->nin ? &c->d->in[i] : &c->d->out[i - c->d->nin];
+		const char **s = i < c->d->nin ? &ins : &outs;
+		uint32_t *k = **s == 'u' ? &kind[1] : &kind[0], f32 = HD_DTYPE_F32, *need = **s == 'f' ? &f32 : k;
+		char who[32];
+
+		if (**s != '*' && !*need)
+			*need = v->dtype == HD_DTYPE_BF16 ? HD_DTYPE_BF16 : HD_DTYPE_F32;
+		if (**s != '*' && v->dtype != *need)
+			return hd_err_set(c->err, HD_ENOTSUP, "%s: %s has dtype %s, it must be %s", c->kernel,
+					  hd_check_operand(c, v, who), hd_dtype_name(v->dtype), hd_dtype_name(*need));
+		*s += (*s)[1] != 0;
+	}
+	return 0;
+}
+
+/* A kernel's prepare, as HD_PREPARE makes it, with operands of two dtypes; those of t and u in p->n[14] and p->n[15]. */
+#define HD_PREPARE_LOW(function, kernel, ins, outs, expr) \
+	static int function(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err) \
+	{ \
+		const struct hd_check check_ = { kernel, HD_DTYPE_F32, d, err, HD_DTYPE_BF16 }, *c = &check_; \
+		uint32_t kind[2] = { 0, 0 }; \
+\
+		HD_TRY(hd_check_kinds(c, ins, outs, kind)); \
+		HD_TRY(expr); \
+		p->n[14] = kind[0]; \
+		p->n[15] = kind[1]; \
+		return 0; \
+	}
+
+#endif

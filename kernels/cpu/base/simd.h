@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/base/simd.h - what the vector loops of the cpu kernels share.
+ *
+ * HD_CLONES before a function compiles it for AVX-512, AVX2 and the baseline, chosen when the
+ * program starts.  The region of an `omp parallel` is compiled apart and would not inherit
+ * that, so a kernel's run holds the threads and calls cloned functions on pieces.  Pieces have
+ * sizes that do not depend on the number of threads.
+ *
+ * Functions here are plain scalar code without calls and branches, so that `omp simd` loops can
+ * take them in.
+ */
+#ifndef HD_KERNELS_CPU_BASE_SIMD_H
+#define HD_KERNELS_CPU_BASE_SIMD_H
+#include <stdint.h>
+#include <string.h>
+#include "engine/base/half.h"
+#include "kernels/cpu/base/elementary.h"
+
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
+	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if __GNUC__ >= 12
+#define HD_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
+#endif
+#ifndef HD_CLONES
+#define HD_CLONES
+#endif
+
+#define HD_CHUNK 4096  /* elements of one piece of an elementwise kernel: operands fit L1 or L2 */
+#define HD_SMALL 16384 /* fewer elements: waking the threads costs more than they save */
+
+static inline int64_t hd_min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The columns of thread t of n: whole cache lines, so that two threads never write one. */
+static inline void hd_columns(int64_t cols, int t, int n, int64_t *from, int64_t *to)
+{
+	int64_t lines = (cols + 15) / 16;
+
+	*from = hd_min(cols, lines * t / n * 16);
+	*to = hd_min(cols, lines * (t + 1) / n * 16);
+}
+
+/* NaN stays NaN. */
+static inline float hd_clamp(float x, float low, float high)
+{
+	x = x > high ? high : x;
+	return x < low ? low : x;
+}
+
+#endif

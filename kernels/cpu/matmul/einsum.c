@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * einsum: a product of two tensors with named dims.
+ *
+ * kernels/prepare/product.h says which matrix product it is, and what loops are around it.  What
+ * oneDNN cannot do at all becomes plain loops: slow, but the same numbers.  On a machine for which it has no products of
+ * bf16, operands are brought into fp32 first, in memory that all products share.
+ */
+#include <config.h>
+#include "kernels/cpu/base/low.h"
+#include "kernels/cpu/matmul/matmul.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct product {
+	struct einsum e;
+	struct hd_mm *mm;
+	int bias_inside;
+	/* bit per operand a, b, c: bf16, and made fp32 around the product (e's dtypes are those then); elements of each */
+	int widened;
+	int64_t count[3];
+};
+
+static struct {
+	float *mem;
+	int64_t floats;
+} wide;
+
+static int wide_reserve(int64_t floats)
+{
+	void *mem;
+
+	if (floats <= wide.floats)
+		return 1;
+	if (posix_memalign(&mem, 4096, (size_t)floats * sizeof(float)))
+		return 0;
+	free(wide.mem);
+	wide.mem = mem;
+	wide.floats = floats;
+	return 1;
+}
+
+static void plan_widened(struct product *p, struct hd_mm_shape *s)
+{
+	struct einsum *e = &p->e;
+	int64_t floats = 0;
+
+	for (int o = OP_A; o <= OP_C; o++)
+		if (e->dtype[o] == HD_DTYPE_BF16) {
+			p->widened |= 1 << o;
+			floats += p->count[o];
+		}
+	for (int o = HD_MM_A; o <= HD_MM_C; o++)
+		s->dtype[o] = HD_DTYPE_F32;
+	p->mm = p->widened && wide_reserve(floats) ? hd_mm_get(s, 3) : NULL;
+	for (int o = OP_A; o <= OP_C && p->mm; o++)
+		e->dtype[o] = HD_DTYPE_F32;
+	p->widened = p->mm ? p->widened : 0;
+}
+
+static void plan_product(struct product *p)
+{
+	struct hd_mm_shape s;
+	struct einsum *e = &p->e;
+
+	if (hd_plan_product(e, &s)) {
+		s.dtype[HD_MM_BIAS] = e->dtype[OP_BIAS];
+		p->mm = hd_mm_get(&s, e->dtype[OP_ADD] ? 2 : 3);
+		p->bias_inside = p->mm != NULL;
+	}
+	if (p->mm)
+		return;
+	s.dtype[HD_MM_BIAS] = 0;
+	memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
+	p->mm = hd_mm_get(&s, e->dtype[OP_BIAS] || e->dtype[OP_ADD] ? 2 : 3);
+	if (!p->mm)
+		plan_widened(p, &s);
+}
+
+static void release(void *state)
+{
+	struct product *p = state;
+
+	hd_mm_put(p->mm);
+	free(p);
+}
+
+static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	struct einsum e = { 0 };
+	struct product *product;
+
+	HD_TRY(hd_prepare_einsum(d, &e, "cpu", err));
+	product = hd_alloc(sizeof(*product));
+	product->e = e;
+	product->count[OP_A] = hd_view_count(&d->in[0]);
+	product->count[OP_B] = hd_view_count(&d->in[1]);
+	product->count[OP_C] = e.count;
+	if (e.count && !e.empty)
+		plan_product(product);
+	p->state = product;
+	p->release = release;
+	return 0;
+}
+
+/* ---- run ------------------------------------------------------------------------------------- */
+
+static float load(const void *p, uint32_t dtype, int64_t i)
+{
+	uint32_t u;
+	float f;
+
+	if (dtype == HD_DTYPE_F32)
+		return ((const float *)p)[i];
+	u = (uint32_t)((const uint16_t *)p)[i] << 16;
+	memcpy(&f, &u, 4);
+	return f;
+}
+
+static void store(void *p, uint32_t dtype, int64_t i, float f)
+{
+	uint32_t u;
+
+	if (dtype == HD_DTYPE_F32) {
+		((float *)p)[i] = f;
+		return;
+	}
+	memcpy(&u, &f, 4);
+	u = f == f ? u + 0x7fff + (u >> 16 & 1) : u | 0x400000;
+	((uint16_t *)p)[i] = (uint16_t)(u >> 16);
+}
+
+static double dot(const struct einsum *e, void *const *mem, int64_t a, int64_t b)
+{
+	int64_t at[2 * HD_MAX_DIMS] = { 0 };
+	double sum = 0;
+
+	for (;;) {
+		int i = e->nred - 1;
+
+		sum += (double)load(mem[OP_A], e->dtype[OP_A], a) * load(mem[OP_B], e->dtype[OP_B], b);
+		for (; i >= 0; i--) {
+			const struct loop *l = &e->red[i];
+
+			a += l->stride[OP_A];
+			b += l->stride[OP_B];
+			if (++at[i] < l->n)
+				break;
+			a -= l->stride[OP_A] * l->n;
+			b -= l->stride[OP_B] * l->n;
+			at[i] = 0;
+		}
+		if (i < 0)
+			return sum;
+	}
+}
+
+/* Where element i of c is in the other operands, `inner` of its last dims left out. */
+static void locate(const struct einsum *e, int64_t i, int inner, int64_t at[OPERANDS])
+{
+	memset(at, 0, OPERANDS * sizeof(*at));
+	for (int d = e->nout - 1 - inner; d >= 0; d--) {
+		int64_t j = i % e->out[d].n;
+
+		i /= e->out[d].n;
+		for (int o = 0; o < OPERANDS; o++)
+			at[o] += j * e->out[d].stride[o];
+	}
+}
+
+/* c = (keep ? c : 0) + bias + add + product */
+static void plain(const struct einsum *e, void *const *mem, int keep)
+{
+#pragma omp parallel for
+	for (int64_t i = 0; i < e->count; i++) {
+		int64_t at[OPERANDS];
+		double x = keep ? load(mem[OP_C], e->dtype[OP_C], i) : 0;
+
+		locate(e, i, 0, at);
+		if (mem[OP_BIAS])
+			x += load(mem[OP_BIAS], e->dtype[OP_BIAS], at[OP_BIAS]);
+		if (mem[OP_ADD])
+			x += load(mem[OP_ADD], e->dtype[OP_ADD], at[OP_ADD]);
+		x += dot(e, mem, at[OP_A], at[OP_B]);
+		store(mem[OP_C], e->dtype[OP_C], i, (float)x);
+	}
+}
+
+HD_CLONES static void add_to(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] += x[j];
+}
+
+HD_CLONES static void add_one(float *y, float x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] += x;
+}
+
+/* y += n elements of an operand, `stride` apart */
+static void add_operand(float *y, const void *x, uint32_t dtype, int64_t at, int64_t stride, int64_t n)
+{
+	float tmp[HD_PIECE];
+
+	if (stride == 1)
+		add_to(y, hd_read(x, dtype, at, n, tmp), n);
+	else if (!stride)
+		add_one(y, load(x, dtype, at), n);
+	else
+		for (int64_t j = 0; j < n; j++)
+			y[j] += load(x, dtype, at + j * stride);
+}
+
+/* c = (keep ? c : 0) + bias + add, which a product then adds to */
+static void start(const struct einsum *e, void *const *mem, int keep)
+{
+	const struct loop one = { 1, { 0 } }, *last = e->nout ? &e->out[e->nout - 1] : &one;
+	int64_t pieces = (last->n + HD_PIECE - 1) / HD_PIECE, total = last->n ? e->count / last->n * pieces : 0;
+
+#pragma omp parallel for schedule(static) if (e->count >= HD_SMALL)
+	for (int64_t i = 0; i < total; i++) {
+		int64_t row = i / pieces, from = i % pieces * HD_PIECE, n = hd_min(HD_PIECE, last->n - from),
+			at[OPERANDS];
+		int64_t to = row * last->n + from;
+		float y[HD_PIECE], low[HD_PIECE];
+
+		locate(e, row, e->nout > 0, at);
+		if (keep)
+			memcpy(y, hd_read(mem[OP_C], e->dtype[OP_C], to, n, low), (size_t)n * sizeof(*y));
+		else
+			memset(y, 0, (size_t)n * sizeof(*y));
+		for (int o = OP_BIAS; o <= OP_ADD; o++)
+			if (mem[o])
+				add_operand(y, mem[o], e->dtype[o], at[o] + from * last->stride[o], last->stride[o], n);
+		memcpy(hd_write_to(mem[OP_C], e->dtype[OP_C], to, low), y, (size_t)n * sizeof(*y));
+		hd_write(mem[OP_C], e->dtype[OP_C], to, n, low);
+	}
+}
+
+static void *shift(const struct einsum *e, void *const *mem, int o, int64_t by)
+{
+	return mem[o] ? (char *)mem[o] + by * (HD_BITS(e->dtype[o]) / 8) : NULL;
+}
+
+/* The matrix product for every index of the loops around it, whose strides are in swapped
+ * roles too. */
+static int products(const struct product *p, void *const *mem, int sum)
+{
+	const struct einsum *e = &p->e;
+	int64_t at[3 * HD_MAX_DIMS] = { 0 }, off[OPERANDS] = { 0 };
+	int a = e->swapped ? OP_B : OP_A, b = e->swapped ? OP_A : OP_B;
+
+	for (;;) {
+		int i = e->nouter - 1, again = 0;
+
+		for (int j = 0; j < e->nouter; j++)
+			again |= at[j] && !e->outer[j].stride[OP_C];
+		HD_TRY(hd_mm_run(p->mm, sum || again, shift(e, mem, OP_C, off[OP_C]), shift(e, mem, a, off[OP_A]),
+				 shift(e, mem, b, off[OP_B]), shift(e, mem, OP_BIAS, off[OP_BIAS])));
+		for (; i >= 0; i--) {
+			for (int o = 0; o < OPERANDS; o++)
+				off[o] += e->outer[i].stride[o];
+			if (++at[i] < e->outer[i].n)
+				break;
+			for (int o = 0; o < OPERANDS; o++)
+				off[o] -= e->outer[i].stride[o] * e->outer[i].n;
+			at[i] = 0;
+		}
+		if (i < 0)
+			return 0;
+	}
+}
+
+static void raise_all(float *y, const uint16_t *x, int64_t n)
+{
+#pragma omp parallel for schedule(static) if (n >= HD_SMALL)
+	for (int64_t i = 0; i < n; i += HD_CHUNK)
+		hd_raise(y + i, x + i, hd_min(HD_CHUNK, n - i));
+}
+
+static void lower_all(uint16_t *y, const float *x, int64_t n)
+{
+#pragma omp parallel for schedule(static) if (n >= HD_SMALL)
+	for (int64_t i = 0; i < n; i += HD_CHUNK)
+		hd_pass_lower(y + i, x + i, hd_min(HD_CHUNK, n - i));
+}
+
+static void run_product(const struct product *p, void *const *out, void *const *in, const struct hd_run *r);
+
+/* The product of fp32 copies.  An addend that c holds already comes with c. */
+static void run_widened(const struct product *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	void *ins[4] = { in[0], in[1], NULL, NULL }, *outs[1] = { out[0] };
+	int bias = p->e.dtype[OP_BIAS] != 0, add = p->e.dtype[OP_ADD] != 0, inside = add && in[2 + bias] == out[0];
+	struct hd_run keeps = *r;
+	float *at = wide.mem;
+
+	keeps.acc = r->acc || inside;
+	for (int i = 0; i < bias + add; i++)
+		ins[2 + i] = in[2 + i];
+	for (int o = OP_A; o <= OP_C; o++) {
+		if (!(p->widened >> o & 1))
+			continue;
+		if (o != OP_C || keeps.acc)
+			raise_all(at, o == OP_C ? out[0] : in[o], p->count[o]);
+		*(o == OP_C ? &outs[0] : &ins[o]) = at;
+		at += p->count[o];
+	}
+	if (inside)
+		ins[2 + bias] = outs[0];
+	run_product(p, outs, ins, inside ? r : &keeps);
+	if (p->widened >> OP_C & 1)
+		lower_all(out[0], outs[0], p->count[OP_C]);
+}
+
+static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct product *p = prep->state;
+
+	(p->widened ? run_widened : run_product)(p, out, in, r);
+}
+
+static void run_product(const struct product *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct einsum *e = &p->e;
+	void *mem[OPERANDS] = { in[0], in[1], out[0], NULL, NULL };
+	void *first[OPERANDS] = { NULL, NULL, out[0], NULL, NULL };
+	int keep = r->acc;
+
+	if (e->dtype[OP_BIAS])
+		mem[OP_BIAS] = in[2];
+	if (e->dtype[OP_ADD])
+		mem[OP_ADD] = in[e->dtype[OP_BIAS] ? 3 : 2];
+	if (mem[OP_ADD] == out[0] && mem[OP_ADD]) { /* in place: what c holds is the addend */
+		mem[OP_ADD] = NULL;
+		keep = 1;
+	}
+	if (!p->mm) {
+		if (!e->empty)
+			plain(e, mem, keep);
+		else if (!keep || mem[OP_BIAS] || mem[OP_ADD])
+			start(e, mem, keep);
+		return;
+	}
+	first[OP_ADD] = mem[OP_ADD];
+	first[OP_BIAS] = p->bias_inside ? NULL : mem[OP_BIAS];
+	if (first[OP_ADD] || first[OP_BIAS]) {
+		start(e, first, keep);
+		keep = 1;
+	}
+	/* OP_A refusal comes before anything is written, so plain loops can still take over. */
+	if (products(p, mem, keep) < 0) {
+		if (!p->bias_inside)
+			mem[OP_BIAS] = NULL;
+		mem[OP_ADD] = NULL;
+		plain(e, mem, keep);
+	}
+}
+
+const struct hd_kernel hd_cpu_einsum = { .name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run };

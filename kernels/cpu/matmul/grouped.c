@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * grouped: the experts' products, one call for each expert that has rows.
+ *
+ * How many rows these are is known at run time alone, so they go through dnnl_sgemm, which needs no primitive made before:
+ * measured as fast as the primitives of fixed shapes from 100 rows on.  It is fp32 only: of bf16 operands blocks are brought
+ * into fp32, in memory that all these kernels share, and go through it too.
+ */
+#include <config.h>
+#include <stdlib.h>
+#include "kernels/cpu/base/low.h"
+#include "kernels/cpu/matmul/matmul.h"
+#include "kernels/prepare/grouped.h"
+
+#define BLOCK 256 /* rows, and columns of weights, of bf16 that are fp32 at a time */
+
+static struct {
+	float *mem;
+	int64_t floats;
+} wide;
+
+static int reserve(int64_t floats, struct hd_err *err)
+{
+	void *mem;
+
+	if (floats <= wide.floats)
+		return 0;
+	if (posix_memalign(&mem, 4096, (size_t)floats * sizeof(float)))
+		return hd_err_set(err, HD_ENOMEM, "grouped: no memory for %lld bytes of scratch",
+				  (long long)floats * 4);
+	free(wide.mem);
+	wide.mem = mem;
+	wide.floats = floats;
+	return 0;
+}
+
+#define SUMMED(c) (hd_attr_num((c)->d->attr, "add", 0) != 0 ? "ttu*" : "tt*")
+HD_PREPARE_LOW(prepare_shared, "grouped", SUMMED(c), "u", hd_prepare_grouped(c, p))
+
+static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	int64_t k, n, rows, weights;
+
+	HD_TRY(prepare_shared(d, p, err));
+	if (p->n[15] != (p->n[4] ? HD_DTYPE_F32 : p->n[14]))
+		return hd_err_set(err, HD_ENOTSUP, "grouped: output 0 has dtype %s, it must be %s",
+				  hd_dtype_name((uint32_t)p->n[15]),
+				  hd_dtype_name(p->n[4] ? HD_DTYPE_F32 : (uint32_t)p->n[14]));
+	k = p->n[2], n = p->n[3];
+	rows = BLOCK * (k + n), weights = BLOCK * k + BLOCK * k + BLOCK * BLOCK;
+	return p->n[14] == HD_DTYPE_BF16 ? reserve(rows > weights ? rows : weights, err) : 0;
+}
+
+/* y (rows, n) = a (rows, k) w (k, n), or w (n, k) transposed; keep: added to what y has */
+static void rows_product(const struct hd_prep *p, float *y, const float *a, const float *w, int64_t rows, int keep)
+{
+	int64_t k = p->n[2], n = p->n[3];
+
+	hd_mm_sgemm('N', p->n[5] ? 'T' : 'N', (int64_t[]){ rows, n, k }, a, k, w, p->n[5] ? k : n, keep ? 1 : 0, y, n);
+}
+
+/* w (k, n) = a (rows, k) transposed times x (rows, n), or w (n, k) */
+static void weights_product(const struct hd_prep *p, float *w, const float *a, const float *x, int64_t rows, int keep)
+{
+	int64_t k = p->n[2], n = p->n[3];
+
+	if (!rows && !keep)
+		memset(w, 0, (size_t)(k * n) * sizeof(*w));
+	else if (p->n[5] && rows)
+		hd_mm_sgemm('T', 'N', (int64_t[]){ n, k, rows }, x, n, a, k, keep ? 1 : 0, w, k);
+	else if (rows)
+		hd_mm_sgemm('T', 'N', (int64_t[]){ k, n, rows }, a, k, x, n, keep ? 1 : 0, w, n);
+}
+
+static void raise_rows(float *y, const uint16_t *x, int64_t rows, int64_t cols, int64_t step)
+{
+#pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
+	for (int64_t i = 0; i < rows; i++)
+		hd_raise(y + i * cols, x + i * step, cols);
+}
+
+/* The same as rows_product, of bf16: a block of columns of w stays while the rows pass. */
+static void rows_product_low(const struct hd_prep *p, uint16_t *y, const uint16_t *a, const uint16_t *w, int64_t rows,
+			     int keep)
+{
+	int64_t k = p->n[2], n = p->n[3];
+	float *wf = wide.mem, *af = wf + BLOCK * k, *yf = af + BLOCK * k;
+
+	for (int64_t c = 0; c < n; c += BLOCK) {
+		int64_t cols = hd_min(BLOCK, n - c);
+
+		if (p->n[5])
+			raise_rows(wf, w + c * k, cols, k, k);
+		else
+			raise_rows(wf, w + c, k, cols, n);
+		for (int64_t i = 0; i < rows; i += BLOCK) {
+			int64_t m = hd_min(BLOCK, rows - i);
+
+			raise_rows(af, a + i * k, m, k, k);
+			if (keep)
+				raise_rows(yf, y + i * n + c, m, cols, n);
+			hd_mm_sgemm('N', p->n[5] ? 'T' : 'N', (int64_t[]){ m, cols, k }, af, k, wf, p->n[5] ? k : cols,
+				    keep ? 1 : 0, yf, cols);
+			for (int64_t r = 0; r < m; r++)
+				hd_pass_lower(y + (i + r) * n + c, yf + r * cols, cols);
+		}
+	}
+}
+
+static void weights_product_low(const struct hd_prep *p, float *w, const uint16_t *a, const uint16_t *x, int64_t rows,
+				int keep)
+{
+	int64_t k = p->n[2], n = p->n[3];
+	float *af = wide.mem, *xf = af + BLOCK * k;
+
+	if (!rows)
+		weights_product(p, w, NULL, NULL, 0, keep);
+	for (int64_t i = 0; i < rows; i += BLOCK) {
+		int64_t m = hd_min(BLOCK, rows - i);
+
+		raise_rows(af, a + i * k, m, k, k);
+		raise_rows(xf, x + i * n, m, n, n);
+		weights_product(p, w, af, xf, m, keep || i);
+	}
+}
+
+static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const int32_t *counts = in[p->n[7]];
+	const void *add = p->n[6] ? in[p->n[6]] : NULL;
+	int64_t k = p->n[2], n = p->n[3], at = 0, t = p->n[14], width = HD_BITS(t) / 8;
+
+	for (int64_t e = 0; e < p->n[0]; e++, at += hd_grouped_rows(p, counts, e - 1)) {
+		int64_t rows = hd_grouped_rows(p, counts, e);
+		const void *a = hd_at(in[0], t, at * k), *b = hd_at(in[1], t, p->n[4] ? at * n : e * k * n);
+		void *y = hd_into(out[0], t, at * n);
+		float *w = (float *)out[0] + e * k * n;
+		int keep = add || r->acc;
+
+		if (p->n[4] && t == HD_DTYPE_BF16)
+			weights_product_low(p, w, a, b, rows, r->acc);
+		else if (p->n[4])
+			weights_product(p, w, a, b, rows, r->acc);
+		if (p->n[4] || !rows)
+			continue;
+		if (add && add != out[0])
+			memcpy(y, hd_at(add, t, at * n), (size_t)(rows * n * width));
+		if (t == HD_DTYPE_BF16)
+			rows_product_low(p, y, a, b, rows, keep);
+		else
+			rows_product(p, y, a, b, rows, keep);
+	}
+}
+
+const struct hd_kernel hd_cpu_grouped = { .name = "grouped", .flags = HD_K_ACC, .prepare = prepare, .run = run };

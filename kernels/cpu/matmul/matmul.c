@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Matrix products by oneDNN.
+ *
+ * oneDNN offers several implementations of one product and the first is not always the fastest,
+ * so every shape is timed once (settle) and the pick is kept as text: the key of a shape says all
+ * that the timing depends on, and a shape can be rebuilt from its key, so that rank 0 can time
+ * what only other ranks need.  Where bits must not depend on that, nothing is timed and products
+ * are made in pieces (matmul_pieces.c).
+ */
+#include <config.h>
+#include "kernels/cpu/matmul/matmul_impl.h"
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY 700
+
+struct hd_mm {
+	struct hd_mm_shape shape;
+	struct hd_mm_primitive made[2]; /* overwrites, adds */
+	struct hd_mm_pieces *pieces[2]; /* in their place, if nothing may depend on time and threads */
+	int users, needs;               /* needs: bit 0 overwriting, bit 1 adding */
+	struct hd_mm *next;
+};
+
+struct pick {
+	char *key, *value;
+	struct pick *next;
+};
+
+static void *scratch;
+static size_t scratch_bytes;
+static struct hd_mm *all;
+static struct pick *picks;
+static int fixed;
+
+static int reserve(size_t bytes)
+{
+	void *p;
+
+	if (bytes <= scratch_bytes)
+		return 1;
+	if (posix_memalign(&p, 4096, bytes))
+		return 0;
+	free(scratch);
+	scratch = p;
+	scratch_bytes = bytes;
+	return 1;
+}
+
+static int create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want)
+{
+	if (!hd_mm_create(p, s, sum, swap, want))
+		return 0;
+	if (reserve(p->scratch_bytes))
+		return 1;
+	hd_mm_drop(p);
+	return 0;
+}
+
+/* ---- keys and picks -------------------------------------------------------------------------- */
+
+static char *put_list(char *at, const char *end, const char *name, const int64_t *v, int n)
+{
+	at += snprintf(at, (size_t)(end - at), ":%s=", name);
+	for (int i = 0; i < n; i++)
+		at += snprintf(at, (size_t)(end - at), i ? ",%lld" : "%lld", (long long)v[i]);
+	return at;
+}
+
+/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:i
+ * sa=63" */
+static void key_of(char *key, const struct hd_mm_shape *s, int sum)
+{
+	static const char *const names[] = { "a", "b", "c", "bias" };
+	char *at = key, *end = key + KEY;
+
+	at += snprintf(at, KEY, "product:dims=%d:bits=%u,%u,%u,%u", s->ndim, HD_BITS(s->dtype[0]), HD_BITS(s->dtype[1]),
+		       HD_BITS(s->dtype[2]), HD_BITS(s->dtype[3]));
+	at = put_list(at, end, "n", s->n, s->ndim);
+	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
+		at = put_list(at, end, names[o], s->stride[o], s->ndim);
+	snprintf(at, (size_t)(end - at), ":sum=%d:threads=%d:isa=%d", sum, omp_get_max_threads(),
+		 (int)dnnl_get_effective_cpu_isa());
+}
+
+static int64_t number(const char **at)
+{
+	char *end;
+	int64_t v;
+
+	*at += strcspn(*at, "0123456789");
+	v = strtoll(*at, &end, 10);
+	*at = end;
+	return v;
+}
+
+static int shape_of(struct hd_mm_shape *s, int *sum, const char *key)
+{
+	memset(s, 0, sizeof(*s));
+	if (strncmp(key, "product:", 8))
+		return 0;
+	s->ndim = (int)number(&key);
+	if (s->ndim < 3 || s->ndim > HD_MAX_DIMS + 3)
+		return 0;
+	for (int o = 0; o < HD_MM_OPERANDS; o++) {
+		int64_t bits = number(&key);
+
+		s->dtype[o] = bits == 32 ? HD_DTYPE_F32 : bits == 16 ? HD_DTYPE_BF16 : 0;
+	}
+	for (int d = 0; d < s->ndim; d++)
+		s->n[d] = number(&key);
+	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
+		for (int d = 0; d < s->ndim; d++)
+			s->stride[o][d] = number(&key);
+	*sum = (int)number(&key);
+	return number(&key) == omp_get_max_threads(); /* threads: another number cannot be timed here */
+}
+
+static struct pick *find_pick(const char *key, size_t len)
+{
+	for (struct pick *p = picks; p; p = p->next)
+		if (strlen(p->key) == len && !memcmp(p->key, key, len))
+			return p;
+	return NULL;
+}
+
+static void add_pick(const char *key, size_t nkey, const char *value, size_t nvalue)
+{
+	struct pick *p = find_pick(key, nkey);
+
+	if (!p) {
+		p = hd_alloc(sizeof(*p));
+		p->key = hd_format("%.*s", (int)nkey, key);
+		p->next = picks;
+		picks = p;
+	}
+	free(p->value);
+	p->value = hd_format("%.*s", (int)nvalue, value);
+}
+
+/* over 0: what is known already stays, and of equal keys the first line counts. */
+static void read_picks(const char *text, int over)
+{
+	while (text && *text) {
+		size_t line = strcspn(text, "\n"), key = strcspn(text, " \n");
+
+		if (key < line && !strncmp(text, "product:", 8) && (over || !find_pick(text, key)))
+			add_pick(text, key, text + key + 1, line - key - 1);
+		text += line + (text[line] == '\n');
+	}
+}
+
+static int can_swap(const struct hd_mm_shape *s)
+{
+	return !s->dtype[HD_MM_BIAS] && (s->n[s->ndim - 3] == 1 || s->n[s->ndim - 2] == 1);
+}
+
+/* Values: "ab/NAME", "ba/NAME" (operands swapped). */
+static int ensure(struct hd_mm *mm, int sum)
+{
+	struct hd_mm_primitive *p = &mm->made[sum];
+	char key[KEY];
+	struct pick *k;
+
+	if (p->prim || mm->pieces[sum])
+		return 1;
+	if (fixed)
+		return (mm->pieces[sum] = hd_mm_pieces_create(&mm->shape, sum)) != NULL;
+	key_of(key, &mm->shape, sum);
+	k = find_pick(key, strlen(key));
+	if (k && strlen(k->value) > 3 &&
+	    create(p, &mm->shape, sum, k->value[0] == 'b' && can_swap(&mm->shape), k->value + 3))
+		return 1;
+	return create(p, &mm->shape, sum, 0, NULL);
+}
+
+/* ---- timing ---------------------------------------------------------------------------------- */
+
+struct arena { /* touched memory: untouched pages all read as one page of zeros */
+	void *mem[HD_MM_OPERANDS];
+	size_t bytes[HD_MM_OPERANDS];
+};
+
+static size_t span(const struct hd_mm_shape *s, int o)
+{
+	int64_t last = 0;
+
+	for (int d = 0; d < s->ndim; d++)
+		last += s->stride[o][d] * (s->n[d] - 1);
+	return (size_t)(last + 1) * HD_BITS(s->dtype[o]) / 8;
+}
+
+static int touch(struct arena *a, const struct hd_mm_shape *s)
+{
+	for (int o = 0; o < HD_MM_OPERANDS; o++) {
+		size_t bytes = s->dtype[o] ? span(s, o) : 0;
+		uint32_t *w;
+
+		if (bytes <= a->bytes[o])
+			continue;
+		free(a->mem[o]);
+		a->bytes[o] = 0;
+		if (posix_memalign(&a->mem[o], 4096, bytes + 4)) {
+			a->mem[o] = NULL;
+			return 0;
+		}
+		w = a->mem[o];
+		for (size_t i = 0; i <= bytes / 4; i++)
+			/* about 1/128 as fp32 and as two bf16: neither denormal nor growing */
+			w[i] = 0x3c003c00;
+		a->bytes[o] = bytes;
+	}
+	return 1;
+}
+
+static double time_once(struct hd_mm_primitive *p, struct arena *a)
+{
+	double t = hd_seconds();
+
+	hd_mm_execute(p->prim, &p->bound, scratch, a->mem[HD_MM_C], a->mem[HD_MM_A], a->mem[HD_MM_B],
+		      a->mem[HD_MM_BIAS]);
+	return hd_seconds() - t;
+}
+
+/* A product that would take too long is timed with its longest dim cut, keeping the
+ * remainder that makes tails. */
+static void shrink(struct hd_mm_shape *s, double limit)
+{
+	while (hd_mm_flops(s) > limit) {
+		int d, longest = 0;
+
+		for (d = 0; d < s->ndim; d++)
+			if (s->n[d] > s->n[longest])
+				longest = d;
+		if (s->n[longest] < 1024)
+			return;
+		s->n[longest] = s->n[longest] / 2 / 64 * 64 + s->n[longest] % 64;
+	}
+}
+
+struct rival {
+	struct hd_mm_primitive p;
+	char value[128];
+	double best;
+};
+#define MAX_RIVALS 12
+
+static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, int swap)
+{
+	dnnl_primitive_desc_t pd;
+	struct hd_mm_offers o;
+	int begun = 0;
+
+	if (!hd_mm_offers_begin(&o, s, sum, swap))
+		return n;
+	while ((pd = hd_mm_offers_next(&o, &begun))) {
+		int plain = strstr(hd_mm_name(pd), "ref") != NULL; /* loops: only where nothing else is offered */
+
+		if (n < MAX_RIVALS && (!plain || !n) && hd_mm_scratch(pd) <= HD_MM_MAX_SCRATCH &&
+		    hd_mm_build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
+			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab", hd_mm_name(pd));
+			r[n].best = 1e9;
+			n += reserve(r[n].p.scratch_bytes);
+		}
+		dnnl_primitive_desc_destroy(pd);
+	}
+	hd_mm_offers_end(&o);
+	return n;
+}
+
+/* Rounds over all rivals, so that a slow moment of the machine does not hit one alone; those
+ * far behind drop out. */
+static int fastest(struct rival *r, int n, struct arena *a, double budget)
+{
+	double spent = 0, best = 1e9;
+	int at = 0;
+
+	for (int round = 0; n > 1 && round < 6 && (round < 2 || spent < budget); round++)
+		for (int i = 0; i < n; i++) {
+			double t;
+
+			if (round > 0 && r[i].best > 1.5 * best)
+				continue;
+			t = time_once(&r[i].p, a);
+			spent += t;
+			if (t < r[i].best)
+				r[i].best = t;
+			if (r[i].best < best) {
+				best = r[i].best;
+				at = i;
+			}
+		}
+	return at;
+}
+
+static double rate_of(uint32_t dtype, int64_t size, double best)
+{
+	struct hd_mm_shape s = { .ndim = 3,
+				 .dtype = { dtype, dtype, HD_DTYPE_F32 },
+				 .n = { size, size, size },
+				 .stride = { { size, 0, 1 }, { 0, 1, size }, { size, 1, 0 } } };
+	struct rival r[MAX_RIVALS];
+	struct arena a = { 0 };
+	int n;
+
+	if (hd_mm_open(NULL) < 0 || !touch(&a, &s))
+		return best;
+	n = enter(r, 0, &s, 0, 0);
+	for (int i = 0; i < n; i++) {
+		for (int k = 0; k < 2; k++) {
+			double rate = hd_mm_flops(&s) / time_once(&r[i].p, &a);
+
+			if (rate > best)
+				best = rate;
+		}
+		hd_mm_drop(&r[i].p);
+	}
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		free(a.mem[o]);
+	return best;
+}
+
+/* For the length of timings only */
+static double rough_rate(uint32_t dtype)
+{
+	static double known[2];
+	double *rate = &known[dtype == HD_DTYPE_BF16];
+
+	if (!(*rate > 0))
+		*rate = rate_of(dtype, 768, 1e9);
+	return *rate;
+}
+
+static void measure(const char *key, size_t len, struct arena *a)
+{
+	char text[KEY];
+	struct rival r[MAX_RIVALS];
+	struct hd_mm_shape s;
+	int n = 0, sum = 0;
+
+	snprintf(text, sizeof(text), "%.*s", (int)len, key);
+	if (!shape_of(&s, &sum, text))
+		return;
+	shrink(&s, 0.015 * rough_rate(s.dtype[HD_MM_A]));
+	if (!touch(a, &s))
+		return;
+	n = enter(r, n, &s, sum, 0);
+	if (can_swap(&s))
+		n = enter(r, n, &s, sum, 1);
+	if (n) {
+		const char *value = r[fastest(r, n, a, 0.05)].value;
+
+		add_pick(key, len, value, strlen(value));
+	}
+	for (int i = 0; i < n; i++)
+		hd_mm_drop(&r[i].p);
+}
+
+/* ---- what the device calls ------------------------------------------------------------------- */
+
+static char *append(char *text, const char *key, const char *value)
+{
+	char *longer = hd_format(value ? "%s%s %s\n" : "%s%s\n", text, key, value ? value : "");
+
+	free(text);
+	return longer;
+}
+
+static char *wanted_keys(void)
+{
+	char *text = hd_strdup("");
+	char key[KEY];
+
+	for (struct hd_mm *m = all; m; m = m->next)
+		for (int sum = 0; sum < 2; sum++) {
+			if (!(m->needs >> sum & 1))
+				continue;
+			key_of(key, &m->shape, sum);
+			text = append(text, key, NULL);
+		}
+	return text;
+}
+
+static char *answer(const char *wanted)
+{
+	char *text = hd_strdup("");
+	struct arena a = { 0 };
+
+	while (*wanted) {
+		size_t len = strcspn(wanted, "\n");
+		struct pick *p;
+
+		if (len && !find_pick(wanted, len))
+			measure(wanted, len, &a);
+		p = find_pick(wanted, len);
+		if (p && !strstr(text, p->key))
+			text = append(text, p->key, p->value);
+		wanted += len + (wanted[len] == '\n');
+	}
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		free(a.mem[o]);
+	return text;
+}
+
+static void forget(struct hd_mm *m, int sum)
+{
+	hd_mm_drop(&m->made[sum]);
+	hd_mm_pieces_destroy(m->pieces[sum]);
+	m->pieces[sum] = NULL;
+}
+
+/* Prepares all that is needed anew: what was made before knew less. */
+static void prepare_all(void)
+{
+	for (struct hd_mm *m = all; m; m = m->next)
+		for (int sum = 0; sum < 2; sum++) {
+			forget(m, sum);
+			if (m->needs >> sum & 1)
+				ensure(m, sum);
+		}
+}
+
+void hd_mm_fixed(int yes)
+{
+	fixed = yes;
+}
+int hd_mm_is_fixed(void)
+{
+	return fixed;
+}
+
+char *hd_mm_settle(const char *known, const struct hd_exchange *x)
+{
+	char *wanted, *joined = NULL, *mine = NULL, *text;
+
+	if (fixed) {
+		prepare_all();
+		return hd_strdup("");
+	}
+	wanted = wanted_keys();
+	read_picks(known, 0);
+	if (x) {
+		joined = x->gather(x->ctx, wanted);
+		mine = joined ? answer(joined) : hd_strdup("");
+		text = x->bcast(x->ctx, mine);
+		read_picks(text, 1);
+	} else {
+		text = answer(wanted);
+	}
+	prepare_all();
+	free(mine);
+	free(joined);
+	free(wanted);
+	return text;
+}
+
+struct hd_mm *hd_mm_get(const struct hd_mm_shape *s, int needs)
+{
+	struct hd_mm *m;
+	struct hd_mm_offers o;
+
+	for (m = all; m; m = m->next)
+		if (!memcmp(&m->shape, s, sizeof(*s))) {
+			m->users++;
+			m->needs |= needs;
+			return m;
+		}
+	if (hd_mm_open(NULL) < 0)
+		return NULL;
+	if (!hd_mm_offers_begin(&o, s, 1, 0))
+		return NULL;
+	hd_mm_offers_end(&o);
+	m = hd_alloc(sizeof(*m));
+	m->shape = *s;
+	m->users = 1;
+	m->needs = needs;
+	m->next = all;
+	all = m;
+	return m;
+}
+
+void hd_mm_put(struct hd_mm *mm)
+{
+	struct hd_mm **at = &all;
+
+	if (!mm || --mm->users)
+		return;
+	while (*at != mm)
+		at = &(*at)->next;
+	*at = mm->next;
+	forget(mm, 0);
+	forget(mm, 1);
+	free(mm);
+}
+
+int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias)
+{
+	struct hd_mm_primitive *p = &mm->made[sum];
+
+	if (!ensure(mm, sum)) /* never settled: the first implementation offered */
+		return HD_ENOTSUP;
+	if (mm->pieces[sum])
+		return hd_mm_pieces_run(mm->pieces[sum], c, a, b, bias);
+	return hd_mm_execute(p->prim, &p->bound, scratch, c, a, b, bias);
+}
+
+const char *hd_mm_slow(uint32_t dtype)
+{
+	dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+
+	if (dtype != HD_DTYPE_BF16 || (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16)
+		return NULL;
+	return (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core
+		       ? "this processor has no instructions for bf16: its products are slower than those of fp32"
+		       : "this processor has no instructions for bf16: its products are made of fp32 copies, beyond the planned memory";
+}
+
+/* Measured when it is asked for, not before: then all ranks of a machine ask at once, as
+ * they will compute at once. */
+double hd_mm_rate(uint32_t dtype)
+{
+	static double known[2];
+	double *rate = &known[dtype == HD_DTYPE_BF16];
+
+	if (*rate > 0)
+		return *rate;
+	*rate = rate_of(dtype, 1024, 1e9);          /* 1e9: about what plain loops do */
+	if (dtype == HD_DTYPE_BF16 && *rate <= 1e9) /* oneDNN has none: einsum.c makes them of fp32 copies */
+		return *rate = hd_mm_rate(HD_DTYPE_F32);
+	if (*rate > 1e11)
+		*rate = rate_of(dtype, 1536, *rate);
+	return *rate;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/matmul/matmul.h - matrix products by oneDNN, with the implementation chosen by timing.
+ *
+ * A product is described by extents and strides alone: the dims are `batch`..., m, n, k, in this
+ * order, so a transposed operand is only another stride.  Equal products share one set of
+ * primitives.  One thread uses this at a time.
+ */
+#ifndef HD_KERNELS_CPU_MATMUL_MATMUL_H
+#define HD_KERNELS_CPU_MATMUL_MATMUL_H
+#include "engine/device/device.h"
+#include "kernels/prepare/product.h"
+
+struct hd_mm;
+/* needs: bit 0, runs that overwrite; bit 1, runs that add.  The shape must be zeroed where it
+ * says nothing.  NULL: oneDNN has nothing for this shape on this machine.  Owned by the caller,
+ * shared inside. */
+struct hd_mm *hd_mm_get(const struct hd_mm_shape *s, int needs);
+void hd_mm_put(struct hd_mm *mm);
+/* sum 1: added to what c holds.  0, or HD_ENOTSUP: oneDNN refused at run time. */
+int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias);
+
+int hd_mm_open(struct hd_err *err);
+/* yes: from now on products have bits that depend on their shape and the processor alone (matmul_pieces.c). */
+void hd_mm_fixed(int yes);
+int hd_mm_is_fixed(void);
+/* c (m, n) = a b + beta c, fp32 and row-major, 'T': transposed, for sizes that are known only now; mnk: m, n, k */
+void hd_mm_sgemm(char ta, char tb, const int64_t mnk[3], const float *a, int64_t lda, const float *b, int64_t ldb,
+		 float beta, float *c, int64_t ldc);
+char *hd_mm_settle(const char *known, const struct hd_exchange *x);
+double hd_mm_rate(uint32_t dtype);
+const char *hd_mm_slow(uint32_t dtype); /* a sentence, if products of dtype have no instructions here; else NULL */
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/matmul/matmul_impl.h - what the files that make matrix products share: what oneDNN offers, primitives, and products
+ * in pieces that do not depend on the threads.
+ */
+#ifndef HD_KERNELS_CPU_MATMUL_MATMUL_IMPL_H
+#define HD_KERNELS_CPU_MATMUL_MATMUL_IMPL_H
+#include <oneapi/dnnl/dnnl.h>
+#include "kernels/cpu/matmul/matmul.h"
+
+#define HD_MM_MAX_SCRATCH ((size_t)64 << 20) /* an implementation that wants more is not offered */
+
+struct hd_mm_offers { /* the iterator of oneDNN 2 reads desc and attr as long as it lives */
+	dnnl_primitive_desc_iterator_t it;
+	dnnl_matmul_desc_t desc;
+	dnnl_primitive_attr_t attr;
+};
+
+int hd_mm_offers_begin(struct hd_mm_offers *o, const struct hd_mm_shape *s, int sum, int swap);
+/* The next implementation, to be destroyed by the caller; NULL: no more. */
+dnnl_primitive_desc_t hd_mm_offers_next(struct hd_mm_offers *o, int *begun);
+void hd_mm_offers_end(struct hd_mm_offers *o);
+const char *hd_mm_name(const_dnnl_primitive_desc_t pd);
+size_t hd_mm_scratch(const_dnnl_primitive_desc_t pd);
+
+struct hd_mm_bound { /* the operands of one execution: each thread that executes has its own */
+	dnnl_memory_t mem[HD_MM_OPERANDS], scratch;
+	dnnl_exec_arg_t args[HD_MM_OPERANDS + 1];
+	int nargs;
+};
+
+struct hd_mm_primitive {
+	dnnl_primitive_t prim;
+	struct hd_mm_bound bound;
+	int swapped;
+	size_t scratch_bytes;
+};
+
+/* 1, or 0 and nothing is left. */
+int hd_mm_bind(struct hd_mm_bound *b, const_dnnl_primitive_desc_t pd, int swap, int bias);
+void hd_mm_unbind(struct hd_mm_bound *b);
+int hd_mm_build(struct hd_mm_primitive *p, const_dnnl_primitive_desc_t pd, int swap, int bias);
+/* The first implementation offered, or the first whose name is `want`.  Swapped ones exist where c is a vector. */
+int hd_mm_create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want);
+void hd_mm_drop(struct hd_mm_primitive *p);
+int hd_mm_execute(dnnl_primitive_t prim, const struct hd_mm_bound *b, void *scratch, void *c, const void *a,
+		  const void *m, const void *bias);
+double hd_mm_flops(const struct hd_mm_shape *s);
+
+/* A product in pieces: train.deterministic.  NULL: oneDNN has nothing for a piece of it. */
+struct hd_mm_pieces;
+struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum);
+void hd_mm_pieces_destroy(struct hd_mm_pieces *p);
+int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *c, const void *a, const void *b, const void *bias);
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Products whose bits depend on their shape and on the processor alone: train.deterministic.
+ *
+ * oneDNN cuts a product by the number of threads, the sum over k too, and another cut adds in another order.  Here the
+ * result is cut, never k, into pieces by a rule that knows the shape only; each is a product of one thread, by the first
+ * implementation that oneDNN offers on this processor.  Which thread takes which piece then does not matter.
+ */
+#include <config.h>
+#include "kernels/cpu/matmul/matmul_impl.h"
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A piece below SMALL costs more to start than it gains; one above LARGE has nothing more to gain from its operands'
+ * being brought into cache together; between them there are enough pieces for so many threads. */
+#define SMALL ((double)(1 << 22))
+#define LARGE ((double)(1 << 27))
+#define ENOUGH 32
+
+struct kind { /* pieces of one size: at most 2 along each dim that is cut */
+	struct hd_mm_shape shape;
+	struct hd_mm_primitive made;
+	struct hd_mm_bound *bound; /* one per thread */
+	struct kind *next;
+};
+
+struct piece {
+	const struct kind *kind;
+	int64_t at[HD_MM_OPERANDS]; /* bytes */
+};
+
+struct hd_mm_pieces {
+	struct kind *kinds;
+	struct piece *piece;
+	int64_t n;
+	int threads;
+};
+
+static struct {
+	char *mem;
+	size_t each;
+	int threads;
+} scratch; /* all products' */
+
+static int scratch_reserve(size_t each, int threads)
+{
+	void *mem;
+
+	each = (each + 4095) / 4096 * 4096;
+	if (each <= scratch.each && threads <= scratch.threads)
+		return 1;
+	each = each > scratch.each ? each : scratch.each;
+	if (posix_memalign(&mem, 4096, each * (size_t)threads + 1))
+		return 0;
+	free(scratch.mem);
+	scratch.mem = mem;
+	scratch.each = each;
+	scratch.threads = threads;
+	return 1;
+}
+
+/* ---- the cut --------------------------------------------------------------------------------- */
+
+static int64_t half(int64_t n, int64_t unit)
+{
+	return ((n + 1) / 2 + unit - 1) / unit * unit;
+}
+
+/* The dim to be cut in two: of the batch, the outermost; else the longer of m and n.  -1: none. */
+static int next_cut(const int64_t *each, int ndim)
+{
+	int m = ndim - 3, n = ndim - 2;
+
+	for (int d = 0; d < m; d++)
+		if (each[d] > 1)
+			return d;
+	if (each[n] > 64 && (each[n] >= each[m] || each[m] <= 32))
+		return n;
+	return each[m] > 32 ? m : -1;
+}
+
+/* each: the extents of a piece. -> pieces */
+static int64_t cut(const int64_t *n, int ndim, int64_t *each)
+{
+	double flops = 2;
+	int64_t pieces = 1;
+
+	for (int d = 0; d < ndim; d++) {
+		each[d] = n[d];
+		flops *= (double)n[d];
+	}
+	while (flops / (double)pieces > SMALL && (flops / (double)pieces > LARGE || pieces < ENOUGH)) {
+		int d = next_cut(each, ndim);
+
+		if (d < 0)
+			break;
+		each[d] = half(each[d], d == ndim - 3 ? 32 : d == ndim - 2 ? 64 : 1);
+		pieces = 1;
+		for (int i = 0; i < ndim - 1; i++)
+			pieces *= (n[i] + each[i] - 1) / each[i];
+	}
+	return pieces;
+}
+
+/* ---- preparation ----------------------------------------------------------------------------- */
+
+static int build(struct hd_mm_pieces *p, struct kind *k, int sum)
+{
+	const_dnnl_primitive_desc_t pd;
+
+	if (!hd_mm_create(&k->made, &k->shape, sum, 0, NULL) ||
+	    dnnl_primitive_get_primitive_desc(k->made.prim, &pd) != dnnl_success ||
+	    !scratch_reserve(k->made.scratch_bytes, p->threads))
+		return 0;
+	k->bound = hd_alloc((size_t)p->threads * sizeof(*k->bound));
+	for (int t = 0; t < p->threads; t++)
+		if (!hd_mm_bind(&k->bound[t], pd, 0, k->shape.dtype[HD_MM_BIAS] != 0))
+			return 0;
+	return 1;
+}
+
+static const struct kind *kind_of(struct hd_mm_pieces *p, const struct hd_mm_shape *s, int sum)
+{
+	struct kind *k;
+
+	for (k = p->kinds; k; k = k->next)
+		if (!memcmp(k->shape.n, s->n, sizeof(s->n)))
+			return k;
+	k = hd_alloc(sizeof(*k));
+	k->shape = *s;
+	k->next = p->kinds;
+	p->kinds = k;
+	return build(p, k, sum) ? k : NULL;
+}
+
+/* Piece i, counted as the elements of an array of pieces are. */
+static int place(struct hd_mm_pieces *p, int64_t i, const struct hd_mm_shape *s, const int64_t *each, int sum)
+{
+	struct piece *piece = &p->piece[i];
+	struct hd_mm_shape part = *s;
+
+	for (int d = s->ndim - 2; d >= 0; d--) {
+		int64_t along = (s->n[d] + each[d] - 1) / each[d], from = i % along * each[d];
+
+		i /= along;
+		part.n[d] = s->n[d] - from < each[d] ? s->n[d] - from : each[d];
+		for (int o = 0; o < HD_MM_OPERANDS; o++)
+			piece->at[o] += s->dtype[o] ? from * s->stride[o][d] * HD_BITS(s->dtype[o]) / 8 : 0;
+	}
+	piece->kind = kind_of(p, &part, sum);
+	return piece->kind != NULL;
+}
+
+/* Primitives are made for the threads that there are then: one. */
+struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum)
+{
+	struct hd_mm_pieces *p = hd_alloc(sizeof(*p));
+	int64_t each[HD_MAX_DIMS + 3];
+	int ok = 1;
+
+	p->threads = omp_get_max_threads();
+	p->n = cut(s->n, s->ndim, each);
+	p->piece = hd_alloc((size_t)p->n * sizeof(*p->piece));
+	omp_set_num_threads(1);
+	for (int64_t i = 0; ok && i < p->n; i++)
+		ok = place(p, i, s, each, sum);
+	omp_set_num_threads(p->threads);
+	if (ok)
+		return p;
+	hd_mm_pieces_destroy(p);
+	return NULL;
+}
+
+void hd_mm_pieces_destroy(struct hd_mm_pieces *p)
+{
+	while (p && p->kinds) {
+		struct kind *k = p->kinds;
+
+		p->kinds = k->next;
+		for (int t = 0; k->bound && t < p->threads; t++)
+			hd_mm_unbind(&k->bound[t]);
+		hd_mm_drop(&k->made);
+		free(k->bound);
+		free(k);
+	}
+	if (p)
+		free(p->piece);
+	free(p);
+}
+
+/* ---- run ------------------------------------------------------------------------------------- */
+
+static void *into(void *mem, const struct piece *p, int o)
+{
+	return mem ? (char *)mem + p->at[o] : NULL;
+}
+static const void *at(const void *mem, const struct piece *p, int o)
+{
+	return mem ? (const char *)mem + p->at[o] : NULL;
+}
+
+/* oneDNN must find one thread, within a team of one too. */
+int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *c, const void *a, const void *b, const void *bias)
+{
+	int threads = p->threads < p->n ? p->threads : (int)p->n, failed = 0;
+
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+	{
+		int me = omp_get_thread_num();
+
+		omp_set_num_threads(1);
+#pragma omp for schedule(dynamic)
+		for (int64_t i = 0; i < p->n; i++) {
+			const struct piece *x = &p->piece[i];
+
+			failed |= hd_mm_execute(x->kind->made.prim, &x->kind->bound[me],
+						scratch.mem + (size_t)me * scratch.each, into(c, x, HD_MM_C),
+						at(a, x, HD_MM_A), at(b, x, HD_MM_B), at(bias, x, HD_MM_BIAS)) != 0;
+		}
+	}
+	return failed ? HD_ENOTSUP : 0;
+}
+
+/* The product of two fp32 matrices as dnnl_sgemm has it (row-major), whose sizes are known only now. */
+void hd_mm_sgemm(char ta, char tb, const int64_t mnk[3], const float *a, int64_t lda, const float *b, int64_t ldb,
+		 float beta, float *c, int64_t ldc)
+{
+	int64_t each[3] = { mnk[0], mnk[1] }, pieces = hd_mm_is_fixed() ? cut(mnk, 3, each) : 1;
+	int64_t across = (mnk[1] + each[1] - 1) / each[1];
+
+	if (!hd_mm_is_fixed()) {
+		dnnl_sgemm(ta, tb, mnk[0], mnk[1], mnk[2], 1, a, lda, b, ldb, beta, c, ldc);
+		return;
+	}
+#pragma omp parallel num_threads(omp_get_max_threads() < pieces ? omp_get_max_threads() : (int)pieces)
+	{
+		omp_set_num_threads(1);
+#pragma omp for schedule(dynamic)
+		for (int64_t i = 0; i < pieces; i++) {
+			int64_t m = i / across * each[0], n = i % across * each[1];
+
+			dnnl_sgemm(ta, tb, mnk[0] - m < each[0] ? mnk[0] - m : each[0],
+				   mnk[1] - n < each[1] ? mnk[1] - n : each[1], mnk[2], 1,
+				   a + (ta == 'N' ? m * lda : m), lda, b + (tb == 'N' ? n : n * ldb), ldb, beta,
+				   c + m * ldc + n, ldc);
+		}
+	}
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * route, route_d, dispatch, combine and combine_dg; the equations are in the reference.
+ *
+ * Threads share out whole units of tokens (route) or rows, so nothing depends on their number.  Places are filled by an
+ * index from places to choices, made anew in each run: every row is written once, and no product with a mask is made.
+ */
+#include <config.h>
+#include "engine/base/rng.h"
+#include "kernels/cpu/base/low.h"
+#include "kernels/prepare/experts.h"
+
+/* Rows and tokens may be bf16, gates are fp32. */
+#define GATED(c) (hd_attr_num((c)->d->attr, "gates", 0) != 0 ? "t*f*" : "t*")
+HD_PREPARE_LOW(prepare_dispatch, "dispatch", GATED(c), "t", hd_prepare_dispatch(c, p))
+HD_PREPARE_LOW(prepare_combine, "combine", GATED(c), "t", hd_prepare_combine(c, p))
+HD_PREPARE_LOW(prepare_combine_dg, "combine_dg", "tt*", "f", hd_prepare_combine_dg(c, p))
+
+/* Scratch of a piece of tokens, which is whole units and whole groups: sums (E + 3), E f_e (E), places taken (E). */
+static int64_t piece_of(const struct hd_prep *p)
+{
+	return p->n[4] > p->n[6] ? p->n[4] : p->n[6];
+}
+
+static int with_scratch(struct hd_prep *p, int rc)
+{
+	if (rc < 0)
+		return rc;
+	p->state = hd_alloc((size_t)((p->n[0] * p->n[1] / piece_of(p) + 1) * (3 * p->n[2] + 3)) * sizeof(double));
+	p->release = free;
+	return 0;
+}
+
+HD_PREPARE(prepare_route, "route", HD_DTYPE_F32, with_scratch(p, hd_prepare_route(c, p)))
+HD_PREPARE(prepare_route_d, "route_d", HD_DTYPE_F32, with_scratch(p, hd_prepare_route_d(c, p)))
+
+/* -- route --------------------------------------------------------------------------------------------------------------- */
+HD_CLONES static float largest(const float *z, int64_t n)
+{
+	float max = z[0];
+
+#pragma omp simd reduction(max : max)
+	for (int64_t e = 0; e < n; e++)
+		max = z[e] > max ? z[e] : max;
+	return max;
+}
+
+HD_CLONES static float sum_exp(const float *z, float max, int64_t n)
+{
+	float sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+	for (int64_t e = 0; e < n; e++)
+		sum += hd_expf(z[e] - max);
+	return sum;
+}
+
+static int is_taken(const int32_t *slots, int64_t j, int64_t e)
+{
+	for (int64_t i = 0; i < j; i++)
+		if (-1 - slots[i] == e)
+			return 1;
+	return 0;
+}
+
+/* slots[j] = -1 - the j-th largest; of equal ones the lowest. */
+static void choose(const float *z, int64_t n, int64_t k, int32_t *slots)
+{
+	for (int64_t j = 0; j < k; j++) {
+		int64_t best = -1;
+
+		for (int64_t e = 0; e < n; e++)
+			if ((best < 0 || z[e] > z[best]) && !is_taken(slots, j, e))
+				best = e;
+		slots[j] = (int32_t)(-1 - best);
+	}
+}
+
+/* over: the sum of all exponentials, or 0: of the chosen ones */
+static void gates_of(const float *z, const int64_t *chosen, int64_t k, float max, float over, float *g)
+{
+	float sum = 0;
+
+	for (int64_t j = 0; j < k; j++) {
+		g[j] = hd_expf(z[chosen[j]] - max);
+		sum += g[j];
+	}
+	for (int64_t j = 0; j < k; j++)
+		g[j] /= over > 0 ? over : sum;
+}
+
+/* What needs no other token: choices, gates, the sums of the losses but for f. */
+static void each_token(const struct hd_prep *p, const float *z, float *gates, int32_t *slots, double *sums)
+{
+	int64_t chosen[64], E = p->n[2], k = p->n[3];
+	float max = largest(z, E), sum = sum_exp(z, max, E);
+	double lse = (double)max + log((double)sum);
+
+	choose(z, E, k, slots);
+	for (int64_t j = 0; j < k; j++) {
+		chosen[j] = -1 - slots[j];
+		sums[3 + chosen[j]]++;
+	}
+	gates_of(z, chosen, k, max, p->n[8] ? 0 : sum, gates);
+	sums[1] += lse * lse;
+}
+
+static void fill_places(const struct hd_prep *p, const struct hd_run *r, int64_t first, float *gates, int32_t *slots,
+			double *sums, double *taken)
+{
+	uint64_t key = hd_key(r->seed, "second expert", hd_hash64((uint64_t)r->step) ^ (uint64_t)p->n[10]);
+	int64_t k = p->n[3], token0 = (r->sample0 + p->n[11]) * p->n[1];
+
+	memset(taken, 0, (size_t)p->n[2] * sizeof(*taken));
+	for (int64_t j = 0; j < k; j++)
+		for (int64_t i = first; i < first + p->n[4]; i++) {
+			int64_t e = -1 - slots[i * k + j];
+			int wants = j != 1 || !p->n[9] || !r->train ||
+				    2 * (double)gates[i * k + 1] > hd_random_uniform(key, (uint64_t)(token0 + i));
+
+			if (wants && taken[e] < (double)p->n[5]) {
+				slots[i * k + j] = (int32_t)(e * p->n[5] + (int64_t)taken[e]++);
+				continue;
+			}
+			/* of j = 1 the other's pass is over, so its gate is not asked for again */
+			gates[i * k + j] = 0;
+			sums[2] += wants;
+		}
+}
+
+static int64_t expert_of(const struct hd_prep *p, int32_t slot)
+{
+	return slot < 0 ? -1 - slot : slot / p->n[5];
+}
+
+static void fractions(const struct hd_prep *p, int64_t first, const int32_t *slots, double *f)
+{
+	int64_t E = p->n[2], k = p->n[3], of = p->n[7] ? 1 : k;
+
+	memset(f, 0, (size_t)E * sizeof(*f));
+	for (int64_t i = first; i < first + p->n[6]; i++)
+		for (int64_t j = 0; j < of; j++)
+			f[expert_of(p, slots[i * k + j])]++;
+	for (int64_t e = 0; e < E; e++)
+		f[e] *= (double)E / (double)(of * p->n[6]);
+}
+
+static double balance(const float *z, const double *f, int64_t n)
+{
+	float max = largest(z, n);
+	double sum = 0, all = 0;
+
+	for (int64_t e = 0; e < n; e++) {
+		double x = hd_expf(z[e] - max);
+
+		sum += x * f[e];
+		all += x;
+	}
+	return sum / all;
+}
+
+static void piece(const struct hd_prep *p, const struct hd_run *r, int64_t first, const float *z, float *gates,
+		  int32_t *slots, double *sums)
+{
+	int64_t E = p->n[2], k = p->n[3], n = piece_of(p);
+	double *f = sums + E + 3;
+
+	memset(sums, 0, (size_t)(E + 3) * sizeof(*sums));
+	for (int64_t i = first; i < first + n; i++)
+		each_token(p, z + i * E, gates + i * k, slots + i * k, sums);
+	for (int64_t i = first; i < first + n; i += p->n[4])
+		fill_places(p, r, i, gates, slots, sums, f + E);
+	for (int64_t i = first; i < first + n; i++) {
+		if (i % p->n[6] == 0)
+			fractions(p, i, slots, f);
+		sums[0] += balance(z + i * E, f, E);
+	}
+}
+
+/* Of each expert, by sample, where there is no limit. */
+static void count_rows(const struct hd_prep *p, const int32_t *slots, int32_t *counts)
+{
+	memset(counts, 0, (size_t)(p->n[2] * p->n[0]) * sizeof(*counts));
+	for (int64_t i = 0; i < p->n[0] * p->n[1] * p->n[3]; i++)
+		if (slots[i] >= 0)
+			counts[slots[i] / p->n[5] * p->n[0] + i / p->n[3] / p->n[1]]++;
+}
+
+static void route(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	int64_t E = p->n[2], n = piece_of(p), pieces = p->n[0] * p->n[1] / n;
+	double *scratch = p->state;
+	float *sums = out[2];
+
+#pragma omp parallel for schedule(static) if (p->n[0] * p->n[1] * E >= HD_SMALL)
+	for (int64_t i = 0; i < pieces; i++)
+		piece(p, r, i * n, in[0], out[0], out[1], scratch + i * (3 * E + 3));
+	for (int64_t s = 0; s < E + 3; s++) {
+		double sum = 0;
+
+		for (int64_t i = 0; i < pieces; i++)
+			sum += scratch[i * (3 * E + 3) + s];
+		sums[s] = (float)sum;
+	}
+	if (p->n[12])
+		count_rows(p, out[1], out[3]);
+}
+
+/* f: E f_e of the token's group */
+static void token_d(const struct hd_prep *p, const struct hd_run *r, const float *z, const int32_t *slots,
+		    const float *dg, const double *f, float *dz)
+{
+	int64_t E = p->n[2], k = p->n[3], chosen[64];
+	float max = largest(z, E), sum = sum_exp(z, max, E), g[64];
+	double lse = (double)max + log((double)sum), mean = 0, inner = 0, aux = p->f[0] * r->loss_scale;
+	double zs = p->f[1] * r->loss_scale * 2 * lse;
+
+	for (int64_t j = 0; j < k; j++)
+		chosen[j] = expert_of(p, slots[j]);
+	gates_of(z, chosen, k, max, p->n[8] ? 0 : sum, g);
+	for (int64_t j = 0; j < k; j++)
+		inner += slots[j] < 0 ? 0 : (double)dg[j] * g[j];
+	for (int64_t e = 0; e < E; e++)
+		mean += (double)(hd_expf(z[e] - max) / sum) * f[e];
+	for (int64_t e = 0; e < E; e++)
+		dz[e] = (float)((double)(hd_expf(z[e] - max) / sum) *
+				(aux * (f[e] - mean) + zs - (p->n[8] ? 0 : inner)));
+	for (int64_t j = 0; j < k; j++)
+		dz[chosen[j]] += (float)(g[j] * ((slots[j] < 0 ? 0 : (double)dg[j]) - (p->n[8] ? inner : 0)));
+}
+
+static void route_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	int64_t E = p->n[2], k = p->n[3], n = p->n[6], groups = p->n[0] * p->n[1] / n, each = piece_of(p) / n;
+	double *scratch = p->state;
+
+#pragma omp parallel for schedule(static) if (p->n[0] * p->n[1] * E >= HD_SMALL)
+	for (int64_t piece = 0; piece < groups / each; piece++) {
+		double *f = scratch + piece * (3 * E + 3);
+
+		for (int64_t i = piece * each * n; i < (piece + 1) * each * n; i++) {
+			if (i % n == 0)
+				fractions(p, i, in[1], f);
+			token_d(p, r, (const float *)in[0] + i * E, (const int32_t *)in[1] + i * k,
+				(const float *)in[2] + i * k, f, (float *)out[0] + i * E);
+		}
+	}
+}
+
+/* -- movement ------------------------------------------------------------------------------------------------------------ */
+static int64_t row_of(const struct hd_prep *p, int64_t choice, int32_t slot)
+{
+	int64_t token = choice / p->n[2];
+
+	return hd_place_row(p, token / p->n[1], token % p->n[1], slot);
+}
+
+HD_CLONES static void scaled(float *y, const float *x, float g, int64_t n)
+{
+#pragma omp simd
+	for (int64_t c = 0; c < n; c++)
+		y[c] = x[c] * g;
+}
+
+HD_CLONES static void add_scaled(float *y, const float *x, float g, int64_t n)
+{
+#pragma omp simd
+	for (int64_t c = 0; c < n; c++)
+		y[c] += x[c] * g;
+}
+
+HD_CLONES static float dot(const float *x, const float *y, int64_t n)
+{
+	float sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+	for (int64_t c = 0; c < n; c++)
+		sum += x[c] * y[c];
+	return sum;
+}
+
+/* Row `to` of d is row `from` of x, times the gate if there is one. */
+static void bring(const struct hd_prep *p, void *d, int64_t to, const void *x, int64_t from, const float *gate)
+{
+	int64_t cols = p->n[3], t = p->n[14], step = hd_step(t);
+
+	if (!gate) {
+		memcpy(hd_into(d, t, to * cols), hd_at(x, t, from * cols), (size_t)cols * HD_BITS(t) / 8);
+		return;
+	}
+	for (int64_t j = 0; j < cols; j += step) {
+		float a[HD_PIECE], b[HD_PIECE];
+		int64_t n = hd_min(step, cols - j);
+
+		scaled(hd_write_to(d, t, to * cols + j, b), hd_read(x, t, from * cols + j, n, a), *gate, n);
+		hd_write(d, t, to * cols + j, n, b);
+	}
+}
+
+/* Every row has its token, so tokens are gone through. */
+static void dispatch_rows(const struct hd_prep *p, void *const *out, void *const *in)
+{
+	int64_t k = p->n[2], cols = p->n[3], n = p->n[0] * p->n[1] * k;
+	const float *gates = p->n[8] ? in[2] : NULL;
+	const int32_t *slots = in[1];
+
+	hd_place_rows(p, in);
+#pragma omp parallel for schedule(static) if (n * cols >= HD_SMALL)
+	for (int64_t i = 0; i < n; i++)
+		if (slots[i] >= 0)
+			bring(p, out[0], row_of(p, i, slots[i]), in[0], i / k, gates ? gates + i : NULL);
+}
+
+static void dispatch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	int64_t k = p->n[2], cols = p->n[3], rows = p->n[4] * p->n[0] * p->n[5], width = HD_BITS(p->n[14]) / 8;
+	const float *gates = p->n[8] ? in[2] : NULL;
+	const int32_t *slots = in[1];
+	int32_t *of = p->state;
+
+	(void)r;
+	if (p->n[9]) {
+		dispatch_rows(p, out, in);
+		return;
+	}
+	memset(of, 0xff, (size_t)rows * sizeof(*of));
+	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++)
+		if (slots[i] >= 0)
+			of[row_of(p, i, slots[i])] = (int32_t)i;
+#pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
+	for (int64_t i = 0; i < rows; i++) {
+		if (of[i] < 0)
+			memset((char *)out[0] + i * cols * width, 0, (size_t)(cols * width));
+		else
+			bring(p, out[0], i, in[0], of[i] / k, gates ? gates + of[i] : NULL);
+	}
+}
+
+static void combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	int64_t k = p->n[2], cols = p->n[3], tokens = p->n[0] * p->n[1], t = p->n[14], step = hd_step(t);
+	const float *gates = p->n[8] ? in[2] : NULL;
+	const int32_t *slots = in[1];
+
+	(void)r;
+	hd_place_rows(p, in);
+#pragma omp parallel for schedule(static) if (tokens * cols >= HD_SMALL)
+	for (int64_t i = 0; i < tokens; i++)
+		for (int64_t j = 0; j < cols; j += step) {
+			float sum[HD_PIECE], wide[HD_PIECE], *x = hd_write_to(out[0], t, i * cols + j, sum);
+			int64_t n = hd_min(step, cols - j), some = 0;
+
+			for (int64_t c = i * k; c < (i + 1) * k; c++)
+				if (slots[c] >= 0)
+					(some++ ? add_scaled
+						: scaled)(x,
+							  hd_read(in[0], t, row_of(p, c, slots[c]) * cols + j, n, wide),
+							  gates ? gates[c] : 1, n);
+			if (!some)
+				memset(x, 0, (size_t)n * sizeof(*x));
+			hd_write(out[0], t, i * cols + j, n, sum);
+		}
+}
+
+/* Of bf16 in pieces. */
+static float dot_any(const void *x, const void *y, int64_t t, int64_t x0, int64_t y0, int64_t cols)
+{
+	int64_t step = t == HD_DTYPE_BF16 ? HD_PIECE : cols;
+	float sum = 0;
+
+	for (int64_t j = 0; j < cols; j += step) {
+		float a[HD_PIECE], b[HD_PIECE];
+		int64_t n = hd_min(step, cols - j);
+
+		sum += dot(hd_read(x, t, x0 + j, n, a), hd_read(y, t, y0 + j, n, b), n);
+	}
+	return sum;
+}
+
+static void combine_dg(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	int64_t k = p->n[2], cols = p->n[3], n = p->n[0] * p->n[1] * k, t = p->n[14];
+	const int32_t *slots = in[2];
+	float *dg = out[0];
+
+	(void)r;
+	hd_place_rows(p, in);
+#pragma omp parallel for schedule(static) if (n * cols >= HD_SMALL)
+	for (int64_t i = 0; i < n; i++)
+		dg[i] = slots[i] < 0 ? 0 : dot_any(in[0], in[1], t, i / k * cols, row_of(p, i, slots[i]) * cols, cols);
+}
+
+const struct hd_kernel hd_cpu_route = { .name = "route", .prepare = prepare_route, .run = route };
+const struct hd_kernel hd_cpu_route_d = { .name = "route_d", .prepare = prepare_route_d, .run = route_d };
+const struct hd_kernel hd_cpu_dispatch = { .name = "dispatch", .prepare = prepare_dispatch, .run = dispatch };
+const struct hd_kernel hd_cpu_combine = { .name = "combine", .prepare = prepare_combine, .run = combine };
+const struct hd_kernel hd_cpu_combine_dg = { .name = "combine_dg", .prepare = prepare_combine_dg, .run = combine_dg };

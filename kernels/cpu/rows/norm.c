@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * norm, norm_d and norm_dw: layer norm and RMS norm; the equations are in the reference.
+ *
+ * A row stays in L1 over its passes, so memory is read once.  The variance is taken around the
+ * mean (two passes): the difference of two large sums would cancel.  The column sums of norm_dw
+ * are made by columns, one thread each, in a fixed order of rows: blocks of rows are summed
+ * apart, which also keeps the rounding of long sums small.
+ *
+ * x, y, dx and dy may be bf16 (`low`), w and b too (`wlow`); everything else is fp32.  A function is compiled for each.
+ */
+#include <config.h>
+#include <math.h>
+#include <omp.h>
+#include "kernels/cpu/base/low.h"
+#include "kernels/prepare/norm.h"
+
+#define TILE 2048 /* columns whose sums are kept in L1 */
+#define BLOCK 64  /* rows */
+
+HD_PREPARE_LOW(prepare, "norm", "tu", "tf", hd_prepare_norm(c, p))
+HD_PREPARE_LOW(prepare_d_shared, "norm_d", "tuf*", "t", hd_prepare_norm_d(c, p))
+HD_PREPARE_LOW(prepare_dw_shared, "norm_dw", "tf*", "f", hd_prepare_norm_dw(c, p))
+
+/* The last input, dy, has the dtype of x; the letters cannot say it. */
+static int same_dy(const char *kernel, const struct hd_kernel_desc *d, struct hd_err *err)
+{
+	if (d->in[d->nin - 1].dtype == d->in[0].dtype)
+		return HD_OK;
+	return hd_err_set(err, HD_ENOTSUP, "%s: input %u has dtype %s, it must be %s", kernel, d->nin - 1,
+			  hd_dtype_name(d->in[d->nin - 1].dtype), hd_dtype_name(d->in[0].dtype));
+}
+
+static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	HD_TRY(prepare_d_shared(d, p, err));
+	return same_dy("norm_d", d, err);
+}
+
+static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	HD_TRY(prepare_dw_shared(d, p, err));
+	return same_dy("norm_dw", d, err);
+}
+
+#define INLINE static inline __attribute__((always_inline))
+
+struct stats {
+	float mean, rstd;
+};
+
+INLINE struct stats row_stats(const void *x, int64_t n, int rms, double eps, const int low)
+{
+	float sum = 0, square = 0, mean;
+
+	if (!rms) {
+#pragma omp simd reduction(+ : sum)
+		for (int64_t j = 0; j < n; j++)
+			sum += hd_get(x, low, j);
+	}
+	mean = sum / (float)n;
+#pragma omp simd reduction(+ : square)
+	for (int64_t j = 0; j < n; j++)
+		square += (hd_get(x, low, j) - mean) * (hd_get(x, low, j) - mean);
+	return (struct stats){ mean, (float)(1 / sqrt((double)square / (double)n + eps)) };
+}
+
+INLINE void row_scale(void *y, const void *x, struct stats s, const void *w, const void *b, int64_t n, const int low,
+		      const int wlow)
+{
+	if (b) {
+#pragma omp simd
+		for (int64_t j = 0; j < n; j++)
+			hd_put(y, low, j,
+			       (hd_get(x, low, j) - s.mean) * s.rstd * hd_get(w, wlow, j) + hd_get(b, wlow, j));
+	} else {
+#pragma omp simd
+		for (int64_t j = 0; j < n; j++)
+			hd_put(y, low, j, (hd_get(x, low, j) - s.mean) * s.rstd * hd_get(w, wlow, j));
+	}
+}
+
+#define ROW(name, low, wlow) \
+	HD_CLONES static struct stats name(void *y, const void *x, const void *w, const void *b, int64_t n, int rms, \
+					   double eps) \
+	{ \
+		struct stats s = row_stats(x, n, rms, eps, low); \
+\
+		row_scale(y, x, s, w, b, n, low, wlow); \
+		return s; \
+	}
+ROW(row, 0, 0)
+ROW(row_low, 1, 0)
+ROW(row_lowest, 1, 1)
+ROW(row_odd, 0, 1)
+
+static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	int64_t rows = p->n[0], cols = p->n[1], rms = p->n[2];
+	int64_t t = p->n[14], u = p->n[15];
+	float *rstd = out[1], *mean = rms ? NULL : out[2];
+	struct stats (*f)(void *y, const void *x, const void *w, const void *b, int64_t n, int rms, double eps) =
+		t == HD_DTYPE_BF16   ? (u == HD_DTYPE_BF16 ? row_lowest : row_low)
+		: u == HD_DTYPE_BF16 ? row_odd
+				     : row;
+
+	(void)r;
+#pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
+	for (int64_t i = 0; i < rows; i++) {
+		struct stats s = f(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols), in[1],
+				   p->n[3] ? in[2] : NULL, cols, rms != 0, p->f[0]);
+
+		rstd[i] = s.rstd;
+		if (mean)
+			mean[i] = s.mean;
+	}
+}
+
+INLINE void row_d_any(void *dx, const void *x, const void *w, struct stats s, const void *dy, int64_t n, int rms,
+		      const int low, const int wlow)
+{
+	float sum = 0, dot = 0;
+
+#pragma omp simd reduction(+ : sum, dot)
+	for (int64_t j = 0; j < n; j++) {
+		float g = hd_get(w, wlow, j) * hd_get(dy, low, j);
+
+		sum += g;
+		dot += g * ((hd_get(x, low, j) - s.mean) * s.rstd);
+	}
+	sum = rms ? 0 : sum / (float)n;
+	dot /= (float)n;
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		hd_put(dx, low, j,
+		       s.rstd * (hd_get(w, wlow, j) * hd_get(dy, low, j) - sum -
+				 (hd_get(x, low, j) - s.mean) * s.rstd * dot));
+}
+
+#define ROW_D(name, low, wlow) \
+	HD_CLONES static void name(void *dx, const void *x, const void *w, struct stats s, const void *dy, int64_t n, \
+				   int rms) \
+	{ \
+		row_d_any(dx, x, w, s, dy, n, rms, low, wlow); \
+	}
+ROW_D(row_d, 0, 0)
+ROW_D(row_d_low, 1, 0)
+ROW_D(row_d_lowest, 1, 1)
+ROW_D(row_d_odd, 0, 1)
+
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	int64_t rows = p->n[0], cols = p->n[1], rms = p->n[2];
+	int64_t t = p->n[14], u = p->n[15];
+	const float *rstd = in[2], *mean = rms ? NULL : in[3];
+	const void *dy = in[rms ? 3 : 4];
+	void (*f)(void *dx, const void *x, const void *w, struct stats s, const void *dy, int64_t n, int rms) =
+		t == HD_DTYPE_BF16   ? (u == HD_DTYPE_BF16 ? row_d_lowest : row_d_low)
+		: u == HD_DTYPE_BF16 ? row_d_odd
+				     : row_d;
+
+	(void)r;
+#pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
+	for (int64_t i = 0; i < rows; i++) {
+		struct stats s = { mean ? mean[i] : 0, rstd[i] };
+
+		f(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols), in[1], s, hd_at(dy, t, i * cols), cols,
+		  rms != 0);
+	}
+}
+
+struct dw {
+	const void *x, *dy;
+	const float *rstd, *mean;
+	float *dw, *db;
+	int64_t rows, cols, dtype;
+};
+
+/* Rows from..to-1 of the columns at..at+n-1, on top of w and b. */
+INLINE void block_dw_any(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t at, int64_t n,
+			 const int low)
+{
+	for (int64_t i = from; i < to; i++) {
+		const void *x = hd_at(a->x, a->dtype, i * a->cols + at), *dy = hd_at(a->dy, a->dtype, i * a->cols + at);
+		float mean = a->mean ? a->mean[i] : 0, rstd = a->rstd[i];
+
+#pragma omp simd
+		for (int64_t j = 0; j < n; j++) {
+			w[j] += hd_get(dy, low, j) * ((hd_get(x, low, j) - mean) * rstd);
+			b[j] += hd_get(dy, low, j);
+		}
+	}
+}
+
+HD_CLONES static void block_dw(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t at, int64_t n)
+{
+	block_dw_any(a, w, b, from, to, at, n, 0);
+}
+
+HD_CLONES static void block_dw_low(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t at,
+				   int64_t n)
+{
+	block_dw_any(a, w, b, from, to, at, n, 1);
+}
+
+static void columns_dw(const struct dw *a, int acc, int64_t at, int64_t n)
+{
+	float w[TILE], b[TILE];
+	float *dw = a->dw + at, *db = a->db ? a->db + at : NULL;
+
+	for (int64_t j = 0; j < n && !acc; j++) {
+		dw[j] = 0;
+		if (db)
+			db[j] = 0;
+	}
+	for (int64_t i = 0; i < a->rows; i += BLOCK) {
+		memset(w, 0, sizeof(w));
+		memset(b, 0, sizeof(b));
+		(a->dtype == HD_DTYPE_BF16 ? block_dw_low : block_dw)(a, w, b, i, hd_min(a->rows, i + BLOCK), at, n);
+		for (int64_t j = 0; j < n; j++) {
+			dw[j] += w[j];
+			if (db)
+				db[j] += b[j];
+		}
+	}
+}
+
+static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	int64_t rms = p->n[2];
+	struct dw a = {
+		.x = in[0],
+		.rstd = in[1],
+		.mean = rms ? NULL : in[2],
+		.dy = in[rms ? 2 : 3],
+		.dw = out[0],
+		.db = p->n[3] ? out[1] : NULL,
+		.rows = p->n[0],
+		.cols = p->n[1],
+		.dtype = p->n[14],
+	};
+
+#pragma omp parallel if (a.rows * a.cols >= HD_SMALL)
+	{
+		int64_t from, to;
+
+		hd_columns(a.cols, omp_get_thread_num(), omp_get_num_threads(), &from, &to);
+		for (; from < to; from += TILE)
+			columns_dw(&a, r->acc, from, hd_min(TILE, to - from));
+	}
+}
+
+const struct hd_kernel hd_cpu_norm = { .name = "norm", .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_norm_d = { .name = "norm_d", .prepare = prepare_d, .run = run_d };
+const struct hd_kernel hd_cpu_norm_dw = { .name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sum over named dims.
+ *
+ * Neighbouring dims merge to (kept, summed, kept) where they can: column sums, row sums and what
+ * lies between.  Pieces of a fixed size are summed in fp32 and joined in double, in a fixed
+ * order, so the result does not depend on the number of threads.  Anything else is summed element
+ * by element.
+ */
+#include <config.h>
+#include "kernels/cpu/base/low.h"
+#include "kernels/prepare/sum.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define TILE 128  /* columns of one task */
+#define PIECE 256 /* rows summed in fp32 before they join a double */
+#define LONG 4096 /* rows from which a narrow sum is cut for several threads */
+#define CUTS 16
+
+struct sum {
+	struct hd_sum s;
+	int64_t cuts;
+	double *partial; /* cuts x p x q; NULL: one cut */
+};
+
+/* ---- prepare --------------------------------------------------------------------------------- */
+
+static void release(void *state)
+{
+	struct sum *s = state;
+
+	free(s->partial);
+	free(s);
+}
+
+/* Few long columns: several threads sum pieces of them. */
+static void cut(struct sum *t)
+{
+	const struct hd_sum *s = &t->s;
+
+	t->cuts = 1;
+	if (!s->simple || s->r < LONG || s->p * ((s->q + TILE - 1) / TILE) >= CUTS)
+		return;
+	t->cuts = CUTS;
+	t->partial = hd_alloc((size_t)(t->cuts * s->p * s->q) * sizeof(double));
+}
+
+static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	struct hd_sum s = { 0 };
+	struct sum *t;
+
+	HD_TRY(hd_prepare_sum(d, "cpu", &s, err));
+	t = hd_alloc(sizeof(*t));
+	t->s = s;
+	if (!s.empty)
+		cut(t);
+	p->state = t;
+	p->release = release;
+	return 0;
+}
+
+/* ---- run ------------------------------------------------------------------------------------- */
+
+static inline float load(const void *a, uint32_t dtype, int64_t i)
+{
+	return hd_get(a, dtype == HD_DTYPE_BF16, i);
+}
+
+static void store(const struct hd_sum *s, void *c, int64_t i, double x, int acc)
+{
+	hd_put(c, s->dtype_c == HD_DTYPE_BF16, i, (float)(x + (acc ? load(c, s->dtype_c, i) : 0)));
+}
+
+/* x[j] += a[j] over n columns: the loops are apart by dtype so that each vectorises */
+__attribute__((optimize("O3"))) static void add_row(float *restrict x, const void *a, uint32_t dtype, int64_t at,
+						    int64_t n)
+{
+	const float *f = (const float *)a + at;
+	const uint16_t *h = (const uint16_t *)a + at;
+
+	if (dtype == HD_DTYPE_F32)
+		for (int64_t j = 0; j < n; j++)
+			x[j] += f[j];
+	else
+		for (int64_t j = 0; j < n; j++)
+			x[j] += hd_of_bf16(h[j]);
+}
+
+/* Columns of rows r0 ... r1 - 1, `n` columns from element `at`, rows `step` apart */
+static void columns(double *total, const struct hd_sum *s, const void *a, int64_t at, int64_t n, int64_t r0, int64_t r1)
+{
+	float x[TILE];
+
+	memset(total, 0, (size_t)n * sizeof(*total));
+	for (int64_t r = r0; r < r1; r += PIECE) {
+		int64_t end = r + PIECE < r1 ? r + PIECE : r1;
+
+		memset(x, 0, sizeof(x));
+		for (int64_t i = r; i < end; i++)
+			add_row(x, a, s->dtype_a, at + i * s->q, n);
+		for (int64_t j = 0; j < n; j++)
+			total[j] += (double)x[j];
+	}
+}
+
+/* One contiguous run: TILE running sums instead of one, which is both faster and more exact */
+static double row(const struct hd_sum *s, const void *a, int64_t at, int64_t n)
+{
+	float x[TILE];
+	double total = 0;
+
+	for (int64_t i = 0; i < n; i += TILE * PIECE) {
+		int64_t end = i + TILE * PIECE < n ? i + TILE * PIECE : n;
+
+		memset(x, 0, sizeof(x));
+		for (int64_t k = i; k < end; k += TILE)
+			add_row(x, a, s->dtype_a, at + k, end - k < TILE ? end - k : TILE);
+		for (int j = 0; j < TILE; j++)
+			total += (double)x[j];
+	}
+	return total;
+}
+
+/* Task (cut, p, tile of columns): to the partial sums where there are several cuts, else to c */
+static void task(const struct sum *sum, void *c, const void *a, int acc, int64_t t)
+{
+	const struct hd_sum *s = &sum->s;
+	int64_t tiles = (s->q + TILE - 1) / TILE, tile = t % tiles, p = t / tiles % s->p, cut = t / tiles / s->p;
+	int64_t len = (s->r + sum->cuts - 1) / sum->cuts, r0 = cut * len, r1 = r0 + len < s->r ? r0 + len : s->r;
+	int64_t col = tile * TILE, n = s->q - col < TILE ? s->q - col : TILE;
+	double total[TILE];
+
+	if (s->q == 1)
+		total[0] = r1 > r0 ? row(s, a, p * s->r + r0, r1 - r0) : 0;
+	else
+		columns(total, s, a, p * s->r * s->q + col, n, r0, r1);
+	for (int64_t j = 0; j < n; j++) {
+		if (sum->partial)
+			sum->partial[(cut * s->p + p) * s->q + col + j] = total[j];
+		else
+			store(s, c, p * s->q + col + j, total[j], acc);
+	}
+}
+
+static void simple(const struct sum *sum, void *c, const void *a, int acc)
+{
+	const struct hd_sum *s = &sum->s;
+	int64_t tasks = sum->cuts * s->p * ((s->q + TILE - 1) / TILE);
+
+#pragma omp parallel for if (tasks * s->r > 1024)
+	for (int64_t t = 0; t < tasks; t++)
+		task(sum, c, a, acc, t);
+	for (int64_t i = 0; sum->partial && i < s->count; i++) {
+		double x = 0;
+
+		for (int64_t cut = 0; cut < sum->cuts; cut++)
+			x += sum->partial[cut * s->count + i];
+		store(s, c, i, x, acc);
+	}
+}
+
+static double gather(const struct hd_sum *s, const void *a, int64_t at, int d)
+{
+	double x = 0;
+
+	if (d == s->ndim)
+		return load(a, s->dtype_a, at);
+	if (s->dim[d].c)
+		return gather(s, a, at, d + 1);
+	for (int64_t i = 0; i < s->dim[d].n; i++)
+		x += gather(s, a, at + i * s->dim[d].a, d + 1);
+	return x;
+}
+
+static void any(const struct hd_sum *s, void *c, const void *a, int acc)
+{
+#pragma omp parallel for
+	for (int64_t i = 0; i < s->count; i++) {
+		int64_t at = 0;
+
+		for (int d = 0; d < s->ndim; d++)
+			if (s->dim[d].c)
+				at += i / s->dim[d].c % s->dim[d].n * s->dim[d].a;
+		store(s, c, i, gather(s, a, at, 0), acc);
+	}
+}
+
+static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct sum *sum = prep->state;
+	const struct hd_sum *s = &sum->s;
+
+	if (s->empty) {
+		for (int64_t i = 0; i < s->count && !r->acc; i++)
+			store(s, out[0], i, 0, 0);
+	} else if (s->simple) {
+		simple(sum, out[0], in[0], r->acc);
+	} else {
+		any(s, out[0], in[0], r->acc);
+	}
+}
+
+const struct hd_kernel hd_cpu_sum = { .name = "sum", .flags = HD_K_ACC, .prepare = prepare, .run = run };

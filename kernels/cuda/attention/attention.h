@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cuda/attention/attention.h - what the attention kernels share: softmax(scale q k^T) v without the seq x seq matrix.
+ */
+#ifndef HD_KERNELS_CUDA_ATTENTION_ATTENTION_H
+#define HD_KERNELS_CUDA_ATTENTION_ATTENTION_H
+#include "kernels/cuda/base/cuda.h"
+extern "C" {
+#include "kernels/prepare/attention.h"
+}
+
+#define HD_LOG2E 1.4426950408889634f
+#define HD_LN2 0.6931471805599453f
+
+struct hd_att : hd_attention {
+	HD_DEV int64_t kv_of(int64_t head) const
+	{
+		return (head0 + head) / group - kv0;
+	}
+	/* Keys that query i sees: the first so many. */
+	HD_DEV int64_t seen(int64_t i) const
+	{
+		int64_t n = q0 + i - k0 + 1;
+
+		return !causal || n > keys ? keys : n > 0 ? n : 0;
+	}
+	/* The first query that sees key j. */
+	HD_DEV int64_t first_query(int64_t j) const
+	{
+		int64_t i = k0 + j - q0;
+
+		return !causal || i < 0 ? 0 : i < seq ? i : seq;
+	}
+	/* Local heads that read kv head kv: from ... to - 1. */
+	HD_DEV int64_t head_from(int64_t kv) const
+	{
+		int64_t h = (kv0 + kv) * group - head0;
+
+		return h > 0 ? h : 0;
+	}
+	HD_DEV int64_t head_to(int64_t kv) const
+	{
+		int64_t h = (kv0 + kv + 1) * group - head0;
+
+		return h < heads ? h : heads;
+	}
+	HD_DEV int64_t q_at(int64_t b, int64_t i, int64_t h) const
+	{
+		return ((b * seq + i) * heads + h) * dim;
+	}
+	HD_DEV int64_t k_at(int64_t b, int64_t j, int64_t h) const
+	{
+		return ((b * keys + j) * kv_heads + h) * dim;
+	}
+	HD_DEV int64_t row(int64_t b, int64_t h, int64_t i) const
+	{
+		return (b * heads + h) * seq + i;
+	}
+};
+
+struct hd_att_d { /* operands of backward */
+	const void *q, *k, *v, *d_o;
+	const float *lse, *delta; /* delta: sum(o do) of each query */
+	void *dq, *dk, *dv;
+};
+
+/* attention_mma.cu: bf16 and head_dim 64 or 128 */
+int hd_att_mma_has(const struct hd_att *t);
+int hd_att_mma_prepare(const struct hd_att *t, struct hd_err *err);
+void hd_att_mma(const struct hd_att *t, void *o, float *lse, const void *q, const void *k, const void *v,
+		const struct hd_run *r);
+void hd_att_mma_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r);
+
+#endif

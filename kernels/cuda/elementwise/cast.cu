@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cast: conversion between float dtypes, and to and from signs (see the reference).
+ */
+#include "kernels/cuda/base/cuda.h"
+extern "C" {
+#include "kernels/prepare/elementwise.h"
+}
+
+HD_CUDA_PREPARE(prepare, "cast", hd_prepare_cast(c, p))
+
+struct f16 {
+	uint16_t bits;
+};
+
+/* 2^112 moves the range of fp16's exponent into fp32's, subnormals with it. */
+HD_DEV float to_float(f16 x)
+{
+	uint32_t u = hd_float_bits(hd_bits_float((uint32_t)(x.bits & 0x7fff) << 13) * 0x1p112f);
+
+	return hd_bits_float(u | ((x.bits & 0x7c00) == 0x7c00 ? 0x7f800000 : 0) | (uint32_t)(x.bits & 0x8000) << 16);
+}
+
+HD_DEV void from_float(f16 *y, float x) /* to nearest even */
+{
+	uint32_t u = hd_float_bits(x), a = u & 0x7fffffff, r = ((a + 0xfff + (a >> 13 & 1)) >> 13) - (112 << 10);
+
+	if (a < 0x38800000) /* subnormal: the unit of 0.5f is 2^-24 */
+		r = hd_float_bits(hd_bits_float(a) + 0.5f) - 0x3f000000;
+	if (a >= 0x477ff000) /* 65520 and above */
+		r = a > 0x7f800000 ? 0x7e00 : 0x7c00;
+	y->bits = (uint16_t)((u >> 16 & 0x8000) | r);
+}
+
+/* To double only from double does not pass through float. */
+template <class Y, class X> struct cast {
+	Y *y;
+	const X *x;
+
+	template <int N> HD_DEV void at(int64_t i) const
+	{
+		pack<X, N> a = *(const pack<X, N> *)(x + i);
+		pack<Y, N> b;
+
+		for (int k = 0; k < N; k++)
+			from_float(&b.v[k], to_float(a.v[k]));
+		*(pack<Y, N> *)(y + i) = b;
+	}
+};
+
+template <class Y> struct from_signs {
+	Y *y;
+	const uint8_t *x;
+
+	template <int N> HD_DEV void at(int64_t i) const
+	{
+		for (int k = 0; k < N; k++)
+			from_float(y + i + k, (float)(x[(i + k) / 8] >> (i + k) % 8 & 1) * 2 - 1);
+	}
+};
+
+template <class X> struct to_signs { /* an element here is a byte */
+	uint8_t *y;
+	const X *x;
+	int64_t n;
+
+	template <int N> HD_DEV void at(int64_t i) const
+	{
+		for (int j = 0; j < N; j++) {
+			uint32_t byte = 0;
+
+			for (int64_t k = 0; k < 8 && (i + j) * 8 + k < n; k++)
+				byte |= (uint32_t) !(to_float(x[(i + j) * 8 + k]) < 0) << k;
+			y[i + j] = (uint8_t)byte;
+		}
+	}
+};
+
+template <class Y, class X> static void go(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
+{
+	cast<Y, X> f = { (Y *)y, (const X *)x };
+
+	hd_each<(sizeof(X) + sizeof(Y) > 8 ? 2 : 4)>(r, p->n[0], hd_aligned(x) && hd_aligned(y), f);
+}
+
+template <class X> static void from(const struct hd_prep *p, void *y, const void *x, const struct hd_run *r)
+{
+	if (p->n[2] == HD_DTYPE_F32)
+		go<float, X>(p, y, x, r);
+	else if (p->n[2] == HD_DTYPE_BF16)
+		go<bf16, X>(p, y, x, r);
+	else if (p->n[2] == HD_DTYPE_F16)
+		go<f16, X>(p, y, x, r);
+	else if (p->n[2] == HD_DTYPE_F64)
+		go<double, X>(p, y, x, r);
+	else
+		hd_each<1>(r, (p->n[0] + 7) / 8, 1, to_signs<X>{ (uint8_t *)y, (const X *)x, p->n[0] });
+}
+
+static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const uint8_t *signs = (const uint8_t *)in[0];
+
+	if (p->n[1] == p->n[2])
+		hd_cuda_move(r, out[0], in[0], (size_t)(p->n[0] * (int64_t)HD_BITS(p->n[1]) / 8));
+	else if (p->n[1] == HD_DTYPE_F32)
+		from<float>(p, out[0], in[0], r);
+	else if (p->n[1] == HD_DTYPE_BF16)
+		from<bf16>(p, out[0], in[0], r);
+	else if (p->n[1] == HD_DTYPE_F16)
+		from<f16>(p, out[0], in[0], r);
+	else if (p->n[1] == HD_DTYPE_F64)
+		from<double>(p, out[0], in[0], r);
+	else if (p->n[2] == HD_DTYPE_F32)
+		hd_each<1>(r, p->n[0], 1, from_signs<float>{ (float *)out[0], signs });
+	else if (p->n[2] == HD_DTYPE_BF16)
+		hd_each<1>(r, p->n[0], 1, from_signs<bf16>{ (bf16 *)out[0], signs });
+	else if (p->n[2] == HD_DTYPE_F16)
+		hd_each<1>(r, p->n[0], 1, from_signs<f16>{ (f16 *)out[0], signs });
+	else
+		hd_each<1>(r, p->n[0], 1, from_signs<double>{ (double *)out[0], signs });
+}
+
+HD_CUDA_KERNEL(cast, "cast", 0, prepare, run);

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * map: an elementwise expression over inputs that are broadcast by dim to the dims of the output.
+ *
+ * The expression is a short postfix program that every thread interprets, for four elements at once unless it is deep, on
+ * a stack of its own: nothing is compiled at run time, and plugins' expressions are a small part of a step, bound by memory.  The
+ * program lies in device memory and is read by all threads alike.
+ */
+#include "kernels/cuda/base/cuda.h"
+extern "C" {
+#include "kernels/prepare/map.h"
+}
+
+#define SHALLOW 8 /* results alive at once that most expressions need */
+#define DEEP 128
+
+struct code {
+	int32_t code, var;
+	float num;
+};
+struct program {
+	int64_t total;
+	int64_t extent[HD_MAX_DIMS];
+	struct hd_map_input in[HD_MAP_INPUTS];
+	int32_t ndim, n, nin, depth;
+	uint32_t out;
+	struct code op[250];
+};
+struct state {
+	struct program *device;
+	int64_t total;
+	int32_t nin, depth;
+};
+struct addresses {
+	const void *in[HD_MAP_INPUTS];
+};
+
+static void release(void *state)
+{
+	hd_cuda_constant_free(((struct state *)state)->device);
+	free(state);
+}
+
+static int set(struct program *p, const struct hd_kernel_desc *d, struct hd_err *err)
+{
+	struct hd_mapping m = {};
+
+	HD_TRY(hd_prepare_map(d, 0, &m, err));
+	if (m.e.depth > DEEP)
+		return hd_err_set(err, HD_ENOTSUP,
+				  "map: \"%.200s\" needs %d intermediate results at once, %d are possible on cuda",
+				  d->attr, m.e.depth, DEEP);
+	p->out = m.dtype;
+	p->total = m.total;
+	p->ndim = m.ndim;
+	p->nin = m.nin;
+	memcpy(p->extent, m.extent, sizeof(p->extent));
+	memcpy(p->in, m.in, sizeof(p->in));
+	p->n = m.e.n;
+	p->depth = m.e.depth;
+	for (int i = 0; i < m.e.n; i++)
+		p->op[i] = code{ m.e.op[i].code, m.e.op[i].var, (float)m.e.op[i].num };
+	return 0;
+}
+
+static int prepare(const struct hd_kernel_desc *d, struct hd_prep *prep, struct hd_err *err)
+{
+	struct program *p = (struct program *)hd_alloc(sizeof(*p));
+	struct state *s = (struct state *)hd_alloc(sizeof(*s));
+	int rc = set(p, d, err);
+
+	if (rc >= 0) {
+		s->device = (struct program *)hd_cuda_constant(p, sizeof(*p), err);
+		s->total = p->total;
+		s->nin = p->nin;
+		s->depth = p->depth;
+		rc = s->device ? 0 : HD_ENOMEM;
+	}
+	free(p);
+	if (rc < 0) {
+		free(s);
+		return rc;
+	}
+	prep->state = s;
+	prep->release = release;
+	return 0;
+}
+
+HD_DEV float element(const void *x, uint32_t dtype, int64_t i)
+{
+	if (dtype == HD_DTYPE_F32)
+		return ((const float *)x)[i];
+	return dtype == HD_DTYPE_F64 ? (float)((const double *)x)[i] : to_float(((const bf16 *)x)[i]);
+}
+
+HD_DEV float one(int code, float a, float b, float c)
+{
+	switch (code) {
+	case HD_X_ADD: return a + b;
+	case HD_X_SUB: return a - b;
+	case HD_X_MUL: return a * b;
+	case HD_X_DIV: return a / b;
+	case HD_X_NEG: return -a;
+	case HD_X_EXP: return expf(a);
+	case HD_X_LOG: return logf(a);
+	case HD_X_TANH: return tanhf(a);
+	case HD_X_SQRT: return sqrtf(a);
+	case HD_X_ABS: return fabsf(a);
+	case HD_X_SIGN: return a > 0 ? 1.0f : a < 0 ? -1.0f : a;
+	case HD_X_MIN: return b < a ? b : a;
+	case HD_X_MAX: return b > a ? b : a;
+	default: return a > 0 ? b : c;
+	}
+}
+
+HD_DEV int arity(int code)
+{
+	if (code <= HD_X_NUM)
+		return 0;
+	if (code <= HD_X_DIV || code == HD_X_MIN || code == HD_X_MAX)
+		return 2;
+	return code == HD_X_WHERE ? 3 : 1;
+}
+
+template <int DEPTH, int N>
+__global__ void __launch_bounds__(256, 4) interpret(const struct program *p, void *y, addresses x)
+{
+	int64_t step = (int64_t)gridDim.x * blockDim.x * N;
+
+	for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N; i < p->total; i += step) {
+		float stack[DEPTH][N];
+		int top = 0, have = p->total - i < N ? (int)(p->total - i) : N;
+		int64_t index[N][HD_MAX_DIMS];
+
+		for (int k = 0; k < have; k++) {
+			int64_t rest = i + k;
+
+			for (int d = p->ndim - 1; d >= 0; d--) {
+				index[k][d] = rest % p->extent[d];
+				rest /= p->extent[d];
+			}
+		}
+		for (int o = 0; o < p->n; o++) {
+			struct code c = p->op[o];
+
+			top -= arity(c.code);
+			for (int k = 0; k < have; k++) {
+				int64_t at = 0;
+
+				for (int d = 0; d < p->ndim && c.code == HD_X_VAR; d++)
+					at += index[k][d] * p->in[c.var].stride[d];
+				stack[top][k] = c.code == HD_X_VAR   ? element(x.in[c.var], p->in[c.var].dtype, at)
+						: c.code == HD_X_NUM ? c.num
+								     : one(c.code, stack[top][k],
+									   top + 1 < DEPTH ? stack[top + 1][k] : 0,
+									   top + 2 < DEPTH ? stack[top + 2][k] : 0);
+			}
+			top++;
+		}
+		for (int k = 0; k < have; k++) {
+			if (p->out == HD_DTYPE_F32)
+				((float *)y)[i + k] = stack[0][k];
+			else if (p->out == HD_DTYPE_F64)
+				((double *)y)[i + k] = stack[0][k];
+			else
+				from_float((bf16 *)y + i + k, stack[0][k]);
+		}
+	}
+}
+
+static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct state *s = (const struct state *)prep->state;
+	addresses x;
+
+	for (int i = 0; i < s->nin; i++)
+		x.in[i] = in[i];
+	if (s->total && s->depth <= SHALLOW)
+		HD_LAUNCH((interpret<SHALLOW, 4>), hd_blocks(s->total, 256 * 4), 256, 0, r, s->device, out[0], x);
+	else if (s->total)
+		HD_LAUNCH((interpret<DEEP, 1>), hd_blocks(s->total, 256), 256, 0, r, s->device, out[0], x);
+}
+
+HD_CUDA_KERNEL(map, "map", 0, prepare, run);

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * swiglu and swiglu_d; the equations are in kernels/cpu/elementwise/swiglu.c.
+ */
+#include "kernels/cuda/base/cuda.h"
+extern "C" {
+#include "kernels/prepare/elementwise.h"
+}
+
+HD_CUDA_PREPARE_TYPES(prepare, "swiglu", "t", "t", hd_prepare_alike(c, p, 2, 1))
+HD_CUDA_PREPARE_TYPES(prepare_d, "swiglu_d", "t", "t", hd_prepare_alike(c, p, 3, 2))
+
+HD_DEV float sigmoid(float x)
+{
+	return 1 / (1 + expf(-x));
+}
+
+template <class T> struct swiglu {
+	T *y;
+	const T *a, *b;
+
+	template <int N> HD_DEV void at(int64_t i) const
+	{
+		float u[N], v[N];
+
+		load<N>(u, a + i);
+		load<N>(v, b + i);
+		for (int k = 0; k < N; k++)
+			u[k] *= sigmoid(u[k]) * v[k];
+		store<N>(y + i, u);
+	}
+};
+
+template <class T> struct swiglu_d {
+	T *da, *db;
+	const T *a, *b, *dy;
+
+	template <int N> HD_DEV void at(int64_t i) const
+	{
+		float u[N], v[N], d[N];
+
+		load<N>(u, a + i);
+		load<N>(v, b + i);
+		load<N>(d, dy + i);
+		for (int k = 0; k < N; k++) {
+			float s = sigmoid(u[k]), x = u[k];
+
+			u[k] = d[k] * v[k] * (s * (1 + x * (1 - s)));
+			v[k] = d[k] * (x * s);
+		}
+		store<N>(da + i, u);
+		store<N>(db + i, v);
+	}
+};
+
+template <class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	swiglu<T> f = { (T *)out[0], (const T *)in[0], (const T *)in[1] };
+
+	hd_each_used<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.y), f);
+}
+
+template <class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	swiglu_d<T> f = { (T *)out[0], (T *)out[1], (const T *)in[0], (const T *)in[1], (const T *)in[2] };
+
+	hd_each_used<16 / sizeof(T)>(r, p->n[0],
+				     hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.dy) && hd_aligned(f.da) &&
+					     hd_aligned(f.db),
+				     f);
+}
+
+static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	p->n[14] == HD_DTYPE_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
+}
+
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	p->n[14] == HD_DTYPE_F32 ? go_d<float>(p, out, in, r) : go_d<bf16>(p, out, in, r);
+}
+
+HD_CUDA_KERNEL(swiglu, "swiglu", HD_K_ROWS, prepare, run);
+HD_CUDA_KERNEL(swiglu_d, "swiglu_d", HD_K_ROWS, prepare_d, run_d);

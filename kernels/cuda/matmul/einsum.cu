@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * einsum: a product of two tensors with named dims.
+ *
+ * kernels/prepare/product.h says which matrix product it is, and what loops are around it.  Bias and addend go into the
+ * product where its layout allows it.  What is no matrix product becomes one thread per element: slow, but the same
+ * numbers.
+ */
+#include "kernels/cuda/matmul/product.h"
+
+struct product {
+	struct einsum e;
+	struct hd_product *mm;
+	int bias_inside, add_alike;
+};
+
+/* Products prepared so far, those that the library does not make, those with a gelu inside; and those of a run that it refused
+ * with its operands' addresses, and that loops made: hundreds of times slower, so whoever measures asks for it. */
+static int64_t made, in_loops, with_gelus, at_run;
+
+char *hd_einsum_choices(void)
+{
+	return hd_format("einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %lld\neinsum.refused %lld\n",
+			 (long long)made, (long long)in_loops, (long long)with_gelus, (long long)at_run);
+}
+
+/* -- what cuBLASLt refuses ------------------------------------------------------------------------------------------------ */
+/* The loops that take over are a hundred times slower: a run says so, once for what is new. */
+static int64_t refused, refused_terms, refused_count, told;
+
+static void refuse(const struct einsum *e)
+{
+	refused++;
+	refused_count = e->count;
+	refused_terms = 1;
+	for (int d = 0; d < e->nred; d++)
+		refused_terms *= e->red[d].n;
+}
+
+char *hd_einsum_remark(void)
+{
+	if (refused == told)
+		return NULL;
+	told = refused;
+	return hd_format(
+		"cuda: cuBLASLt does not make %lld of the products, the last of %lld sums of %lld terms: they are made in plain loops, "
+		"which are slow",
+		(long long)refused, (long long)refused_count, (long long)refused_terms);
+}
+
+static void release(void *state)
+{
+	struct product *p = (struct product *)state;
+
+	if (p->mm)
+		hd_product_put(p->mm);
+	free(p);
+}
+
+/* The addend's elements lie as c's. */
+static int lies_alike(const struct einsum *e)
+{
+	for (int d = 0; d < e->nout; d++)
+		if (e->out[d].n > 1 && e->out[d].stride[OP_ADD] != e->out[d].stride[OP_C])
+			return 0;
+	return e->dtype[OP_ADD] == e->dtype[OP_C];
+}
+
+static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	struct product *q = (struct product *)hd_alloc(sizeof(*q));
+	struct hd_mm_shape s;
+	int rc = hd_prepare_einsum(d, &q->e, "cuda", err);
+
+	if (rc < 0) {
+		free(q);
+		return rc;
+	}
+	if (q->e.count && !q->e.empty) {
+		q->bias_inside = hd_plan_product(&q->e, &s);
+		if (q->bias_inside)
+			s.dtype[HD_MM_BIAS] = q->e.dtype[OP_BIAS];
+		else
+			memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
+		q->mm = hd_product_get(&s);
+		if (!q->mm && q->bias_inside) { /* not with a bias of this dtype */
+			q->bias_inside = 0;
+			s.dtype[HD_MM_BIAS] = 0;
+			memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
+			q->mm = hd_product_get(&s);
+		}
+	}
+	if (q->mm && q->e.nouter && !hd_product_anywhere(q->mm)) { /* a refusal must come before anything is written */
+		hd_product_put(q->mm);
+		q->mm = NULL;
+	}
+	made += q->e.count && !q->e.empty;
+	in_loops += q->e.count && !q->e.empty && !q->mm;
+	if (q->e.count && !q->e.empty && !q->mm)
+		refuse(&q->e);
+	q->add_alike = q->e.dtype[OP_ADD] && lies_alike(&q->e);
+	p->state = q;
+	p->release = release;
+	return HD_OK;
+}
+
+HD_DEV float element(const void *p, uint32_t dtype, int64_t i)
+{
+	return dtype == HD_DTYPE_F32 ? ((const float *)p)[i] : to_float(((const bf16 *)p)[i]);
+}
+
+struct operands {
+	void *mem[OPERANDS];
+};
+
+/* c = (keep ? c : 0) + bias + add, and the product too where `product` is set */
+struct plain {
+	struct einsum e;
+	operands m;
+	int keep, product;
+
+	HD_DEV double dot(int64_t a, int64_t b) const
+	{
+		int64_t terms = 1;
+		double sum = 0;
+
+		for (int d = 0; d < e.nred; d++)
+			terms *= e.red[d].n;
+		for (int64_t t = 0; t < terms; t++) {
+			int64_t rest = t, ia = a, ib = b;
+
+			for (int d = e.nred - 1; d >= 0; d--) {
+				ia += rest % e.red[d].n * e.red[d].stride[OP_A];
+				ib += rest % e.red[d].n * e.red[d].stride[OP_B];
+				rest /= e.red[d].n;
+			}
+			sum += (double)element(m.mem[OP_A], e.dtype[OP_A], ia) *
+			       element(m.mem[OP_B], e.dtype[OP_B], ib);
+		}
+		return sum;
+	}
+
+	template <int N> HD_DEV void at(int64_t i) const
+	{
+		int64_t left = i, at[OPERANDS];
+		double x = keep ? element(m.mem[OP_C], e.dtype[OP_C], i) : 0;
+
+		for (int o = 0; o < OPERANDS; o++)
+			at[o] = 0;
+		for (int d = e.nout - 1; d >= 0; d--) {
+			int64_t j = left % e.out[d].n;
+
+			left /= e.out[d].n;
+			for (int o = 0; o < OPERANDS; o++)
+				at[o] += j * e.out[d].stride[o];
+		}
+		if (m.mem[OP_BIAS])
+			x += element(m.mem[OP_BIAS], e.dtype[OP_BIAS], at[OP_BIAS]);
+		if (m.mem[OP_ADD])
+			x += element(m.mem[OP_ADD], e.dtype[OP_ADD], at[OP_ADD]);
+		if (product)
+			x += dot(at[OP_A], at[OP_B]);
+		if (e.dtype[OP_C] == HD_DTYPE_F32)
+			((float *)m.mem[OP_C])[i] = (float)x;
+		else
+			from_float((bf16 *)m.mem[OP_C] + i, (float)x);
+	}
+};
+
+static void plain_run(const struct hd_run *r, const struct einsum *e, operands m, int keep, int product)
+{
+	hd_each<1>(r, e->count, 1, plain{ *e, m, keep, product });
+}
+
+static void *shift(const struct einsum *e, const operands *m, int o, int64_t by)
+{
+	return m->mem[o] ? (char *)m->mem[o] + by * (HD_BITS(e->dtype[o]) / 8) : NULL;
+}
+
+/* The matrix product for every index of the loops around it, whose strides are in swapped roles too. */
+static int products(const struct product *p, const struct hd_run *r, const operands *m, int keep)
+{
+	const struct einsum *e = &p->e;
+	int64_t at[3 * HD_MAX_DIMS] = { 0 }, off[OPERANDS] = { 0 };
+	int a = e->swapped ? OP_B : OP_A, b = e->swapped ? OP_A : OP_B;
+
+	for (;;) {
+		int i = e->nouter - 1, again = 0;
+		void *c = shift(e, m, OP_C, off[OP_C]);
+
+		for (int j = 0; j < e->nouter; j++)
+			again |= at[j] && !e->outer[j].stride[OP_C];
+		HD_TRY(hd_product_run(p->mm, r, c, shift(e, m, a, off[OP_A]), shift(e, m, b, off[OP_B]),
+				      again ? NULL : shift(e, m, OP_BIAS, off[OP_BIAS]),
+				      keep || again ? c : shift(e, m, OP_ADD, off[OP_C]), NULL));
+		for (; i >= 0; i--) {
+			for (int o = 0; o < OPERANDS; o++)
+				off[o] += e->outer[i].stride[o];
+			if (++at[i] < e->outer[i].n)
+				break;
+			for (int o = 0; o < OPERANDS; o++)
+				off[o] -= e->outer[i].stride[o] * e->outer[i].n;
+			at[i] = 0;
+		}
+		if (i < 0)
+			return 0;
+	}
+}
+
+static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct product *p = (const struct product *)prep->state;
+	const struct einsum *e = &p->e;
+	operands m = { { in[0], in[1], out[0], NULL, NULL } }, first = { { NULL, NULL, out[0], NULL, NULL } };
+	int keep = r->acc;
+
+	if (e->dtype[OP_BIAS])
+		m.mem[OP_BIAS] = in[2];
+	if (e->dtype[OP_ADD])
+		m.mem[OP_ADD] = in[e->dtype[OP_BIAS] ? 3 : 2];
+	if (m.mem[OP_ADD] == out[0] && m.mem[OP_ADD]) { /* in place: what c holds is the addend */
+		m.mem[OP_ADD] = NULL;
+		keep = 1;
+	}
+	if (!p->mm) {
+		if (!e->empty || !keep || m.mem[OP_BIAS] || m.mem[OP_ADD])
+			plain_run(r, e, m, keep, !e->empty);
+		return;
+	}
+	first.mem[OP_BIAS] = p->bias_inside ? NULL : m.mem[OP_BIAS];
+	first.mem[OP_ADD] = p->add_alike && !keep && !first.mem[OP_BIAS] ? NULL : m.mem[OP_ADD];
+	if (first.mem[OP_ADD] || first.mem[OP_BIAS]) {
+		plain_run(r, e, first, keep, 0);
+		keep = 1;
+	}
+	if (first.mem[OP_ADD])
+		m.mem[OP_ADD] = NULL;
+	if (first.mem[OP_BIAS])
+		m.mem[OP_BIAS] = NULL;
+	/* A refusal comes before anything is written, so plain loops can still take over. */
+	if (products(p, r, &m, keep) < 0) {
+		refuse(e);
+		at_run++;
+		plain_run(r, e, m, keep, 1);
+	}
+}
+
+HD_CUDA_KERNEL(einsum, "einsum", HD_K_ACC, prepare, run);
+
+/* -- with a gelu --------------------------------------------------------------------------------------------------------- */
+/* The library's own (of bf16, where all is one matrix product), else the product and then the other kernel. */
+extern "C" const struct hd_kernel hd_cuda_gelu, hd_cuda_gelu_d;
+
+struct with_gelu {
+	struct hd_prep product, gelu;
+	struct hd_product *whole; /* NULL: in two steps */
+	int32_t keep, last;       /* last: the input that gelu_d reads */
+};
+
+static void release_gelu(void *state)
+{
+	struct with_gelu *s = (struct with_gelu *)state;
+
+	if (s->whole)
+		hd_product_put(s->whole);
+	if (s->product.release)
+		s->product.release(s->product.state);
+	free(s);
+}
+
+static struct hd_product *in_one(const struct hd_kernel_desc *d, int then)
+{
+	struct einsum e;
+	struct hd_mm_shape s;
+	struct hd_err none = { 0, 0, "" };
+	int bias;
+
+	memset(&e, 0, sizeof(e));
+	if (hd_prepare_einsum(d, &e, "cuda", &none) < 0 || !e.count || e.empty || e.dtype[OP_C] != HD_DTYPE_BF16)
+		return NULL;
+	bias = hd_plan_product(&e, &s);
+	if (e.nouter || e.dtype[OP_ADD] || (e.dtype[OP_BIAS] && !bias))
+		return NULL;
+	if (bias)
+		s.dtype[HD_MM_BIAS] = e.dtype[OP_BIAS];
+	else
+		memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
+	s.then = then;
+	return hd_product_get(&s);
+}
+
+static int prepare_with(const struct hd_kernel_desc *d, struct hd_prep *p, int back, struct hd_err *err)
+{
+	int keep = hd_attr_num(d->attr, "keep", 0) != 0;
+	struct hd_kernel_desc mm = { d->attr, d->nin - (uint32_t)back, 1, d->in, d->out };
+	struct hd_view both[2] = { d->out[0], d->out[0] };
+	struct hd_kernel_desc act = { "", 1 + (uint32_t)back, 1, both, d->out };
+	struct with_gelu *s;
+	int rc;
+
+	if (d->nin < 2 + (uint32_t)back || d->nout != 1 + (uint32_t)keep ||
+	    (keep && d->out[1].dtype != d->out[0].dtype) || (back && d->in[d->nin - 1].dtype != d->out[0].dtype))
+		return hd_err_set(err, HD_EINVAL, "einsum_gelu: %u inputs and %u outputs", d->nin, d->nout);
+	s = (struct with_gelu *)hd_alloc(sizeof(*s));
+	rc = prepare(&mm, &s->product, err);
+	if (rc >= 0)
+		rc = (back ? &hd_cuda_gelu_d : &hd_cuda_gelu)->prepare(&act, &s->gelu, err);
+	if (rc < 0) {
+		release_gelu(s);
+		return rc;
+	}
+	s->keep = keep;
+	s->last = (int32_t)d->nin - 1;
+	s->whole = in_one(&mm, back ? HD_MM_GELU_D : keep ? HD_MM_GELU_KEEP : HD_MM_GELU);
+	with_gelus += s->whole != NULL;
+	p->state = s;
+	p->release = release_gelu;
+	return HD_OK;
+}
+
+static int prepare_gelu(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	return prepare_with(d, p, 0, err);
+}
+static int prepare_gelu_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	return prepare_with(d, p, 1, err);
+}
+
+static int run_in_one(const struct with_gelu *s, void *const *out, void *const *in, const void *aux,
+		      const struct hd_run *r)
+{
+	const struct einsum *e = &((const struct product *)s->product.state)->e;
+
+	return s->whole && hd_aligned(aux) && hd_aligned(out[0]) &&
+	       hd_product_run(s->whole, r, out[0], in[e->swapped], in[!e->swapped], e->dtype[OP_BIAS] ? in[2] : NULL,
+			      NULL, aux) >= 0;
+}
+
+static void run_gelu(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct with_gelu *s = (const struct with_gelu *)p->state;
+	void *x = s->keep ? out[1] : out[0];
+
+	if (run_in_one(s, out, in, s->keep ? x : NULL, r))
+		return;
+	run(&s->product, &x, in, r);
+	hd_cuda_gelu.run(&s->gelu, out, &x, r);
+}
+
+static void run_gelu_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const struct with_gelu *s = (const struct with_gelu *)p->state;
+	void *both[2] = { in[s->last], out[0] };
+
+	if (run_in_one(s, out, in, in[s->last], r))
+		return;
+	run(&s->product, out, in, r);
+	hd_cuda_gelu_d.run(&s->gelu, out, both, r);
+}
+
+HD_CUDA_KERNEL(einsum_gelu, "einsum_gelu", 0, prepare_gelu, run_gelu);
+HD_CUDA_KERNEL(einsum_gelu_d, "einsum_gelu_d", 0, prepare_gelu_d, run_gelu_d);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cuda/matmul/product.h - matrix products in device memory: by cuBLASLt.
+ */
+#ifndef HD_KERNELS_CUDA_MATMUL_PRODUCT_H
+#define HD_KERNELS_CUDA_MATMUL_PRODUCT_H
+#include "kernels/cuda/base/cuda.h"
+extern "C" {
+#include "kernels/prepare/product.h"
+}
+
+struct hd_product;
+int hd_product_open(cudaStream_t queue, struct hd_err *err);
+void hd_product_close(void);
+/* NULL: strides that are no matrices, or nothing for these dtypes.  Equal products share one. */
+struct hd_product *hd_product_get(const struct hd_mm_shape *s);
+void hd_product_put(struct hd_product *p);
+/* c = a b + bias + (add ? add : 0); add has c's strides and may be c; aux likewise, of products with a gelu (s->then): what it is
+ * of, written or read.  0, or HD_ENOTSUP before anything is written. */
+int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const void *a, const void *b,
+		   const void *bias, const void *add, const void *aux);
+int hd_product_anywhere(
+	const struct hd_product *p); /* operands may begin at any element; else all at 16 bytes, or run refuses */
+double hd_product_rate(uint32_t dtype);
+char *hd_einsum_choices(void); /* einsum.cu: how many products the library makes, as lines "key value" */
+char *hd_einsum_remark(void);  /* products that the library refused since the last time, in a sentence; NULL: none */
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Communication of the cuda device: NCCL, one communicator per group, split from one of all ranks, each with a stream of
+ * its own.
+ *
+ * A movement begins when what was enqueued before it is done (an event of the kernels' stream), and kernels that are
+ * enqueued after its wait begin when it is done.  Nothing here waits on the host.  What NCCL has no single call for is
+ * made of sends and receives in one group.
+ */
+#include "kernels/cuda/nccl/nccl_calls.h"
+extern "C" {
+#include "engine/device/call.h"
+}
+
+#define TICKETS 1024 /* movements under way at once, of all groups */
+
+struct group {
+	ncclComm_t comm;
+	cudaStream_t queue;
+	struct group *next;
+};
+
+static const struct hd_nccl_calls *nccl; /* of the library that was opened */
+
+static struct {
+	ncclComm_t world;
+	cudaStream_t kernels;
+	struct group *groups;
+	cudaEvent_t before, after[TICKETS];
+	ncclResult_t failed;
+} here;
+
+static int failed(ncclResult_t s, const char *what, struct hd_err *err)
+{
+	if (s == ncclSuccess)
+		return HD_OK;
+	return hd_err_set(err, HD_EIO, "nccl: %s: %s", what, nccl->GetErrorString(s));
+}
+
+static int load(struct hd_err *err)
+{
+	nccl = hd_nccl_load(hd_cuda_shared() > 1, err);
+	return nccl ? HD_OK : HD_ENOTSUP;
+}
+
+static int make_id(void *id, struct hd_err *err)
+{
+	return failed(nccl->GetUniqueId((ncclUniqueId *)id), "no id", err);
+}
+
+static int open_comm(const void *id, int rank, int size, struct hd_err *err)
+{
+	ncclConfig_t how = NCCL_CONFIG_INITIALIZER;
+
+	here.kernels = (cudaStream_t)hd_cuda_queue();
+	how.blocking = 1;
+	HD_TRY(failed(nccl->CommInitRankConfig(&here.world, size, *(const ncclUniqueId *)id, rank, &how),
+		      "the ranks do not meet", err));
+	if (cudaEventCreateWithFlags(&here.before, cudaEventDisableTiming) != cudaSuccess)
+		return hd_err_set(err, HD_EIO, "nccl: no event");
+	for (int i = 0; i < TICKETS; i++)
+		if (cudaEventCreateWithFlags(&here.after[i], cudaEventDisableTiming) != cudaSuccess)
+			return hd_err_set(err, HD_EIO, "nccl: no event");
+	return HD_OK;
+}
+
+static void *split(int color, int key, struct hd_err *err)
+{
+	struct group *g = (struct group *)hd_alloc(sizeof(*g));
+	int low, high;
+
+	if (failed(nccl->CommSplit(here.world, color, key, &g->comm, NULL), "no communicator for a group", err) < 0) {
+		free(g);
+		return NULL;
+	}
+	cudaDeviceGetStreamPriorityRange(&low, &high);
+	cudaStreamCreateWithPriority(&g->queue, cudaStreamNonBlocking, high);
+	g->next = here.groups;
+	return here.groups = g;
+}
+
+static ncclDataType_t type_of(uint32_t dtype)
+{
+	switch (dtype) {
+	case HD_DTYPE_F64: return ncclFloat64;
+	case HD_DTYPE_F32: return ncclFloat32;
+	case HD_DTYPE_F16: return ncclFloat16;
+	case HD_DTYPE_BF16: return ncclBfloat16;
+	case HD_DTYPE_I64: return ncclInt64;
+	case HD_DTYPE_I32: return ncclInt32;
+	default: return ncclUint8;
+	}
+}
+
+/* Pieces of `bytes`, sent to and received from those for which the pointers are set. */
+static ncclResult_t exchange(struct group *g, int n,
+			     const char *(*from)(const struct hd_call *c, int peer, int n, int me),
+			     char *(*to)(const struct hd_call *c, int peer, int n, int me), const struct hd_call *c,
+			     int me)
+{
+	size_t bytes = (size_t)(c->count * (int64_t)HD_BITS(c->dtype) / 8);
+	ncclResult_t s = nccl->GroupStart(), t;
+
+	for (int p = 0; p < n && s == ncclSuccess; p++) {
+		const char *out = from(c, p, n, me);
+		char *in = to(c, p, n, me);
+
+		if (out)
+			s = nccl->Send(out, bytes, ncclUint8, p, g->comm, g->queue);
+		if (in && s == ncclSuccess)
+			s = nccl->Recv(in, bytes, ncclUint8, p, g->comm, g->queue);
+	}
+	t = nccl->GroupEnd();
+	return s == ncclSuccess ? t : s;
+}
+
+static size_t piece(const struct hd_call *c)
+{
+	return (size_t)(c->count * (int64_t)HD_BITS(c->dtype) / 8);
+}
+static const char *all_from(const struct hd_call *c, int p, int, int)
+{
+	return (const char *)c->in + (size_t)p * piece(c);
+}
+static char *all_to(const struct hd_call *c, int p, int, int)
+{
+	return (char *)c->out + (size_t)p * piece(c);
+}
+static const char *gather_from(const struct hd_call *c, int p, int, int)
+{
+	return p == c->index ? (const char *)c->in : NULL;
+}
+static char *gather_to(const struct hd_call *c, int p, int, int me)
+{
+	return me == c->index ? all_to(c, p, 0, 0) : NULL;
+}
+static const char *scatter_from(const struct hd_call *c, int p, int, int me)
+{
+	return me == c->index ? all_from(c, p, 0, 0) : NULL;
+}
+static char *scatter_to(const struct hd_call *c, int p, int, int)
+{
+	return p == c->index ? (char *)c->out : NULL;
+}
+static int mod(int64_t a, int n)
+{
+	return (int)((a % n + n) % n);
+}
+static const char *shift_from(const struct hd_call *c, int p, int n, int me)
+{
+	return p == mod((int64_t)me + c->index, n) ? (const char *)c->in : NULL;
+}
+static char *shift_to(const struct hd_call *c, int p, int n, int me)
+{
+	return p == mod((int64_t)me - c->index, n) ? (char *)c->out : NULL;
+}
+
+/* Rows of counted numbers: both ends know how many a segment has, so an empty one is no message. */
+static ncclResult_t exchange_rows(struct group *g, const struct hd_call *c, int n, int me)
+{
+	const struct hd_rows *r = c->rows;
+	ncclResult_t s = nccl->GroupStart(), t;
+
+	for (int p = 0; p < n; p++)
+		for (int64_t e = 0; e < r->experts && s == ncclSuccess; e++) {
+			int64_t from, to, out = hd_rows_segment(r, r->have, c->index, n, p, e, &from);
+			int64_t in = hd_rows_segment(r, r->need, !c->index, n, p, e, &to);
+
+			if (out)
+				s = nccl->Send((const char *)c->in + from * r->bytes, (size_t)(out * r->bytes),
+					       ncclUint8, p, g->comm, g->queue);
+			if (in && s == ncclSuccess)
+				s = nccl->Recv((char *)c->out + to * r->bytes, (size_t)(in * r->bytes), ncclUint8, p,
+					       g->comm, g->queue);
+		}
+	(void)me;
+	t = nccl->GroupEnd();
+	return s == ncclSuccess ? t : s;
+}
+
+static ncclResult_t call(struct group *g, const struct hd_call *c, int n, int me)
+{
+	ncclDataType_t type = type_of(c->dtype);
+	size_t count = (size_t)c->count;
+
+	switch (c->kind) {
+	case HD_COMM_ALL_REDUCE: return nccl->AllReduce(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
+	case HD_COMM_ALL_MAX: return nccl->AllReduce(c->in, c->out, count, type, ncclMax, g->comm, g->queue);
+	case HD_COMM_REDUCE_SCATTER: return nccl->ReduceScatter(c->in, c->out, count, type, ncclSum, g->comm, g->queue);
+	case HD_COMM_ALL_GATHER: return nccl->AllGather(c->in, c->out, count, type, g->comm, g->queue);
+	case HD_COMM_BROADCAST: return nccl->Broadcast(c->in, c->out, count, type, c->index, g->comm, g->queue);
+	case HD_COMM_REDUCE: return nccl->Reduce(c->in, c->out, count, type, ncclSum, c->index, g->comm, g->queue);
+	case HD_COMM_ALL_TO_ALL: return exchange(g, n, all_from, all_to, c, me);
+	case HD_COMM_GATHER: return exchange(g, n, gather_from, gather_to, c, me);
+	case HD_COMM_SCATTER: return exchange(g, n, scatter_from, scatter_to, c, me);
+	case HD_COMM_SHIFT: return exchange(g, n, shift_from, shift_to, c, me);
+	case HD_COMM_ALL_TO_ALL_V: return exchange_rows(g, c, n, me);
+	case HD_COMM_SEND: return nccl->Send(c->in, count, type, c->index, g->comm, g->queue);
+	case HD_COMM_RECV: return nccl->Recv(c->out, count, type, c->index, g->comm, g->queue);
+	default: return ncclInvalidArgument;
+	}
+}
+
+#ifdef HD_SIM
+/* How much of its operands a movement reads and writes: all of them, or a piece for each member. */
+static ncclResult_t move(struct group *g, const struct hd_call *c, int n, int me)
+{
+	int k = c->kind, rows = k == HD_COMM_ALL_TO_ALL_V;
+	int many_in =
+		k == HD_COMM_REDUCE_SCATTER || k == HD_COMM_ALL_TO_ALL || (k == HD_COMM_SCATTER && me == c->index);
+	int many_out = k == HD_COMM_ALL_GATHER || k == HD_COMM_ALL_TO_ALL || (k == HD_COMM_GATHER && me == c->index);
+
+	return hd_sim_movement(g->queue, k == HD_COMM_RECV || (k == HD_COMM_SCATTER && !many_in) ? NULL : c->in,
+			       rows ? 0 : piece(c) * (many_in ? n : 1),
+			       k == HD_COMM_SEND || ((k == HD_COMM_GATHER || k == HD_COMM_REDUCE) && me != c->index)
+				       ? NULL
+				       : c->out,
+			       rows ? 0 : piece(c) * (many_out ? n : 1), [=]() { return call(g, c, n, me); });
+}
+#else
+static ncclResult_t move(struct group *g, const struct hd_call *c, int n, int me)
+{
+	return call(g, c, n, me);
+}
+#endif
+
+static int start(void *group, const struct hd_call *c, int n, int me, int64_t ticket)
+{
+	struct group *g = (struct group *)group;
+	ncclResult_t s;
+
+	cudaEventRecord(here.before, here.kernels);
+	cudaStreamWaitEvent(g->queue, here.before, 0);
+	s = move(g, c, n, me);
+	cudaEventRecord(here.after[ticket % TICKETS], g->queue);
+	if (s != ncclSuccess && here.failed == ncclSuccess)
+		here.failed = s;
+	return s == ncclSuccess ? HD_OK : HD_EIO;
+}
+
+static int wait_for(int64_t ticket)
+{
+	return cudaStreamWaitEvent(here.kernels, here.after[ticket % TICKETS], 0) == cudaSuccess ? HD_OK : HD_EIO;
+}
+
+static int poll(struct hd_err *err)
+{
+	ncclResult_t s = here.failed;
+
+	if (s == ncclSuccess && here.world)
+		nccl->CommGetAsyncError(here.world, &s);
+	for (struct group *g = here.groups; g && s == ncclSuccess; g = g->next)
+		nccl->CommGetAsyncError(g->comm, &s);
+	if (s == ncclSuccess || s == ncclInProgress)
+		return HD_OK;
+	return hd_err_set(err, HD_EIO, "nccl: %s: %s", nccl->GetErrorString(s),
+			  here.world ? nccl->GetLastError(here.world) : "");
+}
+
+static void abort_comm(void) /* kernels that wait for a peer that is gone end */
+{
+	for (struct group *g = here.groups; g; g = g->next)
+		nccl->CommAbort(g->comm);
+	if (here.world)
+		nccl->CommAbort(here.world);
+	here.groups = NULL;
+	here.world = NULL;
+}
+
+static void close_comm(void)
+{
+	while (here.groups) {
+		struct group *g = here.groups;
+
+		here.groups = g->next;
+		cudaStreamSynchronize(g->queue);
+		nccl->CommDestroy(g->comm);
+		cudaStreamDestroy(g->queue);
+		free(g);
+	}
+	if (here.world)
+		nccl->CommDestroy(here.world);
+	here.world = NULL;
+}
+
+extern "C" const struct hd_device_comm *hd_cuda_comm(void);
+extern "C" const struct hd_device_comm *hd_cuda_comm(void)
+{
+	static const struct hd_device_comm table = {
+		"nccl", sizeof(ncclUniqueId), load,      make_id, open_comm, split, start, wait_for,
+		poll,   abort_comm,           close_comm
+	};
+
+	return &table;
+}

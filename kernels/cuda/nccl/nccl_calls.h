@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cuda/nccl/nccl_calls.h - the calls of NCCL, bound when it is asked for: one GPU needs none, and where NCCL lies differs
+ * from machine to machine (the toolkit, a distribution's package, a wheel of Python).
+ */
+#ifndef HD_KERNELS_CUDA_NCCL_NCCL_CALLS_H
+#define HD_KERNELS_CUDA_NCCL_NCCL_CALLS_H
+#include "kernels/cuda/base/cuda.h"
+#ifdef HD_SIM
+#include "kernels/cuda/nccl/sim_nccl.h"
+#else
+#include <nccl.h>
+#endif
+
+/* clang-format off */
+#define HD_NCCL_CALLS(X) \
+	X(GetVersion) X(GetUniqueId) X(GetErrorString) X(GetLastError) X(CommInitRankConfig) X(CommSplit) X(CommDestroy) \
+	X(CommAbort) X(CommGetAsyncError) X(GroupStart) X(GroupEnd) X(AllReduce) X(ReduceScatter) X(AllGather) \
+	X(Broadcast) X(Reduce) X(Send) X(Recv)
+/* clang-format on */
+
+struct hd_nccl_calls {
+#define X(name) decltype(&nccl##name) name;
+	HD_NCCL_CALLS(X)
+#undef X
+	int version;
+};
+
+/* NULL: there is none, or it is too old; err says where it was looked for.  shared: ranks share a GPU. */
+const struct hd_nccl_calls *hd_nccl_load(int shared, struct hd_err *err);
+
+#endif

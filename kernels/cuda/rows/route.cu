@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * route and route_d: which experts a token goes to, and their losses; the equations are in kernels/ref/rows/experts.c.
+ *
+ * A warp has a token.  Places are given in the order of tokens, so a block has a whole unit: in tiles of its threads each
+ * counts those before it that want the same expert.  What is counted is counted in integers, sums over tokens have a fixed
+ * order, and random choices are the cpu's bit by bit.
+ */
+#include "kernels/cuda/base/random.h"
+extern "C" {
+#include "engine/base/rng.h"
+#include "kernels/prepare/experts.h"
+}
+
+#define THREADS 256
+#define WARPS (THREADS / HD_WARP)
+#define MOST_BEST 64
+#define MOST_EXPERTS 4096 /* whose numbers fit into shared memory, twice */
+
+struct routing {
+	int64_t tokens, samples, experts, best, unit, places, group, token0;
+	int32_t first, normal, random;
+	uint64_t name, site;
+};
+
+static routing routing_of(const struct hd_prep *p, const struct hd_run *r)
+{
+	routing t;
+
+	memset(&t, 0, sizeof(t));
+	t.tokens = p->n[0] * p->n[1];
+	t.samples = p->n[0];
+	t.experts = p->n[2];
+	t.best = p->n[3];
+	t.unit = p->n[4];
+	t.places = p->n[5];
+	t.group = p->n[6];
+	t.first = p->n[7] != 0;
+	t.normal = p->n[8] != 0;
+	t.random = p->n[9] != 0;
+	t.site = (uint64_t)p->n[10];
+	t.token0 = (r->sample0 + p->n[11]) * p->n[1];
+	t.name = hd_hash_text("second expert");
+	return t;
+}
+
+/* What a run leaves between its launches: of each group experts + 3 sums, and of each unit what found no place. */
+static size_t parts_of(const struct hd_prep *p)
+{
+	int64_t tokens = p->n[0] * p->n[1];
+
+	return (size_t)(tokens / p->n[6] * (p->n[2] + 3)) * sizeof(double) +
+	       (size_t)(tokens / p->n[4]) * sizeof(int32_t);
+}
+
+static int limits(const struct hd_check *c, struct hd_prep *p, int rc)
+{
+	HD_TRY(rc);
+	HD_TRY(hd_check_range(c, "the number of choices", (double)p->n[3], 1, MOST_BEST));
+	HD_TRY(hd_check_range(c, "the number of experts on cuda", (double)p->n[2], 1, MOST_EXPERTS));
+	hd_cuda_scratch_need(parts_of(p));
+	return HD_OK;
+}
+
+HD_CUDA_PREPARE_TYPES(prepare, "route", "f", "f*f*", limits(c, p, hd_prepare_route(c, p)))
+HD_CUDA_PREPARE_TYPES(prepare_d, "route_d", "f*f", "f", limits(c, p, hd_prepare_route_d(c, p)))
+
+HD_DEV int32_t expert_of(const routing &t, int32_t slot)
+{
+	return slot < 0 ? -1 - slot : slot / (int32_t)t.places;
+}
+
+struct softmax {
+	float max, sum;
+};
+
+HD_DEV softmax softmax_of(const float *z, int64_t n) /* of a warp */
+{
+	softmax s = { -INFINITY, 0 };
+
+	for (int64_t e = threadIdx.x % HD_WARP; e < n; e += HD_WARP) {
+		float x = z[e];
+
+		s.max = x > s.max ? x : s.max;
+	}
+	s.max = warp_max(s.max);
+	for (int64_t e = threadIdx.x % HD_WARP; e < n; e += HD_WARP)
+		s.sum += expf(z[e] - s.max);
+	s.sum = warp_sum(s.sum);
+	return s;
+}
+
+HD_DEV double log_sum(const softmax &s)
+{
+	return (double)s.max + log((double)s.sum);
+}
+
+/* -- route --------------------------------------------------------------------------------------------------------------- */
+/* The largest of those that are not among chosen[0 ... j - 1]; of equal ones the lowest. */
+HD_DEV int32_t next_best(const float *z, int64_t n, const int32_t *chosen, int64_t j)
+{
+	float top = 0;
+	int32_t best = -1;
+
+	for (int64_t e = threadIdx.x % HD_WARP; e < n; e += HD_WARP) {
+		float x = z[e];
+		int taken = 0;
+
+		for (int64_t i = 0; i < j; i++)
+			taken |= chosen[i] == e;
+		if (!taken && (best < 0 || x > top)) {
+			top = x;
+			best = (int32_t)e;
+		}
+	}
+	for (int o = HD_WARP / 2; o; o /= 2) {
+		float x = __shfl_xor_sync(~0u, top, o);
+		int32_t e = __shfl_xor_sync(~0u, best, o);
+
+		if (e >= 0 && (best < 0 || x > top || (x == top && e < best))) {
+			top = x;
+			best = e;
+		}
+	}
+	return __shfl_sync(~0u, best, 0); /* one answer even among NaNs */
+}
+
+__global__ void __launch_bounds__(THREADS) choose(routing t, const float *z, float *gates, int32_t *slots)
+{
+	HD_SHARED(int32_t, all, [WARPS][MOST_BEST]);
+	int lane = (int)threadIdx.x % HD_WARP;
+	int32_t *chosen = all[threadIdx.x / HD_WARP];
+	int64_t token = (int64_t)blockIdx.x * WARPS + threadIdx.x / HD_WARP;
+	softmax s;
+	float over = 0;
+
+	if (token >= t.tokens)
+		return;
+	z += token * t.experts;
+	s = softmax_of(z, t.experts);
+	for (int64_t j = 0; j < t.best; j++) {
+		int32_t e = next_best(z, t.experts, chosen, j);
+
+		__syncwarp();
+		if (!lane)
+			chosen[j] = e;
+		__syncwarp();
+		over += expf(z[e] - s.max);
+	}
+	if (!t.normal)
+		over = s.sum;
+	for (int64_t j = lane; j < t.best; j += HD_WARP) {
+		slots[token * t.best + j] = -1 - chosen[j];
+		gates[token * t.best + j] = expf(z[chosen[j]] - s.max) / over;
+	}
+}
+
+/* counts: of each expert, by sample, where there is no limit (a unit is a sample then) */
+__global__ void __launch_bounds__(THREADS) give_places(routing t, float *gates, int32_t *slots, int32_t *counts,
+						       int32_t *lost, const struct hd_cuda_step *step)
+{
+	HD_DYNAMIC_SHARED(int32_t, taken);
+	HD_SHARED(int32_t, tile, [THREADS]);
+	HD_SHARED(int32_t, scratch, [WARPS]);
+	int32_t dropped = 0, me = (int32_t)threadIdx.x;
+	int64_t begin = (int64_t)blockIdx.x * t.unit;
+	uint64_t key = hd_step_key(step, t.name, t.site);
+
+	for (int64_t e = me; e < t.experts; e += THREADS)
+		taken[e] = 0;
+	for (int64_t j = 0; j < t.best; j++)
+		for (int64_t from = 0; from < t.unit; from += THREADS) {
+			int64_t i = begin + from + me, at = i * t.best + j;
+			int there = from + me < t.unit, wants = there, last = 1;
+			int32_t e = there ? -1 - slots[at] : -1, place = 0;
+
+			if (wants && j == 1 && t.random && step->train)
+				wants = 2 * (double)gates[at] >
+					(double)hd_random53(key, (uint64_t)(t.token0 + i)) * 0x1p-53;
+			tile[me] = wants ? e : -1;
+			__syncthreads();
+			for (int32_t k = 0; k < THREADS && wants; k++) {
+				place += k < me && tile[k] == e;
+				last &= !(k > me && tile[k] == e);
+			}
+			if (wants)
+				place += taken[e];
+			__syncthreads();
+			if (wants && last)
+				taken[e] = place + 1;
+			if (wants && place < t.places)
+				slots[at] = e * (int32_t)t.places + place;
+			else if (there)
+				gates[at] = 0;
+			dropped += wants && place >= t.places;
+		}
+	__syncthreads();
+	for (int64_t e = me; e < t.experts && counts; e += THREADS)
+		counts[e * t.samples + blockIdx.x] = taken[e];
+	dropped = block_sum<THREADS>(dropped, scratch);
+	if (!me)
+		lost[blockIdx.x] = dropped;
+}
+
+/* How often each expert was chosen in the group of this block: by the choices that the loss looks at, and by all. */
+HD_DEV void count_choices(const routing &t, const int32_t *slots, int32_t *looked, int32_t *all)
+{
+	int64_t begin = (int64_t)blockIdx.x * t.group * t.best;
+
+	for (int64_t e = threadIdx.x; e < t.experts; e += THREADS)
+		looked[e] = all[e] = 0;
+	__syncthreads();
+	for (int64_t i = threadIdx.x; i < t.group * t.best; i += THREADS) {
+		int32_t e = expert_of(t, slots[begin + i]);
+
+		atomicAdd(&all[e], 1);
+		if (!t.first || i % t.best == 0)
+			atomicAdd(&looked[e], 1);
+	}
+	__syncthreads();
+}
+
+/* E f_e of one choice */
+HD_DEV float share_of(const routing &t)
+{
+	return (float)t.experts / (float)((t.first ? 1 : t.best) * t.group);
+}
+
+__global__ void __launch_bounds__(THREADS) losses(routing t, const float *z, const int32_t *slots, double *part)
+{
+	HD_DYNAMIC_SHARED(int32_t, looked);
+	HD_SHARED(double, scratch, [WARPS]);
+	int32_t *all = looked + t.experts;
+	double aux = 0, square = 0;
+
+	count_choices(t, slots, looked, all);
+	part += blockIdx.x * (t.experts + 3);
+	for (int64_t e = threadIdx.x; e < t.experts; e += THREADS)
+		part[3 + e] = all[e];
+	for (int64_t i = threadIdx.x / HD_WARP; i < t.group; i += WARPS) {
+		const float *row = z + ((int64_t)blockIdx.x * t.group + i) * t.experts;
+		softmax s = softmax_of(row, t.experts);
+		float sum = 0;
+
+		for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP)
+			sum += expf(row[e] - s.max) * (float)looked[e];
+		sum = warp_sum(sum);
+		if (threadIdx.x % HD_WARP == 0) {
+			aux += (double)(sum * share_of(t) / s.sum);
+			square += log_sum(s) * log_sum(s);
+		}
+	}
+	aux = block_sum<THREADS>(aux, scratch);
+	square = block_sum<THREADS>(square, scratch);
+	if (!threadIdx.x) {
+		part[0] = aux;
+		part[1] = square;
+		part[2] = 0;
+	}
+}
+
+__global__ void __launch_bounds__(THREADS) join_sums(routing t, const double *part, const int32_t *lost, float *sums)
+{
+	int64_t s = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+	double sum = 0;
+
+	if (s >= t.experts + 3)
+		return;
+	for (int64_t g = 0; g < t.tokens / t.group; g++)
+		sum += part[g * (t.experts + 3) + s];
+	for (int64_t u = 0; u < t.tokens / t.unit && s == 2; u++)
+		sum += lost[u];
+	sums[s] = (float)sum;
+}
+
+static unsigned blocks(int64_t n, int64_t each)
+{
+	return (unsigned)((n + each - 1) / each);
+}
+
+static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	routing t = routing_of(p, r);
+	size_t numbers = (size_t)t.experts * sizeof(int32_t);
+	double *part = (double *)hd_cuda_scratch();
+	int32_t *lost = (int32_t *)(part + t.tokens / t.group * (t.experts + 3)), *slots = (int32_t *)out[1];
+	const float *z = (const float *)in[0];
+
+	if (t.tokens) {
+		HD_LAUNCH(choose, blocks(t.tokens, WARPS), THREADS, 0, r, t, z, (float *)out[0], slots);
+		HD_LAUNCH(give_places, blocks(t.tokens, t.unit), THREADS, numbers, r, t, (float *)out[0], slots,
+			  p->n[12] ? (int32_t *)out[3] : NULL, lost, hd_cuda_step(r));
+		HD_LAUNCH(losses, blocks(t.tokens, t.group), THREADS, 2 * numbers, r, t, z, slots, part);
+	}
+	HD_LAUNCH(join_sums, blocks(t.experts + 3, THREADS), THREADS, 0, r, t, part, lost, (float *)out[2]);
+}
+
+/* -- route_d ------------------------------------------------------------------------------------------------------------- */
+/* f (group, expert): E f_e */
+__global__ void __launch_bounds__(THREADS) fractions(routing t, const int32_t *slots, float *f)
+{
+	HD_DYNAMIC_SHARED(int32_t, looked);
+
+	count_choices(t, slots, looked, looked + t.experts);
+	for (int64_t e = threadIdx.x; e < t.experts; e += THREADS)
+		f[blockIdx.x * t.experts + e] = (float)looked[e] * share_of(t);
+}
+
+__global__ void __launch_bounds__(THREADS)
+	token_d(routing t, float *dz, const float *z, const int32_t *slots, const float *dg, const float *f, double aux,
+		double zs, const struct hd_cuda_step *step)
+{
+	int64_t token = (int64_t)blockIdx.x * WARPS + threadIdx.x / HD_WARP;
+	double mean = 0, inner = 0;
+	float over = 0;
+	softmax s;
+
+	if (token >= t.tokens)
+		return;
+	z += token * t.experts;
+	dz += token * t.experts;
+	slots += token * t.best;
+	dg += token * t.best;
+	f += token / t.group * t.experts;
+	s = softmax_of(z, t.experts);
+	aux *= step->loss_scale;
+	zs *= step->loss_scale * 2 * log_sum(s);
+	for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP)
+		mean += (double)(expf(z[e] - s.max) / s.sum) * f[e];
+	mean = warp_sum(mean);
+	for (int64_t j = 0; j < t.best; j++) {
+		float x = expf(z[expert_of(t, slots[j])] - s.max);
+
+		over += x;
+		inner += slots[j] < 0 ? 0 : (double)dg[j] * x;
+	}
+	if (!t.normal)
+		over = s.sum;
+	inner /= over;
+	for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP) {
+		double x = expf(z[e] - s.max), d = x / s.sum * (aux * (f[e] - mean) + zs - (t.normal ? 0 : inner));
+
+		for (int64_t j = 0; j < t.best; j++)
+			if (expert_of(t, slots[j]) == e)
+				d += x / over * ((slots[j] < 0 ? 0 : (double)dg[j]) - (t.normal ? inner : 0));
+		dz[e] = (float)d;
+	}
+}
+
+static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	routing t = routing_of(p, r);
+	float *f = (float *)hd_cuda_scratch();
+
+	if (!t.tokens)
+		return;
+	HD_LAUNCH(fractions, blocks(t.tokens, t.group), THREADS, 2 * (size_t)t.experts * sizeof(int32_t), r, t,
+		  (const int32_t *)in[1], f);
+	HD_LAUNCH(token_d, blocks(t.tokens, WARPS), THREADS, 0, r, t, (float *)out[0], (const float *)in[0],
+		  (const int32_t *)in[1], (const float *)in[2], f, p->f[0], p->f[1], hd_cuda_step(r));
+}
+
+HD_CUDA_KERNEL(route, "route", 0, prepare, run);
+HD_CUDA_KERNEL(route_d, "route_d", 0, prepare_d, run_d);

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Fibers for the threads of a block: see sim.h.
+ */
+#include "kernels/cuda/sim/sim_inside.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
+
+#define STACK ((size_t)256 << 10)
+
+/* swapcontext asks the kernel for the signal mask each time: where it matters there is a switch of our own, which saves
+ * what a called function must keep. */
+#ifdef __x86_64__
+typedef void *context;
+
+extern "C" void hd_sim_switch(void **from, void *to);
+__asm__(".text\n"
+	".type hd_sim_switch, @function\n"
+	"hd_sim_switch:\n"
+	"	pushq %rbp\n	pushq %rbx\n	pushq %r12\n	pushq %r13\n	pushq %r14\n	pushq %r15\n"
+	"	movq %rsp, (%rdi)\n"
+	"	movq %rsi, %rsp\n"
+	"	popq %r15\n	popq %r14\n	popq %r13\n	popq %r12\n	popq %rbx\n	popq %rbp\n"
+	"	ret\n"
+	".size hd_sim_switch, .-hd_sim_switch\n");
+
+static void change(context *from, context *to)
+{
+	hd_sim_switch(from, *to);
+}
+
+static void make(context *c, char *stack, size_t bytes, void (*fn)(void))
+{
+	void **top = (void **)(void *)(stack + bytes - 64);
+
+	top[0] = (void *)fn; /* six registers below it; the stack is as after a call */
+	top[1] = NULL;
+	*c = top - 6;
+}
+#else
+typedef ucontext_t context;
+
+static void change(context *from, context *to)
+{
+	swapcontext(from, to);
+}
+
+static void make(context *c, char *stack, size_t bytes, void (*fn)(void))
+{
+	getcontext(c);
+	c->uc_stack.ss_sp = stack;
+	c->uc_stack.ss_size = bytes;
+	makecontext(c, fn, 0);
+}
+#endif
+
+struct fiber {
+	context at;
+	dim3 thread;
+	int done, warp, wants; /* wants: 0 runs, 1 the block's barrier, 2 its warp's */
+	uint64_t generation;
+	uint32_t barriers, syncs; /* passed */
+};
+struct warp {
+	void *all[32];
+	int arrived, live;
+	uint64_t generation;
+	void (*work)(void **);
+};
+
+struct hd_sim_here hd_sim_here;
+struct sim_who sim_who;
+uint64_t sim_effort;
+static struct fiber fibers[SIM_THREADS];
+static struct warp warps[SIM_THREADS / 32];
+static context scheduler;
+static char *stacks;
+static int now, count, live, arrived;
+static uint64_t generation, order = 88172645463325252u;
+static const struct hd_sim_work *work_now;
+
+void sim_fail(const char *fmt, ...)
+{
+	const dim3 &b = hd_sim_here.block, &t = hd_sim_here.thread;
+	va_list ap;
+
+	fprintf(stderr, "simulation: %s", sim_who.kernel ? sim_who.kernel : "no kernel");
+	if (sim_who.inside)
+		fprintf(stderr, ", block (%u,%u,%u), thread (%u,%u,%u)", b.x, b.y, b.z, t.x, t.y, t.z);
+	fprintf(stderr, ": ");
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "\n");
+	abort();
+}
+
+static uint64_t draw(void)
+{
+	order ^= order << 13, order ^= order >> 7, order ^= order << 17;
+	return order >> 16;
+}
+
+/* For tests: all orders from here on follow from it.  Found by its name in the module. */
+extern "C" __attribute__((visibility("default"))) void hd_sim_seed(uint64_t seed);
+extern "C" void hd_sim_seed(uint64_t seed)
+{
+	order = (seed + 1) * 0x9e3779b97f4a7c15u;
+	draw();
+}
+extern "C" __attribute__((visibility("default"))) uint64_t hd_sim_effort(void);
+extern "C" uint64_t hd_sim_effort(void)
+{
+	return sim_effort;
+}
+
+static void pass(int why) /* to the scheduler; on return this fiber runs again */
+{
+	struct fiber *f = &fibers[now];
+
+	f->wants = why;
+	change(&f->at, &scheduler);
+}
+
+void __syncthreads(void)
+{
+	uint64_t g = generation;
+
+	if (++arrived == live) {
+		arrived = 0;
+		generation++;
+	}
+	while (generation == g) {
+		fibers[now].generation = g;
+		pass(1);
+	}
+	sim_who.barriers = ++fibers[now].barriers;
+}
+
+static void meet(struct warp *w) /* if all its lanes are there */
+{
+	if (!w->arrived || w->arrived < w->live)
+		return;
+	if (w->work)
+		w->work(w->all);
+	memset(w->all, 0, sizeof(w->all));
+	w->arrived = 0;
+	w->generation++;
+}
+
+void hd_sim_warp(void *mine, void (*work)(void **all))
+{
+	struct fiber *f = &fibers[now];
+	struct warp *w = &warps[f->warp];
+	uint64_t g = w->generation;
+
+	if (w->arrived && w->work != work)
+		sim_fail("the lanes of a warp meet at different instructions");
+	w->all[f->thread.x & 31] = mine;
+	w->work = work;
+	w->arrived++;
+	meet(w);
+	while (w->generation == g) {
+		f->generation = g;
+		pass(2);
+	}
+}
+
+void hd_sim_warp_ordered(void)
+{
+	sim_who.syncs = ++fibers[now].syncs;
+}
+
+static void run_one(void)
+{
+	struct fiber *f = &fibers[now];
+
+	work_now->fn(work_now->arg);
+	sim_copies_end();
+	f->done = 1;
+	live--;
+	warps[f->warp].live--;
+	if (live && arrived == live)
+		arrived = 0, generation++;
+	meet(&warps[f->warp]);
+	change(&f->at, &scheduler); /* for good */
+}
+
+static int ready(const struct fiber *f)
+{
+	return !f->done && !(f->wants == 1 && f->generation == generation) &&
+	       !(f->wants == 2 && f->generation == warps[f->warp].generation);
+}
+
+static void start(int i, const dim3 &t)
+{
+	struct fiber *f = &fibers[i];
+	unsigned u = (unsigned)i;
+
+	f->thread = dim3(u % t.x, u / t.x % t.y, u / t.x / t.y);
+	f->done = f->wants = 0;
+	f->barriers = f->syncs = 0;
+	f->warp = i / 32;
+	make(&f->at, stacks + (size_t)i * STACK, STACK, run_one);
+}
+
+static void resume(int i)
+{
+	struct fiber *f = &fibers[i];
+
+	now = i;
+	f->wants = 0;
+	hd_sim_here.thread = f->thread;
+	sim_who.thread = (uint32_t)i;
+	sim_who.barriers = f->barriers;
+	sim_who.syncs = f->syncs;
+	sim_effort++;
+	sim_who.inside = 1;
+	change(&scheduler, &f->at);
+	sim_who.inside = 0;
+}
+
+/* One round over the fibers of a warp (-1: of all), from anywhere, in either direction.  -> how many ran */
+static int round_of(int warp)
+{
+	int ran = 0, first = warp < 0 ? 0 : warp * 32, n = warp < 0 || count - first < 32 ? count - first : 32;
+	int from = (int)(draw() % (uint64_t)n), back = (int)draw() & 1;
+
+	for (int k = 0; k < n; k++) {
+		int i = first + (from + (back ? n - k : k)) % n;
+
+		if (ready(&fibers[i])) {
+			resume(i);
+			ran++;
+		}
+	}
+	return ran;
+}
+
+/* In some blocks all warps go on together, in others one of them as far as it can. */
+static int advance(int together)
+{
+	int n = (count + 31) / 32, from = (int)(draw() % (uint64_t)n);
+
+	if (together)
+		return round_of(-1);
+	for (int k = 0; k < n; k++) {
+		int w = (from + k) % n, ran = 0, more;
+
+		while ((more = round_of(w)))
+			ran += more;
+		if (ran)
+			return ran;
+	}
+	return 0;
+}
+
+static void run_block(const struct hd_sim_work *w)
+{
+	int together = (int)draw() & 1;
+	size_t most;
+
+	live = count;
+	arrived = 0;
+	sim_watch_block(w->shared);
+	for (int i = 0; i * 32 < count; i++) {
+		memset(&warps[i], 0, sizeof(warps[i]));
+		warps[i].live = count - i * 32 < 32 ? count - i * 32 : 32;
+	}
+	for (int i = 0; i < count; i++)
+		start(i, w->threads);
+	while (live)
+		if (!advance(together)) {
+			fprintf(stderr,
+				"simulation: %s, block (%u,%u,%u): a barrier that %d of %d threads do not reach\n",
+				sim_who.kernel, hd_sim_here.block.x, hd_sim_here.block.y, hd_sim_here.block.z,
+				live - arrived, live);
+			abort();
+		}
+	if (sim_watch_static() > SIM_SHARED_UNASKED)
+		sim_fail("%zu bytes of variables in shared memory, %zu are possible", sim_watch_static(),
+			 SIM_SHARED_UNASKED);
+	most = sim_allowed(w->kernel) > SIM_SHARED_UNASKED ? SIM_SHARED : SIM_SHARED_UNASKED;
+	if (w->shared + sim_watch_static() > most)
+		sim_fail("%zu bytes of shared memory and %zu of variables in it: %zu are possible", w->shared,
+			 sim_watch_static(), most);
+}
+
+static void check_limits(const struct hd_sim_work *w)
+{
+	const dim3 &b = w->blocks, &t = w->threads;
+	size_t threads = (size_t)t.x * t.y * t.z;
+
+	if (!threads || threads > SIM_THREADS || t.x > 1024 || t.y > 1024 || t.z > 64)
+		sim_fail("a launch of (%u,%u,%u) threads a block: at most %d, of them 64 in z, and none must be 0", t.x,
+			 t.y, t.z, SIM_THREADS);
+	if (!b.x || !b.y || !b.z || b.x > 0x7fffffff || b.y > 65535 || b.z > 65535)
+		sim_fail("a launch of (%u,%u,%u) blocks: at most 2147483647, 65535 and 65535, and none must be 0", b.x,
+			 b.y, b.z);
+	if (w->shared > sim_allowed(w->kernel))
+		sim_fail("a launch with %zu bytes of shared memory, %zu were asked for", w->shared,
+			 sim_allowed(w->kernel));
+}
+
+/* The blocks' numbers in any order. */
+static uint32_t *shuffled(uint64_t n)
+{
+	uint32_t *at = (uint32_t *)malloc(n * sizeof(*at));
+
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t j = draw() % (i + 1);
+
+		at[i] = at[j];
+		at[j] = (uint32_t)i;
+	}
+	return at;
+}
+
+void hd_sim_launch(const struct hd_sim_work *w)
+{
+	uint64_t blocks = (uint64_t)w->blocks.x * w->blocks.y * w->blocks.z;
+	uint32_t *at;
+
+	check_limits(w);
+	at = shuffled(blocks);
+	work_now = w;
+	count = (int)(w->threads.x * w->threads.y * w->threads.z);
+	if (!stacks)
+		stacks = (char *)mmap(NULL, SIM_THREADS * STACK, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	hd_sim_here.threads = w->threads;
+	hd_sim_here.blocks = w->blocks;
+	hd_sim_open_memory();
+	for (uint64_t i = 0; i < blocks; i++) {
+		uint32_t b = at[i];
+
+		hd_sim_here.block = dim3(b % w->blocks.x, b / w->blocks.x % w->blocks.y, b / w->blocks.x / w->blocks.y);
+		run_block(w);
+		sim_who.run++;
+	}
+	hd_sim_close_memory();
+	free(at);
+}

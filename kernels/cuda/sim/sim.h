@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cuda/sim/sim.h - the few things of CUDA that the kernels use, on the host: so that their logic is compiled by any
+ * C++ compiler and tested on any machine, and whole models run on the cuda device where there is none.
+ *
+ * Blocks run one after the other in an order drawn from a seed, the threads of a block as fibers (sim.cc).  A fiber runs
+ * until it must wait for others: __syncthreads, __syncwarp, or an exchange between the lanes of a warp.  The order of the
+ * threads changes from round to round, and in every other block a warp runs ahead of the rest as far as it can.
+ *
+ * The compiler calls sim_watch.cc at every load and store (the calls that its thread sanitizer would get), which knows what
+ * lies where: bounds, two threads that no barrier orders, two launches that no event orders, a copy that has not arrived.
+ * The runtime (sim_runtime.cc) has streams, events and captures by CUDA's rules, and does the work at once.
+ *
+ * What is wrong ends the process with one message: kernel, block, thread, address.  What differs from a GPU: no timing, no
+ * reordering of a thread's own accesses, fp32 as the host rounds it (no fused multiply-add is assumed).
+ */
+#ifndef HD_KERNELS_CUDA_SIM_SIM_H
+#define HD_KERNELS_CUDA_SIM_SIM_H
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <new>
+#include <tuple>
+
+#define __global__ static
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __constant__ static
+#define __grid_constant__
+/* Work of the simulation itself, which says what it touches where that matters. */
+#define HD_SIM_UNSEEN __attribute__((no_sanitize("thread", "alignment")))
+
+struct dim3 {
+	unsigned x, y, z;
+	dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
+	{
+	}
+};
+struct alignas(16) uint4 {
+	unsigned x, y, z, w;
+};
+
+struct hd_sim_here {
+	dim3 thread, block, threads, blocks;
+}; /* of the fiber that runs */
+extern struct hd_sim_here hd_sim_here;
+#define threadIdx hd_sim_here.thread
+#define blockIdx hd_sim_here.block
+#define blockDim hd_sim_here.threads
+#define gridDim hd_sim_here.blocks
+
+typedef int cudaError_t;
+typedef struct hd_sim_stream *cudaStream_t;
+typedef struct hd_sim_event *cudaEvent_t;
+typedef struct hd_sim_graph *cudaGraph_t, *cudaGraphExec_t;
+
+/* -- for the code of kernels ---------------------------------------------------------------------------------------------- */
+void *hd_sim_shared(void); /* the block's dynamic shared memory */
+void *hd_sim_static(const void *name, size_t bytes,
+		    size_t align); /* a variable in shared memory, by the address of its name */
+/* An access that no load or store of the kernel's own shows. */
+enum { HD_SIM_READ, HD_SIM_WRITE, HD_SIM_ATOMIC };
+void hd_sim_touch(const void *p, size_t bytes, int how);
+void hd_sim_aligned(const void *p, size_t bytes, const char *what);
+/* 4, 8 or 16 bytes to shared memory that are there once this thread has waited for their group (zeros where from is NULL). */
+void hd_sim_copy(void *to, const void *from, int bytes);
+void hd_sim_copies_commit(void);
+void hd_sim_copies_wait(int left);
+/* All lanes of this warp meet; the last calls work(all) with what each has passed (NULL: no such lane). */
+void hd_sim_warp(void *mine, void (*work)(void **all));
+void hd_sim_warp_ordered(void); /* __syncwarp: what its lanes wrote is seen by the others */
+void __syncthreads(void);
+static inline void __syncwarp(unsigned mask = ~0u)
+{
+	(void)mask;
+	hd_sim_warp(NULL, NULL);
+	hd_sim_warp_ordered();
+}
+
+template <class T> struct hd_sim_shuffle {
+	T in, out;
+	int from;
+};
+
+template <class T> HD_SIM_UNSEEN static void hd_sim_shuffle_work(void **all)
+{
+	for (int i = 0; i < 32; i++) {
+		hd_sim_shuffle<T> *mine = (hd_sim_shuffle<T> *)all[i];
+
+		if (mine)
+			mine->out = all[mine->from] ? ((hd_sim_shuffle<T> *)all[mine->from])->in : mine->in;
+	}
+}
+
+template <class T> HD_SIM_UNSEEN static T hd_sim_shuffle_from(T x, int from)
+{
+	hd_sim_shuffle<T> s = { x, x, from & 31 };
+
+	hd_sim_warp(&s, hd_sim_shuffle_work<T>);
+	return s.out;
+}
+
+HD_SIM_UNSEEN static inline int hd_sim_lane(void)
+{
+	return (int)(threadIdx.x & 31);
+}
+template <class T> static T __shfl_xor_sync(unsigned, T x, int mask)
+{
+	return hd_sim_shuffle_from(x, hd_sim_lane() ^ mask);
+}
+template <class T> static T __shfl_sync(unsigned, T x, int lane)
+{
+	return hd_sim_shuffle_from(x, lane);
+}
+template <class T> static T __shfl_down_sync(unsigned, T x, int by)
+{
+	return hd_sim_shuffle_from(x, hd_sim_lane() + by < 32 ? hd_sim_lane() + by : hd_sim_lane());
+}
+
+/* Of fibers one runs at a time. */
+HD_SIM_UNSEEN static inline int atomicAdd(int *p, int x)
+{
+	int was = *p;
+
+	hd_sim_touch(p, sizeof(*p), HD_SIM_ATOMIC);
+	*p += x;
+	return was;
+}
+
+/* -- launches ------------------------------------------------------------------------------------------------------------- */
+struct hd_sim_work { /* something on a stream, kept by a capture: fn(arg), arg malloc'ed */
+	const char *name;
+	const void *kernel; /* NULL: no kernel, fn says itself what it touches */
+	dim3 blocks, threads;
+	size_t shared;
+	void (*fn)(void *arg);
+	void *arg;
+};
+void hd_sim_enqueue(cudaStream_t s, const struct hd_sim_work *w);
+void hd_sim_launch(const struct hd_sim_work *w); /* the fibers: sim.cc */
+cudaError_t hd_sim_allow_shared(const void *kernel, size_t bytes);
+
+template <class... P> struct hd_sim_call {
+	void (*kernel)(P...);
+	std::tuple<P...> args;
+};
+template <class... P> HD_SIM_UNSEEN static void hd_sim_calls(void *arg)
+{
+	hd_sim_call<P...> c = *(hd_sim_call<P...> *)arg; /* each thread has parameters of its own */
+
+	std::apply(c.kernel, c.args);
+}
+/* Arguments are evaluated at the launch, as a graph keeps them. */
+template <class... P, class... A>
+static void hd_sim_run(const char *name, dim3 blocks, dim3 threads, size_t shared, cudaStream_t s, void (*kernel)(P...),
+		       A... args)
+{
+	static_assert((((sizeof(P) + 7) / 8 * 8) + ... + 0) <= 4096, "the parameters of a kernel have 4 KB");
+	hd_sim_call<P...> *c = (hd_sim_call<P...> *)malloc(sizeof(*c));
+	hd_sim_work w = { name, (const void *)kernel, blocks, threads, shared, hd_sim_calls<P...>, c };
+
+	new (c) hd_sim_call<P...>{ kernel, std::tuple<P...>(args...) };
+	hd_sim_enqueue(s, &w);
+}
+#define HD_LAUNCH(kernel, blocks, threads, shared, r, ...) \
+	do { \
+		hd_sim_run(#kernel, blocks, threads, shared, (cudaStream_t)(r)->queue, kernel, __VA_ARGS__); \
+		hd_cuda_launched(#kernel); \
+	} while (0)
+#define HD_DYNAMIC_SHARED(type, name) type *name = (type *)hd_sim_shared()
+#define HD_SHARED(type, name, ...) \
+	typedef type name##_in_shared __VA_ARGS__; \
+	static const char name##_name = 0; \
+	name##_in_shared &name = \
+		*(name##_in_shared *)hd_sim_static(&name##_name, sizeof(name##_in_shared), alignof(name##_in_shared))
+
+/* -- the runtime: by CUDA's rules, and everything is done when a call returns ----------------------------------------------- */
+enum {
+	cudaSuccess = 0,
+	cudaErrorInvalidValue = 1,
+	cudaErrorMemoryAllocation = 2,
+	cudaErrorInvalidResourceHandle = 400,
+	cudaErrorNotReady = 600,
+	cudaErrorStreamCaptureUnsupported = 900,
+	cudaErrorStreamCaptureInvalidated = 901,
+	cudaErrorStreamCaptureIsolation = 905,
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+enum { cudaStreamCaptureModeThreadLocal = 1 };
+const char *cudaGetErrorString(cudaError_t e);
+cudaError_t cudaGetLastError(void);
+cudaError_t cudaPeekAtLastError(void);
+cudaError_t cudaMalloc(void **p, size_t bytes);
+cudaError_t cudaFree(void *p);
+/* Device memory can be reached from here on (kernels, copies), and no longer: a host that touches it ends with SIGSEGV. */
+void hd_sim_open_memory(void);
+void hd_sim_close_memory(void);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind, cudaStream_t);
+cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t s);
+cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaStreamQuery(cudaStream_t s);
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, int mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s);
+cudaError_t cudaGraphDestroy(cudaGraph_t g);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x);
+cudaError_t cudaEventCreate(cudaEvent_t *e);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t e);
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
+cudaError_t cudaEventSynchronize(cudaEvent_t e);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cuda/sim/sim_inside.h - what the files of the simulation share.
+ */
+#ifndef HD_KERNELS_CUDA_SIM_SIM_INSIDE_H
+#define HD_KERNELS_CUDA_SIM_SIM_INSIDE_H
+#include "kernels/cuda/sim/sim.h"
+
+/* Limits of compute capability 9.0 (CUDA C++ Programming Guide, table of technical specifications). */
+#define SIM_THREADS 1024               /* of a block */
+#define SIM_SHARED ((size_t)227 << 10) /* of a block, all together, if asked for */
+#define SIM_SHARED_UNASKED ((size_t)48 << 10)
+
+/* One reserved range of addresses: shared memory first, then the device's. */
+#define SIM_WINDOW ((size_t)1 << 35)
+#define SIM_SHARED_ROOM ((size_t)1 << 20)
+#define SIM_STATIC_AT ((size_t)512 << 10) /* variables in shared memory; below it what a launch asks for */
+extern char *sim_window;
+static inline size_t sim_offset(const void *p)
+{
+	return (size_t)((const char *)p - sim_window);
+} /* huge: outside */
+
+struct sim_who { /* who runs, for messages and for the watch */
+	const char *kernel;
+	int inside;               /* in a kernel */
+	uint32_t run;             /* number of this block's run, or of a copy: never 0, grows */
+	uint32_t first;           /* of the launch's first block */
+	uint32_t barriers, syncs; /* those that this thread has passed: of the block, of its warp */
+	uint32_t thread;          /* its number in the block */
+};
+extern struct sim_who sim_who;
+void sim_begin_work(cudaStream_t s); /* a launch or a copy: gets its place in the order of streams */
+/* A launch or copy of the number `run` comes before what is done now, by streams and events. */
+int sim_before(uint32_t run);
+const char *sim_stream_of(uint32_t run);
+__attribute__((noreturn, format(printf, 1, 2))) void sim_fail(const char *fmt, ...);
+
+size_t sim_room(const void *p, char **begin); /* of the piece of device memory at p: bytes, 0: none */
+void sim_reserve(void);
+void sim_forget_words(const void *p, size_t bytes); /* memory that was given back */
+void sim_watch_block(size_t shared);                /* a block starts: its shared memory is poison */
+void sim_copies_end(void);
+size_t sim_watch_static(void);          /* bytes that variables in shared memory took */
+size_t sim_allowed(const void *kernel); /* of dynamic shared memory */
+extern uint64_t sim_effort;             /* fibers resumed so far */
+
+#endif
