@@ -132,6 +132,15 @@ static void test_table(void)
 	refuses("variant", "-DV_TYPE=HD_OPT_CHOICE", "option depth: a choice without range");
 }
 
+static void test_approximate(void)
+{
+	refuses("variant", "-DV_APPROXIMATE='\"every\"'", "approximate is \"every\", it must be \"key=value ...\"");
+	refuses("variant", "-DV_APPROXIMATE='\"\"'", "approximate is \"\", it must be \"key=value ...\"");
+	refuses("variant", "-DV_APPROXIMATE='\"depth=1 every=1\"'",
+		"approximate is \"depth=1 every=1\", and the plugin has no option every");
+	refuses("variant", "-DV_APPROXIMATE='\"depth=\"'", "approximate is \"depth=\", it must be \"key=value ...\"");
+}
+
 /* A file that only links a plugin must not pass for one. */
 static void test_other_object(void)
 {
@@ -177,9 +186,15 @@ static void test_accepted(void)
 	char *path;
 
 	accepts("heddle_good", "-DV_NAME='\"good\"'", 8);
+	accepts("heddle_lossy", "-DV_NAME='\"lossy\"' -DV_APPROXIMATE='\"depth=1\"'", 8);
+	path = hd_format("%s/heddle_lossy.so", tmp);
+	ok(!hd_registry_find(path, NULL, &a, &err) && a->approximate && !strcmp(a->approximate, "depth=1"),
+	   "how an approximate plugin is exact");
+	free(path);
 	accepts("short", "-DV_NAME='\"short\"' -DV_SIZE='offsetof(struct hd_strategy_ops,rewrite)'", 0);
 	accepts("liblong", "-DV_NAME='\"long\"' -DV_SIZE='sizeof(struct later)'", 8);
 	path = hd_format("%s/heddle_good.so", tmp);
+	ok(!hd_registry_find(path, NULL, &a, &err) && !a->approximate, "a plugin is exact unless it says more");
 	ok(!hd_registry_find(path, NULL, &a, &err) && !hd_registry_find("heddle_good.so", tmp, &b, &err) && a == b,
 	   "two instances share one plugin, by path and relative to the INI");
 	ok(!chdir(tmp) && !hd_registry_find("./heddle_good.so", "/usr", &b, &err) && a == b,
@@ -271,6 +286,7 @@ int main(int argc, char **argv)
 	test_identity();
 	test_minor();
 	test_table();
+	test_approximate();
 	test_other_object();
 	test_accepted();
 	test_names();

@@ -106,6 +106,8 @@ static void print_one(FILE *out, const struct hd_plugin_entry *e)
 	static const char *const head[] = { "key", "type", "default", "range", "meaning" };
 
 	fprintf(out, "%s %s, ABI %u.%u, %s\n", e->name, e->version, e->abi_major, e->abi_minor, e->path);
+	if (e->approximate)
+		fprintf(out, "approximate: not what one rank computes, but with %s\n", e->approximate);
 	memcpy(rows[0], head, sizeof(head));
 	for (uint32_t i = 0; i < n; i++) {
 		const struct hd_option *k = option(e->ops, i);
@@ -126,8 +128,9 @@ static void print_one(FILE *out, const struct hd_plugin_entry *e)
 static json_t *json_of(const struct hd_plugin_entry *e)
 {
 	char *abi = abi_of(e);
-	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:s?}", "name", e->name, "path", e->path, "version",
-			      e->version, "abi", abi, "accepted", !e->why, "hidden", e->hidden, "why", e->why);
+	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:s?, s:s?}", "name", e->name, "path", e->path, "version",
+			      e->version, "abi", abi, "accepted", !e->why, "hidden", e->hidden, "why", e->why,
+			      "approximate", e->approximate);
 
 	free(abi);
 	return j;

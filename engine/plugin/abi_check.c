@@ -224,7 +224,8 @@ AT(hd_plugin, version, 40);
 AT(hd_plugin, build, 56);
 AT(hd_plugin, size, 120);
 AT(hd_plugin, strategy, 128);
-ENDS(hd_plugin, strategy, 136);
+AT(hd_plugin, approximate, 136);
+ENDS(hd_plugin, approximate, 144);
 
 #endif
 

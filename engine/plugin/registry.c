@@ -137,6 +137,33 @@ static int check_options(const struct hd_strategy_ops *o, struct hd_err *err)
 	return 0;
 }
 
+static int has_option(const struct hd_strategy_ops *o, const char *key, size_t n)
+{
+	for (uint32_t i = 0; i < o->noptions; i++) {
+		const struct hd_option *k = (const void *)((const char *)o->options + (size_t)i * o->option_size);
+
+		if (strlen(k->key) == n && !strncmp(k->key, key, n))
+			return 1;
+	}
+	return 0;
+}
+
+/* "key=value key=value" of the plugin's own options, at least one. */
+static int check_approximate(const char *text, const struct hd_strategy_ops *o, struct hd_err *err)
+{
+	for (const char *at = text + strspn(text, " "); *at || at == text; at += strspn(at, " ")) {
+		size_t n = strcspn(at, "= "), word = strcspn(at, " ");
+
+		if (!n || at[n] != '=' || n + 1 == word)
+			return hd_err_set(err, HD_EABI, "approximate is \"%s\", it must be \"key=value ...\"", text);
+		if (!has_option(o, at, n))
+			return hd_err_set(err, HD_EABI, "approximate is \"%s\", and the plugin has no option %.*s",
+					  text, (int)n, at);
+		at += word;
+	}
+	return 0;
+}
+
 static int stub(struct hd_strategy *self, struct hd_plan *p)
 {
 	(void)self;
@@ -196,7 +223,9 @@ static int accept(struct hd_module *m, struct known *k, struct hd_err *err)
 	if (!p)
 		return hd_err_set(err, HD_EABI, "%s returns NULL", ENTRY);
 	HD_TRY(check_identity(p, &k->e, err));
-	return normalise(k, p->strategy, err);
+	HD_TRY(normalise(k, p->strategy, err));
+	k->e.approximate = HD_HAS(p, approximate) ? p->approximate : NULL;
+	return k->e.approximate ? check_approximate(k->e.approximate, &k->table, err) : 0;
 }
 
 static void load(struct known *k)

@@ -20,8 +20,9 @@ struct hd_plugin_entry {
 	 * that return HD_OK, so no call site tests a slot but open and mesh, which are NULL then (engine/plan/basic.c);
 	 * options are option_size apart. */
 	const struct hd_strategy_ops *ops;
-	int orders; /* slot schedule is the plugin's own, not a stub */
-	int hidden; /* set by scan: an earlier one of the search has the same name */
+	const char *approximate; /* of the plugin: how it is exact; NULL: it always is (struct hd_plugin) */
+	int orders;              /* slot schedule is the plugin's own, not a stub */
+	int hidden;              /* set by scan: an earlier one of the search has the same name */
 };
 
 /* A value with '/' or ending in .so is a path: relative to the directory relative_to_dir (NULL:

@@ -69,6 +69,9 @@ struct hd_plugin { /* the fields up to `size` are frozen; tables are appended as
 	char build[64]; /* what else must agree, "key=value ..."; empty for a plugin that links nothing */
 	size_t size;    /* of this struct */
 	const struct hd_strategy_ops *strategy;
+	/* NULL: trains as one rank does, up to rounding.  Else the plugin is another algorithm on purpose, and the text says with
+	 * which of its options it is exact, as "key=value key=value" ("every=1").  Since 0.3. */
+	const char *approximate;
 };
 
 /* The one exported symbol: pure; its name carries the major. */
@@ -78,7 +81,9 @@ __attribute__((visibility("default")))
 const struct hd_plugin *
 heddle_plugin_v0(void);
 
-#define HD_PLUGIN(name_, version_, ops_) \
+#define HD_PLUGIN(name_, version_, ops_) HD_PLUGIN_TABLES(name_, version_, .strategy = (ops_))
+/* With other tables: HD_PLUGIN_TABLES("lazy", "1.0", .strategy = &ops, .approximate = "every=1") */
+#define HD_PLUGIN_TABLES(name_, version_, ...) \
 	const struct hd_plugin *heddle_plugin_v0(void) \
 	{ \
 		static const struct hd_plugin plugin_ = { .magic = HD_MAGIC, \
@@ -87,7 +92,7 @@ heddle_plugin_v0(void);
 							  .name = name_, \
 							  .version = version_, \
 							  .size = sizeof(plugin_), \
-							  .strategy = ops_ }; \
+							  __VA_ARGS__ }; \
 		return &plugin_; \
 	}
 

@@ -46,6 +46,9 @@
 #ifndef V_OPTIONS
 #define V_OPTIONS options
 #endif
+#ifndef V_APPROXIMATE
+#define V_APPROXIMATE NULL
+#endif
 #ifndef V_OPTION_SIZE
 #define V_OPTION_SIZE sizeof(struct hd_option)
 #endif
@@ -127,6 +130,7 @@ const struct hd_plugin *V_ENTRY(void)
 		.build = V_BUILD,
 		.size = V_PLUGIN_SIZE,
 		.strategy = V_TABLE,
+		.approximate = V_APPROXIMATE,
 	};
 
 #if defined(V_NULL)
