@@ -25,5 +25,7 @@ int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t co
 const struct rule *hd_rule_for(const struct hd_plan *p, const struct node *n, const struct axis *a); /* or NULL */
 const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct node *n,
 					 const struct axis *a); /* or NULL */
+int hd_dim_has_rule(const struct hd_plan *p, const struct node *n, const struct axis *a,
+		    const struct hd_dim *d); /* some rule shards d in such nodes, be it the first or not */
 
 #endif

@@ -100,6 +100,17 @@ const struct rule *hd_rule_for(const struct hd_plan *p, const struct node *n, co
 	return NULL;
 }
 
+int hd_dim_has_rule(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_dim *d)
+{
+	for (size_t i = 0; i < p->nrules; i++) {
+		const struct rule *r = &p->rules[i];
+
+		if (r->axis == a && r->dim == d && (!r->kind || !strcmp(r->kind, n->v.kind)))
+			return !(r->flags & HD_RULE_KEEP_REPLICATED);
+	}
+	return 0;
+}
+
 const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a)
 {
 	const struct rule *r = hd_rule_for(p, n, a);

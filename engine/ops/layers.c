@@ -140,19 +140,41 @@ static int cuts(const struct hd_place *w, const struct hd_dim *d)
 	return w->kind == HD_PLACE_SHARD && w->dim == d;
 }
 
+/* Whether the axis cuts the key heads with their query heads: all axes together divide them, and none of the others cuts query
+ * heads alone, or a rank would have query heads whose keys are on another. */
+static int cuts_keys(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_dim *q,
+		     const struct hd_dim *kv)
+{
+	int64_t all = 1;
+
+	for (int i = 0; i < p->naxes; i++) {
+		int of_keys = hd_dim_has_rule(p, n, p->axes[i], kv);
+
+		if (of_keys != hd_dim_has_rule(p, n, p->axes[i], q))
+			return 0;
+		all *= of_keys ? p->axes[i]->v.n : 1;
+	}
+	return hd_dim_has_rule(p, n, a, kv) && D(kv)->padded % all == 0;
+}
+
 /* Heads that an axis cuts only here (elsewhere it cuts something else) are cut inside the pieces that they come in, so
- * that nothing that is cut already moves.  What has no query heads is whole on this axis, its gradient a partial sum. */
-static void cut_inside(const struct hd_node *n, const struct hd_dim *q, const struct axis *a, struct hd_place *need,
-		       struct hd_place *out)
+ * that nothing that is cut already moves.  Where the key heads cannot be cut alike, each member has all of them, and its
+ * gradient of k and v is a partial sum. */
+static void cut_inside(struct hd_plan *p, const struct hd_node *n, const struct hd_dim *q, const struct hd_dim *kv,
+		       const struct axis *a, struct hd_place *need, struct hd_place *out)
 {
 	const struct hd_place inside = { .kind = HD_PLACE_SHARD, .dim = q, .level = 1 };
+	const struct hd_place keys = { .kind = HD_PLACE_SHARD, .dim = kv, .level = 1 };
+	int both = q != kv && cuts_keys(p, N(n), a, q, kv);
 
 	for (uint32_t i = 0; i < n->nin; i++)
 		if (hd_has_dim(T(n->ins[i]), q))
 			need[i] = inside;
+		else if (both)
+			need[i] = keys;
 	for (uint32_t k = 0; k < n->nout; k++) {
-		out[k] = inside;
-		if (!hd_has_dim(T(n->outs[k]), q)) {
+		out[k] = both && !hd_has_dim(T(n->outs[k]), q) ? keys : inside;
+		if (!both && !hd_has_dim(T(n->outs[k]), q)) {
 			out[k] = (struct hd_place){ .kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM };
 			T(n->outs[k])->reduced_dim[a->id] = q;
 		}
@@ -168,7 +190,7 @@ static int attention_place(HD_PLACE_ARGS)
 
 	(void)self;
 	if (!cuts(&have[0], q) && hd_sharded_by_rules(p, N(n), A(axis)) == q) {
-		cut_inside(n, q, A(axis), need, out);
+		cut_inside(p, n, q, kv, A(axis), need, out);
 		return HD_OK;
 	}
 	if (q == kv || !cuts(&have[0], q) || !cuts(&have[1], kv) || !cuts(&have[2], kv))

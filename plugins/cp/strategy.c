@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Context parallelism: every layer has a share of each sequence, so that what a rank holds of one does not grow with its
+ * length.  Only attention reads other tokens; the forms differ in how it gets them.
+ *
+ *   ulysses.c   attention has the whole sequence, and a share of the heads
+ */
+#include "cp.h"
+#include <string.h>
+
+static const struct hd_option options[] = {
+	{ "form", HD_OPT_CHOICE, 0, "ulysses", "ulysses",
+	  "ulysses: attention has a share of the heads, by all-to-alls" },
+};
+
+static int cp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
+{
+	static const struct cp_form *const forms[] = { &cp_ulysses };
+	struct hd_strategy *s = h->alloc(p, sizeof(*s));
+
+	if (!s)
+		return HD_ENOMEM;
+	s->h = h;
+	s->g = h->graph;
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		if (!strcmp(h->opt_str(p, "form"), forms[i]->name))
+			s->form = forms[i];
+	*self = s;
+	return HD_OK;
+}
+
+static int cp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
+{
+	s->axis = s->h->axis(p, NULL, size ? size : left, 0);
+	return s->h->status(p);
+}
+
+static int cp_rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	return s->form->rules(s, p);
+}
+
+static const struct hd_strategy_ops ops = {
+	.size = sizeof(ops),
+	.options = options,
+	.noptions = sizeof(options) / sizeof(options[0]),
+	.option_size = sizeof(options[0]),
+	.open = cp_open,
+	.mesh = cp_mesh,
+	.rules = cp_rules,
+};
+HD_PLUGIN("cp", "0.1", &ops)

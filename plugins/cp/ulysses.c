@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * DeepSpeed-Ulysses (2309.14509): in attention a member has its share of the heads and the whole sequence, elsewhere all
+ * heads and its share of the sequence.  Rules and nothing else: the all-to-alls in front of attention and behind it, the
+ * positions of the tokens and the sums of the gradients follow from them.  Every member has the same share of a causal
+ * attention, since it has all of the sequence.
+ *
+ * Key heads that the members do not divide (grouped-query attention with few of them) are on all members in attention.
+ */
+#include "cp.h"
+
+static int rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	s->h->rule(p, "heads", s->axis, "attention", 0);
+	s->h->rule(p, "kv_heads", s->axis, "attention", HD_RULE_IF_DIVIDES);
+	s->h->rule(p, "seq", s->axis, NULL, 0);
+	return s->h->status(p);
+}
+
+const struct cp_form cp_ulysses = { .name = "ulysses", .rules = rules };
