@@ -12,7 +12,7 @@ ok "there is a list of ops" [ "$(echo "$ops" | tr '|' '\n' | grep -c .)" -gt 50 
 code=$(bin/sources --files | grep '^engine/.*\.[ch]$' | grep -v -e '^engine/ops/' -e '^engine/config/')
 finds() { echo "$code" | xargs grep -Hn -E "$@" | sed 's/[[:space:]][[:space:]]*/ /g'; }
 
-is "nothing is compared with the name of an op" "$(finds -e 'cmp\([^;]*op->name' -e 'cmp\([^;]*v\.kind, "' \
+is "nothing is compared with the name of an op" "$(finds -e '(cmp|strstr)\([^;]*op->name' -e 'cmp\([^;]*v\.kind, "' \
 	-e "cmp\\([^;]*\"($ops)\"")" ""
 is "no list has names of ops" "$(finds -e "char[^;=]*\\[[^]]*\\] *= *\\{.*\"($ops)\" *[,}]" -e "^[[:space:]]*\"($ops)\" *(,|\$)")" ""
 done_testing

@@ -161,8 +161,7 @@ static void begin(void)
 	p->stages = p->axes[naxes - 1];
 	for (int64_t i = 1; i < p->stages->v.n; i++)
 		p->blocks[hd_block_begin(p, "stage")].coord = i;
-	p->phase = HD_UNIT_S;
-	p->block = -1;
+	p->cursor = hd_cursor_end(HD_UNIT_S, -1);
 	npairs = 0;
 }
 

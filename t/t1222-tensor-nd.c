@@ -45,14 +45,12 @@ static void slot(struct hd_plan *p, const char *name, int (*call)(struct hd_stra
 {
 	p->slot = name;
 	p->cur = 0;
-	p->anchor = NULL;
+	p->cursor = hd_cursor_end(HD_UNIT_F, -1);
 	if (call)
 		hd_slot_returned(p, call(p->inst[0].self, p));
 	p->cur = -1;
 	p->slot = NULL;
-	p->anchor = NULL;
-	p->reason = NULL;
-	p->block = -1;
+	p->cursor = hd_cursor_end(HD_UNIT_F, -1);
 }
 
 static const struct hd_strategy_ops *load(struct hd_plan *p, const struct form *f)

@@ -201,7 +201,7 @@ static void unlink_node(struct hd_plan *p, struct node *n)
 
 void hd_node_insert(struct hd_plan *p, struct node *n)
 {
-	link_before(p, n, p->anchor);
+	link_before(p, n, p->cursor.before);
 }
 
 void hd_node_move(struct hd_plan *p, struct node *n, struct node *before)
@@ -219,19 +219,19 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 
 	n->plan = p;
 	n->id = p->nnodes++;
-	n->block = p->block;
+	n->block = p->cursor.block;
 	n->is = is;
 	n->inst = is->flags & OP_PLUGIN ? p->cur : -1;
 	n->made_by = p->cur;
 	n->attr = hd_plan_text(p, "%s", attr ? attr : "");
-	n->reason = p->reason;
-	n->queue = p->queue;
+	n->reason = p->cursor.reason;
+	n->queue = p->cursor.queue;
 	n->v = (struct hd_node){ .size = sizeof(n->v),
 				 .op = op,
 				 .kind = op->kind ? op->kind : op->name,
 				 .attr = n->attr,
 				 .block = n->block >= 0 ? p->blocks[n->block].name : "",
-				 .phase = p->phase };
+				 .phase = p->cursor.phase };
 	hd_set_inputs(p, n, ins, nin);
 	return n;
 }
@@ -301,7 +301,7 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 					if (n->ins[j]->dims[d] == outs[k].dims[i])
 						t->local[i] = n->ins[j]->local[d];
 		}
-		t->step = p->phase & (HD_UNIT_U | HD_UNIT_G | HD_UNIT_S) ? 1 : 0;
+		t->step = p->cursor.phase & (HD_UNIT_U | HD_UNIT_G | HD_UNIT_S) ? 1 : 0;
 		if (hd_attr_num(n->attr, "rows", 0) != 0 && hd_has_dim(t, hd_dim_get(p, "slot", 0))) {
 			t->ragged_counts = n->ins[n->v.nin - 1];
 			t->max_rows = p->model.experts_per_token;
@@ -357,7 +357,7 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 		return hd_node_new(p, op, is, with, nin + 1,
 				   hd_plan_text(p, "%s%srows=1", attr && *attr ? attr : "", attr && *attr ? " " : ""));
 	}
-	if (p->cur >= 0 && p->slot && !strcmp(p->slot, "lower") && !p->anchor) {
+	if (p->cur >= 0 && p->slot && !strcmp(p->slot, "lower") && !p->cursor.before) {
 		hd_plan_fail(p, HD_EBUG, "%s: cursor must say first where new nodes belong", op->name);
 		return NULL;
 	}
@@ -501,8 +501,8 @@ int hd_block_begin(struct hd_plan *p, const char *name)
 	b = &p->blocks[p->nblocks];
 	b->name = hd_plan_text(p, "%s", name);
 	b->v = (struct hd_block){ .size = sizeof(b->v), .name = b->name };
-	p->block = (int)p->nblocks++;
-	return p->block;
+	p->cursor = hd_cursor_end(p->cursor.phase, (int)p->nblocks++);
+	return p->cursor.block;
 }
 /* -- types of gradients --------------------------------------------------------------------------------------------------- */
 /* The type that a gradient of x has, and what an op with attribute fp32 is told of it. */

@@ -11,6 +11,26 @@ char *hd_plan_text(struct hd_plan *p, const char *fmt, ...) HD_PRINTF(2, 3);
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...) HD_PRINTF(3, 4);
 void hd_plan_free(struct hd_plan *p); /* all that was allocated, and the plan */
 
+/* -- where new nodes go; none of these has a queue, or a reason but the one that is given --------------------------------- */
+/* Behind all others; block -1: of none. */
+static inline struct hd_cursor hd_cursor_end(uint32_t phase, int block)
+{
+	return (struct hd_cursor){ .phase = phase, .block = block };
+}
+/* In n's unit and block. */
+static inline struct hd_cursor hd_cursor_before(struct node *n)
+{
+	return (struct hd_cursor){ .before = n, .phase = n->v.phase, .block = n->block };
+}
+static inline struct hd_cursor hd_cursor_behind(const struct node *n)
+{
+	return (struct hd_cursor){ .before = n->next, .phase = n->v.phase, .block = n->block };
+}
+static inline struct hd_cursor hd_cursor_why(struct hd_cursor c, char *reason)
+{
+	return (struct hd_cursor){ .before = c.before, .phase = c.phase, .block = c.block, .reason = reason };
+}
+
 /* -- graph.c ---------------------------------------------------------------------------------------------------------- */
 const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n); /* made if absent and n > 0 */
 uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim **dims);

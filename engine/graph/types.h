@@ -112,6 +112,16 @@ struct node {
 		*recompute_of; /* backward's copy of this node of forward (recompute.c), placed as that one is */
 };
 
+/* Where new nodes go, and what they are for.  A value: who moves a plan's cursor sets the whole of it (graph.h), keeps what it
+ * was, and puts that back. */
+struct hd_cursor {
+	struct node *before; /* they stand before it; NULL: at the end */
+	uint32_t phase;
+	int block;           /* index in plan->blocks, or -1 */
+	struct group *queue; /* NULL: compute */
+	char *reason;        /* what `explain` says of them, or NULL */
+};
+
 struct rule {
 	const struct hd_dim *dim;
 	struct axis *axis;
@@ -173,12 +183,9 @@ struct hd_plan {
 
 	struct tensor **tensors;
 	size_t ntensors, cap_tensors;
-	struct node *first, *last, *anchor; /* anchor: new nodes stand before it; NULL: at the end */
+	struct node *first, *last;
 	int nnodes;
-	int block; /* of new nodes */
-	uint32_t phase;
-	struct group *queue;
-	char *reason;
+	struct hd_cursor cursor; /* of new nodes */
 
 	struct hd_unit **units;
 	int *nunits;

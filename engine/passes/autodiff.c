@@ -33,7 +33,7 @@ static struct tensor *total(struct hd_plan *p, const struct list *l)
 		return NULL;
 	if (l->n == 1)
 		return l->x[0];
-	p->block = N(l->x[l->n - 1]->v.node)->block;
+	p->cursor = hd_cursor_end(HD_UNIT_B, N(l->x[l->n - 1]->v.node)->block);
 	return hd_op1(p, "add", l->x, l->n, "%s", "");
 }
 
@@ -76,8 +76,7 @@ static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uin
 	if (!n->v.op->vjp)
 		return hd_plan_fail(p, HD_ENOTSUP, "%s is not differentiable, and a gradient goes through it",
 				    n->v.op->name);
-	p->phase = phase;
-	p->block = n->block;
+	p->cursor = hd_cursor_end(phase, n->block);
 	p->cur = n->inst;
 	rc = n->v.op->vjp(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, &n->v, (struct hd_tensor *const *)dout, want,
 			  din);
@@ -95,8 +94,7 @@ static int backward_of(struct hd_plan *p, struct node *n, const int *wants, stru
 	uint64_t acts = 0, params = 0;
 	int any = 0;
 
-	p->phase = HD_UNIT_B;
-	p->block = n->block;
+	p->cursor = hd_cursor_end(HD_UNIT_B, n->block);
 	for (uint32_t k = 0; k < n->v.nout; k++) {
 		dout[k] = total(p, &grads[n->outs[k]->id]);
 		any |= dout[k] != NULL;
@@ -208,8 +206,7 @@ static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
 	struct node *clip;
 	struct tensor *s;
 
-	p->phase = HD_UNIT_S;
-	p->block = -1;
+	p->cursor = hd_cursor_end(HD_UNIT_S, -1);
 	for (size_t i = 0; i < nleaves; i++)
 		if (p->tensors[i]->v.what == HD_TENSOR_PARAM && grads[i].n) {
 			struct tensor *acc = accumulator(p, p->tensors[i], &grads[i]);
@@ -221,7 +218,7 @@ static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
 	p->loss = hd_op1(p, "accumulate", &p->loss, 1, "%s", "");
 	for (size_t i = 0; i < p->nmoe_stats; i++)
 		p->moe_stats[i] = hd_op1(p, "accumulate", &p->moe_stats[i], 1, "%s", "");
-	p->phase = HD_UNIT_U;
+	p->cursor = hd_cursor_end(HD_UNIT_U, -1);
 	s = hd_op1(p, "norm2", g.x, g.n, "%s", "");
 	clip = s ? hd_node_make(p, "clip", &s, 1, "clip=%.17g", p->config.clip) : NULL;
 	if (!clip)
@@ -243,8 +240,7 @@ int hd_pass_autodiff(struct hd_plan *p)
 	struct list *grads = hd_alloc(nforward * sizeof(*grads));
 	struct node *n, *last = p->last;
 
-	p->phase = HD_UNIT_B;
-	p->block = N(p->nll->v.node)->block;
+	p->cursor = hd_cursor_end(HD_UNIT_B, N(p->nll->v.node)->block);
 	push(&grads[p->nll->id], hd_op1(p, "fill", &p->nll, 1, "value=1 loss_scale=1"));
 	for (n = last; n && !rc; n = n->prev)
 		rc = backward_of(p, n, wants, grads);
@@ -254,6 +250,5 @@ int hd_pass_autodiff(struct hd_plan *p)
 		free(grads[i].x);
 	free(grads);
 	free(wants);
-	p->block = -1;
 	return rc;
 }

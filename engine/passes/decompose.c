@@ -72,13 +72,9 @@ int hd_pass_decompose(struct hd_plan *p)
 
 		if ((!norm && n->is->role != ROLE_NORM_D) || !is_asked_for(p, n))
 			continue;
-		p->anchor = n;
-		p->phase = n->v.phase;
-		p->block = n->block;
+		p->cursor = hd_cursor_before(n);
 		(norm ? norm_in_phases : gradient_in_phases)(p, n);
 	}
-	p->anchor = NULL;
-	p->block = -1;
 	if (!p->err->code)
 		hd_drop_dead(p);
 	return p->err->code;

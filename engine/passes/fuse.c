@@ -85,9 +85,7 @@ static int fuse_sum(struct hd_plan *p, struct node *add, const struct parts *k)
 {
 	struct tensor *sum = k->full;
 
-	p->anchor = add;
-	p->phase = add->v.phase;
-	p->block = add->block;
+	p->cursor = hd_cursor_before(add);
 	for (uint32_t i = 0; i < k->n; i++) {
 		struct node *product = N(k->product[i]->v.node);
 		struct tensor *bias = i + 1 == k->n ? k->bias : NULL;
@@ -190,9 +188,7 @@ static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads
 		return HD_OK;
 	memcpy(ins, product->ins, product->v.nin * sizeof(*ins));
 	ins[product->v.nin] = gelu->ins[0];
-	p->anchor = back ? gelu : product;
-	p->phase = gelu->v.phase;
-	p->block = gelu->block;
+	p->cursor = hd_cursor_before(back ? gelu : product);
 	n = hd_node_make(p, back ? "einsum_gelu_d" : "einsum_gelu", ins, product->v.nin + (uint32_t)back, "%s%s",
 			 product->attr, keep ? " keep=1" : "");
 	if (!n)
@@ -234,8 +230,6 @@ int hd_pass_fuse(struct hd_plan *p)
 		if (n->is->role == ROLE_TOTAL)
 			merge_accumulators(p, n, reads);
 	free(reads);
-	p->anchor = NULL;
-	p->block = -1;
 	hd_drop_dead(p);
 	return rc < 0 ? rc : p->err->code;
 }

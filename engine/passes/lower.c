@@ -54,16 +54,6 @@ static int changes_rows(const struct node *n)
 				    (w->kind == HD_PLACE_SHARD && hd_has_dim(x->ragged_counts, w->dim)));
 }
 
-/* The node after the maker of x, in the maker's unit. */
-static void stand_after(struct hd_plan *p, const struct tensor *x)
-{
-	struct node *maker = N(x->v.node);
-
-	p->anchor = maker->next;
-	p->phase = maker->v.phase;
-	p->block = maker->block;
-}
-
 static struct tensor *send_receive(struct hd_plan *p, struct group *g, struct tensor *x, struct node *n)
 {
 	struct axis *a = A(n->reshard.axis);
@@ -71,14 +61,12 @@ static struct tensor *send_receive(struct hd_plan *p, struct group *g, struct te
 	struct node *send;
 
 	if (x->v.node)
-		stand_after(p, x);
+		p->cursor = hd_cursor_why(hd_cursor_behind(N(x->v.node)), n->reason);
 	y = hd_build_comm(p, HD_COMM_SEND, g, x, NULL, n->reshard.need.index);
 	if (!y)
 		return NULL;
 	send = N(y->v.node);
-	p->anchor = n;
-	p->phase = n->v.phase;
-	p->block = n->block;
+	p->cursor = hd_cursor_why(hd_cursor_before(n), n->reason);
 	y = hd_build_comm(p, HD_COMM_RECV, g, y, NULL, n->reshard.have.index);
 	if (!y)
 		return NULL;
@@ -194,11 +182,7 @@ static int lower_node(struct hd_plan *p, struct node *n, const uint32_t *reads)
 	struct tensor *y = NULL;
 	struct node *last;
 
-	p->anchor = n;
-	p->phase = n->v.phase;
-	p->block = n->block;
-	p->reason = n->reason;
-	p->queue = NULL;
+	p->cursor = hd_cursor_why(hd_cursor_before(n), n->reason);
 	last = lower_together(p, n, reads, &y);
 	if (!last) {
 		last = n;
@@ -226,9 +210,6 @@ int hd_pass_lower(struct hd_plan *p)
 			rc = lower_node(p, n, reads);
 	}
 	free(reads);
-	p->anchor = NULL;
-	p->reason = NULL;
-	p->block = -1;
 	hd_drop_dead(p);
 	return rc < 0 ? rc : p->err->code;
 }

@@ -324,7 +324,7 @@ static void move_home(struct hd_plan *p, struct tensor *t)
 /* The value that a leaf takes at the end of the step must end where the leaf lives. */
 static int place_assigned(struct hd_plan *p)
 {
-	p->phase = HD_UNIT_U;
+	p->cursor = hd_cursor_end(HD_UNIT_U, -1);
 	for (size_t i = 0; i < p->ntensors; i++) {
 		struct tensor *t = p->tensors[i];
 
@@ -344,8 +344,7 @@ static struct tensor *everywhere(struct hd_plan *p, struct tensor *t)
 
 	if (!t)
 		return NULL;
-	p->phase = t->step ? HD_UNIT_S : HD_UNIT_F;
-	p->block = -1;
+	p->cursor = hd_cursor_end(t->step ? HD_UNIT_S : HD_UNIT_F, -1);
 	return hd_reshard_to(p, t, &whole, NULL);
 }
 
@@ -363,6 +362,5 @@ int hd_pass_place(struct hd_plan *p)
 	p->logits = everywhere(p, p->logits);
 	for (size_t i = 0; i < p->nmoe_stats; i++)
 		p->moe_stats[i] = everywhere(p, p->moe_stats[i]);
-	p->block = -1;
 	return p->err->code;
 }

@@ -70,8 +70,7 @@ static struct tensor *brought_to(struct hd_plan *p, struct tensor *x, uint32_t d
 		    u->outs[0]->v.dtype == dtype)
 			return u->outs[0];
 	}
-	p->anchor = reader;
-	p->block = reader->block;
+	p->cursor = hd_cursor_before(reader);
 	return hd_op1(p, "cast", &x, 1, "dtype=%u", dtype);
 }
 
@@ -119,20 +118,13 @@ uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda)
 
 int hd_pass_precision(struct hd_plan *p)
 {
-	uint32_t phase = p->phase;
-
 	if (!p->compute_dtype)
 		return HD_OK;
-	p->phase = HD_UNIT_F;
 	for (struct node *n = p->first; n && !p->err->code; n = n->next)
 		on_node(p, n);
 	if (p->logits && p->logits->v.dtype == p->compute_dtype) { /* read by the run */
-		p->anchor = NULL;
-		p->block = N(p->logits->v.node)->block;
+		p->cursor = hd_cursor_end(HD_UNIT_F, N(p->logits->v.node)->block);
 		p->logits = hd_op1(p, "cast", &p->logits, 1, "dtype=%u", p->master_dtype);
 	}
-	p->anchor = NULL;
-	p->block = -1;
-	p->phase = phase;
 	return p->err->code;
 }

@@ -72,9 +72,9 @@ static struct node *copy_of(struct remake *m, struct node *n, struct node *reade
 		c = copy_of(m, N(ins[i]->v.node), reader);
 		ins[i] = c ? c->outs[ins[i]->out] : NULL;
 	}
-	p->anchor = is_full(m, n) ? m->begin[n->block] : reader;
-	p->phase = reader->v.phase;
-	p->block = n->block;
+	p->cursor = (struct hd_cursor){ .before = is_full(m, n) ? m->begin[n->block] : reader,
+					.phase = reader->v.phase,
+					.block = n->block };
 	c = m->copy[n->id] = hd_node_again(p, n, ins);
 	free(ins);
 	return c;
@@ -147,8 +147,6 @@ int hd_pass_recompute(struct hd_plan *p)
 	for (struct node *n = p->first; n && !p->err->code; n = n->next)
 		if (n->v.phase & (HD_UNIT_B | HD_UNIT_W) && !n->recompute_of)
 			read_again(&m, n);
-	p->anchor = NULL;
-	p->block = -1;
 	free(m.stays), free(m.crosses), free(m.copy), free(m.begin);
 	return p->err->code;
 }

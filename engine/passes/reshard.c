@@ -138,20 +138,12 @@ static int is_innermost(struct hd_plan *p, const struct tensor *x, const struct 
 static struct tensor *rows_at(struct hd_plan *p, struct tensor *x, const struct placement *at, struct node *reader)
 {
 	struct placement need = *at;
-	struct tensor *rows;
-	uint32_t phase = p->phase;
-	int block = p->block;
-	char *reason = p->reason;
 
 	for (int a = 0; a < p->naxes; a++)
 		if (need.on[a].kind != HD_PLACE_PINNED &&
 		    !(is_cut(&need.on[a], NULL) && hd_has_dim(x->ragged_counts, need.on[a].dim)))
 			need.on[a] = whole;
-	rows = hd_reshard_to(p, x->ragged_counts, &need, reader);
-	p->phase = phase;
-	p->block = block;
-	p->reason = reason;
-	return rows;
+	return hd_reshard_to(p, x->ragged_counts, &need, reader);
 }
 
 /* now: where x is, perhaps with other levels. */
@@ -188,21 +180,20 @@ static int is_elsewhere(const struct hd_plan *p, const struct tensor *x, const s
 {
 	const struct hd_place *at = p->stages ? &x->at.on[p->stages->id] : NULL;
 
-	return at && at->kind == HD_PLACE_PINNED && a != p->stages && x->v.node && p->block >= 0 &&
-	       p->phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) && at->index != p->blocks[p->block].coord;
+	return at && at->kind == HD_PLACE_PINNED && a != p->stages && x->v.node && p->cursor.block >= 0 &&
+	       p->cursor.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) && at->index != p->blocks[p->cursor.block].coord;
 }
 
 struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to)
 {
-	struct node *anchor = p->anchor, *maker = x && is_elsewhere(p, x, a) ? N(x->v.node) : NULL;
-	uint32_t phase = p->phase;
-	int block = p->block;
+	struct node *maker = x && is_elsewhere(p, x, a) ? N(x->v.node) : NULL;
+	struct hd_cursor was = p->cursor;
 	struct tensor *y;
 
 	if (maker)
-		p->anchor = maker->next, p->phase = maker->v.phase, p->block = maker->block;
-	y = x ? step_from(p, x, &x->at, a, to, p->anchor) : NULL;
-	p->anchor = anchor, p->phase = phase, p->block = block;
+		p->cursor = hd_cursor_why(hd_cursor_behind(maker), was.reason);
+	y = x ? step_from(p, x, &x->at, a, to, p->cursor.before) : NULL;
+	p->cursor = was;
 	return y;
 }
 
@@ -212,15 +203,15 @@ static int backward(uint32_t phase)
 	return (phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
 }
 
-static int reusable(const struct made *m, uint32_t phase, int block)
+static int reusable(const struct made *m, const struct hd_cursor *c)
 {
 	/* rows that only change their rank are as many before as after, whatever the largest case is */
 	int larger = !m->from->ragged_counts && hd_local_bytes(m->to) > hd_local_bytes(m->from) && !m->to->step;
 
 	if (larger)
-		return m->block == block && (m->phase == phase || (backward(m->phase) && backward(phase)));
-	return m->phase == phase || m->phase & (HD_UNIT_F | HD_UNIT_G | HD_UNIT_S) ||
-	       (backward(m->phase) && backward(phase));
+		return m->block == c->block && (m->phase == c->phase || (backward(m->phase) && backward(c->phase)));
+	return m->phase == c->phase || m->phase & (HD_UNIT_F | HD_UNIT_G | HD_UNIT_S) ||
+	       (backward(m->phase) && backward(c->phase));
 }
 
 /* What was moved for a weight gradient serves an activation's gradient too: then it belongs to that unit, which runs
@@ -260,7 +251,7 @@ static uint32_t phase_of(const struct hd_plan *p, const struct tensor *x, const 
 	return phase;
 }
 
-static const char *why(struct hd_plan *p, const struct tensor *x, const struct node *reader)
+static char *why(struct hd_plan *p, const struct tensor *x, const struct node *reader)
 {
 	const char *maker = x->v.node ? x->v.node->op->name : "leaf";
 	const char *block = x->v.node && x->v.node->block[0] ? x->v.node->block : x->v.of ? x->v.of->name : "";
@@ -295,12 +286,12 @@ static int on_old_stage(const struct hd_plan *p, const struct tensor *y, const s
 	       !hd_place_equal(&y->at.on[s], &need->on[s]);
 }
 
-static struct tensor *made_before(struct hd_plan *p, const struct tensor *x, const struct placement *at, uint32_t phase,
-				  int block)
+static struct tensor *made_before(struct hd_plan *p, const struct tensor *x, const struct placement *at,
+				  const struct hd_cursor *c)
 {
 	for (struct made *m = x->made; m; m = m->next)
-		if (hd_placement_equal(p, &m->to->at, at) && reusable(m, phase, block)) {
-			if (m->phase == HD_UNIT_W && phase == HD_UNIT_B)
+		if (hd_placement_equal(p, &m->to->at, at) && reusable(m, c)) {
+			if (m->phase == HD_UNIT_W && c->phase == HD_UNIT_B)
 				belongs_to_backward(m);
 			return m->to;
 		}
@@ -324,12 +315,12 @@ static int is_free(const struct hd_plan *p, const struct placement *from, const 
 
 /* What was made of x for another reader in this unit, and only has to be sliced; NULL: none, or x itself has. */
 static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *x, const struct placement *need,
-				  uint32_t phase, int block)
+				  const struct hd_cursor *c)
 {
 	if (is_free(p, &x->at, need))
 		return NULL;
 	for (struct made *m = x->made; m; m = m->next)
-		if (m->phase == phase && m->block == block && phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) &&
+		if (m->phase == c->phase && m->block == c->block && c->phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) &&
 		    is_free(p, &m->to->at, need))
 			return m->to;
 	return NULL;
@@ -345,24 +336,62 @@ static struct node *made_in_unit(const struct tensor *x, const struct node *read
 	return maker && reader && !x->step && maker->v.phase & units && !(reader->v.phase & units) ? maker : NULL;
 }
 
-static void remember(struct hd_plan *p, struct tensor *x, struct tensor *y, uint32_t phase, int block)
+static void remember(struct hd_plan *p, struct tensor *x, struct tensor *y, const struct hd_cursor *c)
 {
 	struct made *m = hd_plan_alloc(p, sizeof(*m));
 
-	*m = (struct made){ x->made, x, y, phase, block };
+	*m = (struct made){ x->made, x, y, c->phase, c->block };
 	x->made = m;
+}
+
+/* Where x is moved for its reader; NULL: for the run. */
+static struct hd_cursor where_for(struct hd_plan *p, const struct tensor *x, const struct placement *need,
+				  struct node *reader)
+{
+	struct node *early = made_in_unit(x, reader);
+	struct hd_cursor c = early    ? hd_cursor_behind(early)
+			     : reader ? hd_cursor_before(reader)
+				      : hd_cursor_end(p->cursor.phase, p->cursor.block);
+
+	if (early)
+		return c;
+	c.phase = phase_of(p, x, need, c.phase);
+	if (!(c.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
+		c.block = -1;
+	return c;
+}
+
+/* One step of y on the way that began with x.  What crosses stages crosses them once, whatever its readers want of it there. */
+static struct tensor *one_step(struct hd_plan *p, struct tensor *x, struct tensor *y, const struct placement *now,
+			       const struct placement *need, int a, const struct hd_place *to, struct node *reader)
+{
+	struct hd_cursor was = p->cursor, here = was;
+	int crosses = p->axes[a] == p->stages;
+	const struct node *maker = on_old_stage(p, y, need) && !crosses ? N(y->v.node) : NULL;
+	struct placement after = *now;
+	struct tensor *done;
+
+	after.on[a] = *to;
+	done = crosses ? made_before(p, x, &after, &was) : NULL;
+	if (done)
+		return done;
+	if (maker)
+		here = hd_cursor_why(hd_cursor_behind(maker), was.reason);
+	else if (was.phase == HD_UNIT_G)
+		here.before = y == x ? p->first : N(y->v.node)->next;
+	p->cursor = here;
+	done = step_from(p, y, now, p->axes[a], to, maker ? NULL : reader);
+	p->cursor = was;
+	if (crosses && done)
+		remember(p, x, done, &was);
+	return done;
 }
 
 /* What crosses stages crosses them once, whatever its readers want of it there. */
 struct tensor *hd_reshard_to(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader)
 {
-	struct node *early = made_in_unit(x, reader), *before = early ? early->next : reader;
-	uint32_t phase = early ? early->v.phase : phase_of(p, x, need, reader ? reader->v.phase : p->phase);
-	int block = early                                         ? early->block
-		    : phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? (reader ? reader->block : p->block)
-								  : -1;
+	struct hd_cursor was = p->cursor, where = where_for(p, x, need, reader);
 	struct placement now = relabelled(p, &x->at, need);
-	struct node *anchor = p->anchor;
 	struct tensor *y = x, *done;
 	struct hd_place to;
 	int a;
@@ -371,35 +400,23 @@ struct tensor *hd_reshard_to(struct hd_plan *p, struct tensor *x, const struct p
 		return x;
 	if (x->v.what == HD_TENSOR_DATA)
 		return data_twin(p, x, need);
-	if ((done = made_before(p, x, need, phase, block)))
+	if ((done = made_before(p, x, need, &where)))
 		return done;
-	p->reason = (char *)why(p, x, reader);
-	if ((done = made_larger(p, x, need, phase, block))) {
+	if ((done = made_larger(p, x, need, &where))) {
 		y = done;
 		now = relabelled(p, &y->at, need);
 	}
+	p->cursor = hd_cursor_why(where, why(p, x, reader));
 	while (y && (a = next_step(p, &now, need, &to)) >= 0) {
-		int crosses = p->axes[a] == p->stages;
-		const struct node *maker = on_old_stage(p, y, need) && !crosses ? N(y->v.node) : NULL;
-		struct placement after = now;
-
-		after.on[a] = to;
-		p->anchor = maker ? maker->next : phase != HD_UNIT_G ? before : y == x ? p->first : N(y->v.node)->next;
-		p->phase = maker ? maker->v.phase : phase;
-		p->block = maker ? maker->block : block;
-		done = crosses ? made_before(p, x, &after, phase, block) : NULL;
-		y = done ? done : step_from(p, y, &now, p->axes[a], &to, maker ? NULL : reader);
-		if (crosses && y && !done)
-			remember(p, x, y, phase, block);
-		now = after;
+		y = one_step(p, x, y, &now, need, a, &to, reader);
+		now.on[a] = to;
 	}
-	p->anchor = anchor;
-	p->reason = NULL;
+	p->cursor = was;
 	if (y && !hd_placement_equal(p, &now, need))
 		hd_plan_fail(p, HD_EBUG, "%s (%s): no way from %s to %s", x->v.name, x->spec,
 			     hd_placement_text(p, &x->at), hd_placement_text(p, need));
 	if (!y || p->err->code)
 		return NULL;
-	remember(p, x, y, phase, block);
+	remember(p, x, y, &where);
 	return y;
 }

@@ -181,11 +181,11 @@ static int graph_cursor(struct hd_plan *p, struct hd_node *anchor, const struct 
 	(void)lane;
 	if (!anchor)
 		return p->err->code;
-	p->anchor = N(anchor);
-	p->phase = anchor->phase;
-	p->block = N(anchor)->block;
-	p->reason = reason_of(p, N(anchor));
-	p->queue = queue ? G(queue) : NULL;
+	p->cursor = (struct hd_cursor){ .before = N(anchor),
+					.phase = anchor->phase,
+					.block = N(anchor)->block,
+					.queue = queue ? G(queue) : NULL,
+					.reason = reason_of(p, N(anchor)) };
 	return HD_OK;
 }
 

@@ -159,18 +159,13 @@ static int each(struct hd_plan *p, const char *name,
 	p->slot = name;
 	for (int i = 0; i < p->ninst; i++) {
 		p->cur = i;
-		p->anchor = NULL;
-		p->block = -1;
-		p->queue = NULL;
+		p->cursor = hd_cursor_end(HD_UNIT_F, -1);
 		hd_slot_returned(p, call(p->inst[i].plugin->ops, p->inst[i].self, p));
 		p->cur = -1;
 		HD_TRY(p->err->code);
 	}
 	p->slot = NULL;
 	p->nwalks = 0;
-	p->anchor = NULL;
-	p->queue = NULL;
-	p->reason = NULL;
 	return HD_OK;
 }
 
@@ -227,7 +222,6 @@ static int build_model(struct hd_plan *p, const struct hd_plan_options *o)
 	struct tensor *h, *stats[2], *ins[5];
 	struct node *x;
 
-	p->phase = HD_UNIT_F;
 	p->ids = hd_leaf(p, "ids", HD_TENSOR_DATA, HD_DTYPE_I32, "batch,seq");
 	h = p->model.family->hidden(p, p->ids);
 	if (o->generate) {
@@ -557,13 +551,24 @@ static size_t pass_index(const char *name)
 	return i;
 }
 
+/* Each begins with the cursor behind all nodes, and leaves it to the next as it was. */
+static int run_pass(struct hd_plan *p, const struct pass *pass)
+{
+	struct hd_cursor was = p->cursor;
+	int rc;
+
+	p->cursor = hd_cursor_end(HD_UNIT_F, -1);
+	rc = pass->run(p);
+	p->cursor = was;
+	return rc < 0 ? rc : p->err->code;
+}
+
 static int run_passes(struct hd_plan *p, size_t from, size_t to, int flags)
 {
 	for (size_t i = from; i <= to && i < HD_LEN(passes); i++) {
 		if ((passes[i].flags & flags) != flags || (passes[i].flags & TRAIN && !p->train))
 			continue;
-		HD_TRY(passes[i].run(p));
-		HD_TRY(p->err->code);
+		HD_TRY(run_pass(p, &passes[i]));
 	}
 	return HD_OK;
 }
@@ -619,7 +624,7 @@ int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd
 	p->node_size = o->node_size;
 	p->train = o->train;
 	p->cur = -1;
-	p->block = -1;
+	p->cursor = hd_cursor_end(HD_UNIT_F, -1);
 	p->chunks = 1;
 	p->master_dtype = o->master_dtype ? o->master_dtype : HD_DTYPE_F32;
 	p->compute_dtype = o->compute_dtype;
