@@ -383,7 +383,7 @@ static void refusals(void)
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nrouter = topk\nexperts_per_token = 5\n", 1);
 	ok(!p && strstr(gt_why(), "5 is more than model.experts = 4"), "more choices than experts are refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 16\ncapacity_factor = 1\n", 1);
-	ok(!p && strstr(gt_why(), "leaves an expert no place"), "experts without a place are refused");
+	ok(!p && strstr(gt_why(), "is a capacity of no token"), "experts without capacity are refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ncapacity_factor = -0.5\n", 1);
 	ok(!p && strstr(gt_why(), "-0.5 is negative"), "a limit of less than nothing is refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nmoe_every = 3\n", 1);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The kernels of experts: route, dispatch, combine and the experts' products.  A choice that depends on where a token lies,
- * or a place that two tokens get, is no crash: the model only learns worse.
+ * or a slot that two tokens get, is no crash: the model only learns worse.
  */
 #include <config.h>
 #include "t/lib/kernel_props.h"
 
-#define Z "batch=4,seq=16,choice=8"
-#define BEST "batch=4,seq=16,best=2"
+#define Z "batch=4,seq=16,router_expert=8"
+#define BEST "batch=4,seq=16,topk=2"
 #define X "batch=4,seq=16,embed=37"
 #define TOKENS (4 * 16)
 
@@ -34,11 +34,12 @@ static const struct {
 	const char *attr, *name;
 	int counts;
 } kinds[] = {
-	{ "group=16 unit=16 places=4 first=1 normal=1 random=1 site=3 aux=0.5 z=0.1",
+	{ "aux_group=16 group=16 capacity=4 first_choice_aux=1 normalize=1 random=1 site=3 aux=0.5 z=0.1",
 	  "random second expert, groups of a sample", 0 },
-	{ "group=8 unit=8 places=2 first=1 normal=1 site=1 aux=0.1", "every second expert, two groups a sample", 0 },
-	{ "group=32 unit=32 places=9 normal=1 aux=1 z=1", "top 2, groups of two samples", 0 },
-	{ "group=32 unit=16 places=16 normal=1 counts=1 aux=0.3", "top 2 without a limit", 1 },
+	{ "aux_group=8 group=8 capacity=2 first_choice_aux=1 normalize=1 site=1 aux=0.1",
+	  "every second expert, two groups a sample", 0 },
+	{ "aux_group=32 group=32 capacity=9 normalize=1 aux=1 z=1", "top 2, groups of two samples", 0 },
+	{ "aux_group=32 group=16 capacity=16 normalize=1 counts=1 aux=0.3", "top 2 without a limit", 1 },
 };
 
 /* Sums of some ten terms; counts are compared by the same bound, which is far below 1. */
@@ -66,12 +67,12 @@ static void routes(void)
 	}
 }
 
-/* Four tokens that all like expert 0 best and, of equal ones, expert 1 next; one place each. */
+/* Four tokens that all like expert 0 best and, of equal ones, expert 1 next; capacity 1. */
 static void by_hand(void)
 {
 	static const int slots[] = { 0, 1, -1, -2, -1, -2, -1, -2 }, sums[] = { 6, 4, 4, 0 };
-	struct routed r = route_of("group=4 unit=4 places=1 first=1 normal=1", "batch=1,seq=4,choice=3",
-				   "batch=1,seq=4,best=2", 3, NULL);
+	struct routed r = route_of("aux_group=4 group=4 capacity=1 first_choice_aux=1 normalize=1",
+				   "batch=1,seq=4,router_expert=3", "batch=1,seq=4,topk=2", 3, NULL);
 	int same = 1;
 
 	for (int i = 0; i < 12; i++)
@@ -84,7 +85,7 @@ static void by_hand(void)
 			same &= kt_get(r.sums, which, 2 + i) == sums[i];
 		same &= kt_get(r.gates, which, 2) == 0 && kt_get(r.gates, which, 0) > 0.7;
 	}
-	ok(same, "first come, first served; a tie goes to the lowest; what found no place has gate 0");
+	ok(same, "first come, first served; a tie goes to the lowest; what is beyond the capacity has gate 0");
 	near(kt_get(r.sums, KT_CPU, 0) / 4, 3 * 2.718281828459045 / (2.718281828459045 + 2), 1e-6,
 	     "the auxiliary loss is E sum m f: of one expert for all, E times its probability");
 	kt_free(r.t);
@@ -95,8 +96,9 @@ static void by_global_token(void)
 {
 	struct routed all = route_of(kinds[0].attr, Z, BEST, 8, NULL);
 	struct routed half =
-		route_of(kinds[0].attr, "batch=2@2/4,seq=16,choice=8", "batch=2@2/4,seq=16,best=2", 8, NULL);
-	struct routed later = route_of(kinds[0].attr, "batch=2,seq=16,choice=8", "batch=2,seq=16,best=2", 8, NULL);
+		route_of(kinds[0].attr, "batch=2@2/4,seq=16,router_expert=8", "batch=2@2/4,seq=16,topk=2", 8, NULL);
+	struct routed later =
+		route_of(kinds[0].attr, "batch=2,seq=16,router_expert=8", "batch=2,seq=16,topk=2", 8, NULL);
 	int same = 1, kept[2] = { 0 };
 
 	kt_reals(all.z, -2, 2);
@@ -136,8 +138,8 @@ static void movements(int low)
 	static const char *const dims[] = { "expert=8,batch=4,slot=4,embed=37", "expert=8,batch=4,slot=4,embed=37",
 					    "expert=8,batch=4,slot=5,embed=37",
 					    "expert=1@0/8,batch=1@0/4,slot=128,embed=37" };
-	static const char *const places[] = { "unit=16 places=4", "unit=8 places=2", "unit=32 places=9",
-					      "unit=16 places=16 rows=1" };
+	static const char *const slots[] = { "group=16 capacity=4", "group=8 capacity=2", "group=32 capacity=9",
+					     "group=16 capacity=16 rows=1" };
 
 	for (size_t i = 0; i < HD_LEN(kinds); i++) {
 		struct routed r = route_of(kinds[i].attr, Z, BEST, 8, kinds[i].counts ? "expert=8,batch=4" : NULL);
@@ -147,7 +149,7 @@ static void movements(int low)
 		for (int gates = 0; gates < 3; gates++) { /* 2: combine_dg */
 			char attr[100];
 
-			snprintf(attr, sizeof(attr), "%s gates=%d", places[i], gates == 1);
+			snprintf(attr, sizeof(attr), "%s gates=%d", slots[i], gates == 1);
 			for (int back = gates == 2; back < 2; back++) {
 				struct kt *t = gates == 2 ? KT_NEW(combine_dg, attr)
 					       : back     ? KT_NEW(combine, attr)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Layers of experts as nodes of the graph, and what a run reports of them.
  *
- * The router chooses along `choice`, the experts live along `expert`: equal sizes, but only the second is a place.  So a
- * rule that cuts `expert` cuts the experts' weights and products, and not the choice; and where dispatch may not cut it,
- * the batch is cut instead, which makes the two movements of each direction (engine/ops/experts.c).
+ * The router chooses along `router_expert`, the experts live along `expert`: equal sizes, but only the second is a place.  So a
+ * rule that shards `expert` shards the experts' weights and products, and not the choice; and where dispatch may not shard it,
+ * the batch is sharded instead, which makes the two movements of each direction (engine/ops/experts.c).
  */
 #include <config.h>
 #include "engine/models/experts.h"
@@ -15,22 +15,22 @@ int hd_experts_in(const struct hd_model *m, int64_t l)
 	return m->experts && l % m->moe_every == m->moe_every - 1;
 }
 
-/* Tokens that share an expert's places, and how many these are.  Without a limit a sample has a place for each token. */
-static int64_t unit_of(const struct hd_model *m)
+/* Tokens that share an expert's capacity, and the capacity.  Without a limit an expert can take every token of a sample. */
+static int64_t group_of(const struct hd_model *m)
 {
 	return m->capacity_factor > 0 ? m->group_tokens : m->seq;
 }
-static int64_t places_of(const struct hd_model *m)
+static int64_t capacity_of(const struct hd_model *m)
 {
 	return m->capacity_factor > 0 ? hd_model_capacity(m) : m->seq;
 }
 
-/* Places per sample: those of all its groups, or its share of a group's, rounded up. */
+/* Slots per sample: the capacity of all its groups, or its share of a group's, rounded up. */
 static int64_t slots_of(const struct hd_model *m)
 {
-	int64_t unit = unit_of(m), places = places_of(m);
+	int64_t group = group_of(m), capacity = capacity_of(m);
 
-	return unit <= m->seq ? places * (m->seq / unit) : (places + unit / m->seq - 1) / (unit / m->seq);
+	return group <= m->seq ? capacity * (m->seq / group) : (capacity + group / m->seq - 1) / (group / m->seq);
 }
 
 void hd_experts_dims(struct hd_plan *p)
@@ -40,8 +40,8 @@ void hd_experts_dims(struct hd_plan *p)
 	if (!m->experts)
 		return;
 	hd_dim_get(p, "expert", m->experts);
-	hd_dim_get(p, "choice", m->experts);
-	hd_dim_get(p, "best", m->experts_per_token);
+	hd_dim_get(p, "router_expert", m->experts);
+	hd_dim_get(p, "topk", m->experts_per_token);
 	hd_dim_get(p, "slot", slots_of(m));
 	hd_dim_get(p, "stat", m->experts + 3);
 }
@@ -51,15 +51,16 @@ struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tens
 {
 	const struct hd_model *m = &p->model;
 	struct tensor *chosen[] = { x, router },
-		      *logits = hd_op1(p, "einsum", chosen, 2, "out=batch,seq,choice full=1"), *in[3] = { x };
+		      *logits = hd_op1(p, "einsum", chosen, 2, "out=batch,seq,router_expert full=1"), *in[3] = { x };
 	int rows = !(m->capacity_factor > 0);
-	struct node *n = logits ? hd_node_make(p, "route", &logits, 1,
-					       "group=%lld unit=%lld places=%lld first=%d normal=%d "
-					       "random=%d site=%lld counts=%d aux=%.17g z=%.17g",
-					       (long long)m->group_tokens, (long long)unit_of(m),
-					       (long long)places_of(m), m->router_gshard, m->experts_per_token > 1,
-					       m->second_random, (long long)site, rows, m->aux_loss, m->z_loss)
-				: NULL;
+	struct node *n =
+		logits ? hd_node_make(p, "route", &logits, 1,
+				      "aux_group=%lld group=%lld capacity=%lld first_choice_aux=%d normalize=%d "
+				      "random=%d site=%lld counts=%d aux=%.17g z=%.17g",
+				      (long long)m->group_tokens, (long long)group_of(m), (long long)capacity_of(m),
+				      m->router_gshard, m->experts_per_token > 1, m->second_random, (long long)site,
+				      rows, m->aux_loss, m->z_loss)
+		       : NULL;
 
 	memset(e, 0, sizeof(*e));
 	if (!n)
@@ -71,33 +72,33 @@ struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tens
 		p->moe_stats[p->nmoe_stats++] = n->outs[2];
 	}
 	in[1] = e->slots, in[2] = rows ? n->outs[3] : NULL;
-	return hd_op1(p, "dispatch", in, 2 + (uint32_t)rows, "unit=%lld places=%lld%s", (long long)unit_of(m),
-		      (long long)places_of(m), rows ? " rows=1" : "");
+	return hd_op1(p, "dispatch", in, 2 + (uint32_t)rows, "group=%lld capacity=%lld%s", (long long)group_of(m),
+		      (long long)capacity_of(m), rows ? " rows=1" : "");
 }
 
 struct tensor *hd_experts_end(struct hd_plan *p, struct tensor *y, const struct hd_experts *e)
 {
 	struct tensor *in[] = { y, e->slots, e->gates };
 
-	return hd_op1(p, "combine", in, 3, "unit=%lld places=%lld gates=1", (long long)unit_of(&p->model),
-		      (long long)places_of(&p->model));
+	return hd_op1(p, "combine", in, 3, "group=%lld capacity=%lld gates=1", (long long)group_of(&p->model),
+		      (long long)capacity_of(&p->model));
 }
 
 int hd_experts_check(struct hd_plan *p)
 {
-	int64_t unit = unit_of(&p->model), seq = p->model.seq, local;
+	int64_t group = group_of(&p->model), seq = p->model.seq, local;
 
 	for (struct node *n = p->first; n; n = n->next) {
 		if (n->is->role != ROLE_ROUTE)
 			continue;
-		unit = unit > p->model.group_tokens ? unit : p->model.group_tokens;
+		group = group > p->model.group_tokens ? group : p->model.group_tokens;
 		local = n->ins[0]->local[0];
-		if (unit > seq && local * seq % unit)
+		if (group > seq && local * seq % group)
 			return hd_section_fail(
 				p->conf, hd_conf_section(p->conf, NULL, "model"), "group_tokens", p->err, HD_EDIVIDE,
 				"groups of %lld tokens, and a rank has %lld of a micro-batch (%lld x %lld): a group must "
 				"be on one rank",
-				(long long)unit, (long long)(local * seq), (long long)local, (long long)seq);
+				(long long)group, (long long)(local * seq), (long long)local, (long long)seq);
 	}
 	return HD_OK;
 }

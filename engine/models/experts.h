@@ -18,12 +18,12 @@ struct hd_experts {
 
 /* Whether layer l (from 0) has experts. */
 int hd_experts_in(const struct hd_model *m, int64_t l);
-/* x (batch, seq, embed) and the router's weight (embed, choice) or (choice, embed) -> the experts' inputs.  site: another
+/* x (batch, seq, embed) and the router's weight (embed, router_expert) or (router_expert, embed) -> the experts' inputs.  site: another
  * number for each layer, the key of its random choices. */
 struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, int64_t site,
 				struct hd_experts *e);
 struct tensor *hd_experts_end(struct hd_plan *p, struct tensor *y, const struct hd_experts *e);
-void hd_experts_dims(struct hd_plan *p); /* makes expert, choice, slot, best, stat */
+void hd_experts_dims(struct hd_plan *p); /* makes expert, router_expert, slot, topk, stat */
 /* Refuses a layout in which a group of tokens is not on one rank. */
 int hd_experts_check(struct hd_plan *p);
 

@@ -64,7 +64,7 @@ static struct tensor *experts(struct hd_plan *p, struct tensor *x, int64_t l)
 	static const char *const weights[] = { "expert,mlp,embed", "expert,embed,mlp" };
 	struct hd_experts e;
 	struct tensor *router = hd_param(p, hd_plan_text(p, "layers.%lld.block_sparse_moe.gate.weight", (long long)l),
-					 "choice,embed", HD_INIT_NORMAL, p->model.init_std);
+					 "router_expert,embed", HD_INIT_NORMAL, p->model.init_std);
 
 	x = hd_experts_begin(p, x, router, l, &e);
 	return hd_experts_end(p, swiglu(p, x, l, names, weights, "expert,batch,slot,mlp", "expert,batch,slot,embed"),

@@ -28,8 +28,8 @@ static const struct hd_option keys[] = {
 	{ "moe_every", HD_OPT_INT, 0, "0", "0..", "every so many layers one has experts (0: the family's rule)" },
 	{ "router", HD_OPT_CHOICE, 0, "auto", "gshard|topk|auto", "router = gshard or topk; auto: the family's rule" },
 	{ "capacity_factor", HD_OPT_NUM, 0, "-1", "-1..",
-	  "places per (token / expert) (0: no limit; -1: with router = gshard 2, else 0)" },
-	{ "group_tokens", HD_OPT_INT, 0, "0", "0..", "tokens that share an expert's places (0: train.seq)" },
+	  "capacity of an expert / (tokens / experts) (0: no limit; -1: with router = gshard 2, else 0)" },
+	{ "group_tokens", HD_OPT_INT, 0, "0", "0..", "tokens that share an expert's capacity (0: train.seq)" },
 	{ "second_expert", HD_OPT_CHOICE, 0, "random", "random|all",
 	  "router = gshard: with probability 2 x its gate, or always" },
 	{ "aux_loss", HD_OPT_NUM, 0, "0.01", "0..", "weight of the loss that balances the experts" },
@@ -84,19 +84,19 @@ static int check_experts(struct hd_conf *c, struct hd_section *s, const struct h
 				       hd_section_num(s, "capacity_factor"));
 	if (m->capacity_factor > 0 && !hd_model_capacity(m))
 		return hd_section_fail(c, s, "capacity_factor", err, HD_EINVAL,
-				       "%g x group_tokens %lld / experts %lld leaves an "
-				       "expert no place",
+				       "%g x group_tokens %lld / experts %lld is a "
+				       "capacity of no token",
 				       m->capacity_factor, (long long)m->group_tokens, (long long)m->experts);
 	return HD_OK;
 }
 
 int64_t hd_model_capacity(const struct hd_model *m)
 {
-	double places = m->capacity_factor * (double)m->group_tokens / (double)m->experts;
+	double capacity = m->capacity_factor * (double)m->group_tokens / (double)m->experts;
 
-	if (!(m->capacity_factor > 0) || places >= (double)m->group_tokens)
+	if (!(m->capacity_factor > 0) || capacity >= (double)m->group_tokens)
 		return m->group_tokens;
-	return (int64_t)places;
+	return (int64_t)capacity;
 }
 
 static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)

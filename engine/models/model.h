@@ -54,7 +54,7 @@ extern const struct hd_family hd_family_gpt2, hd_family_llama, hd_family_mixtral
 extern const struct hd_key_table hd_model_keys;
 int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, struct hd_err *err);
 const struct hd_family *hd_family_find(const char *name);
-int64_t hd_model_capacity(
-	const struct hd_model *m); /* places of an expert for a group: hard limit; without one: group_tokens */
+/* The most tokens of a group that an expert takes; without a limit: group_tokens. */
+int64_t hd_model_capacity(const struct hd_model *m);
 
 #endif

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Experts: route chooses, dispatch brings each token to a place of each of its experts, combine brings back what they made
+ * Experts: route chooses, dispatch brings each token to a slot of each of its experts, combine brings back what they made
  * (GShard 2006.16668; Switch 2101.03961; Mixtral 2401.04088).
  *
- *   route (logits -> gates, slots, sums)     slots: expert * places + place, or -1 - expert: none was left
- *   dispatch (x, slots[, gates] -> d)        d (expert, batch, slot, embed): places without a token are zero
- *   combine (y, slots[, gates] -> x)         the sum of a token's places, times its gates
+ *   route (logits -> gates, slots, sums)     slots: expert * capacity + index, or -1 - expert: none was left
+ *   dispatch (x, slots[, gates] -> d)        d (expert, batch, slot, embed): slots without a token are zero
+ *   combine (y, slots[, gates] -> x)         the sum of a token's slots, times its gates
  *   combine_dg (dx, y, slots -> dgates)
  *
  * Without a limit (rows=1) route also counts the rows of each expert and sample, and d is these rows, one behind the
  * other, by expert and then by sample.  Every op on such rows has their numbers as its last input, placed as the rows are.
  *
- * dispatch and combine are each other's gradient.  They list expert and seq as uncut: which places a token gets depends on
- * the tokens before it, and any place may be any token's.  So an axis that holds experts cuts their batch instead, the
- * products between them want it cut along expert, and two all-to-alls follow, forward and backward.
+ * dispatch and combine are each other's gradient.  They list expert and seq as unshardable: which slots a token gets depends on
+ * the tokens before it, and any slot may be any token's.  So an axis that holds experts shards their batch instead, the
+ * matmuls between them want it sharded along expert, and two all-to-alls follow, forward and backward.
  */
 #include <config.h>
 #include "engine/ops/ops.h"
 #include <string.h>
 
-static const char *const uncut[] = { "expert", "seq", "slot", "best", "choice", "stat", NULL };
+static const char *const unshardable[] = { "expert", "seq", "slot", "topk", "router_expert", "stat", NULL };
 
 static int three_dims(struct hd_plan *p, const char *op, const struct hd_tensor *x)
 {
 	return x->ndim == 3 ? HD_OK : hd_plan_fail(p, HD_EINVAL, "%s: (%s) must be (batch, seq, ...)", op, x->spec);
 }
 
-/* (batch, seq, best) like x's first two dims */
+/* (batch, seq, topk) like x's first two dims */
 static int choices(struct hd_plan *p, struct hd_shape *s, const struct hd_tensor *x, uint32_t dtype)
 {
 	hd_shape_like(s, x);
 	s->dtype = dtype;
-	s->dims[2] = hd_dim_get(p, "best", 0);
+	s->dims[2] = hd_dim_get(p, "topk", 0);
 	s->local[2] = 0;
-	return s->dims[2] ? HD_OK : hd_plan_fail(p, HD_EBUG, "the model has no dim best: no experts");
+	return s->dims[2] ? HD_OK : hd_plan_fail(p, HD_EBUG, "the model has no dim topk: no experts");
 }
 
 /* -- route --------------------------------------------------------------------------------------------------------------- */
@@ -129,11 +129,11 @@ static struct hd_tensor *out0(struct tensor *t)
 	return t ? &t->v : NULL;
 }
 
-/* unit= and places= of another op on the same places; graph.c adds the numbers of rows where an operand has them */
-static const char *same_places(struct hd_plan *p, const char *attr)
+/* group= and capacity= of another op on the same slots; graph.c adds the numbers of rows where an operand has them */
+static const char *same_slots(struct hd_plan *p, const char *attr)
 {
-	return hd_plan_text(p, "unit=%lld places=%lld", (long long)hd_attr_num(attr, "unit", 0),
-			    (long long)hd_attr_num(attr, "places", 0));
+	return hd_plan_text(p, "group=%lld capacity=%lld", (long long)hd_attr_num(attr, "group", 0),
+			    (long long)hd_attr_num(attr, "capacity", 0));
 }
 
 static int dispatch_vjp(HD_VJP_ARGS)
@@ -142,7 +142,7 @@ static int dispatch_vjp(HD_VJP_ARGS)
 
 	(void)self;
 	if (want & 1)
-		din[0] = out0(hd_op1(p, "combine", ins, 2, "%s", same_places(p, n->attr)));
+		din[0] = out0(hd_op1(p, "combine", ins, 2, "%s", same_slots(p, n->attr)));
 	return HD_OK;
 }
 
@@ -157,10 +157,10 @@ static int combine_vjp(HD_VJP_ARGS)
 		return hd_plan_fail(p, HD_ENOTSUP,
 				    "combine without gates is the gradient of dispatch, and has none itself");
 	if (want & 1)
-		din[0] = out0(hd_op1(p, "dispatch", dy, n->nin, "%s gates=1%s", same_places(p, n->attr),
+		din[0] = out0(hd_op1(p, "dispatch", dy, n->nin, "%s gates=1%s", same_slots(p, n->attr),
 				     n->nin > 3 ? " rows=1" : ""));
 	if (want & 4)
-		din[2] = out0(hd_op1(p, "combine_dg", dg, 3, "%s", same_places(p, n->attr)));
+		din[2] = out0(hd_op1(p, "combine_dg", dg, 3, "%s", same_slots(p, n->attr)));
 	return HD_OK;
 }
 
@@ -176,7 +176,7 @@ static int move_cost(struct hd_strategy *self, const struct hd_node *n, struct h
 	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), \
 					      .name = #id, \
 					      .record = hd_record_plain, \
-					      .unshardable = uncut, \
+					      .unshardable = unshardable, \
 					      __VA_ARGS__ }, \
 				       .is = traits }
 OP(route, IS(ROUTE, 0, 1), .shape = route_shape, .vjp = route_vjp, .cost = route_cost);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/prepare/experts.h - checks of route, dispatch and combine, and where a token's place is; shared by all devices.
+ * kernels/prepare/experts.h - checks of route, dispatch and combine, and where a token's slot is; shared by all devices.
  */
 #ifndef HD_KERNELS_PREPARE_EXPERTS_H
 #define HD_KERNELS_PREPARE_EXPERTS_H
 #include <stdlib.h>
 #include "kernels/check.h"
 
-/* p->n of route and route_d: 0 samples, 1 seq, 2 experts, 3 choices of a token, 4 unit (tokens that share places), 5 places of
- * an expert in a unit, 6 group (tokens over which the auxiliary loss is made), 7 only first choices count in it, 8 gates
+/* p->n of route and route_d: 0 samples, 1 seq, 2 experts, 3 choices of a token, 4 group (tokens that share a capacity), 5
+ * capacity of an expert in a group, 6 aux_group (tokens over which the auxiliary loss is computed), 7 only first choices count in it, 8 gates
  * are normalised, 9 random second choice, 10 site, 11 global index of sample 0 but for hd_run.sample0, 12 rows are counted.
  * p->f: weights of the auxiliary loss and of the z loss. */
 static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p, const struct hd_view *z,
@@ -21,24 +21,24 @@ static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p
 	HD_TRY(hd_check_ndim(c, gates, 3, 3));
 	HD_TRY(hd_check_same(c, slots, gates));
 	p->n[0] = z->n[0], p->n[1] = z->n[1], p->n[2] = z->n[2], p->n[3] = gates->n[2];
-	p->n[4] = hd_attr_int(attr, "unit", 0);
-	p->n[5] = hd_attr_int(attr, "places", 0);
-	p->n[6] = hd_attr_int(attr, "group", 0);
-	p->n[7] = hd_attr_num(attr, "first", 0) != 0;
-	p->n[8] = hd_attr_num(attr, "normal", 0) != 0;
+	p->n[4] = hd_attr_int(attr, "group", 0);
+	p->n[5] = hd_attr_int(attr, "capacity", 0);
+	p->n[6] = hd_attr_int(attr, "aux_group", 0);
+	p->n[7] = hd_attr_num(attr, "first_choice_aux", 0) != 0;
+	p->n[8] = hd_attr_num(attr, "normalize", 0) != 0;
 	p->n[9] = hd_attr_num(attr, "random", 0) != 0;
 	p->n[10] = hd_attr_int(attr, "site", 0);
 	p->n[11] = z->off[0];
 	p->f[0] = hd_attr_num(attr, "aux", 0);
 	p->f[1] = hd_attr_num(attr, "z", 0);
 	HD_TRY(hd_check_range(c, "the number of choices", (double)p->n[3], 1, (double)p->n[2]));
-	HD_TRY(hd_check_range(c, "places", (double)p->n[5], 1, (double)p->n[4]));
+	HD_TRY(hd_check_range(c, "the capacity", (double)p->n[5], 1, (double)p->n[4]));
 	for (int i = 4; i < 7; i += 2)
 		if (p->n[i] < 1 || p->n[0] * p->n[1] % p->n[i] || p->n[11] * p->n[1] % p->n[i])
 			return hd_err_set(c->err, HD_EDIVIDE,
 					  "%s: %s of %lld tokens, and here are samples %lld to %lld of %lld", c->kernel,
-					  i == 4 ? "units" : "groups", (long long)p->n[i], (long long)p->n[11],
-					  (long long)(p->n[11] + p->n[0]), (long long)p->n[1]);
+					  i == 4 ? "capacity groups" : "auxiliary groups", (long long)p->n[i],
+					  (long long)p->n[11], (long long)(p->n[11] + p->n[0]), (long long)p->n[1]);
 	return 0;
 }
 
@@ -56,7 +56,7 @@ static inline int hd_prepare_route(const struct hd_check *c, struct hd_prep *p)
 	p->n[12] = counts;
 	if (counts && (hd_view_count(&c->d->out[3]) != p->n[2] * p->n[0] || p->n[4] != p->n[1] || p->n[5] != p->n[1]))
 		return hd_err_set(c->err, HD_EINVAL,
-				  "%s: rows are counted where a sample has a place for each of its tokens", c->kernel);
+				  "%s: rows are counted where an expert can take every token of a sample", c->kernel);
 	return 0;
 }
 
@@ -92,12 +92,12 @@ static inline int hd_prepare_rows(const struct hd_check *c, struct hd_prep *p, c
 	return 0;
 }
 
-/* p->n of dispatch and combine: 0 samples, 1 seq, 2 choices, 3 columns, 4 experts, 5 slots of a sample, 6 unit, 7 places,
+/* p->n of dispatch and combine: 0 samples, 1 seq, 2 choices, 3 columns, 4 experts, 5 slots of a sample, 6 group, 7 capacity,
  * 8 there are gates, 9 rows are counted: their numbers (expert, sample) are the last input, 10 its index.
  * State, filled by a run: for every row of d the choice (token * choices + choice) that it is of, or -1; of rows that are
  * counted: where those of each (expert, sample) begin. */
-static inline int hd_prepare_places(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
-				    const struct hd_view *slots, const struct hd_view *d)
+static inline int hd_prepare_slots(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
+				   const struct hd_view *slots, const struct hd_view *d)
 {
 	HD_TRY(hd_check_ndim(c, x, 3, 3));
 	HD_TRY(hd_check_ndim(c, d, 4, 4));
@@ -113,17 +113,17 @@ static inline int hd_prepare_places(const struct hd_check *c, struct hd_prep *p,
 	if (x->dims[0] != d->dims[1] || x->n[0] != d->n[1] || x->off[0] != d->off[1] || x->n[2] != d->n[3] ||
 	    slots->n[0] != x->n[0] || slots->n[1] != x->n[1])
 		return hd_err_set(c->err, HD_EINVAL,
-				  "%s: samples %lld from %lld of %lld columns, places of %lld from %lld of %lld",
+				  "%s: samples %lld from %lld of %lld columns, slots of %lld from %lld of %lld",
 				  c->kernel, (long long)x->n[0], (long long)x->off[0], (long long)x->n[2],
 				  (long long)d->n[1], (long long)d->off[1], (long long)d->n[3]);
 	p->n[0] = x->n[0], p->n[1] = x->n[1], p->n[2] = slots->n[2], p->n[3] = x->n[2], p->n[4] = d->n[0],
 	p->n[5] = d->n[2];
-	p->n[6] = hd_attr_int(c->d->attr, "unit", 0);
-	p->n[7] = hd_attr_int(c->d->attr, "places", 0);
+	p->n[6] = hd_attr_int(c->d->attr, "group", 0);
+	p->n[7] = hd_attr_int(c->d->attr, "capacity", 0);
 	if (p->n[6] < 1 || p->n[7] < 1 || p->n[0] * p->n[1] % p->n[6] || x->off[0] * p->n[1] % p->n[6])
 		return hd_err_set(c->err, HD_EDIVIDE,
-				  "%s: units of %lld tokens, and here are samples %lld to %lld of %lld", c->kernel,
-				  (long long)p->n[6], (long long)x->off[0], (long long)(x->off[0] + p->n[0]),
+				  "%s: capacity groups of %lld tokens, and here are samples %lld to %lld of %lld",
+				  c->kernel, (long long)p->n[6], (long long)x->off[0], (long long)(x->off[0] + p->n[0]),
 				  (long long)p->n[1]);
 	p->state = hd_alloc((size_t)(hd_view_count(d) / (d->n[3] ? d->n[3] : 1) + 1) * sizeof(int32_t));
 	p->release = free;
@@ -138,7 +138,7 @@ static inline int hd_prepare_dispatch(const struct hd_check *c, struct hd_prep *
 	HD_TRY(hd_check_dtypes(c, gates ? "riri" : "rii", "r"));
 	if (gates)
 		HD_TRY(hd_check_same(c, &c->d->in[2], &c->d->in[1]));
-	return hd_prepare_places(c, p, &c->d->in[0], &c->d->in[1], &c->d->out[0]);
+	return hd_prepare_slots(c, p, &c->d->in[0], &c->d->in[1], &c->d->out[0]);
 }
 
 static inline int hd_prepare_combine(const struct hd_check *c, struct hd_prep *p)
@@ -149,7 +149,7 @@ static inline int hd_prepare_combine(const struct hd_check *c, struct hd_prep *p
 	HD_TRY(hd_check_dtypes(c, gates ? "riri" : "rii", "r"));
 	if (gates)
 		HD_TRY(hd_check_same(c, &c->d->in[2], &c->d->in[1]));
-	return hd_prepare_places(c, p, &c->d->out[0], &c->d->in[1], &c->d->in[0]);
+	return hd_prepare_slots(c, p, &c->d->out[0], &c->d->in[1], &c->d->in[0]);
 }
 
 static inline int hd_prepare_combine_dg(const struct hd_check *c, struct hd_prep *p)
@@ -159,11 +159,11 @@ static inline int hd_prepare_combine_dg(const struct hd_check *c, struct hd_prep
 	HD_TRY(hd_check_counts(c, 3 + rows, 3 + rows, 1, 1));
 	HD_TRY(hd_check_dtypes(c, "rri", "r"));
 	HD_TRY(hd_check_same(c, &c->d->out[0], &c->d->in[2]));
-	return hd_prepare_places(c, p, &c->d->in[0], &c->d->in[2], &c->d->in[1]);
+	return hd_prepare_slots(c, p, &c->d->in[0], &c->d->in[2], &c->d->in[1]);
 }
 
 /* Where the rows of each (expert, sample) begin, in a run of rows that are counted. */
-static inline void hd_place_rows(const struct hd_prep *p, void *const *in)
+static inline void hd_slot_rows(const struct hd_prep *p, void *const *in)
 {
 	const int32_t *counts = p->n[9] ? (const int32_t *)in[p->n[10]] : NULL;
 	int64_t *begin = (int64_t *)p->state, at = 0;
@@ -175,7 +175,7 @@ static inline void hd_place_rows(const struct hd_prep *p, void *const *in)
 }
 
 /* The row of d of sample b's token t, whose slot is not negative. */
-static inline int64_t hd_place_row(const struct hd_prep *p, int64_t b, int64_t t, int32_t slot)
+static inline int64_t hd_slot_row(const struct hd_prep *p, int64_t b, int64_t t, int32_t slot)
 {
 	int64_t e = slot / p->n[7], at = slot % p->n[7], many = p->n[6] / p->n[1];
 

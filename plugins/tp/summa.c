@@ -120,8 +120,8 @@ static int ab_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, s
 	return s->h->status(p);
 }
 
-/* Of an activation and a weight, into a dim that can be cut.  Products of experts have one that is in all three tensors, and
- * a router's choices are no place: they follow the rules. */
+/* Of an activation and a weight, into a dim that can be sharded.  Matmuls of experts have one that is in all three tensors,
+ * and a router's choice is not sharded: they follow the rules. */
 static int is_ours(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n)
 {
 	static const char *const dims[] = { "embed", "heads", "kv_heads", "mlp", "vocab" };

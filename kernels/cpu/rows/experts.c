@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * route, route_d, dispatch, combine and combine_dg; the equations are in the reference.
  *
- * Threads share out whole units of tokens (route) or rows, so nothing depends on their number.  Places are filled by an
- * index from places to choices, made anew in each run: every row is written once, and no product with a mask is made.
+ * Threads share out whole groups of tokens (route) or rows, so nothing depends on their number.  Slots are filled by an
+ * index from slots to choices, made anew in each run: every row is written once, and no product with a mask is made.
  */
 #include <config.h>
 #include "engine/base/rng.h"
@@ -15,7 +15,7 @@ HD_PREPARE_LOW(prepare_dispatch, "dispatch", GATED(c), "t", hd_prepare_dispatch(
 HD_PREPARE_LOW(prepare_combine, "combine", GATED(c), "t", hd_prepare_combine(c, p))
 HD_PREPARE_LOW(prepare_combine_dg, "combine_dg", "tt*", "f", hd_prepare_combine_dg(c, p))
 
-/* Scratch of a piece of tokens, which is whole units and whole groups: sums (E + 3), E f_e (E), places taken (E). */
+/* Scratch of a piece of tokens, which is whole capacity groups and whole auxiliary groups: sums (E + 3), E f_e (E), slots taken (E). */
 static int64_t piece_of(const struct hd_prep *p)
 {
 	return p->n[4] > p->n[6] ? p->n[4] : p->n[6];
@@ -104,8 +104,8 @@ static void each_token(const struct hd_prep *p, const float *z, float *gates, in
 	sums[1] += lse * lse;
 }
 
-static void fill_places(const struct hd_prep *p, const struct hd_run *r, int64_t first, float *gates, int32_t *slots,
-			double *sums, double *taken)
+static void fill_slots(const struct hd_prep *p, const struct hd_run *r, int64_t first, float *gates, int32_t *slots,
+		       double *sums, double *taken)
 {
 	uint64_t key = hd_key(r->seed, "second expert", hd_hash64((uint64_t)r->step) ^ (uint64_t)p->n[10]);
 	int64_t k = p->n[3], token0 = (r->sample0 + p->n[11]) * p->n[1];
@@ -168,7 +168,7 @@ static void piece(const struct hd_prep *p, const struct hd_run *r, int64_t first
 	for (int64_t i = first; i < first + n; i++)
 		each_token(p, z + i * E, gates + i * k, slots + i * k, sums);
 	for (int64_t i = first; i < first + n; i += p->n[4])
-		fill_places(p, r, i, gates, slots, sums, f + E);
+		fill_slots(p, r, i, gates, slots, sums, f + E);
 	for (int64_t i = first; i < first + n; i++) {
 		if (i % p->n[6] == 0)
 			fractions(p, i, slots, f);
@@ -205,7 +205,7 @@ static void route(const struct hd_prep *p, void *const *out, void *const *in, co
 		count_rows(p, out[1], out[3]);
 }
 
-/* f: E f_e of the token's group */
+/* f: E f_e of the token's auxiliary group */
 static void token_d(const struct hd_prep *p, const struct hd_run *r, const float *z, const int32_t *slots,
 		    const float *dg, const double *f, float *dz)
 {
@@ -251,7 +251,7 @@ static int64_t row_of(const struct hd_prep *p, int64_t choice, int32_t slot)
 {
 	int64_t token = choice / p->n[2];
 
-	return hd_place_row(p, token / p->n[1], token % p->n[1], slot);
+	return hd_slot_row(p, token / p->n[1], token % p->n[1], slot);
 }
 
 HD_CLONES static void scaled(float *y, const float *x, float g, int64_t n)
@@ -303,7 +303,7 @@ static void dispatch_rows(const struct hd_prep *p, void *const *out, void *const
 	const float *gates = p->n[8] ? in[2] : NULL;
 	const int32_t *slots = in[1];
 
-	hd_place_rows(p, in);
+	hd_slot_rows(p, in);
 #pragma omp parallel for schedule(static) if (n * cols >= HD_SMALL)
 	for (int64_t i = 0; i < n; i++)
 		if (slots[i] >= 0)
@@ -342,7 +342,7 @@ static void combine(const struct hd_prep *p, void *const *out, void *const *in, 
 	const int32_t *slots = in[1];
 
 	(void)r;
-	hd_place_rows(p, in);
+	hd_slot_rows(p, in);
 #pragma omp parallel for schedule(static) if (tokens * cols >= HD_SMALL)
 	for (int64_t i = 0; i < tokens; i++)
 		for (int64_t j = 0; j < cols; j += step) {
@@ -383,7 +383,7 @@ static void combine_dg(const struct hd_prep *p, void *const *out, void *const *i
 	float *dg = out[0];
 
 	(void)r;
-	hd_place_rows(p, in);
+	hd_slot_rows(p, in);
 #pragma omp parallel for schedule(static) if (n * cols >= HD_SMALL)
 	for (int64_t i = 0; i < n; i++)
 		dg[i] = slots[i] < 0 ? 0 : dot_any(in[0], in[1], t, i / k * cols, row_of(p, i, slots[i]) * cols, cols);

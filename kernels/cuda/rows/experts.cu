@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * dispatch, combine and combine_dg: tokens to the places of their experts, and back.
+ * dispatch, combine and combine_dg: tokens to the slots of their experts, and back.
  *
  * Where rows are counted, first one block adds the numbers up, so that everyone knows where the rows of an expert and a
- * sample begin; each choice then has a row of its own.  Where places are given, the other way round: each place looks up
+ * sample begin; each choice then has a row of its own.  Where slots are given, the other way round: each slot looks up
  * which choice has it, so that empty ones become zero in the same pass.
  */
 #include "kernels/cuda/base/cuda.h"
@@ -12,25 +12,26 @@ extern "C" {
 
 #define THREADS 256
 
-struct places {
-	int64_t samples, seq, best, cols, experts, slots, unit, each; /* each: places of an expert in a unit */
+struct slot_layout {
+	int64_t samples, seq, topk, cols, experts, per_sample, group, capacity;
 	int32_t counted;
 	const int64_t *begin; /* counted: the first row of each (expert, sample) */
 
 	/* The row of choice i, whose slot is not negative. */
 	HD_DEV int64_t row(int64_t i, int32_t slot) const
 	{
-		int64_t b = i / best / seq, t = i / best % seq, e = slot / each, at = slot % each, many = unit / seq;
+		int64_t b = i / topk / seq, t = i / topk % seq, e = slot / capacity, at = slot % capacity,
+			many = group / seq;
 
 		if (counted)
 			return begin[e * samples + b] + at;
-		if (unit <= seq)
-			return (e * samples + b) * slots + t / unit * each + at;
-		return (e * samples + b / many * many + at / slots) * slots + at % slots;
+		if (group <= seq)
+			return (e * samples + b) * per_sample + t / group * capacity + at;
+		return (e * samples + b / many * many + at / per_sample) * per_sample + at % per_sample;
 	}
 };
 
-/* Begins of rows, or of each place its choice. */
+/* Where rows begin, or the choice that has each slot. */
 static void need_scratch(const struct hd_prep *p)
 {
 	hd_cuda_scratch_need(p->n[9] ? (size_t)(p->n[4] * p->n[0]) * sizeof(int64_t)
@@ -89,9 +90,9 @@ __global__ void __launch_bounds__(THREADS) add_up(const int32_t *counts, int64_t
 	}
 }
 
-static places places_of(const struct hd_prep *p, void *const *in, const struct hd_run *r)
+static slot_layout layout_of(const struct hd_prep *p, void *const *in, const struct hd_run *r)
 {
-	places t = { p->n[0], p->n[1], p->n[2], p->n[3], p->n[4], p->n[5], p->n[6], p->n[7], p->n[9] != 0, NULL };
+	slot_layout t = { p->n[0], p->n[1], p->n[2], p->n[3], p->n[4], p->n[5], p->n[6], p->n[7], p->n[9] != 0, NULL };
 	int64_t n = t.experts * t.samples;
 
 	if (!t.counted)
@@ -118,16 +119,16 @@ template <int N, class T> HD_DEV void scaled_row(T *to, const T *from, float g, 
 
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS)
-	send_rows(places t, T *d, const T *x, const int32_t *slots, const float *gates)
+	send_rows(slot_layout t, T *d, const T *x, const int32_t *slots, const float *gates)
 {
 	int64_t i = blockIdx.x;
 	int32_t slot = slots[i];
 
 	if (slot >= 0)
-		scaled_row<N>(d + t.row(i, slot) * t.cols, x + i / t.best * t.cols, gates ? gates[i] : 1, t.cols);
+		scaled_row<N>(d + t.row(i, slot) * t.cols, x + i / t.topk * t.cols, gates ? gates[i] : 1, t.cols);
 }
 
-__global__ void __launch_bounds__(THREADS) who_has(places t, const int32_t *slots, int64_t n, int32_t *of)
+__global__ void __launch_bounds__(THREADS) who_has(slot_layout t, const int32_t *slots, int64_t n, int32_t *of)
 {
 	int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
 
@@ -136,13 +137,14 @@ __global__ void __launch_bounds__(THREADS) who_has(places t, const int32_t *slot
 }
 
 template <int N, class T>
-__global__ void __launch_bounds__(THREADS) fetch_rows(places t, T *d, const T *x, const float *gates, const int32_t *of)
+__global__ void __launch_bounds__(THREADS)
+	fetch_rows(slot_layout t, T *d, const T *x, const float *gates, const int32_t *of)
 {
 	int64_t row = blockIdx.x;
 	int32_t i = of[row];
 
 	if (i >= 0) {
-		scaled_row<N>(d + row * t.cols, x + i / t.best * t.cols, gates ? gates[i] : 1, t.cols);
+		scaled_row<N>(d + row * t.cols, x + i / t.topk * t.cols, gates ? gates[i] : 1, t.cols);
 		return;
 	}
 	for (int64_t j = (int64_t)threadIdx.x * N; j < t.cols; j += THREADS * N) {
@@ -157,11 +159,11 @@ __global__ void __launch_bounds__(THREADS) fetch_rows(places t, T *d, const T *x
 template <int N, class T>
 static void dispatch(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	places t = places_of(p, in, r);
+	slot_layout t = layout_of(p, in, r);
 	const T *x = (const T *)in[0];
 	const int32_t *slots = (const int32_t *)in[1];
 	const float *gates = p->n[8] ? (const float *)in[2] : NULL;
-	int64_t n = t.samples * t.seq * t.best, rows = t.experts * t.samples * t.slots;
+	int64_t n = t.samples * t.seq * t.topk, rows = t.experts * t.samples * t.per_sample;
 	int32_t *of = (int32_t *)hd_cuda_scratch();
 
 	if (!t.cols)
@@ -182,16 +184,16 @@ static void dispatch(const struct hd_prep *p, void *const *out, void *const *in,
 /* -- combine -------------------------------------------------------------------------------------------------------------- */
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS)
-	bring_back(places t, T *x, const T *y, const int32_t *slots, const float *gates)
+	bring_back(slot_layout t, T *x, const T *y, const int32_t *slots, const float *gates)
 {
-	int64_t first = blockIdx.x * t.best;
+	int64_t first = blockIdx.x * t.topk;
 
 	for (int64_t j = (int64_t)threadIdx.x * N; j < t.cols; j += THREADS * N) {
 		float sum[N], v[N];
 
 		for (int k = 0; k < N; k++)
 			sum[k] = 0;
-		for (int64_t i = first; i < first + t.best; i++) {
+		for (int64_t i = first; i < first + t.topk; i++) {
 			float g = gates ? gates[i] : 1;
 
 			if (slots[i] < 0)
@@ -207,7 +209,7 @@ __global__ void __launch_bounds__(THREADS)
 template <int N, class T>
 static void combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	places t = places_of(p, in, r);
+	slot_layout t = layout_of(p, in, r);
 
 	if (t.samples && t.seq && t.cols)
 		HD_LAUNCH((bring_back<N, T>), (unsigned)(t.samples * t.seq), THREADS, 0, r, t, (T *)out[0],
@@ -217,16 +219,16 @@ static void combine(const struct hd_prep *p, void *const *out, void *const *in, 
 /* A warp has a choice. */
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS)
-	products_of_rows(places t, float *dg, const T *dx, const T *y, const int32_t *slots)
+	products_of_rows(slot_layout t, float *dg, const T *dx, const T *y, const int32_t *slots)
 {
 	int64_t i = (int64_t)blockIdx.x * (THREADS / HD_WARP) + threadIdx.x / HD_WARP;
-	int32_t slot = i < t.samples * t.seq * t.best ? slots[i] : -1;
+	int32_t slot = i < t.samples * t.seq * t.topk ? slots[i] : -1;
 	float sum = 0;
 
-	if (i >= t.samples * t.seq * t.best)
+	if (i >= t.samples * t.seq * t.topk)
 		return;
 	if (slot >= 0) {
-		dx += i / t.best * t.cols;
+		dx += i / t.topk * t.cols;
 		y += t.row(i, slot) * t.cols;
 	}
 	for (int64_t j = threadIdx.x % HD_WARP * N; j < t.cols && slot >= 0; j += HD_WARP * N) {
@@ -245,8 +247,8 @@ __global__ void __launch_bounds__(THREADS)
 template <int N, class T>
 static void combine_dg(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	places t = places_of(p, in, r);
-	int64_t n = t.samples * t.seq * t.best, warps = THREADS / HD_WARP;
+	slot_layout t = layout_of(p, in, r);
+	int64_t n = t.samples * t.seq * t.topk, warps = THREADS / HD_WARP;
 
 	if (n)
 		HD_LAUNCH((products_of_rows<N, T>), (unsigned)((n + warps - 1) / warps), THREADS, 0, r, t,

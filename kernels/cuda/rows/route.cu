@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * route and route_d: which experts a token goes to, and their losses; the equations are in kernels/ref/rows/experts.c.
  *
- * A warp has a token.  Places are given in the order of tokens, so a block has a whole unit: in tiles of its threads each
+ * A warp has a token.  Slots are given in the order of tokens, so a block has a whole group: in tiles of its threads each
  * counts those before it that want the same expert.  What is counted is counted in integers, sums over tokens have a fixed
  * order, and random choices are the cpu's bit by bit.
  */
@@ -13,12 +13,12 @@ extern "C" {
 
 #define THREADS 256
 #define WARPS (THREADS / HD_WARP)
-#define MOST_BEST 64
+#define MAX_TOPK 64
 #define MOST_EXPERTS 4096 /* whose numbers fit into shared memory, twice */
 
 struct routing {
-	int64_t tokens, samples, experts, best, unit, places, group, token0;
-	int32_t first, normal, random;
+	int64_t tokens, samples, experts, topk, group, capacity, aux_group, token0;
+	int32_t first_choice_aux, normalize, random;
 	uint64_t name, site;
 };
 
@@ -30,12 +30,12 @@ static routing routing_of(const struct hd_prep *p, const struct hd_run *r)
 	t.tokens = p->n[0] * p->n[1];
 	t.samples = p->n[0];
 	t.experts = p->n[2];
-	t.best = p->n[3];
-	t.unit = p->n[4];
-	t.places = p->n[5];
-	t.group = p->n[6];
-	t.first = p->n[7] != 0;
-	t.normal = p->n[8] != 0;
+	t.topk = p->n[3];
+	t.group = p->n[4];
+	t.capacity = p->n[5];
+	t.aux_group = p->n[6];
+	t.first_choice_aux = p->n[7] != 0;
+	t.normalize = p->n[8] != 0;
 	t.random = p->n[9] != 0;
 	t.site = (uint64_t)p->n[10];
 	t.token0 = (r->sample0 + p->n[11]) * p->n[1];
@@ -43,7 +43,7 @@ static routing routing_of(const struct hd_prep *p, const struct hd_run *r)
 	return t;
 }
 
-/* What a run leaves between its launches: of each group experts + 3 sums, and of each unit what found no place. */
+/* What a run leaves between its launches: of each auxiliary group experts + 3 sums, and of each capacity group what found no slot. */
 static size_t parts_of(const struct hd_prep *p)
 {
 	int64_t tokens = p->n[0] * p->n[1];
@@ -55,7 +55,7 @@ static size_t parts_of(const struct hd_prep *p)
 static int limits(const struct hd_check *c, struct hd_prep *p, int rc)
 {
 	HD_TRY(rc);
-	HD_TRY(hd_check_range(c, "the number of choices", (double)p->n[3], 1, MOST_BEST));
+	HD_TRY(hd_check_range(c, "the number of choices", (double)p->n[3], 1, MAX_TOPK));
 	HD_TRY(hd_check_range(c, "the number of experts on cuda", (double)p->n[2], 1, MOST_EXPERTS));
 	hd_cuda_scratch_need(parts_of(p));
 	return HD_OK;
@@ -66,7 +66,7 @@ HD_CUDA_PREPARE_TYPES(prepare_d, "route_d", "f*f", "f", limits(c, p, hd_prepare_
 
 HD_DEV int32_t expert_of(const routing &t, int32_t slot)
 {
-	return slot < 0 ? -1 - slot : slot / (int32_t)t.places;
+	return slot < 0 ? -1 - slot : slot / (int32_t)t.capacity;
 }
 
 struct softmax {
@@ -126,7 +126,7 @@ HD_DEV int32_t next_best(const float *z, int64_t n, const int32_t *chosen, int64
 
 __global__ void __launch_bounds__(THREADS) choose(routing t, const float *z, float *gates, int32_t *slots)
 {
-	HD_SHARED(int32_t, all, [WARPS][MOST_BEST]);
+	HD_SHARED(int32_t, all, [WARPS][MAX_TOPK]);
 	int lane = (int)threadIdx.x % HD_WARP;
 	int32_t *chosen = all[threadIdx.x / HD_WARP];
 	int64_t token = (int64_t)blockIdx.x * WARPS + threadIdx.x / HD_WARP;
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(THREADS) choose(routing t, const float *z, flo
 		return;
 	z += token * t.experts;
 	s = softmax_of(z, t.experts);
-	for (int64_t j = 0; j < t.best; j++) {
+	for (int64_t j = 0; j < t.topk; j++) {
 		int32_t e = next_best(z, t.experts, chosen, j);
 
 		__syncwarp();
@@ -146,32 +146,32 @@ __global__ void __launch_bounds__(THREADS) choose(routing t, const float *z, flo
 		__syncwarp();
 		over += expf(z[e] - s.max);
 	}
-	if (!t.normal)
+	if (!t.normalize)
 		over = s.sum;
-	for (int64_t j = lane; j < t.best; j += HD_WARP) {
-		slots[token * t.best + j] = -1 - chosen[j];
-		gates[token * t.best + j] = expf(z[chosen[j]] - s.max) / over;
+	for (int64_t j = lane; j < t.topk; j += HD_WARP) {
+		slots[token * t.topk + j] = -1 - chosen[j];
+		gates[token * t.topk + j] = expf(z[chosen[j]] - s.max) / over;
 	}
 }
 
-/* counts: of each expert, by sample, where there is no limit (a unit is a sample then) */
-__global__ void __launch_bounds__(THREADS) give_places(routing t, float *gates, int32_t *slots, int32_t *counts,
-						       int32_t *lost, const struct hd_cuda_step *step)
+/* counts: of each expert, by sample, where there is no limit (a group is a sample then) */
+__global__ void __launch_bounds__(THREADS) give_slots(routing t, float *gates, int32_t *slots, int32_t *counts,
+						      int32_t *lost, const struct hd_cuda_step *step)
 {
 	HD_DYNAMIC_SHARED(int32_t, taken);
 	HD_SHARED(int32_t, tile, [THREADS]);
 	HD_SHARED(int32_t, scratch, [WARPS]);
 	int32_t dropped = 0, me = (int32_t)threadIdx.x;
-	int64_t begin = (int64_t)blockIdx.x * t.unit;
+	int64_t begin = (int64_t)blockIdx.x * t.group;
 	uint64_t key = hd_step_key(step, t.name, t.site);
 
 	for (int64_t e = me; e < t.experts; e += THREADS)
 		taken[e] = 0;
-	for (int64_t j = 0; j < t.best; j++)
-		for (int64_t from = 0; from < t.unit; from += THREADS) {
-			int64_t i = begin + from + me, at = i * t.best + j;
-			int there = from + me < t.unit, wants = there, last = 1;
-			int32_t e = there ? -1 - slots[at] : -1, place = 0;
+	for (int64_t j = 0; j < t.topk; j++)
+		for (int64_t from = 0; from < t.group; from += THREADS) {
+			int64_t i = begin + from + me, at = i * t.topk + j;
+			int there = from + me < t.group, wants = there, last = 1;
+			int32_t e = there ? -1 - slots[at] : -1, index = 0;
 
 			if (wants && j == 1 && t.random && step->train)
 				wants = 2 * (double)gates[at] >
@@ -179,19 +179,19 @@ __global__ void __launch_bounds__(THREADS) give_places(routing t, float *gates, 
 			tile[me] = wants ? e : -1;
 			__syncthreads();
 			for (int32_t k = 0; k < THREADS && wants; k++) {
-				place += k < me && tile[k] == e;
+				index += k < me && tile[k] == e;
 				last &= !(k > me && tile[k] == e);
 			}
 			if (wants)
-				place += taken[e];
+				index += taken[e];
 			__syncthreads();
 			if (wants && last)
-				taken[e] = place + 1;
-			if (wants && place < t.places)
-				slots[at] = e * (int32_t)t.places + place;
+				taken[e] = index + 1;
+			if (wants && index < t.capacity)
+				slots[at] = e * (int32_t)t.capacity + index;
 			else if (there)
 				gates[at] = 0;
-			dropped += wants && place >= t.places;
+			dropped += wants && index >= t.capacity;
 		}
 	__syncthreads();
 	for (int64_t e = me; e < t.experts && counts; e += THREADS)
@@ -201,19 +201,19 @@ __global__ void __launch_bounds__(THREADS) give_places(routing t, float *gates, 
 		lost[blockIdx.x] = dropped;
 }
 
-/* How often each expert was chosen in the group of this block: by the choices that the loss looks at, and by all. */
+/* How often each expert was chosen in the auxiliary group of this block: by the choices that the loss looks at, and by all. */
 HD_DEV void count_choices(const routing &t, const int32_t *slots, int32_t *looked, int32_t *all)
 {
-	int64_t begin = (int64_t)blockIdx.x * t.group * t.best;
+	int64_t begin = (int64_t)blockIdx.x * t.aux_group * t.topk;
 
 	for (int64_t e = threadIdx.x; e < t.experts; e += THREADS)
 		looked[e] = all[e] = 0;
 	__syncthreads();
-	for (int64_t i = threadIdx.x; i < t.group * t.best; i += THREADS) {
+	for (int64_t i = threadIdx.x; i < t.aux_group * t.topk; i += THREADS) {
 		int32_t e = expert_of(t, slots[begin + i]);
 
 		atomicAdd(&all[e], 1);
-		if (!t.first || i % t.best == 0)
+		if (!t.first_choice_aux || i % t.topk == 0)
 			atomicAdd(&looked[e], 1);
 	}
 	__syncthreads();
@@ -222,7 +222,7 @@ HD_DEV void count_choices(const routing &t, const int32_t *slots, int32_t *looke
 /* E f_e of one choice */
 HD_DEV float share_of(const routing &t)
 {
-	return (float)t.experts / (float)((t.first ? 1 : t.best) * t.group);
+	return (float)t.experts / (float)((t.first_choice_aux ? 1 : t.topk) * t.aux_group);
 }
 
 __global__ void __launch_bounds__(THREADS) losses(routing t, const float *z, const int32_t *slots, double *part)
@@ -236,8 +236,8 @@ __global__ void __launch_bounds__(THREADS) losses(routing t, const float *z, con
 	part += blockIdx.x * (t.experts + 3);
 	for (int64_t e = threadIdx.x; e < t.experts; e += THREADS)
 		part[3 + e] = all[e];
-	for (int64_t i = threadIdx.x / HD_WARP; i < t.group; i += WARPS) {
-		const float *row = z + ((int64_t)blockIdx.x * t.group + i) * t.experts;
+	for (int64_t i = threadIdx.x / HD_WARP; i < t.aux_group; i += WARPS) {
+		const float *row = z + ((int64_t)blockIdx.x * t.aux_group + i) * t.experts;
 		softmax s = softmax_of(row, t.experts);
 		float sum = 0;
 
@@ -265,9 +265,9 @@ __global__ void __launch_bounds__(THREADS) join_sums(routing t, const double *pa
 
 	if (s >= t.experts + 3)
 		return;
-	for (int64_t g = 0; g < t.tokens / t.group; g++)
+	for (int64_t g = 0; g < t.tokens / t.aux_group; g++)
 		sum += part[g * (t.experts + 3) + s];
-	for (int64_t u = 0; u < t.tokens / t.unit && s == 2; u++)
+	for (int64_t u = 0; u < t.tokens / t.group && s == 2; u++)
 		sum += lost[u];
 	sums[s] = (float)sum;
 }
@@ -282,20 +282,20 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	routing t = routing_of(p, r);
 	size_t numbers = (size_t)t.experts * sizeof(int32_t);
 	double *part = (double *)hd_cuda_scratch();
-	int32_t *lost = (int32_t *)(part + t.tokens / t.group * (t.experts + 3)), *slots = (int32_t *)out[1];
+	int32_t *lost = (int32_t *)(part + t.tokens / t.aux_group * (t.experts + 3)), *slots = (int32_t *)out[1];
 	const float *z = (const float *)in[0];
 
 	if (t.tokens) {
 		HD_LAUNCH(choose, blocks(t.tokens, WARPS), THREADS, 0, r, t, z, (float *)out[0], slots);
-		HD_LAUNCH(give_places, blocks(t.tokens, t.unit), THREADS, numbers, r, t, (float *)out[0], slots,
+		HD_LAUNCH(give_slots, blocks(t.tokens, t.group), THREADS, numbers, r, t, (float *)out[0], slots,
 			  p->n[12] ? (int32_t *)out[3] : NULL, lost, hd_cuda_step(r));
-		HD_LAUNCH(losses, blocks(t.tokens, t.group), THREADS, 2 * numbers, r, t, z, slots, part);
+		HD_LAUNCH(losses, blocks(t.tokens, t.aux_group), THREADS, 2 * numbers, r, t, z, slots, part);
 	}
 	HD_LAUNCH(join_sums, blocks(t.experts + 3, THREADS), THREADS, 0, r, t, part, lost, (float *)out[2]);
 }
 
 /* -- route_d ------------------------------------------------------------------------------------------------------------- */
-/* f (group, expert): E f_e */
+/* f (auxiliary group, expert): E f_e */
 __global__ void __launch_bounds__(THREADS) fractions(routing t, const int32_t *slots, float *f)
 {
 	HD_DYNAMIC_SHARED(int32_t, looked);
@@ -318,30 +318,30 @@ __global__ void __launch_bounds__(THREADS)
 		return;
 	z += token * t.experts;
 	dz += token * t.experts;
-	slots += token * t.best;
-	dg += token * t.best;
-	f += token / t.group * t.experts;
+	slots += token * t.topk;
+	dg += token * t.topk;
+	f += token / t.aux_group * t.experts;
 	s = softmax_of(z, t.experts);
 	aux *= step->loss_scale;
 	zs *= step->loss_scale * 2 * log_sum(s);
 	for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP)
 		mean += (double)(expf(z[e] - s.max) / s.sum) * f[e];
 	mean = warp_sum(mean);
-	for (int64_t j = 0; j < t.best; j++) {
+	for (int64_t j = 0; j < t.topk; j++) {
 		float x = expf(z[expert_of(t, slots[j])] - s.max);
 
 		over += x;
 		inner += slots[j] < 0 ? 0 : (double)dg[j] * x;
 	}
-	if (!t.normal)
+	if (!t.normalize)
 		over = s.sum;
 	inner /= over;
 	for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP) {
-		double x = expf(z[e] - s.max), d = x / s.sum * (aux * (f[e] - mean) + zs - (t.normal ? 0 : inner));
+		double x = expf(z[e] - s.max), d = x / s.sum * (aux * (f[e] - mean) + zs - (t.normalize ? 0 : inner));
 
-		for (int64_t j = 0; j < t.best; j++)
+		for (int64_t j = 0; j < t.topk; j++)
 			if (expert_of(t, slots[j]) == e)
-				d += x / over * ((slots[j] < 0 ? 0 : (double)dg[j]) - (t.normal ? inner : 0));
+				d += x / over * ((slots[j] < 0 ? 0 : (double)dg[j]) - (t.normalize ? inner : 0));
 		dz[e] = (float)d;
 	}
 }
@@ -353,7 +353,7 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 
 	if (!t.tokens)
 		return;
-	HD_LAUNCH(fractions, blocks(t.tokens, t.group), THREADS, 2 * (size_t)t.experts * sizeof(int32_t), r, t,
+	HD_LAUNCH(fractions, blocks(t.tokens, t.aux_group), THREADS, 2 * (size_t)t.experts * sizeof(int32_t), r, t,
 		  (const int32_t *)in[1], f);
 	HD_LAUNCH(token_d, blocks(t.tokens, WARPS), THREADS, 0, r, t, (float *)out[0], (const float *)in[0],
 		  (const int32_t *)in[1], (const float *)in[2], f, p->f[0], p->f[1], hd_cuda_step(r));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reference of route, route_d, dispatch, combine and combine_dg.
  *
- * route, for one unit of tokens in order (GShard 2006.16668, algorithm 1):
+ * route, for one capacity group, tokens in order (GShard 2006.16668, algorithm 1):
  *
- *	p = softmax(z)   e_1 .. e_k: the largest p, of equal ones the lowest index   g_j = p[e_j] (over their sum if normal)
- *	pass j, tokens in order: if count[e_j] < places and (j = 1, or not random, or 2 g_2 > u): slot = count[e_j]++
+ *	p = softmax(z)   e_1 .. e_k: the largest p, of equal ones the lowest index   g_j = p[e_j] (over their sum if normalize)
+ *	pass j, tokens in order: if count[e_j] < capacity and (j = 1, or not random, or 2 g_2 > u): slot = count[e_j]++
  *
  * u is keyed by (seed, site, step, global token).  Evaluation has no random choice.  sums, over all tokens here:
  *
- *	0  of the groups' E sum_e m_e f_e, times the group's tokens (m: mean p; f: fraction of the choices)
- *	1  of (log sum exp z)^2    2  choices that found no place    3 + e  choices of expert e
+ *	0  of the auxiliary groups' E sum_e m_e f_e, times the group's tokens (m: mean p; f: fraction of the choices)
+ *	1  of (log sum exp z)^2    2  choices that found no slot    3 + e  choices of expert e
  *
  * route_d: dz of the gates (softmax over the chosen, or of all), plus loss_scale times the derivative of
  * aux * sum 0 + z * sum 1.  loss_scale is 1 / (tokens of the global batch): both are means over it.
@@ -64,8 +64,8 @@ static void gates_of(const struct hd_prep *p, const double *z, const int64_t *ch
 		g[j] /= sum;
 }
 
-static void one_unit(const struct hd_prep *p, const struct hd_run *r, int64_t first, const double *z, double *gates,
-		     int32_t *slots, double *sums)
+static void one_group(const struct hd_prep *p, const struct hd_run *r, int64_t first, const double *z, double *gates,
+		      int32_t *slots, double *sums)
 {
 	int64_t E = p->n[2], k = p->n[3], *count = hd_alloc((size_t)E * sizeof(*count));
 	uint64_t key = hd_key(r->seed, "second expert", hd_hash64((uint64_t)r->step) ^ (uint64_t)p->n[10]);
@@ -98,7 +98,7 @@ static int64_t expert_of(const struct hd_prep *p, int32_t slot)
 	return slot < 0 ? -1 - slot : slot / p->n[5];
 }
 
-/* E f_e of the group that begins at token `first` */
+/* E f_e of the auxiliary group that begins at token `first` */
 static void fractions(const struct hd_prep *p, int64_t first, const int32_t *slots, double *f)
 {
 	int64_t E = p->n[2], k = p->n[3], of = p->n[7] ? 1 : k;
@@ -132,7 +132,7 @@ static void route(const struct hd_prep *p, void *const *out, void *const *in, co
 	for (int64_t i = 0; i < E + 3; i++)
 		sums[i] = 0;
 	for (int64_t i = 0; i < tokens; i += p->n[4])
-		one_unit(p, r, i, z, out[0], out[1], sums);
+		one_group(p, r, i, z, out[0], out[1], sums);
 	for (int64_t i = 0; i < tokens; i++) {
 		double lse = log_sum_exp(z + i * E, E);
 
@@ -187,12 +187,12 @@ static void dispatch(const struct hd_prep *p, void *const *out, void *const *in,
 	int64_t k = p->n[2], cols = p->n[3];
 
 	(void)r;
-	hd_place_rows(p, in);
+	hd_slot_rows(p, in);
 	for (int64_t i = 0; !p->n[9] && i < p->n[4] * p->n[0] * p->n[5] * cols; i++)
 		d[i] = 0;
 	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++)
 		for (int64_t c = 0; c < cols && slots[i] >= 0; c++)
-			d[hd_place_row(p, i / k / p->n[1], i / k % p->n[1], slots[i]) * cols + c] =
+			d[hd_slot_row(p, i / k / p->n[1], i / k % p->n[1], slots[i]) * cols + c] =
 				x[i / k * cols + c] * (p->n[8] ? ((const double *)in[2])[i] : 1);
 }
 
@@ -204,13 +204,13 @@ static void combine(const struct hd_prep *p, void *const *out, void *const *in, 
 	int64_t k = p->n[2], cols = p->n[3];
 
 	(void)r;
-	hd_place_rows(p, in);
+	hd_slot_rows(p, in);
 	for (int64_t i = 0; i < p->n[0] * p->n[1] * cols; i++)
 		x[i] = 0;
 	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++)
 		for (int64_t c = 0; c < cols && slots[i] >= 0; c++)
 			x[i / k * cols + c] +=
-				y[hd_place_row(p, i / k / p->n[1], i / k % p->n[1], slots[i]) * cols + c] *
+				y[hd_slot_row(p, i / k / p->n[1], i / k % p->n[1], slots[i]) * cols + c] *
 				(p->n[8] ? ((const double *)in[2])[i] : 1);
 }
 
@@ -222,12 +222,12 @@ static void combine_dg(const struct hd_prep *p, void *const *out, void *const *i
 	int64_t k = p->n[2], cols = p->n[3];
 
 	(void)r;
-	hd_place_rows(p, in);
+	hd_slot_rows(p, in);
 	for (int64_t i = 0; i < p->n[0] * p->n[1] * k; i++) {
 		dg[i] = 0;
 		for (int64_t c = 0; c < cols && slots[i] >= 0; c++)
 			dg[i] += dx[i / k * cols + c] *
-				 y[hd_place_row(p, i / k / p->n[1], i / k % p->n[1], slots[i]) * cols + c];
+				 y[hd_slot_row(p, i / k / p->n[1], i / k % p->n[1], slots[i]) * cols + c];
 	}
 }
 
