@@ -6,6 +6,7 @@ stop() { say "$0: $*"; exit 1; }
 
 have() { command -v "$1" >/dev/null 2>&1; }
 header() { echo "#include <$1>" | cc -E - >/dev/null 2>&1; }
+header_of_width() { echo "#include <$1>" | cc -DPCRE2_CODE_UNIT_WIDTH=8 -E - >/dev/null 2>&1; }
 
 # The Debian packages that are not there, judged by what each is needed for.  A compiler stands first: without one no
 # header can be looked for.
@@ -21,6 +22,9 @@ missing_packages() {
 	header ltdl.h || echo libltdl-dev
 	header ini.h || echo libinih-dev
 	header jansson.h || echo libjansson-dev
+	header_of_width pcre2.h || echo libpcre2-dev
+	header zlib.h || echo zlib1g-dev
+	header zstd.h || echo libzstd-dev
 	have prove || echo perl
 	for program; do
 		have "$program" || echo "$(package_of "$program")"

@@ -78,7 +78,7 @@ like "and numbers what has no name, so that a result is found where it is read" 
 # -- in the engine: the example's files in a tree of their own, before the real one -------------------------------------------
 value() { sed -n "s/^$1 = //p" "$build/Makefile"; }
 flags="-std=gnu11 -O1 -I$build -I$src -I$src/include -DHD_PLUGIN_DIR=\"/nowhere\" $(value CFLAGS) $(value OPENMP_CFLAGS)"
-for lib in MPI DNNL LTDL INIH JANSSON; do
+for lib in MPI DNNL LTDL INIH JANSSON PCRE2 ZLIB ZSTD; do
 	flags="$flags $(value ${lib}_CFLAGS)"
 	libs="$libs $(value ${lib}_LIBS)"
 done

@@ -49,6 +49,11 @@ static const struct hd_flag generate_flags[] = {
 };
 static const struct hd_flag data_flags[] = { { "step", "K", "which step, from 1" },
 					     { "json", NULL, "one line of JSON" } };
+static const struct hd_flag tokenize_flags[] = {
+	{ "tokenizer", "DIR", "tokenizer.json, or the directory that has it" },
+	{ "ids", "FILE", "instead: print the ids of a text" },
+	{ "text", "FILE", "instead: print the text of ids" },
+};
 static const struct hd_flag report_flags[] = { { "out", "FILE", "the page (default: standard output)" } };
 static const struct hd_flag plugins_flags[] = { { "json", NULL, "as JSON" } };
 
@@ -63,6 +68,7 @@ const struct hd_verb hd_verbs[] = {
 	{ "eval", "CKPT", "loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval, 0 },
 	{ "generate", "CKPT", "text from a checkpoint", FLAGS(generate_flags), hd_verb_generate, 0 },
 	{ "data", "CONF", "print the token ids of a step", FLAGS(data_flags), hd_verb_data, 1 },
+	{ "tokenize", "[FILE...]", "ids of text", FLAGS(tokenize_flags), hd_verb_tokenize, 1 },
 	{ "report", "METRICS[,METRICS...]", "loss curves and other numbers of runs, as a page for a browser",
 	  FLAGS(report_flags), hd_verb_report, 1 },
 	{ "plugins", "[NAME]", "list plugins, or one plugin's options", FLAGS(plugins_flags), hd_verb_plugins, 1 },

@@ -17,6 +17,7 @@ int hd_verb_bench(struct hd_cli *c);
 int hd_verb_eval(struct hd_cli *c);
 int hd_verb_generate(struct hd_cli *c);
 int hd_verb_data(struct hd_cli *c);
+int hd_verb_tokenize(struct hd_cli *c);
 int hd_verb_plugins(struct hd_cli *c);
 int hd_verb_report(struct hd_cli *c);
 

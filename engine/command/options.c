@@ -104,9 +104,10 @@ static int parse_word(struct hd_cli *c, const char *word, struct hd_err *err)
 
 	if (!v->positional)
 		return hd_err_set(err, HD_EINVAL, "%s: takes no '%s'", v->name, word);
-	if (c->positional)
+	if (c->positional && !strstr(v->positional, "..."))
 		return hd_err_set(err, HD_EINVAL, "%s: '%s' is one too many after %s", v->name, word, c->positional);
-	c->positional = word;
+	c->words[c->nwords++] = word;
+	c->positional = c->words[0];
 	return 1;
 }
 
@@ -161,6 +162,7 @@ int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs,
 	if (!out->verb)
 		return HD_EINVAL;
 	out->sets = hd_alloc((size_t)argc * sizeof(*out->sets));
+	out->words = hd_alloc((size_t)argc * sizeof(*out->words));
 	out->values = hd_alloc((size_t)out->verb->nflags * sizeof(*out->values));
 	return parse_rest(out, argc - 2, argv + 2, err);
 }
@@ -168,6 +170,7 @@ int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs,
 void hd_cli_release(struct hd_cli *c)
 {
 	free(c->sets);
+	free(c->words);
 	free(c->values);
 	memset(c, 0, sizeof(*c));
 }

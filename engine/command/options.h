@@ -19,7 +19,7 @@ struct hd_flag {
 struct hd_cli;
 struct hd_verb {
 	const char *name;
-	const char *positional; /* "CONF", "CKPT"; "[NAME]": may be left out; NULL: there is none */
+	const char *positional; /* "CONF", "CKPT"; "[NAME]": may be left out; "[FILE...]": many; NULL: there is none */
 	const char *help;       /* one line */
 	const struct hd_flag *flags;
 	int nflags;
@@ -29,8 +29,10 @@ struct hd_verb {
 
 struct hd_cli {
 	const struct hd_verb *verb; /* NULL: only help or version is asked for */
-	const char *positional;     /* NULL: left out */
-	const char **sets;          /* what followed each --set; verbs with a CONF know it */
+	const char *positional;     /* NULL: left out; of many the first */
+	const char **words;         /* all of them */
+	int nwords;
+	const char **sets; /* what followed each --set; verbs with a CONF know it */
 	int nsets;
 	int help, version; /* --help, -h, "help"; --version */
 	int argc;          /* the whole command line: a program that starts itself again needs it */

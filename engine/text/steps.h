@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/text/steps.h - normalizer, pre_tokenizer and decoder of tokenizer.json: lists of steps.
+ */
+#ifndef HD_ENGINE_TEXT_STEPS_H
+#define HD_ENGINE_TEXT_STEPS_H
+#include <jansson.h>
+#include "engine/text/bpe/bpe.h"
+#include "engine/text/unicode/regex.h"
+
+enum hd_step_kind {
+	HD_STEP_NFC,
+	HD_STEP_NFD,
+	HD_STEP_PREPEND,
+	HD_STEP_REPLACE,
+	HD_STEP_STRIP,
+	HD_STEP_BYTES, /* ByteLevel */
+	HD_STEP_SPELL, /* bytes in its alphabet, where the model cannot take them as they are */
+	HD_STEP_SPLIT,
+	HD_STEP_DIGITS,
+	HD_STEP_METASPACE,
+	HD_STEP_BYTE_FALLBACK,
+	HD_STEP_FUSE,
+};
+enum hd_split { HD_SPLIT_ISOLATED, HD_SPLIT_REMOVED, HD_SPLIT_PREVIOUS, HD_SPLIT_NEXT, HD_SPLIT_CONTIGUOUS };
+enum hd_prepend { HD_PREPEND_NEVER, HD_PREPEND_FIRST, HD_PREPEND_ALWAYS };
+
+struct hd_step {
+	int kind;
+	struct hd_pattern pattern;
+	char *content; /* of Prepend, Replace, Strip; replacement of Metaspace */
+	size_t ncontent;
+	int behavior, invert;
+	int prepend;         /* enum hd_prepend */
+	int64_t left, right; /* of Strip */
+};
+struct hd_steps {
+	struct hd_step *all;
+	size_t n, cap;
+};
+
+/* root: the whole of tokenizer.json.  A part that is not there has no steps. */
+int hd_normalizer_load(struct hd_steps *s, json_t *root, struct hd_err *err);
+int hd_pre_tokenizer_load(struct hd_steps *s, json_t *root, struct hd_err *err);
+int hd_decoder_load(struct hd_steps *s, json_t *root, struct hd_err *err);
+void hd_steps_release(struct hd_steps *s);
+
+/* For the three: "type" of o is one of known, or Sequence. */
+struct hd_component {
+	const char *type;
+	int kind;
+	int (*load)(struct hd_step *s, json_t *o, struct hd_err *err); /* NULL: it has no options */
+};
+struct hd_part {
+	const char *name, *list; /* "normalizer", "normalizers" */
+	const struct hd_component *known;
+	int nknown;
+};
+int hd_steps_load(struct hd_steps *s, const struct hd_part *part, json_t *o, struct hd_err *err);
+int hd_step_pattern(struct hd_step *s, json_t *o, struct hd_err *err); /* "pattern" */
+int hd_step_content(struct hd_step *s, json_t *o, const char *key, struct hd_err *err);
+int hd_step_flag(json_t *o, const char *key, int otherwise);
+
+/* Text to normal text: appends to out. */
+int hd_normalize(const struct hd_step *s, struct hd_matcher *m, struct hd_span text, struct hd_buf *out,
+		 struct hd_err *err);
+
+/* Text to words. */
+struct hd_words {
+	const struct hd_steps *steps;
+	struct hd_matcher *matcher;
+	struct hd_bpe_state *state;
+	struct hd_ids *out;
+	struct hd_err *err;
+};
+int hd_pre_tokenize(const struct hd_words *w, struct hd_span text, int at_start);
+
+#endif

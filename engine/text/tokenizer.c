@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From tokenizer.json to ids: added tokens of the text as it is, normalizer, added tokens of normal text, pre-tokenizer,
+ * model.
+ */
+#include <config.h>
+#include "engine/text/tokenizer.h"
+#include "engine/file/file.h"
+#include "engine/base/hash.h"
+#include "engine/text/added.h"
+#include "engine/text/decode.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+struct hd_tokenizer {
+	char *path;
+	uint64_t hash;
+	struct hd_bpe bpe;
+	struct hd_added added;
+	struct hd_steps normalizer, pre_tokenizer, decoder;
+	int has_decoder;
+};
+
+/* -- loading ----------------------------------------------------------------------------------- */
+static char *file_of(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode) ? hd_format("%s/tokenizer.json", path) : hd_strdup(path);
+}
+
+/* Text is bytes for the model where ByteLevel comes last, and only there. */
+static int ends_in_bytes(const struct hd_steps *s)
+{
+	size_t levels = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		levels += s->all[i].kind == HD_STEP_BYTES;
+	return levels == 1 && s->all[s->n - 1].kind == HD_STEP_BYTES;
+}
+
+static void spell_bytes(struct hd_steps *s)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		if (s->all[i].kind != HD_STEP_BYTES)
+			continue;
+		s->all = hd_grow(s->all, s->n, &s->cap, sizeof(*s->all));
+		memmove(s->all + i + 2, s->all + i + 1, (s->n - i - 1) * sizeof(*s->all));
+		s->all[++i] = (struct hd_step){ .kind = HD_STEP_SPELL };
+		s->n++;
+	}
+}
+
+static int load_model(struct hd_tokenizer *t, json_t *root, struct hd_err *err)
+{
+	json_t *model = json_object_get(root, "model");
+	const char *type = json_string_value(json_object_get(model, "type"));
+
+	if (!json_is_object(model))
+		return hd_err_set(err, HD_EINVAL, "there is no model in it");
+	/* Early files have no type; those with merges are BPE. */
+	if (type ? strcmp(type, "BPE") != 0 : !json_object_get(model, "merges"))
+		return hd_err_set(err, HD_ENOTSUP, "model is %.60s; known: BPE", type ? type : "without a type");
+	HD_TRY(hd_bpe_load(&t->bpe, model, ends_in_bytes(&t->pre_tokenizer), err));
+	if (!t->bpe.raw)
+		spell_bytes(&t->pre_tokenizer);
+	return HD_OK;
+}
+
+static int load(struct hd_tokenizer *t, json_t *root, struct hd_err *err)
+{
+	json_t *decoder = json_object_get(root, "decoder");
+
+	HD_TRY(hd_normalizer_load(&t->normalizer, root, err));
+	HD_TRY(hd_pre_tokenizer_load(&t->pre_tokenizer, root, err));
+	HD_TRY(hd_decoder_load(&t->decoder, root, err));
+	t->has_decoder = decoder && !json_is_null(decoder);
+	HD_TRY(load_model(t, root, err));
+	return hd_added_load(&t->added, root, &t->bpe.vocab, &t->normalizer, err);
+}
+
+static uint64_t hash_of(const char *text, size_t n)
+{
+	uint64_t h = HD_HASH_START;
+
+	for (size_t i = 0; i < n; i++)
+		h = hd_hash_add(h, (unsigned char)text[i]);
+	return h;
+}
+
+int hd_tokenizer_open(const char *path, struct hd_tokenizer **out, struct hd_err *err)
+{
+	struct hd_tokenizer *t = hd_alloc(sizeof(*t));
+	struct hd_err why = { 0 };
+	json_error_t at;
+	json_t *root = NULL;
+	size_t n = 0;
+	char *text;
+
+	t->path = file_of(path);
+	text = hd_file_slurp(t->path, &n);
+	if (text) {
+		t->hash = hash_of(text, n);
+		root = json_loadb(text, n, JSON_ALLOW_NUL, &at);
+	}
+	if (!text)
+		hd_err_set(err, HD_EIO, "%s: %s", t->path, strerror(errno));
+	else if (!root)
+		hd_err_set(err, HD_EINVAL, "%s:%d: %s", t->path, at.line, at.text);
+	else if (load(t, root, &why) < 0)
+		hd_err_set(err, why.code, "%s: %s", t->path, why.text);
+	free(text);
+	json_decref(root);
+	if (err->code)
+		hd_tokenizer_close(t);
+	else
+		*out = t;
+	return err->code;
+}
+
+void hd_tokenizer_close(struct hd_tokenizer *t)
+{
+	if (!t)
+		return;
+	hd_bpe_release(&t->bpe);
+	hd_added_release(&t->added);
+	hd_steps_release(&t->normalizer);
+	hd_steps_release(&t->pre_tokenizer);
+	hd_steps_release(&t->decoder);
+	free(t->path);
+	free(t);
+}
+
+int64_t hd_tokenizer_vocab(const struct hd_tokenizer *t)
+{
+	int64_t n = (int64_t)t->bpe.vocab.nall, last = t->added.n ? t->added.all[t->added.n - 1].id : -1;
+
+	return last >= n ? last + 1 : n;
+}
+
+int32_t hd_tokenizer_id(const struct hd_tokenizer *t, const char *token)
+{
+	const struct hd_added_token *a = hd_added_find(&t->added, token, strlen(token));
+
+	return a ? a->id : hd_vocab_id(&t->bpe.vocab, token, strlen(token));
+}
+
+uint64_t hd_tokenizer_hash(const struct hd_tokenizer *t)
+{
+	return t->hash;
+}
+
+const char *hd_tokenizer_path(const struct hd_tokenizer *t)
+{
+	return t->path;
+}
+
+/* -- encoding ---------------------------------------------------------------------------------- */
+struct hd_encoder {
+	const struct hd_tokenizer *t;
+	struct hd_matcher *matcher;
+	struct hd_bpe_state *state;
+	struct hd_buf text, normal, next;
+	/* of the text that is being encoded */
+	struct hd_ids *out;
+	struct hd_err *err;
+	int at_start; /* the piece begins the text */
+};
+
+struct hd_encoder *hd_encoder_create(const struct hd_tokenizer *t)
+{
+	struct hd_encoder *e = hd_alloc(sizeof(*e));
+
+	e->t = t;
+	e->matcher = hd_matcher_create();
+	e->state = hd_bpe_state_create(&t->bpe);
+	return e;
+}
+
+void hd_encoder_destroy(struct hd_encoder *e)
+{
+	if (!e)
+		return;
+	hd_matcher_destroy(e->matcher);
+	hd_bpe_state_destroy(e->state);
+	hd_buf_release(&e->text);
+	hd_buf_release(&e->normal);
+	hd_buf_release(&e->next);
+	free(e);
+}
+
+static int encode_words(void *ctx, struct hd_span text, size_t at)
+{
+	struct hd_encoder *e = ctx;
+	struct hd_words w = { &e->t->pre_tokenizer, e->matcher, e->state, e->out, e->err };
+
+	return hd_pre_tokenize(&w, text, e->at_start && !at);
+}
+
+/* What stands between the tokens that are searched for in text as it is. */
+static int encode_piece(void *ctx, struct hd_span text, size_t at)
+{
+	struct hd_encoder *e = ctx;
+	const struct hd_steps *n = &e->t->normalizer;
+
+	for (size_t i = 0; i < n->n; i++) {
+		struct hd_buf swap = e->normal;
+
+		e->next.n = 0;
+		hd_buf_room(&e->next, text.n + 1);
+		HD_TRY(hd_normalize(&n->all[i], e->matcher, text, &e->next, e->err));
+		e->normal = e->next;
+		e->next = swap;
+		text = (struct hd_span){ e->normal.at, e->normal.n };
+	}
+	e->at_start = !at;
+	return hd_added_split(&e->t->added, 1, e->matcher, text, e->out, encode_words, e, e->err);
+}
+
+int hd_encode(struct hd_encoder *e, const char *text, size_t n, struct hd_ids *out, struct hd_err *err)
+{
+	struct hd_span all = { text, n };
+
+	if (hd_utf8_valid(text, n) < n) {
+		e->text.n = 0;
+		hd_utf8_repair(text, n, &e->text);
+		all = (struct hd_span){ e->text.at, e->text.n };
+	}
+	e->out = out;
+	e->err = err;
+	return hd_added_split(&e->t->added, 0, e->matcher, all, out, encode_piece, e, err);
+}
+
+/* -- decoding ---------------------------------------------------------------------------------- */
+static struct hd_span token_text(const struct hd_tokenizer *t, int32_t id)
+{
+	const struct hd_added_token *a = hd_added_of(&t->added, id);
+
+	return a ? (struct hd_span){ a->content, a->n } : hd_vocab_text(&t->bpe.vocab, id);
+}
+
+int hd_decode(const struct hd_tokenizer *t, const int32_t *ids, size_t n, struct hd_buf *out, struct hd_err *err)
+{
+	struct hd_matcher *m = hd_matcher_create();
+	struct hd_texts texts = { 0 };
+	int rc;
+
+	hd_buf_room(&texts.bytes, 4 * n + 1);
+	for (size_t i = 0; i < n; i++) {
+		struct hd_span x = token_text(t, ids[i]);
+
+		if (!x.at)
+			continue;
+		if (!t->has_decoder && texts.n) /* without one, tokens are words */
+			hd_texts_add(&texts, " ", 1);
+		hd_texts_add(&texts, x.at, x.n);
+	}
+	rc = hd_texts_decode(&t->decoder, m, &texts, err);
+	if (rc >= 0)
+		hd_buf_add(out, texts.bytes.at, texts.bytes.n);
+	hd_texts_release(&texts);
+	hd_matcher_destroy(m);
+	return rc;
+}

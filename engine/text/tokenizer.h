@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/text/tokenizer.h - a tokenizer as Hugging Face's tokenizer.json describes it: text to ids and back.
+ *
+ * Ids are those of Python's tokenizers with add_special_tokens=False.  What the file names and this program does not know
+ * is refused when it is loaded.
+ *
+ *   unicode/               text, its normal forms, expressions by PCRE2
+ *   bpe/                   the model
+ *   added.c                added tokens
+ *   steps.c normalizer.c pretokenizer.c decoder.c     the other parts of the file
+ */
+#ifndef HD_ENGINE_TEXT_TOKENIZER_H
+#define HD_ENGINE_TEXT_TOKENIZER_H
+#include "engine/base/err.h"
+#include "engine/text/bpe/bpe.h"
+
+struct hd_tokenizer; /* any thread may use it */
+struct hd_encoder;   /* of one thread */
+
+/* path: the file, or the directory that has it. */
+int hd_tokenizer_open(const char *path, struct hd_tokenizer **out, struct hd_err *err);
+void hd_tokenizer_close(struct hd_tokenizer *t);
+int64_t hd_tokenizer_vocab(const struct hd_tokenizer *t);                 /* the highest id, plus one */
+int32_t hd_tokenizer_id(const struct hd_tokenizer *t, const char *token); /* -1: there is no such token */
+uint64_t hd_tokenizer_hash(const struct hd_tokenizer *t);                 /* of the file */
+const char *hd_tokenizer_path(const struct hd_tokenizer *t);              /* of the file */
+
+struct hd_encoder *hd_encoder_create(const struct hd_tokenizer *t);
+void hd_encoder_destroy(struct hd_encoder *e);
+/* Appends the ids of a text.  Bytes that are no UTF-8 count as U+FFFD. */
+int hd_encode(struct hd_encoder *e, const char *text, size_t n, struct hd_ids *out, struct hd_err *err);
+/* Appends the text of ids, special tokens too; ids that no token has are left out. */
+int hd_decode(const struct hd_tokenizer *t, const int32_t *ids, size_t n, struct hd_buf *out, struct hd_err *err);
+
+#endif
