@@ -26,12 +26,14 @@ static const char *text;
 static void *heap[8];
 static int nheap;
 
-static int take(struct hd_plan *p, const struct hd_axis *a, int64_t coord, uint32_t kind, int64_t chunk, int64_t micro)
+static int take(struct hd_plan *p, const struct hd_unit_args *x)
 {
-	(void)p, (void)a;
-	if (coord >= 0 && coord < P && count[coord] < UNITS)
-		list[coord][count[coord]++] =
-			(struct hd_unit){ .kind = kind, .chunk = (int32_t)chunk, .micro = (int32_t)micro };
+	int64_t c = x->coord;
+
+	(void)p;
+	if (c >= 0 && c < P && count[c] < UNITS)
+		list[c][count[c]++] =
+			(struct hd_unit){ .kind = x->kind, .chunk = (int32_t)x->chunk, .micro = (int32_t)x->micro };
 	return HD_OK;
 }
 

@@ -23,10 +23,10 @@ static const struct hd_block *next(struct hd_plan *p, const struct hd_block *b)
 	return b + 1 < blocks + nblocks ? b + 1 : NULL;
 }
 
-static int stage(struct hd_plan *p, const struct hd_block *b, const struct hd_axis *a, int64_t coord, int64_t chunk)
+static int stage(struct hd_plan *p, const struct hd_stage_args *x)
 {
 	(void)p;
-	at[b - blocks] = (int)(chunk * a->n + coord);
+	at[x->block - blocks] = (int)(x->chunk * x->axis->n + x->coord);
 	return HD_OK;
 }
 

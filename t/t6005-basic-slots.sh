@@ -29,11 +29,11 @@ static int half_open(struct hd_plan *p, const struct hd_host *h, struct hd_strat
 }
 static int half_mesh(struct hd_strategy *self, struct hd_plan *p, int64_t size, int64_t left)
 {
-	const struct hd_basic *b = hd_basic(self);
+	const struct hd_basic *b = hd_basic_of(self);
 	(void)size;
 	if (b->axis)
 		return b->h->fail(p, HD_EBUG, "an axis before slot mesh");
-	b->h->axis(p, "wide", left, 0);
+	hd_axis_new(b->h, p, "wide", left);
 	return b->h->status(p);
 }
 static int half_rules(struct hd_strategy *self, struct hd_plan *p)
@@ -41,13 +41,13 @@ static int half_rules(struct hd_strategy *self, struct hd_plan *p)
 #ifdef OPEN
 	const struct hd_host *h = self->h;
 #else
-	const struct hd_host *h = hd_basic(self)->h;
-	if (hd_basic(self)->axis)
+	const struct hd_host *h = hd_basic_of(self)->h;
+	if (hd_basic_of(self)->axis)
 		return h->fail(p, HD_EBUG, "an axis that slot mesh did not claim");
 #endif
 	for (const struct hd_axis *a = h->axis_next(p, NULL); a; a = h->axis_next(p, a))
 		if (a->mine)
-			h->rule(p, "batch", a, NULL, 0);
+			hd_rule(h, p, "batch", a, NULL, 0);
 	return h->status(p);
 }
 static const struct hd_strategy_ops ops = { .size = sizeof(ops), .rules = half_rules,

@@ -70,7 +70,14 @@ struct tensor *hd_tensor_new(struct hd_plan *p, const char *name, uint32_t what,
 		t->local[i] = D(dims[i])->padded;
 		strcat(strcat(t->spec, i ? "," : ""), dims[i]->name);
 	}
-	t->v = (struct hd_tensor){ sizeof(t->v), name, NULL, NULL, t->spec, t->dims, t->local, ndim, dtype, what };
+	t->v = (struct hd_tensor){ .size = sizeof(t->v),
+				   .name = name,
+				   .spec = t->spec,
+				   .dims = t->dims,
+				   .local = t->local,
+				   .ndim = ndim,
+				   .dtype = dtype,
+				   .what = what };
 	t->plan = p;
 	t->id = (int)p->ntensors;
 	p->tensors = hd_grow(p->tensors, p->ntensors, &p->cap_tensors, sizeof(*p->tensors));
@@ -231,7 +238,8 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 				 .kind = op->kind ? op->kind : op->name,
 				 .attr = n->attr,
 				 .block = n->block >= 0 ? p->blocks[n->block].name : "",
-				 .phase = p->cursor.phase };
+				 .phase = p->cursor.phase,
+				 .owner = n->inst >= 0 ? p->inst[n->inst].name : "" };
 	hd_set_inputs(p, n, ins, nin);
 	return n;
 }
@@ -392,6 +400,7 @@ struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tenso
 	}
 	c = blank_node(p, n->v.op, n->is, ins, n->v.nin, n->attr);
 	c->inst = n->inst;
+	c->v.owner = n->v.owner;
 	c->made_by = n->made_by;
 	c->comm = n->comm;
 	c->pos = n->pos;

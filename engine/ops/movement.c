@@ -131,7 +131,7 @@ struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct 
 struct tensor *hd_build_join(struct hd_plan *p, struct tensor *const *xs, uint32_t n, const struct hd_dim *dim,
 			     const struct hd_pos *at)
 {
-	static const struct hd_pos plain = { NULL, 0, 0, 1, 0 };
+	static const struct hd_pos plain = { .step = 1 };
 	struct hd_shape s;
 	struct tensor *y;
 	int i = n && xs[0] ? index_of(xs[0], dim) : -1;

@@ -166,7 +166,7 @@ static struct tensor *lowered(struct hd_plan *p, struct node *n)
 	if (h->kind == HD_PLACE_SHARD && w->kind == HD_PLACE_SHARD)
 		return all_to_all(p, g, x, h->dim, w->dim);
 	if (h->kind == HD_PLACE_REPLICATED && w->kind == HD_PLACE_SHARD)
-		return hd_build_chunk(p, x, w->dim, a->v.n, &(struct hd_pos){ &g->v, 1, 0, 0, 0 });
+		return hd_build_chunk(p, x, w->dim, a->v.n, &(struct hd_pos){ .group = &g->v, .mul = 1 });
 	if (h->kind == HD_PLACE_PINNED && w->kind == HD_PLACE_PINNED)
 		return send_receive(p, g, x, n);
 	if (h->kind == HD_PLACE_PINNED && w->kind == HD_PLACE_REPLICATED)

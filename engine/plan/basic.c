@@ -17,7 +17,8 @@ int hd_basic_open(struct hd_plan *p)
 int hd_basic_mesh(struct hd_plan *p, int64_t n)
 {
 	const struct inst *in = &p->inst[p->cur];
-	const struct hd_axis *axis = hd_host_axis(p, NULL, n, 0);
+	const struct hd_axis *axis =
+		hd_host_axis(p, &(struct hd_axis_args){ .size = sizeof(struct hd_axis_args), .n = n });
 
 	if (!in->plugin->ops->open)
 		((struct hd_basic *)(void *)in->self)->axis = axis;

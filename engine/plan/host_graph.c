@@ -11,6 +11,33 @@
 #include <string.h>
 
 /* -- graph: read ------------------------------------------------------------------------------------------------------------ */
+/* A plugin's op in a node of another section is lowered there: two sections of one plugin share the op, not the nodes. */
+static int owner_matches(const struct node *n, uint32_t flags)
+{
+	if (flags & HD_MATCH_MINE)
+		return n->inst >= 0 && n->inst == n->plan->cur;
+	return n->inst < 0 || n->inst == n->plan->cur || n->plan->cur < 0 || flags & HD_MATCH_OTHERS;
+}
+
+/* "key=value" among "key=value key=value ..." */
+static int has_attr(const char *attr, const char *one)
+{
+	size_t n = strlen(one);
+
+	for (const char *at = attr; (at = strstr(at, one)); at++)
+		if ((at == attr || at[-1] == ' ') && (!at[n] || at[n] == ' '))
+			return 1;
+	return 0;
+}
+
+static int reads(const struct node *n, const struct hd_tensor *t)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (n->v.ins[i] == t)
+			return 1;
+	return 0;
+}
+
 static int matches(const struct node *n, const struct hd_match *m)
 {
 	if (m->op && n->v.op != m->op)
@@ -18,6 +45,9 @@ static int matches(const struct node *n, const struct hd_match *m)
 	if (m->kind && strcmp(m->kind, n->v.kind))
 		return 0;
 	if (m->axis && (!n->v.reshard || n->v.reshard->axis != m->axis))
+		return 0;
+	if (!owner_matches(n, m->flags) || (m->attr && !has_attr(n->attr, m->attr)) ||
+	    (m->reads && !reads(n, m->reads)))
 		return 0;
 	return !m->phases || n->v.phase & m->phases;
 }
@@ -40,10 +70,16 @@ static size_t walk_of(struct hd_plan *p, const struct node *prev, const struct h
 static struct hd_node *graph_node_next(struct hd_plan *p, struct hd_node *prev, const struct hd_match *m)
 {
 	struct node *n = prev ? N(prev)->next : p->first;
-	size_t w = walk_of(p, prev ? N(prev) : NULL, m);
+	struct hd_match x;
+	size_t w;
 
+	if (!HD_TAKE(p, "node_next", &x, m, reads) ||
+	    !hd_args_flags(p, "node_next", "flags", x.flags, HD_MATCH_OTHERS | HD_MATCH_MINE) ||
+	    !hd_args_flags(p, "node_next", "phases", x.phases, 63))
+		return NULL;
+	w = walk_of(p, prev ? N(prev) : NULL, m);
 	for (; n; n = n->next)
-		if (n->id < p->walks[w].limit && matches(n, m)) {
+		if (n->id < p->walks[w].limit && matches(n, &x)) {
 			p->walks[w].at = n;
 			return &n->v;
 		}
@@ -103,17 +139,26 @@ static void resize(struct hd_plan *p, struct tensor *leaf)
 	leaf->at = was;
 }
 
-static int graph_storage(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis,
-			 const struct hd_place *place)
+static int graph_storage(struct hd_plan *p, const struct hd_storage_args *args)
 {
+	struct hd_storage_args x;
+
 	if (!hd_in_slot(p, "storage"))
 		return hd_out_of_turn(p, "storage", "storage");
-	if (!leaf || !axis || !place)
+	if (!HD_TAKE(p, "storage", &x, args, reserved))
 		return p->err->code;
-	T(leaf)->storage.on[A(axis)->id] = *place;
-	T(leaf)->stored |= 1u << A(axis)->id;
-	if (!leaf->node && T(leaf)->placed)
-		resize(p, T(leaf));
+	if (!x.leaf || !x.axis || !x.place)
+		return hd_plan_fail(p, HD_EBUG, "storage: the %s is NULL",
+				    !x.leaf  ? "leaf"
+				    : x.axis ? "place"
+					     : "axis");
+	if (!hd_args_one_of(p, "storage", "space", x.space, HD_SPACE_DEVICE) ||
+	    !hd_args_zero(p, "storage", "reserved", x.reserved))
+		return p->err->code;
+	T(x.leaf)->storage.on[A(x.axis)->id] = *x.place;
+	T(x.leaf)->stored |= 1u << A(x.axis)->id;
+	if (!x.leaf->node && T(x.leaf)->placed)
+		resize(p, T(x.leaf));
 	return p->err->code;
 }
 
@@ -176,16 +221,19 @@ static char *reason_of(struct hd_plan *p, const struct node *n)
 			    n->ins[1]->spec, n->outs[0]->spec);
 }
 
-static int graph_cursor(struct hd_plan *p, struct hd_node *anchor, const struct hd_group *queue, uint32_t lane)
+static int graph_cursor(struct hd_plan *p, const struct hd_cursor_args *args)
 {
-	(void)lane;
-	if (!anchor)
+	struct hd_cursor_args x;
+
+	if (!HD_TAKE(p, "cursor", &x, args, queue))
 		return p->err->code;
-	p->cursor = (struct hd_cursor){ .before = N(anchor),
-					.phase = anchor->phase,
-					.block = N(anchor)->block,
-					.queue = queue ? G(queue) : NULL,
-					.reason = reason_of(p, N(anchor)) };
+	if (!x.anchor)
+		return hd_plan_fail(p, HD_EBUG, "cursor: the anchor is NULL");
+	p->cursor = (struct hd_cursor){ .before = N(x.anchor),
+					.phase = x.anchor->phase,
+					.block = N(x.anchor)->block,
+					.queue = x.queue ? G(x.queue) : NULL,
+					.reason = reason_of(p, N(x.anchor)) };
 	return HD_OK;
 }
 
@@ -318,14 +366,19 @@ static int graph_unpack(struct hd_plan *p, struct hd_tensor *flat, struct hd_ten
 	return hd_build_unpack(p, T(flat), (struct tensor *const *)like, n, (struct tensor **)out);
 }
 
-static struct hd_tensor *graph_comm(struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *x,
-				    const struct hd_dim *dim, int64_t index)
+static struct hd_tensor *graph_comm(struct hd_plan *p, const struct hd_comm_args *args)
 {
-	if (!g)
+	struct hd_comm_args a;
+
+	if (!HD_TAKE(p, "comm", &a, args, reserved))
+		return NULL;
+	if (!a.group)
 		return hd_plan_fail(p, HD_EBUG, "comm: the group is NULL"), NULL;
-	if (kind < HD_COMM_ALL_REDUCE || kind > HD_COMM_ALL_MAX)
-		return hd_plan_fail(p, HD_EINVAL, "comm: %u is no kind of collective", kind), NULL;
-	return view(hd_build_comm(p, kind, G(g), T(x), dim, index));
+	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_ALL_MAX)
+		return hd_plan_fail(p, HD_EINVAL, "comm: %u is no kind of collective", a.kind), NULL;
+	if (!hd_args_zero(p, "comm", "reserved", a.reserved))
+		return NULL;
+	return view(hd_build_comm(p, a.kind, G(a.group), T(a.x), a.dim, a.index));
 }
 
 static struct hd_tensor *graph_reshard(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis,
@@ -334,16 +387,13 @@ static struct hd_tensor *graph_reshard(struct hd_plan *p, struct hd_tensor *x, c
 	return x && axis ? view(hd_reshard_step(p, T(x), A(axis), to)) : NULL;
 }
 
-static struct hd_tensor *graph_state(struct hd_plan *p, const char *name, struct hd_tensor *like, uint32_t dtype,
-				     uint32_t relayout)
+static struct hd_tensor *new_state(struct hd_plan *p, const struct hd_state_args *x)
 {
+	const struct hd_tensor *like = x->like;
 	struct tensor *t, *l = T(like);
-
 	char *full;
 
-	if (!like)
-		return NULL;
-	full = hd_plan_text(p, "%s.%s.%s", p->inst[p->cur].name, name, like->of ? like->of->name : like->name);
+	full = hd_plan_text(p, "%s.%s.%s", p->inst[p->cur].name, x->name, like->of ? like->of->name : like->name);
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (p->tensors[i]->v.what == HD_TENSOR_STATE && !strcmp(p->tensors[i]->v.name, full))
 			return hd_plan_fail(
@@ -351,15 +401,28 @@ static struct hd_tensor *graph_state(struct hd_plan *p, const char *name, struct
 				       "state: there is a state %s already; a checkpoint could not tell them apart",
 				       full),
 			       NULL;
-	t = hd_tensor_new(p, full, HD_TENSOR_STATE, dtype, l->dims, l->v.ndim);
+	t = hd_tensor_new(p, full, HD_TENSOR_STATE, x->dtype, l->dims, l->v.ndim);
 	t->v.of = like->of;
 	t->at = l->at;
 	memcpy(t->local, l->local, sizeof(t->local));
 	t->placed = l->placed;
 	t->step = 1;
 	t->init = HD_INIT_ZERO;
-	t->on_reshard = relayout;
+	t->on_reshard = x->relayout;
 	return &t->v;
+}
+
+static struct hd_tensor *graph_state(struct hd_plan *p, const struct hd_state_args *args)
+{
+	struct hd_state_args x;
+
+	if (!HD_TAKE(p, "state", &x, args, relayout))
+		return NULL;
+	if (!x.name || !x.like)
+		return hd_plan_fail(p, HD_EBUG, "state: the %s is NULL", x.name ? "tensor to be like" : "name"), NULL;
+	if (!hd_args_one_of(p, "state", "relayout", x.relayout, HD_RESHARD_REFUSE))
+		return NULL;
+	return new_state(p, &x);
 }
 
 static int graph_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value)

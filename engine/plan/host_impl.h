@@ -13,18 +13,27 @@ static inline int hd_in_slot(const struct hd_plan *p, const char *slot)
 
 int hd_out_of_turn(struct hd_plan *p, const char *what, const char *slot); /* refuses the call */
 
+/* -- host_args.c: what comes in ------------------------------------------------------------------------------------------ */
+/* Copies a call's arguments into this engine's struct (`ours` bytes; what the plugin's build does not have is 0).  `first`: the
+ * struct's size in the minor that brought it.  -> 0: refused, with a text. */
+int hd_args_take(struct hd_plan *p, const char *call, void *to, size_t ours, size_t first, const void *from);
+/* last: the last field that the struct had in its first minor. */
+#define HD_TAKE(p, call, to, from, last) \
+	hd_args_take(p, call, to, sizeof(*(to)), offsetof(__typeof__(*(to)), last) + sizeof((to)->last), from)
+int hd_args_one_of(struct hd_plan *p, const char *call, const char *what, uint64_t value, uint64_t most); /* 0..most */
+int hd_args_flags(struct hd_plan *p, const char *call, const char *what, uint32_t flags, uint32_t known);
+int hd_args_zero(struct hd_plan *p, const char *call, const char *what, uint64_t word); /* a reserved one */
+
 /* -- host_mesh.c: what struct hd_host says of the layout ------------------------------------------------------------------- */
 const struct hd_dim *hd_host_dim(struct hd_plan *p, const char *name);
 const struct hd_dim *hd_host_dim_new(struct hd_plan *p, const char *name, int64_t n);
-const struct hd_axis *hd_host_axis(struct hd_plan *p, const char *suffix, int64_t n, int64_t spare);
+const struct hd_axis *hd_host_axis(struct hd_plan *p, const struct hd_axis_args *args);
 const struct hd_axis *hd_host_axis_next(struct hd_plan *p, const struct hd_axis *prev);
-const struct hd_group *hd_host_group(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n, uint32_t role);
-int hd_host_rule(struct hd_plan *p, const char *name, const struct hd_axis *axis, const char *kind, uint32_t flags);
+const struct hd_group *hd_host_group(struct hd_plan *p, const struct hd_group_args *args);
+int hd_host_rule(struct hd_plan *p, const struct hd_rule_args *args);
 const struct hd_block *hd_host_block_next(struct hd_plan *p, const struct hd_block *prev);
-int hd_host_stage(struct hd_plan *p, const struct hd_block *b, const struct hd_axis *axis, int64_t coord,
-		  int64_t chunk);
-int hd_host_unit(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, uint32_t kind, int64_t chunk,
-		 int64_t micro);
+int hd_host_stage(struct hd_plan *p, const struct hd_stage_args *args);
+int hd_host_unit(struct hd_plan *p, const struct hd_unit_args *args);
 
 /* -- basic.c: slots open and mesh of plugins that leave them out, of the instance whose turn it is -------------------------- */
 int hd_basic_open(struct hd_plan *p);

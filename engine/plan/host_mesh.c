@@ -21,22 +21,8 @@ const struct hd_dim *hd_host_dim_new(struct hd_plan *p, const char *name, int64_
 	return hd_dim_get(p, full, n);
 }
 
-const struct hd_axis *hd_host_axis(struct hd_plan *p, const char *suffix, int64_t n, int64_t spare)
+static int is_claimed(struct hd_plan *p, const char *suffix)
 {
-	struct axis *a;
-
-	if (!hd_in_slot(p, "mesh"))
-		return hd_out_of_turn(p, "axis", "mesh"), NULL;
-	if (n < 1 || p->naxes == HD_MAX_AXES)
-		return hd_plan_fail(
-			       p, HD_EINVAL,
-			       n < 1 ? "axis: %lld members (slot mesh is given size 0 for auto, and takes left then)"
-				     : "more than %lld axes",
-			       n < 1 ? (long long)n : (long long)HD_MAX_AXES),
-		       NULL;
-	if (spare)
-		return hd_plan_fail(p, HD_ENOTSUP, "%lld spare coordinates: this version has none", (long long)spare),
-		       NULL;
 	for (int i = 0; i < p->naxes; i++) {
 		const char *name = p->inst[p->cur].name, *taken = p->axes[i]->v.name;
 
@@ -44,20 +30,47 @@ const struct hd_axis *hd_host_axis(struct hd_plan *p, const char *suffix, int64_
 		    (suffix ? strlen(taken) > strlen(name) && !strcmp(taken + strlen(name) + 1, suffix)
 			    : !strcmp(taken, name)))
 			return hd_plan_fail(p, HD_EBUG,
-					    "axis: %s is claimed already; another suffix makes another axis", taken),
-			       NULL;
+					    "axis: %s is claimed already; another suffix makes another axis", taken);
 	}
+	return HD_OK;
+}
+
+static const struct hd_axis *claim(struct hd_plan *p, const struct hd_axis_args *x)
+{
+	struct axis *a, *last = p->naxes ? p->axes[p->naxes - 1] : NULL;
+
+	if (x->n < 1)
+		return hd_plan_fail(p, HD_EINVAL,
+				    "axis: %lld members (slot mesh is given size 0 for auto, and takes left then)",
+				    (long long)x->n),
+		       NULL;
+	if (p->naxes == HD_MAX_AXES)
+		return hd_plan_fail(p, HD_EINVAL, "more than %d axes", HD_MAX_AXES), NULL;
+	if (x->spare)
+		return hd_plan_fail(p, HD_ENOTSUP, "%lld spare coordinates: this version has none",
+				    (long long)x->spare),
+		       NULL;
+	if (is_claimed(p, x->suffix) < 0)
+		return NULL;
 	a = hd_plan_alloc(p, sizeof(*a));
-	a->v = (struct hd_axis){ sizeof(a->v),
-				 suffix ? hd_plan_text(p, "%s.%s", p->inst[p->cur].name, suffix) : p->inst[p->cur].name,
-				 n, spare, 1 };
+	a->v = (struct hd_axis){ .size = sizeof(a->v), .n = x->n, .mine = 1 };
+	a->v.name = x->suffix ? hd_plan_text(p, "%s.%s", p->inst[p->cur].name, x->suffix) : p->inst[p->cur].name;
 	a->inst = p->cur;
 	a->id = p->naxes;
-	a->stride =
-		p->naxes ? p->axes[p->naxes - 1]->stride * (p->axes[p->naxes - 1]->v.n + p->axes[p->naxes - 1]->v.spare)
-			 : 1;
+	a->stride = last ? last->stride * (last->v.n + last->v.spare) : 1;
 	p->axes[p->naxes++] = a;
 	return &a->v;
+}
+
+const struct hd_axis *hd_host_axis(struct hd_plan *p, const struct hd_axis_args *args)
+{
+	struct hd_axis_args x;
+
+	if (!hd_in_slot(p, "mesh"))
+		return hd_out_of_turn(p, "axis", "mesh"), NULL;
+	if (!HD_TAKE(p, "axis", &x, args, spare))
+		return NULL;
+	return claim(p, &x);
 }
 
 const struct hd_axis *hd_host_axis_next(struct hd_plan *p, const struct hd_axis *prev)
@@ -69,33 +82,49 @@ const struct hd_axis *hd_host_axis_next(struct hd_plan *p, const struct hd_axis 
 	return i < p->naxes ? &p->axes[i]->v : NULL;
 }
 
-const struct hd_group *hd_host_group(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n, uint32_t role)
+const struct hd_group *hd_host_group(struct hd_plan *p, const struct hd_group_args *args)
 {
+	struct hd_group_args x;
 	struct axis *a[HD_MAX_AXES];
 
-	if (!n || n > HD_MAX_AXES)
-		return hd_plan_fail(p, HD_EINVAL, "group: of %u axes, not of 1 to %d", n, HD_MAX_AXES), NULL;
-	for (uint32_t i = 0; i < n; i++) {
-		if (!axes[i])
+	if (!HD_TAKE(p, "group", &x, args, role))
+		return NULL;
+	if (!x.axes || !x.naxes || x.naxes > HD_MAX_AXES)
+		return hd_plan_fail(p, HD_EINVAL, "group: of %u axes, not of 1 to %d", x.axes ? x.naxes : 0,
+				    HD_MAX_AXES),
+		       NULL;
+	if (!hd_args_one_of(p, "group", "role", x.role, HD_ROLE_CORE))
+		return NULL;
+	for (uint32_t i = 0; i < x.naxes; i++) {
+		if (!x.axes[i])
 			return hd_plan_fail(p, HD_EBUG, "group: axis %u is NULL", i), NULL;
-		a[i] = A(axes[i]);
+		a[i] = A(x.axes[i]);
 	}
-	return &hd_group_get(p, a, n, role)->v;
+	return &hd_group_get(p, a, x.naxes, x.role)->v;
 }
 
 /* -- rules and stages ----------------------------------------------------------------------------------------------------- */
-int hd_host_rule(struct hd_plan *p, const char *name, const struct hd_axis *axis, const char *kind, uint32_t flags)
+int hd_host_rule(struct hd_plan *p, const struct hd_rule_args *args)
 {
+	enum {
+		KNOWN = HD_RULE_PAD | HD_RULE_IF_DIVIDES | HD_RULE_INSIDE | HD_RULE_INNERMOST | HD_RULE_KEEP_REPLICATED
+	};
+	struct hd_rule_args x;
+
 	if (!hd_in_slot(p, "rules"))
 		return hd_out_of_turn(p, "rule", "rules");
-	if (!name || !axis)
-		return hd_plan_fail(p, HD_EBUG, "rule: the %s is NULL (%s)", name ? "axis" : "dim",
-				    name   ? name
-				    : axis ? axis->name
-					   : "and so is the axis");
-	if (!strcmp(name, "layer"))
-		return hd_deal_layers(p, A(axis));
-	return hd_rule_add(p, name, A(axis), kind, flags);
+	if (!HD_TAKE(p, "rule", &x, args, reserved))
+		return p->err->code;
+	if (!x.dim || !x.axis)
+		return hd_plan_fail(p, HD_EBUG, "rule: the %s is NULL (%s)", x.dim ? "axis" : "dim",
+				    x.dim    ? x.dim
+				    : x.axis ? x.axis->name
+					     : "and so is the axis");
+	if (!hd_args_flags(p, "rule", "flags", x.flags, KNOWN) || !hd_args_zero(p, "rule", "reserved", x.reserved))
+		return p->err->code;
+	if (!strcmp(x.dim, "layer"))
+		return hd_deal_layers(p, A(x.axis));
+	return hd_rule_add(p, x.dim, A(x.axis), x.kind, x.flags);
 }
 
 const struct hd_block *hd_host_block_next(struct hd_plan *p, const struct hd_block *prev)
@@ -105,30 +134,47 @@ const struct hd_block *hd_host_block_next(struct hd_plan *p, const struct hd_blo
 	return i < p->nblocks ? &p->blocks[i].v : NULL;
 }
 
-int hd_host_stage(struct hd_plan *p, const struct hd_block *b, const struct hd_axis *axis, int64_t coord, int64_t chunk)
+int hd_host_stage(struct hd_plan *p, const struct hd_stage_args *args)
 {
+	struct hd_stage_args x;
+
 	if (!hd_in_slot(p, "rules"))
 		return hd_out_of_turn(p, "stage", "rules");
-	if (!b || !axis)
+	if (!HD_TAKE(p, "stage", &x, args, chunk))
 		return p->err->code;
-	return hd_deal_block(p, (struct block *)(uintptr_t)b, A(axis), coord, chunk);
+	if (!x.block || !x.axis)
+		return hd_plan_fail(p, HD_EBUG, "stage: the %s is NULL", x.block ? "axis" : "block");
+	return hd_deal_block(p, (struct block *)(uintptr_t)x.block, A(x.axis), x.coord, x.chunk);
 }
 
-int hd_host_unit(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, uint32_t kind, int64_t chunk,
-		 int64_t micro)
+static int check_unit(struct hd_plan *p, const struct hd_unit_args *x)
 {
-	if (!hd_in_slot(p, "schedule"))
-		return hd_out_of_turn(p, "unit", "schedule");
-	if (!axis || A(axis) != p->stages)
+	if (!x->axis || A(x->axis) != p->stages)
 		return hd_plan_fail(p, HD_EINVAL, "units are ordered on the axis that has the stages");
-	if (coord < 0 || coord >= p->ncoords || chunk < 0 || chunk >= p->chunks || micro < 0 || micro >= p->micros ||
-	    !(kind == HD_UNIT_F || kind == HD_UNIT_B || kind == HD_UNIT_W))
+	if (x->kind != HD_UNIT_F && x->kind != HD_UNIT_B && x->kind != HD_UNIT_W)
+		return hd_plan_fail(p, HD_EINVAL, "unit: kind %u is none of HD_UNIT_F %d, HD_UNIT_B %d, HD_UNIT_W %d",
+				    x->kind, HD_UNIT_F, HD_UNIT_B, HD_UNIT_W);
+	if (x->coord < 0 || x->coord >= p->ncoords || x->chunk < 0 || x->chunk >= p->chunks || x->micro < 0 ||
+	    x->micro >= p->micros)
 		return hd_plan_fail(p, HD_EINVAL,
 				    "unit of stage %lld, chunk %lld, micro-batch %lld: out of %lld, %lld, %lld",
-				    (long long)coord, (long long)chunk, (long long)micro, (long long)p->ncoords,
-				    (long long)p->chunks, (long long)p->micros);
-	p->units[coord] = hd_grow(p->units[coord], (size_t)p->nunits[coord], &p->cap_units[coord], sizeof(**p->units));
-	p->units[coord][p->nunits[coord]++] = (struct hd_unit){ kind, (int32_t)chunk, (int32_t)micro };
-	p->separate_w |= kind == HD_UNIT_W;
+				    (long long)x->coord, (long long)x->chunk, (long long)x->micro,
+				    (long long)p->ncoords, (long long)p->chunks, (long long)p->micros);
+	return hd_args_zero(p, "unit", "reserved", x->reserved) ? HD_OK : p->err->code;
+}
+
+int hd_host_unit(struct hd_plan *p, const struct hd_unit_args *args)
+{
+	struct hd_unit_args x;
+	int64_t c;
+
+	if (!hd_in_slot(p, "schedule"))
+		return hd_out_of_turn(p, "unit", "schedule");
+	if (!HD_TAKE(p, "unit", &x, args, reserved) || check_unit(p, &x) < 0)
+		return p->err->code;
+	c = x.coord;
+	p->units[c] = hd_grow(p->units[c], (size_t)p->nunits[c], &p->cap_units[c], sizeof(**p->units));
+	p->units[c][p->nunits[c]++] = (struct hd_unit){ x.kind, (int32_t)x.chunk, (int32_t)x.micro };
+	p->separate_w |= x.kind == HD_UNIT_W;
 	return HD_OK;
 }

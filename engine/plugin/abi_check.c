@@ -45,8 +45,9 @@ AT(hd_place, order, 3);
 AT(hd_place, index, 4);
 AT(hd_place, level, 8);
 AT(hd_place, dim, 16);
-ENDS(hd_place, dim, 24);
-FROZEN(hd_place, 24);
+AT(hd_place, reserved, 24);
+ENDS(hd_place, reserved, 32);
+FROZEN(hd_place, 32);
 
 AT(hd_block, size, 0);
 AT(hd_block, name, 8);
@@ -54,6 +55,42 @@ AT(hd_block, flops, 16);
 AT(hd_block, param_bytes, 24);
 AT(hd_block, boundary_bytes, 32);
 ENDS(hd_block, boundary_bytes, 40);
+
+AT(hd_axis_args, size, 0);
+AT(hd_axis_args, suffix, 8);
+AT(hd_axis_args, n, 16);
+AT(hd_axis_args, spare, 24);
+ENDS(hd_axis_args, spare, 32);
+
+AT(hd_group_args, size, 0);
+AT(hd_group_args, axes, 8);
+AT(hd_group_args, naxes, 16);
+AT(hd_group_args, role, 20);
+ENDS(hd_group_args, role, 24);
+
+AT(hd_rule_args, size, 0);
+AT(hd_rule_args, dim, 8);
+AT(hd_rule_args, axis, 16);
+AT(hd_rule_args, kind, 24);
+AT(hd_rule_args, flags, 32);
+AT(hd_rule_args, reserved, 36);
+ENDS(hd_rule_args, reserved, 40);
+
+AT(hd_stage_args, size, 0);
+AT(hd_stage_args, block, 8);
+AT(hd_stage_args, axis, 16);
+AT(hd_stage_args, coord, 24);
+AT(hd_stage_args, chunk, 32);
+ENDS(hd_stage_args, chunk, 40);
+
+AT(hd_unit_args, size, 0);
+AT(hd_unit_args, axis, 8);
+AT(hd_unit_args, coord, 16);
+AT(hd_unit_args, chunk, 24);
+AT(hd_unit_args, micro, 32);
+AT(hd_unit_args, kind, 40);
+AT(hd_unit_args, reserved, 44);
+ENDS(hd_unit_args, reserved, 48);
 
 AT(hd_host, size, 0);
 AT(hd_host, abi_major, 8);
@@ -91,13 +128,14 @@ AT(hd_tensor, local, 48);
 AT(hd_tensor, ndim, 56);
 AT(hd_tensor, dtype, 60);
 AT(hd_tensor, what, 64);
-ENDS(hd_tensor, what, 68);
+AT(hd_tensor, space, 68);
+ENDS(hd_tensor, space, 72);
 
 AT(hd_reshard, size, 0);
 AT(hd_reshard, axis, 8);
 AT(hd_reshard, have, 16);
-AT(hd_reshard, need, 40);
-ENDS(hd_reshard, need, 64);
+AT(hd_reshard, need, 48);
+ENDS(hd_reshard, need, 80);
 
 AT(hd_node, size, 0);
 AT(hd_node, op, 8);
@@ -111,22 +149,55 @@ AT(hd_node, nin, 64);
 AT(hd_node, nout, 68);
 AT(hd_node, phase, 72);
 AT(hd_node, stage, 76);
-ENDS(hd_node, stage, 80);
+AT(hd_node, owner, 80);
+ENDS(hd_node, owner, 88);
 
 AT(hd_match, size, 0);
 AT(hd_match, op, 8);
 AT(hd_match, kind, 16);
 AT(hd_match, axis, 24);
 AT(hd_match, phases, 32);
-ENDS(hd_match, phases, 36);
+AT(hd_match, flags, 36);
+AT(hd_match, attr, 40);
+AT(hd_match, reads, 48);
+ENDS(hd_match, reads, 56);
 
 AT(hd_pos, group, 0);
 AT(hd_pos, mul, 8);
 AT(hd_pos, add, 12);
 AT(hd_pos, step, 16);
-AT(hd_pos, zero, 20);
-ENDS(hd_pos, zero, 24);
-FROZEN(hd_pos, 24);
+AT(hd_pos, reserved, 20);
+ENDS(hd_pos, reserved, 32);
+FROZEN(hd_pos, 32);
+
+AT(hd_storage_args, size, 0);
+AT(hd_storage_args, leaf, 8);
+AT(hd_storage_args, axis, 16);
+AT(hd_storage_args, place, 24);
+AT(hd_storage_args, space, 32);
+AT(hd_storage_args, reserved, 36);
+ENDS(hd_storage_args, reserved, 40);
+
+AT(hd_cursor_args, size, 0);
+AT(hd_cursor_args, anchor, 8);
+AT(hd_cursor_args, queue, 16);
+ENDS(hd_cursor_args, queue, 24);
+
+AT(hd_comm_args, size, 0);
+AT(hd_comm_args, group, 8);
+AT(hd_comm_args, x, 16);
+AT(hd_comm_args, dim, 24);
+AT(hd_comm_args, index, 32);
+AT(hd_comm_args, kind, 40);
+AT(hd_comm_args, reserved, 44);
+ENDS(hd_comm_args, reserved, 48);
+
+AT(hd_state_args, size, 0);
+AT(hd_state_args, name, 8);
+AT(hd_state_args, like, 16);
+AT(hd_state_args, dtype, 24);
+AT(hd_state_args, relayout, 28);
+ENDS(hd_state_args, relayout, 32);
 
 AT(hd_graph_api, size, 0);
 AT(hd_graph_api, node_next, 8);
@@ -159,8 +230,10 @@ AT(hd_shape, dtype, 0);
 AT(hd_shape, ndim, 4);
 AT(hd_shape, dims, 8);
 AT(hd_shape, local, 72);
-ENDS(hd_shape, local, 136);
-FROZEN(hd_shape, 136);
+AT(hd_shape, space, 136);
+AT(hd_shape, reserved, 140);
+ENDS(hd_shape, reserved, 152);
+FROZEN(hd_shape, 152);
 
 AT(hd_cost, size, 0);
 AT(hd_cost, matmul_flops, 8);
@@ -247,6 +320,10 @@ IS(HD_PLACE_REPLICATED, 0);
 IS(HD_PLACE_SHARD, 1);
 IS(HD_PLACE_PARTIAL, 2);
 IS(HD_PLACE_PINNED, 3);
+IS(HD_SPACE_DEVICE, 0);
+IS(HD_SPACE_HOST, 1);
+IS(HD_MATCH_OTHERS, 1);
+IS(HD_MATCH_MINE, 2);
 IS(HD_RED_SUM, 0);
 IS(HD_RED_MAX, 1);
 IS(HD_ROLE_CORE, 0);

@@ -39,14 +39,14 @@ static int sign_open(struct hd_plan *p, const struct hd_host *h, struct hd_strat
 
 static int sign_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
 {
-	s->axis = s->h->axis(p, NULL, size ? size : left, 0);
+	s->axis = hd_axis_new(s->h, p, NULL, size ? size : left);
 	return s->h->status(p);
 }
 
 /* This alone is data parallelism: samples are cut, so gradients are partial sums along the axis. */
 static int sign_rules(struct hd_strategy *s, struct hd_plan *p)
 {
-	return s->h->rule(p, "batch", s->axis, NULL, 0);
+	return hd_rule(s->h, p, "batch", s->axis, NULL, 0);
 }
 
 static int64_t elements(const struct hd_tensor *t)
@@ -75,8 +75,8 @@ static struct hd_tensor *gather_and_sum(struct hd_strategy *s, struct hd_plan *p
 	const struct hd_graph_api *g = s->g;
 	struct hd_tensor *all[2];
 
-	all[0] = g->cast(p, g->comm(p, HD_COMM_ALL_GATHER, s->members, bits, s->member, 0), HD_DTYPE_F32);
-	all[1] = g->comm(p, HD_COMM_ALL_GATHER, s->members, mean, s->member, 0);
+	all[0] = g->cast(p, hd_comm(g, p, HD_COMM_ALL_GATHER, s->members, bits, s->member, 0), HD_DTYPE_F32);
+	all[1] = hd_comm(g, p, HD_COMM_ALL_GATHER, s->members, mean, s->member, 0);
 	return g->einsum(p, all, 2, like->dims, like->ndim);
 }
 
@@ -85,7 +85,7 @@ static struct hd_tensor *compressed_sum(struct hd_strategy *s, struct hd_plan *p
 	const struct hd_graph_api *g = s->g;
 	/* Partial like x: summed over the members it is what the replicas still owe together, and
 	 * with another number of members that sum is what must go on. */
-	struct hd_tensor *late = g->state(p, "residual", x, HD_DTYPE_F32, HD_RESHARD_SUM);
+	struct hd_tensor *late = hd_state(g, p, "residual", x, HD_DTYPE_F32, HD_RESHARD_SUM);
 	struct hd_tensor *in[3] = { g->cast(p, x, HD_DTYPE_F32), late }, *owed, *bits, *mean;
 
 	owed = g->map(p, in, 2, "a + b");
@@ -112,7 +112,7 @@ static int sign_lower(struct hd_strategy *s, struct hd_plan *p)
 	const struct hd_match ours = { .size = sizeof(ours), .kind = "reshard", .axis = s->axis };
 	struct hd_node *n, *next;
 
-	s->members = s->h->group(p, &s->axis, 1, HD_ROLE_CORE);
+	s->members = hd_group_of(s->h, p, &s->axis, 1);
 	s->member = s->h->dim_new(p, "member", s->axis->n);
 	for (n = s->g->node_next(p, NULL, &ours); n; n = next) {
 		next = s->g->node_next(p, n, &ours);
@@ -120,7 +120,7 @@ static int sign_lower(struct hd_strategy *s, struct hd_plan *p)
 			continue;
 		/* In the unit of the reshard, on the queue of the group: beside the backward
 		 * pass. */
-		s->g->cursor(p, n, s->members, 0);
+		hd_cursor(s->g, p, n, s->members);
 		s->g->replace(p, n->outs[0], compressed_sum(s, p, n->ins[0]));
 	}
 	return s->h->status(p);

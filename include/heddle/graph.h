@@ -31,6 +31,7 @@ struct hd_tensor { /* view */
 	const struct hd_dim *const *dims;
 	const int64_t *local;       /* per dim, elements on one rank */
 	uint32_t ndim, dtype, what; /* what: HD_TENSOR_ACT ... */
+	uint32_t space;             /* HD_SPACE_DEVICE */
 };
 
 struct hd_reshard { /* view: one movement along one axis */
@@ -51,21 +52,28 @@ struct hd_node { /* view */
 	uint32_t nin, nout;
 	uint32_t phase; /* the unit it belongs to: HD_UNIT_F, HD_UNIT_B, HD_UNIT_W, HD_UNIT_G, HD_UNIT_S, HD_UNIT_U */
 	uint32_t stage; /* nodes of equal site run on the same ranks: only such nodes may be fused */
+	const char *owner; /* the section whose op this is; "": an op of the engine */
 };
 
-struct hd_match { /* NULL fields and phases 0 match all */
+/* Arguments; NULL fields and phases 0 match all.  A node of another instance's op matches only with HD_MATCH_OTHERS, since its
+ * owner is who lowers it: two sections of one plugin share `op`, and each sees its own nodes. */
+enum { HD_MATCH_OTHERS = 1, HD_MATCH_MINE = 2 /* only nodes of the asking instance's ops */ };
+struct hd_match {
 	size_t size;
 	const struct hd_op *op;
 	const char *kind;
 	const struct hd_axis *axis; /* reshards along this axis */
-	uint32_t phases;
+	uint32_t phases, flags;     /* flags: HD_MATCH_OTHERS, HD_MATCH_MINE */
+	const char *attr;           /* "key=value": one of the node's attributes */
+	const struct hd_tensor *reads;
 };
 
 /* A position that may depend on the rank: item j has index (mul * me + add + step * j) mod parts, where me is the
  * member index in `group` (0 if NULL).  Frozen. */
 struct hd_pos {
 	const struct hd_group *group;
-	int32_t mul, add, step, zero;
+	int32_t mul, add, step;
+	uint32_t reserved[3];
 };
 
 /* Collectives over the members of a group.  `index`: the root (a member), or the shift.  `dim`: the dim that is split or
@@ -91,6 +99,33 @@ enum {
 };
 enum { HD_RESHARD_SUM, HD_RESHARD_ZERO, HD_RESHARD_REFUSE }; /* a plugin's state read into another layout */
 
+struct hd_storage_args {
+	size_t size;
+	struct hd_tensor *leaf;
+	const struct hd_axis *axis;
+	const struct hd_place *place;
+	uint32_t space, reserved; /* space: HD_SPACE_DEVICE */
+};
+struct hd_cursor_args {
+	size_t size;
+	struct hd_node *anchor;
+	const struct hd_group *queue; /* NULL: the compute queue */
+};
+struct hd_comm_args {
+	size_t size;
+	const struct hd_group *group;
+	struct hd_tensor *x;
+	const struct hd_dim *dim;
+	int64_t index;
+	uint32_t kind, reserved; /* kind: HD_COMM_ALL_REDUCE ... */
+};
+struct hd_state_args {
+	size_t size;
+	const char *name;
+	struct hd_tensor *like;
+	uint32_t dtype, relayout; /* relayout: HD_RESHARD_SUM ... */
+};
+
 struct hd_graph_api {
 	size_t size;
 	/* -- read ---------------------------------------------------------------------------------------------------- */
@@ -106,17 +141,15 @@ struct hd_graph_api {
 	 * and pulls follow.  Gradients
 	 * (HD_TENSOR_GRAD) are stored in two places: of a node of kind accumulate, where the micro-batches' contributions are added up;
 	 * of a node of kind sync, where the update reads them, which for an update without a state is where it runs. */
-	int (*storage)(struct hd_plan *p, struct hd_tensor *leaf, const struct hd_axis *axis,
-		       const struct hd_place *place);
+	int (*storage)(struct hd_plan *p, const struct hd_storage_args *x);
 	/* All readers of `old` read `with`: same dims, in this order, and dtype; in slot lower the same local sizes and
 	 * placement too.  What the plugin's own comm nodes make of a placement is the plugin's word: a sum over the wrong
 	 * members is not seen here, only the loss differs from that of one rank.
 	 * Nodes that are not needed any more are dropped. */
 	int (*replace)(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
 	/* Nodes made from now on belong to anchor's unit, block and reason, stand before it in program order, and run on
-	 * the queue (group, lane); group NULL: the compute queue.  Communication always runs on its own group's queue.
-	 * Slot lower needs an anchor first; slot rewrite does too. */
-	int (*cursor)(struct hd_plan *p, struct hd_node *anchor, const struct hd_group *queue, uint32_t lane);
+	 * the queue.  Communication always runs on its own group's queue.  Slot lower needs an anchor first; slot rewrite does too. */
+	int (*cursor)(struct hd_plan *p, const struct hd_cursor_args *x);
 	/* t's maker starts when u is made.  Nodes start in the order in which they were built; another order is refused. */
 	int (*after)(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u);
 	/* -- build --------------------------------------------------------------------------------------------------- */
@@ -146,8 +179,7 @@ struct hd_graph_api {
 	struct hd_tensor *(*pack)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple);
 	int (*unpack)(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n,
 		      struct hd_tensor **out);
-	struct hd_tensor *(*comm)(struct hd_plan *p, uint32_t kind, const struct hd_group *g, struct hd_tensor *x,
-				  const struct hd_dim *dim, int64_t index);
+	struct hd_tensor *(*comm)(struct hd_plan *p, const struct hd_comm_args *x);
 	/* One step along one axis.  Where x is on another stage than the cursor's unit, a step on another axis than that of the
 	 * stages is made there, in the unit that made x. */
 	struct hd_tensor *(*reshard)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis,
@@ -155,10 +187,43 @@ struct hd_graph_api {
 	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`; the checkpoint has
 	 * it as section/name/parameter.  One that is replicated or sharded is stored once.  A partial one is stored per member; read
 	 * into another size HD_RESHARD_SUM keeps its sum, HD_RESHARD_ZERO starts at zero, HD_RESHARD_REFUSE stops. */
-	struct hd_tensor *(*state)(struct hd_plan *p, const char *name, struct hd_tensor *like, uint32_t dtype,
-				   uint32_t relayout);
+	struct hd_tensor *(*state)(struct hd_plan *p, const struct hd_state_args *x);
 	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value); /* at the end of the step */
 };
+
+/* -- the usual case of the calls with arguments ---------------------------------------------------------------------- */
+static inline int hd_storage(const struct hd_graph_api *g, struct hd_plan *p, struct hd_tensor *leaf,
+			     const struct hd_axis *axis, const struct hd_place *place)
+{
+	const struct hd_storage_args x = { sizeof(x), leaf, axis, place, HD_SPACE_DEVICE, 0 };
+
+	return g->storage(p, &x);
+}
+
+static inline int hd_cursor(const struct hd_graph_api *g, struct hd_plan *p, struct hd_node *anchor,
+			    const struct hd_group *queue)
+{
+	const struct hd_cursor_args x = { sizeof(x), anchor, queue };
+
+	return g->cursor(p, &x);
+}
+
+static inline struct hd_tensor *hd_comm(const struct hd_graph_api *g, struct hd_plan *p, uint32_t kind,
+					const struct hd_group *group, struct hd_tensor *x, const struct hd_dim *dim,
+					int64_t index)
+{
+	const struct hd_comm_args a = { sizeof(a), group, x, dim, index, kind, 0 };
+
+	return g->comm(p, &a);
+}
+
+static inline struct hd_tensor *hd_state(const struct hd_graph_api *g, struct hd_plan *p, const char *name,
+					 struct hd_tensor *like, uint32_t dtype, uint32_t relayout)
+{
+	const struct hd_state_args x = { sizeof(x), name, like, dtype, relayout };
+
+	return g->state(p, &x);
+}
 
 /* Ops of the engine that `op`, `launch` and hd_match.kind know since 0.1 (inputs -> outputs; attributes).  A trailing
  * _d or _dw is the backward op.

@@ -6,9 +6,12 @@
  * thousands of ranks, and ranks compare their plans by one hash.
  *
  * Ownership.  Handles (dims, axes, groups, tensors, nodes, blocks) and the strings in them belong to the engine and
- * live as long as the plan.  What a plugin passes in is copied before the call returns.  A struct that begins with
- * `size` is a view: made by the engine, read-only to the plugin, grown at its end; never copy or embed one.  Structs
- * marked frozen never change.
+ * live as long as the plan.  What a plugin passes in is copied before the call returns.  Every struct is one of three:
+ *   a view begins with `size`, is made by the engine, is read-only to the plugin, and grows at its end; never copy or embed one;
+ *   arguments (struct hd_..._args, struct hd_match) begin with `size`, which the plugin sets to the struct's sizeof; they grow
+ *   at their end too, where 0 means "as before", and the engine refuses what it does not know and is not 0;
+ *   a frozen struct never changes: its reserved words are 0, and refused if they are not.
+ * Calls with arguments have a short form for the usual case at the end of this header and of heddle/graph.h: hd_rule(h, p, ...).
  *
  * Threads.  One thread calls one plan.  Several plans may live in one process, so a plugin keeps no mutable globals.
  *
@@ -99,7 +102,10 @@ struct hd_place {
 	int32_t index; /* HD_PLACE_PINNED: a pipeline stage, the server that owns a parameter */
 	int32_t level; /* HD_PLACE_SHARD: among the axes that shard this dim, low levels are outer; 0: by mesh order */
 	const struct hd_dim *dim; /* HD_PLACE_SHARD */
+	uint32_t reserved[2];
 };
+/* Where the bytes of a tensor are.  Reserved: everything is in HD_SPACE_DEVICE so far, and another value is refused. */
+enum { HD_SPACE_DEVICE, HD_SPACE_HOST };
 
 struct hd_block { /* view: a piece of the model that a stage may begin with: embed, layer 0, ..., head */
 	size_t size;
@@ -121,6 +127,36 @@ enum {                  /* flags of a rule */
 /* Kinds of units.  F, B, W: forward, backward, weight gradients of one chunk for one micro-batch.  G, S, U run once a
  * step: gather of parameters to where they are used, sync of gradients, update. */
 enum { HD_UNIT_F = 1, HD_UNIT_B = 2, HD_UNIT_W = 4, HD_UNIT_U = 8, HD_UNIT_G = 16, HD_UNIT_S = 32 };
+
+struct hd_axis_args {
+	size_t size;
+	const char *suffix; /* NULL: the axis has the section's name.  Two axes of one instance need two suffixes */
+	int64_t n, spare;   /* spare: reserved; refused if it is not 0 */
+};
+struct hd_group_args {
+	size_t size;
+	const struct hd_axis *const *axes;
+	uint32_t naxes, role; /* role: HD_ROLE_CORE */
+};
+struct hd_rule_args {
+	size_t size;
+	const char *dim;
+	const struct hd_axis *axis;
+	const char *kind; /* NULL: nodes of all kinds */
+	uint32_t flags, reserved;
+};
+struct hd_stage_args {
+	size_t size;
+	const struct hd_block *block;
+	const struct hd_axis *axis;
+	int64_t coord, chunk;
+};
+struct hd_unit_args {
+	size_t size;
+	const struct hd_axis *axis;
+	int64_t coord, chunk, micro;
+	uint32_t kind, reserved; /* kind: HD_UNIT_F, HD_UNIT_B or HD_UNIT_W */
+};
 
 struct hd_host {
 	size_t size;
@@ -147,13 +183,12 @@ struct hd_host {
 	const struct hd_dim *(*dim)(struct hd_plan *p, const char *name); /* NULL, no error: the model has none */
 	const struct hd_dim *(*dim_new)(struct hd_plan *p, const char *name,
 					int64_t n); /* name is local to the instance */
-	/* Slot mesh only; two axes of one instance need two suffixes, the first claimed is the inner one.  NULL: the section's
-	 * name.  A size that does not divide is reported at the key that is called like the suffix, or at `size`. */
-	const struct hd_axis *(*axis)(struct hd_plan *p, const char *suffix, int64_t n, int64_t spare);
+	/* Slot mesh only; the first claimed is the inner one.  A size that does not divide is reported at the key that is called
+	 * like the suffix, or at `size`. */
+	const struct hd_axis *(*axis)(struct hd_plan *p, const struct hd_axis_args *x);
 	const struct hd_axis *(*axis_next)(struct hd_plan *p,
 					   const struct hd_axis *prev); /* all axes, innermost first */
-	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_axis *const *axes, uint32_t n,
-					uint32_t role);
+	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_group_args *x);
 	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
 	/* dim -> axis in nodes of this kind (hd_op.kind; NULL: all; norm with the dim that norms are over: the norm is
 	 * decomposed).  attention, norm, embedding, position, xent, route and combine include their backward; a kind that no op
@@ -161,19 +196,58 @@ struct hd_host {
 	 * vocab; with experts also expert, slot.  A dim that the model does not have: no error, no effect (one plugin for
 	 * several families), but an axis that nothing is sharded along is warned of.  The dim "layer" deals the blocks to the coordinates
 	 * of the axis, contiguous and even; `stage` deals them one by one. */
-	int (*rule)(struct hd_plan *p, const char *dim, const struct hd_axis *axis, const char *kind, uint32_t flags);
+	int (*rule)(struct hd_plan *p, const struct hd_rule_args *x);
 	const struct hd_block *(*block_next)(struct hd_plan *p, const struct hd_block *prev);
-	int (*stage)(struct hd_plan *p, const struct hd_block *b, const struct hd_axis *axis, int64_t coord,
-		     int64_t chunk);
+	int (*stage)(struct hd_plan *p, const struct hd_stage_args *x);
 	/* -- units: slot schedule only; appended in the order in which this coordinate runs them.  Where a plan has no
 	 * HD_UNIT_W unit, HD_UNIT_B includes the weight gradients.  G, S and U units are the engine's. --------------------------- */
-	int (*unit)(struct hd_plan *p, const struct hd_axis *axis, int64_t coord, uint32_t kind, int64_t chunk,
-		    int64_t micro);
+	int (*unit)(struct hd_plan *p, const struct hd_unit_args *x);
 	const struct hd_graph_api *graph;
 	const struct hd_record_api *record;
 };
 #define HD_HAS(table, field) ((table)->size >= offsetof(__typeof__(*(table)), field) + sizeof((table)->field))
 #define HD_LOG(h, p, level, ...) (h)->log(p, level, __FILE__, __LINE__, __VA_ARGS__)
+
+/* -- the usual case of the calls with arguments ---------------------------------------------------------------------- */
+static inline const struct hd_axis *hd_axis_new(const struct hd_host *h, struct hd_plan *p, const char *suffix,
+						int64_t n)
+{
+	const struct hd_axis_args x = { sizeof(x), suffix, n, 0 };
+
+	return h->axis(p, &x);
+}
+
+static inline const struct hd_group *hd_group_of(const struct hd_host *h, struct hd_plan *p,
+						 const struct hd_axis *const *axes, uint32_t naxes)
+{
+	const struct hd_group_args x = { sizeof(x), axes, naxes, HD_ROLE_CORE };
+
+	return h->group(p, &x);
+}
+
+static inline int hd_rule(const struct hd_host *h, struct hd_plan *p, const char *dim, const struct hd_axis *axis,
+			  const char *kind, uint32_t flags)
+{
+	const struct hd_rule_args x = { sizeof(x), dim, axis, kind, flags, 0 };
+
+	return h->rule(p, &x);
+}
+
+static inline int hd_stage(const struct hd_host *h, struct hd_plan *p, const struct hd_block *b,
+			   const struct hd_axis *axis, int64_t coord, int64_t chunk)
+{
+	const struct hd_stage_args x = { sizeof(x), b, axis, coord, chunk };
+
+	return h->stage(p, &x);
+}
+
+static inline int hd_unit(const struct hd_host *h, struct hd_plan *p, const struct hd_axis *axis, int64_t coord,
+			  uint32_t kind, int64_t chunk, int64_t micro)
+{
+	const struct hd_unit_args x = { sizeof(x), axis, coord, chunk, micro, kind, 0 };
+
+	return h->unit(p, &x);
+}
 
 #ifdef __cplusplus
 }

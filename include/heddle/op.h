@@ -16,6 +16,8 @@ struct hd_shape { /* frozen */
 	uint32_t dtype, ndim;
 	const struct hd_dim *dims[HD_MAX_DIMS];
 	int64_t local[HD_MAX_DIMS]; /* 0: as in the inputs that have this dim, else the global extent */
+	uint32_t space;             /* HD_SPACE_DEVICE */
+	uint32_t reserved[3];
 };
 /* Of one rank, from the local sizes of the node's tensors (before placement: global sizes). */
 struct hd_cost { /* zeroed by the engine */

@@ -55,7 +55,7 @@ struct hd_basic { /* view */
 	const struct hd_host *h;
 	const struct hd_axis *axis; /* the one that is claimed where slot mesh is NULL, from then on; else NULL */
 };
-static inline const struct hd_basic *hd_basic(const struct hd_strategy *self)
+static inline const struct hd_basic *hd_basic_of(const struct hd_strategy *self)
 {
 	return (const struct hd_basic *)(const void *)self;
 }

@@ -30,7 +30,7 @@ static int cp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 
 static int cp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
 {
-	s->axis = s->h->axis(p, NULL, size ? size : left, 0);
+	s->axis = hd_axis_new(s->h, p, NULL, size ? size : left);
 	return s->h->status(p);
 }
 

@@ -10,9 +10,9 @@
 
 static int rules(struct hd_strategy *s, struct hd_plan *p)
 {
-	s->h->rule(p, "heads", s->axis, "attention", 0);
-	s->h->rule(p, "kv_heads", s->axis, "attention", HD_RULE_IF_DIVIDES);
-	s->h->rule(p, "seq", s->axis, NULL, 0);
+	hd_rule(s->h, p, "heads", s->axis, "attention", 0);
+	hd_rule(s->h, p, "kv_heads", s->axis, "attention", HD_RULE_IF_DIVIDES);
+	hd_rule(s->h, p, "seq", s->axis, NULL, 0);
 	return s->h->status(p);
 }
 

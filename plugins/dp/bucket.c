@@ -52,7 +52,7 @@ static struct hd_node *place_of(const struct hd_strategy *s, const struct dp_buc
 static int flush(struct hd_strategy *s, struct hd_plan *p, struct dp_bucket *b, dp_move_fn *move,
 		 struct hd_node *const *all, uint32_t n)
 {
-	const struct hd_group *g = s->h->group(p, &s->dp, 1, HD_ROLE_CORE);
+	const struct hd_group *g = hd_group_of(s->h, p, &s->dp, 1);
 
 	if (!b->n || !g)
 		return s->h->status(p);

@@ -33,10 +33,10 @@ int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left
 			       (long long)ranks, (long long)m, (long long)(ranks % stride * 10 / stride),
 			       (long long)s->n, (long long)stride);
 	if (m > 1 && m < s->n) {
-		s->inner = s->h->axis(p, "node", m, 0);
-		s->dp = s->h->axis(p, "across", s->n / m, 0);
+		s->inner = hd_axis_new(s->h, p, "node", m);
+		s->dp = hd_axis_new(s->h, p, "across", s->n / m);
 	} else {
-		s->dp = s->h->axis(p, NULL, s->n, 0);
+		s->dp = hd_axis_new(s->h, p, NULL, s->n);
 	}
 	return s->h->status(p);
 }

@@ -42,11 +42,11 @@ static int scatter(struct hd_strategy *s, struct hd_plan *p, const struct hd_gro
 
 	if (!piece)
 		return HD_ENOMEM;
-	s->g->cursor(p, b->at, g, 0);
+	hd_cursor(s->g, p, b->at, g);
 	for (uint32_t j = 0; j < n; j++)
 		for (uint32_t i = 0; i < b->n; i++)
 			piece[j * b->n + i] = s->g->chunk(p, b->x[i], b->in[i]->reshard->need.dim, n,
-							  &(struct hd_pos){ NULL, 0, (int32_t)j, 0, 0 });
+							  &(struct hd_pos){ .add = (int32_t)j });
 	b->flat = s->g->pack(p, piece, n * b->n, 1);
 	mine = s->sync == DP_SERVER ? dp_push(s, p, g, b->flat) : dp_comm(s, p, HD_COMM_REDUCE_SCATTER, g, b->flat, 0);
 	s->g->unpack(p, mine, piece, b->n, b->x + b->n);
@@ -63,10 +63,10 @@ static int gather(struct hd_strategy *s, struct hd_plan *p, const struct hd_grou
 
 	if (!like)
 		return HD_ENOMEM;
-	s->g->cursor(p, b->in[0]->phase & HD_UNIT_U ? b->at : b->in[0], g,
-		     0); /* new values are there last, others are read first */
+	hd_cursor(s->g, p, b->in[0]->phase & HD_UNIT_U ? b->at : b->in[0],
+		  g); /* new values are there last, others are read first */
 	flat = s->g->pack(p, b->x, b->n, 1);
-	flat = flat ? s->g->comm(p, HD_COMM_ALL_GATHER, g, flat, flat->dims[0], 0) : NULL;
+	flat = flat ? hd_comm(s->g, p, HD_COMM_ALL_GATHER, g, flat, flat->dims[0], 0) : NULL;
 	for (uint32_t i = 0; i < all; i++)
 		like[i] = b->x[i % b->n];
 	s->g->unpack(p, flat, like, all, piece);

@@ -16,15 +16,15 @@ struct hd_tensor *dp_ring(struct hd_strategy *s, struct hd_plan *p, const struct
 
 	if (!got || !flat)
 		return NULL;
-	sum[0] = s->g->chunk(p, flat, dim, n, &(struct hd_pos){ g, 1, 0, 0, 0 });
+	sum[0] = s->g->chunk(p, flat, dim, n, &(struct hd_pos){ .group = g, .mul = 1 });
 	for (int32_t i = 1; i < n; i++) {
 		sum[1] = dp_comm(s, p, HD_COMM_SHIFT, g, sum[0], 1);
-		sum[0] = s->g->chunk(p, flat, dim, n, &(struct hd_pos){ g, 1, -i, 0, 0 });
+		sum[0] = s->g->chunk(p, flat, dim, n, &(struct hd_pos){ .group = g, .mul = 1, .add = -i });
 		sum[0] = s->g->map(p, sum, 2, "a + b"); /* into my copy of the chunk */
 	}
 	got[0] = dp_to_wire(s, p, sum[0]);
 	for (int32_t i = 1; i < n; i++)
-		got[i] = s->g->comm(p, HD_COMM_SHIFT, g, got[i - 1], NULL, 1);
-	all = s->g->join(p, got, (uint32_t)n, dim, &(struct hd_pos){ g, 1, 1, -1, 0 });
+		got[i] = hd_comm(s->g, p, HD_COMM_SHIFT, g, got[i - 1], NULL, 1);
+	all = s->g->join(p, got, (uint32_t)n, dim, &(struct hd_pos){ .group = g, .mul = 1, .add = 1, .step = -1 });
 	return dp_from_wire(s, p, all, flat->dtype);
 }

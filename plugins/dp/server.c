@@ -40,11 +40,11 @@ struct hd_tensor *dp_push(struct hd_strategy *s, struct hd_plan *p, const struct
 	if (!x || !flat)
 		return NULL;
 	for (int32_t i = 0; i < n; i++) { /* to me + i goes its piece; mine of me - i comes */
-		x[i] = s->g->chunk(p, flat, dim, n, &(struct hd_pos){ g, 1, i, 0, 0 });
+		x[i] = s->g->chunk(p, flat, dim, n, &(struct hd_pos){ .group = g, .mul = 1, .add = i });
 		if (i)
 			x[i] = dp_comm(s, p, HD_COMM_SHIFT, g, x[i], i);
 	}
 	for (int32_t j = 0; j < n; j++) /* of member j */
-		from[j] = s->g->pick(p, x, (uint32_t)n, &(struct hd_pos){ g, 1, -j, 0, 0 });
+		from[j] = s->g->pick(p, x, (uint32_t)n, &(struct hd_pos){ .group = g, .mul = 1, .add = -j });
 	return in_order(s, p, from, n);
 }

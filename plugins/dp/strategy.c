@@ -87,8 +87,8 @@ static int dp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 static int dp_rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	if (s->inner)
-		s->h->rule(p, "batch", s->inner, NULL, 0);
-	return s->h->rule(p, "batch", s->dp, NULL, 0);
+		hd_rule(s->h, p, "batch", s->inner, NULL, 0);
+	return hd_rule(s->h, p, "batch", s->dp, NULL, 0);
 }
 
 static int dp_lower(struct hd_strategy *s, struct hd_plan *p)

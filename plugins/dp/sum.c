@@ -24,12 +24,12 @@ static struct hd_tensor *by_sync(struct hd_strategy *s, struct hd_plan *p, const
 	if (s->sync != DP_SERVER)
 		return dp_comm(s, p, HD_COMM_ALL_REDUCE, g, flat, 0);
 	x = dp_to_wire(s, p, dp_push(s, p, g, flat));
-	return x ? dp_from_wire(s, p, s->g->comm(p, HD_COMM_ALL_GATHER, g, x, x->dims[0], 0), flat->dtype) : NULL;
+	return x ? dp_from_wire(s, p, hd_comm(s->g, p, HD_COMM_ALL_GATHER, g, x, x->dims[0], 0), flat->dtype) : NULL;
 }
 
 static int sum(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)
 {
-	s->g->cursor(p, b->at, g, 0);
+	hd_cursor(s->g, p, b->at, g);
 	b->flat = s->g->pack(p, b->x, b->n, s->n);
 	s->g->unpack(p, by_sync(s, p, g, b->flat), b->x, b->n, b->x + b->n);
 	for (uint32_t i = 0; i < b->n; i++)

@@ -32,5 +32,5 @@ struct hd_tensor *dp_comm(struct hd_strategy *s, struct hd_plan *p, uint32_t kin
 	struct hd_tensor *x = dp_to_wire(s, p, flat);
 	const struct hd_dim *dim = kind == HD_COMM_SHIFT || kind == HD_COMM_ALL_REDUCE || !x ? NULL : x->dims[0];
 
-	return flat ? dp_from_wire(s, p, s->g->comm(p, kind, g, x, dim, index), flat->dtype) : NULL;
+	return flat ? dp_from_wire(s, p, hd_comm(s->g, p, kind, g, x, dim, index), flat->dtype) : NULL;
 }

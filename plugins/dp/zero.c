@@ -73,7 +73,7 @@ int dp_storage(struct hd_strategy *s, struct hd_plan *p)
 				continue;
 			all++;
 			if (piece(s, p, w, &to) && ++cut)
-				s->g->storage(p, t, s->dp, &to);
+				hd_storage(s->g, p, t, s->dp, &to);
 		}
 	if (all && !cut)
 		return nothing_divides(s, p);

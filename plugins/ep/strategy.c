@@ -31,14 +31,14 @@ static int ep_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64
 	if (experts->n % n)
 		return s->h->fail(p, HD_EDIVIDE, "size: %lld does not divide model.experts = %lld", (long long)n,
 				  (long long)experts->n);
-	s->axis = s->h->axis(p, NULL, n, 0);
+	s->axis = hd_axis_new(s->h, p, NULL, n);
 	return s->h->status(p);
 }
 
 static int ep_rules(struct hd_strategy *s, struct hd_plan *p)
 {
-	s->h->rule(p, "expert", s->axis, NULL, 0);
-	s->h->rule(p, "batch", s->axis, NULL, HD_RULE_INNERMOST); /* it is what moves */
+	hd_rule(s->h, p, "expert", s->axis, NULL, 0);
+	hd_rule(s->h, p, "batch", s->axis, NULL, HD_RULE_INNERMOST); /* it is what moves */
 	return s->h->status(p);
 }
 

@@ -45,7 +45,7 @@ static void in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_node *
 	struct hd_place to;
 	uint32_t k = 0;
 
-	s->g->cursor(p, n, NULL, 0);
+	hd_cursor(s->g, p, n, NULL);
 	for (const struct hd_axis *a = NULL; x && (a = s->h->axis_next(p, a));)
 		if (a != s->pp && a->n > 1 && s->g->place(p, x, a)->kind == HD_PLACE_REPLICATED &&
 		    find_cut(s, p, x, a, &to)) {

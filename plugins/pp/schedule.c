@@ -14,9 +14,9 @@ static int gpipe(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 {
 	for (int64_t r = 0; r < s->pp->n; r++) {
 		for (int64_t i = 0; i < m; i++)
-			s->h->unit(p, s->pp, r, HD_UNIT_F, 0, i);
+			hd_unit(s->h, p, s->pp, r, HD_UNIT_F, 0, i);
 		for (int64_t i = m - 1; i >= 0; i--)
-			s->h->unit(p, s->pp, r, HD_UNIT_B, 0, i);
+			hd_unit(s->h, p, s->pp, r, HD_UNIT_B, 0, i);
 	}
 	return s->h->status(p);
 }
@@ -27,7 +27,7 @@ static int unit(struct hd_strategy *s, struct hd_plan *p, int64_t r, uint32_t ki
 	int64_t P = s->pp->n, v = s->chunks, chunk = v > 1 ? i % (P * v) / P : 0;
 	int64_t micro = v > 1 ? i / (P * v) * P + i % P : i;
 
-	return s->h->unit(p, s->pp, r, kind, kind == HD_UNIT_F ? chunk : v - 1 - chunk, micro);
+	return hd_unit(s->h, p, s->pp, r, kind, kind == HD_UNIT_F ? chunk : v - 1 - chunk, micro);
 }
 
 static int one_forward_one_backward(struct hd_strategy *s, struct hd_plan *p, int64_t m)
@@ -94,9 +94,9 @@ static int step(struct hd_strategy *s, struct hd_plan *p, struct stage *all, int
 		x->at++;
 		*(kind == HD_UNIT_F ? &x->f : &x->b) += 1;
 		(kind == HD_UNIT_F ? x->end_f : x->end_b)[micro] = now + 1;
-		return s->h->unit(p, s->pp, r, kind, 0, micro);
+		return hd_unit(s->h, p, s->pp, r, kind, 0, micro);
 	}
-	return x->w < x->b ? s->h->unit(p, s->pp, r, HD_UNIT_W, 0, x->w++) : HD_OK;
+	return x->w < x->b ? hd_unit(s->h, p, s->pp, r, HD_UNIT_W, 0, x->w++) : HD_OK;
 }
 
 /* ZB-H1 by a clock in which F, B and W take one unit each: 1f1b in which stages fill the time that they would wait with
@@ -204,7 +204,7 @@ static int from_text(struct hd_strategy *s, struct hd_plan *p, const char *t, in
 		    check_range(s, p, line, "chunk", x.chunk, s->chunks) < 0 ||
 		    check_range(s, p, line, "micro-batch", x.micro, m) < 0)
 			return s->h->status(p);
-		s->h->unit(p, s->pp, x.rank, x.kind, x.chunk, x.micro);
+		hd_unit(s->h, p, s->pp, x.rank, x.kind, x.chunk, x.micro);
 		units++;
 	}
 	return units ? s->h->status(p) : s->h->fail(p, HD_EINVAL, "schedule: %s has no unit", path);

@@ -38,7 +38,7 @@ static double lightest(const double *cost, int64_t n, int64_t want)
 
 static int place(struct hd_strategy *s, struct hd_plan *p, const struct hd_block *b, int64_t v)
 {
-	return s->h->stage(p, b, s->pp, v % s->pp->n, v / s->pp->n);
+	return hd_stage(s->h, p, b, s->pp, v % s->pp->n, v / s->pp->n);
 }
 
 /* The end of each piece: of all ways with no piece heavier than `limit`, the one with the least sum of squares, so that

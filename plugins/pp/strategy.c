@@ -44,7 +44,7 @@ static int pp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 
 static int pp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
 {
-	s->pp = s->h->axis(p, NULL, size ? size : left, 0);
+	s->pp = hd_axis_new(s->h, p, NULL, size ? size : left);
 	return s->h->status(p);
 }
 

@@ -31,10 +31,10 @@ static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t n)
 		return s->h->status(p);
 	s->same_kv = outer < n;
 	if (outer == n || outer == 1) {
-		s->axis[0] = s->h->axis(p, NULL, n, 0);
+		s->axis[0] = hd_axis_new(s->h, p, NULL, n);
 	} else {
-		s->axis[0] = s->h->axis(p, "same_kv", n / outer, 0);
-		s->axis[1] = s->h->axis(p, "kv", outer, 0);
+		s->axis[0] = hd_axis_new(s->h, p, "same_kv", n / outer);
+		s->axis[1] = hd_axis_new(s->h, p, "kv", outer);
 	}
 	return s->h->status(p);
 }
@@ -42,12 +42,12 @@ static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t n)
 static int rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	for (int i = 0; i < 2 && s->axis[i]; i++) {
-		s->h->rule(p, "vocab", s->axis[i], NULL, HD_RULE_PAD);
-		s->h->rule(p, "heads", s->axis[i], NULL, 0);
-		s->h->rule(p, "kv_heads", s->axis[i], NULL, !i && s->same_kv ? HD_RULE_KEEP_REPLICATED : 0);
-		s->h->rule(p, "mlp", s->axis[i], NULL, 0);
+		hd_rule(s->h, p, "vocab", s->axis[i], NULL, HD_RULE_PAD);
+		hd_rule(s->h, p, "heads", s->axis[i], NULL, 0);
+		hd_rule(s->h, p, "kv_heads", s->axis[i], NULL, !i && s->same_kv ? HD_RULE_KEEP_REPLICATED : 0);
+		hd_rule(s->h, p, "mlp", s->axis[i], NULL, 0);
 		if (s->sequence) /* last: where nothing else uses the axis */
-			s->h->rule(p, "seq", s->axis[i], NULL, 0);
+			hd_rule(s->h, p, "seq", s->axis[i], NULL, 0);
 	}
 	return s->h->status(p);
 }

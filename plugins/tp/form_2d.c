@@ -24,8 +24,8 @@ static int grid(struct hd_strategy *s, struct hd_plan *p, int64_t q)
 {
 	if (tp_divides_all(s, p, q, "q = ") < 0)
 		return s->h->status(p);
-	s->axis[TP_COL] = s->h->axis(p, "col", q, 0);
-	s->axis[TP_ROW] = s->h->axis(p, "row", q, 0);
+	s->axis[TP_COL] = hd_axis_new(s->h, p, "col", q);
+	s->axis[TP_ROW] = hd_axis_new(s->h, p, "row", q);
 	return s->h->status(p);
 }
 
@@ -50,7 +50,7 @@ static int mesh_25d(struct hd_strategy *s, struct hd_plan *p, int64_t size)
 				  (long long)((q + 1) * (q + 1) * s->depth));
 	if (grid(s, p, q) < 0)
 		return s->h->status(p);
-	s->axis[TP_DEPTH] = s->h->axis(p, "depth", s->depth, 0);
+	s->axis[TP_DEPTH] = hd_axis_new(s->h, p, "depth", s->depth);
 	return s->h->status(p);
 }
 
@@ -59,15 +59,15 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	static const char *const columns[] = { "heads", "kv_heads", "mlp", "embed" };
 	const struct hd_axis *row = s->axis[TP_ROW], *col = s->axis[TP_COL];
 
-	s->h->rule(p, "vocab", row, "embedding", HD_RULE_PAD);
-	s->h->rule(p, "batch", row, NULL, HD_RULE_INSIDE);
-	s->h->rule(p, "embed", col, "embedding", 0);
-	s->h->rule(p, "embed", col, "norm", 0);
-	s->h->rule(p, "vocab", col, NULL, HD_RULE_PAD);
+	hd_rule(s->h, p, "vocab", row, "embedding", HD_RULE_PAD);
+	hd_rule(s->h, p, "batch", row, NULL, HD_RULE_INSIDE);
+	hd_rule(s->h, p, "embed", col, "embedding", 0);
+	hd_rule(s->h, p, "embed", col, "norm", 0);
+	hd_rule(s->h, p, "vocab", col, NULL, HD_RULE_PAD);
 	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
-		s->h->rule(p, columns[i], col, NULL, 0);
+		hd_rule(s->h, p, columns[i], col, NULL, 0);
 	if (s->axis[TP_DEPTH])
-		s->h->rule(p, "batch", s->axis[TP_DEPTH], NULL, HD_RULE_INSIDE);
+		hd_rule(s->h, p, "batch", s->axis[TP_DEPTH], NULL, HD_RULE_INSIDE);
 	return s->h->status(p);
 }
 

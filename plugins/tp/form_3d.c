@@ -25,9 +25,9 @@ static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size)
 				  (long long)size, (long long)(q * q * q), (long long)((q + 1) * (q + 1) * (q + 1)));
 	if (tp_divides_all(s, p, q, "q = ") < 0)
 		return s->h->status(p);
-	s->axis[INPUT] = s->h->axis(p, "input", q, 0);
-	s->axis[OUTPUT] = s->h->axis(p, "output", q, 0);
-	s->axis[WEIGHT] = s->h->axis(p, "weight", q, 0);
+	s->axis[INPUT] = hd_axis_new(s->h, p, "input", q);
+	s->axis[OUTPUT] = hd_axis_new(s->h, p, "output", q);
+	s->axis[WEIGHT] = hd_axis_new(s->h, p, "weight", q);
 	return s->h->status(p);
 }
 
@@ -37,17 +37,17 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	/* Of the loss, whose rows are cut by output already; of what a router chooses, by input. */
 	static const char *const whole_on_input[] = { "sum", "fill" };
 
-	s->h->rule(p, "vocab", s->axis[INPUT], NULL, HD_RULE_PAD);
+	hd_rule(s->h, p, "vocab", s->axis[INPUT], NULL, HD_RULE_PAD);
 	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
-		s->h->rule(p, made[i], s->axis[INPUT], NULL, 0);
+		hd_rule(s->h, p, made[i], s->axis[INPUT], NULL, 0);
 	for (size_t i = 0; i < sizeof(whole_on_input) / sizeof(whole_on_input[0]); i++)
-		s->h->rule(p, "batch", s->axis[INPUT], whole_on_input[i], HD_RULE_KEEP_REPLICATED);
-	s->h->rule(p, "batch", s->axis[INPUT], NULL, HD_RULE_INSIDE);
-	s->h->rule(p, "embed", s->axis[OUTPUT], "norm", 0);
-	s->h->rule(p, "embed", s->axis[OUTPUT], NULL, 0);
-	s->h->rule(p, "batch", s->axis[OUTPUT], "route", HD_RULE_KEEP_REPLICATED);
-	s->h->rule(p, "batch", s->axis[OUTPUT], NULL, HD_RULE_INSIDE);
-	s->h->rule(p, "batch", s->axis[WEIGHT], NULL, HD_RULE_INSIDE);
+		hd_rule(s->h, p, "batch", s->axis[INPUT], whole_on_input[i], HD_RULE_KEEP_REPLICATED);
+	hd_rule(s->h, p, "batch", s->axis[INPUT], NULL, HD_RULE_INSIDE);
+	hd_rule(s->h, p, "embed", s->axis[OUTPUT], "norm", 0);
+	hd_rule(s->h, p, "embed", s->axis[OUTPUT], NULL, 0);
+	hd_rule(s->h, p, "batch", s->axis[OUTPUT], "route", HD_RULE_KEEP_REPLICATED);
+	hd_rule(s->h, p, "batch", s->axis[OUTPUT], NULL, HD_RULE_INSIDE);
+	hd_rule(s->h, p, "batch", s->axis[WEIGHT], NULL, HD_RULE_INSIDE);
 	return s->h->status(p);
 }
 

@@ -76,7 +76,7 @@ int tp_home_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor
 				possible &= can_be_cut(s, p, t, i, axis->n);
 		for (int k = 0; possible && k < MOVED; k++)
 			for (struct hd_tensor *t = NULL; (t = next_of(s, p, param, t, leaves[k]));)
-				s->g->storage(p, t, axis, &in_pieces);
+				hd_storage(s->g, p, t, axis, &in_pieces);
 	}
 	return s->h->status(p);
 }

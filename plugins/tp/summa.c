@@ -149,7 +149,7 @@ int tp_summa_rewrite(struct hd_strategy *s, struct hd_plan *p)
 	while ((n = s->g->node_next(p, n, &products))) {
 		if (!is_ours(s, p, n))
 			continue;
-		s->g->cursor(p, n, NULL, 0);
+		hd_cursor(s->g, p, n, NULL);
 		s->g->replace(p, n->outs[0], summa(s, p, &ab, n->ins[0], n->ins[1], n->outs[0]));
 	}
 	return s->h->status(p);
@@ -177,7 +177,7 @@ static struct hd_tensor *product(const struct summa *u, struct hd_tensor *a, str
 
 static struct hd_tensor *block(const struct summa *u, const struct hd_group *to, uint32_t i, int64_t t)
 {
-	return u->s->g->comm(u->p, HD_COMM_BROADCAST, to, u->n->ins[i], NULL, t);
+	return hd_comm(u->s->g, u->p, HD_COMM_BROADCAST, to, u->n->ins[i], NULL, t);
 }
 
 static struct hd_tensor *lower_ab(const struct summa *u)
@@ -200,7 +200,7 @@ static struct hd_tensor *lower_ab(const struct summa *u)
 static struct hd_tensor *lower_sum(const struct summa *u, uint32_t moves, const struct hd_group *from,
 				   const struct hd_group *to)
 {
-	const struct hd_pos mine = { to, 1, 0, 0, 0 };
+	const struct hd_pos mine = { .group = to, .mul = 1 };
 	struct hd_tensor **sums = u->s->h->alloc(u->p, (size_t)u->q * sizeof(*sums)), *x = block(u, from, moves, 0);
 
 	if (!sums)
@@ -211,7 +211,7 @@ static struct hd_tensor *lower_sum(const struct summa *u, uint32_t moves, const 
 		if (t + 1 < u->q)
 			x = block(u, from, moves, t + 1);
 		y = product(u, moves ? y : now, moves ? now : y, NULL);
-		sums[t] = u->s->g->comm(u->p, HD_COMM_REDUCE, to, y, NULL, t);
+		sums[t] = hd_comm(u->s->g, u->p, HD_COMM_REDUCE, to, y, NULL, t);
 	}
 	return u->s->g->pick(u->p, sums, (uint32_t)u->q, &mine);
 }
@@ -220,7 +220,7 @@ static int lower(struct summa *u, int form)
 {
 	struct hd_tensor *c;
 
-	u->s->g->cursor(u->p, u->n, NULL, 0);
+	hd_cursor(u->s->g, u->p, u->n, NULL);
 	if (u->q == 1)
 		c = product(u, u->n->ins[0], u->n->ins[1], NULL);
 	else if (form == AB)
@@ -238,8 +238,8 @@ int tp_summa_lower(struct hd_strategy *s, struct hd_plan *p)
 	struct summa u = { .s = s,
 			   .p = p,
 			   .q = s->axis[TP_COL]->n,
-			   .row = s->h->group(p, &s->axis[TP_COL], 1, HD_ROLE_CORE),
-			   .col = s->h->group(p, &s->axis[TP_ROW], 1, HD_ROLE_CORE) };
+			   .row = hd_group_of(s->h, p, &s->axis[TP_COL], 1),
+			   .col = hd_group_of(s->h, p, &s->axis[TP_ROW], 1) };
 
 	for (int form = AB; form <= ATB; form++) {
 		const struct hd_match all = { .size = sizeof(all), .op = ops[form] };

@@ -33,9 +33,9 @@ static int mesh3_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, in
 {
 	(void)size;
 	(void)left;
-	s->b = s->h->axis(p, "b", s->h->opt_int(p, "b"), 0);
-	s->a = s->h->axis(p, "a", s->h->opt_int(p, "a"), 0);
-	s->c = s->h->axis(p, "c", s->h->opt_int(p, "c"), 0);
+	s->b = hd_axis_new(s->h, p, "b", s->h->opt_int(p, "b"));
+	s->a = hd_axis_new(s->h, p, "a", s->h->opt_int(p, "a"));
+	s->c = hd_axis_new(s->h, p, "c", s->h->opt_int(p, "c"));
 	return s->h->status(p);
 }
 
@@ -43,12 +43,12 @@ static int mesh3_rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const char *const cut[] = { "vocab", "heads", "kv_heads", "mlp" };
 
-	s->h->rule(p, "batch", s->a, NULL, 0);
+	hd_rule(s->h, p, "batch", s->a, NULL, 0);
 	for (int i = 0; i < 4; i++)
-		s->h->rule(p, cut[i], s->b, NULL, i ? 0 : HD_RULE_PAD);
+		hd_rule(s->h, p, cut[i], s->b, NULL, i ? 0 : HD_RULE_PAD);
 	if (s->sequence)
-		s->h->rule(p, "seq", s->b, NULL, 0);
-	s->h->rule(p, "layer", s->c, NULL, 0);
+		hd_rule(s->h, p, "seq", s->b, NULL, 0);
+	hd_rule(s->h, p, "layer", s->c, NULL, 0);
 	return s->h->status(p);
 }
 
@@ -56,9 +56,9 @@ static int mesh3_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 {
 	for (int64_t c = 0; c < s->c->n; c++) {
 		for (int64_t i = 0; i < m; i++)
-			s->h->unit(p, s->c, c, HD_UNIT_F, 0, i);
+			hd_unit(s->h, p, s->c, c, HD_UNIT_F, 0, i);
 		for (int64_t i = 0; i < m; i++)
-			s->h->unit(p, s->c, c, HD_UNIT_B, 0, i);
+			hd_unit(s->h, p, s->c, c, HD_UNIT_B, 0, i);
 	}
 	return s->h->status(p);
 }

@@ -70,7 +70,7 @@ static int rules_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, in
 	while (s->naxes < AXES && word(&at, s->name[s->naxes], sizeof(s->name[0]), ": ")) {
 		if (*at++ != ':')
 			return s->h->fail(p, HD_EINVAL, "axes: %s has no size", s->name[s->naxes]);
-		s->axis[s->naxes] = s->h->axis(p, s->name[s->naxes], strtol(at, NULL, 10), 0);
+		s->axis[s->naxes] = hd_axis_new(s->h, p, s->name[s->naxes], strtol(at, NULL, 10));
 		s->naxes++;
 		at += strcspn(at, " ");
 	}
@@ -100,7 +100,7 @@ static int rules_rules(struct hd_strategy *s, struct hd_plan *p)
 			return s->h->fail(p, HD_EINVAL, "rules: there is no axis %s", axis);
 		if (!strcmp(dim, "layer"))
 			s->stages = named(s, axis);
-		s->h->rule(p, dim, named(s, axis), limited ? kind : NULL, flags);
+		hd_rule(s->h, p, dim, named(s, axis), limited ? kind : NULL, flags);
 	}
 	return s->h->status(p);
 }
@@ -121,7 +121,7 @@ static void cut_more(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor 
 				 g->place(p, t, s->axis[i])->dim == t->dims[d];
 		if (taken || t->local[d] % axis->n)
 			continue;
-		g->storage(p, t, axis, &cut);
+		hd_storage(g, p, t, axis, &cut);
 		return;
 	}
 }
@@ -145,7 +145,7 @@ static int rules_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t m)
 	for (int64_t c = 0; s->stages && c < s->stages->n; c++)
 		for (int k = 0; k < n; k++)
 			for (int64_t i = 0; i < m; i++)
-				s->h->unit(p, s->stages, c, kinds[k], 0, i);
+				hd_unit(s->h, p, s->stages, c, kinds[k], 0, i);
 	return s->h->status(p);
 }
 

@@ -6,11 +6,11 @@
 
 static int rules(struct hd_strategy *self, struct hd_plan *p)
 {
-	const struct hd_basic *b = hd_basic(self);
+	const struct hd_basic *b = hd_basic_of(self);
 
-	b->h->rule(p, "heads", b->axis, "attention", 0);
-	b->h->rule(p, "kv_heads", b->axis, "attention", 0);
-	return b->h->rule(p, "seq", b->axis, NULL, 0);
+	hd_rule(b->h, p, "heads", b->axis, "attention", 0);
+	hd_rule(b->h, p, "kv_heads", b->axis, "attention", 0);
+	return hd_rule(b->h, p, "seq", b->axis, NULL, 0);
 }
 
 static const struct hd_strategy_ops ops = { .size = sizeof(ops), .rules = rules };
