@@ -51,6 +51,9 @@ static const struct hd_flag data_flags[] = { { "step", "K", "which step, from 1"
 					     { "json", NULL, "one line of JSON" } };
 static const struct hd_flag tokenize_flags[] = {
 	{ "tokenizer", "DIR", "tokenizer.json, or the directory that has it" },
+	{ "out", "PREFIX", "writes PREFIX.bin and PREFIX.idx" },
+	{ "field", "NAME", "field of JSONL that has the text (default text)" },
+	{ "append-eos", "YES", "yes: the token that ends a text behind each document (default no)" },
 	{ "ids", "FILE", "instead: print the ids of a text" },
 	{ "text", "FILE", "instead: print the text of ids" },
 };
@@ -68,7 +71,8 @@ const struct hd_verb hd_verbs[] = {
 	{ "eval", "CKPT", "loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval, 0 },
 	{ "generate", "CKPT", "text from a checkpoint", FLAGS(generate_flags), hd_verb_generate, 0 },
 	{ "data", "CONF", "print the token ids of a step", FLAGS(data_flags), hd_verb_data, 1 },
-	{ "tokenize", "[FILE...]", "ids of text", FLAGS(tokenize_flags), hd_verb_tokenize, 1 },
+	{ "tokenize", "[FILE...]", "files of ids from text, JSONL, .gz, .zst, directories", FLAGS(tokenize_flags),
+	  hd_verb_tokenize, 1 },
 	{ "report", "METRICS[,METRICS...]", "loss curves and other numbers of runs, as a page for a browser",
 	  FLAGS(report_flags), hd_verb_report, 1 },
 	{ "plugins", "[NAME]", "list plugins, or one plugin's options", FLAGS(plugins_flags), hd_verb_plugins, 1 },

@@ -3,8 +3,10 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
+#include "engine/base/parse.h"
 #include "engine/file/file.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/corpus/corpus.h"
+#include "engine/text/special.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,16 +69,53 @@ static int print_text(const struct hd_tokenizer *t, const char *path, struct hd_
 	return err->code;
 }
 
+/* -- a corpus ---------------------------------------------------------------------------------- */
+static int wants_end(const struct hd_cli *c, struct hd_err *err)
+{
+	int64_t yes = 0;
+
+	if (hd_word_bool(hd_cli_str(c, "append-eos", "no"), &yes))
+		return hd_err_set(err, HD_EINVAL, "tokenize: --append-eos: '%s' is not yes or no",
+				  hd_cli_str(c, "append-eos", ""));
+	return (int)yes;
+}
+
+static int write_corpus(const struct hd_cli *c, const struct hd_tokenizer *t, struct hd_err *err)
+{
+	const char *out = hd_cli_str(c, "out", NULL);
+	struct hd_corpus corpus = {
+		.names = c->words, .nnames = (size_t)c->nwords, .tokenizer = t, .end = -1, .shows = 1
+	};
+	struct hd_corpus_counts counts;
+	int end = wants_end(c, err);
+
+	HD_TRY(end);
+	corpus.field = hd_cli_str(c, "field", "text");
+	corpus.out = out;
+	if (!out || !*out)
+		return hd_err_set(err, HD_EINVAL,
+				  "tokenize: --out PREFIX must be given (or --ids FILE, or --text FILE)");
+	if (!c->nwords)
+		return hd_err_set(err, HD_EINVAL, "tokenize: which files?");
+	if (end)
+		HD_TRY(hd_tokenizer_end(t, &corpus.end, err));
+	HD_TRY(hd_corpus_tokenize(&corpus, &counts, err));
+	printf("%s.bin: %lld documents, %lld tokens, vocab %lld\n", out, (long long)counts.documents,
+	       (long long)counts.tokens, (long long)hd_tokenizer_vocab(t));
+	return HD_OK;
+}
+
 static int tokenize(struct hd_cli *c, struct hd_tokenizer **t, struct hd_err *err)
 {
-	const char *name = hd_cli_str(c, "tokenizer", NULL);
+	const char *name = hd_cli_str(c, "tokenizer", NULL), *ids = hd_cli_str(c, "ids", NULL);
+	const char *text = hd_cli_str(c, "text", NULL);
 
 	if (!name)
 		return hd_err_set(err, HD_EINVAL, "tokenize: --tokenizer DIR must be given");
+	if (!!ids + !!text + hd_cli_has(c, "out") > 1 || ((ids || text) && c->nwords))
+		return hd_err_set(err, HD_EINVAL, "tokenize: one of --out PREFIX FILE..., --ids FILE and --text FILE");
 	HD_TRY(hd_tokenizer_open(name, t, err));
-	if (hd_cli_has(c, "ids"))
-		return print_ids(*t, hd_cli_str(c, "ids", ""), err);
-	return print_text(*t, hd_cli_str(c, "text", ""), err);
+	return ids ? print_ids(*t, ids, err) : text ? print_text(*t, text, err) : write_corpus(c, *t, err);
 }
 
 int hd_verb_tokenize(struct hd_cli *c)

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rounds: while threads encode one batch, this one reads the next; then the ids are written in the order of the text.
+ */
+#include <config.h>
+#include "engine/text/corpus/corpus.h"
+#include "engine/base/hash.h"
+#include <omp.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define BATCH (1 << 20) /* bytes of a round for each thread */
+
+struct run {
+	const struct hd_corpus *c;
+	struct hd_files files;
+	struct hd_documents documents;
+	struct hd_journal journal;
+	struct hd_encoders encoders;
+	struct hd_round round[2];
+	double started, shown;
+	int64_t began; /* bytes that an earlier run has done */
+};
+
+/* -- progress ---------------------------------------------------------------------------------- */
+static void show(struct run *r, int last)
+{
+	double now = hd_seconds(), took = now - r->started;
+	int64_t done = hd_documents_read(&r->documents);
+	int terminal = isatty(2);
+
+	if (!r->c->shows || (!last && now - r->shown < (terminal ? 0.5 : 10)))
+		return;
+	r->shown = now;
+	fprintf(stderr, "%stokenize: %.1f of %.1f MB, %lld documents, %lld tokens, %.1f MB/s%s", terminal ? "\r" : "",
+		(double)done / 1e6, (double)r->files.bytes / 1e6, (long long)r->journal.counts.documents,
+		(long long)r->journal.counts.tokens, took > 0 ? (double)(done - r->began) / 1e6 / took : 0,
+		terminal && !last ? "  " : "\n");
+}
+
+/* -- rounds ------------------------------------------------------------------------------------ */
+static void encode_part(struct run *r, struct hd_round *now, size_t i)
+{
+	int thread = omp_get_thread_num();
+
+	hd_part_encode(r->c, now, &now->parts[i], r->encoders.all[thread], &r->encoders.text[thread]);
+}
+
+static void encode_and_read(struct run *r, struct hd_round *now, struct hd_round *next, struct hd_err *err)
+{
+	size_t n = now->nparts;
+
+	hd_round_cut(now);
+	n = now->nparts;
+#pragma omp parallel
+#pragma omp single
+	{
+		for (size_t i = 0; i < n; i++) {
+#pragma omp task firstprivate(i)
+			encode_part(r, now, i);
+		}
+		hd_documents_next(&r->documents, (size_t)BATCH * (size_t)r->encoders.n, &next->batch, err);
+	}
+}
+
+static int write_round(struct run *r, struct hd_round *now, const struct hd_corpus_place *behind, struct hd_err *err)
+{
+	for (size_t i = 0; i < now->nparts; i++) {
+		struct hd_part *p = &now->parts[i];
+
+		if (p->err.code)
+			return hd_err_set(err, p->err.code, "%s", p->err.text);
+		HD_TRY(hd_journal_add(&r->journal, &p->made, err));
+	}
+	return hd_journal_save(&r->journal, behind, err);
+}
+
+static int rounds(struct run *r, struct hd_err *err)
+{
+	struct hd_round *now = &r->round[0], *next = &r->round[1], *swap;
+	struct hd_err reading = { 0 };
+	struct hd_corpus_place behind;
+
+	HD_TRY(hd_documents_next(&r->documents, (size_t)BATCH * (size_t)r->encoders.n, &now->batch, err));
+	while (now->batch.text.n) {
+		behind = r->documents.at;
+		encode_and_read(r, now, next, &reading);
+		HD_TRY(write_round(r, now, &behind, err));
+		if (reading.code)
+			return hd_err_set(err, reading.code, "%s", reading.text);
+		show(r, 0);
+		swap = now;
+		now = next;
+		next = swap;
+	}
+	return HD_OK;
+}
+
+/* -- all --------------------------------------------------------------------------------------- */
+static uint64_t identity(const struct run *r)
+{
+	uint64_t h = hd_files_hash(&r->files);
+
+	h = hd_hash_add(h, r->c->tokenizer ? hd_tokenizer_hash(r->c->tokenizer) : 0);
+	h = hd_hash_add(h, (uint64_t)(int64_t)r->c->end);
+	h = hd_hash_add(h, (uint64_t)r->c->format);
+	return hd_hash_add_text(h, r->c->field);
+}
+
+static int start(struct run *r, struct hd_err *err)
+{
+	const struct hd_corpus *c = r->c;
+	int64_t vocab = c->tokenizer ? hd_tokenizer_vocab(c->tokenizer) : 256;
+
+	HD_TRY(hd_files_find(c->names, c->nnames, &r->files, err));
+	r->journal = (struct hd_journal){ .prefix = c->out, .identity = identity(r), .width = vocab < 65500 ? 2 : 4 };
+	HD_TRY(hd_journal_open(&r->journal, err));
+	r->documents = (struct hd_documents){ .files = &r->files, .format = c->format, .at = r->journal.at };
+	for (int64_t i = 0; i < r->journal.at.file; i++)
+		r->documents.done += r->files.all[i].bytes;
+	r->began = r->documents.done;
+	if (c->shows && r->journal.counts.documents)
+		hd_log(HD_LOG_INFO, "%s: going on after %lld documents", c->out,
+		       (long long)r->journal.counts.documents);
+	hd_encoders_create(&r->encoders, c->tokenizer);
+	return HD_OK;
+}
+
+static int run(struct run *r, struct hd_err *err)
+{
+	HD_TRY(start(r, err));
+	HD_TRY(rounds(r, err));
+	show(r, 1);
+	if (!r->journal.counts.documents)
+		return hd_err_set(err, HD_EINVAL, "%s: there is no text in them", r->c->names[0]);
+	return hd_journal_finish(&r->journal, err);
+}
+
+int hd_corpus_tokenize(const struct hd_corpus *c, struct hd_corpus_counts *counts, struct hd_err *err)
+{
+	struct run r = { .c = c, .journal = { .ids = -1, .lengths = -1 }, .started = hd_seconds() };
+
+	r.shown = r.started;
+	run(&r, err);
+	*counts = r.journal.counts;
+	hd_round_release(&r.round[0]);
+	hd_round_release(&r.round[1]);
+	hd_encoders_destroy(&r.encoders);
+	hd_documents_close(&r.documents);
+	hd_journal_close(&r.journal);
+	hd_files_release(&r.files);
+	return err->code;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A file of text is one document; of JSONL each line is one, less those that are blank.
+ */
+#include <config.h>
+#include "engine/text/corpus/documents.h"
+#include <jansson.h>
+#include <stdlib.h>
+
+#define LOOK (64 << 10) /* bytes in which a file must look like text */
+
+static int open_file(struct hd_documents *d, struct hd_err *err)
+{
+	HD_TRY(hd_reader_open(d->files->all[d->at.file].path, &d->reader, err));
+	return hd_reader_skip(d->reader, d->at.byte, err);
+}
+
+static void next_file(struct hd_documents *d)
+{
+	hd_reader_close(d->reader);
+	d->reader = NULL;
+	d->rest.n = 0;
+	d->done += d->files->all[d->at.file].bytes;
+	d->at = (struct hd_corpus_place){ d->at.file + 1, 0, 0 };
+}
+
+static int check_text(const struct hd_batch *b, struct hd_err *err)
+{
+	const char *what = hd_not_text(b->text.at, b->text.n < LOOK ? b->text.n : LOOK);
+
+	return what ? hd_err_set(err, HD_EINVAL,
+				 "%s: is %s; tokenize takes text, JSONL, and both packed by gzip or zstd", b->path,
+				 what)
+		    : HD_OK;
+}
+
+static int read_text(struct hd_documents *d, struct hd_batch *out, struct hd_err *err)
+{
+	size_t room = (size_t)d->files->all[d->at.file].bytes + 1;
+	int64_t k;
+
+	do {
+		hd_buf_room(&out->text, room);
+		room = out->text.cap - out->text.n;
+		k = hd_reader_get(d->reader, out->text.at + out->text.n, room, err);
+		HD_TRY((int)(k < 0 ? k : 0));
+		out->text.n += (size_t)k;
+	} while ((size_t)k == room);
+	HD_TRY(check_text(out, err));
+	next_file(d);
+	return HD_OK;
+}
+
+static int64_t count_lines(struct hd_span s)
+{
+	int64_t n = 0;
+
+	for (const char *p = s.at; p < s.at + s.n && (p = memchr(p, '\n', (size_t)(s.at + s.n - p))); p++)
+		n++;
+	return n;
+}
+
+/* Whole lines: what is behind the last newline waits for the next batch. */
+static int read_lines(struct hd_documents *d, size_t bytes, struct hd_batch *out, struct hd_err *err)
+{
+	struct hd_buf *b = &out->text;
+	const char *last = NULL;
+	int64_t k;
+
+	hd_buf_add(b, d->rest.at, d->rest.n);
+	do {
+		hd_buf_room(b, bytes);
+		k = hd_reader_get(d->reader, b->at + b->n, bytes, err);
+		HD_TRY((int)(k < 0 ? k : 0));
+		b->n += (size_t)k;
+		last = b->n ? memrchr(b->at, '\n', b->n) : NULL;
+	} while ((size_t)k == bytes && !last);
+	if ((size_t)k < bytes) { /* the end of the file */
+		next_file(d);
+		return HD_OK;
+	}
+	d->rest.n = 0;
+	hd_buf_add(&d->rest, last + 1, (size_t)(b->at + b->n - last - 1));
+	b->n = (size_t)(last + 1 - b->at);
+	d->at.byte += (int64_t)b->n;
+	d->at.line += count_lines((struct hd_span){ b->at, b->n });
+	return HD_OK;
+}
+
+int hd_documents_next(struct hd_documents *d, size_t bytes, struct hd_batch *out, struct hd_err *err)
+{
+	out->text.n = 0;
+	while (!out->text.n && d->at.file < (int64_t)d->files->n) {
+		out->path = d->files->all[d->at.file].path;
+		out->line = d->at.line;
+		out->format = d->format == HD_FORMAT_AUTO ? hd_format_of(out->path) : d->format;
+		if (!d->reader)
+			HD_TRY(open_file(d, err));
+		HD_TRY(out->format == HD_FORMAT_TEXT ? read_text(d, out, err) : read_lines(d, bytes, out, err));
+	}
+	return HD_OK;
+}
+
+int64_t hd_documents_read(const struct hd_documents *d)
+{
+	return d->done + (d->reader ? hd_reader_place(d->reader) : 0);
+}
+
+void hd_documents_close(struct hd_documents *d)
+{
+	hd_reader_close(d->reader);
+	hd_buf_release(&d->rest);
+	d->reader = NULL;
+}
+
+/* -- JSONL ------------------------------------------------------------------------------------- */
+static int no_field(const struct hd_batch *b, int64_t line, json_t *o, const char *field, struct hd_err *err)
+{
+	json_t *have = json_object_get(o, field);
+	char *names = hd_strdup("");
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(o, key, value) hd_append(&names, "%s%s", *names ? ", " : "", key);
+	if (!json_is_object(o))
+		hd_err_set(err, HD_EINVAL, "%s:%lld: is no object", b->path, (long long)line + 1);
+	else if (have)
+		hd_err_set(err, HD_EINVAL, "%s:%lld: the field %s is not a string", b->path, (long long)line + 1,
+			   field);
+	else
+		hd_err_set(err, HD_EINVAL, "%s:%lld: has no field %s; it has: %.400s", b->path, (long long)line + 1,
+			   field, names);
+	free(names);
+	return err->code;
+}
+
+int hd_document_text(const struct hd_batch *b, int64_t line, struct hd_span json, const char *field, struct hd_buf *out,
+		     struct hd_err *err)
+{
+	json_error_t at;
+	json_t *o = json_loadb(json.at, json.n, JSON_ALLOW_NUL, &at), *text = json_object_get(o, field);
+	int rc = HD_OK;
+
+	if (!o)
+		rc = hd_err_set(err, HD_EINVAL, "%s:%lld: is not JSON: %s", b->path, (long long)line + 1, at.text);
+	else if (!json_is_string(text))
+		rc = no_field(b, line, o, field, err);
+	else
+		hd_buf_add(out, json_string_value(text), json_string_length(text));
+	json_decref(o);
+	return rc;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Documents to ids.
+ */
+#include <config.h>
+#include "engine/text/corpus/corpus.h"
+#include <omp.h>
+#include <stdlib.h>
+
+#define PART (64 << 10) /* bytes that a thread takes at once, in whole lines */
+
+void hd_encoders_create(struct hd_encoders *e, const struct hd_tokenizer *t)
+{
+	e->n = omp_get_max_threads();
+	e->all = hd_alloc((size_t)e->n * sizeof(*e->all));
+	e->text = hd_alloc((size_t)e->n * sizeof(*e->text));
+	for (int i = 0; t && i < e->n; i++)
+		e->all[i] = hd_encoder_create(t);
+}
+
+void hd_encoders_destroy(struct hd_encoders *e)
+{
+	for (int i = 0; i < e->n; i++) {
+		hd_encoder_destroy(e->all[i]);
+		hd_buf_release(&e->text[i]);
+	}
+	free(e->all);
+	free(e->text);
+}
+
+static void add_part(struct hd_round *r, struct hd_span text, int64_t line)
+{
+	struct hd_part *p;
+
+	r->parts = hd_grow(r->parts, r->nparts, &r->cap, sizeof(*r->parts));
+	p = &r->parts[r->nparts++];
+	p->text = text;
+	p->line = line;
+	p->made.ids.n = p->made.lengths.n = 0;
+	p->err.code = 0;
+}
+
+void hd_round_cut(struct hd_round *r)
+{
+	const struct hd_buf *b = &r->batch.text;
+	int64_t line = r->batch.line;
+	size_t from = 0, to = 0;
+
+	r->nparts = 0;
+	if (r->batch.format == HD_FORMAT_TEXT) {
+		add_part(r, (struct hd_span){ b->at, b->n }, 0);
+		return;
+	}
+	while (from < b->n) {
+		int64_t lines = 0;
+
+		for (to = from; to < b->n && to - from < PART; lines++) {
+			const char *end = memchr(b->at + to, '\n', b->n - to);
+
+			to = end ? (size_t)(end + 1 - b->at) : b->n;
+		}
+		add_part(r, (struct hd_span){ b->at + from, to - from }, line);
+		from = to;
+		line += lines;
+	}
+}
+
+static int encode_text(const struct hd_corpus *c, struct hd_span text, struct hd_part *p, struct hd_encoder *e)
+{
+	struct hd_ids *ids = &p->made.ids;
+	size_t before = ids->n;
+
+	for (size_t i = 0; !e && i < text.n; i++)
+		hd_ids_add(ids, (unsigned char)text.at[i]);
+	if (e)
+		HD_TRY(hd_encode(e, text.at, text.n, ids, &p->err));
+	if (c->end >= 0)
+		hd_ids_add(ids, c->end);
+	if (ids->n - before > INT32_MAX)
+		return hd_err_set(&p->err, HD_ENOTSUP, "a document has %zu tokens, more than the index can count",
+				  ids->n - before);
+	if (ids->n > before)
+		hd_ids_add(&p->made.lengths, (int32_t)(ids->n - before));
+	return HD_OK;
+}
+
+static int is_blank(struct hd_span line)
+{
+	for (size_t i = 0; i < line.n; i++)
+		if (!strchr(" \t\r\n", line.at[i]))
+			return 0;
+	return 1;
+}
+
+void hd_part_encode(const struct hd_corpus *c, const struct hd_round *r, struct hd_part *p, struct hd_encoder *e,
+		    struct hd_buf *text)
+{
+	int64_t line = p->line;
+
+	if (r->batch.format == HD_FORMAT_TEXT) {
+		encode_text(c, p->text, p, e);
+		return;
+	}
+	for (size_t from = 0, to; from < p->text.n; from = to, line++) {
+		const char *end = memchr(p->text.at + from, '\n', p->text.n - from);
+		struct hd_span json;
+
+		to = end ? (size_t)(end + 1 - p->text.at) : p->text.n;
+		json = (struct hd_span){ p->text.at + from, to - from };
+		text->n = 0;
+		hd_buf_add(text, "", 0);
+		if (is_blank(json))
+			continue;
+		if (hd_document_text(&r->batch, line, json, c->field, text, &p->err) < 0 ||
+		    encode_text(c, (struct hd_span){ text->at, text->n }, p, e) < 0)
+			return;
+	}
+}
+
+void hd_round_release(struct hd_round *r)
+{
+	for (size_t i = 0; i < r->cap; i++) {
+		hd_ids_release(&r->parts[i].made.ids);
+		hd_ids_release(&r->parts[i].made.lengths);
+	}
+	free(r->parts);
+	hd_buf_release(&r->batch.text);
+}

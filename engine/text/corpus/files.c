@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which files a corpus has.
+ */
+#include <config.h>
+#include "engine/text/corpus/files.h"
+#include "engine/base/hash.h"
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static int find(const char *path, struct hd_files *out, struct hd_err *err);
+
+static void add(const char *path, const struct stat *st, struct hd_files *out)
+{
+	out->all = hd_grow(out->all, out->n, &out->cap, sizeof(*out->all));
+	out->all[out->n++] = (struct hd_file){ hd_strdup(path), st->st_size, st->st_mtime };
+	out->bytes += st->st_size;
+}
+
+static int find_in(const char *dir, struct hd_files *out, struct hd_err *err)
+{
+	struct dirent **names = NULL;
+	int n = scandir(dir, &names, NULL, alphasort), rc = HD_OK;
+
+	if (n < 0)
+		return hd_err_set(err, HD_EIO, "%s: %s", dir, strerror(errno));
+	for (int i = 0; i < n; i++) {
+		char *path = hd_format("%s/%s", dir, names[i]->d_name);
+
+		if (rc >= 0 && names[i]->d_name[0] != '.')
+			rc = find(path, out, err);
+		free(path);
+		free(names[i]);
+	}
+	free(names);
+	return rc;
+}
+
+static int find(const char *path, struct hd_files *out, struct hd_err *err)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return find_in(path, out, err);
+	if (!S_ISREG(st.st_mode))
+		return hd_err_set(err, HD_EIO, "%s: neither a file nor a directory", path);
+	add(path, &st, out);
+	return HD_OK;
+}
+
+static int find_pattern(const char *pattern, struct hd_files *out, struct hd_err *err)
+{
+	glob_t found = { 0 };
+	int rc = HD_OK;
+
+	if (glob(pattern, 0, NULL, &found))
+		rc = hd_err_set(err, HD_EIO, "%s: no file matches", pattern);
+	for (size_t i = 0; i < found.gl_pathc && rc >= 0; i++)
+		rc = find(found.gl_pathv[i], out, err);
+	globfree(&found);
+	return rc;
+}
+
+int hd_files_find(const char *const *names, size_t n, struct hd_files *out, struct hd_err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		size_t before = out->n;
+		struct stat st;
+		int pattern = stat(names[i], &st) && strpbrk(names[i], "*?[");
+
+		HD_TRY(pattern ? find_pattern(names[i], out, err) : find(names[i], out, err));
+		if (out->n == before)
+			return hd_err_set(err, HD_EINVAL, "%s: the directory has no files", names[i]);
+	}
+	return HD_OK;
+}
+
+void hd_files_release(struct hd_files *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		free(f->all[i].path);
+	free(f->all);
+	memset(f, 0, sizeof(*f));
+}
+
+uint64_t hd_files_hash(const struct hd_files *f)
+{
+	uint64_t h = HD_HASH_START;
+
+	for (size_t i = 0; i < f->n; i++) {
+		h = hd_hash_add_text(h, f->all[i].path);
+		h = hd_hash_add(h, (uint64_t)f->all[i].bytes);
+		h = hd_hash_add(h, (uint64_t)f->all[i].modified);
+	}
+	return h;
+}
+
+static int ends(const char *s, size_t n, const char *end)
+{
+	size_t m = strlen(end);
+
+	return n > m && !strncmp(s + n - m, end, m);
+}
+
+int hd_format_of(const char *path)
+{
+	size_t n = strlen(path);
+
+	if (ends(path, n, ".gz"))
+		n -= 3;
+	else if (ends(path, n, ".zst"))
+		n -= 4;
+	return ends(path, n, ".jsonl") || ends(path, n, ".ndjson") || ends(path, n, ".json") ? HD_FORMAT_JSONL
+											     : HD_FORMAT_TEXT;
+}
+
+const char *hd_not_text(const char *first, size_t n)
+{
+	static const struct {
+		const char *begins, *what;
+	} known[] = {
+		{ "\x93NUMPY", "an array of numpy (.npy)" },
+		{ "PK\x03\x04", "a zip archive, or numpy's .npz" },
+		{ "PAR1", "a Parquet file" },
+		{ "ARROW1", "an Arrow file" },
+		{ "\x1f\x8b", "compressed by gzip" },
+		{ "\x28\xb5\x2f\xfd", "compressed by zstd" },
+		{ "\xfd"
+		  "7zXZ",
+		  "compressed by xz" },
+		{ "BZh", "compressed by bzip2" },
+		{ "%PDF", "a PDF" },
+		{ "\x7f"
+		  "ELF",
+		  "a program" },
+		{ "\xff\xfe", "UTF-16" },
+		{ "\xfe\xff", "UTF-16" },
+	};
+
+	for (size_t i = 0; i < HD_LEN(known); i++)
+		if (n >= strlen(known[i].begins) && !memcmp(first, known[i].begins, strlen(known[i].begins)))
+			return known[i].what;
+	return memchr(first, 0, n) ? "no text: it has bytes that are 0" : NULL;
+}

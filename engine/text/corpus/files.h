@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/text/corpus/files.h - the files of a corpus, and the bytes in them.
+ */
+#ifndef HD_ENGINE_TEXT_CORPUS_FILES_H
+#define HD_ENGINE_TEXT_CORPUS_FILES_H
+#include "engine/base/err.h"
+
+enum hd_text_format { HD_FORMAT_AUTO, HD_FORMAT_TEXT, HD_FORMAT_JSONL };
+
+struct hd_files {
+	struct hd_file {
+		char *path;
+		int64_t bytes, modified; /* as the disk has them: of a compressed file the compressed ones */
+	} * all;
+	size_t n, cap;
+	int64_t bytes;
+};
+/* Each name is a file, a directory (all files in it and below, by name; not those that begin with a dot) or a pattern with
+ * * ? [.  In the order of the names. */
+int hd_files_find(const char *const *names, size_t n, struct hd_files *out, struct hd_err *err);
+void hd_files_release(struct hd_files *f);
+uint64_t hd_files_hash(const struct hd_files *f); /* of names, sizes and times */
+
+/* .jsonl, .ndjson and .json, also with .gz or .zst behind, are JSONL; else text. */
+int hd_format_of(const char *path);
+
+struct hd_reader; /* a file's bytes; gzip and zstd, which are known by how they begin, are unpacked */
+int hd_reader_open(const char *path, struct hd_reader **out, struct hd_err *err);
+void hd_reader_close(struct hd_reader *r);
+int64_t hd_reader_get(struct hd_reader *r, void *to, size_t n,
+		      struct hd_err *err); /* -> bytes; fewer than n: the end */
+int hd_reader_skip(struct hd_reader *r, int64_t bytes, struct hd_err *err);
+int64_t hd_reader_place(const struct hd_reader *r); /* in the file itself, for progress */
+
+/* What is certainly no text: its first bytes are those of another format, or have a NUL.  NULL: may be text. */
+const char *hd_not_text(const char *first, size_t n);
+
+#endif

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * PREFIX.part.bin has the ids so far, PREFIX.part.lengths the tokens of each document, PREFIX.part.json how much of them
+ * is sure and where the text behind begins.  Whoever goes on cuts off what is behind that, and makes the same bytes again.
+ */
+#include <config.h>
+#include "engine/text/corpus/corpus.h"
+#include "engine/file/atomic_file.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char *name(const struct hd_journal *j, const char *ending)
+{
+	return hd_format("%s%s", j->prefix, ending);
+}
+
+static int io_fail(const struct hd_journal *j, const char *ending, struct hd_err *err)
+{
+	return hd_err_set(err, HD_EIO, "%s%s: %s", j->prefix, ending, strerror(errno));
+}
+
+static int read_state(struct hd_journal *j, const char *text, struct hd_err *err)
+{
+	json_t *o = json_loads(text, 0, NULL);
+	const char *identity = "";
+	char ours[20];
+	json_int_t file = 0, byte = 0, line = 0, documents = 0, tokens = 0;
+
+	snprintf(ours, sizeof(ours), "%016llx", (unsigned long long)j->identity);
+	json_unpack(o, "{s:s, s:I, s:I, s:I, s:I, s:I}", "identity", &identity, "file", &file, "byte", &byte, "line",
+		    &line, "documents", &documents, "tokens", &tokens);
+	if (strcmp(identity, ours))
+		hd_err_set(
+			err, HD_EINVAL,
+			"%s.part.json: was begun with other files, options or another tokenizer; remove it to begin anew",
+			j->prefix);
+	j->at = (struct hd_corpus_place){ file, byte, line };
+	j->counts = (struct hd_corpus_counts){ documents, tokens };
+	json_decref(o);
+	return err->code;
+}
+
+static int open_part(struct hd_journal *j, const char *ending, int64_t bytes, struct hd_err *err)
+{
+	char *path = name(j, ending);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	struct stat st;
+
+	free(path);
+	if (fd < 0 || fstat(fd, &st))
+		return io_fail(j, ending, err);
+	if (st.st_size < bytes) {
+		close(fd);
+		return hd_err_set(err, HD_EIO,
+				  "%s%s: has %lld bytes, and %s.part.json says %lld; remove that to begin anew",
+				  j->prefix, ending, (long long)st.st_size, j->prefix, (long long)bytes);
+	}
+	if (ftruncate(fd, bytes) || lseek(fd, 0, SEEK_END) < 0) {
+		close(fd);
+		return io_fail(j, ending, err);
+	}
+	return fd;
+}
+
+int hd_journal_open(struct hd_journal *j, struct hd_err *err)
+{
+	struct hd_err none = { 0 };
+	char *path = name(j, ".part.json"), *text = hd_file_read(path, NULL, &none);
+
+	free(path);
+	j->ids = j->lengths = -1;
+	if (text)
+		read_state(j, text, err);
+	free(text);
+	HD_TRY(err->code);
+	j->ids = open_part(j, ".part.bin", j->counts.tokens * j->width, err);
+	if (j->ids >= 0)
+		j->lengths = open_part(j, ".part.lengths", j->counts.documents * 4, err);
+	return err->code;
+}
+
+static int write_all(struct hd_journal *j, int fd, const void *at, size_t n, const char *ending, struct hd_err *err)
+{
+	for (const char *p = at; n;) {
+		ssize_t k = write(fd, p, n);
+
+		if (k < 0 && errno != EINTR)
+			return io_fail(j, ending, err);
+		p += k > 0 ? k : 0;
+		n -= k > 0 ? (size_t)k : 0;
+	}
+	return HD_OK;
+}
+
+int hd_journal_add(struct hd_journal *j, const struct hd_encoded *e, struct hd_err *err)
+{
+	uint16_t *narrow = j->width == 2 ? hd_alloc((e->ids.n + 1) * 2) : NULL;
+	int rc;
+
+	for (size_t i = 0; narrow && i < e->ids.n; i++)
+		narrow[i] = (uint16_t)e->ids.at[i];
+	rc = write_all(j, j->ids, narrow ? (void *)narrow : e->ids.at, e->ids.n * (size_t)j->width, ".part.bin", err);
+	free(narrow);
+	HD_TRY(rc);
+	j->counts.tokens += (int64_t)e->ids.n;
+	j->counts.documents += (int64_t)e->lengths.n;
+	return write_all(j, j->lengths, e->lengths.at, e->lengths.n * 4, ".part.lengths", err);
+}
+
+int hd_journal_save(struct hd_journal *j, const struct hd_corpus_place *at, struct hd_err *err)
+{
+	char identity[20], *path = name(j, ".part.json"), *text;
+	json_t *o;
+	int rc;
+
+	snprintf(identity, sizeof(identity), "%016llx", (unsigned long long)j->identity);
+	o = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "identity", identity, "file", (json_int_t)at->file, "byte",
+		      (json_int_t)at->byte, "line", (json_int_t)at->line, "documents", (json_int_t)j->counts.documents,
+		      "tokens", (json_int_t)j->counts.tokens);
+	text = json_dumps(o, 0);
+	if (fdatasync(j->ids) || fdatasync(j->lengths))
+		rc = io_fail(j, ".part.bin", err);
+	else
+		rc = hd_file_write(path, text, err);
+	json_decref(o);
+	free(text);
+	free(path);
+	return rc;
+}
+
+/* -- the index --------------------------------------------------------------------------------- */
+static void put(FILE *f, const void *at, size_t n)
+{
+	fwrite(at, 1, n, f);
+}
+
+/* As engine/data reads it: every document is one sequence. */
+static void write_index(FILE *f, const int32_t *lengths, int64_t n, int width)
+{
+	const unsigned char type = width == 2 ? 8 : 4;
+	const uint64_t head[] = { (uint64_t)n, (uint64_t)n + 1 }, version = 1;
+	int64_t at = 0;
+
+	put(f, "MMIDIDX\0", 9);
+	put(f, &version, 8);
+	put(f, &type, 1);
+	put(f, head, sizeof(head));
+	put(f, lengths, (size_t)n * 4);
+	for (int64_t i = 0; i < n; at += (int64_t)lengths[i++] * width)
+		put(f, &at, 8);
+	for (int64_t i = 0; i <= n; i++)
+		put(f, &i, 8);
+}
+
+static int make_index(struct hd_journal *j, struct hd_err *err)
+{
+	size_t bytes = (size_t)j->counts.documents * 4;
+	const int32_t *lengths = mmap(NULL, bytes, PROT_READ, MAP_SHARED, j->lengths, 0);
+	char *path = name(j, ".part.idx");
+	FILE *f = fopen(path, "wbe");
+	int bad = !f || lengths == MAP_FAILED;
+
+	free(path);
+	if (!bad) {
+		write_index(f, lengths, j->counts.documents, j->width);
+		bad = fflush(f) || ferror(f) || fsync(fileno(f));
+	}
+	if (bad)
+		io_fail(j, ".part.idx", err);
+	if (lengths != MAP_FAILED)
+		munmap((void *)lengths, bytes);
+	if (f)
+		fclose(f);
+	return err->code;
+}
+
+static int rename_part(struct hd_journal *j, const char *from, const char *to, struct hd_err *err)
+{
+	char *a = name(j, from), *b = name(j, to);
+	int rc = rename(a, b) ? io_fail(j, to, err) : HD_OK;
+
+	free(a);
+	free(b);
+	return rc;
+}
+
+int hd_journal_finish(struct hd_journal *j, struct hd_err *err)
+{
+	static const char *const made[] = { ".part.json", ".part.lengths" };
+
+	HD_TRY(make_index(j, err));
+	if (fsync(j->ids))
+		return io_fail(j, ".part.bin", err);
+	HD_TRY(rename_part(j, ".part.bin", ".bin", err));
+	HD_TRY(rename_part(j, ".part.idx", ".idx", err));
+	for (size_t i = 0; i < HD_LEN(made); i++) {
+		char *path = name(j, made[i]);
+
+		unlink(path);
+		free(path);
+	}
+	return HD_OK;
+}
+
+void hd_journal_close(struct hd_journal *j)
+{
+	if (j->ids >= 0)
+		close(j->ids);
+	if (j->lengths >= 0)
+		close(j->lengths);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/text/special.h - what stands beside tokenizer.json: which token ends a text.
+ */
+#ifndef HD_ENGINE_TEXT_SPECIAL_H
+#define HD_ENGINE_TEXT_SPECIAL_H
+#include "engine/text/tokenizer.h"
+
+/* eos_token of tokenizer_config.json or special_tokens_map.json, eos_token_id of generation_config.json or config.json, else the
+ * one of the tokens that usually end a text.  path: as given to hd_tokenizer_open. */
+int hd_tokenizer_end(const struct hd_tokenizer *t, int32_t *id, struct hd_err *err);
+
+#endif

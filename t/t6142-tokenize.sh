@@ -1,0 +1,92 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# heddle tokenize: a corpus that is cut elsewhere than its documents end, or that lacks what came after a stop, trains another
+# model than was meant, and nothing tells.
+. "${0%/*}/lib/tap.sh"
+heddle=$build/heddle
+tokenizer=$src/t/data/tokenizers/llama3
+cd "$tmp" || exit 1
+
+tokenize() { "$heddle" tokenize --tokenizer "$tokenizer" "$@"; }
+ids_of() { od -An -v -tu2 -w2 "$1" | tr -d ' '; }
+one_a_line() { tr ' ' '\n'; }
+refusal() { tokenize "$@" 2>&1 >/dev/null | grep '^heddle: '; }
+
+# -- three documents, in every form -------------------------------------------------------------------------------------------
+printf 'The first,\nof two lines.\n' >1.txt
+printf 'Zweites: f\303\274nf  \t' >2.txt
+printf '"third" \\ \360\237\230\200' >3.txt
+cat >all.jsonl <<'END'
+{"id": 1, "text": "The first,\nof two lines.\n", "body": "x"}
+
+{"text": "Zweites: f\u00fcnf  \t"}
+{"text": "\"third\" \\ \ud83d\ude00", "id": 3}
+END
+for i in 1 2 3; do
+	tokenize --ids $i.txt | one_a_line
+done >want
+tokenize --out text 1.txt 2.txt 3.txt >text.out 2>text.err
+is "text files: the ids of one behind the other" "$(ids_of text.bin)" "$(cat want)"
+is "and what was made" "$(cat text.out)" "text.bin: 3 documents, $(wc -l <want | tr -d ' ') tokens, vocab 454"
+like "progress" "$(cat text.err)" '^tokenize: 0.0 of 0.0 MB, 3 documents, [0-9]* tokens'
+tokenize --out lines all.jsonl >/dev/null 2>&1
+ok "JSONL, a document a line" cmp text.bin lines.bin
+ok "with the same index" cmp text.idx lines.idx
+is "the index: head, three lengths, three places, four boundaries" "$(wc -c <lines.idx | tr -d ' ')" $((34 + 3 * 12 + 4 * 8))
+is "lengths" "$(od -An -td4 -j34 -N12 lines.idx | xargs)" \
+	"$(for i in 1 2 3; do tokenize --ids $i.txt | wc -w; done | xargs)"
+gzip -k all.jsonl && cat all.jsonl.gz all.jsonl.gz >twice.jsonl.gz
+tokenize --out packed all.jsonl.gz >/dev/null 2>&1
+ok "gzip" cmp packed.idx lines.idx
+tokenize --out twice twice.jsonl.gz >/dev/null 2>&1
+is "of two members" "$(ids_of twice.bin)" "$(cat want want)"
+if command -v zstd >/dev/null; then
+	zstd -q all.jsonl
+	tokenize --out zst all.jsonl.zst >/dev/null 2>&1
+	ok "zstd" cmp zst.bin lines.bin
+else
+	skip "no zstd"
+fi
+mkdir -p dir/b && cp 2.txt dir/b && cp 1.txt dir/a.txt && cp 3.txt dir/c.txt && cp 3.txt dir/.hidden
+tokenize --out dir-out dir >/dev/null 2>&1
+ok "a directory, in the order of names" cmp dir-out.bin text.bin
+tokenize --out glob '[123].t*' >/dev/null 2>&1
+ok "a pattern" cmp glob.bin text.bin
+is "another field" "$(tokenize --out body --field body all.jsonl 2>&1 | grep ^heddle)" \
+	"heddle: all.jsonl:3: has no field body; it has: text"
+tokenize --out ends --append-eos yes 1.txt 2.txt >/dev/null 2>&1
+is "an end behind each document" "$(ids_of ends.bin | grep -c '^450$')" 2
+tokenize --text want >back
+is "the text of ids" "$(cat back)" "$(cat 1.txt 2.txt 3.txt)"
+
+# -- a stop -------------------------------------------------------------------------------------------------------------------
+awk 'BEGIN { for (i = 0; i < 60000; i++) printf "{\"text\": \"line %d of a long file, %d\"}\n", i, i * i }' >long.jsonl
+export OMP_NUM_THREADS=2
+tokenize --out long long.jsonl >/dev/null 2>&1
+export OMP_NUM_THREADS=1
+(ulimit -f 4000; tokenize --out cut long.jsonl 1.txt) >/dev/null 2>&1
+[ -s cut.part.json ] && [ ! -e cut.bin ]
+tap_result $? "a run that was stopped leaves its parts, and no file that looks whole"
+is "other files are no continuation" "$(refusal --out cut long.jsonl)" \
+	"heddle: cut.part.json: was begun with other files, options or another tokenizer; remove it to begin anew"
+cp cut.part.json saved.json
+like "it goes on" "$(tokenize --out cut long.jsonl 1.txt 2>&1)" '^heddle: cut: going on after [1-9][0-9]* documents'
+cat long.bin >want.bin && tokenize --out first 1.txt >/dev/null 2>&1 && cat first.bin >>want.bin
+ok "and ends with the same ids, whatever the threads" cmp want.bin cut.bin
+is "and leaves no parts" "$(ls cut.part* 2>/dev/null)" ""
+
+# -- what is no text ----------------------------------------------------------------------------------------------------------
+printf '\223NUMPY\001\000' >x.npy
+like ".npy" "$(refusal --out x x.npy)" 'x.npy: is an array of numpy \(.npy\); tokenize takes'
+printf 'a\000b' >x.dat
+like "bytes" "$(refusal --out y x.dat)" 'x.dat: is no text: it has bytes that are 0'
+printf '{"text": "a"}\n{"text": \n' >bad.jsonl
+like "a line that is not JSON is named" "$(refusal --out z bad.jsonl)" 'bad.jsonl:2: is not JSON'
+printf '{"text": 5}\n' >number.jsonl
+like "a field that is no text" "$(refusal --out v number.jsonl)" 'number.jsonl:1: the field text is not a string'
+head -c 60 all.jsonl.gz >short.jsonl.gz
+like "a file that ends too early" "$(refusal --out w short.jsonl.gz)" 'short.jsonl.gz: cannot be unpacked behind byte'
+like "an id that no token has" "$(echo 5 999 >ids; refusal --text ids)" 'id 999 at place 1 is not in a vocabulary of 454'
+like "no file" "$(refusal --out u '*.none')" '\*.none: no file matches'
+like "two things at once" "$(refusal --out u --ids 1.txt)" 'one of --out PREFIX FILE'
+done_testing
