@@ -62,7 +62,7 @@ static void against_one(const struct shape *m, int ranks, const char *sections, 
 	sim_close(r);
 }
 
-static const char *const forms[] = { "form = ulysses\n" };
+static const char *const forms[] = { "form = ulysses\n", "form = ring\n" };
 
 /* -- members ------------------------------------------------------------------------------------ */
 static void alone(int n, int kv_heads, int batch)
@@ -137,6 +137,29 @@ static const struct {
 	{ "tp 2 x cp 2 x ep 2", SECTION("tp") "size = 2\n" CP SECTION("ep") "size = 2\n", 8, 1 },
 };
 
+/* Sections of one plugin: neither may lower the other's nodes. */
+static void two_sections(const struct shape *m)
+{
+	static const char *const pairs[][2] = {
+		{ "form = ulysses\n", "form = ring\n" },
+		{ "form = ring\n", "form = ulysses\n" },
+		{ "form = ring\n", "form = ring\n" },
+		{ "form = ulysses\n", "form = ulysses\n" },
+	};
+	char sections[800], name[200];
+
+	if (!begin(m))
+		return;
+	for (size_t i = 0; i < HD_LEN(pairs); i++) {
+		snprintf(sections, sizeof(sections),
+			 "[strategy a]\n" PLUGIN("cp") "size = 2\n%s[strategy b]\n" PLUGIN("cp") "size = 2\n%s",
+			 pairs[i][0], pairs[i][1]);
+		snprintf(name, sizeof(name), "cp 2 x cp 2, %s x %s", line(pairs[i][0]), line(pairs[i][1]));
+		against_one(m, 4, sections, name);
+	}
+	gt_close(one);
+}
+
 static void fill(char *sections, size_t size, const char *with, const char *form)
 {
 	const char *at = strchr(with, '@');
@@ -174,6 +197,7 @@ int main(void)
 
 	members();
 	with_others(&m, 0);
+	two_sections(&m);
 	m.train = "recompute = full\n";
 	m.family = "family = llama\nkv_heads = 2";
 	with_others(&m, 0);

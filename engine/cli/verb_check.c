@@ -7,6 +7,7 @@
 #include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/graph/traffic.h"
+#include "engine/passes/passes.h"
 #include <malloc.h>
 #include <omp.h>
 #include <stdio.h>
@@ -84,7 +85,31 @@ static void print_stage(const struct hd_program *g, int64_t coord)
 
 #define MOST_THREADS 4 /* each has the program of a stage in memory */
 
-/* The first rank of each stage. Stages are planned beside each other, and printed in order. */
+static int64_t bytes_of(const struct hd_program *g)
+{
+	return g->memory.persistent + g->memory.transient;
+}
+
+#define MOST_UNLIKE 16 /* ranks of a stage whose programs are compared */
+
+/* Of the ranks of a stage, if they differ, one that needs most. */
+static struct hd_program *largest_program(struct hd_plan *p, int64_t stage, struct hd_err *err)
+{
+	int64_t ranks[MOST_UNLIKE];
+	int n = hd_unlike_ranks(p, stage, ranks, MOST_UNLIKE);
+	struct hd_program *most = hd_cli_program(p, ranks[0], err);
+
+	for (int i = 1; most && i < n; i++) {
+		struct hd_program *g = hd_cli_program(p, ranks[i], err), *less = g;
+
+		if (!g || bytes_of(g) > bytes_of(most))
+			less = most, most = g;
+		hd_program_destroy(less);
+	}
+	return most;
+}
+
+/* One rank of each stage. Stages are planned beside each other, and printed in order. */
 static int check_stages(struct hd_plan *p, int64_t limit, struct traffic *t, struct hd_err *err)
 {
 	int threads = omp_get_max_threads() < MOST_THREADS ? omp_get_max_threads() : MOST_THREADS;
@@ -95,18 +120,16 @@ static int check_stages(struct hd_plan *p, int64_t limit, struct traffic *t, str
 	mallopt(M_TRIM_THRESHOLD, 512 << 20);
 #pragma omp parallel for ordered schedule(dynamic, 1) num_threads(threads)
 	for (int64_t s = 0; s < p->ncoords; s++) {
-		int64_t rank = p->stages ? s * p->stages->stride : 0, bytes;
 		struct hd_err why = { 0 };
-		struct hd_program *g = hd_cli_program(p, rank, &why);
+		struct hd_program *g = largest_program(p, s, &why);
 
 #pragma omp ordered
 		if (g && !err->code) {
-			bytes = g->memory.persistent + g->memory.transient;
 			print_stage(g, s);
 			count_traffic(g, t);
-			if (limit && bytes > limit)
+			if (limit && bytes_of(g) > limit)
 				hd_err_set(err, HD_EINVAL, "rank %lld needs %lld bytes of memory, and --memory is %lld",
-					   (long long)rank, (long long)bytes, (long long)limit);
+					   (long long)g->rank, (long long)bytes_of(g), (long long)limit);
 		} else if (!err->code) {
 			*err = why;
 		}

@@ -50,6 +50,13 @@ struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t
 	return g;
 }
 
+int hd_is_member(const struct hd_plan *p, const struct hd_members *who, int64_t rank)
+{
+	int64_t me = who->group ? hd_member_index(p, G(who->group), rank) : 0;
+
+	return !who->group || (me >= who->from && me < who->to);
+}
+
 int hd_speaks_for(const struct hd_plan *p, int64_t rank, const struct placement *at, uint32_t axes, int terms)
 {
 	for (int a = 0; a < p->naxes; a++) {

@@ -103,7 +103,10 @@ struct node {
 	int inst;      /* of the plugin whose op this is, or -1 */
 	int made_by;   /* instance in whose slot it was made, or -1 */
 	int placed, dead, mark;
-	struct hd_pos pos; /* chunk, join, pick */
+	struct hd_pos pos;      /* chunk, join, pick */
+	struct hd_members only; /* it runs on these alone; group NULL: on all */
+	struct hd_members
+		chooses; /* a pick of two: the first on these, the second on all others; group NULL: another node */
 	int64_t parts;
 	const struct hd_dim *along;
 	struct group *queue; /* NULL: compute */
@@ -117,9 +120,10 @@ struct node {
 struct hd_cursor {
 	struct node *before; /* they stand before it; NULL: at the end */
 	uint32_t phase;
-	int block;           /* index in plan->blocks, or -1 */
-	struct group *queue; /* NULL: compute */
-	char *reason;        /* what `explain` says of them, or NULL */
+	int block;              /* index in plan->blocks, or -1 */
+	struct group *queue;    /* NULL: compute */
+	char *reason;           /* what `explain` says of them, or NULL */
+	struct hd_members only; /* they run on these; group NULL: on all */
 };
 
 struct rule {

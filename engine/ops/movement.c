@@ -167,6 +167,23 @@ struct tensor *hd_build_pick(struct hd_plan *p, struct tensor *const *xs, uint32
 	return y;
 }
 
+struct tensor *hd_build_either(struct hd_plan *p, const struct hd_members *who, struct tensor *yes, struct tensor *no)
+{
+	struct tensor *xs[] = { yes, no }, *y;
+	struct hd_shape s;
+
+	if (!yes || !no)
+		return NULL;
+	shape_of(&s, yes);
+	y = moved(p, "pick", xs, 2, hd_plan_text(p, "on=%s from=%d to=%d", G(who->group)->name, who->from, who->to),
+		  &s);
+	if (y) {
+		N(y->v.node)->parts = 2;
+		N(y->v.node)->chooses = *who;
+	}
+	return y;
+}
+
 /* Pieces begin at multiples of 64 bytes, so that kernels and the memory plan may use them in place. */
 static int64_t aligned(uint32_t dtype)
 {

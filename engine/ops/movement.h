@@ -12,6 +12,7 @@ struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct 
 			      const struct hd_pos *at);
 struct tensor *hd_build_join(struct hd_plan *p, struct tensor *const *xs, uint32_t n, const struct hd_dim *dim,
 			     const struct hd_pos *at);
+struct tensor *hd_build_either(struct hd_plan *p, const struct hd_members *who, struct tensor *yes, struct tensor *no);
 struct tensor *hd_build_pick(struct hd_plan *p, struct tensor *const *xs, uint32_t n, const struct hd_pos *at);
 struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32_t n, int64_t multiple);
 int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const *like, uint32_t n,

@@ -20,8 +20,8 @@ static int is_product(const struct node *add, const struct tensor *x, const uint
 {
 	const struct node *n = x->v.node ? N(x->v.node) : NULL;
 
-	return n && n->is->role == ROLE_EINSUM && n->v.nin == (x->ragged_counts ? 3 : 2) && reads[x->id] == 1 &&
-	       n->v.phase == add->v.phase && n->block == add->block && same_shape(x, add->outs[0]);
+	return n && !n->only.group && n->is->role == ROLE_EINSUM && n->v.nin == (x->ragged_counts ? 3 : 2) &&
+	       reads[x->id] == 1 && n->v.phase == add->v.phase && n->block == add->block && same_shape(x, add->outs[0]);
 }
 
 /* A bias: its dims are the last of the sum's. */
@@ -110,9 +110,9 @@ static void flatten(struct hd_plan *p, struct node *add, uint32_t *reads)
 		struct node *n = add->ins[i]->v.node ? N(add->ins[i]->v.node) : NULL;
 		struct tensor *ins[HD_MAX_INS];
 
-		if (!n || n->is->role != ROLE_ADD || add->outs[0]->ragged_counts || reads[add->ins[i]->id] != 1 ||
-		    n->v.phase != add->v.phase || n->block != add->block || !same_shape(n->outs[0], add->outs[0]) ||
-		    add->v.nin + n->v.nin > HD_MAX_INS)
+		if (!n || n->only.group || n->is->role != ROLE_ADD || add->outs[0]->ragged_counts ||
+		    reads[add->ins[i]->id] != 1 || n->v.phase != add->v.phase || n->block != add->block ||
+		    !same_shape(n->outs[0], add->outs[0]) || add->v.nin + n->v.nin > HD_MAX_INS)
 			continue;
 		memcpy(ins, add->ins, add->v.nin * sizeof(*ins));
 		memcpy(ins + add->v.nin, n->ins + 1, (n->v.nin - 1) * sizeof(*ins));
@@ -154,7 +154,7 @@ static struct node *bf16_product(const struct node *reader, const struct tensor 
 {
 	struct node *n = x->v.node ? N(x->v.node) : NULL;
 
-	if (!n || n->is->role != ROLE_EINSUM || x->ragged_counts || n->v.phase != reader->v.phase ||
+	if (!n || n->only.group || n->is->role != ROLE_EINSUM || x->ragged_counts || n->v.phase != reader->v.phase ||
 	    n->block != reader->block || hd_attr_num(n->attr, "add", 0) != 0 ||
 	    n->v.nin != 2 + (uint32_t)(hd_attr_num(n->attr, "bias", 0) != 0) || (n->v.nin > 2 && !bias))
 		return NULL;
@@ -206,14 +206,14 @@ int hd_pass_fuse(struct hd_plan *p)
 	int rc = 0;
 
 	for (n = p->first; n && !rc; n = n->next)
-		if (n->is->role == ROLE_ADD)
+		if (n->is->role == ROLE_ADD && !n->only.group)
 			flatten(p, n, reads);
 	hd_drop_dead(p);
 	free(reads);
 	reads = hd_count_readers(p);
 	for (n = p->first; n && !rc; n = next) {
 		next = n->next;
-		if (n->is->role == ROLE_ADD && sort_inputs(n, reads, &k))
+		if (n->is->role == ROLE_ADD && !n->only.group && sort_inputs(n, reads, &k))
 			rc = fuse_sum(p, n, &k);
 	}
 	if (p->gelu) {
@@ -222,7 +222,7 @@ int hd_pass_fuse(struct hd_plan *p)
 		reads = hd_count_readers(p);
 		for (n = p->first; n && !rc; n = next) {
 			next = n->next;
-			if (n->is->role == ROLE_GELU || n->is->role == ROLE_GELU_D)
+			if (!n->only.group && (n->is->role == ROLE_GELU || n->is->role == ROLE_GELU_D))
 				rc = fuse_gelu(p, n, reads);
 		}
 	}

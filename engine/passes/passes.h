@@ -44,4 +44,10 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t,
 		  FILE *f);                     /* the units of each stage in time; t: or NULL, by counts */
 double hd_plan_bubble(const struct hd_plan *p); /* idle over busy time of the busiest stage, in unit counts */
 
+/* -- members.c: nodes that some members run ------------------------------------------------------------------------------ */
+int hd_check_members(struct hd_plan *p); /* each reads what its members have */
+/* Ranks of a stage whose programs differ, the first and the last among them: all, or `most` of them.  -> their number */
+int hd_unlike_ranks(const struct hd_plan *p, int64_t stage, int64_t *ranks, int most);
+int64_t hd_busiest_rank(const struct hd_plan *p, int64_t stage); /* of those, the one that computes most */
+
 #endif

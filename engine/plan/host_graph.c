@@ -355,6 +355,86 @@ static struct hd_tensor *graph_pick(struct hd_plan *p, struct hd_tensor *const *
 	return view(hd_build_pick(p, (struct tensor *const *)xs, n, at));
 }
 
+/* The members are few or many, but there are some and some are not, so that a node is on no rank by mistake. */
+static int are_members(struct hd_plan *p, const char *call, const struct hd_members *who)
+{
+	const struct group *g = G(who->group);
+
+	if (!g)
+		return hd_plan_fail(p, HD_EBUG, "%s: the group is NULL", call), 0;
+	for (uint32_t i = 0; i < g->n; i++)
+		if (g->axes[i] == p->stages || g->role == HD_ROLE_SPARE)
+			return hd_plan_fail(p, HD_EINVAL, "%s: %s is the axis of the stages, or of spare ranks", call,
+					    g->axes[i]->v.name),
+			       0;
+	if (who->reserved[0] || who->reserved[1])
+		return hd_plan_fail(p, HD_EABI, "%s: reserved words of the members are %u and %u, not 0", call,
+				    who->reserved[0], who->reserved[1]),
+		       0;
+	if (who->from < 0 || who->from >= who->to || who->to > g->v.n)
+		return hd_plan_fail(p, HD_EINVAL, "%s: members %d to %d of the %lld of %s", call, who->from,
+				    who->to - 1, (long long)g->v.n, g->name),
+		       0;
+	return 1;
+}
+
+static int graph_only(struct hd_plan *p, const struct hd_members *who)
+{
+	static const struct hd_members all;
+	struct hd_cursor here = p->cursor;
+
+	if (!hd_in_slot(p, "lower"))
+		return hd_out_of_turn(p, "only", "lower");
+	if (who && !are_members(p, "only", who))
+		return p->err->code;
+	if (who && !(p->cursor.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
+		return hd_plan_fail(p, HD_EINVAL,
+				    "only: the cursor is in a unit that runs once a step, which all ranks run");
+	here.only = who ? *who : all;
+	p->cursor = here;
+	return HD_OK;
+}
+
+/* With no `yes` and `no` that are alike, a rank would read past the end of the one that it chooses. */
+static int alike(struct hd_plan *p, const struct hd_tensor *yes, const struct hd_tensor *no)
+{
+	int same = yes->ndim == no->ndim && yes->dtype == no->dtype &&
+		   !memcmp(yes->dims, no->dims, yes->ndim * sizeof(*yes->dims)) &&
+		   !memcmp(yes->local, no->local, yes->ndim * sizeof(*yes->local));
+
+	if (!same)
+		hd_plan_fail(p, HD_EINVAL, "either: (%s) of %lld bytes on a rank is not like (%s) of %lld", yes->spec,
+			     (long long)hd_local_bytes(T(yes)), no->spec, (long long)hd_local_bytes(T(no)));
+	return same;
+}
+
+static struct hd_tensor *graph_either(struct hd_plan *p, const struct hd_members *who, struct hd_tensor *yes,
+				      struct hd_tensor *no)
+{
+	if (!yes || !no)
+		return NULL;
+	if (!who || !are_members(p, "either", who))
+		return hd_plan_fail(p, HD_EBUG, "either: the members are NULL"), NULL;
+	return alike(p, yes, no) ? view(hd_build_either(p, who, T(yes), T(no))) : NULL;
+}
+
+/* Communication that some members alone begin waits for ever. */
+static int is_for_all(struct hd_plan *p, const char *call, const struct group *g)
+{
+	const struct group *only = p->cursor.only.group ? G(p->cursor.only.group) : NULL;
+
+	for (uint32_t i = 0; only && i < g->n; i++)
+		for (uint32_t k = 0; k < only->n; k++)
+			if (g->axes[i] == only->axes[k])
+				return hd_plan_fail(
+					       p, HD_EINVAL,
+					       "%s: along %s, under `only` members %d to %d of %s: the others would be waited for",
+					       call, g->axes[i]->v.name, p->cursor.only.from, p->cursor.only.to - 1,
+					       only->name),
+				       0;
+	return 1;
+}
+
 static struct hd_tensor *graph_pack(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple)
 {
 	return view(hd_build_pack(p, (struct tensor *const *)xs, n, multiple));
@@ -376,7 +456,7 @@ static struct hd_tensor *graph_comm(struct hd_plan *p, const struct hd_comm_args
 		return hd_plan_fail(p, HD_EBUG, "comm: the group is NULL"), NULL;
 	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_ALL_MAX)
 		return hd_plan_fail(p, HD_EINVAL, "comm: %u is no kind of collective", a.kind), NULL;
-	if (!hd_args_zero(p, "comm", "reserved", a.reserved))
+	if (!hd_args_zero(p, "comm", "reserved", a.reserved) || !is_for_all(p, "comm", G(a.group)))
 		return NULL;
 	return view(hd_build_comm(p, a.kind, G(a.group), T(a.x), a.dim, a.index));
 }
@@ -384,6 +464,10 @@ static struct hd_tensor *graph_comm(struct hd_plan *p, const struct hd_comm_args
 static struct hd_tensor *graph_reshard(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis,
 				       const struct hd_place *to)
 {
+	struct axis *a = A(axis);
+
+	if (axis && !is_for_all(p, "reshard", hd_group_get(p, &a, 1, HD_ROLE_CORE)))
+		return NULL;
 	return x && axis ? view(hd_reshard_step(p, T(x), A(axis), to)) : NULL;
 }
 
@@ -480,4 +564,6 @@ const struct hd_graph_api hd_graph_table = {
 	.reshard = graph_reshard,
 	.state = graph_state,
 	.assign = graph_assign,
+	.only = graph_only,
+	.either = graph_either,
 };

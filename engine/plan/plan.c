@@ -366,6 +366,8 @@ static void hash_plan(struct hd_plan *p)
 
 		mix(&p->hash, n->v.op->name);
 		mix(&p->hash, n->attr);
+		if (n->only.group)
+			mix(&p->hash, hd_plan_text(p, "%s %d %d", G(n->only.group)->name, n->only.from, n->only.to));
 		for (uint32_t i = 0; i < n->v.nin; i++) {
 			snprintf(shape, sizeof(shape), "%d:%lld", n->ins[i]->id, (long long)hd_local_count(n->ins[i]));
 			mix(&p->hash, shape);
@@ -501,6 +503,7 @@ static int slot_lower(struct hd_plan *p)
 static int check(struct hd_plan *p)
 {
 	HD_TRY(hd_check_users(p));
+	HD_TRY(hd_check_members(p));
 	return check_sites(p);
 }
 

@@ -199,6 +199,13 @@ AT(hd_state_args, dtype, 24);
 AT(hd_state_args, relayout, 28);
 ENDS(hd_state_args, relayout, 32);
 
+AT(hd_members, group, 0);
+AT(hd_members, from, 8);
+AT(hd_members, to, 12);
+AT(hd_members, reserved, 16);
+ENDS(hd_members, reserved, 24);
+FROZEN(hd_members, 24);
+
 AT(hd_graph_api, size, 0);
 AT(hd_graph_api, node_next, 8);
 AT(hd_graph_api, leaf_next, 16);
@@ -223,7 +230,9 @@ AT(hd_graph_api, comm, 160);
 AT(hd_graph_api, reshard, 168);
 AT(hd_graph_api, state, 176);
 AT(hd_graph_api, assign, 184);
-ENDS(hd_graph_api, assign, 192);
+AT(hd_graph_api, only, 192);
+AT(hd_graph_api, either, 200);
+ENDS(hd_graph_api, either, 208);
 
 /* heddle/op.h */
 AT(hd_shape, dtype, 0);

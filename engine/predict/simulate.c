@@ -13,6 +13,7 @@
 #include <config.h>
 #include "engine/predict/simulate.h"
 #include "engine/graph/traffic.h"
+#include "engine/passes/passes.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,8 @@ static int is_free(const struct hd_program *g, const struct node *n)
 {
 	const struct tensor *first = g->at[n->outs[0]->id].root;
 
+	if (n->chooses.group)
+		return g->at[n->ins[hd_piece_index(g, n, 0)]->id].root == first;
 	for (uint32_t i = 0; i < n->v.nin; i++) /* bytes that stay where they are */
 		if (g->at[n->ins[i]->id].root != first)
 			return 0;
@@ -327,8 +330,7 @@ static int walk_all(struct sim *s, struct hd_err *err)
 static int stage(struct sim *s, int64_t coord, struct hd_err *err)
 {
 	struct hd_stage_price *sum = &s->out->stages[coord];
-	struct hd_program_options o = { .rank = s->p->stages ? coord * s->p->stages->stride : 0,
-					.device = hd_device_cpu() };
+	struct hd_program_options o = { .rank = hd_busiest_rank(s->p, coord), .device = hd_device_cpu() };
 	struct hd_program *g = NULL;
 
 	HD_TRY(hd_program_build(s->p, &o, &g, err));

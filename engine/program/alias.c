@@ -88,6 +88,8 @@ static int64_t position_index(const struct hd_program *g, const struct node *n, 
 	int64_t me = n->pos.group ? hd_member_index(g->plan, G(n->pos.group), g->rank) : 0;
 	int64_t i = (n->pos.mul * me + n->pos.add + n->pos.step * j) % n->parts;
 
+	if (n->chooses.group)
+		return !hd_is_member(g->plan, &n->chooses, g->rank);
 	return i < 0 ? i + n->parts : i;
 }
 

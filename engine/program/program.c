@@ -21,11 +21,13 @@ static int64_t instance(const struct hd_program *g, const struct tensor *root, i
 	return g->at[root->id].slot + (root->step || !g->at[root->id].here || micro < 0 ? 0 : micro);
 }
 
-/* A tensor is here if its placement says so. */
+/* A tensor is here if its placement says so, and its maker is. */
 int hd_tensor_here(const struct hd_program *g, const struct tensor *t)
 {
 	const struct hd_plan *p = g->plan;
 
+	if (t->v.node && !hd_is_member(p, &N(t->v.node)->only, g->rank))
+		return 0;
 	for (int a = 0; a < p->naxes; a++)
 		if (t->at.on[a].kind == HD_PLACE_PINNED && t->at.on[a].index != hd_plan_coord(p, g->rank, p->axes[a]))
 			return 0;
@@ -60,6 +62,12 @@ static void touch(struct hd_program *g, struct hd_span *s, const struct tensor *
 	k->last = to > k->last ? to : k->last;
 }
 
+/* What a member does not choose. */
+static int is_passed_over(const struct hd_program *g, const struct node *n, uint32_t i)
+{
+	return n->chooses.group && hd_piece_index(g, n, 0) != i;
+}
+
 static void touch_entry(struct hd_program *g, struct hd_span *s, int64_t e)
 {
 	const struct entry *x = &g->entries[e];
@@ -72,7 +80,7 @@ static void touch_entry(struct hd_program *g, struct hd_span *s, int64_t e)
 	if (x->wait > e)
 		until = x->wait < (int64_t)g->n ? x->wait : (int64_t)g->n - 1;
 	for (uint32_t i = 0; hd_entry_reads(x, i); i++)
-		if (x->type == HD_ENTRY_NODE || i == x->input)
+		if ((x->type == HD_ENTRY_NODE || i == x->input) && !is_passed_over(g, x->node, i))
 			touch(g, s, x->node->ins[i], x->micro, e, until);
 	for (uint32_t k = 0; k < x->node->v.nout; k++)
 		touch(g, s, x->node->outs[k], x->micro, e, until);

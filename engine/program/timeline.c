@@ -43,6 +43,8 @@ static int is_here(const struct hd_program *g, const struct node *n)
 	const struct hd_plan *p = g->plan;
 	int64_t s;
 
+	if (!hd_is_member(p, &n->only, g->rank))
+		return 0;
 	if (!p->stages)
 		return 1;
 	if (n->comm.kind == HD_COMM_RECV)
@@ -503,6 +505,21 @@ static int64_t send_wait(struct build *b, int64_t e)
 	return low < g->plan->nunits[g->coord] ? b->unit_at[low] : (int64_t)g->n;
 }
 
+/* What other members alone read is waited for where they read it: as memory is shared by program order (alias.c). */
+static int64_t others_wait(const struct hd_program *g, int64_t e)
+{
+	const struct entry *x = &g->entries[e];
+	struct node **r = g->readers[x->node->outs[0]->id];
+	int64_t first = INT64_MAX, f = e + 1;
+
+	for (; r && *r; r++)
+		first = g->position[(*r)->id] < first ? g->position[(*r)->id] : first;
+	while (f < (int64_t)g->n && (g->entries[f].type != HD_ENTRY_NODE || g->entries[f].micro != x->micro ||
+				     g->position[g->entries[f].node->id] < first))
+		f++;
+	return f;
+}
+
 /* The entry before which each communication must be finished: its first reader's; nobody's: the end of its part of the
  * step, which is the update's begin or the end. */
 static void waits(struct build *b)
@@ -525,6 +542,8 @@ static void waits(struct build *b)
 
 			x->wait = x->node->comm.kind == HD_COMM_SEND ? send_wait(b, e)
 								     : first[row[y->id] + (y->step ? 0 : x->micro + 1)];
+			if (x->wait == (int64_t)g->n && x->node->comm.kind != HD_COMM_SEND && g->readers[y->id])
+				x->wait = others_wait(g, e);
 			if (e < update && x->wait > update)
 				x->wait = update;
 		}

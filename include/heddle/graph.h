@@ -76,6 +76,13 @@ struct hd_pos {
 	uint32_t reserved[3];
 };
 
+/* Some members of a group: those with from <= index < to.  Frozen. */
+struct hd_members {
+	const struct hd_group *group;
+	int32_t from, to;
+	uint32_t reserved[2];
+};
+
 /* Collectives over the members of a group.  `index`: the root (a member), or the shift.  `dim`: the dim that is split or
  * joined, in member order; one that x does not have (NULL for a gather) is a new leading dim with one entry a member.  Sums are
  * made in member order, in at least fp32.
@@ -189,6 +196,15 @@ struct hd_graph_api {
 	 * into another size HD_RESHARD_SUM keeps its sum, HD_RESHARD_ZERO starts at zero, HD_RESHARD_REFUSE stops. */
 	struct hd_tensor *(*state)(struct hd_plan *p, const struct hd_state_args *x);
 	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value); /* at the end of the step */
+	/* -- nodes that some members run (since 0.4) ------------------------------------------------------------------- */
+	/* Slot lower, units F, B and W: nodes made from now on run on these members alone; NULL: on all again, which a cursor
+	 * says too.  What they make is there alone: other nodes of these members, or of fewer, may read it, and `either`.  The group
+	 * has no axis of the stages.  Communication is made by all its members, so its group must have no axis of these members'.
+	 * Ranks still have one plan: who runs what is settled when a rank's program is made. */
+	int (*only)(struct hd_plan *p, const struct hd_members *who);
+	/* yes on these members, no on the others; of equal dims, local sizes and dtype.  No bytes move. */
+	struct hd_tensor *(*either)(struct hd_plan *p, const struct hd_members *who, struct hd_tensor *yes,
+				    struct hd_tensor *no);
 };
 
 /* -- the usual case of the calls with arguments ---------------------------------------------------------------------- */

@@ -3,18 +3,19 @@
  * length.  Only attention reads other tokens; the forms differ in how it gets them.
  *
  *   ulysses.c   attention has the whole sequence, and a share of the heads
+ *   ring.c      keys and values go round; shares.c: who computes what of them
  */
 #include "cp.h"
 #include <string.h>
 
 static const struct hd_option options[] = {
-	{ "form", HD_OPT_CHOICE, 0, "ulysses", "ulysses",
-	  "ulysses: attention has a share of the heads, by all-to-alls" },
+	{ "form", HD_OPT_CHOICE, 0, "ulysses", "ulysses|ring",
+	  "ulysses: attention has a share of the heads, by all-to-alls; ring: keys and values go round" },
 };
 
 static int cp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
 {
-	static const struct cp_form *const forms[] = { &cp_ulysses };
+	static const struct cp_form *const forms[] = { &cp_ulysses, &cp_ring };
 	struct hd_strategy *s = h->alloc(p, sizeof(*s));
 
 	if (!s)
@@ -34,6 +35,16 @@ static int cp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64
 	return s->h->status(p);
 }
 
+static int cp_rewrite(struct hd_strategy *s, struct hd_plan *p)
+{
+	return s->form->rewrite ? s->form->rewrite(s, p) : HD_OK;
+}
+
+static int cp_lower(struct hd_strategy *s, struct hd_plan *p)
+{
+	return s->form->lower ? s->form->lower(s, p) : HD_OK;
+}
+
 static int cp_rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	return s->form->rules(s, p);
@@ -46,6 +57,8 @@ static const struct hd_strategy_ops ops = {
 	.option_size = sizeof(options[0]),
 	.open = cp_open,
 	.mesh = cp_mesh,
+	.rewrite = cp_rewrite,
 	.rules = cp_rules,
+	.lower = cp_lower,
 };
 HD_PLUGIN("cp", "0.1", &ops)

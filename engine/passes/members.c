@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Nodes that some members of a group run: what such a node makes is on those members alone, and whoever reads it there must
+ * be one of them.  Checked for each member, as the plan is of all ranks; a rank's program leaves out what it does not run.
+ *
+ * Ranks that differ in such members have programs of their own, of unequal length and memory.
+ */
+#include <config.h>
+#include "engine/graph/mesh.h"
+#include "engine/passes/passes.h"
+
+#define MOST_UNLIKE 64 /* ranks of a stage that are looked at for the busiest */
+
+/* -- what is read is there ----------------------------------------------------------------------------------------------- */
+static int is_in(const struct hd_members *who, int64_t member)
+{
+	return !who->group || (member >= who->from && member < who->to);
+}
+
+/* Input i of n, on a member that runs it. */
+static int is_read(const struct node *n, uint32_t i, int64_t member)
+{
+	return !n->chooses.group || i == (uint32_t)!is_in(&n->chooses, member);
+}
+
+static int check_input(struct hd_plan *p, const struct node *n, uint32_t i)
+{
+	const struct node *maker = N(n->ins[i]->v.node);
+	const struct hd_group *g = maker->only.group;
+
+	if ((n->only.group && n->only.group != g) || (n->chooses.group && n->chooses.group != g))
+		return hd_plan_fail(p, HD_EINVAL, "%s reads (%s), which some members of %s make, as a member of %s",
+				    n->v.op->name, n->ins[i]->v.spec, G(g)->name,
+				    G(n->only.group && n->only.group != g ? n->only.group : n->chooses.group)->name);
+	for (int64_t m = 0; m < g->n; m++)
+		if (is_in(&n->only, m) && is_read(n, i, m) && !is_in(&maker->only, m))
+			return hd_plan_fail(
+				p, HD_EINVAL,
+				"%s reads %s of (%s) on member %lld of %s, and only members %d to %d make it",
+				n->v.op->name, maker->v.op->name, n->ins[i]->v.spec, (long long)m, G(g)->name,
+				maker->only.from, maker->only.to - 1);
+	return HD_OK;
+}
+
+int hd_check_members(struct hd_plan *p)
+{
+	for (struct node *n = p->first; n; n = n->next)
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			if (n->ins[i]->v.node && N(n->ins[i]->v.node)->only.group)
+				HD_TRY(check_input(p, n, i));
+	return HD_OK;
+}
+
+/* -- ranks that differ --------------------------------------------------------------------------------------------------- */
+/* Bit per axis: ranks differ along it. */
+static uint32_t unlike_axes(const struct hd_plan *p)
+{
+	uint32_t axes = 0;
+
+	for (const struct node *n = p->first; n; n = n->next)
+		for (uint32_t i = 0; n->only.group && i < G(n->only.group)->n; i++)
+			axes |= 1u << G(n->only.group)->axes[i]->id;
+	return axes;
+}
+
+/* Number k of the ranks whose coordinates on these axes are any, and 0 on all others. */
+static int64_t rank_of(const struct hd_plan *p, uint32_t axes, int64_t k)
+{
+	int64_t rank = 0;
+
+	for (int a = 0; a < p->naxes; a++)
+		if (axes >> a & 1) {
+			rank += k % p->axes[a]->v.n * p->axes[a]->stride;
+			k /= p->axes[a]->v.n;
+		}
+	return rank;
+}
+
+int hd_unlike_ranks(const struct hd_plan *p, int64_t stage, int64_t *ranks, int most)
+{
+	uint32_t axes = unlike_axes(p);
+	int64_t all = 1, first = p->stages ? stage * p->stages->stride : 0;
+	int n;
+
+	for (int a = 0; a < p->naxes; a++)
+		all *= axes >> a & 1 ? p->axes[a]->v.n : 1;
+	n = all < most ? (int)all : most;
+	for (int i = 0; i < n; i++)
+		ranks[i] = first + rank_of(p, axes, n > 1 ? i * (all - 1) / (n - 1) : 0);
+	return n;
+}
+
+static double flops_of(const struct hd_plan *p, int64_t rank)
+{
+	double all = 0;
+
+	for (const struct node *n = p->first; n; n = n->next) {
+		struct hd_cost c = { .size = sizeof(c) };
+
+		if (!n->only.group || !n->v.op->cost || !hd_is_member(p, &n->only, rank))
+			continue;
+		n->v.op->cost(n->inst >= 0 ? p->inst[n->inst].self : NULL, &n->v, &c);
+		all += c.matmul_flops + c.other_flops;
+	}
+	return all;
+}
+
+int64_t hd_busiest_rank(const struct hd_plan *p, int64_t stage)
+{
+	int64_t ranks[MOST_UNLIKE], busiest;
+	int n = hd_unlike_ranks(p, stage, ranks, MOST_UNLIKE);
+	double most = -1;
+
+	busiest = ranks[0];
+	for (int i = 0; n > 1 && i < n; i++) {
+		double flops = flops_of(p, ranks[i]);
+
+		if (flops > most)
+			most = flops, busiest = ranks[i];
+	}
+	return busiest;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which queries of a member see which keys of a turn, if attention is causal.  In turn t member i has the keys of member i - t.
+ * Where i < t that is one further behind in the sequence, whose tokens come later: none of them is seen.
+ */
+#include "ring.h"
+
+int cp_shares(const struct cp_walk *w, int64_t turn, struct cp_share *shares)
+{
+	shares[0] = (struct cp_share){ w->causal ? (int32_t)turn : 0, (int32_t)w->members, CP_WHOLE, CP_WHOLE };
+	return 1;
+}
+
+static int is_for_all(const struct cp_walk *w, const struct cp_share *x)
+{
+	return x->from == 0 && x->to == w->members;
+}
+
+void cp_begin_share(const struct cp_walk *w, const struct cp_share *x)
+{
+	const struct hd_members who = { .group = w->s->members, .from = x->from, .to = x->to };
+
+	if (!is_for_all(w, x))
+		w->s->g->only(w->p, &who);
+}
+
+void cp_end_share(const struct cp_walk *w)
+{
+	w->s->g->only(w->p, NULL);
+}
+
+struct hd_tensor *cp_choose(const struct cp_walk *w, const struct cp_share *x, struct hd_tensor *yes,
+			    struct hd_tensor *no)
+{
+	const struct hd_members who = { .group = w->s->members, .from = x->from, .to = x->to };
+
+	return is_for_all(w, x) ? yes : w->s->g->either(w->p, &who, yes, no);
+}
+
+static struct hd_tensor *half(const struct cp_walk *w, struct hd_tensor *x, int which)
+{
+	const struct hd_pos at = { .add = which == CP_SECOND };
+
+	return w->s->g->chunk(w->p, x, w->s->seq, 2, &at);
+}
+
+struct hd_tensor *cp_take(const struct cp_walk *w, struct hd_tensor *x, int which)
+{
+	return which == CP_WHOLE ? x : half(w, x, which);
+}
+
+struct hd_tensor *cp_put(const struct cp_walk *w, struct hd_tensor *old, int which, struct hd_tensor *with)
+{
+	struct hd_tensor *both[2];
+
+	if (which == CP_WHOLE)
+		return with;
+	both[0] = which == CP_FIRST ? with : half(w, old, CP_FIRST);
+	both[1] = which == CP_SECOND ? with : half(w, old, CP_SECOND);
+	return w->s->g->join(w->p, both, 2, w->s->seq, NULL);
+}
