@@ -13,14 +13,18 @@ static int speaks = 1, loudest = HD_LOG_INFO;
 
 int hd_err_set(struct hd_err *e, int code, const char *fmt, ...)
 {
+	static const char cut[] = " ...";
 	va_list v;
+	int n;
 
 	if (!e || e->code)
 		return code;
 	e->code = code;
 	va_start(v, fmt);
-	vsnprintf(e->text, sizeof(e->text), fmt, v);
+	n = vsnprintf(e->text, sizeof(e->text), fmt, v);
 	va_end(v);
+	if (n >= (int)sizeof(e->text)) /* what ends in the middle of a number would be another number */
+		memcpy(e->text + sizeof(e->text) - sizeof(cut), cut, sizeof(cut));
 	return code;
 }
 
@@ -33,14 +37,15 @@ void hd_log_init(int this_rank_speaks, int level)
 void hd_log(int level, const char *fmt, ...)
 {
 	va_list v;
-	char line[2048];
+	char *line;
 
 	if (level > loudest || (level > HD_LOG_ERROR && !speaks))
 		return;
 	va_start(v, fmt);
-	vsnprintf(line, sizeof(line), fmt, v);
+	line = hd_vformat(fmt, v);
 	va_end(v);
 	fprintf(stderr, "heddle: %s\n", line); /* one write: lines of several ranks do not mix */
+	free(line);
 }
 
 void *hd_alloc(size_t bytes)
@@ -77,7 +82,7 @@ char *hd_strdup(const char *s)
 	return memcpy(hd_alloc(n), s, n);
 }
 
-static char *format(const char *fmt, va_list v)
+char *hd_vformat(const char *fmt, va_list v)
 {
 	va_list again;
 	int n;
@@ -97,7 +102,7 @@ char *hd_format(const char *fmt, ...)
 	char *s;
 
 	va_start(v, fmt);
-	s = format(fmt, v);
+	s = hd_vformat(fmt, v);
 	va_end(v);
 	return s;
 }
@@ -109,7 +114,7 @@ void hd_append(char **text, const char *fmt, ...)
 	char *more, *all;
 
 	va_start(v, fmt);
-	more = format(fmt, v);
+	more = hd_vformat(fmt, v);
 	va_end(v);
 	n = strlen(more) + 1;
 	all = hd_alloc(have + n);

@@ -8,11 +8,12 @@
 #ifndef HD_ENGINE_ERR_H
 #define HD_ENGINE_ERR_H
 #include <heddle/host.h>
+#include <stdarg.h>
 
 struct hd_err {
 	int code;
-	int agreed; /* all ranks have this error: hd_comm_agree */
-	char text[1000];
+	int agreed;      /* all ranks have this error: hd_comm_agree */
+	char text[1000]; /* what is longer ends in " ..." */
 };
 
 int hd_err_set(struct hd_err *e, int code, const char *fmt, ...) HD_PRINTF(3, 4); /* -> code */
@@ -24,7 +25,8 @@ void hd_log(int level, const char *fmt, ...) HD_PRINTF(2, 3);
 void *hd_alloc(size_t bytes); /* zeroed; a failure ends the process with one message (planning only, never in a step) */
 void *hd_grow(void *p, size_t count, size_t *cap, size_t item); /* room for count + 1 items, new ones zeroed */
 char *hd_strdup(const char *s);
-char *hd_format(const char *fmt, ...) HD_PRINTF(1, 2);             /* malloc'ed */
+char *hd_format(const char *fmt, ...) HD_PRINTF(1, 2); /* malloc'ed */
+char *hd_vformat(const char *fmt, va_list v);
 void hd_append(char **text, const char *fmt, ...) HD_PRINTF(2, 3); /* grows *text, which is malloc'ed or NULL */
 double hd_seconds(void);                                           /* monotonic */
 

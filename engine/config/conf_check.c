@@ -11,6 +11,7 @@
 #include "engine/base/parse.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_KEYS 256
@@ -20,17 +21,21 @@ int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, st
 {
 	const struct hd_entry *e = key ? hd_conf_entry_find(s, key) : NULL;
 	int line = key && e ? (e->given ? e->line : 0) : s->line;
-	char text[800], at[24] = "";
+	char *text, at[24] = "";
 	va_list v;
 
 	va_start(v, fmt);
-	vsnprintf(text, sizeof(text), fmt, v);
+	text = hd_vformat(fmt, v);
 	va_end(v);
-	if (e && e->set)
-		return hd_err_set(err, code, "--set %s: %s", e->set, text);
 	if (line)
 		snprintf(at, sizeof(at), ":%d", line);
-	return hd_err_set(err, code, "%s%s: [%s]%s%s: %s", c->path, at, s->label, key ? " " : "", key ? key : "", text);
+	if (e && e->set)
+		hd_err_set(err, code, "--set %s: %s", e->set, text);
+	else
+		hd_err_set(err, code, "%s%s: [%s]%s%s: %s", c->path, at, s->label, key ? " " : "", key ? key : "",
+			   text);
+	free(text);
+	return code;
 }
 
 static const struct hd_option *option(const struct hd_key_table *t, uint32_t i)

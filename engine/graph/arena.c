@@ -51,15 +51,18 @@ char *hd_plan_text(struct hd_plan *p, const char *fmt, ...)
 
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
 {
-	char text[900];
+	char *text;
 	va_list v;
 
 	if (p->err->code)
 		return p->err->code;
 	va_start(v, fmt);
-	vsnprintf(text, sizeof(text), fmt, v);
+	text = hd_vformat(fmt, v);
 	va_end(v);
 	if (p->cur >= 0)
-		return hd_section_fail(p->conf, p->inst[p->cur].section, NULL, p->err, code, "%s", text);
-	return hd_err_set(p->err, code, "%s", text);
+		hd_section_fail(p->conf, p->inst[p->cur].section, NULL, p->err, code, "%s", text);
+	else
+		hd_err_set(p->err, code, "%s", text);
+	free(text);
+	return code;
 }

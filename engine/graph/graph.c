@@ -32,25 +32,26 @@ const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n)
 	return &d->v;
 }
 
+/* Dims by name, up to the end of the text or to a blank. */
 uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim **dims)
 {
 	const char *all = spec;
 	uint32_t n = 0;
-	char name[64];
 
-	while (*spec && n < HD_MAX_DIMS) {
+	while (*spec && *spec != ' ') {
 		size_t len = strcspn(spec, ", ");
+		char *name = hd_format("%.*s", (int)len, spec);
+		const struct hd_dim *d = hd_dim_get(p, name, 0);
 
-		snprintf(name, sizeof(name), "%.*s", (int)len, spec);
-		dims[n] = hd_dim_get(p, name, 0);
-		if (!dims[n]) {
+		if (!d)
 			hd_plan_fail(p, HD_EBUG, "no dim is called %s, in (%s)", name, all);
+		else if (n == HD_MAX_DIMS)
+			hd_plan_fail(p, HD_EINVAL, "more than %d dims: (%s)", HD_MAX_DIMS, all);
+		free(name);
+		if (!d || n == HD_MAX_DIMS)
 			return n;
-		}
-		n++;
+		dims[n++] = d;
 		spec += len + (spec[len] == ',');
-		if (*spec == ' ')
-			break;
 	}
 	return n;
 }

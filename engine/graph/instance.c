@@ -4,7 +4,6 @@
 #include <config.h>
 #include "engine/graph/graph.h"
 #include "engine/graph/mesh.h"
-#include <stdio.h>
 #include <string.h>
 
 const struct hd_option *hd_option_find(const struct inst *in, const char *key)
@@ -44,13 +43,12 @@ static const char *key_of(const struct inst *in, char *text, char **rest)
 
 int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text)
 {
-	char copy[800], *rest;
+	char *rest;
 	const char *key;
 
 	if (p->err->code)
 		return p->err->code;
-	snprintf(copy, sizeof(copy), "%s", text);
-	key = key_of(&p->inst[who], copy, &rest);
+	key = key_of(&p->inst[who], hd_plan_text(p, "%s", text), &rest);
 	return hd_section_fail(p->conf, p->inst[who].section, key, p->err, code, "%s", rest);
 }
 

@@ -6,6 +6,7 @@
 #include "engine/graph/mesh.h"
 #include "engine/graph/placement.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int hd_place_equal(const struct hd_place *a, const struct hd_place *b)
@@ -59,28 +60,25 @@ int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const
 /* One axis alone may divide a dim that several together do not: all are named, at the section of the last. */
 static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 {
-	char all[200] = "";
+	char *all = NULL;
 	const struct axis *last = NULL;
 	int64_t product = 1;
-	size_t n = 0;
 
 	for (int a = 0; a < p->naxes; a++) {
 		if (t->at.on[a].kind != HD_PLACE_SHARD || t->at.on[a].dim != t->dims[i])
 			continue;
 		last = p->axes[a];
 		product *= last->v.n;
-		if (n < sizeof(all))
-			n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s %lld", n ? " x " : "", last->v.name,
-					      (long long)last->v.n);
+		hd_append(&all, "%s%s %lld", all ? " x " : "", last->v.name, (long long)last->v.n);
 	}
-	if (!last || last->inst < 0 || last->inst >= p->ninst) {
-		hd_plan_fail(p, HD_EDIVIDE, "%s do not divide %s = %lld in %s", all, t->dims[i]->name,
+	if (!last || last->inst < 0 || last->inst >= p->ninst)
+		hd_plan_fail(p, HD_EDIVIDE, "%s do not divide %s = %lld in %s", all ? all : "", t->dims[i]->name,
 			     (long long)D(t->dims[i])->padded, t->spec);
-		return;
-	}
-	hd_section_fail(p->conf, p->inst[last->inst].section, hd_axis_key(p, &last->v), p->err, HD_EDIVIDE,
-			"%s = %lld do not divide %s = %lld, which they shard in %s", all, (long long)product,
-			t->dims[i]->name, (long long)D(t->dims[i])->padded, t->spec);
+	else
+		hd_section_fail(p->conf, p->inst[last->inst].section, hd_axis_key(p, &last->v), p->err, HD_EDIVIDE,
+				"%s = %lld do not divide %s = %lld, which they shard in %s", all, (long long)product,
+				t->dims[i]->name, (long long)D(t->dims[i])->padded, t->spec);
+	free(all);
 }
 
 void hd_localize(struct hd_plan *p, struct tensor *t)
@@ -115,26 +113,23 @@ int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim,
 
 const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 {
-	char text[400] = "";
-	size_t n = 0;
+	char *text = NULL;
+	const char *kept;
 
 	for (int a = 0; a < p->naxes; a++) {
 		const struct hd_place *w = &at->on[a];
-		const char *name = p->axes[a]->v.name;
+		const char *name = p->axes[a]->v.name, *more = text ? ", " : "";
 
 		if (w->kind == HD_PLACE_SHARD)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s sharded by %s", n ? ", " : "",
-					      w->dim->name, name);
+			hd_append(&text, "%s%s sharded by %s", more, w->dim->name, name);
 		else if (w->kind == HD_PLACE_PARTIAL)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%spartial %s on %s", n ? ", " : "",
-					      w->red == HD_RED_MAX ? "max" : "sum", name);
+			hd_append(&text, "%spartial %s on %s", more, w->red == HD_RED_MAX ? "max" : "sum", name);
 		else if (w->kind == HD_PLACE_PINNED)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%spinned to %s %d", n ? ", " : "", name,
-					      w->index);
-		if (n >= sizeof(text) - 64)
-			break;
+			hd_append(&text, "%spinned to %s %d", more, name, w->index);
 	}
-	return hd_plan_text(p, "%s", n ? text : "replicated");
+	kept = hd_plan_text(p, "%s", text ? text : "replicated");
+	free(text);
+	return kept;
 }
 
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n)

@@ -30,13 +30,15 @@ struct state {
 
 static HD_PRINTF(2, 3) int refuse(struct state *t, const char *fmt, ...)
 {
-	char text[900];
+	char *text;
 	va_list v;
 
 	va_start(v, fmt);
-	vsnprintf(text, sizeof(text), fmt, v);
+	text = hd_vformat(fmt, v);
 	va_end(v);
-	return hd_err_set(t->err, HD_EINVAL, "schedule: %s", text);
+	hd_err_set(t->err, HD_EINVAL, "schedule: %s", text);
+	free(text);
+	return HD_EINVAL;
 }
 
 static int kind_of(uint32_t kind)

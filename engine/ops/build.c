@@ -4,13 +4,14 @@
 #include <config.h>
 #include "engine/ops/build.h"
 #include <stdarg.h>
-#include <stdio.h>
+#include <stdlib.h>
 
 struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt,
 			  ...)
 {
 	const struct op *o = hd_op_find(op);
-	char attr[512];
+	struct node *n;
+	char *attr;
 	va_list v;
 
 	if (!o) {
@@ -18,21 +19,24 @@ struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *cons
 		return NULL;
 	}
 	va_start(v, fmt);
-	vsnprintf(attr, sizeof(attr), fmt, v);
+	attr = hd_vformat(fmt, v);
 	va_end(v);
-	return hd_node_new(p, &o->v, &o->is, ins, nin, attr);
+	n = hd_node_new(p, &o->v, &o->is, ins, nin, attr);
+	free(attr);
+	return n;
 }
 
 struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
 {
 	struct node *n;
-	char attr[512];
+	char *attr;
 	va_list v;
 
 	va_start(v, fmt);
-	vsnprintf(attr, sizeof(attr), fmt, v);
+	attr = hd_vformat(fmt, v);
 	va_end(v);
 	n = hd_node_make(p, op, ins, nin, "%s", attr);
+	free(attr);
 	return n ? n->outs[0] : NULL;
 }
 

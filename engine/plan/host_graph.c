@@ -7,7 +7,7 @@
 #include "engine/ops/record.h"
 #include "engine/device/device.h"
 #include <stdarg.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* -- graph: read ------------------------------------------------------------------------------------------------------------ */
@@ -281,14 +281,15 @@ static struct hd_tensor *settled(struct tensor *y, struct tensor *like)
 static struct hd_node *graph_node(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
 				  const char *attr, ...)
 {
-	char text[600];
+	char *text;
 	va_list v;
 	struct node *n;
 
 	va_start(v, attr);
-	vsnprintf(text, sizeof(text), attr, v);
+	text = hd_vformat(attr, v);
 	va_end(v);
 	n = hd_node_new(p, op, hd_op_traits(op), (struct tensor *const *)ins, nin, text);
+	free(text);
 	for (uint32_t k = 0; n && nin && k < n->v.nout; k++)
 		settled(n->outs[k], T(ins[0]));
 	return n ? &n->v : NULL;
@@ -297,26 +298,30 @@ static struct hd_node *graph_node(struct hd_plan *p, const struct hd_op *op, str
 static struct hd_tensor *graph_einsum(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin,
 				      const struct hd_dim *const *dims, uint32_t ndim)
 {
-	char spec[400] = "out=";
-	struct tensor *t[2] = { nin > 0 ? T(ins[0]) : NULL, nin > 1 ? T(ins[1]) : NULL };
+	char *spec = NULL;
+	struct tensor *y, *t[2] = { nin > 0 ? T(ins[0]) : NULL, nin > 1 ? T(ins[1]) : NULL };
 
 	if (nin > 2)
 		return hd_plan_fail(p, HD_EINVAL, "einsum of %u tensors", nin), NULL;
 	for (uint32_t i = 0; i < ndim; i++)
-		strncat(strncat(spec, i ? "," : "", sizeof(spec) - strlen(spec) - 1), dims[i]->name,
-			sizeof(spec) - strlen(spec) - 1);
-	return settled(hd_op1(p, nin == 2 ? "einsum" : "sum", t, nin, "%s", spec), t[0]);
+		hd_append(&spec, "%s%s", i ? "," : "", dims[i]->name);
+	y = hd_op1(p, nin == 2 ? "einsum" : "sum", t, nin, "out=%s", spec ? spec : "");
+	free(spec);
+	return settled(y, t[0]);
 }
 
 static struct hd_tensor *graph_map(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr, ...)
 {
-	char text[600];
+	char *text;
 	va_list v;
+	struct tensor *y;
 
 	va_start(v, expr);
-	vsnprintf(text, sizeof(text), expr, v);
+	text = hd_vformat(expr, v);
 	va_end(v);
-	return settled(hd_map_new(p, (struct tensor *const *)ins, nin, text), nin ? T(ins[0]) : NULL);
+	y = hd_map_new(p, (struct tensor *const *)ins, nin, text);
+	free(text);
+	return settled(y, nin ? T(ins[0]) : NULL);
 }
 
 static struct hd_tensor *graph_cast(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype)
@@ -526,13 +531,16 @@ static int64_t record_index(struct hd_record *r, const struct hd_group *g)
 static int record_launch(struct hd_record *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
 			 struct hd_tensor *const *outs, uint32_t nout, const char *attr, ...)
 {
-	char text[600];
+	char *text;
 	va_list v;
+	int rc;
 
 	va_start(v, attr);
-	vsnprintf(text, sizeof(text), attr, v);
+	text = hd_vformat(attr, v);
 	va_end(v);
-	return r->launch(r, kernel, ins, nin, outs, nout, text);
+	rc = r->launch(r, kernel, ins, nin, outs, nout, text);
+	free(text);
+	return rc;
 }
 
 const struct hd_record_api hd_record_table = { .size = sizeof(struct hd_record_api),

@@ -15,10 +15,7 @@ const struct hd_dim *hd_host_dim(struct hd_plan *p, const char *name)
 
 const struct hd_dim *hd_host_dim_new(struct hd_plan *p, const char *name, int64_t n)
 {
-	char full[96];
-
-	snprintf(full, sizeof(full), "%s.%s", p->cur >= 0 ? p->inst[p->cur].name : "", name);
-	return hd_dim_get(p, full, n);
+	return hd_dim_get(p, hd_plan_text(p, "%s.%s", p->cur >= 0 ? p->inst[p->cur].name : "", name), n);
 }
 
 static int is_claimed(struct hd_plan *p, const char *suffix)
