@@ -156,8 +156,11 @@ struct node_walk {
 };
 
 struct hd_plan_options;
+struct held_message;
 struct hd_plan {
 	const struct hd_plan_options *options; /* while it is made; NULL: by hand */
+	int asking;                            /* made to hear what its rules say of the batch, and thrown away */
+	struct held_message *held;             /* what plugins have said meanwhile */
 	struct hd_conf *conf;
 	struct hd_err *err;
 	struct hd_err own;

@@ -57,4 +57,9 @@ const struct hd_family *hd_family_find(const char *name);
 /* The most tokens of a group that an expert takes; without a limit: group_tokens. */
 int64_t hd_model_capacity(const struct hd_model *m);
 
+/* -- model_graph.c -------------------------------------------------------------------------------------------------------- */
+/* p->model in nodes, of p->batch sequences: up to the loss, or (generate) to the logits of one position. */
+int hd_model_graph(struct hd_plan *p, int generate);
+void hd_model_count_blocks(struct hd_plan *p); /* what each block costs, for plugins that deal them to stages */
+
 #endif

@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "engine/plan/host_impl.h"
+#include "engine/plan/plan_impl.h"
 #include "engine/file/file.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -21,29 +22,33 @@ int hd_out_of_turn(struct hd_plan *p, const char *what, const char *slot)
 /* -- talk ----------------------------------------------------------------------------------------------------------------- */
 static void host_log(struct hd_plan *p, int32_t level, const char *file, int32_t line, const char *fmt, ...)
 {
-	char text[800];
+	const char *who = p->cur >= 0 ? p->inst[p->cur].name : "?";
+	char *text, *all;
 	va_list v;
 
 	va_start(v, fmt);
-	vsnprintf(text, sizeof(text), fmt, v);
+	text = hd_vformat(fmt, v);
 	va_end(v);
-	if (level == HD_LOG_DEBUG)
-		hd_log(level, "%s (%s:%d): %s", p->cur >= 0 ? p->inst[p->cur].name : "?", file, line, text);
-	else
-		hd_log(level, "%s: %s", p->cur >= 0 ? p->inst[p->cur].name : "?", text);
+	all = level == HD_LOG_DEBUG ? hd_format("%s (%s:%d): %s", who, file, line, text)
+				    : hd_format("%s: %s", who, text);
+	hd_plan_log(p, level, all);
+	free(text);
+	free(all);
 }
 
 static int host_fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
 {
-	char text[800];
+	char *text;
 	va_list v;
 
 	va_start(v, fmt);
-	vsnprintf(text, sizeof(text), fmt, v);
+	text = hd_vformat(fmt, v);
 	va_end(v);
 	if (p->cur < 0)
-		return hd_plan_fail(p, code, "%s", text);
-	hd_inst_fail(p, p->cur, code, text);
+		hd_plan_fail(p, code, "%s", text);
+	else
+		hd_inst_fail(p, p->cur, code, text);
+	free(text);
 	return code;
 }
 

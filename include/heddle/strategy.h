@@ -13,6 +13,10 @@
  *           lower         other nodes in place of your own nodes and of the reshards on your axes
  *           [memory plan; price, or the program of a rank: op.record] -> close
  * Each slot is called for all instances, in the order of the INI, before the next slot begins.
+ *
+ * Rules say how many replicas there are, and so the batch.  To hear them the slots from open to rules are called first for a
+ * plan of another batch, forward only, which is closed and thrown away; it logs only if it fails.  In the plan that is kept
+ * dim batch and all shapes are final from open on, and its rules must say the same batch again.
  */
 #ifndef HEDDLE_STRATEGY_H
 #define HEDDLE_STRATEGY_H

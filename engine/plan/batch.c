@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the rules say of the batch: how many replicas there are, how many sequences a micro-batch of one has, how many
+ * micro-batches make a step.
+ */
+#include <config.h>
+#include "engine/plan/plan_impl.h"
+#include <string.h>
+
+/* Members along the axes that shard the batch: of replicas, or (inside) of the micro-batch of one. */
+static int64_t cuts_of_batch(const struct hd_plan *p, int inside)
+{
+	int64_t n = 1;
+	uint32_t seen = 0;
+
+	for (size_t i = 0; i < p->nrules; i++) {
+		const struct rule *r = &p->rules[i];
+
+		if (strcmp(r->dim->name, "batch") || r->flags & HD_RULE_KEEP_REPLICATED ||
+		    !(r->flags & HD_RULE_INSIDE) != !inside || seen >> r->axis->id & 1)
+			continue;
+		seen |= 1u << r->axis->id;
+		n *= r->axis->v.n;
+	}
+	return n;
+}
+
+static int fits(const struct hd_ramp *ramp, int64_t n)
+{
+	return ramp->full % n == 0 && (!ramp->steps || (ramp->start % n == 0 && ramp->step % n == 0));
+}
+
+/* The largest up to 8 that divides, of those that axes which cut it inside can cut, if there is one. */
+static int64_t default_micro_batch(const struct hd_ramp *ramp, int64_t replicas, int64_t unit)
+{
+	for (int64_t k = unit > 8 ? unit : 8 / unit * unit; k >= unit; k -= unit)
+		if (fits(ramp, k * replicas))
+			return k;
+	for (int64_t k = 8; k >= 1; k--)
+		if (fits(ramp, k * replicas))
+			return k;
+	return ramp->steps ? 1 : 0;
+}
+
+/* Every size of the ramp must divide. */
+static int check_ramp(struct hd_plan *p, const struct hd_batch *b)
+{
+	const struct hd_ramp *ramp = &p->config.batch;
+
+	for (int64_t k = 0; k < ramp->steps; k++)
+		if (hd_ramp_size(ramp, k) % (b->micro_batch * b->replicas))
+			return hd_train_fail(
+				p->conf, &p->config, "global_batch_ramp", p->err, HD_EDIVIDE,
+				"step %lld of the ramp, %lld sequences, is not a multiple of micro_batch %lld x %lld "
+				"replicas",
+				(long long)k + 1, (long long)hd_ramp_size(ramp, k), (long long)b->micro_batch,
+				(long long)b->replicas);
+	return HD_OK;
+}
+
+int hd_batch_of_rules(struct hd_plan *p, struct hd_batch *b)
+{
+	const struct hd_ramp *ramp = &p->config.batch;
+	int64_t inside = cuts_of_batch(p, 1);
+
+	b->replicas = cuts_of_batch(p, 0);
+	b->micro_batch = p->config.micro_batch ? p->config.micro_batch : default_micro_batch(ramp, b->replicas, inside);
+	if (!b->micro_batch || ramp->full % (b->micro_batch * b->replicas))
+		return hd_train_fail(p->conf, &p->config, "global_batch", p->err, HD_EDIVIDE,
+				     "%lld is not a multiple of micro_batch %lld x %lld replicas",
+				     (long long)ramp->full, (long long)(b->micro_batch ? b->micro_batch : 1),
+				     (long long)b->replicas);
+	HD_TRY(check_ramp(p, b));
+	if (p->options->generate)
+		b->micro_batch = inside;
+	return HD_OK;
+}
+
+/* Every size of the ramp must have an order of its units. */
+static int schedule_ramp(struct hd_plan *p, const struct hd_ramp *r)
+{
+	for (int64_t k = 0; k < r->steps; k++) {
+		p->micros = hd_ramp_size(r, k) / p->batch;
+		if (hd_pass_schedule(p) < 0) {
+			const char *why = hd_plan_text(p, "%s", p->err->text);
+
+			p->err->code = 0; /* said anew, with the step */
+			return hd_train_fail(p->conf, &p->config, "global_batch_ramp", p->err, HD_EDIVIDE,
+					     "step %lld of the ramp, %lld sequences: %s", (long long)k + 1,
+					     (long long)hd_ramp_size(r, k), why);
+		}
+		hd_schedule_report_release(&p->timing);
+	}
+	return HD_OK;
+}
+
+/* The graph was built with what these rules said when they were asked. */
+static int check_again(struct hd_plan *p)
+{
+	struct hd_batch b;
+
+	HD_TRY(hd_batch_of_rules(p, &b));
+	if (b.replicas == p->replicas && b.micro_batch == p->micro_batch)
+		return HD_OK;
+	return hd_plan_fail(p, HD_EBUG,
+			    "the rules of a strategy depend on the batch: first they gave %lld replicas of %lld "
+			    "sequences, and in a graph of that batch %lld of %lld",
+			    (long long)p->replicas, (long long)p->micro_batch, (long long)b.replicas,
+			    (long long)b.micro_batch);
+}
+
+int hd_plan_batch(struct hd_plan *p)
+{
+	int64_t global = p->options->global_batch ? p->options->global_batch : p->config.batch.full;
+
+	HD_TRY(check_again(p));
+	if (p->train)
+		HD_TRY(schedule_ramp(p, &p->config.batch));
+	p->micros = p->train ? global / p->batch : 1;
+	D(hd_dim_get(p, "batch", 0))->padded = p->batch; /* each member has whole sequences of its own */
+	return HD_OK;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Slot mesh: each section is told its size, one of them by what the others leave over, and the axes must be all ranks.
+ */
+#include <config.h>
+#include "engine/plan/host_impl.h"
+#include "engine/plan/plan_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int size_of(struct hd_plan *p, struct inst *in, int64_t *size)
+{
+	const char *v = hd_section_str(in->section, "size");
+	char *end;
+
+	*size = 0;
+	if (!strcmp(v, "auto"))
+		return HD_OK;
+	*size = strtoll(v, &end, 10);
+	if (*end || *size < 1)
+		return hd_section_fail(p->conf, in->section, "size", p->err, HD_EINVAL,
+				       "%s is not a number of ranks (1 or more, or auto)", v);
+	return HD_OK;
+}
+
+/* size: of each instance, 0 where it is auto; given: their product. */
+static int read_sizes(struct hd_plan *p, int64_t *size, int64_t *given, int *automatic)
+{
+	*given = 1;
+	*automatic = -1;
+	for (int i = 0; i < p->ninst; i++) {
+		HD_TRY(size_of(p, &p->inst[i], &size[i]));
+		if (size[i])
+			*given *= size[i];
+		else if (*automatic >= 0)
+			return hd_section_fail(p->conf, p->inst[i].section, "size", p->err, HD_EINVAL,
+					       "auto, and so is that of [strategy %s]: at most one can be",
+					       p->inst[*automatic].name);
+		else
+			*automatic = i;
+	}
+	return HD_OK;
+}
+
+static void needs(struct hd_plan *p, int64_t ranks)
+{
+	if (p->options->needs)
+		*p->options->needs = ranks;
+}
+
+static int check_ranks(struct hd_plan *p)
+{
+	int64_t total = 1;
+
+	for (int a = 0; a < p->naxes; a++)
+		total *= p->axes[a]->v.n + p->axes[a]->v.spare;
+	if (total == p->ranks)
+		return HD_OK;
+	needs(p, total);
+	return hd_err_set(p->err, HD_EINVAL, "%s: the layout needs %lld rank%s, and there %s %lld",
+			  hd_conf_path(p->conf), (long long)total, total == 1 ? "" : "s", p->ranks == 1 ? "is" : "are",
+			  (long long)p->ranks);
+}
+
+int hd_slot_mesh(struct hd_plan *p)
+{
+	int64_t size[HD_MAX_AXES], given;
+	int automatic;
+
+	needs(p, 0);
+	HD_TRY(read_sizes(p, size, &given, &automatic));
+	if (automatic >= 0 && p->ranks % given) {
+		needs(p, given);
+		return hd_section_fail(
+			p->conf, p->inst[automatic].section, "size", p->err, HD_EDIVIDE,
+			"auto: %lld rank%s cannot be shared out to the %lld that the other sections need",
+			(long long)p->ranks, p->ranks == 1 ? "" : "s", (long long)given);
+	}
+	p->slot = "mesh";
+	for (int i = 0; i < p->ninst; i++) {
+		const struct hd_strategy_ops *o = p->inst[i].plugin->ops;
+		int64_t left = automatic == i ? p->ranks / given : size[i];
+
+		p->cur = i;
+		HD_TRY(hd_slot_returned(p,
+					o->mesh ? o->mesh(p->inst[i].self, p, size[i], left) : hd_basic_mesh(p, left)));
+	}
+	p->cur = -1;
+	return check_ranks(p);
+}

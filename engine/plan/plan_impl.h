@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/plan/plan_impl.h - the steps of a plan that need an INI or its plugins; plan.c has their order.
+ */
+#ifndef HD_ENGINE_PLAN_IMPL_H
+#define HD_ENGINE_PLAN_IMPL_H
+#include "engine/plan/plan.h"
+
+void hd_plan_log(struct hd_plan *p, int level, const char *text); /* plan.c: what a plugin says */
+
+/* -- instances.c --------------------------------------------------------------------------------------------------------- */
+int hd_plan_conf(struct hd_plan *p); /* reads the INI */
+
+/* -- slots.c, mesh_sizes.c: slots of all instances ----------------------------------------------------------------------- */
+int hd_slot_open(struct hd_plan *p);
+int hd_slot_mesh(struct hd_plan *p);
+int hd_slot_rewrite(struct hd_plan *p);
+int hd_slot_rules(struct hd_plan *p);
+int hd_slot_storage(struct hd_plan *p);
+int hd_slot_lower(struct hd_plan *p);
+
+/* -- batch.c -------------------------------------------------------------------------------------------------------------- */
+struct hd_batch {
+	int64_t replicas, micro_batch; /* micro_batch: of one replica */
+};
+int hd_batch_of_rules(struct hd_plan *p, struct hd_batch *b);
+int hd_plan_batch(
+	struct hd_plan *p); /* micro-batches of a step; refuses rules that say another batch than the graph has */
+
+/* -- plan_check.c: what is wrong with the plan that became of it ------------------------------------------------------------- */
+int hd_check_placed(struct hd_plan *p);
+int hd_check_stages(struct hd_plan *p);
+
+#endif

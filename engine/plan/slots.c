@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The slots of plugins but mesh and schedule: each is called for all instances, in the order of the INI.
+ */
+#include <config.h>
+#include "engine/plan/host_impl.h"
+#include "engine/plan/plan_impl.h"
+
+typedef int slot_call(const struct hd_strategy_ops *, struct hd_strategy *, struct hd_plan *);
+
+static int each(struct hd_plan *p, const char *name, slot_call *call)
+{
+	p->slot = name;
+	for (int i = 0; i < p->ninst; i++) {
+		p->cur = i;
+		p->cursor = hd_cursor_end(HD_UNIT_F, -1);
+		hd_slot_returned(p, call(p->inst[i].plugin->ops, p->inst[i].self, p));
+		p->cur = -1;
+		HD_TRY(p->err->code);
+	}
+	p->slot = NULL;
+	p->nwalks = 0;
+	return HD_OK;
+}
+
+static int call_open(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
+{
+	int rc;
+
+	(void)s;
+	p->inst[p->cur].open = 1;
+	rc = o->open ? o->open(p, &hd_host_table, &p->inst[p->cur].self) : hd_basic_open(p);
+	return rc < 0 || p->inst[p->cur].self ? rc : hd_plan_fail(p, HD_EBUG, "slot open left *self NULL");
+}
+
+static int call_rewrite(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
+{
+	return o->rewrite(s, p);
+}
+
+static int call_rules(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
+{
+	return o->rules(s, p);
+}
+
+static int call_storage(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
+{
+	return o->storage(s, p);
+}
+
+static int call_lower(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
+{
+	return o->lower(s, p);
+}
+
+int hd_slot_open(struct hd_plan *p)
+{
+	return each(p, "open", call_open);
+}
+
+int hd_slot_rewrite(struct hd_plan *p)
+{
+	return each(p, "rewrite", call_rewrite);
+}
+
+int hd_slot_rules(struct hd_plan *p)
+{
+	return each(p, "rules", call_rules);
+}
+
+int hd_slot_storage(struct hd_plan *p)
+{
+	return each(p, "storage", call_storage);
+}
+
+int hd_slot_lower(struct hd_plan *p)
+{
+	return each(p, "lower", call_lower);
+}
