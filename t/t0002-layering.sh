@@ -93,7 +93,7 @@ else
 	skip "nothing is built: where functions are declared"
 fi
 
-# (j) Where new nodes go is one value (struct hd_cursor): where its fields are set apart, one is forgotten some day.
+# (j) Where new nodes go is one value (struct cursor): where its fields are set apart, one is forgotten some day.
 none "the cursor of a plan is set as a whole" "$(find_in "$(echo "$code" | grep -e '^engine/' -e '^t/')" \
 	-E 'cursor(\.|->)[a-z]+ *([-+|&]?=[^=]|\+\+|--)')"
 

@@ -8,7 +8,7 @@
 #include "t/lib/tap.h"
 #include <string.h>
 
-static int same(const struct hd_cursor *a, const struct hd_cursor *b)
+static int same(const struct cursor *a, const struct cursor *b)
 {
 	return a->before == b->before && a->phase == b->phase && a->block == b->block && a->queue == b->queue &&
 	       a->reason == b->reason;
@@ -34,22 +34,22 @@ static struct hd_plan *two_stages(struct tensor **y)
 }
 
 /* Somewhere that no movement goes by itself. */
-static struct hd_cursor set_cursor(struct hd_plan *p)
+static struct cursor set_cursor(struct hd_plan *p)
 {
 	struct axis *a = p->axes[0];
 
-	return p->cursor = (struct hd_cursor){ .before = p->last,
-					       .phase = HD_UNIT_B,
-					       .block = 1,
-					       .queue = hd_group_get(p, &a, 1, HD_ROLE_CORE),
-					       .reason = hd_plan_text(p, "a test") };
+	return p->cursor = (struct cursor){ .before = p->last,
+					    .phase = HD_UNIT_B,
+					    .block = 1,
+					    .queue = hd_group_get(p, &a, 1, HD_ROLE_CORE),
+					    .reason = hd_plan_text(p, "a test") };
 }
 
 static void a_movement(void)
 {
 	struct tensor *y, *z;
 	struct hd_plan *p = two_stages(&y);
-	struct hd_cursor was = set_cursor(p);
+	struct cursor was = set_cursor(p);
 	struct placement need = y->at;
 
 	need.on[0] = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = hd_dim_get(p, "batch", 0) };
@@ -64,7 +64,7 @@ static void a_step_on_another_stage(void)
 {
 	struct tensor *y, *z;
 	struct hd_plan *p = two_stages(&y);
-	struct hd_cursor was = set_cursor(p);
+	struct cursor was = set_cursor(p);
 	struct hd_place to = { .kind = HD_PLACE_SHARD, .dim = hd_dim_get(p, "batch", 0) };
 
 	z = hd_reshard_step(p, y, p->axes[0], &to);
@@ -78,7 +78,7 @@ static void passes(void)
 {
 	struct hd_plan *p = gt_plan(1);
 	struct tensor *x, *y;
-	struct hd_cursor was;
+	struct cursor was;
 
 	hd_dim_get(p, "batch", 4);
 	hd_dim_get(p, "embed", 8);

@@ -18,7 +18,7 @@ static int is_state(const struct tensor *t)
 
 static int is_gradient(const struct tensor *t)
 {
-	return t->v.node && t->v.what == HD_TENSOR_GRAD && t->v.of && N(t->v.node)->is->role == ROLE_SYNC;
+	return t->v.node && t->v.what == HD_TENSOR_GRAD && t->v.of && N(t->v.node)->is->role == OP_ROLE_SYNC;
 }
 
 static int is_piece(const struct tensor *t, int axis)

@@ -229,7 +229,7 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 	n->id = p->nnodes++;
 	n->block = p->cursor.block;
 	n->is = is;
-	n->inst = is->flags & OP_PLUGIN ? p->cur : -1;
+	n->inst = is->flags & OP_FLAG_PLUGIN ? p->cur : -1;
 	n->made_by = p->cur;
 	n->attr = hd_plan_text(p, "%s", attr ? attr : "");
 	n->reason = p->cursor.reason;
@@ -337,11 +337,11 @@ static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, const s
 		rows = ins[i]->ragged_counts;
 	if (!rows || hd_attr_num(attr, "rows", 0) != 0)
 		return NULL;
-	if (!(is->flags & (OP_ROWS | OP_MOVES_ROWS)))
+	if (!(is->flags & (OP_FLAG_ROWS | OP_FLAG_MOVES_ROWS)))
 		hd_plan_fail(p, HD_ENOTSUP,
 			     "%s cannot take the rows of experts without a limit (model.capacity_factor = 0)",
 			     op->name);
-	return is->flags & OP_ROWS ? rows : NULL;
+	return is->flags & OP_FLAG_ROWS ? rows : NULL;
 }
 
 struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,

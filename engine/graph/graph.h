@@ -13,22 +13,22 @@ void hd_plan_free(struct hd_plan *p); /* all that was allocated, and the plan */
 
 /* -- where new nodes go; none of these has a queue, or a reason but the one that is given --------------------------------- */
 /* Behind all others; block -1: of none. */
-static inline struct hd_cursor hd_cursor_end(uint32_t phase, int block)
+static inline struct cursor hd_cursor_end(uint32_t phase, int block)
 {
-	return (struct hd_cursor){ .phase = phase, .block = block };
+	return (struct cursor){ .phase = phase, .block = block };
 }
 /* In n's unit and block. */
-static inline struct hd_cursor hd_cursor_before(struct node *n)
+static inline struct cursor hd_cursor_before(struct node *n)
 {
-	return (struct hd_cursor){ .before = n, .phase = n->v.phase, .block = n->block };
+	return (struct cursor){ .before = n, .phase = n->v.phase, .block = n->block };
 }
-static inline struct hd_cursor hd_cursor_behind(const struct node *n)
+static inline struct cursor hd_cursor_behind(const struct node *n)
 {
-	return (struct hd_cursor){ .before = n->next, .phase = n->v.phase, .block = n->block };
+	return (struct cursor){ .before = n->next, .phase = n->v.phase, .block = n->block };
 }
-static inline struct hd_cursor hd_cursor_why(struct hd_cursor c, char *reason)
+static inline struct cursor hd_cursor_why(struct cursor c, char *reason)
 {
-	return (struct hd_cursor){ .before = c.before, .phase = c.phase, .block = c.block, .reason = reason };
+	return (struct cursor){ .before = c.before, .phase = c.phase, .block = c.block, .reason = reason };
 }
 
 /* -- graph.c ---------------------------------------------------------------------------------------------------------- */

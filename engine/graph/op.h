@@ -6,45 +6,45 @@
 #define HD_ENGINE_OP_H
 #include <heddle/op.h>
 
-/* Ops that a pass treats in a way of their own.  Each but ROLE_UPDATE is one op's. */
+/* Ops that a pass treats in a way of their own.  Each but OP_ROLE_UPDATE is one op's. */
 enum op_role {
-	ROLE_NONE,
-	ROLE_ACCUMULATE,
-	ROLE_ADD,
-	ROLE_ATTENTION,
-	ROLE_BLOCK,
-	ROLE_CAST,
-	ROLE_CHUNK,
-	ROLE_COMM,
-	ROLE_EINSUM,
-	ROLE_FILL,
-	ROLE_GELU,
-	ROLE_GELU_D,
-	ROLE_JOIN,
-	ROLE_MAP,
-	ROLE_NORM,
-	ROLE_NORM2,
-	ROLE_NORM_D,
-	ROLE_PACK,
-	ROLE_PICK,
-	ROLE_RESHARD,
-	ROLE_ROUTE,
-	ROLE_SYNC,
-	ROLE_TOTAL,
-	ROLE_UNBLOCK,
-	ROLE_UNPACK,
-	ROLE_UPDATE,
-	ROLE_VIEW,
+	OP_ROLE_NONE,
+	OP_ROLE_ACCUMULATE,
+	OP_ROLE_ADD,
+	OP_ROLE_ATTENTION,
+	OP_ROLE_BLOCK,
+	OP_ROLE_CAST,
+	OP_ROLE_CHUNK,
+	OP_ROLE_COMM,
+	OP_ROLE_EINSUM,
+	OP_ROLE_FILL,
+	OP_ROLE_GELU,
+	OP_ROLE_GELU_D,
+	OP_ROLE_JOIN,
+	OP_ROLE_MAP,
+	OP_ROLE_NORM,
+	OP_ROLE_NORM2,
+	OP_ROLE_NORM_D,
+	OP_ROLE_PACK,
+	OP_ROLE_PICK,
+	OP_ROLE_RESHARD,
+	OP_ROLE_ROUTE,
+	OP_ROLE_SYNC,
+	OP_ROLE_TOTAL,
+	OP_ROLE_UNBLOCK,
+	OP_ROLE_UNPACK,
+	OP_ROLE_UPDATE,
+	OP_ROLE_VIEW,
 };
 enum op_flag {
-	OP_PLUGIN = 1,     /* a plugin's */
-	OP_CHEAP = 2,      /* recomputed in backward rather than kept: its first result, train.recompute = cheap */
-	OP_ROWS = 4,       /* takes rows that are counted, and reads their numbers as its last input */
-	OP_MOVES_ROWS = 8, /* takes rows that are counted, and only moves them */
-	OP_NAMES = 16,     /* its result is a name for bytes that are there already: neither reads nor writes */
-	OP_ARRANGES = 32,  /* the same elements, in another order or on another rank */
-	OP_PIECES = 64,    /* its result is its operands, or pieces of them, put together or apart */
-	OP_MATMUL = 128,   /* its time is that of a product */
+	OP_FLAG_PLUGIN = 1,     /* a plugin's */
+	OP_FLAG_CHEAP = 2,      /* recomputed in backward rather than kept: its first result, train.recompute = cheap */
+	OP_FLAG_ROWS = 4,       /* takes rows that are counted, and reads their numbers as its last input */
+	OP_FLAG_MOVES_ROWS = 8, /* takes rows that are counted, and only moves them */
+	OP_FLAG_NAMES = 16,     /* its result is a name for bytes that are there already: neither reads nor writes */
+	OP_FLAG_ARRANGES = 32,  /* the same elements, in another order or on another rank */
+	OP_FLAG_PIECES = 64,    /* its result is its operands, or pieces of them, put together or apart */
+	OP_FLAG_MATMUL = 128,   /* its time is that of a product */
 };
 struct op_traits {
 	enum op_role role;

@@ -100,6 +100,14 @@ void hd_localize(struct hd_plan *p, struct tensor *t)
 	t->placed = 1;
 }
 
+void hd_placed_like(struct tensor *y, const struct tensor *x)
+{
+	y->at = x->at;
+	y->placed = x->placed;
+	if (y->v.node)
+		N(y->v.node)->placed = x->placed;
+}
+
 int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank)
 {
 	int axes[HD_MAX_AXES];

@@ -10,6 +10,8 @@
 int hd_place_equal(const struct hd_place *a, const struct hd_place *b);
 int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const struct placement *b);
 void hd_localize(struct hd_plan *p, struct tensor *t); /* local extents from the placement */
+/* y is where x is, and so is its node; what is not placed yet leaves y so.  Its extents are the caller's affair. */
+void hd_placed_like(struct tensor *y, const struct tensor *x);
 int hd_shard_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d,
 		   int axes[HD_MAX_AXES]); /* outer first */
 const char *hd_placement_text(struct hd_plan *p, const struct placement *at);

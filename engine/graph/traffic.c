@@ -51,7 +51,7 @@ const struct tensor *hd_comm_node_subject(const struct node *n)
 {
 	const struct tensor *x = n->ins[0];
 
-	while (!x->v.name[0] && x->v.node && N(x->v.node)->is->flags & OP_ARRANGES)
+	while (!x->v.name[0] && x->v.node && N(x->v.node)->is->flags & OP_FLAG_ARRANGES)
 		x = N(x->v.node)->ins[0];
 	return x;
 }

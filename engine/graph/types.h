@@ -117,7 +117,7 @@ struct node {
 
 /* Where new nodes go, and what they are for.  A value: who moves a plan's cursor sets the whole of it (graph.h), keeps what it
  * was, and puts that back. */
-struct hd_cursor {
+struct cursor {
 	struct node *before; /* they stand before it; NULL: at the end */
 	uint32_t phase;
 	int block;              /* index in plan->blocks, or -1 */
@@ -192,7 +192,7 @@ struct hd_plan {
 	size_t ntensors, cap_tensors;
 	struct node *first, *last;
 	int nnodes;
-	struct hd_cursor cursor; /* of new nodes */
+	struct cursor cursor; /* of new nodes */
 
 	struct hd_unit **units;
 	int *nunits;

@@ -89,7 +89,7 @@ int hd_experts_check(struct hd_plan *p)
 	int64_t group = group_of(&p->model), seq = p->model.seq, local;
 
 	for (struct node *n = p->first; n; n = n->next) {
-		if (n->is->role != ROLE_ROUTE)
+		if (n->is->role != OP_ROLE_ROUTE)
 			continue;
 		group = group > p->model.group_tokens ? group : p->model.group_tokens;
 		local = n->ins[0]->local[0];

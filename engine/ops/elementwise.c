@@ -222,16 +222,18 @@ static const char *const rope_uncut[] = { "head_dim", NULL };
 		.v = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, __VA_ARGS__ }, \
 		.is = traits \
 	}
-OP(add, IS(ADD, OP_ROWS), .linear = ~(uint64_t)0, .inplace = first, .shape = add_shape, .vjp = add_vjp);
+OP(add, IS(ADD, OP_FLAG_ROWS), .linear = ~(uint64_t)0, .inplace = first, .shape = add_shape, .vjp = add_vjp);
 OP(map, IS(MAP, 0), .inplace = first, .shape = map_shape, .vjp = map_vjp, .cost = map_cost);
-OP(cast, IS(CAST, OP_CHEAP | OP_MOVES_ROWS), .linear = 1, .shape = cast_shape, .vjp = cast_vjp);
+OP(cast, IS(CAST, OP_FLAG_CHEAP | OP_FLAG_MOVES_ROWS), .linear = 1, .shape = cast_shape, .vjp = cast_vjp);
 OP(copy, PLAIN, .linear = 1, .shape = hd_same_as_first);
 OP(fill, IS(FILL, 0), .shape = hd_same_as_first);
-OP(accumulate, IS(ACCUMULATE, OP_NAMES), .shape = hd_same_as_first, .place = accumulate_place);
-OP(gelu, IS(GELU, OP_CHEAP | OP_ROWS), .inplace = first, .shape = hd_same_as_first, .vjp = gelu_vjp,
+OP(accumulate, IS(ACCUMULATE, OP_FLAG_NAMES), .shape = hd_same_as_first, .place = accumulate_place);
+OP(gelu, IS(GELU, OP_FLAG_CHEAP | OP_FLAG_ROWS), .inplace = first, .shape = hd_same_as_first, .vjp = gelu_vjp,
    .cost = elementwise_cost);
-OP(gelu_d, IS(GELU_D, OP_ROWS), .linear = 2, .inplace = second, .shape = hd_same_as_first, .cost = elementwise_cost);
-OP(swiglu, IS(NONE, OP_CHEAP | OP_ROWS), .shape = hd_same_as_first, .vjp = swiglu_vjp, .cost = elementwise_cost);
-OP(swiglu_d, IS(NONE, OP_ROWS), .linear = 4, .shape = swiglu_d_shape, .cost = elementwise_cost);
+OP(gelu_d, IS(GELU_D, OP_FLAG_ROWS), .linear = 2, .inplace = second, .shape = hd_same_as_first,
+   .cost = elementwise_cost);
+OP(swiglu, IS(NONE, OP_FLAG_CHEAP | OP_FLAG_ROWS), .shape = hd_same_as_first, .vjp = swiglu_vjp,
+   .cost = elementwise_cost);
+OP(swiglu_d, IS(NONE, OP_FLAG_ROWS), .linear = 4, .shape = swiglu_d_shape, .cost = elementwise_cost);
 OP(dropout, PLAIN, .linear = 1, .inplace = first, .shape = hd_same_as_first, .vjp = dropout_vjp);
 OP(rope, PLAIN, .linear = 1, .unshardable = rope_uncut, .inplace = first, .shape = rope_shape, .vjp = rope_vjp);

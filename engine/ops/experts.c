@@ -181,6 +181,7 @@ static int move_cost(struct hd_strategy *self, const struct hd_node *n, struct h
 				       .is = traits }
 OP(route, IS(ROUTE, 0, 1), .shape = route_shape, .vjp = route_vjp, .cost = route_cost);
 OP(route_d, PLAIN, .kind = "route", .shape = hd_same_as_first, .cost = route_cost);
-OP(dispatch, IS(NONE, OP_MOVES_ROWS, 4), .linear = 1, .shape = dispatch_shape, .vjp = dispatch_vjp, .cost = move_cost);
-OP(combine, IS(NONE, OP_ROWS, 4), .linear = 1, .shape = combine_shape, .vjp = combine_vjp, .cost = move_cost);
-OP(combine_dg, IS(NONE, OP_ROWS), .kind = "combine", .linear = 3, .shape = combine_dg_shape, .cost = move_cost);
+OP(dispatch, IS(NONE, OP_FLAG_MOVES_ROWS, 4), .linear = 1, .shape = dispatch_shape, .vjp = dispatch_vjp,
+   .cost = move_cost);
+OP(combine, IS(NONE, OP_FLAG_ROWS, 4), .linear = 1, .shape = combine_shape, .vjp = combine_vjp, .cost = move_cost);
+OP(combine_dg, IS(NONE, OP_FLAG_ROWS), .kind = "combine", .linear = 3, .shape = combine_dg_shape, .cost = move_cost);

@@ -304,7 +304,7 @@ static const int8_t first[] = { 0 };
 		.v = { .size = sizeof(struct hd_op), .name = #id, .record = hd_record_plain, __VA_ARGS__ }, \
 		.is = traits \
 	}
-OP(norm, IS(NORM, OP_CHEAP, 6), .unshardable = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
+OP(norm, IS(NORM, OP_FLAG_CHEAP, 6), .unshardable = norm_uncut, .shape = norm_shape, .vjp = norm_vjp);
 OP(norm_d, IS(NORM_D, 0), .kind = "norm", .unshardable = norm_uncut, .shape = hd_same_as_first);
 OP(norm_dw, PLAIN, .kind = "norm", .shape = norm_dw_shape);
 #define ATTENTION(id, traits, ...) \

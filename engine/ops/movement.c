@@ -6,6 +6,7 @@
  * Their shapes need more than the text of an attribute, so the builders here fill the node themselves.
  */
 #include <config.h>
+#include "engine/graph/placement.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/movement.h"
 #include "engine/comm/comm.h"
@@ -39,17 +40,17 @@ static int sync_place(HD_PLACE_ARGS)
 					      .record = no_record, \
 					      __VA_ARGS__ }, \
 				       .is = traits }
-OP(chunk, IS(CHUNK, OP_NAMES), .linear = 1);
-OP(join, IS(JOIN, OP_NAMES | OP_PIECES), .linear = ~(uint64_t)0);
-OP(pick, IS(PICK, OP_NAMES), .linear = ~(uint64_t)0);
-OP(pack, IS(PACK, OP_NAMES | OP_PIECES));
-OP(unpack, IS(UNPACK, OP_NAMES | OP_PIECES));
-OP(view, IS(VIEW, OP_NAMES | OP_PIECES | OP_ARRANGES | OP_MOVES_ROWS), .linear = 1);
-OP(comm, IS(COMM, OP_PIECES | OP_ARRANGES | OP_MOVES_ROWS));
-OP(reshard, IS(RESHARD, OP_MOVES_ROWS));
-OP(block, IS(BLOCK, OP_ARRANGES | OP_MOVES_ROWS));
-OP(unblock, IS(UNBLOCK, OP_PIECES | OP_ARRANGES | OP_MOVES_ROWS));
-OP(sync, IS(SYNC, OP_NAMES), .place = sync_place);
+OP(chunk, IS(CHUNK, OP_FLAG_NAMES), .linear = 1);
+OP(join, IS(JOIN, OP_FLAG_NAMES | OP_FLAG_PIECES), .linear = ~(uint64_t)0);
+OP(pick, IS(PICK, OP_FLAG_NAMES), .linear = ~(uint64_t)0);
+OP(pack, IS(PACK, OP_FLAG_NAMES | OP_FLAG_PIECES));
+OP(unpack, IS(UNPACK, OP_FLAG_NAMES | OP_FLAG_PIECES));
+OP(view, IS(VIEW, OP_FLAG_NAMES | OP_FLAG_PIECES | OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS), .linear = 1);
+OP(comm, IS(COMM, OP_FLAG_PIECES | OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS));
+OP(reshard, IS(RESHARD, OP_FLAG_MOVES_ROWS));
+OP(block, IS(BLOCK, OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS));
+OP(unblock, IS(UNBLOCK, OP_FLAG_PIECES | OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS));
+OP(sync, IS(SYNC, OP_FLAG_NAMES), .place = sync_place);
 
 /* Made of what is there once a step, but in a unit: it comes and goes with the micro-batch. */
 static int once(const struct node *n, const struct tensor *x)
@@ -73,8 +74,7 @@ static struct tensor *moved(struct hd_plan *p, const char *op, struct tensor *co
 		return NULL;
 	hd_node_adopt(p, n, shape, 1);
 	y = n->outs[0];
-	y->at = ins[0]->at;
-	y->placed = n->placed = ins[0]->placed;
+	hd_placed_like(y, ins[0]);
 	for (uint32_t i = 0; i < shape->ndim; i++)
 		y->local[i] = shape->local[i];
 	y->step = once(n, ins[0]);
@@ -243,7 +243,7 @@ int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const
 		out[i] = moved(p, "unpack", &flat, 1, hd_plan_text(p, "at=%lld", (long long)at), &s);
 		if (!out[i])
 			return p->err->code;
-		out[i]->at = like[i]->at;
+		hd_placed_like(out[i], like[i]);
 		at += packed(like[i]);
 	}
 	return p->err->code;

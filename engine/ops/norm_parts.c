@@ -177,6 +177,6 @@ static int d_apply_record(struct hd_strategy *self, struct hd_record *r, const s
 	}
 OP(norm_part, PLAIN, .shape = part_shape, .record = part_record);
 OP(norm_combine, PLAIN, .shape = hd_same_as_first, .place = combine_place, .record = combine_record);
-OP(norm_apply, IS(NONE, OP_CHEAP), .shape = apply_shape, .place = apply_place, .record = apply_record);
+OP(norm_apply, IS(NONE, OP_FLAG_CHEAP), .shape = apply_shape, .place = apply_place, .record = apply_record);
 OP(norm_d_part, PLAIN, .shape = part_shape, .record = d_part_record);
 OP(norm_d_apply, PLAIN, .shape = hd_same_as_first, .place = apply_place, .record = d_apply_record);

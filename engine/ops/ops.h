@@ -37,11 +37,11 @@ double hd_count(
 /* Each op is a struct op, hd_op_NAME, in one of the files here, and a line of list.h. */
 #define IS(which, ...) \
 	{ \
-		ROLE_##which, __VA_ARGS__ \
+		OP_ROLE_##which, __VA_ARGS__ \
 	}
 #define PLAIN \
 	{ \
-		.role = ROLE_NONE \
+		.role = OP_ROLE_NONE \
 	}
 #define OP(id) extern const struct op hd_op_##id;
 #include "engine/ops/list.h"

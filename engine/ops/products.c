@@ -85,13 +85,13 @@ const struct op hd_op_einsum_gelu = { .v = { .size = sizeof(struct hd_op),
 					     .shape = gelu_shape,
 					     .cost = einsum_cost,
 					     .record = hd_record_plain },
-				      .is = IS(NONE, OP_MATMUL) };
+				      .is = IS(NONE, OP_FLAG_MATMUL) };
 const struct op hd_op_einsum_gelu_d = { .v = { .size = sizeof(struct hd_op),
 					       .name = "einsum_gelu_d",
 					       .shape = product_shape,
 					       .cost = einsum_cost,
 					       .record = hd_record_plain },
-					.is = IS(NONE, OP_MATMUL) };
+					.is = IS(NONE, OP_FLAG_MATMUL) };
 const struct op hd_op_einsum = { .v = { .size = sizeof(struct hd_op),
 					.name = "einsum",
 					.linear = 3,
@@ -99,7 +99,7 @@ const struct op hd_op_einsum = { .v = { .size = sizeof(struct hd_op),
 					.vjp = einsum_vjp,
 					.cost = einsum_cost,
 					.record = einsum_record },
-				 .is = IS(EINSUM, OP_ROWS | OP_MATMUL) };
+				 .is = IS(EINSUM, OP_FLAG_ROWS | OP_FLAG_MATMUL) };
 const struct op hd_op_sum = { .v = { .size = sizeof(struct hd_op),
 				     .name = "sum",
 				     .linear = 1,

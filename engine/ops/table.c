@@ -22,7 +22,8 @@ const struct op *hd_op_find(const char *name)
 /* Of a plugin's op its kind says whether it updates leaves: what comes before and after is ordered by that. */
 const struct op_traits *hd_op_traits(const struct hd_op *op)
 {
-	static const struct op_traits plain = { ROLE_NONE, OP_PLUGIN, 0 }, update = { ROLE_UPDATE, OP_PLUGIN, 0 };
+	static const struct op_traits plain = { OP_ROLE_NONE, OP_FLAG_PLUGIN, 0 },
+				      update = { OP_ROLE_UPDATE, OP_FLAG_PLUGIN, 0 };
 
 	for (size_t i = 0; i < HD_LEN(all); i++)
 		if (&all[i]->v == op)

@@ -68,9 +68,9 @@ static void gradient_in_phases(struct hd_plan *p, struct node *n)
 int hd_pass_decompose(struct hd_plan *p)
 {
 	for (struct node *n = p->first; n && !p->err->code; n = n->next) {
-		int norm = n->is->role == ROLE_NORM;
+		int norm = n->is->role == OP_ROLE_NORM;
 
-		if ((!norm && n->is->role != ROLE_NORM_D) || !is_asked_for(p, n))
+		if ((!norm && n->is->role != OP_ROLE_NORM_D) || !is_asked_for(p, n))
 			continue;
 		p->cursor = hd_cursor_before(n);
 		(norm ? norm_in_phases : gradient_in_phases)(p, n);

@@ -20,7 +20,7 @@ static int is_product(const struct node *add, const struct tensor *x, const uint
 {
 	const struct node *n = x->v.node ? N(x->v.node) : NULL;
 
-	return n && !n->only.group && n->is->role == ROLE_EINSUM && n->v.nin == (x->ragged_counts ? 3 : 2) &&
+	return n && !n->only.group && n->is->role == OP_ROLE_EINSUM && n->v.nin == (x->ragged_counts ? 3 : 2) &&
 	       reads[x->id] == 1 && n->v.phase == add->v.phase && n->block == add->block && same_shape(x, add->outs[0]);
 }
 
@@ -58,6 +58,15 @@ static int sort_inputs(const struct node *add, const uint32_t *reads, struct par
 	return k->n > 0 && (k->bias || k->full || k->n > 1) && !(k->bias && add->outs[0]->ragged_counts);
 }
 
+/* y, of the product with more in it, is where `old` was. */
+static void stands_for(struct hd_plan *p, struct tensor *y, const struct tensor *old, const struct node *product)
+{
+	hd_placed_like(y, old);
+	hd_localize(p, y);
+	N(y->v.node)->recompute_of = product->recompute_of;
+	memcpy(y->reduced_dim, product->outs[0]->reduced_dim, sizeof(y->reduced_dim));
+}
+
 static struct tensor *with_post_ops(struct hd_plan *p, struct node *product, struct tensor *bias, struct tensor *full)
 {
 	struct tensor *ins[5] = { product->ins[0], product->ins[1] }, *y;
@@ -71,12 +80,8 @@ static struct tensor *with_post_ops(struct hd_plan *p, struct node *product, str
 		ins[n++] = product->ins[2];
 	y = hd_op1(p, "einsum", ins, n, "%s%s%s", product->attr, bias ? " bias=1" : "", full ? " add=1" : "");
 	if (y) {
-		y->at = product->outs[0]->at;
 		y->ragged_counts = product->outs[0]->ragged_counts;
-		hd_localize(p, y);
-		N(y->v.node)->placed = 1;
-		N(y->v.node)->recompute_of = product->recompute_of;
-		memcpy(y->reduced_dim, product->outs[0]->reduced_dim, sizeof(y->reduced_dim));
+		stands_for(p, y, product->outs[0], product);
 	}
 	return y;
 }
@@ -110,7 +115,7 @@ static void flatten(struct hd_plan *p, struct node *add, uint32_t *reads)
 		struct node *n = add->ins[i]->v.node ? N(add->ins[i]->v.node) : NULL;
 		struct tensor *ins[HD_MAX_INS];
 
-		if (!n || n->only.group || n->is->role != ROLE_ADD || add->outs[0]->ragged_counts ||
+		if (!n || n->only.group || n->is->role != OP_ROLE_ADD || add->outs[0]->ragged_counts ||
 		    reads[add->ins[i]->id] != 1 || n->v.phase != add->v.phase || n->block != add->block ||
 		    !same_shape(n->outs[0], add->outs[0]) || add->v.nin + n->v.nin > HD_MAX_INS)
 			continue;
@@ -133,7 +138,7 @@ static void merge_accumulators(struct hd_plan *p, struct node *total, const uint
 	for (uint32_t i = 0; i + 1 < total->v.nin; i++) {
 		struct tensor *x = total->ins[i];
 
-		if (!x->v.node || N(x->v.node)->is->role != ROLE_ACCUMULATE || reads[x->id] != 1 ||
+		if (!x->v.node || N(x->v.node)->is->role != OP_ROLE_ACCUMULATE || reads[x->id] != 1 ||
 		    !hd_placement_equal(p, &x->at, &y->at))
 			return;
 		n += x->v.node->nin;
@@ -154,7 +159,7 @@ static struct node *bf16_product(const struct node *reader, const struct tensor 
 {
 	struct node *n = x->v.node ? N(x->v.node) : NULL;
 
-	if (!n || n->only.group || n->is->role != ROLE_EINSUM || x->ragged_counts || n->v.phase != reader->v.phase ||
+	if (!n || n->only.group || n->is->role != OP_ROLE_EINSUM || x->ragged_counts || n->v.phase != reader->v.phase ||
 	    n->block != reader->block || hd_attr_num(n->attr, "add", 0) != 0 ||
 	    n->v.nin != 2 + (uint32_t)(hd_attr_num(n->attr, "bias", 0) != 0) || (n->v.nin > 2 && !bias))
 		return NULL;
@@ -166,20 +171,14 @@ static struct node *bf16_product(const struct node *reader, const struct tensor 
 
 static int takes_place(struct hd_plan *p, struct node *n, uint32_t k, struct node *product, struct tensor *old)
 {
-	struct tensor *y = n->outs[k];
-
-	y->at = old->at;
-	hd_localize(p, y);
-	n->placed = 1;
-	n->recompute_of = product->recompute_of;
-	memcpy(y->reduced_dim, product->outs[0]->reduced_dim, sizeof(y->reduced_dim));
-	hd_replace(p, old, y);
+	stands_for(p, n->outs[k], old, product);
+	hd_replace(p, old, n->outs[k]);
 	return HD_OK;
 }
 
 static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads)
 {
-	int back = gelu->is->role == ROLE_GELU_D;
+	int back = gelu->is->role == OP_ROLE_GELU_D;
 	struct tensor *x = gelu->ins[back], *ins[4];
 	struct node *product = bf16_product(gelu, x, !back), *n;
 	int keep = !back && reads[x->id] > 1;
@@ -206,14 +205,14 @@ int hd_pass_fuse(struct hd_plan *p)
 	int rc = 0;
 
 	for (n = p->first; n && !rc; n = n->next)
-		if (n->is->role == ROLE_ADD && !n->only.group)
+		if (n->is->role == OP_ROLE_ADD && !n->only.group)
 			flatten(p, n, reads);
 	hd_drop_dead(p);
 	free(reads);
 	reads = hd_count_readers(p);
 	for (n = p->first; n && !rc; n = next) {
 		next = n->next;
-		if (n->is->role == ROLE_ADD && !n->only.group && sort_inputs(n, reads, &k))
+		if (n->is->role == OP_ROLE_ADD && !n->only.group && sort_inputs(n, reads, &k))
 			rc = fuse_sum(p, n, &k);
 	}
 	if (p->gelu) {
@@ -222,12 +221,12 @@ int hd_pass_fuse(struct hd_plan *p)
 		reads = hd_count_readers(p);
 		for (n = p->first; n && !rc; n = next) {
 			next = n->next;
-			if (!n->only.group && (n->is->role == ROLE_GELU || n->is->role == ROLE_GELU_D))
+			if (!n->only.group && (n->is->role == OP_ROLE_GELU || n->is->role == OP_ROLE_GELU_D))
 				rc = fuse_gelu(p, n, reads);
 		}
 	}
 	for (n = p->first; n; n = n->next)
-		if (n->is->role == ROLE_TOTAL)
+		if (n->is->role == OP_ROLE_TOTAL)
 			merge_accumulators(p, n, reads);
 	free(reads);
 	hd_drop_dead(p);

@@ -190,7 +190,7 @@ static int lower_node(struct hd_plan *p, struct node *n, const uint32_t *reads)
 	}
 	if (!y)
 		return p->err->code ? p->err->code : hd_plan_fail(p, HD_EBUG, "a reshard was not lowered");
-	y->at = last->outs[0]->at;
+	hd_placed_like(y, last->outs[0]);
 	hd_tensor_inherit(y, last->outs[0]);
 	hd_replace(p, last->outs[0], y);
 	for (struct node *k = last; k != n; k = N(k->ins[0]->v.node))

@@ -52,8 +52,9 @@ static struct node *preparation(const struct node *c)
 {
 	struct node *n = c->ins[0]->v.node ? N(c->ins[0]->v.node) : NULL;
 
-	return n && n->made_by < 0 && (n->is->role == ROLE_BLOCK || n->is->role == ROLE_VIEW) && together(n, c) ? n
-														: NULL;
+	return n && n->made_by < 0 && (n->is->role == OP_ROLE_BLOCK || n->is->role == OP_ROLE_VIEW) && together(n, c)
+		       ? n
+		       : NULL;
 }
 
 /* -- starts --------------------------------------------------------------------------------------------------------------- */

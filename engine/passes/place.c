@@ -292,7 +292,7 @@ int hd_pass_place_leaves(struct hd_plan *p)
 			HD_TRY(place_leaf(p, p->tensors[i]));
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (!p->tensors[i]->v.node && is_beside(p->tensors[i]) && p->tensors[i]->v.of) {
-			p->tensors[i]->at = T(p->tensors[i]->v.of)->at;
+			hd_placed_like(p->tensors[i], T(p->tensors[i]->v.of));
 			hd_localize(p, p->tensors[i]);
 		}
 	return p->err->code;

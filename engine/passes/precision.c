@@ -66,7 +66,7 @@ static struct tensor *brought_to(struct hd_plan *p, struct tensor *x, uint32_t d
 	for (size_t k = 0; k < x->nusers; k++) {
 		struct node *u = x->users[k];
 
-		if (u->is->role == ROLE_CAST && u->ins[0] == x && u->block == reader->block &&
+		if (u->is->role == OP_ROLE_CAST && u->ins[0] == x && u->block == reader->block &&
 		    u->outs[0]->v.dtype == dtype)
 			return u->outs[0];
 	}
@@ -95,7 +95,7 @@ static int on_node(struct hd_plan *p, struct node *n)
 	uint64_t full = full_inputs(n);
 	uint32_t lead = precision_of(p, n, full);
 
-	for (uint32_t i = 0; i < n->v.nin && n->is->role != ROLE_CAST; i++) {
+	for (uint32_t i = 0; i < n->v.nin && n->is->role != OP_ROLE_CAST; i++) {
 		struct tensor *x = n->ins[i];
 		uint32_t want = full >> i & 1 ? p->master_dtype : lead;
 

@@ -40,7 +40,8 @@ static int made_again(const struct remake *m, const struct tensor *t, int block)
 
 	if (!n || n->v.phase != HD_UNIT_F || n->block != block || m->crosses[t->id])
 		return 0;
-	return is_full(m, n) || (n->is->flags & OP_CHEAP && !t->out) || (m->selective && n->is->role == ROLE_ATTENTION);
+	return is_full(m, n) || (n->is->flags & OP_FLAG_CHEAP && !t->out) ||
+	       (m->selective && n->is->role == OP_ROLE_ATTENTION);
 }
 
 /* Weight gradients may run later, activations' gradients may not wait for them. */
@@ -72,9 +73,9 @@ static struct node *copy_of(struct remake *m, struct node *n, struct node *reade
 		c = copy_of(m, N(ins[i]->v.node), reader);
 		ins[i] = c ? c->outs[ins[i]->out] : NULL;
 	}
-	p->cursor = (struct hd_cursor){ .before = is_full(m, n) ? m->begin[n->block] : reader,
-					.phase = reader->v.phase,
-					.block = n->block };
+	p->cursor = (struct cursor){ .before = is_full(m, n) ? m->begin[n->block] : reader,
+				     .phase = reader->v.phase,
+				     .block = n->block };
 	c = m->copy[n->id] = hd_node_again(p, n, ins);
 	free(ins);
 	return c;
@@ -83,7 +84,7 @@ static struct node *copy_of(struct remake *m, struct node *n, struct node *reade
 /* A fill reads the shape alone. */
 static void read_again(struct remake *m, struct node *r)
 {
-	for (uint32_t i = 0; i < r->v.nin && r->is->role != ROLE_FILL; i++) {
+	for (uint32_t i = 0; i < r->v.nin && r->is->role != OP_ROLE_FILL; i++) {
 		struct tensor *t = r->ins[i];
 		struct node *c = made_again(m, t, r->block) ? copy_of(m, N(t->v.node), r) : NULL;
 

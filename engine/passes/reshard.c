@@ -187,7 +187,7 @@ static int is_elsewhere(const struct hd_plan *p, const struct tensor *x, const s
 struct tensor *hd_reshard_step(struct hd_plan *p, struct tensor *x, struct axis *a, const struct hd_place *to)
 {
 	struct node *maker = x && is_elsewhere(p, x, a) ? N(x->v.node) : NULL;
-	struct hd_cursor was = p->cursor;
+	struct cursor was = p->cursor;
 	struct tensor *y;
 
 	if (maker)
@@ -203,7 +203,7 @@ static int backward(uint32_t phase)
 	return (phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
 }
 
-static int reusable(const struct made *m, const struct hd_cursor *c)
+static int reusable(const struct made *m, const struct cursor *c)
 {
 	/* rows that only change their rank are as many before as after, whatever the largest case is */
 	int larger = !m->from->ragged_counts && hd_local_bytes(m->to) > hd_local_bytes(m->from) && !m->to->step;
@@ -287,7 +287,7 @@ static int on_old_stage(const struct hd_plan *p, const struct tensor *y, const s
 }
 
 static struct tensor *made_before(struct hd_plan *p, const struct tensor *x, const struct placement *at,
-				  const struct hd_cursor *c)
+				  const struct cursor *c)
 {
 	for (struct made *m = x->made; m; m = m->next)
 		if (hd_placement_equal(p, &m->to->at, at) && reusable(m, c)) {
@@ -315,7 +315,7 @@ static int is_free(const struct hd_plan *p, const struct placement *from, const 
 
 /* What was made of x for another reader in this unit, and only has to be sliced; NULL: none, or x itself has. */
 static struct tensor *made_larger(const struct hd_plan *p, const struct tensor *x, const struct placement *need,
-				  const struct hd_cursor *c)
+				  const struct cursor *c)
 {
 	if (is_free(p, &x->at, need))
 		return NULL;
@@ -336,7 +336,7 @@ static struct node *made_in_unit(const struct tensor *x, const struct node *read
 	return maker && reader && !x->step && maker->v.phase & units && !(reader->v.phase & units) ? maker : NULL;
 }
 
-static void remember(struct hd_plan *p, struct tensor *x, struct tensor *y, const struct hd_cursor *c)
+static void remember(struct hd_plan *p, struct tensor *x, struct tensor *y, const struct cursor *c)
 {
 	struct made *m = hd_plan_alloc(p, sizeof(*m));
 
@@ -345,13 +345,13 @@ static void remember(struct hd_plan *p, struct tensor *x, struct tensor *y, cons
 }
 
 /* Where x is moved for its reader; NULL: for the run. */
-static struct hd_cursor where_for(struct hd_plan *p, const struct tensor *x, const struct placement *need,
-				  struct node *reader)
+static struct cursor where_for(struct hd_plan *p, const struct tensor *x, const struct placement *need,
+			       struct node *reader)
 {
 	struct node *early = made_in_unit(x, reader);
-	struct hd_cursor c = early    ? hd_cursor_behind(early)
-			     : reader ? hd_cursor_before(reader)
-				      : hd_cursor_end(p->cursor.phase, p->cursor.block);
+	struct cursor c = early    ? hd_cursor_behind(early)
+			  : reader ? hd_cursor_before(reader)
+				   : hd_cursor_end(p->cursor.phase, p->cursor.block);
 
 	if (early)
 		return c;
@@ -365,7 +365,7 @@ static struct hd_cursor where_for(struct hd_plan *p, const struct tensor *x, con
 static struct tensor *one_step(struct hd_plan *p, struct tensor *x, struct tensor *y, const struct placement *now,
 			       const struct placement *need, int a, const struct hd_place *to, struct node *reader)
 {
-	struct hd_cursor was = p->cursor, here = was;
+	struct cursor was = p->cursor, here = was;
 	int crosses = p->axes[a] == p->stages;
 	const struct node *maker = on_old_stage(p, y, need) && !crosses ? N(y->v.node) : NULL;
 	struct placement after = *now;
@@ -390,7 +390,7 @@ static struct tensor *one_step(struct hd_plan *p, struct tensor *x, struct tenso
 /* What crosses stages crosses them once, whatever its readers want of it there. */
 struct tensor *hd_reshard_to(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader)
 {
-	struct hd_cursor was = p->cursor, where = where_for(p, x, need, reader);
+	struct cursor was = p->cursor, where = where_for(p, x, need, reader);
 	struct placement now = relabelled(p, &x->at, need);
 	struct tensor *y = x, *done;
 	struct hd_place to;

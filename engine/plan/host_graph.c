@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/plan/host_impl.h"
+#include "engine/graph/placement.h"
 #include "engine/ops/movement.h"
 #include "engine/ops/record.h"
 #include "engine/device/device.h"
@@ -92,7 +93,7 @@ static struct hd_node *graph_node_next(struct hd_plan *p, struct hd_node *prev, 
 static int has_home(const struct tensor *t, uint32_t what)
 {
 	return !t->v.node || (what == HD_TENSOR_GRAD && t->v.of &&
-			      (N(t->v.node)->is->role == ROLE_ACCUMULATE || N(t->v.node)->is->role == ROLE_SYNC));
+			      (N(t->v.node)->is->role == OP_ROLE_ACCUMULATE || N(t->v.node)->is->role == OP_ROLE_SYNC));
 }
 
 static struct hd_tensor *graph_leaf_next(struct hd_plan *p, struct hd_tensor *prev, uint32_t what)
@@ -168,7 +169,7 @@ static int sends(const struct hd_tensor *t, const struct hd_node *reshard)
 {
 	if (t == reshard->ins[0] || !t->node)
 		return 0;
-	if (N(t->node)->is->role == ROLE_COMM || N(t->node)->is->role == ROLE_RESHARD ||
+	if (N(t->node)->is->role == OP_ROLE_COMM || N(t->node)->is->role == OP_ROLE_RESHARD ||
 	    N(t->node)->id < N(reshard)->id)
 		return 1;
 	for (uint32_t i = 0; i < t->node->nin; i++)
@@ -205,7 +206,7 @@ static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_ten
 			return hd_plan_fail(p, HD_EINVAL, "replace: %s has %lld elements instead of %lld",
 					    old->dims[i]->name, (long long)with->local[i], (long long)old->local[i]);
 	if (T(old)->placed)
-		T(with)->at = T(old)->at;
+		hd_placed_like(T(with), T(old));
 	hd_replace(p, T(old), T(with));
 	return HD_OK;
 }
@@ -229,11 +230,11 @@ static int graph_cursor(struct hd_plan *p, const struct hd_cursor_args *args)
 		return p->err->code;
 	if (!x.anchor)
 		return hd_plan_fail(p, HD_EBUG, "cursor: the anchor is NULL");
-	p->cursor = (struct hd_cursor){ .before = N(x.anchor),
-					.phase = x.anchor->phase,
-					.block = N(x.anchor)->block,
-					.queue = x.queue ? G(x.queue) : NULL,
-					.reason = reason_of(p, N(x.anchor)) };
+	p->cursor = (struct cursor){ .before = N(x.anchor),
+				     .phase = x.anchor->phase,
+				     .block = N(x.anchor)->block,
+				     .queue = x.queue ? G(x.queue) : NULL,
+				     .reason = reason_of(p, N(x.anchor)) };
 	return HD_OK;
 }
 
@@ -270,11 +271,7 @@ static struct hd_tensor *settled(struct tensor *y, struct tensor *like)
 {
 	if (!y)
 		return NULL;
-	if (like->placed) {
-		y->at = like->at;
-		y->placed = 1;
-		N(y->v.node)->placed = 1;
-	}
+	hd_placed_like(y, like);
 	return &y->v;
 }
 
@@ -386,7 +383,7 @@ static int are_members(struct hd_plan *p, const char *call, const struct hd_memb
 static int graph_only(struct hd_plan *p, const struct hd_members *who)
 {
 	static const struct hd_members all;
-	struct hd_cursor here = p->cursor;
+	struct cursor here = p->cursor;
 
 	if (!hd_in_slot(p, "lower"))
 		return hd_out_of_turn(p, "only", "lower");
@@ -492,9 +489,8 @@ static struct hd_tensor *new_state(struct hd_plan *p, const struct hd_state_args
 			       NULL;
 	t = hd_tensor_new(p, full, HD_TENSOR_STATE, x->dtype, l->dims, l->v.ndim);
 	t->v.of = like->of;
-	t->at = l->at;
+	hd_placed_like(t, l);
 	memcpy(t->local, l->local, sizeof(t->local));
-	t->placed = l->placed;
 	t->step = 1;
 	t->init = HD_INIT_ZERO;
 	t->on_reshard = x->relayout;

@@ -128,7 +128,7 @@ static size_t pass_index(const char *name)
 /* Each begins with the cursor behind all nodes, and leaves it to the next as it was. */
 static int run_pass(struct hd_plan *p, const struct pass *pass)
 {
-	struct hd_cursor was = p->cursor;
+	struct cursor was = p->cursor;
 	int rc;
 
 	p->cursor = hd_cursor_end(HD_UNIT_F, -1);

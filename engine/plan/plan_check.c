@@ -12,7 +12,7 @@ int hd_check_stages(struct hd_plan *p)
 	for (struct node *n = p->first; p->stages && n; n = n->next) {
 		int64_t at = -1;
 
-		for (uint32_t i = 0; i < n->v.nin && n->is->role != ROLE_NORM2; i++) {
+		for (uint32_t i = 0; i < n->v.nin && n->is->role != OP_ROLE_NORM2; i++) {
 			const struct hd_place *w = &n->ins[i]->at.on[p->stages->id];
 
 			if (w->kind == HD_PLACE_PINNED && at >= 0 && w->index != at)

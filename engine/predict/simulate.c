@@ -87,7 +87,7 @@ static double accumulate_seconds(const struct hd_machine *m, const struct entry 
 {
 	const struct tensor *x = e->node->ins[e->input];
 
-	if (x->v.node && N(x->v.node)->is->role == ROLE_EINSUM)
+	if (x->v.node && N(x->v.node)->is->role == OP_ROLE_EINSUM)
 		return 0;
 	return m->kernel_latency + 3 * (double)hd_local_bytes(x) / m->memory_bandwidth;
 }

@@ -104,13 +104,13 @@ static void view(struct hd_program *g, struct node *n)
 
 	if (y->step && !x->step)
 		return;
-	if (is(n, ROLE_VIEW) || is(n, ROLE_SYNC))
+	if (is(n, OP_ROLE_VIEW) || is(n, OP_ROLE_SYNC))
 		merge(g, y, x, 0);
-	else if (is(n, ROLE_UNPACK))
+	else if (is(n, OP_ROLE_UNPACK))
 		merge(g, y, x, hd_attr_int(n->attr, "at", 0) * HD_BITS(y->v.dtype) / 8);
-	else if (is(n, ROLE_PICK))
+	else if (is(n, OP_ROLE_PICK))
 		merge(g, y, n->ins[position_index(g, n, 0)], 0);
-	else if (is(n, ROLE_CHUNK) && x->v.ndim && x->dims[0] == n->along)
+	else if (is(n, OP_ROLE_CHUNK) && x->v.ndim && x->dims[0] == n->along)
 		merge(g, y, x, position_index(g, n, 0) * hd_local_bytes(y));
 }
 
@@ -133,7 +133,7 @@ static int inplace_input(const struct node *n, uint32_t k)
 {
 	if (n->comm.kind == HD_COMM_ALL_REDUCE || n->comm.kind == HD_COMM_ALL_MAX)
 		return 0;
-	if (is(n, ROLE_EINSUM))
+	if (is(n, OP_ROLE_EINSUM))
 		return hd_attr_num(n->attr, "add", 0) != 0 ? (int)n->v.nin - 1 - (hd_attr_num(n->attr, "rows", 0) != 0)
 							   : -1;
 	return n->v.op->inplace ? n->v.op->inplace[k] : -1;
@@ -146,11 +146,11 @@ static void in_place(struct hd_program *g, struct node *n)
 
 		if (i < 0 || g->at[n->outs[k]->id].root != n->outs[k])
 			continue;
-		if (is(n, ROLE_ADD) && n->ins[i]->v.ndim != n->outs[k]->v.ndim)
+		if (is(n, OP_ROLE_ADD) && n->ins[i]->v.ndim != n->outs[k]->v.ndim)
 			continue;
 		if (may_overwrite(g, n, n->ins[i], n->outs[k]))
 			merge(g, n->outs[k], n->ins[i], 0);
-		else if (is(n, ROLE_MAP)) /* any input of the result's dims will do */
+		else if (is(n, OP_ROLE_MAP)) /* any input of the result's dims will do */
 			for (uint32_t j = 1; j < n->v.nin; j++)
 				if (n->ins[j]->v.ndim == n->outs[k]->v.ndim &&
 				    may_overwrite(g, n, n->ins[j], n->outs[k])) {
@@ -174,7 +174,7 @@ static void pieces(struct hd_program *g, struct node *n)
 {
 	struct tensor *y = n->outs[0];
 	int64_t at = 0, offset;
-	int flat = is(n, ROLE_PACK), leading = is(n, ROLE_JOIN) && n->along == y->dims[0];
+	int flat = is(n, OP_ROLE_PACK), leading = is(n, OP_ROLE_JOIN) && n->along == y->dims[0];
 
 	for (uint32_t j = 0; (flat || leading) && j < n->v.nin; j++) {
 		struct tensor *x = n->ins[j];
@@ -191,7 +191,7 @@ static int is_contribution(const struct hd_program *g, const struct tensor *t)
 {
 	struct node **r = g->readers[t->id];
 
-	return r && r[0] && !r[1] && is(r[0], ROLE_ACCUMULATE);
+	return r && r[0] && !r[1] && is(r[0], OP_ROLE_ACCUMULATE);
 }
 
 static void accumulate_into(struct hd_program *g, struct node *n)
@@ -205,7 +205,7 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 		const struct hd_kernel *k = m ? d->kernel(m->v.op->name) : NULL;
 		int all = m && k && k->flags & HD_K_ACC && m->inst < 0 && !m->comm.kind && x->v.dtype == y->v.dtype &&
 			  hd_local_bytes(x) == hd_local_bytes(y) &&
-			  !(is(m, ROLE_EINSUM) && hd_attr_num(m->attr, "add", 0) != 0);
+			  !(is(m, OP_ROLE_EINSUM) && hd_attr_num(m->attr, "add", 0) != 0);
 
 		for (uint32_t o = 0; all && o < m->v.nout; o++) /* one flag for all outputs of a kernel */
 			all = is_contribution(g, m->outs[o]) &&
@@ -219,9 +219,9 @@ static void accumulate_into(struct hd_program *g, struct node *n)
 /* Runs only if the update does: a step that is not finite leaves leaves as they are. */
 static int from_update(const struct node *n)
 {
-	int moved = (n->is->flags & OP_PIECES) != 0;
+	int moved = (n->is->flags & OP_FLAG_PIECES) != 0;
 
-	if (n->is->role == ROLE_UPDATE)
+	if (n->is->role == OP_ROLE_UPDATE)
 		return 1;
 	for (uint32_t i = 0; moved && i < n->v.nin; i++)
 		moved = n->ins[i]->v.node && from_update(maker(n->ins[i]));
@@ -299,7 +299,7 @@ int hd_alias(struct hd_program *g)
 	for (size_t i = 0; i < g->nmine; i++) {
 		struct node *n = g->mine[i];
 
-		if (is(n, ROLE_ACCUMULATE))
+		if (is(n, OP_ROLE_ACCUMULATE))
 			accumulate_into(g, n);
 		view(g, n);
 		pieces(g, n);

@@ -35,7 +35,7 @@ static int crosses_stages(const struct hd_plan *p, const struct node *n)
 	for (uint32_t i = 0; n->comm.kind && i < n->comm.group->n; i++)
 		if (n->comm.group->axes[i] == p->stages)
 			return 1;
-	return n->is->role == ROLE_NORM2;
+	return n->is->role == OP_ROLE_NORM2;
 }
 
 static int is_here(const struct hd_program *g, const struct node *n)
@@ -49,7 +49,7 @@ static int is_here(const struct hd_program *g, const struct node *n)
 		return 1;
 	if (n->comm.kind == HD_COMM_RECV)
 		s = stage_at(p, n->outs[0]);
-	else if ((n->comm.kind == HD_COMM_BROADCAST || n->is->role == ROLE_NORM2) && crosses_stages(p, n))
+	else if ((n->comm.kind == HD_COMM_BROADCAST || n->is->role == OP_ROLE_NORM2) && crosses_stages(p, n))
 		s = -1;
 	else
 		s = hd_node_stage(p, n);
@@ -169,7 +169,7 @@ static void load(struct build *b, const struct node *n, int32_t micro)
 
 static int is_accumulator(const struct node *n)
 {
-	return n->is->role == ROLE_ACCUMULATE;
+	return n->is->role == OP_ROLE_ACCUMULATE;
 }
 
 /* Contributions that could not be written straight into their accumulator are added by an entry of their own.  A reader
@@ -303,7 +303,7 @@ static void mark_leading(struct build *b)
 	for (size_t i = b->g->nmine; i-- > 0;) {
 		struct node *n = b->g->mine[i];
 
-		if (n->v.phase != HD_UNIT_S || b->held[n->id] || n->is->role == ROLE_NORM2)
+		if (n->v.phase != HD_UNIT_S || b->held[n->id] || n->is->role == OP_ROLE_NORM2)
 			continue;
 		b->leads[n->id] = n->comm.kind != 0;
 		for (uint32_t k = 0; k < n->v.nout; k++)
@@ -324,7 +324,7 @@ static int overlap(const struct hd_program *g, const struct tensor *a, const str
 /* Names for bytes that are there already: these neither read nor write, and may stand before what they read. */
 static int only_names(const struct node *n)
 {
-	return (n->is->flags & OP_NAMES) != 0;
+	return (n->is->flags & OP_FLAG_NAMES) != 0;
 }
 
 /* A result in place of an input overwrites what it shares with others; every other result has bytes of its own. */
@@ -435,7 +435,8 @@ int hd_entry_reads(const struct entry *e, uint32_t i)
 {
 	if (e->type == HD_ENTRY_LOAD || i >= e->node->v.nin)
 		return 0;
-	return e->type == HD_ENTRY_ACC || (e->node->is->role != ROLE_ACCUMULATE && e->node->comm.kind != HD_COMM_RECV);
+	return e->type == HD_ENTRY_ACC ||
+	       (e->node->is->role != OP_ROLE_ACCUMULATE && e->node->comm.kind != HD_COMM_RECV);
 }
 
 /* Between the two the run looks at the loss and the norm, and may begin again. */
@@ -444,7 +445,7 @@ static int64_t first_update(const struct hd_program *g)
 	int64_t e = 0;
 
 	while (e < (int64_t)g->n &&
-	       !(g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->is->role == ROLE_UPDATE))
+	       !(g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->is->role == OP_ROLE_UPDATE))
 		e++;
 	return e;
 }

@@ -12,7 +12,7 @@ static void add_work(const struct hd_program *g, const struct command *c, struct
 
 	for (uint32_t i = 0; l && i < l->nin + l->nout; i++)
 		t->bytes += (double)hd_local_bytes(i < l->nin ? l->in[i] : l->out[i - l->nin]);
-	if (l && l == g->launches[c->node->id].v && c->node->v.op->cost && !(c->node->is->flags & OP_PLUGIN)) {
+	if (l && l == g->launches[c->node->id].v && c->node->v.op->cost && !(c->node->is->flags & OP_FLAG_PLUGIN)) {
 		c->node->v.op->cost(NULL, &c->node->v, &cost);
 		t->flops += cost.matmul_flops;
 	}
@@ -51,7 +51,8 @@ double hd_program_products(struct hd_program *g, struct hd_run *run)
 		g->device->begin(run);
 	begin = hd_seconds();
 	for (size_t i = 0; i < g->update_at; i++)
-		if (g->commands[i].type == CMD_RUN && g->commands[i].node && g->commands[i].node->is->flags & OP_MATMUL)
+		if (g->commands[i].type == CMD_RUN && g->commands[i].node &&
+		    g->commands[i].node->is->flags & OP_FLAG_MATMUL)
 			hd_run_command(g, &g->commands[i], run, NULL, NULL);
 	if (!hd_in_host(g))
 		hd_comm_finish(g->device, &g->why);

@@ -187,7 +187,7 @@ static void open_entry(struct binding *b, const struct entry *e)
 	}
 	if (e->node->comm.kind)
 		start_comm(b, e);
-	else if (e->node->is->role != ROLE_ACCUMULATE)
+	else if (e->node->is->role != OP_ROLE_ACCUMULATE)
 		for (size_t i = 0; i < l->n; i++)
 			run_launch(b, e, &l->v[i]);
 }
@@ -256,7 +256,7 @@ static size_t find_update(const struct hd_program *g)
 {
 	size_t at = 0;
 
-	while (at < g->ncommands && !(g->commands[at].node && g->commands[at].node->is->role == ROLE_UPDATE))
+	while (at < g->ncommands && !(g->commands[at].node && g->commands[at].node->is->role == OP_ROLE_UPDATE))
 		at++;
 	return at;
 }

@@ -132,7 +132,7 @@ static void around(const struct tensor *t, const struct hd_dim *d, int64_t *oute
 static int chunk_or_join(struct recorder *r, struct node *n)
 {
 	struct hd_program *g = r->g;
-	int joins = n->is->role == ROLE_JOIN;
+	int joins = n->is->role == OP_ROLE_JOIN;
 	int64_t outer, len, inner;
 
 	around(joins ? n->ins[0] : n->outs[0], n->along, &outer, &len, &inner);
@@ -167,7 +167,7 @@ static int pack(struct recorder *r, struct node *n)
 /* One member's piece of (…, n k, …) stands in `outer` runs; blocked, it is one. */
 static int block_or_unblock(struct recorder *r, struct node *n)
 {
-	int blocks = n->is->role == ROLE_BLOCK;
+	int blocks = n->is->role == OP_ROLE_BLOCK;
 	struct tensor *plain = blocks ? n->ins[0] : n->outs[0], *blocked = blocks ? n->outs[0] : n->ins[0];
 	int64_t outer, len, inner;
 
@@ -230,7 +230,7 @@ static struct tensor *target_of(const struct hd_program *g, const struct node *n
 {
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		for (struct node **r = g->readers[n->outs[k]->id]; r && *r; r++)
-			if ((*r)->is->role == ROLE_ACCUMULATE && shares(g, n->outs[k], (*r)->outs[0], 0))
+			if ((*r)->is->role == OP_ROLE_ACCUMULATE && shares(g, n->outs[k], (*r)->outs[0], 0))
 				return (*r)->outs[0];
 	return NULL;
 }
@@ -242,22 +242,22 @@ static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
 	int64_t at, i;
 
 	switch (n->is->role) {
-	case ROLE_CHUNK:
-	case ROLE_JOIN: *rc = chunk_or_join(r, n); return 1;
-	case ROLE_PACK: *rc = pack(r, n); return 1;
-	case ROLE_BLOCK:
-	case ROLE_UNBLOCK: *rc = block_or_unblock(r, n); return 1;
-	case ROLE_NORM2: *rc = norm2(r, n); return 1;
-	case ROLE_ACCUMULATE: *rc = accumulate(r, n); return 1;
-	case ROLE_VIEW:
-	case ROLE_SYNC:
+	case OP_ROLE_CHUNK:
+	case OP_ROLE_JOIN: *rc = chunk_or_join(r, n); return 1;
+	case OP_ROLE_PACK: *rc = pack(r, n); return 1;
+	case OP_ROLE_BLOCK:
+	case OP_ROLE_UNBLOCK: *rc = block_or_unblock(r, n); return 1;
+	case OP_ROLE_NORM2: *rc = norm2(r, n); return 1;
+	case OP_ROLE_ACCUMULATE: *rc = accumulate(r, n); return 1;
+	case OP_ROLE_VIEW:
+	case OP_ROLE_SYNC:
 		*rc = shares(g, n->outs[0], n->ins[0], 0) ? HD_OK : whole_copy(r, n->ins[0], n->outs[0], 0);
 		return 1;
-	case ROLE_PICK:
+	case OP_ROLE_PICK:
 		i = hd_piece_index(g, n, 0);
 		*rc = shares(g, n->outs[0], n->ins[i], 0) ? HD_OK : whole_copy(r, n->ins[i], n->outs[0], 0);
 		return 1;
-	case ROLE_UNPACK:
+	case OP_ROLE_UNPACK:
 		at = hd_attr_int(n->attr, "at", 0);
 		*rc = shares(g, n->outs[0], n->ins[0], at * HD_BITS(n->outs[0]->v.dtype) / 8)
 			      ? HD_OK
@@ -277,7 +277,7 @@ static int record_node(struct recorder *r, struct node *n)
 	r->target = NULL;
 	if (n->comm.kind)
 		return HD_OK;
-	if (!(n->is->flags & OP_PLUGIN) && by_memory_plan(r, n, &rc))
+	if (!(n->is->flags & OP_FLAG_PLUGIN) && by_memory_plan(r, n, &rc))
 		return rc;
 	if (!n->v.op->record)
 		return hd_err_set(r->err, HD_EINVAL, "op %s of %s has no record and was not lowered", n->v.op->name,
