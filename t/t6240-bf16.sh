@@ -145,10 +145,18 @@ near "fp32" "$(printf '%s\n' "$c32" | state)" "$(awk -v p="$params" 'BEGIN { pri
 # of norms, attention and loss, which stay fp32: 2 of 384, 1 of 64 and 6 of 256 elements that are beside them.
 near "activations are half" "$(printf '%s\n' "$c16" | step)" "$(printf '%s\n' "$c32" | step | awk '{ print $1 / 2 }')" \
 	"$(printf '%s\n' "$c32" | step | awk '{ print $1 / 2 * (1 / 192 + 1 / 64 + 6 / 256) }')"
+# Beyond the plan: the program's own memory, as of the same nodes with next to nothing in them, and what the library of products
+# copies: of operands and results, the largest of which is 2048 x 1536 in fp32, 12.6 MB, up to four times.  Of second runs: the
+# first ones measure kernels.
+small="--set model.embed=12 --set train.seq=8"
+heddle bench large.ini $bf16 $small --steps 1 --json >/dev/null 2>&1
+ran=$(heddle bench large.ini $bf16 $small --steps 1 --json 2>/dev/null)
+own=$(($(json "$ran" measured_peak_bytes) - $(json "$ran" planned_peak_bytes)))
+heddle bench large.ini $bf16 --steps 1 --json >/dev/null 2>&1
 ran=$(heddle bench large.ini $bf16 --steps 1 --json 2>/dev/null)
 p=$(json "$ran" planned_peak_bytes) m=$(json "$ran" measured_peak_bytes)
-note "planned $p, measured $m"
-awk -v p="$p" -v m="$m" 'BEGIN { exit !(m >= p && m <= p + 100e6) }'
+note "planned $p, measured $m, of the program itself $own"
+awk -v p="$p" -v m="$m" -v o="$own" 'BEGIN { exit !(m >= p && m <= p + o + 4 * 2048 * 1536 * 4) }'
 tap_result $? "the high-water mark is all that was planned, and the libraries" || echo "# $m for $p"
 
 # -- machines without instructions for it: the numbers are the same within the bound, and check says that it is slow
