@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
+#include "engine/kit/kit.h"
 #include "engine/process/launch.h"
 #include <heddle/version.h>
 #include <stdio.h>
@@ -60,6 +61,15 @@ static const struct hd_flag tokenize_flags[] = {
 static const struct hd_flag report_flags[] = { { "out", "FILE", "the page (default: standard output)" } };
 static const struct hd_flag plugins_flags[] = { { "json", NULL, "as JSON" } };
 
+static const struct hd_flag conform_flags[] = {
+	{ "only", "TEXT", "checks that have it in their names" },
+	{ "layouts", "N", "layouts drawn at random for each family of models (default 12)" },
+	{ "seed", "S", "of what is drawn (default 1)" },
+	{ "limit", "S", "seconds of the processor that one check may take (default 20)" },
+	{ "from", "K", "number of the first of those layouts (default 0)" },
+	{ "json", NULL, "one line of JSON" },
+};
+
 #define FLAGS(f) f, (int)HD_LEN(f)
 const struct hd_verb hd_verbs[] = {
 	{ "train", "CONF", "train a model", NULL, 0, hd_verb_train, 0 },
@@ -75,6 +85,8 @@ const struct hd_verb hd_verbs[] = {
 	  hd_verb_tokenize, 1 },
 	{ "report", "METRICS[,METRICS...]", "loss curves and other numbers of runs, as a page for a browser",
 	  FLAGS(report_flags), hd_verb_report, 1 },
+	{ "conform", "PLUGIN [CONF]", "judge a plugin: trains as one rank does, in many layouts", FLAGS(conform_flags),
+	  hd_verb_conform, 1 },
 	{ "plugins", "[NAME]", "list plugins, or one plugin's options", FLAGS(plugins_flags), hd_verb_plugins, 1 },
 };
 const int hd_nverbs = (int)HD_LEN(hd_verbs);

@@ -8,6 +8,7 @@
 #include "engine/command/options.h"
 #include "engine/config/conf.h"
 #include "engine/base/parse.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@ static const struct hd_flag help_flag = { "help", NULL, "prints this" };
 
 static int takes_sets(const struct hd_verb *v)
 {
-	return v->positional && strstr(v->positional, "CONF");
+	return v->positional && !strncmp(v->positional, "CONF", 4);
 }
 
 static int optional(const struct hd_verb *v)
@@ -98,13 +99,21 @@ static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *er
 	return used;
 }
 
+/* "CONF": one; "PLUGIN [CONF]": two; "[FILE...]": any. */
+static int most_words(const struct hd_verb *v)
+{
+	if (strstr(v->positional, "..."))
+		return INT_MAX;
+	return strchr(v->positional, ' ') ? 2 : 1;
+}
+
 static int parse_word(struct hd_cli *c, const char *word, struct hd_err *err)
 {
 	const struct hd_verb *v = c->verb;
 
 	if (!v->positional)
 		return hd_err_set(err, HD_EINVAL, "%s: takes no '%s'", v->name, word);
-	if (c->positional && !strstr(v->positional, "..."))
+	if (c->nwords >= most_words(v))
 		return hd_err_set(err, HD_EINVAL, "%s: '%s' is one too many after %s", v->name, word, c->positional);
 	c->words[c->nwords++] = word;
 	c->positional = c->words[0];

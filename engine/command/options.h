@@ -19,8 +19,9 @@ struct hd_flag {
 struct hd_cli;
 struct hd_verb {
 	const char *name;
-	const char *positional; /* "CONF", "CKPT"; "[NAME]": may be left out; "[FILE...]": many; NULL: there is none */
-	const char *help;       /* one line */
+	const char *
+		positional; /* "CONF", "CKPT"; "[NAME]": may be left out; "A [B]": two; "[FILE...]": many; NULL: there is none */
+	const char *help; /* one line */
 	const struct hd_flag *flags;
 	int nflags;
 	int (*run)(struct hd_cli *cli);

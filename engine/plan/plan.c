@@ -227,12 +227,29 @@ static int failed(struct hd_plan *p, int rc, struct hd_err *err)
 	return 1;
 }
 
+static const struct hd_plan *making; /* for hd_plan_where */
+
+void hd_plan_where(char *text, size_t size)
+{
+	const struct hd_plan *p = making;
+
+	*text = 0;
+	if (p && p->cur >= 0)
+		snprintf(text, size, " in %s%s of [strategy %s]", p->slot ? "slot " : "", p->slot ? p->slot : "an op",
+			 p->inst[p->cur].name);
+}
+
 static int build(struct hd_plan *p, const struct hd_batch *b, const char *last, int flags)
 {
+	int rc;
+
 	p->replicas = b->replicas;
 	p->micro_batch = b->micro_batch;
 	p->batch = b->replicas * b->micro_batch;
-	return run_passes(p, 0, last ? pass_index(last) : HD_LEN(passes), flags);
+	making = p;
+	rc = run_passes(p, 0, last ? pass_index(last) : HD_LEN(passes), flags);
+	making = NULL;
+	return rc;
 }
 
 /* What the rules say of the batch.  They can be asked only of a graph, which should be built with what they say: so they are

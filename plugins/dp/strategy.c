@@ -108,4 +108,4 @@ static const struct hd_strategy_ops ops = {
 	.storage = dp_storage,
 	.lower = dp_lower,
 };
-HD_PLUGIN("dp", "0.2", &ops)
+HD_PLUGIN_TABLES("dp", "0.2", .strategy = &ops, .approximate = "wire=fp32")

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The list of a plugin's checks, from the cheapest on.
+ */
+#include <config.h>
+#include "engine/conform/judge.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Keys of the plugin's sections in the user's INI, as lines; the mesh and its size are drawn. */
+static int keys_of_conf(struct judge *j, struct hd_err *err)
+{
+	const struct hd_strategy_ops *o = j->plugin->ops;
+	struct hd_conf *conf = NULL;
+	struct hd_section *s = NULL;
+
+	HD_TRY(hd_conf_read(j->options.conf, NULL, 0, &conf, err));
+	while ((s = hd_conf_next(conf, "strategy", s))) {
+		const char *named = hd_section_str(s, "plugin"), *slash = strrchr(named, '/');
+
+		named = slash ? slash + 1 : named;
+		if (strncmp(named, j->plugin->name, strlen(j->plugin->name)))
+			continue;
+		for (uint32_t i = 0; i < o->noptions; i++) {
+			const struct hd_option *k = (const void *)((const char *)o->options + i * o->option_size);
+
+			if (hd_section_has(s, k->key))
+				hd_append(&j->keys, "%s = %s\n", k->key, hd_section_str(s, k->key));
+		}
+		break;
+	}
+	hd_conf_destroy(conf);
+	return s ? HD_OK
+		 : hd_err_set(err, HD_EINVAL, "%s: no section has plugin = %s", j->options.conf, j->plugin->name);
+}
+
+/* Whether the plugin claims axes: what makes one rank of it another run than none. */
+static int claims_axes(const struct judge *j)
+{
+	int claims = 1;
+
+	for (int f = 0; f < FAMILIES && claims; f++) {
+		struct layout *l = layout_alone(f, 0);
+		char *ini = layout_ini(j, l);
+		struct hd_plan_options o = { .ranks = 1, .train = 1, .after = "slot-mesh" };
+		struct hd_conf *conf = NULL;
+		struct hd_plan *p = NULL;
+		struct hd_err err = { 0 };
+
+		if (hd_conf_parse("layout", ini, NULL, 0, &conf, &err) >= 0 && hd_plan_create(conf, &o, &p, &err) >= 0)
+			claims = p->naxes > 0;
+		hd_plan_destroy(p);
+		hd_conf_destroy(conf);
+		free(ini);
+		free(l);
+	}
+	return claims;
+}
+
+/* What it can be combined with: all that an INI can name, but itself. */
+static void find_others(struct judge *j)
+{
+	int n = hd_registry_scan(&j->others);
+
+	for (int i = 0; i < n; i++)
+		if (!j->others[i]->why && !j->others[i]->hidden && strcmp(j->others[i]->name, j->plugin->name))
+			j->others[j->nothers++] = j->others[i];
+}
+
+static void release(struct judge *j)
+{
+	for (size_t i = 0; i < j->n; i++) {
+		free(j->tasks[i].name);
+		free(j->tasks[i].layout);
+	}
+	free(j->tasks), free(j->keys), free(j->others);
+	json_decref(j->results);
+}
+
+int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err)
+{
+	struct judge j = { .options = *o, .keys = hd_strdup("") };
+	struct hd_plugin_entry *e = NULL;
+	int rc = hd_registry_find(o->plugin, NULL, &e, err);
+
+	j.plugin = e;
+	if (rc >= 0 && o->conf)
+		rc = keys_of_conf(&j, err);
+	if (rc < 0) {
+		free(j.keys);
+		return rc;
+	}
+	if (e->approximate)
+		layout_exact(&j.keys, e->approximate);
+	j.results = json_array();
+	find_others(&j);
+	j.axes = judge_ask(&j, claims_axes, 1);
+	tables_add(&j);
+	meshes_add(&j);
+	vjps_add(&j);
+	same_add(&j);
+	resume_add(&j);
+	judge_all(&j, out);
+	tap_end(&j, out);
+	rc = j.failed;
+	release(&j);
+	return rc;
+}

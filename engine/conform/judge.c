@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The list of checks, made in a child process: what a plugin does to it (a crash, an exit, a loop without end) is a check
+ * that failed, named by slot, and the next child goes on behind it.
+ */
+#include <config.h>
+#include "engine/conform/judge.h"
+#include "engine/plan/plan.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MOST_SECONDS \
+	60 /* of the processor, for one check: a check takes less than one, so this is a loop without end */
+
+void outcome_set(struct outcome *o, int verdict, const char *fmt, ...)
+{
+	char text[4000];
+	va_list v;
+
+	va_start(v, fmt);
+	vsnprintf(text, sizeof(text), fmt, v);
+	va_end(v);
+	o->verdict = verdict;
+	free(o->why);
+	o->why = hd_strdup(text);
+}
+
+void judge_add(struct judge *j, void (*run)(struct judge *j, const struct task *t, struct outcome *o),
+	       struct layout *layout, int64_t number, const char *fmt, ...)
+{
+	char name[300];
+	va_list v;
+
+	va_start(v, fmt);
+	vsnprintf(name, sizeof(name), fmt, v);
+	va_end(v);
+	if (j->options.only && !strstr(name, j->options.only)) {
+		free(layout);
+		return;
+	}
+	j->tasks = hd_grow(j->tasks, j->n, &j->cap, sizeof(*j->tasks));
+	j->tasks[j->n++] = (struct task){ hd_strdup(name), run, layout, number };
+}
+
+/* -- in the child --------------------------------------------------------------------------------- */
+#define STUCK "does not come back"
+static int report_to;
+
+static void say(const struct outcome *o)
+{
+	const char *why = o->why ? o->why : "", *name = o->name ? o->name : "";
+	uint32_t head[3] = { (uint32_t)o->verdict, (uint32_t)strlen(why), (uint32_t)strlen(name) };
+
+	if (write(report_to, head, sizeof(head)) < 0 || write(report_to, why, head[1]) < 0 ||
+	    write(report_to, name, head[2]) < 0)
+		_exit(3);
+}
+
+/* Nothing is safe any more: this writes what it can and ends. */
+static void on_signal(int sig)
+{
+	char where[200];
+	struct outcome o = { JUDGED_WRONG, NULL, NULL };
+	char text[300];
+
+	hd_plan_where(where, sizeof(where));
+	snprintf(text, sizeof(text), "%s%s",
+		 sig == SIGPROF   ? STUCK
+		 : sig == SIGABRT ? "abort()"
+		 : sig == SIGFPE  ? "a division by zero, or the like (SIGFPE)"
+				  : "a crash: it reads or writes where nothing is (SIGSEGV)",
+		 where);
+	o.why = text;
+	say(&o);
+	_exit(4);
+}
+
+static int at_work;
+static void on_exit_(void)
+{
+	char where[200], text[300];
+	struct outcome o = { JUDGED_WRONG, text, NULL };
+
+	if (!at_work)
+		return;
+	hd_plan_where(where, sizeof(where));
+	snprintf(text, sizeof(text), "exit()%s: a plugin may not end the process", where);
+	say(&o);
+	_exit(4);
+}
+
+static void child(struct judge *j, size_t from)
+{
+	static char stack[65536]; /* a slot that calls itself without end has used up its own */
+	stack_t other = { .ss_sp = stack, .ss_size = sizeof(stack) };
+	struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK };
+	static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGFPE, SIGPROF };
+
+	sigaltstack(&other, NULL);
+	for (size_t i = 0; i < HD_LEN(signals); i++)
+		sigaction(signals[i], &act, NULL);
+	atexit(on_exit_);
+	hd_log_init(1, HD_LOG_ERROR);
+	dup2(2, 1); /* what a plugin prints is no result */
+	for (size_t i = from; i < j->n; i++) {
+		struct outcome o = { JUDGED_OK, NULL, NULL };
+		struct itimerval limit = { .it_value = { .tv_sec = j->options.seconds } };
+
+		setitimer(ITIMER_PROF, &limit, NULL);
+		at_work = 1;
+		j->tasks[i].run(j, &j->tasks[i], &o);
+		at_work = 0;
+		say(&o);
+		free(o.why), free(o.name);
+	}
+	_exit(0);
+}
+
+/* -- in the parent -------------------------------------------------------------------------------- */
+static int all_of(int fd, void *to, size_t n)
+{
+	for (size_t at = 0; at < n;) {
+		ssize_t k = read(fd, (char *)to + at, n - at);
+
+		if (k <= 0 && !(k < 0 && errno == EINTR))
+			return 0;
+		at += k > 0 ? (size_t)k : 0;
+	}
+	return 1;
+}
+
+static int hear(int fd, struct outcome *o)
+{
+	uint32_t head[3];
+
+	*o = (struct outcome){ JUDGED_OK, NULL, NULL };
+	if (!all_of(fd, head, sizeof(head)))
+		return 0;
+	o->verdict = (int)head[0];
+	o->why = head[1] ? hd_alloc(head[1] + 1) : NULL;
+	o->name = head[2] ? hd_alloc(head[2] + 1) : NULL;
+	return all_of(fd, o->why, head[1]) && all_of(fd, o->name, head[2]);
+}
+
+/* -> how many checks this child came to the end of. */
+static size_t run_child(struct judge *j, FILE *out, size_t from)
+{
+	struct outcome o;
+	size_t done = from;
+	int fd[2], status = 0;
+	pid_t pid;
+
+	fflush(out);
+	if (pipe(fd) || (pid = fork()) < 0) {
+		outcome_set(&o, JUDGED_WRONG, "no child process: %s", strerror(errno));
+		tap_result(j, out, j->tasks[from].name, &o);
+		return j->n;
+	}
+	if (!pid) {
+		close(fd[0]);
+		report_to = fd[1];
+		child(j, from);
+	}
+	close(fd[1]);
+	while (done < j->n && hear(fd[0], &o)) {
+		tap_result(j, out, o.name ? o.name : j->tasks[done].name, &o);
+		j->accepted += o.verdict != JUDGED_SKIPPED && j->tasks[done].layout && j->tasks[done].number >= 0;
+		done++;
+		j->stuck += o.why && !strncmp(o.why, STUCK, strlen(STUCK));
+		free(o.why), free(o.name);
+	}
+	close(fd[0]);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+	if (done < j->n && WIFEXITED(status) && WEXITSTATUS(status) == 4)
+		return done; /* the last one it told of is the one that ended it */
+	if (done < j->n) {
+		o = (struct outcome){ JUDGED_WRONG, NULL, NULL };
+		outcome_set(&o, JUDGED_WRONG, "the process ended without a word (%s %d)",
+			    WIFSIGNALED(status) ? "signal" : "status",
+			    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		tap_result(j, out, j->tasks[done++].name, &o);
+		free(o.why);
+	}
+	return done;
+}
+
+/* What a child finds out by calling slots: its exit status, or `otherwise` where it does not come to that. */
+int judge_ask(const struct judge *j, int (*question)(const struct judge *j), int otherwise)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (!pid) {
+		alarm((unsigned)j->options.seconds);
+		hd_log_init(0, HD_LOG_ERROR);
+		if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
+			_exit(otherwise);
+		_exit(question(j));
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+	return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : otherwise;
+}
+
+#define MOST_STUCK 3
+
+void judge_all(struct judge *j, FILE *out)
+{
+	struct outcome o = { JUDGED_OK, NULL, NULL };
+
+	for (size_t at = 0; at < j->n;) {
+		at = run_child(j, out, at);
+		if (j->stuck < MOST_STUCK || at >= j->n)
+			continue;
+		outcome_set(&o, JUDGED_WRONG, "%d checks did not come back; the other %zu were not begun", j->stuck,
+			    j->n - at);
+		tap_result(j, out, "comes back", &o);
+		break;
+	}
+	if (!j->accepted && !j->options.only) {
+		outcome_set(&o, JUDGED_WRONG, "every layout was refused: nothing of it was tried");
+		tap_result(j, out, "is accepted somewhere", &o);
+	}
+	free(o.why);
+}

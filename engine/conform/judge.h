@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/conform/judge.h - what the files of this folder share.
+ */
+#ifndef HD_ENGINE_CONFORM_JUDGE_H
+#define HD_ENGINE_CONFORM_JUDGE_H
+#include "engine/conform/conform.h"
+#include <jansson.h>
+
+/* -- a check, and what came of it --------------------------------------------------------------------- */
+enum { JUDGED_OK, JUDGED_WRONG, JUDGED_SKIPPED };
+struct outcome {
+	int verdict;
+	char *why;  /* lines; NULL: there is nothing to say */
+	char *name; /* of the check, where it is known only now; else NULL */
+};
+
+struct judge {
+	struct hd_conform_options options;
+	const struct hd_plugin_entry *plugin;
+	struct hd_plugin_entry **others; /* those that are found beside it */
+	int nothers;
+	char *keys;               /* lines for its sections: of the INI, and those that make it exact */
+	int axes;                 /* it claims axes of the mesh; else it changes the model, and one rank has it too */
+	struct hd_inprocess *one; /* one rank, computed, for the INI `one_ini` */
+	char *one_ini;
+	struct task *tasks;
+	size_t n, cap;
+	json_t *results;
+	int accepted; /* checks that ran what the plugin has planned */
+	int printed, failed, skipped, stuck;
+};
+
+struct layout;
+struct task {
+	char *name;
+	void (*run)(struct judge *j, const struct task *t, struct outcome *o);
+	struct layout *layout; /* or NULL */
+	int64_t number;        /* of a layout that is drawn; -1: it is only planned */
+};
+void judge_add(struct judge *j, void (*run)(struct judge *j, const struct task *t, struct outcome *o),
+	       struct layout *layout, int64_t number, const char *fmt, ...) HD_PRINTF(5, 6);
+void judge_all(struct judge *j, FILE *out); /* judge.c: runs the tasks in children */
+int judge_ask(const struct judge *j, int (*question)(const struct judge *j), int otherwise);
+void outcome_set(struct outcome *o, int verdict, const char *fmt, ...) HD_PRINTF(3, 4);
+
+/* -- tap.c ------------------------------------------------------------------------------------------------ */
+void tap_result(struct judge *j, FILE *out, const char *name, const struct outcome *o);
+void tap_end(struct judge *j, FILE *out);
+
+/* -- layouts.c -------------------------------------------------------------------------------------------- */
+enum { FAMILIES = 3 };
+extern const char *const family_names[FAMILIES];
+struct piece {        /* a section of a strategy */
+	int other;    /* index among the other plugins; -1: the one that is judged */
+	int64_t size; /* 0: not said */
+	char keys[240];
+};
+struct layout {
+	int family, n;
+	int64_t layers; /* 0: four */
+	struct piece piece[4];
+};
+/* The INI of the layout, or of the one rank that it is compared with (whose micro-batch is `batch` sequences). */
+char *layout_ini(const struct judge *j, const struct layout *l);
+char *layout_one_ini(const struct judge *j, const struct layout *l, int64_t batch);
+char *layout_text(const struct judge *j, const struct layout *l); /* the family and all pieces; malloc'ed */
+void layout_exact(char **keys, const char *text); /* adds what hd_plugin.approximate says, as lines of an INI */
+struct layout *layout_alone(int family, int64_t size);
+void layouts_fixed(struct judge *j, int family, void (*each)(struct judge *j, struct layout *l));
+struct layout *layout_draw(const struct judge *j, int family, int64_t number, int again);
+int64_t layout_terms(const struct hd_plan *p); /* lengths of all sums that a gradient has passed */
+
+/* -- the checks ------------------------------------------------------------------------------------------- */
+void tables_add(struct judge *j);
+void meshes_add(struct judge *j);
+void same_add(struct judge *j);
+void vjps_add(struct judge *j);
+void resume_add(struct judge *j);
+
+/* same.c: one rank for a layout whose plan is `like`; kept in j->one. */
+struct hd_inprocess *one_rank(struct judge *j, const struct layout *l, const struct hd_plan *like, struct hd_err *err);
+/* first.c: the first tensor of r that is not that of one rank, and who made it: lines, or NULL: all are.  scale: the largest entry of all
+ * gradients. */
+char *first_difference(struct hd_inprocess *one, struct hd_inprocess *r, double tolerance, double scale);
+
+#endif

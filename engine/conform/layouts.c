@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The layouts that a plugin is tried in, as INI files: a tiny model of each family, the plugin alone, twice, and beside the
+ * plugins that are found, in both orders, and drawn at random.
+ */
+#include <config.h>
+#include "engine/conform/judge.h"
+#include "engine/base/rng.h"
+#include <stdlib.h>
+#include <string.h>
+
+const char *const family_names[FAMILIES] = { "gpt2", "llama", "mixtral" };
+
+/* Sizes that 2, 4 and mostly 8 divide; a vocabulary that nothing does. */
+static const char *const models[FAMILIES] = {
+	"family = gpt2\n",
+	"family = llama\nkv_heads = 4\n",
+	"family = mixtral\nkv_heads = 4\nexperts = 4\nz_loss = 0.001\n",
+};
+#define MODEL "layers = %lld\nembed = 16\nheads = 8\nmlp = 32\nvocab = 33\n"
+#define TRAIN \
+	"[data]\ntrain = none\n[train]\nseq = 8\nglobal_batch = 16\nsteps = 1\noptimizer = sgd\nclip = 0\n" \
+	"weight_decay = 0\n"
+
+int64_t layout_terms(const struct hd_plan *p)
+{
+	const struct hd_model *m = &p->model;
+
+	return m->layers * (16 * m->embed + 2 * m->mlp + 6 * m->seq + 2 * m->head_dim + 30 * 2) + 2 * m->vocab +
+	       p->micros * p->batch * m->seq;
+}
+
+/* -- as an INI -------------------------------------------------------------------------------------- */
+static int count_before(const struct layout *l, int i)
+{
+	int n = 0;
+
+	for (int k = 0; k < i; k++)
+		n += l->piece[k].other == l->piece[i].other;
+	return n;
+}
+
+/* "key=value key=value" as lines. */
+void layout_exact(char **keys, const char *text)
+{
+	for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " ")) {
+		int n = (int)strcspn(at, " "), key = (int)strcspn(at, "=");
+
+		hd_append(keys, "%.*s = %.*s\n", key, at, n - key - 1, at + key + 1);
+		at += n;
+	}
+}
+
+static void add_piece(const struct judge *j, const struct layout *l, int i, int sized, char **text)
+{
+	const struct piece *x = &l->piece[i];
+	const char *name = x->other < 0 ? "x" : j->others[x->other]->name;
+
+	hd_append(text, "[strategy %s%.0d]\n", name, count_before(l, i) ? count_before(l, i) + 1 : 0);
+	hd_append(text, "plugin = %s\n", x->other < 0 ? j->plugin->path : name);
+	if (x->other < 0)
+		hd_append(text, "%s", j->keys);
+	else if (j->others[x->other]->approximate)
+		layout_exact(text, j->others[x->other]->approximate);
+	hd_append(text, "%s", x->keys);
+	if (x->size && sized)
+		hd_append(text, "size = %lld\n", (long long)x->size);
+}
+
+char *layout_ini(const struct judge *j, const struct layout *l)
+{
+	char *text = hd_format("[model]\n%s" MODEL TRAIN "micro_batch = 1\n", models[l->family],
+			       (long long)(l->layers ? l->layers : 4));
+
+	for (int i = 0; i < l->n; i++)
+		add_piece(j, l, i, 1, &text);
+	return text;
+}
+
+char *layout_one_ini(const struct judge *j, const struct layout *l, int64_t batch)
+{
+	char *text = hd_format("[model]\n%s" MODEL TRAIN "micro_batch = %lld\n", models[l->family],
+			       (long long)(l->layers ? l->layers : 4), (long long)batch);
+
+	for (int i = 0; i < l->n && !j->axes; i++)
+		if (l->piece[i].other < 0)
+			add_piece(j, l, i, 0, &text);
+	return text;
+}
+
+char *layout_text(const struct judge *j, const struct layout *l)
+{
+	char *text = hd_format("%s:", family_names[l->family]);
+
+	for (int i = 0; i < l->n; i++) {
+		const struct piece *x = &l->piece[i];
+		char *keys = hd_strdup(x->keys);
+
+		for (char *c = keys; *c; c++)
+			*c = *c == '\n' ? c[1] ? ',' : 0 : *c;
+		hd_append(&text, "%s %s", i ? "," : "", x->other < 0 ? j->plugin->name : j->others[x->other]->name);
+		if (x->size)
+			hd_append(&text, " %lld", (long long)x->size);
+		if (*keys)
+			hd_append(&text, " (%s)", keys);
+		free(keys);
+	}
+	return text;
+}
+
+/* -- which ------------------------------------------------------------------------------------------- */
+static struct layout *layout_of(int family, int n, const struct piece *pieces)
+{
+	struct layout *l = hd_alloc(sizeof(*l));
+
+	l->family = family;
+	l->n = n;
+	for (int i = 0; i < n; i++)
+		l->piece[i] = pieces[i];
+	return l;
+}
+
+struct layout *layout_alone(int family, int64_t size)
+{
+	return layout_of(family, 1, &(struct piece){ .other = -1, .size = size });
+}
+
+void layouts_fixed(struct judge *j, int family, void (*each)(struct judge *j, struct layout *l))
+{
+	struct piece x = { .other = -1, .size = j->axes ? 2 : 0 };
+	static const int64_t sizes[] = { 2, 3, 4, 8 };
+
+	for (size_t i = 0; i < (j->axes ? HD_LEN(sizes) : 1); i++)
+		each(j, layout_alone(family, j->axes ? sizes[i] : 0));
+	if (j->axes)
+		each(j, layout_of(family, 2, (struct piece[]){ x, x }));
+	for (int k = 0; k < j->nothers; k++) {
+		struct piece other = { .other = k, .size = 2 };
+
+		each(j, layout_of(family, 2, (struct piece[]){ x, other }));
+		each(j, layout_of(family, 2, (struct piece[]){ other, x }));
+	}
+}
+
+/* -- at random ---------------------------------------------------------------------------------------- */
+struct draw {
+	uint64_t state;
+};
+
+static int below(struct draw *d, int n)
+{
+	d->state += 0x9e3779b97f4a7c15u;
+	return (int)(hd_hash64(d->state) % (uint64_t)n);
+}
+
+static const struct hd_option *option_of(const struct hd_strategy_ops *o, uint32_t i)
+{
+	return (const void *)((const char *)o->options + (size_t)i * o->option_size);
+}
+
+/* One of "a|b|c"; names of files are not drawn. */
+static void draw_choice(struct draw *d, const struct hd_option *k, char *to, size_t room)
+{
+	int n = 1, at;
+	const char *c = k->range;
+
+	for (const char *s = c; *s; s++)
+		n += *s == '|';
+	at = below(d, n);
+	while (at--)
+		c = strchr(c, '|') + 1;
+	if (strncmp(c, "FILE", 4))
+		snprintf(to, room, "%s = %.*s\n", k->key, (int)strcspn(c, "|"), c);
+}
+
+/* A value of an option that has few. */
+static void draw_option(struct draw *d, const struct hd_option *k, char *to, size_t room)
+{
+	long long least, most;
+
+	*to = 0;
+	if (k->type == HD_OPT_CHOICE)
+		draw_choice(d, k, to, room);
+	else if (k->type == HD_OPT_BOOL)
+		snprintf(to, room, "%s = %s\n", k->key, below(d, 2) ? "yes" : "no");
+	else if (k->type == HD_OPT_INT && k->range && sscanf(k->range, "%lld..%lld", &least, &most) == 2 &&
+		 most - least < 8)
+		snprintf(to, room, "%s = %lld\n", k->key, least + below(d, (int)(most - least) + 1));
+}
+
+/* Options that the INI or the plugin has settled stay as they are. */
+static int settled(const struct judge *j, const char *key)
+{
+	size_t n = strlen(key);
+
+	for (const char *at = j->keys; at && *at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
+		if (!strncmp(at, key, n) && strspn(at + n, " ") + (size_t)(at + n - at) == strcspn(at, "="))
+			return 1;
+	return 0;
+}
+
+static void draw_keys(const struct judge *j, struct draw *d, struct piece *x)
+{
+	const struct hd_strategy_ops *o = j->plugin->ops;
+	int n = o->noptions ? below(d, 3) : 0;
+
+	for (int i = 0; i < n; i++) {
+		const struct hd_option *k = option_of(o, (uint32_t)below(d, (int)o->noptions));
+		char line[100];
+
+		draw_option(d, k, line, sizeof(line));
+		if (*line && !settled(j, k->key) && !strstr(x->keys, line) &&
+		    strlen(x->keys) + strlen(line) < sizeof(x->keys) && !(i && strstr(x->keys, k->key)))
+			strcat(x->keys, line);
+	}
+}
+
+static int64_t product(const struct layout *l)
+{
+	int64_t n = 1;
+
+	for (int i = 0; i < l->n; i++)
+		n *= l->piece[i].size ? l->piece[i].size : 1;
+	return n;
+}
+
+struct layout *layout_draw(const struct judge *j, int family, int64_t number, int again)
+{
+	static const int64_t sizes[] = { 2, 2, 2, 4, 4, 8 };
+	struct draw d = { hd_hash64((uint64_t)j->options.seed * 1000003u + (uint64_t)number * 1021u +
+				    (uint64_t)again * 17u + (uint64_t)family) };
+	struct layout *l = layout_alone(family, 0);
+
+	do {
+		l->n = 2 + below(&d, 2);
+		for (int i = 0; i < l->n; i++)
+			l->piece[i] = (struct piece){ below(&d, j->nothers ? j->nothers : 1) - !j->nothers, 2, "" };
+		l->piece[below(&d, l->n)] =
+			(struct piece){ -1, j->axes ? sizes[below(&d, (int)HD_LEN(sizes))] : 0, "" };
+	} while (product(l) > 16 || (l->n == 3 && l->piece[0].other == l->piece[1].other) ||
+		 (l->piece[0].other >= 0 && l->piece[l->n - 1].other == l->piece[0].other));
+	for (int i = 0; i < l->n; i++)
+		if (l->piece[i].other < 0)
+			draw_keys(j, &d, &l->piece[i]);
+	return l;
+}

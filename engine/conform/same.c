@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A layout against one rank: loss, gradient norm and every gradient, in double.
+ *
+ * Bounds.  Layouts differ in the order of sums alone.  A sum of n terms is off by at most n u of the sum of their absolute
+ * values, u = 2^-53; a gradient has passed sums of layout_terms terms one after another.  It is compared to the largest entry
+ * of all gradients: one that is zero but for rounding (a bias of the keys) is made of terms of the size of the others'.
+ */
+#include <config.h>
+#include "engine/conform/judge.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNIT 0x1p-53
+
+struct hd_inprocess *one_rank(struct judge *j, const struct layout *l, const struct hd_plan *like, struct hd_err *err)
+{
+	char *ini = layout_one_ini(j, l, like->batch);
+	int planned;
+
+	if (j->one && !strcmp(ini, j->one_ini)) {
+		free(ini);
+		return j->one;
+	}
+	hd_inprocess_close(j->one);
+	free(j->one_ini);
+	j->one = NULL;
+	j->one_ini = ini;
+	if (hd_inprocess_open(ini, 1, &j->one, &planned, err) >= 0 && hd_inprocess_step(j->one, err) < 0) {
+		hd_inprocess_close(j->one);
+		j->one = NULL;
+	}
+	return j->one;
+}
+
+struct worst {
+	double off;
+	char where[200];
+};
+
+static void worse(struct worst *w, double off, const char *where)
+{
+	if (off <= w->off)
+		return;
+	w->off = off;
+	snprintf(w->where, sizeof(w->where), "%s", where);
+}
+
+static void compare_scalars(struct hd_inprocess *one, struct hd_inprocess *r, struct worst *w)
+{
+	for (int k = 0; k < r->n; k++) {
+		double loss = hd_inprocess_scalar(r, r->plan->loss, k), norm = hd_inprocess_scalar(r, r->plan->norm, k);
+		double want = hd_inprocess_scalar(one, one->plan->loss, 0);
+
+		worse(w, fabs(loss / want - 1), "loss");
+		want = hd_inprocess_scalar(one, one->plan->norm, 0);
+		worse(w, fabs(norm / want - 1), "gradient norm");
+	}
+}
+
+static double largest(struct hd_inprocess *one)
+{
+	double scale = 0;
+
+	for (size_t i = 0; i < one->plan->ntensors; i++) {
+		const struct tensor *t = one->plan->tensors[i];
+		const struct tensor *g =
+			t->v.node || t->v.what != HD_TENSOR_PARAM ? NULL : hd_inprocess_gradient(one, t);
+		const double *x = g ? hd_inprocess_address(one, g, 0) : NULL;
+
+		for (int64_t k = 0; x && k < hd_local_count(g); k++)
+			scale = fmax(scale, fabs(x[k]));
+	}
+	return scale;
+}
+
+/* In the order of backward: what is wrong in a layer spreads to those before it. */
+static void compare_gradients(struct hd_inprocess *one, struct hd_inprocess *r, double bound, struct worst *w)
+{
+	double scale = largest(one);
+
+	for (size_t i = one->plan->ntensors; i-- > 0;) {
+		const struct tensor *t = one->plan->tensors[i], *want, *mine, *g;
+		double *a, *b = NULL, off = 0, apart = 0;
+
+		if (t->v.node || t->v.what != HD_TENSOR_PARAM || !(want = hd_inprocess_gradient(one, t)))
+			continue;
+		mine = hd_inprocess_param(r, t->v.name);
+		g = mine ? hd_inprocess_gradient(r, mine) : NULL;
+		a = hd_inprocess_whole(one, want, NULL, NULL);
+		b = g ? hd_inprocess_whole(r, g, NULL, &apart) : NULL;
+		for (int64_t k = 0; a && b && k < hd_global_count(want); k++)
+			off = !(fabs(a[k] - b[k]) <= off) ? fabs(a[k] - b[k]) : off;
+		off = a && b ? fmax(off, apart) / scale : NAN;
+		if (!(off <= bound) && (w->off <= bound || strncmp(w->where, "gradient of", 11))) {
+			w->off = isnan(off) ? INFINITY : off;
+			snprintf(w->where, sizeof(w->where), "gradient of %.150s", t->v.name);
+		} else if (w->off <= bound) {
+			worse(w, off, t->v.name);
+		}
+		free(a);
+		free(b);
+	}
+}
+
+/* Not finite compares as nothing does. */
+static double finite_or_infinite(double x)
+{
+	return isnan(x) ? INFINITY : x;
+}
+
+static void judge_run(struct judge *j, const struct layout *l, struct hd_inprocess *r, struct outcome *o)
+{
+	struct hd_err err = { 0 };
+	struct hd_inprocess *one = one_rank(j, l, r->plan, &err);
+	struct worst w = { 0 };
+	double bound;
+	char *first;
+
+	if (!one) {
+		outcome_set(o, JUDGED_WRONG, "one rank does not run: %s", err.text);
+		return;
+	}
+	if (hd_inprocess_step(r, &err) < 0) {
+		outcome_set(o, JUDGED_WRONG, "%s", err.text);
+		return;
+	}
+	bound = UNIT * (double)layout_terms(r->plan);
+	compare_scalars(one, r, &w);
+	w.off = finite_or_infinite(w.off);
+	compare_gradients(one, r, bound, &w);
+	if (w.off <= bound)
+		return;
+	first = first_difference(one, r, bound, largest(one));
+	outcome_set(o, JUDGED_WRONG,
+		    "%s differs from one rank's by %.3g, and %.3g is rounding (%lld sums in double)%s%s", w.where,
+		    w.off, bound, (long long)layout_terms(r->plan), first ? "\n" : "", first ? first : "");
+	free(first);
+}
+
+/* -> 1: the layout was refused */
+static int same_layout(struct judge *j, const struct layout *l, struct outcome *o)
+{
+	struct hd_inprocess *r = NULL;
+	struct hd_err err = { 0 };
+	char *ini = layout_ini(j, l);
+	int planned, refused = 0;
+
+	if (hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0)
+		judge_run(j, l, r, o);
+	else if (planned)
+		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and its program is not: %s", err.text);
+	else if (err.code == HD_EBUG || err.code == HD_EIO)
+		outcome_set(o, JUDGED_WRONG, "%s", err.text);
+	else
+		outcome_set(o, JUDGED_SKIPPED, "refused: %s", err.text), refused = 1;
+	hd_inprocess_close(r);
+	free(ini);
+	return refused;
+}
+
+static void same(struct judge *j, const struct task *t, struct outcome *o)
+{
+	same_layout(j, t->layout, o);
+}
+
+#define DRAWS 10
+
+/* Drawn again while it is refused: what divides, and goes with what, only the plugins know. */
+static void same_drawn(struct judge *j, const struct task *t, struct outcome *o)
+{
+	int refused = 1;
+
+	for (int again = 0; again < DRAWS && refused; again++) {
+		struct layout *l = layout_draw(j, t->layout->family, t->number, again);
+		char *text = layout_text(j, l);
+
+		free(o->name);
+		o->name = hd_format("equals one rank, drawn %lld, %s", (long long)t->number, text);
+		refused = same_layout(j, l, o);
+		free(text);
+		free(l);
+	}
+}
+
+static void add(struct judge *j, struct layout *l)
+{
+	char *text = layout_text(j, l);
+
+	judge_add(j, same, l, 0, "equals one rank, %s", text);
+	free(text);
+}
+
+void same_add(struct judge *j)
+{
+	for (int f = 0; f < FAMILIES; f++) {
+		layouts_fixed(j, f, add);
+		for (int64_t i = 0; i < j->options.layouts; i++)
+			judge_add(j, same_drawn, layout_alone(f, 0), j->options.from + i,
+				  "equals one rank, drawn %lld, %s", (long long)(j->options.from + i), family_names[f]);
+	}
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A layout in one process: its plan, the programs of its ranks, their memory, and a step of all of them.
+ */
+#include <config.h>
+#include "engine/inprocess/inprocess.h"
+#include "engine/base/rng.h"
+#include "engine/run/commands.h"
+#include "engine/run/job.h"
+#include "kernels/ref/ref.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* -- plan ----------------------------------------------------------------------------------------- */
+static int make_plan(struct hd_inprocess *r, int64_t ranks, struct hd_err *err)
+{
+	int64_t needs = 0;
+	struct hd_plan_options o = {
+		.ranks = ranks ? ranks : 1, .train = 1, .master_dtype = HD_DTYPE_F64, .needs = ranks ? NULL : &needs
+	};
+	struct hd_err why = { 0 };
+
+	if (hd_plan_create(r->conf, &o, &r->plan, &why) >= 0)
+		return HD_OK;
+	if (ranks || !needs)
+		return hd_err_set(err, why.code, "%s", why.text);
+	o.ranks = needs;
+	o.needs = NULL;
+	return hd_plan_create(r->conf, &o, &r->plan, err);
+}
+
+/* -- programs --------------------------------------------------------------------------------------- */
+static struct hd_communicator *join(struct hd_inprocess *r, const struct group *gr, int rank)
+{
+	struct hd_plan *p = r->plan;
+	int *ranks = hd_alloc((size_t)gr->v.n * sizeof(*ranks));
+	struct hd_communicator *m;
+	int base = rank;
+
+	for (uint32_t a = 0; a < gr->n; a++)
+		base -= (int)(hd_plan_coord(p, rank, gr->axes[a]) * gr->axes[a]->stride);
+	for (int64_t k = 0; k < gr->v.n; k++) {
+		int64_t rest = k;
+
+		ranks[k] = base;
+		for (int a = (int)gr->n - 1; a >= 0; a--) {
+			ranks[k] += (int)(rest % gr->axes[a]->v.n * gr->axes[a]->stride);
+			rest /= gr->axes[a]->v.n;
+		}
+	}
+	m = hd_net_in_join(r->net, ranks, (int)gr->v.n, rank, gr->id, gr->name);
+	free(ranks);
+	return m;
+}
+
+struct filling {
+	double *w;
+	uint64_t key;
+	int one; /* of one dim: around 1, as the weights of norms are */
+};
+
+static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
+{
+	const struct filling *f = ctx;
+
+	for (int64_t i = 0; i < count; i++)
+		f->w[local + i] = f->one + 0.4 * hd_random_normal(f->key, (uint64_t)(global + i));
+}
+
+static void init(struct hd_inprocess *r, int rank)
+{
+	for (size_t i = 0; i < r->plan->ntensors; i++) {
+		const struct tensor *t = r->plan->tensors[i];
+		struct filling f = { .one = t->v.ndim == 1 };
+
+		if (t->v.node || !hd_tensor_here(r->program[rank], t) || t->v.what == HD_TENSOR_DATA)
+			continue;
+		f.w = hd_program_address(r->program[rank], t, HD_STEP);
+		memset(f.w, 0, (size_t)hd_local_bytes(t));
+		f.key = hd_key(7, t->v.name, 0);
+		if (t->v.what == HD_TENSOR_PARAM && t->v.dtype == HD_DTYPE_F64)
+			hd_slice_runs(r->program[rank], t, fill_run, &f);
+	}
+}
+
+static int open_rank(struct hd_inprocess *r, int rank, struct hd_err *err)
+{
+	struct hd_program_options o = { .rank = rank, .device = hd_device_ref(), .keep_gradients = 1 };
+	struct hd_bind b = { .device = hd_device_ref() };
+	struct hd_program *g;
+	size_t bytes;
+
+	HD_TRY(hd_program_build(r->plan, &o, &r->program[rank], err));
+	g = r->program[rank];
+	bytes = (size_t)(g->memory.persistent + g->memory.transient + 8191) / 4096 * 4096;
+	r->memory[rank] = aligned_alloc(4096, bytes);
+	if (!r->memory[rank])
+		return hd_err_set(err, HD_ENOMEM, "rank %d: %zu bytes", rank, bytes);
+	b.persistent = r->memory[rank];
+	b.transient = r->memory[rank] + g->memory.persistent;
+	b.members = hd_plan_alloc(r->plan, (r->plan->ngroups + 1) * sizeof(*b.members));
+	for (size_t i = 0; i < r->plan->ngroups; i++)
+		b.members[i] = join(r, r->plan->groups[i], rank);
+	HD_TRY(hd_program_bind(g, &b, err));
+	init(r, rank);
+	return HD_OK;
+}
+
+static int open_all(struct hd_inprocess *r, const char *ini, int64_t ranks, int *planned, struct hd_err *err)
+{
+	*planned = 0;
+	HD_TRY(hd_conf_parse("layout", ini, NULL, 0, &r->conf, err));
+	HD_TRY(make_plan(r, ranks, err));
+	*planned = 1;
+	r->n = (int)r->plan->ranks;
+	r->net = hd_net_in_open(r->n);
+	r->program = hd_alloc((size_t)r->n * sizeof(*r->program));
+	r->memory = hd_alloc((size_t)r->n * sizeof(*r->memory));
+	r->vocab = r->plan->model.vocab;
+	r->run = (struct hd_run){ .seed = 5, .step = 1, .train = 1 };
+	r->run.loss_scale = 1.0 / (double)(r->plan->micros * r->plan->batch * r->plan->model.seq);
+	for (int k = 0; k < r->n; k++)
+		HD_TRY(open_rank(r, k, err));
+	return HD_OK;
+}
+
+int hd_inprocess_open(const char *ini, int64_t ranks, struct hd_inprocess **out, int *planned, struct hd_err *err)
+{
+	struct hd_inprocess *r = hd_alloc(sizeof(*r));
+	int rc = open_all(r, ini, ranks, planned, err);
+
+	*out = rc < 0 ? NULL : r;
+	if (rc < 0)
+		hd_inprocess_close(r);
+	return rc;
+}
+
+static size_t slots(const struct hd_inprocess *r)
+{
+	return (size_t)r->n * r->plan->ntensors * (size_t)(r->plan->micros + 1);
+}
+
+static void forget(struct hd_inprocess *r)
+{
+	for (size_t i = 0; r->seen && i < slots(r); i++)
+		free(r->seen[i].value);
+	free(r->seen);
+	r->seen = NULL;
+}
+
+void hd_inprocess_close(struct hd_inprocess *r)
+{
+	if (!r)
+		return;
+	forget(r);
+	for (int k = 0; k < r->n && r->program; k++) {
+		hd_program_destroy(r->program[k]);
+		free(r->memory[k]);
+	}
+	hd_net_in_close(r->net);
+	hd_plan_destroy(r->plan);
+	hd_conf_destroy(r->conf);
+	free(r->program), free(r->memory);
+	free(r);
+}
+
+/* -- a step ----------------------------------------------------------------------------------------- */
+/* A sample's ids depend on its number in the step alone; targets are shifted by one. */
+static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
+{
+	const struct hd_inprocess *r = ctx;
+	int64_t s0 = micro * g->plan->batch + hd_offset(g->plan, t, 0, g->rank);
+	int64_t q0 = hd_offset(g->plan, t, 1, g->rank) + !strcmp(t->v.name, "targets");
+
+	for (int64_t i = 0; i < t->local[0]; i++)
+		for (int64_t k = 0; k < t->local[1]; k++)
+			out[i * t->local[1] + k] =
+				(int32_t)(hd_hash64((uint64_t)((s0 + i) * 1000 + q0 + k)) % (uint64_t)r->vocab);
+	return HD_OK;
+}
+
+static struct hd_seen *seen_at(const struct hd_inprocess *r, const struct tensor *t, int rank, int64_t micro)
+{
+	size_t k = micro < 0 ? (size_t)r->plan->micros : (size_t)micro;
+
+	return &r->seen[((size_t)rank * r->plan->ntensors + (size_t)t->id) * (size_t)(r->plan->micros + 1) + k];
+}
+
+const struct hd_seen *hd_inprocess_seen(const struct hd_inprocess *r, const struct tensor *t, int rank, int64_t micro)
+{
+	return r->seen ? seen_at(r, t, rank, micro) : NULL;
+}
+
+static void keep(struct hd_inprocess *r, int rank, const struct tensor *t, int64_t micro, int again)
+{
+	const struct tensor *root = r->program[rank]->at[t->id].root;
+	struct hd_seen *s;
+
+	if (t->v.dtype != HD_DTYPE_F64 || t->ragged_counts || !root || (root->step && !t->step))
+		return; /* the last: it was added to a sum, and is seen nowhere alone */
+	s = seen_at(r, t, rank, t->step ? HD_STEP : micro);
+	if (s->value && !again)
+		return;
+	s->n = hd_local_count(t);
+	s->value = s->value ? s->value : hd_alloc((size_t)s->n * sizeof(double) + 1);
+	memcpy(s->value, hd_program_address(r->program[rank], t, micro), (size_t)s->n * sizeof(double));
+}
+
+/* What a node has just made; of a movement, when it has been waited for. */
+static void look_behind(struct hd_inprocess *r, int rank, const struct node *n, int64_t micro)
+{
+	for (uint32_t i = 0; n && i < n->v.nout; i++)
+		keep(r, rank, n->outs[i], micro, 1);
+}
+
+/* What a kernel is about to read: parts of another tensor are made by no command of their own. */
+static void look_ahead(struct hd_inprocess *r, int rank, const struct command *c)
+{
+	for (uint32_t i = 0; c->launch && i < c->launch->nin; i++) {
+		if (c->launch->in[i]->v.node)
+			keep(r, rank, c->launch->in[i], c->micro, 0);
+	}
+}
+
+struct started {
+	const struct node *node;
+	int64_t micro;
+};
+
+static int step_of_rank(void *ctx, int rank)
+{
+	struct hd_inprocess *r = ctx;
+	struct hd_program *g = r->program[rank];
+	struct hd_run run = r->run;
+	struct started *started = hd_alloc((g->update_at + 1) * sizeof(*started));
+	int rc = HD_OK;
+
+	for (size_t i = 0; i < g->update_at && rc >= 0; i++) {
+		const struct command *c = &g->commands[i];
+
+		if (r->looks)
+			look_ahead(r, rank, c);
+		rc = hd_run_command(g, c, &run, fill, r);
+		if (c->type == CMD_START)
+			started[c->ticket] = (struct started){ c->node, c->micro };
+		if (r->looks && rc >= 0 && c->type == CMD_RUN)
+			look_behind(r, rank, c->node, c->micro);
+		if (r->looks && rc >= 0 && c->type == CMD_WAIT)
+			look_behind(r, rank, started[c->ticket].node, started[c->ticket].micro);
+	}
+	free(started);
+	return rc;
+}
+
+int hd_inprocess_step(struct hd_inprocess *r, struct hd_err *err)
+{
+	for (int k = 0; k < r->n; k++) /* what is read before it is made is NaN */
+		memset(r->memory[k] + r->program[k]->memory.persistent, 0xff, (size_t)r->program[k]->memory.transient);
+	return hd_net_in_run(r->net, step_of_rank, r, err);
+}
+
+int hd_inprocess_look(struct hd_inprocess *r, struct hd_err *err)
+{
+	int rc;
+
+	forget(r);
+	r->seen = hd_alloc(slots(r) * sizeof(*r->seen));
+	r->looks = 1;
+	rc = hd_inprocess_step(r, err);
+	r->looks = 0;
+	return rc;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tensors of a layout in one process, put together again from what each rank has.
+ */
+#include <config.h>
+#include "engine/inprocess/inprocess.h"
+#include "engine/run/job.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double *hd_inprocess_address(const struct hd_inprocess *r, const struct tensor *t, int rank)
+{
+	return hd_tensor_here(r->program[rank], t) ? hd_program_address(r->program[rank], t, 0) : NULL;
+}
+
+double hd_inprocess_scalar(const struct hd_inprocess *r, const struct tensor *t, int rank)
+{
+	const double *x = t ? hd_inprocess_address(r, t, rank) : NULL;
+
+	return x ? *x : NAN;
+}
+
+struct tensor *hd_inprocess_param(const struct hd_inprocess *r, const char *name)
+{
+	for (size_t i = 0; i < r->plan->ntensors; i++) {
+		struct tensor *t = r->plan->tensors[i];
+
+		if (!t->v.node && t->v.what == HD_TENSOR_PARAM && !strcmp(t->v.name, name))
+			return t;
+	}
+	return NULL;
+}
+
+struct tensor *hd_inprocess_gradient(const struct hd_inprocess *r, const struct tensor *param)
+{
+	for (struct node *n = r->plan->first; n; n = n->next)
+		if (n->is->role == OP_ROLE_UPDATE && n->v.nin > 1 && n->ins[1]->v.of == &param->v)
+			return n->ins[1];
+	return NULL;
+}
+
+/* -- a whole tensor ------------------------------------------------------------------------------------ */
+enum { SUM, MAX, COPY };
+struct putting {
+	double *whole, apart;
+	const double *part;
+	char *there; /* by element */
+	int how;
+};
+
+static void put_run(void *ctx, int64_t global, int64_t local, int64_t count)
+{
+	struct putting *u = ctx;
+
+	for (int64_t i = 0; i < count; i++) {
+		double x = u->part[local + i], *w = &u->whole[global + i];
+
+		if (u->how == COPY) {
+			double off = fabs(x - *w);
+
+			u->apart = !(off <= u->apart) && u->there[global + i] ? off : u->apart;
+		} else if (!u->there[global + i]) {
+			*w = x;
+		} else if (u->how == SUM) {
+			*w += x;
+		} else {
+			*w = fmax(x, *w);
+		}
+		u->there[global + i] = 1;
+	}
+}
+
+static int reduction(const struct hd_plan *p, const struct tensor *t, int *partial)
+{
+	int how = SUM;
+
+	*partial = 0;
+	for (int a = 0; a < p->naxes; a++)
+		if (t->at.on[a].kind == HD_PLACE_PARTIAL) {
+			*partial = 1;
+			how = t->at.on[a].red == HD_RED_MAX ? MAX : SUM;
+		}
+	return how;
+}
+
+static const double *part_of(const struct hd_inprocess *r, const struct tensor *t, int rank, const int64_t *micro)
+{
+	const struct hd_seen *s = micro ? hd_inprocess_seen(r, t, rank, *micro) : NULL;
+
+	if (micro)
+		return s && s->value ? s->value : NULL;
+	return hd_inprocess_address(r, t, rank);
+}
+
+double *hd_inprocess_whole(const struct hd_inprocess *r, const struct tensor *t, const int64_t *micro, double *apart)
+{
+	int64_t n = hd_global_count(t);
+	struct putting u = { .whole = hd_alloc((size_t)n * sizeof(double) + 1), .there = hd_alloc((size_t)n + 1) };
+	int partial, how = reduction(r->plan, t, &partial), all = 1;
+
+	for (int copies = 0; copies < (partial ? 1 : 2); copies++)
+		for (int k = 0; k < r->n; k++) {
+			u.part = part_of(r, t, k, micro);
+			u.how = copies ? COPY : how;
+			if (u.part && hd_speaks_for(r->plan, k, &t->at, ~0u, 1) != copies)
+				hd_slice_runs(r->program[k], t, put_run, &u);
+		}
+	for (int64_t i = 0; i < n; i++)
+		all &= u.there[i];
+	if (apart)
+		*apart = u.apart;
+	free(u.there);
+	if (!all) {
+		free(u.whole);
+		return NULL;
+	}
+	return u.whole;
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/kit/kit.h - the subcommands for authors of plugins.  Each returns the exit status.
+ */
+#ifndef HD_ENGINE_KIT_H
+#define HD_ENGINE_KIT_H
+#include "engine/command/options.h"
+
+int hd_verb_conform(struct hd_cli *c);
+
+#endif
