@@ -47,7 +47,7 @@ static void text_file(void)
 	int i, j, bad = 0, seen[100] = { 0 };
 
 	for (i = 0; i < 1000; i++)
-		bytes[i] = (unsigned char)(i / 10); /* the value tells the window for seq = 10 */
+		bytes[i] = (unsigned char)(i / 10 + 1); /* the value tells the window for seq = 10 */
 	put("a.txt", bytes, 1000);
 	is_str(try_open("train = a.txt\norder = sequential", 10, 256, 1), "", "text");
 	is_int(hd_data_vocab(data), 256, "has 256 ids");
@@ -69,7 +69,7 @@ static void text_file(void)
 	is_str(try_open("train = a.txt", 10, 0, 1), "", "random order");
 	for (j = 0; j < 89; j++) {
 		bad += hd_data_sample(data, 0, j, ids, &err) != 0;
-		seen[ids[0]]++;
+		seen[ids[0] - 1]++;
 		bad += ids[0] != ids[9] || ids[10] != ids[0] + 1;
 	}
 	for (j = 0; j < 89; j++)
@@ -156,7 +156,8 @@ static void orders(void)
 	for (i = 0; i < 1009; i++)
 		bytes[i] = (unsigned char)hd_random_bits(1, (uint64_t)i);
 	put("r.txt", bytes, 1009);
-	try_open("train = r.txt\nvalid_fraction = 0", 10, 256, 1); /* 100 windows, 8 tokens are left */
+	try_open("train = r.txt\nvalid_fraction = 0\ntokenizer = byte", 10, 256,
+		 1); /* 100 windows, 8 tokens are left */
 	is_int(hd_data_valid_samples(data), 0, "no validation split");
 	one = mark(0, 100);
 	two = mark(100, 100);
@@ -165,16 +166,17 @@ static void orders(void)
 	hd_data_sample(data, 7, 5, a, &err);
 	hd_data_sample(data, 10, 2, b, &err);
 	ok(!memcmp(a, b, sizeof(a)), "a sample is its number, whatever the batches before it");
-	try_open("train = r.txt\nvalid_fraction = 0", 10, 256, 2);
+	try_open("train = r.txt\nvalid_fraction = 0\ntokenizer = byte", 10, 256, 2);
 	other = mark(0, 100);
 	ok(other != one, "seeds differ");
-	try_open("train = r.txt\nvalid_fraction = 0", 10, 256, 1);
+	try_open("train = r.txt\nvalid_fraction = 0\ntokenizer = byte", 10, 256, 1);
 	ok(mark(0, 100) == one && mark(100, 100) == two, "and the same one repeats");
 	is_int((long long)(one >> 1), 6879925959534674915ll, "frozen: the order of a seed never changes");
 }
 
 static void lists(void)
 {
+	struct hd_conf *none;
 	int32_t ids[8];
 
 	put("1.txt", "abc", 3);
@@ -190,14 +192,16 @@ static void lists(void)
 	hd_data_close(data);
 	data = NULL;
 	memset(&err, 0, sizeof(err));
-	ok(!hd_data_open_file("3.txt", 2, 256, &data, &err) && hd_data_valid_samples(data) == 2,
+	hd_conf_parse("x.ini", "[data]\ntrain = none\n", NULL, 0, &none, &err);
+	ok(!hd_data_open_file(none, "3.txt", 2, 256, &data, &err) && hd_data_valid_samples(data) == 2,
 	   "one file to evaluate");
 	hd_data_valid_sample(data, 1, ids, &err);
 	ok(ids[0] == 'g' && ids[2] == 'i', "its second window");
 	hd_data_close(data);
 	data = NULL;
-	hd_data_open_file("3.txt", 5, 256, &data, &err);
+	hd_data_open_file(none, "3.txt", 5, 256, &data, &err);
 	is_str(err.text, "3.txt: 5 tokens, fewer than seq + 1 = 6", "too short to evaluate");
+	hd_conf_destroy(none);
 }
 
 static void write_ids(const char *name)
@@ -219,7 +223,8 @@ static void refused(void)
 	is_str(try_open("train = no.txt", 2, 0, 1), "x.ini:2: [data] train: no.txt: No such file or directory",
 	       "no file");
 	is_str(try_open("train = e.txt", 2, 0, 1), "x.ini:2: [data] train: e.txt: the file is empty", "empty");
-	is_str(try_open("train = .", 2, 0, 1), "x.ini:2: [data] train: .: not a regular file", "a directory");
+	is_str(try_open("train = none/*.txt", 2, 0, 1), "x.ini:2: [data] train: none/*.txt: no file matches",
+	       "a pattern");
 	is_str(try_open("train = 1.txt,,2.txt", 2, 0, 1),
 	       "x.ini:2: [data] train: '1.txt,,2.txt' has an empty name of a "
 	       "file",
@@ -239,9 +244,8 @@ static void refused(void)
 	is_str(try_open("train = a.txt\nvalid = 1.txt\nvalid_fraction = 0.5", 3, 0, 1),
 	       "x.ini:4: [data] valid_fraction: not together with valid = 1.txt", "two splits");
 	is_str(try_open("train = a.txt\ntokenizer = .", 3, 0, 1),
-	       "x.ini:3: [data] tokenizer: text is read as bytes; for . "
-	       "give [data] train as ids that it has made (.bin)",
-	       "text with a tokenizer");
+	       "x.ini:3: [data] tokenizer: ./tokenizer.json: model is without a type; known: BPE",
+	       "text with a tokenizer of another kind");
 	is_int(err.code, HD_ENOTSUP, "is not supported");
 	is_str(try_open("train = g.bin\nvalid_fraction = 0\ntokenizer = none", 4, 0, 1),
 	       "x.ini:4: [data] tokenizer: "
@@ -265,6 +269,59 @@ static void refused(void)
 	       "order");
 }
 
+/* Text of a model whose tokens are not bytes, and what is no text. */
+static void texts(void)
+{
+	static const char tokenizer[] =
+		"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+	static const char lines[] = "{\"text\": \"ab\", \"x\": \"aab\"}\n{\"text\": \"bbaa\", \"x\": \"a\"}\n";
+	uint16_t plain[5] = { 7, 300, 65535, 0, 1 };
+	int32_t ids[5];
+
+	put("tokenizer.json", tokenizer, strlen(tokenizer));
+	put("t.txt", "ababbab", 7);
+	put("t.jsonl", lines, strlen(lines));
+	put("n.txt", "a\0b, more", 9);
+	put("p.bin", plain, sizeof(plain));
+	setenv("XDG_CACHE_HOME", "cache", 1);
+	is_str(try_open("train = t.txt\nvalid_fraction = 0", 2, 300, 1),
+	       "x.ini: [data] tokenizer: t.txt is text, and the model's vocab of 300 is not one of bytes: give the DIR "
+	       "of its tokenizer.json, or byte if bytes are meant",
+	       "bytes for a model that has other tokens");
+	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = byte", 2, 300, 1), "", "if they are meant");
+	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = byte", 2, 200, 1),
+	       "x.ini:4: [data] tokenizer: t.txt is text, whose bytes need a vocab of 256, and the model's has 200",
+	       "a vocab that is too small for bytes");
+	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = .\norder = sequential", 3, 0, 1), "",
+	       "a tokenizer");
+	is_int(hd_data_vocab(data), 3, "its vocab");
+	is_int(hd_data_tokens(data, 0), 4, "its tokens");
+	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == 2 && ids[1] == 2 && ids[2] == 1 && ids[3] == 2,
+	   "its ids");
+	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = .", 2, 2, 1),
+	       "x.ini:4: [data] tokenizer: . has 3 tokens, and the model's vocab is 2", "a model with fewer tokens");
+	is_str(try_open("train = t.jsonl\nvalid_fraction = 0\ntokenizer = .\norder = sequential", 4, 0, 1), "",
+	       "JSONL");
+	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == 2 && ids[1] == 1 && ids[3] == 0, "the text in it");
+	is_str(try_open("train = t.jsonl\nvalid_fraction = 0\nfield = x\norder = sequential", 3, 0, 1), "",
+	       "a field, as bytes");
+	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == 'a' && ids[2] == 'b' && ids[3] == 'a', "of each line");
+	is_str(try_open("train = t.jsonl\nvalid_fraction = 0\nformat = text\norder = sequential", 3, 0, 1), "",
+	       "JSONL as text");
+	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[0] == '{', "if that is said");
+	is_str(try_open("train = n.txt\nvalid_fraction = 0", 2, 0, 1),
+	       "x.ini:2: [data] train: n.txt: is no text: it has bytes that are 0; [data] tokenizer = byte, given explicitly, "
+	       "takes the bytes of any file",
+	       "no text");
+	is_str(try_open("train = p.bin\nvalid_fraction = 0\nformat = uint16\norder = sequential", 4, 0, 1), "",
+	       "ids without a head");
+	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[1] == 300 && ids[2] == 65535, "of 16 bits");
+	is_str(try_open("train = p.bin\nvalid_fraction = 0\nformat = uint32", 2, 0, 1),
+	       "x.ini:2: [data] train: p.bin: 10 bytes are no whole number of ids of 4 bytes", "a broken one");
+	if (system("rm -rf cache t.jsonl"))
+		note("files are left");
+}
+
 int main(void)
 {
 	char dir[] = "/tmp/heddle-data-XXXXXX";
@@ -275,6 +332,7 @@ int main(void)
 	orders();
 	lists();
 	refused();
+	texts();
 	hd_data_close(data);
 	if (system("rm -f *.txt *.bin *.idx tokenizer.json"))
 		note("files are left in %s", dir);

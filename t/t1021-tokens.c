@@ -24,7 +24,7 @@ static const char *try_open(const char *files)
 	hd_tokens_close(tokens);
 	tokens = NULL;
 	memset(&err, 0, sizeof(err));
-	if (hd_tokens_open(files, &tokens, &err) != err.code)
+	if (hd_tokens_open(files, NULL, &tokens, &err) != err.code)
 		return "the code is not that of the text";
 	return err.text;
 }
@@ -61,7 +61,8 @@ static void llmc_files(void)
 	put("n.bin", "none", 5);
 	is_str(try_open("n.bin"),
 	       "n.bin: neither llm.c's (it begins with "
-	       "1701736302, not 20240520 or 20240801) nor Megatron's (there is no .idx beside it)",
+	       "1701736302, not 20240520 or 20240801) nor Megatron's (there is no .idx beside it); "
+	       "ids without a head: [data] format = uint16 or uint32",
 	       "neither");
 }
 
@@ -107,7 +108,7 @@ static void megatron_files(void)
 	is_str(try_open("m.idx"), "", "by its .idx");
 	is_str(try_open("m"), "", "by its name");
 	is_str(try_open("m, a.txt"),
-	       "a.txt is text and m.bin holds ids of a "
+	       "a.txt is text and m holds ids of a "
 	       "tokenizer",
 	       "with text");
 	put("m.idx", idx, n - 1);

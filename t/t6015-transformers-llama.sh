@@ -27,6 +27,7 @@ cat >run.ini <<-'EOT'
 	vocab = 259
 	norm_eps = 1e-4
 	[data]
+	tokenizer = byte
 	train = text.txt
 	[train]
 	seq = 32

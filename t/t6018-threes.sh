@@ -13,7 +13,7 @@ model() {	# NAME [KEYS]...
 	{
 		printf '[model]\nlayers = 4\nembed = 18\nvocab = 257\n'
 		printf '%s\n' "$@"
-		printf '[data]\ntrain = text.txt\nvalid_fraction = 0\n'
+		printf '[data]\ntrain = text.txt\ntokenizer = byte\nvalid_fraction = 0\n'
 		printf '[train]\nseq = 9\nglobal_batch = 9\nmicro_batch = 1\nsteps = 4\n'
 		printf 'lr = 3e-3\nmin_lr = 0\nthreads = 1\n[checkpoint]\nevery = 2\nkeep = 9\n'
 	} >"$name.ini"

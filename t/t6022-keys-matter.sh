@@ -16,7 +16,7 @@ is "gpt2" "$(parameters gpt2.ini)" 34688
 is "gpt2, untied" "$(parameters gpt2.ini --set model.tie_embeddings=no)" $((34688 + 8192))
 is "gpt2, mlp" "$(parameters gpt2.ini --set model.mlp=100)" $((34688 - 2 * 28 * 65))
 is "gpt2, max_seq" "$(parameters gpt2.ini --set model.max_seq=40)" $((34688 + 8 * 32))
-is "gpt2, vocab" "$(parameters gpt2.ini --set model.vocab=300)" $((34688 + 44 * 32))
+is "gpt2, vocab" "$(parameters gpt2.ini --set model.vocab=300 --set data.tokenizer=byte)" $((34688 + 44 * 32))
 # 2 x 256 x 32; of a layer q and o 32 x 32, k and v 32 x 16, three of 32 x 64, norms 64; the last norm 32
 is "llama" "$(parameters llama.ini)" 34976
 is "llama, kv_heads" "$(parameters llama.ini --set model.kv_heads=1)" $((34976 - 2 * 2 * 32 * 8))

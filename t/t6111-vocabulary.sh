@@ -31,7 +31,7 @@ within "4 ranks: measured is less than whole logits" $measured $((whole / 4 / 2)
 run() {			# NAME RANKS args: the hash of the initial weights, and the losses
 	name=$1 n=$2
 	shift 2
-	heddle_mpi "$n" train cut.ini --set model.vocab=259 --set train.optimizer=sgd --set train.clip=0 "$@" \
+	heddle_mpi "$n" train cut.ini --set model.vocab=259 --set data.tokenizer=byte --set train.optimizer=sgd --set train.clip=0 "$@" \
 		--set checkpoint.dir="$name" --set log.metrics="$name.jsonl" 2>&1 | sed -n 's/.*\(initial weights [0-9a-f]*\).*/\1/p'
 }
 for tie in yes no; do

@@ -64,5 +64,5 @@ refused "the sequence" '--set tp\.size: 4 does not divide train\.seq = 30$' --se
 refused "the feed-forward layer over both axes of shared key heads" '--set tp\.size: 4 does not divide model\.mlp = 66$' \
 	--set tp.size=4 --set model.family=llama --set model.kv_heads=2 --set model.mlp=66
 ok "a sequence that is not cut need not divide" heddle check cut.ini --set tp.size=4 --set train.seq=30
-ok "nor need the vocabulary" heddle check cut.ini --set tp.size=4 --set model.vocab=259
+ok "nor need the vocabulary" heddle check cut.ini --set tp.size=4 --set model.vocab=259 --set data.tokenizer=byte
 done_testing

@@ -97,7 +97,7 @@ refused "the batch on two grids" 'tp\.row 2 x tp\.depth 2 = 4 do not divide batc
 refused "the batch in three dimensions" 'tp\.[a-z]* 2 x tp\.[a-z]* 2 = 4 do not divide batch = 2' 3d.ini --ranks 8 --set train.micro_batch=2
 refused "depth of another form" 'depth: 2, and form = 2d has none' 2d.ini --ranks 4 --set tp.depth=2
 refused "sequence parallelism of another form" 'sequence_parallel: form = 3d shards' 3d.ini --ranks 8 --set tp.sequence_parallel=yes
-ok "a vocabulary need not divide" heddle check 2d.ini --ranks 4 --set model.vocab=259
+ok "a vocabulary need not divide" heddle check 2d.ini --ranks 4 --set model.vocab=259 --set data.tokenizer=byte
 sed '/micro_batch/d' 2.5d.ini >free.ini
 ok "a micro-batch that is not given is one that can be cut" heddle check free.ini --ranks 8 --set train.global_batch=12
 done_testing

@@ -2,6 +2,7 @@
  * engine/checkpoint/checkpoint.h - a checkpoint has no layout: one directory that transformers loads, beside the optimizer's state.
  *
  *   DIR/step-00000500/config.json, model.safetensors        as transformers has them for the family
+ *                     tokenizer.json and others              of the tokenizer and the loaded model, as they were
  *                     heddle/optimizer.safetensors          states, under the parameters' own names
  *                     heddle/state.json                     step, samples, seed, choices made by timing
  *                     heddle/conf.ini                       the run's INI, overrides applied
@@ -29,6 +30,7 @@ int hd_outputs_check(struct hd_conf *c, struct hd_err *err);
 char *hd_checkpoint_picks(const char *path, struct hd_err *err); /* the choices recorded in it; malloc'ed, or NULL */
 /* The INI of a checkpoint directory, to rebuild its model (eval, generate). */
 int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err);
+void hd_conf_tokenizer(struct hd_conf *c, const char *dir); /* data.tokenizer = dir */
 /* The weights alone (model.load, eval, generate). */
 int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err);
 /* Whether they are there, with the model's shapes: what a load would refuse, without a job. */

@@ -71,10 +71,15 @@ static int write_text(const char *dir, const char *name, char *text, struct hd_e
 	return rc;
 }
 
-static char *config_text(const struct hd_model *m)
+static char *config_text(const struct hd_job *j)
 {
+	const struct hd_model *m = &hd_job_any_plan(j)->model;
 	json_t *o = m->family->config(m);
-	char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
+	char *text;
+
+	if (o)
+		hd_kept_special(j, o);
+	text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
 
 	json_decref(o);
 	return text;
@@ -82,7 +87,8 @@ static char *config_text(const struct hd_model *m)
 
 int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_progress *at, struct hd_err *err)
 {
-	HD_TRY(write_text(dir, "config.json", config_text(&hd_job_any_plan(j)->model), err));
+	HD_TRY(write_text(dir, "config.json", config_text(j), err));
+	HD_TRY(hd_kept_write(j, dir, err));
 	HD_TRY(write_text(dir, "heddle/conf.ini", complete_conf(j, err), err));
 	return write_text(dir, "heddle/state.json", state_text(j, at), err);
 }
@@ -275,6 +281,8 @@ int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, str
 	if (text && !hd_launch_mpi())
 		drop_layout(text);
 	rc = text ? hd_conf_parse(file, text, sets, nsets, out, err) : err->code;
+	if (rc >= 0 && hd_has_tokenizer(dir))
+		hd_conf_tokenizer(*out, dir);
 	free(text);
 	free(file);
 	free(dir);

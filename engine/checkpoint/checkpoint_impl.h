@@ -7,6 +7,7 @@
  *   checkpoint_states.c   states and gradients, under logical names; pieces of sums, one per member
  *   checkpoint_dirs.c     which directory: the newest, those to remove, the one being written
  *   checkpoint_conf.c     the texts in it: state, INI, config.json
+ *   checkpoint_kept.c     what others have written: the tokenizer, ids of special tokens
  */
 #ifndef HD_ENGINE_CHECKPOINT_IMPL_H
 #define HD_ENGINE_CHECKPOINT_IMPL_H
@@ -66,6 +67,9 @@ char *hd_checkpoint_find(const char *path, struct hd_err *err);   /* a step, or 
 
 /* -- texts ----------------------------------------------------------------------------------- */
 int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_progress *at, struct hd_err *err);
+int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err);
+void hd_kept_special(const struct hd_job *j, json_t *config);
+int hd_has_tokenizer(const char *dir);
 /* The sizes in config.json are the model's: heads, for one, are in no tensor's shape. */
 int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *err);
 int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char **picks, struct hd_err *err);

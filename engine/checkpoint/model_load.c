@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/checkpoint/model_load.h"
 #include "engine/config/conf_impl.h"
 #include "engine/models/model.h"
@@ -55,6 +56,18 @@ static int take(struct hd_conf *c, struct hd_section *s, const struct hd_entry *
 	return HD_OK;
 }
 
+/* The tokenizer of the model is that of the text, if the INI names no other. */
+static void take_tokenizer(struct hd_conf *c, const struct hd_entry *load)
+{
+	struct hd_section *data = hd_conf_section(c, NULL, "data");
+	struct hd_err ignored = { 0 };
+	char *dir = data && !hd_conf_entry_find(data, "tokenizer") ? hd_checkpoint_find(load->value, &ignored) : NULL;
+
+	if (dir && hd_has_tokenizer(dir))
+		hd_conf_tokenizer(c, dir);
+	free(dir);
+}
+
 int hd_model_load_conf(struct hd_conf *c, struct hd_err *err)
 {
 	struct hd_section *ours = hd_conf_section(c, NULL, "model"), *theirs;
@@ -70,5 +83,7 @@ int hd_model_load_conf(struct hd_conf *c, struct hd_err *err)
 		if (strcmp(theirs->entries[i].key, "load"))
 			rc = take(c, ours, hd_conf_entry_find(ours, "load"), &theirs->entries[i], err);
 	hd_conf_destroy(other);
+	if (rc >= 0)
+		take_tokenizer(c, hd_conf_entry_find(ours, "load"));
 	return rc;
 }

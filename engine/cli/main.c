@@ -39,6 +39,8 @@ static const struct hd_flag bench_flags[] = {
 	{ "profile", NULL, "then one step with the time of each kind of kernel" },
 };
 static const struct hd_flag eval_flags[] = { { "data", "FILE", "what to evaluate on" },
+					     { "tokenizer", "DIR",
+					       "of text, where the checkpoint has none; byte: bytes" },
 					     { "json", NULL, "one line of JSON" } };
 static const struct hd_flag generate_flags[] = {
 	{ "prompt", "TEXT", "what the text begins with" },
@@ -46,6 +48,8 @@ static const struct hd_flag generate_flags[] = {
 	{ "temperature", "T", "0: always the likeliest (default 0.8)" },
 	{ "top-k", "K", "draw among the K likeliest (default 0: all)" },
 	{ "seed", "S", "of the draws (default 1)" },
+	{ "ids", NULL, "prompt and text are ids, separated by blanks" },
+	{ "tokenizer", "DIR", "where the checkpoint has none; byte: bytes" },
 	{ "logits", NULL, "instead of text one line of JSON: the logits of the token after the prompt" },
 };
 static const struct hd_flag data_flags[] = { { "step", "K", "which step, from 1" },

@@ -22,7 +22,7 @@ static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *er
 	if (!hd_cli_str(c, "data", NULL))
 		hd_err_set(err, HD_EINVAL, "eval: --data FILE must be given");
 	else if (!err->code)
-		hd_data_open_file(hd_cli_str(c, "data", ""), t.seq, hd_section_int(m, "vocab"), &j->data, err);
+		hd_data_open_file(j->conf, hd_cli_str(c, "data", ""), t.seq, hd_section_int(m, "vocab"), &j->data, err);
 	return hd_comm_agree(err);
 }
 

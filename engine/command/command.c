@@ -175,6 +175,8 @@ int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err 
 		hd_err_set(err, HD_EINVAL, "%s: which checkpoint?", c->verb->name);
 	else
 		hd_checkpoint_conf(c->positional, c->sets, c->nsets, &j->conf, err);
+	if (!err->code && hd_cli_has(c, "tokenizer"))
+		hd_conf_tokenizer(j->conf, hd_cli_str(c, "tokenizer", ""));
 	return hd_start(c, j, j->conf, err);
 }
 

@@ -13,16 +13,22 @@
 #include "engine/data/data.h"
 #include "engine/base/rng.h"
 #include "engine/data/tokens.h"
+#include "engine/text/tokenizer.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const struct hd_option options[] = {
-	{ "train", HD_OPT_STR, 0, NULL, NULL, "files, comma separated: text, Megatron's .bin/.idx, llm.c's .bin" },
+	{ "train", HD_OPT_STR, 0, NULL, NULL,
+	  "files, directories, patterns, comma separated: text, JSONL, Megatron's .bin/.idx, llm.c's .bin" },
 	{ "valid", HD_OPT_STR, 0, "", NULL, "files of the validation split" },
 	{ "valid_fraction", HD_OPT_NUM, 0, "0.1", "0..0.99",
 	  "without valid: this tail of train is the validation split; 0: there is none" },
-	{ "tokenizer", HD_OPT_STR, 0, "byte", NULL, "byte, or a directory with the tokenizer.json of the data" },
+	{ "tokenizer", HD_OPT_STR, 0, "byte", NULL,
+	  "tokenizer.json, or a directory with it: of text, or of what made the ids; byte: bytes are ids, with any vocab" },
+	{ "format", HD_OPT_CHOICE, 0, "auto", "auto|text|jsonl|uint16|uint32|megatron|llmc",
+	  "of the files; auto: by their names; uint16 and uint32: ids and nothing else" },
+	{ "field", HD_OPT_STR, 0, "text", NULL, "of JSONL: which field has the text" },
 	{ "order", HD_OPT_CHOICE, 0, "random", "random|sequential", "of the samples of an epoch" },
 };
 const struct hd_key_table hd_data_keys = { options, HD_LEN(options), sizeof(options[0]) };
@@ -33,6 +39,8 @@ struct hd_data {
 	int64_t seq, limit, vocab;       /* limit: vocab of the model */
 	uint64_t seed;
 	int random;
+	struct hd_tokenizer *tokenizer; /* or NULL */
+	struct hd_tokens_how how;
 };
 
 /* -- opening ----------------------------------------------------------------------------------- */
@@ -40,7 +48,7 @@ struct hd_data {
 /* The highest id of DIR/tokenizer.json, plus one. */
 static int tokenizer_vocab(const char *dir, int64_t *out, struct hd_err *err)
 {
-	char *path = hd_format("%s/tokenizer.json", dir);
+	char *path = hd_tokenizer_file(dir);
 	json_error_t why;
 	json_t *root = json_load_file(path, 0, &why), *vocab, *item;
 	const char *name;
@@ -73,24 +81,76 @@ static int key_fail(struct hd_conf *c, const char *key, const struct hd_err *why
 	return hd_section_fail(c, hd_conf_section(c, NULL, "data"), key, err, why->code, "%s", why->text);
 }
 
-static int open_tokenizer(struct hd_data *d, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
+static int is_byte(struct hd_section *s)
 {
-	const char *name = hd_section_str(s, "tokenizer");
+	return !strcmp(hd_section_str(s, "tokenizer"), "byte");
+}
+
+/* Bytes as tokens of a model that has others: nothing would tell. */
+static int check_bytes(struct hd_conf *c, struct hd_section *s, const char *what, int64_t vocab, struct hd_err *err)
+{
+	if (!vocab || vocab == 256 || (vocab > 256 && s && hd_section_has(s, "tokenizer")))
+		return HD_OK;
+	if (vocab < 256)
+		return hd_section_fail(c, s, "tokenizer", err, HD_EINVAL,
+				       "%s is text, whose bytes need a vocab of 256, and the model's has %lld", what,
+				       (long long)vocab);
+	return hd_section_fail(c, s, "tokenizer", err, HD_EINVAL,
+			       "%s is text, and the model's vocab of %lld is not one of bytes: give the DIR of its "
+			       "tokenizer.json, or byte if bytes are meant",
+			       what, (long long)vocab);
+}
+
+int hd_data_text_tokenizer(struct hd_conf *c, const char *what, int64_t vocab, struct hd_tokenizer **out,
+			   struct hd_err *err)
+{
+	struct hd_section *s = hd_conf_section(c, NULL, "data");
+	struct hd_err why = { 0 };
+	int64_t have;
+
+	*out = NULL;
+	HD_TRY(hd_section_check(c, s, &hd_data_keys, 1, err));
+	if (!s || is_byte(s))
+		return check_bytes(c, s, what, vocab, err);
+	if (hd_tokenizer_open(hd_section_str(s, "tokenizer"), out, &why) < 0)
+		return key_fail(c, "tokenizer", &why, err);
+	have = hd_tokenizer_vocab(*out);
+	if (!vocab || have <= vocab)
+		return HD_OK;
+	hd_tokenizer_close(*out);
+	*out = NULL;
+	return hd_section_fail(c, s, "tokenizer", err, HD_EINVAL, "%s has %lld tokens, and the model's vocab is %lld",
+			       hd_section_str(s, "tokenizer"), (long long)have, (long long)vocab);
+}
+
+static int format_of(const struct hd_section *s)
+{
+	static const char *const names[] = { "auto", "text", "jsonl", "uint16", "uint32", "megatron", "llmc" };
+	int i = 0;
+
+	while (strcmp(hd_section_str(s, "format"), names[i])) /* the table of keys knows no other */
+		i++;
+	return i;
+}
+
+/* Of text it must be one that this program knows; of ids it says the vocab, and is needed for samples only. */
+static int open_tokenizer(struct hd_data *d, struct hd_conf *c, struct hd_section *s, const char *files,
+			  struct hd_err *err)
+{
 	struct hd_err why = { 0 };
 
-	d->vocab = d->train->vocab;
-	if (d->valid && d->valid->vocab > d->vocab)
-		d->vocab = d->valid->vocab;
-	if (!strcmp(name, "byte"))
-		return 0;
-	if (d->train->text)
-		return hd_section_fail(c, s, "tokenizer", err, HD_ENOTSUP,
-				       "text is read as bytes; for %s give [data] train as ids "
-				       "that it has made (.bin)",
-				       name);
-	if (tokenizer_vocab(name, &d->vocab, &why))
-		return key_fail(c, "tokenizer", &why, err);
-	return 0;
+	d->how.format = format_of(s);
+	d->how.field = hd_section_str(s, "field");
+	d->how.any_bytes = is_byte(s) && hd_section_has(s, "tokenizer");
+	if (hd_tokens_are_text(files, &d->how)) {
+		HD_TRY(hd_data_text_tokenizer(c, files, d->limit, &d->tokenizer, err));
+	} else if (!is_byte(s)) {
+		if (tokenizer_vocab(hd_section_str(s, "tokenizer"), &d->vocab, &why))
+			return key_fail(c, "tokenizer", &why, err);
+		hd_tokenizer_open(hd_section_str(s, "tokenizer"), &d->tokenizer, &why);
+	}
+	d->how.tokenizer = d->tokenizer;
+	return HD_OK;
 }
 
 static int open_splits(struct hd_data *d, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
@@ -100,17 +160,19 @@ static int open_splits(struct hd_data *d, struct hd_conf *c, struct hd_section *
 
 	if (*valid && hd_section_has(s, "valid_fraction"))
 		return hd_section_fail(c, s, "valid_fraction", err, HD_EINVAL, "not together with valid = %s", valid);
-	if (hd_tokens_open(hd_section_str(s, "train"), &d->train, &why))
+	if (hd_tokens_open(hd_section_str(s, "train"), &d->how, &d->train, &why))
 		return key_fail(c, "train", &why, err);
 	d->ntrain = d->train->n;
+	d->vocab = d->vocab ? d->vocab : d->train->vocab;
 	if (!*valid) {
 		d->nvalid = (int64_t)(hd_section_num(s, "valid_fraction") * (double)d->ntrain);
 		d->ntrain -= d->nvalid;
 		return 0;
 	}
-	if (hd_tokens_open(valid, &d->valid, &why))
+	if (hd_tokens_open(valid, &d->how, &d->valid, &why))
 		return key_fail(c, "valid", &why, err);
 	d->nvalid = d->valid->n;
+	d->vocab = d->valid->vocab > d->vocab && !d->tokenizer ? d->valid->vocab : d->vocab;
 	if (d->valid->text != d->train->text)
 		return hd_section_fail(c, s, "valid", err, HD_EINVAL, "%s, but train is %s",
 				       d->valid->text ? "text" : "ids of a tokenizer",
@@ -150,9 +212,9 @@ int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, s
 	d->limit = vocab;
 	d->seed = seed;
 	d->random = !strcmp(hd_section_str(s, "order"), "random");
-	rc = open_splits(d, c, s, err);
+	rc = open_tokenizer(d, c, s, hd_section_str(s, "train"), err);
 	if (!rc)
-		rc = open_tokenizer(d, c, s, err);
+		rc = open_splits(d, c, s, err);
 	if (!rc)
 		rc = check_sizes(d, c, s, err);
 	if (rc)
@@ -162,20 +224,35 @@ int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, s
 	return rc;
 }
 
-int hd_data_open_file(const char *path, int64_t seq, int64_t vocab, struct hd_data **out, struct hd_err *err)
+static int open_file(struct hd_data *d, struct hd_conf *c, const char *path, struct hd_err *err)
+{
+	struct hd_section *s = hd_conf_section(c, NULL, "data");
+	struct hd_err why = { 0 };
+
+	HD_TRY(hd_section_check(c, s, &hd_data_keys, 1, err));
+	d->how.any_bytes = is_byte(s) && hd_section_has(s, "tokenizer");
+	if (hd_tokens_are_text(path, &d->how) && hd_data_text_tokenizer(c, path, d->limit, &d->tokenizer, &why) < 0)
+		return hd_err_set(err, why.code, "%s", why.text);
+	d->how.field = hd_section_str(s, "field");
+	d->how.tokenizer = d->tokenizer;
+	HD_TRY(hd_tokens_open(path, &d->how, &d->valid, err));
+	d->nvalid = d->valid->n;
+	d->vocab = d->valid->vocab;
+	if (d->nvalid < d->seq + 1)
+		return hd_err_set(err, HD_EINVAL, "%s: %lld tokens, fewer than seq + 1 = %lld", path,
+				  (long long)d->nvalid, (long long)d->seq + 1);
+	return HD_OK;
+}
+
+int hd_data_open_file(struct hd_conf *c, const char *path, int64_t seq, int64_t vocab, struct hd_data **out,
+		      struct hd_err *err)
 {
 	struct hd_data *d = hd_alloc(sizeof(*d));
-	int rc = hd_tokens_open(path, &d->valid, err);
+	int rc;
 
 	d->seq = seq;
 	d->limit = vocab;
-	if (!rc) {
-		d->nvalid = d->valid->n;
-		d->vocab = d->valid->vocab;
-		if (d->nvalid < seq + 1)
-			rc = hd_err_set(err, HD_EINVAL, "%s: %lld tokens, fewer than seq + 1 = %lld", path,
-					(long long)d->nvalid, (long long)seq + 1);
-	}
+	rc = open_file(d, c, path, err);
 	if (rc)
 		hd_data_close(d);
 	else
@@ -189,6 +266,7 @@ void hd_data_close(struct hd_data *d)
 		return;
 	hd_tokens_close(d->train);
 	hd_tokens_close(d->valid);
+	hd_tokenizer_close(d->tokenizer);
 	free(d);
 }
 
@@ -197,6 +275,16 @@ void hd_data_close(struct hd_data *d)
 int64_t hd_data_vocab(const struct hd_data *d)
 {
 	return d->vocab;
+}
+
+const struct hd_tokenizer *hd_data_tokenizer(const struct hd_data *d)
+{
+	return d->tokenizer;
+}
+
+int hd_data_is_text(const struct hd_data *d)
+{
+	return d->train ? d->train->text : d->valid->text;
 }
 
 int64_t hd_data_tokens(const struct hd_data *d, int valid)

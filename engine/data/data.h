@@ -8,15 +8,19 @@
 #define HD_ENGINE_DATA_H
 #include "engine/config/conf.h"
 
-extern const struct hd_key_table hd_data_keys; /* [data]: train, valid, valid_fraction, tokenizer, order */
+extern const struct hd_key_table hd_data_keys; /* [data] */
 
 struct hd_data;
+struct hd_tokenizer;
 /* Opens (memory-maps) what [data] names.  seq + 1 ids must fit; ids must be below vocab (checked as they are read: the
  * error names the file, the position, the id and vocab).  vocab 0: not known yet. */
 int hd_data_open(struct hd_conf *c, int64_t seq, int64_t vocab, uint64_t seed, struct hd_data **out,
 		 struct hd_err *err);
 void hd_data_close(struct hd_data *d);
 int64_t hd_data_vocab(const struct hd_data *d); /* 256 for bytes; else what tokenizer or data say, 0: unknown */
+/* What [data] tokenizer names, or NULL: it is byte, or not given, or ids have another kind of tokenizer. */
+const struct hd_tokenizer *hd_data_tokenizer(const struct hd_data *d);
+int hd_data_is_text(const struct hd_data *d); /* not ids that another program has made */
 int64_t hd_data_tokens(const struct hd_data *d, int valid);
 /* Number of whole samples of a pass over the validation split: non-overlapping windows. */
 int64_t hd_data_valid_samples(const struct hd_data *d);
@@ -24,7 +28,12 @@ int64_t hd_data_valid_samples(const struct hd_data *d);
  * replacement within an epoch when order = random.  first = how many samples all earlier steps used. */
 int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids, struct hd_err *err);
 int hd_data_valid_sample(const struct hd_data *d, int64_t index, int32_t *ids, struct hd_err *err);
-/* One-time: opens FILE as the validation split alone (heddle eval). */
-int hd_data_open_file(const char *path, int64_t seq, int64_t vocab, struct hd_data **out, struct hd_err *err);
+/* One-time: opens FILE as the validation split alone, with the tokenizer of c (heddle eval). */
+int hd_data_open_file(struct hd_conf *c, const char *path, int64_t seq, int64_t vocab, struct hd_data **out,
+		      struct hd_err *err);
+/* The tokenizer of [data] for text of a model with `vocab` tokens; *out NULL: bytes are tokens.  Refused where that would be
+ * nonsense: what names the text in the message. */
+int hd_data_text_tokenizer(struct hd_conf *c, const char *what, int64_t vocab, struct hd_tokenizer **out,
+			   struct hd_err *err);
 
 #endif

@@ -2,13 +2,14 @@
  * Files of tokens as one stream: a list of runs, each a piece of a mapped file with ids of one
  * type, in the order of their positions, so that a read is a binary search and a conversion.
  *
- * What a file is: .idx, or .bin with a .idx beside it, or a name to which both can be appended,
- * is Megatron's; another .bin is llm.c's (256 numbers of 32 bits: magic, version, count; then
- * the ids); everything else is text.
+ * What a file is, if [data] format does not say it: .idx, or .bin with a .idx beside it, or a name
+ * to which both can be appended, is Megatron's; another .bin is llm.c's (256 numbers of 32 bits:
+ * magic, version, count; then the ids); everything else is text.
  */
 #include <config.h>
 #include "engine/data/tokens.h"
 #include "engine/base/parse.h"
+#include "engine/text/corpus/files.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -74,14 +75,17 @@ void hd_tokens_append(struct hd_tokens *t, const struct hd_mapping *m, size_t at
 
 /* -- formats ----------------------------------------------------------------------------------- */
 
-static int open_text(struct hd_tokens *t, const char *path, struct hd_err *err)
+/* Ids and nothing else, as nanoGPT writes them. */
+static int open_plain(struct hd_tokens *t, const char *path, int type, struct hd_err *err)
 {
+	int width = hd_ids_width(type);
 	struct hd_mapping m;
 
 	HD_TRY(hd_tokens_map(t, path, &m, err));
-	hd_tokens_append(t, &m, 0, (int64_t)m.bytes, HD_IDS_U8);
-	t->text = 1;
-	t->vocab = 256;
+	if (m.bytes % (size_t)width)
+		return hd_err_set(err, HD_EINVAL, "%s: %zu bytes are no whole number of ids of %d bytes", path, m.bytes,
+				  width);
+	hd_tokens_append(t, &m, 0, (int64_t)m.bytes / width, type);
 	return 0;
 }
 
@@ -103,7 +107,8 @@ static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
 	if (i == HD_LEN(known))
 		return hd_err_set(err, HD_EINVAL,
 				  "%s: neither llm.c's (it begins with %u, not 20240520 or 20240801)"
-				  " nor Megatron's (there is no .idx beside it)",
+				  " nor Megatron's (there is no .idx beside it); "
+				  "ids without a head: [data] format = uint16 or uint32",
 				  path, head[0]);
 	if (head[1] != known[i].version)
 		return hd_err_set(err, HD_EINVAL, "%s: version %u of an llm.c file, %u is known", path, head[1],
@@ -125,42 +130,134 @@ static int ends(const char *s, const char *end)
 	return n > m && !strcmp(s + n - m, end);
 }
 
-static int open_one(struct hd_tokens *t, const char *path, struct hd_err *err)
+static int has_index(const char *path)
+{
+	int stem = (int)strlen(path) - 4, named = ends(path, ".bin") || ends(path, ".idx");
+	char *idx = hd_format("%.*s.idx", named ? stem : stem + 4, path);
+	int has = ends(path, ".idx") || (!access(idx, F_OK) && (named || access(path, F_OK)));
+
+	free(idx);
+	return has;
+}
+
+static int open_indexed(struct hd_tokens *t, const char *path, struct hd_err *err)
 {
 	int stem = (int)strlen(path) - 4, named = ends(path, ".bin") || ends(path, ".idx"), rc;
 	char *bin = hd_format("%.*s.bin", named ? stem : stem + 4, path);
 	char *idx = hd_format("%.*s.idx", named ? stem : stem + 4, path);
-	size_t files = t->nmaps;
-	int text = t->text;
 
-	if (ends(path, ".idx") || (!access(idx, F_OK) && (named || access(path, F_OK))))
-		rc = hd_megatron_open(t, bin, idx, err);
-	else if (named)
-		rc = open_llmc(t, path, err);
-	else
-		rc = open_text(t, path, err);
-	if (!rc && files && text != t->text)
-		rc = hd_err_set(err, HD_EINVAL, "%s is text and %s holds ids of a tokenizer",
-				text ? t->maps[0].path : path, text ? path : t->maps[0].path);
+	rc = hd_megatron_open(t, bin, idx, err);
 	free(bin);
 	free(idx);
 	return rc;
 }
 
-int hd_tokens_open(const char *files, struct hd_tokens **out, struct hd_err *err)
+/* A file of ids. */
+static int open_ids(struct hd_tokens *t, const char *path, int format, struct hd_err *err)
 {
-	struct hd_tokens *t = hd_alloc(sizeof(*t));
+	if (format == HD_DATA_UINT16 || format == HD_DATA_UINT32)
+		return open_plain(t, path, format == HD_DATA_UINT16 ? HD_IDS_U16 : HD_IDS_U32, err);
+	if (format == HD_DATA_INDEXED || (format == HD_DATA_AUTO && has_index(path)))
+		return open_indexed(t, path, err);
+	return open_llmc(t, path, err);
+}
+
+static int is_text(const char *path, const struct hd_tokens_how *how)
+{
+	if (how->format != HD_DATA_AUTO)
+		return how->format == HD_DATA_TEXT || how->format == HD_DATA_JSONL;
+	return !ends(path, ".bin") && !has_index(path);
+}
+
+/* -- which files ------------------------------------------------------------------------------- */
+/* Of a directory or a pattern an index goes with its .bin. */
+static int is_second(const struct hd_files *f, size_t i)
+{
+	const char *path = f->all[i].path;
+	size_t n = strlen(path);
+
+	for (size_t k = 0; ends(path, ".idx") && k < f->n; k++)
+		if (!strncmp(f->all[k].path, path, n - 4) && !strcmp(f->all[k].path + n - 4, ".bin"))
+			return 1;
+	return 0;
+}
+
+static int find_one(const char *name, struct hd_files *out, struct hd_err *err)
+{
+	struct hd_files in = { 0 };
+	struct stat st;
+	int there = !stat(name, &st), rc;
+
+	if (there ? !S_ISDIR(st.st_mode) : !strpbrk(name, "*?[")) { /* as it is: opening it says what is wrong */
+		out->all = hd_grow(out->all, out->n, &out->cap, sizeof(*out->all));
+		out->all[out->n++] =
+			(struct hd_file){ hd_strdup(name), there ? st.st_size : 0, there ? st.st_mtime : 0 };
+		return HD_OK;
+	}
+	rc = hd_files_find(&name, 1, &in, err);
+	for (size_t i = 0; i < in.n && rc >= 0; i++) {
+		if (is_second(&in, i))
+			continue;
+		out->all = hd_grow(out->all, out->n, &out->cap, sizeof(*out->all));
+		out->all[out->n++] = in.all[i];
+		in.all[i].path = NULL;
+	}
+	hd_files_release(&in);
+	return rc;
+}
+
+static int find(const char *files, struct hd_files *out, struct hd_err *err)
+{
 	char *copy = hd_strdup(files), *next = copy, *one;
 	int rc = 0;
 
 	while (!rc && (one = strsep(&next, ","))) {
 		one = hd_parse_trim(one);
-		rc = *one ? open_one(t, one, err)
+		rc = *one ? find_one(one, out, err)
 			  : hd_err_set(err, HD_EINVAL, "'%.100s' has an empty name of a file", files);
 	}
+	free(copy);
+	return rc;
+}
+
+/* All of them text, or all of them ids. */
+static int open_all(struct hd_tokens *t, const struct hd_files *f, const struct hd_tokens_how *how, struct hd_err *err)
+{
+	int text = is_text(f->all[0].path, how);
+
+	for (size_t i = 1; i < f->n; i++)
+		if (is_text(f->all[i].path, how) != text)
+			return hd_err_set(err, HD_EINVAL, "%s is text and %s holds ids of a tokenizer",
+					  f->all[text ? 0 : i].path, f->all[text ? i : 0].path);
+	if (text)
+		return hd_text_open(t, f, how, err);
+	for (size_t i = 0; i < f->n; i++)
+		HD_TRY(open_ids(t, f->all[i].path, how->format, err));
+	return HD_OK;
+}
+
+int hd_tokens_are_text(const char *files, const struct hd_tokens_how *how)
+{
+	struct hd_files found = { 0 };
+	struct hd_err ignored = { 0 };
+	int text = !find(files, &found, &ignored) && found.n && is_text(found.all[0].path, how);
+
+	hd_files_release(&found);
+	return text;
+}
+
+int hd_tokens_open(const char *files, const struct hd_tokens_how *how, struct hd_tokens **out, struct hd_err *err)
+{
+	static const struct hd_tokens_how usual;
+	struct hd_tokens *t = hd_alloc(sizeof(*t));
+	struct hd_files found = { 0 };
+	int rc = find(files, &found, err);
+
+	if (!rc)
+		rc = open_all(t, &found, how ? how : &usual, err);
 	if (!rc && !t->n)
 		rc = hd_err_set(err, HD_EINVAL, "%.100s: no tokens", files);
-	free(copy);
+	hd_files_release(&found);
 	if (rc)
 		hd_tokens_close(t);
 	else

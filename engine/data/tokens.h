@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/data/tokens.h - files of tokens, memory-mapped, as one stream of ids.
  *
- * Text (a byte is an id), llm.c's .bin, Megatron's .bin with its .idx.  After opening, reading
+ * Text (a byte is an id, or a tokenizer makes them), llm.c's .bin, Megatron's .bin with its .idx, ids without a head.  After opening, reading
  * changes nothing: any thread may read.
  */
 #ifndef HD_ENGINE_TOKENS_H
@@ -27,18 +27,39 @@ struct hd_tokens {
 	struct hd_token_run *runs;
 	size_t nmaps, maps_cap, nruns, runs_cap;
 	int64_t n;     /* of the stream */
-	int64_t vocab; /* 256 for text, what an llm.c file implies, else 0 */
-	int text;      /* bytes, not ids of a tokenizer */
+	int64_t vocab; /* 256 for bytes, the tokenizer's for text, what an llm.c file implies, else 0 */
+	int text;      /* not ids that another program has made */
 };
 
-/* files: comma separated, in the order of the stream.  The errors name the file. */
-int hd_tokens_open(const char *files, struct hd_tokens **out, struct hd_err *err);
+enum hd_data_format {
+	HD_DATA_AUTO,
+	HD_DATA_TEXT,
+	HD_DATA_JSONL,
+	HD_DATA_UINT16,
+	HD_DATA_UINT32,
+	HD_DATA_INDEXED,
+	HD_DATA_LLMC
+};
+struct hd_tokenizer;
+struct hd_tokens_how {                        /* NULL for it: all zero */
+	int format;                           /* enum hd_data_format; auto: by the names */
+	const char *field;                    /* of JSONL; NULL: text */
+	const struct hd_tokenizer *tokenizer; /* of text; NULL: its bytes are ids */
+	int any_bytes;                        /* also of files that are certainly no text */
+};
+
+/* files: comma separated, in the order of the stream: names of files, of directories, patterns.  The errors name the file. */
+int hd_tokens_open(const char *files, const struct hd_tokens_how *how, struct hd_tokens **out, struct hd_err *err);
 void hd_tokens_close(struct hd_tokens *t);
+int hd_tokens_are_text(const char *files, const struct hd_tokens_how *how); /* as far as the names tell */
 /* [first, first + count) of the stream.  An id outside [0, vocab) is an error; vocab 0: any fits. */
 int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int64_t vocab, int32_t *ids,
 		   struct hd_err *err);
 
 /* For the formats: */
+struct hd_files;
+int hd_text_open(struct hd_tokens *t, const struct hd_files *files, const struct hd_tokens_how *how,
+		 struct hd_err *err);
 int hd_tokens_map(struct hd_tokens *t, const char *path, struct hd_mapping *out, struct hd_err *err);
 void hd_tokens_append(struct hd_tokens *t, const struct hd_mapping *m, size_t at, int64_t count, int type);
 int hd_ids_width(int type); /* bytes */

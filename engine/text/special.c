@@ -17,10 +17,10 @@ static json_t *beside(const struct hd_tokenizer *t, const char *name)
 }
 
 /* "eos_token": "x", or {"content": "x"} */
-static int32_t by_name(const struct hd_tokenizer *t, const char *file)
+static int32_t by_name(const struct hd_tokenizer *t, const char *file, const char *key)
 {
-	json_t *o = beside(t, file), *eos = json_object_get(o, "eos_token");
-	const char *text = json_string_value(json_is_object(eos) ? json_object_get(eos, "content") : eos);
+	json_t *o = beside(t, file), *token = json_object_get(o, key);
+	const char *text = json_string_value(json_is_object(token) ? json_object_get(token, "content") : token);
 	int32_t id = text ? hd_tokenizer_id(t, text) : -1;
 
 	json_decref(o);
@@ -53,11 +53,18 @@ static int32_t by_habit(const struct hd_tokenizer *t)
 	return found;
 }
 
+int32_t hd_tokenizer_begin(const struct hd_tokenizer *t)
+{
+	int32_t id = by_name(t, "tokenizer_config.json", "bos_token");
+
+	return id >= 0 ? id : by_name(t, "special_tokens_map.json", "bos_token");
+}
+
 int hd_tokenizer_end(const struct hd_tokenizer *t, int32_t *id, struct hd_err *err)
 {
-	*id = by_name(t, "tokenizer_config.json");
+	*id = by_name(t, "tokenizer_config.json", "eos_token");
 	if (*id < 0)
-		*id = by_name(t, "special_tokens_map.json");
+		*id = by_name(t, "special_tokens_map.json", "eos_token");
 	if (*id < 0)
 		*id = by_number(t, "generation_config.json");
 	if (*id < 0)

@@ -22,11 +22,13 @@ struct hd_tokenizer {
 };
 
 /* -- loading ----------------------------------------------------------------------------------- */
-static char *file_of(const char *path)
+char *hd_tokenizer_file(const char *path)
 {
+	size_t n = strlen(path);
 	struct stat st;
+	int file = stat(path, &st) ? n > 5 && !strcmp(path + n - 5, ".json") : !S_ISDIR(st.st_mode);
 
-	return !stat(path, &st) && S_ISDIR(st.st_mode) ? hd_format("%s/tokenizer.json", path) : hd_strdup(path);
+	return file ? hd_strdup(path) : hd_format("%s/tokenizer.json", path);
 }
 
 /* Text is bytes for the model where ByteLevel comes last, and only there. */
@@ -97,7 +99,7 @@ int hd_tokenizer_open(const char *path, struct hd_tokenizer **out, struct hd_err
 	size_t n = 0;
 	char *text;
 
-	t->path = file_of(path);
+	t->path = hd_tokenizer_file(path);
 	text = hd_file_slurp(t->path, &n);
 	if (text) {
 		t->hash = hash_of(text, n);

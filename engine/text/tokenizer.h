@@ -18,6 +18,7 @@ struct hd_tokenizer; /* any thread may use it */
 struct hd_encoder;   /* of one thread */
 
 /* path: the file, or the directory that has it. */
+char *hd_tokenizer_file(const char *path); /* the file; malloc'ed */
 int hd_tokenizer_open(const char *path, struct hd_tokenizer **out, struct hd_err *err);
 void hd_tokenizer_close(struct hd_tokenizer *t);
 int64_t hd_tokenizer_vocab(const struct hd_tokenizer *t);                 /* the highest id, plus one */

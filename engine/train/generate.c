@@ -114,27 +114,72 @@ int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const s
 	return err->code;
 }
 
+/* -- text -------------------------------------------------------------------------------------- */
+int hd_prompt(const struct hd_tokenizer *t, const char *text, struct hd_ids *out, struct hd_err *err)
+{
+	struct hd_encoder *e = t ? hd_encoder_create(t) : NULL;
+
+	if (t)
+		hd_encode(e, text, strlen(text), out, err);
+	for (const char *c = text; !t && *c; c++)
+		hd_ids_add(out, (unsigned char)*c);
+	hd_encoder_destroy(e);
+	return err->code;
+}
+
+int hd_ids_print(const struct hd_tokenizer *t, const int32_t *ids, int64_t n, struct hd_err *err)
+{
+	struct hd_buf text = { 0 };
+
+	if (t && hd_decode(t, ids, (size_t)n, &text, err) >= 0)
+		fwrite(text.at, 1, text.n, stdout);
+	for (int64_t i = 0; !t && i < n; i++)
+		putchar(ids[i] < 256 ? (int)ids[i] : '?');
+	putchar('\n');
+	hd_buf_release(&text);
+	return err->code;
+}
+
+/* Ids that nobody can turn into text. */
+static void print_bare(const int32_t *ids, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		printf(i ? " %d" : "%d", ids[i]);
+	putchar('\n');
+}
+
+static int print_sample(struct hd_job *j, const struct hd_tokenizer *t, const int32_t *ids, int64_t n,
+			struct hd_err *err)
+{
+	int bare = !t && hd_job_any_plan(j)->model.vocab != 256 && !hd_data_is_text(j->data);
+
+	printf(bare ? "sample, in ids (data.tokenizer is not known):\n" : "sample:\n");
+	if (!bare)
+		return hd_ids_print(t, ids, n, err);
+	print_bare(ids, n);
+	return HD_OK;
+}
+
 int hd_sample(struct hd_job *j, struct hd_err *err)
 {
-	int64_t n = j->log.sample;
-	const char *prompt = j->log.sample_prompt;
-	int64_t have = (int64_t)strlen(prompt) ? (int64_t)strlen(prompt) : 1;
+	const struct hd_tokenizer *t = j->data ? hd_data_tokenizer(j->data) : NULL;
+	const char *prompt = *j->log.sample_prompt ? j->log.sample_prompt : "\n";
 	struct hd_sampling s = { .temperature = 0.8, .top_k = 0, .seed = j->train.seed };
-	int32_t *ids;
+	int64_t n = j->log.sample, have;
+	struct hd_ids ids = { 0 };
 	int rc;
 
 	if (!n || !j->program[HD_JOB_GENERATE])
 		return HD_OK;
-	ids = hd_alloc((size_t)(have + n) * sizeof(*ids));
-	for (int64_t i = 0; i < have; i++)
-		ids[i] = prompt[0] ? (uint8_t)prompt[i] : '\n';
-	rc = hd_generate(j, ids, have, n, &s, err);
-	if (rc >= 0 && j->world.rank == 0) {
-		printf("sample:\n");
-		for (int64_t i = 0; i < have + n; i++)
-			putchar(ids[i] < 256 ? (int)ids[i] : '?');
-		printf("\n");
-	}
-	free(ids);
+	HD_TRY(hd_prompt(t, prompt, &ids, err));
+	if (!ids.n)
+		hd_ids_add(&ids, 0);
+	have = (int64_t)ids.n;
+	for (int64_t i = 0; i < n; i++)
+		hd_ids_add(&ids, 0);
+	rc = hd_generate(j, ids.at, have, n, &s, err);
+	if (rc >= 0 && j->world.rank == 0)
+		rc = print_sample(j, t, ids.at, have + n, err);
+	hd_ids_release(&ids);
 	return rc;
 }

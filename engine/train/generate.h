@@ -4,6 +4,7 @@
 #ifndef HD_ENGINE_GENERATE_H
 #define HD_ENGINE_GENERATE_H
 #include "engine/run/job.h"
+#include "engine/text/tokenizer.h"
 
 struct hd_sampling {
 	double temperature;
@@ -17,6 +18,9 @@ int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const s
 		struct hd_err *err);
 /* The logits of what comes after the n ids, model.vocab of them into out; on every rank. */
 int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, struct hd_err *err);
+/* Text to ids and back.  t NULL: bytes are ids; an id above 255 is then shown as ?. */
+int hd_prompt(const struct hd_tokenizer *t, const char *text, struct hd_ids *out, struct hd_err *err);
+int hd_ids_print(const struct hd_tokenizer *t, const int32_t *ids, int64_t n, struct hd_err *err);
 int hd_sample(struct hd_job *j, struct hd_err *err); /* log.sample: the text after the last step */
 
 #endif

@@ -7,7 +7,7 @@
 
 gpt2() {		# TEXT LAYERS EMBED HEADS VOCAB SEQ BATCH
 	printf '[model]\nfamily = gpt2\nlayers = %s\nembed = %s\nheads = %s\nvocab = %s\n\n' "$2" "$3" "$4" "$5"
-	printf '[data]\ntrain = %s\n\n[train]\nseq = %s\nglobal_batch = %s\nmicro_batch = %s\nsteps = 10\n' "$1" "$6" "$7" "$7"
+	printf '[data]\ntrain = %s\ntokenizer = byte\n\n[train]\nseq = %s\nglobal_batch = %s\nmicro_batch = %s\nsteps = 10\n' "$1" "$6" "$7" "$7"
 }
 
 write_models() {	# DIR SIMULATED

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a checkpoint keeps of others for those who use it: the tokenizer's files, and of the model that was loaded
+ * generation_config.json and the ids of special tokens.  Without them transformers loads an empty tokenizer, and
+ * generates until the wrong token.
+ */
+#include <config.h>
+#include "engine/checkpoint/checkpoint_impl.h"
+#include "engine/config/conf_impl.h"
+#include "engine/text/special.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int hd_has_tokenizer(const char *dir)
+{
+	char *path = hd_format("%s/tokenizer.json", dir);
+	int has = !access(path, R_OK);
+
+	free(path);
+	return has;
+}
+
+void hd_conf_tokenizer(struct hd_conf *c, const char *dir)
+{
+	struct hd_section *s = hd_conf_section(c, NULL, "data");
+	struct hd_entry *e = s ? hd_conf_entry_find(s, "tokenizer") : NULL;
+
+	if (!s)
+		return;
+	if (!e)
+		e = hd_conf_entry_add(s, "tokenizer", "", 0);
+	free(e->value);
+	e->value = hd_strdup(dir);
+	e->given = 1;
+}
+
+/* -- where from -------------------------------------------------------------------------------- */
+/* NULL: bytes are tokens, or nobody knows. */
+static const char *tokenizer_path(const struct hd_job *j)
+{
+	struct hd_section *s = hd_conf_section(j->conf, NULL, "data");
+	const struct hd_entry *e = s ? hd_conf_entry_find(s, "tokenizer") : NULL;
+
+	return e && e->given && strcmp(e->value, "byte") ? e->value : NULL;
+}
+
+/* The model that was loaded; where none was, the checkpoint that this run goes on from.  malloc'ed, or NULL. */
+static char *origin(const struct hd_job *j)
+{
+	struct hd_section *model = hd_conf_section(j->conf, NULL, "model");
+	const struct hd_entry *load = model ? hd_conf_entry_find(model, "load") : NULL;
+	const char *from[] = { load ? load->value : "", j->checkpoint.resume, j->checkpoint.dir };
+	char *found = NULL;
+
+	for (size_t i = 0; i < HD_LEN(from) && !found; i++) {
+		struct hd_err ignored = { 0 };
+
+		if (from[i] && *from[i])
+			found = hd_checkpoint_find(from[i], &ignored);
+	}
+	return found;
+}
+
+/* -- files ------------------------------------------------------------------------------------- */
+/* One that is not there is left out. */
+static int copy(const char *from, const char *dir, const char *name, struct hd_err *err)
+{
+	struct hd_err none = { 0 };
+	char *text = hd_file_read(from, NULL, &none), *to = hd_format("%s/%s", dir, name);
+	int rc = text ? hd_file_write(to, text, err) : HD_OK;
+
+	free(text);
+	free(to);
+	return rc;
+}
+
+static int copy_tokenizer(const char *path, const char *dir, struct hd_err *err)
+{
+	static const char *const beside[] = {
+		"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+		"chat_template.jinja"
+	};
+	char *file = hd_tokenizer_file(path);
+	const char *slash = strrchr(file, '/');
+	int rc = copy(file, dir, "tokenizer.json", err);
+
+	for (size_t i = 0; i < HD_LEN(beside) && rc >= 0; i++) {
+		char *one = hd_format("%.*s%s", slash ? (int)(slash + 1 - file) : 0, file, beside[i]);
+
+		rc = copy(one, dir, beside[i], err);
+		free(one);
+	}
+	free(file);
+	return rc;
+}
+
+int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err)
+{
+	const char *tokenizer = tokenizer_path(j);
+	char *from = origin(j), *file = from ? hd_format("%s/generation_config.json", from) : NULL;
+	int rc = tokenizer ? copy_tokenizer(tokenizer, dir, err) : HD_OK;
+
+	if (rc >= 0 && file)
+		rc = copy(file, dir, "generation_config.json", err);
+	free(file);
+	free(from);
+	return rc;
+}
+
+/* -- special tokens ---------------------------------------------------------------------------- */
+static int from_config(json_t *config, const char *dir)
+{
+	static const char *const keys[] = { "bos_token_id", "eos_token_id", "pad_token_id" };
+	char *path = dir ? hd_format("%s/config.json", dir) : NULL;
+	json_t *theirs = path ? json_load_file(path, 0, NULL) : NULL;
+	int found = json_is_object(theirs);
+
+	for (size_t i = 0; i < HD_LEN(keys) && found; i++) {
+		json_t *id = json_object_get(theirs, keys[i]);
+
+		if (id)
+			json_object_set(config, keys[i], id);
+		else
+			json_object_del(config, keys[i]);
+	}
+	json_decref(theirs);
+	free(path);
+	return found;
+}
+
+static void from_tokenizer(json_t *config, const char *path)
+{
+	struct hd_tokenizer *t = NULL;
+	struct hd_err ignored = { 0 };
+	int32_t id;
+
+	if (!path || hd_tokenizer_open(path, &t, &ignored) < 0)
+		return;
+	if (hd_tokenizer_end(t, &id, &ignored) >= 0)
+		json_object_set_new(config, "eos_token_id", json_integer(id));
+	id = hd_tokenizer_begin(t);
+	json_object_set_new(config, "bos_token_id", id >= 0 ? json_integer(id) : json_null());
+	hd_tokenizer_close(t);
+}
+
+void hd_kept_special(const struct hd_job *j, json_t *config)
+{
+	char *from = origin(j);
+
+	if (!from_config(config, from))
+		from_tokenizer(config, tokenizer_path(j));
+	free(from);
+}

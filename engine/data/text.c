@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Text as ids.  Where bytes are ids the files are read as they lie; else ids are made once and kept as Megatron's .bin and .idx
+ * in the cache, under a name that says of which files, by which tokenizer and on which host, and are mapped from there.
+ */
+#include <config.h>
+#include "engine/data/tokens.h"
+#include "engine/base/hash.h"
+#include "engine/file/atomic_file.h"
+#include "engine/text/corpus/corpus.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define LOOK (64 << 10) /* bytes in which a file must look like text */
+
+/* -- bytes ------------------------------------------------------------------------------------- */
+static int open_bytes(struct hd_tokens *t, const char *path, const struct hd_tokens_how *how, struct hd_err *err)
+{
+	struct hd_mapping m;
+	const char *what;
+
+	HD_TRY(hd_tokens_map(t, path, &m, err));
+	what = how->any_bytes ? NULL : hd_not_text((const char *)m.at, m.bytes < LOOK ? m.bytes : LOOK);
+	if (what)
+		return hd_err_set(err, HD_EINVAL,
+				  "%s: is %s; [data] tokenizer = byte, given explicitly, takes the bytes of any file",
+				  path, what);
+	hd_tokens_append(t, &m, 0, (int64_t)m.bytes, HD_IDS_U8);
+	t->vocab = 256;
+	return HD_OK;
+}
+
+static int is_packed(const char *path)
+{
+	size_t n = strlen(path);
+
+	return n > 4 && (!strcmp(path + n - 3, ".gz") || !strcmp(path + n - 4, ".zst"));
+}
+
+/* Whether the ids are the bytes of the files as they lie. */
+static int as_they_lie(const struct hd_files *f, const struct hd_tokens_how *how)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		int format = how->format == HD_DATA_AUTO ? hd_format_of(f->all[i].path) == HD_FORMAT_JSONL
+							 : how->format == HD_DATA_JSONL;
+
+		if (how->tokenizer || format || (is_packed(f->all[i].path) && !how->any_bytes))
+			return 0;
+	}
+	return 1;
+}
+
+/* -- ids that are made ------------------------------------------------------------------------- */
+static char *cache_prefix(const struct hd_files *f, const struct hd_tokens_how *how)
+{
+	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	uint64_t h = hd_files_hash(f);
+	char host[256] = "";
+
+	gethostname(host, sizeof(host) - 1);
+	h = hd_hash_add_text(h, host);
+	h = hd_hash_add_text(h, how->field ? how->field : "text");
+	h = hd_hash_add(h, (uint64_t)how->format);
+	h = hd_hash_add(h, how->tokenizer ? hd_tokenizer_hash(how->tokenizer) : 0);
+	if (base && *base)
+		return hd_format("%s/heddle/tokens-%016llx", base, (unsigned long long)h);
+	return hd_format("%s/.cache/heddle/tokens-%016llx", home && *home ? home : "/tmp", (unsigned long long)h);
+}
+
+static int make(const struct hd_files *f, const struct hd_tokens_how *how, const char *prefix, struct hd_err *err)
+{
+	struct hd_corpus c = { .tokenizer = how->tokenizer,
+			       .field = how->field ? how->field : "text",
+			       .end = -1,
+			       .out = prefix,
+			       .shows = 1 };
+	const char **names = hd_alloc((f->n + 1) * sizeof(*names));
+	struct hd_corpus_counts counts;
+	int rc;
+
+	for (size_t i = 0; i < f->n; i++)
+		names[i] = f->all[i].path;
+	c.names = names;
+	c.nnames = f->n;
+	c.format = how->format == HD_DATA_TEXT    ? HD_FORMAT_TEXT
+		   : how->format == HD_DATA_JSONL ? HD_FORMAT_JSONL
+						  : HD_FORMAT_AUTO;
+	rc = hd_corpus_tokenize(&c, &counts, err);
+	free(names);
+	return rc;
+}
+
+/* One process of this host makes them; the others wait for it. */
+static int make_once(const struct hd_files *f, const struct hd_tokens_how *how, const char *prefix, const char *idx,
+		     struct hd_err *err)
+{
+	char *name = hd_format("%s.lock", prefix),
+	     *dir = hd_format("%.*s", (int)(strrchr(prefix, '/') - prefix), prefix);
+	int rc = hd_dir_make(dir, err), lock = -1;
+
+	if (rc >= 0) {
+		lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+		if (lock < 0 || flock(lock, LOCK_EX))
+			rc = hd_err_set(err, HD_EIO, "%s: %s; ids of text are kept there (XDG_CACHE_HOME)", name,
+					strerror(errno));
+	}
+	if (rc >= 0 && access(idx, F_OK))
+		rc = make(f, how, prefix, err);
+	if (lock >= 0)
+		close(lock);
+	free(name);
+	free(dir);
+	return rc;
+}
+
+static int open_made(struct hd_tokens *t, const struct hd_files *f, const struct hd_tokens_how *how, struct hd_err *err)
+{
+	char *prefix = cache_prefix(f, how), *bin = hd_format("%s.bin", prefix), *idx = hd_format("%s.idx", prefix);
+	int rc = access(idx, F_OK) ? make_once(f, how, prefix, idx, err) : HD_OK;
+
+	if (rc >= 0)
+		rc = hd_megatron_open(t, bin, idx, err);
+	t->vocab = how->tokenizer ? hd_tokenizer_vocab(how->tokenizer) : 256;
+	free(prefix);
+	free(bin);
+	free(idx);
+	return rc;
+}
+
+static int are_there(const struct hd_files *f, struct hd_err *err)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		if (access(f->all[i].path, R_OK))
+			return hd_err_set(err, HD_EIO, "%s: %s", f->all[i].path, strerror(errno));
+		if (!f->all[i].bytes)
+			return hd_err_set(err, HD_EINVAL, "%s: the file is empty", f->all[i].path);
+	}
+	return HD_OK;
+}
+
+int hd_text_open(struct hd_tokens *t, const struct hd_files *files, const struct hd_tokens_how *how, struct hd_err *err)
+{
+	t->text = 1;
+	HD_TRY(are_there(files, err));
+	if (!as_they_lie(files, how))
+		return open_made(t, files, how, err);
+	for (size_t i = 0; i < files->n; i++)
+		HD_TRY(open_bytes(t, files->all[i].path, how, err));
+	return HD_OK;
+}

@@ -1,0 +1,89 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A model whose tokens are not bytes: wherever text goes in or out it is through the model's tokenizer, and where none is known
+# that is said.  Bytes in their place train, evaluate and print nonsense, with status 0.
+. "${0%/*}/lib/tap.sh"
+heddle() { "$build/heddle" "$@"; }
+tokenizer=$src/t/data/tokenizers/llama3
+export XDG_CACHE_HOME="$tmp/cache"
+cd "$tmp" || exit 1
+
+awk 'BEGIN { for (i = 0; i < 300; i++) printf "The old man told us twice, %d times, that it is short.\n", i }' >text.txt
+cat >bpe.ini <<END
+[model]
+layers = 1
+heads = 2
+embed = 16
+[data]
+train = text.txt
+tokenizer = $tokenizer
+[train]
+seq = 16
+global_batch = 2
+steps = 2
+threads = 1
+[log]
+metrics = m.jsonl
+sample = 4
+sample_prompt = The old
+[checkpoint]
+dir = ck
+END
+heddle train bpe.ini >train.out 2>train.err
+is "a run on text with a tokenizer" "$(ls -d ck/step-00000002 2>&1)" ck/step-00000002
+like "its vocab is the tokenizer's" "$(cat ck/step-00000002/config.json)" '"vocab_size": 454'
+step=ck/step-00000002
+ok "the checkpoint has the tokenizer" cmp "$tokenizer/tokenizer.json" $step/tokenizer.json
+like "and the token that ends a text" "$(cat $step/config.json)" '"eos_token_id": 450'
+like "the sample is text" "$(grep -A1 '^sample:' train.out)" '^The old'
+
+# -- the ids are those of tokenize -----------------------------------------------------------------------------------------------
+heddle tokenize --tokenizer "$tokenizer" --out ids text.txt >/dev/null 2>&1
+is "the same tokens as of files that tokenize made" "$(heddle data bpe.ini --step 1)" \
+	"$(heddle data bpe.ini --step 1 --set data.train=ids.bin)"
+rm -rf cache
+is "read from the cache and made anew" "$(heddle data bpe.ini --step 1 2>/dev/null)" "$(heddle data bpe.ini --step 1 2>/dev/null)"
+
+# -- out of the checkpoint -------------------------------------------------------------------------------------------------------
+prompt=$(printf 'The old' >p.txt; heddle tokenize --tokenizer $step --ids p.txt)
+ids=$(heddle generate ck --ids --prompt "$prompt" --tokens 5 --temperature 0)
+echo "$ids" >g.ids
+is "generate: its text is that of its ids" "$(heddle generate ck --prompt 'The old' --tokens 5 --temperature 0)" \
+	"$(heddle tokenize --tokenizer $step --text g.ids)"
+like "which begin with the prompt" "$ids" "^$prompt [0-9]+( [0-9]+){4}\$"
+is "the same logits" "$(heddle generate ck --prompt 'The old' --logits | cksum)" \
+	"$(heddle generate ck --ids --prompt "$prompt" --logits | cksum)"
+is "eval of text is eval of its ids" "$(heddle eval ck --data text.txt 2>/dev/null)" "$(heddle eval ck --data ids.bin)"
+
+like "which is a loss" "$(heddle eval ck --data ids.bin)" '^loss [0-9.]+  perplexity [0-9.]+  tokens [0-9]{4}'
+
+# -- on from a loaded model ------------------------------------------------------------------------------------------------------
+mkdir hf && cp $step/model.safetensors $step/tokenizer.json hf
+sed 's/"bos_token_id": [a-z0-9]*/"bos_token_id": 7/; s/"eos_token_id": [0-9]*/"eos_token_id": [8, 9]/' $step/config.json >hf/config.json
+echo '{"eos_token_id": [8, 9], "temperature": 0.6}' >hf/generation_config.json
+echo '{"eos_token": "<|endoftext|>"}' >hf/tokenizer_config.json
+sed -e '/^tokenizer\|^layers\|^heads\|^embed\|^sample\|^metrics/d' -e 's/^\[model\]/&\nload = hf/' -e 's/^dir = .*/dir = on/' bpe.ini >on.ini
+heddle train on.ini >on.out 2>&1
+ok "model.load: its tokenizer makes the ids, and is kept" cmp hf/tokenizer.json on/step-00000002/tokenizer.json
+ok "with what stands beside it" cmp hf/tokenizer_config.json on/step-00000002/tokenizer_config.json
+ok "and generation_config.json" cmp hf/generation_config.json on/step-00000002/generation_config.json
+is "special tokens are the model's" "$(tr -d ' \n' <on/step-00000002/config.json | grep -o '"[be]os_token_id":\(\[[0-9,]*\]\|[0-9]*\)' | xargs)" \
+	'bos_token_id:7 eos_token_id:[8,9]'
+is "the same batches" "$(heddle data on.ini --step 1)" "$(heddle data bpe.ini --step 1)"
+
+# -- what would be nonsense ------------------------------------------------------------------------------------------------------
+refusal() { heddle "$@" 2>&1 >/dev/null | grep '^heddle: '; }
+rm hf/tokenizer.json
+like "text for a model whose tokenizer is not there" "$(refusal train on.ini --set checkpoint.dir=x)" \
+	"text.txt is text, and the model's vocab of 454 is not one of bytes: give the DIR of its tokenizer.json, or byte if"
+ok "bytes, if that is said" heddle train on.ini --set checkpoint.dir=bytes --set data.tokenizer=byte
+fails "then no tokenizer is kept" test -e bytes/step-00000002/tokenizer.json
+like "generate without a tokenizer" "$(refusal generate hf --prompt a)" \
+	"vocab of 454 is not one of bytes, and there is no tokenizer.json in hf: put it there, or give --tokenizer DIR, or the prompt as ids"
+like "unless it is given" "$(heddle generate hf --prompt 'The old' --tokenizer "$tokenizer" --tokens 1)" '^The old'
+like "eval of text without a tokenizer" "$(refusal eval hf --data text.txt)" "text.txt is text, and the model's vocab of 454"
+is "with one" "$(heddle eval hf --data text.txt --tokenizer "$tokenizer" 2>/dev/null)" "$(heddle eval ck --data ids.bin)"
+like "a model with fewer tokens" "$(refusal train bpe.ini --set model.vocab=300 --set checkpoint.dir=y)" \
+	'has 454 tokens, and the model.s vocab is 300'
+like "an id that the model has not" "$(refusal generate ck --ids --prompt '5 454')" "'454' is not an id below the model's vocab of 454"
+done_testing
