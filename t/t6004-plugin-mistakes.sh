@@ -13,9 +13,18 @@ struct hd_strategy {
 	const struct hd_group *group;
 };
 static const struct hd_option options[] = { { "wide", HD_OPT_INT, 0, "1", "1..", "" } };
+#ifndef SHAPE
+#define SHAPE
+#endif
 #ifndef OPEN
 #define OPEN
 #endif
+static struct hd_tensor *first_of(struct hd_plan *p, const struct hd_graph_api *g, uint32_t phases)
+{
+	const struct hd_match m = { .size = sizeof(m), .kind = "einsum", .phases = phases };
+	struct hd_node *n = g->node_next(p, NULL, &m);
+	return n ? n->outs[0] : NULL;
+}
 #ifndef SELF
 #define SELF s
 #endif
@@ -31,6 +40,22 @@ static const struct hd_option options[] = { { "wide", HD_OPT_INT, 0, "1", "1..",
 #ifndef CURSOR
 #define CURSOR hd_cursor(g, p, n, s->group)
 #endif
+static int same(struct hd_strategy *s, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins, uint32_t nin,
+	struct hd_shape *outs, uint32_t *nout)
+{
+	(void)s, (void)p, (void)attr, (void)nin;
+	outs[0].dtype = ins[0]->dtype;
+	outs[0].ndim = ins[0]->ndim;
+	for (uint32_t i = 0; i < ins[0]->ndim; i++)
+		outs[0].dims[i] = ins[0]->dims[i];
+	*nout = 1;
+	SHAPE;
+	return HD_OK;
+}
+static const struct hd_op hollow = { .size = sizeof(hollow), .name = "hollow" };
+static const struct hd_op small = { .size = 0, .name = "small", .shape = same };
+static const struct hd_op mute = { .size = sizeof(mute), .name = "mute", .shape = same };
+static const struct hd_op add = { .size = sizeof(add), .name = "add", .shape = same };
 static int m_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
 {
 	struct hd_strategy *s = h->alloc(p, sizeof(*s));
@@ -41,7 +66,9 @@ static int m_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy
 }
 static int m_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
 {
+#ifndef NOAXIS
 	s->axis = hd_axis_new(s->h, p, "wide", size ? size : left);
+#endif
 	MESH;
 	return s->h->status(p);
 }
@@ -120,4 +147,83 @@ says "half lowered" 'm\]: unpack: .* has [0-9]+ elements, and those' 1 \
 	'-DLOWER=y=g->pack(p, &x, 1, 2);if (!y) break;y=hd_comm(g, p, HD_COMM_REDUCE_SCATTER, s->group, y, y->dims[0], 0);g->unpack(p, y, &x, 1, &y);g->replace(p, n->outs[0], y)'
 says "a state twice" 'm\]: state: there is a state m\.e\..* already' 1 \
 	'-DLOWER=hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_SUM);hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_SUM)'
+# Unknown flags, enums, orders, roles, indices, sizes: each with what it is and what may be.
+says "a rule's flag that is none" 'm\]: rule: flags has the unknown bit 1024, this engine knows 31 \(slot rules of plugin mistake' 1 \
+	'-DRULES=hd_rule(s->h, p, "batch", s->axis, NULL, 1024)'
+says "arguments of no size" 'm\]: rule: size of the arguments is 0, not 40' 1 \
+	'-DRULES=s->h->rule(p, &(struct hd_rule_args){ .dim = dim })'
+says "arguments that are not known" 'm\]: rule: the arguments have 48 bytes, this engine knows 40, and byte 40 is not 0' 1 \
+	'-DRULES=struct { struct hd_rule_args x; int64_t more; } y = { { sizeof(y), dim, s->axis, NULL, 0, 0 }, 7 }; s->h->rule(p, &y.x)'
+says "no arguments" 'm\]: rule: the arguments are NULL' 1 '-DRULES=s->h->rule(p, NULL)'
+says "a reserved word" 'm\]: rule: reserved is 3, it must be 0' 1 \
+	'-DRULES=s->h->rule(p, &(struct hd_rule_args){ .size = sizeof(struct hd_rule_args), .dim = dim, .axis = s->axis, .reserved = 3 })'
+says "an axis that is a dim" 'm\]: rule: the axis is a dim and must be an axis' 1 \
+	'-DRULES=hd_rule(s->h, p, dim, (const void *)s->h->dim(p, "batch"), NULL, 0)'
+says "an axis of nowhere" 'm\]: rule: the axis is not an axis of this plan' 1 \
+	'-DRULES=static const struct hd_axis far = { sizeof(far), "far", 2, 0, 1 }; hd_rule(s->h, p, dim, &far, NULL, 0)'
+says "no axis of size 2" 'size: 2 ranks, and slot mesh of plugin mistake claims no axis' 1 '-DMESH=s->axis = NULL' -DNOAXIS
+says "a role that is none" 'm\]: group: role is 7, this engine knows 0 to 0' 1 \
+	'-DCURSOR=s->group = s->h->group(p, &(struct hd_group_args){ sizeof(struct hd_group_args), &s->axis, 1, 7 })'
+says "an axis twice in a group" 'm\]: group: axis m.wide is both 0 and 1 of 2' 1 \
+	'-DCURSOR=s->group = hd_group_of(s->h, p, (const struct hd_axis *[]){ s->axis, s->axis }, 2)'
+says "a match of no size" 'm\]: node_next: size of the arguments is 0' 1 '-DCURSOR=g->node_next(p, NULL, &(struct hd_match){ .size = 0 })'
+says "no match" 'm\]: node_next: the arguments are NULL' 1 '-DCURSOR=g->node_next(p, NULL, NULL)'
+says "a stage of no coordinate" 'm\]: stage 5 of 2, chunk 0' 1 \
+	'-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 5, 0)'
+says "a stage of no block" 'm\]: stage: the block is NULL' 1 '-DRULES=hd_stage(s->h, p, NULL, s->axis, 0, 0)'
+says "a chunk of no block" 'm\]: stage: chunk 9000, the model has 4 blocks' 1 \
+	'-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 9000)'
+says "a root that is none" 'm\]: comm: the root is member 9 of 2' 1 '-DLOWER=hd_comm(g, p, HD_COMM_BROADCAST, s->group, x, NULL, 9)'
+says "a shift that is none" 'm\]: comm: a shift by 5 among 2 members' 1 '-DLOWER=hd_comm(g, p, HD_COMM_SHIFT, s->group, x, NULL, 5)'
+says "a position without a group" 'm\]: chunk: pos.mul is 7, and there is no group' 1 \
+	'-DLOWER=g->chunk(p, x, x->dims[0], 2, &(struct hd_pos){ .mul = 7, .add = -5 })'
+says "no position" 'm\]: pick: the position is NULL' 1 '-DLOWER=g->pick(p, &x, 1, NULL)'
+says "no parts" 'm\]: chunk: 0 parts of' 1 '-DLOWER=g->chunk(p, x, x->dims[0], 0, &(struct hd_pos){ .add = 0 })'
+says "an order that is none" 'm\]: reshard: place.order is 9, this engine knows 0 to [0-9]' 1 \
+	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .kind = HD_PLACE_SHARD, .order = 9, .dim = x->dims[0] })'
+says "a role of a place" 'm\]: reshard: place.role is 1, this engine knows 0 to 0' 1 \
+	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .role = 1 })'
+says "a place of no coordinate" 'm\]: reshard: place.index is 4, axis m.wide has 2 coordinates' 1 \
+	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .kind = HD_PLACE_PINNED, .index = 4 })'
+says "a state with an unknown relayout" 'm\]: state: relayout is 9, this engine knows 0 to 2' 1 \
+	'-DLOWER=hd_state(g, p, "e", x, HD_DTYPE_F32, 9)'
+says "a state of bytes" 'm\]: state: e has dtype 0x20800, which is none that a state can have' 1 \
+	'-DLOWER=hd_state(g, p, "e", x, HD_DTYPE_U8, HD_RESHARD_ZERO)'
+says "a state of no name" 'm\]: state: the name is NULL' 1 '-DLOWER=hd_state(g, p, NULL, x, HD_DTYPE_F32, HD_RESHARD_ZERO)'
+says "one number to a whole state" 'm\]: assign: m.e\..* is \(.*\) and the value \(\)' 1 \
+	'-DLOWER=g->assign(p, hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_ZERO), g->einsum(p, &x, 1, NULL, 0))'
+says "another dtype to a state" 'm\]: assign: m.e\..* has dtype 0x34000 and the value 0x32000' 1 \
+	'-DLOWER=g->assign(p, hd_state(g, p, "e", x, HD_DTYPE_F64, HD_RESHARD_ZERO), g->map(p, &x, 1, "a"))'
+says "two values to a state" 'm\]: assign: m.e\..* is assigned already' 1 \
+	'-DLOWER=y = hd_state(g, p, "e", x, HD_DTYPE_F32, HD_RESHARD_ZERO); g->assign(p, y, g->map(p, &x, 1, "a")); g->assign(p, y, g->map(p, &x, 1, "a"))'
+says "a parameter assigned" 'm\]: assign: .* is no state of this section' 1 \
+	'-DLOWER=g->assign(p, g->leaf_next(p, NULL, HD_TENSOR_PARAM), x)'
+says "what one micro-batch made, in sync" 'm\]: map: .* of einsum is made once a micro-batch, and is read where nodes run once' 1 \
+	'-DLOWER=y = first_of(p, g, HD_UNIT_F); g->map(p, &y, 1, "a")'
+says "an op without shape" 'm\]: node: op hollow has no slot shape' 1 '-DLOWER=g->node(p, &hollow, &x, 1, "%s", "")'
+says "an op of no size" 'm\]: node: size of the op is 0, not 96' 1 '-DLOWER=g->node(p, &small, &x, 1, "%s", "")'
+says "an op of the engine's name" 'm\]: node: op add has the name of an op of the engine' 1 '-DLOWER=g->node(p, &add, &x, 1, "%s", "")'
+says "no op" 'm\]: node: the op is NULL' 1 '-DLOWER=g->node(p, g->op(p, "nothing"), &x, 1, "%s", "")'
+says "an op of too few inputs" 'm\]: attention: 1 inputs, not 3 to 3' 1 '-DLOWER=g->node(p, g->op(p, "attention"), &x, 1, "%s", "")'
+says "an op that has a call" 'm\]: node: op comm is not made by name' 1 '-DLOWER=g->node(p, g->op(p, "comm"), &x, 1, "%s", "")'
+says "an op of nine outputs" 'm\]: mute: slot shape says 9 outputs, more than 8' 1 '-DSHAPE=*nout = 9' \
+	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
+says "an op of a strange dtype" 'm\]: mute: output 0 has dtype 0x4d, which is none' 1 '-DSHAPE=outs[0].dtype = 77' \
+	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
+says "an op of a strange dim" 'm\]: mute: output 0: dim 0 is no dim of this plan' 1 '-DSHAPE=outs[0].dims[0] = (const void *)ins[0]' \
+	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
+says "a memory space" 'm\]: mute: output 0 has space 1' 1 '-DSHAPE=outs[0].space = HD_SPACE_HOST' \
+	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
+says "an op that nothing lowers" 'op mute.* has no record and was not lowered' 1 \
+	'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); if (y) g->replace(p, n->outs[0], g->node(p, &mute, &y, 1, "%s", "")->outs[0])'
+says "a view that is written" 'm\]: axis m.wide: the view was written to: n is 3 and was 2' 1 '-DRULES=((struct hd_axis *)s->axis)->n = 3'
+says "a tensor that is written" 'm\]: tensor .*: the view was written to: dtype is 77' 1 '-DLOWER=x->dtype = 77'
+says "a tensor of nowhere" 'm\]: replace: the new tensor is not a tensor of this plan' 1 \
+	'-DLOWER=static struct hd_tensor far; g->replace(p, n->outs[0], &far)'
+says "a node that is a tensor" 'm\]: cursor: the anchor is a tensor and must be a node' 1 '-DCURSOR=hd_cursor(g, p, (void *)x, NULL)'
+says "building out of turn" 'm\]: cast may be called in slots rewrite, lower and vjp only, not in rules' 1 \
+	'-DRULES=s->h->graph->cast(p, s->h->graph->leaf_next(p, NULL, HD_TENSOR_PARAM), HD_DTYPE_F32)'
+says "a dim of no elements" 'm\]: dim_new: d has 0 elements' 1 '-DLOWER=s->h->dim_new(p, "d", 0)'
+says "a dim of two sizes" 'm\]: dim_new: m.d has 2 elements already, not 3' 1 '-DLOWER=s->h->dim_new(p, "d", 2); s->h->dim_new(p, "d", 3)'
+says "a name of other signs" 'm\]: dim_new: a name has letters' 1 '-DLOWER=s->h->dim_new(p, "a b", 2)'
 done_testing

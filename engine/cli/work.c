@@ -3,6 +3,7 @@
  * written once.  On a machine's rates these are the times that no kernel of that kind can be under.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/cli/work.h"
 #include "engine/base/json.h"
 #include "engine/graph/graph.h"
@@ -35,8 +36,7 @@ static void count(struct kinds *k, const struct node *n, int64_t times)
 	struct kind *at = kind_of(k, n->v.phase, n->v.op->name);
 	struct hd_cost cost = { .size = sizeof(cost) };
 
-	if (n->v.op->cost)
-		n->v.op->cost(NULL, &n->v, &cost);
+	hd_node_cost(n, &cost);
 	at->nodes += times;
 	at->flops += (double)times * cost.matmul_flops;
 	for (uint32_t i = 0; i < n->v.nin; i++)

@@ -30,24 +30,68 @@ void hd_plan_free(struct hd_plan *p)
 		next = b->next;
 		free(b);
 	}
+	free(p->handles);
 	free(p);
+}
+
+char *hd_plan_vtext(struct hd_plan *p, const char *fmt, va_list v)
+{
+	va_list again;
+	char *s;
+	int n;
+
+	va_copy(again, v);
+	n = vsnprintf(NULL, 0, fmt, again);
+	va_end(again);
+	s = hd_plan_alloc(p, (size_t)(n > 0 ? n : 0) + 1);
+	vsnprintf(s, (size_t)(n > 0 ? n : 0) + 1, fmt, v);
+	return s;
 }
 
 char *hd_plan_text(struct hd_plan *p, const char *fmt, ...)
 {
 	va_list v;
 	char *s;
-	int n;
 
 	va_start(v, fmt);
-	n = vsnprintf(NULL, 0, fmt, v);
-	va_end(v);
-	s = hd_plan_alloc(p, (size_t)n + 1);
-	va_start(v, fmt);
-	vsnprintf(s, (size_t)n + 1, fmt, v);
+	s = hd_plan_vtext(p, fmt, v);
 	va_end(v);
 	return s;
 }
+
+/* -- handles ------------------------------------------------------------------------------------------------------------- */
+static struct hd_handle *slot_of(struct hd_handle *all, size_t cap, const void *at)
+{
+	size_t i = (size_t)((uintptr_t)at >> 4) * (size_t)0x9e3779b97f4a7c15u >> 7;
+
+	for (i &= cap - 1; all[i].at && all[i].at != at;)
+		i = (i + 1) & (cap - 1);
+	return &all[i];
+}
+
+void hd_handle_add(struct hd_plan *p, const void *at, enum hd_handle_kind kind)
+{
+	if (2 * p->nhandles >= p->cap_handles) {
+		size_t cap = p->cap_handles ? 2 * p->cap_handles : 256;
+		struct hd_handle *more = hd_alloc(cap * sizeof(*more));
+
+		for (size_t i = 0; i < p->cap_handles; i++)
+			if (p->handles[i].at)
+				*slot_of(more, cap, p->handles[i].at) = p->handles[i];
+		free(p->handles);
+		p->handles = more;
+		p->cap_handles = cap;
+	}
+	*slot_of(p->handles, p->cap_handles, at) = (struct hd_handle){ at, kind };
+	p->nhandles++;
+}
+
+enum hd_handle_kind hd_handle_kind(const struct hd_plan *p, const void *at)
+{
+	return p->cap_handles && at ? slot_of(p->handles, p->cap_handles, at)->kind : HANDLE_NONE;
+}
+
+/* -- errors -------------------------------------------------------------------------------------------------------------- */
 
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
 {
@@ -60,7 +104,9 @@ int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
 	text = hd_vformat(fmt, v);
 	va_end(v);
 	if (p->cur >= 0)
-		hd_section_fail(p->conf, p->inst[p->cur].section, NULL, p->err, code, "%s", text);
+		hd_section_fail(p->conf, p->inst[p->cur].section, NULL, p->err, code, "%s (%s%s%splugin %s)", text,
+				p->slot ? "slot " : "", p->slot ? p->slot : "", p->slot ? " of " : "",
+				p->inst[p->cur].plugin->name);
 	else
 		hd_err_set(p->err, code, "%s", text);
 	free(text);

@@ -7,6 +7,7 @@
 #include <config.h>
 #include "engine/graph/graph.h"
 #include "engine/device/device.h"
+#include "engine/graph/mesh.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n)
 	d->id = (int)p->ndims;
 	p->dims = hd_grow(p->dims, p->ndims, &p->cap_dims, sizeof(*p->dims));
 	p->dims[p->ndims++] = d;
+	hd_handle_add(p, &d->v, HANDLE_DIM);
 	return &d->v;
 }
 
@@ -83,6 +85,7 @@ struct tensor *hd_tensor_new(struct hd_plan *p, const char *name, uint32_t what,
 	t->id = (int)p->ntensors;
 	p->tensors = hd_grow(p->tensors, p->ntensors, &p->cap_tensors, sizeof(*p->tensors));
 	p->tensors[p->ntensors++] = t;
+	hd_handle_add(p, &t->v, HANDLE_TENSOR);
 	return t;
 }
 
@@ -227,6 +230,7 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 
 	n->plan = p;
 	n->id = p->nnodes++;
+	hd_handle_add(p, &n->v, HANDLE_NODE);
 	n->block = p->cursor.block;
 	n->is = is;
 	n->inst = is->flags & OP_FLAG_PLUGIN ? p->cur : -1;
@@ -344,9 +348,50 @@ static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, const s
 	return is->flags & OP_FLAG_ROWS ? rows : NULL;
 }
 
+int hd_dtype_known(uint32_t dtype)
+{
+	static const uint32_t all[] = { HD_DTYPE_F32, HD_DTYPE_F64, HD_DTYPE_F16, HD_DTYPE_BF16,
+					HD_DTYPE_I32, HD_DTYPE_I64, HD_DTYPE_U8,  HD_DTYPE_B1 };
+
+	for (size_t i = 0; i < HD_LEN(all); i++)
+		if (all[i] == dtype)
+			return 1;
+	return 0;
+}
+
+/* What a slot shape made of operands that a plugin chose. */
+static int check_shapes(struct hd_plan *p, const struct hd_op *op, const struct hd_shape *outs, uint32_t nout)
+{
+	if (nout > HD_MAX_OUTS)
+		return hd_plan_fail(p, HD_EINVAL, "%s: slot shape says %u outputs, more than %d", op->name, nout,
+				    HD_MAX_OUTS);
+	for (uint32_t k = 0; k < nout; k++) {
+		if (outs[k].ndim > HD_MAX_DIMS)
+			return hd_plan_fail(p, HD_EINVAL, "%s: output %u has %u dims, more than %d", op->name, k,
+					    outs[k].ndim, HD_MAX_DIMS);
+		if (!hd_dtype_known(outs[k].dtype))
+			return hd_plan_fail(p, HD_EINVAL, "%s: output %u has dtype %#x, which is none", op->name, k,
+					    outs[k].dtype);
+		if (outs[k].space != HD_SPACE_DEVICE || outs[k].reserved[0] || outs[k].reserved[1] ||
+		    outs[k].reserved[2])
+			return hd_plan_fail(p, HD_EINVAL,
+					    "%s: output %u has space %u; it and the reserved words must be 0", op->name,
+					    k, outs[k].space);
+		for (uint32_t i = 0; i < outs[k].ndim; i++)
+			if (hd_handle_kind(p, outs[k].dims[i]) != HANDLE_DIM)
+				return hd_plan_fail(p, HD_EBUG, "%s: output %u: dim %u is no dim of this plan",
+						    op->name, k, i);
+			else if (outs[k].local[i] < 0 || outs[k].local[i] > (int64_t)1 << 40)
+				return hd_plan_fail(p, HD_EINVAL, "%s: output %u: %lld elements of %s", op->name, k,
+						    (long long)outs[k].local[i], outs[k].dims[i]->name);
+	}
+	return HD_OK;
+}
+
 struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
 			 struct tensor *const *ins, uint32_t nin, const char *attr)
 {
+	struct hd_slot was;
 	struct hd_shape outs[HD_MAX_OUTS];
 	struct tensor *rows, *with[HD_MAX_INS + 1];
 	struct node *n;
@@ -373,7 +418,11 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 	}
 	n = blank_node(p, op, is, ins, nin, attr);
 	memset(outs, 0, sizeof(outs));
+	was = hd_slot_begin(p, n->inst, "shape");
 	rc = op->shape(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, n->attr, n->v.ins, nin, outs, &nout);
+	hd_slot_end(p, was);
+	if (rc >= 0 && p->cur >= 0)
+		rc = check_shapes(p, op, outs, nout);
 	if (rc < 0) {
 		hd_plan_fail(p, rc, "%s: the shape rule failed", op->name);
 		return NULL;

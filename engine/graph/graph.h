@@ -4,11 +4,17 @@
 #ifndef HD_ENGINE_GRAPH_H
 #define HD_ENGINE_GRAPH_H
 #include "engine/graph/types.h"
+#include <stdarg.h>
 
 /* -- arena.c: memory and errors of a plan ------------------------------------------------------------------------------ */
 void *hd_plan_alloc(struct hd_plan *p, size_t bytes); /* zeroed, freed with the plan */
 char *hd_plan_text(struct hd_plan *p, const char *fmt, ...) HD_PRINTF(2, 3);
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...) HD_PRINTF(3, 4);
+/* Objects that plugins are given the address of. */
+void hd_handle_add(struct hd_plan *p, const void *at, enum hd_handle_kind kind);
+enum hd_handle_kind hd_handle_kind(const struct hd_plan *p,
+				   const void *at); /* HANDLE_NONE: of no object of this plan */
+char *hd_plan_vtext(struct hd_plan *p, const char *fmt, va_list v);
 void hd_plan_free(struct hd_plan *p); /* all that was allocated, and the plan */
 
 /* -- where new nodes go; none of these has a queue, or a reason but the one that is given --------------------------------- */
@@ -57,6 +63,7 @@ int hd_check_users(struct hd_plan *p);
 void hd_assign(struct tensor *leaf, struct tensor *value); /* it takes value at the end of the step; NULL: stays */
 void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with);
 void hd_drop_dead(struct hd_plan *p);
+int hd_dtype_known(uint32_t dtype);
 int hd_has_dim(const struct tensor *t, const struct hd_dim *d);
 int64_t hd_local_count(const struct tensor *t);
 int64_t hd_local_bytes(const struct tensor *t);

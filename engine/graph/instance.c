@@ -4,6 +4,8 @@
 #include <config.h>
 #include "engine/graph/graph.h"
 #include "engine/graph/mesh.h"
+#include "engine/plugin/turn.h"
+#include <stdio.h>
 #include <string.h>
 
 const struct hd_option *hd_option_find(const struct inst *in, const char *key)
@@ -59,6 +61,44 @@ const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis)
 	const char *suffix = axis->name + strlen(in->name);
 
 	return *suffix && hd_option_find(in, suffix + 1) ? suffix + 1 : "size";
+}
+
+static void note(const struct hd_plan *p)
+{
+	if (p->cur >= 0 && p->slot)
+		hd_turn_note(p->inst[p->cur].name, p->inst[p->cur].plugin->name, p->slot);
+	else
+		hd_turn_note(NULL, NULL, NULL);
+}
+
+struct hd_slot hd_slot_begin(struct hd_plan *p, int who, const char *name)
+{
+	struct hd_slot was = { p->cur, p->slot };
+
+	if (who < 0)
+		return was;
+	p->cur = who;
+	p->slot = name;
+	note(p);
+	return was;
+}
+
+void hd_slot_end(struct hd_plan *p, struct hd_slot was)
+{
+	int noted = p->cur != was.cur || p->slot != was.name;
+
+	p->cur = was.cur;
+	p->slot = was.name;
+	if (noted)
+		note(p);
+}
+
+/* Asked from several threads at once, so no turn is noted. */
+void hd_node_cost(const struct node *n, struct hd_cost *c)
+{
+	*c = (struct hd_cost){ .size = sizeof(*c) };
+	if (n->v.op->cost)
+		n->v.op->cost(n->inst >= 0 ? n->plan->inst[n->inst].self : NULL, &n->v, c);
 }
 
 /* What a slot returned, where it did not say more itself. */

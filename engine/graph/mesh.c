@@ -47,6 +47,7 @@ struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t
 	g->id = (int)p->ngroups;
 	p->groups = hd_grow(p->groups, p->ngroups, &p->cap_groups, sizeof(*p->groups));
 	p->groups[p->ngroups++] = g;
+	hd_handle_add(p, &g->v, HANDLE_GROUP);
 	return g;
 }
 

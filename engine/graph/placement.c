@@ -155,3 +155,49 @@ int64_t hd_node_stage(const struct hd_plan *p, const struct node *n)
 	}
 	return -1;
 }
+
+/* -- what plugins say ------------------------------------------------------------------------------------------------------- */
+static const char *unknown_field(const struct hd_place *w, int64_t *is, int64_t *most)
+{
+	const struct {
+		const char *name;
+		int64_t is, most;
+	} fields[] = { { "kind", w->kind, HD_PLACE_PINNED },
+		       { "red", w->red, HD_RED_MAX },
+		       { "role", w->role, HD_ROLE_CORE },
+		       { "order", w->order, HD_ORDER_LAST },
+		       { "reserved", w->reserved[0] | w->reserved[1], 0 } };
+
+	for (size_t i = 0; i < HD_LEN(fields); i++)
+		if (fields[i].is > fields[i].most) {
+			*is = fields[i].is;
+			*most = fields[i].most;
+			return fields[i].name;
+		}
+	return NULL;
+}
+
+int hd_place_check(struct hd_plan *p, const char *call, const struct hd_place *w, const struct hd_axis *axis,
+		   const struct hd_tensor *of)
+{
+	int64_t is, most;
+	const char *field;
+
+	if (!w)
+		return hd_plan_fail(p, HD_EBUG, "%s: the place is NULL", call);
+	field = unknown_field(w, &is, &most);
+	if (field)
+		return hd_plan_fail(p, HD_EINVAL, "%s: place.%s is %lld, this engine knows 0 to %lld", call, field,
+				    (long long)is, (long long)most);
+	if (w->kind == HD_PLACE_PINNED && (w->index < 0 || w->index >= axis->n))
+		return hd_plan_fail(p, HD_EINVAL, "%s: place.index is %d, axis %s has %lld coordinates", call, w->index,
+				    axis->name, (long long)axis->n);
+	if (w->kind != HD_PLACE_SHARD)
+		return HD_OK;
+	if (hd_handle_kind(p, w->dim) != HANDLE_DIM)
+		return hd_plan_fail(p, HD_EBUG, "%s: place.dim is %s", call, w->dim ? "no dim of this plan" : "NULL");
+	if (of && !hd_has_dim(T(of), w->dim))
+		return hd_plan_fail(p, HD_EINVAL, "%s: sharded along %s, which (%s) does not have", call, w->dim->name,
+				    of->spec);
+	return HD_OK;
+}

@@ -30,4 +30,9 @@ const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct n
 int hd_dim_has_rule(const struct hd_plan *p, const struct node *n, const struct axis *a,
 		    const struct hd_dim *d); /* some rule shards d in such nodes, be it the first or not */
 
+#define HD_ORDER_LAST 0 /* hd_place.order: the last that there is */
+/* A place that a plugin gave, on an axis of this plan; of: the tensor that is to be there, or NULL. */
+int hd_place_check(struct hd_plan *p, const char *call, const struct hd_place *w, const struct hd_axis *axis,
+		   const struct hd_tensor *of);
+
 #endif

@@ -60,6 +60,7 @@ struct tensor {
 	int placed;
 	struct placement storage; /* leaves: asked for by slot storage */
 	uint32_t stored;          /* bit per axis: home.on[axis] is set */
+	int inst;                 /* states: 1 + the instance whose it is; 0: of the engine */
 	uint32_t on_reshard;      /* states of plugins: HD_RESHARD_SUM ... */
 	int step; /* 1: one per step (parameters, accumulators, what sync and update make); 0: one per micro-batch */
 	int decay, init;       /* parameters: weight decay applies; enum hd_init */
@@ -155,6 +156,13 @@ struct node_walk {
 	int limit;
 };
 
+/* What a pointer that comes back from a plugin may be: looked up, never trusted. */
+enum hd_handle_kind { HANDLE_NONE, HANDLE_DIM, HANDLE_AXIS, HANDLE_GROUP, HANDLE_TENSOR, HANDLE_NODE };
+struct hd_handle {
+	const void *at;
+	enum hd_handle_kind kind;
+};
+
 struct hd_plan_options;
 struct held_message;
 struct hd_plan {
@@ -207,6 +215,8 @@ struct hd_plan {
 	struct tensor **moe_stats;
 	size_t nmoe_stats, cap_moe_stats; /* sums of each layer of experts, in order (engine/models/experts.h) */
 	struct arena_block *heap;
+	struct hd_handle *handles; /* open addressing; cap_handles is a power of 2, or 0 */
+	size_t nhandles, cap_handles;
 	struct node ***readers; /* by tensor id: NULL-terminated; once the graph is final (alias.c) */
 	struct node_walk *walks;
 	size_t nwalks, cap_walks; /* of node_next, not at their end: the innermost last */

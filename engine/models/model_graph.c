@@ -2,6 +2,7 @@
  * The forward graph of a model in named dims: the family's blocks, and the loss behind them; and what its blocks cost.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/models/experts.h"
 
 static int make_dims(struct hd_plan *p)
@@ -65,8 +66,7 @@ void hd_model_count_blocks(struct hd_plan *p)
 		if (n->block < 0)
 			continue;
 		b = &p->blocks[n->block].v;
-		if (n->v.op->cost)
-			n->v.op->cost(NULL, &n->v, &c);
+		hd_node_cost(n, &c);
 		b->flops += (c.matmul_flops + c.other_flops) / (double)p->replicas;
 		b->boundary_bytes = hd_local_bytes(n->outs[0]) / p->replicas;
 		for (uint32_t i = 0; i < n->v.nin; i++)

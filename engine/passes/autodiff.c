@@ -9,6 +9,7 @@
  * nothing else scales.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/passes/passes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -63,10 +64,27 @@ static struct tensor *in_precision(struct hd_plan *p, struct tensor *g, const st
 	return !p->compute_dtype || g->v.dtype == dtype ? g : hd_op1(p, "cast", &g, 1, "dtype=%u", dtype);
 }
 
+/* What a plugin's op gave: gradients of this plan, with the dims of what they are the gradients of. */
+static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, struct hd_tensor *const *din)
+{
+	for (uint32_t i = 0; i < n->v.nin && !p->err->code; i++) {
+		if (!(want >> i & 1) || !din[i])
+			continue;
+		if (hd_handle_kind(p, din[i]) != HANDLE_TENSOR)
+			hd_plan_fail(p, HD_EBUG, "%s: gradient %u is no tensor of this plan", n->v.op->name, i);
+		else if (din[i]->ndim != n->ins[i]->v.ndim ||
+			 memcmp(din[i]->dims, n->ins[i]->dims, din[i]->ndim * sizeof(*din[i]->dims)))
+			hd_plan_fail(p, HD_EINVAL, "%s: gradient %u is (%s), and input %u is (%s)", n->v.op->name, i,
+				     din[i]->spec, i, n->ins[i]->spec);
+	}
+	return p->err->code;
+}
+
 static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uint64_t want, uint32_t phase,
 		    struct list *grads)
 {
 	struct hd_tensor **din = hd_alloc(n->v.nin * sizeof(*din));
+	struct hd_slot was;
 	int rc;
 
 	if (!want) {
@@ -77,10 +95,12 @@ static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uin
 		return hd_plan_fail(p, HD_ENOTSUP, "%s is not differentiable, and a gradient goes through it",
 				    n->v.op->name);
 	p->cursor = hd_cursor_end(phase, n->block);
-	p->cur = n->inst;
+	was = hd_slot_begin(p, n->inst, "vjp");
 	rc = n->v.op->vjp(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, &n->v, (struct hd_tensor *const *)dout, want,
 			  din);
-	p->cur = -1;
+	if (rc >= 0 && n->inst >= 0)
+		rc = check_vjp(p, n, want, din);
+	hd_slot_end(p, was);
 	for (uint32_t i = 0; rc >= 0 && i < n->v.nin; i++)
 		if (want >> i & 1 && din[i])
 			push(&grads[n->ins[i]->id], in_precision(p, T(din[i]), n->ins[i]));

@@ -98,7 +98,7 @@ static double flops_of(const struct hd_plan *p, int64_t rank)
 
 		if (!n->only.group || !n->v.op->cost || !hd_is_member(p, &n->only, rank))
 			continue;
-		n->v.op->cost(n->inst >= 0 ? p->inst[n->inst].self : NULL, &n->v, &c);
+		hd_node_cost(n, &c);
 		all += c.matmul_flops + c.other_flops;
 	}
 	return all;

@@ -11,6 +11,7 @@
  * host it is hidden.  No value changes: what a node computes does not depend on when.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/passes/passes.h"
 #include "engine/comm/comm.h"
 #include <string.h>
@@ -35,7 +36,7 @@ static int is_product(const struct node *n)
 
 	if (n->comm.kind || !n->v.op->cost)
 		return 0;
-	n->v.op->cost(n->inst >= 0 ? n->plan->inst[n->inst].self : NULL, &n->v, &c);
+	hd_node_cost(n, &c);
 	return c.matmul_flops > 0;
 }
 

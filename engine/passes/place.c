@@ -10,6 +10,7 @@
  */
 #include <config.h>
 #include "engine/passes/passes.h"
+#include "engine/graph/placement.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,6 +170,19 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 	}
 }
 
+/* What a plugin's op says of its operands and results. */
+static int check_places(struct hd_plan *p, const struct node *n, const struct hd_axis *a, const struct hd_place *need,
+			const struct hd_place *out)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (hd_place_check(p, n->v.op->name, &need[i], a, &n->ins[i]->v) < 0)
+			return p->err->code;
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		if (hd_place_check(p, n->v.op->name, &out[k], a, &n->outs[k]->v) < 0)
+			return p->err->code;
+	return HD_OK;
+}
+
 static int on_axis(struct hd_plan *p, struct node *n, struct axis *a, const struct hd_place *have,
 		   struct hd_place *need, struct hd_place *out)
 {
@@ -184,9 +198,12 @@ static int on_axis(struct hd_plan *p, struct node *n, struct axis *a, const stru
 		return HD_OK;
 	}
 	if (n->v.op->place) {
-		p->cur = n->inst;
+		struct hd_slot was = hd_slot_begin(p, n->inst, "place");
+
 		rc = n->v.op->place(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, &n->v, &a->v, have, need, out);
-		p->cur = -1;
+		if (rc >= 0 && rc != HD_DEFAULT && n->inst >= 0)
+			rc = check_places(p, n, &a->v, need, out);
+		hd_slot_end(p, was);
 	}
 	if (rc == HD_DEFAULT)
 		by_rules(p, n, a, have, need, out);

@@ -14,6 +14,7 @@
  *   full (fp32=1), accumulated, reduced and clipped so
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/passes/passes.h"
 #include "engine/device/device.h"
 #include <string.h>
@@ -79,10 +80,13 @@ static int shape_again(struct hd_plan *p, struct node *n)
 {
 	struct hd_shape outs[HD_MAX_OUTS];
 	uint32_t nout = 0;
+	struct hd_slot was;
 	int rc;
 
 	memset(outs, 0, sizeof(outs));
+	was = hd_slot_begin(p, n->inst, "shape");
 	rc = n->v.op->shape(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, n->attr, n->v.ins, n->v.nin, outs, &nout);
+	hd_slot_end(p, was);
 	if (rc < 0)
 		return hd_plan_fail(p, rc, "%s: the shape rule failed in low precision", n->v.op->name);
 	for (uint32_t k = 0; k < nout && k < n->v.nout; k++)

@@ -3,6 +3,7 @@
  * micro-batch forward, then backward).  Checked before anything runs: every unit once, no deadlock.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/passes/passes.h"
 #include "engine/graph/schedule_check.h"
 #include <stdlib.h>
@@ -43,11 +44,10 @@ static int orderer(struct hd_plan *p)
 
 static int from_plugin(struct hd_plan *p, int who)
 {
-	p->cur = who;
-	p->slot = "schedule";
+	struct hd_slot was = hd_slot_begin(p, who, "schedule");
+
 	hd_slot_returned(p, p->inst[who].plugin->ops->schedule(p->inst[who].self, p, p->micros));
-	p->slot = NULL;
-	p->cur = -1;
+	hd_slot_end(p, was);
 	return p->err->code;
 }
 

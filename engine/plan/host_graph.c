@@ -8,6 +8,7 @@
 #include "engine/ops/record.h"
 #include "engine/device/device.h"
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,8 @@ static int reads(const struct node *n, const struct hd_tensor *t)
 			return 1;
 	return 0;
 }
+
+enum { MANY = 1 << 20 }; /* inputs of join, pick, pack */
 
 static int matches(const struct node *n, const struct hd_match *m)
 {
@@ -70,16 +73,20 @@ static size_t walk_of(struct hd_plan *p, const struct node *prev, const struct h
 
 static struct hd_node *graph_node_next(struct hd_plan *p, struct hd_node *prev, const struct hd_match *m)
 {
-	struct node *n = prev ? N(prev)->next : p->first;
 	struct hd_match x;
+	struct node *n;
 	size_t w;
 
 	if (!HD_TAKE(p, "node_next", &x, m, reads) ||
 	    !hd_args_flags(p, "node_next", "flags", x.flags, HD_MATCH_OTHERS | HD_MATCH_MINE) ||
 	    !hd_args_flags(p, "node_next", "phases", x.phases, 63))
 		return NULL;
+	if ((prev && !hd_arg_node(p, "node_next", "node before", prev)) ||
+	    (x.axis && !hd_arg_axis(p, "node_next", "axis", x.axis)) ||
+	    (x.reads && !hd_arg_tensor(p, "node_next", "tensor that is read", x.reads)))
+		return NULL;
 	w = walk_of(p, prev ? N(prev) : NULL, m);
-	for (; n; n = n->next)
+	for (n = prev ? N(prev)->next : p->first; n; n = n->next)
 		if (n->id < p->walks[w].limit && matches(n, &x)) {
 			p->walks[w].at = n;
 			return &n->v;
@@ -98,6 +105,9 @@ static int has_home(const struct tensor *t, uint32_t what)
 
 static struct hd_tensor *graph_leaf_next(struct hd_plan *p, struct hd_tensor *prev, uint32_t what)
 {
+	if (!hd_args_one_of(p, "leaf_next", "what", what, HD_TENSOR_MASTER) ||
+	    (prev && !hd_arg_tensor(p, "leaf_next", "leaf before", prev)))
+		return NULL;
 	for (size_t i = prev ? (size_t)T(prev)->id + 1 : 0; i < p->ntensors; i++) {
 		struct tensor *t = p->tensors[i];
 
@@ -111,8 +121,7 @@ static const struct hd_place *graph_place(struct hd_plan *p, const struct hd_ten
 {
 	static const struct hd_place whole;
 
-	(void)p;
-	if (!t || !axis)
+	if (!t || !axis || !hd_arg_tensor(p, "place", "tensor", t) || !hd_arg_axis(p, "place", "axis", axis))
 		return &whole;
 	if (t->what == HD_TENSOR_GRAD && !T(t)->placed && t->of && !(T(t)->stored >> A(axis)->id & 1))
 		t = t->of;
@@ -121,8 +130,14 @@ static const struct hd_place *graph_place(struct hd_plan *p, const struct hd_ten
 
 static uint32_t graph_attr_dims(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims)
 {
-	const char *text = hd_attr_text(attr, key);
+	const char *text = attr && key && dims ? hd_attr_text(attr, key) : NULL;
 
+	if (!attr || !key || !dims)
+		return (uint32_t)(hd_plan_fail(p, HD_EBUG, "attr_dims: the %s NULL",
+					       !attr ? "attributes are"
+					       : key ? "array is"
+						     : "key is"),
+				  0);
 	return text ? hd_parse_dims(p, text, dims) : 0;
 }
 
@@ -148,11 +163,13 @@ static int graph_storage(struct hd_plan *p, const struct hd_storage_args *args)
 		return hd_out_of_turn(p, "storage", "storage");
 	if (!HD_TAKE(p, "storage", &x, args, reserved))
 		return p->err->code;
-	if (!x.leaf || !x.axis || !x.place)
-		return hd_plan_fail(p, HD_EBUG, "storage: the %s is NULL",
-				    !x.leaf  ? "leaf"
-				    : x.axis ? "place"
-					     : "axis");
+	if (!hd_arg_tensor(p, "storage", "leaf", x.leaf) || !hd_arg_axis(p, "storage", "axis", x.axis) ||
+	    hd_place_check(p, "storage", x.place, x.axis, x.leaf) < 0)
+		return p->err->code;
+	if (!has_home(T(x.leaf), x.leaf->what))
+		return hd_plan_fail(p, HD_EINVAL,
+				    "storage: (%s) is made by %s in each step and has no storage of its own",
+				    x.leaf->spec, x.leaf->node->op->name);
 	if (!hd_args_one_of(p, "storage", "space", x.space, HD_SPACE_DEVICE) ||
 	    !hd_args_zero(p, "storage", "reserved", x.reserved))
 		return p->err->code;
@@ -186,10 +203,23 @@ static int unsent(const struct hd_tensor *old, const struct hd_tensor *with)
 	       !sends(with, old->node);
 }
 
+/* A plugin's op is lowered by the section that it is of. */
+static int may_replace(struct hd_plan *p, const struct hd_tensor *old)
+{
+	const struct node *n = old->node ? N(old->node) : NULL;
+
+	if (!n || n->inst < 0 || n->inst == p->cur || p->cur < 0 || !hd_in_slot(p, "lower"))
+		return 1;
+	hd_plan_fail(p, HD_EINVAL, "replace: %s of (%s) is an op of [strategy %s], which lowers it itself",
+		     n->v.op->name, old->spec, p->inst[n->inst].name);
+	return 0;
+}
+
 static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with)
 {
-	if (!old || !with)
-		return hd_plan_fail(p, HD_EBUG, "replace: the %s tensor is NULL", old ? "new" : "old");
+	if (!hd_may_build(p, "replace") || !hd_arg_tensor(p, "replace", "old tensor", old) ||
+	    !hd_arg_tensor(p, "replace", "new tensor", with) || !may_replace(p, old))
+		return p->err->code;
 	if (old->ndim != with->ndim || memcmp(old->dims, with->dims, old->ndim * sizeof(*old->dims)))
 		return hd_plan_fail(p, HD_EINVAL, "replace: (%s) is not like (%s)", with->spec, old->spec);
 	if (old->dtype != with->dtype)
@@ -228,8 +258,9 @@ static int graph_cursor(struct hd_plan *p, const struct hd_cursor_args *args)
 
 	if (!HD_TAKE(p, "cursor", &x, args, queue))
 		return p->err->code;
-	if (!x.anchor)
-		return hd_plan_fail(p, HD_EBUG, "cursor: the anchor is NULL");
+	if (!hd_may_build(p, "cursor") || !hd_arg_node(p, "cursor", "anchor", x.anchor) ||
+	    (x.queue && !hd_arg_group(p, "cursor", "queue", x.queue)))
+		return p->err->code;
 	p->cursor = (struct cursor){ .before = N(x.anchor),
 				     .phase = x.anchor->phase,
 				     .block = N(x.anchor)->block,
@@ -244,7 +275,10 @@ static int graph_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_t
 {
 	struct wait *w;
 
-	if (!t || !u || !t->node || !u->node)
+	if (!hd_may_build(p, "after") || !hd_arg_tensor(p, "after", "tensor", t) ||
+	    !hd_arg_tensor(p, "after", "tensor that it is to wait for", u))
+		return p->err->code;
+	if (!t->node || !u->node)
 		return p->err->code;
 	for (const struct node *n = N(t->node)->next; n; n = n->next)
 		if (n == N(u->node))
@@ -260,9 +294,10 @@ static int graph_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_t
 /* -- graph: build ------------------------------------------------------------------------------------------------------------ */
 static const struct hd_op *graph_op(struct hd_plan *p, const char *name)
 {
-	const struct op *op = hd_op_find(name);
+	const struct op *op = name ? hd_op_find(name) : NULL;
 
-	(void)p;
+	if (!name)
+		hd_plan_fail(p, HD_EBUG, "op: the name is NULL");
 	return op ? &op->v : NULL;
 }
 
@@ -275,18 +310,34 @@ static struct hd_tensor *settled(struct tensor *y, struct tensor *like)
 	return &y->v;
 }
 
+/* What micro-batches make is gone when sync and update run, which are once a step: only sums over them are there. */
+static int in_step(struct hd_plan *p, const char *call, struct hd_tensor *const *ins, uint32_t nin)
+{
+	for (uint32_t i = 0; i < nin && p->cursor.phase & (HD_UNIT_G | HD_UNIT_S | HD_UNIT_U); i++)
+		if (!T(ins[i])->step && ins[i]->node && ins[i]->node->phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)) {
+			hd_plan_fail(
+				p, HD_EINVAL,
+				"%s: (%s) of %s is made once a micro-batch, and is read where nodes run once a step",
+				call, ins[i]->spec, ins[i]->node->op->name);
+			return 0;
+		}
+	return 1;
+}
+
 static struct hd_node *graph_node(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
 				  const char *attr, ...)
 {
-	char *text;
+	const char *text = "";
 	va_list v;
 	struct node *n;
 
 	va_start(v, attr);
-	text = hd_vformat(attr, v);
+	if (attr)
+		text = hd_plan_vtext(p, attr, v);
 	va_end(v);
+	if (!hd_may_build(p, "node") || !hd_arg_op(p, op, ins, nin) || !in_step(p, op->name, ins, nin))
+		return NULL;
 	n = hd_node_new(p, op, hd_op_traits(op), (struct tensor *const *)ins, nin, text);
-	free(text);
 	for (uint32_t k = 0; n && nin && k < n->v.nout; k++)
 		settled(n->outs[k], T(ins[0]));
 	return n ? &n->v : NULL;
@@ -295,44 +346,54 @@ static struct hd_node *graph_node(struct hd_plan *p, const struct hd_op *op, str
 static struct hd_tensor *graph_einsum(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin,
 				      const struct hd_dim *const *dims, uint32_t ndim)
 {
-	char *spec = NULL;
-	struct tensor *y, *t[2] = { nin > 0 ? T(ins[0]) : NULL, nin > 1 ? T(ins[1]) : NULL };
+	const char *spec = "out=";
+	struct tensor *t[2];
 
-	if (nin > 2)
-		return hd_plan_fail(p, HD_EINVAL, "einsum of %u tensors", nin), NULL;
-	for (uint32_t i = 0; i < ndim; i++)
-		hd_append(&spec, "%s%s", i ? "," : "", dims[i]->name);
-	y = hd_op1(p, nin == 2 ? "einsum" : "sum", t, nin, "out=%s", spec ? spec : "");
-	free(spec);
-	return settled(y, t[0]);
+	if (!hd_may_build(p, "einsum") || !hd_arg_tensors(p, "einsum", ins, nin, 1, 2) ||
+	    !in_step(p, "einsum", ins, nin))
+		return NULL;
+	if (ndim > HD_MAX_DIMS || (ndim && !dims))
+		return hd_plan_fail(p, HD_EINVAL, "einsum: %u dims of the result, not 0 to %d", ndim, HD_MAX_DIMS),
+		       NULL;
+	for (uint32_t i = 0; i < ndim; i++) {
+		if (!hd_arg_dim(p, "einsum", "dim", dims[i]))
+			return NULL;
+		if (!hd_has_dim(T(ins[0]), dims[i]) && !hd_has_dim(T(ins[nin - 1]), dims[i]))
+			return hd_plan_fail(p, HD_EINVAL, "einsum: no input has the dim %s of the result",
+					    dims[i]->name),
+			       NULL;
+		spec = hd_plan_text(p, "%s%s%s", spec, i ? "," : "", dims[i]->name);
+	}
+	t[0] = T(ins[0]);
+	t[1] = T(ins[nin - 1]);
+	return settled(hd_op1(p, nin == 2 ? "einsum" : "sum", t, nin, "%s", spec), t[0]);
 }
 
 static struct hd_tensor *graph_map(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr, ...)
 {
-	char *text;
+	const char *text;
 	va_list v;
-	struct tensor *y;
 
+	if (!hd_may_build(p, "map") || !hd_arg_tensors(p, "map", ins, nin, 1, HD_MAX_INS) ||
+	    !in_step(p, "map", ins, nin))
+		return NULL;
+	if (!expr)
+		return hd_plan_fail(p, HD_EBUG, "map: the text is NULL"), NULL;
 	va_start(v, expr);
-	text = hd_vformat(expr, v);
+	text = hd_plan_vtext(p, expr, v);
 	va_end(v);
-	y = hd_map_new(p, (struct tensor *const *)ins, nin, text);
-	free(text);
-	return settled(y, nin ? T(ins[0]) : NULL);
+	return settled(hd_map_new(p, (struct tensor *const *)ins, nin, text), T(ins[0]));
 }
 
 static struct hd_tensor *graph_cast(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype)
 {
-	static const uint32_t known[] = { HD_DTYPE_F32, HD_DTYPE_F64, HD_DTYPE_F16, HD_DTYPE_BF16,
-					  HD_DTYPE_I32, HD_DTYPE_I64, HD_DTYPE_U8,  HD_DTYPE_B1 };
 	struct tensor *t = T(x);
-	size_t i = 0;
 
-	while (i < HD_LEN(known) && known[i] != dtype)
-		i++;
-	if (i == HD_LEN(known))
+	if (!hd_may_build(p, "cast") || !hd_arg_tensor(p, "cast", "tensor", x) || !in_step(p, "cast", &x, 1))
+		return NULL;
+	if (!hd_dtype_known(dtype))
 		return hd_plan_fail(p, HD_EINVAL, "cast: %#x is no dtype", dtype), NULL;
-	return x ? settled(hd_op1(p, "cast", &t, 1, "dtype=%u", dtype), t) : NULL;
+	return settled(hd_op1(p, "cast", &t, 1, "dtype=%u", dtype), t);
 }
 
 static struct hd_tensor *view(struct tensor *t)
@@ -343,17 +404,47 @@ static struct hd_tensor *view(struct tensor *t)
 static struct hd_tensor *graph_chunk(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *dim, int64_t parts,
 				     const struct hd_pos *at)
 {
+	if (!hd_may_build(p, "chunk") || !hd_arg_tensor(p, "chunk", "tensor", x) ||
+	    !hd_arg_dim(p, "chunk", "dim", dim) || !hd_arg_pos(p, "chunk", at) || !in_step(p, "chunk", &x, 1))
+		return NULL;
+	if (parts < 1)
+		return hd_plan_fail(p, HD_EINVAL, "chunk: %lld parts of %s", (long long)parts, dim->name), NULL;
 	return view(hd_build_chunk(p, T(x), dim, parts, at));
+}
+
+/* Pieces of one tensor: equal dims, sizes and dtypes. */
+static int pieces_alike(struct hd_plan *p, const char *call, struct hd_tensor *const *xs, uint32_t n)
+{
+	if (!hd_arg_tensors(p, call, xs, n, 1, MANY))
+		return 0;
+	for (uint32_t i = 1; i < n; i++)
+		if (xs[i]->ndim != xs[0]->ndim || xs[i]->dtype != xs[0]->dtype ||
+		    memcmp(xs[i]->dims, xs[0]->dims, xs[0]->ndim * sizeof(*xs[0]->dims)) ||
+		    memcmp(xs[i]->local, xs[0]->local, xs[0]->ndim * sizeof(*xs[0]->local))) {
+			hd_plan_fail(
+				p, HD_EINVAL,
+				"%s: input %u (%s) of %lld elements of %u bits is not like input 0 (%s) of %lld of %u",
+				call, i, xs[i]->spec, (long long)hd_local_count(T(xs[i])), HD_BITS(xs[i]->dtype),
+				xs[0]->spec, (long long)hd_local_count(T(xs[0])), HD_BITS(xs[0]->dtype));
+			return 0;
+		}
+	return 1;
 }
 
 static struct hd_tensor *graph_join(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n,
 				    const struct hd_dim *dim, const struct hd_pos *at)
 {
+	if (!hd_may_build(p, "join") || !hd_arg_dim(p, "join", "dim", dim) || !pieces_alike(p, "join", xs, n) ||
+	    (at && !hd_arg_pos(p, "join", at)) || !in_step(p, "join", xs, n))
+		return NULL;
 	return view(hd_build_join(p, (struct tensor *const *)xs, n, dim, at));
 }
 
 static struct hd_tensor *graph_pick(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_pos *at)
 {
+	if (!hd_may_build(p, "pick") || !pieces_alike(p, "pick", xs, n) || !hd_arg_pos(p, "pick", at) ||
+	    !in_step(p, "pick", xs, n))
+		return NULL;
 	return view(hd_build_pick(p, (struct tensor *const *)xs, n, at));
 }
 
@@ -362,8 +453,8 @@ static int are_members(struct hd_plan *p, const char *call, const struct hd_memb
 {
 	const struct group *g = G(who->group);
 
-	if (!g)
-		return hd_plan_fail(p, HD_EBUG, "%s: the group is NULL", call), 0;
+	if (!hd_arg_group(p, call, "group", who->group))
+		return 0;
 	for (uint32_t i = 0; i < g->n; i++)
 		if (g->axes[i] == p->stages || g->role == HD_ROLE_SPARE)
 			return hd_plan_fail(p, HD_EINVAL, "%s: %s is the axis of the stages, or of spare ranks", call,
@@ -413,7 +504,8 @@ static int alike(struct hd_plan *p, const struct hd_tensor *yes, const struct hd
 static struct hd_tensor *graph_either(struct hd_plan *p, const struct hd_members *who, struct hd_tensor *yes,
 				      struct hd_tensor *no)
 {
-	if (!yes || !no)
+	if (!hd_may_build(p, "either") || !hd_arg_tensor(p, "either", "tensor of the members", yes) ||
+	    !hd_arg_tensor(p, "either", "tensor of the others", no))
 		return NULL;
 	if (!who || !are_members(p, "either", who))
 		return hd_plan_fail(p, HD_EBUG, "either: the members are NULL"), NULL;
@@ -439,13 +531,47 @@ static int is_for_all(struct hd_plan *p, const char *call, const struct group *g
 
 static struct hd_tensor *graph_pack(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple)
 {
+	if (!hd_may_build(p, "pack") || !hd_arg_tensors(p, "pack", xs, n, 1, MANY) || !in_step(p, "pack", xs, n))
+		return NULL;
+	if (multiple > 1 << 24)
+		return hd_plan_fail(p, HD_EINVAL, "pack: a multiple of %lld, more than %d", (long long)multiple,
+				    1 << 24),
+		       NULL;
 	return view(hd_build_pack(p, (struct tensor *const *)xs, n, multiple));
 }
 
 static int graph_unpack(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n,
 			struct hd_tensor **out)
 {
+	if (!hd_may_build(p, "unpack") || !hd_arg_tensor(p, "unpack", "flat tensor", flat) ||
+	    !hd_arg_tensors(p, "unpack", like, n, 0, MANY) || !in_step(p, "unpack", &flat, 1))
+		return p->err->code;
+	if (n && !out)
+		return hd_plan_fail(p, HD_EBUG, "unpack: the array for the results is NULL");
 	return hd_build_unpack(p, T(flat), (struct tensor *const *)like, n, (struct tensor **)out);
+}
+
+/* Root and shift are of members; a dim that is made new has one entry a member, and there is room for it. */
+static int comm_fits(struct hd_plan *p, const struct hd_comm_args *a)
+{
+	int rooted = a->kind == HD_COMM_BROADCAST || a->kind == HD_COMM_REDUCE || a->kind == HD_COMM_GATHER ||
+		     a->kind == HD_COMM_SCATTER;
+	int64_t n = a->group->n;
+
+	if (rooted && (a->index < 0 || a->index >= n))
+		hd_plan_fail(p, HD_EINVAL, "comm: the root is member %lld of %lld", (long long)a->index, (long long)n);
+	else if (a->kind == HD_COMM_SHIFT && (a->index <= -n || a->index >= n) && a->index)
+		hd_plan_fail(p, HD_EINVAL, "comm: a shift by %lld among %lld members", (long long)a->index,
+			     (long long)n);
+	else if ((a->kind == HD_COMM_ALL_GATHER || a->kind == HD_COMM_GATHER) && a->dim &&
+		 !hd_has_dim(T(a->x), a->dim) && a->dim->n != n)
+		hd_plan_fail(p, HD_EINVAL, "comm: the new dim %s has %lld entries, and there are %lld members",
+			     a->dim->name, (long long)a->dim->n, (long long)n);
+	else if (a->x->ndim == HD_MAX_DIMS && (a->kind == HD_COMM_ALL_GATHER || a->kind == HD_COMM_GATHER ||
+					       a->kind == HD_COMM_REDUCE_SCATTER || a->kind == HD_COMM_SCATTER))
+		hd_plan_fail(p, HD_EINVAL, "comm: (%s) has %d dims, and one a member must be added", a->x->spec,
+			     HD_MAX_DIMS);
+	return !p->err->code;
 }
 
 static struct hd_tensor *graph_comm(struct hd_plan *p, const struct hd_comm_args *args)
@@ -454,11 +580,13 @@ static struct hd_tensor *graph_comm(struct hd_plan *p, const struct hd_comm_args
 
 	if (!HD_TAKE(p, "comm", &a, args, reserved))
 		return NULL;
-	if (!a.group)
-		return hd_plan_fail(p, HD_EBUG, "comm: the group is NULL"), NULL;
+	if (!hd_may_build(p, "comm") || !hd_arg_group(p, "comm", "group", a.group) ||
+	    !hd_arg_tensor(p, "comm", "tensor", a.x) || (a.dim && !hd_arg_dim(p, "comm", "dim", a.dim)) ||
+	    !in_step(p, "comm", &a.x, 1))
+		return NULL;
 	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_ALL_MAX)
 		return hd_plan_fail(p, HD_EINVAL, "comm: %u is no kind of collective", a.kind), NULL;
-	if (!hd_args_zero(p, "comm", "reserved", a.reserved) || !is_for_all(p, "comm", G(a.group)))
+	if (!hd_args_zero(p, "comm", "reserved", a.reserved) || !comm_fits(p, &a) || !is_for_all(p, "comm", G(a.group)))
 		return NULL;
 	return view(hd_build_comm(p, a.kind, G(a.group), T(a.x), a.dim, a.index));
 }
@@ -468,9 +596,11 @@ static struct hd_tensor *graph_reshard(struct hd_plan *p, struct hd_tensor *x, c
 {
 	struct axis *a = A(axis);
 
-	if (axis && !is_for_all(p, "reshard", hd_group_get(p, &a, 1, HD_ROLE_CORE)))
+	if (!hd_may_build(p, "reshard") || !hd_arg_tensor(p, "reshard", "tensor", x) ||
+	    !hd_arg_axis(p, "reshard", "axis", axis) || hd_place_check(p, "reshard", to, axis, x) < 0 ||
+	    !is_for_all(p, "reshard", hd_group_get(p, &a, 1, HD_ROLE_CORE)))
 		return NULL;
-	return x && axis ? view(hd_reshard_step(p, T(x), A(axis), to)) : NULL;
+	return view(hd_reshard_step(p, T(x), A(axis), to));
 }
 
 static struct hd_tensor *new_state(struct hd_plan *p, const struct hd_state_args *x)
@@ -493,6 +623,7 @@ static struct hd_tensor *new_state(struct hd_plan *p, const struct hd_state_args
 	memcpy(t->local, l->local, sizeof(t->local));
 	t->step = 1;
 	t->init = HD_INIT_ZERO;
+	t->inst = p->cur + 1;
 	t->on_reshard = x->relayout;
 	return &t->v;
 }
@@ -503,17 +634,44 @@ static struct hd_tensor *graph_state(struct hd_plan *p, const struct hd_state_ar
 
 	if (!HD_TAKE(p, "state", &x, args, relayout))
 		return NULL;
-	if (!x.name || !x.like)
-		return hd_plan_fail(p, HD_EBUG, "state: the %s is NULL", x.name ? "tensor to be like" : "name"), NULL;
+	if (!hd_may_build(p, "state") || !hd_arg_name(p, "state", x.name) ||
+	    !hd_arg_tensor(p, "state", "tensor to be like", x.like))
+		return NULL;
+	if (!hd_dtype_known(x.dtype) || HD_BITS(x.dtype) < 16)
+		return hd_plan_fail(p, HD_EINVAL, "state: %s has dtype %#x, which is none that a state can have",
+				    x.name, x.dtype),
+		       NULL;
 	if (!hd_args_one_of(p, "state", "relayout", x.relayout, HD_RESHARD_REFUSE))
 		return NULL;
 	return new_state(p, &x);
 }
 
+static int may_assign(struct hd_plan *p, const struct hd_tensor *state, const struct hd_tensor *value)
+{
+	const struct tensor *t = T(state), *v = T(value);
+
+	if (state->node || state->what != HD_TENSOR_STATE || t->inst != p->cur + 1)
+		hd_plan_fail(p, HD_EINVAL, "assign: %s (%s) is no state of this section",
+			     *state->name ? state->name : "a tensor", state->spec);
+	else if (t->assign)
+		hd_plan_fail(p, HD_EINVAL, "assign: %s is assigned already", state->name);
+	else if (state->ndim != value->ndim || memcmp(t->dims, v->dims, state->ndim * sizeof(*t->dims)))
+		hd_plan_fail(p, HD_EINVAL, "assign: %s is (%s) and the value (%s)", state->name, state->spec,
+			     value->spec);
+	else if (state->dtype != value->dtype)
+		hd_plan_fail(p, HD_EINVAL, "assign: %s has dtype %#x and the value %#x", state->name, state->dtype,
+			     value->dtype);
+	else if (hd_local_count(t) != hd_local_count(v))
+		hd_plan_fail(p, HD_EINVAL, "assign: %s has %lld elements on a rank and the value %lld", state->name,
+			     (long long)hd_local_count(t), (long long)hd_local_count(v));
+	return !p->err->code;
+}
+
 static int graph_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value)
 {
-	if (!state || !value)
-		return hd_plan_fail(p, HD_EBUG, "assign: the %s is NULL", state ? "value" : "state");
+	if (!hd_may_build(p, "assign") || !hd_arg_tensor(p, "assign", "state", state) ||
+	    !hd_arg_tensor(p, "assign", "value", value) || !may_assign(p, state, value))
+		return p->err->code;
 	hd_assign(T(state), T(value));
 	return HD_OK;
 }
@@ -532,7 +690,7 @@ static int record_launch(struct hd_record *r, const char *kernel, struct hd_tens
 	int rc;
 
 	va_start(v, attr);
-	text = hd_vformat(attr, v);
+	text = hd_vformat(attr ? attr : "", v);
 	va_end(v);
 	rc = r->launch(r, kernel, ins, nin, outs, nout, text);
 	free(text);

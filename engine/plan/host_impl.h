@@ -4,6 +4,8 @@
 #ifndef HD_ENGINE_HOST_IMPL_H
 #define HD_ENGINE_HOST_IMPL_H
 #include "engine/plan/plan.h"
+#include "engine/ops/build.h"
+#include <stdio.h>
 #include <string.h>
 
 static inline int hd_in_slot(const struct hd_plan *p, const char *slot)
@@ -13,7 +15,7 @@ static inline int hd_in_slot(const struct hd_plan *p, const char *slot)
 
 int hd_out_of_turn(struct hd_plan *p, const char *what, const char *slot); /* refuses the call */
 
-/* -- host_args.c: what comes in ------------------------------------------------------------------------------------------ */
+/* -- host_check.c: what comes in ------------------------------------------------------------------------------------------ */
 /* Copies a call's arguments into this engine's struct (`ours` bytes; what the plugin's build does not have is 0).  `first`: the
  * struct's size in the minor that brought it.  -> 0: refused, with a text. */
 int hd_args_take(struct hd_plan *p, const char *call, void *to, size_t ours, size_t first, const void *from);
@@ -23,6 +25,20 @@ int hd_args_take(struct hd_plan *p, const char *call, void *to, size_t ours, siz
 int hd_args_one_of(struct hd_plan *p, const char *call, const char *what, uint64_t value, uint64_t most); /* 0..most */
 int hd_args_flags(struct hd_plan *p, const char *call, const char *what, uint32_t flags, uint32_t known);
 int hd_args_zero(struct hd_plan *p, const char *call, const char *what, uint64_t word); /* a reserved one */
+
+/* Each -> 0: refused, with a text that names the call and what it is ------------------------------------- */
+int hd_arg_dim(struct hd_plan *p, const char *call, const char *what, const struct hd_dim *d);
+int hd_arg_axis(struct hd_plan *p, const char *call, const char *what, const struct hd_axis *a);
+int hd_arg_group(struct hd_plan *p, const char *call, const char *what, const struct hd_group *g);
+int hd_arg_node(struct hd_plan *p, const char *call, const char *what, const struct hd_node *n);
+int hd_arg_tensor(struct hd_plan *p, const char *call, const char *what, const struct hd_tensor *t);
+int hd_arg_tensors(struct hd_plan *p, const char *call, struct hd_tensor *const *ts, uint32_t n, uint32_t least,
+		   uint32_t most);
+int hd_arg_block(struct hd_plan *p, const char *call, const struct hd_block *b);
+int hd_arg_name(struct hd_plan *p, const char *call, const char *name);
+int hd_arg_pos(struct hd_plan *p, const char *call, const struct hd_pos *at);
+int hd_arg_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin);
+int hd_may_build(struct hd_plan *p, const char *call);
 
 /* -- host_mesh.c: what struct hd_host says of the layout ------------------------------------------------------------------- */
 const struct hd_dim *hd_host_dim(struct hd_plan *p, const char *name);
@@ -34,6 +50,11 @@ int hd_host_rule(struct hd_plan *p, const struct hd_rule_args *args);
 const struct hd_block *hd_host_block_next(struct hd_plan *p, const struct hd_block *prev);
 int hd_host_stage(struct hd_plan *p, const struct hd_stage_args *args);
 int hd_host_unit(struct hd_plan *p, const struct hd_unit_args *args);
+
+/* -- views.c: what plugins are shown is the engine's own memory, and theirs to read ---------------------------------------- */
+struct hd_views;
+struct hd_views *hd_views_take(const struct hd_plan *p);
+int hd_views_check(struct hd_plan *p, struct hd_views *v); /* refuses what was written since, and forgets it */
 
 /* -- basic.c: slots open and mesh of plugins that leave them out, of the instance whose turn it is -------------------------- */
 int hd_basic_open(struct hd_plan *p);

@@ -10,12 +10,27 @@
 /* -- names and mesh --------------------------------------------------------------------------------------------------------- */
 const struct hd_dim *hd_host_dim(struct hd_plan *p, const char *name)
 {
+	if (!name)
+		return hd_plan_fail(p, HD_EBUG, "dim: the name is NULL"), NULL;
 	return hd_dim_get(p, name, 0);
 }
 
 const struct hd_dim *hd_host_dim_new(struct hd_plan *p, const char *name, int64_t n)
 {
-	return hd_dim_get(p, hd_plan_text(p, "%s.%s", p->cur >= 0 ? p->inst[p->cur].name : "", name), n);
+	const struct hd_dim *d;
+
+	if (!hd_arg_name(p, "dim_new", name))
+		return NULL;
+	if (n < 1 || n > INT32_MAX)
+		return hd_plan_fail(p, HD_EINVAL, "dim_new: %s has %lld elements, not 1 to %d", name, (long long)n,
+				    INT32_MAX),
+		       NULL;
+	d = hd_dim_get(p, hd_plan_text(p, "%s.%s", p->cur >= 0 ? p->inst[p->cur].name : "", name), n);
+	if (d->n != n)
+		return hd_plan_fail(p, HD_EINVAL, "dim_new: %s has %lld elements already, not %lld", d->name,
+				    (long long)d->n, (long long)n),
+		       NULL;
+	return d;
 }
 
 static int is_claimed(struct hd_plan *p, const char *suffix)
@@ -36,11 +51,15 @@ static const struct hd_axis *claim(struct hd_plan *p, const struct hd_axis_args 
 {
 	struct axis *a, *last = p->naxes ? p->axes[p->naxes - 1] : NULL;
 
+	if (x->suffix && !hd_arg_name(p, "axis", x->suffix))
+		return NULL;
 	if (x->n < 1)
 		return hd_plan_fail(p, HD_EINVAL,
 				    "axis: %lld members (slot mesh is given size 0 for auto, and takes left then)",
 				    (long long)x->n),
 		       NULL;
+	if (x->n > 1 << 24)
+		return hd_plan_fail(p, HD_EINVAL, "axis: %lld members, more than %d", (long long)x->n, 1 << 24), NULL;
 	if (p->naxes == HD_MAX_AXES)
 		return hd_plan_fail(p, HD_EINVAL, "more than %d axes", HD_MAX_AXES), NULL;
 	if (x->spare)
@@ -56,6 +75,7 @@ static const struct hd_axis *claim(struct hd_plan *p, const struct hd_axis_args 
 	a->id = p->naxes;
 	a->stride = last ? last->stride * (last->v.n + last->v.spare) : 1;
 	p->axes[p->naxes++] = a;
+	hd_handle_add(p, &a->v, HANDLE_AXIS);
 	return &a->v;
 }
 
@@ -72,8 +92,11 @@ const struct hd_axis *hd_host_axis(struct hd_plan *p, const struct hd_axis_args 
 
 const struct hd_axis *hd_host_axis_next(struct hd_plan *p, const struct hd_axis *prev)
 {
-	int i = prev ? A(prev)->id + 1 : 0;
+	int i = 0;
 
+	if (prev && !hd_arg_axis(p, "axis_next", "axis before", prev))
+		return NULL;
+	i = prev ? A(prev)->id + 1 : 0;
 	for (int k = 0; k < p->naxes; k++)
 		p->axes[k]->v.mine = p->axes[k]->inst == p->cur;
 	return i < p->naxes ? &p->axes[i]->v : NULL;
@@ -93,9 +116,14 @@ const struct hd_group *hd_host_group(struct hd_plan *p, const struct hd_group_ar
 	if (!hd_args_one_of(p, "group", "role", x.role, HD_ROLE_CORE))
 		return NULL;
 	for (uint32_t i = 0; i < x.naxes; i++) {
-		if (!x.axes[i])
-			return hd_plan_fail(p, HD_EBUG, "group: axis %u is NULL", i), NULL;
+		if (!hd_arg_axis(p, "group", "axis", x.axes[i]))
+			return NULL;
 		a[i] = A(x.axes[i]);
+		for (uint32_t k = 0; k < i; k++)
+			if (a[k] == a[i])
+				return hd_plan_fail(p, HD_EINVAL, "group: axis %s is both %u and %u of %u",
+						    a[i]->v.name, k, i, x.naxes),
+				       NULL;
 	}
 	return &hd_group_get(p, a, x.naxes, x.role)->v;
 }
@@ -117,7 +145,8 @@ int hd_host_rule(struct hd_plan *p, const struct hd_rule_args *args)
 				    x.dim    ? x.dim
 				    : x.axis ? x.axis->name
 					     : "and so is the axis");
-	if (!hd_args_flags(p, "rule", "flags", x.flags, KNOWN) || !hd_args_zero(p, "rule", "reserved", x.reserved))
+	if (!hd_arg_axis(p, "rule", "axis", x.axis) || !hd_args_flags(p, "rule", "flags", x.flags, KNOWN) ||
+	    !hd_args_zero(p, "rule", "reserved", x.reserved))
 		return p->err->code;
 	if (!strcmp(x.dim, "layer"))
 		return hd_deal_layers(p, A(x.axis));
@@ -126,8 +155,11 @@ int hd_host_rule(struct hd_plan *p, const struct hd_rule_args *args)
 
 const struct hd_block *hd_host_block_next(struct hd_plan *p, const struct hd_block *prev)
 {
-	size_t i = prev ? (size_t)((const struct block *)prev - p->blocks) + 1 : 0;
+	size_t i;
 
+	if (prev && !hd_arg_block(p, "block_next", prev))
+		return NULL;
+	i = prev ? (size_t)((const struct block *)prev - p->blocks) + 1 : 0;
 	return i < p->nblocks ? &p->blocks[i].v : NULL;
 }
 
@@ -139,14 +171,19 @@ int hd_host_stage(struct hd_plan *p, const struct hd_stage_args *args)
 		return hd_out_of_turn(p, "stage", "rules");
 	if (!HD_TAKE(p, "stage", &x, args, chunk))
 		return p->err->code;
-	if (!x.block || !x.axis)
-		return hd_plan_fail(p, HD_EBUG, "stage: the %s is NULL", x.block ? "axis" : "block");
+	if (!hd_arg_block(p, "stage", x.block) || !hd_arg_axis(p, "stage", "axis", x.axis))
+		return p->err->code;
+	if (x.chunk >= (int64_t)p->nblocks)
+		return hd_plan_fail(p, HD_EINVAL, "stage: chunk %lld, the model has %zu blocks", (long long)x.chunk,
+				    p->nblocks);
 	return hd_deal_block(p, (struct block *)(uintptr_t)x.block, A(x.axis), x.coord, x.chunk);
 }
 
 static int check_unit(struct hd_plan *p, const struct hd_unit_args *x)
 {
-	if (!x->axis || A(x->axis) != p->stages)
+	if (!hd_arg_axis(p, "unit", "axis", x->axis))
+		return p->err->code;
+	if (A(x->axis) != p->stages)
 		return hd_plan_fail(p, HD_EINVAL, "units are ordered on the axis that has the stages");
 	if (x->kind != HD_UNIT_F && x->kind != HD_UNIT_B && x->kind != HD_UNIT_W)
 		return hd_plan_fail(p, HD_EINVAL, "unit: kind %u is none of HD_UNIT_F %d, HD_UNIT_B %d, HD_UNIT_W %d",

@@ -2,6 +2,7 @@
  * Slot mesh: each section is told its size, one of them by what the others leave over, and the axes must be all ranks.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/plan/host_impl.h"
 #include "engine/plan/plan_impl.h"
 #include <stdlib.h>
@@ -61,6 +62,29 @@ static int check_ranks(struct hd_plan *p)
 			  (long long)p->ranks);
 }
 
+static int claims_no_axis(struct hd_plan *p, int who, int64_t left)
+{
+	for (int a = 0; a < p->naxes; a++)
+		if (p->axes[a]->inst == who)
+			return HD_OK;
+	if (left <= 1)
+		return HD_OK;
+	return hd_section_fail(p->conf, p->inst[who].section, "size", p->err, HD_EINVAL,
+			       "%lld ranks, and slot mesh of plugin %s claims no axis", (long long)left,
+			       p->inst[who].plugin->name);
+}
+
+static int mesh_of(struct hd_plan *p, int who, int64_t size, int64_t left)
+{
+	const struct hd_strategy_ops *ops = p->inst[who].plugin->ops;
+	struct hd_slot was = hd_slot_begin(p, who, "mesh");
+
+	hd_slot_returned(p, ops->mesh ? ops->mesh(p->inst[who].self, p, size, left) : hd_basic_mesh(p, left));
+	hd_slot_end(p, was);
+	HD_TRY(p->err->code);
+	return claims_no_axis(p, who, left);
+}
+
 int hd_slot_mesh(struct hd_plan *p)
 {
 	int64_t size[HD_MAX_AXES], given;
@@ -75,15 +99,7 @@ int hd_slot_mesh(struct hd_plan *p)
 			"auto: %lld rank%s cannot be shared out to the %lld that the other sections need",
 			(long long)p->ranks, p->ranks == 1 ? "" : "s", (long long)given);
 	}
-	p->slot = "mesh";
-	for (int i = 0; i < p->ninst; i++) {
-		const struct hd_strategy_ops *o = p->inst[i].plugin->ops;
-		int64_t left = automatic == i ? p->ranks / given : size[i];
-
-		p->cur = i;
-		HD_TRY(hd_slot_returned(p,
-					o->mesh ? o->mesh(p->inst[i].self, p, size[i], left) : hd_basic_mesh(p, left)));
-	}
-	p->cur = -1;
+	for (int i = 0; i < p->ninst; i++)
+		HD_TRY(mesh_of(p, i, size[i], automatic == i ? p->ranks / given : size[i]));
 	return check_ranks(p);
 }

@@ -3,6 +3,7 @@
  * The order of calls is the drawing in heddle/strategy.h.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/base/hash.h"
 #include "engine/plan/plan_impl.h"
 #include <stdio.h>
@@ -70,10 +71,22 @@ static int slot_lower(struct hd_plan *p)
 	return drop_dead(p);
 }
 
+/* What has neither kernels nor been lowered to what has would be missing when a run begins. */
+static int check_recorded(struct hd_plan *p)
+{
+	for (const struct node *n = p->first; n; n = n->next)
+		if (!n->v.op->record && !n->comm.kind)
+			return hd_plan_fail(p, HD_EINVAL, "%s%s%s: op %s of (%s) has no record and was not lowered",
+					    n->inst >= 0 ? "[strategy " : "", n->inst >= 0 ? n->v.owner : "the engine",
+					    n->inst >= 0 ? "]" : "", n->v.op->name, n->v.nout ? n->outs[0]->spec : "");
+	return HD_OK;
+}
+
 static int check(struct hd_plan *p)
 {
 	HD_TRY(hd_check_users(p));
 	HD_TRY(hd_check_members(p));
+	HD_TRY(check_recorded(p));
 	return hd_check_stages(p);
 }
 
@@ -161,8 +174,12 @@ void hd_plan_destroy(struct hd_plan *p)
 	if (!p)
 		return;
 	for (int i = 0; i < p->ninst; i++)
-		if (p->inst[i].open && p->inst[i].self && p->inst[i].plugin->ops->close)
+		if (p->inst[i].open && p->inst[i].self && p->inst[i].plugin->ops->close) {
+			struct hd_slot was = hd_slot_begin(p, i, "close");
+
 			p->inst[i].plugin->ops->close(p->inst[i].self);
+			hd_slot_end(p, was);
+		}
 	for (int64_t c = 0; c < p->ncoords; c++)
 		free(p->units[c]);
 	hd_schedule_report_release(&p->timing);

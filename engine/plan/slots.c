@@ -2,6 +2,7 @@
  * The slots of plugins but mesh and schedule: each is called for all instances, in the order of the INI.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/plan/host_impl.h"
 #include "engine/plan/plan_impl.h"
 
@@ -9,16 +10,17 @@ typedef int slot_call(const struct hd_strategy_ops *, struct hd_strategy *, stru
 
 static int each(struct hd_plan *p, const char *name, slot_call *call)
 {
-	p->slot = name;
 	for (int i = 0; i < p->ninst; i++) {
-		p->cur = i;
+		struct hd_slot was = hd_slot_begin(p, i, name);
+		struct hd_views *views = hd_views_take(p);
+
 		p->cursor = hd_cursor_end(HD_UNIT_F, -1);
 		hd_slot_returned(p, call(p->inst[i].plugin->ops, p->inst[i].self, p));
-		p->cur = -1;
+		hd_views_check(p, views);
+		hd_slot_end(p, was);
+		p->nwalks = 0;
 		HD_TRY(p->err->code);
 	}
-	p->slot = NULL;
-	p->nwalks = 0;
 	return HD_OK;
 }
 

@@ -11,6 +11,7 @@
  * on one node.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/predict/simulate.h"
 #include "engine/graph/traffic.h"
 #include "engine/passes/passes.h"
@@ -73,9 +74,8 @@ static double kernel_seconds(const struct hd_machine *m, const struct hd_program
 	struct hd_cost c = { .size = sizeof(c) };
 	double rate = n->v.nin && n->ins[0]->v.dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32, compute, memory;
 
-	if (n->v.op->cost)
-		n->v.op->cost(n->inst >= 0 ? g->plan->inst[n->inst].self : NULL, &n->v, &c);
-	else if (is_free(g, n))
+	hd_node_cost(n, &c);
+	if (!n->v.op->cost && is_free(g, n))
 		return 0;
 	compute = c.matmul_flops / (rate * m->efficiency) + c.other_flops / m->flops_fp32;
 	memory = (c.bytes > 0 ? c.bytes : traffic(n)) / m->memory_bandwidth;

@@ -3,6 +3,7 @@
  * what timing chooses chosen once.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/run/job.h"
 #include "engine/plugin/device_load.h"
 #include "engine/run/autotune.h"
@@ -333,7 +334,7 @@ double hd_plan_flops(const struct hd_plan *p)
 
 		if (n->recompute_of || !n->v.op->cost || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
 			continue;
-		n->v.op->cost(NULL, &n->v, &c);
+		hd_node_cost(n, &c);
 		if (p->stages)
 			ranks /= p->stages->v.n;
 		sum += c.matmul_flops * (double)(p->micros * ranks);

@@ -4,6 +4,7 @@
  * the norm - is recorded here.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/run/run.h"
 #include "engine/ops/record.h"
 #include <stdio.h>
@@ -82,14 +83,49 @@ static int64_t record_index(struct hd_record *r, const struct hd_group *g)
 {
 	const struct hd_program *of = ((struct recorder *)r)->g;
 
+	if (hd_handle_kind(of->plan, g) != HANDLE_GROUP)
+		return hd_plan_fail(of->plan, HD_EBUG, "index: the group is no group of this plan"), 0;
+
 	return hd_member_index(of->plan, G(g), of->rank);
+}
+
+static int is_among(const struct hd_tensor *t, struct hd_tensor *const *all, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (all[i] == t)
+			return 1;
+	return 0;
+}
+
+/* A plugin's op launches kernels on its node's own tensors: others may not be in memory then. */
+static int check_operands(const struct recorder *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
+			  struct hd_tensor *const *outs, uint32_t nout)
+{
+	const struct hd_node *n = &r->node->v;
+
+	if (!kernel || (nin && !ins) || (nout && !outs) || nin > n->nin + n->nout || nout > n->nout)
+		return hd_err_set(r->err, HD_EINVAL,
+				  "launch: kernel %s with %u inputs and %u outputs, the node has %u and %u",
+				  kernel ? kernel : "NULL", nin, nout, n->nin, n->nout);
+	for (uint32_t i = 0; i < nin; i++)
+		if (!is_among(ins[i], n->ins, n->nin) && !is_among(ins[i], n->outs, n->nout))
+			return hd_err_set(r->err, HD_EINVAL, "launch: input %u of kernel %s is no tensor of the node",
+					  i, kernel);
+	for (uint32_t i = 0; i < nout; i++)
+		if (!is_among(outs[i], n->outs, n->nout))
+			return hd_err_set(r->err, HD_EINVAL, "launch: output %u of kernel %s is no output of the node",
+					  i, kernel);
+	return HD_OK;
 }
 
 static int record_launch(struct hd_record *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
 			 struct hd_tensor *const *outs, uint32_t nout, const char *attr)
 {
-	return launch((struct recorder *)r, kernel, (struct tensor *const *)ins, nin, (struct tensor *const *)outs,
-		      nout, attr);
+	struct recorder *x = (struct recorder *)r;
+
+	if (x->node->inst >= 0)
+		HD_TRY(check_operands(x, kernel, ins, nin, outs, nout));
+	return launch(x, kernel, (struct tensor *const *)ins, nin, (struct tensor *const *)outs, nout, attr);
 }
 
 /* -- movement that aliasing could not avoid ---------------------------------------------------------------------------------------- */
@@ -270,6 +306,7 @@ static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
 static int record_node(struct recorder *r, struct node *n)
 {
 	struct hd_program *g = r->g;
+	struct hd_slot was;
 	int rc = HD_OK;
 
 	r->node = n;
@@ -284,10 +321,12 @@ static int record_node(struct recorder *r, struct node *n)
 				  n->inst >= 0 ? g->plan->inst[n->inst].name : "the engine");
 	r->target = target_of(g, n);
 	r->acc = r->target ? -1 : 0;
-	g->plan->cur = n->inst;
-	HD_TRY(n->v.op->record(n->inst >= 0 ? g->plan->inst[n->inst].self : NULL, &r->r, &n->v));
-	g->plan->cur = -1;
-	return r->err->code;
+	was = hd_slot_begin(g->plan, n->inst, "record");
+	rc = n->v.op->record(n->inst >= 0 ? g->plan->inst[n->inst].self : NULL, &r->r, &n->v);
+	if (rc < 0 && !g->plan->err->code && n->inst >= 0)
+		hd_plan_fail(g->plan, rc, "%s: %s", n->v.op->name, r->err->code ? r->err->text : "recording failed");
+	hd_slot_end(g->plan, was);
+	return rc < 0 ? rc : r->err->code;
 }
 
 int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Handles that come in from a plugin are looked up, and what the engine takes of them is checked: no index, size or pointer
+ * of a plugin makes the engine read or write what is not there.
+ */
+#include <config.h>
+#include "engine/plan/host_impl.h"
+#include <ctype.h>
+
+/* -- arguments: another size, and enums, flags and reserved words that this engine does not know ---------------------------- */
+#define ARGS_MAX 4096 /* bytes: what claims to be larger is no arguments */
+
+int hd_args_take(struct hd_plan *p, const char *call, void *to, size_t ours, size_t first, const void *from)
+{
+	size_t n = 0;
+
+	if (!from)
+		return hd_plan_fail(p, HD_EBUG, "%s: the arguments are NULL", call), 0;
+	memcpy(&n, from, sizeof(n));
+	if (n < first || n > ARGS_MAX)
+		return hd_plan_fail(p, HD_EBUG, "%s: size of the arguments is %zu, not %zu or more (their sizeof)",
+				    call, n, first),
+		       0;
+	for (size_t i = ours; i < n; i++)
+		if (((const char *)from)[i])
+			return hd_plan_fail(
+				       p, HD_EABI,
+				       "%s: the arguments have %zu bytes, this engine knows %zu, and byte %zu is not 0",
+				       call, n, ours, i),
+			       0;
+	memset(to, 0, ours);
+	memcpy(to, from, n < ours ? n : ours);
+	return 1;
+}
+
+int hd_args_one_of(struct hd_plan *p, const char *call, const char *what, uint64_t value, uint64_t most)
+{
+	if (value <= most)
+		return 1;
+	hd_plan_fail(p, HD_EINVAL, "%s: %s is %llu, this engine knows 0 to %llu", call, what, (unsigned long long)value,
+		     (unsigned long long)most);
+	return 0;
+}
+
+int hd_args_flags(struct hd_plan *p, const char *call, const char *what, uint32_t flags, uint32_t known)
+{
+	if (!(flags & ~known))
+		return 1;
+	hd_plan_fail(p, HD_EINVAL, "%s: %s has the unknown bit %u, this engine knows %u", call, what,
+		     flags & ~known & -(flags & ~known), known);
+	return 0;
+}
+
+int hd_args_zero(struct hd_plan *p, const char *call, const char *what, uint64_t word)
+{
+	if (!word)
+		return 1;
+	hd_plan_fail(p, HD_EINVAL, "%s: %s is %llu, it must be 0", call, what, (unsigned long long)word);
+	return 0;
+}
+
+/* -- handles --------------------------------------------------------------------------------------------------------------- */
+static const char *const kind_names[] = { "", "a dim", "an axis", "a group", "a tensor", "a node" };
+
+static int known(struct hd_plan *p, const char *call, const char *what, const void *at, enum hd_handle_kind kind)
+{
+	if (hd_handle_kind(p, at) == kind)
+		return 1;
+	if (!at)
+		hd_plan_fail(p, HD_EBUG, "%s: the %s is NULL", call, what);
+	else if (hd_handle_kind(p, at))
+		hd_plan_fail(p, HD_EBUG, "%s: the %s is %s and must be %s", call, what,
+			     kind_names[hd_handle_kind(p, at)], kind_names[kind]);
+	else
+		hd_plan_fail(p, HD_EBUG, "%s: the %s is not %s of this plan", call, what, kind_names[kind]);
+	return 0;
+}
+
+int hd_arg_dim(struct hd_plan *p, const char *call, const char *what, const struct hd_dim *d)
+{
+	return known(p, call, what, d, HANDLE_DIM);
+}
+
+int hd_arg_axis(struct hd_plan *p, const char *call, const char *what, const struct hd_axis *a)
+{
+	return known(p, call, what, a, HANDLE_AXIS);
+}
+
+int hd_arg_group(struct hd_plan *p, const char *call, const char *what, const struct hd_group *g)
+{
+	return known(p, call, what, g, HANDLE_GROUP);
+}
+
+int hd_arg_node(struct hd_plan *p, const char *call, const char *what, const struct hd_node *n)
+{
+	if (!known(p, call, what, n, HANDLE_NODE))
+		return 0;
+	if (!N(n)->dead)
+		return 1;
+	hd_plan_fail(p, HD_EBUG, "%s: the %s, %s, is not part of the program any more", call, what, n->op->name);
+	return 0;
+}
+
+int hd_arg_tensor(struct hd_plan *p, const char *call, const char *what, const struct hd_tensor *t)
+{
+	if (!known(p, call, what, t, HANDLE_TENSOR))
+		return 0;
+	if (!t->node || !N(t->node)->dead)
+		return 1;
+	hd_plan_fail(p, HD_EBUG, "%s: the %s (%s) was made by %s, which is not part of the program any more", call,
+		     what, t->spec, t->node->op->name);
+	return 0;
+}
+
+int hd_arg_tensors(struct hd_plan *p, const char *call, struct hd_tensor *const *ts, uint32_t n, uint32_t least,
+		   uint32_t most)
+{
+	char what[32];
+
+	if (n < least || n > most || (n && !ts)) {
+		hd_plan_fail(p, HD_EINVAL, "%s: %u inputs%s, not %u to %u", call, n, ts || !n ? "" : " at NULL", least,
+			     most);
+		return 0;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		snprintf(what, sizeof(what), "input %u", i);
+		if (!hd_arg_tensor(p, call, what, ts[i]))
+			return 0;
+	}
+	return 1;
+}
+
+/* Blocks are an array. */
+int hd_arg_block(struct hd_plan *p, const char *call, const struct hd_block *b)
+{
+	for (size_t i = 0; i < p->nblocks; i++)
+		if (b == &p->blocks[i].v)
+			return 1;
+	hd_plan_fail(p, HD_EBUG, b ? "%s: the block is no block of this plan" : "%s: the block is NULL", call);
+	return 0;
+}
+
+/* A name is part of file names and of keys. */
+int hd_arg_name(struct hd_plan *p, const char *call, const char *name)
+{
+	const char *c = name;
+
+	if (!name || !*name) {
+		hd_plan_fail(p, HD_EINVAL, "%s: the name is %s", call, name ? "empty" : "NULL");
+		return 0;
+	}
+	while (isalnum((unsigned char)*c) || (*c && strchr("._-", *c)))
+		c++;
+	if (!*c)
+		return 1;
+	hd_plan_fail(p, HD_EINVAL, "%s: a name has letters, digits, . _ and -, and byte %d of this one is %#x", call,
+		     (int)(c - name), (unsigned char)*c);
+	return 0;
+}
+
+/* -- positions ----------------------------------------------------------------------------------------------------------------- */
+int hd_arg_pos(struct hd_plan *p, const char *call, const struct hd_pos *at)
+{
+	if (!at) {
+		hd_plan_fail(p, HD_EBUG, "%s: the position is NULL", call);
+		return 0;
+	}
+	if (at->group && !hd_arg_group(p, call, "group of the position", at->group))
+		return 0;
+	if (!at->group && at->mul) {
+		hd_plan_fail(p, HD_EINVAL, "%s: pos.mul is %d, and there is no group to be a member of", call, at->mul);
+		return 0;
+	}
+	return hd_args_zero(p, call, "pos.reserved",
+			    at->reserved[0] | (uint64_t)at->reserved[1] | (uint64_t)at->reserved[2]);
+}
+
+/* -- ops --------------------------------------------------------------------------------------------------------------------- */
+/* Those that a plugin may make nodes of by name: how many inputs, and how many dims each has (+: one or more, .: any). */
+static const struct signature {
+	const char *op;
+	uint32_t least, most;
+	const char *dims;
+} signatures[] = {
+	{ "einsum", 2, 4, "" },       { "sum", 1, 1, "" },          { "add", 1, HD_MAX_INS, "" },
+	{ "map", 1, HD_MAX_INS, "" }, { "cast", 1, 1, "" },         { "copy", 1, 1, "" },
+	{ "fill", 1, 1, "" },         { "norm", 2, 3, "+11" },      { "norm_d", 4, 5, "+1" },
+	{ "norm_dw", 3, 4, "+" },     { "attention", 3, 3, "444" }, { "attention_d", 6, 6, "444434" },
+	{ "gelu", 1, 1, "" },         { "gelu_d", 2, 2, "" },       { "swiglu", 2, 2, "" },
+	{ "swiglu_d", 3, 3, "" },     { "embedding", 2, 2, "22" },  { "embedding_dw", 2, 2, "23" },
+	{ "position", 2, 2, "32" },   { "position_dw", 1, 1, "3" }, { "rope", 1, 1, "4" },
+	{ "dropout", 1, 1, "" },      { "xent", 2, 2, "32" },       { "xent_combine", 3, 3, "222" },
+	{ "xent_d", 5, 5, "22232" },  { "nll", 5, 5, "22232" },     { "route", 1, 1, "3" },
+	{ "dispatch", 2, 2, "33" },   { "combine", 3, 3, "433" },   { "sgd", 3, 3, "" },
+	{ "adamw", 5, 5, "" },
+};
+
+static int has_dims(struct hd_plan *p, const struct signature *s, struct hd_tensor *const *ins, uint32_t nin)
+{
+	for (uint32_t i = 0; i < nin && s->dims[i]; i++) {
+		char want = s->dims[i];
+
+		if (want == '.' || (want == '+' ? ins[i]->ndim > 0 : ins[i]->ndim == (uint32_t)(want - '0')))
+			continue;
+		hd_plan_fail(p, HD_EINVAL, "%s: input %u (%s) has %u dims, not %c%s", s->op, i, ins[i]->spec,
+			     ins[i]->ndim, want == '+' ? '1' : want, want == '+' ? " or more" : "");
+		return 0;
+	}
+	return 1;
+}
+
+static int engine_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin)
+{
+	for (size_t i = 0; i < HD_LEN(signatures); i++)
+		if (!strcmp(signatures[i].op, op->name))
+			return hd_arg_tensors(p, op->name, ins, nin, signatures[i].least, signatures[i].most) &&
+			       has_dims(p, &signatures[i], ins, nin);
+	hd_plan_fail(p, HD_EINVAL,
+		     "node: op %s is not made by name: it has a call of its own, or is the engine's alone", op->name);
+	return 0;
+}
+
+static int plugin_op(struct hd_plan *p, const struct hd_op *op)
+{
+	const size_t ours = sizeof(*op), first = offsetof(struct hd_op, record) + sizeof(op->record);
+
+	if (op->size < first || op->size > 4096)
+		hd_plan_fail(p, HD_EBUG, "node: size of the op is %zu, not %zu or more (sizeof(struct hd_op))",
+			     op->size, first);
+	else if (!op->name || !*op->name)
+		hd_plan_fail(p, HD_EBUG, "node: the op has no name");
+	else if (!op->shape)
+		hd_plan_fail(p, HD_EBUG, "node: op %s has no slot shape, which is mandatory", op->name);
+	else if (hd_op_find(op->name) && (!op->kind || !strcmp(op->kind, op->name)))
+		hd_plan_fail(p, HD_EBUG, "node: op %s has the name of an op of the engine: take another, and say kind",
+			     op->name);
+	for (size_t i = ours; !p->err->code && i < op->size; i++)
+		if (((const char *)op)[i])
+			hd_plan_fail(p, HD_EABI, "node: op %s has a slot at byte %zu that this engine does not know",
+				     op->name, i);
+	return !p->err->code;
+}
+
+int hd_arg_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin)
+{
+	if (!op) {
+		hd_plan_fail(p, HD_EBUG, "node: the op is NULL");
+		return 0;
+	}
+	if (!(hd_op_traits(op)->flags & OP_FLAG_PLUGIN))
+		return engine_op(p, op, ins, nin);
+	return plugin_op(p, op) && hd_arg_tensors(p, op->name, ins, nin, 1, HD_MAX_INS);
+}
+
+int hd_may_build(struct hd_plan *p, const char *call)
+{
+	if (p->err->code)
+		return 0;
+	if (!p->slot || hd_in_slot(p, "lower") || hd_in_slot(p, "rewrite") || hd_in_slot(p, "vjp"))
+		return 1;
+	hd_plan_fail(p, HD_EBUG, "%s may be called in slots rewrite, lower and vjp only, not in %s", call, p->slot);
+	return 0;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What plugins are shown is the engine's own memory: a view that was written to is refused when the slot ends.
+ */
+#include <config.h>
+#include "engine/plan/host_impl.h"
+#include <stdlib.h>
+
+struct shown_tensor {
+	struct hd_tensor v;
+	int64_t local[HD_MAX_DIMS];
+};
+struct shown_node {
+	const struct node *at;
+	struct hd_node v;
+};
+struct hd_views {
+	struct hd_axis *axes;
+	struct hd_dim *dims;
+	struct hd_group *groups;
+	struct hd_block *blocks;
+	struct shown_tensor *tensors;
+	struct shown_node *nodes;
+	int naxes;
+	size_t ndims, ngroups, nblocks, ntensors, nnodes;
+};
+
+static void take_graph(const struct hd_plan *p, struct hd_views *v)
+{
+	v->ntensors = p->ntensors;
+	v->tensors = hd_alloc((p->ntensors + 1) * sizeof(*v->tensors));
+	for (size_t i = 0; i < p->ntensors; i++) {
+		v->tensors[i].v = p->tensors[i]->v;
+		memcpy(v->tensors[i].local, p->tensors[i]->local, sizeof(v->tensors[i].local));
+	}
+	v->nodes = hd_alloc(((size_t)p->nnodes + 1) * sizeof(*v->nodes));
+	for (const struct node *n = p->first; n; n = n->next)
+		v->nodes[v->nnodes++] = (struct shown_node){ n, n->v };
+}
+
+struct hd_views *hd_views_take(const struct hd_plan *p)
+{
+	struct hd_views *v = hd_alloc(sizeof(*v));
+
+	v->naxes = p->naxes;
+	v->axes = hd_alloc(((size_t)p->naxes + 1) * sizeof(*v->axes));
+	for (int i = 0; i < p->naxes; i++)
+		v->axes[i] = p->axes[i]->v;
+	v->ndims = p->ndims;
+	v->dims = hd_alloc((p->ndims + 1) * sizeof(*v->dims));
+	for (size_t i = 0; i < p->ndims; i++)
+		v->dims[i] = p->dims[i]->v;
+	v->ngroups = p->ngroups;
+	v->groups = hd_alloc((p->ngroups + 1) * sizeof(*v->groups));
+	for (size_t i = 0; i < p->ngroups; i++)
+		v->groups[i] = p->groups[i]->v;
+	v->nblocks = p->nblocks;
+	v->blocks = hd_alloc((p->nblocks + 1) * sizeof(*v->blocks));
+	for (size_t i = 0; i < p->nblocks; i++)
+		v->blocks[i] = p->blocks[i].v;
+	take_graph(p, v);
+	return v;
+}
+
+static int written(struct hd_plan *p, const char *what, const char *name, const char *field, int64_t is, int64_t was)
+{
+	return hd_plan_fail(p, HD_EBUG, "%s %s: the view was written to: %s is %lld and was %lld", what, name, field,
+			    (long long)is, (long long)was);
+}
+
+static int check_mesh(struct hd_plan *p, const struct hd_views *v)
+{
+	for (int i = 0; i < v->naxes; i++)
+		if (p->axes[i]->v.n != v->axes[i].n || p->axes[i]->v.spare != v->axes[i].spare ||
+		    p->axes[i]->v.name != v->axes[i].name)
+			return written(p, "axis", v->axes[i].name, "n", p->axes[i]->v.n, v->axes[i].n);
+	for (size_t i = 0; i < v->ndims; i++)
+		if (p->dims[i]->v.n != v->dims[i].n || p->dims[i]->v.name != v->dims[i].name)
+			return written(p, "dim", v->dims[i].name, "n", p->dims[i]->v.n, v->dims[i].n);
+	for (size_t i = 0; i < v->ngroups; i++)
+		if (p->groups[i]->v.n != v->groups[i].n)
+			return written(p, "group", p->groups[i]->name, "n", p->groups[i]->v.n, v->groups[i].n);
+	for (size_t i = 0; i < v->nblocks; i++)
+		if (memcmp(&p->blocks[i].v, &v->blocks[i], sizeof(v->blocks[i])))
+			return written(p, "block", v->blocks[i].name, "param_bytes", p->blocks[i].v.param_bytes,
+				       v->blocks[i].param_bytes);
+	return HD_OK;
+}
+
+/* The engine changes what a tensor is, of and called itself; and sizes of leaves in slot storage. */
+static int check_tensors(struct hd_plan *p, const struct hd_views *v)
+{
+	for (size_t i = 0; i < v->ntensors; i++) {
+		const struct hd_tensor *t = &p->tensors[i]->v, *was = &v->tensors[i].v;
+
+		if (t->ndim != was->ndim || t->dtype != was->dtype)
+			return written(p, "tensor", was->spec, t->ndim != was->ndim ? "ndim" : "dtype",
+				       t->ndim != was->ndim ? t->ndim : t->dtype,
+				       t->ndim != was->ndim ? was->ndim : was->dtype);
+		if (t->dims != was->dims || t->local != was->local || t->spec != was->spec || t->node != was->node)
+			return written(p, "tensor", was->spec, "a pointer", 0, 1);
+		for (uint32_t k = 0; k < was->ndim && !hd_in_slot(p, "storage"); k++)
+			if (p->tensors[i]->local[k] != v->tensors[i].local[k])
+				return written(p, "tensor", was->spec, "local", p->tensors[i]->local[k],
+					       v->tensors[i].local[k]);
+	}
+	return HD_OK;
+}
+
+static int check_nodes(struct hd_plan *p, const struct hd_views *v)
+{
+	for (size_t i = 0; i < v->nnodes; i++) {
+		const struct hd_node *n = &v->nodes[i].at->v, *was = &v->nodes[i].v;
+
+		if (n->op != was->op || n->kind != was->kind || n->attr != was->attr || n->block != was->block ||
+		    n->ins != was->ins || n->outs != was->outs || n->owner != was->owner)
+			return written(p, "node", was->op->name, "a pointer", 0, 1);
+		if (n->nin != was->nin || n->nout != was->nout || n->phase != was->phase || n->stage != was->stage)
+			return written(p, "node", was->op->name, "phase", n->phase, was->phase);
+	}
+	return HD_OK;
+}
+
+int hd_views_check(struct hd_plan *p, struct hd_views *v)
+{
+	int rc = check_mesh(p, v);
+
+	rc = rc < 0 ? rc : check_tensors(p, v);
+	rc = rc < 0 ? rc : check_nodes(p, v);
+	free(v->axes), free(v->dims), free(v->groups), free(v->blocks), free(v->tensors), free(v->nodes), free(v);
+	return rc;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whose code runs.  A plugin's crash ends the process as it would without this; but the last line says whose it was.
+ */
+#include <config.h>
+#include "engine/plugin/turn.h"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct hd_turn own, *turn = &own;
+
+void hd_turn_note(const char *section, const char *plugin, const char *slot)
+{
+	turn->count++;
+	turn->slot[0] = 0;
+	if (!slot)
+		return;
+	snprintf(turn->section, sizeof(turn->section), "%s", section);
+	snprintf(turn->plugin, sizeof(turn->plugin), "%s", plugin);
+	snprintf(turn->slot, sizeof(turn->slot), "%s", slot);
+}
+
+void hd_turn_share(struct hd_turn *to)
+{
+	turn = to ? to : &own;
+}
+
+int hd_turn_text(const struct hd_turn *t, char *text, unsigned long room)
+{
+	*text = 0;
+	return t->slot[0] ? snprintf(text, room, "slot %s of plugin %s ([strategy %s])", t->slot, t->plugin, t->section)
+			  : 0;
+}
+
+/* Only what may be called in a handler: write, and strings put together by hand. */
+static void say(const char *what, const char *more)
+{
+	const char *parts[] = { "heddle: ",    "[strategy ", turn->section, "]: slot ", turn->slot,
+				" of plugin ", turn->plugin, what,          more,       "\n" };
+	char line[400];
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+		size_t len = strlen(parts[i]);
+
+		len = len < sizeof(line) - n ? len : sizeof(line) - n;
+		memcpy(line + n, parts[i], len);
+		n += len;
+	}
+	if (write(STDERR_FILENO, line, n) < 0)
+		return;
+}
+
+static const char *name_of(int signal)
+{
+	switch (signal) {
+	case SIGSEGV: return "SIGSEGV (an address that is not there)";
+	case SIGBUS: return "SIGBUS";
+	case SIGFPE: return "SIGFPE (a division by 0)";
+	case SIGILL: return "SIGILL";
+	default: return "SIGABRT (abort)";
+	}
+}
+
+static void crashed(int signal)
+{
+	if (turn->slot[0])
+		say(" ended by signal ", name_of(signal));
+	turn->slot[0] = 0;
+	raise(signal); /* SA_RESETHAND: as it would have ended */
+}
+
+static void left(void)
+{
+	if (!turn->slot[0])
+		return;
+	say(" called exit", "");
+	_exit(EXIT_FAILURE);
+}
+
+void hd_turn_watch(void)
+{
+	static const int signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
+	static char stack[64 << 10]; /* the crash may be a stack that is full */
+	stack_t alt = { .ss_sp = stack, .ss_size = sizeof(stack) };
+	struct sigaction a = { .sa_handler = crashed, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER | SA_ONSTACK) };
+
+	sigaltstack(&alt, NULL);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		sigaction(signals[i], &a, NULL);
+	atexit(left);
+}
