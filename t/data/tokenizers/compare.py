@@ -19,7 +19,11 @@ import time
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, here)
-import train  # noqa: E402
+try:
+    import train  # noqa: E402
+except ImportError:
+    print("1..0 # SKIP no Python package tokenizers")
+    sys.exit(0)
 
 RANGES = [(0x20, 0x7e)] * 6 + [(0xc0, 0x24f), (0x370, 0x3ff), (0x400, 0x4ff), (0x5d0, 0x5ea), (0x620, 0x64a), (0x660, 0x669),
           (0x900, 0x97f), (0xe01, 0xe4e), (0x1100, 0x11ff), (0x3041, 0x30ff), (0x4e00, 0x9fa5), (0x4e00, 0x9fa5), (0xac00, 0xd7a3),
