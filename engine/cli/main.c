@@ -13,6 +13,7 @@
 static const struct hd_flag check_flags[] = {
 	{ "ranks", "N", "number of ranks (default: what the sizes say)" },
 	{ "memory", "SIZE", "refuse a rank that would need more" },
+	{ "against-one-rank", NULL, "train a few steps of the layout and of one rank, and compare every gradient" },
 };
 static const struct hd_flag explain_flags[] = {
 	{ "ranks", "N", "number of ranks (default: what the sizes say)" },
@@ -74,6 +75,10 @@ static const struct hd_flag conform_flags[] = {
 	{ "json", NULL, "one line of JSON" },
 };
 
+static const struct hd_flag new_plugin_flags[] = {
+	{ "kind", "KIND", "sharding, sync, schedule, op or lowering" },
+};
+
 #define FLAGS(f) f, (int)HD_LEN(f)
 const struct hd_verb hd_verbs[] = {
 	{ "train", "CONF", "train a model", NULL, 0, hd_verb_train, 0 },
@@ -91,6 +96,8 @@ const struct hd_verb hd_verbs[] = {
 	  FLAGS(report_flags), hd_verb_report, 1 },
 	{ "conform", "PLUGIN [CONF]", "judge a plugin: trains as one rank does, in many layouts", FLAGS(conform_flags),
 	  hd_verb_conform, 1 },
+	{ "new-plugin", "NAME", "write a folder with a plugin that builds, runs and passes its test",
+	  FLAGS(new_plugin_flags), hd_verb_new_plugin, 1 },
 	{ "plugins", "[NAME]", "list plugins, or one plugin's options", FLAGS(plugins_flags), hd_verb_plugins, 1 },
 };
 const int hd_nverbs = (int)HD_LEN(hd_verbs);

@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/command/command.h"
+#include "engine/against/against.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/graph/traffic.h"
 #include "engine/passes/passes.h"
@@ -188,6 +189,12 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	printf("%lld parameters\n", (long long)whole_parameters(*p, -1));
 	HD_TRY(check_stages(*p, limit, &t, err));
 	print_traffic(&t);
+	if (hd_cli_has(c, "against-one-rank")) {
+		struct hd_against a = { c->positional, c->sets, c->nsets, *p };
+
+		fflush(stdout);
+		HD_TRY(hd_against_one_rank(&a, stdout, err));
+	}
 	return HD_OK;
 }
 

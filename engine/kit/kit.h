@@ -6,5 +6,6 @@
 #include "engine/command/options.h"
 
 int hd_verb_conform(struct hd_cli *c);
+int hd_verb_new_plugin(struct hd_cli *c);
 
 #endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * check --against-one-rank: the layout as it will run, started by mpirun, against the same model on one rank.
+ *
+ * SGD in both, without clipping and decay, so that nothing hides a gradient's scale: AdamW divides it out.
+ */
+#include <config.h>
+#include "engine/against/against.h"
+#include "engine/against/compare.h"
+#include "engine/passes/passes.h"
+#include "engine/process/launch.h"
+#include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STEPS 3
+
+struct files {
+	char dir[64];
+	char *one_ini, *program;
+};
+
+/* Of the sums that a gradient passes, and of what rounds them. */
+static struct hd_compare lengths(const struct hd_plan *p)
+{
+	const struct hd_model *m = &p->model;
+	struct hd_compare c = { .steps = STEPS, .layers = m->layers, .tokens = p->config.batch.full * m->seq };
+
+	c.bf16 = hd_precision_asked(&p->config, p->config.device == HD_DEVICE_CUDA) == HD_DTYPE_BF16;
+	c.terms = m->layers * (16 * m->embed + 2 * m->mlp + 6 * m->seq + 2 * m->head_dim + 30 * 2) + 2 * m->vocab +
+		  c.tokens;
+	return c;
+}
+
+/* -- the two runs ------------------------------------------------------------------------------------------ */
+/* The INI without its strategies. */
+static char *without_strategies(struct hd_conf *conf)
+{
+	char *text = hd_conf_text(conf), *kept = hd_strdup("");
+	int keep = 1;
+
+	for (char *line = text, *next; *line; line = next) {
+		size_t n = strcspn(line, "\n");
+
+		next = line + n + (line[n] == '\n');
+		if (*line == '[')
+			keep = strncmp(line, "[strategy", 9) != 0;
+		if (keep)
+			hd_append(&kept, "%.*s\n", (int)n, line);
+	}
+	free(text);
+	return kept;
+}
+
+static int write_one(const struct hd_against *a, struct files *f, struct hd_err *err)
+{
+	struct hd_conf *conf = NULL;
+	char *text;
+	FILE *to;
+	int bad;
+
+	HD_TRY(hd_conf_read(a->conf, a->sets, a->nsets, &conf, err));
+	text = without_strategies(conf);
+	hd_conf_destroy(conf);
+	f->one_ini = hd_format("%s/one.ini", f->dir);
+	to = fopen(f->one_ini, "w");
+	bad = !to || fputs(text, to) < 0;
+	if (to)
+		bad |= fclose(to) != 0;
+	free(text);
+	return bad ? hd_err_set(err, HD_EIO, "%s cannot be written", f->one_ini) : HD_OK;
+}
+
+/* A launcher that has started this process must not be taken for that of the run. */
+static void forget_launcher(void)
+{
+	extern char **environ;
+
+	for (char **e = environ; *e;) {
+		if (!strncmp(*e, "OMPI_COMM_WORLD", 15) || !strncmp(*e, "PMIX_", 5) || !strncmp(*e, "PMI_", 4) ||
+		    !strncmp(*e, "OMPI_MCA_ess", 12) || !strncmp(*e, "OMPI_MCA_orte", 13) ||
+		    !strncmp(*e, "OMPI_MCA_pmix", 13) || !strncmp(*e, "SLURM_PROCID", 12)) {
+			char *name = hd_format("%.*s", (int)strcspn(*e, "="), *e);
+
+			unsetenv(name);
+			free(name);
+			e = environ;
+		} else {
+			e++;
+		}
+	}
+}
+
+static const char *const settings[] = {
+	"train.optimizer=sgd",  "train.lr=0.01",        "train.schedule=constant",
+	"train.warmup=0",       "train.clip=0",         "train.weight_decay=0",
+	"train.eval_every=0",   "train.eval_batches=1", "train.global_batch_ramp=",
+	"checkpoint.resume=no", "checkpoint.every=0",   "checkpoint.gradients=yes",
+	"log.trace=",
+};
+
+static int run(const struct hd_against *a, const struct files *f, const char *name, int64_t ranks, struct hd_err *err)
+{
+	const char **argv = hd_alloc((3 + 2 * (HD_LEN(settings) + 3 + (size_t)a->nsets)) * sizeof(*argv));
+	char *own[3] = { hd_format("train.steps=%d", STEPS), hd_format("checkpoint.dir=%s/%s", f->dir, name),
+			 hd_format("log.metrics=%s/%s.jsonl", f->dir, name) };
+	char *command, *all;
+	int n = 0, status, one = !strcmp(name, "one");
+
+	argv[n++] = f->program;
+	argv[n++] = "train";
+	argv[n++] = one ? f->one_ini : a->conf;
+	for (int i = 0; i < (one ? 0 : a->nsets); i++)
+		argv[n++] = "--set", argv[n++] = a->sets[i];
+	for (size_t i = 0; i < HD_LEN(settings); i++)
+		argv[n++] = "--set", argv[n++] = settings[i];
+	for (int i = 0; i < 3; i++)
+		argv[n++] = "--set", argv[n++] = own[i];
+	command = hd_launch_command(ranks, 5, n, (char **)(uintptr_t)argv);
+	all = hd_format("%s >%s/%s.out 2>&1 </dev/null", ranks > 1 ? command : strstr(command, f->program), f->dir,
+			name);
+	status = system(all);
+	if (status)
+		hd_compare_said(f->dir, name, err);
+	for (int i = 0; i < 3; i++)
+		free(own[i]);
+	free(argv), free(command), free(all);
+	return err->code;
+}
+
+static void remove_all(struct files *f)
+{
+	char *command = hd_format("rm -rf '%s'", f->dir);
+
+	if (*f->dir && system(command))
+		hd_log(HD_LOG_WARN, "%s is still there", f->dir);
+	free(command), free(f->one_ini), free(f->program);
+}
+
+static int both(const struct hd_against *a, struct files *f, FILE *out, struct hd_err *err)
+{
+	struct hd_compare c = lengths(a->plan);
+	char program[PATH_MAX] = "";
+	int64_t ranks = a->plan->ranks;
+
+	if (readlink("/proc/self/exe", program, sizeof(program) - 1) <= 0)
+		return hd_err_set(err, HD_EIO, "/proc/self/exe cannot be read: this program does not know where it is");
+	f->program = hd_strdup(program);
+	snprintf(f->dir, sizeof(f->dir), "/tmp/heddle-against.XXXXXX");
+	if (!mkdtemp(f->dir)) {
+		*f->dir = 0;
+		return hd_err_set(err, HD_EIO, "no directory can be made in /tmp");
+	}
+	HD_TRY(write_one(a, f, err));
+	forget_launcher();
+	fprintf(out,
+		"against one rank: %lld ranks, %d steps, with SGD in place of the INI's optimizer, no clipping, no decay\n",
+		(long long)ranks, STEPS);
+	fflush(out);
+	HD_TRY(run(a, f, "many", ranks, err));
+	HD_TRY(run(a, f, "one", 1, err));
+	return hd_compare(&c, f->dir, out, err);
+}
+
+int hd_against_one_rank(const struct hd_against *a, FILE *out, struct hd_err *err)
+{
+	struct files f = { "", NULL, NULL };
+
+	both(a, &f, out, err);
+	remove_all(&f);
+	return err->code;
+}

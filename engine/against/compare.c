@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * How far apart two runs are, against what rounding explains.
+ */
+#include <config.h>
+#include "engine/against/compare.h"
+#include "engine/checkpoint/tensorfile.h"
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_STEPS 16
+
+struct worst { /* the error over its bound, and of what */
+	double off, error;
+	char what[300];
+};
+
+static double step_bound(const struct hd_compare *c, int step)
+{
+	double one = c->bf16 ? 2 * 0x1p-16 * 20 * (double)(c->layers + 1) : 0x1p-48 * (double)c->terms / 3;
+
+	return sqrt(one * (1 + 4 * step));
+}
+
+static void worse(struct worst *w, double error, double bound, const char *fmt, ...) HD_PRINTF(4, 5);
+static void worse(struct worst *w, double error, double bound, const char *fmt, ...)
+{
+	double off = isnan(error) ? INFINITY : error / bound;
+	va_list v;
+
+	if (off <= w->off && *w->what)
+		return;
+	w->off = off;
+	w->error = error;
+	va_start(v, fmt);
+	vsnprintf(w->what, sizeof(w->what), fmt, v);
+	va_end(v);
+}
+
+/* -- losses and norms -------------------------------------------------------------------------------------- */
+struct numbers {
+	double loss[MOST_STEPS], norm[MOST_STEPS];
+	int n;
+};
+
+static int read_numbers(const char *dir, const char *name, struct numbers *x, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s.jsonl", dir, name), line[65536];
+	FILE *f = fopen(path, "r");
+
+	x->n = 0;
+	while (f && fgets(line, sizeof(line), f) && x->n < MOST_STEPS) {
+		json_t *o = json_loads(line, 0, NULL), *loss = json_object_get(o, "loss");
+
+		if (json_is_number(loss)) {
+			x->loss[x->n] = json_number_value(loss);
+			x->norm[x->n++] = json_number_value(json_object_get(o, "grad_norm"));
+		}
+		json_decref(o);
+	}
+	if (f)
+		fclose(f);
+	if (!x->n)
+		hd_err_set(err, HD_EIO, "%s: no step was written", path);
+	free(path);
+	return err->code;
+}
+
+static int compare_numbers(const struct hd_compare *c, const char *dir, struct worst *w, struct hd_err *err)
+{
+	struct numbers one, many;
+
+	HD_TRY(read_numbers(dir, "one", &one, err));
+	HD_TRY(read_numbers(dir, "many", &many, err));
+	if (one.n != many.n)
+		return hd_err_set(err, HD_EIO, "one rank made %d steps, the layout %d", one.n, many.n);
+	for (int i = 0; i < one.n; i++) {
+		double bound = step_bound(c, i);
+
+		worse(w, fabs(many.loss[i] / one.loss[i] - 1), bound / (c->bf16 ? sqrt((double)c->tokens) : 1),
+		      "loss of step %d", i + 1);
+		worse(w, fabs(many.norm[i] / one.norm[i] - 1), bound, "gradient norm of step %d", i + 1);
+	}
+	return HD_OK;
+}
+
+/* -- gradients --------------------------------------------------------------------------------------------- */
+static float *load(struct hd_tensorfile *f, const char *name, int64_t *count, struct hd_err *err)
+{
+	int64_t shape[HD_MAX_DIMS], off[HD_MAX_DIMS] = { 0 }, stride[HD_MAX_DIMS];
+	uint32_t dtype;
+	int nd = 0;
+	float *v;
+
+	*count = 1;
+	if (!hd_tensorfile_find(f, name, &dtype, &nd, shape))
+		return NULL;
+	for (int d = nd - 1; d >= 0; d--) {
+		stride[d] = *count;
+		*count *= shape[d];
+	}
+	v = hd_alloc((size_t)*count * sizeof(*v) + 1);
+	if (hd_tensorfile_load(f, name, HD_DTYPE_F32, v, off, shape, stride, err) >= 0)
+		return v;
+	free(v);
+	return NULL;
+}
+
+static double mean_square(struct hd_tensorfile *f, struct hd_err *err)
+{
+	double sum = 0, all = 0;
+
+	for (int i = 0; i < hd_tensorfile_count(f); i++) {
+		int64_t n;
+		float *v = load(f, hd_tensorfile_name(f, i), &n, err);
+
+		for (int64_t k = 0; v && k < n; k++)
+			sum += (double)v[k] * (double)v[k];
+		all += (double)n;
+		free(v);
+	}
+	return sum / all;
+}
+
+static void compare_one(struct hd_tensorfile *a, struct hd_tensorfile *b, int i, double floor, double bound,
+			struct worst *w, struct hd_err *err)
+{
+	const char *name = hd_tensorfile_name(a, i);
+	int64_t n, m = 0;
+	float *x = load(a, name, &n, err), *y = load(b, name, &m, err);
+	double diff = x && y && n == m ? 0 : NAN, square = 0;
+
+	for (int64_t k = 0; k < n && diff == diff; k++) {
+		diff += ((double)x[k] - (double)y[k]) * ((double)x[k] - (double)y[k]);
+		square += (double)x[k] * (double)x[k];
+	}
+	worse(w, sqrt(diff / fmax(square, floor * (double)n)), bound, "gradient of %s", name);
+	free(x);
+	free(y);
+}
+
+static struct hd_tensorfile *gradients(const char *dir, const char *name, int steps, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s/step-%08d/heddle/gradients.safetensors", dir, name, steps);
+	struct hd_tensorfile *f = NULL;
+
+	hd_tensorfile_read(path, &f, err);
+	free(path);
+	return f;
+}
+
+static int compare_gradients(const struct hd_compare *c, const char *dir, struct worst *w, int *count,
+			     struct hd_err *err)
+{
+	struct hd_tensorfile *one = gradients(dir, "one", c->steps, err), *many = gradients(dir, "many", c->steps, err);
+	double floor = one && many ? mean_square(one, err) / 1000 : 0;
+
+	*count = one ? hd_tensorfile_count(one) : 0;
+	for (int i = *count - 1; i >= 0 && many; i--)
+		compare_one(one, many, i, floor, step_bound(c, c->steps - 1), w, err);
+	hd_tensorfile_close(one);
+	hd_tensorfile_close(many);
+	return err->code;
+}
+
+/* -- the verdict --------------------------------------------------------------------------------------------- */
+int hd_compare(const struct hd_compare *c, const char *dir, FILE *out, struct hd_err *err)
+{
+	struct worst numbers = { 0 }, tensors = { 0 }, *w;
+	const char *dtype = c->bf16 ? "bf16" : "fp32";
+	int count = 0;
+
+	HD_TRY(compare_numbers(c, dir, &numbers, err));
+	HD_TRY(compare_gradients(c, dir, &tensors, &count, err));
+	fprintf(out, "worst of %d losses and norms: %s, off by %.3g, %.2f of what rounding in %s explains\n",
+		2 * c->steps, numbers.what, numbers.error, numbers.off, dtype);
+	fprintf(out, "worst of %d gradients: %s, off by %.3g, %.2f of what rounding in %s explains\n", count,
+		tensors.what, tensors.error, tensors.off, dtype);
+	w = numbers.off > tensors.off ? &numbers : &tensors;
+	if (w->off <= 1)
+		return HD_OK;
+	return hd_err_set(
+		err, HD_EINVAL,
+		"the layout trains another model than one rank: %s differs by %.3g, %.1f times what rounding in %s explains",
+		w->what, w->error, w->off, dtype);
+}
+
+void hd_compare_said(const char *dir, const char *name, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s.out", dir, name), line[2000], last[600] = "no message of it";
+	FILE *f = fopen(path, "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "heddle: ", 8) && !strstr(line, "initial weights"))
+			snprintf(last, sizeof(last), "%.*s", (int)strcspn(line + 8, "\n"), line + 8);
+	if (f)
+		fclose(f);
+	hd_err_set(err, HD_EIO, "%s did not train: %s", strcmp(name, "one") ? "the layout" : "one rank", last);
+	free(path);
+}

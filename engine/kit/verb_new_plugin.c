@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle new-plugin NAME --kind KIND: a folder that builds, runs and passes its test as it stands.
+ */
+#include <config.h>
+#include "engine/kit/kit.h"
+#include "engine/kit/templates.h"
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct kind {
+	const char *name, *source, *comment;
+	int ranks; /* that its test runs on */
+} kinds[] = {
+	{ "sharding", hd_kit_sharding, "Everything is sharded over the sequence, attention over heads.", 2 },
+	{ "sync", hd_kit_sync, "Replicas that sum their gradients themselves.", 2 },
+	{ "schedule", hd_kit_schedule, "Stages in an order of their own.", 2 },
+	{ "op", hd_kit_op, "An op of its own in place of gelu.", 1 },
+	{ "lowering", hd_kit_lowering, "Replicas that sum their gradients in pieces.", 2 },
+};
+
+static const struct kind *kind_named(const char *name, struct hd_err *err)
+{
+	for (size_t i = 0; name && i < HD_LEN(kinds); i++)
+		if (!strcmp(kinds[i].name, name))
+			return &kinds[i];
+	if (name)
+		hd_err_set(err, HD_EINVAL, "new-plugin: --kind is sharding, sync, schedule, op or lowering, not %s",
+			   name);
+	else
+		hd_err_set(err, HD_EINVAL, "new-plugin: --kind is missing: sharding, sync, schedule, op or lowering");
+	return NULL;
+}
+
+/* The name is a file's, a key's and that of struct hd_plugin, which has 32 bytes for it. */
+static int check_name(const char *name, struct hd_err *err)
+{
+	size_t n = strlen(name);
+
+	if (n > 31)
+		return hd_err_set(err, HD_EINVAL, "new-plugin: %s: a name has at most 31 letters, this one %zu", name,
+				  n);
+	for (const char *c = name; *c; c++)
+		if (!isalnum((unsigned char)*c) && *c != '_')
+			return hd_err_set(err, HD_EINVAL, "new-plugin: %s: a name has letters, digits and _, not %c",
+					  name, *c);
+	if (!isalpha((unsigned char)*name) || !strncmp(name, "lib", 3) || !strncmp(name, "heddle_", 7))
+		return hd_err_set(
+			err, HD_EINVAL,
+			"new-plugin: %s: a name begins with a letter, and not with lib or heddle_, which names of files "
+			"lose",
+			name);
+	return HD_OK;
+}
+
+static char *fill_in(const char *text, const char *name, const struct kind *k)
+{
+	char *out = hd_strdup("");
+
+	for (const char *at = text; *at;) {
+		size_t n = strcspn(at, "@");
+
+		hd_append(&out, "%.*s", (int)n, at);
+		at += n;
+		if (!strncmp(at, "@NAME@", 6))
+			hd_append(&out, "%s", name), at += 6;
+		else if (!strncmp(at, "@RANKS@", 7))
+			hd_append(&out, "%d", k->ranks), at += 7;
+		else if (!strncmp(at, "@COMMENT@", 9))
+			hd_append(&out, "%s", k->comment), at += 9;
+		else if (!strncmp(at, "@SIZE@\n", 7))
+			hd_append(&out, "%s", k->ranks > 1 ? "size = 2\n" : ""), at += 7;
+		else if (!strncmp(at, "@AGAINST@", 9))
+			hd_append(&out, "%s", k->ranks > 1 ? "" : "# one rank without the op is another model: "),
+				at += 9;
+		else if (*at)
+			hd_append(&out, "%c", *at++);
+	}
+	return out;
+}
+
+static int write_file(const char *dir, const char *file, const char *template, const struct kind *k, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s", dir, file), *text = fill_in(template, dir, k);
+	FILE *f = fopen(path, "wx");
+	int bad = !f || fputs(text, f) < 0, why = errno;
+
+	if (f && fclose(f))
+		bad = 1, why = errno;
+	if (!bad && strstr(file, ".sh"))
+		chmod(path, 0755);
+	if (bad)
+		hd_err_set(err, HD_EIO, "%s: %s", path, strerror(why));
+	free(path), free(text);
+	return err->code;
+}
+
+static int write_folder(const char *name, const struct kind *k, struct hd_err *err)
+{
+	char *source = hd_format("%s.c", name), *ini = hd_format("%s.ini", name);
+
+	if (mkdir(name, 0777))
+		hd_err_set(err, HD_EIO, "new-plugin: folder %s: %s", name, strerror(errno));
+	else if (write_file(name, source, k->source, k, err) >= 0 && write_file(name, ini, hd_kit_ini, k, err) >= 0 &&
+		 write_file(name, "Makefile", hd_kit_makefile, k, err) >= 0)
+		write_file(name, "test.sh", hd_kit_test, k, err);
+	if (!err->code)
+		printf("%s/%s, %s, Makefile, test.sh: now\n\tcd %s && make test\n", name, source, ini, name);
+	free(source), free(ini);
+	return err->code;
+}
+
+int hd_verb_new_plugin(struct hd_cli *c)
+{
+	struct hd_err err = { 0 };
+	const struct kind *k = kind_named(hd_cli_str(c, "kind", NULL), &err);
+
+	if (k && check_name(c->positional, &err) >= 0)
+		write_folder(c->positional, k, &err);
+	if (err.code)
+		hd_log(HD_LOG_ERROR, "%s", err.text);
+	return err.code ? 1 : 0;
+}

@@ -1,0 +1,49 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# heddle new-plugin writes a folder that builds, runs and passes its own test as it stands, with the installed headers alone;
+# and check --against-one-rank tells a layout that trains another model.  If either broke, an author's first day would end here.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+mkdir bin
+printf '#!/bin/sh\necho "-I%s/include"\n' "$src" >bin/pkg-config
+printf '#!/bin/sh\nexec "%s/heddle" "$@"\n' "$build" >bin/heddle
+chmod +x bin/*
+PATH=$tmp/bin:$PATH
+export PATH
+
+for kind in sharding sync schedule op lowering; do
+	ok "$kind: a folder is written" heddle new-plugin my_$kind --kind $kind
+	ok "... it builds without a warning" make -s -C my_$kind CFLAGS='-Wall -Wextra -Werror'
+	cd my_$kind || exit 1
+	ranks=$(sed -n 's/.*check .* --ranks \([0-9]\)$/\1/p' test.sh)
+	ok "... its INI is a layout" heddle check my_$kind.ini --ranks "$ranks"
+	cd ..
+	ok "... and it conforms" heddle conform my_$kind/my_$kind.so --layouts 0
+done
+ok "all of that, and a run against one rank, is make test" make -C my_lowering test
+like "... which compares gradients" "$(cat "$tmp/.ok")" '^worst of [0-9]+ gradients: .*0\.[0-9]+ of what rounding in fp32'
+
+fails "a folder that is there is left alone" heddle new-plugin my_sync --kind sync
+like "... with its name" "$(cat "$tmp/.ok")" 'folder my_sync: File exists'
+fails "a kind that is none" heddle new-plugin other --kind shard
+like "... with those there are" "$(cat "$tmp/.ok")" 'sharding, sync, schedule, op or lowering, not shard$'
+fails "a name that no plugin can have" heddle new-plugin a-b --kind sync
+[ ! -e a-b ] && [ ! -e other ]
+tap_result $? "nothing was written for these"
+
+# A layout that trains another model: sums are maxima.
+${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" -DW_MAX -o replicas.so "$src/t/plugins/replicas.c"
+{
+	sed '/^\[strategy/,$d' tiny.ini
+	printf '[strategy r]\nplugin = ./replicas.so\nsize = 2\n'
+} >wrong.ini
+ok "a wrong plugin passes check" heddle check wrong.ini --ranks 2
+fails "and not beside one rank" heddle check wrong.ini --ranks 2 --against-one-rank
+like "... with the tensor, by how much, and what rounding explains" "$(cat "$tmp/.ok")" \
+	'^heddle: the layout trains another model than one rank: (gradient|loss).* differs by .* times what rounding in fp32 explains'
+ok "bf16 has its own tolerance" heddle check tiny.ini --ranks 2 --set train.precision=bf16 --against-one-rank
+like "... and is within it" "$(cat "$tmp/.ok")" '0\.[0-9]+ of what rounding in bf16'
+is "nothing is left behind" "$(find /tmp -maxdepth 1 -name 'heddle-against.*' -newer wrong.ini -user "$(id -un)" | wc -l)" 0
+fails "what does not train is said" heddle check tiny.ini --ranks 2 --against-one-rank --set data.train=/dev/null --set model.vocab=256
+done_testing
