@@ -266,6 +266,11 @@ struct hd_section *hd_conf_next(struct hd_conf *c, const char *kind, struct hd_s
 	return s;
 }
 
+int hd_section_is(const struct hd_section *s, const char *kind)
+{
+	return is_kind(s, kind);
+}
+
 const char *hd_section_name(const struct hd_section *s)
 {
 	return s->name;

@@ -24,8 +24,9 @@ const char *hd_conf_path(const struct hd_conf *c);
 /* [name], or [kind name] when kind is not NULL.  A missing section is returned empty, never NULL. */
 struct hd_section *hd_conf_section(struct hd_conf *c, const char *kind, const char *name);
 struct hd_section *hd_conf_next(struct hd_conf *c, const char *kind,
-				struct hd_section *prev); /* in file order; kind NULL: all */
-const char *hd_section_name(const struct hd_section *s);  /* the part after kind */
+				struct hd_section *prev);        /* in file order; kind NULL: all */
+int hd_section_is(const struct hd_section *s, const char *kind); /* [kind NAME] */
+const char *hd_section_name(const struct hd_section *s);         /* the part after kind */
 /* NULL ends names and kinds.  Sections other than these names and kinds are an error that gives the nearest. */
 int hd_conf_known(struct hd_conf *c, const char *const *names, const char *const *kinds, struct hd_err *err);
 

@@ -40,7 +40,7 @@ static const char *key_of(const struct inst *in, char *text, char **rest)
 			return key;
 		}
 	}
-	return "plugin";
+	return in->extension ? "file" : "plugin";
 }
 
 int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text)

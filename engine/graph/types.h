@@ -141,12 +141,14 @@ struct block {
 	int64_t chunk;
 };
 
-struct inst { /* an instance of a plugin: one [strategy NAME] */
+#define HD_MAX_INSTANCES 24
+struct inst { /* an instance of a plugin: one [strategy NAME], or [plugin NAME] */
 	const char *name;
 	struct hd_section *section;
 	const struct hd_plugin_entry *plugin;
 	struct hd_strategy *self;
 	int open;
+	int extension; /* a [plugin NAME]: it claims no axis */
 };
 
 /* A walk over the nodes: no node that is made during it is returned. */
@@ -179,7 +181,7 @@ struct hd_plan {
 	int train;                                    /* 0: forward only */
 	int64_t batch, micro_batch, replicas, micros; /* batch: of the graph = micro_batch x replicas */
 
-	struct inst inst[HD_MAX_AXES];
+	struct inst inst[HD_MAX_INSTANCES];
 	int ninst, cur;   /* cur: the instance whose slot or op runs, or -1 */
 	const char *slot; /* which slot runs: guards calls made out of turn */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a plan reads of the INI: [model], [train], and an instance of a plugin for each [strategy NAME].
+ * What a plan reads of the INI: [model], [train], and an instance of a plugin for each [strategy NAME] and [plugin NAME].
  */
 #include <config.h>
 #include "engine/config/output_config.h"
@@ -12,6 +12,9 @@
 static const struct hd_option strategy_options[] = {
 	{ "plugin", HD_OPT_STR, 0, NULL, NULL, "name of a plugin, or path of a .so" },
 	{ "size", HD_OPT_STR, 0, "auto", NULL, "ranks on this axis; auto: what the other sections leave over" },
+};
+static const struct hd_option extension_options[] = {
+	{ "file", HD_OPT_STR, 0, NULL, NULL, "path of a .so, or name of a plugin, that is no strategy" },
 };
 
 static const char *const sections[] = { "model", "data", "train", "checkpoint", "log", NULL };
@@ -34,33 +37,65 @@ static int check_name(struct hd_plan *p, struct hd_section *s)
 	return HD_OK;
 }
 
+/* What claims axes, cuts dims or orders units is a strategy, and stands in the mesh's order; what is none cannot stand there. */
+static int check_role(struct hd_plan *p, struct hd_section *s, const struct hd_plugin_entry *e, int extension)
+{
+	if (extension && e->strategy_slot)
+		return hd_section_fail(p->conf, s, "file", p->err, HD_EINVAL,
+				       "%s has the slot %s: it is a strategy, [strategy %s] plugin = %s", e->name,
+				       e->strategy_slot, hd_section_name(s), hd_section_str(s, "file"));
+	if (!extension && !e->is_strategy)
+		return hd_section_fail(p->conf, s, "plugin", p->err, HD_EINVAL,
+				       "%s has no strategy table: it is loaded by [plugin %s] file = %s", e->name,
+				       hd_section_name(s), hd_section_str(s, "plugin"));
+	return HD_OK;
+}
+
+static int check_new(struct hd_plan *p, struct hd_section *s)
+{
+	if (p->ninst == HD_MAX_INSTANCES)
+		return hd_err_set(p->err, HD_EINVAL, "more than %d strategies and plugins", HD_MAX_INSTANCES);
+	HD_TRY(check_name(p, s));
+	for (int i = 0; i < p->ninst; i++)
+		if (!strcmp(p->inst[i].name, hd_section_name(s)))
+			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL,
+					       "there is a section [%s %s]: %s would be the name of both",
+					       p->inst[i].extension ? "plugin" : "strategy", p->inst[i].name,
+					       p->inst[i].name);
+	return HD_OK;
+}
+
 static int open_instance(struct hd_plan *p, struct hd_section *s)
 {
 	struct inst *in = &p->inst[p->ninst];
+	int extension = hd_section_is(s, "plugin");
+	const char *key = extension ? "file" : "plugin";
 	struct hd_key_table tables[2] = { { strategy_options, HD_LEN(strategy_options), sizeof(strategy_options[0]) } };
 	const char *slash = strrchr(hd_conf_path(p->conf), '/'), *dir;
 	struct hd_plugin_entry *e = NULL;
 	struct hd_err why = { 0 };
 
-	if (p->ninst == HD_MAX_AXES)
-		return hd_err_set(p->err, HD_EINVAL, "more than %d strategies", HD_MAX_AXES);
-	HD_TRY(check_name(p, s));
-	if (!hd_section_has(s, "plugin"))
-		return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL, "the key plugin must be given");
+	if (extension)
+		tables[0] = (struct hd_key_table){ extension_options, HD_LEN(extension_options),
+						   sizeof(extension_options[0]) };
+	HD_TRY(check_new(p, s));
+	if (!hd_section_has(s, key))
+		return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL, "the key %s must be given", key);
 	dir = hd_plan_text(p, "%.*s", slash ? (int)(slash - hd_conf_path(p->conf)) : 1,
 			   slash ? hd_conf_path(p->conf) : ".");
-	if (hd_registry_find(hd_section_str(s, "plugin"), dir, &e, &why) < 0)
-		return hd_section_fail(p->conf, s, "plugin", p->err, why.code, "%s", why.text);
+	if (hd_registry_find(hd_section_str(s, key), dir, &e, &why) < 0)
+		return hd_section_fail(p->conf, s, key, p->err, why.code, "%s", why.text);
+	HD_TRY(check_role(p, s, e, extension));
 	tables[1] = (struct hd_key_table){ e->ops->options, e->ops->noptions, e->ops->option_size };
 	HD_TRY(hd_section_check(p->conf, s, tables, 2, p->err));
-	*in = (struct inst){ .name = hd_section_name(s), .section = s, .plugin = e };
+	*in = (struct inst){ .name = hd_section_name(s), .section = s, .plugin = e, .extension = extension };
 	p->ninst++;
 	return HD_OK;
 }
 
 int hd_plan_sections(struct hd_conf *c, struct hd_err *err)
 {
-	static const char *const kinds[] = { "strategy", NULL };
+	static const char *const kinds[] = { "strategy", "plugin", NULL };
 
 	return hd_conf_known(c, sections, kinds, err);
 }
@@ -77,7 +112,8 @@ int hd_plan_conf(struct hd_plan *p)
 	HD_TRY(hd_train_config_read(p->conf, &p->config, p->err));
 	HD_TRY(hd_checkpoint_config_read(p->conf, &checkpoint, p->err)); /* of these two only what is wrong */
 	HD_TRY(hd_log_config_read(p->conf, &log, p->err));
-	while ((s = hd_conf_next(p->conf, "strategy", s)))
-		HD_TRY(open_instance(p, s));
+	while ((s = hd_conf_next(p->conf, NULL, s)))
+		if (hd_section_is(s, "strategy") || hd_section_is(s, "plugin"))
+			HD_TRY(open_instance(p, s));
 	return hd_model_read(p->conf, p->options->data_vocab, &p->model, p->err);
 }

@@ -29,6 +29,8 @@ static int read_sizes(struct hd_plan *p, int64_t *size, int64_t *given, int *aut
 	*given = 1;
 	*automatic = -1;
 	for (int i = 0; i < p->ninst; i++) {
+		if (p->inst[i].extension)
+			continue;
 		HD_TRY(size_of(p, &p->inst[i], &size[i]));
 		if (size[i])
 			*given *= size[i];
@@ -87,7 +89,7 @@ static int mesh_of(struct hd_plan *p, int who, int64_t size, int64_t left)
 
 int hd_slot_mesh(struct hd_plan *p)
 {
-	int64_t size[HD_MAX_AXES], given;
+	int64_t size[HD_MAX_INSTANCES] = { 0 }, given;
 	int automatic;
 
 	needs(p, 0);
@@ -100,6 +102,7 @@ int hd_slot_mesh(struct hd_plan *p)
 			(long long)p->ranks, p->ranks == 1 ? "" : "s", (long long)given);
 	}
 	for (int i = 0; i < p->ninst; i++)
-		HD_TRY(mesh_of(p, i, size[i], automatic == i ? p->ranks / given : size[i]));
+		if (!p->inst[i].extension)
+			HD_TRY(mesh_of(p, i, size[i], automatic == i ? p->ranks / given : size[i]));
 	return check_ranks(p);
 }

@@ -307,7 +307,58 @@ AT(hd_plugin, build, 56);
 AT(hd_plugin, size, 120);
 AT(hd_plugin, strategy, 128);
 AT(hd_plugin, approximate, 136);
-ENDS(hd_plugin, approximate, 144);
+AT(hd_plugin, kernels, 144);
+ENDS(hd_plugin, kernels, 152);
+
+/* heddle/kernel.h */
+AT(hd_operand, size, 0);
+AT(hd_operand, dims, 8);
+AT(hd_operand, n, 16);
+AT(hd_operand, first, 24);
+AT(hd_operand, ndim, 32);
+AT(hd_operand, dtype, 36);
+ENDS(hd_operand, dtype, 40);
+
+AT(hd_step, size, 0);
+AT(hd_step, seed, 8);
+AT(hd_step, step, 16);
+AT(hd_step, lr, 24);
+AT(hd_step, loss_scale, 32);
+AT(hd_step, train, 40);
+AT(hd_step, zero, 44);
+ENDS(hd_step, zero, 48);
+
+AT(hd_kernel_prepare, size, 0);
+AT(hd_kernel_prepare, attr, 8);
+AT(hd_kernel_prepare, ins, 16);
+AT(hd_kernel_prepare, outs, 24);
+AT(hd_kernel_prepare, nin, 32);
+AT(hd_kernel_prepare, nout, 36);
+AT(hd_kernel_prepare, threads, 40);
+AT(hd_kernel_prepare, zero, 44);
+AT(hd_kernel_prepare, alloc, 48);
+AT(hd_kernel_prepare, fail, 56);
+AT(hd_kernel_prepare, state, 64);
+ENDS(hd_kernel_prepare, state, 72);
+
+AT(hd_kernel_run, size, 0);
+AT(hd_kernel_run, state, 8);
+AT(hd_kernel_run, ins, 16);
+AT(hd_kernel_run, outs, 24);
+AT(hd_kernel_run, stream, 32);
+AT(hd_kernel_run, step, 40);
+AT(hd_kernel_run, sample0, 48);
+AT(hd_kernel_run, threads, 56);
+AT(hd_kernel_run, zero, 60);
+ENDS(hd_kernel_run, zero, 64);
+
+AT(hd_kernel_ops, size, 0);
+AT(hd_kernel_ops, name, 8);
+AT(hd_kernel_ops, device, 16);
+AT(hd_kernel_ops, prepare, 24);
+AT(hd_kernel_ops, run, 32);
+AT(hd_kernel_ops, release, 40);
+ENDS(hd_kernel_ops, release, 48);
 
 #endif
 

@@ -48,10 +48,16 @@ static int accept(const struct hd_device_module *(*entry)(void), const char *pat
 
 	if (!m)
 		return hd_err_set(err, HD_EABI, "%s is no device of heddle", path);
-	if (m->version != HD_DEVICE_VERSION || m->ops_size != sizeof(struct hd_device_ops) ||
-	    m->run_size != sizeof(struct hd_run))
+	if (m->version != HD_DEVICE_VERSION)
 		return hd_err_set(err, HD_EABI,
-				  "%s was built with another version of heddle: build and install both together", path);
+				  "%s has device version %u, this engine %u: build and install both together", path,
+				  m->version, HD_DEVICE_VERSION);
+	if (m->ops_size != sizeof(struct hd_device_ops) || m->run_size != sizeof(struct hd_run))
+		return hd_err_set(
+			err, HD_EABI,
+			"%s has tables of %u and %u bytes, this engine of %zu and %zu: build and install both "
+			"together",
+			path, m->ops_size, m->run_size, sizeof(struct hd_device_ops), sizeof(struct hd_run));
 	*out = m->ops;
 	return HD_OK;
 }

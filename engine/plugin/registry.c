@@ -106,8 +106,8 @@ static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, 
 	if (strcmp(p->name, e->name))
 		return hd_err_set(err, HD_EABI, "name is \"%s\", the file's name says \"%s\"", p->name, e->name);
 	HD_TRY(check_build(p->build, err));
-	if (p->size > TABLE_MAX || !HD_HAS(p, strategy) || !p->strategy)
-		return hd_err_set(err, HD_EABI, "has no strategy table (size is %zu)", p->size);
+	if (p->size > TABLE_MAX || !HD_HAS(p, strategy) || (!p->strategy && !(HD_HAS(p, kernels) && p->kernels)))
+		return hd_err_set(err, HD_EABI, "has no table: neither strategy nor kernels (size is %zu)", p->size);
 	return 0;
 }
 
@@ -164,6 +164,53 @@ static int check_approximate(const char *text, const struct hd_strategy_ops *o, 
 	return 0;
 }
 
+/* -- kernels */
+static int is_device(const char *name)
+{
+	return !strcmp(name, "cpu") || !strcmp(name, "cuda") || !strcmp(name, "ref");
+}
+
+static int check_kernel(const struct hd_kernel_ops *const *all, size_t i, struct hd_err *err)
+{
+	const struct hd_kernel_ops *k = all[i];
+
+	if (k->size > TABLE_MAX || !HD_HAS(k, run))
+		return hd_err_set(err, HD_EABI, "kernel %zu: size is %zu, this engine's table has %zu", i, k->size,
+				  sizeof(*k));
+	if (!k->name || !*k->name || strpbrk(k->name, " \t\n"))
+		return hd_err_set(err, HD_EABI, "kernel %zu: name is \"%s\", it must be one word", i,
+				  k->name ? k->name : "");
+	if (!k->device || !is_device(k->device))
+		return hd_err_set(err, HD_EABI, "kernel %s: device is \"%s\", this engine knows cpu, cuda and ref",
+				  k->name, k->device ? k->device : "");
+	if (!k->prepare || !k->run)
+		return hd_err_set(err, HD_EABI, "kernel %s of %s: slot %s is mandatory and missing", k->name, k->device,
+				  k->prepare ? "run" : "prepare");
+	for (size_t j = 0; j < i; j++)
+		if (!strcmp(all[j]->name, k->name) && !strcmp(all[j]->device, k->device))
+			return hd_err_set(err, HD_EABI, "kernels %zu and %zu are both %s of %s", j, i, k->name,
+					  k->device);
+	return 0;
+}
+
+static int check_kernels(const struct hd_kernel_ops *const *all, struct hd_err *err)
+{
+	for (size_t i = 0; all && all[i]; i++) {
+		if (i == TABLE_MAX)
+			return hd_err_set(err, HD_EABI, "kernels: the list has no end within %d", TABLE_MAX);
+		HD_TRY(check_kernel(all, i, err));
+	}
+	return 0;
+}
+
+const struct hd_kernel_ops *hd_registry_kernel(const struct hd_plugin_entry *e, const char *device, const char *name)
+{
+	for (size_t i = 0; e->kernels && e->kernels[i]; i++)
+		if (!strcmp(e->kernels[i]->name, name) && !strcmp(e->kernels[i]->device, device))
+			return e->kernels[i];
+	return NULL;
+}
+
 static int stub(struct hd_strategy *self, struct hd_plan *p)
 {
 	(void)self;
@@ -182,9 +229,10 @@ static void stub_close(struct hd_strategy *self)
 	(void)self;
 }
 
-static void fill(struct hd_strategy_ops *t, int *orders)
+static void fill(struct hd_strategy_ops *t, struct hd_plugin_entry *e)
 {
-	*orders = !!t->schedule;
+	e->orders = !!t->schedule;
+	e->strategy_slot = t->mesh ? "mesh" : t->rules ? "rules" : t->schedule ? "schedule" : NULL;
 	t->close = t->close ? t->close : stub_close;
 	t->rewrite = t->rewrite ? t->rewrite : stub;
 	t->rules = t->rules ? t->rules : stub;
@@ -204,13 +252,14 @@ static int normalise(struct known *k, const struct hd_strategy_ops *theirs, stru
 	memcpy(&t, theirs, n < sizeof(t) ? n : sizeof(t));
 	t.size = sizeof(t);
 	HD_TRY(check_options(&t, err));
-	fill(&t, &k->e.orders);
+	fill(&t, &k->e);
 	k->table = t;
 	return 0;
 }
 
 static int accept(struct hd_module *m, struct known *k, struct hd_err *err)
 {
+	static const struct hd_strategy_ops none = { .size = sizeof(none) };
 	const struct hd_plugin *(*entry)(void);
 	const struct hd_plugin *p;
 	const char *elsewhere;
@@ -223,7 +272,10 @@ static int accept(struct hd_module *m, struct known *k, struct hd_err *err)
 	if (!p)
 		return hd_err_set(err, HD_EABI, "%s returns NULL", ENTRY);
 	HD_TRY(check_identity(p, &k->e, err));
-	HD_TRY(normalise(k, p->strategy, err));
+	HD_TRY(normalise(k, p->strategy ? p->strategy : &none, err));
+	k->e.is_strategy = p->strategy != NULL;
+	k->e.kernels = HD_HAS(p, kernels) ? p->kernels : NULL;
+	HD_TRY(check_kernels(k->e.kernels, err));
 	k->e.approximate = HD_HAS(p, approximate) ? p->approximate : NULL;
 	return k->e.approximate ? check_approximate(k->e.approximate, &k->table, err) : 0;
 }

@@ -21,8 +21,12 @@ struct hd_plugin_entry {
 	 * options are option_size apart. */
 	const struct hd_strategy_ops *ops;
 	const char *approximate; /* of the plugin: how it is exact; NULL: it always is (struct hd_plugin) */
-	int orders;              /* slot schedule is the plugin's own, not a stub */
-	int hidden;              /* set by scan: an earlier one of the search has the same name */
+	const struct hd_kernel_ops *const *kernels; /* of the plugin, NULL-terminated; or NULL */
+	/* The first slot of its own that only a strategy has (mesh, rules, schedule), or NULL.  is_strategy: it has a table. */
+	const char *strategy_slot;
+	int is_strategy;
+	int orders; /* slot schedule is the plugin's own, not a stub */
+	int hidden; /* set by scan: an earlier one of the search has the same name */
 };
 
 /* A value with '/' or ending in .so is a path: relative to the directory relative_to_dir (NULL:
@@ -32,6 +36,8 @@ struct hd_plugin_entry {
  * (refused); the text names the file and the reason. */
 int hd_registry_find(const char *name_or_path, const char *relative_to_dir, struct hd_plugin_entry **out,
 		     struct hd_err *err);
+/* The plugin's kernel of that name for that device, or NULL. */
+const struct hd_kernel_ops *hd_registry_kernel(const struct hd_plugin_entry *e, const char *device, const char *name);
 /* All that names can find, refused ones included, in the order of the search. *out: an array to
  * free(). */
 int hd_registry_scan(struct hd_plugin_entry ***out);

@@ -218,6 +218,7 @@ static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program 
 	struct hd_bind b = { .device = j->device,
 			     .persistent = j->arena,
 			     .transient = j->arena + align(owner->memory.persistent),
+			     .threads = j->threads,
 			     .staging = j->staging };
 
 	b.members = hd_plan_alloc(g->plan, (g->plan->ngroups + 1) * sizeof(*b.members));

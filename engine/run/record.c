@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
+#include "engine/plugin/kernel.h"
 #include "engine/run/run.h"
 #include "engine/ops/record.h"
 #include <stdio.h>
@@ -37,20 +38,42 @@ static void view_of(const struct hd_program *g, const struct tensor *t, struct h
 			v->n[i] = 1;
 }
 
+/* A plugin may have it, and for another device. */
+static int no_kernel(const struct recorder *r, const char *name)
+{
+	const struct inst *in = r->node->inst >= 0 ? &r->g->plan->inst[r->node->inst] : NULL;
+	const struct hd_kernel_ops *const *k = in ? in->plugin->kernels : NULL;
+	const char *device = r->bind->device->name;
+
+	while (k && *k && strcmp((*k)->name, name))
+		k++;
+	if (!in)
+		return hd_err_set(r->err, HD_ENOTSUP, "device %s has no kernel %s", device, name);
+	return hd_err_set(r->err, HD_ENOTSUP, "%s of [%s]: neither device %s nor %s has a kernel %s%s%s",
+			  r->node->v.op->name, in->name, device, in->plugin->path, name,
+			  k && *k ? ": the plugin's is for " : "", k && *k ? (*k)->device : "");
+}
+
 static int prepare(struct recorder *r, struct launch *l, const char *name, const char *attr)
 {
 	struct hd_view *v = hd_plan_alloc(r->g->plan, (l->nin + l->nout + 1) * sizeof(*v));
 	struct hd_kernel_desc d = { attr, l->nin, l->nout, v, v + l->nin };
 	struct hd_err why = { 0 };
+	const struct inst *in = r->node->inst >= 0 ? &r->g->plan->inst[r->node->inst] : NULL;
+	const struct hd_kernel_ops *theirs = in ? hd_registry_kernel(in->plugin, r->bind->device->name, name) : NULL;
+	const struct hd_kernel_owner owner = { in ? in->self : NULL, in ? in->name : "", r->bind->threads };
+	int rc;
 
 	for (uint32_t i = 0; i < l->nin; i++)
 		view_of(r->g, l->in[i], &v[i]);
 	for (uint32_t i = 0; i < l->nout; i++)
 		view_of(r->g, l->out[i], &v[l->nin + i]);
-	l->kernel = r->bind->device->kernel(name);
+	l->kernel = theirs ? &hd_plugin_kernel : r->bind->device->kernel(name);
 	if (!l->kernel)
-		return hd_err_set(r->err, HD_ENOTSUP, "device %s has no kernel %s", r->bind->device->name, name);
-	if (l->kernel->prepare(&d, &l->prep, &why) < 0)
+		return no_kernel(r, name);
+	rc = theirs ? hd_plugin_kernel_prepare(theirs, &owner, &d, &l->prep, &why)
+		    : l->kernel->prepare(&d, &l->prep, &why);
+	if (rc < 0)
 		return hd_err_set(r->err, why.code, "%s%s%s: %s", r->node->v.op->name,
 				  r->node->v.block[0] ? " of " : "", r->node->v.block, why.text);
 	return HD_OK;

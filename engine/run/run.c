@@ -5,6 +5,7 @@
  * start enqueues, and the wait stands before the first reader, where the program put it.  Nothing is allocated here.
  */
 #include <config.h>
+#include "engine/plugin/kernel.h"
 #include "engine/run/commands.h"
 #include <stdlib.h>
 
@@ -48,7 +49,7 @@ int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run 
 			run->row_counts = c->rows, run->nrow_counts = c->nrows;
 		run->sample0 = c->micro >= 0 ? c->micro * g->plan->batch : 0;
 		c->kernel->run(c->prep, c->out, c->in, run);
-		return HD_OK;
+		return c->kernel == &hd_plugin_kernel ? hd_plugin_kernel_failed(c->prep, &g->why) : HD_OK;
 	case CMD_START: return hd_start_staged(g, c);
 	case CMD_WAIT: return hd_wait_staged(g, c->ticket);
 	default:
@@ -80,8 +81,10 @@ int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run 
 static int run_kept(struct hd_program *g, struct recording *r, struct hd_run *run)
 {
 	if (g->runs == 1 && r->to - r->from > 1 && g->device->record() >= 0) {
-		hd_run_commands(g, r->from, r->to, run);
+		int rc = hd_run_commands(g, r->from, r->to, run);
+
 		r->kept = g->device->recorded();
+		HD_TRY(rc);
 	}
 	return r->kept ? g->device->replay(r->kept) : hd_run_commands(g, r->from, r->to, run);
 }

@@ -16,6 +16,7 @@ struct hd_bind {
 	const struct hd_device_ops *device;
 	char *persistent, *transient;
 	struct hd_communicator **members;
+	int threads;   /* what plugins' kernels are told; 0: 1 */
 	char *staging; /* host memory that movements between ranks go through; NULL: they reach the tensors */
 };
 /* Bytes of it, where the device's memory is not the host's and movements are made by the host. */

@@ -2,8 +2,8 @@
  * heddle/op.h - an op: of the engine, or of a plugin.  Both are described by the same struct.
  *
  * Life of a node: node() -> shape -> (autodiff) vjp -> place, once per axis -> slot lower may put other nodes in its
- * place -> cost prices it -> record turns it into kernel launches of one rank's program.  Nothing of a plugin runs
- * during a step: the launches are replayed.
+ * place -> cost prices it -> record turns it into kernel launches of one rank's program.  During a step
+ * the launches are replayed: of a plugin only its kernels (heddle/kernel.h) run then.
  */
 #ifndef HEDDLE_OP_H
 #define HEDDLE_OP_H

@@ -20,7 +20,7 @@
  */
 #ifndef HEDDLE_STRATEGY_H
 #define HEDDLE_STRATEGY_H
-#include <heddle/op.h>
+#include <heddle/kernel.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -72,10 +72,11 @@ struct hd_plugin { /* the fields up to `size` are frozen; tables are appended as
 	char version[16];
 	char build[64]; /* what else must agree, "key=value ..."; empty for a plugin that links nothing */
 	size_t size;    /* of this struct */
-	const struct hd_strategy_ops *strategy;
+	const struct hd_strategy_ops *strategy; /* NULL: no slot does anything */
 	/* NULL: trains as one rank does, up to rounding.  Else the plugin is another algorithm on purpose, and the text says with
 	 * which of its options it is exact, as "key=value key=value" ("every=1").  Since 0.3. */
 	const char *approximate;
+	const struct hd_kernel_ops *const *kernels; /* NULL-terminated; NULL: none.  Since 0.3 */
 };
 
 /* The one exported symbol: pure; its name carries the major. */

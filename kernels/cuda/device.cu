@@ -390,6 +390,7 @@ static void begin(struct hd_run *r)
 	struct hd_cuda_step s;
 
 	memset(&s, 0, sizeof(s));
+	s.size = sizeof(struct hd_step);
 	s.seed = r->seed;
 	s.step = r->step;
 	s.position = r->position;

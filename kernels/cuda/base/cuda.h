@@ -28,6 +28,7 @@
 #define HD_SHARED(type, name, ...) __shared__ type name __VA_ARGS__ /* type name[...] */
 #endif
 extern "C" {
+#include <heddle/kernel.h>
 #include "engine/device/device.h"
 #include "kernels/check.h"
 }
@@ -36,12 +37,19 @@ extern "C" {
 #define HD_WARP 32
 
 /* -- host side, device.cu ------------------------------------------------------------------------------------------------- */
-struct hd_cuda_step { /* the device's copy of what changes from step to step */
+struct hd_cuda_step { /* the device's copy of what changes from step to step; plugins read it as struct hd_step */
+	size_t size;
 	uint64_t seed;
-	int64_t step, position;
+	int64_t step;
 	double lr, loss_scale;
 	int32_t train;
+	uint32_t zero;
+	int64_t position; /* the engine's alone */
 };
+static_assert(offsetof(struct hd_cuda_step, position) == sizeof(struct hd_step) &&
+		      offsetof(struct hd_cuda_step, lr) == offsetof(struct hd_step, lr) &&
+		      offsetof(struct hd_cuda_step, train) == offsetof(struct hd_step, train),
+	      "the step's numbers begin as heddle/kernel.h has them");
 const struct hd_kernel *hd_cuda_kernel(const char *name);
 void *hd_cuda_queue(void); /* the stream of all kernels */
 int hd_cuda_gpu(void);     /* this rank's */

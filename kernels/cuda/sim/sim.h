@@ -33,6 +33,7 @@
 /* Work of the simulation itself, which says what it touches where that matters. */
 #define HD_SIM_UNSEEN __attribute__((no_sanitize("thread", "alignment")))
 
+#pragma GCC visibility push(default) /* kernels of plugins call these too */
 struct dim3 {
 	unsigned x, y, z;
 	dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
@@ -219,4 +220,5 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t e);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t);
 
+#pragma GCC visibility pop
 #endif

@@ -255,6 +255,7 @@ void sim_copies_end(void) /* of a thread that ends: nobody reads them any more *
 }
 
 /* -- what the compiler calls ---------------------------------------------------------------------------------------------- */
+#pragma GCC visibility push(default) /* in the kernels of plugins too */
 #define SEEN(n) \
 	UNSEEN void __tsan_read##n(void *p) \
 	{ \
@@ -328,3 +329,4 @@ UNSEEN void __ubsan_handle_type_mismatch_v1(struct misaligned *m, void *p)
 {
 	__ubsan_handle_type_mismatch_v1_abort(m, p);
 }
+#pragma GCC visibility pop

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A kernel of a plugin among the engine's: its operands as the public views, its memory, and what it returns.
+ */
+#include <config.h>
+#include "engine/plugin/kernel.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct memory {
+	struct memory *next;
+};
+
+struct loaded {                        /* one launch */
+	struct hd_kernel_prepare args; /* first: alloc and fail are given its address */
+	const struct hd_kernel_ops *ops;
+	const char *section;
+	struct memory *memory;
+	struct hd_err *err; /* while it is prepared */
+	int failed;         /* what run returned first that was no HD_OK */
+};
+
+static void *alloc(struct hd_kernel_prepare *a, size_t bytes)
+{
+	struct loaded *l = (struct loaded *)(void *)a;
+	const size_t head = (sizeof(struct memory) + 63) / 64 * 64;
+	struct memory *m;
+
+	if (bytes > PTRDIFF_MAX / 2)
+		return NULL;
+	m = aligned_alloc(64, head + (bytes + 63) / 64 * 64);
+	if (!m)
+		return NULL;
+	memset(m, 0, head + bytes);
+	m->next = l->memory;
+	l->memory = m;
+	return (char *)m + head;
+}
+
+static int fail(struct hd_kernel_prepare *a, int32_t code, const char *fmt, ...)
+{
+	struct loaded *l = (struct loaded *)(void *)a;
+	char text[600];
+	va_list v;
+
+	va_start(v, fmt);
+	vsnprintf(text, sizeof(text), fmt, v);
+	va_end(v);
+	if (code >= 0)
+		code = HD_EINVAL;
+	if (l->err && !l->err->code)
+		hd_err_set(l->err, code, "kernel %s of [%s]: %s", l->ops->name, l->section, text);
+	return code;
+}
+
+static void release(void *state)
+{
+	struct loaded *l = state;
+	struct memory *next;
+
+	if (l->ops->release && HD_HAS(l->ops, release) && l->args.state)
+		l->ops->release(l->args.state);
+	for (struct memory *m = l->memory; m; m = next) {
+		next = m->next;
+		free(m);
+	}
+	free((void *)l->args.ins);
+	free(l);
+}
+
+/* ins, outs: one array of pointers, then the operands themselves, in one piece of memory. */
+static void set_operands(struct hd_kernel_prepare *a, const struct hd_kernel_desc *d)
+{
+	uint32_t n = d->nin + d->nout;
+	const struct hd_operand **list = hd_alloc((n + 1) * (sizeof(*list) + sizeof(struct hd_operand)));
+	struct hd_operand *o = (struct hd_operand *)(void *)(list + n + 1);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct hd_view *v = i < d->nin ? &d->in[i] : &d->out[i - d->nin];
+
+		o[i] = (struct hd_operand){ sizeof(*o), v->dims, v->n, v->off, v->ndim, v->dtype };
+		list[i] = &o[i];
+	}
+	a->ins = list;
+	a->outs = list + d->nin;
+	a->nin = d->nin;
+	a->nout = d->nout;
+}
+
+int hd_plugin_kernel_prepare(const struct hd_kernel_ops *ops, const struct hd_kernel_owner *o,
+			     const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	struct loaded *l = hd_alloc(sizeof(*l));
+	int rc;
+
+	l->args = (struct hd_kernel_prepare){ .size = sizeof(l->args),
+					      .attr = d->attr,
+					      .threads = o->threads > 0 ? o->threads : 1,
+					      .alloc = alloc,
+					      .fail = fail };
+	set_operands(&l->args, d);
+	l->ops = ops;
+	l->section = o->section;
+	l->err = err;
+	p->state = l;
+	p->release = release;
+	rc = ops->prepare(o->self, &l->args);
+	l->err = NULL;
+	if (err->code || rc == HD_OK)
+		return err->code;
+	return hd_err_set(err, rc < 0 ? rc : HD_EBUG, "kernel %s of [%s]: prepare returned %d, and no text", ops->name,
+			  o->section, rc);
+}
+
+static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	struct loaded *l = p->state;
+	const struct hd_step step = { .size = sizeof(step),
+				      .seed = r->seed,
+				      .step = r->step,
+				      .lr = r->lr,
+				      .loss_scale = r->loss_scale,
+				      .train = r->train };
+	struct hd_kernel_run a = { .size = sizeof(a),
+				   .state = l->args.state,
+				   .ins = in,
+				   .outs = out,
+				   .stream = r->queue,
+				   .step = r->step_constants ? r->step_constants : &step,
+				   .sample0 = r->sample0,
+				   .threads = l->args.threads };
+
+	if (!l->failed)
+		l->failed = l->ops->run(&a);
+}
+
+int hd_plugin_kernel_failed(const struct hd_prep *p, struct hd_err *err)
+{
+	const struct loaded *l = p->state;
+
+	return l->failed ? hd_err_set(err, HD_EIO, "kernel %s of [%s] failed with code %d", l->ops->name, l->section,
+				      l->failed)
+			 : HD_OK;
+}
+
+const struct hd_kernel hd_plugin_kernel = { .name = "a plugin's", .run = run };
