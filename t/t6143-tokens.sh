@@ -85,5 +85,8 @@ like "eval of text without a tokenizer" "$(refusal eval hf --data text.txt)" "te
 is "with one" "$(heddle eval hf --data text.txt --tokenizer "$tokenizer" 2>/dev/null)" "$(heddle eval ck --data ids.bin)"
 like "a model with fewer tokens" "$(refusal train bpe.ini --set model.vocab=300 --set checkpoint.dir=y)" \
 	'has 454 tokens, and the model.s vocab is 300'
+ok "with vocab given the data need not be there" heddle check bpe.ini --set model.vocab=64 --set data.train=none \
+	--set data.tokenizer=byte
+ok "nor a tokenizer be named" heddle check on.ini --set data.train=none
 like "an id that the model has not" "$(refusal generate ck --ids --prompt '5 454')" "'454' is not an id below the model's vocab of 454"
 done_testing

@@ -240,7 +240,8 @@ int hd_tokens_are_text(const char *files, const struct hd_tokens_how *how)
 {
 	struct hd_files found = { 0 };
 	struct hd_err ignored = { 0 };
-	int text = !find(files, &found, &ignored) && found.n && is_text(found.all[0].path, how);
+	int text = !find(files, &found, &ignored) && found.n && !access(found.all[0].path, F_OK) &&
+		   is_text(found.all[0].path, how);
 
 	hd_files_release(&found);
 	return text;
