@@ -226,4 +226,15 @@ says "building out of turn" 'm\]: cast may be called in slots rewrite, lower and
 says "a dim of no elements" 'm\]: dim_new: d has 0 elements' 1 '-DLOWER=s->h->dim_new(p, "d", 0)'
 says "a dim of two sizes" 'm\]: dim_new: m.d has 2 elements already, not 3' 1 '-DLOWER=s->h->dim_new(p, "d", 2); s->h->dim_new(p, "d", 3)'
 says "a name of other signs" 'm\]: dim_new: a name has letters' 1 '-DLOWER=s->h->dim_new(p, "a b", 2)'
+
+# What a slot does to its process.
+says "a crash" '^heddle: \[strategy m\]: slot rules of plugin mistake ended by signal SIGSEGV' 1 '-DRULES=*(volatile int *)0 = 1'
+says "a crash in an op" '^heddle: \[strategy m\]: slot shape of plugin mistake ended by signal SIGSEGV' 1 \
+	'-DSHAPE=*(volatile int *)0 = 1' '-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
+says "an abort" '^heddle: \[strategy m\]: slot lower of plugin mistake ended by signal SIGABRT' 1 '-DLOWER=abort()' -include stdlib.h
+says "an exit" '^heddle: \[strategy m\]: slot mesh of plugin mistake called exit' 1 '-DMESH=exit(3)' -include stdlib.h
+says "an exit at once" '\[strategy m\]: slot mesh of plugin mistake ended the process with status 3' 1 '-DMESH=_exit(3)' -include unistd.h
+export HD_TEST_SLOT_SECONDS=2
+says "a loop without end" '\[strategy m\]: slot rules of plugin mistake did not come back within 2 s' 1 '-DRULES=for (volatile int i = 0;; i++)'
+unset HD_TEST_SLOT_SECONDS
 done_testing

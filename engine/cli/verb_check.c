@@ -7,6 +7,7 @@
 #include "engine/command/command.h"
 #include "engine/against/against.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/plugin/turn.h"
 #include "engine/graph/traffic.h"
 #include "engine/passes/passes.h"
 #include <malloc.h>
@@ -198,7 +199,15 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	return HD_OK;
 }
 
-int hd_verb_check(struct hd_cli *c)
+static int in_child(void *c)
 {
 	return hd_cli_run(c, check);
+}
+
+/* A plugin's crash or endless loop ends the child, not the message. */
+int hd_verb_check(struct hd_cli *c)
+{
+	const char *seconds = getenv("HD_TEST_SLOT_SECONDS"); /* for tests: a loop need not take a minute */
+
+	return hd_guard_run(in_child, c, seconds ? atoi(seconds) : 60);
 }

@@ -2,9 +2,42 @@
  * What can be wrong with a plan although each of its steps was right, and what nobody can have meant.
  */
 #include <config.h>
+#include "engine/graph/placement.h"
 #include "engine/models/experts.h"
 #include "engine/plan/plan_impl.h"
 #include <string.h>
+
+static const char *maker(const struct hd_plan *p, const struct node *n)
+{
+	return n->made_by >= 0 ? p->inst[n->made_by].name : "the engine";
+}
+
+static int is_between_stages(const struct hd_plan *p, const struct node *n)
+{
+	for (uint32_t i = 0; n->comm.kind && i < n->comm.group->n; i++)
+		if (n->comm.group->axes[i] == p->stages)
+			return 1;
+	return 0;
+}
+
+/* A node of a unit runs on its block's stage.  An operand on another stage would be read where it is not, and what moves it
+ * would be sent by a rank that does not have it: the others would wait for ever. */
+static int check_unit_stage(struct hd_plan *p, const struct node *n)
+{
+	int64_t here = hd_node_stage(p, n);
+
+	for (uint32_t i = 0; i < n->v.nin && here >= 0; i++) {
+		const struct hd_place *w = &n->ins[i]->at.on[p->stages->id];
+
+		if (w->kind == HD_PLACE_PINNED && w->index != here)
+			return hd_plan_fail(
+				p, HD_EINVAL,
+				"[strategy %s]: %s of %s runs on stage %lld, and its operand (%s) is on stage %d: "
+				"set the cursor at the node that made it",
+				maker(p, n), n->v.op->name, n->v.block, (long long)here, n->ins[i]->v.spec, w->index);
+	}
+	return HD_OK;
+}
 
 /* A node runs where all its inputs are, so two of them on two stages would be a node that runs nowhere right. */
 int hd_check_stages(struct hd_plan *p)
@@ -12,6 +45,8 @@ int hd_check_stages(struct hd_plan *p)
 	for (struct node *n = p->first; p->stages && n; n = n->next) {
 		int64_t at = -1;
 
+		if (n->block >= 0 && n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) && !is_between_stages(p, n))
+			HD_TRY(check_unit_stage(p, n));
 		for (uint32_t i = 0; i < n->v.nin && n->is->role != OP_ROLE_NORM2; i++) {
 			const struct hd_place *w = &n->ins[i]->at.on[p->stages->id];
 

@@ -11,27 +11,9 @@
 
 static struct hd_turn own, *turn = &own;
 
-void hd_turn_note(const char *section, const char *plugin, const char *slot)
-{
-	turn->count++;
-	turn->slot[0] = 0;
-	if (!slot)
-		return;
-	snprintf(turn->section, sizeof(turn->section), "%s", section);
-	snprintf(turn->plugin, sizeof(turn->plugin), "%s", plugin);
-	snprintf(turn->slot, sizeof(turn->slot), "%s", slot);
-}
-
 void hd_turn_share(struct hd_turn *to)
 {
 	turn = to ? to : &own;
-}
-
-int hd_turn_text(const struct hd_turn *t, char *text, unsigned long room)
-{
-	*text = 0;
-	return t->slot[0] ? snprintf(text, room, "slot %s of plugin %s ([strategy %s])", t->slot, t->plugin, t->section)
-			  : 0;
 }
 
 /* Only what may be called in a handler: write, and strings put together by hand. */
@@ -80,7 +62,15 @@ static void left(void)
 	_exit(EXIT_FAILURE);
 }
 
-void hd_turn_watch(void)
+#ifdef __SANITIZE_ADDRESS__
+static void watch(void)
+{
+	atexit(left); /* the sanitizer says more of a crash */
+	(void)crashed;
+}
+#else
+/* At the first turn: what starts MPI has handlers of its own, and is earlier. */
+static void watch(void)
 {
 	static const int signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
 	static char stack[64 << 10]; /* the crash may be a stack that is full */
@@ -91,4 +81,21 @@ void hd_turn_watch(void)
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
 		sigaction(signals[i], &a, NULL);
 	atexit(left);
+}
+#endif
+
+void hd_turn_note(const char *section, const char *plugin, const char *slot)
+{
+	static int watched;
+
+	turn->count++;
+	turn->slot[0] = 0;
+	if (!slot)
+		return;
+	if (!watched)
+		watch();
+	watched = 1;
+	snprintf(turn->section, sizeof(turn->section), "%s", section);
+	snprintf(turn->plugin, sizeof(turn->plugin), "%s", plugin);
+	snprintf(turn->slot, sizeof(turn->slot), "%s", slot);
 }

@@ -155,7 +155,9 @@ struct hd_graph_api {
 	 * Nodes that are not needed any more are dropped. */
 	int (*replace)(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
 	/* Nodes made from now on belong to anchor's unit, block and reason, stand before it in program order, and run on
-	 * the queue.  Communication always runs on its own group's queue.  Slot lower needs an anchor first; slot rewrite does too. */
+	 * the queue.  Communication always runs on its own group's queue.  Slot lower needs an anchor first; slot rewrite does too.
+	 * A node of a unit runs on its block's stage and reads what is there: to send something else from stage to stage, set
+	 * the cursor at the node that made the operand for what the sender does, and at the reshard for the rest. */
 	int (*cursor)(struct hd_plan *p, const struct hd_cursor_args *x);
 	/* t's maker starts when u is made.  Nodes start in the order in which they were built; another order is refused. */
 	int (*after)(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u);

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Plugins in a child process: what a slot does to its process is said by one that goes on.
+ */
+#include <config.h>
+#include "engine/base/err.h"
+#include "engine/plugin/turn.h"
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int run_here(int (*what)(void *), void *arg, struct hd_turn *turn, const int *pipe)
+{
+	close(pipe[0]);
+	hd_turn_share(turn);
+	exit(what(arg)); /* the pipe's end goes with the process */
+}
+
+/* Until the child ends.  -> 1: a slot took too long, and the child is dead. */
+static int watch(pid_t child, int end, const volatile struct hd_turn *turn, int seconds)
+{
+	struct pollfd p = { .fd = end, .events = POLLIN };
+	uint64_t seen = 0;
+	double since = hd_seconds();
+
+	while (poll(&p, 1, 100) <= 0) {
+		if (!turn->slot[0] || turn->count != seen) {
+			seen = turn->count;
+			since = hd_seconds();
+		} else if (hd_seconds() - since > seconds) {
+			kill(child, SIGKILL);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static int judge(int status, int late, const struct hd_turn *t, int seconds)
+{
+	if (late)
+		hd_log(HD_LOG_ERROR, "[strategy %s]: slot %s of plugin %s did not come back within %d s", t->section,
+		       t->slot, t->plugin, seconds);
+	else if (t->slot[0] && WIFEXITED(status))
+		hd_log(HD_LOG_ERROR, "[strategy %s]: slot %s of plugin %s ended the process with status %d", t->section,
+		       t->slot, t->plugin, WEXITSTATUS(status));
+	else if (t->slot[0])
+		hd_log(HD_LOG_ERROR, "[strategy %s]: slot %s of plugin %s was ended by signal %d", t->section, t->slot,
+		       t->plugin, WTERMSIG(status));
+	else if (WIFEXITED(status))
+		return WEXITSTATUS(status);
+	return 1;
+}
+
+int hd_guard_run(int (*what)(void *arg), void *arg, int seconds)
+{
+	struct hd_turn *turn = mmap(NULL, sizeof(*turn), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int ends[2], status = 0, late;
+	pid_t child;
+
+	if (turn == MAP_FAILED || pipe(ends))
+		return what(arg);
+	fflush(NULL);
+	child = fork();
+	if (child < 0)
+		return what(arg);
+	if (!child)
+		return run_here(what, arg, turn, ends);
+	close(ends[1]);
+	late = watch(child, ends[0], turn, seconds);
+	close(ends[0]);
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	status = judge(status, late, turn, seconds);
+	munmap(turn, sizeof(*turn));
+	return status;
+}
