@@ -17,8 +17,9 @@ says() { # NAME PATTERN STATUS PLUGIN...
 
 # Each on its own: what the others' tests do not do with all of conform.
 for plugin in dp tp pp ep; do
-	says "$plugin passes" "^# $plugin .* [1-9][0-9]* passed, 0 failed" 0 $plugin --layouts 1
+	says "$plugin passes" "^# $plugin .* [1-9][0-9]* passed, 0 failed" 0 $plugin --layouts 1 --no-runs
 done
+says "a checkpoint is resumed in another layout" '^ok 1 - resumes: a checkpoint of gpt2: dp 2, read into gpt2: dp 4$' 0 dp --only resumes
 
 wrong() { # -D...: replicas.so with this fault
 	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -include stdlib.h -I"$src/include" "$@" -o replicas.so \
@@ -28,7 +29,7 @@ two='equals one rank, gpt2: replicas 2, replicas 2'
 first='first tensor that differs: grad:wte.weight \(vocab,embed\)'
 
 wrong -DRIGHT
-says "a right plugin passes" ' 0 failed' 0 ./replicas.so --layouts 1
+says "a right plugin passes" ' 0 failed' 0 ./replicas.so --layouts 1 --no-runs
 says "... and what was refused is listed with its reason" '# SKIP refused: .*not a multiple' 0 ./replicas.so --only 'gpt2: replicas 3'
 says "a check alone" '^1\.\.1$' 0 ./replicas.so --only "$two"
 says "as JSON" '"passed": 1, "failed": 0, "skipped": 0' 0 ./replicas.so --only "$two" --json
@@ -62,7 +63,7 @@ wrong -DW_LOOP
 says "so is a loop without end" 'does not come back in slot rules of \[strategy x\]' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 4' --limit 1
 
 wrong -DW_REFUSE
-says "a plugin that is always refused has shown nothing" '^not ok .* is accepted somewhere' 1 ./replicas.so --layouts 0
+says "a plugin that is always refused has shown nothing" '^not ok .* is accepted somewhere' 1 ./replicas.so --layouts 0 --no-runs
 fails "a plugin that is none" heddle conform ./absent.so
 like "... is an error" "$(cat "$tmp/.ok")" 'heddle: no plugin file'
 printf '[strategy d]\nplugin = dp\nsync = server\n' >keys.ini

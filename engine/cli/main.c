@@ -70,6 +70,7 @@ static const struct hd_flag conform_flags[] = {
 	{ "only", "TEXT", "checks that have it in their names" },
 	{ "layouts", "N", "layouts drawn at random for each family of models (default 12)" },
 	{ "seed", "S", "of what is drawn (default 1)" },
+	{ "no-runs", NULL, "leave out what mpirun is needed for: a checkpoint resumed in another layout" },
 	{ "limit", "S", "seconds of the processor that one check may take (default 20)" },
 	{ "from", "K", "number of the first of those layouts (default 0)" },
 	{ "json", NULL, "one line of JSON" },

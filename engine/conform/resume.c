@@ -1,10 +1,216 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A checkpoint of one layout read into another, by the program itself.
+ * A checkpoint of one layout read into another, by the program itself and mpirun: the losses and norms that follow are those of
+ * one rank that was never interrupted.
+ *
+ * AdamW, with eps = 1, so that an error of a gradient makes no larger one of the update; moments that were lost or put in
+ * another order change the loss by a thousandth and more, rounding by a millionth (as engine/against/compare.h bounds it).
  */
 #include <config.h>
 #include "engine/conform/judge.h"
+#include "engine/process/launch.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FIRST 2 /* steps before, and then to */
+#define STEPS 4
+
+static int write_file(const char *dir, const char *name, const char *text, struct hd_err *err)
+{
+	char *path = hd_format("%s/%s", dir, name);
+	FILE *f = fopen(path, "w");
+	int bad = !f || fputs(text, f) < 0;
+
+	if (f)
+		bad |= fclose(f) != 0;
+	if (bad)
+		hd_err_set(err, HD_EIO, "%s cannot be written", path);
+	free(path);
+	return err->code;
+}
+
+/* The tiny model on text: the keys that a run needs in place of those of a plan. */
+static char *run_ini(const char *ini, const char *dir, int steps)
+{
+	const char *strategies = strstr(ini, "[strategy");
+	const char *vocab = strstr(ini, "vocab = "), *train = strstr(ini, "micro_batch");
+	int n = (int)(vocab - ini);
+
+	return hd_format(
+		"%.*s[data]\ntrain = %s/text\nvalid_fraction = 0\n[train]\nseq = 8\nglobal_batch = 16\n"
+		"steps = %d\noptimizer = adamw\neps = 1\nlr = 0.05\nschedule = constant\nclip = 0\nweight_decay = 0\n"
+		"threads = 1\ndevice = cpu\n%.*s%s",
+		n, ini, dir, steps, (int)strcspn(train, "\n") + 1, train, strategies ? strategies : "");
+}
+
+/* -> ranks of the layout; 0: it is refused */
+static int64_t ranks_of(const char *ini)
+{
+	struct hd_inprocess *r = NULL;
+	struct hd_err err = { 0 };
+	int planned;
+	int64_t n = hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0 ? r->n : 0;
+
+	hd_inprocess_close(r);
+	return n;
+}
+
+static int train(const struct judge *j, const char *dir, const char *ini, const char *name, const char *from,
+		 int64_t ranks, int steps, struct hd_err *err)
+{
+	char *file = hd_format("%s.ini", name), *text = run_ini(ini, dir, steps), *command, *all;
+	char *set[] = { hd_format("%s/%s.ini", dir, name), hd_format("checkpoint.dir=%s/%s", dir, from),
+			hd_format("checkpoint.resume=%s", strcmp(from, name) ? "auto" : "no"),
+			hd_format("log.metrics=%s/%s.jsonl", dir, name) };
+	char *argv[] = { (char *)(uintptr_t)j->options.program,
+			 (char *)(uintptr_t) "train",
+			 set[0],
+			 (char *)(uintptr_t) "--set",
+			 set[1],
+			 (char *)(uintptr_t) "--set",
+			 set[2],
+			 (char *)(uintptr_t) "--set",
+			 set[3] };
+
+	write_file(dir, file, text, err);
+	command = hd_launch_command(ranks, 5, (int)HD_LEN(argv), argv);
+	all = hd_format("%s >%s/%s.out 2>&1 </dev/null", ranks > 1 ? command : strstr(command, j->options.program), dir,
+			name);
+	if (!err->code && system(all))
+		hd_err_set(err, HD_EIO, "training %s ended with an error; `%s' shows it", name,
+			   ranks > 1 ? command : name);
+	for (size_t i = 0; i < HD_LEN(set); i++)
+		free(set[i]);
+	free(file), free(text), free(command), free(all);
+	return err->code;
+}
+
+/* Loss and norm of a step, from the metrics. */
+static int numbers(const char *dir, const char *name, int step, double v[2])
+{
+	char *path = hd_format("%s/%s.jsonl", dir, name), line[65536];
+	FILE *f = fopen(path, "r");
+	int found = 0;
+
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		json_t *o = json_loads(line, 0, NULL);
+
+		found = json_integer_value(json_object_get(o, "step")) == step && json_object_get(o, "loss");
+		v[0] = json_number_value(json_object_get(o, "loss"));
+		v[1] = json_number_value(json_object_get(o, "grad_norm"));
+		json_decref(o);
+	}
+	if (f)
+		fclose(f);
+	free(path);
+	return found;
+}
+
+static void compare(const char *dir, int64_t terms, struct outcome *o)
+{
+	static const char *const what[] = { "loss", "gradient norm" };
+	double unused[2];
+
+	if (numbers(dir, "b", 1, unused)) {
+		outcome_set(o, JUDGED_WRONG, "it begins anew instead of going on from the checkpoint");
+		return;
+	}
+
+	for (int step = FIRST + 1; step <= STEPS; step++) {
+		double one[2], b[2], bound = sqrt(0x1p-48 * (double)terms / 3 * (1 + 4 * (step - 1)));
+
+		if (!numbers(dir, "one", step, one) || !numbers(dir, "b", step, b)) {
+			outcome_set(o, JUDGED_WRONG, "step %d is not in the metrics", step);
+			return;
+		}
+		for (int k = 0; k < 2; k++)
+			if (!(fabs(b[k] / one[k] - 1) <= bound)) {
+				outcome_set(
+					o, JUDGED_WRONG,
+					"%s of step %d is %.9g, and %.9g of one rank that was not interrupted: it differs by %.3g, "
+					"and %.3g is rounding",
+					what[k], step, b[k], one[k], fabs(b[k] / one[k] - 1), bound);
+				return;
+			}
+	}
+}
+
+static int runs(struct judge *j, const char *dir, const char *one, const char *a, const char *b, struct hd_err *err)
+{
+	char text[3000];
+
+	for (size_t i = 0; i + 1 < sizeof(text); i++)
+		text[i] = (char)('a' + i * i % 23);
+	text[sizeof(text) - 1] = 0;
+	HD_TRY(write_file(dir, "text", text, err));
+	HD_TRY(train(j, dir, one, "one", "one", 1, STEPS, err));
+	HD_TRY(train(j, dir, a, "a", "a", ranks_of(a), FIRST, err));
+	return train(j, dir, b, "b", "a", ranks_of(b), STEPS, err);
+}
+
+static void resumed(struct judge *j, const struct layout *la, const struct layout *lb, struct outcome *o)
+{
+	char *one = layout_one_ini(j, la, 1), *a = layout_ini(j, la), *b = layout_ini(j, lb),
+	     dir[] = "/tmp/heddle-conform.XXXXXX";
+	char *ta = layout_text(j, la), *tb = layout_text(j, lb), *clean;
+	struct hd_inprocess *r = NULL;
+	struct hd_err err = { 0 };
+	int planned;
+
+	o->name = hd_format("resumes: a checkpoint of %s, read into %s", ta, tb);
+	if (!mkdtemp(dir)) {
+		outcome_set(o, JUDGED_SKIPPED, "no directory can be made in /tmp");
+	} else {
+		if (runs(j, dir, one, a, b, &err) < 0)
+			outcome_set(o, JUDGED_WRONG, "%s", err.text);
+		else if (hd_inprocess_open(one, 1, &r, &planned, &err) >= 0)
+			compare(dir, layout_terms(r->plan), o);
+		clean = hd_format("rm -rf %s", dir);
+		if (system(clean))
+			outcome_set(o, JUDGED_WRONG, "%s is still there", dir);
+		free(clean);
+	}
+	hd_inprocess_close(r);
+	free(one), free(a), free(b), free(ta), free(tb);
+}
+
+static int accepted(const struct judge *j, const struct layout *l)
+{
+	char *ini = layout_ini(j, l);
+	int yes = ranks_of(ini) > 0;
+
+	free(ini);
+	return yes;
+}
+
+/* Two layouts of the first family that takes both: alone, and of twice the size or beside another plugin. */
+static void resume(struct judge *j, const struct task *t, struct outcome *o)
+{
+	(void)t;
+	for (int f = 0; f < FAMILIES; f++) {
+		struct layout *a = layout_alone(f, j->axes ? 2 : 0), *b = layout_alone(f, j->axes ? 4 : 0);
+		int found = j->axes && accepted(j, b);
+
+		for (int k = 0; k < j->nothers && !found; k++) {
+			b->n = 2;
+			b->piece[0].size = j->axes ? 2 : 0;
+			b->piece[1] = (struct piece){ .other = k, .size = 2 };
+			found = accepted(j, b);
+		}
+		found = found && accepted(j, a);
+		if (found)
+			resumed(j, a, b, o);
+		free(a), free(b);
+		if (found)
+			return;
+	}
+	outcome_set(o, JUDGED_SKIPPED, "no two layouts of it are accepted");
+}
 
 void resume_add(struct judge *j)
 {
-	(void)j;
+	if (j->options.program)
+		judge_add(j, resume, NULL, 0, "resumes a checkpoint in another layout");
 }
