@@ -50,7 +50,7 @@ says "... and wrong beside another" 'from all-reduce on x\+dp .*made by \[strate
 wrong -DW_NEIGHBOUR
 says "the node of a neighbour is lowered" "$first" 1 ./replicas.so --only "$two"
 wrong -DW_MICRO
-says "one micro-batch is read in sync" "$first" 1 ./replicas.so --only 'gpt2: replicas 4'
+says "one micro-batch is read in sync: the engine refuses it" 'refused: .* is made once a micro-batch, and is read where' 0 ./replicas.so --only 'gpt2: replicas 4'
 
 wrong -DW_CRASH
 says "a crash is told of its slot" 'a crash: .* in slot rules of \[strategy x\]' 1 ./replicas.so --only 'plans or refuses, gpt2'

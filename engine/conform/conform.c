@@ -14,8 +14,9 @@ static int keys_of_conf(struct judge *j, struct hd_err *err)
 	struct hd_section *s = NULL;
 
 	HD_TRY(hd_conf_read(j->options.conf, NULL, 0, &conf, err));
-	while ((s = hd_conf_next(conf, "strategy", s))) {
-		const char *named = hd_section_str(s, "plugin"), *slash = strrchr(named, '/');
+	while ((s = hd_conf_next(conf, j->plugin->strategy_slot ? "strategy" : "plugin", s))) {
+		const char *named = hd_section_str(s, j->plugin->strategy_slot ? "plugin" : "file"),
+			   *slash = strrchr(named, '/');
 
 		named = slash ? slash + 1 : named;
 		if (strncmp(named, j->plugin->name, strlen(j->plugin->name)))
@@ -30,7 +31,7 @@ static int keys_of_conf(struct judge *j, struct hd_err *err)
 	}
 	hd_conf_destroy(conf);
 	return s ? HD_OK
-		 : hd_err_set(err, HD_EINVAL, "%s: no section has plugin = %s", j->options.conf, j->plugin->name);
+		 : hd_err_set(err, HD_EINVAL, "%s: no section names the plugin %s", j->options.conf, j->plugin->name);
 }
 
 /* Whether the plugin claims axes: what makes one rank of it another run than none. */
@@ -62,7 +63,8 @@ static void find_others(struct judge *j)
 	int n = hd_registry_scan(&j->others);
 
 	for (int i = 0; i < n; i++)
-		if (!j->others[i]->why && !j->others[i]->hidden && strcmp(j->others[i]->name, j->plugin->name))
+		if (!j->others[i]->why && j->others[i]->strategy_slot && !j->others[i]->hidden &&
+		    strcmp(j->others[i]->name, j->plugin->name))
 			j->others[j->nothers++] = j->others[i];
 }
 
@@ -83,6 +85,9 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 	int rc = hd_registry_find(o->plugin, NULL, &e, err);
 
 	j.plugin = e;
+	if (rc >= 0 && !e->is_strategy)
+		rc = hd_err_set(err, HD_ENOTSUP,
+				"plugin %s: it has kernels alone, and no slots: there is nothing to try", e->path);
 	if (rc >= 0 && o->conf)
 		rc = keys_of_conf(&j, err);
 	if (rc < 0) {

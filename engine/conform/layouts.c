@@ -55,8 +55,11 @@ static void add_piece(const struct judge *j, const struct layout *l, int i, int 
 	const struct piece *x = &l->piece[i];
 	const char *name = x->other < 0 ? "x" : j->others[x->other]->name;
 
-	hd_append(text, "[strategy %s%.0d]\n", name, count_before(l, i) ? count_before(l, i) + 1 : 0);
-	hd_append(text, "plugin = %s\n", x->other < 0 ? j->plugin->path : name);
+	int strategy = x->other >= 0 || j->plugin->strategy_slot;
+
+	hd_append(text, "[%s %s%.0d]\n", strategy ? "strategy" : "plugin", name,
+		  count_before(l, i) ? count_before(l, i) + 1 : 0);
+	hd_append(text, "%s = %s\n", strategy ? "plugin" : "file", x->other < 0 ? j->plugin->path : name);
 	if (x->other < 0)
 		hd_append(text, "%s", j->keys);
 	else if (j->others[x->other]->approximate)

@@ -34,15 +34,15 @@ static int write_file(const char *dir, const char *name, const char *text, struc
 /* The tiny model on text: the keys that a run needs in place of those of a plan. */
 static char *run_ini(const char *ini, const char *dir, int steps)
 {
-	const char *strategies = strstr(ini, "[strategy");
-	const char *vocab = strstr(ini, "vocab = "), *train = strstr(ini, "micro_batch");
+	const char *vocab = strstr(ini, "vocab = "),
+		   *train = strstr(ini, "micro_batch"); /* and the sections behind it */
 	int n = (int)(vocab - ini);
 
 	return hd_format(
 		"%.*s[data]\ntrain = %s/text\nvalid_fraction = 0\n[train]\nseq = 8\nglobal_batch = 16\n"
 		"steps = %d\noptimizer = adamw\neps = 1\nlr = 0.05\nschedule = constant\nclip = 0\nweight_decay = 0\n"
-		"threads = 1\ndevice = cpu\n%.*s%s",
-		n, ini, dir, steps, (int)strcspn(train, "\n") + 1, train, strategies ? strategies : "");
+		"threads = 1\ndevice = cpu\n%s",
+		n, ini, dir, steps, train);
 }
 
 /* -> ranks of the layout; 0: it is refused */

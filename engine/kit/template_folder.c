@@ -23,9 +23,7 @@ const char hd_kit_ini[] =
 	"steps = 50\n"
 	"lr = 3e-3\n"
 	"\n"
-	"[strategy x]\t\t; the section's name is the axis'\n"
-	"plugin = ./@NAME@.so\n"
-	"@SIZE@\n";
+	"@SECTION@\n";
 
 const char hd_kit_makefile[] =
 	"# Builds @NAME@.so with the headers of the Heddle that pkg-config finds (PKG_CONFIG_PATH names its lib/pkgconfig), and links\n"

@@ -55,6 +55,15 @@ static int check_name(const char *name, struct hd_err *err)
 	return HD_OK;
 }
 
+static void add_section(char **text, const char *name, const struct kind *k)
+{
+	if (k->ranks > 1)
+		hd_append(text, "[strategy x]\t\t; the section's name is the axis'\nplugin = ./%s.so\nsize = %d\n",
+			  name, k->ranks);
+	else
+		hd_append(text, "[plugin %s]\nfile = ./%s.so\n", name, name);
+}
+
 static char *fill_in(const char *text, const char *name, const struct kind *k)
 {
 	char *out = hd_strdup("");
@@ -70,8 +79,8 @@ static char *fill_in(const char *text, const char *name, const struct kind *k)
 			hd_append(&out, "%d", k->ranks), at += 7;
 		else if (!strncmp(at, "@COMMENT@", 9))
 			hd_append(&out, "%s", k->comment), at += 9;
-		else if (!strncmp(at, "@SIZE@\n", 7))
-			hd_append(&out, "%s", k->ranks > 1 ? "size = 2\n" : ""), at += 7;
+		else if (!strncmp(at, "@SECTION@\n", 10))
+			add_section(&out, name, k), at += 10;
 		else if (!strncmp(at, "@AGAINST@", 9))
 			hd_append(&out, "%s", k->ranks > 1 ? "" : "# one rank without the op is another model: "),
 				at += 9;
