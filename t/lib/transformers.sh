@@ -36,7 +36,7 @@ kept_model() {
 		"$(sed -n 's/^loss //p' "kept/$1/numbers.txt")" 1e-6
 	for text in 0123456789ab z; do
 		near "$2: its logits after $text" "$(apart "$(sed -n "s/^logits $text //p" "kept/$1/numbers.txt")" \
-			"$("$heddle" generate "$2" --prompt $text --logits | sed -n 's/.*\[\(.*\)\].*/\1/p' | tr -d ,)")" 0 1.5e-5
+			"$("$heddle" generate "$2" --prompt $text --tokenizer byte --logits | sed -n 's/.*\[\(.*\)\].*/\1/p' | tr -d ,)")" 0 1.5e-5
 	done
 }
 
