@@ -62,7 +62,7 @@ static void against_one(const struct shape *m, int ranks, const char *sections, 
 	sim_close(r);
 }
 
-static const char *const forms[] = { "form = ulysses\n", "form = ring\n" };
+static const char *const forms[] = { "form = ulysses\n", "form = ring\n", "form = ring\nbalance = none\n" };
 
 /* -- members ------------------------------------------------------------------------------------ */
 static void alone(int n, int kv_heads, int batch)

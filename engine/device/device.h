@@ -15,6 +15,8 @@ struct hd_view { /* one operand, as one rank holds it */
 	const struct hd_dim *dims[HD_MAX_DIMS]; /* equal pointers are the same dim */
 	int64_t n[HD_MAX_DIMS];                 /* local extents */
 	int64_t off[HD_MAX_DIMS];               /* global index of the slice's first element, per dim */
+	/* Where a rank has two pieces of a dim, the second begins at local index `fold`, and `skip` elements are between them. */
+	int64_t fold[HD_MAX_DIMS], skip[HD_MAX_DIMS];
 	/* Logical extent of the whole dim is dims[i]->n: entries whose global index (off + i) is not below it are padding. */
 };
 

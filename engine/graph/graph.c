@@ -457,6 +457,7 @@ struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tenso
 	c->pos = n->pos;
 	c->parts = n->parts;
 	c->along = n->along;
+	c->order = n->order;
 	c->recompute_of = n;
 	hd_node_adopt(p, c, outs, n->v.nout);
 	hd_node_insert(p, c);

@@ -81,8 +81,42 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 	free(all);
 }
 
+static int is_zigzag(const struct hd_plan *p, const struct tensor *t, uint32_t dim)
+{
+	for (int a = 0; a < p->naxes; a++)
+		if (t->at.on[a].kind == HD_PLACE_SHARD && t->at.on[a].dim == t->dims[dim] &&
+		    t->at.on[a].order == HD_ORDER_ZIGZAG)
+			return 1;
+	return 0;
+}
+
+/* Two pieces a member, of the tokens of a sequence: that is what tables of positions, dropout and the batches know of. */
+static int check_order(struct hd_plan *p, const struct tensor *t)
+{
+	const char *zigzag = NULL;
+
+	for (int a = 0; a < p->naxes; a++) {
+		const struct hd_place *w = &t->at.on[a];
+
+		if (w->kind != HD_PLACE_SHARD || w->order == HD_ORDER_CONTIGUOUS)
+			continue;
+		if (w->order > HD_ORDER_ZIGZAG || strcmp(w->dim->name, "seq"))
+			return hd_plan_fail(p, HD_EINVAL,
+					    "(%s): %s along %s in order %d; 0 is contiguous, 1 zigzag, for seq alone",
+					    t->spec, w->dim->name, p->axes[a]->v.name, w->order);
+		if (zigzag)
+			return hd_plan_fail(p, HD_ENOTSUP,
+					    "(%s): %s and %s both shard seq in zigzag order; one axis can", t->spec,
+					    zigzag, p->axes[a]->v.name);
+		zigzag = p->axes[a]->v.name;
+	}
+	return HD_OK;
+}
+
 void hd_localize(struct hd_plan *p, struct tensor *t)
 {
+	if (check_order(p, t) < 0)
+		return;
 	for (uint32_t i = 0; i < t->v.ndim; i++) {
 		int64_t n = D(t->dims[i])->padded;
 
@@ -94,6 +128,13 @@ void hd_localize(struct hd_plan *p, struct tensor *t)
 				return;
 			}
 			n /= p->axes[a]->v.n;
+		}
+		if (is_zigzag(p, t, i) && n % 2) {
+			hd_plan_fail(
+				p, HD_EDIVIDE,
+				"(%s): %lld elements of %s on a rank do not make two pieces, as zigzag order needs",
+				t->spec, (long long)n, t->dims[i]->name);
+			return;
 		}
 		t->local[i] = n;
 	}
@@ -119,6 +160,46 @@ int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim,
 	return at * t->local[dim];
 }
 
+/* Elements [from, from + n) of what s has. */
+static struct hd_pieces part_of(const struct hd_pieces *s, int64_t from, int64_t n)
+{
+	struct hd_pieces x = { hd_pieces_index(s, from), n, 0 };
+
+	if (from < s->fold && from + n > s->fold)
+		x.fold = s->fold - from, x.skip = s->skip;
+	return x;
+}
+
+struct hd_pieces hd_pieces_of(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank)
+{
+	int axes[HD_MAX_AXES], n = hd_shard_order(p, &t->at, t->dims[dim], axes);
+	int64_t have = D(t->dims[dim])->padded;
+	struct hd_pieces s = { hd_offset(p, t, dim, rank), t->local[dim], 0 };
+
+	if (!is_zigzag(p, t, dim))
+		return s;
+	s = (struct hd_pieces){ 0, have, 0 };
+	for (int i = 0; i < n; i++) {
+		int64_t me = hd_plan_coord(p, rank, p->axes[axes[i]]), of = p->axes[axes[i]]->v.n, half = have / of / 2;
+
+		have /= of;
+		if (t->at.on[axes[i]].order == HD_ORDER_ZIGZAG) /* of one piece, as no other axis is in this order */
+			s = (struct hd_pieces){ hd_pieces_index(&s, me * half), half, (2 * (of - 1 - me)) * half };
+		else
+			s = part_of(&s, me * have, have);
+	}
+	return s;
+}
+
+void hd_pieces_tokens(const struct hd_plan *p, const struct tensor *t, int64_t rank, const int32_t *ids, int32_t *out)
+{
+	struct hd_pieces s = hd_pieces_of(p, t, 1, rank);
+	int64_t second = t->local[1] - s.fold;
+
+	memcpy(out, ids + s.off, (size_t)s.fold * sizeof(*out));
+	memcpy(out + s.fold, ids + hd_pieces_index(&s, s.fold), (size_t)second * sizeof(*out));
+}
+
 const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 {
 	char *text = NULL;
@@ -129,7 +210,8 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 		const char *name = p->axes[a]->v.name, *more = text ? ", " : "";
 
 		if (w->kind == HD_PLACE_SHARD)
-			hd_append(&text, "%s%s sharded by %s", more, w->dim->name, name);
+			hd_append(&text, "%s%s sharded by %s%s", more, w->dim->name, name,
+				  w->order == HD_ORDER_ZIGZAG ? " in zigzag" : "");
 		else if (w->kind == HD_PLACE_PARTIAL)
 			hd_append(&text, "%spartial %s on %s", more, w->red == HD_RED_MAX ? "max" : "sum", name);
 		else if (w->kind == HD_PLACE_PINNED)

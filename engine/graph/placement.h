@@ -18,6 +18,17 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at);
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n); /* on the stage axis; -1: it has none */
 int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim,
 		  int64_t rank); /* global index of its first element */
+/* What a rank has of a dim: one piece, or two, of which the second begins at local index fold, skip elements further on. */
+struct hd_pieces {
+	int64_t off, fold, skip;
+};
+struct hd_pieces hd_pieces_of(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);
+/* Of a sequence, those tokens that data leaf t (batch, seq) has on the rank. */
+void hd_pieces_tokens(const struct hd_plan *p, const struct tensor *t, int64_t rank, const int32_t *ids, int32_t *out);
+static inline int64_t hd_pieces_index(const struct hd_pieces *s, int64_t local) /* -> global */
+{
+	return s->off + local + (local >= s->fold ? s->skip : 0);
+}
 
 /* -- rules.c ------------------------------------------------------------------------------------------------------------ */
 /* What slot rules says: a dim is cut along an axis; model.layers are dealt to its members; one block is. */
@@ -30,7 +41,7 @@ const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct n
 int hd_dim_has_rule(const struct hd_plan *p, const struct node *n, const struct axis *a,
 		    const struct hd_dim *d); /* some rule shards d in such nodes, be it the first or not */
 
-#define HD_ORDER_LAST 0 /* hd_place.order: the last that there is */
+#define HD_ORDER_LAST HD_ORDER_ZIGZAG /* hd_place.order: the last that there is */
 /* A place that a plugin gave, on an axis of this plan; of: the tensor that is to be there, or NULL. */
 int hd_place_check(struct hd_plan *p, const char *call, const struct hd_place *w, const struct hd_axis *axis,
 		   const struct hd_tensor *of);

@@ -33,6 +33,11 @@ int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char 
 					       HD_EDIVIDE, "%lld does not divide %s.%s = %lld", (long long)a->v.n,
 					       strcmp(name, "seq") ? "model" : "train", name, (long long)d->n);
 	}
+	if (flags & HD_RULE_ZIGZAG && D(d)->padded % (2 * a->v.n))
+		return hd_section_fail(
+			p->conf, p->inst[a->inst].section, hd_axis_key(p, &a->v), p->err, HD_EDIVIDE,
+			"%lld: zigzag order is of twice as many pieces, and %lld do not divide train.%s = %lld",
+			(long long)a->v.n, (long long)(2 * a->v.n), name, (long long)d->n);
 	if (flags & HD_RULE_PAD)
 		D(d)->padded = padded(p, d, a);
 	p->rules = hd_grow(p->rules, p->nrules, &p->cap_rules, sizeof(*p->rules));

@@ -110,6 +110,7 @@ struct node {
 		chooses; /* a pick of two: the first on these, the second on all others; group NULL: another node */
 	int64_t parts;
 	const struct hd_dim *along;
+	int order;           /* chunk, block, unblock of members' pieces: HD_ORDER_CONTIGUOUS ... */
 	struct group *queue; /* NULL: compute */
 	struct wait *waits;  /* starts when these are done (struct hd_graph_api, after) */
 	const struct node

@@ -103,6 +103,24 @@ const struct hd_dim *hd_member_dim(struct hd_plan *p, int64_t n)
 	return hd_dim_get(p, name, n);
 }
 
+/* chunk, block, unblock: which pieces of the whole a member's is made of. */
+static void set_order(struct hd_plan *p, struct node *n, int order)
+{
+	n->order = order;
+	n->attr = hd_plan_text(p, "%s", order == HD_ORDER_ZIGZAG ? "order=zigzag" : "");
+	n->v.attr = n->attr;
+}
+
+struct tensor *hd_build_member_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, struct group *g,
+				     int order)
+{
+	struct tensor *y = hd_build_chunk(p, x, dim, g->v.n, &(struct hd_pos){ .group = &g->v, .mul = 1 });
+
+	if (y && order)
+		set_order(p, N(y->v.node), order);
+	return y;
+}
+
 struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t parts,
 			      const struct hd_pos *at)
 {
@@ -250,7 +268,7 @@ int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const
 }
 
 /* (…, n k, …) -> (member, …, k, …) and back: what a collective cuts or joins is leading and contiguous. */
-struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n)
+struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n, int order)
 {
 	struct hd_shape s;
 	struct tensor *y;
@@ -269,13 +287,15 @@ struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct 
 	s.local[0] = n;
 	s.local[i + 1] /= n;
 	s.ndim++;
-	y = moved(p, i == 0 ? "view" : "block", &x, 1, "", &s);
+	y = moved(p, i == 0 && !order ? "view" : "block", &x, 1, "", &s);
 	if (y)
 		N(y->v.node)->along = dim, N(y->v.node)->parts = n;
+	if (y && order)
+		set_order(p, N(y->v.node), order);
 	return y;
 }
 
-struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim)
+struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int order)
 {
 	struct hd_shape s;
 	struct tensor *y;
@@ -288,9 +308,11 @@ struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struc
 	memmove(s.dims, s.dims + 1, (s.ndim - 1) * sizeof(s.dims[0]));
 	memmove(s.local, s.local + 1, (s.ndim - 1) * sizeof(s.local[0]));
 	s.ndim--;
-	y = moved(p, i == 1 ? "view" : "unblock", &x, 1, "", &s);
+	y = moved(p, i == 1 && !order ? "view" : "unblock", &x, 1, "", &s);
 	if (y)
 		N(y->v.node)->along = dim, N(y->v.node)->parts = x->local[0];
+	if (y && order)
+		set_order(p, N(y->v.node), order);
 	return y;
 }
 
@@ -354,7 +376,7 @@ struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, 
 	case HD_COMM_GATHER:
 		x = flat_comm(p, kind, g, x, index);
 		if (has)
-			return hd_build_unblock(p, x, dim);
+			return hd_build_unblock(p, x, dim, HD_ORDER_CONTIGUOUS);
 		if (x && dim)
 			x->dims[0] = dim, x->local[0] = g->v.n;
 		return x;
@@ -364,7 +386,7 @@ struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, 
 			return hd_plan_fail(p, HD_EINVAL, "%s: (%s) does not have the dim that is sharded",
 					    hd_comm_kind_name(kind), x->spec),
 			       NULL;
-		return flat_comm(p, kind, g, hd_build_block(p, x, dim, g->v.n), index);
+		return flat_comm(p, kind, g, hd_build_block(p, x, dim, g->v.n, HD_ORDER_CONTIGUOUS), index);
 	case HD_COMM_ALL_TO_ALL:
 		if (!x->v.ndim || x->local[0] != g->v.n)
 			return hd_plan_fail(p, HD_EINVAL,

@@ -17,8 +17,11 @@ struct tensor *hd_build_pick(struct hd_plan *p, struct tensor *const *xs, uint32
 struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32_t n, int64_t multiple);
 int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const *like, uint32_t n,
 		    struct tensor **out);
-struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n);
-struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim);
+struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n, int order);
+struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int order);
+/* This member's piece of x; order: HD_ORDER_CONTIGUOUS ... */
+struct tensor *hd_build_member_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, struct group *g,
+				     int order);
 /* ins: x, whose rows are counted, and their numbers before and after; like: the result.  Cut batch to cut expert, or back. */
 struct tensor *hd_build_comm_rows(struct hd_plan *p, struct group *g, struct tensor *const *ins,
 				  const struct tensor *like, int to_experts);

@@ -16,12 +16,30 @@ static struct tensor *view_of(struct hd_plan *p, struct tensor *x)
 	return hd_op1(p, "view", &x, 1, "%s", "");
 }
 
-static struct tensor *all_to_all(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_dim *from,
-				 const struct hd_dim *to)
+static struct tensor *all_to_all(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_place *from,
+				 const struct hd_place *to)
 {
-	x = hd_build_block(p, x, to, g->v.n);
+	x = hd_build_block(p, x, to->dim, g->v.n, to->order);
 	x = hd_build_comm(p, HD_COMM_ALL_TO_ALL, g, x, NULL, 0);
-	return hd_build_unblock(p, x, from);
+	return hd_build_unblock(p, x, from->dim, from->order);
+}
+
+/* With the members' pieces in another order than one behind the other: each is leading while it moves. */
+static struct tensor *reduce_scatter(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_place *to)
+{
+	const struct hd_dim *members = hd_member_dim(p, g->v.n);
+
+	if (!to->order)
+		return hd_build_comm(p, HD_COMM_REDUCE_SCATTER, g, x, to->dim, 0);
+	x = hd_build_block(p, x, to->dim, g->v.n, to->order);
+	return hd_build_comm(p, HD_COMM_REDUCE_SCATTER, g, x, members, 0);
+}
+
+static struct tensor *all_gather(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_place *from)
+{
+	if (!from->order)
+		return hd_build_comm(p, HD_COMM_ALL_GATHER, g, x, from->dim, 0);
+	return hd_build_unblock(p, hd_build_comm(p, HD_COMM_ALL_GATHER, g, x, NULL, 0), from->dim, from->order);
 }
 
 /* Rows that are counted go to where their experts are, and back. */
@@ -92,6 +110,8 @@ static struct node *goes_on(const struct node *n, const uint32_t *reads)
 	    A(m->reshard.axis)->inst != A(n->reshard.axis)->inst || A(n->reshard.axis)->inst < 0 ||
 	    A(n->reshard.axis)->v.n == 1 || A(m->reshard.axis)->v.n == 1)
 		return NULL;
+	if (h->order || w->order || m->reshard.have.order || m->reshard.need.order)
+		return NULL; /* each has an order of its own */
 	if (m->reshard.have.kind != h->kind || m->reshard.need.kind != w->kind || m->reshard.have.red != h->red)
 		return NULL;
 	if (h->kind == HD_PLACE_PARTIAL && w->kind == HD_PLACE_REPLICATED)
@@ -160,13 +180,13 @@ static struct tensor *lowered(struct hd_plan *p, struct node *n)
 	if (h->kind == HD_PLACE_PARTIAL && w->kind == HD_PLACE_REPLICATED)
 		return hd_build_comm(p, h->red == HD_RED_MAX ? HD_COMM_ALL_MAX : HD_COMM_ALL_REDUCE, g, x, NULL, 0);
 	if (h->kind == HD_PLACE_PARTIAL && w->kind == HD_PLACE_SHARD)
-		return hd_build_comm(p, HD_COMM_REDUCE_SCATTER, g, x, w->dim, 0);
+		return reduce_scatter(p, g, x, w);
 	if (h->kind == HD_PLACE_SHARD && w->kind == HD_PLACE_REPLICATED)
-		return hd_build_comm(p, HD_COMM_ALL_GATHER, g, x, h->dim, 0);
+		return all_gather(p, g, x, h);
 	if (h->kind == HD_PLACE_SHARD && w->kind == HD_PLACE_SHARD)
-		return all_to_all(p, g, x, h->dim, w->dim);
+		return all_to_all(p, g, x, h, w);
 	if (h->kind == HD_PLACE_REPLICATED && w->kind == HD_PLACE_SHARD)
-		return hd_build_chunk(p, x, w->dim, a->v.n, &(struct hd_pos){ .group = &g->v, .mul = 1 });
+		return hd_build_member_chunk(p, x, w->dim, g, w->order);
 	if (h->kind == HD_PLACE_PINNED && w->kind == HD_PLACE_PINNED)
 		return send_receive(p, g, x, n);
 	if (h->kind == HD_PLACE_PINNED && w->kind == HD_PLACE_REPLICATED)

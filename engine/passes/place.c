@@ -155,7 +155,8 @@ static void by_rules(struct hd_plan *p, struct node *n, const struct axis *a, co
 	if (!r)
 		return;
 	cut.dim = d = r->dim;
-	cut.level = r->flags & HD_RULE_INNERMOST ? 1 : 0;
+	cut.level = r->flags & HD_RULE_INNERMOST ? 1 : r->flags & HD_RULE_OUTERMOST ? -1 : 0;
+	cut.order = r->flags & HD_RULE_ZIGZAG ? HD_ORDER_ZIGZAG : HD_ORDER_CONTIGUOUS;
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		if (hd_has_dim(n->ins[i], d))
 			need[i] = cut;

@@ -42,8 +42,20 @@ static int reads(const struct node *n, const struct hd_tensor *t)
 
 enum { MANY = 1 << 20 }; /* inputs of join, pick, pack */
 
+/* Nobody reads it any more, though it stands in the list until the slot's end. */
+static int is_replaced(const struct node *n)
+{
+	uint32_t k = 0;
+
+	while (k < n->v.nout && n->outs[k]->replaced_by)
+		k++;
+	return n->v.nout && k == n->v.nout;
+}
+
 static int matches(const struct node *n, const struct hd_match *m)
 {
+	if (is_replaced(n))
+		return 0;
 	if (m->op && n->v.op != m->op)
 		return 0;
 	if (m->kind && strcmp(m->kind, n->v.kind))

@@ -132,7 +132,8 @@ const struct hd_group *hd_host_group(struct hd_plan *p, const struct hd_group_ar
 int hd_host_rule(struct hd_plan *p, const struct hd_rule_args *args)
 {
 	enum {
-		KNOWN = HD_RULE_PAD | HD_RULE_IF_DIVIDES | HD_RULE_INSIDE | HD_RULE_INNERMOST | HD_RULE_KEEP_REPLICATED
+		KNOWN = HD_RULE_PAD | HD_RULE_IF_DIVIDES | HD_RULE_INSIDE | HD_RULE_INNERMOST |
+			HD_RULE_KEEP_REPLICATED | HD_RULE_OUTERMOST | HD_RULE_ZIGZAG
 	};
 	struct hd_rule_args x;
 

@@ -110,7 +110,7 @@ static void view(struct hd_program *g, struct node *n)
 		merge(g, y, x, hd_attr_int(n->attr, "at", 0) * HD_BITS(y->v.dtype) / 8);
 	else if (is(n, OP_ROLE_PICK))
 		merge(g, y, n->ins[position_index(g, n, 0)], 0);
-	else if (is(n, OP_ROLE_CHUNK) && x->v.ndim && x->dims[0] == n->along)
+	else if (is(n, OP_ROLE_CHUNK) && !n->order && x->v.ndim && x->dims[0] == n->along)
 		merge(g, y, x, position_index(g, n, 0) * hd_local_bytes(y));
 }
 

@@ -23,13 +23,18 @@ struct recorder {
 
 static void view_of(const struct hd_program *g, const struct tensor *t, struct hd_view *v)
 {
+	struct hd_pieces s;
+
 	memset(v, 0, sizeof(*v));
 	v->dtype = t->v.dtype;
 	v->ndim = t->v.ndim;
 	for (uint32_t i = 0; i < t->v.ndim; i++) {
 		v->dims[i] = t->dims[i];
 		v->n[i] = t->local[i];
-		v->off[i] = hd_offset(g->plan, t, i, g->rank);
+		s = hd_pieces_of(g->plan, t, i, g->rank);
+		v->off[i] = s.off;
+		v->fold[i] = s.fold;
+		v->skip[i] = s.skip;
 	}
 	for (uint32_t i = 0; t->ragged_counts && i < t->v.ndim; i++) /* as one dim of rows: how many, the numbers say */
 		if (!strcmp(t->dims[i]->name, "slot"))
@@ -188,6 +193,28 @@ static void around(const struct tensor *t, const struct hd_dim *d, int64_t *oute
 		*inner *= t->local[i];
 }
 
+/* Member m's two halves of a dim that is `n` long for all of them: in elements of a run. */
+struct halves {
+	int64_t run, first, second;
+};
+
+static struct halves halves_of(const struct node *n, int64_t m, int64_t run)
+{
+	return (struct halves){ run / 2, m * (run / 2), (2 * n->parts - 1 - m) * (run / 2) };
+}
+
+/* This member's piece of x where it is two. */
+static int chunk_zigzag(struct recorder *r, struct node *n)
+{
+	int64_t outer, len, inner;
+	struct halves h;
+
+	around(n->outs[0], n->along, &outer, &len, &inner);
+	h = halves_of(n, hd_piece_index(r->g, n, 0), len * inner);
+	HD_TRY(copy(r, n->ins[0], n->outs[0], outer, h.run, h.first, len * inner * n->parts, 0, len * inner));
+	return copy(r, n->ins[0], n->outs[0], outer, h.run, h.second, len * inner * n->parts, h.run, len * inner);
+}
+
 static int chunk_or_join(struct recorder *r, struct node *n)
 {
 	struct hd_program *g = r->g;
@@ -219,6 +246,30 @@ static int pack(struct recorder *r, struct node *n)
 		if (!shares(r->g, n->ins[j], n->outs[0], at * HD_BITS(n->ins[j]->v.dtype) / 8))
 			HD_TRY(copy(r, n->ins[j], n->outs[0], 1, count, 0, count, at, count));
 		at += (count + each - 1) / each * each;
+	}
+	return HD_OK;
+}
+
+/* Of (…, n k, …) the two halves of each member, blocked one behind the other. */
+static int block_zigzag(struct recorder *r, struct node *n)
+{
+	int blocks = n->is->role == OP_ROLE_BLOCK;
+	struct tensor *plain = blocks ? n->ins[0] : n->outs[0], *blocked = blocks ? n->outs[0] : n->ins[0];
+	int64_t outer, len, inner;
+
+	around(plain, n->along, &outer, &len, &inner);
+	for (int64_t j = 0; j < n->parts; j++) {
+		int64_t run = len / n->parts * inner;
+		struct halves h = halves_of(n, j, run);
+
+		for (int k = 0; k < 2; k++) {
+			int64_t there = k ? h.second : h.first, here = j * outer * run + k * h.run;
+
+			if (blocks)
+				HD_TRY(copy(r, plain, blocked, outer, h.run, there, len * inner, here, run));
+			else
+				HD_TRY(copy(r, blocked, plain, outer, h.run, here, run, there, len * inner));
+		}
 	}
 	return HD_OK;
 }
@@ -302,10 +353,10 @@ static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
 
 	switch (n->is->role) {
 	case OP_ROLE_CHUNK:
-	case OP_ROLE_JOIN: *rc = chunk_or_join(r, n); return 1;
+	case OP_ROLE_JOIN: *rc = n->order ? chunk_zigzag(r, n) : chunk_or_join(r, n); return 1;
 	case OP_ROLE_PACK: *rc = pack(r, n); return 1;
 	case OP_ROLE_BLOCK:
-	case OP_ROLE_UNBLOCK: *rc = block_or_unblock(r, n); return 1;
+	case OP_ROLE_UNBLOCK: *rc = n->order ? block_zigzag(r, n) : block_or_unblock(r, n); return 1;
 	case OP_ROLE_NORM2: *rc = norm2(r, n); return 1;
 	case OP_ROLE_ACCUMULATE: *rc = accumulate(r, n); return 1;
 	case OP_ROLE_VIEW:

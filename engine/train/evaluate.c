@@ -19,14 +19,14 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 {
 	struct feed *f = ctx;
 	int shift = !strcmp(t->v.name, "targets");
-	int64_t s0 = f->first + hd_offset(g->plan, t, 0, g->rank), q0 = hd_offset(g->plan, t, 1, g->rank);
+	int64_t s0 = f->first + hd_offset(g->plan, t, 0, g->rank);
 
 	(void)micro;
 	for (int64_t i = 0; i < t->local[0]; i++) {
 		int64_t at = s0 + i < f->total ? s0 + i : 0;
 
 		HD_TRY(hd_data_valid_sample(f->j->data, at, f->ids, f->err));
-		memcpy(out + i * t->local[1], f->ids + q0 + shift, (size_t)t->local[1] * sizeof(*out));
+		hd_pieces_tokens(g->plan, t, g->rank, f->ids + shift, out + i * t->local[1]);
 	}
 	return HD_OK;
 }

@@ -18,12 +18,15 @@ struct context {
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
 	const struct context *c = ctx;
-	int64_t q0 = hd_offset(g->plan, t, 1, g->rank);
+	struct hd_pieces s = hd_pieces_of(g->plan, t, 1, g->rank);
 
 	(void)micro;
 	for (int64_t i = 0; i < t->local[0]; i++)
-		for (int64_t q = 0; q < t->local[1]; q++)
-			out[i * t->local[1] + q] = q0 + q < c->n ? c->ids[q0 + q] : 0;
+		for (int64_t q = 0; q < t->local[1]; q++) {
+			int64_t at = hd_pieces_index(&s, q);
+
+			out[i * t->local[1] + q] = at < c->n ? c->ids[at] : 0;
+		}
 	return HD_OK;
 }
 

@@ -52,11 +52,11 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 {
 	struct feed *f = ctx;
 	int shift = !strcmp(t->v.name, "targets");
-	int64_t s0 = micro * g->plan->batch + hd_offset(g->plan, t, 0, g->rank), q0 = hd_offset(g->plan, t, 1, g->rank);
+	int64_t s0 = micro * g->plan->batch + hd_offset(g->plan, t, 0, g->rank);
 
 	for (int64_t i = 0; i < t->local[0]; i++) {
 		HD_TRY(hd_data_sample(f->l->j->data, f->first, s0 + i, f->ids, f->l->err));
-		memcpy(out + i * t->local[1], f->ids + q0 + shift, (size_t)t->local[1] * sizeof(*out));
+		hd_pieces_tokens(g->plan, t, g->rank, f->ids + shift, out + i * t->local[1]);
 	}
 	return HD_OK;
 }

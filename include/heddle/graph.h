@@ -136,7 +136,7 @@ struct hd_state_args {
 struct hd_graph_api {
 	size_t size;
 	/* -- read ---------------------------------------------------------------------------------------------------- */
-	/* In program order, prev NULL begins.  Nodes made during the walk are not returned.  A walk may be inside another. */
+	/* In program order, prev NULL begins.  Nodes made during the walk, or whose results are all replaced, are not returned.  A walk may be inside another. */
 	struct hd_node *(*node_next)(struct hd_plan *p, struct hd_node *prev, const struct hd_match *m);
 	struct hd_tensor *(*leaf_next)(struct hd_plan *p, struct hd_tensor *prev, uint32_t what);
 	const struct hd_place *(*place)(struct hd_plan *p, const struct hd_tensor *t, const struct hd_axis *axis);

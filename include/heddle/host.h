@@ -94,11 +94,14 @@ struct hd_group { /* view: members along one or several axes, numbered with the 
 enum { HD_PLACE_REPLICATED, HD_PLACE_SHARD, HD_PLACE_PARTIAL, HD_PLACE_PINNED };
 enum { HD_RED_SUM, HD_RED_MAX };
 enum { HD_ROLE_CORE, HD_ROLE_SPARE };
+/* Of n members, member i has: HD_ORDER_CONTIGUOUS: piece i of n; HD_ORDER_ZIGZAG: pieces i and 2n - 1 - i of 2n, behind each
+ * other, so that under a causal mask each has as much to do.  Zigzag is for the dim seq, along one axis. */
+enum { HD_ORDER_CONTIGUOUS, HD_ORDER_ZIGZAG };
 struct hd_place {
 	uint8_t kind;  /* HD_PLACE_REPLICATED: the same on every member; HD_PLACE_PINNED: only at coordinate `index` */
 	uint8_t red;   /* HD_PLACE_PARTIAL: the reduction that is still to be done: HD_RED_SUM or HD_RED_MAX */
 	uint8_t role;  /* replicated, shard, partial: over the coordinates that hold the model, or the spare ones */
-	uint8_t order; /* HD_PLACE_SHARD: order of the shards; 0 = contiguous */
+	uint8_t order; /* HD_PLACE_SHARD: which pieces a member has, HD_ORDER_CONTIGUOUS ... */
 	int32_t index; /* HD_PLACE_PINNED: a pipeline stage, the server that owns a parameter */
 	int32_t level; /* HD_PLACE_SHARD: among the axes that shard this dim, low levels are outer; 0: by mesh order */
 	const struct hd_dim *dim; /* HD_PLACE_SHARD */
@@ -123,6 +126,8 @@ enum {                  /* flags of a rule */
 	       8, /* inside all axes that shard the dim without this flag, so that the dim can be gathered along it alone */
        HD_RULE_KEEP_REPLICATED =
 	       16, /* shards nothing: nodes with this dim that no earlier rule shards on the axis stay replicated, whatever later rules say */
+       HD_RULE_OUTERMOST = 32, /* outside all axes that shard the dim without this flag: it never moves alone */
+       HD_RULE_ZIGZAG = 64,    /* dim seq: in HD_ORDER_ZIGZAG */
 };
 /* Kinds of units.  F, B, W: forward, backward, weight gradients of one chunk for one micro-batch.  G, S, U run once a
  * step: gather of parameters to where they are used, sync of gradients, update. */

@@ -72,6 +72,24 @@ static inline void hd_attention_set(struct hd_attention *t, const struct hd_view
 	t->scale = (float)t->exact_scale;
 }
 
+/* Of two pieces of a sequence, the second later than the first: what is before a token in memory is before it in the sequence.
+ * So a causal mask is that of the local index, if keys and queries are of the same tokens. */
+static inline int hd_attention_order(const struct hd_view *q, const struct hd_view *k, struct hd_attention *t,
+				     struct hd_err *err)
+{
+	if (!q->skip[1] && !k->skip[1])
+		return 0;
+	if (t->causal &&
+	    (q->off[1] != k->off[1] || q->n[1] != k->n[1] || q->fold[1] != k->fold[1] || q->skip[1] != k->skip[1]))
+		return hd_err_set(
+			err, HD_EINVAL,
+			"attention: queries of two pieces of the sequence, from %lld on, and keys from %lld on: causal "
+			"needs both of the same tokens",
+			(long long)q->off[1], (long long)k->off[1]);
+	t->q0 = t->k0 = 0;
+	return 0;
+}
+
 /* real: the dtype of q, k, v or, where they are bf16, of lse alone. */
 static inline int hd_prepare_attention(const struct hd_kernel_desc *d, int backward, const char *device, uint32_t real,
 				       struct hd_attention *t, struct hd_err *err)
@@ -84,6 +102,7 @@ static inline int hd_prepare_attention(const struct hd_kernel_desc *d, int backw
 	HD_TRY(hd_attention_dtypes(d, device, real, err));
 	HD_TRY(hd_attention_shapes(&d->in[0], &d->in[1], &d->in[2], err));
 	hd_attention_set(t, &d->in[0], &d->in[1], d->attr);
+	HD_TRY(hd_attention_order(&d->in[0], &d->in[1], t, err));
 	if (t->heads && (t->head0 / t->group < t->kv0 || (t->head0 + t->heads - 1) / t->group >= t->kv0 + t->kv_heads))
 		return hd_err_set(err, HD_EINVAL, "attention: heads %lld to %lld do not read kv heads %lld to %lld",
 				  (long long)t->head0, (long long)(t->head0 + t->heads - 1), (long long)t->kv0,

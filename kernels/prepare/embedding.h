@@ -40,8 +40,8 @@ static inline int hd_prepare_embedding_dw(const struct hd_check *c, struct hd_pr
 	return hd_prepare_table(c, p, &c->d->in[0], &c->d->out[0], &c->d->in[1]);
 }
 
-/* x (..., seq, embed) and w (position, embed).  p->n: outer, seq, columns, rows of w here, row
- * of w of seq index 0. */
+/* x (..., seq, embed) and w (position, embed).  p->n: outer, seq, columns, rows of w here, row of w of seq index 0; from seq
+ * index n[5] on n[6] rows further. */
 static inline int hd_prepare_positions(const struct hd_check *c, struct hd_prep *p, const struct hd_view *x,
 				       const struct hd_view *w)
 {
@@ -58,7 +58,26 @@ static inline int hd_prepare_positions(const struct hd_check *c, struct hd_prep 
 	p->n[2] = x->n[n - 1];
 	p->n[3] = w->n[0];
 	p->n[4] = x->off[n - 2] - w->off[0];
+	p->n[5] = x->skip[n - 2] ? x->fold[n - 2] : p->n[1];
+	p->n[6] = x->skip[n - 2];
 	return 0;
+}
+
+/* The row of w of a seq index. */
+static inline int64_t hd_position_row(const struct hd_prep *p, int64_t s)
+{
+	return p->n[4] + s + (s >= p->n[5] ? p->n[6] : 0);
+}
+
+/* The seq index of a row of w, or -1. */
+static inline int64_t hd_position_of(const struct hd_prep *p, int64_t row)
+{
+	int64_t s = row - p->n[4];
+
+	if (s >= p->n[5] && s < p->n[5] + p->n[6])
+		return -1;
+	s -= s >= p->n[5] ? p->n[6] : 0;
+	return s < p->n[1] ? s : -1;
 }
 
 static inline int hd_prepare_position(const struct hd_check *c, struct hd_prep *p)
@@ -67,10 +86,10 @@ static inline int hd_prepare_position(const struct hd_check *c, struct hd_prep *
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
 	HD_TRY(hd_check_same(c, &c->d->out[0], &c->d->in[0]));
 	HD_TRY(hd_prepare_positions(c, p, &c->d->in[0], &c->d->in[1]));
-	if (p->n[4] >= 0 && p->n[4] + p->n[1] <= p->n[3])
+	if (p->n[4] >= 0 && p->n[4] + p->n[1] + p->n[6] <= p->n[3])
 		return 0;
 	return hd_err_set(c->err, HD_EINVAL, "%s: the sequence needs rows %lld to %lld of the %lld in input 1",
-			  c->kernel, (long long)p->n[4], (long long)(p->n[4] + p->n[1]), (long long)p->n[3]);
+			  c->kernel, (long long)p->n[4], (long long)(p->n[4] + p->n[1] + p->n[6]), (long long)p->n[3]);
 }
 
 static inline int hd_prepare_position_dw(const struct hd_check *c, struct hd_prep *p)
@@ -82,12 +101,12 @@ static inline int hd_prepare_position_dw(const struct hd_check *c, struct hd_pre
 
 /* p->n: 0 rows, 1 columns, 2 stride of batch in the whole tensor, 3 site, 4 ndim, 5.. extents
  * of the rows' dims (7 at most), 12: index of row 0 but for sample0.  State: whole strides of
- * the rows' dims. */
+ * which of them is of two pieces (-1: none), where the second begins, and what is between. */
 static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p)
 {
 	const struct hd_view *x = &c->d->in[0];
 	uint32_t n = x->ndim;
-	int64_t stride = 1, *strides;
+	int64_t stride = 1, *strides, *two;
 
 	HD_TRY(hd_check_counts(c, 1, 1, 1, 1));
 	HD_TRY(hd_check_dtypes(c, "r", "r"));
@@ -99,7 +118,12 @@ static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p
 	p->n[1] = x->n[n - 1];
 	p->n[3] = hd_attr_int(c->d->attr, "site", 0);
 	p->n[4] = n - 1;
-	strides = (int64_t *)hd_alloc(HD_MAX_DIMS * sizeof(*strides));
+	if (x->skip[n - 1])
+		return hd_err_set(c->err, HD_ENOTSUP, "%s: a row along %s is of two pieces", c->kernel,
+				  x->dims[n - 1]->name);
+	strides = (int64_t *)hd_alloc((HD_MAX_DIMS + 3) * sizeof(*strides));
+	two = strides + HD_MAX_DIMS;
+	two[0] = -1;
 	for (uint32_t i = n; i--; stride *= x->dims[i]->n) {
 		if (!strcmp(x->dims[i]->name, "batch"))
 			p->n[2] = stride;
@@ -107,6 +131,8 @@ static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p
 		strides[i] = stride;
 		if (i < n - 1)
 			p->n[5 + i] = x->n[i];
+		if (i < n - 1 && x->skip[i])
+			two[0] = i, two[1] = x->fold[i], two[2] = x->skip[i] * stride;
 	}
 	p->state = strides;
 	p->release = free;
@@ -116,11 +142,14 @@ static inline int hd_prepare_dropout(const struct hd_check *c, struct hd_prep *p
 /* Global index of the first element of a row.  The elements of a row are neighbours. */
 static inline uint64_t hd_dropout_index(const struct hd_prep *p, int64_t row, int64_t sample0)
 {
-	const int64_t *strides = (const int64_t *)p->state;
+	const int64_t *strides = (const int64_t *)p->state, *two = strides + HD_MAX_DIMS;
 	int64_t index = p->n[12] + sample0 * p->n[2];
 
-	for (int64_t i = p->n[4]; i--; row /= p->n[5 + i])
-		index += row % p->n[5 + i] * strides[i];
+	for (int64_t i = p->n[4]; i--; row /= p->n[5 + i]) {
+		int64_t at = row % p->n[5 + i];
+
+		index += at * strides[i] + (i == two[0] && at >= two[1] ? two[2] : 0);
+	}
 	return (uint64_t)index;
 }
 

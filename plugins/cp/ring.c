@@ -29,7 +29,10 @@ static int ring_shape(struct hd_strategy *s, struct hd_plan *p, const char *attr
 static int ring_place(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis,
 		      const struct hd_place *have, struct hd_place *need, struct hd_place *out)
 {
-	const struct hd_place piece = { .kind = HD_PLACE_SHARD, .dim = s->seq };
+	const struct hd_place piece = { .kind = HD_PLACE_SHARD,
+					.dim = s->seq,
+					.order = s->zigzag ? HD_ORDER_ZIGZAG : HD_ORDER_CONTIGUOUS,
+					.level = -1 };
 
 	if (axis != s->axis)
 		return engines(s, p, n)->place(NULL, p, n, axis, have, need, out);
@@ -87,7 +90,8 @@ static int rewrite(struct hd_strategy *s, struct hd_plan *p)
 	while ((n = s->g->node_next(p, n, &all))) {
 		hd_cursor(s->g, p, n, NULL);
 		mine = s->g->node(p, &ring, n->ins, 3, "%s", n->attr);
-		s->g->replace(p, n->outs[0], mine ? mine->outs[0] : NULL);
+		for (uint32_t k = 0; k < 2; k++)
+			s->g->replace(p, n->outs[k], mine ? mine->outs[k] : NULL);
 		s->taken++;
 	}
 	return s->h->status(p);
@@ -95,11 +99,12 @@ static int rewrite(struct hd_strategy *s, struct hd_plan *p)
 
 static int rules(struct hd_strategy *s, struct hd_plan *p)
 {
+	s->zigzag &= s->taken > 0;
 	if (!s->taken)
 		HD_LOG(s->h, p, HD_LOG_WARN,
 		       "attention runs in the ring of another section, and along %s all members make the same",
 		       s->axis->name);
-	hd_rule(s->h, p, "seq", s->axis, NULL, 0);
+	hd_rule(s->h, p, "seq", s->axis, NULL, HD_RULE_OUTERMOST | (s->zigzag ? HD_RULE_ZIGZAG : 0));
 	return s->h->status(p);
 }
 

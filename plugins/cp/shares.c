@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which queries of a member see which keys of a turn, if attention is causal.  In turn t member i has the keys of member i - t.
  * Where i < t that is one further behind in the sequence, whose tokens come later: none of them is seen.
+ *
+ * In zigzag order each member has an early half and a late one, and of two members the one with the smaller number has the
+ * earlier early half and the later late half.  So the early half of a smaller number's keys is seen by all queries, and
+ * the late half of queries sees all keys of a larger number's: half of the pairs, on every member, in every turn.
  */
 #include "ring.h"
 
 int cp_shares(const struct cp_walk *w, int64_t turn, struct cp_share *shares)
 {
+	if (w->causal && w->s->zigzag) {
+		shares[0] = (struct cp_share){ (int32_t)turn, (int32_t)w->members, CP_WHOLE, CP_FIRST };
+		shares[1] = (struct cp_share){ 0, (int32_t)turn, CP_SECOND, CP_WHOLE };
+		return 2;
+	}
 	shares[0] = (struct cp_share){ w->causal ? (int32_t)turn : 0, (int32_t)w->members, CP_WHOLE, CP_WHOLE };
 	return 1;
 }

@@ -11,6 +11,9 @@
 static const struct hd_option options[] = {
 	{ "form", HD_OPT_CHOICE, 0, "ulysses", "ulysses|ring",
 	  "ulysses: attention has a share of the heads, by all-to-alls; ring: keys and values go round" },
+	{ "balance", HD_OPT_CHOICE, 0, "zigzag", "zigzag|none",
+	  "ring: tokens of a member: zigzag: a piece of the sequence's first half and its mirror image, so that all members "
+	  "have as much to do under a causal mask; none: neighbours" },
 };
 
 static int cp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
@@ -25,6 +28,7 @@ static int cp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
 		if (!strcmp(h->opt_str(p, "form"), forms[i]->name))
 			s->form = forms[i];
+	s->zigzag = !strcmp(h->opt_str(p, "balance"), "zigzag");
 	*self = s;
 	return HD_OK;
 }

@@ -47,7 +47,7 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 		hd_rule(s->h, p, "kv_heads", s->axis[i], NULL, !i && s->same_kv ? HD_RULE_KEEP_REPLICATED : 0);
 		hd_rule(s->h, p, "mlp", s->axis[i], NULL, 0);
 		if (s->sequence) /* last: where nothing else uses the axis */
-			hd_rule(s->h, p, "seq", s->axis[i], NULL, 0);
+			hd_rule(s->h, p, "seq", s->axis[i], NULL, HD_RULE_INNERMOST); /* it is what moves */
 	}
 	return s->h->status(p);
 }

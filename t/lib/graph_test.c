@@ -208,12 +208,14 @@ int gt_fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64
 {
 	const struct gt_run *r = ctx;
 	int64_t s0 = micro * g->plan->batch + hd_offset(g->plan, t, 0, g->rank);
-	int64_t q0 = hd_offset(g->plan, t, 1, g->rank) + !strcmp(t->v.name, "targets");
+	int64_t shift = !strcmp(t->v.name, "targets");
+	struct hd_pieces s = hd_pieces_of(g->plan, t, 1, g->rank);
 
 	for (int64_t i = 0; i < t->local[0]; i++)
 		for (int64_t k = 0; k < t->local[1]; k++)
 			out[i * t->local[1] + k] =
-				(int32_t)(hd_hash64((uint64_t)((s0 + i) * 1000 + q0 + k)) % (uint64_t)r->vocab);
+				(int32_t)(hd_hash64((uint64_t)((s0 + i) * 1000 + shift + hd_pieces_index(&s, k))) %
+					  (uint64_t)r->vocab);
 	return HD_OK;
 }
 

@@ -28,19 +28,18 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 			int64_t n = hd_min(step, cols - j), at = i * cols + j;
 
 			sum2(hd_write_to(out[0], t, at, y), hd_read(in[0], t, at, n, x),
-			     hd_read(in[1], u, (p->n[4] + i % seq) * cols + j, n, w), n);
+			     hd_read(in[1], u, hd_position_row(p, i % seq) * cols + j, n, w), n);
 			hd_write(out[0], t, at, n, y);
 		}
 }
 
-/* Positions from..to-1 of the table, whose sums stay in L1 or L2 while the sequences pass. */
-static void rows_dw(const struct hd_prep *p, float *dw, const void *dy, int acc, int64_t from, int64_t to)
+/* Rows from..to-1 of the table, of those of seq indices s0..s1-1, which are `shift` further on. */
+static void piece_dw(const struct hd_prep *p, float *dw, const void *dy, int64_t from, int64_t to, int64_t s0,
+		     int64_t s1, int64_t shift)
 {
-	int64_t seq = p->n[1], cols = p->n[2], shift = p->n[4];
-	int64_t first = from > shift ? from : shift, end = hd_min(to, shift + seq);
+	int64_t seq = p->n[1], cols = p->n[2];
+	int64_t first = from > shift + s0 ? from : shift + s0, end = hd_min(to, shift + s1);
 
-	if (!acc)
-		memset(dw + from * cols, 0, (size_t)((to - from) * cols) * sizeof(*dw));
 	for (int64_t b = 0; b < p->n[0] && first < end; b++)
 		for (int64_t j = 0, all = (end - first) * cols, step = hd_step(p->n[14]); j < all; j += step) {
 			float wide[HD_PIECE], *y = dw + first * cols + j;
@@ -48,6 +47,17 @@ static void rows_dw(const struct hd_prep *p, float *dw, const void *dy, int acc,
 
 			sum2(y, y, hd_read(dy, p->n[14], (b * seq + first - shift) * cols + j, n, wide), n);
 		}
+}
+
+/* Positions from..to-1 of the table, whose sums stay in L1 or L2 while the sequences pass. */
+static void rows_dw(const struct hd_prep *p, float *dw, const void *dy, int acc, int64_t from, int64_t to)
+{
+	int64_t cols = p->n[2];
+
+	if (!acc)
+		memset(dw + from * cols, 0, (size_t)((to - from) * cols) * sizeof(*dw));
+	piece_dw(p, dw, dy, from, to, 0, p->n[5], p->n[4]);
+	piece_dw(p, dw, dy, from, to, p->n[5], p->n[1], p->n[4] + p->n[6]);
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

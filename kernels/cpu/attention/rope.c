@@ -9,15 +9,15 @@
 
 static struct hd_rope_table *tables;
 
-static struct hd_rope_table *get(int64_t first, int64_t seq, int64_t half, double theta)
+static struct hd_rope_table *get(const struct hd_prep *p)
 {
 	struct hd_rope_table *t;
 
 #pragma omp critical(hd_rope_tables)
 	{
-		t = hd_rope_find(tables, first, seq, half, theta);
+		t = hd_rope_find(tables, p);
 		if (!t)
-			t = hd_rope_add(&tables, first, seq, half, theta, hd_rope_angles(first, seq, half, theta));
+			t = hd_rope_add(&tables, p, hd_rope_angles(p));
 	}
 	return t;
 }
@@ -31,7 +31,7 @@ static void release(void *state)
 static int prepare_rope(const struct hd_check *c, struct hd_prep *p)
 {
 	HD_TRY(hd_prepare_rope(c, p));
-	p->state = get(p->n[4], p->n[1], p->n[3] / 2, p->f[0]);
+	p->state = get(p);
 	p->release = release;
 	return 0;
 }

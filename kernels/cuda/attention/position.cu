@@ -12,15 +12,16 @@ HD_CUDA_PREPARE_TYPES(prepare_dw, "position_dw", "t", "f", hd_prepare_position_d
 template <class T, class W> struct position {
 	T *y;
 	const T *x;
-	const W *w;       /* of the first position here */
-	int64_t sequence; /* elements of one */
+	const W *w;         /* of the first position here */
+	int64_t sequence;   /* elements of one */
+	int64_t fold, skip; /* elements of w: from fold on skip further */
 
 	template <int N> HD_DEV void at(int64_t i) const
 	{
 		float v[N], u[N];
 
 		load<N>(v, x + i);
-		load<N>(u, w + i % sequence);
+		load<N>(u, w + i % sequence + (i % sequence >= fold ? skip : 0));
 		for (int k = 0; k < N; k++)
 			v[k] += u[k];
 		store<N>(y + i, v);
@@ -30,12 +31,16 @@ template <class T, class W> struct position {
 template <class T> struct position_dw {
 	float *dw;
 	const T *dy;
-	int64_t outer, seq, cols, shift;
+	int64_t outer, seq, cols, shift, fold, skip;
 	int acc;
 
 	template <int N> HD_DEV void at(int64_t i) const
 	{
-		int64_t s = i / cols - shift, col = i % cols;
+		int64_t row = i / cols - shift,
+			s = row < fold          ? row
+			    : row < fold + skip ? -1
+						: row - skip,
+			col = i % cols;
 		float sum[N], v[N];
 
 		for (int k = 0; k < N; k++)
@@ -58,7 +63,9 @@ template <class T, class W>
 static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const W *w = (const W *)in[1] + p->n[4] * p->n[2];
-	position<T, W> f = { (T *)out[0], (const T *)in[0], w, p->n[1] * p->n[2] };
+	position<T, W> f = {
+		(T *)out[0], (const T *)in[0], w, p->n[1] * p->n[2], p->n[5] * p->n[2], p->n[6] * p->n[2]
+	};
 
 	hd_each<4>(r, p->n[0] * f.sequence, f.sequence % 4 == 0 && hd_aligned(f.x) && hd_aligned(f.y) && hd_aligned(w),
 		   f);
@@ -66,7 +73,8 @@ static void go(const struct hd_prep *p, void *const *out, void *const *in, const
 
 template <class T> static void go_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	position_dw<T> f = { (float *)out[0], (const T *)in[0], p->n[0], p->n[1], p->n[2], p->n[4], r->acc };
+	position_dw<T> f = { (float *)out[0], (const T *)in[0], p->n[0], p->n[1], p->n[2],
+			     p->n[4],         p->n[5],          p->n[6], r->acc };
 
 	hd_each<4>(r, p->n[3] * f.cols, f.cols % 4 == 0 && hd_aligned(f.dw) && hd_aligned(f.dy), f);
 }

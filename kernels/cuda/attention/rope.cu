@@ -10,17 +10,17 @@ extern "C" {
 
 static struct hd_rope_table *tables;
 
-static struct hd_rope_table *get(int64_t first, int64_t seq, int64_t half, double theta, struct hd_err *err)
+static struct hd_rope_table *get(const struct hd_prep *p, struct hd_err *err)
 {
-	struct hd_rope_table *t = hd_rope_find(tables, first, seq, half, theta);
+	struct hd_rope_table *t = hd_rope_find(tables, p);
 	float *turn, *device;
 
 	if (t)
 		return t;
-	turn = hd_rope_angles(first, seq, half, theta);
-	device = (float *)hd_cuda_constant(turn, hd_rope_bytes(seq, half), err);
+	turn = hd_rope_angles(p);
+	device = (float *)hd_cuda_constant(turn, hd_rope_bytes(p->n[1], p->n[3] / 2), err);
 	free(turn);
-	return device ? hd_rope_add(&tables, first, seq, half, theta, device) : NULL;
+	return device ? hd_rope_add(&tables, p, device) : NULL;
 }
 
 static void release(void *state)
@@ -36,7 +36,7 @@ HD_CUDA_PREPARE_TYPES(prepare_shared, "rope", "t", "t", hd_prepare_rope(c, p))
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	HD_TRY(prepare_shared(d, p, err));
-	p->state = get(p->n[4], p->n[1], p->n[3] / 2, p->f[0], err);
+	p->state = get(p, err);
 	p->release = release;
 	return p->state ? HD_OK : HD_ENOMEM;
 }

@@ -17,6 +17,7 @@ HD_CUDA_PREPARE_TYPES(prepare, "dropout", "t", "t", hd_prepare_dropout(c, p))
 
 struct rows {
 	int64_t cols, base, batch_stride, sample0, n[HD_MAX_DIMS], stride[HD_MAX_DIMS];
+	int64_t two[3]; /* kernels/prepare/embedding.h */
 	int32_t ndim;
 	uint64_t name, site, limit;
 	float scale;
@@ -33,7 +34,9 @@ __global__ void __launch_bounds__(THREADS) dropout(T *y, const T *x, rows a, con
 		int64_t index = a.base + a.sample0 * a.batch_stride, rest = row;
 
 		for (int i = a.ndim - 1; i >= 0; i--) {
-			index += rest % a.n[i] * a.stride[i];
+			int64_t at = rest % a.n[i];
+
+			index += at * a.stride[i] + (i == a.two[0] && at >= a.two[1] ? a.two[2] : 0);
 			rest /= a.n[i];
 		}
 		key = hd_step_key(s, a.name, a.site);
@@ -67,6 +70,7 @@ template <class T> static void go(const struct hd_prep *p, T *y, const T *x, con
 		a.n[i] = p->n[5 + i];
 		a.stride[i] = strides[i];
 	}
+	memcpy(a.two, strides + HD_MAX_DIMS, sizeof(a.two));
 	a.name = hd_hash_text("dropout");
 	a.site = (uint64_t)p->n[3];
 	a.limit = (uint64_t)limit + ((double)(uint64_t)limit < limit);

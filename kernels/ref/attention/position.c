@@ -17,7 +17,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	for (int64_t b = 0; b < outer; b++)
 		for (int64_t s = 0; s < seq; s++)
 			for (int64_t j = 0; j < cols; j++)
-				y[(b * seq + s) * cols + j] = x[(b * seq + s) * cols + j] + w[(s + p->n[4]) * cols + j];
+				y[(b * seq + s) * cols + j] =
+					x[(b * seq + s) * cols + j] + w[hd_position_row(p, s) * cols + j];
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -27,12 +28,12 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, c
 	double *dw = out[0];
 
 	for (int64_t row = 0; row < p->n[3]; row++) {
-		int64_t s = row - p->n[4];
+		int64_t s = hd_position_of(p, row);
 
 		for (int64_t j = 0; j < cols; j++) {
 			double sum = 0;
 
-			for (int64_t b = 0; b < outer && s >= 0 && s < seq; b++)
+			for (int64_t b = 0; b < outer && s >= 0; b++)
 				sum += dy[(b * seq + s) * cols + j];
 			dw[row * cols + j] = r->acc ? dw[row * cols + j] + sum : sum;
 		}

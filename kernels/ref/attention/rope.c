@@ -29,7 +29,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 	(void)r;
 	for (int64_t i = 0; i < p->n[0] * seq * heads; i++)
-		turn((double *)out[0] + i * dim, (const double *)in[0] + i * dim, p, p->n[4] + i / heads % seq);
+		turn((double *)out[0] + i * dim, (const double *)in[0] + i * dim, p,
+		     hd_rope_position(p, i / heads % seq));
 }
 
 const struct hd_kernel hd_ref_rope = { .name = "rope", .prepare = prepare, .run = run };
