@@ -52,6 +52,14 @@ static int same(struct hd_strategy *s, struct hd_plan *p, const char *attr, stru
 	SHAPE;
 	return HD_OK;
 }
+#ifndef KERNEL
+#define KERNEL "none"
+#endif
+static int launched(struct hd_strategy *s, struct hd_record *r, const struct hd_node *n)
+{
+	return s->h->record->launch(r, KERNEL, n->ins, n->nin, n->outs, n->nout, "erf(a) + nothing");
+}
+static const struct hd_op loud = { .size = sizeof(loud), .name = "loud", .shape = same, .record = launched };
 static const struct hd_op hollow = { .size = sizeof(hollow), .name = "hollow" };
 static const struct hd_op small = { .size = 0, .name = "small", .shape = same };
 static const struct hd_op mute = { .size = sizeof(mute), .name = "mute", .shape = same };
@@ -226,6 +234,15 @@ says "building out of turn" 'm\]: cast may be called in slots rewrite, lower and
 says "a dim of no elements" 'm\]: dim_new: d has 0 elements' 1 '-DLOWER=s->h->dim_new(p, "d", 0)'
 says "a dim of two sizes" 'm\]: dim_new: m.d has 2 elements already, not 3' 1 '-DLOWER=s->h->dim_new(p, "d", 2); s->h->dim_new(p, "d", 3)'
 says "a name of other signs" 'm\]: dim_new: a name has letters' 1 '-DLOWER=s->h->dim_new(p, "a b", 2)'
+
+# What its kernels would be given, though nothing runs.
+for kind in "a kernel that is none:my_own:kernel my_own" "an expression that is none:map:unknown"; do
+	kernel=${kind#*:}
+	says "${kind%%:*}" "m\\]: .*${kernel#*:}" 1 -DKERNEL="\"${kernel%:*}\"" \
+		'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); if (y) g->replace(p, n->outs[0], g->node(p, &loud, &y, 1, "%s", "")->outs[0])'
+done
+says "a cast to bytes" 'cast: output 0 has dtype u8' 1 \
+	'-DLOWER=y = g->cast(p, g->cast(p, hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0), HD_DTYPE_U8), HD_DTYPE_F32); g->replace(p, n->outs[0], y)'
 
 # What a slot does to its process.
 says "a crash" '^heddle: \[strategy m\]: slot rules of plugin mistake ended by signal SIGSEGV' 1 '-DRULES=*(volatile int *)0 = 1'

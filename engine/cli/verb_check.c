@@ -126,7 +126,10 @@ static int check_stages(struct hd_plan *p, int64_t limit, struct traffic *t, str
 		struct hd_program *g = largest_program(p, s, &why);
 
 #pragma omp ordered
-		if (g && !err->code) {
+		if (g && !err->code && p->config.device != HD_DEVICE_CUDA &&
+		    hd_program_try(g, hd_device_cpu(), err) < 0) {
+			; /* said */
+		} else if (g && !err->code) {
 			print_stage(g, s);
 			count_traffic(g, t);
 			if (limit && bytes_of(g) > limit)

@@ -286,6 +286,14 @@ static void open_entries(struct binding *b)
 	free(w);
 }
 
+int hd_program_try(struct hd_program *g, const struct hd_device_ops *device, struct hd_err *err)
+{
+	const struct hd_bind dry = { .device = device, .dry = 1 };
+
+	g->release = release;
+	return hd_pass_record(g, &dry, err);
+}
+
 int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_err *err)
 {
 	struct binding b = { .g = g, .staging = bind->staging };

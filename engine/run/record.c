@@ -397,8 +397,10 @@ static int record_node(struct recorder *r, struct node *n)
 	r->acc = r->target ? -1 : 0;
 	was = hd_slot_begin(g->plan, n->inst, "record");
 	rc = n->v.op->record(n->inst >= 0 ? g->plan->inst[n->inst].self : NULL, &r->r, &n->v);
-	if (rc < 0 && !g->plan->err->code && n->inst >= 0)
+	if (rc < 0 && !g->plan->err->code && n->inst >= 0) {
 		hd_plan_fail(g->plan, rc, "%s: %s", n->v.op->name, r->err->code ? r->err->text : "recording failed");
+		r->err->code = 0; /* said anew, with the section */
+	}
 	hd_slot_end(g->plan, was);
 	return rc < 0 ? rc : r->err->code;
 }
@@ -409,7 +411,7 @@ int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err 
 
 	g->launches = hd_alloc((size_t)(g->plan->nnodes + 1) * sizeof(*g->launches));
 	for (struct node *n = g->plan->first; n; n = n->next)
-		if (hd_node_here(g, n)) {
+		if (hd_node_here(g, n) && (!b->dry || n->inst >= 0 || n->made_by >= 0)) {
 			int rc = record_node(&r, n);
 
 			if (rc < 0)

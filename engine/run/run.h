@@ -17,10 +17,13 @@ struct hd_bind {
 	char *persistent, *transient;
 	struct hd_communicator **members;
 	int threads;   /* what plugins' kernels are told; 0: 1 */
+	int dry;       /* only what plugins have made is recorded, to be looked at */
 	char *staging; /* host memory that movements between ranks go through; NULL: they reach the tensors */
 };
 /* Bytes of it, where the device's memory is not the host's and movements are made by the host. */
 int64_t hd_program_staging(const struct hd_program *g);
+/* Records what plugins have put into the program, without memory: what their kernels are given is checked. */
+int hd_program_try(struct hd_program *g, const struct hd_device_ops *device, struct hd_err *err);
 int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
 /* A tensor's bytes for the host, to read or write: the memory itself, or a copy that unmap writes back and frees.  Of leaves
  * not on this rank: NULL.  Not within a step. */
