@@ -7,7 +7,7 @@ cd "$src" || exit 1
 
 all=$(bin/sources --files)
 core=$(echo "$all" | grep -e '^engine/' -e '^kernels/' -e '^include/')
-code=$(echo "$all" | grep '\.\(c\|h\|cu\|cuh\)$')
+code=$(echo "$all" | grep '\.\(c\|h\|cc\|cu\|cuh\)$')
 plugins=$(echo "$code" | grep '^plugins/')
 modules=$(ls "$build"/plugins/*/.libs/*.so 2>/dev/null)
 
@@ -97,8 +97,19 @@ fi
 none "the cursor of a plan is set as a whole" "$(find_in "$(echo "$code" | grep -e '^engine/' -e '^t/')" \
 	-E 'cursor(\.|->)[a-z]+ *([-+|&]?=[^=]|\+\+|--)')"
 
+# (k) A struct has its name alone: not a function's, and not another struct's, in the program, in the cuda device or in a
+# plugin, whether others see them or not.  Who looks for a name finds one thing.
+. "$src/t/lib/names.sh"
+none "no struct shares its name with a function or another struct: the program" \
+	"$(names_shared "$(echo "$code" | grep -e '^engine/' -e '^kernels/' -e '^include/' | grep -v '^kernels/cuda/')")"
+none "nor in the cuda device" "$(names_shared "$(echo "$code" | grep -e '^engine/base/' -e '^engine/device/' -e '^include/' \
+	-e '^kernels/' | grep -v -e '^kernels/cpu/' -e '^kernels/ref/')")"
+none "nor in a plugin" "$(echo "$code" | grep -e '^plugins/' -e '^examples/' | cut -d/ -f1,2 | sort -u | while read -r f; do
+	names_shared "$(echo "$code" | grep -e "^$f/" -e '^include/')"
+done)"
+
 # (d) Only the program may end the process, and only the host speaks.
-none "kernels and plugins do not exit, abort or print" "$(find_in "$(echo "$code" | grep -e '^kernels/' -e '^plugins/')" \
+none "kernels and plugins do not exit, abort or print" "$(find_in "$(echo "$code" | grep -e '^kernels/' -e '^plugins/' | grep -v '^kernels/cuda/sim/.*\.cc')" \
 	-E '(^|[^a-z0-9_])(_?exit|abort|assert|f?printf|vf?printf|puts|fputs|perror)[[:space:]]*\(')"
 
 # (f) Readable at one sitting; but for sources.am, which bin/sources writes and nobody reads.

@@ -47,7 +47,7 @@ static void llmc_files(void)
 	is_str(err.text, "g.bin: token 2 has id 65535, which is not in a vocab of 50257", "is named");
 	put("h.bin", file, sizeof(file) - 1);
 	is_str(try_open("h.bin"),
-	       "h.bin: 1033 bytes, its header tells of 5 "
+	       "h.bin: 1033 bytes, its header says 5 "
 	       "tokens, which need 1034",
 	       "truncated");
 	wide[256] = 100000;
@@ -113,7 +113,7 @@ static void megatron_files(void)
 	       "with text");
 	put("m.idx", idx, n - 1);
 	is_str(try_open("m"),
-	       "m.idx: 93 bytes, its header tells of 3 sequences "
+	       "m.idx: 93 bytes, its header says 3 sequences "
 	       "and 3 boundaries, which need 94",
 	       "truncated index");
 	put("m.idx", idx, 20);

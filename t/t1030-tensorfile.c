@@ -301,7 +301,7 @@ static void test_bad_files(void)
 		       -1, 0),
 	       "tensor a: data_offsets give 0 bytes, its shape as F32 -1", "a size that overflows");
 	is_str(reading("{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", -1, 8),
-	       "tensor a: its entry has not dtype, shape and two data_offsets", "an entry without offsets");
+	       "tensor a: its entry needs dtype, shape and two data_offsets", "an entry without offsets");
 	ok(strstr(reading("{\"a\":", -1, 8), "its header is not a JSON object: "), "half a header");
 	is_str(reading("[1]", -1, 8), "its header is not a JSON object: a list at byte 0", "a list");
 	is_str(reading("{" A "}", 1000, 8),

@@ -25,14 +25,14 @@ static int64_t below(int64_t n)
 /* Two of the same time and address?  Sorted by address, only neighbours in reach are compared. */
 static int by_offset(const void *a, const void *b)
 {
-	const struct hd_span *x = a, *y = b;
+	const struct hd_memory_span *x = a, *y = b;
 
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-static int sound(const struct hd_span *s, int64_t n, int64_t arena)
+static int sound(const struct hd_memory_span *s, int64_t n, int64_t arena)
 {
-	struct hd_span *t = hd_alloc((size_t)n * sizeof(*t));
+	struct hd_memory_span *t = hd_alloc((size_t)n * sizeof(*t));
 	int good = 1;
 	int64_t m = 0;
 
@@ -49,16 +49,16 @@ static int sound(const struct hd_span *s, int64_t n, int64_t arena)
 	return good;
 }
 
-static int64_t add(struct hd_span *s, int64_t n, int64_t bytes, int64_t first, int64_t last)
+static int64_t add(struct hd_memory_span *s, int64_t n, int64_t bytes, int64_t first, int64_t last)
 {
-	s[n] = (struct hd_span){ .bytes = bytes, .first = first, .last = last, .offset = -1 };
+	s[n] = (struct hd_memory_span){ .bytes = bytes, .first = first, .last = last, .offset = -1 };
 	return n + 1;
 }
 
 /* Forward keeps `saved` tensors a layer until its backward; both have short-lived ones; gradients
  * of parameters live from their backward to the end; with `again`, a layer keeps its input only
  * and makes the others a second time. */
-static int64_t training(struct hd_span *s, int layers, int saved, int again, int mixed)
+static int64_t training(struct hd_memory_span *s, int layers, int saved, int again, int mixed)
 {
 	int64_t n = 0, w = saved + 3, end = 2 * layers * w;
 
@@ -82,7 +82,7 @@ static int64_t training(struct hd_span *s, int layers, int saved, int again, int
 }
 
 /* Micro-batches in flight: `depth` of them hold their activations at once. */
-static int64_t in_flight(struct hd_span *s, int micros, int depth, int layers)
+static int64_t in_flight(struct hd_memory_span *s, int micros, int depth, int layers)
 {
 	int64_t n = 0;
 
@@ -99,7 +99,7 @@ static int64_t in_flight(struct hd_span *s, int micros, int depth, int layers)
 	return n;
 }
 
-static int64_t random_spans(struct hd_span *s, int64_t n, int64_t times, int64_t life)
+static int64_t random_spans(struct hd_memory_span *s, int64_t n, int64_t times, int64_t life)
 {
 	for (int64_t i = 0; i < n; i++) {
 		int64_t first = below(times);
@@ -109,7 +109,7 @@ static int64_t random_spans(struct hd_span *s, int64_t n, int64_t times, int64_t
 	return n;
 }
 
-static void check(struct hd_span *s, int64_t n, double ratio, double seconds, const char *name)
+static void check(struct hd_memory_span *s, int64_t n, double ratio, double seconds, const char *name)
 {
 	int64_t *again = hd_alloc((size_t)n * sizeof(*again)), bound = hd_memory_bound(s, n), arena;
 	double t = cpu_seconds();
@@ -133,7 +133,8 @@ static void check(struct hd_span *s, int64_t n, double ratio, double seconds, co
 }
 
 /* By units: every `length` times make one.  A buffer that lives longer counts for whole units. */
-static void check_units(struct hd_span *s, int64_t n, int64_t length, double ratio, double seconds, const char *name)
+static void check_units(struct hd_memory_span *s, int64_t n, int64_t length, double ratio, double seconds,
+			const char *name)
 {
 	int64_t bound = hd_memory_bound(s, n), end = 0, arena;
 	int32_t *unit;
@@ -157,7 +158,7 @@ static void check_units(struct hd_span *s, int64_t n, int64_t length, double rat
 int main(void)
 {
 	static const int64_t life[] = { 1, 3, 40, 1000 };
-	struct hd_span *s = hd_alloc(220000 * sizeof(*s));
+	struct hd_memory_span *s = hd_alloc(220000 * sizeof(*s));
 	int slow = getenv("HD_TEST_SLOW") != NULL; /* sanitizers, other work on the machine */
 	double unit = slow ? 20 : 4;               /* of the times that an idle machine needs */
 	int bad = 0;

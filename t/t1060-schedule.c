@@ -14,8 +14,8 @@
 #define M 16
 #define UNITS (3 * V * M)
 
-static struct hd_unit list[P][UNITS];
-static const struct hd_unit *lists[P];
+static struct hd_schedule_unit list[P][UNITS];
+static const struct hd_schedule_unit *lists[P];
 static int count[P], table[P * V];
 static struct hd_schedule s = { .units = lists, .n = count, .stage_of = table };
 static struct hd_err err;
@@ -33,7 +33,7 @@ static void begin(int p, int m, int v)
 
 static void add(int r, uint32_t kind, int chunk, int micro)
 {
-	list[r][count[r]++] = (struct hd_unit){ .kind = kind, .chunk = chunk, .micro = micro };
+	list[r][count[r]++] = (struct hd_schedule_unit){ .kind = kind, .chunk = chunk, .micro = micro };
 }
 
 static void gpipe(int p, int m, int v)
@@ -194,7 +194,7 @@ static void refused(const char *want)
 
 static void swap(int r, int i, int k)
 {
-	struct hd_unit u = list[r][i];
+	struct hd_schedule_unit u = list[r][i];
 
 	list[r][i] = list[r][k];
 	list[r][k] = u;
@@ -289,7 +289,7 @@ static void check_deadlock(void)
 	begin(1, 1, 2);
 	put(0, "F0.1 F0.0 B0.1 B0.0");
 	refused("schedule: deadlock: stage 0 waits at F0 (chunk 1) for its own F0 (chunk 0), which "
-		"stands later");
+		"comes later");
 }
 
 /* -- time and drawing -------------------------------------------------------------------------- */
@@ -358,7 +358,7 @@ static int timely(const struct hd_schedule_report *rep)
 {
 	for (int r = 0; r < s.p; r++)
 		for (int i = 0; i < count[r]; i++) {
-			const struct hd_unit *u = &list[r][i];
+			const struct hd_schedule_unit *u = &list[r][i];
 			int g = u->chunk * s.p + r, last = s.p * s.v - 1;
 			double need = i ? rep->end[r][i - 1] : 0;
 

@@ -18,8 +18,8 @@
 #define M 16
 #define UNITS (3 * V * M)
 
-static struct hd_unit list[P][UNITS];
-static const struct hd_unit *lists[P];
+static struct hd_schedule_unit list[P][UNITS];
+static const struct hd_schedule_unit *lists[P];
 static int count[P], table[P * V];
 static char said[300];
 static const char *text;
@@ -32,8 +32,9 @@ static int take(struct hd_plan *p, const struct hd_unit_args *x)
 
 	(void)p;
 	if (c >= 0 && c < P && count[c] < UNITS)
-		list[c][count[c]++] =
-			(struct hd_unit){ .kind = x->kind, .chunk = (int32_t)x->chunk, .micro = (int32_t)x->micro };
+		list[c][count[c]++] = (struct hd_schedule_unit){ .kind = x->kind,
+								 .chunk = (int32_t)x->chunk,
+								 .micro = (int32_t)x->micro };
 	return HD_OK;
 }
 
@@ -187,7 +188,7 @@ static const char *drawn(int order, int p, int m, int v, int r)
 	if (make(order, p, m, v) < 0)
 		return said;
 	for (int i = 0; i < count[r]; i++) {
-		const struct hd_unit *u = &list[r][i];
+		const struct hd_schedule_unit *u = &list[r][i];
 		char kind = u->kind == HD_UNIT_F ? 'F' : u->kind == HD_UNIT_B ? 'B' : 'W';
 
 		n += (size_t)snprintf(line + n, sizeof(line) - n, u->chunk ? "%s%c%d.%d" : "%s%c%d", i ? " " : "", kind,

@@ -121,7 +121,7 @@ static void adds(void)
 	begin();
 	ins[0] = param("a", "embed"), ins[1] = param("b", "batch,seq,embed");
 	ok(!hd_op1(p, "add", ins, 2, "%s", "") &&
-		   strstr(p->own.text, "input 1 has the dim batch, which input 0 (embed) has not"),
+		   strstr(p->own.text, "input 1 has dim batch, which input 0 (embed) does not have"),
 	   "add whose first operand is the smaller is refused");
 	hd_conf_destroy(p->conf);
 	hd_plan_destroy(p);

@@ -67,7 +67,7 @@ static void refusals(void)
 
 	kt_in(t, HD_DTYPE_F32, "row=3,col=4");
 	kt_out(t, HD_DTYPE_F32, "depth=4");
-	kt_refused(t, "sum: c has dim depth, which a has not in that size");
+	kt_refused(t, "sum: c has dim depth, which a does not have in that size");
 	kt_in(two, HD_DTYPE_F32, "row=3");
 	kt_in(two, HD_DTYPE_F32, "row=3");
 	kt_out(two, HD_DTYPE_F32, "row=3");

@@ -101,7 +101,7 @@ refused "a trace that cannot be written" '--set log\.trace: occupied/t\.json: No
 alone=
 refused "checkpoints that cannot be written" '--set checkpoint\.dir: occupied' --set checkpoint.dir=occupied/here
 unlike "before the first step" "$out" '^step '
-refused "a checkpoint that is none" '--set checkpoint\.resume: occupied: is no checkpoint' --set checkpoint.resume=occupied
+refused "a checkpoint that is none" '--set checkpoint\.resume: occupied: is not a checkpoint' --set checkpoint.resume=occupied
 
 # check refuses the same files with the same words, and makes none of them.
 for set in data.train=empty.txt log.metrics=nowhere/m.jsonl log.metrics=. log.trace=occupied/t.json checkpoint.dir=occupied/here \

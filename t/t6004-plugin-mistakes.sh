@@ -144,8 +144,8 @@ tap_result $? "... is no mistake"
 says "an axis of the size of auto" 'm\]: axis: 0 members \(slot mesh' 1 '-DMESH=hd_axis_new(s->h, p, "two", size)'
 says "no cursor" 'm\]: comm: cursor must say first' 1 '-DCURSOR=(void)0'
 says "no group" 'm\]: comm: the group is NULL' 1 '-DLOWER=hd_comm(g, p, HD_COMM_ALL_REDUCE, NULL, x, NULL, 0)'
-says "no kind" 'm\]: comm: 99 is no kind' 1 '-DLOWER=hd_comm(g, p, 99, s->group, x, NULL, 0)'
-says "no dtype" 'm\]: cast: 0x4d is no dtype' 1 '-DLOWER=g->cast(p, x, 77)'
+says "no kind" 'm\]: comm: 99 is not a kind' 1 '-DLOWER=hd_comm(g, p, 99, s->group, x, NULL, 0)'
+says "no dtype" 'm\]: cast: 0x4d is not a dtype' 1 '-DLOWER=g->cast(p, x, 77)'
 says "replaced with nothing" 'm\]: replace: the new tensor is NULL' 1 '-DLOWER=g->replace(p, n->outs[0], y)'
 says "replaced with another dtype" 'm\]: replace: .* has elements of 64 bits' 1 \
 	'-DLOWER=g->replace(p, n->outs[0], g->cast(p, x, HD_DTYPE_F64))'

@@ -12,7 +12,7 @@ kept_refused gpt2 's/\("scale_attn_by_inverse_layer_idx":\) false/\1 true/' scal
 kept_saved gpt2 3 tp
 kept_config gpt2 n_layer n_embd n_head n_inner n_positions vocab_size layer_norm_epsilon
 fails "a directory without a model" "$heddle" eval . --data text.txt
-like "is refused, with the reason" "$(cat .ok)" 'is no checkpoint'
+like "is refused, with the reason" "$(cat .ok)" 'is not a checkpoint'
 with_torch
 
 cat >run.ini <<-'EOT'

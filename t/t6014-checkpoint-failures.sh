@@ -118,5 +118,5 @@ fi
 fails "a run from step 0 into a directory with later steps" train full
 like "is told what to do" "$(cat .ok)" 'full already holds step [0-9]+.*resume=auto'
 fails "resume = a path without checkpoints" train new --set checkpoint.resume=closed
-like "is told why" "$(cat .ok)" 'closed: is no checkpoint'
+like "is told why" "$(cat .ok)" 'closed: is not a checkpoint'
 done_testing

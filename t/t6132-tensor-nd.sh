@@ -86,9 +86,9 @@ refused() {
 		printf '%s\n' "$out" | messages | grep -Eq -e "$pattern"
 	tap_result $? "$name" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
 }
-refused "no square" '\[strategy tp\] size: 8 is no square of ranks; the nearest are 4 and 9$' 2d.ini --ranks 8
+refused "no square" '\[strategy tp\] size: 8 is not a square number of ranks; the nearest are 4 and 9$' 2d.ini --ranks 8
 refused "no square times depth" 'tp\.size: 12 is not depth = 2 times a square; the nearest are 8 and 18$' 2.5d.ini --set tp.size=12
-refused "no cube" 'size: 4 is no cube of ranks; the nearest are 1 and 8$' 3d.ini --ranks 4
+refused "no cube" 'size: 4 is not a cube number of ranks; the nearest are 1 and 8$' 3d.ini --ranks 4
 refused "heads" 'size: q = 3 does not divide model\.heads = 4$' 2d.ini --ranks 9
 refused "key heads" 'size: q = 2 does not divide model\.kv_heads = 1$' 2d.ini --ranks 4 --set model.family=llama --set model.kv_heads=1
 refused "the feed-forward layer" 'size: q = 2 does not divide model\.mlp = 33$' 3d.ini --ranks 8 --set model.mlp=33

@@ -22,5 +22,5 @@ ok "lower leaves none" test "$(ops lower | grep -c '^reshard$')" -eq 0 -a "$(ops
 is "the last is the plan that runs" "$(head -n 1 "$tmp/check")" \
 	"$("$build/heddle" explain "$src/conf/ptd-p.ini" --ranks 8 --nodes | grep '^plan ')"
 fails "a pass that there is not" "$build/heddle" explain "$src/conf/ptd-p.ini" --ranks 8 --after fusion
-like "is named" "$(after fusion)" 'after fusion: no pass is called so \(--after list'
+like "is named" "$(after fusion)" 'after fusion: there is no such pass \(--after list'
 done_testing

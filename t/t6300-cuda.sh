@@ -135,7 +135,7 @@ unset HD_TEST_CUDA_MODULE
 HD_TEST_CUDA_MODULE=$tmp/none.so heddle train tiny.ini $small --set train.device=cuda >out 2>&1
 like "no module" "$(cat out)" "there is no .*/none.so: this installation was built without the CUDA toolkit"
 HD_TEST_CUDA_MODULE=$build/plugins/dp/.libs/dp.so heddle train tiny.ini $small --set train.device=cuda >out 2>&1
-like "another shared object" "$(cat out)" "dp.so is no device of heddle"
+like "another shared object" "$(cat out)" "dp.so is not a heddle device"
 heddle train tiny.ini $small --set train.device=cpu --set train.comm=nccl >out 2>&1
 like "nccl needs cuda" "$(cat out)" "nccl moves the memory of GPUs, and the device is cpu"
 ok "a layout for cuda is checked anywhere" heddle check tiny.ini --set train.device=cuda --set train.comm=nccl

@@ -75,7 +75,7 @@ HD_TEST_CUDA_MODULE=$tmp/user.so heddle train tiny.ini --set train.device=cuda >
 like "without it the library is named" "$(cat out)" "user.so does not load: .*libneeded.so.7: cannot open"
 mv libneeded.so.7 venv/lib/python3.12/site-packages/nvidia/cu13/lib
 VIRTUAL_ENV=$tmp/venv HD_TEST_CUDA_MODULE=$tmp/user.so heddle train tiny.ini --set train.device=cuda >out 2>&1
-like "it is found there, and the module loads" "$(cat out)" "user.so is no device of heddle"
+like "it is found there, and the module loads" "$(cat out)" "user.so is not a heddle device"
 
 # -- what a library or a capture refuses -----------------------------------------------------------------------------------
 heddle train tiny.ini $small --set train.device=cpu --set log.metrics=cpu.json >cpu.out 2>&1

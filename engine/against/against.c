@@ -17,16 +17,16 @@
 
 #define STEPS 3
 
-struct files {
+struct against_files {
 	char dir[64];
 	char *one_ini, *program;
 };
 
 /* Of the sums that a gradient passes, and of what rounds them. */
-static struct hd_compare lengths(const struct hd_plan *p)
+static struct hd_comparison lengths(const struct hd_plan *p)
 {
 	const struct hd_model *m = &p->model;
-	struct hd_compare c = { .steps = STEPS, .layers = m->layers, .tokens = p->config.batch.full * m->seq };
+	struct hd_comparison c = { .steps = STEPS, .layers = m->layers, .tokens = p->config.batch.full * m->seq };
 
 	c.bf16 = hd_precision_asked(&p->config, p->config.device == HD_DEVICE_CUDA) == HD_DTYPE_BF16;
 	c.terms = m->layers * (16 * m->embed + 2 * m->mlp + 6 * m->seq + 2 * m->head_dim + 30 * 2) + 2 * m->vocab +
@@ -54,7 +54,7 @@ static char *without_strategies(struct hd_conf *conf)
 	return kept;
 }
 
-static int write_one(const struct hd_against *a, struct files *f, struct hd_err *err)
+static int write_one(const struct hd_against *a, struct against_files *f, struct hd_err *err)
 {
 	struct hd_conf *conf = NULL;
 	char *text;
@@ -101,7 +101,8 @@ static const char *const settings[] = {
 	"log.trace=",
 };
 
-static int run(const struct hd_against *a, const struct files *f, const char *name, int64_t ranks, struct hd_err *err)
+static int run(const struct hd_against *a, const struct against_files *f, const char *name, int64_t ranks,
+	       struct hd_err *err)
 {
 	const char **argv = hd_alloc((3 + 2 * (HD_LEN(settings) + 3 + (size_t)a->nsets)) * sizeof(*argv));
 	char *own[3] = { hd_format("train.steps=%d", STEPS), hd_format("checkpoint.dir=%s/%s", f->dir, name),
@@ -130,7 +131,7 @@ static int run(const struct hd_against *a, const struct files *f, const char *na
 	return err->code;
 }
 
-static void remove_all(struct files *f)
+static void remove_all(struct against_files *f)
 {
 	char *command = hd_format("rm -rf '%s'", f->dir);
 
@@ -139,9 +140,9 @@ static void remove_all(struct files *f)
 	free(command), free(f->one_ini), free(f->program);
 }
 
-static int both(const struct hd_against *a, struct files *f, FILE *out, struct hd_err *err)
+static int both(const struct hd_against *a, struct against_files *f, FILE *out, struct hd_err *err)
 {
-	struct hd_compare c = lengths(a->plan);
+	struct hd_comparison c = lengths(a->plan);
 	char program[PATH_MAX] = "";
 	int64_t ranks = a->plan->ranks;
 
@@ -166,7 +167,7 @@ static int both(const struct hd_against *a, struct files *f, FILE *out, struct h
 
 int hd_against_one_rank(const struct hd_against *a, FILE *out, struct hd_err *err)
 {
-	struct files f = { "", NULL, NULL };
+	struct against_files f = { "", NULL, NULL };
 
 	both(a, &f, out, err);
 	remove_all(&f);

@@ -11,20 +11,20 @@
 
 #define MOST_STEPS 16
 
-struct worst { /* the error over its bound, and of what */
+struct worst_difference { /* the error over its bound, and of what */
 	double off, error;
 	char what[300];
 };
 
-static double step_bound(const struct hd_compare *c, int step)
+static double step_bound(const struct hd_comparison *c, int step)
 {
 	double one = c->bf16 ? 2 * 0x1p-16 * 20 * (double)(c->layers + 1) : 0x1p-48 * (double)c->terms / 3;
 
 	return sqrt(one * (1 + 4 * step));
 }
 
-static void worse(struct worst *w, double error, double bound, const char *fmt, ...) HD_PRINTF(4, 5);
-static void worse(struct worst *w, double error, double bound, const char *fmt, ...)
+static void worse(struct worst_difference *w, double error, double bound, const char *fmt, ...) HD_PRINTF(4, 5);
+static void worse(struct worst_difference *w, double error, double bound, const char *fmt, ...)
 {
 	double off = isnan(error) ? INFINITY : error / bound;
 	va_list v;
@@ -67,7 +67,8 @@ static int read_numbers(const char *dir, const char *name, struct numbers *x, st
 	return err->code;
 }
 
-static int compare_numbers(const struct hd_compare *c, const char *dir, struct worst *w, struct hd_err *err)
+static int compare_numbers(const struct hd_comparison *c, const char *dir, struct worst_difference *w,
+			   struct hd_err *err)
 {
 	struct numbers one, many;
 
@@ -124,7 +125,7 @@ static double mean_square(struct hd_tensorfile *f, struct hd_err *err)
 }
 
 static void compare_one(struct hd_tensorfile *a, struct hd_tensorfile *b, int i, double floor, double bound,
-			struct worst *w, struct hd_err *err)
+			struct worst_difference *w, struct hd_err *err)
 {
 	const char *name = hd_tensorfile_name(a, i);
 	int64_t n, m = 0;
@@ -150,7 +151,7 @@ static struct hd_tensorfile *gradients(const char *dir, const char *name, int st
 	return f;
 }
 
-static int compare_gradients(const struct hd_compare *c, const char *dir, struct worst *w, int *count,
+static int compare_gradients(const struct hd_comparison *c, const char *dir, struct worst_difference *w, int *count,
 			     struct hd_err *err)
 {
 	struct hd_tensorfile *one = gradients(dir, "one", c->steps, err), *many = gradients(dir, "many", c->steps, err);
@@ -165,9 +166,9 @@ static int compare_gradients(const struct hd_compare *c, const char *dir, struct
 }
 
 /* -- the verdict --------------------------------------------------------------------------------------------- */
-int hd_compare(const struct hd_compare *c, const char *dir, FILE *out, struct hd_err *err)
+int hd_compare(const struct hd_comparison *c, const char *dir, FILE *out, struct hd_err *err)
 {
-	struct worst numbers = { 0 }, tensors = { 0 }, *w;
+	struct worst_difference numbers = { 0 }, tensors = { 0 }, *w;
 	const char *dtype = c->bf16 ? "bf16" : "fp32";
 	int count = 0;
 

@@ -16,11 +16,11 @@
 #include <stdio.h>
 #include "engine/base/err.h"
 
-struct hd_compare {
+struct hd_comparison {
 	int bf16, steps;
 	int64_t layers, terms, tokens;
 };
-int hd_compare(const struct hd_compare *c, const char *dir, FILE *out, struct hd_err *err);
+int hd_compare(const struct hd_comparison *c, const char *dir, FILE *out, struct hd_err *err);
 /* The last message of a run that failed, from its output. */
 void hd_compare_said(const char *dir, const char *name, struct hd_err *err);
 

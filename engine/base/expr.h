@@ -45,8 +45,8 @@ static inline int hd_expr_arity(int code)
 	return code == HD_X_WHERE ? 3 : 1;
 }
 
-int hd_expr_compile(const char *text, struct hd_expr *e,
-		    struct hd_err *err); /* error: names the position and the text */
+/* error: names the position and the text. */
+int hd_expr_compile(const char *text, struct hd_expr *e, struct hd_err *err);
 double hd_expr_eval(const struct hd_expr *e, const double *vars);
 /* Text of the derivative by variable `var` (0 = a), simplified (0 and 1 folded).  malloc'ed; NULL on error.
  * "0" where it does not depend on it. */

@@ -13,13 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-struct search {
+struct library_search {
 	const char *soname;
 	void *found;
 	char *why; /* "; path: reason" of what was there and did not open; or where it was looked for */
 };
 
-static void add_why(struct search *s, const char *place, const char *reason)
+static void add_why(struct library_search *s, const char *place, const char *reason)
 {
 	char *more =
 		hd_format("%s%s%s%s%s", s->why ? s->why : "", s->why ? "; " : "", place, *reason ? ": " : "", reason);
@@ -39,7 +39,7 @@ static const char *reason_of(const char *path)
 	return !strncmp(text, path, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
 }
 
-static int try_path(struct search *s, const char *path)
+static int try_path(struct library_search *s, const char *path)
 {
 	s->found = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!s->found)
@@ -47,7 +47,7 @@ static int try_path(struct search *s, const char *path)
 	return s->found != NULL;
 }
 
-static int try_in(struct search *s, const char *dir)
+static int try_in(struct library_search *s, const char *dir)
 {
 	char *path = hd_format("%s/%s", dir, s->soname);
 	int found = !access(path, R_OK) && try_path(s, path);
@@ -56,7 +56,7 @@ static int try_in(struct search *s, const char *dir)
 	return found;
 }
 
-static int try_home(struct search *s, const char *home)
+static int try_home(struct library_search *s, const char *home)
 {
 	static const char *const below[] = { "/lib", "/lib64", "" };
 
@@ -70,7 +70,7 @@ static int try_home(struct search *s, const char *home)
 }
 
 /* A wheel of NVIDIA's lies at site-packages/nvidia/NAME/lib, of Debian's Python at dist-packages. */
-static int try_python(struct search *s, const char *prefix)
+static int try_python(struct library_search *s, const char *prefix)
 {
 	char *pattern = hd_format("%s/lib*/python3*/[sd]i[ts][et]-packages/nvidia/*/lib/%s", prefix, s->soname);
 	glob_t g;
@@ -85,7 +85,7 @@ static int try_python(struct search *s, const char *prefix)
 }
 
 /* The environments whose python3 the user's shell would find. */
-static int try_path_of_python(struct search *s)
+static int try_path_of_python(struct library_search *s)
 {
 	const char *at = getenv("PATH");
 
@@ -102,7 +102,7 @@ static int try_path_of_python(struct search *s)
 	return s->found != NULL;
 }
 
-static int try_environments(struct search *s)
+static int try_environments(struct library_search *s)
 {
 	const char *venv = getenv("VIRTUAL_ENV"), *conda = getenv("CONDA_PREFIX"), *home = getenv("HOME");
 	char *local = hd_format("%s/.local", home ? home : "");
@@ -119,7 +119,7 @@ static int try_environments(struct search *s)
 void *hd_library_open(const char *soname, const char *home_var, const char *dir, struct hd_err *err)
 {
 	const char *home = home_var ? getenv(home_var) : NULL;
-	struct search s = { soname, NULL, NULL };
+	struct library_search s = { soname, NULL, NULL };
 
 	if (home && *home) {
 		if (!try_home(&s, home) && !s.why)

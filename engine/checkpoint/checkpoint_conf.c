@@ -121,9 +121,9 @@ int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char *
 		return err->code;
 	if (json_unpack(o, "{s:I, s:I, s:I, s:I, s?s}", "version", &version, "step", &step, "samples", &samples, "seed",
 			&key, "picks", &text))
-		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: has not version, step, samples and seed", dir);
+		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: must have version, step, samples and seed", dir);
 	else if (version > STATE_VERSION)
-		rc = hd_err_set(err, HD_ENOTSUP, "%s/heddle/state.json: is of version %lld, and this program knows %d",
+		rc = hd_err_set(err, HD_ENOTSUP, "%s/heddle/state.json: is version %lld; this program reads version %d",
 				dir, (long long)version, STATE_VERSION);
 	*at = (struct hd_progress){ step, samples };
 	*seed = key;

@@ -142,7 +142,7 @@ char *hd_checkpoint_find(const char *path, struct hd_err *err)
 	found = newest(path);
 	if (!found)
 		hd_err_set(err, HD_EIO,
-			   "%s: is no checkpoint (it has no config.json), nor a directory of checkpoints "
+			   "%s: is not a checkpoint (it has no config.json), nor a directory of checkpoints "
 			   "(it has no step-... and no latest)",
 			   path);
 	return found;

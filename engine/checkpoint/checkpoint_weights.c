@@ -43,7 +43,7 @@ static int64_t parts_of(const struct tensor *t, const struct hd_hf_region *r)
 static int region_of(const struct hd_plan *p, const struct tensor *t, struct hd_hf_region *r, struct hd_err *err)
 {
 	if (p->model.family->hf(&p->model, name_of(t), r) < 0)
-		return hd_err_set(err, HD_EBUG, "%s: the family %s has no place for it in a checkpoint", name_of(t),
+		return hd_err_set(err, HD_EBUG, "%s: a checkpoint of the family %s does not store it", name_of(t),
 				  p->model.family->name);
 	return HD_OK;
 }
@@ -149,8 +149,7 @@ static int nothing_left(json_t *left, struct hd_err *err)
 	const char *name;
 	json_t *n;
 
-	json_object_foreach(left, name, n)
-	{
+	json_object_foreach(left, name, n) {
 		if (json_integer_value(n))
 			return hd_err_set(err, HD_EBUG, "%s: %lld of its elements are no parameter's", name,
 					  (long long)json_integer_value(n));
@@ -307,8 +306,7 @@ static int read_index(struct hd_weights *w, const char *dir, const char *path, s
 
 	if (!json_is_object(map))
 		rc = hd_err_set(err, HD_EIO, "%s: has no weight_map%s%s", path, all ? "" : ": ", all ? "" : at.text);
-	json_object_foreach(map, tensor, file)
-	{
+	json_object_foreach(map, tensor, file) {
 		const char *name = json_string_value(file);
 
 		if (rc < 0)

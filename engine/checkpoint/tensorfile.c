@@ -28,7 +28,7 @@
 
 struct stored_tensor {
 	char *name;
-	uint32_t dtype; /* 0: a type of the file that we have not */
+	uint32_t dtype; /* 0: a type of the file that is unknown here */
 	int ndim;
 	int64_t shape[HD_MAX_DIMS];
 	int64_t begin, bytes; /* begin: from the start of the data */
@@ -436,7 +436,7 @@ static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, st
 	if (!t ||
 	    json_unpack(j, "{s:s, s:o, s:[I,I!]}", "dtype", &dtype, "shape", &shape, "data_offsets", &begin, &end) ||
 	    !json_is_array(shape))
-		return bad(f, name, err, "its entry has not dtype, shape and two data_offsets");
+		return bad(f, name, err, "its entry needs dtype, shape and two data_offsets");
 	HD_TRY(parse_shape(f, t, shape, err));
 	while (i < HD_LEN(types) && strcmp(types[i].text, dtype))
 		i++;
@@ -444,7 +444,7 @@ static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, st
 		return bad(f, name, err, "data_offsets are %lld and %lld", (long long)begin, (long long)end);
 	t->begin = begin;
 	t->bytes = end - begin;
-	if (i == HD_LEN(types)) /* nobody may ever ask for it */
+	if (i == HD_LEN(types)) /* nothing may ever ask for it */
 		return 0;
 	t->dtype = types[i].dtype;
 	if (bytes_of(types[i].bits, t->ndim, t->shape) != t->bytes)
@@ -499,8 +499,7 @@ static int parse_header(struct hd_tensorfile *f, const char *text, size_t bytes,
 		return hd_err_set(err, HD_EIO, "%s: its header is not a JSON object: %s at byte %d", f->path,
 				  j ? "a list" : where.text, j ? 0 : where.position);
 	}
-	json_object_foreach(j, name, entry)
-	{
+	json_object_foreach(j, name, entry) {
 		if (!strcmp(name, META))
 			f->meta = json_incref(entry);
 		else if (!rc)

@@ -28,10 +28,10 @@ int hd_tensorfile_write(struct hd_tensorfile *f, const char *name, uint32_t dtyp
 int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err); /* fsync; errors of earlier writes surface here */
 
 /* -- reading ---------------------------------------------------------------------------------------------------------- */
-int hd_tensorfile_read(const char *path, struct hd_tensorfile **out,
-		       struct hd_err *err); /* checks the header against the length */
-int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim,
-		       int64_t *shape); /* 0: absent */
+/* Checks the header against the length. */
+int hd_tensorfile_read(const char *path, struct hd_tensorfile **out, struct hd_err *err);
+/* 0: absent. */
+int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim, int64_t *shape);
 int hd_tensorfile_count(const struct hd_tensorfile *f);
 const char *hd_tensorfile_name(const struct hd_tensorfile *f, int i);
 int hd_tensorfile_load(struct hd_tensorfile *f, const char *name, uint32_t dtype, void *data, const int64_t *off,

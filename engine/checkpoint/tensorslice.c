@@ -21,7 +21,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endi
 
 enum how { COPY1, COPY2, COPY4, COPY8, F32_BF16, BF16_F32, F16_F32, HOWS };
 
-struct move {
+struct slice_move {
 	const struct hd_slice *s;
 	struct hd_slice_fault *fault;
 	int writing;
@@ -69,7 +69,7 @@ int hd_slice_allowed(uint32_t stored, uint32_t memory, int writing)
 			EACH(type, type, *m = *b) \
 	} while (0)
 
-static void convert(const struct move *v, void *mem, int64_t rows, int64_t cols, int64_t sr, int64_t sc)
+static void convert(const struct slice_move *v, void *mem, int64_t rows, int64_t cols, int64_t sr, int64_t sc)
 {
 	int64_t wide = sc == 1 ? cols : TILE;
 	char *buffer = v->buffer;
@@ -86,7 +86,7 @@ static void convert(const struct move *v, void *mem, int64_t rows, int64_t cols,
 	}
 }
 
-static int transfer(const struct move *v, char *bytes, int64_t count, int64_t at)
+static int transfer(const struct slice_move *v, char *bytes, int64_t count, int64_t at)
 {
 	int64_t done = 0;
 	ssize_t n;
@@ -109,7 +109,7 @@ static int transfer(const struct move *v, char *bytes, int64_t count, int64_t at
 
 /* rows x cols elements of which row r is at `at` + r * pitch (elements) in the file; dense in
  * `bytes`. */
-static int rows_at(const struct move *v, char *bytes, int64_t rows, int64_t cols, int64_t pitch, int64_t at,
+static int rows_at(const struct slice_move *v, char *bytes, int64_t rows, int64_t cols, int64_t pitch, int64_t at,
 		   int64_t bytes_pitch)
 {
 	if (pitch == cols && bytes_pitch == cols)
@@ -125,7 +125,7 @@ struct plane {
 	int64_t sr, sc;            /* strides of memory */
 };
 
-static int staged(const struct move *v, const struct plane *p, char *mem, int64_t at)
+static int staged(const struct slice_move *v, const struct plane *p, char *mem, int64_t at)
 {
 	int64_t wide = p->cols < v->room ? p->cols : v->room, high = v->room / wide;
 
@@ -145,7 +145,7 @@ static int staged(const struct move *v, const struct plane *p, char *mem, int64_
 	return 0;
 }
 
-static int move_plane(const struct move *v, const struct plane *p, char *mem, int64_t at)
+static int move_plane(const struct slice_move *v, const struct plane *p, char *mem, int64_t at)
 {
 	int dense = v->how <= COPY8 && (p->sc == 1 || p->cols == 1);
 	int whole = p->pitch == p->cols && (p->sr == p->cols || p->rows == 1);
@@ -181,7 +181,7 @@ static void join_dims(struct hd_slice *s)
 }
 
 /* All planes: an odometer over the dims outside. */
-static int move_planes(const struct move *v, char *mem)
+static int move_planes(const struct slice_move *v, char *mem)
 {
 	const struct hd_slice *s = v->s;
 	int d = s->ndim, outer = d > 2 ? d - 2 : 0;
@@ -208,12 +208,12 @@ static int move_planes(const struct move *v, char *mem)
 static int move(const struct hd_slice *given, char *mem, int writing, struct hd_slice_fault *fault)
 {
 	struct hd_slice s = *given;
-	struct move v = { .s = &s,
-			  .fault = fault,
-			  .writing = writing,
-			  .size = HD_BITS(s.stored) / 8,
-			  .mem_size = HD_BITS(s.memory) / 8,
-			  .how = how(s.stored, s.memory, writing) };
+	struct slice_move v = { .s = &s,
+				.fault = fault,
+				.writing = writing,
+				.size = HD_BITS(s.stored) / 8,
+				.mem_size = HD_BITS(s.memory) / 8,
+				.how = how(s.stored, s.memory, writing) };
 	int64_t count = 1;
 	int rc;
 

@@ -11,25 +11,25 @@
 
 /* -- the table of verbs ------------------------------------------------------------------------------------------------------------ */
 static const struct hd_flag check_flags[] = {
-	{ "ranks", "N", "number of ranks (default: what the sizes say)" },
-	{ "memory", "SIZE", "refuse a rank that would need more" },
+	{ "ranks", "N", "number of ranks (default: the product of the sizes)" },
+	{ "memory", "SIZE", "fail if a rank would need more memory" },
 	{ "against-one-rank", NULL, "train a few steps of the layout and of one rank, and compare every gradient" },
 };
 static const struct hd_flag explain_flags[] = {
-	{ "ranks", "N", "number of ranks (default: what the sizes say)" },
+	{ "ranks", "N", "number of ranks (default: the product of the sizes)" },
 	{ "rank", "R", "whose program (default 0)" },
 	{ "schedule", NULL, "draw the units of each stage" },
 	{ "times", "FILE", "of a trace (log.trace): the drawing by measured times of units instead of counts" },
-	{ "nodes", NULL, "list every node: operands, placements of its results, whose it is" },
+	{ "nodes", NULL, "list every node: operands, placements of its results, the section that made it" },
 	{ "after", "PASS",
-	  "instead: the graph of all ranks behind that pass of the planner; list: the names of the passes" },
-	{ "saved", NULL, "instead: the activations saved from forward for backward, block by block" },
+	  "print instead the graph of all ranks after that pass of the planner; list: the names of the passes" },
+	{ "saved", NULL, "print instead the activations saved from forward for backward, block by block" },
 	{ "kept", NULL, "the former name of --saved" },
-	{ "work", NULL, "instead: FLOPs of products and bytes of operands of a step, by unit and kernel" },
+	{ "work", NULL, "print instead FLOPs of matmuls and bytes of operands of a step, by unit and kernel" },
 	{ "json", NULL, "as JSON" },
 };
 static const struct hd_flag plan_flags[] = {
-	{ "ranks", "N", "number of ranks (default: what the sizes say)" },
+	{ "ranks", "N", "number of ranks (default: the product of the sizes)" },
 	{ "machine", "FILE", "INI of the machine: conf/machines/" },
 	{ "json", NULL, "one line of JSON" },
 };
@@ -39,16 +39,16 @@ static const struct hd_flag bench_flags[] = {
 	{ "products", NULL, "also time the step's matmuls alone: the bound of what a step can reach" },
 	{ "profile", NULL, "then one step with the time of each kind of kernel" },
 };
-static const struct hd_flag eval_flags[] = { { "data", "FILE", "what to evaluate on" },
+static const struct hd_flag eval_flags[] = { { "data", "FILE", "data to evaluate on" },
 					     { "tokenizer", "DIR",
 					       "of text, where the checkpoint has none; byte: bytes" },
 					     { "json", NULL, "one line of JSON" } };
 static const struct hd_flag generate_flags[] = {
-	{ "prompt", "TEXT", "what the text begins with" },
-	{ "tokens", "N", "how many more (default 200)" },
-	{ "temperature", "T", "0: always the likeliest (default 0.8)" },
-	{ "top-k", "K", "draw among the K likeliest (default 0: all)" },
-	{ "seed", "S", "of the draws (default 1)" },
+	{ "prompt", "TEXT", "the text to continue" },
+	{ "tokens", "N", "tokens to generate (default 200)" },
+	{ "temperature", "T", "0: always the likeliest token (default 0.8)" },
+	{ "top-k", "K", "sample from the K likeliest tokens (default 0: all)" },
+	{ "seed", "S", "seed of the sampling (default 1)" },
 	{ "ids", NULL, "prompt and text are ids, separated by blanks" },
 	{ "tokenizer", "DIR", "where the checkpoint has none; byte: bytes" },
 	{ "logits", NULL, "instead of text one line of JSON: the logits of the token after the prompt" },
@@ -83,17 +83,18 @@ static const struct hd_flag new_plugin_flags[] = {
 #define FLAGS(f) f, (int)HD_LEN(f)
 const struct hd_verb hd_verbs[] = {
 	{ "train", "CONF", "train a model", NULL, 0, hd_verb_train, 0 },
-	{ "check", "CONF", "refuse what can be refused; print the layout", FLAGS(check_flags), hd_verb_check, 1 },
+	{ "check", "CONF", "check a layout without running it, and print it", FLAGS(check_flags), hd_verb_check, 1 },
 	{ "explain", "CONF", "print every collective with its bytes and its reason", FLAGS(explain_flags),
 	  hd_verb_explain, 1 },
-	{ "plan", "CONF", "predict a step on a machine that need not be at hand", FLAGS(plan_flags), hd_verb_plan, 1 },
+	{ "plan", "CONF", "predict the time of a step on a machine that is only described", FLAGS(plan_flags),
+	  hd_verb_plan, 1 },
 	{ "bench", "CONF", "time steps on synthetic tokens", FLAGS(bench_flags), hd_verb_bench, 0 },
 	{ "eval", "CKPT", "loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval, 0 },
-	{ "generate", "CKPT", "text from a checkpoint", FLAGS(generate_flags), hd_verb_generate, 0 },
+	{ "generate", "CKPT", "generate text from a checkpoint", FLAGS(generate_flags), hd_verb_generate, 0 },
 	{ "data", "CONF", "print the token ids of a step", FLAGS(data_flags), hd_verb_data, 1 },
 	{ "tokenize", "[FILE...]", "files of ids from text, JSONL, .gz, .zst, directories", FLAGS(tokenize_flags),
 	  hd_verb_tokenize, 1 },
-	{ "report", "METRICS[,METRICS...]", "loss curves and other numbers of runs, as a page for a browser",
+	{ "report", "METRICS[,METRICS...]", "write loss curves and other metrics of runs as an HTML page",
 	  FLAGS(report_flags), hd_verb_report, 1 },
 	{ "conform", "PLUGIN [CONF]", "judge a plugin: trains as one rank does, in many layouts", FLAGS(conform_flags),
 	  hd_verb_conform, 1 },

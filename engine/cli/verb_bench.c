@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct bench {
+struct bench_state {
 	double seconds[1000], products[1000], median, products_median;
 	struct hd_comm_stats comm;
 	double *bytes; /* by group: sent by this rank in a step */
@@ -42,7 +42,7 @@ static double median(double *x, int n)
 	return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-static int measure(struct hd_job *j, struct bench *b)
+static int measure(struct hd_job *j, struct bench_state *b)
 {
 	struct hd_program *g = j->program[HD_JOB_TRAIN];
 	const struct hd_plan *p = g->plan;
@@ -84,7 +84,7 @@ static int measure(struct hd_job *j, struct bench *b)
 
 /* Bytes sent per step along each axis, or several together, the maximum over ranks: as the transports have counted them.
  * Several groups may have one name. */
-static json_t *bytes_by_axis(struct hd_job *j, const struct bench *b)
+static json_t *bytes_by_axis(struct hd_job *j, const struct bench_state *b)
 {
 	const struct hd_plan *p = j->plan[HD_JOB_TRAIN];
 	json_t *o = json_object();
@@ -105,7 +105,7 @@ struct share {
 	double seconds, bytes, flops;
 	int calls;
 };
-struct shares {
+struct step_shares {
 	struct share v[64];
 	size_t n;
 };
@@ -119,7 +119,7 @@ static int longest_first(const void *a, const void *b)
 
 static void add_share(void *ctx, const struct launch_time *t)
 {
-	struct shares *all = ctx;
+	struct step_shares *all = ctx;
 	size_t k = 0;
 
 	while (k < all->n && strcmp(all->v[k].name, t->name))
@@ -139,7 +139,7 @@ static int profile(struct hd_job *j, FILE *to)
 {
 	struct hd_program *g = j->program[HD_JOB_TRAIN];
 	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4, .step = 1, .loss_scale = 1 };
-	struct shares all = { .n = 0 };
+	struct step_shares all = { .n = 0 };
 	int gpu = !hd_device_in_host(j->device);
 
 	if (gpu) {
@@ -170,7 +170,7 @@ static double bubble(const struct hd_plan *p)
 	return hd_plan_bubble(p);
 }
 
-static void print(struct hd_job *j, const struct bench *b, int json)
+static void print(struct hd_job *j, const struct bench_state *b, int json)
 {
 	const struct hd_plan *p = j->plan[HD_JOB_TRAIN];
 	double tokens = (double)(p->batch * p->micros * p->model.seq), flops = j->flops_per_token * tokens / b->median;
@@ -210,7 +210,7 @@ static void print(struct hd_job *j, const struct bench *b, int json)
 
 static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struct hd_err *err)
 {
-	struct bench *b = hd_alloc(sizeof(*b));
+	struct bench_state *b = hd_alloc(sizeof(*b));
 	int64_t steps = 5;
 	int rc;
 

@@ -33,13 +33,13 @@ static int64_t whole_parameters(const struct hd_plan *p, int64_t coord)
 }
 
 /* Bytes that a rank sends in a step, along each axis or several. */
-struct traffic {
+struct traffic_sum {
 	const char *name[64];
 	double bytes[64], most[64];
 	int n;
 };
 
-static void count_traffic(const struct hd_program *g, struct traffic *t)
+static void count_traffic(const struct hd_program *g, struct traffic_sum *t)
 {
 	memset(t->bytes, 0, sizeof(t->bytes));
 	for (size_t i = 0; i < g->nmine; i++) {
@@ -60,7 +60,7 @@ static void count_traffic(const struct hd_program *g, struct traffic *t)
 		t->most[k] = t->bytes[k] > t->most[k] ? t->bytes[k] : t->most[k];
 }
 
-static void print_traffic(const struct traffic *t)
+static void print_traffic(const struct traffic_sum *t)
 {
 	for (int k = 0; k < t->n; k++)
 		printf("%s%s %.*f MB", k ? ", " : "sent in a step, by the rank that sends most: ", t->name[k],
@@ -112,7 +112,7 @@ static struct hd_program *largest_program(struct hd_plan *p, int64_t stage, stru
 }
 
 /* One rank of each stage. Stages are planned beside each other, and printed in order. */
-static int check_stages(struct hd_plan *p, int64_t limit, struct traffic *t, struct hd_err *err)
+static int check_stages(struct hd_plan *p, int64_t limit, struct traffic_sum *t, struct hd_err *err)
 {
 	int threads = omp_get_max_threads() < MOST_THREADS ? omp_get_max_threads() : MOST_THREADS;
 
@@ -178,7 +178,7 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, struct hd_
 
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
-	struct traffic t = { .n = 0 };
+	struct traffic_sum t = { .n = 0 };
 	const char *load;
 	int64_t limit = 0;
 

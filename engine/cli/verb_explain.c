@@ -118,7 +118,7 @@ static int is_pass(const char *name)
 static int list_passes(const char *asked, struct hd_err *err)
 {
 	if (strcmp(asked, "list"))
-		return hd_err_set(err, HD_EINVAL, "--after %s: no pass is called so (--after list prints their names)",
+		return hd_err_set(err, HD_EINVAL, "--after %s: there is no such pass (--after list prints their names)",
 				  asked);
 	for (size_t i = 0; hd_plan_pass(i); i++)
 		puts(hd_plan_pass(i));

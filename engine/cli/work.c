@@ -11,29 +11,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct kind {
+struct kernel_kind {
 	uint32_t unit;
 	const char *op;
 	int64_t nodes;
 	double flops, bytes;
 };
 struct kinds {
-	struct kind *all;
+	struct kernel_kind *all;
 	size_t n;
 }; /* room for all nodes */
 
-static struct kind *kind_of(struct kinds *k, uint32_t unit, const char *op)
+static struct kernel_kind *kind_of(struct kinds *k, uint32_t unit, const char *op)
 {
 	for (size_t i = 0; i < k->n; i++)
 		if (k->all[i].unit == unit && !strcmp(k->all[i].op, op))
 			return &k->all[i];
-	k->all[k->n] = (struct kind){ unit, op, 0, 0, 0 };
+	k->all[k->n] = (struct kernel_kind){ unit, op, 0, 0, 0 };
 	return &k->all[k->n++];
 }
 
 static void count(struct kinds *k, const struct node *n, int64_t times)
 {
-	struct kind *at = kind_of(k, n->v.phase, n->v.op->name);
+	struct kernel_kind *at = kind_of(k, n->v.phase, n->v.op->name);
 	struct hd_cost cost = { .size = sizeof(cost) };
 
 	hd_node_cost(n, &cost);
@@ -45,7 +45,7 @@ static void count(struct kinds *k, const struct node *n, int64_t times)
 		at->bytes += (double)(times * hd_local_bytes(n->outs[i]));
 }
 
-static void print(const struct kind *k, json_t *all)
+static void print(const struct kernel_kind *k, json_t *all)
 {
 	if (all)
 		json_array_append_new(all, json_pack("{s:s, s:s, s:I, s:f, s:f}", "unit", hd_unit_name(k->unit),

@@ -27,8 +27,8 @@ int hd_comm_open(struct hd_world *w, struct hd_err *err)
 	if (!hd_here.world_of)
 		hd_here_alone();
 	hd_control_open();
-	hd_watch_open();
-	hd_ask_open();
+	hd_watchdog_open();
+	hd_watchdog_net_open();
 	*w = hd_here.w;
 	return 0;
 }
@@ -40,7 +40,7 @@ void hd_comm_close(void)
 	for (size_t i = 0; i < HD_LEN(transports); i++)
 		if (transports[i]->stop)
 			transports[i]->stop();
-	hd_ask_close();
+	hd_watchdog_net_close();
 	hd_mpi_close();
 }
 
@@ -79,8 +79,8 @@ struct hd_communicator *hd_communicator_create(const int *ranks, int n, const ch
 	m->name = hd_strdup(name ? name : "");
 	m->world = hd_alloc(k * sizeof(int));
 	m->local = hd_alloc(k * sizeof(int));
-	m->shm.sent = hd_alloc(k * HD_LANES * sizeof(uint64_t));
-	m->shm.received = hd_alloc(k * HD_LANES * sizeof(uint64_t));
+	m->shm.sent = hd_alloc(k * HD_CHANNELS * sizeof(uint64_t));
+	m->shm.received = hd_alloc(k * HD_CHANNELS * sizeof(uint64_t));
 	m->ins = hd_alloc(k * sizeof(char *));
 	m->outs = hd_alloc(k * sizeof(char *));
 	m->on_host = 1;
@@ -123,7 +123,7 @@ void hd_communicator_messages(struct hd_communicator *m)
 		m->transport->messages(m);
 }
 
-void hd_comm_rows_room(struct hd_communicator *m, int64_t experts)
+void hd_comm_rows_reserve(struct hd_communicator *m, int64_t experts)
 {
 	if (m->transport->rows)
 		m->transport->rows(m, experts);
@@ -165,7 +165,7 @@ static int refuse(const struct hd_communicator *m, const struct hd_call *c)
 	if (c->kind == 0 || (c->kind > HD_COMM_ALL_MAX && c->kind != HD_COMM_SEND && c->kind != HD_COMM_RECV &&
 			     (c->kind != HD_COMM_ALL_TO_ALL_V || !c->rows)))
 		return HD_EINVAL;
-	if (c->lane >= HD_LANES)
+	if (c->channel >= HD_CHANNELS)
 		return HD_EINVAL;
 	if (c->count < 0 || (rooted && (c->index < 0 || c->index >= m->n)) || (m->n == 1 && c->kind >= HD_COMM_SEND))
 		return HD_EINVAL;

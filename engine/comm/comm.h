@@ -6,7 +6,7 @@
  * Between ranks of one host the movement is made inline through shared memory (the arena of hd_comm_arena is mapped by
  * all of them, so it is read in place); between hosts one progress thread per process drives non-blocking MPI calls.
  * SEND never waits for its receiver inside start(): the sends of a pair are received in the order they were made, in each
- * of two lanes (what goes forward through the stages, and what comes back).
+ * of two channels (what goes forward through the stages, and what comes back).
  */
 #ifndef HD_ENGINE_COMM_COMM_H
 #define HD_ENGINE_COMM_COMM_H
@@ -38,10 +38,10 @@ int hd_communicator_n(const struct hd_communicator *m);
 int hd_communicator_me(const struct hd_communicator *m);
 const char *hd_communicator_name(const struct hd_communicator *m);
 const char *hd_communicator_transport(const struct hd_communicator *m); /* "shared memory", "network", "device" */
-int64_t hd_communicator_bytes(
-	const struct hd_communicator *m); /* sent since hd_comm_stats was asked to reset, as counted there */
+/* Sent since hd_comm_stats was asked to reset, as counted there. */
+int64_t hd_communicator_bytes(const struct hd_communicator *m);
 /* Before the first HD_COMM_ALL_TO_ALL_V of a group: experts of one member.  Nothing is under way. */
-void hd_comm_rows_room(struct hd_communicator *m, int64_t experts);
+void hd_comm_rows_reserve(struct hd_communicator *m, int64_t experts);
 int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_request *t);
 int hd_comm_wait(struct hd_request *t); /* 0, or HD_EIO: a peer is gone (already reported) */
 struct hd_comm_stats hd_comm_stats_take(int reset);

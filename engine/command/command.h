@@ -13,8 +13,8 @@ int hd_cli_data(struct hd_conf *conf, struct hd_data **data, struct hd_err *err)
 /* What every subcommand that runs under mpirun begins and ends with: threads, world, the one message.  An err that is set
  * already becomes that message too. */
 int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
-int hd_finish(const struct hd_cli *c, struct hd_job *j,
-	      struct hd_err *err); /* prints the one message; -> exit status */
+/* Prints the one message; -> exit status. */
+int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
 /* A run on the checkpoint that the command line names: first its INI, between the two what else the subcommand reads, then
  * the program of that role (enum hd_role) with the checkpoint's weights. */
 int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);

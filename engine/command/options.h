@@ -47,7 +47,7 @@ int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs,
 		 struct hd_err *err);
 void hd_cli_release(struct hd_cli *c);
 
-/* flag: its name in the table, without dashes; one that the verb has not counts as not given. */
+/* flag: its name in the table, without dashes; one that the verb does not have counts as not given. */
 int hd_cli_has(const struct hd_cli *c, const char *flag);
 const char *hd_cli_str(const struct hd_cli *c, const char *flag, const char *otherwise);
 /* min <= *out <= max; not given: otherwise, unchecked.  Errors name verb and flag. */

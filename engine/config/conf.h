@@ -23,8 +23,8 @@ const char *hd_conf_path(const struct hd_conf *c);
 
 /* [name], or [kind name] when kind is not NULL.  A missing section is returned empty, never NULL. */
 struct hd_section *hd_conf_section(struct hd_conf *c, const char *kind, const char *name);
-struct hd_section *hd_conf_next(struct hd_conf *c, const char *kind,
-				struct hd_section *prev);        /* in file order; kind NULL: all */
+/* In file order; kind NULL: all. */
+struct hd_section *hd_conf_next(struct hd_conf *c, const char *kind, struct hd_section *prev);
 int hd_section_is(const struct hd_section *s, const char *kind); /* [kind NAME] */
 const char *hd_section_name(const struct hd_section *s);         /* the part after kind */
 /* NULL ends names and kinds.  Sections other than these names and kinds are an error that gives the nearest. */
@@ -41,8 +41,8 @@ int hd_section_check(struct hd_conf *c, struct hd_section *s, const struct hd_ke
 		     struct hd_err *err);
 
 int hd_section_has(const struct hd_section *s, const char *key); /* given by the user */
-int64_t hd_section_int(const struct hd_section *s,
-		       const char *key); /* INT, BOOL (yes/no/on/off/true/false/1/0), BYTES (K M G) */
+/* INT, BOOL (yes/no/on/off/true/false/1/0), BYTES (K M G). */
+int64_t hd_section_int(const struct hd_section *s, const char *key);
 double hd_section_num(const struct hd_section *s, const char *key);
 const char *hd_section_str(const struct hd_section *s, const char *key); /* value or default; "" if neither */
 /* "conf/x.ini:14: [strategy x] size: " + text; without the line where the key is a default, "--set ..." where set. */

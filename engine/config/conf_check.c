@@ -144,7 +144,7 @@ static int check_choice(struct hd_conf *c, struct hd_section *s, const struct hd
 
 /* -- values ------------------------------------------------------------------------------------ */
 
-/* The value as its type has it; 0, HD_EINVAL, or HD_EABI for a type that this engine has not. */
+/* The value as its type has it; 0, HD_EINVAL, or HD_EABI for a type that this engine does not have. */
 static int parse(uint32_t type, struct hd_entry *e)
 {
 	switch (type) {

@@ -7,14 +7,14 @@
 #include <stdio.h>
 
 static const struct hd_option keys[] = {
-	{ "name", HD_OPT_STR, 0, "", NULL, "what it is called" },
+	{ "name", HD_OPT_STR, 0, "", NULL, "name of the machine" },
 	{ "ranks_per_node", HD_OPT_INT, 0, "1", "1..", "ranks with consecutive numbers that share a node" },
-	{ "memory", HD_OPT_BYTES, 0, "0", "0..", "bytes of a rank (0: not looked at)" },
+	{ "memory", HD_OPT_BYTES, 0, "0", "0..", "memory of a rank, in bytes (0: not checked)" },
 	{ "flops_fp32", HD_OPT_NUM, 0, NULL, "1..", "peak matmul FLOPs of a rank, per second" },
 	{ "flops_bf16", HD_OPT_NUM, 0, "0", "0..", "the same in bf16 (0: as in fp32)" },
 	{ "efficiency", HD_OPT_NUM, 0, "1", "0.001..1", "share of the peak that large matmuls reach" },
-	{ "memory_bandwidth", HD_OPT_NUM, 0, NULL, "1..", "bytes per second, of a rank" },
-	{ "kernel_latency", HD_OPT_NUM, 0, "0", "0..", "seconds that each kernel costs besides" },
+	{ "memory_bandwidth", HD_OPT_NUM, 0, NULL, "1..", "memory bandwidth of a rank, in bytes per second" },
+	{ "kernel_latency", HD_OPT_NUM, 0, "0", "0..", "overhead of each kernel, in seconds" },
 	{ "node_bandwidth", HD_OPT_NUM, 0, NULL, "1..", "bytes per second that a rank sends within its node" },
 	{ "node_latency", HD_OPT_NUM, 0, "0", "0..", "seconds of a message within a node" },
 	{ "network_bandwidth", HD_OPT_NUM, 0, "0", "0..",

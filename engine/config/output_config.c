@@ -22,7 +22,7 @@ static const struct hd_option logging[] = {
 	{ "trace", HD_OPT_STR, 0, "", NULL, "file for a Chrome/Perfetto trace" },
 	{ "trace_steps", HD_OPT_STR, 0, "2-4", NULL, "steps that are traced" },
 	{ "sample", HD_OPT_INT, 0, "0", "0..", "bytes of text generated after the last step" },
-	{ "sample_prompt", HD_OPT_STR, 0, "", NULL, "what that text begins with" },
+	{ "sample_prompt", HD_OPT_STR, 0, "", NULL, "prompt of that text" },
 };
 const struct hd_key_table hd_log_keys = { logging, HD_LEN(logging), sizeof(logging[0]) };
 

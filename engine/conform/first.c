@@ -17,7 +17,7 @@ struct named {
 	const struct node *node;
 	int order;
 };
-struct pair {
+struct operand_pair {
 	struct hd_inprocess *one, *r;
 	const struct node **of; /* by number of a node of r: that of one rank, or NULL */
 	double bound, floor;    /* floor: gradients are compared to this at the least */
@@ -67,7 +67,7 @@ static size_t end_of(const struct named *all, size_t n, size_t from)
 }
 
 /* Where one graph has more of a kind than the other, it is not known which is which: none. */
-static void find_twins(struct pair *p)
+static void find_twins(struct operand_pair *p)
 {
 	size_t n, m, i = 0, k = 0;
 	struct named *a = names_of(p->one->plan, &n), *b = names_of(p->r->plan, &m);
@@ -88,7 +88,7 @@ static void find_twins(struct pair *p)
 	free(a), free(b);
 }
 
-static const struct node *twin(const struct pair *p, const struct node *n)
+static const struct node *twin(const struct operand_pair *p, const struct node *n)
 {
 	return p->of[n->id];
 }
@@ -103,7 +103,8 @@ static int comparable(const struct tensor *a, const struct tensor *b)
 }
 
 /* -> how far apart; 0 where one of them was not seen. */
-static double distance(const struct pair *p, const struct tensor *want, const struct tensor *have, int64_t micro)
+static double distance(const struct operand_pair *p, const struct tensor *want, const struct tensor *have,
+		       int64_t micro)
 {
 	double apart = 0, off = 0, scale = have->v.node->phase == HD_UNIT_F ? 0 : p->floor;
 	double *a = hd_inprocess_whole(p->one, want, &micro, NULL), *b = hd_inprocess_whole(p->r, have, &micro, &apart);
@@ -144,7 +145,8 @@ static void name_of(const struct hd_plan *p, const struct node *n, char **text)
 }
 
 /* Its maker, and of what: as far as nodes are in between that one rank does not have. */
-static char *tell(const struct pair *p, const struct tensor *t, const struct node *reader, int64_t micro, double off)
+static char *tell(const struct operand_pair *p, const struct tensor *t, const struct node *reader, int64_t micro,
+		  double off)
 {
 	char *text = hd_format("first tensor that differs: %s (%s), by %.3g of its largest element",
 			       t->v.name ? t->v.name : "", t->spec, off);
@@ -170,7 +172,7 @@ static char *tell(const struct pair *p, const struct tensor *t, const struct nod
 	return text;
 }
 
-static char *look_at(const struct pair *p, const struct node *n, int64_t micro)
+static char *look_at(const struct operand_pair *p, const struct node *n, int64_t micro)
 {
 	const struct node *x = twin(p, n);
 
@@ -191,8 +193,8 @@ static char *look_at(const struct pair *p, const struct node *n, int64_t micro)
 
 char *first_difference(struct hd_inprocess *one, struct hd_inprocess *r, double tolerance, double scale)
 {
-	struct pair p = { one, r, hd_alloc((size_t)(r->plan->nnodes + 2) * sizeof(struct node *)), 100 * tolerance,
-			  scale / 1000 };
+	struct operand_pair p = { one, r, hd_alloc((size_t)(r->plan->nnodes + 2) * sizeof(struct node *)),
+				  100 * tolerance, scale / 1000 };
 	struct hd_err err = { 0 };
 	char *found = NULL;
 

@@ -30,7 +30,7 @@ void outcome_set(struct outcome *o, int verdict, const char *fmt, ...)
 	o->why = hd_strdup(text);
 }
 
-void judge_add(struct judge *j, void (*run)(struct judge *j, const struct task *t, struct outcome *o),
+void judge_add(struct judge *j, void (*run)(struct judge *j, const struct judge_task *t, struct outcome *o),
 	       struct layout *layout, int64_t number, const char *fmt, ...)
 {
 	char name[300];
@@ -44,7 +44,7 @@ void judge_add(struct judge *j, void (*run)(struct judge *j, const struct task *
 		return;
 	}
 	j->tasks = hd_grow(j->tasks, j->n, &j->cap, sizeof(*j->tasks));
-	j->tasks[j->n++] = (struct task){ hd_strdup(name), run, layout, number };
+	j->tasks[j->n++] = (struct judge_task){ hd_strdup(name), run, layout, number };
 }
 
 /* -- in the child --------------------------------------------------------------------------------- */

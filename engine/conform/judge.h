@@ -23,7 +23,7 @@ struct judge {
 	int axes;                 /* it claims axes of the mesh; else it changes the model, and one rank has it too */
 	struct hd_inprocess *one; /* one rank, computed, for the INI `one_ini` */
 	char *one_ini;
-	struct task *tasks;
+	struct judge_task *tasks;
 	size_t n, cap;
 	json_t *results;
 	int accepted; /* checks that ran what the plugin has planned */
@@ -31,13 +31,13 @@ struct judge {
 };
 
 struct layout;
-struct task {
+struct judge_task {
 	char *name;
-	void (*run)(struct judge *j, const struct task *t, struct outcome *o);
+	void (*run)(struct judge *j, const struct judge_task *t, struct outcome *o);
 	struct layout *layout; /* or NULL */
 	int64_t number;        /* of a layout that is drawn; -1: it is only planned */
 };
-void judge_add(struct judge *j, void (*run)(struct judge *j, const struct task *t, struct outcome *o),
+void judge_add(struct judge *j, void (*run)(struct judge *j, const struct judge_task *t, struct outcome *o),
 	       struct layout *layout, int64_t number, const char *fmt, ...) HD_PRINTF(5, 6);
 void judge_all(struct judge *j, FILE *out); /* judge.c: runs the tasks in children */
 int judge_ask(const struct judge *j, int (*question)(const struct judge *j), int otherwise);
@@ -50,7 +50,7 @@ void tap_end(struct judge *j, FILE *out);
 /* -- layouts.c -------------------------------------------------------------------------------------------- */
 enum { FAMILIES = 3 };
 extern const char *const family_names[FAMILIES];
-struct piece {        /* a section of a strategy */
+struct judge_piece {  /* a section of a strategy */
 	int other;    /* index among the other plugins; -1: the one that is judged */
 	int64_t size; /* 0: not said */
 	char keys[240];
@@ -58,7 +58,7 @@ struct piece {        /* a section of a strategy */
 struct layout {
 	int family, n;
 	int64_t layers; /* 0: four */
-	struct piece piece[4];
+	struct judge_piece piece[4];
 };
 /* The INI of the layout, or of the one rank that it is compared with (whose micro-batch is `batch` sequences). */
 char *layout_ini(const struct judge *j, const struct layout *l);

@@ -52,7 +52,7 @@ void layout_exact(char **keys, const char *text)
 
 static void add_piece(const struct judge *j, const struct layout *l, int i, int sized, char **text)
 {
-	const struct piece *x = &l->piece[i];
+	const struct judge_piece *x = &l->piece[i];
 	const char *name = x->other < 0 ? "x" : j->others[x->other]->name;
 
 	int strategy = x->other >= 0 || j->plugin->strategy_slot;
@@ -95,7 +95,7 @@ char *layout_text(const struct judge *j, const struct layout *l)
 	char *text = hd_format("%s:", family_names[l->family]);
 
 	for (int i = 0; i < l->n; i++) {
-		const struct piece *x = &l->piece[i];
+		const struct judge_piece *x = &l->piece[i];
 		char *keys = hd_strdup(x->keys);
 
 		for (char *c = keys; *c; c++)
@@ -111,7 +111,7 @@ char *layout_text(const struct judge *j, const struct layout *l)
 }
 
 /* -- which ------------------------------------------------------------------------------------------- */
-static struct layout *layout_of(int family, int n, const struct piece *pieces)
+static struct layout *layout_of(int family, int n, const struct judge_piece *pieces)
 {
 	struct layout *l = hd_alloc(sizeof(*l));
 
@@ -124,32 +124,32 @@ static struct layout *layout_of(int family, int n, const struct piece *pieces)
 
 struct layout *layout_alone(int family, int64_t size)
 {
-	return layout_of(family, 1, &(struct piece){ .other = -1, .size = size });
+	return layout_of(family, 1, &(struct judge_piece){ .other = -1, .size = size });
 }
 
 void layouts_fixed(struct judge *j, int family, void (*each)(struct judge *j, struct layout *l))
 {
-	struct piece x = { .other = -1, .size = j->axes ? 2 : 0 };
+	struct judge_piece x = { .other = -1, .size = j->axes ? 2 : 0 };
 	static const int64_t sizes[] = { 2, 3, 4, 8 };
 
 	for (size_t i = 0; i < (j->axes ? HD_LEN(sizes) : 1); i++)
 		each(j, layout_alone(family, j->axes ? sizes[i] : 0));
 	if (j->axes)
-		each(j, layout_of(family, 2, (struct piece[]){ x, x }));
+		each(j, layout_of(family, 2, (struct judge_piece[]){ x, x }));
 	for (int k = 0; k < j->nothers; k++) {
-		struct piece other = { .other = k, .size = 2 };
+		struct judge_piece other = { .other = k, .size = 2 };
 
-		each(j, layout_of(family, 2, (struct piece[]){ x, other }));
-		each(j, layout_of(family, 2, (struct piece[]){ other, x }));
+		each(j, layout_of(family, 2, (struct judge_piece[]){ x, other }));
+		each(j, layout_of(family, 2, (struct judge_piece[]){ other, x }));
 	}
 }
 
 /* -- at random ---------------------------------------------------------------------------------------- */
-struct draw {
+struct layout_drawing {
 	uint64_t state;
 };
 
-static int below(struct draw *d, int n)
+static int below(struct layout_drawing *d, int n)
 {
 	d->state += 0x9e3779b97f4a7c15u;
 	return (int)(hd_hash64(d->state) % (uint64_t)n);
@@ -161,7 +161,7 @@ static const struct hd_option *option_of(const struct hd_strategy_ops *o, uint32
 }
 
 /* One of "a|b|c"; names of files are not drawn. */
-static void draw_choice(struct draw *d, const struct hd_option *k, char *to, size_t room)
+static void draw_choice(struct layout_drawing *d, const struct hd_option *k, char *to, size_t room)
 {
 	int n = 1, at;
 	const char *c = k->range;
@@ -176,7 +176,7 @@ static void draw_choice(struct draw *d, const struct hd_option *k, char *to, siz
 }
 
 /* A value of an option that has few. */
-static void draw_option(struct draw *d, const struct hd_option *k, char *to, size_t room)
+static void draw_option(struct layout_drawing *d, const struct hd_option *k, char *to, size_t room)
 {
 	long long least, most;
 
@@ -201,7 +201,7 @@ static int settled(const struct judge *j, const char *key)
 	return 0;
 }
 
-static void draw_keys(const struct judge *j, struct draw *d, struct piece *x)
+static void draw_keys(const struct judge *j, struct layout_drawing *d, struct judge_piece *x)
 {
 	const struct hd_strategy_ops *o = j->plugin->ops;
 	int n = o->noptions ? below(d, 3) : 0;
@@ -229,16 +229,17 @@ static int64_t product(const struct layout *l)
 struct layout *layout_draw(const struct judge *j, int family, int64_t number, int again)
 {
 	static const int64_t sizes[] = { 2, 2, 2, 4, 4, 8 };
-	struct draw d = { hd_hash64((uint64_t)j->options.seed * 1000003u + (uint64_t)number * 1021u +
-				    (uint64_t)again * 17u + (uint64_t)family) };
+	struct layout_drawing d = { hd_hash64((uint64_t)j->options.seed * 1000003u + (uint64_t)number * 1021u +
+					      (uint64_t)again * 17u + (uint64_t)family) };
 	struct layout *l = layout_alone(family, 0);
 
 	do {
 		l->n = 2 + below(&d, 2);
 		for (int i = 0; i < l->n; i++)
-			l->piece[i] = (struct piece){ below(&d, j->nothers ? j->nothers : 1) - !j->nothers, 2, "" };
+			l->piece[i] =
+				(struct judge_piece){ below(&d, j->nothers ? j->nothers : 1) - !j->nothers, 2, "" };
 		l->piece[below(&d, l->n)] =
-			(struct piece){ -1, j->axes ? sizes[below(&d, (int)HD_LEN(sizes))] : 0, "" };
+			(struct judge_piece){ -1, j->axes ? sizes[below(&d, (int)HD_LEN(sizes))] : 0, "" };
 	} while (product(l) > 16 || (l->n == 3 && l->piece[0].other == l->piece[1].other) ||
 		 (l->piece[0].other >= 0 && l->piece[l->n - 1].other == l->piece[0].other));
 	for (int i = 0; i < l->n; i++)

@@ -71,7 +71,7 @@ static void twice(const char *ini, int role, struct outcome *o)
 			roles[role], a.text, (unsigned long long)a.hash, b.text, (unsigned long long)b.hash);
 }
 
-static void meshes(struct judge *j, const struct task *t, struct outcome *o)
+static void meshes(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	char *ini = layout_ini(j, t->layout);
 

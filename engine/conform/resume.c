@@ -88,7 +88,7 @@ static int train(const struct judge *j, const char *dir, const char *ini, const 
 }
 
 /* Loss and norm of a step, from the metrics. */
-static int numbers(const char *dir, const char *name, int step, double v[2])
+static int numbers_of(const char *dir, const char *name, int step, double v[2])
 {
 	char *path = hd_format("%s/%s.jsonl", dir, name), line[65536];
 	FILE *f = fopen(path, "r");
@@ -113,7 +113,7 @@ static void compare(const char *dir, int64_t terms, struct outcome *o)
 	static const char *const what[] = { "loss", "gradient norm" };
 	double unused[2];
 
-	if (numbers(dir, "b", 1, unused)) {
+	if (numbers_of(dir, "b", 1, unused)) {
 		outcome_set(o, JUDGED_WRONG, "it begins anew instead of going on from the checkpoint");
 		return;
 	}
@@ -121,7 +121,7 @@ static void compare(const char *dir, int64_t terms, struct outcome *o)
 	for (int step = FIRST + 1; step <= STEPS; step++) {
 		double one[2], b[2], bound = sqrt(0x1p-48 * (double)terms / 3 * (1 + 4 * (step - 1)));
 
-		if (!numbers(dir, "one", step, one) || !numbers(dir, "b", step, b)) {
+		if (!numbers_of(dir, "one", step, one) || !numbers_of(dir, "b", step, b)) {
 			outcome_set(o, JUDGED_WRONG, "step %d is not in the metrics", step);
 			return;
 		}
@@ -186,7 +186,7 @@ static int accepted(const struct judge *j, const struct layout *l)
 }
 
 /* Two layouts of the first family that takes both: alone, and of twice the size or beside another plugin. */
-static void resume(struct judge *j, const struct task *t, struct outcome *o)
+static void resume(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	(void)t;
 	for (int f = 0; f < FAMILIES; f++) {
@@ -196,7 +196,7 @@ static void resume(struct judge *j, const struct task *t, struct outcome *o)
 		for (int k = 0; k < j->nothers && !found; k++) {
 			b->n = 2;
 			b->piece[0].size = j->axes ? 2 : 0;
-			b->piece[1] = (struct piece){ .other = k, .size = 2 };
+			b->piece[1] = (struct judge_piece){ .other = k, .size = 2 };
 			found = accepted(j, b);
 		}
 		found = found && accepted(j, a);

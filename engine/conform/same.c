@@ -159,7 +159,7 @@ static int same_layout(struct judge *j, const struct layout *l, struct outcome *
 	return refused;
 }
 
-static void same(struct judge *j, const struct task *t, struct outcome *o)
+static void same(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	same_layout(j, t->layout, o);
 }
@@ -167,7 +167,7 @@ static void same(struct judge *j, const struct task *t, struct outcome *o)
 #define DRAWS 10
 
 /* Drawn again while it is refused: what divides, and goes with what, only the plugins know. */
-static void same_drawn(struct judge *j, const struct task *t, struct outcome *o)
+static void same_drawn(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	int refused = 1;
 

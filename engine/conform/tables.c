@@ -12,7 +12,7 @@ static const struct hd_option *option_of(const struct hd_strategy_ops *o, uint32
 	return (const void *)((const char *)o->options + (size_t)i * o->option_size);
 }
 
-static void names(struct judge *j, const struct task *t, struct outcome *o)
+static void names(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	(void)t;
 	if (!*j->plugin->version)
@@ -23,7 +23,7 @@ static void names(struct judge *j, const struct task *t, struct outcome *o)
 				    j->plugin->name);
 }
 
-static void keys(struct judge *j, const struct task *t, struct outcome *o)
+static void keys(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	const struct hd_strategy_ops *s = j->plugin->ops;
 
@@ -43,7 +43,7 @@ static void keys(struct judge *j, const struct task *t, struct outcome *o)
 }
 
 /* A default is checked as what a user writes is. */
-static void defaults(struct judge *j, const struct task *t, struct outcome *o)
+static void defaults(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	const struct hd_strategy_ops *s = j->plugin->ops;
 

@@ -35,14 +35,14 @@ static char *ops_of(const struct hd_plan *p, const char *plugin)
 	return text;
 }
 
-struct nudge {
+struct nudging {
 	double *w, by;
 	int64_t at;
 };
 
 static void nudge_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
-	const struct nudge *u = ctx;
+	const struct nudging *u = ctx;
 
 	if (u->at >= global && u->at < global + count)
 		u->w[local + u->at - global] += u->by;
@@ -52,7 +52,7 @@ static void nudge_run(void *ctx, int64_t global, int64_t local, int64_t count)
 static void nudge(struct hd_inprocess *r, const struct tensor *t, int64_t at, double by)
 {
 	for (int k = 0; k < r->n; k++) {
-		struct nudge u = { hd_inprocess_address(r, t, k), by, at };
+		struct nudging u = { hd_inprocess_address(r, t, k), by, at };
 
 		if (u.w)
 			hd_slice_runs(r->program[k], t, nudge_run, &u);
@@ -132,7 +132,7 @@ static void differences(struct hd_inprocess *r, const char *ops, struct outcome 
 	free(gradients);
 }
 
-static void vjp(struct judge *j, const struct task *t, struct outcome *o)
+static void vjp(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	char *ini = layout_ini(j, t->layout), *ops;
 	struct hd_inprocess *r = begin(ini, o);

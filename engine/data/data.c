@@ -57,13 +57,14 @@ static int tokenizer_vocab(const char *dir, int64_t *out, struct hd_err *err)
 
 	*out = 0;
 	vocab = json_object_get(json_object_get(root, "model"), "vocab");
-	json_object_foreach(vocab, name, item) if (json_integer_value(item) >= *out) *out =
-		json_integer_value(item) + 1;
+	json_object_foreach(vocab, name, item)
+		if (json_integer_value(item) >= *out)
+			*out = json_integer_value(item) + 1;
 	if (json_is_array(vocab)) /* unigram models */
 		*out = (int64_t)json_array_size(vocab);
-	json_array_foreach(json_object_get(root, "added_tokens"), i,
-			   item) if (json_integer_value(json_object_get(item, "id")) >= *out) *out =
-		json_integer_value(json_object_get(item, "id")) + 1;
+	json_array_foreach(json_object_get(root, "added_tokens"), i, item)
+		if (json_integer_value(json_object_get(item, "id")) >= *out)
+			*out = json_integer_value(json_object_get(item, "id")) + 1;
 	if (!root && why.line > 0)
 		rc = hd_err_set(err, HD_EINVAL, "%s:%d: %s", path, why.line, why.text);
 	else if (!root)

@@ -49,7 +49,7 @@ static int read_head(struct index *x, struct hd_err *err)
 	d = word_at(p + 18, 1);
 	if (n > x->idx.bytes || d > x->idx.bytes || HEAD + 12 * n + 8 * d > x->idx.bytes)
 		return hd_err_set(err, HD_EINVAL,
-				  "%s: %zu bytes, its header tells of %llu sequences and %llu "
+				  "%s: %zu bytes, its header says %llu sequences and %llu "
 				  "boundaries, which need %llu",
 				  path, x->idx.bytes, (unsigned long long)n, (unsigned long long)d,
 				  (unsigned long long)(HEAD + 12 * n + 8 * d));

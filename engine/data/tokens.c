@@ -115,7 +115,7 @@ static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
 				  known[i].version);
 	body = (size_t)head[2] * (size_t)hd_ids_width(known[i].type);
 	if (m.bytes != 1024 + body)
-		return hd_err_set(err, HD_EINVAL, "%s: %zu bytes, its header tells of %u tokens, which need %zu", path,
+		return hd_err_set(err, HD_EINVAL, "%s: %zu bytes, its header says %u tokens, which need %zu", path,
 				  m.bytes, head[2], 1024 + body);
 	m.head = 1024;
 	hd_tokens_append(t, &m, 1024, head[2], known[i].type);

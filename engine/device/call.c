@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a call is called in messages, whom it goes to, and how many bytes it moves.
+ * What a call is called in messages, where it goes, and how many bytes it moves.
  */
 #include <config.h>
 #include "engine/device/call.h"

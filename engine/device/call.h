@@ -26,13 +26,13 @@
 
 enum { HD_COMM_ALL_TO_ALL_V = 50, HD_COMM_SEND = 100, HD_COMM_RECV };
 
-#define HD_LANES 2
+#define HD_CHANNELS 2
 
 struct hd_call {
 	uint32_t kind, dtype;
-	int32_t index;  /* root, shift or peer: a member index */
-	uint32_t lane;  /* of sends and receives, 0 or 1: a pair's messages keep their order within a lane */
-	uint32_t fixed; /* 1: sum exactly in member order on every transport (train.reduce = rank_order) */
+	int32_t index;    /* root, shift or peer: a member index */
+	uint32_t channel; /* of sends and receives, 0 or 1: a pair's messages keep their order within a channel */
+	uint32_t fixed;   /* 1: sum exactly in member order on every transport (train.reduce = rank_order) */
 	int64_t count;
 	const void *in;
 	void *out;

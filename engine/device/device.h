@@ -43,8 +43,8 @@ struct hd_run { /* what changes from launch to launch */
 	/* Of kernels with HD_K_ROWS whose operands have rows that are counted: so many of each rows_most are in use, the first
 	 * ones; rows_most 0: all are. */
 	int64_t rows, rows_most;
-	const int32_t *
-		row_counts; /* of a device with memory of its own, in it: numbers whose sum is `rows`, which is not set then */
+	/* Of a device with memory of its own, in it: numbers whose sum is `rows`, which is not set then. */
+	const int32_t *row_counts;
 	int64_t nrow_counts;
 	double lr;
 	double loss_scale;          /* 1 / (tokens of the global batch): the seed of backward */
@@ -96,14 +96,14 @@ struct hd_device_ops {
 	/* After all prepares, before the first run: choices that timing decides (which implementation of a product).
 	 * `known`: "key value" lines from a cache or a checkpoint, or "".  -> malloc'ed text of all choices in force. */
 	char *(*settle)(const char *known, const struct hd_exchange *x);
-	double (*product_rate)(
-		uint32_t dtype);        /* FLOP/s of a large product on all threads of this process, measured once */
+	/* FLOP/s of a large product on all threads of this process, measured once. */
+	double (*product_rate)(uint32_t dtype);
 	double (*peak)(uint32_t dtype); /* FLOP/s by the maker's word; NULL: not known */
-	const char *(*slow)(
-		uint32_t dtype); /* a sentence to warn of, if dtype is slow here; it or the slot NULL: nothing */
+	/* A sentence to warn of, if dtype is slow here; it or the slot NULL: nothing. */
+	const char *(*slow)(uint32_t dtype);
 
-	char *(*remark)(
-		void); /* after a step: what its user should know, malloc'ed; it or the slot NULL: nothing new */
+	/* After a step: what its user should know, malloc'ed; it or the slot NULL: nothing new. */
+	char *(*remark)(void);
 
 	/* A device with memory of its own; all NULL: kernels compute in the host's, and `run` returns when it is done.  Else
 	 * `run` only enqueues, all in one order, and these wait where they say so. */
@@ -113,12 +113,11 @@ struct hd_device_ops {
 	void (*free)(void *p);
 	void *(*alloc_host)(size_t bytes, struct hd_err *err); /* host memory that copies run fastest from; zeroed */
 	void (*free_host)(void *p);
-	void (*pin)(
-		void *host,
-		size_t bytes); /* memory of the host's that is there already becomes as fast, if it can; until close */
+	/* Memory of the host's that is there already becomes as fast, if it can; until close. */
+	void (*pin)(void *host, size_t bytes);
 	void (*put)(void *device, const void *host, size_t bytes); /* in order; `host` can be changed on return */
-	void (*load)(void *device, const void *host,
-		     size_t bytes); /* in order; `host` (of alloc_host) stays as it is until it is done */
+	/* In order; `host` (of alloc_host) stays as it is until it is done. */
+	void (*load)(void *device, const void *host, size_t bytes);
 	void (*get)(void *host, const void *device, size_t bytes); /* waits */
 	void (*begin)(struct hd_run *r);                           /* a step's numbers: before kernels run with them */
 	int (*ready)(void);                                        /* 1: all that was enqueued is done */
@@ -146,8 +145,8 @@ struct hd_device_comm {
 	int (*id)(void *id, struct hd_err *err); /* one rank makes it, all open with it */
 	int (*open)(const void *id, int rank, int size, struct hd_err *err);
 	void *(*split)(int color, int key, struct hd_err *err); /* collective over all; a group's communicator */
-	int (*start)(void *group, const struct hd_call *c, int n, int me, int64_t ticket);
-	int (*wait)(int64_t ticket); /* what is enqueued afterwards begins when it is done */
+	int (*start)(void *group, const struct hd_call *c, int n, int me, int64_t request);
+	int (*wait)(int64_t request); /* what is enqueued afterwards begins when it is done */
 	/* Errors that arrive late.  0, or HD_EIO with the text. */
 	int (*poll)(struct hd_err *err);
 	void (*abort)(void);

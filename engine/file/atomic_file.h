@@ -7,8 +7,8 @@
 
 int hd_dir_make(const char *path, struct hd_err *err);     /* parents too; exists already: fine */
 int hd_dir_writable(const char *path, struct hd_err *err); /* creates it, tries a file */
-int hd_path_writable(const char *path, int dir,
-		     struct hd_err *err); /* the file, or the directory, could be; makes nothing */
+/* The file, or the directory, could be; makes nothing. */
+int hd_path_writable(const char *path, int dir, struct hd_err *err);
 int hd_dir_commit(const char *from, const char *to, struct hd_err *err);   /* sync files and directories, rename */
 int hd_dir_remove(const char *path, struct hd_err *err);                   /* with what is in it */
 int hd_file_write(const char *path, const char *text, struct hd_err *err); /* written aside, synced, renamed */

@@ -46,7 +46,7 @@ uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim 
 		const struct hd_dim *d = hd_dim_get(p, name, 0);
 
 		if (!d)
-			hd_plan_fail(p, HD_EBUG, "no dim is called %s, in (%s)", name, all);
+			hd_plan_fail(p, HD_EBUG, "there is no dim %s, in (%s)", name, all);
 		else if (n == HD_MAX_DIMS)
 			hd_plan_fail(p, HD_EINVAL, "more than %d dims: (%s)", HD_MAX_DIMS, all);
 		free(name);
@@ -293,8 +293,8 @@ int hd_check_users(struct hd_plan *p)
 			while (k && n->ins[i]->users[k - 1] != n)
 				k--;
 			if (!k)
-				return hd_plan_fail(p, HD_EBUG, "%s reads %s, which does not know of it", n->v.op->name,
-						    n->ins[i]->v.name);
+				return hd_plan_fail(p, HD_EBUG, "%s reads %s, an op without ragged counts",
+						    n->v.op->name, n->ins[i]->v.name);
 		}
 	return HD_OK;
 }

@@ -48,13 +48,13 @@ struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, i
 struct tensor *hd_param_find(struct hd_plan *p, const char *name);
 struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
 			 struct tensor *const *ins, uint32_t nin, const char *attr);
-struct node *hd_node_again(struct hd_plan *p, const struct node *n,
-			   struct tensor *const *ins); /* the same of other operands */
+/* The same of other operands. */
+struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins);
 void hd_node_insert(struct hd_plan *p, struct node *n);
 void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout);
-void hd_tensor_inherit(struct tensor *y,
-		       const struct tensor *x);      /* y is x in another place or form: all but where and what shape */
+/* y is x in another place or form: all but where and what shape. */
+void hd_tensor_inherit(struct tensor *y, const struct tensor *x);
 uint32_t *hd_count_readers(const struct hd_plan *p); /* how often each tensor is read, by id; to be freed */
 /* Inputs are set with these two only. */
 void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t);

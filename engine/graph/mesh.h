@@ -17,10 +17,10 @@ int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t
 
 /* -- instance.c --------------------------------------------------------------------------------------------------------- */
 const struct hd_option *hd_option_find(const struct inst *in, const char *key); /* that its plugin declares, or NULL */
-int hd_inst_fail(struct hd_plan *p, int who, int code,
-		 const char *text); /* of that section: "KEY: ..." is said of the key's line */
-const char *hd_axis_key(const struct hd_plan *p,
-			const struct hd_axis *axis); /* the key of its section that says its size */
+/* Of that section: "KEY: ..." is said of the key's line. */
+int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text);
+/* The key of its section that says its size. */
+const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis);
 /* A slot of an instance, or of an op of its plugin, runs between the two (who -1: an op of the engine, nothing is noted). */
 struct hd_slot {
 	int cur;

@@ -12,12 +12,12 @@ int hd_placement_equal(const struct hd_plan *p, const struct placement *a, const
 void hd_localize(struct hd_plan *p, struct tensor *t); /* local extents from the placement */
 /* y is where x is, and so is its node; what is not placed yet leaves y so.  Its extents are the caller's affair. */
 void hd_placed_like(struct tensor *y, const struct tensor *x);
-int hd_shard_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d,
-		   int axes[HD_MAX_AXES]); /* outer first */
+/* Outer first. */
+int hd_shard_order(const struct hd_plan *p, const struct placement *at, const struct hd_dim *d, int axes[HD_MAX_AXES]);
 const char *hd_placement_text(struct hd_plan *p, const struct placement *at);
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n); /* on the stage axis; -1: it has none */
-int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim,
-		  int64_t rank); /* global index of its first element */
+/* Global index of its first element. */
+int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);
 /* What a rank has of a dim: one piece, or two, of which the second begins at local index fold, skip elements further on. */
 struct hd_pieces {
 	int64_t off, fold, skip;
@@ -36,10 +36,10 @@ int hd_rule_add(struct hd_plan *p, const char *dim, struct axis *a, const char *
 int hd_deal_layers(struct hd_plan *p, struct axis *a);
 int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk);
 const struct rule *hd_rule_for(const struct hd_plan *p, const struct node *n, const struct axis *a); /* or NULL */
-const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct node *n,
-					 const struct axis *a); /* or NULL */
-int hd_dim_has_rule(const struct hd_plan *p, const struct node *n, const struct axis *a,
-		    const struct hd_dim *d); /* some rule shards d in such nodes, be it the first or not */
+/* Or NULL. */
+const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a);
+/* Some rule shards d in such nodes, be it the first or not. */
+int hd_dim_has_rule(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_dim *d);
 
 #define HD_ORDER_LAST HD_ORDER_ZIGZAG /* hd_place.order: the last that there is */
 /* A place that a plugin gave, on an axis of this plan; of: the tensor that is to be there, or NULL. */

@@ -14,21 +14,21 @@
 
 enum { F, B, W, KINDS };
 
-struct place {
+struct list_position {
 	int coord, at;
 }; /* at: position in the coordinate's list; -1: none */
 
-struct state {
+struct check_state {
 	const struct hd_schedule *s;
 	struct hd_err *err;
 	int stages, separate_w;
-	struct place *where; /* [(stage * m + micro) * KINDS + kind] */
-	struct place *stage; /* coordinate and chunk (in `at`) of a stage */
+	struct list_position *where; /* [(stage * m + micro) * KINDS + kind] */
+	struct list_position *stage; /* coordinate and chunk (in `at`) of a stage */
 	struct hd_schedule_report rep;
 	int *next; /* per coordinate: first unit not done */
 };
 
-static HD_PRINTF(2, 3) int refuse(struct state *t, const char *fmt, ...)
+static HD_PRINTF(2, 3) int refuse(struct check_state *t, const char *fmt, ...)
 {
 	char *text;
 	va_list v;
@@ -46,29 +46,29 @@ static int kind_of(uint32_t kind)
 	return kind == HD_UNIT_F ? F : kind == HD_UNIT_B ? B : kind == HD_UNIT_W ? W : -1;
 }
 
-static const struct hd_unit *unit(const struct state *t, struct place x)
+static const struct hd_schedule_unit *unit(const struct check_state *t, struct list_position x)
 {
 	return &t->s->units[x.coord][x.at];
 }
 
-static int stage_at(const struct state *t, int coord, int chunk)
+static int stage_at(const struct check_state *t, int coord, int chunk)
 {
 	return t->s->stage_of[coord * t->s->v + chunk];
 }
 
-static struct place *slot(const struct state *t, int stage, int micro, int kind)
+static struct list_position *slot(const struct check_state *t, int stage, int micro, int kind)
 {
 	return &t->where[((int64_t)stage * t->s->m + micro) * KINDS + kind];
 }
 
-struct name {
+struct unit_label {
 	char s[48];
 };
 
 /* "F3", or "F3 (chunk 0)" where coordinates have several */
-static struct name unit_name(const struct state *t, int kind, int chunk, int micro)
+static struct unit_label unit_name(const struct check_state *t, int kind, int chunk, int micro)
 {
-	struct name n;
+	struct unit_label n;
 
 	if (t->s->v > 1)
 		snprintf(n.s, sizeof(n.s), "%c%d (chunk %d)", "FBW"[kind], micro, chunk);
@@ -77,16 +77,16 @@ static struct name unit_name(const struct state *t, int kind, int chunk, int mic
 	return n;
 }
 
-static struct name name_at(const struct state *t, struct place x)
+static struct unit_label name_at(const struct check_state *t, struct list_position x)
 {
-	const struct hd_unit *u = unit(t, x);
+	const struct hd_schedule_unit *u = unit(t, x);
 
 	return unit_name(t, kind_of(u->kind), u->chunk, u->micro);
 }
 
 /* -- completeness ------------------------------------------------------------------------------ */
 
-static int count_stages(struct state *t)
+static int count_stages(struct check_state *t)
 {
 	const struct hd_schedule *s = t->s;
 
@@ -105,17 +105,17 @@ static int count_stages(struct state *t)
 				      "chunk %d of stage %d holds part %d of the model, which "
 				      "is %s",
 				      i % s->v, i / s->v, at, at >= t->stages ? "beyond the last" : "held twice");
-		t->stage[at] = (struct place){ .coord = i / s->v, .at = i % s->v };
+		t->stage[at] = (struct list_position){ .coord = i / s->v, .at = i % s->v };
 	}
 	return 0;
 }
 
-static int record(struct state *t, struct place x)
+static int record(struct check_state *t, struct list_position x)
 {
 	const struct hd_schedule *s = t->s;
-	const struct hd_unit *u = unit(t, x);
+	const struct hd_schedule_unit *u = unit(t, x);
 	int kind = kind_of(u->kind);
-	struct place *known;
+	struct list_position *known;
 
 	if (kind < 0)
 		return refuse(t, "stage %d has a unit of kind %u, only F, B and W are ordered", x.coord, u->kind);
@@ -133,7 +133,7 @@ static int record(struct state *t, struct place x)
 	return 0;
 }
 
-static int record_all(struct state *t)
+static int record_all(struct check_state *t)
 {
 	int64_t slots = (int64_t)t->stages * t->s->m * KINDS;
 
@@ -142,14 +142,14 @@ static int record_all(struct state *t)
 		t->where[i].at = -1;
 	for (int r = 0; r < t->s->p; r++)
 		for (int i = 0; i < t->s->n[r]; i++)
-			HD_TRY(record(t, (struct place){ .coord = r, .at = i }));
+			HD_TRY(record(t, (struct list_position){ .coord = r, .at = i }));
 	return 0;
 }
 
 /* All there, F before B before W. */
-static int check_one(struct state *t, int stage, int micro)
+static int check_one(struct check_state *t, int stage, int micro)
 {
-	const struct place *x = slot(t, stage, micro, F), home = t->stage[stage];
+	const struct list_position *x = slot(t, stage, micro, F), home = t->stage[stage];
 
 	for (int k = F; k <= (t->separate_w ? W : B); k++) {
 		if (x[k].at < 0)
@@ -165,28 +165,28 @@ static int check_one(struct state *t, int stage, int micro)
 /* -- order of messages ------------------------------------------------------------------------- */
 
 /* What the unit receives: the unit that sends it, or .at = -1. */
-static struct place source(const struct state *t, struct place x)
+static struct list_position source(const struct check_state *t, struct list_position x)
 {
-	const struct hd_unit *u = unit(t, x);
+	const struct hd_schedule_unit *u = unit(t, x);
 	int kind = kind_of(u->kind), stage = stage_at(t, x.coord, u->chunk);
 	int from = kind == F ? stage - 1 : stage + 1;
 
 	if (kind == W || from < 0 || from >= t->stages)
-		return (struct place){ .at = -1 };
+		return (struct list_position){ .at = -1 };
 	return *slot(t, from, u->micro, kind);
 }
 
 /* Each receiver's list must find the senders' positions in growing order, per sender and way. */
-static int check_messages(struct state *t, int coord)
+static int check_messages(struct check_state *t, int coord)
 {
-	struct place *last = hd_alloc((size_t)t->s->p * 2 * sizeof(*last));
+	struct list_position *last = hd_alloc((size_t)t->s->p * 2 * sizeof(*last));
 	int rc = 0;
 
 	for (int i = 0; i < t->s->p * 2; i++)
 		last[i].at = -1;
 	for (int i = 0; !rc && i < t->s->n[coord]; i++) {
-		struct place x = { .coord = coord, .at = i }, from = source(t, x), before;
-		struct place *seen = &last[from.coord * 2 + (unit(t, x)->kind == HD_UNIT_B)];
+		struct list_position x = { .coord = coord, .at = i }, from = source(t, x), before;
+		struct list_position *seen = &last[from.coord * 2 + (unit(t, x)->kind == HD_UNIT_B)];
 
 		if (from.at < 0 || from.coord == coord)
 			continue;
@@ -203,7 +203,7 @@ static int check_messages(struct state *t, int coord)
 
 /* -- time -------------------------------------------------------------------------------------- */
 
-static double duration(const struct state *t, struct place x)
+static double duration(const struct check_state *t, struct list_position x)
 {
 	const struct hd_schedule *s = t->s;
 	int kind = kind_of(unit(t, x)->kind), stage = stage_at(t, x.coord, unit(t, x)->chunk);
@@ -215,12 +215,12 @@ static double duration(const struct state *t, struct place x)
 	return s->tw ? s->tw[stage] : 1;
 }
 
-static int is_done(const struct state *t, struct place x)
+static int is_done(const struct check_state *t, struct list_position x)
 {
 	return x.at < 0 || x.at < t->next[x.coord];
 }
 
-static void run_unit(struct state *t, struct place x, struct place from)
+static void run_unit(struct check_state *t, struct list_position x, struct list_position from)
 {
 	double start = x.at ? t->rep.end[x.coord][x.at - 1] : 0, time = duration(t, x);
 
@@ -234,9 +234,9 @@ static void run_unit(struct state *t, struct place x, struct place from)
 }
 
 /* The unit that receives from x.  Its coordinate may be waiting for it. */
-static int receiver(const struct state *t, struct place x)
+static int receiver(const struct check_state *t, struct list_position x)
 {
-	const struct hd_unit *u = unit(t, x);
+	const struct hd_schedule_unit *u = unit(t, x);
 	int kind = kind_of(u->kind), stage = stage_at(t, x.coord, u->chunk);
 	int to = kind == F ? stage + 1 : stage - 1;
 
@@ -244,10 +244,10 @@ static int receiver(const struct state *t, struct place x)
 }
 
 /* Runs a coordinate as far as it goes; coordinates that this frees are put on the stack. */
-static void advance(struct state *t, int coord, int *stack, int *top, char *listed)
+static void advance(struct check_state *t, int coord, int *stack, int *top, char *listed)
 {
 	while (t->next[coord] < t->s->n[coord]) {
-		struct place x = { .coord = coord, .at = t->next[coord] }, from = source(t, x);
+		struct list_position x = { .coord = coord, .at = t->next[coord] }, from = source(t, x);
 		int to;
 
 		if (!is_done(t, from))
@@ -262,13 +262,13 @@ static void advance(struct state *t, int coord, int *stack, int *top, char *list
 	}
 }
 
-static struct place waiting(const struct state *t, int coord)
+static struct list_position waiting(const struct check_state *t, int coord)
 {
-	return (struct place){ .coord = coord, .at = t->next[coord] };
+	return (struct list_position){ .coord = coord, .at = t->next[coord] };
 }
 
 /* Where the report begins: at the first coordinate of the circle that waits to go forward. */
-static int circle_begin(const struct state *t, int coord)
+static int circle_begin(const struct check_state *t, int coord)
 {
 	int best, from, forward;
 
@@ -285,7 +285,7 @@ static int circle_begin(const struct state *t, int coord)
 	return best;
 }
 
-static int report_circle(struct state *t, int coord)
+static int report_circle(struct check_state *t, int coord)
 {
 	char text[700];
 	size_t at = 0;
@@ -293,14 +293,14 @@ static int report_circle(struct state *t, int coord)
 
 	coord = first;
 	do {
-		struct place x = waiting(t, coord), from = source(t, x);
+		struct list_position x = waiting(t, coord), from = source(t, x);
 
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%swaits at %s for stage ", at ? ", which " : "",
 				       name_at(t, x).s);
 		if (from.coord == coord)
 			return refuse(t,
 				      "deadlock: stage %d waits at %s for its own %s, which "
-				      "stands later",
+				      "comes later",
 				      coord, name_at(t, x).s, name_at(t, from).s);
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%d", from.coord);
 		coord = from.coord;
@@ -308,7 +308,7 @@ static int report_circle(struct state *t, int coord)
 	return refuse(t, "deadlock: stage %d %s%s", first, text, coord != first ? ", and so on" : "");
 }
 
-static int simulate(struct state *t)
+static int simulate(struct check_state *t)
 {
 	int p = t->s->p, *stack = hd_alloc((size_t)p * sizeof(*stack)), top = 0, stuck = -1;
 	char *listed = hd_alloc((size_t)p);
@@ -333,7 +333,7 @@ static int simulate(struct state *t)
 
 /* -- report ------------------------------------------------------------------------------------ */
 
-static void report_init(struct state *t)
+static void report_init(struct check_state *t)
 {
 	struct hd_schedule_report *rep = &t->rep;
 	size_t p = (size_t)t->s->p;
@@ -349,7 +349,7 @@ static void report_init(struct state *t)
 	}
 }
 
-static void summarize(struct state *t)
+static void summarize(struct check_state *t)
 {
 	uint32_t frees = t->separate_w ? HD_UNIT_W : HD_UNIT_B;
 	double busiest = 0;
@@ -383,7 +383,7 @@ void hd_schedule_report_release(struct hd_schedule_report *rep)
 	memset(rep, 0, sizeof(*rep));
 }
 
-static int check_all(struct state *t)
+static int check_all(struct check_state *t)
 {
 	HD_TRY(count_stages(t));
 	HD_TRY(record_all(t));
@@ -397,7 +397,7 @@ static int check_all(struct state *t)
 
 int hd_schedule_check(const struct hd_schedule *s, struct hd_schedule_report *rep, struct hd_err *err)
 {
-	struct state t = { .s = s, .err = err };
+	struct check_state t = { .s = s, .err = err };
 	int rc;
 
 	t.next = hd_alloc((size_t)s->p * sizeof(*t.next));
@@ -419,7 +419,7 @@ int hd_schedule_check(const struct hd_schedule *s, struct hd_schedule_report *re
 
 #define WIDEST 4000 /* columns */
 
-static int label(char *s, size_t size, const struct hd_schedule *s0, const struct hd_unit *u)
+static int label(char *s, size_t size, const struct hd_schedule *s0, const struct hd_schedule_unit *u)
 {
 	if (s0->v > 1)
 		return snprintf(s, size, "%c%d.%d", "FBW"[kind_of(u->kind)], u -> micro, u -> chunk);

@@ -14,16 +14,16 @@
 #include <stdio.h>
 #include "engine/base/err.h"
 
-struct hd_unit {
+struct hd_schedule_unit {
 	uint32_t kind;
 	int32_t chunk, micro;
 }; /* kind: HD_UNIT_F, HD_UNIT_B, HD_UNIT_W */
 
 struct hd_schedule {
-	int p, v, m;                        /* coordinates, chunks of one at most, micro-batches */
-	const struct hd_unit *const *units; /* per coordinate, in order */
-	const int *n;                       /* per coordinate */
-	const int *stage_of;                /* [r * v + c]: position in the model's order; -1: no such chunk */
+	int p, v, m;                                 /* coordinates, chunks of one at most, micro-batches */
+	const struct hd_schedule_unit *const *units; /* per coordinate, in order */
+	const int *n;                                /* per coordinate */
+	const int *stage_of;                         /* [r * v + c]: position in the model's order; -1: no such chunk */
 	/* Time of one unit by that position.  NULL: 1 for F, W; 2 for B, 1 where W is separate. */
 	const double *tf, *tb, *tw;
 };

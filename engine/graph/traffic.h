@@ -9,8 +9,8 @@ int64_t hd_comm_node_count(const struct node *n); /* elements, as struct hd_call
 int64_t hd_comm_node_bytes(const struct node *n); /* sent by the busiest member, once; of rows: if choices are equal */
 int64_t hd_comm_node_sent(const struct hd_plan *p, const struct node *n, int64_t rank); /* the same, by this rank */
 int64_t hd_comm_node_largest(const struct node *n);                                     /* by the busiest, at most */
-const struct tensor *hd_comm_node_subject(
-	const struct node *n); /* what a movement moves: its operand, as the model made it */
+/* What a movement moves: its operand, as the model made it. */
+const struct tensor *hd_comm_node_subject(const struct node *n);
 const char *hd_comm_node_subject_name(const struct node *n); /* or that of the op which made it */
 
 #endif

@@ -80,8 +80,8 @@ struct tensor {
 	int64_t max_rows;
 };
 
-struct wait {
-	struct wait *next;
+struct dependency {
+	struct dependency *next;
 	struct tensor *on;
 };
 
@@ -110,11 +110,11 @@ struct node {
 		chooses; /* a pick of two: the first on these, the second on all others; group NULL: another node */
 	int64_t parts;
 	const struct hd_dim *along;
-	int order;           /* chunk, block, unblock of members' pieces: HD_ORDER_CONTIGUOUS ... */
-	struct group *queue; /* NULL: compute */
-	struct wait *waits;  /* starts when these are done (struct hd_graph_api, after) */
-	const struct node
-		*recompute_of; /* backward's copy of this node of forward (recompute.c), placed as that one is */
+	int order;                /* chunk, block, unblock of members' pieces: HD_ORDER_CONTIGUOUS ... */
+	struct group *queue;      /* NULL: compute */
+	struct dependency *waits; /* starts when these are done (struct hd_graph_api, after) */
+	/* backward's copy of this node of forward (recompute.c), placed as that one is. */
+	const struct node *recompute_of;
 };
 
 /* Where new nodes go, and what they are for.  A value: who moves a plan's cursor sets the whole of it (graph.h), keeps what it
@@ -178,7 +178,7 @@ struct hd_plan {
 	struct hd_train_config config; /* [train] */
 	struct hd_model model;
 	int64_t ranks;
-	int64_t node_size;                            /* ranks of a host; 0: nobody knows */
+	int64_t node_size;                            /* ranks of a host; 0: unknown */
 	int train;                                    /* 0: forward only */
 	int64_t batch, micro_batch, replicas, micros; /* batch: of the graph = micro_batch x replicas */
 
@@ -205,16 +205,16 @@ struct hd_plan {
 	int nnodes;
 	struct cursor cursor; /* of new nodes */
 
-	struct hd_unit **units;
+	struct hd_schedule_unit **units;
 	int *nunits;
 	size_t *cap_units;
 	int64_t ncoords; /* per coordinate of the stage axis */
 	int separate_w;  /* the schedule has W units */
-	struct hd_schedule_report
-		timing; /* when each unit begins and ends on paper; start is NULL: nobody knows (forward only) */
+	/* When each unit begins and ends on paper; start is NULL: unknown (forward only). */
+	struct hd_schedule_report timing;
 
-	struct tensor *loss, *nll, *logits, *norm, *factor, *ids,
-		*targets; /* what the run reads or feeds; NULL: absent */
+	/* What the run reads or feeds; NULL: absent. */
+	struct tensor *loss, *nll, *logits, *norm, *factor, *ids, *targets;
 	struct tensor **moe_stats;
 	size_t nmoe_stats, cap_moe_stats; /* sums of each layer of experts, in order (engine/models/experts.h) */
 	struct arena_block *heap;
@@ -223,8 +223,8 @@ struct hd_plan {
 	struct node ***readers; /* by tensor id: NULL-terminated; once the graph is final (alias.c) */
 	struct node_walk *walks;
 	size_t nwalks, cap_walks; /* of node_next, not at their end: the innermost last */
-	uint32_t
-		master_dtype; /* dtype of masters, gradients and states: HD_DTYPE_F32; HD_DTYPE_F64 on the reference device */
+	/* Dtype of masters, gradients and states: HD_DTYPE_F32; HD_DTYPE_F64 on the reference device. */
+	uint32_t master_dtype;
 	uint32_t compute_dtype; /* dtype of products' operands and activations: HD_DTYPE_BF16; 0: as `real` */
 	int gelu;               /* products of `low` may take a gelu in */
 	uint64_t hash;

@@ -52,7 +52,7 @@ static struct hd_communicator *join(struct hd_inprocess *r, const struct group *
 	return m;
 }
 
-struct filling {
+struct data_filling {
 	double *w;
 	uint64_t key;
 	int one; /* of one dim: around 1, as the weights of norms are */
@@ -60,7 +60,7 @@ struct filling {
 
 static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
-	const struct filling *f = ctx;
+	const struct data_filling *f = ctx;
 
 	for (int64_t i = 0; i < count; i++)
 		f->w[local + i] = f->one + 0.4 * hd_random_normal(f->key, (uint64_t)(global + i));
@@ -70,7 +70,7 @@ static void init(struct hd_inprocess *r, int rank)
 {
 	for (size_t i = 0; i < r->plan->ntensors; i++) {
 		const struct tensor *t = r->plan->tensors[i];
-		struct filling f = { .one = t->v.ndim == 1 };
+		struct data_filling f = { .one = t->v.ndim == 1 };
 
 		if (t->v.node || !hd_tensor_here(r->program[rank], t) || t->v.what == HD_TENSOR_DATA)
 			continue;
@@ -241,11 +241,11 @@ static int step_of_rank(void *ctx, int rank)
 			look_ahead(r, rank, c);
 		rc = hd_run_command(g, c, &run, fill, r);
 		if (c->type == CMD_START)
-			started[c->ticket] = (struct started){ c->node, c->micro };
+			started[c->request] = (struct started){ c->node, c->micro };
 		if (r->looks && rc >= 0 && c->type == CMD_RUN)
 			look_behind(r, rank, c->node, c->micro);
 		if (r->looks && rc >= 0 && c->type == CMD_WAIT)
-			look_behind(r, rank, started[c->ticket].node, started[c->ticket].micro);
+			look_behind(r, rank, started[c->request].node, started[c->request].micro);
 	}
 	free(started);
 	return rc;

@@ -246,9 +246,9 @@ static int start(struct hd_request *t)
 	struct call *mine;
 
 	if (c->kind == HD_COMM_SEND)
-		t->seq = 2 * m->m.shm.sent[2 * c->index + (int)c->lane]++ + c->lane;
+		t->seq = 2 * m->m.shm.sent[2 * c->index + (int)c->channel]++ + c->channel;
 	else if (c->kind == HD_COMM_RECV)
-		t->seq = 2 * m->m.shm.received[2 * c->index + (int)c->lane]++ + c->lane;
+		t->seq = 2 * m->m.shm.received[2 * c->index + (int)c->channel]++ + c->channel;
 	else
 		t->seq = m->calls++;
 	mine = &meeting_of(m, c, t->seq)->by[m->m.me];
@@ -351,8 +351,8 @@ struct hd_communicator *hd_net_in_join(struct hd_net_in *net, const int *ranks, 
 
 	m->m = (struct hd_communicator){ .n = n, .name = hd_strdup(name), .on_host = 1, .transport = &threads };
 	m->m.world = hd_alloc((size_t)n * sizeof(int));
-	m->m.shm.sent = hd_alloc((size_t)n * HD_LANES * sizeof(uint64_t));
-	m->m.shm.received = hd_alloc((size_t)n * HD_LANES * sizeof(uint64_t));
+	m->m.shm.sent = hd_alloc((size_t)n * HD_CHANNELS * sizeof(uint64_t));
+	m->m.shm.received = hd_alloc((size_t)n * HD_CHANNELS * sizeof(uint64_t));
 	for (int k = 0; k < n; k++) {
 		m->m.world[k] = ranks[k];
 		m->m.me = ranks[k] == me ? k : m->m.me;
@@ -395,8 +395,8 @@ int hd_net_in_run(struct hd_net_in *net, int (*work)(void *ctx, int rank), void 
 	forget(net);
 	for (struct member *m = net->members; m; m = m->next) {
 		m->calls = 0;
-		memset(m->m.shm.sent, 0, (size_t)m->m.n * HD_LANES * sizeof(uint64_t));
-		memset(m->m.shm.received, 0, (size_t)m->m.n * HD_LANES * sizeof(uint64_t));
+		memset(m->m.shm.sent, 0, (size_t)m->m.n * HD_CHANNELS * sizeof(uint64_t));
+		memset(m->m.shm.received, 0, (size_t)m->m.n * HD_CHANNELS * sizeof(uint64_t));
 	}
 	net->err = (struct hd_err){ 0 };
 	net->turn = net->idle = 0;

@@ -104,7 +104,7 @@ int hd_experts_check(struct hd_plan *p)
 }
 
 /* -- numbers ------------------------------------------------------------------------------------------------------------- */
-static double entry(const void *sums, uint32_t dtype, int64_t i)
+static double sum_at(const void *sums, uint32_t dtype, int64_t i)
 {
 	return dtype == HD_DTYPE_F64 ? ((const double *)sums)[i] : ((const float *)sums)[i];
 }
@@ -114,13 +114,13 @@ struct hd_expert_numbers hd_experts_numbers(const struct hd_model *m, const void
 	double most = 0, all = 0;
 
 	for (int64_t e = 0; e < m->experts; e++) {
-		double n = entry(sums, dtype, 3 + e);
+		double n = sum_at(sums, dtype, 3 + e);
 
 		most = n > most ? n : most;
 		all += n;
 	}
-	return (struct hd_expert_numbers){ entry(sums, dtype, 0) / tokens,
-					   entry(sums, dtype, 2) / (tokens * (double)m->experts_per_token),
+	return (struct hd_expert_numbers){ sum_at(sums, dtype, 0) / tokens,
+					   sum_at(sums, dtype, 2) / (tokens * (double)m->experts_per_token),
 					   all > 0 ? most * (double)m->experts / all : 0 };
 }
 

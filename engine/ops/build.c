@@ -15,7 +15,7 @@ struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *cons
 	va_list v;
 
 	if (!o) {
-		hd_plan_fail(p, HD_EBUG, "no op is called %s", op);
+		hd_plan_fail(p, HD_EBUG, "there is no op %s", op);
 		return NULL;
 	}
 	va_start(v, fmt);

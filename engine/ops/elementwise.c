@@ -17,7 +17,7 @@ static int broadcasts(struct hd_plan *p, const char *op, struct hd_tensor *const
 		for (uint32_t d = 0; d < ins[i]->ndim; d++)
 			if (!hd_has_dim(T(ins[0]), ins[i]->dims[d]))
 				return hd_plan_fail(p, HD_EINVAL,
-						    "%s: input %u has the dim %s, which input 0 (%s) has not", op, i,
+						    "%s: input %u has dim %s, which input 0 (%s) does not have", op, i,
 						    ins[i]->dims[d]->name, ins[0]->spec);
 	return HD_OK;
 }

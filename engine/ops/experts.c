@@ -155,7 +155,7 @@ static int combine_vjp(HD_VJP_ARGS)
 	(void)self;
 	if (hd_attr_num(n->attr, "gates", 0) == 0)
 		return hd_plan_fail(p, HD_ENOTSUP,
-				    "combine without gates is the gradient of dispatch, and has none itself");
+				    "combine without gates is the gradient of dispatch and has no gradient itself");
 	if (want & 1)
 		din[0] = out0(hd_op1(p, "dispatch", dy, n->nin, "%s gates=1%s", same_slots(p, n->attr),
 				     n->nin > 3 ? " rows=1" : ""));

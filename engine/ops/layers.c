@@ -212,9 +212,10 @@ static int attention_record(struct hd_strategy *self, struct hd_record *r, const
 	int nk = hd_shard_order(k->plan, &k->at, k->dims[2], of_k);
 
 	if (nk > nq || memcmp(of_q, of_k, (size_t)nk * sizeof(of_k[0])))
-		return hd_plan_fail(q->plan, HD_EINVAL,
-				    "attention of %s: queries (%s), keys (%s): heads and their keys are apart",
-				    n->block, hd_placement_text(q->plan, &q->at), hd_placement_text(k->plan, &k->at));
+		return hd_plan_fail(
+			q->plan, HD_EINVAL,
+			"attention of %s: queries (%s), keys (%s): a rank has query heads without their key heads",
+			n->block, hd_placement_text(q->plan, &q->at), hd_placement_text(k->plan, &k->at));
 	return hd_record_plain(self, r, n);
 }
 

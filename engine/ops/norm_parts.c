@@ -30,7 +30,7 @@ static void row_shape(struct hd_shape *s, const struct hd_tensor *x)
 	s->dtype = HD_BITS(x->dtype) < 32 ? HD_DTYPE_F32 : x->dtype;
 }
 
-/* The terms of a row's sum: nobody reads them. */
+/* The terms of a row's sum: nothing reads them. */
 static void terms_shape(struct hd_shape *s, const struct hd_tensor *x)
 {
 	hd_shape_like(s, x);

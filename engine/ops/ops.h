@@ -25,14 +25,14 @@
 void hd_shape_like(struct hd_shape *s, const struct hd_tensor *t);
 int hd_shape_attr(struct hd_plan *p, const char *attr, struct hd_shape *s, uint32_t dtype);
 int hd_same_as_first(HD_SHAPE_ARGS); /* one output like input 0 */
-int hd_record_plain(struct hd_strategy *self, struct hd_record *r,
-		    const struct hd_node *n); /* kernel of the op's name */
-struct hd_tensor *hd_sum_to(struct hd_plan *p, struct tensor *x,
-			    const struct tensor *like); /* sums the dims that like has not */
+/* Kernel of the op's name. */
+int hd_record_plain(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n);
+/* Sums over the dims that `like` does not have. */
+struct hd_tensor *hd_sum_to(struct hd_plan *p, struct tensor *x, const struct tensor *like);
 /* Where terms can be added up: where the first is that is no partial sum, or as partial sums where all are. */
 const struct hd_place *hd_together(const struct hd_place *have, uint32_t n);
-double hd_count(
-	const struct hd_tensor *t); /* local elements; of rows that are counted: if experts are chosen equally */
+/* Local elements; of rows that are counted: if experts are chosen equally. */
+double hd_count(const struct hd_tensor *t);
 
 /* Each op is a struct op, hd_op_NAME, in one of the files here, and a line of list.h. */
 #define IS(which, ...) \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * einsum: the product of two tensors, summed over the dims that the result has not; sum: the same with one operand.
+ * einsum: the product of two tensors, summed over the dims that the result does not have; sum: the same with one operand.
  * Both are linear in each operand, so a partial sum there may travel on; a contraction over a cut dim leaves one.
  * After placement a product may take a bias and a tensor to be added (engine/passes/fuse.c).
  */

@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct list {
+struct tensor_list {
 	struct tensor **x;
 	uint32_t n;
 	size_t cap;
 };
 
-static void push(struct list *l, struct tensor *t)
+static void push(struct tensor_list *l, struct tensor *t)
 {
 	l->x = hd_grow(l->x, l->n, &l->cap, sizeof(*l->x));
 	l->x[l->n++] = t;
@@ -28,7 +28,7 @@ static void push(struct list *l, struct tensor *t)
 
 /* The sum stands in the block that contributed last (the earliest of the readers), so that one tensor crosses a stage
  * boundary and not its parts. */
-static struct tensor *total(struct hd_plan *p, const struct list *l)
+static struct tensor *total(struct hd_plan *p, const struct tensor_list *l)
 {
 	if (!l->n)
 		return NULL;
@@ -81,7 +81,7 @@ static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, str
 }
 
 static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uint64_t want, uint32_t phase,
-		    struct list *grads)
+		    struct tensor_list *grads)
 {
 	struct hd_tensor **din = hd_alloc(n->v.nin * sizeof(*din));
 	struct hd_slot was;
@@ -92,7 +92,7 @@ static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uin
 		return 0;
 	}
 	if (!n->v.op->vjp)
-		return hd_plan_fail(p, HD_ENOTSUP, "%s is not differentiable, and a gradient goes through it",
+		return hd_plan_fail(p, HD_ENOTSUP, "%s is not differentiable, but a gradient is needed through it",
 				    n->v.op->name);
 	p->cursor = hd_cursor_end(phase, n->block);
 	was = hd_slot_begin(p, n->inst, "vjp");
@@ -108,7 +108,7 @@ static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uin
 	return rc < 0 ? hd_plan_fail(p, rc, "%s: the gradient rule failed", n->v.op->name) : p->err->code;
 }
 
-static int backward_of(struct hd_plan *p, struct node *n, const int *wants, struct list *grads)
+static int backward_of(struct hd_plan *p, struct node *n, const int *wants, struct tensor_list *grads)
 {
 	struct tensor *dout[HD_MAX_OUTS] = { NULL };
 	uint64_t acts = 0, params = 0;
@@ -142,9 +142,9 @@ static struct tensor *as_gradient(struct hd_plan *p, struct tensor *g, struct te
 /* The accumulator of a parameter: one node over all contributions of a block, whose output is a step's gradient.  A
  * parameter that several blocks use (a tied embedding) has one each, which may live on different stages; their total is
  * made where the parameter lives (and the two become one where that is the same place: fuse.c). */
-static struct tensor *accumulator(struct hd_plan *p, struct tensor *param, const struct list *l)
+static struct tensor *accumulator(struct hd_plan *p, struct tensor *param, const struct tensor_list *l)
 {
-	struct list parts = { 0 };
+	struct tensor_list parts = { 0 };
 	struct tensor *g;
 
 	for (uint32_t i = 0, k; i < l->n; i = k) {
@@ -220,9 +220,9 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 }
 
 /* Once a step: accumulators, global norm, update; and the sum of the losses. */
-static int step_nodes(struct hd_plan *p, struct list *grads, size_t nleaves)
+static int step_nodes(struct hd_plan *p, struct tensor_list *grads, size_t nleaves)
 {
-	struct list w = { 0 }, g = { 0 }, m = { 0 };
+	struct tensor_list w = { 0 }, g = { 0 }, m = { 0 };
 	struct node *clip;
 	struct tensor *s;
 
@@ -257,7 +257,7 @@ int hd_pass_autodiff(struct hd_plan *p)
 {
 	size_t nforward = p->ntensors;
 	int *wants = wants_gradient(p, nforward), rc = 0;
-	struct list *grads = hd_alloc(nforward * sizeof(*grads));
+	struct tensor_list *grads = hd_alloc(nforward * sizeof(*grads));
 	struct node *n, *last = p->last;
 
 	p->cursor = hd_cursor_end(HD_UNIT_B, N(p->nll->v.node)->block);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What runs beside a collective.  A reshard stands where its first reader is; here its communication moves up to where
- * its operand is made, and the weight gradients of the block, which nobody waits for, move down to between its start and
+ * its operand is made, and the weight gradients of the block, which nothing waits for, move down to between its start and
  * its reader.  The gradient of a product's input is then under way while the gradient of its weight is computed.
  *
  * What a weight gradient itself has moved (a gathered operand) starts one product earlier, for the same reason, and so does

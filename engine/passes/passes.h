@@ -13,8 +13,8 @@ int hd_pass_precision(struct hd_plan *p); /* what is of low precision; may be ca
 int hd_pass_autodiff(struct hd_plan *p);  /* backward nodes, accumulators, sync, norm, update */
 int hd_pass_decompose(struct hd_plan *p); /* ops that a rule cuts along what they may not cut, in parts that may */
 int hd_pass_schedule(struct hd_plan *p);  /* units per coordinate, checked */
-int hd_pass_recompute(
-	struct hd_plan *p); /* activations that backward computes again instead of keeping them (train.recompute) */
+/* Activations that backward computes again instead of keeping them (train.recompute). */
+int hd_pass_recompute(struct hd_plan *p);
 int hd_pass_place_leaves(struct hd_plan *p); /* a leaf lives where its first use needs it */
 int hd_pass_place(struct hd_plan *p);        /* placements of all nodes; reshards appear */
 int hd_pass_toposort(struct hd_plan *p);     /* readers behind makers, whatever plugins have replaced */
@@ -23,8 +23,8 @@ int hd_pass_fuse(struct hd_plan *p);         /* adds into products, and the like
 int hd_pass_overlap(struct hd_plan *p);      /* weight gradients are computed beside collectives */
 
 /* -- precision.c */
-uint32_t hd_precision_asked(const struct hd_train_config *t,
-			    int cuda); /* for hd_plan_options.low, of a run on this kind of device */
+/* For hd_plan_options.low, of a run on this kind of device. */
+uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda);
 
 /* -- reshard.c */
 struct tensor *hd_reshard_to(struct hd_plan *p, struct tensor *x, const struct placement *need, struct node *reader);
@@ -36,12 +36,12 @@ struct hd_unit_times {
 	double *f, *b, *w;
 	int64_t parts;
 }; /* seconds, by position in the model's order */
-int hd_unit_times_read(const struct hd_plan *p, const char *path, struct hd_unit_times *t,
-		       struct hd_err *err); /* from a trace */
+/* From a trace. */
+int hd_unit_times_read(const struct hd_plan *p, const char *path, struct hd_unit_times *t, struct hd_err *err);
 void hd_unit_times_release(struct hd_unit_times *t);
 int64_t hd_plan_parts(const struct hd_plan *p); /* chunks that hold blocks, of all stages */
-void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t,
-		  FILE *f);                     /* the units of each stage in time; t: or NULL, by counts */
+/* The units of each stage in time; t: or NULL, by counts. */
+void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *f);
 double hd_plan_bubble(const struct hd_plan *p); /* idle over busy time of the busiest stage, in unit counts */
 
 /* -- members.c: nodes that some members run ------------------------------------------------------------------------------ */

@@ -96,7 +96,7 @@ static void read_again(struct remake *m, struct node *r)
 /* -- what stays although all is made again ------------------------------------------------------------------------------- */
 static int follows_directly(const struct hd_plan *p, int64_t coord, int64_t chunk)
 {
-	const struct hd_unit *u = p->units[coord];
+	const struct hd_schedule_unit *u = p->units[coord];
 
 	for (int i = 0; i < p->nunits[coord]; i++)
 		if (u[i].kind == HD_UNIT_F && u[i].chunk == chunk &&

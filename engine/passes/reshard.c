@@ -413,7 +413,7 @@ struct tensor *hd_reshard_to(struct hd_plan *p, struct tensor *x, const struct p
 	}
 	p->cursor = was;
 	if (y && !hd_placement_equal(p, &now, need))
-		hd_plan_fail(p, HD_EBUG, "%s (%s): no way from %s to %s", x->v.name, x->spec,
+		hd_plan_fail(p, HD_EBUG, "%s (%s): cannot be resharded from %s to %s", x->v.name, x->spec,
 			     hd_placement_text(p, &x->at), hd_placement_text(p, need));
 	if (!y || p->err->code)
 		return NULL;

@@ -12,7 +12,7 @@
 static void append(struct hd_plan *p, int64_t coord, uint32_t kind, int64_t chunk, int64_t micro)
 {
 	p->units[coord] = hd_grow(p->units[coord], (size_t)p->nunits[coord], &p->cap_units[coord], sizeof(**p->units));
-	p->units[coord][p->nunits[coord]++] = (struct hd_unit){ kind, (int32_t)chunk, (int32_t)micro };
+	p->units[coord][p->nunits[coord]++] = (struct hd_schedule_unit){ kind, (int32_t)chunk, (int32_t)micro };
 }
 
 static void plain(struct hd_plan *p)
@@ -97,7 +97,7 @@ static struct hd_schedule view(const struct hd_plan *p)
 	return (struct hd_schedule){ .p = (int)p->ncoords,
 				     .v = (int)p->chunks,
 				     .m = (int)p->micros,
-				     .units = (const struct hd_unit *const *)p->units,
+				     .units = (const struct hd_schedule_unit *const *)p->units,
 				     .n = p->nunits,
 				     .stage_of = stage_of };
 }

@@ -69,7 +69,7 @@ int hd_pass_toposort(struct hd_plan *p)
 	}
 	for (struct node *n = p->first; n && rc >= 0; n = n->next)
 		if (o.state[n->id] != STANDS)
-			rc = hd_plan_fail(p, HD_EINVAL, "%s %s%s%s reads what is made of it: a circle", n->v.op->name,
+			rc = hd_plan_fail(p, HD_EINVAL, "%s %s%s%s depends on its own result: a cycle", n->v.op->name,
 					  n->v.nout ? n->outs[0]->v.name : "", n->made_by >= 0 ? ", made by " : "",
 					  n->made_by >= 0 ? p->inst[n->made_by].name : "");
 	free(o.state);

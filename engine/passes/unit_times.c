@@ -32,7 +32,7 @@ static int number(const json_t *o, const char *key, double *to)
 	return json_is_number(x);
 }
 
-/* A unit's bar has its stage, chunk and busy time; everything else of a trace has not. */
+/* A unit's bar has its stage, chunk and busy time; nothing else in a trace has them. */
 static void add(struct samples *s, const json_t *event)
 {
 	const json_t *args = json_object_get(event, "args");
@@ -115,7 +115,8 @@ int hd_unit_times_read(const struct hd_plan *p, const char *path, struct hd_unit
 	memset(t, 0, sizeof(*t));
 	if (!all)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, why.text);
-	json_array_foreach(json_object_get(all, "traceEvents"), i, e) add(&s, e);
+	json_array_foreach(json_object_get(all, "traceEvents"), i, e)
+		add(&s, e);
 	json_decref(all);
 	t->parts = hd_plan_parts(p);
 	if (s.stages * s.chunks != t->parts || !s.n) {

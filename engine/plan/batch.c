@@ -42,7 +42,7 @@ static int64_t default_micro_batch(const struct hd_ramp *ramp, int64_t replicas,
 }
 
 /* Every size of the ramp must divide. */
-static int check_ramp(struct hd_plan *p, const struct hd_batch *b)
+static int check_ramp(struct hd_plan *p, const struct hd_step_batch *b)
 {
 	const struct hd_ramp *ramp = &p->config.batch;
 
@@ -57,7 +57,7 @@ static int check_ramp(struct hd_plan *p, const struct hd_batch *b)
 	return HD_OK;
 }
 
-int hd_batch_of_rules(struct hd_plan *p, struct hd_batch *b)
+int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b)
 {
 	const struct hd_ramp *ramp = &p->config.batch;
 	int64_t inside = cuts_of_batch(p, 1);
@@ -96,7 +96,7 @@ static int schedule_ramp(struct hd_plan *p, const struct hd_ramp *r)
 /* The graph was built with what these rules said when they were asked. */
 static int check_again(struct hd_plan *p)
 {
-	struct hd_batch b;
+	struct hd_step_batch b;
 
 	HD_TRY(hd_batch_of_rules(p, &b));
 	if (b.replicas == p->replicas && b.micro_batch == p->micro_batch)

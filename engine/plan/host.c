@@ -121,7 +121,7 @@ static const char *host_text(struct hd_plan *p, const char *key)
 	char *text = slurp(p, path, &n);
 
 	if (text && strlen(text) < n) { /* as text it would end at the first 0 */
-		hd_section_fail(p->conf, mine(p), key, p->err, HD_EINVAL, "%s is no text: byte %zu is 0", path,
+		hd_section_fail(p->conf, mine(p), key, p->err, HD_EINVAL, "%s is not a text file: byte %zu is 0", path,
 				strlen(text));
 	} else if (text) {
 		copy = hd_plan_alloc(p, n + 1);

@@ -285,7 +285,7 @@ static int graph_cursor(struct hd_plan *p, const struct hd_cursor_args *args)
  * ready, so there it must be said. */
 static int graph_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u)
 {
-	struct wait *w;
+	struct dependency *w;
 
 	if (!hd_may_build(p, "after") || !hd_arg_tensor(p, "after", "tensor", t) ||
 	    !hd_arg_tensor(p, "after", "tensor that it is to wait for", u))
@@ -298,7 +298,7 @@ static int graph_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_t
 					    "after: %s of (%s) was built before %s of (%s), which it is to wait for",
 					    t->node->op->name, t->spec, u->node->op->name, u->spec);
 	w = hd_plan_alloc(p, sizeof(*w));
-	*w = (struct wait){ N(t->node)->waits, T(u) };
+	*w = (struct dependency){ N(t->node)->waits, T(u) };
 	N(t->node)->waits = w;
 	return HD_OK;
 }
@@ -404,7 +404,7 @@ static struct hd_tensor *graph_cast(struct hd_plan *p, struct hd_tensor *x, uint
 	if (!hd_may_build(p, "cast") || !hd_arg_tensor(p, "cast", "tensor", x) || !in_step(p, "cast", &x, 1))
 		return NULL;
 	if (!hd_dtype_known(dtype))
-		return hd_plan_fail(p, HD_EINVAL, "cast: %#x is no dtype", dtype), NULL;
+		return hd_plan_fail(p, HD_EINVAL, "cast: %#x is not a dtype", dtype), NULL;
 	return settled(hd_op1(p, "cast", &t, 1, "dtype=%u", dtype), t);
 }
 
@@ -597,7 +597,7 @@ static struct hd_tensor *graph_comm(struct hd_plan *p, const struct hd_comm_args
 	    !in_step(p, "comm", &a.x, 1))
 		return NULL;
 	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_ALL_MAX)
-		return hd_plan_fail(p, HD_EINVAL, "comm: %u is no kind of collective", a.kind), NULL;
+		return hd_plan_fail(p, HD_EINVAL, "comm: %u is not a kind of collective", a.kind), NULL;
 	if (!hd_args_zero(p, "comm", "reserved", a.reserved) || !comm_fits(p, &a) || !is_for_all(p, "comm", G(a.group)))
 		return NULL;
 	return view(hd_build_comm(p, a.kind, G(a.group), T(a.x), a.dim, a.index));

@@ -187,8 +187,9 @@ static int check_unit(struct hd_plan *p, const struct hd_unit_args *x)
 	if (A(x->axis) != p->stages)
 		return hd_plan_fail(p, HD_EINVAL, "units are ordered on the axis that has the stages");
 	if (x->kind != HD_UNIT_F && x->kind != HD_UNIT_B && x->kind != HD_UNIT_W)
-		return hd_plan_fail(p, HD_EINVAL, "unit: kind %u is none of HD_UNIT_F %d, HD_UNIT_B %d, HD_UNIT_W %d",
-				    x->kind, HD_UNIT_F, HD_UNIT_B, HD_UNIT_W);
+		return hd_plan_fail(p, HD_EINVAL,
+				    "unit: kind %u is not one of HD_UNIT_F %d, HD_UNIT_B %d, HD_UNIT_W %d", x->kind,
+				    HD_UNIT_F, HD_UNIT_B, HD_UNIT_W);
 	if (x->coord < 0 || x->coord >= p->ncoords || x->chunk < 0 || x->chunk >= p->chunks || x->micro < 0 ||
 	    x->micro >= p->micros)
 		return hd_plan_fail(p, HD_EINVAL,
@@ -209,7 +210,7 @@ int hd_host_unit(struct hd_plan *p, const struct hd_unit_args *args)
 		return p->err->code;
 	c = x.coord;
 	p->units[c] = hd_grow(p->units[c], (size_t)p->nunits[c], &p->cap_units[c], sizeof(**p->units));
-	p->units[c][p->nunits[c]++] = (struct hd_unit){ x.kind, (int32_t)x.chunk, (int32_t)x.micro };
+	p->units[c][p->nunits[c]++] = (struct hd_schedule_unit){ x.kind, (int32_t)x.chunk, (int32_t)x.micro };
 	p->separate_w |= x.kind == HD_UNIT_W;
 	return HD_OK;
 }

@@ -165,7 +165,7 @@ int hd_plan_run(struct hd_plan *p, const char *from, const char *to)
 	size_t first = pass_index(from), last = pass_index(to);
 
 	if (first >= HD_LEN(passes) || last >= HD_LEN(passes))
-		return hd_plan_fail(p, HD_EBUG, "no pass is called %s", first < HD_LEN(passes) ? to : from);
+		return hd_plan_fail(p, HD_EBUG, "there is no pass %s", first < HD_LEN(passes) ? to : from);
 	return run_passes(p, first, last, GRAPH);
 }
 
@@ -256,7 +256,7 @@ void hd_plan_where(char *text, size_t size)
 			 p->inst[p->cur].name);
 }
 
-static int build(struct hd_plan *p, const struct hd_batch *b, const char *last, int flags)
+static int build(struct hd_plan *p, const struct hd_step_batch *b, const char *last, int flags)
 {
 	int rc;
 
@@ -271,13 +271,13 @@ static int build(struct hd_plan *p, const struct hd_batch *b, const char *last, 
 
 /* What the rules say of the batch.  They can be asked only of a graph, which should be built with what they say: so they are
  * asked of one with another batch, which is thrown away. */
-static int ask_rules(struct hd_conf *c, const struct hd_plan_options *o, struct hd_batch *b, struct hd_err *err)
+static int ask_rules(struct hd_conf *c, const struct hd_plan_options *o, struct hd_step_batch *b, struct hd_err *err)
 {
 	struct hd_plan *p = new_plan(c, o);
 	int rc = hd_plan_conf(p);
 
 	p->asking = 1;
-	*b = (struct hd_batch){ 1, p->config.micro_batch ? p->config.micro_batch : 1 };
+	*b = (struct hd_step_batch){ 1, p->config.micro_batch ? p->config.micro_batch : 1 };
 	if (rc >= 0)
 		rc = build(p, b, "slot-rules", RULES);
 	if (rc >= 0)
@@ -290,13 +290,13 @@ static int ask_rules(struct hd_conf *c, const struct hd_plan_options *o, struct 
 
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err)
 {
-	struct hd_batch b;
+	struct hd_step_batch b;
 	struct hd_plan *p;
 	int rc;
 
 	*out = NULL;
 	if (o->after && pass_index(o->after) >= HD_LEN(passes))
-		return hd_err_set(err, HD_EINVAL, "no pass is called %s", o->after);
+		return hd_err_set(err, HD_EINVAL, "there is no pass %s", o->after);
 	HD_TRY(ask_rules(c, o, &b, err));
 	p = new_plan(c, o);
 	rc = hd_plan_conf(p);

@@ -15,7 +15,7 @@ struct hd_plan_options {
 	uint32_t master_dtype;  /* 0: HD_DTYPE_F32 */
 	uint32_t compute_dtype; /* HD_DTYPE_BF16: activations and what products read; 0: all is `real` */
 	int gelu;               /* the device has products of bf16 that take a gelu in (kernel einsum_gelu) */
-	int64_t node_size;      /* ranks of a host; 0: nobody knows, or not the same on all */
+	int64_t node_size;      /* ranks of a host; 0: unknown, or not the same on all */
 	int64_t *needs;         /* if not NULL: the ranks of the layout, where they are not `ranks` */
 	const char *after;      /* the last pass that runs; NULL: all */
 };
@@ -26,7 +26,7 @@ void hd_plan_where(char *text, size_t size);
 const char *hd_plan_pass(size_t i); /* the name of pass i, in the order in which they run; NULL: there are no more */
 /* The passes from one to another, both included, of a graph that was made by hand: those that need nothing of an INI. */
 int hd_plan_run(struct hd_plan *p, const char *from, const char *to);
-int hd_plan_sections(struct hd_conf *c, struct hd_err *err); /* has the INI sections that nobody reads? */
+int hd_plan_sections(struct hd_conf *c, struct hd_err *err); /* refuses INI sections that nothing reads */
 
 extern const struct hd_host hd_host_table;       /* host.c: what plugins call */
 extern const struct hd_graph_api hd_graph_table; /* host_graph.c */

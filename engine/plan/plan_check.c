@@ -62,7 +62,7 @@ int hd_check_stages(struct hd_plan *p)
 	return HD_OK;
 }
 
-/* Correct, and a waste that nobody can have meant: a rule for a dim that the model has not looks like this. */
+/* Correct, and a waste that cannot be intended: a rule for a dim that the model does not have looks like this. */
 static void warn_of_idle_axes(const struct hd_plan *p)
 {
 	for (int a = 0; a < p->naxes; a++) {

@@ -19,10 +19,10 @@ int hd_slot_storage(struct hd_plan *p);
 int hd_slot_lower(struct hd_plan *p);
 
 /* -- batch.c -------------------------------------------------------------------------------------------------------------- */
-struct hd_batch {
+struct hd_step_batch {
 	int64_t replicas, micro_batch; /* micro_batch: of one replica */
 };
-int hd_batch_of_rules(struct hd_plan *p, struct hd_batch *b);
+int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b);
 int hd_plan_batch(
 	struct hd_plan *p); /* micro-batches of a step; refuses rules that say another batch than the graph has */
 

@@ -47,7 +47,7 @@ static int accept(const struct hd_device_module *(*entry)(void), const char *pat
 	const struct hd_device_module *m = entry ? entry() : NULL;
 
 	if (!m)
-		return hd_err_set(err, HD_EABI, "%s is no device of heddle", path);
+		return hd_err_set(err, HD_EABI, "%s is not a heddle device", path);
 	if (m->version != HD_DEVICE_VERSION)
 		return hd_err_set(err, HD_EABI,
 				  "%s has device version %u, this engine %u: build and install both together", path,

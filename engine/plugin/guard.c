@@ -39,7 +39,7 @@ static int watch(pid_t child, int end, const volatile struct hd_turn *turn, int 
 	return 0;
 }
 
-static int judge(int status, int late, const struct hd_turn *t, int seconds)
+static int judge_end(int status, int late, const struct hd_turn *t, int seconds)
 {
 	if (late)
 		hd_log(HD_LOG_ERROR, "[strategy %s]: slot %s of plugin %s did not come back within %d s", t->section,
@@ -74,7 +74,7 @@ int hd_guard_run(int (*what)(void *arg), void *arg, int seconds)
 	close(ends[0]);
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
-	status = judge(status, late, turn, seconds);
+	status = judge_end(status, late, turn, seconds);
 	munmap(turn, sizeof(*turn));
 	return status;
 }

@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct memory {
-	struct memory *next;
+struct kernel_memory {
+	struct kernel_memory *next;
 };
 
 struct loaded {                        /* one launch */
 	struct hd_kernel_prepare args; /* first: alloc and fail are given its address */
 	const struct hd_kernel_ops *ops;
 	const char *section;
-	struct memory *memory;
+	struct kernel_memory *memory;
 	struct hd_err *err; /* while it is prepared */
 	int failed;         /* what run returned first that was no HD_OK */
 };
@@ -24,8 +24,8 @@ struct loaded {                        /* one launch */
 static void *alloc(struct hd_kernel_prepare *a, size_t bytes)
 {
 	struct loaded *l = (struct loaded *)(void *)a;
-	const size_t head = (sizeof(struct memory) + 63) / 64 * 64;
-	struct memory *m;
+	const size_t head = (sizeof(struct kernel_memory) + 63) / 64 * 64;
+	struct kernel_memory *m;
 
 	if (bytes > PTRDIFF_MAX / 2)
 		return NULL;
@@ -57,11 +57,11 @@ static int fail(struct hd_kernel_prepare *a, int32_t code, const char *fmt, ...)
 static void release(void *state)
 {
 	struct loaded *l = state;
-	struct memory *next;
+	struct kernel_memory *next;
 
 	if (l->ops->release && HD_HAS(l->ops, release) && l->args.state)
 		l->ops->release(l->args.state);
-	for (struct memory *m = l->memory; m; m = next) {
+	for (struct kernel_memory *m = l->memory; m; m = next) {
 		next = m->next;
 		free(m);
 	}

@@ -27,12 +27,12 @@
 #define STR(x) STR_(x)
 #define ENTRY "heddle_plugin_v" STR(HD_ABI_MAJOR)
 
-struct known {
+struct known_plugin {
 	struct hd_plugin_entry e; /* first: entries are handed out by its address */
 	struct hd_strategy_ops table;
 	struct hd_module *module; /* accepted: what is loaded stays as it is */
 };
-static struct known **all;
+static struct known_plugin **all;
 static size_t nall, all_cap;
 
 /* -- acceptance */
@@ -241,7 +241,7 @@ static void fill(struct hd_strategy_ops *t, struct hd_plugin_entry *e)
 	t->schedule = t->schedule ? t->schedule : stub_schedule;
 }
 
-static int normalise(struct known *k, const struct hd_strategy_ops *theirs, struct hd_err *err)
+static int normalise(struct known_plugin *k, const struct hd_strategy_ops *theirs, struct hd_err *err)
 {
 	struct hd_strategy_ops t = { .size = 0 };
 	size_t n = theirs->size;
@@ -257,7 +257,7 @@ static int normalise(struct known *k, const struct hd_strategy_ops *theirs, stru
 	return 0;
 }
 
-static int accept(struct hd_module *m, struct known *k, struct hd_err *err)
+static int accept(struct hd_module *m, struct known_plugin *k, struct hd_err *err)
 {
 	static const struct hd_strategy_ops none = { .size = sizeof(none) };
 	const struct hd_plugin *(*entry)(void);
@@ -280,7 +280,7 @@ static int accept(struct hd_module *m, struct known *k, struct hd_err *err)
 	return k->e.approximate ? check_approximate(k->e.approximate, &k->table, err) : 0;
 }
 
-static void load(struct known *k)
+static void load(struct known_plugin *k)
 {
 	struct hd_module *m = NULL;
 	struct hd_err err = { .code = 0 };
@@ -321,7 +321,7 @@ static char *name_of(const char *path)
  * have been rebuilt. */
 static struct hd_plugin_entry *entry_of(const char *path)
 {
-	struct known *k = NULL;
+	struct known_plugin *k = NULL;
 
 	for (size_t i = 0; i < nall && !k; i++)
 		k = strcmp(all[i]->e.path, path) ? NULL : all[i];

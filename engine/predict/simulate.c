@@ -24,14 +24,14 @@ struct event {
 	double compute; /* seconds of kernels before it */
 	double seconds; /* of a movement */
 	int64_t key;    /* of a message or a meeting: which */
-	int32_t kind, ticket, queue;
+	int32_t kind, request, queue;
 };
 struct events { /* of one stage's rank */
 	struct event *v;
 	size_t n, cap;
-	int32_t tickets;
+	int32_t requests;
 };
-struct meeting {
+struct stage_meeting {
 	double last;
 	int64_t come;
 };
@@ -40,9 +40,9 @@ struct sim {
 	const struct hd_machine *m;
 	struct hd_prediction *out;
 	struct events *stages;
-	int64_t *index;      /* by node id: of those that more than one stage takes part in, dense; -1: others */
-	struct meeting *met; /* by key: index x (micros + 1) + micro + 1 */
-	int64_t *members;    /* by index: stages that take part */
+	int64_t *index;            /* by node id: of those that more than one stage takes part in, dense; -1: others */
+	struct stage_meeting *met; /* by key: index x (micros + 1) + micro + 1 */
+	int64_t *members;          /* by index: stages that take part */
 };
 
 /* -- prices --------------------------------------------------------------------------------------------------------------- */
@@ -131,13 +131,13 @@ static double collective_seconds(const struct hd_link *l, const struct node *n, 
 }
 
 /* -- the entries of a rank as events ------------------------------------------------------------------------------------------ */
-static struct event *event(struct events *s, int kind, double *compute)
+static struct event *event_new(struct events *s, int kind, double *compute)
 {
 	struct event *e;
 
 	s->v = hd_grow(s->v, s->n, &s->cap, sizeof(*s->v));
 	e = &s->v[s->n++];
-	*e = (struct event){ .compute = *compute, .kind = kind, .ticket = -1, .queue = -1 };
+	*e = (struct event){ .compute = *compute, .kind = kind, .request = -1, .queue = -1 };
 	*compute = 0;
 	return e;
 }
@@ -162,14 +162,14 @@ static void movement(struct sim *s, const struct hd_program *g, struct events *t
 
 	if (n->comm.group->v.n == 1)
 		return;
-	e = event(to,
-		  !apart                         ? START
-		  : n->comm.kind == HD_COMM_SEND ? SEND
-		  : n->comm.kind == HD_COMM_RECV ? RECEIVE
-						 : MEET,
-		  compute);
+	e = event_new(to,
+		      !apart                         ? START
+		      : n->comm.kind == HD_COMM_SEND ? SEND
+		      : n->comm.kind == HD_COMM_RECV ? RECEIVE
+						     : MEET,
+		      compute);
 	sum->sent[link] += sent;
-	e->ticket = to->tickets++;
+	e->request = to->requests++;
 	e->queue = n->comm.group->id;
 	e->seconds = e->kind == SEND      ? s->m->links[link].latency + sent / s->m->links[link].bandwidth
 		     : e->kind == RECEIVE ? 0
@@ -182,32 +182,32 @@ static void movement(struct sim *s, const struct hd_program *g, struct events *t
 		s->members[s->index[maker->id]]++;
 }
 
-struct waits {
+struct wait_list {
 	int32_t *v;
 	size_t n, cap;
 };
 
 static void events_of(struct sim *s, const struct hd_program *g, struct events *to, struct hd_stage_price *sum)
 {
-	struct waits *w = hd_alloc((g->n + 1) * sizeof(*w));
+	struct wait_list *w = hd_alloc((g->n + 1) * sizeof(*w));
 	double compute = 0;
 
 	for (size_t i = 0; i <= g->n; i++) {
 		const struct entry *x = &g->entries[i];
-		int32_t ticket = to->tickets;
+		int32_t request = to->requests;
 
 		for (size_t k = 0; k < w[i].n; k++)
-			event(to, WAIT, &compute)->ticket = w[i].v[k];
+			event_new(to, WAIT, &compute)->request = w[i].v[k];
 		free(w[i].v);
 		if (i == g->n)
 			break;
 		if (x->type == HD_ENTRY_NODE && x->node->comm.kind) {
 			movement(s, g, to, x, &compute, sum);
-			if (to->tickets > ticket && x->wait >= 0) {
-				struct waits *at = &w[x->wait];
+			if (to->requests > request && x->wait >= 0) {
+				struct wait_list *at = &w[x->wait];
 
 				at->v = hd_grow(at->v, at->n, &at->cap, sizeof(*at->v));
-				at->v[at->n++] = ticket;
+				at->v[at->n++] = request;
 			}
 		} else if (x->type != HD_ENTRY_LOAD) {
 			double seconds = x->type == HD_ENTRY_ACC ? accumulate_seconds(s->m, x)
@@ -217,50 +217,50 @@ static void events_of(struct sim *s, const struct hd_program *g, struct events *
 			sum->compute += seconds;
 		}
 	}
-	event(to, END, &compute);
+	event_new(to, END, &compute);
 	free(w);
 }
 
 /* -- the run --------------------------------------------------------------------------------------------------------------------- */
-struct walk { /* a stage's rank, on its way */
+struct replay { /* a stage's rank, on its way */
 	size_t at;
 	double clock;
-	double *done;   /* by ticket: when the movement ends; < 0: it is met at key -done - 1 */
+	double *done;   /* by request: when the movement ends; < 0: it is met at key -done - 1 */
 	double *queue;  /* by group id: when it is free */
-	double *length; /* by ticket */
+	double *length; /* by request */
 };
 
-static struct meeting *meeting(const struct sim *s, const struct event *e)
+static struct stage_meeting *meeting_of(const struct sim *s, const struct event *e)
 {
 	return &s->met[e->key];
 }
 
-static void begin(struct sim *s, struct walk *w, const struct event *e)
+static void begin(struct sim *s, struct replay *w, const struct event *e)
 {
-	struct meeting *t;
+	struct stage_meeting *t;
 	double from = w->queue[e->queue] > w->clock ? w->queue[e->queue] : w->clock;
 
 	switch (e->kind) {
-	case START: w->done[e->ticket] = w->queue[e->queue] = from + e->seconds; return;
+	case START: w->done[e->request] = w->queue[e->queue] = from + e->seconds; return;
 	case SEND:
-		t = meeting(s, e);
-		w->done[e->ticket] = w->queue[e->queue] = t->last = from + e->seconds;
+		t = meeting_of(s, e);
+		w->done[e->request] = w->queue[e->queue] = t->last = from + e->seconds;
 		t->come = 1;
 		return;
 	case MEET:
-		t = meeting(s, e);
+		t = meeting_of(s, e);
 		t->last = from > t->last ? from : t->last;
 		t->come++;
 		/* fall through */
-	default: w->done[e->ticket] = -1 - (double)e->key; w->length[e->ticket] = e->seconds;
+	default: w->done[e->request] = -1 - (double)e->key; w->length[e->request] = e->seconds;
 	}
 }
 
-/* When the movement of a ticket ends, and when its last member came to it; < 0: somebody has yet to come. */
-static double ends(const struct sim *s, const struct walk *w, const struct event *e, double *met)
+/* When the movement of a request ends, and when its last member came to it; < 0: somebody has yet to come. */
+static double ends(const struct sim *s, const struct replay *w, const struct event *e, double *met)
 {
-	double done = w->done[e->ticket];
-	const struct meeting *t;
+	double done = w->done[e->request];
+	const struct stage_meeting *t;
 	int64_t key = (int64_t)(-done - 1), all;
 
 	*met = 0;
@@ -269,11 +269,11 @@ static double ends(const struct sim *s, const struct walk *w, const struct event
 	t = &s->met[key];
 	all = s->members[key / (s->p->micros + 1)];
 	*met = t->last;
-	return t->come < (all ? all : 1) ? -1 : t->last + w->length[e->ticket];
+	return t->come < (all ? all : 1) ? -1 : t->last + w->length[e->request];
 }
 
 /* -> 1: it went on. */
-static int advance(struct sim *s, const struct events *of, struct walk *w, struct hd_stage_price *sum)
+static int advance(struct sim *s, const struct events *of, struct replay *w, struct hd_stage_price *sum)
 {
 	int moved = 0;
 
@@ -303,12 +303,12 @@ static int advance(struct sim *s, const struct events *of, struct walk *w, struc
 static int walk_all(struct sim *s, struct hd_err *err)
 {
 	int64_t n = s->out->nstages, ended = 0;
-	struct walk *w = hd_alloc((size_t)n * sizeof(*w));
+	struct replay *w = hd_alloc((size_t)n * sizeof(*w));
 	int moved = 1;
 
 	for (int64_t i = 0; i < n; i++) {
-		w[i].done = hd_alloc(((size_t)s->stages[i].tickets + 1) * sizeof(double));
-		w[i].length = hd_alloc(((size_t)s->stages[i].tickets + 1) * sizeof(double));
+		w[i].done = hd_alloc(((size_t)s->stages[i].requests + 1) * sizeof(double));
+		w[i].length = hd_alloc(((size_t)s->stages[i].requests + 1) * sizeof(double));
 		w[i].queue = hd_alloc((s->p->ngroups + 1) * sizeof(double));
 	}
 	while (moved) {

@@ -139,7 +139,7 @@ static void clear(struct packing *a)
 
 /* -- one span ---------------------------------------------------------------------------------- */
 
-struct search {
+struct gap_search {
 	int64_t bytes, first, last;
 	int64_t end;         /* of all that was seen and counts */
 	int64_t best, waste; /* tightest gap so far; -1: none */
@@ -147,7 +147,7 @@ struct search {
 };
 
 /* A span that counts: the hole before it.  -> 1 if that will do. */
-static int see(struct search *s, int64_t from, int64_t to, int tight)
+static int see(struct gap_search *s, int64_t from, int64_t to, int tight)
 {
 	int64_t hole = from - s->end;
 
@@ -161,7 +161,7 @@ static int see(struct search *s, int64_t from, int64_t to, int tight)
 	return 0;
 }
 
-static int see_leaf(struct search *s, const struct leaf *l, int tight)
+static int see_leaf(struct gap_search *s, const struct leaf *l, int tight)
 {
 	s->work++;
 	if (l->first_min > s->last || l->last_max < s->first)
@@ -175,9 +175,9 @@ static int see_leaf(struct search *s, const struct leaf *l, int tight)
 	return 0;
 }
 
-static int64_t place(struct packing *a, const struct hd_span *s, int tight)
+static int64_t place(struct packing *a, const struct hd_memory_span *s, int tight)
 {
-	struct search look = {
+	struct gap_search look = {
 		.bytes = rounded(s->bytes), .first = s->first, .last = max64(s->first, s->last), .best = -1
 	};
 	struct placed p = { .first = look.first, .last = look.last };
@@ -212,7 +212,7 @@ static int by_key(const void *a, const void *b)
 	return x->i < y->i ? -1 : x->i > y->i; /* qsort is not stable, the plan must be */
 }
 
-static struct key key_of(const struct hd_span *s, int64_t i, int order)
+static struct key key_of(const struct hd_memory_span *s, int64_t i, int order)
 {
 	double bytes = (double)s->bytes, first = (double)s->first;
 	double life = (double)(s->last - s->first) + 1;
@@ -226,7 +226,7 @@ static struct key key_of(const struct hd_span *s, int64_t i, int order)
 }
 
 /* -> spans that need room */
-static int64_t sort(struct key *k, const struct hd_span *s, int64_t n, int order)
+static int64_t sort(struct key *k, const struct hd_memory_span *s, int64_t n, int order)
 {
 	int64_t some = 0;
 
@@ -237,8 +237,8 @@ static int64_t sort(struct key *k, const struct hd_span *s, int64_t n, int order
 	return some;
 }
 
-struct plan {
-	struct hd_span *s;
+struct pack_plan {
+	struct hd_memory_span *s;
 	int64_t n;
 	struct key *order, *best_order;
 	int64_t *offset, *best_offset; /* by span */
@@ -249,7 +249,7 @@ struct plan {
 /* Places in the plan's order; stops at the span that would make it no better than the best, or
  * when the work is spent and there is a best.
  * -> that span's place in the order, or -1: this is the best now. */
-static int64_t attempt(struct plan *p)
+static int64_t attempt(struct pack_plan *p)
 {
 	struct packing a = { 0 };
 	int64_t k;
@@ -275,12 +275,12 @@ static int64_t attempt(struct plan *p)
 	return k;
 }
 
-static int enough(const struct plan *p)
+static int enough(const struct pack_plan *p)
 {
 	return p->best <= p->bound || p->work > WORK * p->n;
 }
 
-static void try_orders(struct plan *p, int64_t all)
+static void try_orders(struct pack_plan *p, int64_t all)
 {
 	int best_tight = 0;
 
@@ -295,7 +295,7 @@ static void try_orders(struct plan *p, int64_t all)
 }
 
 /* The span that sticks out goes first next time. */
-static void repair(struct plan *p)
+static void repair(struct pack_plan *p)
 {
 	int64_t at;
 
@@ -311,9 +311,9 @@ static void repair(struct plan *p)
 	}
 }
 
-int64_t hd_pack_plan(struct hd_span *s, int64_t n)
+int64_t hd_pack_plan(struct hd_memory_span *s, int64_t n)
 {
-	struct plan p = { .s = s, .best = INT64_MAX, .bound = hd_memory_bound(s, n) };
+	struct pack_plan p = { .s = s, .best = INT64_MAX, .bound = hd_memory_bound(s, n) };
 
 	p.order = hd_alloc((size_t)n * sizeof(*p.order));
 	p.best_order = hd_alloc((size_t)n * sizeof(*p.best_order));
@@ -332,7 +332,7 @@ int64_t hd_pack_plan(struct hd_span *s, int64_t n)
 
 /* -- bound ------------------------------------------------------------------------------------- */
 
-int64_t hd_memory_bound(const struct hd_span *s, int64_t n)
+int64_t hd_memory_bound(const struct hd_memory_span *s, int64_t n)
 {
 	int64_t sum = 0, most = 0, end = 0, *change;
 

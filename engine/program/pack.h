@@ -5,7 +5,7 @@
 #define HD_ENGINE_MEMORY_H
 #include <stdint.h>
 
-struct hd_span {
+struct hd_memory_span {
 	int64_t bytes;       /* 0 is allowed */
 	int64_t first, last; /* inclusive times at which it must exist */
 	int64_t offset;      /* out, a multiple of HD_ALIGN */
@@ -13,10 +13,10 @@ struct hd_span {
 #define HD_ALIGN 64
 
 /* Spans that exist at the same time do not overlap.  -> bytes of the arena.  Deterministic. */
-int64_t hd_pack_plan(struct hd_span *s, int64_t n);
+int64_t hd_pack_plan(struct hd_memory_span *s, int64_t n);
 /* The same for very many spans, quickly: unit[t] is the unit that time t belongs to, never falling.  A span counts for
  * the whole of each unit in which it exists with others that end elsewhere; so the arena may be larger. */
-int64_t hd_memory_plan_units(struct hd_span *s, int64_t n, const int32_t *unit);
-int64_t hd_memory_bound(const struct hd_span *s, int64_t n); /* the largest sum of what exists at one time */
+int64_t hd_memory_plan_units(struct hd_memory_span *s, int64_t n, const int32_t *unit);
+int64_t hd_memory_bound(const struct hd_memory_span *s, int64_t n); /* the largest sum of what exists at one time */
 
 #endif

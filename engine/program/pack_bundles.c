@@ -23,7 +23,7 @@ struct item {
 struct pattern { /* of what lives within one unit */
 	int64_t n, bytes;
 	uint64_t hash;
-	struct hd_span *s; /* times from the earliest */
+	struct hd_memory_span *s; /* times from the earliest */
 };
 
 struct patterns {
@@ -49,7 +49,7 @@ static int64_t rounded(int64_t bytes)
 
 /* -- what lives within one unit ---------------------------------------------------------------- */
 
-static struct pattern pattern_of(const struct hd_span *s, const struct item *it, int64_t n)
+static struct pattern pattern_of(const struct hd_memory_span *s, const struct item *it, int64_t n)
 {
 	struct pattern p = { .n = n, .hash = HD_HASH_START };
 	int64_t base = INT64_MAX;
@@ -58,10 +58,10 @@ static struct pattern pattern_of(const struct hd_span *s, const struct item *it,
 	for (int64_t k = 0; k < n; k++)
 		base = s[it[k].i].first < base ? s[it[k].i].first : base;
 	for (int64_t k = 0; k < n; k++) {
-		const struct hd_span *x = &s[it[k].i];
+		const struct hd_memory_span *x = &s[it[k].i];
 		int64_t words[] = { x->bytes, x->first - base, x->last - base };
 
-		p.s[k] = (struct hd_span){ words[0], words[1], words[2], 0 };
+		p.s[k] = (struct hd_memory_span){ words[0], words[1], words[2], 0 };
 		for (size_t w = 0; w < HD_LEN(words); w++)
 			p.hash = hd_hash_add(p.hash, (uint64_t)words[w]);
 	}
@@ -94,7 +94,7 @@ static const struct pattern *packed(struct patterns *all, struct pattern p)
 /* -- bundles ----------------------------------------------------------------------------------- */
 
 /* Offsets within the bundle.  -> its bytes */
-static int64_t arrange(struct hd_span *s, const struct item *it, int64_t n, struct patterns *all)
+static int64_t arrange(struct hd_memory_span *s, const struct item *it, int64_t n, struct patterns *all)
 {
 	int64_t at = 0;
 
@@ -121,7 +121,7 @@ static int64_t bundle_end(const struct item *it, int64_t n, int64_t from)
 	return to;
 }
 
-static int64_t collect(struct hd_span *s, int64_t n, const int32_t *unit, struct item *it)
+static int64_t collect(struct hd_memory_span *s, int64_t n, const int32_t *unit, struct item *it)
 {
 	int64_t some = 0;
 
@@ -134,17 +134,17 @@ static int64_t collect(struct hd_span *s, int64_t n, const int32_t *unit, struct
 	return some;
 }
 
-int64_t hd_memory_plan_units(struct hd_span *s, int64_t n, const int32_t *unit)
+int64_t hd_memory_plan_units(struct hd_memory_span *s, int64_t n, const int32_t *unit)
 {
 	struct item *it = hd_alloc((size_t)(n + 1) * sizeof(*it));
-	struct hd_span *bundle = hd_alloc((size_t)(n + 1) * sizeof(*bundle));
+	struct hd_memory_span *bundle = hd_alloc((size_t)(n + 1) * sizeof(*bundle));
 	struct patterns all = { 0 };
 	int64_t some = collect(s, n, unit, it), nbundles = 0, top;
 
 	for (int64_t from = 0, to; from < some; from = to) {
 		to = bundle_end(it, some, from);
 		bundle[nbundles++] =
-			(struct hd_span){ arrange(s, it + from, to - from, &all), it[from].u0, it[from].u1, 0 };
+			(struct hd_memory_span){ arrange(s, it + from, to - from, &all), it[from].u0, it[from].u1, 0 };
 	}
 	top = hd_pack_plan(bundle, nbundles);
 	nbundles = 0;

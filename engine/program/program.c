@@ -3,7 +3,7 @@
  *
  * Leaves (parameters, states) are persistent.  Every other root has one instance per micro-batch, or one per step, that
  * lives from its first writer to its last reader; communication that is under way keeps what it reads until it is waited
- * for.  How many micro-batches are in flight follows from the schedule; nobody counts slots.
+ * for.  How many micro-batches are in flight follows from the schedule; nothing counts slots.
  */
 #include <config.h>
 #include "engine/program/program.h"
@@ -47,11 +47,11 @@ int64_t hd_program_parameters(const struct hd_program *g)
 	return n;
 }
 
-static void touch(struct hd_program *g, struct hd_span *s, const struct tensor *t, int64_t micro, int64_t from,
+static void touch(struct hd_program *g, struct hd_memory_span *s, const struct tensor *t, int64_t micro, int64_t from,
 		  int64_t to)
 {
 	const struct tensor *root = g->at[t->id].root;
-	struct hd_span *k;
+	struct hd_memory_span *k;
 
 	if (!root->v.node && root->v.what != HD_TENSOR_DATA)
 		return;
@@ -68,7 +68,7 @@ static int is_passed_over(const struct hd_program *g, const struct node *n, uint
 	return n->chooses.group && hd_piece_index(g, n, 0) != i;
 }
 
-static void touch_entry(struct hd_program *g, struct hd_span *s, int64_t e)
+static void touch_entry(struct hd_program *g, struct hd_memory_span *s, int64_t e)
 {
 	const struct entry *x = &g->entries[e];
 	int64_t until = e;
@@ -87,7 +87,7 @@ static void touch_entry(struct hd_program *g, struct hd_span *s, int64_t e)
 }
 
 /* What the run looks at after the step. */
-static void keep_results(struct hd_program *g, struct hd_span *s)
+static void keep_results(struct hd_program *g, struct hd_memory_span *s)
 {
 	const struct tensor *keep[] = { g->plan->loss, g->plan->nll, g->plan->logits, g->plan->norm, g->plan->factor };
 
@@ -132,13 +132,13 @@ static int64_t persistent(struct hd_program *g)
 
 #define MANY 30000 /* spans from which on exact packing takes too long */
 
-static int same_unit(const struct hd_unit *a, const struct hd_unit *b)
+static int same_unit(const struct hd_schedule_unit *a, const struct hd_schedule_unit *b)
 {
 	return a->kind == b->kind && a->chunk == b->chunk && a->micro == b->micro;
 }
 
 /* Offsets.  Sync that is scattered among backward belongs to the unit beside which it runs. */
-static int64_t pack(const struct hd_program *g, struct hd_span *s, int64_t n, int64_t used)
+static int64_t pack(const struct hd_program *g, struct hd_memory_span *s, int64_t n, int64_t used)
 {
 	int32_t *unit, u = 0;
 	int64_t bytes;
@@ -158,7 +158,7 @@ static int64_t pack(const struct hd_program *g, struct hd_span *s, int64_t n, in
 
 static int plan_memory(struct hd_program *g)
 {
-	struct hd_span *s;
+	struct hd_memory_span *s;
 	int64_t n = 0, used = 0;
 
 	for (size_t i = 0; i < g->plan->ntensors; i++)
@@ -170,17 +170,17 @@ static int plan_memory(struct hd_program *g)
 	g->offsets = hd_alloc((size_t)(n + 1) * sizeof(*g->offsets));
 	s = hd_alloc((size_t)(n + 1) * sizeof(*s));
 	for (int64_t i = 0; i < n; i++)
-		s[i] = (struct hd_span){ 0, INT64_MAX, -1, 0 };
+		s[i] = (struct hd_memory_span){ 0, INT64_MAX, -1, 0 };
 	for (int64_t e = 0; e < (int64_t)g->n; e++)
 		touch_entry(g, s, e);
 	keep_results(g, s);
 	for (size_t i = 0; i < g->plan->ntensors; i++)
 		for (int64_t k = 0; g->at[i].root == g->plan->tensors[i] && k < instances(g, g->plan->tensors[i]);
 		     k++) {
-			struct hd_span *x = &s[g->at[i].slot + k];
+			struct hd_memory_span *x = &s[g->at[i].slot + k];
 
 			if (x->last < 0)
-				*x = (struct hd_span){ 0, 0, 0, 0 };
+				*x = (struct hd_memory_span){ 0, 0, 0, 0 };
 			else
 				x->bytes = hd_local_bytes(g->plan->tensors[i]), used++;
 		}

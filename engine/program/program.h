@@ -17,13 +17,14 @@
 #define HD_STEP (-1) /* "micro" of what exists once a step */
 
 enum { HD_ENTRY_NODE, HD_ENTRY_LOAD, HD_ENTRY_ACC };
-struct entry {               /* one line of the timeline */
+/* One line of the timeline. */
+struct entry {
 	int32_t type, micro; /* micro: or HD_STEP */
 	struct node *node;   /* ACC: the accumulate node, and which of its inputs is added */
 	struct tensor *data; /* LOAD */
 	uint32_t input;
-	struct hd_unit unit; /* the unit it belongs to; kind HD_UNIT_G, HD_UNIT_S, HD_UNIT_U: once a step */
-	int64_t wait;        /* communication: entry before which it must be finished; = n: the end */
+	struct hd_schedule_unit unit; /* the unit it belongs to; kind HD_UNIT_G, HD_UNIT_S, HD_UNIT_U: once a step */
+	int64_t wait;                 /* communication: entry before which it must be finished; = n: the end */
 };
 
 struct storage { /* what a tensor's bytes are: a range of the root's */
@@ -76,8 +77,8 @@ struct hd_program {
 	struct command *commands;
 	size_t ncommands, cap_commands;
 	struct hd_communicator **members; /* by group id */
-	struct hd_request *tickets;
-	struct landing *landings; /* by ticket: where what was received goes, from the staging memory */
+	struct hd_request *requests;
+	struct unstage *unstages; /* by request: where what was received goes, from the staging memory */
 	char *host;               /* alloc_host: what data leaves are filled in */
 	struct recording *recordings;
 	size_t nrecordings; /* runs of kernels, kept by the device */
@@ -112,8 +113,8 @@ int hd_tensor_here(const struct hd_program *g, const struct tensor *t);
 int hd_entry_reads(const struct entry *e, uint32_t i);
 int hd_node_here(const struct hd_program *g, const struct node *n);
 
-void *hd_program_address(const struct hd_program *g, const struct tensor *t,
-			 int64_t micro); /* NULL: not on this rank */
+/* NULL: not on this rank. */
+void *hd_program_address(const struct hd_program *g, const struct tensor *t, int64_t micro);
 /* Persistent leaves are found by name, so that programs of one run (train, eval, generate) share them. */
 void hd_program_share(struct hd_program *g, const struct hd_program *owner);
 
@@ -124,7 +125,7 @@ struct trace_event {
 	double begin, end;       /* of this rank's compute thread in it */
 	double from, to;         /* a wait: when the movement was started and done; else 0 */
 	const char *name, *what; /* what: of movements, "all-reduce of grad:..."; else NULL */
-	struct hd_unit unit;
+	struct hd_schedule_unit unit;
 	int32_t kind, step; /* step: as in the metrics */
 };
 

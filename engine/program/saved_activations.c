@@ -77,7 +77,7 @@ static void line_text(const char *block, const struct tensor *t, int64_t bytes, 
 }
 
 /* -> bytes */
-static int64_t block(const struct hd_program *g, const char *name, json_t *all)
+static int64_t block_bytes(const struct hd_program *g, const char *name, json_t *all)
 {
 	int64_t sum = 0;
 
@@ -107,7 +107,7 @@ void hd_saved_print(const struct hd_program *g, int json)
 	char *text;
 
 	for (size_t b = 0; b < p->nblocks; b++) {
-		int64_t sum = block(g, p->blocks[b].name, all);
+		int64_t sum = block_bytes(g, p->blocks[b].name, all);
 
 		if (!json && sum)
 			printf("%-10s %-41s %12lld bytes\n", p->blocks[b].name, "together", (long long)sum);

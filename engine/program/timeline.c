@@ -8,7 +8,7 @@
  * Messages between stages.  A unit's receives are posted one unit ahead, so that they arrive while that one computes.  A
  * send is waited for as soon as its receiver must have come to the unit that receives, by the times that the schedule has
  * on paper: where a unit of this stage begins strictly later than that one.  So what is on its way is bounded by the
- * schedule and not by the number of micro-batches, and nobody waits in a circle: every wait, of whatever kind, is for
+ * schedule and not by the number of micro-batches, and nothing waits in a cycle: every wait, of whatever kind, is for
  * something that begins earlier on paper.
  *
  * What reads a movement would wait for it, so it comes later: one that leads to another movement (a ring's next turn)
@@ -72,13 +72,13 @@ void hd_index_here(struct hd_program *g)
 }
 
 /* -- entries --------------------------------------------------------------------------------------------------------------------- */
-struct build {
+struct timeline_build {
 	struct hd_program *g;
 	int *unmet;    /* by node id: inputs that are not complete */
 	int *runs;     /* by node id: instances still to come */
 	char *held;    /* by node id: emitted at the end only */
 	char **loaded; /* by tensor id, of data: the micro-batches that are here; NULL: none */
-	struct hd_unit unit;
+	struct hd_schedule_unit unit;
 	struct node **behind; /* a ring's next turns, in the order in which they became ready */
 	int *since;           /* the border between blocks that each has seen */
 	size_t nbehind, from;
@@ -95,7 +95,7 @@ struct unit_nodes {
 	size_t n, nreceives;
 }; /* both NULL until the first such unit */
 
-static struct entry *append(struct build *b, int type, struct node *n, int32_t micro)
+static struct entry *append(struct timeline_build *b, int type, struct node *n, int32_t micro)
 {
 	struct hd_program *g = b->g;
 	struct entry *e;
@@ -106,13 +106,13 @@ static struct entry *append(struct build *b, int type, struct node *n, int32_t m
 	return e;
 }
 
-static void emit(struct build *b, struct node *n, int32_t micro);
+static void emit(struct timeline_build *b, struct node *n, int32_t micro);
 
-static void emit_sync(struct build *b, struct node *n)
+static void emit_sync(struct timeline_build *b, struct node *n)
 {
-	struct hd_unit was = b->unit;
+	struct hd_schedule_unit was = b->unit;
 
-	b->unit = (struct hd_unit){ HD_UNIT_S, 0, HD_STEP };
+	b->unit = (struct hd_schedule_unit){ HD_UNIT_S, 0, HD_STEP };
 	emit(b, n, HD_STEP);
 	b->unit = was;
 }
@@ -126,7 +126,7 @@ static int reads_movement(const struct node *n)
 }
 
 /* One thing less that n waits for. */
-static void met(struct build *b, struct node *n)
+static void met(struct timeline_build *b, struct node *n)
 {
 	if (--b->unmet[n->id] || b->held[n->id])
 		return;
@@ -138,7 +138,7 @@ static void met(struct build *b, struct node *n)
 	}
 }
 
-static void complete(struct build *b, const struct tensor *t)
+static void complete(struct timeline_build *b, const struct tensor *t)
 {
 	for (struct node **r = b->g->readers[t->id]; r && *r; r++)
 		if ((*r)->v.phase & HD_UNIT_S)
@@ -146,13 +146,13 @@ static void complete(struct build *b, const struct tensor *t)
 }
 
 /* Those that are ready and have seen so many borders. */
-static void catch_up(struct build *b, int borders)
+static void catch_up(struct timeline_build *b, int borders)
 {
 	while (b->from < b->nbehind && b->border - b->since[b->from] >= borders)
 		emit_sync(b, b->behind[b->from++]);
 }
 
-static void load(struct build *b, const struct node *n, int32_t micro)
+static void load(struct timeline_build *b, const struct node *n, int32_t micro)
 {
 	for (uint32_t i = 0; i < n->v.nin && micro != HD_STEP; i++) {
 		char **loaded = &b->loaded[n->ins[i]->id];
@@ -174,7 +174,7 @@ static int is_accumulator(const struct node *n)
 
 /* Contributions that could not be written straight into their accumulator are added by an entry of their own.  A reader
  * of several inputs stands in the list once for each, side by side. */
-static void accumulate_copies(struct build *b, const struct node *n, int32_t micro)
+static void accumulate_copies(struct timeline_build *b, const struct node *n, int32_t micro)
 {
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		for (struct node **r = b->g->readers[n->outs[k]->id], *last = NULL; r && *r; last = *r++)
@@ -183,7 +183,7 @@ static void accumulate_copies(struct build *b, const struct node *n, int32_t mic
 					append(b, HD_ENTRY_ACC, *r, micro)->input = i;
 }
 
-static void emit(struct build *b, struct node *n, int32_t micro)
+static void emit(struct timeline_build *b, struct node *n, int32_t micro)
 {
 	if (!hd_node_here(b->g, n) || b->runs[n->id] <= 0)
 		return;
@@ -199,15 +199,15 @@ static void emit(struct build *b, struct node *n, int32_t micro)
 		met(b, *r);
 }
 
-static void emit_phase(struct build *b, uint32_t phase)
+static void emit_phase(struct timeline_build *b, uint32_t phase)
 {
-	b->unit = (struct hd_unit){ phase, 0, HD_STEP };
+	b->unit = (struct hd_schedule_unit){ phase, 0, HD_STEP };
 	for (size_t i = 0; i < b->g->nmine; i++)
 		if (b->g->mine[i]->v.phase == phase)
 			emit(b, b->g->mine[i], HD_STEP);
 }
 
-static int in_unit(const struct hd_plan *p, const struct node *n, const struct hd_unit *u)
+static int in_unit(const struct hd_plan *p, const struct node *n, const struct hd_schedule_unit *u)
 {
 	uint32_t phases = u->kind == HD_UNIT_B && !p->separate_w ? HD_UNIT_B | HD_UNIT_W : u->kind;
 
@@ -230,7 +230,7 @@ static void put_receive(const struct hd_program *g, struct unit_nodes *l, struct
 }
 
 /* The nodes of a unit that run here: the same for all micro-batches. */
-static const struct unit_nodes *nodes_of(struct build *b, const struct hd_unit *u)
+static const struct unit_nodes *nodes_of(struct timeline_build *b, const struct hd_schedule_unit *u)
 {
 	const struct hd_program *g = b->g;
 	struct unit_nodes *l = &b->units[u->chunk * 3 + (u->kind == HD_UNIT_F ? 0 : u->kind == HD_UNIT_B ? 1 : 2)];
@@ -253,7 +253,7 @@ static const struct unit_nodes *nodes_of(struct build *b, const struct hd_unit *
 	return l;
 }
 
-static void emit_receives(struct build *b, int at)
+static void emit_receives(struct timeline_build *b, int at)
 {
 	const struct hd_plan *p = b->g->plan;
 	const struct unit_nodes *l;
@@ -265,7 +265,7 @@ static void emit_receives(struct build *b, int at)
 		emit(b, l->receives[i], p->units[b->g->coord][at].micro);
 }
 
-static void emit_unit(struct build *b, const struct hd_unit *u)
+static void emit_unit(struct timeline_build *b, const struct hd_schedule_unit *u)
 {
 	const struct unit_nodes *l = nodes_of(b, u);
 	int block = -1;
@@ -283,7 +283,7 @@ static void emit_unit(struct build *b, const struct hd_unit *u)
 
 /* -- readiness of sync --------------------------------------------------------------------------------------------------------------- */
 /* Of the nodes that run here.  What others hand over goes through a movement between stages, which is held itself. */
-static void hold_after(struct build *b)
+static void hold_after(struct timeline_build *b)
 {
 	for (size_t k = 0; k < b->g->nmine; k++) {
 		struct node *n = b->g->mine[k];
@@ -298,7 +298,7 @@ static void hold_after(struct build *b)
 }
 
 /* Which sync goes on to a movement, other than by way of the norm, for which all buckets are needed. */
-static void mark_leading(struct build *b)
+static void mark_leading(struct timeline_build *b)
 {
 	for (size_t i = b->g->nmine; i-- > 0;) {
 		struct node *n = b->g->mine[i];
@@ -346,7 +346,7 @@ static int reads_what(const struct hd_program *g, const struct node *r, const st
 }
 
 /* k starts only when r is done. */
-static void behind(struct build *b, const struct node *r, struct node *k)
+static void behind(struct timeline_build *b, const struct node *r, struct node *k)
 {
 	struct node **list = b->after[r->id];
 	size_t n = 0, cap;
@@ -361,7 +361,7 @@ static void behind(struct build *b, const struct node *r, struct node *k)
 	b->unmet[k->id]++;
 }
 
-static void wait_for(struct build *b, struct node *k, const struct tensor *t)
+static void wait_for(struct timeline_build *b, struct node *k, const struct tensor *t)
 {
 	while (t->replaced_by)
 		t = t->replaced_by;
@@ -370,19 +370,19 @@ static void wait_for(struct build *b, struct node *k, const struct tensor *t)
 }
 
 /* What plugins have asked for. */
-static void order_asked(struct build *b)
+static void order_asked(struct timeline_build *b)
 {
 	for (size_t i = 0; i < b->g->nmine; i++) {
 		struct node *k = b->g->mine[i];
 
-		for (struct wait *w = k->v.phase == HD_UNIT_S ? k->waits : NULL; w; w = w->next)
+		for (struct dependency *w = k->v.phase == HD_UNIT_S ? k->waits : NULL; w; w = w->next)
 			wait_for(b, k, w->on);
 	}
 }
 
 /* Bytes are shared by program order (alias.c).  Sync that becomes ready in another order keeps that one where a later
  * node overwrites what an earlier one reads. */
-static void order_overwrites(struct build *b)
+static void order_overwrites(struct timeline_build *b)
 {
 	for (size_t i = 0; i < b->g->nmine; i++) {
 		struct node *r = b->g->mine[i], **list = NULL;
@@ -403,7 +403,7 @@ static void order_overwrites(struct build *b)
 	}
 }
 
-static void count(struct build *b)
+static void count(struct timeline_build *b)
 {
 	for (size_t k = 0; k < b->g->nmine; k++) {
 		struct node *n = b->g->mine[k];
@@ -418,14 +418,14 @@ static void count(struct build *b)
 	order_asked(b);
 }
 
-static int check_all_ran(struct build *b)
+static int check_all_ran(struct timeline_build *b)
 {
 	for (size_t i = 0; i < b->g->nmine; i++) {
 		const struct node *n = b->g->mine[i];
 
 		if (b->runs[n->id] > 0)
-			return hd_plan_fail(b->g->plan, HD_EBUG, "%s of %s stands in no unit of stage %lld",
-					    n->v.op->name, n->v.block, (long long)b->g->coord);
+			return hd_plan_fail(b->g->plan, HD_EBUG, "%s of %s is in no unit of stage %lld", n->v.op->name,
+					    n->v.block, (long long)b->g->coord);
 	}
 	return HD_OK;
 }
@@ -464,8 +464,8 @@ static void wait_for_overwrites(struct hd_program *g)
 	}
 }
 
-/* Of a send, by micro-batch: when on paper the unit of another stage begins that receives it.  NULL: nobody knows. */
-static const double *received_at(struct build *b, const struct node *send)
+/* Of a send, by micro-batch: when on paper the unit of another stage begins that receives it.  NULL: unknown. */
+static const double *received_at(struct timeline_build *b, const struct node *send)
 {
 	const struct hd_plan *p = b->g->plan;
 	struct node **r = b->g->readers[send->outs[0]->id];
@@ -485,7 +485,7 @@ static const double *received_at(struct build *b, const struct node *send)
 
 /* The entry before which a send is waited for: the first unit that begins on paper after the one that receives it.  Units
  * stand in the order of their times, so it is found by halving. */
-static int64_t send_wait(struct build *b, int64_t e)
+static int64_t send_wait(struct timeline_build *b, int64_t e)
 {
 	const struct hd_program *g = b->g;
 	const struct entry *x = &g->entries[e];
@@ -523,7 +523,7 @@ static int64_t others_wait(const struct hd_program *g, int64_t e)
 
 /* The entry before which each communication must be finished: its first reader's; nobody's: the end of its part of the
  * step, which is the update's begin or the end. */
-static void waits(struct build *b)
+static void waits(struct timeline_build *b)
 {
 	struct hd_program *g = b->g;
 	int64_t m = g->plan->micros + 1, update = first_update(g), rows = 0, *first, *row;
@@ -565,11 +565,11 @@ int hd_timeline(struct hd_program *g)
 {
 	struct hd_plan *p = g->plan;
 	size_t n = (size_t)p->nnodes + 1;
-	struct build b = { .g = g,
-			   .unmet = hd_alloc(n * sizeof(int)),
-			   .runs = hd_alloc(n * sizeof(int)),
-			   .held = hd_alloc(n),
-			   .loaded = hd_alloc((p->ntensors + 1) * sizeof(*b.loaded)) };
+	struct timeline_build b = { .g = g,
+				    .unmet = hd_alloc(n * sizeof(int)),
+				    .runs = hd_alloc(n * sizeof(int)),
+				    .held = hd_alloc(n),
+				    .loaded = hd_alloc((p->ntensors + 1) * sizeof(*b.loaded)) };
 	int rc;
 
 	b.behind = hd_alloc(n * sizeof(*b.behind)), b.since = hd_alloc(n * sizeof(int));

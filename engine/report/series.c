@@ -52,8 +52,7 @@ static int add_line(struct hd_curves *c, const char *line, int64_t number, struc
 		return hd_err_set(err, HD_EIO, "%s:%lld: is no line of metrics: %s", c->path, (long long)number,
 				  o ? "it has no step" : at.text);
 	}
-	json_object_foreach(o, key, v)
-	{
+	json_object_foreach(o, key, v) {
 		char name[100];
 
 		if (strcmp(key, "step"))

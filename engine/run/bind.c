@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct waiting {
+struct waiting_calls {
 	int64_t *v;
 	size_t n, cap;
 };
@@ -16,9 +16,9 @@ struct waiting {
 /* What is known while commands are appended. */
 struct binding {
 	struct hd_program *g;
-	char *written;   /* by tensor id: the accumulator has been */
-	char *staging;   /* free from here on; NULL: movements reach the tensors */
-	int64_t tickets; /* of the calls so far */
+	char *written;    /* by tensor id: the accumulator has been */
+	char *staging;    /* free from here on; NULL: movements reach the tensors */
+	int64_t requests; /* of the calls so far */
 };
 
 static struct command *append(struct hd_program *g, int type, const struct entry *e)
@@ -29,7 +29,7 @@ static struct command *append(struct hd_program *g, int type, const struct entry
 	c = &g->commands[g->ncommands++];
 	*c = (struct command){ .type = type,
 			       .micro = e ? e->micro : HD_STEP,
-			       .unit = e ? e->unit : (struct hd_unit){ HD_UNIT_U, 0, HD_STEP },
+			       .unit = e ? e->unit : (struct hd_schedule_unit){ HD_UNIT_U, 0, HD_STEP },
 			       .name = e && e->node ? e->node->v.op->name : "load",
 			       .node = e ? e->node : NULL };
 	return c;
@@ -84,7 +84,7 @@ static void describe_rows(struct binding *b, const struct node *n, int64_t micro
 	if (!hd_in_host(g))
 		b->staging = hd_stage_rows(g, c, r, n, hd_local_count(many), b->staging);
 	c->call.rows = r;
-	hd_comm_rows_room(g->members[n->comm.group->id], r->experts);
+	hd_comm_rows_reserve(g->members[n->comm.group->id], r->experts);
 }
 
 static void start_comm(struct binding *b, const struct entry *e)
@@ -114,22 +114,22 @@ static void start_comm(struct binding *b, const struct entry *e)
 				    hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec,
 				    n->v.block[0] ? " in " : "", n->v.block);
 	if (n->comm.kind >= HD_COMM_SEND) /* the sender's unit says which way the message goes */
-		c->call.lane =
+		c->call.channel =
 			((n->comm.kind == HD_COMM_SEND ? n : N(x->v.node))->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
 	c->name = hd_comm_kind_name(n->comm.kind);
-	c->ticket = b->tickets;
+	c->request = b->requests;
 	if (b->staging)
 		b->staging = hd_stage_call(g, c, n, b->staging);
 }
 
 /* before: the entry, or NULL at the end. */
-static void wait_here(struct hd_program *g, struct waiting *w, const struct entry *before)
+static void wait_here(struct hd_program *g, struct waiting_calls *w, const struct entry *before)
 {
 	for (size_t i = 0; i < w->n; i++) {
 		struct command *c = append(g, CMD_WAIT, before);
 
 		c->node = NULL;
-		c->ticket = w->v[i];
+		c->request = w->v[i];
 		c->name = "wait";
 	}
 }
@@ -265,20 +265,20 @@ static size_t find_update(const struct hd_program *g)
 static void open_entries(struct binding *b)
 {
 	struct hd_program *g = b->g;
-	struct waiting *w = hd_alloc((g->n + 1) * sizeof(*w));
+	struct waiting_calls *w = hd_alloc((g->n + 1) * sizeof(*w));
 
 	for (size_t e = 0; e < g->n; e++) {
 		const struct entry *entry = &g->entries[e];
 
 		wait_here(g, &w[e], entry);
 		if (entry->wait >= 0) {
-			struct waiting *at = &w[entry->wait];
+			struct waiting_calls *at = &w[entry->wait];
 
 			at->v = hd_grow(at->v, at->n, &at->cap, sizeof(*at->v));
-			at->v[at->n++] = b->tickets;
+			at->v[at->n++] = b->requests;
 		}
 		open_entry(b, entry);
-		b->tickets += entry->wait >= 0;
+		b->requests += entry->wait >= 0;
 	}
 	wait_here(g, &w[g->n], NULL);
 	for (size_t e = 0; e <= g->n; e++)
@@ -302,12 +302,12 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_
 	g->persistent = bind->persistent;
 	g->transient = bind->transient;
 	g->members = bind->members;
-	g->landings = hd_plan_alloc(g->plan, (g->n + 1) * sizeof(*g->landings));
+	g->unstages = hd_plan_alloc(g->plan, (g->n + 1) * sizeof(*g->unstages));
 	HD_TRY(hd_pass_record(g, bind, err));
 	b.written = hd_alloc(g->plan->ntensors + 1);
 	open_entries(&b);
 	free(b.written);
-	g->tickets = hd_plan_alloc(g->plan, (size_t)(b.tickets + 1) * sizeof(*g->tickets));
+	g->requests = hd_plan_alloc(g->plan, (size_t)(b.requests + 1) * sizeof(*g->requests));
 	g->update_at = find_update(g);
 	HD_TRY(assign(g, bind, err));
 	if (!hd_in_host(g)) {

@@ -16,8 +16,8 @@ struct command {
 	const struct tensor *data;
 	struct hd_communicator *members;
 	struct hd_call call;
-	int64_t ticket;
-	struct hd_unit unit;
+	int64_t request;
+	struct hd_schedule_unit unit;
 	const char *name;
 	const struct node *node;
 	const struct launch *launch;
@@ -29,7 +29,7 @@ struct command {
 };
 
 /* Where the device's memory is not the host's: what was received lies in `host` until it is waited for. */
-struct landing {
+struct unstage {
 	void *device, *host;
 	size_t bytes;
 	const struct row_numbers *rows;
@@ -59,8 +59,8 @@ static inline int hd_in_host(const struct hd_program *g)
 
 /* -- run.c ------------------------------------------------------------------------------------------------------------------- */
 int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run *run, hd_fill_fn fill, void *ctx);
-int hd_run_commands(struct hd_program *g, size_t from, size_t to,
-		    struct hd_run *run); /* of kernels; joined ones as one */
+/* Of kernels; joined ones as one. */
+int hd_run_commands(struct hd_program *g, size_t from, size_t to, struct hd_run *run);
 
 /* -- staging.c --------------------------------------------------------------------------------------------------------------- */
 /* A call that is given the device's memory is to work on staging memory from `at` on.  -> where the next can begin */
@@ -71,7 +71,7 @@ char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, 
 		    char *at);
 int hd_stage_loads(struct hd_program *g, struct hd_err *err); /* host memory for what is loaded */
 int hd_start_staged(struct hd_program *g, const struct command *c);
-int hd_wait_staged(struct hd_program *g, int64_t ticket);
+int hd_wait_staged(struct hd_program *g, int64_t request);
 int64_t hd_rows_used(const struct hd_program *g, const struct command *c);
 
 #endif

@@ -17,12 +17,12 @@ int hd_owns(const struct hd_program *g, const struct tensor *t)
 	return hd_speaks_for(g->plan, g->rank, &t->at, ~(uint32_t)0, 0);
 }
 
-struct run {
+struct init_run {
 	int64_t global, local, n;
 };
 
 /* A run that goes on where the last one ended is one with it: a slice that is not cut inside is a single run. */
-static void next_run(struct run *last, struct run r, hd_run_fn fn, void *ctx)
+static void next_run(struct init_run *last, struct init_run r, hd_run_fn fn, void *ctx)
 {
 	if (last->n && r.n && last->global + last->n == r.global && last->local + last->n == r.local) {
 		last->n += r.n;
@@ -36,7 +36,7 @@ static void next_run(struct run *last, struct run r, hd_run_fn fn, void *ctx)
 void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn fn, void *ctx)
 {
 	int64_t off[HD_MAX_DIMS], i[HD_MAX_DIMS] = { 0 }, local = 0;
-	struct run before = { 0 };
+	struct init_run before = { 0 };
 	int nd = (int)t->v.ndim, last = nd - 1;
 
 	if (!nd) {
@@ -55,14 +55,14 @@ void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn
 		}
 		n = n < t->local[last] ? n : t->local[last];
 		if (inside && n > 0)
-			next_run(&before, (struct run){ global, local, n }, fn, ctx);
+			next_run(&before, (struct init_run){ global, local, n }, fn, ctx);
 		local += t->local[last];
 		for (d = last - 1; d >= 0 && ++i[d] == t->local[d]; d--)
 			i[d] = 0;
 		if (d < 0)
 			break;
 	}
-	next_run(&before, (struct run){ 0 }, fn, ctx);
+	next_run(&before, (struct init_run){ 0 }, fn, ctx);
 }
 
 #define SMALL 2048 /* elements: not worth waking threads for */

@@ -40,9 +40,10 @@ static int compare_plans(struct hd_job *j, const struct hd_plan *p, struct hd_er
 	all = hd_comm_gather_text(mine);
 	for (int r = 0; all && r < j->world.size; r++) {
 		if (strcmp(all[r], mine))
-			hd_err_set(err, HD_EINVAL,
-				   "rank %d has another plan than rank 0: different INI files, plugins or versions?",
-				   r);
+			hd_err_set(
+				err, HD_EINVAL,
+				"rank %d has a different plan from rank 0: different INI files, plugins or versions?",
+				r);
 		free(all[r]);
 	}
 	free(all);

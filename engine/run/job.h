@@ -52,8 +52,8 @@ uint64_t hd_weights_hash(const struct hd_program *g);
  * the first, count). */
 typedef void (*hd_run_fn)(void *ctx, int64_t global, int64_t local, int64_t count);
 void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn fn, void *ctx);
-int hd_owns(const struct hd_program *g,
-	    const struct tensor *t); /* this rank speaks for this slice: one does, per slice */
+/* This rank speaks for this slice: one does, per slice. */
+int hd_owns(const struct hd_program *g, const struct tensor *t);
 
 int64_t hd_plan_parameters(const struct hd_plan *p);
 /* Product FLOPs of one step of all ranks; what is made again (train.recompute) counts once. */

@@ -84,8 +84,8 @@ static int prepare(struct recorder *r, struct launch *l, const char *name, const
 	return HD_OK;
 }
 
-static int launch(struct recorder *r, const char *kernel, struct tensor *const *ins, uint32_t nin,
-		  struct tensor *const *outs, uint32_t nout, const char *attr)
+static int add_launch(struct recorder *r, const char *kernel, struct tensor *const *ins, uint32_t nin,
+		      struct tensor *const *outs, uint32_t nout, const char *attr)
 {
 	struct launches *all = &r->g->launches[r->node->id];
 	const struct hd_kernel *k = r->bind->device->kernel(kernel);
@@ -153,7 +153,7 @@ static int record_launch(struct hd_record *r, const char *kernel, struct hd_tens
 
 	if (x->node->inst >= 0)
 		HD_TRY(check_operands(x, kernel, ins, nin, outs, nout));
-	return launch(x, kernel, (struct tensor *const *)ins, nin, (struct tensor *const *)outs, nout, attr);
+	return add_launch(x, kernel, (struct tensor *const *)ins, nin, (struct tensor *const *)outs, nout, attr);
 }
 
 /* -- movement that aliasing could not avoid ---------------------------------------------------------------------------------------- */
@@ -172,7 +172,7 @@ static int copy(struct recorder *r, struct tensor *x, struct tensor *y, int64_t 
 	snprintf(attr, sizeof(attr), "runs=%lld run=%lld src=%lld src_step=%lld dst=%lld dst_step=%lld",
 		 (long long)runs, (long long)run, (long long)src, (long long)src_step, (long long)dst,
 		 (long long)dst_step);
-	return launch(r, "copy", &x, 1, &y, 1, attr);
+	return add_launch(r, "copy", &x, 1, &y, 1, attr);
 }
 
 static void around(const struct tensor *t, const struct hd_dim *d, int64_t *outer, int64_t *n, int64_t *inner)
@@ -314,11 +314,11 @@ static int norm2(struct recorder *r, struct node *n)
 	struct tensor *s = n->outs[0];
 
 	r->acc = 0;
-	HD_TRY(launch(r, "fill", NULL, 0, &s, 1, "value=0"));
+	HD_TRY(add_launch(r, "fill", NULL, 0, &s, 1, "value=0"));
 	r->acc = 1;
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		if (counts(r->g, n->ins[i], s))
-			HD_TRY(launch(r, "sumsq", &n->ins[i], 1, &s, 1, ""));
+			HD_TRY(add_launch(r, "sumsq", &n->ins[i], 1, &s, 1, ""));
 	return HD_OK;
 }
 
@@ -330,7 +330,7 @@ static int accumulate(struct recorder *r, struct node *n)
 	for (uint32_t i = 0; i < n->v.nin; i++) {
 		r->acc = -1;
 		r->target = y;
-		HD_TRY(launch(r, "accumulate", &n->ins[i], 1, &y, 1, ""));
+		HD_TRY(add_launch(r, "accumulate", &n->ins[i], 1, &y, 1, ""));
 	}
 	return HD_OK;
 }

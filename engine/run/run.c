@@ -11,7 +11,7 @@
 
 static void trace(struct hd_program *g, const struct command *c, double begin)
 {
-	const struct hd_request *t = c->type == CMD_WAIT ? &g->tickets[c->ticket] : NULL;
+	const struct hd_request *t = c->type == CMD_WAIT ? &g->requests[c->request] : NULL;
 	const struct hd_call *call = t ? &t->call : c->type == CMD_START ? &c->call : NULL;
 
 	if (g->ntrace < g->cap_trace)
@@ -51,7 +51,7 @@ int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run 
 		c->kernel->run(c->prep, c->out, c->in, run);
 		return c->kernel == &hd_plugin_kernel ? hd_plugin_kernel_failed(c->prep, &g->why) : HD_OK;
 	case CMD_START: return hd_start_staged(g, c);
-	case CMD_WAIT: return hd_wait_staged(g, c->ticket);
+	case CMD_WAIT: return hd_wait_staged(g, c->request);
 	default:
 		HD_TRY(fill(ctx, g, c->data, c->micro, c->host ? c->host : c->out[0]));
 		if (c->host)

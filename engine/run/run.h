@@ -43,8 +43,8 @@ int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fil
 			struct hd_err *err);
 /* Seconds of the step's matrix products alone, on the memory that the step uses: the bound of what a step can reach. */
 double hd_program_products(struct hd_program *g, struct hd_run *run);
-void hd_program_trace(struct hd_program *g, int32_t step,
-		      int64_t steps); /* from now on; 0: no more.  steps: how many there will be */
+/* From now on; 0: no more.  steps: how many there will be. */
+void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps);
 /* Of a device with memory of its own: each launch `repeats` times behind each other, so that what a wait takes is shared out.
  * bytes: of its operands; flops: of its products.  What it computes is of no use afterwards. */
 struct launch_time {
@@ -54,7 +54,7 @@ struct launch_time {
 int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats,
 		     void (*each)(void *ctx, const struct launch_time *t), void *ctx);
 
-int hd_pass_record(struct hd_program *g, const struct hd_bind *b,
-		   struct hd_err *err); /* record.c: the launches of each node */
+/* record.c: the launches of each node. */
+int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
 
 #endif

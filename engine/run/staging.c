@@ -36,9 +36,9 @@ int64_t hd_program_staging(const struct hd_program *g)
 
 char *hd_stage_call(struct hd_program *g, struct command *c, const struct node *n, char *at)
 {
-	struct landing *l = &g->landings[c->ticket];
+	struct unstage *l = &g->unstages[c->request];
 
-	*l = (struct landing){ c->call.out, at + in_bytes(n), c->call.out ? (size_t)hd_local_bytes(n->outs[0]) : 0,
+	*l = (struct unstage){ c->call.out, at + in_bytes(n), c->call.out ? (size_t)hd_local_bytes(n->outs[0]) : 0,
 			       c->numbers };
 	if (c->call.in) {
 		c->host = (void *)c->call.in;
@@ -119,14 +119,14 @@ int hd_start_staged(struct hd_program *g, const struct command *c)
 
 	if (c->host)
 		g->device->get((void *)c->call.in, c->host, bytes);
-	return hd_comm_start(c->members, &c->call, &g->tickets[c->ticket]);
+	return hd_comm_start(c->members, &c->call, &g->requests[c->request]);
 }
 
-int hd_wait_staged(struct hd_program *g, int64_t ticket)
+int hd_wait_staged(struct hd_program *g, int64_t request)
 {
-	const struct landing *l = &g->landings[ticket];
+	const struct unstage *l = &g->unstages[request];
 
-	HD_TRY(hd_comm_wait(&g->tickets[ticket]));
+	HD_TRY(hd_comm_wait(&g->requests[request]));
 	if (l->device)
 		g->device->put(l->device, l->host,
 			       l->rows ? (size_t)(sum_of(l->rows->need, l->rows->n) * l->rows->bytes) : l->bytes);

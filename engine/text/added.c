@@ -92,8 +92,7 @@ int hd_added_load(struct hd_added *a, json_t *root, const struct hd_vocab *v, co
 	size_t i;
 	json_t *o;
 
-	json_array_foreach(json_object_get(root, "added_tokens"), i, o)
-	{
+	json_array_foreach(json_object_get(root, "added_tokens"), i, o) {
 		rc = load_one(a, o, v, err);
 		if (rc < 0)
 			break;

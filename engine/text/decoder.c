@@ -5,20 +5,20 @@
 #include "engine/text/decode.h"
 #include <stdlib.h>
 
-static int load_replace(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_replace(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	HD_TRY(hd_step_pattern(s, o, err));
 	return hd_step_content(s, o, "content", err);
 }
 
-static int load_strip(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_strip(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	s->left = json_integer_value(json_object_get(o, "start"));
 	s->right = json_integer_value(json_object_get(o, "stop"));
 	return hd_step_content(s, o, "content", err);
 }
 
-static int load_metaspace(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_metaspace(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	const char *scheme = json_string_value(json_object_get(o, "prepend_scheme"));
 
@@ -36,7 +36,7 @@ int hd_decoder_load(struct hd_steps *s, json_t *root, struct hd_err *err)
 		{ "Strip", HD_STEP_STRIP, load_strip },
 		{ "Metaspace", HD_STEP_METASPACE, load_metaspace },
 	};
-	static const struct hd_part part = { "decoder", "decoders", known, (int)HD_LEN(known) };
+	static const struct hd_step_family part = { "decoder", "decoders", known, (int)HD_LEN(known) };
 
 	return hd_steps_load(s, &part, json_object_get(root, "decoder"), err);
 }
@@ -68,7 +68,7 @@ static void close_text(struct hd_texts *t)
 	hd_texts_add(t, "", 0);
 }
 
-static void strip(const struct hd_step *s, struct hd_span x, struct hd_texts *out)
+static void strip(const struct hd_text_step *s, struct hd_span x, struct hd_texts *out)
 {
 	for (int64_t i = 0; i < s->left && x.n >= s->ncontent && !memcmp(x.at, s->content, s->ncontent); i++) {
 		x.at += s->ncontent;
@@ -82,7 +82,7 @@ static void strip(const struct hd_step *s, struct hd_span x, struct hd_texts *ou
 	hd_texts_add(out, x.at, x.n);
 }
 
-static void metaspace(const struct hd_step *s, struct hd_span x, int first, struct hd_texts *out)
+static void metaspace(const struct hd_text_step *s, struct hd_span x, int first, struct hd_texts *out)
 {
 	for (size_t i = 0; i < x.n;) {
 		if (x.n - i >= s->ncontent && !memcmp(x.at + i, s->content, s->ncontent)) {
@@ -177,7 +177,7 @@ static void byte_fallback(const struct hd_texts *in, struct hd_texts *out)
 	hd_buf_release(&row);
 }
 
-static int replace(const struct hd_step *s, struct hd_matcher *m, struct hd_span x, struct hd_texts *out,
+static int replace(const struct hd_text_step *s, struct hd_matcher *m, struct hd_span x, struct hd_texts *out,
 		   struct hd_err *err)
 {
 	struct hd_span with = { s->content, s->ncontent };
@@ -187,7 +187,7 @@ static int replace(const struct hd_step *s, struct hd_matcher *m, struct hd_span
 	return HD_OK;
 }
 
-static int step(const struct hd_step *s, struct hd_matcher *m, const struct hd_texts *in, struct hd_texts *out,
+static int step(const struct hd_text_step *s, struct hd_matcher *m, const struct hd_texts *in, struct hd_texts *out,
 		struct hd_err *err)
 {
 	if (s->kind == HD_STEP_BYTES)

@@ -5,18 +5,18 @@
 #include "engine/text/steps.h"
 #include "engine/text/unicode/unicode.h"
 
-static int load_prepend(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_prepend(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	return hd_step_content(s, o, "prepend", err);
 }
 
-static int load_replace(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_replace(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	HD_TRY(hd_step_pattern(s, o, err));
 	return hd_step_content(s, o, "content", err);
 }
 
-static int load_strip(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_strip(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	(void)err;
 	s->left = hd_step_flag(o, "strip_left", 1);
@@ -34,12 +34,12 @@ int hd_normalizer_load(struct hd_steps *s, json_t *root, struct hd_err *err)
 		{ "Strip", HD_STEP_STRIP, load_strip },
 		{ "ByteLevel", HD_STEP_BYTES, NULL },
 	};
-	static const struct hd_part part = { "normalizer", "normalizers", known, (int)HD_LEN(known) };
+	static const struct hd_step_family part = { "normalizer", "normalizers", known, (int)HD_LEN(known) };
 
 	return hd_steps_load(s, &part, json_object_get(root, "normalizer"), err);
 }
 
-static struct hd_span strip(const struct hd_step *s, struct hd_span t)
+static struct hd_span strip(const struct hd_text_step *s, struct hd_span t)
 {
 	uint32_t c;
 	size_t last;
@@ -63,7 +63,7 @@ static struct hd_span strip(const struct hd_step *s, struct hd_span t)
 	return t;
 }
 
-int hd_normalize(const struct hd_step *s, struct hd_matcher *m, struct hd_span text, struct hd_buf *out,
+int hd_normalize(const struct hd_text_step *s, struct hd_matcher *m, struct hd_span text, struct hd_buf *out,
 		 struct hd_err *err)
 {
 	struct hd_span with = { s->content, s->ncontent };

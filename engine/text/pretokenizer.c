@@ -11,18 +11,18 @@
 #define WORDS \
 	"[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]+|[^\\s\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]+"
 
-static int compile(struct hd_step *s, const char *pattern, struct hd_err *err)
+static int compile(struct hd_text_step *s, const char *pattern, struct hd_err *err)
 {
 	return hd_regex_compile(pattern, strlen(pattern), &s->pattern.regex, err);
 }
 
-static int load_bytes(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_bytes(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	s->prepend = hd_step_flag(o, "add_prefix_space", 1) ? HD_PREPEND_ALWAYS : HD_PREPEND_NEVER;
 	return hd_step_flag(o, "use_regex", 1) ? compile(s, GPT2, err) : HD_OK;
 }
 
-static int load_behavior(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_behavior(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	static const char *const names[] = { "Isolated", "Removed", "MergedWithPrevious", "MergedWithNext",
 					     "Contiguous" };
@@ -40,27 +40,27 @@ static int load_behavior(struct hd_step *s, json_t *o, struct hd_err *err)
 	return HD_OK;
 }
 
-static int load_split(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_split(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	s->invert = hd_step_flag(o, "invert", 0);
 	HD_TRY(load_behavior(s, o, err));
 	return hd_step_pattern(s, o, err);
 }
 
-static int load_digits(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_digits(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	s->behavior = hd_step_flag(o, "individual_digits", 0) ? HD_SPLIT_ISOLATED : HD_SPLIT_CONTIGUOUS;
 	return compile(s, "\\p{N}", err);
 }
 
-static int load_punctuation(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_punctuation(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	if (json_object_get(o, "behavior"))
 		HD_TRY(load_behavior(s, o, err));
 	return compile(s, PUNCTUATION, err);
 }
 
-static int load_whitespace(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_whitespace(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	(void)o;
 	s->behavior = HD_SPLIT_REMOVED;
@@ -68,14 +68,14 @@ static int load_whitespace(struct hd_step *s, json_t *o, struct hd_err *err)
 	return compile(s, WORDS, err);
 }
 
-static int load_whitespace_split(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_whitespace_split(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	(void)o;
 	s->behavior = HD_SPLIT_REMOVED;
 	return compile(s, "\\s", err);
 }
 
-static int load_metaspace(struct hd_step *s, json_t *o, struct hd_err *err)
+static int load_metaspace(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	const char *scheme = json_string_value(json_object_get(o, "prepend_scheme"));
 
@@ -108,7 +108,7 @@ int hd_pre_tokenizer_load(struct hd_steps *s, json_t *root, struct hd_err *err)
 		{ "Whitespace", HD_STEP_SPLIT, load_whitespace },
 		{ "WhitespaceSplit", HD_STEP_SPLIT, load_whitespace_split },
 	};
-	static const struct hd_part part = { "pre_tokenizer", "pretokenizers", known, (int)HD_LEN(known) };
+	static const struct hd_step_family part = { "pre_tokenizer", "pretokenizers", known, (int)HD_LEN(known) };
 
 	return hd_steps_load(s, &part, json_object_get(root, "pre_tokenizer"), err);
 }
@@ -138,7 +138,7 @@ static int put(struct walk *k)
 /* [from, to) is a match of the pattern, or what stands between two. */
 static int take(struct walk *k, size_t from, size_t to, int match)
 {
-	const struct hd_step *s = &k->w->steps->all[k->step];
+	const struct hd_text_step *s = &k->w->steps->all[k->step];
 	int grows = 0, was = k->last;
 
 	match ^= s->invert;
@@ -162,7 +162,7 @@ static int take(struct walk *k, size_t from, size_t to, int match)
 
 static int split(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
 {
-	const struct hd_step *s = &w->steps->all[step];
+	const struct hd_text_step *s = &w->steps->all[step];
 	struct walk k = { .w = w, .step = step, .text = text, .at_start = at_start };
 	size_t from = 0, done = 0, start, end;
 	int rc = 0;
@@ -187,14 +187,14 @@ static int split(const struct hd_words *w, size_t step, struct hd_span text, int
 /* The rest of a step whose text is ready. */
 static int cut(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
 {
-	const struct hd_step *s = &w->steps->all[step];
+	const struct hd_text_step *s = &w->steps->all[step];
 
 	return s->pattern.regex || s->pattern.text ? split(w, step, text, at_start) : run(w, step + 1, text, at_start);
 }
 
 static int metaspace(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
 {
-	const struct hd_step *s = &w->steps->all[step];
+	const struct hd_text_step *s = &w->steps->all[step];
 	const struct hd_pattern blank = { .text = (char *)" ", .n = 1 };
 	struct hd_span with = { s->content, s->ncontent };
 	struct hd_buf b = { 0 };
@@ -212,7 +212,7 @@ static int metaspace(const struct hd_words *w, size_t step, struct hd_span text,
 /* A ByteLevel that is not the last, or one for a vocabulary that lacks bytes: its alphabet is written out behind the cut. */
 static int spell(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
 {
-	static const struct hd_step bytes = { .kind = HD_STEP_BYTES };
+	static const struct hd_text_step bytes = { .kind = HD_STEP_BYTES };
 	struct hd_buf b = { 0 };
 	int rc;
 
@@ -224,7 +224,7 @@ static int spell(const struct hd_words *w, size_t step, struct hd_span text, int
 
 static int bytes(const struct hd_words *w, size_t step, struct hd_span text, int at_start)
 {
-	const struct hd_step *s = &w->steps->all[step];
+	const struct hd_text_step *s = &w->steps->all[step];
 	struct hd_buf b = { 0 };
 	int rc;
 

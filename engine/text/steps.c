@@ -5,7 +5,7 @@
 #include "engine/text/steps.h"
 #include <stdlib.h>
 
-static int unknown(const struct hd_part *part, const char *type, struct hd_err *err)
+static int unknown(const struct hd_step_family *part, const char *type, struct hd_err *err)
 {
 	char *known = hd_strdup("");
 
@@ -17,22 +17,23 @@ static int unknown(const struct hd_part *part, const char *type, struct hd_err *
 	return err->code;
 }
 
-static int load_sequence(struct hd_steps *s, const struct hd_part *part, json_t *o, struct hd_err *err)
+static int load_sequence(struct hd_steps *s, const struct hd_step_family *part, json_t *o, struct hd_err *err)
 {
 	json_t *list = json_object_get(o, part->list), *one;
 	size_t i;
 
 	if (!json_is_array(list))
 		return hd_err_set(err, HD_EINVAL, "%s: a Sequence without %s", part->name, part->list);
-	json_array_foreach(list, i, one) HD_TRY(hd_steps_load(s, part, one, err));
+	json_array_foreach(list, i, one)
+		HD_TRY(hd_steps_load(s, part, one, err));
 	return HD_OK;
 }
 
-int hd_steps_load(struct hd_steps *s, const struct hd_part *part, json_t *o, struct hd_err *err)
+int hd_steps_load(struct hd_steps *s, const struct hd_step_family *part, json_t *o, struct hd_err *err)
 {
 	const char *type = json_string_value(json_object_get(o, "type"));
 	struct hd_err why = { 0 };
-	struct hd_step *to;
+	struct hd_text_step *to;
 	int i = 0;
 
 	if (!o || json_is_null(o))
@@ -60,7 +61,7 @@ void hd_steps_release(struct hd_steps *s)
 	free(s->all);
 }
 
-int hd_step_pattern(struct hd_step *s, json_t *o, struct hd_err *err)
+int hd_step_pattern(struct hd_text_step *s, json_t *o, struct hd_err *err)
 {
 	json_t *pattern = json_object_get(o, "pattern"), *text = json_object_get(pattern, "String");
 	json_t *regex = json_object_get(pattern, "Regex");
@@ -74,7 +75,7 @@ int hd_step_pattern(struct hd_step *s, json_t *o, struct hd_err *err)
 	return HD_OK;
 }
 
-int hd_step_content(struct hd_step *s, json_t *o, const char *key, struct hd_err *err)
+int hd_step_content(struct hd_text_step *s, json_t *o, const char *key, struct hd_err *err)
 {
 	json_t *text = json_object_get(o, key);
 

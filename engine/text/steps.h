@@ -24,7 +24,7 @@ enum hd_step_kind {
 enum hd_split { HD_SPLIT_ISOLATED, HD_SPLIT_REMOVED, HD_SPLIT_PREVIOUS, HD_SPLIT_NEXT, HD_SPLIT_CONTIGUOUS };
 enum hd_prepend { HD_PREPEND_NEVER, HD_PREPEND_FIRST, HD_PREPEND_ALWAYS };
 
-struct hd_step {
+struct hd_text_step {
 	int kind;
 	struct hd_pattern pattern;
 	char *content; /* of Prepend, Replace, Strip; replacement of Metaspace */
@@ -34,7 +34,7 @@ struct hd_step {
 	int64_t left, right; /* of Strip */
 };
 struct hd_steps {
-	struct hd_step *all;
+	struct hd_text_step *all;
 	size_t n, cap;
 };
 
@@ -48,20 +48,20 @@ void hd_steps_release(struct hd_steps *s);
 struct hd_component {
 	const char *type;
 	int kind;
-	int (*load)(struct hd_step *s, json_t *o, struct hd_err *err); /* NULL: it has no options */
+	int (*load)(struct hd_text_step *s, json_t *o, struct hd_err *err); /* NULL: it has no options */
 };
-struct hd_part {
+struct hd_step_family {
 	const char *name, *list; /* "normalizer", "normalizers" */
 	const struct hd_component *known;
 	int nknown;
 };
-int hd_steps_load(struct hd_steps *s, const struct hd_part *part, json_t *o, struct hd_err *err);
-int hd_step_pattern(struct hd_step *s, json_t *o, struct hd_err *err); /* "pattern" */
-int hd_step_content(struct hd_step *s, json_t *o, const char *key, struct hd_err *err);
+int hd_steps_load(struct hd_steps *s, const struct hd_step_family *part, json_t *o, struct hd_err *err);
+int hd_step_pattern(struct hd_text_step *s, json_t *o, struct hd_err *err); /* "pattern" */
+int hd_step_content(struct hd_text_step *s, json_t *o, const char *key, struct hd_err *err);
 int hd_step_flag(json_t *o, const char *key, int otherwise);
 
 /* Text to normal text: appends to out. */
-int hd_normalize(const struct hd_step *s, struct hd_matcher *m, struct hd_span text, struct hd_buf *out,
+int hd_normalize(const struct hd_text_step *s, struct hd_matcher *m, struct hd_span text, struct hd_buf *out,
 		 struct hd_err *err);
 
 /* Text to words. */

@@ -48,7 +48,7 @@ static void spell_bytes(struct hd_steps *s)
 			continue;
 		s->all = hd_grow(s->all, s->n, &s->cap, sizeof(*s->all));
 		memmove(s->all + i + 2, s->all + i + 1, (s->n - i - 1) * sizeof(*s->all));
-		s->all[++i] = (struct hd_step){ .kind = HD_STEP_SPELL };
+		s->all[++i] = (struct hd_text_step){ .kind = HD_STEP_SPELL };
 		s->n++;
 	}
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct feed {
+struct eval_feed {
 	struct hd_job *j;
 	int64_t first, total;
 	int32_t *ids;
@@ -17,7 +17,7 @@ struct feed {
 
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
-	struct feed *f = ctx;
+	struct eval_feed *f = ctx;
 	int shift = !strcmp(t->v.name, "targets");
 	int64_t s0 = f->first + hd_offset(g->plan, t, 0, g->rank);
 
@@ -53,7 +53,7 @@ int hd_evaluate(struct hd_job *j, int64_t batches, double *loss, int64_t *tokens
 	int64_t batch = g->plan->batch, global = j->train.batch.full, total = hd_data_valid_samples(j->data),
 		seq = g->plan->model.seq;
 	int32_t *ids = hd_alloc((size_t)(seq + 1) * sizeof(*ids));
-	struct feed f = { j, 0, 0, ids, err };
+	struct eval_feed f = { j, 0, 0, ids, err };
 	struct hd_run run = { .seed = (uint64_t)j->train.seed };
 	double sum = 0;
 	int rc = HD_OK;

@@ -5,10 +5,10 @@
 #define HD_ENGINE_TRACE_H
 #include "engine/run/job.h"
 
-void hd_trace_step(struct hd_program *g, const struct hd_log_config *log, int64_t step,
-		   int64_t last); /* on or off for this step; last: of the run */
-int hd_trace_check(const struct hd_log_config *log, int64_t first, int64_t last,
-		   struct hd_err *err);                                         /* rank 0: can log.trace be written? */
+/* On or off for this step; last: of the run. */
+void hd_trace_step(struct hd_program *g, const struct hd_log_config *log, int64_t step, int64_t last);
+/* Rank 0: can log.trace be written? */
+int hd_trace_check(const struct hd_log_config *log, int64_t first, int64_t last, struct hd_err *err);
 int hd_trace_write(struct hd_job *j, struct hd_program *g, struct hd_err *err); /* log.trace, by rank 0 */
 
 #endif

@@ -28,7 +28,7 @@ static void on_signal(int sig, siginfo_t *from, void *unused)
 		hd_comm_ending();
 }
 
-struct loop {
+struct train_loop {
 	struct hd_job *j;
 	struct hd_plan *p;
 	struct hd_program *g;
@@ -41,8 +41,8 @@ struct loop {
 };
 
 /* -- data ------------------------------------------------------------------------------------------------------------------------ */
-struct feed {
-	struct loop *l;
+struct train_feed {
+	struct train_loop *l;
 	int64_t first;
 	int32_t *ids;
 };
@@ -50,7 +50,7 @@ struct feed {
 /* Ids or targets (ids shifted by one) of this rank's slice of a micro-batch. */
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
-	struct feed *f = ctx;
+	struct train_feed *f = ctx;
 	int shift = !strcmp(t->v.name, "targets");
 	int64_t s0 = micro * g->plan->batch + hd_offset(g->plan, t, 0, g->rank);
 
@@ -62,7 +62,7 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 }
 
 /* -- a step -------------------------------------------------------------------------------------------------------------------------- */
-static int not_finite(struct loop *l, struct hd_run *run, struct feed *f, double loss, double norm)
+static int not_finite(struct train_loop *l, struct hd_run *run, struct train_feed *f, double loss, double norm)
 {
 	struct hd_err where = { 0 };
 	char *me = hd_rank_text(l->j->world.rank);
@@ -83,12 +83,12 @@ static int not_finite(struct loop *l, struct hd_run *run, struct feed *f, double
 	return hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g", (long long)run->step, loss, norm);
 }
 
-static int step(struct loop *l, struct hd_numbers *n)
+static int step(struct train_loop *l, struct hd_numbers *n)
 {
 	struct hd_job *j = l->j;
 	int64_t seq = l->p->model.seq, tokens = l->global_batch * seq;
 	int32_t *ids = l->show.scratch;
-	struct feed f = { l, l->at.samples, ids };
+	struct train_feed f = { l, l->at.samples, ids };
 	struct hd_run run = {
 		.seed = (uint64_t)j->train.seed, .step = l->at.step + 1, .train = 1, .loss_scale = 1.0 / (double)tokens
 	};
@@ -118,7 +118,7 @@ static int step(struct loop *l, struct hd_numbers *n)
 }
 
 /* What the layers of experts did, in order; the sums lie where the step has left them. */
-static void add_experts(const struct loop *l, json_t *o, double tokens)
+static void add_experts(const struct train_loop *l, json_t *o, double tokens)
 {
 	json_t *dropped = json_array(), *load = json_array();
 	double aux = 0;
@@ -142,7 +142,7 @@ static void add_experts(const struct loop *l, json_t *o, double tokens)
 	json_decref(load);
 }
 
-static int write_step(struct loop *l, const struct hd_numbers *n)
+static int write_step(struct train_loop *l, const struct hd_numbers *n)
 {
 	json_t *o;
 
@@ -159,7 +159,7 @@ static int write_step(struct loop *l, const struct hd_numbers *n)
 	return hd_metrics_write(l->metrics, o, l->err);
 }
 
-static int evaluate(struct loop *l)
+static int evaluate(struct train_loop *l)
 {
 	double loss;
 	int64_t tokens;
@@ -176,13 +176,13 @@ static int evaluate(struct loop *l)
 				l->err);
 }
 
-static int saves(const struct loop *l)
+static int saves(const struct train_loop *l)
 {
 	return l->j->checkpoint.dir[0] != 0;
 }
 
 /* The work around a step that is done at intervals. */
-static int after_step(struct loop *l, int last)
+static int after_step(struct train_loop *l, int last)
 {
 	int64_t eval = l->j->train.eval_every, save = l->j->checkpoint.every;
 
@@ -195,7 +195,7 @@ static int after_step(struct loop *l, int last)
 }
 
 /* -- how it ends --------------------------------------------------------------------------------------------------------------------- */
-static int interrupted(struct loop *l)
+static int interrupted(struct train_loop *l)
 {
 	int sig = (int)hd_comm_max((double)asked_to_stop);
 	const char *wait = getenv("OMPI_MCA_odls_base_sigkill_timeout");
@@ -207,7 +207,7 @@ static int interrupted(struct loop *l)
 		hd_launch_deaf();
 	if (saves(l) && hd_checkpoint_save(l->j, &l->at, l->err) < 0)
 		return 1;
-	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s%s", sig == SIGINT ? "interrupted" : "told to end",
+	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s%s", sig == SIGINT ? "interrupted" : "asked to end",
 		   (long long)l->at.step, saves(l) ? "; saved in " : "; nothing is saved (checkpoint.dir is not given)",
 		   saves(l) ? l->j->checkpoint.dir : "",
 		   saves(l) && l->j->world.size > 1 && !wait
@@ -218,7 +218,7 @@ static int interrupted(struct loop *l)
 }
 
 /* The ramp's next size is another program on the same weights. */
-static int resize(struct loop *l)
+static int resize(struct train_loop *l)
 {
 	l->global_batch = hd_ramp_batch(&l->j->train.batch, l->at.samples);
 	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
@@ -227,7 +227,7 @@ static int resize(struct loop *l)
 	return HD_OK;
 }
 
-static int loop(struct loop *l)
+static int loop(struct train_loop *l)
 {
 	struct hd_numbers n;
 
@@ -249,7 +249,7 @@ static int loop(struct loop *l)
 	return hd_trace_write(l->j, l->g, l->err);
 }
 
-static int open_outputs(struct loop *l)
+static int open_outputs(struct train_loop *l)
 {
 	const char *path = l->j->log.metrics;
 	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
@@ -266,7 +266,7 @@ static int open_outputs(struct loop *l)
 	return HD_OK;
 }
 
-static int begin(struct loop *l)
+static int begin(struct train_loop *l)
 {
 	const char *load = hd_section_str(hd_conf_section(l->j->conf, NULL, "model"), "load");
 	char *resume = NULL;
@@ -288,7 +288,7 @@ static int begin(struct loop *l)
 
 int hd_train(struct hd_job *j, struct hd_err *err)
 {
-	struct loop l = {
+	struct train_loop l = {
 		.j = j, .p = j->plan[HD_JOB_TRAIN], .g = j->program[HD_JOB_TRAIN], .err = err, .steps = j->train.steps
 	};
 	int rc;

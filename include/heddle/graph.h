@@ -13,13 +13,15 @@
 extern "C" {
 #endif
 
-enum {                  /* what a tensor is */
-       HD_TENSOR_ACT,   /* made by a node, used in the same step */
-       HD_TENSOR_DATA,  /* leaf: token ids, targets */
-       HD_TENSOR_PARAM, /* leaf: a parameter */
-       HD_TENSOR_GRAD,  /* a parameter's gradient: the accumulator, and what sync makes of it */
-       HD_TENSOR_STATE, /* leaf kept from step to step: optimizer moments, a plugin's own state */
-       HD_TENSOR_MASTER, /* leaf: fp32 copy of a parameter of lower precision; goes with its states, unless slot storage says else */
+/* What a tensor is. */
+enum {
+	HD_TENSOR_ACT,   /* made by a node, used in the same step */
+	HD_TENSOR_DATA,  /* leaf: token ids, targets */
+	HD_TENSOR_PARAM, /* leaf: a parameter */
+	HD_TENSOR_GRAD,  /* a parameter's gradient: the accumulator, and what sync makes of it */
+	HD_TENSOR_STATE, /* leaf kept from step to step: optimizer moments, a plugin's own state */
+	/* leaf: fp32 copy of a parameter of lower precision; goes with its states, unless slot storage says otherwise */
+	HD_TENSOR_MASTER,
 };
 
 struct hd_tensor { /* view */
@@ -51,7 +53,7 @@ struct hd_node { /* view */
 	const struct hd_reshard *reshard; /* kind reshard only */
 	uint32_t nin, nout;
 	uint32_t phase; /* the unit it belongs to: HD_UNIT_F, HD_UNIT_B, HD_UNIT_W, HD_UNIT_G, HD_UNIT_S, HD_UNIT_U */
-	uint32_t stage; /* nodes of equal site run on the same ranks: only such nodes may be fused */
+	uint32_t stage; /* nodes of equal stage run on the same ranks: only such nodes may be fused */
 	const char *owner; /* the section whose op this is; "": an op of the engine */
 };
 
@@ -85,13 +87,14 @@ struct hd_members {
 
 /* Collectives over the members of a group.  `index`: the root (a member), or the shift.  `dim`: the dim that is split or
  * joined, in member order; one that x does not have (NULL for a gather) is a new leading dim with one entry a member.  Sums are
- * made in member order, in at least fp32.
+ * computed in member order, in at least fp32.
  *   HD_COMM_ALL_REDUCE      x -> sum over the members                      HD_COMM_BROADCAST  x of the root -> on all
  *   HD_COMM_REDUCE_SCATTER  x -> this member's piece of the sum, along dim HD_COMM_REDUCE     x -> the sum, at the root
  *   HD_COMM_ALL_GATHER      piece -> all pieces joined along dim           HD_COMM_GATHER     pieces -> joined, at the root
  *   HD_COMM_ALL_TO_ALL      dim is leading, one entry a member: entry j goes to member j
  *   HD_COMM_SHIFT           x goes to member me + index, comes from me - index, cyclic
- *   HD_COMM_ALL_MAX         x -> maximum over the members */
+ *   HD_COMM_ALL_MAX         x -> maximum over the members
+ *   HD_COMM_SCATTER         x of the root, split along dim -> piece j on member j */
 enum {
 	HD_COMM_ALL_REDUCE = 1,
 	HD_COMM_REDUCE_SCATTER,
@@ -141,17 +144,17 @@ struct hd_graph_api {
 	struct hd_tensor *(*leaf_next)(struct hd_plan *p, struct hd_tensor *prev, uint32_t what);
 	const struct hd_place *(*place)(struct hd_plan *p, const struct hd_tensor *t, const struct hd_axis *axis);
 	double (*attr)(const char *attr, const char *key, double otherwise);
-	uint32_t (*attr_dims)(struct hd_plan *p, const char *attr, const char *key,
-			      const struct hd_dim **dims); /* "a,b,c" */
+	/* "a,b,c". */
+	uint32_t (*attr_dims)(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims);
 	/* -- change -------------------------------------------------------------------------------------------------- */
 	/* Where a leaf is stored between its uses (slot storage).  Updates run where the state is stored; gathers, scatters, pushes
-	 * and pulls follow.  Gradients
-	 * (HD_TENSOR_GRAD) are stored in two places: of a node of kind accumulate, where the micro-batches' contributions are added up;
-	 * of a node of kind sync, where the update reads them, which for an update without a state is where it runs. */
+	 * and pulls follow.  Gradients (HD_TENSOR_GRAD) are stored in two places: of a node of kind accumulate, where the
+	 * micro-batches' contributions are added up; of a node of kind sync, where the update reads them, which for an update
+	 * without a state is where it runs. */
 	int (*storage)(struct hd_plan *p, const struct hd_storage_args *x);
 	/* All readers of `old` read `with`: same dims, in this order, and dtype; in slot lower the same local sizes and
-	 * placement too.  What the plugin's own comm nodes make of a placement is the plugin's word: a sum over the wrong
-	 * members is not seen here, only the loss differs from that of one rank.
+	 * placement too.  The plugin answers for the placement that its own comm nodes produce: a sum over the wrong
+	 * members is not detected here, only the loss differs from that of one rank.
 	 * Nodes that are not needed any more are dropped. */
 	int (*replace)(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
 	/* Nodes made from now on belong to anchor's unit, block and reason, stand before it in program order, and run on
@@ -162,8 +165,8 @@ struct hd_graph_api {
 	/* t's maker starts when u is made.  Nodes start in the order in which they were built; another order is refused. */
 	int (*after)(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u);
 	/* -- build --------------------------------------------------------------------------------------------------- */
-	const struct hd_op *(*op)(struct hd_plan *p,
-				  const char *name); /* of the engine; NULL, no error: there is none */
+	/* Of the engine; NULL, no error: there is none. */
+	const struct hd_op *(*op)(struct hd_plan *p, const char *name);
 	struct hd_node *(*node)(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
 				const char *attr, ...)HD_PRINTF(5, 6);
 	/* Product over all inputs (at most two), summed over the dims that are not in `dims`. */
@@ -181,8 +184,8 @@ struct hd_graph_api {
 	/* n equal pieces joined along dim: xs[j] goes to slot at(j); at NULL: slot j. */
 	struct hd_tensor *(*join)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_dim *dim,
 				  const struct hd_pos *at);
-	struct hd_tensor *(*pick)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n,
-				  const struct hd_pos *at); /* xs[at(0)] */
+	/* xs[at(0)]. */
+	struct hd_tensor *(*pick)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_pos *at);
 	/* One flat tensor of one new dim, the result's dims[0] (test the result before reading it: it is NULL after a
 	 * failure).  Needs equal dtypes.  Its length is a multiple of `multiple`, gaps are zero or ignored.  And back. */
 	struct hd_tensor *(*pack)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple);

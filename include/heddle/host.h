@@ -37,16 +37,17 @@ extern "C" {
 #define HD_PRINTF(f, a)
 #endif
 
-enum { /* returned by every slot and by host functions that return int */
-       HD_OK = 0,
-       HD_DEFAULT = 1, /* "not mine: do what you would do without me" */
-       HD_EINVAL = -1, /* a value that cannot be used */
-       HD_ENOMEM = -2,
-       HD_ENOTSUP = -3, /* a correct request that this build or machine cannot serve */
-       HD_EDIVIDE = -4, /* sizes that do not divide */
-       HD_EABI = -5,    /* a plugin that does not fit this engine */
-       HD_EBUG = -6,    /* a broken invariant */
-       HD_EIO = -7,     /* a file or a peer */
+/* Returned by every slot and by host functions that return int. */
+enum {
+	HD_OK = 0,
+	HD_DEFAULT = 1, /* "not mine: do what you would do without me" */
+	HD_EINVAL = -1, /* a value that cannot be used */
+	HD_ENOMEM = -2,
+	HD_ENOTSUP = -3, /* a correct request that this build or machine cannot serve */
+	HD_EDIVIDE = -4, /* sizes that do not divide */
+	HD_EABI = -5,    /* a plugin that does not fit this engine */
+	HD_EBUG = -6,    /* a broken invariant */
+	HD_EIO = -7,     /* a file or a peer */
 };
 enum { HD_LOG_ERROR, HD_LOG_WARN, HD_LOG_INFO, HD_LOG_DEBUG };
 
@@ -60,8 +61,8 @@ enum { HD_LOG_ERROR, HD_LOG_WARN, HD_LOG_INFO, HD_LOG_DEBUG };
 #define HD_DTYPE_I32 HD_DTYPE(1, 32, 0)
 #define HD_DTYPE_I64 HD_DTYPE(1, 64, 0)
 #define HD_DTYPE_U8 HD_DTYPE(2, 8, 0)
-#define HD_DTYPE_B1 \
-	HD_DTYPE(2, 1, 0) /* one sign bit an element: a cast from float packs signs, a cast back gives +1 / -1 */
+/* One sign bit an element: a cast from float packs signs, a cast back gives +1 / -1. */
+#define HD_DTYPE_B1 HD_DTYPE(2, 1, 0)
 
 struct hd_plan;
 struct hd_op;
@@ -117,17 +118,23 @@ struct hd_block { /* view: a piece of the model that a stage may begin with: emb
 	int64_t param_bytes, boundary_bytes;
 };
 
-enum {                  /* flags of a rule */
-       HD_RULE_PAD = 1, /* the dim may be padded to divide (vocab); invisible to loss and checkpoint */
-       HD_RULE_IF_DIVIDES =
-	       2, /* skip the rule where it does not divide; without it the engine refuses, with both numbers */
-       HD_RULE_INSIDE = 4, /* dim batch: shards one replica's micro-batch instead of adding replicas */
-       HD_RULE_INNERMOST =
-	       8, /* inside all axes that shard the dim without this flag, so that the dim can be gathered along it alone */
-       HD_RULE_KEEP_REPLICATED =
-	       16, /* shards nothing: nodes with this dim that no earlier rule shards on the axis stay replicated, whatever later rules say */
-       HD_RULE_OUTERMOST = 32, /* outside all axes that shard the dim without this flag: it never moves alone */
-       HD_RULE_ZIGZAG = 64,    /* dim seq: in HD_ORDER_ZIGZAG */
+/* Flags of a rule. */
+enum {
+	/* The dim may be padded to divide (vocab); invisible to loss and checkpoint. */
+	HD_RULE_PAD = 1,
+	/* Skip the rule where it does not divide; without it the engine refuses, with both numbers. */
+	HD_RULE_IF_DIVIDES = 2,
+	/* Dim batch: shards one replica's micro-batch instead of adding replicas. */
+	HD_RULE_INSIDE = 4,
+	/* Inside all axes that shard the dim without this flag, so that the dim can be gathered along it alone. */
+	HD_RULE_INNERMOST = 8,
+	/* Shards nothing: nodes with this dim that no earlier rule shards on the axis stay replicated, whatever later
+	 * rules say. */
+	HD_RULE_KEEP_REPLICATED = 16,
+	/* Outside all axes that shard the dim without this flag: it never moves alone. */
+	HD_RULE_OUTERMOST = 32,
+	/* Dim seq: in HD_ORDER_ZIGZAG. */
+	HD_RULE_ZIGZAG = 64,
 };
 /* Kinds of units.  F, B, W: forward, backward, weight gradients of one chunk for one micro-batch.  G, S, U run once a
  * step: gather of parameters to where they are used, sync of gradients, update. */
@@ -182,24 +189,24 @@ struct hd_host {
 	int64_t (*opt_int)(struct hd_plan *p, const char *key); /* int, bool, bytes */
 	double (*opt_num)(struct hd_plan *p, const char *key);
 	const char *(*opt_str)(struct hd_plan *p, const char *key);
-	const char *(*opt_text)(struct hd_plan *p,
-				const char *key); /* content of the file it names, also beside the INI, or NULL */
+	/* Content of the file it names, also beside the INI, or NULL. */
+	const char *(*opt_text)(struct hd_plan *p, const char *key);
 	/* -- names and mesh ------------------------------------------------------------------------------------------ */
 	const struct hd_dim *(*dim)(struct hd_plan *p, const char *name); /* NULL, no error: the model has none */
-	const struct hd_dim *(*dim_new)(struct hd_plan *p, const char *name,
-					int64_t n); /* name is local to the instance */
+	/* Name is local to the instance. */
+	const struct hd_dim *(*dim_new)(struct hd_plan *p, const char *name, int64_t n);
 	/* Slot mesh only; the first claimed is the inner one.  A size that does not divide is reported at the key that is called
 	 * like the suffix, or at `size`. */
 	const struct hd_axis *(*axis)(struct hd_plan *p, const struct hd_axis_args *x);
-	const struct hd_axis *(*axis_next)(struct hd_plan *p,
-					   const struct hd_axis *prev); /* all axes, innermost first */
+	/* All axes, innermost first. */
+	const struct hd_axis *(*axis_next)(struct hd_plan *p, const struct hd_axis *prev);
 	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_group_args *x);
 	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
 	/* dim -> axis in nodes of this kind (hd_op.kind; NULL: all; norm with the dim that norms are over: the norm is
 	 * decomposed).  attention, norm, embedding, position, xent, route and combine include their backward; a kind that no op
-	 * has is warned of.  Dims of the models that Heddle has: batch, seq, position, embed, heads, kv_heads, head_dim, mlp,
+	 * has causes a warning.  Dims of the models that Heddle has: batch, seq, position, embed, heads, kv_heads, head_dim, mlp,
 	 * vocab; with experts also expert, slot.  A dim that the model does not have: no error, no effect (one plugin for
-	 * several families), but an axis that nothing is sharded along is warned of.  The dim "layer" deals the blocks to the coordinates
+	 * several families), but an axis that nothing is sharded along causes a warning.  The dim "layer" deals the blocks to the coordinates
 	 * of the axis, contiguous and even; `stage` deals them one by one. */
 	int (*rule)(struct hd_plan *p, const struct hd_rule_args *x);
 	const struct hd_block *(*block_next)(struct hd_plan *p, const struct hd_block *prev);

@@ -30,8 +30,8 @@ struct hd_cost { /* zeroed by the engine */
 struct hd_record;
 struct hd_record_api {
 	size_t size;
-	int64_t (*index)(struct hd_record *r,
-			 const struct hd_group *g); /* this rank's member index: here ranks exist */
+	/* This rank's member index: here ranks exist. */
+	int64_t (*index)(struct hd_record *r, const struct hd_group *g);
 	/* One kernel of the device, on the node's queue, in the order recorded; replayed every step. */
 	int (*launch)(struct hd_record *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
 		      struct hd_tensor *const *outs, uint32_t nout, const char *attr, ...) HD_PRINTF(7, 8);
@@ -46,9 +46,9 @@ struct hd_op { /* static const data */
 	const char *const *unshardable;
 	/* Bit i: linear in input i, the others fixed: a partial sum there may pass on to the outputs. */
 	uint64_t linear;
-	uint64_t
-		max_outputs; /* bit k: when the op contracts over a sharded dim that output k does not have, output k is a partial
-				 * max instead of a partial sum */
+	/* Bit k: when the op contracts over a sharded dim that output k does not have, output k is a partial max
+	 * instead of a partial sum. */
+	uint64_t max_outputs;
 	const int8_t *inplace; /* per output, the input whose buffer it may take, or -1; NULL: none */
 	/* Mandatory.  *nout is at most HD_MAX_OUTS.  An output that no node reads is scratch: there is no other scratch. */
 	int (*shape)(struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins,

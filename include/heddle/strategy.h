@@ -30,8 +30,8 @@ struct hd_option { /* frozen; const data of the plugin */
 	const char *key;
 	uint32_t type, zero;
 	const char *default_value; /* default, as written in an INI; NULL: must be given */
-	const char *
-		range; /* INT, BYTES, NUM: "0..64", "1..", NULL any.  CHOICE: "a|b|FILE" (FILE: any other value names a file) */
+	/* INT, BYTES, NUM: "0..64", "1..", NULL any.  CHOICE: "a|b|FILE" (FILE: any other value names a file). */
+	const char *range;
 	const char *help; /* one line */
 };
 

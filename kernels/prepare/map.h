@@ -14,7 +14,7 @@ struct hd_map_input {
 	uint32_t dtype;
 };
 
-struct hd_mapping {
+struct hd_map_prep {
 	struct hd_expr e;
 	int64_t total; /* elements of the output */
 	int64_t extent[HD_MAX_DIMS];
@@ -33,8 +33,8 @@ static inline const char *hd_map_refuses(uint32_t dtype, uint32_t real)
 		       : "only f32, f64 and bf16 are possible";
 }
 
-static inline int hd_map_input(struct hd_mapping *m, int i, const struct hd_view *x, const struct hd_view *y,
-			       uint32_t real, struct hd_err *err)
+static inline int hd_map_set_input(struct hd_map_prep *m, int i, const struct hd_view *x, const struct hd_view *y,
+				   uint32_t real, struct hd_err *err)
 {
 	const char *why = hd_map_refuses(x->dtype, real);
 	int64_t stride = 1;
@@ -48,8 +48,8 @@ static inline int hd_map_input(struct hd_mapping *m, int i, const struct hd_view
 		while (at < y->ndim && y->dims[at] != x->dims[k])
 			at++;
 		if (at == y->ndim)
-			return hd_err_set(err, HD_EINVAL, "map: input %c has dim %s, the output has not", 'a' + i,
-					  x->dims[k]->name);
+			return hd_err_set(err, HD_EINVAL, "map: input %c has dim %s, which the output does not have",
+					  'a' + i, x->dims[k]->name);
 		if (x->n[k] != y->n[at])
 			return hd_err_set(err, HD_EINVAL,
 					  "map: dim %s has %lld elements in input %c and %lld in the output",
@@ -60,7 +60,7 @@ static inline int hd_map_input(struct hd_mapping *m, int i, const struct hd_view
 }
 
 /* *m is zeroed. */
-static inline int hd_prepare_map(const struct hd_kernel_desc *d, uint32_t real, struct hd_mapping *m,
+static inline int hd_prepare_map(const struct hd_kernel_desc *d, uint32_t real, struct hd_map_prep *m,
 				 struct hd_err *err)
 {
 	const struct hd_view *y = &d->out[0];
@@ -83,7 +83,7 @@ static inline int hd_prepare_map(const struct hd_kernel_desc *d, uint32_t real, 
 	for (uint32_t k = 0; k < y->ndim; k++)
 		m->extent[k] = y->n[k];
 	for (int i = 0; i < m->nin; i++)
-		HD_TRY(hd_map_input(m, i, &d->in[i], y, real, err));
+		HD_TRY(hd_map_set_input(m, i, &d->in[i], y, real, err));
 	return 0;
 }
 

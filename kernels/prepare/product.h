@@ -16,20 +16,21 @@ enum { HD_MM_A, HD_MM_B, HD_MM_C, HD_MM_BIAS, HD_MM_OPERANDS };
 
 enum { HD_MM_PLAIN, HD_MM_GELU, HD_MM_GELU_KEEP, HD_MM_GELU_D }; /* what is made of a product (cuda) */
 
-struct hd_mm_shape {                    /* c(batch, m, n) = sum over k of a(batch, m, k) b(batch, k, n) + bias */
+/* c(batch, m, n) = sum over k of a(batch, m, k) b(batch, k, n) + bias. */
+struct hd_mm_shape {
 	int ndim;                       /* 3 + batch dims */
 	int then;                       /* HD_MM_PLAIN ... */
 	uint32_t dtype[HD_MM_OPERANDS]; /* HD_DTYPE_F32 or HD_DTYPE_BF16; of bias 0: none */
 	int64_t n[HD_MAX_DIMS + 3];     /* all > 0 */
-	/* elements; 0 where the operand has not the dim */
+	/* elements; 0 where the operand does not have the dim */
 	int64_t stride[HD_MM_OPERANDS][HD_MAX_DIMS + 3];
 };
 
 enum { OP_A, OP_B, OP_C, OP_BIAS, OP_ADD, OPERANDS };
 enum { DIM_BATCH, DIM_M, DIM_N, DIM_K, DIM_ODD, CLASSES }; /* DIM_ODD: summed, in one input only */
 
-struct loop {
-	int64_t n, stride[OPERANDS]; /* 0: the operand has not this dim */
+struct einsum_loop {
+	int64_t n, stride[OPERANDS]; /* 0: the operand does not have this dim */
 };
 
 struct einsum {
@@ -37,9 +38,9 @@ struct einsum {
 	int64_t count;            /* elements of c */
 	int empty;                /* a summed dim is empty: the product is zero */
 	int nout, nred, nouter;
-	struct loop out[HD_MAX_DIMS]; /* dims of c, in its order */
-	struct loop red[2 * HD_MAX_DIMS];
-	struct loop outer[3 * HD_MAX_DIMS]; /* around the matrix product; those with stride[OP_C] 0 sum */
+	struct einsum_loop out[HD_MAX_DIMS]; /* dims of c, in its order */
+	struct einsum_loop red[2 * HD_MAX_DIMS];
+	struct einsum_loop outer[3 * HD_MAX_DIMS]; /* around the matrix product; those with stride[OP_C] 0 sum */
 	int swapped;
 };
 
@@ -65,9 +66,9 @@ static inline int64_t stride_of(const struct hd_view *v, const struct hd_dim *di
 	return s;
 }
 
-static inline struct loop loop_of(const struct hd_view *const *v, const struct hd_dim *dim, int64_t n)
+static inline struct einsum_loop loop_of(const struct hd_view *const *v, const struct hd_dim *dim, int64_t n)
 {
-	struct loop l = { n, { 0 } };
+	struct einsum_loop l = { n, { 0 } };
 
 	for (int o = 0; o < OPERANDS; o++)
 		l.stride[o] = stride_of(v[o], dim);
@@ -119,12 +120,12 @@ static inline void collect(struct einsum *e, const struct hd_view *const *v)
 
 /* ---- prepare: the matrix product ------------------------------------------------------------- */
 
-struct group { /* the dims of one class, outermost first */
+struct dim_group { /* the dims of one class, outermost first */
 	int count;
-	struct loop l[2 * HD_MAX_DIMS];
+	struct einsum_loop l[2 * HD_MAX_DIMS];
 };
 
-static inline int class_of(const struct loop *l)
+static inline int class_of(const struct einsum_loop *l)
 {
 	if (l->stride[OP_A] && l->stride[OP_B])
 		return l->stride[OP_C] ? DIM_BATCH : DIM_K;
@@ -133,7 +134,7 @@ static inline int class_of(const struct loop *l)
 	return l->stride[OP_A] ? DIM_M : DIM_N;
 }
 
-static inline void sort_into(struct group *g, const struct loop *l, int by)
+static inline void sort_into(struct dim_group *g, const struct einsum_loop *l, int by)
 {
 	int i = g->count++;
 
@@ -142,7 +143,7 @@ static inline void sort_into(struct group *g, const struct loop *l, int by)
 	g->l[i] = *l;
 }
 
-static inline int mergeable(const struct loop *outer, const struct loop *inner)
+static inline int mergeable(const struct einsum_loop *outer, const struct einsum_loop *inner)
 {
 	for (int o = 0; o < OPERANDS; o++)
 		if (outer->stride[o] != inner->stride[o] * inner->n)
@@ -150,7 +151,7 @@ static inline int mergeable(const struct loop *outer, const struct loop *inner)
 	return 1;
 }
 
-static inline void merge(struct group *g)
+static inline void merge(struct dim_group *g)
 {
 	int n = 0;
 
@@ -166,9 +167,9 @@ static inline void merge(struct group *g)
 
 /* The dim that the matrix product takes: one that is contiguous in x or y, else the longest.
  * The others go outside. */
-static inline struct loop choose(struct einsum *e, struct group *g, int x, int y)
+static inline struct einsum_loop choose(struct einsum *e, struct dim_group *g, int x, int y)
 {
-	struct loop one = { 1, { 0 } };
+	struct einsum_loop one = { 1, { 0 } };
 	int best = 0;
 
 	if (!g->count)
@@ -186,9 +187,9 @@ static inline struct loop choose(struct einsum *e, struct group *g, int x, int y
 	return g->l[best];
 }
 
-static inline void swap_roles(struct group *g)
+static inline void swap_roles(struct dim_group *g)
 {
-	struct group m = g[DIM_M];
+	struct dim_group m = g[DIM_M];
 
 	g[DIM_M] = g[DIM_N];
 	g[DIM_N] = m;
@@ -201,7 +202,7 @@ static inline void swap_roles(struct group *g)
 		}
 }
 
-static inline int row_in_m(const struct group *g)
+static inline int row_in_m(const struct dim_group *g)
 {
 	for (int i = 0; i < g[DIM_M].count; i++)
 		if (g[DIM_M].l[i].stride[OP_C] == 1)
@@ -209,7 +210,7 @@ static inline int row_in_m(const struct group *g)
 	return !g[DIM_N].count && g[DIM_M].count; /* one column: as one row */
 }
 
-static inline void set_dim(struct hd_mm_shape *s, const struct loop *l)
+static inline void set_dim(struct hd_mm_shape *s, const struct einsum_loop *l)
 {
 	s->n[s->ndim] = l->n;
 	for (int o = 0; o < HD_MM_OPERANDS; o++)
@@ -225,7 +226,7 @@ static inline int sums_outside(const struct einsum *e)
 	return 0;
 }
 
-static inline void add_class(struct group *g, const struct loop *l)
+static inline void add_class(struct dim_group *g, const struct einsum_loop *l)
 {
 	int c = class_of(l);
 
@@ -237,8 +238,8 @@ static inline void add_class(struct group *g, const struct loop *l)
  * bias, if there is one, lies along n, and can be added by the product. */
 static inline int hd_plan_product(struct einsum *e, struct hd_mm_shape *s)
 {
-	struct group g[CLASSES];
-	struct loop m, n, k;
+	struct dim_group g[CLASSES];
+	struct einsum_loop m, n, k;
 
 	memset(s, 0, sizeof(*s));
 	memset(g, 0, sizeof(g));

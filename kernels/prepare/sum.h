@@ -10,7 +10,7 @@ struct hd_sum_dim {
 };
 
 /* c = sum of a.  Simple: a is (p, r, q) and c is (p, q). */
-struct hd_sum {
+struct hd_sum_prep {
 	uint32_t dtype_a, dtype_c;
 	int64_t count; /* elements of c */
 	int32_t empty; /* there is nothing to sum, or nothing to write: the rest is not set */
@@ -30,14 +30,14 @@ static inline int hd_sum_check(const struct hd_kernel_desc *d, struct hd_err *er
 		while (j < a->ndim && a->dims[j] != c->dims[i])
 			j++;
 		if (j == a->ndim || a->n[j] != c->n[i])
-			return hd_err_set(err, HD_EINVAL, "sum: c has dim %s, which a has not in that size",
+			return hd_err_set(err, HD_EINVAL, "sum: c has dim %s, which a does not have in that size",
 					  c->dims[i]->name);
 	}
 	return 0;
 }
 
 /* Neighbouring dims merge where they are both summed, or both kept, and lie in c as in a. */
-static inline void hd_sum_collect(struct hd_sum *s, const struct hd_view *a, const struct hd_view *c)
+static inline void hd_sum_collect(struct hd_sum_prep *s, const struct hd_view *a, const struct hd_view *c)
 {
 	int64_t step = 1;
 
@@ -58,7 +58,7 @@ static inline void hd_sum_collect(struct hd_sum *s, const struct hd_view *a, con
 	}
 }
 
-static inline void hd_sum_classify(struct hd_sum *s)
+static inline void hd_sum_classify(struct hd_sum_prep *s)
 {
 	int i = 0;
 
@@ -78,7 +78,7 @@ static inline int hd_sum_readable(uint32_t dtype)
 }
 
 /* *s is zeroed. */
-static inline int hd_prepare_sum(const struct hd_kernel_desc *d, const char *device, struct hd_sum *s,
+static inline int hd_prepare_sum(const struct hd_kernel_desc *d, const char *device, struct hd_sum_prep *s,
 				 struct hd_err *err)
 {
 	if (d->nin != 1 || d->nout != 1)

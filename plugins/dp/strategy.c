@@ -17,13 +17,12 @@
 static const struct hd_option options[] = {
 	{ "sync", HD_OPT_CHOICE, 0, "ring", "ring|allreduce|hierarchical|server", "how gradients are summed" },
 	{ "bucket", HD_OPT_BYTES, 0, "25M", "1..", "gradients moved together, bytes" },
-	{ "overlap", HD_OPT_BOOL, 0, "yes", NULL, "sums begin during backward; no: when it is over" },
-	{ "wire", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|fp16", "type of gradients on their way; sums are made in fp32" },
+	{ "overlap", HD_OPT_BOOL, 0, "yes", NULL, "start summing during backward; no: after it" },
+	{ "wire", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|fp16", "dtype of gradients in transit; sums are in fp32" },
 	{ "zero", HD_OPT_INT, 0, "0", "0..3",
 	  "sharded along the axis: 1 optimizer states, 2 also gradients, 3 also parameters" },
-	{ "servers", HD_OPT_INT, 0, "0", "0..",
-	  "ranks that are servers only, for server. 0: the workers are servers too" },
-	{ "node_size", HD_OPT_INT, 0, "0", "0..", "ranks of a node, for hierarchical. 0: as the system says" },
+	{ "servers", HD_OPT_INT, 0, "0", "0..", "sync = server: ranks that only serve. 0: the workers serve" },
+	{ "node_size", HD_OPT_INT, 0, "0", "0..", "sync = hierarchical: ranks per node. 0: as the system says" },
 };
 
 static int sync_of(const char *name)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gradients of 16 bits on their way: half the bytes.  They are rounded before they are sent and are fp32 again on receipt,
- * where they are added.  bf16 has the range of fp32.  fp16 has not, and gradients are small: they are divided by the tokens of
+ * where they are added.  bf16 has the range of fp32.  fp16 does not, and gradients are small: they are divided by the tokens of
  * the global batch.  So they travel 2^10 times as large: 2^-34 is then the least that is not lost, and what is above 2^6
  * becomes infinite, so the step is not made and the run says where.  A power of two changes no bit of what is in between.
  */

@@ -55,9 +55,10 @@ static int one_forward_one_backward(struct hd_strategy *s, struct hd_plan *p, in
 }
 
 /* -- zb -------------------------------------------------------------------------------------------------------------------- */
-struct stage {                      /* of ZB-H1, while it is dealt out */
+/* Of ZB-H1, while it is dealt out. */
+struct stage {
 	int64_t ahead, at, f, b, w; /* at: position in the order of 1f1b; f, b, w: units done */
-	int64_t *end_f, *end_b;     /* by micro-batch: when it ended, 0: it has not */
+	int64_t *end_f, *end_b;     /* by micro-batch: when it ended; 0: not yet */
 };
 
 /* Position `at` of 1f1b: -> HD_UNIT_F or HD_UNIT_B, and the micro-batch. */

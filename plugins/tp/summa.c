@@ -20,7 +20,7 @@ struct mkn {
 	const struct hd_dim *m, *k, *n;
 };
 
-/* The first dim of t that `also` has and `not` has not: of several (heads, head_dim) that one is cut. */
+/* The first dim of t that `also` has and `not` does not: of several (heads, head_dim) that one is sharded. */
 static const struct hd_dim *first(const struct hd_tensor *t, const struct hd_tensor *also,
 				  const struct hd_tensor * not )
 {
@@ -156,7 +156,7 @@ int tp_summa_rewrite(struct hd_strategy *s, struct hd_plan *p)
 }
 
 /* -- one rank's part ------------------------------------------------------------------------------------------------------------- */
-struct summa { /* one node, while it is lowered */
+struct summa_parts { /* one node, while it is lowered */
 	struct hd_strategy *s;
 	struct hd_plan *p;
 	struct hd_node *n;
@@ -165,7 +165,8 @@ struct summa { /* one node, while it is lowered */
 };
 
 /* c NULL: a b; else c + a b, in c's place. */
-static struct hd_tensor *product(const struct summa *u, struct hd_tensor *a, struct hd_tensor *b, struct hd_tensor *c)
+static struct hd_tensor *product(const struct summa_parts *u, struct hd_tensor *a, struct hd_tensor *b,
+				 struct hd_tensor *c)
 {
 	const struct hd_graph_api *g = u->s->g;
 	struct hd_tensor *ins[] = { a, b, c };
@@ -175,12 +176,12 @@ static struct hd_tensor *product(const struct summa *u, struct hd_tensor *a, str
 	return n ? n->outs[0] : NULL;
 }
 
-static struct hd_tensor *block(const struct summa *u, const struct hd_group *to, uint32_t i, int64_t t)
+static struct hd_tensor *block(const struct summa_parts *u, const struct hd_group *to, uint32_t i, int64_t t)
 {
 	return hd_comm(u->s->g, u->p, HD_COMM_BROADCAST, to, u->n->ins[i], NULL, t);
 }
 
-static struct hd_tensor *lower_ab(const struct summa *u)
+static struct hd_tensor *lower_ab(const struct summa_parts *u)
 {
 	struct hd_tensor *a = block(u, u->row, 0, 0), *b = block(u, u->col, 1, 0), *c = NULL;
 
@@ -197,7 +198,7 @@ static struct hd_tensor *lower_ab(const struct summa *u)
 }
 
 /* Input `moves` comes to me along `from`; the products are summed along `to`, the one of step t at member t. */
-static struct hd_tensor *lower_sum(const struct summa *u, uint32_t moves, const struct hd_group *from,
+static struct hd_tensor *lower_sum(const struct summa_parts *u, uint32_t moves, const struct hd_group *from,
 				   const struct hd_group *to)
 {
 	const struct hd_pos mine = { .group = to, .mul = 1 };
@@ -216,7 +217,7 @@ static struct hd_tensor *lower_sum(const struct summa *u, uint32_t moves, const 
 	return u->s->g->pick(u->p, sums, (uint32_t)u->q, &mine);
 }
 
-static int lower(struct summa *u, int form)
+static int lower(struct summa_parts *u, int form)
 {
 	struct hd_tensor *c;
 
@@ -235,11 +236,11 @@ static int lower(struct summa *u, int form)
 int tp_summa_lower(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const struct hd_op *const ops[] = { &ab, &abt, &atb };
-	struct summa u = { .s = s,
-			   .p = p,
-			   .q = s->axis[TP_COL]->n,
-			   .row = hd_group_of(s->h, p, &s->axis[TP_COL], 1),
-			   .col = hd_group_of(s->h, p, &s->axis[TP_ROW], 1) };
+	struct summa_parts u = { .s = s,
+				 .p = p,
+				 .q = s->axis[TP_COL]->n,
+				 .row = hd_group_of(s->h, p, &s->axis[TP_COL], 1),
+				 .col = hd_group_of(s->h, p, &s->axis[TP_ROW], 1) };
 
 	for (int form = AB; form <= ATB; form++) {
 		const struct hd_match all = { .size = sizeof(all), .op = ops[form] };

@@ -251,7 +251,7 @@ static void check_rows(struct hd_communicator *m, const int *ranks, int turn, in
 				for (int i = 0; i < rows * WIDTH; i++)
 					want[at++] = ((ranks[j] * 100 + me * EXPERTS + e) * 10 + s) * 100 + i;
 			}
-	hd_comm_rows_room(m, EXPERTS);
+	hd_comm_rows_reserve(m, EXPERTS);
 	r.have = mine, r.need = theirs, c.in = in, c.out = out;
 	run_call(m, &c);
 	if (memcmp(out, want, (size_t)at * 4) || !guards_hold(out, most * 4))

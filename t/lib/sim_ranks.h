@@ -23,7 +23,7 @@
 
 struct hd_communicator {
 	int n, me, group, leader, ranks[GT_RANKS];
-	int64_t calls, sent[2 * GT_RANKS], received[2 * GT_RANKS]; /* by member and lane */
+	int64_t calls, sent[2 * GT_RANKS], received[2 * GT_RANKS]; /* by member and channel */
 };
 
 struct sim_call { /* one member's call; p2p: its message */
@@ -169,7 +169,7 @@ int hd_communicator_n(const struct hd_communicator *m)
 	return m->n;
 }
 
-void hd_comm_rows_room(struct hd_communicator *m, int64_t experts)
+void hd_comm_rows_reserve(struct hd_communicator *m, int64_t experts)
 {
 	(void)m, (void)experts;
 }
@@ -177,8 +177,8 @@ void hd_comm_rows_room(struct hd_communicator *m, int64_t experts)
 int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_request *t)
 {
 	int p2p = c->kind == HD_COMM_SEND || c->kind == HD_COMM_RECV, sends = c->kind == HD_COMM_SEND;
-	int pair = 2 * c->index + (int)c->lane;
-	int64_t number = !p2p ? m->calls++ : 2 * (sends ? m->sent[pair]++ : m->received[pair]++) + c->lane;
+	int pair = 2 * c->index + (int)c->channel;
+	int64_t number = !p2p ? m->calls++ : 2 * (sends ? m->sent[pair]++ : m->received[pair]++) + c->channel;
 	struct sim_round *r =
 		sim_round(m, p2p ? (sends ? m->me : c->index) : -1, p2p ? (sends ? c->index : m->me) : -1, number);
 	size_t bytes = sim_bytes(c, sim_in_count(c, m));

@@ -11,7 +11,7 @@
 static struct {
 	const struct hd_device_comm *ops; /* NULL: not used */
 	struct hd_err error;              /* of a group that could not be made: found by hd_comm_finish */
-	int64_t tickets;
+	int64_t requests;
 } device;
 
 int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err)
@@ -46,11 +46,11 @@ int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 
 	if (!device.ops)
 		return finish(d, err);
-	hd_pause_begin(&p, NULL, "the kernels and movements of the device");
+	hd_backoff_begin(&p, NULL, "the kernels and movements of the device");
 	p.longest = 0; /* twice a step, and the next kernels come after it: naps stay as short as the first */
 	while (!device.error.code && !d->ready() && device.ops->poll(&device.error) >= 0)
 		hd_backoff_wait(&p, -1);
-	hd_pause_end(&p);
+	hd_backoff_end(&p);
 	if (!device.error.code)
 		device.ops->poll(&device.error);
 	if (device.error.code) {
@@ -82,10 +82,11 @@ static int start(struct hd_request *t)
 	const struct hd_communicator *m = t->m;
 	const struct hd_call *c = &t->call;
 	int sender = c->kind == HD_COMM_SEND ? m->me : c->index;
-	void *group = c->kind >= HD_COMM_SEND ? m->device.messages[(c->lane & 1) * 2 + (sender & 1)] : m->device.group;
+	void *group =
+		c->kind >= HD_COMM_SEND ? m->device.messages[(c->channel & 1) * 2 + (sender & 1)] : m->device.group;
 
-	t->seq = (uint64_t)++device.tickets;
-	return device.ops->start(group, c, m->n, m->me, device.tickets);
+	t->seq = (uint64_t)++device.requests;
+	return device.ops->start(group, c, m->n, m->me, device.requests);
 }
 
 static int wait(struct hd_request *t)

@@ -25,32 +25,32 @@
 #include <string.h>
 #include <time.h>
 
-#define FLIGHTS 256 /* calls under way; start() waits for room beyond that */
-#define TAGS 8192   /* of sums; MPI guarantees 32767 */
+#define MAX_INFLIGHT 256 /* calls under way; start() waits for room beyond that */
+#define TAGS 8192        /* of sums; MPI guarantees 32767 */
 #define TAG_ROWS 30000
-#define TAG_MESSAGE 20000 /* and lane: sends, receives and shifts are matched in the order they are made */
+#define TAG_MESSAGE 20000 /* and channel: sends, receives and shifts are matched in the order they are made */
 
 struct hd_net {
 	MPI_Comm comm;
 };
-struct flight {
+struct inflight {
 	struct hd_request *t;
 	MPI_Request *req;
 	int nreq, cap, round;
-	struct room *room; /* sums: shares of the other members */
+	struct staging *staging; /* sums: shares of the other members */
 	double due;
 };
-struct room { /* as many as sums were ever under way at once */
+struct staging { /* as many as sums were ever under way at once */
 	char *p;
 	size_t bytes;
-	int taken;
+	int in_use;
 };
 
 static struct {
-	struct flight flights[FLIGHTS]; /* a ring; from landed to taken: of the thread */
-	struct room rooms[FLIGHTS];     /* of the thread */
-	uint64_t queued, taken, landed; /* numbers of calls */
-	pthread_mutex_t lock;           /* of these, stop and busy */
+	struct inflight inflight[MAX_INFLIGHT]; /* a ring; from completed to issued: of the thread */
+	struct staging staging[MAX_INFLIGHT];   /* of the thread */
+	uint64_t queued, issued, completed;     /* numbers of calls */
+	pthread_mutex_t lock;                   /* of these, stop and busy */
 	pthread_cond_t more;
 	pthread_t thread;
 	int running, stop;
@@ -139,24 +139,24 @@ static void issue_move(const struct hd_communicator *m, const struct hd_call *c,
 	}
 }
 
-static void put(struct flight *f, int to, const void *p, int64_t bytes, int tag)
+static void put(struct inflight *f, int to, const void *p, int64_t bytes, int tag)
 {
 	if (bytes)
 		MPI_Isend(p, (int)bytes, MPI_BYTE, to, tag, f->t->m->net.group->comm, &f->req[f->nreq++]);
 }
 
-static void get(struct flight *f, int from, void *p, int64_t bytes, int tag)
+static void get(struct inflight *f, int from, void *p, int64_t bytes, int tag)
 {
 	if (bytes)
 		MPI_Irecv(p, (int)bytes, MPI_BYTE, from, tag, f->t->m->net.group->comm, &f->req[f->nreq++]);
 }
 
-static void issue_message(struct flight *f)
+static void issue_message(struct inflight *f)
 {
 	const struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
 	int64_t bytes = hd_comm_size(c->dtype, c->count);
-	int tag = TAG_MESSAGE + (int)c->lane;
+	int tag = TAG_MESSAGE + (int)c->channel;
 
 	if (c->kind != HD_COMM_SEND)
 		get(f, hd_call_from(c, m->n, m->me), c->out, bytes, tag);
@@ -165,7 +165,7 @@ static void issue_message(struct flight *f)
 }
 
 /* Both ends know how many rows a segment has, so an empty one is no message. */
-static void issue_rows(struct flight *f)
+static void issue_rows(struct inflight *f)
 {
 	const struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
@@ -211,14 +211,14 @@ static int64_t share_of(const struct hd_communicator *m, const struct hd_call *c
 }
 
 /* The smallest that suffices, else the largest, which grows: a step needs what the one before it needed. */
-static struct room *take_room(size_t bytes)
+static struct staging *staging_get(size_t bytes)
 {
-	struct room *best = NULL;
+	struct staging *best = NULL;
 
-	for (int i = 0; i < FLIGHTS; i++) {
-		struct room *r = &net.rooms[i];
+	for (int i = 0; i < MAX_INFLIGHT; i++) {
+		struct staging *r = &net.staging[i];
 
-		if (r->taken)
+		if (r->in_use)
 			continue;
 		if (!best || (r->bytes >= bytes ? best->bytes < bytes || r->bytes < best->bytes
 						: r->bytes > best->bytes && best->bytes < bytes))
@@ -229,23 +229,23 @@ static struct room *take_room(size_t bytes)
 		best->p = hd_alloc(bytes);
 		best->bytes = bytes;
 	}
-	best->taken = 1;
+	best->in_use = 1;
 	return best;
 }
 
-static void members_gather(struct flight *f, int tag)
+static void members_gather(struct inflight *f, int tag)
 {
 	struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
 	int64_t from, mine = hd_comm_size(c->dtype, share_of(m, c, m->me, &from));
 	const char *in = c->in;
 
-	f->room = take_room((size_t)(mine * m->n));
+	f->staging = staging_get((size_t)(mine * m->n));
 	/* Each begins with its neighbour, so that not all send to member 0 first. */
 	for (int k = 1; k < m->n; k++) {
 		int j = hd_comm_mod(m->me - k, m->n);
 
-		get(f, j, f->room->p + j * mine, mine, tag);
+		get(f, j, f->staging->p + j * mine, mine, tag);
 	}
 	for (int k = 1; k < m->n; k++) {
 		int j = hd_comm_mod(m->me + k, m->n);
@@ -255,7 +255,7 @@ static void members_gather(struct flight *f, int tag)
 	}
 }
 
-static void members_sum(struct flight *f)
+static void members_sum(struct inflight *f)
 {
 	struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
@@ -264,12 +264,12 @@ static void members_sum(struct flight *f)
 	char *out = (char *)c->out + (c->kind == HD_COMM_REDUCE_SCATTER ? 0 : at);
 
 	for (int j = 0; j < m->n; j++)
-		m->ins[j] = j == m->me ? (char *)(uintptr_t)c->in + at : f->room->p + j * mine;
+		m->ins[j] = j == m->me ? (char *)(uintptr_t)c->in + at : f->staging->p + j * mine;
 	if (count)
 		hd_sum(&out, 1, m->ins, m->n, count, c->dtype, c->kind == HD_COMM_ALL_MAX);
 }
 
-static void members_spread(struct flight *f, int tag)
+static void members_spread(struct inflight *f, int tag)
 {
 	struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
@@ -288,10 +288,10 @@ static void members_spread(struct flight *f, int tag)
 
 /* -- one call ---------------------------------------------------------------------------------- */
 /* For the calls of a new group, or for rows; nothing is under way. */
-static void requests_room(int members)
+static void requests_reserve(int members)
 {
-	for (int i = 0; i < FLIGHTS; i++) {
-		struct flight *f = &net.flights[i];
+	for (int i = 0; i < MAX_INFLIGHT; i++) {
+		struct inflight *f = &net.inflight[i];
 
 		if (2 * members <= f->cap)
 			continue;
@@ -301,12 +301,12 @@ static void requests_room(int members)
 	}
 }
 
-static int tag_of(const struct flight *f)
+static int tag_of(const struct inflight *f)
 {
 	return (int)(f->t->seq % TAGS) * 2 + f->round;
 }
 
-static void issue(struct flight *f)
+static void issue(struct inflight *f)
 {
 	const struct hd_call *c = &f->t->call;
 
@@ -327,7 +327,7 @@ static void issue(struct flight *f)
 }
 
 /* -> 1: the call is done. */
-static int test(struct flight *f)
+static int test(struct inflight *f)
 {
 	const struct hd_call *c = &f->t->call;
 	int done = 1;
@@ -347,23 +347,23 @@ static int test(struct flight *f)
 	return !net.delay || hd_seconds() >= f->due;
 }
 
-static void land(struct flight *f)
+static void complete(struct inflight *f)
 {
 	struct hd_request *t = f->t;
 
 	f->t = NULL;
-	if (f->room)
-		f->room->taken = 0;
-	f->room = NULL;
+	if (f->staging)
+		f->staging->in_use = 0;
+	f->staging = NULL;
 	t->finished = hd_seconds();
-	/* From here on the ticket is the caller's. */
+	/* From here on the request is the caller's. */
 	__atomic_store_n(&t->state, HD_REQUEST_DONE, __ATOMIC_RELEASE);
 }
 
 /* -- the thread -------------------------------------------------------------------------------- */
-static struct flight *flight_of(uint64_t i)
+static struct inflight *inflight_of(uint64_t i)
 {
-	return &net.flights[i % FLIGHTS];
+	return &net.inflight[i % MAX_INFLIGHT];
 }
 
 /* Now and then somebody may ask whether this rank works. */
@@ -380,7 +380,7 @@ static void wait_for_more(void)
 	if (!pthread_cond_timedwait(&net.more, &net.lock, &until))
 		return;
 	pthread_mutex_unlock(&net.lock);
-	hd_ask_poll();
+	hd_watchdog_net_poll();
 	pthread_mutex_lock(&net.lock);
 }
 
@@ -390,16 +390,16 @@ static int next_work(uint64_t *until)
 	int go;
 
 	pthread_mutex_lock(&net.lock);
-	if (net.landed == net.queued && net.busy_from) {
+	if (net.completed == net.queued && net.busy_from) {
 		net.busy += hd_seconds() - net.busy_from;
 		net.busy_from = 0;
 	}
-	while (net.landed == net.queued && !net.stop)
+	while (net.completed == net.queued && !net.stop)
 		wait_for_more();
-	if (net.landed != net.queued && !net.busy_from)
+	if (net.completed != net.queued && !net.busy_from)
 		net.busy_from = hd_seconds();
 	*until = net.queued;
-	go = net.landed != net.queued;
+	go = net.completed != net.queued;
 	pthread_mutex_unlock(&net.lock);
 	return go;
 }
@@ -409,7 +409,7 @@ static void back_off(int *idle)
 	struct timespec ts = { 0, *idle < 1000 ? 20000 : 200000 };
 
 	if (++*idle % 64 == 0)
-		hd_ask_poll();
+		hd_watchdog_net_poll();
 	if (__atomic_load_n(&net.waiting, __ATOMIC_RELAXED) && *idle < 200)
 		sched_yield();
 	else
@@ -420,17 +420,17 @@ static int test_all(void)
 {
 	int any = 0;
 
-	for (uint64_t i = net.landed; i < net.taken; i++) {
-		struct flight *f = flight_of(i);
+	for (uint64_t i = net.completed; i < net.issued; i++) {
+		struct inflight *f = inflight_of(i);
 
 		if (!f->t || !test(f))
 			continue;
-		land(f);
+		complete(f);
 		any = 1;
 	}
 	pthread_mutex_lock(&net.lock);
-	while (net.landed < net.taken && !flight_of(net.landed)->t)
-		net.landed++;
+	while (net.completed < net.issued && !inflight_of(net.completed)->t)
+		net.completed++;
 	pthread_mutex_unlock(&net.lock);
 	return any;
 }
@@ -445,10 +445,10 @@ static void *progress(void *unused)
 	omp_set_num_threads(1); /* here only: its sums must not bring a second team of threads */
 #endif
 	while (next_work(&until)) {
-		if (net.taken < until)
+		if (net.issued < until)
 			idle = 0;
-		while (net.taken < until)
-			issue(flight_of(net.taken++));
+		while (net.issued < until)
+			issue(inflight_of(net.issued++));
 		if (test_all())
 			idle = 0;
 		else
@@ -466,7 +466,7 @@ static void thread_start(void)
 	if (test_delay)
 		net.delay = 1e-6 * atof(test_delay);
 	if (pthread_create(&net.thread, NULL, progress, NULL)) {
-		hd_log(HD_LOG_ERROR, "rank %d: cannot make the thread that moves data between hosts", hd_here.w.rank);
+		hd_log(HD_LOG_ERROR, "rank %d: cannot create the thread that moves data between hosts", hd_here.w.rank);
 		hd_comm_abort(1);
 	}
 	net.running = 1;
@@ -491,7 +491,7 @@ static int attach(struct hd_communicator *m)
 	if (m->net.group)
 		return 1;
 	m->net.group = hd_alloc(sizeof(*m->net.group));
-	requests_room(m->n);
+	requests_reserve(m->n);
 	HD_MPI(MPI_Comm_split(hd_mpi_world, m->world[0], m->me, &m->net.group->comm));
 	thread_start();
 	return 1;
@@ -507,7 +507,7 @@ static int too_long(const struct hd_call *c)
 
 static void rows(struct hd_communicator *m, int64_t experts)
 {
-	requests_room(m->n * (int)experts);
+	requests_reserve(m->n * (int)experts);
 }
 
 static int start(struct hd_request *t)
@@ -519,12 +519,12 @@ static int start(struct hd_request *t)
 		return HD_ENOTSUP;
 	if (by_members(&t->call)) /* only what all members make may be counted: it becomes a tag */
 		t->seq = t->m->net.sums++;
-	hd_pause_begin(&p, t->m, "the start of a call between hosts");
+	hd_backoff_begin(&p, t->m, "the start of a call between hosts");
 	for (;;) {
 		pthread_mutex_lock(&net.lock);
-		full = net.queued - net.landed == FLIGHTS;
+		full = net.queued - net.completed == MAX_INFLIGHT;
 		if (!full) {
-			flight_of(net.queued++)->t = t;
+			inflight_of(net.queued++)->t = t;
 			pthread_cond_signal(&net.more);
 		}
 		pthread_mutex_unlock(&net.lock);
@@ -532,7 +532,7 @@ static int start(struct hd_request *t)
 			break;
 		hd_backoff_wait(&p, -1);
 	}
-	hd_pause_end(&p);
+	hd_backoff_end(&p);
 	return 0;
 }
 
@@ -542,10 +542,10 @@ static int wait(struct hd_request *t)
 	struct hd_backoff p;
 
 	__atomic_store_n(&net.waiting, 1, __ATOMIC_RELAXED);
-	hd_pause_begin(&p, t->m, hd_call_what(&t->call));
+	hd_backoff_begin(&p, t->m, hd_call_what(&t->call));
 	while (__atomic_load_n(&t->state, __ATOMIC_ACQUIRE) != HD_REQUEST_DONE)
 		hd_backoff_wait(&p, late);
-	hd_pause_end(&p);
+	hd_backoff_end(&p);
 	__atomic_store_n(&net.waiting, 0, __ATOMIC_RELAXED);
 	return 0;
 }

@@ -23,30 +23,31 @@
 #include <unistd.h>
 
 #define SMALL 4096
-#define BOXES 64  /* outstanding messages of a pair in a lane */
-#define EARLY 512 /* receives that are looked after while this rank waits for something else */
+#define MAILBOXES 64    /* outstanding messages of a pair in a channel */
+#define MAX_PENDING 512 /* receives that are looked after while this rank waits for something else */
 
-struct shm_place {
+struct shm_address {
 	int64_t in, out; /* offsets in the arena of the host; -1: nothing, or fd */
 	int32_t fd;      /* of the memory that stands for both; -1: none */
 	int32_t pid;
 };
-struct hd_slot {                          /* of one rank, in the flags of its group */
+/* Of one rank, in the flags of its group. */
+struct hd_shm_member {
 	_Atomic uint64_t step HD_ALIGNED; /* barriers reached so far */
 	uint64_t sign[2];                 /* what call it makes; by parity of the call, see small() */
-	struct shm_place place HD_ALIGNED;
+	struct shm_address address HD_ALIGNED;
 	char data[2][SMALL] HD_ALIGNED;
 };
-struct hd_box {
-	/* 1 + number of the last message that was put into this box, and copied from it. */
+struct hd_mailbox {
+	/* 1 + number of the last message that was put into this mailbox, and copied from it. */
 	_Atomic uint64_t posted, taken;
 	int64_t in, bytes;
 	int32_t fd, pid;
 } HD_ALIGNED;
 
 static struct {
-	struct hd_request *early[EARLY]; /* receives that were started */
-	int earlies;
+	struct hd_request *pending[MAX_PENDING]; /* receives that were started */
+	int npending;
 	struct { /* memory for buffers outside the arena */
 		void *map;
 		size_t bytes;
@@ -54,9 +55,9 @@ static struct {
 	} bounce;
 } shm = { .bounce = { NULL, 0, -1 } };
 
-static struct hd_slot *slot_of(const struct hd_communicator *m, int member)
+static struct hd_shm_member *member_of(const struct hd_communicator *m, int member)
 {
-	return &m->shm.slots[m->local[member]];
+	return &m->shm.members[m->local[member]];
 }
 
 static void broken(const struct hd_communicator *m, const struct hd_call *c, int other, const char *how)
@@ -103,23 +104,23 @@ static int sums_to_all(const struct hd_call *c)
 	return c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX;
 }
 
-static int64_t numbers_bytes(const struct hd_call *c, int n)
+static int64_t counts_bytes(const struct hd_call *c, int n)
 {
 	return c->rows ? n * c->rows->experts * c->rows->samples * (int64_t)sizeof(int32_t) : 0;
 }
 
-/* Of shared memory outside the arena: `in`, then the numbers of its rows. */
-static int64_t numbers_at(const struct hd_call *c, int n, int j)
+/* Of shared memory outside the arena: `in`, then the counts of its rows. */
+static int64_t counts_at(const struct hd_call *c, int n, int j)
 {
 	return (hd_comm_in_bytes(c, n, j) + HD_LINE - 1) / HD_LINE * HD_LINE;
 }
 
-/* -> the place of this member's data; of sums to all also of its result, of rows of their numbers. */
-static struct shm_place place_make(const struct hd_communicator *m, const struct hd_call *c)
+/* -> the place of this member's data; of sums to all also of its result, of rows of their counts. */
+static struct shm_address address_make(const struct hd_communicator *m, const struct hd_call *c)
 {
-	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me), numbers = numbers_bytes(c, m->n),
-		at = numbers_at(c, m->n, m->me);
-	struct shm_place p = { -1, -1, -1, 0 };
+	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me), counts = counts_bytes(c, m->n),
+		at = counts_at(c, m->n, m->me);
+	struct shm_address p = { -1, -1, -1, 0 };
 
 	if (!bytes)
 		return p;
@@ -127,12 +128,12 @@ static struct shm_place place_make(const struct hd_communicator *m, const struct
 	if (sums_to_all(c))
 		p.out = offset_of(c->out, bytes);
 	if (c->rows)
-		p.out = offset_of(c->rows->have, numbers);
+		p.out = offset_of(c->rows->have, counts);
 	if (p.in >= 0 && (p.out >= 0 || !(sums_to_all(c) || c->rows)))
 		return p;
-	hd_move(bounce_get(m, c, (size_t)(at + numbers)), c->in, bytes);
+	hd_move(bounce_get(m, c, (size_t)(at + counts)), c->in, bytes);
 	if (c->rows)
-		memcpy((char *)shm.bounce.map + at, c->rows->have, (size_t)numbers);
+		memcpy((char *)shm.bounce.map + at, c->rows->have, (size_t)counts);
 	p.in = p.out = -1;
 	p.fd = shm.bounce.fd;
 	p.pid = (int32_t)getpid();
@@ -140,10 +141,10 @@ static struct shm_place place_make(const struct hd_communicator *m, const struct
 }
 
 /* Addresses of member j's data in this process. */
-static void place_open(struct hd_communicator *m, const struct hd_call *c, int j)
+static void address_open(struct hd_communicator *m, const struct hd_call *c, int j)
 {
-	struct shm_place p = slot_of(m, j)->place;
-	int64_t bytes = numbers_at(c, m->n, j) + numbers_bytes(c, m->n);
+	struct shm_address p = member_of(m, j)->address;
+	int64_t bytes = counts_at(c, m->n, j) + counts_bytes(c, m->n);
 
 	m->ins[j] = p.in >= 0 ? hd_here.arena + p.in : NULL;
 	m->outs[j] = p.out >= 0 ? hd_here.arena + p.out : NULL;
@@ -153,30 +154,30 @@ static void place_open(struct hd_communicator *m, const struct hd_call *c, int j
 	if (!m->ins[j])
 		broken(m, c, j, "cannot share memory for a buffer outside the arena");
 	if (c->rows)
-		m->outs[j] = m->ins[j] + numbers_at(c, m->n, j);
+		m->outs[j] = m->ins[j] + counts_at(c, m->n, j);
 }
 
-static void place_close(struct hd_communicator *m, const struct hd_call *c, int j)
+static void address_close(struct hd_communicator *m, const struct hd_call *c, int j)
 {
-	if (slot_of(m, j)->place.fd >= 0 && j != m->me)
-		munmap(m->ins[j], (size_t)(numbers_at(c, m->n, j) + numbers_bytes(c, m->n)));
+	if (member_of(m, j)->address.fd >= 0 && j != m->me)
+		munmap(m->ins[j], (size_t)(counts_at(c, m->n, j) + counts_bytes(c, m->n)));
 }
 
 /* -- all wait for all -------------------------------------------------------------------------- */
-static void meet(struct hd_communicator *m, const struct hd_call *c)
+static void barrier(struct hd_communicator *m, const struct hd_call *c)
 {
 	uint64_t step = ++m->shm.step;
 	struct hd_backoff p;
 
-	atomic_store_explicit(&slot_of(m, m->me)->step, step, memory_order_release);
-	hd_pause_begin(&p, m, hd_call_what(c));
+	atomic_store_explicit(&member_of(m, m->me)->step, step, memory_order_release);
+	hd_backoff_begin(&p, m, hd_call_what(c));
 	for (int j = 0; j < m->n; j++)
-		while (atomic_load_explicit(&slot_of(m, j)->step, memory_order_acquire) < step)
+		while (atomic_load_explicit(&member_of(m, j)->step, memory_order_acquire) < step)
 			hd_backoff_wait(&p, j);
-	hd_pause_end(&p);
+	hd_backoff_end(&p);
 }
 
-static uint64_t signature(const struct hd_call *c)
+static uint64_t call_signature(const struct hd_call *c)
 {
 	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u;
 
@@ -184,15 +185,15 @@ static uint64_t signature(const struct hd_call *c)
 }
 
 /* The members must make the same call: a difference is a bug of the program and would give wrong
- * numbers. */
-static void meet_first(struct hd_communicator *m, const struct hd_call *c)
+ * results. */
+static void barrier_checked(struct hd_communicator *m, const struct hd_call *c)
 {
-	uint64_t mine = signature(c);
+	uint64_t mine = call_signature(c);
 
-	slot_of(m, m->me)->sign[m->shm.calls & 1] = mine;
-	meet(m, c);
+	member_of(m, m->me)->sign[m->shm.calls & 1] = mine;
+	barrier(m, c);
 	for (int j = 0; j < m->n; j++)
-		if (slot_of(m, j)->sign[m->shm.calls & 1] != mine)
+		if (member_of(m, j)->sign[m->shm.calls & 1] != mine)
 			broken(m, c, j, "do not make the same call");
 }
 
@@ -206,7 +207,7 @@ static void pull_sum(struct hd_communicator *m, const struct hd_call *c, char *o
 		m->ins[j] -= from;
 }
 
-/* Each segment from where its sender's numbers say that it is. */
+/* Each segment from where its sender's counts say that it is. */
 static void pull_rows(struct hd_communicator *m, const struct hd_call *c)
 {
 	const struct hd_rows *r = c->rows;
@@ -281,51 +282,51 @@ static void small(struct hd_communicator *m, const struct hd_call *c)
 	int64_t bytes = hd_comm_in_bytes(c, m->n, m->me);
 
 	if (bytes)
-		memcpy(slot_of(m, m->me)->data[m->shm.calls & 1], c->in, (size_t)bytes);
-	meet_first(m, c);
+		memcpy(member_of(m, m->me)->data[m->shm.calls & 1], c->in, (size_t)bytes);
+	barrier_checked(m, c);
 	for (int j = 0; j < m->n; j++)
-		m->ins[j] = slot_of(m, j)->data[m->shm.calls & 1];
+		m->ins[j] = member_of(m, j)->data[m->shm.calls & 1];
 	pull(m, c);
 }
 
 static void large(struct hd_communicator *m, const struct hd_call *c)
 {
-	slot_of(m, m->me)->place = place_make(m, c);
-	meet_first(m, c);
+	member_of(m, m->me)->address = address_make(m, c);
+	barrier_checked(m, c);
 	for (int j = 0; j < m->n; j++)
-		place_open(m, c, j);
+		address_open(m, c, j);
 	if (sums_to_all(c))
 		sum_share(m, c);
 	else
 		pull(m, c);
 	for (int j = 0; j < m->n; j++)
-		place_close(m, c, j);
-	meet(m, c);
-	if (sums_to_all(c) && slot_of(m, m->me)->place.fd >= 0)
+		address_close(m, c, j);
+	barrier(m, c);
+	if (sums_to_all(c) && member_of(m, m->me)->address.fd >= 0)
 		hd_move(c->out, shm.bounce.map, hd_comm_size(c->dtype, c->count));
 }
 
 /* The largest `in` of any member: the same on all. */
-static int64_t most_bytes(const struct hd_call *c, int n)
+static int64_t largest_bytes(const struct hd_call *c, int n)
 {
 	return hd_comm_in_bytes(c, n, c->kind == HD_COMM_SCATTER || c->kind == HD_COMM_BROADCAST ? c->index : 0);
 }
 
 /* -- messages of a pair ------------------------------------------------------------------------ */
-static struct hd_box *box_of(const struct hd_communicator *m, int from, int to, uint32_t lane, uint64_t seq)
+static struct hd_mailbox *mailbox_of(const struct hd_communicator *m, int from, int to, uint32_t channel, uint64_t seq)
 {
 	int64_t pair = m->local[from] * hd_here.w.local_size + m->local[to];
 
-	return &m->shm.boxes[(pair * HD_LANES + lane) * BOXES + (int64_t)(seq % BOXES)];
+	return &m->shm.mailboxes[(pair * HD_CHANNELS + channel) * MAILBOXES + (int64_t)(seq % MAILBOXES)];
 }
 
-/* The count of messages with another member, of the call's lane. */
+/* The count of messages with another member, of the call's channel. */
 static uint64_t *counter(uint64_t *of, const struct hd_request *t, int member)
 {
-	return &of[member * HD_LANES + (int)t->call.lane];
+	return &of[member * HD_CHANNELS + (int)t->call.channel];
 }
 
-/* A ticket keeps 32 bits of each number: fewer than 2^31 messages are under way. */
+/* A request keeps 32 bits of each number: fewer than 2^31 messages are under way. */
 static uint64_t widen(uint64_t now, uint32_t low)
 {
 	return now - (uint32_t)((uint32_t)now - low);
@@ -341,9 +342,9 @@ static int receive_from(const struct hd_request *t)
 	return hd_call_from(&t->call, t->m->n, t->m->me);
 }
 
-static void box_drop_memory(struct hd_box *b)
+static void mailbox_drop_memory(struct hd_mailbox *b)
 {
-	if (b->fd > 0) /* 0 in a box that was never used */
+	if (b->fd > 0) /* 0 in a mailbox that was never used */
 		close(b->fd);
 	b->fd = -1;
 }
@@ -352,16 +353,16 @@ static void post(struct hd_request *t)
 {
 	struct hd_communicator *m = t->m;
 	int to = send_to(t);
-	uint64_t seq = (*counter(m->shm.sent, t, to))++, before = seq < BOXES ? 0 : seq - BOXES + 1;
-	struct hd_box *b = box_of(m, m->me, to, t->call.lane, seq);
+	uint64_t seq = (*counter(m->shm.sent, t, to))++, before = seq < MAILBOXES ? 0 : seq - MAILBOXES + 1;
+	struct hd_mailbox *b = mailbox_of(m, m->me, to, t->call.channel, seq);
 	struct hd_backoff p;
 	void *map;
 
-	hd_pause_begin(&p, m, hd_call_what(&t->call));
+	hd_backoff_begin(&p, m, hd_call_what(&t->call));
 	while (atomic_load_explicit(&b->taken, memory_order_acquire) != before)
 		hd_backoff_wait(&p, to);
-	hd_pause_end(&p);
-	box_drop_memory(b);
+	hd_backoff_end(&p);
+	mailbox_drop_memory(b);
 	b->bytes = hd_comm_size(t->call.dtype, t->call.count);
 	b->in = offset_of(t->call.in, b->bytes);
 	if (b->in < 0) {
@@ -376,7 +377,7 @@ static void post(struct hd_request *t)
 	t->seq |= (uint32_t)seq;
 }
 
-static void take(struct hd_request *t, struct hd_box *b, int from)
+static void take(struct hd_request *t, struct hd_mailbox *b, int from)
 {
 	int64_t bytes = hd_comm_size(t->call.dtype, t->call.count);
 	void *map;
@@ -398,7 +399,7 @@ static void take(struct hd_request *t, struct hd_box *b, int from)
 static int try_take(struct hd_request *t, int from)
 {
 	uint64_t seq = widen(*counter(t->m->shm.received, t, from), (uint32_t)(t->seq >> 32));
-	struct hd_box *b = box_of(t->m, from, t->m->me, t->call.lane, seq);
+	struct hd_mailbox *b = mailbox_of(t->m, from, t->m->me, t->call.channel, seq);
 
 	if (atomic_load_explicit(&b->taken, memory_order_relaxed) > seq)
 		return 1;
@@ -412,16 +413,16 @@ static int try_take(struct hd_request *t, int from)
 static void receive_begin(struct hd_request *t)
 {
 	t->seq |= ((*counter(t->m->shm.received, t, receive_from(t)))++ & 0xffffffff) << 32;
-	if (shm.earlies < EARLY)
-		shm.early[shm.earlies++] = t;
+	if (shm.npending < MAX_PENDING)
+		shm.pending[shm.npending++] = t;
 }
 
 /* So that two ranks that both wait for their sends to be taken take each other's. */
-static void receive_early(void)
+static void receive_pending(void)
 {
-	for (int i = shm.earlies; i-- > 0;)
-		if (try_take(shm.early[i], receive_from(shm.early[i])))
-			shm.early[i] = shm.early[--shm.earlies];
+	for (int i = shm.npending; i-- > 0;)
+		if (try_take(shm.pending[i], receive_from(shm.pending[i])))
+			shm.pending[i] = shm.pending[--shm.npending];
 }
 
 static void receive_wait(struct hd_request *t)
@@ -429,13 +430,13 @@ static void receive_wait(struct hd_request *t)
 	int from = receive_from(t);
 	struct hd_backoff p;
 
-	for (int i = shm.earlies; i-- > 0;)
-		if (shm.early[i] == t)
-			shm.early[i] = shm.early[--shm.earlies];
-	hd_pause_begin(&p, t->m, hd_call_what(&t->call));
+	for (int i = shm.npending; i-- > 0;)
+		if (shm.pending[i] == t)
+			shm.pending[i] = shm.pending[--shm.npending];
+	hd_backoff_begin(&p, t->m, hd_call_what(&t->call));
 	while (!try_take(t, from))
 		hd_backoff_wait(&p, from);
-	hd_pause_end(&p);
+	hd_backoff_end(&p);
 }
 
 static void send_wait(struct hd_request *t)
@@ -443,15 +444,15 @@ static void send_wait(struct hd_request *t)
 	struct hd_communicator *m = t->m;
 	int to = send_to(t);
 	uint64_t seq = widen(*counter(m->shm.sent, t, to), (uint32_t)t->seq);
-	struct hd_box *b = box_of(m, m->me, to, t->call.lane, seq);
+	struct hd_mailbox *b = mailbox_of(m, m->me, to, t->call.channel, seq);
 	struct hd_backoff p;
 
-	hd_pause_begin(&p, m, hd_call_what(&t->call));
+	hd_backoff_begin(&p, m, hd_call_what(&t->call));
 	while (atomic_load_explicit(&b->taken, memory_order_acquire) <= seq)
 		hd_backoff_wait(&p, to);
-	hd_pause_end(&p);
+	hd_backoff_end(&p);
 	if (atomic_load_explicit(&b->posted, memory_order_relaxed) == seq + 1)
-		box_drop_memory(b);
+		mailbox_drop_memory(b);
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */
@@ -478,7 +479,7 @@ static int start(struct hd_request *t)
 		return 0;
 	}
 	m->shm.calls++;
-	if (!t->call.rows && most_bytes(&t->call, m->n) <= SMALL)
+	if (!t->call.rows && largest_bytes(&t->call, m->n) <= SMALL)
 		small(m, &t->call);
 	else
 		large(m, &t->call);
@@ -501,18 +502,19 @@ static int wait(struct hd_request *t)
 static int attach(struct hd_communicator *m)
 {
 	size_t L = (size_t)hd_here.w.local_size;
-	size_t slots = L * sizeof(struct hd_slot), boxes = L * L * HD_LANES * BOXES * sizeof(struct hd_box);
+	size_t members = L * sizeof(struct hd_shm_member),
+	       mailboxes = L * L * HD_CHANNELS * MAILBOXES * sizeof(struct hd_mailbox);
 	char *p;
 
 	if (hd_host_all(m->n == 1 || !m->on_host) || !hd_here.control)
 		return m->n == 1;
 	/* Of a large host mostly pages that nobody ever touches. */
-	p = hd_segment_map(slots + boxes);
+	p = hd_shared_map(members + mailboxes);
 	if (!p || m->n == 1 || !m->on_host)
 		return m->n == 1;
-	m->shm.slots = (struct hd_slot *)p;
-	m->shm.boxes = (struct hd_box *)(p + slots);
-	hd_pause_progress(receive_early);
+	m->shm.members = (struct hd_shm_member *)p;
+	m->shm.mailboxes = (struct hd_mailbox *)(p + members);
+	hd_backoff_progress(receive_pending);
 	return 1;
 }
 

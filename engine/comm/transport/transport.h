@@ -19,7 +19,7 @@ struct hd_transport {
 	void (*rows)(struct hd_communicator *m, int64_t experts); /* before HD_COMM_ALL_TO_ALL_V, likewise */
 	int (*start)(struct hd_request *t);
 	int (*wait)(struct hd_request *t);
-	double (*busy)(int reset); /* seconds that calls were under way; NULL: comm.c counts them, or nobody */
+	double (*busy)(int reset); /* seconds that calls were under way; NULL: comm.c counts them, or nothing does */
 	void (*stop)(void);        /* at the end; NULL: nothing to do */
 };
 extern const struct hd_transport hd_transport_device, hd_transport_shm, hd_transport_net;

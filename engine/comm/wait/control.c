@@ -17,14 +17,14 @@ static void finish(MPI_Request *r, const char *what)
 	struct hd_backoff p;
 	int done = 0;
 
-	hd_pause_begin(&p, NULL, what);
+	hd_backoff_begin(&p, NULL, what);
 	for (;;) {
 		HD_MPI(MPI_Test(r, &done, MPI_STATUS_IGNORE));
 		if (done)
 			break;
 		hd_backoff_wait(&p, -1);
 	}
-	hd_pause_end(&p);
+	hd_backoff_end(&p);
 }
 
 void hd_comm_barrier(void)

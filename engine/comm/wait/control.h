@@ -17,7 +17,7 @@ int hd_comm_agree(struct hd_err *err);
 /* One message of a run whatever the number of ranks: 1 for the first local caller, 0 for all others. */
 int hd_comm_may_speak(void);
 
-/* Seconds without progress after which a waiting rank names what it waits for and whom, and ends the run. */
+/* Seconds without progress after which a waiting rank says what it waits for and for which rank, and ends the run. */
 void hd_comm_watchdog(double seconds);
 void hd_comm_ending(void); /* of a signal's handler: the launcher ends the run */
 

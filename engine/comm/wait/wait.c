@@ -15,12 +15,12 @@
 
 static void (*progress)(void);
 
-void hd_pause_progress(void (*f)(void))
+void hd_backoff_progress(void (*f)(void))
 {
 	progress = f;
 }
 
-void hd_pause_begin(struct hd_backoff *p, const struct hd_communicator *m, const char *what)
+void hd_backoff_begin(struct hd_backoff *p, const struct hd_communicator *m, const char *what)
 {
 	p->w = (struct hd_waiting){ .m = m, .what = what };
 	p->turns = 0;
@@ -32,12 +32,12 @@ static void nap(struct hd_backoff *p, int late)
 {
 	double waited = hd_seconds() - p->w.since;
 
-	if (hd_watch_sleep(p->nap) || waited > HD_LONG_WAIT)
-		hd_watch_dead(&p->w, waited <= HD_LONG_WAIT);
+	if (hd_watchdog_sleep(p->nap) || waited > HD_LONG_WAIT)
+		hd_watchdog_dead(&p->w, waited <= HD_LONG_WAIT);
 	if (waited > 0.01 && p->nap < p->longest)
 		p->nap *= 1.5;
 	if (waited > HD_LONG_WAIT)
-		hd_watch_late(&p->w, late, waited);
+		hd_watchdog_late(&p->w, late, waited);
 }
 
 void hd_backoff_wait(struct hd_backoff *p, int late)
@@ -59,7 +59,7 @@ void hd_backoff_wait(struct hd_backoff *p, int late)
 		nap(p, late);
 }
 
-void hd_pause_end(struct hd_backoff *p)
+void hd_backoff_end(struct hd_backoff *p)
 {
-	hd_watch_end(&p->w);
+	hd_watchdog_end(&p->w);
 }

@@ -3,10 +3,10 @@
  *
  *	struct hd_backoff p;
  *
- *	hd_pause_begin(&p, m, "all-reduce of x");
+ *	hd_backoff_begin(&p, m, "all-reduce of x");
  *	while (!there())
  *		hd_backoff_wait(&p, -1);
- *	hd_pause_end(&p);
+ *	hd_backoff_end(&p);
  */
 #ifndef HD_ENGINE_COMM_WAIT_WAIT_H
 #define HD_ENGINE_COMM_WAIT_WAIT_H
@@ -18,12 +18,12 @@ struct hd_backoff {
 	double nap, longest; /* naps grow up to it, 1 ms; a wait for what takes a step's time may want less */
 	int turns;
 };
-void hd_pause_begin(struct hd_backoff *p, const struct hd_communicator *m, const char *what);
+void hd_backoff_begin(struct hd_backoff *p, const struct hd_communicator *m, const char *what);
 /* Once around a waiting loop.  late: the member it waits for, -1: not known.  Ends the run if a
  * peer is dead or the watchdog's time is over. */
 void hd_backoff_wait(struct hd_backoff *p, int late);
-void hd_pause_end(struct hd_backoff *p);
+void hd_backoff_end(struct hd_backoff *p);
 /* What every waiting loop of this process does beside: receives what has come for others. */
-void hd_pause_progress(void (*progress)(void));
+void hd_backoff_progress(void (*progress)(void));
 
 #endif

@@ -4,7 +4,7 @@
  * It sleeps in poll() on the pidfds of the other ranks of the host: a peer that dies wakes its waiters at once, zombie or
  * not.  Where pidfds are missing, a signal 0 asks, from HD_LONG_WAIT on.
  *
- * The watchdog names who is late.  A rank that has waited for HD_LONG_WAIT says in the control block for whom, so the one
+ * The watchdog names the rank that is late.  A rank that has waited for HD_LONG_WAIT says in the control block for whom, so the one
  * whose time is over follows these links to a rank that does not wait: that one is late, not its victims.  Between hosts it
  * asks (watchdog_net.c).
  */
@@ -42,7 +42,7 @@ static int pidfd_of(int pid)
 #endif
 }
 
-void hd_watch_open(void)
+void hd_watchdog_open(void)
 {
 	int L = hd_here.w.local_size;
 
@@ -71,7 +71,7 @@ void hd_comm_ending(void)
 	watch.ending = 1;
 }
 
-int hd_watch_sleep(double seconds)
+int hd_watchdog_sleep(double seconds)
 {
 	struct timespec ts = { 0, (long)(seconds * 1e9) };
 
@@ -125,7 +125,7 @@ static void add(char **text, const char *before, char *more)
 	*text = s;
 }
 
-/* -> a local rank that waits for nobody, or -1: all wait. */
+/* -> a local rank that waits for no other, or -1: all wait. */
 static int not_waiting(void)
 {
 	for (int i = 0; hd_here.control && i < hd_here.w.local_size; i++)
@@ -134,7 +134,7 @@ static int not_waiting(void)
 	return -1;
 }
 
-/* From a local rank along the ranks that wait for each other.  -> one that waits for nobody, or
+/* From a local rank along the ranks that wait for each other.  -> one that waits for no other, or
  * -1: a circle.  Where the chain ends at one that waits for all others, any that does not. */
 static int last_of_chain(int local)
 {
@@ -190,7 +190,7 @@ static void report_late(const struct hd_waiting *w, int late)
 }
 
 /* -- what the waiting loop asks ---------------------------------------------------------------- */
-void hd_watch_dead(const struct hd_waiting *w, int sleeping)
+void hd_watchdog_dead(const struct hd_waiting *w, int sleeping)
 {
 	int dead = dead_rank(sleeping);
 
@@ -203,35 +203,35 @@ static void tell(struct hd_waiting *w, int late)
 	struct hd_control_rank *me = hd_here_control();
 	char *in;
 
-	if (!w->told) {
+	if (!w->announced) {
 		in = hd_waiting_text(w);
 		if (me)
 			snprintf(me->doing, sizeof(me->doing), "%s", in);
-		hd_ask_waiting(w, late, in);
+		hd_watchdog_net_waiting(w, late, in);
 		free(in);
-		w->told = 1;
+		w->announced = 1;
 	}
 	if (me)
 		atomic_store(&me->waits_for, late >= 0 && w->m->local[late] >= 0 ? w->m->local[late] + 1 : -1);
 }
 
 /* The watchdog's time is over; or the launcher ends the run, and a wait is not short. */
-void hd_watch_late(struct hd_waiting *w, int late, double waited)
+void hd_watchdog_late(struct hd_waiting *w, int late, double waited)
 {
 	int over = watch.limit > 0 && waited > watch.limit;
 
 	tell(w, late);
 	if (hd_here.w.hosts > 1 && (over || (watch.ending && waited > 2 * HD_LONG_WAIT)))
-		hd_ask(over);
+		hd_watchdog_net_ask(over);
 	else if (over)
 		report_late(w, late);
 }
 
-void hd_watch_end(const struct hd_waiting *w)
+void hd_watchdog_end(const struct hd_waiting *w)
 {
-	if (!w->told)
+	if (!w->announced)
 		return;
 	if (hd_here.control)
 		atomic_store(&hd_here_control()->waits_for, 0);
-	hd_ask_not_waiting();
+	hd_watchdog_net_not_waiting();
 }

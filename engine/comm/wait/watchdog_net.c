@@ -39,7 +39,7 @@ static struct { /* all of it is used under hd_mpi_lock */
 	int spoken;
 } ask = { .comm = MPI_COMM_NULL };
 
-void hd_ask_open(void)
+void hd_watchdog_net_open(void)
 {
 	if (hd_here.w.hosts <= 1)
 		return;
@@ -50,7 +50,7 @@ void hd_ask_open(void)
 	MPI_Irecv(&ask.incoming, (int)sizeof(ask.incoming), MPI_BYTE, MPI_ANY_SOURCE, TAG, ask.comm, &ask.request);
 }
 
-void hd_ask_close(void)
+void hd_watchdog_net_close(void)
 {
 	if (ask.comm == MPI_COMM_NULL)
 		return;
@@ -98,7 +98,7 @@ static void poll_answers(void)
 	}
 }
 
-void hd_ask_poll(void)
+void hd_watchdog_net_poll(void)
 {
 	HD_MPI(poll_answers());
 }
@@ -149,13 +149,13 @@ static void end(void)
 	ask.asked = ask.began = 0;
 }
 
-void hd_ask_waiting(const struct hd_waiting *w, int late, const char *doing)
+void hd_watchdog_net_waiting(const struct hd_waiting *w, int late, const char *doing)
 {
 	if (ask.comm != MPI_COMM_NULL)
 		HD_MPI(begin(w, late, doing));
 }
 
-void hd_ask_not_waiting(void)
+void hd_watchdog_net_not_waiting(void)
 {
 	if (ask.comm != MPI_COMM_NULL)
 		HD_MPI(end());
@@ -268,7 +268,7 @@ static int verdict(int over, char *text, size_t bytes)
 	return n || over ? 2 : 0;
 }
 
-void hd_ask(int over)
+void hd_watchdog_net_ask(int over)
 {
 	char text[1600] = "";
 	int what;

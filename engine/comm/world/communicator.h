@@ -5,10 +5,10 @@
 #define HD_ENGINE_COMM_WORLD_COMMUNICATOR_H
 #include "engine/comm/world/state.h"
 
-struct hd_transport; /* engine/comm/transport/transport.h */
-struct hd_slot;      /* of one rank: shm.c */
-struct hd_box;       /* of one ordered pair of local ranks: shm.c */
-struct hd_net;       /* net.c */
+struct hd_transport;  /* engine/comm/transport/transport.h */
+struct hd_shm_member; /* of one rank: shm.c */
+struct hd_mailbox;    /* of one ordered pair of local ranks: shm.c */
+struct hd_net;        /* net.c */
 
 struct hd_communicator {
 	int n, me;
@@ -19,18 +19,19 @@ struct hd_communicator {
 	int64_t bytes;      /* sent by this rank since the statistics were reset */
 	char **ins, **outs; /* scratch of a call, by member */
 	struct {
-		uint64_t calls, step;      /* of collectives; of barriers in them */
-		uint64_t *sent, *received; /* by member and lane: messages of the pair so far */
-		struct hd_slot *slots;     /* by local rank; NULL: no shared memory */
-		struct hd_box *boxes;      /* [(from * local_size + to) * lanes + lane] */
+		uint64_t calls, step;          /* of collectives; of barriers in them */
+		uint64_t *sent, *received;     /* by member and channel: messages of the pair so far */
+		struct hd_shm_member *members; /* by local rank; NULL: no shared memory */
+		struct hd_mailbox *mailboxes;  /* [(from * local_size + to) * channels + channel] */
 	} shm;
 	struct {
 		struct hd_net *group; /* NULL: not attached */
 		uint64_t sums;
 	} net;
 	struct {
-		void *group;       /* communicator of the device */
-		void *messages[4]; /* likewise, of sends and receives: by lane, and whether the sender's index is odd */
+		void *group; /* communicator of the device */
+		/* likewise, of sends and receives: by channel, and whether the sender's index is odd */
+		void *messages[4];
 	} device;
 	struct hd_communicator *next;
 };

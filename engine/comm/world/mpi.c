@@ -52,8 +52,8 @@ int hd_mpi_open(struct hd_err *err)
 		return hd_err_set(err, HD_EIO, "MPI_Init_thread failed");
 	if (given < MPI_THREAD_SERIALIZED) {
 		MPI_Finalize();
-		return hd_err_set(err, HD_ENOTSUP, "this MPI gives thread level %d, the least that is needed is %d",
-				  given, MPI_THREAD_SERIALIZED);
+		return hd_err_set(err, HD_ENOTSUP, "this MPI provides thread level %d; at least %d is needed", given,
+				  MPI_THREAD_SERIALIZED);
 	}
 	hd_here.mpi = 1;
 	MPI_Comm_dup(MPI_COMM_WORLD, &hd_mpi_world);

@@ -64,7 +64,7 @@ static void *private_map(size_t bytes)
 	return p;
 }
 
-void *hd_segment_map(size_t bytes)
+void *hd_shared_map(size_t bytes)
 {
 	struct {
 		int pid, fd;
@@ -97,7 +97,7 @@ void hd_control_open(void)
 {
 	size_t bytes = sizeof(struct hd_control) + (size_t)hd_here.w.local_size * sizeof(struct hd_control_rank);
 
-	hd_here.control = hd_segment_map(bytes);
+	hd_here.control = hd_shared_map(bytes);
 	if (!hd_here.control)
 		return;
 	atomic_store(&hd_here_control()->pid, (int32_t)getpid());
@@ -135,7 +135,7 @@ void *hd_arena_map(size_t bytes, struct hd_err *err)
 	if (L == 1)
 		return arena_private(bytes, 0, err);
 	if (hd_here.control && !(test && !strcmp(test, "private")))
-		hd_here.arena = hd_segment_map(total);
+		hd_here.arena = hd_shared_map(total);
 	if (!hd_here.arena) {
 		hd_here.private = 1;
 		return arena_private(bytes, 1, err);

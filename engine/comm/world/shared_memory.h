@@ -6,7 +6,7 @@
 #include "engine/comm/world/state.h"
 
 /* Collective over the host, zeroed; NULL on all its ranks: not available. */
-void *hd_segment_map(size_t bytes);
+void *hd_shared_map(size_t bytes);
 void hd_control_open(void);
 /* Collective over the host; sets the arena of hd_here, or `private` if ranks cannot share it. */
 void *hd_arena_map(size_t bytes, struct hd_err *err);

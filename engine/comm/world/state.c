@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Who this process is among the others, and what ranks are called in messages.
+ * Which rank this process is, and how messages name ranks.
  */
 #include <config.h>
 #include "engine/comm/world/state.h"

@@ -2,11 +2,11 @@
  * engine/comm/world/state.h - this process among the others: what all files of the communication know.  The folders stand
  * on each other in this order, and the files of each too; none calls one below it:
  *
- *   world/      state.c            who this process is
+ *   world/      state.c            which rank this process is
  *               mpi.c              start and end of MPI, exchanges while nothing else runs
  *               shared_memory.c    memory shared by the ranks of one host: control block, arena
- *   wait/       watchdog_net.c     who is late, between hosts
- *               watchdog.c         who is dead or late, on one host
+ *   wait/       watchdog_net.c     which rank is late, between hosts
+ *               watchdog.c         which rank is dead or late, on one host
  *               wait.c             the waiting loop: spins, yields, naps
  *               control.c          the control channel
  *   transport/  sum.c              sums and maxima in member order
@@ -54,7 +54,7 @@ struct hd_waiting {
 	const struct hd_communicator *m; /* NULL: the control channel */
 	const char *what;
 	double since;
-	int told; /* the others know */
+	int announced; /* the others know */
 };
 char *hd_waiting_text(const struct hd_waiting *w); /* "all-reduce of x on g", malloc'ed */
 

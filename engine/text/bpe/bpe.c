@@ -27,13 +27,14 @@ void hd_ids_release(struct hd_ids *o)
 #define SLOTS (1u << 16)
 #define KEY 22
 #define VALUE 10
-struct remembered {            /* 64 bytes, a line of the cache */
+/* 64 bytes, a line of the cache. */
+struct remembered {
 	unsigned char n, nids; /* n 0: free */
 	char key[KEY];
 	int32_t ids[VALUE];
 };
 
-struct piece { /* of a long word: a list, linked */
+struct bpe_piece { /* of a long word: a list, linked */
 	int32_t id;
 	int64_t before, after; /* -1: none */
 };
@@ -47,7 +48,7 @@ struct hd_bpe_state {
 	struct remembered *words;
 	struct hd_ids first; /* the pieces of a word before any is joined */
 	struct hd_buf text;
-	struct piece *pieces;
+	struct bpe_piece *pieces;
 	struct candidate *heap;
 	size_t nheap, heap_cap, pieces_cap;
 };
@@ -74,11 +75,11 @@ void hd_bpe_state_destroy(struct hd_bpe_state *s)
 }
 
 /* -- the first pieces -------------------------------------------------------------------------- */
-struct unknown { /* characters without a token that are not yet written */
+struct unknown_token { /* characters without a token that are not yet written */
 	int pending;
 };
 
-static void flush(struct hd_bpe_state *s, struct unknown *u)
+static void flush(struct hd_bpe_state *s, struct unknown_token *u)
 {
 	if (u->pending)
 		hd_ids_add(&s->first, s->bpe->unknown);
@@ -116,7 +117,7 @@ static int add_bytes(struct hd_bpe_state *s, const char *c, size_t n)
 
 static void split_characters(struct hd_bpe_state *s, const char *word, size_t n)
 {
-	struct unknown u = { 0 };
+	struct unknown_token u = { 0 };
 
 	for (size_t i = 0, k; i < n; i += k) {
 		int32_t id;
@@ -194,7 +195,7 @@ static int less(const struct candidate *a, const struct candidate *b)
 
 static void push(struct hd_bpe_state *s, int64_t at)
 {
-	const struct piece *p = &s->pieces[at];
+	const struct bpe_piece *p = &s->pieces[at];
 	const struct hd_merge *m = p->after < 0 ? NULL : hd_bpe_merge(s->bpe, p->id, s->pieces[p->after].id);
 	struct candidate c;
 	size_t i, up;
@@ -229,7 +230,7 @@ static struct candidate pop(struct hd_bpe_state *s)
 /* What was joined since has left its candidates in the heap: they name another pair now. */
 static int is_stale(const struct hd_bpe_state *s, const struct candidate *c)
 {
-	const struct piece *p = &s->pieces[c->at];
+	const struct bpe_piece *p = &s->pieces[c->at];
 	const struct hd_merge *m;
 
 	if (p->id < 0 || p->after < 0)
@@ -240,7 +241,7 @@ static int is_stale(const struct hd_bpe_state *s, const struct candidate *c)
 
 static void join(struct hd_bpe_state *s, const struct candidate *c)
 {
-	struct piece *p = &s->pieces[c->at], *gone = &s->pieces[p->after];
+	struct bpe_piece *p = &s->pieces[c->at], *gone = &s->pieces[p->after];
 
 	p->id = c->id;
 	p->after = gone->after;
@@ -258,7 +259,7 @@ static void join_long(struct hd_bpe_state *s, const int32_t *id, size_t n, struc
 	while (s->pieces_cap < n)
 		s->pieces = hd_grow(s->pieces, s->pieces_cap, &s->pieces_cap, sizeof(*s->pieces));
 	for (size_t i = 0; i < n; i++)
-		s->pieces[i] = (struct piece){ id[i], (int64_t)i - 1, i + 1 < n ? (int64_t)i + 1 : -1 };
+		s->pieces[i] = (struct bpe_piece){ id[i], (int64_t)i - 1, i + 1 < n ? (int64_t)i + 1 : -1 };
 	for (size_t i = 0; i < n; i++)
 		push(s, (int64_t)i);
 	while (s->nheap) {

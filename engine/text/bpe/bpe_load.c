@@ -108,8 +108,7 @@ static int load_merges(struct hd_bpe *b, json_t *merges, struct hd_err *err)
 	b->merges = hd_alloc(b->nslots * sizeof(*b->merges));
 	for (i = 0; i < b->nslots; i++)
 		b->merges[i].pair = UINT64_MAX;
-	json_array_foreach(merges, i, m)
-	{
+	json_array_foreach(merges, i, m) {
 		rc = load_merge(b, m, i, &text, err);
 		if (rc < 0)
 			break;

@@ -10,7 +10,7 @@
 
 #define BATCH (1 << 20) /* bytes of a round for each thread */
 
-struct run {
+struct corpus_run {
 	const struct hd_corpus *c;
 	struct hd_files files;
 	struct hd_documents documents;
@@ -22,7 +22,7 @@ struct run {
 };
 
 /* -- progress ---------------------------------------------------------------------------------- */
-static void show(struct run *r, int last)
+static void show(struct corpus_run *r, int last)
 {
 	double now = hd_seconds(), took = now - r->started;
 	int64_t done = hd_documents_read(&r->documents);
@@ -38,14 +38,14 @@ static void show(struct run *r, int last)
 }
 
 /* -- rounds ------------------------------------------------------------------------------------ */
-static void encode_part(struct run *r, struct hd_round *now, size_t i)
+static void encode_part(struct corpus_run *r, struct hd_round *now, size_t i)
 {
 	int thread = omp_get_thread_num();
 
 	hd_part_encode(r->c, now, &now->parts[i], r->encoders.all[thread], &r->encoders.text[thread]);
 }
 
-static void encode_and_read(struct run *r, struct hd_round *now, struct hd_round *next, struct hd_err *err)
+static void encode_and_read(struct corpus_run *r, struct hd_round *now, struct hd_round *next, struct hd_err *err)
 {
 	size_t n = now->nparts;
 
@@ -62,7 +62,8 @@ static void encode_and_read(struct run *r, struct hd_round *now, struct hd_round
 	}
 }
 
-static int write_round(struct run *r, struct hd_round *now, const struct hd_corpus_place *behind, struct hd_err *err)
+static int write_round(struct corpus_run *r, struct hd_round *now, const struct hd_corpus_place *behind,
+		       struct hd_err *err)
 {
 	for (size_t i = 0; i < now->nparts; i++) {
 		struct hd_part *p = &now->parts[i];
@@ -74,7 +75,7 @@ static int write_round(struct run *r, struct hd_round *now, const struct hd_corp
 	return hd_journal_save(&r->journal, behind, err);
 }
 
-static int rounds(struct run *r, struct hd_err *err)
+static int rounds(struct corpus_run *r, struct hd_err *err)
 {
 	struct hd_round *now = &r->round[0], *next = &r->round[1], *swap;
 	struct hd_err reading = { 0 };
@@ -96,7 +97,7 @@ static int rounds(struct run *r, struct hd_err *err)
 }
 
 /* -- all --------------------------------------------------------------------------------------- */
-static uint64_t identity(const struct run *r)
+static uint64_t identity(const struct corpus_run *r)
 {
 	uint64_t h = hd_files_hash(&r->files);
 
@@ -106,7 +107,7 @@ static uint64_t identity(const struct run *r)
 	return hd_hash_add_text(h, r->c->field);
 }
 
-static int start(struct run *r, struct hd_err *err)
+static int start(struct corpus_run *r, struct hd_err *err)
 {
 	const struct hd_corpus *c = r->c;
 	int64_t vocab = c->tokenizer ? hd_tokenizer_vocab(c->tokenizer) : 256;
@@ -125,7 +126,7 @@ static int start(struct run *r, struct hd_err *err)
 	return HD_OK;
 }
 
-static int run(struct run *r, struct hd_err *err)
+static int run(struct corpus_run *r, struct hd_err *err)
 {
 	HD_TRY(start(r, err));
 	HD_TRY(rounds(r, err));
@@ -137,7 +138,7 @@ static int run(struct run *r, struct hd_err *err)
 
 int hd_corpus_tokenize(const struct hd_corpus *c, struct hd_corpus_counts *counts, struct hd_err *err)
 {
-	struct run r = { .c = c, .journal = { .ids = -1, .lengths = -1 }, .started = hd_seconds() };
+	struct corpus_run r = { .c = c, .journal = { .ids = -1, .lengths = -1 }, .started = hd_seconds() };
 
 	r.shown = r.started;
 	run(&r, err);

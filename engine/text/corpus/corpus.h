@@ -27,7 +27,8 @@ struct hd_corpus_counts {
 int hd_corpus_tokenize(const struct hd_corpus *c, struct hd_corpus_counts *counts, struct hd_err *err);
 
 /* -- batches to ids -- */
-struct hd_encoded {                 /* documents in a row */
+/* Documents in a row. */
+struct hd_encoded {
 	struct hd_ids ids, lengths; /* lengths: tokens of each document */
 };
 struct hd_encoders { /* one of each thread */

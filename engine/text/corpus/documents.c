@@ -120,7 +120,8 @@ static int no_field(const struct hd_batch *b, int64_t line, json_t *o, const cha
 	const char *key;
 	json_t *value;
 
-	json_object_foreach(o, key, value) hd_append(&names, "%s%s", *names ? ", " : "", key);
+	json_object_foreach(o, key, value)
+		hd_append(&names, "%s%s", *names ? ", " : "", key);
 	if (!json_is_object(o))
 		hd_err_set(err, HD_EINVAL, "%s:%lld: is no object", b->path, (long long)line + 1);
 	else if (have)

@@ -6,7 +6,8 @@
 #include "engine/text/corpus/files.h"
 #include "engine/text/unicode/utf8.h"
 
-struct hd_corpus_place {          /* where the next document begins */
+/* Where the next document begins. */
+struct hd_corpus_place {
 	int64_t file, byte, line; /* byte: of the unpacked file; line: from 0 */
 };
 struct hd_documents {

@@ -144,7 +144,7 @@ static int set(struct translation *t)
 	return HD_OK;
 }
 
-static int group(struct translation *t)
+static int regex_group(struct translation *t)
 {
 	const char *p = t->at + 2;
 
@@ -173,7 +173,7 @@ static int translate(struct translation *t)
 		else if (*t->at == '[')
 			rc = set(t);
 		else if (*t->at == '(')
-			rc = group(t);
+			rc = regex_group(t);
 		else if (*t->at == '}' && t->end - t->at > 1 && t->at[1] == '+')
 			rc = refuse(t, "{...}+");
 		else if (*t->at == '{' && t->end - t->at > 1 && t->at[1] == ',')

@@ -21,7 +21,7 @@ typedef int32_t VS __attribute__((vector_size(HD_VL * 4)));
 #define TILES (BLOCK / HD_MR)
 #define INLINE static inline __attribute__((always_inline))
 
-struct span { /* of one tile of rows: the terms it sums and the columns it needs */
+struct att_span { /* of one tile of rows: the terms it sums and the columns it needs */
 	int k0, k1, cols;
 };
 
@@ -176,7 +176,7 @@ INLINE void tile(float *c, int64_t ldc, const float *a, int64_t row, int64_t col
 }
 
 INLINE void product(float *c, int64_t ldc, const float *a, int64_t row, int64_t col, const float *b, int64_t ldb,
-		    const struct span *s, int ntiles, int add)
+		    const struct att_span *s, int ntiles, int add)
 {
 	for (int i = 0; i < ntiles; i++) {
 		const float *ai = a + i * HD_MR * row;
@@ -192,14 +192,14 @@ INLINE void product(float *c, int64_t ldc, const float *a, int64_t row, int64_t 
 
 /* a row-major, its rows lda apart */
 static __attribute__((noinline)) void product_n(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
-						int64_t ldb, const struct span *s, int ntiles, int add)
+						int64_t ldb, const struct att_span *s, int ntiles, int add)
 {
 	product(c, ldc, a, lda, 1, b, ldb, s, ntiles, add);
 }
 
 /* a transposed: row i is column i of a BLOCK x BLOCK block */
 static __attribute__((noinline)) void product_t(float *c, int64_t ldc, const float *a, const float *b, int64_t ldb,
-						const struct span *s, int ntiles, int add)
+						const struct att_span *s, int ntiles, int add)
 {
 	product(c, ldc, a, 1, BLOCK, b, ldb, s, ntiles, add);
 }
@@ -302,7 +302,7 @@ static void unpack_rows(const struct hd_attention *t, void *x, int64_t at, int64
 struct pair { /* block of queries against block of keys */
 	int nq, nk, tiles_q, tiles_k;
 	int seen[BLOCK]; /* per query: so many of the keys; grows with the query */
-	struct span scores[TILES], by_key[TILES], by_query[TILES];
+	struct att_span scores[TILES], by_key[TILES], by_query[TILES];
 };
 
 static int pair_set(const struct hd_attention *t, struct pair *p, int64_t i, int64_t j)
@@ -320,22 +320,23 @@ static int pair_set(const struct hd_attention *t, struct pair *p, int64_t i, int
 	for (int a = 0; a < p->tiles_q; a++) {
 		int most = p->seen[a * HD_MR + HD_MR - 1];
 
-		p->scores[a] = (struct span){ 0, (int)t->dim, most };
-		p->by_key[a] = (struct span){ 0, most, (int)hd_att_padded(t) };
+		p->scores[a] = (struct att_span){ 0, (int)t->dim, most };
+		p->by_key[a] = (struct att_span){ 0, most, (int)hd_att_padded(t) };
 	}
 	for (int a = 0; a < p->tiles_k; a++) {
 		int r = 0;
 
 		while (r < p->nq && p->seen[r] <= a * HD_MR)
 			r++;
-		p->by_query[a] = (struct span){ r, p->nq, (int)hd_att_padded(t) };
+		p->by_query[a] = (struct att_span){ r, p->nq, (int)hd_att_padded(t) };
 	}
 	return 1;
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-struct rows {         /* running softmax of one block of queries */
+/* Running softmax of one block of queries. */
+struct att_rows {
 	V sum[BLOCK]; /* each lane for its columns */
 	V max[BLOCK / HD_VL];
 };
@@ -387,7 +388,7 @@ INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s,
 		softmax_row(t, s + i * BLOCK, o + i * hd_att_padded(t), &sum[i], now[i], by[i], seen[i], masked);
 }
 
-static void softmax(const struct hd_attention *t, struct rows *st, float *s, float *o, const int *seen, int nq)
+static void softmax(const struct hd_attention *t, struct att_rows *st, float *s, float *o, const int *seen, int nq)
 {
 	for (int g = 0; g * HD_VL < nq; g++, s += HD_VL * BLOCK, o += HD_VL * hd_att_padded(t)) {
 		const int *see = seen + g * HD_VL;
@@ -399,7 +400,7 @@ static void softmax(const struct hd_attention *t, struct rows *st, float *s, flo
 	}
 }
 
-static void finish(const struct hd_attention *t, const struct rows *st, void *o, int64_t at, float *lse,
+static void finish(const struct hd_attention *t, const struct att_rows *st, void *o, int64_t at, float *lse,
 		   const float *from, int64_t n)
 {
 	for (int64_t r = 0; r < n; r++) {
@@ -418,7 +419,7 @@ static void forward(const struct hd_attention *t, float *scratch, void *const *o
 	int64_t base = (b * t->keys * t->kv_heads + kv) * t->dim;
 	float *kt = scratch, *vp = kt + nkb * panel, *q = vp + nkb * panel, *o = q + panel, *s = o + panel;
 	struct pair p;
-	struct rows st;
+	struct att_rows st;
 
 	for (int64_t j = 0; j < nkb; j++) {
 		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK;

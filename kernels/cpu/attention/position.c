@@ -18,7 +18,7 @@ HD_CLONES static void sum2(float *y, const float *a, const float *b, int64_t n)
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t rows = p->n[0] * p->n[1], seq = p->n[1], cols = p->n[2], t = p->n[14], u = p->n[15];
-	int64_t step = hd_min(hd_step(t), hd_step(u));
+	int64_t step = hd_min(hd_vector_step(t), hd_vector_step(u));
 
 	(void)r;
 #pragma omp parallel for schedule(static) if (rows * cols >= HD_SMALL)
@@ -41,7 +41,7 @@ static void piece_dw(const struct hd_prep *p, float *dw, const void *dy, int64_t
 	int64_t first = from > shift + s0 ? from : shift + s0, end = hd_min(to, shift + s1);
 
 	for (int64_t b = 0; b < p->n[0] && first < end; b++)
-		for (int64_t j = 0, all = (end - first) * cols, step = hd_step(p->n[14]); j < all; j += step) {
+		for (int64_t j = 0, all = (end - first) * cols, step = hd_vector_step(p->n[14]); j < all; j += step) {
 			float wide[HD_PIECE], *y = dw + first * cols + j;
 			int64_t n = hd_min(step, all - j);
 

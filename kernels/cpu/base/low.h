@@ -46,7 +46,7 @@ __attribute__((unused)) static void hd_write(void *y, int64_t dtype, int64_t at,
 }
 
 /* Elements that are taken at a time. */
-static inline int64_t hd_step(int64_t dtype)
+static inline int64_t hd_vector_step(int64_t dtype)
 {
 	return dtype == HD_DTYPE_BF16 ? HD_PIECE : HD_CHUNK;
 }

@@ -35,7 +35,7 @@ HD_CLONES static void gelu_d(float *dx, const float *x, const float *dy, int64_t
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t n = hd_used(r, p->n[0]), t = p->n[14], step = hd_step(t);
+	int64_t n = hd_used(r, p->n[0]), t = p->n[14], step = hd_vector_step(t);
 
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += step) {
@@ -49,7 +49,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t n = hd_used(r, p->n[0]), t = p->n[14], step = hd_step(t);
+	int64_t n = hd_used(r, p->n[0]), t = p->n[14], step = hd_vector_step(t);
 
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += step) {

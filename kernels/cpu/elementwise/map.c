@@ -24,7 +24,7 @@
 enum { WHOLE, GATHER, SPREAD };
 enum { NO_BUFFER = -1 };
 
-struct value {
+struct map_value {
 	int32_t code, var, arg[3];
 	int32_t buffer; /* NO_BUFFER: read in place, or the output itself */
 	float num;
@@ -37,8 +37,8 @@ struct program {
 	int64_t extent[HD_MAX_DIMS];
 	struct hd_map_input in[HD_MAP_INPUTS];
 	int how[HD_MAP_INPUTS];
-	uint32_t dtype;   /* of the output */
-	struct value v[]; /* the last one is the result */
+	uint32_t dtype;       /* of the output */
+	struct map_value v[]; /* the last one is the result */
 };
 
 /* -- prepare: operands ------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ static int how(const struct program *p, const struct hd_map_input *x)
 	return spread ? SPREAD : whole ? WHOLE : GATHER;
 }
 
-static void set_operands(struct program *p, const struct hd_mapping *m)
+static void set_operands(struct program *p, const struct hd_map_prep *m)
 {
 	p->dtype = m->dtype;
 	p->total = m->total;
@@ -100,7 +100,7 @@ static void set_operands(struct program *p, const struct hd_mapping *m)
 
 /* -- prepare: values --------------------------------------------------------------------------- */
 
-static int number_value(struct program *p, struct value v)
+static int number_value(struct program *p, struct map_value v)
 {
 	for (int i = 0; i < p->n; i++)
 		if (!memcmp(&p->v[i], &v, sizeof(v)))
@@ -115,7 +115,7 @@ static void set_values(struct program *p, const struct hd_expr *e)
 	int stack[HD_LEN(e->op)], top = 0;
 
 	for (int i = 0; i < e->n; i++) {
-		struct value v;
+		struct map_value v;
 
 		memset(&v, 0, sizeof(v)); /* compared as bytes */
 		v.code = e->op[i].code;
@@ -130,14 +130,14 @@ static void set_values(struct program *p, const struct hd_expr *e)
 	}
 }
 
-static int is_constant(const struct program *p, const struct value *v)
+static int is_constant(const struct program *p, const struct map_value *v)
 {
 	return v->code == HD_X_NUM || (v->code == HD_X_VAR && p->how[v->var] == SPREAD);
 }
 
 static int needs_buffer(const struct program *p, int i)
 {
-	const struct value *v = &p->v[i];
+	const struct map_value *v = &p->v[i];
 
 	if (v->code == HD_X_VAR)
 		return p->how[v->var] != WHOLE;
@@ -153,12 +153,12 @@ static void set_buffers(struct program *p)
 		for (int k = 0; k < hd_expr_arity(p->v[i].code); k++)
 			last[p->v[i].arg[k]] = i;
 	for (int i = 0; i < p->n; i++) {
-		struct value *v = &p->v[i];
+		struct map_value *v = &p->v[i];
 
 		if (needs_buffer(p, i))
 			v->buffer = nfree && !is_constant(p, v) ? list[--nfree] : p->buffers++;
 		for (int k = 0; k < hd_expr_arity(v->code); k++) {
-			struct value *a = &p->v[v->arg[k]];
+			struct map_value *a = &p->v[v->arg[k]];
 
 			if (last[v->arg[k]] != i || a->buffer == NO_BUFFER || is_constant(p, a))
 				continue;
@@ -171,7 +171,7 @@ static void set_buffers(struct program *p)
 
 static int map_prepare(const struct hd_kernel_desc *d, struct hd_prep *prep, struct hd_err *err)
 {
-	struct hd_mapping m = { .nin = 0 };
+	struct hd_map_prep m = { .nin = 0 };
 	struct program *p;
 
 	HD_TRY(hd_prepare_map(d, 0, &m, err));
@@ -281,7 +281,7 @@ static float value_of(const void *x, uint32_t dtype)
 static void spread_constants(const struct program *p, float *pool, void *const *in)
 {
 	for (int i = 0; i < p->n; i++) {
-		const struct value *v = &p->v[i];
+		const struct map_value *v = &p->v[i];
 		float *y = pool + (size_t)v->buffer * p->block;
 
 		if (v->code == HD_X_NUM)
@@ -310,7 +310,7 @@ static void run_block(const struct program *p, float *pool, void *out, void *con
 	const float *at[HD_LEN(((struct hd_expr *)0)->op)];
 
 	for (int i = 0; i < p->n; i++) {
-		const struct value *v = &p->v[i];
+		const struct map_value *v = &p->v[i];
 		float *y = v->buffer == NO_BUFFER ? (float *)out + from : pool + (size_t)v->buffer * p->block;
 
 		at[i] = y;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct product {
+struct cpu_product {
 	struct einsum e;
 	struct hd_mm *mm;
 	int bias_inside;
@@ -39,7 +39,7 @@ static int wide_reserve(int64_t floats)
 	return 1;
 }
 
-static void plan_widened(struct product *p, struct hd_mm_shape *s)
+static void plan_widened(struct cpu_product *p, struct hd_mm_shape *s)
 {
 	struct einsum *e = &p->e;
 	int64_t floats = 0;
@@ -57,7 +57,7 @@ static void plan_widened(struct product *p, struct hd_mm_shape *s)
 	p->widened = p->mm ? p->widened : 0;
 }
 
-static void plan_product(struct product *p)
+static void plan_product(struct cpu_product *p)
 {
 	struct hd_mm_shape s;
 	struct einsum *e = &p->e;
@@ -78,7 +78,7 @@ static void plan_product(struct product *p)
 
 static void release(void *state)
 {
-	struct product *p = state;
+	struct cpu_product *p = state;
 
 	hd_mm_put(p->mm);
 	free(p);
@@ -87,7 +87,7 @@ static void release(void *state)
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	struct einsum e = { 0 };
-	struct product *product;
+	struct cpu_product *product;
 
 	HD_TRY(hd_prepare_einsum(d, &e, "cpu", err));
 	product = hd_alloc(sizeof(*product));
@@ -139,7 +139,7 @@ static double dot(const struct einsum *e, void *const *mem, int64_t a, int64_t b
 
 		sum += (double)load(mem[OP_A], e->dtype[OP_A], a) * load(mem[OP_B], e->dtype[OP_B], b);
 		for (; i >= 0; i--) {
-			const struct loop *l = &e->red[i];
+			const struct einsum_loop *l = &e->red[i];
 
 			a += l->stride[OP_A];
 			b += l->stride[OP_B];
@@ -216,7 +216,7 @@ static void add_operand(float *y, const void *x, uint32_t dtype, int64_t at, int
 /* c = (keep ? c : 0) + bias + add, which a product then adds to */
 static void start(const struct einsum *e, void *const *mem, int keep)
 {
-	const struct loop one = { 1, { 0 } }, *last = e->nout ? &e->out[e->nout - 1] : &one;
+	const struct einsum_loop one = { 1, { 0 } }, *last = e->nout ? &e->out[e->nout - 1] : &one;
 	int64_t pieces = (last->n + HD_PIECE - 1) / HD_PIECE, total = last->n ? e->count / last->n * pieces : 0;
 
 #pragma omp parallel for schedule(static) if (e->count >= HD_SMALL)
@@ -246,7 +246,7 @@ static void *shift(const struct einsum *e, void *const *mem, int o, int64_t by)
 
 /* The matrix product for every index of the loops around it, whose strides are in swapped
  * roles too. */
-static int products(const struct product *p, void *const *mem, int sum)
+static int products(const struct cpu_product *p, void *const *mem, int sum)
 {
 	const struct einsum *e = &p->e;
 	int64_t at[3 * HD_MAX_DIMS] = { 0 }, off[OPERANDS] = { 0 };
@@ -287,10 +287,10 @@ static void lower_all(uint16_t *y, const float *x, int64_t n)
 		hd_pass_lower(y + i, x + i, hd_min(HD_CHUNK, n - i));
 }
 
-static void run_product(const struct product *p, void *const *out, void *const *in, const struct hd_run *r);
+static void run_product(const struct cpu_product *p, void *const *out, void *const *in, const struct hd_run *r);
 
 /* The product of fp32 copies.  An addend that c holds already comes with c. */
-static void run_widened(const struct product *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_widened(const struct cpu_product *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	void *ins[4] = { in[0], in[1], NULL, NULL }, *outs[1] = { out[0] };
 	int bias = p->e.dtype[OP_BIAS] != 0, add = p->e.dtype[OP_ADD] != 0, inside = add && in[2 + bias] == out[0];
@@ -317,12 +317,12 @@ static void run_widened(const struct product *p, void *const *out, void *const *
 
 static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct product *p = prep->state;
+	const struct cpu_product *p = prep->state;
 
 	(p->widened ? run_widened : run_product)(p, out, in, r);
 }
 
-static void run_product(const struct product *p, void *const *out, void *const *in, const struct hd_run *r)
+static void run_product(const struct cpu_product *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct einsum *e = &p->e;
 	void *mem[OPERANDS] = { in[0], in[1], out[0], NULL, NULL };

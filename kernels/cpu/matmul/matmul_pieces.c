@@ -17,21 +17,21 @@
 #define LARGE ((double)(1 << 27))
 #define ENOUGH 32
 
-struct kind { /* pieces of one size: at most 2 along each dim that is cut */
+struct piece_kind { /* pieces of one size: at most 2 along each dim that is cut */
 	struct hd_mm_shape shape;
 	struct hd_mm_primitive made;
 	struct hd_mm_bound *bound; /* one per thread */
-	struct kind *next;
+	struct piece_kind *next;
 };
 
-struct piece {
-	const struct kind *kind;
+struct matmul_piece {
+	const struct piece_kind *kind;
 	int64_t at[HD_MM_OPERANDS]; /* bytes */
 };
 
 struct hd_mm_pieces {
-	struct kind *kinds;
-	struct piece *piece;
+	struct piece_kind *kinds;
+	struct matmul_piece *piece;
 	int64_t n;
 	int threads;
 };
@@ -104,7 +104,7 @@ static int64_t cut(const int64_t *n, int ndim, int64_t *each)
 
 /* ---- preparation ----------------------------------------------------------------------------- */
 
-static int build(struct hd_mm_pieces *p, struct kind *k, int sum)
+static int build(struct hd_mm_pieces *p, struct piece_kind *k, int sum)
 {
 	const_dnnl_primitive_desc_t pd;
 
@@ -119,9 +119,9 @@ static int build(struct hd_mm_pieces *p, struct kind *k, int sum)
 	return 1;
 }
 
-static const struct kind *kind_of(struct hd_mm_pieces *p, const struct hd_mm_shape *s, int sum)
+static const struct piece_kind *kind_of(struct hd_mm_pieces *p, const struct hd_mm_shape *s, int sum)
 {
-	struct kind *k;
+	struct piece_kind *k;
 
 	for (k = p->kinds; k; k = k->next)
 		if (!memcmp(k->shape.n, s->n, sizeof(s->n)))
@@ -136,7 +136,7 @@ static const struct kind *kind_of(struct hd_mm_pieces *p, const struct hd_mm_sha
 /* Piece i, counted as the elements of an array of pieces are. */
 static int place(struct hd_mm_pieces *p, int64_t i, const struct hd_mm_shape *s, const int64_t *each, int sum)
 {
-	struct piece *piece = &p->piece[i];
+	struct matmul_piece *piece = &p->piece[i];
 	struct hd_mm_shape part = *s;
 
 	for (int d = s->ndim - 2; d >= 0; d--) {
@@ -174,7 +174,7 @@ struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum)
 void hd_mm_pieces_destroy(struct hd_mm_pieces *p)
 {
 	while (p && p->kinds) {
-		struct kind *k = p->kinds;
+		struct piece_kind *k = p->kinds;
 
 		p->kinds = k->next;
 		for (int t = 0; k->bound && t < p->threads; t++)
@@ -190,11 +190,11 @@ void hd_mm_pieces_destroy(struct hd_mm_pieces *p)
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
-static void *into(void *mem, const struct piece *p, int o)
+static void *into(void *mem, const struct matmul_piece *p, int o)
 {
 	return mem ? (char *)mem + p->at[o] : NULL;
 }
-static const void *at(const void *mem, const struct piece *p, int o)
+static const void *at(const void *mem, const struct matmul_piece *p, int o)
 {
 	return mem ? (const char *)mem + p->at[o] : NULL;
 }
@@ -211,7 +211,7 @@ int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *c, const void *a, const
 		omp_set_num_threads(1);
 #pragma omp for schedule(dynamic)
 		for (int64_t i = 0; i < p->n; i++) {
-			const struct piece *x = &p->piece[i];
+			const struct matmul_piece *x = &p->piece[i];
 
 			failed |= hd_mm_execute(x->kind->made.prim, &x->kind->bound[me],
 						scratch.mem + (size_t)me * scratch.each, into(c, x, HD_MM_C),

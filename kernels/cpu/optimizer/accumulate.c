@@ -16,7 +16,7 @@ HD_CLONES static void add_to(float *y, const float *x, int64_t n)
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t n = p->n[0], from = p->n[14], to = p->n[15], step = hd_min(hd_step(from), hd_step(to));
+	int64_t n = p->n[0], from = p->n[14], to = p->n[15], step = hd_min(hd_vector_step(from), hd_vector_step(to));
 
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += step) {

@@ -11,7 +11,7 @@
 #include "kernels/cpu/base/simd.h"
 #include "kernels/prepare/optimizer.h"
 
-struct step {
+struct adamw_step {
 	float *w1, *m1, *v1;
 	const float *w, *g, *m, *v;
 	uint16_t *low;
@@ -20,9 +20,9 @@ struct step {
 
 HD_PREPARE(prepare, "adamw", HD_DTYPE_F32, hd_prepare_adamw(c, p))
 
-HD_CLONES static void update(const struct step *a, int64_t from, int64_t to)
+HD_CLONES static void update(const struct adamw_step *a, int64_t from, int64_t to)
 {
-	const struct step s = *a;
+	const struct adamw_step s = *a;
 
 #pragma omp simd
 	for (int64_t i = from; i < to; i++) {
@@ -36,11 +36,11 @@ HD_CLONES static void update(const struct step *a, int64_t from, int64_t to)
 	}
 }
 
-static struct step step_of(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+static struct adamw_step step_of(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	double beta1 = p->f[HD_ADAMW_BETA1], beta2 = p->f[HD_ADAMW_BETA2], t = (double)r->step;
 
-	return (struct step){
+	return (struct adamw_step){
 		.w1 = out[0],
 		.m1 = out[1],
 		.v1 = out[2],
@@ -64,7 +64,7 @@ static struct step step_of(const struct hd_prep *p, void *const *out, void *cons
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	struct step s = step_of(p, out, in, r);
+	struct adamw_step s = step_of(p, out, in, r);
 	int64_t n = p->n[0];
 
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)

@@ -281,7 +281,7 @@ HD_CLONES static float dot(const float *x, const float *y, int64_t n)
 /* Row `to` of d is row `from` of x, times the gate if there is one. */
 static void bring(const struct hd_prep *p, void *d, int64_t to, const void *x, int64_t from, const float *gate)
 {
-	int64_t cols = p->n[3], t = p->n[14], step = hd_step(t);
+	int64_t cols = p->n[3], t = p->n[14], step = hd_vector_step(t);
 
 	if (!gate) {
 		memcpy(hd_into(d, t, to * cols), hd_at(x, t, from * cols), (size_t)cols * HD_BITS(t) / 8);
@@ -337,7 +337,7 @@ static void dispatch(const struct hd_prep *p, void *const *out, void *const *in,
 
 static void combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t k = p->n[2], cols = p->n[3], tokens = p->n[0] * p->n[1], t = p->n[14], step = hd_step(t);
+	int64_t k = p->n[2], cols = p->n[3], tokens = p->n[0] * p->n[1], t = p->n[14], step = hd_vector_step(t);
 	const float *gates = p->n[8] ? in[2] : NULL;
 	const int32_t *slots = in[1];
 

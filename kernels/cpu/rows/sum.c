@@ -17,8 +17,8 @@
 #define LONG 4096 /* rows from which a narrow sum is cut for several threads */
 #define CUTS 16
 
-struct sum {
-	struct hd_sum s;
+struct cpu_sum {
+	struct hd_sum_prep s;
 	int64_t cuts;
 	double *partial; /* cuts x p x q; NULL: one cut */
 };
@@ -27,16 +27,16 @@ struct sum {
 
 static void release(void *state)
 {
-	struct sum *s = state;
+	struct cpu_sum *s = state;
 
 	free(s->partial);
 	free(s);
 }
 
 /* Few long columns: several threads sum pieces of them. */
-static void cut(struct sum *t)
+static void cut(struct cpu_sum *t)
 {
-	const struct hd_sum *s = &t->s;
+	const struct hd_sum_prep *s = &t->s;
 
 	t->cuts = 1;
 	if (!s->simple || s->r < LONG || s->p * ((s->q + TILE - 1) / TILE) >= CUTS)
@@ -47,8 +47,8 @@ static void cut(struct sum *t)
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
-	struct hd_sum s = { 0 };
-	struct sum *t;
+	struct hd_sum_prep s = { 0 };
+	struct cpu_sum *t;
 
 	HD_TRY(hd_prepare_sum(d, "cpu", &s, err));
 	t = hd_alloc(sizeof(*t));
@@ -67,7 +67,7 @@ static inline float load(const void *a, uint32_t dtype, int64_t i)
 	return hd_get(a, dtype == HD_DTYPE_BF16, i);
 }
 
-static void store(const struct hd_sum *s, void *c, int64_t i, double x, int acc)
+static void store(const struct hd_sum_prep *s, void *c, int64_t i, double x, int acc)
 {
 	hd_put(c, s->dtype_c == HD_DTYPE_BF16, i, (float)(x + (acc ? load(c, s->dtype_c, i) : 0)));
 }
@@ -88,7 +88,8 @@ __attribute__((optimize("O3"))) static void add_row(float *restrict x, const voi
 }
 
 /* Columns of rows r0 ... r1 - 1, `n` columns from element `at`, rows `step` apart */
-static void columns(double *total, const struct hd_sum *s, const void *a, int64_t at, int64_t n, int64_t r0, int64_t r1)
+static void columns(double *total, const struct hd_sum_prep *s, const void *a, int64_t at, int64_t n, int64_t r0,
+		    int64_t r1)
 {
 	float x[TILE];
 
@@ -105,7 +106,7 @@ static void columns(double *total, const struct hd_sum *s, const void *a, int64_
 }
 
 /* One contiguous run: TILE running sums instead of one, which is both faster and more exact */
-static double row(const struct hd_sum *s, const void *a, int64_t at, int64_t n)
+static double row(const struct hd_sum_prep *s, const void *a, int64_t at, int64_t n)
 {
 	float x[TILE];
 	double total = 0;
@@ -123,9 +124,9 @@ static double row(const struct hd_sum *s, const void *a, int64_t at, int64_t n)
 }
 
 /* Task (cut, p, tile of columns): to the partial sums where there are several cuts, else to c */
-static void task(const struct sum *sum, void *c, const void *a, int acc, int64_t t)
+static void task(const struct cpu_sum *sum, void *c, const void *a, int acc, int64_t t)
 {
-	const struct hd_sum *s = &sum->s;
+	const struct hd_sum_prep *s = &sum->s;
 	int64_t tiles = (s->q + TILE - 1) / TILE, tile = t % tiles, p = t / tiles % s->p, cut = t / tiles / s->p;
 	int64_t len = (s->r + sum->cuts - 1) / sum->cuts, r0 = cut * len, r1 = r0 + len < s->r ? r0 + len : s->r;
 	int64_t col = tile * TILE, n = s->q - col < TILE ? s->q - col : TILE;
@@ -143,9 +144,9 @@ static void task(const struct sum *sum, void *c, const void *a, int acc, int64_t
 	}
 }
 
-static void simple(const struct sum *sum, void *c, const void *a, int acc)
+static void simple(const struct cpu_sum *sum, void *c, const void *a, int acc)
 {
-	const struct hd_sum *s = &sum->s;
+	const struct hd_sum_prep *s = &sum->s;
 	int64_t tasks = sum->cuts * s->p * ((s->q + TILE - 1) / TILE);
 
 #pragma omp parallel for if (tasks * s->r > 1024)
@@ -160,7 +161,7 @@ static void simple(const struct sum *sum, void *c, const void *a, int acc)
 	}
 }
 
-static double gather(const struct hd_sum *s, const void *a, int64_t at, int d)
+static double gather(const struct hd_sum_prep *s, const void *a, int64_t at, int d)
 {
 	double x = 0;
 
@@ -173,7 +174,7 @@ static double gather(const struct hd_sum *s, const void *a, int64_t at, int d)
 	return x;
 }
 
-static void any(const struct hd_sum *s, void *c, const void *a, int acc)
+static void any(const struct hd_sum_prep *s, void *c, const void *a, int acc)
 {
 #pragma omp parallel for
 	for (int64_t i = 0; i < s->count; i++) {
@@ -188,8 +189,8 @@ static void any(const struct hd_sum *s, void *c, const void *a, int acc)
 
 static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct sum *sum = prep->state;
-	const struct hd_sum *s = &sum->s;
+	const struct cpu_sum *sum = prep->state;
+	const struct hd_sum_prep *s = &sum->s;
 
 	if (s->empty) {
 		for (int64_t i = 0; i < s->count && !r->acc; i++)

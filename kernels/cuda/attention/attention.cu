@@ -11,7 +11,7 @@
 #define TILE 32
 #define MOST 8 /* dims of a lane: head_dim up to 256 */
 
-struct state {
+struct attention_state {
 	struct hd_att t;
 	int mma;
 };
@@ -22,7 +22,7 @@ static size_t tile_bytes(const struct hd_att *t)
 }
 
 /* -- forward -------------------------------------------------------------------------------------------------------------- */
-template <class T> HD_DEV void fill(float *tile, const T *from, int64_t rows, int64_t stride, int64_t dim)
+template <class T> HD_DEV void fill_rows(float *tile, const T *from, int64_t rows, int64_t stride, int64_t dim)
 {
 	__syncthreads();
 	for (int64_t i = threadIdx.x; i < TILE * dim; i += WARPS * 32)
@@ -61,9 +61,9 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(hd_att t, T *o, float *
 	for (int64_t j = 0; j < t.seen(last); j += TILE) {
 		float s, high, p;
 
-		fill(tile, k + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
+		fill_rows(tile, k + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
 		s = j + lane < seen ? t.scale * dot(mine, tile + lane * (t.dim + 1), t.dim) : -INFINITY;
-		fill(tile, v + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
+		fill_rows(tile, v + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
 		high = fmaxf(max, warp_max(s));
 		p = high == -INFINITY || s == -INFINITY ? 0 : expf(s - high);
 		if (max != high) {
@@ -124,8 +124,8 @@ template <class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(h
 	for (int64_t j = 0; j < t.seen(last); j += TILE) {
 		float s = 0;
 
-		fill(tile, (const T *)x.k + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
-		fill(other, (const T *)x.v + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
+		fill_rows(tile, (const T *)x.k + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
+		fill_rows(other, (const T *)x.v + t.k_at(b, j, kv), t.keys - j, t.kv_heads * t.dim, t.dim);
 		if (j + lane < seen)
 			s = t.scale * expf(t.scale * dot(mine, tile + lane * (t.dim + 1), t.dim) - lse) *
 			    (dot(mine + t.dim, other + lane * (t.dim + 1), t.dim) - delta);
@@ -157,8 +157,8 @@ template <class T> __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(
 		for (int64_t i = from; i < t.seq; i += TILE) {
 			float p = 0, ds = 0;
 
-			fill(tile, (const T *)x.q + t.q_at(b, i, h), t.seq - i, t.heads * t.dim, t.dim);
-			fill(other, (const T *)x.d_o + t.q_at(b, i, h), t.seq - i, t.heads * t.dim, t.dim);
+			fill_rows(tile, (const T *)x.q + t.q_at(b, i, h), t.seq - i, t.heads * t.dim, t.dim);
+			fill_rows(other, (const T *)x.d_o + t.q_at(b, i, h), t.seq - i, t.heads * t.dim, t.dim);
 			if (i + lane < t.seq && j < t.keys && j < t.seen(i + lane)) {
 				p = expf(t.scale * dot(mine, tile + lane * (t.dim + 1), t.dim) -
 					 x.lse[t.row(b, h, i + lane)]);
@@ -200,7 +200,7 @@ template <class T> static int allow(const struct hd_att *t, struct hd_err *err)
 
 static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int backward, struct hd_err *err)
 {
-	struct state s, *kept;
+	struct attention_state s, *kept;
 
 	memset(&s, 0, sizeof(s));
 	HD_TRY(hd_prepare_attention(d, backward, "cuda", HD_DTYPE_F32, &s.t, err));
@@ -213,7 +213,7 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 	HD_TRY(d->in[0].dtype == HD_DTYPE_BF16 ? allow<bf16>(&s.t, err) : allow<float>(&s.t, err));
 	if (backward)
 		hd_cuda_scratch_need((size_t)(s.t.batch * s.t.heads * s.t.seq) * sizeof(float));
-	kept = (struct state *)hd_alloc(sizeof(*kept));
+	kept = (struct attention_state *)hd_alloc(sizeof(*kept));
 	*kept = s;
 	p->n[14] = d->in[0].dtype;
 	p->state = kept;
@@ -235,7 +235,8 @@ static unsigned per_warp(int64_t n)
 	return (unsigned)((n + WARPS - 1) / WARPS);
 }
 
-template <class T> static void go(const struct state *s, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void go(const struct attention_state *s, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_att *t = &s->t;
 	dim3 grid(per_warp(t->seq), (unsigned)t->heads, (unsigned)t->batch);
@@ -246,7 +247,7 @@ template <class T> static void go(const struct state *s, void *const *out, void 
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct state *s = (const struct state *)p->state;
+	const struct attention_state *s = (const struct attention_state *)p->state;
 	int wide = hd_aligned(in[0]) && hd_aligned(in[1]) && hd_aligned(in[2]) && hd_aligned(out[0]);
 
 	if (!s->t.batch || !s->t.seq || !s->t.heads)
@@ -257,7 +258,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		p->n[14] == HD_DTYPE_F32 ? go<float>(s, out, in, r) : go<bf16>(s, out, in, r);
 }
 
-template <class T> static void go_d(const struct state *s, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void go_d(const struct attention_state *s, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_att *t = &s->t;
 	float *delta = (float *)hd_cuda_scratch();
@@ -282,7 +284,7 @@ template <class T> static void go_d(const struct state *s, void *const *out, voi
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct state *s = (const struct state *)p->state;
+	const struct attention_state *s = (const struct attention_state *)p->state;
 
 	if (!s->t.batch || !s->t.seq || !s->t.heads || !s->t.keys || !s->t.kv_heads)
 		return;

@@ -54,7 +54,7 @@ const struct hd_kernel *hd_cuda_kernel(const char *name);
 void *hd_cuda_queue(void); /* the stream of all kernels */
 int hd_cuda_gpu(void);     /* this rank's */
 int hd_cuda_shared(void);  /* ranks on the GPU that most ranks of this host have */
-static inline const struct hd_cuda_step *hd_cuda_step(const struct hd_run *r)
+static inline const struct hd_cuda_step *hd_cuda_step_of(const struct hd_run *r)
 {
 	return (const struct hd_cuda_step *)r->step_constants;
 }

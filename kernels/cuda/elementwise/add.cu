@@ -14,7 +14,7 @@ extern "C" {
 
 HD_CUDA_PREPARE_TYPES(prepare, "add", "t", "t", hd_prepare_add(c, p))
 
-template <class T> struct add {
+template <class T> struct adder {
 	T *y;
 	const T *x[MOST];
 	int64_t n[HD_MAX_DIMS];
@@ -50,7 +50,7 @@ template <class T> struct add {
 	}
 };
 
-template <int V, class T> static int wide(const struct hd_add *s, const add<T> &f)
+template <int V, class T> static int wide(const struct hd_add *s, const adder<T> &f)
 {
 	int ok = s->n[s->ndim - 1] % V == 0 && hd_aligned(f.y);
 
@@ -68,7 +68,7 @@ template <class T> static void go(const struct hd_prep *p, void *const *out, voi
 	const int V = 16 / sizeof(T);
 
 	for (uint32_t from = 1; from == 1 || from < s->nin; from += MOST - 1) {
-		add<T> f;
+		adder<T> f;
 
 		f.y = (T *)out[0];
 		f.x[0] = from == 1 ? (const T *)in[0] : f.y;

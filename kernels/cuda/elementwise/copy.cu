@@ -13,7 +13,7 @@ struct pieces {
 	int64_t count, run, src_step, dst_step;
 }; /* in units */
 
-template <class T> struct move {
+template <class T> struct move_runs {
 	T *y;
 	const T *x;
 	pieces s;
@@ -37,7 +37,7 @@ static void go(void *y, const void *x, pieces s, const struct hd_cuda_step *posi
 	s.run /= (int64_t)sizeof(T);
 	s.src_step /= (int64_t)sizeof(T);
 	s.dst_step /= (int64_t)sizeof(T);
-	hd_each<1>(r, s.count * s.run, 1, move<T>{ (T *)y, (const T *)x, s, position });
+	hd_each<1>(r, s.count * s.run, 1, move_runs<T>{ (T *)y, (const T *)x, s, position });
 }
 
 static void pieces_of(void *y, const void *x, pieces s, const struct hd_cuda_step *position, const struct hd_run *r)
@@ -70,7 +70,7 @@ static void run_select(const struct hd_prep *p, void *const *out, void *const *i
 {
 	pieces s = { p->n[0], p->n[2], p->n[1] * p->n[2], p->n[2] };
 
-	pieces_of(out[0], in[0], s, hd_cuda_step(r), r);
+	pieces_of(out[0], in[0], s, hd_cuda_step_of(r), r);
 }
 
 HD_CUDA_KERNEL(copy, "copy", 0, prepare, run);

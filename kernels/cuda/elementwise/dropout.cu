@@ -15,7 +15,7 @@ extern "C" {
 
 HD_CUDA_PREPARE_TYPES(prepare, "dropout", "t", "t", hd_prepare_dropout(c, p))
 
-struct rows {
+struct dropout_rows {
 	int64_t cols, base, batch_stride, sample0, n[HD_MAX_DIMS], stride[HD_MAX_DIMS];
 	int64_t two[3]; /* kernels/prepare/embedding.h */
 	int32_t ndim;
@@ -24,7 +24,7 @@ struct rows {
 };
 
 template <int N, class T>
-__global__ void __launch_bounds__(THREADS) dropout(T *y, const T *x, rows a, const struct hd_cuda_step *s)
+__global__ void __launch_bounds__(THREADS) dropout(T *y, const T *x, dropout_rows a, const struct hd_cuda_step *s)
 {
 	HD_SHARED(uint64_t, key);
 	HD_SHARED(uint64_t, first);
@@ -58,7 +58,7 @@ template <class T> static void go(const struct hd_prep *p, T *y, const T *x, con
 	const int64_t *strides = (const int64_t *)p->state;
 	const int V = 16 / sizeof(T);
 	double limit = p->f[0] * 0x1p53;
-	rows a;
+	dropout_rows a;
 
 	memset(&a, 0, sizeof(a));
 	a.cols = p->n[1];
@@ -78,9 +78,9 @@ template <class T> static void go(const struct hd_prep *p, T *y, const T *x, con
 	if (!p->n[0] || !a.cols || (!(p->f[0] > 0) && x == y))
 		return;
 	if (a.cols % V == 0 && hd_aligned(x) && hd_aligned(y))
-		HD_LAUNCH((dropout<V, T>), (unsigned)p->n[0], THREADS, 0, r, y, x, a, hd_cuda_step(r));
+		HD_LAUNCH((dropout<V, T>), (unsigned)p->n[0], THREADS, 0, r, y, x, a, hd_cuda_step_of(r));
 	else
-		HD_LAUNCH((dropout<1, T>), (unsigned)p->n[0], THREADS, 0, r, y, x, a, hd_cuda_step(r));
+		HD_LAUNCH((dropout<1, T>), (unsigned)p->n[0], THREADS, 0, r, y, x, a, hd_cuda_step_of(r));
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)

@@ -35,7 +35,7 @@ template <class T> struct fill {
 
 template <class T> static void go(const struct hd_prep *p, void *y, const struct hd_run *r)
 {
-	fill<T> f = { (T *)y, p->f[0], p->n[1] ? hd_cuda_step(r) : NULL };
+	fill<T> f = { (T *)y, p->f[0], p->n[1] ? hd_cuda_step_of(r) : NULL };
 
 	hd_each<4>(r, p->n[0], 1, f);
 }

@@ -25,7 +25,7 @@ struct program {
 	uint32_t out;
 	struct code op[250];
 };
-struct state {
+struct map_state {
 	struct program *device;
 	int64_t total;
 	int32_t nin, depth;
@@ -36,13 +36,13 @@ struct addresses {
 
 static void release(void *state)
 {
-	hd_cuda_constant_free(((struct state *)state)->device);
+	hd_cuda_constant_free(((struct map_state *)state)->device);
 	free(state);
 }
 
 static int set(struct program *p, const struct hd_kernel_desc *d, struct hd_err *err)
 {
-	struct hd_mapping m = {};
+	struct hd_map_prep m = {};
 
 	HD_TRY(hd_prepare_map(d, 0, &m, err));
 	if (m.e.depth > DEEP)
@@ -65,7 +65,7 @@ static int set(struct program *p, const struct hd_kernel_desc *d, struct hd_err 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *prep, struct hd_err *err)
 {
 	struct program *p = (struct program *)hd_alloc(sizeof(*p));
-	struct state *s = (struct state *)hd_alloc(sizeof(*s));
+	struct map_state *s = (struct map_state *)hd_alloc(sizeof(*s));
 	int rc = set(p, d, err);
 
 	if (rc >= 0) {
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(256, 4) interpret(const struct program *p, voi
 
 static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct state *s = (const struct state *)prep->state;
+	const struct map_state *s = (const struct map_state *)prep->state;
 	addresses x;
 
 	for (int i = 0; i < s->nin; i++)

@@ -113,7 +113,7 @@ struct operands {
 };
 
 /* c = (keep ? c : 0) + bias + add, and the product too where `product` is set */
-struct plain {
+struct plain_einsum {
 	struct einsum e;
 	operands m;
 	int keep, product;
@@ -168,7 +168,7 @@ struct plain {
 
 static void plain_run(const struct hd_run *r, const struct einsum *e, operands m, int keep, int product)
 {
-	hd_each<1>(r, e->count, 1, plain{ *e, m, keep, product });
+	hd_each<1>(r, e->count, 1, plain_einsum{ *e, m, keep, product });
 }
 
 static void *shift(const struct einsum *e, const operands *m, int o, int64_t by)

@@ -54,12 +54,13 @@ __global__ void __launch_bounds__(HD_WARP) begin_of_rows(const int32_t *counts, 
 	}
 }
 
-struct piece {                        /* what a block computes: of expert e, from column m0 of its m and n0 of its n */
+/* What a block computes: of expert e, from column m0 of its m and n0 of its n. */
+struct tile_piece {
 	int64_t e, m0, n0, row, rows; /* row: the expert's first, rows: how many */
 };
 
 /* -> 0: there is no such tile. */
-HD_DEV int piece_of(const grouped &g, const int64_t *row, const int64_t *first, int64_t tile, piece *p)
+HD_DEV int piece_of(const grouped &g, const int64_t *row, const int64_t *first, int64_t tile, tile_piece *p)
 {
 	int64_t low = 0, high = g.experts, q = blockIdx.x;
 
@@ -117,7 +118,7 @@ template <int D> HD_DEV void fragment_at(uint32_t *a, bf16 *tile, int row, int c
 
 /* Operands of DEEP of the summed dim, from d on. */
 template <int TA, int TB>
-HD_DEV void fill_stage(bf16 *to, const grouped &g, const piece &p, const bf16 *a, const bf16 *b, int64_t m,
+HD_DEV void fill_stage(bf16 *to, const grouped &g, const tile_piece &p, const bf16 *a, const bf16 *b, int64_t m,
 		       int64_t depth, int64_t d)
 {
 	bf16 *tb = to + TILE * DEEP;
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 	int wm = warp / 4 * 64, wn = warp % 4 * 32, turn = 0; /* a warp has 64 x 32 */
 	float sum[4][4][4];
 	int64_t m, depth;
-	piece p;
+	tile_piece p;
 
 	if (!piece_of(g, row, first, TILE, &p))
 		return;
@@ -247,7 +248,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 	int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
 	float sum[4][4] = {};
 	int64_t m, depth, a_m, a_d, b_d, b_n;
-	piece p;
+	tile_piece p;
 
 	if (!piece_of(g, row, first, PLAIN, &p))
 		return;

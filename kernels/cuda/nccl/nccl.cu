@@ -11,12 +11,12 @@ extern "C" {
 #include "engine/device/call.h"
 }
 
-#define TICKETS 1024 /* movements under way at once, of all groups */
+#define REQUESTS 1024 /* movements under way at once, of all groups */
 
-struct group {
+struct nccl_group {
 	ncclComm_t comm;
 	cudaStream_t queue;
-	struct group *next;
+	struct nccl_group *next;
 };
 
 static const struct hd_nccl_calls *nccl; /* of the library that was opened */
@@ -24,8 +24,8 @@ static const struct hd_nccl_calls *nccl; /* of the library that was opened */
 static struct {
 	ncclComm_t world;
 	cudaStream_t kernels;
-	struct group *groups;
-	cudaEvent_t before, after[TICKETS];
+	struct nccl_group *groups;
+	cudaEvent_t before, after[REQUESTS];
 	ncclResult_t failed;
 } here;
 
@@ -57,7 +57,7 @@ static int open_comm(const void *id, int rank, int size, struct hd_err *err)
 		      "the ranks do not meet", err));
 	if (cudaEventCreateWithFlags(&here.before, cudaEventDisableTiming) != cudaSuccess)
 		return hd_err_set(err, HD_EIO, "nccl: no event");
-	for (int i = 0; i < TICKETS; i++)
+	for (int i = 0; i < REQUESTS; i++)
 		if (cudaEventCreateWithFlags(&here.after[i], cudaEventDisableTiming) != cudaSuccess)
 			return hd_err_set(err, HD_EIO, "nccl: no event");
 	return HD_OK;
@@ -65,7 +65,7 @@ static int open_comm(const void *id, int rank, int size, struct hd_err *err)
 
 static void *split(int color, int key, struct hd_err *err)
 {
-	struct group *g = (struct group *)hd_alloc(sizeof(*g));
+	struct nccl_group *g = (struct nccl_group *)hd_alloc(sizeof(*g));
 	int low, high;
 
 	if (failed(nccl->CommSplit(here.world, color, key, &g->comm, NULL), "no communicator for a group", err) < 0) {
@@ -92,7 +92,7 @@ static ncclDataType_t type_of(uint32_t dtype)
 }
 
 /* Pieces of `bytes`, sent to and received from those for which the pointers are set. */
-static ncclResult_t exchange(struct group *g, int n,
+static ncclResult_t exchange(struct nccl_group *g, int n,
 			     const char *(*from)(const struct hd_call *c, int peer, int n, int me),
 			     char *(*to)(const struct hd_call *c, int peer, int n, int me), const struct hd_call *c,
 			     int me)
@@ -155,7 +155,7 @@ static char *shift_to(const struct hd_call *c, int p, int n, int me)
 }
 
 /* Rows of counted numbers: both ends know how many a segment has, so an empty one is no message. */
-static ncclResult_t exchange_rows(struct group *g, const struct hd_call *c, int n, int me)
+static ncclResult_t exchange_rows(struct nccl_group *g, const struct hd_call *c, int n, int me)
 {
 	const struct hd_rows *r = c->rows;
 	ncclResult_t s = nccl->GroupStart(), t;
@@ -177,7 +177,7 @@ static ncclResult_t exchange_rows(struct group *g, const struct hd_call *c, int 
 	return s == ncclSuccess ? t : s;
 }
 
-static ncclResult_t call(struct group *g, const struct hd_call *c, int n, int me)
+static ncclResult_t call(struct nccl_group *g, const struct hd_call *c, int n, int me)
 {
 	ncclDataType_t type = type_of(c->dtype);
 	size_t count = (size_t)c->count;
@@ -202,7 +202,7 @@ static ncclResult_t call(struct group *g, const struct hd_call *c, int n, int me
 
 #ifdef HD_SIM
 /* How much of its operands a movement reads and writes: all of them, or a piece for each member. */
-static ncclResult_t move(struct group *g, const struct hd_call *c, int n, int me)
+static ncclResult_t move(struct nccl_group *g, const struct hd_call *c, int n, int me)
 {
 	int k = c->kind, rows = k == HD_COMM_ALL_TO_ALL_V;
 	int many_in =
@@ -217,29 +217,29 @@ static ncclResult_t move(struct group *g, const struct hd_call *c, int n, int me
 			       rows ? 0 : piece(c) * (many_out ? n : 1), [=]() { return call(g, c, n, me); });
 }
 #else
-static ncclResult_t move(struct group *g, const struct hd_call *c, int n, int me)
+static ncclResult_t move(struct nccl_group *g, const struct hd_call *c, int n, int me)
 {
 	return call(g, c, n, me);
 }
 #endif
 
-static int start(void *group, const struct hd_call *c, int n, int me, int64_t ticket)
+static int start(void *group, const struct hd_call *c, int n, int me, int64_t request)
 {
-	struct group *g = (struct group *)group;
+	struct nccl_group *g = (struct nccl_group *)group;
 	ncclResult_t s;
 
 	cudaEventRecord(here.before, here.kernels);
 	cudaStreamWaitEvent(g->queue, here.before, 0);
 	s = move(g, c, n, me);
-	cudaEventRecord(here.after[ticket % TICKETS], g->queue);
+	cudaEventRecord(here.after[request % REQUESTS], g->queue);
 	if (s != ncclSuccess && here.failed == ncclSuccess)
 		here.failed = s;
 	return s == ncclSuccess ? HD_OK : HD_EIO;
 }
 
-static int wait_for(int64_t ticket)
+static int wait_for(int64_t request)
 {
-	return cudaStreamWaitEvent(here.kernels, here.after[ticket % TICKETS], 0) == cudaSuccess ? HD_OK : HD_EIO;
+	return cudaStreamWaitEvent(here.kernels, here.after[request % REQUESTS], 0) == cudaSuccess ? HD_OK : HD_EIO;
 }
 
 static int poll(struct hd_err *err)
@@ -248,7 +248,7 @@ static int poll(struct hd_err *err)
 
 	if (s == ncclSuccess && here.world)
 		nccl->CommGetAsyncError(here.world, &s);
-	for (struct group *g = here.groups; g && s == ncclSuccess; g = g->next)
+	for (struct nccl_group *g = here.groups; g && s == ncclSuccess; g = g->next)
 		nccl->CommGetAsyncError(g->comm, &s);
 	if (s == ncclSuccess || s == ncclInProgress)
 		return HD_OK;
@@ -258,7 +258,7 @@ static int poll(struct hd_err *err)
 
 static void abort_comm(void) /* kernels that wait for a peer that is gone end */
 {
-	for (struct group *g = here.groups; g; g = g->next)
+	for (struct nccl_group *g = here.groups; g; g = g->next)
 		nccl->CommAbort(g->comm);
 	if (here.world)
 		nccl->CommAbort(here.world);
@@ -269,7 +269,7 @@ static void abort_comm(void) /* kernels that wait for a peer that is gone end */
 static void close_comm(void)
 {
 	while (here.groups) {
-		struct group *g = here.groups;
+		struct nccl_group *g = here.groups;
 
 		here.groups = g->next;
 		cudaStreamSynchronize(g->queue);

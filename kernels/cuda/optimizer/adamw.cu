@@ -119,10 +119,10 @@ template <class G> static void go(const struct hd_prep *p, void *const *out, voi
 		return;
 	if (is_wide(a))
 		HD_LAUNCH((adamw_step<4, G>), hd_blocks(p->n[0], THREADS * 4), THREADS, 0, r, p->n[0], a, betas_of(p),
-			  hd_cuda_step(r));
+			  hd_cuda_step_of(r));
 	else
 		HD_LAUNCH((adamw_step<1, G>), hd_blocks(p->n[0], THREADS), THREADS, 0, r, p->n[0], a, betas_of(p),
-			  hd_cuda_step(r));
+			  hd_cuda_step_of(r));
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -133,14 +133,14 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 /* -- all in one ---------------------------------------------------------------------------------------------------------- */
 #define PIECE 16384 /* elements of a block */
 
-struct part { /* of one parameter; the gradient of either dtype */
+struct adamw_part { /* of one parameter; the gradient of either dtype */
 	adamw<float> of_float;
 	adamw<bf16> of_bf16;
 	int64_t n, first; /* first: its first block */
 	int32_t wide, narrow;
 };
-struct joined {
-	struct part *parts;
+struct adamw_joined {
+	struct adamw_part *parts;
 	int64_t n, blocks;
 	betas b;
 };
@@ -160,7 +160,7 @@ template <int N, class G> HD_DEV void update_piece(const adamw<G> &a, const rate
 }
 
 __global__ void __launch_bounds__(THREADS)
-	adamw_all(const part *parts, int64_t n, betas b, const struct hd_cuda_step *s)
+	adamw_all(const adamw_part *parts, int64_t n, betas b, const struct hd_cuda_step *s)
 {
 	HD_SHARED(rates, shared);
 	rates c = rates_of(&shared, b, s);
@@ -190,13 +190,13 @@ __global__ void __launch_bounds__(THREADS)
 
 static void *join(const struct hd_joint *l, size_t n)
 {
-	struct part *parts = (struct part *)hd_alloc(n * sizeof(*parts));
-	struct joined j = { NULL, 0, 0, betas_of(l[0].prep) }, *kept;
+	struct adamw_part *parts = (struct adamw_part *)hd_alloc(n * sizeof(*parts));
+	struct adamw_joined j = { NULL, 0, 0, betas_of(l[0].prep) }, *kept;
 	struct hd_err none = { 0, 0, "" };
 
 	for (size_t i = 0; i < n; i++) {
 		const struct hd_prep *p = l[i].prep;
-		struct part *at = &parts[j.n];
+		struct adamw_part *at = &parts[j.n];
 
 		if (p->f[HD_ADAMW_BETA1] != j.b.one || p->f[HD_ADAMW_BETA2] != j.b.two) {
 			free(parts);
@@ -214,26 +214,26 @@ static void *join(const struct hd_joint *l, size_t n)
 		j.n++;
 	}
 	if (j.n)
-		j.parts = (struct part *)hd_cuda_constant(parts, (size_t)j.n * sizeof(*parts), &none);
+		j.parts = (struct adamw_part *)hd_cuda_constant(parts, (size_t)j.n * sizeof(*parts), &none);
 	free(parts);
 	if (j.n && !j.parts)
 		return NULL;
-	kept = (struct joined *)hd_alloc(sizeof(*kept));
+	kept = (struct adamw_joined *)hd_alloc(sizeof(*kept));
 	*kept = j;
 	return kept;
 }
 
 static void run_joined(void *joined, const struct hd_run *r)
 {
-	const struct joined *j = (const struct joined *)joined;
+	const struct adamw_joined *j = (const struct adamw_joined *)joined;
 
 	if (j->n)
-		HD_LAUNCH(adamw_all, (unsigned)j->blocks, THREADS, 0, r, j->parts, j->n, j->b, hd_cuda_step(r));
+		HD_LAUNCH(adamw_all, (unsigned)j->blocks, THREADS, 0, r, j->parts, j->n, j->b, hd_cuda_step_of(r));
 }
 
 static void unjoin(void *joined)
 {
-	hd_cuda_constant_free(((struct joined *)joined)->parts);
+	hd_cuda_constant_free(((struct adamw_joined *)joined)->parts);
 	free(joined);
 }
 

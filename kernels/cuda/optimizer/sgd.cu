@@ -35,7 +35,7 @@ template <class G> static void go(const struct hd_prep *p, void *const *out, voi
 	sgd<G> f = { (float *)out[0],      p->n[1] ? (bf16 *)out[1] : NULL,
 		     (const float *)in[0], (const float *)in[2],
 		     (const G *)in[1],     (float)p->f[0],
-		     hd_cuda_step(r) };
+		     hd_cuda_step_of(r) };
 
 	hd_each<4>(r, p->n[0], hd_aligned(f.w) && hd_aligned(f.w1) && hd_aligned(f.g) && hd_aligned(f.low), f);
 }

@@ -82,18 +82,18 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 }
 
 /* -- all in one ---------------------------------------------------------------------------------------------------------- */
-struct part {
+struct sumsq_part {
 	const void *x;
 	int64_t n, first;
 	int32_t narrow, wide;
 }; /* first: its first block */
-struct joined {
-	struct part *parts;
+struct sumsq_joined {
+	struct sumsq_part *parts;
 	int64_t n, blocks;
 	double *s;
 };
 
-__global__ void __launch_bounds__(THREADS) squares_of_all(const part *parts, int64_t n, double *sums)
+__global__ void __launch_bounds__(THREADS) squares_of_all(const sumsq_part *parts, int64_t n, double *sums)
 {
 	int64_t low = 0, high = n, piece;
 
@@ -119,8 +119,8 @@ __global__ void __launch_bounds__(THREADS) squares_of_all(const part *parts, int
 /* Of launches that all add to one sum. */
 static void *join(const struct hd_joint *l, size_t n)
 {
-	struct part *parts = (struct part *)hd_alloc(n * sizeof(*parts));
-	struct joined j = { NULL, 0, 0, (double *)l[0].out[0] }, *kept;
+	struct sumsq_part *parts = (struct sumsq_part *)hd_alloc(n * sizeof(*parts));
+	struct sumsq_joined j = { NULL, 0, 0, (double *)l[0].out[0] }, *kept;
 	struct hd_err none = { 0, 0, "" };
 
 	for (size_t i = 0; i < n; i++) {
@@ -132,24 +132,25 @@ static void *join(const struct hd_joint *l, size_t n)
 		}
 		if (!p->n[0])
 			continue;
-		parts[j.n] = part{ l[i].in[0], p->n[0], j.blocks, p->n[14] == HD_DTYPE_BF16, hd_aligned(l[i].in[0]) };
+		parts[j.n] =
+			sumsq_part{ l[i].in[0], p->n[0], j.blocks, p->n[14] == HD_DTYPE_BF16, hd_aligned(l[i].in[0]) };
 		j.blocks += (p->n[0] + PIECE - 1) / PIECE;
 		j.n++;
 	}
 	if (j.n)
-		j.parts = (struct part *)hd_cuda_constant(parts, (size_t)j.n * sizeof(*parts), &none);
+		j.parts = (struct sumsq_part *)hd_cuda_constant(parts, (size_t)j.n * sizeof(*parts), &none);
 	free(parts);
 	if (j.n && !j.parts)
 		return NULL;
 	hd_cuda_scratch_need((size_t)j.blocks * sizeof(double));
-	kept = (struct joined *)hd_alloc(sizeof(*kept));
+	kept = (struct sumsq_joined *)hd_alloc(sizeof(*kept));
 	*kept = j;
 	return kept;
 }
 
 static void run_joined(void *joined, const struct hd_run *r)
 {
-	const struct joined *j = (const struct joined *)joined;
+	const struct sumsq_joined *j = (const struct sumsq_joined *)joined;
 	double *sums = (double *)hd_cuda_scratch();
 
 	if (!j->n)
@@ -160,7 +161,7 @@ static void run_joined(void *joined, const struct hd_run *r)
 
 static void unjoin(void *joined)
 {
-	hd_cuda_constant_free(((struct joined *)joined)->parts);
+	hd_cuda_constant_free(((struct sumsq_joined *)joined)->parts);
 	free(joined);
 }
 

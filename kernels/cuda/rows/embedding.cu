@@ -46,7 +46,7 @@ static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct 
 	return HD_OK;
 }
 
-template <class T, class W> struct rows {
+template <class T, class W> struct embedding_rows {
 	T *x;
 	const W *w;
 	const int32_t *ids;
@@ -188,7 +188,7 @@ static void add_rows(const struct hd_prep *p, float *dw, const int32_t *ids, con
 template <class T, class W>
 static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	rows<T, W> f = { (T *)out[0], (const W *)in[1], (const int32_t *)in[0], p->n[1], p->n[2], p->n[3] };
+	embedding_rows<T, W> f = { (T *)out[0], (const W *)in[1], (const int32_t *)in[0], p->n[1], p->n[2], p->n[3] };
 
 	hd_each<4>(r, p->n[0] * f.cols, f.cols % 4 == 0 && hd_aligned(f.x) && hd_aligned(f.w), f);
 }

@@ -288,7 +288,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	if (t.tokens) {
 		HD_LAUNCH(choose, blocks(t.tokens, WARPS), THREADS, 0, r, t, z, (float *)out[0], slots);
 		HD_LAUNCH(give_slots, blocks(t.tokens, t.group), THREADS, numbers, r, t, (float *)out[0], slots,
-			  p->n[12] ? (int32_t *)out[3] : NULL, lost, hd_cuda_step(r));
+			  p->n[12] ? (int32_t *)out[3] : NULL, lost, hd_cuda_step_of(r));
 		HD_LAUNCH(losses, blocks(t.tokens, t.aux_group), THREADS, 2 * numbers, r, t, z, slots, part);
 	}
 	HD_LAUNCH(join_sums, blocks(t.experts + 3, THREADS), THREADS, 0, r, t, part, lost, (float *)out[2]);
@@ -356,7 +356,7 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 	HD_LAUNCH(fractions, blocks(t.tokens, t.aux_group), THREADS, 2 * (size_t)t.experts * sizeof(int32_t), r, t,
 		  (const int32_t *)in[1], f);
 	HD_LAUNCH(token_d, blocks(t.tokens, WARPS), THREADS, 0, r, t, (float *)out[0], (const float *)in[0],
-		  (const int32_t *)in[1], (const float *)in[2], f, p->f[0], p->f[1], hd_cuda_step(r));
+		  (const int32_t *)in[1], (const float *)in[2], f, p->f[0], p->f[1], hd_cuda_step_of(r));
 }
 
 HD_CUDA_KERNEL(route, "route", 0, prepare, run);

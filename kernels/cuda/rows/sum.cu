@@ -16,7 +16,7 @@ extern "C" {
 #define SLABS 64
 #define LANES 8
 
-struct sum : hd_sum {
+struct sum : hd_sum_prep {
 	int64_t slabs, terms;
 };
 
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(HD_WARP *LANES)
 	}
 }
 
-template <class C> struct join {
+template <class C> struct join_slabs {
 	C *c;
 	const double *part;
 	int64_t slabs, count;
@@ -181,7 +181,7 @@ template <class C, class A> static void go(const struct sum *s, C *c, const A *a
 		HD_LAUNCH((sum_row<V, A>), rows, HD_WARP * LANES, 0, r, part, a, s->r, s->count);
 	else
 		HD_LAUNCH((sum_row<1, A>), rows, HD_WARP * LANES, 0, r, part, a, s->r, s->count);
-	hd_each<1>(r, s->count, 1, join<C>{ c, part, s->slabs, s->count, r->acc });
+	hd_each<1>(r, s->count, 1, join_slabs<C>{ c, part, s->slabs, s->count, r->acc });
 }
 
 static void run(const struct hd_prep *prep, void *const *out, void *const *in, const struct hd_run *r)

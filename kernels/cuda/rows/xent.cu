@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(THREADS) xent(const T *z, const int32_t *targe
 	}
 }
 
-struct combine {
+struct xent_combine {
 	float *y;
 	const float *max, *whole, *sum;
 
@@ -120,7 +120,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 static void run_combine(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	combine f = { (float *)out[0], (const float *)in[0], (const float *)in[1], (const float *)in[2] };
+	xent_combine f = { (float *)out[0], (const float *)in[0], (const float *)in[1], (const float *)in[2] };
 
 	hd_each<1>(r, p->n[0], 1, f);
 }

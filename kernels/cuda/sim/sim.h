@@ -60,8 +60,8 @@ typedef struct hd_sim_graph *cudaGraph_t, *cudaGraphExec_t;
 
 /* -- for the code of kernels ---------------------------------------------------------------------------------------------- */
 void *hd_sim_shared(void); /* the block's dynamic shared memory */
-void *hd_sim_static(const void *name, size_t bytes,
-		    size_t align); /* a variable in shared memory, by the address of its name */
+/* A variable in shared memory, by the address of its name. */
+void *hd_sim_static(const void *name, size_t bytes, size_t align);
 /* An access that no load or store of the kernel's own shows. */
 enum { HD_SIM_READ, HD_SIM_WRITE, HD_SIM_ATOMIC };
 void hd_sim_touch(const void *p, size_t bytes, int how);

@@ -102,7 +102,7 @@ const char *sim_stream_of(uint32_t run)
 }
 
 /* -- memory --------------------------------------------------------------------------------------------------------------- */
-static struct piece {
+static struct sim_piece {
 	char *p, *pages;
 	size_t bytes, mapped;
 } pieces[4096]; /* 0: none */
@@ -130,13 +130,13 @@ void hd_sim_close_memory(void)
 
 size_t sim_room(const void *p, char **begin)
 {
-	const struct piece *at = &pieces[piece_at[sim_offset(p) / PAGE]];
+	const struct sim_piece *at = &pieces[piece_at[sim_offset(p) / PAGE]];
 
 	*begin = at->p;
 	return at->p && (const char *)p >= at->p ? at->bytes : 0;
 }
 
-static void mark(const struct piece *p, uint32_t number)
+static void mark(const struct sim_piece *p, uint32_t number)
 {
 	for (size_t i = 0; i < p->mapped / PAGE; i++)
 		piece_at[sim_offset(p->pages) / PAGE + i] = number;
@@ -217,7 +217,7 @@ void hd_sim_enqueue(cudaStream_t s, const struct hd_sim_work *w)
 	s->kept->work[s->kept->n++] = *w;
 }
 
-struct transfer {
+struct sim_transfer {
 	void *to;
 	const void *from;
 	size_t bytes;
@@ -226,7 +226,7 @@ struct transfer {
 
 static void transfer(void *arg)
 {
-	const struct transfer *t = (const struct transfer *)arg;
+	const struct sim_transfer *t = (const struct sim_transfer *)arg;
 
 	hd_sim_touch(t->to, t->bytes, HD_SIM_WRITE);
 	if (!t->from) {
@@ -237,9 +237,9 @@ static void transfer(void *arg)
 	memcpy(t->to, t->from, t->bytes);
 }
 
-static cudaError_t enqueue_transfer(const char *what, const struct transfer *x, cudaStream_t s)
+static cudaError_t enqueue_transfer(const char *what, const struct sim_transfer *x, cudaStream_t s)
 {
-	struct transfer *t = (struct transfer *)malloc(sizeof(*t));
+	struct sim_transfer *t = (struct sim_transfer *)malloc(sizeof(*t));
 	struct hd_sim_work w = { what, NULL, 1, 1, 0, transfer, t };
 
 	*t = *x;
@@ -254,7 +254,7 @@ static int on_device(const void *p)
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t s)
 {
-	struct transfer t = { to, from, n, 0 };
+	struct sim_transfer t = { to, from, n, 0 };
 
 	if (n &&
 	    (on_device(to) != (kind != cudaMemcpyDeviceToHost) || on_device(from) != (kind != cudaMemcpyHostToDevice)))
@@ -264,7 +264,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t s)
 {
-	struct transfer t = { to, NULL, n, value };
+	struct sim_transfer t = { to, NULL, n, value };
 
 	if (n && !on_device(to))
 		return cudaErrorInvalidValue;

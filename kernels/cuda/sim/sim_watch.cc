@@ -249,7 +249,7 @@ void hd_sim_copies_wait(int left)
 	q->n -= done;
 }
 
-void sim_copies_end(void) /* of a thread that ends: nobody reads them any more */
+void sim_copies_end(void) /* of a thread that ends: nothing reads them any more */
 {
 	pending[sim_who.thread].n = pending[sim_who.thread].groups = 0;
 }

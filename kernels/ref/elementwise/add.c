@@ -2,7 +2,7 @@
  * Reference of add: the sum of all inputs, broadcast by dim.
  *
  * Every element of y finds its summands by the strides of each input over y's dims (0 where the
- * input has not the dim).
+ * input does not have the dim).
  */
 #include <config.h>
 #include "kernels/prepare/elementwise.h"

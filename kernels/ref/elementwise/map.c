@@ -7,7 +7,7 @@
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
-	struct hd_mapping *m = hd_alloc(sizeof(*m));
+	struct hd_map_prep *m = hd_alloc(sizeof(*m));
 	int rc = hd_prepare_map(d, HD_DTYPE_F64, m, err);
 
 	if (rc < 0) {
@@ -21,7 +21,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct hd_mapping *m = p->state;
+	const struct hd_map_prep *m = p->state;
 
 	(void)r;
 	for (int64_t o = 0; o < m->total; o++) {

@@ -9,7 +9,7 @@
 extern const struct hd_kernel hd_ref_gelu, hd_ref_gelu_d;
 enum { A, B, C, BIAS, ADD, OPERANDS };
 
-struct einsum {
+struct ref_einsum {
 	int nout, ndims, has_bias, has_add; /* the first nout dims are c's, the others are summed */
 	int64_t n[3 * HD_MAX_DIMS], stride[3 * HD_MAX_DIMS][OPERANDS];
 };
@@ -32,7 +32,7 @@ static int known(const struct hd_view *v, const struct hd_dim *dim)
 	return 0;
 }
 
-static void add_dim(struct einsum *e, const struct hd_view *const *v, const struct hd_dim *dim, int64_t n)
+static void add_dim(struct ref_einsum *e, const struct hd_view *const *v, const struct hd_dim *dim, int64_t n)
 {
 	for (int o = 0; o < OPERANDS; o++)
 		e->stride[e->ndims][o] = v[o] ? stride_of(v[o], dim) : 0;
@@ -43,7 +43,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 {
 	int bias = hd_attr_num(d->attr, "bias", 0) != 0, add = hd_attr_num(d->attr, "add", 0) != 0;
 	const struct hd_view *v[OPERANDS] = { 0 };
-	struct einsum *e;
+	struct ref_einsum *e;
 
 	if ((int)d->nin != 2 + bias + add || d->nout != 1)
 		return hd_err_set(err, HD_EINVAL, "einsum: %u inputs, not %d", d->nin, 2 + bias + add);
@@ -71,7 +71,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 }
 
 /* The sum over dims d... with the operands at `at`. */
-static double product(const struct einsum *e, double *const *mem, int d, const int64_t *at)
+static double product(const struct ref_einsum *e, double *const *mem, int d, const int64_t *at)
 {
 	int64_t here[OPERANDS];
 	double sum = 0;
@@ -86,7 +86,7 @@ static double product(const struct einsum *e, double *const *mem, int d, const i
 	return sum;
 }
 
-static void each(const struct einsum *e, double *const *mem, int acc, int d, const int64_t *at)
+static void each(const struct ref_einsum *e, double *const *mem, int acc, int d, const int64_t *at)
 {
 	int64_t here[OPERANDS];
 	double x;
@@ -111,7 +111,7 @@ static void each(const struct einsum *e, double *const *mem, int acc, int d, con
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct einsum *e = p->state;
+	const struct ref_einsum *e = p->state;
 	double *mem[OPERANDS] = { in[0], in[1], out[0], NULL, NULL };
 	const int64_t start[OPERANDS] = { 0 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sum {
+struct ref_sum {
 	int64_t count_a, count_c;
 	int ndim;
 	int64_t n[HD_MAX_DIMS], stride[HD_MAX_DIMS]; /* of a; steps in c */
@@ -15,7 +15,7 @@ struct sum {
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
-	struct sum *s;
+	struct ref_sum *s;
 
 	if (d->nin != 1 || d->nout != 1 || d->in[0].dtype != HD_DTYPE_F64 || d->out[0].dtype != HD_DTYPE_F64)
 		return hd_err_set(err, HD_EINVAL, "sum: takes one f64 input, one f64 output");
@@ -39,7 +39,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	const struct sum *s = p->state;
+	const struct ref_sum *s = p->state;
 	const double *a = in[0];
 	double *c = out[0];
 
