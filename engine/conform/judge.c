@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/conform/judge.h"
 #include "engine/plan/plan.h"
+#include "engine/plugin/turn.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -101,6 +102,7 @@ static void child(struct judge *j, size_t from)
 	struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK };
 	static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGFPE, SIGPROF };
 
+	hd_turn_handled();
 	sigaltstack(&other, NULL);
 	for (size_t i = 0; i < HD_LEN(signals); i++)
 		sigaction(signals[i], &act, NULL);

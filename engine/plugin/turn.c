@@ -84,10 +84,15 @@ static void watch(void)
 }
 #endif
 
+static int watched;
+
+void hd_turn_handled(void)
+{
+	watched = 1;
+}
+
 void hd_turn_note(const char *section, const char *plugin, const char *slot)
 {
-	static int watched;
-
 	turn->count++;
 	turn->slot[0] = 0;
 	if (!slot)

@@ -16,6 +16,8 @@ struct hd_turn {
 void hd_turn_note(const char *section, const char *plugin, const char *slot);
 /* Notes go there from now on (memory that a parent reads); NULL: to this process' own. */
 void hd_turn_share(struct hd_turn *to);
+/* The caller has handlers of its own for crashes and exits: turns install none.  Before the first turn. */
+void hd_turn_handled(void);
 
 /* -- guard.c -------------------------------------------------------------------------------------------------------------- */
 /* Runs what(arg) in a child process -> its exit status, 0 to 255; what it prints is printed.  A slot that does not come back
