@@ -55,6 +55,14 @@ static void check_values(void)
 		{ "where(a,b,c)", -3 },
 		{ "where(b,b,c)", 0.5 },
 		{ "where(0,b,c)", 0.5 },
+		{ "erf(c)", 0.52049987781304654 },
+		{ "erf(-a)", -0.99532226501895273 },
+		{ "round(c)", 0 },
+		{ "round(b * c)", -2 },
+		{ "round(5 * c)", 2 },
+		{ "floor(b * c)", -2 },
+		{ "floor(a + c)", 2 },
+		{ "floor(b)", -3 },
 		{ "max(a, min(b, c) * 4)", 2 },
 	};
 

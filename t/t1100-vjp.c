@@ -7,6 +7,7 @@
  * their bytes are part of what is tested.
  */
 #include <config.h>
+#include "engine/ops/movement.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 
@@ -50,6 +51,51 @@ static void begin(void)
 }
 
 /* -- products -------------------------------------------------------------------------------------------------------------- */
+static struct tensor *first(struct node *n, int out)
+{
+	return n ? n->outs[out] : NULL;
+}
+
+static void indexed(void)
+{
+	struct tensor *x, *few;
+	struct node *top;
+
+	for (int magnitude = 0; magnitude < 2; magnitude++) {
+		begin();
+		hd_dim_get(p, "k", 3);
+		x = param("x", "batch,embed,seq");
+		top = hd_build_topk(p, x, hd_dim_get(p, "embed", 0), hd_dim_get(p, "k", 0), magnitude);
+		check(first(top, 0), "topk");
+	}
+	begin();
+	hd_dim_get(p, "k", 3);
+	x = param("x", "batch,embed,seq");
+	top = hd_build_topk(p, param("by", "batch,embed,seq"), hd_dim_get(p, "embed", 0), hd_dim_get(p, "k", 0), 0);
+	check(top ? hd_build_gather(p, x, first(top, 1), hd_dim_get(p, "embed", 0)) : NULL, "gather");
+	begin();
+	hd_dim_get(p, "k", 3);
+	few = param("few", "batch,k");
+	top = hd_build_topk(p, param("by", "batch,embed"), hd_dim_get(p, "embed", 0), hd_dim_get(p, "k", 0), 0);
+	check(top ? hd_build_scatter(p, few, first(top, 1), hd_dim_get(p, "k", 0), hd_dim_get(p, "embed", 0), 0) : NULL,
+	      "scatter");
+}
+
+/* A Gram matrix: a product of x and of x under another name. */
+static void renamed(void)
+{
+	struct tensor *x;
+
+	begin();
+	hd_dim_get(p, "row", 6);
+	x = param("x", "batch,embed");
+	check(hd_einsum(p, x, hd_build_rename(p, x, hd_dim_get(p, "embed", 0), hd_dim_get(p, "row", 0)), "embed,row"),
+	      "rename");
+	begin();
+	x = param("x", "batch,embed");
+	check(hd_map_new(p, &x, 1, "erf(a) * a + floor(a * 0) + round(a * 0)"), "erf, floor, round");
+}
+
 static void products(void)
 {
 	static const struct {
@@ -281,6 +327,8 @@ static void gpt2(const char *extra, const char *name)
 
 int main(void)
 {
+	renamed();
+	indexed();
 	products();
 	maps();
 	adds();

@@ -50,7 +50,7 @@ static void cast(uint32_t from, uint32_t to, int64_t n, double tol)
 	snprintf(spec, sizeof(spec), "a=%d", (int)n);
 	x = kt_in(t, from, spec);
 	kt_out(t, to, spec);
-	kt_reals(x, from == HD_DTYPE_B1 ? 0 : -100, from == HD_DTYPE_B1 ? 255 : 100);
+	kt_reals(x, HD_BITS(from) <= 8 ? 0 : -100, HD_BITS(from) <= 8 || to == HD_DTYPE_U8 ? 255 : 100);
 	KT_CHECK(t, tol, "cast %s to %s, %d", hd_dtype_name(from), hd_dtype_name(to), (int)n);
 	snprintf(name, sizeof(name), "cast %s to %s", hd_dtype_name(from), hd_dtype_name(to));
 	kt_threads(t, name);
@@ -135,6 +135,26 @@ static void cast_half(int which)
 	kt_free(t);
 }
 
+/* What lies outside, halfway, and is no number. */
+static void cast_bytes(void)
+{
+	static const struct {
+		double x, y;
+	} want[] = { { -7, 0 },      { -0.4, 0 },    { 0.5, 0 },   { 1.5, 2 },        { 2.5, 2 },       { 254.49, 254 },
+		     { 254.5, 254 }, { 255.4, 255 }, { 300, 255 }, { INFINITY, 255 }, { -INFINITY, 0 }, { NAN, 0 } };
+	struct kt *t = KT_NEW(cast, "");
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "a=12"), *y = kt_out(t, HD_DTYPE_U8, "a=12");
+	int right = 0;
+
+	for (int i = 0; i < 12; i++)
+		kt_set(x, i, want[i].x);
+	KT_CHECK(t, 0, "cast to bytes");
+	for (int i = 0; i < 12; i++)
+		right += kt_get(y, KT_CPU, i) == want[i].y;
+	is_int(right, 12, "bytes");
+	kt_free(t);
+}
+
 static void casts(void)
 {
 	struct kt *t = KT_NEW(cast, "");
@@ -154,13 +174,18 @@ static void casts(void)
 	cast(HD_DTYPE_B1, HD_DTYPE_F32, 70001, 0);
 	cast(HD_DTYPE_BF16, HD_DTYPE_B1, 13, 0);
 	cast(HD_DTYPE_B1, HD_DTYPE_BF16, 13, 0);
+	cast(HD_DTYPE_F32, HD_DTYPE_U8, 70001, 0);
+	cast(HD_DTYPE_U8, HD_DTYPE_F32, 70001, 0);
+	cast(HD_DTYPE_BF16, HD_DTYPE_U8, 13, 0);
+	cast(HD_DTYPE_U8, HD_DTYPE_BF16, 13, 0);
+	cast_bytes();
 	cast_rounding(KT_CPU);
 	cast_rounding(KT_REF);
 	cast_half(KT_CPU);
 	cast_half(KT_REF);
 	kt_in(t, HD_DTYPE_F32, "a=4");
 	kt_out(t, HD_DTYPE_I32, "a=4");
-	kt_refused(t, "cast: output 0 has dtype i32, it must be f32, f64, bf16, f16 or b1");
+	kt_refused(t, "cast: output 0 has dtype i32, it must be f32, f64, bf16, f16, u8 or b1");
 	kt_free(t);
 }
 

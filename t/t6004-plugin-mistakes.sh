@@ -229,7 +229,7 @@ says "a tensor that is written" 'm\]: tensor .*: the view was written to: dtype 
 says "a tensor of nowhere" 'm\]: replace: the new tensor is not a tensor of this plan' 1 \
 	'-DLOWER=static struct hd_tensor far; g->replace(p, n->outs[0], &far)'
 says "a node that is a tensor" 'm\]: cursor: the anchor is a tensor and must be a node' 1 '-DCURSOR=hd_cursor(g, p, (void *)x, NULL)'
-says "building out of turn" 'm\]: cast may be called in slots rewrite, lower and vjp only, not in rules' 1 \
+says "building out of turn" 'm\]: cast may be called in slots rewrite, lower, vjp and update only, not in rules' 1 \
 	'-DRULES=s->h->graph->cast(p, s->h->graph->leaf_next(p, NULL, HD_TENSOR_PARAM), HD_DTYPE_F32)'
 says "a dim of no elements" 'm\]: dim_new: d has 0 elements' 1 '-DLOWER=s->h->dim_new(p, "d", 0)'
 says "a dim of two sizes" 'm\]: dim_new: m.d has 2 elements already, not 3' 1 '-DLOWER=s->h->dim_new(p, "d", 2); s->h->dim_new(p, "d", 3)'

@@ -38,9 +38,9 @@ static const struct {
 	const char *name;
 	int code, args;
 } functions[] = {
-	{ "exp", HD_X_EXP, 1 },   { "log", HD_X_LOG, 1 }, { "tanh", HD_X_TANH, 1 },
-	{ "sqrt", HD_X_SQRT, 1 }, { "abs", HD_X_ABS, 1 }, { "sign", HD_X_SIGN, 1 },
-	{ "min", HD_X_MIN, 2 },   { "max", HD_X_MAX, 2 }, { "where", HD_X_WHERE, 3 },
+	{ "exp", HD_X_EXP, 1 },     { "log", HD_X_LOG, 1 },     { "tanh", HD_X_TANH, 1 },   { "sqrt", HD_X_SQRT, 1 },
+	{ "abs", HD_X_ABS, 1 },     { "sign", HD_X_SIGN, 1 },   { "min", HD_X_MIN, 2 },     { "max", HD_X_MAX, 2 },
+	{ "where", HD_X_WHERE, 3 }, { "round", HD_X_ROUND, 1 }, { "floor", HD_X_FLOOR, 1 }, { "erf", HD_X_ERF, 1 },
 };
 
 /* The meaning of every operation.  sign keeps a nan and the sign of zero; min and max take the
@@ -62,6 +62,9 @@ static double apply(int code, double x, double y, double z)
 	case HD_X_MIN: return y < x ? y : x;
 	case HD_X_MAX: return y > x ? y : x;
 	case HD_X_WHERE: return x > 0 ? y : z;
+	case HD_X_ROUND: return rint(x);
+	case HD_X_FLOOR: return floor(x);
+	case HD_X_ERF: return erf(x);
 	}
 	return 0;
 }
@@ -404,6 +407,8 @@ static int unary_slope(struct tree *t, int i, int code, int x)
 	case HD_X_LOG: return quotient(t, number(t, 1), x);
 	case HD_X_TANH: return sub(t, number(t, 1), mul(t, i, i));
 	case HD_X_SQRT: return quotient(t, number(t, 0.5), i);
+	case HD_X_ERF: /* 2 / sqrt(pi) exp(-x x) */
+		return mul(t, number(t, 1.1283791670955126), make(t, HD_X_EXP, neg(t, mul(t, x, x)), 0, 0));
 	case HD_X_ABS: return make(t, HD_X_SIGN, x, 0, 0);
 	}
 	return number(t, 0); /* sign */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/base/expr.h - elementwise expressions as text: parsed, differentiated, compiled to a short stack program.
  *
- * Variables a, b, c, ... are the inputs.  + - * / unary -, parentheses, numbers; exp log tanh sqrt abs sign (one
- * argument), min max (two), where(c, x, y): x where c > 0, else y.
+ * Variables a, b, c, ... are the inputs.  + - * / unary -, parentheses, numbers; exp log tanh erf sqrt abs sign round
+ * floor (one argument; round: to the nearest, of two to the even one), min max (two), where(c, x, y): x where c > 0, else y.
  */
 #ifndef HD_ENGINE_EXPR_H
 #define HD_ENGINE_EXPR_H
@@ -24,7 +24,10 @@ enum hd_expr_code {
 	HD_X_SIGN,
 	HD_X_MIN,
 	HD_X_MAX,
-	HD_X_WHERE
+	HD_X_WHERE,
+	HD_X_ROUND,
+	HD_X_FLOOR,
+	HD_X_ERF
 };
 struct hd_expr_op {
 	int32_t code, var;

@@ -264,11 +264,12 @@ static int missing(const struct reading *r, struct hd_err *err)
 	if (*param && !strncmp(r->t->v.name, param, strlen(param)))
 		return hd_err_set(err, HD_EINVAL, "%s: has no tensor %s: was it written with another train.optimizer?",
 				  r->path, r->t->v.name);
-	hd_log(HD_LOG_INFO, "%s: has no tensor %s, which begins at zero", r->path, r->t->v.name);
+	hd_log(HD_LOG_INFO, "%s: has no tensor %s, which begins %s", r->path, r->t->v.name,
+	       r->t->init == HD_INIT_ZERO ? "at zero" : "anew");
 	return HD_OK;
 }
 
-static int read_state(const struct reading *r, struct hd_err *err)
+static int read_state(const struct reading *r, int *absent, struct hd_err *err)
 {
 	int same;
 	int64_t there = copies_there(r, &same);
@@ -276,6 +277,7 @@ static int read_state(const struct reading *r, struct hd_err *err)
 	int rc;
 
 	memset(r->data, 0, (size_t)hd_local_bytes(r->t));
+	*absent = !there;
 	if (!there)
 		return missing(r, err);
 	if (!same)
@@ -289,15 +291,17 @@ static int read_state(const struct reading *r, struct hd_err *err)
 int hd_states_read(const struct hd_program *g, const char *path, struct hd_err *err)
 {
 	struct reading r = { .g = g, .path = path };
-	int rc = hd_tensorfile_read(path, &r.f, err);
+	int absent = 0, rc = hd_tensorfile_read(path, &r.f, err);
 
 	for (size_t i = 0; i < g->plan->ntensors && rc >= 0; i++) {
 		r.t = g->plan->tensors[i];
 		if (!is_state(r.t) || !hd_tensor_here(g, r.t))
 			continue;
 		r.data = hd_program_map(g, r.t, HD_STEP, HD_MAP_WRITE);
-		rc = read_state(&r, err);
+		rc = read_state(&r, &absent, err);
 		hd_program_unmap(g, r.t, HD_STEP, r.data, HD_MAP_WRITE);
+		if (rc >= 0 && absent)
+			hd_init_state(g, r.t, g->plan->config.seed);
 	}
 	hd_tensorfile_close(r.f);
 	return rc;

@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/config/train_config.h"
+#include "engine/base/parse.h"
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +15,8 @@ static const struct hd_option train[] = {
 	{ "micro_batch", HD_OPT_INT, 0, "0", "0..",
 	  "sequences per micro-batch of one replica (0: the largest that divides, at most 8)" },
 	{ "steps", HD_OPT_INT, 0, NULL, "0..", "updates" },
-	{ "optimizer", HD_OPT_CHOICE, 0, "adamw", "adamw|sgd", "adamw: decoupled, bias-corrected; sgd: no momentum" },
+	{ "optimizer", HD_OPT_STR, 0, "adamw", NULL,
+	  "adamw: decoupled, bias-corrected; sgd: no momentum; or NAME: that of a [plugin NAME]" },
 	{ "lr", HD_OPT_NUM, 0, "3e-4", "0..", "peak learning rate" },
 	{ "min_lr", HD_OPT_NUM, 0, "-1", NULL, "learning rate at the end of the decay (-1: lr/10)" },
 	{ "schedule", HD_OPT_CHOICE, 0, "cosine", "cosine|linear|constant", "decay of the learning rate" },
@@ -90,9 +92,35 @@ static int check_rates(struct hd_conf *c, const struct hd_train_config *t, struc
 	return HD_OK;
 }
 
+#define MAX_NAMES 32
+
+/* adamw, sgd, or the name of a section that loads a plugin: whether it brings an optimizer is seen when it is loaded. */
+static int choose_optimizer(struct hd_conf *c, struct hd_section *s, struct hd_train_config *t, struct hd_err *err)
+{
+	const char *name = hd_section_str(s, "optimizer"), *all[MAX_NAMES] = { "adamw", "sgd" };
+	struct hd_section *other = NULL;
+	char hint[480];
+	int n = 2;
+
+	t->adamw = !strcmp(name, "adamw");
+	if (t->adamw || !strcmp(name, "sgd"))
+		return HD_OK;
+	while ((other = hd_conf_next(c, NULL, other))) {
+		if (!hd_section_is(other, "plugin") && !hd_section_is(other, "strategy"))
+			continue;
+		if (!strcmp(hd_section_name(other), name))
+			t->optimizer = hd_section_name(other);
+		if (hd_section_is(other, "plugin") && n < MAX_NAMES)
+			all[n++] = hd_section_name(other);
+	}
+	if (t->optimizer)
+		return HD_OK;
+	hd_suggest(hint, sizeof(hint), name, "choices", all, n);
+	return hd_section_fail(c, s, "optimizer", err, HD_EINVAL, "'%s' is not a choice; %s", name, hint);
+}
+
 static void read_optimizer(const struct hd_section *s, struct hd_train_config *t)
 {
-	t->adamw = strcmp(hd_section_str(s, "optimizer"), "sgd") != 0;
 	t->lr = hd_section_num(s, "lr");
 	t->min_lr = hd_section_num(s, "min_lr");
 	t->schedule = lr_schedule(hd_section_str(s, "schedule"));
@@ -127,6 +155,7 @@ int hd_train_config_read(struct hd_conf *c, struct hd_train_config *t, struct hd
 	t->comm = comm(hd_section_str(s, "comm"));
 	t->threads = (int)hd_section_int(s, "threads");
 	t->watchdog = hd_section_num(s, "watchdog");
+	HD_TRY(choose_optimizer(c, s, t, err));
 	read_optimizer(s, t);
 	HD_TRY(hd_ramp_read(c, s, &t->batch, err));
 	return check_rates(c, t, err);

@@ -18,7 +18,8 @@ struct hd_train_config {
 	struct hd_ramp batch; /* sequences of the whole job per step: batch.full, and how it grows to that */
 	int64_t micro_batch;  /* sequences per replica; 0: not given */
 	int64_t steps, seed;
-	int adamw; /* 0: sgd */
+	int adamw;             /* 0: sgd, or the optimizer of a plugin */
+	const char *optimizer; /* of the section of that name; NULL: adamw or sgd */
 	double lr, min_lr, weight_decay, beta1, beta2, eps, clip;
 	enum hd_lr_schedule schedule;
 	int64_t warmup, decay; /* in steps or tokens; decay 0: to the last step */

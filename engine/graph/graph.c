@@ -239,6 +239,7 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 	n->reason = p->cursor.reason;
 	n->queue = p->cursor.queue;
 	n->only = p->cursor.only;
+	n->period = p->cursor.period;
 	n->v = (struct hd_node){ .size = sizeof(n->v),
 				 .op = op,
 				 .kind = op->kind ? op->kind : op->name,

@@ -26,15 +26,17 @@ static inline struct cursor hd_cursor_end(uint32_t phase, int block)
 /* In n's unit and block. */
 static inline struct cursor hd_cursor_before(struct node *n)
 {
-	return (struct cursor){ .before = n, .phase = n->v.phase, .block = n->block };
+	return (struct cursor){ .before = n, .phase = n->v.phase, .block = n->block, .period = n->period };
 }
 static inline struct cursor hd_cursor_behind(const struct node *n)
 {
-	return (struct cursor){ .before = n->next, .phase = n->v.phase, .block = n->block };
+	return (struct cursor){ .before = n->next, .phase = n->v.phase, .block = n->block, .period = n->period };
 }
 static inline struct cursor hd_cursor_why(struct cursor c, char *reason)
 {
-	return (struct cursor){ .before = c.before, .phase = c.phase, .block = c.block, .reason = reason };
+	return (struct cursor){
+		.before = c.before, .phase = c.phase, .block = c.block, .reason = reason, .period = c.period
+	};
 }
 
 /* -- graph.c ---------------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,8 @@
 #include "engine/plugin/registry.h"
 
 struct hd_family;
-enum hd_init { HD_INIT_NORMAL, HD_INIT_ZERO, HD_INIT_ONE };
+/* VALUE, PARAMETER: of plugins' states.  init_std: the deviation, or the value. */
+enum hd_init { HD_INIT_NORMAL, HD_INIT_ZERO, HD_INIT_ONE, HD_INIT_VALUE, HD_INIT_PARAMETER };
 
 struct hd_model {
 	const struct hd_family *family;
@@ -112,6 +113,7 @@ struct node {
 	const struct hd_dim *along;
 	int order;                /* chunk, block, unblock of members' pieces: HD_ORDER_CONTIGUOUS ... */
 	struct group *queue;      /* NULL: compute */
+	int64_t period;           /* runs in steps that are multiples of it; 0: in all */
 	struct dependency *waits; /* starts when these are done (struct hd_graph_api, after) */
 	/* backward's copy of this node of forward (recompute.c), placed as that one is. */
 	const struct node *recompute_of;
@@ -126,6 +128,7 @@ struct cursor {
 	struct group *queue;    /* NULL: compute */
 	char *reason;           /* what `explain` says of them, or NULL */
 	struct hd_members only; /* they run on these; group NULL: on all */
+	int64_t period;         /* they run in steps that are multiples of it; 0: in all */
 };
 
 struct rule {
@@ -183,8 +186,10 @@ struct hd_plan {
 	int64_t batch, micro_batch, replicas, micros; /* batch: of the graph = micro_batch x replicas */
 
 	struct inst inst[HD_MAX_INSTANCES];
-	int ninst, cur;   /* cur: the instance whose slot or op runs, or -1 */
-	const char *slot; /* which slot runs: guards calls made out of turn */
+	int ninst, cur;             /* cur: the instance whose slot or op runs, or -1 */
+	const char *slot;           /* which slot runs: guards calls made out of turn */
+	struct inst *optimizer;     /* the instance whose optimizer updates, or NULL */
+	const struct hd_host *host; /* what plugins call */
 
 	struct dim **dims;
 	size_t ndims, cap_dims;

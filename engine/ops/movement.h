@@ -26,4 +26,18 @@ struct tensor *hd_build_member_chunk(struct hd_plan *p, struct tensor *x, const 
 struct tensor *hd_build_comm_rows(struct hd_plan *p, struct group *g, struct tensor *const *ins,
 				  const struct tensor *like, int to_experts);
 
+/* numbers.c: a number of the run, without dims; and x with another dim in place of one. */
+struct tensor *hd_build_scalar(struct hd_plan *p, uint32_t what, struct group *g);
+/* op: constant (value=), iota (along=), uniform (key=, each_step=) */
+struct tensor *hd_build_made(struct hd_plan *p, const char *op, const struct hd_dim *const *dims, uint32_t ndim,
+			     const char *attr);
+struct tensor *hd_build_rename(struct hd_plan *p, struct tensor *x, const struct hd_dim *from, const struct hd_dim *to);
+
+/* The k largest of x along a dim, in the order of their indices (outputs: values, indices); entries by index. */
+struct node *hd_build_topk(struct hd_plan *p, struct tensor *x, const struct hd_dim *along, const struct hd_dim *k,
+			   int magnitude);
+struct tensor *hd_build_gather(struct hd_plan *p, struct tensor *x, struct tensor *index, const struct hd_dim *along);
+struct tensor *hd_build_scatter(struct hd_plan *p, struct tensor *x, struct tensor *index, const struct hd_dim *from,
+				const struct hd_dim *to, int unique);
+
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The engine's ops by name, and what several of them share.
+ * The engine's ops by name, nodes of them (for models, passes and the ops' own gradients), and what several of them share.
  */
 #include <config.h>
 #include "engine/ops/ops.h"
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define OP(id) &hd_op_##id,
@@ -23,12 +25,15 @@ const struct op *hd_op_find(const char *name)
 const struct op_traits *hd_op_traits(const struct hd_op *op)
 {
 	static const struct op_traits plain = { OP_ROLE_NONE, OP_FLAG_PLUGIN, 0 },
-				      update = { OP_ROLE_UPDATE, OP_FLAG_PLUGIN, 0 };
+				      update = { OP_ROLE_UPDATE, OP_FLAG_PLUGIN, 0 },
+				      cheap = { OP_ROLE_NONE, OP_FLAG_PLUGIN | OP_FLAG_CHEAP, 0 };
 
 	for (size_t i = 0; i < HD_LEN(all); i++)
 		if (&all[i]->v == op)
 			return &all[i]->is;
-	return op->kind && !strcmp(op->kind, "update") ? &update : &plain;
+	if (op->kind && !strcmp(op->kind, "update"))
+		return &update;
+	return HD_HAS(op, flags) && op->flags & HD_OP_CHEAP ? &cheap : &plain;
 }
 
 void hd_shape_like(struct hd_shape *s, const struct hd_tensor *t)
@@ -95,4 +100,51 @@ struct hd_tensor *hd_sum_to(struct hd_plan *p, struct tensor *x, const struct te
 	if (x && (x->v.ndim != like->v.ndim || memcmp(x->dims, like->dims, x->v.ndim * sizeof(x->dims[0]))))
 		y = hd_op1(p, "sum", &x, 1, "out=%s%s", like->spec, hd_gradient_attr(&x->v, &like->v));
 	return y ? &y->v : NULL;
+}
+
+/* -- nodes by the names of ops ---------------------------------------------------------------------------------------------- */
+struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt,
+			  ...)
+{
+	const struct op *o = hd_op_find(op);
+	struct node *n;
+	char *attr;
+	va_list v;
+
+	if (!o) {
+		hd_plan_fail(p, HD_EBUG, "there is no op %s", op);
+		return NULL;
+	}
+	va_start(v, fmt);
+	attr = hd_vformat(fmt, v);
+	va_end(v);
+	n = hd_node_new(p, &o->v, &o->is, ins, nin, attr);
+	free(attr);
+	return n;
+}
+
+struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)
+{
+	struct node *n;
+	char *attr;
+	va_list v;
+
+	va_start(v, fmt);
+	attr = hd_vformat(fmt, v);
+	va_end(v);
+	n = hd_node_make(p, op, ins, nin, "%s", attr);
+	free(attr);
+	return n ? n->outs[0] : NULL;
+}
+
+struct tensor *hd_einsum(struct hd_plan *p, struct tensor *a, struct tensor *b, const char *spec)
+{
+	struct tensor *ins[] = { a, b };
+
+	return hd_op1(p, b ? "einsum" : "sum", ins, b ? 2 : 1, "out=%s", spec);
+}
+
+struct tensor *hd_map_new(struct hd_plan *p, struct tensor *const *ins, uint32_t nin, const char *expr)
+{
+	return hd_op1(p, "map", ins, nin, "%s", expr);
 }

@@ -191,6 +191,49 @@ static struct tensor *full_of(struct tensor *w)
 	return w->master ? w->master : w;
 }
 
+static int is_of(const struct hd_plan *p, const struct hd_tensor *t)
+{
+	size_t i = p->ntensors;
+
+	while (i && &p->tensors[i - 1]->v != t)
+		i--;
+	return i > 0;
+}
+
+/* Of a plugin: its nodes, and the parameter takes what they make. */
+static int update_by_plugin(struct hd_plan *p, struct tensor *w, struct tensor *g)
+{
+	struct tensor *full = full_of(w), *v;
+	struct hd_tensor *value = NULL;
+	const struct hd_update u = { .size = sizeof(u),
+				     .h = p->host,
+				     .name = w->v.name,
+				     .param = &full->v,
+				     .gradient = &g->v,
+				     .factor = &p->factor->v,
+				     .weight_decay = w->decay ? p->config.weight_decay : 0 };
+	struct hd_slot was = hd_slot_begin(p, (int)(p->optimizer - p->inst), "update");
+
+	hd_slot_returned(p, p->optimizer->plugin->optimizer->update(p->optimizer->self, p, &u, &value));
+	if (value && !p->err->code && !is_of(p, value))
+		hd_plan_fail(p, HD_EINVAL, "update of %s: the new value is no tensor of this plan", w->v.name);
+	if (!p->err->code && (!value || value->dtype != full->v.dtype || value->ndim != full->v.ndim ||
+			      memcmp(T(value)->dims, full->dims, full->v.ndim * sizeof(full->dims[0]))))
+		hd_plan_fail(p, HD_EINVAL, "update of %s (%s): the new value is %s%s%s", w->v.name, full->spec,
+			     value ? "(" : "missing", value ? value->spec : "",
+			     !value                          ? ""
+			     : value->dtype == full->v.dtype ? ")"
+							     : "), of another dtype");
+	hd_slot_end(p, was);
+	if (p->err->code)
+		return p->err->code;
+	v = T(value);
+	hd_assign(full, v);
+	if (w->master)
+		hd_assign(w, hd_op1(p, "cast", &v, 1, "dtype=%u", w->v.dtype));
+	return p->err->code;
+}
+
 static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct tensor *m)
 {
 	const struct hd_train_config *t = &p->config;
@@ -199,6 +242,8 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 	const char *low = w->master ? " low=1" : "";
 	struct node *n;
 
+	if (p->optimizer)
+		return update_by_plugin(p, w, g);
 	if (!m) {
 		struct tensor *ins[] = { full, g, p->factor };
 

@@ -184,6 +184,29 @@ static int check_places(struct hd_plan *p, const struct node *n, const struct hd
 	return HD_OK;
 }
 
+/* The update runs where its operands are.  On the axis of the stages: with what is on one.  Elsewhere elementwise nodes work on
+ * each member's piece, and take their pieces of what is replicated. */
+static int in_update(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_place *have,
+		     struct hd_place *need, struct hd_place *out)
+{
+	int elementwise = n->is->role == OP_ROLE_MAP || n->is->role == OP_ROLE_ADD || n->is->role == OP_ROLE_CAST;
+	uint32_t first = 0;
+
+	while (first < n->v.nin && have[first].kind != HD_PLACE_PINNED &&
+	       !(elementwise && a != p->stages && have[first].kind == HD_PLACE_SHARD &&
+		 hd_has_dim(n->outs[0], have[first].dim)))
+		first++;
+	if (first == n->v.nin)
+		return 0;
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		if (have[first].kind == HD_PLACE_PINNED ? have[i].kind == HD_PLACE_PINNED
+							: hd_has_dim(n->ins[i], have[first].dim))
+			need[i] = have[first];
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		out[k] = have[first];
+	return 1;
+}
+
 static int on_axis(struct hd_plan *p, struct node *n, struct axis *a, const struct hd_place *have,
 		   struct hd_place *need, struct hd_place *out)
 {
@@ -198,6 +221,8 @@ static int on_axis(struct hd_plan *p, struct node *n, struct axis *a, const stru
 			out[k] = at;
 		return HD_OK;
 	}
+	if (n->v.phase == HD_UNIT_U && !n->v.op->place && in_update(p, n, a, have, need, out))
+		return HD_OK;
 	if (n->v.op->place) {
 		struct hd_slot was = hd_slot_begin(p, n->inst, "place");
 

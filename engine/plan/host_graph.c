@@ -227,7 +227,7 @@ static int may_replace(struct hd_plan *p, const struct hd_tensor *old)
 	return 0;
 }
 
-static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with)
+int hd_host_may_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with)
 {
 	if (!hd_may_build(p, "replace") || !hd_arg_tensor(p, "replace", "old tensor", old) ||
 	    !hd_arg_tensor(p, "replace", "new tensor", with) || !may_replace(p, old))
@@ -247,6 +247,12 @@ static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_ten
 		if (old->local[i] != with->local[i])
 			return hd_plan_fail(p, HD_EINVAL, "replace: %s has %lld elements instead of %lld",
 					    old->dims[i]->name, (long long)with->local[i], (long long)old->local[i]);
+	return HD_OK;
+}
+
+static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with)
+{
+	HD_TRY(hd_host_may_replace(p, old, with));
 	if (T(old)->placed)
 		hd_placed_like(T(with), T(old));
 	hd_replace(p, T(old), T(with));
@@ -277,7 +283,8 @@ static int graph_cursor(struct hd_plan *p, const struct hd_cursor_args *args)
 				     .phase = x.anchor->phase,
 				     .block = N(x.anchor)->block,
 				     .queue = x.queue ? G(x.queue) : NULL,
-				     .reason = reason_of(p, N(x.anchor)) };
+				     .reason = reason_of(p, N(x.anchor)),
+				     .period = N(x.anchor)->period };
 	return HD_OK;
 }
 
@@ -630,7 +637,7 @@ static struct hd_tensor *new_state(struct hd_plan *p, const struct hd_state_args
 				       full),
 			       NULL;
 	t = hd_tensor_new(p, full, HD_TENSOR_STATE, x->dtype, l->dims, l->v.ndim);
-	t->v.of = like->of;
+	t->v.of = like->what == HD_TENSOR_PARAM ? like : like->of;
 	hd_placed_like(t, l);
 	memcpy(t->local, l->local, sizeof(t->local));
 	t->step = 1;
@@ -740,4 +747,16 @@ const struct hd_graph_api hd_graph_table = {
 	.assign = graph_assign,
 	.only = graph_only,
 	.either = graph_either,
+	.scalar = hd_host_scalar,
+	.constant = hd_host_constant,
+	.iota = hd_host_iota,
+	.random = hd_host_random,
+	.topk = hd_host_topk,
+	.gather = hd_host_take,
+	.scatter = hd_host_put,
+	.initial = hd_host_initial,
+	.rename = hd_host_rename,
+	.replace_in = hd_host_replace_in,
+	.updated = hd_host_updated,
+	.every = hd_host_every,
 };

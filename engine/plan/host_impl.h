@@ -60,4 +60,25 @@ int hd_views_check(struct hd_plan *p, struct hd_views *v); /* refuses what was w
 int hd_basic_open(struct hd_plan *p);
 int hd_basic_mesh(struct hd_plan *p, int64_t n);
 
+/* -- host_build.c: what plugins build beyond what models have; host_graph.c: whether old may become with ------------------- */
+struct hd_tensor *hd_host_scalar(struct hd_plan *p, uint32_t what, const struct hd_group *g);
+struct hd_tensor *hd_host_constant(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim, double value);
+struct hd_tensor *hd_host_iota(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim,
+			       const struct hd_dim *along);
+struct hd_tensor *hd_host_random(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim, const char *name,
+				 int32_t each_step);
+int hd_host_topk(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *along, const struct hd_dim *k,
+		 int32_t magnitude, struct hd_tensor **values, struct hd_tensor **index);
+struct hd_tensor *hd_host_take(struct hd_plan *p, struct hd_tensor *x, struct hd_tensor *index,
+			       const struct hd_dim *along);
+struct hd_tensor *hd_host_put(struct hd_plan *p, struct hd_tensor *x, struct hd_tensor *index,
+			      const struct hd_dim *from, const struct hd_dim *to, int32_t unique);
+int hd_host_initial(struct hd_plan *p, struct hd_tensor *state, uint32_t how, double value);
+struct hd_tensor *hd_host_rename(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *from,
+				 const struct hd_dim *to);
+int hd_host_replace_in(struct hd_plan *p, struct hd_node *reader, struct hd_tensor *old, struct hd_tensor *with);
+struct hd_tensor *hd_host_updated(struct hd_plan *p, struct hd_tensor *leaf);
+int hd_host_every(struct hd_plan *p, int64_t steps);
+int hd_host_may_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
+
 #endif

@@ -100,6 +100,18 @@ int hd_plan_sections(struct hd_conf *c, struct hd_err *err)
 	return hd_conf_known(c, sections, kinds, err);
 }
 
+static int choose_optimizer(struct hd_plan *p)
+{
+	for (int i = 0; i < p->ninst && p->config.optimizer; i++)
+		if (!strcmp(p->inst[i].name, p->config.optimizer))
+			p->optimizer = &p->inst[i];
+	if (p->optimizer && !p->optimizer->plugin->optimizer)
+		return hd_train_fail(p->conf, &p->config, "optimizer", p->err, HD_EINVAL,
+				     "%s: the plugin %s brings no optimizer", p->config.optimizer,
+				     p->optimizer->plugin->name);
+	return HD_OK;
+}
+
 int hd_plan_conf(struct hd_plan *p)
 {
 	struct hd_checkpoint_config checkpoint;
@@ -115,5 +127,6 @@ int hd_plan_conf(struct hd_plan *p)
 	while ((s = hd_conf_next(p->conf, NULL, s)))
 		if (hd_section_is(s, "strategy") || hd_section_is(s, "plugin"))
 			HD_TRY(open_instance(p, s));
+	HD_TRY(choose_optimizer(p));
 	return hd_model_read(p->conf, p->options->data_vocab, &p->model, p->err);
 }

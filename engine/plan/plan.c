@@ -85,6 +85,7 @@ static int check_recorded(struct hd_plan *p)
 static int check(struct hd_plan *p)
 {
 	HD_TRY(hd_check_users(p));
+	HD_TRY(hd_check_periods(p));
 	HD_TRY(hd_check_members(p));
 	HD_TRY(check_recorded(p));
 	return hd_check_stages(p);
@@ -224,6 +225,7 @@ static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options 
 	p->node_size = o->node_size;
 	p->train = o->train;
 	p->cur = -1;
+	p->host = &hd_host_table;
 	p->cursor = hd_cursor_end(HD_UNIT_F, -1);
 	p->chunks = 1;
 	p->master_dtype = o->master_dtype ? o->master_dtype : HD_DTYPE_F32;

@@ -62,6 +62,25 @@ int hd_check_stages(struct hd_plan *p)
 	return HD_OK;
 }
 
+/* What runs in some steps has nothing to give to what runs in others. */
+int hd_check_periods(struct hd_plan *p)
+{
+	for (struct node *n = p->first; n; n = n->next)
+		for (uint32_t i = 0; i < n->v.nin; i++) {
+			const struct node *m = n->ins[i]->v.node ? N(n->ins[i]->v.node) : NULL;
+
+			if (m && m->period && (!n->period || n->period % m->period))
+				return hd_plan_fail(
+					p, HD_EINVAL,
+					"every: %s (made by %s) runs in every %lld. step, and reads %s of (%s), "
+					"which runs in every %lld. alone",
+					n->v.op->name, n->made_by >= 0 ? p->inst[n->made_by].name : "the engine",
+					(long long)(n->period ? n->period : 1), m->v.op->name, n->ins[i]->v.spec,
+					(long long)m->period);
+		}
+	return HD_OK;
+}
+
 /* Correct, and a waste that cannot be intended: a rule for a dim that the model does not have looks like this. */
 static void warn_of_idle_axes(const struct hd_plan *p)
 {

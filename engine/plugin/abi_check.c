@@ -232,7 +232,19 @@ AT(hd_graph_api, state, 176);
 AT(hd_graph_api, assign, 184);
 AT(hd_graph_api, only, 192);
 AT(hd_graph_api, either, 200);
-ENDS(hd_graph_api, either, 208);
+AT(hd_graph_api, scalar, 208);
+AT(hd_graph_api, constant, 216);
+AT(hd_graph_api, iota, 224);
+AT(hd_graph_api, random, 232);
+AT(hd_graph_api, initial, 240);
+AT(hd_graph_api, rename, 248);
+AT(hd_graph_api, topk, 256);
+AT(hd_graph_api, gather, 264);
+AT(hd_graph_api, scatter, 272);
+AT(hd_graph_api, replace_in, 280);
+AT(hd_graph_api, updated, 288);
+AT(hd_graph_api, every, 296);
+ENDS(hd_graph_api, every, 304);
 
 /* heddle/op.h */
 AT(hd_shape, dtype, 0);
@@ -267,7 +279,9 @@ AT(hd_op, vjp, 64);
 AT(hd_op, place, 72);
 AT(hd_op, cost, 80);
 AT(hd_op, record, 88);
-ENDS(hd_op, record, 96);
+AT(hd_op, flags, 96);
+AT(hd_op, zero, 100);
+ENDS(hd_op, zero, 104);
 
 /* heddle/strategy.h */
 AT(hd_option, key, 0);
@@ -308,7 +322,22 @@ AT(hd_plugin, size, 120);
 AT(hd_plugin, strategy, 128);
 AT(hd_plugin, approximate, 136);
 AT(hd_plugin, kernels, 144);
-ENDS(hd_plugin, kernels, 152);
+AT(hd_plugin, optimizer, 152);
+ENDS(hd_plugin, optimizer, 160);
+
+/* heddle/optimizer.h */
+AT(hd_update, size, 0);
+AT(hd_update, h, 8);
+AT(hd_update, name, 16);
+AT(hd_update, param, 24);
+AT(hd_update, gradient, 32);
+AT(hd_update, factor, 40);
+AT(hd_update, weight_decay, 48);
+ENDS(hd_update, weight_decay, 56);
+
+AT(hd_optimizer_ops, size, 0);
+AT(hd_optimizer_ops, update, 8);
+ENDS(hd_optimizer_ops, update, 16);
 
 /* heddle/kernel.h */
 AT(hd_operand, size, 0);
@@ -422,6 +451,14 @@ IS(HD_COMM_ALL_MAX, 10);
 IS(HD_RESHARD_SUM, 0);
 IS(HD_RESHARD_ZERO, 1);
 IS(HD_RESHARD_REFUSE, 2);
+IS(HD_SCALAR_LR, 0);
+IS(HD_SCALAR_STEP, 1);
+IS(HD_SCALAR_SAMPLES, 2);
+IS(HD_SCALAR_INDEX, 3);
+IS(HD_INITIAL_VALUE, 0);
+IS(HD_INITIAL_NORMAL, 1);
+IS(HD_INITIAL_PARAMETER, 2);
+IS(HD_OP_CHEAP, 1);
 IS(HD_OPT_INT, 0);
 IS(HD_OPT_BOOL, 1);
 IS(HD_OPT_BYTES, 2);

@@ -92,6 +92,22 @@ static int check_build(const char *build, struct hd_err *err)
 			  build);
 }
 
+static int has_table(const struct hd_plugin *p)
+{
+	return p->strategy || (HD_HAS(p, kernels) && p->kernels) || (HD_HAS(p, optimizer) && p->optimizer);
+}
+
+static int check_optimizer(const struct hd_optimizer_ops *o, struct hd_err *err)
+{
+	if (o && (o->size > TABLE_MAX || !HD_HAS(o, update)))
+		return hd_err_set(err, HD_EABI, "optimizer: size is %zu, this engine's table has %zu", o->size,
+				  sizeof(*o));
+	if (o && !o->update)
+		return hd_err_set(err, HD_EABI, "optimizer: slot update is mandatory and missing (size is %zu)",
+				  o->size);
+	return 0;
+}
+
 static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, struct hd_err *err)
 {
 	if (p->magic != HD_MAGIC)
@@ -106,8 +122,9 @@ static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, 
 	if (strcmp(p->name, e->name))
 		return hd_err_set(err, HD_EABI, "name is \"%s\", the file's name says \"%s\"", p->name, e->name);
 	HD_TRY(check_build(p->build, err));
-	if (p->size > TABLE_MAX || !HD_HAS(p, strategy) || (!p->strategy && !(HD_HAS(p, kernels) && p->kernels)))
-		return hd_err_set(err, HD_EABI, "has no table: neither strategy nor kernels (size is %zu)", p->size);
+	if (p->size > TABLE_MAX || !HD_HAS(p, strategy) || !has_table(p))
+		return hd_err_set(err, HD_EABI, "has no table: neither strategy, kernels nor optimizer (size is %zu)",
+				  p->size);
 	return 0;
 }
 
@@ -276,6 +293,8 @@ static int accept(struct hd_module *m, struct known_plugin *k, struct hd_err *er
 	k->e.is_strategy = p->strategy != NULL;
 	k->e.kernels = HD_HAS(p, kernels) ? p->kernels : NULL;
 	HD_TRY(check_kernels(k->e.kernels, err));
+	k->e.optimizer = HD_HAS(p, optimizer) ? p->optimizer : NULL;
+	HD_TRY(check_optimizer(k->e.optimizer, err));
 	k->e.approximate = HD_HAS(p, approximate) ? p->approximate : NULL;
 	return k->e.approximate ? check_approximate(k->e.approximate, &k->table, err) : 0;
 }

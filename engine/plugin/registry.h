@@ -22,6 +22,7 @@ struct hd_plugin_entry {
 	const struct hd_strategy_ops *ops;
 	const char *approximate; /* of the plugin: how it is exact; NULL: it always is (struct hd_plugin) */
 	const struct hd_kernel_ops *const *kernels; /* of the plugin, NULL-terminated; or NULL */
+	const struct hd_optimizer_ops *optimizer;   /* of the plugin, or NULL */
 	/* The first slot of its own that only a strategy has (mesh, rules, schedule), or NULL.  is_strategy: it has a table. */
 	const char *strategy_slot;
 	int is_strategy;

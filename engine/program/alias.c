@@ -100,9 +100,9 @@ int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t
 
 static void view(struct hd_program *g, struct node *n)
 {
-	struct tensor *x = n->ins[0], *y = n->outs[0];
+	struct tensor *x = n->v.nin ? n->ins[0] : NULL, *y = n->outs[0];
 
-	if (y->step && !x->step)
+	if (!x || (y->step && !x->step))
 		return;
 	if (is(n, OP_ROLE_VIEW) || is(n, OP_ROLE_SYNC))
 		merge(g, y, x, 0);

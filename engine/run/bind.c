@@ -19,6 +19,7 @@ struct binding {
 	char *written;    /* by tensor id: the accumulator has been */
 	char *staging;    /* free from here on; NULL: movements reach the tensors */
 	int64_t requests; /* of the calls so far */
+	int64_t *period;  /* by request: of the node that made the call */
 };
 
 static struct command *append(struct hd_program *g, int type, const struct entry *e)
@@ -31,6 +32,7 @@ static struct command *append(struct hd_program *g, int type, const struct entry
 			       .micro = e ? e->micro : HD_STEP,
 			       .unit = e ? e->unit : (struct hd_schedule_unit){ HD_UNIT_U, 0, HD_STEP },
 			       .name = e && e->node ? e->node->v.op->name : "load",
+			       .period = e && e->node ? e->node->period : 0,
 			       .node = e ? e->node : NULL };
 	return c;
 }
@@ -118,18 +120,20 @@ static void start_comm(struct binding *b, const struct entry *e)
 			((n->comm.kind == HD_COMM_SEND ? n : N(x->v.node))->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
 	c->name = hd_comm_kind_name(n->comm.kind);
 	c->request = b->requests;
+	b->period[b->requests] = n->period;
 	if (b->staging)
 		b->staging = hd_stage_call(g, c, n, b->staging);
 }
 
 /* before: the entry, or NULL at the end. */
-static void wait_here(struct hd_program *g, struct waiting_calls *w, const struct entry *before)
+static void wait_here(struct binding *b, struct waiting_calls *w, const struct entry *before)
 {
 	for (size_t i = 0; i < w->n; i++) {
-		struct command *c = append(g, CMD_WAIT, before);
+		struct command *c = append(b->g, CMD_WAIT, before);
 
 		c->node = NULL;
 		c->request = w->v[i];
+		c->period = b->period[c->request];
 		c->name = "wait";
 	}
 }
@@ -155,6 +159,7 @@ static int assign(struct hd_program *g, const struct hd_bind *b, struct hd_err *
 		c = append(g, CMD_RUN, NULL);
 		c->kernel = b->device->kernel("copy");
 		c->name = "copy";
+		c->period = v->v.node ? N(v->v.node)->period : 0;
 		c->prep = prep;
 		c->out = hd_plan_alloc(g->plan, 2 * sizeof(void *));
 		c->in = c->out + 1;
@@ -198,17 +203,18 @@ static void join_commands(struct hd_program *g)
 	struct hd_joint *l = hd_alloc((g->ncommands + 1) * sizeof(*l));
 
 	for (size_t i = 0, to; i < g->ncommands; i = to) {
-		const struct hd_kernel *k = g->commands[i].type == CMD_RUN ? g->commands[i].kernel : NULL;
+		const struct command *c = &g->commands[i];
+		const struct hd_kernel *k = c->type == CMD_RUN && !c->period ? c->kernel : NULL;
 		void *state;
 
 		for (to = i + 1; k && to < g->ncommands && to != g->update_at && g->commands[to].type == CMD_RUN &&
-				 g->commands[to].kernel == k;)
+				 !g->commands[to].period && g->commands[to].kernel == k;)
 			to++;
 		if (!k || !k->join || to - i < 2)
 			continue;
-		for (size_t c = i; c < to; c++)
-			l[c - i] = (struct hd_joint){ g->commands[c].prep, g->commands[c].out, g->commands[c].in,
-						      g->commands[c].acc };
+		for (size_t j = i; j < to; j++)
+			l[j - i] = (struct hd_joint){ g->commands[j].prep, g->commands[j].out, g->commands[j].in,
+						      g->commands[j].acc };
 		state = k->join(l, to - i);
 		if (!state)
 			continue;
@@ -225,9 +231,11 @@ static void find_runs(struct hd_program *g)
 	for (size_t i = 0; i < g->ncommands; i++) {
 		struct recording *r = g->nrecordings ? &g->recordings[g->nrecordings - 1] : NULL;
 
-		if (g->commands[i].type == CMD_RUN && r && r->to == i && i != g->update_at)
+		int kept = g->commands[i].type == CMD_RUN && !g->commands[i].period;
+
+		if (kept && r && r->to == i && i != g->update_at)
 			r->to++;
-		else if (g->commands[i].type == CMD_RUN)
+		else if (kept)
 			g->recordings[g->nrecordings++] = (struct recording){ i, i + 1, NULL };
 	}
 }
@@ -252,11 +260,21 @@ static void release(struct hd_program *g)
 	free(g->launches), free(g->commands);
 }
 
+/* It changes a leaf: an update, or what a plugin's optimizer makes in the leaf's own memory. */
+static int changes_a_leaf(const struct hd_program *g, const struct node *n)
+{
+	int changes = n->is->role == OP_ROLE_UPDATE;
+
+	for (uint32_t k = 0; k < n->v.nout && n->v.phase == HD_UNIT_U; k++)
+		changes |= !g->at[n->outs[k]->id].root->v.node;
+	return changes;
+}
+
 static size_t find_update(const struct hd_program *g)
 {
 	size_t at = 0;
 
-	while (at < g->ncommands && !(g->commands[at].node && g->commands[at].node->is->role == OP_ROLE_UPDATE))
+	while (at < g->ncommands && !(g->commands[at].node && changes_a_leaf(g, g->commands[at].node)))
 		at++;
 	return at;
 }
@@ -270,7 +288,7 @@ static void open_entries(struct binding *b)
 	for (size_t e = 0; e < g->n; e++) {
 		const struct entry *entry = &g->entries[e];
 
-		wait_here(g, &w[e], entry);
+		wait_here(b, &w[e], entry);
 		if (entry->wait >= 0) {
 			struct waiting_calls *at = &w[entry->wait];
 
@@ -280,7 +298,7 @@ static void open_entries(struct binding *b)
 		open_entry(b, entry);
 		b->requests += entry->wait >= 0;
 	}
-	wait_here(g, &w[g->n], NULL);
+	wait_here(b, &w[g->n], NULL);
 	for (size_t e = 0; e <= g->n; e++)
 		free(w[e].v);
 	free(w);
@@ -305,8 +323,9 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_
 	g->unstages = hd_plan_alloc(g->plan, (g->n + 1) * sizeof(*g->unstages));
 	HD_TRY(hd_pass_record(g, bind, err));
 	b.written = hd_alloc(g->plan->ntensors + 1);
+	b.period = hd_alloc((g->n + 1) * sizeof(*b.period));
 	open_entries(&b);
-	free(b.written);
+	free(b.written), free(b.period);
 	g->requests = hd_plan_alloc(g->plan, (size_t)(b.requests + 1) * sizeof(*g->requests));
 	g->update_at = find_update(g);
 	HD_TRY(assign(g, bind, err));

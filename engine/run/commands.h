@@ -19,6 +19,7 @@ struct command {
 	int64_t request;
 	struct hd_schedule_unit unit;
 	const char *name;
+	int64_t period; /* in steps that are multiples of it; 0: in all */
 	const struct node *node;
 	const struct launch *launch;
 	const int32_t *rows;         /* numbers of the rows in use */

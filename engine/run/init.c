@@ -80,9 +80,10 @@ static void fill_run(void *ctx, int64_t global, int64_t local, int64_t count)
 
 #pragma omp parallel for schedule(static) if (count >= SMALL)
 	for (int64_t i = 0; i < count; i++) {
-		float v = f->init == HD_INIT_NORMAL ? (float)f->std * hd_random_normal(f->key, (uint64_t)(global + i))
-			  : f->init == HD_INIT_ONE  ? 1
-						    : 0;
+		float v = f->init == HD_INIT_NORMAL  ? (float)f->std * hd_random_normal(f->key, (uint64_t)(global + i))
+			  : f->init == HD_INIT_ONE   ? 1
+			  : f->init == HD_INIT_VALUE ? (float)f->std
+						     : 0;
 
 		if (f->wide)
 			((double *)f->w)[local + i] = v;
@@ -99,6 +100,11 @@ static const char *weight_name(const struct tensor *t)
 	return t->v.what == HD_TENSOR_MASTER ? t->v.of->name : t->v.name;
 }
 
+static int begins_otherwise(const struct tensor *t)
+{
+	return !t->v.node && t->v.what == HD_TENSOR_STATE && t->init != HD_INIT_ZERO;
+}
+
 static void fill_slice(const struct hd_program *g, const struct tensor *t, struct filling *f, void *data)
 {
 	int64_t n = hd_local_count(t);
@@ -113,20 +119,32 @@ static void fill_slice(const struct hd_program *g, const struct tensor *t, struc
 	free(f->w);
 }
 
+static void init_leaf(const struct hd_program *g, const struct tensor *t, const char *name, int64_t seed)
+{
+	const struct tensor *as = t->init == HD_INIT_PARAMETER ? T(t->v.of) : t;
+	struct filling f = { .std = as->init_std, .init = as->init, .wide = t->v.dtype == HD_DTYPE_F64 };
+	void *data = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
+
+	f.key = hd_key((uint64_t)seed, as == t ? name : as->v.name, 0);
+	fill_slice(g, t, &f, data);
+	hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
+}
+
+void hd_init_state(const struct hd_program *g, const struct tensor *t, int64_t seed)
+{
+	if (begins_otherwise(t) && hd_tensor_here(g, t))
+		init_leaf(g, t, t->v.name, seed);
+}
+
 void hd_init_weights(const struct hd_program *g, int64_t seed)
 {
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *t = g->plan->tensors[i];
 		const char *name = weight_name(t);
-		struct filling f = { .std = t->init_std, .init = t->init, .wide = t->v.dtype == HD_DTYPE_F64 };
-		void *data;
 
-		if (!name || !hd_tensor_here(g, t))
-			continue;
-		f.key = hd_key((uint64_t)seed, name, 0);
-		data = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
-		fill_slice(g, t, &f, data);
-		hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
+		hd_init_state(g, t, seed);
+		if (name && hd_tensor_here(g, t))
+			init_leaf(g, t, name, seed);
 	}
 }
 

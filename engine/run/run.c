@@ -39,6 +39,8 @@ void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps)
 
 int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run *run, hd_fill_fn fill, void *ctx)
 {
+	if (c->period && run->step % c->period)
+		return HD_OK;
 	switch (c->type) {
 	case CMD_RUN:
 		run->acc = c->acc;

@@ -107,6 +107,17 @@ enum {
 	HD_COMM_SHIFT,
 	HD_COMM_ALL_MAX
 };
+enum {                    /* what graph->scalar gives */
+       HD_SCALAR_LR,      /* the learning rate of this step */
+       HD_SCALAR_STEP,    /* from 1 */
+       HD_SCALAR_SAMPLES, /* sequences of this step, of the whole job */
+       HD_SCALAR_INDEX, /* this rank's member index in a group: it differs from member to member, whatever its placement says */
+};
+enum {                       /* how a state begins */
+       HD_INITIAL_VALUE,     /* all `value` */
+       HD_INITIAL_NORMAL,    /* normal, deviation `value`, by name and global index */
+       HD_INITIAL_PARAMETER, /* as its parameter, whose dims it has */
+};
 enum { HD_RESHARD_SUM, HD_RESHARD_ZERO, HD_RESHARD_REFUSE }; /* a plugin's state read into another layout */
 
 struct hd_storage_args {
@@ -173,7 +184,7 @@ struct hd_graph_api {
 	struct hd_tensor *(*einsum)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin,
 				    const struct hd_dim *const *dims, uint32_t ndim);
 	/* Elementwise, broadcast by dim name to the dims of the first input; the inputs are a, b, c, ... in the text:
-	 * "a + sign(b) * %.17g".  + - * / exp log tanh sqrt abs sign min max where(c,x,y), numbers.  Differentiated by the
+	 * "a + sign(b) * %.17g".  + - * / exp log tanh erf sqrt abs sign round floor min max where(c,x,y), numbers.  Differentiated by the
 	 * engine and compiled for its device. */
 	struct hd_tensor *(*map)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr,
 				 ...)HD_PRINTF(4, 5);
@@ -210,6 +221,41 @@ struct hd_graph_api {
 	/* yes on these members, no on the others; of equal dims, local sizes and dtype.  No bytes move. */
 	struct hd_tensor *(*either)(struct hd_plan *p, const struct hd_members *who, struct hd_tensor *yes,
 				    struct hd_tensor *no);
+	/* -- since 0.4 ----------------------------------------------------------------------------------------------- */
+	/* A number of the run as a tensor without dims: HD_SCALAR_LR ...  g: HD_SCALAR_INDEX only.  In slot lower it is on the
+	 * stage of the cursor's node. */
+	struct hd_tensor *(*scalar)(struct hd_plan *p, uint32_t what, const struct hd_group *g);
+	/* Tensors of these dims: of one value; of the global index along one of the dims; uniform in [0, 1), by the run's seed, the
+	 * plugin's section, `name` and the global index (the same in every layout), new ones in each step if each_step. */
+	struct hd_tensor *(*constant)(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim, double value);
+	struct hd_tensor *(*iota)(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim,
+				  const struct hd_dim *along);
+	struct hd_tensor *(*random)(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim,
+				    const char *name, int32_t each_step);
+	/* What a state of this plugin is before step 1, instead of 0: HD_INIT_... */
+	int (*initial)(struct hd_plan *p, struct hd_tensor *state, uint32_t how, double value);
+	/* x with dim `to` in place of `from`: the same elements.  A product of x and its copy over the other dims then is a Gram
+	 * matrix.  `to` has as many elements as `from`; x is gathered where `from` is sharded. */
+	struct hd_tensor *(*rename)(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *from,
+				    const struct hd_dim *to);
+	/* The k->n largest entries of x along a dim, in the order of their indices, of equal ones the first; magnitude: by absolute
+	 * value.  *values and *index (i32) have dim k in place of `along`. */
+	int (*topk)(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *along, const struct hd_dim *k,
+		    int32_t magnitude, struct hd_tensor **values, struct hd_tensor **index);
+	/* Entries of x along a dim: index has the dims of x with another one in place of `along`.  And back: x's entries at their
+	 * places along `to` (in place of `from`), which are zero else; several at one place are added, unique: there are none.  An
+	 * index outside gives zero, and is put nowhere. */
+	struct hd_tensor *(*gather)(struct hd_plan *p, struct hd_tensor *x, struct hd_tensor *index,
+				    const struct hd_dim *along);
+	struct hd_tensor *(*scatter)(struct hd_plan *p, struct hd_tensor *x, struct hd_tensor *index,
+				     const struct hd_dim *from, const struct hd_dim *to, int32_t unique);
+	/* As replace, for one reader alone. */
+	int (*replace_in)(struct hd_plan *p, struct hd_node *reader, struct hd_tensor *old, struct hd_tensor *with);
+	/* The value that a leaf takes at the end of this step (of the optimizer, or of assign); NULL, no error: it stays. */
+	struct hd_tensor *(*updated)(struct hd_plan *p, struct hd_tensor *leaf);
+	/* Nodes made from now on, until the next cursor, run in every steps-th step alone: in steps that are multiples of it.  What they
+	 * make is read by such nodes, or assigned to a leaf, which stays as it is in other steps. */
+	int (*every)(struct hd_plan *p, int64_t steps);
 };
 
 /* -- the usual case of the calls with arguments ---------------------------------------------------------------------- */
@@ -257,7 +303,8 @@ static inline struct hd_tensor *hd_state(const struct hd_graph_api *g, struct hd
  *   rope (x -> y; theta)  dropout (x -> y; p, site)
  *   xent (logits, targets -> max, sum, target), xent_combine, xent_d: cross entropy in parts that may be sharded
  *   route (logits -> gates, slots, sums), dispatch (x, slots -> d), combine (y, slots, gates -> x)      experts
- *   chunk, join, pick, pack, unpack, comm, reshard, update
+ *   chunk, join, pick, pack, unpack, comm, reshard, constant, iota, uniform, scalar, renamed, largest, take, put
+ *   adamw (w, g, m, v, factor -> w, m, v; beta1, beta2, eps, decay)   sgd (w, g, factor -> w; decay)   of kind update
  * kernels/README.md has the meaning of each.
  */
 #ifdef __cplusplus

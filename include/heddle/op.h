@@ -37,6 +37,10 @@ struct hd_record_api {
 		      struct hd_tensor *const *outs, uint32_t nout, const char *attr, ...) HD_PRINTF(7, 8);
 };
 
+enum {                  /* flags of an op */
+       HD_OP_CHEAP = 1, /* backward makes the first output again rather than keeping it, as of the engine's gelu */
+};
+
 struct hd_op { /* static const data */
 	size_t size;
 	const char *name; /* mandatory; a plugin's is shown as plugin.name */
@@ -66,6 +70,7 @@ struct hd_op { /* static const data */
 	int (*cost)(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c);
 	/* Once per node and rank, before step 1.  NULL: the node must be gone after lower. */
 	int (*record)(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n);
+	uint32_t flags, zero; /* HD_OP_CHEAP; since 0.3 */
 };
 
 #ifdef __cplusplus

@@ -21,6 +21,7 @@
 #ifndef HEDDLE_STRATEGY_H
 #define HEDDLE_STRATEGY_H
 #include <heddle/kernel.h>
+#include <heddle/optimizer.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -77,6 +78,7 @@ struct hd_plugin { /* the fields up to `size` are frozen; tables are appended as
 	 * which of its options it is exact, as "key=value key=value" ("every=1").  Since 0.3. */
 	const char *approximate;
 	const struct hd_kernel_ops *const *kernels; /* NULL-terminated; NULL: none.  Since 0.3 */
+	const struct hd_optimizer_ops *optimizer;   /* NULL: none.  Since 0.3 */
 };
 
 /* The one exported symbol: pure; its name carries the major. */

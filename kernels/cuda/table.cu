@@ -10,7 +10,8 @@ extern const struct hd_kernel hd_cuda_einsum, hd_cuda_sum, hd_cuda_add, hd_cuda_
 	hd_cuda_embedding_dw, hd_cuda_position, hd_cuda_position_dw, hd_cuda_rope, hd_cuda_dropout, hd_cuda_xent,
 	hd_cuda_xent_combine, hd_cuda_xent_d, hd_cuda_sumsq, hd_cuda_clip, hd_cuda_adamw, hd_cuda_sgd, hd_cuda_select,
 	hd_cuda_route, hd_cuda_route_d, hd_cuda_dispatch, hd_cuda_combine, hd_cuda_combine_dg, hd_cuda_grouped,
-	hd_cuda_einsum_gelu, hd_cuda_einsum_gelu_d;
+	hd_cuda_einsum_gelu, hd_cuda_einsum_gelu_d, hd_cuda_scalar, hd_cuda_iota, hd_cuda_uniform, hd_cuda_largest,
+	hd_cuda_take, hd_cuda_put;
 }
 
 static const struct hd_kernel *const kernels[] = {
@@ -21,7 +22,8 @@ static const struct hd_kernel *const kernels[] = {
 	&hd_cuda_position_dw, &hd_cuda_rope,       &hd_cuda_dropout,     &hd_cuda_xent,          &hd_cuda_xent_combine,
 	&hd_cuda_xent_d,      &hd_cuda_sumsq,      &hd_cuda_clip,        &hd_cuda_adamw,         &hd_cuda_sgd,
 	&hd_cuda_select,      &hd_cuda_route,      &hd_cuda_route_d,     &hd_cuda_dispatch,      &hd_cuda_combine,
-	&hd_cuda_combine_dg,  &hd_cuda_grouped,    &hd_cuda_einsum_gelu, &hd_cuda_einsum_gelu_d,
+	&hd_cuda_combine_dg,  &hd_cuda_grouped,    &hd_cuda_einsum_gelu, &hd_cuda_einsum_gelu_d, &hd_cuda_scalar,
+	&hd_cuda_iota,        &hd_cuda_uniform,    &hd_cuda_largest,     &hd_cuda_take,          &hd_cuda_put,
 };
 
 const struct hd_kernel *hd_cuda_kernel(const char *name)

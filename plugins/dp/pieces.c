@@ -4,6 +4,7 @@
  * the engine does it: there a message more costs less than a copy.
  */
 #include "dp.h"
+#include <string.h>
 
 #define ALONE 16 /* from this part of a bucket on */
 
@@ -26,13 +27,14 @@ static int is_scatter(const struct hd_strategy *s, const struct hd_node *n)
 	       (is_small(s, n->ins[0]) || is_special(s));
 }
 
-/* Of a parameter, or of its new value. */
+/* Of a parameter, or of its new value.  What else is gathered within the update may be made of one another. */
 static int is_gather(const struct hd_strategy *s, const struct hd_node *n)
 {
 	const struct hd_reshard *r = n->reshard;
 
 	return r->have.kind == HD_PLACE_SHARD && r->need.kind == HD_PLACE_REPLICATED && is_small(s, n->outs[0]) &&
-	       (n->ins[0]->what == HD_TENSOR_PARAM || n->phase & HD_UNIT_U);
+	       (n->ins[0]->what == HD_TENSOR_PARAM ||
+		(n->phase & HD_UNIT_U && n->ins[0]->node && !strcmp(n->ins[0]->node->kind, "update")));
 }
 
 static int scatter(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)

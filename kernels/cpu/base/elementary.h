@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/base/elementary.h - exp, log, tanh of one float, by reduction and the polynomials of Cephes (single precision),
+ * kernels/cpu/base/elementary.h - exp, log, tanh, erf, round, floor of one float, by reduction and the polynomials of Cephes (single precision),
  * without calls and branches: a loop over them vectorises.
  *
  * hd_expf is the short one, for kernels that know their arguments.  Those called _all take what a text can say: errors
@@ -105,6 +105,45 @@ static inline float hd_tanhf_all(float x)
 	p = p * z * x + x;
 	q = __builtin_copysignf(1 - 2 / (hd_expf_all(a + a) + 1), x);
 	return hd_pick(a < 0.625f, p, q);
+}
+
+/* By polynomials of our own, fitted at Chebyshev points: in x x below 1, and of exp(x x) erfc(x) in 1 / (1 + x / 2) above. */
+static inline float hd_erff_all(float x)
+{
+	float a = __builtin_fabsf(x), in = hd_pick(a > 4, 4, a), z = in * in, t = 1 / (1 + 0.5f * in), p, q;
+
+	p = 7.882497111e-5f;
+	p = p * z - 8.018854992e-4f;
+	p = p * z + 5.189311943e-3f;
+	p = p * z - 2.68543288e-2f;
+	p = p * z + 1.128359746e-1f;
+	p = p * z - 3.76126269e-1f;
+	p = p * z * in + 1.128379166f * in;
+	q = -5.980060307e-2f;
+	q = q * t - 3.831472772e-2f;
+	q = q * t + 3.799970444e-1f;
+	q = q * t + 1.170335876e-1f;
+	q = q * t + 3.250410375e-1f;
+	q = q * t + 2.74743234e-1f;
+	q = q * t + 5.165090508e-4f;
+	q = 1 - q * hd_expf_all(-z);
+	p = __builtin_copysignf(hd_pick(a < 1, p, q), x);
+	return hd_pick(x == x, p, x);
+}
+
+/* To the nearest whole number, of two to the even one: what has no fraction any more stays. */
+static inline float hd_roundf_all(float x)
+{
+	float a = __builtin_fabsf(x), y = (a + 0x1p23f) - 0x1p23f;
+
+	return hd_pick(a < 0x1p23f, __builtin_copysignf(y, x), x);
+}
+
+static inline float hd_floorf_all(float x)
+{
+	float y = hd_roundf_all(x);
+
+	return y > x ? y - 1 : y;
 }
 
 #endif

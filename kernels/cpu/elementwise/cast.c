@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cast: conversion between float dtypes, and to and from signs (see the reference).
+ * cast: conversion between float dtypes, and to and from bytes and signs (see the reference).
  *
  * What is neither from nor to fp32 passes through a piece in fp32 that stays in L1.
  */
@@ -66,6 +66,23 @@ HD_CLONES static void to_signs(uint8_t *y, const float *x, int64_t n)
 	}
 }
 
+HD_CLONES static void from_u8(float *y, const uint8_t *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] = (float)(int32_t)x[j];
+}
+
+HD_CLONES static void to_u8(uint8_t *y, const float *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++) {
+		float v = x[j] > 0 ? x[j] : 0;
+
+		y[j] = (uint8_t)(int32_t)hd_roundf_all(v < 255 ? v : 255);
+	}
+}
+
 static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_t from, int64_t n)
 {
 	float tmp[PIECE], *to = ytype == HD_DTYPE_F32 ? (float *)y + from : tmp;
@@ -78,6 +95,8 @@ static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_
 		hd_raise(to, (const uint16_t *)x + from, n);
 	else if (xtype == HD_DTYPE_F16)
 		from_f16(to, (const uint16_t *)x + from, n);
+	else if (xtype == HD_DTYPE_U8)
+		from_u8(to, (const uint8_t *)x + from, n);
 	else
 		from_signs(to, (const uint8_t *)x + from / 8, n);
 	if (xtype != HD_DTYPE_F32)
@@ -88,6 +107,8 @@ static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_
 		hd_pass_lower((uint16_t *)y + from, x, n);
 	else if (ytype == HD_DTYPE_F16)
 		to_f16((uint16_t *)y + from, x, n);
+	else if (ytype == HD_DTYPE_U8)
+		to_u8((uint8_t *)y + from, x, n);
 	else if (ytype == HD_DTYPE_B1)
 		to_signs((uint8_t *)y + from / 8, x, n);
 }

@@ -264,6 +264,9 @@ HD_CLONES static void compute(float *y, int code, const float *a, const float *b
 	case HD_X_MIN: EACH(b[i] < a[i] ? b[i] : a[i]);
 	case HD_X_MAX: EACH(b[i] > a[i] ? b[i] : a[i]);
 	case HD_X_WHERE: EACH(vwhere(a[i], b[i], c[i]));
+	case HD_X_ROUND: EACH(hd_roundf_all(a[i]));
+	case HD_X_FLOOR: EACH(hd_floorf_all(a[i]));
+	case HD_X_ERF: EACH(hd_erff_all(a[i]));
 	}
 }
 

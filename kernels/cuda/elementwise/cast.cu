@@ -31,6 +31,17 @@ HD_DEV void from_float(f16 *y, float x) /* to nearest even */
 	y->bits = (uint16_t)((u >> 16 & 0x8000) | r);
 }
 
+HD_DEV float to_float(uint8_t x)
+{
+	return (float)x;
+}
+HD_DEV void from_float(uint8_t *y, float x) /* to the nearest of 0 to 255; NaN: 0 */
+{
+	float v = x > 0 ? x : 0;
+
+	*y = (uint8_t)(int)rintf(v < 255 ? v : 255);
+}
+
 /* To double only from double does not pass through float. */
 template <class Y, class X> struct cast {
 	Y *y;
@@ -92,6 +103,8 @@ template <class X> static void from(const struct hd_prep *p, void *y, const void
 		go<f16, X>(p, y, x, r);
 	else if (p->n[2] == HD_DTYPE_F64)
 		go<double, X>(p, y, x, r);
+	else if (p->n[2] == HD_DTYPE_U8)
+		go<uint8_t, X>(p, y, x, r);
 	else
 		hd_each<1>(r, (p->n[0] + 7) / 8, 1, to_signs<X>{ (uint8_t *)y, (const X *)x, p->n[0] });
 }
@@ -110,6 +123,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		from<f16>(p, out[0], in[0], r);
 	else if (p->n[1] == HD_DTYPE_F64)
 		from<double>(p, out[0], in[0], r);
+	else if (p->n[1] == HD_DTYPE_U8)
+		from<uint8_t>(p, out[0], in[0], r);
 	else if (p->n[2] == HD_DTYPE_F32)
 		hd_each<1>(r, p->n[0], 1, from_signs<float>{ (float *)out[0], signs });
 	else if (p->n[2] == HD_DTYPE_BF16)

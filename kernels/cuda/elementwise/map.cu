@@ -108,6 +108,9 @@ HD_DEV float one(int code, float a, float b, float c)
 	case HD_X_SIGN: return a > 0 ? 1.0f : a < 0 ? -1.0f : a;
 	case HD_X_MIN: return b < a ? b : a;
 	case HD_X_MAX: return b > a ? b : a;
+	case HD_X_ROUND: return rintf(a);
+	case HD_X_FLOOR: return floorf(a);
+	case HD_X_ERF: return erff(a);
 	default: return a > 0 ? b : c;
 	}
 }

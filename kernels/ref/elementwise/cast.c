@@ -3,7 +3,7 @@
  *
  * Every element goes through double; to bf16 and fp16 it rounds to nearest even, by way of fp32 as
  * the other devices do.  Signs: bit i % 8 of byte i / 8 is 1 where the number is not negative (0
- * and NaN count as +1).
+ * and NaN count as +1).  To bytes: the nearest of 0 to 255, of two the even one; NaN is 0.
  */
 #include <config.h>
 #include <math.h>
@@ -47,6 +47,8 @@ static double get(const void *x, uint32_t dtype, int64_t i)
 		return ((const float *)x)[i];
 	if (dtype == HD_DTYPE_B1)
 		return ((const uint8_t *)x)[i / 8] >> i % 8 & 1 ? 1 : -1;
+	if (dtype == HD_DTYPE_U8)
+		return ((const uint8_t *)x)[i];
 	if (dtype == HD_DTYPE_F16)
 		return of_f16(((const uint16_t *)x)[i]);
 	bits = (uint32_t)((const uint16_t *)x)[i] << 16;
@@ -78,6 +80,8 @@ static void put(void *y, uint32_t dtype, int64_t i, double v)
 		((uint16_t *)y)[i] = to_bf16((float)v);
 	} else if (dtype == HD_DTYPE_F16) {
 		((uint16_t *)y)[i] = to_f16((float)v);
+	} else if (dtype == HD_DTYPE_U8) {
+		((uint8_t *)y)[i] = (uint8_t)(v > 0 ? (v < 255 ? rint(v) : 255) : 0);
 	} else {
 		uint8_t *byte = (uint8_t *)y + i / 8;
 

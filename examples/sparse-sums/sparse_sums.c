@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sparse_sums: an axis of replicas that exchange of each gradient the largest entries alone, with error feedback.
+ *
+ * Each member owes the sum its own gradient x and what it has not sent so far, the residual e.  Along one dim of the tensor:
+ *
+ *	p = x + e	sent: the k largest |p| of each row, with their indices	e = p - what was sent
+ *
+ * and the gradient is the sum over the members of what was sent.  With keep = 1 all is sent, and the sums are exact.
+ * Stich et al., 1809.07599; Lin et al., 1712.01887 (without momentum correction).
+ */
+#include <heddle/strategy.h>
+
+struct hd_strategy {
+	const struct hd_host *h;
+	const struct hd_graph_api *g;
+	const struct hd_axis *axis;
+	const struct hd_group *members;
+	const struct hd_dim *member; /* a dim of ours: one entry a member */
+	double keep;
+	int64_t smallest;
+};
+
+static const struct hd_option options[] = {
+	{ "keep", HD_OPT_NUM, 0, "0.01", "0..1", "share of the entries of each row that is sent, at least one" },
+	{ "smallest", HD_OPT_INT, 0, "1024", "2..", "tensors with fewer elements are summed exactly" },
+};
+
+static int sparse_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
+{
+	struct hd_strategy *s = h->alloc(p, sizeof(*s));
+
+	if (!s)
+		return HD_ENOMEM;
+	s->h = h;
+	s->g = h->graph;
+	s->keep = h->opt_num(p, "keep");
+	s->smallest = h->opt_int(p, "smallest");
+	*self = s;
+	return HD_OK;
+}
+
+static int sparse_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
+{
+	s->axis = hd_axis_new(s->h, p, NULL, size ? size : left);
+	return s->h->status(p);
+}
+
+static int sparse_rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	return hd_rule(s->h, p, "batch", s->axis, NULL, 0);
+}
+
+static int64_t elements(const struct hd_tensor *t)
+{
+	int64_t n = 1;
+
+	for (uint32_t i = 0; i < t->ndim; i++)
+		n *= t->local[i];
+	return n;
+}
+
+/* The longest dim that is here as a whole: its rows are compared within themselves. */
+static const struct hd_dim *row_of(const struct hd_tensor *t)
+{
+	const struct hd_dim *d = NULL;
+
+	for (uint32_t i = 0; i < t->ndim; i++)
+		if (t->local[i] == t->dims[i]->n && t->dims[i]->n > 1 && (!d || t->dims[i]->n > d->n))
+			d = t->dims[i];
+	return d;
+}
+
+static const struct hd_dim *kept(struct hd_strategy *s, struct hd_plan *p, const struct hd_dim *row)
+{
+	int64_t k = (int64_t)(s->keep * (double)row->n + 0.5);
+	char name[32] = "kept", *at = name + 4;
+
+	k = k < 1 ? 1 : k;
+	for (int64_t n = row->n; n; n /= 10) /* one dim for each length of a row */
+		*at++ = (char)('0' + n % 10);
+	return s->h->dim_new(p, name, k);
+}
+
+static struct hd_tensor *sparse_sum(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x)
+{
+	const struct hd_graph_api *g = s->g;
+	const struct hd_dim *row = row_of(x), *few = kept(s, p, row);
+	struct hd_tensor *late = hd_state(g, p, "residual", x, x->dtype, HD_RESHARD_SUM), *values, *index, *all;
+	struct hd_tensor *in[2] = { x, late }, *owed = g->map(p, in, 2, "a + b");
+
+	if (g->topk(p, owed, row, few, 1, &values, &index))
+		return NULL;
+	in[0] = owed;
+	in[1] = g->scatter(p, values, index, few, row, 1);
+	g->assign(p, late, g->map(p, in, 2, "a - b"));
+	values = hd_comm(g, p, HD_COMM_ALL_GATHER, s->members, values, s->member, 0);
+	index = hd_comm(g, p, HD_COMM_ALL_GATHER, s->members, index, s->member, 0);
+	all = g->scatter(p, values, index, few, row, 1);
+	return g->einsum(p, &all, 1, x->dims, x->ndim);
+}
+
+static int is_gradient_sum(const struct hd_strategy *s, const struct hd_node *n)
+{
+	const struct hd_reshard *r = n->reshard;
+
+	return n->ins[0]->what == HD_TENSOR_GRAD && r->have.kind == HD_PLACE_PARTIAL &&
+	       r->need.kind == HD_PLACE_REPLICATED && elements(n->ins[0]) >= s->smallest && row_of(n->ins[0]);
+}
+
+static int sparse_lower(struct hd_strategy *s, struct hd_plan *p)
+{
+	const struct hd_match ours = { .size = sizeof(ours), .kind = "reshard", .axis = s->axis };
+	struct hd_node *n, *next;
+
+	s->members = hd_group_of(s->h, p, &s->axis, 1);
+	s->member = s->h->dim_new(p, "member", s->axis->n);
+	for (n = s->g->node_next(p, NULL, &ours); n; n = next) {
+		next = s->g->node_next(p, n, &ours);
+		if (!is_gradient_sum(s, n))
+			continue;
+		hd_cursor(s->g, p, n, s->members);
+		s->g->replace(p, n->outs[0], sparse_sum(s, p, n->ins[0]));
+	}
+	return s->h->status(p);
+}
+
+static const struct hd_strategy_ops ops = {
+	.size = sizeof(ops),
+	.options = options,
+	.noptions = sizeof(options) / sizeof(options[0]),
+	.option_size = sizeof(options[0]),
+	.open = sparse_open,
+	.mesh = sparse_mesh,
+	.rules = sparse_rules,
+	.lower = sparse_lower,
+};
+HD_PLUGIN_TABLES("sparse_sums", "1.0", .strategy = &ops, .approximate = "keep=1")

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/prepare/numbers.h - checks of scalar, iota and random: tensors that are made of nothing; shared by all devices.
+ */
+#ifndef HD_KERNELS_PREPARE_NUMBERS_H
+#define HD_KERNELS_PREPARE_NUMBERS_H
+#include "engine/base/rng.h"
+#include "kernels/check.h"
+
+/* n[0]: 0 the learning rate, 1 the step */
+static inline int hd_prepare_scalar(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_check_counts(c, 0, 0, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "*", "r"));
+	HD_TRY(hd_check_scalar(c, &c->d->out[0]));
+	p->n[0] = hd_attr_int(c->d->attr, "number", 0);
+	return hd_check_range(c, "number", (double)p->n[0], 0, 1);
+}
+
+static inline double hd_scalar_value(const struct hd_prep *p, const struct hd_run *r)
+{
+	return p->n[0] ? (double)r->step : r->lr;
+}
+
+/* Element (i, j, k) of (outer, len, inner) is first + j.  n[0..2]: the three, n[3]: first */
+static inline int hd_prepare_iota(const struct hd_check *c, struct hd_prep *p)
+{
+	const struct hd_view *y = &c->d->out[0];
+	uint32_t at = (uint32_t)hd_attr_int(c->d->attr, "along", 0);
+
+	HD_TRY(hd_check_counts(c, 0, 0, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "*", "r"));
+	HD_TRY(hd_check_range(c, "along", at, 0, (double)y->ndim - 1));
+	p->n[0] = hd_check_count(y, 0, at);
+	p->n[1] = y->n[at];
+	p->n[2] = hd_check_count(y, at + 1, y->ndim);
+	p->n[3] = y->off[at];
+	return 0;
+}
+
+struct hd_random_plan {
+	uint64_t name, number; /* of the key; each_step: mixed with the step */
+	int32_t each_step, ndim;
+	int64_t total, extent[HD_MAX_DIMS], stride[HD_MAX_DIMS], first;
+};
+
+/* Uniform in [0, 1), by key (seed, name, number[, step]) and global index, row-major over the whole dims. */
+static inline int hd_prepare_random(const struct hd_check *c, struct hd_random_plan *r)
+{
+	const struct hd_view *y = &c->d->out[0];
+	int64_t stride = 1;
+
+	HD_TRY(hd_check_counts(c, 0, 0, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "*", "r"));
+	r->name = (uint64_t)hd_attr_int(c->d->attr, "key", 0);
+	r->each_step = hd_attr_int(c->d->attr, "each_step", 0) != 0;
+	r->ndim = (int32_t)y->ndim;
+	r->total = hd_view_count(y);
+	for (uint32_t d = y->ndim; d-- > 0; stride *= y->dims[d]->n) {
+		r->extent[d] = y->n[d];
+		r->stride[d] = stride;
+		r->first += y->off[d] * stride;
+	}
+	return 0;
+}
+
+static inline uint64_t hd_random_key(const struct hd_random_plan *p, uint64_t seed, int64_t step)
+{
+	return hd_key(seed, "plugin", (p->each_step ? hd_hash64((uint64_t)step) : 0) ^ p->name);
+}
+
+static inline uint64_t hd_random_index(const struct hd_random_plan *p, int64_t i)
+{
+	int64_t index = p->first;
+
+	for (int d = p->ndim - 1; d >= 0; i /= p->extent[d--])
+		index += i % p->extent[d] * p->stride[d];
+	return (uint64_t)index;
+}
+
+#endif
