@@ -225,11 +225,29 @@ static int64_t least_sent(const struct matrix *m, const double *late)
 	return least;
 }
 
+/* Where one member alone has sent, the sum is its entry: none that it keeps in this row is larger.  -> how many are. */
+static int64_t larger_kept(struct gt_run *r, const struct matrix *m, const struct tensor *late, const double *got)
+{
+	int64_t wrong = 0;
+
+	for (int64_t i = 0; i < m->rows * m->columns; i++) {
+		int who = -1, n = 0;
+
+		for (int a = 0; a < R; a++)
+			if (gt_address(r, late, a)[m->at[i]] == 0)
+				who = a, n++;
+		for (int64_t c = 0; n == 1 && c < m->columns; c++)
+			wrong += fabs(gt_address(r, late, who)[m->at[i / m->columns * m->columns + c]]) >
+				 fabs(got[m->at[i]]);
+	}
+	return wrong;
+}
+
 static void sparse_of(struct gt_run *r, const char *name, int64_t k)
 {
 	const struct tensor *w = param_of(one, name), *late = state_of(r, "residual", name);
 	struct matrix m = matrix_of(w);
-	int64_t n = hd_local_count(w), sent = m.columns;
+	int64_t n = hd_local_count(w), sent = m.columns, larger = 0;
 	double *was = hd_alloc((size_t)n * sizeof(*was)), worst = 0, scale = 0;
 
 	for (int s = 1; s <= 3 && late; s++) {
@@ -255,8 +273,10 @@ static void sparse_of(struct gt_run *r, const char *name, int64_t k)
 
 			sent = some < sent ? some : sent;
 		}
+		larger += larger_kept(r, &m, late, got);
 	}
 	ok(late && worst <= 1e-11 * scale, "%s: what is sent and what is late are the gradient", name);
+	is_int(larger, 0, "entries that are kept and larger than one that is sent");
 	ok(sent == k, "each member sends %lld of a row of %lld", (long long)k, (long long)m.columns);
 	free(was), free(m.at);
 }

@@ -56,7 +56,7 @@ struct hd_views;
 struct hd_views *hd_views_take(const struct hd_plan *p);
 int hd_views_check(struct hd_plan *p, struct hd_views *v); /* refuses what was written since, and forgets it */
 
-/* -- basic.c: slots open and mesh of plugins that leave them out, of the instance whose turn it is -------------------------- */
+/* -- slots.c: slots open and mesh of plugins that leave them out, of the instance whose turn it is -------------------------- */
 int hd_basic_open(struct hd_plan *p);
 int hd_basic_mesh(struct hd_plan *p, int64_t n);
 
