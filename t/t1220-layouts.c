@@ -58,7 +58,7 @@ static void write_ini(const char *path, const struct layout *l, const char *mode
 
 	fprintf(f,
 		"[model]\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n%s\n"
-		"[data]\ntrain = %s/text\nvalid_fraction = 0\n"
+		"[data]\ntrain = %s/text\ntokenizer = byte\nvalid_fraction = 0\n"
 		"[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = 1\nsteps = %d\noptimizer = "
 		"sgd\n"
 		"lr = 0.1\nschedule = constant\nclip = 0\nweight_decay = 0\nthreads = 1\n"

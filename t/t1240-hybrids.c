@@ -186,7 +186,7 @@ static void write_ini(const char *name, const struct draw *d, int layout)
 	f = fopen(path, "w");
 	fprintf(f,
 		"[model]\n%s\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n"
-		"tie_embeddings = %s\ndropout = %s\n[data]\ntrain = %s/text\nvalid_fraction = 0\n[train]\nseq = %d\n"
+		"tie_embeddings = %s\ndropout = %s\n[data]\ntrain = %s/text\ntokenizer = byte\nvalid_fraction = 0\n[train]\nseq = %d\n"
 		"global_batch = %d\nmicro_batch = %d\nsteps = %d\noptimizer = sgd\nlr = 0.1\nschedule = constant\n"
 		"clip = 0\nweight_decay = 0\nthreads = 1\nrecompute = %s\n[checkpoint]\ngradients = yes\n",
 		models[d->model].keys, LAYERS, EMBED, EMBED / HEAD, MLP, VOCAB, d->tie ? "yes" : "no",
