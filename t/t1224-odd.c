@@ -43,7 +43,7 @@ static void write_ini(const char *name, const struct layout *l, const char *mode
 	f = fopen(path, "w");
 	fprintf(f,
 		"[model]\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n"
-		"%s\n[data]\ntrain = %s/text\n"
+		"%s\n[data]\ntrain = %s/text\ntokenizer = byte\n"
 		"valid_fraction = 0\n[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\n"
 		"steps = %d\noptimizer = sgd\nlr = 0.1\n"
 		"schedule = constant\nclip = 0\nweight_decay = 0\nthreads = 1\n[checkpoint]\ngradients = yes\n%s",

@@ -41,7 +41,7 @@ static void write_ini(const char *name, int batch, int steps, const char *keys, 
 	snprintf(path, sizeof(path), "%s/%s.ini", tmp, name);
 	f = fopen(path, "w");
 	fprintf(f,
-		"[model]\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n[data]\ntrain = %s/text\n"
+		"[model]\nlayers = %d\nembed = %d\nheads = %d\nmlp = %d\nvocab = %d\ninit_std = 0.1\n[data]\ntrain = %s/text\ntokenizer = byte\n"
 		"valid_fraction = 0\norder = sequential\n[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = 1\nsteps = %d\n"
 		"optimizer = sgd\nlr = 0\nmin_lr = 0\nschedule = constant\nclip = 0\nweight_decay = 0\nthreads = 1\n"
 		"[checkpoint]\ngradients = yes\n",

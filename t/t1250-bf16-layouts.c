@@ -59,7 +59,7 @@ static void write_ini(const char *name, const struct layout *l, const char *mode
 	f = fopen(path, "w");
 	fprintf(f,
 		"[model]\nlayers = %d\nembed = 16\nheads = 4\nvocab = 257\ninit_std = 0.1\n%s\n"
-		"[data]\ntrain = %s/text\nvalid_fraction = 0\n"
+		"[data]\ntrain = %s/text\ntokenizer = byte\nvalid_fraction = 0\n"
 		"[train]\nseq = 16\nglobal_batch = 8\nmicro_batch = 1\nsteps = %d\noptimizer = sgd\nlr = 0.1\n"
 		"schedule = constant\nclip = 0\nweight_decay = 0\nthreads = 1\n%s\n[checkpoint]\ngradients = yes\n",
 		LAYERS, model, tmp, STEPS, train);
