@@ -241,8 +241,8 @@ for kind in "a kernel that is none:my_own:kernel my_own" "an expression that is 
 	says "${kind%%:*}" "m\\]: .*${kernel#*:}" 1 -DKERNEL="\"${kernel%:*}\"" \
 		'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); if (y) g->replace(p, n->outs[0], g->node(p, &loud, &y, 1, "%s", "")->outs[0])'
 done
-says "a cast to bytes" 'cast: output 0 has dtype u8' 1 \
-	'-DLOWER=y = g->cast(p, g->cast(p, hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0), HD_DTYPE_U8), HD_DTYPE_F32); g->replace(p, n->outs[0], y)'
+says "a cast to whole numbers" 'cast: output 0 has dtype i32' 1 \
+	'-DLOWER=y = g->cast(p, g->cast(p, hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0), HD_DTYPE_I32), HD_DTYPE_F32); g->replace(p, n->outs[0], y)'
 
 # What a slot does to its process.
 says "a crash" '^heddle: \[strategy m\]: slot rules of plugin mistake ended by signal SIGSEGV' 1 '-DRULES=*(volatile int *)0 = 1'

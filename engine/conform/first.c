@@ -96,7 +96,7 @@ static const struct node *twin(const struct operand_pair *p, const struct node *
 static int comparable(const struct tensor *a, const struct tensor *b)
 {
 	/* Cross entropy's parts are relative to the largest logit of the rank's own share of the vocabulary. */
-	if (!a->v.node || !b->v.node || !strcmp(a->v.node->op->name, "xent"))
+	if (!a->v.node || !b->v.node || N(a->v.node)->is->role == OP_ROLE_XENT)
 		return 0;
 	return a->v.dtype == HD_DTYPE_F64 && b->v.dtype == HD_DTYPE_F64 && a->step == b->step &&
 	       !strcmp(a->spec, b->spec);

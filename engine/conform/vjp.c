@@ -23,15 +23,25 @@ static struct hd_inprocess *begin(const char *ini, struct outcome *o)
 	return r;
 }
 
-/* The plugin's ops in the graph: what can be wrong. */
+static const struct node *next_of(const struct hd_plan *p, const struct node *n, const char *plugin)
+{
+	while (n && (n->inst < 0 || strcmp(p->inst[n->inst].plugin->name, plugin)))
+		n = n->next;
+	return n;
+}
+
+/* The plugin's ops in the graph, each once: what can be wrong. */
 static char *ops_of(const struct hd_plan *p, const char *plugin)
 {
+	const struct node *first = next_of(p, p->first, plugin), *same;
 	char *text = NULL;
 
-	for (const struct node *n = p->first; n; n = n->next)
-		if (n->inst >= 0 && !strcmp(p->inst[n->inst].plugin->name, plugin) &&
-		    !(text && strstr(text, n->v.op->name)))
+	for (const struct node *n = first; n; n = next_of(p, n->next, plugin)) {
+		for (same = first; same->v.op != n->v.op; same = next_of(p, same->next, plugin))
+			;
+		if (same == n)
 			hd_append(&text, "%s%s", text ? ", " : "", n->v.op->name);
+	}
 	return text;
 }
 

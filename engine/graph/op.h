@@ -35,6 +35,7 @@ enum op_role {
 	OP_ROLE_UNPACK,
 	OP_ROLE_UPDATE,
 	OP_ROLE_VIEW,
+	OP_ROLE_XENT,
 };
 enum op_flag {
 	OP_FLAG_PLUGIN = 1,     /* a plugin's */
@@ -50,6 +51,11 @@ struct op_traits {
 	enum op_role role;
 	uint32_t flags;
 	uint64_t fp32_inputs; /* bit i: input i stays fp32 where other operands are bf16 */
+};
+
+struct op_signature {
+	uint32_t least, most; /* inputs */
+	const char *dims;     /* of each of the first: how many dims it has; +: one or more, .: any */
 };
 
 struct op {

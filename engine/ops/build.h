@@ -7,6 +7,8 @@
 
 const struct op *hd_op_find(const char *name);                /* the engine's, or NULL */
 const struct op_traits *hd_op_traits(const struct hd_op *op); /* of any op */
+/* What a node takes that a plugin makes by name; NULL: plugins cannot make one so. */
+const struct op_signature *hd_op_signature(const struct hd_op *op);
 struct node *hd_node_make(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt,
 			  ...) HD_PRINTF(5, 6);
 struct tensor *hd_op1(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin, const char *fmt, ...)

@@ -36,6 +36,40 @@ const struct op_traits *hd_op_traits(const struct hd_op *op)
 	return HD_HAS(op, flags) && op->flags & HD_OP_CHEAP ? &cheap : &plain;
 }
 
+/* Those that a plugin may make nodes of by name. */
+#define TAKES(id, least, most, dims) \
+	{ \
+		&hd_op_##id.v, \
+		{ \
+			least, most, dims \
+		} \
+	}
+static const struct {
+	const struct hd_op *op;
+	struct op_signature takes;
+} signatures[] = {
+	TAKES(einsum, 2, 4, ""),       TAKES(sum, 1, 1, ""),          TAKES(add, 1, HD_MAX_INS, ""),
+	TAKES(map, 1, HD_MAX_INS, ""), TAKES(cast, 1, 1, ""),         TAKES(copy, 1, 1, ""),
+	TAKES(fill, 1, 1, ""),         TAKES(norm, 2, 3, "+11"),      TAKES(norm_d, 4, 5, "+1"),
+	TAKES(norm_dw, 3, 4, "+"),     TAKES(attention, 3, 3, "444"), TAKES(attention_d, 6, 6, "444434"),
+	TAKES(gelu, 1, 1, ""),         TAKES(gelu_d, 2, 2, ""),       TAKES(swiglu, 2, 2, ""),
+	TAKES(swiglu_d, 3, 3, ""),     TAKES(embedding, 2, 2, "22"),  TAKES(embedding_dw, 2, 2, "23"),
+	TAKES(position, 2, 2, "32"),   TAKES(position_dw, 1, 1, "3"), TAKES(rope, 1, 1, "4"),
+	TAKES(dropout, 1, 1, ""),      TAKES(xent, 2, 2, "32"),       TAKES(xent_combine, 3, 3, "222"),
+	TAKES(xent_d, 5, 5, "22232"),  TAKES(nll, 5, 5, "22232"),     TAKES(route, 1, 1, "3"),
+	TAKES(dispatch, 2, 2, "33"),   TAKES(combine, 3, 3, "433"),   TAKES(sgd, 3, 3, ""),
+	TAKES(adamw, 5, 5, ""),
+};
+#undef TAKES
+
+const struct op_signature *hd_op_signature(const struct hd_op *op)
+{
+	for (size_t i = 0; i < HD_LEN(signatures); i++)
+		if (signatures[i].op == op)
+			return &signatures[i].takes;
+	return NULL;
+}
+
 void hd_shape_like(struct hd_shape *s, const struct hd_tensor *t)
 {
 	s->dtype = t->dtype;

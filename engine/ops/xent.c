@@ -73,7 +73,7 @@ static const char *const nll_uncut[] = { "vocab", NULL };
 
 #define OP(id, traits, ...) \
 	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }, .is = traits }
-OP(xent, PLAIN, .max_outputs = 1, .shape = xent_shape, .record = hd_record_plain);
+OP(xent, IS(XENT, 0, 0), .max_outputs = 1, .shape = xent_shape, .record = hd_record_plain);
 OP(xent_combine, IS(NONE, 0, 7), .shape = hd_same_as_first, .place = combine_place, .record = hd_record_plain);
 OP(nll, IS(NONE, 0, 7), .unshardable = nll_uncut, .shape = hd_same_as_first, .vjp = nll_vjp, .place = nll_place,
    .record = nll_record);

@@ -175,34 +175,16 @@ int hd_arg_pos(struct hd_plan *p, const char *call, const struct hd_pos *at)
 }
 
 /* -- ops --------------------------------------------------------------------------------------------------------------------- */
-/* Those that a plugin may make nodes of by name: how many inputs, and how many dims each has (+: one or more, .: any). */
-static const struct signature {
-	const char *op;
-	uint32_t least, most;
-	const char *dims;
-} signatures[] = {
-	{ "einsum", 2, 4, "" },       { "sum", 1, 1, "" },          { "add", 1, HD_MAX_INS, "" },
-	{ "map", 1, HD_MAX_INS, "" }, { "cast", 1, 1, "" },         { "copy", 1, 1, "" },
-	{ "fill", 1, 1, "" },         { "norm", 2, 3, "+11" },      { "norm_d", 4, 5, "+1" },
-	{ "norm_dw", 3, 4, "+" },     { "attention", 3, 3, "444" }, { "attention_d", 6, 6, "444434" },
-	{ "gelu", 1, 1, "" },         { "gelu_d", 2, 2, "" },       { "swiglu", 2, 2, "" },
-	{ "swiglu_d", 3, 3, "" },     { "embedding", 2, 2, "22" },  { "embedding_dw", 2, 2, "23" },
-	{ "position", 2, 2, "32" },   { "position_dw", 1, 1, "3" }, { "rope", 1, 1, "4" },
-	{ "dropout", 1, 1, "" },      { "xent", 2, 2, "32" },       { "xent_combine", 3, 3, "222" },
-	{ "xent_d", 5, 5, "22232" },  { "nll", 5, 5, "22232" },     { "route", 1, 1, "3" },
-	{ "dispatch", 2, 2, "33" },   { "combine", 3, 3, "433" },   { "sgd", 3, 3, "" },
-	{ "adamw", 5, 5, "" },
-};
-
-static int has_dims(struct hd_plan *p, const struct signature *s, struct hd_tensor *const *ins, uint32_t nin)
+static int has_dims(struct hd_plan *p, const struct op_signature *s, const char *op, struct hd_tensor *const *ins,
+		    uint32_t nin)
 {
 	for (uint32_t i = 0; i < nin && s->dims[i]; i++) {
 		char want = s->dims[i];
 
 		if (want == '.' || (want == '+' ? ins[i]->ndim > 0 : ins[i]->ndim == (uint32_t)(want - '0')))
 			continue;
-		hd_plan_fail(p, HD_EINVAL, "%s: input %u (%s) has %u dims, not %c%s", s->op, i, ins[i]->spec,
-			     ins[i]->ndim, want == '+' ? '1' : want, want == '+' ? " or more" : "");
+		hd_plan_fail(p, HD_EINVAL, "%s: input %u (%s) has %u dims, not %c%s", op, i, ins[i]->spec, ins[i]->ndim,
+			     want == '+' ? '1' : want, want == '+' ? " or more" : "");
 		return 0;
 	}
 	return 1;
@@ -210,10 +192,10 @@ static int has_dims(struct hd_plan *p, const struct signature *s, struct hd_tens
 
 static int engine_op(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin)
 {
-	for (size_t i = 0; i < HD_LEN(signatures); i++)
-		if (!strcmp(signatures[i].op, op->name))
-			return hd_arg_tensors(p, op->name, ins, nin, signatures[i].least, signatures[i].most) &&
-			       has_dims(p, &signatures[i], ins, nin);
+	const struct op_signature *s = hd_op_signature(op);
+
+	if (s)
+		return hd_arg_tensors(p, op->name, ins, nin, s->least, s->most) && has_dims(p, s, op->name, ins, nin);
 	hd_plan_fail(p, HD_EINVAL,
 		     "node: op %s is not made by name: it has a call of its own, or is the engine's alone", op->name);
 	return 0;
@@ -230,7 +212,7 @@ static int plugin_op(struct hd_plan *p, const struct hd_op *op)
 		hd_plan_fail(p, HD_EBUG, "node: the op has no name");
 	else if (!op->shape)
 		hd_plan_fail(p, HD_EBUG, "node: op %s has no slot shape, which is mandatory", op->name);
-	else if (hd_op_find(op->name) && (!op->kind || !strcmp(op->kind, op->name)))
+	else if (hd_op_find(op->name) && hd_op_find(op->kind ? op->kind : op->name) == hd_op_find(op->name))
 		hd_plan_fail(p, HD_EBUG, "node: op %s has the name of an op of the engine: take another, and say kind",
 			     op->name);
 	for (size_t i = ours; !p->err->code && i < op->size; i++)
