@@ -193,7 +193,7 @@ static void experts(const char *embed)
 {
 	static const char *const z = "f batch=4,seq=16,choice=8", *const g = "f batch=4,seq=16,best=2";
 	char x[80], d[80];
-	struct kt *t = KT_NEW(route, "group=16 unit=16 places=4 normal=1 aux=0.5");
+	struct kt *t = KT_NEW(route, "aux_group=16 group=16 capacity=4 normalize=1 aux=0.5");
 	struct kt_buf *gates, *slots;
 
 	snprintf(x, sizeof(x), "b batch=4,seq=16,embed=%s", embed);
@@ -204,10 +204,10 @@ static void experts(const char *embed)
 	kt_out(t, HD_DTYPE_F32, "stat=11");
 	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 64), "route");
 	for (int which = 0; which < 3; which++) {
-		static const char *const attr = "unit=16 places=4 gates=1";
+		static const char *const attr = "group=16 capacity=4 gates=1";
 		struct kt *u = which == 0   ? KT_NEW(dispatch, attr)
 			       : which == 1 ? KT_NEW(combine, attr)
-					    : KT_NEW(combine_dg, "unit=16 places=4");
+					    : KT_NEW(combine_dg, "group=16 capacity=4");
 		const char *in = which == 1 ? d : x, *out = which == 0 ? d : which == 1 ? x : g;
 
 		kt_reals(kt_in(u, HD_DTYPE_BF16, in + 2), -1, 1);
