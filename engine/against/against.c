@@ -6,6 +6,7 @@
 #include <config.h>
 #include "engine/against/against.h"
 #include "engine/against/compare.h"
+#include "engine/file/atomic_file.h"
 #include "engine/passes/passes.h"
 #include "engine/process/launch.h"
 #include <ctype.h>
@@ -58,19 +59,15 @@ static int write_one(const struct hd_against *a, struct against_files *f, struct
 {
 	struct hd_conf *conf = NULL;
 	char *text;
-	FILE *to;
-	int bad;
+	int rc;
 
 	HD_TRY(hd_conf_read(a->conf, a->sets, a->nsets, &conf, err));
 	text = without_strategies(conf);
 	hd_conf_destroy(conf);
 	f->one_ini = hd_format("%s/one.ini", f->dir);
-	to = fopen(f->one_ini, "w");
-	bad = !to || fputs(text, to) < 0;
-	if (to)
-		bad |= fclose(to) != 0;
+	rc = hd_file_write(f->one_ini, text, err);
 	free(text);
-	return bad ? hd_err_set(err, HD_EIO, "%s cannot be written", f->one_ini) : HD_OK;
+	return rc;
 }
 
 /* A launcher that has started this process must not be taken for that of the run. */
@@ -105,10 +102,10 @@ static int run(const struct hd_against *a, const struct against_files *f, const 
 	       struct hd_err *err)
 {
 	const char **argv = hd_alloc((3 + 2 * (HD_LEN(settings) + 3 + (size_t)a->nsets)) * sizeof(*argv));
+	char *output = hd_format("%s/%s.out", f->dir, name);
 	char *own[3] = { hd_format("train.steps=%d", STEPS), hd_format("checkpoint.dir=%s/%s", f->dir, name),
 			 hd_format("log.metrics=%s/%s.jsonl", f->dir, name) };
-	char *command, *all;
-	int n = 0, status, one = !strcmp(name, "one");
+	int n = 0, one = !strcmp(name, "one");
 
 	argv[n++] = f->program;
 	argv[n++] = "train";
@@ -119,25 +116,21 @@ static int run(const struct hd_against *a, const struct against_files *f, const 
 		argv[n++] = "--set", argv[n++] = settings[i];
 	for (int i = 0; i < 3; i++)
 		argv[n++] = "--set", argv[n++] = own[i];
-	command = hd_launch_command(ranks, 5, n, (char **)(uintptr_t)argv);
-	all = hd_format("%s >%s/%s.out 2>&1 </dev/null", ranks > 1 ? command : strstr(command, f->program), f->dir,
-			name);
-	status = system(all);
-	if (status)
+	if (hd_launch_run(ranks, 5, n, (char **)(uintptr_t)argv, output))
 		hd_compare_said(f->dir, name, err);
 	for (int i = 0; i < 3; i++)
 		free(own[i]);
-	free(argv), free(command), free(all);
+	free(argv), free(output);
 	return err->code;
 }
 
 static void remove_all(struct against_files *f)
 {
-	char *command = hd_format("rm -rf '%s'", f->dir);
+	struct hd_err err = { 0 };
 
-	if (*f->dir && system(command))
+	if (*f->dir && hd_dir_remove(f->dir, &err) < 0)
 		hd_log(HD_LOG_WARN, "%s is still there", f->dir);
-	free(command), free(f->one_ini), free(f->program);
+	free(f->one_ini), free(f->program);
 }
 
 static int both(const struct hd_against *a, struct against_files *f, FILE *out, struct hd_err *err)

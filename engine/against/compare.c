@@ -9,14 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_STEPS 16
-
 struct worst_difference { /* the error over its bound, and of what */
 	double off, error;
 	char what[300];
 };
 
-static double step_bound(const struct hd_comparison *c, int step)
+double hd_comparison_bound(const struct hd_comparison *c, int step)
 {
 	double one = c->bf16 ? 2 * 0x1p-16 * 20 * (double)(c->layers + 1) : 0x1p-48 * (double)c->terms / 3;
 
@@ -39,21 +37,17 @@ static void worse(struct worst_difference *w, double error, double bound, const 
 }
 
 /* -- losses and norms -------------------------------------------------------------------------------------- */
-struct numbers {
-	double loss[MOST_STEPS], norm[MOST_STEPS];
-	int n;
-};
-
-static int read_numbers(const char *dir, const char *name, struct numbers *x, struct hd_err *err)
+int hd_losses_read(const char *dir, const char *name, struct hd_losses *x, struct hd_err *err)
 {
 	char *path = hd_format("%s/%s.jsonl", dir, name), line[65536];
 	FILE *f = fopen(path, "r");
 
 	x->n = 0;
-	while (f && fgets(line, sizeof(line), f) && x->n < MOST_STEPS) {
+	while (f && fgets(line, sizeof(line), f) && x->n < HD_MOST_STEPS) {
 		json_t *o = json_loads(line, 0, NULL), *loss = json_object_get(o, "loss");
 
 		if (json_is_number(loss)) {
+			x->step[x->n] = (int)json_integer_value(json_object_get(o, "step"));
 			x->loss[x->n] = json_number_value(loss);
 			x->norm[x->n++] = json_number_value(json_object_get(o, "grad_norm"));
 		}
@@ -70,14 +64,14 @@ static int read_numbers(const char *dir, const char *name, struct numbers *x, st
 static int compare_numbers(const struct hd_comparison *c, const char *dir, struct worst_difference *w,
 			   struct hd_err *err)
 {
-	struct numbers one, many;
+	struct hd_losses one, many;
 
-	HD_TRY(read_numbers(dir, "one", &one, err));
-	HD_TRY(read_numbers(dir, "many", &many, err));
+	HD_TRY(hd_losses_read(dir, "one", &one, err));
+	HD_TRY(hd_losses_read(dir, "many", &many, err));
 	if (one.n != many.n)
 		return hd_err_set(err, HD_EIO, "one rank made %d steps, the layout %d", one.n, many.n);
 	for (int i = 0; i < one.n; i++) {
-		double bound = step_bound(c, i);
+		double bound = hd_comparison_bound(c, i);
 
 		worse(w, fabs(many.loss[i] / one.loss[i] - 1), bound / (c->bf16 ? sqrt((double)c->tokens) : 1),
 		      "loss of step %d", i + 1);
@@ -159,7 +153,7 @@ static int compare_gradients(const struct hd_comparison *c, const char *dir, str
 
 	*count = one ? hd_tensorfile_count(one) : 0;
 	for (int i = *count - 1; i >= 0 && many; i--)
-		compare_one(one, many, i, floor, step_bound(c, c->steps - 1), w, err);
+		compare_one(one, many, i, floor, hd_comparison_bound(c, c->steps - 1), w, err);
 	hd_tensorfile_close(one);
 	hd_tensorfile_close(many);
 	return err->code;

@@ -20,6 +20,17 @@ struct hd_comparison {
 	int bf16, steps;
 	int64_t layers, terms, tokens;
 };
+/* Of a loss or norm of the step (0: the first), relative to itself. */
+double hd_comparison_bound(const struct hd_comparison *c, int step);
+
+/* Losses and norms of the steps in DIR/NAME.jsonl, the first HD_MOST_STEPS of them. */
+#define HD_MOST_STEPS 16
+struct hd_losses {
+	int n, step[HD_MOST_STEPS];
+	double loss[HD_MOST_STEPS], norm[HD_MOST_STEPS];
+};
+int hd_losses_read(const char *dir, const char *name, struct hd_losses *x, struct hd_err *err);
+
 int hd_compare(const struct hd_comparison *c, const char *dir, FILE *out, struct hd_err *err);
 /* The last message of a run that failed, from its output. */
 void hd_compare_said(const char *dir, const char *name, struct hd_err *err);

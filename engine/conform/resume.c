@@ -6,12 +6,13 @@
  * another order change the loss by a thousandth and more, rounding by a millionth (as engine/against/compare.h bounds it).
  */
 #include <config.h>
+#include "engine/against/compare.h"
 #include "engine/conform/judge.h"
+#include "engine/file/atomic_file.h"
 #include "engine/process/launch.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define FIRST 2 /* steps before, and then to */
@@ -20,15 +21,10 @@
 static int write_file(const char *dir, const char *name, const char *text, struct hd_err *err)
 {
 	char *path = hd_format("%s/%s", dir, name);
-	FILE *f = fopen(path, "w");
-	int bad = !f || fputs(text, f) < 0;
+	int rc = hd_file_write(path, text, err);
 
-	if (f)
-		bad |= fclose(f) != 0;
-	if (bad)
-		hd_err_set(err, HD_EIO, "%s cannot be written", path);
 	free(path);
-	return err->code;
+	return rc;
 }
 
 /* The tiny model on text: the keys that a run needs in place of those of a plan. */
@@ -60,7 +56,8 @@ static int64_t ranks_of(const char *ini)
 static int train(const struct judge *j, const char *dir, const char *ini, const char *name, const char *from,
 		 int64_t ranks, int steps, struct hd_err *err)
 {
-	char *file = hd_format("%s.ini", name), *text = run_ini(ini, dir, steps), *command, *all;
+	char *file = hd_format("%s.ini", name), *text = run_ini(ini, dir, steps), *command,
+	     *output = hd_format("%s/%s.out", dir, name);
 	char *set[] = { hd_format("%s/%s.ini", dir, name), hd_format("checkpoint.dir=%s/%s", dir, from),
 			hd_format("checkpoint.resume=%s", strcmp(from, name) ? "auto" : "no"),
 			hd_format("log.metrics=%s/%s.jsonl", dir, name) };
@@ -76,64 +73,53 @@ static int train(const struct judge *j, const char *dir, const char *ini, const 
 
 	write_file(dir, file, text, err);
 	command = hd_launch_command(ranks, 5, (int)HD_LEN(argv), argv);
-	all = hd_format("%s >%s/%s.out 2>&1 </dev/null", ranks > 1 ? command : strstr(command, j->options.program), dir,
-			name);
-	if (!err->code && system(all))
+	if (!err->code && hd_launch_run(ranks, 5, (int)HD_LEN(argv), argv, output))
 		hd_err_set(err, HD_EIO, "training %s ended with an error; `%s' shows it", name,
 			   ranks > 1 ? command : name);
 	for (size_t i = 0; i < HD_LEN(set); i++)
 		free(set[i]);
-	free(file), free(text), free(command), free(all);
+	free(file), free(text), free(command), free(output);
 	return err->code;
 }
 
-/* Loss and norm of a step, from the metrics. */
-static int numbers_of(const char *dir, const char *name, int step, double v[2])
+/* Where a step stands, or -1. */
+static int index_of(const struct hd_losses *x, int step)
 {
-	char *path = hd_format("%s/%s.jsonl", dir, name), line[65536];
-	FILE *f = fopen(path, "r");
-	int found = 0;
+	for (int i = 0; i < x->n; i++)
+		if (x->step[i] == step)
+			return i;
+	return -1;
+}
 
-	while (f && !found && fgets(line, sizeof(line), f)) {
-		json_t *o = json_loads(line, 0, NULL);
-
-		found = json_integer_value(json_object_get(o, "step")) == step && json_object_get(o, "loss");
-		v[0] = json_number_value(json_object_get(o, "loss"));
-		v[1] = json_number_value(json_object_get(o, "grad_norm"));
-		json_decref(o);
-	}
-	if (f)
-		fclose(f);
-	free(path);
-	return found;
+static void compare_value(struct outcome *o, const char *what, int step, double one, double b, double bound)
+{
+	if (o->verdict == JUDGED_OK && !(fabs(b / one - 1) <= bound))
+		outcome_set(o, JUDGED_WRONG,
+			    "%s of step %d is %.9g, and %.9g of one rank that was not interrupted: it differs by %.3g, "
+			    "and %.3g is rounding",
+			    what, step, b, one, fabs(b / one - 1), bound);
 }
 
 static void compare(const char *dir, int64_t terms, struct outcome *o)
 {
-	static const char *const what[] = { "loss", "gradient norm" };
-	double unused[2];
+	const struct hd_comparison c = { .terms = terms };
+	struct hd_losses one, b;
+	struct hd_err err = { 0 };
 
-	if (numbers_of(dir, "b", 1, unused)) {
+	if (hd_losses_read(dir, "one", &one, &err) < 0 || hd_losses_read(dir, "b", &b, &err) < 0)
+		outcome_set(o, JUDGED_WRONG, "%s", err.text);
+	else if (index_of(&b, 1) >= 0)
 		outcome_set(o, JUDGED_WRONG, "it begins anew instead of going on from the checkpoint");
-		return;
-	}
+	for (int step = FIRST + 1; step <= STEPS && o->verdict == JUDGED_OK; step++) {
+		int i = index_of(&one, step), k = index_of(&b, step);
+		double bound = hd_comparison_bound(&c, step - 1);
 
-	for (int step = FIRST + 1; step <= STEPS; step++) {
-		double one[2], b[2], bound = sqrt(0x1p-48 * (double)terms / 3 * (1 + 4 * (step - 1)));
-
-		if (!numbers_of(dir, "one", step, one) || !numbers_of(dir, "b", step, b)) {
+		if (i < 0 || k < 0) {
 			outcome_set(o, JUDGED_WRONG, "step %d is not in the metrics", step);
 			return;
 		}
-		for (int k = 0; k < 2; k++)
-			if (!(fabs(b[k] / one[k] - 1) <= bound)) {
-				outcome_set(
-					o, JUDGED_WRONG,
-					"%s of step %d is %.9g, and %.9g of one rank that was not interrupted: it differs by %.3g, "
-					"and %.3g is rounding",
-					what[k], step, b[k], one[k], fabs(b[k] / one[k] - 1), bound);
-				return;
-			}
+		compare_value(o, "loss", step, one.loss[i], b.loss[k], bound);
+		compare_value(o, "gradient norm", step, one.norm[i], b.norm[k], bound);
 	}
 }
 
@@ -154,9 +140,9 @@ static void resumed(struct judge *j, const struct layout *la, const struct layou
 {
 	char *one = layout_one_ini(j, la, 1), *a = layout_ini(j, la), *b = layout_ini(j, lb),
 	     dir[] = "/tmp/heddle-conform.XXXXXX";
-	char *ta = layout_text(j, la), *tb = layout_text(j, lb), *clean;
+	char *ta = layout_text(j, la), *tb = layout_text(j, lb);
 	struct hd_inprocess *r = NULL;
-	struct hd_err err = { 0 };
+	struct hd_err err = { 0 }, removed = { 0 };
 	int planned;
 
 	o->name = hd_format("resumes: a checkpoint of %s, read into %s", ta, tb);
@@ -167,10 +153,8 @@ static void resumed(struct judge *j, const struct layout *la, const struct layou
 			outcome_set(o, JUDGED_WRONG, "%s", err.text);
 		else if (hd_inprocess_open(one, 1, &r, &planned, &err) >= 0)
 			compare(dir, layout_terms(r->plan), o);
-		clean = hd_format("rm -rf %s", dir);
-		if (system(clean))
+		if (hd_dir_remove(dir, &removed) < 0)
 			outcome_set(o, JUDGED_WRONG, "%s is still there", dir);
-		free(clean);
 	}
 	hd_inprocess_close(r);
 	free(one), free(a), free(b), free(ta), free(tb);

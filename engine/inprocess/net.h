@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/inprocess/net.h - ranks as threads of one process, and a transport between them that is stricter than a machine.
  *
- * Only one rank runs at a time: until it waits for a peer that has not come yet; then the next one.  So what happens is the
- * same every time.  Checked on the way: all members make the same call (kind, count, dtype, root); what is under way is not
+ * One rank runs at a time.  When it waits for a peer that has not arrived, the next rank runs.  So what happens is the same
+ * every time.  Checked on the way: all members make the same call (kind, count, dtype, root); what is under way is not
  * touched (outputs are NaN until they are waited for, inputs must still be what they were at the start); sends meet
  * receives; nobody waits forever.
  */

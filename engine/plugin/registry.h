@@ -17,7 +17,7 @@ struct hd_plugin_entry {
 	const char *version;           /* of the plugin; "" where it could not be asked */
 	char *why;                     /* why it was refused; NULL: accepted */
 	/* Accepted only: this engine's full table. Slots that the plugin leaves out are stubs
-	 * that return HD_OK, so no call site tests a slot but open and mesh, which are NULL then (engine/plan/basic.c);
+	 * that return HD_OK, so no call site tests a slot but open and mesh, which are NULL then (engine/plan/slots.c);
 	 * options are option_size apart. */
 	const struct hd_strategy_ops *ops;
 	const char *approximate; /* of the plugin: how it is exact; NULL: it always is (struct hd_plugin) */

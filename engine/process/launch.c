@@ -137,3 +137,18 @@ char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv)
 		add_quoted(&text, argv[i]);
 	return text;
 }
+
+int hd_launch_run(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output)
+{
+	char *text = ranks > 1 ? hd_launch_command(ranks, seconds, argc, argv) : hd_strdup("");
+	int status;
+
+	for (int i = 0; i < argc && ranks <= 1; i++)
+		add_quoted(&text, argv[i]);
+	add(&text, ">");
+	add_quoted(&text, output);
+	add(&text, "2>&1 </dev/null");
+	status = system(text);
+	free(text);
+	return status;
+}

@@ -19,5 +19,7 @@ void hd_launch_deaf(void);
 /* The command that starts argv on so many ranks and leaves them so many seconds to save after a signal, quoted for a
  * shell; malloc'ed. */
 char *hd_launch_command(int64_t ranks, int64_t seconds, int argc, char **argv);
+/* Runs it, one rank without a launcher; what it prints goes to the file output.  -> the status, 0: it succeeded. */
+int hd_launch_run(int64_t ranks, int64_t seconds, int argc, char **argv, const char *output);
 
 #endif
