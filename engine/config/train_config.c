@@ -8,11 +8,11 @@
 #include <string.h>
 
 static const struct hd_option train[] = {
-	{ "seq", HD_OPT_INT, 0, NULL, "1..", "tokens per sequence" },
-	{ "global_batch", HD_OPT_INT, 0, NULL, "1..", "sequences per step of the whole job" },
+	{ "seq", HD_OPT_INT, 0, NULL, "1..1000000000", "tokens per sequence" },
+	{ "global_batch", HD_OPT_INT, 0, NULL, "1..1000000000", "sequences per step of the whole job" },
 	{ "global_batch_ramp", HD_OPT_STR, 0, "", NULL,
 	  "START,STEP,TOKENS: grows from START to global_batch over so many tokens" },
-	{ "micro_batch", HD_OPT_INT, 0, "0", "0..",
+	{ "micro_batch", HD_OPT_INT, 0, "0", "0..1000000000",
 	  "sequences per micro-batch of one replica (0: the largest that divides, at most 8)" },
 	{ "steps", HD_OPT_INT, 0, NULL, "0..", "updates" },
 	{ "optimizer", HD_OPT_STR, 0, "adamw", NULL,
@@ -92,6 +92,18 @@ static int check_rates(struct hd_conf *c, const struct hd_train_config *t, struc
 	return HD_OK;
 }
 
+/* Tokens are counted in 64 bits, and the learning rate may depend on those of all steps. */
+static int check_tokens(struct hd_conf *c, const struct hd_train_config *t, struct hd_err *err)
+{
+	double tokens = (double)t->steps * (double)t->batch.full * (double)t->seq;
+
+	if (tokens < 9e18)
+		return HD_OK;
+	return hd_train_fail(c, t, "steps", err, HD_EINVAL,
+			     "%lld x global_batch = %lld x seq = %lld are more tokens than can be counted",
+			     (long long)t->steps, (long long)t->batch.full, (long long)t->seq);
+}
+
 #define MAX_NAMES 32
 
 /* adamw, sgd, or the name of a section that loads a plugin: whether it brings an optimizer is seen when it is loaded. */
@@ -158,6 +170,7 @@ int hd_train_config_read(struct hd_conf *c, struct hd_train_config *t, struct hd
 	HD_TRY(choose_optimizer(c, s, t, err));
 	read_optimizer(s, t);
 	HD_TRY(hd_ramp_read(c, s, &t->batch, err));
+	HD_TRY(check_tokens(c, t, err));
 	return check_rates(c, t, err);
 }
 

@@ -59,6 +59,32 @@ uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim 
 }
 
 /* -- tensors ----------------------------------------------------------------------------------------------------------- */
+#define MOST_BYTES ((int64_t)1 << 60) /* of a tensor, whole; of all parameters together */
+
+/* Sizes are multiplied everywhere after this, and none of these products may overflow. */
+static void check_size(struct hd_plan *p, const struct tensor *t)
+{
+	int64_t n = HD_BITS(t->v.dtype) / 8 + 1;
+	int over = 0;
+	char *sizes = NULL;
+
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		over |= __builtin_mul_overflow(n, t->local[i], &n);
+	if (!over && n <= MOST_BYTES && t->v.what == HD_TENSOR_PARAM)
+		over = __builtin_add_overflow(p->parameter_bytes, n, &p->parameter_bytes) ||
+		       p->parameter_bytes > MOST_BYTES;
+	if (!over && n <= MOST_BYTES)
+		return;
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		hd_append(&sizes, "%s%lld", i ? " x " : "", (long long)t->local[i]);
+	hd_plan_fail(
+		p, HD_EINVAL,
+		"%s%s(%s): %s elements%s are more than any machine can address; look at the sizes in [model] and [train]",
+		t->v.name ? t->v.name : "", t->v.name && *t->v.name ? " " : "", t->v.spec, sizes,
+		t->v.what == HD_TENSOR_PARAM ? ", with the parameters before it," : "");
+	free(sizes);
+}
+
 struct tensor *hd_tensor_new(struct hd_plan *p, const char *name, uint32_t what, uint32_t dtype,
 			     const struct hd_dim *const *dims, uint32_t ndim)
 {
@@ -86,6 +112,7 @@ struct tensor *hd_tensor_new(struct hd_plan *p, const char *name, uint32_t what,
 	p->tensors = hd_grow(p->tensors, p->ntensors, &p->cap_tensors, sizeof(*p->tensors));
 	p->tensors[p->ntensors++] = t;
 	hd_handle_add(p, &t->v, HANDLE_TENSOR);
+	check_size(p, t);
 	return t;
 }
 

@@ -206,6 +206,7 @@ struct hd_plan {
 
 	struct tensor **tensors;
 	size_t ntensors, cap_tensors;
+	int64_t parameter_bytes; /* of those made so far, whole */
 	struct node *first, *last;
 	int nnodes;
 	struct cursor cursor; /* of new nodes */

@@ -150,6 +150,7 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	j->transient_bytes = transient;
 	j->arena_bytes = align(owner->memory.persistent) + align(transient);
 	if (hd_device_in_host(j->device)) {
+		HD_TRY(hd_job_fits(j, (double)j->arena_bytes, err));
 		j->arena = hd_comm_arena((size_t)j->arena_bytes, err);
 		return hd_comm_agree(err);
 	}
@@ -161,6 +162,7 @@ static int memory(struct hd_job *j, struct hd_err *err)
 		if (j->program[r] && hd_program_staging(j->program[r]) > staging)
 			staging = hd_program_staging(j->program[r]);
 	staging = (int64_t)hd_comm_max((double)staging);
+	HD_TRY(hd_job_fits(j, (double)staging, err));
 	j->staging = hd_comm_arena((size_t)align(staging + 1), err);
 	if (j->staging)
 		j->device->pin(j->staging, (size_t)align(staging + 1));

@@ -57,6 +57,9 @@ void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn
 /* This rank speaks for this slice: one does, per slice. */
 int hd_owns(const struct hd_program *g, const struct tensor *t);
 
+/* fit.c: whether the bytes of each rank of this host fit into what it has left; all ranks. */
+int hd_job_fits(struct hd_job *j, double bytes, struct hd_err *err);
+
 int64_t hd_plan_parameters(const struct hd_plan *p);
 /* Product FLOPs of one step of all ranks; what is made again (train.recompute) counts once. */
 double hd_plan_flops(const struct hd_plan *p);

@@ -20,7 +20,7 @@ static const struct hd_option options[] = {
 	{ "overlap", HD_OPT_BOOL, 0, "yes", NULL, "start summing during backward; no: after it" },
 	{ "wire", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|fp16", "dtype of gradients in transit; sums are in fp32" },
 	{ "zero", HD_OPT_INT, 0, "0", "0..3",
-	  "sharded along the axis: 1 optimizer states, 2 also gradients, 3 also parameters" },
+	  "less memory: sharded along the axis are 1 optimizer states, 2 also gradients, 3 also parameters" },
 	{ "servers", HD_OPT_INT, 0, "0", "0..", "sync = server: ranks that only serve. 0: the workers serve" },
 	{ "node_size", HD_OPT_INT, 0, "0", "0..", "sync = hierarchical: ranks per node. 0: as the system says" },
 };

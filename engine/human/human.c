@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Numbers as people read them.  A value moves to the next unit where its text would have five digits: 999.96 MB is 1.0 GB.
+ */
+#include <config.h>
+#include "engine/human/human.h"
+#include <math.h>
+#include <stdio.h>
+
+static struct hd_human scaled(double x, const char *const *units, int n)
+{
+	struct hd_human h;
+	int u = 0;
+
+	while (u + 1 < n && fabs(x) >= 999.95) {
+		x /= 1000;
+		u++;
+	}
+	snprintf(h.text, sizeof(h.text), "%.1f%s", x, units[u]);
+	return h;
+}
+
+struct hd_human hd_human_bytes(double bytes)
+{
+	static const char *const units[] = { " KB", " MB", " GB", " TB", " PB", " EB" };
+	struct hd_human h;
+
+	if (fabs(bytes) >= 1000)
+		return scaled(bytes / 1000, units, sizeof(units) / sizeof(units[0]));
+	snprintf(h.text, sizeof(h.text), "%.0f bytes", bytes);
+	return h;
+}
+
+struct hd_human hd_human_count(double n)
+{
+	static const char *const units[] = { " K", " M", " G", " T" };
+	struct hd_human h;
+
+	if (fabs(n) >= 1000)
+		return scaled(n / 1000, units, sizeof(units) / sizeof(units[0]));
+	snprintf(h.text, sizeof(h.text), "%.0f", n);
+	return h;
+}
+
+struct hd_human hd_human_seconds(double seconds)
+{
+	static const char *const below[] = { " us", " ms", " s" };
+
+	if (seconds == 0)
+		return (struct hd_human){ "0 s" };
+	return scaled(seconds * 1e6, below, 3);
+}
+
+struct hd_human hd_human_time(double seconds)
+{
+	struct hd_human h;
+	double s = floor(seconds + 0.5);
+
+	if (!(s < 1e9))
+		return (struct hd_human){ "?" };
+	if (s >= 86400)
+		snprintf(h.text, sizeof(h.text), "%.0fd%02.0fh", floor(s / 86400), floor(fmod(s, 86400) / 3600));
+	else if (s >= 3600)
+		snprintf(h.text, sizeof(h.text), "%.0fh%02.0fm", floor(s / 3600), floor(fmod(s, 3600) / 60));
+	else if (s >= 60)
+		snprintf(h.text, sizeof(h.text), "%.0fm%02.0fs", floor(s / 60), fmod(s, 60));
+	else
+		snprintf(h.text, sizeof(h.text), "%.0fs", s);
+	return h;
+}

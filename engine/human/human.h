@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/human/human.h - numbers as people read them: two to four digits and a unit.  JSON has them as they are.
+ */
+#ifndef HD_ENGINE_HUMAN_HUMAN_H
+#define HD_ENGINE_HUMAN_HUMAN_H
+
+struct hd_human { /* by value: printf("%s", hd_human_bytes(b).text) */
+	char text[32];
+};
+struct hd_human hd_human_bytes(double bytes);     /* "44.5 TB", "320 bytes": powers of 1000 */
+struct hd_human hd_human_seconds(double seconds); /* "12.5 us", "7.0 s" */
+struct hd_human hd_human_count(double n);         /* "8.3 M", "175.0 G", "640" */
+struct hd_human hd_human_time(double seconds);    /* as clocks show it: "45s", "3m20s", "5h07m", "2d04h" */
+
+#endif

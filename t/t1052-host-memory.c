@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is left of memory, read from the files of several systems.  If this read too much, a run would be ended by the kernel in
+ * the middle of the night; too little, and one that fits would be refused.
+ */
+#include <config.h>
+#include "t/lib/tap.h"
+#include "engine/base/err.h"
+#include "engine/human/human.h"
+#include "engine/process/host_memory.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char root[64];
+
+static void put(const char *name, const char *text)
+{
+	char *path = hd_format("%s/%s", root, name);
+	FILE *f;
+
+	for (char *s = strchr(path + 1, '/'); s; s = strchr(s + 1, '/')) {
+		*s = 0;
+		mkdir(path, 0777);
+		*s = '/';
+	}
+	f = fopen(path, "w");
+	if (!f)
+		skip_all("no files can be written in /tmp");
+	fputs(text, f);
+	fclose(f);
+	free(path);
+}
+
+static void is_left(double bytes, const char *who, const char *name)
+{
+	struct hd_memory_room l = hd_memory_left(root);
+
+	ok(l.bytes == bytes && !strcmp(l.who, who), name);
+	if (l.bytes != bytes || strcmp(l.who, who))
+		note("%.0f of %s, not %.0f of %s", l.bytes, l.who, bytes, who);
+}
+
+#define GROUP "the control group of this process"
+
+int main(void)
+{
+	snprintf(root, sizeof(root), "/tmp/heddle-memory.XXXXXX");
+	if (!mkdtemp(root))
+		skip_all("no directory in /tmp");
+	ok(hd_memory_left("").bytes > 0 && isfinite(hd_memory_left("").bytes), "this system has memory left");
+	is_left(INFINITY, "this host", "a system that says nothing");
+	put("proc/meminfo",
+	    "MemTotal:       16000 kB\nMemFree:         100 kB\nMemAvailable:    9000 kB\nSwapFree:  1000 kB\n");
+	is_left(10000 * 1024, "this host", "what can be had, and swap");
+
+	put("proc/self/cgroup", "0::/job/step\n");
+	put("sys/fs/cgroup/job/step/memory.max", "max\n");
+	put("sys/fs/cgroup/job/step/memory.current", "700000\n");
+	is_left(10000 * 1024, "this host", "a group without a limit");
+	put("sys/fs/cgroup/job/memory.max", "5000000\n");
+	put("sys/fs/cgroup/job/memory.current", "3000000\n");
+	is_left(2000000, GROUP, "the limit of a group above");
+	put("sys/fs/cgroup/job/memory.stat", "anon 2500000\nfile 400000\nactive_file 100000\ninactive_file 300000\n");
+	is_left(2400000, GROUP, "cached files give way");
+	put("sys/fs/cgroup/job/step/memory.max", "900000\n");
+	is_left(200000, GROUP, "the smallest of them");
+	put("sys/fs/cgroup/job/step/memory.current", "950000\n");
+	is_left(0, GROUP, "never less than nothing");
+	put("proc/self/cgroup", "0::/of/the/host/only\n");
+	put("sys/fs/cgroup/memory.max", "6000000\n");
+	put("sys/fs/cgroup/memory.current", "1000000\n");
+	is_left(5000000, GROUP, "a container, whose group is the mount");
+
+	put("proc/self/cgroup", "12:cpu:/x\n4:memory:/slurm/job\n");
+	put("sys/fs/cgroup/memory/slurm/job/memory.limit_in_bytes", "3000000\n");
+	put("sys/fs/cgroup/memory/slurm/job/memory.usage_in_bytes", "2000000\n");
+	put("sys/fs/cgroup/memory/slurm/job/memory.stat", "cache 5\ntotal_inactive_file 250000\n");
+	is_left(1250000, GROUP, "control groups of version 1");
+
+	is_str(hd_human_bytes(44531575900000.0).text, "44.5 TB", "terabytes");
+	is_str(hd_human_bytes(999960000.0).text, "1.0 GB", "four digits at most");
+	is_str(hd_human_bytes(640).text, "640 bytes", "bytes");
+	is_str(hd_human_bytes(-1563535.0).text, "-1.6 MB", "negative");
+	is_str(hd_human_seconds(6.9706).text, "7.0 s", "seconds");
+	is_str(hd_human_seconds(0.0123456).text, "12.3 ms", "milliseconds");
+	is_str(hd_human_count(8300000).text, "8.3 M", "millions");
+	is_str(hd_human_count(640).text, "640", "few");
+	is_str(hd_human_time(200.4).text, "3m20s", "minutes");
+	is_str(hd_human_time(3600 * 5 + 7 * 60).text, "5h07m", "hours");
+	is_str(hd_human_time(86400 * 2.2).text, "2d04h", "days");
+	is_str(hd_human_time(INFINITY).text, "?", "no time at all");
+	return done();
+}

@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A run that cannot fit.  The system promises memory that it does not have and ends a process, or another one, when it is touched:
+# so the host must be asked before, and whoever has to change the layout must be told by how much, and which keys there are.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+# No host has 89 TB.  Should a run begin all the same, a limit of 40 GB of address space ends it, and not the host's memory.
+sed -e 's/^layers = .*/layers = 96/' -e 's/^embed = .*/embed = 65536/' -e 's/^heads = .*/heads = 64/' tiny.ini >huge.ini
+limited() { (ulimit -v 40000000; "$@" 2>&1); }
+numbers='[0-9.]+ [TP]B of memory would be needed'
+
+for verb in train bench; do
+	said=$(limited heddle $verb huge.ini)
+	is "$verb is refused" $? 1
+	like "with the numbers" "$said" "^heddle: $numbers, and .* has [0-9.]+ [MGT]B left"
+	like "what it consists of" "$said" '\(rank 0: parameters and state 59\.4 TB, within a step [0-9.]+ [GTM]B\)'
+	like "and the keys that help" "$said" 'what helps: a smaller train\.micro_batch \(it is 2\), train\.recompute = full, dp\.zero \(less memory: .*\), more hosts'
+	is "in one message" "$(printf '%s\n' "$said" | messages | wc -l)" 1
+	unlike "no step, no weights" "$said" 'initial weights|^step '
+done
+said=$(limited heddle_mpi 2 train huge.ini)
+like "the ranks of a host are added up" "$said" '^heddle: 1[0-9.]+ TB of memory would be needed by the 2 ranks of this host'
+unlike "keys that are set as far as they go are not named" "$(limited heddle train huge.ini --set dp.zero=3 --set train.recompute=full)" \
+	'dp\.zero|recompute'
+
+# A checkpoint of that size: eval and generate read its config.json before its weights.
+mkdir hf
+echo '{"model_type":"gpt2","n_layer":96,"n_embd":65536,"n_head":64,"vocab_size":256,"n_positions":64}' >hf/config.json
+for verb in "eval hf --data text.txt" "generate hf --prompt x"; do
+	said=$(limited heddle $verb)
+	is "${verb%% *} is refused" $? 1
+	like "with the numbers and what helps" "$said" "^heddle: $numbers, and .* left .*; what helps: more hosts, in a layout that shards the model"
+done
+
+# The tiny model fits, also where little more than it needs is left.
+ok "what fits is trained" heddle train tiny.ini
+
+# Sizes whose products are no numbers any more.
+refused() {
+	name=$1 pattern=$2
+	shift 2
+	said=$(heddle check huge.ini --ranks 4 "$@" 2>&1)
+	is "$name is refused" $? 1
+	like "and named" "$said" "$pattern"
+}
+refused "a width beyond all" 'model\.embed: 99999999999996 is not in 1\.\.1000000000$' --set model.embed=99999999999996
+refused "parameters beyond all" 'h\.1\..*weight \(.*embed.*\): .*134217728.* elements, with the parameters before it, are more than' \
+	--set model.embed=134217728
+refused "activations beyond all" '\(batch,seq,embed\): 1000000000 x 100000000 x 65536 elements are more than' \
+	--set train.global_batch=1000000000 --set train.micro_batch=1000000000 --set train.seq=100000000 \
+	--set data.train=nowhere.txt --set model.vocab=256
+refused "tokens beyond all" 'train\.steps: 9000000000000 x global_batch = 1000000 x seq = 32 are more tokens' \
+	--set train.steps=9000000000K --set train.global_batch=1000000
+done_testing
