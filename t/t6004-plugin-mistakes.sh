@@ -241,6 +241,8 @@ for kind in "a kernel that is none:my_own:kernel my_own" "an expression that is 
 	says "${kind%%:*}" "m\\]: .*${kernel#*:}" 1 -DKERNEL="\"${kernel%:*}\"" \
 		'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); if (y) g->replace(p, n->outs[0], g->node(p, &loud, &y, 1, "%s", "")->outs[0])'
 done
+says "a kernel that is none, on the second member alone" 'm\]: .*kernel my_own' 1 '-DKERNEL=s->h->record->index(r, s->group) ? "my_own" : "gelu"' \
+	'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); if (y) g->replace(p, n->outs[0], g->node(p, &loud, &y, 1, "%s", "")->outs[0])'
 says "a cast to whole numbers" 'cast: output 0 has dtype i32' 1 \
 	'-DLOWER=y = g->cast(p, g->cast(p, hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0), HD_DTYPE_I32), HD_DTYPE_F32); g->replace(p, n->outs[0], y)'
 

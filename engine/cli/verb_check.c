@@ -10,6 +10,8 @@
 #include "engine/plugin/turn.h"
 #include "engine/graph/traffic.h"
 #include "engine/passes/passes.h"
+#include "engine/predict/match.h"
+#include "engine/run/run.h"
 #include <malloc.h>
 #include <omp.h>
 #include <stdio.h>
@@ -68,11 +70,20 @@ static void print_traffic(const struct traffic_sum *t)
 	printf(t->n ? "\n" : "");
 }
 
-static void print_stage(const struct hd_program *g, int64_t coord)
-{
-	const struct hd_plan *p = g->plan;
+/* Of the ranks of a stage the one that needs most. */
+struct stage_memory {
+	int64_t rank, parameters;
+	struct program_memory memory;
+};
 
-	printf("rank %lld", (long long)g->rank);
+static int64_t bytes_of(const struct stage_memory *m)
+{
+	return m->memory.persistent + m->memory.transient;
+}
+
+static void print_stage(const struct hd_plan *p, const struct stage_memory *m, int64_t coord)
+{
+	printf("rank %lld", (long long)m->rank);
 	if (p->stages)
 		printf(" (stage %lld:", (long long)coord);
 	for (size_t b = 0; p->stages && b < p->nblocks; b++)
@@ -81,65 +92,85 @@ static void print_stage(const struct hd_program *g, int64_t coord)
 	if (p->stages)
 		printf("; %lld parameters)", (long long)whole_parameters(p, coord));
 	printf(": %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f)\n",
-	       (long long)hd_program_parameters(g), (double)(g->memory.persistent + g->memory.transient) / 1e6,
-	       (double)g->memory.persistent / 1e6, (double)g->memory.transient / 1e6);
+	       (long long)m->parameters, (double)bytes_of(m) / 1e6, (double)m->memory.persistent / 1e6,
+	       (double)m->memory.transient / 1e6);
 }
 
-#define MOST_THREADS 4 /* each has the program of a stage in memory */
+#define MOST_THREADS 4 /* each has the program of a class in memory */
 
-static int64_t bytes_of(const struct hd_program *g)
+struct class_checks {
+	struct hd_plan *p;
+	struct hd_classes classes;
+	struct hd_match_run *match;
+	struct stage_memory *stages; /* by coordinate */
+	struct traffic_sum *traffic;
+};
+
+/* The program of a class, classes in their order. */
+static int check_class(struct class_checks *c, int64_t k, struct hd_program *g, struct hd_err *err)
 {
-	return g->memory.persistent + g->memory.transient;
+	struct stage_memory *most = &c->stages[g->coord];
+	struct stage_memory mine = { g->rank, hd_program_parameters(g), g->memory };
+
+	if (c->p->config.device != HD_DEVICE_CUDA)
+		HD_TRY(hd_program_try(g, hd_device_cpu(), &c->classes, k, err));
+	hd_match_add(c->match, k, g);
+	count_traffic(g, c->traffic);
+	if (bytes_of(&mine) > bytes_of(most))
+		*most = mine;
+	return HD_OK;
 }
 
-#define MOST_UNLIKE 16 /* ranks of a stage whose programs are compared */
-
-/* Of the ranks of a stage, if they differ, one that needs most. */
-static struct hd_program *largest_program(struct hd_plan *p, int64_t stage, struct hd_err *err)
-{
-	int64_t ranks[MOST_UNLIKE];
-	int n = hd_unlike_ranks(p, stage, ranks, MOST_UNLIKE);
-	struct hd_program *most = hd_cli_program(p, ranks[0], err);
-
-	for (int i = 1; most && i < n; i++) {
-		struct hd_program *g = hd_cli_program(p, ranks[i], err), *less = g;
-
-		if (!g || bytes_of(g) > bytes_of(most))
-			less = most, most = g;
-		hd_program_destroy(less);
-	}
-	return most;
-}
-
-/* One rank of each stage. Stages are planned beside each other, and printed in order. */
-static int check_stages(struct hd_plan *p, int64_t limit, struct traffic_sum *t, struct hd_err *err)
+/* Classes are planned beside each other. */
+static int check_classes(struct class_checks *c, struct hd_err *err)
 {
 	int threads = omp_get_max_threads() < MOST_THREADS ? omp_get_max_threads() : MOST_THREADS;
 
-	/* What one stage's program gives back serves the next: memory new from the system costs a third of the time. */
+	/* What one class' program gives back serves the next: memory new from the system costs a third of the time. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_MMAP_THRESHOLD, 32 << 20);
 	mallopt(M_TRIM_THRESHOLD, 512 << 20);
 #pragma omp parallel for ordered schedule(dynamic, 1) num_threads(threads)
-	for (int64_t s = 0; s < p->ncoords; s++) {
+	for (int64_t k = 0; k < c->classes.n; k++) {
 		struct hd_err why = { 0 };
-		struct hd_program *g = largest_program(p, s, &why);
+		struct hd_program *g = hd_cli_program(c->p, c->classes.ranks[c->classes.first[k]], &why);
 
 #pragma omp ordered
-		if (g && !err->code && p->config.device != HD_DEVICE_CUDA &&
-		    hd_program_try(g, hd_device_cpu(), err) < 0) {
-			; /* said */
-		} else if (g && !err->code) {
-			print_stage(g, s);
-			count_traffic(g, t);
-			if (limit && bytes_of(g) > limit)
-				hd_err_set(err, HD_EINVAL, "rank %lld needs %lld bytes of memory, and --memory is %lld",
-					   (long long)g->rank, (long long)bytes_of(g), (long long)limit);
-		} else if (!err->code) {
+		if (!err->code && g)
+			check_class(c, k, g, err);
+		else if (!err->code)
 			*err = why;
-		}
 		hd_program_destroy(g);
 	}
+	return err->code ? err->code : hd_match_all(c->match, err);
+}
+
+static int print_stages(const struct class_checks *c, int64_t limit, struct hd_err *err)
+{
+	for (int64_t s = 0; s < c->p->ncoords; s++) {
+		const struct stage_memory *m = &c->stages[s];
+
+		print_stage(c->p, m, s);
+		if (limit && bytes_of(m) > limit)
+			return hd_err_set(err, HD_EINVAL, "rank %lld needs %lld bytes of memory, and --memory is %lld",
+					  (long long)m->rank, (long long)bytes_of(m), (long long)limit);
+	}
+	return HD_OK;
+}
+
+/* The program of each class of ranks; then, whether all ranks meet. */
+static int check_stages(struct hd_plan *p, int64_t limit, struct traffic_sum *t, struct hd_err *err)
+{
+	struct class_checks c = { .p = p, .traffic = t };
+
+	hd_classes_find(p, &c.classes);
+	c.match = hd_match_create(p, &c.classes);
+	c.stages = hd_alloc((size_t)p->ncoords * sizeof(*c.stages));
+	if (check_classes(&c, err) >= 0)
+		print_stages(&c, limit, err);
+	hd_match_destroy(c.match);
+	hd_classes_release(&c.classes);
+	free(c.stages);
 	return err->code;
 }
 

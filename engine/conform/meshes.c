@@ -4,6 +4,8 @@
  */
 #include <config.h>
 #include "engine/conform/judge.h"
+#include "engine/predict/match.h"
+#include "engine/run/run.h"
 #include "kernels/ref/ref.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +18,27 @@ struct told {
 	char text[sizeof(((struct hd_err *)0)->text)];
 };
 
+/* Every class of ranks has a program, and the ranks' programs meet. */
 static int programs(struct hd_plan *p, struct hd_err *err)
 {
-	for (int64_t k = 0; k<p->ranks; k += p->ranks> 8 ? p->ranks / 8 : 1) {
-		struct hd_program_options o = { .rank = k, .device = hd_device_ref() };
+	struct hd_classes c;
+	struct hd_match_run *m;
+
+	hd_classes_find(p, &c);
+	m = hd_match_create(p, &c);
+	for (int64_t k = 0; k < c.n && !err->code; k++) {
+		struct hd_program_options o = { .rank = c.ranks[c.first[k]], .device = hd_device_ref() };
 		struct hd_program *g = NULL;
 
-		HD_TRY(hd_program_build(p, &o, &g, err));
+		if (hd_program_build(p, &o, &g, err) >= 0 && hd_program_try(g, o.device, &c, k, err) >= 0)
+			hd_match_add(m, k, g);
 		hd_program_destroy(g);
 	}
-	return HD_OK;
+	if (!err->code)
+		hd_match_all(m, err);
+	hd_match_destroy(m);
+	hd_classes_release(&c);
+	return err->code;
 }
 
 static void plan(const char *ini, int role, struct told *t, struct outcome *o)

@@ -104,6 +104,7 @@ struct node {
 	int id, block; /* block: index in plan->blocks, or -1 */
 	int inst;      /* of the plugin whose op this is, or -1 */
 	int made_by;   /* instance in whose slot it was made, or -1 */
+	int asked_by;  /* a message: 1 + the instance whose reshard it is, or 0 */
 	int placed, dead, mark;
 	struct hd_pos pos;      /* chunk, join, pick */
 	struct hd_members only; /* it runs on these alone; group NULL: on all */

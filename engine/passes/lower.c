@@ -90,6 +90,7 @@ static struct tensor *send_receive(struct hd_plan *p, struct group *g, struct te
 		return NULL;
 	y->at.on[a->id] = n->reshard.need;
 	send->outs[0]->step = x->step;
+	send->asked_by = N(y->v.node)->asked_by = n->made_by + 1;
 	return y;
 }
 

@@ -7,6 +7,8 @@
 #include <config.h>
 #include "engine/graph/mesh.h"
 #include "engine/passes/passes.h"
+#include <stdlib.h>
+#include <string.h>
 
 #define MOST_UNLIKE 64 /* ranks of a stage that are looked at for the busiest */
 
@@ -51,19 +53,35 @@ int hd_check_members(struct hd_plan *p)
 }
 
 /* -- ranks that differ --------------------------------------------------------------------------------------------------- */
+static uint32_t axes_of(const struct hd_members *who)
+{
+	uint32_t axes = 0;
+
+	for (uint32_t i = 0; who->group && i < G(who->group)->n; i++)
+		axes |= 1u << G(who->group)->axes[i]->id;
+	return axes;
+}
+
 /* Bit per axis: ranks differ along it. */
 static uint32_t unlike_axes(const struct hd_plan *p)
 {
 	uint32_t axes = 0;
 
 	for (const struct node *n = p->first; n; n = n->next)
-		for (uint32_t i = 0; n->only.group && i < G(n->only.group)->n; i++)
-			axes |= 1u << G(n->only.group)->axes[i]->id;
+		axes |= axes_of(&n->only) | axes_of(&n->chooses);
 	return axes;
 }
 
-/* Number k of the ranks whose coordinates on these axes are any, and 0 on all others. */
-static int64_t rank_of(const struct hd_plan *p, uint32_t axes, int64_t k)
+int64_t hd_coords_count(const struct hd_plan *p, uint32_t axes)
+{
+	int64_t all = 1;
+
+	for (int a = 0; a < p->naxes; a++)
+		all *= axes >> a & 1 ? p->axes[a]->v.n : 1;
+	return all;
+}
+
+int64_t hd_coords_rank(const struct hd_plan *p, uint32_t axes, int64_t k)
 {
 	int64_t rank = 0;
 
@@ -75,18 +93,73 @@ static int64_t rank_of(const struct hd_plan *p, uint32_t axes, int64_t k)
 	return rank;
 }
 
-int hd_unlike_ranks(const struct hd_plan *p, int64_t stage, int64_t *ranks, int most)
+/* The ranks of a stage whose programs may differ: all, or `most` of them, the first and the last among them. */
+static int unlike_ranks(const struct hd_plan *p, int64_t stage, int64_t *ranks, int most)
 {
 	uint32_t axes = unlike_axes(p);
-	int64_t all = 1, first = p->stages ? stage * p->stages->stride : 0;
-	int n;
+	int64_t all = hd_coords_count(p, axes), first = p->stages ? stage * p->stages->stride : 0;
+	int n = all < most ? (int)all : most;
 
-	for (int a = 0; a < p->naxes; a++)
-		all *= axes >> a & 1 ? p->axes[a]->v.n : 1;
-	n = all < most ? (int)all : most;
 	for (int i = 0; i < n; i++)
-		ranks[i] = first + rank_of(p, axes, n > 1 ? i * (all - 1) / (n - 1) : 0);
+		ranks[i] = first + hd_coords_rank(p, axes, n > 1 ? i * (all - 1) / (n - 1) : 0);
 	return n;
+}
+
+/* -- classes ------------------------------------------------------------------------------------------------------------- */
+/* The predicates that nodes have, each once. */
+struct predicates {
+	const struct hd_members **v;
+	size_t n, cap;
+};
+
+static void predicate(struct predicates *all, const struct hd_members *who)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (!who->group || !memcmp(all->v[i], who, sizeof(*who)))
+			return;
+	if (!who->group)
+		return;
+	all->v = hd_grow(all->v, all->n, &all->cap, sizeof(*all->v));
+	all->v[all->n++] = who;
+}
+
+/* On the same stage, and the predicates say the same of both. */
+static int alike(const struct hd_plan *p, const struct predicates *all, int64_t a, int64_t b)
+{
+	int same = !p->stages || hd_plan_coord(p, a, p->stages) == hd_plan_coord(p, b, p->stages);
+
+	for (size_t i = 0; i < all->n && same; i++)
+		same = hd_is_member(p, all->v[i], a) == hd_is_member(p, all->v[i], b);
+	return same;
+}
+
+void hd_classes_find(const struct hd_plan *p, struct hd_classes *c)
+{
+	struct predicates all = { 0 };
+
+	*c = (struct hd_classes){ .axes = unlike_axes(p) | (p->stages ? 1u << p->stages->id : 0) };
+	for (const struct node *n = p->first; n; n = n->next)
+		predicate(&all, &n->only), predicate(&all, &n->chooses);
+	c->nranks = hd_coords_count(p, c->axes);
+	c->ranks = hd_alloc((size_t)c->nranks * sizeof(*c->ranks));
+	c->of = hd_alloc((size_t)c->nranks * sizeof(*c->of));
+	c->first = hd_alloc((size_t)c->nranks * sizeof(*c->first));
+	for (int64_t i = 0; i < c->nranks; i++) {
+		int64_t k = 0;
+
+		c->ranks[i] = hd_coords_rank(p, c->axes, i);
+		while (k < c->n && !alike(p, &all, c->ranks[c->first[k]], c->ranks[i]))
+			k++;
+		if (k == c->n)
+			c->first[c->n++] = i;
+		c->of[i] = k;
+	}
+	free(all.v);
+}
+
+void hd_classes_release(struct hd_classes *c)
+{
+	free(c->ranks), free(c->of), free(c->first);
 }
 
 static double flops_of(const struct hd_plan *p, int64_t rank)
@@ -107,7 +180,7 @@ static double flops_of(const struct hd_plan *p, int64_t rank)
 int64_t hd_busiest_rank(const struct hd_plan *p, int64_t stage)
 {
 	int64_t ranks[MOST_UNLIKE], busiest;
-	int n = hd_unlike_ranks(p, stage, ranks, MOST_UNLIKE);
+	int n = unlike_ranks(p, stage, ranks, MOST_UNLIKE);
 	double most = -1;
 
 	busiest = ranks[0];

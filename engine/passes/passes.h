@@ -46,8 +46,22 @@ double hd_plan_bubble(const struct hd_plan *p); /* idle over busy time of the bu
 
 /* -- members.c: nodes that some members run ------------------------------------------------------------------------------ */
 int hd_check_members(struct hd_plan *p); /* each reads what its members have */
-/* Ranks of a stage whose programs differ, the first and the last among them: all, or `most` of them.  -> their number */
-int hd_unlike_ranks(const struct hd_plan *p, int64_t stage, int64_t *ranks, int most);
-int64_t hd_busiest_rank(const struct hd_plan *p, int64_t stage); /* of those, the one that computes most */
+/* Ranks in classes.  The ranks of a class run the same nodes, and differ in pieces of tensors alone.  Coordinates on `axes`
+ * (bit per axis: that of the stages, and those of nodes that some members run) say which class: they are numbered, and a
+ * number stands for all ranks that have them, the one whose other coordinates are 0 first. */
+struct hd_classes {
+	uint32_t axes;
+	int64_t n, nranks;
+	int64_t *ranks; /* by number: the rank whose other coordinates are 0 */
+	int64_t *of;    /* by number: its class */
+	int64_t *first; /* by class: its first number */
+};
+void hd_classes_find(const struct hd_plan *p, struct hd_classes *c);
+void hd_classes_release(struct hd_classes *c);
+int64_t hd_coords_count(const struct hd_plan *p, uint32_t axes); /* coordinates on these axes */
+/* Of coordinates number k on these axes, 0 on all others. */
+int64_t hd_coords_rank(const struct hd_plan *p, uint32_t axes, int64_t k);
+/* Of a stage's ranks, if they differ, the one that computes most: of all of them, or of some across the mesh. */
+int64_t hd_busiest_rank(const struct hd_plan *p, int64_t stage);
 
 #endif

@@ -73,6 +73,7 @@ struct hd_program {
 	/* bound */
 	void (*release)(struct hd_program *g); /* what binding made; NULL: not bound */
 	struct launches *launches;             /* by node id */
+	uint32_t asked_axes;                   /* bit per axis: a plugin's record has asked for an index there */
 	char *persistent, *transient;
 	struct command *commands;
 	size_t ncommands, cap_commands;

@@ -241,7 +241,7 @@ static void find_runs(struct hd_program *g)
 }
 
 /* What binding has made; the program itself is not bound memory's (engine/program/program.c). */
-static void release(struct hd_program *g)
+static void release_launches(struct hd_program *g)
 {
 	for (int i = 0; g->launches && i <= g->plan->nnodes; i++) {
 		for (size_t k = 0; k < g->launches[i].n; k++)
@@ -249,6 +249,13 @@ static void release(struct hd_program *g)
 				g->launches[i].v[k].prep.release(g->launches[i].v[k].prep.state);
 		free(g->launches[i].v);
 	}
+	free(g->launches);
+	g->launches = NULL;
+}
+
+static void release(struct hd_program *g)
+{
+	release_launches(g);
 	for (size_t i = 0; i < g->nrecordings; i++)
 		if (g->recordings[i].kept)
 			g->device->forget(g->recordings[i].kept);
@@ -257,7 +264,7 @@ static void release(struct hd_program *g)
 	free(g->joined);
 	if (g->host)
 		g->device->free_host(g->host);
-	free(g->launches), free(g->commands);
+	free(g->commands);
 }
 
 /* It changes a leaf: an update, or what a plugin's optimizer makes in the leaf's own memory. */
@@ -304,12 +311,32 @@ static void open_entries(struct binding *b)
 	free(w);
 }
 
-int hd_program_try(struct hd_program *g, const struct hd_device_ops *device, struct hd_err *err)
+static int try_rank(struct hd_program *g, const struct hd_device_ops *device, int64_t rank, struct hd_err *err)
 {
 	const struct hd_bind dry = { .device = device, .dry = 1 };
+	int64_t was = g->rank;
+	int rc;
+
+	release_launches(g);
+	g->rank = rank;
+	rc = hd_pass_record(g, &dry, err);
+	g->rank = was;
+	return rc;
+}
+
+int hd_program_try(struct hd_program *g, const struct hd_device_ops *device, const struct hd_classes *c,
+		   int64_t class_number, struct hd_err *err)
+{
+	uint32_t others;
 
 	g->release = release;
-	return hd_pass_record(g, &dry, err);
+	g->asked_axes = 0;
+	HD_TRY(try_rank(g, device, g->rank, err));
+	others = g->asked_axes & ~c->axes;
+	for (int64_t i = c->first[class_number]; g->asked_axes && i < c->nranks; i++)
+		for (int64_t k = 0; c->of[i] == class_number && k < hd_coords_count(g->plan, others); k++)
+			HD_TRY(try_rank(g, device, c->ranks[i] + hd_coords_rank(g->plan, others, k), err));
+	return HD_OK;
 }
 
 int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_err *err)

@@ -109,11 +109,12 @@ static int add_launch(struct recorder *r, const char *kernel, struct tensor *con
 /* -- what ops call ----------------------------------------------------------------------------------------------------------- */
 static int64_t record_index(struct hd_record *r, const struct hd_group *g)
 {
-	const struct hd_program *of = ((struct recorder *)r)->g;
+	struct hd_program *of = ((struct recorder *)r)->g;
 
 	if (hd_handle_kind(of->plan, g) != HANDLE_GROUP)
 		return hd_plan_fail(of->plan, HD_EBUG, "index: the group is no group of this plan"), 0;
-
+	for (uint32_t i = 0; i < G(g)->n; i++)
+		of->asked_axes |= 1u << G(g)->axes[i]->id;
 	return hd_member_index(of->plan, G(g), of->rank);
 }
 

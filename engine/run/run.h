@@ -9,6 +9,7 @@
 #ifndef HD_ENGINE_RUN_H
 #define HD_ENGINE_RUN_H
 #include "engine/program/program.h"
+#include "engine/passes/passes.h"
 
 /* Storage of the leaves (by the plan's tensors: persistent, in the order of their ids) and of everything else.
  * members: by the plan's group ids.  The device's kernels are prepared; settle comes after. */
@@ -22,8 +23,10 @@ struct hd_bind {
 };
 /* Bytes of it, where the device's memory is not the host's and movements are made by the host. */
 int64_t hd_program_staging(const struct hd_program *g);
-/* Records what plugins have put into the program, without memory: what their kernels are given is checked. */
-int hd_program_try(struct hd_program *g, const struct hd_device_ops *device, struct hd_err *err);
+/* Records what plugins have put into the program of a class of ranks, without memory: what their kernels are given is checked.
+ * Where an op's record asks for its rank's index, it is asked for each rank of the class that has another one. */
+int hd_program_try(struct hd_program *g, const struct hd_device_ops *device, const struct hd_classes *c,
+		   int64_t class_number, struct hd_err *err);
 int hd_program_bind(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);
 /* A tensor's bytes for the host, to read or write: the memory itself, or a copy that unmap writes back and frees.  Of leaves
  * not on this rank: NULL.  Not within a step. */

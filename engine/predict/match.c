@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The programs of all ranks, run on paper for the order of what they say to each other alone.
+ *
+ * Ranks of a class run the same nodes and do so at once, so one number stands for all ranks that differ in other
+ * coordinates, and a movement among those is always met.  What is left are the movements over axes of classes: over
+ * stages, and over axes along which some members run what others do not.
+ *
+ * Each transport is taken at its strictest: a collective holds a rank until all its members have come to it (as in shared
+ * memory), a send until the receive has begun where it is waited for (as between hosts).  Each rank's next step depends on
+ * nothing but what others have come to, so one order of walking through the programs shows what all orders do.
+ */
+#include <config.h>
+#include "engine/graph/mesh.h"
+#include "engine/graph/traffic.h"
+#include "engine/predict/match.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEND, RECEIVE, MEET, WAIT };
+struct said {
+	const struct node *node;
+	int32_t kind, micro;
+	int64_t request; /* of a send or receive; WAIT: which is waited for */
+};
+struct turns { /* of a class */
+	struct said *v;
+	size_t n, cap;
+	int64_t requests;
+};
+
+struct arrival { /* what a rank has come to */
+	const struct said *event;
+	int64_t rank; /* number of the rank that came first */
+};
+struct arrivals {
+	struct arrival *v;
+	size_t n, cap;
+};
+
+/* A pair of ranks and a channel, or the members of a communicator: what is met here, in its order. */
+struct encounter {
+	const struct group *group;
+	int64_t from, to; /* messages: numbers of the ranks; a communicator: of its first member, and -1 */
+	int channel;
+	struct arrivals sent, received; /* a communicator: sent alone, once for each movement */
+	int64_t *come;                  /* a communicator: by movement, how many members */
+	size_t cap_come;
+	struct encounter *next;
+};
+
+struct request { /* of a send or receive: number `at` of its meeting */
+	const struct encounter *on;
+	size_t at;
+	int sends;
+};
+
+struct walker { /* a rank, on its way */
+	size_t at;
+	struct request *requests;
+	size_t *met; /* by group: movements of its communicator that it has come to */
+	int inside;  /* it has come to the movement that it is at */
+};
+
+#define BUCKETS 4096
+struct hd_match_run {
+	const struct hd_plan *p;
+	const struct hd_classes *c;
+	struct turns *classes;
+	struct walker *walkers;
+	struct encounter *meetings[BUCKETS];
+};
+
+/* -- what a class does --------------------------------------------------------------------------------------------------- */
+/* Bit per axis. */
+static uint32_t axes_of(const struct group *g)
+{
+	uint32_t axes = 0;
+
+	for (uint32_t i = 0; i < g->n; i++)
+		axes |= 1u << g->axes[i]->id;
+	return axes;
+}
+
+static struct said *said_new(struct turns *s, int kind, const struct entry *x)
+{
+	s->v = hd_grow(s->v, s->n, &s->cap, sizeof(*s->v));
+	s->v[s->n] = (struct said){ x ? x->node : NULL, kind, x ? x->micro : HD_STEP, 0 };
+	return &s->v[s->n++];
+}
+
+struct turn_waits {
+	int64_t *v;
+	size_t n, cap;
+};
+
+static void movement(struct turns *to, const struct entry *x, struct turn_waits *waits)
+{
+	uint32_t kind = x->node->comm.kind;
+	struct said *e;
+
+	if (kind != HD_COMM_SEND && kind != HD_COMM_RECV) {
+		said_new(to, MEET, x);
+		return;
+	}
+	e = said_new(to, kind == HD_COMM_SEND ? SEND : RECEIVE, x);
+	e->request = to->requests++;
+	if (x->wait < 0)
+		return;
+	waits += x->wait;
+	waits->v = hd_grow(waits->v, waits->n, &waits->cap, sizeof(*waits->v));
+	waits->v[waits->n++] = e->request;
+}
+
+struct hd_match_run *hd_match_create(const struct hd_plan *p, const struct hd_classes *c)
+{
+	struct hd_match_run *m = hd_alloc(sizeof(*m));
+
+	m->p = p;
+	m->c = c;
+	m->classes = hd_alloc((size_t)c->n * sizeof(*m->classes));
+	m->walkers = hd_alloc((size_t)c->nranks * sizeof(*m->walkers));
+	return m;
+}
+
+void hd_match_add(struct hd_match_run *m, int64_t class_number, const struct hd_program *g)
+{
+	struct turns *to = &m->classes[class_number];
+	struct turn_waits *w = hd_alloc((g->n + 1) * sizeof(*w));
+
+	for (size_t i = 0; i <= g->n; i++) {
+		const struct entry *x = i < g->n ? &g->entries[i] : NULL;
+
+		for (size_t k = 0; k < w[i].n; k++)
+			said_new(to, WAIT, NULL)->request = w[i].v[k];
+		free(w[i].v);
+		if (x && x->type == HD_ENTRY_NODE && x->node->comm.kind && x->node->comm.group->v.n > 1 &&
+		    axes_of(x->node->comm.group) & m->c->axes)
+			movement(to, x, w);
+	}
+	free(w);
+}
+
+/* -- who meets whom ------------------------------------------------------------------------------------------------------ */
+/* The number of the rank that has rank i's coordinates, but those of number k on these axes. */
+static int64_t number_at(const struct hd_match_run *m, int64_t i, uint32_t axes, int64_t k)
+{
+	int64_t number = 0, each = 1;
+
+	for (int a = 0; a < m->p->naxes; a++) {
+		int64_t n = m->p->axes[a]->v.n;
+
+		if (!(m->c->axes >> a & 1))
+			continue;
+		number += (axes >> a & 1 ? k % n : i % n) * each;
+		k /= axes >> a & 1 ? n : 1;
+		i /= n;
+		each *= n;
+	}
+	return number;
+}
+
+static int64_t peer(const struct hd_match_run *m, int64_t rank, const struct node *n)
+{
+	return number_at(m, rank, axes_of(n->comm.group), n->comm.index);
+}
+
+static struct encounter *encounter_at(struct hd_match_run *m, const struct group *g, int64_t from, int64_t to,
+				      int channel)
+{
+	uint64_t key = (uint64_t)from * 31 + (uint64_t)to * 1009 + (uint64_t)g->id * 7919 + (uint64_t)channel;
+	struct encounter **at = &m->meetings[key % BUCKETS];
+
+	while (*at && ((*at)->group != g || (*at)->from != from || (*at)->to != to || (*at)->channel != channel))
+		at = &(*at)->next;
+	if (!*at) {
+		*at = hd_alloc(sizeof(**at));
+		**at = (struct encounter){ .group = g, .from = from, .to = to, .channel = channel };
+	}
+	return *at;
+}
+
+/* The sender's unit says which way a message goes (engine/run/bind.c). */
+static struct encounter *message(struct hd_match_run *m, int64_t rank, const struct said *e)
+{
+	const struct node *n = e->node, *send = e->kind == SEND ? n : N(n->ins[0]->v.node);
+	int channel = (send->v.phase & (HD_UNIT_B | HD_UNIT_W)) != 0;
+	int64_t other = peer(m, rank, n);
+
+	return e->kind == SEND ? encounter_at(m, n->comm.group, rank, other, channel)
+			       : encounter_at(m, n->comm.group, other, rank, channel);
+}
+
+static size_t arrive(struct arrivals *to, const struct said *e, int64_t rank)
+{
+	to->v = hd_grow(to->v, to->n, &to->cap, sizeof(*to->v));
+	to->v[to->n] = (struct arrival){ e, rank };
+	return to->n++;
+}
+
+/* -- what is wrong ------------------------------------------------------------------------------------------------------- */
+static const char *maker(const struct hd_plan *p, const struct node *n)
+{
+	int who = n->made_by >= 0 ? n->made_by : n->asked_by - 1;
+
+	return who >= 0 ? p->inst[who].name : "the engine";
+}
+
+/* "send of x (batch,embed) of layer 1 on p (64 f32, micro-batch 2, made by w)" */
+static char *describe(const struct hd_match_run *m, const struct said *e)
+{
+	const struct node *n = e->node;
+	const struct tensor *x = n->comm.kind == HD_COMM_RECV ? n->outs[0] : n->ins[0];
+	char micro[80] = "";
+
+	if (e->micro != HD_STEP)
+		snprintf(micro, sizeof(micro), ", micro-batch %d", (int)e->micro);
+	else if (n->period)
+		snprintf(micro, sizeof(micro), ", every %lld steps", (long long)n->period);
+	return hd_format("%s of %s (%s)%s%s on %s (%lld %s%s, made by %s)", hd_comm_kind_name(n->comm.kind),
+			 hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, n->v.block[0] ? " of " : "",
+			 n->v.block, n->comm.group->name, (long long)hd_local_count(x), hd_dtype_name(x->v.dtype),
+			 micro, maker(m->p, n));
+}
+
+/* Of two ranks, what each comes to; how: what is wrong with that. */
+static int refuse(const struct hd_match_run *m, struct hd_err *err, const char *how, const struct arrival *a,
+		  const struct arrival *b)
+{
+	char *x = describe(m, a->event), *y = describe(m, b->event);
+
+	hd_err_set(err, HD_EINVAL, "%s: rank %lld comes to %s, and rank %lld to %s", how,
+		   (long long)m->c->ranks[a->rank], x, (long long)m->c->ranks[b->rank], y);
+	free(x), free(y);
+	return err->code;
+}
+
+/* A send and its receive are one movement of the plan. */
+static int is_same_message(const struct said *send, const struct said *receive)
+{
+	const struct node *s = send->node, *r = receive->node;
+
+	return N(r->ins[0]->v.node) == s && send->micro == receive->micro && s->period == r->period &&
+	       s->ins[0]->v.dtype == r->outs[0]->v.dtype && hd_local_count(s->ins[0]) == hd_local_count(r->outs[0]);
+}
+
+static int check_pair(const struct hd_match_run *m, const struct encounter *t, size_t at, struct hd_err *err)
+{
+	if (at >= t->sent.n || at >= t->received.n || is_same_message(t->sent.v[at].event, t->received.v[at].event))
+		return HD_OK;
+	return refuse(m, err, "a send and the receive in its place are not the same", &t->sent.v[at],
+		      &t->received.v[at]);
+}
+
+/* -- the walk ------------------------------------------------------------------------------------------------------------ */
+static const struct said *said_of(const struct hd_match_run *m, int64_t rank)
+{
+	const struct turns *s = &m->classes[m->c->of[rank]];
+
+	return m->walkers[rank].at < s->n ? &s->v[m->walkers[rank].at] : NULL;
+}
+
+static int say(struct hd_match_run *m, int64_t rank, const struct said *e, struct hd_err *err)
+{
+	struct encounter *t = message(m, rank, e);
+	struct request *r = &m->walkers[rank].requests[e->request];
+
+	*r = (struct request){ t, arrive(e->kind == SEND ? &t->sent : &t->received, e, rank), e->kind == SEND };
+	HD_TRY(check_pair(m, t, r->at, err));
+	return 1;
+}
+
+/* Members whose numbers differ: ranks beyond them come along. */
+static int64_t members_of(const struct hd_match_run *m, const struct group *g)
+{
+	return hd_coords_count(m->p, axes_of(g) & m->c->axes);
+}
+
+static struct encounter *communicator(struct hd_match_run *m, int64_t rank, const struct group *g)
+{
+	return encounter_at(m, g, number_at(m, rank, axes_of(g), 0), -1, 0);
+}
+
+/* -> 1: all members have come. */
+static int meet(struct hd_match_run *m, int64_t rank, const struct said *e, struct hd_err *err)
+{
+	const struct group *g = e->node->comm.group;
+	struct walker *w = &m->walkers[rank];
+	struct encounter *t = communicator(m, rank, g);
+	size_t at = w->met[g->id];
+
+	if (!w->inside) {
+		if (at == t->sent.n) {
+			arrive(&t->sent, e, rank);
+			t->come = hd_grow(t->come, at, &t->cap_come, sizeof(*t->come));
+			t->come[at] = 0;
+		}
+		if (t->sent.v[at].event->node != e->node || t->sent.v[at].event->micro != e->micro)
+			return refuse(m, err, "two members of a communicator differ", &t->sent.v[at],
+				      &(struct arrival){ e, rank });
+		t->come[at]++;
+		w->inside = 1;
+	}
+	if (t->come[at] < members_of(m, g))
+		return 0;
+	w->inside = 0;
+	w->met[g->id]++;
+	return 1;
+}
+
+/* -> 1: it goes on; 0: it waits. */
+static int step(struct hd_match_run *m, int64_t rank, const struct said *e, struct hd_err *err)
+{
+	const struct request *r;
+
+	if (e->kind == MEET)
+		return meet(m, rank, e, err);
+	if (e->kind != WAIT)
+		return say(m, rank, e, err);
+	r = &m->walkers[rank].requests[e->request];
+	return (r->sends ? r->on->received.n : r->on->sent.n) > r->at;
+}
+
+static int walk_ranks(struct hd_match_run *m, struct hd_err *err)
+{
+	int moved = 1;
+
+	while (moved) {
+		moved = 0;
+		for (int64_t i = 0; i < m->c->nranks; i++)
+			for (const struct said *e; (e = said_of(m, i)); m->walkers[i].at++) {
+				int rc = step(m, i, e, err);
+
+				if (rc < 0)
+					return rc;
+				if (!rc)
+					break;
+				moved = 1;
+			}
+	}
+	return HD_OK;
+}
+
+/* -- who waits for ever -------------------------------------------------------------------------------------------------- */
+static int64_t absent_member(struct hd_match_run *m, int64_t rank, const struct group *g)
+{
+	int64_t first = number_at(m, rank, axes_of(g), 0);
+	size_t at = m->walkers[rank].met[g->id];
+
+	for (int64_t i = 0; i < m->c->nranks; i++) {
+		const struct said *e = said_of(m, i);
+
+		if (number_at(m, i, axes_of(g), 0) == first && m->walkers[i].met[g->id] <= at &&
+		    !(m->walkers[i].inside && e && e->node->comm.group == g))
+			return i;
+	}
+	return rank;
+}
+
+/* What a rank that waits waits in, and for whom. */
+static struct arrival waits_in(struct hd_match_run *m, int64_t rank, int64_t *other)
+{
+	const struct said *e = said_of(m, rank);
+	const struct request *r;
+	const struct arrivals *mine;
+
+	if (e->kind == MEET) {
+		*other = absent_member(m, rank, e->node->comm.group);
+		return (struct arrival){ e, rank };
+	}
+	r = &m->walkers[rank].requests[e->request];
+	mine = r->sends ? &r->on->sent : &r->on->received;
+	*other = r->sends ? r->on->to : r->on->from;
+	return (struct arrival){ mine->v[r->at].event, rank };
+}
+
+static int waits_for_ended(struct hd_match_run *m, const struct arrival *a, int64_t other, struct hd_err *err)
+{
+	char *x = describe(m, a->event);
+
+	hd_err_set(err, HD_EINVAL, "rank %lld waits in %s for rank %lld, which never comes to it",
+		   (long long)m->c->ranks[a->rank], x, (long long)m->c->ranks[other]);
+	free(x);
+	return err->code;
+}
+
+/* Whether a rank that others wait for has what they wait for before it. */
+static int will_come(struct hd_match_run *m, int64_t rank, const struct arrival *a)
+{
+	const struct turns *s = &m->classes[m->c->of[rank]];
+
+	for (size_t i = m->walkers[rank].at; i < s->n; i++) {
+		const struct node *n = s->v[i].node;
+		const struct said *e = a->event;
+
+		if (e->kind == MEET ? n && n == e->node
+				    : n && s->v[i].kind == (e->kind == SEND ? RECEIVE : SEND) &&
+					      message(m, rank, &s->v[i]) == message(m, a->rank, e))
+			return 1;
+	}
+	return 0;
+}
+
+/* From a rank that waits to the one it waits for, until two wait for each other, or one has ended. */
+static int find_circle(struct hd_match_run *m, int64_t rank, struct hd_err *err)
+{
+	int64_t other = rank, next;
+	struct arrival a = waits_in(m, rank, &other), b;
+
+	for (int64_t i = 0; i < m->c->nranks && will_come(m, other, &a); i++)
+		a = waits_in(m, other, &next), other = next;
+	if (!will_come(m, other, &a))
+		return waits_for_ended(m, &a, other, err);
+	b = waits_in(m, other, &next);
+	return refuse(m, err, "two ranks wait for each other for ever", &a, &b);
+}
+
+/* Sends that nobody waits for, in the end: each has a receive all the same. */
+static int check_left(const struct hd_match_run *m, struct hd_err *err)
+{
+	for (int i = 0; i < BUCKETS; i++)
+		for (const struct encounter *t = m->meetings[i]; t; t = t->next) {
+			const struct arrivals *more = t->sent.n > t->received.n ? &t->sent : &t->received;
+			size_t less = t->sent.n < t->received.n ? t->sent.n : t->received.n;
+
+			if (t->to >= 0 && t->sent.n != t->received.n)
+				return waits_for_ended((struct hd_match_run *)m, &more->v[less],
+						       more == &t->sent ? t->to : t->from, err);
+		}
+	return HD_OK;
+}
+
+int hd_match_all(struct hd_match_run *m, struct hd_err *err)
+{
+	for (int64_t i = 0; i < m->c->nranks; i++) {
+		m->walkers[i].requests =
+			hd_alloc((size_t)(m->classes[m->c->of[i]].requests + 1) * sizeof(struct request));
+		m->walkers[i].met = hd_alloc((m->p->ngroups + 1) * sizeof(size_t));
+	}
+	HD_TRY(walk_ranks(m, err));
+	for (int64_t i = 0; i < m->c->nranks; i++)
+		if (said_of(m, i))
+			return find_circle(m, i, err);
+	return check_left(m, err);
+}
+
+void hd_match_destroy(struct hd_match_run *m)
+{
+	for (int i = 0; m && i < BUCKETS; i++)
+		for (struct encounter *t = m->meetings[i], *next; t; t = next) {
+			next = t->next;
+			free(t->sent.v), free(t->received.v), free(t->come), free(t);
+		}
+	for (int64_t i = 0; m && i < m->c->n; i++)
+		free(m->classes[i].v);
+	for (int64_t i = 0; m && i < m->c->nranks; i++)
+		free(m->walkers[i].requests), free(m->walkers[i].met);
+	if (m)
+		free(m->classes), free(m->walkers);
+	free(m);
+}
