@@ -118,6 +118,8 @@ static void test_minor(void)
 static void test_table(void)
 {
 	const size_t full = sizeof(struct hd_strategy_ops);
+	char *path, *text;
+	const char *why;
 
 	refuses("variant", "-DV_TABLE=NULL", "has no table: neither strategy, kernels nor optimizer (size is %zu)",
 		sizeof(struct hd_plugin));
@@ -132,6 +134,15 @@ static void test_table(void)
 	refuses("variant", "-DV_KEY='\"size\"'", "option size: this key is the engine's");
 	refuses("variant", "-DV_TYPE=99", "option depth: type is 99, this engine knows 0..5");
 	refuses("variant", "-DV_TYPE=HD_OPT_CHOICE", "option depth: a choice without range");
+	refuses("variant", "-DV_ZERO=3", "option depth: zero is 3, it must be 0");
+	path = build("variant", "-DV_SIZE='sizeof(struct later)' -DV_LATER=later_slot");
+	text = hd_format("strategy: the table has %zu bytes, this engine's has %zu, and byte ", full + sizeof(void *),
+			 full);
+	why = refusal(path);
+	ok(!strncmp(why, text, strlen(text)), "a slot that this engine does not know, and that is not NULL");
+	note("%s", why);
+	free(text);
+	free(path);
 }
 
 static void test_approximate(void)

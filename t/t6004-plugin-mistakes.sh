@@ -62,7 +62,13 @@ static int launched(struct hd_strategy *s, struct hd_record *r, const struct hd_
 static const struct hd_op loud = { .size = sizeof(loud), .name = "loud", .shape = same, .record = launched };
 static const struct hd_op hollow = { .size = sizeof(hollow), .name = "hollow" };
 static const struct hd_op small = { .size = 0, .name = "small", .shape = same };
-static const struct hd_op mute = { .size = sizeof(mute), .name = "mute", .shape = same };
+#ifndef FLAGS
+#define FLAGS 0
+#endif
+#ifndef ZERO
+#define ZERO 0
+#endif
+static const struct hd_op mute = { .size = sizeof(mute), .name = "mute", .shape = same, .flags = FLAGS, .zero = ZERO };
 static const struct hd_op add = { .size = sizeof(add), .name = "add", .shape = same };
 static int m_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
 {
@@ -226,6 +232,13 @@ says "an op that nothing lowers" 'op mute.* has no record and was not lowered' 1
 	'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); if (y) g->replace(p, n->outs[0], g->node(p, &mute, &y, 1, "%s", "")->outs[0])'
 says "a view that is written" 'm\]: axis m.wide: the view was written to: n is 3 and was 2' 1 '-DRULES=((struct hd_axis *)s->axis)->n = 3'
 says "a tensor that is written" 'm\]: tensor .*: the view was written to: dtype is 77' 1 '-DLOWER=x->dtype = 77'
+says "an input that is written" 'm\]: node reshard: the view was written to: ins\[0\] is .* and was ' 1 \
+	'-DLOWER=((struct hd_tensor **)n->ins)[0] = g->leaf_next(p, NULL, HD_TENSOR_DATA)'
+says "an output that is written" 'm\]: node reshard: the view was written to: outs\[0\] is no tensor of this plan and was ' 1 \
+	'-DLOWER=((struct hd_tensor **)n->outs)[0] = (void *)n'
+says "an op with an unknown flag" 'm\]: mute: flags has the unknown bit 8, this engine knows 1' 1 -DFLAGS=8 \
+	'-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
+says "an op with a reserved word" 'm\]: mute: zero is 5, it must be 0' 1 -DZERO=5 '-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "a tensor of nowhere" 'm\]: replace: the new tensor is not a tensor of this plan' 1 \
 	'-DLOWER=static struct hd_tensor far; g->replace(p, n->outs[0], &far)'
 says "a node that is a tensor" 'm\]: cursor: the anchor is a tensor and must be a node' 1 '-DCURSOR=hd_cursor(g, p, (void *)x, NULL)'

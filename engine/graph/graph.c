@@ -296,13 +296,13 @@ static void add_user(struct hd_plan *p, struct tensor *t, struct node *n)
 
 void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t)
 {
-	n->ins[i] = t;
+	n->ins[i] = n->ins[n->v.nin + i] = t;
 	add_user(p, t, n);
 }
 
 void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin)
 {
-	struct tensor **all = hd_plan_alloc(p, (nin + 1) * sizeof(*all));
+	struct tensor **all = hd_plan_alloc(p, (2 * (size_t)nin + 1) * sizeof(*all)); /* and the engine's own copy */
 
 	n->ins = all;
 	n->v.ins = (struct hd_tensor *const *)all;
@@ -329,7 +329,7 @@ int hd_check_users(struct hd_plan *p)
 
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout)
 {
-	n->outs = hd_plan_alloc(p, (nout + 1) * sizeof(*n->outs));
+	n->outs = hd_plan_alloc(p, (2 * (size_t)nout + 1) * sizeof(*n->outs)); /* and the engine's own copy */
 	for (uint32_t k = 0; k < nout; k++) {
 		struct tensor *t = hd_tensor_new(p, "", HD_TENSOR_ACT, outs[k].dtype, outs[k].dims, outs[k].ndim);
 
@@ -352,7 +352,7 @@ int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs
 			t->ragged_counts = n->ins[0]->ragged_counts;
 			t->max_rows = n->ins[0]->max_rows;
 		}
-		n->outs[k] = t;
+		n->outs[k] = n->outs[nout + k] = t;
 	}
 	n->v.outs = (struct hd_tensor *const *)n->outs;
 	n->v.nout = nout;

@@ -96,8 +96,8 @@ struct node {
 	struct hd_node v;
 	const struct op_traits *is; /* of v.op */
 	struct hd_plan *plan;
-	struct node *prev, *next; /* program order */
-	struct tensor **ins, **outs;
+	struct node *prev, *next;    /* program order */
+	struct tensor **ins, **outs; /* each list twice: the second is what the engine wrote (views.c) */
 	struct hd_reshard reshard;
 	struct comm_args comm;
 	char *attr, *reason;

@@ -215,6 +215,10 @@ static int plugin_op(struct hd_plan *p, const struct hd_op *op)
 	else if (hd_op_find(op->name) && hd_op_find(op->kind ? op->kind : op->name) == hd_op_find(op->name))
 		hd_plan_fail(p, HD_EBUG, "node: op %s has the name of an op of the engine: take another, and say kind",
 			     op->name);
+	else if (HD_HAS(op, flags))
+		hd_args_flags(p, op->name, "flags", op->flags, HD_OP_CHEAP);
+	if (!p->err->code && HD_HAS(op, zero))
+		hd_args_zero(p, op->name, "zero", op->zero);
 	for (size_t i = ours; !p->err->code && i < op->size; i++)
 		if (((const char *)op)[i])
 			hd_plan_fail(p, HD_EABI, "node: op %s has a slot at byte %zu that this engine does not know",

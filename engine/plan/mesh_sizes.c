@@ -80,8 +80,10 @@ static int mesh_of(struct hd_plan *p, int who, int64_t size, int64_t left)
 {
 	const struct hd_strategy_ops *ops = p->inst[who].plugin->ops;
 	struct hd_slot was = hd_slot_begin(p, who, "mesh");
+	struct hd_views *views = hd_views_take(p);
 
 	hd_slot_returned(p, ops->mesh ? ops->mesh(p->inst[who].self, p, size, left) : hd_basic_mesh(p, left));
+	hd_views_check(p, views);
 	hd_slot_end(p, was);
 	HD_TRY(p->err->code);
 	return claims_no_axis(p, who, left);

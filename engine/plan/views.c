@@ -106,6 +106,20 @@ static int check_tensors(struct hd_plan *p, const struct hd_views *v)
 	return HD_OK;
 }
 
+static int check_operands(struct hd_plan *p, const struct node *n, const char *list, struct tensor *const *at,
+			  uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		int tensor = hd_handle_kind(p, at[i]) == HANDLE_TENSOR;
+
+		if (at[i] != at[count + i])
+			return hd_plan_fail(p, HD_EBUG, "node %s: the view was written to: %s[%u] is %s and was %s",
+					    n->v.op->name, list, i, tensor ? at[i]->v.spec : "no tensor of this plan",
+					    at[count + i]->v.spec);
+	}
+	return HD_OK;
+}
+
 static int check_nodes(struct hd_plan *p, const struct hd_views *v)
 {
 	for (size_t i = 0; i < v->nnodes; i++) {
@@ -116,6 +130,10 @@ static int check_nodes(struct hd_plan *p, const struct hd_views *v)
 			return written(p, "node", was->op->name, "a pointer", 0, 1);
 		if (n->nin != was->nin || n->nout != was->nout || n->phase != was->phase || n->stage != was->stage)
 			return written(p, "node", was->op->name, "phase", n->phase, was->phase);
+	}
+	for (const struct node *n = p->first; n; n = n->next) {
+		HD_TRY(check_operands(p, n, "ins", n->ins, n->v.nin));
+		HD_TRY(check_operands(p, n, "outs", n->outs, n->v.nout));
 	}
 	return HD_OK;
 }

@@ -74,6 +74,17 @@ static int check_version(const struct hd_plugin *p, struct hd_err *err)
 	return 0;
 }
 
+/* What a table has beyond this engine's must be NULL: a slot that nobody calls is a promise that nobody keeps. */
+static int check_rest(const char *what, const void *table, size_t size, size_t ours, struct hd_err *err)
+{
+	for (size_t i = ours; i < size; i++)
+		if (((const char *)table)[i])
+			return hd_err_set(err, HD_EABI,
+					  "%s: the table has %zu bytes, this engine's has %zu, and byte %zu is not 0",
+					  what, size, ours, i);
+	return 0;
+}
+
 static int check_text(const char *field, const char *text, size_t room, struct hd_err *err)
 {
 	if (memchr(text, 0, room))
@@ -105,7 +116,7 @@ static int check_optimizer(const struct hd_optimizer_ops *o, struct hd_err *err)
 	if (o && !o->update)
 		return hd_err_set(err, HD_EABI, "optimizer: slot update is mandatory and missing (size is %zu)",
 				  o->size);
-	return 0;
+	return o ? check_rest("optimizer", o, o->size, sizeof(*o), err) : 0;
 }
 
 static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, struct hd_err *err)
@@ -125,7 +136,24 @@ static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, 
 	if (p->size > TABLE_MAX || !HD_HAS(p, strategy) || !has_table(p))
 		return hd_err_set(err, HD_EABI, "has no table: neither strategy, kernels nor optimizer (size is %zu)",
 				  p->size);
-	return 0;
+	return check_rest("plugin", p, p->size, sizeof(*p), err);
+}
+
+static int check_option(const struct hd_option *k, size_t size, struct hd_err *err)
+{
+	char what[100];
+
+	if (!strcmp(k->key, "plugin") || !strcmp(k->key, "size"))
+		return hd_err_set(err, HD_EABI, "option %s: this key is the engine's", k->key);
+	if (k->type > HD_OPT_CHOICE)
+		return hd_err_set(err, HD_EABI, "option %s: type is %u, this engine knows 0..%d", k->key, k->type,
+				  HD_OPT_CHOICE);
+	if (k->zero)
+		return hd_err_set(err, HD_EABI, "option %s: zero is %u, it must be 0", k->key, k->zero);
+	if (k->type == HD_OPT_CHOICE && !k->range)
+		return hd_err_set(err, HD_EABI, "option %s: a choice without range", k->key);
+	snprintf(what, sizeof(what), "option %s", k->key);
+	return check_rest(what, k, size, sizeof(*k), err);
 }
 
 static int check_options(const struct hd_strategy_ops *o, struct hd_err *err)
@@ -143,13 +171,7 @@ static int check_options(const struct hd_strategy_ops *o, struct hd_err *err)
 		k = (const void *)((const char *)o->options + (size_t)i * o->option_size);
 		if (!k->key || !*k->key)
 			return hd_err_set(err, HD_EABI, "option %u of %u has no key", i, o->noptions);
-		if (!strcmp(k->key, "plugin") || !strcmp(k->key, "size"))
-			return hd_err_set(err, HD_EABI, "option %s: this key is the engine's", k->key);
-		if (k->type > HD_OPT_CHOICE)
-			return hd_err_set(err, HD_EABI, "option %s: type is %u, this engine knows 0..%d", k->key,
-					  k->type, HD_OPT_CHOICE);
-		if (k->type == HD_OPT_CHOICE && !k->range)
-			return hd_err_set(err, HD_EABI, "option %s: a choice without range", k->key);
+		HD_TRY(check_option(k, o->option_size, err));
 	}
 	return 0;
 }
@@ -200,6 +222,7 @@ static int check_kernel(const struct hd_kernel_ops *const *all, size_t i, struct
 	if (!k->device || !is_device(k->device))
 		return hd_err_set(err, HD_EABI, "kernel %s: device is \"%s\", this engine knows cpu, cuda and ref",
 				  k->name, k->device ? k->device : "");
+	HD_TRY(check_rest(k->name, k, k->size, sizeof(*k), err));
 	if (!k->prepare || !k->run)
 		return hd_err_set(err, HD_EABI, "kernel %s of %s: slot %s is mandatory and missing", k->name, k->device,
 				  k->prepare ? "run" : "prepare");
@@ -266,6 +289,7 @@ static int normalise(struct known_plugin *k, const struct hd_strategy_ops *their
 	/* A table of half a slot would make half an address. */
 	if (!n || n > TABLE_MAX || n % sizeof(void *))
 		return hd_err_set(err, HD_EABI, "strategy: size is %zu, this engine's table has %zu", n, sizeof(t));
+	HD_TRY(check_rest("strategy", theirs, n, sizeof(t), err));
 	memcpy(&t, theirs, n < sizeof(t) ? n : sizeof(t));
 	t.size = sizeof(t);
 	HD_TRY(check_options(&t, err));

@@ -40,6 +40,12 @@
 #ifndef V_KEY
 #define V_KEY "depth"
 #endif
+#ifndef V_ZERO
+#define V_ZERO 0
+#endif
+#ifndef V_LATER
+#define V_LATER NULL
+#endif
 #ifndef V_TYPE
 #define V_TYPE HD_OPT_INT
 #endif
@@ -61,7 +67,7 @@ extern int nobody_has_this_number;
 #endif
 
 static __attribute__((unused)) const struct hd_option options[] = {
-	{ V_KEY, V_TYPE, 0, "4", V_TYPE == HD_OPT_CHOICE ? NULL : "1..64", "how deep" },
+	{ V_KEY, V_TYPE, V_ZERO, "4", V_TYPE == HD_OPT_CHOICE ? NULL : "1..64", "how deep" },
 	{ "order", HD_OPT_CHOICE, 0, NULL, "near|far|FILE", "which first" },
 	{ "always", HD_OPT_BOOL, 0, "no", NULL, "even where it costs" },
 };
@@ -103,6 +109,11 @@ struct later {
 	int (*invented_later)(void);
 };
 
+static __attribute__((unused)) int later_slot(void)
+{
+	return HD_OK;
+}
+
 static __attribute__((unused)) const struct later table = {
 	.known =
 		{
@@ -114,6 +125,7 @@ static __attribute__((unused)) const struct later table = {
 			.mesh = V_MESH,
 			.lower = variant_lower,
 		},
+	.invented_later = V_LATER,
 };
 
 #if !defined(V_NO_ENTRY)
