@@ -134,6 +134,8 @@ static void test_table(void)
 	refuses("variant", "-DV_KEY='\"size\"'", "option size: this key is the engine's");
 	refuses("variant", "-DV_TYPE=99", "option depth: type is 99, this engine knows 0..5");
 	refuses("variant", "-DV_TYPE=HD_OPT_CHOICE", "option depth: a choice without range");
+	refuses("variant", "-DV_KEY='\"two words\"'", "option \"two words\": a key has letters, digits and _");
+	refuses("variant", "-DV_KEY='\"order\"'", "options 0 and 1 are both order");
 	refuses("variant", "-DV_ZERO=3", "option depth: zero is 3, it must be 0");
 	path = build("variant", "-DV_SIZE='sizeof(struct later)' -DV_LATER=later_slot");
 	text = hd_format("strategy: the table has %zu bytes, this engine's has %zu, and byte ", full + sizeof(void *),

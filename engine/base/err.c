@@ -28,6 +28,14 @@ int hd_err_set(struct hd_err *e, int code, const char *fmt, ...)
 	return code;
 }
 
+char *hd_one_line(char *text)
+{
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ')
+			*c = '?';
+	return text;
+}
+
 void hd_log_init(int this_rank_speaks, int level)
 {
 	speaks = this_rank_speaks;

@@ -93,20 +93,37 @@ enum hd_handle_kind hd_handle_kind(const struct hd_plan *p, const void *at)
 
 /* -- errors -------------------------------------------------------------------------------------------------------------- */
 
+/* The node that a plugin has made among this one and what it reads, or NULL. */
+static const struct node *made_by_plugin(const struct node *n)
+{
+	const struct node *from = NULL;
+
+	for (uint32_t i = 0; n && n->made_by < 0 && i < n->v.nin && !from; i++)
+		from = n->ins[i]->v.node && N(n->ins[i]->v.node)->made_by >= 0 ? N(n->ins[i]->v.node) : NULL;
+	return n && n->made_by >= 0 ? n : from;
+}
+
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
 {
+	const struct node *made = made_by_plugin(p->about);
+	const struct inst *maker = made ? &p->inst[made->made_by] : NULL;
 	char *text;
 	va_list v;
 
 	if (p->err->code)
 		return p->err->code;
 	va_start(v, fmt);
-	text = hd_vformat(fmt, v);
+	text = hd_one_line(hd_vformat(fmt, v));
 	va_end(v);
 	if (p->cur >= 0)
 		hd_section_fail(p->conf, p->inst[p->cur].section, NULL, p->err, code, "%s (%s%s%splugin %s)", text,
 				p->slot ? "slot " : "", p->slot ? p->slot : "", p->slot ? " of " : "",
 				p->inst[p->cur].plugin->name);
+	else if (maker)
+		hd_section_fail(p->conf, maker->section, NULL, p->err, code, "%s (of %s, which plugin %s made)", text,
+				made->v.op->name, maker->plugin->name);
+	else if (p->about && p->about->reason)
+		hd_err_set(p->err, code, "%s (%s)", text, p->about->reason);
 	else
 		hd_err_set(p->err, code, "%s", text);
 	free(text);

@@ -387,13 +387,31 @@ int hd_dtype_known(uint32_t dtype)
 	return 0;
 }
 
-/* What a slot shape made of operands that a plugin chose. */
-static int check_shapes(struct hd_plan *p, const struct hd_op *op, const struct hd_shape *outs, uint32_t nout)
+static int check_dims(struct hd_plan *p, const struct hd_op *op, uint32_t k, const struct hd_shape *out)
+{
+	for (uint32_t i = 0; i < out->ndim; i++) {
+		if (hd_handle_kind(p, out->dims[i]) != HANDLE_DIM)
+			return hd_plan_fail(p, HD_EBUG, "%s: output %u: dim %u is no dim of this plan", op->name, k, i);
+		if (out->local[i] < 0 || out->local[i] > (int64_t)1 << 40)
+			return hd_plan_fail(p, HD_EINVAL, "%s: output %u: %lld elements of %s", op->name, k,
+					    (long long)out->local[i], out->dims[i]->name);
+		for (uint32_t j = 0; j < i; j++)
+			if (out->dims[i] == out->dims[j])
+				return hd_plan_fail(p, HD_EINVAL, "%s: output %u: dims %u and %u are both %s", op->name,
+						    k, j, i, out->dims[i]->name);
+	}
+	return HD_OK;
+}
+
+int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, const struct hd_shape *outs, uint32_t nout)
 {
 	if (nout > HD_MAX_OUTS)
 		return hd_plan_fail(p, HD_EINVAL, "%s: slot shape says %u outputs, more than %d", op->name, nout,
 				    HD_MAX_OUTS);
 	for (uint32_t k = 0; k < nout; k++) {
+		if (op->inplace && (op->inplace[k] < -1 || op->inplace[k] >= (int64_t)nin))
+			return hd_plan_fail(p, HD_EINVAL, "%s: inplace of output %u is %d, and there are %u inputs",
+					    op->name, k, op->inplace[k], nin);
 		if (outs[k].ndim > HD_MAX_DIMS)
 			return hd_plan_fail(p, HD_EINVAL, "%s: output %u has %u dims, more than %d", op->name, k,
 					    outs[k].ndim, HD_MAX_DIMS);
@@ -405,13 +423,7 @@ static int check_shapes(struct hd_plan *p, const struct hd_op *op, const struct 
 			return hd_plan_fail(p, HD_EINVAL,
 					    "%s: output %u has space %u; it and the reserved words must be 0", op->name,
 					    k, outs[k].space);
-		for (uint32_t i = 0; i < outs[k].ndim; i++)
-			if (hd_handle_kind(p, outs[k].dims[i]) != HANDLE_DIM)
-				return hd_plan_fail(p, HD_EBUG, "%s: output %u: dim %u is no dim of this plan",
-						    op->name, k, i);
-			else if (outs[k].local[i] < 0 || outs[k].local[i] > (int64_t)1 << 40)
-				return hd_plan_fail(p, HD_EINVAL, "%s: output %u: %lld elements of %s", op->name, k,
-						    (long long)outs[k].local[i], outs[k].dims[i]->name);
+		HD_TRY(check_dims(p, op, k, &outs[k]));
 	}
 	return HD_OK;
 }
@@ -450,7 +462,7 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 	rc = op->shape(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, n->attr, n->v.ins, nin, outs, &nout);
 	hd_slot_end(p, was);
 	if (rc >= 0 && p->cur >= 0)
-		rc = check_shapes(p, op, outs, nout);
+		rc = hd_shapes_check(p, op, nin, outs, nout);
 	if (rc < 0) {
 		hd_plan_fail(p, rc, "%s: the shape rule failed", op->name);
 		return NULL;

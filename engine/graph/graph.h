@@ -51,6 +51,9 @@ struct tensor *hd_param_find(struct hd_plan *p, const char *name);
 struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
 			 struct tensor *const *ins, uint32_t nin, const char *attr);
 /* The same of other operands. */
+/* What a slot shape made of operands that a plugin chose. */
+int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, const struct hd_shape *outs,
+		    uint32_t nout);
 struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins);
 void hd_node_insert(struct hd_plan *p, struct node *n);
 void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);

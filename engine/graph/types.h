@@ -189,6 +189,7 @@ struct hd_plan {
 	struct inst inst[HD_MAX_INSTANCES];
 	int ninst, cur;             /* cur: the instance whose slot or op runs, or -1 */
 	const char *slot;           /* which slot runs: guards calls made out of turn */
+	const struct node *about;   /* what a pass works on: who made it is named where it fails; or NULL */
 	struct inst *optimizer;     /* the instance whose optimizer updates, or NULL */
 	const struct hd_host *host; /* what plugins call */
 

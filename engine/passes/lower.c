@@ -203,6 +203,7 @@ static int lower_node(struct hd_plan *p, struct node *n, const uint32_t *reads)
 	struct tensor *y = NULL;
 	struct node *last;
 
+	p->about = n;
 	p->cursor = hd_cursor_why(hd_cursor_before(n), n->reason);
 	last = lower_together(p, n, reads, &y);
 	if (!last) {

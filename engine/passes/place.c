@@ -398,8 +398,11 @@ int hd_pass_place(struct hd_plan *p)
 		if (!p->tensors[i]->v.node && p->tensors[i]->stored)
 			move_home(p, p->tensors[i]);
 	for (struct node *n = p->first; n; n = n->next)
-		if (!n->placed)
+		if (!n->placed) {
+			p->about = n;
 			HD_TRY(place_one(p, n));
+		}
+	p->about = NULL;
 	HD_TRY(place_assigned(p));
 	p->loss = everywhere(p, p->loss);
 	p->logits = everywhere(p, p->logits);

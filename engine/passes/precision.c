@@ -86,6 +86,8 @@ static int shape_again(struct hd_plan *p, struct node *n)
 	memset(outs, 0, sizeof(outs));
 	was = hd_slot_begin(p, n->inst, "shape");
 	rc = n->v.op->shape(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, n->attr, n->v.ins, n->v.nin, outs, &nout);
+	if (rc >= 0 && n->inst >= 0)
+		rc = hd_shapes_check(p, n->v.op, n->v.nin, outs, nout);
 	hd_slot_end(p, was);
 	if (rc < 0)
 		return hd_plan_fail(p, rc, "%s: the shape rule failed in low precision", n->v.op->name);

@@ -44,12 +44,26 @@ static int host_fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
 	va_start(v, fmt);
 	text = hd_vformat(fmt, v);
 	va_end(v);
-	if (p->cur < 0)
+	if (code < HD_EIO || code > HD_EINVAL) {
+		hd_plan_fail(p, HD_EINVAL, "%s (fail: code %d is none, from HD_EINVAL %d to HD_EIO %d)", text, code,
+			     HD_EINVAL, HD_EIO);
+		code = HD_EINVAL;
+	} else if (p->cur < 0) {
 		hd_plan_fail(p, code, "%s", text);
-	else
+	} else {
 		hd_inst_fail(p, p->cur, code, text);
+	}
 	free(text);
 	return code;
+}
+
+static void *host_alloc(struct hd_plan *p, size_t bytes)
+{
+	const size_t most = (size_t)1 << 36;
+
+	if (bytes <= most)
+		return hd_plan_alloc(p, bytes);
+	return hd_plan_fail(p, HD_ENOMEM, "alloc: %zu bytes, more than %zu", bytes, most), NULL;
 }
 
 static int host_status(struct hd_plan *p)
@@ -59,6 +73,8 @@ static int host_status(struct hd_plan *p)
 
 static const void *host_query(struct hd_plan *p, const char *feature)
 {
+	if (!feature)
+		return hd_plan_fail(p, HD_EBUG, "query: the feature is NULL"), NULL;
 	return !strcmp(feature, "heddle.node_size") ? &p->node_size : NULL;
 }
 
@@ -139,7 +155,7 @@ const struct hd_host hd_host_table = {
 	.log = host_log,
 	.fail = host_fail,
 	.status = host_status,
-	.alloc = hd_plan_alloc,
+	.alloc = host_alloc,
 	.query = host_query,
 	.opt_int = host_int,
 	.opt_num = host_num,

@@ -140,6 +140,11 @@ static const struct hd_place *graph_place(struct hd_plan *p, const struct hd_ten
 	return T(t)->stored >> A(axis)->id & 1 ? &T(t)->storage.on[A(axis)->id] : &T(t)->at.on[A(axis)->id];
 }
 
+static double graph_attr(const char *attr, const char *key, double otherwise)
+{
+	return attr && key ? hd_attr_num(attr, key, otherwise) : otherwise; /* there is no plan that could fail */
+}
+
 static uint32_t graph_attr_dims(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims)
 {
 	const char *text = attr && key && dims ? hd_attr_text(attr, key) : NULL;
@@ -725,7 +730,7 @@ const struct hd_graph_api hd_graph_table = {
 	.node_next = graph_node_next,
 	.leaf_next = graph_leaf_next,
 	.place = graph_place,
-	.attr = hd_attr_num,
+	.attr = graph_attr,
 	.attr_dims = graph_attr_dims,
 	.storage = graph_storage,
 	.replace = graph_replace,

@@ -148,6 +148,7 @@ static int run_pass(struct hd_plan *p, const struct pass *pass)
 	p->cursor = hd_cursor_end(HD_UNIT_F, -1);
 	rc = pass->run(p);
 	p->cursor = was;
+	p->about = NULL;
 	return rc < 0 ? rc : p->err->code;
 }
 

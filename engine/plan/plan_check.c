@@ -69,6 +69,7 @@ int hd_check_periods(struct hd_plan *p)
 		for (uint32_t i = 0; i < n->v.nin; i++) {
 			const struct node *m = n->ins[i]->v.node ? N(n->ins[i]->v.node) : NULL;
 
+			p->about = m;
 			if (m && m->period && (!n->period || n->period % m->period))
 				return hd_plan_fail(
 					p, HD_EINVAL,
@@ -79,6 +80,25 @@ int hd_check_periods(struct hd_plan *p)
 					(long long)m->period);
 		}
 	return HD_OK;
+}
+
+/* What an op of a plugin costs is a number that may be added up. */
+static int check_cost(struct hd_plan *p, const struct node *n)
+{
+	const char *const names[] = { "matmul_flops", "other_flops", "bytes" };
+	struct hd_slot was = hd_slot_begin(p, n->inst, "cost");
+	struct hd_cost c;
+
+	hd_node_cost(n, &c);
+	for (size_t i = 0; i < HD_LEN(names); i++) {
+		double x = i == 0 ? c.matmul_flops : i == 1 ? c.other_flops : c.bytes;
+
+		if (!(x >= 0 && x < 1e30))
+			hd_plan_fail(p, HD_EINVAL, "%s of (%s): %s is %g, not 0 to 1e30", n->v.op->name,
+				     n->v.nout ? n->outs[0]->v.spec : "", names[i], x);
+	}
+	hd_slot_end(p, was);
+	return p->err->code;
 }
 
 /* Correct, and a waste that cannot be intended: a rule for a dim that the model does not have looks like this. */
@@ -118,6 +138,9 @@ static void warn_of_strange_kinds(const struct hd_plan *p)
 int hd_check_placed(struct hd_plan *p)
 {
 	HD_TRY(hd_experts_check(p));
+	for (const struct node *n = p->first; n; n = n->next)
+		if (n->inst >= 0)
+			HD_TRY(check_cost(p, n));
 	warn_of_idle_axes(p);
 	warn_of_strange_kinds(p);
 	return HD_OK;

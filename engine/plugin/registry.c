@@ -143,6 +143,8 @@ static int check_option(const struct hd_option *k, size_t size, struct hd_err *e
 {
 	char what[100];
 
+	if (k->key[strspn(k->key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")])
+		return hd_err_set(err, HD_EABI, "option \"%s\": a key has letters, digits and _", k->key);
 	if (!strcmp(k->key, "plugin") || !strcmp(k->key, "size"))
 		return hd_err_set(err, HD_EABI, "option %s: this key is the engine's", k->key);
 	if (k->type > HD_OPT_CHOICE)
@@ -154,6 +156,11 @@ static int check_option(const struct hd_option *k, size_t size, struct hd_err *e
 		return hd_err_set(err, HD_EABI, "option %s: a choice without range", k->key);
 	snprintf(what, sizeof(what), "option %s", k->key);
 	return check_rest(what, k, size, sizeof(*k), err);
+}
+
+static const struct hd_option *option_at(const struct hd_strategy_ops *o, size_t i)
+{
+	return (const void *)((const char *)o->options + i * o->option_size);
 }
 
 static int check_options(const struct hd_strategy_ops *o, struct hd_err *err)
@@ -168,10 +175,13 @@ static int check_options(const struct hd_strategy_ops *o, struct hd_err *err)
 	if (o->option_size < sizeof(*k) || o->option_size > TABLE_MAX || o->option_size % sizeof(void *))
 		return hd_err_set(err, HD_EABI, "option_size is %u, this engine's is %zu", o->option_size, sizeof(*k));
 	for (uint32_t i = 0; i < o->noptions; i++) {
-		k = (const void *)((const char *)o->options + (size_t)i * o->option_size);
+		k = option_at(o, i);
 		if (!k->key || !*k->key)
 			return hd_err_set(err, HD_EABI, "option %u of %u has no key", i, o->noptions);
 		HD_TRY(check_option(k, o->option_size, err));
+		for (uint32_t j = 0; j < i; j++)
+			if (!strcmp(option_at(o, j)->key, k->key))
+				return hd_err_set(err, HD_EABI, "options %u and %u are both %s", j, i, k->key);
 	}
 	return 0;
 }
@@ -179,7 +189,7 @@ static int check_options(const struct hd_strategy_ops *o, struct hd_err *err)
 static int has_option(const struct hd_strategy_ops *o, const char *key, size_t n)
 {
 	for (uint32_t i = 0; i < o->noptions; i++) {
-		const struct hd_option *k = (const void *)((const char *)o->options + (size_t)i * o->option_size);
+		const struct hd_option *k = option_at(o, i);
 
 		if (strlen(k->key) == n && !strncmp(k->key, key, n))
 			return 1;
@@ -332,7 +342,7 @@ static void load(struct known_plugin *k)
 	k->e.why = NULL;
 	k->e.version = "";
 	if (hd_loader_open(k->e.path, &m, &err) || accept(m, k, &err)) {
-		k->e.why = hd_strdup(err.text);
+		k->e.why = hd_one_line(hd_strdup(err.text));
 		hd_loader_close(m);
 		return;
 	}

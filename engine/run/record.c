@@ -9,6 +9,7 @@
 #include "engine/run/run.h"
 #include "engine/ops/record.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct recorder {
@@ -406,6 +407,23 @@ static int record_node(struct recorder *r, struct node *n)
 	return rc < 0 ? rc : r->err->code;
 }
 
+static int failed(struct hd_program *g, const struct node *n, int rc, struct hd_err *err)
+{
+	const struct inst *by = n->made_by >= 0 ? &g->plan->inst[n->made_by] : NULL;
+	char *text = err->code ? hd_strdup(err->text) : hd_format("%s: recording failed", n->v.op->name);
+
+	err->code = 0; /* said anew, with the section */
+	if (g->plan->err->code)
+		hd_err_set(err, rc, "%s", g->plan->err->text);
+	else if (by)
+		hd_err_set(err, rc, "[strategy %s]: %s (of a node that plugin %s made)", by->name, text,
+			   by->plugin->name);
+	else
+		hd_err_set(err, rc, "%s", text);
+	free(text);
+	return rc;
+}
+
 int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
 {
 	struct recorder r = { .r = { &hd_record_table, record_index, record_launch }, .g = g, .bind = b, .err = err };
@@ -416,9 +434,7 @@ int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err 
 			int rc = record_node(&r, n);
 
 			if (rc < 0)
-				return hd_err_set(err, rc, "%s%s",
-						  g->plan->err->code ? g->plan->err->text : n->v.op->name,
-						  g->plan->err->code ? "" : ": recording failed");
+				return failed(g, n, rc, err);
 		}
 	return HD_OK;
 }

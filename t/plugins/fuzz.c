@@ -1,0 +1,690 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Calls of everything that a plugin can call, with arguments of anything: t1113 runs it under sanitizers.
+ *
+ * From a seed: in each slot calls are drawn, and each argument is one that fits, or, `wild` times in a thousand, anything: a
+ * handle of another kind, of nowhere or NULL, a number of any size, a text of any length, arguments that claim another size.
+ * With `wild = 0` what is built is often correct, so that it gets as far as a step.
+ */
+#include "../lib/fuzz_args.h"
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* -- an op of its own, of which anything may be anything ------------------------------------------------------------------- */
+static int op_shape(struct hd_strategy *s, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins,
+		    uint32_t nin, struct hd_shape *outs, uint32_t *nout)
+{
+	(void)p, (void)attr, (void)nin;
+	*nout = 1;
+	outs[0].dtype = ins[0]->dtype;
+	outs[0].ndim = ins[0]->ndim;
+	for (uint32_t i = 0; i < ins[0]->ndim; i++)
+		outs[0].dims[i] = ins[0]->dims[i];
+	if (is_wild(s))
+		*nout = (uint32_t)any_number(s);
+	if (is_wild(s))
+		outs[0].ndim = (uint32_t)any_number(s), outs[0].dtype = dtype(s);
+	if (is_wild(s))
+		outs[draw(s, HD_MAX_OUTS)].dims[draw(s, HD_MAX_DIMS)] = handle(s, DIM);
+	if (is_wild(s))
+		outs[0].local[0] = any_number(s);
+	if (is_wild(s))
+		outs[0].reserved[0] = 1 + (uint32_t)draw(s, 3);
+	return is_wild(s) ? (int)any_number(s) : HD_OK;
+}
+
+static int op_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
+		  uint64_t want, struct hd_tensor **din)
+{
+	for (uint32_t i = 0; i < n->nin && i < 64; i++)
+		if (want >> i & 1)
+			din[i] = is_wild(s) ? tensor(s) : s->g->map(p, dout, 1, "a");
+	return s->h->status(p);
+}
+
+static int op_place(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis,
+		    const struct hd_place *have, struct hd_place *need, struct hd_place *out)
+{
+	(void)p, (void)axis, (void)have;
+	if (!is_wild(s))
+		return HD_DEFAULT;
+	need[draw(s, n->nin)] = place(s, n->ins[0]);
+	out[draw(s, n->nout)] = place(s, n->ins[0]);
+	return is_wild(s) ? (int)any_number(s) : HD_OK;
+}
+
+static int op_cost(struct hd_strategy *s, const struct hd_node *n, struct hd_cost *c)
+{
+	(void)n;
+	c->other_flops = is_wild(s) ? -1e300 : 1;
+	c->bytes = is_wild(s) ? NAN : 1;
+	return HD_OK;
+}
+
+static int op_record(struct hd_strategy *s, struct hd_record *r, const struct hd_node *n)
+{
+	const struct hd_record_api *api = s->h->record;
+	struct hd_tensor *ins[20];
+
+	if (is_wild(s)) {
+		for (uint32_t i = 0; i < 20; i++)
+			ins[i] = tensor(s);
+		api->index(r, handle(s, GROUP));
+		return api->launch(r, TEXT(s, "map", "fuzz", "add", "einsum", "norm"), ins, count(s, 1, 2, 20), ins,
+				   count(s, 1, 2, 20), "%s", TEXT(s, "a", "a + b", "out=batch"));
+	}
+	return api->launch(r, draw(s, 2) ? "fuzz" : "map", n->ins, 1, n->outs, 1, "%s", "a");
+}
+
+static struct hd_op *make_op(struct hd_strategy *s, struct hd_plan *p)
+{
+	static const char *const cut[] = { "seq", "nothing", NULL };
+	struct args *room = s->h->alloc(p, sizeof(*room));
+	int8_t *inplace = s->h->alloc(p, HD_MAX_OUTS);
+	struct hd_op *op = (void *)room;
+
+	if (!room || !inplace)
+		return NULL;
+	sized(s, room, sizeof(*op));
+	for (int i = 0; i < HD_MAX_OUTS; i++)
+		inplace[i] = (int8_t)(is_wild(s) ? any_number(s) : (int64_t)draw(s, 2) - 1);
+	op->name = draw(s, 9) ? "own" : any_text(s);
+	op->kind = draw(s, 9) ? NULL : TEXT(s, "map", "norm", "attention");
+	op->unshardable = draw(s, 4) ? NULL : cut;
+	op->linear = (uint64_t)number(s, 2);
+	op->max_outputs = is_wild(s) ? (uint64_t)any_number(s) : 0;
+	op->inplace = draw(s, 2) ? inplace : NULL;
+	op->shape = is_wild(s) ? NULL : op_shape;
+	op->vjp = is_wild(s) ? NULL : op_vjp;
+	op->place = draw(s, 2) ? NULL : op_place;
+	op->cost = draw(s, 2) ? NULL : op_cost;
+	op->record = is_wild(s) ? NULL : op_record;
+	op->flags = (uint32_t)number(s, 2);
+	op->zero = is_wild(s) ? (uint32_t)draw(s, 3) : 0;
+	return op;
+}
+
+/* -- one call each ----------------------------------------------------------------------------------------------------------- */
+#define CALL(name) static void call_##name(struct hd_strategy *s, struct hd_plan *p)
+
+CALL(opt)
+{
+	const char *key = TEXT(s, "seed", "wild", "calls", "counts", "ratio", "depth");
+
+	switch (draw(s, 4)) {
+	case 0: s->h->opt_int(p, is_wild(s) ? key : "seed"); break;
+	case 1: s->h->opt_num(p, is_wild(s) ? key : "ratio"); break;
+	case 2: s->h->opt_str(p, is_wild(s) ? key : "counts"); break;
+	default: s->h->opt_text(p, is_wild(s) ? key : "file");
+	}
+}
+CALL(query)
+{
+	s->h->query(p, is_wild(s) ? any_text(s) : "heddle.node_size");
+}
+CALL(alloc)
+{
+	size_t n = is_wild(s) ? (size_t)any_number(s) : draw(s, 1000);
+	char *at = s->h->alloc(p, n);
+
+	if (at && n)
+		at[0] = at[n - 1] = 1;
+}
+CALL(log)
+{
+	s->h->log(p, (int32_t)(is_wild(s) ? any_number(s) : HD_LOG_DEBUG), is_wild(s) ? any_text(s) : __FILE__, 1, "%s",
+		  "said");
+}
+CALL(fail)
+{
+	if (is_wild(s))
+		s->h->fail(p, (int32_t)any_number(s), "%s", TEXT(s, "wild: a reason", "no reason"));
+}
+CALL(dim)
+{
+	keep(s, DIM, s->h->dim(p, TEXT(s, "batch", "seq", "embed", "heads", "mlp", "vocab")));
+}
+CALL(dim_new)
+{
+	keep(s, DIM, s->h->dim_new(p, TEXT(s, "one", "two"), number(s, 1) + 2));
+}
+CALL(axis)
+{
+	struct args a;
+	struct hd_axis_args *x = (void *)&a;
+
+	if (!sized(s, &a, sizeof(*x)))
+		x = NULL;
+	else
+		x->suffix = TEXT(s, "other", NULL), x->n = number(s, 1) + 1, x->spare = is_wild(s);
+	if (is_wild(s))
+		keep(s, AXIS, s->h->axis(p, x));
+}
+CALL(axis_next)
+{
+	keep(s, AXIS, s->h->axis_next(p, draw(s, 2) ? handle(s, AXIS) : NULL));
+}
+CALL(group)
+{
+	const struct hd_axis *axes[20] = { handle(s, AXIS) };
+	struct args a;
+	struct hd_group_args *x = (void *)&a;
+
+	for (int i = 1; i < 20; i++)
+		axes[i] = handle(s, AXIS);
+	if (sized(s, &a, sizeof(*x)))
+		x->axes = is_wild(s) && !draw(s, 4) ? NULL : axes, x->naxes = count(s, 1, 1, 20),
+		x->role = (uint32_t)number(s, 1);
+	keep(s, GROUP, s->h->group(p, x));
+}
+CALL(rule)
+{
+	struct args a;
+	struct hd_rule_args *x = (void *)&a;
+
+	if (sized(s, &a, sizeof(*x))) {
+		x->dim = TEXT(s, "batch", "bacth", "layer", "seq"), x->axis = handle(s, AXIS);
+		x->kind = TEXT(s, NULL, "norm", "einsum"),
+		x->flags = is_wild(s) ? (uint32_t)any_number(s) : HD_RULE_IF_DIVIDES;
+		x->reserved = is_wild(s);
+	}
+	if (is_wild(s))
+		s->h->rule(p, x);
+}
+CALL(block_next)
+{
+	keep(s, BLOCK, s->h->block_next(p, draw(s, 2) ? handle(s, BLOCK) : NULL));
+}
+CALL(stage)
+{
+	struct args a;
+	struct hd_stage_args *x = (void *)&a;
+
+	if (sized(s, &a, sizeof(*x)))
+		x->block = handle(s, BLOCK), x->axis = handle(s, AXIS), x->coord = number(s, 2),
+		x->chunk = number(s, 1);
+	if (is_wild(s))
+		s->h->stage(p, x);
+}
+CALL(unit)
+{
+	struct args a;
+	struct hd_unit_args *x = (void *)&a;
+
+	if (sized(s, &a, sizeof(*x)))
+		x->axis = handle(s, AXIS), x->coord = number(s, 2), x->chunk = number(s, 1), x->micro = number(s, 2),
+		x->kind = 1u << draw(s, is_wild(s) ? 7 : 3), x->reserved = is_wild(s);
+	if (is_wild(s))
+		s->h->unit(p, x);
+}
+CALL(node_next)
+{
+	struct args a;
+	struct hd_match *m = (void *)&a;
+	struct hd_node *n;
+
+	if (!sized(s, &a, sizeof(*m)))
+		return (void)s->g->node_next(p, NULL, NULL);
+	m->kind = TEXT(s, NULL, "einsum", "reshard", "norm"), m->phases = is_wild(s) ? (uint32_t)any_number(s) : 0;
+	m->op = draw(s, 9) ? NULL : handle(s, OP), m->axis = draw(s, 9) ? NULL : handle(s, AXIS);
+	m->flags = (uint32_t)number(s, 3), m->attr = is_wild(s) ? any_text(s) : NULL,
+	m->reads = draw(s, 9) ? NULL : tensor(s);
+	n = s->g->node_next(p, draw(s, 2) ? (void *)(uintptr_t)handle(s, NODE) : NULL, m);
+	keep(s, NODE, n);
+	for (uint32_t i = 0; n && i < n->nin; i++)
+		keep(s, TENSOR, n->ins[i]);
+	for (uint32_t i = 0; n && i < n->nout; i++)
+		keep(s, TENSOR, n->outs[i]);
+}
+CALL(leaf_next)
+{
+	made(s, s->g->leaf_next(p, draw(s, 2) ? tensor(s) : NULL, (uint32_t)number(s, 5)));
+}
+CALL(place)
+{
+	s->g->place(p, tensor(s), handle(s, AXIS));
+}
+CALL(attr)
+{
+	(void)p;
+	s->g->attr(is_wild(s) ? any_text(s) : "a=1 b=2", is_wild(s) ? any_text(s) : "b", 0);
+}
+CALL(attr_dims)
+{
+	const struct hd_dim *dims[HD_MAX_DIMS];
+
+	s->g->attr_dims(p,
+			is_wild(s) ? "out=batch,seq,embed,mlp,vocab,heads,batch,seq,embed,mlp"
+				   : TEXT(s, "out=batch,seq"),
+			TEXT(s, "out", "in"), dims);
+}
+CALL(storage)
+{
+	struct args a;
+	struct hd_storage_args *x = (void *)&a;
+	struct hd_tensor *leaf = tensor(s);
+	struct hd_place at = place(s, leaf);
+
+	if (sized(s, &a, sizeof(*x)))
+		x->leaf = leaf, x->axis = handle(s, AXIS), x->place = is_wild(s) ? NULL : &at, x->space = is_wild(s),
+		x->reserved = is_wild(s);
+	if (is_wild(s))
+		s->g->storage(p, x);
+}
+CALL(replace)
+{
+	struct hd_tensor *x = tensor(s), *y = is_wild(s) ? tensor(s) : s->g->map(p, &x, 1, "a");
+
+	if (!is_wild(s))
+		s->g->replace(p, x, y);
+	else
+		s->g->replace_in(p, (void *)(uintptr_t)handle(s, NODE), x, y);
+}
+CALL(cursor)
+{
+	struct args a;
+	struct hd_cursor_args *x = (void *)&a;
+	const struct hd_node *n = handle(s, NODE);
+
+	if (sized(s, &a, sizeof(*x)))
+		x->anchor = (void *)(uintptr_t)n, x->queue = draw(s, 2) ? NULL : handle(s, GROUP);
+	s->g->cursor(p, x);
+	for (uint32_t i = 0; is_known(s, NODE, n) && i < n->nin; i++)
+		keep(s, TENSOR, n->ins[i]);
+}
+CALL(after)
+{
+	s->g->after(p, tensor(s), tensor(s));
+}
+CALL(op)
+{
+	keep(s, OP,
+	     s->g->op(p, TEXT(s, "gelu", "norm", "attention", "add", "dropout", "adamw", "sgd", "copy", "route")));
+}
+CALL(node)
+{
+	struct hd_tensor *ins[64];
+	const struct hd_op *op = draw(s, 3) && (s->n[OP] || is_wild(s)) ? handle(s, OP) : make_op(s, p);
+	struct hd_node *n;
+
+	tensors(s, ins, 64);
+	n = s->g->node(p, op, is_wild(s) && !draw(s, 4) ? NULL : ins, count(s, 1, 2, 64), "%s",
+		       TEXT(s, "a=1", "p=0.5 site=1", "eps=1e-5", "causal=1 scale=0.5") ? "x=1" : "");
+	keep(s, NODE, n);
+	for (uint32_t i = 0; n && i < n->nout; i++)
+		keep(s, TENSOR, n->outs[i]);
+}
+CALL(einsum)
+{
+	struct hd_tensor *ins[8];
+	const struct hd_dim *dims[12];
+
+	tensors(s, ins, 8);
+	for (int i = 0; i < 12; i++)
+		dims[i] = dim_of(s, ins[0]);
+	made(s, s->g->einsum(p, ins, count(s, 1, 2, 8), dims, count(s, 0, 1, 12)));
+}
+CALL(map)
+{
+	struct hd_tensor *ins[64];
+	const char *expr = TEXT(s, "a", "a * 2 + 1", "where(a, 1, a)", "round(a)", "exp(-abs(a))", "a / 3");
+
+	tensors(s, ins, 64);
+	made(s, s->g->map(p, ins, count(s, 1, 1, 64), expr ? "%s" : NULL, expr ? expr : ""));
+}
+CALL(cast)
+{
+	made(s, s->g->cast(p, tensor(s), dtype(s)));
+}
+CALL(chunk)
+{
+	struct hd_tensor *x = tensor(s);
+	struct hd_pos at = position(s);
+
+	made(s, s->g->chunk(p, x, dim_of(s, x), number(s, 2) + 1, is_wild(s) ? NULL : &at));
+}
+CALL(join)
+{
+	struct hd_tensor *xs[64];
+	struct hd_pos at = position(s);
+
+	tensors(s, xs, 64);
+	made(s, s->g->join(p, xs, count(s, 1, 4, 64), dim_of(s, xs[0]), draw(s, 2) ? NULL : &at));
+}
+CALL(pick)
+{
+	struct hd_tensor *xs[64];
+	struct hd_pos at = position(s);
+
+	tensors(s, xs, 64);
+	made(s, s->g->pick(p, xs, count(s, 1, 4, 64), is_wild(s) ? NULL : &at));
+}
+CALL(pack)
+{
+	struct hd_tensor *xs[64], *flat, *out[64];
+	uint32_t n = count(s, 1, 4, 64);
+
+	tensors(s, xs, 64);
+	flat = made(s, s->g->pack(p, xs, n, number(s, 3)));
+	if (!is_wild(s) && !flat)
+		return;
+	n = is_wild(s) ? count(s, 1, 4, 64) : n;
+	if (s->g->unpack(p, is_wild(s) ? tensor(s) : flat, xs, n, is_wild(s) ? NULL : out) >= 0 && flat)
+		made(s, out[draw(s, n)]);
+}
+CALL(comm)
+{
+	struct args a;
+	struct hd_comm_args *x = (void *)&a;
+	struct hd_tensor *t = tensor(s);
+
+	if (sized(s, &a, sizeof(*x)))
+		x->group = handle(s, GROUP), x->x = t, x->dim = draw(s, 2) ? NULL : dim_of(s, t),
+		x->index = number(s, 2), x->kind = 1 + (uint32_t)number(s, 10), x->reserved = is_wild(s);
+	made(s, s->g->comm(p, x));
+}
+CALL(reshard)
+{
+	struct hd_tensor *x = tensor(s);
+	struct hd_place to = place(s, x);
+
+	made(s, s->g->reshard(p, x, handle(s, AXIS), is_wild(s) && draw(s, 2) ? NULL : &to));
+}
+CALL(state)
+{
+	struct args a;
+	struct hd_state_args *x = (void *)&a;
+	struct hd_tensor *like = tensor(s), *state;
+	char name[2] = { (char)('a' + draw(s, 26)), 0 };
+
+	if (sized(s, &a, sizeof(*x)))
+		x->name = is_wild(s) ? any_text(s) : name, x->like = like,
+		x->dtype = is_known(s, TENSOR, like) ? like->dtype : dtype(s), x->relayout = (uint32_t)number(s, 3);
+	state = made(s, s->g->state(p, x));
+	if (draw(s, 2))
+		s->g->initial(p, is_wild(s) ? tensor(s) : state, (uint32_t)number(s, 3), is_wild(s) ? NAN : 1);
+	s->g->assign(p, is_wild(s) ? tensor(s) : state, is_wild(s) ? tensor(s) : s->g->map(p, &like, 1, "a"));
+}
+CALL(only)
+{
+	struct hd_members m = members(s);
+
+	if (is_wild(s) || s->lowering)
+		s->g->only(p, draw(s, 2) ? NULL : &m);
+}
+CALL(either)
+{
+	struct hd_members m = members(s);
+	struct hd_tensor *x = tensor(s);
+
+	made(s, s->g->either(p, is_wild(s) ? NULL : &m, x, is_wild(s) ? tensor(s) : s->g->map(p, &x, 1, "-a")));
+}
+CALL(scalar)
+{
+	uint32_t what = (uint32_t)number(s, 4);
+
+	made(s, s->g->scalar(p, what, what == HD_SCALAR_INDEX || is_wild(s) ? handle(s, GROUP) : NULL));
+}
+CALL(made)
+{
+	const struct hd_tensor *x = tensor(s);
+	const struct hd_dim *dims[12];
+	uint32_t n = is_known(s, TENSOR, x) && !is_wild(s) ? x->ndim : count(s, 0, 2, 12);
+
+	for (uint32_t i = 0; i < 12; i++)
+		dims[i] = is_known(s, TENSOR, x) && i < x->ndim && !is_wild(s) ? x->dims[i] : handle(s, DIM);
+	switch (draw(s, 3)) {
+	case 0: made(s, s->g->constant(p, dims, n, is_wild(s) ? INFINITY : 1)); break;
+	case 1: made(s, s->g->iota(p, dims, n, n && !is_wild(s) && n < 12 ? dims[draw(s, n)] : handle(s, DIM))); break;
+	default: made(s, s->g->random(p, dims, n, TEXT(s, "x", "y"), (int32_t)number(s, 2)));
+	}
+}
+CALL(rename)
+{
+	struct hd_tensor *x = tensor(s);
+	const struct hd_dim *from = dim_of(s, x), *to = handle(s, DIM);
+
+	if (is_known(s, TENSOR, x) && x->ndim && !is_wild(s)) {
+		from = x->dims[draw(s, x->ndim)];
+		to = s->h->dim_new(p, draw(s, 2) ? from->name : "r", from->n);
+	}
+	made(s, s->g->rename(p, x, from, to));
+}
+CALL(index)
+{
+	struct hd_tensor *x = tensor(s), *values = NULL, *index = NULL;
+	const struct hd_dim *along = dim_of(s, x),
+			    *k = is_wild(s) ? handle(s, DIM) : s->h->dim_new(p, "k", number(s, 1) + 2);
+
+	s->g->topk(p, x, along, k, (int32_t)number(s, 2), is_wild(s) ? NULL : &values, &index);
+	made(s, values);
+	made(s, index);
+	if (draw(s, 2))
+		made(s, s->g->gather(p, x, is_wild(s) ? tensor(s) : index, along));
+	else
+		made(s, s->g->scatter(p, is_wild(s) ? x : values, is_wild(s) ? tensor(s) : index, k, along,
+				      (int32_t)number(s, 2)));
+}
+CALL(updated)
+{
+	made(s, s->g->updated(p, !is_wild(s) ? s->g->leaf_next(p, NULL, HD_TENSOR_PARAM) : tensor(s)));
+}
+CALL(every)
+{
+	if (is_wild(s) || s->once)
+		s->g->every(p, number(s, 3) + 1);
+}
+
+/* -- slots ------------------------------------------------------------------------------------------------------------------- */
+/* Where a call is no mistake: everywhere, or where nodes are built; and what there must be for it. */
+enum { ANY = 1, BUILDS = 2, OF_TENSOR = 4 | BUILDS };
+static const struct {
+	void (*make)(struct hd_strategy *s, struct hd_plan *p);
+	int where;
+} calls[] = {
+	{ call_opt, ANY },          { call_query, ANY },         { call_alloc, ANY },        { call_log, ANY },
+	{ call_fail, ANY },         { call_dim, ANY },           { call_dim_new, ANY },      { call_axis, ANY },
+	{ call_axis_next, ANY },    { call_group, ANY },         { call_rule, ANY },         { call_block_next, ANY },
+	{ call_stage, ANY },        { call_unit, ANY },          { call_node_next, ANY },    { call_leaf_next, ANY },
+	{ call_attr, ANY },         { call_attr_dims, ANY },     { call_op, ANY },           { call_storage, ANY },
+	{ call_place, OF_TENSOR },  { call_replace, OF_TENSOR }, { call_cursor, OF_TENSOR }, { call_after, OF_TENSOR },
+	{ call_node, OF_TENSOR },   { call_einsum, OF_TENSOR },  { call_map, OF_TENSOR },    { call_cast, OF_TENSOR },
+	{ call_chunk, OF_TENSOR },  { call_join, OF_TENSOR },    { call_pick, OF_TENSOR },   { call_pack, OF_TENSOR },
+	{ call_comm, OF_TENSOR },   { call_reshard, OF_TENSOR }, { call_state, OF_TENSOR },  { call_only, BUILDS },
+	{ call_either, OF_TENSOR }, { call_scalar, BUILDS },     { call_made, OF_TENSOR },   { call_rename, OF_TENSOR },
+	{ call_index, OF_TENSOR },  { call_updated, BUILDS },    { call_every, BUILDS },
+};
+enum { NCALLS = sizeof(calls) / sizeof(*calls) };
+
+static int some_calls(struct hd_strategy *s, struct hd_plan *p, int where)
+{
+	for (int64_t i = 0; i < s->calls; i++) {
+		uint64_t k = draw(s, NCALLS);
+
+		if ((!(calls[k].where & where) || (calls[k].where & 4 && !s->n[TENSOR])) && !is_wild(s))
+			continue;
+		s->made[k]++;
+		calls[k].make(s, p);
+	}
+	return is_wild(s) ? (int)any_number(s) : s->h->status(p);
+}
+
+/* The test maps the same file. */
+static uint32_t *shared(const char *path)
+{
+	int f = open(path, O_RDWR);
+	void *at = f < 0 ? MAP_FAILED : mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+
+	if (f >= 0)
+		close(f);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static int fuzz_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
+{
+	struct hd_strategy *s = h->alloc(p, sizeof(*s));
+	uint32_t *made = shared(h->opt_str(p, "counts"));
+
+	if (!s || !made)
+		return h->fail(p, HD_EIO, "counts: %s is no file of 4096 bytes", h->opt_str(p, "counts"));
+	s->h = h;
+	s->g = h->graph;
+	s->made = made;
+	s->random = (uint64_t)h->opt_int(p, "seed") * 0x9e3779b97f4a7c15 + 1;
+	s->wild = h->opt_int(p, "wild");
+	s->calls = h->opt_int(p, "calls");
+	s->stages = !draw(s, 3);
+	*self = s;
+	return s->wild > 500 ? some_calls(s, p, ANY) : h->status(p);
+}
+
+static void fuzz_close(struct hd_strategy *s)
+{
+	munmap(s->made, 4096);
+}
+
+static int fuzz_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
+{
+	s->axis = hd_axis_new(s->h, p, NULL, size ? size : left);
+	keep(s, AXIS, s->axis);
+	if (s->axis)
+		keep(s, GROUP, hd_group_of(s->h, p, &s->axis, 1));
+	return some_calls(s, p, ANY);
+}
+
+/* Handles of an earlier slot may be of nodes that are gone. */
+static void forget(struct hd_strategy *s, struct hd_plan *p)
+{
+	if (is_wild(s))
+		return;
+	memset(s->n, 0, sizeof(s->n));
+	keep(s, AXIS, s->axis);
+	keep(s, GROUP, hd_group_of(s->h, p, &s->axis, 1));
+}
+
+static int fuzz_rewrite(struct hd_strategy *s, struct hd_plan *p)
+{
+	struct hd_match m = { .size = sizeof(m) };
+	struct hd_node *n = s->g->node_next(p, NULL, &m);
+
+	forget(s, p);
+	for (uint64_t k = draw(s, 30); n && k--;)
+		n = s->g->node_next(p, n, &m);
+	if (n)
+		keep(s, NODE, n), hd_cursor(s->g, p, n, NULL), keep(s, TENSOR, n->ins[0]);
+	return some_calls(s, p, ANY | BUILDS);
+}
+
+/* An axis of stages, or of replicas. */
+static int fuzz_rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	hd_rule(s->h, p, s->stages ? "layer" : "batch", s->axis, NULL, 0);
+	return some_calls(s, p, ANY);
+}
+
+static int fuzz_storage(struct hd_strategy *s, struct hd_plan *p)
+{
+	forget(s, p);
+	return some_calls(s, p, ANY);
+}
+
+static int fuzz_schedule(struct hd_strategy *s, struct hd_plan *p, int64_t micro_batches)
+{
+	for (int64_t coord = 0; coord < s->axis->n && !is_wild(s); coord++)
+		for (int64_t m = 0; m < micro_batches; m++) {
+			hd_unit(s->h, p, s->axis, coord, HD_UNIT_F, 0, m);
+			hd_unit(s->h, p, s->axis, coord, HD_UNIT_B, 0, m);
+		}
+	forget(s, p);
+	return some_calls(s, p, ANY);
+}
+
+static int fuzz_lower(struct hd_strategy *s, struct hd_plan *p)
+{
+	struct hd_match m = { .size = sizeof(m), .kind = draw(s, 2) ? "reshard" : NULL };
+	struct hd_node *n = s->g->node_next(p, NULL, &m);
+
+	forget(s, p);
+	for (uint64_t k = draw(s, 60); n && k--;)
+		n = s->g->node_next(p, n, &m);
+	if (n)
+		keep(s, NODE, n), hd_cursor(s->g, p, n, NULL), keep(s, TENSOR, n->ins[0]);
+	s->lowering = n && n->phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W);
+	s->once = n && !s->lowering;
+	return some_calls(s, p, n ? ANY | BUILDS : ANY);
+}
+
+static int fuzz_update(struct hd_strategy *s, struct hd_plan *p, const struct hd_update *u, struct hd_tensor **value)
+{
+	struct hd_tensor *ins[] = { u->param, u->gradient, u->factor };
+	int rc;
+
+	forget(s, p);
+	keep(s, TENSOR, u->param), keep(s, TENSOR, u->gradient);
+	rc = draw(s, 4) ? s->h->status(p) : some_calls(s, p, ANY | BUILDS);
+	*value = is_wild(s) ? tensor(s) : s->g->map(p, ins, 2, "a - 0.01 * b");
+	return rc;
+}
+
+/* -- a kernel ------------------------------------------------------------------------------------------------------------------ */
+struct kept {
+	double *to;
+	int64_t n;
+};
+
+static int kernel_prepare(struct hd_strategy *s, struct hd_kernel_prepare *a)
+{
+	struct kept *k = a->alloc(a, sizeof(*k));
+	int64_t n = 1;
+
+	if (is_wild(s))
+		return a->fail(a, (int32_t)any_number(s), "%s", "wild");
+	if (a->nin != 1 || a->nout != 1 || a->ins[0]->dtype != HD_DTYPE_F64 || a->outs[0]->dtype != HD_DTYPE_F64)
+		return a->fail(a, HD_EINVAL, "fuzz: %u operands of double", a->nin + a->nout);
+	for (uint32_t i = 0; i < a->ins[0]->ndim; i++)
+		n *= a->ins[0]->n[i];
+	k->n = n;
+	a->state = k;
+	return HD_OK;
+}
+
+static int kernel_run(const struct hd_kernel_run *a)
+{
+	const struct kept *k = a->state;
+
+	memmove(a->outs[0], a->ins[0], (size_t)k->n * sizeof(double));
+	return HD_OK;
+}
+
+static const struct hd_kernel_ops kernel = {
+	.size = sizeof(kernel), .name = "fuzz", .device = "ref", .prepare = kernel_prepare, .run = kernel_run
+};
+static const struct hd_kernel_ops *const kernels[] = { &kernel, NULL };
+static const struct hd_optimizer_ops optimizer = { .size = sizeof(optimizer), .update = fuzz_update };
+
+static const struct hd_option options[] = {
+	{ "seed", HD_OPT_INT, 0, "1", "1..", "of all that is drawn" },
+	{ "wild", HD_OPT_INT, 0, "0", "0..1000", "arguments of a thousand that are anything" },
+	{ "calls", HD_OPT_INT, 0, "20", "0..", "in each slot" },
+	{ "ratio", HD_OPT_NUM, 0, "0.5", "0..1", "a number to be read" },
+	{ "counts", HD_OPT_STR, 0, NULL, NULL, "a file of 4096 bytes: how often each call was made" },
+	{ "file", HD_OPT_STR, 0, "/dev/null", NULL, "a text to be read" },
+};
+
+static const struct hd_strategy_ops ops = {
+	.size = sizeof(ops),
+	.options = options,
+	.noptions = sizeof(options) / sizeof(*options),
+	.option_size = sizeof(options[0]),
+	.open = fuzz_open,
+	.close = fuzz_close,
+	.mesh = fuzz_mesh,
+	.rewrite = fuzz_rewrite,
+	.rules = fuzz_rules,
+	.storage = fuzz_storage,
+	.lower = fuzz_lower,
+	.schedule = fuzz_schedule,
+};
+HD_PLUGIN_TABLES("fuzz", "1.0", .strategy = &ops, .kernels = kernels, .optimizer = &optimizer)

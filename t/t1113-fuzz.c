@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * usage: t1113-fuzz.t [SEEDS [FIRST]]
+ * A plugin that calls everything with anything (t/plugins/fuzz.c), and one of tables of anything, in plans of three families with and without other plugins;
+ * what is planned is bound and makes a step.  If this broke, a mistake in somebody's plugin would end in a crash of the engine, or
+ * in memory that is not the plan's.  `make check-fuzz` runs it for thousands of seeds under sanitizers.
+ *
+ * Each seed in a child: it must come back within seconds with a step, or with one line that names the section or the plugin.
+ */
+#include <config.h>
+#include "engine/inprocess/inprocess.h"
+#include "t/lib/tap.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SECONDS = 120, CALLS_MAX = 1024, FIRST_END = 64 /* no status of abort, exit or a sanitizer */ };
+enum end { STEPPED, REFUSED, LATE, WAITS, BAD, CRASHED, ENDS }; /* LATE: refused after a plan had been made */
+
+static struct shared {
+	uint32_t made[CALLS_MAX];
+} * counts; /* of the file that the plugin maps too */
+static char counts_path[] = "/tmp/heddle-t1113.XXXXXX";
+static char *why; /* of the last child, shared */
+
+/* Every fourth seed is of tables (t/plugins/fuzz_tables.c), the others of calls. */
+static int is_of_tables(long seed)
+{
+	return seed % 4 == 3;
+}
+
+static void write_ini(char *to, size_t room, long seed)
+{
+	static const char *const families[] = { "family = gpt2\nmlp = 12\n", "family = llama\nkv_heads = 1\nmlp = 12\n",
+						"family = mixtral\nkv_heads = 1\nmlp = 12\nexperts = 2\n"
+						"experts_per_token = 1\n" };
+	static const int wild[] = { 0, 4, 40, 400, 0, 10 };
+	static const char *const more[] = {
+		"", "[strategy dp]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = 2\n",
+		"[strategy tp]\nplugin = " HD_TEST_BUILD "/plugins/tp/.libs/tp.so\nsize = 2\n"
+	};
+
+	char plugin[600];
+
+	if (is_of_tables(seed))
+		snprintf(plugin, sizeof(plugin), "fuzz_tables.so\nsize = 2\n");
+	else
+		snprintf(plugin, sizeof(plugin), "fuzz.so\nsize = 2\nseed = %ld\nwild = %d\ncalls = %ld\ncounts = %s\n",
+			 seed, wild[seed % 6], 2 + seed % 29, counts_path);
+	snprintf(to, room,
+		 "[model]\n%slayers = 2\nheads = 2\nembed = 8\nvocab = 11\n[data]\ntrain = none\n"
+		 "[train]\nseq = 4\nglobal_batch = 4\nmicro_batch = 1\nsteps = 1\noptimizer = %s\n%s"
+		 "[strategy f]\nplugin = " HD_TEST_BUILD "/t/plugins/.libs/%s",
+		 families[seed % 3], seed % 5 ? "sgd" : "f", more[seed / 3 % 3], plugin);
+}
+
+/* In the child: plans, binds and steps. */
+static enum end run(long seed)
+{
+	struct hd_inprocess *r = NULL;
+	struct hd_err err = { 0 };
+	char ini[4000], number[30];
+	int planned = 0;
+
+	write_ini(ini, sizeof(ini), seed);
+	snprintf(number, sizeof(number), "%ld", seed);
+	setenv("HD_FUZZ_SEED", number, 1);
+	if (hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0 && hd_inprocess_step(r, &err) >= 0) {
+		hd_inprocess_close(r);
+		return STEPPED;
+	}
+	snprintf(why, 4096, "%s", err.text);
+	if (planned && strstr(err.text, "wait for each other"))
+		return WAITS;
+	if (!*err.text || strchr(err.text, '\n') || !(strstr(err.text, "[strategy ") || strstr(err.text, "fuzz")))
+		return BAD;
+	return planned ? LATE : REFUSED;
+}
+
+static enum end one(long seed)
+{
+	pid_t child;
+	int status = 0;
+
+	*why = 0;
+	fflush(NULL);
+	if (getenv("HD_FUZZ_HERE")) /* for a debugger */
+		return run(seed);
+	child = fork();
+	if (!child) {
+		int quiet = open("/dev/null", O_WRONLY);
+
+		if (quiet >= 0 && !getenv("HD_FUZZ_LOUD"))
+			dup2(quiet, STDOUT_FILENO);
+		alarm(SECONDS);
+		_exit(FIRST_END + run(seed));
+	}
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFEXITED(status) && WEXITSTATUS(status) >= FIRST_END && WEXITSTATUS(status) < FIRST_END + CRASHED)
+		return (enum end)(WEXITSTATUS(status) - FIRST_END);
+	snprintf(why, 4096, WIFSIGNALED(status) ? "signal %d" : "status %d",
+		 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	return CRASHED;
+}
+
+static int open_shared(void)
+{
+	int f = mkstemp(counts_path);
+
+	if (f < 0 || ftruncate(f, 4096))
+		return -1;
+	counts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+	why = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	close(f);
+	return counts == MAP_FAILED || why == MAP_FAILED ? -1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const names[ENDS] = { "made a step",
+						 "was refused",
+						 "was refused after it was planned",
+						 "was planned and hangs",
+						 "was refused without its name, or in several lines",
+						 "crashed or never ended" };
+	long seeds = argc > 1 ? atol(argv[1]) : 60, first = argc > 2 ? atol(argv[2]) : 1, n[ENDS] = { 0 };
+	uint32_t kinds = 0, calls = 0;
+
+	if (open_shared())
+		skip_all("no temporary file");
+	for (long seed = first; seed < first + seeds; seed++) {
+		enum end e = one(seed);
+
+		n[e]++;
+		if (e >= LATE || getenv("HD_FUZZ_LOUD"))
+			note("seed %ld %s: %s", seed, names[e], why);
+	}
+	for (int i = 0; i < CALLS_MAX; i++)
+		kinds += counts->made[i] > 0, calls += counts->made[i];
+	note("%ld made a step, %ld refused, %ld of them late; %u calls of %u kinds", n[STEPPED], n[REFUSED] + n[LATE],
+	     n[LATE], calls, kinds);
+	is_int(n[CRASHED], 0, "no plan crashes or hangs the engine");
+	is_int(n[BAD], 0, "what is refused is refused in one line that names whose it is");
+	ok(n[STEPPED] && n[REFUSED], "some are refused, and some are not");
+	is_int(kinds, 43, "each call was made");
+	unlink(counts_path);
+	return done();
+}
