@@ -199,6 +199,11 @@ static void activations(void)
 	begin();
 	ins[0] = param("a", "batch,mlp"), ins[1] = param("b", "batch,mlp");
 	check(hd_op1(p, "swiglu", ins, 2, "%s", ""), "swiglu");
+	for (int gelu = 1; gelu < 3; gelu++) {
+		begin();
+		ins[0] = param("a", "batch,mlp"), ins[1] = param("b", "batch,mlp");
+		check(hd_op1(p, "swiglu", ins, 2, "gelu=%d", gelu), gelu == 1 ? "GeGLU, by tanh" : "GeGLU, by erf");
+	}
 	begin();
 	x = param("x", "batch,seq,embed");
 	check(hd_op1(p, "dropout", &x, 1, "p=0.3 site=2"),
@@ -206,6 +211,10 @@ static void activations(void)
 	begin();
 	x = param("x", "batch,seq,heads,head_dim");
 	check(hd_op1(p, "rope", &x, 1, "theta=100"), "rope");
+	begin();
+	x = param("x", "batch,seq,heads,head_dim");
+	check(hd_op1(p, "rope", &x, 1, "theta=100 rotary=2 scaling=yarn factor=4 original=9 beta_fast=2 attention=1.2"),
+	      "rope of a part of head_dim, scaled and stretched");
 	begin();
 	x = param("x", "batch,embed");
 	x = hd_map_new(p, &x, 1, "a * a");
@@ -264,6 +273,15 @@ static void attentions(void)
 				 grouped ? ", grouped keys" : "");
 			check(hd_op1(p, "attention", ins, 3, "causal=%d", causal), name);
 		}
+	for (int capped = 0; capped < 2; capped++) {
+		struct tensor *ins[3];
+
+		begin();
+		ins[0] = param("q", "batch,seq,heads,head_dim");
+		ins[1] = param("k", "batch,seq,kv_heads,head_dim"), ins[2] = param("v", "batch,seq,kv_heads,head_dim");
+		check(hd_op1(p, "attention", ins, 3, "causal=1 window=2%s", capped ? " softcap=0.5 scale=0.7" : ""),
+		      capped ? "attention with a window, a cap and a scale" : "attention with a window");
+	}
 }
 
 static void embeddings(void)

@@ -37,6 +37,18 @@ static const struct shape {
 	{ "one position", "b=2,s=1,h=2,d=8", "b=2,s=1,h=2,d=8", "causal=1" },
 	{ "later queries", "b=1,s=70@70/140,h=2,d=8", "b=1,t=140,h=2,d=8", "causal=1" },
 	{ "keys of the future", "b=1,s=70@0/300,h=2,d=8", "b=1,t=150@35/300,h=2,d=8", "causal=1" },
+	{ "a window of one key", "b=1,s=70,h=2,d=16", "b=1,s=70,h=2,d=16", "causal=1 window=1" },
+	{ "a window inside a block", "b=2,s=150,h=2,d=24", "b=2,s=150,h=2,d=24", "causal=1 window=17" },
+	{ "a window of a block", "b=1,s=256,h=1,d=16", "b=1,s=256,h=1,d=16", "causal=1 window=64" },
+	{ "a window over blocks, grouped", "b=1,s=301,h=4,d=64", "b=1,s=301,kv=2,d=64", "causal=1 window=130" },
+	{ "a window as long as the sequence", "b=1,s=90,h=2,d=8", "b=1,s=90,h=2,d=8", "causal=1 window=90" },
+	{ "a window, later queries", "b=1,s=70@70/140,h=2,d=8", "b=1,t=140,h=2,d=8", "causal=1 window=33" },
+	{ "a window that has passed all keys", "b=1,s=70@200/300,h=2,d=8", "b=1,t=150@0/300,h=2,d=8",
+	  "causal=1 window=80" },
+	{ "softcap", "b=1,s=77,h=2,d=16", "b=1,s=77,h=2,d=16", "causal=1 softcap=1.5 scale=2" },
+	{ "softcap, not causal", "b=1,s=100,h=2,d=24", "b=1,s=100,h=2,d=24", "softcap=20" },
+	{ "softcap in a window", "b=1,s=200,h=4,d=128", "b=1,s=200,kv=2,d=128",
+	  "causal=1 window=70 softcap=2 scale=1" },
 	{ "no sequences", "b=0,s=9,h=2,d=8", "b=0,s=9,h=2,d=8", "causal=1" },
 };
 
@@ -194,6 +206,18 @@ static const struct refusal {
 	  "attention: heads 6 to 7 do not read kv heads 0 to 0" },
 };
 
+static void refused_with(const char *attr, const char *text)
+{
+	struct kt *t = KT_NEW(attention, attr);
+
+	for (int i = 0; i < 3; i++)
+		kt_in(t, HD_DTYPE_F32, "b=1,s=8,h=2,d=4");
+	kt_out(t, HD_DTYPE_F32, "b=1,s=8,h=2,d=4");
+	kt_out(t, HD_DTYPE_F32, "b=1,h=2,s=8");
+	kt_refused(t, text);
+	kt_free(t);
+}
+
 static void check_refusals(void)
 {
 	struct kt *t;
@@ -221,6 +245,9 @@ static void check_refusals(void)
 	kt_out(t, HD_DTYPE_F32, "b=1,h=2,s=8");
 	kt_refused(t, "attention: operand 1 is bf16, on " KT_DEVICE " it must be f32 beside this q");
 	kt_free(t);
+	refused_with("window=4", "attention: a window of 4 keys, and the mask is not causal");
+	refused_with("causal=1 window=-2", "attention: a window of -2 keys");
+	refused_with("softcap=-1", "attention: softcap is -1, it must not be negative");
 }
 
 int main(void)
@@ -228,14 +255,15 @@ int main(void)
 	static const struct shape tiny[] = {
 		{ "", "b=2,s=5,h=4,d=3", "b=2,s=5,kv=2,d=3", "causal=1" },
 		{ "", "b=1,s=4,h=2,d=3", "b=1,s=4,h=2,d=3", "scale=0.4" },
+		{ "", "b=1,s=6,h=2,d=3", "b=1,s=6,kv=1,d=3", "causal=1 window=3 softcap=0.7" },
 	};
 
 	omp_set_num_threads(2);
 	for (size_t i = 0; i < HD_LEN(shapes); i++)
 		for (int width = LEAST_WIDTH; width <= 16; width *= 2)
 			check(&shapes[i], width);
-	check_differences(&tiny[0]);
-	check_differences(&tiny[1]);
+	for (size_t i = 0; i < HD_LEN(tiny); i++)
+		check_differences(&tiny[i]);
 	threads_do_not_matter();
 	check_refusals();
 	return done();

@@ -282,9 +282,9 @@ static void gelu_extremes(void)
 	kt_free(d);
 }
 
-static void swiglu(const char *spec)
+static void swiglu(const char *attr, const char *spec)
 {
-	struct kt *t = KT_NEW(swiglu, ""), *d = KT_NEW(swiglu_d, "");
+	struct kt *t = KT_NEW(swiglu, attr), *d = KT_NEW(swiglu_d, attr);
 	struct kt_buf *a = kt_in(t, HD_DTYPE_F32, spec), *b = kt_in(t, HD_DTYPE_F32, spec),
 		      *y = kt_out(t, HD_DTYPE_F32, spec);
 	struct kt_buf *a2 = kt_in(d, HD_DTYPE_F32, spec), *b2 = kt_in(d, HD_DTYPE_F32, spec),
@@ -296,8 +296,8 @@ static void swiglu(const char *spec)
 	kt_reals(dy, -1, 1);
 	kt_share(a2, a);
 	kt_share(b2, b);
-	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 4), "swiglu %s", spec);
-	KT_CHECK(d, kt_tol(HD_DTYPE_F32, 16), "swiglu_d %s", spec);
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 4), "swiglu %s %s", attr, spec);
+	KT_CHECK(d, kt_tol(HD_DTYPE_F32, 16), "swiglu_d %s %s", attr, spec);
 	if (a->count < 1000) {
 		kt_gradient(t, a, y, dy, da, "swiglu_d is the derivative by a");
 		kt_gradient(t, b, y, dy, db, "swiglu_d is the derivative by b");
@@ -312,6 +312,7 @@ static void swiglu(const char *spec)
 
 int main(void)
 {
+	static const char *const gates[] = { "", "gelu=1", "gelu=2" };
 	struct kt *t = KT_NEW(gelu_d, "");
 
 	adds();
@@ -321,8 +322,10 @@ int main(void)
 	gelu("batch=3,seq=5,mlp=7", 4);
 	gelu("batch=3,seq=7,mlp=1021@3/4096", 12);
 	gelu_extremes();
-	swiglu("batch=3,seq=5,mlp=7");
-	swiglu("batch=3,seq=7,mlp=1021@3/4096");
+	for (size_t i = 0; i < HD_LEN(gates); i++) {
+		swiglu(gates[i], "batch=3,seq=5,mlp=7");
+		swiglu(gates[i], "batch=3,seq=7,mlp=1021@3/4096");
+	}
 	kt_in(t, HD_DTYPE_F32, "a=4,b=3");
 	kt_in(t, HD_DTYPE_BF16, "a=4,b=3");
 	kt_out(t, HD_DTYPE_F32, "a=4,b=3");

@@ -89,18 +89,50 @@ static void rope(const char *spec, int inplace)
 	kt_free(back);
 }
 
-static void rope_gradient(void)
+/* Angles that are scaled, and dims that do not turn; the derivative of a turn that also stretches is not its inverse. */
+static const char *const scaled[] = {
+	"",
+	"theta=100 rotary=4",
+	"theta=100 rotary=0",
+	"scaling=linear factor=4",
+	"scaling=dynamic factor=2 original=5 length=9",
+	"scaling=dynamic factor=2 original=9 length=9",
+	"theta=50 scaling=llama3 factor=8 low=1 high=4 original=20",
+	"theta=50 scaling=yarn factor=4 original=30 beta_fast=3 beta_slow=1 attention=1.3 rotary=4",
+	"theta=50 scaling=yarn factor=4 original=30 beta_fast=3 beta_slow=1 truncate=0",
+};
+
+static void rope_scaled(const char *attr)
+{
+	const char *spec = "batch=2,seq=3@4/9,heads=2,head_dim=12";
+	struct kt *t = KT_NEW(rope, attr), *other = KT_NEW(rope, "theta=50");
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, spec), *y = kt_in(other, HD_DTYPE_F32, spec);
+
+	kt_out(t, HD_DTYPE_F32, spec);
+	kt_out(other, HD_DTYPE_F32, spec);
+	kt_reals(x, -1, 1);
+	kt_reals(y, -1, 1);
+	KT_CHECK(other, kt_tol(HD_DTYPE_F32, 4), "rope beside one of %s", attr);
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 4), "rope %s", attr);
+	kt_free(t);
+	kt_free(other);
+}
+
+static void rope_gradient(const char *attr)
 {
 	const char *spec = "batch=2,seq=3@4/9,heads=2,head_dim=6";
-	struct kt *t = KT_NEW(rope, ""), *back = KT_NEW(rope, "inverse=1");
-	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, spec), *y = kt_out(t, HD_DTYPE_F32, spec),
-		      *dy = kt_in(back, HD_DTYPE_F32, spec);
-	struct kt_buf *dx = kt_out(back, HD_DTYPE_F32, spec);
+	char inverse[200];
+	struct kt *t = KT_NEW(rope, attr), *back;
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, spec), *y = kt_out(t, HD_DTYPE_F32, spec), *dy, *dx;
 
+	snprintf(inverse, sizeof(inverse), "%s inverse=1", attr);
+	back = KT_NEW(rope, inverse);
+	dy = kt_in(back, HD_DTYPE_F32, spec);
+	dx = kt_out(back, HD_DTYPE_F32, spec);
 	kt_reals(x, -1, 1);
 	kt_reals(dy, -1, 1);
 	is_int(kt_run(back, KT_REF), 0, "backward in double");
-	kt_gradient(t, x, y, dy, dx, "the inverse is the derivative");
+	kt_gradient(t, x, y, dy, dx, attr);
 	kt_free(t);
 	kt_free(back);
 }
@@ -143,6 +175,11 @@ static void refusals(void)
 	kt_free(e);
 	kt_free(p);
 	kt_free(r);
+	r = KT_NEW(rope, "rotary=8");
+	kt_in(r, HD_DTYPE_F32, "seq=3,heads=2,head_dim=6");
+	kt_out(r, HD_DTYPE_F32, "seq=3,heads=2,head_dim=6");
+	kt_refused(r, "rope: rotary is 8, it must be even and at most head_dim = 6");
+	kt_free(r);
 }
 
 int main(void)
@@ -160,7 +197,10 @@ int main(void)
 	position("batch=3,seq=50@30/90,embed=401", "position=90,embed=401", 1);
 	rope("batch=2,seq=5@3/9,heads=3,head_dim=6", 1);
 	rope("batch=2,seq=35@300/900,heads=5@5/10,head_dim=64", 1);
-	rope_gradient();
+	for (size_t i = 0; i < HD_LEN(scaled); i++) {
+		rope_scaled(scaled[i]);
+		rope_gradient(scaled[i]);
+	}
 	rope_positions();
 	refusals();
 	return done();

@@ -26,6 +26,16 @@ static const struct shape {
 	{ "all but one see a tile, head_dim 128", "b=1,s=70@62/140,h=1,d=128", "b=1,t=140,h=1,d=128", "causal=1" },
 	{ "keys of the future", "b=1,s=70@0/300,h=1,d=64", "b=1,t=150@35/300,h=1,d=64", "causal=1" },
 	{ "any head_dim", "b=2,s=50,h=2,d=24", "b=2,s=50,h=2,d=24", "causal=1" },
+	{ "a window inside a tile", "b=1,s=150,h=1,d=64", "b=1,s=150,h=1,d=64", "causal=1 window=9" },
+	{ "a window over tiles, grouped", "b=2,s=290,h=2,d=64", "b=2,s=290,kv=1,d=64", "causal=1 window=130" },
+	{ "a window, head_dim 128", "b=1,s=200,h=1,d=128", "b=1,s=200,h=1,d=128", "causal=1 window=64" },
+	{ "a window that has passed all keys", "b=1,s=70@130/300,h=1,d=64", "b=1,t=90@0/300,h=1,d=64",
+	  "causal=1 window=60" },
+	{ "softcap", "b=1,s=100,h=2,d=64", "b=1,s=100,kv=1,d=64", "causal=1 softcap=2" },
+	{ "softcap in a window, head_dim 128", "b=1,s=140,h=1,d=128", "b=1,s=140,h=1,d=128",
+	  "causal=1 softcap=3 window=50" },
+	{ "softcap in a window, any head_dim", "b=1,s=60,h=2,d=24", "b=1,s=60,h=2,d=24",
+	  "causal=1 softcap=3 window=20" },
 };
 
 static const char *lse_spec(const char *q)

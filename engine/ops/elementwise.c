@@ -162,7 +162,8 @@ static int swiglu_d_shape(HD_SHAPE_ARGS)
 static int swiglu_vjp(HD_VJP_ARGS)
 {
 	struct tensor *ins[] = { T(n->ins[0]), T(n->ins[1]), T(dout[0]) };
-	struct node *d = hd_node_make(p, "swiglu_d", ins, 3, "%s", "");
+	int gelu = (int)hd_attr_int(n->attr, "gelu", 0); /* all else there is of rows that are counted */
+	struct node *d = hd_node_make(p, "swiglu_d", ins, 3, gelu ? "gelu=%d" : "", gelu);
 
 	(void)self;
 	for (int i = 0; d && i < 2; i++)
@@ -191,14 +192,16 @@ static int dropout_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
+/* The same turn the other way: the attributes, with inverse=1 behind them or without it. */
 static int rope_vjp(HD_VJP_ARGS)
 {
+	const char *back = strstr(n->attr, " inverse=1");
+	size_t whole = back ? (size_t)(back - n->attr) : strlen(n->attr);
 	struct tensor *g = T(dout[0]);
-	int back = hd_attr_num(n->attr, "inverse", 0) != 0;
 
 	(void)self;
 	if (want & 1)
-		g = hd_op1(p, "rope", &g, 1, "theta=%.17g inverse=%d", hd_attr_num(n->attr, "theta", 10000), !back),
+		g = hd_op1(p, "rope", &g, 1, "%.*s%s", (int)whole, n->attr, back ? "" : " inverse=1"),
 		din[0] = g ? &g->v : NULL;
 	return HD_OK;
 }
@@ -209,7 +212,7 @@ static int rope_shape(HD_SHAPE_ARGS)
 	const struct hd_tensor *x = ins[0];
 	const struct hd_dim *d = x->ndim ? x->dims[x->ndim - 1] : NULL;
 
-	if (d && d->n % 2)
+	if (d && d->n % 2 && !hd_attr_text(attr, "rotary"))
 		return hd_plan_fail(p, HD_EDIVIDE, "rope: %s = %lld is odd, and halves of it are turned", d->name,
 				    (long long)d->n);
 	return hd_same_as_first(self, p, attr, ins, nin, outs, nout);

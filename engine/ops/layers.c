@@ -118,14 +118,25 @@ static int attention_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* q kT and p v: 2 products forward, 5 backward; causal halves them */
+/* Keys of a query, in the mean: causal sees half of them, a window w of s all but the s (1 - w / s)^2 / 2 that it has passed */
+static double mean_keys(const struct hd_node *n)
+{
+	double keys = (double)n->ins[1]->local[1], window = hd_attr_num(n->attr, "window", 0), passed;
+
+	passed = window > 0 && window < keys ? 1 - window / keys : 0;
+	return keys * (hd_attr_num(n->attr, "causal", 1) != 0 ? 0.5 - passed * passed / 2 : 1);
+}
+
+/* q kT and p v: 2 products forward, 5 backward.  A cap takes tanh of each score, as many as pairs of tokens and heads */
 static int attention_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
 {
 	const struct hd_tensor *q = n->ins[0];
-	double pairs = hd_count(q) * (double)n->ins[1]->local[1] * (hd_attr_num(n->attr, "causal", 1) != 0 ? 0.5 : 1);
+	double pairs = hd_count(q) * mean_keys(n);
 
 	(void)self;
 	c->matmul_flops = 2 * pairs * (n->nin > 3 ? 5 : 2);
+	if (hd_attr_num(n->attr, "softcap", 0) > 0 && q->local[3])
+		c->other_flops = 20 * pairs / (double)q->local[3];
 	for (uint32_t i = 0; i < n->nin; i++)
 		c->bytes += hd_count(n->ins[i]) * HD_BITS(n->ins[i]->dtype) / 8;
 	for (uint32_t i = 0; i < n->nout; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernels/prepare/attention.h - checks of attention and its backward, and what their operands are; shared by all devices.
  *
- * Inputs q, k, v (backward: and o, lse, do), outputs o, lse (backward: dq, dk, dv).
+ * Inputs q, k, v (backward: and o, lse, do), outputs o, lse (backward: dq, dk, dv).  A score is s = scale q k, and with
+ * softcap = c it is c tanh(s / c).  causal: a query sees no key behind it; window = w: of the others the last w, its own included.
  */
 #ifndef HD_KERNELS_PREPARE_ATTENTION_H
 #define HD_KERNELS_PREPARE_ATTENTION_H
@@ -11,11 +12,12 @@
 
 struct hd_attention {
 	int64_t batch, seq, keys, heads, kv_heads, dim;
-	int64_t q0, k0, head0, kv0; /* global index of the first query, key, head, kv head */
-	int64_t group;              /* heads of the whole dim that read one kv head */
-	int32_t causal, low;        /* low: all but lse is bf16 */
-	float scale;
-	double exact_scale; /* for the reference */
+	int64_t q0, k0, head0, kv0;        /* global index of the first query, key, head, kv head */
+	int64_t group;                     /* heads of the whole dim that read one kv head */
+	int64_t window;                    /* keys that a query sees at most; 0: all before it */
+	int32_t causal, low;               /* low: all but lse is bf16 */
+	float scale, softcap;              /* softcap 0: none */
+	double exact_scale, exact_softcap; /* for the reference */
 };
 
 /* lse is of the device's own precision, whatever the others are of. */
@@ -70,6 +72,20 @@ static inline void hd_attention_set(struct hd_attention *t, const struct hd_view
 	if (t->exact_scale == 0)
 		t->exact_scale = 1 / sqrt((double)t->dim);
 	t->scale = (float)t->exact_scale;
+	t->window = hd_attr_int(attr, "window", 0);
+	t->exact_softcap = hd_attr_num(attr, "softcap", 0);
+	t->softcap = (float)t->exact_softcap;
+}
+
+static inline int hd_attention_mask(const struct hd_attention *t, struct hd_err *err)
+{
+	if (t->window < 0 || (t->window && !t->causal))
+		return hd_err_set(err, HD_EINVAL, "attention: a window of %lld keys%s", (long long)t->window,
+				  t->window < 0 ? "" : ", and the mask is not causal");
+	if (!(t->exact_softcap >= 0))
+		return hd_err_set(err, HD_EINVAL, "attention: softcap is %g, it must not be negative",
+				  t->exact_softcap);
+	return 0;
 }
 
 /* Of two pieces of a sequence, the second later than the first: what is before a token in memory is before it in the sequence.
@@ -86,6 +102,12 @@ static inline int hd_attention_order(const struct hd_view *q, const struct hd_vi
 			"attention: queries of two pieces of the sequence, from %lld on, and keys from %lld on: causal "
 			"needs both of the same tokens",
 			(long long)q->off[1], (long long)k->off[1]);
+	if (t->window)
+		return hd_err_set(
+			err, HD_ENOTSUP,
+			"attention: a window of %lld keys over two pieces of the sequence, from %lld on: it counts "
+			"positions that are not here",
+			(long long)t->window, (long long)q->off[1]);
 	t->q0 = t->k0 = 0;
 	return 0;
 }
@@ -102,6 +124,7 @@ static inline int hd_prepare_attention(const struct hd_kernel_desc *d, int backw
 	HD_TRY(hd_attention_dtypes(d, device, real, err));
 	HD_TRY(hd_attention_shapes(&d->in[0], &d->in[1], &d->in[2], err));
 	hd_attention_set(t, &d->in[0], &d->in[1], d->attr);
+	HD_TRY(hd_attention_mask(t, err));
 	HD_TRY(hd_attention_order(&d->in[0], &d->in[1], t, err));
 	if (t->heads && (t->head0 / t->group < t->kv0 || (t->head0 + t->heads - 1) / t->group >= t->kv0 + t->kv_heads))
 		return hd_err_set(err, HD_EINVAL, "attention: heads %lld to %lld do not read kv heads %lld to %lld",

@@ -17,6 +17,16 @@ static inline int hd_prepare_alike(const struct hd_check *c, struct hd_prep *p, 
 	return 0;
 }
 
+/* The gate of swiglu: silu(a) b; gelu=1: gelu(a) b with gelu by tanh; gelu=2: by erf.  n[1]: which */
+enum { HD_GATE_SILU, HD_GATE_GELU_TANH, HD_GATE_GELU_ERF };
+
+static inline int hd_prepare_gate(const struct hd_check *c, struct hd_prep *p, uint32_t nin, uint32_t nout)
+{
+	p->n[1] = hd_attr_int(c->d->attr, "gelu", 0);
+	HD_TRY(hd_check_range(c, "gelu", (double)p->n[1], 0, 2));
+	return hd_prepare_alike(c, p, nin, nout);
+}
+
 static inline int hd_prepare_cast(const struct hd_check *c, struct hd_prep *p)
 {
 	HD_TRY(hd_check_counts(c, 1, 1, 1, 1));

@@ -8,10 +8,29 @@
 #define HD_KERNELS_PREPARE_ROPE_H
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include "kernels/check.h"
 
+/* By which angles: the pair i of `turned` dims turns by position * theta^(-2i / turned), scaled for texts that are longer than
+ * what a model was trained on first (`original`):
+ *
+ *	linear	divided by factor (Chen et al. 2306.15595)
+ *	dynamic	theta grows with the length of the text, where that is more than original
+ *	llama3	divided by factor where a turn takes more than original / low positions, as they are where it takes
+ *		less than original / high, and between the two in between (Grattafiori et al. 2407.21783)
+ *	yarn	as they are where they make beta_fast turns in original or more, divided by factor where they make beta_slow or
+ *		fewer, between the two in between; what is turned is `attention` as long (Peng et al. 2309.00071)
+ */
+enum { HD_ROPE_PLAIN, HD_ROPE_LINEAR, HD_ROPE_DYNAMIC, HD_ROPE_LLAMA3, HD_ROPE_YARN };
+
+struct hd_rope {
+	int64_t first, seq, fold, skip; /* global index of seq index 0; from index fold on it is skip more */
+	int64_t turned, scaling;
+	double theta, factor, original, length, low, high, beta_fast, beta_slow, attention, truncate;
+};
+
 /* x (..., seq, heads, head_dim).  p->n: outer, seq, heads, head_dim, global index of seq index 0; from seq
- * index n[5] on it is n[6] more; p->f: theta, direction. */
+ * index n[5] on it is n[6] more; n[7]: dims that are turned, the first of head_dim; p->f: direction. */
 static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 {
 	const struct hd_view *x = &c->d->in[0];
@@ -22,9 +41,6 @@ static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 	HD_TRY(hd_check_ndim(c, x, 3, HD_MAX_DIMS));
 	HD_TRY(hd_check_all_same(c));
 	HD_TRY(hd_check_whole(c, x, n - 1));
-	if (x->n[n - 1] % 2)
-		return hd_err_set(c->err, HD_EDIVIDE, "%s: dim %s has %lld elements, not divisible by 2", c->kernel,
-				  x->dims[n - 1]->name, (long long)x->n[n - 1]);
 	p->n[0] = hd_check_count(x, 0, n - 3);
 	p->n[1] = x->n[n - 3];
 	p->n[2] = x->n[n - 2];
@@ -32,72 +48,151 @@ static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 	p->n[4] = x->off[n - 3];
 	p->n[5] = x->skip[n - 3] ? x->fold[n - 3] : p->n[1];
 	p->n[6] = x->skip[n - 3];
-	p->f[0] = hd_attr_num(c->d->attr, "theta", 10000);
-	p->f[1] = hd_attr_num(c->d->attr, "inverse", 0) != 0 ? -1 : 1;
-	return hd_check_range(c, "theta", p->f[0], 1e-30, 1e30);
+	p->n[7] = hd_attr_int(c->d->attr, "rotary", p->n[3]);
+	p->f[0] = hd_attr_num(c->d->attr, "inverse", 0) != 0 ? -1 : 1;
+	if (p->n[7] == p->n[3] && p->n[3] % 2)
+		return hd_err_set(c->err, HD_EDIVIDE, "%s: dim %s has %lld elements, not divisible by 2", c->kernel,
+				  x->dims[n - 1]->name, (long long)x->n[n - 1]);
+	if (p->n[7] < 0 || p->n[7] > p->n[3] || p->n[7] % 2)
+		return hd_err_set(c->err, HD_EINVAL, "%s: rotary is %lld, it must be even and at most %s = %lld",
+				  c->kernel, (long long)p->n[7], x->dims[n - 1]->name, (long long)x->n[n - 1]);
+	return hd_check_range(c, "theta", hd_attr_num(c->d->attr, "theta", 10000), 1e-30, 1e30);
 }
 
-static inline int64_t hd_rope_position(const struct hd_prep *p, int64_t s)
+static inline int64_t hd_rope_scaling(const char *attr)
 {
-	return p->n[4] + s + (s >= p->n[5] ? p->n[6] : 0);
+	static const char *const names[] = { "linear", "dynamic", "llama3", "yarn" };
+	const char *is = hd_attr_text(attr, "scaling");
+
+	for (int i = 0; is && i < 4; i++)
+		if (!strncmp(is, names[i], strlen(names[i])))
+			return i + 1;
+	return HD_ROPE_PLAIN;
+}
+
+/* The angles that the attributes say, at the positions that are here. */
+static inline void hd_rope_set(struct hd_rope *a, const struct hd_prep *p, const char *attr)
+{
+	memset(a, 0, sizeof(*a));
+	a->first = p->n[4];
+	a->seq = p->n[1];
+	a->fold = p->n[5];
+	a->skip = p->n[6];
+	a->turned = p->n[7];
+	a->scaling = hd_rope_scaling(attr);
+	a->theta = hd_attr_num(attr, "theta", 10000);
+	a->factor = hd_attr_num(attr, "factor", 1);
+	a->original = hd_attr_num(attr, "original", 0);
+	a->length = hd_attr_num(attr, "length", 0);
+	a->low = hd_attr_num(attr, "low", 1);
+	a->high = hd_attr_num(attr, "high", 4);
+	a->beta_fast = hd_attr_num(attr, "beta_fast", 32);
+	a->beta_slow = hd_attr_num(attr, "beta_slow", 1);
+	a->attention = hd_attr_num(attr, "attention", 1);
+	a->truncate = hd_attr_num(attr, "truncate", 1);
+}
+
+static inline int64_t hd_rope_position(const struct hd_rope *a, int64_t s)
+{
+	return a->first + s + (s >= a->fold ? a->skip : 0);
+}
+
+/* The pair, as a broken number, that makes so many turns in `original` positions. */
+static inline double hd_rope_pair_of(const struct hd_rope *a, double turns)
+{
+	const double two_pi = 6.283185307179586477;
+
+	return (double)a->turned * log(a->original / (turns * two_pi)) / (2 * log(a->theta));
+}
+
+/* 0: the pair is as it is; 1: its angle is divided by factor. */
+static inline double hd_rope_yarn(const struct hd_rope *a, double pair)
+{
+	double from = hd_rope_pair_of(a, a->beta_fast), to = hd_rope_pair_of(a, a->beta_slow), part;
+
+	if (a->truncate != 0)
+		from = floor(from), to = ceil(to);
+	from = from > 0 ? from : 0;
+	to = to < (double)a->turned - 1 ? to : (double)a->turned - 1;
+	part = (pair - from) / (to - from + (to == from ? 0.001 : 0));
+	return part < 0 ? 0 : part > 1 ? 1 : part;
+}
+
+static inline double hd_rope_llama3(const struct hd_rope *a, double rate)
+{
+	const double two_pi = 6.283185307179586477;
+	double part = (a->original * rate / two_pi - a->low) / (a->high - a->low);
+
+	part = part < 0 ? 0 : part > 1 ? 1 : part;
+	return (1 - part) * rate / a->factor + part * rate;
+}
+
+/* What a pair turns by from one position to the next. */
+static inline double hd_rope_rate(const struct hd_rope *a, int64_t pair)
+{
+	double d = (double)a->turned, theta = a->theta, rate, part;
+
+	if (a->scaling == HD_ROPE_DYNAMIC && a->length > a->original)
+		theta *= pow(a->factor * a->length / a->original - (a->factor - 1), d / (d - 2));
+	rate = pow(theta, -2 * (double)pair / d);
+	if (a->scaling == HD_ROPE_LINEAR)
+		return rate / a->factor;
+	if (a->scaling == HD_ROPE_LLAMA3)
+		return hd_rope_llama3(a, rate);
+	part = a->scaling == HD_ROPE_YARN ? hd_rope_yarn(a, (double)pair) : 0;
+	return part != 0 ? rate / a->factor * part + rate * (1 - part) : rate;
 }
 
 struct hd_rope_table {
 	struct hd_rope_table *next;
-	int64_t users, first, seq, fold, skip, half;
-	double theta;
-	float *turn; /* (seq, 2, half), where the device reads it: cosines, then sines */
+	int64_t users;
+	struct hd_rope of;
+	float *turn; /* (seq, 2, turned / 2), where the device reads it: cosines, then sines */
 };
 
-static inline size_t hd_rope_bytes(int64_t seq, int64_t half)
+static inline size_t hd_rope_bytes(const struct hd_rope *a)
 {
-	return (size_t)(seq * half * 2) * sizeof(float);
+	return (size_t)(a->seq * a->turned) * sizeof(float);
 }
 
 /* malloc'ed, as the host reads it. */
-static inline float *hd_rope_angles(const struct hd_prep *p)
+static inline float *hd_rope_angles(const struct hd_rope *a)
 {
-	int64_t seq = p->n[1], half = p->n[3] / 2;
-	float *turn = (float *)hd_alloc(hd_rope_bytes(seq, half));
+	int64_t half = a->turned / 2;
+	float *turn = (float *)hd_alloc(hd_rope_bytes(a) + 1);
 
 	for (int64_t i = 0; i < half; i++) {
-		double rate = pow(p->f[0], -(double)i / (double)half);
+		double rate = hd_rope_rate(a, i);
 
-		for (int64_t s = 0; s < seq; s++) {
-			double angle = (double)hd_rope_position(p, s) * rate;
+		for (int64_t s = 0; s < a->seq; s++) {
+			double angle = (double)hd_rope_position(a, s) * rate;
 
-			turn[s * 2 * half + i] = (float)cos(angle);
-			turn[(s * 2 + 1) * half + i] = (float)sin(angle);
+			turn[s * 2 * half + i] = (float)(a->attention * cos(angle));
+			turn[(s * 2 + 1) * half + i] = (float)(a->attention * sin(angle));
 		}
 	}
 	return turn;
 }
 
 /* One user more of the table with these angles.  NULL: there is none yet. */
-static inline struct hd_rope_table *hd_rope_find(struct hd_rope_table *tables, const struct hd_prep *p)
+static inline struct hd_rope_table *hd_rope_find(struct hd_rope_table *tables, const struct hd_rope *a)
 {
 	struct hd_rope_table *t = tables;
 
-	while (t && (t->first != p->n[4] || t->seq != p->n[1] || t->fold != p->n[5] || t->skip != p->n[6] ||
-		     t->half != p->n[3] / 2 || t->theta != p->f[0]))
+	while (t && memcmp(&t->of, a, sizeof(*a)))
 		t = t->next;
 	if (t)
 		t->users++;
 	return t;
 }
 
-static inline struct hd_rope_table *hd_rope_add(struct hd_rope_table **tables, const struct hd_prep *p, float *turn)
+static inline struct hd_rope_table *hd_rope_add(struct hd_rope_table **tables, const struct hd_rope *a, float *turn)
 {
 	struct hd_rope_table *t = (struct hd_rope_table *)hd_alloc(sizeof(*t));
 
 	t->next = *tables;
 	t->users = 1;
-	t->first = p->n[4];
-	t->seq = p->n[1];
-	t->fold = p->n[5];
-	t->skip = p->n[6];
-	t->half = p->n[3] / 2;
-	t->theta = p->f[0];
+	t->of = *a;
 	t->turn = turn;
 	return *tables = t;
 }

@@ -10,6 +10,7 @@
  * Sums are in fp32.
  */
 #include "ring.h"
+#include <stdio.h>
 
 /* -- the ops: attention, and its backward, of what is sharded along seq -------------------------------------------------------- */
 static const struct hd_op *engines(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n)
@@ -88,6 +89,12 @@ static int rewrite(struct hd_strategy *s, struct hd_plan *p)
 
 	s->seq = s->h->dim(p, "seq");
 	while ((n = s->g->node_next(p, n, &all))) {
+		if (s->g->attr(n->attr, "window", 0) > 0)
+			return s->h->fail(
+				p, HD_ENOTSUP,
+				"form: ring, and attention has a window of %lld tokens (model.window), which the ring "
+				"does not know; ulysses does",
+				(long long)s->g->attr(n->attr, "window", 0));
 		hd_cursor(s->g, p, n, NULL);
 		mine = s->g->node(p, &ring, n->ins, 3, "%s", n->attr);
 		for (uint32_t k = 0; k < 2; k++)
@@ -124,10 +131,24 @@ struct part {
 	struct hd_tensor *o, *lse;
 };
 
+struct attributes {
+	char text[100];
+};
+
+static struct attributes attributes_of(const struct cp_walk *w, int causal)
+{
+	struct attributes a;
+	int n = snprintf(a.text, sizeof(a.text), "causal=%d scale=%.17g", causal, w->scale);
+
+	if (w->softcap > 0)
+		snprintf(a.text + n, sizeof(a.text) - (size_t)n, " softcap=%.17g", w->softcap);
+	return a;
+}
+
 static struct part attention(const struct cp_walk *w, struct hd_tensor *const *qkv, int causal)
 {
 	struct hd_node *n =
-		w->s->g->node(w->p, w->s->g->op(w->p, "attention"), qkv, 3, "causal=%d scale=%.17g", causal, w->scale);
+		w->s->g->node(w->p, w->s->g->op(w->p, "attention"), qkv, 3, "%s", attributes_of(w, causal).text);
 
 	return n ? (struct part){ cp_fp32(w, n->outs[0]), n->outs[1] } : (struct part){ NULL, NULL };
 }
@@ -194,8 +215,8 @@ enum { Q, K, V, O, LSE, DO };
 /* d: gradients of q, k, v. */
 static void gradients(const struct cp_walk *w, struct hd_tensor *const *ins, int causal, struct hd_tensor **d)
 {
-	struct hd_node *n = w->s->g->node(w->p, w->s->g->op(w->p, "attention_d"), ins, 6, "causal=%d scale=%.17g",
-					  causal, w->scale);
+	struct hd_node *n =
+		w->s->g->node(w->p, w->s->g->op(w->p, "attention_d"), ins, 6, "%s", attributes_of(w, causal).text);
 
 	for (int i = 0; i < 3; i++)
 		d[i] = n ? cp_fp32(w, n->outs[i]) : NULL;
@@ -280,7 +301,8 @@ static void lower_all(struct hd_strategy *s, struct hd_plan *p, const struct hd_
 				     .n = n,
 				     .members = s->axis->n,
 				     .causal = s->g->attr(n->attr, "causal", 0) != 0,
-				     .scale = s->g->attr(n->attr, "scale", 0) };
+				     .scale = s->g->attr(n->attr, "scale", 0),
+				     .softcap = s->g->attr(n->attr, "softcap", 0) };
 
 		hd_cursor(s->g, p, n, NULL);
 		one(&w);

@@ -12,6 +12,7 @@ struct cp_walk { /* one node, while it is lowered */
 	int64_t members;
 	int causal;
 	double scale; /* 0: the engine's default */
+	double softcap;
 };
 
 enum { CP_WHOLE, CP_FIRST, CP_SECOND }; /* what of a member's tokens: all, or a half of them */

@@ -47,4 +47,14 @@ static inline int64_t hd_att_seen(const struct hd_attention *t, int64_t q, int64
 	return seen > 0 ? seen : 0;
 }
 
+/* How many of them it no longer sees, for its window begins behind them */
+static inline int64_t hd_att_passed(const struct hd_attention *t, int64_t q, int64_t k0, int64_t n)
+{
+	int64_t passed = q - k0 + 1 - t->window;
+
+	if (!t->window || passed < 0)
+		return 0;
+	return passed < n ? passed : n;
+}
+
 #endif

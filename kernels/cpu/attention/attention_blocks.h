@@ -6,7 +6,8 @@
  * All products are sums of outer products: a tile of HD_MR rows and two vectors of columns stays
  * in registers, a is read by broadcasts (row-major or transposed), b row by row.  So a panel of k
  * is kept transposed for q k^T and as it is for ds k; nothing else is ever transposed.  Where a
- * causal block is partly masked, tiles and terms that no row of the tile can see are left out.
+ * causal block is partly masked, tiles and terms that no row of the tile can see are left out; with a window also those
+ * that all rows have passed.
  */
 #include "kernels/cpu/attention/attention.h"
 #include <math.h>
@@ -142,6 +143,22 @@ INLINE V vexp(V x)
 	p = p * r + 1.0f;
 	p = p * r + 1.0f;
 	return (V)(((VI)p + ((VI)t << 23)) & (VI)normal);
+}
+
+/* Small arguments by a polynomial (Cephes, single precision), others by exp; NaN stays. */
+INLINE V vtanh(V x)
+{
+	V a = (V)((VI)x & 0x7fffffff), z = x * x, p, q;
+
+	p = z * -5.70498872745e-3f + 2.06390887954e-2f;
+	p = p * z - 5.37397155531e-2f;
+	p = p * z + 1.33314422036e-1f;
+	p = p * z - 3.33332819422e-1f;
+	p = p * z * x + x;
+	q = choose(a < 20.0f, a, (V){ 0 } + 20.0f); /* 1 from there on */
+	q = 1.0f - 2.0f / (vexp(q + q) + 1.0f);
+	q = (V)((VI)q | ((VI)x & 0x80000000));
+	return choose(x == x, choose(a < 0.625f, p, q), x);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -301,7 +318,8 @@ static void unpack_rows(const struct hd_attention *t, void *x, int64_t at, int64
 
 struct pair { /* block of queries against block of keys */
 	int nq, nk, tiles_q, tiles_k;
-	int seen[BLOCK]; /* per query: so many of the keys; grows with the query */
+	int seen[BLOCK];   /* per query: so many of the keys; grows with the query */
+	int passed[BLOCK]; /* and so many of the first of them not; likewise */
 	struct att_span scores[TILES], by_key[TILES], by_query[TILES];
 };
 
@@ -311,24 +329,28 @@ static int pair_set(const struct hd_attention *t, struct pair *p, int64_t i, int
 
 	p->nq = (int)(t->seq - i * BLOCK < BLOCK ? t->seq - i * BLOCK : BLOCK);
 	p->nk = (int)(t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK);
-	if (!hd_att_seen(t, q + p->nq - 1, k, p->nk))
+	if (!hd_att_seen(t, q + p->nq - 1, k, p->nk) || hd_att_passed(t, q, k, p->nk) == p->nk)
 		return 0;
 	p->tiles_q = (p->nq + HD_MR - 1) / HD_MR;
 	p->tiles_k = (p->nk + HD_MR - 1) / HD_MR;
-	for (int r = 0; r < BLOCK; r++)
+	for (int r = 0; r < BLOCK; r++) {
 		p->seen[r] = (int)hd_att_seen(t, q + r, k, p->nk);
+		p->passed[r] = (int)hd_att_passed(t, q + r, k, p->nk);
+	}
 	for (int a = 0; a < p->tiles_q; a++) {
 		int most = p->seen[a * HD_MR + HD_MR - 1];
 
 		p->scores[a] = (struct att_span){ 0, (int)t->dim, most };
-		p->by_key[a] = (struct att_span){ 0, most, (int)hd_att_padded(t) };
+		p->by_key[a] = (struct att_span){ p->passed[a * HD_MR], most, (int)hd_att_padded(t) };
 	}
 	for (int a = 0; a < p->tiles_k; a++) {
-		int r = 0;
+		int r = 0, end = p->nq;
 
 		while (r < p->nq && p->seen[r] <= a * HD_MR)
 			r++;
-		p->by_query[a] = (struct att_span){ r, p->nq, (int)hd_att_padded(t) };
+		while (end > r && p->passed[end - 1] >= (a + 1) * HD_MR)
+			end--;
+		p->by_query[a] = (struct att_span){ r, end, (int)hd_att_padded(t) };
 	}
 	return 1;
 }
@@ -341,22 +363,35 @@ struct att_rows {
 	V max[BLOCK / HD_VL];
 };
 
-INLINE V visible(const float *s, int c, int seen, const int masked) /* HD_VL scores from column c on */
+INLINE VS is_seen(int c, int passed, int seen)
+{
+	return (iota() + c < seen) & (iota() + c >= passed);
+}
+
+INLINE V visible(const float *s, int c, int passed, int seen, const int masked) /* HD_VL scores from column c on */
 {
 	if (!masked)
 		return load(s + c);
-	return choose(iota() + c < seen, load(s + c), (V){ 0 } - INFINITY);
+	return choose(is_seen(c, passed, seen), load(s + c), (V){ 0 } - INFINITY);
+}
+
+static __attribute__((noinline)) void cap_scores(const struct hd_attention *t, float *s, int rows)
+{
+	V cap = (V){ 0 } + t->softcap, part = (V){ 0 } + 1 / t->softcap;
+
+	for (int i = 0; i < rows * BLOCK; i += HD_VL)
+		store(s + i, cap * vtanh(load(s + i) * part));
 }
 
 /* Scores of one row s -> exp(s - max); what was summed before is rescaled */
-INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum, float max, float by, int seen,
-			const int masked)
+INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum, float max, float by, int passed,
+			int seen, const int masked)
 {
 	V total = *sum * by;
 
 #pragma GCC unroll 4
 	for (int c = 0; c < BLOCK; c += HD_VL) {
-		V x = vexp(visible(s, c, seen, masked) - max);
+		V x = vexp(visible(s, c, passed, seen, masked) - max);
 
 		store(s + c, x);
 		total += x;
@@ -368,16 +403,16 @@ INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum
 
 /* HD_VL rows at once, so that their maxima come out as one vector: a maximum per row would
  * wait for its own lanes */
-INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s, float *o, const int *seen,
-			 const int masked)
+INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s, float *o, const int *passed,
+			 const int *seen, const int masked)
 {
 	V x[HD_VL], now, by;
 
 #pragma GCC unroll 16
 	for (int i = 0; i < HD_VL; i++) {
-		x[i] = visible(s + i * BLOCK, 0, seen[i], masked);
+		x[i] = visible(s + i * BLOCK, 0, passed[i], seen[i], masked);
 		for (int c = HD_VL; c < BLOCK; c += HD_VL)
-			x[i] = vmax(x[i], visible(s + i * BLOCK, c, seen[i], masked));
+			x[i] = vmax(x[i], visible(s + i * BLOCK, c, passed[i], seen[i], masked));
 	}
 	now = vmax(maxima(x), *max);
 	by = vexp(*max - now);
@@ -385,18 +420,21 @@ INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s,
 	if (masked) /* nothing seen yet: all terms become 0 */
 		now = choose(now > -INFINITY, now, (V){ 0 });
 	for (int i = 0; i < HD_VL; i++)
-		softmax_row(t, s + i * BLOCK, o + i * hd_att_padded(t), &sum[i], now[i], by[i], seen[i], masked);
+		softmax_row(t, s + i * BLOCK, o + i * hd_att_padded(t), &sum[i], now[i], by[i], passed[i], seen[i],
+			    masked);
 }
 
-static void softmax(const struct hd_attention *t, struct att_rows *st, float *s, float *o, const int *seen, int nq)
+static void softmax(const struct hd_attention *t, struct att_rows *st, float *s, float *o, const struct pair *p)
 {
-	for (int g = 0; g * HD_VL < nq; g++, s += HD_VL * BLOCK, o += HD_VL * hd_att_padded(t)) {
-		const int *see = seen + g * HD_VL;
+	if (t->softcap > 0)
+		cap_scores(t, s, p->nq);
+	for (int g = 0; g * HD_VL < p->nq; g++, s += HD_VL * BLOCK, o += HD_VL * hd_att_padded(t)) {
+		const int *passed = p->passed + g * HD_VL, *seen = p->seen + g * HD_VL;
 
-		if (see[0] == BLOCK)
-			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, see, 0);
+		if (seen[0] == BLOCK && !passed[HD_VL - 1])
+			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, passed, seen, 0);
 		else
-			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, see, 1);
+			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, passed, seen, 1);
 	}
 }
 
@@ -409,6 +447,12 @@ static void finish(const struct hd_attention *t, const struct att_rows *st, void
 		unpack_rows(t, o, at + r * t->heads * t->dim, 0, from + r * hd_att_padded(t), 1, sum > 0 ? 1 / sum : 0);
 		lse[r] = sum > 0 ? st->max[r / HD_VL][r % HD_VL] + logf(sum) : -INFINITY;
 	}
+}
+
+/* The block of keys that the window of query block i begins in. */
+static int64_t first_block(const struct hd_attention *t, int64_t i)
+{
+	return hd_att_passed(t, t->q0 + i * BLOCK, t->k0, t->keys) / BLOCK;
 }
 
 static void forward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in, int64_t b,
@@ -436,9 +480,9 @@ static void forward(const struct hd_attention *t, float *scratch, void *const *o
 		memset(&st, 0, sizeof(st));
 		for (int g = 0; g < BLOCK / HD_VL; g++)
 			st.max[g] = (V){ 0 } - INFINITY;
-		for (int64_t j = 0; j < nkb && pair_set(t, &p, i, j); j++) {
+		for (int64_t j = first_block(t, i); j < nkb && pair_set(t, &p, i, j); j++) {
 			product_n(s, BLOCK, q, hd_att_padded(t), kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
-			softmax(t, &st, s, o, p.seen, p.nq);
+			softmax(t, &st, s, o, &p);
 			product_n(o, hd_att_padded(t), s, BLOCK, vp + j * panel, hd_att_padded(t), p.by_key, p.tiles_q,
 				  1);
 		}
@@ -507,16 +551,17 @@ static void pack_head(const struct hd_attention *t, struct panels *x, void *cons
 	memset(x->dq, 0, (size_t)(blocks * panel) * sizeof(*x->dq));
 }
 
-/* Of one row, s: scores -> probabilities; dp -> ds */
-INLINE void row_d(float *s, float *dp, float lse, float delta, int seen, const int masked)
+/* Of one row, s: scores -> probabilities; dp -> ds.  part: 1 / softcap, or 0 */
+INLINE void row_d(float *s, float *dp, float lse, float delta, float part, int passed, int seen, const int masked)
 {
 #pragma GCC unroll 4
 	for (int c = 0; c < BLOCK; c += HD_VL) {
 		V x = vexp(load(s + c) - lse);
-		V d = x * (load(dp + c) - delta);
+		V d = x * (load(dp + c) - delta), of = load(s + c) * part;
 
+		d *= 1.0f - of * of;
 		if (masked) {
-			VS in = iota() + c < seen;
+			VS in = is_seen(c, passed, seen);
 
 			x = (V)((VI)x & (VI)in);
 			d = (V)((VI)d & (VI)in);
@@ -526,13 +571,18 @@ INLINE void row_d(float *s, float *dp, float lse, float delta, int seen, const i
 	}
 }
 
-static void probabilities(float *s, float *dp, const struct pair *p, const float *lse, const float *delta)
+static void probabilities(const struct hd_attention *t, float *s, float *dp, const struct pair *p, const float *lse,
+			  const float *delta)
 {
+	float part = t->softcap > 0 ? 1 / t->softcap : 0;
+
+	if (t->softcap > 0)
+		cap_scores(t, s, p->tiles_q * HD_MR);
 	for (int r = 0; r < p->tiles_q * HD_MR; r++, s += BLOCK, dp += BLOCK) {
-		if (p->seen[r] == BLOCK)
-			row_d(s, dp, lse[r], delta[r], BLOCK, 0);
+		if (p->seen[r] == BLOCK && !p->passed[r])
+			row_d(s, dp, lse[r], delta[r], part, 0, BLOCK, 0);
 		else
-			row_d(s, dp, lse[r], delta[r], p->seen[r], 1);
+			row_d(s, dp, lse[r], delta[r], part, p->passed[r], p->seen[r], 1);
 	}
 }
 
@@ -549,7 +599,7 @@ static void head_d(const struct hd_attention *t, struct panels *x)
 				continue;
 			product_n(x->s, BLOCK, q, w, x->kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
 			product_n(x->dp, BLOCK, d_o, w, x->vt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
-			probabilities(x->s, x->dp, &p, x->lse + i * BLOCK, x->delta + i * BLOCK);
+			probabilities(t, x->s, x->dp, &p, x->lse + i * BLOCK, x->delta + i * BLOCK);
 			product_t(x->dv + j * panel, w, x->s, d_o, w, p.by_query, p.tiles_k, 1);
 			product_t(x->dk + j * panel, w, x->dp, q, w, p.by_query, p.tiles_k, 1);
 			product_n(x->dq + i * panel, w, x->dp, BLOCK, x->k + j * panel, w, p.by_key, p.tiles_q, 1);

@@ -9,15 +9,15 @@
 
 static struct hd_rope_table *tables;
 
-static struct hd_rope_table *get(const struct hd_prep *p)
+static struct hd_rope_table *get(const struct hd_rope *a)
 {
 	struct hd_rope_table *t;
 
 #pragma omp critical(hd_rope_tables)
 	{
-		t = hd_rope_find(tables, p);
+		t = hd_rope_find(tables, a);
 		if (!t)
-			t = hd_rope_add(&tables, p, hd_rope_angles(p));
+			t = hd_rope_add(&tables, a, hd_rope_angles(a));
 	}
 	return t;
 }
@@ -30,19 +30,22 @@ static void release(void *state)
 
 static int prepare_rope(const struct hd_check *c, struct hd_prep *p)
 {
+	struct hd_rope a;
+
 	HD_TRY(hd_prepare_rope(c, p));
-	p->state = get(p);
+	hd_rope_set(&a, p, c->d->attr);
+	p->state = get(&a);
 	p->release = release;
 	return 0;
 }
 HD_PREPARE_LOW(prepare, "rope", "t", "t", prepare_rope(c, p))
 
-/* (at, heads): elements of x and y from `at` on */
+/* (at, heads): elements of x and y from `at` on; behind the two halves that turn of each head `rest` that do not */
 static inline __attribute__((always_inline)) void turn_any(void *y, const void *x, int64_t at, const float *cosine,
 							   const float *sine, float direction, int64_t half,
-							   int64_t heads, const int low)
+							   int64_t rest, int64_t heads, const int low)
 {
-	for (int64_t h = 0; h < heads; h++, at += 2 * half) {
+	for (int64_t h = 0; h < heads; h++, at += 2 * half + rest) {
 #pragma omp simd
 		for (int64_t i = 0; i < half; i++) {
 			float a = hd_get(x, low, at + i), b = hd_get(x, low, at + i + half), s = direction * sine[i];
@@ -50,33 +53,35 @@ static inline __attribute__((always_inline)) void turn_any(void *y, const void *
 			hd_put(y, low, at + i, a * cosine[i] - b * s);
 			hd_put(y, low, at + i + half, b * cosine[i] + a * s);
 		}
+		for (int64_t i = at + 2 * half; i < at + 2 * half + rest; i++)
+			hd_put(y, low, i, hd_get(x, low, i));
 	}
 }
 
 HD_CLONES static void turn(void *y, const void *x, int64_t at, const float *cosine, const float *sine, float direction,
-			   int64_t half, int64_t heads)
+			   int64_t half, int64_t rest, int64_t heads)
 {
-	turn_any(y, x, at, cosine, sine, direction, half, heads, 0);
+	turn_any(y, x, at, cosine, sine, direction, half, rest, heads, 0);
 }
 
 HD_CLONES static void turn_low(void *y, const void *x, int64_t at, const float *cosine, const float *sine,
-			       float direction, int64_t half, int64_t heads)
+			       float direction, int64_t half, int64_t rest, int64_t heads)
 {
-	turn_any(y, x, at, cosine, sine, direction, half, heads, 1);
+	turn_any(y, x, at, cosine, sine, direction, half, rest, heads, 1);
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t tokens = p->n[0] * p->n[1], seq = p->n[1], heads = p->n[2], half = p->n[3] / 2;
+	int64_t tokens = p->n[0] * p->n[1], seq = p->n[1], heads = p->n[2], half = p->n[7] / 2, dim = p->n[3];
 	const struct hd_rope_table *t = p->state;
 
 	(void)r;
-#pragma omp parallel for schedule(static) if (tokens * heads * half >= HD_SMALL)
+#pragma omp parallel for schedule(static) if (tokens * heads * dim >= 2 * HD_SMALL)
 	for (int64_t i = 0; i < tokens; i++) {
 		const float *cosine = t->turn + i % seq * 2 * half;
 
-		(p->n[14] == HD_DTYPE_BF16 ? turn_low : turn)(out[0], in[0], i * heads * 2 * half, cosine,
-							      cosine + half, (float)p->f[1], half, heads);
+		(p->n[14] == HD_DTYPE_BF16 ? turn_low : turn)(out[0], in[0], i * heads * dim, cosine, cosine + half,
+							      (float)p->f[0], half, dim - 2 * half, heads);
 	}
 }
 

@@ -23,6 +23,31 @@ struct hd_att : hd_attention {
 
 		return !causal || n > keys ? keys : n > 0 ? n : 0;
 	}
+	/* The first of them that its window has. */
+	HD_DEV int64_t passed(int64_t i) const
+	{
+		int64_t n = q0 + i - k0 + 1 - window;
+
+		return !window || n < 0 ? 0 : n < keys ? n : keys;
+	}
+	/* Behind the last query whose window has key j. */
+	HD_DEV int64_t last_query(int64_t j) const
+	{
+		int64_t i = k0 + j - q0 + window;
+
+		return !window || i > seq ? seq : i > 0 ? i : 0;
+	}
+	/* What a score is with the cap; 1 - (score / cap)^2, its derivative. */
+	HD_DEV float capped(float s) const
+	{
+		return softcap > 0 ? softcap * tanhf(s / softcap) : s;
+	}
+	HD_DEV float slope(float s) const
+	{
+		float part = softcap > 0 ? s / softcap : 0;
+
+		return 1 - part * part;
+	}
 	/* The first query that sees key j. */
 	HD_DEV int64_t first_query(int64_t j) const
 	{

@@ -94,8 +94,8 @@ template <int N> HD_DEV int within(int64_t x)
 	return x < 0 ? 0 : x < N ? (int)x : N;
 }
 
-/* Columns of a tile from left[e] on (of the two rows that a lane has) are -inf. */
-template <int NT> HD_DEV void hide(float (*s)[4], const int *left)
+/* Columns of a tile before gone[e] and from left[e] on (of the two rows that a lane has) are -inf. */
+template <int NT> HD_DEV void hide(float (*s)[4], const int *gone, const int *left)
 {
 	int c = (int)threadIdx.x % 4 * 2;
 
@@ -103,7 +103,24 @@ template <int NT> HD_DEV void hide(float (*s)[4], const int *left)
 	for (int n = 0; n < NT; n++)
 #pragma unroll
 		for (int x = 0; x < 4; x++)
-			s[n][x] = n * 8 + c + x % 2 < left[x / 2] ? s[n][x] : -INFINITY;
+			s[n][x] = n * 8 + c + x % 2 < left[x / 2] && n * 8 + c + x % 2 >= gone[x / 2] ? s[n][x]
+												      : -INFINITY;
+}
+
+/* Products into scores with the cap. */
+template <int NT> HD_DEV void cap(const hd_att &t, float (*s)[4])
+{
+#pragma unroll
+	for (int n = 0; n < NT; n++)
+#pragma unroll
+		for (int x = 0; x < 4; x++)
+			s[n][x] = t.capped(t.scale * s[n][x]);
+}
+
+/* What the exponent's product has to be, of scores with a cap and of products. */
+HD_DEV float exponent(const hd_att &t)
+{
+	return t.softcap > 0 ? HD_LOG2E : t.scale * HD_LOG2E;
 }
 
 template <int N> HD_DEV void clear(float (*s)[4])
@@ -152,19 +169,21 @@ __global__ void __launch_bounds__(THREADS, 2)
 	int64_t i0 = ((int64_t)gridDim.x - 1 - blockIdx.x) * ROWS; /* long rows first */
 	int64_t q_stride = t.heads * t.dim, k_stride = t.kv_heads * t.dim, end = t.seen(hd_least(i0 + ROWS, t.seq) - 1);
 	int64_t row[2] = { i0 + warp * 16 + g, i0 + warp * 16 + g + 8 }, seen[2], least = t.seen(i0 + warp * 16);
-	float sum[D / 8][4], s[ROWS / 8][4], max[2] = { -INFINITY, -INFINITY }, all[2] = { 0, 0 },
-					     scale = t.scale * HD_LOG2E;
+	int64_t from = t.passed(i0) / ROWS * ROWS, passed[2], most = t.passed(i0 + warp * 16 + 15);
+	float sum[D / 8][4], s[ROWS / 8][4], max[2] = { -INFINITY, -INFINITY }, all[2] = { 0, 0 }, scale = exponent(t);
 
-	k += t.k_at(b, 0, kv);
-	v += t.k_at(b, 0, kv);
-	for (int e = 0; e < 2; e++)
-		seen[e] = row[e] < t.seq ? t.seen(row[e]) : 0;
+	k += t.k_at(b, from, kv);
+	v += t.k_at(b, from, kv);
+	for (int e = 0; e < 2; e++) {
+		passed[e] = t.passed(row[e]);
+		seen[e] = row[e] < t.seq && passed[e] < t.seen(row[e]) ? t.seen(row[e]) : 0;
+	}
 	clear<D / 8>(sum);
 	fill_tile<D, ROWS, THREADS>(tq, q + t.q_at(b, i0, h), q_stride, t.seq - i0);
-	fill_tile<D, ROWS, THREADS>(tk, k, k_stride, t.keys);
-	fill_tile<D, ROWS, THREADS>(tv, v, k_stride, t.keys);
+	fill_tile<D, ROWS, THREADS>(tk, k, k_stride, t.keys - from);
+	fill_tile<D, ROWS, THREADS>(tv, v, k_stride, t.keys - from);
 	copies_commit();
-	for (int64_t j = 0, turn = 0; j < end; j += ROWS, turn ^= 1) {
+	for (int64_t j = from, turn = 0; j < end; j += ROWS, turn ^= 1) {
 		bf16 *kt = tk + turn * ROWS * D, *vt = tv + turn * ROWS * D;
 
 		k += ROWS * k_stride;
@@ -177,10 +196,13 @@ __global__ void __launch_bounds__(THREADS, 2)
 		copies_wait<1>();
 		__syncthreads();
 		scores<D, ROWS / 8>(s, tq, warp * 16, kt);
-		if (j + ROWS > least) {
+		if (t.softcap > 0)
+			cap<ROWS / 8>(t, s);
+		if (j + ROWS > least || j < most) {
 			int left[2] = { within<ROWS>(seen[0] - j), within<ROWS>(seen[1] - j) };
+			int gone[2] = { within<ROWS>(passed[0] - j), within<ROWS>(passed[1] - j) };
 
-			hide<ROWS / 8>(s, left);
+			hide<ROWS / 8>(s, gone, left);
 		}
 		soften<D>(s, sum, &max[0], &all[0], scale, 0);
 		soften<D>(s, sum, &max[1], &all[1], scale, 1);
@@ -198,6 +220,17 @@ __global__ void __launch_bounds__(THREADS, 2)
 }
 
 /* -- backward ------------------------------------------------------------------------------------------------------------- */
+/* Products into scores with the cap, and what comes behind them into that before them. */
+template <int NT> HD_DEV void cap_both(const hd_att &t, float (*s)[4], float (*d)[4])
+{
+	cap<NT>(t, s);
+#pragma unroll
+	for (int n = 0; n < NT; n++)
+#pragma unroll
+		for (int x = 0; x < 4; x++)
+			d[n][x] *= t.slope(s[n][x]);
+}
+
 /* Keys come in tiles of K, one ahead: fewer for wide heads, whose sums take the registers. */
 template <int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) mma_backward_q(hd_att t, hd_att_d x)
 {
@@ -206,24 +239,26 @@ template <int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4;
 	int64_t b = blockIdx.z, h = blockIdx.y, kv = t.kv_of(h), i0 = ((int64_t)gridDim.x - 1 - blockIdx.x) * ROWS;
 	int64_t q_stride = t.heads * t.dim, k_stride = t.kv_heads * t.dim, end = t.seen(hd_least(i0 + ROWS, t.seq) - 1);
-	const bf16 *k = (const bf16 *)x.k + t.k_at(b, 0, kv), *v = (const bf16 *)x.v + t.k_at(b, 0, kv);
+	int64_t from = t.passed(i0) / K * K, passed[2], most = t.passed(i0 + warp * 16 + 15);
+	const bf16 *k = (const bf16 *)x.k + t.k_at(b, from, kv), *v = (const bf16 *)x.v + t.k_at(b, from, kv);
 	int64_t seen[2], least = t.seen(i0 + warp * 16);
-	float sum[D / 8][4], s[K / 8][4], d_p[K / 8][4], lse[2], delta[2], scale = t.scale * HD_LOG2E;
+	float sum[D / 8][4], s[K / 8][4], d_p[K / 8][4], lse[2], delta[2], scale = exponent(t);
 
 	for (int e = 0; e < 2; e++) {
 		int64_t row = i0 + warp * 16 + g + 8 * e;
 
-		seen[e] = row < t.seq ? t.seen(row) : 0;
+		passed[e] = t.passed(row);
+		seen[e] = row < t.seq && passed[e] < t.seen(row) ? t.seen(row) : 0;
 		lse[e] = seen[e] ? x.lse[t.row(b, h, row)] * HD_LOG2E : 0;
 		delta[e] = seen[e] ? x.delta[t.row(b, h, row)] : 0;
 	}
 	clear<D / 8>(sum);
 	fill_tile<D, ROWS, THREADS>(tq, (const bf16 *)x.q + t.q_at(b, i0, h), q_stride, t.seq - i0);
 	fill_tile<D, ROWS, THREADS>(td, (const bf16 *)x.d_o + t.q_at(b, i0, h), q_stride, t.seq - i0);
-	fill_tile<D, K, THREADS>(tk, k, k_stride, t.keys);
-	fill_tile<D, K, THREADS>(tv, v, k_stride, t.keys);
+	fill_tile<D, K, THREADS>(tk, k, k_stride, t.keys - from);
+	fill_tile<D, K, THREADS>(tv, v, k_stride, t.keys - from);
 	copies_commit();
-	for (int64_t j = 0, turn = 0; j < end; j += K, turn ^= 1) {
+	for (int64_t j = from, turn = 0; j < end; j += K, turn ^= 1) {
 		bf16 *kt = tk + turn * K * D, *vt = tv + turn * K * D;
 
 		k += K * k_stride;
@@ -237,16 +272,24 @@ template <int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 		__syncthreads();
 		scores<D, K / 8>(s, tq, warp * 16, kt);
 		scores<D, K / 8>(d_p, td, warp * 16, vt);
-		if (j + K > least) {
+#pragma unroll
+		for (int n = 0; n < K / 8; n++)
+#pragma unroll
+			for (int e = 0; e < 4; e++)
+				d_p[n][e] -= delta[e / 2];
+		if (t.softcap > 0)
+			cap_both<K / 8>(t, s, d_p);
+		if (j + K > least || j < most) {
 			int left[2] = { within<K>(seen[0] - j), within<K>(seen[1] - j) };
+			int gone[2] = { within<K>(passed[0] - j), within<K>(passed[1] - j) };
 
-			hide<K / 8>(s, left);
+			hide<K / 8>(s, gone, left);
 		}
 #pragma unroll
 		for (int n = 0; n < K / 8; n++)
 #pragma unroll
 			for (int e = 0; e < 4; e++)
-				s[n][e] = hd_exp2(s[n][e] * scale - lse[e / 2]) * (d_p[n][e] - delta[e / 2]);
+				s[n][e] = hd_exp2(s[n][e] * scale - lse[e / 2]) * d_p[n][e];
 		add_product<D, K / 8>(sum, s, kt);
 		__syncthreads();
 	}
@@ -285,8 +328,8 @@ template <int D, int Q> struct query_tile {
 	static const int BYTES = 2 * Q * D * (int)sizeof(bf16) + 2 * Q * (int)sizeof(float);
 };
 
-/* Columns (queries) before from[e] or from `to` on count nothing: they do not see the key, or are not there. */
-template <int NT> HD_DEV void drop(float (*p)[4], const int *from, int to)
+/* Columns (queries) before from[e] or from to[e] on count nothing: they do not see the key, or are not there. */
+template <int NT> HD_DEV void drop(float (*p)[4], const int *from, const int *to)
 {
 	int c = (int)threadIdx.x % 4 * 2;
 
@@ -296,7 +339,7 @@ template <int NT> HD_DEV void drop(float (*p)[4], const int *from, int to)
 		for (int x = 0; x < 4; x++) {
 			int at = n * 8 + c + x % 2;
 
-			p[n][x] = at >= from[x / 2] && at < to ? p[n][x] : 0;
+			p[n][x] = at >= from[x / 2] && at < to[x / 2] ? p[n][x] : 0;
 		}
 }
 
@@ -308,15 +351,18 @@ template <int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, c = lane % 4, turn = 0;
 	int64_t b = blockIdx.z, kv = blockIdx.y, j0 = (int64_t)blockIdx.x * ROWS, from = t.first_query(j0) / Q * Q;
 	int64_t k_stride = t.kv_heads * t.dim, key = j0 + warp * 16 + g, last = j0 + warp * 16 + 15;
-	int64_t first[2], h = from < t.seq ? t.head_from(kv) : t.head_to(kv), i = from;
-	float dk[D / 8][4], dv[D / 8][4], s[Q / 8][4], d_p[Q / 8][4], scale = t.scale * HD_LOG2E;
+	int64_t behind[2], end = t.last_query(hd_least(j0 + ROWS, t.keys) - 1);
+	int64_t first[2], h = from < end ? t.head_from(kv) : t.head_to(kv), i = from;
+	float dk[D / 8][4], dv[D / 8][4], s[Q / 8][4], d_p[Q / 8][4], scale = exponent(t);
 	query_tile<D, Q> now;
 
 	now.b = b;
 	now.stride = t.heads * t.dim;
 	shared += 2 * ROWS * D * sizeof(bf16);
-	for (int e = 0; e < 2; e++) /* a key that is not there is seen by none */
+	for (int e = 0; e < 2; e++) { /* a key that is not there is seen by none */
 		first[e] = key + 8 * e < t.keys ? t.first_query(key + 8 * e) : t.seq;
+		behind[e] = t.last_query(key + 8 * e);
+	}
 	clear<D / 8>(dk);
 	clear<D / 8>(dv);
 	fill_tile<D, ROWS, THREADS>(tk, (const bf16 *)x.k + t.k_at(b, j0, kv), k_stride, t.keys - j0);
@@ -325,7 +371,7 @@ template <int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 	if (h < t.head_to(kv))
 		now.fetch(t, x, h, i);
 	while (h < t.head_to(kv)) {
-		int64_t next_i = i + Q < t.seq ? i + Q : from, next_h = i + Q < t.seq ? h : h + 1;
+		int64_t next_i = i + Q < end ? i + Q : from, next_h = i + Q < end ? h : h + 1;
 		query_tile<D, Q> next = now;
 
 		next.place(shared, turn ^ 1);
@@ -341,17 +387,25 @@ template <int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 
 		for (int n = 0; n < Q / 8; n++)
 #pragma unroll
 			for (int e = 0; e < 4; e++)
+				d_p[n][e] -= now.delta[n * 8 + 2 * c + e % 2];
+		if (t.softcap > 0)
+			cap_both<Q / 8>(t, s, d_p);
+#pragma unroll
+		for (int n = 0; n < Q / 8; n++)
+#pragma unroll
+			for (int e = 0; e < 4; e++)
 				s[n][e] = hd_exp2(s[n][e] * scale - now.lse[n * 8 + 2 * c + e % 2] * HD_LOG2E);
-		if (i < t.first_query(last) || i + Q > t.seq || last >= t.keys) {
+		if (i < t.first_query(last) || i + Q > t.last_query(j0 + warp * 16) || last >= t.keys) {
 			int begin[2] = { within<Q>(first[0] - i), within<Q>(first[1] - i) };
+			int stop[2] = { within<Q>(behind[0] - i), within<Q>(behind[1] - i) };
 
-			drop<Q / 8>(s, begin, within<Q>(t.seq - i));
+			drop<Q / 8>(s, begin, stop);
 		}
 #pragma unroll
 		for (int n = 0; n < Q / 8; n++)
 #pragma unroll
 			for (int e = 0; e < 4; e++)
-				d_p[n][e] = s[n][e] * (d_p[n][e] - now.delta[n * 8 + 2 * c + e % 2]);
+				d_p[n][e] *= s[n][e];
 		add_product<D, Q / 8>(dv, s, now.d);
 		add_product<D, Q / 8>(dk, d_p, now.q);
 		__syncthreads();

@@ -6,26 +6,44 @@ extern "C" {
 #include "kernels/prepare/elementwise.h"
 }
 
-HD_CUDA_PREPARE_TYPES(prepare, "swiglu", "t", "t", hd_prepare_alike(c, p, 2, 1))
-HD_CUDA_PREPARE_TYPES(prepare_d, "swiglu_d", "t", "t", hd_prepare_alike(c, p, 3, 2))
+HD_CUDA_PREPARE_TYPES(prepare, "swiglu", "t", "t", hd_prepare_gate(c, p, 2, 1))
+HD_CUDA_PREPARE_TYPES(prepare_d, "swiglu_d", "t", "t", hd_prepare_gate(c, p, 3, 2))
 
 HD_DEV float sigmoid(float x)
 {
 	return 1 / (1 + expf(-x));
 }
 
+#define TWO_ROOT_2_PI 1.5957691216f
+#define CUBIC 0.044715f
+
+/* s, and its derivative */
+HD_DEV float open_part(int gate, float a, float *slope)
+{
+	float in = a > 16 ? 16 : a < -16 ? -16 : a, q = CUBIC * in * in, s; /* NaN stays */
+
+	if (gate == HD_GATE_GELU_ERF) {
+		*slope = 0.39894228f * expf(-0.5f * a * a);
+		return 0.5f + 0.5f * erff(0.70710678f * a);
+	}
+	s = sigmoid(gate == HD_GATE_SILU ? a : TWO_ROOT_2_PI * in * (1 + q));
+	*slope = s * (1 - s) * (gate == HD_GATE_SILU ? 1 : TWO_ROOT_2_PI * (1 + 3 * q));
+	return s;
+}
+
 template <class T> struct swiglu {
 	T *y;
 	const T *a, *b;
+	int gate;
 
 	template <int N> HD_DEV void at(int64_t i) const
 	{
-		float u[N], v[N];
+		float u[N], v[N], slope;
 
 		load<N>(u, a + i);
 		load<N>(v, b + i);
 		for (int k = 0; k < N; k++)
-			u[k] *= sigmoid(u[k]) * v[k];
+			u[k] *= open_part(gate, u[k], &slope) * v[k];
 		store<N>(y + i, u);
 	}
 };
@@ -33,6 +51,7 @@ template <class T> struct swiglu {
 template <class T> struct swiglu_d {
 	T *da, *db;
 	const T *a, *b, *dy;
+	int gate;
 
 	template <int N> HD_DEV void at(int64_t i) const
 	{
@@ -42,9 +61,9 @@ template <class T> struct swiglu_d {
 		load<N>(v, b + i);
 		load<N>(d, dy + i);
 		for (int k = 0; k < N; k++) {
-			float s = sigmoid(u[k]), x = u[k];
+			float slope, x = u[k], s = open_part(gate, x, &slope);
 
-			u[k] = d[k] * v[k] * (s * (1 + x * (1 - s)));
+			u[k] = d[k] * v[k] * (s + x * slope);
 			v[k] = d[k] * (x * s);
 		}
 		store<N>(da + i, u);
@@ -54,14 +73,16 @@ template <class T> struct swiglu_d {
 
 template <class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	swiglu<T> f = { (T *)out[0], (const T *)in[0], (const T *)in[1] };
+	swiglu<T> f = { (T *)out[0], (const T *)in[0], (const T *)in[1], (int)p->n[1] };
 
 	hd_each_used<16 / sizeof(T)>(r, p->n[0], hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.y), f);
 }
 
 template <class T> static void go_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	swiglu_d<T> f = { (T *)out[0], (T *)out[1], (const T *)in[0], (const T *)in[1], (const T *)in[2] };
+	swiglu_d<T> f = {
+		(T *)out[0], (T *)out[1], (const T *)in[0], (const T *)in[1], (const T *)in[2], (int)p->n[1]
+	};
 
 	hd_each_used<16 / sizeof(T)>(r, p->n[0],
 				     hd_aligned(f.a) && hd_aligned(f.b) && hd_aligned(f.dy) && hd_aligned(f.da) &&

@@ -2,7 +2,7 @@
  * attention in plain loops: one row of probabilities at a time.
  *
  * With p = softmax(scale q k^T) and o = p v:  dv = p^T do, dp = do v^T, ds = p (dp - sum(do o)),
- * dq = scale ds k, dk = scale ds^T q.
+ * dq = scale ds k, dk = scale ds^T q.  With softcap c a score is c tanh(s / c), and ds has 1 - tanh^2 of it as a factor more.
  */
 #include <config.h>
 #include "kernels/prepare/attention.h"
@@ -40,6 +40,13 @@ static int64_t limit(const struct hd_attention *t, int64_t i) /* keys that query
 	return n > 0 ? n : 0;
 }
 
+static int64_t first(const struct hd_attention *t, int64_t i) /* the first of them */
+{
+	int64_t j = t->q0 + i - t->k0 - t->window + 1;
+
+	return t->window && j > 0 ? j : 0;
+}
+
 static int64_t at(const struct hd_attention *t, int64_t b, int64_t i, int64_t h)
 {
 	return ((b * t->seq + i) * t->heads + h) * t->dim;
@@ -65,24 +72,31 @@ static void axpy(double *y, double a, const double *x, int64_t n)
 		y[i] += a * x[i];
 }
 
+static double score(const struct hd_attention *t, const double *q, const double *k)
+{
+	double s = t->exact_scale * dot(q, k, t->dim), cap = t->exact_softcap;
+
+	return cap > 0 ? cap * tanh(s / cap) : s;
+}
+
 static void query(const struct hd_attention *t, double *const *out, double *const *in, int64_t b, int64_t h, int64_t i)
 {
 	const double *q = in[0] + at(t, b, i, h);
 	double *o = out[0] + at(t, b, i, h), max = -INFINITY, sum = 0;
-	int64_t n = limit(t, i);
+	int64_t n = limit(t, i), from = first(t, i);
 
 	memset(o, 0, (size_t)t->dim * sizeof(*o));
-	for (int64_t j = 0; j < n; j++)
-		max = fmax(max, t->exact_scale * dot(q, in[1] + kv_at(t, b, j, h), t->dim));
-	for (int64_t j = 0; j < n; j++) {
-		double p = exp(t->exact_scale * dot(q, in[1] + kv_at(t, b, j, h), t->dim) - max);
+	for (int64_t j = from; j < n; j++)
+		max = fmax(max, score(t, q, in[1] + kv_at(t, b, j, h)));
+	for (int64_t j = from; j < n; j++) {
+		double p = exp(score(t, q, in[1] + kv_at(t, b, j, h)) - max);
 
 		sum += p;
 		axpy(o, p, in[2] + kv_at(t, b, j, h), t->dim);
 	}
-	for (int64_t d = 0; d < t->dim && n; d++)
+	for (int64_t d = 0; d < t->dim && from < n; d++)
 		o[d] /= sum;
-	out[1][(b * t->heads + h) * t->seq + i] = n ? max + log(sum) : -INFINITY;
+	out[1][(b * t->heads + h) * t->seq + i] = from < n ? max + log(sum) : -INFINITY;
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -103,11 +117,11 @@ static void query_d(const struct hd_attention *t, double *const *out, double *co
 	const double *q = in[0] + qi, *o = in[3] + qi, *d_o = in[5] + qi;
 	double lse = in[4][(b * t->heads + h) * t->seq + i], delta = dot(o, d_o, t->dim);
 
-	for (int64_t j = 0; j < limit(t, i); j++) {
+	for (int64_t j = first(t, i); j < limit(t, i); j++) {
 		int64_t kj = kv_at(t, b, j, h);
 		const double *k = in[1] + kj, *v = in[2] + kj;
-		double pr = exp(t->exact_scale * dot(q, k, t->dim) - lse);
-		double ds = t->exact_scale * pr * (dot(d_o, v, t->dim) - delta);
+		double s = score(t, q, k), part = t->exact_softcap > 0 ? s / t->exact_softcap : 0, pr = exp(s - lse);
+		double ds = t->exact_scale * pr * (dot(d_o, v, t->dim) - delta) * (1 - part * part);
 
 		axpy(out[0] + qi, ds, k, t->dim);
 		axpy(out[1] + kj, ds, q, t->dim);

@@ -1,26 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reference of rope: rotary position embedding (Su et al. 2021) of halves.
  *
- * The pair (i, i + head_dim/2) turns by the angle position * theta^(-2i/head_dim); backwards
- * for the gradient.
+ * The pair (i, i + turned/2) turns by an angle that is in proportion to the position (kernels/prepare/rope.h); backwards
+ * for the gradient.  Dims behind those that turn stay as they are.
  */
 #include <config.h>
 #include <math.h>
 #include "kernels/prepare/rope.h"
 
-HD_PREPARE(prepare, "rope", HD_DTYPE_F64, hd_prepare_rope(c, p))
+static int prepare_angles(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_prepare_rope(c, p));
+	p->state = hd_alloc(sizeof(struct hd_rope));
+	p->release = free;
+	hd_rope_set(p->state, p, c->d->attr);
+	return 0;
+}
+HD_PREPARE(prepare, "rope", HD_DTYPE_F64, prepare_angles(c, p))
 
 static void turn(double *y, const double *x, const struct hd_prep *p, int64_t position)
 {
-	int64_t half = p->n[3] / 2;
+	const struct hd_rope *of = p->state;
+	int64_t half = of->turned / 2;
 
 	for (int64_t i = 0; i < half; i++) {
-		double angle = p->f[1] * (double)position * pow(p->f[0], -2 * (double)i / (double)p->n[3]);
-		double a = x[i], b = x[i + half];
+		double angle = p->f[0] * (double)position * hd_rope_rate(of, i);
+		double a = of->attention * x[i], b = of->attention * x[i + half];
 
 		y[i] = a * cos(angle) - b * sin(angle);
 		y[i + half] = b * cos(angle) + a * sin(angle);
 	}
+	for (int64_t i = of->turned; i < p->n[3]; i++)
+		y[i] = x[i];
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -30,7 +41,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	(void)r;
 	for (int64_t i = 0; i < p->n[0] * seq * heads; i++)
 		turn((double *)out[0] + i * dim, (const double *)in[0] + i * dim, p,
-		     hd_rope_position(p, i / heads % seq));
+		     hd_rope_position(p->state, i / heads % seq));
 }
 
 const struct hd_kernel hd_ref_rope = { .name = "rope", .prepare = prepare, .run = run };
