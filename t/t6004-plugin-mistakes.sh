@@ -189,6 +189,9 @@ says "a chunk of no block" 'm\]: stage: chunk 9000, the model has 4 blocks' 1 \
 	'-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 9000)'
 says "a root that is none" 'm\]: comm: the root is member 9 of 2' 1 '-DLOWER=hd_comm(g, p, HD_COMM_BROADCAST, s->group, x, NULL, 9)'
 says "a shift that is none" 'm\]: comm: a shift by 5 among 2 members' 1 '-DLOWER=hd_comm(g, p, HD_COMM_SHIFT, s->group, x, NULL, 5)'
+says "a permutation that is none" 'm\]: comm: a permutation by mul = 2 among 2 members: two of them would go to one' 1 '-DLOWER=hd_comm_permute(g, p, s->group, x, 2, 0)'
+says "a sum that is permuted" 'm\]: comm: mul = 1 is of permutations, and this is all-reduce' 1 \
+	'-DLOWER=g->comm(p, &(struct hd_comm_args){ sizeof(struct hd_comm_args), s->group, x, NULL, 0, HD_COMM_ALL_REDUCE, 0, 1 })'
 says "a position without a group" 'm\]: chunk: pos.mul is 7, and there is no group' 1 \
 	'-DLOWER=g->chunk(p, x, x->dims[0], 2, &(struct hd_pos){ .mul = 7, .add = -5 })'
 says "no position" 'm\]: pick: the position is NULL' 1 '-DLOWER=g->pick(p, &x, 1, NULL)'

@@ -44,11 +44,13 @@ layout() {		# WHAT RANKS CPU-RANKS INI ARGS...
 
 sed 's/^\[strategy dp\]/[strategy tp]/; s/^plugin = dp/plugin = tp\nsize = 2/' tiny.ini >cut.ini
 sed 's/^\[strategy dp\]/[strategy ep]/; s/^plugin = dp/plugin = ep\nsize = 2/' tiny.ini >experts.ini
+sed "s|^plugin = dp|plugin = $build/t/plugins/.libs/permute.so\nsize = 2|; s/^\[strategy dp\]/[strategy r]/" tiny.ini >turned.ini
 # Not stages: the simulation does work when it is enqueued, and a receive that is posted ahead would wait for a send after it.
 layout "one rank" 1 1 tiny.ini
 layout "two replicas" 2 1 tiny.ini
 layout "two replicas, states cut" 2 1 tiny.ini --set dp.zero=1
 layout "layers cut in two" 2 2 cut.ini
+layout "members that change places" 2 2 turned.ini
 layout "experts on two ranks" 2 2 experts.ini --set model.family=llama --set model.experts=4 --set model.experts_per_token=2
 
 # -- what is missing, or too old -------------------------------------------------------------------------------------------

@@ -162,14 +162,20 @@ static int refuse(const struct hd_communicator *m, const struct hd_call *c)
 	int sums = c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX || c->kind == HD_COMM_REDUCE_SCATTER ||
 		   c->kind == HD_COMM_REDUCE;
 
-	if (c->kind == 0 || (c->kind > HD_COMM_ALL_MAX && c->kind != HD_COMM_SEND && c->kind != HD_COMM_RECV &&
+	if (c->kind == 0 || (c->kind > HD_COMM_PERMUTE && c->kind != HD_COMM_SEND && c->kind != HD_COMM_RECV &&
 			     (c->kind != HD_COMM_ALL_TO_ALL_V || !c->rows)))
 		return HD_EINVAL;
-	if (c->channel >= HD_CHANNELS)
+	if (c->channel >= HD_CHANNELS || (c->kind == HD_COMM_PERMUTE && hd_comm_inverse(c->mul, m->n) < 0))
 		return HD_EINVAL;
 	if (c->count < 0 || (rooted && (c->index < 0 || c->index >= m->n)) || (m->n == 1 && c->kind >= HD_COMM_SEND))
 		return HD_EINVAL;
 	return sums && !hd_sum_knows(c->dtype) ? HD_ENOTSUP : 0;
+}
+
+/* A member whose own it gets; what others exchange, they match without it. */
+static int stays(const struct hd_communicator *m, const struct hd_call *c)
+{
+	return (c->kind == HD_COMM_SHIFT || c->kind == HD_COMM_PERMUTE) && hd_call_to(c, m->n, m->me) == m->me;
 }
 
 int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_request *t)
@@ -183,7 +189,7 @@ int hd_comm_start(struct hd_communicator *m, const struct hd_call *c, struct hd_
 	bytes = hd_call_sent(c, m->n, m->me);
 	comm.stats.bytes += bytes;
 	m->bytes += bytes;
-	if (tr->moves != HD_MOVES_BY_QUEUE && (!c->count || m->n == 1)) {
+	if (tr->moves != HD_MOVES_BY_QUEUE && (!c->count || m->n == 1 || stays(m, c))) {
 		hd_move(c->out, c->in, hd_comm_size(c->dtype, c->count));
 		t->state = HD_REQUEST_DONE;
 		return 0;

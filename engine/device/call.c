@@ -9,7 +9,7 @@ const char *hd_comm_kind_name(uint32_t kind)
 {
 	static const char *const names[] = { "?",          "all-reduce", "reduce-scatter", "all-gather",
 					     "all-to-all", "broadcast",  "reduce",         "gather",
-					     "scatter",    "shift",      "all-max" };
+					     "scatter",    "shift",      "all-max",        "permute" };
 
 	return kind == HD_COMM_ALL_TO_ALL_V ? "all-to-all"
 	       : kind == HD_COMM_SEND       ? "send"
@@ -24,12 +24,16 @@ const char *hd_call_what(const struct hd_call *c)
 
 int hd_call_to(const struct hd_call *c, int n, int me)
 {
-	return c->kind == HD_COMM_SEND ? c->index : hd_comm_mod(me + (int64_t)c->index, n);
+	int64_t mul = c->kind == HD_COMM_PERMUTE ? c->mul : 1;
+
+	return c->kind == HD_COMM_SEND ? c->index : hd_comm_mod(mul * me + c->index, n);
 }
 
 int hd_call_from(const struct hd_call *c, int n, int me)
 {
-	return c->kind == HD_COMM_RECV ? c->index : hd_comm_mod(me - (int64_t)c->index, n);
+	int64_t inverse = c->kind == HD_COMM_PERMUTE ? hd_comm_inverse(c->mul, n) : 1;
+
+	return c->kind == HD_COMM_RECV ? c->index : hd_comm_mod(inverse * (me - (int64_t)c->index), n);
 }
 
 int64_t hd_comm_size(uint32_t dtype, int64_t count)
@@ -79,5 +83,7 @@ int64_t hd_call_sent(const struct hd_call *c, int n, int me)
 {
 	if (c->kind == HD_COMM_ALL_TO_ALL_V)
 		return hd_rows_sent(c->rows, c->index, n, me);
+	if (c->kind == HD_COMM_PERMUTE)
+		return hd_call_to(c, n, me) == me ? 0 : hd_comm_size(c->dtype, c->count);
 	return hd_comm_bytes(c->kind, c->dtype, c->count, n, me, c->index);
 }

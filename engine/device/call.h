@@ -15,6 +15,7 @@
  *   HD_COMM_GATHER          count                    n * count (root only)
  *   HD_COMM_SCATTER         n * count (root only)    count
  *   HD_COMM_SHIFT           count to me + index      count from me - index (cyclic)
+ *   HD_COMM_PERMUTE         count to mul * me + index    count from the member whose that is (cyclic; mul is invertible)
  *   HD_COMM_SEND            count to member index    -
  *   HD_COMM_RECV            -                        count from member index
  *   HD_COMM_ALL_TO_ALL_V rows of all experts      rows of this member's experts, or the other way round: struct hd_rows
@@ -38,6 +39,7 @@ struct hd_call {
 	void *out;
 	const struct hd_rows *rows; /* HD_COMM_ALL_TO_ALL_V; lives as long as the program */
 	const char *what; /* for messages: "all-reduce of grad:h.0.mlp.fc.weight"; lives as long as the program */
+	int64_t mul;      /* HD_COMM_PERMUTE, 1 to n - 1 (n 1: 0) */
 };
 
 const char *hd_comm_kind_name(uint32_t kind);                     /* "all-reduce" */
@@ -46,13 +48,13 @@ int64_t hd_comm_size(uint32_t dtype, int64_t count);              /* bytes */
 int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me); /* of what this member puts in */
 int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index); /* sent by member me */
 int64_t hd_call_sent(const struct hd_call *c, int n, int me); /* likewise, of rows too */
-/* Of a send, a receive or a shift. */
+/* Of a send, a receive, a shift or a permutation. */
 int hd_call_to(const struct hd_call *c, int n, int me);
 int hd_call_from(const struct hd_call *c, int n, int me);
-/* A message between two members, or a shift: matched in the order they are made. */
+/* Messages between two members, also as a shift or a permutation: matched in the order they are made. */
 static inline int hd_call_is_message(const struct hd_call *c)
 {
-	return c->kind == HD_COMM_SHIFT || c->kind >= HD_COMM_SEND;
+	return c->kind == HD_COMM_SHIFT || c->kind == HD_COMM_PERMUTE || c->kind >= HD_COMM_SEND;
 }
 
 static inline int hd_comm_mod(int64_t a, int n)
@@ -60,6 +62,20 @@ static inline int hd_comm_mod(int64_t a, int n)
 	int r = (int)(a % n);
 
 	return r < 0 ? r + n : r;
+}
+
+/* The number in 0 ... n - 1 by which `mul` gives 1 (mod n); -1: there is none. */
+static inline int64_t hd_comm_inverse(int64_t mul, int64_t n)
+{
+	int64_t a = hd_comm_mod(mul, (int)n), b = n, x = 1, y = 0;
+
+	while (a) { /* Euclid: a = x * mul, b = y * mul (mod n) */
+		int64_t q = b / a, r = b - q * a, z = y - q * x;
+
+		b = a, a = r;
+		y = x, x = z;
+	}
+	return b == 1 ? hd_comm_mod(y, (int)n) : -1;
 }
 
 #endif

@@ -155,7 +155,7 @@ struct hd_device_comm {
 
 /* A device module (heddle-cuda.so) has this symbol, and was built with the engine that loads it. */
 #define HD_DEVICE_SYMBOL "heddle_device"
-#define HD_DEVICE_VERSION 4
+#define HD_DEVICE_VERSION 5
 struct hd_device_module {
 	uint32_t version, ops_size, run_size;
 	const struct hd_device_ops *ops;

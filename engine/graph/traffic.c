@@ -30,6 +30,13 @@ static int64_t sent_by(const struct node *n, int64_t member)
 		       hd_ragged_row_elements(n->ins[0]) * HD_BITS(dtype) / 8;
 	if (HD_BITS(dtype) < 8)
 		count = (count + 7) / 8, dtype = HD_DTYPE_U8;
+	if (n->comm.kind == HD_COMM_PERMUTE)
+		return hd_call_sent(&(struct hd_call){ .kind = HD_COMM_PERMUTE,
+						       .dtype = dtype,
+						       .count = count,
+						       .index = (int32_t)n->comm.index,
+						       .mul = n->comm.mul },
+				    (int)n->comm.group->v.n, (int)member);
 	return hd_comm_bytes(n->comm.kind, dtype, count, (int)n->comm.group->v.n, (int)member, (int)n->comm.index);
 }
 
@@ -38,6 +45,8 @@ int64_t hd_comm_node_bytes(const struct node *n)
 	int64_t me = n->comm.kind == HD_COMM_SEND ? 0 : n->comm.index, size = n->comm.group->v.n;
 	int64_t root = sent_by(n, me % size), other = sent_by(n, (me + 1) % size);
 
+	for (int64_t k = 2; n->comm.kind == HD_COMM_PERMUTE && k < size && !other; k++)
+		other = sent_by(n, k); /* some may keep theirs */
 	return root > other ? root : other;
 }
 

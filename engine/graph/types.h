@@ -89,7 +89,7 @@ struct dependency {
 struct comm_args {
 	uint32_t kind; /* 0: no communication */
 	struct group *group;
-	int64_t index;
+	int64_t index, mul; /* mul: of a permutation */
 };
 
 struct node {

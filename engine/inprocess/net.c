@@ -196,7 +196,8 @@ static int deliver(const struct hd_communicator *m, const struct meeting *r, con
 		break;
 	case HD_COMM_ALL_TO_ALL_V: return deliver_rows(m, r, c);
 	case HD_COMM_SCATTER: memcpy(out, r->by[c->index].in + (size_t)m->me * piece, piece); break;
-	case HD_COMM_SHIFT: memcpy(out, r->by[hd_comm_mod(m->me - c->index, m->n)].in, piece); break;
+	case HD_COMM_SHIFT:
+	case HD_COMM_PERMUTE: memcpy(out, r->by[hd_call_from(c, m->n, m->me)].in, piece); break;
 	case HD_COMM_BROADCAST:
 	case HD_COMM_RECV: memmove(out, r->by[c->index].in, piece); break;
 	default: break;

@@ -33,6 +33,30 @@ static int sync_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
+/* A permutation, the one movement that may be made before placement: what is sharded changes members, what is replicated or
+ * a term of a sum is where it was. */
+static int comm_place(HD_PLACE_ARGS)
+{
+	(void)self, (void)p, (void)n, (void)axis;
+	need[0] = out[0] = have[0];
+	return HD_OK;
+}
+
+static int comm_vjp(HD_VJP_ARGS)
+{
+	const struct comm_args *c = &N(n)->comm;
+	int64_t back = c->kind == HD_COMM_PERMUTE ? hd_comm_inverse(c->mul, c->group->v.n) : 0;
+	struct tensor *dx;
+
+	(void)self, (void)want;
+	if (c->kind != HD_COMM_PERMUTE)
+		return hd_plan_fail(p, HD_ENOTSUP, "a %s is not differentiable, but a gradient is needed through it",
+				    hd_comm_kind_name(c->kind));
+	dx = hd_build_permute(p, c->group, T(dout[0]), back, -back * c->index);
+	din[0] = dx ? &dx->v : NULL;
+	return HD_OK;
+}
+
 #define OP(id, traits, ...) \
 	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), \
 					      .name = #id, \
@@ -46,7 +70,7 @@ OP(pick, IS(PICK, OP_FLAG_NAMES), .linear = ~(uint64_t)0);
 OP(pack, IS(PACK, OP_FLAG_NAMES | OP_FLAG_PIECES));
 OP(unpack, IS(UNPACK, OP_FLAG_NAMES | OP_FLAG_PIECES));
 OP(view, IS(VIEW, OP_FLAG_NAMES | OP_FLAG_PIECES | OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS), .linear = 1);
-OP(comm, IS(COMM, OP_FLAG_PIECES | OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS));
+OP(comm, IS(COMM, OP_FLAG_PIECES | OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS), .vjp = comm_vjp, .place = comm_place);
 OP(reshard, IS(RESHARD, OP_FLAG_MOVES_ROWS));
 OP(block, IS(BLOCK, OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS));
 OP(unblock, IS(UNBLOCK, OP_FLAG_PIECES | OP_FLAG_ARRANGES | OP_FLAG_MOVES_ROWS));
@@ -322,7 +346,7 @@ static struct tensor *comm_node(struct hd_plan *p, uint32_t kind, struct group *
 	struct tensor *y = moved(p, "comm", &x, 1, hd_plan_text(p, "%s group=%s", hd_comm_kind_name(kind), g->name), s);
 
 	if (y) {
-		N(y->v.node)->comm = (struct comm_args){ kind, g, index };
+		N(y->v.node)->comm = (struct comm_args){ .kind = kind, .group = g, .index = index };
 		hd_tensor_inherit(y, x);
 	}
 	return y;
@@ -360,7 +384,27 @@ struct tensor *hd_build_comm_rows(struct hd_plan *p, struct group *g, struct ten
 	y = moved(p, "comm", ins, 3, hd_plan_text(p, "%s group=%s", hd_comm_kind_name(HD_COMM_ALL_TO_ALL_V), g->name),
 		  &s);
 	if (y)
-		N(y->v.node)->comm = (struct comm_args){ HD_COMM_ALL_TO_ALL_V, g, to_experts };
+		N(y->v.node)->comm =
+			(struct comm_args){ .kind = HD_COMM_ALL_TO_ALL_V, .group = g, .index = to_experts };
+	return y;
+}
+
+struct tensor *hd_build_permute(struct hd_plan *p, struct group *g, struct tensor *x, int64_t mul, int64_t add)
+{
+	int n = (int)g->v.n;
+	struct hd_shape s;
+	struct tensor *y;
+
+	if (!x)
+		return NULL;
+	mul = hd_comm_mod(mul, n), add = hd_comm_mod(add, n);
+	shape_of(&s, x);
+	y = moved(p, "comm", &x, 1,
+		  hd_plan_text(p, "permute group=%s mul=%lld add=%lld", g->name, (long long)mul, (long long)add), &s);
+	if (!y)
+		return NULL;
+	N(y->v.node)->comm = (struct comm_args){ .kind = HD_COMM_PERMUTE, .group = g, .index = add, .mul = mul };
+	hd_tensor_inherit(y, x);
 	return y;
 }
 

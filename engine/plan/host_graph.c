@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/plan/host_impl.h"
+#include "engine/device/call.h"
 #include "engine/graph/placement.h"
 #include "engine/ops/movement.h"
 #include "engine/ops/record.h"
@@ -587,6 +588,17 @@ static int comm_fits(struct hd_plan *p, const struct hd_comm_args *a)
 	else if (a->kind == HD_COMM_SHIFT && (a->index <= -n || a->index >= n) && a->index)
 		hd_plan_fail(p, HD_EINVAL, "comm: a shift by %lld among %lld members", (long long)a->index,
 			     (long long)n);
+	else if (a->kind == HD_COMM_PERMUTE && hd_comm_inverse(a->mul, n) < 0)
+		hd_plan_fail(p, HD_EINVAL,
+			     "comm: a permutation by mul = %lld among %lld members: two of them would go to one",
+			     (long long)a->mul, (long long)n);
+	else if (a->kind != HD_COMM_PERMUTE && a->mul)
+		hd_plan_fail(p, HD_EINVAL, "comm: mul = %lld is of permutations, and this is %s", (long long)a->mul,
+			     hd_comm_kind_name(a->kind));
+	else if (a->kind != HD_COMM_PERMUTE && (hd_in_slot(p, "rewrite") || hd_in_slot(p, "vjp")))
+		hd_plan_fail(p, HD_EINVAL,
+			     "comm: %s in slot %s, where nothing is placed yet: only a permutation may be",
+			     hd_comm_kind_name(a->kind), p->slot);
 	else if ((a->kind == HD_COMM_ALL_GATHER || a->kind == HD_COMM_GATHER) && a->dim &&
 		 !hd_has_dim(T(a->x), a->dim) && a->dim->n != n)
 		hd_plan_fail(p, HD_EINVAL, "comm: the new dim %s has %lld entries, and there are %lld members",
@@ -608,10 +620,12 @@ static struct hd_tensor *graph_comm(struct hd_plan *p, const struct hd_comm_args
 	    !hd_arg_tensor(p, "comm", "tensor", a.x) || (a.dim && !hd_arg_dim(p, "comm", "dim", a.dim)) ||
 	    !in_step(p, "comm", &a.x, 1))
 		return NULL;
-	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_ALL_MAX)
+	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_PERMUTE)
 		return hd_plan_fail(p, HD_EINVAL, "comm: %u is not a kind of collective", a.kind), NULL;
 	if (!hd_args_zero(p, "comm", "reserved", a.reserved) || !comm_fits(p, &a) || !is_for_all(p, "comm", G(a.group)))
 		return NULL;
+	if (a.kind == HD_COMM_PERMUTE)
+		return view(hd_build_permute(p, G(a.group), T(a.x), a.mul, a.index));
 	return view(hd_build_comm(p, a.kind, G(a.group), T(a.x), a.dim, a.index));
 }
 

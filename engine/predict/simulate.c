@@ -125,7 +125,8 @@ static double collective_seconds(const struct hd_link *l, const struct node *n, 
 		return ring < halves ? ring : halves;
 	case HD_COMM_BROADCAST:
 	case HD_COMM_REDUCE: return tree * l->latency + (double)hd_local_bytes(n->ins[0]) / l->bandwidth;
-	case HD_COMM_SHIFT: return l->latency + sent / l->bandwidth;
+	case HD_COMM_SHIFT:
+	case HD_COMM_PERMUTE: return l->latency + sent / l->bandwidth;
 	default: return (members - 1) * l->latency + sent / l->bandwidth;
 	}
 }

@@ -103,6 +103,7 @@ static void start_comm(struct binding *b, const struct entry *e)
 	c->call = (struct hd_call){ .kind = n->comm.kind,
 				    .dtype = HD_BITS(x->v.dtype) < 8 ? HD_DTYPE_U8 : x->v.dtype,
 				    .index = (int32_t)n->comm.index,
+				    .mul = n->comm.mul,
 				    .count = count,
 				    .fixed = (uint32_t)g->fixed_order };
 	if (n->comm.kind != HD_COMM_RECV &&

@@ -94,7 +94,11 @@ struct hd_members {
  *   HD_COMM_ALL_TO_ALL      dim is leading, one entry a member: entry j goes to member j
  *   HD_COMM_SHIFT           x goes to member me + index, comes from me - index, cyclic
  *   HD_COMM_ALL_MAX         x -> maximum over the members
- *   HD_COMM_SCATTER         x of the root, split along dim -> piece j on member j */
+ *   HD_COMM_SCATTER         x of the root, split along dim -> piece j on member j
+ *   HD_COMM_PERMUTE         x goes to member mul * me + index, cyclic; mul and the number of members have no common divisor, so
+ *                           each member gets one (mul 1: a shift; mul -1, index n - 1: the order of the members reversed).
+ * PERMUTE may be made in slot rewrite: a sharded dim's pieces then change places, and what is replicated does not
+ * move.  Its gradient is the inverse permutation. */
 enum {
 	HD_COMM_ALL_REDUCE = 1,
 	HD_COMM_REDUCE_SCATTER,
@@ -105,7 +109,8 @@ enum {
 	HD_COMM_GATHER,
 	HD_COMM_SCATTER,
 	HD_COMM_SHIFT,
-	HD_COMM_ALL_MAX
+	HD_COMM_ALL_MAX,
+	HD_COMM_PERMUTE, /* since 0.5 */
 };
 enum {                    /* what graph->scalar gives */
        HD_SCALAR_LR,      /* the learning rate of this step */
@@ -139,6 +144,7 @@ struct hd_comm_args {
 	const struct hd_dim *dim;
 	int64_t index;
 	uint32_t kind, reserved; /* kind: HD_COMM_ALL_REDUCE ... */
+	int64_t mul;             /* HD_COMM_PERMUTE; since 0.5 */
 };
 struct hd_state_args {
 	size_t size;
@@ -279,7 +285,16 @@ static inline struct hd_tensor *hd_comm(const struct hd_graph_api *g, struct hd_
 					const struct hd_group *group, struct hd_tensor *x, const struct hd_dim *dim,
 					int64_t index)
 {
-	const struct hd_comm_args a = { sizeof(a), group, x, dim, index, kind, 0 };
+	const struct hd_comm_args a = { sizeof(a), group, x, dim, index, kind, 0, 0 };
+
+	return g->comm(p, &a);
+}
+
+static inline struct hd_tensor *hd_comm_permute(const struct hd_graph_api *g, struct hd_plan *p,
+						const struct hd_group *group, struct hd_tensor *x, int64_t mul,
+						int64_t add)
+{
+	const struct hd_comm_args a = { sizeof(a), group, x, NULL, add, HD_COMM_PERMUTE, 0, mul };
 
 	return g->comm(p, &a);
 }

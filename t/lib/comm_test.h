@@ -94,6 +94,11 @@ static int wanted(const struct hd_call *c, const int *ranks, int n, int me, int6
 	case HD_COMM_BROADCAST: return value_of(ranks[c->index], i);
 	case HD_COMM_SCATTER: return value_of(ranks[c->index], me * count + i);
 	case HD_COMM_SHIFT: return value_of(ranks[from], i);
+	case HD_COMM_PERMUTE:
+		for (int j = 0; j < n; j++)
+			if ((j * (int)c->mul + c->index) % n == me)
+				return value_of(ranks[j], i);
+		return -1;
 	default: return -1;
 	}
 }
@@ -119,6 +124,10 @@ static void check_kind(struct hd_communicator *m, const int *ranks, uint32_t kin
 	struct hd_call c = {
 		.kind = kind, .dtype = dtype, .index = index, .count = count, .fixed = (uint32_t)(count & 1)
 	};
+
+	if (kind ==
+	    HD_COMM_PERMUTE) /* of n - 1 and 1 in turn, and 2, where they have an inverse: some members keep theirs */
+		c.mul = n == 1 ? 0 : n % 2 && count % 3 == 0 ? 2 : count % 2 ? n - 1 : 1;
 	char *in, *out, *want;
 
 	arena_used = (int64_t)world.rank * 192; /* offsets differ between ranks */
@@ -153,7 +162,7 @@ static void check_collectives(struct hd_communicator *m, const int *ranks, int w
 	static const int64_t counts[] = { 0, 1, 3, 17, 1000, 1024, 5001, 100003 };
 	int n = hd_communicator_n(m);
 
-	for (uint32_t kind = HD_COMM_ALL_REDUCE; kind <= HD_COMM_ALL_MAX; kind++)
+	for (uint32_t kind = HD_COMM_ALL_REDUCE; kind <= HD_COMM_PERMUTE; kind++)
 		for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++)
 			for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
 				int turn = (int)(k + d);

@@ -276,6 +276,11 @@ static void sim_deliver(const struct hd_communicator *m, const struct sim_round 
 	case HD_COMM_BROADCAST: memmove(out, r->by[c->index].in, piece); return;
 	case HD_COMM_SCATTER: memcpy(out, r->by[c->index].in + (size_t)m->me * piece, piece); return;
 	case HD_COMM_SHIFT: memcpy(out, r->by[((m->me - c->index) % m->n + m->n) % m->n].in, piece); return;
+	case HD_COMM_PERMUTE:
+		for (int k = 0; k < m->n; k++)
+			if ((c->mul * k + c->index) % m->n == m->me)
+				memcpy(out, r->by[k].in, piece);
+		return;
 	case HD_COMM_RECV: memcpy(out, r->by[c->index].in, piece); return;
 	default: return;
 	}
@@ -409,36 +414,6 @@ static __attribute__((unused)) void sim_close(struct gt_run *r)
 int hd_comm_finish(const struct hd_device_ops *d, struct hd_err *err)
 {
 	return d->finish(err);
-}
-
-const char *hd_comm_kind_name(uint32_t kind)
-{
-	static const char *const names[] = { "none",       "all-reduce", "reduce-scatter", "all-gather",
-					     "all-to-all", "broadcast",  "reduce",         "gather",
-					     "scatter",    "shift",      "all-max" };
-
-	return kind == HD_COMM_SEND   ? "send"
-	       : kind == HD_COMM_RECV ? "receive"
-	       : kind < HD_LEN(names) ? names[kind]
-				      : "?";
-}
-
-int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index)
-{
-	int64_t x = count * HD_BITS(dtype) / 8;
-
-	switch (kind) {
-	case HD_COMM_ALL_REDUCE:
-	case HD_COMM_ALL_MAX: return 2 * x * (n - 1) / n;
-	case HD_COMM_REDUCE_SCATTER:
-	case HD_COMM_ALL_GATHER:
-	case HD_COMM_ALL_TO_ALL: return x * (n - 1);
-	case HD_COMM_BROADCAST: /* a pipeline along the ring: the last one passes nothing on */
-		return n > 1 && (me + 1) % n != index ? x : 0;
-	case HD_COMM_REDUCE: return me != index ? x : 0;
-	case HD_COMM_RECV: return 0;
-	default: return x;
-	}
 }
 
 #endif

@@ -458,11 +458,6 @@ static void send_wait(struct hd_request *t)
 /* -- calls ------------------------------------------------------------------------------------- */
 static void start_message(struct hd_request *t)
 {
-	if (t->call.kind == HD_COMM_SHIFT && hd_comm_mod(t->call.index, t->m->n) == 0) {
-		hd_move(t->call.out, t->call.in, hd_comm_size(t->call.dtype, t->call.count));
-		t->state = HD_REQUEST_DONE;
-		return;
-	}
 	/* First: post() may wait, and then the message can already be taken. */
 	if (t->call.kind != HD_COMM_SEND)
 		receive_begin(t);

@@ -154,6 +154,15 @@ static char *shift_to(const struct hd_call *c, int p, int n, int me)
 	return p == mod((int64_t)me - c->index, n) ? (char *)c->out : NULL;
 }
 
+static const char *permute_from(const struct hd_call *c, int p, int n, int me)
+{
+	return p == mod(c->mul * me + c->index, n) ? (const char *)c->in : NULL;
+}
+static char *permute_to(const struct hd_call *c, int p, int n, int me)
+{
+	return mod(c->mul * p + c->index, n) == me ? (char *)c->out : NULL;
+}
+
 /* Rows of counted numbers: both ends know how many a segment has, so an empty one is no message. */
 static ncclResult_t exchange_rows(struct nccl_group *g, const struct hd_call *c, int n, int me)
 {
@@ -193,6 +202,7 @@ static ncclResult_t call(struct nccl_group *g, const struct hd_call *c, int n, i
 	case HD_COMM_GATHER: return exchange(g, n, gather_from, gather_to, c, me);
 	case HD_COMM_SCATTER: return exchange(g, n, scatter_from, scatter_to, c, me);
 	case HD_COMM_SHIFT: return exchange(g, n, shift_from, shift_to, c, me);
+	case HD_COMM_PERMUTE: return exchange(g, n, permute_from, permute_to, c, me);
 	case HD_COMM_ALL_TO_ALL_V: return exchange_rows(g, c, n, me);
 	case HD_COMM_SEND: return nccl->Send(c->in, count, type, c->index, g->comm, g->queue);
 	case HD_COMM_RECV: return nccl->Recv(c->out, count, type, c->index, g->comm, g->queue);
