@@ -18,20 +18,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whole parameters that live on a stage (coord; of all stages: -1), however many ranks it has. */
-static int64_t whole_parameters(const struct hd_plan *p, int64_t coord)
+/* Whole parameters of all stages, and by stage those that live on it, however many ranks it has. */
+static int64_t count_parameters(const struct hd_plan *p, int64_t *stage)
 {
-	int64_t n = 0;
+	int64_t all = 0;
 
 	for (size_t i = 0; i < p->ntensors; i++) {
 		const struct tensor *t = p->tensors[i];
 		const struct hd_place *at = p->stages ? &t->at.on[p->stages->id] : NULL;
+		int pinned = at && at->kind == HD_PLACE_PINNED;
 
-		if (!t->v.node && t->v.what == HD_TENSOR_PARAM &&
-		    (coord < 0 || !at || at->kind != HD_PLACE_PINNED || at->index == coord))
-			n += hd_global_count(t);
+		if (t->v.node || t->v.what != HD_TENSOR_PARAM)
+			continue;
+		all += hd_global_count(t);
+		for (int64_t s = pinned ? at->index : 0; s < (pinned ? at->index + 1 : p->ncoords); s++)
+			stage[s] += hd_global_count(t);
 	}
-	return n;
+	return all;
 }
 
 /* Bytes that a rank sends in a step, along each axis or several. */
@@ -81,7 +84,7 @@ static int64_t bytes_of(const struct stage_memory *m)
 	return m->memory.persistent + m->memory.transient;
 }
 
-static void print_stage(const struct hd_plan *p, const struct stage_memory *m, int64_t coord)
+static void print_stage(const struct hd_plan *p, const struct stage_memory *m, int64_t coord, int64_t whole)
 {
 	printf("rank %lld", (long long)m->rank);
 	if (p->stages)
@@ -90,7 +93,7 @@ static void print_stage(const struct hd_plan *p, const struct stage_memory *m, i
 		if (p->blocks[b].coord == coord)
 			printf(" %s", p->blocks[b].name);
 	if (p->stages)
-		printf("; %lld parameters)", (long long)whole_parameters(p, coord));
+		printf("; %lld parameters)", (long long)whole);
 	printf(": %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f)\n",
 	       (long long)m->parameters, (double)bytes_of(m) / 1e6, (double)m->memory.persistent / 1e6,
 	       (double)m->memory.transient / 1e6);
@@ -103,6 +106,7 @@ struct class_checks {
 	struct hd_classes classes;
 	struct hd_match_run *match;
 	struct stage_memory *stages; /* by coordinate */
+	const int64_t *whole;        /* likewise: parameters */
 	struct traffic_sum *traffic;
 };
 
@@ -150,7 +154,7 @@ static int print_stages(const struct class_checks *c, int64_t limit, struct hd_e
 	for (int64_t s = 0; s < c->p->ncoords; s++) {
 		const struct stage_memory *m = &c->stages[s];
 
-		print_stage(c->p, m, s);
+		print_stage(c->p, m, s, c->whole[s]);
 		if (limit && bytes_of(m) > limit)
 			return hd_err_set(err, HD_EINVAL, "rank %lld needs %lld bytes of memory, and --memory is %lld",
 					  (long long)m->rank, (long long)bytes_of(m), (long long)limit);
@@ -159,9 +163,10 @@ static int print_stages(const struct class_checks *c, int64_t limit, struct hd_e
 }
 
 /* The program of each class of ranks; then, whether all ranks meet. */
-static int check_stages(struct hd_plan *p, int64_t limit, struct traffic_sum *t, struct hd_err *err)
+static int check_stages(struct hd_plan *p, const int64_t *whole, int64_t limit, struct traffic_sum *t,
+			struct hd_err *err)
 {
-	struct class_checks c = { .p = p, .traffic = t };
+	struct class_checks c = { .p = p, .whole = whole, .traffic = t };
 
 	hd_classes_find(p, &c.classes);
 	c.match = hd_match_create(p, &c.classes);
@@ -211,7 +216,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 {
 	struct traffic_sum t = { .n = 0 };
 	const char *load;
-	int64_t limit = 0;
+	int64_t limit = 0, *whole;
 
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
 	HD_TRY(hd_cli_plan(c, 0, conf, p, err));
@@ -221,8 +226,9 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	HD_TRY(check_files(*conf, *p, err));
 	hd_mesh_print(*p);
 	print_precision(*p);
-	printf("%lld parameters\n", (long long)whole_parameters(*p, -1));
-	HD_TRY(check_stages(*p, limit, &t, err));
+	whole = hd_plan_alloc(*p, (size_t)((*p)->ncoords + 1) * sizeof(*whole));
+	printf("%lld parameters\n", (long long)count_parameters(*p, whole));
+	HD_TRY(check_stages(*p, whole, limit, &t, err));
 	print_traffic(&t);
 	if (hd_cli_has(c, "against-one-rank")) {
 		struct hd_against a = { c->positional, c->sets, c->nsets, *p };

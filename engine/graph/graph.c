@@ -222,12 +222,30 @@ int64_t hd_local_bytes(const struct tensor *t)
 }
 
 /* -- nodes ------------------------------------------------------------------------------------------------------------- */
+/* Numbers grow along the program; they are given anew when somebody asks after nodes have been put in. */
+static void number_nodes(struct hd_plan *p)
+{
+	int64_t at = 0;
+
+	for (struct node *n = p->first; n; n = n->next)
+		n->number = ++at;
+	p->numbered = 1;
+}
+
+int hd_node_precedes(struct hd_plan *p, const struct node *a, const struct node *b)
+{
+	if (!p->numbered)
+		number_nodes(p);
+	return a->number && b->number && a->number < b->number;
+}
+
 static void link_before(struct hd_plan *p, struct node *n, struct node *at)
 {
 	n->next = at;
 	n->prev = at ? at->prev : p->last;
 	*(n->prev ? &n->prev->next : &p->first) = n;
 	*(at ? &at->prev : &p->last) = n;
+	p->numbered = 0;
 }
 
 static void unlink_node(struct hd_plan *p, struct node *n)
@@ -235,6 +253,7 @@ static void unlink_node(struct hd_plan *p, struct node *n)
 	*(n->prev ? &n->prev->next : &p->first) = n->next;
 	*(n->next ? &n->next->prev : &p->last) = n->prev;
 	n->prev = n->next = NULL;
+	n->number = 0;
 }
 
 void hd_node_insert(struct hd_plan *p, struct node *n)

@@ -57,6 +57,8 @@ int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, con
 struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins);
 void hd_node_insert(struct hd_plan *p, struct node *n);
 void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);
+/* Both are in the program, and a stands before b. */
+int hd_node_precedes(struct hd_plan *p, const struct node *a, const struct node *b);
 int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout);
 /* y is x in another place or form: all but where and what shape. */
 void hd_tensor_inherit(struct tensor *y, const struct tensor *x);

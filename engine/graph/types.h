@@ -97,6 +97,7 @@ struct node {
 	const struct op_traits *is; /* of v.op */
 	struct hd_plan *plan;
 	struct node *prev, *next;    /* program order */
+	int64_t number;              /* grows along the program; 0: not in it.  See hd_node_precedes */
 	struct tensor **ins, **outs; /* each list twice: the second is what the engine wrote (views.c) */
 	struct hd_reshard reshard;
 	struct comm_args comm;
@@ -172,6 +173,7 @@ struct hd_handle {
 
 struct hd_plan_options;
 struct held_message;
+struct plan_index;
 struct hd_plan {
 	const struct hd_plan_options *options; /* while it is made; NULL: by hand */
 	int asking;                            /* made to hear what its rules say of the batch, and thrown away */
@@ -211,6 +213,7 @@ struct hd_plan {
 	int64_t parameter_bytes; /* of those made so far, whole */
 	struct node *first, *last;
 	int nnodes;
+	int numbered;         /* the numbers of nodes are right */
 	struct cursor cursor; /* of new nodes */
 
 	struct hd_schedule_unit **units;
@@ -228,7 +231,8 @@ struct hd_plan {
 	struct arena_block *heap;
 	struct hd_handle *handles; /* open addressing; cap_handles is a power of 2, or 0 */
 	size_t nhandles, cap_handles;
-	struct node ***readers; /* by tensor id: NULL-terminated; once the graph is final (alias.c) */
+	struct plan_index *index; /* for programs, once the graph is final (engine/program/plan_index.c) */
+	uint32_t unlike_axes;     /* bit per axis: ranks differ along it; once the graph is final (members.c) */
 	struct node_walk *walks;
 	size_t nwalks, cap_walks; /* of node_next, not at their end: the innermost last */
 	/* Dtype of masters, gradients and states: HD_DTYPE_F32; HD_DTYPE_F64 on the reference device. */

@@ -43,16 +43,6 @@ static int check_input(struct hd_plan *p, const struct node *n, uint32_t i)
 	return HD_OK;
 }
 
-int hd_check_members(struct hd_plan *p)
-{
-	for (struct node *n = p->first; n; n = n->next)
-		for (uint32_t i = 0; i < n->v.nin; i++)
-			if (n->ins[i]->v.node && N(n->ins[i]->v.node)->only.group)
-				HD_TRY(check_input(p, n, i));
-	return HD_OK;
-}
-
-/* -- ranks that differ --------------------------------------------------------------------------------------------------- */
 static uint32_t axes_of(const struct hd_members *who)
 {
 	uint32_t axes = 0;
@@ -62,16 +52,19 @@ static uint32_t axes_of(const struct hd_members *who)
 	return axes;
 }
 
-/* Bit per axis: ranks differ along it. */
-static uint32_t unlike_axes(const struct hd_plan *p)
+int hd_check_members(struct hd_plan *p)
 {
-	uint32_t axes = 0;
-
-	for (const struct node *n = p->first; n; n = n->next)
-		axes |= axes_of(&n->only) | axes_of(&n->chooses);
-	return axes;
+	p->unlike_axes = 0;
+	for (struct node *n = p->first; n; n = n->next) {
+		p->unlike_axes |= axes_of(&n->only) | axes_of(&n->chooses);
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			if (n->ins[i]->v.node && N(n->ins[i]->v.node)->only.group)
+				HD_TRY(check_input(p, n, i));
+	}
+	return HD_OK;
 }
 
+/* -- ranks that differ --------------------------------------------------------------------------------------------------- */
 int64_t hd_coords_count(const struct hd_plan *p, uint32_t axes)
 {
 	int64_t all = 1;
@@ -96,7 +89,7 @@ int64_t hd_coords_rank(const struct hd_plan *p, uint32_t axes, int64_t k)
 /* The ranks of a stage whose programs may differ: all, or `most` of them, the first and the last among them. */
 static int unlike_ranks(const struct hd_plan *p, int64_t stage, int64_t *ranks, int most)
 {
-	uint32_t axes = unlike_axes(p);
+	uint32_t axes = p->unlike_axes;
 	int64_t all = hd_coords_count(p, axes), first = p->stages ? stage * p->stages->stride : 0;
 	int n = all < most ? (int)all : most;
 
@@ -137,7 +130,7 @@ void hd_classes_find(const struct hd_plan *p, struct hd_classes *c)
 {
 	struct predicates all = { 0 };
 
-	*c = (struct hd_classes){ .axes = unlike_axes(p) | (p->stages ? 1u << p->stages->id : 0) };
+	*c = (struct hd_classes){ .axes = p->unlike_axes | (p->stages ? 1u << p->stages->id : 0) };
 	for (const struct node *n = p->first; n; n = n->next)
 		predicate(&all, &n->only), predicate(&all, &n->chooses);
 	c->nranks = hd_coords_count(p, c->axes);

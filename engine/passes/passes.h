@@ -45,7 +45,7 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 double hd_plan_bubble(const struct hd_plan *p); /* idle over busy time of the busiest stage, in unit counts */
 
 /* -- members.c: nodes that some members run ------------------------------------------------------------------------------ */
-int hd_check_members(struct hd_plan *p); /* each reads what its members have */
+int hd_check_members(struct hd_plan *p); /* each reads what its members have; sets unlike_axes */
 /* Ranks in classes.  The ranks of a class run the same nodes, and differ in pieces of tensors alone.  Coordinates on `axes`
  * (bit per axis: that of the stages, and those of nodes that some members run) say which class: they are numbered, and a
  * number stands for all ranks that have them, the one whose other coordinates are 0 first. */

@@ -305,11 +305,10 @@ static int graph_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_t
 		return p->err->code;
 	if (!t->node || !u->node)
 		return p->err->code;
-	for (const struct node *n = N(t->node)->next; n; n = n->next)
-		if (n == N(u->node))
-			return hd_plan_fail(p, HD_EINVAL,
-					    "after: %s of (%s) was built before %s of (%s), which it is to wait for",
-					    t->node->op->name, t->spec, u->node->op->name, u->spec);
+	if (hd_node_precedes(p, N(t->node), N(u->node)))
+		return hd_plan_fail(p, HD_EINVAL,
+				    "after: %s of (%s) was built before %s of (%s), which it is to wait for",
+				    t->node->op->name, t->spec, u->node->op->name, u->spec);
 	w = hd_plan_alloc(p, sizeof(*w));
 	*w = (struct dependency){ N(t->node)->waits, T(u) };
 	N(t->node)->waits = w;

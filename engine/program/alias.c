@@ -231,7 +231,7 @@ static int from_update(const struct node *n)
 static void in_leaf(struct hd_program *g, struct tensor *leaf)
 {
 	int64_t offset = 0;
-	struct tensor *y = leaf->assign, *root = y ? root_of(g, y, &offset) : NULL;
+	struct tensor *y = leaf->assign, *root = y && g->at[y->id].root ? root_of(g, y, &offset) : NULL;
 	const struct node *m = root ? maker(root) : NULL;
 
 	if (!m || !from_update(m) || offset || y->v.dtype != leaf->v.dtype ||
@@ -241,61 +241,21 @@ static void in_leaf(struct hd_program *g, struct tensor *leaf)
 }
 
 /* -- all -------------------------------------------------------------------------------------------------------------------------- */
-/* The same for all ranks of a plan; made once, also where programs of several ranks are built beside each other. */
-static void index_readers(struct hd_program *g)
-{
-	struct hd_plan *p = g->plan;
-	uint32_t *n;
-
-	if (p->readers) {
-		g->readers = p->readers;
-		return;
-	}
-	p->readers = g->readers = hd_plan_alloc(p, p->ntensors * sizeof(*p->readers));
-	n = hd_count_readers(p);
-	for (size_t t = 0; t < p->ntensors; t++)
-		p->readers[t] = n[t] ? hd_plan_alloc(p, (size_t)(n[t] + 1) * sizeof(**p->readers)) : NULL;
-	memset(n, 0, p->ntensors * sizeof(*n));
-	for (struct node *k = p->first; k; k = k->next)
-		for (uint32_t i = 0; i < k->v.nin; i++)
-			p->readers[k->ins[i]->id][n[k->ins[i]->id]++] = k;
-	free(n);
-}
-
-/* Program order; separate weight-gradient units run after what stands behind them in the list. */
-static void index_positions(struct hd_program *g)
-{
-	int64_t at = 0, behind = g->plan->separate_w ? g->plan->nnodes : 0;
-
-	for (struct node *n = g->plan->first; n; n = n->next)
-		g->position[n->id] = at++ + (n->v.phase == HD_UNIT_W                ? behind
-					     : n->v.phase & (HD_UNIT_S | HD_UNIT_U) ? 2 * behind
-										    : 0);
-}
-
-void hd_index_program(struct hd_program *g)
-{
-#pragma omp critical(readers)
-	index_readers(g);
-	index_positions(g);
-	hd_index_here(g);
-}
-
 int hd_alias(struct hd_program *g)
 {
 	struct hd_plan *p = g->plan;
 	struct tensor *keep[] = { p->loss, p->nll, p->logits, p->norm, p->factor };
 
-	for (size_t t = 0; t < p->ntensors; t++)
-		g->at[t].root = p->tensors[t];
+	for (size_t i = 0; i < g->ntensors; i++)
+		g->at[g->tensors[i]->id].root = g->tensors[i];
 	for (size_t i = 0; i < HD_LEN(keep); i++)
 		if (keep[i])
 			g->at[keep[i]->id].last_read = FOREVER;
 	for (size_t i = 0; i < p->nmoe_stats; i++)
 		g->at[p->moe_stats[i]->id].last_read = FOREVER;
-	for (size_t t = 0; t < p->ntensors; t++)
-		if (p->tensors[t]->assign)
-			g->at[p->tensors[t]->assign->id].last_read = FOREVER;
+	for (size_t i = 0; i < g->ntensors; i++)
+		if (g->tensors[i]->assign)
+			g->at[g->tensors[i]->assign->id].last_read = FOREVER;
 	for (size_t i = 0; i < g->nmine; i++) {
 		struct node *n = g->mine[i];
 
@@ -305,15 +265,16 @@ int hd_alias(struct hd_program *g)
 		pieces(g, n);
 		in_place(g, n);
 	}
-	for (size_t t = 0; t < p->ntensors; t++)
-		if (is_leaf(p->tensors[t]))
-			in_leaf(g, p->tensors[t]);
-	for (size_t t = 0; t < p->ntensors; t++) { /* straight to the root */
+	for (size_t i = 0; i < g->ntensors; i++)
+		if (is_leaf(g->tensors[i]))
+			in_leaf(g, g->tensors[i]);
+	for (size_t i = 0; i < g->ntensors; i++) { /* straight to the root */
+		struct tensor *t = g->tensors[i];
 		int64_t offset;
-		struct tensor *r = root_of(g, p->tensors[t], &offset);
+		struct tensor *r = root_of(g, t, &offset);
 
-		g->at[t].offset = offset;
-		g->at[t].root = r;
+		g->at[t->id].offset = offset;
+		g->at[t->id].root = r;
 	}
 	return p->err->code;
 }

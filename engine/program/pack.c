@@ -21,7 +21,8 @@
 #define REPAIRS 200
 
 struct placed {
-	int64_t from, to, first, last;
+	int64_t from, to;
+	int32_t first, last;
 }; /* addresses from..to-1 */
 
 struct leaf {
@@ -29,8 +30,12 @@ struct leaf {
 	int64_t from; /* lowest address */
 	int64_t to;   /* highest end */
 	int64_t gap;  /* largest hole between its spans if all of them count */
-	int64_t first_min, first_max, last_min, last_max;
-	struct placed p[LEAF];
+	int32_t first_min, first_max, last_min, last_max;
+	/* By address.  Times stand apart, so that one instruction compares several: most of planning is this. */
+	int32_t first[LEAF], last[LEAF];
+	struct {
+		int64_t from, to;
+	} p[LEAF];
 };
 
 struct packing {
@@ -51,9 +56,12 @@ static int64_t max64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-static int64_t min64(int64_t a, int64_t b)
+static void add_times(struct leaf *l, int32_t first, int32_t last)
 {
-	return a < b ? a : b;
+	l->first_min = first < l->first_min ? first : l->first_min;
+	l->first_max = first > l->first_max ? first : l->first_max;
+	l->last_min = last < l->last_min ? last : l->last_min;
+	l->last_max = last > l->last_max ? last : l->last_max;
 }
 
 static void summarize(struct leaf *l)
@@ -61,17 +69,12 @@ static void summarize(struct leaf *l)
 	l->from = l->p[0].from;
 	l->to = l->p[0].to;
 	l->gap = 0;
-	l->first_min = l->first_max = l->p[0].first;
-	l->last_min = l->last_max = l->p[0].last;
+	l->first_min = l->first_max = l->first[0];
+	l->last_min = l->last_max = l->last[0];
 	for (int i = 1; i < l->n; i++) {
-		const struct placed *p = &l->p[i];
-
-		l->gap = max64(l->gap, p->from - l->to);
-		l->to = max64(l->to, p->to);
-		l->first_min = min64(l->first_min, p->first);
-		l->first_max = max64(l->first_max, p->first);
-		l->last_min = min64(l->last_min, p->last);
-		l->last_max = max64(l->last_max, p->last);
+		l->gap = max64(l->gap, l->p[i].from - l->to);
+		l->to = max64(l->to, l->p[i].to);
+		add_times(l, l->first[i], l->last[i]);
 	}
 }
 
@@ -86,6 +89,8 @@ static void split(struct packing *a, size_t at)
 	l->n = LEAF / 2;
 	r->n = LEAF - l->n;
 	memcpy(r->p, l->p + l->n, (size_t)r->n * sizeof(*r->p));
+	memcpy(r->first, l->first + l->n, (size_t)r->n * sizeof(*r->first));
+	memcpy(r->last, l->last + l->n, (size_t)r->n * sizeof(*r->last));
 	summarize(r);
 }
 
@@ -122,9 +127,14 @@ static void insert(struct packing *a, const struct placed *p)
 		at = leaf_for(a, p->from);
 	}
 	l = a->leaf[at];
-	for (i = l->n++; i > 0 && l->p[i - 1].from > p->from; i--)
-		l->p[i] = l->p[i - 1];
-	l->p[i] = *p;
+	for (i = l->n; i > 0 && l->p[i - 1].from > p->from; i--)
+		;
+	memmove(l->p + i + 1, l->p + i, (size_t)(l->n - i) * sizeof(*l->p));
+	memmove(l->first + i + 1, l->first + i, (size_t)(l->n - i) * sizeof(*l->first));
+	memmove(l->last + i + 1, l->last + i, (size_t)(l->n - i) * sizeof(*l->last));
+	l->p[i].from = p->from, l->p[i].to = p->to;
+	l->first[i] = p->first, l->last[i] = p->last;
+	l->n++;
 	summarize(l);
 	a->top = max64(a->top, p->to);
 }
@@ -140,7 +150,8 @@ static void clear(struct packing *a)
 /* -- one span ---------------------------------------------------------------------------------- */
 
 struct gap_search {
-	int64_t bytes, first, last;
+	int64_t bytes;
+	int32_t first, last;
 	int64_t end;         /* of all that was seen and counts */
 	int64_t best, waste; /* tightest gap so far; -1: none */
 	int64_t work;
@@ -161,25 +172,41 @@ static int see(struct gap_search *s, int64_t from, int64_t to, int tight)
 	return 0;
 }
 
+/* By span of the leaf: whether both live at one time.  All of the room is looked at, for whole vectors. */
+static void meets(const struct leaf *l, int32_t first, int32_t last, uint8_t *meet)
+{
+#pragma omp simd
+	for (int i = 0; i < LEAF; i++)
+		meet[i] = (l->first[i] <= last) & (l->last[i] >= first);
+}
+
 static int see_leaf(struct gap_search *s, const struct leaf *l, int tight)
 {
+	union {
+		uint8_t one[LEAF];
+		uint64_t eight[LEAF / 8];
+	} meet;
+
 	s->work++;
 	if (l->first_min > s->last || l->last_max < s->first)
 		return 0;
 	if (l->first_max <= s->last && l->last_min >= s->first && l->gap < s->bytes)
 		return see(s, l->from, l->to, tight);
 	s->work += l->n;
-	for (int i = 0; i < l->n; i++)
-		if (l->p[i].first <= s->last && l->p[i].last >= s->first && see(s, l->p[i].from, l->p[i].to, tight))
-			return 1;
+	meets(l, s->first, s->last, meet.one);
+	for (int i = 0; i < l->n; i += 8)
+		for (int k = i; meet.eight[i / 8] && k < i + 8 && k < l->n; k++)
+			if (meet.one[k] && see(s, l->p[k].from, l->p[k].to, tight))
+				return 1;
 	return 0;
 }
 
 static int64_t place(struct packing *a, const struct hd_memory_span *s, int tight)
 {
-	struct gap_search look = {
-		.bytes = rounded(s->bytes), .first = s->first, .last = max64(s->first, s->last), .best = -1
-	};
+	struct gap_search look = { .bytes = rounded(s->bytes),
+				   .first = (int32_t)s->first,
+				   .last = (int32_t)max64(s->first, s->last),
+				   .best = -1 };
 	struct placed p = { .first = look.first, .last = look.last };
 	size_t i = 0;
 

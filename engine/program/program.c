@@ -38,8 +38,8 @@ int64_t hd_program_parameters(const struct hd_program *g)
 {
 	int64_t n = 0;
 
-	for (size_t i = 0; i < g->plan->ntensors; i++) {
-		const struct tensor *t = g->plan->tensors[i];
+	for (size_t i = 0; i < g->ntensors; i++) {
+		const struct tensor *t = g->tensors[i];
 
 		if (!t->v.node && t->v.what == HD_TENSOR_PARAM && hd_tensor_here(g, t))
 			n += hd_local_count(t);
@@ -98,14 +98,15 @@ static void keep_results(struct hd_program *g, struct hd_memory_span *s)
 	for (size_t i = 0; i < g->plan->nmoe_stats; i++)
 		if (s[instance(g, g->at[g->plan->moe_stats[i]->id].root, 0)].last >= 0)
 			touch(g, s, g->plan->moe_stats[i], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
-	for (size_t i = 0; i < g->plan->ntensors; i++)
-		if (g->keep_gradients && g->plan->tensors[i]->v.what == HD_TENSOR_GRAD && g->plan->tensors[i]->v.node &&
-		    s[instance(g, g->at[i].root, 0)].last >= 0)
-			touch(g, s, g->plan->tensors[i], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
-	for (size_t i = 0; i < g->plan->ntensors; i++) {
-		const struct tensor *v = g->plan->tensors[i]->assign;
+	for (size_t i = 0; g->keep_gradients && i < g->ntensors; i++)
+		if (g->tensors[i]->v.what == HD_TENSOR_GRAD && g->tensors[i]->v.node &&
+		    s[instance(g, g->at[g->tensors[i]->id].root, 0)].last >= 0)
+			touch(g, s, g->tensors[i], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
+	for (size_t i = 0; i < g->ntensors; i++) {
+		const struct tensor *v = g->tensors[i]->assign;
 
-		if (v && s[instance(g, g->at[v->id].root, 0)].last >= 0 && g->at[v->id].root->v.node)
+		if (v && g->at[v->id].root && s[instance(g, g->at[v->id].root, 0)].last >= 0 &&
+		    g->at[v->id].root->v.node)
 			touch(g, s, v, 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
 	}
 }
@@ -119,12 +120,12 @@ static int64_t persistent(struct hd_program *g)
 {
 	int64_t at = 0;
 
-	for (size_t i = 0; i < g->plan->ntensors; i++) {
-		struct tensor *t = g->plan->tensors[i];
+	for (size_t i = 0; i < g->ntensors; i++) {
+		const struct tensor *t = g->tensors[i];
 
-		if (!is_state(t) || t->v.what == HD_TENSOR_ACT || !hd_tensor_here(g, t))
+		if (!is_state(t) || t->v.what == HD_TENSOR_ACT || !g->at[t->id].here)
 			continue;
-		g->offsets[g->at[i].slot] = at;
+		g->offsets[g->at[t->id].slot] = at;
 		at += (hd_local_bytes(t) + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
 	}
 	return at;
@@ -156,15 +157,33 @@ static int64_t pack(const struct hd_program *g, struct hd_memory_span *s, int64_
 	return bytes;
 }
 
+static int is_root(const struct hd_program *g, const struct tensor *t)
+{
+	return g->at[t->id].root == t;
+}
+
+/* The bytes of each instance of a root; one that nothing touches has none.  -> those that have. */
+static int64_t measure(const struct hd_program *g, const struct tensor *root, struct hd_memory_span *s)
+{
+	int64_t n = instances(g, root), bytes = hd_local_bytes(root), used = 0;
+
+	for (struct hd_memory_span *x = &s[g->at[root->id].slot]; n-- > 0; x++)
+		if (x->last < 0)
+			*x = (struct hd_memory_span){ 0, 0, 0, 0 };
+		else
+			x->bytes = bytes, used++;
+	return used;
+}
+
 static int plan_memory(struct hd_program *g)
 {
 	struct hd_memory_span *s;
 	int64_t n = 0, used = 0;
 
-	for (size_t i = 0; i < g->plan->ntensors; i++)
-		if (g->at[i].root == g->plan->tensors[i]) {
-			g->at[i].slot = (int32_t)n;
-			n += instances(g, g->plan->tensors[i]);
+	for (size_t i = 0; i < g->ntensors; i++)
+		if (is_root(g, g->tensors[i])) {
+			g->at[g->tensors[i]->id].slot = (int32_t)n;
+			n += instances(g, g->tensors[i]);
 		}
 	g->slots = n;
 	g->offsets = hd_alloc((size_t)(n + 1) * sizeof(*g->offsets));
@@ -174,16 +193,9 @@ static int plan_memory(struct hd_program *g)
 	for (int64_t e = 0; e < (int64_t)g->n; e++)
 		touch_entry(g, s, e);
 	keep_results(g, s);
-	for (size_t i = 0; i < g->plan->ntensors; i++)
-		for (int64_t k = 0; g->at[i].root == g->plan->tensors[i] && k < instances(g, g->plan->tensors[i]);
-		     k++) {
-			struct hd_memory_span *x = &s[g->at[i].slot + k];
-
-			if (x->last < 0)
-				*x = (struct hd_memory_span){ 0, 0, 0, 0 };
-			else
-				x->bytes = hd_local_bytes(g->plan->tensors[i]), used++;
-		}
+	for (size_t i = 0; i < g->ntensors; i++)
+		if (is_root(g, g->tensors[i]))
+			used += measure(g, g->tensors[i], s);
 	g->memory.transient = pack(g, s, n, used);
 	g->memory.peak_bound = hd_memory_bound(s, n);
 	for (int64_t i = 0; i < n; i++)
@@ -207,10 +219,6 @@ int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, stru
 	g->next = hd_alloc(p->ntensors * sizeof(*g->next));
 	g->members_of = hd_alloc(p->ntensors * sizeof(*g->members_of));
 	g->here = hd_alloc((size_t)p->nnodes + 1);
-	g->mine = hd_alloc((size_t)(p->nnodes + 1) * sizeof(*g->mine));
-	g->position = hd_alloc((size_t)(p->nnodes + 1) * sizeof(*g->position));
-	for (size_t i = 0; i < p->ntensors; i++)
-		g->at[i].here = hd_tensor_here(g, p->tensors[i]);
 	hd_index_program(g);
 	rc = hd_alias(g);
 	if (rc >= 0)
@@ -231,6 +239,8 @@ void *hd_program_address(const struct hd_program *g, const struct tensor *t, int
 	const struct storage *s = &g->at[t->id];
 	char *base;
 
+	if (!s->root)
+		return NULL;
 	if (s->root->v.node || s->root->v.what == HD_TENSOR_DATA) {
 		base = g->transient;
 	} else {
@@ -241,18 +251,26 @@ void *hd_program_address(const struct hd_program *g, const struct tensor *t, int
 	return base + g->offsets[instance(g, s->root, micro)] + s->offset;
 }
 
+static const struct tensor *leaf_named(const struct hd_program *g, const struct tensor *like)
+{
+	for (size_t i = 0; i < g->ntensors; i++) {
+		const struct tensor *t = g->tensors[i];
+
+		if (is_state(t) && g->at[t->id].here && t->v.what == like->v.what && !strcmp(t->v.name, like->v.name))
+			return t;
+	}
+	return NULL;
+}
+
 /* The leaves of another program of the same run, by name: one copy of the parameters serves all. */
 void hd_program_share(struct hd_program *g, const struct hd_program *owner)
 {
-	for (size_t i = 0; i < g->plan->ntensors; i++) {
-		const struct tensor *t = g->plan->tensors[i];
+	for (size_t i = 0; i < g->ntensors; i++) {
+		const struct tensor *t = g->tensors[i];
+		const struct tensor *same = is_state(t) && g->at[t->id].here ? leaf_named(owner, t) : NULL;
 
-		for (size_t k = 0; is_state(t) && k < owner->plan->ntensors; k++) {
-			const struct tensor *u = owner->plan->tensors[k];
-
-			if (is_state(u) && u->v.what == t->v.what && !strcmp(u->v.name, t->v.name))
-				g->offsets[g->at[i].slot] = owner->offsets[owner->at[k].slot];
-		}
+		if (same)
+			g->offsets[g->at[t->id].slot] = owner->offsets[owner->at[same->id].slot];
 	}
 }
 
@@ -262,8 +280,7 @@ void hd_program_destroy(struct hd_program *g)
 		return;
 	if (g->release)
 		g->release(g);
-	free(g->entries), free(g->at), free(g->next), free(g->members_of), free(g->here), free(g->mine),
-		free(g->position);
+	free(g->entries), free(g->at), free(g->next), free(g->members_of), free(g->here), free(g->mine);
 	free(g->offsets), free(g->trace);
 	free(g);
 }

@@ -2,7 +2,8 @@
  * engine/program/program.h - the program of one rank: the plan cut for it, in the order of its units, with every buffer's place in
  * memory known before the first step.
  *
- *   hd_program_build   timeline.c: which nodes run here, in which order, once per micro-batch or once per step
+ *   hd_program_build   plan_index.c: which nodes run here
+ *                      timeline.c: in which order, once per micro-batch or once per step
  *                      alias.c:    which tensors can share bytes (in place, views, pieces of a bucket, accumulators)
  *                      program.c:  lifetimes -> offsets (pack.c)                      no device: also for check and plan
  *
@@ -52,22 +53,38 @@ struct program_memory {
 	int64_t persistent, transient, peak_bound;
 };
 
+/* Of a plan, for the programs of all its ranks (plan_index.c). */
+struct stage_index {
+	struct node **nodes;     /* in program order: those of all members */
+	struct tensor **tensors; /* by id: those that are there, or that its nodes name */
+	size_t nnodes, ntensors;
+	const struct tensor *last; /* while it is made */
+};
+struct plan_index {
+	struct node ***readers; /* by tensor id: NULL-terminated */
+	int64_t *position;      /* by node id: place in program order */
+	struct stage_index *stages;
+	int64_t nstages; /* 1 without stages */
+};
+
 struct command;
 struct hd_program {
 	struct hd_plan *plan;
 	int64_t rank, coord; /* coord: on the stage axis */
 	struct entry *entries;
 	size_t n, cap;
-	struct storage *at;                 /* by tensor id */
+	struct storage *at;            /* by tensor id; of what is in `tensors`, else empty */
+	struct tensor *const *tensors; /* that are here, or that nodes here name */
+	size_t ntensors;
 	struct tensor **members_of, **next; /* by tensor id: the tensors merged into it, as a list */
 	const struct hd_device_ops *device;
 	int keep_gradients; /* gradients stay readable after the step */
 	char *here;         /* by node id: runs on this rank */
 	struct node **mine;
-	size_t nmine;           /* those that do, in program order */
-	int64_t *position;      /* by node id: place in program order */
-	struct node ***readers; /* by tensor id: NULL-terminated */
-	int64_t *offsets;       /* by slot x (micros): offset in the transient arena; leaves: in the persistent one */
+	size_t nmine;            /* those that do, in program order */
+	const int64_t *position; /* by node id: place in program order */
+	struct node ***readers;  /* by tensor id: NULL-terminated */
+	int64_t *offsets;        /* by slot x (micros): offset in the transient arena; leaves: in the persistent one */
 	int64_t slots;
 	struct program_memory memory;
 	/* bound */
@@ -106,7 +123,7 @@ void hd_program_destroy(struct hd_program *g);
 int hd_timeline(struct hd_program *g);
 int hd_alias(struct hd_program *g);
 void hd_index_program(struct hd_program *g);
-void hd_index_here(struct hd_program *g);
+int hd_crosses_stages(const struct hd_plan *p, const struct node *n);
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank);
 int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t j); /* of chunk, join, pick */
 int64_t hd_program_parameters(const struct hd_program *g); /* elements of parameters on this rank */

@@ -81,7 +81,9 @@ static int64_t block_bytes(const struct hd_program *g, const char *name, json_t 
 {
 	int64_t sum = 0;
 
-	for (const struct node *n = g->plan->first; n; n = n->next)
+	for (size_t i = 0; i < g->nmine; i++) {
+		const struct node *n = g->mine[i];
+
 		for (uint32_t k = 0; k < n->v.nout && !strcmp(n->v.block, name); k++) {
 			const struct tensor *root = n->outs[k], *t = kept(g, root);
 			int64_t bytes = hd_local_bytes(root);
@@ -97,6 +99,7 @@ static int64_t block_bytes(const struct hd_program *g, const char *name, json_t 
 			sum += bytes;
 			free(by);
 		}
+	}
 	return sum;
 }
 

@@ -17,58 +17,13 @@
  */
 #include <config.h>
 #include "engine/program/program.h"
+#include "engine/program/overwrites.h"
 #include <stdlib.h>
 #include <string.h>
-
-/* -- which nodes run here --------------------------------------------------------------------------------------------------- */
-static int64_t stage_at(const struct hd_plan *p, const struct tensor *t)
-{
-	const struct hd_place *w = &t->at.on[p->stages->id];
-
-	return w->kind == HD_PLACE_PINNED ? w->index : -1;
-}
-
-static int crosses_stages(const struct hd_plan *p, const struct node *n)
-{
-	if (!p->stages)
-		return 0;
-	for (uint32_t i = 0; n->comm.kind && i < n->comm.group->n; i++)
-		if (n->comm.group->axes[i] == p->stages)
-			return 1;
-	return n->is->role == OP_ROLE_NORM2;
-}
-
-static int is_here(const struct hd_program *g, const struct node *n)
-{
-	const struct hd_plan *p = g->plan;
-	int64_t s;
-
-	if (!hd_is_member(p, &n->only, g->rank))
-		return 0;
-	if (!p->stages)
-		return 1;
-	if (n->comm.kind == HD_COMM_RECV)
-		s = stage_at(p, n->outs[0]);
-	else if ((n->comm.kind == HD_COMM_BROADCAST || n->is->role == OP_ROLE_NORM2) && crosses_stages(p, n))
-		s = -1;
-	else
-		s = hd_node_stage(p, n);
-	return s < 0 || s == g->coord;
-}
 
 int hd_node_here(const struct hd_program *g, const struct node *n)
 {
 	return g->here[n->id];
-}
-
-/* In program order.  With many stages they are a small part of the plan, and all that follows looks at them only. */
-void hd_index_here(struct hd_program *g)
-{
-	for (struct node *n = g->plan->first; n; n = n->next) {
-		g->here[n->id] = (char)is_here(g, n);
-		if (g->here[n->id])
-			g->mine[g->nmine++] = n;
-	}
 }
 
 /* -- entries --------------------------------------------------------------------------------------------------------------------- */
@@ -85,7 +40,7 @@ struct timeline_build {
 	int border;
 	int64_t *unit_at;         /* by position of the unit: its first entry */
 	char *leads;              /* by node id: to a movement that needs no other bucket */
-	struct node ***after;     /* by node id: those that overwrite what it reads, NULL-terminated */
+	struct node_list *after;  /* by node id: those that start only when it is done */
 	struct unit_nodes *units; /* by kind and chunk */
 	double **received;        /* by node id, of sends */
 };
@@ -195,8 +150,8 @@ static void emit(struct timeline_build *b, struct node *n, int32_t micro)
 		return;
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		complete(b, n->outs[k]);
-	for (struct node **r = b->after[n->id]; r && *r; r++)
-		met(b, *r);
+	for (size_t i = 0; i < b->after[n->id].n; i++)
+		met(b, b->after[n->id].v[i]);
 }
 
 static void emit_phase(struct timeline_build *b, uint32_t phase)
@@ -290,7 +245,7 @@ static void hold_after(struct timeline_build *b)
 
 		if (n->v.phase != HD_UNIT_S)
 			continue;
-		b->held[n->id] = (char)crosses_stages(b->g->plan, n);
+		b->held[n->id] = (char)hd_crosses_stages(b->g->plan, n);
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			if (n->ins[i]->v.node && b->held[N(n->ins[i]->v.node)->id])
 				b->held[n->id] = 1;
@@ -312,52 +267,13 @@ static void mark_leading(struct timeline_build *b)
 	}
 }
 
-/* Whether two tensors, of a step, have bytes in common. */
-static int overlap(const struct hd_program *g, const struct tensor *a, const struct tensor *b)
-{
-	const struct storage *x = &g->at[a->id], *y = &g->at[b->id];
-
-	return x->root == y->root && a->step && b->step && x->offset < y->offset + hd_local_bytes(b) &&
-	       y->offset < x->offset + hd_local_bytes(a);
-}
-
-/* Names for bytes that are there already: these neither read nor write, and may stand before what they read. */
-static int only_names(const struct node *n)
-{
-	return (n->is->flags & OP_FLAG_NAMES) != 0;
-}
-
-/* A result in place of an input overwrites what it shares with others; every other result has bytes of its own. */
-static int overwrites(const struct hd_program *g, const struct node *n, const struct tensor *t)
-{
-	for (uint32_t k = 0; k < n->v.nout && !only_names(n); k++)
-		for (uint32_t i = 0; i < n->v.nin && overlap(g, n->outs[k], t); i++)
-			if (overlap(g, n->outs[k], n->ins[i]))
-				return 1;
-	return 0;
-}
-
-static int reads_what(const struct hd_program *g, const struct node *r, const struct node *n)
-{
-	for (uint32_t i = 0; i < r->v.nin; i++)
-		if (overwrites(g, n, r->ins[i]))
-			return 1;
-	return 0;
-}
-
 /* k starts only when r is done. */
 static void behind(struct timeline_build *b, const struct node *r, struct node *k)
 {
-	struct node **list = b->after[r->id];
-	size_t n = 0, cap;
+	struct node_list *l = &b->after[r->id];
 
-	while (list && list[n])
-		n++;
-	cap = list ? n + 1 : 0; /* with the NULL */
-	list = hd_grow(list, n + 1, &cap, sizeof(*list));
-	list[n] = k;
-	list[n + 1] = NULL;
-	b->after[r->id] = list;
+	l->v = hd_grow(l->v, l->n, &l->cap, sizeof(*l->v));
+	l->v[l->n++] = k;
 	b->unmet[k->id]++;
 }
 
@@ -380,26 +296,15 @@ static void order_asked(struct timeline_build *b)
 	}
 }
 
-/* Bytes are shared by program order (alias.c).  Sync that becomes ready in another order keeps that one where a later
- * node overwrites what an earlier one reads. */
+/* Sync that becomes ready in another order than the program's keeps that one where it has to. */
 static void order_overwrites(struct timeline_build *b)
 {
+	hd_later_overwriters(b->g, b->after);
 	for (size_t i = 0; i < b->g->nmine; i++) {
-		struct node *r = b->g->mine[i], **list = NULL;
-		size_t n = 0, cap = 0;
+		const struct node_list *l = &b->after[b->g->mine[i]->id];
 
-		if (r->v.phase != HD_UNIT_S || only_names(r))
-			continue;
-		for (size_t j = i + 1; j < b->g->nmine; j++) {
-			struct node *k = b->g->mine[j];
-
-			if (k->v.phase == HD_UNIT_S && reads_what(b->g, r, k)) {
-				list = hd_grow(list, n + 1, &cap, sizeof(*list));
-				list[n++] = k;
-				b->unmet[k->id]++;
-			}
-		}
-		b->after[r->id] = list;
+		for (size_t k = 0; k < l->n; k++)
+			b->unmet[l->v[k]->id]++;
 	}
 }
 
@@ -448,20 +353,6 @@ static int64_t first_update(const struct hd_program *g)
 	       !(g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->is->role == OP_ROLE_UPDATE))
 		e++;
 	return e;
-}
-
-/* What a movement of sync sends must not be overwritten before it is done. */
-static void wait_for_overwrites(struct hd_program *g)
-{
-	for (int64_t e = 0; e < (int64_t)g->n; e++) {
-		struct entry *x = &g->entries[e];
-
-		if (x->type != HD_ENTRY_NODE || !x->node->comm.kind || !(x->node->v.phase & HD_UNIT_S))
-			continue;
-		for (int64_t f = e + 1; f < x->wait; f++)
-			if (g->entries[f].type == HD_ENTRY_NODE && overwrites(g, g->entries[f].node, x->node->ins[0]))
-				x->wait = f;
-	}
 }
 
 /* Of a send, by micro-batch: when on paper the unit of another stage begins that receives it.  NULL: unknown. */
@@ -558,7 +449,7 @@ static void waits(struct timeline_build *b)
 	}
 	free(first);
 	free(row);
-	wait_for_overwrites(g);
+	hd_wait_for_overwrites(g);
 }
 
 int hd_timeline(struct hd_program *g)
@@ -592,10 +483,10 @@ int hd_timeline(struct hd_program *g)
 	emit_phase(&b, HD_UNIT_U);
 	rc = check_all_ran(&b);
 	waits(&b);
-	for (size_t i = 0; i < n; i++)
-		free(b.after[i]), free(b.received[i]);
-	for (size_t i = 0; i < p->ntensors; i++)
-		free(b.loaded[i]);
+	for (size_t i = 0; i < g->nmine; i++)
+		free(b.after[g->mine[i]->id].v), free(b.received[g->mine[i]->id]);
+	for (size_t i = 0; i < g->ntensors; i++)
+		free(b.loaded[g->tensors[i]->id]);
 	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)
 		free(b.units[i].v), free(b.units[i].receives);
 	free(b.units), free(b.unmet), free(b.runs), free(b.held), free(b.loaded);

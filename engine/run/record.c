@@ -429,12 +429,15 @@ int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err 
 	struct recorder r = { .r = { &hd_record_table, record_index, record_launch }, .g = g, .bind = b, .err = err };
 
 	g->launches = hd_alloc((size_t)(g->plan->nnodes + 1) * sizeof(*g->launches));
-	for (struct node *n = g->plan->first; n; n = n->next)
-		if (hd_node_here(g, n) && (!b->dry || n->inst >= 0 || n->made_by >= 0)) {
+	for (size_t i = 0; i < g->nmine; i++) {
+		struct node *n = g->mine[i];
+
+		if (!b->dry || n->inst >= 0 || n->made_by >= 0) {
 			int rc = record_node(&r, n);
 
 			if (rc < 0)
 				return failed(g, n, rc, err);
 		}
+	}
 	return HD_OK;
 }
