@@ -91,8 +91,8 @@ static void refused(void)
 	       "check: unknown option --colour; options: --ranks, --memory, "
 	       "--temperature, --json, --set, --help",
 	       "no flag is near");
-	is_str(parse("eval c --set a.b=c"), "eval: unknown option --set; options: --ranks, --help",
-	       "--set without CONF");
+	is_str(parse("plugins c --set a.b=c"), "plugins: unknown option --set; options: --help",
+	       "--set without CONF or CKPT");
 	is_str(parse("check x.ini -r 8"), "check: unknown option -r; options have two dashes", "one dash");
 	is_str(parse("check x.ini --ranks"), "check: --ranks needs a value: --ranks N", "no value");
 	is_str(parse("check x.ini --ranks --json"), "check: --ranks needs a value: --ranks N", "a flag for a value");

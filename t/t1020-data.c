@@ -53,7 +53,7 @@ static void text_file(void)
 	is_int(hd_data_vocab(data), 256, "has 256 ids");
 	is_int(hd_data_tokens(data, 0), 900, "nine tenths train");
 	is_int(hd_data_tokens(data, 1), 100, "one tenth validates");
-	is_int(hd_data_valid_samples(data), 9, "windows that share their ends");
+	is_int(hd_data_valid_samples(data, 0), 9, "windows that share their ends");
 	for (j = 0; j < 200; j++) { /* 89 windows: (900 - 1) / 10 */
 		bad += hd_data_sample(data, 2 * j, j % 2, ids, &err) != 0;
 		for (i = 0; i < 11; i++)
@@ -61,7 +61,7 @@ static void text_file(void)
 	}
 	is_int(bad, 0, "sequential, over epochs");
 	for (j = 0; j < 9; j++) {
-		bad += hd_data_valid_sample(data, j, ids, &err) != 0;
+		bad += hd_data_valid_sample(data, 0, j, ids, &err) != 0;
 		for (i = 0; i < 11; i++)
 			bad += ids[i] != bytes[900 + 10 * j + i];
 	}
@@ -158,7 +158,7 @@ static void orders(void)
 	put("r.txt", bytes, 1009);
 	try_open("train = r.txt\nvalid_fraction = 0\ntokenizer = byte", 10, 256,
 		 1); /* 100 windows, 8 tokens are left */
-	is_int(hd_data_valid_samples(data), 0, "no validation split");
+	is_int(hd_data_valid_samples(data, 0), 0, "no validation split");
 	one = mark(0, 100);
 	two = mark(100, 100);
 	ok(one != two, "epochs differ");
@@ -182,20 +182,29 @@ static void lists(void)
 	put("1.txt", "abc", 3);
 	put("2.txt", "d", 1);
 	put("3.txt", "efghi", 5);
-	is_str(try_open("train = 1.txt, 2.txt,3.txt\nvalid = 3.txt, 1.txt\norder = sequential", 7, 256, 1), "",
+	is_str(try_open("train = 1.txt, 2.txt,3.txt\nvalid_fraction = 0\norder = sequential", 7, 256, 1), "",
 	       "several files");
 	hd_data_sample(data, 0, 0, ids, &err);
 	ok(ids[0] == 'a' && ids[2] == 'c' && ids[3] == 'd' && ids[4] == 'e' && ids[7] == 'h', "are one stream");
-	hd_data_valid_sample(data, 0, ids, &err);
-	ok(ids[0] == 'e' && ids[4] == 'i' && ids[5] == 'a', "so is the validation split");
 	ok(hd_data_sample(data, -1, 0, ids, &err) == HD_EBUG, "a sample before the first");
+	is_str(try_open("train = 3.txt\nvalid = 1.txt, ./3.txt\norder = sequential", 2, 256, 1), "", "two to validate");
+	is_int(hd_data_valid_sets(data), 2, "are two sets");
+	ok(hd_data_valid_samples(data, 0) == 1 && hd_data_valid_samples(data, 1) == 2, "each with its own windows");
+	hd_data_valid_sample(data, 1, 1, ids, &err);
+	ok(ids[0] == 'g' && ids[2] == 'i', "the second's second");
+	is_str(hd_data_valid_name(data, 1), "3", "called as its file is");
+	try_open("train = 3.txt\nvalid = 3.txt, ./3.txt", 2, 256, 1);
+	ok(!strcmp(hd_data_valid_name(data, 0), "3.txt") && !strcmp(hd_data_valid_name(data, 1), "./3.txt"),
+	   "as given, where two are called alike");
+	is_str(try_open("train = 3.txt\nvalid = 3.txt, 2.txt", 2, 256, 1),
+	       "x.ini:3: [data] valid: 2: 1 tokens, fewer than train.seq + 1 = 3", "a set that is too short");
 	hd_data_close(data);
 	data = NULL;
 	memset(&err, 0, sizeof(err));
 	hd_conf_parse("x.ini", "[data]\ntrain = none\n", NULL, 0, &none, &err);
-	ok(!hd_data_open_file(none, "3.txt", 2, 256, &data, &err) && hd_data_valid_samples(data) == 2,
+	ok(!hd_data_open_file(none, "3.txt", 2, 256, &data, &err) && hd_data_valid_samples(data, 0) == 2,
 	   "one file to evaluate");
-	hd_data_valid_sample(data, 1, ids, &err);
+	hd_data_valid_sample(data, 0, 1, ids, &err);
 	ok(ids[0] == 'g' && ids[2] == 'i', "its second window");
 	hd_data_close(data);
 	data = NULL;

@@ -10,7 +10,7 @@ sed '/^\[strategy/,$d' tiny.ini | sed -e 's/^layers = .*/layers = 3/' -e 's/^emb
 	-e 's/^seq = .*/seq = 16/' -e 's/^steps = .*/steps = 1/' -e 's/^lr = .*/lr = 0/' -e '/^eval_batches/d' \
 	-e '/^micro_batch/d' -e 's/^train = text.txt/&\nvalid = valid.txt/' >eval.ini
 tail -c 970 text.txt >valid.txt
-valid() { sed -n 's/.*"valid_loss": *\([^}]*\)}/\1/p' "$1"; }
+valid() { sed -n 's/.*"valid_loss": *\([^,}]*\).*/\1/p' "$1"; }
 # lr = 0: the evaluation after step 1 is one of the initial weights, and so is the checkpoint.  trained NAME RANKS args...
 trained() {
 	name=$1 n=$2
@@ -53,6 +53,14 @@ for layout in 1:7 1:8 3:9:dp 3:21:dp 3:7:tp 3:8:pp; do
 	near "eval, ${axis:-dp} $n, global_batch $batch" "$(json "$out" loss)" "$one" "$tolerance"
 	is "of as many tokens" "$(json "$out" tokens)" 960
 done
+
+# -- sets of their own: each as eval says, and valid_loss the mean over all tokens
+trained sets 1 "$@" --set data.valid=head.txt,tail.txt >out
+mpirun_sets=$(trained sets3 3 "$@" --set data.valid=head.txt,tail.txt --set train.global_batch=9 --set dp.plugin=dp --set dp.size=3)
+near "three ranks" "$mpirun_sets" "$(sed -n 's/.*"valid_loss": *\([^,]*\),.*/\1/p' sets.jsonl)" "$tolerance"
+near "the mean of both" "$(sed -n 's/.*"valid_loss": *\([^,]*\),.*/\1/p' sets.jsonl)" "$one" "$tolerance"
+near "the first" "$(sed -n 's/.*"valid_loss.head": *\([^,]*\),.*/\1/p' sets.jsonl)" "$(said head.txt loss)" "$tolerance"
+near "the second" "$(sed -n 's/.*"valid_loss.tail": *\([^}]*\)}.*/\1/p' sets.jsonl)" "$(said tail.txt loss)" "$tolerance"
 
 # -- nothing is dropped
 is "with dropout the same to the digit" "$(trained dropped 1 "$@" --set model.dropout=0.5)" "$one"

@@ -73,12 +73,51 @@ drawn four --temperature 2 --top-k 2
 as_likely "top-k 2" 2 10.83 ab 1 0.5
 drawn four --temperature 100 --top-k 3
 as_likely "top-k 3" 100 13.82 abc 1 0.5 0
+# at temperature 1 a has 0.474 of the probability, a and b 0.762, a to c 0.936
+drawn four --temperature 1 --top-p 0.7
+as_likely "top-p 0.7" 1 10.83 ab 1 0.5
+drawn four --temperature 1 --top-p 0.8
+as_likely "top-p 0.8" 1 13.82 abc 1 0.5 0
+drawn four --temperature 1 --top-p 1
+as_likely "top-p 1" 1 16.27 abcd 1 0.5 0 -1
+# of the two likeliest a has 0.622
+drawn four --temperature 1 --top-k 2 --top-p 0.7
+as_likely "top-p of what top-k leaves" 1 10.83 ab 1 0.5
 drawn flat --temperature 1
 as_likely "26 letters alike" 1 52.62 abcdefghijklmnopqrstuvwxyz 0
 
 text() { heddle generate four --prompt x --tokens 50 "$@"; }
 is "temperature 0: the likeliest" "$(text --temperature 0)" "x$(printf '%50s' '' | tr ' ' a)"
 is "and 0.01: the others have e^-50" "$(text --temperature 0.01)" "$(text --temperature 0)"
+is "top-p 0.4: a alone" "$(text --temperature 1 --top-p 0.4)" "$(text --temperature 0)"
+
+# Many prompts: each as it is alone, and the draws of one are not those of another.
+printf 'x\nyy\n' >prompts.txt
+is "two prompts, a text each" "$(heddle generate four --prompts prompts.txt --tokens 5 --temperature 0)" "xaaaaa
+yyaaaaa"
+is "in ids" "$(printf '120\n121 121\n' >ids.txt; heddle generate four --prompts ids.txt --ids --tokens 2 --temperature 0)" "120 97 97
+121 121 97 97"
+is "logits: a line each" "$(heddle generate four --prompts prompts.txt --logits | sort -u | wc -l) $(heddle generate four --prompts prompts.txt --logits | wc -l)" "1 2"
+printf 'x\nx\n' >twice.txt
+is "the first of two as it is alone" "$(heddle generate four --prompts twice.txt --tokens 50 --temperature 1 | head -1)" "$(text --temperature 1)"
+ok "the second is another draw" [ "$(heddle generate four --prompts twice.txt --tokens 50 --temperature 1 | tail -1)" != "$(text --temperature 1)" ]
+
+# -- what says nothing
+refused() {
+	name=$1 why=$2
+	shift 2
+	fails "$name" heddle generate four "$@"
+	like "is refused" "$(cat .ok)" "^heddle: $why"
+}
+refused "--prompt and --prompts" "generate: --prompt and --prompts" --prompt x --prompts prompts.txt
+refused "--ids with a tokenizer" "generate: --tokenizer: with --ids" --ids --prompt 1 --tokenizer byte
+refused "--logits with --tokens" "generate: --tokens: with --logits" --prompt x --logits --tokens 3
+refused "--logits with --top-p" "generate: --top-p: with --logits" --prompt x --logits --top-p 0.5
+refused "top-p 0" "generate: --top-p: 0 leaves no token" --prompt x --top-p 0
+refused "top-p 1.5" "generate: --top-p" --prompt x --top-p 1.5
+printf 'x\n\n' >empty.txt
+refused "an empty line" "generate: empty\.txt:2: the prompt is empty" --prompts empty.txt
+refused "an id that there is not" "generate: --ids: '256' is not an id below" --ids --prompt "1 256"
 
 # What training shows after its last step is that, at 0.8, with its seed.
 out=$(heddle train small.ini --set model.load=four/step-00000000 --set train.steps=1 --set train.lr=0 --set train.seed=5 \

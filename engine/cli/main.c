@@ -39,19 +39,24 @@ static const struct hd_flag bench_flags[] = {
 	{ "products", NULL, "also time the step's matmuls alone: the bound of what a step can reach" },
 	{ "profile", NULL, "then one step with the time of each kind of kernel" },
 };
-static const struct hd_flag eval_flags[] = { { "data", "FILE", "data to evaluate on" },
-					     { "tokenizer", "DIR",
-					       "of text, where the checkpoint has none; byte: bytes" },
-					     { "json", NULL, "one line of JSON" } };
+static const struct hd_flag eval_flags[] = {
+	{ "data", "FILE", "data to evaluate on" },
+	{ "choices", "FILE",
+	  "questions: lines {\"prompt\", \"choices\": [...], \"answer\": 0}; prints how often it is right" },
+	{ "tokenizer", "DIR", "of text, where the checkpoint has none; byte: bytes" },
+	{ "json", NULL, "one line of JSON" },
+};
 static const struct hd_flag generate_flags[] = {
 	{ "prompt", "TEXT", "the text to continue" },
+	{ "prompts", "FILE", "many texts to continue, one a line" },
 	{ "tokens", "N", "tokens to generate (default 200)" },
 	{ "temperature", "T", "0: always the likeliest token (default 0.8)" },
 	{ "top-k", "K", "sample from the K likeliest tokens (default 0: all)" },
+	{ "top-p", "P", "sample from the likeliest tokens that have P of the probability (default 1: all)" },
 	{ "seed", "S", "seed of the sampling (default 1)" },
 	{ "ids", NULL, "prompt and text are ids, separated by blanks" },
 	{ "tokenizer", "DIR", "where the checkpoint has none; byte: bytes" },
-	{ "logits", NULL, "instead of text one line of JSON: the logits of the token after the prompt" },
+	{ "logits", NULL, "instead of text a line of JSON: the logits of the token after the prompt" },
 };
 static const struct hd_flag data_flags[] = { { "step", "K", "which step, from 1" },
 					     { "json", NULL, "one line of JSON" } };

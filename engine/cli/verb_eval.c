@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle eval: loss and perplexity of a checkpoint on a file.
+ * heddle eval: loss and perplexity of a checkpoint on a file, and how often it finds the answers of questions.
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/train/choices.h"
 #include "engine/train/metrics.h"
 #include "engine/train/train.h"
 #include <math.h>
@@ -19,48 +20,155 @@ static int open_data(const struct hd_cli *c, struct hd_job *j, struct hd_err *er
 
 	hd_train_config_read(j->conf, &t, err);
 	hd_section_check(j->conf, m, &hd_model_keys, 1, err);
-	if (!hd_cli_str(c, "data", NULL))
-		hd_err_set(err, HD_EINVAL, "eval: --data FILE must be given");
-	else if (!err->code)
+	if (!hd_cli_str(c, "data", NULL) && !hd_cli_str(c, "choices", NULL))
+		hd_err_set(err, HD_EINVAL, "eval: --data FILE or --choices FILE must be given");
+	else if (!err->code && hd_cli_str(c, "data", NULL))
 		hd_data_open_file(j->conf, hd_cli_str(c, "data", ""), t.seq, hd_section_int(m, "vocab"), &j->data, err);
 	return hd_comm_agree(err);
 }
 
-static void print_eval(const struct hd_cli *c, double loss, int64_t tokens)
-{
-	char *line;
-
-	if (!hd_cli_has(c, "json")) {
-		printf("loss %.9g  perplexity %.9g  tokens %lld\n", loss, exp(loss), (long long)tokens);
-		return;
-	}
-	line = hd_json_line(json_pack("{s:o, s:o, s:I}", "loss", hd_json_number(loss), "perplexity",
-				      hd_json_number(exp(loss)), "tokens", (json_int_t)tokens));
-	puts(line);
-	free(line);
-}
-
-static int eval(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
+/* -- text -------------------------------------------------------------------------------------- */
+static int eval_data(const struct hd_cli *c, struct hd_job *j, json_t *o, struct hd_err *err)
 {
 	double loss = 0;
 	int64_t tokens = 0;
 
+	HD_TRY(hd_evaluate(j, 0, 0, 1, &loss, &tokens, err));
+	json_object_set_new(o, "loss", hd_json_number(loss));
+	json_object_set_new(o, "perplexity", hd_json_number(exp(loss)));
+	json_object_set_new(o, "tokens", json_integer(tokens));
+	if (j->world.rank == 0 && !hd_cli_has(c, "json"))
+		printf("loss %.9g  perplexity %.9g  tokens %lld\n", loss, exp(loss), (long long)tokens);
+	return HD_OK;
+}
+
+/* -- questions --------------------------------------------------------------------------------- */
+static const char *const best_names[] = { "best", "best_by_tokens", "best_by_bytes" };
+static const char *const accuracy_names[] = { "accuracy", "accuracy_by_tokens", "accuracy_by_bytes" };
+
+static json_t *question_json(const struct hd_question *q)
+{
+	json_t *o = json_object(), *sums = json_array(), *tokens = json_array(), *bytes = json_array();
+
+	for (int64_t i = 0; i < q->n; i++) {
+		json_array_append_new(sums, hd_json_number(q->answers[i].likelihood));
+		json_array_append_new(tokens, json_integer((json_int_t)q->answers[i].ids.n - q->answers[i].first));
+		json_array_append_new(bytes, json_integer(q->answers[i].bytes));
+	}
+	json_object_set_new(o, "log_likelihood", sums);
+	json_object_set_new(o, "tokens", tokens);
+	json_object_set_new(o, "bytes", bytes);
+	json_object_set_new(o, "answer", json_integer(q->right));
+	for (int k = 0; k < HD_CHOICE_KINDS; k++)
+		json_object_set_new(o, best_names[k], json_integer(hd_question_best(q, k)));
+	return o;
+}
+
+static void add_choices(const struct hd_choices *all, json_t *o)
+{
+	json_t *list = json_array();
+
+	json_object_set_new(o, "questions", json_integer((json_int_t)all->n));
+	for (int k = 0; k < HD_CHOICE_KINDS; k++)
+		json_object_set_new(o, accuracy_names[k], hd_json_number(hd_choices_accuracy(all, k)));
+	for (size_t i = 0; i < all->n; i++)
+		json_array_append_new(list, question_json(&all->all[i]));
+	json_object_set_new(o, "choices", list);
+}
+
+static void print_choices(const struct hd_choices *all)
+{
+	for (size_t i = 0; i < all->n; i++) {
+		const struct hd_question *q = &all->all[i];
+
+		printf("question %zu  answer %lld  best %lld  by tokens %lld  by bytes %lld  log-likelihoods", i + 1,
+		       (long long)q->right, (long long)hd_question_best(q, HD_CHOICE_SUM),
+		       (long long)hd_question_best(q, HD_CHOICE_TOKENS),
+		       (long long)hd_question_best(q, HD_CHOICE_BYTES));
+		for (int64_t a = 0; a < q->n; a++)
+			printf(" %.9g", q->answers[a].likelihood);
+		putchar('\n');
+	}
+	printf("accuracy %.9g  by tokens %.9g  by bytes %.9g  questions %zu\n", hd_choices_accuracy(all, HD_CHOICE_SUM),
+	       hd_choices_accuracy(all, HD_CHOICE_TOKENS), hd_choices_accuracy(all, HD_CHOICE_BYTES), all->n);
+}
+
+static int judge_choices(const struct hd_cli *c, struct hd_job *j, struct hd_choices *all, json_t *o,
+			 struct hd_err *err)
+{
+	HD_TRY(hd_choices_judge(j, all, err));
+	add_choices(all, o);
+	if (j->world.rank == 0 && !hd_cli_has(c, "json"))
+		print_choices(all);
+	return HD_OK;
+}
+
+static int eval_choices(const struct hd_cli *c, struct hd_job *j, json_t *o, struct hd_err *err)
+{
+	struct hd_choices all = { 0 };
+	struct hd_tokenizer *t = NULL;
+
+	if (hd_checkpoint_tokenizer(c, j, hd_cli_str(c, "choices", ""), &t, err) >= 0)
+		hd_choices_read(hd_cli_str(c, "choices", ""), t, hd_job_any_plan(j)->model.seq, &all, err);
+	if (hd_comm_agree(err) >= 0)
+		judge_choices(c, j, &all, o, err);
+	hd_choices_release(&all);
+	hd_tokenizer_close(t);
+	return err->code;
+}
+
+/* Experts that take so many tokens of a group and no more would judge an answer by what stands in the rows beside it. */
+static int check_experts(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
+{
+	const struct hd_model *m = &hd_job_any_plan(j)->model;
+
+	if (!hd_cli_has(c, "choices") || !m->experts || !(m->capacity_factor > 0))
+		return HD_OK;
+	return hd_err_set(err, HD_EINVAL,
+			  "eval: --choices asks experts without a limit, --data those of the checkpoint "
+			  "(model.capacity_factor = %g): one at a time",
+			  m->capacity_factor);
+}
+
+static int eval(struct hd_cli *c, struct hd_job *j, json_t *o, struct hd_err *err)
+{
 	HD_TRY(hd_checkpoint_start(c, j, err));
 	HD_TRY(open_data(c, j, err));
 	HD_TRY(hd_checkpoint_open(c, j, HD_JOB_EVAL, err));
-	HD_TRY(hd_evaluate(j, 0, &loss, &tokens, err));
-	if (j->world.rank == 0)
-		print_eval(c, loss, tokens);
-	return HD_OK;
+	HD_TRY(check_experts(c, j, err));
+	if (hd_cli_has(c, "data"))
+		HD_TRY(eval_data(c, j, o, err));
+	return hd_cli_has(c, "choices") ? eval_choices(c, j, o, err) : HD_OK;
+}
+
+/* As if it had been said with --set. */
+static void without_limit(struct hd_cli *c)
+{
+	const char **sets = hd_alloc((size_t)(c->nsets + 1) * sizeof(*sets));
+
+	for (int i = 0; i < c->nsets; i++)
+		sets[i] = c->sets[i];
+	sets[c->nsets] = "model.capacity_factor=0";
+	free(c->sets);
+	c->sets = sets;
+	c->nsets++;
 }
 
 int hd_verb_eval(struct hd_cli *c)
 {
 	struct hd_job j = { 0 };
 	struct hd_err err = { 0 };
+	json_t *o = json_object();
+	char *line;
 	int rc;
 
-	eval(c, &j, &err);
+	if (hd_cli_has(c, "choices") && !hd_cli_has(c, "data"))
+		without_limit(c);
+	rc = eval(c, &j, o, &err);
+	line = hd_json_line(o);
+	if (rc >= 0 && !err.code && j.world.rank == 0 && hd_cli_has(c, "json"))
+		puts(line);
+	free(line);
 	rc = hd_finish(c, &j, &err);
 	hd_job_close(&j);
 	return rc;

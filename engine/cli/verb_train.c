@@ -42,7 +42,7 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 		picks = hd_checkpoint_picks(resume, err);
 	free(resume);
 	HD_TRY(hd_comm_agree(err));
-	if (hd_data_valid_samples(j->data))
+	if (hd_data_valid_samples(j->data, 0))
 		roles |= 1u << HD_JOB_EVAL;
 	HD_TRY(hd_log_config_read(conf, &log, err));
 	if (log.sample)

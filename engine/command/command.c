@@ -7,6 +7,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/model_load.h"
 #include "engine/process/launch.h"
+#include "engine/text/tokenizer.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,4 +185,31 @@ int hd_checkpoint_open(const struct hd_cli *c, struct hd_job *j, int role, struc
 {
 	HD_TRY(hd_job_open(j, j->conf, 1u << role, NULL, err));
 	return hd_checkpoint_weights(j, c->positional, err);
+}
+
+int hd_checkpoint_tokenizer(const struct hd_cli *c, struct hd_job *j, const char *what, struct hd_tokenizer **t,
+			    struct hd_err *err)
+{
+	int64_t vocab = hd_job_any_plan(j)->model.vocab;
+	struct hd_section *data = hd_conf_section(j->conf, NULL, "data");
+	const char *verb = c->verb->name;
+
+	*t = NULL;
+	if (hd_cli_has(c, "ids"))
+		return HD_OK;
+	HD_TRY(hd_data_text_tokenizer(j->conf, what, 0, t, err));
+	if (*t && hd_tokenizer_vocab(*t) > vocab)
+		return hd_err_set(err, HD_EINVAL, "%s: %s has %lld tokens, and the model's vocab is %lld", verb,
+				  hd_tokenizer_path(*t), (long long)hd_tokenizer_vocab(*t), (long long)vocab);
+	if (*t || vocab == 256 || (vocab > 256 && hd_section_has(data, "tokenizer")))
+		return HD_OK;
+	if (vocab < 256)
+		return hd_err_set(err, HD_EINVAL, "%s: the vocabulary has %lld entries, and text as bytes needs 256",
+				  verb, (long long)vocab);
+	return hd_err_set(
+		err, HD_EINVAL,
+		"%s: the model's vocab of %lld is not one of bytes, and there is no tokenizer.json in %s: put it "
+		"there, or give --tokenizer DIR%s",
+		verb, (long long)vocab, c->positional,
+		strcmp(verb, "generate") ? "" : ", or the prompt as ids (--ids)");
 }

@@ -19,6 +19,9 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
  * the program of that role (enum hd_role) with the checkpoint's weights. */
 int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
 int hd_checkpoint_open(const struct hd_cli *c, struct hd_job *j, int role, struct hd_err *err);
+/* Whose text the prompt is (what names it in messages): the checkpoint's tokenizer; *t NULL: bytes are its tokens, or --ids. */
+int hd_checkpoint_tokenizer(const struct hd_cli *c, struct hd_job *j, const char *what, struct hd_tokenizer **t,
+			    struct hd_err *err);
 /* A plan without ranks, of --ranks or of what the layout says.  node_size: ranks of a node, or 0. */
 int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err);
 /* A subcommand on such a plan, from its first line to its exit status. */

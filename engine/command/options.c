@@ -19,7 +19,7 @@ static const struct hd_flag help_flag = { "help", NULL, "prints this" };
 
 static int takes_sets(const struct hd_verb *v)
 {
-	return v->positional && !strncmp(v->positional, "CONF", 4);
+	return v->positional && (!strncmp(v->positional, "CONF", 4) || !strncmp(v->positional, "CKPT", 4));
 }
 
 static int optional(const struct hd_verb *v)

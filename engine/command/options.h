@@ -33,7 +33,7 @@ struct hd_cli {
 	const char *positional;     /* NULL: left out; of many the first */
 	const char **words;         /* all of them */
 	int nwords;
-	const char **sets; /* what followed each --set; verbs with a CONF know it */
+	const char **sets; /* what followed each --set; verbs with a CONF or CKPT know it */
 	int nsets;
 	int help, version; /* --help, -h, "help"; --version */
 	int argc;          /* the whole command line: a program that starts itself again needs it */

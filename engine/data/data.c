@@ -8,10 +8,15 @@
  * token, as far as the rest of the division allows, so that they cut the text elsewhere.  No
  * list of windows exists, so nothing is built at the start, shared between ranks, or saved but
  * the number of samples used.
+ *
+ * With weights each file is a stream of its own, with windows, epochs and permutations of its own, and which of them sample g
+ * is of follows from g and the weights (mix.c).
  */
 #include <config.h>
 #include "engine/data/data.h"
+#include "engine/base/parse.h"
 #include "engine/base/rng.h"
+#include "engine/data/mix.h"
 #include "engine/data/tokens.h"
 #include "engine/text/tokenizer.h"
 #include <jansson.h>
@@ -21,7 +26,8 @@
 static const struct hd_option options[] = {
 	{ "train", HD_OPT_STR, 0, NULL, NULL,
 	  "files, directories, patterns, comma separated: text, JSONL, Megatron's .bin/.idx, llm.c's .bin" },
-	{ "valid", HD_OPT_STR, 0, "", NULL, "files of the validation split" },
+	{ "weights", HD_OPT_STR, 0, "", NULL, "one number for each name in train: its share of the samples" },
+	{ "valid", HD_OPT_STR, 0, "", NULL, "validation sets, comma separated, each evaluated by itself" },
 	{ "valid_fraction", HD_OPT_NUM, 0, "0.1", "0..0.99",
 	  "without valid: this tail of train is the validation split; 0: there is none" },
 	{ "tokenizer", HD_OPT_STR, 0, "byte", NULL,
@@ -33,10 +39,22 @@ static const struct hd_option options[] = {
 };
 const struct hd_key_table hd_data_keys = { options, HD_LEN(options), sizeof(options[0]) };
 
+struct data_source { /* what is drawn from: all of train, or with weights one of its names */
+	struct hd_tokens *tokens;
+	int64_t ntrain, weight; /* tokens before its tail, which is for validation */
+};
+struct data_valid { /* a validation set: some tokens in a row */
+	char *name;
+	struct hd_tokens *tokens;
+	int64_t first, n;
+	int shared; /* tokens are a source's */
+};
 struct hd_data {
-	struct hd_tokens *train, *valid; /* valid: NULL where it is the tail of train */
-	int64_t ntrain, nvalid;          /* tokens of the splits */
-	int64_t seq, limit, vocab;       /* limit: vocab of the model */
+	struct data_source *sources;
+	struct data_valid *valid;
+	size_t nsources, sources_cap, nvalid, valid_cap;
+	struct hd_mix mix;
+	int64_t seq, limit, vocab; /* limit: vocab of the model */
 	uint64_t seed;
 	int random;
 	struct hd_tokenizer *tokenizer; /* or NULL */
@@ -154,50 +172,166 @@ static int open_tokenizer(struct hd_data *d, struct hd_conf *c, struct hd_sectio
 	return HD_OK;
 }
 
+static struct data_source *add_source(struct hd_data *d, struct hd_tokens *t)
+{
+	d->sources = hd_grow(d->sources, d->nsources, &d->sources_cap, sizeof(*d->sources));
+	d->sources[d->nsources] = (struct data_source){ .tokens = t, .ntrain = t->n, .weight = 1 };
+	return &d->sources[d->nsources++];
+}
+
+static struct data_valid *add_valid(struct hd_data *d, char *name, struct hd_tokens *t, int64_t first, int shared)
+{
+	d->valid = hd_grow(d->valid, d->nvalid, &d->valid_cap, sizeof(*d->valid));
+	d->valid[d->nvalid] =
+		(struct data_valid){ .name = name, .tokens = t, .first = first, .n = t->n - first, .shared = shared };
+	return &d->valid[d->nvalid++];
+}
+
+/* All of train is one source, unless there are weights: then each of its names is. */
+static int open_sources(struct hd_data *d, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
+{
+	struct hd_err why = { 0 };
+	struct hd_names files = { 0 };
+	struct hd_tokens *t;
+	int rc, known = d->vocab > 0;
+
+	if (!*hd_section_str(s, "weights"))
+		hd_names_add(&files, hd_section_str(s, "train"));
+	else
+		hd_names_split(&files, hd_section_str(s, "train"));
+	for (size_t i = 0; i < files.n && !why.code; i++)
+		if (hd_tokens_open(files.all[i], &d->how, &t, &why) >= 0)
+			add_source(d, t);
+	if (!why.code && *hd_section_str(s, "weights"))
+		rc = hd_mix_read(hd_section_str(s, "weights"), files.n, &d->mix, &why) < 0
+			     ? key_fail(c, "weights", &why, err)
+			     : HD_OK;
+	else
+		rc = why.code ? key_fail(c, "train", &why, err) : HD_OK;
+	hd_names_release(&files);
+	for (size_t i = 0; rc >= 0 && i < d->nsources; i++) {
+		int64_t vocab = d->sources[i].tokens->vocab;
+
+		d->vocab = !known && vocab > d->vocab ? vocab : d->vocab;
+		if (d->sources[i].tokens->text != d->sources[0].tokens->text)
+			rc = hd_section_fail(c, s, "train", err, HD_EINVAL,
+					     "some files are text, others ids of a tokenizer");
+	}
+	return rc;
+}
+
+/* The tail of each source. */
+static void cut_tails(struct hd_data *d, double fraction)
+{
+	for (size_t i = 0; i < d->nsources && fraction > 0; i++) {
+		struct data_source *x = &d->sources[i];
+
+		x->ntrain -= (int64_t)(fraction * (double)x->tokens->n);
+		add_valid(d, d->nsources > 1 ? hd_format("%zu", i + 1) : NULL, x->tokens, x->ntrain, 1);
+	}
+}
+
+/* Without folders and endings; malloc'ed. */
+static char *plain_name(const char *path)
+{
+	const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+
+	return *base ? hd_format("%.*s", (int)strcspn(base + 1, ".") + 1, base) : hd_strdup(path);
+}
+
+/* A set is called as its file is, without folders and endings; as it is given where that is not unique. */
+static void name_sets(struct hd_data *d, const struct hd_names *given)
+{
+	for (size_t i = 0; i < given->n; i++)
+		d->valid[i].name = plain_name(given->all[i]);
+	for (size_t i = 0; i < given->n; i++) {
+		int alike = 0;
+
+		for (size_t k = 0; k < given->n; k++) {
+			char *other = plain_name(given->all[k]);
+
+			alike += !strcmp(d->valid[i].name, other);
+			free(other);
+		}
+		if (alike < 2)
+			continue;
+		free(d->valid[i].name);
+		d->valid[i].name = hd_strdup(given->all[i]);
+	}
+}
+
+static int open_sets(struct hd_data *d, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
+{
+	struct hd_names files = { 0 };
+	struct hd_err why = { 0 };
+	struct hd_tokens *t;
+
+	hd_names_split(&files, hd_section_str(s, "valid"));
+	for (size_t i = 0; i < files.n && !why.code; i++) {
+		if (hd_tokens_open(files.all[i], &d->how, &t, &why) < 0)
+			break;
+		add_valid(d, NULL, t, 0, 0);
+		d->vocab = t->vocab > d->vocab && !d->tokenizer ? t->vocab : d->vocab;
+		if (t->text != hd_data_is_text(d))
+			hd_err_set(&why, HD_EINVAL, "%s, but train is %s", t->text ? "text" : "ids of a tokenizer",
+				   t->text ? "ids of a tokenizer" : "text");
+	}
+	if (!why.code)
+		name_sets(d, &files);
+	hd_names_release(&files);
+	return why.code ? key_fail(c, "valid", &why, err) : HD_OK;
+}
+
 static int open_splits(struct hd_data *d, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
 {
 	const char *valid = hd_section_str(s, "valid");
-	struct hd_err why = { 0 };
 
 	if (*valid && hd_section_has(s, "valid_fraction"))
 		return hd_section_fail(c, s, "valid_fraction", err, HD_EINVAL, "not together with valid = %s", valid);
-	if (hd_tokens_open(hd_section_str(s, "train"), &d->how, &d->train, &why))
-		return key_fail(c, "train", &why, err);
-	d->ntrain = d->train->n;
-	d->vocab = d->vocab ? d->vocab : d->train->vocab;
-	if (!*valid) {
-		d->nvalid = (int64_t)(hd_section_num(s, "valid_fraction") * (double)d->ntrain);
-		d->ntrain -= d->nvalid;
-		return 0;
-	}
-	if (hd_tokens_open(valid, &d->how, &d->valid, &why))
-		return key_fail(c, "valid", &why, err);
-	d->nvalid = d->valid->n;
-	d->vocab = d->valid->vocab > d->vocab && !d->tokenizer ? d->valid->vocab : d->vocab;
-	if (d->valid->text != d->train->text)
-		return hd_section_fail(c, s, "valid", err, HD_EINVAL, "%s, but train is %s",
-				       d->valid->text ? "text" : "ids of a tokenizer",
-				       d->train->text ? "text" : "ids of a tokenizer");
-	return 0;
+	HD_TRY(open_sources(d, c, s, err));
+	if (*valid)
+		return open_sets(d, c, s, err);
+	cut_tails(d, hd_section_num(s, "valid_fraction"));
+	return HD_OK;
+}
+
+static int check_source(struct hd_data *d, size_t i, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
+{
+	const struct data_source *x = &d->sources[i];
+	char *which = d->nsources > 1 ? hd_format("file %zu of %zu: ", i + 1, d->nsources) : hd_strdup("");
+	int rc = 0;
+
+	if (x->ntrain < d->seq + 1)
+		rc = hd_section_fail(c, s, "train", err, HD_EINVAL, "%s%lld tokens%s, fewer than train.seq + 1 = %lld",
+				     which, (long long)x->ntrain,
+				     x->ntrain < x->tokens->n ? " without the validation split" : "",
+				     (long long)d->seq + 1);
+	free(which);
+	return rc;
 }
 
 static int check_sizes(struct hd_data *d, struct hd_conf *c, struct hd_section *s, struct hd_err *err)
 {
 	long long need = d->seq + 1;
 
-	if (d->ntrain < need)
-		return hd_section_fail(c, s, "train", err, HD_EINVAL, "%lld tokens%s, fewer than train.seq + 1 = %lld",
-				       (long long)d->ntrain,
-				       d->nvalid && !d->valid ? " without the validation split" : "", need);
-	if (d->valid && d->nvalid < need)
-		return hd_section_fail(c, s, "valid", err, HD_EINVAL, "%lld tokens, fewer than train.seq + 1 = %lld",
-				       (long long)d->nvalid, need);
-	if (hd_section_num(s, "valid_fraction") > 0 && d->nvalid < need)
+	for (size_t i = 0; i < d->nsources; i++)
+		HD_TRY(check_source(d, i, c, s, err));
+	for (size_t i = 0; i < d->nvalid; i++) {
+		const struct data_valid *v = &d->valid[i];
+
+		if (v->n >= need)
+			continue;
+		if (!v->shared)
+			return hd_section_fail(c, s, "valid", err, HD_EINVAL,
+					       "%s%s%lld tokens, fewer than train.seq + 1 = %lld",
+					       d->nvalid > 1 ? v->name : "", d->nvalid > 1 ? ": " : "", (long long)v->n,
+					       need);
 		return hd_section_fail(c, s, "valid_fraction", err, HD_EINVAL,
 				       "%s of %lld tokens is %lld, fewer than train.seq + 1 = "
 				       "%lld; 0 is for no validation",
-				       hd_section_str(s, "valid_fraction"), (long long)d->train->n,
-				       (long long)d->nvalid, need);
+				       hd_section_str(s, "valid_fraction"), (long long)v->tokens->n, (long long)v->n,
+				       need);
+	}
 	return 0;
 }
 
@@ -229,6 +363,7 @@ static int open_file(struct hd_data *d, struct hd_conf *c, const char *path, str
 {
 	struct hd_section *s = hd_conf_section(c, NULL, "data");
 	struct hd_err why = { 0 };
+	struct hd_tokens *t;
 
 	HD_TRY(hd_section_check(c, s, &hd_data_keys, 1, err));
 	d->how.any_bytes = is_byte(s) && hd_section_has(s, "tokenizer");
@@ -236,12 +371,11 @@ static int open_file(struct hd_data *d, struct hd_conf *c, const char *path, str
 		return hd_err_set(err, why.code, "%s", why.text);
 	d->how.field = hd_section_str(s, "field");
 	d->how.tokenizer = d->tokenizer;
-	HD_TRY(hd_tokens_open(path, &d->how, &d->valid, err));
-	d->nvalid = d->valid->n;
-	d->vocab = d->valid->vocab;
-	if (d->nvalid < d->seq + 1)
-		return hd_err_set(err, HD_EINVAL, "%s: %lld tokens, fewer than seq + 1 = %lld", path,
-				  (long long)d->nvalid, (long long)d->seq + 1);
+	HD_TRY(hd_tokens_open(path, &d->how, &t, err));
+	d->vocab = t->vocab;
+	if (add_valid(d, NULL, t, 0, 0)->n < d->seq + 1)
+		return hd_err_set(err, HD_EINVAL, "%s: %lld tokens, fewer than seq + 1 = %lld", path, (long long)t->n,
+				  (long long)d->seq + 1);
 	return HD_OK;
 }
 
@@ -265,8 +399,16 @@ void hd_data_close(struct hd_data *d)
 {
 	if (!d)
 		return;
-	hd_tokens_close(d->train);
-	hd_tokens_close(d->valid);
+	for (size_t i = 0; i < d->nsources; i++)
+		hd_tokens_close(d->sources[i].tokens);
+	for (size_t i = 0; i < d->nvalid; i++) {
+		if (!d->valid[i].shared)
+			hd_tokens_close(d->valid[i].tokens);
+		free(d->valid[i].name);
+	}
+	free(d->sources);
+	free(d->valid);
+	hd_mix_release(&d->mix);
 	hd_tokenizer_close(d->tokenizer);
 	free(d);
 }
@@ -285,12 +427,16 @@ const struct hd_tokenizer *hd_data_tokenizer(const struct hd_data *d)
 
 int hd_data_is_text(const struct hd_data *d)
 {
-	return d->train ? d->train->text : d->valid->text;
+	return d->nsources ? d->sources[0].tokens->text : d->valid[0].tokens->text;
 }
 
 int64_t hd_data_tokens(const struct hd_data *d, int valid)
 {
-	return valid ? d->nvalid : d->ntrain;
+	int64_t n = 0;
+
+	for (size_t i = 0; i < (valid ? d->nvalid : d->nsources); i++)
+		n += valid ? d->valid[i].n : d->sources[i].ntrain;
+	return n;
 }
 
 static int64_t windows(int64_t tokens, int64_t seq)
@@ -298,36 +444,55 @@ static int64_t windows(int64_t tokens, int64_t seq)
 	return tokens > seq ? (tokens - 1) / seq : 0;
 }
 
-int64_t hd_data_valid_samples(const struct hd_data *d)
+int64_t hd_data_valid_sets(const struct hd_data *d)
 {
-	return windows(d->nvalid, d->seq);
+	return (int64_t)d->nvalid;
 }
 
-int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids, struct hd_err *err)
+const char *hd_data_valid_name(const struct hd_data *d, int64_t set)
 {
-	int64_t n = windows(d->ntrain, d->seq), g = first + index, epoch, window, shift = 0;
-	uint64_t key;
+	return d->valid[set].name;
+}
+
+int64_t hd_data_valid_samples(const struct hd_data *d, int64_t set)
+{
+	return set < (int64_t)d->nvalid ? windows(d->valid[set].n, d->seq) : 0;
+}
+
+/* Of an epoch's windows, in the order that belongs to (seed, source, epoch). */
+static int read_window(const struct hd_data *d, size_t source, int64_t g, int32_t *ids, struct hd_err *err)
+{
+	const struct data_source *x = &d->sources[source];
+	int64_t n = windows(x->ntrain, d->seq), epoch, window, shift = 0;
+	uint64_t key = source ? hd_key(d->seed, "source", source) : d->seed;
 
 	if (g < 0 || !n)
 		return hd_err_set(err, HD_EBUG, "sample %lld of %lld windows", (long long)g, (long long)n);
 	epoch = g / n;
 	window = g % n;
 	if (d->random) {
-		key = hd_key(d->seed, "epoch", (uint64_t)epoch);
+		key = hd_key(key, "epoch", (uint64_t)epoch);
 		window = (int64_t)hd_permute(key, (uint64_t)n, (uint64_t)window);
 		if (epoch)
-			shift = (int64_t)(hd_hash64(key) % (uint64_t)((d->ntrain - 1) % d->seq + 1));
+			shift = (int64_t)(hd_hash64(key) % (uint64_t)((x->ntrain - 1) % d->seq + 1));
 	}
-	return hd_tokens_read(d->train, shift + window * d->seq, d->seq + 1, d->limit, ids, err);
+	return hd_tokens_read(x->tokens, shift + window * d->seq, d->seq + 1, d->limit, ids, err);
 }
 
-int hd_data_valid_sample(const struct hd_data *d, int64_t index, int32_t *ids, struct hd_err *err)
+int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids, struct hd_err *err)
 {
-	int64_t at = index * d->seq;
+	int64_t g = first + index;
+	size_t source = d->mix.n ? hd_mix_at(&d->mix, g, &g) : 0;
 
-	if (index < 0 || index >= hd_data_valid_samples(d))
+	return read_window(d, source, g, ids, err);
+}
+
+int hd_data_valid_sample(const struct hd_data *d, int64_t set, int64_t index, int32_t *ids, struct hd_err *err)
+{
+	const struct data_valid *v = &d->valid[set];
+
+	if (index < 0 || index >= hd_data_valid_samples(d, set))
 		return hd_err_set(err, HD_EBUG, "validation sample %lld of %lld", (long long)index,
-				  (long long)hd_data_valid_samples(d));
-	return hd_tokens_read(d->valid ? d->valid : d->train, d->valid ? at : d->ntrain + at, d->seq + 1, d->limit, ids,
-			      err);
+				  (long long)hd_data_valid_samples(d, set));
+	return hd_tokens_read(v->tokens, v->first + index * d->seq, d->seq + 1, d->limit, ids, err);
 }

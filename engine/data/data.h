@@ -22,12 +22,15 @@ int64_t hd_data_vocab(const struct hd_data *d); /* 256 for bytes; else what toke
 const struct hd_tokenizer *hd_data_tokenizer(const struct hd_data *d);
 int hd_data_is_text(const struct hd_data *d); /* not ids that another program has made */
 int64_t hd_data_tokens(const struct hd_data *d, int valid);
-/* Number of whole samples of a pass over the validation split: non-overlapping windows. */
-int64_t hd_data_valid_samples(const struct hd_data *d);
+/* The sets of validation, each evaluated by itself; their names in metrics, NULL where there is one alone. */
+int64_t hd_data_valid_sets(const struct hd_data *d);
+const char *hd_data_valid_name(const struct hd_data *d, int64_t set);
+/* Number of whole samples of a pass over such a set: non-overlapping windows.  0: there is no such set. */
+int64_t hd_data_valid_samples(const struct hd_data *d, int64_t set);
 /* seq + 1 ids of sample `index` (global, in [0, global_batch)) of step (1-based) of the training split, drawn without
- * replacement within an epoch when order = random.  first = how many samples all earlier steps used. */
+ * replacement within an epoch (of its file, where there are weights) when order = random.  first = how many samples all earlier steps used. */
 int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids, struct hd_err *err);
-int hd_data_valid_sample(const struct hd_data *d, int64_t index, int32_t *ids, struct hd_err *err);
+int hd_data_valid_sample(const struct hd_data *d, int64_t set, int64_t index, int32_t *ids, struct hd_err *err);
 /* One-time: opens FILE as the validation split alone, with the tokenizer of c (heddle eval). */
 int hd_data_open_file(struct hd_conf *c, const char *path, int64_t seq, int64_t vocab, struct hd_data **out,
 		      struct hd_err *err);

@@ -1,75 +1,128 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Evaluation: the forward program over the validation split, in the same layout, sharing the training program's weights.
- * The losses of the tokens come back per token and are added up here in double; a last micro-batch that is not full is
- * filled up and its surplus left out, so every validation token counts once.
+ * Evaluation: the forward program over given sequences, in the same layout, sharing the training program's weights.
+ * The losses of the tokens come back per token, to be added up in double; a last micro-batch that is not full is
+ * filled up and its surplus left out, so every token counts once.
  */
 #include <config.h>
 #include "engine/train/train.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-struct eval_feed {
-	struct hd_job *j;
-	int64_t first, total;
+struct feed {
+	const struct hd_judged *of;
+	int64_t first;
 	int32_t *ids;
 	struct hd_err *err;
 };
 
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
-	struct eval_feed *f = ctx;
+	struct feed *f = ctx;
 	int shift = !strcmp(t->v.name, "targets");
 	int64_t s0 = f->first + hd_offset(g->plan, t, 0, g->rank);
 
 	(void)micro;
 	for (int64_t i = 0; i < t->local[0]; i++) {
-		int64_t at = s0 + i < f->total ? s0 + i : 0;
+		int64_t at = s0 + i < f->of->n ? s0 + i : 0;
 
-		HD_TRY(hd_data_valid_sample(f->j->data, at, f->ids, f->err));
+		HD_TRY(f->of->get(f->of->ctx, at, f->ids, f->err));
 		hd_pieces_tokens(g->plan, t, g->rank, f->ids + shift, out + i * t->local[1]);
 	}
 	return HD_OK;
 }
 
-static double sum_rows(const struct hd_program *g, const struct tensor *nll, int64_t first, int64_t total)
+static void add_rows(const struct hd_program *g, const struct feed *f)
 {
+	const struct tensor *nll = g->plan->nll;
+	struct hd_pieces s = hd_pieces_of(g->plan, nll, 1, g->rank);
+	int64_t s0 = f->first + hd_offset(g->plan, nll, 0, g->rank);
 	float *x;
-	int64_t s0 = first + hd_offset(g->plan, nll, 0, g->rank);
-	double sum = 0;
 
 	if (!hd_owns(g, nll))
-		return 0;
+		return;
 	x = hd_program_map(g, nll, 0, HD_MAP_READ);
-	for (int64_t i = 0; i < nll->local[0] && s0 + i < total; i++)
+	for (int64_t i = 0; i < nll->local[0] && s0 + i < f->of->n; i++)
 		for (int64_t q = 0; q < nll->local[1]; q++)
-			sum += x[i * nll->local[1] + q];
+			f->of->add(f->of->ctx, s0 + i, hd_pieces_index(&s, q), x[i * nll->local[1] + q]);
 	hd_program_unmap(g, nll, 0, x, HD_MAP_READ);
-	return sum;
 }
 
-int hd_evaluate(struct hd_job *j, int64_t batches, double *loss, int64_t *tokens, struct hd_err *err)
+/* On a terminal one line that is rewritten, else a line for each tenth: what is too small for tenths shows nothing. */
+static void show(const struct hd_job *j, const struct hd_judged *of, int64_t done, int64_t batch, double *shown)
+{
+	int terminal = isatty(2), last = done >= of->n;
+	double now = hd_seconds();
+
+	if (!of->shows || j->world.rank)
+		return;
+	if (terminal ? !last && now - *shown < 0.3
+		     : of->n < 10 * batch || done * 10 / of->n == (done - batch) * 10 / of->n)
+		return;
+	*shown = now;
+	fprintf(stderr, "%seval: %lld of %lld %s%s", terminal ? "\r" : "", (long long)(last ? of->n : done),
+		(long long)of->n, of->what, terminal && !last ? "  " : "\n");
+}
+
+int hd_judge(struct hd_job *j, const struct hd_judged *of, struct hd_err *err)
 {
 	struct hd_program *g = j->program[HD_JOB_EVAL];
-	int64_t batch = g->plan->batch, global = j->train.batch.full, total = hd_data_valid_samples(j->data),
-		seq = g->plan->model.seq;
-	int32_t *ids = hd_alloc((size_t)(seq + 1) * sizeof(*ids));
-	struct eval_feed f = { j, 0, 0, ids, err };
+	int64_t batch = g->plan->batch;
+	struct feed f = { .of = of, .err = err };
 	struct hd_run run = { .seed = (uint64_t)j->train.seed };
-	double sum = 0;
+	double shown = hd_seconds();
 	int rc = HD_OK;
 
-	if (batches && batches * global < total)
-		total = batches * global;
-	f.total = total;
-	for (f.first = 0; f.first < total && rc >= 0; f.first += batch) {
+	f.ids = hd_alloc((size_t)(g->plan->model.seq + 1) * sizeof(*f.ids));
+	for (; f.first < of->n && rc >= 0; f.first += batch) {
 		rc = hd_program_compute(g, &run, fill, &f);
 		if (rc >= 0)
-			sum += sum_rows(g, g->plan->nll, f.first, total);
+			add_rows(g, &f);
+		show(j, of, f.first + batch, batch, &shown);
 	}
-	free(ids);
-	if (rc >= 0)
-		rc = hd_comm_agree(err);
-	*tokens = total * seq;
-	*loss = hd_comm_sum(sum) / (double)(total ? total * seq : 1);
+	free(f.ids);
+	return rc >= 0 ? hd_comm_agree(err) : rc;
+}
+
+/* -- the validation data ----------------------------------------------------------------------- */
+struct valid {
+	const struct hd_data *data;
+	int64_t set;
+	double sum;
+};
+
+static int get(void *ctx, int64_t i, int32_t *ids, struct hd_err *err)
+{
+	const struct valid *v = ctx;
+
+	return hd_data_valid_sample(v->data, v->set, i, ids, err);
+}
+
+static void add(void *ctx, int64_t i, int64_t position, double loss)
+{
+	(void)i;
+	(void)position;
+	((struct valid *)ctx)->sum += loss;
+}
+
+int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, int shows, double *loss, int64_t *tokens,
+		struct hd_err *err)
+{
+	struct valid v = { .data = j->data, .set = set };
+	struct hd_judged all = { .n = hd_data_valid_samples(j->data, set),
+				 .what = "sequences",
+				 .get = get,
+				 .add = add,
+				 .ctx = &v,
+				 .shows = shows };
+	int64_t seq = j->program[HD_JOB_EVAL]->plan->model.seq;
+	int rc;
+
+	if (batches && batches * j->train.batch.full < all.n)
+		all.n = batches * j->train.batch.full;
+	rc = hd_judge(j, &all, err);
+	*tokens = all.n * seq;
+	*loss = hd_comm_sum(v.sum) / (double)(all.n ? all.n * seq : 1);
 	return rc;
 }

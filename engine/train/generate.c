@@ -30,7 +30,6 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 	return HD_OK;
 }
 
-/* The k-th largest logit: what is below it is not drawn. */
 static int descending(const void *a, const void *b)
 {
 	float x = *(const float *)a, y = *(const float *)b;
@@ -38,13 +37,27 @@ static int descending(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-static float threshold(const float *z, int64_t n, int64_t k, float *scratch)
+/* The lowest of the logits that may be drawn: of the top_k largest, those that come first to top_p of their probability. */
+static float lowest(const float *z, int64_t n, const struct hd_sampling *s, float *scratch)
 {
-	if (k <= 0 || k >= n)
+	int64_t k = s->top_k > 0 && s->top_k < n ? s->top_k : n, i = 0;
+	int all = s->top_p <= 0 || s->top_p >= 1;
+	double sum = 0, part = 0;
+
+	if (k == n && all)
 		return -INFINITY;
 	memcpy(scratch, z, (size_t)n * sizeof(*z));
 	qsort(scratch, (size_t)n, sizeof(*z), descending);
-	return scratch[k - 1];
+	if (all)
+		return scratch[k - 1];
+	for (i = 0; i < k; i++)
+		sum += exp((scratch[i] - scratch[0]) / s->temperature);
+	for (i = 0; i < k - 1; i++) {
+		part += exp((scratch[i] - scratch[0]) / s->temperature);
+		if (part >= s->top_p * sum)
+			break;
+	}
+	return scratch[i];
 }
 
 int32_t hd_draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t position, float *scratch)
@@ -58,10 +71,10 @@ int32_t hd_draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t 
 			best = (int32_t)i;
 	if (s->temperature <= 0)
 		return best;
-	low = threshold(z, n, s->top_k, scratch);
+	low = lowest(z, n, s, scratch);
 	for (int64_t i = 0; i < n; i++)
 		sum += z[i] >= low ? exp((z[i] - z[best]) / s->temperature) : 0;
-	u = hd_random_uniform(hd_key((uint64_t)s->seed, "generate", 0), (uint64_t)position) * sum;
+	u = hd_random_uniform(hd_key((uint64_t)s->seed, "generate", (uint64_t)s->text), (uint64_t)position) * sum;
 	for (int64_t i = 0; i < n; i++) {
 		u -= z[i] >= low ? exp((z[i] - z[best]) / s->temperature) : 0;
 		if (u < 0)
@@ -167,7 +180,7 @@ int hd_sample(struct hd_job *j, struct hd_err *err)
 {
 	const struct hd_tokenizer *t = j->data ? hd_data_tokenizer(j->data) : NULL;
 	const char *prompt = *j->log.sample_prompt ? j->log.sample_prompt : "\n";
-	struct hd_sampling s = { .temperature = 0.8, .top_k = 0, .seed = j->train.seed };
+	struct hd_sampling s = { .temperature = 0.8, .top_p = 1, .seed = j->train.seed };
 	int64_t n = j->log.sample, have;
 	struct hd_ids ids = { 0 };
 	int rc;

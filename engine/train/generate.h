@@ -7,11 +7,11 @@
 #include "engine/text/tokenizer.h"
 
 struct hd_sampling {
-	double temperature;
-	int64_t top_k, seed;
+	double temperature, top_p; /* top_p: 0 as 1: all */
+	int64_t top_k, seed, text; /* text: which of several, from 0 */
 };
-/* One of n logits, drawn by softmax(z / temperature) among the top_k largest (0: all); the likeliest at temperature 0.  A pure
- * function of seed and position.  scratch: room for n. */
+/* One of n logits, drawn by softmax(z / temperature) among the top_k largest (0: all), and of those the fewest whose
+ * probabilities sum to top_p; the likeliest at temperature 0.  A pure function of seed, text and position.  scratch: room for n. */
 int32_t hd_draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t position, float *scratch);
 /* n more ids after the `have` in ids (room for have + n); the same on every rank.  Greedy at temperature 0. */
 int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const struct hd_sampling *s,

@@ -159,21 +159,56 @@ static int write_step(struct train_loop *l, const struct hd_numbers *n)
 	return hd_metrics_write(l->metrics, o, l->err);
 }
 
+/* Each set by itself, and the mean over all their tokens, which is valid_loss. */
+static int evaluate_sets(struct train_loop *l, json_t *o, double *loss, int64_t *tokens)
+{
+	int64_t sets = hd_data_valid_sets(l->j->data);
+	double sum = 0;
+
+	*tokens = 0;
+	for (int64_t i = 0; i < sets; i++) {
+		const char *name = hd_data_valid_name(l->j->data, i);
+		double one;
+		int64_t n;
+
+		HD_TRY(hd_evaluate(l->j, i, l->j->train.eval_batches, 0, &one, &n, l->err));
+		sum += one * (double)n;
+		*tokens += n;
+		if (sets > 1) {
+			char *key = hd_format("valid_loss.%s", name);
+
+			json_object_set_new(o, key, hd_json_number(one));
+			free(key);
+		}
+		if (sets == 1)
+			*loss = one;
+	}
+	if (sets > 1)
+		*loss = sum / (double)(*tokens ? *tokens : 1);
+	return HD_OK;
+}
+
 static int evaluate(struct train_loop *l)
 {
-	double loss;
-	int64_t tokens;
+	json_t *of_sets, *o;
+	double loss = 0;
+	int64_t tokens = 0;
+	int rc;
 
-	if (!l->j->program[HD_JOB_EVAL] || !hd_data_valid_samples(l->j->data))
+	if (!l->j->program[HD_JOB_EVAL] || !hd_data_valid_samples(l->j->data, 0))
 		return HD_OK;
-	HD_TRY(hd_evaluate(l->j, l->j->train.eval_batches, &loss, &tokens, l->err));
-	hd_show_eval(&l->show, l->at.step, loss, tokens);
-	if (!l->metrics)
-		return HD_OK;
-	return hd_metrics_write(l->metrics,
-				json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "valid_loss",
-					  hd_json_number(loss)),
-				l->err);
+	of_sets = json_object();
+	rc = evaluate_sets(l, of_sets, &loss, &tokens);
+	if (rc >= 0) {
+		hd_show_eval(&l->show, l->at.step, loss, tokens);
+		if (l->metrics) {
+			o = json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "valid_loss", hd_json_number(loss));
+			json_object_update(o, of_sets);
+			rc = hd_metrics_write(l->metrics, o, l->err);
+		}
+	}
+	json_decref(of_sets);
+	return rc;
 }
 
 static int saves(const struct train_loop *l)

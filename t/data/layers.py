@@ -26,10 +26,11 @@ def double_throughout():
 def exact(model):
     """In double, with the angles' frequencies made anew."""
     model = model.double()
+    theta = getattr(model.config, "rope_theta", None) or (getattr(model.config, "rope_parameters", None) or {}).get("rope_theta")
     for x in model.modules():
         if hasattr(x, "inv_freq"):
             n = 2 * x.inv_freq.numel()
-            x.inv_freq = model.config.rope_theta ** -(torch.arange(0, n, 2).double() / n)
+            x.inv_freq = theta ** -(torch.arange(0, n, 2).double() / n)
     return model
 
 

@@ -9,6 +9,7 @@ python=${PYTHON:-python3}
 "$python" tokens.py 257 . && rm ids.bin ids.idx text.txt
 "$python" models.py .
 for model in gpt2 llama llama-tied mixtral; do
+	"$python" choices.py $model choices.jsonl >$model/choices.txt
 	for ini in one-sgd one-adamw; do
 		"$python" reference.py $ini.ini "$model/$ini" "$model"
 	done
