@@ -3,7 +3,7 @@
  * positions, still makes text; nobody sees that it is not what the model says.
  */
 #include <config.h>
-#include "engine/train/generate.h"
+#include "engine/generate/generate.h"
 #include "t/lib/tap.h"
 
 enum { DRAWS = 10000, LOGITS = 4 };

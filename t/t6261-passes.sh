@@ -8,7 +8,7 @@ after() { "$build/heddle" explain "$src/conf/ptd-p.ini" --ranks 8 --after "$1" 2
 ops() { after "$1" | awk 'NR > 1 { print ($2 == "layer" ? $4 : $1 ~ /^(forward|backward|weight-gradient)$/ && $2 ~ /^(embed|head)$/ ? $3 : $2) }'; }
 
 passes=$(after list)
-is "the passes, in their order" "$(echo "$passes" | tr '\n' ' ')" "model precision slot-open slot-mesh slot-rewrite autodiff \
+is "the passes, in their order" "$(echo "$passes" | tr '\n' ' ')" "model precision cache slot-open slot-mesh slot-rewrite autodiff \
 slot-rules decompose batch schedule recompute place-leaves slot-storage place check-placed drop-dead slot-lower toposort lower fuse \
 overlap check "
 for pass in $passes; do

@@ -35,6 +35,9 @@ static const struct hd_flag plan_flags[] = {
 };
 static const struct hd_flag bench_flags[] = {
 	{ "steps", "K", "timed steps (default 5)" },
+	{ "generate", NULL,
+	  "time generation instead: of a prompt, of tokens, and what reading the weights alone allows" },
+	{ "batch", "N", "with --generate: texts side by side (default 1)" },
 	{ "json", NULL, "one line of JSON" },
 	{ "products", NULL, "also time the step's matmuls alone: the bound of what a step can reach" },
 	{ "profile", NULL, "then one step with the time of each kind of kernel" },
@@ -56,6 +59,7 @@ static const struct hd_flag generate_flags[] = {
 	{ "seed", "S", "seed of the sampling (default 1)" },
 	{ "ids", NULL, "prompt and text are ids, separated by blanks" },
 	{ "tokenizer", "DIR", "where the checkpoint has none; byte: bytes" },
+	{ "no-cache", NULL, "compute the whole context again for each token" },
 	{ "logits", NULL, "instead of text a line of JSON: the logits of the token after the prompt" },
 };
 static const struct hd_flag data_flags[] = { { "step", "K", "which step, from 1" },

@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/command/command.h"
+#include "engine/generate/generate.h"
 #include "engine/train/metrics.h"
 #include "engine/train/progress.h"
 #include <stdio.h>
@@ -233,6 +234,72 @@ static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struc
 	return rc;
 }
 
+/* -- generation -------------------------------------------------------------------------------- */
+static void print_generation(const struct hd_job *j, const struct hd_generation_bench *b, int json)
+{
+	json_t *o = json_object();
+	char *line;
+
+	json_object_set_new(o, "batch", json_integer(b->batch));
+	json_object_set_new(o, "prompt_tokens", json_integer(b->prompt));
+	json_object_set_new(o, "tokens", json_integer(b->tokens));
+	json_object_set_new(o, "prompt_tokens_per_second", hd_json_number(b->prompt_rate));
+	json_object_set_new(o, "tokens_per_second", hd_json_number(b->rate));
+	json_object_set_new(o, "bound_tokens_per_second", hd_json_number(b->bound));
+	json_object_set_new(o, "bound_share", hd_json_number(b->rate / b->bound));
+	json_object_set_new(o, "bytes_per_token", hd_json_number(b->bytes));
+	json_object_set_new(o, "read_bytes_per_second", hd_json_number(b->read_rate));
+	json_object_set_new(o, "precision", json_string(j->compute_dtype ? "bf16" : "fp32"));
+	json_object_set_new(o, "ranks", json_integer(j->world.size));
+	line = hd_json_line(o);
+	if (j->world.rank == 0 && json)
+		puts(line);
+	else if (j->world.rank == 0)
+		printf("%s, %lld text%s: prompt %.0f tokens/s, generation %.1f tokens/s = %.0f%% of %.1f, which reading %.1f MB "
+		       "at %.1f GB/s allows\n",
+		       j->compute_dtype ? "bf16" : "fp32", (long long)b->batch, b->batch == 1 ? "" : "s",
+		       b->prompt_rate, b->rate, 100 * b->rate / b->bound, b->bound, b->bytes / 1e6, b->read_rate / 1e9);
+	free(line);
+}
+
+static int bench_generation(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struct hd_err *err)
+{
+	struct hd_generation_bench b = { 0 };
+	struct hd_train_config t;
+
+	hd_train_config_read(conf, &t, err);
+	if (!err->code)
+		hd_cli_int(c, "batch", 1, 4096, 1, &b.batch, err);
+	if (!err->code)
+		hd_cli_int(c, "steps", 1, 100000, 32, &b.tokens, err);
+	if (!err->code && t.seq < 3)
+		hd_err_set(err, HD_EINVAL, "bench: train.seq = %lld leaves no room for a prompt and tokens behind it",
+			   (long long)t.seq);
+	HD_TRY(hd_comm_agree(err));
+	b.tokens = b.tokens < t.seq / 2 ? b.tokens : t.seq / 2;
+	b.prompt = t.seq / 2 < 128 ? t.seq / 2 : 128;
+	j->cache = hd_cached_sizes(b.batch, b.prompt, b.tokens + 1, t.seq, j->world.size);
+	j->cache.rows = b.batch;
+	HD_TRY(hd_job_open(j, conf, 1u << HD_JOB_PROMPT | 1u << HD_JOB_NEXT, NULL, err));
+	if (!hd_cached_rows(j))
+		return hd_err_set(err, HD_ENOTSUP, "bench: --generate: device %s has no kernel attention_cached",
+				  j->device->name);
+	HD_TRY(hd_generation_measure(j, &b, err));
+	print_generation(j, &b, hd_cli_has(c, "json"));
+	return HD_OK;
+}
+
+/* Options that would say nothing here. */
+static int check_options(const struct hd_cli *c, struct hd_err *err)
+{
+	if (hd_cli_has(c, "batch") && !hd_cli_has(c, "generate"))
+		return hd_err_set(err, HD_EINVAL,
+				  "bench: --batch: only with --generate; of training it is train.global_batch");
+	if (hd_cli_has(c, "generate") && (hd_cli_has(c, "products") || hd_cli_has(c, "profile")))
+		return hd_err_set(err, HD_EINVAL, "bench: --generate: not together with --products or --profile");
+	return HD_OK;
+}
+
 int hd_verb_bench(struct hd_cli *c)
 {
 	struct hd_job j = { 0 };
@@ -240,9 +307,10 @@ int hd_verb_bench(struct hd_cli *c)
 	struct hd_err err = { 0 };
 	int rc;
 
-	hd_cli_conf(c, &conf, &err);
+	if (check_options(c, &err) >= 0)
+		hd_cli_conf(c, &conf, &err);
 	if (hd_start(c, &j, conf, &err) >= 0)
-		bench(&j, conf, c, &err);
+		(hd_cli_has(c, "generate") ? bench_generation : bench)(&j, conf, c, &err);
 	rc = hd_finish(c, &j, &err);
 	j.conf = conf;
 	hd_job_close(&j);

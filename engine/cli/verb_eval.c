@@ -134,7 +134,7 @@ static int eval(struct hd_cli *c, struct hd_job *j, json_t *o, struct hd_err *er
 {
 	HD_TRY(hd_checkpoint_start(c, j, err));
 	HD_TRY(open_data(c, j, err));
-	HD_TRY(hd_checkpoint_open(c, j, HD_JOB_EVAL, err));
+	HD_TRY(hd_checkpoint_open(c, j, 1u << HD_JOB_EVAL, err));
 	HD_TRY(check_experts(c, j, err));
 	if (hd_cli_has(c, "data"))
 		HD_TRY(eval_data(c, j, o, err));

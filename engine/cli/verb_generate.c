@@ -5,7 +5,7 @@
 #include "engine/cli/verbs.h"
 #include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/train/generate.h"
+#include "engine/generate/generate.h"
 #include "engine/text/tokenizer.h"
 #include "engine/train/metrics.h"
 #include <errno.h>
@@ -20,22 +20,16 @@ static void print_ids(const int32_t *ids, int64_t n)
 	putchar('\n');
 }
 
-static int print_logits(struct hd_job *j, const int32_t *ids, int64_t n, struct hd_err *err)
+static void print_logits(const float *z, int64_t vocab)
 {
-	int64_t vocab = hd_job_any_plan(j)->model.vocab;
-	float *z = hd_alloc((size_t)vocab * sizeof(*z));
 	json_t *all = json_array();
 	char *line;
 
-	hd_next_logits(j, ids, n, z, err);
-	for (int64_t i = 0; !err->code && i < vocab; i++)
+	for (int64_t i = 0; i < vocab; i++)
 		json_array_append_new(all, hd_json_number((double)z[i]));
 	line = hd_json_line(json_pack("{s:o}", "logits", all));
-	if (!err->code && j->world.rank == 0)
-		puts(line);
+	puts(line);
 	free(line);
-	free(z);
-	return err->code;
 }
 
 /* "1 2 3" */
@@ -71,7 +65,7 @@ static int add_prompt(struct hd_job *j, const struct hd_cli *c, const struct hd_
 	out->all = hd_grow(out->all, out->n, &out->cap, sizeof(*out->all));
 	ids = &out->all[out->n++];
 	if (hd_cli_has(c, "ids"))
-		HD_TRY(parse_ids(text, hd_job_any_plan(j)->model.vocab, ids, err));
+		HD_TRY(parse_ids(text, hd_checkpoint_vocab(j), ids, err));
 	else
 		HD_TRY(hd_prompt(t, text, ids, err));
 	return ids->n ? HD_OK : hd_err_set(err, HD_EINVAL, "generate: %s is empty", where);
@@ -120,20 +114,65 @@ static void release_prompts(struct prompts *p)
 }
 
 /* -- the command ------------------------------------------------------------------------------- */
-static int print_more(struct hd_job *j, const struct hd_cli *c, const struct hd_tokenizer *t, struct hd_ids *ids,
-		      int64_t n, const struct hd_sampling *s, struct hd_err *err)
+struct generation {
+	struct hd_job *j;
+	const struct hd_cli *c;
+	struct hd_tokenizer *t;
+	struct prompts prompts;
+	struct hd_sampling sampling;
+	int64_t tokens;
+	struct hd_err *err;
+};
+
+static int print_text(struct generation *g, const struct hd_ids *ids)
+{
+	if (g->j->world.rank)
+		return HD_OK;
+	if (!hd_cli_has(g->c, "ids"))
+		return hd_ids_print(g->t, ids->at, (int64_t)ids->n, g->err);
+	print_ids(ids->at, (int64_t)ids->n);
+	return HD_OK;
+}
+
+/* Of one text, its whole context again for each token. */
+static int without_cache(struct generation *g, struct hd_ids *ids)
 {
 	int64_t have = (int64_t)ids->n;
 
-	for (int64_t i = 0; i < n; i++)
+	for (int64_t i = 0; i < g->tokens; i++)
 		hd_ids_add(ids, 0);
-	HD_TRY(hd_generate(j, ids->at, have, n, s, err));
-	if (j->world.rank)
-		return HD_OK;
-	if (!hd_cli_has(c, "ids"))
-		return hd_ids_print(t, ids->at, have + n, err);
-	print_ids(ids->at, have + n);
+	return hd_generate(g->j, ids->at, have, g->tokens, &g->sampling, g->err);
+}
+
+/* n texts from the first. */
+static int some_texts(struct generation *g, size_t first, int64_t n)
+{
+	struct hd_ids *texts = &g->prompts.all[first];
+
+	g->sampling.text = (int64_t)first;
+	if (hd_cached_rows(g->j))
+		HD_TRY(hd_cached_generate(g->j, texts, n, g->tokens, &g->sampling, NULL, g->err));
+	else
+		HD_TRY(without_cache(g, texts));
+	for (int64_t i = 0; i < n; i++)
+		HD_TRY(print_text(g, &texts[i]));
 	return HD_OK;
+}
+
+static int some_logits(struct generation *g, size_t first, int64_t n)
+{
+	int64_t vocab = hd_job_any_plan(g->j)->model.vocab;
+	const struct hd_ids *texts = &g->prompts.all[first];
+	float *z = hd_alloc((size_t)(vocab * n) * sizeof(*z));
+
+	if (hd_cached_rows(g->j))
+		hd_cached_logits(g->j, texts, n, z, g->err);
+	else
+		hd_next_logits(g->j, texts->at, (int64_t)texts->n, z, g->err);
+	for (int64_t i = 0; i < n && !g->err->code && !g->j->world.rank; i++)
+		print_logits(z + i * vocab, vocab);
+	free(z);
+	return g->err->code;
 }
 
 /* Options that would say nothing here. */
@@ -165,38 +204,55 @@ static int read_sampling(const struct hd_cli *c, int64_t *tokens, struct hd_samp
 		       : hd_err_set(err, HD_EINVAL, "generate: --top-p: 0 leaves no token; it is above 0, at most 1");
 }
 
-static int generate(struct hd_job *j, const struct hd_cli *c, int64_t tokens, struct hd_sampling *s, struct hd_err *err)
+/* The cache is as large as these prompts and what comes behind them need. */
+static int open_programs(struct generation *g)
 {
-	struct hd_tokenizer *t = NULL;
-	struct prompts all = { 0 };
+	struct hd_train_config t;
+	int64_t longest = 0;
 
-	hd_checkpoint_tokenizer(c, j, "the prompt", &t, err);
-	if (!err->code)
-		get_prompts(j, c, t, &all, err);
-	for (size_t i = 0; i < all.n && !err->code; i++) {
-		s->text = (int64_t)i;
-		if (hd_cli_has(c, "logits"))
-			print_logits(j, all.all[i].at, (int64_t)all.all[i].n, err);
-		else
-			print_more(j, c, t, &all.all[i], tokens, s, err);
+	HD_TRY(hd_train_config_read(g->j->conf, &t, g->err));
+	for (size_t i = 0; i < g->prompts.n; i++)
+		longest = (int64_t)g->prompts.all[i].n > longest ? (int64_t)g->prompts.all[i].n : longest;
+	g->j->cache = hd_cached_sizes((int64_t)g->prompts.n, longest, g->tokens, t.seq, g->j->world.size);
+	return hd_checkpoint_open(g->c, g->j,
+				  hd_cli_has(g->c, "no-cache") ? 1u << HD_JOB_GENERATE
+							       : 1u << HD_JOB_PROMPT | 1u << HD_JOB_NEXT,
+				  g->err);
+}
+
+static int generate(struct generation *g)
+{
+	int64_t rows;
+
+	HD_TRY(hd_checkpoint_start(g->c, g->j, g->err));
+	hd_checkpoint_tokenizer(g->c, g->j, "the prompt", &g->t, g->err);
+	if (!g->err->code)
+		get_prompts(g->j, g->c, g->t, &g->prompts, g->err);
+	HD_TRY(hd_comm_agree(g->err));
+	HD_TRY(open_programs(g));
+	rows = hd_cached_rows(g->j) ? hd_cached_rows(g->j) : 1;
+	for (size_t i = 0; i < g->prompts.n && !g->err->code; i += (size_t)rows) {
+		int64_t left = (int64_t)(g->prompts.n - i), n = left < rows ? left : rows;
+
+		(hd_cli_has(g->c, "logits") ? some_logits : some_texts)(g, i, n);
 	}
-	release_prompts(&all);
-	hd_tokenizer_close(t);
-	return err->code;
+	return g->err->code;
 }
 
 int hd_verb_generate(struct hd_cli *c)
 {
-	struct hd_sampling s = { .temperature = 0.8 };
 	struct hd_job j = { 0 };
 	struct hd_err err = { 0 };
-	int64_t tokens = 0;
+	struct generation g = { .j = &j, .c = c, .sampling = { .temperature = 0.8 }, .err = &err };
 	int rc;
 
-	read_sampling(c, &tokens, &s, &err);
-	if (hd_checkpoint_start(c, &j, &err) >= 0 && hd_checkpoint_open(c, &j, HD_JOB_GENERATE, &err) >= 0)
-		generate(&j, c, tokens, &s, &err);
+	read_sampling(c, &g.tokens, &g.sampling, &err);
+	if (hd_cli_has(c, "logits"))
+		g.tokens = 0;
+	generate(&g);
 	rc = hd_finish(c, &j, &err);
+	release_prompts(&g.prompts);
+	hd_tokenizer_close(g.t);
 	hd_job_close(&j);
 	return rc;
 }

@@ -181,22 +181,31 @@ int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err 
 	return hd_start(c, j, j->conf, err);
 }
 
-int hd_checkpoint_open(const struct hd_cli *c, struct hd_job *j, int role, struct hd_err *err)
+int hd_checkpoint_open(const struct hd_cli *c, struct hd_job *j, unsigned roles, struct hd_err *err)
 {
-	HD_TRY(hd_job_open(j, j->conf, 1u << role, NULL, err));
+	HD_TRY(hd_job_open(j, j->conf, roles, NULL, err));
 	return hd_checkpoint_weights(j, c->positional, err);
+}
+
+int64_t hd_checkpoint_vocab(const struct hd_job *j)
+{
+	int64_t vocab = hd_section_int(hd_conf_section(j->conf, NULL, "model"), "vocab");
+
+	return vocab ? vocab : 256;
 }
 
 int hd_checkpoint_tokenizer(const struct hd_cli *c, struct hd_job *j, const char *what, struct hd_tokenizer **t,
 			    struct hd_err *err)
 {
-	int64_t vocab = hd_job_any_plan(j)->model.vocab;
+	int64_t vocab;
 	struct hd_section *data = hd_conf_section(j->conf, NULL, "data");
 	const char *verb = c->verb->name;
 
 	*t = NULL;
 	if (hd_cli_has(c, "ids"))
 		return HD_OK;
+	HD_TRY(hd_section_check(j->conf, hd_conf_section(j->conf, NULL, "model"), &hd_model_keys, 1, err));
+	vocab = hd_checkpoint_vocab(j);
 	HD_TRY(hd_data_text_tokenizer(j->conf, what, 0, t, err));
 	if (*t && hd_tokenizer_vocab(*t) > vocab)
 		return hd_err_set(err, HD_EINVAL, "%s: %s has %lld tokens, and the model's vocab is %lld", verb,

@@ -16,9 +16,10 @@ int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, str
 /* Prints the one message; -> exit status. */
 int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
 /* A run on the checkpoint that the command line names: first its INI, between the two what else the subcommand reads, then
- * the program of that role (enum hd_role) with the checkpoint's weights. */
+ * the programs of those roles (a bit for each of enum hd_role) with the checkpoint's weights. */
 int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
-int hd_checkpoint_open(const struct hd_cli *c, struct hd_job *j, int role, struct hd_err *err);
+int hd_checkpoint_open(const struct hd_cli *c, struct hd_job *j, unsigned roles, struct hd_err *err);
+int64_t hd_checkpoint_vocab(const struct hd_job *j); /* of its INI: before there is a program */
 /* Whose text the prompt is (what names it in messages): the checkpoint's tokenizer; *t NULL: bytes are its tokens, or --ids. */
 int hd_checkpoint_tokenizer(const struct hd_cli *c, struct hd_job *j, const char *what, struct hd_tokenizer **t,
 			    struct hd_err *err);

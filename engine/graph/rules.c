@@ -23,7 +23,7 @@ int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char 
 {
 	const struct hd_dim *d = hd_dim_get(p, name, 0);
 
-	if (!d)
+	if (!d || (p->past && !strcmp(name, "seq"))) /* few tokens of a sequence: nothing to cut */
 		return HD_OK;
 	if (strcmp(name, "batch") && !(flags & HD_RULE_KEEP_REPLICATED) && D(d)->padded % a->v.n) {
 		if (flags & HD_RULE_IF_DIVIDES)

@@ -19,6 +19,7 @@ enum hd_init { HD_INIT_NORMAL, HD_INIT_ZERO, HD_INIT_ONE, HD_INIT_VALUE, HD_INIT
 struct hd_model {
 	const struct hd_family *family;
 	int64_t layers, embed, heads, kv_heads, head_dim, mlp, vocab, seq, max_seq;
+	int64_t step_seq; /* tokens of a sequence that the graph computes at once: seq, but with a cache (passes/cache.c) */
 	double dropout, init_std, rope_theta, norm_eps;
 	int tie;
 	/* A layer of experts in place of the feed-forward layer of every moe_every-th layer; experts 0: none. */
@@ -184,8 +185,9 @@ struct hd_plan {
 	struct hd_train_config config; /* [train] */
 	struct hd_model model;
 	int64_t ranks;
-	int64_t node_size;                            /* ranks of a host; 0: unknown */
-	int train;                                    /* 0: forward only */
+	int64_t node_size; /* ranks of a host; 0: unknown */
+	int train;         /* 0: forward only */
+	int64_t past;      /* positions whose keys and values are kept from run to run (passes/cache.c); 0: none */
 	int64_t batch, micro_batch, replicas, micros; /* batch: of the graph = micro_batch x replicas */
 
 	struct inst inst[HD_MAX_INSTANCES];

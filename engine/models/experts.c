@@ -18,11 +18,11 @@ int hd_experts_in(const struct hd_model *m, int64_t l)
 /* Tokens that share an expert's capacity, and the capacity.  Without a limit an expert can take every token of a sample. */
 static int64_t group_of(const struct hd_model *m)
 {
-	return m->capacity_factor > 0 ? m->group_tokens : m->seq;
+	return m->capacity_factor > 0 ? m->group_tokens : m->step_seq;
 }
 static int64_t capacity_of(const struct hd_model *m)
 {
-	return m->capacity_factor > 0 ? hd_model_capacity(m) : m->seq;
+	return m->capacity_factor > 0 ? hd_model_capacity(m) : m->step_seq;
 }
 
 /* Slots per sample: the capacity of all its groups, or its share of a group's, rounded up. */
@@ -30,7 +30,8 @@ static int64_t slots_of(const struct hd_model *m)
 {
 	int64_t group = group_of(m), capacity = capacity_of(m);
 
-	return group <= m->seq ? capacity * (m->seq / group) : (capacity + group / m->seq - 1) / (group / m->seq);
+	return group <= m->step_seq ? capacity * (m->step_seq / group)
+				    : (capacity + group / m->step_seq - 1) / (group / m->step_seq);
 }
 
 void hd_experts_dims(struct hd_plan *p)
@@ -86,7 +87,7 @@ struct tensor *hd_experts_end(struct hd_plan *p, struct tensor *y, const struct 
 
 int hd_experts_check(struct hd_plan *p)
 {
-	int64_t group = group_of(&p->model), seq = p->model.seq, local;
+	int64_t group = group_of(&p->model), seq = p->model.step_seq, local;
 
 	for (struct node *n = p->first; n; n = n->next) {
 		if (n->is->role != OP_ROLE_ROUTE)

@@ -176,6 +176,7 @@ int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, str
 	m->mlp = hd_section_int(s, "mlp") ? hd_section_int(s, "mlp") : m->family->mlp(m->embed);
 	m->vocab = hd_section_int(s, "vocab") ? hd_section_int(s, "vocab") : data_vocab;
 	m->seq = hd_section_int(hd_conf_section(c, NULL, "train"), "seq");
+	m->step_seq = m->seq;
 	m->max_seq = hd_section_int(s, "max_seq") ? hd_section_int(s, "max_seq") : m->seq;
 	m->dropout = hd_section_num(s, "dropout");
 	m->init_std = hd_section_num(s, "init_std");

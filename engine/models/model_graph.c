@@ -10,7 +10,7 @@ static int make_dims(struct hd_plan *p)
 	const struct hd_model *m = &p->model;
 
 	hd_dim_get(p, "batch", p->batch);
-	hd_dim_get(p, "seq", m->seq);
+	hd_dim_get(p, "seq", m->step_seq);
 	hd_dim_get(p, "position", m->max_seq);
 	hd_dim_get(p, "embed", m->embed);
 	hd_dim_get(p, "heads", m->heads);
@@ -51,9 +51,19 @@ static int build(struct hd_plan *p, int generate)
 int hd_model_graph(struct hd_plan *p, int generate)
 {
 	if (generate) /* a text has no group: every token gets what it chose */
-		p->model.capacity_factor = 0, p->model.group_tokens = p->model.seq;
+		p->model.capacity_factor = 0, p->model.group_tokens = p->model.step_seq;
 	HD_TRY(make_dims(p));
 	return build(p, generate);
+}
+
+/* With a cache what counts is the weights that are read; the programs of a prompt and of one token share leaves, so they must be
+ * dealt to stages alike, whatever they compute at once. */
+static void count_read(struct hd_block *b, const struct node *n, const struct hd_cost *c)
+{
+	for (uint32_t i = 0; i < n->v.nin && c->matmul_flops > 0; i++)
+		if (n->ins[i]->v.what == HD_TENSOR_PARAM)
+			b->flops += (double)hd_local_count(n->ins[i]);
+	b->boundary_bytes = 1;
 }
 
 /* Of a micro-batch of one replica. */
@@ -67,8 +77,12 @@ void hd_model_count_blocks(struct hd_plan *p)
 			continue;
 		b = &p->blocks[n->block].v;
 		hd_node_cost(n, &c);
-		b->flops += (c.matmul_flops + c.other_flops) / (double)p->replicas;
-		b->boundary_bytes = hd_local_bytes(n->outs[0]) / p->replicas;
+		if (p->past) {
+			count_read(b, n, &c);
+		} else {
+			b->flops += (c.matmul_flops + c.other_flops) / (double)p->replicas;
+			b->boundary_bytes = hd_local_bytes(n->outs[0]) / p->replicas;
+		}
 		for (uint32_t i = 0; i < n->v.nin; i++)
 			if (n->ins[i]->v.what == HD_TENSOR_PARAM && !n->ins[i]->placed) {
 				b->param_bytes += hd_local_bytes(n->ins[i]);

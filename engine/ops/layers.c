@@ -230,6 +230,50 @@ static int attention_record(struct hd_strategy *self, struct hd_record *r, const
 	return hd_record_plain(self, r, n);
 }
 
+/* -- attention of new tokens over those that came before, whose keys and values are leaves that it changes ------------------- */
+static int cached_shape(HD_SHAPE_ARGS)
+{
+	(void)self;
+	(void)attr;
+	(void)nin;
+	if (ins[0]->ndim != 4 || ins[3]->ndim != 4 || ins[5]->ndim != 2)
+		return hd_plan_fail(p, HD_EINVAL, "attention_cached: q, k, v, two caches and positions, not %s",
+				    ins[0]->spec);
+	hd_shape_like(&outs[0], ins[0]);
+	*nout = 1;
+	return HD_OK;
+}
+
+/* As attention: what has key heads is cut with them, or whole where the rule says no more of it; positions are whole. */
+static int cached_place(HD_PLACE_ARGS)
+{
+	const struct hd_dim *q = n->ins[0]->dims[2], *kv = n->ins[1]->dims[2];
+	const struct hd_place whole = { .kind = HD_PLACE_REPLICATED };
+	int rc = attention_place(self, p, n, axis, have, need, out);
+	int of_heads = cuts(&out[0], q);
+
+	if (rc == HD_DEFAULT || !of_heads)
+		return rc;
+	for (uint32_t i = 1; i < 5; i++)
+		need[i] = q == kv || cuts(&need[i], kv) ? need[i] : whole;
+	need[3] = need[4] = need[1];
+	need[5] = whole;
+	return rc;
+}
+
+/* A token reads its cache once; on the average half of it is there. */
+static int cached_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
+{
+	const struct hd_tensor *q = n->ins[0], *k = n->ins[3];
+
+	(void)self;
+	c->matmul_flops = 2 * hd_count(q) * (double)k->local[1];
+	c->bytes = 2 * hd_count(q) * HD_BITS(q->dtype) / 8 + hd_count(k) * HD_BITS(k->dtype) / 8;
+	return HD_OK;
+}
+
+static const char *const cached_uncut[] = { "seq", "past", "head_dim", NULL };
+
 /* -- embedding, position -------------------------------------------------------------------------------------------------------- */
 static int embedding_shape(HD_SHAPE_ARGS)
 {
@@ -331,6 +375,15 @@ OP(norm_dw, PLAIN, .kind = "norm", .shape = norm_dw_shape);
 				       .is = traits }
 ATTENTION(attention, IS(ATTENTION, 0), .shape = attention_shape, .vjp = attention_vjp);
 ATTENTION(attention_d, PLAIN, .shape = attention_d_shape);
+const struct op hd_op_attention_cached = { .v = { .size = sizeof(struct hd_op),
+						  .name = "attention_cached",
+						  .kind = "attention",
+						  .unshardable = cached_uncut,
+						  .place = cached_place,
+						  .cost = cached_cost,
+						  .record = attention_record,
+						  .shape = cached_shape },
+					   .is = PLAIN };
 OP(embedding, PLAIN, .shape = embedding_shape, .vjp = embedding_vjp);
 OP(embedding_dw, PLAIN, .kind = "embedding", .linear = 2, .shape = embedding_dw_shape);
 OP(position, PLAIN, .unshardable = position_uncut, .inplace = first, .shape = hd_same_as_first, .vjp = position_vjp);

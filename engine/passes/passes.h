@@ -10,6 +10,7 @@
 #include "engine/ops/build.h"
 
 int hd_pass_precision(struct hd_plan *p); /* what is of low precision; may be called again after changes */
+int hd_pass_cache(struct hd_plan *p);     /* cache.c */
 int hd_pass_autodiff(struct hd_plan *p);  /* backward nodes, accumulators, sync, norm, update */
 int hd_pass_decompose(struct hd_plan *p); /* ops that a rule cuts along what they may not cut, in parts that may */
 int hd_pass_schedule(struct hd_plan *p);  /* units per coordinate, checked */

@@ -322,19 +322,21 @@ static int place_leaf(struct hd_plan *p, struct tensor *t)
 	return HD_OK;
 }
 
-static int is_beside(const struct tensor *t)
+static int is_beside(const struct hd_plan *p, const struct tensor *t)
 {
-	return t->v.what == HD_TENSOR_STATE || t->v.what == HD_TENSOR_MASTER;
+	int cache = p->past && !t->v.of;
+
+	return (t->v.what == HD_TENSOR_STATE && !cache) || t->v.what == HD_TENSOR_MASTER;
 }
 
-/* Parameters and data first; a state, or a master, lives with its parameter unless slot storage says otherwise. */
+/* Parameters, data and caches first; a state, or a master, lives with its parameter unless slot storage says otherwise. */
 int hd_pass_place_leaves(struct hd_plan *p)
 {
 	for (size_t i = 0; i < p->ntensors; i++)
-		if (!p->tensors[i]->v.node && !is_beside(p->tensors[i]))
+		if (!p->tensors[i]->v.node && !is_beside(p, p->tensors[i]))
 			HD_TRY(place_leaf(p, p->tensors[i]));
 	for (size_t i = 0; i < p->ntensors; i++)
-		if (!p->tensors[i]->v.node && is_beside(p->tensors[i]) && p->tensors[i]->v.of) {
+		if (!p->tensors[i]->v.node && is_beside(p, p->tensors[i]) && p->tensors[i]->v.of) {
 			hd_placed_like(p->tensors[i], T(p->tensors[i]->v.of));
 			hd_localize(p, p->tensors[i]);
 		}

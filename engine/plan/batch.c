@@ -70,8 +70,11 @@ int hd_batch_of_rules(struct hd_plan *p, struct hd_step_batch *b)
 				     (long long)ramp->full, (long long)(b->micro_batch ? b->micro_batch : 1),
 				     (long long)b->replicas);
 	HD_TRY(check_ramp(p, b));
-	if (p->options->generate)
-		b->micro_batch = inside;
+	if (p->options->generate) {
+		int64_t each = (p->options->rows + b->replicas - 1) / b->replicas;
+
+		b->micro_batch = each > inside ? (each + inside - 1) / inside * inside : inside;
+	}
 	return HD_OK;
 }
 

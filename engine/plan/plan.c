@@ -103,6 +103,7 @@ static const struct pass {
 } passes[] = {
 	{ "model", model, RULES },
 	{ "precision", hd_pass_precision, GRAPH | RULES },
+	{ "cache", hd_pass_cache, GRAPH | RULES },
 	{ "slot-open", slot_open, RULES },
 	{ "slot-mesh", hd_slot_mesh, RULES },
 	{ "slot-rewrite", slot_rewrite, RULES },
@@ -225,6 +226,7 @@ static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options 
 	p->ranks = o->ranks;
 	p->node_size = o->node_size;
 	p->train = o->train;
+	p->past = o->past;
 	p->cur = -1;
 	p->host = &hd_host_table;
 	p->cursor = hd_cursor_end(HD_UNIT_F, -1);
@@ -263,6 +265,8 @@ static int build(struct hd_plan *p, const struct hd_step_batch *b, const char *l
 {
 	int rc;
 
+	if (p->past)
+		p->model.step_seq = p->options->tokens;
 	p->replicas = b->replicas;
 	p->micro_batch = b->micro_batch;
 	p->batch = b->replicas * b->micro_batch;

@@ -8,8 +8,11 @@
 
 struct hd_plan_options {
 	int64_t ranks;
-	int train;              /* 1: with backward and update; 0: forward only */
-	int generate;           /* logits of one position instead of the loss */
+	int train;    /* 1: with backward and update; 0: forward only */
+	int generate; /* logits of one position instead of the loss */
+	/* With generate: of each sequence the keys and values of `past` positions are kept from run to run, and a run computes
+	 * `tokens` of it; at least `rows` sequences at once.  past 0: a run computes train.seq tokens, and keeps nothing. */
+	int64_t past, tokens, rows;
 	int64_t global_batch;   /* 0: train.global_batch; else one of its ramp's sizes */
 	int64_t data_vocab;     /* what the data say of the vocabulary; 0: nothing */
 	uint32_t master_dtype;  /* 0: HD_DTYPE_F32 */

@@ -12,9 +12,8 @@
 #include <string.h>
 
 static const struct hd_plan_options role_options[HD_JOB_ROLES] = {
-	[HD_JOB_TRAIN] = { .train = 1 },
-	[HD_JOB_EVAL] = { .train = 0 },
-	[HD_JOB_GENERATE] = { .generate = 1 },
+	[HD_JOB_TRAIN] = { .train = 1 },     [HD_JOB_EVAL] = { .train = 0 },    [HD_JOB_GENERATE] = { .generate = 1 },
+	[HD_JOB_PROMPT] = { .generate = 1 }, [HD_JOB_NEXT] = { .generate = 1 },
 };
 
 const struct hd_program *hd_job_owner(const struct hd_job *j)
@@ -86,6 +85,11 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 					 .device = j->device,
 					 .keep_gradients = j->checkpoint.gradients };
 
+	if (role == HD_JOB_PROMPT || role == HD_JOB_NEXT) {
+		o.past = j->cache.past;
+		o.rows = j->cache.rows;
+		o.tokens = role == HD_JOB_NEXT ? 1 : j->cache.tokens;
+	}
 	o.ranks = j->world.size;
 	o.node_size = node_size(j);
 	o.compute_dtype = j->compute_dtype;
@@ -367,6 +371,7 @@ static int read_config(struct hd_job *j, struct hd_err *err)
 
 int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err)
 {
+	const unsigned cached = 1u << HD_JOB_PROMPT | 1u << HD_JOB_NEXT;
 	const struct hd_plan *p;
 
 	j->conf = conf;
@@ -383,6 +388,8 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 		hd_log(HD_LOG_INFO, "%s", j->device->slow(j->compute_dtype));
 	choose_comm(j, err);
 	HD_TRY(hd_comm_agree(err));
+	if (roles & cached && !j->device->kernel("attention_cached"))
+		roles = (roles & ~cached) | 1u << HD_JOB_GENERATE;
 	for (int r = 0; r < HD_JOB_ROLES; r++)
 		if (roles >> r & 1)
 			HD_TRY(build(j, r, 0, err));

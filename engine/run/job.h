@@ -8,7 +8,12 @@
 #include "engine/config/output_config.h"
 #include "engine/data/data.h"
 
-enum hd_role { HD_JOB_TRAIN, HD_JOB_EVAL, HD_JOB_GENERATE, HD_JOB_ROLES };
+/* PROMPT, NEXT: generation with a cache (passes/cache.c), of several tokens and of one; they share the caches, and need
+ * job.cache. */
+enum hd_role { HD_JOB_TRAIN, HD_JOB_EVAL, HD_JOB_GENERATE, HD_JOB_PROMPT, HD_JOB_NEXT, HD_JOB_ROLES };
+struct hd_cache_sizes {
+	int64_t past, tokens, rows; /* positions that are kept; of a prompt at once; sequences at once, at least */
+};
 
 struct hd_job {
 	struct hd_conf *conf;
@@ -20,6 +25,7 @@ struct hd_job {
 	uint32_t compute_dtype; /* HD_DTYPE_BF16: of hd_plan_options */
 	int threads;
 	struct hd_data *data; /* may be NULL */
+	struct hd_cache_sizes cache;
 	struct hd_plan *plan[HD_JOB_ROLES];
 	struct hd_program *program[HD_JOB_ROLES];
 	char *arena;
@@ -34,7 +40,7 @@ struct hd_job {
 	int stopped;          /* by a signal: the launcher is no longer there to help */
 };
 
-/* conf is given away.  roles: bit per hd_role.  All ranks; on error every rank has the same text.  known_picks: of a
+/* conf is given away.  roles: bit per hd_role; a device that cannot keep a cache opens GENERATE in place of PROMPT and NEXT.  All ranks; on error every rank has the same text.  known_picks: of a
  * checkpoint, or NULL. */
 int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const char *known_picks, struct hd_err *err);
 void hd_job_close(struct hd_job *j);

@@ -5,7 +5,7 @@
 #include "engine/train/train.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/models/experts.h"
-#include "engine/train/generate.h"
+#include "engine/generate/generate.h"
 #include "engine/train/metrics.h"
 #include "engine/process/launch.h"
 #include "engine/train/progress.h"

@@ -133,4 +133,56 @@ static inline int hd_prepare_attention(const struct hd_kernel_desc *d, int backw
 	return 0;
 }
 
+/* -- attention_cached: inputs q, k, v (batch, seq, heads, head_dim), caches of k and v (batch, past, kv_heads, head_dim), positions
+ * (batch, seq); output o.  The new keys and values are put into the caches, which it changes, at their positions; then each query
+ * reads what the causal mask lets it see there.  A token with a negative position is none: it is not kept, and its result is 0. */
+struct hd_cached {
+	struct hd_attention t;
+	int64_t past;
+};
+
+static inline int hd_cached_dtypes(const struct hd_kernel_desc *d, const char *device, uint32_t real,
+				   struct hd_err *err)
+{
+	uint32_t want = real != HD_DTYPE_F64 && d->in[0].dtype == HD_DTYPE_BF16 ? (uint32_t)HD_DTYPE_BF16 : real;
+
+	for (uint32_t i = 0; i < 7; i++) {
+		uint32_t have = i < 6 ? d->in[i].dtype : d->out[0].dtype, need = i == 5 ? (uint32_t)HD_DTYPE_I32 : want;
+
+		if (have != need)
+			return hd_err_set(err, HD_ENOTSUP, "attention_cached: operand %u is %s, on %s it must be %s", i,
+					  hd_dtype_name(have), device, hd_dtype_name(need));
+	}
+	return 0;
+}
+
+static inline int hd_prepare_cached(const struct hd_kernel_desc *d, const char *device, uint32_t real,
+				    struct hd_cached *c, struct hd_err *err)
+{
+	const struct hd_view *q = &d->in[0], *k = &d->in[1], *cache = &d->in[3];
+
+	if (d->nin != 6 || d->nout != 1)
+		return hd_err_set(err, HD_EINVAL, "attention_cached: %u inputs and %u outputs, not 6 and 1", d->nin,
+				  d->nout);
+	HD_TRY(hd_cached_dtypes(d, device, real, err));
+	HD_TRY(hd_attention_shapes(q, k, &d->in[2], err));
+	if (cache->ndim != 4 || memcmp(cache->n, d->in[4].n, 4 * sizeof(cache->n[0])) || cache->n[0] != k->n[0] ||
+	    cache->n[2] != k->n[2] || cache->n[3] != k->n[3] || q->n[1] != k->n[1])
+		return hd_err_set(err, HD_EINVAL, "attention_cached: the caches are not of these keys");
+	if (d->in[5].ndim != 2 || d->in[5].n[0] != q->n[0] || d->in[5].n[1] != q->n[1])
+		return hd_err_set(err, HD_EINVAL, "attention_cached: positions are not those of the queries");
+	hd_attention_set(&c->t, q, k, d->attr);
+	HD_TRY(hd_attention_mask(&c->t, err));
+	c->past = cache->n[1];
+	if (c->t.causal)
+		return 0;
+	return hd_err_set(err, HD_ENOTSUP, "attention_cached: only causal attention can be cached");
+}
+
+/* Of a query at `position`: the first key that it sees. */
+static inline int64_t hd_cached_first(const struct hd_cached *c, int64_t position)
+{
+	return c->t.window && position >= c->t.window ? position - c->t.window + 1 : 0;
+}
+
 #endif

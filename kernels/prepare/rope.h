@@ -211,4 +211,21 @@ static inline float *hd_rope_drop(struct hd_rope_table **tables, struct hd_rope_
 	return turn;
 }
 
+/* rope_at: x (batch, seq, heads, head_dim) and positions (batch, seq); as rope, at these positions, a negative one as 0.  p is as
+ * hd_prepare_rope says; a: the angles of the first `most` positions. */
+static inline int hd_prepare_rope_at(const struct hd_check *c, struct hd_prep *p, struct hd_rope *a)
+{
+	const struct hd_kernel_desc one = { c->d->attr, 1, 1, c->d->in, c->d->out };
+	const struct hd_check alone = { c->kernel, c->real, &one, c->err, c->also };
+
+	HD_TRY(hd_check_counts(c, 2, 2, 1, 1));
+	HD_TRY(hd_prepare_rope(&alone, p));
+	if (c->d->in[1].dtype != HD_DTYPE_I32 || hd_view_count(&c->d->in[1]) != p->n[0] * p->n[1])
+		return hd_err_set(c->err, HD_EINVAL, "%s: one position of 32 bits for each token", c->kernel);
+	hd_rope_set(a, p, c->d->attr);
+	a->first = a->skip = 0;
+	a->seq = a->fold = hd_attr_int(c->d->attr, "most", 1);
+	return 0;
+}
+
 #endif

@@ -24,8 +24,11 @@ static int64_t common_divisor(int64_t a, int64_t b)
 static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t n)
 {
 	const struct hd_dim *kv = s->h->dim(p, "kv_heads");
+	const struct hd_dim *seq = s->h->dim(p, "seq");
 	int64_t outer = kv ? common_divisor(n, kv->n) : n;
 
+	if (seq && seq->n < n) /* a program of single tokens, that generates: there is no sequence to shard */
+		s->sequence = 0;
 	if (tp_divides(s, p, n, "", "model", "heads") < 0 || tp_divides(s, p, n, "", "model", "mlp") < 0 ||
 	    (s->sequence && tp_divides(s, p, n, "", "train", "seq") < 0))
 		return s->h->status(p);

@@ -3,7 +3,7 @@
  * same token from the same logits with a draw keyed by (seed, position), and nothing need be sent.
  */
 #include <config.h>
-#include "engine/train/generate.h"
+#include "engine/generate/generate.h"
 #include "engine/base/rng.h"
 #include <math.h>
 #include <stdio.h>

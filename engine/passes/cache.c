@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Generation with a cache: the forward graph of whole sequences becomes that of their next tokens.
+ *
+ * A family builds its graph as ever, of p->model.step_seq tokens a sequence.  This pass gives each token a position, a data leaf, and
+ * each attention two leaves for the keys and values of p->past positions, which stay from run to run:
+ *
+ *	attention (q, k, v)	attention_cached (q, k, v, cache.k, cache.v, positions), which changes the caches
+ *	rope (x)		rope_at (x, positions)
+ *	position (x, table)	x + embedding (positions, table)
+ *
+ * Placement sees ops like others: a cache lives where its one reader wants it, sharded by sequences and heads, on its stage.  So all
+ * layouts generate.  Rules for seq are passed over (rules.c): there is one token, or few.
+ */
+#include <config.h>
+#include "engine/passes/passes.h"
+#include <string.h>
+
+struct caching {
+	struct hd_plan *p;
+	struct tensor *positions;
+	const struct hd_dim *past;
+	int64_t layers; /* attentions so far */
+};
+
+static struct tensor *cache(const struct caching *c, const char *what, const struct tensor *x)
+{
+	const struct hd_dim *dims[] = { x->dims[0], c->past, x->dims[2], x->dims[3] };
+	struct tensor *t = hd_tensor_new(c->p, hd_plan_text(c->p, "cache.%s.%lld", what, (long long)c->layers),
+					 HD_TENSOR_STATE, x->v.dtype, dims, 4);
+
+	t->step = 1;
+	t->init = HD_INIT_ZERO;
+	return t;
+}
+
+static struct tensor *with_caches(struct caching *c, const struct node *n)
+{
+	struct tensor *ins[] = { n->ins[0], n->ins[1], n->ins[2], NULL, NULL, c->positions };
+
+	ins[3] = cache(c, "k", n->ins[1]);
+	ins[4] = cache(c, "v", n->ins[2]);
+	c->layers++;
+	return hd_op1(c->p, "attention_cached", ins, 6, "%s", n->attr);
+}
+
+static struct tensor *rope(const struct caching *c, const struct node *n)
+{
+	struct tensor *ins[] = { n->ins[0], c->positions };
+
+	return hd_op1(c->p, "rope_at", ins, 2, "%s%smost=%lld", n->attr, *n->attr ? " " : "", (long long)c->p->past);
+}
+
+static struct tensor *position(const struct caching *c, const struct node *n)
+{
+	struct tensor *ins[] = { c->positions, n->ins[1] }, *sum[] = { n->ins[0], NULL };
+
+	sum[1] = hd_op1(c->p, "embedding", ins, 2, "%s", "");
+	return hd_op1(c->p, "add", sum, 2, "%s", "");
+}
+
+static int is_op(const struct node *n, const char *name)
+{
+	return n->v.op == &hd_op_find(name)->v;
+}
+
+int hd_pass_cache(struct hd_plan *p)
+{
+	struct caching c = { .p = p };
+
+	if (!p->past)
+		return HD_OK;
+	c.past = hd_dim_get(p, "past", p->past);
+	c.positions = hd_leaf(p, "positions", HD_TENSOR_DATA, HD_DTYPE_I32, "batch,seq");
+	for (struct node *n = p->first; n && !p->err->code; n = n->next) {
+		struct tensor *with = NULL;
+
+		p->cursor = hd_cursor_before(n);
+		if (is_op(n, "attention"))
+			with = with_caches(&c, n);
+		else if (is_op(n, "rope"))
+			with = rope(&c, n);
+		else if (is_op(n, "position"))
+			with = position(&c, n);
+		if (with)
+			hd_replace(p, n->outs[0], with);
+	}
+	if (!p->err->code)
+		hd_drop_dead(p);
+	return p->err->code;
+}

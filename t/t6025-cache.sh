@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Generation with a cache of keys and values: the logits that there are without one, of prompts of one piece and of several, of one
+# text and of many side by side, in any layout.  A token that reads its neighbour's cache, or a position that is off by one, still
+# writes text.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/transformers.sh"
+
+# A logit is off by rounding as t/lib/transformers.sh derives it, in either program.
+limit=$(awk 'BEGIN { print 2 * 1.5e-5 }')
+logits() { "$heddle" generate "$@" --logits 2>err | sed -n 's/.*\[\(.*\)\].*/\1/p' | tr -d ,; }
+ids="48 49 50 255 0 7 7 3 200 100 1"
+for model in gpt2 llama llama-tied mixtral; do
+	near "$model: the logits without a cache" "$(apart "$(logits kept/$model --ids --prompt "$ids")" \
+		"$(logits kept/$model --ids --prompt "$ids" --no-cache)")" 0 "$limit"
+done
+
+# Many texts: 3 prompts of other lengths, 8 tokens each; then 18 tokens, which is more than the model reads at once.
+printf '48 49 50\n51\n52 53 54 55 56 57 58\n' >prompts.txt
+text() { "$heddle" generate "$@" --ids --temperature 0 2>err || tap_comment <err; }
+for model in gpt2 llama mixtral; do
+	text kept/$model --prompts prompts.txt --tokens 8 --no-cache >"want-$model"
+	is "$model: three texts side by side, as one by one" "$(text kept/$model --prompts prompts.txt --tokens 8)" "$(cat "want-$model")"
+	is "$model: texts that outgrow the cache" "$(text kept/$model --prompts prompts.txt --tokens 18)" \
+		"$(text kept/$model --prompts prompts.txt --tokens 18 --no-cache)"
+done
+is "more texts than go at once" "$(seq 1 40 >many.txt; text kept/gpt2 --prompts many.txt --tokens 3)" \
+	"$(text kept/gpt2 --prompts many.txt --tokens 3 --no-cache)"
+is "drawn as without a cache" "$("$heddle" generate kept/gpt2 --ids --prompts prompts.txt --tokens 9 --top-p 0.9 --temperature 1)" \
+	"$("$heddle" generate kept/gpt2 --ids --prompts prompts.txt --tokens 9 --top-p 0.9 --temperature 1 --no-cache)"
+
+# The pieces of a prompt: one that is longer than 256 is read in several, the first of them not full.
+sed -e 's/^seq = .*/seq = 600/' kept/one-sgd.ini >long.ini
+cat >>long.ini <<'END'
+[log]
+every = 1
+END
+printf '[model]\nlayers = 2\nembed = 16\nheads = 2\nvocab = 257\ninit_std = 0.3\n' >head.ini
+sed -e '/^\[model\]/d' -e 's/^train = .*/train = text.txt\ntokenizer = byte/' long.ini >>head.ini
+"$heddle" train head.ini --set train.steps=0 --set checkpoint.dir=long >out 2>&1 || tap_comment <out
+seq 1 2000 | head -c 1500 | od -An -v -t u1 -w1 | head -530 | tr '\n' ' ' >prompt
+near "a prompt of 530 tokens" "$(apart "$(logits long --ids --prompts prompt)" "$(logits long --ids --prompts prompt --no-cache)")" 0 "$limit"
+
+# -- layouts: whole replicas, heads, stages, experts, columns and rows, a sequence that is otherwise cut, leaves in pieces
+for layout in gpt2:2:dp gpt2:2:dp:zero=3 gpt2:2:tp gpt2:3:pp mixtral:2:ep llama:4:tp:form=2d llama:2:cp:form=ring gpt2:2:tp:sequence_parallel=yes; do
+	model=${layout%%:*} rest=${layout#*:}
+	n=${rest%%:*} rest=${rest#*:}
+	axis=${rest%%:*} more=${rest#"$axis"}
+	case $model:$axis:$more in
+	llama:tp:*) model=llama-tied text kept/llama-tied --prompts prompts.txt --tokens 5 --no-cache >want-one; model=llama-tied ;;
+	*) text kept/$model --prompts prompts.txt --tokens 5 --no-cache >want-one ;;
+	esac
+	mpi "$n" "$heddle" generate kept/$model --ids --prompts prompts.txt --tokens 5 --temperature 0 --set train.seq=12 \
+		--set x.plugin="$axis" --set x.size="$n" ${more:+--set "x.${more#:}"} --set train.global_batch=8 >said 2>err || tap_comment <err
+	is "$model, $axis $n ${more#:}" "$(cat said)" "$(cat want-one)"
+done
+
+# -- bench
+out=$("$heddle" bench head.ini --generate --batch 3 --steps 4 --json 2>err) || tap_comment <err
+for key in prompt_tokens_per_second tokens_per_second bound_tokens_per_second bound_share; do
+	like "bench: $key" "$out" "\"$key\": *[0-9.]*[1-9]"
+done
+like "of three texts" "$out" '"batch": *3, *"prompt_tokens": *128, *"tokens": *4,'
+# 12 e^2 of products in a layer and 9 e of biases, the head, and of the caches of three texts 128 + 2 of the positions: in fp32
+is "what a token must read" "$(printf '%s\n' "$out" | sed -n 's/.*"bytes_per_token": *\([0-9.]*\).*/\1/p' | sed 's/\.0*$//')" \
+	$((4 * (2 * (12 * 16 * 16 + 9 * 16) + 257 * 16 + 3 * 2 * 2 * 130 * 16)))
+fails "--batch of training" "$heddle" bench head.ini --batch 3
+like "is refused" "$(cat .ok)" "^heddle: bench: --batch: only with --generate"
+done_testing
