@@ -77,8 +77,8 @@ static void sections(void)
 	       "near kind");
 	is_str(verdict("[x]\n", NULL),
 	       "x.ini:1: [x]: unknown section; sections: [model], [train], [data], [strategy NAME]", "none is near");
-	is_str(verdict("[strategy]\n", NULL), "x.ini:1: [strategy]: unknown section; it needs a name: [strategy NAME]",
-	       "no name");
+	is_str(verdict("[strategy]\n", NULL),
+	       "x.ini:1: [strategy]: unknown section; the section needs a name: [strategy NAME]", "no name");
 }
 
 static void keys(void)

@@ -35,7 +35,7 @@ says "a check alone" '^1\.\.1$' 0 ./replicas.so --only "$two"
 says "as JSON" '"passed": 1, "failed": 0, "skipped": 0' 0 ./replicas.so --only "$two" --json
 
 wrong -DW_VJP
-says "a wrong factor in a vjp: slopes" 'gradient of h\.1\.mlp\.fc\.bias is .* has the slope' 1 ./replicas.so --only 'slopes of the loss, gpt2'
+says "a wrong factor in a vjp: slopes" 'gradient of h\.1\.mlp\.fc\.bias is .*; the finite difference of the loss is' 1 ./replicas.so --only 'slopes of the loss, gpt2'
 says "... and who made what is wrong" 'made by map a \* 1.001 \(backward, layer 3\), made by \[strategy x\]' 1 ./replicas.so --only 'gpt2: replicas 4'
 wrong -DW_MISSING
 says "a sum that is missing" "$first" 1 ./replicas.so --only "$two"
@@ -60,7 +60,7 @@ says "so is an exit" 'exit\(\) in slot rules of \[strategy x\]' 1 ./replicas.so 
 wrong '-DW_EXIT=abort()'
 says "so is an abort" 'abort\(\) in slot rules of \[strategy x\]' 1 ./replicas.so --only 'gpt2: replicas 4'
 wrong -DW_LOOP
-says "so is a loop without end" 'does not come back in slot rules of \[strategy x\]' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 4' --limit 1
+says "so is a loop without end" 'does not return in slot rules of \[strategy x\]' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 4' --limit 1
 
 wrong -DW_REFUSE
 says "a plugin that is always refused has shown nothing" '^not ok .* is accepted somewhere' 1 ./replicas.so --layouts 0 --no-runs

@@ -122,9 +122,9 @@ static void settles(void)
 	char *text, *again;
 
 	kt_prepare(t, KT_CPU);
-	text = hd_device_cpu()->settle("", NULL);
-	ok(strstr(text, "product:") == text && strchr(text, '\n'), "settle returns what is in force");
-	again = hd_device_cpu()->settle(text, NULL);
+	text = hd_device_cpu()->autotune("", NULL);
+	ok(strstr(text, "product:") == text && strchr(text, '\n'), "autotune returns what is in force");
+	again = hd_device_cpu()->autotune(text, NULL);
 	is_str(again, text, "what is known stays");
 	KT_CHECK(t, 0, "settled");
 	t->run.acc = 1;
@@ -159,7 +159,7 @@ static void settles_for_others(void)
 	char *text, *line;
 
 	kt_prepare(t, KT_CPU);
-	text = hd_device_cpu()->settle("", &x);
+	text = hd_device_cpu()->autotune("", &x);
 	line = strstr(text, foreign);
 	ok(line && strchr(line, ' ') && strchr(line, ' ') < strchr(line, '\n'), "the key of another rank has a value");
 	free(text);
@@ -174,7 +174,7 @@ static void settles_for_others(void)
 static void with_gelu(int rows, int k, int n, uint32_t dtype, int inside)
 {
 	char a[60], b[60], c[60], bias[20], name[60];
-	char *before = kt_device->settle("", NULL), *after;
+	char *before = kt_device->autotune("", NULL), *after;
 	double tol = 4 * kt_tol(dtype, k);
 
 	snprintf(a, sizeof(a), "batch=2,seq=%d,embed=%d", rows, k);
@@ -201,7 +201,7 @@ static void with_gelu(int rows, int k, int n, uint32_t dtype, int inside)
 		KT_CHECK(t, tol, "%s, %s", how == 4 ? "a product and gelu's slope" : "gelu of a product", name);
 		kt_free(t);
 	}
-	after = kt_device->settle("", NULL);
+	after = kt_device->autotune("", NULL);
 	is_int(atoi(strstr(after, "with_gelu ") + 10) - atoi(strstr(before, "with_gelu ") + 10), inside,
 	       "so many by the library");
 	free(before), free(after);
@@ -210,7 +210,7 @@ static void with_gelu(int rows, int k, int n, uint32_t dtype, int inside)
 /* A product that is described wrongly is refused by the library and made in loops: right, and a thousand times slower. */
 static void by_the_library(void)
 {
-	char *text = kt_device->settle("", NULL);
+	char *text = kt_device->autotune("", NULL);
 	const char *products = strstr(text, "einsum.products "), *loops = strstr(text, "einsum.in_loops ");
 
 	ok(products && atoi(products + 16) > 50, "products are counted: %s", text);

@@ -270,9 +270,9 @@ static void counted(void)
 	char *text;
 	long long products = 0, loops = 0, refused = 0;
 
-	if (!kt_device || !kt_device->settle)
+	if (!kt_device || !kt_device->autotune)
 		return;
-	text = kt_device->settle("", NULL);
+	text = kt_device->autotune("", NULL);
 	is_int(sscanf(text, "einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %*d\neinsum.refused %lld",
 		      &products, &loops, &refused),
 	       3, "the device says how many products there were");

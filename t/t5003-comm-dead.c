@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	check(argv[0], "dies", "rank 3 (x 1, y 1) is gone");
 	check(argv[0], "stands", "late: rank 3 (x 1, y 1)");
-	check(argv[0], "differs", "do not make the same call");
+	check(argv[0], "differs", "do not issue the same call");
 	check(argv[0], "circle", "since N s; late: none, these wait for each other: rank ");
 	check(argv[0], "works", "late: rank 3 (x 1, y 1)\n");
 	setenv("HD_TEST_COMM", "mpi", 1); /* they have only messages */

@@ -270,6 +270,6 @@ says "an abort" '^heddle: \[strategy m\]: slot lower of plugin mistake ended by 
 says "an exit" '^heddle: \[strategy m\]: slot mesh of plugin mistake called exit' 1 '-DMESH=exit(3)' -include stdlib.h
 says "an exit at once" '\[strategy m\]: slot mesh of plugin mistake ended the process with status 3' 1 '-DMESH=_exit(3)' -include unistd.h
 export HD_TEST_SLOT_SECONDS=2
-says "a loop without end" '\[strategy m\]: slot rules of plugin mistake did not come back within 2 s' 1 '-DRULES=for (volatile int i = 0;; i++)'
+says "a loop without end" '\[strategy m\]: slot rules of plugin mistake did not return within 2 s' 1 '-DRULES=for (volatile int i = 0;; i++)'
 unset HD_TEST_SLOT_SECONDS
 done_testing

@@ -231,7 +231,7 @@ static void pieces(void)
 	near(read_piece(path, 3, 0, HD_RESHARD_ZERO, &err), 0, 0, "or all begin at zero");
 	ok(!err.code, "%s", "none of which is an error");
 	read_piece(path, 3, 0, HD_RESHARD_REFUSE, &err);
-	ok(strstr(err.text, "plugin.error.w is of 2 members, here are 3"), "or it is refused: %s", err.text);
+	ok(strstr(err.text, "plugin.error.w was saved by 2 members, this run has 3"), "or it is refused: %s", err.text);
 	err.code = 0;
 	write_pieces(path, 1);
 	near(read_piece(path, 1, 0, HD_RESHARD_SUM, &err), 103, 0, "what one member wrote, it reads");

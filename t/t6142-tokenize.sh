@@ -68,7 +68,7 @@ export OMP_NUM_THREADS=1
 [ -s cut.part.json ] && [ ! -e cut.bin ]
 tap_result $? "a run that was stopped leaves its parts, and no file that looks whole"
 is "other files are no continuation" "$(refusal --out cut long.jsonl)" \
-	"heddle: cut.part.json: was begun with other files, options or another tokenizer; remove it to begin anew"
+	"heddle: cut.part.json: was begun with other files, options or another tokenizer; remove it to start again"
 cp cut.part.json saved.json
 like "it goes on" "$(tokenize --out cut long.jsonl 1.txt 2>&1)" '^heddle: cut: going on after [1-9][0-9]* documents'
 cat long.bin >want.bin && tokenize --out first 1.txt >/dev/null 2>&1 && cat first.bin >>want.bin
@@ -85,7 +85,7 @@ like "a line that is not JSON is named" "$(refusal --out z bad.jsonl)" 'bad.json
 printf '{"text": 5}\n' >number.jsonl
 like "a field that is no text" "$(refusal --out v number.jsonl)" 'number.jsonl:1: the field text is not a string'
 head -c 60 all.jsonl.gz >short.jsonl.gz
-like "a file that ends too early" "$(refusal --out w short.jsonl.gz)" 'short.jsonl.gz: cannot be unpacked behind byte'
+like "a file that ends too early" "$(refusal --out w short.jsonl.gz)" 'short.jsonl.gz: cannot be decompressed after byte'
 like "an id that no token has" "$(echo 5 999 >ids; refusal --text ids)" 'id 999 at place 1 is not in a vocabulary of 454'
 like "no file" "$(refusal --out u '*.none')" '\*.none: no file matches'
 like "two things at once" "$(refusal --out u --ids 1.txt)" 'one of --out PREFIX FILE'

@@ -94,7 +94,7 @@ is "between hosts too" "$looks" "all right"
 # -- the times of one order for another
 said=$(heddle explain two.ini --ranks 2 --schedule --times zb.json)
 is "1f1b by the times of zb" $? 0
-like "a time, who is busiest, a bubble" "$said" '^by these times: units of a step [0-9.]+ s, stage [01] is busy for [0-9.]+ s, bubble [0-9.]+$'
+like "a time, who is busiest, a bubble" "$said" '^with these times: a step takes [0-9.]+ s, stage [01] is busy for [0-9.]+ s, bubble [0-9.]+$'
 fails "zb needs times of W" heddle explain two.ini --ranks 2 --schedule --set pp.schedule=zb --times 1f1b.json
 fails "a trace of other parts is refused" heddle explain two.ini --ranks 2 --schedule --times interleaved.json
 fails "so is no trace" heddle explain two.ini --ranks 2 --schedule --times two.ini
@@ -105,8 +105,8 @@ print(json.dumps({"traceEvents": [{"name": k + "0", "ph": "X", "args": {"kind": 
                                   for s in (0, 1) for k, t in (("F", 1000), ("B", 2000), ("W", 3000))]}))
 END
 like "1f1b: (p - 1) (F + B + W) more than the work" "$(heddle explain two.ini --ranks 2 --schedule --times made.json)" \
-	'units of a step 0.030000 s, stage 0 is busy for 0.024000 s, bubble 0.250$'
+	'a step takes 0.030000 s, stage 0 is busy for 0.024000 s, bubble 0.250$'
 # Stage 0 waits from the end of F1, at 2 ms, to that of B0 on stage 1, at 1 + 1 + 2.
 like "zb: less" "$(heddle explain two.ini --ranks 2 --schedule --set pp.schedule=zb --times made.json)" \
-	'units of a step 0.026000 s, stage [01] is busy for 0.024000 s, bubble 0.083$'
+	'a step takes 0.026000 s, stage [01] is busy for 0.024000 s, bubble 0.083$'
 done_testing

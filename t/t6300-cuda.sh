@@ -137,7 +137,7 @@ like "no module" "$(cat out)" "there is no .*/none.so: this installation was bui
 HD_TEST_CUDA_MODULE=$build/plugins/dp/.libs/dp.so heddle train tiny.ini $small --set train.device=cuda >out 2>&1
 like "another shared object" "$(cat out)" "dp.so is not a heddle device"
 heddle train tiny.ini $small --set train.device=cpu --set train.comm=nccl >out 2>&1
-like "nccl needs cuda" "$(cat out)" "nccl moves the memory of GPUs, and the device is cpu"
+like "nccl needs cuda" "$(cat out)" "nccl needs GPUs, and the device is cpu"
 ok "a layout for cuda is checked anywhere" heddle check tiny.ini --set train.device=cuda --set train.comm=nccl
 ok "and explained" heddle explain tiny.ini --ranks 2 --set train.device=cuda --set train.comm=nccl
 

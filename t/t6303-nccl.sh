@@ -65,7 +65,7 @@ NCCL_HOME=$tmp/none cuda 1 tiny.ini --set train.comm=nccl >out
 like "where it is not is said" "$(cat out)" "no libheddle-fake-nccl.so.2 can be opened \(.*/none: no such file there.*: set NCCL_HOME"
 NCCL_HOME=$tmp/none cuda 2 tiny.ini >out
 is "without it and comm = auto a run ends well" "$(cat out)" ""
-like "and says that it goes over MPI" "$(cat cuda.out)" "can be opened .*: GPUs exchange through host memory"
+like "and says that it goes over MPI" "$(cat cuda.out)" "can be opened .*: GPUs communicate through host memory"
 
 # -- a module that needs a library which is a wheel of Python alone -----------------------------------------------------------
 mkdir -p apart venv/lib/python3.12/site-packages/nvidia/cu13/lib

@@ -240,7 +240,7 @@ static int fold(const struct reading *r, struct hd_err *err)
 			continue;
 		rc = read_as(r, name, x, err);
 		if (rc >= 0 && !add_to(r->t, r->data, x))
-			rc = hd_err_set(err, HD_ENOTSUP, "%s: %s: numbers of its type are not summed", r->path, name);
+			rc = hd_err_set(err, HD_ENOTSUP, "%s: %s: its dtype cannot be summed", r->path, name);
 	}
 	free(x);
 	return rc;
@@ -249,7 +249,8 @@ static int fold(const struct reading *r, struct hd_err *err)
 static int in_other_layout(const struct reading *r, int64_t there, struct hd_err *err)
 {
 	if (r->t->on_reshard == HD_RESHARD_REFUSE)
-		return hd_err_set(err, HD_EINVAL, "%s: %s is of %lld members, here are %lld, and its plugin refuses",
+		return hd_err_set(err, HD_EINVAL,
+				  "%s: %s was saved by %lld members, this run has %lld, and its plugin refuses that",
 				  r->path, r->t->v.name, (long long)there, (long long)copies(r->g->plan, r->t));
 	if (r->t->on_reshard == HD_RESHARD_ZERO || copy_of_rank(r->g->plan, r->t, r->g->rank))
 		return HD_OK;

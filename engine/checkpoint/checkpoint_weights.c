@@ -151,7 +151,7 @@ static int nothing_left(json_t *left, struct hd_err *err)
 
 	json_object_foreach(left, name, n) {
 		if (json_integer_value(n))
-			return hd_err_set(err, HD_EBUG, "%s: %lld of its elements are no parameter's", name,
+			return hd_err_set(err, HD_EBUG, "%s: %lld of its elements belong to no parameter", name,
 					  (long long)json_integer_value(n));
 	}
 	return HD_OK;

@@ -353,7 +353,7 @@ static int slice(const struct hd_tensorfile *f, const char *name, uint32_t dtype
 		return hd_err_set(err, HD_EBUG, "tensor %s: its file is not open", name);
 	if (!hd_slice_allowed(t->dtype, dtype, f->writing))
 		return hd_err_set(err, HD_ENOTSUP, "%s: tensor %s: stored as %s, cannot be %s as type 0x%x", f->path,
-				  name, t->dtype ? type_text(t->dtype) : "a type of others",
+				  name, t->dtype ? type_text(t->dtype) : "a dtype that only other programs use",
 				  f->writing ? "given" : "read", dtype);
 	*s = (struct hd_slice){
 		.fd = f->fd, .base = f->data + t->begin, .stored = t->dtype, .memory = dtype, .ndim = t->ndim

@@ -78,7 +78,7 @@ static int measure(struct hd_job *j, struct bench_state *b)
 	b->median = median(b->seconds, b->n);
 	b->products_median = median(b->products, b->n);
 	hd_comm_barrier();
-	j->rate = hd_comm_sum(j->device->product_rate(hd_job_dtype(j))) /
+	j->rate = hd_comm_sum(j->device->matmul_rate(hd_job_dtype(j))) /
 		  j->world.size; /* of this run, not of the cache */
 	return HD_OK;
 }

@@ -295,7 +295,7 @@ static int unknown_section(struct hd_conf *c, struct hd_section *s, const char *
 	for (i = 0; i < n; i++)
 		all[i] = made[i];
 	if (kind) {
-		snprintf(hint, sizeof(hint), "it needs a name: [%s NAME]", kind);
+		snprintf(hint, sizeof(hint), "the section needs a name: [%s NAME]", kind);
 	} else {
 		char *word = hd_format("[%s]", s->label);
 

@@ -153,7 +153,7 @@ static char *tell(const struct operand_pair *p, const struct tensor *t, const st
 
 	if (micro >= 0)
 		hd_append(&text, ", in micro-batch %lld", (long long)micro);
-	hd_append(&text, "\nit is made by ");
+	hd_append(&text, "\nit was made by ");
 	name_of(p->r->plan, N(t->v.node), &text);
 	/* sync itself makes nothing: it is the name of what movements have made */
 	for (const struct node *n = N(t->v.node); (!twin(p, n) || n->is->role == OP_ROLE_SYNC) && n->v.nin;) {

@@ -49,7 +49,7 @@ void judge_add(struct judge *j, void (*run)(struct judge *j, const struct judge_
 }
 
 /* -- in the child --------------------------------------------------------------------------------- */
-#define STUCK "does not come back"
+#define STUCK "does not return"
 static int report_to;
 
 static void say(const struct outcome *o)
@@ -69,12 +69,12 @@ static void on_signal(int sig)
 	struct outcome o = { JUDGED_WRONG, NULL, NULL };
 	char text[300];
 
-	hd_plan_where(where, sizeof(where));
+	hd_turn_where(where, sizeof(where));
 	snprintf(text, sizeof(text), "%s%s",
 		 sig == SIGPROF   ? STUCK
 		 : sig == SIGABRT ? "abort()"
 		 : sig == SIGFPE  ? "a division by zero, or the like (SIGFPE)"
-				  : "a crash: it reads or writes where nothing is (SIGSEGV)",
+				  : "a crash: it accesses an invalid address (SIGSEGV)",
 		 where);
 	o.why = text;
 	say(&o);
@@ -89,7 +89,7 @@ static void on_exit_(void)
 
 	if (!at_work)
 		return;
-	hd_plan_where(where, sizeof(where));
+	hd_turn_where(where, sizeof(where));
 	snprintf(text, sizeof(text), "exit()%s: a plugin may not end the process", where);
 	say(&o);
 	_exit(4);
@@ -183,7 +183,7 @@ static size_t run_child(struct judge *j, FILE *out, size_t from)
 		return done; /* the last one it told of is the one that ended it */
 	if (done < j->n) {
 		o = (struct outcome){ JUDGED_WRONG, NULL, NULL };
-		outcome_set(&o, JUDGED_WRONG, "the process ended without a word (%s %d)",
+		outcome_set(&o, JUDGED_WRONG, "the process ended without a message (%s %d)",
 			    WIFSIGNALED(status) ? "signal" : "status",
 			    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 		tap_result(j, out, j->tasks[done++].name, &o);
@@ -220,13 +220,13 @@ void judge_all(struct judge *j, FILE *out)
 		at = run_child(j, out, at);
 		if (j->stuck < MOST_STUCK || at >= j->n)
 			continue;
-		outcome_set(&o, JUDGED_WRONG, "%d checks did not come back; the other %zu were not begun", j->stuck,
+		outcome_set(&o, JUDGED_WRONG, "%d checks did not return; the other %zu were not started", j->stuck,
 			    j->n - at);
 		tap_result(j, out, "comes back", &o);
 		break;
 	}
 	if (!j->accepted && !j->options.only) {
-		outcome_set(&o, JUDGED_WRONG, "every layout was refused: nothing of it was tried");
+		outcome_set(&o, JUDGED_WRONG, "every layout was refused: nothing was tried");
 		tap_result(j, out, "is accepted somewhere", &o);
 	}
 	free(o.why);

@@ -63,7 +63,7 @@ static void plan(const char *ini, int role, struct told *t, struct outcome *o)
 	if (p && programs(p, &err) < 0)
 		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and a program is not: %s", err.text);
 	else if (!p && (err.code == HD_EBUG || !*err.text))
-		outcome_set(o, JUDGED_WRONG, "%s", *err.text ? err.text : "refused without a word");
+		outcome_set(o, JUDGED_WRONG, "%s", *err.text ? err.text : "refused without a message");
 	snprintf(t->text, sizeof(t->text), "%s", err.text);
 	hd_plan_destroy(p);
 	hd_conf_destroy(conf);
@@ -80,7 +80,7 @@ static void twice(const char *ini, int role, struct outcome *o)
 	if (o->verdict == JUDGED_OK && (a.refused != b.refused || a.hash != b.hash || strcmp(a.text, b.text)))
 		outcome_set(
 			o, JUDGED_WRONG,
-			"planned twice, for %s, it is not the same (%s%016llx, then %s%016llx): plans of ranks would differ",
+			"planned twice for %s, it differs (%s%016llx, then %s%016llx): the ranks' plans would differ",
 			roles[role], a.text, (unsigned long long)a.hash, b.text, (unsigned long long)b.hash);
 }
 

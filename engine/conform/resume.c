@@ -74,8 +74,7 @@ static int train(const struct judge *j, const char *dir, const char *ini, const 
 	write_file(dir, file, text, err);
 	command = hd_launch_command(ranks, 5, (int)HD_LEN(argv), argv);
 	if (!err->code && hd_launch_run(ranks, 5, (int)HD_LEN(argv), argv, output))
-		hd_err_set(err, HD_EIO, "training %s ended with an error; `%s' shows it", name,
-			   ranks > 1 ? command : name);
+		hd_err_set(err, HD_EIO, "training %s failed; `%s' shows why", name, ranks > 1 ? command : name);
 	for (size_t i = 0; i < HD_LEN(set); i++)
 		free(set[i]);
 	free(file), free(text), free(command), free(output);
@@ -109,7 +108,7 @@ static void compare(const char *dir, int64_t terms, struct outcome *o)
 	if (hd_losses_read(dir, "one", &one, &err) < 0 || hd_losses_read(dir, "b", &b, &err) < 0)
 		outcome_set(o, JUDGED_WRONG, "%s", err.text);
 	else if (index_of(&b, 1) >= 0)
-		outcome_set(o, JUDGED_WRONG, "it begins anew instead of going on from the checkpoint");
+		outcome_set(o, JUDGED_WRONG, "it starts again at step 0 instead of resuming from the checkpoint");
 	for (int step = FIRST + 1; step <= STEPS && o->verdict == JUDGED_OK; step++) {
 		int i = index_of(&one, step), k = index_of(&b, step);
 		double bound = hd_comparison_bound(&c, step - 1);
@@ -190,7 +189,7 @@ static void resume(struct judge *j, const struct judge_task *t, struct outcome *
 		if (found)
 			return;
 	}
-	outcome_set(o, JUDGED_SKIPPED, "no two layouts of it are accepted");
+	outcome_set(o, JUDGED_SKIPPED, "no two of its layouts are accepted");
 }
 
 void resume_add(struct judge *j)

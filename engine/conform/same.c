@@ -133,7 +133,7 @@ static void judge_run(struct judge *j, const struct layout *l, struct hd_inproce
 		return;
 	first = first_difference(one, r, bound, largest(one));
 	outcome_set(o, JUDGED_WRONG,
-		    "%s differs from one rank's by %.3g, and %.3g is rounding (%lld sums in double)%s%s", w.where,
+		    "%s differs from one rank's by %.3g; rounding explains %.3g (%lld sums in double)%s%s", w.where,
 		    w.off, bound, (long long)layout_terms(r->plan), first ? "\n" : "", first ? first : "");
 	free(first);
 }

@@ -35,7 +35,7 @@ static void keys(struct judge *j, const struct judge_task *t, struct outcome *o)
 			outcome_set(o, JUDGED_WRONG, "option %s: keys have small letters, digits and _", k->key);
 		for (uint32_t b = 0; b < i; b++)
 			if (!strcmp(option_of(s, b)->key, k->key))
-				outcome_set(o, JUDGED_WRONG, "option %s: it is there twice", k->key);
+				outcome_set(o, JUDGED_WRONG, "option %s: declared twice", k->key);
 		if (!k->help || !*k->help || strchr(k->help, '\n'))
 			outcome_set(o, JUDGED_WRONG, "option %s: its help is %s", k->key,
 				    k->help && *k->help ? "more than a line" : "missing");

@@ -134,7 +134,7 @@ static void differences(struct hd_inprocess *r, const char *ops, struct outcome 
 	for (size_t i = r->plan->ntensors; i-- > 0 && o->verdict == JUDGED_OK;)
 		if (gradients[i] && worst_of(r, params[i], gradients[i], scale, value) > 1)
 			outcome_set(o, JUDGED_WRONG,
-				    "the gradient of %s is %.9g, and the loss has the slope %.9g\n"
+				    "the gradient of %s is %.9g; the finite difference of the loss is %.9g\n"
 				    "it is the first that is wrong in the order of backward; the plugin's ops are %s",
 				    params[i]->v.name, value[1], value[0], ops);
 	for (size_t i = 0; i < r->plan->ntensors; i++)

@@ -95,15 +95,15 @@ struct hd_device_ops {
 	void (*fixed)(int yes);
 	/* After all prepares, before the first run: choices that timing decides (which implementation of a product).
 	 * `known`: "key value" lines from a cache or a checkpoint, or "".  -> malloc'ed text of all choices in force. */
-	char *(*settle)(const char *known, const struct hd_exchange *x);
+	char *(*autotune)(const char *known, const struct hd_exchange *x);
 	/* FLOP/s of a large product on all threads of this process, measured once. */
-	double (*product_rate)(uint32_t dtype);
+	double (*matmul_rate)(uint32_t dtype);
 	double (*peak)(uint32_t dtype); /* FLOP/s by the maker's word; NULL: not known */
 	/* A sentence to warn of, if dtype is slow here; it or the slot NULL: nothing. */
 	const char *(*slow)(uint32_t dtype);
 
 	/* After a step: what its user should know, malloc'ed; it or the slot NULL: nothing new. */
-	char *(*remark)(void);
+	char *(*warning)(void);
 
 	/* A device with memory of its own; all NULL: kernels compute in the host's, and `run` returns when it is done.  Else
 	 * `run` only enqueues, all in one order, and these wait where they say so. */

@@ -115,10 +115,10 @@ int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
 	va_start(v, fmt);
 	text = hd_one_line(hd_vformat(fmt, v));
 	va_end(v);
-	if (p->cur >= 0)
-		hd_section_fail(p->conf, p->inst[p->cur].section, NULL, p->err, code, "%s (%s%s%splugin %s)", text,
-				p->slot ? "slot " : "", p->slot ? p->slot : "", p->slot ? " of " : "",
-				p->inst[p->cur].plugin->name);
+	if (p->slot.inst >= 0)
+		hd_section_fail(p->conf, p->inst[p->slot.inst].section, NULL, p->err, code, "%s (%s%s%splugin %s)",
+				text, p->slot.name ? "slot " : "", p->slot.name ? p->slot.name : "",
+				p->slot.name ? " of " : "", p->inst[p->slot.inst].plugin->name);
 	else if (maker)
 		hd_section_fail(p->conf, maker->section, NULL, p->err, code, "%s (of %s, which plugin %s made)", text,
 				made->v.op->name, maker->plugin->name);

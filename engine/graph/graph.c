@@ -279,8 +279,8 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 	hd_handle_add(p, &n->v, HANDLE_NODE);
 	n->block = p->cursor.block;
 	n->is = is;
-	n->inst = is->flags & OP_FLAG_PLUGIN ? p->cur : -1;
-	n->made_by = p->cur;
+	n->inst = is->flags & OP_FLAG_PLUGIN ? p->slot.inst : -1;
+	n->made_by = p->slot.inst;
 	n->attr = hd_plan_text(p, "%s", attr ? attr : "");
 	n->reason = p->cursor.reason;
 	n->queue = p->cursor.queue;
@@ -471,7 +471,7 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 		return hd_node_new(p, op, is, with, nin + 1,
 				   hd_plan_text(p, "%s%srows=1", attr && *attr ? attr : "", attr && *attr ? " " : ""));
 	}
-	if (p->cur >= 0 && p->slot && !strcmp(p->slot, "lower") && !p->cursor.before) {
+	if (p->slot.inst >= 0 && p->slot.name && !strcmp(p->slot.name, "lower") && !p->cursor.before) {
 		hd_plan_fail(p, HD_EBUG, "%s: cursor must say first where new nodes belong", op->name);
 		return NULL;
 	}
@@ -480,7 +480,7 @@ struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct
 	was = hd_slot_begin(p, n->inst, "shape");
 	rc = op->shape(n->inst >= 0 ? p->inst[n->inst].self : NULL, p, n->attr, n->v.ins, nin, outs, &nout);
 	hd_slot_end(p, was);
-	if (rc >= 0 && p->cur >= 0)
+	if (rc >= 0 && p->slot.inst >= 0)
 		rc = hd_shapes_check(p, op, nin, outs, nout);
 	if (rc < 0) {
 		hd_plan_fail(p, rc, "%s: the shape rule failed", op->name);

@@ -65,30 +65,28 @@ const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis)
 
 static void note(const struct hd_plan *p)
 {
-	if (p->cur >= 0 && p->slot)
-		hd_turn_note(p->inst[p->cur].name, p->inst[p->cur].plugin->name, p->slot);
+	if (p->slot.inst >= 0 && p->slot.name)
+		hd_turn_note(p->inst[p->slot.inst].name, p->inst[p->slot.inst].plugin->name, p->slot.name);
 	else
 		hd_turn_note(NULL, NULL, NULL);
 }
 
 struct hd_slot hd_slot_begin(struct hd_plan *p, int who, const char *name)
 {
-	struct hd_slot was = { p->cur, p->slot };
+	struct hd_slot was = p->slot;
 
 	if (who < 0)
 		return was;
-	p->cur = who;
-	p->slot = name;
+	p->slot = (struct hd_slot){ who, name };
 	note(p);
 	return was;
 }
 
 void hd_slot_end(struct hd_plan *p, struct hd_slot was)
 {
-	int noted = p->cur != was.cur || p->slot != was.name;
+	int noted = p->slot.inst != was.inst || p->slot.name != was.name;
 
-	p->cur = was.cur;
-	p->slot = was.name;
+	p->slot = was;
 	if (noted)
 		note(p);
 }
@@ -108,6 +106,6 @@ int hd_slot_returned(struct hd_plan *p, int rc)
 		return p->err->code;
 	if (rc > 0)
 		return hd_plan_fail(p, HD_EBUG, "slot %s returned %d, which is no status (enum in heddle/host.h)",
-				    p->slot, rc);
-	return hd_plan_fail(p, rc, "slot %s failed with code %d and no text", p->slot, rc);
+				    p->slot.name, rc);
+	return hd_plan_fail(p, rc, "slot %s failed with code %d and no text", p->slot.name, rc);
 }

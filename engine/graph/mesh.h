@@ -22,10 +22,6 @@ int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text);
 /* The key of its section that says its size. */
 const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis);
 /* A slot of an instance, or of an op of its plugin, runs between the two (who -1: an op of the engine, nothing is noted). */
-struct hd_slot {
-	int cur;
-	const char *name;
-};
 struct hd_slot hd_slot_begin(struct hd_plan *p, int who, const char *name);
 void hd_slot_end(struct hd_plan *p, struct hd_slot was);
 void hd_node_cost(const struct node *n, struct hd_cost *c); /* of its op's slot cost; zeros where there is none */

@@ -149,6 +149,11 @@ struct block {
 };
 
 #define HD_MAX_INSTANCES 24
+struct hd_slot {  /* of an instance, or of an op of its plugin */
+	int inst; /* -1: none */
+	const char *name;
+};
+
 struct inst { /* an instance of a plugin: one [strategy NAME], or [plugin NAME] */
 	const char *name;
 	struct hd_section *section;
@@ -191,8 +196,8 @@ struct hd_plan {
 	int64_t batch, micro_batch, replicas, micros; /* batch: of the graph = micro_batch x replicas */
 
 	struct inst inst[HD_MAX_INSTANCES];
-	int ninst, cur;             /* cur: the instance whose slot or op runs, or -1 */
-	const char *slot;           /* which slot runs: guards calls made out of turn */
+	int ninst;
+	struct hd_slot slot;        /* that runs: guards calls made out of turn */
 	const struct node *about;   /* what a pass works on: who made it is named where it fails; or NULL */
 	struct inst *optimizer;     /* the instance whose optimizer updates, or NULL */
 	const struct hd_host *host; /* what plugins call */

@@ -284,10 +284,10 @@ static int agree(struct hd_net_in *net, const struct meeting *r, const struct hd
 
 		if (x->in && (x->c.count != c->count || x->c.dtype != c->dtype ||
 			      (!is_message(c) && (x->c.kind != c->kind || x->c.index != c->index))))
-			return hd_err_set(&net->err, HD_EIO,
-					  "members make different calls: %s of %lld elements, and member %d %s of %lld",
-					  hd_call_what(c), (long long)c->count, k, hd_call_what(&x->c),
-					  (long long)x->c.count);
+			return hd_err_set(
+				&net->err, HD_EIO,
+				"members issue different calls: %s of %lld elements, and member %d %s of %lld",
+				hd_call_what(c), (long long)c->count, k, hd_call_what(&x->c), (long long)x->c.count);
 	}
 	return HD_OK;
 }

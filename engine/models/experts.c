@@ -44,7 +44,7 @@ void hd_experts_dims(struct hd_plan *p)
 	hd_dim_get(p, "router_expert", m->experts);
 	hd_dim_get(p, "topk", m->experts_per_token);
 	hd_dim_get(p, "slot", slots_of(m));
-	hd_dim_get(p, "stat", m->experts + 3);
+	hd_dim_get(p, "router_stat", m->experts + 3);
 }
 
 struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, int64_t site,
@@ -52,7 +52,7 @@ struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tens
 {
 	const struct hd_model *m = &p->model;
 	struct tensor *chosen[] = { x, router },
-		      *logits = hd_op1(p, "einsum", chosen, 2, "out=batch,seq,router_expert full=1"), *in[3] = { x };
+		      *logits = hd_op1(p, "einsum", chosen, 2, "out=batch,seq,router_expert fp32=1"), *in[3] = { x };
 	int rows = !(m->capacity_factor > 0);
 	struct node *n =
 		logits ? hd_node_make(p, "route", &logits, 1,

@@ -33,8 +33,8 @@ static const struct hd_option keys[] = {
 	  "tokens that share an expert's capacity (0: train.seq)" },
 	{ "second_expert", HD_OPT_CHOICE, 0, "random", "random|all",
 	  "router = gshard: with probability 2 x its gate, or always" },
-	{ "aux_loss", HD_OPT_NUM, 0, "0.01", "0..", "weight of the loss that balances the experts" },
-	{ "z_loss", HD_OPT_NUM, 0, "0", "0..", "weight of the loss that keeps the router's logits small" },
+	{ "aux_loss", HD_OPT_NUM, 0, "0.01", "0..", "weight of the load-balancing loss" },
+	{ "z_loss", HD_OPT_NUM, 0, "0", "0..", "weight of the z-loss, which keeps the router's logits small" },
 };
 const struct hd_key_table hd_model_keys = { keys, HD_LEN(keys), sizeof(keys[0]) };
 

@@ -18,7 +18,7 @@
 #include "engine/ops/ops.h"
 #include <string.h>
 
-static const char *const unshardable[] = { "expert", "seq", "slot", "topk", "router_expert", "stat", NULL };
+static const char *const unshardable[] = { "expert", "seq", "slot", "topk", "router_expert", "router_stat", NULL };
 
 static int three_dims(struct hd_plan *p, const char *op, const struct hd_tensor *x)
 {
@@ -46,7 +46,7 @@ static int route_shape(HD_SHAPE_ARGS)
 	HD_TRY(choices(p, &outs[1], ins[0], HD_DTYPE_I32));
 	outs[2].dtype = ins[0]->dtype;
 	outs[2].ndim = 1;
-	outs[2].dims[0] = hd_dim_get(p, "stat", 0);
+	outs[2].dims[0] = hd_dim_get(p, "router_stat", 0);
 	*nout = 3;
 	if (hd_attr_num(attr, "counts", 0) == 0)
 		return HD_OK;

@@ -301,8 +301,8 @@ struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct 
 	if (i < 0)
 		return NULL;
 	if (x->local[i] % n)
-		return hd_plan_fail(p, HD_EDIVIDE, "%s of (%s): %lld elements do not divide by %lld members", dim->name,
-				    x->spec, (long long)x->local[i], (long long)n),
+		return hd_plan_fail(p, HD_EDIVIDE, "%s of (%s): %lld elements are not divisible by %lld members",
+				    dim->name, x->spec, (long long)x->local[i], (long long)n),
 		       NULL;
 	shape_of(&s, x);
 	memmove(s.dims + 1, s.dims, s.ndim * sizeof(s.dims[0]));

@@ -7,7 +7,7 @@
  *   each op works in the precision of its first operand, and the others are brought to it.  What reads parameters alone
  *   (the embedding) is where low precision begins
  *   some operands stay full (`fp32_inputs` of the op): weights of norms, gates and logits of routers, the statistics of the loss.  A node
- *   with full=1 among its attributes works in full precision
+ *   with fp32=1 among its attributes works in full precision
  *   a parameter has the precision of its first reader.  One of low precision has a master, the leaf that the optimizer
  *   updates and checkpoints hold; the update leaves the parameter as the master's rounded copy (engine/passes/autodiff.c)
  *   gradients: an activation's has its precision, a parameter's is full: products of two low operands are written in
@@ -21,7 +21,7 @@
 
 static uint64_t full_inputs(const struct node *n)
 {
-	return hd_attr_num(n->attr, "full", 0) != 0 ? ~(uint64_t)0 : n->is->fp32_inputs;
+	return hd_attr_num(n->attr, "fp32", 0) != 0 ? ~(uint64_t)0 : n->is->fp32_inputs;
 }
 
 static int is_ours(const struct hd_plan *p, const struct tensor *t)

@@ -35,7 +35,8 @@ static int orderer(struct hd_plan *p)
 		if (!p->inst[i].plugin->orders)
 			continue;
 		if (who >= 0)
-			hd_plan_fail(p, HD_EINVAL, "[strategy %s] and [strategy %s] both order units; at most one may",
+			hd_plan_fail(p, HD_EINVAL,
+				     "[strategy %s] and [strategy %s] both order units; at most one section may",
 				     p->inst[who].name, p->inst[i].name);
 		who = i;
 	}
@@ -135,7 +136,7 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 		}
 		fprintf(f, s.v > 1 ? " (chunks of a micro-batch), on each stage\n" : " micro-batches, on each stage\n");
 		if (t)
-			fprintf(f, "by these times: units of a step %.6f s, stage %d is busy for %.6f s, bubble %.3f\n",
+			fprintf(f, "with these times: a step takes %.6f s, stage %d is busy for %.6f s, bubble %.3f\n",
 				rep.makespan, busiest, rep.busy[busiest], rep.bubble);
 		hd_schedule_report_release(&rep);
 	}

@@ -16,13 +16,13 @@
 int hd_out_of_turn(struct hd_plan *p, const char *what, const char *slot)
 {
 	return hd_plan_fail(p, HD_EBUG, "%s may be called in slot %s only, not in %s", what, slot,
-			    p->slot ? p->slot : "none");
+			    p->slot.name ? p->slot.name : "none");
 }
 
 /* -- talk ----------------------------------------------------------------------------------------------------------------- */
 static void host_log(struct hd_plan *p, int32_t level, const char *file, int32_t line, const char *fmt, ...)
 {
-	const char *who = p->cur >= 0 ? p->inst[p->cur].name : "?";
+	const char *who = p->slot.inst >= 0 ? p->inst[p->slot.inst].name : "?";
 	char *text, *all;
 	va_list v;
 
@@ -48,10 +48,10 @@ static int host_fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
 		hd_plan_fail(p, HD_EINVAL, "%s (fail: code %d is none, from HD_EINVAL %d to HD_EIO %d)", text, code,
 			     HD_EINVAL, HD_EIO);
 		code = HD_EINVAL;
-	} else if (p->cur < 0) {
+	} else if (p->slot.inst < 0) {
 		hd_plan_fail(p, code, "%s", text);
 	} else {
-		hd_inst_fail(p, p->cur, code, text);
+		hd_inst_fail(p, p->slot.inst, code, text);
 	}
 	free(text);
 	return code;
@@ -81,13 +81,13 @@ static const void *host_query(struct hd_plan *p, const char *feature)
 /* -- options ---------------------------------------------------------------------------------------------------------------- */
 static struct hd_section *mine(struct hd_plan *p)
 {
-	return p->inst[p->cur < 0 ? 0 : p->cur].section;
+	return p->inst[p->slot.inst < 0 ? 0 : p->slot.inst].section;
 }
 
 /* An option that the plugin does not have, or has with another type, would read as 0. */
 static int declared(struct hd_plan *p, const char *call, const char *key, uint32_t types)
 {
-	const struct hd_option *x = hd_option_find(&p->inst[p->cur < 0 ? 0 : p->cur], key);
+	const struct hd_option *x = hd_option_find(&p->inst[p->slot.inst < 0 ? 0 : p->slot.inst], key);
 
 	if (!x)
 		return hd_plan_fail(p, HD_EBUG, "%s: the plugin declares no option %s", call, key ? key : "(NULL)"), 0;

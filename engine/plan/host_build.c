@@ -67,7 +67,8 @@ struct hd_tensor *hd_host_iota(struct hd_plan *p, const struct hd_dim *const *di
 struct hd_tensor *hd_host_random(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim, const char *name,
 				 int32_t each_step)
 {
-	const char *full = hd_plan_text(p, "%s.%s", p->cur >= 0 ? p->inst[p->cur].name : "", name ? name : "");
+	const char *full =
+		hd_plan_text(p, "%s.%s", p->slot.inst >= 0 ? p->inst[p->slot.inst].name : "", name ? name : "");
 
 	if (!may_make(p, "random", dims, ndim) || !hd_arg_name(p, "random", name))
 		return NULL;
@@ -82,7 +83,7 @@ int hd_host_topk(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *al
 	struct node *n = NULL;
 
 	if (!values || !index)
-		return hd_plan_fail(p, HD_EBUG, "topk: where the %s go is NULL", values ? "indices" : "values");
+		return hd_plan_fail(p, HD_EBUG, "topk: the pointer for the %s is NULL", values ? "indices" : "values");
 	if (may_index(p, "topk", x, NULL, along, k))
 		n = hd_build_topk(p, T(x), along, k, magnitude != 0);
 	*values = n ? &n->outs[0]->v : NULL;
@@ -113,7 +114,7 @@ int hd_host_initial(struct hd_plan *p, struct hd_tensor *state, uint32_t how, do
 
 	if (!hd_may_build(p, "initial") || !hd_arg_tensor(p, "initial", "state", state))
 		return p->err->code;
-	if (state->node || state->what != HD_TENSOR_STATE || T(state)->inst != p->cur + 1)
+	if (state->node || state->what != HD_TENSOR_STATE || T(state)->inst != p->slot.inst + 1)
 		return hd_plan_fail(p, HD_EBUG, "initial: %s (%s) is no state of this section",
 				    *state->name ? state->name : "a tensor", state->spec);
 	if (how >= HD_LEN(kinds))

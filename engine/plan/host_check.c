@@ -241,10 +241,10 @@ int hd_may_build(struct hd_plan *p, const char *call)
 {
 	if (p->err->code)
 		return 0;
-	if (!p->slot || hd_in_slot(p, "lower") || hd_in_slot(p, "rewrite") || hd_in_slot(p, "vjp") ||
+	if (!p->slot.name || hd_in_slot(p, "lower") || hd_in_slot(p, "rewrite") || hd_in_slot(p, "vjp") ||
 	    hd_in_slot(p, "update"))
 		return 1;
 	hd_plan_fail(p, HD_EBUG, "%s may be called in slots rewrite, lower, vjp and update only, not in %s", call,
-		     p->slot);
+		     p->slot.name);
 	return 0;
 }

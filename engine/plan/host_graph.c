@@ -18,8 +18,8 @@
 static int owner_matches(const struct node *n, uint32_t flags)
 {
 	if (flags & HD_MATCH_MINE)
-		return n->inst >= 0 && n->inst == n->plan->cur;
-	return n->inst < 0 || n->inst == n->plan->cur || n->plan->cur < 0 || flags & HD_MATCH_OTHERS;
+		return n->inst >= 0 && n->inst == n->plan->slot.inst;
+	return n->inst < 0 || n->inst == n->plan->slot.inst || n->plan->slot.inst < 0 || flags & HD_MATCH_OTHERS;
 }
 
 /* "key=value" among "key=value key=value ..." */
@@ -226,7 +226,7 @@ static int may_replace(struct hd_plan *p, const struct hd_tensor *old)
 {
 	const struct node *n = old->node ? N(old->node) : NULL;
 
-	if (!n || n->inst < 0 || n->inst == p->cur || p->cur < 0 || !hd_in_slot(p, "lower"))
+	if (!n || n->inst < 0 || n->inst == p->slot.inst || p->slot.inst < 0 || !hd_in_slot(p, "lower"))
 		return 1;
 	hd_plan_fail(p, HD_EINVAL, "replace: %s of (%s) is an op of [strategy %s], which lowers it itself",
 		     n->v.op->name, old->spec, p->inst[n->inst].name);
@@ -326,7 +326,7 @@ static const struct hd_op *graph_op(struct hd_plan *p, const char *name)
 }
 
 /* In slot lower a new tensor is where its first input is. */
-static struct hd_tensor *settled(struct tensor *y, struct tensor *like)
+static struct hd_tensor *placed_like(struct tensor *y, struct tensor *like)
 {
 	if (!y)
 		return NULL;
@@ -363,7 +363,7 @@ static struct hd_node *graph_node(struct hd_plan *p, const struct hd_op *op, str
 		return NULL;
 	n = hd_node_new(p, op, hd_op_traits(op), (struct tensor *const *)ins, nin, text);
 	for (uint32_t k = 0; n && nin && k < n->v.nout; k++)
-		settled(n->outs[k], T(ins[0]));
+		placed_like(n->outs[k], T(ins[0]));
 	return n ? &n->v : NULL;
 }
 
@@ -390,7 +390,7 @@ static struct hd_tensor *graph_einsum(struct hd_plan *p, struct hd_tensor *const
 	}
 	t[0] = T(ins[0]);
 	t[1] = T(ins[nin - 1]);
-	return settled(hd_op1(p, nin == 2 ? "einsum" : "sum", t, nin, "%s", spec), t[0]);
+	return placed_like(hd_op1(p, nin == 2 ? "einsum" : "sum", t, nin, "%s", spec), t[0]);
 }
 
 static struct hd_tensor *graph_map(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr, ...)
@@ -406,7 +406,7 @@ static struct hd_tensor *graph_map(struct hd_plan *p, struct hd_tensor *const *i
 	va_start(v, expr);
 	text = hd_plan_vtext(p, expr, v);
 	va_end(v);
-	return settled(hd_map_new(p, (struct tensor *const *)ins, nin, text), T(ins[0]));
+	return placed_like(hd_map_new(p, (struct tensor *const *)ins, nin, text), T(ins[0]));
 }
 
 static struct hd_tensor *graph_cast(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype)
@@ -417,7 +417,7 @@ static struct hd_tensor *graph_cast(struct hd_plan *p, struct hd_tensor *x, uint
 		return NULL;
 	if (!hd_dtype_known(dtype))
 		return hd_plan_fail(p, HD_EINVAL, "cast: %#x is not a dtype", dtype), NULL;
-	return settled(hd_op1(p, "cast", &t, 1, "dtype=%u", dtype), t);
+	return placed_like(hd_op1(p, "cast", &t, 1, "dtype=%u", dtype), t);
 }
 
 static struct hd_tensor *view(struct tensor *t)
@@ -646,7 +646,7 @@ static struct hd_tensor *new_state(struct hd_plan *p, const struct hd_state_args
 	struct tensor *t, *l = T(like);
 	char *full;
 
-	full = hd_plan_text(p, "%s.%s.%s", p->inst[p->cur].name, x->name, like->of ? like->of->name : like->name);
+	full = hd_plan_text(p, "%s.%s.%s", p->inst[p->slot.inst].name, x->name, like->of ? like->of->name : like->name);
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (p->tensors[i]->v.what == HD_TENSOR_STATE && !strcmp(p->tensors[i]->v.name, full))
 			return hd_plan_fail(
@@ -660,7 +660,7 @@ static struct hd_tensor *new_state(struct hd_plan *p, const struct hd_state_args
 	memcpy(t->local, l->local, sizeof(t->local));
 	t->step = 1;
 	t->init = HD_INIT_ZERO;
-	t->inst = p->cur + 1;
+	t->inst = p->slot.inst + 1;
 	t->on_reshard = x->relayout;
 	return &t->v;
 }
@@ -687,7 +687,7 @@ static int may_assign(struct hd_plan *p, const struct hd_tensor *state, const st
 {
 	const struct tensor *t = T(state), *v = T(value);
 
-	if (state->node || state->what != HD_TENSOR_STATE || t->inst != p->cur + 1)
+	if (state->node || state->what != HD_TENSOR_STATE || t->inst != p->slot.inst + 1)
 		hd_plan_fail(p, HD_EINVAL, "assign: %s (%s) is no state of this section",
 			     *state->name ? state->name : "a tensor", state->spec);
 	else if (t->assign)

@@ -10,7 +10,7 @@
 
 static inline int hd_in_slot(const struct hd_plan *p, const char *slot)
 {
-	return p->slot && !strcmp(p->slot, slot);
+	return p->slot.name && !strcmp(p->slot.name, slot);
 }
 
 int hd_out_of_turn(struct hd_plan *p, const char *what, const char *slot); /* refuses the call */

@@ -25,7 +25,7 @@ const struct hd_dim *hd_host_dim_new(struct hd_plan *p, const char *name, int64_
 		return hd_plan_fail(p, HD_EINVAL, "dim_new: %s has %lld elements, not 1 to %d", name, (long long)n,
 				    INT32_MAX),
 		       NULL;
-	d = hd_dim_get(p, hd_plan_text(p, "%s.%s", p->cur >= 0 ? p->inst[p->cur].name : "", name), n);
+	d = hd_dim_get(p, hd_plan_text(p, "%s.%s", p->slot.inst >= 0 ? p->inst[p->slot.inst].name : "", name), n);
 	if (d->n != n)
 		return hd_plan_fail(p, HD_EINVAL, "dim_new: %s has %lld elements already, not %lld", d->name,
 				    (long long)d->n, (long long)n),
@@ -36,9 +36,9 @@ const struct hd_dim *hd_host_dim_new(struct hd_plan *p, const char *name, int64_
 static int is_claimed(struct hd_plan *p, const char *suffix)
 {
 	for (int i = 0; i < p->naxes; i++) {
-		const char *name = p->inst[p->cur].name, *taken = p->axes[i]->v.name;
+		const char *name = p->inst[p->slot.inst].name, *taken = p->axes[i]->v.name;
 
-		if (p->axes[i]->inst == p->cur &&
+		if (p->axes[i]->inst == p->slot.inst &&
 		    (suffix ? strlen(taken) > strlen(name) && !strcmp(taken + strlen(name) + 1, suffix)
 			    : !strcmp(taken, name)))
 			return hd_plan_fail(p, HD_EBUG,
@@ -70,8 +70,9 @@ static const struct hd_axis *claim(struct hd_plan *p, const struct hd_axis_args 
 		return NULL;
 	a = hd_plan_alloc(p, sizeof(*a));
 	a->v = (struct hd_axis){ .size = sizeof(a->v), .n = x->n, .mine = 1 };
-	a->v.name = x->suffix ? hd_plan_text(p, "%s.%s", p->inst[p->cur].name, x->suffix) : p->inst[p->cur].name;
-	a->inst = p->cur;
+	a->v.name = x->suffix ? hd_plan_text(p, "%s.%s", p->inst[p->slot.inst].name, x->suffix)
+			      : p->inst[p->slot.inst].name;
+	a->inst = p->slot.inst;
 	a->id = p->naxes;
 	a->stride = last ? last->stride * (last->v.n + last->v.spare) : 1;
 	p->axes[p->naxes++] = a;
@@ -98,7 +99,7 @@ const struct hd_axis *hd_host_axis_next(struct hd_plan *p, const struct hd_axis 
 		return NULL;
 	i = prev ? A(prev)->id + 1 : 0;
 	for (int k = 0; k < p->naxes; k++)
-		p->axes[k]->v.mine = p->axes[k]->inst == p->cur;
+		p->axes[k]->v.mine = p->axes[k]->inst == p->slot.inst;
 	return i < p->naxes ? &p->axes[i]->v : NULL;
 }
 

@@ -59,7 +59,7 @@ static int check_new(struct hd_plan *p, struct hd_section *s)
 	for (int i = 0; i < p->ninst; i++)
 		if (!strcmp(p->inst[i].name, hd_section_name(s)))
 			return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL,
-					       "there is a section [%s %s]: %s would be the name of both",
+					       "there is a section [%s %s]: %s both would be named that",
 					       p->inst[i].extension ? "plugin" : "strategy", p->inst[i].name,
 					       p->inst[i].name);
 	return HD_OK;

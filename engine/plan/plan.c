@@ -227,7 +227,7 @@ static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options 
 	p->node_size = o->node_size;
 	p->train = o->train;
 	p->past = o->past;
-	p->cur = -1;
+	p->slot.inst = -1;
 	p->host = &hd_host_table;
 	p->cursor = hd_cursor_end(HD_UNIT_F, -1);
 	p->chunks = 1;
@@ -249,18 +249,6 @@ static int failed(struct hd_plan *p, int rc, struct hd_err *err)
 	return 1;
 }
 
-static const struct hd_plan *making; /* for hd_plan_where */
-
-void hd_plan_where(char *text, size_t size)
-{
-	const struct hd_plan *p = making;
-
-	*text = 0;
-	if (p && p->cur >= 0)
-		snprintf(text, size, " in %s%s of [strategy %s]", p->slot ? "slot " : "", p->slot ? p->slot : "an op",
-			 p->inst[p->cur].name);
-}
-
 static int build(struct hd_plan *p, const struct hd_step_batch *b, const char *last, int flags)
 {
 	int rc;
@@ -270,9 +258,7 @@ static int build(struct hd_plan *p, const struct hd_step_batch *b, const char *l
 	p->replicas = b->replicas;
 	p->micro_batch = b->micro_batch;
 	p->batch = b->replicas * b->micro_batch;
-	making = p;
 	rc = run_passes(p, 0, last ? pass_index(last) : HD_LEN(passes), flags);
-	making = NULL;
 	return rc;
 }
 

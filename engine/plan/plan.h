@@ -24,8 +24,6 @@ struct hd_plan_options {
 };
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err);
 void hd_plan_destroy(struct hd_plan *p);
-/* Where the plan that is being made is now: " in slot rules of [strategy x]", or "".  For a signal's handler. */
-void hd_plan_where(char *text, size_t size);
 const char *hd_plan_pass(size_t i); /* the name of pass i, in the order in which they run; NULL: there are no more */
 /* The passes from one to another, both included, of a graph that was made by hand: those that need nothing of an INI. */
 int hd_plan_run(struct hd_plan *p, const char *from, const char *to);

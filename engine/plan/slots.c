@@ -29,9 +29,9 @@ static int call_open(const struct hd_strategy_ops *o, struct hd_strategy *s, str
 	int rc;
 
 	(void)s;
-	p->inst[p->cur].open = 1;
-	rc = o->open ? o->open(p, &hd_host_table, &p->inst[p->cur].self) : hd_basic_open(p);
-	return rc < 0 || p->inst[p->cur].self ? rc : hd_plan_fail(p, HD_EBUG, "slot open left *self NULL");
+	p->inst[p->slot.inst].open = 1;
+	rc = o->open ? o->open(p, &hd_host_table, &p->inst[p->slot.inst].self) : hd_basic_open(p);
+	return rc < 0 || p->inst[p->slot.inst].self ? rc : hd_plan_fail(p, HD_EBUG, "slot open left *self NULL");
 }
 
 static int call_rewrite(const struct hd_strategy_ops *o, struct hd_strategy *s, struct hd_plan *p)
@@ -85,13 +85,13 @@ int hd_basic_open(struct hd_plan *p)
 	struct hd_basic *b = hd_plan_alloc(p, sizeof(*b));
 
 	*b = (struct hd_basic){ .size = sizeof(*b), .h = &hd_host_table };
-	p->inst[p->cur].self = (struct hd_strategy *)(void *)b;
+	p->inst[p->slot.inst].self = (struct hd_strategy *)(void *)b;
 	return HD_OK;
 }
 
 int hd_basic_mesh(struct hd_plan *p, int64_t n)
 {
-	const struct inst *in = &p->inst[p->cur];
+	const struct inst *in = &p->inst[p->slot.inst];
 	const struct hd_axis *axis =
 		hd_host_axis(p, &(struct hd_axis_args){ .size = sizeof(struct hd_axis_args), .n = n });
 

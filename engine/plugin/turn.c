@@ -38,7 +38,7 @@ static void say(const char *what, const char *more)
 static const char *name_of(int signal)
 {
 	switch (signal) {
-	case SIGSEGV: return "SIGSEGV (an address that is not there)";
+	case SIGSEGV: return "SIGSEGV (an invalid address)";
 	case SIGBUS: return "SIGBUS";
 	case SIGFPE: return "SIGFPE (a division by 0)";
 	case SIGILL: return "SIGILL";
@@ -83,6 +83,13 @@ static void watch(void)
 	atexit(left);
 }
 #endif
+
+void hd_turn_where(char *text, size_t size)
+{
+	text[0] = 0;
+	if (turn->slot[0])
+		snprintf(text, size, " in slot %s of [strategy %s]", turn->slot, turn->section);
+}
 
 static int watched;
 

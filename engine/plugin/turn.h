@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/plugin/turn.h - whose code runs: which slot of which plugin, for the message when it crashes, ends the process or
- * does not come back.
+ * does not return.
  */
 #ifndef HD_ENGINE_PLUGIN_TURN_H
 #define HD_ENGINE_PLUGIN_TURN_H
+#include <stddef.h>
 #include <stdint.h>
 
 struct hd_turn {
@@ -16,11 +17,13 @@ struct hd_turn {
 void hd_turn_note(const char *section, const char *plugin, const char *slot);
 /* Notes go there from now on (memory that a parent reads); NULL: to this process' own. */
 void hd_turn_share(struct hd_turn *to);
+/* " in slot rules of [strategy x]", or "" while the engine's own code runs.  May be called in a signal's handler. */
+void hd_turn_where(char *text, size_t size);
 /* The caller has handlers of its own for crashes and exits: turns install none.  Before the first turn. */
 void hd_turn_handled(void);
 
 /* -- guard.c -------------------------------------------------------------------------------------------------------------- */
-/* Runs what(arg) in a child process -> its exit status, 0 to 255; what it prints is printed.  A slot that does not come back
+/* Runs what(arg) in a child process -> its exit status, 0 to 255; what it prints is printed.  A slot that does not return
  * within so many seconds, or ends the child, is said with plugin and slot, and the status is 1. */
 int hd_guard_run(int (*what)(void *arg), void *arg, int seconds);
 

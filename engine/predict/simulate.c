@@ -324,7 +324,7 @@ static int walk_all(struct sim *s, struct hd_err *err)
 	}
 	free(w);
 	return ended == n ? HD_OK
-			  : hd_err_set(err, HD_EBUG, "plan: %lld of %lld stages wait for each other",
+			  : hd_err_set(err, HD_EBUG, "plan: deadlock: %lld of %lld stages wait for each other",
 				       (long long)(n - ended), (long long)n);
 }
 

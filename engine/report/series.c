@@ -49,7 +49,7 @@ static int add_line(struct hd_curves *c, const char *line, int64_t number, struc
 
 	if (!json_is_number(step)) {
 		json_decref(o);
-		return hd_err_set(err, HD_EIO, "%s:%lld: is no line of metrics: %s", c->path, (long long)number,
+		return hd_err_set(err, HD_EIO, "%s:%lld: is not a line of metrics: %s", c->path, (long long)number,
 				  o ? "it has no step" : at.text);
 	}
 	json_object_foreach(o, key, v) {

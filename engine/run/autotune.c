@@ -110,7 +110,7 @@ static int prefers_low(const struct hd_job *j)
 {
 	if (j->train.deterministic)
 		return !j->device->slow || !j->device->slow(HD_DTYPE_BF16);
-	return j->device->product_rate(HD_DTYPE_BF16) > j->device->product_rate(HD_DTYPE_F32);
+	return j->device->matmul_rate(HD_DTYPE_BF16) > j->device->matmul_rate(HD_DTYPE_F32);
 }
 
 void hd_autotune_precision(struct hd_job *j, const char *known)
@@ -146,15 +146,15 @@ static char *all_picks(struct hd_job *j, char *picks)
 	return text;
 }
 
-int hd_autotune_settle(struct hd_job *j, const char *known, struct hd_err *err)
+int hd_autotune(struct hd_job *j, const char *known, struct hd_err *err)
 {
 	struct hd_exchange x = { j, gather, bcast };
 	struct hd_err ignored = { 0 };
 	char *path = cache_path(j), *cached = NULL, *all, *base;
 
 	if (!hd_device_in_host(j->device)) { /* its libraries choose by themselves */
-		j->tuned = j->device->settle(known ? known : "", &x);
-		j->rate = j->device->peak ? j->device->peak(hd_job_dtype(j)) : j->device->product_rate(hd_job_dtype(j));
+		j->tuned = j->device->autotune(known ? known : "", &x);
+		j->rate = j->device->peak ? j->device->peak(hd_job_dtype(j)) : j->device->matmul_rate(hd_job_dtype(j));
 		free(path);
 		return err->code;
 	}
@@ -162,13 +162,13 @@ int hd_autotune_settle(struct hd_job *j, const char *known, struct hd_err *err)
 		cached = hd_file_read(path, NULL, &ignored);
 	base = hd_format("%s%s", known ? known : "", cached ? cached : "");
 	all = hd_comm_bcast_text(base, 0);
-	j->tuned = all_picks(j, j->device->settle(all, &x));
+	j->tuned = all_picks(j, j->device->autotune(all, &x));
 	j->rate = rate_in(all, rate_key(j));
 	if (!(j->rate > 0)) { /* all ranks measure at once: that is how they will compute */
 		double mine;
 
 		hd_comm_barrier();
-		mine = j->device->product_rate(hd_job_dtype(j));
+		mine = j->device->matmul_rate(hd_job_dtype(j));
 		j->rate = hd_comm_sum(mine) / j->world.size;
 	}
 	if (j->world.rank == 0) {

@@ -6,7 +6,7 @@
 #define HD_ENGINE_PICKS_H
 #include "engine/run/job.h"
 
-int hd_autotune_settle(struct hd_job *j, const char *known, struct hd_err *err);
+int hd_autotune(struct hd_job *j, const char *known, struct hd_err *err);
 /* train.precision = auto on a cpu: the faster by the rate of large products, before anything is planned.  Sets j->low. */
 void hd_autotune_precision(struct hd_job *j, const char *known);
 

@@ -272,7 +272,8 @@ static int open_comm(struct hd_job *j, int automatic, struct hd_err *err)
 		return hd_train_fail(j->conf, &j->train, "comm", err, why.code, "%s", why.text);
 	if (why.code) {
 		hd_log(HD_LOG_WARN,
-		       "%s: GPUs exchange through host memory (train.comm = mpi says so without this line)", why.text);
+		       "%s: GPUs communicate through host memory (train.comm = mpi asks for that, without this message)",
+		       why.text);
 		return HD_OK;
 	}
 	j->nccl = 1;
@@ -286,7 +287,7 @@ static int choose_comm(struct hd_job *j, struct hd_err *err)
 
 	if (nccl && !cuda)
 		return hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP,
-				     "nccl moves the memory of GPUs, and the device is cpu");
+				     "nccl needs GPUs, and the device is cpu");
 	if (nccl && !j->device->comm)
 		return hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP,
 				     "nccl: the cuda device was built without NCCL");
@@ -318,7 +319,7 @@ static int agree_on_device(struct hd_job *j, struct hd_err *err)
 	if (most == least)
 		return HD_OK;
 	hd_train_fail(j->conf, &j->train, "device", err, HD_ENOTSUP,
-		      "some ranks have a GPU and others have none: say cpu or cuda");
+		      "some ranks have a GPU and others have none: set cpu or cuda");
 	return hd_comm_agree(err);
 }
 
@@ -399,7 +400,7 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	for (int r = 0; r < HD_JOB_ROLES; r++)
 		if (j->program[r])
 			HD_TRY(bind(j, j->program[r], NULL, err));
-	HD_TRY(hd_autotune_settle(j, known_picks, err));
+	HD_TRY(hd_autotune(j, known_picks, err));
 	p = hd_job_any_plan(j);
 	j->flops_per_token = hd_plan_flops(p) / (double)(p->batch * p->micros * p->model.seq);
 	return HD_OK;
@@ -425,7 +426,7 @@ int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 	hd_program_destroy(was);
 	hd_plan_destroy(old);
 	j->tuned = NULL;
-	HD_TRY(hd_autotune_settle(j, picks, err));
+	HD_TRY(hd_autotune(j, picks, err));
 	free(picks);
 	return HD_OK;
 }

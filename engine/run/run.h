@@ -12,7 +12,7 @@
 #include "engine/passes/passes.h"
 
 /* Storage of the leaves (by the plan's tensors: persistent, in the order of their ids) and of everything else.
- * members: by the plan's group ids.  The device's kernels are prepared; settle comes after. */
+ * members: by the plan's group ids.  The device's kernels are prepared; autotune comes after. */
 struct hd_bind {
 	const struct hd_device_ops *device;
 	char *persistent, *transient;

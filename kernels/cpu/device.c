@@ -27,8 +27,8 @@ static const struct hd_device_ops ops = {
 	.close = close_device,
 	.kernel = hd_cpu_kernel,
 	.fixed = hd_mm_fixed,
-	.settle = hd_mm_settle,
-	.product_rate = hd_mm_rate,
+	.autotune = hd_mm_autotune,
+	.matmul_rate = hd_mm_rate,
 	.slow = hd_mm_slow,
 };
 

@@ -427,7 +427,7 @@ static double peak(uint32_t dtype)
 
 	if (cudaGetDeviceProperties(&p, here.device) == cudaSuccess)
 		known = hd_cuda_peak_of(p.name, p.multiProcessorCount, dtype == HD_DTYPE_BF16);
-	return known > 0 ? known : hd_product_rate(dtype);
+	return known > 0 ? known : hd_matmul_rate(dtype);
 }
 #endif
 
@@ -436,7 +436,7 @@ static int ready(void)
 	return cudaStreamQuery(here.queue) != cudaErrorNotReady;
 }
 
-static char *settle(const char *known, const struct hd_exchange *x)
+static char *autotune(const char *known, const struct hd_exchange *x)
 {
 	(void)known;
 	(void)x;
@@ -492,9 +492,9 @@ static const struct hd_device_ops *table(void)
 	ops.open = open_device;
 	ops.close = close_device;
 	ops.kernel = hd_cuda_kernel;
-	ops.settle = settle;
-	ops.remark = hd_einsum_remark;
-	ops.product_rate = hd_product_rate;
+	ops.autotune = autotune;
+	ops.warning = hd_einsum_refusals;
+	ops.matmul_rate = hd_matmul_rate;
 	ops.among = among;
 	ops.describe = describe;
 	ops.alloc = device_alloc;

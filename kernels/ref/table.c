@@ -34,14 +34,14 @@ static void close_device(void)
 {
 }
 
-static char *settle(const char *known, const struct hd_exchange *x)
+static char *autotune(const char *known, const struct hd_exchange *x)
 {
 	(void)known;
 	(void)x;
 	return hd_strdup(""); /* nothing to choose */
 }
 
-static double product_rate(uint32_t dtype)
+static double matmul_rate(uint32_t dtype)
 {
 	(void)dtype;
 	return 1e9; /* about one multiply-add every few cycles; nobody plans a run on this device */
@@ -52,8 +52,8 @@ static const struct hd_device_ops ops = {
 	.open = open_device,
 	.close = close_device,
 	.kernel = kernel,
-	.settle = settle,
-	.product_rate = product_rate,
+	.autotune = autotune,
+	.matmul_rate = matmul_rate,
 };
 
 const struct hd_device_ops *hd_device_ref(void)

@@ -109,7 +109,7 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	s->zigzag &= s->taken > 0;
 	if (!s->taken)
 		HD_LOG(s->h, p, HD_LOG_WARN,
-		       "attention runs in the ring of another section, and along %s all members make the same",
+		       "attention already runs in the ring of another section: all members of %s would compute the same",
 		       s->axis->name);
 	hd_rule(s->h, p, "seq", s->axis, NULL, HD_RULE_OUTERMOST | (s->zigzag ? HD_RULE_ZIGZAG : 0));
 	return s->h->status(p);

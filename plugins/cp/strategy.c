@@ -10,7 +10,7 @@
 
 static const struct hd_option options[] = {
 	{ "form", HD_OPT_CHOICE, 0, "ulysses", "ulysses|ring",
-	  "ulysses: attention has a share of the heads, by all-to-alls; ring: keys and values go round" },
+	  "ulysses: attention has a share of the heads, by all-to-alls; ring: keys and values circulate" },
 	{ "balance", HD_OPT_CHOICE, 0, "zigzag", "zigzag|none",
 	  "ring: tokens of a member: zigzag: a piece of the sequence's first half and its mirror image, so that all members "
 	  "have as much to do under a causal mask; none: neighbours" },

@@ -47,7 +47,7 @@ struct hd_plan *gt_plan(int64_t micros)
 	p->train = 1;
 	p->micros = micros;
 	p->micro_batch = p->batch = 2;
-	p->cur = -1;
+	p->slot.inst = -1;
 	p->cursor = hd_cursor_end(HD_UNIT_F, -1);
 	p->master_dtype = HD_DTYPE_F64;
 	p->model.layers = 1;

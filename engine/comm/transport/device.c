@@ -32,11 +32,11 @@ int hd_comm_device(const struct hd_device_comm *d, struct hd_err *err)
 static int finish(const struct hd_device_ops *d, struct hd_err *err)
 {
 	int rc = d->finish(err);
-	char *remark = d->remark ? d->remark() : NULL;
+	char *warning = d->warning ? d->warning() : NULL;
 
-	if (remark)
-		hd_log(HD_LOG_WARN, "%s", remark);
-	free(remark);
+	if (warning)
+		hd_log(HD_LOG_WARN, "%s", warning);
+	free(warning);
 	return rc;
 }
 

@@ -194,7 +194,7 @@ static void barrier_checked(struct hd_communicator *m, const struct hd_call *c)
 	barrier(m, c);
 	for (int j = 0; j < m->n; j++)
 		if (member_of(m, j)->sign[m->shm.calls & 1] != mine)
-			broken(m, c, j, "do not make the same call");
+			broken(m, c, j, "do not issue the same call");
 }
 
 /* -- what each kind reads ---------------------------------------------------------------------- */

@@ -28,8 +28,8 @@ static int check_text(const struct hd_batch *b, struct hd_err *err)
 	const char *what = hd_not_text(b->text.at, b->text.n < LOOK ? b->text.n : LOOK);
 
 	return what ? hd_err_set(err, HD_EINVAL,
-				 "%s: is %s; tokenize takes text, JSONL, and both packed by gzip or zstd", b->path,
-				 what)
+				 "%s: is %s; tokenize takes text and JSONL, plain or compressed with gzip or zstd",
+				 b->path, what)
 		    : HD_OK;
 }
 

@@ -36,7 +36,7 @@ static int read_state(struct hd_journal *j, const char *text, struct hd_err *err
 	if (strcmp(identity, ours))
 		hd_err_set(
 			err, HD_EINVAL,
-			"%s.part.json: was begun with other files, options or another tokenizer; remove it to begin anew",
+			"%s.part.json: was begun with other files, options or another tokenizer; remove it to start again",
 			j->prefix);
 	j->at = (struct hd_corpus_place){ file, byte, line };
 	j->counts = (struct hd_corpus_counts){ documents, tokens };
@@ -56,7 +56,7 @@ static int open_part(struct hd_journal *j, const char *ending, int64_t bytes, st
 	if (st.st_size < bytes) {
 		close(fd);
 		return hd_err_set(err, HD_EIO,
-				  "%s%s: has %lld bytes, and %s.part.json says %lld; remove that to begin anew",
+				  "%s%s: has %lld bytes, and %s.part.json says %lld; remove that to start again",
 				  j->prefix, ending, (long long)st.st_size, j->prefix, (long long)bytes);
 	}
 	if (ftruncate(fd, bytes) || lseek(fd, 0, SEEK_END) < 0) {

@@ -50,7 +50,7 @@ static int64_t fill(struct hd_reader *r, struct hd_err *err)
 
 static int broken(const struct hd_reader *r, const char *why, struct hd_err *err)
 {
-	return hd_err_set(err, HD_EIO, "%s: cannot be unpacked behind byte %lld: %s", r->path,
+	return hd_err_set(err, HD_EIO, "%s: cannot be decompressed after byte %lld: %s", r->path,
 			  (long long)(r->place - (int64_t)(r->to - r->from)), why);
 }
 
@@ -71,7 +71,7 @@ int hd_reader_open(const char *path, struct hd_reader **out, struct hd_err *err)
 	else if (r->to >= 4 && !memcmp(r->packed, "\x28\xb5\x2f\xfd", 4))
 		r->kind = ZSTD;
 	if (r->kind == GZIP && inflateInit2(&r->z, 15 + 16) != Z_OK)
-		rc = hd_err_set(err, HD_ENOMEM, "%s: no memory to unpack it", path);
+		rc = hd_err_set(err, HD_ENOMEM, "%s: no memory to decompress it", path);
 	if (r->kind == ZSTD) {
 		r->zstd = ZSTD_createDStream();
 		ZSTD_initDStream(r->zstd);

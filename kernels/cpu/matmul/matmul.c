@@ -2,7 +2,7 @@
  * Matrix products by oneDNN.
  *
  * oneDNN offers several implementations of one product and the first is not always the fastest,
- * so every shape is timed once (settle) and the pick is kept as text: the key of a shape says all
+ * so every shape is timed once (autotune) and the pick is kept as text: the key of a shape says all
  * that the timing depends on, and a shape can be rebuilt from its key, so that rank 0 can time
  * what only other ranks need.  Where bits must not depend on that, nothing is timed and products
  * are made in pieces (matmul_pieces.c).
@@ -431,7 +431,7 @@ int hd_mm_is_fixed(void)
 	return fixed;
 }
 
-char *hd_mm_settle(const char *known, const struct hd_exchange *x)
+char *hd_mm_autotune(const char *known, const struct hd_exchange *x)
 {
 	char *wanted, *joined = NULL, *mine = NULL, *text;
 
@@ -499,7 +499,7 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 {
 	struct hd_mm_primitive *p = &mm->made[sum];
 
-	if (!ensure(mm, sum)) /* never settled: the first implementation offered */
+	if (!ensure(mm, sum)) /* never timed: the first implementation offered */
 		return HD_ENOTSUP;
 	if (mm->pieces[sum])
 		return hd_mm_pieces_run(mm->pieces[sum], c, a, b, bias);
@@ -513,8 +513,8 @@ const char *hd_mm_slow(uint32_t dtype)
 	if (dtype != HD_DTYPE_BF16 || (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16)
 		return NULL;
 	return (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core
-		       ? "this processor has no instructions for bf16: its products are slower than those of fp32"
-		       : "this processor has no instructions for bf16: its products are made of fp32 copies, beyond the planned memory";
+		       ? "this processor has no instructions for bf16: its matmuls are slower than those of fp32"
+		       : "this processor has no instructions for bf16: its matmuls use fp32 copies, which the planned memory does not count";
 }
 
 /* Measured when it is asked for, not before: then all ranks of a machine ask at once, as

@@ -26,7 +26,7 @@ int hd_mm_is_fixed(void);
 /* c (m, n) = a b + beta c, fp32 and row-major, 'T': transposed, for sizes that are known only now; mnk: m, n, k */
 void hd_mm_sgemm(char ta, char tb, const int64_t mnk[3], const float *a, int64_t lda, const float *b, int64_t ldb,
 		 float beta, float *c, int64_t ldc);
-char *hd_mm_settle(const char *known, const struct hd_exchange *x);
+char *hd_mm_autotune(const char *known, const struct hd_exchange *x);
 double hd_mm_rate(uint32_t dtype);
 const char *hd_mm_slow(uint32_t dtype); /* a sentence, if products of dtype have no instructions here; else NULL */
 

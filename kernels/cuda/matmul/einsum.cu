@@ -36,7 +36,7 @@ static void refuse(const struct einsum *e)
 		refused_terms *= e->red[d].n;
 }
 
-char *hd_einsum_remark(void)
+char *hd_einsum_refusals(void)
 {
 	if (refused == told)
 		return NULL;

@@ -20,8 +20,8 @@ int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const 
 		   const void *bias, const void *add, const void *aux);
 /* Operands may begin at any element; else all at 16 bytes, or run refuses. */
 int hd_product_anywhere(const struct hd_product *p);
-double hd_product_rate(uint32_t dtype);
-char *hd_einsum_choices(void); /* einsum.cu: how many products the library makes, as lines "key value" */
-char *hd_einsum_remark(void);  /* products that the library refused since the last time, in a sentence; NULL: none */
+double hd_matmul_rate(uint32_t dtype);
+char *hd_einsum_choices(void);  /* einsum.cu: how many products the library makes, as lines "key value" */
+char *hd_einsum_refusals(void); /* products that the library refused since the last time, in a sentence; NULL: none */
 
 #endif

@@ -334,7 +334,7 @@ static double measure(uint32_t dtype, int64_t n)
 	return ms > 0 ? 2.0 * (double)n * (double)n * (double)n * times / (ms * 1e-3) : 0;
 }
 
-double hd_product_rate(uint32_t dtype)
+double hd_matmul_rate(uint32_t dtype)
 {
 	int i = dtype == HD_DTYPE_BF16;
 
