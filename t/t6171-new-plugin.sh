@@ -35,7 +35,15 @@ like "... with its name" "$(cat "$tmp/.ok")" 'folder my_sync: File exists'
 fails "a kind that is none" heddle new-plugin other --kind shard
 like "... with those there are" "$(cat "$tmp/.ok")" 'sharding, sync, schedule, op or lowering, not shard$'
 fails "a name that no plugin can have" heddle new-plugin a-b --kind sync
-[ ! -e a-b ] && [ ! -e other ]
+fails "... or none at all" heddle new-plugin other
+like "... is missing" "$(cat "$tmp/.ok")" '--kind is missing: sharding'
+fails "a name of 32 letters" heddle new-plugin abcdefghijklmnopqrstuvwxyz_and_6 --kind sync
+like "... which a table has no room for" "$(cat "$tmp/.ok")" 'a name has at most 31 letters, this one 32$'
+for name in 1st libfast heddle_fast; do
+	fails "a name that begins so: $name" heddle new-plugin $name --kind sync
+	like "... is not that of its file" "$(cat "$tmp/.ok")" "$name: a name begins with a letter, and not with lib or heddle_"
+done
+[ ! -e a-b ] && [ ! -e other ] && [ ! -e 1st ] && [ ! -e libfast ]
 tap_result $? "nothing was written for these"
 
 # A layout that trains another model: sums are maxima.

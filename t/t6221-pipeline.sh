@@ -71,7 +71,9 @@ echo 0,F,0,0 0,F,0,1 0,F,1,0 0,F,1,1 0,B,1,0 0,B,0,0 0,B,1,1 0,B,0,1 \
 heddle train large.ini --set pp.size=1 --set train.global_batch=4 --set log.metrics=few.jsonl >/dev/null 2>&1
 for how in shared mpi; do
 	[ $how = shared ] || export HD_TEST_COMM=mpi
-	for order in gpipe 1f1b interleaved zb; do
+	orders='gpipe 1f1b interleaved zb'
+	[ $how = shared ] || whole_sweep || orders=interleaved # the same programs over another transport
+	for order in $orders; do
 		rm -f m.jsonl
 		heddle_mpi 2 train large.ini --set pp.schedule=$order --set log.metrics=m.jsonl >out 2>&1 || tail -3 out | tap_comment
 		near_one "two stages, $order, $how: the losses of one rank"

@@ -42,7 +42,7 @@ same() {
 	shift 3
 	ok "$name: trains" train first "$n" "$ini" "cold-$name" --set train.threads=1 "$@"
 	want=$(bits first)
-	for threads in 2 3; do
+	for threads in $(whole_sweep && echo 2) 3; do
 		rm -rf again again.jsonl
 		ok "$name: again, $threads threads" train again "$n" "$ini" "cold$threads-$name" --set train.threads="$threads" "$@"
 		is "$name: the same bits" "$(bits again)" "$want"

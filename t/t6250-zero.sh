@@ -26,7 +26,7 @@ same_step() {	# WHAT DIR DIR STEP
 
 trained 4 whole
 for zero in 1 2 3; do
-	for bucket in 25M 64K 1K; do
+	for bucket in 25M $(whole_sweep && echo 64K) 1K; do
 		trained 4 "z$zero$bucket" --set dp.zero=$zero --set dp.bucket=$bucket
 		same_step "zero $zero, bucket $bucket" whole "z$zero$bucket" 3
 	done

@@ -51,6 +51,12 @@ static int64_t number(struct hd_strategy *s, int64_t n)
 	return is_wild(s) ? any_number(s) : (int64_t)draw(s, (uint64_t)n);
 }
 
+/* 1 to most, or anything. */
+static int64_t count_of(struct hd_strategy *s, int64_t most)
+{
+	return is_wild(s) ? any_number(s) : 1 + (int64_t)draw(s, (uint64_t)most);
+}
+
 /* A count of entries of an array of `room`: as many as there are, or more than any call takes. */
 static uint32_t count(struct hd_strategy *s, uint32_t least, uint32_t most, uint32_t room)
 {
@@ -205,7 +211,7 @@ static struct hd_members members(struct hd_strategy *s)
 {
 	struct hd_members m = { .group = handle(s, GROUP),
 				.from = (int32_t)number(s, 1),
-				.to = (int32_t)number(s, 1) + 1 };
+				.to = (int32_t)count_of(s, 1) };
 
 	if (is_wild(s))
 		m.reserved[0] = (uint32_t)draw(s, 3);

@@ -148,7 +148,7 @@ CALL(dim)
 }
 CALL(dim_new)
 {
-	keep(s, DIM, s->h->dim_new(p, TEXT(s, "one", "two"), number(s, 1) + 2));
+	keep(s, DIM, s->h->dim_new(p, TEXT(s, "one", "two"), 1 + (count_of(s, 1) & INT32_MAX)));
 }
 CALL(axis)
 {
@@ -158,7 +158,7 @@ CALL(axis)
 	if (!sized(s, &a, sizeof(*x)))
 		x = NULL;
 	else
-		x->suffix = TEXT(s, "other", NULL), x->n = number(s, 1) + 1, x->spare = is_wild(s);
+		x->suffix = TEXT(s, "other", NULL), x->n = count_of(s, 1), x->spare = is_wild(s);
 	if (is_wild(s))
 		keep(s, AXIS, s->h->axis(p, x));
 }
@@ -343,7 +343,7 @@ CALL(chunk)
 	struct hd_tensor *x = tensor(s);
 	struct hd_pos at = position(s);
 
-	made(s, s->g->chunk(p, x, dim_of(s, x), number(s, 2) + 1, is_wild(s) ? NULL : &at));
+	made(s, s->g->chunk(p, x, dim_of(s, x), count_of(s, 2), is_wild(s) ? NULL : &at));
 }
 CALL(join)
 {
@@ -382,7 +382,8 @@ CALL(comm)
 
 	if (sized(s, &a, sizeof(*x)))
 		x->group = handle(s, GROUP), x->x = t, x->dim = draw(s, 2) ? NULL : dim_of(s, t),
-		x->index = number(s, 2), x->kind = 1 + (uint32_t)number(s, 10), x->reserved = is_wild(s);
+		x->index = number(s, 2), x->kind = 1 + (uint32_t)number(s, 11),
+		x->mul = x->kind == HD_COMM_PERMUTE ? number(s, 2) : is_wild(s), x->reserved = is_wild(s);
 	made(s, s->g->comm(p, x));
 }
 CALL(reshard)
@@ -456,7 +457,7 @@ CALL(index)
 {
 	struct hd_tensor *x = tensor(s), *values = NULL, *index = NULL;
 	const struct hd_dim *along = dim_of(s, x),
-			    *k = is_wild(s) ? handle(s, DIM) : s->h->dim_new(p, "k", number(s, 1) + 2);
+			    *k = is_wild(s) ? handle(s, DIM) : s->h->dim_new(p, "k", 1 + (count_of(s, 1) & INT32_MAX));
 
 	s->g->topk(p, x, along, k, (int32_t)number(s, 2), is_wild(s) ? NULL : &values, &index);
 	made(s, values);
@@ -474,7 +475,7 @@ CALL(updated)
 CALL(every)
 {
 	if (is_wild(s) || s->once)
-		s->g->every(p, number(s, 3) + 1);
+		s->g->every(p, count_of(s, 3));
 }
 
 /* -- slots ------------------------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tokenizer.json, part by part: each that is damaged or unknown is refused with its place and value, and the forms that no kept
+ * tokenizer has do what they say.  If this broke, a file that differs in one flag would be read as another tokenizer.
+ */
+#include <config.h>
+#include "engine/text/tokenizer.h"
+#include "t/lib/tap.h"
+#include <unistd.h>
+
+static struct hd_tokenizer *tokenizer;
+static struct hd_err err;
+
+static const char *open_json(const char *json)
+{
+	FILE *f = fopen("t.json", "w");
+
+	fputs(json, f);
+	fclose(f);
+	hd_tokenizer_close(tokenizer);
+	tokenizer = NULL;
+	memset(&err, 0, sizeof(err));
+	if (hd_tokenizer_open("t.json", &tokenizer, &err) != err.code)
+		return "the code is not that of the text";
+	return err.text;
+}
+
+/* -- refused ------------------------------------------------------------------------------------------------------------------ */
+#define VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}"
+#define MODEL "\"model\":{\"type\":\"BPE\"," VOCAB ",\"merges\":[\"a b\"]}"
+#define SPLIT(regex) \
+	"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex \
+	"\"},\"behavior\":\"Isolated\"}," MODEL "}"
+#define SAYS(what) "t.json: pre_tokenizer Split: the expression " what " is not supported"
+
+static const struct {
+	const char *json, *says;
+} refused[] = {
+	{ "[1]", "t.json: there is no model in it" },
+	{ "{\"model\":{" VOCAB "}}", "t.json: model is without a type; known: BPE" },
+	{ "{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "t.json: model.vocab is not there" },
+	{ "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", "t.json: model.vocab is not there" },
+	{ "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}",
+	  "t.json: model.vocab: the id of a is -1, not of 0 to 16777216" },
+	{ "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999},\"merges\":[]}}",
+	  "t.json: model.vocab: the id of a is 99999999, not of 0 to 16777216" },
+	{ "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":\"0\"},\"merges\":[]}}",
+	  "t.json: model.vocab: the id of a is -1, not of 0 to 16777216" },
+	{ "{\"model\":{\"type\":\"BPE\"," VOCAB "}}", "t.json: model.merges is not there" },
+	{ "{\"model\":{\"type\":\"BPE\"," VOCAB ",\"merges\":[\"ab\"]}}",
+	  "t.json: model.merges: merge 0 is not a pair of tokens" },
+	{ "{\"model\":{\"type\":\"BPE\"," VOCAB ",\"merges\":[\"a b b\"]}}",
+	  "t.json: model.merges: merge 0 is not a pair of tokens" },
+	{ "{\"model\":{\"type\":\"BPE\"," VOCAB ",\"merges\":[[\"a\",1]]}}",
+	  "t.json: model.merges: merge 0 is not a pair of tokens" },
+	{ "{\"model\":{\"type\":\"BPE\"," VOCAB ",\"merges\":[7]}}",
+	  "t.json: model.merges: merge 0 is not a pair of tokens" },
+	{ "{\"model\":{\"type\":\"BPE\"," VOCAB ",\"merges\":[\"x b\"]}}",
+	  "t.json: model.merges: merge 0, x and b: the first is not in model.vocab" },
+	{ "{\"model\":{\"type\":\"BPE\"," VOCAB ",\"merges\":[\"a x\"]}}",
+	  "t.json: model.merges: merge 0, a and x: the second is not in model.vocab" },
+	{ "{\"model\":{\"type\":\"BPE\",\"dropout\":0.5," VOCAB ",\"merges\":[]}}",
+	  "t.json: model.dropout is 0.5: ids would be random; remove it" },
+	{ "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\"," VOCAB ",\"merges\":[]}}",
+	  "t.json: model.unk_token: ? is not in model.vocab" },
+	{ "{\"added_tokens\":[{\"content\":\"x\"}]," MODEL "}", "t.json: added_tokens: one has no content or no id" },
+	{ "{\"added_tokens\":[{\"id\":3}]," MODEL "}", "t.json: added_tokens: one has no content or no id" },
+	{ "{\"added_tokens\":[{\"content\":\"x\",\"id\":-3}]," MODEL "}",
+	  "t.json: added_tokens: x has id -3, and in model.vocab -1" },
+	{ "{\"added_tokens\":[{\"content\":\"x\",\"id\":99999999}]," MODEL "}",
+	  "t.json: added_tokens: x has id 99999999, and in model.vocab -1" },
+	{ "{\"added_tokens\":[{\"content\":\"a\",\"id\":3}]," MODEL "}",
+	  "t.json: added_tokens: a has id 3, and in model.vocab 0" },
+	{ "{\"normalizer\":{}," MODEL "}",
+	  "t.json: normalizer is without a type; known: NFC, NFD, Prepend, Replace, Strip, ByteLevel, Sequence" },
+	{ "{\"normalizer\":{\"type\":\"Sequence\"}," MODEL "}", "t.json: normalizer: a Sequence without normalizers" },
+	{ "{\"normalizer\":{\"type\":\"Replace\",\"content\":\"x\"}," MODEL "}",
+	  "t.json: normalizer Replace: no pattern with a String or a Regex" },
+	{ "{\"normalizer\":{\"type\":\"Prepend\"}," MODEL "}", "t.json: normalizer Prepend: no prepend" },
+	{ "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"}}," MODEL "}",
+	  "t.json: pre_tokenizer Split: behavior is not given; known: Isolated, Removed, MergedWithPrevious, "
+	  "MergedWithNext, Contiguous" },
+	{ "{\"pre_tokenizer\":{\"type\":\"Punctuation\",\"behavior\":\"Kept\"}," MODEL "}",
+	  "t.json: pre_tokenizer Punctuation: behavior is Kept; known: Isolated, Removed, MergedWithPrevious, "
+	  "MergedWithNext, Contiguous" },
+	{ "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}," MODEL "}",
+	  "t.json: pre_tokenizer Metaspace: prepend_scheme is last; known: always, first, never" },
+	{ SPLIT("\\\\pL"), SAYS("\\pL: \\p without {name}") },
+	{ SPLIT("\\\\p{L"), SAYS("\\p{L: \\p without {name}") },
+	{ SPLIT("a\\\\"), SAYS("a\\: a \\ at the end") },
+	{ SPLIT("[\\\\S]"), SAYS("[\\S]: \\S or \\W within [...]") },
+	{ SPLIT("\\\\u12"), SAYS("\\u12: \\u without four digits") },
+	{ SPLIT("\\\\K"),
+	  SAYS("\\K: an escape that is not one of \\s \\S \\w \\W \\d \\D \\p \\P \\b \\B \\A \\z \\Z") },
+	{ SPLIT("[a[b]]"), SAYS("[a[b]]: a set within [...]") },
+	{ SPLIT("[a"), SAYS("[a: [ without ]") },
+	{ SPLIT("(?P<n>a)"), SAYS("(?P<n>a): this kind of group") },
+	{ SPLIT("(*FAIL)"), SAYS("(*FAIL): (*") },
+};
+
+/* -- forms --------------------------------------------------------------------------------------------------------------------- */
+static const char *ids_of(const char *text)
+{
+	static char out[400];
+	struct hd_encoder *e = hd_encoder_create(tokenizer);
+	struct hd_ids ids = { 0 };
+	size_t n = 0;
+
+	*out = 0;
+	if (hd_encode(e, text, strlen(text), &ids, &err) < 0)
+		snprintf(out, sizeof(out), "%s", err.text);
+	for (size_t i = 0; i < ids.n; i++)
+		n += (size_t)snprintf(out + n, sizeof(out) - n, "%s%d", i ? " " : "", ids.at[i]);
+	free(ids.at);
+	hd_encoder_destroy(e);
+	return out;
+}
+
+static const char *text_of(const int32_t *ids, size_t n)
+{
+	static char out[400];
+	struct hd_buf b = { 0 };
+
+	if (hd_decode(tokenizer, ids, n, &b, &err) < 0)
+		return err.text;
+	snprintf(out, sizeof(out), "%.*s", (int)b.n, b.at ? b.at : "");
+	hd_buf_release(&b);
+	return out;
+}
+
+#define META(more) \
+	"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"" more "}," \
+	"\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"_\"" more "}," \
+	"\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"_\":1,\"_a\":2,\"a_\":3},\"merges\":[\"_ a\",\"a _\"]}}"
+
+static void metaspace(void)
+{
+	is_str(open_json(META("")), "", "Metaspace");
+	is_str(ids_of("a a"), "2 2", "... puts its sign in front, and cuts before each");
+	is_str(text_of((int32_t[]){ 2, 2 }, 2), "a a", "... which is no blank at the beginning of the text");
+	is_str(open_json(META(",\"add_prefix_space\":false")), "", "without it in front, by the old key");
+	is_str(ids_of("a a"), "0 2", "... the first word has none");
+	is_str(text_of((int32_t[]){ 2, 2 }, 2), " a a", "... and each is a blank");
+	is_str(open_json(META(",\"prepend_scheme\":\"never\"")), "", "never");
+	is_str(ids_of("a a"), "0 2", "... is the same");
+	is_str(text_of((int32_t[]){ 2, 0 }, 2), " aa", "... both ways");
+	is_str(open_json(META(",\"prepend_scheme\":\"first\"")), "", "first");
+	is_str(ids_of("a a"), "2 2", "... has it where the text begins");
+	is_str(open_json(META(",\"prepend_scheme\":\"always\",\"split\":false")), "", "without cuts");
+	is_str(ids_of("a a"), "2 2", "... the sign that is found first is joined first");
+}
+
+static void decoders(void)
+{
+	is_str(open_json(
+		       "{\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
+		       "{\"type\":\"Strip\",\"content\":\"_\",\"start\":1,\"stop\":1}]},\"model\":{\"type\":\"BPE\","
+		       "\"byte_fallback\":true,\"vocab\":{\"_\":0,\"a\":1,\"<0xC3>\":2,\"<0xa9>\":3,\"<0xGG>\":4},"
+		       "\"merges\":[]}}"),
+	       "", "bytes, and a sign that is stripped");
+	is_str(text_of((int32_t[]){ 0, 1, 0 }, 3), "a", "... on both sides");
+	is_str(text_of((int32_t[]){ 0, 0, 1 }, 3), "_a", "... once");
+	is_str(text_of((int32_t[]){ 2, 3 }, 2), "\xc3\xa9", "bytes in a row are a character, in capitals or not");
+	is_str(text_of((int32_t[]){ 2, 1 }, 2),
+	       "\xef\xbf\xbd"
+	       "a",
+	       "... or what stands for damage");
+	is_str(text_of((int32_t[]){ 4 }, 1), "<0xGG>", "what is no number is itself");
+	is_str(text_of((int32_t[]){ 1, 99, -1, 1 }, 4), "aa", "ids that no token has are left out");
+}
+
+/* of "a-a": pieces by where the sign goes */
+static void behaviors(void)
+{
+	static const char *const each[][2] = { { "Isolated", "0 1 0" },
+					       { "Removed", "0 0" },
+					       { "MergedWithPrevious", "2 0" },
+					       { "MergedWithNext", "0 3" },
+					       { "Contiguous", "0 1 0" } };
+	char json[600];
+
+	for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++) {
+		snprintf(
+			json, sizeof(json),
+			"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"%s\"},"
+			"\"model\":{\"vocab\":{\"a\":0,\"-\":1,\"a-\":2,\"-a\":3},\"merges\":[[\"a\",\"-\"],[\"-\",\"a\"]]}}",
+			each[i][0]);
+		is_str(open_json(json), "", each[i][0]);
+		is_str(ids_of("a-a"), each[i][1], "... cuts a-a");
+	}
+}
+
+static void added(void)
+{
+	is_str(open_json("{\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"rstrip\":true,\"lstrip\":true},"
+			 "{\"id\":4,\"content\":\"aa\",\"single_word\":true}]," MODEL "}"),
+	       "", "added tokens");
+	is_str(ids_of("a <x>  b"), "0 3 1", "one takes the blanks on both sides");
+	is_str(ids_of("<x> <x>"), "3 3", "... which another has taken already");
+	is_str(ids_of("aa"), "4", "one is a word");
+	is_str(ids_of("aab"), "0 2", "... and no part of one");
+	is_str(ids_of("baa"), "1 0 0", "... nor its end");
+}
+
+int main(void)
+{
+	char dir[] = "/tmp/heddle-t1023.XXXXXX";
+
+	if (!mkdtemp(dir) || chdir(dir))
+		skip_all("no temporary directory");
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
+		is_str(open_json(refused[i].json), refused[i].says, refused[i].says);
+	metaspace();
+	decoders();
+	behaviors();
+	added();
+	hd_tokenizer_close(tokenizer);
+	unlink("t.json");
+	if (!chdir("/"))
+		rmdir(dir);
+	return done();
+}
