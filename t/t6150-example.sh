@@ -13,6 +13,19 @@ make -C "$build" install DESTDIR="$root" >log 2>&1 || { tap_comment <log; skip_a
 pc=$(find "$root" -name heddle.pc)
 ok "heddle.pc is installed" [ -f "$pc" ]
 
+# What messages and pages name is there.
+share=$root$prefix/share
+missing=
+for f in heddle/conf/quickstart.ini heddle/conf/ptd-p.ini heddle/conf/machines/dgx-h100.ini doc/heddle/README.md doc/heddle/doc/ini.md \
+	bash-completion/completions/heddle zsh/site-functions/_heddle man/man1/heddle.1 man/man5/heddle.ini.5; do
+	[ -s "$share/$f" ] || missing="$missing $f"
+done
+is "layouts, machines, pages, completions and both manuals are installed" "$missing" ""
+is "all layouts" "$(ls "$share/heddle/conf" | grep -c ini)" "$(ls "$src"/conf/*.ini | wc -l)"
+like "a machine is found by its name, away from the sources" "$(cd "$share/heddle/conf" && timeout 60 \
+	"$root$prefix/bin/heddle" plan ptd-p.ini --set data.train=none --set model.vocab=50257 --set train.global_batch=64 --ranks 64 \
+	--machine dgx-h100 2>&1)" '^on [^,]+, 8 ranks a node'
+
 # The command of doc/first-strategy.md; pkg-config is told where the scratch root is.
 mkdir mine
 cp "$src/examples/sign-compression/strategy.c" mine/strategy.c

@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
+#include "engine/keys/keys.h"
 #include "engine/kit/kit.h"
 #include "engine/process/launch.h"
 #include <heddle/version.h>
@@ -30,7 +31,7 @@ static const struct hd_flag explain_flags[] = {
 };
 static const struct hd_flag plan_flags[] = {
 	{ "ranks", "N", "number of ranks (default: the product of the sizes)" },
-	{ "machine", "FILE", "INI of the machine: conf/machines/" },
+	{ "machine", "FILE|NAME", "INI of the machine, or the name of one that comes with heddle" },
 	{ "json", NULL, "one line of JSON" },
 };
 static const struct hd_flag bench_flags[] = {
@@ -75,6 +76,11 @@ static const struct hd_flag tokenize_flags[] = {
 static const struct hd_flag report_flags[] = { { "out", "FILE", "the page (default: standard output)" } };
 static const struct hd_flag plugins_flags[] = { { "json", NULL, "as JSON" } };
 
+static const struct hd_flag keys_flags[] = {
+	{ "json", NULL, "one line of JSON" },
+	{ "man", NULL, "the manual page heddle.ini(5)" },
+};
+
 static const struct hd_flag conform_flags[] = {
 	{ "only", "TEXT", "checks that have it in their names" },
 	{ "layouts", "N", "layouts drawn at random for each family of models (default 12)" },
@@ -109,6 +115,10 @@ const struct hd_verb hd_verbs[] = {
 	  hd_verb_conform, 1 },
 	{ "new-plugin", "NAME", "write a folder with a plugin that builds, runs and passes its test",
 	  FLAGS(new_plugin_flags), hd_verb_new_plugin, 1 },
+	{ "keys", "[SECTION]", "list the keys of the INI, of the engine and of all plugins", FLAGS(keys_flags),
+	  hd_verb_keys, 1 },
+	{ "completion", "SHELL", "print what makes bash or zsh complete commands of heddle", NULL, 0,
+	  hd_verb_completion, 1 },
 	{ "plugins", "[NAME]", "list plugins, or one plugin's options", FLAGS(plugins_flags), hd_verb_plugins, 1 },
 };
 const int hd_nverbs = (int)HD_LEN(hd_verbs);

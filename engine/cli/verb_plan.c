@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/command/command.h"
+#include "engine/file/installed.h"
 #include "engine/train/metrics.h"
 #include "engine/predict/simulate.h"
 #include <stdio.h>
@@ -116,6 +117,16 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 	free(line);
 }
 
+static int no_machine(struct hd_err *err)
+{
+	char *names = hd_installed_names("machines");
+
+	hd_err_set(err, HD_EINVAL, "plan: --machine FILE must be given, or the name of one that comes with heddle: %s",
+		   names);
+	free(names);
+	return err->code;
+}
+
 static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	const char *path = hd_cli_str(c, "machine", NULL);
@@ -123,7 +134,7 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	struct hd_prediction r = { .step = 0 };
 
 	if (!path)
-		return hd_err_set(err, HD_EINVAL, "plan: --machine FILE must be given (conf/machines/ has some)");
+		return no_machine(err);
 	HD_TRY(hd_machine_read(path, &m, err));
 	HD_TRY(hd_cli_plan(c, m.ranks_per_node, conf, p, err));
 	if (hd_simulate(*p, &m, &r, err) >= 0)

@@ -4,19 +4,11 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
+#include "engine/keys/keys.h"
 #include "engine/plugin/registry.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COLUMNS 4
-
-static const char *type_name(uint32_t type)
-{
-	static const char *const names[] = { "int", "bool", "bytes", "number", "text", "choice" };
-
-	return type < HD_LEN(names) ? names[type] : "?";
-}
 
 static const struct hd_option *option(const struct hd_strategy_ops *o, uint32_t i)
 {
@@ -26,25 +18,6 @@ static const struct hd_option *option(const struct hd_strategy_ops *o, uint32_t 
 static const char *or_empty(const char *s)
 {
 	return s ? s : "";
-}
-
-/* Rows of COLUMNS texts and a last one that is not padded. */
-static void print_table(FILE *out, const char *const (*rows)[COLUMNS + 1], size_t n)
-{
-	int width[COLUMNS] = { 0 };
-
-	for (size_t i = 0; i < n; i++) {
-		for (int c = 0; c < COLUMNS; c++) {
-			int w = (int)strlen(rows[i][c]);
-
-			width[c] = w > width[c] ? w : width[c];
-		}
-	}
-	for (size_t i = 0; i < n; i++) {
-		for (int c = 0; c < COLUMNS; c++)
-			fprintf(out, "%s%-*s", c ? "  " : "", width[c], rows[i][c]);
-		fprintf(out, "  %s\n", rows[i][COLUMNS]);
-	}
 }
 
 static const char *state(const struct hd_plugin_entry *e)
@@ -63,7 +36,7 @@ static char *abi_of(const struct hd_plugin_entry *e)
 
 static void print_list(FILE *out, struct hd_plugin_entry **e, size_t n)
 {
-	const char *(*rows)[COLUMNS + 1] = hd_alloc((n + 1) * sizeof(*rows));
+	const char *(*rows)[HD_TABLE_COLUMNS + 1] = hd_alloc((n + 1) * sizeof(*rows));
 	static const char *const head[] = { "name", "version", "ABI", "state", "path" };
 
 	if (!n)
@@ -77,7 +50,7 @@ static void print_list(FILE *out, struct hd_plugin_entry **e, size_t n)
 		rows[i + 1][4] = e[i]->why ? hd_format("%s: %s", e[i]->path, e[i]->why) : hd_strdup(e[i]->path);
 	}
 	if (n)
-		print_table(out, (const char *const(*)[COLUMNS + 1]) rows, n + 1);
+		hd_table_print(out, (const char *const(*)[HD_TABLE_COLUMNS + 1]) rows, n + 1);
 	for (size_t i = 1; i <= n; i++) {
 		free((char *)rows[i][2]);
 		free((char *)rows[i][4]);
@@ -85,44 +58,14 @@ static void print_list(FILE *out, struct hd_plugin_entry **e, size_t n)
 	free(rows);
 }
 
-static const char *default_text(const struct hd_option *k)
-{
-	if (!k->default_value)
-		return "(must be given)";
-	return *k->default_value ? k->default_value : "(none)";
-}
-
-static const char *range_text(const struct hd_option *k)
-{
-	if (k->range)
-		return k->range;
-	return k->type == HD_OPT_BOOL ? "yes|no" : "any";
-}
-
 static void print_one(FILE *out, const struct hd_plugin_entry *e)
 {
-	uint32_t n = e->ops->noptions;
-	const char *(*rows)[COLUMNS + 1] = hd_alloc((n + 1) * sizeof(*rows));
-	static const char *const head[] = { "key", "type", "default", "range", "meaning" };
+	const struct hd_key_table keys = { e->ops->options, e->ops->noptions, e->ops->option_size };
 
 	fprintf(out, "%s %s, ABI %u.%u, %s\n", e->name, e->version, e->abi_major, e->abi_minor, e->path);
 	if (e->approximate)
 		fprintf(out, "approximate: not what one rank computes, but with %s\n", e->approximate);
-	memcpy(rows[0], head, sizeof(head));
-	for (uint32_t i = 0; i < n; i++) {
-		const struct hd_option *k = option(e->ops, i);
-
-		rows[i + 1][0] = k->key;
-		rows[i + 1][1] = type_name(k->type);
-		rows[i + 1][2] = default_text(k);
-		rows[i + 1][3] = range_text(k);
-		rows[i + 1][4] = or_empty(k->help);
-	}
-	if (n)
-		print_table(out, (const char *const(*)[COLUMNS + 1]) rows, n + 1);
-	else
-		fprintf(out, "no options\n");
-	free(rows);
+	hd_keys_print(out, &keys);
 }
 
 static json_t *json_of(const struct hd_plugin_entry *e)
@@ -144,8 +87,8 @@ static json_t *options_json(const struct hd_strategy_ops *o)
 		const struct hd_option *k = option(o, i);
 
 		json_array_append_new(list, json_pack("{s:s, s:s, s:s?, s:s?, s:s}", "key", k->key, "type",
-						      type_name(k->type), "default", k->default_value, "range",
-						      k->range, "help", or_empty(k->help)));
+						      hd_key_type(k), "default", k->default_value, "range", k->range,
+						      "help", or_empty(k->help)));
 	}
 	return list;
 }

@@ -153,9 +153,11 @@ int hd_cli_parse(int argc, char **argv, const struct hd_verb *verbs, int nverbs,
 	memset(out, 0, sizeof(*out));
 	out->argc = argc;
 	out->argv = argv;
+	out->verbs = verbs;
+	out->nverbs = nverbs;
 	if (!first)
 		return hd_err_set(err, HD_EINVAL, "no verb; see heddle --help");
-	if (!strcmp(first, "--version")) {
+	if (!strcmp(first, "--version") || !strcmp(first, "-V") || !strcmp(first, "version")) {
 		out->version = 1;
 		return 0;
 	}

@@ -29,9 +29,11 @@ struct hd_verb {
 };
 
 struct hd_cli {
-	const struct hd_verb *verb; /* NULL: only help or version is asked for */
-	const char *positional;     /* NULL: left out; of many the first */
-	const char **words;         /* all of them */
+	const struct hd_verb *verb;  /* NULL: only help or version is asked for */
+	const struct hd_verb *verbs; /* all of them */
+	int nverbs;
+	const char *positional; /* NULL: left out; of many the first */
+	const char **words;     /* all of them */
 	int nwords;
 	const char **sets; /* what followed each --set; verbs with a CONF or CKPT know it */
 	int nsets;

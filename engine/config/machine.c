@@ -3,8 +3,10 @@
  */
 #include <config.h>
 #include "engine/config/machine.h"
+#include "engine/file/installed.h"
 #include "engine/config/conf.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 static const struct hd_option keys[] = {
 	{ "name", HD_OPT_STR, 0, "", NULL, "name of the machine" },
@@ -44,18 +46,22 @@ static void take(const struct hd_section *s, const char *path, struct hd_machine
 		m->links[HD_LINK_NETWORK] = m->links[HD_LINK_NODE];
 }
 
-int hd_machine_read(const char *path, struct hd_machine *m, struct hd_err *err)
+int hd_machine_read(const char *name, struct hd_machine *m, struct hd_err *err)
 {
 	static const struct hd_key_table table = { keys, HD_LEN(keys), 0 };
 	static const char *const names[] = { "machine", NULL }, *const kinds[] = { NULL };
 	struct hd_conf *c = NULL;
 	struct hd_section *s;
+	char *path = hd_installed_find("machines", name, err);
 
+	if (!path)
+		return err->code;
 	if (hd_conf_read(path, NULL, 0, &c, err) >= 0 && hd_conf_known(c, names, kinds, err) >= 0) {
 		s = hd_conf_section(c, NULL, "machine");
 		if (hd_section_check(c, s, &table, 1, err) >= 0)
 			take(s, path, m);
 	}
 	hd_conf_destroy(c);
+	free(path);
 	return err->code;
 }

@@ -20,6 +20,7 @@ struct hd_machine {
 	double kernel_latency;         /* seconds that each kernel costs besides */
 	struct hd_link links[HD_LINKS];
 };
-int hd_machine_read(const char *path, struct hd_machine *m, struct hd_err *err);
+/* name: of a file, or of one of conf/machines/ without .ini */
+int hd_machine_read(const char *name, struct hd_machine *m, struct hd_err *err);
 
 #endif

@@ -17,6 +17,11 @@ static const struct hd_option extension_options[] = {
 	{ "file", HD_OPT_STR, 0, NULL, NULL, "path of a .so, or name of a plugin, that is no strategy" },
 };
 
+const struct hd_key_table hd_strategy_keys = { strategy_options, HD_LEN(strategy_options),
+					       sizeof(strategy_options[0]) };
+const struct hd_key_table hd_extension_keys = { extension_options, HD_LEN(extension_options),
+						sizeof(extension_options[0]) };
+
 static const char *const sections[] = { "model", "data", "train", "checkpoint", "log", NULL };
 
 /* NAME is the axis' in all output, NAME.row of a plugin with several, a+b of a group, and NAME.key of --set. */
@@ -70,14 +75,11 @@ static int open_instance(struct hd_plan *p, struct hd_section *s)
 	struct inst *in = &p->inst[p->ninst];
 	int extension = hd_section_is(s, "plugin");
 	const char *key = extension ? "file" : "plugin";
-	struct hd_key_table tables[2] = { { strategy_options, HD_LEN(strategy_options), sizeof(strategy_options[0]) } };
+	struct hd_key_table tables[2] = { extension ? hd_extension_keys : hd_strategy_keys };
 	const char *slash = strrchr(hd_conf_path(p->conf), '/'), *dir;
 	struct hd_plugin_entry *e = NULL;
 	struct hd_err why = { 0 };
 
-	if (extension)
-		tables[0] = (struct hd_key_table){ extension_options, HD_LEN(extension_options),
-						   sizeof(extension_options[0]) };
 	HD_TRY(check_new(p, s));
 	if (!hd_section_has(s, key))
 		return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL, "the key %s must be given", key);

@@ -27,6 +27,8 @@ void hd_plan_destroy(struct hd_plan *p);
 const char *hd_plan_pass(size_t i); /* the name of pass i, in the order in which they run; NULL: there are no more */
 /* The passes from one to another, both included, of a graph that was made by hand: those that need nothing of an INI. */
 int hd_plan_run(struct hd_plan *p, const char *from, const char *to);
+/* Of every [strategy NAME] and [plugin NAME], besides those of its plugin. */
+extern const struct hd_key_table hd_strategy_keys, hd_extension_keys;
 int hd_plan_sections(struct hd_conf *c, struct hd_err *err); /* refuses INI sections that nothing reads */
 
 extern const struct hd_host hd_host_table;       /* host.c: what plugins call */

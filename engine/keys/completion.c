@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a shell offers while a command is typed, made from the tables of subcommands and keys.
+ */
+#include <config.h>
+#include "engine/keys/keys.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define KEYS_OF_PLUGINS "strategy "
+
+static int takes_sets(const struct hd_verb *v)
+{
+	return v->positional && !strncmp(v->positional, "CONF", 4);
+}
+
+static int is_machine(const struct hd_flag *f)
+{
+	return !strcmp(f->name, "machine");
+}
+
+static int is_file(const struct hd_flag *f)
+{
+	static const char *const words[] = { "FILE", "DIR", "PREFIX", ".ini", ".jsonl", ".so" };
+
+	for (size_t i = 0; f->arg && i < HD_LEN(words); i++)
+		if (strstr(f->arg, words[i]))
+			return 1;
+	return 0;
+}
+
+/* "model.layers= model.embed= ... x.size=", for --set: an axis is often named like its plugin. */
+static void print_keys(FILE *out, const char *before)
+{
+	struct hd_key_section *s;
+	int n = hd_key_sections(&s);
+
+	for (int i = 0; i < n; i++) {
+		const char *name = strncmp(s[i].label, KEYS_OF_PLUGINS, strlen(KEYS_OF_PLUGINS))
+					   ? s[i].label
+					   : s[i].label + strlen(KEYS_OF_PLUGINS);
+
+		for (uint32_t k = 0; k < s[i].keys.n && !strchr(name, ' ') && strcmp(name, "NAME"); k++)
+			fprintf(out, "%s%s.%s=", before, name, hd_key_at(&s[i].keys, k)->key);
+	}
+	free(s);
+}
+
+/* -- bash -- */
+static void bash_flags(FILE *out, const struct hd_verb *v)
+{
+	fprintf(out, "\t%s) words='", v->name);
+	for (int i = 0; i < v->nflags; i++)
+		fprintf(out, "--%s ", v->flags[i].name);
+	fprintf(out, "%s--help' ;;\n", takes_sets(v) ? "--set " : "");
+}
+
+static void bash_values(FILE *out, const struct hd_verb *v)
+{
+	for (int i = 0; i < v->nflags; i++) {
+		const struct hd_flag *f = &v->flags[i];
+
+		if (!f->arg)
+			continue;
+		fprintf(out, "\t'%s --%s') ", v->name, f->name);
+		if (is_machine(f))
+			fprintf(out,
+				"COMPREPLY=($(compgen -W \"$(cd '%s/conf/machines' 2>/dev/null && ls | sed 's/\\.ini$//')\" -f -- "
+				"\"$cur\")); ",
+				HD_DATA_DIR);
+		else if (is_file(f))
+			fprintf(out, "COMPREPLY=($(compgen -f -- \"$cur\")); ");
+		fprintf(out, "return ;;\n");
+	}
+}
+
+void hd_completion_bash(FILE *out, const struct hd_cli *c)
+{
+	fprintf(out,
+		"# SPDX-License-Identifier: Apache-2.0\n# Written by heddle completion bash.\n"
+		"_heddle()\n{\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} "
+		"words=\n\n\tCOMPREPLY=()\n\tif [ \"$COMP_CWORD\" -eq 1 ]; then\n\t\tCOMPREPLY=($(compgen -W 'help");
+	for (int i = 0; i < c->nverbs; i++)
+		fprintf(out, " %s", c->verbs[i].name);
+	fprintf(out, " --help --version' -- \"$cur\"))\n\t\treturn\n\tfi\n"
+		     "\tif [ \"$prev\" = --set ]; then\n\t\tCOMPREPLY=($(compgen -W '");
+	print_keys(out, " ");
+	fprintf(out,
+		"' -- \"$cur\"))\n\t\tcompopt -o nospace 2>/dev/null\n\t\treturn\n\tfi\n\tcase \"$verb $prev\" in\n");
+	for (int i = 0; i < c->nverbs; i++)
+		bash_values(out, &c->verbs[i]);
+	fprintf(out, "\tesac\n\tcase $verb in\n");
+	for (int i = 0; i < c->nverbs; i++)
+		bash_flags(out, &c->verbs[i]);
+	fprintf(out, "\thelp) words='");
+	for (int i = 0; i < c->nverbs; i++)
+		fprintf(out, "%s%s", i ? " " : "", c->verbs[i].name);
+	fprintf(out,
+		"' ;;\n\tesac\n\tcase $verb:$cur in\n\t*:-*|help:*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n"
+		"\tplugins:*|conform:*) COMPREPLY=($(compgen -W \"$(heddle plugins 2>/dev/null | sed -n '2,$s/ .*//p')\" -f -- \"$cur\")) ;;\n"
+		"\tkeys:*) COMPREPLY=($(compgen -W \"$(heddle keys 2>/dev/null | sed -n 's/^\\[\\(strategy \\|plugin \\)*\\([^]]*\\)\\].*/\\2/p')\" "
+		"-- \"$cur\")) ;;\n\t*) COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n\tesac\n}\ncomplete -o filenames -F _heddle heddle\n");
+}
+
+/* -- zsh -- */
+/* Within '...' of _arguments and _describe. */
+static void zsh_text(FILE *out, const char *s)
+{
+	for (; *s; s++)
+		if (*s == '\'')
+			fputs("'\\''", out);
+		else if (*s == '[' || *s == ']' || *s == ':' || *s == '\\')
+			fprintf(out, "\\%c", *s);
+		else
+			fputc(*s, out);
+}
+
+static void zsh_flag(FILE *out, const struct hd_flag *f)
+{
+	fprintf(out, " \\\n\t\t\t'--%s[", f->name);
+	zsh_text(out, f->help);
+	fputc(']', out);
+	if (f->arg) {
+		fputc(':', out);
+		zsh_text(out, f->arg);
+		fputs(is_machine(f) ? ":_heddle_machines" : is_file(f) ? ":_files" : ": ", out);
+	}
+	fputc('\'', out);
+}
+
+static void zsh_verb(FILE *out, const struct hd_verb *v)
+{
+	fprintf(out, "\t%s)\n\t\t_arguments", v->name);
+	for (int i = 0; i < v->nflags; i++)
+		zsh_flag(out, &v->flags[i]);
+	if (takes_sets(v))
+		fprintf(out, " \\\n\t\t\t'*--set[overrides a key of the INI]:section.key=value:_heddle_keys'");
+	fprintf(out, " \\\n\t\t\t'--help[lists the options]'");
+	if (v->positional)
+		fprintf(out, " \\\n\t\t\t'*:file:_files'");
+	fprintf(out, " ;;\n");
+}
+
+void hd_completion_zsh(FILE *out, const struct hd_cli *c)
+{
+	fprintf(out,
+		"#compdef heddle\n# SPDX-License-Identifier: Apache-2.0\n# Written by heddle completion zsh.\n"
+		"_heddle_machines()\n{\n\tlocal -a names=(%s/conf/machines/*.ini(N:t:r))\n\t_alternative 'machines:machine:($names)' "
+		"'files:file:_files'\n}\n_heddle_keys()\n{\n\tcompadd -S '' --",
+		HD_DATA_DIR);
+	print_keys(out, " ");
+	fprintf(out, "\n}\n_heddle()\n{\n\tlocal -a verbs=(");
+	for (int i = 0; i < c->nverbs; i++) {
+		fprintf(out, "\n\t\t'%s:", c->verbs[i].name);
+		zsh_text(out, c->verbs[i].help);
+		fputc('\'', out);
+	}
+	fprintf(out, "\n\t)\n\n\tif (( CURRENT == 2 )); then\n\t\t_describe subcommand verbs\n\t\treturn\n\tfi\n"
+		     "\tshift words\n\t(( CURRENT-- ))\n\tcase $words[1] in\n");
+	for (int i = 0; i < c->nverbs; i++)
+		zsh_verb(out, &c->verbs[i]);
+	fprintf(out,
+		"\tesac\n}\nif [ \"$funcstack[1]\" = _heddle ]; then\n\t_heddle \"$@\"\nelse\n\tcompdef _heddle heddle\nfi\n");
+}
+
+int hd_verb_completion(struct hd_cli *c)
+{
+	if (!strcmp(c->positional, "bash")) {
+		hd_completion_bash(stdout, c);
+		return 0;
+	}
+	if (!strcmp(c->positional, "zsh")) {
+		hd_completion_zsh(stdout, c);
+		return 0;
+	}
+	hd_log(HD_LOG_ERROR, "completion: there is one for bash and one for zsh, not for %s", c->positional);
+	return 1;
+}
