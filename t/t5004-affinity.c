@@ -83,7 +83,13 @@ int main(int argc, char **argv)
 	       "two ranks share the cores");
 	is_int(run("mpirun -np 2 --oversubscribe --bind-to core:overload-allowed", argv[0], 2, 2, 1), 0,
 	       "two threads in each of two ranks bound to a core");
-	setenv("OMP_NUM_THREADS", "7", 1);
-	is_int(run("", argv[0], 0, cores, 0), 0, "OMP_NUM_THREADS of a login script has no say");
+	setenv("OMP_NUM_THREADS", "1", 1);
+	is_int(run("", argv[0], 0, 1, 0), 0, "OMP_NUM_THREADS says how many");
+	is_int(run("", argv[0], 2, 2, 0), 0, "unless they are asked for by number");
+	setenv("OMP_NUM_THREADS", "2,1", 1);
+	is_int(run("mpirun -np 2 --oversubscribe --bind-to none", argv[0], 0, 2, 0), 0,
+	       "of each rank; the outermost of several");
+	setenv("OMP_NUM_THREADS", "", 1);
+	is_int(run("", argv[0], 0, cores, 0), 0, "an empty one says nothing");
 	return done();
 }

@@ -10,7 +10,7 @@ sed 's/^family = .*/family = mixtral\nkv_heads = 2\nmlp = 64\nexperts = 4/' gpt2
 sed 's/^family = .*/family = gpt2\nexperts = 4/' gpt2.ini >gshard.ini
 
 # -- sizes: parameters, counted by hand
-parameters() { heddle check "$@" | sed -n 's/^\([0-9]*\) parameters$/\1/p'; }
+parameters() { heddle check --all "$@" | sed -n 's/^\([0-9]*\) parameters$/\1/p'; }
 # 256 x 32 + 32 x 32 of embeddings; of a layer 12 x 32^2 + 13 x 32; the last norm 64
 is "gpt2" "$(parameters gpt2.ini)" 34688
 is "gpt2, untied" "$(parameters gpt2.ini --set model.tie_embeddings=no)" $((34688 + 8192))

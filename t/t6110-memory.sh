@@ -37,7 +37,7 @@ within "planned: weights, gradient and two moments, and activations" "$planned" 
 within "the high-water mark is what was planned, and the program's own $own MB" "$peak" \
 	"$(awk -v p="$planned" -v o="$own" 'BEGIN { print p + 0.75 * o }')" \
 	"$(awk -v p="$planned" -v o="$own" -v c=$copies 'BEGIN { print p + o + c }')"
-said=$(heddle check large.ini | sed -n 's/.*memory \([0-9.]*\) MB.*/\1/p')
+said=$(heddle check --all large.ini | sed -n 's/.*memory \([0-9.]*\) MB.*/\1/p')
 near "check says the same" "$said" "$planned" 0.2
 
 # What started the program is not counted: here a shell that held 100 MB before it became heddle.
@@ -55,7 +55,7 @@ bench2 >/dev/null
 ran=$(bench2)
 p=$(json "$ran" planned_peak_bytes)
 m=$(json "$ran" measured_peak_bytes)
-gradient=$(heddle check large.ini | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p' | awk '{ print 4 * $1 }')
+gradient=$(heddle check --all large.ini | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p' | awk '{ print 4 * $1 }')
 note "two ranks: planned $p, measured $m"
 within "two ranks: and their neighbours' gradients" "$m" "$(awk -v p="$p" -v o=$own 'BEGIN { print p + 0.75 * o }')" \
 	"$(awk -v p="$p" -v o=$own -v c=$copies -v g="$gradient" 'BEGIN { print p + o + c * 1e6 + g }')"

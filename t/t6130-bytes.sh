@@ -16,7 +16,7 @@ explained() {
 		END { printf "%d\n", sum }'
 }
 
-parameters=$(heddle check tiny.ini | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')
+parameters=$(heddle check --all tiny.ini | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')
 like "parameters" "$parameters" '^[1-9][0-9]{4}$'
 for sync in ring allreduce; do
 	for n in 2 4; do

@@ -67,7 +67,7 @@ done
 ok "text while training, on a grid" heddle_mpi 4 train 2d.ini --set log.sample=8 --set log.sample_prompt=and
 
 # -- memory
-parameters() { heddle check "$1" --ranks "$2" | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p'; }
+parameters() { heddle check --all "$1" --ranks "$2" | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p'; }
 all=$(parameters one.ini 1)
 for layout in 2d:4:4 2.5d:8:4 3d:8:8; do
 	form=${layout%%:*} pieces=${layout##*:} n=${layout#*:}

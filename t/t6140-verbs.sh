@@ -17,12 +17,14 @@ is "train" $? 0
 like "the model, on stdout" "$out" '^gpt2, 34\.7 K parameters; 1 rank x [0-9]+ threads?: dp 1$'
 like "what a step is" "$out" '^8 sequences of 32 tokens a step: 4 micro-batches of 2 on each of 1 replica$'
 like "a line for each step" "$out" '^step 5/5  loss [0-9.]+  norm [0-9.]+  lr .* tokens/s .*ETA 0s$'
+like "with what a step takes, memory, tokens so far and the time" "$out" \
+	'^step 4/5  .*  [0-9]+ tokens/s  [0-9.]+ m?s/step  [0-9]+% of matmul rate  memory [0-9.]+ MB  1\.0 K tokens  elapsed [0-9]+s  ETA [0-9]+s$'
 is "lines of the last log.every" "$(heddle train tiny.ini --set log.every=2 2>/dev/null | grep -c '^step [0-9]*/')" 2
 like "memory" "$out" '^memory: planned [0-9.]+ MB, .* [0-9.]+ MB$'
 is "initial weights, on stderr" "$(grep -c '^heddle: initial weights [0-9a-f]\{16\}$' err)" 1
 is "metrics: five steps" "$(grep -c '"loss": ' m.jsonl)" 5
 is "metrics: two evaluations, and the last" "$(grep -c '"valid_loss": ' m.jsonl)" 3
-for key in step loss grad_norm lr tokens seconds tokens_per_second matmul_share; do
+for key in step loss grad_norm lr tokens seconds tokens_per_second matmul_share time total_tokens; do
 	is "metrics: $key" "$(grep '"loss"' m.jsonl | grep -c "\"$key\": ")" 5
 done
 # What one number says, another one says too.  A token takes 3 (2 x 24 embed^2 + 2 embed vocab) FLOP in products, and 7 x 2
@@ -60,7 +62,7 @@ is "a checkpoint" "$(cat c/latest)" step-00000005
 # check
 for conf in char-small quickstart; do
 	like "check $conf.ini" "$(heddle check "$src/conf/$conf.ini" --set data.train=text.txt --set model.vocab=256)" \
-		'^rank 0.*: [0-9]+ parameters, memory'
+		'^rank 0.*: [0-9.]+ [KM] parameters, memory [0-9.]+ MB \(parameters and state [0-9.]+ MB, within a step [0-9.]+ [KM]B\)$'
 done
 out=$(heddle check tiny.ini --ranks 4 --set train.micro_batch=1)
 like "check: the layout" "$out" '^4 ranks = dp 4 \(1 apart\)$'
@@ -73,7 +75,7 @@ like "check: else they must" "$(heddle check tiny.ini --set data.train=none 2>&1
 
 # explain
 out=$(heddle explain tiny.ini --ranks 2)
-like "explain: movement" "$out" '^sync +dp +shift +[0-9]+ bytes x1 '
+like "explain: movement" "$out" '^sync +dp +shift +[0-9.]+ KB x1 '
 like "explain: its reason" "$out" 'partial sum on dp.*, needed by'
 out=$(heddle explain tiny.ini --ranks 2 --json)
 is_json "explain --json" "$out"
@@ -100,7 +102,7 @@ ok "bench: start and steps are within what the command took" awk -v a="$begin" -
 is "bench: alone there is nothing to wait for" "$(json "$out" comm_hidden_seconds) $(json "$out" comm_exposed_seconds) $(json "$out" bubble)" \
 	"0.0 0.0 0.0"
 near "bench: memory is that of check" "$(product "$(json "$out" planned_peak_bytes)" 1e-6)" \
-	"$(heddle check tiny.ini | sed -n 's/.*memory \([0-9.]*\) MB.*/\1/p')" 0.06
+	"$(heddle check --all tiny.ini | sed -n 's/.*memory \([0-9.]*\) MB.*/\1/p')" 0.06
 ok "bench: and less than the process had" [ "$(json "$out" measured_peak_bytes)" -gt "$(json "$out" planned_peak_bytes)" ]
 is "bench: one line with a profile too" "$(heddle bench tiny.ini --json --steps 1 --profile 2>err | wc -l)" 1
 like "which is told apart" "$(cat err)" '^einsum +[0-9.]+ ms'

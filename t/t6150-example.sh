@@ -51,7 +51,7 @@ run() {
 }
 loss() { json "$(sed -n "$1p" m.jsonl)" loss; }
 said=$(installed explain sign.ini $small --ranks 2)
-like "one bit an element is sent" "$said" 'all-gather +[0-9]+ bytes x1 .*'
+like "one bit an element is sent" "$said" 'all-gather +[0-9.]+ (bytes|KB) x1 .*'
 ok "trains on two ranks" run 2
 first=$(loss 1)
 last=$(loss 120)

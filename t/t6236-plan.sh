@@ -52,7 +52,7 @@ for order in 'gpipe 0.375' '1f1b 0.375' 'interleaved 0.1875' 'zb 0.125'; do
 done
 plan free 4 --set pp.size=4 --set pp.schedule=1f1b
 near 'so a step is a quarter of the work, and the bubble' "$(over "$(top step_seconds)" "$one")" 0.34375 0.01
-memory=$("$build/heddle" check "$tmp/l.ini" --ranks 4 --set pp.size=4 --set pp.schedule=1f1b |
+memory=$("$build/heddle" check --all "$tmp/l.ini" --ranks 4 --set pp.size=4 --set pp.schedule=1f1b |
 	sed -n 's/.*memory \([0-9.]*\) MB.*/\1/p' | sort -g | tail -n 1)
 near 'memory is that of check' "$(over "$(top planned_peak_bytes)" 1e6)" "$memory" 0.06
 

@@ -113,8 +113,8 @@ done
 	printf '[strategy m]\nplugin = %s\naxes = a:2\nrules = batch>a\n' "$build/t/plugins/.libs/rules.so"
 } >plain.ini
 { cat plain.ini; echo 'states = a'; } >states.ini
-memory() { heddle check "$1" $2 | sed -n 's/^rank 0.*parameters and state \([0-9.]*\),.*/\1/p'; }
-params=$(heddle check plain.ini | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')
+memory() { heddle check --all "$1" $2 | sed -n 's/^rank 0.*parameters and state \([0-9.]*\),.*/\1/p'; }
+params=$(heddle check --all plain.ini | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')
 norms=$(((2 * 4 + 1) * 2 * 32))
 near "cut states: 2 bytes a parameter, and half of 12" "$(memory states.ini "$bf16")" \
 	"$(awk -v p="$params" -v n=$norms 'BEGIN { print (8 * p) / 1e6 }')" 0.06
@@ -135,7 +135,7 @@ sed -e 's/^layers = .*/layers = 6/' -e 's/^embed = .*/embed = 384/' -e 's/^heads
 	-e 's/^train = text.txt/&\nvalid_fraction = 0/' tiny.ini >large.ini
 state() { sed -n 's/.*parameters and state \([0-9.]*\),.*/\1/p'; }
 step() { sed -n 's/.*within a step \([0-9.]*\)).*/\1/p'; }
-c32=$(heddle check large.ini) c16=$(heddle check large.ini $bf16)
+c32=$(heddle check --all large.ini) c16=$(heddle check --all large.ini $bf16)
 params=$(printf '%s\n' "$c16" | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')
 norms=$(((2 * 6 + 1) * 2 * 384))
 near "parameters, masters and states" "$(printf '%s\n' "$c16" | state)" \

@@ -49,7 +49,7 @@ sum_of() {	# AXIS KIND < JSON: bytes x count of what is no scalar
 		}
 		END { printf "%d\n", sum }'
 }
-S=$((4 * $(heddle check tiny.ini $wide --ranks 4 | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')))
+S=$((4 * $(heddle check --all tiny.ini $wide --ranks 4 | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')))
 is "ring: 2 (n - 1) / n" "$(bytes | sum_of dp shift)" $((2 * S * 3 / 4))
 for wire in bf16 fp16; do
 	is "ring, $wire: half of that" "$(bytes --set dp.wire=$wire | sum_of dp shift)" $((S * 3 / 4))

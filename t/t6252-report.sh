@@ -13,12 +13,21 @@ heddle train tiny.ini --set train.steps=6 --set train.eval_every=2 --set log.met
 heddle train tiny.ini --set train.steps=6 --set train.lr=1e-2 --set log.metrics=b.jsonl --set model.experts=4 >/dev/null 2>&1
 ok "a page of one run" heddle report a.jsonl --out a.html
 ok "is well-formed" wellformed a.html
-is "with a dot for each evaluation" "$(grep -c '<circle' a.html)" 3
-like "the last of which has its step and its value" "$(grep '<circle' a.html | tail -1)" \
+is "with a dot for each evaluation" "$(grep -c '<circle class' a.html)" 3
+like "the last of which has its step and its value" "$(grep '<circle class' a.html | tail -1)" \
 	"step 6: $(sed -n 's/.*"valid_loss": \([0-9.]\{5\}\).*/\1/p' a.jsonl | tail -1)"
 for what in Loss Gradient Learning Tokens Share; do
 	ok "a drawing: $what" grep -q "<h2>$what" a.html
 done
+is "each has its axes named: below" "$(grep -c '<text class="name".*>step</text>' a.html)" "$(grep -c '<h2>' a.html)"
+like "and at the side, with the unit" "$(cat a.html)" '<text class="name" transform=.*>nats per token</text>'
+like "validation is another colour, dashed" "$(grep 'class="line dashed' a.html | head -1)" '<path class="line dashed c1"'
+like "training is not" "$(grep 'class="line c' a.html | head -1)" '<path class="line c0"'
+like "and both are named" "$(grep 'class="legend"' a.html | head -1)" 'training: [0-9.]+<.*validation: [0-9.]+<'
+like "the model" "$(cat a.html)" '<b>Model:</b> gpt2, 34\.7 K parameters: 2 layers, embed 32, 4 heads, vocab 256; 8 sequences of 32 tokens a step'
+like "the layout" "$(cat a.html)" '<b>Layout:</b> dp 1: 1 rank x [0-9]+ threads?, fp32'
+like "when it ran" "$(cat a.html)" '<b>Time:</b> 20[0-9][0-9]-[0-9-]+ [0-9:]+ to 20'
+like "what it is of" "$(cat a.html)" '<h1>a\.jsonl</h1>'
 ok "none of experts where there are none" eval '! grep -q "<h2>Load" a.html'
 ok "a page of two" heddle report a.jsonl,b.jsonl --out two.html
 ok "is well-formed" wellformed two.html
@@ -29,10 +38,14 @@ ok "and the experts of the one that has some" grep -q '<h2>Load' two.html
 awk 'BEGIN { for (i = 1; i <= 30000; i++) printf "{\"step\": %d, \"loss\": %s, \"lr\": 1e-3}\n", i, i == 99 ? "null" : i == 77 ? 1e6 : 3 }' >long.jsonl
 ok "a long run" heddle report long.jsonl --out long.html
 ok "is a page of less than 100 KB" test "$(wc -c <long.html)" -lt 100000
+like "drawn as means, and faintly as it is" "$(grep -o 'class="faint\|thick: means of up to 500 steps' long.html | sort | uniq -c | tr -s ' \n' ' ')" 'class="faint .*thick: means of up to 500 steps'
 ok "whose axis a spike does not stretch" eval '! grep -q ">2e+05<" long.html'
 
 mv a.jsonl '<b>&.jsonl' && heddle report '<b>&.jsonl' --out odd.html
 ok "names are escaped" wellformed odd.html
+printf '{"step": 1, "loss": 2}\n{"step": 2, "loss": 1}\n' >old.jsonl
+ok "a file of an earlier version has no run" heddle report old.jsonl --out old.html
+unlike "and none is shown" "$(cat old.html)" 'Model:|Time:'
 like "no such file" "$(said report nothing.jsonl)" '^heddle: nothing.jsonl: '
 printf '{"step": 1, "loss": 2}\n{"loss": 2}\n' >bad.jsonl
 like "no line of metrics" "$(said report bad.jsonl)" 'bad.jsonl:2: .*no step'

@@ -21,6 +21,7 @@ struct hd_progress {
 
 /* All collective; on failure all ranks have the same err, and what was saved before is whole. */
 int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd_err *err);
+char *hd_checkpoint_find(const char *path, struct hd_err *err); /* a step, or the newest below path; NULL: neither */
 int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *at, struct hd_err *err);
 /* What [checkpoint] resume means before anything is read: the path of a step directory, or NULL: start anew.  A dir that
  * already holds a later step than the run would start with is refused (resume = no).  malloc'ed. */

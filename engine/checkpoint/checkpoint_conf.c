@@ -31,27 +31,22 @@ static char *complete_conf(const struct hd_job *j, struct hd_err *err)
 	return out;
 }
 
-static char *layout_text(const struct hd_plan *p)
-{
-	char *text = hd_strdup("");
-
-	for (int a = 0; a < p->naxes; a++) {
-		const struct hd_axis *x = &p->axes[a]->v;
-
-		hd_append(&text, "%s%s %lld", a ? ", " : "", x->name, (long long)x->n);
-	}
-	return text;
-}
-
 static char *state_text(const struct hd_job *j, const struct hd_progress *at)
 {
 	const struct hd_plan *p = hd_job_any_plan(j);
-	char *layout = layout_text(p), *text;
+	char *layout = hd_layout_text(p), *text;
 	json_t *o = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "version", STATE_VERSION, "step",
 			      (json_int_t)at->step, "samples", (json_int_t)at->samples, "tokens",
 			      (json_int_t)(at->samples * p->model.seq), "seed", (json_int_t)j->train.seed, "ranks",
 			      (json_int_t)p->ranks, "layout", layout, "picks", j->tuned ? j->tuned : "");
 
+	if (j->data) {
+		char *hash = hd_format("%016llx", (unsigned long long)hd_data_fingerprint(j->data, p->model.seq));
+
+		json_object_set_new(o, "data_tokens", json_integer((json_int_t)hd_data_tokens(j->data, 0)));
+		json_object_set_new(o, "data_hash", json_string(hash));
+		free(hash);
+	}
 	text = json_dumps(o, JSON_INDENT(2));
 	json_decref(o);
 	free(layout);

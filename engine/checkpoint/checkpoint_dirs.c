@@ -188,7 +188,9 @@ int hd_outputs_check(struct hd_conf *c, struct hd_err *err)
 	static const struct {
 		const char *section, *key;
 		int dir;
-	} all[] = { { "log", "metrics", 0 }, { "log", "trace", 0 }, { "checkpoint", "dir", 1 } };
+	} all[] = {
+		{ "log", "metrics", 0 }, { "log", "trace", 0 }, { "log", "tensorboard", 1 }, { "checkpoint", "dir", 1 }
+	};
 
 	for (size_t i = 0; i < HD_LEN(all); i++) {
 		struct hd_section *s = hd_conf_section(c, NULL, all[i].section);

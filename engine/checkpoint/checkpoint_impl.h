@@ -63,7 +63,6 @@ char *hd_step_path(const char *dir, int64_t step);
 char *hd_step_aside(const char *dir, int64_t step);               /* where it is written before it is complete */
 void hd_steps_tidy(const char *dir);                              /* what saves that were cut short have left */
 void hd_steps_prune(const char *dir, int64_t step, int64_t keep); /* step and what is older: the newest stay */
-char *hd_checkpoint_find(const char *path, struct hd_err *err);   /* a step, or the newest below path; NULL: neither */
 
 /* -- texts ----------------------------------------------------------------------------------- */
 int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_progress *at, struct hd_err *err);

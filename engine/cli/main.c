@@ -14,6 +14,8 @@
 static const struct hd_flag check_flags[] = {
 	{ "ranks", "N", "number of ranks (default: the product of the sizes)" },
 	{ "memory", "SIZE", "fail if a rank would need more memory" },
+	{ "all", NULL, "a line for each stage, in MB; else equal stages are one line" },
+	{ "json", NULL, "one line of JSON" },
 	{ "against-one-rank", NULL, "train a few steps of the layout and of one rank, and compare every gradient" },
 };
 static const struct hd_flag explain_flags[] = {
@@ -21,6 +23,7 @@ static const struct hd_flag explain_flags[] = {
 	{ "rank", "R", "whose program (default 0)" },
 	{ "schedule", NULL, "draw the units of each stage" },
 	{ "times", "FILE", "of a trace (log.trace): the drawing by measured times of units instead of counts" },
+	{ "all", NULL, "a line for each layer, in bytes; else equal layers are one line" },
 	{ "nodes", NULL, "list every node: operands, placements of its results, the section that made it" },
 	{ "after", "PASS",
 	  "print instead the graph of all ranks after that pass of the planner; list: the names of the passes" },

@@ -5,6 +5,9 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/command/command.h"
+#include "engine/command/stage_lines.h"
+#include "engine/base/json.h"
+#include "engine/human/human.h"
 #include "engine/against/against.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/plugin/turn.h"
@@ -19,7 +22,7 @@
 #include <string.h>
 
 /* Whole parameters of all stages, and by stage those that live on it, however many ranks it has. */
-static int64_t count_parameters(const struct hd_plan *p, int64_t *stage)
+static int64_t count_parameters(const struct hd_plan *p, struct hd_stage_line *stages)
 {
 	int64_t all = 0;
 
@@ -32,7 +35,7 @@ static int64_t count_parameters(const struct hd_plan *p, int64_t *stage)
 			continue;
 		all += hd_global_count(t);
 		for (int64_t s = pinned ? at->index : 0; s < (pinned ? at->index + 1 : p->ncoords); s++)
-			stage[s] += hd_global_count(t);
+			stages[s].whole += hd_global_count(t);
 	}
 	return all;
 }
@@ -65,38 +68,21 @@ static void count_traffic(const struct hd_program *g, struct traffic_sum *t)
 		t->most[k] = t->bytes[k] > t->most[k] ? t->bytes[k] : t->most[k];
 }
 
-static void print_traffic(const struct traffic_sum *t)
+static void print_traffic(const struct traffic_sum *t, int exact)
 {
-	for (int k = 0; k < t->n; k++)
-		printf("%s%s %.*f MB", k ? ", " : "sent in a step, by the rank that sends most: ", t->name[k],
-		       t->most[k] < 1e9 ? 6 : 1, t->most[k] / 1e6);
+	for (int k = 0; k < t->n; k++) {
+		printf("%s%s ", k ? ", " : "sent in a step, by the rank that sends most: ", t->name[k]);
+		if (exact)
+			printf("%.*f MB", t->most[k] < 1e9 ? 6 : 1, t->most[k] / 1e6);
+		else
+			printf("%s", hd_human_bytes(t->most[k]).text);
+	}
 	printf(t->n ? "\n" : "");
 }
 
-/* Of the ranks of a stage the one that needs most. */
-struct stage_memory {
-	int64_t rank, parameters;
-	struct program_memory memory;
-};
-
-static int64_t bytes_of(const struct stage_memory *m)
+static int64_t bytes_of(const struct hd_stage_line *m)
 {
-	return m->memory.persistent + m->memory.transient;
-}
-
-static void print_stage(const struct hd_plan *p, const struct stage_memory *m, int64_t coord, int64_t whole)
-{
-	printf("rank %lld", (long long)m->rank);
-	if (p->stages)
-		printf(" (stage %lld:", (long long)coord);
-	for (size_t b = 0; p->stages && b < p->nblocks; b++)
-		if (p->blocks[b].coord == coord)
-			printf(" %s", p->blocks[b].name);
-	if (p->stages)
-		printf("; %lld parameters)", (long long)whole);
-	printf(": %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f)\n",
-	       (long long)m->parameters, (double)bytes_of(m) / 1e6, (double)m->memory.persistent / 1e6,
-	       (double)m->memory.transient / 1e6);
+	return m->persistent + m->transient;
 }
 
 #define MOST_THREADS 4 /* each has the program of a class in memory */
@@ -105,16 +91,18 @@ struct class_checks {
 	struct hd_plan *p;
 	struct hd_classes classes;
 	struct hd_match_run *match;
-	struct stage_memory *stages; /* by coordinate */
-	const int64_t *whole;        /* likewise: parameters */
+	struct hd_stage_line *stages; /* by coordinate */
 	struct traffic_sum *traffic;
 };
 
 /* The program of a class, classes in their order. */
 static int check_class(struct class_checks *c, int64_t k, struct hd_program *g, struct hd_err *err)
 {
-	struct stage_memory *most = &c->stages[g->coord];
-	struct stage_memory mine = { g->rank, hd_program_parameters(g), g->memory };
+	struct hd_stage_line *most = &c->stages[g->coord];
+	struct hd_stage_line mine = { .rank = g->rank,
+				      .parameters = hd_program_parameters(g),
+				      .persistent = g->memory.persistent,
+				      .transient = g->memory.transient };
 
 	if (c->p->config.device != HD_DEVICE_CUDA)
 		HD_TRY(hd_program_try(g, hd_device_cpu(), &c->classes, k, err));
@@ -149,33 +137,87 @@ static int check_classes(struct class_checks *c, struct hd_err *err)
 	return err->code ? err->code : hd_match_all(c->match, err);
 }
 
-static int print_stages(const struct class_checks *c, int64_t limit, struct hd_err *err)
-{
-	for (int64_t s = 0; s < c->p->ncoords; s++) {
-		const struct stage_memory *m = &c->stages[s];
-
-		print_stage(c->p, m, s, c->whole[s]);
-		if (limit && bytes_of(m) > limit)
-			return hd_err_set(err, HD_EINVAL, "rank %lld needs %lld bytes of memory, and --memory is %lld",
-					  (long long)m->rank, (long long)bytes_of(m), (long long)limit);
-	}
-	return HD_OK;
-}
-
 /* The program of each class of ranks; then, whether all ranks meet. */
-static int check_stages(struct hd_plan *p, const int64_t *whole, int64_t limit, struct traffic_sum *t,
-			struct hd_err *err)
+static int check_stages(struct hd_plan *p, struct hd_stage_line *stages, struct traffic_sum *t, struct hd_err *err)
 {
-	struct class_checks c = { .p = p, .whole = whole, .traffic = t };
+	struct class_checks c = { .p = p, .traffic = t, .stages = stages };
 
 	hd_classes_find(p, &c.classes);
 	c.match = hd_match_create(p, &c.classes);
-	c.stages = hd_alloc((size_t)p->ncoords * sizeof(*c.stages));
-	if (check_classes(&c, err) >= 0)
-		print_stages(&c, limit, err);
+	check_classes(&c, err);
+	for (int64_t s = 0; s < p->ncoords; s++) {
+		for (size_t b = 0; b < p->nblocks; b++)
+			stages[s].blocks += p->blocks[b].coord == s;
+	}
 	hd_match_destroy(c.match);
 	hd_classes_release(&c.classes);
-	free(c.stages);
+	return err->code;
+}
+
+static json_t *plan_json(const struct hd_plan *p, const struct hd_stage_line *s, int64_t parameters,
+			 const struct traffic_sum *t)
+{
+	json_t *axes = json_array(), *sent = json_object();
+
+	for (int a = 0; a < p->naxes; a++)
+		json_array_append_new(axes,
+				      json_pack("{s:s, s:I, s:I}", "name", p->axes[a]->v.name, "size",
+						(json_int_t)p->axes[a]->v.n, "stride", (json_int_t)p->axes[a]->stride));
+	for (int k = 0; k < t->n; k++)
+		json_object_set_new(sent, t->name[k], json_integer((json_int_t)t->most[k]));
+	return json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:o}", "ranks", (json_int_t)p->ranks, "axes",
+			 axes, "replicas", (json_int_t)p->replicas, "micro_batches", (json_int_t)p->micros,
+			 "micro_batch", (json_int_t)p->micro_batch, "seq", (json_int_t)p->model.seq, "bubble",
+			 hd_json_number(hd_plan_bubble(p)), "parameters", (json_int_t)parameters, "stages",
+			 hd_stage_lines_json(p, s, p->ncoords), "bytes", sent);
+}
+
+/* Stages up to the first that needs more than the limit; -> how many, at least one. */
+static int64_t within(const struct hd_plan *p, const struct hd_stage_line *s, int64_t limit, struct hd_err *err)
+{
+	int64_t n = 0;
+
+	while (n < p->ncoords && !(limit && bytes_of(&s[n]) > limit))
+		n++;
+	if (n == p->ncoords)
+		return n;
+	hd_err_set(err, HD_EINVAL, "rank %lld needs %lld bytes of memory, and --memory is %lld", (long long)s[n].rank,
+		   (long long)bytes_of(&s[n]), (long long)limit);
+	return n + 1;
+}
+
+static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct hd_stage_line *s, int64_t limit,
+			 const struct traffic_sum *t, struct hd_err *err)
+{
+	int exact = hd_cli_has(c, "all");
+	int64_t n = within(p, s, limit, err), parameters = count_parameters(p, s);
+
+	if (hd_cli_has(c, "json")) {
+		char *line = hd_json_line(plan_json(p, s, parameters, t));
+
+		if (!err->code)
+			puts(line);
+		free(line);
+		return;
+	}
+	printf("%lld parameters", (long long)parameters);
+	if (exact)
+		printf("\n");
+	else
+		printf(" (%s)\n", hd_human_count((double)parameters).text);
+	hd_stage_lines_print(p, s, n, exact);
+	if (!err->code)
+		print_traffic(t, exact);
+}
+
+static int check_plan(const struct hd_cli *c, struct hd_plan *p, int64_t limit, struct hd_err *err)
+{
+	struct hd_stage_line *stages = hd_alloc((size_t)p->ncoords * sizeof(*stages));
+	struct traffic_sum t = { .n = 0 };
+
+	if (check_stages(p, stages, &t, err) >= 0)
+		print_stages(c, p, stages, limit, &t, err);
+	free(stages);
 	return err->code;
 }
 
@@ -214,9 +256,8 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, struct hd_
 
 static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
-	struct traffic_sum t = { .n = 0 };
 	const char *load;
-	int64_t limit = 0, *whole;
+	int64_t limit = 0;
 
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &limit, err));
 	HD_TRY(hd_cli_plan(c, 0, conf, p, err));
@@ -224,12 +265,11 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	if (*load)
 		HD_TRY(hd_checkpoint_fits(*p, load, err));
 	HD_TRY(check_files(*conf, *p, err));
-	hd_mesh_print(*p);
-	print_precision(*p);
-	whole = hd_plan_alloc(*p, (size_t)((*p)->ncoords + 1) * sizeof(*whole));
-	printf("%lld parameters\n", (long long)count_parameters(*p, whole));
-	HD_TRY(check_stages(*p, whole, limit, &t, err));
-	print_traffic(&t);
+	if (!hd_cli_has(c, "json")) {
+		hd_mesh_print(*p);
+		print_precision(*p);
+	}
+	HD_TRY(check_plan(c, *p, limit, err));
 	if (hd_cli_has(c, "against-one-rank")) {
 		struct hd_against a = { c->positional, c->sets, c->nsets, *p };
 

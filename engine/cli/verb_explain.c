@@ -6,6 +6,8 @@
 #include "engine/command/command.h"
 #include "engine/cli/work.h"
 #include "engine/graph/traffic.h"
+#include "engine/human/human.h"
+#include "engine/report/fold.h"
 #include "engine/train/metrics.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,14 +52,31 @@ static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t rank, 
 	return o;
 }
 
-static void line_text(const struct hd_plan *p, const struct node *n, int64_t rank, int64_t count)
+/* A receiver sends nothing: what it gets is what it is there for. */
+static char *bytes_text(const struct hd_plan *p, const struct node *n, int64_t rank, int exact)
 {
-	printf("%-15s %-10s %-8s %-14s %12lld bytes x%-4lld %s (%s)\n%20s%s\n", hd_unit_name(n->v.phase), n->v.block,
-	       n->comm.group->name, collective(n), (long long)hd_comm_node_sent(p, n, rank), (long long)count,
-	       hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, "", n->reason ? n->reason : "");
+	int64_t sent = hd_comm_node_sent(p, n, rank);
+
+	if (exact)
+		return hd_format("%12lld bytes", (long long)sent);
+	if (n->comm.kind == HD_COMM_RECV)
+		return hd_format("%12s", hd_human_bytes((double)hd_local_bytes(n->outs[0])).text);
+	return hd_format("%12s", hd_human_bytes((double)sent).text);
+}
+
+static void add_line(struct hd_fold *f, const struct hd_plan *p, const struct node *n, int64_t rank, int64_t count,
+		     int exact)
+{
+	char *bytes = bytes_text(p, n, rank, exact), *text = NULL;
+
+	hd_append(&text, " %-8s %-14s %s x%-4lld %s (%s)\n%20s%s\n", n->comm.group->name, collective(n), bytes,
+		  (long long)count, hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, "",
+		  n->reason ? n->reason : "");
 	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
-		printf("%20sif experts are chosen equally; at most %lld bytes\n", "",
-		       (long long)hd_comm_node_largest(n));
+		hd_append(&text, "%20sif experts are chosen equally; at most %lld bytes\n", "",
+			  (long long)hd_comm_node_largest(n));
+	hd_fold_add(f, hd_unit_name(n->v.phase), n->v.block, hd_format("%-15s ", hd_unit_name(n->v.phase)), text);
+	free(bytes);
 }
 
 /* What has no name is numbered: a result is found again where it is read. */
@@ -130,8 +149,10 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	struct hd_plan *p;
 	struct hd_program *g;
 	json_t *all = json_array();
+	struct hd_fold lines = { .n = 0 };
 	int64_t rank = 0;
-	int json = hd_cli_has(c, "json"), saved = hd_cli_has(c, "saved") || hd_cli_has(c, "kept");
+	int json = hd_cli_has(c, "json"), exact = hd_cli_has(c, "all") || hd_cli_has(c, "nodes"),
+	    saved = hd_cli_has(c, "saved") || hd_cli_has(c, "kept");
 	const char *after = hd_cli_str(c, "after", NULL);
 
 	if (after && (!strcmp(after, "list") || !is_pass(after)))
@@ -167,8 +188,9 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 		if (json)
 			json_array_append_new(all, line_json(p, n, rank, count));
 		else
-			line_text(p, n, rank, count);
+			add_line(&lines, p, n, rank, count, exact);
 	}
+	hd_fold_print(&lines, !exact);
 	if (json) {
 		char *text = hd_json_line(all);
 

@@ -5,10 +5,12 @@
 #include "engine/cli/verbs.h"
 #include "engine/command/command.h"
 #include "engine/file/installed.h"
+#include "engine/human/human.h"
 #include "engine/train/metrics.h"
 #include "engine/predict/simulate.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const links[HD_LINKS] = { "node", "network" };
 
@@ -53,6 +55,53 @@ static double tokens(const struct hd_plan *p)
 	return (double)(p->micros * p->batch * p->model.seq);
 }
 
+/* What a stage computes; the rest follows from where it stands. */
+static int alike(const struct hd_stage_price *a, const struct hd_stage_price *b)
+{
+	return a->parameters == b->parameters &&
+	       !strcmp(hd_human_seconds(a->compute).text, hd_human_seconds(b->compute).text);
+}
+
+static double seconds_of(const struct hd_stage_price *s, int which)
+{
+	return which == 0 ? s->compute : which == 1 ? s->exposed : s->idle;
+}
+
+/* "7.0 s", or "6.1 s to 7.0 s" of several stages. */
+static void print_between(const struct hd_stage_price *s, int64_t n, int which)
+{
+	double low = seconds_of(s, which), high = low;
+
+	for (int64_t i = 1; i < n; i++) {
+		low = seconds_of(&s[i], which) < low ? seconds_of(&s[i], which) : low;
+		high = most(high, seconds_of(&s[i], which));
+	}
+	printf("%s", hd_human_seconds(low).text);
+	if (strcmp(hd_human_seconds(low).text, hd_human_seconds(high).text))
+		printf(" to %s", hd_human_seconds(high).text);
+}
+
+static void print_stages(const struct hd_prediction *r)
+{
+	for (int64_t i = 0, n; r->nstages > 1 && i < r->nstages; i += n) {
+		const struct hd_stage_price *s = &r->stages[i];
+		double memory = s->memory;
+
+		for (n = 1; i + n < r->nstages && alike(s, &s[n]); n++)
+			memory = most(memory, s[n].memory);
+		if (n > 1)
+			printf("stages %lld to %lld, each: kernels ", (long long)i, (long long)(i + n - 1));
+		else
+			printf("stage %lld: kernels ", (long long)i);
+		print_between(s, n, 0);
+		printf(", collectives ");
+		print_between(s, n, 1);
+		printf(" exposed, idle ");
+		print_between(s, n, 2);
+		printf("; %s%s\n", n > 1 ? "at most " : "", hd_human_bytes(memory).text);
+	}
+}
+
 static void print_text(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
 {
 	struct totals t = total(r);
@@ -61,22 +110,18 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	hd_mesh_print(p);
 	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node,
 	       m->ranks_per_node == 1 ? "" : "s", p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32");
-	printf("step %.6g s: %.6g tokens/s, %.4g TFLOP/s a rank, %.1f%% of the peak\n", r->step, tokens(p) / r->step,
-	       flops / (double)p->ranks / 1e12, 100 * flops / peak(p, m));
-	printf("the busiest stage: kernels %.6g s, collectives %.6g s exposed and %.6g s hidden, idle %.6g s (bubble %.3f)\n",
-	       t.compute, t.exposed, t.hidden, t.idle, t.bubble);
-	printf("memory of a rank: %.1f GB%s\n", t.memory / 1e9,
+	printf("step %s: %s tokens/s, %.4g TFLOP/s a rank, %.1f%% of the peak\n", hd_human_seconds(r->step).text,
+	       hd_human_count(tokens(p) / r->step).text, flops / (double)p->ranks / 1e12, 100 * flops / peak(p, m));
+	printf("the busiest stage: kernels %s, collectives %s exposed and %s hidden, idle %s (bubble %.3f)\n",
+	       hd_human_seconds(t.compute).text, hd_human_seconds(t.exposed).text, hd_human_seconds(t.hidden).text,
+	       hd_human_seconds(t.idle).text, t.bubble);
+	printf("memory of a rank: %s%s\n", hd_human_bytes(t.memory).text,
 	       m->memory <= 0         ? ""
 	       : t.memory > m->memory ? ", more than it has"
 				      : ", fits");
-	printf("sent in a step by the rank that sends most: within its node %.1f MB, to other nodes %.1f MB\n",
-	       t.sent[HD_LINK_NODE] / 1e6, t.sent[HD_LINK_NETWORK] / 1e6);
-	for (int64_t i = 0; r->nstages > 1 && i < r->nstages; i++) {
-		const struct hd_stage_price *s = &r->stages[i];
-
-		printf("stage %lld: kernels %.6g s, collectives %.6g s exposed, idle %.6g s; %.1f GB\n", (long long)i,
-		       s->compute, s->exposed, s->idle, s->memory / 1e9);
-	}
+	printf("sent in a step by the rank that sends most: within its node %s, to other nodes %s\n",
+	       hd_human_bytes(t.sent[HD_LINK_NODE]).text, hd_human_bytes(t.sent[HD_LINK_NETWORK]).text);
+	print_stages(r);
 }
 
 static json_t *stages_json(const struct hd_prediction *r)

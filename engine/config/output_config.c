@@ -18,10 +18,13 @@ const struct hd_key_table hd_checkpoint_keys = { checkpoint, HD_LEN(checkpoint),
 
 static const struct hd_option logging[] = {
 	{ "metrics", HD_OPT_STR, 0, "", NULL, "file for one JSON object per step" },
+	{ "tensorboard", HD_OPT_STR, 0, "", NULL, "directory for the same numbers as event files of TensorBoard" },
 	{ "every", HD_OPT_INT, 0, "1", "1..", "steps between progress lines where stdout is no terminal" },
 	{ "trace", HD_OPT_STR, 0, "", NULL, "file for a Chrome/Perfetto trace" },
 	{ "trace_steps", HD_OPT_STR, 0, "2-4", NULL, "steps that are traced" },
-	{ "sample", HD_OPT_INT, 0, "0", "0..", "bytes of text generated after the last step" },
+	{ "sample", HD_OPT_INT, 0, "0", "0..1000000",
+	  "tokens of text generated after the last step (0: none; with sample_every: 200)" },
+	{ "sample_every", HD_OPT_INT, 0, "0", "0..", "steps between such texts (0: after the last step only)" },
 	{ "sample_prompt", HD_OPT_STR, 0, "", NULL, "prompt of that text" },
 };
 const struct hd_key_table hd_log_keys = { logging, HD_LEN(logging), sizeof(logging[0]) };
@@ -65,8 +68,12 @@ int hd_log_config_read(struct hd_conf *c, struct hd_log_config *l, struct hd_err
 	l->section = s;
 	l->metrics = hd_section_str(s, "metrics");
 	l->trace = hd_section_str(s, "trace");
+	l->tensorboard = hd_section_str(s, "tensorboard");
 	l->every = hd_section_int(s, "every");
+	l->sample_every = hd_section_int(s, "sample_every");
 	l->sample = hd_section_int(s, "sample");
+	if (l->sample_every && !hd_section_has(s, "sample"))
+		l->sample = 200;
 	l->sample_prompt = hd_section_str(s, "sample_prompt");
 	return trace_steps(c, l, err);
 }

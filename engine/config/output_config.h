@@ -16,9 +16,11 @@ struct hd_checkpoint_config {
 struct hd_log_config {
 	struct hd_section *section;
 	const char *metrics, *trace;  /* files; "": none */
+	const char *tensorboard;      /* directory; "": none */
 	int64_t every;                /* steps between progress lines */
 	int64_t trace_from, trace_to; /* steps that are traced */
-	int64_t sample;               /* bytes of text after the last step */
+	int64_t sample;               /* tokens of text after the last step; 0: none */
+	int64_t sample_every;         /* and after every so many; 0: the last alone */
 	const char *sample_prompt;
 };
 

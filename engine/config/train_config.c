@@ -41,7 +41,8 @@ static const struct hd_option train[] = {
 	{ "eval_batches", HD_OPT_INT, 0, "0", "0..", "global batches per evaluation (0: all of the validation data)" },
 	{ "device", HD_OPT_CHOICE, 0, "auto", "cpu|cuda|auto", "where kernels run" },
 	{ "comm", HD_OPT_CHOICE, 0, "auto", "auto|mpi|nccl", "transport between hosts" },
-	{ "threads", HD_OPT_INT, 0, "0", "0..4096", "OpenMP threads of a rank (0: cores / local ranks)" },
+	{ "threads", HD_OPT_INT, 0, "0", "0..4096",
+	  "threads of a rank (0: OMP_NUM_THREADS, else cores / local ranks)" },
 	{ "watchdog", HD_OPT_NUM, 0, "300", "0..", "seconds without progress after which a late rank is named" },
 };
 const struct hd_key_table hd_train_keys = { train, HD_LEN(train), sizeof(train[0]) };

@@ -30,6 +30,8 @@ int64_t hd_data_valid_samples(const struct hd_data *d, int64_t set);
 /* seq + 1 ids of sample `index` (global, in [0, global_batch)) of step (1-based) of the training split, drawn without
  * replacement within an epoch (of its file, where there are weights) when order = random.  first = how many samples all earlier steps used. */
 int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids, struct hd_err *err);
+/* Of the tokens of some training samples, spread over the data: another where the data, seq, the seed or the order are others. */
+uint64_t hd_data_fingerprint(const struct hd_data *d, int64_t seq);
 int hd_data_valid_sample(const struct hd_data *d, int64_t set, int64_t index, int32_t *ids, struct hd_err *err);
 /* One-time: opens FILE as the validation split alone, with the tokenizer of c (heddle eval). */
 int hd_data_open_file(struct hd_conf *c, const char *path, int64_t seq, int64_t vocab, struct hd_data **out,

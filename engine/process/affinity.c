@@ -24,7 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MARK "HEDDLE_AFFINITY" /* "pid threads cores-before cores-after" */
+#define MARK "HEDDLE_AFFINITY" /* "pid threads cores-before cores-after user's-OMP_NUM_THREADS" */
 
 static char note[160];
 
@@ -115,6 +115,19 @@ static void start_again(char **argv)
 	/* Only a failure comes here: the settings stay as they are. */
 }
 
+/* What the user has asked of OpenMP; 0: nothing.  A program started by this one inherits a variable that was set here, and the mark
+ * with the user's own. */
+static int asked_of_openmp(void)
+{
+	const char *mark = getenv(MARK), *text = getenv("OMP_NUM_THREADS");
+	int pid = 0, threads = 0, from = 0, to = 0, own = 0;
+
+	if (mark && sscanf(mark, "%d %d %d %d %d", &pid, &threads, &from, &to, &own) == 5)
+		return own;
+	own = text ? atoi(text) : 0;
+	return own > 0 ? own : 0;
+}
+
 static int back_again(int *threads)
 {
 	const char *mark = getenv(MARK);
@@ -134,10 +147,13 @@ int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 {
 	int threads, before, cores, sharers, ranks = local_ranks();
 	char mark[80];
+	int asked;
 
 	(void)argc;
 	if (back_again(&threads))
 		return threads;
+	asked = asked_of_openmp();
+	threads_wanted = threads_wanted ? threads_wanted : asked;
 	before = mask_cores();
 	if (too_narrow(before, threads_wanted, ranks))
 		mask_widen();
@@ -146,7 +162,7 @@ int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 	sharers = cores == before && cores < sysconf(_SC_NPROCESSORS_ONLN) ? 1 : ranks;
 	threads = threads_wanted ? threads_wanted : cores / sharers;
 	threads = threads < 1 ? 1 : threads;
-	snprintf(mark, sizeof(mark), "%d %d %d %d", (int)getpid(), threads, before, cores);
+	snprintf(mark, sizeof(mark), "%d %d %d %d %d", (int)getpid(), threads, before, cores, asked);
 	setenv(MARK, mark, 1);
 	if (set_openmp(threads, cores, sharers, cores > before))
 		start_again(argv);

@@ -4,7 +4,7 @@
 #ifndef HD_ENGINE_AFFINITY_H
 #define HD_ENGINE_AFFINITY_H
 
-/* The first call of main().  threads_wanted 0: cores / ranks of this host.  May start the program
+/* The first call of main().  threads_wanted 0: OMP_NUM_THREADS, else cores / ranks of this host.  May start the program
  * again, once, in the same process: it then comes back here and returns.  -> threads of this
  * process, at least 1. */
 int hd_affinity_setup(int argc, char **argv, int threads_wanted);

@@ -9,6 +9,7 @@
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,6 +47,23 @@ int hd_launch_terminal(void)
 	if (readlink(link, to, sizeof(to) - 1) < 0)
 		return 0;
 	return !strncmp(to, "/dev/pts/", 9) || !strncmp(to, "/dev/tty", 8) || !strcmp(to, "/dev/console");
+}
+
+int hd_launch_columns(void)
+{
+	struct winsize w = { .ws_col = 0 };
+	char link[32];
+	int fd = -1;
+
+	if (getenv("OMPI_COMM_WORLD_RANK")) { /* that of mpirun: its ranks have one of their own, without a size */
+		snprintf(link, sizeof(link), "/proc/%d/fd/1", (int)getppid());
+		fd = open(link, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+	}
+	if (ioctl(fd >= 0 ? fd : 1, TIOCGWINSZ, &w))
+		w.ws_col = 0;
+	if (fd >= 0)
+		close(fd);
+	return w.ws_col ? w.ws_col : 80;
 }
 
 static int launcher_stderr = -1;

@@ -11,6 +11,7 @@ int hd_launch_first(void);
 int hd_launch_mpi(void);
 /* Whether what is printed ends on a terminal: the pseudo-terminal that mpirun gives to its ranks is not one. */
 int hd_launch_terminal(void);
+int hd_launch_columns(void); /* of that terminal; 80 where it does not say */
 /* listen: before signals are handled.  deaf: the launcher has told this process to end.  mpirun takes nothing more that
  * is printed, and a write would wait for it until it kills: what is buffered for it is dropped, and messages go where its
  * own went. */

@@ -8,12 +8,12 @@
 
 #define WIDE 720
 #define HIGH 250
-#define LEFT 64
+#define LEFT 78
 #define RIGHT 12
 #define TOP 14
-#define BOTTOM 26
+#define BOTTOM 42
 #define FAINT 1200 /* points of a line as it is */
-#define MEANS 120  /* and of its means */
+#define MEANS 60   /* and of its means */
 
 struct frame {
 	double x0, x1, y0, y1;
@@ -92,7 +92,7 @@ static double tick(double range) /* 1, 2 or 5 times a power of ten: four to nine
 	return many >= 5 ? 5 * unit : many >= 2 ? 2 * unit : unit;
 }
 
-static void axes(FILE *out, const struct frame *f)
+static void axes(FILE *out, const struct frame *f, const char *unit)
 {
 	double dx = tick(f->x1 - f->x0), dy = tick(f->y1 - f->y0);
 
@@ -104,8 +104,14 @@ static void axes(FILE *out, const struct frame *f)
 			LEFT, down(f, v), WIDE - RIGHT, LEFT - 6, down(f, v) + 4, v);
 	}
 	for (double x = ceil(f->x0 / dx) * dx; x <= f->x1; x += dx)
-		fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.10g</text>\n", across(f, x), HIGH - 8,
-			x);
+		fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.10g</text>\n", across(f, x),
+			HIGH - BOTTOM + 16, x);
+	fprintf(out, "<text class=\"name\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">step</text>\n",
+		(LEFT + WIDE - RIGHT) / 2, HIGH - 6);
+	fprintf(out, "<text class=\"name\" transform=\"translate(14 %d) rotate(-90)\" text-anchor=\"middle\">",
+		(HIGH - BOTTOM + TOP) / 2);
+	hd_html_text(out, unit);
+	fprintf(out, "</text>\n");
 }
 
 /* -- lines ---------------------------------------------------------------------------------------------------------------- */
@@ -139,33 +145,45 @@ static void dots(FILE *out, const struct frame *f, const struct hd_line *l)
 			l->colour % 8, across(f, k->x[i]), down(f, k->y[i]), k->x[i], k->y[i]);
 }
 
+/* A piece of the line as it is drawn, the name, the last value. */
 static void legend(FILE *out, const struct hd_line *lines, size_t n)
 {
+	size_t each = 1;
+
 	fprintf(out, "<p class=\"legend\">");
 	for (size_t i = 0; i < n; i++) {
 		const struct hd_curve *k = lines[i].curve;
 
-		fprintf(out, "<span class=\"c%d\">%s ", lines[i].colour % 8, lines[i].dotted ? "&#9679;" : "&#9644;");
+		fprintf(out,
+			"<span><svg class=\"key c%d\" viewBox=\"0 0 34 10\"><path class=\"line%s\" d=\"M1 5H33\"/>%s</svg> ",
+			lines[i].colour % 8, lines[i].dotted ? " dashed" : "",
+			lines[i].dotted ? "<circle cx=\"17\" cy=\"5\" r=\"3\"/>" : "");
 		hd_html_text(out, lines[i].label);
 		fprintf(out, ": %.5g</span> ", k->y[k->n - 1]);
+		if (!lines[i].dotted && (k->n + MEANS - 1) / MEANS > each)
+			each = (k->n + MEANS - 1) / MEANS;
 	}
+	if (each > 1)
+		fprintf(out, "<span class=\"note\">thick: means of up to %zu steps; thin: as it is</span>", each);
 	fprintf(out, "</p>\n");
 }
 
-void hd_curves_draw(FILE *out, const char *title, const struct hd_line *lines, size_t n)
+void hd_curves_draw(FILE *out, const struct hd_drawing *d)
 {
-	struct frame f = frame_of(lines, n);
+	struct frame f = frame_of(d->lines, d->n);
 
-	fprintf(out, "<h2>%s</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", title, WIDE, HIGH,
-		title);
-	axes(out, &f);
-	for (size_t i = 0; i < n; i++) {
-		if (!lines[i].dotted && lines[i].curve->n > MEANS)
-			path(out, &f, &lines[i], FAINT, "faint");
-		path(out, &f, &lines[i], lines[i].dotted ? FAINT : MEANS, "line");
-		if (lines[i].dotted)
-			dots(out, &f, &lines[i]);
+	fprintf(out, "<h2>%s</h2>\n<svg class=\"plot\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
+		d->title, WIDE, HIGH, d->title);
+	axes(out, &f, d->unit);
+	for (size_t i = 0; i < d->n; i++) {
+		const struct hd_line *l = &d->lines[i];
+
+		if (!l->dotted && l->curve->n > MEANS)
+			path(out, &f, l, FAINT, "faint");
+		path(out, &f, l, l->dotted ? FAINT : MEANS, l->dotted ? "line dashed" : "line");
+		if (l->dotted)
+			dots(out, &f, l);
 	}
 	fprintf(out, "</svg>\n");
-	legend(out, lines, n);
+	legend(out, d->lines, d->n);
 }

@@ -10,11 +10,16 @@ struct hd_line { /* of a drawing */
 	const struct hd_curve *curve;
 	const char *label;
 	int colour; /* 0, 1, ...: colours that the page has */
-	int dotted; /* few points, far apart: each is marked */
+	int dotted; /* few points, far apart: a dashed line, on which each is marked */
+};
+struct hd_drawing {
+	const char *title, *unit; /* unit: of the vertical axis */
+	const struct hd_line *lines;
+	size_t n;
 };
 /* One drawing, with its title and a legend: each line as means over pieces of the steps, and faintly as it is.  Linear axes;
  * the largest of 100 values may be cut off above, so that one spike does not flatten everything else. */
-void hd_curves_draw(FILE *f, const char *title, const struct hd_line *lines, size_t n);
+void hd_curves_draw(FILE *f, const struct hd_drawing *d);
 void hd_html_text(FILE *f, const char *s); /* escaped */
 
 #endif

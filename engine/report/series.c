@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/report/series.h"
+#include "engine/human/human.h"
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -41,6 +42,43 @@ static void add(struct hd_curves *c, const char *name, double step, const json_t
 	k->y[k->n++] = json_number_value(v);
 }
 
+static long long number(const json_t *o, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(o, key));
+}
+
+static const char *text(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s ? s : "";
+}
+
+/* The first line of each start has it; where a run went on in another layout, the last counts. */
+static void add_about(struct hd_curves *c, const json_t *run)
+{
+	const char *layout = text(run, "layout");
+
+	if (!json_is_object(run))
+		return;
+	free(c->model);
+	free(c->layout);
+	c->model = hd_format(
+		"%s, %s parameters: %lld layers, embed %lld, %lld heads, vocab %lld; %lld sequences of %lld tokens a step",
+		text(run, "family"), hd_human_count((double)number(run, "parameters")).text, number(run, "layers"),
+		number(run, "embed"), number(run, "heads"), number(run, "vocab"), number(run, "global_batch"),
+		number(run, "seq"));
+	c->layout = hd_format("%s%s%lld rank%s x %lld thread%s, %s", layout, *layout ? ": " : "", number(run, "ranks"),
+			      number(run, "ranks") == 1 ? "" : "s", number(run, "threads"),
+			      number(run, "threads") == 1 ? "" : "s", text(run, "precision"));
+}
+
+static void add_time(struct hd_curves *c, double at)
+{
+	c->began = c->began > 0 ? c->began : at;
+	c->ended = at;
+}
+
 static int add_line(struct hd_curves *c, const char *line, int64_t number, struct hd_err *err)
 {
 	json_error_t at;
@@ -52,10 +90,13 @@ static int add_line(struct hd_curves *c, const char *line, int64_t number, struc
 		return hd_err_set(err, HD_EIO, "%s:%lld: is not a line of metrics: %s", c->path, (long long)number,
 				  o ? "it has no step" : at.text);
 	}
+	add_about(c, json_object_get(o, "run"));
+	if (json_is_number(json_object_get(o, "time")))
+		add_time(c, json_number_value(json_object_get(o, "time")));
 	json_object_foreach(o, key, v) {
 		char name[100];
 
-		if (strcmp(key, "step"))
+		if (strcmp(key, "step") && strcmp(key, "time"))
 			add(c, key, json_number_value(step), v);
 		for (size_t i = 0; i < json_array_size(v); i++) {
 			snprintf(name, sizeof(name), "%s.%zu", key, i);
@@ -95,6 +136,9 @@ void hd_curves_free(struct hd_curves *c)
 		free(c->all[i].y);
 	}
 	free(c->all);
+	free(c->model);
+	free(c->layout);
+	c->model = c->layout = NULL;
 	c->all = NULL;
 	c->n = c->cap = 0;
 }

@@ -15,6 +15,8 @@ struct hd_curves { /* of one metrics file, one per key */
 	const char *path;
 	struct hd_curve *all;
 	size_t n, cap;
+	char *model, *layout; /* what the file says of the run; NULL: nothing */
+	double began, ended;  /* seconds since 1970; 0: it does not say */
 };
 int hd_curves_read(const char *path, struct hd_curves *c, struct hd_err *err);
 void hd_curves_free(struct hd_curves *c);

@@ -351,6 +351,15 @@ double hd_plan_flops(const struct hd_plan *p)
 	return sum;
 }
 
+char *hd_layout_text(const struct hd_plan *p)
+{
+	char *text = hd_strdup("");
+
+	for (int a = 0; a < p->naxes; a++)
+		hd_append(&text, "%s%s %lld", a ? ", " : "", p->axes[a]->v.name, (long long)p->axes[a]->v.n);
+	return text;
+}
+
 /* "(x 1, y 0)", of the layout that is run. */
 static char *describe(const void *plan, int rank)
 {

@@ -66,6 +66,7 @@ int hd_owns(const struct hd_program *g, const struct tensor *t);
 /* fit.c: whether the bytes of each rank of this host fit into what it has left; all ranks. */
 int hd_job_fits(struct hd_job *j, double bytes, struct hd_err *err);
 
+char *hd_layout_text(const struct hd_plan *p); /* "NAME 2, NAME 4"; malloc'ed */
 int64_t hd_plan_parameters(const struct hd_plan *p);
 /* Product FLOPs of one step of all ranks; what is made again (train.recompute) counts once. */
 double hd_plan_flops(const struct hd_plan *p);

@@ -9,16 +9,45 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct hd_metrics {
 	FILE *f;
 	char *path;
 };
 
-int hd_metrics_open(const char *path, int append, struct hd_metrics **out, struct hd_err *err)
+/* Hours of training may be in it, and nothing else has these numbers. */
+static int keep_old(const char *path, char **old, struct hd_err *err)
 {
-	FILE *f = fopen(path, append ? "ae" : "we");
+	struct stat s;
+	char *to = NULL;
 
+	if (stat(path, &s) || !S_ISREG(s.st_mode) || !s.st_size)
+		return HD_OK;
+	for (int i = 1; i < 100000; i++) {
+		free(to);
+		to = hd_format("%s.%d", path, i);
+		if (access(to, F_OK))
+			break;
+	}
+	if (rename(path, to)) {
+		hd_err_set(err, HD_EIO, "%s: cannot be renamed to %s: %s", path, to, strerror(errno));
+		free(to);
+		return err->code;
+	}
+	*old = to;
+	return HD_OK;
+}
+
+int hd_metrics_open(const char *path, int append, char **old, struct hd_metrics **out, struct hd_err *err)
+{
+	FILE *f;
+
+	*old = NULL;
+	if (!append)
+		HD_TRY(keep_old(path, old, err));
+	f = fopen(path, append ? "ae" : "we");
 	if (!f)
 		return hd_err_set(err, HD_EIO, "%s: %s", path, strerror(errno));
 	*out = hd_alloc(sizeof(**out));

@@ -3,12 +3,14 @@
  */
 #include <config.h>
 #include "engine/train/progress.h"
+#include "engine/human/human.h"
 #include "engine/process/launch.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* Of this program alone: getrusage also counts what the process was before exec, a large launcher. */
 int64_t hd_peak_bytes(void)
@@ -29,27 +31,32 @@ int64_t hd_peak_bytes(void)
 	return (int64_t)r.ru_maxrss * 1024;
 }
 
-static void count_text(char *out, size_t n, double x)
-{
-	if (x >= 1e9)
-		snprintf(out, n, "%.2f G", x / 1e9);
-	else if (x >= 1e6)
-		snprintf(out, n, "%.1f M", x / 1e6);
-	else
-		snprintf(out, n, "%.1f K", x / 1e3);
-}
-
 static const char *plural(int64_t n)
 {
 	return n == 1 ? "" : "s";
 }
 
-static void bytes_text(char *out, size_t n, double b)
+/* Now; what other programs of this host read of it counts too. */
+static double memory_now(void)
 {
-	if (b >= 1e9)
-		snprintf(out, n, "%.2f GB", b / 1e9);
-	else
-		snprintf(out, n, "%.1f MB", b / 1e6);
+	FILE *f = fopen("/proc/self/statm", "re");
+	long long pages = 0;
+
+	if (f && fscanf(f, "%*d %lld", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* At least in MB: what a step needs is never of interest below that. */
+static struct hd_human memory_text(double bytes)
+{
+	struct hd_human h = hd_human_bytes(bytes);
+
+	if (bytes < 1e6)
+		snprintf(h.text, sizeof(h.text), "%.1f MB", bytes / 1e6);
+	return h;
 }
 
 void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps)
@@ -64,20 +71,18 @@ void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps)
 /* What a step's share is of. */
 static const char *basis(const struct hd_job *j)
 {
-	return hd_device_in_host(j->device) ? "matmul rate" : "peak";
+	return hd_device_in_host(j->device) ? "matmul rate" : "peak (MFU)";
 }
 
 void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 {
 	const struct hd_plan *p = hd_job_any_plan(s->j);
-	char mem[32], size[32];
 
-	bytes_text(mem, sizeof(mem), (double)s->j->arena_bytes);
-	count_text(size, sizeof(size), (double)hd_plan_parameters(p));
 	if (!s->speaks)
 		return;
-	printf("%s, %s parameters; %lld rank%s x %d thread%s", p->model.family->name, size, (long long)p->ranks,
-	       plural(p->ranks), s->j->threads, plural(s->j->threads));
+	printf("%s, %s parameters; %lld rank%s x %d thread%s", p->model.family->name,
+	       hd_human_count((double)hd_plan_parameters(p)).text, (long long)p->ranks, plural(p->ranks), s->j->threads,
+	       plural(s->j->threads));
 	for (int a = 0; a < p->naxes; a++)
 		printf("%s%s %lld", a ? " x " : ": ", p->axes[a]->v.name, (long long)p->axes[a]->v.n);
 	printf("\n%lld sequence%s of %lld tokens a step: %lld micro-batch%s of %lld on each of %lld replica%s\n",
@@ -87,7 +92,8 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 	if (s->j->train.batch.steps)
 		printf("the batch grows to that (global_batch_ramp = %s)\n",
 		       hd_section_str(s->j->train.section, "global_batch_ramp"));
-	printf("planned memory of this rank: %s; ready after %.2f s", mem, hd_seconds() - s->j->started);
+	printf("planned memory of this rank: %s; ready after %.2f s", memory_text((double)s->j->arena_bytes).text,
+	       hd_seconds() - s->j->started);
 	if (at->step)
 		printf("; going on after step %lld", (long long)at->step);
 	printf("\nproducts: %.4g MFLOP a token; %s %.4g GFLOP/s a rank\n", s->j->flops_per_token / 1e6, basis(s->j),
@@ -95,27 +101,76 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 	fflush(stdout);
 }
 
-static void eta_text(char *out, size_t n, double s)
+struct field {
+	char text[64];
+	int rank; /* the larger, the sooner it is left out */
+};
+#define FIELDS 11
+
+static int wide(const struct field *f)
 {
-	if (s >= 3600)
-		snprintf(out, n, "%.0fh%02.0fm", floor(s / 3600), floor(fmod(s, 3600) / 60));
-	else if (s >= 60)
-		snprintf(out, n, "%.0fm%02.0fs", floor(s / 60), floor(fmod(s, 60)));
-	else
-		snprintf(out, n, "%.0fs", s);
+	int n = -2;
+
+	for (int i = 0; i < FIELDS; i++)
+		n += f[i].text[0] ? (int)strlen(f[i].text) + 2 : 0;
+	return n;
 }
 
-void hd_show_step(struct hd_show *s, const struct hd_numbers *n)
+/* -> 0: all that is left is what nobody could do without. */
+static int leave_out(struct field *f)
 {
-	char eta[32];
+	int most = -1;
+
+	for (int i = 0; i < FIELDS; i++)
+		if (f[i].text[0] && f[i].rank > (most < 0 ? 0 : f[most].rank))
+			most = i;
+	if (most >= 0)
+		f[most].text[0] = 0;
+	return most >= 0;
+}
+
+char *hd_progress_text(const struct hd_numbers *n, int64_t steps, const char *basis, int columns)
+{
+	struct field f[FIELDS] = {
+		[2] = { .rank = 5 }, [3] = { .rank = 6 }, [5] = { .rank = 3 }, [6] = { .rank = 4 },
+		[7] = { .rank = 8 }, [8] = { .rank = 7 }, [9] = { .rank = 9 }, [10] = { .rank = 2 }
+	};
+	char *text = NULL;
+
+#define SAY(i, ...) snprintf(f[i].text, sizeof(f[i].text), __VA_ARGS__)
+	SAY(0, "step %lld/%lld", (long long)n->step, (long long)steps);
+	SAY(1, "loss %.4f", n->loss);
+	SAY(2, "norm %.3f", n->norm);
+	SAY(3, "lr %.2e", n->lr);
+	SAY(5, "%s/step", hd_human_seconds(n->seconds).text);
+	SAY(4, "%.0f tokens/s", n->tokens_per_second);
+	SAY(6, "%.0f%% of %s", 100 * n->share, basis);
+	SAY(7, "memory %s", memory_text(n->memory).text);
+	SAY(8, "%s tokens", hd_human_count((double)n->total_tokens).text);
+	SAY(9, "elapsed %s", hd_human_time(n->elapsed).text);
+	SAY(10, "ETA %s", hd_human_time(n->left).text);
+#undef SAY
+	while (columns > 0 && wide(f) > columns && leave_out(f))
+		;
+	for (int i = 0; i < FIELDS; i++)
+		if (f[i].text[0])
+			hd_append(&text, "%s%s", i ? "  " : "", f[i].text);
+	return text;
+}
+
+void hd_show_step(struct hd_show *s, struct hd_numbers *n)
+{
+	char *text;
 
 	s->average = s->average > 0 ? 0.9 * s->average + 0.1 * n->seconds : n->seconds;
+	n->left = s->average * (double)(s->steps - n->step);
+	n->elapsed = hd_seconds() - s->j->started;
+	n->memory = memory_now();
 	if (!s->speaks || (!s->terminal && n->step % s->every && n->step != s->steps))
 		return;
-	eta_text(eta, sizeof(eta), s->average * (double)(s->steps - n->step));
-	printf("%sstep %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s  %.0f%% of %s  ETA %s%s",
-	       s->terminal ? "\r" : "", (long long)n->step, (long long)s->steps, n->loss, n->norm, n->lr,
-	       n->tokens_per_second, 100 * n->share, basis(s->j), eta, s->terminal ? "   " : "\n");
+	text = hd_progress_text(n, s->steps, basis(s->j), s->terminal ? hd_launch_columns() - 1 : 0);
+	printf("%s%s%s", s->terminal ? "\r" : "", text, s->terminal ? "\033[K" : "\n");
+	free(text);
 	s->open_line = s->terminal;
 	if (n->step == s->steps)
 		hd_show_line(s);
@@ -142,11 +197,10 @@ void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens)
 
 void hd_show_end(struct hd_show *s)
 {
-	char planned[32], measured[32];
+	double peak = hd_comm_max((double)hd_peak_bytes());
 
-	bytes_text(planned, sizeof(planned), (double)s->j->arena_bytes);
-	bytes_text(measured, sizeof(measured), hd_comm_max((double)hd_peak_bytes()));
 	if (s->speaks)
-		printf("memory: planned %s, the process' high-water mark %s\n", planned, measured);
+		printf("memory: planned %s, the process' high-water mark %s\n",
+		       memory_text((double)s->j->arena_bytes).text, memory_text(peak).text);
 	fflush(stdout);
 }

@@ -6,9 +6,11 @@
 #include "engine/run/job.h"
 #include "engine/checkpoint/checkpoint.h"
 
-struct hd_numbers { /* of one step */
-	int64_t step, tokens;
+struct hd_numbers {                         /* of one step */
+	int64_t step, tokens, total_tokens; /* total: of all steps up to this one, those before a resume too */
 	double loss, norm, lr, seconds, tokens_per_second, share;
+	double memory, elapsed,
+		left; /* bytes that this process has now; seconds since it began, and to the last step */
 };
 struct hd_show {
 	struct hd_job *j;
@@ -20,10 +22,13 @@ struct hd_show {
 
 void hd_show_open(struct hd_show *s, struct hd_job *j, int64_t steps);
 void hd_show_begin(struct hd_show *s, const struct hd_progress *at);
-void hd_show_step(struct hd_show *s, const struct hd_numbers *n);
+void hd_show_step(struct hd_show *s, struct hd_numbers *n); /* fills in memory, elapsed, left */
 void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens);
 void hd_show_line(struct hd_show *s); /* ends the line that is being rewritten */
 void hd_show_end(struct hd_show *s);
+/* "step 3/40  loss 4.9489 ...", malloc'ed.  basis: what the share is of.  columns: what does not fit is left out, the least
+ * important first; 0: no limit. */
+char *hd_progress_text(const struct hd_numbers *n, int64_t steps, const char *basis, int columns);
 int64_t hd_peak_bytes(void); /* the process' high-water mark, as the system reports it */
 
 #endif

@@ -6,15 +6,18 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/models/experts.h"
 #include "engine/generate/generate.h"
+#include "engine/report/events.h"
 #include "engine/train/metrics.h"
 #include "engine/process/launch.h"
 #include "engine/train/progress.h"
+#include "engine/train/resume.h"
 #include "engine/train/trace.h"
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t asked_to_stop, by_launcher;
@@ -34,6 +37,8 @@ struct train_loop {
 	struct hd_program *g;
 	struct hd_progress at;
 	struct hd_metrics *metrics;
+	struct hd_events *events;
+	json_t *about; /* of the run: for its first line of metrics */
 	struct hd_show show;
 	int64_t steps, global_batch; /* global_batch: of the step at hand */
 	int stuck;                   /* this rank alone failed within a step */
@@ -114,6 +119,7 @@ static int step(struct train_loop *l, struct hd_numbers *n)
 	n->share = n->tokens_per_second * j->flops_per_token / (j->rate * j->world.size);
 	l->at.step++;
 	l->at.samples += l->global_batch;
+	n->total_tokens = l->at.samples * seq;
 	return HD_OK;
 }
 
@@ -142,21 +148,48 @@ static void add_experts(const struct train_loop *l, json_t *o, double tokens)
 	json_decref(load);
 }
 
-static int write_step(struct train_loop *l, const struct hd_numbers *n)
+/* Seconds since 1970. */
+static double wall_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Steals o. */
+static int emit(struct train_loop *l, json_t *o)
+{
+	int rc = HD_OK;
+
+	if (!json_object_get(o, "time"))
+		json_object_set_new(o, "time", hd_json_number(wall_clock()));
+	if (l->about)
+		json_object_set_new(o, "run", l->about);
+	l->about = NULL;
+	if (l->metrics)
+		rc = hd_metrics_write(l->metrics, json_incref(o), l->err);
+	if (rc >= 0 && l->events)
+		rc = hd_events_write(l->events, o, l->err);
+	json_decref(o);
+	return rc;
+}
+
+static int write_step(struct train_loop *l, struct hd_numbers *n)
 {
 	json_t *o;
 
 	if (!asked_to_stop) /* an mpirun that ends the job reads nothing more */
 		hd_show_step(&l->show, n);
-	if (!l->metrics)
+	if (!l->metrics && !l->events)
 		return HD_OK;
-	o = json_pack("{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "step", (json_int_t)n->step, "loss",
+	o = json_pack("{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I}", "step", (json_int_t)n->step, "loss",
 		      hd_json_number(n->loss), "grad_norm", hd_json_number(n->norm), "lr", hd_json_number(n->lr),
 		      "tokens", (json_int_t)n->tokens, "seconds", hd_json_number(n->seconds), "tokens_per_second",
 		      hd_json_number(n->tokens_per_second), hd_device_in_host(l->j->device) ? "matmul_share" : "mfu",
-		      hd_json_number(n->share));
+		      hd_json_number(n->share), "total_tokens", (json_int_t)n->total_tokens);
 	add_experts(l, o, (double)n->tokens);
-	return hd_metrics_write(l->metrics, o, l->err);
+	return emit(l, o);
 }
 
 /* Each set by itself, and the mean over all their tokens, which is valid_loss. */
@@ -201,11 +234,10 @@ static int evaluate(struct train_loop *l)
 	rc = evaluate_sets(l, of_sets, &loss, &tokens);
 	if (rc >= 0) {
 		hd_show_eval(&l->show, l->at.step, loss, tokens);
-		if (l->metrics) {
-			o = json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "valid_loss", hd_json_number(loss));
-			json_object_update(o, of_sets);
-			rc = hd_metrics_write(l->metrics, o, l->err);
-		}
+		o = json_pack("{s:I, s:o, s:o}", "step", (json_int_t)l->at.step, "time", hd_json_number(wall_clock()),
+			      "valid_loss", hd_json_number(loss));
+		json_object_update(o, of_sets);
+		rc = emit(l, o);
 	}
 	json_decref(of_sets);
 	return rc;
@@ -219,13 +251,17 @@ static int saves(const struct train_loop *l)
 /* The work around a step that is done at intervals. */
 static int after_step(struct train_loop *l, int last)
 {
-	int64_t eval = l->j->train.eval_every, save = l->j->checkpoint.every;
+	int64_t eval = l->j->train.eval_every, save = l->j->checkpoint.every, sample = l->j->log.sample_every;
 
 	/* First what an evaluation would overwrite: the step's gradients. */
 	if (saves(l) && (last || (save && l->at.step % save == 0)))
 		HD_TRY(hd_checkpoint_save(l->j, &l->at, l->err));
 	if (last || (eval && l->at.step % eval == 0))
 		HD_TRY(evaluate(l));
+	if (last || (sample && l->at.step % sample == 0)) {
+		hd_show_line(&l->show);
+		HD_TRY(hd_sample(l->j, l->err));
+	}
 	return HD_OK;
 }
 
@@ -267,9 +303,12 @@ static int loop(struct train_loop *l)
 	struct hd_numbers n;
 
 	if (l->at.step >= l->steps) {
-		if (l->steps == 0 && saves(l))
-			return hd_checkpoint_save(l->j, &l->at, l->err);
-		return HD_OK;
+		if (l->at.step > 0)
+			hd_log(HD_LOG_INFO, "step %lld is %s train.steps = %lld: nothing to do", (long long)l->at.step,
+			       l->at.step > l->steps ? "already past" : "the last of", (long long)l->steps);
+		else if (saves(l))
+			HD_TRY(hd_checkpoint_save(l->j, &l->at, l->err));
+		return hd_sample(l->j, l->err);
 	}
 	while (l->at.step < l->steps) {
 		HD_TRY(resize(l));
@@ -284,13 +323,46 @@ static int loop(struct train_loop *l)
 	return hd_trace_write(l->j, l->g, l->err);
 }
 
+/* What the report's page says of a run. */
+static json_t *about(const struct train_loop *l)
+{
+	const struct hd_model *m = &l->p->model;
+	char *layout = hd_layout_text(l->p);
+	json_t *o =
+		json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:s}", "family", m->family->name,
+			  "parameters", (json_int_t)hd_plan_parameters(l->p), "layers", (json_int_t)m->layers, "embed",
+			  (json_int_t)m->embed, "heads", (json_int_t)m->heads, "vocab", (json_int_t)m->vocab, "layout",
+			  layout, "ranks", (json_int_t)l->p->ranks, "threads", (json_int_t)l->j->threads, "precision",
+			  l->j->compute_dtype ? "bf16" : "fp32", "conf", hd_conf_path(l->j->conf));
+
+	json_object_set_new(o, "seq", json_integer((json_int_t)m->seq));
+	json_object_set_new(o, "global_batch", json_integer((json_int_t)l->j->train.batch.full));
+	json_object_set_new(o, "steps", json_integer((json_int_t)l->steps));
+	free(layout);
+	return o;
+}
+
+static void open_metrics(struct train_loop *l)
+{
+	const struct hd_log_config *log = &l->j->log;
+	char *old = NULL;
+
+	if (*log->metrics)
+		hd_metrics_open(log->metrics, l->at.step > 0, &old, &l->metrics, l->err);
+	if (old)
+		hd_log(HD_LOG_INFO, "log.metrics: %s held another run, which is %s now", log->metrics, old);
+	free(old);
+	if (*log->tensorboard && !l->err->code)
+		hd_events_open(log->tensorboard, &l->events, l->err);
+	l->about = about(l);
+}
+
 static int open_outputs(struct train_loop *l)
 {
-	const char *path = l->j->log.metrics;
 	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
 
-	if (l->j->world.rank == 0 && *path)
-		hd_metrics_open(path, l->at.step > 0, &l->metrics, l->err);
+	if (l->j->world.rank == 0)
+		open_metrics(l);
 	if (l->j->world.rank == 0)
 		hd_trace_check(&l->j->log, l->at.step + 1, l->steps, l->err);
 	HD_TRY(hd_comm_agree(l->err));
@@ -316,6 +388,7 @@ static int begin(struct train_loop *l)
 	if (resume) {
 		HD_TRY(hd_checkpoint_load(l->j, resume, &l->at, l->err));
 		hd_log(HD_LOG_INFO, "resumed from %s", resume);
+		hd_resume_notes(l->j, resume);
 	}
 	free(resume);
 	return open_outputs(l);
@@ -336,11 +409,11 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 		rc = loop(&l);
 	}
 	if (rc >= 0)
-		rc = hd_sample(j, err);
-	if (rc >= 0)
 		hd_show_end(&l.show);
 	hd_show_line(&l.show);
 	hd_metrics_close(l.metrics, err);
+	hd_events_close(l.events, err);
+	json_decref(l.about);
 	free(l.show.scratch);
 	if (l.stuck && l.g->why.code)
 		return hd_err_set(err, rc, "step %lld: %s", (long long)l.at.step + 1, l.g->why.text);

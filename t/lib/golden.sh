@@ -18,7 +18,7 @@ golden_text() {
 	done
 	grep -q '^;*train = corpus\.txt' "$golden_conf" && set -- "$@" --set "data.train=$tmp/text"
 	[ -f "$tmp/text" ] || awk 'BEGIN { for (i = 0; i < 200; i++) printf "In the beginning %d was %d.\n", i % 7, i % 11 }' >"$tmp/text"
-	"$build/heddle" check "$golden_conf" --ranks "$golden_ranks" "$@" 2>&1 | sed "s|$src/||g"
+	"$build/heddle" check --all "$golden_conf" --ranks "$golden_ranks" "$@" 2>&1 | sed "s|$src/||g"
 	"$build/heddle" explain "$golden_conf" --ranks "$golden_ranks" "$@" --nodes --schedule 2>&1
 	[ "$golden_ranks" -eq 1 ] ||
 		"$build/heddle" explain "$golden_conf" --ranks "$golden_ranks" --rank $((golden_ranks - 1)) "$@" --nodes 2>&1

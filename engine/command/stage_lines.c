@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the stages of a layout hold: each exactly, or those that hold as much in one line.
+ */
+#include <config.h>
+#include "engine/command/stage_lines.h"
+#include "engine/human/human.h"
+#include <stdio.h>
+#include <string.h>
+
+/* Those whose ranks hold as much: what lives within a step differs, as stages have more or fewer micro-batches in flight. */
+static int alike(const struct hd_stage_line *a, const struct hd_stage_line *b)
+{
+	return a->blocks == b->blocks && a->whole == b->whole && a->parameters == b->parameters &&
+	       a->persistent == b->persistent;
+}
+
+static void print_blocks(const struct hd_plan *p, int64_t coord)
+{
+	for (size_t b = 0; b < p->nblocks; b++)
+		if (p->blocks[b].coord == coord)
+			printf(" %s", p->blocks[b].name);
+}
+
+static void print_exactly(const struct hd_plan *p, const struct hd_stage_line *s, int64_t coord)
+{
+	printf("rank %lld", (long long)s->rank);
+	if (p->stages) {
+		printf(" (stage %lld:", (long long)coord);
+		print_blocks(p, coord);
+		printf("; %lld parameters)", (long long)s->whole);
+	}
+	printf(": %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f)\n",
+	       (long long)s->parameters, (double)(s->persistent + s->transient) / 1e6, (double)s->persistent / 1e6,
+	       (double)s->transient / 1e6);
+}
+
+/* "72.8 GB", "49.1 GB to 72.8 GB" */
+static void print_between(int64_t least, int64_t most)
+{
+	struct hd_human a = hd_human_bytes((double)least), b = hd_human_bytes((double)most);
+
+	printf("%s", a.text);
+	if (strcmp(a.text, b.text))
+		printf(" to %s", b.text);
+}
+
+static void print_who(const struct hd_plan *p, const struct hd_stage_line *s, int64_t from, int64_t to)
+{
+	const char *whole = "";
+
+	if (to - from > 1) {
+		printf("ranks %lld to %lld (stages %lld to %lld, %lld block%s each", (long long)s[from].rank,
+		       (long long)s[to - 1].rank, (long long)from, (long long)to - 1, (long long)s[from].blocks,
+		       s[from].blocks == 1 ? "" : "s");
+		whole = " each";
+	} else {
+		printf("rank %lld", (long long)s[from].rank);
+		if (!p->stages)
+			return;
+		printf(" (stage %lld:", (long long)from);
+		print_blocks(p, from);
+	}
+	printf("; %s parameters%s)", hd_human_count((double)s[from].whole).text, whole);
+}
+
+/* Stages from to to - 1, which are alike. */
+static void print_alike(const struct hd_plan *p, const struct hd_stage_line *s, int64_t from, int64_t to)
+{
+	int64_t least = s[from].transient, most = least, state = s[from].persistent;
+
+	for (int64_t i = from; i < to; i++) {
+		least = s[i].transient < least ? s[i].transient : least;
+		most = s[i].transient > most ? s[i].transient : most;
+	}
+	print_who(p, s, from, to);
+	printf(": %s parameters, memory ", hd_human_count((double)s[from].parameters).text);
+	print_between(state + least, state + most);
+	printf(" (parameters and state %s, within a step ", hd_human_bytes((double)state).text);
+	print_between(least, most);
+	printf(")\n");
+}
+
+void hd_stage_lines_print(const struct hd_plan *p, const struct hd_stage_line *s, int64_t n, int exact)
+{
+	for (int64_t from = 0, to; from < n; from = to) {
+		to = from + 1;
+		while (!exact && to < n && alike(&s[from], &s[to]))
+			to++;
+		if (exact)
+			print_exactly(p, &s[from], from);
+		else
+			print_alike(p, s, from, to);
+	}
+}
+
+static json_t *one_json(const struct hd_plan *p, const struct hd_stage_line *s, int64_t coord)
+{
+	json_t *blocks = json_array();
+
+	for (size_t b = 0; b < p->nblocks; b++)
+		if (p->blocks[b].coord == coord)
+			json_array_append_new(blocks, json_string(p->blocks[b].name));
+	return json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I}", "stage", (json_int_t)coord, "rank",
+			 (json_int_t)s->rank, "blocks", blocks, "stage_parameters", (json_int_t)s->whole, "parameters",
+			 (json_int_t)s->parameters, "memory_bytes", (json_int_t)(s->persistent + s->transient),
+			 "persistent_bytes", (json_int_t)s->persistent, "transient_bytes", (json_int_t)s->transient);
+}
+
+json_t *hd_stage_lines_json(const struct hd_plan *p, const struct hd_stage_line *s, int64_t n)
+{
+	json_t *all = json_array();
+
+	for (int64_t i = 0; i < n; i++)
+		json_array_append_new(all, one_json(p, &s[i], i));
+	return all;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is not as it was when a run goes on: said, because nothing else shows it.  The checkpoint has the INI that it was made with.
+ */
+#include <config.h>
+#include "engine/train/resume.h"
+#include "engine/checkpoint/checkpoint.h"
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The step, or the tokens, at which the decay of a run ends; 0: the rate does not fall. */
+static int64_t decay_end(const struct hd_train_config *t)
+{
+	if (t->schedule == HD_LR_CONSTANT)
+		return 0;
+	if (t->decay)
+		return t->decay;
+	return t->by_tokens ? hd_ramp_samples(&t->batch, t->steps) * t->seq : t->steps;
+}
+
+static void note_decay(const char *dir, const struct hd_train_config *was, const struct hd_train_config *is)
+{
+	const char *unit = is->by_tokens ? "token" : "step";
+
+	if (was->schedule == is->schedule && was->by_tokens == is->by_tokens && decay_end(was) != decay_end(is))
+		hd_log(HD_LOG_WARN,
+		       "%s: the decay of the learning rate was to end at %s %lld, and now ends at %s %lld; "
+		       "train.decay = %lld keeps it as it was",
+		       dir, unit, (long long)decay_end(was), unit, (long long)decay_end(is), (long long)decay_end(was));
+}
+
+static int note_keys(const char *dir, struct hd_conf *was, struct hd_conf *is, const char *section,
+		     const char *const *keys, const char *what)
+{
+	struct hd_section *a = hd_conf_section(was, NULL, section), *b = hd_conf_section(is, NULL, section);
+	int changed = 0;
+
+	for (; *keys; keys++) {
+		const char *x = hd_section_str(a, *keys), *y = hd_section_str(b, *keys);
+
+		if (!strcmp(x, y))
+			continue;
+		hd_log(HD_LOG_WARN, "%s: was made with %s.%s = %s, and it is %s now%s", dir, section, *keys,
+		       *x ? x : "(none)", *y ? y : "(none)", what);
+		changed = 1;
+	}
+	return changed;
+}
+
+/* Files of the same names with other contents. */
+static void note_contents(const char *dir, const struct hd_job *j)
+{
+	char *path = hd_format("%s/heddle/state.json", dir), hash[32];
+	json_t *o = json_load_file(path, 0, NULL);
+	json_int_t tokens = json_integer_value(json_object_get(o, "data_tokens"));
+	const char *then = json_string_value(json_object_get(o, "data_hash"));
+	int64_t now = hd_data_tokens(j->data, 0);
+
+	snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)hd_data_fingerprint(j->data, j->train.seq));
+	if (tokens && tokens != now)
+		hd_log(HD_LOG_WARN, "%s: the data of data.train have changed: %lld tokens then, %lld now", dir,
+		       (long long)tokens, (long long)now);
+	else if (then && strcmp(then, hash) && json_integer_value(json_object_get(o, "seed")) == j->train.seed)
+		hd_log(HD_LOG_WARN, "%s: the data of data.train have changed: as many tokens, but others", dir);
+	json_decref(o);
+	free(path);
+}
+
+void hd_resume_notes(const struct hd_job *j, const char *path)
+{
+	static const char *const rates[] = { "lr",        "min_lr",       "schedule", "warmup", "schedule_unit",
+					     "optimizer", "weight_decay", "beta1",    "beta2",  NULL };
+	static const char *const data[] = { "train", "valid", "valid_fraction", "format", "field", "order", NULL };
+	static const char *const order[] = { "seq", NULL };
+	struct hd_err none = { 0 };
+	char *dir = hd_checkpoint_find(path, &none);
+	struct hd_train_config was;
+	struct hd_conf *c = NULL;
+
+	if (j->world.rank || !dir || hd_checkpoint_conf(dir, NULL, 0, &c, &none) < 0 ||
+	    hd_train_config_read(c, &was, &none) < 0 ||
+	    hd_section_check(c, hd_conf_section(c, NULL, "data"), &hd_data_keys, 1, &none) < 0) {
+		hd_conf_destroy(c); /* weights that another program has made, or an older INI */
+		free(dir);
+		return;
+	}
+	note_keys(dir, c, j->conf, "train", rates, "");
+	note_decay(dir, &was, &j->train);
+	if (!note_keys(dir, c, j->conf, "data", data, ": from here on the batches are other ones") &&
+	    !note_keys(dir, c, j->conf, "train", order, ": from here on the batches are other ones"))
+		note_contents(dir, j);
+	hd_conf_destroy(c);
+	free(dir);
+}

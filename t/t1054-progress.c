@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The line of a step.  On a terminal it is written over the one before: one that is longer than the terminal is wide leaves
+ * a page of halves.
+ */
+#include <config.h>
+#include "engine/train/progress.h"
+#include "t/lib/tap.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct hd_numbers n = { .step = 3,
+				     .total_tokens = 1200000,
+				     .loss = 4.94894,
+				     .norm = 1.6931,
+				     .lr = 3e-4,
+				     .seconds = 0.0379,
+				     .tokens_per_second = 27005.2,
+				     .share = 0.341,
+				     .memory = 51.1e6,
+				     .elapsed = 83,
+				     .left = 5000 };
+
+static char *line(int columns)
+{
+	return hd_progress_text(&n, 40, "matmul rate", columns);
+}
+
+int main(void)
+{
+	struct hd_numbers bad = n;
+	char *all = line(0), *text;
+
+	is_str(all,
+	       "step 3/40  loss 4.9489  norm 1.693  lr 3.00e-04  27005 tokens/s  37.9 ms/step  34% of matmul rate  "
+	       "memory 51.1 MB  1.2 M tokens  elapsed 1m23s  ETA 1h23m",
+	       "all of it, where there is no terminal");
+	text = line((int)strlen(all));
+	is_str(text, all, "and where it just fits");
+	free(text);
+	text = line((int)strlen(all) - 1);
+	ok(strlen(text) < strlen(all) && !strstr(text, "elapsed") && strstr(text, "ETA"),
+	   "the first to go is the elapsed time");
+	free(text);
+	for (int columns = (int)strlen(all); columns >= 39; columns--) {
+		text = line(columns);
+		if ((int)strlen(text) > columns)
+			ok(0, "%d columns: %s", columns, text);
+		free(text);
+	}
+	text = line(79);
+	ok(strlen(text) <= 79 && strstr(text, "ETA 1h23m") && strstr(text, "ms/step"), "80 columns: %s", text);
+	free(text);
+	text = line(20);
+	is_str(text, "step 3/40  loss 4.9489  27005 tokens/s", "step, loss and speed stay in any case");
+	free(text);
+	bad.left = INFINITY;
+	text = hd_progress_text(&bad, 40, "matmul rate", 0);
+	ok(strstr(text, "ETA ?") != NULL, "no time at all");
+	free(text);
+	free(all);
+	return done();
+}

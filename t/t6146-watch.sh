@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What one sees of a run while it goes, and what is said when it goes on: samples, metrics with their time, TensorBoard, and what is
+# no longer as it was.  Whoever looks at a run for days decides by these lines.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+# Samples.
+out=$(heddle train tiny.ini --set train.steps=5 --set log.sample=3 --set log.sample_every=2 2>/dev/null | tr -cd '\n -~')
+is "a text after every second step, and the last" "$(printf '%s\n' "$out" | grep -e '^step [0-9]*/' -e '^sample:' | cut -d/ -f1 | tr '\n' ' ')" \
+	"step 1 step 2 sample: step 3 step 4 sample: step 5 sample: "
+is "once where the last is one of them" "$(heddle train tiny.ini --set train.steps=4 --set log.sample=3 --set log.sample_every=2 2>/dev/null |
+	tr -cd '\n -~' | grep -c '^sample:')" 2
+ok "sample_every alone is enough" eval 'heddle train tiny.ini --set train.steps=2 --set log.sample_every=2 2>/dev/null | tr -cd "\n -~" | grep -q "^sample:"'
+
+# Metrics: never lost without a word.
+before=$(date +%s)
+heddle train tiny.ini --set log.metrics=m.jsonl >/dev/null 2>&1
+first=$(cat m.jsonl)
+like "each line has its time, in seconds" "$(head -1 m.jsonl)" '"time": [0-9]{10}\.[0-9]+'
+at=$(json "$(head -1 m.jsonl)" time)
+near "which is now" "$at" "$before" 300
+is "tokens so far" "$(json "$(sed -n 3p m.jsonl)" total_tokens)" $((3 * 8 * 32))
+like "the first line has model and layout" "$(head -1 m.jsonl)" '"run": \{"family": "gpt2", "parameters": 34688,.*"layout": "dp 1", "ranks": 1'
+is "and no other" "$(grep -c '"run"' m.jsonl)" 1
+err=$(heddle train tiny.ini --set train.steps=1 --set log.metrics=m.jsonl 2>&1 >/dev/null)
+like "another run into the same file says where the old one is" "$err" 'm\.jsonl held another run, which is m\.jsonl\.1 now'
+is "and it is there" "$(cat m.jsonl.1)" "$first"
+is "the new one is alone" "$(grep -c '"loss": ' m.jsonl)" 1
+heddle train tiny.ini --set train.steps=1 --set log.metrics=m.jsonl >/dev/null 2>&1
+ok "and the next has the next number" test -s m.jsonl.2
+
+# TensorBoard.
+heddle train tiny.ini --set train.steps=4 --set train.eval_every=2 --set log.metrics=t.jsonl --set log.tensorboard=tb \
+	--set model.experts=2 >/dev/null 2>&1
+is "an event file" "$(ls tb | grep -c '^events\.out\.tfevents\.')" 1
+if python3 -c 'from tensorboard.backend.event_processing.event_accumulator import EventAccumulator' 2>/dev/null; then
+	ok "TensorBoard reads from it what the metrics have" python3 - <<'END' 2>/dev/null
+import json, struct
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+e = EventAccumulator("tb")
+e.Reload()
+want = {}
+for line in open("t.jsonl"):
+    o = json.loads(line)
+    for key, v in o.items():
+        if key in ("step", "time", "run"):
+            continue
+        for name, x in [(key, v)] if not isinstance(v, list) else [("%s/%d" % (key, i), x) for i, x in enumerate(v)]:
+            want.setdefault(name, []).append((o["step"], struct.unpack("f", struct.pack("f", x))[0]))
+assert set(e.Tags()["scalars"]) == set(want) and {"loss", "valid_loss", "lr", "load/0"} <= set(want), set(want)
+for name, points in want.items():
+    got = [(s.step, s.value) for s in e.Scalars(name)]
+    # the file of metrics rounds to 15 digits before the float: one unit of its last place
+    assert [s for s, _ in got] == [s for s, _ in points], name
+    assert all(abs(a - b) <= 2**-23 * abs(b) for (_, a), (_, b) in zip(got, points)), (name, got, points)
+times = [s.wall_time for s in e.Scalars("loss")]
+assert times == sorted(times) and abs(times[0] - json.loads(open("t.jsonl").readline())["time"]) < 1e-3
+END
+else
+	skip "no tensorboard"
+fi
+like "a directory that cannot be made" "$(heddle check tiny.ini --set log.tensorboard=/dev/null/tb 2>&1)" 'log\.tensorboard: /dev/null'
+
+# Going on.
+run() { heddle train tiny.ini --set checkpoint.dir=ck --set checkpoint.resume=auto "$@" 2>&1 >/dev/null; }
+run --set train.steps=4 >/dev/null
+like "nothing to do: past the last step" "$(run --set train.steps=2)" '^heddle: step 4 is already past train\.steps = 2: nothing to do$'
+like "nothing to do: at the last step" "$(run --set train.steps=4)" '^heddle: step 4 is the last of train\.steps = 4: nothing to do$'
+unlike "nothing is said of what stays" "$(run --set train.steps=4)" 'was made with|have changed|decay of the learning'
+cp -r ck kept
+again() { rm -rf ck; cp -r kept ck; run --set train.steps=6 "$@"; }
+like "another end of the decay" "$(again)" \
+	'the decay of the learning rate was to end at step 4, and now ends at step 6; train\.decay = 4 keeps it as it was$'
+unlike "unless it is given" "$(again --set train.decay=4)" 'decay of the learning rate'
+unlike "or nothing decays" "$(rm -rf ck; run --set train.schedule=constant >/dev/null; run --set train.schedule=constant --set train.steps=6)" 'decay'
+like "another rate" "$(again --set train.lr=1e-3)" 'was made with train\.lr = 3e-3, and it is 1e-3 now$'
+tr a-z A-Z <text.txt >upper.txt
+like "other data" "$(again --set data.train=upper.txt)" 'was made with data\.train = text\.txt, and it is upper\.txt now: from here on the batches'
+cp text.txt was.txt
+cp upper.txt text.txt
+like "a file of the same name and length with other bytes" "$(again)" 'the data of data\.train have changed: as many tokens, but others$'
+head -c 15000 was.txt >text.txt
+like "a shorter one" "$(again)" 'the data of data\.train have changed: [0-9]+ tokens then, 13500 now$'
+cp was.txt text.txt
+unlike "the same again" "$(again)" 'have changed'
+done_testing
