@@ -43,7 +43,9 @@ static int programs(struct hd_plan *p, struct hd_err *err)
 
 static void plan(const char *ini, int role, struct told *t, struct outcome *o)
 {
-	struct hd_plan_options options = { .ranks = 1, .train = !role, .generate = role == 2 };
+	struct hd_plan_options options = {
+		.ranks = 1, .train = !role, .generate = role == 2, .master_dtype = HD_DTYPE_F64 /* as ref computes */
+	};
 	struct hd_conf *conf = NULL;
 	struct hd_plan *p = NULL;
 	struct hd_err err = { 0 };
