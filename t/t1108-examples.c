@@ -3,11 +3,13 @@
  *
  *   powersgd      P Q' of the sum of all gradients and of what was late, computed here from one rank's gradient, over steps
  *   sparse_sums   what is sent and what is late add up to the gradient; each member sends the k largest of each row
+ *   diloco        members' own weights and what they agree on, from one rank's gradients of each member's samples, over steps
  *   v_schedule    is one rank's, exactly
  *
  * What is approximate says with which options it is exact, and then is one rank's too.
  */
 #include <config.h>
+#include "engine/base/rng.h"
 #include "t/lib/one_rank.h"
 #include "engine/run/job.h"
 
@@ -25,7 +27,7 @@ static int build(const char *folder, const char *name)
 	return system(command);
 }
 
-static struct hd_plan *plan(int ranks, const char *plugin, const char *keys)
+static struct hd_plan *plan_of(int batch, int ranks, const char *plugin, const char *keys)
 {
 	char ini[2000], section[400] = "";
 
@@ -35,9 +37,19 @@ static struct hd_plan *plan(int ranks, const char *plugin, const char *keys)
 	snprintf(
 		ini, sizeof(ini),
 		"[model]\nfamily = gpt2\nlayers = 4\nheads = 2\nembed = 8\nmlp = 12\nvocab = 11\n[data]\ntrain = none\n"
-		"[train]\nseq = 4\nglobal_batch = 12\nmicro_batch = 2\nsteps = 9\noptimizer = sgd\nclip = 0\n%s",
-		section);
+		"[train]\nseq = 4\nglobal_batch = %d\nmicro_batch = 2\nsteps = 9\noptimizer = sgd\nclip = 0\n%s",
+		batch, section);
 	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
+}
+
+static struct hd_plan *plan(int ranks, const char *plugin, const char *keys)
+{
+	return plan_of(12, ranks, plugin, keys);
+}
+
+static struct hd_plan *share_plan(void)
+{
+	return plan_of(12 / R, 1, NULL, "");
 }
 
 /* Weights and states as a training begins. */
@@ -297,6 +309,173 @@ static void sparse(void)
 	like_one_rank(opened(plan(R, "sparse_sums", "keep = 1\nsmallest = 50\n"), 1), "sending all", "sparse_sums");
 }
 
+/* -- diloco ---------------------------------------------------------------------------------------------------------------- */
+#define LR 0.25
+#define OUTER 0.7
+#define MOMENTUM 0.9
+#define EVERY 2
+#define DECAY 0.1
+#define TOKENS (12 * 4) /* of a step */
+
+static int64_t serial_member;
+/* The samples of one member, for a model of its own: of each micro-batch of all its share. */
+static int fill_share(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
+{
+	const struct gt_run *r = ctx;
+	int64_t n = g->plan->batch, s0 = (micro * R + serial_member) * n, shift = !strcmp(t->v.name, "targets");
+
+	for (int64_t i = 0; i < t->local[0]; i++)
+		for (int64_t k = 0; k < t->local[1]; k++)
+			out[i * t->local[1] + k] =
+				(int32_t)(hd_hash64((uint64_t)((s0 + i) * 1000 + shift + k)) % (uint64_t)r->vocab);
+	return HD_OK;
+}
+
+struct serial { /* of one parameter */
+	const struct tensor *w;
+	int64_t n;
+	double *agreed, *outer, *mine[R];
+};
+
+static void serial_inner(struct gt_run *alone, struct serial *all, int64_t many)
+{
+	for (serial_member = 0; serial_member < R; serial_member++) {
+		for (int64_t i = 0; i < many; i++)
+			memcpy(gt_address(alone, all[i].w, 0), all[i].mine[serial_member],
+			       (size_t)all[i].n * sizeof(double));
+		gt_poison(alone);
+		hd_program_compute(alone->g[0], &alone->run, fill_share, alone);
+		for (int64_t i = 0; i < many; i++) {
+			const double *g = gt_address(alone, gt_gradient_of(alone->plan, all[i].w), 0);
+			double *w = all[i].mine[serial_member];
+
+			for (int64_t k = 0; k < all[i].n; k++)
+				w[k] -= LR * (g[k] + (all[i].w->decay ? DECAY * w[k] : 0));
+		}
+	}
+}
+
+static void serial_outer(struct serial *x)
+{
+	for (int64_t k = 0; k < x->n; k++) {
+		double d = x->agreed[k];
+
+		for (int a = 0; a < R; a++)
+			d -= x->mine[a][k] / R;
+		x->outer[k] = MOMENTUM * x->outer[k] + d;
+		x->agreed[k] -= OUTER * (d + MOMENTUM * x->outer[k]);
+		for (int a = 0; a < R; a++)
+			x->mine[a][k] = x->agreed[k];
+	}
+}
+
+static double worst_of(const double *a, const double *b, int64_t n)
+{
+	double worst = 0;
+
+	for (int64_t k = 0; k < n; k++)
+		worst = fabs(a[k] - b[k]) <= worst ? worst : fabs(a[k] - b[k]);
+	return worst;
+}
+
+static int64_t serials(struct gt_run *alone, struct serial *all)
+{
+	int64_t many = 0;
+
+	for (size_t i = 0; i < alone->plan->ntensors; i++) {
+		const struct tensor *t = alone->plan->tensors[i];
+		struct serial *x = &all[many];
+		size_t bytes;
+
+		if (t->v.node || t->v.what != HD_TENSOR_PARAM)
+			continue;
+		many++;
+		*x = (struct serial){ .w = t, .n = hd_local_count(t) };
+		bytes = (size_t)x->n * sizeof(double);
+		x->agreed = memcpy(hd_alloc(bytes), gt_address(alone, t, 0), bytes);
+		x->outer = hd_alloc(bytes);
+		for (int a = 0; a < R; a++)
+			x->mine[a] = memcpy(hd_alloc(bytes), x->agreed, bytes);
+	}
+	return many;
+}
+
+/* Weights are of order 1, and gradients agree to 1e-12 of the largest: five steps add up to a few of those. */
+#define CLOSE 1e-11
+
+static void diloco_steps(struct gt_run *r, struct gt_run *alone)
+{
+	struct serial all[100];
+	int64_t many = serials(alone, all);
+
+	for (int s = 1; s <= 5; s++) {
+		double own = 0, agreed = 0, apart = 0;
+
+		r->run.step = alone->run.step = s;
+		r->run.lr = alone->run.lr = LR;
+		r->run.loss_scale = 1. / TOKENS, alone->run.loss_scale = R * r->run.loss_scale;
+		if (!ok(!sim_compute(r) && !sim_update(r), "diloco, step %d", s))
+			return;
+		serial_inner(alone, all, many);
+		for (int64_t i = 0; s % EVERY == 0 && i < many; i++)
+			serial_outer(&all[i]);
+		for (int64_t i = 0; i < many; i++) {
+			const struct tensor *w = param_of(r, all[i].w->v.name),
+					    *mine = state_of(r, ".local.", w->v.name);
+
+			for (int a = 0; a < R; a++) {
+				own = fmax(own, worst_of(gt_address(r, mine, a), all[i].mine[a], all[i].n));
+				agreed = fmax(agreed, worst_of(gt_address(r, w, a), all[i].agreed, all[i].n));
+				apart = fmax(apart, worst_of(gt_address(r, mine, a), gt_address(r, mine, 0), all[i].n));
+			}
+		}
+		ok(own < CLOSE, "each member's own weights are those of its own training (%.1e)", own);
+		ok(agreed < CLOSE, "the parameters are what was agreed last (%.1e)", agreed);
+		ok(s % EVERY ? apart > 1e-6 : apart == 0, "members are %s", s % EVERY ? "apart" : "together");
+	}
+}
+
+static void diloco(void)
+{
+	static const char keys[] = "every = 2\nouter_lr = 0.7\nmomentum = 0.9\n";
+	struct gt_run *r = opened(plan(R, "diloco", keys), 1), *alone = opened(share_plan(), 0);
+
+	if (ok(r && alone, "diloco"))
+		diloco_steps(r, alone);
+	sim_close(r);
+}
+
+/* Agreeing in every step, by the mean: the mean of the members' steps of SGD is the step of the mean gradient. */
+static void diloco_is_dp(void)
+{
+	struct gt_run *r = opened(plan(R, "diloco", "every = 1\nouter_lr = 1\nmomentum = 0\n"), 1),
+		      *alone = opened(plan(1, NULL, ""), 0);
+	double worst = 0, moved = 0;
+
+	for (int s = 1; s <= 3 && r && alone; s++) {
+		r->run.step = alone->run.step = s;
+		r->run.lr = alone->run.lr = LR;
+		r->run.loss_scale = alone->run.loss_scale = 1. / TOKENS;
+		gt_compute(alone);
+		hd_program_update(alone->g[0], &alone->run);
+		if (!ok(!sim_compute(r) && !sim_update(r), "step %d", s))
+			return;
+	}
+	for (size_t i = 0; r && alone && i < alone->plan->ntensors; i++) {
+		const struct tensor *t = alone->plan->tensors[i];
+
+		if (t->v.node || t->v.what != HD_TENSOR_PARAM)
+			continue;
+		worst = fmax(worst, worst_of(gt_address(alone, t, 0), gt_address(r, param_of(r, t->v.name), 1),
+					     hd_local_count(t)));
+		moved = fmax(moved, worst_of(gt_address(alone, t, 0), gt_address(one, param_of(one, t->v.name), 0),
+					     hd_local_count(t)));
+	}
+	ok(r && worst < CLOSE && moved > 1e-3, "agreeing in every step is data parallelism (%.1e, weights moved %.1e)",
+	   worst, moved);
+	sim_close(r);
+}
+
 static void v_schedule(void)
 {
 	gt_compute(one);
@@ -311,7 +490,7 @@ static void v_schedule(void)
 int main(void)
 {
 	if (!ok(mkdtemp(dir) && !build("powersgd", "powersgd") && !build("sparse-sums", "sparse_sums") &&
-			!build("v-schedule", "v_schedule"),
+			!build("v-schedule", "v_schedule") && !build("diloco", "diloco"),
 		"the examples are built with the public headers alone"))
 		return done();
 	one = opened(plan(1, NULL, ""), 0);
@@ -320,5 +499,7 @@ int main(void)
 	powersgd();
 	sparse();
 	v_schedule();
+	diloco();
+	diloco_is_dp();
 	return done();
 }

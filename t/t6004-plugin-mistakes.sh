@@ -189,6 +189,13 @@ says "a chunk of no block" 'm\]: stage: chunk 9000, the model has 4 blocks' 1 \
 	'-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 9000)'
 says "a root that is none" 'm\]: comm: the root is member 9 of 2' 1 '-DLOWER=hd_comm(g, p, HD_COMM_BROADCAST, s->group, x, NULL, 9)'
 says "a shift that is none" 'm\]: comm: a shift by 5 among 2 members' 1 '-DLOWER=hd_comm(g, p, HD_COMM_SHIFT, s->group, x, NULL, 5)'
+says "a member's own of what is no sum" 'm\]: local: \(.*\) is no term of a sum along m.wide' 1 \
+	'-DLOWER=g->local(p, hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, g->local(p, x, s->axis), NULL, 0), s->axis)'
+says "a gradient that is each member's own" 'm\]: own: .* is no state in slot lower' 1 '-DLOWER=g->own(p, x, s->axis, HD_RESHARD_ZERO)'
+says "own values that are to be summed" 'm\]: own: relayout 0 of .*: values of members. own are no terms of a sum' 1 \
+	'-DLOWER=y = hd_state(g, p, "y", g->local(p, x, s->axis), HD_DTYPE_F32, HD_RESHARD_ZERO); g->own(p, y, s->axis, HD_RESHARD_SUM)'
+says "own values of what members have terms of" 'm\]: own: .* is not replicated along m.wide: members differ already' 1 \
+	'-DLOWER=y = hd_state(g, p, "y", x, HD_DTYPE_F32, HD_RESHARD_ZERO); g->own(p, y, s->axis, HD_RESHARD_ZERO)'
 says "a permutation that is none" 'm\]: comm: a permutation by mul = 2 among 2 members: two of them would go to one' 1 '-DLOWER=hd_comm_permute(g, p, s->group, x, 2, 0)'
 says "a sum that is permuted" 'm\]: comm: mul = 1 is of permutations, and this is all-reduce' 1 \
 	'-DLOWER=g->comm(p, &(struct hd_comm_args){ sizeof(struct hd_comm_args), s->group, x, NULL, 0, HD_COMM_ALL_REDUCE, 0, 1 })'

@@ -134,6 +134,8 @@ int hd_checkpoint_weights(struct hd_job *j, const char *path, struct hd_err *err
 
 	if (dir)
 		hd_weights_read(hd_job_owner(j), dir, err);
+	if (!err->code)
+		hd_init_states(hd_job_owner(j), j->train.seed);
 	free(dir);
 	return hd_comm_agree(err);
 }

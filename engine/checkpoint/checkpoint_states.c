@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * States and gradients under logical names and in logical shapes.
  *
- * A state that is whole or cut is stored once.  One that is a piece of a sum on some axes differs between members: it
- * is stored per member, as NAME@coordinates, and read by as many members as wrote it.  Into another number of members
+ * A state that is whole or cut is stored once.  One that is a piece of a sum on some axes, or each member's own along them,
+ * differs between members: it is stored per member, as NAME@coordinates, and read by as many members as wrote it.  Into another number of members
  * it goes as its plugin said: the first gets the sum and the others zero, or all begin at zero, or it is refused.
  */
 #include <config.h>
@@ -23,7 +23,7 @@ static int is_gradient(const struct tensor *t)
 
 static int is_piece(const struct tensor *t, int axis)
 {
-	return t->at.on[axis].kind == HD_PLACE_PARTIAL;
+	return t->at.on[axis].kind == HD_PLACE_PARTIAL || t->own >> axis & 1;
 }
 
 /* How many different copies there are along the axes of the sum; 1: it is stored under its name alone. */
@@ -69,7 +69,7 @@ static char *copy_name(const struct hd_plan *p, const struct tensor *t, int64_t 
 /* One writer per slice and copy: the first along every axis on which they are the same. */
 static int writes(const struct hd_program *g, const struct tensor *t)
 {
-	return hd_speaks_for(g->plan, g->rank, &t->at, ~(uint32_t)0, 1);
+	return hd_speaks_for(g->plan, g->rank, &t->at, ~t->own, 1);
 }
 
 static void whole_shape(const struct tensor *t, int64_t *shape)
@@ -246,13 +246,14 @@ static int fold(const struct reading *r, struct hd_err *err)
 	return rc;
 }
 
-static int in_other_layout(const struct reading *r, int64_t there, struct hd_err *err)
+static int in_other_layout(const struct reading *r, int64_t there, int *anew, struct hd_err *err)
 {
 	if (r->t->on_reshard == HD_RESHARD_REFUSE)
 		return hd_err_set(err, HD_EINVAL,
 				  "%s: %s was saved by %lld members, this run has %lld, and its plugin refuses that",
 				  r->path, r->t->v.name, (long long)there, (long long)copies(r->g->plan, r->t));
-	if (r->t->on_reshard == HD_RESHARD_ZERO || copy_of_rank(r->g->plan, r->t, r->g->rank))
+	*anew = r->t->on_reshard == HD_RESHARD_ZERO;
+	if (*anew || copy_of_rank(r->g->plan, r->t, r->g->rank))
 		return HD_OK;
 	return fold(r, err);
 }
@@ -270,6 +271,7 @@ static int missing(const struct reading *r, struct hd_err *err)
 	return HD_OK;
 }
 
+/* absent: it begins as in a new run. */
 static int read_state(const struct reading *r, int *absent, struct hd_err *err)
 {
 	int same;
@@ -282,7 +284,7 @@ static int read_state(const struct reading *r, int *absent, struct hd_err *err)
 	if (!there)
 		return missing(r, err);
 	if (!same)
-		return in_other_layout(r, there, err);
+		return in_other_layout(r, there, absent, err);
 	name = copy_name(r->g->plan, r->t, copy_of_rank(r->g->plan, r->t, r->g->rank));
 	rc = read_as(r, name, r->data, err);
 	free(name);

@@ -517,6 +517,7 @@ struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tenso
 	c->parts = n->parts;
 	c->along = n->along;
 	c->order = n->order;
+	c->local = n->local;
 	c->recompute_of = n;
 	hd_node_adopt(p, c, outs, n->v.nout);
 	hd_node_insert(p, c);
@@ -564,6 +565,9 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 	for (size_t i = 0; old->assigned && i < p->ntensors; i++)
 		if (p->tensors[i]->assign == old)
 			hd_assign(p->tensors[i], with);
+	for (size_t i = 0; old->assigned && i < p->ntensors; i++)
+		if (p->tensors[i]->then == old)
+			p->tensors[i]->then = with, with->assigned = 1;
 	struct tensor **named[] = { &p->loss, &p->nll, &p->logits, &p->norm, &p->factor };
 	for (size_t i = 0; i < HD_LEN(named); i++)
 		if (*named[i] == old)
@@ -598,7 +602,7 @@ void hd_drop_dead(struct hd_plan *p)
 		keep(p->moe_stats[i]);
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (!p->tensors[i]->v.node || p->tensors[i]->v.what == HD_TENSOR_GRAD)
-			keep(p->tensors[i]->assign);
+			keep(p->tensors[i]->assign), keep(p->tensors[i]->then);
 	for (n = p->first; n; n = next) {
 		next = n->next;
 		if (!n->mark) {

@@ -70,7 +70,10 @@ struct tensor {
 	struct tensor *master; /* parameters of low precision, in training: the leaf that is updated */
 	double init_std;
 	struct tensor *assign; /* leaves: the value it takes at the end of the step */
-	int assigned;          /* it may be the value that a leaf takes: hd_assign */
+	struct tensor
+		*then; /* states of plugins: the value it takes instead in the steps in which that is made, or NULL */
+	uint32_t own;  /* states: bit per axis: each member along it has its own, though it is placed as replicated */
+	int assigned;  /* it may be the value that a leaf takes: hd_assign */
 	struct node **users;
 	size_t nusers, cap_users;   /* may read it: each that ever did */
 	struct tensor *replaced_by; /* replaced by it, or NULL */
@@ -117,6 +120,7 @@ struct node {
 	int order;                /* chunk, block, unblock of members' pieces: HD_ORDER_CONTIGUOUS ... */
 	struct group *queue;      /* NULL: compute */
 	int64_t period;           /* runs in steps that are multiples of it; 0: in all */
+	int local;                /* a view: a term of a sum as a member's own (struct hd_graph_api, local) */
 	struct dependency *waits; /* starts when these are done (struct hd_graph_api, after) */
 	/* backward's copy of this node of forward (recompute.c), placed as that one is. */
 	const struct node *recompute_of;

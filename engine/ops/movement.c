@@ -389,6 +389,23 @@ struct tensor *hd_build_comm_rows(struct hd_plan *p, struct group *g, struct ten
 	return y;
 }
 
+struct tensor *hd_build_local(struct hd_plan *p, struct tensor *x, const struct axis *a)
+{
+	struct hd_shape s;
+	struct tensor *y;
+
+	if (!x)
+		return NULL;
+	shape_of(&s, x);
+	y = moved(p, "view", &x, 1, hd_plan_text(p, "own along %s", a->v.name), &s);
+	if (!y)
+		return NULL;
+	hd_tensor_inherit(y, x);
+	y->at.on[a->id] = (struct hd_place){ .kind = HD_PLACE_REPLICATED };
+	N(y->v.node)->local = 1;
+	return y;
+}
+
 struct tensor *hd_build_permute(struct hd_plan *p, struct group *g, struct tensor *x, int64_t mul, int64_t add)
 {
 	int n = (int)g->v.n;

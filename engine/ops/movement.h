@@ -6,6 +6,8 @@
 #include "engine/graph/graph.h"
 
 const struct hd_dim *hd_member_dim(struct hd_plan *p, int64_t n); /* leading dim of what a collective cuts or joins */
+/* A term of a sum along the axis, as this member's own value. */
+struct tensor *hd_build_local(struct hd_plan *p, struct tensor *x, const struct axis *a);
 /* Each member's to member mul * me + add; mul is invertible. */
 struct tensor *hd_build_permute(struct hd_plan *p, struct group *g, struct tensor *x, int64_t mul, int64_t add);
 struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,

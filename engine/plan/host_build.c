@@ -188,3 +188,39 @@ int hd_host_every(struct hd_plan *p, int64_t steps)
 				     .period = steps > 1 ? steps : 0 };
 	return HD_OK;
 }
+
+struct hd_tensor *hd_host_local(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis)
+{
+	const struct hd_place *at;
+
+	if (!hd_may_build(p, "local") || !hd_arg_tensor(p, "local", "tensor", x) ||
+	    !hd_arg_axis(p, "local", "axis", axis))
+		return NULL;
+	at = &T(x)->at.on[A(axis)->id];
+	if (!hd_in_slot(p, "lower") || at->kind != HD_PLACE_PARTIAL || at->red != HD_RED_SUM)
+		return hd_plan_fail(p, HD_EINVAL, "local: (%s) is no term of a sum along %s in slot lower", x->spec,
+				    axis->name),
+		       NULL;
+	return view(hd_build_local(p, T(x), A(axis)));
+}
+
+int hd_host_own(struct hd_plan *p, struct hd_tensor *state, const struct hd_axis *axis, uint32_t relayout)
+{
+	struct tensor *t = T(state);
+
+	if (!hd_may_build(p, "own") || !hd_arg_tensor(p, "own", "state", state) || !hd_arg_axis(p, "own", "axis", axis))
+		return p->err->code;
+	if (state->node || state->what != HD_TENSOR_STATE || !hd_in_slot(p, "lower"))
+		return hd_plan_fail(p, HD_EINVAL, "own: %s (%s) is no state in slot lower",
+				    *state->name ? state->name : "a tensor", state->spec);
+	if (relayout != HD_RESHARD_ZERO && relayout != HD_RESHARD_REFUSE)
+		return hd_plan_fail(p, HD_EINVAL,
+				    "own: relayout %u of %s: values of members' own are no terms of a sum", relayout,
+				    state->name);
+	if (t->at.on[A(axis)->id].kind != HD_PLACE_REPLICATED)
+		return hd_plan_fail(p, HD_EINVAL, "own: %s (%s) is not replicated along %s: members differ already",
+				    state->name, state->spec, axis->name);
+	t->own |= 1u << A(axis)->id;
+	t->on_reshard = relayout;
+	return HD_OK;
+}

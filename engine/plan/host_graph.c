@@ -204,7 +204,7 @@ static int sends(const struct hd_tensor *t, const struct hd_node *reshard)
 {
 	if (t == reshard->ins[0] || !t->node)
 		return 0;
-	if (N(t->node)->is->role == OP_ROLE_COMM || N(t->node)->is->role == OP_ROLE_RESHARD ||
+	if (N(t->node)->is->role == OP_ROLE_COMM || N(t->node)->is->role == OP_ROLE_RESHARD || N(t->node)->local ||
 	    N(t->node)->id < N(reshard)->id)
 		return 1;
 	for (uint32_t i = 0; i < t->node->nin; i++)
@@ -683,6 +683,14 @@ static struct hd_tensor *graph_state(struct hd_plan *p, const struct hd_state_ar
 	return new_state(p, &x);
 }
 
+/* Made in some steps alone, where the first is made in all. */
+static int is_second(const struct tensor *t, const struct tensor *value)
+{
+	const struct hd_node *first = t->assign->v.node, *second = value->v.node;
+
+	return second && N(second)->period && (!first || !N(first)->period);
+}
+
 static int may_assign(struct hd_plan *p, const struct hd_tensor *state, const struct hd_tensor *value)
 {
 	const struct tensor *t = T(state), *v = T(value);
@@ -690,7 +698,7 @@ static int may_assign(struct hd_plan *p, const struct hd_tensor *state, const st
 	if (state->node || state->what != HD_TENSOR_STATE || t->inst != p->slot.inst + 1)
 		hd_plan_fail(p, HD_EINVAL, "assign: %s (%s) is no state of this section",
 			     *state->name ? state->name : "a tensor", state->spec);
-	else if (t->assign)
+	else if (t->then || (t->assign && !is_second(t, v)))
 		hd_plan_fail(p, HD_EINVAL, "assign: %s is assigned already", state->name);
 	else if (state->ndim != value->ndim || memcmp(t->dims, v->dims, state->ndim * sizeof(*t->dims)))
 		hd_plan_fail(p, HD_EINVAL, "assign: %s is (%s) and the value (%s)", state->name, state->spec,
@@ -709,7 +717,10 @@ static int graph_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_te
 	if (!hd_may_build(p, "assign") || !hd_arg_tensor(p, "assign", "state", state) ||
 	    !hd_arg_tensor(p, "assign", "value", value) || !may_assign(p, state, value))
 		return p->err->code;
-	hd_assign(T(state), T(value));
+	if (T(state)->assign)
+		T(state)->then = T(value), T(value)->assigned = 1;
+	else
+		hd_assign(T(state), T(value));
 	return HD_OK;
 }
 
@@ -777,4 +788,6 @@ const struct hd_graph_api hd_graph_table = {
 	.replace_in = hd_host_replace_in,
 	.updated = hd_host_updated,
 	.every = hd_host_every,
+	.local = hd_host_local,
+	.own = hd_host_own,
 };

@@ -79,6 +79,8 @@ struct hd_tensor *hd_host_rename(struct hd_plan *p, struct hd_tensor *x, const s
 int hd_host_replace_in(struct hd_plan *p, struct hd_node *reader, struct hd_tensor *old, struct hd_tensor *with);
 struct hd_tensor *hd_host_updated(struct hd_plan *p, struct hd_tensor *leaf);
 int hd_host_every(struct hd_plan *p, int64_t steps);
+struct hd_tensor *hd_host_local(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis);
+int hd_host_own(struct hd_plan *p, struct hd_tensor *state, const struct hd_axis *axis, uint32_t relayout);
 int hd_host_may_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
 
 #endif

@@ -190,7 +190,8 @@ AT(hd_comm_args, dim, 24);
 AT(hd_comm_args, index, 32);
 AT(hd_comm_args, kind, 40);
 AT(hd_comm_args, reserved, 44);
-ENDS(hd_comm_args, reserved, 48);
+AT(hd_comm_args, mul, 48);
+ENDS(hd_comm_args, mul, 56);
 
 AT(hd_state_args, size, 0);
 AT(hd_state_args, name, 8);
@@ -244,7 +245,9 @@ AT(hd_graph_api, scatter, 272);
 AT(hd_graph_api, replace_in, 280);
 AT(hd_graph_api, updated, 288);
 AT(hd_graph_api, every, 296);
-ENDS(hd_graph_api, every, 304);
+AT(hd_graph_api, local, 304);
+AT(hd_graph_api, own, 312);
+ENDS(hd_graph_api, own, 320);
 
 /* heddle/op.h */
 AT(hd_shape, dtype, 0);

@@ -254,8 +254,12 @@ int hd_alias(struct hd_program *g)
 	for (size_t i = 0; i < p->nmoe_stats; i++)
 		g->at[p->moe_stats[i]->id].last_read = FOREVER;
 	for (size_t i = 0; i < g->ntensors; i++)
-		if (g->tensors[i]->assign)
-			g->at[g->tensors[i]->assign->id].last_read = FOREVER;
+		for (int k = 0; k < 2; k++) {
+			const struct tensor *v = k ? g->tensors[i]->then : g->tensors[i]->assign;
+
+			if (v)
+				g->at[v->id].last_read = FOREVER;
+		}
 	for (size_t i = 0; i < g->nmine; i++) {
 		struct node *n = g->mine[i];
 

@@ -103,11 +103,12 @@ static void keep_results(struct hd_program *g, struct hd_memory_span *s)
 		    s[instance(g, g->at[g->tensors[i]->id].root, 0)].last >= 0)
 			touch(g, s, g->tensors[i], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
 	for (size_t i = 0; i < g->ntensors; i++) {
-		const struct tensor *v = g->tensors[i]->assign;
+		const struct tensor *t = g->tensors[i], *values[] = { t->assign, t->then };
 
-		if (v && g->at[v->id].root && s[instance(g, g->at[v->id].root, 0)].last >= 0 &&
-		    g->at[v->id].root->v.node)
-			touch(g, s, v, 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
+		for (int k = 0; k < 2; k++)
+			if (values[k] && g->at[values[k]->id].root && g->at[values[k]->id].root->v.node &&
+			    s[instance(g, g->at[values[k]->id].root, 0)].last >= 0)
+				touch(g, s, values[k], 0, (int64_t)g->n - 1, (int64_t)g->n - 1);
 	}
 }
 

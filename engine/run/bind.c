@@ -139,35 +139,41 @@ static void wait_here(struct binding *b, struct waiting_calls *w, const struct e
 	}
 }
 
-/* The values that leaves take, where the update could not write them in place. */
+static int copy_to(struct hd_program *g, const struct hd_bind *b, const struct tensor *t, const struct tensor *v,
+		   struct hd_err *err)
+{
+	struct hd_view view[2] = { { .dtype = t->v.dtype, .ndim = t->v.ndim },
+				   { .dtype = t->v.dtype, .ndim = t->v.ndim } };
+	struct hd_kernel_desc d = { "", 1, 1, &view[0], &view[1] };
+	struct hd_prep *prep = hd_plan_alloc(g->plan, sizeof(*prep));
+	struct command *c;
+
+	for (uint32_t k = 0; k < t->v.ndim; k++) {
+		view[0].dims[k] = view[1].dims[k] = t->dims[k];
+		view[0].n[k] = view[1].n[k] = t->local[k];
+	}
+	c = append(g, CMD_RUN, NULL);
+	c->kernel = b->device->kernel("copy");
+	c->name = "copy";
+	c->period = v->v.node ? N(v->v.node)->period : 0;
+	c->prep = prep;
+	c->out = hd_plan_alloc(g->plan, 2 * sizeof(void *));
+	c->in = c->out + 1;
+	c->out[0] = hd_program_address(g, t, HD_STEP);
+	c->in[0] = hd_program_address(g, v, HD_STEP);
+	return c->kernel->prepare(&d, prep, err);
+}
+
+/* The values that leaves take, where the update could not write them in place; what is for some steps alone comes last. */
 static int assign(struct hd_program *g, const struct hd_bind *b, struct hd_err *err)
 {
-	for (size_t i = 0; i < g->plan->ntensors; i++) {
-		struct tensor *t = g->plan->tensors[i], *v = t->assign;
-		struct hd_view view[2] = { { .dtype = t->v.dtype, .ndim = t->v.ndim },
-					   { .dtype = t->v.dtype, .ndim = t->v.ndim } };
-		struct hd_kernel_desc d = { "", 1, 1, &view[0], &view[1] };
-		struct hd_prep *prep;
-		struct command *c;
+	for (int k = 0; k < 2; k++)
+		for (size_t i = 0; i < g->plan->ntensors; i++) {
+			struct tensor *t = g->plan->tensors[i], *v = k ? t->then : t->assign;
 
-		if (t->v.node || !v || !hd_tensor_here(g, t) || g->at[v->id].root == t)
-			continue;
-		for (uint32_t k = 0; k < t->v.ndim; k++) {
-			view[0].dims[k] = view[1].dims[k] = t->dims[k];
-			view[0].n[k] = view[1].n[k] = t->local[k];
+			if (!t->v.node && v && hd_tensor_here(g, t) && g->at[v->id].root != t)
+				HD_TRY(copy_to(g, b, t, v, err));
 		}
-		prep = hd_plan_alloc(g->plan, sizeof(*prep));
-		c = append(g, CMD_RUN, NULL);
-		c->kernel = b->device->kernel("copy");
-		c->name = "copy";
-		c->period = v->v.node ? N(v->v.node)->period : 0;
-		c->prep = prep;
-		c->out = hd_plan_alloc(g->plan, 2 * sizeof(void *));
-		c->in = c->out + 1;
-		c->out[0] = hd_program_address(g, t, HD_STEP);
-		c->in[0] = hd_program_address(g, v, HD_STEP);
-		HD_TRY(c->kernel->prepare(&d, prep, err));
-	}
 	return HD_OK;
 }
 

@@ -130,10 +130,32 @@ static void init_leaf(const struct hd_program *g, const struct tensor *t, const 
 	hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
 }
 
+/* What the parameter is now, which may have been loaded.  0: it is elsewhere, or in other numbers. */
+static int copy_parameter(const struct hd_program *g, const struct tensor *t)
+{
+	const struct tensor *of = T(t->v.of)->master ? T(t->v.of)->master : T(t->v.of);
+	void *from, *to;
+
+	if (!hd_tensor_here(g, of) || of->v.dtype != t->v.dtype || memcmp(of->at.on, t->at.on, sizeof(of->at.on)))
+		return 0;
+	from = hd_program_map(g, of, HD_STEP, HD_MAP_READ);
+	to = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
+	memcpy(to, from, (size_t)hd_local_bytes(t));
+	hd_program_unmap(g, of, HD_STEP, from, HD_MAP_READ);
+	hd_program_unmap(g, t, HD_STEP, to, HD_MAP_WRITE);
+	return 1;
+}
+
 void hd_init_state(const struct hd_program *g, const struct tensor *t, int64_t seed)
 {
-	if (begins_otherwise(t) && hd_tensor_here(g, t))
+	if (begins_otherwise(t) && hd_tensor_here(g, t) && (t->init != HD_INIT_PARAMETER || !copy_parameter(g, t)))
 		init_leaf(g, t, t->v.name, seed);
+}
+
+void hd_init_states(const struct hd_program *g, int64_t seed)
+{
+	for (size_t i = 0; i < g->plan->ntensors; i++)
+		hd_init_state(g, g->plan->tensors[i], seed);
 }
 
 void hd_init_weights(const struct hd_program *g, int64_t seed)
@@ -142,10 +164,10 @@ void hd_init_weights(const struct hd_program *g, int64_t seed)
 		const struct tensor *t = g->plan->tensors[i];
 		const char *name = weight_name(t);
 
-		hd_init_state(g, t, seed);
 		if (name && hd_tensor_here(g, t))
 			init_leaf(g, t, name, seed);
 	}
+	hd_init_states(g, seed);
 }
 
 static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)

@@ -53,7 +53,8 @@ const struct hd_program *hd_job_owner(const struct hd_job *j); /* the program wh
 
 /* init.c: initial weights of this rank's slices, and the hash of all of them (the same for every layout). */
 void hd_init_state(const struct hd_program *g, const struct tensor *t,
-		   int64_t seed); /* of a plugin, that begins with other than 0 */
+		   int64_t seed);                              /* of a plugin, that begins with other than 0 */
+void hd_init_states(const struct hd_program *g, int64_t seed); /* of all that do not begin at zero */
 void hd_init_weights(const struct hd_program *g, int64_t seed);
 uint64_t hd_weights_hash(const struct hd_program *g);
 /* Runs of consecutive elements of a leaf's slice that are not padding: fn(ctx, global index of the first, local index of

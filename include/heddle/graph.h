@@ -217,7 +217,8 @@ struct hd_graph_api {
 	 * it as section/name/parameter.  One that is replicated or sharded is stored once.  A partial one is stored per member; read
 	 * into another size HD_RESHARD_SUM keeps its sum, HD_RESHARD_ZERO starts at zero, HD_RESHARD_REFUSE stops. */
 	struct hd_tensor *(*state)(struct hd_plan *p, const struct hd_state_args *x);
-	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value); /* at the end of the step */
+	/* At the end of the step.  A state may have a second value, made in every H-th step alone, which it takes in those. */
+	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value);
 	/* -- nodes that some members run (since 0.4) ------------------------------------------------------------------- */
 	/* Slot lower, units F, B and W: nodes made from now on run on these members alone; NULL: on all again, which a cursor
 	 * says too.  What they make is there alone: other nodes of these members, or of fewer, may read it, and `either`.  The group
@@ -262,6 +263,16 @@ struct hd_graph_api {
 	/* Nodes made from now on, until the next cursor, run in every steps-th step alone: in steps that are multiples of it.  What they
 	 * make is read by such nodes, or assigned to a leaf, which stays as it is in other steps. */
 	int (*every)(struct hd_plan *p, int64_t steps);
+	/* -- since 0.5: what differs from member to member on purpose ---------------------------------------------------- */
+	/* Slot lower: x, a term of a sum along the axis, as a value of this member's own.  Nothing moves: from here on members compute
+	 * different things, which the plan calls replicated, and the plugin brings them together again.  The gradient norm
+	 * is each member's own then; metrics have that of the first. */
+	struct hd_tensor *(*local)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis);
+	/* Slot lower: each member along the axis has its own value of this state, of a section or of the optimizer.  The
+	 * checkpoint has it per member, as NAME@member; read into another number of members it begins anew (HD_RESHARD_ZERO), or
+	 * is refused (HD_RESHARD_REFUSE).  A parameter is one for all members: it is what the model's files, evaluation and
+	 * generation have.  Weights of a member's own are a state that begins as the parameter and replaces it in training. */
+	int (*own)(struct hd_plan *p, struct hd_tensor *state, const struct hd_axis *axis, uint32_t relayout);
 };
 
 /* -- the usual case of the calls with arguments ---------------------------------------------------------------------- */
