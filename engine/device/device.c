@@ -49,8 +49,10 @@ const char *hd_dtype_name(uint32_t dtype)
 		uint32_t dtype;
 		const char *name;
 	} names[] = {
-		{ HD_DTYPE_F32, "f32" }, { HD_DTYPE_F64, "f64" }, { HD_DTYPE_F16, "f16" }, { HD_DTYPE_BF16, "bf16" },
-		{ HD_DTYPE_I32, "i32" }, { HD_DTYPE_I64, "i64" }, { HD_DTYPE_U8, "u8" },   { HD_DTYPE_B1, "b1" },
+		{ HD_DTYPE_F32, "f32" },   { HD_DTYPE_F64, "f64" },   { HD_DTYPE_F16, "f16" },
+		{ HD_DTYPE_BF16, "bf16" }, { HD_DTYPE_I32, "i32" },   { HD_DTYPE_I64, "i64" },
+		{ HD_DTYPE_U8, "u8" },     { HD_DTYPE_B1, "b1" },     { HD_DTYPE_I8, "i8" },
+		{ HD_DTYPE_E4M3, "e4m3" }, { HD_DTYPE_E5M2, "e5m2" },
 	};
 
 	for (size_t i = 0; i < HD_LEN(names); i++)

@@ -397,8 +397,9 @@ static struct tensor *counted(struct hd_plan *p, const struct hd_op *op, const s
 
 int hd_dtype_known(uint32_t dtype)
 {
-	static const uint32_t all[] = { HD_DTYPE_F32, HD_DTYPE_F64, HD_DTYPE_F16, HD_DTYPE_BF16,
-					HD_DTYPE_I32, HD_DTYPE_I64, HD_DTYPE_U8,  HD_DTYPE_B1 };
+	static const uint32_t all[] = { HD_DTYPE_F32,  HD_DTYPE_F64,  HD_DTYPE_F16, HD_DTYPE_BF16,
+					HD_DTYPE_I32,  HD_DTYPE_I64,  HD_DTYPE_U8,  HD_DTYPE_I8,
+					HD_DTYPE_E4M3, HD_DTYPE_E5M2, HD_DTYPE_B1 };
 
 	for (size_t i = 0; i < HD_LEN(all); i++)
 		if (all[i] == dtype)

@@ -61,6 +61,10 @@ enum { HD_LOG_ERROR, HD_LOG_WARN, HD_LOG_INFO, HD_LOG_DEBUG };
 #define HD_DTYPE_I32 HD_DTYPE(1, 32, 0)
 #define HD_DTYPE_I64 HD_DTYPE(1, 64, 0)
 #define HD_DTYPE_U8 HD_DTYPE(2, 8, 0)
+/* Casts know them, to the nearest, ends for what lies beyond; nothing computes in them.  Scale with map first. */
+#define HD_DTYPE_I8 HD_DTYPE(1, 8, 0)
+#define HD_DTYPE_E4M3 HD_DTYPE(3, 8, 0) /* up to 448 */
+#define HD_DTYPE_E5M2 HD_DTYPE(3, 8, 1) /* up to 57344 */
 /* One sign bit an element: a cast from float packs signs, a cast back gives +1 / -1. */
 #define HD_DTYPE_B1 HD_DTYPE(2, 1, 0)
 

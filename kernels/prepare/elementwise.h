@@ -36,10 +36,12 @@ static inline int hd_prepare_cast(const struct hd_check *c, struct hd_prep *p)
 	p->n[2] = c->d->out[0].dtype;
 	for (int i = 1; i <= 2; i++)
 		if (p->n[i] != HD_DTYPE_F32 && p->n[i] != HD_DTYPE_F64 && p->n[i] != HD_DTYPE_BF16 &&
-		    p->n[i] != HD_DTYPE_F16 && p->n[i] != HD_DTYPE_B1 && p->n[i] != HD_DTYPE_U8)
-			return hd_err_set(c->err, HD_ENOTSUP,
-					  "%s: %s 0 has dtype %s, it must be f32, f64, bf16, f16, u8 or b1", c->kernel,
-					  i == 1 ? "input" : "output", hd_dtype_name((uint32_t)p->n[i]));
+		    p->n[i] != HD_DTYPE_F16 && p->n[i] != HD_DTYPE_B1 && p->n[i] != HD_DTYPE_U8 &&
+		    p->n[i] != HD_DTYPE_I8 && p->n[i] != HD_DTYPE_E4M3 && p->n[i] != HD_DTYPE_E5M2)
+			return hd_err_set(
+				c->err, HD_ENOTSUP,
+				"%s: %s 0 has dtype %s, it must be f32, f64, bf16, f16, u8, i8, e4m3, e5m2 or b1",
+				c->kernel, i == 1 ? "input" : "output", hd_dtype_name((uint32_t)p->n[i]));
 	if (HD_BITS(p->n[1]) <= 8 && HD_BITS(p->n[2]) <= 8)
 		return hd_err_set(c->err, HD_ENOTSUP,
 				  "%s: input 0 and output 0 have both dtype %s, one must be a float", c->kernel,

@@ -4,6 +4,7 @@
  * What is neither from nor to fp32 passes through a piece in fp32 that stays in L1.
  */
 #include <config.h>
+#include "engine/base/float8.h"
 #include "kernels/cpu/base/low.h"
 #include "kernels/cpu/base/simd.h"
 #include "kernels/prepare/elementwise.h"
@@ -83,6 +84,52 @@ HD_CLONES static void to_u8(uint8_t *y, const float *x, int64_t n)
 	}
 }
 
+HD_CLONES static void from_i8(float *y, const int8_t *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] = (float)(int32_t)x[j];
+}
+
+HD_CLONES static void to_i8(int8_t *y, const float *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++) {
+		float v = x[j] == x[j] ? x[j] : 0;
+
+		v = v > -128 ? v : -128;
+		y[j] = (int8_t)(int32_t)hd_roundf_all(v < 127 ? v : 127);
+	}
+}
+
+HD_CLONES static void from_e4m3(float *y, const uint8_t *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] = hd_of_e4m3(x[j]);
+}
+
+HD_CLONES static void to_e4m3(uint8_t *y, const float *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] = hd_e4m3_of(x[j]);
+}
+
+HD_CLONES static void from_e5m2(float *y, const uint8_t *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] = hd_of_e5m2(x[j]);
+}
+
+HD_CLONES static void to_e5m2(uint8_t *y, const float *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] = hd_e5m2_of(x[j]);
+}
+
 static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_t from, int64_t n)
 {
 	float tmp[PIECE], *to = ytype == HD_DTYPE_F32 ? (float *)y + from : tmp;
@@ -97,6 +144,12 @@ static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_
 		from_f16(to, (const uint16_t *)x + from, n);
 	else if (xtype == HD_DTYPE_U8)
 		from_u8(to, (const uint8_t *)x + from, n);
+	else if (xtype == HD_DTYPE_I8)
+		from_i8(to, (const int8_t *)x + from, n);
+	else if (xtype == HD_DTYPE_E4M3)
+		from_e4m3(to, (const uint8_t *)x + from, n);
+	else if (xtype == HD_DTYPE_E5M2)
+		from_e5m2(to, (const uint8_t *)x + from, n);
 	else
 		from_signs(to, (const uint8_t *)x + from / 8, n);
 	if (xtype != HD_DTYPE_F32)
@@ -109,6 +162,12 @@ static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_
 		to_f16((uint16_t *)y + from, x, n);
 	else if (ytype == HD_DTYPE_U8)
 		to_u8((uint8_t *)y + from, x, n);
+	else if (ytype == HD_DTYPE_I8)
+		to_i8((int8_t *)y + from, x, n);
+	else if (ytype == HD_DTYPE_E4M3)
+		to_e4m3((uint8_t *)y + from, x, n);
+	else if (ytype == HD_DTYPE_E5M2)
+		to_e5m2((uint8_t *)y + from, x, n);
 	else if (ytype == HD_DTYPE_B1)
 		to_signs((uint8_t *)y + from / 8, x, n);
 }

@@ -42,6 +42,53 @@ HD_DEV void from_float(uint8_t *y, float x) /* to the nearest of 0 to 255; NaN: 
 	*y = (uint8_t)(int)rintf(v < 255 ? v : 255);
 }
 
+struct i8 {
+	int8_t v;
+};
+
+HD_DEV float to_float(i8 x)
+{
+	return (float)x.v;
+}
+HD_DEV void from_float(i8 *y, float x) /* to the nearest of -128 to 127; NaN: 0 */
+{
+	float v = x == x ? x : 0;
+
+	v = v > -128 ? v : -128;
+	y->v = (int8_t)(int)rintf(v < 127 ? v : 127);
+}
+
+/* As engine/base/float8.h. */
+template <int M, int BIAS, int LARGEST> struct float8 {
+	uint8_t bits;
+};
+typedef float8<3, 7, 0x7e> e4m3;
+typedef float8<2, 15, 0x7b> e5m2;
+
+template <int M, int BIAS, int LARGEST> HD_DEV float to_float(float8<M, BIAS, LARGEST> x)
+{
+	uint32_t a = x.bits & 0x7f, sign = (uint32_t)(x.bits & 0x80) << 24;
+	uint32_t u = hd_float_bits(hd_bits_float(a << (23 - M)) * hd_bits_float((uint32_t)(254 - BIAS) << 23));
+
+	if (M == 3 ? a == 0x7f : a >= 0x7c)
+		u |= M == 3 ? 0x7fc00000 : 0x7f800000;
+	return hd_bits_float(u | sign);
+}
+
+template <int M, int BIAS, int LARGEST> HD_DEV void from_float(float8<M, BIAS, LARGEST> *y, float x)
+{
+	uint32_t u = hd_float_bits(x), a = u & 0x7fffffff, unit = (uint32_t)(127 + 24 - BIAS - M) << 23;
+	uint32_t r = ((a + ((1u << (22 - M)) - 1) + (a >> (23 - M) & 1)) >> (23 - M)) - ((uint32_t)(127 - BIAS) << M);
+
+	if (a < (uint32_t)(128 - BIAS) << 23)
+		r = hd_float_bits(hd_bits_float(a) + hd_bits_float(unit)) - unit;
+	else if (r > LARGEST)
+		r = LARGEST;
+	if (a > 0x7f800000)
+		r = 0x7f;
+	y->bits = (uint8_t)((u >> 24 & 0x80) | r);
+}
+
 /* To double only from double does not pass through float. */
 template <class Y, class X> struct cast {
 	Y *y;
@@ -105,6 +152,12 @@ template <class X> static void from(const struct hd_prep *p, void *y, const void
 		go<double, X>(p, y, x, r);
 	else if (p->n[2] == HD_DTYPE_U8)
 		go<uint8_t, X>(p, y, x, r);
+	else if (p->n[2] == HD_DTYPE_I8)
+		go<i8, X>(p, y, x, r);
+	else if (p->n[2] == HD_DTYPE_E4M3)
+		go<e4m3, X>(p, y, x, r);
+	else if (p->n[2] == HD_DTYPE_E5M2)
+		go<e5m2, X>(p, y, x, r);
 	else
 		hd_each<1>(r, (p->n[0] + 7) / 8, 1, to_signs<X>{ (uint8_t *)y, (const X *)x, p->n[0] });
 }
@@ -125,6 +178,12 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		from<double>(p, out[0], in[0], r);
 	else if (p->n[1] == HD_DTYPE_U8)
 		from<uint8_t>(p, out[0], in[0], r);
+	else if (p->n[1] == HD_DTYPE_I8)
+		from<i8>(p, out[0], in[0], r);
+	else if (p->n[1] == HD_DTYPE_E4M3)
+		from<e4m3>(p, out[0], in[0], r);
+	else if (p->n[1] == HD_DTYPE_E5M2)
+		from<e5m2>(p, out[0], in[0], r);
 	else if (p->n[2] == HD_DTYPE_F32)
 		hd_each<1>(r, p->n[0], 1, from_signs<float>{ (float *)out[0], signs });
 	else if (p->n[2] == HD_DTYPE_BF16)

@@ -3,7 +3,8 @@
  *
  * Every element goes through double; to bf16 and fp16 it rounds to nearest even, by way of fp32 as
  * the other devices do.  Signs: bit i % 8 of byte i / 8 is 1 where the number is not negative (0
- * and NaN count as +1).  To bytes: the nearest of 0 to 255, of two the even one; NaN is 0.
+ * and NaN count as +1).  To bytes: the nearest of 0 to 255 (of -128 to 127),
+ * of two the even one; NaN is 0.  To 8-bit floats: the nearest, the largest for what lies beyond.
  */
 #include <config.h>
 #include <math.h>
@@ -36,6 +37,34 @@ static uint16_t to_f16(double v)
 	return (uint16_t)(sign + (uint16_t)rint(ldexp(a, 11 - e)) + (uint16_t)((e + 13) << 10));
 }
 
+/* Of 8 bits, m of them the fraction; e4m3 has numbers where e5m2 has infinity. */
+static double of_float8(uint8_t h, int m, int bias)
+{
+	int e = (h & 0x7f) >> m, f = h & ((1 << m) - 1), last = 0x7f >> m;
+	double v = e ? ldexp((1 << m) + f, e - bias - m) : ldexp(f, 1 - bias - m);
+
+	if (m == 3 ? (h & 0x7f) == 0x7f : e == last)
+		v = m == 3 || f ? NAN : INFINITY;
+	return h & 0x80 ? -v : v;
+}
+
+/* By definition: of all numbers from 0 to the largest the nearest, of two the even one. */
+static uint8_t to_float8(double v, int m, int bias, int largest)
+{
+	uint8_t sign = signbit(v) ? 0x80 : 0;
+	double a = fabs(v);
+	int best = 0;
+
+	if (v != v)
+		return (uint8_t)(sign | 0x7f);
+	for (int k = 1; k <= largest; k++) {
+		double middle = (of_float8((uint8_t)(k - 1), m, bias) + of_float8((uint8_t)k, m, bias)) / 2;
+
+		best = a > middle || (a == middle && k % 2 == 0) ? k : best;
+	}
+	return (uint8_t)(sign | best);
+}
+
 static double get(const void *x, uint32_t dtype, int64_t i)
 {
 	uint32_t bits;
@@ -49,6 +78,12 @@ static double get(const void *x, uint32_t dtype, int64_t i)
 		return ((const uint8_t *)x)[i / 8] >> i % 8 & 1 ? 1 : -1;
 	if (dtype == HD_DTYPE_U8)
 		return ((const uint8_t *)x)[i];
+	if (dtype == HD_DTYPE_I8)
+		return ((const int8_t *)x)[i];
+	if (dtype == HD_DTYPE_E4M3)
+		return of_float8(((const uint8_t *)x)[i], 3, 7);
+	if (dtype == HD_DTYPE_E5M2)
+		return of_float8(((const uint8_t *)x)[i], 2, 15);
 	if (dtype == HD_DTYPE_F16)
 		return of_f16(((const uint16_t *)x)[i]);
 	bits = (uint32_t)((const uint16_t *)x)[i] << 16;
@@ -82,6 +117,12 @@ static void put(void *y, uint32_t dtype, int64_t i, double v)
 		((uint16_t *)y)[i] = to_f16((float)v);
 	} else if (dtype == HD_DTYPE_U8) {
 		((uint8_t *)y)[i] = (uint8_t)(v > 0 ? (v < 255 ? rint(v) : 255) : 0);
+	} else if (dtype == HD_DTYPE_I8) {
+		((int8_t *)y)[i] = (int8_t)(v != v ? 0 : v < -128 ? -128 : v > 127 ? 127 : rint(v));
+	} else if (dtype == HD_DTYPE_E4M3) {
+		((uint8_t *)y)[i] = to_float8((float)v, 3, 7, 0x7e);
+	} else if (dtype == HD_DTYPE_E5M2) {
+		((uint8_t *)y)[i] = to_float8((float)v, 2, 15, 0x7b);
 	} else {
 		uint8_t *byte = (uint8_t *)y + i / 8;
 

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Casts to and from 8 bits, against tables of all their numbers: what a byte is, by the definition of its type; that it comes
+ * back as itself; and at the middle between any two neighbours, and right below and above it, which of them a number goes
+ * to.  On the cpu and on the reference.
+ */
+#include <config.h>
+#include "engine/device/device.h"
+#include "kernels/ref/ref.h"
+#include "t/lib/tap.h"
+#include <math.h>
+#include <string.h>
+
+struct type {
+	uint32_t dtype;
+	const char *name;
+	int m, bias, largest; /* m 0: int8 */
+};
+static const struct type types[] = { { HD_DTYPE_I8, "i8", 0, 0, 127 },
+				     { HD_DTYPE_E4M3, "e4m3", 3, 7, 0x7e },
+				     { HD_DTYPE_E5M2, "e5m2", 2, 15, 0x7b } };
+
+/* Number k of those from 0 up, by definition. */
+static double number(const struct type *t, int k)
+{
+	int e = t->m ? k >> t->m : 0, f = k & ((1 << t->m) - 1);
+
+	if (!t->m)
+		return k;
+	return e ? ldexp(1 + ldexp(f, -t->m), e - t->bias) : ldexp(f, 1 - t->bias - t->m);
+}
+
+static void cast(const struct hd_device_ops *d, uint32_t from, uint32_t to, void *x, void *y, int64_t n)
+{
+	static struct hd_dim dim = { .name = "a" };
+	const struct hd_dim *dims = &dim;
+	struct hd_view v[2] = { { .dtype = from, .ndim = 1, .n = { n } }, { .dtype = to, .ndim = 1, .n = { n } } };
+	struct hd_kernel_desc desc = { "", 1, 1, &v[0], &v[1] };
+	const struct hd_kernel *k = d->kernel("cast");
+	struct hd_prep p = { 0 };
+	struct hd_err err = { 0 };
+	struct hd_run run = { 0 };
+
+	v[0].dims[0] = v[1].dims[0] = dims;
+	if (!ok(k && k->prepare(&desc, &p, &err) >= 0, "prepared: %s", err.text))
+		return;
+	k->run(&p, &y, &x, &run);
+}
+
+static void bytes(const struct hd_device_ops *d, const struct type *t)
+{
+	uint8_t all[256], back[256];
+	float f[256];
+	int wrong = 0, changed = 0;
+
+	for (int i = 0; i < 256; i++)
+		all[i] = (uint8_t)i;
+	cast(d, t->dtype, HD_DTYPE_F32, all, f, 256);
+	cast(d, HD_DTYPE_F32, t->dtype, f, back, 256);
+	for (int i = 0; i < 256; i++) {
+		int k = t->m ? i & 0x7f : i < 128 ? i : 256 - i;
+		double want = number(t, k) * (t->m ? (i & 0x80 ? -1 : 1) : (int8_t)i < 0 ? -1 : 1);
+
+		if (t->m && k > t->largest) { /* infinity, NaN */
+			wrong += t->m == 2 && k == 0x7c ? !isinf(f[i]) : !isnan(f[i]);
+			changed += isnan(f[i]) ? (back[i] & 0x7f) != 0x7f : (back[i] & 0x7f) != t->largest;
+			continue;
+		}
+		wrong += (double)f[i] != want || (want == 0 && t->m && !signbit(f[i]) != !(i & 0x80));
+		changed += back[i] != all[i];
+	}
+	ok(!wrong, "%s: all 256 are what they are", t->name);
+	ok(!changed, "%s: and come back as themselves", t->name);
+}
+
+/* Between neighbours k and k + 1: the middle goes to the even one, all else to the nearer one. */
+static void middles(const struct hd_device_ops *d, const struct type *t, int negative)
+{
+	float x[127 * 3 + 4];
+	uint8_t y[127 * 3 + 4], want[127 * 3 + 4];
+	int n = 0, wrong = 0;
+
+	for (int k = 0; k < t->largest; k++) {
+		float middle = (float)((number(t, k) + number(t, k + 1)) / 2);
+
+		x[n] = middle, want[n++] = (uint8_t)(k + (k & 1));
+		x[n] = nextafterf(middle, 0), want[n++] = (uint8_t)k;
+		x[n] = nextafterf(middle, INFINITY), want[n++] = (uint8_t)(k + 1);
+	}
+	x[n] = (float)number(t, t->largest) * 1.5f, want[n++] = (uint8_t)t->largest;
+	x[n] = INFINITY, want[n++] = (uint8_t)t->largest;
+	for (int i = 0; negative && i < n; i++) {
+		x[i] = -x[i];
+		want[i] = (uint8_t)(t->m ? want[i] | 0x80 : i < n - 2 ? -want[i] : -128);
+	}
+	cast(d, HD_DTYPE_F32, t->dtype, x, y, n);
+	for (int i = 0; i < n; i++)
+		wrong += y[i] != want[i];
+	ok(!wrong, "%s: %d numbers %s 0 go to the nearest", t->name, n, negative ? "below" : "above");
+}
+
+static void not_numbers(const struct hd_device_ops *d, const struct type *t)
+{
+	float x[2] = { NAN, -NAN };
+	uint8_t y[2];
+
+	cast(d, HD_DTYPE_F32, t->dtype, x, y, 2);
+	ok(t->m ? (y[0] & 0x7f) == 0x7f && (y[1] & 0x7f) == 0x7f : !y[0] && !y[1], "%s: NaN", t->name);
+}
+
+int main(void)
+{
+	const struct hd_device_ops *devices[] = { hd_device_cpu(), hd_device_ref() };
+
+	for (int i = 0; i < 2; i++)
+		for (size_t k = 0; k < HD_LEN(types); k++) {
+			note("%s, %s", devices[i]->name, types[k].name);
+			bytes(devices[i], &types[k]);
+			middles(devices[i], &types[k], 0);
+			middles(devices[i], &types[k], 1);
+			not_numbers(devices[i], &types[k]);
+		}
+	return done();
+}
