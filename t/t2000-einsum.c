@@ -49,6 +49,12 @@ static const struct product {
 	{ "one row", "m=1,k=40", "n=24,k=40", "m=1,n=24", "n=24", 0 },
 	{ "nothing summed", "m=6,k=0", "k=0,n=8", "m=6,n=8", "n=8", 0 },
 	{ "no rows", "m=0,k=5", "k=5,n=8", "m=0,n=8", NULL, 0 },
+	{ "few rows, [in,out]", "seq=3,in=301", "in=301,out=260", "seq=3,out=260", "out=260", 1 },
+	{ "few rows, [out,in]", "seq=4,in=257", "out=300,in=257", "seq=4,out=300", "out=300", 2 },
+	{ "one row of heads", "batch=1,seq=1,in=256", "head=4,hd=96,in=256", "batch=1,seq=1,head=4,hd=96",
+	  "head=4,hd=96", 0 },
+	{ "one long row", "seq=1,in=70", "in=70,out=1100", "seq=1,out=1100", NULL, 0 },
+	{ "few rows, roles swapped", "out=300,in=257", "seq=2,in=257", "seq=2,out=300", NULL, 0 },
 	{ "larger", "m=130,k=257", "n=191,k=257", "m=130,n=191", "n=191", 0 },
 };
 

@@ -14,6 +14,7 @@
 struct cpu_product {
 	struct einsum e;
 	struct hd_mm *mm;
+	struct hd_thin *thin; /* in place of mm, or NULL */
 	int bias_inside;
 	/* bit per operand a, b, c: bf16, and made fp32 around the product (e's dtypes are those then); elements of each */
 	int widened;
@@ -62,7 +63,14 @@ static void plan_product(struct cpu_product *p)
 	struct hd_mm_shape s;
 	struct einsum *e = &p->e;
 
-	if (hd_plan_product(e, &s)) {
+	int inside = hd_plan_product(e, &s);
+
+	p->thin = e->nouter ? NULL : hd_thin_create(&s);
+	if (p->thin) {
+		p->bias_inside = inside;
+		return;
+	}
+	if (inside) {
 		s.dtype[HD_MM_BIAS] = e->dtype[OP_BIAS];
 		p->mm = hd_mm_get(&s, e->dtype[OP_ADD] ? 2 : 3);
 		p->bias_inside = p->mm != NULL;
@@ -81,6 +89,7 @@ static void release(void *state)
 	struct cpu_product *p = state;
 
 	hd_mm_put(p->mm);
+	hd_thin_destroy(p->thin);
 	free(p);
 }
 
@@ -337,7 +346,7 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 		mem[OP_ADD] = NULL;
 		keep = 1;
 	}
-	if (!p->mm) {
+	if (!p->mm && !p->thin) {
 		if (!e->empty)
 			plain(e, mem, keep);
 		else if (!keep || mem[OP_BIAS] || mem[OP_ADD])
@@ -349,6 +358,11 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 	if (first[OP_ADD] || first[OP_BIAS]) {
 		start(e, first, keep);
 		keep = 1;
+	}
+	if (p->thin) {
+		hd_thin_run(p->thin, keep, out[0], mem[e->swapped ? OP_B : OP_A], mem[e->swapped ? OP_A : OP_B],
+			    p->bias_inside ? mem[OP_BIAS] : NULL, e->dtype[OP_BIAS]);
+		return;
 	}
 	/* OP_A refusal comes before anything is written, so plain loops can still take over. */
 	if (products(p, mem, keep) < 0) {

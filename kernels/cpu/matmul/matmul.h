@@ -19,6 +19,14 @@ void hd_mm_put(struct hd_mm *mm);
 /* sum 1: added to what c holds.  0, or HD_ENOTSUP: oneDNN refused at run time. */
 int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias);
 
+/* -- thin.c: products of a few rows with a large matrix.  NULL: of another shape.  bias, along n, may be NULL. */
+#define HD_THIN_ROWS 4
+struct hd_thin;
+struct hd_thin *hd_thin_create(const struct hd_mm_shape *s);
+void hd_thin_destroy(struct hd_thin *t);
+void hd_thin_run(const struct hd_thin *t, int keep, void *c, const void *a, const void *b, const void *bias,
+		 uint32_t bias_dtype);
+
 int hd_mm_open(struct hd_err *err);
 /* yes: from now on products have bits that depend on their shape and the processor alone (matmul_pieces.c). */
 void hd_mm_fixed(int yes);
