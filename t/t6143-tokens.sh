@@ -44,6 +44,24 @@ is "the same tokens as of files that tokenize made" "$(heddle data bpe.ini --ste
 rm -rf cache
 is "read from the cache and made anew" "$(heddle data bpe.ini --step 1 2>/dev/null)" "$(heddle data bpe.ini --step 1 2>/dev/null)"
 
+# -- what nobody has used for 30 days goes when new ids are made; what was used stays, however old its ids are
+kept() { ls cache/heddle | grep '^tokens-' | sed 's/\..*//' | sort -u | wc -l; }
+old() { for end in idx bin lock; do touch -d "$2 days ago" "cache/heddle/tokens-000000000000000$1.$end"; done; }
+mine=$(ls cache/heddle/tokens-*.idx)
+touch -d '40 days ago' cache/heddle/tokens-*
+heddle data bpe.ini --step 1 >/dev/null 2>&1
+ok "a use is noted" [ -n "$(find "$mine" -mtime -1)" ]
+old 1 31
+old 2 29
+touch -d '31 days ago' cache/heddle/tokens-0000000000000001.part.json cache/heddle/other-file
+is "before" "$(kept)" 3
+touch -d '5 minutes ago' text.txt
+heddle data bpe.ini --step 1 >/dev/null 2>&1
+is "others are made: the one of 31 days ago is removed" "$(ls cache/heddle | grep -c tokens-0000000000000001)" 0
+is "that of 29 days ago is kept" "$(ls cache/heddle | grep -c tokens-0000000000000002)" 3
+ok "and that which was used, whose ids are 40 days old" test -s "${mine%.idx}.bin"
+ok "and what is nobody's ids" test -e cache/heddle/other-file
+
 # -- out of the checkpoint -------------------------------------------------------------------------------------------------------
 prompt=$(printf 'The old' >p.txt; heddle tokenize --tokenizer $step --ids p.txt)
 ids=$(heddle generate ck --ids --prompt "$prompt" --tokens 5 --temperature 0)

@@ -202,9 +202,9 @@ int hd_checkpoint_tokenizer(const struct hd_cli *c, struct hd_job *j, const char
 	const char *verb = c->verb->name;
 
 	*t = NULL;
+	HD_TRY(hd_section_check(j->conf, hd_conf_section(j->conf, NULL, "model"), &hd_model_keys, 1, err));
 	if (hd_cli_has(c, "ids"))
 		return HD_OK;
-	HD_TRY(hd_section_check(j->conf, hd_conf_section(j->conf, NULL, "model"), &hd_model_keys, 1, err));
 	vocab = hd_checkpoint_vocab(j);
 	HD_TRY(hd_data_text_tokenizer(j->conf, what, 0, t, err));
 	if (*t && hd_tokenizer_vocab(*t) > vocab)

@@ -106,8 +106,10 @@ static int make_once(const struct hd_files *f, const struct hd_tokens_how *how, 
 			rc = hd_err_set(err, HD_EIO, "%s: %s; ids of text are kept there (XDG_CACHE_HOME)", name,
 					strerror(errno));
 	}
-	if (rc >= 0 && access(idx, F_OK))
+	if (rc >= 0 && access(idx, F_OK)) {
 		rc = make(f, how, prefix, err);
+		hd_kept_ids_prune(dir);
+	}
 	if (lock >= 0)
 		close(lock);
 	free(name);
@@ -122,6 +124,7 @@ static int open_made(struct hd_tokens *t, const struct hd_files *f, const struct
 
 	if (rc >= 0)
 		rc = hd_megatron_open(t, bin, idx, err);
+	hd_kept_ids_used(idx);
 	t->vocab = how->tokenizer ? hd_tokenizer_vocab(how->tokenizer) : 256;
 	free(prefix);
 	free(bin);

@@ -57,6 +57,11 @@ int hd_tokens_are_text(const char *files,
 int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int64_t vocab, int32_t *ids,
 		   struct hd_err *err);
 
+/* -- kept_ids.c: those of texts, in the cache -- */
+#define HD_KEPT_DAYS 30
+void hd_kept_ids_used(const char *idx);  /* now */
+void hd_kept_ids_prune(const char *dir); /* removes what has not been used for HD_KEPT_DAYS */
+
 /* For the formats: */
 struct hd_files;
 int hd_text_open(struct hd_tokens *t, const struct hd_files *files, const struct hd_tokens_how *how,
