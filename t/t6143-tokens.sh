@@ -44,6 +44,18 @@ is "the same tokens as of files that tokenize made" "$(heddle data bpe.ini --ste
 rm -rf cache
 is "read from the cache and made anew" "$(heddle data bpe.ini --step 1 2>/dev/null)" "$(heddle data bpe.ini --step 1 2>/dev/null)"
 
+# -- ranks of two hosts, here with a cache each: one has its ids, and waits for the other longer than the watchdog lets ranks wait
+sed 's/^threads.*/&\nwatchdog = 1\nmicro_batch = 1/' bpe.ini >two.ini
+printf '[strategy dp]\nplugin = dp\n' >>two.ini
+heddle data two.ini --step 1 >/dev/null 2>&1
+lock=$(basename "$(ls cache/heddle/tokens-*.lock)")
+mkdir -p other/heddle
+(flock 9 && sleep 4) 9>"other/heddle/$lock" &
+ok "no watchdog ends a run that makes ids" timeout 100 mpirun --oversubscribe --bind-to none -np 1 "$build/heddle" train two.ini \
+	--set checkpoint.dir= --set log.metrics= : -np 1 -x XDG_CACHE_HOME="$tmp/other" "$build/heddle" train two.ini --set checkpoint.dir= --set log.metrics=
+wait
+ok "both have made them" test -s "other/heddle/${lock%.lock}.bin"
+
 # -- what nobody has used for 30 days goes when new ids are made; what was used stays, however old its ids are
 kept() { ls cache/heddle | grep '^tokens-' | sed 's/\..*//' | sort -u | wc -l; }
 old() { for end in idx bin lock; do touch -d "$2 days ago" "cache/heddle/tokens-000000000000000$1.$end"; done; }

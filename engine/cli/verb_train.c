@@ -32,8 +32,7 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	unsigned roles = 1u << HD_JOB_TRAIN;
 	char *resume = NULL, *picks = NULL;
 
-	hd_cli_data(conf, &j->data, err);
-	HD_TRY(hd_comm_agree(err));
+	HD_TRY(hd_start_data(j, conf, err));
 	open_dir(j, conf, err);
 	HD_TRY(hd_comm_agree(err));
 	hd_checkpoint_choose(conf, &resume, err);

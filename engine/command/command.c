@@ -21,13 +21,21 @@ int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *er
 	return hd_plan_sections(*conf, err);
 }
 
-/* A number of [train] before the section has been checked: threads decide how the process starts. */
+/* Numbers of [train] before the section has been checked: threads decide how the process starts. */
 static int wanted_threads(struct hd_conf *conf)
 {
 	struct hd_train_config t;
 	struct hd_err ignored = { 0 };
 
 	return hd_train_config_read(conf, &t, &ignored) < 0 ? 0 : t.threads;
+}
+
+static double wanted_watchdog(struct hd_conf *conf)
+{
+	struct hd_train_config t;
+	struct hd_err ignored = { 0 };
+
+	return conf && hd_train_config_read(conf, &t, &ignored) >= 0 ? t.watchdog : 300;
 }
 
 int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
@@ -39,8 +47,18 @@ int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, str
 	hd_log_init(j->world.rank == 0, HD_LOG_INFO);
 	if (hd_affinity_note())
 		hd_log(HD_LOG_INFO, "%s", hd_affinity_note());
-	hd_comm_watchdog(300);
+	hd_comm_watchdog(wanted_watchdog(!err->code ? conf : NULL));
 	return hd_comm_agree(err);
+}
+
+/* A host that makes ids of much text may take hours longer than one that has them. */
+int hd_start_data(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
+{
+	hd_comm_watchdog(0); /* off */
+	hd_cli_data(conf, &j->data, err);
+	hd_comm_agree(err);
+	hd_comm_watchdog(wanted_watchdog(!err->code ? conf : NULL));
+	return err->code;
 }
 
 /* Started alone on a layout of several ranks: the command that starts it as it must be. */

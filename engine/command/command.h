@@ -10,6 +10,8 @@
 int hd_cli_conf(const struct hd_cli *c, struct hd_conf **conf, struct hd_err *err);
 /* The training data; [train], [model], [checkpoint] and [log] are checked first. */
 int hd_cli_data(struct hd_conf *conf, struct hd_data **data, struct hd_err *err);
+/* The same on all ranks of a run, which wait for the slowest however long it takes. */
+int hd_start_data(struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
 /* What every subcommand that runs under mpirun begins and ends with: threads, world, the one message.  An err that is set
  * already becomes that message too. */
 int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, struct hd_err *err);
