@@ -49,7 +49,7 @@ static void encode_and_read(struct corpus_run *r, struct hd_round *now, struct h
 {
 	size_t n = now->nparts;
 
-	hd_round_cut(now);
+	hd_round_cut(now, &r->documents.cutter);
 	n = now->nparts;
 #pragma omp parallel
 #pragma omp single
@@ -116,6 +116,7 @@ static int start(struct corpus_run *r, struct hd_err *err)
 	r->journal = (struct hd_journal){ .prefix = c->out, .identity = identity(r), .width = vocab < 65500 ? 2 : 4 };
 	HD_TRY(hd_journal_open(&r->journal, err));
 	r->documents = (struct hd_documents){ .files = &r->files, .format = c->format, .at = r->journal.at };
+	r->documents.cutter.encoder = c->tokenizer ? hd_encoder_create(c->tokenizer) : NULL;
 	for (int64_t i = 0; i < r->journal.at.file; i++)
 		r->documents.done += r->files.all[i].bytes;
 	r->began = r->documents.done;

@@ -2,6 +2,7 @@
  * engine/text/corpus/corpus.h - a corpus of text as files of ids: PREFIX.bin and PREFIX.idx, the indexed data set that engine/data reads.
  *
  *   files.c reader.c documents.c    where text comes from
+ *   cut.c                           where a long text may be cut
  *   encode.c                        batches to ids, on all threads
  *   journal.c                       PREFIX.part.*: what is done, so that a run that was stopped goes on
  *   corpus.c                        the order of things; the index
@@ -30,6 +31,7 @@ int hd_corpus_tokenize(const struct hd_corpus *c, struct hd_corpus_counts *count
 /* Documents in a row. */
 struct hd_encoded {
 	struct hd_ids ids, lengths; /* lengths: tokens of each document */
+	int goes_on;                /* a piece of one document, whose end is in another */
 };
 struct hd_encoders { /* one of each thread */
 	struct hd_encoder **all;
@@ -48,7 +50,7 @@ struct hd_round { /* a batch, cut into parts that threads take */
 	} * parts;
 	size_t nparts, cap;
 };
-void hd_round_cut(struct hd_round *r);
+void hd_round_cut(struct hd_round *r, struct hd_cutter *c);
 void hd_part_encode(const struct hd_corpus *c, const struct hd_round *r, struct hd_part *p, struct hd_encoder *e,
 		    struct hd_buf *text);
 void hd_round_release(struct hd_round *r);
@@ -61,9 +63,10 @@ struct hd_journal {
 	int ids, lengths;  /* file descriptors */
 	struct hd_corpus_place at;
 	struct hd_corpus_counts counts;
+	int64_t open; /* tokens so far of a document that goes on */
 };
 int hd_journal_open(struct hd_journal *j, struct hd_err *err); /* at and counts: where an earlier run stopped */
-int hd_journal_add(struct hd_journal *j, const struct hd_encoded *e, struct hd_err *err);
+int hd_journal_add(struct hd_journal *j, struct hd_encoded *e, struct hd_err *err); /* and closes what goes on */
 int hd_journal_save(struct hd_journal *j, const struct hd_corpus_place *at, struct hd_err *err);
 int hd_journal_finish(struct hd_journal *j, struct hd_err *err); /* .bin and .idx get their names */
 void hd_journal_close(struct hd_journal *j);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A file of text is one document; of JSONL each line is one, less those that are blank.
+ * A file of text is one document, which comes in several batches where it is long and can be cut (cut.h); of JSONL each line is one, less those that are blank.
  */
 #include <config.h>
 #include "engine/text/corpus/documents.h"
@@ -33,20 +33,33 @@ static int check_text(const struct hd_batch *b, struct hd_err *err)
 		    : HD_OK;
 }
 
-static int read_text(struct hd_documents *d, struct hd_batch *out, struct hd_err *err)
+/* What is behind the last cut waits for the next batch; a text that cannot be cut is read as a whole. */
+static int read_text(struct hd_documents *d, size_t bytes, struct hd_batch *out, struct hd_err *err)
 {
-	size_t room = (size_t)d->files->all[d->at.file].bytes + 1;
+	struct hd_buf *b = &out->text;
+	size_t cut = 0;
 	int64_t k;
 
+	hd_buf_add(b, d->rest.at, d->rest.n);
+	d->rest.n = 0;
 	do {
-		hd_buf_room(&out->text, room);
-		room = out->text.cap - out->text.n;
-		k = hd_reader_get(d->reader, out->text.at + out->text.n, room, err);
+		hd_buf_room(b, bytes);
+		k = hd_reader_get(d->reader, b->at + b->n, bytes, err);
 		HD_TRY((int)(k < 0 ? k : 0));
-		out->text.n += (size_t)k;
-	} while ((size_t)k == room);
-	HD_TRY(check_text(out, err));
-	next_file(d);
+		b->n += (size_t)k;
+		out->goes_on = (size_t)k == bytes;
+		cut = out->goes_on ? hd_cut_last(&d->cutter, b->at, 0, b->n) : b->n;
+		bytes = b->n > bytes ? b->n : bytes; /* so that a text that stays whole is copied a few times */
+	} while (out->goes_on && !cut);
+	if (!d->at.byte)
+		HD_TRY(check_text(out, err));
+	if (!out->goes_on) {
+		next_file(d);
+		return HD_OK;
+	}
+	hd_buf_add(&d->rest, b->at + cut, b->n - cut);
+	b->n = cut;
+	d->at.byte += (int64_t)cut;
 	return HD_OK;
 }
 
@@ -89,13 +102,14 @@ static int read_lines(struct hd_documents *d, size_t bytes, struct hd_batch *out
 int hd_documents_next(struct hd_documents *d, size_t bytes, struct hd_batch *out, struct hd_err *err)
 {
 	out->text.n = 0;
+	out->goes_on = 0;
 	while (!out->text.n && d->at.file < (int64_t)d->files->n) {
 		out->path = d->files->all[d->at.file].path;
 		out->line = d->at.line;
 		out->format = d->format == HD_FORMAT_AUTO ? hd_format_of(out->path) : d->format;
 		if (!d->reader)
 			HD_TRY(open_file(d, err));
-		HD_TRY(out->format == HD_FORMAT_TEXT ? read_text(d, out, err) : read_lines(d, bytes, out, err));
+		HD_TRY(out->format == HD_FORMAT_TEXT ? read_text(d, bytes, out, err) : read_lines(d, bytes, out, err));
 	}
 	return HD_OK;
 }
@@ -109,6 +123,7 @@ void hd_documents_close(struct hd_documents *d)
 {
 	hd_reader_close(d->reader);
 	hd_buf_release(&d->rest);
+	hd_cutter_release(&d->cutter);
 	d->reader = NULL;
 }
 

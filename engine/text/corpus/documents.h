@@ -3,6 +3,7 @@
  */
 #ifndef HD_ENGINE_TEXT_CORPUS_DOCUMENTS_H
 #define HD_ENGINE_TEXT_CORPUS_DOCUMENTS_H
+#include "engine/text/corpus/cut.h"
 #include "engine/text/corpus/files.h"
 #include "engine/text/unicode/utf8.h"
 
@@ -15,17 +16,19 @@ struct hd_documents {
 	int format; /* enum hd_text_format */
 	struct hd_corpus_place at;
 	struct hd_reader *reader; /* of files->all[at.file]; NULL: not yet open */
-	struct hd_buf rest;       /* JSONL: what was read and belongs to the next batch */
+	struct hd_buf rest;       /* what was read and belongs to the next batch */
+	struct hd_cutter cutter;  /* of texts that are longer than a batch */
 	int64_t done;             /* bytes of the files before this one */
 };
 struct hd_batch {
-	struct hd_buf text; /* whole lines of one file, or the whole of a file of text */
+	struct hd_buf text; /* whole lines of one file, or of a file of text as much as can be cut off */
+	int goes_on;        /* the text does, in the next batch */
 	const char *path;
 	int64_t line; /* of the first */
 	int format;
 };
 
-/* Text of about `bytes`: whole documents of one file.  An empty batch: there are no more. */
+/* Text of about `bytes`, of one file: whole documents, or a piece of one.  An empty batch: there are no more. */
 int hd_documents_next(struct hd_documents *d, size_t bytes, struct hd_batch *out, struct hd_err *err);
 int64_t hd_documents_read(const struct hd_documents *d); /* bytes of the files, as the disk has them */
 void hd_documents_close(struct hd_documents *d);

@@ -27,7 +27,7 @@ void hd_encoders_destroy(struct hd_encoders *e)
 	free(e->text);
 }
 
-static void add_part(struct hd_round *r, struct hd_span text, int64_t line)
+static void add_part(struct hd_round *r, struct hd_span text, int64_t line, int goes_on)
 {
 	struct hd_part *p;
 
@@ -36,10 +36,33 @@ static void add_part(struct hd_round *r, struct hd_span text, int64_t line)
 	p->text = text;
 	p->line = line;
 	p->made.ids.n = p->made.lengths.n = 0;
+	p->made.goes_on = goes_on;
 	p->err.code = 0;
 }
 
-void hd_round_cut(struct hd_round *r)
+/* Behind `from` the first place that is far enough, or the end. */
+static size_t part_end(struct hd_cutter *c, const struct hd_buf *b, size_t from)
+{
+	for (size_t n = from + PART; n < b->n; n += PART) {
+		size_t at = hd_cut_last(c, b->at, from, n);
+
+		if (at > from)
+			return at;
+	}
+	return b->n;
+}
+
+static void cut_text(struct hd_round *r, struct hd_cutter *c)
+{
+	const struct hd_buf *b = &r->batch.text;
+
+	for (size_t from = 0, to; from < b->n; from = to) {
+		to = part_end(c, b, from);
+		add_part(r, (struct hd_span){ b->at + from, to - from }, 0, to < b->n || r->batch.goes_on);
+	}
+}
+
+void hd_round_cut(struct hd_round *r, struct hd_cutter *c)
 {
 	const struct hd_buf *b = &r->batch.text;
 	int64_t line = r->batch.line;
@@ -47,7 +70,7 @@ void hd_round_cut(struct hd_round *r)
 
 	r->nparts = 0;
 	if (r->batch.format == HD_FORMAT_TEXT) {
-		add_part(r, (struct hd_span){ b->at, b->n }, 0);
+		cut_text(r, c);
 		return;
 	}
 	while (from < b->n) {
@@ -58,7 +81,7 @@ void hd_round_cut(struct hd_round *r)
 
 			to = end ? (size_t)(end + 1 - b->at) : b->n;
 		}
-		add_part(r, (struct hd_span){ b->at + from, to - from }, line);
+		add_part(r, (struct hd_span){ b->at + from, to - from }, line, 0);
 		from = to;
 		line += lines;
 	}
@@ -73,6 +96,8 @@ static int encode_text(const struct hd_corpus *c, struct hd_span text, struct hd
 		hd_ids_add(ids, (unsigned char)text.at[i]);
 	if (e)
 		HD_TRY(hd_encode(e, text.at, text.n, ids, &p->err));
+	if (p->made.goes_on)
+		return HD_OK;
 	if (c->end >= 0)
 		hd_ids_add(ids, c->end);
 	if (ids->n - before > INT32_MAX)

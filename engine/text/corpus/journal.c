@@ -28,11 +28,12 @@ static int read_state(struct hd_journal *j, const char *text, struct hd_err *err
 	json_t *o = json_loads(text, 0, NULL);
 	const char *identity = "";
 	char ours[20];
-	json_int_t file = 0, byte = 0, line = 0, documents = 0, tokens = 0;
+	json_int_t file = 0, byte = 0, line = 0, documents = 0, tokens = 0, part = 0;
 
 	snprintf(ours, sizeof(ours), "%016llx", (unsigned long long)j->identity);
-	json_unpack(o, "{s:s, s:I, s:I, s:I, s:I, s:I}", "identity", &identity, "file", &file, "byte", &byte, "line",
-		    &line, "documents", &documents, "tokens", &tokens);
+	json_unpack(o, "{s:s, s:I, s:I, s:I, s:I, s:I, s?I}", "identity", &identity, "file", &file, "byte", &byte,
+		    "line", &line, "documents", &documents, "tokens", &tokens, "open", &part);
+	j->open = part;
 	if (strcmp(identity, ours))
 		hd_err_set(
 			err, HD_EINVAL,
@@ -96,7 +97,21 @@ static int write_all(struct hd_journal *j, int fd, const void *at, size_t n, con
 	return HD_OK;
 }
 
-int hd_journal_add(struct hd_journal *j, const struct hd_encoded *e, struct hd_err *err)
+/* The first document of e is the end of one whose beginning is there already. */
+static int close_document(struct hd_journal *j, struct hd_encoded *e, struct hd_err *err)
+{
+	if (!e->lengths.n)
+		hd_ids_add(&e->lengths, 0);
+	j->open += e->lengths.at[0];
+	if (j->open > INT32_MAX)
+		return hd_err_set(err, HD_ENOTSUP, "a document has %lld tokens, more than the index can count",
+				  (long long)j->open);
+	e->lengths.at[0] = (int32_t)j->open;
+	j->open = 0;
+	return HD_OK;
+}
+
+int hd_journal_add(struct hd_journal *j, struct hd_encoded *e, struct hd_err *err)
 {
 	uint16_t *narrow = j->width == 2 ? hd_alloc((e->ids.n + 1) * 2) : NULL;
 	int rc;
@@ -107,6 +122,10 @@ int hd_journal_add(struct hd_journal *j, const struct hd_encoded *e, struct hd_e
 	free(narrow);
 	HD_TRY(rc);
 	j->counts.tokens += (int64_t)e->ids.n;
+	if (e->goes_on)
+		j->open += (int64_t)e->ids.n;
+	else if (j->open)
+		HD_TRY(close_document(j, e, err));
 	j->counts.documents += (int64_t)e->lengths.n;
 	return write_all(j, j->lengths, e->lengths.at, e->lengths.n * 4, ".part.lengths", err);
 }
@@ -118,9 +137,9 @@ int hd_journal_save(struct hd_journal *j, const struct hd_corpus_place *at, stru
 	int rc;
 
 	snprintf(identity, sizeof(identity), "%016llx", (unsigned long long)j->identity);
-	o = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "identity", identity, "file", (json_int_t)at->file, "byte",
+	o = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "identity", identity, "file", (json_int_t)at->file, "byte",
 		      (json_int_t)at->byte, "line", (json_int_t)at->line, "documents", (json_int_t)j->counts.documents,
-		      "tokens", (json_int_t)j->counts.tokens);
+		      "tokens", (json_int_t)j->counts.tokens, "open", (json_int_t)j->open);
 	text = json_dumps(o, 0);
 	if (fdatasync(j->ids) || fdatasync(j->lengths))
 		rc = io_fail(j, ".part.bin", err);
