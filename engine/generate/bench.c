@@ -83,6 +83,7 @@ static void shorten(struct hd_ids *texts, int64_t n, int64_t tokens)
 }
 
 enum { TIMES = 3 };
+static volatile uint64_t was_read; /* so that the sum is made */
 
 static int measure(struct hd_job *j, struct hd_generation_bench *b, struct hd_ids *texts, struct hd_err *err)
 {
@@ -106,8 +107,7 @@ static int measure(struct hd_job *j, struct hd_generation_bench *b, struct hd_id
 	b->prompt_rate = (double)(b->batch * b->prompt) / median(prompt, TIMES);
 	b->rate = (double)(b->batch * b->tokens) / median(next, TIMES);
 	b->read_rate = (double)hd_job_owner(j)->memory.persistent / median(reading, 2 * TIMES);
-	if (sum == 1) /* so that the sum is made */
-		hd_log(HD_LOG_DEBUG, "one");
+	was_read = sum;
 	return HD_OK;
 }
 
