@@ -35,9 +35,14 @@ one "fewer ranks than the layout needs" 'mesh\.ini: the layout needs 4 ranks, an
 	--set m.b=4
 one "more ranks than the layout needs" 'mesh\.ini: the layout needs 1 rank, and there are 2$' 2 train mesh.ini
 printf '\n[strategy more]\nplugin = dp\nsize = 3\n' | cat tiny.ini - >three.ini
-one "ranks that cannot be shared out" 'three\.ini.*\[strategy dp\] size: auto: 2 ranks cannot .* the 3 that' 2 train three.ini
+one "ranks that cannot be shared out" 'three\.ini:[0-9]+: \[strategy dp\] size: auto: 2 ranks cannot .* the 3 that .*: 2 is not a multiple of 3$' 2 \
+	train three.ini
 sed 's/size = 3/size = auto/' three.ini >two.ini
-one "two sizes left open" '\[strategy more\] size: auto, and so is that of \[strategy dp\]' 1 check two.ini
+one "two sizes left open" 'two\.ini:[0-9]+: \[strategy more\] size: auto, and so is that of \[strategy dp\]' 1 check two.ini
+sed 's/^plugin = dp/plugin = pp\nsize = 6/' tiny.ini >long.ini
+one "a pipeline that is too long" 'size: 4 blocks \(embedding, layers, head\) for 6 stages x 1 chunks: at most 4 stages$' 1 \
+	check long.ini --set train.global_batch=12
+one "a plugin's name with a slip" 'no plugin "dpp" .*; there: .*; did you mean dp\?$' 1 check tiny.ini --set dp.plugin=dpp
 
 # Two axes that each divide, and not together; two that both deal out the layers.
 { sed '/^\[strategy/,$d' tiny.ini; printf '[strategy t]\nplugin = tp\nsize = 2\n[strategy u]\nplugin = tp\nsize = 4\n'; } >twice.ini

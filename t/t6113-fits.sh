@@ -44,7 +44,7 @@ refused() {
 	is "$name is refused" $? 1
 	like "and named" "$said" "$pattern"
 }
-refused "a width beyond all" 'model\.embed: 99999999999996 is not in 1\.\.1000000000$' --set model.embed=99999999999996
+refused "a width beyond all" 'model\.embed: 99999999999996 is too large, at most 1000000000$' --set model.embed=99999999999996
 refused "parameters beyond all" 'h\.1\..*weight \(.*embed.*\): .*134217728.* elements, with the parameters before it, are more than' \
 	--set model.embed=134217728
 refused "activations beyond all" '\(batch,seq,embed\): 1000000000 x 100000000 x 65536 elements are more than' \

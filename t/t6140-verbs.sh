@@ -58,6 +58,7 @@ ok "metrics: each line is JSON" sh -c 'while read -r l; do printf "%s\n" "$l" >l
 is_json "trace: is JSON" "$(cat t.json)"
 is "trace: steps 2 to 4" "$(grep -c '"name":"F0","ph":"X"' t.json)" 3
 is "a checkpoint" "$(cat c/latest)" step-00000005
+like "whose numbers are as one writes them" "$(cat c/step-00000005/config.json)" '"layer_norm_epsilon": 1e-0?5,'
 
 # check
 for conf in char-small quickstart; do

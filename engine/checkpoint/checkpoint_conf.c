@@ -74,7 +74,8 @@ static char *config_text(const struct hd_job *j)
 
 	if (o)
 		hd_kept_special(j, o);
-	text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
+	text = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(15))
+		 : NULL; /* 1e-05 and not 1.0000000000000001e-05 */
 
 	json_decref(o);
 	return text;
@@ -169,7 +170,7 @@ static void append_key(char **text, const char *key, json_t *v)
 	else if (json_is_integer(v))
 		hd_append(text, "%s = %lld\n", key, (long long)json_integer_value(v));
 	else if (json_is_real(v))
-		hd_append(text, "%s = %.17g\n", key, json_real_value(v));
+		hd_append(text, "%s = %.15g\n", key, json_real_value(v));
 }
 
 /* "a.b": b of the object a. */

@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
+#include "engine/base/parse.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,6 +168,7 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 {
 	struct hd_checkpoint_config k;
 	struct hd_err why = { 0 };
+	int64_t yes;
 
 	*path = NULL;
 	HD_TRY(hd_checkpoint_config_read(c, &k, err));
@@ -179,6 +181,10 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 		*path = newest(k.dir);
 		return HD_OK;
 	}
+	if (!hd_word_bool(k.resume, &yes))
+		return hd_section_fail(
+			c, k.section, "resume", err, HD_EINVAL,
+			"%s: write auto to go on from the newest checkpoint in dir, no, or the path of one", k.resume);
 	*path = hd_checkpoint_find(k.resume, &why);
 	return *path ? HD_OK : hd_section_fail(c, k.section, "resume", err, why.code, "%s", why.text);
 }

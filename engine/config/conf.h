@@ -45,7 +45,7 @@ int hd_section_has(const struct hd_section *s, const char *key); /* given by the
 int64_t hd_section_int(const struct hd_section *s, const char *key);
 double hd_section_num(const struct hd_section *s, const char *key);
 const char *hd_section_str(const struct hd_section *s, const char *key); /* value or default; "" if neither */
-/* "conf/x.ini:14: [strategy x] size: " + text; without the line where the key is a default, "--set ..." where set. */
+/* "conf/x.ini:14: [strategy x] size: " + text; with the line of the section where the key is a default, "--set ..." where set. */
 int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, struct hd_err *err, int code,
 		    const char *fmt, ...) HD_PRINTF(6, 7);
 

@@ -16,17 +16,31 @@
 
 #define MAX_KEYS 256
 
+/* What people of other formats write, and wonder. */
+static const char *slip(const char *value)
+{
+	size_t n = strlen(value);
+
+	if (strstr(value, " #") || strstr(value, "\t#"))
+		return " (a comment behind a value begins with ;)";
+	if (n > 1 && strchr("\"'", value[0]) && value[n - 1] == value[0])
+		return " (values are written without quotes)";
+	return "";
+}
+
 int hd_section_fail(struct hd_conf *c, struct hd_section *s, const char *key, struct hd_err *err, int code,
 		    const char *fmt, ...)
 {
 	const struct hd_entry *e = key ? hd_conf_entry_find(s, key) : NULL;
-	int line = key && e ? (e->given ? e->line : 0) : s->line;
+	int line = key && e && e->given ? e->line : s->line;
 	char *text, at[24] = "";
 	va_list v;
 
 	va_start(v, fmt);
 	text = hd_vformat(fmt, v);
 	va_end(v);
+	if (e && e->given)
+		hd_append(&text, "%s", slip(e->value));
 	if (line)
 		snprintf(at, sizeof(at), ":%d", line);
 	if (e && e->set)
@@ -100,6 +114,9 @@ static int outside(const struct hd_option *o, const struct hd_entry *e, const ch
 	return (!hd_word_int(hi, &i) || !hd_word_bytes(hi, &i)) && e->integer > i;
 }
 
+#define FAR \
+	10 /* digits of an end that is only there so that products of sizes fit 64 bits: nobody means it as one of two */
+
 static int check_range(struct hd_conf *c, struct hd_section *s, const struct hd_option *o, const struct hd_entry *e,
 		       struct hd_err *err)
 {
@@ -110,7 +127,7 @@ static int check_range(struct hd_conf *c, struct hd_section *s, const struct hd_
 	side = outside(o, e, lo, hi);
 	if (!side)
 		return 0;
-	if (*lo && *hi)
+	if (*lo && *hi && strlen(hi) < FAR)
 		return hd_section_fail(c, s, o->key, err, HD_EINVAL, "%s is not in %s..%s", e->value, lo, hi);
 	return hd_section_fail(c, s, o->key, err, HD_EINVAL,
 			       side < 0 ? "%s is too small, at least %s" : "%s is too large, at most %s", e->value,

@@ -98,9 +98,12 @@ int hd_slot_mesh(struct hd_plan *p)
 	HD_TRY(read_sizes(p, size, &given, &automatic));
 	if (automatic >= 0 && p->ranks % given) {
 		needs(p, given);
-		return hd_section_fail(p->conf, p->inst[automatic].section, "size", p->err, HD_EDIVIDE,
-				       "auto: %lld rank%s cannot be divided by the %lld that the other sections need",
-				       (long long)p->ranks, p->ranks == 1 ? "" : "s", (long long)given);
+		return hd_section_fail(
+			p->conf, p->inst[automatic].section, "size", p->err, HD_EDIVIDE,
+			"auto: %lld rank%s cannot be divided by the %lld that the other sections need: %lld is not a "
+			"multiple of %lld",
+			(long long)p->ranks, p->ranks == 1 ? "" : "s", (long long)given, (long long)p->ranks,
+			(long long)given);
 	}
 	for (int i = 0; i < p->ninst; i++)
 		if (!p->inst[i].extension)

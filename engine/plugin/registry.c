@@ -9,6 +9,7 @@
  */
 #include <config.h>
 #include "engine/plugin/registry.h"
+#include "engine/base/parse.h"
 #include "engine/plugin/loader.h"
 #include <dirent.h>
 #include <errno.h>
@@ -491,18 +492,19 @@ static char *search(struct files *f)
 
 static int no_such_name(const char *name, const struct files *f, const char *places, struct hd_err *err)
 {
-	char *names = hd_strdup("none");
+	const char *near, **all = hd_alloc((f->n + 1) * sizeof(*all));
+	char *names = NULL;
 
 	for (size_t i = 0; i < f->n; i++) {
-		char *one = name_of(f->path[i]);
-		char *more = i ? hd_format("%s, %s", names, one) : hd_strdup(one);
-
-		free(one);
-		free(names);
-		names = more;
+		all[i] = name_of(f->path[i]);
+		hd_append(&names, "%s%s", i ? ", " : "", all[i]);
 	}
-	hd_err_set(err, HD_EINVAL, "no plugin \"%s\" (%s.so or heddle_%s.so) in %s; there: %s", name, name, name,
-		   places, names);
+	near = hd_suggest_nearest(name, all, (int)f->n);
+	hd_err_set(err, HD_EINVAL, "no plugin \"%s\" (%s.so or heddle_%s.so) in %s; there: %s%s%s%s", name, name, name,
+		   places, names ? names : "none", near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+	for (size_t i = 0; i < f->n; i++)
+		free((char *)(uintptr_t)all[i]);
+	free(all);
 	free(names);
 	return HD_EINVAL;
 }

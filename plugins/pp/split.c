@@ -166,8 +166,9 @@ int pp_rules(struct hd_strategy *s, struct hd_plan *p)
 	for (const struct hd_block *b = NULL; (b = s->h->block_next(p, b));)
 		n++;
 	if (n < want)
-		return s->h->fail(p, HD_EINVAL,
-				  "size: %lld blocks (embedding, layers, head) for %lld stages x %lld chunks",
-				  (long long)n, (long long)s->pp->n, (long long)s->chunks);
+		return s->h->fail(
+			p, HD_EINVAL,
+			"size: %lld blocks (embedding, layers, head) for %lld stages x %lld chunks: at most %lld stages",
+			(long long)n, (long long)s->pp->n, (long long)s->chunks, (long long)(n / s->chunks));
 	return strcmp(split, "balanced") ? as_given(s, p, split, want) : balanced(s, p, n, want);
 }
