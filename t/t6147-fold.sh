@@ -37,6 +37,18 @@ bytes_ = [s["memory_bytes"] for s in c["stages"][1:7]]
 assert abs(float(low) * 1e6 - min(bytes_)) <= 0.05e6 + 1 and abs(float(high) * 1e6 - max(bytes_)) <= 0.05e6 + 1, (folded, bytes_)
 assert len(set(bytes_)) > 1
 END
+# Where the last of them needs most.
+heddle check deep.ini --ranks 16 --set model.vocab=512 --set pp.schedule=zb --json >check.json
+heddle check deep.ini --ranks 16 --set model.vocab=512 --set pp.schedule=zb >folded.txt
+ok "the most, wherever it is" python3 - <<'END'
+import json, re
+stages = json.load(open("check.json"))["stages"]
+folded = next(l for l in open("folded.txt") if l.startswith("ranks "))
+low, high = re.search(r"within a step ([\d.]+) MB to ([\d.]+) MB", folded).groups()
+bytes_ = [s["transient_bytes"] for s in stages[1:7]]
+assert max(bytes_) == bytes_[-1] > bytes_[0], bytes_
+assert abs(float(low) * 1e6 - min(bytes_)) <= 0.05e6 + 1 and abs(float(high) * 1e6 - max(bytes_)) <= 0.05e6 + 1, (folded, bytes_)
+END
 like "numbers for people" "$(heddle check "$src/conf/ptd-p-1t.ini" --ranks 3072)" \
 	'^1008038758400 parameters \(1\.0 T\)$'
 
