@@ -23,8 +23,8 @@ done
 is "layouts, machines, pages, completions and both manuals are installed" "$missing" ""
 is "all layouts" "$(ls "$share/heddle/conf" | grep -c ini)" "$(ls "$src"/conf/*.ini | wc -l)"
 like "a machine is found by its name, away from the sources" "$(cd "$share/heddle/conf" && timeout 60 \
-	"$root$prefix/bin/heddle" plan ptd-p.ini --set data.train=none --set model.vocab=50257 --set train.global_batch=64 --ranks 64 \
-	--machine dgx-h100 2>&1)" '^on [^,]+, 8 ranks a node'
+	"$root$prefix/bin/heddle" plan char-small.ini --set data.train=none --set model.vocab=256 --machine dgx-h100 2>&1)" \
+	'^on [^,]+, 8 ranks a node'
 
 # The command of doc/first-strategy.md; pkg-config is told where the scratch root is.
 mkdir mine
