@@ -7,7 +7,7 @@
  * may choose otherwise.  So first the margins of all decisions are measured, and only then layouts compared.
  */
 #include <config.h>
-#include "engine/models/experts.h"
+#include "engine/models/decoder/experts.h"
 #include "engine/base/rng.h"
 #include "t/lib/sim_ranks.h"
 #include "t/lib/tap.h"

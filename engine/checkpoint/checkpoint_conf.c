@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
+#include "engine/models/decoder/hf.h"
 #include "engine/process/launch.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static int write_text(const char *dir, const char *name, char *text, struct hd_e
 static char *config_text(const struct hd_job *j)
 {
 	const struct hd_model *m = &hd_job_any_plan(j)->model;
-	json_t *o = m->family->config(m);
+	json_t *o = hd_hf_config(m);
 	char *text;
 
 	if (o)
@@ -163,44 +164,15 @@ static void drop_layout(char *text)
 	*to = 0;
 }
 
-static void append_key(char **text, const char *key, json_t *v)
-{
-	if (json_is_boolean(v))
-		hd_append(text, "%s = %s\n", key, json_is_true(v) ? "yes" : "no");
-	else if (json_is_integer(v))
-		hd_append(text, "%s = %lld\n", key, (long long)json_integer_value(v));
-	else if (json_is_real(v))
-		hd_append(text, "%s = %.15g\n", key, json_real_value(v));
-}
-
-/* "a.b": b of the object a. */
-static json_t *value_of(json_t *o, const char *key)
-{
-	const char *dot = strchr(key, '.');
-	char *first = dot ? hd_format("%.*s", (int)(dot - key), key) : NULL;
-	json_t *v = dot ? json_object_get(json_object_get(o, first), dot + 1) : json_object_get(o, key);
-
-	free(first);
-	return v;
-}
-
-/* What two keys of theirs say is said once: by the last that is there. */
-static int is_said_later(json_t *o, const struct hd_hf_key *k)
-{
-	for (const struct hd_hf_key *later = k + 1; later->theirs; later++)
-		if (!strcmp(later->ours, k->ours) && json_is_number(value_of(o, later->theirs)))
-			return 1;
-	return 0;
-}
-
 int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *err)
 {
-	json_t *theirs = read_json(dir, "config.json", err), *ours = m->family->config(m);
+	json_t *theirs = read_json(dir, "config.json", err), *ours = hd_hf_config(m);
 
 	for (const struct hd_hf_key *k = m->family->keys; theirs && k && k->theirs && !err->code; k++) {
-		json_t *a = value_of(theirs, k->theirs), *b = value_of(ours, k->theirs);
+		json_t *a = json_object_get(theirs, k->theirs), *b = json_object_get(ours, k->theirs);
 
-		if (json_is_integer(a) && json_is_integer(b) && strcmp(k->ours, "max_seq") && !json_equal(a, b))
+		if (k->ours && json_is_integer(a) && json_is_integer(b) && strcmp(k->ours, "max_seq") &&
+		    !json_equal(a, b))
 			hd_err_set(err, HD_EINVAL, "%s/config.json: %s is %lld, and model.%s is %lld", dir, k->theirs,
 				   (long long)json_integer_value(a), k->ours, (long long)json_integer_value(b));
 	}
@@ -209,24 +181,51 @@ int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *er
 	return err->code;
 }
 
-static char *model_text(json_t *o, const struct hd_family *f)
+/* The family of a config.json; of one of ours that no class of transformers is, what we wrote there. */
+static const struct hd_family *family_of(json_t *o)
 {
-	char *text = hd_format("[model]\nfamily = %s\n", f->name);
+	const char *type = json_string_value(json_object_get(o, "model_type"));
+	const json_t *heddle = json_object_get(o, "heddle");
 
-	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
-		if (!is_said_later(o, k))
-			append_key(&text, k->ours, value_of(o, k->theirs));
+	if (type && !strcmp(type, "heddle"))
+		return hd_family_find(json_string_value(json_object_get(heddle, "family")));
+	return type ? hd_family_of_type(type) : NULL;
+}
+
+static char *model_text(json_t *o, const struct hd_family *f, const char *dir, struct hd_err *err)
+{
+	char *path = hd_format("%s/config.json", dir), *text = NULL;
+	json_t *heddle = json_object_get(o, "heddle"), *v;
+	const char *key;
+
+	if (!heddle)
+		text = hd_hf_read(o, f, path, err);
+	else
+		hd_append(&text, "[model]\n");
+	json_object_foreach(heddle, key, v)
+		hd_append(&text, "%s = %s\n", key, json_string_value(v));
+	free(path);
 	return text;
 }
 
 static int64_t positions(json_t *o, const struct hd_family *f, const char **key)
 {
 	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
-		if (!strcmp(k->ours, "max_seq")) {
+		if (k->ours && !strcmp(k->ours, "max_seq")) {
 			*key = k->theirs;
-			return json_integer_value(value_of(o, k->theirs));
+			return json_integer_value(json_object_get(o, k->theirs));
 		}
 	return 0;
+}
+
+/* "gpt2, llama, ..." */
+static char *types_known(void)
+{
+	char *text = NULL;
+
+	for (const char *const *name = hd_family_names(1); *name; name++)
+		hd_append(&text, "%s%s", text ? ", " : "", *name);
+	return text;
 }
 
 #define LONGEST 2048 /* sequences of `eval`: models say many more positions than fit */
@@ -234,27 +233,27 @@ static int64_t positions(json_t *o, const struct hd_family *f, const char **key)
 static char *conf_of_config(const char *dir, struct hd_err *err)
 {
 	json_t *o = read_json(dir, "config.json", err);
-	const char *type = json_string_value(json_object_get(o, "model_type")), *unlike, *key = "max_seq";
-	const struct hd_family *f = type ? hd_family_find(type) : NULL;
-	char *text = NULL;
+	const char *type = json_string_value(json_object_get(o, "model_type")), *key = "max_seq";
+	const struct hd_family *f = o ? family_of(o) : NULL;
+	char *text = NULL, *known;
 	int64_t seq;
 
 	if (!o)
 		return NULL;
-	unlike = f && f->unlike ? f->unlike(o) : NULL;
-	seq = f && f->keys ? positions(o, f, &key) : 0;
-	if (!f || !f->keys)
-		hd_err_set(err, HD_ENOTSUP, "%s/config.json: model_type is %s; known: gpt2, llama, mixtral", dir,
-			   type ? type : "not given");
-	else if (unlike)
-		hd_err_set(err, HD_ENOTSUP, "%s/config.json: this %s is not known", dir, unlike);
-	else if (seq <= 0)
+	seq = f ? positions(o, f, &key) : 0;
+	if (!f) {
+		known = types_known();
+		hd_err_set(err, HD_ENOTSUP, "%s/config.json: model_type is %s; known: %s", dir,
+			   type ? type : "not given", known);
+		free(known);
+	} else if (seq <= 0) {
 		hd_err_set(err, HD_EINVAL, "%s/config.json: has no %s", dir, key);
-	if (!err->code) {
-		text = model_text(o, f);
+	}
+	if (!err->code)
+		text = model_text(o, f, dir, err);
+	if (text)
 		hd_append(&text, "\n[data]\ntrain = none\n\n[train]\nseq = %lld\nglobal_batch = 1\nsteps = 0\n",
 			  (long long)(seq < LONGEST ? seq : LONGEST));
-	}
 	json_decref(o);
 	return text;
 }

@@ -21,11 +21,21 @@ struct hd_model {
 	int64_t layers, embed, heads, kv_heads, head_dim, mlp, vocab, seq, max_seq;
 	int64_t step_seq; /* tokens of a sequence that the graph computes at once: seq, but with a cache (passes/cache.c) */
 	double dropout, init_std, rope_theta, norm_eps;
-	int tie;
+	int64_t tie;
+	/* The decoder's knobs, one a key of [model] (engine/models/decoder/knobs.c).  Choices are numbers: HD_NORM_..., ... */
+	int64_t norm, norm_offset, activation, qk_norm, qkv_bias, out_bias, mlp_bias;
+	int64_t window;            /* keys that a query of a layer with a window sees; 0: all */
+	const char *window_layers; /* w and f, repeated over the layers: those with a window, those without */
+	double embed_scale, query_scale, attention_softcap, logit_softcap;
+	int64_t rope_scaling, rope_truncate;
+	double rotary_fraction, rope_theta_window, rope_factor, rope_original, rope_low, rope_high, rope_beta_fast,
+		rope_beta_slow, rope_attention;
 	/* A layer of experts in place of the feed-forward layer of every moe_every-th layer; experts 0: none. */
 	int64_t experts, experts_per_token, moe_every, group_tokens;
-	int router_gshard, second_random;         /* router = gshard; second_expert = random */
-	double capacity_factor, aux_loss, z_loss; /* capacity_factor 0: no limit */
+	int router_gshard, second_random;                 /* router = gshard; second_expert = random */
+	int64_t normalize_gates;                          /* the gates of a token's experts sum to 1 */
+	int64_t expert_mlp, dense_layers, shared_experts; /* expert_mlp 0: mlp */
+	double capacity_factor, aux_loss, z_loss;         /* capacity_factor 0: no limit */
 };
 
 struct dim {
@@ -238,7 +248,8 @@ struct hd_plan {
 	/* What the run reads or feeds; NULL: absent. */
 	struct tensor *loss, *nll, *logits, *norm, *factor, *ids, *targets;
 	struct tensor **moe_stats;
-	size_t nmoe_stats, cap_moe_stats; /* sums of each layer of experts, in order (engine/models/experts.h) */
+	size_t nmoe_stats,
+		cap_moe_stats; /* sums of each layer of experts, in order (engine/models/decoder/experts.h) */
 	struct arena_block *heap;
 	struct hd_handle *handles; /* open addressing; cap_handles is a power of 2, or 0 */
 	size_t nhandles, cap_handles;

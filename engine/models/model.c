@@ -3,17 +3,21 @@
  */
 #include <config.h>
 #include "engine/models/model.h"
+#include "engine/models/decoder/experts.h"
+#include "engine/models/decoder/knobs.h"
 #include "engine/base/parse.h"
 #include <string.h>
 
 static const struct hd_option keys[] = {
-	{ "family", HD_OPT_STR, 0, "gpt2", NULL, "gpt2, llama or mixtral: one file per family in engine/models/" },
+	{ "family", HD_OPT_STR, 0, "gpt2", NULL,
+	  "gpt2, llama, mistral, ...: defaults of the keys below, and names in files (doc/ini.md)" },
 	{ "load", HD_OPT_STR, 0, "", NULL,
 	  "directory of a Hugging Face or Heddle checkpoint: initial weights, and sizes" },
 	{ "layers", HD_OPT_INT, 0, NULL, "1..100000", "transformer layers" },
 	{ "embed", HD_OPT_INT, 0, NULL, "1..1000000000", "width of the residual stream" },
 	{ "heads", HD_OPT_INT, 0, NULL, "1..1000000000", "attention heads" },
 	{ "kv_heads", HD_OPT_INT, 0, "0", "0..1000000000", "key and value heads (0: as many as heads)" },
+	{ "head_dim", HD_OPT_INT, 0, "0", "0..", "width of a head (0: embed / heads)" },
 	{ "mlp", HD_OPT_INT, 0, "0", "0..1000000000", "width of the feed-forward layer (0: the family's rule)" },
 	{ "vocab", HD_OPT_INT, 0, "0", "0..1000000000", "vocabulary (0: from the data; 256 for text as bytes)" },
 	{ "max_seq", HD_OPT_INT, 0, "0", "0..1000000000", "positions (0: train.seq)" },
@@ -22,11 +26,43 @@ static const struct hd_option keys[] = {
 	{ "tie_embeddings", HD_OPT_STR, 0, "auto", NULL, "yes, no, or auto: the family's rule" },
 	{ "rope_theta", HD_OPT_NUM, 0, "10000", "1..", "base of the rotary angles" },
 	{ "norm_eps", HD_OPT_NUM, 0, "1e-5", "0..", "added to the variance" },
+	{ "norm", HD_OPT_CHOICE, 0, "before", "before|after|both", "norms before each sublayer, behind it, or both" },
+	{ "norm_offset", HD_OPT_BOOL, 0, "no", NULL, "weights of norms are stored less one" },
+	{ "activation", HD_OPT_CHOICE, 0, "silu", "silu|gelu_tanh|gelu_erf", "of the feed-forward layer's gate" },
+	{ "qk_norm", HD_OPT_CHOICE, 0, "none", "none|head|all",
+	  "norm of queries and keys: of each head, or of all together" },
+	{ "qkv_bias", HD_OPT_BOOL, 0, "no", NULL, "biases of queries, keys and values" },
+	{ "out_bias", HD_OPT_BOOL, 0, "no", NULL, "bias behind attention" },
+	{ "mlp_bias", HD_OPT_BOOL, 0, "no", NULL, "biases of the feed-forward layer" },
+	{ "window", HD_OPT_INT, 0, "0", "0..", "tokens that attention sees, the own one included (0: all before it)" },
+	{ "window_layers", HD_OPT_STR, 0, "w", NULL, "letters repeated over the layers: w has the window, f has none" },
+	{ "attention_softcap", HD_OPT_NUM, 0, "0", "0..", "c: a score s becomes c tanh(s / c) (0: it stays)" },
+	{ "logit_softcap", HD_OPT_NUM, 0, "0", "0..", "the same of logits" },
+	{ "query_scale", HD_OPT_NUM, 0, "0", "0..", "scores are divided by its root (0: head_dim)" },
+	{ "embed_scale", HD_OPT_NUM, 0, "1", "0..", "factor of the embeddings (0: the root of embed)" },
+	{ "rotary_fraction", HD_OPT_NUM, 0, "1", "0..1", "part of head_dim that turns with the position" },
+	{ "rope_theta_window", HD_OPT_NUM, 0, "0", "0..",
+	  "rope_theta of layers with a window, which is not scaled (0: as the others)" },
+	{ "rope_scaling", HD_OPT_CHOICE, 0, "none", "none|linear|dynamic|llama3|yarn",
+	  "how rotary angles are scaled for longer texts" },
+	{ "rope_factor", HD_OPT_NUM, 0, "1", "1..", "rope_scaling: by how much" },
+	{ "rope_original", HD_OPT_NUM, 0, "0", "0..", "rope_scaling: positions that were trained first (0: max_seq)" },
+	{ "rope_low", HD_OPT_NUM, 0, "1", "0..", "llama3: turns within rope_original below which an angle is scaled" },
+	{ "rope_high", HD_OPT_NUM, 0, "4", "0..", "llama3: turns above which it is not" },
+	{ "rope_beta_fast", HD_OPT_NUM, 0, "32", "0..", "yarn: turns above which an angle is not scaled" },
+	{ "rope_beta_slow", HD_OPT_NUM, 0, "1", "0..", "yarn: turns below which it is" },
+	{ "rope_attention", HD_OPT_NUM, 0, "0", "0..", "yarn: factor of queries and keys (0: 0.1 ln rope_factor + 1)" },
+	{ "rope_truncate", HD_OPT_BOOL, 0, "yes", NULL, "yarn: its bounds are whole dims" },
 	{ "experts", HD_OPT_INT, 0, "-1", "-1..65536",
 	  "experts in a layer that has them (0: none; -1: the family's rule)" },
 	{ "experts_per_token", HD_OPT_INT, 0, "2", "1..64", "experts that each token chooses" },
 	{ "moe_every", HD_OPT_INT, 0, "0", "0..", "every n-th layer has experts (0: the family's rule)" },
 	{ "router", HD_OPT_CHOICE, 0, "auto", "gshard|topk|auto", "router = gshard or topk; auto: the family's rule" },
+	{ "expert_mlp", HD_OPT_INT, 0, "0", "0..", "width of an expert (0: mlp)" },
+	{ "dense_layers", HD_OPT_INT, 0, "0", "0..", "the first so many layers have no experts" },
+	{ "shared_experts", HD_OPT_INT, 0, "0", "0..64", "experts that every token goes to besides" },
+	{ "normalize_gates", HD_OPT_CHOICE, 0, "auto", "yes|no|auto",
+	  "gates of a token's experts sum to 1; auto: the family's rule, else those of more than one do" },
 	{ "capacity_factor", HD_OPT_NUM, 0, "-1", "-1..",
 	  "capacity of an expert / (tokens / experts) (0: no limit; -1: with router = gshard 2, else 0)" },
 	{ "group_tokens", HD_OPT_INT, 0, "0", "0..1000000000",
@@ -38,16 +74,6 @@ static const struct hd_option keys[] = {
 };
 const struct hd_key_table hd_model_keys = { keys, HD_LEN(keys), sizeof(keys[0]) };
 
-static const struct hd_family *const families[] = { &hd_family_gpt2, &hd_family_llama, &hd_family_mixtral };
-
-const struct hd_family *hd_family_find(const char *name)
-{
-	for (size_t i = 0; i < HD_LEN(families); i++)
-		if (!strcmp(families[i]->name, name))
-			return families[i];
-	return NULL;
-}
-
 /* A group is a unit of the whole batch: what its tokens decide must be known where they are. */
 static int check_experts(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)
 {
@@ -56,6 +82,10 @@ static int check_experts(struct hd_conf *c, struct hd_section *s, const struct h
 	if (m->moe_every < 1)
 		return hd_section_fail(c, s, "experts", err, HD_ENOTSUP, "the family %s has no experts",
 				       m->family->name);
+	if (m->dense_layers >= m->layers)
+		return hd_section_fail(c, s, "dense_layers", err, HD_EINVAL,
+				       "%lld of model.layers = %lld: no layer has experts", (long long)m->dense_layers,
+				       (long long)m->layers);
 	if (m->moe_every > m->layers)
 		return hd_section_fail(c, s, "moe_every", err, HD_EINVAL,
 				       "%lld is more than model.layers = %lld: no layer has experts",
@@ -91,22 +121,52 @@ static int check_experts(struct hd_conf *c, struct hd_section *s, const struct h
 	return HD_OK;
 }
 
-int64_t hd_model_capacity(const struct hd_model *m)
+static int check_rope(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)
 {
-	double capacity = m->capacity_factor * (double)m->group_tokens / (double)m->experts;
+	int64_t turned = (int64_t)(m->rotary_fraction * (double)m->head_dim);
+	double low = m->rope_low, high = m->rope_high;
+	int given = hd_section_int(s, "head_dim") > 0;
 
-	if (!(m->capacity_factor > 0) || capacity >= (double)m->group_tokens)
-		return m->group_tokens;
-	return (int64_t)capacity;
+	if (turned % 2 && turned == m->head_dim)
+		return hd_section_fail(c, s, given ? "head_dim" : "heads", err, HD_EDIVIDE,
+				       "model.embed / heads = %lld / %lld is %lld, which is "
+				       "odd, and the rotary positions of the family %s turn pairs",
+				       (long long)m->embed, (long long)m->heads, (long long)m->head_dim,
+				       m->family->name);
+	if (turned % 2)
+		return hd_section_fail(c, s, "rotary_fraction", err, HD_EDIVIDE,
+				       "%g of head_dim %lld is %lld, which is odd, and rotary positions turn pairs",
+				       m->rotary_fraction, (long long)m->head_dim, (long long)turned);
+	if (m->rope_scaling == HD_ROPE_SCALING_LLAMA3 && !(low < high))
+		return hd_section_fail(c, s, "rope_high", err, HD_EINVAL, "%g is not more than rope_low = %g", high,
+				       low);
+	if (m->rope_scaling == HD_ROPE_SCALING_DYNAMIC && turned <= 2)
+		return hd_section_fail(c, s, "rope_scaling", err, HD_EINVAL,
+				       "dynamic needs more than 2 dims that turn, and here are %lld",
+				       (long long)turned);
+	return HD_OK;
+}
+
+static int check_decoder(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)
+{
+	if (!*m->window_layers || strspn(m->window_layers, "wf") != strlen(m->window_layers))
+		return hd_section_fail(c, s, "window_layers", err, HD_EINVAL,
+				       "'%s' must be letters w (a layer with the window) and f (one without)",
+				       m->window_layers);
+	return check_rope(c, s, m, err);
 }
 
 static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)
 {
 	if (m->experts)
 		HD_TRY(check_experts(c, s, m, err));
-	if (m->embed % m->heads)
+	if (m->embed % m->heads && !hd_section_int(s, "head_dim"))
 		return hd_section_fail(c, s, "heads", err, HD_EDIVIDE, "%lld does not divide model.embed = %lld",
 				       (long long)m->heads, (long long)m->embed);
+	if (hd_section_int(s, "head_dim") && !m->family->decoder && m->head_dim * m->heads != m->embed)
+		return hd_section_fail(c, s, "head_dim", err, HD_ENOTSUP,
+				       "%lld, and the family %s has embed / heads = %lld", (long long)m->head_dim,
+				       m->family->name, (long long)(m->embed / m->heads));
 	if (m->heads % m->kv_heads)
 		return hd_section_fail(c, s, "kv_heads", err, HD_EDIVIDE, "%lld does not divide model.heads = %lld",
 				       (long long)m->kv_heads, (long long)m->heads);
@@ -120,12 +180,8 @@ static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model 
 	if (hd_section_has(s, "rope_theta") && !m->family->rope)
 		return hd_section_fail(c, s, "rope_theta", err, HD_ENOTSUP, "the family %s has no rotary positions",
 				       m->family->name);
-	if (m->family->rope && m->head_dim % 2)
-		return hd_section_fail(c, s, "heads", err, HD_EDIVIDE,
-				       "model.embed / heads = %lld / %lld is %lld, which is "
-				       "odd, and the rotary positions of the family %s turn pairs",
-				       (long long)m->embed, (long long)m->heads, (long long)m->head_dim,
-				       m->family->name);
+	if (m->family->decoder)
+		HD_TRY(check_decoder(c, s, m, err));
 	if (m->seq > m->max_seq)
 		return hd_section_fail(c, s, "max_seq", err, HD_EINVAL, "%lld is less than train.seq = %lld",
 				       (long long)m->max_seq, (long long)m->seq);
@@ -136,7 +192,10 @@ static int check(struct hd_conf *c, struct hd_section *s, const struct hd_model 
 
 static void read_experts(struct hd_section *s, struct hd_model *m)
 {
-	const char *router = hd_section_str(s, "router");
+	const char *router = hd_section_str(s, "router"), *gates = hd_section_str(s, "normalize_gates");
+	const char *family = hd_family_default(m->family, "normalize_gates");
+
+	gates = !strcmp(gates, "auto") && family ? family : gates;
 
 	m->experts = hd_section_int(s, "experts") >= 0 ? hd_section_int(s, "experts") : m->family->experts;
 	m->experts_per_token = hd_section_int(s, "experts_per_token");
@@ -148,23 +207,24 @@ static void read_experts(struct hd_section *s, struct hd_model *m)
 		m->capacity_factor = m->router_gshard ? 2 : 0;
 	m->group_tokens = hd_section_int(s, "group_tokens") ? hd_section_int(s, "group_tokens") : m->seq;
 	m->second_random = m->router_gshard && !strcmp(hd_section_str(s, "second_expert"), "random");
-	m->aux_loss = hd_section_num(s, "aux_loss");
+	m->normalize_gates = !strcmp(gates, "auto") ? m->experts_per_token > 1 : !strcmp(gates, "yes");
 	m->z_loss = hd_section_num(s, "z_loss");
 }
 
 int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, struct hd_err *err)
 {
 	struct hd_section *s = hd_conf_section(c, NULL, "model");
-	const char *tie = hd_section_str(s, "tie_embeddings");
-	const char *names[HD_LEN(families)];
+	const char *tie = hd_section_str(s, "tie_embeddings"), *tied;
+	const char *const *names = hd_family_names(0);
+	int n = 0;
 
 	m->family = hd_family_find(hd_section_str(s, "family"));
-	for (size_t i = 0; i < HD_LEN(families); i++)
-		names[i] = families[i]->name;
+	while (names[n])
+		n++;
 	if (!m->family) {
 		char advice[500];
 
-		hd_suggest(advice, sizeof(advice), hd_section_str(s, "family"), "known", names, (int)HD_LEN(families));
+		hd_suggest(advice, sizeof(advice), hd_section_str(s, "family"), "known", names, n);
 		return hd_section_fail(c, s, "family", err, HD_EINVAL, "there is no family %s; %s",
 				       hd_section_str(s, "family"), advice);
 	}
@@ -172,19 +232,18 @@ int hd_model_read(struct hd_conf *c, int64_t data_vocab, struct hd_model *m, str
 	m->embed = hd_section_int(s, "embed");
 	m->heads = hd_section_int(s, "heads");
 	m->kv_heads = hd_section_int(s, "kv_heads") ? hd_section_int(s, "kv_heads") : m->heads;
-	m->head_dim = m->embed / m->heads;
+	m->head_dim = hd_section_int(s, "head_dim") ? hd_section_int(s, "head_dim") : m->embed / m->heads;
 	m->mlp = hd_section_int(s, "mlp") ? hd_section_int(s, "mlp") : m->family->mlp(m->embed);
 	m->vocab = hd_section_int(s, "vocab") ? hd_section_int(s, "vocab") : data_vocab;
 	m->seq = hd_section_int(hd_conf_section(c, NULL, "train"), "seq");
 	m->step_seq = m->seq;
 	m->max_seq = hd_section_int(s, "max_seq") ? hd_section_int(s, "max_seq") : m->seq;
 	m->dropout = hd_section_num(s, "dropout");
-	m->init_std = hd_section_num(s, "init_std");
-	m->rope_theta = hd_section_num(s, "rope_theta");
-	m->norm_eps = hd_section_num(s, "norm_eps");
+	HD_TRY(hd_knobs_read(c, s, m, err));
 	if (strcmp(tie, "auto") && strcmp(tie, "yes") && strcmp(tie, "no"))
 		return hd_section_fail(c, s, "tie_embeddings", err, HD_EINVAL, "%s is neither yes, no nor auto", tie);
-	m->tie = !strcmp(tie, "auto") ? m->family->tie : !strcmp(tie, "yes");
+	tied = hd_family_default(m->family, "tie_embeddings");
+	m->tie = !strcmp(!strcmp(tie, "auto") && tied ? tied : tie, "yes");
 	read_experts(s, m);
 	return check(c, s, m, err);
 }

@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
-#include "engine/models/experts.h"
+#include "engine/models/decoder/experts.h"
 
 static int make_dims(struct hd_plan *p)
 {

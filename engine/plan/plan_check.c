@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/graph/placement.h"
-#include "engine/models/experts.h"
+#include "engine/models/decoder/experts.h"
 #include "engine/plan/plan_impl.h"
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include <config.h>
 #include "engine/train/train.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/models/experts.h"
+#include "engine/models/decoder/experts.h"
 #include "engine/generate/generate.h"
 #include "engine/report/events.h"
 #include "engine/train/metrics.h"

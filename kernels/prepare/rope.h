@@ -88,7 +88,9 @@ static inline void hd_rope_set(struct hd_rope *a, const struct hd_prep *p, const
 	a->high = hd_attr_num(attr, "high", 4);
 	a->beta_fast = hd_attr_num(attr, "beta_fast", 32);
 	a->beta_slow = hd_attr_num(attr, "beta_slow", 1);
-	a->attention = hd_attr_num(attr, "attention", 1);
+	a->attention = hd_attr_num(attr, "attention", 0);
+	if (a->attention == 0) /* what its authors found to suit a factor */
+		a->attention = a->scaling == HD_ROPE_YARN && a->factor > 1 ? 0.1 * log(a->factor) + 1 : 1;
 	a->truncate = hd_attr_num(attr, "truncate", 1);
 }
 

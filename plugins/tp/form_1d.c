@@ -30,6 +30,7 @@ static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t n)
 	if (seq && seq->n < n) /* a program of single tokens, that generates: there is no sequence to shard */
 		s->sequence = 0;
 	if (tp_divides(s, p, n, "", "model", "heads") < 0 || tp_divides(s, p, n, "", "model", "mlp") < 0 ||
+	    tp_divides(s, p, n, "", "model", "expert_mlp") < 0 ||
 	    (s->sequence && tp_divides(s, p, n, "", "train", "seq") < 0))
 		return s->h->status(p);
 	s->same_kv = outer < n;
@@ -49,6 +50,7 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 		hd_rule(s->h, p, "heads", s->axis[i], NULL, 0);
 		hd_rule(s->h, p, "kv_heads", s->axis[i], NULL, !i && s->same_kv ? HD_RULE_KEEP_REPLICATED : 0);
 		hd_rule(s->h, p, "mlp", s->axis[i], NULL, 0);
+		tp_rules_of_experts(s, p, s->axis[i]);
 		if (s->sequence) /* last: where nothing else uses the axis */
 			hd_rule(s->h, p, "seq", s->axis[i], NULL, HD_RULE_INNERMOST); /* it is what moves */
 	}

@@ -67,6 +67,7 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	hd_rule(s->h, p, "vocab", col, NULL, HD_RULE_PAD);
 	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
 		hd_rule(s->h, p, columns[i], col, NULL, 0);
+	tp_rules_of_experts(s, p, col);
 	if (s->axis[TP_DEPTH])
 		hd_rule(s->h, p, "batch", s->axis[TP_DEPTH], NULL, HD_RULE_INSIDE);
 	return s->h->status(p);

@@ -41,6 +41,7 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	hd_rule(s->h, p, "vocab", s->axis[INPUT], NULL, HD_RULE_PAD);
 	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
 		hd_rule(s->h, p, made[i], s->axis[INPUT], NULL, 0);
+	tp_rules_of_experts(s, p, s->axis[INPUT]);
 	for (size_t i = 0; i < sizeof(whole_on_input) / sizeof(whole_on_input[0]); i++)
 		hd_rule(s->h, p, "batch", s->axis[INPUT], whole_on_input[i], HD_RULE_KEEP_REPLICATED);
 	hd_rule(s->h, p, "batch", s->axis[INPUT], NULL, HD_RULE_INSIDE);

@@ -23,12 +23,21 @@ int tp_divides(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *
 
 int tp_divides_all(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *why)
 {
-	static const char *const dims[] = { "heads", "kv_heads", "mlp", "embed" };
+	static const char *const dims[] = { "heads", "kv_heads", "mlp", "expert_mlp", "embed" };
 
 	for (size_t i = 0; i < sizeof(dims) / sizeof(dims[0]); i++)
 		if (tp_divides(s, p, n, why, "model", dims[i]) < 0)
 			break;
 	return s->h->status(p);
+}
+
+void tp_rules_of_experts(struct hd_strategy *s, struct hd_plan *p, const struct hd_axis *axis)
+{
+	static const char *const wide[] = { "expert_mlp", "shared_mlp" };
+
+	for (size_t i = 0; i < sizeof(wide) / sizeof(wide[0]); i++)
+		if (s->h->dim(p, wide[i]))
+			hd_rule(s->h, p, wide[i], axis, NULL, 0);
 }
 
 /* -- homes ---------------------------------------------------------------------------------------------------------------------- */

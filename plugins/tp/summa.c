@@ -124,7 +124,7 @@ static int ab_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, s
  * and a router's choice is not sharded: they follow the rules. */
 static int is_ours(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n)
 {
-	static const char *const dims[] = { "embed", "heads", "kv_heads", "mlp", "vocab" };
+	static const char *const dims[] = { "embed", "heads", "kv_heads", "mlp", "shared_mlp", "expert_mlp", "vocab" };
 	struct mkn d;
 	int k = 0, j = 0;
 

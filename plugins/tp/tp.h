@@ -31,6 +31,8 @@ extern const struct tp_form tp_form_1d, tp_form_2d, tp_form_25d, tp_form_3d;
 int tp_divides(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *why, const char *section,
 	       const char *name);
 /* The dims that a model's products read and make. */
+/* What experts make of embed, where it is not as wide as mlp: cut as that is. */
+void tp_rules_of_experts(struct hd_strategy *s, struct hd_plan *p, const struct hd_axis *axis);
 int tp_divides_all(struct hd_strategy *s, struct hd_plan *p, int64_t n, const char *why);
 /* A parameter that is whole on this axis lives in pieces there, and is gathered for those that read it. */
 int tp_home_in_pieces(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *param, const struct hd_axis *axis);

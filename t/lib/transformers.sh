@@ -3,7 +3,7 @@
 # small models is kept in t/data and compared always; behind `with_torch' it runs beside, where Python has it.
 #
 #	$heddle, $python	$tmp, in which the test then stands: text.txt, lines of numbers; kept/, a copy of t/data
-#	ours MODEL DATA		the loss that eval prints
+#	ours MODEL DATA [OPTION...]	the loss that eval prints
 #	kept_model NAME MODEL	MODEL (a directory) has the loss and the logits that transformers has computed for kept/NAME
 #	kept_saved NAME N [PLUGIN]	N ranks begin from kept/NAME and save it without a step, as saved-NAME; that is the same
 #	kept_config NAME KEY...	the keys of config.json in saved-NAME are what they were, and with nothing but that file
@@ -21,7 +21,7 @@ seq 1 2000 >"$tmp/text.txt"
 mkdir "$tmp/kept" && cp -R "$src"/t/data/[a-z]* "$tmp/kept" && chmod -R u+w "$tmp/kept"
 cd "$tmp" || exit 1
 
-ours() { "$heddle" eval "$1" --data "$2" | sed -n 's/^loss \([^ ]*\).*/\1/p'; }
+ours() { dir=$1 data=$2; shift 2; "$heddle" eval "$dir" --data "$data" "$@" | sed -n 's/^loss \([^ ]*\).*/\1/p'; }
 
 # The largest difference between the numbers of two lines.
 apart() {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/models/experts.h - a layer of experts, for the families that have one: a router chooses, each token goes to its experts
+ * engine/models/decoder/experts.h - a layer of experts, for the families that have one: a router chooses, each token goes to its experts
  * and comes back.  What the experts compute is the family's.
  *
  *	struct hd_experts e;
@@ -9,13 +9,15 @@
  */
 #ifndef HD_ENGINE_EXPERTS_H
 #define HD_ENGINE_EXPERTS_H
-#include "engine/models/model.h"
+#include "engine/models/decoder/family.h"
 #include "engine/ops/build.h"
 
 struct hd_experts {
 	struct tensor *gates, *slots;
 };
 
+/* The most tokens of a group that an expert takes; without a limit: group_tokens. */
+int64_t hd_model_capacity(const struct hd_model *m);
 /* Whether layer l (from 0) has experts. */
 int hd_experts_in(const struct hd_model *m, int64_t l);
 /* x (batch, seq, embed) and the router's weight (embed, router_expert) or (router_expert, embed) -> the experts' inputs.  site: another

@@ -6,13 +6,29 @@
  * the batch is sharded instead, which makes the two movements of each direction (engine/ops/experts.c).
  */
 #include <config.h>
-#include "engine/models/experts.h"
+#include "engine/models/decoder/experts.h"
 #include <stdio.h>
 #include <string.h>
 
+const struct hd_expert_names *hd_expert_names(const struct hd_family *f)
+{
+	static const struct hd_expert_names mixtral = { "block_sparse_moe", "w1", "w3", "w2" };
+
+	return f->expert_names ? f->expert_names : &mixtral;
+}
+
 int hd_experts_in(const struct hd_model *m, int64_t l)
 {
-	return m->experts && l % m->moe_every == m->moe_every - 1;
+	return m->experts && l >= m->dense_layers && l % m->moe_every == m->moe_every - 1;
+}
+
+int64_t hd_model_capacity(const struct hd_model *m)
+{
+	double capacity = m->capacity_factor * (double)m->group_tokens / (double)m->experts;
+
+	if (!(m->capacity_factor > 0) || capacity >= (double)m->group_tokens)
+		return m->group_tokens;
+	return (int64_t)capacity;
 }
 
 /* Tokens that share an expert's capacity, and the capacity.  Without a limit an expert can take every token of a sample. */
@@ -43,6 +59,10 @@ void hd_experts_dims(struct hd_plan *p)
 	hd_dim_get(p, "expert", m->experts);
 	hd_dim_get(p, "router_expert", m->experts);
 	hd_dim_get(p, "topk", m->experts_per_token);
+	if (m->expert_mlp)
+		hd_dim_get(p, "expert_mlp", m->expert_mlp);
+	if (m->shared_experts)
+		hd_dim_get(p, "shared_mlp", m->shared_experts * (m->expert_mlp ? m->expert_mlp : m->mlp));
 	hd_dim_get(p, "slot", slots_of(m));
 	hd_dim_get(p, "router_stat", m->experts + 3);
 }
@@ -59,7 +79,7 @@ struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tens
 				      "aux_group=%lld group=%lld capacity=%lld first_choice_aux=%d normalize=%d "
 				      "random=%d site=%lld counts=%d aux=%.17g z=%.17g",
 				      (long long)m->group_tokens, (long long)group_of(m), (long long)capacity_of(m),
-				      m->router_gshard, m->experts_per_token > 1, m->second_random, (long long)site,
+				      m->router_gshard, (int)m->normalize_gates, m->second_random, (long long)site,
 				      rows, m->aux_loss, m->z_loss)
 		       : NULL;
 

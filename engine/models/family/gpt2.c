@@ -4,7 +4,8 @@
  * three column ranges of c_attn there.
  */
 #include <config.h>
-#include "engine/models/experts.h"
+#include "engine/models/decoder/experts.h"
+#include "engine/models/family/families.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -170,57 +171,50 @@ static int hf(const struct hd_model *m, const char *name, struct hd_hf_region *r
 	return HD_OK;
 }
 
-static json_t *config(const struct hd_model *m)
-{
-	return hd_experts_config(
-		m,
-		json_pack(
-			"{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:b, s:s, s:i, s:i}",
-			"architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new",
-			"vocab_size", (json_int_t)m->vocab, "n_positions", (json_int_t)m->max_seq, "n_embd",
-			(json_int_t)m->embed, "n_layer", (json_int_t)m->layers, "n_head", (json_int_t)m->heads,
-			"n_inner", (json_int_t)m->mlp, "layer_norm_epsilon", m->norm_eps, "initializer_range",
-			m->init_std, "resid_pdrop", m->dropout, "embd_pdrop", m->dropout, "attn_pdrop", 0.0,
-			"tie_word_embeddings", m->tie, "torch_dtype", "float32", "bos_token_id", 0, "eos_token_id", 0));
-}
-
 static const struct hd_hf_key keys[] = {
-	{ "n_layer", "layers" },
-	{ "n_embd", "embed" },
-	{ "n_head", "heads" },
-	{ "n_inner", "mlp" },
-	{ "vocab_size", "vocab" },
-	{ "n_positions", "max_seq" },
-	{ "layer_norm_epsilon", "norm_eps" },
-	{ "initializer_range", "init_std" },
-	{ "tie_word_embeddings", "tie_embeddings" },
-	{ NULL, NULL },
+	{ "n_layer", "layers", NULL, "!", 0 },
+	{ "n_embd", "embed", NULL, "!", 0 },
+	{ "n_head", "heads", NULL, "!", 0 },
+	{ "n_inner", "mlp", NULL, NULL, 0 },
+	{ "vocab_size", "vocab", NULL, "!", 0 },
+	{ "n_positions", "max_seq", NULL, "!", 0 },
+	{ "layer_norm_epsilon", "norm_eps", NULL, "1e-5", 0 },
+	{ "initializer_range", "init_std", NULL, NULL, 0 },
+	{ "tie_word_embeddings", "tie_embeddings", NULL, "yes", 0 },
+	{ "activation_function", NULL, "gelu_new|gelu_pytorch_tanh|gelu_fast", NULL, 0 },
+	{ "scale_attn_weights", NULL, "true", NULL, 0 },
+	{ "scale_attn_by_inverse_layer_idx", NULL, "false", NULL, 0 },
+	{ "reorder_and_upcast_attn", NULL, "false|true", NULL, 0 },
+	{ "add_cross_attention", NULL, "false", NULL, 0 },
+	{ "resid_pdrop", "dropout", NULL, "-", 0 }, /* what one trains with, another need not */
+	{ "embd_pdrop", "dropout", NULL, "-", 0 },
+	{ "attn_pdrop", NULL, "0", "-", 0 },
+	{ "n_ctx", NULL, NULL, NULL, 0 },
+	{ "summary_type", NULL, NULL, NULL, 0 },
+	{ "summary_use_proj", NULL, NULL, NULL, 0 },
+	{ "summary_activation", NULL, NULL, NULL, 0 },
+	{ "summary_proj_to_labels", NULL, NULL, NULL, 0 },
+	{ "summary_first_dropout", NULL, NULL, NULL, 0 },
+	{ NULL, NULL, NULL, NULL, 0 },
 };
 
-static const char *unlike(const json_t *o)
-{
-	const char *act = json_string_value(json_object_get(o, "activation_function"));
-
-	if (act && strcmp(act, "gelu_new") && strcmp(act, "gelu_pytorch_tanh") && strcmp(act, "gelu_fast"))
-		return "activation_function";
-	if (json_is_true(json_object_get(o, "scale_attn_by_inverse_layer_idx")))
-		return "scale_attn_by_inverse_layer_idx";
-	return json_is_false(json_object_get(o, "scale_attn_weights")) ? "scale_attn_weights" : NULL;
-}
+static const struct hd_default defaults[] = { { "tie_embeddings", "yes" }, { NULL, NULL } };
 
 static int64_t mlp(int64_t embed)
 {
 	return 4 * embed;
 }
 
-const struct hd_family hd_family_gpt2 = { .name = "gpt2",
-					  .tie = 1,
-					  .dropout = 1,
-					  .moe_every = 2,
-					  .mlp = mlp,
-					  .hidden = hidden,
-					  .logits = logits,
-					  .hf = hf,
-					  .config = config,
-					  .keys = keys,
-					  .unlike = unlike };
+const struct hd_family hd_family_gpt2 = {
+	.name = "gpt2",
+	.model_type = "gpt2",
+	.class = "GPT2LMHeadModel",
+	.dropout = 1,
+	.moe_every = 2,
+	.mlp = mlp,
+	.defaults = defaults,
+	.hidden = hidden,
+	.logits = logits,
+	.hf = hf,
+	.keys = keys,
+};

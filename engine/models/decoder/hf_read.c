@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * config.json into keys of [model].  Each key must be one that the family knows: a setting that is passed over in silence would be
+ * another model with somebody's weights.
+ */
+#include <config.h>
+#include "engine/models/decoder/hf.h"
+#include "engine/models/decoder/knobs.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What says nothing of the graph. */
+static const char *const about[] = {
+	"architectures",
+	"model_type",
+	"transformers_version",
+	"torch_dtype",
+	"dtype",
+	"use_cache",
+	"bos_token_id",
+	"eos_token_id",
+	"pad_token_id",
+	"pretraining_tp",
+	"auto_map",
+	"is_llama_config",
+	"cache_implementation",
+	"output_router_logits",
+	"transformers.js_config",
+	"task_specific_params",
+	"unsloth_fixed",
+	"unsloth_version",
+	"id2label",
+	"label2id",
+	"problem_type",
+	"name_or_path",
+	"heddle",
+};
+
+void hd_hf_say(struct hd_hf_reader *r, const char *key, const char *fmt, ...)
+{
+	char *text;
+	va_list v;
+
+	va_start(v, fmt);
+	text = hd_vformat(fmt, v);
+	va_end(v);
+	json_object_set_new(r->keys, key, json_string(text));
+	free(text);
+}
+
+void hd_hf_say_number(struct hd_hf_reader *r, const char *key, double x)
+{
+	hd_hf_say(r, key, "%.17g", x);
+}
+
+int hd_hf_unknown(struct hd_hf_reader *r, const char *key, const json_t *value, const char *known)
+{
+	char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+
+	hd_err_set(r->err, HD_ENOTSUP, "%s: %s is %.200s, which is not known for the family %s; known: %s", r->path,
+		   key, text ? text : "nothing", r->family->name, known);
+	free(text);
+	return HD_ENOTSUP;
+}
+
+const char *hd_hf_word(const char *values, const char *word, int back, char *out)
+{
+	while (values && *values) {
+		size_t whole = strcspn(values, "|"), first = strcspn(values, "=|");
+		const char *from = back ? values + first + 1 : values, *to = back ? values : values + first + 1;
+		size_t n = back ? whole - first - 1 : first, other = back ? first : whole - first - 1;
+
+		if (n == strlen(word) && !memcmp(from, word, n)) {
+			snprintf(out, 40, "%.*s", (int)other, to);
+			return out;
+		}
+		values += whole + (values[whole] == '|');
+	}
+	return NULL;
+}
+
+/* The names of theirs in "theirs=ours|...", for a message. */
+static void names_of(const char *values, char out[300])
+{
+	size_t n = 0;
+
+	for (; *values; values += strcspn(values, "|") + (values[strcspn(values, "|")] == '|'))
+		n += (size_t)snprintf(out + n, 300 - n, "%s%.*s", n ? ", " : "", (int)strcspn(values, "=|"), values);
+}
+
+/* -- one key -------------------------------------------------------------------------------------------------------------- */
+static int is_value(const json_t *v, const char *one, size_t n)
+{
+	char text[60];
+
+	snprintf(text, sizeof(text), "%.*s", (int)n, one);
+	if (json_is_number(v))
+		return strspn(text, "0123456789.-") == n && strtod(text, NULL) == json_number_value(v);
+	if (json_is_string(v))
+		return !strcmp(json_string_value(v), text);
+	return !strcmp(text, json_is_true(v)                           ? "true"
+			     : json_is_false(v)                        ? "false"
+			     : json_is_null(v)                         ? "null"
+			     : json_is_array(v) && !json_array_size(v) ? "[]"
+								       : "{}");
+}
+
+/* A key whose value must be one of a few. */
+static int expect(struct hd_hf_reader *r, const struct hd_hf_key *k, const json_t *v)
+{
+	char known[300];
+
+	if (!k->values)
+		return HD_OK;
+	for (const char *at = k->values; *at; at += strcspn(at, "|") + (at[strcspn(at, "|")] == '|'))
+		if (is_value(v, at, strcspn(at, "|")))
+			return HD_OK;
+	names_of(k->values, known);
+	return hd_hf_unknown(r, k->theirs, v, known);
+}
+
+static int take(struct hd_hf_reader *r, const struct hd_hf_key *k, const json_t *v)
+{
+	const char *word = json_is_string(v) && k->values ? json_string_value(v) : NULL;
+	char known[300], out[40];
+
+	if (json_is_boolean(v))
+		hd_hf_say(r, k->ours, "%s", json_is_true(v) ? "yes" : "no");
+	else if (json_is_integer(v))
+		hd_hf_say(r, k->ours, "%lld", (long long)json_integer_value(v));
+	else if (json_is_real(v))
+		hd_hf_say_number(r, k->ours, json_real_value(v));
+	else if (json_is_null(v))
+		hd_hf_say(r, k->ours, "0");
+	else if (word && hd_hf_word(k->values, word, 0, out))
+		hd_hf_say(r, k->ours, "%s", out);
+	else if (k->values)
+		return names_of(k->values, known), hd_hf_unknown(r, k->theirs, v, known);
+	else
+		return hd_hf_unknown(r, k->theirs, v, "a number, or yes and no");
+	return HD_OK;
+}
+
+static int read_key(struct hd_hf_reader *r, const struct hd_hf_key *k)
+{
+	const json_t *v = json_object_get(r->config, k->theirs);
+
+	if (k->absent && !strcmp(k->absent, "-")) /* written, not read */
+		return HD_OK;
+	if (v)
+		return k->ours ? take(r, k, v) : expect(r, k, v);
+	if (!k->absent || !k->ours || json_object_get(r->keys, k->ours))
+		return HD_OK;
+	if (!strcmp(k->absent, "!"))
+		return hd_err_set(r->err, HD_EINVAL, "%s: has no %s", r->path, k->theirs);
+	hd_hf_say(r, k->ours, "%s", k->absent);
+	return HD_OK;
+}
+
+/* -- all ------------------------------------------------------------------------------------------------------------------- */
+static int is_about(const char *key)
+{
+	for (size_t i = 0; i < HD_LEN(about); i++)
+		if (!strcmp(about[i], key))
+			return 1;
+	return *key == '_';
+}
+
+/* Of a family with experts that no class of transformers has: what we write (hd_experts_config). */
+static const struct hd_hf_key of_experts[] = {
+	{ "num_local_experts", "experts", NULL, NULL, 0 },
+	{ "num_experts_per_tok", "experts_per_token", NULL, NULL, 0 },
+	{ "moe_every", "moe_every", NULL, NULL, 0 },
+	{ "router_aux_loss_coef", "aux_loss", NULL, NULL, 0 },
+	{ NULL, NULL, NULL, NULL, 0 },
+};
+
+static int is_known(const struct hd_family *f, const char *key)
+{
+	for (const struct hd_hf_key *k = of_experts; k->theirs; k++)
+		if (!strcmp(k->theirs, key))
+			return 1;
+	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
+		if (!strcmp(k->theirs, key))
+			return 1;
+	return is_about(key) || (f->rope && hd_hf_is_rope(key)) || hd_hf_is_window(f, key);
+}
+
+static int check_known(struct hd_hf_reader *r)
+{
+	json_t *config = (json_t *)(uintptr_t)r->config, *v; /* json_object_foreach reads only, and takes no const */
+	const char *key;
+	char *known = NULL;
+	int rc = HD_OK;
+
+	json_object_foreach(config, key, v) {
+		if (json_is_null(v) || is_known(r->family, key))
+			continue;
+		for (const struct hd_hf_key *k = r->family->keys; k->theirs; k++)
+			hd_append(&known, "%s%s", known ? ", " : "the keys ", k->theirs);
+		rc = hd_hf_unknown(r, key, v, known);
+		break;
+	}
+	free(known);
+	return rc;
+}
+
+static char *text_of(const struct hd_hf_reader *r)
+{
+	char *text = hd_format("[model]\nfamily = %s\n", r->family->name);
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(r->keys, key, v)
+		hd_append(&text, "%s = %s\n", key, json_string_value(v));
+	return text;
+}
+
+char *hd_hf_read(const json_t *config, const struct hd_family *f, const char *path, struct hd_err *err)
+{
+	struct hd_hf_reader r = { .config = config, .family = f, .path = path, .keys = json_object(), .err = err };
+	int rc = check_known(&r);
+	char *text;
+
+	if (rc >= 0 && f->rope)
+		rc = hd_hf_read_rope(&r);
+	if (rc >= 0)
+		rc = hd_hf_read_window(&r);
+	if (f->always_normal)
+		hd_hf_say(&r, "normalize_gates", "yes");
+	for (const struct hd_hf_key *k = f->keys; k->theirs && rc >= 0; k++)
+		rc = read_key(&r, k);
+	for (const struct hd_hf_key *k = of_experts; k->theirs && rc >= 0; k++)
+		rc = read_key(&r, k);
+	text = rc >= 0 ? text_of(&r) : NULL;
+	json_decref(r.keys);
+	return text;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Where the decoder's parameters are in a file of transformers: under the same names behind "model.", whole; or, of a family
+ * that stores them so, q, k and v as rows of one tensor, and gate and up.
+ */
+#include <config.h>
+#include "engine/models/decoder/decoder.h"
+#include "engine/models/decoder/experts.h"
+#include <stdio.h>
+#include <string.h>
+
+struct stored_at {
+	int64_t rows, cols, first, all; /* cols 0: of one dim; first, all: in a tensor of several */
+	int split;
+	const char *in; /* the tensor of several, or NULL */
+};
+
+static int projection(const struct hd_model *m, const char *name, struct stored_at *at)
+{
+	static const char *const names[] = { "q_proj.", "k_proj.", "v_proj." };
+	int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+
+	for (int i = 0; i < 3; i++)
+		if (!strncmp(name, names[i], 7)) {
+			*at = (struct stored_at){ .rows = i ? kv : q,
+						  .cols = m->embed,
+						  .first = i ? q + (i - 1) * kv : 0,
+						  .all = q + 2 * kv,
+						  .split = 2,
+						  .in = "qkv_proj." };
+			return 1;
+		}
+	return 0;
+}
+
+static int in_attention(const struct hd_model *m, const char *name, struct stored_at *at)
+{
+	if (projection(m, name, at))
+		return 1;
+	if (!strncmp(name, "o_proj.", 7))
+		*at = (struct stored_at){ .rows = m->embed, .cols = m->heads * m->head_dim, .split = 1 };
+	else if (m->qk_norm == 1)
+		*at = (struct stored_at){ .rows = m->head_dim, .split = 1 };
+	else
+		*at = (struct stored_at){ .rows = (*name == 'q' ? m->heads : m->kv_heads) * m->head_dim, .split = 2 };
+	return 1;
+}
+
+static int feed_forward(const struct hd_model *m, const char *name, struct stored_at *at)
+{
+	int up = !strncmp(name, "up_proj.", 8);
+
+	if (!strncmp(name, "down_proj.", 10))
+		*at = (struct stored_at){ .rows = m->embed, .cols = m->mlp, .split = 1 };
+	else
+		*at = (struct stored_at){ .rows = m->mlp,
+					  .cols = m->embed,
+					  .first = up ? m->mlp : 0,
+					  .all = 2 * m->mlp,
+					  .split = 1,
+					  .in = "gate_up_proj." };
+	return 1;
+}
+
+/* Of a parameter of a layer, by what is behind "layers.N.". */
+static int in_layer(const struct hd_model *m, const char *rest, struct stored_at *at)
+{
+	if (!strncmp(rest, "self_attn.", 10))
+		return in_attention(m, rest + 10, at);
+	if (!strncmp(rest, "mlp.", 4))
+		return feed_forward(m, rest + 4, at);
+	*at = (struct stored_at){ .rows = m->embed, .split = 1 };
+	return strstr(rest, "layernorm") != NULL;
+}
+
+/* Of a layer of experts, by what is behind the stem: the router, one expert's weight, or a shared one's. */
+static int in_experts(const struct hd_model *m, const char *name, const char *rest, struct hd_hf_region *r)
+{
+	const struct hd_expert_names *n = hd_expert_names(m->family);
+	int64_t mlp = m->expert_mlp ? m->expert_mlp : m->mlp;
+	int gate = !strncmp(rest, "gate.", 5), shared = !strncmp(rest, "shared_experts.", 15), down;
+	char stem[64], last[40];
+
+	snprintf(last, sizeof(last), ".%s.", shared ? "down_proj" : n->down);
+	down = strstr(rest, last) != NULL;
+	mlp = shared ? mlp * m->shared_experts : mlp;
+	snprintf(stem, sizeof(stem), "model.%.*s", (int)(rest - 1 - name), name);
+	return hd_experts_region(stem, rest, gate ? m->experts : down ? m->embed : mlp, down ? mlp : m->embed, r);
+}
+
+/* What is behind "STEM.", if it belongs to a layer of experts; or NULL. */
+static const char *behind_stem(const struct hd_model *m, const char *rest)
+{
+	static const char *const parts[] = { "gate.", "experts.", "shared_experts." };
+	const char *stem = hd_expert_names(m->family)->stem;
+	size_t n = strlen(stem);
+
+	if (strncmp(rest, stem, n) || rest[n] != '.')
+		return NULL;
+	for (size_t i = 0; i < HD_LEN(parts); i++)
+		if (!strncmp(rest + n + 1, parts[i], strlen(parts[i])))
+			return rest + n + 1;
+	return NULL;
+}
+
+static void put(const struct hd_model *m, const char *name, const char *rest, const struct stored_at *at,
+		struct hd_hf_region *r)
+{
+	int several = m->family->fused && at->in, bias = strstr(rest, ".bias") != NULL;
+	const char *dot = strchr(rest, '.'), *last = strrchr(name, '.');
+
+	r->ndim = at->cols && !bias ? 2 : 1;
+	r->split = at->split;
+	r->shape[0] = several ? at->all : at->rows;
+	r->shape[1] = at->cols;
+	r->at[0] = several ? at->first : 0;
+	if (several)
+		snprintf(r->name, sizeof(r->name), "model.%.*s%s%s", (int)(dot + 1 - name), name, at->in, last + 1);
+	else
+		snprintf(r->name, sizeof(r->name), "model.%s", name);
+}
+
+int hd_decoder_hf(const struct hd_model *m, const char *name, struct hd_hf_region *r)
+{
+	struct stored_at at = { .rows = m->embed, .split = 1 };
+	long long l;
+	int n = 0;
+
+	memset(r, 0, sizeof(*r));
+	if (sscanf(name, "layers.%lld.%n", &l, &n) == 1 && n) {
+		const char *in = behind_stem(m, name + n);
+
+		if (in)
+			return in_experts(m, name, in, r);
+		if (!in_layer(m, name + n, &at))
+			return HD_EBUG;
+	} else if (strcmp(name, "norm.weight")) {
+		at = (struct stored_at){ .rows = m->vocab, .cols = m->embed, .split = 1 };
+	}
+	put(m, name, name + n, &at, r);
+	if (!strcmp(name, "lm_head.weight"))
+		snprintf(r->name, sizeof(r->name), "%s", name);
+	return HD_OK;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/models/family/families.h - the model families, one a file; list.c has them in order.
+ */
+#ifndef HD_ENGINE_MODELS_FAMILIES_H
+#define HD_ENGINE_MODELS_FAMILIES_H
+#include "engine/models/decoder/decoder.h"
+
+extern const struct hd_family hd_family_gpt2, hd_family_llama, hd_family_mistral, hd_family_qwen2, hd_family_qwen3,
+	hd_family_gemma2, hd_family_gemma3, hd_family_phi3, hd_family_olmo2, hd_family_mixtral, hd_family_qwen3_moe,
+	hd_family_olmoe;
+extern const struct hd_expert_names hd_experts_of_mlp; /* as most families name them */
+
+#define HD_DECODER_FAMILY \
+	.decoder = 1, .grouped = 1, .rope = 1, .mlp = hd_decoder_mlp, .hidden = hd_decoder_hidden, \
+	.logits = hd_decoder_logits, .hf = hd_decoder_hf
+
+const struct hd_family *hd_family_find(const char *name);
+/* By model_type of config.json. */
+const struct hd_family *hd_family_of_type(const char *model_type);
+/* Their names, ended by NULL; types: those of config.json. */
+const char *const *hd_family_names(int types);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Llama 1 to 3.3 (Touvron et al. 2302.13971, 2307.09288; Grattafiori et al. 2407.21783), SmolLM, and all that say they are one:
+ * the decoder as it is.
+ */
+#include <config.h>
+#include "engine/models/family/families.h"
+
+static const struct hd_hf_key keys[] = {
+	HD_DECODER_KEYS("1e-6", "no"),
+	{ "hidden_act", "activation", HD_HF_ACTIVATIONS, "silu", 0 },
+	{ "attention_bias", "qkv_bias", NULL, NULL, 0 },
+	{ "attention_bias", "out_bias", NULL, NULL, 0 },
+	{ "mlp_bias", "mlp_bias", NULL, NULL, 0 },
+	{ NULL, NULL, NULL, NULL, 0 },
+};
+
+const struct hd_family hd_family_llama = {
+	.name = "llama",
+	.model_type = "llama",
+	.class = "LlamaForCausalLM",
+	HD_DECODER_FAMILY,
+	.keys = keys,
+	.moe_every = 2,
+};

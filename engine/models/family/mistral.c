@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Mistral 7B and its successors (Jiang et al. 2310.06825): every layer has a window, or none.
+ */
+#include <config.h>
+#include "engine/models/family/families.h"
+
+static const struct hd_hf_key keys[] = {
+	HD_DECODER_KEYS("1e-6", "no"),
+	{ "hidden_act", "activation", HD_HF_ACTIVATIONS, "silu", 0 },
+	{ NULL, NULL, NULL, NULL, 0 },
+};
+
+const struct hd_family hd_family_mistral = {
+	.name = "mistral",
+	.model_type = "mistral",
+	.class = "MistralForCausalLM",
+	HD_DECODER_FAMILY,
+	.keys = keys,
+	.window = HD_HF_WINDOW_ALL,
+	.window_absent = 4096,
+	.moe_every = 2,
+};

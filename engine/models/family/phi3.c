@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Phi-3 and Phi-4 (Abdin et al. 2404.14219, 2412.08905): q, k and v are one tensor in files, and gate and up; a part of head_dim
+ * may turn.
+ */
+#include <config.h>
+#include "engine/models/family/families.h"
+
+static const struct hd_hf_key keys[] = {
+	HD_DECODER_KEYS("1e-5", "no"),
+	{ "hidden_act", "activation", HD_HF_ACTIVATIONS, "silu", 0 },
+	{ "attention_bias", NULL, "false|null", NULL, 0 },
+	{ "resid_pdrop", NULL, "0|null", NULL, 0 },
+	{ "embd_pdrop", NULL, "0|null", NULL, 0 },
+	{ "partial_rotary_factor", "rotary_fraction", NULL, NULL, 0 },
+	{ "original_max_position_embeddings", "rope_original", NULL, NULL, 0 },
+	{ NULL, NULL, NULL, NULL, 0 },
+};
+
+const struct hd_family hd_family_phi3 = {
+	.name = "phi3",
+	.model_type = "phi3",
+	.class = "Phi3ForCausalLM",
+	HD_DECODER_FAMILY,
+	.keys = keys,
+	.window = HD_HF_WINDOW_ALL,
+	.fused = 1,
+	.moe_every = 2,
+};

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Each model family, and what its keys can be set to, in layouts of each kind: loss, gradient norm and every gradient of one
+ * rank.  If this broke, a model that one has loaded would be trained as another as soon as it is cut.
+ *
+ * All ranks in this process, in double on the reference device.
+ */
+#include <config.h>
+#include "t/lib/one_rank.h"
+
+#define SECTION(name) "[strategy " name "]\nplugin = " HD_TEST_BUILD "/plugins/" name "/.libs/" name ".so\n"
+
+static const struct layout {
+	const char *name;
+	int ranks, micro;
+	const char *sections;
+} layouts[] = {
+	{ "tp 2 x pp 2", 4, 2, SECTION("tp") "size = 2\n" SECTION("pp") "size = 2\n" },
+	{ "zero 3", 2, 2, SECTION("dp") "size = 2\nzero = 3\n" },
+	{ "tp 2, sequence parallel", 2, 4, SECTION("tp") "size = 2\nsequence_parallel = yes\n" },
+	{ "tp 2 x 2", 4, 4, SECTION("tp") "size = 4\nform = 2d\n" },
+	{ "cp 2", 2, 2, SECTION("cp") "size = 2\nform = ulysses\n" },
+	{ "tp 4, key heads shared", 4, 4, SECTION("tp") "size = 4\n" },
+};
+static const struct layout experts[] = {
+	{ "ep 2", 2, 2, SECTION("ep") "size = 2\n" },
+	{ "ep 2 x tp 2", 4, 2, SECTION("ep") "size = 2\n" SECTION("tp") "size = 2\n" },
+	{ "tp 2 x pp 2", 4, 2, SECTION("tp") "size = 2\n" SECTION("pp") "size = 2\n" },
+	{ "ep 2 x dp 2, zero 3", 4, 1, SECTION("ep") "size = 2\n" SECTION("dp") "size = 2\nzero = 3\n" },
+};
+
+static const char *const models[] = {
+	"family = llama\nhead_dim = 6\nrope_scaling = llama3\nrope_factor = 4\nrope_original = 4\n",
+	"family = llama\nqkv_bias = yes\nout_bias = yes\nmlp_bias = yes\nrotary_fraction = 0.5\n",
+	"family = mistral\nwindow = 3\nrope_scaling = linear\nrope_factor = 2\n",
+	"family = qwen2\nwindow = 4\nwindow_layers = fw\nrope_scaling = yarn\nrope_factor = 2\nrope_original = 4\n",
+	"family = qwen3\nhead_dim = 8\n",
+	"family = gemma2\nwindow = 3\nattention_softcap = 1\nlogit_softcap = 2\nquery_scale = 3\n",
+	"family = gemma3\nwindow = 2\nwindow_layers = wf\n",
+	"family = phi3\nactivation = gelu_erf\n",
+	"family = olmo2\nrope_scaling = dynamic\nrope_factor = 3\nrope_original = 4\n",
+};
+
+static struct hd_plan *plan(const char *model, int micro, int ranks, const char *sections)
+{
+	char ini[2000];
+
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = 2\nheads = 4\nkv_heads = 2\nembed = 16\nmlp = 12\nvocab = 19\ninit_std = 0.2\n%s"
+		 "[data]\ntrain = none\n"
+		 "[train]\nseq = 8\nglobal_batch = 4\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\n%s",
+		 model, micro, sections);
+	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
+}
+
+/* Lines of an INI as one. */
+static const char *line(const char *text)
+{
+	static char copy[200];
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *c = copy; (c = strchr(c, '\n'));)
+		*c = c[1] ? ',' : 0;
+	return copy;
+}
+
+static void in_layouts(const char *model, const struct layout *l, size_t n)
+{
+	struct hd_plan *p = plan(model, 4, 1, "");
+
+	one = p ? gt_open(p, NULL) : NULL;
+	if (!ok(one && gt_compute(one) > 0, "one rank, %s", line(model))) {
+		note("%s", gt_why());
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct gt_run *r;
+
+		p = plan(model, l[i].micro, l[i].ranks, l[i].sections);
+		r = p ? gt_open(p, sim_members) : NULL;
+		like_one_rank(r, l[i].name, line(model));
+		sim_close(r);
+	}
+	gt_close(one);
+}
+
+/* With an argument only the models that have it in their keys. */
+int main(int argc, char **argv)
+{
+	static const char *const routed[] = {
+		"family = mixtral\nexperts = 4\nwindow = 3\n",
+		"family = qwen3_moe\nexperts = 4\nexpert_mlp = 6\nshared_experts = 2\nnormalize_gates = no\n",
+		"family = qwen3_moe\nexperts = 4\nexpert_mlp = 6\ndense_layers = 1\nshared_experts = 1\ncapacity_factor = 1\n",
+		"family = olmoe\nexperts = 4\nexperts_per_token = 3\n",
+	};
+
+	for (size_t i = 0; i < HD_LEN(models); i++)
+		if (argc < 2 || strstr(models[i], argv[1]))
+			in_layouts(models[i], layouts, HD_LEN(layouts));
+	for (size_t i = 0; i < HD_LEN(routed); i++)
+		if (argc < 2 || strstr(routed[i], argv[1]))
+			in_layouts(routed[i], experts, HD_LEN(experts));
+	return done();
+}
