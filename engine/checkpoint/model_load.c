@@ -22,10 +22,16 @@ static int is_size(const char *key)
 	return 0;
 }
 
-/* A value that leaves the number to the engine. */
-static int is_open(const char *value)
+/* A default that leaves the number to the engine: of other keys 0 is a number. */
+static int is_open(const char *key, const char *value)
 {
-	return !strcmp(value, "0") || !strcmp(value, "-1") || !strcmp(value, "auto");
+	if (strcmp(value, "0") && strcmp(value, "-1") && strcmp(value, "auto"))
+		return 0;
+	for (uint32_t i = 0; i < hd_model_keys.n; i++)
+		if (!strcmp(hd_model_keys.keys[i].key, key))
+			return hd_model_keys.keys[i].default_value &&
+			       !strcmp(hd_model_keys.keys[i].default_value, value);
+	return 0;
 }
 
 static int same(const char *a, const char *b)
@@ -41,7 +47,7 @@ static int take(struct hd_conf *c, struct hd_section *s, const struct hd_entry *
 {
 	struct hd_entry *ours = hd_conf_entry_find(s, theirs->key), from = *load; /* entries may move */
 
-	if (ours && !is_open(ours->value)) {
+	if (ours && !is_open(theirs->key, ours->value)) {
 		if (is_size(theirs->key) && !same(ours->value, theirs->value))
 			return hd_section_fail(c, s, theirs->key, err, HD_EINVAL, "%s, and the model in %s has %s",
 					       ours->value, from.value, theirs->value);

@@ -200,7 +200,7 @@ static struct tensor *residual(struct hd_plan *p, struct tensor *x, struct tenso
 
 static struct tensor *experts(struct hd_plan *p, struct tensor *x, int64_t l, double out)
 {
-	const struct hd_expert_names *n = hd_expert_names(p->model.family);
+	const struct hd_expert_names *n = hd_expert_names_of(p->model.family);
 	const char *mlp = p->model.expert_mlp ? "expert_mlp" : "mlp";
 	const char *wide = hd_plan_text(p, "expert,batch,slot,%s", mlp), *in = hd_plan_text(p, "expert,%s,embed", mlp);
 	double std = p->model.init_std;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct hd_expert_names *hd_expert_names(const struct hd_family *f)
+const struct hd_expert_names *hd_expert_names_of(const struct hd_family *f)
 {
 	static const struct hd_expert_names mixtral = { "block_sparse_moe", "w1", "w3", "w2" };
 

@@ -77,7 +77,7 @@ struct hd_family {
 	int fused;                                  /* q, k and v are one stored tensor, and so are gate and up */
 };
 
-const struct hd_expert_names *hd_expert_names(const struct hd_family *f);
+const struct hd_expert_names *hd_expert_names_of(const struct hd_family *f);
 /* The value that the family has for a key, or NULL. */
 const char *hd_family_default(const struct hd_family *f, const char *key);
 

@@ -76,11 +76,17 @@ static int has_key(const struct hd_family *f, const char *ours)
 	return 0;
 }
 
+static int is_written_apart(const char *ours)
+{
+	return !strncmp(ours, "rope_", 5) || !strncmp(ours, "window", 6); /* hf_rope.c, hf_window.c */
+}
+
 /* Whether the family is all that the model is, but for what its keys say. */
 static int is_said(const struct hd_model *m)
 {
 	for (const struct hd_knob *k = hd_knob_next(NULL); k; k = hd_knob_next(k))
-		if (k->decoder && m->family->decoder && !has_key(m->family, k->key) && !hd_knob_is_default(m, k))
+		if (k->decoder && m->family->decoder && !is_written_apart(k->key) && !has_key(m->family, k->key) &&
+		    !hd_knob_is_default(m, k))
 			return 0;
 	if (m->experts && m->family->always_normal && !m->normalize_gates)
 		return 0;

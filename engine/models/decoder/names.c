@@ -75,7 +75,7 @@ static int in_layer(const struct hd_model *m, const char *rest, struct stored_at
 /* Of a layer of experts, by what is behind the stem: the router, one expert's weight, or a shared one's. */
 static int in_experts(const struct hd_model *m, const char *name, const char *rest, struct hd_hf_region *r)
 {
-	const struct hd_expert_names *n = hd_expert_names(m->family);
+	const struct hd_expert_names *n = hd_expert_names_of(m->family);
 	int64_t mlp = m->expert_mlp ? m->expert_mlp : m->mlp;
 	int gate = !strncmp(rest, "gate.", 5), shared = !strncmp(rest, "shared_experts.", 15), down;
 	char stem[64], last[40];
@@ -91,7 +91,7 @@ static int in_experts(const struct hd_model *m, const char *name, const char *re
 static const char *behind_stem(const struct hd_model *m, const char *rest)
 {
 	static const char *const parts[] = { "gate.", "experts.", "shared_experts." };
-	const char *stem = hd_expert_names(m->family)->stem;
+	const char *stem = hd_expert_names_of(m->family)->stem;
 	size_t n = strlen(stem);
 
 	if (strncmp(rest, stem, n) || rest[n] != '.')

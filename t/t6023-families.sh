@@ -1,0 +1,81 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Models of all families go from transformers to here and back: what it has written, in the form of its version 4 and of 5, has
+# its logits here, and so has what this program saves of it, with nothing but config.json and the weights; and there
+# transformers has them, of the same class.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/transformers.sh"
+cd kept/families || exit 1
+models=$(ls -d */ | tr -d /)
+prompt=$(i=0; while [ $i -lt 18 ]; do printf '%d ' $((7 * i % 61)); i=$((i + 1)); done)
+
+# A logit is off by 1.5e-5 at most (t/lib/transformers.sh; models here are no longer), and those of 4 and 5 are the same.
+logits() { "$heddle" generate "$1" --ids --prompt "$prompt" --logits | sed -n 's/.*\[\(.*\)\].*/\1/p' | tr -d ,; }
+has_logits() { near "$2" "$(apart "$(sed -n 's/^logits //p' "$1/numbers.txt")" "$(logits "$3")")" 0 1.5e-5; }
+
+for model in $models; do
+	mkdir "five-$model" "alone-$model"
+	cp "$model/model.safetensors" "five-$model" && cp "$model/config-5.json" "five-$model/config.json"
+	has_logits "$model" "$model: its logits" "$model"
+	has_logits "$model" "$model: as transformers 5 says it" "five-$model"
+	ok "$model: is saved" "$heddle" train one.ini --set model.load="$model" --set train.steps=0 --set checkpoint.dir="saved-$model"
+	cp "saved-$model"/step-00000000/config.json "saved-$model"/step-00000000/model.safetensors "alone-$model"
+	has_logits "$model" "$model: what is saved, alone" "alone-$model"
+done
+
+# refused MODEL SED REASON
+refused() {
+	rm -rf edited && cp -R "$1" edited && sed "$2" "$1/config.json" >edited/config.json
+	fails "$1: $2" "$heddle" check one.ini --set model.load=edited --ranks 1
+	like "is refused, with the reason" "$(cat "$tmp/.ok")" "$3"
+}
+refused gemma2 's/"full_attention"/"linear_attention"/' 'layer_types is .*linear_attention.*; known: sliding_attention and full'
+refused gemma2 's/"use_cache"/"use_bidirectional_attention": true, "use_cache"/' 'use_bidirectional_attention is true.*; known: false'
+refused gemma3 's/"rope_type": "linear"/"rope_type": "longrope"/' 'rope_scaling is .*longrope.*; known: rope_type default'
+refused olmoe 's/"clip_qkv": null/"clip_qkv": 8.0/' 'clip_qkv is 8\.0.*; known: null'
+refused qwen3-moe 's/"mlp_only_layers": \[\]/"mlp_only_layers": [1]/' 'mlp_only_layers is \[1\].*; known: \[\]'
+refused phi3 's/"model_type": "phi3"/"model_type": "phimoe"/' 'model_type is phimoe; known: gpt2, llama'
+
+# A mixture that no class of transformers is: it must not say that it is one.
+ok "a llama with norms of queries" "$heddle" train one.ini --set model.family=llama --set model.layers=2 --set model.embed=16 \
+	--set model.heads=4 --set model.vocab=61 --set model.qk_norm=head --set model.norm=both --set train.steps=0 --set checkpoint.dir=mixed
+like "is no Llama" "$(cat mixed/step-00000000/config.json)" '"model_type": "heddle"'
+like "and says what it is" "$(cat mixed/step-00000000/config.json)" '"norm": "both"'
+before=$(logits mixed)
+mkdir mixed-alone && cp mixed/step-00000000/config.json mixed/step-00000000/model.safetensors mixed-alone
+near "which is read again" "$(apart "$before" "$(logits mixed-alone)")" 0 1.5e-5
+with_torch
+
+cat >check.py <<-'EOT'
+	import sys, torch, transformers
+	from transformers import AutoModelForCausalLM
+	torch.set_num_threads(1)
+	plain = dict(attn_implementation="eager")
+	if transformers.__version__ >= "5": # its products of experts want sizes that are multiples of 16 bytes
+	    plain["experts_implementation"] = "eager"
+	ids = torch.tensor([[int(x) for x in sys.argv[1].split()]])
+	for name in sys.argv[2:]:
+	    theirs, info = AutoModelForCausalLM.from_pretrained(name, output_loading_info=True, dtype="float32", **plain)
+	    ours = AutoModelForCausalLM.from_pretrained("saved-%s/step-00000000" % name, dtype="float32", **plain)
+	    again, unknown = AutoModelForCausalLM.from_pretrained("alone-" + name, output_loading_info=True, dtype="float32", **plain)
+	    with torch.no_grad():
+	        a, b, c = (m.eval()(ids).logits for m in (theirs, ours, again))
+	    same = type(theirs) is type(ours) is type(again)
+	    print(name, float((a - b).abs().max()), float((a - c).abs().max()), sum(len(v) for v in unknown.values()), same)
+	    theirs.to(torch.bfloat16).save_pretrained("low-" + name, max_shard_size="10KB")
+	    low = AutoModelForCausalLM.from_pretrained("low-" + name, dtype="float32", **plain).eval()
+	    with torch.no_grad():
+	        print("low-" + name, *low(ids).logits[0, -1].tolist())
+	    theirs.to(torch.float16).save_pretrained("half-" + name)
+EOT
+ok "transformers reads what is saved" "$python" check.py "$prompt" $models
+cp "$tmp/.ok" theirs.txt
+for model in $models; do
+	line=$(grep "^$model " theirs.txt)
+	is "$model: its class, and every tensor is known" "$(echo "$line" | cut -d' ' -f4-)" "0 True"
+	near "$model: the same logits" "$(echo "$line" | awk 'NF == 5 { print $2 + $3 }')" 0 1e-5
+	near "$model: in bf16, in several files" \
+		"$(apart "$(sed -n "s/^low-$model //p" theirs.txt)" "$(logits "low-$model")")" 0 1e-4
+	ok "$model: in fp16" "$heddle" check one.ini --set model.load="half-$model" --ranks 1
+done
+done_testing
