@@ -86,6 +86,7 @@ static int check(struct hd_plan *p)
 {
 	HD_TRY(hd_check_users(p));
 	HD_TRY(hd_check_periods(p));
+	HD_TRY(hd_check_norm_first(p));
 	HD_TRY(hd_check_members(p));
 	HD_TRY(check_recorded(p));
 	return hd_check_stages(p);

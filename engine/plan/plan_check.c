@@ -82,6 +82,34 @@ int hd_check_periods(struct hd_plan *p)
 	return HD_OK;
 }
 
+static const struct tensor *leaf_that_takes(const struct hd_plan *p, const struct tensor *value)
+{
+	for (size_t i = 0; value->assigned && i < p->ntensors; i++)
+		if (p->tensors[i]->assign == value)
+			return p->tensors[i];
+	return NULL;
+}
+
+/* The update begins with the first leaf that changes, and whether there is one depends on the norm: what changes before it
+ * would stay changed, and a rank that has such a leaf would come to the norm later than one that has not. */
+int hd_check_norm_first(struct hd_plan *p)
+{
+	const struct hd_node *norm = p->norm ? p->norm->v.node : NULL;
+
+	for (const struct node *n = p->first; norm && n && &n->v != norm; n = n->next)
+		for (uint32_t k = 0; k < n->v.nout && n->v.phase == HD_UNIT_U; k++) {
+			const struct tensor *leaf = leaf_that_takes(p, n->outs[k]);
+
+			p->about = n;
+			if (leaf)
+				return hd_plan_fail(p, HD_EINVAL,
+						    "assign: the value of %s is made before the norm is known: set the "
+						    "cursor at a node of kind update",
+						    leaf->v.name);
+		}
+	return HD_OK;
+}
+
 /* What an op of a plugin costs is a number that may be added up. */
 static int check_cost(struct hd_plan *p, const struct node *n)
 {

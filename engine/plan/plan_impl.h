@@ -29,6 +29,7 @@ int hd_plan_batch(
 /* -- plan_check.c: what is wrong with the plan that became of it ------------------------------------------------------------- */
 int hd_check_placed(struct hd_plan *p);
 int hd_check_periods(struct hd_plan *p);
+int hd_check_norm_first(struct hd_plan *p);
 int hd_check_stages(struct hd_plan *p);
 
 #endif
