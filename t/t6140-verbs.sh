@@ -169,4 +169,14 @@ like "no verb" "$(heddle 2>&1)" '^heddle: no verb; see heddle --help$'
 fails "no verb: a status" heddle
 like "an unknown one" "$(heddle trian tiny.ini 2>&1)" '^heddle: trian: unknown verb; did you mean train\?$'
 like "an unknown option" "$(heddle bench tiny.ini --jsn 2>&1)" '^heddle: bench: .*--jsn.*did you mean --json'
+# Work of a rank: matmuls of 4 x 16 tokens, 2 layers of embed 16 and mlp 64, and a head of 256.
+sed '/^\[strategy/,$d' tiny.ini >work.ini
+sizes="--set model.family=gpt2 --set model.layers=2 --set model.heads=2 --set model.embed=16 --set model.mlp=64 --set model.vocab=256
+	--set train.seq=16 --set train.global_batch=4 --set train.micro_batch=2 --set train.recompute=none"
+flops=$((2 * 4 * 16 * (2 * (4 * 16 * 16 + 2 * 16 * 64) + 16 * 256)))
+work() { heddle explain work.ini --ranks 1 $sizes --work --json | tr '{' '\n' |
+	sed -n "s/.*\"unit\": \"$1\", \"kernel\": \"einsum\".*product_flops\": \([0-9]*\).*/\1/p"; }
+is "explain --work: forward matmuls" "$(work forward)" $flops
+is "... and twice as many backward" "$(($(work backward) + $(work weight-gradient)))" $((2 * flops))
+like "... for people" "$(heddle explain work.ini --ranks 1 $sizes --work)" '^forward +einsum +26 nodes +0\.001 GFLOP'
 done_testing

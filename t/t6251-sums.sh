@@ -21,6 +21,7 @@ same_bits() {	# WHAT DIR DIR
 for optimizer in adamw sgd; do
 	for n in 2 4; do
 		o="--set train.optimizer=$optimizer"
+		[ $optimizer$n = adamw4 ] || [ $optimizer$n = sgd2 ] || whole_sweep || continue
 		trained $n sum $o --set dp.sync=allreduce
 		for bucket in 25M 8K; do
 			trained $n server $o --set dp.sync=server --set dp.bucket=$bucket
