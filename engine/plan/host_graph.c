@@ -597,7 +597,7 @@ static int comm_fits(struct hd_plan *p, const struct hd_comm_args *a)
 	else if (a->kind != HD_COMM_PERMUTE && (hd_in_slot(p, "rewrite") || hd_in_slot(p, "vjp")))
 		hd_plan_fail(p, HD_EINVAL,
 			     "comm: %s in slot %s, where nothing is placed yet: only a permutation may be",
-			     hd_comm_kind_name(a->kind), p->slot);
+			     hd_comm_kind_name(a->kind), p->slot.name);
 	else if ((a->kind == HD_COMM_ALL_GATHER || a->kind == HD_COMM_GATHER) && a->dim &&
 		 !hd_has_dim(T(a->x), a->dim) && a->dim->n != n)
 		hd_plan_fail(p, HD_EINVAL, "comm: the new dim %s has %lld entries, and there are %lld members",
