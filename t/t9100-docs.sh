@@ -101,19 +101,18 @@ else
 	skip "libtest.a is not built"
 fi
 
-sed 's/^extern const struct hd_family .*/&\nextern const struct hd_family hd_family_starcoder2;/' "$src/engine/models/model.h" \
-	>family/engine/models/model.h
-sed 's/^static const struct hd_family \*const families\[\] = { /&\&hd_family_starcoder2, /' "$src/engine/models/model.c" \
-	>family/engine/models/model.c
-ok "a model family is built" compile family/heddle family/engine/models/starcoder2.c family/engine/models/model.c \
+of=engine/models/family
+sed 's/^extern const struct hd_expert_names .*/&\nextern const struct hd_family hd_family_starcoder2;/' "$src/$of/families.h" >family/$of/families.h
+sed 's/^static const struct hd_family \*const families\[\] = {/& \&hd_family_starcoder2,/' "$src/$of/list.c" >family/$of/list.c
+ok "a model family is built" compile family/heddle family/$of/starcoder2.c family/$of/list.c \
 	"$build/engine/cli/heddle-main.o"
 sed 's/^family.*/family = starcoder2\nkv_heads = 2\ninit_std = 0.1/' columns.ini >family.ini
 equal "a model family" family.ini family/heddle
-mkdir -p wrong/engine/models
-cp family/engine/models/model.[ch] wrong/engine/models
+mkdir -p wrong/$of
+cp family/$of/families.h family/$of/list.c wrong/$of
 sed 's/^\tr->ndim = .*/&\n\tif (strstr(r->name, "k_proj"))\n\t\t*strstr(r->name, "k_proj") = '"'q'"';/' \
-	family/engine/models/starcoder2.c >wrong/engine/models/starcoder2.c
-ok "one that stores k where q is, is built" compile wrong/heddle wrong/engine/models/starcoder2.c wrong/engine/models/model.c \
+	family/$of/starcoder2.c >wrong/$of/starcoder2.c
+ok "one that stores k where q is, is built" compile wrong/heddle wrong/$of/starcoder2.c wrong/$of/list.c \
 	"$build/engine/cli/heddle-main.o"
 like "and told so, instead of saving half" "$(wrong/heddle train family.ini --set t.size=1 --set checkpoint.dir=wrong.out 2>&1)" \
 	'k_proj\.weight: has 512 elements, and model\.layers\.0\.self_attn\.q_proj\.weight has room for 0 more'
