@@ -17,6 +17,8 @@ golden_text() {
 		shift
 	done
 	grep -q '^;*train = corpus\.txt' "$golden_conf" && set -- "$@" --set "data.train=$tmp/text"
+	grep -q '^load = model' "$golden_conf" && set -- "$@" --set "model.load=$src/t/data/families/llama3" \
+		--set "data.train=$src/t/data/families/ids-llmc.bin"
 	[ -f "$tmp/text" ] || awk 'BEGIN { for (i = 0; i < 200; i++) printf "In the beginning %d was %d.\n", i % 7, i % 11 }' >"$tmp/text"
 	"$build/heddle" check --all "$golden_conf" --ranks "$golden_ranks" "$@" 2>&1 | sed "s|$src/||g"
 	"$build/heddle" explain "$golden_conf" --ranks "$golden_ranks" "$@" --nodes --schedule 2>&1
