@@ -43,13 +43,11 @@ static const struct form forms[] = {
 /* The slots of the plugin, on a graph made by hand: as engine/plan/plan.c calls them. */
 static void slot(struct hd_plan *p, const char *name, int (*call)(struct hd_strategy *, struct hd_plan *))
 {
-	p->slot = name;
-	p->cur = 0;
+	p->slot = (struct hd_slot){ .name = name };
 	p->cursor = hd_cursor_end(HD_UNIT_F, -1);
 	if (call)
 		hd_slot_returned(p, call(p->inst[0].self, p));
-	p->cur = -1;
-	p->slot = NULL;
+	p->slot = (struct hd_slot){ .inst = -1 };
 	p->cursor = hd_cursor_end(HD_UNIT_F, -1);
 }
 
@@ -75,12 +73,12 @@ static const struct hd_strategy_ops *load(struct hd_plan *p, const struct form *
 	if (hd_section_check(p->conf, in->section, tables, 2, p->err) < 0)
 		return NULL;
 	p->ninst = 1;
-	p->cur = 0;
+	p->slot = (struct hd_slot){ .name = "open" };
 	e->ops->open(p, &hd_host_table, &in->self);
-	p->slot = "mesh";
+	p->slot.name = "mesh";
 	e->ops->mesh(in->self, p, f->ranks, f->ranks);
 	p->ranks = f->ranks;
-	p->cur = -1;
+	p->slot = (struct hd_slot){ .inst = -1 };
 	return p->err->code ? NULL : e->ops;
 }
 
