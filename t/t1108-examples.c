@@ -4,6 +4,7 @@
  *   powersgd      P Q' of the sum of all gradients and of what was late, computed here from one rank's gradient, over steps
  *   sparse_sums   what is sent and what is late add up to the gradient; each member sends the k largest of each row
  *   diloco        members' own weights and what they agree on, from one rank's gradients of each member's samples, over steps
+ *   int8_boundary the model of one rank that rounds between layers (t/plugins/boundary.c); rounding is off by as much as said
  *   v_schedule    is one rank's, exactly
  *
  * What is approximate says with which options it is exact, and then is one rank's too.
@@ -476,6 +477,44 @@ static void diloco_is_dp(void)
 	sim_close(r);
 }
 
+/* -- int8_boundary ------------------------------------------------------------------------------------------------------- */
+static struct hd_plan *boundary_plan(int ranks, const char *plugin, const char *keys)
+{
+	char ini[2000], stages[300] = "";
+
+	if (ranks > 1)
+		snprintf(stages, sizeof(stages),
+			 "[strategy p]\nplugin = " HD_TEST_BUILD "/plugins/pp/.libs/pp.so\nsize = 2\nsplit = 2,2\n");
+	snprintf(
+		ini, sizeof(ini),
+		"[model]\nfamily = gpt2\nlayers = 4\nheads = 2\nembed = 8\nmlp = 12\nvocab = 11\n[data]\ntrain = none\n"
+		"[train]\nseq = 4\nglobal_batch = 12\nmicro_batch = 2\nsteps = 9\noptimizer = sgd\nclip = 0\n%s"
+		"[plugin b]\nfile = %s\n%s",
+		stages, plugin, keys);
+	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
+}
+
+static int int8_boundary(void)
+{
+	struct gt_run *exact = one;
+	char so[300];
+	double loss, rounded;
+
+	snprintf(so, sizeof(so), "%s/int8_boundary.so", dir);
+	gt_compute(one);
+	loss = *gt_address(one, one->plan->loss, 0);
+	like_one_rank(opened(boundary_plan(2, so, "bits = 32\n"), 1), "two stages, as they are", "int8_boundary");
+	one = opened(boundary_plan(1, HD_TEST_BUILD "/t/plugins/.libs/boundary.so", ""), 0);
+	if (!ok(one && gt_compute(one) > 0, "a model that rounds between layers"))
+		return 0;
+	rounded = *gt_address(one, one->plan->loss, 0);
+	ok(rounded != loss && fabs(rounded - loss) < loss / 254, "has nearly the loss of one that does not (%g, %g)",
+	   rounded, loss);
+	like_one_rank(opened(boundary_plan(2, so, ""), 1), "two stages, in 8 bits", "int8_boundary");
+	one = exact;
+	return 1;
+}
+
 static void v_schedule(void)
 {
 	gt_compute(one);
@@ -490,7 +529,8 @@ static void v_schedule(void)
 int main(void)
 {
 	if (!ok(mkdtemp(dir) && !build("powersgd", "powersgd") && !build("sparse-sums", "sparse_sums") &&
-			!build("v-schedule", "v_schedule") && !build("diloco", "diloco"),
+			!build("v-schedule", "v_schedule") && !build("diloco", "diloco") &&
+			!build("int8-boundary", "int8_boundary"),
 		"the examples are built with the public headers alone"))
 		return done();
 	one = opened(plan(1, NULL, ""), 0);
@@ -499,6 +539,7 @@ int main(void)
 	powersgd();
 	sparse();
 	v_schedule();
+	int8_boundary();
 	diloco();
 	diloco_is_dp();
 	return done();
