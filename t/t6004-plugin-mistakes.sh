@@ -271,6 +271,9 @@ says "a cast to whole numbers" 'cast: output 0 has dtype i32' 1 \
 
 # What a slot does to its process.
 says "a crash" '^heddle: \[strategy m\]: slot rules of plugin mistake ended by signal SIGSEGV' 1 '-DRULES=*(volatile int *)0 = 1'
+says "a crash in an op's record" '^heddle: \[strategy m\]: slot record of plugin mistake ended by signal SIGSEGV' 1 \
+	'-DKERNEL=*(volatile int *)0 ? "a" : "b"' \
+	'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); if (y) g->replace(p, n->outs[0], g->node(p, &loud, &y, 1, "%s", "")->outs[0])'
 says "a crash in an op" '^heddle: \[strategy m\]: slot shape of plugin mistake ended by signal SIGSEGV' 1 \
 	'-DSHAPE=*(volatile int *)0 = 1' '-DLOWER=g->node(p, &mute, &x, 1, "%s", "")'
 says "an abort" '^heddle: \[strategy m\]: slot lower of plugin mistake ended by signal SIGABRT' 1 '-DLOWER=abort()' -include stdlib.h
