@@ -168,21 +168,35 @@ static int accepted(const struct judge *j, const struct layout *l)
 	return yes;
 }
 
-/* Two layouts of the first family that takes both: alone, and of twice the size or beside another plugin. */
+/* From one layout into another, alone or beside another plugin. */
+enum { LARGER, SMALLER, BESIDE, PAIRS };
+static const char *const pairs[PAIRS] = { "in a larger layout", "in a smaller layout", "beside another plugin" };
+
+static int beside(const struct judge *j, struct layout *b)
+{
+	int found = 0;
+
+	for (int k = 0; k < j->nothers && !found; k++) {
+		b->n = 2;
+		b->piece[0].size = j->axes ? 2 : 0;
+		b->piece[1] = (struct judge_piece){ .other = k, .size = 2 };
+		found = accepted(j, b);
+	}
+	return found;
+}
+
+/* Both layouts, of the first family that takes them. */
 static void resume(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
-	(void)t;
 	for (int f = 0; f < FAMILIES; f++) {
-		struct layout *a = layout_alone(f, j->axes ? 2 : 0), *b = layout_alone(f, j->axes ? 4 : 0);
-		int found = j->axes && accepted(j, b);
+		struct layout *a = layout_alone(f, !j->axes               ? 0
+						   : t->number == SMALLER ? 4
+									  : 2),
+			      *b = layout_alone(f, !j->axes               ? 0
+						   : t->number == SMALLER ? 2
+									  : 4);
+		int found = accepted(j, a) && (t->number == BESIDE ? beside(j, b) : j->axes && accepted(j, b));
 
-		for (int k = 0; k < j->nothers && !found; k++) {
-			b->n = 2;
-			b->piece[0].size = j->axes ? 2 : 0;
-			b->piece[1] = (struct judge_piece){ .other = k, .size = 2 };
-			found = accepted(j, b);
-		}
-		found = found && accepted(j, a);
 		if (found)
 			resumed(j, a, b, o);
 		free(a), free(b);
@@ -194,6 +208,6 @@ static void resume(struct judge *j, const struct judge_task *t, struct outcome *
 
 void resume_add(struct judge *j)
 {
-	if (j->options.program)
-		judge_add(j, resume, NULL, 0, "resumes a checkpoint in another layout");
+	for (int k = 0; k < PAIRS && j->options.program; k++)
+		judge_add(j, resume, NULL, k, "resumes a checkpoint %s", pairs[k]);
 }
