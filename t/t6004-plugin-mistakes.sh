@@ -196,6 +196,21 @@ says "own values that are to be summed" 'm\]: own: relayout 0 of .*: values of m
 	'-DLOWER=y = hd_state(g, p, "y", g->local(p, x, s->axis), HD_DTYPE_F32, HD_RESHARD_ZERO); g->own(p, y, s->axis, HD_RESHARD_SUM)'
 says "own values of what members have terms of" 'm\]: own: .* is not replicated along m.wide: members differ already' 1 \
 	'-DLOWER=y = hd_state(g, p, "y", x, HD_DTYPE_F32, HD_RESHARD_ZERO); g->own(p, y, s->axis, HD_RESHARD_ZERO)'
+# Nodes that some members run.
+some='(struct hd_members){ .group = s->group, .from = 0, .to = 1 }'
+forward="y = first_of(p, g, HD_UNIT_F); hd_cursor(g, p, y->node, NULL)"
+says "some members, in a unit of all" 'm\]: only: the cursor is in a unit that runs once a step' 1 "-DLOWER=g->only(p, &$some)"
+says "members that are none" 'm\]: only: members 1 to 2 of the 2 of m.wide' 1 \
+	"-DLOWER=$forward; g->only(p, &(struct hd_members){ .group = s->group, .from = 1, .to = 3 })"
+says "members with a reserved word" 'm\]: only: reserved words of the members are 0 and 4, not 0' 1 \
+	"-DLOWER=$forward; g->only(p, &(struct hd_members){ .group = s->group, .to = 1, .reserved = { 0, 4 } })"
+says "a sum that some members begin" 'm\]: comm: along m.wide, under .only. members 0 to 0 of m.wide: the others would be waited for' 1 \
+	"-DLOWER=$forward; g->only(p, &$some); hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, y->node->ins[0], NULL, 0)"
+says "what some members make, read by all" 'reads map of .* on member 1 of m.wide, and only members 0 to 0 make it' 1 \
+	"-DLOWER=$forward; g->only(p, &$some); x = g->map(p, y->node->ins, 1, \"a + 1\"); g->only(p, NULL); g->replace_in(p, y->node, y->node->ins[0], g->map(p, &x, 1, \"a - 1\"))"
+says "a choice of what is not alike" 'm\]: either: \(.*\) of [0-9]+ bytes on a rank is not like \(.*\) of [0-9]+' 1 \
+	"-DLOWER=$forward; g->either(p, &$some, y, y->node->ins[1])"
+says "a choice of no members" 'm\]: either: the members are NULL' 1 "-DLOWER=$forward; g->either(p, NULL, y, y)"
 says "a permutation that is none" 'm\]: comm: a permutation by mul = 2 among 2 members: two of them would go to one' 1 '-DLOWER=hd_comm_permute(g, p, s->group, x, 2, 0)'
 says "a sum that is permuted" 'm\]: comm: mul = 1 is of permutations, and this is all-reduce' 1 \
 	'-DLOWER=g->comm(p, &(struct hd_comm_args){ sizeof(struct hd_comm_args), s->group, x, NULL, 0, HD_COMM_ALL_REDUCE, 0, 1 })'
