@@ -110,7 +110,7 @@ enum {
 	HD_COMM_SCATTER,
 	HD_COMM_SHIFT,
 	HD_COMM_ALL_MAX,
-	HD_COMM_PERMUTE, /* since 0.5 */
+	HD_COMM_PERMUTE, /* since 0.9 */
 };
 enum {                    /* what graph->scalar gives */
        HD_SCALAR_LR,      /* the learning rate of this step */
@@ -144,7 +144,7 @@ struct hd_comm_args {
 	const struct hd_dim *dim;
 	int64_t index;
 	uint32_t kind, reserved; /* kind: HD_COMM_ALL_REDUCE ... */
-	int64_t mul;             /* HD_COMM_PERMUTE; since 0.5 */
+	int64_t mul;             /* HD_COMM_PERMUTE; since 0.9 */
 };
 struct hd_state_args {
 	size_t size;
@@ -263,7 +263,7 @@ struct hd_graph_api {
 	/* Nodes made from now on, until the next cursor, run in every steps-th step alone: in steps that are multiples of it.  What they
 	 * make is read by such nodes, or assigned to a leaf, which stays as it is in other steps. */
 	int (*every)(struct hd_plan *p, int64_t steps);
-	/* -- since 0.5: what differs from member to member on purpose ---------------------------------------------------- */
+	/* -- since 0.9: what differs from member to member on purpose ---------------------------------------------------- */
 	/* Slot lower: x, a term of a sum along the axis, as a value of this member's own.  Nothing moves: from here on members compute
 	 * different things, which the plan calls replicated, and the plugin brings them together again.  The gradient norm
 	 * is each member's own then; metrics have that of the first. */
