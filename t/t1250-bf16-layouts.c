@@ -28,6 +28,7 @@ struct layout {
 #define TP "[strategy tp]\nplugin = tp\nsize = 2\n"
 #define PP "[strategy pp]\nplugin = pp\nsize = 2\n"
 #define EP "[strategy ep]\nplugin = ep\nsize = 2\n"
+#define CP "[strategy cp]\nplugin = cp\nsize = 2\n"
 #define DP "[strategy dp]\nplugin = dp\nsize = 2\n"
 
 static const struct layout layouts[] = {
@@ -47,6 +48,8 @@ static const struct layout layouts[] = {
 	{ "servers on two, tensor 2", 4, TP DP "sync = server\nbucket = 8K\n" },
 	{ "all cut by replicas, two stages, zero bubble", 4, DP "zero = 3\nbucket = 16K\n" PP "schedule = zb\n" },
 	{ "experts on two, gradients cut by replicas", 4, EP DP "zero = 2\n" },
+	{ "sequence on two, heads in attention", 2, CP "form = ulysses\n" },
+	{ "sequence on two, in a ring, tensor 2", 4, TP CP "form = ring\n" },
 	{ "sums on two levels", 4, "[strategy dp]\nplugin = dp\nsize = 4\nsync = hierarchical\nnode_size = 2\n" },
 };
 
@@ -127,7 +130,7 @@ static void recomputed(void)
 
 int main(void)
 {
-	static const int all[] = { 0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 14, -1 }, some[] = { 4, 5, 6, 12, -1 };
+	static const int all[] = { 0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 14, 16, -1 }, some[] = { 4, 5, 6, 12, 15, -1 };
 	static const int experts[] = { 8, 9, 5, 13, -1 };
 	static const int few[] = { 4, 6, -1 }, few_experts[] = { 9, 13, -1 };
 	const int *of_experts = whole_sweep() ? experts : few_experts;
