@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle/bucket.h - gradients in buckets, for strategies with sums of their own.  Include it after heddle/strategy.h; it is made
- * of the calls of heddle/graph.h and compiled into the plugin.
+ * heddle/bucket.h - gradients in buckets, for strategies with sums of their own: heddle/strategy.h has it.  It is made of the
+ * calls of heddle/graph.h and compiled into the plugin.
  *
  * A gradient alone is a short message, and each costs a latency.  Here neighbours in program order, which is the order in
  * which backward completes them, are packed into one flat tensor of at least `bytes`, which is summed while backward goes on.
@@ -70,7 +70,7 @@ static inline int hd_bucket_sum(const struct hd_bucket_args *a, struct hd_plan *
 /* Slot lower. */
 static inline int hd_bucket_sums(struct hd_plan *p, const struct hd_bucket_args *a)
 {
-	const struct hd_match moves = { .size = sizeof(moves), .kind = "reshard", .axis = a->axis };
+	const struct hd_match moves = { sizeof(moves), NULL, "reshard", a->axis, 0, 0, NULL, NULL };
 	const struct hd_graph_api *g = a->h->graph;
 	struct hd_node *n = NULL, **in;
 	struct hd_tensor **x;

@@ -110,7 +110,7 @@ enum {
 	HD_COMM_SCATTER,
 	HD_COMM_SHIFT,
 	HD_COMM_ALL_MAX,
-	HD_COMM_PERMUTE, /* since 0.9 */
+	HD_COMM_PERMUTE, /* since 0.5 */
 };
 enum {                    /* what graph->scalar gives */
        HD_SCALAR_LR,      /* the learning rate of this step */
@@ -144,7 +144,7 @@ struct hd_comm_args {
 	const struct hd_dim *dim;
 	int64_t index;
 	uint32_t kind, reserved; /* kind: HD_COMM_ALL_REDUCE ... */
-	int64_t mul;             /* HD_COMM_PERMUTE; since 0.9 */
+	int64_t mul;             /* HD_COMM_PERMUTE; since 0.5 */
 };
 struct hd_state_args {
 	size_t size;

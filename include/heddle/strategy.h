@@ -106,4 +106,5 @@ heddle_plugin_v0(void);
 #ifdef __cplusplus
 }
 #endif
+#include <heddle/bucket.h>
 #endif

@@ -2,7 +2,6 @@
  * Replicas that sum gradients in buckets of their own, by heddle/bucket.h: for t1228.
  */
 #include <heddle/strategy.h>
-#include <heddle/bucket.h>
 
 static const struct hd_option options[] = { { "bytes", HD_OPT_INT, 0, "1", "", "" },
 					    { "scattered", HD_OPT_INT, 0, "0", "", "" } };
