@@ -61,6 +61,6 @@ ok "made again: trains" heddle train square.ini --set log.metrics=again.jsonl
 is "kept: once a layer" "$kept" 2
 is "made again: in forward and in backward" "$again" 4
 ok "memory within a step is less ($less MB, $memory MB)" awk "BEGIN { exit !($less < $memory) }"
-losses() { sed 's/.*"loss": *\([0-9.]*\).*/\1/' "$1"; }
+losses() { sed -n 's/.*loss": *\([0-9.]*\).*/\1/p' "$1"; }
 is "the losses are the same" "$(losses again.jsonl)" "$(losses kept.jsonl)"
 done_testing
