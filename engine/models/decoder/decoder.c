@@ -45,7 +45,7 @@ static struct tensor *norm_weight(struct hd_plan *p, const char *name, const cha
 		return NULL;
 	sum[0]->decay = 0;
 	sum[1] = hd_build_made(p, "constant", sum[0]->dims, sum[0]->v.ndim, "value=1");
-	return hd_op1(p, "add", sum, 2, "full=1");
+	return hd_op1(p, "add", sum, 2, "fp32=1");
 }
 
 /* Over the last dim of x, `dim`. */
@@ -62,7 +62,7 @@ static struct tensor *norm_heads(struct hd_plan *p, struct tensor *x, const char
 {
 	struct tensor *in[3] = { x, x, NULL };
 
-	in[1] = hd_op1(p, "einsum", in, 2, "out=batch,seq full=1");
+	in[1] = hd_op1(p, "einsum", in, 2, "out=batch,seq fp32=1");
 	in[1] = hd_map_new(p, &in[1], 1,
 			   hd_plan_text(p, "1 / sqrt(a / %lld + %.17g)", (long long)n, p->model.norm_eps));
 	in[2] = norm_weight(p, name, dims);

@@ -51,7 +51,7 @@ void hd_hf_say(struct hd_hf_reader *r, const char *key, const char *fmt, ...)
 
 void hd_hf_say_number(struct hd_hf_reader *r, const char *key, double x)
 {
-	hd_hf_say(r, key, "%.17g", x);
+	hd_hf_say(r, key, "%.15g", x);
 }
 
 int hd_hf_unknown(struct hd_hf_reader *r, const char *key, const json_t *value, const char *known)
