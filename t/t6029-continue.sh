@@ -32,10 +32,9 @@ cat >made.ini <<-'EOT'
 	[model]
 	family = llama
 	layers = 2
-	embed = 96
+	embed = 72
 	heads = 9
 	kv_heads = 3
-	head_dim = 8
 	mlp = 160
 	vocab = 512
 	max_seq = 256
