@@ -23,7 +23,7 @@ static void check_bytes(void)
 int main(int argc, char **argv)
 {
 	if (argc > 1)
-		return check_everything();
+		return strcmp(argv[1], "orders") ? check_everything() : check_orders_alone();
 	check_bytes();
 	for (int n = 1; n <= 4; n++) {
 		char name[80];
@@ -31,6 +31,7 @@ int main(int argc, char **argv)
 		snprintf(name, sizeof(name), "every kind and type on %d rank%s", n, n > 1 ? "s" : "");
 		is_int(mpi_run(n, 18, "%s rank", argv[0]), 0, name);
 	}
+	is_int(mpi_run(7, 18, "%s orders", argv[0]), 0, "sums in a stated order, of 7 members");
 	setenv("HD_TEST_COMM", "private", 1);
 	is_int(mpi_run(2, 18, "%s rank", argv[0]), 0, "ranks of a host that cannot share memory");
 	return done();

@@ -34,11 +34,11 @@ traced allreduce ' of pack ' --set dp.overlap=no
 above "allreduce, overlap = no: as many buckets" "$moves" 36
 is "allreduce, overlap = no: none is" "$beside" 0
 # A ring's second half waits for its first, a few buckets behind.
-traced ring shift
+traced ring ring-
 above "ring: there are many pieces" "$moves" 72
 above "ring: half of them are under way beside backward" "$beside" "$((moves / 2))"
 above "ring: and beside each other" "$together" "$((moves / 3))"
-traced ring shift --set dp.overlap=no
+traced ring ring- --set dp.overlap=no
 above "ring, overlap = no: as many pieces" "$moves" 72
 is "ring, overlap = no: none is" "$beside" 0
 

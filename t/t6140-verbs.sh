@@ -76,7 +76,7 @@ like "check: else they must" "$(heddle check tiny.ini --set data.train=none 2>&1
 
 # explain
 out=$(heddle explain tiny.ini --ranks 2)
-like "explain: movement" "$out" '^sync +dp +shift +[0-9.]+ KB x1 '
+like "explain: movement" "$out" '^sync +dp +ring-reduce-scatter +[0-9.]+ KB x1 '
 like "explain: its reason" "$out" 'partial sum on dp.*, needed by'
 out=$(heddle explain tiny.ini --ranks 2 --json)
 is_json "explain --json" "$out"

@@ -43,7 +43,7 @@ wide="--set train.micro_batch=1 --set model.vocab=256 --set model.embed=64"	# no
 bytes() { heddle explain tiny.ini --ranks 4 $wide "$@" --json | tr '{' '\n'; }
 sum_of() {	# AXIS KIND < JSON: bytes x count of what is no scalar
 	awk -v axis="$1" -v kind="$2" '
-		index($0, "\"axis\": \"" axis "\"") && index($0, "\"collective\": \"" kind "\"") {
+		index($0, "\"axis\": \"" axis "\"") && $0 ~ "\"collective\": \"" kind "\"" {
 			b = $0; sub(/.*"bytes": /, "", b)
 			c = $0; sub(/.*"count": /, "", c)
 			if (b + 0 > 64) sum += (b + 0) * (c + 0)
@@ -51,16 +51,16 @@ sum_of() {	# AXIS KIND < JSON: bytes x count of what is no scalar
 		END { printf "%d\n", sum }'
 }
 S=$((4 * $(heddle check --all tiny.ini $wide --ranks 4 | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')))
-is "ring: 2 (n - 1) / n" "$(bytes | sum_of dp shift)" $((2 * S * 3 / 4))
+is "ring: 2 (n - 1) / n" "$(bytes | sum_of dp "ring-.*")" $((2 * S * 3 / 4))
 for wire in bf16 fp16; do
-	is "ring, $wire: half of that" "$(bytes --set dp.wire=$wire | sum_of dp shift)" $((S * 3 / 4))
+	is "ring, $wire: half of that" "$(bytes --set dp.wire=$wire | sum_of dp "ring-.*")" $((S * 3 / 4))
 	is "all-reduce, $wire: half" "$(bytes --set dp.wire=$wire --set dp.sync=allreduce | sum_of dp all-reduce)" $((S * 3 / 4))
 	said=$(bytes --set dp.wire=$wire --set dp.zero=1)
 	is "pieces, $wire: gradients half" "$(printf '%s\n' "$said" | sum_of dp reduce-scatter)" $((S * 3 / 8))
 	is "pieces, $wire: parameters as they are" "$(printf '%s\n' "$said" | sum_of dp all-gather)" $((S * 3 / 4))
 done
 said=$(bytes --set dp.sync=server)
-is "servers: (n - 1) / n is pushed" "$(printf '%s\n' "$said" | sum_of dp shift)" $((S * 3 / 4))
+is "servers: (n - 1) / n is pushed" "$(printf '%s\n' "$said" | sum_of dp ordered-reduce-scatter)" $((S * 3 / 4))
 is "servers: and pulled" "$(printf '%s\n' "$said" | sum_of dp all-gather)" $((S * 3 / 4))
 said=$(bytes --set dp.sync=hierarchical --set dp.node_size=2)
 is "two levels: reduce-scatter in the node" "$(printf '%s\n' "$said" | sum_of dp.node reduce-scatter)" $((S / 2))

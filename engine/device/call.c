@@ -7,9 +7,21 @@
 
 const char *hd_comm_kind_name(uint32_t kind)
 {
-	static const char *const names[] = { "?",          "all-reduce", "reduce-scatter", "all-gather",
-					     "all-to-all", "broadcast",  "reduce",         "gather",
-					     "scatter",    "shift",      "all-max",        "permute" };
+	static const char *const names[] = { "?",
+					     "all-reduce",
+					     "reduce-scatter",
+					     "all-gather",
+					     "all-to-all",
+					     "broadcast",
+					     "reduce",
+					     "gather",
+					     "scatter",
+					     "shift",
+					     "all-max",
+					     "permute",
+					     "ring-reduce-scatter",
+					     "ring-all-gather",
+					     "ordered-reduce-scatter" };
 
 	return kind == HD_COMM_ALL_TO_ALL_V ? "all-to-all"
 	       : kind == HD_COMM_SEND       ? "send"
@@ -45,8 +57,9 @@ int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me)
 {
 	int64_t s = hd_comm_size(c->dtype, c->count);
 
+	if (hd_comm_is_split(c->kind))
+		return n * s;
 	switch (c->kind) {
-	case HD_COMM_REDUCE_SCATTER:
 	case HD_COMM_ALL_TO_ALL: return n * s;
 	case HD_COMM_SCATTER: return me == c->index ? n * s : 0;
 	case HD_COMM_BROADCAST: return me == c->index ? s : 0;
@@ -63,11 +76,11 @@ int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int m
 
 	if (n <= 1)
 		return 0;
+	if (hd_comm_is_split(kind) || hd_comm_is_joined(kind))
+		return (n - 1) * s;
 	switch (kind) {
 	case HD_COMM_ALL_REDUCE:
 	case HD_COMM_ALL_MAX: return (2 * (n - 1) * s + n - 1) / n;
-	case HD_COMM_REDUCE_SCATTER:
-	case HD_COMM_ALL_GATHER:
 	case HD_COMM_ALL_TO_ALL: return (n - 1) * s;
 	case HD_COMM_BROADCAST: return me == hd_comm_mod(index - 1, n) ? 0 : s;
 	case HD_COMM_REDUCE:
@@ -85,5 +98,5 @@ int64_t hd_call_sent(const struct hd_call *c, int n, int me)
 		return hd_rows_sent(c->rows, c->index, n, me);
 	if (c->kind == HD_COMM_PERMUTE)
 		return hd_call_to(c, n, me) == me ? 0 : hd_comm_size(c->dtype, c->count);
-	return hd_comm_bytes(c->kind, c->dtype, c->count, n, me, c->index);
+	return hd_comm_bytes(c->kind, c->wire ? c->wire : c->dtype, c->count, n, me, c->index);
 }

@@ -16,6 +16,7 @@
  *   HD_COMM_SCATTER         n * count (root only)    count
  *   HD_COMM_SHIFT           count to me + index      count from me - index (cyclic)
  *   HD_COMM_PERMUTE         count to mul * me + index    count from the member whose that is (cyclic; mul is invertible)
+ *   HD_COMM_RING_REDUCE_SCATTER, HD_COMM_RING_ALL_GATHER, HD_COMM_ORDERED_REDUCE_SCATTER: as those; heddle/graph.h
  *   HD_COMM_SEND            count to member index    -
  *   HD_COMM_RECV            -                        count from member index
  *   HD_COMM_ALL_TO_ALL_V rows of all experts      rows of this member's experts, or the other way round: struct hd_rows
@@ -33,6 +34,7 @@ struct hd_call {
 	uint32_t kind, dtype;
 	int32_t index;    /* root, shift or peer: a member index */
 	uint32_t channel; /* of sends and receives, 0 or 1: a pair's messages keep their order within a channel */
+	uint32_t wire;    /* of sums in a stated order: dtype of what is sent; 0: as it is */
 	uint32_t fixed;   /* 1: sum exactly in member order on every transport (train.reduce = rank_order) */
 	int64_t count;
 	const void *in;
@@ -51,6 +53,19 @@ int64_t hd_call_sent(const struct hd_call *c, int n, int me); /* likewise, of ro
 /* Of a send, a receive, a shift or a permutation. */
 int hd_call_to(const struct hd_call *c, int n, int me);
 int hd_call_from(const struct hd_call *c, int n, int me);
+/* Each member puts in n pieces, and gets one of their sum. */
+static inline int hd_comm_is_split(uint32_t kind)
+{
+	return kind == HD_COMM_REDUCE_SCATTER || kind == HD_COMM_RING_REDUCE_SCATTER ||
+	       kind == HD_COMM_ORDERED_REDUCE_SCATTER;
+}
+
+/* Each member puts in one piece, and gets all. */
+static inline int hd_comm_is_joined(uint32_t kind)
+{
+	return kind == HD_COMM_ALL_GATHER || kind == HD_COMM_RING_ALL_GATHER;
+}
+
 /* Messages between two members, also as a shift or a permutation: matched in the order they are made. */
 static inline int hd_call_is_message(const struct hd_call *c)
 {

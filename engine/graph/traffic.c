@@ -10,8 +10,9 @@
 
 int64_t hd_comm_node_count(const struct node *n)
 {
+	if (hd_comm_is_split(n->comm.kind))
+		return hd_local_count(n->outs[0]);
 	switch (n->comm.kind) {
-	case HD_COMM_REDUCE_SCATTER:
 	case HD_COMM_SCATTER:
 	case HD_COMM_RECV: return hd_local_count(n->outs[0]);
 	case HD_COMM_ALL_TO_ALL: return hd_local_count(n->ins[0]) / n->comm.group->v.n;
@@ -21,7 +22,7 @@ int64_t hd_comm_node_count(const struct node *n)
 
 static int64_t sent_by(const struct node *n, int64_t member)
 {
-	uint32_t dtype = n->ins[0]->v.dtype;
+	uint32_t dtype = n->comm.wire ? n->comm.wire : n->ins[0]->v.dtype;
 	int64_t count = hd_comm_node_count(n);
 
 	if (n->comm.kind == HD_COMM_ALL_TO_ALL_V)

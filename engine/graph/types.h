@@ -104,6 +104,7 @@ struct comm_args {
 	uint32_t kind; /* 0: no communication */
 	struct group *group;
 	int64_t index, mul; /* mul: of a permutation */
+	uint32_t wire;      /* dtype of what is sent; 0: of the operand */
 };
 
 struct node {

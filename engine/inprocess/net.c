@@ -101,7 +101,7 @@ static size_t numbers_bytes(const struct hd_call *c, int n)
 
 static size_t out_bytes(const struct hd_call *c, const struct hd_communicator *m)
 {
-	int many = c->kind == HD_COMM_ALL_GATHER || c->kind == HD_COMM_ALL_TO_ALL || c->kind == HD_COMM_GATHER;
+	int many = hd_comm_is_joined(c->kind) || c->kind == HD_COMM_ALL_TO_ALL || c->kind == HD_COMM_GATHER;
 	int64_t rows = 0;
 
 	if (c->kind == HD_COMM_SEND || ((c->kind == HD_COMM_REDUCE || c->kind == HD_COMM_GATHER) && m->me != c->index))
@@ -153,6 +153,37 @@ static void reduce(const struct meeting *r, const struct hd_call *c, int64_t fro
 	}
 }
 
+/* v as it is after it was sent. */
+static double sent(double v, uint32_t wire)
+{
+	return wire == HD_DTYPE_BF16  ? hd_of_bf16(hd_bf16_of((float)v))
+	       : wire == HD_DTYPE_F16 ? hd_of_f16(hd_f16_of((float)v * 1024.0f)) / 1024.0
+				      : v;
+}
+
+/* Added from the left in the dtype of the operands, as transports do: by a ring from its piece's own member on, where the sum
+ * is sent; or by the piece's owner, to whom the others' terms are. */
+static void reduce_ordered(const struct meeting *r, const struct hd_call *c, int me)
+{
+	int ring = c->kind == HD_COMM_RING_REDUCE_SCATTER, piece = ring ? hd_comm_mod(me + 1, r->n) : me;
+	int single = c->dtype == HD_DTYPE_F32;
+
+	for (int64_t i = 0; i < c->count; i++) {
+		double v = 0;
+
+		for (int k = 0; k < r->n; k++) {
+			int from = ring ? hd_comm_mod(piece + k, r->n) : k;
+			double x = value(&r->by[from], piece * c->count + i);
+
+			if (!ring && from != me)
+				x = sent(x, c->wire);
+			v = k ? x + (ring ? sent(v, c->wire) : v) : x;
+			v = single ? (double)(float)v : v;
+		}
+		put(c->out, c->dtype, i, v);
+	}
+}
+
 /* Rows whose numbers each member has brought behind its data. */
 static int deliver_rows(const struct hd_communicator *m, const struct meeting *r, const struct hd_call *c)
 {
@@ -185,6 +216,12 @@ static int deliver(const struct hd_communicator *m, const struct meeting *r, con
 			reduce(r, c, 0);
 		break;
 	case HD_COMM_REDUCE_SCATTER: reduce(r, c, m->me * c->count); break;
+	case HD_COMM_RING_REDUCE_SCATTER:
+	case HD_COMM_ORDERED_REDUCE_SCATTER: reduce_ordered(r, c, m->me); break;
+	case HD_COMM_RING_ALL_GATHER:
+		for (int k = 0; k < m->n; k++)
+			memcpy(out + (size_t)hd_comm_mod(k + 1, m->n) * piece, r->by[k].in, piece);
+		break;
 	case HD_COMM_ALL_GATHER:
 	case HD_COMM_GATHER:
 		for (int k = 0; k < m->n && (c->kind == HD_COMM_ALL_GATHER || m->me == c->index); k++)
@@ -282,8 +319,9 @@ static int agree(struct hd_net_in *net, const struct meeting *r, const struct hd
 	for (int k = 0; k < r->n; k++) {
 		const struct call *x = &r->by[k];
 
-		if (x->in && (x->c.count != c->count || x->c.dtype != c->dtype ||
-			      (!is_message(c) && (x->c.kind != c->kind || x->c.index != c->index))))
+		if (x->in &&
+		    (x->c.count != c->count || x->c.dtype != c->dtype ||
+		     (!is_message(c) && (x->c.kind != c->kind || x->c.wire != c->wire || x->c.index != c->index))))
 			return hd_err_set(
 				&net->err, HD_EIO,
 				"members issue different calls: %s of %lld elements, and member %d %s of %lld",

@@ -3,6 +3,8 @@
  * of a plugin makes the engine read or write what is not there.
  */
 #include <config.h>
+#include "engine/device/call.h"
+#include "engine/device/device.h"
 #include "engine/plan/host_impl.h"
 #include <ctype.h>
 
@@ -247,4 +249,20 @@ int hd_may_build(struct hd_plan *p, const char *call)
 	hd_plan_fail(p, HD_EBUG, "%s may be called in slots rewrite, lower, vjp and update only, not in %s", call,
 		     p->slot.name);
 	return 0;
+}
+
+/* Only sums in a stated order send another dtype than they add. */
+int hd_arg_wire(struct hd_plan *p, const struct hd_comm_args *a)
+{
+	int ordered = a->kind == HD_COMM_RING_REDUCE_SCATTER || a->kind == HD_COMM_ORDERED_REDUCE_SCATTER;
+
+	if (a->wire && !ordered)
+		hd_plan_fail(p, HD_EINVAL, "comm: the wire of a%s %s is %#x, not 0",
+			     hd_comm_kind_name(a->kind)[0] == 'a' ? "n" : "", hd_comm_kind_name(a->kind), a->wire);
+	else if (a->wire && a->wire != HD_DTYPE_BF16 && a->wire != HD_DTYPE_F16)
+		hd_plan_fail(p, HD_EINVAL, "comm: the wire is %#x, not 0, bf16 or fp16", a->wire);
+	else if (a->wire && a->x->dtype != p->master_dtype)
+		hd_plan_fail(p, HD_EINVAL, "comm: a wire of %s, for (%s) of %s", hd_dtype_name(a->wire), a->x->spec,
+			     hd_dtype_name(a->x->dtype));
+	return !p->err->code;
 }

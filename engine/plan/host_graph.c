@@ -598,34 +598,46 @@ static int comm_fits(struct hd_plan *p, const struct hd_comm_args *a)
 		hd_plan_fail(p, HD_EINVAL,
 			     "comm: %s in slot %s, where nothing is placed yet: only a permutation may be",
 			     hd_comm_kind_name(a->kind), p->slot.name);
-	else if ((a->kind == HD_COMM_ALL_GATHER || a->kind == HD_COMM_GATHER) && a->dim &&
-		 !hd_has_dim(T(a->x), a->dim) && a->dim->n != n)
+	else if ((hd_comm_is_joined(a->kind) || a->kind == HD_COMM_GATHER) && a->dim && !hd_has_dim(T(a->x), a->dim) &&
+		 a->dim->n != n)
 		hd_plan_fail(p, HD_EINVAL, "comm: the new dim %s has %lld entries, and there are %lld members",
 			     a->dim->name, (long long)a->dim->n, (long long)n);
-	else if (a->x->ndim == HD_MAX_DIMS && (a->kind == HD_COMM_ALL_GATHER || a->kind == HD_COMM_GATHER ||
-					       a->kind == HD_COMM_REDUCE_SCATTER || a->kind == HD_COMM_SCATTER))
+	else if (a->x->ndim == HD_MAX_DIMS && (hd_comm_is_joined(a->kind) || a->kind == HD_COMM_GATHER ||
+					       hd_comm_is_split(a->kind) || a->kind == HD_COMM_SCATTER))
 		hd_plan_fail(p, HD_EINVAL, "comm: (%s) has %d dims, and one a member must be added", a->x->spec,
 			     HD_MAX_DIMS);
 	return !p->err->code;
+}
+
+static struct tensor *build_comm(struct hd_plan *p, const struct hd_comm_args *a)
+{
+	struct tensor *y;
+
+	if (a->kind == HD_COMM_PERMUTE)
+		return hd_build_permute(p, G(a->group), T(a->x), a->mul, a->index);
+	if (a->kind >= HD_COMM_RING_REDUCE_SCATTER && p->config.device == HD_DEVICE_CUDA)
+		return hd_build_turns(p, a->kind, G(a->group), T(a->x), a->dim, a->wire);
+	y = hd_build_comm(p, a->kind, G(a->group), T(a->x), a->dim, a->index);
+	if (y && a->wire)
+		hd_comm_set_wire(p, y, a->wire);
+	return y;
 }
 
 static struct hd_tensor *graph_comm(struct hd_plan *p, const struct hd_comm_args *args)
 {
 	struct hd_comm_args a;
 
-	if (!HD_TAKE(p, "comm", &a, args, reserved))
+	if (!HD_TAKE(p, "comm", &a, args, wire))
 		return NULL;
 	if (!hd_may_build(p, "comm") || !hd_arg_group(p, "comm", "group", a.group) ||
 	    !hd_arg_tensor(p, "comm", "tensor", a.x) || (a.dim && !hd_arg_dim(p, "comm", "dim", a.dim)) ||
 	    !in_step(p, "comm", &a.x, 1))
 		return NULL;
-	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_PERMUTE)
+	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_ORDERED_REDUCE_SCATTER)
 		return hd_plan_fail(p, HD_EINVAL, "comm: %u is not a kind of collective", a.kind), NULL;
-	if (!hd_args_zero(p, "comm", "reserved", a.reserved) || !comm_fits(p, &a) || !is_for_all(p, "comm", G(a.group)))
+	if (!hd_arg_wire(p, &a) || !comm_fits(p, &a) || !is_for_all(p, "comm", G(a.group)))
 		return NULL;
-	if (a.kind == HD_COMM_PERMUTE)
-		return view(hd_build_permute(p, G(a.group), T(a.x), a.mul, a.index));
-	return view(hd_build_comm(p, a.kind, G(a.group), T(a.x), a.dim, a.index));
+	return view(build_comm(p, &a));
 }
 
 static struct hd_tensor *graph_reshard(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis,

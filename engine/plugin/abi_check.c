@@ -189,7 +189,7 @@ AT(hd_comm_args, x, 16);
 AT(hd_comm_args, dim, 24);
 AT(hd_comm_args, index, 32);
 AT(hd_comm_args, kind, 40);
-AT(hd_comm_args, reserved, 44);
+AT(hd_comm_args, wire, 44);
 AT(hd_comm_args, mul, 48);
 ENDS(hd_comm_args, mul, 56);
 
@@ -452,6 +452,9 @@ IS(HD_COMM_SCATTER, 8);
 IS(HD_COMM_SHIFT, 9);
 IS(HD_COMM_ALL_MAX, 10);
 IS(HD_COMM_PERMUTE, 11);
+IS(HD_COMM_RING_REDUCE_SCATTER, 12);
+IS(HD_COMM_RING_ALL_GATHER, 13);
+IS(HD_COMM_ORDERED_REDUCE_SCATTER, 14);
 IS(HD_RESHARD_SUM, 0);
 IS(HD_RESHARD_ZERO, 1);
 IS(HD_RESHARD_REFUSE, 2);

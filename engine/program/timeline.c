@@ -11,7 +11,7 @@
  * schedule and not by the number of micro-batches, and nothing waits in a cycle: every wait, of whatever kind, is for
  * something that begins earlier on paper.
  *
- * What reads a movement would wait for it, so it comes later: one that leads to another movement (a ring's next turn)
+ * What reads a movement would wait for it, so it comes later: one that leads to another movement (a ring's second half)
  * after a block of backward has run beside the first, all others at the end.  There the turns of all buckets take
  * turns, first come first served.
  */
@@ -34,7 +34,7 @@ struct timeline_build {
 	char *held;    /* by node id: emitted at the end only */
 	char **loaded; /* by tensor id, of data: the micro-batches that are here; NULL: none */
 	struct hd_schedule_unit unit;
-	struct node **behind; /* a ring's next turns, in the order in which they became ready */
+	struct node **behind; /* rings' second halves, in the order in which they became ready */
 	int *since;           /* the border between blocks that each has seen */
 	size_t nbehind, from;
 	int border;

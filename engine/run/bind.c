@@ -105,6 +105,7 @@ static void start_comm(struct binding *b, const struct entry *e)
 				    .index = (int32_t)n->comm.index,
 				    .mul = n->comm.mul,
 				    .count = count,
+				    .wire = n->comm.wire,
 				    .fixed = (uint32_t)g->fixed_order };
 	if (n->comm.kind != HD_COMM_RECV &&
 	    !(n->comm.kind == HD_COMM_BROADCAST && hd_communicator_me(c->members) != n->comm.index))

@@ -98,7 +98,14 @@ struct hd_members {
  *   HD_COMM_PERMUTE         x goes to member mul * me + index, cyclic; mul and the number of members have no common divisor, so
  *                           each member gets one (mul 1: a shift; mul -1, index n - 1: the order of the members reversed).
  * PERMUTE may be made in slot rewrite: a sharded dim's pieces then change places, and what is replicated does not
- * move.  Its gradient is the inverse permutation. */
+ * move.  Its gradient is the inverse permutation.
+ * Sums in a stated order, whatever carries them, made of messages from member to member:
+ *   HD_COMM_RING_REDUCE_SCATTER     x -> piece me + 1 (cyclic) of the sum: piece c begins at member c and goes round, and each
+ *                                   adds its own to what comes
+ *   HD_COMM_RING_ALL_GATHER         piece me + 1 -> all pieces joined along dim, passed on round the ring
+ *   HD_COMM_ORDERED_REDUCE_SCATTER  x -> this member's piece of the sum, added up in member order
+ * `wire`: of these sums of fp32, the dtype that is sent, 0: as they are.  bf16 and fp16 are rounded before each message and
+ * added in fp32; fp16 travels 2^10 times as large. */
 enum {
 	HD_COMM_ALL_REDUCE = 1,
 	HD_COMM_REDUCE_SCATTER,
@@ -111,6 +118,10 @@ enum {
 	HD_COMM_SHIFT,
 	HD_COMM_ALL_MAX,
 	HD_COMM_PERMUTE, /* since 0.5 */
+	/* Likewise. */
+	HD_COMM_RING_REDUCE_SCATTER,
+	HD_COMM_RING_ALL_GATHER,
+	HD_COMM_ORDERED_REDUCE_SCATTER
 };
 enum {                    /* what graph->scalar gives */
        HD_SCALAR_LR,      /* the learning rate of this step */
@@ -143,8 +154,8 @@ struct hd_comm_args {
 	struct hd_tensor *x;
 	const struct hd_dim *dim;
 	int64_t index;
-	uint32_t kind, reserved; /* kind: HD_COMM_ALL_REDUCE ... */
-	int64_t mul;             /* HD_COMM_PERMUTE; since 0.5 */
+	uint32_t kind, wire; /* kind: HD_COMM_ALL_REDUCE ...; wire: of sums in a stated order, or 0 */
+	int64_t mul;         /* HD_COMM_PERMUTE; since 0.5 */
 };
 struct hd_state_args {
 	size_t size;

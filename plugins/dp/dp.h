@@ -51,6 +51,9 @@ struct hd_tensor *dp_push(struct hd_strategy *s, struct hd_plan *p, const struct
 /* wire.c: a gradient as it travels, and as it was; a collective of such. */
 struct hd_tensor *dp_to_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x);
 struct hd_tensor *dp_from_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x, uint32_t dtype);
+/* A sum in a stated order of what is rounded on its way, in pieces. */
+struct hd_tensor *dp_sum(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, const struct hd_group *g,
+			 struct hd_tensor *flat);
 struct hd_tensor *dp_comm(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, const struct hd_group *g,
 			  struct hd_tensor *flat, int64_t index);
 

@@ -30,7 +30,19 @@ struct hd_tensor *dp_comm(struct hd_strategy *s, struct hd_plan *p, uint32_t kin
 			  struct hd_tensor *flat, int64_t index)
 {
 	struct hd_tensor *x = dp_to_wire(s, p, flat);
-	const struct hd_dim *dim = kind == HD_COMM_SHIFT || kind == HD_COMM_ALL_REDUCE || !x ? NULL : x->dims[0];
+	const struct hd_dim *dim = kind == HD_COMM_ALL_REDUCE || !x ? NULL : x->dims[0];
 
 	return flat ? dp_from_wire(s, p, hd_comm(s->g, p, kind, g, x, dim, index), flat->dtype) : NULL;
+}
+
+struct hd_tensor *dp_sum(struct hd_strategy *s, struct hd_plan *p, uint32_t kind, const struct hd_group *g,
+			 struct hd_tensor *flat)
+{
+	struct hd_comm_args a = { .size = sizeof(a), .group = g, .x = flat, .kind = kind };
+
+	if (!flat || g->n == 1)
+		return flat;
+	a.dim = flat->dims[0];
+	a.wire = s->wire == HD_DTYPE_F32 || s->wire == flat->dtype ? 0 : s->wire;
+	return s->g->comm(p, &a);
 }

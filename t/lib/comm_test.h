@@ -7,6 +7,7 @@
  */
 #ifndef HD_COMM_TEST_H
 #define HD_COMM_TEST_H
+#include "engine/base/half.h"
 #include "engine/comm/comm.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +79,8 @@ static int wanted(const struct hd_call *c, const int *ranks, int n, int me, int6
 	int sum = 0, max = 0, from = ((me - c->index) % n + n) % n;
 
 	for (int j = 0; j < n; j++) {
-		int v = value_of(ranks[j], c->kind == HD_COMM_REDUCE_SCATTER ? me * count + i : i);
+		int mine = c->kind == HD_COMM_RING_REDUCE_SCATTER ? (me + 1) % n : me;
+		int v = value_of(ranks[j], hd_comm_is_split(c->kind) ? mine * count + i : i);
 
 		sum += v;
 		max = v > max ? v : max;
@@ -86,7 +88,10 @@ static int wanted(const struct hd_call *c, const int *ranks, int n, int me, int6
 	switch (c->kind) {
 	case HD_COMM_ALL_REDUCE: return sum;
 	case HD_COMM_ALL_MAX: return max;
-	case HD_COMM_REDUCE_SCATTER: return sum;
+	case HD_COMM_REDUCE_SCATTER:
+	case HD_COMM_RING_REDUCE_SCATTER:
+	case HD_COMM_ORDERED_REDUCE_SCATTER: return sum;
+	case HD_COMM_RING_ALL_GATHER: return value_of(ranks[(piece + n - 1) % n], in);
 	case HD_COMM_REDUCE: return me == c->index ? sum : -1;
 	case HD_COMM_ALL_GATHER: return value_of(ranks[piece], in);
 	case HD_COMM_GATHER: return me == c->index ? value_of(ranks[piece], in) : -1;
@@ -118,8 +123,8 @@ static void check_kind(struct hd_communicator *m, const int *ranks, uint32_t kin
 		       int index, int in_place, int where)
 {
 	int n = hd_communicator_n(m), me = hd_communicator_me(m), size = HD_BITS(dtype) / 8;
-	int wide_in = kind == HD_COMM_REDUCE_SCATTER || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_SCATTER;
-	int wide_out = kind == HD_COMM_ALL_GATHER || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_GATHER;
+	int wide_in = hd_comm_is_split(kind) || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_SCATTER;
+	int wide_out = hd_comm_is_joined(kind) || kind == HD_COMM_ALL_TO_ALL || kind == HD_COMM_GATHER;
 	int64_t nin = wide_in ? n * count : count, nout = wide_out ? n * count : count;
 	struct hd_call c = {
 		.kind = kind, .dtype = dtype, .index = index, .count = count, .fixed = (uint32_t)(count & 1)
@@ -162,7 +167,7 @@ static void check_collectives(struct hd_communicator *m, const int *ranks, int w
 	static const int64_t counts[] = { 0, 1, 3, 17, 1000, 1024, 5001, 100003 };
 	int n = hd_communicator_n(m);
 
-	for (uint32_t kind = HD_COMM_ALL_REDUCE; kind <= HD_COMM_PERMUTE; kind++)
+	for (uint32_t kind = HD_COMM_ALL_REDUCE; kind <= HD_COMM_ORDERED_REDUCE_SCATTER; kind++)
 		for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++)
 			for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
 				int turn = (int)(k + d);
@@ -173,6 +178,77 @@ static void check_collectives(struct hd_communicator *m, const int *ranks, int w
 					continue; /* large ones: a third of the types, for time */
 				check_kind(m, ranks, kind, dtypes[d], counts[k], index, may && turn % 2, where);
 			}
+}
+
+/* -- sums in a stated order: every bit of them ---------------------------------------------------- */
+static float term_of(int rank, int64_t i) /* no sum of these is exact */
+{
+	uint64_t h = ((uint64_t)rank * 1000003 + (uint64_t)i + 1) * 0x9e3779b97f4a7c15u;
+
+	h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9u;
+	return ((float)(h >> 40) - 8388608.0f) * (h & 1 ? 0x1p-30f : 0x1p-24f);
+}
+
+static float sent_as(float x, uint32_t wire)
+{
+	return wire == HD_DTYPE_BF16  ? hd_of_bf16(hd_bf16_of(x))
+	       : wire == HD_DTYPE_F16 ? hd_of_f16(hd_f16_of(x * 1024)) / 1024
+				      : x;
+}
+
+static float sum_in_order(const struct hd_call *c, const int *ranks, int n, int me, int64_t i)
+{
+	int ring = c->kind == HD_COMM_RING_REDUCE_SCATTER, piece = ring ? (me + 1) % n : me;
+	float sum = 0;
+
+	for (int k = 0; k < n; k++) {
+		int from = ring ? (piece + k) % n : k;
+		float x = term_of(ranks[from], piece * c->count + i);
+
+		if (ring)
+			sum = k ? x + sent_as(sum, c->wire) : x;
+		else if (k)
+			sum += from == me ? x : sent_as(x, c->wire);
+		else
+			sum = from == me ? x : sent_as(x, c->wire);
+	}
+	return sum;
+}
+
+static void check_order(struct hd_communicator *m, const int *ranks, uint32_t kind, uint32_t wire, int64_t count)
+{
+	int n = hd_communicator_n(m), me = hd_communicator_me(m);
+	struct hd_call c = { .kind = kind, .dtype = HD_DTYPE_F32, .wire = wire, .count = count };
+	float *in, *out;
+
+	arena_used = (int64_t)world.rank * 192;
+	in = place(n * count * 4, 0);
+	out = place(count * 4, 0);
+	for (int64_t i = 0; i < n * count; i++)
+		in[i] = term_of(world.rank, i);
+	c.in = in, c.out = out;
+	run_call(m, &c);
+	for (int64_t i = 0; i < count; i++) {
+		float want = sum_in_order(&c, ranks, n, me, i);
+
+		if (!memcmp(&want, &out[i], 4))
+			continue;
+		WRONG("rank %d: kind %u wire %x of %d members: element %lld of %lld is %a, not %a", world.rank, kind,
+		      wire, n, (long long)i, (long long)count, (double)out[i], (double)want);
+		return;
+	}
+}
+
+static void check_orders(struct hd_communicator *m, const int *ranks)
+{
+	static const uint32_t wires[] = { 0, HD_DTYPE_BF16, HD_DTYPE_F16 };
+	static const int64_t counts[] = { 1, 17, 2500 };
+
+	for (int w = 0; w < 3; w++)
+		for (int k = 0; k < 3; k++) {
+			check_order(m, ranks, HD_COMM_RING_REDUCE_SCATTER, wires[w], counts[k]);
+			check_order(m, ranks, HD_COMM_ORDERED_REDUCE_SCATTER, wires[w], counts[k]);
+		}
 }
 
 /* Several messages under way in both directions; received in the order they were sent, waited for
@@ -283,6 +359,7 @@ static void check_group(struct hd_communicator *m, const int *ranks)
 
 	for (int where = 0; where < 3; where++)
 		check_collectives(m, ranks, where);
+	check_orders(m, ranks);
 	if (hd_communicator_n(m) > 1)
 		for (int where = 0; where < 2; where++) {
 			check_messages(m, 1, 10, where);
@@ -341,6 +418,23 @@ static __attribute__((unused)) void check_transport(const struct hd_communicator
 }
 
 /* A rank's whole test: the world, and groups of every other rank. */
+/* Of more members than the rest is checked on. */
+static __attribute__((unused)) int check_orders_alone(void)
+{
+	struct hd_communicator *m;
+	int all[64];
+
+	if (!open_all(16 << 20))
+		return 1;
+	for (int i = 0; i < world.size; i++)
+		all[i] = i;
+	m = hd_communicator_create(all, world.size, "all");
+	check_transport(m);
+	check_orders(m, all);
+	hd_comm_close();
+	return wrong != 0;
+}
+
 static __attribute__((unused)) int check_everything(void)
 {
 	int all[64], some[64], n = 0;

@@ -116,7 +116,7 @@ static struct sim_round *sim_round(const struct hd_communicator *m, int from, in
 
 static int64_t sim_in_count(const struct hd_call *c, const struct hd_communicator *m)
 {
-	int all = c->kind == HD_COMM_REDUCE_SCATTER || c->kind == HD_COMM_ALL_TO_ALL;
+	int all = hd_comm_is_split(c->kind) || c->kind == HD_COMM_ALL_TO_ALL;
 	int root = m->me == c->index;
 
 	if (c->kind == HD_COMM_BROADCAST)
@@ -137,7 +137,7 @@ static int64_t sim_rows(const struct hd_call *c, const struct hd_communicator *m
 
 static int64_t sim_out_count(const struct hd_call *c, const struct hd_communicator *m)
 {
-	int all = c->kind == HD_COMM_ALL_GATHER || c->kind == HD_COMM_ALL_TO_ALL;
+	int all = hd_comm_is_joined(c->kind) || c->kind == HD_COMM_ALL_TO_ALL;
 
 	if (c->kind == HD_COMM_SEND || (c->kind == HD_COMM_REDUCE && m->me != c->index))
 		return 0;
@@ -247,7 +247,13 @@ static void sim_deliver(const struct hd_communicator *m, const struct sim_round 
 		if (out)
 			sim_reduce(m, r, c, 0);
 		return;
-	case HD_COMM_REDUCE_SCATTER: sim_reduce(m, r, c, m->me * c->count); return;
+	case HD_COMM_REDUCE_SCATTER:
+	case HD_COMM_ORDERED_REDUCE_SCATTER: sim_reduce(m, r, c, m->me * c->count); return;
+	case HD_COMM_RING_REDUCE_SCATTER: sim_reduce(m, r, c, (m->me + 1) % m->n * c->count); return;
+	case HD_COMM_RING_ALL_GATHER:
+		for (int k = 0; k < m->n; k++)
+			memcpy(out + (size_t)((k + 1) % m->n) * piece, r->by[k].in, piece);
+		return;
 	case HD_COMM_ALL_GATHER:
 	case HD_COMM_GATHER:
 		for (int k = 0; out && k < m->n; k++)

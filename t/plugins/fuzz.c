@@ -382,8 +382,8 @@ CALL(comm)
 
 	if (sized(s, &a, sizeof(*x)))
 		x->group = handle(s, GROUP), x->x = t, x->dim = draw(s, 2) ? NULL : dim_of(s, t),
-		x->index = number(s, 2), x->kind = 1 + (uint32_t)number(s, 11),
-		x->mul = x->kind == HD_COMM_PERMUTE ? number(s, 2) : is_wild(s), x->reserved = is_wild(s);
+		x->index = number(s, 2), x->kind = 1 + (uint32_t)number(s, 14),
+		x->mul = x->kind == HD_COMM_PERMUTE ? number(s, 2) : is_wild(s), x->wire = is_wild(s);
 	made(s, s->g->comm(p, x));
 }
 CALL(reshard)

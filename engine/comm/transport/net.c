@@ -75,13 +75,19 @@ static MPI_Datatype type_of(uint32_t dtype)
 static int is_sum(uint32_t kind)
 {
 	return kind == HD_COMM_ALL_REDUCE || kind == HD_COMM_ALL_MAX || kind == HD_COMM_REDUCE ||
-	       kind == HD_COMM_REDUCE_SCATTER;
+	       kind == HD_COMM_REDUCE_SCATTER || kind == HD_COMM_ORDERED_REDUCE_SCATTER;
+}
+
+static int is_ring(uint32_t kind)
+{
+	return kind == HD_COMM_RING_REDUCE_SCATTER || kind == HD_COMM_RING_ALL_GATHER;
 }
 
 /* Sums that MPI does not make, or not in a fixed order.  A maximum of fp32 has no order. */
 static int by_members(const struct hd_call *c)
 {
-	return is_sum(c->kind) && (HD_BITS(c->dtype) == 16 || (c->fixed && c->kind != HD_COMM_ALL_MAX));
+	return c->kind == HD_COMM_ORDERED_REDUCE_SCATTER ||
+	       (is_sum(c->kind) && (HD_BITS(c->dtype) == 16 || (c->fixed && c->kind != HD_COMM_ALL_MAX)));
 }
 
 static int64_t share_from(const struct hd_call *c, int n, int j)
@@ -205,7 +211,8 @@ static int64_t share_of(const struct hd_communicator *m, const struct hd_call *c
 	*from = 0;
 	switch (c->kind) {
 	case HD_COMM_REDUCE: return j == c->index ? c->count : 0;
-	case HD_COMM_REDUCE_SCATTER: *from = j * c->count; return c->count;
+	case HD_COMM_REDUCE_SCATTER:
+	case HD_COMM_ORDERED_REDUCE_SCATTER: *from = j * c->count; return c->count;
 	default: *from = share_from(c, m->n, j); return share_from(c, m->n, j + 1) - *from;
 	}
 }
@@ -233,14 +240,31 @@ static struct staging *staging_get(size_t bytes)
 	return best;
 }
 
+/* What is sent of a call's input: the input, or its copy behind what is received. */
+static const char *members_sent(struct inflight *f, int64_t received)
+{
+	const struct hd_call *c = &f->t->call;
+
+	if (!c->wire)
+		return c->in;
+	hd_to_wire(f->staging->p + received, c->in, c->count * f->t->m->n, c->wire);
+	return f->staging->p + received;
+}
+
+static uint32_t sent_dtype(const struct hd_call *c)
+{
+	return c->wire ? c->wire : c->dtype;
+}
+
 static void members_gather(struct inflight *f, int tag)
 {
 	struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
-	int64_t from, mine = hd_comm_size(c->dtype, share_of(m, c, m->me, &from));
-	const char *in = c->in;
+	int64_t from, mine = hd_comm_size(sent_dtype(c), share_of(m, c, m->me, &from));
+	const char *in;
 
-	f->staging = staging_get((size_t)(mine * m->n));
+	f->staging = staging_get((size_t)(mine * m->n * (c->wire ? 2 : 1)));
+	in = members_sent(f, mine * m->n);
 	/* Each begins with its neighbour, so that not all send to member 0 first. */
 	for (int k = 1; k < m->n; k++) {
 		int j = hd_comm_mod(m->me - k, m->n);
@@ -249,9 +273,9 @@ static void members_gather(struct inflight *f, int tag)
 	}
 	for (int k = 1; k < m->n; k++) {
 		int j = hd_comm_mod(m->me + k, m->n);
-		int64_t theirs = hd_comm_size(c->dtype, share_of(m, c, j, &from));
+		int64_t theirs = hd_comm_size(sent_dtype(c), share_of(m, c, j, &from));
 
-		put(f, j, in + hd_comm_size(c->dtype, from), theirs, tag);
+		put(f, j, in + hd_comm_size(sent_dtype(c), from), theirs, tag);
 	}
 }
 
@@ -259,13 +283,15 @@ static void members_sum(struct inflight *f)
 {
 	struct hd_communicator *m = f->t->m;
 	const struct hd_call *c = &f->t->call;
-	int64_t from, count = share_of(m, c, m->me, &from), mine = hd_comm_size(c->dtype, count);
+	int64_t from, count = share_of(m, c, m->me, &from), mine = hd_comm_size(sent_dtype(c), count);
 	int64_t at = hd_comm_size(c->dtype, from);
-	char *out = (char *)c->out + (c->kind == HD_COMM_REDUCE_SCATTER ? 0 : at);
+	char *out = (char *)c->out + (hd_comm_is_split(c->kind) ? 0 : at);
 
 	for (int j = 0; j < m->n; j++)
 		m->ins[j] = j == m->me ? (char *)(uintptr_t)c->in + at : f->staging->p + j * mine;
-	if (count)
+	if (count && c->wire)
+		hd_sum_sent(out, m->ins, m->n, m->me, 1, count, c->wire);
+	else if (count)
 		hd_sum(&out, 1, m->ins, m->n, count, c->dtype, c->kind == HD_COMM_ALL_MAX);
 }
 
@@ -284,6 +310,74 @@ static void members_spread(struct inflight *f, int tag)
 	}
 	for (int k = 1; k < m->n; k++)
 		put(f, hd_comm_mod(m->me + k, m->n), out + at, hd_comm_size(c->dtype, mine), tag);
+}
+
+/* -- rings ------------------------------------------------------------------------------------- */
+/* Each turn sends one piece to the right, and gets one from the left.  Of a sum the piece that is sent is the sum so far, and
+ * what comes is added to this member's own; the staging holds what comes, then, rounded, what goes. */
+static char *ring_piece(const struct hd_communicator *m, const struct hd_call *c, const void *of, int64_t k)
+{
+	return (char *)(uintptr_t)of + hd_comm_mod(k, m->n) * hd_comm_size(c->dtype, c->count);
+}
+
+static void ring_turn(struct inflight *f)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t bytes = hd_comm_size(sent_dtype(c), c->count), k = m->me - f->round;
+	int right = hd_comm_mod(m->me + 1, m->n), left = hd_comm_mod(m->me - 1, m->n);
+	int tag = (int)(f->t->seq % TAGS) * 2;
+	const char *send;
+
+	if (c->kind == HD_COMM_RING_ALL_GATHER) {
+		get(f, left, ring_piece(m, c, c->out, k), bytes, tag);
+		put(f, right, ring_piece(m, c, c->out, k + 1), bytes, tag);
+		return;
+	}
+	send = f->round ? c->out : ring_piece(m, c, c->in, k);
+	if (c->wire) {
+		hd_to_wire(f->staging->p + bytes, send, c->count, c->wire);
+		send = f->staging->p + bytes;
+	}
+	get(f, left, f->staging->p, bytes, tag);
+	put(f, right, send, bytes, tag);
+}
+
+static void ring_add(struct inflight *f)
+{
+	const struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	char *own = ring_piece(m, c, c->in, m->me - f->round), *two[] = { own, f->staging->p }, *out = c->out;
+
+	if (c->wire)
+		hd_add_wire(out, own, f->staging->p, c->count, c->wire);
+	else
+		hd_sum(&out, 1, two, 2, c->count, c->dtype, 0);
+}
+
+static void ring_begin(struct inflight *f)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t bytes = hd_comm_size(sent_dtype(c), c->count);
+
+	if (c->kind == HD_COMM_RING_ALL_GATHER)
+		hd_move(ring_piece(m, c, c->out, m->me + 1), c->in, bytes);
+	else
+		f->staging = staging_get((size_t)(2 * bytes));
+	ring_turn(f);
+}
+
+/* A turn is over.  -> 1: the last one. */
+static int ring_next(struct inflight *f)
+{
+	f->round++;
+	if (f->t->call.kind == HD_COMM_RING_REDUCE_SCATTER)
+		ring_add(f);
+	if (f->round == f->t->m->n - 1)
+		return 1;
+	HD_MPI(ring_turn(f));
+	return 0;
 }
 
 /* -- one call ---------------------------------------------------------------------------------- */
@@ -317,6 +411,8 @@ static void issue(struct inflight *f)
 		issue_message(f);
 	} else if (c->rows) {
 		issue_rows(f);
+	} else if (is_ring(c->kind)) {
+		ring_begin(f);
 	} else if (by_members(c)) {
 		members_gather(f, tag_of(f));
 	} else {
@@ -336,6 +432,8 @@ static int test(struct inflight *f)
 	if (!done)
 		return 0;
 	f->nreq = 0;
+	if (is_ring(c->kind) && f->round < f->t->m->n - 1 && !ring_next(f))
+		return 0;
 	if (by_members(c) && f->round == 0) {
 		members_sum(f);
 		f->round = 1;
@@ -500,7 +598,7 @@ static int attach(struct hd_communicator *m)
 /* MPI counts in int. */
 static int too_long(const struct hd_call *c)
 {
-	int bytes = c->rows || hd_call_is_message(c) || by_members(c);
+	int bytes = c->rows || hd_call_is_message(c) || by_members(c) || is_ring(c->kind);
 
 	return (bytes ? hd_comm_size(c->dtype, c->count) : c->count) > INT_MAX;
 }
@@ -515,9 +613,10 @@ static int start(struct hd_request *t)
 	struct hd_backoff p;
 	int full;
 
-	if (too_long(&t->call))
+	if (too_long(&t->call) || (t->call.wire && t->call.dtype != HD_DTYPE_F32))
 		return HD_ENOTSUP;
-	if (by_members(&t->call)) /* only what all members make may be counted: it becomes a tag */
+	if (by_members(&t->call) ||
+	    is_ring(t->call.kind)) /* only what all members make may be counted: it becomes a tag */
 		t->seq = t->m->net.sums++;
 	hd_backoff_begin(&p, t->m, "the start of a call between hosts");
 	for (;;) {

@@ -181,7 +181,8 @@ static uint64_t call_signature(const struct hd_call *c)
 {
 	uint64_t h = (uint64_t)c->count * 0x9e3779b97f4a7c15u;
 
-	return (h ^ c->dtype ^ (uint64_t)c->kind << 32) * 0xd6e8feb86659fd93u + (uint32_t)c->index;
+	return (h ^ c->dtype ^ (uint64_t)c->wire << 8 ^ (uint64_t)c->kind << 32) * 0xd6e8feb86659fd93u +
+	       (uint32_t)c->index;
 }
 
 /* The members must make the same call: a difference is a bug of the program and would give wrong
@@ -205,6 +206,33 @@ static void pull_sum(struct hd_communicator *m, const struct hd_call *c, char *o
 	hd_sum(&out, 1, m->ins, m->n, c->count, c->dtype, c->kind == HD_COMM_ALL_MAX);
 	for (int j = 0; j < m->n; j++)
 		m->ins[j] -= from;
+}
+
+/* Piece c in the order c, c + 1, ... */
+static void pull_ring(struct hd_communicator *m, const struct hd_call *c, char *out)
+{
+	int64_t s = hd_comm_size(c->dtype, c->count);
+	int piece = hd_comm_mod(m->me + 1, m->n);
+
+	for (int k = 0; k < m->n; k++)
+		m->outs[k] = m->ins[hd_comm_mod(piece + k, m->n)] + piece * s;
+	if (c->wire)
+		hd_sum_ring(out, m->outs, m->n, c->count, c->wire);
+	else
+		hd_sum(&out, 1, m->outs, m->n, c->count, c->dtype, 0);
+}
+
+static void pull_ordered(struct hd_communicator *m, const struct hd_call *c, char *out)
+{
+	int64_t s = hd_comm_size(c->dtype, c->count);
+
+	if (!c->wire) {
+		pull_sum(m, c, out, m->me * s);
+		return;
+	}
+	for (int k = 0; k < m->n; k++)
+		m->outs[k] = m->ins[k] + m->me * s;
+	hd_sum_sent(out, m->outs, m->n, m->me, 0, c->count, c->wire);
 }
 
 /* Each segment from where its sender's counts say that it is. */
@@ -234,9 +262,15 @@ static void pull(struct hd_communicator *m, const struct hd_call *c)
 	case HD_COMM_ALL_REDUCE:
 	case HD_COMM_ALL_MAX: pull_sum(m, c, out, 0); break;
 	case HD_COMM_REDUCE_SCATTER: pull_sum(m, c, out, me * s); break;
+	case HD_COMM_RING_REDUCE_SCATTER: pull_ring(m, c, out); break;
+	case HD_COMM_ORDERED_REDUCE_SCATTER: pull_ordered(m, c, out); break;
 	case HD_COMM_REDUCE:
 		if (me == root)
 			pull_sum(m, c, out, 0);
+		break;
+	case HD_COMM_RING_ALL_GATHER:
+		for (int j = 0; j < m->n; j++)
+			hd_move(out + hd_comm_mod(j + 1, m->n) * s, m->ins[j], s);
 		break;
 	case HD_COMM_ALL_GATHER:
 	case HD_COMM_GATHER:
@@ -473,6 +507,8 @@ static int start(struct hd_request *t)
 		start_message(t);
 		return 0;
 	}
+	if (t->call.wire && t->call.dtype != HD_DTYPE_F32)
+		return HD_ENOTSUP;
 	m->shm.calls++;
 	if (!t->call.rows && largest_bytes(&t->call, m->n) <= SMALL)
 		small(m, &t->call);

@@ -131,6 +131,112 @@ void hd_sum(char *const *outs, int nout, char *const *ins, int nin, int64_t coun
 		sum_block(s, outs, nout, ins, nin, b * BLOCK, b + 1 < blocks ? BLOCK : count - b * BLOCK, max);
 }
 
+/* -- sums of what travels as 16 bits ----------------------------------------------------------- */
+#define UP 1024.0f /* fp16 travels 2^10 times as large */
+
+WIDE static void pack_bf16(uint16_t *restrict o, const float *restrict x, int64_t n)
+{
+	SIMD for (int64_t i = 0; i < n; i++) o[i] = hd_bf16_of(x[i]);
+}
+WIDE static void pack_f16(uint16_t *restrict o, const float *restrict x, int64_t n)
+{
+	SIMD for (int64_t i = 0; i < n; i++) o[i] = hd_f16_of(x[i] * UP);
+}
+WIDE static void add_bf16(float *restrict acc, const uint16_t *restrict x, int64_t n)
+{
+	SIMD for (int64_t i = 0; i < n; i++) acc[i] += hd_of_bf16(x[i]);
+}
+WIDE static void add_f16(float *restrict acc, const uint16_t *restrict x, int64_t n)
+{
+	SIMD for (int64_t i = 0; i < n; i++) acc[i] += hd_of_f16(x[i]) / UP;
+}
+
+static void pack(uint16_t *out, const float *in, int64_t n, uint32_t wire)
+{
+	(wire == HD_DTYPE_BF16 ? pack_bf16 : pack_f16)(out, in, n);
+}
+
+static void add(float *acc, const uint16_t *in, int64_t n, uint32_t wire)
+{
+	(wire == HD_DTYPE_BF16 ? add_bf16 : add_f16)(acc, in, n);
+}
+
+/* Calls BODY for blocks of n elements that begin at element `at`. */
+#define BLOCKS(count, body) \
+	do { \
+		int64_t blocks_ = ((count) + BLOCK - 1) / BLOCK; \
+		_Pragma("omp parallel for schedule(static) if ((count) * 4 >= LARGE)") for (int64_t b = 0; \
+											    b < blocks_; b++) \
+		{ \
+			int64_t at = b * BLOCK, n = b + 1 < blocks_ ? BLOCK : (count)-at; \
+			body; \
+		} \
+	} while (0)
+
+void hd_to_wire(void *out, const void *in, int64_t count, uint32_t wire)
+{
+	BLOCKS(count, pack((uint16_t *)out + at, (const float *)in + at, n, wire));
+}
+
+static void add_block(float *out, const float *own, const uint16_t *got, int64_t n, uint32_t wire)
+{
+	if (out != own)
+		memcpy(out, own, (size_t)n * sizeof(*out));
+	add(out, got, n, wire);
+}
+
+void hd_add_wire(void *out, const void *own, const void *got, int64_t count, uint32_t wire)
+{
+	BLOCKS(count, add_block((float *)out + at, (const float *)own + at, (const uint16_t *)got + at, n, wire));
+}
+
+static void ring_block(float *out, char *const *ins, int nin, int64_t at, int64_t n, uint32_t wire)
+{
+	uint16_t sent[BLOCK] ALIGNED;
+	float acc[BLOCK] ALIGNED;
+
+	memcpy(acc, (const float *)(const void *)ins[0] + at, (size_t)n * sizeof(*acc));
+	for (int j = 1; j < nin; j++) {
+		pack(sent, acc, n, wire);
+		memcpy(acc, (const float *)(const void *)ins[j] + at, (size_t)n * sizeof(*acc));
+		add(acc, sent, n, wire);
+	}
+	memcpy(out + at, acc, (size_t)n * sizeof(*acc));
+}
+
+void hd_sum_ring(void *out, char *const *ins, int nin, int64_t count, uint32_t wire)
+{
+	BLOCKS(count, ring_block(out, ins, nin, at, n, wire));
+}
+
+static void sent_block(float *out, char *const *ins, int nin, int own, int packed, int64_t at, int64_t n, uint32_t wire)
+{
+	uint16_t sent[BLOCK] ALIGNED;
+	float acc[BLOCK] ALIGNED;
+
+	for (int64_t i = 0; i < n; i++)
+		acc[i] = -0.0f; /* which leaves each first term as it is */
+	for (int j = 0; j < nin; j++) {
+		const float *whole = (const float *)(const void *)ins[j] + at;
+		const uint16_t *half = (const uint16_t *)(const void *)ins[j] + at;
+
+		if (j != own && !packed)
+			pack(sent, whole, n, wire);
+		if (j != own) {
+			add(acc, packed ? half : sent, n, wire);
+			continue;
+		}
+		for (int64_t i = 0; i < n; i++)
+			acc[i] += whole[i];
+	}
+	memcpy(out + at, acc, (size_t)n * sizeof(*acc));
+}
+
+void hd_sum_sent(void *out, char *const *ins, int nin, int own, int packed, int64_t count, uint32_t wire)
+{
+	BLOCKS(count, sent_block(out, ins, nin, own, packed, at, n, wire));
+}
+
 void hd_move(void *out, const void *in, int64_t bytes)
 {
 	int64_t piece = 64 << 10, pieces = (bytes + piece - 1) / piece;

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What planning costs, counted: nodes of a ring over n replicas, and what the programs of s stages look at.  If this broke,
+ * `check` of a job of thousands of ranks, which every rank makes at its start, would take minutes or not end.
+ */
+#include <config.h>
+#include "engine/device/device.h"
+#include "t/lib/graph_test.h"
+#include "t/lib/tap.h"
+
+static struct hd_plan *plan(int replicas, int stages, const char *keys)
+{
+	char ini[1500];
+	struct hd_plan_options o = { .ranks = replicas * stages, .train = 1 };
+	struct hd_err why = { 0 };
+	struct hd_plan *p = NULL;
+	struct hd_conf *c;
+
+	snprintf(ini, sizeof(ini),
+		 "[model]\nlayers = 16\nembed = 64\nheads = 4\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
+		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\n"
+		 "[strategy r]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = %d\nbucket = 64K\n%s"
+		 "[strategy s]\nplugin = " HD_TEST_BUILD "/plugins/pp/.libs/pp.so\nsize = %d\nschedule = 1f1b\n",
+		 replicas * 16, replicas, keys, stages);
+	c = gt_conf(ini);
+	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
+		note("%s", why.text);
+		hd_conf_destroy(c);
+	}
+	return p;
+}
+
+static void forget(struct hd_plan *p)
+{
+	struct hd_conf *c = p->conf;
+
+	hd_plan_destroy(p);
+	hd_conf_destroy(c);
+}
+
+static int nodes(const struct hd_plan *p)
+{
+	int n = 0;
+
+	for (const struct node *k = p->first; k; k = k->next)
+		n++;
+	return n;
+}
+
+static void test_ring(const char *what, const char *keys)
+{
+	int few = 0;
+
+	for (int n = 4; n <= 4096; n *= 32) {
+		struct hd_plan *p = plan(n, 1, keys);
+
+		if (!ok(p != NULL, "%s: %d replicas", what, n))
+			return;
+		few = few ? few : nodes(p);
+		ok(nodes(p) == few, "%s: %d replicas take %d nodes, 4 took %d", what, n, nodes(p), few);
+		forget(p);
+	}
+}
+
+/* Nodes and tensors that the programs of all stages look at. */
+static int looked_at(struct hd_plan *p)
+{
+	int64_t all = 0;
+
+	for (int64_t s = 0; s < p->ncoords; s++) {
+		struct hd_program_options o = { .rank = s * p->stages->stride, .device = hd_device_cpu() };
+		struct hd_program *g = NULL;
+		struct hd_err why = { 0 };
+
+		if (hd_program_build(p, &o, &g, &why) < 0)
+			return note("%s", why.text), -1;
+		all += (int64_t)(g->nmine + g->ntensors);
+		hd_program_destroy(g);
+	}
+	return (int)all;
+}
+
+/* Each stage has its layers; what crosses a border is named on both sides, and the norm names each gradient everywhere. */
+static void test_stages(void)
+{
+	int two = 0, gradients = 16 * 16;
+
+	for (int s = 2; s <= 16; s *= 2) {
+		struct hd_plan *p = plan(2, s, "");
+		int all = p ? looked_at(p) : -1;
+
+		two = two ? two : all;
+		if (!ok(all > 0, "%d stages are planned", s))
+			return;
+		note("%d stages: %d nodes and tensors are looked at", s, all);
+		ok(all < two + two / 4 + s * gradients, "%d stages together look at hardly more than two", s);
+		forget(p);
+	}
+}
+
+int main(void)
+{
+	test_ring("ring", "");
+	test_ring("ring, bf16 on its way", "wire = bf16\n");
+	test_stages();
+	return done();
+}
