@@ -96,6 +96,21 @@ count=$(heddle explain p.ini --ranks 1 --nodes | grep -c -E '^(forward|backward|
 awk -v n="$count" -v got="$(difference "$three" "$two")" 'BEGIN { exit !(n > 50 && got > n) }'
 tap_result $? "more of them than products, norms and attention: $(difference "$three" "$two"), $count"
 
+# -- what only names bytes takes no time: packs and pieces that are made in place, and what shows the update its gradient
+plan 1
+one=$(top compute_seconds)
+for bucket in 25M 1; do
+	plan 4 --set train.global_batch=32 --set dp.size=4 --set dp.sync=allreduce --set dp.bucket=$bucket
+	share "buckets of $bucket: as many kernels as one rank has" "$(top compute_seconds)" "$one"
+done
+
+# -- three kernels of this plugin run in every other step: half of them are of each
+cp p.ini plain.ini
+printf '[strategy b]\nplugin = %s\n' "$build/t/plugins/.libs/builders.so" >>p.ini
+plan 1
+mv plain.ini p.ini
+is "kernels of every other step count half" "$(top step_seconds | sed 's/.*\././')" .5
+
 # -- collectives of 4 members.  Gradients: 112,128 bytes.  The loss, 4 bytes, is summed too: by a tree, there and back.
 comm() { awk -v e="$(top comm_exposed_seconds)" -v h="$(top comm_hidden_seconds)" 'BEGIN { printf "%.12g", e + h }'; }
 machine node_latency=1

@@ -46,27 +46,45 @@ struct sim {
 };
 
 /* -- prices --------------------------------------------------------------------------------------------------------------- */
-static int is_free(const struct hd_program *g, const struct node *n)
+static int64_t bytes_elsewhere(const struct hd_program *g, const struct tensor *t, const struct tensor *root)
 {
-	const struct tensor *first = g->at[n->outs[0]->id].root;
-
-	if (n->chooses.group)
-		return g->at[n->ins[hd_piece_index(g, n, 0)]->id].root == first;
-	for (uint32_t i = 0; i < n->v.nin; i++) /* bytes that stay where they are */
-		if (g->at[n->ins[i]->id].root != first)
-			return 0;
-	return n->v.op->record == NULL && n->v.nin > 0;
+	return g->at[t->id].root == root ? 0 : hd_local_bytes(t);
 }
 
-static double traffic(const struct node *n)
+/* What only puts together or takes apart, and is not where the memory plan has put it, is copied: read and written once. */
+static double copied(const struct hd_program *g, const struct node *n)
+{
+	const struct tensor *root = g->at[n->outs[0]->id].root;
+	int64_t bytes = 0;
+
+	if (n->is->role == OP_ROLE_ACCUMULATE) /* its entries have added */
+		return 0;
+	if (n->chooses.group || n->is->role == OP_ROLE_PICK)
+		return 2 * (double)bytes_elsewhere(g, n->ins[hd_piece_index(g, n, 0)], root);
+	if (n->v.nin == 1 || n->is->role == OP_ROLE_SYNC) /* a piece; or a gradient, whose home the other input says */
+		return g->at[n->ins[0]->id].root == root ? 0 : 2 * (double)hd_local_bytes(n->outs[0]);
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		bytes += bytes_elsewhere(g, n->ins[i], root);
+	return 2 * (double)bytes;
+}
+
+static double traffic(const struct hd_program *g, const struct node *n)
 {
 	double bytes = 0;
 
+	if (n->is->flags & OP_FLAG_NAMES)
+		return copied(g, n);
 	for (uint32_t i = 0; i < n->v.nin; i++)
 		bytes += (double)hd_local_bytes(n->ins[i]);
 	for (uint32_t i = 0; i < n->v.nout; i++)
 		bytes += (double)hd_local_bytes(n->outs[i]);
 	return bytes;
+}
+
+/* Of a node that runs in some steps alone: its part of each. */
+static double of_steps(const struct node *n)
+{
+	return n->period > 1 ? 1 / (double)n->period : 1;
 }
 
 static double kernel_seconds(const struct hd_machine *m, const struct hd_program *g, const struct node *n)
@@ -75,11 +93,11 @@ static double kernel_seconds(const struct hd_machine *m, const struct hd_program
 	double rate = n->v.nin && n->ins[0]->v.dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32, compute, memory;
 
 	hd_node_cost(n, &c);
-	if (!n->v.op->cost && is_free(g, n))
+	if (!n->v.op->cost && n->is->flags & OP_FLAG_NAMES && traffic(g, n) <= 0)
 		return 0;
 	compute = c.matmul_flops / (rate * m->efficiency) + c.other_flops / m->flops_fp32;
-	memory = (c.bytes > 0 ? c.bytes : traffic(n)) / m->memory_bandwidth;
-	return m->kernel_latency + (compute > memory ? compute : memory);
+	memory = (c.bytes > 0 ? c.bytes : traffic(g, n)) / m->memory_bandwidth;
+	return of_steps(n) * (m->kernel_latency + (compute > memory ? compute : memory));
 }
 
 /* A product adds to its accumulator as it goes; others read, add and write. */
@@ -155,7 +173,7 @@ static void movement(struct sim *s, const struct hd_program *g, struct events *t
 		     double *compute, struct hd_stage_price *sum)
 {
 	const struct node *n = x->node, *maker = n->comm.kind == HD_COMM_RECV ? N(n->ins[0]->v.node) : n;
-	double sent = (double)hd_comm_node_sent(s->p, n, g->rank);
+	double sent = (double)hd_comm_node_sent(s->p, n, g->rank) * of_steps(n);
 	int apart = over_stages(s->p, n->comm.group), link = apart && n->comm.kind == HD_COMM_SEND
 								     ? message_link(s->m, s->p, n, g->rank)
 								     : link_of(s->m, s->p, n->comm.group, g->rank);
@@ -174,7 +192,7 @@ static void movement(struct sim *s, const struct hd_program *g, struct events *t
 	e->queue = n->comm.group->id;
 	e->seconds = e->kind == SEND      ? s->m->links[link].latency + sent / s->m->links[link].bandwidth
 		     : e->kind == RECEIVE ? 0
-					  : collective_seconds(&s->m->links[link], n, sent);
+					  : of_steps(n) * collective_seconds(&s->m->links[link], n, sent / of_steps(n));
 	if (e->kind != START)
 		e->key = s->index[maker->id] * (s->p->micros + 1) + x->micro + 1;
 	if (e->kind == START || e->kind == MEET)
