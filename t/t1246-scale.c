@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What planning costs, counted: nodes of a ring over n replicas, and what the programs of s stages look at.  If this broke,
+ * What planning costs, counted: nodes of sums over n replicas, and what the programs of s stages look at.  If this broke,
  * `check` of a job of thousands of ranks, which every rank makes at its start, would take minutes or not end.
  */
 #include <config.h>
@@ -15,12 +15,13 @@ static struct hd_plan *plan(int replicas, int stages, const char *keys)
 	struct hd_plan *p = NULL;
 	struct hd_conf *c;
 
-	snprintf(ini, sizeof(ini),
-		 "[model]\nlayers = 16\nembed = 64\nheads = 4\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
-		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\n"
-		 "[strategy r]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = %d\nbucket = 64K\n%s"
-		 "[strategy s]\nplugin = " HD_TEST_BUILD "/plugins/pp/.libs/pp.so\nsize = %d\nschedule = 1f1b\n",
-		 replicas * 16, replicas, keys, stages);
+	snprintf(
+		ini, sizeof(ini),
+		"[model]\nlayers = 16\nembed = 16384\nheads = 4\nvocab = 4096\ntie_embeddings = no\n[data]\ntrain = none\n"
+		"[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\n"
+		"[strategy r]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = %d\nbucket = 64M\n%s"
+		"[strategy s]\nplugin = " HD_TEST_BUILD "/plugins/pp/.libs/pp.so\nsize = %d\nschedule = 1f1b\n",
+		replicas * 16, replicas, keys, stages);
 	c = gt_conf(ini);
 	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
 		note("%s", why.text);
@@ -46,7 +47,7 @@ static int nodes(const struct hd_plan *p)
 	return n;
 }
 
-static void test_ring(const char *what, const char *keys)
+static void test_replicas(const char *what, const char *keys)
 {
 	int few = 0;
 
@@ -99,8 +100,11 @@ static void test_stages(void)
 
 int main(void)
 {
-	test_ring("ring", "");
-	test_ring("ring, bf16 on its way", "wire = bf16\n");
+	test_replicas("ring", "");
+	test_replicas("ring, bf16 on its way", "wire = bf16\n");
+	test_replicas("servers that are on the workers", "sync = server\n");
+	test_replicas("zero = 1", "zero = 1\n");
+	test_replicas("zero = 3", "zero = 3\n");
 	test_stages();
 	return done();
 }

@@ -128,7 +128,9 @@ struct node {
 		chooses; /* a pick of two: the first on these, the second on all others; group NULL: another node */
 	int64_t parts;
 	const struct hd_dim *along;
-	int order;                /* chunk, block, unblock of members' pieces: HD_ORDER_CONTIGUOUS ... */
+	const struct hd_dim *
+		*alongs; /* pack and unpack of members' pieces: the dim of each tensor that is in pieces; NULL: whole */
+	int order;       /* chunk, block, unblock of members' pieces: HD_ORDER_CONTIGUOUS ... */
 	struct group *queue;      /* NULL: compute */
 	int64_t period;           /* runs in steps that are multiples of it; 0: in all */
 	int local;                /* a view: a term of a sum as a member's own (struct hd_graph_api, local) */

@@ -293,6 +293,88 @@ int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const
 	return p->err->code;
 }
 
+/* Elements of a piece, in whole lines. */
+static int64_t packed_piece(const struct tensor *x, int64_t parts)
+{
+	int64_t each = aligned(x->v.dtype);
+
+	return (hd_local_count(x) / parts + each - 1) / each * each;
+}
+
+static struct tensor *in_pieces(struct hd_plan *p, struct tensor *y, const struct hd_dim *const *dims, uint32_t n,
+				int64_t parts)
+{
+	if (!y)
+		return NULL;
+	N(y->v.node)->parts = parts;
+	N(y->v.node)->alongs = hd_plan_alloc(p, n * sizeof(*dims));
+	memcpy(N(y->v.node)->alongs, dims, n * sizeof(*dims));
+	return y;
+}
+
+struct tensor *hd_build_pack_pieces(struct hd_plan *p, struct tensor *const *xs, const struct hd_dim *const *dims,
+				    uint32_t n, int64_t parts)
+{
+	struct hd_shape s = { 0 };
+	int64_t row = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		int k = xs[i] ? index_of(xs[i], dims[i]) : -1;
+
+		if (k < 0 || xs[i]->local[k] % parts)
+			return hd_plan_fail(p, HD_EDIVIDE,
+					    "pack_pieces: %s of (%s) has %lld elements, not a multiple of %lld",
+					    dims[i]->name, xs[i] ? xs[i]->spec : "",
+					    k < 0 ? 0LL : (long long)xs[i]->local[k], (long long)parts),
+			       NULL;
+		if (xs[i]->v.dtype != xs[0]->v.dtype)
+			return hd_plan_fail(p, HD_EINVAL, "pack_pieces: input %u has another dtype than input 0", i),
+			       NULL;
+		row += packed_piece(xs[i], parts);
+	}
+	s.dtype = xs[0]->v.dtype;
+	s.ndim = 1;
+	s.dims[0] = hd_dim_get(p, hd_plan_text(p, "flat%lld", (long long)(row * parts)), row * parts);
+	s.local[0] = row * parts;
+	return in_pieces(p, moved(p, "pack", xs, n, hd_plan_text(p, "parts=%lld", (long long)parts), &s), dims, n,
+			 parts);
+}
+
+int hd_build_unpack_pieces(struct hd_plan *p, struct tensor *flat, struct tensor *const *like,
+			   const struct hd_dim *const *dims, uint32_t n, int64_t parts, struct tensor **out)
+{
+	int64_t at = 0, row = 0;
+
+	for (uint32_t i = 0; flat && i < n; i++)
+		row += packed_piece(like[i], 1);
+	if (!flat || flat->v.ndim != 1 || flat->local[0] < row * parts)
+		return hd_plan_fail(p, HD_EINVAL, "unpack_pieces: (%s) has %lld elements, and %lld pieces have %lld",
+				    flat ? flat->spec : "", flat ? (long long)hd_local_count(flat) : 0LL,
+				    (long long)parts, (long long)(row * parts));
+	for (uint32_t i = 0; i < n; i++) {
+		int k = index_of(like[i], dims[i]);
+		struct hd_shape s;
+
+		if (k < 0)
+			return hd_plan_fail(p, HD_EINVAL, "unpack_pieces: (%s) has no %s", like[i]->spec,
+					    dims[i]->name);
+		shape_of(&s, like[i]);
+		s.dtype = flat->v.dtype;
+		s.local[k] *= parts;
+		out[i] = in_pieces(p,
+				   moved(p, "unpack", &flat, 1,
+					 hd_plan_text(p, "at=%lld row=%lld parts=%lld", (long long)at, (long long)row,
+						      (long long)parts),
+					 &s),
+				   &dims[i], 1, parts);
+		if (!out[i])
+			return p->err->code;
+		hd_placed_like(out[i], like[i]);
+		at += packed_piece(like[i], 1);
+	}
+	return p->err->code;
+}
+
 /* (…, n k, …) -> (member, …, k, …) and back: what a collective cuts or joins is leading and contiguous. */
 struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n, int order)
 {

@@ -224,3 +224,42 @@ int hd_host_own(struct hd_plan *p, struct hd_tensor *state, const struct hd_axis
 	t->on_reshard = relayout;
 	return HD_OK;
 }
+
+/* -- pieces ------------------------------------------------------------------------------------------------------------------ */
+#define MOST_PIECES (1 << 20)
+
+static int pieces_fit(struct hd_plan *p, const char *call, struct hd_tensor *const *xs,
+		      const struct hd_dim *const *dims, uint32_t n, int64_t parts)
+{
+	if (!hd_arg_tensors(p, call, xs, n, 1, MOST_PIECES))
+		return 0;
+	if (!dims)
+		return hd_plan_fail(p, HD_EBUG, "%s: the dims are NULL", call), 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (!hd_arg_dim(p, call, "dim", dims[i]))
+			return 0;
+	if (parts < 1 || parts > MOST_PIECES)
+		return hd_plan_fail(p, HD_EINVAL, "%s: %lld pieces, not 1 to %d", call, (long long)parts, MOST_PIECES),
+		       0;
+	return 1;
+}
+
+struct hd_tensor *hd_host_pack_pieces(struct hd_plan *p, struct hd_tensor *const *xs, const struct hd_dim *const *dims,
+				      uint32_t n, int64_t parts)
+{
+	if (!hd_may_build(p, "pack_pieces") || !pieces_fit(p, "pack_pieces", xs, dims, n, parts) ||
+	    !hd_arg_in_step(p, "pack_pieces", xs, n))
+		return NULL;
+	return view(hd_build_pack_pieces(p, (struct tensor *const *)xs, dims, n, parts));
+}
+
+int hd_host_unpack_pieces(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like,
+			  const struct hd_dim *const *dims, uint32_t n, int64_t parts, struct hd_tensor **out)
+{
+	if (!hd_may_build(p, "unpack_pieces") || !hd_arg_tensor(p, "unpack_pieces", "flat tensor", flat) ||
+	    !pieces_fit(p, "unpack_pieces", like, dims, n, parts) || !hd_arg_in_step(p, "unpack_pieces", &flat, 1))
+		return p->err->code;
+	if (!out)
+		return hd_plan_fail(p, HD_EBUG, "unpack_pieces: the array for the results is NULL");
+	return hd_build_unpack_pieces(p, T(flat), (struct tensor *const *)like, dims, n, parts, (struct tensor **)out);
+}

@@ -266,3 +266,17 @@ int hd_arg_wire(struct hd_plan *p, const struct hd_comm_args *a)
 			     hd_dtype_name(a->x->dtype));
 	return !p->err->code;
 }
+
+/* What micro-batches make is gone when sync and update run, which are once a step: only sums over them are there. */
+int hd_arg_in_step(struct hd_plan *p, const char *call, struct hd_tensor *const *ins, uint32_t nin)
+{
+	for (uint32_t i = 0; i < nin && p->cursor.phase & (HD_UNIT_G | HD_UNIT_S | HD_UNIT_U); i++)
+		if (!T(ins[i])->step && ins[i]->node && ins[i]->node->phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)) {
+			hd_plan_fail(
+				p, HD_EINVAL,
+				"%s: (%s) of %s is made once a micro-batch, and is read where nodes run once a step",
+				call, ins[i]->spec, ins[i]->node->op->name);
+			return 0;
+		}
+	return 1;
+}

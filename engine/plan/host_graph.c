@@ -334,20 +334,6 @@ static struct hd_tensor *placed_like(struct tensor *y, struct tensor *like)
 	return &y->v;
 }
 
-/* What micro-batches make is gone when sync and update run, which are once a step: only sums over them are there. */
-static int in_step(struct hd_plan *p, const char *call, struct hd_tensor *const *ins, uint32_t nin)
-{
-	for (uint32_t i = 0; i < nin && p->cursor.phase & (HD_UNIT_G | HD_UNIT_S | HD_UNIT_U); i++)
-		if (!T(ins[i])->step && ins[i]->node && ins[i]->node->phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)) {
-			hd_plan_fail(
-				p, HD_EINVAL,
-				"%s: (%s) of %s is made once a micro-batch, and is read where nodes run once a step",
-				call, ins[i]->spec, ins[i]->node->op->name);
-			return 0;
-		}
-	return 1;
-}
-
 static struct hd_node *graph_node(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
 				  const char *attr, ...)
 {
@@ -359,7 +345,7 @@ static struct hd_node *graph_node(struct hd_plan *p, const struct hd_op *op, str
 	if (attr)
 		text = hd_plan_vtext(p, attr, v);
 	va_end(v);
-	if (!hd_may_build(p, "node") || !hd_arg_op(p, op, ins, nin) || !in_step(p, op->name, ins, nin))
+	if (!hd_may_build(p, "node") || !hd_arg_op(p, op, ins, nin) || !hd_arg_in_step(p, op->name, ins, nin))
 		return NULL;
 	n = hd_node_new(p, op, hd_op_traits(op), (struct tensor *const *)ins, nin, text);
 	for (uint32_t k = 0; n && nin && k < n->v.nout; k++)
@@ -374,7 +360,7 @@ static struct hd_tensor *graph_einsum(struct hd_plan *p, struct hd_tensor *const
 	struct tensor *t[2];
 
 	if (!hd_may_build(p, "einsum") || !hd_arg_tensors(p, "einsum", ins, nin, 1, 2) ||
-	    !in_step(p, "einsum", ins, nin))
+	    !hd_arg_in_step(p, "einsum", ins, nin))
 		return NULL;
 	if (ndim > HD_MAX_DIMS || (ndim && !dims))
 		return hd_plan_fail(p, HD_EINVAL, "einsum: %u dims of the result, not 0 to %d", ndim, HD_MAX_DIMS),
@@ -399,7 +385,7 @@ static struct hd_tensor *graph_map(struct hd_plan *p, struct hd_tensor *const *i
 	va_list v;
 
 	if (!hd_may_build(p, "map") || !hd_arg_tensors(p, "map", ins, nin, 1, HD_MAX_INS) ||
-	    !in_step(p, "map", ins, nin))
+	    !hd_arg_in_step(p, "map", ins, nin))
 		return NULL;
 	if (!expr)
 		return hd_plan_fail(p, HD_EBUG, "map: the text is NULL"), NULL;
@@ -413,7 +399,7 @@ static struct hd_tensor *graph_cast(struct hd_plan *p, struct hd_tensor *x, uint
 {
 	struct tensor *t = T(x);
 
-	if (!hd_may_build(p, "cast") || !hd_arg_tensor(p, "cast", "tensor", x) || !in_step(p, "cast", &x, 1))
+	if (!hd_may_build(p, "cast") || !hd_arg_tensor(p, "cast", "tensor", x) || !hd_arg_in_step(p, "cast", &x, 1))
 		return NULL;
 	if (!hd_dtype_known(dtype))
 		return hd_plan_fail(p, HD_EINVAL, "cast: %#x is not a dtype", dtype), NULL;
@@ -429,7 +415,7 @@ static struct hd_tensor *graph_chunk(struct hd_plan *p, struct hd_tensor *x, con
 				     const struct hd_pos *at)
 {
 	if (!hd_may_build(p, "chunk") || !hd_arg_tensor(p, "chunk", "tensor", x) ||
-	    !hd_arg_dim(p, "chunk", "dim", dim) || !hd_arg_pos(p, "chunk", at) || !in_step(p, "chunk", &x, 1))
+	    !hd_arg_dim(p, "chunk", "dim", dim) || !hd_arg_pos(p, "chunk", at) || !hd_arg_in_step(p, "chunk", &x, 1))
 		return NULL;
 	if (parts < 1)
 		return hd_plan_fail(p, HD_EINVAL, "chunk: %lld parts of %s", (long long)parts, dim->name), NULL;
@@ -459,7 +445,7 @@ static struct hd_tensor *graph_join(struct hd_plan *p, struct hd_tensor *const *
 				    const struct hd_dim *dim, const struct hd_pos *at)
 {
 	if (!hd_may_build(p, "join") || !hd_arg_dim(p, "join", "dim", dim) || !pieces_alike(p, "join", xs, n) ||
-	    (at && !hd_arg_pos(p, "join", at)) || !in_step(p, "join", xs, n))
+	    (at && !hd_arg_pos(p, "join", at)) || !hd_arg_in_step(p, "join", xs, n))
 		return NULL;
 	return view(hd_build_join(p, (struct tensor *const *)xs, n, dim, at));
 }
@@ -467,7 +453,7 @@ static struct hd_tensor *graph_join(struct hd_plan *p, struct hd_tensor *const *
 static struct hd_tensor *graph_pick(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_pos *at)
 {
 	if (!hd_may_build(p, "pick") || !pieces_alike(p, "pick", xs, n) || !hd_arg_pos(p, "pick", at) ||
-	    !in_step(p, "pick", xs, n))
+	    !hd_arg_in_step(p, "pick", xs, n))
 		return NULL;
 	return view(hd_build_pick(p, (struct tensor *const *)xs, n, at));
 }
@@ -555,7 +541,7 @@ static int is_for_all(struct hd_plan *p, const char *call, const struct group *g
 
 static struct hd_tensor *graph_pack(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple)
 {
-	if (!hd_may_build(p, "pack") || !hd_arg_tensors(p, "pack", xs, n, 1, MANY) || !in_step(p, "pack", xs, n))
+	if (!hd_may_build(p, "pack") || !hd_arg_tensors(p, "pack", xs, n, 1, MANY) || !hd_arg_in_step(p, "pack", xs, n))
 		return NULL;
 	if (multiple > 1 << 24)
 		return hd_plan_fail(p, HD_EINVAL, "pack: a multiple of %lld, more than %d", (long long)multiple,
@@ -568,7 +554,7 @@ static int graph_unpack(struct hd_plan *p, struct hd_tensor *flat, struct hd_ten
 			struct hd_tensor **out)
 {
 	if (!hd_may_build(p, "unpack") || !hd_arg_tensor(p, "unpack", "flat tensor", flat) ||
-	    !hd_arg_tensors(p, "unpack", like, n, 0, MANY) || !in_step(p, "unpack", &flat, 1))
+	    !hd_arg_tensors(p, "unpack", like, n, 0, MANY) || !hd_arg_in_step(p, "unpack", &flat, 1))
 		return p->err->code;
 	if (n && !out)
 		return hd_plan_fail(p, HD_EBUG, "unpack: the array for the results is NULL");
@@ -631,7 +617,7 @@ static struct hd_tensor *graph_comm(struct hd_plan *p, const struct hd_comm_args
 		return NULL;
 	if (!hd_may_build(p, "comm") || !hd_arg_group(p, "comm", "group", a.group) ||
 	    !hd_arg_tensor(p, "comm", "tensor", a.x) || (a.dim && !hd_arg_dim(p, "comm", "dim", a.dim)) ||
-	    !in_step(p, "comm", &a.x, 1))
+	    !hd_arg_in_step(p, "comm", &a.x, 1))
 		return NULL;
 	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_ORDERED_REDUCE_SCATTER)
 		return hd_plan_fail(p, HD_EINVAL, "comm: %u is not a kind of collective", a.kind), NULL;
@@ -802,4 +788,6 @@ const struct hd_graph_api hd_graph_table = {
 	.every = hd_host_every,
 	.local = hd_host_local,
 	.own = hd_host_own,
+	.pack_pieces = hd_host_pack_pieces,
+	.unpack_pieces = hd_host_unpack_pieces,
 };

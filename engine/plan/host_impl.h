@@ -35,6 +35,7 @@ int hd_arg_tensor(struct hd_plan *p, const char *call, const char *what, const s
 int hd_arg_tensors(struct hd_plan *p, const char *call, struct hd_tensor *const *ts, uint32_t n, uint32_t least,
 		   uint32_t most);
 int hd_arg_wire(struct hd_plan *p, const struct hd_comm_args *a);
+int hd_arg_in_step(struct hd_plan *p, const char *call, struct hd_tensor *const *ins, uint32_t nin);
 int hd_arg_block(struct hd_plan *p, const char *call, const struct hd_block *b);
 int hd_arg_name(struct hd_plan *p, const char *call, const char *name);
 int hd_arg_pos(struct hd_plan *p, const char *call, const struct hd_pos *at);
@@ -82,6 +83,10 @@ struct hd_tensor *hd_host_updated(struct hd_plan *p, struct hd_tensor *leaf);
 int hd_host_every(struct hd_plan *p, int64_t steps);
 struct hd_tensor *hd_host_local(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis);
 int hd_host_own(struct hd_plan *p, struct hd_tensor *state, const struct hd_axis *axis, uint32_t relayout);
+struct hd_tensor *hd_host_pack_pieces(struct hd_plan *p, struct hd_tensor *const *xs, const struct hd_dim *const *dims,
+				      uint32_t n, int64_t parts);
+int hd_host_unpack_pieces(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like,
+			  const struct hd_dim *const *dims, uint32_t n, int64_t parts, struct hd_tensor **out);
 int hd_host_may_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
 
 #endif

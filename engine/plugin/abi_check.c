@@ -247,7 +247,9 @@ AT(hd_graph_api, updated, 288);
 AT(hd_graph_api, every, 296);
 AT(hd_graph_api, local, 304);
 AT(hd_graph_api, own, 312);
-ENDS(hd_graph_api, own, 320);
+AT(hd_graph_api, pack_pieces, 320);
+AT(hd_graph_api, unpack_pieces, 328);
+ENDS(hd_graph_api, unpack_pieces, 336);
 
 /* heddle/op.h */
 AT(hd_shape, dtype, 0);

@@ -106,7 +106,7 @@ static void view(struct hd_program *g, struct node *n)
 		return;
 	if (is(n, OP_ROLE_VIEW) || is(n, OP_ROLE_SYNC))
 		merge(g, y, x, 0);
-	else if (is(n, OP_ROLE_UNPACK))
+	else if (is(n, OP_ROLE_UNPACK) && !n->alongs)
 		merge(g, y, x, hd_attr_int(n->attr, "at", 0) * HD_BITS(y->v.dtype) / 8);
 	else if (is(n, OP_ROLE_PICK))
 		merge(g, y, n->ins[position_index(g, n, 0)], 0);
@@ -174,7 +174,7 @@ static void pieces(struct hd_program *g, struct node *n)
 {
 	struct tensor *y = n->outs[0];
 	int64_t at = 0, offset;
-	int flat = is(n, OP_ROLE_PACK), leading = is(n, OP_ROLE_JOIN) && n->along == y->dims[0];
+	int flat = is(n, OP_ROLE_PACK) && !n->alongs, leading = is(n, OP_ROLE_JOIN) && n->along == y->dims[0];
 
 	for (uint32_t j = 0; (flat || leading) && j < n->v.nin; j++) {
 		struct tensor *x = n->ins[j];

@@ -252,6 +252,44 @@ static int pack(struct recorder *r, struct node *n)
 	return HD_OK;
 }
 
+/* Each member's piece of whole stands in `outer` runs; packed, it is one, `row` behind the piece of the member before. */
+static int pieces(struct recorder *r, struct tensor *whole, const struct hd_dim *along, struct tensor *flat, int64_t at,
+		  int64_t row, int64_t parts)
+{
+	int packs = whole != r->node->outs[0];
+	struct tensor *x = packs ? whole : flat, *y = packs ? flat : whole;
+	int64_t outer, len, inner, run;
+
+	around(whole, along, &outer, &len, &inner);
+	run = len / parts * inner;
+	for (int64_t j = 0; j < parts && parts < outer; j++) {
+		if (packs)
+			HD_TRY(copy(r, x, y, outer, run, j * run, len * inner, at + j * row, run));
+		else
+			HD_TRY(copy(r, x, y, outer, run, at + j * row, run, j * run, len * inner));
+	}
+	for (int64_t o = 0; o < outer && parts >= outer; o++) {
+		if (packs)
+			HD_TRY(copy(r, x, y, parts, run, o * len * inner, run, at + o * run, row));
+		else
+			HD_TRY(copy(r, x, y, parts, run, at + o * run, row, o * len * inner, run));
+	}
+	return HD_OK;
+}
+
+static int pack_pieces(struct recorder *r, struct node *n)
+{
+	int64_t row = hd_local_count(n->outs[0]) / n->parts, at = 0;
+
+	for (uint32_t i = 0; i < n->v.nin; i++) {
+		int64_t count = hd_local_count(n->ins[i]) / n->parts, each = 512 / (int64_t)HD_BITS(n->ins[i]->v.dtype);
+
+		HD_TRY(pieces(r, n->ins[i], n->alongs[i], n->outs[0], at, row, n->parts));
+		at += (count + each - 1) / each * each;
+	}
+	return HD_OK;
+}
+
 /* Of (…, n k, …) the two halves of each member, blocked one behind the other. */
 static int block_zigzag(struct recorder *r, struct node *n)
 {
@@ -356,7 +394,7 @@ static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
 	switch (n->is->role) {
 	case OP_ROLE_CHUNK:
 	case OP_ROLE_JOIN: *rc = n->order ? chunk_zigzag(r, n) : chunk_or_join(r, n); return 1;
-	case OP_ROLE_PACK: *rc = pack(r, n); return 1;
+	case OP_ROLE_PACK: *rc = n->alongs ? pack_pieces(r, n) : pack(r, n); return 1;
 	case OP_ROLE_BLOCK:
 	case OP_ROLE_UNBLOCK: *rc = n->order ? block_zigzag(r, n) : block_or_unblock(r, n); return 1;
 	case OP_ROLE_NORM2: *rc = norm2(r, n); return 1;
@@ -371,6 +409,11 @@ static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
 		return 1;
 	case OP_ROLE_UNPACK:
 		at = hd_attr_int(n->attr, "at", 0);
+		if (n->alongs) {
+			*rc = pieces(r, n->outs[0], n->alongs[0], n->ins[0], at, hd_attr_int(n->attr, "row", 0),
+				     n->parts);
+			return 1;
+		}
 		*rc = shares(g, n->outs[0], n->ins[0], at * HD_BITS(n->outs[0]->v.dtype) / 8)
 			      ? HD_OK
 			      : whole_copy(r, n->ins[0], n->outs[0], at);

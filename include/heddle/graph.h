@@ -284,6 +284,14 @@ struct hd_graph_api {
 	 * is refused (HD_RESHARD_REFUSE).  A parameter is one for all members: it is what the model's files, evaluation and
 	 * generation have.  Weights of a member's own are a state that begins as the parameter and replaces it in training. */
 	int (*own)(struct hd_plan *p, struct hd_tensor *state, const struct hd_axis *axis, uint32_t relayout);
+	/* -- since 0.5 ----------------------------------------------------------------------------------------------- */
+	/* Each xs[i] is in `parts` equal pieces along dims[i].  One flat tensor, as pack's, of which each part has that piece of
+	 * all xs: what a reduce-scatter of it leaves is unpacked as the pieces.  And back: like[i] is a piece, flat what an
+	 * all-gather of packed pieces makes, out[i] whole.  One node and n, whatever `parts` is. */
+	struct hd_tensor *(*pack_pieces)(struct hd_plan *p, struct hd_tensor *const *xs,
+					 const struct hd_dim *const *dims, uint32_t n, int64_t parts);
+	int (*unpack_pieces)(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like,
+			     const struct hd_dim *const *dims, uint32_t n, int64_t parts, struct hd_tensor **out);
 };
 
 /* -- the usual case of the calls with arguments ---------------------------------------------------------------------- */

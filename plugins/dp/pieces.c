@@ -37,21 +37,29 @@ static int is_gather(const struct hd_strategy *s, const struct hd_node *n)
 		(n->phase & HD_UNIT_U && n->ins[0]->node && !strcmp(n->ins[0]->node->kind, "update")));
 }
 
+/* Of each reshard in the bucket the dim that is sharded. */
+static const struct hd_dim **dims_of(struct hd_strategy *s, struct hd_plan *p, const struct dp_bucket *b, int scattered)
+{
+	const struct hd_dim **dims = s->h->alloc(p, (b->n + 1) * sizeof(*dims));
+
+	for (uint32_t i = 0; dims && i < b->n; i++)
+		dims[i] = scattered ? b->in[i]->reshard->need.dim : b->in[i]->reshard->have.dim;
+	return dims;
+}
+
 static int scatter(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)
 {
-	uint32_t n = (uint32_t)g->n;
-	struct hd_tensor **piece = s->h->alloc(p, (size_t)n * b->n * sizeof(*piece)), *mine;
+	const struct hd_dim **dims = dims_of(s, p, b, 1);
+	struct hd_tensor **like = s->h->alloc(p, (b->n + 1) * sizeof(*like)), *mine;
 
-	if (!piece)
+	if (!dims || !like)
 		return HD_ENOMEM;
 	hd_cursor(s->g, p, b->at, g);
-	for (uint32_t j = 0; j < n; j++)
-		for (uint32_t i = 0; i < b->n; i++)
-			piece[j * b->n + i] = s->g->chunk(p, b->x[i], b->in[i]->reshard->need.dim, n,
-							  &(struct hd_pos){ .add = (int32_t)j });
-	b->flat = s->g->pack(p, piece, n * b->n, 1);
+	for (uint32_t i = 0; i < b->n; i++)
+		like[i] = s->g->chunk(p, b->x[i], dims[i], g->n, &(struct hd_pos){ .group = NULL });
+	b->flat = s->g->pack_pieces(p, b->x, dims, b->n, g->n);
 	mine = s->sync == DP_SERVER ? dp_push(s, p, g, b->flat) : dp_comm(s, p, HD_COMM_REDUCE_SCATTER, g, b->flat, 0);
-	s->g->unpack(p, mine, piece, b->n, b->x + b->n);
+	s->g->unpack(p, mine, like, b->n, b->x + b->n);
 	for (uint32_t i = 0; i < b->n; i++)
 		s->g->replace(p, b->in[i]->outs[0], b->x[b->n + i]);
 	return s->h->status(p);
@@ -59,24 +67,18 @@ static int scatter(struct hd_strategy *s, struct hd_plan *p, const struct hd_gro
 
 static int gather(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct dp_bucket *b)
 {
-	uint32_t n = (uint32_t)g->n, all = n * b->n;
-	struct hd_tensor **like = s->h->alloc(p, (size_t)all * 3 * sizeof(*like)), **piece = like + all,
-			 **one = piece + all, *flat;
+	const struct hd_dim **dims = dims_of(s, p, b, 0);
+	struct hd_tensor *flat;
 
-	if (!like)
+	if (!dims)
 		return HD_ENOMEM;
 	hd_cursor(s->g, p, b->in[0]->phase & HD_UNIT_U ? b->at : b->in[0],
 		  g); /* new values are there last, others are read first */
 	flat = s->g->pack(p, b->x, b->n, 1);
 	flat = flat ? hd_comm(s->g, p, HD_COMM_ALL_GATHER, g, flat, flat->dims[0], 0) : NULL;
-	for (uint32_t i = 0; i < all; i++)
-		like[i] = b->x[i % b->n];
-	s->g->unpack(p, flat, like, all, piece);
-	for (uint32_t i = 0; i < b->n; i++) {
-		for (uint32_t j = 0; j < n; j++)
-			one[j] = piece[j * b->n + i];
-		s->g->replace(p, b->in[i]->outs[0], s->g->join(p, one, n, b->in[i]->reshard->have.dim, NULL));
-	}
+	s->g->unpack_pieces(p, flat, b->x, dims, b->n, g->n, b->x + b->n);
+	for (uint32_t i = 0; i < b->n; i++)
+		s->g->replace(p, b->in[i]->outs[0], b->x[b->n + i]);
 	return s->h->status(p);
 }
 
