@@ -284,7 +284,7 @@ struct hd_graph_api {
 	 * is refused (HD_RESHARD_REFUSE).  A parameter is one for all members: it is what the model's files, evaluation and
 	 * generation have.  Weights of a member's own are a state that begins as the parameter and replaces it in training. */
 	int (*own)(struct hd_plan *p, struct hd_tensor *state, const struct hd_axis *axis, uint32_t relayout);
-	/* -- since 0.5 ----------------------------------------------------------------------------------------------- */
+	/* -- since 0.10 ---------------------------------------------------------------------------------------------- */
 	/* Each xs[i] is in `parts` equal pieces along dims[i].  One flat tensor, as pack's, of which each part has that piece of
 	 * all xs: what a reduce-scatter of it leaves is unpacked as the pieces.  And back: like[i] is a piece, flat what an
 	 * all-gather of packed pieces makes, out[i] whole.  One node and n, whatever `parts` is. */
