@@ -243,7 +243,7 @@ static void refused(void)
 	       "fewer than train.seq + 1 = 901",
 	       "short for training");
 	is_str(try_open("train = a.txt", 100, 0, 1),
-	       "x.ini: [data] valid_fraction: 0.1 of 1000 tokens is 100, fewer than "
+	       "x.ini:1: [data] valid_fraction: 0.1 of 1000 tokens is 100, fewer than "
 	       "train.seq + 1 = 101; 0 is for no validation",
 	       "short for validation");
 	is_str(try_open("train = a.txt\nvalid = 1.txt", 3, 0, 1),
@@ -294,7 +294,7 @@ static void texts(void)
 	put("p.bin", plain, sizeof(plain));
 	setenv("XDG_CACHE_HOME", "cache", 1);
 	is_str(try_open("train = t.txt\nvalid_fraction = 0", 2, 300, 1),
-	       "x.ini: [data] tokenizer: t.txt is text, and the model's vocab of 300 is not one of bytes: give the DIR "
+	       "x.ini:1: [data] tokenizer: t.txt is text, and the model's vocab of 300 is not one of bytes: give the DIR "
 	       "of its tokenizer.json, or byte if bytes are meant",
 	       "bytes for a model that has other tokens");
 	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = byte", 2, 300, 1), "", "if they are meant");

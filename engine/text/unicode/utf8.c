@@ -29,7 +29,8 @@ void hd_buf_room(struct hd_buf *b, size_t more)
 void hd_buf_add(struct hd_buf *b, const char *s, size_t n)
 {
 	hd_buf_room(b, n + 1);
-	memcpy(b->at + b->n, s, n);
+	if (n)
+		memcpy(b->at + b->n, s, n);
 	b->n += n;
 }
 
