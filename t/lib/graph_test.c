@@ -186,14 +186,17 @@ struct gt_run *gt_open(struct hd_plan *p, struct hd_communicator **(*members)(st
 
 void gt_close(struct gt_run *r)
 {
+	struct hd_conf *conf;
+
 	if (!r)
 		return;
+	conf = r->plan->conf;
 	for (int k = 0; k < r->n; k++) {
 		hd_program_destroy(r->g[k]);
 		free(r->mem[k]);
 	}
-	hd_conf_destroy(r->plan->conf);
-	hd_plan_destroy(r->plan);
+	hd_plan_destroy(r->plan); /* names sections of its conf to the end */
+	hd_conf_destroy(conf);
 	free(r);
 }
 
