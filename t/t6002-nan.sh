@@ -29,7 +29,7 @@ if [ -f "$mesh" ]; then
 		printf '[strategy m]\nplugin = %s\na = 1\nb = 1\nc = 2\n' "$mesh"
 	} >mesh.ini
 	said=$(heddle_mpi 2 train mesh.ini --set train.lr=1e30 --set train.schedule=constant --set train.optimizer=sgd 2>&1 |
-		messages)
+		failures)
 	is "stages: one message" "$(printf '%s\n' "$said" | wc -l)" 1
 	like "stages: the coordinate" "$said" 'step 2: .*; first on rank [01] \(m\.b 0, m\.a 0, m\.c [01]\): '
 else
@@ -51,8 +51,7 @@ began() {			# NAME RANKS WEIGHT PATTERN [args...]
 	heddle train model.ini --set train.steps=0 --set checkpoint.dir=c "$@" >/dev/null 2>&1
 	spoil c/step-00000000/model.safetensors "$weight"
 	set -- "$@" $axes
-	said=$(heddle_mpi "$n" train model.ini --set checkpoint.resume=c/step-00000000 --set train.micro_batch=1 "$@" 2>&1 | messages |
-		grep -v 'resumed from')
+	said=$(heddle_mpi "$n" train model.ini --set checkpoint.resume=c/step-00000000 --set train.micro_batch=1 "$@" 2>&1 | failures)
 	is "$what: one message" "$(printf '%s\n' "$said" | wc -l)" 1
 	like "$what: where it began" "$said" "step 1: .*; first on $want: [a-z]+ with [^ ]+ in layer 1 made a value"
 }
@@ -78,7 +77,7 @@ for run in 1:clip=1 1:clip=0 1:optimizer=sgd 2:clip=1; do
 	said=$(heddle_mpi ${run%:*} train tiny.ini --set checkpoint.resume=c --set checkpoint.dir=c --set checkpoint.every=1 \
 		--set log.metrics=m.jsonl --set train.${run#*:} 2>&1)
 	is "gradients alone, np ${run%:*}, ${run#*:}: a status" $? 1
-	said=$(printf '%s\n' "$said" | messages | grep -v 'resumed from')
+	said=$(printf '%s\n' "$said" | failures)
 	is "one message" "$(printf '%s\n' "$said" | wc -l)" 1
 	like "step and norm, of a loss that is a number" "$said" '^heddle: step 1: loss [0-9]+[.0-9]*, gradient norm (inf|nan); '
 	like "and where" "$said" 'first on rank [01] .*: einsum in layer 1 \(backward\) made a value of \(heads,head_dim,embed\)'

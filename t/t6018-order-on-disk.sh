@@ -47,7 +47,7 @@ for on in "1 rename /step-00000002" "1 sync /optimizer.safetensors" "1 sync /.st
 	fail=${on#* }
 	out=$(logged ${on%% *} --set train.steps=2 --set checkpoint.resume=auto)
 	is "np ${on%% *}, $fail fails: a status" $? 1
-	said=$(printf '%s\n' "$out" | messages | grep -v 'resumed from')
+	said=$(printf '%s\n' "$out" | failures)
 	is "one message" "$(printf '%s\n' "$said" | wc -l)" 1
 	like "of the path and the reason" "$said" "^heddle: $tmp/c/.*${fail##*/}.*: Input/output error\$"
 	is "what was there is there, and nothing else" "$(cd c && find . -type f | sort | xargs cksum)" "$before"

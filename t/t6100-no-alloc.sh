@@ -12,7 +12,7 @@ ok "the counter" ${CC:-cc} -O1 -g -fPIC -shared -DHD_COUNT_ALLOC -o count.so "$s
 calls() {
 	steps=$1 n=$2
 	shift 2
-	rm -f calls.*
+	rm -f calls.* m.jsonl
 	mpi "$n" env LD_PRELOAD="$tmp/count.so" HD_COUNT_ALLOC="$tmp/calls" "$build/heddle" train tiny.ini \
 		--set train.steps="$steps" --set log.metrics=m.jsonl "$@" >out 2>&1 || tap_comment <out
 	cat calls.* 2>/dev/null | awk '{ c = $1; $1 = ""; sum[$0] += c } END { for (k in sum) print sum[k] k }' | sort -k2

@@ -52,7 +52,7 @@ single() {	# NAME SETS
 	said=$(choices)
 }
 # What the routers of step 1 chose and dropped: its logits are the same bits on replicas and where experts are apart.
-choices() { sed -n 's/.*"step": 1,.*\("dropped".*\)/\1/p' "$tmp/m.jsonl"; }
+choices() { sed -n 's/.*"step": 1,.*\("dropped".*\), "time".*/\1/p' "$tmp/m.jsonl"; }
 single interleaved --set pp.size=1
 layout 4 interleaved
 single dp+ep --set ep.size=1 --set dp.size=1

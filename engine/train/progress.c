@@ -102,10 +102,10 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 }
 
 struct field {
-	char text[64];
+	char text[HD_PROGRESS_FIELD];
 	int rank; /* the larger, the sooner it is left out */
 };
-#define FIELDS 11
+#define FIELDS HD_PROGRESS_FIELDS
 
 static int wide(const struct field *f)
 {
@@ -129,13 +129,13 @@ static int leave_out(struct field *f)
 	return most >= 0;
 }
 
-char *hd_progress_text(const struct hd_numbers *n, int64_t steps, const char *basis, int columns)
+void hd_progress_text(char *text, const struct hd_numbers *n, int64_t steps, const char *basis, int columns)
 {
 	struct field f[FIELDS] = {
 		[2] = { .rank = 5 }, [3] = { .rank = 6 }, [5] = { .rank = 3 }, [6] = { .rank = 4 },
 		[7] = { .rank = 8 }, [8] = { .rank = 7 }, [9] = { .rank = 9 }, [10] = { .rank = 2 }
 	};
-	char *text = NULL;
+	int at = 0;
 
 #define SAY(i, ...) snprintf(f[i].text, sizeof(f[i].text), __VA_ARGS__)
 	SAY(0, "step %lld/%lld", (long long)n->step, (long long)steps);
@@ -154,13 +154,12 @@ char *hd_progress_text(const struct hd_numbers *n, int64_t steps, const char *ba
 		;
 	for (int i = 0; i < FIELDS; i++)
 		if (f[i].text[0])
-			hd_append(&text, "%s%s", i ? "  " : "", f[i].text);
-	return text;
+			at += snprintf(text + at, HD_PROGRESS_TEXT - (size_t)at, "%s%s", i ? "  " : "", f[i].text);
 }
 
 void hd_show_step(struct hd_show *s, struct hd_numbers *n)
 {
-	char *text;
+	char text[HD_PROGRESS_TEXT];
 
 	s->average = s->average > 0 ? 0.9 * s->average + 0.1 * n->seconds : n->seconds;
 	n->left = s->average * (double)(s->steps - n->step);
@@ -168,9 +167,8 @@ void hd_show_step(struct hd_show *s, struct hd_numbers *n)
 	n->memory = memory_now();
 	if (!s->speaks || (!s->terminal && n->step % s->every && n->step != s->steps))
 		return;
-	text = hd_progress_text(n, s->steps, basis(s->j), s->terminal ? hd_launch_columns() - 1 : 0);
+	hd_progress_text(text, n, s->steps, basis(s->j), s->terminal ? hd_launch_columns() - 1 : 0);
 	printf("%s%s%s", s->terminal ? "\r" : "", text, s->terminal ? "\033[K" : "\n");
-	free(text);
 	s->open_line = s->terminal;
 	if (n->step == s->steps)
 		hd_show_line(s);

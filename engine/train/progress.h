@@ -26,9 +26,12 @@ void hd_show_step(struct hd_show *s, struct hd_numbers *n); /* fills in memory, 
 void hd_show_eval(struct hd_show *s, int64_t step, double loss, int64_t tokens);
 void hd_show_line(struct hd_show *s); /* ends the line that is being rewritten */
 void hd_show_end(struct hd_show *s);
-/* "step 3/40  loss 4.9489 ...", malloc'ed.  basis: what the share is of.  columns: what does not fit is left out, the least
- * important first; 0: no limit. */
-char *hd_progress_text(const struct hd_numbers *n, int64_t steps, const char *basis, int columns);
+#define HD_PROGRESS_FIELDS 11
+#define HD_PROGRESS_FIELD 64
+#define HD_PROGRESS_TEXT (HD_PROGRESS_FIELDS * (HD_PROGRESS_FIELD + 2))
+/* "step 3/40  loss 4.9489 ..." into text[HD_PROGRESS_TEXT]: a step allocates nothing.  basis: what the share is of.  columns:
+ * what does not fit is left out, the least important first; 0: no limit. */
+void hd_progress_text(char *text, const struct hd_numbers *n, int64_t steps, const char *basis, int columns);
 int64_t hd_peak_bytes(void); /* the process' high-water mark, as the system reports it */
 
 #endif

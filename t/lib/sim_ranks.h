@@ -235,6 +235,36 @@ static void sim_reduce(const struct hd_communicator *m, const struct sim_round *
 	}
 }
 
+/* v as it arrives, where it is sent as wire (fp16: times 1024). */
+static double sim_sent(double v, uint32_t wire)
+{
+	return wire == HD_DTYPE_BF16  ? hd_of_bf16(hd_bf16_of((float)v))
+	       : wire == HD_DTYPE_F16 ? hd_of_f16(hd_f16_of((float)v * 1024)) / 1024
+				      : v;
+}
+
+/* Members' pieces, added in member order by the piece's owner, who is sent the others' terms; or in a ring that begins with
+ * the piece's own member, where each is sent the sum so far. */
+static void sim_reduce_sent(const struct hd_communicator *m, const struct sim_round *r, const struct hd_call *c)
+{
+	int ring = c->kind == HD_COMM_RING_REDUCE_SCATTER, piece = ring ? (m->me + 1) % m->n : m->me;
+
+	for (int64_t i = 0; i < c->count; i++) {
+		double v = 0;
+
+		for (int k = 0; k < m->n; k++) {
+			int from = ring ? (piece + k) % m->n : k;
+			double x = sim_value(&r->by[from], piece * c->count + i);
+
+			if (ring)
+				v = (k ? sim_sent(v, c->wire) : 0) + x;
+			else
+				v += from == m->me ? x : sim_sent(x, c->wire);
+		}
+		sim_put(c->out, c->dtype, i, v);
+	}
+}
+
 static void sim_deliver(const struct hd_communicator *m, const struct sim_round *r, const struct hd_call *c)
 {
 	size_t piece = sim_bytes(c, c->count);
@@ -247,9 +277,9 @@ static void sim_deliver(const struct hd_communicator *m, const struct sim_round 
 		if (out)
 			sim_reduce(m, r, c, 0);
 		return;
-	case HD_COMM_REDUCE_SCATTER:
-	case HD_COMM_ORDERED_REDUCE_SCATTER: sim_reduce(m, r, c, m->me * c->count); return;
-	case HD_COMM_RING_REDUCE_SCATTER: sim_reduce(m, r, c, (m->me + 1) % m->n * c->count); return;
+	case HD_COMM_REDUCE_SCATTER: sim_reduce(m, r, c, m->me * c->count); return;
+	case HD_COMM_ORDERED_REDUCE_SCATTER:
+	case HD_COMM_RING_REDUCE_SCATTER: sim_reduce_sent(m, r, c); return;
 	case HD_COMM_RING_ALL_GATHER:
 		for (int k = 0; k < m->n; k++)
 			memcpy(out + (size_t)((k + 1) % m->n) * piece, r->by[k].in, piece);

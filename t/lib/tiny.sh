@@ -52,4 +52,6 @@ heddle_mpi() {
 	HD_TEST_SECONDS=${HD_TEST_SECONDS:-180} mpi "$tiny_n" "$build/heddle" "$@"
 }
 messages() { grep '^heddle: ' | grep -v -e '^heddle: initial weights ' -e 'bound this rank to'; }
+# Of these what a run fails with: a run that goes on also says from where, and what it does not do as before.
+failures() { messages | grep -v -e 'resumed from' -e ' was made with ' -e ' was to end at ' -e ' have changed: ' -e ' held another run, '; }
 json() { printf '%s\n' "$1" | sed -n "s/.*\"$2\": *\(-\{0,1\}[0-9.eE+-]*\).*/\1/p"; }
