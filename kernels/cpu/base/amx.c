@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whether this process may use AMX.
+ */
+#include <config.h>
+#include "kernels/cpu/base/amx.h"
+#if HD_AMX
+#include <cpuid.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* of arch_prctl(2); headers before Linux 5.16 have no names for them */
+#define GET_PERMISSION 0x1022
+#define ASK_PERMISSION 0x1023
+#define TILE_DATA 18 /* number of the state component */
+
+static int allowed;
+
+static int has_vectors(void)
+{
+	__builtin_cpu_init();
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx2") &&
+	       __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+}
+
+/* Tiles, bf16 for them, and a palette 1 as it is used here: eight tiles of 16 rows of 64 bytes. */
+static int has_tiles(void)
+{
+	unsigned a, b, c, d, bf16 = 1U << 22, tile = 1U << 24;
+
+	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (bf16 | tile)) != (bf16 | tile))
+		return 0;
+	if (!__get_cpuid_count(0x1d, 1, &a, &b, &c, &d))
+		return 0;
+	return (b & 0xffff) >= 64 && b >> 16 >= 8 && (c & 0xffff) >= 16;
+}
+
+/* The kernel saves the tiles only of processes that asked; the permission is the whole process's. */
+static int ask(void)
+{
+	uint64_t has = 0;
+
+	if (syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA))
+		return 0;
+	return !syscall(SYS_arch_prctl, GET_PERMISSION, &has) && has >> TILE_DATA & 1;
+}
+
+static void look(void)
+{
+	allowed = has_vectors() && has_tiles() && ask();
+}
+
+int hd_amx_allowed(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, look);
+	return allowed;
+}
+#else
+int hd_amx_allowed(void)
+{
+	return 0;
+}
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/base/amx.h - the matrix units of x86-64 processors (Intel AMX: Architecture Instruction Set Extensions
+ * Programming Reference, chapter 3): whether this process may use them, and their instructions for bf16.
+ *
+ * A thread has eight tiles of 16 rows x 64 bytes.  HD_TILE_DPBF16(c, a, b): c (16 x 16 fp32) += a b, summed over 32 terms.  a has
+ * rows of 32 bf16; b has rows of pairs: row r holds, for each of 16 columns, the terms 2r and 2r + 1.  Subnormal numbers count as
+ * zero, products are not rounded before the sum.
+ *
+ * Used only where hd_amx_allowed() says so, between hd_amx_begin() and hd_amx_end() of the same thread; what a region of threads
+ * runs begins and ends by itself.  The numbers of tiles are literals.  The compiler neither knows nor uses the tiles: what is in
+ * them stays over calls of functions, unless they use tiles too.
+ */
+#ifndef HD_KERNELS_CPU_BASE_AMX_H
+#define HD_KERNELS_CPU_BASE_AMX_H
+#include <stdint.h>
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11
+#define HD_AMX 1 /* else no code for it is compiled, and hd_amx_allowed() is 0 */
+#else
+#define HD_AMX 0
+#endif
+
+/* 1: the processor has AMX with bf16 and the vector instructions named by HD_AMX_TARGET, and the kernel lets this process use
+ * them; asks for that the first time.  From any thread. */
+int hd_amx_allowed(void);
+
+#if HD_AMX
+/* For `#pragma GCC target`, in files that use tiles beside vectors */
+#define HD_AMX_TARGET \
+	"avx512f,avx512dq,avx512vl,avx512bw,avx512bf16,avx2,fma,bmi2,prefer-vector-width=512,amx-tile,amx-bf16"
+
+struct hd_amx_shape {    /* as the instruction reads it; zero where not said otherwise */
+	uint8_t palette; /* 1 */
+	uint8_t start, reserved[14];
+	uint16_t bytes[16]; /* of a row, of tile 0 to 7; at most 64 */
+	uint8_t rows[16];   /* at most 16 */
+} __attribute__((aligned(64)));
+
+#define HD_AMX_WHOLE \
+	{ \
+		.palette = 1, .bytes = { 64, 64, 64, 64, 64, 64, 64, 64 }, .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } \
+	}
+
+/* Tiles of these shapes, zero. */
+static inline void hd_amx_reshape(const struct hd_amx_shape *s)
+{
+	__asm__ volatile("ldtilecfg %0" ::"m"(*s));
+}
+
+/* All eight tiles whole. */
+static inline void hd_amx_begin(void)
+{
+	static const struct hd_amx_shape whole = HD_AMX_WHOLE;
+
+	hd_amx_reshape(&whole);
+}
+
+static inline void hd_amx_end(void)
+{
+	__asm__ volatile("tilerelease");
+}
+
+/* stride: bytes from row to row in memory */
+#define HD_TILE_LOAD(t, from, stride) \
+	__asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"((const void *)(from)), "r"((int64_t)(stride)) : "memory")
+#define HD_TILE_STORE(t, to, stride) \
+	__asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"((void *)(to)), "r"((int64_t)(stride)) : "memory")
+#define HD_TILE_ZERO(t) __asm__ volatile("tilezero %%tmm" #t ::)
+#define HD_TILE_DPBF16(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
+#endif
+
+#endif
