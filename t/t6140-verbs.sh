@@ -106,7 +106,13 @@ near "bench: memory is that of check" "$(product "$(json "$out" planned_peak_byt
 	"$(heddle check --all tiny.ini | sed -n 's/.*memory \([0-9.]*\) MB.*/\1/p')" 0.06
 ok "bench: and less than the process had" [ "$(json "$out" measured_peak_bytes)" -gt "$(json "$out" planned_peak_bytes)" ]
 is "bench: one line with a profile too" "$(heddle bench tiny.ini --json --steps 1 --profile 2>err | wc -l)" 1
-like "which is told apart" "$(cat err)" '^einsum +[0-9.]+ ms'
+like "which is told apart: a step's products have the FLOPs that explain --work counts" "$(sed 's/  */ /g' err)" \
+	"^einsum [0-9.]+ [0-9.]+% [0-9]+ $(heddle explain tiny.ini --work --json | tr '{' '\n' | awk -F'[:,]' '/"einsum"/ { f += $8 } END { printf "%.3f", f / 1e9 }') "
+like "and what is left to win" "$(cat err)" 'bound ms +to win ms'
+out=$(heddle bench tiny.ini --json --steps 1 --bound)
+ok "bench --bound: the step takes longer than its products at their best, in any layout too" awk \
+	-v a="$(json "$out" bound_share)" -v b="$(json "$out" bound_any_layout_share)" 'BEGIN { exit !(a < 1 && b > 0 && b <= a) }'
+equal "bench --bound: tokens of the bound" "$(product "$(json "$out" bound_tokens_per_second)" "$(json "$out" bound_seconds)")" 256
 like "bench: bytes" "$out" '"bytes": \{"dp": 0\}'
 out=$(heddle_mpi 2 bench tiny.ini --json --steps 1 2>/dev/null)
 equal "bench, two ranks: the share of the rate of both" "$(product 2 "$(json "$out" matmul_share)" "$(json "$out" matmul_rate)")" \

@@ -44,7 +44,10 @@ static const struct hd_flag bench_flags[] = {
 	{ "batch", "N", "with --generate: texts side by side (default 1)" },
 	{ "json", NULL, "one line of JSON" },
 	{ "products", NULL, "also time the step's matmuls alone: the bound of what a step can reach" },
-	{ "profile", NULL, "then one step with the time of each kind of kernel" },
+	{ "bound", NULL,
+	  "also find the bound: each of these matmuls by the best implementation and layout known here" },
+	{ "profile", NULL,
+	  "then where the time of a step goes: each kind of kernel, its rates, and what is left to win" },
 };
 static const struct hd_flag eval_flags[] = {
 	{ "data", "FILE", "data to evaluate on" },

@@ -2,6 +2,7 @@
  * heddle bench: steps on synthetic tokens, timed, with what they cost in products, communication and memory.
  */
 #include <config.h>
+#include "engine/bench/bench.h"
 #include "engine/cli/verbs.h"
 #include "engine/command/command.h"
 #include "engine/generate/generate.h"
@@ -15,7 +16,8 @@ struct bench_state {
 	double seconds[1000], products[1000], median, products_median;
 	struct hd_comm_stats comm;
 	double *bytes; /* by group: sent by this rank in a step */
-	double startup;
+	double startup,
+		bound[2]; /* bound: seconds of the products at their best, as operands lie and in any layout; or 0 */
 	int n, with_products;
 };
 
@@ -100,75 +102,31 @@ static json_t *bytes_by_axis(struct hd_job *j, const struct bench_state *b)
 	return o;
 }
 
-/* -- where the time of a step goes ---------------------------------------------------------------------------------------- */
-struct share {
-	const char *name;
-	double seconds, bytes, flops;
-	int calls;
-};
-struct step_shares {
-	struct share v[64];
-	size_t n;
-};
-
-static int longest_first(const void *a, const void *b)
+/* By rank 0; the others take part. */
+static int profile(struct hd_job *j, int products, FILE *to)
 {
-	const struct share *x = a, *y = b;
+	struct hd_bench_profile p;
 
-	return (x->seconds < y->seconds) - (x->seconds > y->seconds);
-}
-
-static void add_share(void *ctx, const struct launch_time *t)
-{
-	struct step_shares *all = ctx;
-	size_t k = 0;
-
-	while (k < all->n && strcmp(all->v[k].name, t->name))
-		k++;
-	if (k == HD_LEN(all->v))
-		return;
-	all->n += k == all->n;
-	all->v[k].name = t->name;
-	all->v[k].seconds += t->seconds;
-	all->v[k].bytes += t->bytes;
-	all->v[k].flops += t->flops;
-	all->v[k].calls++;
-}
-
-/* On the cpu a step is traced; on a GPU each launch is repeated, or what is measured would be the waits between them. */
-static int profile(struct hd_job *j, FILE *to)
-{
-	struct hd_program *g = j->program[HD_JOB_TRAIN];
-	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4, .step = 1, .loss_scale = 1 };
-	struct step_shares all = { .n = 0 };
-	int gpu = !hd_device_in_host(j->device);
-
-	if (gpu) {
-		HD_TRY(hd_program_times(g, &run, 10, add_share, &all));
-	} else {
-		hd_program_trace(g, 1, 1);
-		HD_TRY(hd_program_compute(g, &run, fill, NULL));
-		HD_TRY(hd_program_update(g, &run));
-		for (size_t i = 0; i < g->ntrace; i++)
-			add_share(&all, &(struct launch_time){ .name = g->trace[i].name,
-							       .seconds = g->trace[i].end - g->trace[i].begin });
-	}
-	qsort(all.v, all.n, sizeof(all.v[0]), longest_first);
-	for (size_t k = 0; k < all.n && j->world.rank == 0; k++) {
-		const struct share *s = &all.v[k];
-
-		fprintf(to, "%-16s %9.3f ms  %5d calls", s->name, 1e3 * s->seconds, s->calls);
-		if (gpu) /* of what operands there are, read or written once; and of the products */
-			fprintf(to, "  %8.1f GB/s  %8.2f TFLOP/s  %9.4f GB  %10.3f GFLOP", s->bytes / s->seconds / 1e9,
-				s->flops / s->seconds / 1e12, s->bytes / 1e9, s->flops / 1e9);
-		fprintf(to, "\n");
-	}
+	HD_TRY(hd_bench_profile_take(j, fill, products, &p));
+	if (j->world.rank == 0)
+		hd_bench_profile_print(&p, to);
 	return HD_OK;
 }
 
 static double bubble(const struct hd_plan *p)
 {
 	return hd_plan_bubble(p);
+}
+
+static void add_bounds(json_t *o, const struct bench_state *b, double tokens)
+{
+	if (!(b->bound[0] > 0))
+		return;
+	json_object_set_new(o, "bound_seconds", hd_json_number(b->bound[0]));
+	json_object_set_new(o, "bound_tokens_per_second", hd_json_number(tokens / b->bound[0]));
+	json_object_set_new(o, "bound_share", hd_json_number(b->bound[0] / b->median));
+	json_object_set_new(o, "bound_any_layout_tokens_per_second", hd_json_number(tokens / b->bound[1]));
+	json_object_set_new(o, "bound_any_layout_share", hd_json_number(b->bound[1] / b->median));
 }
 
 static void print(struct hd_job *j, const struct bench_state *b, int json)
@@ -194,6 +152,7 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	json_object_set_new(o, "bytes_counted", json_integer((json_int_t)counted));
 	if (b->with_products)
 		json_object_set_new(o, "products_share", hd_json_number(b->products_median / b->median));
+	add_bounds(o, b, tokens);
 	line = hd_json_line(o);
 	if (j->world.rank == 0 && json)
 		puts(line);
@@ -206,7 +165,26 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	if (j->world.rank == 0 && !json && b->with_products)
 		printf("the step's matmuls alone: %.4f s = %.0f%% of the step\n", b->products_median,
 		       100 * b->products_median / b->median);
+	if (j->world.rank == 0 && !json && b->bound[0] > 0)
+		printf("bound: by the best implementation of each matmul known here they take %.4f s, or %.0f tokens/s, of which the "
+		       "step reaches %.0f%%; in any layout of the operands %.4f s, or %.0f tokens/s: %.0f%%\n",
+		       b->bound[0], tokens / b->bound[0], 100 * b->bound[0] / b->median, b->bound[1],
+		       tokens / b->bound[1], 100 * b->bound[1] / b->median);
 	free(line);
+}
+
+static int find_bound(struct hd_job *j, struct bench_state *b, struct hd_err *err)
+{
+	for (int any = 0; any < 2; any++) {
+		double mine = hd_bench_bound(j, any);
+
+		b->bound[any] = hd_comm_max(mine);
+		if (hd_comm_max(mine > 0 ? 0 : 1) > 0)
+			return hd_err_set(err, HD_ENOTSUP,
+					  "bench: --bound: device %s cannot tell what its products could take",
+					  j->device->name);
+	}
+	return HD_OK;
 }
 
 static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struct hd_err *err)
@@ -225,10 +203,12 @@ static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struc
 		b->bytes = hd_alloc((j->plan[HD_JOB_TRAIN]->ngroups + 1) * sizeof(*b->bytes));
 	if (rc >= 0)
 		rc = measure(j, b);
+	if (rc >= 0 && hd_cli_has(c, "bound"))
+		rc = find_bound(j, b, err);
 	if (rc >= 0)
 		print(j, b, hd_cli_has(c, "json"));
 	if (rc >= 0 && hd_cli_has(c, "profile"))
-		rc = profile(j, hd_cli_has(c, "json") ? stderr : stdout);
+		rc = profile(j, hd_cli_has(c, "bound"), hd_cli_has(c, "json") ? stderr : stdout);
 	free(b->bytes);
 	free(b);
 	return rc;
@@ -295,8 +275,10 @@ static int check_options(const struct hd_cli *c, struct hd_err *err)
 	if (hd_cli_has(c, "batch") && !hd_cli_has(c, "generate"))
 		return hd_err_set(err, HD_EINVAL,
 				  "bench: --batch: only with --generate; of training it is train.global_batch");
-	if (hd_cli_has(c, "generate") && (hd_cli_has(c, "products") || hd_cli_has(c, "profile")))
-		return hd_err_set(err, HD_EINVAL, "bench: --generate: not together with --products or --profile");
+	if (hd_cli_has(c, "generate") &&
+	    (hd_cli_has(c, "products") || hd_cli_has(c, "profile") || hd_cli_has(c, "bound")))
+		return hd_err_set(err, HD_EINVAL,
+				  "bench: --generate: not together with --products, --profile or --bound");
 	return HD_OK;
 }
 

@@ -74,6 +74,9 @@ struct hd_kernel {
 	void *(*join)(const struct hd_joint *l, size_t n);
 	void (*run_joined)(void *joined, const struct hd_run *r);
 	void (*unjoin)(void *joined);
+	/* The least seconds that a launch is known to take on this machine, measured now if it has to be; any: with operands in
+	 * whatever layout.  0, or the slot NULL: not known. */
+	double (*bound)(const struct hd_prep *p, int any);
 };
 
 /* Exchanges measured choices between ranks: rank 0 measures the union of what is missing while the others wait, and all

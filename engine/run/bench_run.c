@@ -18,6 +18,38 @@ static void add_work(const struct hd_program *g, const struct command *c, struct
 	}
 }
 
+static int is_product(const struct command *c)
+{
+	return c->type == CMD_RUN && c->node && c->node->is->flags & OP_FLAG_MATMUL;
+}
+
+void hd_program_work(const struct hd_program *g, size_t i, int bounds, struct launch_time *t)
+{
+	const struct command *c = &g->commands[i];
+
+	add_work(g, c, t);
+	if (bounds && is_product(c) && c->kernel->bound)
+		t->bound += c->kernel->bound(c->prep, 0);
+}
+
+double hd_program_bound(const struct hd_program *g, int any)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < g->update_at; i++) {
+		const struct command *c = &g->commands[i];
+		double s;
+
+		if (!is_product(c))
+			continue;
+		s = c->kernel->bound ? c->kernel->bound(c->prep, any) : 0;
+		if (!(s > 0))
+			return 0;
+		sum += s;
+	}
+	return sum;
+}
+
 int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats,
 		     void (*each)(void *ctx, const struct launch_time *t), void *ctx)
 {
@@ -25,7 +57,7 @@ int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats,
 
 	g->device->begin(run);
 	for (size_t i = 0, to; i < g->ncommands; i = to) {
-		struct launch_time t = { g->commands[i].name, 0, 0, 0 };
+		struct launch_time t = { .name = g->commands[i].name };
 
 		to = j < end && j->from == i ? j++->to : i + 1;
 		if (g->commands[i].type != CMD_RUN)
@@ -51,8 +83,7 @@ double hd_program_products(struct hd_program *g, struct hd_run *run)
 		g->device->begin(run);
 	begin = hd_seconds();
 	for (size_t i = 0; i < g->update_at; i++)
-		if (g->commands[i].type == CMD_RUN && g->commands[i].node &&
-		    g->commands[i].node->is->flags & OP_FLAG_MATMUL)
+		if (is_product(&g->commands[i]))
 			hd_run_command(g, &g->commands[i], run, NULL, NULL);
 	if (!hd_in_host(g))
 		hd_comm_finish(g->device, &g->why);

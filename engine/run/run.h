@@ -48,14 +48,20 @@ int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fil
 double hd_program_products(struct hd_program *g, struct hd_run *run);
 /* From now on; 0: no more.  steps: how many there will be. */
 void hd_program_trace(struct hd_program *g, int32_t step, int64_t steps);
-/* Of a device with memory of its own: each launch `repeats` times behind each other, so that what a wait takes is shared out.
- * bytes: of its operands; flops: of its products.  What it computes is of no use afterwards. */
+/* bytes: of a launch's operands, each once; flops: of its products; bound: the least seconds known for it, or 0. */
 struct launch_time {
 	const char *name;
-	double seconds, bytes, flops;
+	double seconds, bytes, flops, bound;
 };
+/* Adds what command i is to do; bounds: with the least seconds known, which may have to be measured. */
+void hd_program_work(const struct hd_program *g, size_t i, int bounds, struct launch_time *t);
+/* Of a device with memory of its own: each launch `repeats` times behind each other, so that what a wait takes is shared out.
+ * What it computes is of no use afterwards. */
 int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats,
 		     void (*each)(void *ctx, const struct launch_time *t), void *ctx);
+/* The least seconds known of the products that hd_program_products runs, with operands as they lie or packed; any: in any
+ * layout.  0: not known for one of them. */
+double hd_program_bound(const struct hd_program *g, int any);
 
 /* record.c: the launches of each node. */
 int hd_pass_record(struct hd_program *g, const struct hd_bind *b, struct hd_err *err);

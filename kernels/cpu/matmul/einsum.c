@@ -373,4 +373,22 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 	}
 }
 
-const struct hd_kernel hd_cpu_einsum = { .name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+static double bound(const struct hd_prep *prep, int any)
+{
+	const struct cpu_product *p = prep->state;
+	struct einsum e = p->e;
+	struct hd_mm_shape s;
+	double times = 1;
+
+	if (!e.count || e.empty)
+		return 0;
+	e.nouter = 0;
+	hd_plan_product(&e, &s);
+	for (int i = 0; i < e.nouter; i++)
+		times *= (double)e.outer[i].n;
+	return times * hd_mm_least(&s, any);
+}
+
+const struct hd_kernel hd_cpu_einsum = {
+	.name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run, .bound = bound
+};

@@ -27,6 +27,10 @@ void hd_thin_destroy(struct hd_thin *t);
 void hd_thin_run(const struct hd_thin *t, int keep, void *c, const void *a, const void *b, const void *bias,
 		 uint32_t bias_dtype);
 
+/* bound.c: the least seconds that a product of this shape is known to take, measured at the first call; 0: not known.  Bias, and
+ * adding to c, are left out.  any: in whatever layout of the operands; else as they lie, or b packed. */
+double hd_mm_least(const struct hd_mm_shape *s, int any);
+
 int hd_mm_open(struct hd_err *err);
 /* yes: from now on products have bits that depend on their shape and the processor alone (matmul_pieces.c). */
 void hd_mm_fixed(int yes);

@@ -16,6 +16,8 @@ struct hd_mm_offers { /* the iterator of oneDNN 2 reads desc and attr as long as
 };
 
 int hd_mm_offers_begin(struct hd_mm_offers *o, const struct hd_mm_shape *s, int sum, int swap);
+/* b lies as the implementation likes it; the strides of s are those of a and c. */
+int hd_mm_offers_packed(struct hd_mm_offers *o, const struct hd_mm_shape *s);
 /* The next implementation, to be destroyed by the caller; NULL: no more. */
 dnnl_primitive_desc_t hd_mm_offers_next(struct hd_mm_offers *o, int *begun);
 void hd_mm_offers_end(struct hd_mm_offers *o);

@@ -51,7 +51,7 @@ static int describe(dnnl_memory_desc_t *md, const struct hd_mm_shape *s, int o, 
 	return dnnl_memory_desc_init_by_strides(md, nb + 2, n, type_of(s->dtype[o]), stride) == dnnl_success;
 }
 
-static int make_desc(dnnl_matmul_desc_t *desc, const struct hd_mm_shape *s, int swap)
+static int make_desc(dnnl_matmul_desc_t *desc, const struct hd_mm_shape *s, int swap, int packed)
 {
 	dnnl_memory_desc_t a, b, c, bias;
 	int m = s->ndim - 3, n = m + 1, k = m + 2, has = s->dtype[HD_MM_BIAS] != 0;
@@ -61,6 +61,9 @@ static int make_desc(dnnl_matmul_desc_t *desc, const struct hd_mm_shape *s, int 
 	    !describe(&c, s, HD_MM_C, swap ? n : m, swap ? m : n))
 		return 0;
 	if (has && !describe(&bias, s, HD_MM_BIAS, m, n))
+		return 0;
+	if (packed &&
+	    dnnl_memory_desc_init_by_tag(&b, b.ndims, b.dims, b.data_type, dnnl_format_tag_any) != dnnl_success)
 		return 0;
 	return dnnl_matmul_desc_init(desc, swap ? &b : &a, swap ? &a : &b, has ? &bias : NULL, &c) == dnnl_success;
 }
@@ -89,10 +92,10 @@ void hd_mm_offers_end(struct hd_mm_offers *o)
 		dnnl_primitive_attr_destroy(o->attr);
 }
 
-int hd_mm_offers_begin(struct hd_mm_offers *o, const struct hd_mm_shape *s, int sum, int swap)
+static int begin(struct hd_mm_offers *o, const struct hd_mm_shape *s, int sum, int swap, int packed)
 {
 	memset(o, 0, sizeof(*o));
-	if (!engine || !make_desc(&o->desc, s, swap))
+	if (!engine || !make_desc(&o->desc, s, swap, packed))
 		return 0;
 	o->attr = make_attr(sum);
 	if (o->attr && dnnl_primitive_desc_iterator_create(&o->it, &o->desc, o->attr, engine, NULL) == dnnl_success)
@@ -100,6 +103,16 @@ int hd_mm_offers_begin(struct hd_mm_offers *o, const struct hd_mm_shape *s, int 
 	o->it = NULL;
 	hd_mm_offers_end(o);
 	return 0;
+}
+
+int hd_mm_offers_begin(struct hd_mm_offers *o, const struct hd_mm_shape *s, int sum, int swap)
+{
+	return begin(o, s, sum, swap, 0);
+}
+
+int hd_mm_offers_packed(struct hd_mm_offers *o, const struct hd_mm_shape *s)
+{
+	return begin(o, s, 0, 0, 1);
 }
 
 /* The next implementation, to be destroyed by the caller; NULL: no more. */

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/bench/bench.h - what heddle bench says of a step: where its time goes, and how far each part is from what the machine
+ * could do.
+ */
+#ifndef HD_ENGINE_BENCH_H
+#define HD_ENGINE_BENCH_H
+#include <stdio.h>
+#include "engine/run/job.h"
+
+/* Least seconds of all matrix products of this rank's step, each by the best implementation known, hot, measured by all ranks
+ * at once, with operands as they lie or packed; any: in any layout.  0: not known for this device. */
+double hd_bench_bound(struct hd_job *j, int any);
+
+/* Bytes a second that this process moves between memory and processor with all its threads, beyond the caches: a = b + s c on
+ * arrays of `bytes` each; two are read and one is written, and so many bytes are counted. */
+double hd_bench_memory_rate(int64_t bytes);
+
+struct hd_bench_kind { /* all launches of one kind of kernel in a step of this rank */
+	const char *name;
+	double seconds;
+	double bytes, flops; /* of operands, each read or written once; of products and attention */
+	double bound; /* seconds: the longest of bytes over memory's rate, FLOPs over the products' and, if asked, the best known */
+	int calls;
+};
+struct hd_bench_profile {
+	struct hd_bench_kind v[64];
+	size_t n;
+	double seconds;                  /* of all */
+	double memory_rate, matmul_rate; /* that the bounds are made of; memory_rate 0: not known, and no bounds */
+};
+/* Steps with the time of each command: on the cpu the median of a few, on a GPU each launch repeated alone.  products: bounds
+ * of products are the best known (hd_bench_bound), not their FLOPs at the rate of large ones.  Longest first. */
+int hd_bench_profile_take(struct hd_job *j, hd_fill_fn fill, int products, struct hd_bench_profile *out);
+void hd_bench_profile_print(const struct hd_bench_profile *p, FILE *to);
+
+#endif

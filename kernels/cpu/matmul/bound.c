@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The least time that a product of a shape is known to take here: every implementation that oneDNN offers, with operands as
+ * they lie and with b packed as the implementation likes it; hot, on memory that was written, the best of several runs.
+ * And the same in any layout: each operand along its rows or its columns, and the result transposed.  This is what
+ * `bench --bound` holds a step against; nothing that a step computes depends on it.
+ */
+#include <config.h>
+#include "kernels/cpu/matmul/matmul_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_RUNS = 3, MOST_RUNS = 12 };
+#define LONGEST 0.03 /* seconds of one run, about: a longer product is cut, and its time scaled */
+#define HOPELESS 1.3 /* times the best: not run again */
+
+struct least_time {
+	struct hd_mm_shape shape;
+	double seconds[2]; /* as operands lie; in any layout */
+	struct least_time *next;
+};
+static struct least_time *known;
+
+struct touched {
+	void *mem[HD_MM_OPERANDS], *scratch;
+	size_t bytes[HD_MM_OPERANDS], scratch_bytes;
+};
+
+static int grow(void **mem, size_t *have, size_t bytes)
+{
+	if (bytes <= *have)
+		return 1;
+	free(*mem);
+	*have = 0;
+	if (posix_memalign(mem, 4096, bytes + 4)) {
+		*mem = NULL;
+		return 0;
+	}
+	*have = bytes;
+	for (size_t i = 0; i <= bytes / 4; i++) /* about 1/128, as fp32 and as two bf16 */
+		((uint32_t *)*mem)[i] = 0x3c003c00;
+	return 1;
+}
+
+static int touch(struct touched *t, const_dnnl_primitive_desc_t pd, const struct hd_mm_primitive *p)
+{
+	static const struct {
+		int operand, index;
+		dnnl_query_t what;
+	} of[] = { { HD_MM_A, 0, dnnl_query_src_md },
+		   { HD_MM_B, 0, dnnl_query_weights_md },
+		   { HD_MM_C, 0, dnnl_query_dst_md } };
+
+	for (size_t i = 0; i < HD_LEN(of); i++)
+		if (!grow(&t->mem[of[i].operand], &t->bytes[of[i].operand],
+			  dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, of[i].what, of[i].index))))
+			return 0;
+	return grow(&t->scratch, &t->scratch_bytes, p->scratch_bytes);
+}
+
+static double time_of(const struct hd_mm_primitive *p, const struct touched *t)
+{
+	double begin = hd_seconds();
+
+	if (hd_mm_execute(p->prim, &p->bound, t->scratch, t->mem[HD_MM_C], t->mem[HD_MM_A], t->mem[HD_MM_B], NULL) < 0)
+		return 1e9;
+	return hd_seconds() - begin;
+}
+
+static void try_one(dnnl_primitive_desc_t pd, struct touched *t, double *best)
+{
+	struct hd_mm_primitive p;
+
+	if (strstr(hd_mm_name(pd), "ref") || !hd_mm_build(&p, pd, 0, 0))
+		return;
+	for (int run = 0; touch(t, pd, &p) && run < MOST_RUNS; run++) {
+		double s = time_of(&p, t);
+
+		if (s > HOPELESS * *best && run >= 1)
+			break;
+		if (s > 0.995 * *best && run >= LEAST_RUNS)
+			break;
+		*best = run && s < *best ? s : *best; /* the first one is cold */
+	}
+	hd_mm_drop(&p);
+}
+
+/* Every implementation for one layout.  packed: b lies as the implementation likes it. */
+static void try_layout(const struct hd_mm_shape *s, int packed, struct touched *t, double *best)
+{
+	dnnl_primitive_desc_t pd;
+	struct hd_mm_offers o;
+	int begun = 0;
+
+	if (!(packed ? hd_mm_offers_packed(&o, s) : hd_mm_offers_begin(&o, s, 0, 0)))
+		return;
+	while ((pd = hd_mm_offers_next(&o, &begun))) {
+		try_one(pd, t, best);
+		dnnl_primitive_desc_destroy(pd);
+	}
+	hd_mm_offers_end(&o);
+}
+
+/* Rows by columns, dense, along its rows or along its columns */
+static void lay(int64_t *stride, int row, int col, int64_t rows, int64_t cols, int along_columns)
+{
+	stride[row] = along_columns ? 1 : cols;
+	stride[col] = along_columns ? rows : 1;
+}
+
+/* A product of two matrices in all layouts; swap: its transpose, b' a'. */
+static void try_layouts(const struct hd_mm_shape *shape, int swap, struct touched *t, double *best)
+{
+	struct hd_mm_shape s = { .ndim = 3 };
+	int64_t *n = s.n;
+
+	for (int o = HD_MM_A; o <= HD_MM_C; o++)
+		s.dtype[o] = shape->dtype[o];
+	n[0] = shape->n[swap];
+	n[1] = shape->n[!swap];
+	n[2] = shape->n[2];
+	lay(s.stride[HD_MM_C], 0, 1, n[0], n[1], 0);
+	for (int a = 0; a < 2; a++) {
+		lay(s.stride[HD_MM_A], 0, 2, n[0], n[2], a);
+		for (int b = 0; b < 2; b++) {
+			lay(s.stride[HD_MM_B], 2, 1, n[2], n[1], b);
+			try_layout(&s, 0, t, best);
+		}
+		try_layout(&s, 1, t, best);
+	}
+}
+
+/* -> by how much the product was made shorter */
+static double shorten(struct hd_mm_shape *s, double flops)
+{
+	double by = 1;
+
+	while (s->ndim == 3 && hd_mm_flops(s) > flops) {
+		int longest = s->n[0] > s->n[1] ? 0 : 1;
+		int64_t n;
+
+		longest = s->n[2] > s->n[longest] ? 2 : longest;
+		if (s->n[longest] < 2048)
+			break;
+		n = s->n[longest] / 2 / 64 * 64 + s->n[longest] % 64;
+		by *= (double)s->n[longest] / (double)n;
+		s->n[longest] = n;
+	}
+	return by;
+}
+
+static void measure(struct least_time *b)
+{
+	struct hd_mm_shape s = b->shape;
+	struct touched t = { 0 };
+	double best = 1e9, by = shorten(&s, LONGEST * hd_mm_rate(s.dtype[HD_MM_A]));
+
+	s.dtype[HD_MM_BIAS] = 0;
+	try_layout(&s, 0, &t, &best);
+	if (s.ndim == 3)
+		try_layout(&s, 1, &t, &best);
+	b->seconds[0] = best < 1e9 ? best * by : 0;
+	if (s.ndim == 3) {
+		try_layouts(&s, 0, &t, &best);
+		try_layouts(&s, 1, &t, &best);
+	}
+	b->seconds[1] = best < 1e9 ? best * by : 0;
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		free(t.mem[o]);
+	free(t.scratch);
+}
+
+double hd_mm_least(const struct hd_mm_shape *s, int any)
+{
+	struct least_time *b;
+
+	for (b = known; b; b = b->next)
+		if (!memcmp(&b->shape, s, sizeof(*s)))
+			return b->seconds[any];
+	b = hd_alloc(sizeof(*b));
+	b->shape = *s;
+	b->next = known;
+	known = b;
+	measure(b);
+	return b->seconds[any];
+}
