@@ -5,8 +5,28 @@
 . "${0%/*}/lib/tap.sh"
 python=${PYTHON:-python3}
 "$python" -c 'import tokenizers' 2>/dev/null || skip_all "no Python with tokenizers"
-"$python" "$src/t/data/tokenizers/compare.py" "$build/heddle" 0.1 --vocab 700 >"$tmp/out" 2>&1
+compare() { "$python" "$src/t/data/tokenizers/compare.py" "$@" >"$tmp/out" 2>&1; }
+compare "$build/heddle" 0.1 --vocab 700 --log "$tmp/log"
 for kind in $("$python" -c "import sys; sys.path.insert(0, '$src/t/data/tokenizers'); import train; print(*train.KINDS)"); do
 	like "$kind: every id is Python's" "$(cat "$tmp/out")" "^ok [0-9]+ - $kind: [0-9]{5,} ids"
 done
+
+# A program that says the same every time: what is in the log is not asked of it again, what is not there is.
+cat >"$tmp/counted" <<EOF
+#!/bin/sh
+echo >>"$tmp/calls"
+[ -e "$tmp/wrong" ] && exec echo 1
+exec "$build/heddle" "\$@"
+EOF
+chmod +x "$tmp/counted"
+calls() { wc -l <"$tmp/calls" | tr -d ' '; }
+compare "$tmp/counted" 0.1 --vocab 700 --log "$tmp/log2" gpt2
+compare "$tmp/counted" 0.1 --vocab 700 --log "$tmp/log2" gpt2 gemma
+is "a stopped comparison goes on: gpt2 once, gemma once" "$(calls)" 2
+like "and says all of it" "$(cat "$tmp/out")" "^ok 1 - gpt2: [0-9]{5,} ids"
+touch "$tmp/wrong"
+! compare "$tmp/counted" 0.1 --vocab 700 --log "$tmp/log2" llama2
+! compare "$tmp/counted" 0.1 --vocab 700 --log "$tmp/log2" llama2
+like "what was not the same fails" "$(cat "$tmp/out")" "^not ok 1 - llama2"
+is "and is not in the log" "$(calls)" 4
 done_testing

@@ -2,12 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares heddle's ids with those of Python's tokenizers on much text, for every kind, and the time of one thread of each.
 
-usage: compare.py HEDDLE MB [--vocab N] [KIND...]; needs the Python package tokenizers.
+usage: compare.py HEDDLE MB [--vocab N] [--log FILE] [KIND...]; needs the Python package tokenizers.
 
 The text: the files of this source tree and of the system's documentation, random words of many scripts, runs of blanks,
 control characters, special tokens, bytes that are no UTF-8.  Prints TAP; exit status 0 if all ids are the same.
+
+One process, one MB of text at a time, one kind after the other.  With --log FILE each MB that was the same is recorded, with the
+program, the tokenizer and the text it was compared for: what is recorded is not compared again, so that a run that was stopped
+goes on, and 100 MB may be compared in parts, some kinds today, or 20 MB first.
 """
+import argparse
+import functools
 import glob
+import hashlib
 import os
 import random
 import resource
@@ -38,6 +45,11 @@ def files():
     return sorted(n for n in names if os.path.isfile(n))
 
 
+@functools.lru_cache(maxsize=1)
+def sources():
+    return [open(n, "rb").read() for n in files()]
+
+
 def words(pick):
     low, high = pick.choice(RANGES)
     return " ".join("".join(chr(pick.randint(low, high)) for _ in range(pick.randint(1, 9))) for _ in range(pick.randint(1, 30)))
@@ -45,13 +57,12 @@ def words(pick):
 
 def pieces(size, seed):
     pick = random.Random(seed)
-    sources = [open(n, "rb").read() for n in files()]
     mixed = train.mixed(seed)
     have = 0
     while have < size:
         what = pick.randrange(12)
         if what < 7:
-            source = pick.choice(sources)
+            source = pick.choice(sources())
             at = pick.randrange(max(1, len(source) - 3000))
             piece = source[at:at + 3000]
         elif what < 10:
@@ -88,35 +99,77 @@ def compare(heddle, tokenizer, folder, path):
     return len(want), got == want, python, ours
 
 
+PIECE = 1000000
+
+
+class Log:
+    """What was the same before: lines of key, ids, seconds of Python and of heddle."""
+
+    def __init__(self, path):
+        self.path, self.known = path, {}
+        if path and os.path.exists(path):
+            for line in open(path):
+                key, ids, python, ours = line.split()
+                self.known[key] = int(ids), float(python), float(ours)
+
+    def add(self, key, ids, python, ours):
+        if self.path:
+            with open(self.path, "a") as f:
+                f.write("%s %d %.4f %.4f\n" % (key, ids, python, ours))
+
+
+def compare_piece(heddle, tokenizer, folder, number, bytes, log):
+    """-> as compare, of MB `number`."""
+    path = folder + "/text"
+    with open(path, "wb") as f:
+        f.writelines(pieces(bytes, number + 1))
+    h = hashlib.sha256()
+    for name in (heddle, folder + "/tokenizer.json", path):
+        h.update(hashlib.sha256(open(name, "rb").read()).digest())
+    key = h.hexdigest()
+    if key in log.known:
+        n, python, ours = log.known[key]
+        return n, True, python, ours
+    n, same, python, ours = compare(heddle, tokenizer, folder, path)
+    if same:
+        log.add(key, n, python, ours)
+    return n, same, python, ours
+
+
+def compare_kind(heddle, kind, vocab, size, log):
+    tokenizer = train.make(kind, vocab)
+    n, same, python, ours = 0, True, 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save(folder + "/tokenizer.json")
+        for number in range((size + PIECE - 1) // PIECE):
+            a, b, c, d = compare_piece(heddle, tokenizer, folder, number, min(size, PIECE), log)
+            n, same, python, ours = n + a, same and b, python + c, ours + d
+    return n, same, python, ours
+
+
 def main():
-    heddle, size = sys.argv[1], int(float(sys.argv[2]) * 1e6)
-    rest = sys.argv[3:]
-    vocab = int(rest[1]) if rest and rest[0] == "--vocab" else 8000
-    kinds = [k for k in rest if k in train.KINDS] or train.KINDS
-    each = min(size, 4000000)
-    failed = 0
-    with tempfile.TemporaryDirectory() as tmp:
-        names = []
-        for i in range((size + each - 1) // each):
-            names.append(f"{tmp}/text-{i}")
-            with open(names[-1], "wb") as f:
-                f.writelines(pieces(each, i + 1))
-        corpus = train.corpus() + [p.decode("utf-8", "replace") for p in pieces(min(size, 2000000), 0)]
-        train.corpus = lambda: corpus
-        for number, kind in enumerate(kinds):
-            tokenizer = train.make(kind, vocab)
-            folder = f"{tmp}/{kind}"
-            os.mkdir(folder)
-            tokenizer.save(folder + "/tokenizer.json")
-            n, same, python, ours = 0, True, 0, 0
-            for name in names:
-                a, b, c, d = compare(heddle, tokenizer, folder, name)
-                n, same, python, ours = n + a, same and b, python + c, ours + d
-            failed += not same
-            print("%s %d - %s: %d ids of %d MB; Python %.2f MB/s, heddle %.2f MB/s, %.2f times" % (
-                "ok" if same else "not ok", number + 1, kind, n, size // 1000000, size / 1e6 / python, size / 1e6 / ours,
-                python / ours), flush=True)
+    flags = argparse.ArgumentParser()
+    flags.add_argument("heddle")
+    flags.add_argument("mb", type=float)
+    flags.add_argument("--vocab", type=int, default=8000)
+    flags.add_argument("--log")
+    flags.add_argument("kinds", nargs="*", metavar="KIND")
+    a = flags.parse_intermixed_args()
+    kinds = a.kinds or train.KINDS
+    if set(kinds) - set(train.KINDS):
+        flags.error("known kinds: " + " ".join(train.KINDS))
+    size, log, failed = int(a.mb * 1e6), Log(a.log), 0
+    corpus = train.corpus() + [p.decode("utf-8", "replace") for p in pieces(2000000 if size >= PIECE else size, 0)]
+    train.corpus = lambda: corpus
+    for number, kind in enumerate(kinds):
+        n, same, python, ours = compare_kind(a.heddle, kind, a.vocab, size, log)
+        failed += not same
+        print("%s %d - %s: %d ids of %g MB; Python %.2f MB/s, heddle %.2f MB/s, %.2f times" % (
+            "ok" if same else "not ok", number + 1, kind, n, size / 1e6, size / 1e6 / python, size / 1e6 / ours,
+            python / ours), flush=True)
     print("1..%d" % len(kinds))
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print("# at most %.0f MB of memory a process" % (peak / 1e3))
     return failed > 0
 
 
