@@ -23,7 +23,7 @@ awk -v mixed=mixed.txt 'BEGIN {
 }' >text.txt
 
 ids() { od -An -v -t u2 -w2 "$1" | tr -d ' '; }
-for kind in gpt2 llama3 llama2 gemma; do
+for kind in gpt2 roberta llama3 characters llama2 mistral gemma; do
 	tokenizer=$src/t/data/tokenizers/$kind
 	heddle tokenize --tokenizer "$tokenizer" --ids text.txt | tr ' ' '\n' >whole
 	heddle tokenize --tokenizer "$tokenizer" --out cut-$kind text.txt 2>err || tap_comment <err
@@ -39,10 +39,41 @@ heddle tokenize --tokenizer "$src/t/data/tokenizers/llama3" --append-eos yes --o
 is "two texts end twice" "$(ids two.bin | grep -c '^450$')" "$((2 + 2 * $(ids cut-llama3.bin | grep -c '^450$')))"
 is "two documents" "$(od -An -t u8 -j 18 -N 8 two.idx | tr -d ' ')" 2
 
-# Memory: of 24 MB no more than of 3; a text that stays whole (llama2 puts something before every text) would take it all.
-for i in 1 2 3 4 5 6 7 8; do cat text.txt; done >long.txt
-peak() { (ulimit -d "$1" && heddle tokenize --tokenizer "$src/t/data/tokenizers/llama3" --out out-$1-$2 $2.txt) >err 2>&1; }
-limit=30000
-while ! peak $limit text && [ $limit -lt 400000 ]; do limit=$((limit + 10000)); done
-ok "24 MB in the $limit KB that 3 MB need, and 10 MB" peak $((limit + 10000)) long
+# A line without an end, and lines of which no letter is ASCII.
+tr '\n' ' ' <text.txt | cut -c 1-2200000 | tr -d '\n' >line.txt
+awk 'BEGIN { for (x = 1; bytes < 2200000; bytes += 30) { x = x * 16807 % 2147483647
+	printf "%s%s", x % 3 ? "Ёлка и 12 сосен" : "東京は日本の首都です。", x % 5 ? "\n" : " " } }' >cyrillic.txt
+for text in line cyrillic; do
+	for kind in gpt2 llama2; do
+		tokenizer=$src/t/data/tokenizers/$kind
+		heddle tokenize --tokenizer "$tokenizer" --ids $text.txt | tr ' ' '\n' >whole
+		heddle tokenize --tokenizer "$tokenizer" --out $text-$kind $text.txt 2>err || tap_comment <err
+		ids $text-$kind.bin >pieces
+		ok "$text, $kind: the ids are those of the whole" cmp whole pieces
+	done
+done
+
+# Without words a line alone does not tell: "\n" is joined to d, so e to c, so the next "\n" to f; from d on, c would be joined to "\n",
+# and f stand alone.  Such a text stays whole.
+mkdir whole-text
+cat >whole-text/tokenizer.json <<'EOF'
+{"model": {"type": "BPE", "vocab": {"\n": 0, "d": 1, "e": 2, "c": 3, "f": 4, "y": 5, "\nd": 6, "de": 7, "ec": 8, "c\n": 9, "\nf": 10, "\ny": 11},
+ "merges": [["\n", "y"], ["\n", "d"], ["d", "e"], ["e", "c"], ["c", "\n"], ["\n", "f"]]}}
+EOF
+awk 'BEGIN { for (i = 0; i < 30000; i++) printf "y\ndec\nfy\n" }' >chain.txt
+heddle tokenize --tokenizer whole-text --ids chain.txt | tr ' ' '\n' >whole
+heddle tokenize --tokenizer whole-text --out chain chain.txt 2>err || tap_comment <err
+ids chain.bin >pieces
+ok "a text without words: the ids are those of the whole" cmp whole pieces
+
+# Memory: of six times the text no more than of one, also where something stands before every text (llama2).
+peak() { (ulimit -d "$1" && heddle tokenize --tokenizer "$src/t/data/tokenizers/$2" --out "out-$1-$2" "$3.txt") >err 2>&1; }
+export OMP_NUM_THREADS=1
+for what in llama3:text llama2:text llama2:line gpt2:cyrillic llama2:cyrillic; do
+	kind=${what%:*} text=${what#*:}
+	for i in 1 2 3 4 5 6; do cat $text.txt; done >long.txt
+	limit=30000
+	while ! peak $limit $kind $text && [ $limit -lt 400000 ]; do limit=$((limit + 10000)); done
+	ok "$kind: six of $text in the $limit KB that one needs, and 10 MB" peak $((limit + 10000)) $kind long
+done
 done_testing

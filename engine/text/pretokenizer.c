@@ -200,7 +200,8 @@ static int metaspace(const struct hd_words *w, size_t step, struct hd_span text,
 	struct hd_buf b = { 0 };
 	int before = s->prepend == HD_PREPEND_ALWAYS || (s->prepend == HD_PREPEND_FIRST && at_start), rc;
 
-	if (before && *text.at != ' ' && (text.n < with.n || memcmp(text.at, with.at, with.n)))
+	if (before && !(w->goes_on && !step) && *text.at != ' ' &&
+	    (text.n < with.n || memcmp(text.at, with.at, with.n)))
 		hd_buf_add(&b, with.at, with.n);
 	rc = hd_pattern_replace(&blank, w->matcher, text, with, &b, w->err);
 	if (rc >= 0)
@@ -228,7 +229,7 @@ static int bytes(const struct hd_words *w, size_t step, struct hd_span text, int
 	struct hd_buf b = { 0 };
 	int rc;
 
-	if (s->prepend == HD_PREPEND_NEVER || *text.at == ' ')
+	if (s->prepend == HD_PREPEND_NEVER || *text.at == ' ' || (w->goes_on && !step))
 		return cut(w, step, text, at_start);
 	hd_buf_add(&b, " ", 1);
 	hd_buf_add(&b, text.at, text.n);

@@ -166,7 +166,9 @@ struct hd_encoder {
 	/* of the text that is being encoded */
 	struct hd_ids *out;
 	struct hd_err *err;
-	int at_start; /* the piece begins the text */
+	int begins; /* it is not a piece of a longer one, behind another piece */
+	int at_start,
+		goes_on; /* what stands between two added tokens: it begins the text; it goes on behind another piece */
 };
 
 struct hd_encoder *hd_encoder_create(const struct hd_tokenizer *t)
@@ -194,7 +196,7 @@ void hd_encoder_destroy(struct hd_encoder *e)
 static int encode_words(void *ctx, struct hd_span text, size_t at)
 {
 	struct hd_encoder *e = ctx;
-	struct hd_words w = { &e->t->pre_tokenizer, e->matcher, e->state, e->out, e->err };
+	struct hd_words w = { &e->t->pre_tokenizer, e->matcher, e->state, e->out, e->err, e->goes_on && !at };
 
 	return hd_pre_tokenize(&w, text, e->at_start && !at);
 }
@@ -205,9 +207,12 @@ static int encode_piece(void *ctx, struct hd_span text, size_t at)
 	struct hd_encoder *e = ctx;
 	const struct hd_steps *n = &e->t->normalizer;
 
+	e->goes_on = !e->begins && !at;
 	for (size_t i = 0; i < n->n; i++) {
 		struct hd_buf swap = e->normal;
 
+		if (n->all[i].kind == HD_STEP_PREPEND && e->goes_on)
+			continue;
 		e->next.n = 0;
 		hd_buf_room(&e->next, text.n + 1);
 		HD_TRY(hd_normalize(&n->all[i], e->matcher, text, &e->next, e->err));
@@ -215,11 +220,22 @@ static int encode_piece(void *ctx, struct hd_span text, size_t at)
 		e->next = swap;
 		text = (struct hd_span){ e->normal.at, e->normal.n };
 	}
-	e->at_start = !at;
+	e->at_start = e->begins && !at;
 	return hd_added_split(&e->t->added, 1, e->matcher, text, e->out, encode_words, e, e->err);
 }
 
+void hd_encoder_mark(struct hd_encoder *e, struct hd_ids *starts)
+{
+	hd_bpe_state_mark(e->state, starts);
+}
+
 int hd_encode(struct hd_encoder *e, const char *text, size_t n, struct hd_ids *out, struct hd_err *err)
+{
+	return hd_encode_piece(e, text, n, 1, out, err);
+}
+
+int hd_encode_piece(struct hd_encoder *e, const char *text, size_t n, int begins, struct hd_ids *out,
+		    struct hd_err *err)
 {
 	struct hd_span all = { text, n };
 
@@ -230,6 +246,7 @@ int hd_encode(struct hd_encoder *e, const char *text, size_t n, struct hd_ids *o
 	}
 	e->out = out;
 	e->err = err;
+	e->begins = begins;
 	return hd_added_split(&e->t->added, 0, e->matcher, all, out, encode_piece, e, err);
 }
 

@@ -45,6 +45,7 @@ struct candidate {
 };
 struct hd_bpe_state {
 	const struct hd_bpe *bpe;
+	struct hd_ids *starts; /* or NULL */
 	struct remembered *words;
 	struct hd_ids first; /* the pieces of a word before any is joined */
 	struct hd_buf text;
@@ -60,6 +61,11 @@ struct hd_bpe_state *hd_bpe_state_create(const struct hd_bpe *b)
 	s->bpe = b;
 	s->words = hd_alloc(SLOTS * sizeof(*s->words));
 	return s;
+}
+
+void hd_bpe_state_mark(struct hd_bpe_state *s, struct hd_ids *starts)
+{
+	s->starts = starts;
 }
 
 void hd_bpe_state_destroy(struct hd_bpe_state *s)
@@ -293,6 +299,8 @@ static void encode_part(struct hd_bpe_state *s, const char *word, size_t n, stru
 	struct remembered *r;
 	size_t before = out->n, made;
 
+	if (s->starts)
+		hd_ids_add(s->starts, (int32_t)before);
 	if (n > KEY) {
 		encode_anew(s, word, n, out);
 		return;
@@ -323,6 +331,8 @@ void hd_bpe_encode(struct hd_bpe_state *s, const char *word, size_t n, struct hd
 	if (!n)
 		return;
 	if (b->whole && (id = hd_vocab_id(b->raw ? &b->words : &b->vocab, word, n)) >= 0) {
+		if (s->starts)
+			hd_ids_add(s->starts, (int32_t)out->n);
 		hd_ids_add(out, id);
 		return;
 	}

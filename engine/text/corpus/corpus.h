@@ -45,6 +45,7 @@ struct hd_round { /* a batch, cut into parts that threads take */
 	struct hd_part {
 		struct hd_span text;
 		int64_t line;
+		int begins; /* a text, or lines */
 		struct hd_encoded made;
 		struct hd_err err;
 	} * parts;

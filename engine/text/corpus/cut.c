@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Cuts of a long text: between lines, behind one newline alone, before a letter.
+ * Cuts of a long text: between lines, behind one newline alone, before a letter; in a long line before a blank and a letter.
  *
- * Nearly all tokenizers end a word there whatever else the text has; but their rules are theirs, so each cut is tried: the line
- * before it and the line behind it, encoded together, must have the ids that they have one by one.  Words are found from left to
- * right, and the line before begins at such a place too, so what is before it changes nothing.  A tokenizer that puts something
- * before every text has no such place: its texts stay whole.
+ * Nearly all tokenizers end a word there whatever else the text has, and those that have no words join nothing there; but their
+ * rules are theirs, so each cut is tried: what stands before it and behind it, encoded together, must have the ids that both
+ * have one by one, and what is behind must begin a word, or a part of one that nothing is joined to.  Words are found from left to
+ * right, and what stands before begins at such a place too, so what is before that changes nothing.
  */
 #include <config.h>
 #include "engine/text/corpus/cut.h"
@@ -13,24 +13,52 @@
 
 enum { LINE = 4096, TRIES = 8, GIVE_UP = 32 };
 
-static int is_ascii(char c, int (*class)(int))
+/* The last byte of what is no blank, and the first of what may be a letter: of characters beyond ASCII it is not known here. */
+static int ends_word(unsigned char c)
 {
-	return (unsigned char)c < 128 && class((unsigned char)c);
+	return c >= 0x80 || isgraph(c);
 }
 
-static int is_place(const char *text, size_t at)
+static int begins_word(unsigned char c)
 {
-	return at >= 2 && text[at - 1] == '\n' && is_ascii(text[at - 2], isgraph) && is_ascii(text[at], isalpha);
+	return c >= 0xc0 || (c < 0x80 && isalpha(c));
 }
+
+static int is_line(const char *text, size_t at, size_t n)
+{
+	return at >= 2 && at < n && text[at - 1] == '\n' && ends_word((unsigned char)text[at - 2]) &&
+	       begins_word((unsigned char)text[at]);
+}
+
+static int is_word(const char *text, size_t at, size_t n)
+{
+	return at >= 1 && at + 1 < n && text[at] == ' ' && ends_word((unsigned char)text[at - 1]) &&
+	       begins_word((unsigned char)text[at + 1]);
+}
+
+typedef int (*is_place_fn)(const char *text, size_t at, size_t n);
+static const is_place_fn places[] = { is_line, is_word };
 
 /* The place before `at`, as far as a line may be long; 0: none. */
-static size_t place_before(const char *text, size_t at, size_t least)
+static size_t place_before(const char *text, size_t at, size_t least, size_t n)
 {
 	size_t first = at > least + LINE ? at - LINE : least;
 
-	for (size_t i = at; i-- > first + 1;)
-		if (is_place(text, i))
-			return i;
+	for (size_t k = 0; k < 2; k++)
+		for (size_t i = at; i-- > first + 1;)
+			if (places[k](text, i, n))
+				return i;
+	return 0;
+}
+
+static size_t place_behind(const char *text, size_t at, size_t n)
+{
+	size_t last = n - at > LINE ? at + LINE : n;
+
+	for (size_t k = 0; k < 2; k++)
+		for (size_t i = at + 1; i < last; i++)
+			if (places[k](text, i, n))
+				return i;
 	return 0;
 }
 
@@ -38,20 +66,37 @@ static int encode(struct hd_cutter *c, const char *text, size_t n, struct hd_ids
 {
 	struct hd_err ignored = { 0 };
 
-	return hd_encode(c->encoder, text, n, out, &ignored) >= 0;
+	return hd_encode_piece(c->encoder, text, n, 0, out, &ignored) >= 0;
+}
+
+static int encode_marked(struct hd_cutter *c, const char *text, size_t n)
+{
+	int rc;
+
+	c->starts.n = 0;
+	hd_encoder_mark(c->encoder, &c->starts);
+	rc = encode(c, text, n, &c->whole);
+	hd_encoder_mark(c->encoder, NULL);
+	return rc;
+}
+
+static int starts_at(const struct hd_cutter *c, size_t id)
+{
+	for (size_t i = 0; i < c->starts.n; i++)
+		if ((size_t)c->starts.at[i] == id)
+			return 1;
+	return 0;
 }
 
 static int holds(struct hd_cutter *c, const char *text, size_t at, size_t n)
 {
-	size_t from = place_before(text, at, 0);
-	const char *end = memchr(text + at, '\n', n - at < LINE ? n - at : LINE);
-	size_t to = end ? (size_t)(end + 1 - text) : 0;
+	size_t from = place_before(text, at, 0, n), to = place_behind(text, at, n);
 
-	if (!from || !to || to >= n)
+	if (!from || !to)
 		return 0;
 	c->whole.n = c->parts.n = 0;
-	return encode(c, text + from, to - from, &c->whole) && encode(c, text + from, at - from, &c->parts) &&
-	       encode(c, text + at, to - at, &c->parts) && c->whole.n == c->parts.n &&
+	return encode_marked(c, text + from, to - from) && encode(c, text + from, at - from, &c->parts) &&
+	       starts_at(c, c->parts.n) && encode(c, text + at, to - at, &c->parts) && c->whole.n == c->parts.n &&
 	       !memcmp(c->whole.at, c->parts.at, c->whole.n * sizeof(*c->whole.at));
 }
 
@@ -62,7 +107,7 @@ size_t hd_cut_last(struct hd_cutter *c, const char *text, size_t least, size_t n
 	if (!c->encoder) /* something is left, so that the text ends in the batch that ends it */
 		return n - 1 > least ? n - 1 : 0;
 	for (int i = 0; i < TRIES && (c->found || c->failed < GIVE_UP); i++) {
-		at = place_before(text, at, least);
+		at = place_before(text, at, least, n);
 		if (!at)
 			return 0;
 		if (holds(c, text, at, n)) {
@@ -79,4 +124,5 @@ void hd_cutter_release(struct hd_cutter *c)
 	hd_encoder_destroy(c->encoder);
 	hd_ids_release(&c->whole);
 	hd_ids_release(&c->parts);
+	hd_ids_release(&c->starts);
 }

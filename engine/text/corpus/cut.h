@@ -8,7 +8,7 @@
 struct hd_cutter {
 	struct hd_encoder *encoder; /* NULL: every byte is a token, and any place will do */
 	int found, failed;          /* cuts that held, and that did not */
-	struct hd_ids whole, parts;
+	struct hd_ids whole, parts, starts;
 };
 /* The last place in text[least, n) where a cut holds; 0: there is none, or this tokenizer has none. */
 size_t hd_cut_last(struct hd_cutter *c, const char *text, size_t least, size_t n);

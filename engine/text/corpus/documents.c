@@ -40,6 +40,7 @@ static int read_text(struct hd_documents *d, size_t bytes, struct hd_batch *out,
 	size_t cut = 0;
 	int64_t k;
 
+	out->begun = d->at.byte > 0;
 	hd_buf_add(b, d->rest.at, d->rest.n);
 	d->rest.n = 0;
 	do {
@@ -102,7 +103,7 @@ static int read_lines(struct hd_documents *d, size_t bytes, struct hd_batch *out
 int hd_documents_next(struct hd_documents *d, size_t bytes, struct hd_batch *out, struct hd_err *err)
 {
 	out->text.n = 0;
-	out->goes_on = 0;
+	out->goes_on = out->begun = 0;
 	while (!out->text.n && d->at.file < (int64_t)d->files->n) {
 		out->path = d->files->all[d->at.file].path;
 		out->line = d->at.line;

@@ -22,6 +22,7 @@ struct hd_documents {
 };
 struct hd_batch {
 	struct hd_buf text; /* whole lines of one file, or of a file of text as much as can be cut off */
+	int begun;          /* the text was, in an earlier batch */
 	int goes_on;        /* the text does, in the next batch */
 	const char *path;
 	int64_t line; /* of the first */

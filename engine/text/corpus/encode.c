@@ -27,17 +27,19 @@ void hd_encoders_destroy(struct hd_encoders *e)
 	free(e->text);
 }
 
-static void add_part(struct hd_round *r, struct hd_span text, int64_t line, int goes_on)
+static struct hd_part *add_part(struct hd_round *r, struct hd_span text)
 {
 	struct hd_part *p;
 
 	r->parts = hd_grow(r->parts, r->nparts, &r->cap, sizeof(*r->parts));
 	p = &r->parts[r->nparts++];
 	p->text = text;
-	p->line = line;
+	p->line = 0;
+	p->begins = 1;
 	p->made.ids.n = p->made.lengths.n = 0;
-	p->made.goes_on = goes_on;
+	p->made.goes_on = 0;
 	p->err.code = 0;
+	return p;
 }
 
 /* Behind `from` the first place that is far enough, or the end. */
@@ -57,8 +59,12 @@ static void cut_text(struct hd_round *r, struct hd_cutter *c)
 	const struct hd_buf *b = &r->batch.text;
 
 	for (size_t from = 0, to; from < b->n; from = to) {
+		struct hd_part *p;
+
 		to = part_end(c, b, from);
-		add_part(r, (struct hd_span){ b->at + from, to - from }, 0, to < b->n || r->batch.goes_on);
+		p = add_part(r, (struct hd_span){ b->at + from, to - from });
+		p->begins = !from && !r->batch.begun;
+		p->made.goes_on = to < b->n || r->batch.goes_on;
 	}
 }
 
@@ -81,7 +87,7 @@ void hd_round_cut(struct hd_round *r, struct hd_cutter *c)
 
 			to = end ? (size_t)(end + 1 - b->at) : b->n;
 		}
-		add_part(r, (struct hd_span){ b->at + from, to - from }, line, 0);
+		add_part(r, (struct hd_span){ b->at + from, to - from })->line = line;
 		from = to;
 		line += lines;
 	}
@@ -95,7 +101,7 @@ static int encode_text(const struct hd_corpus *c, struct hd_span text, struct hd
 	for (size_t i = 0; !e && i < text.n; i++)
 		hd_ids_add(ids, (unsigned char)text.at[i]);
 	if (e)
-		HD_TRY(hd_encode(e, text.at, text.n, ids, &p->err));
+		HD_TRY(hd_encode_piece(e, text.at, text.n, p->begins, ids, &p->err));
 	if (p->made.goes_on)
 		return HD_OK;
 	if (c->end >= 0)
