@@ -19,8 +19,9 @@
 struct hd_mm {
 	struct hd_mm_shape shape;
 	struct hd_mm_primitive made[2]; /* overwrites, adds */
-	struct hd_mm_pieces *pieces[2]; /* in their place, if nothing may depend on time and threads */
-	int users, needs;               /* needs: bit 0 overwriting, bit 1 adding */
+	struct hd_mm_pieces
+		*pieces[2]; /* in their place: nothing may depend on time and threads, or they are too large */
+	int users, needs;   /* needs: bit 0 overwriting, bit 1 adding */
 	struct hd_mm *next;
 };
 
@@ -140,13 +141,17 @@ static void add_pick(const char *key, size_t nkey, const char *value, size_t nva
 	p->value = hd_format("%.*s", (int)nvalue, value);
 }
 
-/* over 0: what is known already stays, and of equal keys the first line counts. */
+/* over 0: what is known already stays, and of equal keys the first line counts.  Plain loops were picked by earlier
+ * versions, where they missed what is better. */
 static void read_picks(const char *text, int over)
 {
+	static const char loops[] = "/" HD_MM_PLAIN_LOOPS;
+
 	while (text && *text) {
 		size_t line = strcspn(text, "\n"), key = strcspn(text, " \n");
 
-		if (key < line && !strncmp(text, "product:", 8) && (over || !find_pick(text, key)))
+		if (key < line && !strncmp(text, "product:", 8) && (over || !find_pick(text, key)) &&
+		    !memmem(text + key, line - key, loops, strlen(loops)))
 			add_pick(text, key, text + key + 1, line - key - 1);
 		text += line + (text[line] == '\n');
 	}
@@ -157,23 +162,29 @@ static int can_swap(const struct hd_mm_shape *s)
 	return !s->dtype[HD_MM_BIAS] && (s->n[s->ndim - 3] == 1 || s->n[s->ndim - 2] == 1);
 }
 
+/* What was named, or the first that is any good: whole, or in pieces whose scratchpads are small. */
+static int make(struct hd_mm *mm, int sum, int swap, const char *want)
+{
+	if (create(&mm->made[sum], &mm->shape, sum, swap, want))
+		return 1;
+	return !swap && (mm->pieces[sum] = hd_mm_pieces_of_scratch(&mm->shape, sum, want)) != NULL;
+}
+
 /* Values: "ab/NAME", "ba/NAME" (operands swapped). */
 static int ensure(struct hd_mm *mm, int sum)
 {
-	struct hd_mm_primitive *p = &mm->made[sum];
 	char key[KEY];
 	struct pick *k;
 
-	if (p->prim || mm->pieces[sum])
+	if (mm->made[sum].prim || mm->pieces[sum])
 		return 1;
 	if (fixed)
 		return (mm->pieces[sum] = hd_mm_pieces_create(&mm->shape, sum)) != NULL;
 	key_of(key, &mm->shape, sum);
 	k = find_pick(key, strlen(key));
-	if (k && strlen(k->value) > 3 &&
-	    create(p, &mm->shape, sum, k->value[0] == 'b' && can_swap(&mm->shape), k->value + 3))
+	if (k && strlen(k->value) > 3 && make(mm, sum, k->value[0] == 'b' && can_swap(&mm->shape), k->value + 3))
 		return 1;
-	return create(p, &mm->shape, sum, 0, NULL);
+	return make(mm, sum, 0, NULL) || create(&mm->made[sum], &mm->shape, sum, 0, HD_MM_PLAIN_LOOPS);
 }
 
 /* ---- timing ---------------------------------------------------------------------------------- */
@@ -224,6 +235,16 @@ static double time_once(struct hd_mm_primitive *p, struct arena *a)
 	return hd_seconds() - t;
 }
 
+/* Dim d gets shorter.  Rows that followed each other still do: of rows apart oneDNN offers less. */
+static void set_extent(struct hd_mm_shape *s, int d, int64_t n)
+{
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		for (int e = 0; e < s->ndim; e++)
+			if (e != d && s->stride[o][d] && s->stride[o][e] >= s->stride[o][d] * s->n[d])
+				s->stride[o][e] -= s->stride[o][e] / s->n[d] * (s->n[d] - n);
+	s->n[d] = n;
+}
+
 /* A product that would take too long is timed with its longest dim cut, keeping the
  * remainder that makes tails. */
 static void shrink(struct hd_mm_shape *s, double limit)
@@ -236,7 +257,7 @@ static void shrink(struct hd_mm_shape *s, double limit)
 				longest = d;
 		if (s->n[longest] < 1024)
 			return;
-		s->n[longest] = s->n[longest] / 2 / 64 * 64 + s->n[longest] % 64;
+		set_extent(s, longest, s->n[longest] / 2 / 64 * 64 + s->n[longest] % 64);
 	}
 }
 
@@ -256,9 +277,8 @@ static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, i
 	if (!hd_mm_offers_begin(&o, s, sum, swap))
 		return n;
 	while ((pd = hd_mm_offers_next(&o, &begun))) {
-		int plain = strstr(hd_mm_name(pd), "ref") != NULL; /* loops: only where nothing else is offered */
-
-		if (n < MAX_RIVALS && (!plain || !n) && hd_mm_scratch(pd) <= HD_MM_MAX_SCRATCH &&
+		if (n < MAX_RIVALS && !strstr(hd_mm_name(pd), HD_MM_PLAIN_LOOPS) &&
+		    hd_mm_scratch(pd) <= HD_MM_MAX_SCRATCH &&
 		    hd_mm_build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
 			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab", hd_mm_name(pd));
 			r[n].best = 1e9;
@@ -344,6 +364,7 @@ static void measure(const char *key, size_t len, struct arena *a)
 	if (!shape_of(&s, &sum, text))
 		return;
 	shrink(&s, 0.015 * rough_rate(s.dtype[HD_MM_A]));
+	hd_mm_shrink_scratch(&s, sum, NULL);
 	if (!touch(a, &s))
 		return;
 	n = enter(r, n, &s, sum, 0);

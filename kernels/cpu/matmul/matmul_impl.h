@@ -41,16 +41,25 @@ struct hd_mm_primitive {
 int hd_mm_bind(struct hd_mm_bound *b, const_dnnl_primitive_desc_t pd, int swap, int bias);
 void hd_mm_unbind(struct hd_mm_bound *b);
 int hd_mm_build(struct hd_mm_primitive *p, const_dnnl_primitive_desc_t pd, int swap, int bias);
-/* The first implementation offered, or the first whose name is `want`.  Swapped ones exist where c is a vector. */
+#define HD_MM_PLAIN_LOOPS "ref"
+/* The first implementation offered that wants at most HD_MM_MAX_SCRATCH and is no plain loop (many hundred times slower), or
+ * the first whose name is `want`; of HD_MM_PLAIN_LOOPS the loops.  Swapped ones exist where c is a vector. */
 int hd_mm_create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want);
+/* 1: it would find one whose scratchpad has at most so many bytes. */
+int hd_mm_offered(const struct hd_mm_shape *s, int sum, const char *want, size_t most);
 void hd_mm_drop(struct hd_mm_primitive *p);
 int hd_mm_execute(dnnl_primitive_t prim, const struct hd_mm_bound *b, void *scratch, void *c, const void *a,
 		  const void *m, const void *bias);
 double hd_mm_flops(const struct hd_mm_shape *s);
 
-/* A product in pieces: train.deterministic.  NULL: oneDNN has nothing for a piece of it. */
+/* A product in pieces.  NULL: oneDNN has nothing for a piece of it. */
 struct hd_mm_pieces;
-struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum);
+struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum); /* train.deterministic */
+/* Cut along batch, m and n until there is an implementation, or the one named `want`, within HD_MM_MAX_SCRATCH.  NULL:
+ * oneDNN has none but plain loops. */
+struct hd_mm_pieces *hd_mm_pieces_of_scratch(const struct hd_mm_shape *s, int sum, const char *want);
+int hd_mm_shrink_scratch(struct hd_mm_shape *s, int sum,
+			 const char *want); /* likewise: the extents of a piece; 0: none */
 void hd_mm_pieces_destroy(struct hd_mm_pieces *p);
 int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *c, const void *a, const void *b, const void *bias);
 

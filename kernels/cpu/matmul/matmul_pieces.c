@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products whose bits depend on their shape and on the processor alone: train.deterministic.
+ * Products in pieces: those whose bits depend on their shape and on the processor alone, train.deterministic, and those
+ * for which oneDNN has nothing fast that is content with little memory.
  *
  * oneDNN cuts a product by the number of threads, the sum over k too, and another cut adds in another order.  Here the
  * result is cut, never k, into pieces by a rule that knows the shape only; each is a product of one thread, by the first
  * implementation that oneDNN offers on this processor.  Which thread takes which piece then does not matter.
+ *
+ * Of the others, the large implementations of some shapes copy a result as large as a vocabulary times all tokens: such
+ * products are cut until a piece's scratchpad is small, and the pieces follow each other, each by all threads.
  */
 #include <config.h>
 #include "kernels/cpu/matmul/matmul_impl.h"
@@ -33,7 +37,8 @@ struct hd_mm_pieces {
 	struct piece_kind *kinds;
 	struct matmul_piece *piece;
 	int64_t n;
-	int threads;
+	int threads;      /* that take pieces, each alone; 1: all work on one piece after the other */
+	const char *want; /* an implementation, while pieces are made; NULL: the first */
 };
 
 static struct {
@@ -79,6 +84,15 @@ static int next_cut(const int64_t *each, int ndim)
 	return each[m] > 32 ? m : -1;
 }
 
+static int64_t count(const int64_t *n, int ndim, const int64_t *each)
+{
+	int64_t pieces = 1;
+
+	for (int i = 0; i < ndim - 1; i++)
+		pieces *= (n[i] + each[i] - 1) / each[i];
+	return pieces;
+}
+
 /* each: the extents of a piece. -> pieces */
 static int64_t cut(const int64_t *n, int ndim, int64_t *each)
 {
@@ -95,9 +109,7 @@ static int64_t cut(const int64_t *n, int ndim, int64_t *each)
 		if (d < 0)
 			break;
 		each[d] = half(each[d], d == ndim - 3 ? 32 : d == ndim - 2 ? 64 : 1);
-		pieces = 1;
-		for (int i = 0; i < ndim - 1; i++)
-			pieces *= (n[i] + each[i] - 1) / each[i];
+		pieces = count(n, ndim, each);
 	}
 	return pieces;
 }
@@ -108,7 +120,8 @@ static int build(struct hd_mm_pieces *p, struct piece_kind *k, int sum)
 {
 	const_dnnl_primitive_desc_t pd;
 
-	if (!hd_mm_create(&k->made, &k->shape, sum, 0, NULL) ||
+	if ((!hd_mm_create(&k->made, &k->shape, sum, 0, p->want) &&
+	     (p->want || !hd_mm_create(&k->made, &k->shape, sum, 0, HD_MM_PLAIN_LOOPS))) ||
 	    dnnl_primitive_get_primitive_desc(k->made.prim, &pd) != dnnl_success ||
 	    !scratch_reserve(k->made.scratch_bytes, p->threads))
 		return 0;
@@ -151,24 +164,58 @@ static int place(struct hd_mm_pieces *p, int64_t i, const struct hd_mm_shape *s,
 	return piece->kind != NULL;
 }
 
-/* Primitives are made for the threads that there are then: one. */
-struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum)
+static struct hd_mm_pieces *create(const struct hd_mm_shape *s, int sum, const int64_t *each, int threads,
+				   const char *want)
 {
 	struct hd_mm_pieces *p = hd_alloc(sizeof(*p));
-	int64_t each[HD_MAX_DIMS + 3];
 	int ok = 1;
 
-	p->threads = omp_get_max_threads();
-	p->n = cut(s->n, s->ndim, each);
+	p->threads = threads;
+	p->want = want;
+	p->n = count(s->n, s->ndim, each);
 	p->piece = hd_alloc((size_t)p->n * sizeof(*p->piece));
-	omp_set_num_threads(1);
 	for (int64_t i = 0; ok && i < p->n; i++)
 		ok = place(p, i, s, each, sum);
-	omp_set_num_threads(p->threads);
+	p->want = NULL;
 	if (ok)
 		return p;
 	hd_mm_pieces_destroy(p);
 	return NULL;
+}
+
+/* Primitives are made for the threads that there are then: one. */
+struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum)
+{
+	int64_t each[HD_MAX_DIMS + 3];
+	int threads = omp_get_max_threads();
+	struct hd_mm_pieces *p;
+
+	cut(s->n, s->ndim, each);
+	omp_set_num_threads(1);
+	p = create(s, sum, each, threads, NULL);
+	omp_set_num_threads(threads);
+	return p;
+}
+
+int hd_mm_shrink_scratch(struct hd_mm_shape *s, int sum, const char *want)
+{
+	if (!hd_mm_offered(s, sum, want, SIZE_MAX))
+		return 0;
+	while (!hd_mm_offered(s, sum, want, HD_MM_MAX_SCRATCH)) {
+		int d = next_cut(s->n, s->ndim);
+
+		if (d < 0)
+			return 0;
+		s->n[d] = half(s->n[d], d == s->ndim - 3 ? 32 : d == s->ndim - 2 ? 64 : 1);
+	}
+	return 1;
+}
+
+struct hd_mm_pieces *hd_mm_pieces_of_scratch(const struct hd_mm_shape *s, int sum, const char *want)
+{
+	struct hd_mm_shape part = *s;
+
+	return hd_mm_shrink_scratch(&part, sum, want) ? create(s, sum, part.n, 1, want) : NULL;
 }
 
 void hd_mm_pieces_destroy(struct hd_mm_pieces *p)
@@ -199,24 +246,37 @@ static const void *at(const void *mem, const struct matmul_piece *p, int o)
 	return mem ? (const char *)mem + p->at[o] : NULL;
 }
 
+static int run_piece(const struct hd_mm_pieces *p, int64_t i, int me, void *c, const void *a, const void *b,
+		     const void *bias)
+{
+	const struct matmul_piece *x = &p->piece[i];
+
+	return hd_mm_execute(x->kind->made.prim, &x->kind->bound[me], scratch.mem + (size_t)me * scratch.each,
+			     into(c, x, HD_MM_C), at(a, x, HD_MM_A), at(b, x, HD_MM_B), at(bias, x, HD_MM_BIAS));
+}
+
+static int run_in_turn(const struct hd_mm_pieces *p, void *c, const void *a, const void *b, const void *bias)
+{
+	for (int64_t i = 0; i < p->n; i++)
+		HD_TRY(run_piece(p, i, 0, c, a, b, bias));
+	return 0;
+}
+
 /* oneDNN must find one thread, within a team of one too. */
 int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *c, const void *a, const void *b, const void *bias)
 {
 	int threads = p->threads < p->n ? p->threads : (int)p->n, failed = 0;
 
+	if (p->threads == 1)
+		return run_in_turn(p, c, a, b, bias);
 #pragma omp parallel num_threads(threads) reduction(| : failed)
 	{
 		int me = omp_get_thread_num();
 
 		omp_set_num_threads(1);
 #pragma omp for schedule(dynamic)
-		for (int64_t i = 0; i < p->n; i++) {
-			const struct matmul_piece *x = &p->piece[i];
-
-			failed |= hd_mm_execute(x->kind->made.prim, &x->kind->bound[me],
-						scratch.mem + (size_t)me * scratch.each, into(c, x, HD_MM_C),
-						at(a, x, HD_MM_A), at(b, x, HD_MM_B), at(bias, x, HD_MM_BIAS)) != 0;
-		}
+		for (int64_t i = 0; i < p->n; i++)
+			failed |= run_piece(p, i, me, c, a, b, bias) != 0;
 	}
 	return failed ? HD_ENOTSUP : 0;
 }

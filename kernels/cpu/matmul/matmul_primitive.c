@@ -194,6 +194,33 @@ int hd_mm_build(struct hd_mm_primitive *p, const_dnnl_primitive_desc_t pd, int s
 	return 0;
 }
 
+static int fits(const_dnnl_primitive_desc_t pd, const char *want, size_t most)
+{
+	const char *name = hd_mm_name(pd);
+
+	if (hd_mm_scratch(pd) > most)
+		return 0;
+	if (!want)
+		return !strstr(name, HD_MM_PLAIN_LOOPS);
+	return !strcmp(want, HD_MM_PLAIN_LOOPS) ? strstr(name, want) != NULL : !strcmp(want, name);
+}
+
+int hd_mm_offered(const struct hd_mm_shape *s, int sum, const char *want, size_t most)
+{
+	dnnl_primitive_desc_t pd;
+	struct hd_mm_offers o;
+	int found = 0, begun = 0;
+
+	if (!hd_mm_offers_begin(&o, s, sum, 0))
+		return 0;
+	while (!found && (pd = hd_mm_offers_next(&o, &begun))) {
+		found = fits(pd, want, most);
+		dnnl_primitive_desc_destroy(pd);
+	}
+	hd_mm_offers_end(&o);
+	return found;
+}
+
 int hd_mm_create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want)
 {
 	dnnl_primitive_desc_t pd;
@@ -203,7 +230,7 @@ int hd_mm_create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum
 	if (!hd_mm_offers_begin(&o, s, sum, swap))
 		return 0;
 	while (!done && (pd = hd_mm_offers_next(&o, &begun))) {
-		if ((!want || !strcmp(want, hd_mm_name(pd))) && hd_mm_scratch(pd) <= HD_MM_MAX_SCRATCH)
+		if (fits(pd, want, HD_MM_MAX_SCRATCH))
 			done = hd_mm_build(p, pd, swap, s->dtype[HD_MM_BIAS] != 0);
 		dnnl_primitive_desc_destroy(pd);
 	}
