@@ -28,7 +28,7 @@ shape() {	# name layers embed heads vocab batch seq
 		field products_share < "$work/json" >> "$work/share"
 		field measured_peak_bytes < "$work/json" >> "$work/peak"
 		if python3 -c 'import torch' 2> "$work/why"; then
-			python3 "$here/torch_gpt2.py" "$1" "$2" "$3" "$4" "$5" "$6" "$steps" "$threads" "$precision" >> "$work/theirs"
+			python3 "$here/torch_gpt2.py" "$1" "$2" "$3" "$4" "$5" "$6" "$steps" "$threads" "$precision" | cut -d" " -f1 >> "$work/theirs"
 		fi
 	done
 	ours=$(median < "$work/ours") share=$(median < "$work/share") peak=$(median < "$work/peak")

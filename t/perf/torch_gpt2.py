@@ -3,8 +3,9 @@
 
     python3 t/perf/torch_gpt2.py LAYERS EMBED HEADS VOCAB BATCH SEQ STEPS THREADS [compile] [bf16]
 
-Prints one number: tokens per second (median of STEPS steps after two to warm up).
+Prints tokens per second (median of STEPS steps after two to warm up) and the peak of the process' memory in bytes.
 """
+import resource
 import statistics
 import sys
 import time
@@ -61,4 +62,4 @@ for step in range(steps + 2):
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     times.append(time.perf_counter() - begin)
-print(f"{batch * seq / statistics.median(times[2:]):.1f}")
+print(f"{batch * seq / statistics.median(times[2:]):.1f}", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
