@@ -6,6 +6,7 @@
 #include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/file/atomic_file.h"
+#include "engine/process/asked.h"
 #include "engine/train/train.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	char *resume = NULL, *picks = NULL;
 
 	HD_TRY(hd_start_data(j, conf, err));
+	hd_asked_ready(hd_comm_ending);
 	open_dir(j, conf, err);
 	HD_TRY(hd_comm_agree(err));
 	hd_checkpoint_choose(conf, &resume, err);
@@ -60,6 +62,7 @@ int hd_verb_train(struct hd_cli *c)
 	struct hd_err err = { 0 };
 	int rc;
 
+	hd_asked_open();
 	hd_cli_conf(c, &conf, &err);
 	if (hd_start(c, &j, conf, &err) >= 0)
 		train(&j, conf, &err);

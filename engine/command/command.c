@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/command/command.h"
 #include "engine/process/affinity.h"
+#include "engine/process/asked.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/model_load.h"
 #include "engine/process/launch.h"
@@ -72,7 +73,7 @@ static void advise(const struct hd_cli *c, const struct hd_job *j, const struct 
 
 int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 {
-	int single = j->world.size <= 1;
+	int single = j->world.size <= 1, status = j->stopped == HD_STOPPED_SAVED ? 0 : 1;
 
 	fflush(stdout);
 	if (!err->code) {
@@ -88,11 +89,11 @@ int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err)
 		advise(c, j, err);
 	else if (j->world.rank == 0)
 		hd_log(HD_LOG_ERROR, "%s", err->text);
-	if (j->stopped)
-		hd_comm_leave(1);
+	if (j->stopped && hd_asked_by_launcher())
+		hd_comm_leave(status);
 	if (j->world.size)
 		hd_comm_close();
-	return 1;
+	return status;
 }
 
 int hd_cli_data(struct hd_conf *conf, struct hd_data **data, struct hd_err *err)

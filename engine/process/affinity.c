@@ -17,6 +17,7 @@
 #define _GNU_SOURCE
 #endif
 #include "engine/process/affinity.h"
+#include "engine/process/asked.h"
 #include "engine/base/err.h"
 #include <sched.h>
 #include <stdio.h>
@@ -107,12 +108,13 @@ static void start_again(char **argv)
 	char path[4096];
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
+	hd_asked_hold(1);
 	if (n > 0) {
 		path[n] = 0;
 		execv(path, argv); /* by its path, so that ps shows its name */
 	}
 	execv("/proc/self/exe", argv);
-	/* Only a failure comes here: the settings stay as they are. */
+	hd_asked_hold(0); /* only a failure comes here: the settings stay as they are */
 }
 
 /* What the user has asked of OpenMP; 0: nothing.  A program started by this one inherits a variable that was set here, and the mark

@@ -15,6 +15,9 @@ struct hd_cache_sizes {
 	int64_t past, tokens, rows; /* positions that are kept; of a prompt at once; sequences at once, at least */
 };
 
+/* A run that was asked to end, and whether a checkpoint has all that it has done. */
+enum { HD_RUNS, HD_STOPPED, HD_STOPPED_SAVED };
+
 struct hd_job {
 	struct hd_conf *conf;
 	struct hd_train_config train; /* [train], [checkpoint], [log] */
@@ -37,7 +40,7 @@ struct hd_job {
 	double flops_per_token;
 	int64_t needs;        /* the ranks of the layout, where the world has others; else 0 */
 	int64_t save_seconds; /* enough for a checkpoint; with needs */
-	int stopped;          /* by a signal: the launcher is no longer there to help */
+	int stopped;          /* HD_STOPPED...: by a signal */
 };
 
 /* conf is given away.  roles: bit per hd_role; a device that cannot keep a cache opens GENERATE in place of PROMPT and NEXT.  All ranks; on error every rank has the same text.  known_picks: of a

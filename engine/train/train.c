@@ -8,6 +8,7 @@
 #include "engine/generate/generate.h"
 #include "engine/report/events.h"
 #include "engine/train/metrics.h"
+#include "engine/process/asked.h"
 #include "engine/process/launch.h"
 #include "engine/train/progress.h"
 #include "engine/train/resume.h"
@@ -18,18 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
-
-static volatile sig_atomic_t asked_to_stop, by_launcher;
-
-static void on_signal(int sig, siginfo_t *from, void *unused)
-{
-	(void)unused;
-	asked_to_stop = sig;
-	by_launcher = sig != SIGUSR1 && from->si_pid == getppid();
-	if (by_launcher)
-		hd_comm_ending();
-}
 
 struct train_loop {
 	struct hd_job *j;
@@ -41,6 +30,7 @@ struct train_loop {
 	json_t *about; /* of the run: for its first line of metrics */
 	struct hd_show show;
 	int64_t steps, global_batch; /* global_batch: of the step at hand */
+	int64_t saved;               /* the step that checkpoint.dir has; -1: none */
 	int stuck;                   /* this rank alone failed within a step */
 	struct hd_err *err;
 };
@@ -179,7 +169,7 @@ static int write_step(struct train_loop *l, struct hd_numbers *n)
 {
 	json_t *o;
 
-	if (!asked_to_stop) /* an mpirun that ends the job reads nothing more */
+	if (!hd_asked()) /* an mpirun that ends the job reads nothing more */
 		hd_show_step(&l->show, n);
 	if (!l->metrics && !l->events)
 		return HD_OK;
@@ -248,6 +238,14 @@ static int saves(const struct train_loop *l)
 	return l->j->checkpoint.dir[0] != 0;
 }
 
+static int save_once(struct train_loop *l)
+{
+	if (l->saved != l->at.step)
+		HD_TRY(hd_checkpoint_save(l->j, &l->at, l->err));
+	l->saved = l->at.step;
+	return HD_OK;
+}
+
 /* The work around a step that is done at intervals. */
 static int after_step(struct train_loop *l, int last)
 {
@@ -255,7 +253,7 @@ static int after_step(struct train_loop *l, int last)
 
 	/* First what an evaluation would overwrite: the step's gradients. */
 	if (saves(l) && (last || (save && l->at.step % save == 0)))
-		HD_TRY(hd_checkpoint_save(l->j, &l->at, l->err));
+		HD_TRY(save_once(l));
 	if (last || (eval && l->at.step % eval == 0))
 		HD_TRY(evaluate(l));
 	if (last || (sample && l->at.step % sample == 0)) {
@@ -266,22 +264,25 @@ static int after_step(struct train_loop *l, int last)
 }
 
 /* -- how it ends --------------------------------------------------------------------------------------------------------------------- */
+/* With a checkpoint it is no failure: whoever asked can go on from there. */
 static int interrupted(struct train_loop *l)
 {
-	int sig = (int)hd_comm_max((double)asked_to_stop);
+	int sig = (int)hd_comm_max((double)hd_asked());
 	const char *wait = getenv("OMPI_MCA_odls_base_sigkill_timeout");
 
 	if (!sig)
 		return 0;
-	l->j->stopped = 1;
-	if (by_launcher)
+	if (hd_asked_by_launcher())
 		hd_launch_deaf();
-	if (saves(l) && hd_checkpoint_save(l->j, &l->at, l->err) < 0)
+	l->j->stopped = HD_STOPPED;
+	if (saves(l) && save_once(l) < 0)
 		return 1;
+	if (saves(l))
+		l->j->stopped = HD_STOPPED_SAVED;
 	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s%s", sig == SIGINT ? "interrupted" : "asked to end",
 		   (long long)l->at.step, saves(l) ? "; saved in " : "; nothing is saved (checkpoint.dir is not given)",
 		   saves(l) ? l->j->checkpoint.dir : "",
-		   saves(l) && l->j->world.size > 1 && !wait
+		   saves(l) && l->j->world.size > 1 && getenv("OMPI_COMM_WORLD_RANK") && !wait
 			   ? " (mpirun kills a second after its own signal; with "
 			     "--mca odls_base_sigkill_timeout 10 after ten; kill -USR1 of mpirun has no such limit)"
 			   : "");
@@ -307,9 +308,11 @@ static int loop(struct train_loop *l)
 			hd_log(HD_LOG_INFO, "step %lld is %s train.steps = %lld: nothing to do", (long long)l->at.step,
 			       l->at.step > l->steps ? "already past" : "the last of", (long long)l->steps);
 		else if (saves(l))
-			HD_TRY(hd_checkpoint_save(l->j, &l->at, l->err));
+			HD_TRY(save_once(l));
 		return hd_sample(l->j, l->err);
 	}
+	if (interrupted(l))
+		return l->err->code;
 	while (l->at.step < l->steps) {
 		HD_TRY(resize(l));
 		hd_trace_step(l->g, &l->j->log, l->at.step + 1, l->steps);
@@ -359,18 +362,23 @@ static void open_metrics(struct train_loop *l)
 
 static int open_outputs(struct train_loop *l)
 {
-	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
-
 	if (l->j->world.rank == 0)
 		open_metrics(l);
 	if (l->j->world.rank == 0)
 		hd_trace_check(&l->j->log, l->at.step + 1, l->steps, l->err);
 	HD_TRY(hd_comm_agree(l->err));
 	hd_launch_listen();
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGUSR1, &sa, NULL); /* mpirun and batch systems pass it on without a time limit */
 	return HD_OK;
+}
+
+/* What it has gone on from need not be saved again, where that is in the same directory. */
+static int is_in_dir(const struct train_loop *l, const char *path)
+{
+	char *own = hd_format("%s/", l->j->checkpoint.dir);
+	int is = saves(l) && !strncmp(path, own, strlen(own));
+
+	free(own);
+	return is;
 }
 
 static int begin(struct train_loop *l)
@@ -389,6 +397,8 @@ static int begin(struct train_loop *l)
 		HD_TRY(hd_checkpoint_load(l->j, resume, &l->at, l->err));
 		hd_log(HD_LOG_INFO, "resumed from %s", resume);
 		hd_resume_notes(l->j, resume);
+		if (is_in_dir(l, resume))
+			l->saved = l->at.step;
 	}
 	free(resume);
 	return open_outputs(l);
@@ -396,9 +406,12 @@ static int begin(struct train_loop *l)
 
 int hd_train(struct hd_job *j, struct hd_err *err)
 {
-	struct train_loop l = {
-		.j = j, .p = j->plan[HD_JOB_TRAIN], .g = j->program[HD_JOB_TRAIN], .err = err, .steps = j->train.steps
-	};
+	struct train_loop l = { .j = j,
+				.p = j->plan[HD_JOB_TRAIN],
+				.g = j->program[HD_JOB_TRAIN],
+				.err = err,
+				.steps = j->train.steps,
+				.saved = -1 };
 	int rc;
 
 	l.show.scratch = hd_alloc((size_t)(l.p->model.seq + 1) * sizeof(int32_t));

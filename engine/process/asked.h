@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/process/asked.h - a run that is asked to end: SIGTERM, SIGINT, or SIGUSR1, which batch systems send some time before
+ * they kill.
+ *
+ * From hd_asked_open on such a signal is remembered, and the run saves and ends where it can.  One that comes early and is not
+ * seen by hd_asked_ready within two seconds (text may take an hour to become ids) ends the process: it says that nothing is
+ * saved, and leaves with status 1.
+ */
+#ifndef HD_ENGINE_ASKED_H
+#define HD_ENGINE_ASKED_H
+
+/* The first call of a run, also where the process has started itself again (affinity.h). */
+void hd_asked_open(void);
+/* From here on the run looks.  ending: called, also within the handler, where the launcher itself sends the signal, which then
+ * ends the run; or NULL. */
+void hd_asked_ready(void (*ending)(void));
+int hd_asked(void);             /* the signal's number; 0: not asked */
+int hd_asked_by_launcher(void); /* it waits for this process no longer than its own limit */
+/* 1 before an execv: signals wait for the program that comes; 0 if that has failed. */
+void hd_asked_hold(int on);
+
+#endif
