@@ -15,7 +15,7 @@ layouts='2d:4 2.5d:8 3d:8'
 
 # -- bytes
 q=2 h=32 m=$((4 * 32)) layers=2 micros=2 mk=0 kn=0
-for pair in 32:32 32:32 32:32 32:32 32:128 128:32; do	# q, k, v, proj; fc, proj
+for pair in 32:96 32:32 32:128 128:32; do	# q, k and v of one activation, which is sent once; proj; fc, proj
 	mk=$((mk + m * ${pair%:*})) kn=$((kn + ${pair%:*} * ${pair#*:}))
 done
 for layout in $layouts; do

@@ -10,6 +10,11 @@
  *
  * The gradients of ab are abt and atb.  The ranks of a row are those along the axis col, and the other way round.
  * What step t + 1 needs is on its way while step t is computed; no more than that, so that memory holds two blocks.
+ *
+ * Products of one activation with several weights (queries, keys and values; gate and up) are one op, whose A is sent and
+ * whose gradient is summed once, as if the weights were one matrix:
+ *
+ *	ab	A, B...      -> C...	abt	C..., B...   -> A	atb	A, C...      -> B...
  */
 #include <string.h>
 #include "summa.h"
@@ -36,40 +41,77 @@ static struct mkn roles(const struct hd_tensor *a, const struct hd_tensor *b, co
 }
 
 /* -- ops -------------------------------------------------------------------------------------------------------------------------- */
+enum { MOST = 6 }; /* products of one activation */
+
+/* Of an op's node: how many products, and where its tensors stand. */
+static uint32_t products(const struct hd_node *n, int form)
+{
+	return form == ABT ? n->nin / 2 : n->nin - 1;
+}
+static struct hd_tensor *a_of(const struct hd_node *n, int form)
+{
+	return form == ABT ? n->outs[0] : n->ins[0];
+}
+static struct hd_tensor *b_of(const struct hd_node *n, int form, uint32_t i)
+{
+	return form == AB ? n->ins[1 + i] : form == ABT ? n->ins[products(n, form) + i] : n->outs[i];
+}
+static struct hd_tensor *c_of(const struct hd_node *n, int form, uint32_t i)
+{
+	return form == AB ? n->outs[i] : form == ABT ? n->ins[i] : n->ins[1 + i];
+}
+
 static int summa_shape(struct hd_strategy *s, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins,
 		       uint32_t nin, struct hd_shape *outs, uint32_t *nout)
 {
+	char key[] = "out0";
+
 	(void)nin;
-	*nout = 1;
-	outs->dtype = ins[0]->dtype == HD_DTYPE_BF16 && s->g->attr(attr, "fp32", 0) != 0 ? HD_DTYPE_F32 : ins[0]->dtype;
-	outs->ndim = s->g->attr_dims(p, attr, "out", outs->dims);
+	*nout = (uint32_t)s->g->attr(attr, "outs", 1);
+	for (uint32_t i = 0; i < *nout; i++) {
+		key[3] = (char)('0' + i);
+		outs[i].dtype = ins[0]->dtype == HD_DTYPE_BF16 && s->g->attr(attr, "fp32", 0) != 0 ? HD_DTYPE_F32
+												   : ins[0]->dtype;
+		outs[i].ndim = s->g->attr_dims(p, attr, key, outs[i].dims);
+	}
 	return s->h->status(p);
 }
 
-static struct hd_tensor *summa(struct hd_strategy *s, struct hd_plan *p, const struct hd_op *op, struct hd_tensor *x,
-			       struct hd_tensor *y, const struct hd_tensor *like)
+/* like: tensors of the outputs' dims */
+static struct hd_node *summa(struct hd_strategy *s, struct hd_plan *p, const struct hd_op *op,
+			     struct hd_tensor *const *ins, uint32_t nin, struct hd_tensor *const *like, uint32_t nout)
 {
-	struct hd_tensor *ins[] = { x, y };
-	int full = like->what == HD_TENSOR_PARAM && x->dtype == HD_DTYPE_BF16; /* gradients of weights are */
-	struct hd_node *n = s->g->node(p, op, ins, 2, "out=%s%s", like->spec, full ? " fp32=1" : "");
+	static const char *const fields[] = { " out0=", " out1=", " out2=", " out3=", " out4=", " out5=" };
+	int full = like[0]->what == HD_TENSOR_PARAM && ins[0]->dtype == HD_DTYPE_BF16; /* gradients of weights are */
+#define OUT(i) nout > i ? fields[i] : "", nout > i ? like[i]->spec : ""
 
-	return n ? n->outs[0] : NULL;
+	return s->g->node(p, op, ins, nin, "outs=%u%s%s%s%s%s%s%s%s%s%s%s%s%s", nout, OUT(0), OUT(1), OUT(2), OUT(3),
+			  OUT(4), OUT(5), full ? " fp32=1" : "");
+#undef OUT
+}
+
+static void place_product(struct hd_strategy *s, const struct hd_node *n, int form, uint32_t i,
+			  const struct hd_axis *axis, struct hd_place *need, struct hd_place *out)
+{
+	struct mkn d = roles(a_of(n, form), b_of(n, form, i), c_of(n, form, i));
+	uint32_t all = products(n, form);
+	int row = axis == s->axis[TP_ROW];
+	struct hd_place *a = form == ABT ? out : &need[0];
+	struct hd_place *b = form == AB ? &need[1 + i] : form == ABT ? &need[all + i] : &out[i];
+	struct hd_place *c = form == AB ? &out[i] : form == ABT ? &need[i] : &need[1 + i];
+
+	*a = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.m : d.k };
+	*b = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.k : d.n };
+	*c = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.m : d.n };
 }
 
 static int place(struct hd_strategy *s, const struct hd_node *n, int form, const struct hd_axis *axis,
 		 struct hd_place *need, struct hd_place *out)
 {
-	struct hd_place *a = form == ABT ? out : &need[0], *b = form == ATB ? out : &need[1];
-	struct hd_place *c = form == AB ? out : &need[form == ATB];
-	const struct hd_tensor *x = n->ins[0], *y = n->ins[1], *z = n->outs[0];
-	struct mkn d = form == AB ? roles(x, y, z) : form == ABT ? roles(z, y, x) : roles(x, z, y);
-	int row = axis == s->axis[TP_ROW];
-
-	if (!row && axis != s->axis[TP_COL])
+	if (axis != s->axis[TP_ROW] && axis != s->axis[TP_COL])
 		return HD_DEFAULT; /* other axes: by their rules */
-	*a = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.m : d.k };
-	*b = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.k : d.n };
-	*c = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = row ? d.m : d.n };
+	for (uint32_t i = 0; i < products(n, form); i++)
+		place_product(s, n, form, i, axis, need, out);
 	return HD_OK;
 }
 
@@ -110,13 +152,26 @@ OP(ab, .vjp = ab_vjp);
 OP(abt, .vjp = NULL);
 OP(atb, .vjp = NULL);
 
+/* Of what backward comes to: of some products it may not. */
 static int ab_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
 		  uint64_t want, struct hd_tensor **din)
 {
-	if (want & 1)
-		din[0] = summa(s, p, &abt, dout[0], n->ins[1], n->ins[0]);
-	if (want & 2)
-		din[1] = summa(s, p, &atb, n->ins[0], dout[0], n->ins[1]);
+	struct hd_tensor *for_a[2 * MOST], *for_b[1 + MOST] = { n->ins[0] }, *weights[MOST];
+	uint32_t which[MOST], k = 0;
+	const struct hd_node *made;
+
+	for (uint32_t i = 0; i < products(n, AB); i++)
+		if (dout[i])
+			which[k++] = i;
+	for (uint32_t i = 0; i < k; i++) {
+		for_a[i] = for_b[1 + i] = dout[which[i]];
+		for_a[k + i] = weights[i] = n->ins[1 + which[i]];
+	}
+	if (want & 1 && (made = summa(s, p, &abt, for_a, 2 * k, &n->ins[0], 1)))
+		din[0] = made->outs[0];
+	if (want >> 1 && (made = summa(s, p, &atb, for_b, 1 + k, weights, k)))
+		for (uint32_t i = 0; i < k; i++)
+			din[1 + which[i]] = made->outs[i];
 	return s->h->status(p);
 }
 
@@ -141,17 +196,52 @@ static int is_ours(struct hd_strategy *s, struct hd_plan *p, const struct hd_nod
 	return k && j;
 }
 
-int tp_summa_rewrite(struct hd_strategy *s, struct hd_plan *p)
+static uint32_t count(struct hd_strategy *s, struct hd_plan *p, struct hd_node **all)
 {
 	const struct hd_match products = { .size = sizeof(products), .kind = "einsum" };
 	struct hd_node *n = NULL;
+	uint32_t k = 0;
 
-	while ((n = s->g->node_next(p, n, &products))) {
-		if (!is_ours(s, p, n))
-			continue;
-		hd_cursor(s->g, p, n, NULL);
-		s->g->replace(p, n->outs[0], summa(s, p, &ab, n->ins[0], n->ins[1], n->outs[0]));
-	}
+	while ((n = s->g->node_next(p, n, &products)))
+		if (is_ours(s, p, n)) {
+			if (all)
+				all[k] = n;
+			k++;
+		}
+	return k;
+}
+
+/* Nodes of the same activation, from the first on, as one; they are taken from the list. */
+static int rewrite_mates(struct hd_strategy *s, struct hd_plan *p, struct hd_node **all, uint32_t n)
+{
+	struct hd_tensor *ins[1 + MOST] = { all[0]->ins[0] }, *outs[MOST];
+	struct hd_node *first_one = all[0], *made;
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < n && k < MOST; i++)
+		if (all[i] && all[i]->ins[0] == ins[0]) {
+			ins[1 + k] = all[i]->ins[1];
+			outs[k++] = all[i]->outs[0];
+			all[i] = NULL;
+		}
+	hd_cursor(s->g, p, first_one, NULL);
+	made = summa(s, p, &ab, ins, 1 + k, outs, k);
+	for (uint32_t i = 0; made && i < k; i++)
+		s->g->replace(p, outs[i], made->outs[i]);
+	return s->h->status(p);
+}
+
+int tp_summa_rewrite(struct hd_strategy *s, struct hd_plan *p)
+{
+	uint32_t n = count(s, p, NULL);
+	struct hd_node **all = s->h->alloc(p, (n + 1) * sizeof(struct hd_node *));
+
+	if (!all)
+		return s->h->status(p);
+	count(s, p, all);
+	for (uint32_t i = 0; i < n; i++)
+		if (all[i] && rewrite_mates(s, p, all + i, n - i) < 0)
+			break;
 	return s->h->status(p);
 }
 
@@ -162,75 +252,135 @@ struct summa_parts { /* one node, while it is lowered */
 	struct hd_node *n;
 	const struct hd_group *row, *col; /* the ranks of my row; of my column */
 	int64_t q;
+	int form;
+	uint32_t k; /* products */
 };
 
-/* c NULL: a b; else c + a b, in c's place. */
-static struct hd_tensor *product(const struct summa_parts *u, struct hd_tensor *a, struct hd_tensor *b,
-				 struct hd_tensor *c)
+/* Of the dims of `like`; c NULL: a b; else c + a b, in c's place. */
+static struct hd_tensor *product(const struct summa_parts *u, const struct hd_tensor *like, struct hd_tensor *a,
+				 struct hd_tensor *b, struct hd_tensor *c)
 {
 	const struct hd_graph_api *g = u->s->g;
 	struct hd_tensor *ins[] = { a, b, c };
+	int full = g->attr(u->n->attr, "fp32", 0) != 0;
 	struct hd_node *n;
 
-	n = g->node(u->p, g->op(u->p, "einsum"), ins, c ? 3 : 2, "%s%s", u->n->attr, c ? " add=1" : "");
+	n = g->node(u->p, g->op(u->p, "einsum"), ins, c ? 3 : 2, "out=%s%s%s", like->spec, full ? " fp32=1" : "",
+		    c ? " add=1" : "");
 	return n ? n->outs[0] : NULL;
 }
 
-static struct hd_tensor *block(const struct summa_parts *u, const struct hd_group *to, uint32_t i, int64_t t)
+static struct hd_tensor *block(const struct summa_parts *u, const struct hd_group *to, struct hd_tensor *x, int64_t t)
 {
-	return hd_comm(u->s->g, u->p, HD_COMM_BROADCAST, to, u->n->ins[i], NULL, t);
+	return hd_comm(u->s->g, u->p, HD_COMM_BROADCAST, to, x, NULL, t);
 }
 
-static struct hd_tensor *lower_ab(const struct summa_parts *u)
+/* Block t of all B */
+static void blocks(const struct summa_parts *u, int64_t t, struct hd_tensor **b)
 {
-	struct hd_tensor *a = block(u, u->row, 0, 0), *b = block(u, u->col, 1, 0), *c = NULL;
+	for (uint32_t i = 0; i < u->k; i++)
+		b[i] = block(u, u->col, b_of(u->n, u->form, i), t);
+}
 
+static void lower_ab(const struct summa_parts *u, struct hd_tensor **c)
+{
+	struct hd_tensor *a = block(u, u->row, u->n->ins[0], 0), *b[MOST], *a_now, *b_now[MOST];
+
+	blocks(u, 0, b);
+	memset(c, 0, MOST * sizeof(*c));
 	for (int64_t t = 0; t < u->q; t++) {
-		struct hd_tensor *a_now = a, *b_now = b;
-
+		a_now = a;
+		memcpy(b_now, b, sizeof(b));
 		if (t + 1 < u->q) {
-			a = block(u, u->row, 0, t + 1);
-			b = block(u, u->col, 1, t + 1);
+			a = block(u, u->row, u->n->ins[0], t + 1);
+			blocks(u, t + 1, b);
 		}
-		c = product(u, a_now, b_now, c);
+		for (uint32_t i = 0; i < u->k; i++)
+			c[i] = product(u, u->n->outs[i], a_now, b_now[i], c[i]);
 	}
-	return c;
 }
 
-/* Input `moves` comes to me along `from`; the products are summed along `to`, the one of step t at member t. */
-static struct hd_tensor *lower_sum(const struct summa_parts *u, uint32_t moves, const struct hd_group *from,
-				   const struct hd_group *to)
+/* What of each step is summed along `to`, that of step t at member t: one's own. */
+static struct hd_tensor *own_sum(const struct summa_parts *u, const struct hd_group *to, struct hd_tensor *const *sums)
 {
 	const struct hd_pos mine = { .group = to, .mul = 1 };
-	struct hd_tensor **sums = u->s->h->alloc(u->p, (size_t)u->q * sizeof(*sums)), *x = block(u, from, moves, 0);
 
-	if (!sums)
-		return NULL;
-	for (int64_t t = 0; t < u->q; t++) {
-		struct hd_tensor *now = x, *y = u->n->ins[!moves];
-
-		if (t + 1 < u->q)
-			x = block(u, from, moves, t + 1);
-		y = product(u, moves ? y : now, moves ? now : y, NULL);
-		sums[t] = hd_comm(u->s->g, u->p, HD_COMM_REDUCE, to, y, NULL, t);
-	}
 	return u->s->g->pick(u->p, sums, (uint32_t)u->q, &mine);
 }
 
-static int lower(struct summa_parts *u, int form)
+static struct hd_tensor *sum_at(const struct summa_parts *u, const struct hd_group *to, struct hd_tensor *x, int64_t t)
 {
-	struct hd_tensor *c;
+	return hd_comm(u->s->g, u->p, HD_COMM_REDUCE, to, x, NULL, t);
+}
 
+/* sums: of q steps */
+static struct hd_tensor *lower_abt(const struct summa_parts *u, struct hd_tensor **sums)
+{
+	struct hd_tensor *b[MOST], *now[MOST];
+
+	blocks(u, 0, b);
+	for (int64_t t = 0; t < u->q; t++) {
+		struct hd_tensor *a = NULL;
+
+		memcpy(now, b, sizeof(b));
+		if (t + 1 < u->q)
+			blocks(u, t + 1, b);
+		for (uint32_t i = 0; i < u->k; i++)
+			a = product(u, u->n->outs[0], c_of(u->n, ABT, i), now[i], a);
+		sums[t] = sum_at(u, u->row, a, t);
+	}
+	return own_sum(u, u->row, sums);
+}
+
+/* sums: of q steps for each product */
+static void lower_atb(const struct summa_parts *u, struct hd_tensor **sums, struct hd_tensor **outs)
+{
+	struct hd_tensor *a = block(u, u->row, u->n->ins[0], 0);
+
+	for (int64_t t = 0; t < u->q; t++) {
+		struct hd_tensor *now = a;
+
+		if (t + 1 < u->q)
+			a = block(u, u->row, u->n->ins[0], t + 1);
+		for (uint32_t i = 0; i < u->k; i++)
+			sums[i * u->q + t] =
+				sum_at(u, u->col, product(u, u->n->outs[i], now, c_of(u->n, ATB, i), NULL), t);
+	}
+	for (uint32_t i = 0; i < u->k; i++)
+		outs[i] = own_sum(u, u->col, sums + i * u->q);
+}
+
+/* On a grid of one rank: products alone. */
+static void lower_alone(const struct summa_parts *u, struct hd_tensor **outs)
+{
+	struct hd_tensor *a = NULL;
+
+	for (uint32_t i = 0; i < u->k; i++)
+		if (u->form == ABT)
+			outs[0] = a = product(u, u->n->outs[0], c_of(u->n, ABT, i), b_of(u->n, ABT, i), a);
+		else
+			outs[i] = product(u, u->n->outs[i], u->n->ins[0], u->n->ins[1 + i], NULL);
+}
+
+static int lower(const struct summa_parts *u)
+{
+	struct hd_tensor *outs[MOST] = { NULL };
+	struct hd_tensor **sums = u->s->h->alloc(u->p, (size_t)u->q * u->k * sizeof(*sums));
+
+	if (!sums)
+		return u->s->h->status(u->p);
 	hd_cursor(u->s->g, u->p, u->n, NULL);
 	if (u->q == 1)
-		c = product(u, u->n->ins[0], u->n->ins[1], NULL);
-	else if (form == AB)
-		c = lower_ab(u);
-	else if (form == ABT)
-		c = lower_sum(u, 1, u->col, u->row);
+		lower_alone(u, outs);
+	else if (u->form == AB)
+		lower_ab(u, outs);
+	else if (u->form == ABT)
+		outs[0] = lower_abt(u, sums);
 	else
-		c = lower_sum(u, 0, u->row, u->col);
-	return u->s->g->replace(u->p, u->n->outs[0], c);
+		lower_atb(u, sums, outs);
+	for (uint32_t i = 0; i < u->n->nout; i++)
+		u->s->g->replace(u->p, u->n->outs[i], outs[i]);
+	return u->s->h->status(u->p);
 }
 
 int tp_summa_lower(struct hd_strategy *s, struct hd_plan *p)
@@ -242,11 +392,13 @@ int tp_summa_lower(struct hd_strategy *s, struct hd_plan *p)
 				 .row = hd_group_of(s->h, p, &s->axis[TP_COL], 1),
 				 .col = hd_group_of(s->h, p, &s->axis[TP_ROW], 1) };
 
-	for (int form = AB; form <= ATB; form++) {
-		const struct hd_match all = { .size = sizeof(all), .op = ops[form] };
+	for (u.form = AB; u.form <= ATB; u.form++) {
+		const struct hd_match all = { .size = sizeof(all), .op = ops[u.form] };
 
-		while ((u.n = s->g->node_next(p, u.n, &all)))
-			lower(&u, form);
+		while ((u.n = s->g->node_next(p, u.n, &all))) {
+			u.k = products(u.n, u.form);
+			lower(&u);
+		}
 	}
 	return s->h->status(p);
 }
