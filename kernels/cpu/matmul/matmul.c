@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matrix products by oneDNN.
+ * Matrix products by oneDNN, and on tiles (amx.c) where the processor has them.
  *
- * oneDNN offers several implementations of one product and the first is not always the fastest,
- * so every shape is timed once (autotune) and the pick is kept as text: the key of a shape says all
+ * oneDNN offers several implementations of one product and the first is not always the fastest, so every shape is timed once (autotune) and the pick is kept as text: the key of a shape says all
  * that the timing depends on, and a shape can be rebuilt from its key, so that rank 0 can time
  * what only other ranks need.  Where bits must not depend on that, nothing is timed and products
- * are made in pieces (matmul_pieces.c).
+ * are made on tiles or in pieces (matmul_pieces.c), by a rule that knows the shape alone.
  */
 #include <config.h>
+#include "kernels/cpu/matmul/amx.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
 #include <omp.h>
 #include <stdio.h>
@@ -15,13 +15,15 @@
 #include <string.h>
 
 #define KEY 700
+#define TILES "own:amx" /* beside the names that oneDNN gives */
 
 struct hd_mm {
 	struct hd_mm_shape shape;
 	struct hd_mm_primitive made[2]; /* overwrites, adds */
-	struct hd_mm_pieces
-		*pieces[2]; /* in their place: nothing may depend on time and threads, or they are too large */
-	int users, needs;   /* needs: bit 0 overwriting, bit 1 adding */
+	/* In their place: where nothing may depend on time and threads, or they would be too large; where tiles are faster */
+	struct hd_mm_pieces *pieces[2];
+	struct hd_amx *tiles[2];
+	int users, needs; /* needs: bit 0 overwriting, bit 1 adding */
 	struct hd_mm *next;
 };
 
@@ -70,8 +72,8 @@ static char *put_list(char *at, const char *end, const char *name, const int64_t
 	return at;
 }
 
-/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:i
- * sa=63" */
+/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63"; with ":own=1" where our own
+ * rivals, in this version, were timed too */
 static void key_of(char *key, const struct hd_mm_shape *s, int sum)
 {
 	static const char *const names[] = { "a", "b", "c", "bias" };
@@ -82,8 +84,8 @@ static void key_of(char *key, const struct hd_mm_shape *s, int sum)
 	at = put_list(at, end, "n", s->n, s->ndim);
 	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
 		at = put_list(at, end, names[o], s->stride[o], s->ndim);
-	snprintf(at, (size_t)(end - at), ":sum=%d:threads=%d:isa=%d", sum, omp_get_max_threads(),
-		 (int)dnnl_get_effective_cpu_isa());
+	snprintf(at, (size_t)(end - at), ":sum=%d:threads=%d:isa=%d%s", sum, omp_get_max_threads(),
+		 (int)dnnl_get_effective_cpu_isa(), hd_amx_here() ? ":own=1" : "");
 }
 
 static int64_t number(const char **at)
@@ -165,9 +167,21 @@ static int can_swap(const struct hd_mm_shape *s)
 /* What was named, or the first that is any good: whole, or in pieces whose scratchpads are small. */
 static int make(struct hd_mm *mm, int sum, int swap, const char *want)
 {
+	if (want && !strcmp(want, TILES))
+		return (mm->tiles[sum] = hd_amx_create(&mm->shape)) != NULL;
 	if (create(&mm->made[sum], &mm->shape, sum, swap, want))
 		return 1;
 	return !swap && (mm->pieces[sum] = hd_mm_pieces_of_scratch(&mm->shape, sum, want)) != NULL;
+}
+
+/* Tiles by rule: below these extents most of a tile would be zeros. */
+static int ensure_fixed(struct hd_mm *mm, int sum)
+{
+	const int64_t *n = mm->shape.n + mm->shape.ndim - 3;
+
+	if (n[0] >= 16 && n[1] >= 16 && n[2] >= 16 && make(mm, sum, 0, TILES))
+		return 1;
+	return (mm->pieces[sum] = hd_mm_pieces_create(&mm->shape, sum)) != NULL;
 }
 
 /* Values: "ab/NAME", "ba/NAME" (operands swapped). */
@@ -176,10 +190,10 @@ static int ensure(struct hd_mm *mm, int sum)
 	char key[KEY];
 	struct pick *k;
 
-	if (mm->made[sum].prim || mm->pieces[sum])
+	if (mm->made[sum].prim || mm->pieces[sum] || mm->tiles[sum])
 		return 1;
 	if (fixed)
-		return (mm->pieces[sum] = hd_mm_pieces_create(&mm->shape, sum)) != NULL;
+		return ensure_fixed(mm, sum);
 	key_of(key, &mm->shape, sum);
 	k = find_pick(key, strlen(key));
 	if (k && strlen(k->value) > 3 && make(mm, sum, k->value[0] == 'b' && can_swap(&mm->shape), k->value + 3))
@@ -189,10 +203,15 @@ static int ensure(struct hd_mm *mm, int sum)
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-struct arena { /* touched memory: untouched pages all read as one page of zeros */
-	void *mem[HD_MM_OPERANDS];
-	size_t bytes[HD_MM_OPERANDS];
+/* Touched memory: untouched pages all read as one page of zeros.  In a step operands come from memory, so runs take sets of
+ * operands in turn that together are more than a cache keeps. */
+struct arena {
+	char *mem[HD_MM_OPERANDS];
+	size_t bytes[HD_MM_OPERANDS], span[HD_MM_OPERANDS];
+	int sets, turn;
 };
+#define COLD ((size_t)16 << 20) /* bytes of all sets together, at least */
+#define MAX_SETS 32
 
 static size_t span(const struct hd_mm_shape *s, int o)
 {
@@ -203,36 +222,77 @@ static size_t span(const struct hd_mm_shape *s, int o)
 	return (size_t)(last + 1) * HD_BITS(s->dtype[o]) / 8;
 }
 
-static int touch(struct arena *a, const struct hd_mm_shape *s)
+static int grow(struct arena *a, int o, size_t bytes)
 {
-	for (int o = 0; o < HD_MM_OPERANDS; o++) {
-		size_t bytes = s->dtype[o] ? span(s, o) : 0;
-		uint32_t *w;
+	void *mem;
 
-		if (bytes <= a->bytes[o])
-			continue;
-		free(a->mem[o]);
-		a->bytes[o] = 0;
-		if (posix_memalign(&a->mem[o], 4096, bytes + 4)) {
-			a->mem[o] = NULL;
-			return 0;
-		}
-		w = a->mem[o];
-		for (size_t i = 0; i <= bytes / 4; i++)
-			/* about 1/128 as fp32 and as two bf16: neither denormal nor growing */
-			w[i] = 0x3c003c00;
-		a->bytes[o] = bytes;
-	}
+	if (bytes <= a->bytes[o])
+		return 1;
+	free(a->mem[o]);
+	a->mem[o] = NULL;
+	a->bytes[o] = 0;
+	if (posix_memalign(&mem, 4096, bytes))
+		return 0;
+	for (size_t i = 0; i < bytes / 4; i++)
+		/* about 1/128 as fp32 and as two bf16: neither denormal nor growing */
+		((uint32_t *)mem)[i] = 0x3c003c00;
+	a->mem[o] = mem;
+	a->bytes[o] = bytes;
 	return 1;
 }
 
-static double time_once(struct hd_mm_primitive *p, struct arena *a)
+static int touch(struct arena *a, const struct hd_mm_shape *s)
 {
-	double t = hd_seconds();
+	size_t set = 1;
+	int ok = 1;
 
-	hd_mm_execute(p->prim, &p->bound, scratch, a->mem[HD_MM_C], a->mem[HD_MM_A], a->mem[HD_MM_B],
-		      a->mem[HD_MM_BIAS]);
+	for (int o = 0; o < HD_MM_OPERANDS; o++) {
+		a->span[o] = s->dtype[o] ? (span(s, o) / 64 + 1) * 64 : 0;
+		set += a->span[o];
+	}
+	a->sets = COLD / set < MAX_SETS ? (int)(COLD / set) + 1 : MAX_SETS;
+	for (int o = 0; o < HD_MM_OPERANDS && ok; o++)
+		ok = grow(a, o, a->span[o] * (size_t)a->sets);
+	return ok;
+}
+
+static void release(struct arena *a)
+{
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		free(a->mem[o]);
+}
+
+struct rival {
+	struct hd_mm_primitive p;
+	struct hd_amx *tiles; /* in its place */
+	int sum;
+	char value[128];
+	double best;
+};
+#define MAX_RIVALS 12
+
+static double time_once(struct rival *r, struct arena *a)
+{
+	size_t set = (size_t)(a->turn++ % a->sets);
+	char *at[HD_MM_OPERANDS];
+	double t;
+
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		at[o] = a->span[o] ? a->mem[o] + set * a->span[o] : NULL;
+	t = hd_seconds();
+	if (r->tiles)
+		hd_amx_run(r->tiles, r->sum, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B], at[HD_MM_BIAS]);
+	else
+		hd_mm_execute(r->p.prim, &r->p.bound, scratch, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B], at[HD_MM_BIAS]);
 	return hd_seconds() - t;
+}
+
+static void leave(struct rival *r, int n)
+{
+	for (int i = 0; i < n; i++) {
+		hd_mm_drop(&r[i].p);
+		hd_amx_destroy(r[i].tiles);
+	}
 }
 
 /* Dim d gets shorter.  Rows that followed each other still do: of rows apart oneDNN offers less. */
@@ -261,13 +321,6 @@ static void shrink(struct hd_mm_shape *s, double limit)
 	}
 }
 
-struct rival {
-	struct hd_mm_primitive p;
-	char value[128];
-	double best;
-};
-#define MAX_RIVALS 12
-
 static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, int swap)
 {
 	dnnl_primitive_desc_t pd;
@@ -282,12 +335,23 @@ static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, i
 		    hd_mm_build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
 			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab", hd_mm_name(pd));
 			r[n].best = 1e9;
+			r[n].tiles = NULL;
 			n += reserve(r[n].p.scratch_bytes);
 		}
 		dnnl_primitive_desc_destroy(pd);
 	}
 	hd_mm_offers_end(&o);
 	return n;
+}
+
+static int enter_tiles(struct rival *r, int n, const struct hd_mm_shape *s, int sum)
+{
+	struct hd_amx *tiles = hd_amx_create(s);
+
+	if (!tiles)
+		return n;
+	r[n] = (struct rival){ .tiles = tiles, .sum = sum, .value = "ab/" TILES, .best = 1e9 };
+	return n + 1;
 }
 
 /* Rounds over all rivals, so that a slow moment of the machine does not hit one alone; those
@@ -303,7 +367,7 @@ static int fastest(struct rival *r, int n, struct arena *a, double budget)
 
 			if (round > 0 && r[i].best > 1.5 * best)
 				continue;
-			t = time_once(&r[i].p, a);
+			t = time_once(&r[i], a);
 			spent += t;
 			if (t < r[i].best)
 				r[i].best = t;
@@ -321,24 +385,22 @@ static double rate_of(uint32_t dtype, int64_t size, double best)
 				 .dtype = { dtype, dtype, HD_DTYPE_F32 },
 				 .n = { size, size, size },
 				 .stride = { { size, 0, 1 }, { 0, 1, size }, { size, 1, 0 } } };
-	struct rival r[MAX_RIVALS];
+	struct rival r[MAX_RIVALS + 1];
 	struct arena a = { 0 };
 	int n;
 
 	if (hd_mm_open(NULL) < 0 || !touch(&a, &s))
 		return best;
-	n = enter(r, 0, &s, 0, 0);
-	for (int i = 0; i < n; i++) {
+	n = enter_tiles(r, enter(r, 0, &s, 0, 0), &s, 0);
+	for (int i = 0; i < n; i++)
 		for (int k = 0; k < 2; k++) {
-			double rate = hd_mm_flops(&s) / time_once(&r[i].p, &a);
+			double rate = hd_mm_flops(&s) / time_once(&r[i], &a);
 
 			if (rate > best)
 				best = rate;
 		}
-		hd_mm_drop(&r[i].p);
-	}
-	for (int o = 0; o < HD_MM_OPERANDS; o++)
-		free(a.mem[o]);
+	leave(r, n);
+	release(&a);
 	return best;
 }
 
@@ -356,7 +418,7 @@ static double rough_rate(uint32_t dtype)
 static void measure(const char *key, size_t len, struct arena *a)
 {
 	char text[KEY];
-	struct rival r[MAX_RIVALS];
+	struct rival r[MAX_RIVALS + 1];
 	struct hd_mm_shape s;
 	int n = 0, sum = 0;
 
@@ -370,13 +432,13 @@ static void measure(const char *key, size_t len, struct arena *a)
 	n = enter(r, n, &s, sum, 0);
 	if (can_swap(&s))
 		n = enter(r, n, &s, sum, 1);
+	n = enter_tiles(r, n, &s, sum);
 	if (n) {
 		const char *value = r[fastest(r, n, a, 0.05)].value;
 
 		add_pick(key, len, value, strlen(value));
 	}
-	for (int i = 0; i < n; i++)
-		hd_mm_drop(&r[i].p);
+	leave(r, n);
 }
 
 /* ---- what the device calls ------------------------------------------------------------------- */
@@ -420,8 +482,7 @@ static char *answer(const char *wanted)
 			text = append(text, p->key, p->value);
 		wanted += len + (wanted[len] == '\n');
 	}
-	for (int o = 0; o < HD_MM_OPERANDS; o++)
-		free(a.mem[o]);
+	release(&a);
 	return text;
 }
 
@@ -430,6 +491,8 @@ static void forget(struct hd_mm *m, int sum)
 	hd_mm_drop(&m->made[sum]);
 	hd_mm_pieces_destroy(m->pieces[sum]);
 	m->pieces[sum] = NULL;
+	hd_amx_destroy(m->tiles[sum]);
+	m->tiles[sum] = NULL;
 }
 
 /* Prepares all that is needed anew: what was made before knew less. */
@@ -522,6 +585,10 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 
 	if (!ensure(mm, sum)) /* never timed: the first implementation offered */
 		return HD_ENOTSUP;
+	if (mm->tiles[sum]) {
+		hd_amx_run(mm->tiles[sum], sum, c, a, b, bias);
+		return 0;
+	}
 	if (mm->pieces[sum])
 		return hd_mm_pieces_run(mm->pieces[sum], c, a, b, bias);
 	return hd_mm_execute(p->prim, &p->bound, scratch, c, a, b, bias);

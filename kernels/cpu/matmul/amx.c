@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Products of bf16 on tiles, as training meets them: operands that lie in memory, not in a cache.  What is slow then is not the
+ * tiles but c, if its rows are written in pieces far apart.  So
+ *
+ *	b is packed in blocks that fit a part of L2, by all threads together, and used up before the next,
+ *	rows of c are shared out among the threads in panels of 32,
+ *	a panel of a, of at most KEPT of k, stays in L1 while it passes all columns of the block, and c is written row by row.
+ *
+ * The sum over k runs from first to last in fp32, whatever the blocks, so nothing depends on them nor on the threads.
+ */
+#include <config.h>
+#include "kernels/cpu/matmul/amx.h"
+#include <oneapi/dnnl/dnnl.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#if HD_AMX_BUILT
+
+#define SIDE HD_AMX_SIDE
+#define KEPT 384                    /* k of a panel of a: 24 KB of L1 */
+#define BLOCK ((int64_t)384 * 1024) /* elements of a block of b: 768 KB of L2 */
+#define LONGEST 2048                /* k of such a block */
+
+struct hd_amx {
+	struct hd_mm_shape s;
+	int64_t m, n, k; /* extents; panels: of 32 rows */
+	int64_t panels, batches;
+	int64_t wide, blocks;        /* columns of a block of b, a multiple of 32; blocks along n */
+	int64_t deep, chunks;        /* k of one, likewise */
+	int64_t each, sums, threads; /* bytes of a block and of its sums, threads that there is scratch for */
+};
+
+struct amx_team { /* threads in `across` groups; a group has blocks of its own, and its members panels */
+	int64_t across, along, group, member;
+	char *block; /* two, of this group, one after the other */
+	uint16_t *a; /* of this thread */
+	float *sums; /* of this thread, or of the panels of this group */
+};
+
+struct amx_run {
+	const struct hd_amx *x;
+	const char *a, *b, *bias;
+	char *c;
+	int sum;
+};
+
+static struct {
+	char *mem;
+	size_t bytes;
+} scratch; /* all products' */
+
+int hd_amx_here(void)
+{
+	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx &&
+	       hd_amx_allowed();
+}
+
+static int64_t up(int64_t n, int64_t unit)
+{
+	return (n + unit - 1) / unit * unit;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- preparation ----------------------------------------------------------------------------- */
+
+static int fits(const struct hd_mm_shape *s)
+{
+	int m = s->ndim - 3, n = m + 1, k = m + 2;
+
+	return s->dtype[HD_MM_A] == HD_DTYPE_BF16 && s->dtype[HD_MM_B] == HD_DTYPE_BF16 && s->stride[HD_MM_C][n] <= 1 &&
+	       s->n[n] > 1 && (s->stride[HD_MM_A][m] <= 1 || s->stride[HD_MM_A][k] <= 1) &&
+	       (s->stride[HD_MM_B][n] <= 1 || s->stride[HD_MM_B][k] <= 1);
+}
+
+/* n cut into equal parts of at most `most`, multiples of 32 */
+static int64_t part(int64_t n, int64_t most, int64_t *parts)
+{
+	*parts = (up(n, SIDE) + most - 1) / most;
+	return up((n + *parts - 1) / *parts, SIDE);
+}
+
+/* Bytes of one thread's panel and sums. */
+static int64_t own_bytes(const struct hd_amx *x)
+{
+	return SIDE * KEPT * 2 + (x->chunks > 1 ? 0 : SIDE * x->wide * 4);
+}
+
+static int reserve(const struct hd_amx *x)
+{
+	size_t bytes = (size_t)(x->threads * (2 * x->each + x->sums + own_bytes(x)));
+	void *mem;
+
+	if (bytes <= scratch.bytes)
+		return 1;
+	if (posix_memalign(&mem, 4096, bytes))
+		return 0;
+	free(scratch.mem);
+	scratch.mem = mem;
+	scratch.bytes = bytes;
+	return 1;
+}
+
+struct hd_amx *hd_amx_create(const struct hd_mm_shape *s)
+{
+	struct hd_amx *x;
+
+	if (!fits(s) || !hd_amx_here())
+		return NULL;
+	x = hd_alloc(sizeof(*x));
+	x->s = *s;
+	x->m = s->n[s->ndim - 3];
+	x->n = s->n[s->ndim - 2];
+	x->k = s->n[s->ndim - 1];
+	x->panels = (x->m + SIDE - 1) / SIDE;
+	x->batches = 1;
+	for (int d = 0; d < s->ndim - 3; d++)
+		x->batches *= s->n[d];
+	x->deep = part(x->k, LONGEST, &x->chunks);
+	x->wide = part(x->n, BLOCK / x->deep / SIDE * SIDE, &x->blocks);
+	x->each = x->wide * x->deep * 2;
+	x->sums = x->chunks > 1 ? x->panels * SIDE * x->wide * 4 : 0;
+	x->threads = omp_get_max_threads();
+	if (reserve(x))
+		return x;
+	free(x);
+	return NULL;
+}
+
+void hd_amx_destroy(struct hd_amx *x)
+{
+	free(x);
+}
+
+/* ---- run ------------------------------------------------------------------------------------- */
+
+/* Threads in as few groups as keep all busy: what a group packs, each of its members reads. */
+static struct amx_team join(const struct hd_amx *x)
+{
+	int64_t threads = omp_get_num_threads(), me = omp_get_thread_num(), best = INT64_MAX,
+		items = x->batches * x->blocks;
+	struct amx_team t = { 0 };
+	char *own;
+
+	for (int64_t across = 1; across <= threads; across++) {
+		int64_t along = threads / across;
+		int64_t cost = ((items + across - 1) / across) * ((x->panels + along - 1) / along);
+
+		if (cost < best) {
+			best = cost;
+			t.across = across;
+			t.along = along;
+		}
+	}
+	t.group = me / t.along;
+	t.member = me % t.along;
+	t.block = scratch.mem + t.group * (2 * x->each + x->sums);
+	own = scratch.mem + threads * (2 * x->each + x->sums) + me * own_bytes(x);
+	t.a = (uint16_t *)own;
+	t.sums = (float *)(x->chunks > 1 ? t.block + 2 * x->each : own + SIDE * KEPT * 2);
+	return t;
+}
+
+/* Elements from the first of operand o to the first of batch i. */
+static int64_t batch_at(const struct hd_amx *x, int64_t i, int o)
+{
+	int64_t at = 0;
+
+	for (int d = x->s.ndim - 4; d >= 0; d--) {
+		at += i % x->s.n[d] * x->s.stride[o][d];
+		i /= x->s.n[d];
+	}
+	return at;
+}
+
+struct amx_block {                          /* of b, and what it is multiplied with */
+	int64_t batch, from, cols, k, deep; /* from: column; k: first; deep: how many */
+	char *mem;
+};
+
+static void pack_block(const struct amx_run *r, const struct amx_team *t, const struct amx_block *b)
+{
+	const struct hd_amx *x = r->x;
+	const int64_t *step = x->s.stride[HD_MM_B] + x->s.ndim - 3, panel = up(b->deep, SIDE) * SIDE;
+	int64_t first = batch_at(x, b->batch, HD_MM_B) + b->from * step[1] + b->k * step[2];
+	int64_t panels = (b->cols + SIDE - 1) / SIDE;
+
+	for (int64_t i = panels * t->member / t->along; i < panels * (t->member + 1) / t->along; i++)
+		hd_amx_pack((uint16_t *)b->mem + i * panel, (const uint16_t *)r->b + first + i * SIDE * step[1],
+			    step[1], step[2], least(SIDE, b->cols - i * SIDE), b->deep, 1);
+}
+
+/* Panel p of a times the block. */
+static void use_panel(const struct amx_run *r, const struct amx_team *t, const struct amx_block *b, int64_t p)
+{
+	const struct hd_amx *x = r->x;
+	const struct hd_mm_shape *s = &x->s;
+	const int64_t *step = s->stride[HD_MM_A] + s->ndim - 3, c_step = s->stride[HD_MM_C][s->ndim - 3];
+	int64_t rows = least(SIDE, x->m - p * SIDE), along = up(b->deep, SIDE), width = HD_BITS(s->dtype[HD_MM_C]) / 8;
+	int64_t a = batch_at(x, b->batch, HD_MM_A) + p * SIDE * step[0] + b->k * step[2];
+	int64_t c = batch_at(x, b->batch, HD_MM_C) + p * SIDE * c_step + b->from, parts,
+		each = part(b->deep, KEPT, &parts);
+	int64_t bias_width = s->dtype[HD_MM_BIAS] == HD_DTYPE_BF16 ? 2 : 4;
+	struct hd_amx_out out = { r->c + c * width,
+				  c_step,
+				  r->bias ? r->bias + (batch_at(x, b->batch, HD_MM_BIAS) + b->from) * bias_width : NULL,
+				  width == 2,
+				  bias_width == 2,
+				  r->sum,
+				  rows,
+				  b->cols };
+	float *sums = t->sums + (x->chunks > 1 ? p * SIDE * x->wide : 0);
+
+	for (int64_t k = 0; k < b->deep; k += each) {
+		int64_t deep = least(each, b->deep - k), first = b->k + k == 0, last = b->k + k + deep == x->k;
+
+		hd_amx_pack(t->a, (const uint16_t *)r->a + a + k * step[2], step[0], step[2], rows, deep, 0);
+		hd_amx_panel(t->a, (const uint16_t *)b->mem + k * SIDE, along * SIDE, (deep + SIDE - 1) / SIDE,
+			     (b->cols + SIDE - 1) / SIDE, first && last ? NULL : sums, (int)first, last ? &out : NULL);
+	}
+}
+
+/* All of a block: two are packed in turn, so that one barrier is enough. */
+static void use_block(const struct amx_run *r, const struct amx_team *t, int64_t item, int64_t chunk, char *mem)
+{
+	const struct hd_amx *x = r->x;
+	int busy = t->group < t->across && item < x->batches * x->blocks;
+	struct amx_block b = { item / x->blocks, item % x->blocks * x->wide, 0, chunk * x->deep, 0, mem };
+
+	b.cols = least(x->wide, x->n - b.from);
+	b.deep = least(x->deep, x->k - b.k);
+	if (busy)
+		pack_block(r, t, &b);
+#pragma omp barrier
+	for (int64_t p = x->panels * t->member / t->along; busy && p < x->panels * (t->member + 1) / t->along; p++)
+		use_panel(r, t, &b, p);
+}
+
+static void work(const struct amx_run *r)
+{
+	const struct hd_amx *x = r->x;
+	const struct amx_team t = join(x);
+	int64_t items = x->batches * x->blocks, turn = 0;
+
+	hd_amx_begin();
+	for (int64_t i = 0; i < items; i += t.across)
+		for (int64_t chunk = 0; chunk < x->chunks; chunk++, turn ^= 1)
+			use_block(r, &t, i + t.group, chunk, t.block + turn * x->each);
+	hd_amx_end();
+}
+
+void hd_amx_run(const struct hd_amx *x, int sum, void *c, const void *a, const void *b, const void *bias)
+{
+	const struct amx_run r = { x, a, b, bias, c, sum };
+
+#pragma omp parallel num_threads((int)x->threads)
+	work(&r);
+}
+
+#else
+int hd_amx_here(void)
+{
+	return 0;
+}
+struct hd_amx *hd_amx_create(const struct hd_mm_shape *s)
+{
+	(void)s;
+	return NULL;
+}
+void hd_amx_destroy(struct hd_amx *x)
+{
+	(void)x;
+}
+void hd_amx_run(const struct hd_amx *x, int sum, void *c, const void *a, const void *b, const void *bias)
+{
+	(void)x, (void)sum, (void)c, (void)a, (void)b, (void)bias;
+}
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/matmul/amx.h - matrix products of bf16 on the tiles of x86-64 (AMX): c (m, n) = a (m, k) b (k, n) [+ c] [+ bias].
+ *
+ * A tile has 16 rows of 64 bytes.  A block of c of 32 x 32 is four tiles of fp32, to which two tiles of a, 16 rows x 32 k each,
+ * and two of b, 16 pairs of k x 16 columns, are multiplied.  Operands are packed into such tiles, zeros beyond their extents.
+ */
+#ifndef HD_KERNELS_CPU_MATMUL_AMX_H
+#define HD_KERNELS_CPU_MATMUL_AMX_H
+#include "kernels/cpu/matmul/matmul.h"
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11
+#define HD_AMX_BUILT 1
+#else
+#define HD_AMX_BUILT 0
+#endif
+
+/* -- amx.c: whole products, by all threads.  No bit of a result depends on their number. */
+struct hd_amx;
+int hd_amx_here(void); /* this processor and its kernel have tiles, and oneDNN may use them too */
+/* NULL: no product for this kernel, or no memory for its scratch.  Owned by the caller. */
+struct hd_amx *hd_amx_create(const struct hd_mm_shape *s);
+void hd_amx_destroy(struct hd_amx *x);
+void hd_amx_run(const struct hd_amx *x, int sum, void *c, const void *a, const void *b, const void *bias);
+
+/* -- amx_tiles.c: what one thread does */
+#define HD_AMX_SIDE 32                           /* rows and columns of a block of c, and k of a tile */
+#define HD_AMX_PANEL (HD_AMX_SIDE * HD_AMX_SIDE) /* elements of a or b that one such block takes at once: two tiles */
+
+struct hd_amx_out { /* where a panel of 32 rows goes when its sums are whole */
+	void *c;
+	int64_t step; /* elements between rows */
+	const void *bias;
+	int low, bias_low; /* c, bias: bf16 */
+	int sum;           /* added to c */
+	int64_t rows, cols;
+};
+
+int hd_amx_allowed(void); /* asks the system, once a process */
+void hd_amx_begin(void);  /* before tiles are used in a thread ... */
+void hd_amx_end(void);    /* ... and after */
+/* n rows of a (n at most 32), or columns of b, `step` apart, and k of them `k_step` apart (one of both is 1), into
+ * ceil(k / 32) pairs of tiles; pairs: as b's tiles have them. */
+void hd_amx_pack(uint16_t *to, const uint16_t *from, int64_t step, int64_t k_step, int64_t n, int64_t k, int pairs);
+/* A packed panel of a times `blocks` packed panels of b, `b_step` elements apart, `tiles` pairs of tiles each.  sums: (blocks,
+ * 1024), what is added up from call to call, set at the first; NULL if one call is all.  out: with the last call, else NULL. */
+void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t tiles, int64_t blocks, float *sums,
+		  int first, const struct hd_amx_out *out);
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What one thread does in a product on tiles: packing, the products of a panel, and their way to c.
+ */
+#include <config.h>
+#include "kernels/cpu/matmul/amx.h"
+#if HD_AMX_BUILT
+#include <cpuid.h>
+#include <immintrin.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx512bf16,avx2,fma,amx-tile,amx-bf16,prefer-vector-width=512")
+
+#define SIDE HD_AMX_SIDE
+#define TILE 512 /* elements of bf16 */
+#define ASK_PERMISSION 0x1023
+#define TILE_DATA 18
+
+int hd_amx_allowed(void)
+{
+	static int known; /* 1: no, 2: yes */
+	unsigned a, b, c, d;
+
+	if (known)
+		return known == 2;
+	known = 1;
+	/* leaf 7: EDX 22 AMX-BF16, 24 AMX-TILE; EBX 16, 30, 31: AVX-512 F, BW, VL; leaf 7.1: EAX 5 AVX512_BF16 */
+	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & 5u << 22) != 5u << 22 || ~b & (1u << 16 | 3u << 30))
+		return 0;
+	if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a >> 5 & 1))
+		return 0;
+	known += syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0;
+	return known == 2;
+}
+
+void hd_amx_begin(void)
+{
+	struct {
+		uint8_t palette, start, reserved[14];
+		uint16_t bytes[16];
+		uint8_t rows[16];
+	} config = { .palette = 1 };
+
+	for (int i = 0; i < 8; i++) {
+		config.bytes[i] = 64;
+		config.rows[i] = 16;
+	}
+	__asm__ volatile("" : : "r"(&config) : "memory"); /* gcc's intrinsics do not say that they read memory */
+	_tile_loadconfig(&config);
+}
+
+void hd_amx_end(void)
+{
+	_tile_release();
+}
+
+/* ---- packing --------------------------------------------------------------------------------- */
+
+static inline void transpose4(__m512i *to, const __m512i *r)
+{
+	__m512i a = _mm512_unpacklo_epi32(r[0], r[1]), b = _mm512_unpackhi_epi32(r[0], r[1]);
+	__m512i c = _mm512_unpacklo_epi32(r[2], r[3]), d = _mm512_unpackhi_epi32(r[2], r[3]);
+
+	to[0] = _mm512_unpacklo_epi64(a, c);
+	to[1] = _mm512_unpackhi_epi64(a, c);
+	to[2] = _mm512_unpacklo_epi64(b, d);
+	to[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+/* 16 x 16 of 32 bits */
+static inline void transpose(__m512i r[16])
+{
+	__m512i t[16];
+
+	for (int i = 0; i < 16; i += 4)
+		transpose4(t + i, r + i);
+	for (int i = 0; i < 4; i++) {
+		__m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88), b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);
+		__m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
+		__m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
+
+		r[i] = _mm512_shuffle_i32x4(a, c, 0x88);
+		r[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
+		r[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
+		r[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
+	}
+}
+
+static inline int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* 16 vectors of n (at most 32) elements along k, zeros behind */
+static inline void read_along_k(__m512i r[16], const uint16_t *from, int64_t step, int64_t rows, int64_t k)
+{
+	__mmask32 mask = k >= SIDE ? 0xffffffffu : (1u << k) - 1;
+
+	for (int i = 0; i < 16; i++)
+		r[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * step) : _mm512_setzero_si512();
+}
+
+/* 16 vectors, one for each two k, of 16 pairs */
+static inline void read_across_k(__m512i r[16], const uint16_t *from, int64_t k_step, int64_t rows, int64_t k)
+{
+	__mmask16 mask = rows >= 16 ? 0xffff : (__mmask16)((1u << rows) - 1);
+
+	for (int i = 0; i < 16; i++) {
+		const uint16_t *at = from + 2 * i * k_step;
+		__m256i low = _mm256_setzero_si256(), high = low;
+
+		if (2 * i < k)
+			low = _mm256_maskz_loadu_epi16(mask, at);
+		if (2 * i + 1 < k)
+			high = _mm256_maskz_loadu_epi16(mask, at + k_step);
+		r[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+	}
+}
+
+static inline __attribute__((always_inline)) void pack_tiles(uint16_t *to, const uint16_t *from, int64_t step,
+							     int64_t k_step, int64_t n, int64_t k, int across,
+							     int pairs)
+{
+	for (int64_t at = 0; at < k; at += SIDE)
+		for (int64_t i = 0; i < SIDE; i += 16, to += TILE) {
+			int64_t rows = n > i ? least(n - i, 16) : 0;
+			__m512i r[16];
+
+			if (across)
+				read_across_k(r, from + i + at * k_step, k_step, rows, k - at);
+			else
+				read_along_k(r, from + i * step + at, step, rows, k - at);
+			if (across != pairs)
+				transpose(r);
+			for (int j = 0; j < 16; j++)
+				_mm512_store_si512(to + SIDE * j, r[j]);
+		}
+}
+
+void hd_amx_pack(uint16_t *to, const uint16_t *from, int64_t step, int64_t k_step, int64_t n, int64_t k, int pairs)
+{
+	if (k_step == 1 && pairs)
+		pack_tiles(to, from, step, 1, n, k, 0, 1);
+	else if (k_step == 1)
+		pack_tiles(to, from, step, 1, n, k, 0, 0);
+	else if (pairs)
+		pack_tiles(to, from, 1, k_step, n, k, 1, 1);
+	else
+		pack_tiles(to, from, 1, k_step, n, k, 1, 0);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+#define SUMS(op, at) \
+	do { \
+		op(0, (at), 64); \
+		op(1, (at) + 256, 64); \
+		op(2, (at) + 512, 64); \
+		op(3, (at) + 768, 64); \
+	} while (0)
+
+static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t tiles)
+{
+	for (int64_t i = 0; i < tiles; i++, a += HD_AMX_PANEL, b += HD_AMX_PANEL) {
+		_tile_loadd(4, a, 64);
+		_tile_loadd(6, b, 64);
+		_tile_loadd(7, b + TILE, 64);
+		_tile_loadd(5, a + TILE, 64);
+		_tile_dpbf16ps(0, 4, 6);
+		_tile_dpbf16ps(1, 4, 7);
+		_tile_dpbf16ps(2, 5, 6);
+		_tile_dpbf16ps(3, 5, 7);
+	}
+}
+
+static inline __m512 raise(__m256i x)
+{
+	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
+/* 16 elements, or those of the mask */
+static inline __m512 read_row(const void *x, int low, int64_t at, __mmask16 mask)
+{
+	if (low)
+		return raise(_mm256_maskz_loadu_epi16(mask, (const uint16_t *)x + at));
+	return _mm512_maskz_loadu_ps(mask, (const float *)x + at);
+}
+
+static inline __attribute__((always_inline)) void finish_any(const float *t, const struct hd_amx_out *o, int64_t from,
+							     const int low, const int sum)
+{
+	int64_t cols = least(SIDE, o->cols - from);
+	__mmask32 mask = cols >= SIDE ? 0xffffffffu : (1u << cols) - 1;
+	__mmask16 left = (__mmask16)mask, right = (__mmask16)(mask >> 16);
+	__m512 b0 = _mm512_setzero_ps(), b1 = b0;
+
+	if (o->bias) {
+		b0 = read_row(o->bias, o->bias_low, from, left);
+		b1 = read_row(o->bias, o->bias_low, from + 16, right);
+	}
+	for (int64_t i = 0; i < o->rows; i++) {
+		const float *row = t + (i >> 4) * 512 + (i & 15) * 16;
+		int64_t at = i * o->step + from;
+		__m512 x0 = _mm512_add_ps(_mm512_load_ps(row), b0), x1 = _mm512_add_ps(_mm512_load_ps(row + 256), b1);
+
+		if (sum) {
+			x0 = _mm512_add_ps(x0, read_row(o->c, low, at, left));
+			x1 = _mm512_add_ps(x1, read_row(o->c, low, at + 16, right));
+		}
+		if (low) {
+			_mm512_mask_storeu_epi16((uint16_t *)o->c + at, mask, (__m512i)_mm512_cvtne2ps_pbh(x1, x0));
+		} else {
+			_mm512_mask_storeu_ps((float *)o->c + at, left, x0);
+			_mm512_mask_storeu_ps((float *)o->c + at + 16, right, x1);
+		}
+	}
+}
+
+static void finish(const float *t, const struct hd_amx_out *o, int64_t from)
+{
+	if (o->low && o->sum)
+		finish_any(t, o, from, 1, 1);
+	else if (o->low)
+		finish_any(t, o, from, 1, 0);
+	else if (o->sum)
+		finish_any(t, o, from, 0, 1);
+	else
+		finish_any(t, o, from, 0, 0);
+}
+
+void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t tiles, int64_t blocks, float *sums,
+		  int first, const struct hd_amx_out *out)
+{
+	float whole[HD_AMX_PANEL] __attribute__((aligned(64)));
+
+	__asm__ volatile("" : : "r"(whole) : "memory"); /* tiles read what was packed */
+	for (int64_t i = 0; i < blocks; i++, b += b_step) {
+		float *at = sums ? sums + i * HD_AMX_PANEL : whole;
+
+		if (first) {
+			_tile_zero(0);
+			_tile_zero(1);
+			_tile_zero(2);
+			_tile_zero(3);
+		} else {
+			SUMS(_tile_loadd, at);
+		}
+		multiply(a, b, tiles);
+		SUMS(_tile_stored, out ? whole : at);
+		if (out)
+			finish(whole, out, i * SIDE);
+	}
+}
+#endif
