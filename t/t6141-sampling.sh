@@ -123,4 +123,24 @@ refused "an id that there is not" "generate: --ids: '256' is not an id below" --
 out=$(heddle train small.ini --set model.load=four/step-00000000 --set train.steps=1 --set train.lr=0 --set train.seed=5 \
 	--set log.sample=50 --set log.sample_prompt=x 2>/dev/null)
 is "log.sample" "$(printf '%s\n' "$out" | sed -n '/^sample:/{n;p;}')" "$(text --seed 5)"
+
+# Each of its tokens takes one token's work, not the whole context again: of 256 that is a small part, and half is far away.
+spent() { (HD_TEST=1 "$@" >said 2>&1 || tap_comment <said; times) | awk 'END { split($1, t, /[ms]/); print 60 * t[1] + t[2] }'; }
+heddle train small.ini --set train.seq=256 --set model.embed=128 --set model.layers=3 --set checkpoint.dir=wide >out 2>&1 || tap_comment <out
+again=$(spent heddle generate wide --prompt x --tokens 255 --no-cache)
+once=$(spent heddle train small.ini --set train.seq=256 --set model.embed=128 --set model.layers=3 --set train.steps=0 --set log.sample=255)
+ok "log.sample reads its context once ($once s of the processor; again for each token: $again s)" \
+	awk -v a="$once" -v b="$again" 'BEGIN { exit !(a < b / 2) }'
+
+# A model of bytes that knows nothing: what is shown is UTF-8 that no terminal obeys; what is written is bytes.
+known bytes "$(printf '\033\200\007')" 0
+heddle generate bytes --prompt x --tokens 60 --temperature 1 >raw
+is "generate writes bytes to a file" "$(tail -c +2 raw | tr -d '\033\200\007\n' | wc -c | tr -d ' ') $(wc -c <raw | tr -d ' ')" "0 62"
+heddle train small.ini --set model.load=bytes/step-00000000 --set train.steps=1 --set train.lr=0 --set log.sample=60 --set log.sample_prompt=x \
+	>shown 2>/dev/null
+is "log.sample shows what is not text by a sign" "$(sed -n '/^sample:/{n;p;}' shown)" "x$(printf '%60s' '' | sed 's/ /�/g')"
+if command -v script >/dev/null; then
+	script -qec "$build/heddle generate bytes --prompt x --tokens 60 --temperature 1" /dev/null </dev/null >terminal 2>/dev/null
+	is "so does generate on a terminal" "$(tr -d '\r' <terminal)" "x$(printf '%60s' '' | sed 's/ /�/g')"
+fi
 done_testing

@@ -6,6 +6,7 @@
 #include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/file/atomic_file.h"
+#include "engine/generate/generate.h"
 #include "engine/process/asked.h"
 #include "engine/train/train.h"
 #include <stdio.h>
@@ -29,6 +30,7 @@ static int open_dir(const struct hd_job *j, struct hd_conf *conf, struct hd_err 
 
 static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 {
+	struct hd_train_config t;
 	struct hd_log_config log;
 	unsigned roles = 1u << HD_JOB_TRAIN;
 	char *resume = NULL, *picks = NULL;
@@ -46,8 +48,10 @@ static int train(struct hd_job *j, struct hd_conf *conf, struct hd_err *err)
 	if (hd_data_valid_samples(j->data, 0))
 		roles |= 1u << HD_JOB_EVAL;
 	HD_TRY(hd_log_config_read(conf, &log, err));
+	HD_TRY(hd_train_config_read(conf, &t, err));
 	if (log.sample)
-		roles |= 1u << HD_JOB_GENERATE;
+		roles |= hd_sample_roles(j, &log, t.seq, err);
+	HD_TRY(hd_comm_agree(err));
 	hd_job_open(j, conf, roles, picks, err);
 	free(picks);
 	HD_TRY(err->code);

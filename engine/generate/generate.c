@@ -143,14 +143,38 @@ int hd_prompt(const struct hd_tokenizer *t, const char *text, struct hd_ids *out
 	return err->code;
 }
 
-int hd_ids_print(const struct hd_tokenizer *t, const int32_t *ids, int64_t n, struct hd_err *err)
+static int is_obeyed(unsigned char c)
+{
+	return (c < ' ' && c != '\n' && c != '\t') || c == 0x7f;
+}
+
+/* Bytes of models that have learnt little, as one may show them. */
+static void make_readable(struct hd_buf *text)
+{
+	static const char replacement[] = "\xef\xbf\xbd";
+	struct hd_buf valid = { 0 };
+
+	hd_utf8_repair(text->at, text->n, &valid);
+	text->n = 0;
+	for (size_t i = 0; i < valid.n; i++) {
+		int obeyed = is_obeyed((unsigned char)valid.at[i]);
+
+		hd_buf_add(text, obeyed ? replacement : valid.at + i, obeyed ? sizeof(replacement) - 1 : 1);
+	}
+	hd_buf_release(&valid);
+}
+
+int hd_ids_print(const struct hd_tokenizer *t, const int32_t *ids, int64_t n, int readable, struct hd_err *err)
 {
 	struct hd_buf text = { 0 };
 
-	if (t && hd_decode(t, ids, (size_t)n, &text, err) >= 0)
-		fwrite(text.at, 1, text.n, stdout);
+	if (t)
+		hd_decode(t, ids, (size_t)n, &text, err);
 	for (int64_t i = 0; !t && i < n; i++)
-		putchar(ids[i] < 256 ? (int)ids[i] : '?');
+		hd_buf_add(&text, &(char){ (char)(ids[i] < 256 ? ids[i] : '?') }, 1);
+	if (readable)
+		make_readable(&text);
+	fwrite(text.at, 1, text.n, stdout);
 	putchar('\n');
 	hd_buf_release(&text);
 	return err->code;
@@ -171,31 +195,58 @@ static int print_sample(struct hd_job *j, const struct hd_tokenizer *t, const in
 
 	printf(bare ? "sample, in ids (data.tokenizer is not known):\n" : "sample:\n");
 	if (!bare)
-		return hd_ids_print(t, ids, n, err);
+		return hd_ids_print(t, ids, n, 1, err);
 	print_bare(ids, n);
 	return HD_OK;
+}
+
+/* What the text begins with. */
+static int sample_prompt(const struct hd_job *j, const struct hd_log_config *log, struct hd_ids *ids,
+			 struct hd_err *err)
+{
+	const struct hd_tokenizer *t = j->data ? hd_data_tokenizer(j->data) : NULL;
+
+	HD_TRY(hd_prompt(t, *log->sample_prompt ? log->sample_prompt : "\n", ids, err));
+	if (!ids->n)
+		hd_ids_add(ids, 0);
+	return HD_OK;
+}
+
+unsigned hd_sample_roles(struct hd_job *j, const struct hd_log_config *log, int64_t seq, struct hd_err *err)
+{
+	struct hd_ids ids = { 0 };
+
+	sample_prompt(j, log, &ids, err);
+	j->cache = hd_cached_sizes(1, (int64_t)ids.n, log->sample, seq, j->world.size);
+	hd_ids_release(&ids);
+	return 1u << HD_JOB_PROMPT | 1u << HD_JOB_NEXT;
+}
+
+static int add_sample(struct hd_job *j, struct hd_ids *ids, struct hd_err *err)
+{
+	struct hd_sampling s = { .temperature = 0.8, .top_p = 1, .seed = j->train.seed };
+	int64_t have = (int64_t)ids->n;
+
+	if (hd_cached_rows(j))
+		return hd_cached_generate(j, ids, 1, j->log.sample, &s, NULL, err);
+	for (int64_t i = 0; i < j->log.sample; i++)
+		hd_ids_add(ids, 0);
+	return hd_generate(j, ids->at, have, j->log.sample, &s, err);
 }
 
 int hd_sample(struct hd_job *j, struct hd_err *err)
 {
 	const struct hd_tokenizer *t = j->data ? hd_data_tokenizer(j->data) : NULL;
-	const char *prompt = *j->log.sample_prompt ? j->log.sample_prompt : "\n";
-	struct hd_sampling s = { .temperature = 0.8, .top_p = 1, .seed = j->train.seed };
-	int64_t n = j->log.sample, have;
 	struct hd_ids ids = { 0 };
 	int rc;
 
-	if (!n || !j->program[HD_JOB_GENERATE])
+	if (!j->log.sample || !(j->program[HD_JOB_GENERATE] || hd_cached_rows(j)))
 		return HD_OK;
-	HD_TRY(hd_prompt(t, prompt, &ids, err));
-	if (!ids.n)
-		hd_ids_add(&ids, 0);
-	have = (int64_t)ids.n;
-	for (int64_t i = 0; i < n; i++)
-		hd_ids_add(&ids, 0);
-	rc = hd_generate(j, ids.at, have, n, &s, err);
+	rc = sample_prompt(j, &j->log, &ids, err);
+	if (rc >= 0)
+		rc = add_sample(j, &ids, err);
 	if (rc >= 0 && j->world.rank == 0)
-		rc = print_sample(j, t, ids.at, have + n, err);
+		rc = print_sample(j, t, ids.at, (int64_t)ids.n, err);
 	hd_ids_release(&ids);
 	return rc;
 }

@@ -46,7 +46,10 @@ int hd_generate(struct hd_job *j, int32_t *ids, int64_t have, int64_t n, const s
 int hd_next_logits(struct hd_job *j, const int32_t *ids, int64_t n, float *out, struct hd_err *err);
 /* Text to ids and back.  t NULL: bytes are ids; an id above 255 is then shown as ?. */
 int hd_prompt(const struct hd_tokenizer *t, const char *text, struct hd_ids *out, struct hd_err *err);
-int hd_ids_print(const struct hd_tokenizer *t, const int32_t *ids, int64_t n, struct hd_err *err);
-int hd_sample(struct hd_job *j, struct hd_err *err); /* log.sample: the text after the last step */
+/* On stdout.  readable: what is no UTF-8, and what a terminal would obey, is shown as U+FFFD; else the bytes are as they are. */
+int hd_ids_print(const struct hd_tokenizer *t, const int32_t *ids, int64_t n, int readable, struct hd_err *err);
+/* log.sample: text from the model as it is.  The roles of its programs, a bit each; j->data and j->cache are for them. */
+unsigned hd_sample_roles(struct hd_job *j, const struct hd_log_config *log, int64_t seq, struct hd_err *err);
+int hd_sample(struct hd_job *j, struct hd_err *err);
 
 #endif

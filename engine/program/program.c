@@ -117,6 +117,11 @@ static int is_state(const struct tensor *t)
 	return !t->v.node && t->v.what != HD_TENSOR_DATA;
 }
 
+static int64_t aligned_bytes(const struct tensor *t)
+{
+	return (hd_local_bytes(t) + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
+}
+
 static int64_t persistent(struct hd_program *g)
 {
 	int64_t at = 0;
@@ -127,7 +132,7 @@ static int64_t persistent(struct hd_program *g)
 		if (!is_state(t) || t->v.what == HD_TENSOR_ACT || !g->at[t->id].here)
 			continue;
 		g->offsets[g->at[t->id].slot] = at;
-		at += (hd_local_bytes(t) + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
+		at += aligned_bytes(t);
 	}
 	return at;
 }
@@ -263,16 +268,30 @@ static const struct tensor *leaf_named(const struct hd_program *g, const struct 
 	return NULL;
 }
 
-/* The leaves of another program of the same run, by name: one copy of the parameters serves all. */
-void hd_program_share(struct hd_program *g, const struct hd_program *owner)
+static int64_t offset_in(struct hd_program *const *others, int n, const struct tensor *t)
+{
+	for (int i = 0; i < n; i++) {
+		const struct tensor *same = others[i] ? leaf_named(others[i], t) : NULL;
+
+		if (same)
+			return others[i]->offsets[others[i]->at[same->id].slot];
+	}
+	return -1;
+}
+
+int64_t hd_program_share(struct hd_program *g, struct hd_program *const *others, int n, int64_t bytes)
 {
 	for (size_t i = 0; i < g->ntensors; i++) {
 		const struct tensor *t = g->tensors[i];
-		const struct tensor *same = is_state(t) && g->at[t->id].here ? leaf_named(owner, t) : NULL;
+		int64_t at;
 
-		if (same)
-			g->offsets[g->at[t->id].slot] = owner->offsets[owner->at[same->id].slot];
+		if (!is_state(t) || t->v.what == HD_TENSOR_ACT || !g->at[t->id].here)
+			continue;
+		at = offset_in(others, n, t);
+		g->offsets[g->at[t->id].slot] = at < 0 ? bytes : at;
+		bytes += at < 0 ? aligned_bytes(t) : 0;
 	}
+	return bytes;
 }
 
 void hd_program_destroy(struct hd_program *g)

@@ -133,8 +133,9 @@ int hd_node_here(const struct hd_program *g, const struct node *n);
 
 /* NULL: not on this rank. */
 void *hd_program_address(const struct hd_program *g, const struct tensor *t, int64_t micro);
-/* Persistent leaves are found by name, so that programs of one run (train, eval, generate) share them. */
-void hd_program_share(struct hd_program *g, const struct hd_program *owner);
+/* Persistent leaves are found by name in the n others, so that programs of one run (train, eval, generate) share them; those that
+ * none of these has (the caches of generation) are put behind the first `bytes`.  -> the bytes that all need then. */
+int64_t hd_program_share(struct hd_program *g, struct hd_program *const *others, int n, int64_t bytes);
 
 /* explain --kept: the buffers of forward that backward reads, on stdout. */
 void hd_saved_print(const struct hd_program *g, int json);

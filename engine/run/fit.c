@@ -57,7 +57,6 @@ static char *advice(const struct hd_job *j)
 
 static int refuse(const struct hd_job *j, const struct memory_wish *all, struct hd_err *err)
 {
-	const struct program_memory *m = &hd_job_owner(j)->memory;
 	char *keys = advice(j), *ranks = hd_strdup("");
 
 	if (j->world.local_size > 1)
@@ -67,7 +66,8 @@ static int refuse(const struct hd_job *j, const struct memory_wish *all, struct 
 		"%s of memory would be needed%s, and %s has %s left (rank %d: parameters and state %s, within a step %s); "
 		"what helps: %s; heddle check says what a layout needs",
 		hd_human_bytes(all->need).text, ranks, all->who, hd_human_bytes(all->left).text, j->world.rank,
-		hd_human_bytes((double)m->persistent).text, hd_human_bytes((double)j->transient_bytes).text, keys);
+		hd_human_bytes((double)j->persistent_bytes).text, hd_human_bytes((double)j->transient_bytes).text,
+		keys);
 	free(keys);
 	free(ranks);
 	return err->code;

@@ -138,10 +138,20 @@ static int64_t align(int64_t n)
 	return (n + 4095) / 4096 * 4096;
 }
 
-/* Leaves of the first program (all share them), then one region for what lives within a step, of whichever program. */
+/* The leaves of the first program, then what the others have besides.  -> bytes */
+static int64_t share_leaves(struct hd_job *j)
+{
+	int64_t bytes = hd_job_owner(j)->memory.persistent;
+
+	for (int r = 0; r < HD_JOB_ROLES; r++)
+		if (j->program[r] && j->program[r] != hd_job_owner(j))
+			bytes = hd_program_share(j->program[r], j->program, r, bytes);
+	return align(bytes);
+}
+
+/* Leaves, which all programs share, then one region for what lives within a step, of whichever program. */
 static int memory(struct hd_job *j, struct hd_err *err)
 {
-	const struct hd_program *owner = hd_job_owner(j);
 	int64_t transient = 0, staging = 0;
 
 	for (int r = 0; r < HD_JOB_ROLES; r++)
@@ -152,7 +162,8 @@ static int memory(struct hd_job *j, struct hd_err *err)
 		}
 	HD_TRY(hd_comm_agree(err));
 	j->transient_bytes = transient;
-	j->arena_bytes = align(owner->memory.persistent) + align(transient);
+	j->persistent_bytes = share_leaves(j);
+	j->arena_bytes = j->persistent_bytes + align(transient);
 	if (hd_device_in_host(j->device)) {
 		HD_TRY(hd_job_fits(j, (double)j->arena_bytes, err));
 		j->arena = hd_comm_arena((size_t)j->arena_bytes, err);
@@ -221,10 +232,9 @@ static int has_messages(const struct hd_plan *p, const struct group *gr)
 
 static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program *was, struct hd_err *err)
 {
-	const struct hd_program *owner = hd_job_owner(j);
 	struct hd_bind b = { .device = j->device,
 			     .persistent = j->arena,
-			     .transient = j->arena + align(owner->memory.persistent),
+			     .transient = j->arena + j->persistent_bytes,
 			     .threads = j->threads,
 			     .staging = j->staging };
 
@@ -233,8 +243,6 @@ static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program 
 	for (size_t i = 0; i < g->plan->ngroups; i++)
 		if (!was && has_messages(g->plan, g->plan->groups[i]))
 			hd_communicator_messages(b.members[i]);
-	if (g != owner)
-		hd_program_share(g, owner);
 	hd_program_bind(g, &b, err);
 	return hd_comm_agree(err);
 }

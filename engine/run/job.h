@@ -32,11 +32,12 @@ struct hd_job {
 	struct hd_plan *plan[HD_JOB_ROLES];
 	struct hd_program *program[HD_JOB_ROLES];
 	char *arena;
-	char *staging;                        /* host memory for movements, where arena is a device's own */
-	int nccl;                             /* the device moves between its own memories */
-	int64_t arena_bytes, transient_bytes; /* transient: what one step may use of it */
-	char *tuned;                          /* what timing chose: kept in checkpoints and the cache */
-	double started, rate;                 /* FLOP/s of this rank's threads on a large product */
+	char *staging; /* host memory for movements, where arena is a device's own */
+	int nccl;      /* the device moves between its own memories */
+	/* persistent: what stays in it from step to step; transient: what one step may use */
+	int64_t arena_bytes, persistent_bytes, transient_bytes;
+	char *tuned;          /* what timing chose: kept in checkpoints and the cache */
+	double started, rate; /* FLOP/s of this rank's threads on a large product */
 	double flops_per_token;
 	int64_t needs;        /* the ranks of the layout, where the world has others; else 0 */
 	int64_t save_seconds; /* enough for a checkpoint; with needs */
