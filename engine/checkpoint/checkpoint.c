@@ -7,6 +7,8 @@
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
+#include "engine/file/disk_room.h"
+#include "engine/human/human.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +16,8 @@ struct saving {
 	struct hd_job *j;
 	const struct hd_program *g;
 	const struct hd_progress *at;
-	char *dir, *aside;
+	const char *dir;
+	char *aside;
 	struct hd_weights weights;
 	struct hd_tensorfile *states, *gradients; /* gradients: or NULL */
 };
@@ -108,13 +111,57 @@ static int save(struct saving *s, struct hd_err *err)
 	return hd_comm_agree(err);
 }
 
+/* -- room ------------------------------------------------------------------------------------ */
+static double bytes_of(struct saving *s)
+{
+	double bytes = (double)hd_tensorfile_bytes(s->states);
+
+	for (size_t i = 0; i < s->weights.n; i++)
+		bytes += (double)hd_tensorfile_bytes(s->weights.file[i]);
+	return bytes + (s->gradients ? (double)hd_tensorfile_bytes(s->gradients) : 0);
+}
+
+/* An older one is removed when the next is complete: `keep` and one more are there at once. */
+static int check_room(struct saving *s, int64_t saves, struct hd_err *err)
+{
+	const struct hd_checkpoint_config *k = &s->j->checkpoint;
+	int64_t have = hd_steps_count(s->dir), most = have + saves < k->keep + 1 ? have + saves : k->keep + 1;
+	int64_t more = most - have > 1 ? most - have : 1;
+	double each = bytes_of(s), left = hd_disk_left(s->dir);
+
+	if (each * (double)more <= left)
+		return HD_OK;
+	return hd_section_fail(
+		s->j->conf, k->section, "dir", err, HD_EIO,
+		"%s: %lld checkpoint%s of %s (checkpoint.keep = %lld, and the one that is being written) need%s %s of disk, and "
+		"%s is left there; what helps: a smaller keep, another dir",
+		s->dir, (long long)more, more > 1 ? "s" : "", hd_human_bytes(each).text, (long long)k->keep,
+		more > 1 ? "" : "s", hd_human_bytes(each * (double)more).text, hd_human_bytes(left).text);
+}
+
+int hd_checkpoint_room(struct hd_job *j, int64_t saves, struct hd_err *err)
+{
+	const struct hd_progress at = { .step = 1 };
+	struct saving s = { .j = j, .g = hd_job_owner(j), .at = &at, .dir = j->checkpoint.dir };
+
+	if (!*s.dir || saves <= 0)
+		return HD_OK;
+	plan(&s, err);
+	if (!err->code && j->world.rank == 0)
+		check_room(&s, saves, err);
+	hd_weights_close(&s.weights);
+	hd_tensorfile_close(s.states);
+	hd_tensorfile_close(s.gradients);
+	return hd_comm_agree(err);
+}
+
+/* -- saving, all of it ----------------------------------------------------------------------- */
 int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd_err *err)
 {
-	struct saving s = { .j = j, .g = hd_job_owner(j), .at = at };
+	struct saving s = { .j = j, .g = hd_job_owner(j), .at = at, .dir = j->checkpoint.dir };
 	struct hd_err ignored = { 0 };
 	int rc;
 
-	s.dir = hd_strdup(j->checkpoint.dir);
 	s.aside = hd_step_aside(s.dir, at->step);
 	rc = save(&s, err);
 	hd_weights_close(&s.weights);
@@ -122,7 +169,6 @@ int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd
 	hd_tensorfile_close(s.gradients);
 	if (rc < 0 && j->world.rank == 0)
 		hd_dir_remove(s.aside, &ignored);
-	free(s.dir);
 	free(s.aside);
 	return rc;
 }

@@ -20,6 +20,8 @@ struct hd_progress {
 }; /* updates made; samples that they used */
 
 /* All collective; on failure all ranks have the same err, and what was saved before is whole. */
+/* Before the first step: whether the disk has room for the checkpoints that will be there at once, of `saves` saves from now on. */
+int hd_checkpoint_room(struct hd_job *j, int64_t saves, struct hd_err *err);
 int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd_err *err);
 char *hd_checkpoint_find(const char *path, struct hd_err *err); /* a step, or the newest below path; NULL: neither */
 int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *at, struct hd_err *err);

@@ -71,6 +71,14 @@ static int64_t *steps_in(const char *dir, size_t *n)
 	return steps;
 }
 
+int64_t hd_steps_count(const char *dir)
+{
+	size_t n;
+
+	free(steps_in(dir, &n));
+	return (int64_t)n;
+}
+
 void hd_steps_tidy(const char *dir)
 {
 	struct hd_err ignored = { 0 };

@@ -60,8 +60,9 @@ int hd_gradients_write(const struct hd_program *g, struct hd_tensorfile *f, stru
 
 /* -- directories; paths are malloc'ed -- */
 char *hd_step_path(const char *dir, int64_t step);
-char *hd_step_aside(const char *dir, int64_t step);               /* where it is written before it is complete */
-void hd_steps_tidy(const char *dir);                              /* what saves that were cut short have left */
+char *hd_step_aside(const char *dir, int64_t step); /* where it is written before it is complete */
+void hd_steps_tidy(const char *dir);                /* what saves that were cut short have left */
+int64_t hd_steps_count(const char *dir);
 void hd_steps_prune(const char *dir, int64_t step, int64_t keep); /* step and what is older: the newest stay */
 
 /* -- texts ----------------------------------------------------------------------------------- */

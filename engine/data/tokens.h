@@ -59,8 +59,9 @@ int hd_tokens_read(const struct hd_tokens *t, int64_t first, int64_t count, int6
 
 /* -- kept_ids.c: those of texts, in the cache -- */
 #define HD_KEPT_DAYS 30
-void hd_kept_ids_used(const char *idx);  /* now */
-void hd_kept_ids_prune(const char *dir); /* removes what has not been used for HD_KEPT_DAYS */
+void hd_kept_ids_used(const char *idx); /* now */
+/* Removes from dir the ids that no run has opened in the last HD_KEPT_DAYS days. */
+void hd_kept_ids_prune(const char *dir);
 
 /* For the formats: */
 struct hd_files;

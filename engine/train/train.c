@@ -345,6 +345,16 @@ static json_t *about(const struct train_loop *l)
 	return o;
 }
 
+/* After every so many steps, and the last. */
+static int64_t saves_to_come(const struct train_loop *l)
+{
+	int64_t every = l->j->checkpoint.every, left = l->steps - l->at.step;
+
+	if (left <= 0)
+		return l->at.step ? 0 : 1;
+	return every ? l->steps / every - l->at.step / every + (l->steps % every != 0) : 1;
+}
+
 static void open_metrics(struct train_loop *l)
 {
 	const struct hd_log_config *log = &l->j->log;
@@ -367,6 +377,7 @@ static int open_outputs(struct train_loop *l)
 	if (l->j->world.rank == 0)
 		hd_trace_check(&l->j->log, l->at.step + 1, l->steps, l->err);
 	HD_TRY(hd_comm_agree(l->err));
+	HD_TRY(hd_checkpoint_room(l->j, saves_to_come(l), l->err));
 	hd_launch_listen();
 	return HD_OK;
 }

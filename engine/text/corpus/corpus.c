@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/text/corpus/corpus.h"
 #include "engine/base/hash.h"
+#include "engine/file/disk_room.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -35,6 +36,32 @@ static void show(struct corpus_run *r, int last)
 		(double)done / 1e6, (double)r->files.bytes / 1e6, (long long)r->journal.counts.documents,
 		(long long)r->journal.counts.tokens, took > 0 ? (double)(done - r->began) / 1e6 / took : 0,
 		terminal && !last ? "  " : "\n");
+}
+
+/* -- room ---------------------------------------------------------------------------------------- */
+#define LITTLE (1 << 20) /* bytes of text from which on the rest can be told */
+
+/* What is still to be written, as far as what was read tells: ids, the index, and its lengths beside it until the end. */
+static int check_room(struct corpus_run *r, const struct hd_round *now, struct hd_err *err)
+{
+	double read = (double)hd_documents_read(&r->documents), all = (double)r->files.bytes;
+	double tokens = (double)r->journal.counts.tokens, documents = (double)r->journal.counts.documents, need, left;
+
+	for (size_t i = 0; i < now->nparts; i++) {
+		tokens += (double)now->parts[i].made.ids.n;
+		documents += (double)now->parts[i].made.lengths.n;
+	}
+	if (read < all && read < LITTLE)
+		return HD_OK;
+	need = all / read * (tokens * r->journal.width + documents * (4 + 4 + 8 + 8));
+	need -= (double)r->journal.counts.tokens * r->journal.width;
+	left = hd_disk_left(r->c->out);
+	if (need <= left)
+		return HD_OK;
+	return hd_err_set(
+		err, HD_EIO,
+		"%s.bin: the ids of what is left of %.1f MB of text take about %.1f MB of disk, and %.1f MB are left there",
+		r->c->out, all / 1e6, need / 1e6, left / 1e6);
 }
 
 /* -- rounds ------------------------------------------------------------------------------------ */
@@ -85,6 +112,7 @@ static int rounds(struct corpus_run *r, struct hd_err *err)
 	while (now->batch.text.n) {
 		behind = r->documents.at;
 		encode_and_read(r, now, next, &reading);
+		HD_TRY(check_room(r, now, err));
 		HD_TRY(write_round(r, now, &behind, err));
 		if (reading.code)
 			return hd_err_set(err, reading.code, "%s", reading.text);
