@@ -22,4 +22,17 @@ for f in "$src"/conf/*.ini; do
 done
 is "each layout in conf/ has one" "$missing" ""
 is "nothing is refused" "$(for f in "$golden"/*.xz; do xz -dc "$f" | grep -a -e '^heddle: ' | sed "s|^|$f: |"; done)" ""
+
+# One that is written anew leaves the words of the others as they are; all of them together need none.
+first=$(head -n 1 "$tmp/cases" | cut -d ' ' -f 1)
+mkdir -p "$tmp/tree/t/golden" "$tmp/tree/t/lib"
+cp "$golden/make.sh" "$tmp/tree/t/golden/" && cp "$src/t/lib/golden.sh" "$tmp/tree/t/lib/" && ln -s "$src/conf" "$tmp/tree/"
+ln -s "$src/t/data" "$tmp/tree/t/data"
+head -n 1 "$tmp/cases" >"$tmp/tree/t/golden/cases"
+printf '# words\ns/old/new/\n' >"$tmp/tree/t/golden/renames"
+ok "one plan anew" env HD_BUILD="$build" sh "$tmp/tree/t/golden/make.sh" "$first"
+is "leaves the renames" "$(grep -c '^s/old/new/' "$tmp/tree/t/golden/renames") $(ls "$tmp/tree/t/golden" | grep -c "^$first.xz")" "1 1"
+fails "a name that is no case" env HD_BUILD="$build" sh "$tmp/tree/t/golden/make.sh" nothing
+ok "all plans anew" env HD_BUILD="$build" sh "$tmp/tree/t/golden/make.sh"
+is "empty the renames" "$(cat "$tmp/tree/t/golden/renames")" "# words"
 done_testing
