@@ -8,6 +8,7 @@
  */
 #include <config.h>
 #include "engine/models/decoder/experts.h"
+#include "engine/models/decoder/knobs.h"
 #include "engine/base/rng.h"
 #include "t/lib/sim_ranks.h"
 #include "t/lib/tap.h"
@@ -73,6 +74,54 @@ static void keep_logits(struct hd_plan *p)
 		}
 }
 
+/* -- what a router of sigmoids chooses by ------------------------------------------------------------------------------------ */
+static struct tensor *bias_of(const struct hd_plan *p, int64_t l)
+{
+	char name[100];
+
+	snprintf(name, sizeof(name), "layers.%lld.mlp.gate.e_score_correction_bias", (long long)l);
+	return gt_param_named(p, name);
+}
+
+/* The distance of the n-th largest from the next. */
+static double gap(double *x, int64_t count, int64_t n)
+{
+	for (int64_t i = 0; i < count; i++)
+		for (int64_t j = i + 1; j < count; j++)
+			if (x[j] > x[i]) {
+				double y = x[i];
+
+				x[i] = x[j], x[j] = y;
+			}
+	return n < count ? x[n - 1] - x[n] : INFINITY;
+}
+
+/* Of groups, by their two best; and of experts, as many as there are in the groups that the token may choose from. */
+static double sigmoid_margin(const struct hd_model *m, const double *z, const double *bias)
+{
+	double t[64], sums[64], least;
+	int64_t G = m->router_groups, n = m->experts / G, many = 0;
+
+	for (int64_t g = 0; g < G; g++) {
+		double first = -INFINITY, second = -INFINITY;
+
+		for (int64_t e = g * n; e < (g + 1) * n; e++) {
+			double x = 1 / (1 + exp(-z[e])) + bias[e];
+
+			second = fmax(second, fmin(first, x));
+			first = fmax(first, x);
+		}
+		t[g] = sums[g] = first + second;
+	}
+	least = gap(sums, G, m->router_best_groups);
+	for (int64_t g = 0; g < G; g++)
+		for (int64_t e = g * n; t[g] >= sums[m->router_best_groups - 1] && e < (g + 1) * n; e++)
+			sums[G + many++] = 1 / (1 + exp(-z[e])) + bias[e];
+	for (int64_t k = 1; k <= m->experts_per_token; k++)
+		least = fmin(least, gap(sums + G, many, k));
+	return least;
+}
+
 /* -- margins ------------------------------------------------------------------------------------------------------------- */
 /* The smallest distance of a decision from another: between the logits of two experts that are next to each other down to
  * the last that is chosen, and of 2 g2 from the random number.  Places are counted in integers. */
@@ -108,7 +157,10 @@ static double margin(void)
 
 		if (!hd_experts_in(m, l))
 			continue;
-		for (int64_t i = 0; i < BATCH * SEQ; i++)
+		for (int64_t i = 0; i < BATCH * SEQ && m->router == HD_ROUTER_SIGMOID; i++)
+			least = fmin(least, sigmoid_margin(m, gt_address(one, p->moe_stats[at], 0) + i * m->experts,
+							   gt_address(one, bias_of(p, l), 0)));
+		for (int64_t i = 0; i < BATCH * SEQ && m->router != HD_ROUTER_SIGMOID; i++)
 			least = fmin(least, token_margin(m, gt_address(one, p->moe_stats[at], 0) + i * m->experts, key,
 							 (uint64_t)i));
 		at++;
@@ -153,6 +205,8 @@ static double gradients(struct gt_run *r, const char *only, const char **where)
 		if (t->v.node || t->v.what != HD_TENSOR_PARAM || (only && !strstr(t->v.name, only)))
 			continue;
 		whole = gt_gradient_of(one->plan, t);
+		if (!whole && strstr(t->v.name, "e_score_correction_bias"))
+			continue;
 		for (int64_t k = 0; k < hd_global_count(t); k++)
 			scale = fmax(scale, fabs(gt_address(one, whole, 0)[k]));
 		w = gt_param_named(r->plan, t->v.name);
@@ -195,6 +249,43 @@ static double numbers(struct gt_run *r, int *decisions)
 	return worst;
 }
 
+/* The update moves each bias by the rate, up where an expert had fewer choices than the mean, else down: of all tokens, on
+ * every rank that has it. */
+static int moves_biases(struct gt_run *r)
+{
+	const struct hd_model *m = &one->plan->model;
+	double was[GT_RANKS][64];
+	int right = 1, stat = 0;
+
+	for (int64_t l = 0; l < LAYERS; l++) {
+		struct tensor *b = bias_of(r->plan, l);
+
+		for (int k = 0; b && k < r->n; k++)
+			for (int64_t i = 0; hd_tensor_here(r->g[k], b) && i < hd_local_count(b); i++)
+				was[k][8 * l + i] = gt_address(r, b, k)[i];
+	}
+	if (sim_update(r))
+		return 0;
+	for (int64_t l = 0; l < LAYERS; l++) {
+		struct tensor *b = bias_of(r->plan, l);
+		const double *load;
+
+		if (!hd_experts_in(m, l))
+			continue;
+		load = gt_address(one, one->plan->moe_stats[stat++], 0) + 3;
+		for (int k = 0; k < r->n; k++)
+			for (int64_t i = 0; hd_tensor_here(r->g[k], b) && i < hd_local_count(b); i++) {
+				int64_t e = i + hd_offset(r->plan, b, 0, k);
+				double off =
+					(double)(BATCH * SEQ * m->experts_per_token) / (double)m->experts - load[e];
+				double want = m->router_bias_rate * ((off > 0) - (off < 0));
+
+				right &= fabs(gt_address(r, b, k)[i] - was[k][8 * l + i] - want) < 1e-15;
+			}
+	}
+	return right;
+}
+
 static void runs(const struct layout *l, const char *model, const char *what)
 {
 	struct hd_plan *p = plan(l, HD_DTYPE_F64, model, l->micro);
@@ -210,6 +301,8 @@ static void runs(const struct layout *l, const char *model, const char *what)
 	ok(same, "%s: the same decisions", l->name);
 	if (!ok(experts < 1e-12, "%s: expert gradients are not scaled by the axis of experts", l->name))
 		note("off by %g of the largest (%s)", experts, expert);
+	if (!why && r->plan->model.router_bias_rate > 0)
+		ok(moves_biases(r), "%s: biases move towards experts with few tokens", l->name);
 	sim_close(r);
 }
 
@@ -386,6 +479,17 @@ static void refusals(void)
 	ok(!p && strstr(gt_why(), "is a capacity of no token"), "experts without capacity are refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ncapacity_factor = -0.5\n", 1);
 	ok(!p && strstr(gt_why(), "-0.5 is negative"), "a limit of less than nothing is refused");
+	p = plan(NULL, HD_DTYPE_F32, "family = glm4_moe\nexperts = 8\nrouter_groups = 3\n", 1);
+	ok(!p && strstr(gt_why(), "model.experts = 8 are not so many groups"), "groups that are not equal are refused");
+	p = plan(NULL, HD_DTYPE_F32,
+		 "family = glm4_moe\nexperts = 8\nrouter_groups = 4\nrouter_best_groups = 1\nexperts_per_token = 3\n",
+		 1);
+	ok(!p && strstr(gt_why(), "3 is more than the 2 experts of router_best_groups = 1"),
+	   "more choices than the groups have are refused");
+	p = plan(NULL, HD_DTYPE_F32, "family = mixtral\nrouter_bias_rate = 0.1\n", 1);
+	ok(!p && strstr(gt_why(), "only router = sigmoid has it, and here it is topk"), "a bias of top k is refused");
+	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nrouter = sigmoid\n", 1);
+	ok(!p && strstr(gt_why(), "the family gpt2 does not have sigmoid"), "sigmoids of gpt2 are refused");
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nmoe_every = 3\n", 1);
 	ok(!p && strstr(gt_why(), "3 is more than model.layers = 2: no layer has experts"),
 	   "experts in no layer are refused");
@@ -458,6 +562,14 @@ int main(void)
 	model("family = llama\nexperts = 8\nmoe_every = 1\nsecond_expert = all\ngroup_tokens = 4\naux_loss = 1\n",
 	      "gshard, every second expert, half samples", 1);
 	model("family = mixtral\nz_loss = 0.1\n", "mixtral without a limit", 0);
+	model("family = glm4_moe\nexperts = 8\nrouter_groups = 4\nrouter_best_groups = 2\ngate_scale = 1.5\n"
+	      "router_bias_rate = 0.25\naux_loss = 0.1\nz_loss = 0.1\nexpert_mlp = 12\n",
+	      "sigmoids, groups, a bias that moves", 0);
+	model("family = glm4_moe\nexperts = 8\nexperts_per_token = 3\nnormalize_gates = no\naux_loss = 0.2\n"
+	      "shared_experts = 0\ndense_layers = 0\ncapacity_factor = 1.5\n",
+	      "sigmoids that are not normalised, with a limit", 1);
+	model("family = mixtral\nexperts = 8\ngate_scale = 2\nnormalize_gates = no\n",
+	      "gates of a softmax with a factor", 1);
 	for (int64_t group = SEQ / 2; group <= 4 * SEQ; group *= 2)
 		micro_batches(group);
 	without_tokens();

@@ -91,6 +91,9 @@ int main(int argc, char **argv)
 		"family = qwen3_moe\nexperts = 4\nexpert_mlp = 6\nshared_experts = 2\nnormalize_gates = no\n",
 		"family = qwen3_moe\nexperts = 4\nexpert_mlp = 6\ndense_layers = 1\nshared_experts = 1\ncapacity_factor = 1\n",
 		"family = olmoe\nexperts = 4\nexperts_per_token = 3\n",
+		"family = glm4_moe\nexperts = 6\nexpert_mlp = 6\nqkv_bias = yes\nrouter_groups = 3\nrouter_best_groups = 2\n"
+		"gate_scale = 2\nrouter_bias_rate = 0.1\naux_loss = 0.1\nz_loss = 0.1\n",
+		"family = glm4_moe\nexperts = 4\nqk_norm = head\ndense_layers = 0\nnormalize_gates = no\nshared_experts = 0\n",
 	};
 
 	for (size_t i = 0; i < HD_LEN(models); i++)

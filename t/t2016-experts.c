@@ -22,6 +22,8 @@ static struct routed route_of(const char *attr, const char *z, const char *best,
 
 	snprintf(stat, sizeof(stat), "stat=%d", experts + 3);
 	r.z = kt_in(r.t, HD_DTYPE_F32, z);
+	if (strstr(attr, "sigmoid"))
+		kt_reals(kt_in(r.t, HD_DTYPE_F32, "router_expert=8"), -0.3, 0.3);
 	r.gates = kt_out(r.t, HD_DTYPE_F32, best);
 	r.slots = kt_out(r.t, HD_DTYPE_I32, best);
 	r.sums = kt_out(r.t, HD_DTYPE_F32, stat);
@@ -40,6 +42,10 @@ static const struct {
 	  "every second expert, two groups a sample", 0 },
 	{ "aux_group=32 group=32 capacity=9 normalize=1 aux=1 z=1", "top 2, groups of two samples", 0 },
 	{ "aux_group=32 group=16 capacity=16 normalize=1 counts=1 aux=0.3", "top 2 without a limit", 1 },
+	{ "sigmoid=1 groups=4 best_groups=2 scale=1.7 aux_group=16 group=16 capacity=4 normalize=1 aux=0.5 z=0.1",
+	  "sigmoids, from 2 of 4 groups", 0 },
+	{ "sigmoid=1 aux_group=16 group=16 capacity=16 counts=1 aux=0.5", "sigmoids that are not normalised", 1 },
+	{ "scale=2 aux_group=16 group=16 capacity=4 z=0.1", "a softmax over all, times 2", 0 },
 };
 
 /* Sums of some ten terms; counts are compared by the same bound, which is far below 1. */
@@ -135,11 +141,16 @@ static void by_global_token(void)
 static void movements(int low)
 {
 	uint32_t type = low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
-	static const char *const dims[] = { "expert=8,batch=4,slot=4,embed=37", "expert=8,batch=4,slot=4,embed=37",
-					    "expert=8,batch=4,slot=5,embed=37",
-					    "expert=1@0/8,batch=1@0/4,slot=128,embed=37" };
-	static const char *const slots[] = { "group=16 capacity=4", "group=8 capacity=2", "group=32 capacity=9",
-					     "group=16 capacity=16 rows=1" };
+	static const char *const dims[] = {
+		"expert=8,batch=4,slot=4,embed=37", "expert=8,batch=4,slot=4,embed=37",
+		"expert=8,batch=4,slot=5,embed=37", "expert=1@0/8,batch=1@0/4,slot=128,embed=37",
+		"expert=8,batch=4,slot=4,embed=37", "expert=1@0/8,batch=1@0/4,slot=128,embed=37",
+		"expert=8,batch=4,slot=4,embed=37"
+	};
+	static const char *const slots[] = { "group=16 capacity=4", "group=8 capacity=2",
+					     "group=32 capacity=9", "group=16 capacity=16 rows=1",
+					     "group=16 capacity=4", "group=16 capacity=16 rows=1",
+					     "group=16 capacity=4" };
 
 	for (size_t i = 0; i < HD_LEN(kinds); i++) {
 		struct routed r = route_of(kinds[i].attr, Z, BEST, 8, kinds[i].counts ? "expert=8,batch=4" : NULL);
@@ -183,6 +194,30 @@ static void movements(int low)
 		}
 		kt_free(r.t);
 	}
+}
+
+/* Of 20 choices 4 are the mean. */
+static void biases(void)
+{
+	static const double load[] = { 6, 4, 0, 7, 3 }, want[] = { -0.125, 0, 0.125, -0.125, 0.125 };
+	struct kt *t = KT_NEW(route_bias, "rate=0.125");
+	struct kt_buf *bias = kt_in(t, HD_DTYPE_F32, "router_expert=5"), *sums = kt_in(t, HD_DTYPE_F32, "stat=8");
+	struct kt_buf *out = kt_out(t, HD_DTYPE_F32, "router_expert=5");
+	int same = 1;
+
+	kt_reals(bias, -1, 1), kt_reals(sums, -9, 9);
+	for (int e = 0; e < 5; e++)
+		kt_set(bias, e, e), kt_set(sums, 3 + e, load[e]);
+	for (int which = 0; which < 2; which++) {
+		kt_run(t, which);
+		for (int e = 0; e < 5; e++)
+			same &= kt_get(out, which, e) == e + want[e];
+	}
+	ok(same, "a bias moves by the rate, towards experts with less than the mean");
+	kt_inplace(out, bias);
+	kt_run(t, KT_CPU);
+	ok(kt_get(out, KT_CPU, 0) == -0.125 && kt_get(out, KT_CPU, 4) == 4.125, "in place too");
+	kt_free(t);
 }
 
 /* Experts 0 and 2 of 5 have no rows, and rows 23 to 29 are nobody's. */
@@ -258,5 +293,6 @@ int main(void)
 		products(low);
 	}
 	used_rows();
+	biases();
 	return done();
 }

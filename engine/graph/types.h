@@ -32,8 +32,12 @@ struct hd_model {
 		rope_beta_slow, rope_attention;
 	/* A layer of experts in place of the feed-forward layer of every moe_every-th layer; experts 0: none. */
 	int64_t experts, experts_per_token, moe_every, group_tokens;
-	int router_gshard, second_random;                 /* router = gshard; second_expert = random */
-	int64_t normalize_gates;                          /* the gates of a token's experts sum to 1 */
+	int64_t router;    /* HD_ROUTER_... */
+	int second_random; /* second_expert = random */
+	int64_t router_groups,
+		router_best_groups;          /* sigmoid: groups of experts, and how many a token may choose from */
+	double gate_scale, router_bias_rate; /* factor of the gates; sigmoid: how much the bias moves in a step */
+	int64_t normalize_gates;             /* the gates of a token's experts sum to 1 */
 	int64_t expert_mlp, dense_layers, shared_experts; /* expert_mlp 0: mlp */
 	double capacity_factor, aux_loss, z_loss;         /* capacity_factor 0: no limit */
 };

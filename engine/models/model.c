@@ -57,7 +57,13 @@ static const struct hd_option keys[] = {
 	  "experts in a layer that has them (0: none; -1: the family's rule)" },
 	{ "experts_per_token", HD_OPT_INT, 0, "2", "1..64", "experts that each token chooses" },
 	{ "moe_every", HD_OPT_INT, 0, "0", "0..", "every n-th layer has experts (0: the family's rule)" },
-	{ "router", HD_OPT_CHOICE, 0, "auto", "gshard|topk|auto", "router = gshard or topk; auto: the family's rule" },
+	{ "router", HD_OPT_CHOICE, 0, "auto", HD_ROUTERS "|auto",
+	  "router = gshard, topk or sigmoid; auto: the family's rule" },
+	{ "router_groups", HD_OPT_INT, 0, "1", "1..64", "router = sigmoid: groups of neighbouring experts" },
+	{ "router_best_groups", HD_OPT_INT, 0, "1", "1..64", "router = sigmoid: groups that a token may choose from" },
+	{ "router_bias_rate", HD_OPT_NUM, 0, "0", "0..1",
+	  "router = sigmoid: what a step adds to the bias of an expert with fewer choices than the mean, or takes away" },
+	{ "gate_scale", HD_OPT_NUM, 0, "1", "0..", "factor of the gates" },
 	{ "expert_mlp", HD_OPT_INT, 0, "0", "0..", "width of an expert (0: mlp)" },
 	{ "dense_layers", HD_OPT_INT, 0, "0", "0..", "the first so many layers have no experts" },
 	{ "shared_experts", HD_OPT_INT, 0, "0", "0..64", "experts that every token goes to besides" },
@@ -73,6 +79,39 @@ static const struct hd_option keys[] = {
 	{ "z_loss", HD_OPT_NUM, 0, "0", "0..", "weight of the z-loss, which keeps the router's logits small" },
 };
 const struct hd_key_table hd_model_keys = { keys, HD_LEN(keys), sizeof(keys[0]) };
+
+/* What only some routers have. */
+static int check_router(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)
+{
+	static const char *const of_sigmoid[] = { "router_groups", "router_best_groups", "router_bias_rate" };
+	int64_t groups = m->router_groups, each = m->experts / groups;
+
+	if (m->router == HD_ROUTER_SIGMOID && !m->family->decoder)
+		return hd_section_fail(c, s, "router", err, HD_ENOTSUP, "the family %s does not have sigmoid",
+				       m->family->name);
+	for (size_t i = 0; i < HD_LEN(of_sigmoid) && m->router != HD_ROUTER_SIGMOID; i++)
+		if (hd_section_has(s, of_sigmoid[i]))
+			return hd_section_fail(c, s, of_sigmoid[i], err, HD_ENOTSUP,
+					       "only router = sigmoid has it, and here it is %s",
+					       m->router == HD_ROUTER_GSHARD ? "gshard" : "topk");
+	if (m->router == HD_ROUTER_GSHARD && m->gate_scale != 1)
+		return hd_section_fail(c, s, "gate_scale", err, HD_ENOTSUP,
+				       "%g, and gates of router = gshard have no factor", m->gate_scale);
+	if (m->experts % groups || (groups > 1 && each < 2))
+		return hd_section_fail(c, s, "router_groups", err, HD_EDIVIDE,
+				       "%lld, and model.experts = %lld are not so many groups of two or more",
+				       (long long)groups, (long long)m->experts);
+	if (m->router_best_groups > groups)
+		return hd_section_fail(c, s, "router_best_groups", err, HD_EINVAL,
+				       "%lld is more than model.router_groups = %lld", (long long)m->router_best_groups,
+				       (long long)groups);
+	if (m->router == HD_ROUTER_SIGMOID && m->experts_per_token > m->router_best_groups * each)
+		return hd_section_fail(c, s, "experts_per_token", err, HD_EINVAL,
+				       "%lld is more than the %lld experts of router_best_groups = %lld",
+				       (long long)m->experts_per_token, (long long)(m->router_best_groups * each),
+				       (long long)m->router_best_groups);
+	return HD_OK;
+}
 
 /* A group is a unit of the whole batch: what its tokens decide must be known where they are. */
 static int check_experts(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)
@@ -94,10 +133,11 @@ static int check_experts(struct hd_conf *c, struct hd_section *s, const struct h
 		return hd_section_fail(c, s, "experts_per_token", err, HD_EINVAL,
 				       "%lld is more than model.experts = %lld", (long long)m->experts_per_token,
 				       (long long)m->experts);
-	if (m->router_gshard && m->experts_per_token != 2)
+	HD_TRY(check_router(c, s, m, err));
+	if (m->router == HD_ROUTER_GSHARD && m->experts_per_token != 2)
 		return hd_section_fail(c, s, "experts_per_token", err, HD_EINVAL,
 				       "%lld, and router = gshard chooses 2 "
-				       "(router = topk: any number)",
+				       "(router = topk, sigmoid: any number)",
 				       (long long)m->experts_per_token);
 	if (m->group_tokens % m->seq && m->seq % m->group_tokens)
 		return hd_section_fail(c, s, "group_tokens", err, HD_EDIVIDE,
@@ -201,12 +241,15 @@ static void read_experts(struct hd_section *s, struct hd_model *m)
 	m->experts_per_token = hd_section_int(s, "experts_per_token");
 	m->moe_every = m->family->moe_every && hd_section_int(s, "moe_every") ? hd_section_int(s, "moe_every")
 									      : m->family->moe_every;
-	m->router_gshard = !strcmp(router, "auto") ? !m->family->topk : !strcmp(router, "gshard");
+	m->router = !strcmp(router, "sigmoid") ? HD_ROUTER_SIGMOID
+		    : !strcmp(router, "topk")  ? HD_ROUTER_TOPK
+		    : !strcmp(router, "auto")  ? m->family->router
+					       : HD_ROUTER_GSHARD;
 	m->capacity_factor = hd_section_num(s, "capacity_factor");
 	if (m->capacity_factor < 0)
-		m->capacity_factor = m->router_gshard ? 2 : 0;
+		m->capacity_factor = m->router == HD_ROUTER_GSHARD ? 2 : 0;
 	m->group_tokens = hd_section_int(s, "group_tokens") ? hd_section_int(s, "group_tokens") : m->seq;
-	m->second_random = m->router_gshard && !strcmp(hd_section_str(s, "second_expert"), "random");
+	m->second_random = m->router == HD_ROUTER_GSHARD && !strcmp(hd_section_str(s, "second_expert"), "random");
 	m->normalize_gates = !strcmp(gates, "auto") ? m->experts_per_token > 1 : !strcmp(gates, "yes");
 	m->z_loss = hd_section_num(s, "z_loss");
 }

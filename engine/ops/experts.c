@@ -2,7 +2,8 @@
  * Experts: route chooses, dispatch brings each token to a slot of each of its experts, combine brings back what they made
  * (GShard 2006.16668; Switch 2101.03961; Mixtral 2401.04088).
  *
- *   route (logits -> gates, slots, sums)     slots: expert * capacity + index, or -1 - expert: none was left
+ *   route (logits[, bias] -> gates, slots, sums)   slots: expert * capacity + index, or -1 - expert: none was left
+ *   route_bias (bias, sums -> bias)          once a step: a little more for experts that had fewer choices than the mean
  *   dispatch (x, slots[, gates] -> d)        d (expert, batch, slot, embed): slots without a token are zero
  *   combine (y, slots[, gates] -> x)         the sum of a token's slots, times its gates
  *   combine_dg (dx, y, slots -> dgates)
@@ -75,6 +76,19 @@ static int route_cost(struct hd_strategy *self, const struct hd_node *n, struct 
 	(void)self;
 	c->other_flops = 20 * x;
 	c->bytes = 8 * x;
+	return HD_OK;
+}
+
+/* Where the bias lives, which the sums of all tokens are brought to. */
+static int route_bias_place(HD_PLACE_ARGS)
+{
+	(void)self;
+	(void)p;
+	(void)axis;
+	need[0] = have[0];
+	if (have[0].kind != HD_PLACE_PINNED)
+		need[0] = (struct hd_place){ .kind = HD_PLACE_REPLICATED };
+	need[1] = out[0] = need[0];
 	return HD_OK;
 }
 
@@ -172,6 +186,8 @@ static int move_cost(struct hd_strategy *self, const struct hd_node *n, struct h
 	return HD_OK;
 }
 
+static const int8_t bias_inplace[] = { 0 };
+
 #define OP(id, traits, ...) \
 	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), \
 					      .name = #id, \
@@ -179,8 +195,10 @@ static int move_cost(struct hd_strategy *self, const struct hd_node *n, struct h
 					      .unshardable = unshardable, \
 					      __VA_ARGS__ }, \
 				       .is = traits }
-OP(route, IS(ROUTE, 0, 1), .shape = route_shape, .vjp = route_vjp, .cost = route_cost);
+OP(route, IS(ROUTE, 0, 3), .shape = route_shape, .vjp = route_vjp, .cost = route_cost);
 OP(route_d, PLAIN, .kind = "route", .shape = hd_same_as_first, .cost = route_cost);
+OP(route_bias, IS(UPDATE, 0), .kind = "update", .inplace = bias_inplace, .shape = hd_same_as_first,
+   .place = route_bias_place, .cost = route_cost);
 OP(dispatch, IS(NONE, OP_FLAG_MOVES_ROWS, 4), .linear = 1, .shape = dispatch_shape, .vjp = dispatch_vjp,
    .cost = move_cost);
 OP(combine, IS(NONE, OP_FLAG_ROWS, 4), .linear = 1, .shape = combine_shape, .vjp = combine_vjp, .cost = move_cost);

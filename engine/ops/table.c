@@ -56,7 +56,7 @@ static const struct {
 	TAKES(swiglu_d, 3, 3, ""),     TAKES(embedding, 2, 2, "22"),  TAKES(embedding_dw, 2, 2, "23"),
 	TAKES(position, 2, 2, "32"),   TAKES(position_dw, 1, 1, "3"), TAKES(rope, 1, 1, "4"),
 	TAKES(dropout, 1, 1, ""),      TAKES(xent, 2, 2, "32"),       TAKES(xent_combine, 3, 3, "222"),
-	TAKES(xent_d, 5, 5, "22232"),  TAKES(nll, 5, 5, "22232"),     TAKES(route, 1, 1, "3"),
+	TAKES(xent_d, 5, 5, "22232"),  TAKES(nll, 5, 5, "22232"),     TAKES(route, 1, 2, "31"),
 	TAKES(dispatch, 2, 2, "33"),   TAKES(combine, 3, 3, "433"),   TAKES(sgd, 3, 3, ""),
 	TAKES(adamw, 5, 5, ""),
 };

@@ -264,6 +264,15 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 	return p->err->code;
 }
 
+/* What a router chooses by follows the load of the step, where the model says so. */
+static void balance(struct hd_plan *p, const struct node *route, struct tensor *sums)
+{
+	struct tensor *in[2] = { route->v.nin > 1 ? route->ins[1] : NULL, sums };
+
+	if (in[0] && in[1] && p->model.router_bias_rate > 0)
+		hd_assign(in[0], hd_op1(p, "route_bias", in, 2, "rate=%.17g", p->model.router_bias_rate));
+}
+
 /* Once a step: accumulators, global norm, update; and the sum of the losses. */
 static int step_nodes(struct hd_plan *p, struct tensor_list *grads, size_t nleaves)
 {
@@ -292,6 +301,8 @@ static int step_nodes(struct hd_plan *p, struct tensor_list *grads, size_t nleav
 	p->norm = clip->outs[1];
 	for (uint32_t i = 0; i < w.n; i++)
 		HD_TRY(update(p, w.x[i], g.x[i], m.x[i]));
+	for (size_t i = 0; i < p->nmoe_stats && !p->err->code; i++)
+		balance(p, N(N(p->moe_stats[i]->v.node)->ins[0]->v.node), p->moe_stats[i]);
 	free(m.x);
 	free(w.x);
 	free(g.x);

@@ -11,7 +11,7 @@ extern const struct hd_kernel hd_cuda_einsum, hd_cuda_sum, hd_cuda_add, hd_cuda_
 	hd_cuda_xent_combine, hd_cuda_xent_d, hd_cuda_sumsq, hd_cuda_clip, hd_cuda_adamw, hd_cuda_sgd, hd_cuda_select,
 	hd_cuda_route, hd_cuda_route_d, hd_cuda_dispatch, hd_cuda_combine, hd_cuda_combine_dg, hd_cuda_grouped,
 	hd_cuda_einsum_gelu, hd_cuda_einsum_gelu_d, hd_cuda_scalar, hd_cuda_iota, hd_cuda_uniform, hd_cuda_largest,
-	hd_cuda_take, hd_cuda_put;
+	hd_cuda_take, hd_cuda_put, hd_cuda_route_bias;
 }
 
 static const struct hd_kernel *const kernels[] = {
@@ -24,6 +24,7 @@ static const struct hd_kernel *const kernels[] = {
 	&hd_cuda_select,      &hd_cuda_route,      &hd_cuda_route_d,     &hd_cuda_dispatch,      &hd_cuda_combine,
 	&hd_cuda_combine_dg,  &hd_cuda_grouped,    &hd_cuda_einsum_gelu, &hd_cuda_einsum_gelu_d, &hd_cuda_scalar,
 	&hd_cuda_iota,        &hd_cuda_uniform,    &hd_cuda_largest,     &hd_cuda_take,          &hd_cuda_put,
+	&hd_cuda_route_bias,
 };
 
 const struct hd_kernel *hd_cuda_kernel(const char *name)

@@ -8,8 +8,30 @@
 
 /* p->n of route and route_d: 0 samples, 1 seq, 2 experts, 3 choices of a token, 4 group (tokens that share a capacity), 5
  * capacity of an expert in a group, 6 aux_group (tokens over which the auxiliary loss is computed), 7 only first choices count in it, 8 gates
- * are normalised, 9 random second choice, 10 site, 11 global index of sample 0 but for hd_run.sample0, 12 rows are counted.
- * p->f: weights of the auxiliary loss and of the z loss. */
+ * are normalised, 9 random second choice, 10 site, 11 global index of sample 0 but for hd_run.sample0, 12 rows are counted,
+ * 13 groups of experts where scores are sigmoids (0: a softmax).  Types stand in n[14], n[15].
+ * p->f: weights of the auxiliary loss and of the z loss, factor of the gates, groups that a token may choose from. */
+#define HD_ROUTE_MAX_GROUPS 64
+
+static inline int hd_prepare_scores(const struct hd_check *c, struct hd_prep *p)
+{
+	const char *attr = c->d->attr;
+
+	p->f[2] = hd_attr_num(attr, "scale", 1);
+	if (hd_attr_num(attr, "sigmoid", 0) == 0)
+		return 0;
+	p->n[13] = hd_attr_int(attr, "groups", 1);
+	p->f[3] = (double)hd_attr_int(attr, "best_groups", p->n[13]);
+	HD_TRY(hd_check_range(c, "the number of groups of experts", (double)p->n[13], 1, HD_ROUTE_MAX_GROUPS));
+	HD_TRY(hd_check_range(c, "the groups of a token", p->f[3], 1, (double)p->n[13]));
+	if (p->n[2] % p->n[13] || (p->n[13] > 1 && p->n[2] < 2 * p->n[13]) ||
+	    (double)p->n[3] > p->f[3] * (double)(p->n[2] / p->n[13]))
+		return hd_err_set(c->err, HD_EDIVIDE,
+				  "%s: %lld experts in %lld groups of two or more, and %lld choices from %g of them",
+				  c->kernel, (long long)p->n[2], (long long)p->n[13], (long long)p->n[3], p->f[3]);
+	return 0;
+}
+
 static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p, const struct hd_view *z,
 				     const struct hd_view *gates, const struct hd_view *slots)
 {
@@ -32,6 +54,7 @@ static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p
 	p->f[0] = hd_attr_num(attr, "aux", 0);
 	p->f[1] = hd_attr_num(attr, "z", 0);
 	HD_TRY(hd_check_range(c, "the number of choices", (double)p->n[3], 1, (double)p->n[2]));
+	HD_TRY(hd_prepare_scores(c, p));
 	HD_TRY(hd_check_range(c, "the capacity", (double)p->n[5], 1, (double)p->n[4]));
 	for (int i = 4; i < 7; i += 2)
 		if (p->n[i] < 1 || p->n[0] * p->n[1] % p->n[i] || p->n[11] * p->n[1] % p->n[i])
@@ -45,18 +68,36 @@ static inline int hd_prepare_routing(const struct hd_check *c, struct hd_prep *p
 static inline int hd_prepare_route(const struct hd_check *c, struct hd_prep *p)
 {
 	uint32_t counts = hd_attr_num(c->d->attr, "counts", 0) != 0;
+	uint32_t bias = hd_attr_num(c->d->attr, "sigmoid", 0) != 0;
 
-	HD_TRY(hd_check_counts(c, 1, 1, 3 + counts, 3 + counts));
-	HD_TRY(hd_check_dtypes(c, "r", "riri"));
+	HD_TRY(hd_check_counts(c, 1 + bias, 1 + bias, 3 + counts, 3 + counts));
+	HD_TRY(hd_check_dtypes(c, "rr", "riri"));
 	HD_TRY(hd_prepare_routing(c, p, &c->d->in[0], &c->d->out[0], &c->d->out[1]));
 	if (c->d->out[2].ndim != 1 || c->d->out[2].n[0] != p->n[2] + 3)
 		return hd_err_set(c->err, HD_EINVAL, "%s: output 2 has %lld sums, %lld experts call for %lld",
 				  c->kernel, (long long)hd_view_count(&c->d->out[2]), (long long)p->n[2],
 				  (long long)p->n[2] + 3);
+	if (bias)
+		HD_TRY(hd_check_part(c, &c->d->in[1], &c->d->in[0], 2, 3));
 	p->n[12] = counts;
 	if (counts && (hd_view_count(&c->d->out[3]) != p->n[2] * p->n[0] || p->n[4] != p->n[1] || p->n[5] != p->n[1]))
 		return hd_err_set(c->err, HD_EINVAL,
 				  "%s: rows are counted where an expert can take every token of a sample", c->kernel);
+	return 0;
+}
+
+/* bias, sums of route -> the new bias */
+static inline int hd_prepare_route_bias(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_check_counts(c, 2, 2, 1, 1));
+	HD_TRY(hd_check_dtypes(c, "rr", "r"));
+	HD_TRY(hd_check_ndim(c, &c->d->in[0], 1, 1));
+	HD_TRY(hd_check_same(c, &c->d->out[0], &c->d->in[0]));
+	p->n[0] = c->d->in[0].n[0];
+	p->f[0] = hd_attr_num(c->d->attr, "rate", 0);
+	if (c->d->in[1].ndim != 1 || c->d->in[1].n[0] != p->n[0] + 3)
+		return hd_err_set(c->err, HD_EINVAL, "%s: input 1 has %lld sums, %lld experts call for %lld", c->kernel,
+				  (long long)hd_view_count(&c->d->in[1]), (long long)p->n[0], (long long)p->n[0] + 3);
 	return 0;
 }
 

@@ -18,7 +18,8 @@ from safetensors.torch import save_file
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM,
                           OlmoeConfig, OlmoeForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
-                          Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
+                          Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Glm4MoeConfig,
+                          Glm4MoeForCausalLM)
 
 from layers import double_throughout
 from reference import read_ids
@@ -77,6 +78,12 @@ MODELS = {
     "qwen3-moe": (Qwen3MoeForCausalLM, Qwen3MoeConfig, dict(head_dim=6, moe_intermediate_size=8, num_experts=4,
                                                             num_experts_per_tok=2, norm_topk_prob=True,
                                                             decoder_sparse_step=2, **rope(300.0))),
+    "glm4-moe": (Glm4MoeForCausalLM, Glm4MoeConfig, dict(
+        head_dim=8, attention_bias=True, use_qk_norm=True, n_routed_experts=6, n_group=3, topk_group=2, num_experts_per_tok=2,
+        moe_intermediate_size=8, n_shared_experts=2, first_k_dense_replace=1, routed_scaling_factor=1.7, **partial(300.0, 0.5))),
+    "glm4-moe-plain": (Glm4MoeForCausalLM, Glm4MoeConfig, dict(
+        head_dim=8, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, first_k_dense_replace=0,
+        norm_topk_prob=False, **partial(300.0, 0.5))),
 }
 
 
@@ -86,6 +93,9 @@ def model_of(name):
     model = made(config(**{**SIZES, **keys}, attn_implementation="eager"))
     for p in model.parameters():
         p.data += (0.3 if p.ndim > 1 else 0.2) * torch.randn_like(p)
+    for n, b in model.named_buffers():
+        if n.endswith("e_score_correction_bias"):
+            b += 0.1 * torch.randn_like(b)
     return model.eval()
 
 
@@ -108,6 +118,9 @@ def make(folder, model, ids):
     norm = sum((g * g).sum().item() for g in gradients.values()) ** 0.5
     with open(folder + "/one.jsonl", "w") as f:
         print(json.dumps({"step": 1, "loss": loss, "grad_norm": norm, "lr": 1024.0}), file=f)
+    for n, b in model.named_buffers():
+        if n.endswith("e_score_correction_bias"):  # is saved, and no step changes it
+            gradients[n] = torch.zeros_like(b)
     save_file({n: g.float().contiguous() for n, g in gradients.items()}, folder + "/one.safetensors")
     os.chmod(folder + "/one.safetensors", 0o644)
     with torch.no_grad(), double_throughout():

@@ -66,6 +66,8 @@ static double all_gradients(struct gt_run *r, const char **where)
 		if (t->v.node || t->v.what != HD_TENSOR_PARAM)
 			continue;
 		whole = gt_gradient_of(one->plan, t);
+		if (!whole) /* what a router chooses by */
+			continue;
 		for (int64_t k = 0; k < hd_global_count(t); k++)
 			scale = fmax(scale, fabs(gt_address(one, whole, 0)[k]));
 		w = gt_param_named(r->plan, t->v.name);

@@ -198,6 +198,19 @@ static struct tensor *residual(struct hd_plan *p, struct tensor *x, struct tenso
 	return hd_op1(p, "add", in, 2, "%s", "");
 }
 
+/* What a router of sigmoids adds to its scores to choose by; no product, so it has no gradient and does not decay. */
+static struct tensor *router_bias(struct hd_plan *p, int64_t l, const char *stem)
+{
+	struct tensor *b = NULL;
+
+	if (p->model.router == HD_ROUTER_SIGMOID)
+		b = hd_param(p, hd_plan_text(p, "layers.%lld.%s.gate.e_score_correction_bias", (long long)l, stem),
+			     "router_expert", HD_INIT_ZERO, 0);
+	if (b)
+		b->decay = 0;
+	return b;
+}
+
 static struct tensor *experts(struct hd_plan *p, struct tensor *x, int64_t l, double out)
 {
 	const struct hd_expert_names *n = hd_expert_names_of(p->model.family);
@@ -207,8 +220,8 @@ static struct tensor *experts(struct hd_plan *p, struct tensor *x, int64_t l, do
 	struct hd_experts e;
 	struct tensor *gate, *up, *y, *of_all;
 
-	y = hd_experts_begin(p, x, weight(p, l, hd_plan_text(p, "%s.gate", n->stem), "router_expert,embed", std), l,
-			     &e);
+	y = hd_experts_begin(p, x, weight(p, l, hd_plan_text(p, "%s.gate", n->stem), "router_expert,embed", std),
+			     router_bias(p, l, n->stem), l, &e);
 	gate = linear(p, y, l, hd_plan_text(p, "%s.experts.%s", n->stem, n->gate), in, wide, NULL, std);
 	up = linear(p, y, l, hd_plan_text(p, "%s.experts.%s", n->stem, n->up), in, wide, NULL, std);
 	y = linear(p, gated(p, gate, up), l, hd_plan_text(p, "%s.experts.%s", n->stem, n->down),

@@ -7,6 +7,7 @@
  */
 #include <config.h>
 #include "engine/models/decoder/experts.h"
+#include "engine/models/decoder/knobs.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -67,21 +68,33 @@ void hd_experts_dims(struct hd_plan *p)
 	hd_dim_get(p, "router_stat", m->experts + 3);
 }
 
-struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, int64_t site,
-				struct hd_experts *e)
+/* Attributes of how a model's router chooses. */
+static const char *router_attr(struct hd_plan *p)
+{
+	const struct hd_model *m = &p->model;
+	const char *scale = m->gate_scale == 1 ? "" : hd_plan_text(p, " scale=%.17g", m->gate_scale);
+
+	if (m->router != HD_ROUTER_SIGMOID)
+		return scale;
+	return hd_plan_text(p, " sigmoid=1 groups=%lld best_groups=%lld%s", (long long)m->router_groups,
+			    (long long)m->router_best_groups, scale);
+}
+
+struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, struct tensor *bias,
+				int64_t site, struct hd_experts *e)
 {
 	const struct hd_model *m = &p->model;
 	struct tensor *chosen[] = { x, router },
-		      *logits = hd_op1(p, "einsum", chosen, 2, "out=batch,seq,router_expert fp32=1"), *in[3] = { x };
+		      *in[3] = { hd_op1(p, "einsum", chosen, 2, "out=batch,seq,router_expert fp32=1"), bias };
 	int rows = !(m->capacity_factor > 0);
 	struct node *n =
-		logits ? hd_node_make(p, "route", &logits, 1,
-				      "aux_group=%lld group=%lld capacity=%lld first_choice_aux=%d normalize=%d "
-				      "random=%d site=%lld counts=%d aux=%.17g z=%.17g",
-				      (long long)m->group_tokens, (long long)group_of(m), (long long)capacity_of(m),
-				      m->router_gshard, (int)m->normalize_gates, m->second_random, (long long)site,
-				      rows, m->aux_loss, m->z_loss)
-		       : NULL;
+		in[0] ? hd_node_make(p, "route", in, bias ? 2 : 1,
+				     "aux_group=%lld group=%lld capacity=%lld first_choice_aux=%d normalize=%d "
+				     "random=%d site=%lld counts=%d aux=%.17g z=%.17g%s",
+				     (long long)m->group_tokens, (long long)group_of(m), (long long)capacity_of(m),
+				     m->router == HD_ROUTER_GSHARD, (int)m->normalize_gates, m->second_random,
+				     (long long)site, rows, m->aux_loss, m->z_loss, router_attr(p))
+		      : NULL;
 
 	memset(e, 0, sizeof(*e));
 	if (!n)
@@ -92,7 +105,7 @@ struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tens
 		p->moe_stats = hd_grow(p->moe_stats, p->nmoe_stats, &p->cap_moe_stats, sizeof(*p->moe_stats));
 		p->moe_stats[p->nmoe_stats++] = n->outs[2];
 	}
-	in[1] = e->slots, in[2] = rows ? n->outs[3] : NULL;
+	in[0] = x, in[1] = e->slots, in[2] = rows ? n->outs[3] : NULL;
 	return hd_op1(p, "dispatch", in, 2 + (uint32_t)rows, "group=%lld capacity=%lld%s", (long long)group_of(m),
 		      (long long)capacity_of(m), rows ? " rows=1" : "");
 }

@@ -3,7 +3,7 @@
  * and comes back.  What the experts compute is the family's.
  *
  *	struct hd_experts e;
- *	struct tensor *d = hd_experts_begin(p, x, router, site, &e);	// (expert, batch, slot, embed)
+ *	struct tensor *d = hd_experts_begin(p, x, router, NULL, site, &e);	// (expert, batch, slot, embed)
  *	... products with weights (expert, ...), elementwise ops ...
  *	x = hd_experts_end(p, y, &e);					// (batch, seq, embed)
  */
@@ -21,9 +21,9 @@ int64_t hd_model_capacity(const struct hd_model *m);
 /* Whether layer l (from 0) has experts. */
 int hd_experts_in(const struct hd_model *m, int64_t l);
 /* x (batch, seq, embed) and the router's weight (embed, router_expert) or (router_expert, embed) -> the experts' inputs.  site: another
- * number for each layer, the key of its random choices. */
-struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, int64_t site,
-				struct hd_experts *e);
+ * number for each layer, the key of its random choices.  bias (router_expert): of router = sigmoid, else NULL. */
+struct tensor *hd_experts_begin(struct hd_plan *p, struct tensor *x, struct tensor *router, struct tensor *bias,
+				int64_t site, struct hd_experts *e);
 struct tensor *hd_experts_end(struct hd_plan *p, struct tensor *y, const struct hd_experts *e);
 void hd_experts_dims(struct hd_plan *p); /* makes expert, router_expert, slot, topk, stat */
 /* Refuses a layout in which a group of tokens is not on one rank. */

@@ -58,7 +58,8 @@ struct hd_family {
 	int decoder;                           /* it is the shared decoder, and takes its keys */
 	int grouped, rope;                     /* it reads model.kv_heads, model.rope_theta */
 	int64_t experts, moe_every;        /* defaults of these keys; moe_every 0: the graph has no layer of experts */
-	int topk;                          /* default of router is topk */
+	int64_t router;                    /* default of router: HD_ROUTER_... (knobs.h) */
+	int always_shared;                 /* its class has shared experts in every layer of experts */
 	int always_normal;                 /* gates of the class of transformers are normalised, for one expert too */
 	int64_t (*mlp)(int64_t embed);     /* default of mlp */
 	const struct hd_default *defaults; /* of other keys, ended by NULL; or NULL */

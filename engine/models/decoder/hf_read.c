@@ -122,10 +122,12 @@ static int expect(struct hd_hf_reader *r, const struct hd_hf_key *k, const json_
 
 static int take(struct hd_hf_reader *r, const struct hd_hf_key *k, const json_t *v)
 {
-	const char *word = json_is_string(v) && k->values ? json_string_value(v) : NULL;
+	const char *word = !k->values           ? NULL
+			   : json_is_boolean(v) ? (json_is_true(v) ? "true" : "false")
+						: json_string_value(v);
 	char known[300], out[40];
 
-	if (json_is_boolean(v))
+	if (json_is_boolean(v) && !word)
 		hd_hf_say(r, k->ours, "%s", json_is_true(v) ? "yes" : "no");
 	else if (json_is_integer(v))
 		hd_hf_say(r, k->ours, "%lld", (long long)json_integer_value(v));

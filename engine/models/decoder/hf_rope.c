@@ -168,7 +168,7 @@ void hd_hf_write_rope(const struct hd_model *m, json_t *o)
 	json_object_set_new(o, "rope_theta", json_real(m->rope_theta));
 	json_object_set_new(o, "rope_scaling", m->rope_scaling ? json_deep_copy(full) : json_null());
 	json_object_set_new(full, "rope_theta", json_real(m->rope_theta));
-	if (m->rotary_fraction != 1)
+	if (m->rotary_fraction != 1 || hd_family_default(m->family, "rotary_fraction"))
 		json_object_set_new(full, "partial_rotary_factor", json_real(m->rotary_fraction));
 	if (m->rope_theta_window > 0)
 		full = json_pack("{s:o, s:{s:s, s:f}}", "full_attention", full, "sliding_attention", "rope_type",

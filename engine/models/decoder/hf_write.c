@@ -37,7 +37,9 @@ static json_t *value_of(const struct hd_model *m, const struct hd_hf_key *k)
 	if (knob->kind == HD_KNOB_NUM)
 		return number(*(const double *)at, k->null);
 	hd_knob_text(m, knob, text);
-	return hd_hf_word(k->values, text, 1, word) ? json_string(word) : NULL;
+	if (!hd_hf_word(k->values, text, 1, word))
+		return NULL;
+	return !strcmp(word, "true") || !strcmp(word, "false") ? json_boolean(*word == 't') : json_string(word);
 }
 
 /* 0: two keys of ours that are one there differ, or there is no word. */
@@ -89,6 +91,10 @@ static int is_said(const struct hd_model *m)
 		    !hd_knob_is_default(m, k))
 			return 0;
 	if (m->experts && m->family->always_normal && !m->normalize_gates)
+		return 0;
+	if (m->experts && (m->router == HD_ROUTER_SIGMOID) != (m->family->router == HD_ROUTER_SIGMOID))
+		return 0;
+	if (m->experts && !m->shared_experts && m->family->always_shared)
 		return 0;
 	return m->rope_theta_window <= 0 || has_key(m->family, "rope_theta_window");
 }

@@ -84,6 +84,13 @@ static int in_experts(const struct hd_model *m, const char *name, const char *re
 	down = strstr(rest, last) != NULL;
 	mlp = shared ? mlp * m->shared_experts : mlp;
 	snprintf(stem, sizeof(stem), "model.%.*s", (int)(rest - 1 - name), name);
+	if (gate && !strstr(rest, ".weight")) {
+		r->ndim = 1;
+		r->split = 1;
+		r->shape[0] = m->experts;
+		snprintf(r->name, sizeof(r->name), "model.%s", name);
+		return HD_OK;
+	}
 	return hd_experts_region(stem, rest, gate ? m->experts : down ? m->embed : mlp, down ? mlp : m->embed, r);
 }
 

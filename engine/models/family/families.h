@@ -7,7 +7,7 @@
 
 extern const struct hd_family hd_family_gpt2, hd_family_llama, hd_family_mistral, hd_family_qwen2, hd_family_qwen3,
 	hd_family_gemma2, hd_family_gemma3, hd_family_phi3, hd_family_olmo2, hd_family_mixtral, hd_family_qwen3_moe,
-	hd_family_olmoe;
+	hd_family_olmoe, hd_family_glm4_moe;
 extern const struct hd_expert_names hd_experts_of_mlp; /* as most families name them */
 
 #define HD_DECODER_FAMILY \

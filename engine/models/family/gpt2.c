@@ -53,7 +53,7 @@ static struct tensor *experts(struct hd_plan *p, struct tensor *x, int64_t l, do
 {
 	static const char *const wide = "expert,batch,slot,mlp", *const narrow = "expert,batch,slot,embed";
 	struct hd_experts e;
-	struct tensor *h = hd_experts_begin(p, x, weight(p, l, "moe.router", "embed,router_expert", std), l, &e);
+	struct tensor *h = hd_experts_begin(p, x, weight(p, l, "moe.router", "embed,router_expert", std), NULL, l, &e);
 
 	h = hd_einsum(p, h, weight(p, l, "moe.experts.fc", "expert,embed,mlp", std), wide);
 	h = hd_op1(p, "gelu", &h, 1, "%s", "");

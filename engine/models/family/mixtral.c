@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/models/family/families.h"
+#include "engine/models/decoder/knobs.h"
 
 static const struct hd_hf_key keys[] = {
 	HD_DECODER_KEYS("1e-5", "no"),
@@ -24,7 +25,7 @@ const struct hd_family hd_family_mixtral = {
 	.window = HD_HF_WINDOW_ALL,
 	.experts = 8,
 	.moe_every = 1,
-	.topk = 1,
+	.router = HD_ROUTER_TOPK,
 	.always_normal = 1,
 	.dense = &hd_family_llama,
 };

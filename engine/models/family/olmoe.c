@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "engine/models/family/families.h"
+#include "engine/models/decoder/knobs.h"
 
 static const struct hd_default defaults[] = { { "qk_norm", "all" }, { "normalize_gates", "no" }, { NULL, NULL } };
 
@@ -29,6 +30,6 @@ const struct hd_family hd_family_olmoe = {
 	.keys = keys,
 	.experts = 64,
 	.moe_every = 1,
-	.topk = 1,
+	.router = HD_ROUTER_TOPK,
 	.expert_names = &hd_experts_of_mlp,
 };

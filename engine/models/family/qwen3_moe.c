@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/models/family/families.h"
+#include "engine/models/decoder/knobs.h"
 
 static const struct hd_default defaults[] = { { "qk_norm", "head" }, { NULL, NULL } };
 
@@ -32,7 +33,7 @@ const struct hd_family hd_family_qwen3_moe = {
 	.window = HD_HF_WINDOW_USED_BY_ALL,
 	.experts = 128,
 	.moe_every = 1,
-	.topk = 1,
+	.router = HD_ROUTER_TOPK,
 	.expert_names = &hd_experts_of_mlp,
 	.dense = &hd_family_qwen3,
 };

@@ -15,7 +15,12 @@ HD_PREPARE_LOW(prepare_dispatch, "dispatch", GATED(c), "t", hd_prepare_dispatch(
 HD_PREPARE_LOW(prepare_combine, "combine", GATED(c), "t", hd_prepare_combine(c, p))
 HD_PREPARE_LOW(prepare_combine_dg, "combine_dg", "tt*", "f", hd_prepare_combine_dg(c, p))
 
-/* Scratch of a piece of tokens, which is whole capacity groups and whole auxiliary groups: sums (E + 3), E f_e (E), slots taken (E). */
+/* Scratch of a piece of tokens, which is whole capacity groups and whole auxiliary groups: sums (E + 3), E f_e (E), slots
+ * taken (E), and, in floats, two numbers of each expert. */
+static int64_t scratch_of(const struct hd_prep *p)
+{
+	return 4 * p->n[2] + 3;
+}
 static int64_t piece_of(const struct hd_prep *p)
 {
 	return p->n[4] > p->n[6] ? p->n[4] : p->n[6];
@@ -25,13 +30,14 @@ static int with_scratch(struct hd_prep *p, int rc)
 {
 	if (rc < 0)
 		return rc;
-	p->state = hd_alloc((size_t)((p->n[0] * p->n[1] / piece_of(p) + 1) * (3 * p->n[2] + 3)) * sizeof(double));
+	p->state = hd_alloc((size_t)((p->n[0] * p->n[1] / piece_of(p) + 1) * scratch_of(p)) * sizeof(double));
 	p->release = free;
 	return 0;
 }
 
 HD_PREPARE(prepare_route, "route", HD_DTYPE_F32, with_scratch(p, hd_prepare_route(c, p)))
 HD_PREPARE(prepare_route_d, "route_d", HD_DTYPE_F32, with_scratch(p, hd_prepare_route_d(c, p)))
+HD_PREPARE(prepare_route_bias, "route_bias", HD_DTYPE_F32, hd_prepare_route_bias(c, p))
 
 /* -- route --------------------------------------------------------------------------------------------------------------- */
 HD_CLONES static float largest(const float *z, int64_t n)
@@ -75,32 +81,72 @@ static void choose(const float *z, int64_t n, int64_t k, int32_t *slots)
 	}
 }
 
-/* over: the sum of all exponentials, or 0: of the chosen ones */
-static void gates_of(const float *z, const int64_t *chosen, int64_t k, float max, float over, float *g)
+static float sigmoid(float z)
 {
-	float sum = 0;
-
-	for (int64_t j = 0; j < k; j++) {
-		g[j] = hd_expf(z[chosen[j]] - max);
-		sum += g[j];
-	}
-	for (int64_t j = 0; j < k; j++)
-		g[j] /= over > 0 ? over : sum;
+	return 1 / (1 + hd_expf(-z));
 }
 
-/* What needs no other token: choices, gates, the sums of the losses but for f. */
-static void each_token(const struct hd_prep *p, const float *z, float *gates, int32_t *slots, double *sums)
+static float top_two(const float *t, int64_t n)
+{
+	float first = fmaxf(t[0], t[1]), second = fminf(t[0], t[1]);
+
+	for (int64_t e = 2; e < n; e++) {
+		second = fmaxf(second, fminf(first, t[e]));
+		first = fmaxf(first, t[e]);
+	}
+	return first + second;
+}
+
+/* s + bias of each expert, in t; of those that the token may not choose from -infinity. */
+static void likes_of(const struct hd_prep *p, const float *z, const float *bias, float *t)
+{
+	int64_t groups = p->n[13], n = p->n[2] / groups, may = (int64_t)p->f[3];
+	int32_t best[HD_ROUTE_MAX_GROUPS];
+	float sum[HD_ROUTE_MAX_GROUPS];
+
+	for (int64_t e = 0; e < p->n[2]; e++)
+		t[e] = sigmoid(z[e]) + bias[e];
+	if (may == groups)
+		return;
+	for (int64_t g = 0; g < groups; g++)
+		sum[g] = top_two(t + g * n, n);
+	choose(sum, groups, groups, best);
+	for (int64_t g = may; g < groups; g++)
+		for (int64_t e = 0; e < n; e++)
+			t[(-1 - best[g]) * n + e] = -INFINITY;
+}
+
+/* over: the sum of all exponentials */
+static void gates_of(const struct hd_prep *p, const float *z, const int64_t *chosen, float max, float over, float *g)
+{
+	float sum = p->n[13] ? 1e-20f : 0;
+
+	for (int64_t j = 0; j < p->n[3]; j++) {
+		g[j] = p->n[13] ? sigmoid(z[chosen[j]]) : hd_expf(z[chosen[j]] - max);
+		sum += g[j];
+	}
+	if (!p->n[8])
+		sum = p->n[13] ? 1 : over;
+	for (int64_t j = 0; j < p->n[3]; j++)
+		g[j] = (float)p->f[2] * (g[j] / sum);
+}
+
+/* What needs no other token: choices, gates, the sums of the losses but for f.  t: scratch. */
+static void each_token(const struct hd_prep *p, const float *z, const float *bias, float *t, float *gates,
+		       int32_t *slots, double *sums)
 {
 	int64_t chosen[64], E = p->n[2], k = p->n[3];
 	float max = largest(z, E), sum = sum_exp(z, max, E);
 	double lse = (double)max + log((double)sum);
 
-	choose(z, E, k, slots);
+	if (bias)
+		likes_of(p, z, bias, t);
+	choose(bias ? t : z, E, k, slots);
 	for (int64_t j = 0; j < k; j++) {
 		chosen[j] = -1 - slots[j];
 		sums[3 + chosen[j]]++;
 	}
-	gates_of(z, chosen, k, max, p->n[8] ? 0 : sum, gates);
+	gates_of(p, z, chosen, max, sum, gates);
 	sums[1] += lse * lse;
 }
 
@@ -144,13 +190,14 @@ static void fractions(const struct hd_prep *p, int64_t first, const int32_t *slo
 		f[e] *= (double)E / (double)(of * p->n[6]);
 }
 
-static double balance(const float *z, const double *f, int64_t n)
+static double balance(const struct hd_prep *p, const float *z, const double *f)
 {
+	int64_t n = p->n[2];
 	float max = largest(z, n);
-	double sum = 0, all = 0;
+	double sum = 0, all = p->n[13] ? 1e-20 : 0;
 
 	for (int64_t e = 0; e < n; e++) {
-		double x = hd_expf(z[e] - max);
+		double x = p->n[13] ? sigmoid(z[e]) : hd_expf(z[e] - max);
 
 		sum += x * f[e];
 		all += x;
@@ -158,21 +205,22 @@ static double balance(const float *z, const double *f, int64_t n)
 	return sum / all;
 }
 
-static void piece(const struct hd_prep *p, const struct hd_run *r, int64_t first, const float *z, float *gates,
+static void piece(const struct hd_prep *p, const struct hd_run *r, int64_t first, void *const *in, float *gates,
 		  int32_t *slots, double *sums)
 {
 	int64_t E = p->n[2], k = p->n[3], n = piece_of(p);
 	double *f = sums + E + 3;
+	const float *z = in[0], *bias = p->n[13] ? in[1] : NULL;
 
 	memset(sums, 0, (size_t)(E + 3) * sizeof(*sums));
 	for (int64_t i = first; i < first + n; i++)
-		each_token(p, z + i * E, gates + i * k, slots + i * k, sums);
+		each_token(p, z + i * E, bias, (float *)(f + 2 * E), gates + i * k, slots + i * k, sums);
 	for (int64_t i = first; i < first + n; i += p->n[4])
 		fill_slots(p, r, i, gates, slots, sums, f + E);
 	for (int64_t i = first; i < first + n; i++) {
 		if (i % p->n[6] == 0)
 			fractions(p, i, slots, f);
-		sums[0] += balance(z + i * E, f, E);
+		sums[0] += balance(p, z + i * E, f);
 	}
 }
 
@@ -193,16 +241,32 @@ static void route(const struct hd_prep *p, void *const *out, void *const *in, co
 
 #pragma omp parallel for schedule(static) if (p->n[0] * p->n[1] * E >= HD_SMALL)
 	for (int64_t i = 0; i < pieces; i++)
-		piece(p, r, i * n, in[0], out[0], out[1], scratch + i * (3 * E + 3));
+		piece(p, r, i * n, in, out[0], out[1], scratch + i * scratch_of(p));
 	for (int64_t s = 0; s < E + 3; s++) {
 		double sum = 0;
 
 		for (int64_t i = 0; i < pieces; i++)
-			sum += scratch[i * (3 * E + 3) + s];
+			sum += scratch[i * scratch_of(p) + s];
 		sums[s] = (float)sum;
 	}
 	if (p->n[12])
 		count_rows(p, out[1], out[3]);
+}
+
+/* Of the losses, and of gates of a softmax over all: `inner` is the sum of dg g.  zs: of the z loss. */
+static void losses_d(const struct hd_prep *p, const float *z, const double *f, double aux, double zs, double inner,
+		     float *dz)
+{
+	float max = largest(z, p->n[2]), sum = sum_exp(z, max, p->n[2]);
+	double mean = balance(p, z, f), all = 1e-20;
+
+	for (int64_t e = 0; p->n[13] && e < p->n[2]; e++)
+		all += sigmoid(z[e]);
+	for (int64_t e = 0; e < p->n[2]; e++) {
+		double q = hd_expf(z[e] - max) / sum, s = p->n[13] ? sigmoid(z[e]) : 0;
+
+		dz[e] = (float)(q * (zs - inner) + aux * (f[e] - mean) * (p->n[13] ? s * (1 - s) / all : q));
+	}
 }
 
 /* f: E f_e of the token's auxiliary group */
@@ -211,21 +275,18 @@ static void token_d(const struct hd_prep *p, const struct hd_run *r, const float
 {
 	int64_t E = p->n[2], k = p->n[3], chosen[64];
 	float max = largest(z, E), sum = sum_exp(z, max, E), g[64];
-	double lse = (double)max + log((double)sum), mean = 0, inner = 0, aux = p->f[0] * r->loss_scale;
+	double lse = (double)max + log((double)sum), inner = 0;
 	double zs = p->f[1] * r->loss_scale * 2 * lse;
 
 	for (int64_t j = 0; j < k; j++)
 		chosen[j] = expert_of(p, slots[j]);
-	gates_of(z, chosen, k, max, p->n[8] ? 0 : sum, g);
+	gates_of(p, z, chosen, max, sum, g);
 	for (int64_t j = 0; j < k; j++)
 		inner += slots[j] < 0 ? 0 : (double)dg[j] * g[j];
-	for (int64_t e = 0; e < E; e++)
-		mean += (double)(hd_expf(z[e] - max) / sum) * f[e];
-	for (int64_t e = 0; e < E; e++)
-		dz[e] = (float)((double)(hd_expf(z[e] - max) / sum) *
-				(aux * (f[e] - mean) + zs - (p->n[8] ? 0 : inner)));
+	losses_d(p, z, f, p->f[0] * r->loss_scale, zs, p->n[8] || p->n[13] ? 0 : inner, dz);
 	for (int64_t j = 0; j < k; j++)
-		dz[chosen[j]] += (float)(g[j] * ((slots[j] < 0 ? 0 : (double)dg[j]) - (p->n[8] ? inner : 0)));
+		dz[chosen[j]] += (float)(g[j] * (p->n[13] ? 1 - sigmoid(z[chosen[j]]) : 1) *
+					 ((slots[j] < 0 ? 0 : (double)dg[j]) - (p->n[8] ? inner / p->f[2] : 0)));
 }
 
 static void route_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -235,7 +296,7 @@ static void route_d(const struct hd_prep *p, void *const *out, void *const *in, 
 
 #pragma omp parallel for schedule(static) if (p->n[0] * p->n[1] * E >= HD_SMALL)
 	for (int64_t piece = 0; piece < groups / each; piece++) {
-		double *f = scratch + piece * (3 * E + 3);
+		double *f = scratch + piece * scratch_of(p);
 
 		for (int64_t i = piece * each * n; i < (piece + 1) * each * n; i++) {
 			if (i % n == 0)
@@ -244,6 +305,18 @@ static void route_d(const struct hd_prep *p, void *const *out, void *const *in, 
 				(const float *)in[2] + i * k, f, (float *)out[0] + i * E);
 		}
 	}
+}
+
+static void route_bias(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const float *bias = in[0], *load = (const float *)in[1] + 3;
+	double E = (double)p->n[0], all = 0;
+
+	(void)r;
+	for (int64_t e = 0; e < p->n[0]; e++)
+		all += (double)load[e];
+	for (int64_t e = 0; e < p->n[0]; e++)
+		((float *)out[0])[e] = bias[e] + (float)p->f[0] * (float)((all > E * load[e]) - (all < E * load[e]));
 }
 
 /* -- movement ------------------------------------------------------------------------------------------------------------ */
@@ -390,6 +463,7 @@ static void combine_dg(const struct hd_prep *p, void *const *out, void *const *i
 }
 
 const struct hd_kernel hd_cpu_route = { .name = "route", .prepare = prepare_route, .run = route };
+const struct hd_kernel hd_cpu_route_bias = { .name = "route_bias", .prepare = prepare_route_bias, .run = route_bias };
 const struct hd_kernel hd_cpu_route_d = { .name = "route_d", .prepare = prepare_route_d, .run = route_d };
 const struct hd_kernel hd_cpu_dispatch = { .name = "dispatch", .prepare = prepare_dispatch, .run = dispatch };
 const struct hd_kernel hd_cpu_combine = { .name = "combine", .prepare = prepare_combine, .run = combine };

@@ -18,7 +18,8 @@ extern "C" {
 
 struct routing {
 	int64_t tokens, samples, experts, topk, group, capacity, aux_group, token0;
-	int32_t first_choice_aux, normalize, random;
+	int32_t first_choice_aux, normalize, random, groups, best_groups; /* groups 0: a softmax */
+	float scale;
 	uint64_t name, site;
 };
 
@@ -37,6 +38,9 @@ static routing routing_of(const struct hd_prep *p, const struct hd_run *r)
 	t.first_choice_aux = p->n[7] != 0;
 	t.normalize = p->n[8] != 0;
 	t.random = p->n[9] != 0;
+	t.groups = (int32_t)p->n[13];
+	t.best_groups = (int32_t)p->f[3];
+	t.scale = (float)p->f[2];
 	t.site = (uint64_t)p->n[10];
 	t.token0 = (r->sample0 + p->n[11]) * p->n[1];
 	t.name = hd_hash_text("second expert");
@@ -61,8 +65,9 @@ static int limits(const struct hd_check *c, struct hd_prep *p, int rc)
 	return HD_OK;
 }
 
-HD_CUDA_PREPARE_TYPES(prepare, "route", "f", "f*f*", limits(c, p, hd_prepare_route(c, p)))
+HD_CUDA_PREPARE_TYPES(prepare, "route", "ff", "f*f*", limits(c, p, hd_prepare_route(c, p)))
 HD_CUDA_PREPARE_TYPES(prepare_d, "route_d", "f*f", "f", limits(c, p, hd_prepare_route_d(c, p)))
+HD_CUDA_PREPARE_TYPES(prepare_bias, "route_bias", "ff", "f", hd_prepare_route_bias(c, p))
 
 HD_DEV int32_t expert_of(const routing &t, int32_t slot)
 {
@@ -94,9 +99,46 @@ HD_DEV double log_sum(const softmax &s)
 	return (double)s.max + log((double)s.sum);
 }
 
+HD_DEV float sigmoid(float z)
+{
+	return 1 / (1 + expf(-z));
+}
+
+/* What expert e has before gates are normalised. */
+HD_DEV float score_of(const routing &t, const softmax &s, float z)
+{
+	return t.groups ? sigmoid(z) : expf(z - s.max);
+}
+
+/* What a softmax over all divides by, or the auxiliary loss of sigmoids; of a warp. */
+HD_DEV float all_scores(const routing &t, const softmax &s, const float *z)
+{
+	float sum = 0;
+
+	if (!t.groups)
+		return s.sum;
+	for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP)
+		sum += sigmoid(z[e]);
+	return warp_sum(sum) + 1e-20f;
+}
+
 /* -- route --------------------------------------------------------------------------------------------------------------- */
+/* By what experts are chosen: z, or sigmoids and a bias of the experts in groups that the token may choose from. */
+struct liking {
+	const float *z, *bias; /* bias NULL: z */
+	uint64_t groups;       /* a bit each */
+	int64_t each;          /* experts of a group */
+
+	HD_DEV float operator[](int64_t e) const
+	{
+		if (!bias)
+			return z[e];
+		return groups >> (e / each) & 1 ? sigmoid(z[e]) + bias[e] : -INFINITY;
+	}
+};
+
 /* The largest of those that are not among chosen[0 ... j - 1]; of equal ones the lowest. */
-HD_DEV int32_t next_best(const float *z, int64_t n, const int32_t *chosen, int64_t j)
+template <typename T> HD_DEV int32_t next_best(const T &z, int64_t n, const int32_t *chosen, int64_t j)
 {
 	float top = 0;
 	int32_t best = -1;
@@ -124,33 +166,77 @@ HD_DEV int32_t next_best(const float *z, int64_t n, const int32_t *chosen, int64
 	return __shfl_sync(~0u, best, 0); /* one answer even among NaNs */
 }
 
-__global__ void __launch_bounds__(THREADS) choose(routing t, const float *z, float *gates, int32_t *slots)
+/* Into chosen[0 ... k - 1] of this warp. */
+template <typename T> HD_DEV void choose_best(const T &z, int64_t n, int64_t k, int32_t *chosen)
+{
+	for (int64_t j = 0; j < k; j++) {
+		int32_t e = next_best(z, n, chosen, j);
+
+		__syncwarp();
+		if (threadIdx.x % HD_WARP == 0)
+			chosen[j] = e;
+		__syncwarp();
+	}
+}
+
+/* The two largest of a group, added. */
+HD_DEV float top_two(const liking &x, int64_t group)
+{
+	float first = -INFINITY, second = -INFINITY;
+
+	for (int64_t e = group * x.each; e < (group + 1) * x.each; e++) {
+		second = fmaxf(second, fminf(first, x[e]));
+		first = fmaxf(first, x[e]);
+	}
+	return first + second;
+}
+
+/* Leaves in x the groups that the token may choose from.  sums, chosen: of this warp. */
+HD_DEV void limit_groups(const routing &t, liking &x, float *sums, int32_t *chosen)
+{
+	uint64_t groups = 0;
+
+	if (!x.bias || t.best_groups == t.groups)
+		return;
+	for (int64_t g = threadIdx.x % HD_WARP; g < t.groups; g += HD_WARP)
+		sums[g] = top_two(x, g);
+	__syncwarp();
+	choose_best(sums, t.groups, t.best_groups, chosen);
+	for (int32_t g = 0; g < t.best_groups; g++)
+		groups |= (uint64_t)1 << chosen[g];
+	__syncwarp();
+	x.groups = groups;
+}
+
+__global__ void __launch_bounds__(THREADS)
+	choose(routing t, const float *z, const float *bias, float *gates, int32_t *slots)
 {
 	HD_SHARED(int32_t, all, [WARPS][MAX_TOPK]);
+	HD_SHARED(float, sums, [WARPS][HD_ROUTE_MAX_GROUPS]);
 	int lane = (int)threadIdx.x % HD_WARP;
 	int32_t *chosen = all[threadIdx.x / HD_WARP];
 	int64_t token = (int64_t)blockIdx.x * WARPS + threadIdx.x / HD_WARP;
 	softmax s;
-	float over = 0;
+	liking x;
+	float over = t.groups ? 1e-20f : 0;
 
 	if (token >= t.tokens)
 		return;
 	z += token * t.experts;
 	s = softmax_of(z, t.experts);
-	for (int64_t j = 0; j < t.topk; j++) {
-		int32_t e = next_best(z, t.experts, chosen, j);
-
-		__syncwarp();
-		if (!lane)
-			chosen[j] = e;
-		__syncwarp();
-		over += expf(z[e] - s.max);
-	}
+	x.z = z;
+	x.bias = bias;
+	x.groups = ~(uint64_t)0;
+	x.each = t.groups ? t.experts / t.groups : t.experts;
+	limit_groups(t, x, sums[threadIdx.x / HD_WARP], chosen);
+	choose_best(x, t.experts, t.topk, chosen);
+	for (int64_t j = 0; j < t.topk; j++)
+		over += score_of(t, s, z[chosen[j]]);
 	if (!t.normalize)
-		over = s.sum;
+		over = t.groups ? 1 : s.sum;
 	for (int64_t j = lane; j < t.topk; j += HD_WARP) {
 		slots[token * t.topk + j] = -1 - chosen[j];
-		gates[token * t.topk + j] = expf(z[chosen[j]] - s.max) / over;
+		gates[token * t.topk + j] = t.scale * (score_of(t, s, z[chosen[j]]) / over);
 	}
 }
 
@@ -239,13 +325,13 @@ __global__ void __launch_bounds__(THREADS) losses(routing t, const float *z, con
 	for (int64_t i = threadIdx.x / HD_WARP; i < t.aux_group; i += WARPS) {
 		const float *row = z + ((int64_t)blockIdx.x * t.aux_group + i) * t.experts;
 		softmax s = softmax_of(row, t.experts);
-		float sum = 0;
+		float sum = 0, over = all_scores(t, s, row);
 
 		for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP)
-			sum += expf(row[e] - s.max) * (float)looked[e];
+			sum += score_of(t, s, row[e]) * (float)looked[e];
 		sum = warp_sum(sum);
 		if (threadIdx.x % HD_WARP == 0) {
-			aux += (double)(sum * share_of(t) / s.sum);
+			aux += (double)(sum * share_of(t) / over);
 			square += log_sum(s) * log_sum(s);
 		}
 	}
@@ -286,7 +372,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	const float *z = (const float *)in[0];
 
 	if (t.tokens) {
-		HD_LAUNCH(choose, blocks(t.tokens, WARPS), THREADS, 0, r, t, z, (float *)out[0], slots);
+		HD_LAUNCH(choose, blocks(t.tokens, WARPS), THREADS, 0, r, t, z,
+			  t.groups ? (const float *)in[1] : (const float *)NULL, (float *)out[0], slots);
 		HD_LAUNCH(give_slots, blocks(t.tokens, t.group), THREADS, numbers, r, t, (float *)out[0], slots,
 			  p->n[12] ? (int32_t *)out[3] : NULL, lost, hd_cuda_step_of(r));
 		HD_LAUNCH(losses, blocks(t.tokens, t.aux_group), THREADS, 2 * numbers, r, t, z, slots, part);
@@ -311,7 +398,7 @@ __global__ void __launch_bounds__(THREADS)
 {
 	int64_t token = (int64_t)blockIdx.x * WARPS + threadIdx.x / HD_WARP;
 	double mean = 0, inner = 0;
-	float over = 0;
+	float over = t.groups ? 1e-20f : 0, all;
 	softmax s;
 
 	if (token >= t.tokens)
@@ -322,26 +409,29 @@ __global__ void __launch_bounds__(THREADS)
 	dg += token * t.topk;
 	f += token / t.aux_group * t.experts;
 	s = softmax_of(z, t.experts);
+	all = all_scores(t, s, z);
 	aux *= step->loss_scale;
 	zs *= step->loss_scale * 2 * log_sum(s);
 	for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP)
-		mean += (double)(expf(z[e] - s.max) / s.sum) * f[e];
+		mean += (double)(score_of(t, s, z[e]) / all) * f[e];
 	mean = warp_sum(mean);
 	for (int64_t j = 0; j < t.topk; j++) {
-		float x = expf(z[expert_of(t, slots[j])] - s.max);
+		float x = score_of(t, s, z[expert_of(t, slots[j])]);
 
 		over += x;
 		inner += slots[j] < 0 ? 0 : (double)dg[j] * x;
 	}
 	if (!t.normalize)
-		over = s.sum;
+		over = t.groups ? 1 : s.sum;
 	inner /= over;
 	for (int64_t e = threadIdx.x % HD_WARP; e < t.experts; e += HD_WARP) {
-		double x = expf(z[e] - s.max), d = x / s.sum * (aux * (f[e] - mean) + zs - (t.normalize ? 0 : inner));
+		double x = score_of(t, s, z[e]), slope = t.groups ? 1 - x : 1, d = expf(z[e] - s.max) / s.sum * zs;
 
+		d += x / all * (aux * (f[e] - mean) * slope - (t.normalize || t.groups ? 0 : t.scale * inner));
 		for (int64_t j = 0; j < t.topk; j++)
 			if (expert_of(t, slots[j]) == e)
-				d += x / over * ((slots[j] < 0 ? 0 : (double)dg[j]) - (t.normalize ? inner : 0));
+				d += t.scale * x / over * slope *
+				     ((slots[j] < 0 ? 0 : (double)dg[j]) - (t.normalize ? inner : 0));
 		dz[e] = (float)d;
 	}
 }
@@ -359,5 +449,29 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 		  (const int32_t *)in[1], (const float *)in[2], f, p->f[0], p->f[1], hd_cuda_step_of(r));
 }
 
+/* -- route_bias ---------------------------------------------------------------------------------------------------------- */
+/* Choices are whole numbers, whose sum has no rounding in double. */
+__global__ void __launch_bounds__(HD_WARP)
+	move_bias(int64_t experts, float *to, const float *bias, const float *load, float rate)
+{
+	double all = 0;
+
+	for (int64_t e = threadIdx.x; e < experts; e += HD_WARP)
+		all += (double)load[e];
+	all = warp_sum(all);
+	for (int64_t e = threadIdx.x; e < experts; e += HD_WARP) {
+		double mine = (double)experts * (double)load[e];
+
+		to[e] = bias[e] + rate * (float)((all > mine) - (all < mine));
+	}
+}
+
+static void run_bias(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	HD_LAUNCH(move_bias, 1, HD_WARP, 0, r, p->n[0], (float *)out[0], (const float *)in[0], (const float *)in[1] + 3,
+		  (float)p->f[0]);
+}
+
+HD_CUDA_KERNEL(route_bias, "route_bias", 0, prepare_bias, run_bias);
 HD_CUDA_KERNEL(route, "route", 0, prepare, run);
 HD_CUDA_KERNEL(route_d, "route_d", 0, prepare_d, run_d);

@@ -13,6 +13,11 @@
  *
  * route_d: dz of the gates (softmax over the chosen, or of all), plus loss_scale times the derivative of
  * aux * sum 0 + z * sum 1.  loss_scale is 1 / (tokens of the global batch): both are means over it.
+ *
+ * sigmoid=1 (DeepSeek-V3, 2412.19437): s = sigmoid(z).  Experts are chosen by s + bias, which is in no gate and has no
+ * gradient; of several groups, neighbours in the order of experts, only the best_groups are looked at whose two largest
+ * s + bias have the largest sum.  g_j = s[e_j] (over their sum if normalize); p of the auxiliary loss is s over the sum of all s.
+ * Gates are multiplied by `scale`.  route_bias: bias + rate * sign(mean of the choices of an expert - its choices).
  */
 #include <config.h>
 #include <math.h>
@@ -21,6 +26,7 @@
 
 HD_PREPARE(prepare_route, "route", HD_DTYPE_F64, hd_prepare_route(c, p))
 HD_PREPARE(prepare_route_d, "route_d", HD_DTYPE_F64, hd_prepare_route_d(c, p))
+HD_PREPARE(prepare_route_bias, "route_bias", HD_DTYPE_F64, hd_prepare_route_bias(c, p))
 HD_PREPARE(prepare_dispatch, "dispatch", HD_DTYPE_F64, hd_prepare_dispatch(c, p))
 HD_PREPARE(prepare_combine, "combine", HD_DTYPE_F64, hd_prepare_combine(c, p))
 HD_PREPARE(prepare_combine_dg, "combine_dg", HD_DTYPE_F64, hd_prepare_combine_dg(c, p))
@@ -52,22 +58,64 @@ static void choose(const double *z, int64_t n, int64_t k, int64_t *chosen)
 	}
 }
 
-static void gates_of(const struct hd_prep *p, const double *z, const int64_t *chosen, double *g)
+static double sigmoid(double z)
 {
-	double lse = log_sum_exp(z, p->n[2]), sum = 0;
-
-	for (int64_t j = 0; j < p->n[3]; j++) {
-		g[j] = exp(z[chosen[j]] - lse);
-		sum += g[j];
-	}
-	for (int64_t j = 0; p->n[8] && j < p->n[3]; j++)
-		g[j] /= sum;
+	return 1 / (1 + exp(-z));
 }
 
-static void one_group(const struct hd_prep *p, const struct hd_run *r, int64_t first, const double *z, double *gates,
-		      int32_t *slots, double *sums)
+/* What experts are chosen by: z, or s + bias in the groups that the token may choose from. */
+static void likes_of(const struct hd_prep *p, const double *z, const double *bias, double *t)
+{
+	int64_t E = p->n[2], groups = p->n[13], n = groups ? E / groups : E, best[HD_ROUTE_MAX_GROUPS];
+	double sum[HD_ROUTE_MAX_GROUPS];
+	int64_t may = (int64_t)p->f[3];
+
+	for (int64_t e = 0; e < E; e++)
+		t[e] = groups ? sigmoid(z[e]) + bias[e] : z[e];
+	if (may == groups)
+		return;
+	for (int64_t g = 0; g < groups; g++) {
+		int64_t two[2];
+
+		choose(t + g * n, n, 2, two);
+		sum[g] = t[g * n + two[0]] + t[g * n + two[1]];
+	}
+	choose(sum, groups, groups, best);
+	for (int64_t g = may; g < groups; g++)
+		for (int64_t e = 0; e < n; e++)
+			t[best[g] * n + e] = -INFINITY;
+}
+
+static void gates_of(const struct hd_prep *p, const double *z, const int64_t *chosen, double *g)
+{
+	double lse = log_sum_exp(z, p->n[2]), sum = p->n[13] ? 1e-20 : 0;
+
+	for (int64_t j = 0; j < p->n[3]; j++) {
+		g[j] = p->n[13] ? sigmoid(z[chosen[j]]) : exp(z[chosen[j]] - lse);
+		sum += g[j];
+	}
+	for (int64_t j = 0; j < p->n[3]; j++)
+		g[j] *= p->f[2] / (p->n[8] ? sum : 1);
+}
+
+/* p of the auxiliary loss. */
+static void chances_of(const struct hd_prep *p, const double *z, double *q)
+{
+	double lse = log_sum_exp(z, p->n[2]), sum = 1e-20;
+
+	for (int64_t e = 0; e < p->n[2]; e++) {
+		q[e] = p->n[13] ? sigmoid(z[e]) : exp(z[e] - lse);
+		sum += q[e];
+	}
+	for (int64_t e = 0; p->n[13] && e < p->n[2]; e++)
+		q[e] /= sum;
+}
+
+static void one_group(const struct hd_prep *p, const struct hd_run *r, int64_t first, const double *z,
+		      const double *bias, double *gates, int32_t *slots, double *sums)
 {
 	int64_t E = p->n[2], k = p->n[3], *count = hd_alloc((size_t)E * sizeof(*count));
+	double *t = hd_alloc((size_t)E * sizeof(*t));
 	uint64_t key = hd_key(r->seed, "second expert", hd_hash64((uint64_t)r->step) ^ (uint64_t)p->n[10]);
 	double g[64];
 	int64_t chosen[64];
@@ -77,7 +125,8 @@ static void one_group(const struct hd_prep *p, const struct hd_run *r, int64_t f
 			uint64_t token = (uint64_t)((r->sample0 + p->n[11]) * p->n[1] + i);
 			int wants;
 
-			choose(z + i * E, E, k, chosen);
+			likes_of(p, z + i * E, bias, t);
+			choose(t, E, k, chosen);
 			gates_of(p, z + i * E, chosen, g);
 			wants = j != 1 || !p->n[9] || !r->train || 2 * g[1] > hd_random_uniform(key, token);
 			sums[3 + chosen[j]]++;
@@ -90,6 +139,7 @@ static void one_group(const struct hd_prep *p, const struct hd_run *r, int64_t f
 			gates[i * k + j] = g[j];
 			slots[i * k + j] = (int32_t)(chosen[j] * p->n[5] + count[chosen[j]]++);
 		}
+	free(t);
 	free(count);
 }
 
@@ -126,30 +176,37 @@ static void count_rows(const struct hd_prep *p, void *const *out)
 static void route(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const double *z = in[0];
-	double *sums = out[2], *f = hd_alloc((size_t)p->n[2] * sizeof(*f));
+	double *sums = out[2], *f = hd_alloc((size_t)p->n[2] * 2 * sizeof(*f)), *q = f + p->n[2];
 	int64_t E = p->n[2], tokens = p->n[0] * p->n[1];
 
 	for (int64_t i = 0; i < E + 3; i++)
 		sums[i] = 0;
 	for (int64_t i = 0; i < tokens; i += p->n[4])
-		one_group(p, r, i, z, out[0], out[1], sums);
+		one_group(p, r, i, z, p->n[13] ? in[1] : NULL, out[0], out[1], sums);
 	for (int64_t i = 0; i < tokens; i++) {
 		double lse = log_sum_exp(z + i * E, E);
 
 		if (i % p->n[6] == 0)
 			fractions(p, i, out[1], f);
 		sums[1] += lse * lse;
+		chances_of(p, z + i * E, q);
 		for (int64_t e = 0; e < E; e++)
-			sums[0] += f[e] * exp(z[i * E + e] - lse);
+			sums[0] += f[e] * q[e];
 	}
 	count_rows(p, out);
 	free(f);
 }
 
+/* What the derivative of a sigmoid has more than that of an exponential. */
+static double slope(const struct hd_prep *p, double z)
+{
+	return p->n[13] ? 1 - sigmoid(z) : 1;
+}
+
 static void route_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const int32_t *slots = in[1];
-	double *f = hd_alloc((size_t)p->n[2] * sizeof(*f));
+	double *f = hd_alloc((size_t)p->n[2] * 2 * sizeof(*f)), *q = f + p->n[2];
 	int64_t E = p->n[2], k = p->n[3];
 
 	for (int64_t i = 0; i < p->n[0] * p->n[1]; i++) {
@@ -162,20 +219,32 @@ static void route_d(const struct hd_prep *p, void *const *out, void *const *in, 
 		for (int64_t j = 0; j < k; j++)
 			chosen[j] = expert_of(p, slots[i * k + j]);
 		gates_of(p, z, chosen, g);
+		chances_of(p, z, q);
 		for (int64_t e = 0; e < E; e++)
-			mean += exp(z[e] - lse) * f[e];
+			mean += q[e] * f[e];
 		for (int64_t j = 0; j < k; j++)
 			inner += slots[i * k + j] < 0 ? 0 : dg[j] * g[j];
-		for (int64_t e = 0; e < E; e++) {
-			double q = exp(z[e] - lse);
-
-			dz[e] = r->loss_scale * q * (p->f[0] * (f[e] - mean) + p->f[1] * 2 * lse) -
-				(p->n[8] ? 0 : q * inner);
-		}
+		for (int64_t e = 0; e < E; e++)
+			dz[e] = r->loss_scale * (p->f[0] * q[e] * slope(p, z[e]) * (f[e] - mean) +
+						 p->f[1] * 2 * lse * exp(z[e] - lse)) -
+				(p->n[8] || p->n[13] ? 0 : q[e] * inner);
 		for (int64_t j = 0; j < k; j++)
-			dz[chosen[j]] += g[j] * ((slots[i * k + j] < 0 ? 0 : dg[j]) - (p->n[8] ? inner : 0));
+			dz[chosen[j]] += g[j] * slope(p, z[chosen[j]]) *
+					 ((slots[i * k + j] < 0 ? 0 : dg[j]) - (p->n[8] ? inner / p->f[2] : 0));
 	}
 	free(f);
+}
+
+static void route_bias(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const double *bias = in[0], *load = (const double *)in[1] + 3;
+	double E = (double)p->n[0], all = 0;
+
+	(void)r;
+	for (int64_t e = 0; e < p->n[0]; e++)
+		all += load[e];
+	for (int64_t e = 0; e < p->n[0]; e++)
+		((double *)out[0])[e] = bias[e] + p->f[0] * ((all > E * load[e]) - (all < E * load[e]));
 }
 
 /* -- movement ------------------------------------------------------------------------------------------------------------ */
@@ -232,6 +301,7 @@ static void combine_dg(const struct hd_prep *p, void *const *out, void *const *i
 }
 
 const struct hd_kernel hd_ref_route = { .name = "route", .prepare = prepare_route, .run = route };
+const struct hd_kernel hd_ref_route_bias = { .name = "route_bias", .prepare = prepare_route_bias, .run = route_bias };
 const struct hd_kernel hd_ref_route_d = { .name = "route_d", .prepare = prepare_route_d, .run = route_d };
 const struct hd_kernel hd_ref_dispatch = { .name = "dispatch", .prepare = prepare_dispatch, .run = dispatch };
 const struct hd_kernel hd_ref_combine = { .name = "combine", .prepare = prepare_combine, .run = combine };
