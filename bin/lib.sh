@@ -34,6 +34,8 @@ missing_packages() {
 package_of() {
 	case $1 in
 	bible) echo bible-kjv ;;
+	ip) echo iproute2 ;;
+	ps) echo procps ;;
 	*) echo "$1" ;;
 	esac
 }

@@ -44,7 +44,7 @@ end() {
 	seconds=$(($(date +%s) - from))
 	said=$(tr '\r' '\n' <out | messages)
 }
-operation='(all-reduce|reduce-scatter|all-gather|all-to-all|all-max|shift|send|receive|broadcast) of [^ ]+ \([^)]*\)'
+operation='(all-reduce|(ring-)?reduce-scatter|(ring-)?all-gather|all-to-all|all-max|shift|send|receive|broadcast) of [^ ]+ \([^)]*\)'
 control='an? [a-z ]*all ranks( on errors)?'
 
 # failure NAME INI SIGNAL RANK PATTERN: of the one message.

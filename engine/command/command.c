@@ -49,7 +49,8 @@ int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, str
 	if (hd_affinity_note())
 		hd_log(HD_LOG_INFO, "%s", hd_affinity_note());
 	hd_comm_watchdog(wanted_watchdog(!err->code ? conf : NULL));
-	return hd_comm_agree(err);
+	HD_TRY(hd_comm_agree(err));
+	return j->world.size > 1 ? hd_ranks_alike(conf, err) : HD_OK;
 }
 
 /* A host that makes ids of much text may take hours longer than one that has them. */

@@ -55,6 +55,28 @@ static char *aside(const char *path, const char *what)
 	return out;
 }
 
+/* One file or directory itself; some file systems cannot sync directories, and need not. */
+static int sync_one(const char *path, int flags, struct hd_err *err)
+{
+	int fd = open(path, flags | O_CLOEXEC), rc = 0;
+
+	if (fd < 0)
+		return fail(path, "cannot be opened", err);
+	if (fsync(fd) && !((flags & O_DIRECTORY) && (errno == EINVAL || errno == ENOTSUP)))
+		rc = fail(path, "cannot be written to disk", err);
+	close(fd);
+	return rc;
+}
+
+static int sync_parent(const char *path, struct hd_err *err)
+{
+	char *parent = parent_of(path);
+	int rc = sync_one(parent, O_RDONLY | O_DIRECTORY, err);
+
+	free(parent);
+	return rc;
+}
+
 int hd_dir_make(const char *path, struct hd_err *err)
 {
 	struct stat st;
@@ -72,9 +94,12 @@ int hd_dir_make(const char *path, struct hd_err *err)
 	parent = parent_of(path);
 	rc = strcmp(parent, path) ? hd_dir_make(parent, err) : 0;
 	free(parent);
-	if (!rc && mkdir(path, 0777) && errno != EEXIST) /* another rank may have been faster */
-		rc = fail(path, "cannot be created", err);
-	return rc;
+	if (rc)
+		return rc;
+	if (mkdir(path, 0777))
+		return errno == EEXIST ? 0
+				       : fail(path, "cannot be created", err); /* another rank may have been faster */
+	return sync_parent(path, err); /* else a power cut takes it with all that is in it */
 }
 
 int hd_dir_writable(const char *path, struct hd_err *err)
@@ -121,28 +146,6 @@ int hd_path_writable(const char *path, int dir, struct hd_err *err)
 		rc = could_not(path, why, err);
 	else
 		rc = hd_path_writable(parent, 1, err);
-	free(parent);
-	return rc;
-}
-
-/* One file or directory itself; some file systems cannot sync directories, and need not. */
-static int sync_one(const char *path, int flags, struct hd_err *err)
-{
-	int fd = open(path, flags | O_CLOEXEC), rc = 0;
-
-	if (fd < 0)
-		return fail(path, "cannot be opened", err);
-	if (fsync(fd) && !((flags & O_DIRECTORY) && (errno == EINVAL || errno == ENOTSUP)))
-		rc = fail(path, "cannot be written to disk", err);
-	close(fd);
-	return rc;
-}
-
-static int sync_parent(const char *path, struct hd_err *err)
-{
-	char *parent = parent_of(path);
-	int rc = sync_one(parent, O_RDONLY | O_DIRECTORY, err);
-
 	free(parent);
 	return rc;
 }

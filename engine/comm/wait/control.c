@@ -7,6 +7,7 @@
 #include <config.h>
 #include "engine/comm/world/mpi_calls.h"
 #include "engine/comm/wait/wait.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,12 +123,28 @@ double hd_comm_sum(double x)
 	return all_double(x, MPI_SUM, "a sum over all ranks");
 }
 
+/* What fails on some hosts only (a file that is not there) is told with the rank and its host. */
+static void name_failed(struct hd_err *err, int failed)
+{
+	char *who, *text;
+
+	if (failed == hd_here.w.size || !hd_here.host_of || !err->code || err->agreed)
+		return;
+	who = hd_rank_text(hd_here.w.rank);
+	text = hd_format("%s: %s", who, err->text);
+	if (!strstr(err->text, who))
+		snprintf(err->text, sizeof(err->text), "%s", text);
+	free(who);
+	free(text);
+}
+
 int hd_comm_agree(struct hd_err *err)
 {
 	double size = hd_here.w.size;
 	double first = all_double(err->code ? hd_here.w.rank : size, MPI_MIN, "an agreement of all ranks on errors");
 
 	if (first < size) {
+		name_failed(err, (int)hd_comm_sum(err->code != 0));
 		hd_comm_bcast(err, sizeof(*err), (int)first);
 		err->agreed = 1;
 	}

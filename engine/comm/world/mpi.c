@@ -44,6 +44,22 @@ static void find_hosts(void)
 		hd_here.local_of[hd_here.world_of[i]] = i;
 }
 
+/* Where all have one name nothing is gained by it. */
+static void name_hosts(void)
+{
+	char own[HD_HOST_NAME] = "", (*all)[HD_HOST_NAME] = hd_alloc((size_t)hd_here.w.size * sizeof(*all));
+	int differ = 0;
+
+	gethostname(own, sizeof(own) - 1);
+	MPI_Allgather(own, (int)sizeof(own), MPI_BYTE, all, (int)sizeof(own), MPI_BYTE, hd_mpi_world);
+	for (int r = 1; r < hd_here.w.size; r++)
+		differ |= strcmp(all[r], all[0]) != 0;
+	if (differ)
+		hd_here.host_of = all;
+	else
+		free(all);
+}
+
 int hd_mpi_open(struct hd_err *err)
 {
 	int given;
@@ -60,6 +76,7 @@ int hd_mpi_open(struct hd_err *err)
 	MPI_Comm_rank(hd_mpi_world, &hd_here.w.rank);
 	MPI_Comm_size(hd_mpi_world, &hd_here.w.size);
 	find_hosts();
+	name_hosts();
 	return 0;
 }
 

@@ -41,6 +41,8 @@ char *hd_rank_text(int rank)
 	char *d = names.describe ? names.describe(names.ctx, rank) : NULL;
 	char *s = hd_format(d && *d ? "rank %d %s" : "rank %d%s", rank, d ? d : "");
 
+	if (hd_here.host_of)
+		hd_append(&s, " on %s", hd_here.host_of[rank]);
 	free(d);
 	return s;
 }

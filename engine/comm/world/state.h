@@ -20,6 +20,7 @@
 
 #define HD_LINE 64 /* bytes of a cache line */
 #define HD_ALIGNED __attribute__((aligned(HD_LINE)))
+#define HD_HOST_NAME 64  /* bytes of a host's name */
 #define HD_LONG_WAIT 0.2 /* seconds after which a wait is shown to others */
 
 /* Ends: has said why and takes all others with it.  Left: its part of the run is done. */
@@ -39,13 +40,14 @@ struct hd_control {
 
 struct hd_comm_here { /* this process; set by hd_comm_open */
 	struct hd_world w;
-	int mpi;                    /* MPI is running */
-	int *world_of;              /* by local rank */
-	int *local_of;              /* by world rank; -1: on another host */
-	struct hd_control *control; /* NULL: no shared memory on this host */
-	char *arena;                /* the arenas of all local ranks, one after the other */
-	size_t arena_bytes;         /* 0: not shared (not made, or private) */
-	int private;                /* the arena had to be private: local ranks use the network transport too */
+	int mpi;                       /* MPI is running */
+	int *world_of;                 /* by local rank */
+	int *local_of;                 /* by world rank; -1: on another host */
+	char (*host_of)[HD_HOST_NAME]; /* by world rank; NULL: all are on one host */
+	struct hd_control *control;    /* NULL: no shared memory on this host */
+	char *arena;                   /* the arenas of all local ranks, one after the other */
+	size_t arena_bytes;            /* 0: not shared (not made, or private) */
+	int private;                   /* the arena had to be private: local ranks use the network transport too */
 };
 extern struct hd_comm_here hd_here;
 

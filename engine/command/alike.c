@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whether all ranks were started with the same program and the same INI.  A host with an older file would train with its own
+ * learning rate, and nothing else would show it: the plan has no numbers of [train].
+ */
+#include <config.h>
+#include "engine/command/command.h"
+#include "engine/base/rng.h"
+#include "engine/file/file.h"
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t hash_bytes(const char *p, size_t n)
+{
+	uint64_t h = n, word;
+
+	for (size_t at = 0; at < n; at += sizeof(word)) {
+		word = 0;
+		memcpy(&word, p + at, n - at < sizeof(word) ? n - at : sizeof(word));
+		h = hd_hash64(h ^ word);
+	}
+	return h;
+}
+
+static uint64_t program_hash(void)
+{
+	size_t n = 0;
+	char *bytes = hd_file_slurp("/proc/self/exe", &n);
+	uint64_t h = bytes ? hash_bytes(bytes, n) : 0;
+
+	free(bytes);
+	return h;
+}
+
+/* The first line in which they differ, of each. */
+static void first_difference(char *a, char *b, char **line_a, char **line_b)
+{
+	do {
+		*line_a = strsep(&a, "\n");
+		*line_b = strsep(&b, "\n");
+	} while (*line_a && *line_b && !strcmp(*line_a, *line_b));
+}
+
+static void refuse(int rank, char *text, const char *first, struct hd_err *err)
+{
+	char *zero = hd_strdup(first), *theirs, *ours, *who = hd_rank_text(rank), *other = hd_rank_text(0);
+
+	first_difference(text, zero, &theirs, &ours);
+	if (theirs && ours && !strncmp(ours, "heddle ", 7))
+		hd_err_set(err, HD_EINVAL, "%s runs another build of heddle than %s: %s there, %s here", who, other,
+			   theirs + 7, ours + 7);
+	else
+		hd_err_set(err, HD_EINVAL, "%s has another INI than %s: '%s' there, '%s' here", who, other,
+			   theirs ? theirs : "", ours ? ours : "");
+	free(zero);
+	free(who);
+	free(other);
+}
+
+int hd_ranks_alike(struct hd_conf *conf, struct hd_err *err)
+{
+	char *ini = hd_conf_text(conf), **all;
+	char *text = hd_format("heddle %s, %016llx\n%s", PACKAGE_VERSION, (unsigned long long)program_hash(), ini);
+	double hash = (double)(hash_bytes(text, strlen(text)) >> 12);
+
+	if (hd_comm_max(hash) != -hd_comm_max(-hash)) {
+		all = hd_comm_gather_text(text);
+		for (int r = 1; all && !err->code; r++)
+			if (strcmp(all[r], all[0]))
+				refuse(r, all[r], all[0], err);
+		hd_comm_agree(err);
+	}
+	free(ini);
+	free(text);
+	return err->code;
+}

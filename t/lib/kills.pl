@@ -1,0 +1,268 @@
+#!/usr/bin/perl
+# SPDX-License-Identifier: Apache-2.0
+# usage: kills.pl HEDDLE MODE N SEED CUT.so LAYOUT...	(in a folder with LAYOUT.ini, each of any number of ranks: "NAME:RANKS")
+#
+# Trains as often as it takes for N faults: at each start something happens at a moment drawn at random, after which
+# resume = auto goes on.  MODE same: always in the first layout, and the last weights are those of an undisturbed run, bit for
+# bit; MODE changed: each start in another layout, and they are those of one rank (ONE.ini) to rounding.
+#
+#	kill	SIGKILL of a rank, of all, or of mpirun, at the start or later (in steps, saves, evaluations)
+#	full	the disk has only so many bytes left; where none may be mounted: a file of one rank
+#	cut	SIGKILL of all, and what no fsync covers is lost (power_cut.c)
+#
+# Prints one line a fault; the last line counts.  Status 0 only if nothing was lost.
+use strict;
+use warnings;
+use Cwd 'getcwd';
+use File::Path 'remove_tree';
+use Time::HiRes qw(time sleep);
+
+my ($heddle, $mode, $faults, $seed, $cut, @layouts) = @ARGV;
+my ($steps, $every, $rate) = (40, 2, 3e-3);
+my @always = ('--set', "train.steps=$steps", '--set', "train.lr=$rate", '--set', 'train.deterministic=yes', '--set', 'train.eval_every=3',
+	'--set', "checkpoint.every=$every", '--set', 'checkpoint.resume=auto', '--set', 'log.metrics=m.jsonl');
+my ($done, $runs, $bad, $top) = (0, 0, 0, getcwd);
+my %seen;
+mkdir 'disk';
+my $mounted = system('mount -t tmpfs -o size=8m none disk 2>/dev/null') == 0;
+END { system 'umount disk' if $mounted }
+srand $seed;
+print "seed $seed\n";
+$| = 1;
+
+sub read_file {
+	my ($name) = @_;
+	open my $f, '<:raw', $name or return undef;
+	local $/;
+	return scalar <$f>;
+}
+
+sub latest {
+	my $text = read_file('disk/ck/latest') // '';
+	return $text =~ /^step-(\d+)/ ? $1 + 0 : -1;
+}
+
+sub wrong {
+	print "not ok: @_\n";
+	$bad++;
+}
+
+# Starts a run in a process group of its own.  limit: bytes that a file may have, or 0.
+sub start {
+	my ($layout, $dir, $limit, $recorded) = @_;
+	my ($name, $ranks) = split /:/, $layout;
+	my @command = ($heddle, 'train', "$name.ini", @always, '--set', "checkpoint.dir=$dir");
+	@command = ('mpirun', '-np', $ranks, '--oversubscribe', '--bind-to', 'none', @command) if $ranks > 1;
+	my $blocks = int($limit / 512);
+	@command = ('sh', '-c', "trap '' XFSZ; ulimit -f $blocks; exec \"\$@\"", 'sh', @command) if $limit;
+	my $pid = fork // die "fork: $!\n";
+	return $pid if $pid;
+	setpgrp;
+	open STDIN, '<', '/dev/null';
+	open STDOUT, '>', "$top/out";
+	open STDERR, '>&', \*STDOUT;
+	@ENV{qw(LD_PRELOAD HD_CUT_LOG HD_CUT_BELOW)} = ($cut, "$top/cut.log", "$top/disk/ck") if $recorded;
+	exec @command or die "$command[0]: $!\n";
+}
+
+# The ranks below a process, itself among them if it is one.
+sub ranks_of {
+	my ($pid) = @_;
+	my @all = map { [ split ] } split /\n/, `ps -eo pid=,ppid=,comm=`;
+	return map { $_->[0] } grep { $_->[2] eq 'heddle' && ($_->[1] == $pid || $_->[0] == $pid) } @all;
+}
+
+# Waits until the run ends, at most so long.  -> its status, or undef
+sub wait_for {
+	my ($pid, $seconds) = @_;
+	for (my $until = time + $seconds; time < $until; sleep 0.01) {
+		return $? if waitpid($pid, 1) == $pid;
+	}
+	return undef;
+}
+
+sub wait_for_steps {
+	my ($pid) = @_;
+	my $from = -s 'm.jsonl' // 0;
+	for (my $until = time + 60; time < $until; sleep 0.005) {
+		return 0 if (-s 'm.jsonl' // 0) > $from;
+		return 1 if waitpid($pid, 1) == $pid;
+	}
+	return 0;
+}
+
+# After a fault the others leave by themselves, and mpirun.
+sub end_of {
+	my ($pid, $what) = @_;
+	return if defined wait_for($pid, 60);
+	wrong("$what: still there after 60 s");
+	kill 'KILL', -$pid;
+	waitpid $pid, 0;
+}
+
+sub fault_kill {
+	my ($layout) = @_;
+	my $early = rand() < 0.25;
+	my $moment = $early ? rand(0.6) : rand(0.4);
+	my $victim = rand() < 0.15 ? 'mpirun' : rand() < 0.2 ? 'all' : 'rank';
+	my $which = int rand 16;
+	my $pid = start($layout, 'disk/ck', 0, 0);
+	return 0 if !$early && wait_for_steps($pid);
+	sleep $moment;
+	my @ranks = sort ranks_of($pid);
+	my @hit = $victim eq 'mpirun' ? $pid : $victim eq 'all' ? @ranks : @ranks ? $ranks[$which % @ranks] : ();
+	my $hit = kill 'KILL', @hit;
+	$seen{ ($early ? 'at start' : 'later') . ", $victim" }++ if $hit;
+	end_of($pid, "kill of $victim");
+	for (my $until = time + 60; $victim eq 'mpirun' && time < $until; sleep 0.05) {
+		last if !grep { kill 0, $_ } @ranks;
+	}
+	return $hit;
+}
+
+# A file system of its own, with so many bytes left once steps are made; else (no right to mount) one rank whose files may have no
+# more.
+sub fault_full {
+	my ($layout) = @_;
+	my ($bytes, $moment) = (1024 + int rand 300000, rand 0.05);
+	my ($name) = $mounted ? $layout : $layout =~ /:1$/ ? $layout : return 0;
+	my $pid = start($name, 'disk/ck', $mounted ? 0 : $bytes, 0);
+	my $ended = wait_for_steps($pid);
+	sleep $moment if !$ended;
+	system "head -c \$((\$(stat -f -c '%a * %S' disk) - $bytes)) /dev/zero >disk/filler 2>/dev/null" if $mounted;
+	my $status = $ended ? $? : wait_for($pid, 60);
+	end_of($pid, 'full disk') if !defined $status;
+	unlink 'disk/filler';
+	return 0 if !$status;
+	$seen{'disk full'}++;
+	my $said = read_file('out') // '';
+	my @errors = grep { /^heddle: .*(no room|No space|File too large|cannot be|wrote|is left there)/ } split /\n/, $said;
+	wrong("disk full, $bytes bytes left: " . @errors . " messages: $said") if @errors != 1;
+	return 1;
+}
+
+sub parent { return $_[0] =~ m{^(.*)/[^/]*$} ? $1 : '.' }
+
+# What is in the log and covered by no S is taken back, the last first; what was removed stays removed.
+sub lose {
+	my (%data, @names);
+	my $lost = 0;
+	for (split /\n/, read_file('cut.log') // '') {
+		my ($what, $a, $b, $old) = split / /;
+		if ($what eq 'W') {
+			$data{$a} = 1;
+		} elsif ($what eq 'S') {
+			delete $data{$a};
+			@names = grep { parent($_->{to}) ne $a } @names;
+		} elsif ($what eq 'C') {
+			push @names, { to => $a };
+		} else {
+			for my $n (@names) { $n->{to} =~ s{^\Q$a\E(/|$)}{$b$1} }
+			for my $path (keys %data) {
+				(my $now = $path) =~ s{^\Q$a\E(/|$)}{$b$1} or next;
+				delete $data{$path};
+				$data{$now} = 1;
+			}
+			push @names, { to => $b, from => $a, old => $old };
+		}
+	}
+	for my $path (grep { -f } keys %data) {
+		truncate $path, 0;
+		$lost++;
+	}
+	for my $n (reverse grep { -e $_->{to} } @names) {
+		$lost++;
+		if (!$n->{from}) { remove_tree($n->{to}) }
+		else { rename $n->{to}, $n->{from} }
+		rename $n->{old}, $n->{to} if $n->{from} && $n->{old} ne '-';
+	}
+	unlink glob('cut.log*');
+	return $lost;
+}
+
+sub fault_cut {
+	my ($layout) = @_;
+	my $moment = rand(0.4);
+	unlink glob('cut.log*');
+	my $pid = start($layout, 'disk/ck', 0, 1);
+	my $ended = wait_for_steps($pid);
+	sleep $moment if !$ended;
+	kill 'KILL', $pid, ranks_of($pid);
+	end_of($pid, 'power cut') if !$ended;
+	for (my $until = time + 10; time < $until && ranks_of($pid); sleep 0.02) { }
+	my $before = latest();
+	my $lost = lose();
+	$seen{$lost ? 'power cut, with losses' : 'power cut'}++;
+	# Of the saves that are told, at most the last may be lost: it is told before its names are on disk.
+	wrong("power cut: the newest step was $before and is " . latest()) if $before > $every && latest() < $before - $every;
+	return 1;
+}
+
+sub floats {
+	my $all = read_file($_[0]) // die "$_[0]: $!\n";
+	return unpack 'f<*', substr $all, 8 + unpack 'Q<', $all;
+}
+
+# SGD: each step adds at most lr times the gradient, whose norm is clipped to 1 and equal to 1e-5 of that in all layouts (t6231), and
+# rounds the weight once.
+sub close_to {
+	my ($one, $other) = @_;
+	my @a = floats("$one/model.safetensors");
+	my @b = floats("$other/model.safetensors");
+	my ($most, $at) = (0, 0);
+	return "$other: " . @b . ' weights, not ' . @a if @a != @b;
+	for my $i (0 .. $#a) {
+		my $over = abs($a[$i] - $b[$i]) / ($steps * ($rate * 1e-5 + (abs($a[$i]) + $rate) * 2**-24));
+		$most = $over if !($over <= $most);
+	}
+	printf "largest difference: %.3f of what rounding explains\n", $most;
+	return $most <= 1 ? '' : "$other: $most times what rounding explains";
+}
+
+sub compare {
+	my $to = sprintf 'step-%08d', $steps;
+	if ($mode eq 'changed') {
+		my $why = close_to("whole/$to", "disk/ck/$to");
+		wrong($why) if $why;
+		return;
+	}
+	for my $f ('model.safetensors', 'heddle/optimizer.safetensors') {
+		my $a = read_file("whole/$to/$f") // '';
+		wrong("$f is not that of the undisturbed run") if $a eq '' || $a ne (read_file("disk/ck/$to/$f") // '');
+	}
+}
+
+push @always, '--set', 'train.optimizer=sgd', '--set', 'train.weight_decay=0' if $mode eq 'changed';
+my $pid = start($mode eq 'changed' ? 'one:1' : $layouts[0], 'whole', 0, 0);
+my $status = wait_for($pid, 120);
+if ($status // 1) {
+	wrong('the undisturbed run failed: ' . (read_file('out') // ''));
+	exit 1;
+}
+
+my $begun = -1;
+while ($done < $faults || latest() < $steps) {
+	my $layout = $mode eq 'same' ? $layouts[0] : $layouts[int rand @layouts];
+	if (latest() == $steps) {
+		compare();
+		$runs++;
+		remove_tree('disk/ck');
+		next;
+	}
+	last if $bad > 3;
+	if ($done >= $faults) {	# the last one goes on undisturbed
+		my $pid = start($layout, 'disk/ck', 0, 0);
+		my $status = wait_for($pid, 120);
+		wrong("$layout does not go on from step " . latest() . ': ' . (read_file('out') // '')) if $status // 1;
+		next;
+	}
+	my $kind = rand();
+	my $from = latest();
+	$done++ if $kind < 0.6 ? fault_kill($layout) : $kind < 0.75 ? fault_full($layout) : fault_cut($layout);
+	my $said = read_file('out') // '';
+	wrong("$layout from step $from: $said") if $said =~ /^heddle: .*(is not a checkpoint|truncated|JSON|has no tensor|not that of)/m;
+}
+compare();
+print "$_: $seen{$_}\n" for sort keys %seen;
+printf "%d faults in %d runs (%s), seed %d: %s\n", $done, $runs + 1, $mode, $seed, $bad ? "$bad wrong" : 'nothing lost';
+exit($bad ? 1 : 0);
