@@ -18,6 +18,8 @@ static struct tensor *param(const char *name, const char *spec)
 	return gt_param(p, name, spec);
 }
 
+static int sums; /* nodes of that op, of the last graph */
+
 /* Every differentiable value of the graph is checked through the parameters behind it. */
 static void check(struct tensor *y, const char *name)
 {
@@ -26,6 +28,9 @@ static void check(struct tensor *y, const char *name)
 	double off;
 
 	gt_build(p, y ? gt_loss(p, y) : NULL);
+	sums = 0;
+	for (const struct node *n = p->first; n; n = n->next)
+		sums += n->is->role == OP_ROLE_SUM;
 	r = gt_open(p, NULL);
 	off = r ? gt_differences(r, 12, &where) : NAN;
 	if (!ok(off <= 1, "%s", name))
@@ -182,6 +187,7 @@ static void adds(void)
 	ins[1] = param("r", "batch,seq,mlp");
 	ins[0] = hd_op1(p, "add", ins, 2, "%s", "");
 	check(hd_op1(p, "gelu", ins, 1, "%s", ""), "product, bias and residual in one kernel");
+	is_int(sums, 1, "the bias' gradient is made beside gelu's: the loss alone is a sum");
 	begin();
 	x = param("x", "batch,seq,embed");
 	ins[0] = hd_einsum(p, x, param("w", "embed,mlp"), "batch,seq,mlp");

@@ -262,6 +262,79 @@ static void gelu(const char *spec, double range)
 	kt_free(d);
 }
 
+#ifndef KT_CUDA /* there products take gelu in */
+/* y and the slope of one pass are gelu's, and dy times the slope is gelu_d; a pass that misses a row's end, or sums what it made
+ * before it was rounded, would be a bias' gradient that is a little off. */
+static void gelu_slope(const char *rows, const char *cols, double range)
+{
+	char spec[128];
+	struct kt *t = KT_NEW(gelu_slope, ""), *d = KT_NEW(gelu_slope_d, ""), *s = KT_NEW(gelu_slope_d, "");
+	struct kt_buf *x, *y, *slope, *k, *dy, *dx, *sums;
+
+	snprintf(spec, sizeof(spec), "%s,%s", rows, cols);
+	x = kt_in(t, HD_DTYPE_F32, spec);
+	y = kt_out(t, HD_DTYPE_F32, spec);
+	slope = kt_out(t, HD_DTYPE_F32, spec);
+	k = kt_in(d, HD_DTYPE_F32, spec);
+	dy = kt_in(d, HD_DTYPE_F32, spec);
+	dx = kt_out(d, HD_DTYPE_F32, spec);
+	kt_reals(x, -range, range);
+	kt_reals(dy, -1, 1);
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 16), "gelu and its slope, %s", spec);
+	kt_share(k, slope);
+	KT_CHECK(d, kt_tol(HD_DTYPE_F32, 17), "times the slope");
+	if (x->count <= 200)
+		kt_gradient(t, x, y, dy, dx, "that is the derivative");
+	kt_threads(t, "gelu and its slope");
+	kt_inplace(slope, x);
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 16), "the slope in place of x");
+	kt_reals(kt_in(s, HD_DTYPE_F32, spec), -1, 1);
+	kt_reals(kt_in(s, HD_DTYPE_F32, spec), -1, 1);
+	dx = kt_out(s, HD_DTYPE_F32, spec);
+	sums = kt_out(s, HD_DTYPE_F32, cols);
+	kt_threads(s, "times the slope, with sums");
+	kt_inplace(dx, s->in[1]);
+	KT_CHECK(s, kt_tol(HD_DTYPE_F32, x->count / sums->count + 2), "and its sums over %s", rows);
+	kt_free(t);
+	kt_free(d);
+	kt_free(s);
+}
+
+static void gelu_slopes(void)
+{
+	struct kt *t = KT_NEW(gelu_slope_d, "");
+
+	gelu_slope("batch=3,seq=5", "mlp=7", 4);
+	gelu_slope("batch=2,seq=331", "mlp=1021@3/4096", 12);
+	gelu_slope("batch=3,seq=2731", "heads=2,head_dim=3", 4); /* blocks of more rows */
+	kt_in(t, HD_DTYPE_F32, "batch=4,mlp=5");
+	kt_in(t, HD_DTYPE_F32, "batch=4,mlp=5");
+	kt_out(t, HD_DTYPE_F32, "batch=4,mlp=5");
+	kt_out(t, HD_DTYPE_F32, "batch=4");
+	kt_refused(t, "gelu_slope_d: output 1 is (batch 4), input 0 calls for (mlp 5)");
+	kt_free(t);
+}
+
+static void slope_of_extremes(const struct kt_buf *x)
+{
+	struct kt *t = KT_NEW(gelu_slope, "");
+
+	kt_share(kt_in(t, HD_DTYPE_F32, "a=10"), x);
+	kt_out(t, HD_DTYPE_F32, "a=10");
+	kt_out(t, HD_DTYPE_F32, "a=10");
+	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 16), "gelu and its slope of extremes");
+	kt_free(t);
+}
+#else
+static void gelu_slopes(void)
+{
+}
+static void slope_of_extremes(const struct kt_buf *x)
+{
+	(void)x;
+}
+#endif
+
 static void gelu_extremes(void)
 {
 	static const double v[] = { 1e30, -1e30, 1e5, -1e5, 20, -20, -9, 1e-30, 0, NAN };
@@ -278,6 +351,7 @@ static void gelu_extremes(void)
 	kt_share(x2, x);
 	KT_CHECK(t, kt_tol(HD_DTYPE_F32, 4), "gelu of extremes");
 	KT_CHECK(d, kt_tol(HD_DTYPE_F32, 16), "gelu_d of extremes");
+	slope_of_extremes(x);
 	kt_free(t);
 	kt_free(d);
 }
@@ -321,6 +395,7 @@ int main(void)
 	accumulate_and_fill();
 	gelu("batch=3,seq=5,mlp=7", 4);
 	gelu("batch=3,seq=7,mlp=1021@3/4096", 12);
+	gelu_slopes();
 	gelu_extremes();
 	for (size_t i = 0; i < HD_LEN(gates); i++) {
 		swiglu(gates[i], "batch=3,seq=5,mlp=7");

@@ -138,6 +138,11 @@ static void others(const char *x, const char *rows, const char *col)
 	ONE(norm_dw, "", LIST(bx, brows, brows, bx), LIST(fcol, fcol), 100);
 	ONE(gelu, "", LIST(bx), LIST(bx), 1);
 	ONE(gelu_d, "", LIST(bx, bx), LIST(bx), 1);
+#ifndef KT_CUDA
+	ONE(gelu_slope, "", LIST(bx), LIST(bx, bx), 1);
+	ONE(gelu_slope_d, "", LIST(bx, bx), LIST(bx), 1);
+	ONE(gelu_slope_d, "", LIST(bx, bx), LIST(bx, fcol), 500);
+#endif
 	ONE(swiglu, "", LIST(bx, bx), LIST(bx), 1);
 	ONE(swiglu_d, "", LIST(bx, bx, bx), LIST(bx, bx), 1);
 	ONE(add, "", LIST(bx, bx, bcol), LIST(bx), 1);

@@ -39,10 +39,11 @@ END
 layer() { heddle explain "$tmp/run.ini" --saved "$@" | sed -n 's/^layer 1  *together *\([0-9]*\) bytes/\1/p'; }
 b=2 s=48 h=192 a=8
 for t in 1 2 4 8; do
-	is "GPT-2 on $t" "$(layer --ranks $t)" $((4 * b * s * (2 * h + 8 * h / t + 4 + a / t)))
-	is "GPT-2 on $t, dropout" "$(layer --ranks $t --set model.dropout=0.2)" $((4 * b * s * (2 * h + 8 * h / t + 4 + a / t)))
+	is "GPT-2 on $t" "$(layer --ranks $t)" $((4 * b * s * (2 * h + 12 * h / t + 4 + a / t)))
+	is "GPT-2 on $t, dropout" "$(layer --ranks $t --set model.dropout=0.2)" $((4 * b * s * (2 * h + 12 * h / t + 4 + a / t)))
+	is "GPT-2 on $t, selective" "$(layer --ranks $t --set train.recompute=selective)" $((4 * b * s * (2 * h + 7 * h / t + 4)))
 	is "GPT-2 on $t, the sequence cut" "$(layer --ranks $t --set tp.sequence_parallel=yes)" \
-		$((4 * b * s * (10 * h + 4 + a) / t))
+		$((4 * b * s * (14 * h + 4 + a) / t))
 	is "Llama on $t" "$(layer --ranks $t --set model.family=llama --set model.mlp=256)" \
 		$((4 * b * s * (2 * h + (4 * h + 2 * 256 + a) / t + 2)))
 	kv=2

@@ -268,6 +268,7 @@ struct hd_plan {
 	uint32_t master_dtype;
 	uint32_t compute_dtype; /* dtype of products' operands and activations: HD_DTYPE_BF16; 0: as `real` */
 	int gelu;               /* products of `low` may take a gelu in */
+	int separate;           /* a slope or sums are not made beside something else: the device cannot */
 	uint64_t hash;
 };
 

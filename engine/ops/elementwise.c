@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int8_t first[] = { 0 }, second[] = { 1 };
+static const int8_t first[] = { 0 }, second[] = { 1, -1 }, first_last[] = { -1, 0 };
 
 /* The result has the dims of the first input. */
 static int broadcasts(struct hd_plan *p, const char *op, struct hd_tensor *const *ins, uint32_t nin)
@@ -147,6 +147,39 @@ static int gelu_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
+/* What hd_pass_recompute makes of gelu and gelu_d, after autodiff: the slope is made with the result, and read instead of x. */
+static int slope_shape(HD_SHAPE_ARGS)
+{
+	(void)self;
+	(void)p;
+	(void)attr;
+	(void)nin;
+	hd_shape_like(&outs[0], ins[0]);
+	hd_shape_like(&outs[1], ins[0]);
+	*nout = 2;
+	return HD_OK;
+}
+
+/* out=: its sums over all other dims too (hd_pass_fuse). */
+static int slope_d_shape(HD_SHAPE_ARGS)
+{
+	(void)self;
+	(void)nin;
+	hd_shape_like(&outs[0], ins[1]);
+	*nout = hd_attr_text(attr, "out") ? 2 : 1;
+	return *nout == 2 ? hd_shape_attr(p, attr, &outs[1], p->master_dtype) : HD_OK;
+}
+
+static int slope_d_cost(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c)
+{
+	double x = hd_count(n->ins[0]);
+
+	(void)self;
+	c->other_flops = (double)n->nout * x;
+	c->bytes = HD_BITS(n->ins[0]->dtype) / 8 * x * 3;
+	return HD_OK;
+}
+
 static int swiglu_d_shape(HD_SHAPE_ARGS)
 {
 	(void)self;
@@ -235,6 +268,9 @@ OP(gelu, IS(GELU, OP_FLAG_CHEAP | OP_FLAG_ROWS), .inplace = first, .shape = hd_s
    .cost = elementwise_cost);
 OP(gelu_d, IS(GELU_D, OP_FLAG_ROWS), .linear = 2, .inplace = second, .shape = hd_same_as_first,
    .cost = elementwise_cost);
+OP(gelu_slope, IS(GELU_SLOPE, OP_FLAG_ROWS), .inplace = first_last, .shape = slope_shape, .cost = elementwise_cost);
+OP(gelu_slope_d, IS(GELU_SLOPE_D, OP_FLAG_ROWS), .linear = 2, .inplace = second, .shape = slope_d_shape,
+   .cost = slope_d_cost);
 OP(swiglu, IS(NONE, OP_FLAG_CHEAP | OP_FLAG_ROWS), .shape = hd_same_as_first, .vjp = swiglu_vjp,
    .cost = elementwise_cost);
 OP(swiglu_d, IS(NONE, OP_FLAG_ROWS), .linear = 4, .shape = swiglu_d_shape, .cost = elementwise_cost);

@@ -105,4 +105,5 @@ const struct op hd_op_sum = { .v = { .size = sizeof(struct hd_op),
 				     .linear = 1,
 				     .shape = product_shape,
 				     .vjp = sum_vjp,
-				     .record = hd_record_plain } };
+				     .record = hd_record_plain },
+			      .is = IS(SUM, 0) };

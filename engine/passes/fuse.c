@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products that take their neighbours in: y = x W; z = y + bias + residual becomes one product with post-ops, and a sum
  * of products becomes a chain of products that add to each other in place.  After placement, so that nothing that must
- * be reduced in between is fused over: a reshard would be the product's only reader then.  Where the device has such products
+ * be reduced in between is fused over: a reshard would be the product's only reader then.  Sums of a gradient's columns, those of
+ * a bias, are made beside the gradient.  Where the device has such products
  * (hd_plan_options.gelu), a gelu goes into the product in front of it, and its gradient into the one that makes what it reads.
  */
 #include <config.h>
@@ -169,6 +170,86 @@ static struct node *bf16_product(const struct node *reader, const struct tensor 
 	return x->v.dtype == HD_DTYPE_BF16 && reader->outs[0]->v.dtype == HD_DTYPE_BF16 ? n : NULL;
 }
 
+/* -- sums beside what they are sums of ---------------------------------------------------------------------------------- */
+/* Both run in one unit: of a stage's chunk, of every micro-batch. */
+static int together(const struct hd_plan *p, const struct node *a, const struct node *b)
+{
+	const struct block *x = a->block >= 0 ? &p->blocks[a->block] : NULL,
+			   *y = b->block >= 0 ? &p->blocks[b->block] : NULL;
+
+	return x && y && x->coord == y->coord && x->chunk == y->chunk && a->period == b->period &&
+	       (a->v.phase | b->v.phase) == (HD_UNIT_B | HD_UNIT_W);
+}
+
+/* Of sum: the node whose first result it sums, over all dims but its last. */
+static struct node *summed(const struct hd_plan *p, const struct node *sum)
+{
+	struct tensor *x = sum->ins[0];
+	struct node *n = x->v.node ? N(x->v.node) : NULL;
+
+	if (!n || n->only.group || sum->only.group || x->out || x->ragged_counts ||
+	    sum->outs[0]->v.dtype != p->master_dtype || !together(p, n, sum) || !is_bias(x, sum->outs[0]))
+		return NULL;
+	return n;
+}
+
+/* t, of a node in place of others, is where `old` was. */
+static void stands_in(struct hd_plan *p, struct tensor *t, struct tensor *old)
+{
+	hd_placed_like(t, old);
+	hd_localize(p, t);
+	memcpy(t->reduced_dim, old->reduced_dim, sizeof(t->reduced_dim));
+	hd_replace(p, old, t);
+}
+
+static int sum_beside(struct hd_plan *p, struct node *sum)
+{
+	struct node *n = summed(p, sum), *with;
+
+	if (!n || n->is->role != OP_ROLE_GELU_SLOPE_D || n->v.nout > 1)
+		return HD_OK;
+	p->cursor = hd_cursor_before(n);
+	with = hd_node_make(p, "gelu_slope_d", n->ins, n->v.nin, "out=%s", sum->outs[0]->spec);
+	if (!with)
+		return p->err->code;
+	with->recompute_of = n->recompute_of;
+	stands_in(p, with->outs[0], n->outs[0]);
+	stands_in(p, with->outs[1], sum->outs[0]);
+	return HD_OK;
+}
+
+static int sums_beside(struct hd_plan *p)
+{
+	int rc = HD_OK;
+
+	for (struct node *n = p->first, *next; n && !rc && !p->separate; n = next) {
+		next = n->next;
+		if (n->is->role == OP_ROLE_SUM)
+			rc = sum_beside(p, n);
+	}
+	hd_drop_dead(p);
+	return rc;
+}
+
+/* Where backward makes the slope again (hd_pass_recompute) nobody reads the first. */
+static void drop_slopes(struct hd_plan *p)
+{
+	uint32_t *reads = hd_count_readers(p);
+
+	for (struct node *n = p->first; n && !p->err->code; n = n->next) {
+		struct tensor *y;
+
+		if (n->is->role != OP_ROLE_GELU_SLOPE || reads[n->outs[1]->id])
+			continue;
+		p->cursor = hd_cursor_before(n);
+		y = hd_op1(p, "gelu", n->ins, n->v.nin, "%s", n->attr);
+		if (y)
+			stands_in(p, y, n->outs[0]);
+	}
+	free(reads);
+	hd_drop_dead(p);
+}
+
 static int takes_place(struct hd_plan *p, struct node *n, uint32_t k, struct node *product, struct tensor *old)
 {
 	stands_for(p, n->outs[k], old, product);
@@ -215,6 +296,9 @@ int hd_pass_fuse(struct hd_plan *p)
 		if (n->is->role == OP_ROLE_ADD && !n->only.group && sort_inputs(n, reads, &k))
 			rc = fuse_sum(p, n, &k);
 	}
+	if (!rc)
+		rc = sums_beside(p);
+	drop_slopes(p);
 	if (p->gelu) {
 		free(reads);
 		hd_drop_dead(p);

@@ -235,6 +235,7 @@ static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options 
 	p->master_dtype = o->master_dtype ? o->master_dtype : HD_DTYPE_F32;
 	p->compute_dtype = o->compute_dtype;
 	p->gelu = o->gelu;
+	p->separate = o->separate;
 	return p;
 }
 

@@ -18,9 +18,10 @@ struct hd_plan_options {
 	uint32_t master_dtype;  /* 0: HD_DTYPE_F32 */
 	uint32_t compute_dtype; /* HD_DTYPE_BF16: activations and what products read; 0: all is `real` */
 	int gelu;               /* the device has products of bf16 that take a gelu in (kernel einsum_gelu) */
-	int64_t node_size;      /* ranks of a host; 0: unknown, or not the same on all */
-	int64_t *needs;         /* if not NULL: the ranks of the layout, where they are not `ranks` */
-	const char *after;      /* the last pass that runs; NULL: all */
+	int separate;      /* the device has no kernels that make a slope or sums beside something else (gelu_slope) */
+	int64_t node_size; /* ranks of a host; 0: unknown, or not the same on all */
+	int64_t *needs;    /* if not NULL: the ranks of the layout, where they are not `ranks` */
+	const char *after; /* the last pass that runs; NULL: all */
 };
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err);
 void hd_plan_destroy(struct hd_plan *p);

@@ -94,6 +94,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	o.node_size = node_size(j);
 	o.compute_dtype = j->compute_dtype;
 	o.gelu = j->device->kernel("einsum_gelu") != NULL;
+	o.separate = j->device->kernel("gelu_slope") == NULL;
 	o.global_batch = global_batch;
 	o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
 	plan(j, &o, &j->plan[role], err);
@@ -123,6 +124,7 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 		o.node_size = node_size(j);
 		o.compute_dtype = j->compute_dtype;
 		o.gelu = j->device->kernel("einsum_gelu") != NULL;
+		o.separate = j->device->kernel("gelu_slope") == NULL;
 		o.global_batch = hd_ramp_size(ramp, k);
 		o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
 		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)

@@ -17,6 +17,25 @@ static inline int hd_prepare_alike(const struct hd_check *c, struct hd_prep *p, 
 	return 0;
 }
 
+/* A gradient of the dims of input 0, and with a second output its sums: by columns, which are the last dims.  n[0]: elements,
+ * n[1]: of a row; 0: no sums. */
+static inline int hd_prepare_slope_d(const struct hd_check *c, struct hd_prep *p)
+{
+	const struct hd_view *x = &c->d->in[0], *sums = &c->d->out[1];
+
+	HD_TRY(hd_check_counts(c, 2, 2, 1, 2));
+	HD_TRY(hd_check_dtypes(c, "r", "r"));
+	HD_TRY(hd_check_same(c, &c->d->in[1], x));
+	HD_TRY(hd_check_same(c, &c->d->out[0], x));
+	p->n[0] = hd_view_count(x);
+	p->n[1] = 0;
+	if (c->d->nout == 1)
+		return 0;
+	HD_TRY(hd_check_ndim(c, sums, 1, x->ndim));
+	p->n[1] = hd_view_count(sums);
+	return hd_check_part(c, sums, x, x->ndim - sums->ndim, x->ndim);
+}
+
 /* The gate of swiglu: silu(a) b; gelu=1: gelu(a) b with gelu by tanh; gelu=2: by erf.  n[1]: which */
 enum { HD_GATE_SILU, HD_GATE_GELU_TANH, HD_GATE_GELU_ERF };
 

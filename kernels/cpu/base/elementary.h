@@ -28,16 +28,20 @@ static inline float hd_exp_reduced(float r)
  * x = n ln 2 + r with |r| <= ln(2)/2: adding 1.5 * 2^23 rounds to n, and adding 127 as well
  * leaves the exponent of 2^n in the low bits, of which a shift makes 2^n (0 for n = -127, inf
  * for 128). */
-static inline float hd_expf(float x)
+static inline float hd_expf_within(float x) /* of |x| <= 87, without a case for the others */
 {
 	const float magic = 0x1.8p23f + 127;
-	float t, n, r, p;
+	float t = x * 1.44269504f + magic, n = t - magic, r;
 
-	t = x * 1.44269504f + magic;
-	n = t - magic;
 	r = x - n * 0x1.62e4p-1f; /* ln 2 in two parts: 15 bits times n is exact */
 	r = r - n * 1.42860682e-6f;
-	p = hd_exp_reduced(r) * hd_float_of(hd_bits_of(t) << 23);
+	return hd_exp_reduced(r) * hd_float_of(hd_bits_of(t) << 23);
+}
+
+static inline float hd_expf(float x)
+{
+	float p = hd_expf_within(x);
+
 	p = x < -87.5f ? 0 : p; /* here, not before: gcc would make three paths of a clamped x */
 	return x > 88.3f ? HUGE_VALF : p;
 }

@@ -1,36 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0
  * gelu and gelu_d, tanh form: (1 + tanh u) / 2 = 1 / (1 + exp(-2u)) = s, so
  *
- *	y = x s		dx = dy (s + x s (1 - s) 2u')	with u = sqrt(2/pi) (x + 0.044715 x^3)
+ *	y = x s		slope = s + x s (1 - s) 2u'	dx = dy slope	with u = sqrt(2/pi) (x + 0.044715 x^3)
  *
- * which takes one exponential and one division, and keeps small values for large negative x. 
- * From |x| = 16 on s is 0 or 1 exactly; the derivative stops there, before u' overflows.
+ * which takes one exponential and one division, and keeps small values for large negative x.
+ * From |x| = FAR on s is 1, or below 2e-38: x stops there, where the exponential is still a normal number.  NaN stays NaN.
+ *
+ * gelu_slope makes y and the slope of one s, in the time of y alone; gelu_slope_d multiplies by it and sums what it makes by
+ * columns, as it was rounded, while a row is in L1.  A function is compiled for each dtype.
  */
 #include <config.h>
-#include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/columns.h"
 #include "kernels/prepare/elementwise.h"
 
 #define TWO_ROOT_2_PI 1.5957691216f
 #define CUBIC 0.044715f
+#define FAR 9.98f
+#define INLINE static inline __attribute__((always_inline))
+
+static int prepare_sums(const struct hd_check *c, struct hd_prep *p)
+{
+	HD_TRY(hd_prepare_slope_d(c, p));
+	p->state = p->n[1] ? hd_column_sums_new(p->n[0] / p->n[1], p->n[1]) : NULL;
+	p->release = free;
+	return 0;
+}
 
 HD_PREPARE_LOW(prepare, "gelu", "t", "t", hd_prepare_alike(c, p, 1, 1))
 HD_PREPARE_LOW(prepare_d, "gelu_d", "t", "t", hd_prepare_alike(c, p, 2, 1))
+HD_PREPARE_LOW(prepare_slope, "gelu_slope", "t", "t", hd_prepare_alike(c, p, 1, 2))
+HD_PREPARE_LOW(prepare_slope_d, "gelu_slope_d", "t", "tf", prepare_sums(c, p))
+
+struct point {
+	float x, v, w, e, s; /* x, not below -FAR; v, not above FAR either */
+};
+
+/* All that use this round alike, so gelu and gelu_slope make the same bits: w is a factor in every sum that it is part of, and
+ * whether products are contracted does not depend on who else reads them.
+ * By bits: of ?: GCC would make three paths of all that follows. */
+INLINE struct point at(float x)
+{
+	struct point a = { .x = hd_pick(x < -FAR, -FAR, x) };
+
+	a.v = hd_pick(a.x > FAR, FAR, a.x);
+	a.w = a.v * a.v;
+	a.e = hd_expf_within(-TWO_ROOT_2_PI * a.v * (1 + CUBIC * a.w));
+	a.s = 1 / (1 + a.e);
+	return a;
+}
+
+/* 1 - s is e s, without cancellation. */
+INLINE float slope(struct point a)
+{
+	return a.s + a.s * (a.v * (TWO_ROOT_2_PI * (1 + 3 * CUBIC * a.w)) * (a.e * a.s));
+}
 
 HD_CLONES static void gelu(float *y, const float *x, int64_t n)
 {
 #pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		y[j] = x[j] * hd_sigmoid(TWO_ROOT_2_PI * x[j] * (1 + CUBIC * x[j] * x[j]));
+	for (int64_t j = 0; j < n; j++) {
+		struct point a = at(x[j]);
+
+		y[j] = a.x * a.s;
+	}
 }
 
 HD_CLONES static void gelu_d(float *dx, const float *x, const float *dy, int64_t n)
 {
 #pragma omp simd
-	for (int64_t j = 0; j < n; j++) {
-		float v = hd_clamp(x[j], -16, 16), q = CUBIC * v * v, s = hd_sigmoid(TWO_ROOT_2_PI * v * (1 + q));
+	for (int64_t j = 0; j < n; j++)
+		dx[j] = dy[j] * slope(at(x[j]));
+}
 
-		dx[j] = dy[j] * (s + v * s * (1 - s) * (TWO_ROOT_2_PI * (1 + 3 * q)));
+INLINE void slope_any(void *y, void *to, const void *x, int64_t n, const int low)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++) {
+		struct point a = at(hd_get(x, low, j));
+
+		hd_put(y, low, j, a.x * a.s);
+		hd_put(to, low, j, slope(a));
 	}
+}
+
+HD_CLONES static void gelu_slope(void *y, void *to, const void *x, int64_t n)
+{
+	slope_any(y, to, x, n, 0);
+}
+
+HD_CLONES static void gelu_slope_low(void *y, void *to, const void *x, int64_t n)
+{
+	slope_any(y, to, x, n, 1);
+}
+
+INLINE void times_any(void *dx, const void *k, const void *dy, int64_t n, float *sums, const int low)
+{
+	if (sums) {
+#pragma omp simd
+		for (int64_t j = 0; j < n; j++) {
+			float d = hd_get(k, low, j) * hd_get(dy, low, j);
+
+			hd_put(dx, low, j, d);
+			sums[j] += low ? hd_of_bf16(hd_bf16_of(d)) : d;
+		}
+	} else {
+#pragma omp simd
+		for (int64_t j = 0; j < n; j++)
+			hd_put(dx, low, j, hd_get(k, low, j) * hd_get(dy, low, j));
+	}
+}
+
+HD_CLONES static void times(void *dx, const void *k, const void *dy, int64_t n, float *sums)
+{
+	times_any(dx, k, dy, n, sums, 0);
+}
+
+HD_CLONES static void times_low(void *dx, const void *k, const void *dy, int64_t n, float *sums)
+{
+	times_any(dx, k, dy, n, sums, 1);
 }
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -61,5 +148,52 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 	}
 }
 
+static void run_slope(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	int64_t n = hd_used(r, p->n[0]), t = p->n[14];
+	void (*f)(void *y, void *to, const void *x, int64_t n) = t == HD_DTYPE_BF16 ? gelu_slope_low : gelu_slope;
+
+#pragma omp parallel for schedule(static) if (n >= HD_SMALL)
+	for (int64_t i = 0; i < n; i += HD_CHUNK)
+		f(hd_into(out[0], t, i), hd_into(out[1], t, i), hd_at(in[0], t, i), hd_min(HD_CHUNK, n - i));
+}
+
+/* Rows of a block, and their sums. */
+static void block_d(const struct hd_prep *p, void *const *out, void *const *in, int64_t block)
+{
+	struct hd_column_sums *c = p->state;
+	int64_t t = p->n[14], cols = c->cols, to = hd_min(c->rows, (block + 1) * c->block);
+	float *sums = c->part + block * cols;
+
+	memset(sums, 0, (size_t)cols * sizeof(*sums));
+	for (int64_t i = block * c->block; i < to; i++)
+		(t == HD_DTYPE_BF16 ? times_low : times)(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols),
+							 hd_at(in[1], t, i * cols), cols, sums);
+}
+
+static void run_slope_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	struct hd_column_sums *c = p->state;
+	int64_t n = hd_used(r, p->n[0]), t = p->n[14], blocks = c ? hd_column_sums_blocks(c) : 0;
+
+#pragma omp parallel for schedule(static) if (n >= HD_SMALL)
+	for (int64_t b = 0; b < blocks; b++)
+		block_d(p, out, in, b);
+	if (c) {
+		hd_column_sums_join(c, 0, c->cols, out[1], 0);
+		return;
+	}
+#pragma omp parallel for schedule(static) if (n >= HD_SMALL)
+	for (int64_t i = 0; i < n; i += HD_CHUNK)
+		(t == HD_DTYPE_BF16 ? times_low : times)(hd_into(out[0], t, i), hd_at(in[0], t, i), hd_at(in[1], t, i),
+							 hd_min(HD_CHUNK, n - i), NULL);
+}
+
 const struct hd_kernel hd_cpu_gelu = { .name = "gelu", .flags = HD_K_ROWS, .prepare = prepare, .run = run };
 const struct hd_kernel hd_cpu_gelu_d = { .name = "gelu_d", .flags = HD_K_ROWS, .prepare = prepare_d, .run = run_d };
+const struct hd_kernel hd_cpu_gelu_slope = {
+	.name = "gelu_slope", .flags = HD_K_ROWS, .prepare = prepare_slope, .run = run_slope
+};
+const struct hd_kernel hd_cpu_gelu_slope_d = {
+	.name = "gelu_slope_d", .flags = HD_K_ROWS, .prepare = prepare_slope_d, .run = run_slope_d
+};

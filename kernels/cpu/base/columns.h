@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/base/columns.h - sums over the rows of a matrix that are made while it is made or read, by the kernel that does so.
+ *
+ * Blocks of a fixed number of rows are summed in fp32 by whichever thread has them; then the blocks are added in their order, in
+ * double.  So no sum depends on the number of threads.
+ */
+#ifndef HD_KERNELS_CPU_BASE_COLUMNS_H
+#define HD_KERNELS_CPU_BASE_COLUMNS_H
+#include <stdlib.h>
+#include "kernels/cpu/base/low.h"
+
+struct hd_column_sums {
+	int64_t rows, cols; /* cols: of all sums together */
+	int64_t block;      /* rows of a block */
+	float part[];       /* blocks x cols */
+};
+
+static inline int64_t hd_column_sums_blocks(const struct hd_column_sums *c)
+{
+	return (c->rows + c->block - 1) / c->block;
+}
+
+/* To be freed.  A block has 64 rows, or more where that would be many blocks. */
+__attribute__((unused)) static struct hd_column_sums *hd_column_sums_new(int64_t rows, int64_t cols)
+{
+	int64_t block = rows > 8192 ? 256 : 64, blocks = (rows + block - 1) / block;
+	struct hd_column_sums *c =
+		(struct hd_column_sums *)hd_alloc(sizeof(*c) + (size_t)(blocks * cols) * sizeof(float));
+
+	c->rows = rows;
+	c->cols = cols;
+	c->block = block;
+	return c;
+}
+
+#define HD_COLUMNS_PIECE 256
+
+HD_CLONES __attribute__((unused)) static void hd_column_sums_piece(float *y, const float *part, int64_t step,
+								   int64_t blocks, int64_t n, int acc)
+{
+	double sum[HD_COLUMNS_PIECE];
+
+	for (int64_t j = 0; j < n; j++)
+		sum[j] = acc ? (double)y[j] : 0;
+	for (int64_t b = 0; b < blocks; b++, part += step) {
+#pragma omp simd
+		for (int64_t j = 0; j < n; j++)
+			sum[j] += (double)part[j];
+	}
+	for (int64_t j = 0; j < n; j++)
+		y[j] = (float)sum[j];
+}
+
+/* The n sums from `from` on, to y. */
+__attribute__((unused)) static void hd_column_sums_join(const struct hd_column_sums *c, int64_t from, int64_t n,
+							float *y, int acc)
+{
+	int64_t blocks = hd_column_sums_blocks(c);
+
+#pragma omp parallel for schedule(static) if (n * blocks >= HD_SMALL)
+	for (int64_t j = 0; j < n; j += HD_COLUMNS_PIECE)
+		hd_column_sums_piece(y + j, c->part + from + j, c->cols, blocks, hd_min(HD_COLUMNS_PIECE, n - j), acc);
+}
+
+#endif
