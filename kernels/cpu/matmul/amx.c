@@ -17,14 +17,17 @@
 #if HD_AMX_BUILT
 
 #define SIDE HD_AMX_SIDE
+/* Chosen by timing on a processor with 48 KB of L1 and 2 MB of L2, as all with tiles have so far. */
 #define KEPT 384                    /* k of a panel of a: 24 KB of L1 */
-#define BLOCK ((int64_t)384 * 1024) /* elements of a block of b: 768 KB of L2 */
-#define LONGEST 2048                /* k of such a block */
+#define GROUP 8                     /* panels of an a that lies across k, which are packed together */
+#define LONGEST 1536                /* k of a block of b */
+#define BLOCK ((int64_t)640 * 1024) /* its elements: 1.25 MB of L2 */
 
 struct hd_amx {
 	struct hd_mm_shape s;
 	int64_t m, n, k; /* extents; panels: of 32 rows */
 	int64_t panels, batches;
+	int64_t group;               /* panels of a that are packed together */
 	int64_t wide, blocks;        /* columns of a block of b, a multiple of 32; blocks along n */
 	int64_t deep, chunks;        /* k of one, likewise */
 	int64_t each, sums, threads; /* bytes of a block and of its sums, threads that there is scratch for */
@@ -86,7 +89,7 @@ static int64_t part(int64_t n, int64_t most, int64_t *parts)
 /* Bytes of one thread's panel and sums. */
 static int64_t own_bytes(const struct hd_amx *x)
 {
-	return SIDE * KEPT * 2 + (x->chunks > 1 ? 0 : SIDE * x->wide * 4);
+	return x->group * (SIDE * KEPT * 2 + (x->chunks > 1 ? 0 : SIDE * x->wide * 4));
 }
 
 static int reserve(const struct hd_amx *x)
@@ -121,6 +124,7 @@ struct hd_amx *hd_amx_create(const struct hd_mm_shape *s)
 		x->batches *= s->n[d];
 	x->deep = part(x->k, LONGEST, &x->chunks);
 	x->wide = part(x->n, BLOCK / x->deep / SIDE * SIDE, &x->blocks);
+	x->group = s->stride[HD_MM_A][s->ndim - 1] <= 1 ? 1 : GROUP;
 	x->each = x->wide * x->deep * 2;
 	x->sums = x->chunks > 1 ? x->panels * SIDE * x->wide * 4 : 0;
 	x->threads = omp_get_max_threads();
@@ -160,7 +164,7 @@ static struct amx_team join(const struct hd_amx *x)
 	t.block = scratch.mem + t.group * (2 * x->each + x->sums);
 	own = scratch.mem + threads * (2 * x->each + x->sums) + me * own_bytes(x);
 	t.a = (uint16_t *)own;
-	t.sums = (float *)(x->chunks > 1 ? t.block + 2 * x->each : own + SIDE * KEPT * 2);
+	t.sums = (float *)(x->chunks > 1 ? t.block + 2 * x->each : own + x->group * SIDE * KEPT * 2);
 	return t;
 }
 
@@ -181,45 +185,87 @@ struct amx_block {                          /* of b, and what it is multiplied w
 	char *mem;
 };
 
+struct amx_pack { /* n x k elements of a or b into panels of 32 x k */
+	uint16_t *to;
+	int64_t to_step; /* elements between panels */
+	const uint16_t *from;
+	int64_t step, k_step, n, k;
+	int pairs;
+};
+
+/* Panels i to end - 1: one after the other if they lie along k, else all of them a few k at a time, so that memory is read in
+ * long pieces. */
+static void pack_panels(const struct amx_pack *p, int64_t i, int64_t end)
+{
+	int64_t each = p->k_step <= 1 ? p->k : SIDE;
+
+	for (int64_t k = 0; k < p->k; k += each)
+		for (int64_t j = i; j < end; j++)
+			hd_amx_pack(p->to + j * p->to_step + k * SIDE, p->from + j * SIDE * p->step + k * p->k_step,
+				    p->step, p->k_step, least(SIDE, p->n - j * SIDE), least(each, p->k - k), p->pairs);
+}
+
 static void pack_block(const struct amx_run *r, const struct amx_team *t, const struct amx_block *b)
 {
 	const struct hd_amx *x = r->x;
-	const int64_t *step = x->s.stride[HD_MM_B] + x->s.ndim - 3, panel = up(b->deep, SIDE) * SIDE;
+	const int64_t *step = x->s.stride[HD_MM_B] + x->s.ndim - 3;
 	int64_t first = batch_at(x, b->batch, HD_MM_B) + b->from * step[1] + b->k * step[2];
 	int64_t panels = (b->cols + SIDE - 1) / SIDE;
+	const struct amx_pack p = { (uint16_t *)b->mem,
+				    up(b->deep, SIDE) * SIDE,
+				    (const uint16_t *)r->b + first,
+				    step[1],
+				    step[2],
+				    b->cols,
+				    b->deep,
+				    1 };
 
-	for (int64_t i = panels * t->member / t->along; i < panels * (t->member + 1) / t->along; i++)
-		hd_amx_pack((uint16_t *)b->mem + i * panel, (const uint16_t *)r->b + first + i * SIDE * step[1],
-			    step[1], step[2], least(SIDE, b->cols - i * SIDE), b->deep, 1);
+	pack_panels(&p, panels * t->member / t->along, panels * (t->member + 1) / t->along);
 }
 
-/* Panel p of a times the block. */
-static void use_panel(const struct amx_run *r, const struct amx_team *t, const struct amx_block *b, int64_t p)
+/* Where rows of c from `row` on go. */
+static struct hd_amx_out out_of(const struct amx_run *r, const struct amx_block *b, int64_t row)
 {
 	const struct hd_amx *x = r->x;
 	const struct hd_mm_shape *s = &x->s;
-	const int64_t *step = s->stride[HD_MM_A] + s->ndim - 3, c_step = s->stride[HD_MM_C][s->ndim - 3];
-	int64_t rows = least(SIDE, x->m - p * SIDE), along = up(b->deep, SIDE), width = HD_BITS(s->dtype[HD_MM_C]) / 8;
-	int64_t a = batch_at(x, b->batch, HD_MM_A) + p * SIDE * step[0] + b->k * step[2];
-	int64_t c = batch_at(x, b->batch, HD_MM_C) + p * SIDE * c_step + b->from, parts,
-		each = part(b->deep, KEPT, &parts);
-	int64_t bias_width = s->dtype[HD_MM_BIAS] == HD_DTYPE_BF16 ? 2 : 4;
-	struct hd_amx_out out = { r->c + c * width,
-				  c_step,
-				  r->bias ? r->bias + (batch_at(x, b->batch, HD_MM_BIAS) + b->from) * bias_width : NULL,
-				  width == 2,
-				  bias_width == 2,
-				  r->sum,
-				  rows,
-				  b->cols };
-	float *sums = t->sums + (x->chunks > 1 ? p * SIDE * x->wide : 0);
+	int64_t step = s->stride[HD_MM_C][s->ndim - 3], c = batch_at(x, b->batch, HD_MM_C) + row * step + b->from;
+	int64_t bias = batch_at(x, b->batch, HD_MM_BIAS) + b->from;
+	int low = s->dtype[HD_MM_C] == HD_DTYPE_BF16, bias_low = s->dtype[HD_MM_BIAS] == HD_DTYPE_BF16;
+
+	return (struct hd_amx_out){ r->c + c * (low ? 2 : 4),
+				    step,
+				    r->bias ? r->bias + bias * (bias_low ? 2 : 4) : NULL,
+				    low,
+				    bias_low,
+				    r->sum,
+				    least(SIDE, x->m - row),
+				    b->cols };
+}
+
+/* Panels p to end - 1 of a times the block. */
+static void use_panels(const struct amx_run *r, const struct amx_team *t, const struct amx_block *b, int64_t p,
+		       int64_t end)
+{
+	const struct hd_amx *x = r->x;
+	const int64_t *step = x->s.stride[HD_MM_A] + x->s.ndim - 3;
+	const uint16_t *a = (const uint16_t *)r->a + batch_at(x, b->batch, HD_MM_A) + p * SIDE * step[0];
+	int64_t parts, each = part(b->deep, KEPT, &parts), b_step = up(b->deep, SIDE) * SIDE;
 
 	for (int64_t k = 0; k < b->deep; k += each) {
 		int64_t deep = least(each, b->deep - k), first = b->k + k == 0, last = b->k + k + deep == x->k;
+		const struct amx_pack pack = {
+			t->a, SIDE * KEPT, a + (b->k + k) * step[2], step[0], step[2], x->m - p * SIDE, deep, 0
+		};
 
-		hd_amx_pack(t->a, (const uint16_t *)r->a + a + k * step[2], step[0], step[2], rows, deep, 0);
-		hd_amx_panel(t->a, (const uint16_t *)b->mem + k * SIDE, along * SIDE, (deep + SIDE - 1) / SIDE,
-			     (b->cols + SIDE - 1) / SIDE, first && last ? NULL : sums, (int)first, last ? &out : NULL);
+		pack_panels(&pack, 0, end - p);
+		for (int64_t i = p; i < end; i++) {
+			struct hd_amx_out out = out_of(r, b, i * SIDE);
+			float *sums = t->sums + (x->chunks > 1 ? i : i - p) * SIDE * x->wide;
+
+			hd_amx_panel(t->a + (i - p) * SIDE * KEPT, (const uint16_t *)b->mem + k * SIDE, b_step,
+				     up(deep, SIDE) / SIDE, up(b->cols, SIDE) / SIDE, first && last ? NULL : sums,
+				     (int)first, last ? &out : NULL);
+		}
 	}
 }
 
@@ -228,6 +274,7 @@ static void use_block(const struct amx_run *r, const struct amx_team *t, int64_t
 {
 	const struct hd_amx *x = r->x;
 	int busy = t->group < t->across && item < x->batches * x->blocks;
+	int64_t first = x->panels * t->member / t->along, end = x->panels * (t->member + 1) / t->along;
 	struct amx_block b = { item / x->blocks, item % x->blocks * x->wide, 0, chunk * x->deep, 0, mem };
 
 	b.cols = least(x->wide, x->n - b.from);
@@ -235,8 +282,8 @@ static void use_block(const struct amx_run *r, const struct amx_team *t, int64_t
 	if (busy)
 		pack_block(r, t, &b);
 #pragma omp barrier
-	for (int64_t p = x->panels * t->member / t->along; busy && p < x->panels * (t->member + 1) / t->along; p++)
-		use_panel(r, t, &b, p);
+	for (int64_t p = first; busy && p < end; p += x->group)
+		use_panels(r, t, &b, p, least(end, p + x->group));
 }
 
 static void work(const struct amx_run *r)

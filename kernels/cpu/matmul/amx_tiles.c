@@ -109,6 +109,8 @@ static inline void read_across_k(__m512i r[16], const uint16_t *from, int64_t k_
 		const uint16_t *at = from + 2 * i * k_step;
 		__m256i low = _mm256_setzero_si256(), high = low;
 
+		__builtin_prefetch(at + SIDE * k_step, 0, 2); /* of the next tile: lines far apart */
+		__builtin_prefetch(at + (SIDE + 1) * k_step, 0, 2);
 		if (2 * i < k)
 			low = _mm256_maskz_loadu_epi16(mask, at);
 		if (2 * i + 1 < k)
@@ -137,12 +139,23 @@ static inline __attribute__((always_inline)) void pack_tiles(uint16_t *to, const
 		}
 }
 
+/* Rows of a that lie along k: copied one by one, as memory likes to be read. */
+static void copy_rows(uint16_t *to, const uint16_t *from, int64_t step, int64_t n, int64_t k)
+{
+	for (int64_t i = 0; i < SIDE; i++, from += step)
+		for (int64_t at = 0; at < k; at += SIDE) {
+			__mmask32 mask = i >= n ? 0 : k - at >= SIDE ? 0xffffffffu : (1u << (k - at)) - 1;
+
+			_mm512_store_si512(to + at * SIDE + i * SIDE, _mm512_maskz_loadu_epi16(mask, from + at));
+		}
+}
+
 void hd_amx_pack(uint16_t *to, const uint16_t *from, int64_t step, int64_t k_step, int64_t n, int64_t k, int pairs)
 {
 	if (k_step == 1 && pairs)
 		pack_tiles(to, from, step, 1, n, k, 0, 1);
 	else if (k_step == 1)
-		pack_tiles(to, from, step, 1, n, k, 0, 0);
+		copy_rows(to, from, step, n, k);
 	else if (pairs)
 		pack_tiles(to, from, 1, k_step, n, k, 1, 1);
 	else
