@@ -37,6 +37,7 @@ static const char *const models[] = {
 	"family = gemma2\nwindow = 3\nattention_softcap = 1\nlogit_softcap = 2\nquery_scale = 3\n",
 	"family = gemma3\nwindow = 2\nwindow_layers = wf\n",
 	"family = phi3\nactivation = gelu_erf\n",
+	"family = phi3\nrope_scaling = longrope\nrope_factor = 4\nrope_original = 4\nrope_short = 1, 1\nrope_long = 2, 3.5\n",
 	"family = olmo2\nrope_scaling = dynamic\nrope_factor = 3\nrope_original = 4\n",
 };
 

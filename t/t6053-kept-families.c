@@ -9,9 +9,9 @@
 #include <config.h>
 #include "t/lib/kept.h"
 
-static const char *const models[] = { "llama3",  "llama-biased", "mistral",  "qwen2",         "qwen3",
-				      "gemma2",  "gemma3",       "phi3",     "olmo2",         "olmoe",
-				      "mixtral", "qwen3-moe",    "glm4-moe", "glm4-moe-plain" };
+static const char *const models[] = { "llama3",  "llama-biased", "mistral",  "qwen2",          "qwen3",
+				      "gemma2",  "gemma3",       "phi3",     "olmo2",          "olmoe",
+				      "mixtral", "qwen3-moe",    "glm4-moe", "glm4-moe-plain", "phi3-long" };
 
 static void one(const char *model)
 {

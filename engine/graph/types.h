@@ -28,6 +28,7 @@ struct hd_model {
 	const char *window_layers; /* w and f, repeated over the layers: those with a window, those without */
 	double embed_scale, query_scale, attention_softcap, logit_softcap;
 	int64_t rope_scaling, rope_truncate;
+	const char *rope_short, *rope_long; /* longrope: a factor for each pair that turns, with commas */
 	double rotary_fraction, rope_theta_window, rope_factor, rope_original, rope_low, rope_high, rope_beta_fast,
 		rope_beta_slow, rope_attention;
 	/* A layer of experts in place of the feed-forward layer of every moe_every-th layer; experts 0: none. */

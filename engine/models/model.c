@@ -43,7 +43,7 @@ static const struct hd_option keys[] = {
 	{ "rotary_fraction", HD_OPT_NUM, 0, "1", "0..1", "part of head_dim that turns with the position" },
 	{ "rope_theta_window", HD_OPT_NUM, 0, "0", "0..",
 	  "rope_theta of layers with a window, which is not scaled (0: as the others)" },
-	{ "rope_scaling", HD_OPT_CHOICE, 0, "none", "none|linear|dynamic|llama3|yarn",
+	{ "rope_scaling", HD_OPT_CHOICE, 0, "none", "none|linear|dynamic|llama3|yarn|longrope",
 	  "how rotary angles are scaled for longer texts" },
 	{ "rope_factor", HD_OPT_NUM, 0, "1", "1..", "rope_scaling: by how much" },
 	{ "rope_original", HD_OPT_NUM, 0, "0", "0..", "rope_scaling: positions that were trained first (0: max_seq)" },
@@ -51,7 +51,11 @@ static const struct hd_option keys[] = {
 	{ "rope_high", HD_OPT_NUM, 0, "4", "0..", "llama3: turns above which it is not" },
 	{ "rope_beta_fast", HD_OPT_NUM, 0, "32", "0..", "yarn: turns above which an angle is not scaled" },
 	{ "rope_beta_slow", HD_OPT_NUM, 0, "1", "0..", "yarn: turns below which it is" },
-	{ "rope_attention", HD_OPT_NUM, 0, "0", "0..", "yarn: factor of queries and keys (0: 0.1 ln rope_factor + 1)" },
+	{ "rope_attention", HD_OPT_NUM, 0, "0", "0..",
+	  "yarn, longrope: factor of queries and keys (0: by rope_factor)" },
+	{ "rope_short", HD_OPT_STR, 0, "", NULL,
+	  "longrope: what the angle of each pair is divided by where train.seq is at most rope_original" },
+	{ "rope_long", HD_OPT_STR, 0, "", NULL, "longrope: the same where train.seq is more" },
 	{ "rope_truncate", HD_OPT_BOOL, 0, "yes", NULL, "yarn: its bounds are whole dims" },
 	{ "experts", HD_OPT_INT, 0, "-1", "-1..65536",
 	  "experts in a layer that has them (0: none; -1: the family's rule)" },
@@ -161,6 +165,30 @@ static int check_experts(struct hd_conf *c, struct hd_section *s, const struct h
 	return HD_OK;
 }
 
+static int check_longrope(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)
+{
+	int64_t pairs = (int64_t)(m->rotary_fraction * (double)m->head_dim) / 2;
+
+	for (int i = 0; i < 2; i++) {
+		int64_t n = hd_rope_list(i ? m->rope_long : m->rope_short);
+
+		if (n < 0)
+			return hd_section_fail(c, s, i ? "rope_long" : "rope_short", err, HD_EINVAL,
+					       "'%s' must be numbers above 0 with commas between them",
+					       i ? m->rope_long : m->rope_short);
+		if (n != pairs)
+			return hd_section_fail(c, s, i ? "rope_long" : "rope_short", err, HD_EINVAL,
+					       "%lld factors, and %lld pairs of a head turn", (long long)n,
+					       (long long)pairs);
+	}
+	if (!(m->rope_original > 1))
+		return hd_section_fail(
+			c, s, "rope_original", err, HD_EINVAL,
+			"%g, and rope_scaling = longrope must know how many positions were trained first",
+			m->rope_original);
+	return HD_OK;
+}
+
 static int check_rope(struct hd_conf *c, struct hd_section *s, const struct hd_model *m, struct hd_err *err)
 {
 	int64_t turned = (int64_t)(m->rotary_fraction * (double)m->head_dim);
@@ -177,6 +205,8 @@ static int check_rope(struct hd_conf *c, struct hd_section *s, const struct hd_m
 		return hd_section_fail(c, s, "rotary_fraction", err, HD_EDIVIDE,
 				       "%g of head_dim %lld is %lld, which is odd, and rotary positions turn pairs",
 				       m->rotary_fraction, (long long)m->head_dim, (long long)turned);
+	if (m->rope_scaling == HD_ROPE_SCALING_LONGROPE)
+		HD_TRY(check_longrope(c, s, m, err));
 	if (m->rope_scaling == HD_ROPE_SCALING_LLAMA3 && !(low < high))
 		return hd_section_fail(c, s, "rope_high", err, HD_EINVAL, "%g is not more than rope_low = %g", high,
 				       low);

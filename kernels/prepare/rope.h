@@ -20,13 +20,17 @@
  *		less than original / high, and between the two in between (Grattafiori et al. 2407.21783)
  *	yarn	as they are where they make beta_fast turns in original or more, divided by factor where they make beta_slow or
  *		fewer, between the two in between; what is turned is `attention` as long (Peng et al. 2309.00071)
+ *	longrope	each pair's divided by a factor of its own, `factors=` with colons between them; `attention` as yarn
+ *		(Ding et al. 2402.13753)
  */
-enum { HD_ROPE_PLAIN, HD_ROPE_LINEAR, HD_ROPE_DYNAMIC, HD_ROPE_LLAMA3, HD_ROPE_YARN };
+enum { HD_ROPE_PLAIN, HD_ROPE_LINEAR, HD_ROPE_DYNAMIC, HD_ROPE_LLAMA3, HD_ROPE_YARN, HD_ROPE_LONGROPE };
+#define HD_ROPE_MOST_PAIRS 256 /* of longrope */
 
 struct hd_rope {
 	int64_t first, seq, fold, skip; /* global index of seq index 0; from index fold on it is skip more */
 	int64_t turned, scaling;
 	double theta, factor, original, length, low, high, beta_fast, beta_slow, attention, truncate;
+	double by[HD_ROPE_MOST_PAIRS]; /* longrope: what each pair's angle is divided by */
 };
 
 /* x (..., seq, heads, head_dim).  p->n: outer, seq, heads, head_dim, global index of seq index 0; from seq
@@ -50,6 +54,9 @@ static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 	p->n[6] = x->skip[n - 3];
 	p->n[7] = hd_attr_int(c->d->attr, "rotary", p->n[3]);
 	p->f[0] = hd_attr_num(c->d->attr, "inverse", 0) != 0 ? -1 : 1;
+	if (hd_attr_text(c->d->attr, "factors") && p->n[7] / 2 > HD_ROPE_MOST_PAIRS)
+		return hd_err_set(c->err, HD_ENOTSUP, "%s: factors of %lld pairs, and at most %d are possible",
+				  c->kernel, (long long)(p->n[7] / 2), HD_ROPE_MOST_PAIRS);
 	if (p->n[7] == p->n[3] && p->n[3] % 2)
 		return hd_err_set(c->err, HD_EDIVIDE, "%s: dim %s has %lld elements, not divisible by 2", c->kernel,
 				  x->dims[n - 1]->name, (long long)x->n[n - 1]);
@@ -61,13 +68,34 @@ static inline int hd_prepare_rope(const struct hd_check *c, struct hd_prep *p)
 
 static inline int64_t hd_rope_scaling(const char *attr)
 {
-	static const char *const names[] = { "linear", "dynamic", "llama3", "yarn" };
+	static const char *const names[] = { "linear", "dynamic", "llama3", "yarn", "longrope" };
 	const char *is = hd_attr_text(attr, "scaling");
 
-	for (int i = 0; is && i < 4; i++)
+	for (int i = 0; is && i < 5; i++)
 		if (!strncmp(is, names[i], strlen(names[i])))
 			return i + 1;
 	return HD_ROPE_PLAIN;
+}
+
+/* What queries and keys are multiplied by where nothing says it: as the authors found to suit a factor. */
+static inline double hd_rope_stretch(const struct hd_rope *a)
+{
+	if (a->factor > 1 && a->scaling == HD_ROPE_YARN)
+		return 0.1 * log(a->factor) + 1;
+	if (a->factor > 1 && a->scaling == HD_ROPE_LONGROPE)
+		return sqrt(1 + log(a->factor) / log(a->original));
+	return 1;
+}
+
+static inline void hd_rope_factors(struct hd_rope *a, const char *text)
+{
+	char *end = NULL;
+
+	for (int64_t i = 0; i < a->turned / 2; i++, text = end && *end == ':' ? end + 1 : text) {
+		a->by[i] = text ? strtod(text, &end) : 1;
+		if (!(a->by[i] > 0))
+			a->by[i] = 1;
+	}
 }
 
 /* The angles that the attributes say, at the positions that are here. */
@@ -89,8 +117,10 @@ static inline void hd_rope_set(struct hd_rope *a, const struct hd_prep *p, const
 	a->beta_fast = hd_attr_num(attr, "beta_fast", 32);
 	a->beta_slow = hd_attr_num(attr, "beta_slow", 1);
 	a->attention = hd_attr_num(attr, "attention", 0);
-	if (a->attention == 0) /* what its authors found to suit a factor */
-		a->attention = a->scaling == HD_ROPE_YARN && a->factor > 1 ? 0.1 * log(a->factor) + 1 : 1;
+	if (a->attention == 0)
+		a->attention = hd_rope_stretch(a);
+	if (a->scaling == HD_ROPE_LONGROPE)
+		hd_rope_factors(a, hd_attr_text(attr, "factors"));
 	a->truncate = hd_attr_num(attr, "truncate", 1);
 }
 
@@ -139,6 +169,8 @@ static inline double hd_rope_rate(const struct hd_rope *a, int64_t pair)
 	rate = pow(theta, -2 * (double)pair / d);
 	if (a->scaling == HD_ROPE_LINEAR)
 		return rate / a->factor;
+	if (a->scaling == HD_ROPE_LONGROPE)
+		return rate / a->by[pair];
 	if (a->scaling == HD_ROPE_LLAMA3)
 		return hd_rope_llama3(a, rate);
 	part = a->scaling == HD_ROPE_YARN ? hd_rope_yarn(a, (double)pair) : 0;

@@ -52,6 +52,7 @@ def partial(theta, part):
     return dict(rope_theta=theta, partial_rotary_factor=part)
 
 
+LONGROPE = dict(type="longrope", short_factor=[1.25, 1.5], long_factor=[2.5, 6.0])
 LAYERS = dict(num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2)
 MODELS = {
     "llama3": (LlamaForCausalLM, LlamaConfig, dict(head_dim=6, **rope(
@@ -70,6 +71,8 @@ MODELS = {
                                                          **rope_by_layer(1000.0, 50.0, rope_type="linear", factor=2.0))),
     "phi3": (Phi3ForCausalLM, Phi3Config, dict(sliding_window=6, original_max_position_embeddings=26,
                                                **partial(200.0, 0.5))),
+    "phi3-long": (Phi3ForCausalLM, Phi3Config, dict(head_dim=4, original_max_position_embeddings=16, **(
+        dict(rope_parameters=dict(LONGROPE, rope_theta=200.0)) if FIVE else dict(rope_theta=200.0, rope_scaling=LONGROPE)))),
     "olmo2": (Olmo2ForCausalLM, Olmo2Config, rope(300.0)),
     "olmoe": (OlmoeForCausalLM, OlmoeConfig, dict(num_experts=4, num_experts_per_tok=2, intermediate_size=10,
                                                   **rope(300.0))),

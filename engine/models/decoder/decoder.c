@@ -99,9 +99,20 @@ static int is_windowed(const struct hd_model *m, int64_t l)
 	return m->window && m->window_layers[(size_t)l % strlen(m->window_layers)] == 'w';
 }
 
+/* A list as an attribute has it. */
+static const char *with_colons(struct hd_plan *p, const char *list)
+{
+	char *text = hd_plan_alloc(p, strlen(list) + 1), *to = text;
+
+	for (; *list; list++)
+		if (*list != ' ' && *list != '\t')
+			*to++ = (char)(*list == ',' ? ':' : *list);
+	return text;
+}
+
 static const char *scaling_attr(struct hd_plan *p)
 {
-	static const char *const names[] = { "", "linear", "dynamic", "llama3", "yarn" };
+	static const char *const names[] = { "", "linear", "dynamic", "llama3", "yarn", "longrope" };
 	const struct hd_model *m = &p->model;
 	double original = m->rope_original > 0 ? m->rope_original : (double)m->max_seq;
 	const char *first = hd_plan_text(p, " scaling=%s factor=%.17g original=%.17g", names[m->rope_scaling],
@@ -111,6 +122,9 @@ static const char *scaling_attr(struct hd_plan *p)
 		return hd_plan_text(p, " scaling=linear factor=%.17g", m->rope_factor);
 	if (m->rope_scaling == HD_ROPE_SCALING_DYNAMIC)
 		return hd_plan_text(p, "%s length=%lld", first, (long long)m->seq);
+	if (m->rope_scaling == HD_ROPE_SCALING_LONGROPE)
+		return hd_plan_text(p, "%s attention=%.17g factors=%s", first, m->rope_attention,
+				    with_colons(p, (double)m->seq > original ? m->rope_long : m->rope_short));
 	if (m->rope_scaling == HD_ROPE_SCALING_LLAMA3)
 		return hd_plan_text(p, "%s low=%.17g high=%.17g", first, m->rope_low, m->rope_high);
 	return hd_plan_text(p, "%s beta_fast=%.17g beta_slow=%.17g attention=%.17g truncate=%lld", first,

@@ -6,6 +6,7 @@
 #include "engine/models/decoder/hf.h"
 #include "engine/models/decoder/knobs.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const top[] = { "rope_theta", "rope_scaling", "rope_parameters" };
@@ -31,8 +32,9 @@ static const struct {
 	{ "beta_slow", "rope_beta_slow" },
 	{ "attention_factor", "rope_attention" },
 };
-static const char *const others[] = { "rope_type", "type", "truncate", "mscale", "mscale_all_dim", "finetuned" };
-static const char *const types[] = { "default", "linear", "dynamic", "llama3", "yarn" };
+static const char *const others[] = { "rope_type",      "type",      "truncate",     "mscale",
+				      "mscale_all_dim", "finetuned", "short_factor", "long_factor" };
+static const char *const types[] = { "default", "linear", "dynamic", "llama3", "yarn", "longrope" };
 
 static const char *type_of(const json_t *o)
 {
@@ -69,6 +71,32 @@ static void read_mscale(struct hd_hf_reader *r, const json_t *o)
 		hd_hf_say_number(r, "rope_attention", mscale(factor, one) / mscale(factor, all));
 }
 
+static int read_list(struct hd_hf_reader *r, const json_t *o, const char *theirs, const char *ours)
+{
+	json_t *list = json_object_get(o, theirs), *v;
+	char *text = NULL;
+	size_t i;
+
+	json_array_foreach(list, i, v)
+		hd_append(&text, "%s%.17g", i ? "," : "", json_number_value(v));
+	hd_hf_say(r, ours, "%s", text ? text : "");
+	free(text);
+	return json_is_array(list) ? HD_OK : hd_hf_unknown(r, theirs, list, "a list of numbers");
+}
+
+/* A factor for each pair; what queries and keys are multiplied by follows from the positions before and after. */
+static int read_longrope(struct hd_hf_reader *r, const json_t *o)
+{
+	const json_t *original = json_object_get(r->config, "original_max_position_embeddings");
+	double now = json_number_value(json_object_get(r->config, "max_position_embeddings"));
+
+	original = original ? original : json_object_get(o, "original_max_position_embeddings");
+	if (json_number_value(original) > 0)
+		hd_hf_say_number(r, "rope_factor", now / json_number_value(original));
+	HD_TRY(read_list(r, o, "short_factor", "rope_short"));
+	return read_list(r, o, "long_factor", "rope_long");
+}
+
 static int read_section(struct hd_hf_reader *r, const char *name, json_t *o)
 {
 	const char *type = type_of(o), *key;
@@ -78,14 +106,15 @@ static int read_section(struct hd_hf_reader *r, const char *name, json_t *o)
 	while (is < HD_LEN(types) && strcmp(types[is], type))
 		is++;
 	if (is == HD_LEN(types))
-		return hd_hf_unknown(r, name, o, "rope_type default, linear, dynamic, llama3, yarn");
+		return hd_hf_unknown(r, name, o, "rope_type default, linear, dynamic, llama3, yarn, longrope");
 	json_object_foreach(o, key, v)
 		if (!is_known(key) && !json_is_null(v))
 			return hd_hf_unknown(
 				r, name, o,
 				"keys rope_type, rope_theta, factor, partial_rotary_factor, "
 				"original_max_position_embeddings, low_freq_factor, high_freq_factor, "
-				"beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim, truncate");
+				"beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim, truncate, "
+				"short_factor, long_factor");
 	for (size_t i = 0; i < HD_LEN(numbers); i++)
 		if (json_is_number(v = json_object_get(o, numbers[i].theirs)))
 			hd_hf_say_number(r, numbers[i].ours, json_number_value(v));
@@ -96,7 +125,7 @@ static int read_section(struct hd_hf_reader *r, const char *name, json_t *o)
 		hd_hf_say(r, "rope_truncate", "%s", json_is_true(truncate) ? "yes" : "no");
 	if (!strcmp(type, "yarn"))
 		read_mscale(r, o);
-	return HD_OK;
+	return strcmp(type, "longrope") ? HD_OK : read_longrope(r, o);
 }
 
 /* Layers with a window: as the others, or with a theta of their own and no scaling. */
@@ -137,12 +166,34 @@ int hd_hf_read_rope(struct hd_hf_reader *r)
 }
 
 /* -- writing -------------------------------------------------------------------------------------------------------------- */
+static json_t *list_of(const char *text)
+{
+	json_t *list = json_array();
+	char *end;
+
+	for (; *text; text = end + (*end == ','))
+		json_array_append_new(list, json_real(strtod(text, &end)));
+	return list;
+}
+
+/* Phi-3's class takes these three keys and no other. */
+static json_t *longrope(const struct hd_model *m, json_t *o)
+{
+	json_object_set_new(o, "short_factor", list_of(m->rope_short));
+	json_object_set_new(o, "long_factor", list_of(m->rope_long));
+	if (m->rope_attention > 0)
+		json_object_set_new(o, "attention_factor", json_real(m->rope_attention));
+	return o;
+}
+
 static json_t *scaling(const struct hd_model *m)
 {
 	json_t *o = json_pack("{s:s}", "rope_type", types[m->rope_scaling]);
 	int64_t is = m->rope_scaling;
 	json_int_t original = (json_int_t)(m->rope_original > 0 ? m->rope_original : (double)m->max_seq);
 
+	if (is == HD_ROPE_SCALING_LONGROPE)
+		return longrope(m, o);
 	if (is)
 		json_object_set_new(o, "factor", json_real(m->rope_factor));
 	if (is > HD_ROPE_SCALING_LINEAR)
@@ -167,6 +218,13 @@ void hd_hf_write_rope(const struct hd_model *m, json_t *o)
 
 	json_object_set_new(o, "rope_theta", json_real(m->rope_theta));
 	json_object_set_new(o, "rope_scaling", m->rope_scaling ? json_deep_copy(full) : json_null());
+	if (m->rope_scaling == HD_ROPE_SCALING_LONGROPE) { /* as it was named first */
+		json_object_set_new(json_object_get(o, "rope_scaling"), "type", json_string("longrope"));
+		json_object_del(json_object_get(o, "rope_scaling"), "rope_type");
+		json_object_set_new(full, "original_max_position_embeddings",
+				    json_integer((json_int_t)m->rope_original));
+		json_object_set_new(full, "factor", json_real(m->rope_factor));
+	}
 	json_object_set_new(full, "rope_theta", json_real(m->rope_theta));
 	if (m->rotary_fraction != 1 || hd_family_default(m->family, "rotary_fraction"))
 		json_object_set_new(full, "partial_rotary_factor", json_real(m->rotary_fraction));

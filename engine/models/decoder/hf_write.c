@@ -94,6 +94,10 @@ static int is_said(const struct hd_model *m)
 		return 0;
 	if (m->experts && (m->router == HD_ROUTER_SIGMOID) != (m->family->router == HD_ROUTER_SIGMOID))
 		return 0;
+	if (m->rope_scaling ==
+		    HD_ROPE_SCALING_LONGROPE && /* its class computes the factor of queries and keys of the two */
+	    (!has_key(m->family, "rope_original") || m->rope_factor != (double)m->max_seq / m->rope_original))
+		return 0;
 	if (m->experts && !m->shared_experts && m->family->always_shared)
 		return 0;
 	return m->rope_theta_window <= 0 || has_key(m->family, "rope_theta_window");
@@ -106,7 +110,10 @@ static void write_ours(const struct hd_model *m, json_t *o)
 
 	for (const struct hd_knob *k = hd_knob_next(NULL); k; k = hd_knob_next(k)) {
 		hd_knob_text(m, k, text);
-		json_object_set_new(keys, k->key, json_string(text));
+		json_object_set_new(keys, k->key,
+				    json_string(k->kind == HD_KNOB_TEXT
+							? *(const char *const *)((const char *)m + k->at)
+							: text));
 	}
 	json_object_set_new(o, "model_type", json_string("heddle"));
 	json_object_set_new(o, "heddle", keys);

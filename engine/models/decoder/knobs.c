@@ -51,7 +51,7 @@ static const struct hd_knob knobs[] = {
 	{ "logit_softcap", HD_KNOB_NUM, AT(logit_softcap), NULL, 1, 0 },
 	{ "rotary_fraction", HD_KNOB_NUM, AT(rotary_fraction), NULL, 1, 0 },
 	{ "rope_theta_window", HD_KNOB_NUM, AT(rope_theta_window), NULL, 1, 0 },
-	{ "rope_scaling", HD_KNOB_CHOICE, AT(rope_scaling), "none|linear|dynamic|llama3|yarn", 1, 0 },
+	{ "rope_scaling", HD_KNOB_CHOICE, AT(rope_scaling), "none|linear|dynamic|llama3|yarn|longrope", 1, 0 },
 	{ "rope_factor", HD_KNOB_NUM, AT(rope_factor), NULL, 1, 0 },
 	{ "rope_original", HD_KNOB_NUM, AT(rope_original), NULL, 1, 0 },
 	{ "rope_low", HD_KNOB_NUM, AT(rope_low), NULL, 1, 0 },
@@ -60,7 +60,25 @@ static const struct hd_knob knobs[] = {
 	{ "rope_beta_slow", HD_KNOB_NUM, AT(rope_beta_slow), NULL, 1, 0 },
 	{ "rope_attention", HD_KNOB_NUM, AT(rope_attention), NULL, 1, 0 },
 	{ "rope_truncate", HD_KNOB_YES, AT(rope_truncate), NULL, 1, 0 },
+	{ "rope_short", HD_KNOB_TEXT, AT(rope_short), NULL, 1, 0 },
+	{ "rope_long", HD_KNOB_TEXT, AT(rope_long), NULL, 1, 0 },
 };
+
+int64_t hd_rope_list(const char *text)
+{
+	char *end;
+	int64_t n = 0;
+
+	for (; *text; n++) {
+		if (!(strtod(text, &end) > 0) || end == text)
+			return -1;
+		text = end + strspn(end, " \t");
+		if (*text && *text != ',')
+			return -1;
+		text += *text == ',';
+	}
+	return n;
+}
 
 const struct hd_knob *hd_knob_find(const char *key)
 {

@@ -17,8 +17,12 @@ enum {
 	HD_ROPE_SCALING_LINEAR,
 	HD_ROPE_SCALING_DYNAMIC,
 	HD_ROPE_SCALING_LLAMA3,
-	HD_ROPE_SCALING_YARN
+	HD_ROPE_SCALING_YARN,
+	HD_ROPE_SCALING_LONGROPE
 };
+
+/* Factors in a list of longrope; -1: one is no number above 0. */
+int64_t hd_rope_list(const char *text);
 
 enum hd_knob_kind { HD_KNOB_INT, HD_KNOB_NUM, HD_KNOB_YES, HD_KNOB_CHOICE, HD_KNOB_TEXT };
 
