@@ -46,4 +46,7 @@ like "heads are in no shape: resuming with others" \
 	'a/step-00000003/config.json: n_head is 4, and model.heads is 2'
 rm hf/model.safetensors
 like "weights that are not there" "$(said check load.ini)" 'hf/model.safetensors'
+touch hf/pytorch_model.bin
+like "weights in another format: how to make these of them" "$(said check load.ini)" \
+	'hf: has weights as pytorch_model\.bin and no model\.safetensors; .*save_pretrained'
 done_testing

@@ -320,13 +320,35 @@ static int read_index(struct hd_weights *w, const char *dir, const char *path, s
 	return rc;
 }
 
+/* Weights as Python's pickle, which is a program: it is not read. */
+static int other_format(const char *dir, struct hd_err *err)
+{
+	static const char *const names[] = { "pytorch_model.bin", "pytorch_model.bin.index.json" };
+
+	for (size_t i = 0; i < HD_LEN(names); i++) {
+		char *path = hd_format("%s/%s", dir, names[i]);
+		int there = !access(path, F_OK);
+
+		free(path);
+		if (there)
+			return hd_err_set(err, HD_ENOTSUP,
+					  "%s: has weights as %s and no " SINGLE "; in Python, "
+					  "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW, "
+					  "safe_serialization=True) of transformers writes it",
+					  dir, names[i]);
+	}
+	return HD_OK;
+}
+
 static int find_files(struct hd_weights *w, const char *dir, struct hd_err *err)
 {
 	char *index = hd_format("%s/%s", dir, INDEX), *single = hd_format("%s/%s", dir, SINGLE);
 	int split = access(single, F_OK) && !access(index, F_OK), rc;
 
 	w->where = json_object();
-	rc = split ? read_index(w, dir, index, err) : read_file(w, dir, SINGLE, err);
+	rc = !split && access(single, F_OK) ? other_format(dir, err) : HD_OK;
+	if (rc >= 0)
+		rc = split ? read_index(w, dir, index, err) : read_file(w, dir, SINGLE, err);
 	free(index);
 	free(single);
 	return rc;
