@@ -64,4 +64,30 @@ is "diloco: four members begin where two agreed" "$(losses four.jsonl | sed -n '
 	"$(losses dp.jsonl | sed -n 's/^4 //p' | cut -c1-6)"
 [ "$(losses whole.jsonl | sed -n 's/^4 //p' | cut -c1-6)" != "$(losses dp.jsonl | sed -n 's/^4 //p' | cut -c1-6)" ]
 tap_result $? "diloco: which is not where the two were"
+
+# Member 1's gradients overflow and its loss does not: of its own weights one layer gives 0, between others of 1e25.
+# Its norm is its own, so it alone sees it: all leave with its message, and nobody waits for who has left.
+cat >overflow.pl <<'EOT'
+my ($path) = @ARGV;
+open(my $f, '+<:raw', $path) or die "$path: $!";
+read($f, my $size, 8);
+$size = unpack('Q<', $size);
+read($f, my $header, $size);
+sub put { my ($name, $value, $most) = @_;
+	$header =~ /"([^"]*\.local\.[^"]*\Q$name\E\@1)": *\{[^}]*"data_offsets": *\[(\d+), *(\d+)\]/ or die "$path: no $name\@1";
+	my $n = ($3 - $2) / 4;
+	seek($f, 8 + $size + $2, 0);
+	print $f pack('f<*', ($value) x ($most && $most < $n ? $most : $n)); }
+put('h.1.mlp.fc.weight', 0);
+put('h.1.mlp.fc.bias', 0);
+put('h.1.mlp.proj.weight', 1e25, 1);
+put('h.1.ln_2.weight', 1e25);
+EOT
+if command -v perl >/dev/null; then
+	cp -r whole/step-00000003 spoilt
+	perl overflow.pl spoilt/heddle/optimizer.safetensors || echo "# perl failed"
+	diloco 2 --set checkpoint.dir=after --set checkpoint.resume=spoilt --set train.watchdog=20 >said 2>&1
+	is "diloco: a norm that is not finite on one member ends all" "$? $(failures <said | wc -l | tr -d ' ')" "1 1"
+	like "diloco: with its message" "$(failures <said)" 'step 4: loss [0-9.]+, gradient norm (inf|nan); first on rank 1 .*layer 1 \(backward\) made a value .* not finite'
+fi
 done_testing

@@ -195,6 +195,14 @@ int64_t hd_ragged_row_elements(const struct tensor *t)
 	return n;
 }
 
+int hd_plan_is_apart(const struct hd_plan *p)
+{
+	for (const struct node *n = p->first; n; n = n->next)
+		if (n->local)
+			return 1;
+	return 0;
+}
+
 int64_t hd_local_count(const struct tensor *t)
 {
 	int64_t n = 1;

@@ -79,6 +79,8 @@ int64_t hd_ragged_max(const struct tensor *t);
 double hd_ragged_balanced(const struct tensor *t);
 int64_t hd_ragged_row_elements(const struct tensor *t);
 int64_t hd_global_count(const struct tensor *t);
+/* Whether members compute different things on purpose (struct hd_graph_api, local): gradients and their norm are each one's own. */
+int hd_plan_is_apart(const struct hd_plan *p);
 int hd_block_begin(struct hd_plan *p, const char *name);
 /* The type that a gradient of x has, and what an op with attribute fp32 is told of it: "" or " fp32=1". */
 uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x);

@@ -32,6 +32,7 @@ struct train_loop {
 	int64_t steps, global_batch; /* global_batch: of the step at hand */
 	int64_t saved;               /* the step that checkpoint.dir has; -1: none */
 	int stuck;                   /* this rank alone failed within a step */
+	int apart;                   /* gradients and their norm are members' own */
 	struct hd_err *err;
 };
 
@@ -78,6 +79,12 @@ static int not_finite(struct train_loop *l, struct hd_run *run, struct train_fee
 	return hd_err_set(l->err, HD_EINVAL, "step %lld: loss %g, gradient norm %g", (long long)run->step, loss, norm);
 }
 
+/* What all ranks see alike, they decide alike; where a norm is one member's own, the others are told. */
+static int any_rank(const struct train_loop *l, int bad)
+{
+	return l->apart ? hd_comm_max((double)bad) > 0 : bad;
+}
+
 static int step(struct train_loop *l, struct hd_numbers *n)
 {
 	struct hd_job *j = l->j;
@@ -96,7 +103,7 @@ static int step(struct train_loop *l, struct hd_numbers *n)
 	l->stuck = 0;
 	n->loss = hd_program_scalar(l->g, l->p->loss) / (double)tokens;
 	n->norm = hd_program_scalar(l->g, l->p->norm);
-	if (!isfinite(n->loss) || !isfinite(n->norm))
+	if (any_rank(l, !isfinite(n->loss) || !isfinite(n->norm)))
 		return not_finite(l, &run, &f, n->loss, n->norm);
 	l->stuck = 1;
 	HD_TRY(hd_program_update(l->g, &run));
@@ -425,6 +432,7 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 				.saved = -1 };
 	int rc;
 
+	l.apart = hd_plan_is_apart(l.p);
 	l.show.scratch = hd_alloc((size_t)(l.p->model.seq + 1) * sizeof(int32_t));
 	hd_show_open(&l.show, j, l.steps);
 	rc = begin(&l);
