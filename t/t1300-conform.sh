@@ -30,6 +30,19 @@ wrong() { # -D...: replicas.so with this fault
 two='equals one rank, gpt2: replicas 2, replicas 2'
 first='first tensor that differs: grad:wte.weight \(vocab,embed\)'
 
+# Members whose gradients are their own: with the options that make it exact, weights are those of one rank behind an update.
+diloco() { # sed command: diloco.so with this change
+	sed "$1" "$src/examples/diloco/diloco.c" >diloco.c
+	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" -o diloco.so diloco.c
+}
+diloco 's/^//'
+says "diloco passes" '^# diloco .* [1-9][0-9]* passed, 0 failed' 0 ./diloco.so --layouts 1 --no-runs
+says "... and is resumed" '^ok 1 - resumes: a checkpoint of gpt2: diloco 2, read into gpt2: diloco 4$' 0 ./diloco.so --only 'larger layout'
+diloco 's|"a - b / %lld"|"a - b / (%lld + 1)"|'
+says "... a wrong mean of members" 'behind an update .* differs from one rank' 1 ./diloco.so --only 'equals one rank, gpt2: diloco 2'
+diloco 's|s->g->initial(p, mine, HD_INITIAL_PARAMETER, 0);||'
+says "... weights that begin as others than the parameter" '^#   loss behind|differs from one rank' 1 ./diloco.so --only 'equals one rank, gpt2: diloco 2'
+
 wrong -DRIGHT
 says "a right plugin passes" ' 0 failed' 0 ./replicas.so --layouts 1 --no-runs
 says "... and what was refused is listed with its reason" '# SKIP refused: .*not a multiple' 0 ./replicas.so --only 'gpt2: replicas 3'

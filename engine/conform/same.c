@@ -74,6 +74,12 @@ static double largest(struct hd_inprocess *one)
 	return scale;
 }
 
+/* Not finite compares as nothing does. */
+static double finite_or_infinite(double x)
+{
+	return isnan(x) ? INFINITY : x;
+}
+
 /* In the order of backward: what is wrong in a layer spreads to those before it. */
 static void compare_gradients(struct hd_inprocess *one, struct hd_inprocess *r, double bound, struct worst *w)
 {
@@ -103,10 +109,58 @@ static void compare_gradients(struct hd_inprocess *one, struct hd_inprocess *r, 
 	}
 }
 
-/* Not finite compares as nothing does. */
-static double finite_or_infinite(double x)
+/* Members whose gradients are their own agree in their weights alone: the parameters behind a step of SGD, whose lr is 1, are
+ * compared to the largest of what moves and of what was there, as both are rounded. */
+static int compare_updated(struct hd_inprocess *one, struct hd_inprocess *r, struct worst *w, struct hd_err *err)
 {
-	return isnan(x) ? INFINITY : x;
+	double scale = largest(one);
+
+	one->run.lr = r->run.lr = 1;
+	HD_TRY(hd_inprocess_update(one, err));
+	HD_TRY(hd_inprocess_update(r, err));
+	for (size_t i = 0; i < one->plan->ntensors; i++) {
+		const struct tensor *t = one->plan->tensors[i], *mine = hd_inprocess_param(r, t->v.name);
+		double *a, *b, off = 0, apart = 0, most = scale;
+
+		if (t->v.node || t->v.what != HD_TENSOR_PARAM)
+			continue;
+		a = hd_inprocess_whole(one, t, NULL, NULL);
+		b = mine ? hd_inprocess_whole(r, mine, NULL, &apart) : NULL;
+		for (int64_t k = 0; a && b && k < hd_global_count(t); k++) {
+			off = !(fabs(a[k] - b[k]) <= off) ? fabs(a[k] - b[k]) : off;
+			most = fmax(most, fabs(a[k]));
+		}
+		worse(w, finite_or_infinite(a && b ? fmax(off, apart) / most : NAN), t->v.name);
+		free(a);
+		free(b);
+	}
+	return HD_OK;
+}
+
+static void judge_apart(struct judge *j, struct hd_inprocess *one, struct hd_inprocess *r, struct outcome *o)
+{
+	double bound = UNIT * (double)layout_terms(r->plan);
+	struct worst w = { 0 };
+	struct hd_err err = { 0 };
+
+	for (int k = 0; k < r->n; k++)
+		worse(&w,
+		      finite_or_infinite(fabs(hd_inprocess_scalar(r, r->plan->loss, k) /
+						      hd_inprocess_scalar(one, one->plan->loss, 0) -
+					      1)),
+		      "loss");
+	if (compare_updated(one, r, &w, &err) < 0)
+		outcome_set(o, JUDGED_WRONG, "%s", err.text);
+	else if (w.off > bound)
+		outcome_set(
+			o, JUDGED_WRONG,
+			"%s behind an update (gradients are members' own here) differs from one rank's by %.3g; rounding "
+			"explains %.3g (%lld sums in double)",
+			w.where, w.off, bound, (long long)layout_terms(r->plan));
+	hd_inprocess_close(j->one); /* its weights are others now */
+	j->one = NULL;
+	free(j->one_ini);
+	j->one_ini = NULL;
 }
 
 static void judge_run(struct judge *j, const struct layout *l, struct hd_inprocess *r, struct outcome *o)
@@ -123,6 +177,10 @@ static void judge_run(struct judge *j, const struct layout *l, struct hd_inproce
 	}
 	if (hd_inprocess_step(r, &err) < 0) {
 		outcome_set(o, JUDGED_WRONG, "%s", err.text);
+		return;
+	}
+	if (hd_plan_is_apart(r->plan)) {
+		judge_apart(j, one, r, o);
 		return;
 	}
 	bound = UNIT * (double)layout_terms(r->plan);

@@ -3,7 +3,8 @@
  * same every time, and without MPI.
  *
  *	hd_inprocess_open(ini, 0, &r, &planned, &err)
- *	hd_inprocess_step(r, &err)			up to the gradients and their norm; no update
+ *	hd_inprocess_step(r, &err)			up to the gradients and their norm
+ *	hd_inprocess_update(r, &err)			the update of that step
  *	hd_inprocess_whole(r, t, NULL)			a tensor put together again
  *	hd_inprocess_close(r)
  *
@@ -39,6 +40,7 @@ struct hd_inprocess {
 int hd_inprocess_open(const char *ini, int64_t ranks, struct hd_inprocess **out, int *planned, struct hd_err *err);
 void hd_inprocess_close(struct hd_inprocess *r); /* NULL is allowed */
 int hd_inprocess_step(struct hd_inprocess *r, struct hd_err *err);
+int hd_inprocess_update(struct hd_inprocess *r, struct hd_err *err); /* with r->run.lr */
 /* A step whose results are kept, all of them: seen. */
 int hd_inprocess_look(struct hd_inprocess *r, struct hd_err *err);
 const struct hd_seen *hd_inprocess_seen(const struct hd_inprocess *r, const struct tensor *t, int rank, int64_t micro);

@@ -80,6 +80,7 @@ static void init(struct hd_inprocess *r, int rank)
 		if (t->v.what == HD_TENSOR_PARAM && t->v.dtype == HD_DTYPE_F64)
 			hd_slice_runs(r->program[rank], t, fill_run, &f);
 	}
+	hd_init_states(r->program[rank], 7); /* some begin as their parameter */
 }
 
 static int open_rank(struct hd_inprocess *r, int rank, struct hd_err *err)
@@ -256,6 +257,22 @@ int hd_inprocess_step(struct hd_inprocess *r, struct hd_err *err)
 	for (int k = 0; k < r->n; k++) /* what is read before it is made is NaN */
 		memset(r->memory[k] + r->program[k]->memory.persistent, 0xff, (size_t)r->program[k]->memory.transient);
 	return hd_net_in_run(r->net, step_of_rank, r, err);
+}
+
+static int update_of_rank(void *ctx, int rank)
+{
+	struct hd_inprocess *r = ctx;
+	struct hd_program *g = r->program[rank];
+	struct hd_run run = r->run;
+
+	for (size_t i = g->update_at; i < g->ncommands; i++)
+		HD_TRY(hd_run_command(g, &g->commands[i], &run, NULL, NULL));
+	return HD_OK;
+}
+
+int hd_inprocess_update(struct hd_inprocess *r, struct hd_err *err)
+{
+	return hd_net_in_run(r->net, update_of_rank, r, err);
 }
 
 int hd_inprocess_look(struct hd_inprocess *r, struct hd_err *err)
