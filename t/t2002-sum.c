@@ -12,6 +12,8 @@ static const char *const sums[][3] = {
 	{ "columns of two dims", "batch=3,seq=50,col=129", "col=129" },
 	{ "columns of two kept dims", "batch=3,seq=50,head=4,hd=8", "head=4,hd=8" },
 	{ "many rows, few columns", "row=9001,col=3", "col=3" },
+	{ "rows and columns in pieces", "row=1201,col=1030", "col=1030" },
+	{ "the middle in pieces", "batch=2,row=777,col=1100", "batch=2,col=1100" },
 	{ "rows", "row=37,col=300", "row=37" },
 	{ "long rows", "row=2,col=70001", "row=2" },
 	{ "all", "batch=3,seq=50,col=129", "" },
@@ -87,6 +89,7 @@ int main(void)
 	for (size_t i = 0; i < HD_LEN(sums); i++)
 		for (int k = 0; k < 4; k++)
 			check(sums[i], k & 1 ? HD_DTYPE_BF16 : HD_DTYPE_F32, k >> 1);
+	threads_do_not_matter("row=1201,col=1030", "col=1030");
 	threads_do_not_matter("row=1000,col=333", "col=333");
 	threads_do_not_matter("row=9000,col=5", "col=5");
 	threads_do_not_matter("row=5,col=90000", "row=5");

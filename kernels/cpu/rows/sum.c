@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TILE 128  /* columns of one task */
+#define TILE 1024 /* columns of one task: memory is read in long runs */
+#define RUN 128   /* sums beside each other of one contiguous run */
 #define PIECE 256 /* rows summed in fp32 before they join a double */
 #define LONG 4096 /* rows from which a narrow sum is cut for several threads */
 #define CUTS 16
+#define TASKS 64 /* of columns, with their cuts, at most */
 
 struct cpu_sum {
 	struct hd_sum_prep s;
@@ -33,15 +35,25 @@ static void release(void *state)
 	free(s);
 }
 
-/* Few long columns: several threads sum pieces of them. */
+/* Few columns: several threads sum pieces of them.  By the shape alone, so that no sum depends on the threads. */
+static int64_t cuts_of(const struct hd_sum_prep *s)
+{
+	int64_t tasks = s->p * ((s->q + TILE - 1) / TILE);
+
+	if (!s->simple || tasks >= CUTS)
+		return 1;
+	if (s->q == 1)
+		return s->r < LONG ? 1 : CUTS;
+	return s->r < 2 * PIECE ? 1 : hd_min(s->r / PIECE, TASKS / tasks);
+}
+
 static void cut(struct cpu_sum *t)
 {
 	const struct hd_sum_prep *s = &t->s;
 
-	t->cuts = 1;
-	if (!s->simple || s->r < LONG || s->p * ((s->q + TILE - 1) / TILE) >= CUTS)
+	t->cuts = cuts_of(s);
+	if (t->cuts == 1)
 		return;
-	t->cuts = CUTS;
 	t->partial = hd_alloc((size_t)(t->cuts * s->p * s->q) * sizeof(double));
 }
 
@@ -72,19 +84,27 @@ static void store(const struct hd_sum_prep *s, void *c, int64_t i, double x, int
 	hd_put(c, s->dtype_c == HD_DTYPE_BF16, i, (float)(x + (acc ? load(c, s->dtype_c, i) : 0)));
 }
 
-/* x[j] += a[j] over n columns: the loops are apart by dtype so that each vectorises */
-__attribute__((optimize("O3"))) static void add_row(float *restrict x, const void *a, uint32_t dtype, int64_t at,
-						    int64_t n)
+/* x[j] += a[j] over n columns: a function for each dtype */
+HD_CLONES static void add_floats(float *restrict x, const float *restrict a, int64_t n)
 {
-	const float *f = (const float *)a + at;
-	const uint16_t *h = (const uint16_t *)a + at;
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		x[j] += a[j];
+}
 
+HD_CLONES static void add_low(float *restrict x, const uint16_t *restrict a, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		x[j] += hd_of_bf16(a[j]);
+}
+
+static void add_row(float *x, const void *a, uint32_t dtype, int64_t at, int64_t n)
+{
 	if (dtype == HD_DTYPE_F32)
-		for (int64_t j = 0; j < n; j++)
-			x[j] += f[j];
+		add_floats(x, (const float *)a + at, n);
 	else
-		for (int64_t j = 0; j < n; j++)
-			x[j] += hd_of_bf16(h[j]);
+		add_low(x, (const uint16_t *)a + at, n);
 }
 
 /* Columns of rows r0 ... r1 - 1, `n` columns from element `at`, rows `step` apart */
@@ -97,7 +117,7 @@ static void columns(double *total, const struct hd_sum_prep *s, const void *a, i
 	for (int64_t r = r0; r < r1; r += PIECE) {
 		int64_t end = r + PIECE < r1 ? r + PIECE : r1;
 
-		memset(x, 0, sizeof(x));
+		memset(x, 0, (size_t)n * sizeof(*x));
 		for (int64_t i = r; i < end; i++)
 			add_row(x, a, s->dtype_a, at + i * s->q, n);
 		for (int64_t j = 0; j < n; j++)
@@ -105,19 +125,19 @@ static void columns(double *total, const struct hd_sum_prep *s, const void *a, i
 	}
 }
 
-/* One contiguous run: TILE running sums instead of one, which is both faster and more exact */
+/* One contiguous run: RUN running sums instead of one, which is both faster and more exact */
 static double row(const struct hd_sum_prep *s, const void *a, int64_t at, int64_t n)
 {
-	float x[TILE];
+	float x[RUN];
 	double total = 0;
 
-	for (int64_t i = 0; i < n; i += TILE * PIECE) {
-		int64_t end = i + TILE * PIECE < n ? i + TILE * PIECE : n;
+	for (int64_t i = 0; i < n; i += RUN * PIECE) {
+		int64_t end = i + RUN * PIECE < n ? i + RUN * PIECE : n;
 
 		memset(x, 0, sizeof(x));
-		for (int64_t k = i; k < end; k += TILE)
-			add_row(x, a, s->dtype_a, at + k, end - k < TILE ? end - k : TILE);
-		for (int j = 0; j < TILE; j++)
+		for (int64_t k = i; k < end; k += RUN)
+			add_row(x, a, s->dtype_a, at + k, end - k < RUN ? end - k : RUN);
+		for (int j = 0; j < RUN; j++)
 			total += (double)x[j];
 	}
 	return total;
