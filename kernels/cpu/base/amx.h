@@ -20,14 +20,15 @@
 #define HD_AMX 0
 #endif
 
-/* 1: the processor has AMX with bf16 and the vector instructions named by HD_AMX_TARGET, and the kernel lets this process use
+/* 1: the processor has AMX with bf16 and the vector instructions of HD_AMX_TARGET, and the kernel lets this process use
  * them; asks for that the first time.  From any thread. */
 int hd_amx_allowed(void);
 
 #if HD_AMX
-/* For `#pragma GCC target`, in files that use tiles beside vectors */
+/* A line of its own in files that use tiles beside vectors: what follows is compiled for processors that have both.  After all
+ * includes of headers that others share. */
 #define HD_AMX_TARGET \
-	"avx512f,avx512dq,avx512vl,avx512bw,avx512bf16,avx2,fma,bmi2,prefer-vector-width=512,amx-tile,amx-bf16"
+	_Pragma("GCC target(\"avx512f,avx512dq,avx512vl,avx512bw,avx512bf16,avx2,fma,bmi2,prefer-vector-width=512\")")
 
 struct hd_amx_shape {    /* as the instruction reads it; zero where not said otherwise */
 	uint8_t palette; /* 1 */

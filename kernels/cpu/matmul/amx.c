@@ -14,7 +14,7 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#if HD_AMX_BUILT
+#if HD_AMX
 
 #define SIDE HD_AMX_SIDE
 /* Chosen by timing on a processor with 48 KB of L1 and 2 MB of L2, as all with tiles have so far. */

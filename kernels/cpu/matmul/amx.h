@@ -6,13 +6,8 @@
  */
 #ifndef HD_KERNELS_CPU_MATMUL_AMX_H
 #define HD_KERNELS_CPU_MATMUL_AMX_H
+#include "kernels/cpu/base/amx.h"
 #include "kernels/cpu/matmul/matmul.h"
-
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11
-#define HD_AMX_BUILT 1
-#else
-#define HD_AMX_BUILT 0
-#endif
 
 /* -- amx.c: whole products, by all threads.  No bit of a result depends on their number. */
 struct hd_amx;
@@ -35,9 +30,6 @@ struct hd_amx_out { /* where a panel of 32 rows goes when its sums are whole */
 	int64_t rows, cols;
 };
 
-int hd_amx_allowed(void); /* asks the system, once a process */
-void hd_amx_begin(void);  /* before tiles are used in a thread ... */
-void hd_amx_end(void);    /* ... and after */
 /* n rows of a (n at most 32), or columns of b, `step` apart, and k of them `k_step` apart (one of both is 1), into
  * ceil(k / 32) pairs of tiles; pairs: as b's tiles have them. */
 void hd_amx_pack(uint16_t *to, const uint16_t *from, int64_t step, int64_t k_step, int64_t n, int64_t k, int pairs);

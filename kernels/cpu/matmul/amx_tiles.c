@@ -3,56 +3,13 @@
  */
 #include <config.h>
 #include "kernels/cpu/matmul/amx.h"
-#if HD_AMX_BUILT
-#include <cpuid.h>
+#if HD_AMX
 #include <immintrin.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx512bf16,avx2,fma,amx-tile,amx-bf16,prefer-vector-width=512")
 
 #define SIDE HD_AMX_SIDE
 #define TILE 512 /* elements of bf16 */
-#define ASK_PERMISSION 0x1023
-#define TILE_DATA 18
-
-int hd_amx_allowed(void)
-{
-	static int known; /* 1: no, 2: yes */
-	unsigned a, b, c, d;
-
-	if (known)
-		return known == 2;
-	known = 1;
-	/* leaf 7: EDX 22 AMX-BF16, 24 AMX-TILE; EBX 16, 30, 31: AVX-512 F, BW, VL; leaf 7.1: EAX 5 AVX512_BF16 */
-	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & 5u << 22) != 5u << 22 || ~b & (1u << 16 | 3u << 30))
-		return 0;
-	if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a >> 5 & 1))
-		return 0;
-	known += syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0;
-	return known == 2;
-}
-
-void hd_amx_begin(void)
-{
-	struct {
-		uint8_t palette, start, reserved[14];
-		uint16_t bytes[16];
-		uint8_t rows[16];
-	} config = { .palette = 1 };
-
-	for (int i = 0; i < 8; i++) {
-		config.bytes[i] = 64;
-		config.rows[i] = 16;
-	}
-	__asm__ volatile("" : : "r"(&config) : "memory"); /* gcc's intrinsics do not say that they read memory */
-	_tile_loadconfig(&config);
-}
-
-void hd_amx_end(void)
-{
-	_tile_release();
-}
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
