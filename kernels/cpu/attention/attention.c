@@ -2,14 +2,14 @@
  * attention, attention_d: softmax(scale q k^T) v without the seq x seq matrix (Dao et al.,
  * FlashAttention, 2022).
  *
- * Heads and sequences are independent tasks.  A task packs its head into contiguous panels and
- * walks 64 x 64 blocks; forward keeps a running maximum and sum per query and saves lse = max +
- * log(sum), from which backward makes the probabilities again.  The code of a task
- * (attention_blocks.h) is compiled for several vector widths, chosen at run time.  No result
- * depends on the number of threads.
+ * Heads of keys and sequences are independent tasks.  A task packs its head into contiguous panels and walks blocks of queries and
+ * keys; forward keeps a running maximum and sum per query and saves lse = max + log(sum), from which backward makes the probabilities
+ * again.  The code of a task (attention_blocks.h) is compiled for several vector widths, and there is one for matrix units
+ * (attention_amx.c, attention_amx_d.c); which, is chosen at run time.  No result depends on the number of threads.
  */
 #include <config.h>
 #include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/base/amx.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,10 +27,19 @@ struct attention {
 	const struct hd_att_isa *isa;
 };
 
-/* width: vectors of at most so many floats, for tests */
-static const struct hd_att_isa *best_isa(double width)
+#define AMX_SEQ 16 /* of fewer queries a block of 32 would be mostly zeros */
+
+/* For tests, width: vectors of at most so many floats; amx: from so many queries on matrix units, 0: never.  There the largest of
+ * scores must be the largest when scaled, too. */
+static const struct hd_att_isa *best_isa(const struct hd_attention *t, double width, double amx)
 {
+	(void)t;
 	(void)width;
+	(void)amx;
+#if HD_AMX
+	if (amx > 0 && (double)t->seq >= amx && width >= 16 && t->low && t->scale > 0 && hd_amx_allowed())
+		return &hd_att_amx;
+#endif
 #if HD_ATT_X86
 	if (width >= 16 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
 	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
@@ -73,27 +82,17 @@ static void release(void *state)
 	memset(&pool, 0, sizeof(pool));
 }
 
-/* Floats that one thread needs. */
-static size_t scratch(const struct hd_attention *t, int backward)
-{
-	int64_t keys = hd_att_blocks(t->keys) * HD_ATT_BLOCK, seq = hd_att_blocks(t->seq) * HD_ATT_BLOCK;
-	int64_t padded = hd_att_padded(t);
-
-	if (backward)
-		return (size_t)((5 * keys + 3 * seq) * padded + 2 * seq + 2 * HD_ATT_BLOCK * HD_ATT_BLOCK);
-	return (size_t)((2 * keys + 2 * HD_ATT_BLOCK) * padded + HD_ATT_BLOCK * HD_ATT_BLOCK);
-}
-
 static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int backward, struct hd_err *err)
 {
+	const struct hd_att_isa *isa;
 	struct hd_attention t = { 0 };
 	struct attention *state;
 
 	HD_TRY(hd_prepare_attention(d, backward, "cpu", HD_DTYPE_F32, &t, err));
-	HD_TRY(pool_join(scratch(&t, backward), err));
+	isa = best_isa(&t, hd_attr_num(d->attr, "width", HD_ATT_WIDEST), hd_attr_num(d->attr, "amx", AMX_SEQ));
+	HD_TRY(pool_join((size_t)isa->floats(&t, backward), err));
 	state = hd_alloc(sizeof(*state));
-	state->t = t;
-	state->isa = best_isa(hd_attr_num(d->attr, "width", HD_ATT_WIDEST));
+	*state = (struct attention){ t, isa };
 	p->state = state;
 	p->release = release;
 	return 0;
@@ -116,16 +115,31 @@ static int threads_of(void)
 	return now < pool.threads ? now : pool.threads;
 }
 
+static float *scratch(void)
+{
+	return pool.mem + (size_t)omp_get_thread_num() * pool.each;
+}
+
+/* Where heads are few for the threads, each is cut into pieces of its queries, which changes no result. */
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct attention *s = p->state;
 	const struct hd_attention *t = &s->t;
+	int64_t heads = t->batch * t->kv_heads, threads = threads_of(),
+		most = (t->seq + HD_ATT_PIECE - 1) / HD_ATT_PIECE;
+	int64_t pieces = heads ? hd_att_least(most, (4 * threads + heads - 1) / heads) : 0;
+	int64_t each = pieces ? (most + pieces - 1) / pieces * HD_ATT_PIECE : 0;
 
 	(void)r;
-#pragma omp parallel for schedule(dynamic) num_threads(threads_of())
-	for (int64_t i = 0; i < t->batch * t->heads; i++)
-		s->isa->forward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each, out, in, i / t->heads,
-				i % t->heads);
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+	for (int64_t i = 0; i < heads * pieces; i++) {
+		int64_t head = i / pieces, from = (pieces - 1 - i % pieces) * each; /* the one with most keys first */
+		struct hd_att_task task = { head / t->kv_heads, head % t->kv_heads, from,
+					    hd_att_least(from + each, t->seq) };
+
+		if (from < t->seq)
+			s->isa->forward(t, scratch(), out, in, &task);
+	}
 }
 
 static void run_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
@@ -136,8 +150,8 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 	(void)r;
 #pragma omp parallel for schedule(dynamic) num_threads(threads_of())
 	for (int64_t i = 0; i < t->batch * t->kv_heads; i++)
-		s->isa->backward(t, pool.mem + (size_t)omp_get_thread_num() * pool.each, out, in, i / t->kv_heads,
-				 i % t->kv_heads);
+		s->isa->backward(t, scratch(), out, in,
+				 &(struct hd_att_task){ i / t->kv_heads, i % t->kv_heads, 0, t->seq });
 }
 
 const struct hd_kernel hd_cpu_attention = { .name = "attention", .prepare = prepare, .run = run };

@@ -13,23 +13,46 @@
 #endif
 #define HD_ATT_WIDEST 16 /* floats of a vector: panels suit every width */
 #define HD_ATT_BLOCK 64  /* queries and keys of one block */
+#define HD_ATT_PIECE 256 /* queries: a piece of a head */
 
-struct hd_att_isa { /* one compilation of attention_blocks.h */
-	/* One head of one sequence. */
-	void (*forward)(const struct hd_attention *t, float *scratch, void *const *out, void *const *in, int64_t b,
-			int64_t head);
-	/* One kv head of one sequence, with all heads that read it. */
-	void (*backward)(const struct hd_attention *t, float *scratch, void *const *out, void *const *in, int64_t b,
-			 int64_t kv_head);
+/* What a thread does at once: of sequence b the heads that read one kv head; forward: their queries from .. to - 1, of which `from` is
+ * a multiple of HD_ATT_PIECE. */
+struct hd_att_task {
+	int64_t b, kv, from, to;
+};
+
+struct hd_att_isa { /* for one kind of processor */
+	/* Scratch of a task, aligned to 64 bytes: so many floats */
+	int64_t (*floats)(const struct hd_attention *t, int backward);
+	void (*forward)(const struct hd_attention *t, float *scratch, void *const *out, void *const *in,
+			const struct hd_att_task *task);
+	void (*backward)(const struct hd_attention *t, float *scratch, void *const *out, void *const *in,
+			 const struct hd_att_task *task);
 };
 
 extern const struct hd_att_isa hd_att_plain;
 extern const struct hd_att_isa hd_att_avx2, hd_att_avx512; /* with HD_ATT_X86 */
+extern const struct hd_att_isa hd_att_amx;                 /* with HD_AMX: operands in bf16 */
+/* Its backward, which has a file of its own */
+int64_t hd_att_amx_floats_d(const struct hd_attention *t);
+void hd_att_amx_backward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in,
+			 const struct hd_att_task *task);
 
 /* Elements of a row of a panel: head_dim rounded up to whole vectors. */
 static inline int64_t hd_att_padded(const struct hd_attention *t)
 {
 	return (t->dim + HD_ATT_WIDEST - 1) / HD_ATT_WIDEST * HD_ATT_WIDEST;
+}
+
+static inline int64_t hd_att_least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Head h reads the task's kv head. */
+static inline int hd_att_reads(const struct hd_attention *t, int64_t h, const struct hd_att_task *task)
+{
+	return (t->head0 + h) / t->group - t->kv0 == task->kv;
 }
 
 static inline int64_t hd_att_blocks(int64_t n)

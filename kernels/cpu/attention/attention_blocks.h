@@ -455,39 +455,52 @@ static int64_t first_block(const struct hd_attention *t, int64_t i)
 	return hd_att_passed(t, t->q0 + i * BLOCK, t->k0, t->keys) / BLOCK;
 }
 
-static void forward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in, int64_t b,
-		    int64_t h)
+struct att_keys { /* blocks from block 0 on, those that a task needs: k as columns, v as rows */
+	float *kt, *v;
+	float *q, *o, *s; /* a block of queries, its result, its scores against a block of keys */
+};
+
+/* Block i of queries of head h */
+static void forward_block(const struct hd_attention *t, const struct att_keys *x, void *const *out, void *const *in,
+			  int64_t b, int64_t h, int64_t i)
 {
-	int64_t nkb = hd_att_blocks(t->keys), kv_step = t->kv_heads * t->dim, q_step = t->heads * t->dim;
-	int64_t kv = (t->head0 + h) / t->group - t->kv0, panel = BLOCK * hd_att_padded(t);
-	int64_t base = (b * t->keys * t->kv_heads + kv) * t->dim;
-	float *kt = scratch, *vp = kt + nkb * panel, *q = vp + nkb * panel, *o = q + panel, *s = o + panel;
+	int64_t n = hd_att_least(BLOCK, t->seq - i * BLOCK), w = hd_att_padded(t), panel = BLOCK * w;
+	int64_t at = ((b * t->seq + i * BLOCK) * t->heads + h) * t->dim, nkb = hd_att_blocks(t->keys);
 	struct pair p;
 	struct att_rows st;
 
-	for (int64_t j = 0; j < nkb; j++) {
-		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK;
-
-		pack_columns(t, kt + j * panel, element(t, in[1], base + j * BLOCK * kv_step), kv_step, n);
-		pack_rows(t, vp + j * panel, element(t, in[2], base + j * BLOCK * kv_step), kv_step, n, 1);
+	pack_rows(t, x->q, element(t, in[0], at), t->heads * t->dim, n, t->scale);
+	memset(x->o, 0, (size_t)panel * sizeof(*x->o));
+	memset(&st, 0, sizeof(st));
+	for (int g = 0; g < BLOCK / HD_VL; g++)
+		st.max[g] = (V){ 0 } - INFINITY;
+	for (int64_t j = first_block(t, i); j < nkb && pair_set(t, &p, i, j); j++) {
+		product_n(x->s, BLOCK, x->q, w, x->kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
+		softmax(t, &st, x->s, x->o, &p);
+		product_n(x->o, w, x->s, BLOCK, x->v + j * panel, w, p.by_key, p.tiles_q, 1);
 	}
-	for (int64_t i = 0; i < hd_att_blocks(t->seq); i++) {
-		int64_t n = t->seq - i * BLOCK < BLOCK ? t->seq - i * BLOCK : BLOCK;
-		int64_t at = ((b * t->seq + i * BLOCK) * t->heads + h) * t->dim;
+	finish(t, &st, out[0], at, (float *)out[1] + (b * t->heads + h) * t->seq + i * BLOCK, x->o, n);
+}
 
-		pack_rows(t, q, element(t, in[0], at), q_step, n, t->scale);
-		memset(o, 0, (size_t)panel * sizeof(*o));
-		memset(&st, 0, sizeof(st));
-		for (int g = 0; g < BLOCK / HD_VL; g++)
-			st.max[g] = (V){ 0 } - INFINITY;
-		for (int64_t j = first_block(t, i); j < nkb && pair_set(t, &p, i, j); j++) {
-			product_n(s, BLOCK, q, hd_att_padded(t), kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
-			softmax(t, &st, s, o, &p);
-			product_n(o, hd_att_padded(t), s, BLOCK, vp + j * panel, hd_att_padded(t), p.by_key, p.tiles_q,
-				  1);
-		}
-		finish(t, &st, out[0], at, (float *)out[1] + (b * t->heads + h) * t->seq + i * BLOCK, o, n);
+static void forward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in,
+		    const struct hd_att_task *task)
+{
+	int64_t step = t->kv_heads * t->dim, panel = BLOCK * hd_att_padded(t), all = hd_att_blocks(t->keys) * panel;
+	int64_t base = (task->b * t->keys * t->kv_heads + task->kv) * t->dim, from = task->from / BLOCK;
+	int64_t seen = hd_att_blocks(hd_att_seen(t, t->q0 + task->to - 1, t->k0, t->keys));
+	struct att_keys x = { scratch, scratch + all, scratch + 2 * all };
+
+	x.o = x.q + panel;
+	x.s = x.o + panel;
+	for (int64_t j = first_block(t, from); j < seen; j++) {
+		int64_t n = hd_att_least(BLOCK, t->keys - j * BLOCK), at = base + j * BLOCK * step;
+
+		pack_columns(t, x.kt + j * panel, element(t, in[1], at), step, n);
+		pack_rows(t, x.v + j * panel, element(t, in[2], at), step, n, 1);
 	}
+	for (int64_t h = 0; h < t->heads; h++)
+		for (int64_t i = from; i < hd_att_blocks(task->to) && hd_att_reads(t, h, task); i++)
+			forward_block(t, &x, out, in, task->b, h, i);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -606,16 +619,16 @@ static void head_d(const struct hd_attention *t, struct panels *x)
 		}
 }
 
-static void backward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in, int64_t b,
-		     int64_t kv)
+static void backward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in,
+		     const struct hd_att_task *task)
 {
 	int64_t step = t->kv_heads * t->dim, panel = BLOCK * hd_att_padded(t), nkb = hd_att_blocks(t->keys);
-	int64_t base = (b * t->keys * t->kv_heads + kv) * t->dim;
+	int64_t b = task->b, base = (b * t->keys * t->kv_heads + task->kv) * t->dim;
 	struct panels x;
 
 	panels_set(t, &x, scratch);
 	for (int64_t j = 0; j < nkb; j++) {
-		int64_t n = t->keys - j * BLOCK < BLOCK ? t->keys - j * BLOCK : BLOCK, at = base + j * BLOCK * step;
+		int64_t n = hd_att_least(BLOCK, t->keys - j * BLOCK), at = base + j * BLOCK * step;
 
 		pack_rows(t, x.k + j * panel, element(t, in[1], at), step, n, 1);
 		pack_columns(t, x.kt + j * panel, element(t, in[1], at), step, n);
@@ -623,7 +636,7 @@ static void backward(const struct hd_attention *t, float *scratch, void *const *
 	}
 	memset(x.dk, 0, (size_t)(2 * nkb * panel) * sizeof(*x.dk));
 	for (int64_t h = 0; h < t->heads; h++) {
-		if ((t->head0 + h) / t->group - t->kv0 != kv)
+		if (!hd_att_reads(t, h, task))
 			continue;
 		pack_head(t, &x, in, b, h);
 		head_d(t, &x);
@@ -633,4 +646,13 @@ static void backward(const struct hd_attention *t, float *scratch, void *const *
 	unpack_rows(t, out[2], base, step, x.dv, t->keys, 1);
 }
 
-const struct hd_att_isa HD_ISA = { .forward = forward, .backward = backward };
+static int64_t floats(const struct hd_attention *t, int backward)
+{
+	int64_t keys = hd_att_blocks(t->keys) * BLOCK, seq = hd_att_blocks(t->seq) * BLOCK, padded = hd_att_padded(t);
+
+	if (backward)
+		return (5 * keys + 3 * seq) * padded + 2 * seq + 2 * BLOCK * BLOCK;
+	return (2 * keys + 2 * BLOCK) * padded + BLOCK * BLOCK;
+}
+
+const struct hd_att_isa HD_ISA = { .floats = floats, .forward = forward, .backward = backward };

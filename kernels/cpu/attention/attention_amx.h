@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/attention/attention_amx.h - what attention and its backward on matrix units share: products of tiles, the forms
+ * that operands take for them, and exp.
+ *
+ * A tile is 1 KB: 16 rows of 32 bf16 or of 16 fp32.  Sequences are cut into blocks of 32 rows, head_dim into parts of 32, zeros behind
+ * the last.  Rows of an operand (queries or keys) x head_dim are packed in one of four forms, each part of each block two tiles:
+ *	rows	tile (row / 16, part): rows as they are; left operand of a sum over head_dim
+ *	columns	tile (row / 16, part): line i has elements 2i, 2i + 1 of each row; right operand of a sum over head_dim
+ *	pairs	tile (row / 32, d / 16): line i has rows 2i, 2i + 1 of each d; right operand of a sum over rows
+ *	turned	tile (row / 32, d / 16): line i has d = i of all 32 rows; left operand of a sum over rows
+ */
+#ifndef HD_KERNELS_CPU_ATTENTION_ATTENTION_AMX_H
+#define HD_KERNELS_CPU_ATTENTION_ATTENTION_AMX_H
+#include <immintrin.h>
+#include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/base/amx.h"
+#include "kernels/cpu/base/elementary.h"
+#if HD_AMX
+HD_AMX_TARGET
+
+#define INLINE static inline __attribute__((always_inline))
+#define ROWS 32             /* of a block */
+#define CHUNK 8             /* blocks of a chunk: what a sum over rows takes at once */
+#define HALF 512            /* bf16 of a tile */
+#define WORD 256            /* fp32 of a tile */
+#define LOG2E 1.4426950409f /* powers are of 2 */
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* Where the four tiles of a product's 32 x 32 results are, or its operands at each step of the sum; all in tiles */
+struct att_step {
+	int64_t row, col, k;
+};
+
+/* c (2 x 2 tiles) = [c +] sum over n steps of a (2 x 1) b (1 x 2) */
+INLINE void tiles_product(float *c, struct att_step sc, const uint16_t *a, struct att_step sa, const uint16_t *b,
+			  struct att_step sb, int64_t n, int add)
+{
+	float *c1 = c + sc.row * WORD;
+
+	if (add) {
+		HD_TILE_LOAD(0, c, 64);
+		HD_TILE_LOAD(1, c + sc.col * WORD, 64);
+		HD_TILE_LOAD(2, c1, 64);
+		HD_TILE_LOAD(3, c1 + sc.col * WORD, 64);
+	} else {
+		HD_TILE_ZERO(0);
+		HD_TILE_ZERO(1);
+		HD_TILE_ZERO(2);
+		HD_TILE_ZERO(3);
+	}
+	for (int64_t k = 0; k < n; k++, a += sa.k * HALF, b += sb.k * HALF) {
+		HD_TILE_LOAD(4, a, 64);
+		HD_TILE_LOAD(6, b, 64);
+		HD_TILE_LOAD(7, b + sb.col * HALF, 64);
+		HD_TILE_LOAD(5, a + sa.row * HALF, 64);
+		HD_TILE_DPBF16(0, 4, 6);
+		HD_TILE_DPBF16(1, 4, 7);
+		HD_TILE_DPBF16(2, 5, 6);
+		HD_TILE_DPBF16(3, 5, 7);
+	}
+	HD_TILE_STORE(0, c, 64);
+	HD_TILE_STORE(1, c + sc.col * WORD, 64);
+	HD_TILE_STORE(2, c1, 64);
+	HD_TILE_STORE(3, c1 + sc.col * WORD, 64);
+}
+
+/* ---- packing --------------------------------------------------------------------------------- */
+
+struct att_operand { /* n rows of dim bf16, `step` elements apart; more are zero */
+	const uint16_t *x;
+	int64_t step, n, dim;
+};
+
+static inline int64_t att_parts(const struct hd_attention *t)
+{
+	return (t->dim + 31) / 32;
+}
+
+INLINE __mmask32 first_of_32(int64_t n)
+{
+	return n >= 32 ? ~0U : n > 0 ? (1U << n) - 1 : 0;
+}
+
+/* Part k of row i; whole: it exists, to its end */
+INLINE __m512i part(const struct att_operand *r, int64_t i, int64_t k, const int whole)
+{
+	if (whole)
+		return _mm512_loadu_si512(r->x + i * r->step + k * 32);
+	if (i >= r->n)
+		return _mm512_setzero_si512();
+	return _mm512_maskz_loadu_epi16(first_of_32(r->dim - k * 32), r->x + i * r->step + k * 32);
+}
+
+/* 16 x 16 words */
+INLINE void transpose16(__m512i *x)
+{
+	__m512i y[16];
+
+#pragma GCC unroll 8
+	for (int i = 0; i < 16; i += 2) {
+		y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+		y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+	}
+#pragma GCC unroll 4
+	for (int i = 0; i < 16; i += 4) {
+		x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
+		x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
+		x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
+		x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
+	}
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++) { /* lanes: x[i], x[i + 4], x[i + 8], x[i + 12] have rows 0-3, 4-7, 8-11, 12-15 */
+		y[i] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0x88);
+		y[i + 4] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0xdd);
+		y[i + 8] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0x88);
+		y[i + 12] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0xdd);
+	}
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++) {
+		x[i] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0x88);
+		x[i + 8] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0xdd);
+		x[i + 4] = _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0x88);
+		x[i + 12] = _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0xdd);
+	}
+}
+
+INLINE void store_tile(void *to, const __m512i *x)
+{
+#pragma GCC unroll 16
+	for (int i = 0; i < 16; i++)
+		_mm512_store_si512((char *)to + i * 64, x[i]);
+}
+
+/* Two rows -> their pairs in order: of elements 0 to 15, and 16 to 31 */
+INLINE void pair_up(__m512i a, __m512i b, __m512i *low, __m512i *high)
+{
+	const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+	const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+	__m512i l = _mm512_unpacklo_epi16(a, b), h = _mm512_unpackhi_epi16(a, b);
+
+	*low = _mm512_permutex2var_epi64(l, first, h);
+	*high = _mm512_permutex2var_epi64(l, second, h);
+}
+
+/* The blocks that have the n rows, in the forms that are not NULL */
+struct att_forms {
+	uint16_t *rows, *columns, *pairs, *turned;
+};
+
+/* 16 rows from row i on, of part k of `parts`.  whole: they all exist, to their ends */
+INLINE void pack_sixteen(const struct att_forms *f, const struct att_operand *r, int64_t i, int64_t k, int64_t parts,
+			 const int whole)
+{
+	__m512i x[16];
+	int64_t at = (i / 16 * parts + k) * HALF;
+
+#pragma GCC unroll 16
+	for (int j = 0; j < 16; j++)
+		x[j] = part(r, i + j, k, whole);
+	if (f->rows)
+		store_tile(f->rows + at, x);
+	if (f->columns) {
+		transpose16(x);
+		store_tile(f->columns + at, x);
+	}
+}
+
+INLINE void pack_pairs(const struct att_forms *f, const struct att_operand *r, int64_t i, int64_t k, int64_t parts,
+		       const int whole)
+{
+	__m512i x[2][16];
+
+#pragma GCC unroll 16
+	for (int j = 0; j < 16; j++)
+		pair_up(part(r, i + 2 * j, k, whole), part(r, i + 2 * j + 1, k, whole), &x[0][j], &x[1][j]);
+#pragma GCC unroll 2
+	for (int h = 0; h < 2; h++) {
+		int64_t at = (i / ROWS * 2 * parts + 2 * k + h) * HALF;
+
+		if (f->pairs)
+			store_tile(f->pairs + at, x[h]);
+		if (f->turned) {
+			transpose16(x[h]);
+			store_tile(f->turned + at, x[h]);
+		}
+	}
+}
+
+INLINE void pack_block(const struct att_forms *f, const struct att_operand *r, int64_t i, int64_t k, int64_t parts,
+		       const int whole)
+{
+	if (f->rows || f->columns) {
+		pack_sixteen(f, r, i, k, parts, whole);
+		pack_sixteen(f, r, i + 16, k, parts, whole);
+	}
+	if (f->pairs || f->turned)
+		pack_pairs(f, r, i, k, parts, whole);
+}
+
+static __attribute__((noinline, unused)) void pack(const struct att_forms *f, const struct att_operand *r)
+{
+	int64_t parts = (r->dim + 31) / 32;
+
+	for (int64_t i = 0; i < r->n; i += ROWS)
+		for (int64_t k = 0; k < parts; k++)
+			if (i + ROWS <= r->n && k * 32 + 32 <= r->dim)
+				pack_block(f, r, i, k, parts, 1);
+			else
+				pack_block(f, r, i, k, parts, 0);
+}
+
+/* 32 floats -> the first n of them as bf16 */
+INLINE void give_part(uint16_t *to, __m512 low, __m512 high, int64_t n)
+{
+	_mm512_mask_storeu_epi16(to, first_of_32(n), (__m512i)_mm512_cvtne2ps_pbh(high, low));
+}
+
+/* ---- elementary ------------------------------------------------------------------------------ */
+
+/* 2^x: of the fraction of x a polynomial (minimax, 7.5e-8 relative); -inf gives 0, NaN stays */
+INLINE __m512 exp2_(__m512 x)
+{
+	__m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+	__m512 p = _mm512_fmadd_ps(f, _mm512_set1_ps(1.87757668e-3f), _mm512_set1_ps(8.98934014e-3f));
+
+	p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(5.58263179e-2f));
+	p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.40153617e-1f));
+	p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.93153073e-1f));
+	p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(9.99999925e-1f));
+	return _mm512_scalef_ps(p, x);
+}
+
+/* Scores -> cap tanh(scale score / cap), in a run of vectors */
+static __attribute__((noinline, unused)) void cap_scores(const struct hd_attention *t, float *s, int64_t n)
+{
+	float by = t->scale / t->softcap;
+
+#pragma omp simd
+	for (int64_t i = 0; i < n; i++)
+		s[i] = t->softcap * hd_tanhf_all(s[i] * by);
+}
+
+/* What scores (of cap_scores, if there is a cap) are multiplied by in the exponent of 2 */
+static inline float att_factor(const struct hd_attention *t)
+{
+	return t->softcap > 0 ? LOG2E : t->scale * LOG2E;
+}
+
+INLINE __m512 stage(__m512 a, __m512 b, int w, int add)
+{
+	const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+	__m512i odd = _mm512_and_si512(lane, _mm512_set1_epi32(w)); /* w where lanes of b are wanted */
+	__m512i low = _mm512_add_epi32(lane, _mm512_mullo_epi32(odd, _mm512_set1_epi32(16 / w - 1)));
+	__m512 x = _mm512_permutex2var_ps(a, low, b);
+	__m512 y = _mm512_permutex2var_ps(a, _mm512_add_epi32(low, _mm512_set1_epi32(w)), b);
+
+	return add ? _mm512_add_ps(x, y) : _mm512_max_ps(x, y);
+}
+
+/* Lane i: the largest (or the sum) of x[i] */
+INLINE __m512 across(__m512 *x, int add)
+{
+#pragma GCC unroll 8
+	for (int i = 0; i < 8; i++)
+		x[i] = stage(x[i], x[i + 8], 8, add);
+#pragma GCC unroll 4
+	for (int i = 0; i < 4; i++)
+		x[i] = stage(x[i], x[i + 4], 4, add);
+	x[0] = stage(x[0], x[2], 2, add);
+	x[1] = stage(x[1], x[3], 2, add);
+	return stage(x[0], x[1], 1, add);
+}
+
+/* Bits from .. to - 1 of a vector of which the first lane is number `lane` */
+INLINE __mmask16 lanes(int64_t from, int64_t to, int64_t lane)
+{
+	uint32_t below = to - lane >= 16 ? 0xffff : to > lane ? (1U << (to - lane)) - 1 : 0;
+	uint32_t passed = from - lane >= 16 ? 0xffff : from > lane ? (1U << (from - lane)) - 1 : 0;
+
+	return (__mmask16)(below & ~passed);
+}
+
+#endif
+#endif
