@@ -26,8 +26,8 @@ is "parameters of the model" "$(printf '%s\n' "$said" | sed -n 's/^\([0-9]*\) pa
 is "and of all stages" "$(printf '%s\n' "$said" | sed -n 's/.*; \([0-9]*\) parameters):.*/\1/p' | awk '{ n += $1 } END { printf "%.0f", n }')" \
 	"$(formula 128 25600)"
 like "bytes on each axis" "$said" 'sent in a step, .*tp [0-9]+\.[0-9] MB'
-# 512 micro-batches, 2 chunks, both ways, b s h / t of 4 bytes; 2 (d - 1) / d of the first stage's gradients
-like "a stage sends an eighth of each activation" "$said" "pp $(awk 'BEGIN { printf "%.1f", 512 * 2 * 2 * 2048 * 25600 * 4 / 8 / 1e6 }') MB"
+# 512 micro-batches, 2 chunks, both ways, b s h / t of 2 bytes; 2 (d - 1) / d of the first stage's gradients
+like "a stage sends an eighth of each activation" "$said" "pp $(awk 'BEGIN { printf "%.1f", 512 * 2 * 2 * 2048 * 25600 * 2 / 8 / 1e6 }') MB"
 like "a replica sends its gradients once around" "$said" "dp $(awk 'BEGIN { printf "%.1f", 2 * 5 / 6 * 4 * 2182700800 / 1e6 }') MB"
 ok "a rank fits into 80 GB" test "$(memory)" -lt 80000
 large mt-nlg-530b 2240

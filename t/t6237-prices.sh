@@ -58,6 +58,13 @@ share "products of a step" "$(product "$(top flops_per_second)" "$(top step_seco
 share "tokens of a step" "$(product "$(top tokens_per_second)" "$(top step_seconds)")" 128
 share "share of the peak" "$(top peak_share)" "$(product "$(top flops_per_second)" 1e-9)"
 whole=$(top step_seconds)
+is "nothing is recomputed: the hardware does what the model needs" "$(top hardware_flops_per_rank) $(top peak_share_hardware) $(top job_flops)" \
+	"$(top model_flops_per_rank) $(top peak_share_model) $(top flops_per_second)"
+plan 2 --set train.recompute=full --set dp.size=2
+share "recomputed: all products of both ranks" "$(product "$(top job_flops)" "$(top step_seconds)")" "$(heddle explain p.ini \
+	--ranks 2 --work --json --set train.recompute=full --set dp.size=2 |
+	tr '{' '\n' | sed -n 's/.*"product_flops": *\([-0-9.e+]*\).*/\1/p' | awk '{ n += $1 } END { printf "%.0f", 2 * n }')"
+ok "which is more than the model needs" awk -v a="$(top hardware_flops_per_rank)" -v b="$(top model_flops_per_rank)" 'BEGIN { exit !(a > 1.1 * b) }'
 machine flops_fp32=1e9 efficiency=0.5
 plan 1
 share "efficiency 0.5: products twice" "$(difference "$(top step_seconds)" "$whole")" "$(product $flops 1e-9)"

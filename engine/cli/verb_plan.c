@@ -105,13 +105,15 @@ static void print_stages(const struct hd_prediction *r)
 static void print_text(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
 {
 	struct totals t = total(r);
-	double flops = hd_plan_flops(p) / r->step;
+	double flops = hd_plan_flops(p, 0) / r->step, all = hd_plan_flops(p, 1) / r->step;
 
 	hd_mesh_print(p);
 	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node,
 	       m->ranks_per_node == 1 ? "" : "s", p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32");
 	printf("step %s: %s tokens/s, %.4g TFLOP/s a rank, %.1f%% of the peak\n", hd_human_seconds(r->step).text,
 	       hd_human_count(tokens(p) / r->step).text, flops / (double)p->ranks / 1e12, 100 * flops / peak(p, m));
+	printf("with what is recomputed: %.4g TFLOP/s a rank, %.1f%% of the peak; %.4g PFLOP/s in all\n",
+	       all / (double)p->ranks / 1e12, 100 * all / peak(p, m), all / 1e15);
 	printf("the busiest stage: kernels %s, collectives %s exposed and %s hidden, idle %s (bubble %.3f)\n",
 	       hd_human_seconds(t.compute).text, hd_human_seconds(t.exposed).text, hd_human_seconds(t.hidden).text,
 	       hd_human_seconds(t.idle).text, t.bubble);
@@ -144,19 +146,25 @@ static json_t *stages_json(const struct hd_prediction *r)
 static void print_json(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
 {
 	struct totals t = total(r);
-	double flops = hd_plan_flops(p) / r->step;
+	double flops = hd_plan_flops(p, 0) / r->step, all = hd_plan_flops(p, 1) / r->step;
 	json_t *sent = json_object(), *o;
 	char *line;
 
 	for (int k = 0; k < HD_LINKS; k++)
 		json_object_set_new(sent, links[k], json_integer((json_int_t)t.sent[k]));
-	o = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "machine", m->name, "ranks",
+	o = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o}", "machine", m->name, "ranks",
 		      (json_int_t)p->ranks, "step_seconds", hd_json_number(r->step), "tokens_per_second",
 		      hd_json_number(tokens(p) / r->step), "flops_per_second", hd_json_number(flops), "peak_share",
 		      hd_json_number(flops / peak(p, m)), "compute_seconds", hd_json_number(t.compute),
 		      "comm_exposed_seconds", hd_json_number(t.exposed), "comm_hidden_seconds",
 		      hd_json_number(t.hidden), "bubble", hd_json_number(t.bubble), "planned_peak_bytes",
-		      (json_int_t)t.memory, "bytes", sent, "stages", stages_json(r));
+		      (json_int_t)t.memory, "bytes", sent);
+	json_object_set_new(o, "model_flops_per_rank", hd_json_number(flops / (double)p->ranks));
+	json_object_set_new(o, "hardware_flops_per_rank", hd_json_number(all / (double)p->ranks));
+	json_object_set_new(o, "peak_share_model", hd_json_number(flops / peak(p, m)));
+	json_object_set_new(o, "peak_share_hardware", hd_json_number(all / peak(p, m)));
+	json_object_set_new(o, "job_flops", hd_json_number(all));
+	json_object_set_new(o, "stages", stages_json(r));
 	line = hd_json_line(o);
 	puts(line);
 	free(line);

@@ -343,7 +343,7 @@ int64_t hd_plan_parameters(const struct hd_plan *p)
 	return n;
 }
 
-double hd_plan_flops(const struct hd_plan *p)
+double hd_plan_flops(const struct hd_plan *p, int recomputed)
 {
 	double sum = 0;
 
@@ -351,7 +351,7 @@ double hd_plan_flops(const struct hd_plan *p)
 		struct hd_cost c = { .size = sizeof(c) };
 		int64_t ranks = p->ranks;
 
-		if (n->recompute_of || !n->v.op->cost || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
+		if ((n->recompute_of && !recomputed) || !n->v.op->cost || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
 			continue;
 		hd_node_cost(n, &c);
 		if (p->stages)
@@ -421,7 +421,7 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 			HD_TRY(bind(j, j->program[r], NULL, err));
 	HD_TRY(hd_autotune(j, known_picks, err));
 	p = hd_job_any_plan(j);
-	j->flops_per_token = hd_plan_flops(p) / (double)(p->batch * p->micros * p->model.seq);
+	j->flops_per_token = hd_plan_flops(p, 0) / (double)(p->batch * p->micros * p->model.seq);
 	return HD_OK;
 }
 
