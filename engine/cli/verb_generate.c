@@ -6,13 +6,13 @@
 #include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/generate/generate.h"
+#include "engine/process/launch.h"
 #include "engine/text/tokenizer.h"
 #include "engine/train/metrics.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static void print_ids(const int32_t *ids, int64_t n)
 {
@@ -130,7 +130,7 @@ static int print_text(struct generation *g, const struct hd_ids *ids)
 	if (g->j->world.rank)
 		return HD_OK;
 	if (!hd_cli_has(g->c, "ids"))
-		return hd_ids_print(g->t, ids->at, (int64_t)ids->n, isatty(1), g->err);
+		return hd_ids_print(g->t, ids->at, (int64_t)ids->n, hd_launch_terminal(), g->err);
 	print_ids(ids->at, (int64_t)ids->n);
 	return HD_OK;
 }

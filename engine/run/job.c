@@ -351,7 +351,8 @@ double hd_plan_flops(const struct hd_plan *p, int recomputed)
 		struct hd_cost c = { .size = sizeof(c) };
 		int64_t ranks = p->ranks;
 
-		if ((n->recompute_of && !recomputed) || !n->v.op->cost || !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
+		if ((n->recompute_of && !recomputed) || !n->v.op->cost ||
+		    !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
 			continue;
 		hd_node_cost(n, &c);
 		if (p->stages)
