@@ -9,6 +9,7 @@
 #include <config.h>
 #include "kernels/cpu/matmul/amx.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -321,6 +322,31 @@ static void shrink(struct hd_mm_shape *s, double limit)
 	}
 }
 
+/* Implementations that were HOPELESS times slower than the best at a large product of a dtype (fp32, bf16), as those without
+ * matrix units are beside those with them: timing them at every shape would be most of the start of a run. */
+#define HOPELESS 5
+static char beaten[2][256]; /* names, each with a space behind */
+
+static int is_beaten(uint32_t dtype, const char *name)
+{
+	const char *names = beaten[dtype == HD_DTYPE_BF16];
+	size_t n = strlen(name);
+
+	for (const char *at = names; (at = strstr(at, name)); at += n)
+		if (at[n] == ' ' && (at == names || at[-1] == ' '))
+			return 1;
+	return 0;
+}
+
+static void beat(uint32_t dtype, const char *name)
+{
+	char *names = beaten[dtype == HD_DTYPE_BF16];
+	size_t used = strlen(names);
+
+	if (!is_beaten(dtype, name) && used + strlen(name) + 2 < sizeof(beaten[0]))
+		sprintf(names + used, "%s ", name);
+}
+
 static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, int swap)
 {
 	dnnl_primitive_desc_t pd;
@@ -331,7 +357,7 @@ static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, i
 		return n;
 	while ((pd = hd_mm_offers_next(&o, &begun))) {
 		if (n < MAX_RIVALS && !strstr(hd_mm_name(pd), HD_MM_PLAIN_LOOPS) &&
-		    hd_mm_scratch(pd) <= HD_MM_MAX_SCRATCH &&
+		    !is_beaten(s->dtype[HD_MM_A], hd_mm_name(pd)) && hd_mm_scratch(pd) <= HD_MM_MAX_SCRATCH &&
 		    hd_mm_build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
 			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab", hd_mm_name(pd));
 			r[n].best = 1e9;
@@ -392,13 +418,15 @@ static double rate_of(uint32_t dtype, int64_t size, double best)
 	if (hd_mm_open(NULL) < 0 || !touch(&a, &s))
 		return best;
 	n = enter_tiles(r, enter(r, 0, &s, 0, 0), &s, 0);
-	for (int i = 0; i < n; i++)
-		for (int k = 0; k < 2; k++) {
-			double rate = hd_mm_flops(&s) / time_once(&r[i], &a);
+	for (int i = 0; i < 2 * n; i++) {
+		struct rival *x = &r[i / 2];
 
-			if (rate > best)
-				best = rate;
-		}
+		x->best = fmin(x->best, time_once(x, &a));
+		best = fmax(best, hd_mm_flops(&s) / x->best);
+	}
+	for (int i = 0; i < n; i++)
+		if (hd_mm_flops(&s) / r[i].best < best / HOPELESS)
+			beat(dtype, r[i].value + 3);
 	leave(r, n);
 	release(&a);
 	return best;
@@ -425,7 +453,7 @@ static void measure(const char *key, size_t len, struct arena *a)
 	snprintf(text, sizeof(text), "%.*s", (int)len, key);
 	if (!shape_of(&s, &sum, text))
 		return;
-	shrink(&s, 0.015 * rough_rate(s.dtype[HD_MM_A]));
+	shrink(&s, 0.008 * rough_rate(s.dtype[HD_MM_A]));
 	hd_mm_shrink_scratch(&s, sum, NULL);
 	if (!touch(a, &s))
 		return;
