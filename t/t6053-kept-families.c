@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model of each family, as transformers has written it, and one step of it: the loss, the norm and every tensor's gradient
- * are those that PyTorch has computed (t/data/families.py).  Which keys of config.json mean what, where a weight is stored,
- * and every term of the decoder are in that.
+ * A model of each family, as transformers has written it, and one step of it, on one rank and in layouts: the loss, the norm and
+ * every tensor's gradient are those that PyTorch has computed (t/data/families.py).  Which keys of config.json mean what, where
+ * a weight is stored, and every term of the decoder are in that.
  *
  * The gradient is taken from a step whose rate is so large (1024, a power of two) that the weights themselves round away.
  * t/lib/kept.h has the bounds; the batch here is of 60 tokens, fewer than there, and sums are no longer.
@@ -9,17 +9,34 @@
 #include <config.h>
 #include "t/lib/kept.h"
 
-static const char *const models[] = { "llama3",  "llama-biased", "mistral",  "qwen2",          "qwen3",
-				      "gemma2",  "gemma3",       "phi3",     "olmo2",          "olmoe",
-				      "mixtral", "qwen3-moe",    "glm4-moe", "glm4-moe-plain", "phi3-long" };
+static const struct {
+	const char *name;
+	int thirds; /* bits of layouts of three that its sizes divide into: 1 parameters, 2 experts */
+} models[] = {
+	{ "llama3", 1 },  { "llama-biased", 0 }, { "mistral", 0 },  { "qwen2", 0 },          { "qwen3", 1 },
+	{ "gemma2", 1 },  { "gemma3", 1 },       { "phi3", 0 },     { "olmo2", 0 },          { "olmoe", 0 },
+	{ "mixtral", 0 }, { "qwen3-moe", 1 },    { "glm4-moe", 3 }, { "glm4-moe-plain", 0 }, { "phi3-long", 0 },
+};
 
-static void one(const char *model)
+/* The batch is of three sequences, and a model has two layers or four. */
+static const struct {
+	const char *name, *sections;
+	int ranks, thirds;
+} layouts[] = {
+	{ "one rank", "", 1, 0 },
+	{ "tp 2 x pp 2", "[strategy tp]\nplugin = tp\nsize = 2\n[strategy pp]\nplugin = pp\nsize = 2\n", 4, 0 },
+	{ "zero 3 on 3", "[strategy dp]\nplugin = dp\nsize = 3\nzero = 3\n", 3, 1 },
+	{ "ep 3", "[strategy ep]\nplugin = ep\nsize = 3\n", 3, 2 },
+};
+
+static void one(const char *model, size_t layout)
 {
 	struct curve want = { .sgd = 0 };
 	char path[200], load[100], name[100];
 
 	snprintf(load, sizeof(load), "--set model.load=%s", model);
-	if (!ok(kept_run("one.ini", 1, "", load) == 0, "%s", model))
+	if (!ok(kept_run("one.ini", layouts[layout].ranks, layouts[layout].sections, load) == 0, "%s, %s", model,
+		layouts[layout].name))
 		return;
 	snprintf(path, sizeof(path), "%s/one.jsonl", model);
 	read_curve(path, &want);
@@ -31,14 +48,25 @@ static void one(const char *model)
 		     &want);
 }
 
+/* In the check tier two families are laid out. */
+static void in_layouts(size_t model)
+{
+	const char *name = models[model].name;
+	int all = whole_sweep() || !strcmp(name, "gemma2") || !strcmp(name, "glm4-moe");
+
+	for (size_t l = 0; l < sizeof(layouts) / sizeof(*layouts) && (all || !l); l++)
+		if ((layouts[l].thirds & models[model].thirds) == layouts[l].thirds)
+			one(name, l);
+}
+
 /* With an argument only the models that have it in their names. */
 int main(int argc, char **argv)
 {
 	if (kept_begin() < 0 || chdir("families"))
 		return 1;
 	for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++)
-		if (argc < 2 || strstr(models[i], argv[1]))
-			one(models[i]);
+		if (argc < 2 || strstr(models[i].name, argv[1]))
+			in_layouts(i);
 	kept_end();
 	return done();
 }
