@@ -25,14 +25,15 @@
 #define MOST_RANKS 16
 
 /* -- drawing ------------------------------------------------------------------------------------ */
-enum { TP, DP, PP, EP, STRATEGIES };
-static const char *const names[] = { "tp", "dp", "pp", "ep" };
+enum { TP, DP, PP, EP, CP, STRATEGIES };
+static const char *const names[] = { "tp", "dp", "pp", "ep", "cp" };
 
 struct draw {
 	int model, tie, dropout;
 	const char *recompute, *schedule, *sync;
 	int micro_batch, size[STRATEGIES], order[STRATEGIES], ranks;
 	int sequence_parallel, chunks, scatter_gather, zero, overlap, node, form; /* node: ranks of one */
+	int ring, zigzag;
 	int64_t bucket;
 };
 
@@ -114,6 +115,22 @@ static void draw_form(struct draw *d)
 	d->sequence_parallel = 0;
 }
 
+/* The tokens of a sequence are cut by one in three, somewhere among the others; heads must suffice where they change hands. */
+static void draw_context(struct draw *d)
+{
+	int at = below(STRATEGIES), heads = strstr(models[d->model].keys, "kv_heads") ? 2 : EMBED / HEAD;
+
+	d->size[CP] = below(3) ? 1 : 2;
+	d->ring = below(2);
+	d->zigzag = below(2);
+	if (d->form || d->ranks * d->size[CP] > MOST_RANKS || (!d->ring && heads % (d->size[TP] * d->size[CP])))
+		d->size[CP] = 1;
+	d->ranks *= d->size[CP];
+	for (int s = STRATEGIES - 1; s > at; s--)
+		d->order[s] = d->order[s - 1];
+	d->order[at] = CP;
+}
+
 static struct draw draw(uint64_t seed, int number)
 {
 	static const int sizes[] = { 1, 1, 2, 2, 3, 4 };
@@ -137,20 +154,21 @@ static struct draw draw(uint64_t seed, int number)
 		d.zero = below(4);
 		d.overlap = below(4);
 		d.chunks = strcmp(d.schedule, "interleaved") ? 1 : 2;
-		for (int s = 0; s < STRATEGIES; s++) {
+		for (int s = 0; s < CP; s++) {
 			do
 				d.size[s] = sizes[below((int)HD_LEN(sizes))];
 			while ((s == TP || s == EP) && d.size[s] == 3);
 			d.ranks *= d.size[s];
 			d.order[s] = s;
 		}
-		for (int s = STRATEGIES - 1; s > 0; s--) {
+		for (int s = CP - 1; s > 0; s--) {
 			int k = below(s + 1), was = d.order[s];
 
 			d.order[s] = d.order[k];
 			d.order[k] = was;
 		}
 		draw_form(&d);
+		draw_context(&d);
 		settle(&d);
 	} while (!divides(&d));
 	return d;
@@ -172,6 +190,8 @@ static void write_strategy(FILE *f, const struct draw *d, int s)
 	if (s == DP)
 		fprintf(f, "sync = %s\nbucket = %lld\nzero = %d\noverlap = %s\nnode_size = %d\n", d->sync,
 			(long long)d->bucket, d->zero, d->overlap ? "yes" : "no", three_nodes(d) ? 0 : d->node);
+	if (s == CP)
+		fprintf(f, "form = %s\nbalance = %s\n", d->ring ? "ring" : "ulysses", d->zigzag ? "zigzag" : "none");
 	if (s == PP)
 		fprintf(f, "schedule = %s\nchunks = %d\nscatter_gather = %s\n", d->schedule, d->chunks,
 			d->scatter_gather ? "yes" : "no");
@@ -210,6 +230,9 @@ static const char *summary(const struct draw *d)
 				      d->order[s] == TP && d->form ? " " : "",
 				      d->order[s] == TP && d->form ? forms[d->form].name : "",
 				      d->order[s] == PP ? " " : "", d->order[s] == PP ? d->schedule : "");
+			if (d->order[s] == CP)
+				n += snprintf(text + n, sizeof(text) - (size_t)n, " %s%s", d->ring ? "ring" : "ulysses",
+					      d->zigzag ? " zigzag" : "");
 			if (d->order[s] == DP)
 				n += snprintf(text + n, sizeof(text) - (size_t)n, " %s zero %d%s", d->sync, d->zero,
 					      d->overlap ? "" : " late");
