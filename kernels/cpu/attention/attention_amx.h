@@ -198,16 +198,28 @@ INLINE void pack_block(const struct att_forms *f, const struct att_operand *r, i
 		pack_pairs(f, r, i, k, parts, whole);
 }
 
+/* 32 rows from row i on, whose lines are far apart, on their way to L2 while those before are packed */
+INLINE void prefetch(const struct att_operand *r, int64_t i)
+{
+	int64_t end = hd_att_least(i + ROWS, r->n);
+
+	for (; i < end; i++)
+		for (int64_t d = 0; d < r->dim; d += 32)
+			_mm_prefetch((const char *)(r->x + i * r->step + d), _MM_HINT_T1);
+}
+
 static __attribute__((noinline, unused)) void pack(const struct att_forms *f, const struct att_operand *r)
 {
 	int64_t parts = (r->dim + 31) / 32;
 
-	for (int64_t i = 0; i < r->n; i += ROWS)
+	for (int64_t i = 0; i < r->n; i += ROWS) {
+		prefetch(r, i + ROWS);
 		for (int64_t k = 0; k < parts; k++)
 			if (i + ROWS <= r->n && k * 32 + 32 <= r->dim)
 				pack_block(f, r, i, k, parts, 1);
 			else
 				pack_block(f, r, i, k, parts, 0);
+	}
 }
 
 /* 32 floats -> the first n of them as bf16 */

@@ -23,6 +23,7 @@ struct att_backward {
 	float *dq;                    /* block query / 32: tile (d / 16, half of the queries) */
 	float *dk, *dv;               /* block key / 32: tile (key / 16, d / 16) */
 	float *lse, *delta;           /* lse for powers of 2 */
+	char *q_begun, *k_begun;      /* of each block: dq, or dk and dv, have been set; else they are to be */
 	int64_t parts, queries, keys; /* the last two in blocks */
 };
 
@@ -147,26 +148,40 @@ struct att_chunks {
 
 /* to (a block of dk or dv) += p (of blocks first to end - 1 of queries) pairs */
 static void add_keys(const struct att_backward *f, float *to, const uint16_t *p, const uint16_t *pairs, int64_t first,
-		     int64_t end)
+		     int64_t end, int add)
 {
 	struct att_step c = { .row = 2 * f->parts, .col = 1 }, a = { .row = CHUNK, .k = 1 };
 	struct att_step b = { .col = 1, .k = 2 * f->parts };
 
 	for (int64_t d = 0; d < f->parts; d++)
 		tiles_product(to + 2 * d * WORD, c, p + first * HALF, a, pairs + (first * f->parts + d) * 2 * HALF, b,
-			      end - first, 1);
+			      end - first, add);
 }
 
 static void add_queries(const struct att_backward *f, const struct att_chunks *c)
 {
 	struct att_step s = { .row = 2, .col = 1 }, a = { .row = 1, .k = 2 * f->parts }, b = { .col = 1, .k = 2 };
 
-	for (int64_t i = 0; i < c->ni; i++)
-		for (int64_t d = 0; d < f->parts && c->first[i] < c->end[i]; d++)
+	for (int64_t i = 0; i < c->ni; i++) {
+		if (c->first[i] == c->end[i])
+			continue;
+		for (int64_t d = 0; d < f->parts; d++)
 			tiles_product(f->dq + ((c->i0 + i) * f->parts + d) * 4 * WORD, s,
 				      f->k_turned + ((c->j0 + c->first[i]) * f->parts + d) * 2 * HALF, a,
 				      f->ds_pairs + (i * CHUNK + c->first[i]) * 2 * HALF, b, c->end[i] - c->first[i],
-				      1);
+				      f->q_begun[c->i0 + i]);
+		f->q_begun[c->i0 + i] = 1;
+	}
+}
+
+/* What no product has set is zero. */
+static void fill_rest(const struct att_backward *f, float *to, const char *begun, int64_t blocks)
+{
+	size_t size = (size_t)(4 * f->parts * WORD);
+
+	for (int64_t i = 0; i < blocks; i++)
+		if (!begun[i])
+			memset(to + (size_t)i * size, 0, size * sizeof(*to));
 }
 
 static void chunks(const struct att_backward *f, struct att_chunks *c)
@@ -190,8 +205,11 @@ static void chunks(const struct att_backward *f, struct att_chunks *c)
 		}
 		if (!end)
 			continue;
-		add_keys(f, f->dv + (c->j0 + j) * size, f->p, f->d_o_pairs + c->i0 * panel, first, end);
-		add_keys(f, f->dk + (c->j0 + j) * size, f->ds, f->q_pairs + c->i0 * panel, first, end);
+		add_keys(f, f->dv + (c->j0 + j) * size, f->p, f->d_o_pairs + c->i0 * panel, first, end,
+			 f->k_begun[c->j0 + j]);
+		add_keys(f, f->dk + (c->j0 + j) * size, f->ds, f->q_pairs + c->i0 * panel, first, end,
+			 f->k_begun[c->j0 + j]);
+		f->k_begun[c->j0 + j] = 1;
 	}
 	add_queries(f, c);
 }
@@ -233,7 +251,7 @@ static void pack_head(const struct att_backward *f, void *const *in, int64_t b, 
 	set_lse(f, (const float *)in[4] + (b * t->heads + h) * t->seq);
 	for (int64_t i = 0; i < f->queries * ROWS; i += 16)
 		set_delta(f, &o, &d_o, i);
-	memset(f->dq, 0, (size_t)(f->queries * 4 * f->parts * WORD) * sizeof(*f->dq));
+	memset(f->q_begun, 0, (size_t)f->queries);
 }
 
 /* Part k of the queries of a half of block i.  Of eight queries side by side, the first half has four, and the second the others. */
@@ -280,6 +298,7 @@ static void head_d(const struct att_backward *f, uint16_t *dq)
 							.ni = hd_att_least(CHUNK, f->queries - i),
 							.j0 = j,
 							.nj = hd_att_least(CHUNK, f->keys - j) });
+	fill_rest(f, f->dq, f->q_begun, f->queries);
 	for (int64_t i = 0; i < f->queries; i++)
 		for (int64_t k = 0; k < f->parts; k++) {
 			give_half(f, dq, i, k, 0);
@@ -308,7 +327,9 @@ static char *backward_set(const struct hd_attention *t, struct att_backward *f, 
 		*small[i] = (uint16_t *)scratch;
 	for (size_t i = 0; i < 2; scratch += 4 * ROWS * queries, i++)
 		*vector[i] = (float *)scratch;
-	return scratch;
+	f->q_begun = scratch;
+	f->k_begun = scratch + queries;
+	return scratch + (queries + keys + 63) / 64 * 64;
 }
 
 int64_t hd_att_amx_floats_d(const struct hd_attention *t)
@@ -326,22 +347,21 @@ void hd_att_amx_backward(const struct hd_attention *t, float *scratch, void *con
 	struct att_operand keys = { (const uint16_t *)in[1] + at, t->kv_heads * t->dim, t->keys, t->dim },
 			   values = keys;
 	struct att_backward f;
-	size_t size;
 
 	backward_set(t, &f, (char *)scratch);
-	size = (size_t)(f.keys * 4 * f.parts * WORD) * sizeof(float);
 	values.x = (const uint16_t *)in[2] + at;
 	hd_amx_begin();
 	pack(&(struct att_forms){ .rows = f.k, .turned = f.k_turned }, &keys);
 	pack(&(struct att_forms){ .rows = f.v }, &values);
-	memset(f.dk, 0, size);
-	memset(f.dv, 0, size);
+	memset(f.k_begun, 0, (size_t)f.keys);
 	for (int64_t h = 0; h < t->heads; h++) {
 		if (!hd_att_reads(t, h, task))
 			continue;
 		pack_head(&f, in, task->b, h);
 		head_d(&f, (uint16_t *)out[0] + (task->b * t->seq * t->heads + h) * t->dim);
 	}
+	fill_rest(&f, f.dk, f.k_begun, f.keys);
+	fill_rest(&f, f.dv, f.k_begun, f.keys);
 	give_keys(&f, (uint16_t *)out[1] + at, f.dk, t->scale);
 	give_keys(&f, (uint16_t *)out[2] + at, f.dv, 1);
 	hd_amx_end();
