@@ -7,7 +7,7 @@
  * From |x| = FAR on s is 1, or below 2e-38: x stops there, where the exponential is still a normal number.  NaN stays NaN.
  *
  * gelu_slope makes y and the slope of one s, in the time of y alone; gelu_slope_d multiplies by it and sums what it makes by
- * columns, as it was rounded, while a row is in L1.  A function is compiled for each dtype.
+ * columns, as it was rounded, while a row is in L1.
  */
 #include <config.h>
 #include "kernels/cpu/base/columns.h"
@@ -72,25 +72,15 @@ HD_CLONES static void gelu_d(float *dx, const float *x, const float *dy, int64_t
 		dx[j] = dy[j] * slope(at(x[j]));
 }
 
-INLINE void slope_any(void *y, void *to, const void *x, int64_t n, const int low)
+HD_CLONES static void gelu_slope(float *y, float *to, const float *x, int64_t n)
 {
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++) {
-		struct point a = at(hd_get(x, low, j));
+		struct point a = at(x[j]);
 
-		hd_put(y, low, j, a.x * a.s);
-		hd_put(to, low, j, slope(a));
+		y[j] = a.x * a.s;
+		to[j] = slope(a);
 	}
-}
-
-HD_CLONES static void gelu_slope(void *y, void *to, const void *x, int64_t n)
-{
-	slope_any(y, to, x, n, 0);
-}
-
-HD_CLONES static void gelu_slope_low(void *y, void *to, const void *x, int64_t n)
-{
-	slope_any(y, to, x, n, 1);
 }
 
 INLINE void times_any(void *dx, const void *k, const void *dy, int64_t n, float *sums, const int low)
@@ -150,12 +140,17 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 
 static void run_slope(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t n = hd_used(r, p->n[0]), t = p->n[14];
-	void (*f)(void *y, void *to, const void *x, int64_t n) = t == HD_DTYPE_BF16 ? gelu_slope_low : gelu_slope;
+	int64_t n = hd_used(r, p->n[0]), t = p->n[14], step = hd_vector_step(t);
 
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
-	for (int64_t i = 0; i < n; i += HD_CHUNK)
-		f(hd_into(out[0], t, i), hd_into(out[1], t, i), hd_at(in[0], t, i), hd_min(HD_CHUNK, n - i));
+	for (int64_t i = 0; i < n; i += step) {
+		float x[HD_PIECE], y[HD_PIECE], to[HD_PIECE];
+		int64_t k = hd_min(step, n - i);
+
+		gelu_slope(hd_write_to(out[0], t, i, y), hd_write_to(out[1], t, i, to), hd_read(in[0], t, i, k, x), k);
+		hd_write(out[0], t, i, k, y);
+		hd_write(out[1], t, i, k, to);
+	}
 }
 
 /* Rows of a block, and their sums. */
