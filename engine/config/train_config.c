@@ -43,6 +43,8 @@ static const struct hd_option train[] = {
 	{ "comm", HD_OPT_CHOICE, 0, "auto", "auto|mpi|nccl", "transport between hosts" },
 	{ "threads", HD_OPT_INT, 0, "0", "0..4096",
 	  "threads of a rank (0: OMP_NUM_THREADS, else cores / local ranks)" },
+	{ "hash_every", HD_OPT_INT, 0, "0", "0..",
+	  "steps between comparisons of all copies of parameters and states by hash (0: never)" },
 	{ "watchdog", HD_OPT_NUM, 0, "300", "0..", "seconds without progress after which a late rank is named" },
 };
 const struct hd_key_table hd_train_keys = { train, HD_LEN(train), sizeof(train[0]) };
@@ -163,6 +165,7 @@ int hd_train_config_read(struct hd_conf *c, struct hd_train_config *t, struct hd
 	t->rank_order = !strcmp(hd_section_str(s, "reduce"), "rank_order");
 	t->deterministic = hd_section_int(s, "deterministic") != 0;
 	t->eval_every = hd_section_int(s, "eval_every");
+	t->hash_every = hd_section_int(s, "hash_every");
 	t->eval_batches = hd_section_int(s, "eval_batches");
 	t->device = device(hd_section_str(s, "device"));
 	t->comm = comm(hd_section_str(s, "comm"));

@@ -29,6 +29,7 @@ struct hd_train_config {
 	int rank_order;                   /* sums in the order of the members */
 	int deterministic;                /* timing and threads decide nothing that changes a bit */
 	int64_t eval_every, eval_batches; /* 0: after the last step only; 0: all of the validation data */
+	int64_t hash_every;               /* 0: never */
 	enum hd_device_choice device;
 	enum hd_transport_choice comm;
 	int threads;     /* 0: cores / local ranks */

@@ -7,6 +7,7 @@
 #include "engine/models/decoder/experts.h"
 #include "engine/generate/generate.h"
 #include "engine/report/events.h"
+#include "engine/train/copies.h"
 #include "engine/train/metrics.h"
 #include "engine/process/asked.h"
 #include "engine/process/launch.h"
@@ -257,7 +258,10 @@ static int save_once(struct train_loop *l)
 static int after_step(struct train_loop *l, int last)
 {
 	int64_t eval = l->j->train.eval_every, save = l->j->checkpoint.every, sample = l->j->log.sample_every;
+	int64_t hash = l->j->train.hash_every;
 
+	if (hash && (last || l->at.step % hash == 0)) /* before what is wrong is saved */
+		HD_TRY(hd_copies_check(l->j, l->at.step, l->err));
 	/* First what an evaluation would overwrite: the step's gradients. */
 	if (saves(l) && (last || (save && l->at.step % save == 0)))
 		HD_TRY(save_once(l));

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Copies of parameters and states compared between ranks, by hash.  Each rank hashes its slices; rank 0 gets all hashes and
+ * compares those of ranks whose slices are the same.  Nothing that is allocated outlives the call.
+ */
+#include <config.h>
+#include "engine/base/rng.h"
+#include "engine/train/copies.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEX 16
+
+struct hashing {
+	const char *data;
+	size_t item; /* bytes of an element */
+	uint64_t hash;
+};
+
+static int is_compared(const struct tensor *t)
+{
+	return !t->v.node &&
+	       (t->v.what == HD_TENSOR_PARAM || t->v.what == HD_TENSOR_MASTER || t->v.what == HD_TENSOR_STATE);
+}
+
+static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)
+{
+	struct hashing *h = ctx;
+
+	for (int64_t i = 0; i < count; i++) {
+		uint64_t bits = 0;
+
+		memcpy(&bits, h->data + (size_t)(local + i) * h->item, h->item);
+		h->hash += hd_hash64(hd_hash64(bits) ^ (uint64_t)(global + i));
+	}
+}
+
+/* For tests only: RANK,STEP, where one bit of the first tensor changes. */
+static void flip(const struct hd_program *g, const struct tensor *t, int64_t step)
+{
+	const char *where = getenv("HD_TEST_FLIP");
+	long long rank = 0, at = 0;
+	char *data;
+
+	if (!where || sscanf(where, "%lld,%lld", &rank, &at) != 2 || rank != g->rank || at != step)
+		return;
+	data = hd_program_map(g, t, HD_STEP, HD_MAP_WRITE);
+	data[0] ^= 1;
+	hd_program_unmap(g, t, HD_STEP, data, HD_MAP_WRITE);
+}
+
+/* 16 digits for each tensor, in the order of the plan. */
+static char *hashes(const struct hd_program *g, int64_t step)
+{
+	char *text = hd_alloc(g->plan->ntensors * HEX + 1), *to = text;
+
+	for (size_t i = 0; i < g->plan->ntensors; i++) {
+		const struct tensor *t = g->plan->tensors[i];
+		struct hashing h = { .item = HD_BITS(t->v.dtype) / 8 };
+
+		if (!is_compared(t))
+			continue;
+		if (hd_speaks_for(g->plan, g->rank, &t->at, 0, 1)) { /* pinned elsewhere: not here */
+			if (to == text)
+				flip(g, t, step);
+			h.data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);
+			hd_slice_runs(g, t, hash_run, &h);
+			hd_program_unmap(g, t, HD_STEP, (void *)(uintptr_t)h.data, HD_MAP_READ);
+		}
+		snprintf(to, HEX + 1, "%016llx", (unsigned long long)h.hash);
+		to += HEX;
+	}
+	return text;
+}
+
+/* The ranks at the same place but for the axes along which all members have the same. -> 0: a rank does not have it */
+static int same_slice(const struct hd_plan *p, const struct tensor *t, int64_t a, int64_t b)
+{
+	for (int i = 0; i < p->naxes; i++) {
+		const struct hd_place *at = &t->at.on[i];
+		int64_t of_a = hd_plan_coord(p, a, p->axes[i]), of_b = hd_plan_coord(p, b, p->axes[i]);
+		int alike = at->kind == HD_PLACE_REPLICATED && !(t->own >> i & 1);
+
+		if (at->kind == HD_PLACE_PINNED && (of_a != at->index || of_b != at->index))
+			return 0;
+		if (!alike && of_a != of_b)
+			return 0;
+	}
+	return 1;
+}
+
+static int64_t agreeing(const struct hd_plan *p, const struct tensor *t, char *const *all, size_t at, int64_t rank)
+{
+	int64_t n = 0;
+
+	for (int64_t r = 0; r < p->ranks; r++)
+		n += same_slice(p, t, rank, r) && !memcmp(all[r] + at, all[rank] + at, HEX);
+	return n;
+}
+
+/* Of two ranks that differ the one with fewer on its side; of as many the higher. */
+static int compare(const struct hd_plan *p, const struct tensor *t, char *const *all, size_t at, int64_t step,
+		   struct hd_err *err)
+{
+	for (int64_t a = 0; a < p->ranks; a++)
+		for (int64_t b = a + 1; b < p->ranks; b++) {
+			int64_t odd = b, even = a;
+			char *one, *other;
+
+			if (!same_slice(p, t, a, b) || !memcmp(all[a] + at, all[b] + at, HEX))
+				continue;
+			if (agreeing(p, t, all, at, a) < agreeing(p, t, all, at, b)) {
+				odd = a;
+				even = b;
+			}
+			one = hd_rank_text((int)odd);
+			other = hd_rank_text((int)even);
+			hd_err_set(
+				err, HD_EIO,
+				"step %lld: %s of %s is not that of %s (hashes %.16s and %.16s): memory, a link or a "
+				"processor has changed it; what was saved before is whole",
+				(long long)step, t->v.name, one, other, all[odd] + at, all[even] + at);
+			free(one);
+			free(other);
+			return HD_EIO;
+		}
+	return HD_OK;
+}
+
+static int compare_all(const struct hd_plan *p, char *const *all, int64_t step, struct hd_err *err)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < p->ntensors; i++) {
+		if (!is_compared(p->tensors[i]))
+			continue;
+		HD_TRY(compare(p, p->tensors[i], all, at, step, err));
+		at += HEX;
+	}
+	return HD_OK;
+}
+
+int hd_copies_check(const struct hd_job *j, int64_t step, struct hd_err *err)
+{
+	const struct hd_program *g = hd_job_owner(j);
+	char *mine = hashes(g, step), **all = hd_comm_gather_text(mine);
+
+	if (all)
+		compare_all(g->plan, all, step, err);
+	for (int64_t r = 0; all && r < g->plan->ranks; r++)
+		free(all[r]);
+	free(all);
+	free(mine);
+	return hd_comm_agree(err);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/train/copies.h - train.hash_every: what several ranks hold the same of must be the same, bit for bit.
+ */
+#ifndef HD_ENGINE_TRAIN_COPIES_H
+#define HD_ENGINE_TRAIN_COPIES_H
+#include "engine/run/job.h"
+
+/* All ranks, between steps: compares hashes of the slices of parameters, masters and states.  A memory, a link or a processor
+ * that has changed a bit is named by rank and tensor; of three copies or more it is the one that is alone. */
+int hd_copies_check(const struct hd_job *j, int64_t step, struct hd_err *err);
+
+#endif
