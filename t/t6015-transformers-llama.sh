@@ -12,8 +12,8 @@ for name in llama llama-tied; do
 		intermediate_size vocab_size max_position_embeddings rms_norm_eps
 done
 kept_refused llama 's/\("attention_dropout":\) 0.0/\1 0.1/' 'attention_dropout is 0\.1.*; known: 0, null'
-kept_refused llama 's/\("rope_scaling":\) null/\1 {"rope_type": "longrope", "factor": 2.0}/' \
-	'rope_scaling is .*longrope.*; known: rope_type default, linear, dynamic, llama3, yarn'
+kept_refused llama 's/\("rope_scaling":\) null/\1 {"rope_type": "spiral", "factor": 2.0}/' \
+	'rope_scaling is .*spiral.*; known: rope_type default, linear, dynamic, llama3, yarn, longrope'
 kept_refused llama 's/\("rope_scaling":\) null/\1 {"rope_type": "linear", "factor": 2.0, "turbo": 1}/' 'rope_scaling is .*turbo'
 kept_refused llama 's/"silu"/"relu2"/' 'hidden_act is .relu2.*; known: silu, swish, gelu_pytorch_tanh'
 kept_refused llama 's/"hidden_act"/"use_alibi": true, "hidden_act"/' 'use_alibi is true.*; known: the keys num_hidden_layers'
