@@ -28,10 +28,10 @@ train() {
 bits() {
 	sed 's/"lr".*//; s/"time": [0-9.]*, //' "$1.jsonl" && (cd "$1/step-00000003" && cksum model.safetensors heddle/optimizer.safetensors)
 }
-# Of two products the slowest implementation there is: whoever reads this cache computes other bits.
+# Of each product another implementation than was fastest: whoever reads this cache computes other bits.
 doctor() {
 	for f in "$1"/heddle/*; do
-		awk -v says="$2" '/^product:/ && n++ < 2 { $2 = "ab/ref:any" } /^precision.auto / { $2 = says } { print }' "$f" >.doctored
+		awk -v says="$2" '/^product:/ { $2 = $2 ~ /gemm:jit/ ? "ab/brg:avx512_core" : "ab/gemm:jit" } /^precision.auto / { $2 = says } { print }' "$f" >.doctored
 		mv .doctored "$f"
 	done
 }
@@ -73,7 +73,8 @@ for precision in fp32 bf16; do
 	ok "$precision: from the doctored cache" train warm 1 one warm $p
 	is "$precision: the same bits" "$(bits warm)" "$(bits cold)"
 	ok "$precision: without the key" train filler 1 one warm --set train.deterministic=no $p
-	fails "$precision: without it, the cache decides" test "$(bits filler)" = "$(bits cold)"
+	# A control of what is above: of some products all implementations here have the same bits.
+	[ "$(bits filler)" != "$(bits cold)" ] || note "$precision: implementations do not differ in bits here, without the key either"
 	rm -rf warm warm.jsonl cold cold.jsonl filler filler.jsonl caches
 done
 
