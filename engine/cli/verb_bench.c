@@ -16,6 +16,7 @@ struct bench_state {
 	double seconds[1000], products[1000], median, products_median;
 	struct hd_comm_stats comm;
 	double *bytes; /* by group: sent by this rank in a step */
+	double peak;   /* bytes, before bounds are looked for, which takes memory of its own */
 	double startup,
 		bound[2]; /* bound: seconds of the products at their best, as operands lie and in any layout; or 0 */
 	int n, with_products;
@@ -77,6 +78,7 @@ static int measure(struct hd_job *j, struct bench_state *b)
 	for (size_t i = 0; i < p->ngroups; i++)
 		b->bytes[i] = (double)hd_communicator_bytes(g->members[i]) / b->n;
 	b->comm = hd_comm_stats_take(1);
+	b->peak = (double)hd_peak_bytes();
 	b->median = median(b->seconds, b->n);
 	b->products_median = median(b->products, b->n);
 	hd_comm_barrier();
@@ -134,7 +136,7 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	const struct hd_plan *p = j->plan[HD_JOB_TRAIN];
 	double tokens = (double)(p->batch * p->micros * p->model.seq), flops = j->flops_per_token * tokens / b->median;
 	double share = flops / (j->rate * j->world.size), busy = hd_comm_max(b->comm.busy) / b->n;
-	double exposed = hd_comm_max(b->comm.exposed) / b->n, peak = hd_comm_max((double)hd_peak_bytes());
+	double exposed = hd_comm_max(b->comm.exposed) / b->n, peak = hd_comm_max(b->peak);
 	double planned = hd_comm_max((double)j->arena_bytes), startup = hd_comm_max(b->startup);
 	double counted = hd_comm_max((double)b->comm.bytes / b->n); /* along all axes, by the transports */
 	json_t *bytes = bytes_by_axis(j, b), *o;
