@@ -25,22 +25,6 @@ struct touched {
 	size_t bytes[HD_MM_OPERANDS], scratch_bytes;
 };
 
-static int grow(void **mem, size_t *have, size_t bytes)
-{
-	if (bytes <= *have)
-		return 1;
-	free(*mem);
-	*have = 0;
-	if (posix_memalign(mem, 4096, bytes + 4)) {
-		*mem = NULL;
-		return 0;
-	}
-	*have = bytes;
-	for (size_t i = 0; i <= bytes / 4; i++) /* about 1/128, as fp32 and as two bf16 */
-		((uint32_t *)*mem)[i] = 0x3c003c00;
-	return 1;
-}
-
 static int touch(struct touched *t, const_dnnl_primitive_desc_t pd, const struct hd_mm_primitive *p)
 {
 	static const struct {
@@ -51,10 +35,10 @@ static int touch(struct touched *t, const_dnnl_primitive_desc_t pd, const struct
 		   { HD_MM_C, 0, dnnl_query_dst_md } };
 
 	for (size_t i = 0; i < HD_LEN(of); i++)
-		if (!grow(&t->mem[of[i].operand], &t->bytes[of[i].operand],
-			  dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, of[i].what, of[i].index))))
+		if (!hd_mm_touch(&t->mem[of[i].operand], &t->bytes[of[i].operand],
+				 dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, of[i].what, of[i].index))))
 			return 0;
-	return grow(&t->scratch, &t->scratch_bytes, p->scratch_bytes);
+	return hd_mm_touch(&t->scratch, &t->scratch_bytes, p->scratch_bytes);
 }
 
 static double time_of(const struct hd_mm_primitive *p, const struct touched *t)
@@ -70,7 +54,7 @@ static void try_one(dnnl_primitive_desc_t pd, struct touched *t, double *best)
 {
 	struct hd_mm_primitive p;
 
-	if (strstr(hd_mm_name(pd), "ref") || !hd_mm_build(&p, pd, 0, 0))
+	if (strstr(hd_mm_name(pd), HD_MM_PLAIN_LOOPS) || !hd_mm_build(&p, pd, 0, 0))
 		return;
 	for (int run = 0; touch(t, pd, &p) && run < MOST_RUNS; run++) {
 		double s = time_of(&p, t);
@@ -129,31 +113,14 @@ static void try_layouts(const struct hd_mm_shape *shape, int swap, struct touche
 	}
 }
 
-/* -> by how much the product was made shorter */
-static double shorten(struct hd_mm_shape *s, double flops)
-{
-	double by = 1;
-
-	while (s->ndim == 3 && hd_mm_flops(s) > flops) {
-		int longest = s->n[0] > s->n[1] ? 0 : 1;
-		int64_t n;
-
-		longest = s->n[2] > s->n[longest] ? 2 : longest;
-		if (s->n[longest] < 2048)
-			break;
-		n = s->n[longest] / 2 / 64 * 64 + s->n[longest] % 64;
-		by *= (double)s->n[longest] / (double)n;
-		s->n[longest] = n;
-	}
-	return by;
-}
-
 static void measure(struct least_time *b)
 {
 	struct hd_mm_shape s = b->shape;
 	struct touched t = { 0 };
-	double best = 1e9, by = shorten(&s, LONGEST * hd_mm_rate(s.dtype[HD_MM_A]));
+	double best = 1e9, by;
 
+	hd_mm_shrink(&s, LONGEST * hd_mm_rate(s.dtype[HD_MM_A]));
+	by = hd_mm_flops(&b->shape) / hd_mm_flops(&s);
 	s.dtype[HD_MM_BIAS] = 0;
 	try_layout(&s, 0, &t, &best);
 	if (s.ndim == 3)

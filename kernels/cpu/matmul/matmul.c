@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Matrix products by oneDNN, and on tiles (amx.c) where the processor has them.
  *
- * oneDNN offers several implementations of one product and the first is not always the fastest, so every shape is timed once (autotune) and the pick is kept as text: the key of a shape says all
- * that the timing depends on, and a shape can be rebuilt from its key, so that rank 0 can time
+ * oneDNN offers several implementations of one product and the first is not always the fastest, so every shape is timed once
+ * (autotune) and the pick is kept as text: the key of a shape says all that the timing depends on, and a shape can be rebuilt from its key, so that rank 0 can time
  * what only other ranks need.  Where bits must not depend on that, nothing is timed and products
  * are made on tiles or in pieces (matmul_pieces.c), by a rule that knows the shape alone.
  */
@@ -207,7 +207,7 @@ static int ensure(struct hd_mm *mm, int sum)
 /* Touched memory: untouched pages all read as one page of zeros.  In a step operands come from memory, so runs take sets of
  * operands in turn that together are more than a cache keeps. */
 struct arena {
-	char *mem[HD_MM_OPERANDS];
+	void *mem[HD_MM_OPERANDS];
 	size_t bytes[HD_MM_OPERANDS], span[HD_MM_OPERANDS];
 	int sets, turn;
 };
@@ -223,25 +223,6 @@ static size_t span(const struct hd_mm_shape *s, int o)
 	return (size_t)(last + 1) * HD_BITS(s->dtype[o]) / 8;
 }
 
-static int grow(struct arena *a, int o, size_t bytes)
-{
-	void *mem;
-
-	if (bytes <= a->bytes[o])
-		return 1;
-	free(a->mem[o]);
-	a->mem[o] = NULL;
-	a->bytes[o] = 0;
-	if (posix_memalign(&mem, 4096, bytes))
-		return 0;
-	for (size_t i = 0; i < bytes / 4; i++)
-		/* about 1/128 as fp32 and as two bf16: neither denormal nor growing */
-		((uint32_t *)mem)[i] = 0x3c003c00;
-	a->mem[o] = mem;
-	a->bytes[o] = bytes;
-	return 1;
-}
-
 static int touch(struct arena *a, const struct hd_mm_shape *s)
 {
 	size_t set = 1;
@@ -253,7 +234,7 @@ static int touch(struct arena *a, const struct hd_mm_shape *s)
 	}
 	a->sets = COLD / set < MAX_SETS ? (int)(COLD / set) + 1 : MAX_SETS;
 	for (int o = 0; o < HD_MM_OPERANDS && ok; o++)
-		ok = grow(a, o, a->span[o] * (size_t)a->sets);
+		ok = hd_mm_touch(&a->mem[o], &a->bytes[o], a->span[o] * (size_t)a->sets);
 	return ok;
 }
 
@@ -279,7 +260,7 @@ static double time_once(struct rival *r, struct arena *a)
 	double t;
 
 	for (int o = 0; o < HD_MM_OPERANDS; o++)
-		at[o] = a->span[o] ? a->mem[o] + set * a->span[o] : NULL;
+		at[o] = a->span[o] ? (char *)a->mem[o] + set * a->span[o] : NULL;
 	t = hd_seconds();
 	if (r->tiles)
 		hd_amx_run(r->tiles, r->sum, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B], at[HD_MM_BIAS]);
@@ -293,32 +274,6 @@ static void leave(struct rival *r, int n)
 	for (int i = 0; i < n; i++) {
 		hd_mm_drop(&r[i].p);
 		hd_amx_destroy(r[i].tiles);
-	}
-}
-
-/* Dim d gets shorter.  Rows that followed each other still do: of rows apart oneDNN offers less. */
-static void set_extent(struct hd_mm_shape *s, int d, int64_t n)
-{
-	for (int o = 0; o < HD_MM_OPERANDS; o++)
-		for (int e = 0; e < s->ndim; e++)
-			if (e != d && s->stride[o][d] && s->stride[o][e] >= s->stride[o][d] * s->n[d])
-				s->stride[o][e] -= s->stride[o][e] / s->n[d] * (s->n[d] - n);
-	s->n[d] = n;
-}
-
-/* A product that would take too long is timed with its longest dim cut, keeping the
- * remainder that makes tails. */
-static void shrink(struct hd_mm_shape *s, double limit)
-{
-	while (hd_mm_flops(s) > limit) {
-		int d, longest = 0;
-
-		for (d = 0; d < s->ndim; d++)
-			if (s->n[d] > s->n[longest])
-				longest = d;
-		if (s->n[longest] < 1024)
-			return;
-		set_extent(s, longest, s->n[longest] / 2 / 64 * 64 + s->n[longest] % 64);
 	}
 }
 
@@ -453,7 +408,7 @@ static void measure(const char *key, size_t len, struct arena *a)
 	snprintf(text, sizeof(text), "%.*s", (int)len, key);
 	if (!shape_of(&s, &sum, text))
 		return;
-	shrink(&s, 0.008 * rough_rate(s.dtype[HD_MM_A]));
+	hd_mm_shrink(&s, 0.008 * rough_rate(s.dtype[HD_MM_A]));
 	hd_mm_shrink_scratch(&s, sum, NULL);
 	if (!touch(a, &s))
 		return;

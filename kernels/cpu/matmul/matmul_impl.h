@@ -52,6 +52,13 @@ int hd_mm_execute(dnnl_primitive_t prim, const struct hd_mm_bound *b, void *scra
 		  const void *m, const void *bias);
 double hd_mm_flops(const struct hd_mm_shape *s);
 
+/* -- timing.c: what timings of products share -- */
+/* A product that would take more FLOPs than limit gets shorter along its longest dims, with the remainder that makes tails. */
+void hd_mm_shrink(struct hd_mm_shape *s, double limit);
+/* At least so many bytes, all written: untouched pages all read as one page of zeros.  *mem is the caller's to free.  -> 1; 0: no
+ * memory, and *mem is NULL. */
+int hd_mm_touch(void **mem, size_t *have, size_t bytes);
+
 /* A product in pieces.  NULL: oneDNN has nothing for a piece of it. */
 struct hd_mm_pieces;
 struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum); /* train.deterministic */
