@@ -189,6 +189,18 @@ static void behaviors(void)
 	}
 }
 
+/* What is cut at is Unicode 8's category P: not U+2E55, which is newer, but U+166D, which is in it no longer. */
+static void punctuation(void)
+{
+	is_str(open_json("{\"pre_tokenizer\":{\"type\":\"Punctuation\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,"
+			 "\"\\u2e55\":1,\"a\\u2e55\":2,\"\\u166d\":3,\"a\\u166d\":4,\"~\":5,\"a~\":6},"
+			 "\"merges\":[\"a \\u2e55\",\"a \\u166d\",\"a ~\"]}}"),
+	       "", "Punctuation");
+	is_str(ids_of("a\xe2\xb9\x95"), "2", "... leaves what became a sign after Unicode 8");
+	is_str(ids_of("a\xe1\x99\xad"), "0 3", "... cuts at what was one then");
+	is_str(ids_of("a~"), "0 5", "... and at signs of ASCII that are none of category P");
+}
+
 static void added(void)
 {
 	is_str(open_json("{\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"rstrip\":true,\"lstrip\":true},"
@@ -212,6 +224,7 @@ int main(void)
 	metaspace();
 	decoders();
 	behaviors();
+	punctuation();
 	added();
 	hd_tokenizer_close(tokenizer);
 	unlink("t.json");

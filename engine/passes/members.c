@@ -37,9 +37,10 @@ static int check_input(struct hd_plan *p, const struct node *n, uint32_t i)
 		if (is_in(&n->only, m) && is_read(n, i, m) && !is_in(&maker->only, m))
 			return hd_plan_fail(
 				p, HD_EINVAL,
-				"%s reads %s of (%s) on member %lld of %s, and only members %d to %d make it",
+				"%s reads %s of (%s) on member %lld of %s, and only members %d to %d make it, by [strategy %s]",
 				n->v.op->name, maker->v.op->name, n->ins[i]->v.spec, (long long)m, G(g)->name,
-				maker->only.from, maker->only.to - 1);
+				maker->only.from, maker->only.to - 1,
+				maker->made_by >= 0 ? p->inst[maker->made_by].name : "the engine");
 	return HD_OK;
 }
 

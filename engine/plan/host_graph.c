@@ -475,8 +475,8 @@ static int are_members(struct hd_plan *p, const char *call, const struct hd_memb
 				    who->reserved[0], who->reserved[1]),
 		       0;
 	if (who->from < 0 || who->from >= who->to || who->to > g->v.n)
-		return hd_plan_fail(p, HD_EINVAL, "%s: members %d to %d of the %lld of %s", call, who->from,
-				    who->to - 1, (long long)g->v.n, g->name),
+		return hd_plan_fail(p, HD_EINVAL, "%s: members %d to %lld of the %lld of %s", call, who->from,
+				    who->to - 1LL, (long long)g->v.n, g->name),
 		       0;
 	return 1;
 }

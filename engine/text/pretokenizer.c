@@ -2,11 +2,11 @@
  * "pre_tokenizer" of tokenizer.json: text is cut into words, each step cutting what the one before it has made.
  */
 #include <config.h>
+#include "engine/text/punctuation.h"
 #include "engine/text/steps.h"
 
 /* -- loading ----------------------------------------------------------------------------------- */
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define PUNCTUATION "[\\p{P}!-/:-@\\[-`{-~]"
 /* What Rust's regex has as \w: letters in Unicode's sense, marks, digits, connectors, joiners. */
 #define WORDS \
 	"[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]+|[^\\s\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]+"
@@ -57,7 +57,7 @@ static int load_punctuation(struct hd_text_step *s, json_t *o, struct hd_err *er
 {
 	if (json_object_get(o, "behavior"))
 		HD_TRY(load_behavior(s, o, err));
-	return compile(s, PUNCTUATION, err);
+	return compile(s, HD_PUNCTUATION, err);
 }
 
 static int load_whitespace(struct hd_text_step *s, json_t *o, struct hd_err *err)
