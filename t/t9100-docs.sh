@@ -47,6 +47,9 @@ ok "the rules-only strategy: the page's commands" typed columns.sh
 PATH=$tmp/bin:$PATH heddle explain columns.ini --ranks 2 --json >columns.json
 is "has four all-reduces a layer" "$(sed 's/},/&\n/g' columns.json | grep -c '"all-reduce".*layer 0')" 4
 equal "the rules-only strategy" columns.ini "$build/heddle"
+ok "a family of a plugin: the page's commands" typed seed.sh
+{ sed 's/^family.*/family = seed_oss\nkv_heads = 2\ninit_std = 0.1/' columns.ini && printf '\n[plugin seed]\nfile = seed.so\n'; } >seed.ini
+equal "a family of a plugin" seed.ini "$build/heddle"
 ok "an op of a plugin is built" build silu
 sed 's/columns/silu/' columns.ini >silu.ini
 equal "an op of a plugin" silu.ini "$build/heddle"

@@ -6,6 +6,7 @@
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/models/decoder/hf.h"
+#include "engine/models/model.h"
 #include "engine/process/launch.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,7 +169,7 @@ int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *er
 {
 	json_t *theirs = read_json(dir, "config.json", err), *ours = hd_hf_config(m);
 
-	for (const struct hd_hf_key *k = m->family->keys; theirs && k && k->theirs && !err->code; k++) {
+	for (const struct hd_family_key *k = m->family->keys; theirs && k && k->theirs && !err->code; k++) {
 		json_t *a = json_object_get(theirs, k->theirs), *b = json_object_get(ours, k->theirs);
 
 		if (k->ours && json_is_integer(a) && json_is_integer(b) && strcmp(k->ours, "max_seq") &&
@@ -208,16 +209,6 @@ static char *model_text(json_t *o, const struct hd_family *f, const char *dir, s
 	return text;
 }
 
-static int64_t positions(json_t *o, const struct hd_family *f, const char **key)
-{
-	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
-		if (k->ours && !strcmp(k->ours, "max_seq")) {
-			*key = k->theirs;
-			return json_integer_value(json_object_get(o, k->theirs));
-		}
-	return 0;
-}
-
 /* "gpt2, llama, ..." */
 static char *types_known(void)
 {
@@ -240,11 +231,13 @@ static char *conf_of_config(const char *dir, struct hd_err *err)
 
 	if (!o)
 		return NULL;
-	seq = f ? positions(o, f, &key) : 0;
+	key = f && hd_hf_theirs(f, "max_seq") ? hd_hf_theirs(f, "max_seq") : key;
+	seq = json_integer_value(json_object_get(o, key));
 	if (!f) {
 		known = types_known();
-		hd_err_set(err, HD_ENOTSUP, "%s/config.json: model_type is %s; known: %s", dir,
-			   type ? type : "not given", known);
+		hd_err_set(err, HD_ENOTSUP,
+			   "%s/config.json: model_type is %s; known: %s, and those of plugins (--set NAME.file=X.so)",
+			   dir, type ? type : "not given", known);
 		free(known);
 	} else if (seq <= 0) {
 		hd_err_set(err, HD_EINVAL, "%s/config.json: has no %s", dir, key);
@@ -256,6 +249,26 @@ static char *conf_of_config(const char *dir, struct hd_err *err)
 			  (long long)(seq < LONGEST ? seq : LONGEST));
 	json_decref(o);
 	return text;
+}
+
+/* --set NAME.file=X.so: a plugin that brings the family of a directory, which is not known before. */
+static int load_families(const char *const *sets, int nsets, struct hd_err *err)
+{
+	const char **files = hd_alloc((size_t)(nsets + 1) * sizeof(*files));
+	struct hd_conf *c = NULL;
+	int n = 0;
+
+	for (int i = 0; i < nsets; i++) {
+		const char *is = strchr(sets[i], '=');
+
+		if (is && is - sets[i] > 5 && !strncmp(is - 5, ".file", 5))
+			files[n++] = sets[i];
+	}
+	if (n && hd_conf_parse("the command line", "", files, n, &c, err) >= 0)
+		hd_families_load(c, err);
+	hd_conf_destroy(c);
+	free(files);
+	return err->code;
 }
 
 int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err)
@@ -271,7 +284,7 @@ int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, str
 	if (!text) {
 		free(file);
 		file = hd_format("%s/config.json", dir);
-		text = conf_of_config(dir, err);
+		text = load_families(sets, nsets, err) < 0 ? NULL : conf_of_config(dir, err);
 	}
 	if (text && !hd_launch_mpi())
 		drop_layout(text);

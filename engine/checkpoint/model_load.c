@@ -83,6 +83,7 @@ int hd_model_load_conf(struct hd_conf *c, struct hd_err *err)
 
 	if (!load || !*load->value)
 		return HD_OK;
+	HD_TRY(hd_families_load(c, err)); /* whose config.json it may be */
 	rc = hd_checkpoint_conf(load->value, NULL, 0, &other, err);
 	theirs = rc >= 0 ? hd_conf_section(other, NULL, "model") : NULL;
 	for (size_t i = 0; theirs && i < theirs->n && rc >= 0; i++)

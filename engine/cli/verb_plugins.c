@@ -65,6 +65,8 @@ static void print_one(FILE *out, const struct hd_plugin_entry *e)
 	fprintf(out, "%s %s, ABI %u.%u, %s\n", e->name, e->version, e->abi_major, e->abi_minor, e->path);
 	if (e->approximate)
 		fprintf(out, "approximate: not what one rank computes, but with %s\n", e->approximate);
+	for (size_t i = 0; e->families && e->families[i]; i++)
+		fprintf(out, "model family: %s\n", e->families[i]->name);
 	hd_keys_print(out, &keys);
 }
 
@@ -77,6 +79,15 @@ static json_t *json_of(const struct hd_plugin_entry *e)
 
 	free(abi);
 	return j;
+}
+
+static json_t *families_json(const struct hd_plugin_entry *e)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; e->families && e->families[i]; i++)
+		json_array_append_new(list, json_string(e->families[i]->name));
+	return list;
 }
 
 static json_t *options_json(const struct hd_strategy_ops *o)
@@ -136,6 +147,7 @@ int hd_plugins_print(FILE *out, const char *name_or_path, int json, struct hd_er
 	}
 	j = json_of(e);
 	json_object_set_new(j, "options", options_json(e->ops));
+	json_object_set_new(j, "families", families_json(e));
 	return print_json(out, j, err);
 }
 

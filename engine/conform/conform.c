@@ -39,7 +39,7 @@ static int claims_axes(const struct judge *j)
 {
 	int claims = 1;
 
-	for (int f = 0; f < FAMILIES && claims; f++) {
+	for (int f = families_first(j); f < families_end(j) && claims; f++) {
 		struct layout *l = layout_alone(f, 0);
 		char *ini = layout_ini(j, l);
 		struct hd_plan_options o = { .ranks = 1, .train = 1, .after = "slot-mesh" };
@@ -85,9 +85,10 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 	int rc = hd_registry_find(o->plugin, NULL, &e, err);
 
 	j.plugin = e;
-	if (rc >= 0 && !e->is_strategy)
+	if (rc >= 0 && !e->is_strategy && !e->families)
 		rc = hd_err_set(err, HD_ENOTSUP,
-				"plugin %s: it has kernels only, and no slots: there is nothing to try", e->path);
+				"plugin %s: it has kernels or an optimizer only, and no slots: there is nothing to try",
+				e->path);
 	if (rc >= 0 && o->conf)
 		rc = keys_of_conf(&j, err);
 	if (rc < 0) {
@@ -98,10 +99,13 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 		layout_exact(&j.keys, e->approximate);
 	j.results = json_array();
 	find_others(&j);
-	j.axes = judge_ask(&j, claims_axes, 1);
+	j.axes = e->is_strategy ? judge_ask(&j, claims_axes, 1) : 0;
 	tables_add(&j);
-	meshes_add(&j);
-	vjps_add(&j);
+	families_add(&j);
+	if (e->is_strategy) {
+		meshes_add(&j);
+		vjps_add(&j);
+	}
 	same_add(&j);
 	resume_add(&j);
 	judge_all(&j, out);

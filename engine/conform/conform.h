@@ -2,6 +2,7 @@
  * engine/conform/conform.h - heddle conform: whether a plugin does what it promises.
  *
  *   tables.c   what its tables say
+ *   families.c what families that it brings say of config.json and of weights
  *   layouts.c  layouts that it is part of, alone and beside the plugins that Heddle has, drawn at random
  *   meshes.c   its slots over many meshes
  *   same.c     each layout against one rank, in double, in this process; first.c: the first tensor that differs

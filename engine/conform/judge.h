@@ -49,7 +49,10 @@ void tap_end(struct judge *j, FILE *out);
 
 /* -- layouts.c -------------------------------------------------------------------------------------------- */
 enum { FAMILIES = 3 };
-extern const char *const family_names[FAMILIES];
+/* Of gpt2, llama, mixtral, and behind them those that the plugin brings: which it is tried on, and what they are called. */
+int families_first(const struct judge *j);
+int families_end(const struct judge *j);
+const char *family_name(const struct judge *j, int family);
 struct judge_piece {  /* a section of a strategy */
 	int other;    /* index among the other plugins; -1: the one that is judged */
 	int64_t size; /* 0: not said */
@@ -72,6 +75,7 @@ int64_t layout_terms(const struct hd_plan *p); /* lengths of all sums that a gra
 
 /* -- the checks ------------------------------------------------------------------------------------------- */
 void tables_add(struct judge *j);
+void families_add(struct judge *j);
 void meshes_add(struct judge *j);
 void same_add(struct judge *j);
 void vjps_add(struct judge *j);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const family_names[FAMILIES] = { "gpt2", "llama", "mixtral" };
+static const char *const family_names[FAMILIES] = { "gpt2", "llama", "mixtral" };
 
 /* Sizes that 2, 4 and mostly 8 divide; a vocabulary that nothing does. */
 static const char *const models[FAMILIES] = {
@@ -20,6 +20,46 @@ static const char *const models[FAMILIES] = {
 #define TRAIN \
 	"[data]\ntrain = none\n[train]\nseq = 8\nglobal_batch = 16\nsteps = 1\noptimizer = sgd\nclip = 0\n" \
 	"weight_decay = 0\n"
+
+static int nbrought(const struct judge *j)
+{
+	int n = 0;
+
+	while (j->plugin->families && j->plugin->families[n])
+		n++;
+	return n;
+}
+
+/* Families alone are tried on themselves. */
+int families_first(const struct judge *j)
+{
+	return nbrought(j) && !j->plugin->is_strategy ? FAMILIES : 0;
+}
+
+int families_end(const struct judge *j)
+{
+	return FAMILIES + nbrought(j);
+}
+
+const char *family_name(const struct judge *j, int family)
+{
+	return family < FAMILIES ? family_names[family] : j->plugin->families[family - FAMILIES]->name;
+}
+
+/* Lines of [model]. */
+static char *model_of(const struct judge *j, const struct layout *l)
+{
+	long long layers = l->layers ? l->layers : 4;
+	const struct hd_family_value *v;
+
+	if (l->family < FAMILIES)
+		return hd_format("%s" MODEL, models[l->family], layers);
+	v = j->plugin->families[l->family - FAMILIES]->defaults;
+	while (v && v->key && strcmp(v->key, "experts"))
+		v++;
+	return hd_format("family = %s\nkv_heads = 4\nhead_dim = 4\nmax_seq = 16\n%s" MODEL, family_name(j, l->family),
+			 v && v->key && strcmp(v->value, "0") ? "experts = 4\nexpert_mlp = 8\n" : "", layers);
+}
 
 int64_t layout_terms(const struct hd_plan *p)
 {
@@ -71,28 +111,29 @@ static void add_piece(const struct judge *j, const struct layout *l, int i, int 
 
 char *layout_ini(const struct judge *j, const struct layout *l)
 {
-	char *text = hd_format("[model]\n%s" MODEL TRAIN "micro_batch = 1\n", models[l->family],
-			       (long long)(l->layers ? l->layers : 4));
+	char *model = model_of(j, l), *text = hd_format("[model]\n%s" TRAIN "micro_batch = 1\n", model);
 
 	for (int i = 0; i < l->n; i++)
 		add_piece(j, l, i, 1, &text);
+	free(model);
 	return text;
 }
 
 char *layout_one_ini(const struct judge *j, const struct layout *l, int64_t batch)
 {
-	char *text = hd_format("[model]\n%s" MODEL TRAIN "micro_batch = %lld\n", models[l->family],
-			       (long long)(l->layers ? l->layers : 4), (long long)batch);
+	char *model = model_of(j, l);
+	char *text = hd_format("[model]\n%s" TRAIN "micro_batch = %lld\n", model, (long long)batch);
 
 	for (int i = 0; i < l->n && !j->axes; i++)
 		if (l->piece[i].other < 0)
 			add_piece(j, l, i, 0, &text);
+	free(model);
 	return text;
 }
 
 char *layout_text(const struct judge *j, const struct layout *l)
 {
-	char *text = hd_format("%s:", family_names[l->family]);
+	char *text = hd_format("%s:", family_name(j, l->family));
 
 	for (int i = 0; i < l->n; i++) {
 		const struct judge_piece *x = &l->piece[i];

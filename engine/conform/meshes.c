@@ -97,7 +97,7 @@ static void meshes(struct judge *j, const struct judge_task *t, struct outcome *
 
 void meshes_add(struct judge *j)
 {
-	for (int f = 0; f < FAMILIES; f++)
+	for (int f = families_first(j); f < families_end(j); f++)
 		for (size_t i = 0; i < (j->axes ? HD_LEN(sizes) : 1); i++) {
 			struct layout *l = layout_alone(f, j->axes ? sizes[i] : 0);
 			char *text = layout_text(j, l);

@@ -194,7 +194,7 @@ static int beside(const struct judge *j, struct layout *b)
 /* Both layouts, of the first family that takes them. */
 static void resume(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
-	for (int f = 0; f < FAMILIES; f++) {
+	for (int f = families_first(j); f < families_end(j); f++) {
 		struct layout *a = layout_alone(f, !j->axes               ? 0
 						   : t->number == SMALLER ? 4
 									  : 2),

@@ -251,10 +251,11 @@ static void add(struct judge *j, struct layout *l)
 
 void same_add(struct judge *j)
 {
-	for (int f = 0; f < FAMILIES; f++) {
+	for (int f = families_first(j); f < families_end(j); f++) {
 		layouts_fixed(j, f, add);
 		for (int64_t i = 0; i < j->options.layouts; i++)
 			judge_add(j, same_drawn, layout_alone(f, 0), j->options.from + i,
-				  "equals one rank, drawn %lld, %s", (long long)(j->options.from + i), family_names[f]);
+				  "equals one rank, drawn %lld, %s", (long long)(j->options.from + i),
+				  family_name(j, f));
 	}
 }

@@ -159,7 +159,7 @@ static void vjp(struct judge *j, const struct judge_task *t, struct outcome *o)
 
 void vjps_add(struct judge *j)
 {
-	for (int f = 0; f < FAMILIES; f++) {
+	for (int f = families_first(j); f < families_end(j); f++) {
 		struct layout *l = layout_alone(f, j->axes ? 2 : 0);
 		char *text;
 

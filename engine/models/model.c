@@ -6,6 +6,7 @@
 #include "engine/models/decoder/experts.h"
 #include "engine/models/decoder/knobs.h"
 #include "engine/base/parse.h"
+#include <stdlib.h>
 #include <string.h>
 
 static const struct hd_option keys[] = {
@@ -264,11 +265,13 @@ static void read_experts(struct hd_section *s, struct hd_model *m)
 {
 	const char *router = hd_section_str(s, "router"), *gates = hd_section_str(s, "normalize_gates");
 	const char *family = hd_family_default(m->family, "normalize_gates");
+	const char *each = hd_family_default(m->family, "experts_per_token");
 
 	gates = !strcmp(gates, "auto") && family ? family : gates;
 
 	m->experts = hd_section_int(s, "experts") >= 0 ? hd_section_int(s, "experts") : m->family->experts;
-	m->experts_per_token = hd_section_int(s, "experts_per_token");
+	m->experts_per_token = hd_section_has(s, "experts_per_token") || !each ? hd_section_int(s, "experts_per_token")
+									       : strtoll(each, NULL, 10);
 	m->moe_every = m->family->moe_every && hd_section_int(s, "moe_every") ? hd_section_int(s, "moe_every")
 									      : m->family->moe_every;
 	m->router = !strcmp(router, "sigmoid") ? HD_ROUTER_SIGMOID

@@ -76,17 +76,12 @@ static int open_instance(struct hd_plan *p, struct hd_section *s)
 	int extension = hd_section_is(s, "plugin");
 	const char *key = extension ? "file" : "plugin";
 	struct hd_key_table tables[2] = { extension ? hd_extension_keys : hd_strategy_keys };
-	const char *slash = strrchr(hd_conf_path(p->conf), '/'), *dir;
 	struct hd_plugin_entry *e = NULL;
-	struct hd_err why = { 0 };
 
 	HD_TRY(check_new(p, s));
 	if (!hd_section_has(s, key))
 		return hd_section_fail(p->conf, s, NULL, p->err, HD_EINVAL, "the key %s must be given", key);
-	dir = hd_plan_text(p, "%.*s", slash ? (int)(slash - hd_conf_path(p->conf)) : 1,
-			   slash ? hd_conf_path(p->conf) : ".");
-	if (hd_registry_find(hd_section_str(s, key), dir, &e, &why) < 0)
-		return hd_section_fail(p->conf, s, key, p->err, why.code, "%s", why.text);
+	HD_TRY(hd_plugin_of_section(p->conf, s, &e, p->err));
 	HD_TRY(check_role(p, s, e, extension));
 	tables[1] = (struct hd_key_table){ e->ops->options, e->ops->noptions, e->ops->option_size };
 	HD_TRY(hd_section_check(p->conf, s, tables, 2, p->err));
@@ -130,5 +125,6 @@ int hd_plan_conf(struct hd_plan *p)
 		if (hd_section_is(s, "strategy") || hd_section_is(s, "plugin"))
 			HD_TRY(open_instance(p, s));
 	HD_TRY(choose_optimizer(p));
+	HD_TRY(hd_families_load(p->conf, p->err));
 	return hd_model_read(p->conf, p->options->data_vocab, &p->model, p->err);
 }

@@ -328,7 +328,39 @@ AT(hd_plugin, strategy, 128);
 AT(hd_plugin, approximate, 136);
 AT(hd_plugin, kernels, 144);
 AT(hd_plugin, optimizer, 152);
-ENDS(hd_plugin, optimizer, 160);
+AT(hd_plugin, families, 160);
+ENDS(hd_plugin, families, 168);
+
+/* heddle/family.h */
+AT(hd_family_value, key, 0);
+AT(hd_family_value, value, 8);
+ENDS(hd_family_value, value, 16);
+FROZEN(hd_family_value, 16);
+
+AT(hd_family_key, theirs, 0);
+AT(hd_family_key, ours, 8);
+AT(hd_family_key, values, 16);
+AT(hd_family_key, absent, 24);
+AT(hd_family_key, flags, 32);
+ENDS(hd_family_key, flags, 40);
+FROZEN(hd_family_key, 40);
+
+AT(hd_family_name, ours, 0);
+AT(hd_family_name, theirs, 8);
+ENDS(hd_family_name, theirs, 16);
+FROZEN(hd_family_name, 16);
+
+AT(hd_family_ops, size, 0);
+AT(hd_family_ops, name, 8);
+AT(hd_family_ops, model_type, 16);
+AT(hd_family_ops, class_name, 24);
+AT(hd_family_ops, defaults, 32);
+AT(hd_family_ops, keys, 40);
+AT(hd_family_ops, names, 48);
+AT(hd_family_ops, window, 56);
+AT(hd_family_ops, window_every, 60);
+AT(hd_family_ops, window_absent, 64);
+ENDS(hd_family_ops, window_absent, 72);
 
 /* heddle/optimizer.h */
 AT(hd_update, size, 0);
@@ -468,6 +500,12 @@ IS(HD_INITIAL_VALUE, 0);
 IS(HD_INITIAL_NORMAL, 1);
 IS(HD_INITIAL_PARAMETER, 2);
 IS(HD_OP_CHEAP, 1);
+IS(HD_FAMILY_KEY_NULL, 1);
+IS(HD_FAMILY_WINDOW_NONE, 0);
+IS(HD_FAMILY_WINDOW_ALL, 1);
+IS(HD_FAMILY_WINDOW_USED_BY_ALL, 2);
+IS(HD_FAMILY_WINDOW_USE, 3);
+IS(HD_FAMILY_WINDOW_TYPES, 4);
 IS(HD_OPT_INT, 0);
 IS(HD_OPT_BOOL, 1);
 IS(HD_OPT_BYTES, 2);

@@ -106,7 +106,8 @@ static int check_build(const char *build, struct hd_err *err)
 
 static int has_table(const struct hd_plugin *p)
 {
-	return p->strategy || (HD_HAS(p, kernels) && p->kernels) || (HD_HAS(p, optimizer) && p->optimizer);
+	return p->strategy || (HD_HAS(p, kernels) && p->kernels) || (HD_HAS(p, optimizer) && p->optimizer) ||
+	       (HD_HAS(p, families) && p->families);
 }
 
 static int check_optimizer(const struct hd_optimizer_ops *o, struct hd_err *err)
@@ -118,6 +119,32 @@ static int check_optimizer(const struct hd_optimizer_ops *o, struct hd_err *err)
 		return hd_err_set(err, HD_EABI, "optimizer: slot update is mandatory and missing (size is %zu)",
 				  o->size);
 	return o ? check_rest("optimizer", o, o->size, sizeof(*o), err) : 0;
+}
+
+static int check_family(const struct hd_family_ops *const *all, size_t i, struct hd_err *err)
+{
+	const struct hd_family_ops *f = all[i];
+
+	if (f->size > TABLE_MAX || !HD_HAS(f, window_absent))
+		return hd_err_set(err, HD_EABI, "family %zu: size is %zu, this engine's table has %zu", i, f->size,
+				  sizeof(*f));
+	if (!f->name || !*f->name || strpbrk(f->name, " \t\n"))
+		return hd_err_set(err, HD_EABI, "family %zu: name is \"%s\", it must be one word", i,
+				  f->name ? f->name : "");
+	for (size_t j = 0; j < i; j++)
+		if (!strcmp(all[j]->name, f->name))
+			return hd_err_set(err, HD_EABI, "families %zu and %zu are both %s", j, i, f->name);
+	return check_rest(f->name, f, f->size, sizeof(*f), err);
+}
+
+static int check_families(const struct hd_family_ops *const *all, struct hd_err *err)
+{
+	for (size_t i = 0; all && all[i]; i++) {
+		if (i == TABLE_MAX)
+			return hd_err_set(err, HD_EABI, "families: the list has no end within %d", TABLE_MAX);
+		HD_TRY(check_family(all, i, err));
+	}
+	return 0;
 }
 
 static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, struct hd_err *err)
@@ -135,7 +162,8 @@ static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, 
 		return hd_err_set(err, HD_EABI, "name is \"%s\", the file's name says \"%s\"", p->name, e->name);
 	HD_TRY(check_build(p->build, err));
 	if (p->size > TABLE_MAX || !HD_HAS(p, strategy) || !has_table(p))
-		return hd_err_set(err, HD_EABI, "has no table: neither strategy, kernels nor optimizer (size is %zu)",
+		return hd_err_set(err, HD_EABI,
+				  "has no table: neither strategy, kernels, optimizer nor families (size is %zu)",
 				  p->size);
 	return check_rest("plugin", p, p->size, sizeof(*p), err);
 }
@@ -330,6 +358,8 @@ static int accept(struct hd_module *m, struct known_plugin *k, struct hd_err *er
 	HD_TRY(check_kernels(k->e.kernels, err));
 	k->e.optimizer = HD_HAS(p, optimizer) ? p->optimizer : NULL;
 	HD_TRY(check_optimizer(k->e.optimizer, err));
+	k->e.families = HD_HAS(p, families) ? p->families : NULL;
+	HD_TRY(check_families(k->e.families, err));
 	k->e.approximate = HD_HAS(p, approximate) ? p->approximate : NULL;
 	return k->e.approximate ? check_approximate(k->e.approximate, &k->table, err) : 0;
 }

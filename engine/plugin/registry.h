@@ -23,6 +23,8 @@ struct hd_plugin_entry {
 	const char *approximate; /* of the plugin: how it is exact; NULL: it always is (struct hd_plugin) */
 	const struct hd_kernel_ops *const *kernels; /* of the plugin, NULL-terminated; or NULL */
 	const struct hd_optimizer_ops *optimizer;   /* of the plugin, or NULL */
+	const struct hd_family_ops *const
+		*families; /* of the plugin, NULL-terminated; or NULL.  What they say is judged by engine/models */
 	/* The first slot of its own that only a strategy has (mesh, rules, schedule), or NULL.  is_strategy: it has a table. */
 	const char *strategy_slot;
 	int is_strategy;

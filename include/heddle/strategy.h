@@ -20,6 +20,7 @@
  */
 #ifndef HEDDLE_STRATEGY_H
 #define HEDDLE_STRATEGY_H
+#include <heddle/family.h>
 #include <heddle/kernel.h>
 #include <heddle/optimizer.h>
 #ifdef __cplusplus
@@ -77,8 +78,9 @@ struct hd_plugin { /* the fields up to `size` are frozen; tables are appended as
 	/* NULL: trains as one rank does, up to rounding.  Else the plugin is another algorithm on purpose, and the text says with
 	 * which of its options it is exact, as "key=value key=value" ("every=1").  Since 0.3. */
 	const char *approximate;
-	const struct hd_kernel_ops *const *kernels; /* NULL-terminated; NULL: none.  Since 0.3 */
-	const struct hd_optimizer_ops *optimizer;   /* NULL: none.  Since 0.3 */
+	const struct hd_kernel_ops *const *kernels;  /* NULL-terminated; NULL: none.  Since 0.3 */
+	const struct hd_optimizer_ops *optimizer;    /* NULL: none.  Since 0.3 */
+	const struct hd_family_ops *const *families; /* NULL-terminated; NULL: none.  Since 0.11 */
 };
 
 /* The one exported symbol: pure; its name carries the major. */

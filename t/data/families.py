@@ -6,7 +6,7 @@
 #	one.jsonl		loss and norm of the step that one.ini says
 #	one.safetensors		its gradients
 #
-# With transformers 5 only config-5.json is written, to a folder that is there: what that version says of the same model.
+# Without names: all that this program knows itself.  With transformers 5 only config-5.json is written, to a folder that is there: what that version says of the same model.
 import json
 import os
 import shutil
@@ -19,7 +19,7 @@ from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Ge
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM,
                           OlmoeConfig, OlmoeForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
                           Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Glm4MoeConfig,
-                          Glm4MoeForCausalLM)
+                          Glm4MoeForCausalLM, VaultGemmaConfig, VaultGemmaForCausalLM)
 
 from layers import double_throughout
 from reference import read_ids
@@ -88,11 +88,17 @@ MODELS = {
         head_dim=8, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, first_k_dense_replace=0,
         norm_topk_prob=False, **partial(300.0, 0.5))),
 }
+# Not of this program: of examples/vaultgemma, in t/data/brought.
+BROUGHT = {
+    "vaultgemma": (VaultGemmaForCausalLM, VaultGemmaConfig, dict(
+        head_dim=6, sliding_window=4, query_pre_attn_scalar=10, attn_logit_softcapping=2.0, final_logit_softcapping=3.0,
+        **rope(300.0))),
+}
 
 
 def model_of(name):
-    made, config, keys = MODELS[name]
-    torch.manual_seed(sorted(MODELS).index(name))
+    made, config, keys = {**MODELS, **BROUGHT}[name]
+    torch.manual_seed(sorted(MODELS).index(name) if name in MODELS else 100)
     model = made(config(**{**SIZES, **keys}, attn_implementation="eager"))
     for p in model.parameters():
         p.data += (0.3 if p.ndim > 1 else 0.2) * torch.randn_like(p)

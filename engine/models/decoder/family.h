@@ -7,6 +7,7 @@
 #define HD_ENGINE_MODELS_FAMILY_H
 #include "engine/config/conf.h"
 #include "engine/graph/graph.h"
+#include <heddle/family.h>
 #include <jansson.h>
 
 /* Where a parameter is stored in a Hugging Face file: a region of the tensor `name`.  The parameter's dims are first
@@ -24,29 +25,6 @@ struct hd_hf_region {
 	int each;
 };
 
-/* A key of config.json, and ours of [model] that says the same.  Several lines may have one key of theirs. */
-struct hd_hf_key {
-	const char *theirs,
-		*ours;      /* ours NULL: the value must be one of `values`, because this program knows no other */
-	const char *values; /* "a|b": JSON texts; with ours: "theirs=ours|...", names of a choice */
-	const char *
-		absent; /* what a config without the key means, as the INI says it; NULL: our default; "!": it must be there; "-": written, not read */
-	int null;       /* 0 is written as null */
-};
-
-struct hd_default {
-	const char *key, *value; /* of [model], where the INI does not say it */
-};
-
-/* How config.json says which layers have a window. */
-enum hd_hf_window {
-	HD_HF_WINDOW_NONE,
-	HD_HF_WINDOW_ALL,         /* sliding_window, and all have it */
-	HD_HF_WINDOW_USED_BY_ALL, /* use_sliding_window too */
-	HD_HF_WINDOW_USE,         /* use_sliding_window too, and max_window_layers or layer_types */
-	HD_HF_WINDOW_TYPES,       /* layer_types, or every n-th has none: sliding_window_pattern */
-};
-
 /* How a family names what a layer of experts has, behind "layers.N.". */
 struct hd_expert_names {
 	const char *stem, *gate, *up, *down; /* "block_sparse_moe", "w1", ... */
@@ -57,25 +35,26 @@ struct hd_family {
 	int dropout;                           /* the graph drops activations: model.dropout may be more than 0 */
 	int decoder;                           /* it is the shared decoder, and takes its keys */
 	int grouped, rope;                     /* it reads model.kv_heads, model.rope_theta */
-	int64_t experts, moe_every;        /* defaults of these keys; moe_every 0: the graph has no layer of experts */
-	int64_t router;                    /* default of router: HD_ROUTER_... (knobs.h) */
-	int always_shared;                 /* its class has shared experts in every layer of experts */
-	int always_normal;                 /* gates of the class of transformers are normalised, for one expert too */
-	int64_t (*mlp)(int64_t embed);     /* default of mlp */
-	const struct hd_default *defaults; /* of other keys, ended by NULL; or NULL */
+	int64_t experts, moe_every;    /* defaults of these keys; moe_every 0: the graph has no layer of experts */
+	int64_t router;                /* default of router: HD_ROUTER_... (knobs.h) */
+	int always_shared;             /* its class has shared experts in every layer of experts */
+	int always_normal;             /* gates of the class of transformers are normalised, for one expert too */
+	int64_t (*mlp)(int64_t embed); /* default of mlp */
+	const struct hd_family_value *defaults; /* of other keys, ended by NULL; or NULL */
 	/* The forward graph from ids (batch, seq) to the last hidden state (batch, seq, embed), block by block; then the
 	 * product with the vocabulary: of (batch, seq, embed) or, in generation, (batch, embed). */
 	struct tensor *(*hidden)(struct hd_plan *p, struct tensor *ids);
 	struct tensor *(*logits)(struct hd_plan *p, struct tensor *hidden);
 	int (*hf)(const struct hd_model *m, const char *param, struct hd_hf_region *r); /* 0, or HD_EBUG */
 	/* config.json: the keys, ended by NULL; NULL: directories of transformers are not read. */
-	const struct hd_hf_key *keys;
-	enum hd_hf_window window;
-	int64_t window_pattern; /* HD_HF_WINDOW_TYPES: every so many-th layer has none, in a config that does not say it */
+	const struct hd_family_key *keys;
+	uint32_t window;        /* HD_FAMILY_WINDOW_... */
+	int64_t window_pattern; /* HD_FAMILY_WINDOW_TYPES: every so many-th layer has none, in a config that does not say it */
 	int64_t window_absent;                      /* the window of a config without sliding_window */
 	const struct hd_expert_names *expert_names; /* NULL: Mixtral's */
 	const struct hd_family *dense;              /* whose class a model without experts is; NULL: its own */
 	int fused;                                  /* q, k and v are one stored tensor, and so are gate and up */
+	const struct hd_family_name *names; /* of a plugin's family: other names of weights; NULL: as they are */
 };
 
 const struct hd_expert_names *hd_expert_names_of(const struct hd_family *f);

@@ -89,6 +89,14 @@ static void names_of(const char *values, char out[300])
 		n += (size_t)snprintf(out + n, 300 - n, "%s%.*s", n ? ", " : "", (int)strcspn(values, "=|"), values);
 }
 
+const char *hd_hf_theirs(const struct hd_family *f, const char *ours)
+{
+	for (const struct hd_family_key *k = f->keys; k->theirs; k++)
+		if (k->ours && !strcmp(k->ours, ours))
+			return k->theirs;
+	return NULL;
+}
+
 /* -- one key -------------------------------------------------------------------------------------------------------------- */
 static int is_value(const json_t *v, const char *one, size_t n)
 {
@@ -107,7 +115,7 @@ static int is_value(const json_t *v, const char *one, size_t n)
 }
 
 /* A key whose value must be one of a few. */
-static int expect(struct hd_hf_reader *r, const struct hd_hf_key *k, const json_t *v)
+static int expect(struct hd_hf_reader *r, const struct hd_family_key *k, const json_t *v)
 {
 	char known[300];
 
@@ -120,7 +128,7 @@ static int expect(struct hd_hf_reader *r, const struct hd_hf_key *k, const json_
 	return hd_hf_unknown(r, k->theirs, v, known);
 }
 
-static int take(struct hd_hf_reader *r, const struct hd_hf_key *k, const json_t *v)
+static int take(struct hd_hf_reader *r, const struct hd_family_key *k, const json_t *v)
 {
 	const char *word = !k->values           ? NULL
 			   : json_is_boolean(v) ? (json_is_true(v) ? "true" : "false")
@@ -144,7 +152,7 @@ static int take(struct hd_hf_reader *r, const struct hd_hf_key *k, const json_t 
 	return HD_OK;
 }
 
-static int read_key(struct hd_hf_reader *r, const struct hd_hf_key *k)
+static int read_key(struct hd_hf_reader *r, const struct hd_family_key *k)
 {
 	const json_t *v = json_object_get(r->config, k->theirs);
 
@@ -170,7 +178,7 @@ static int is_about(const char *key)
 }
 
 /* Of a family with experts that no class of transformers has: what we write (hd_experts_config). */
-static const struct hd_hf_key of_experts[] = {
+static const struct hd_family_key of_experts[] = {
 	{ "num_local_experts", "experts", NULL, NULL, 0 },
 	{ "num_experts_per_tok", "experts_per_token", NULL, NULL, 0 },
 	{ "moe_every", "moe_every", NULL, NULL, 0 },
@@ -180,10 +188,10 @@ static const struct hd_hf_key of_experts[] = {
 
 static int is_known(const struct hd_family *f, const char *key)
 {
-	for (const struct hd_hf_key *k = of_experts; k->theirs; k++)
+	for (const struct hd_family_key *k = of_experts; k->theirs; k++)
 		if (!strcmp(k->theirs, key))
 			return 1;
-	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
+	for (const struct hd_family_key *k = f->keys; k->theirs; k++)
 		if (!strcmp(k->theirs, key))
 			return 1;
 	return is_about(key) || (f->rope && hd_hf_is_rope(key)) || hd_hf_is_window(f, key);
@@ -199,7 +207,7 @@ static int check_known(struct hd_hf_reader *r)
 	json_object_foreach(config, key, v) {
 		if (json_is_null(v) || is_known(r->family, key))
 			continue;
-		for (const struct hd_hf_key *k = r->family->keys; k->theirs; k++)
+		for (const struct hd_family_key *k = r->family->keys; k->theirs; k++)
 			hd_append(&known, "%s%s", known ? ", " : "the keys ", k->theirs);
 		rc = hd_hf_unknown(r, key, v, known);
 		break;
@@ -231,9 +239,9 @@ char *hd_hf_read(const json_t *config, const struct hd_family *f, const char *pa
 		rc = hd_hf_read_window(&r);
 	if (f->always_normal)
 		hd_hf_say(&r, "normalize_gates", "yes");
-	for (const struct hd_hf_key *k = f->keys; k->theirs && rc >= 0; k++)
+	for (const struct hd_family_key *k = f->keys; k->theirs && rc >= 0; k++)
 		rc = read_key(&r, k);
-	for (const struct hd_hf_key *k = of_experts; k->theirs && rc >= 0; k++)
+	for (const struct hd_family_key *k = of_experts; k->theirs && rc >= 0; k++)
 		rc = read_key(&r, k);
 	text = rc >= 0 ? text_of(&r) : NULL;
 	json_decref(r.keys);

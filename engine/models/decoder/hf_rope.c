@@ -88,7 +88,7 @@ static int read_list(struct hd_hf_reader *r, const json_t *o, const char *theirs
 static int read_longrope(struct hd_hf_reader *r, const json_t *o)
 {
 	const json_t *original = json_object_get(r->config, "original_max_position_embeddings");
-	double now = json_number_value(json_object_get(r->config, "max_position_embeddings"));
+	double now = json_number_value(json_object_get(r->config, hd_hf_theirs(r->family, "max_seq")));
 
 	original = original ? original : json_object_get(o, "original_max_position_embeddings");
 	if (json_number_value(original) > 0)
@@ -161,7 +161,7 @@ int hd_hf_read_rope(struct hd_hf_reader *r)
 	original = json_string_value(json_object_get(r->keys, "rope_scaling"));
 	if (original && (!strcmp(original, "dynamic") || !json_object_get(r->keys, "rope_original")))
 		hd_hf_say_number(r, "rope_original",
-				 json_number_value(json_object_get(r->config, "max_position_embeddings")));
+				 json_number_value(json_object_get(r->config, hd_hf_theirs(r->family, "max_seq"))));
 	return HD_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sliding windows in config.json: how long, and which layers have one.  Families say the latter in four ways (enum
- * hd_hf_window); here it is a pattern of letters.
+
+ * HD_FAMILY_WINDOW_...); here it is a pattern of letters.
  */
 #include <config.h>
 #include "engine/models/decoder/hf.h"
@@ -8,14 +9,14 @@
 #include <string.h>
 
 static const struct {
-	enum hd_hf_window least;
+	uint32_t least;
 	const char *key;
 } known[] = {
-	{ HD_HF_WINDOW_ALL, "sliding_window" },
-	{ HD_HF_WINDOW_USE, "layer_types" },
-	{ HD_HF_WINDOW_USED_BY_ALL, "use_sliding_window" },
-	{ HD_HF_WINDOW_USED_BY_ALL, "max_window_layers" },
-	{ HD_HF_WINDOW_TYPES, "sliding_window_pattern" },
+	{ HD_FAMILY_WINDOW_ALL, "sliding_window" },
+	{ HD_FAMILY_WINDOW_USE, "layer_types" },
+	{ HD_FAMILY_WINDOW_USED_BY_ALL, "use_sliding_window" },
+	{ HD_FAMILY_WINDOW_USED_BY_ALL, "max_window_layers" },
+	{ HD_FAMILY_WINDOW_TYPES, "sliding_window_pattern" },
 };
 
 const char *hd_hf_is_window(const struct hd_family *f, const char *key)
@@ -51,7 +52,7 @@ static int letters_of(struct hd_hf_reader *r, char *letters, int64_t layers)
 {
 	const json_t *o = r->config, *types = json_object_get(o, "layer_types");
 	int64_t pattern = number(o, "_sliding_window_pattern", r->family->window_pattern);
-	int64_t from = r->family->window == HD_HF_WINDOW_USE ? number(o, "max_window_layers", 28) : 0;
+	int64_t from = r->family->window == HD_FAMILY_WINDOW_USE ? number(o, "max_window_layers", 28) : 0;
 
 	pattern = number(o, "sliding_window_pattern", pattern);
 	if (json_is_array(types))
@@ -74,16 +75,16 @@ static void shorten(char *letters)
 
 int hd_hf_read_window(struct hd_hf_reader *r)
 {
-	int64_t layers = number(r->config, "num_hidden_layers", 0), window = r->family->window_absent;
+	int64_t layers = number(r->config, hd_hf_theirs(r->family, "layers"), 0), window = r->family->window_absent;
 	const json_t *use = json_object_get(r->config, "use_sliding_window");
 	char *letters;
 	int rc;
 
-	if (r->family->window == HD_HF_WINDOW_NONE)
+	if (r->family->window == HD_FAMILY_WINDOW_NONE)
 		return HD_OK;
 	if (json_object_get(r->config, "sliding_window"))
 		window = number(r->config, "sliding_window", 0);
-	if ((r->family->window == HD_HF_WINDOW_USE || r->family->window == HD_HF_WINDOW_USED_BY_ALL) &&
+	if ((r->family->window == HD_FAMILY_WINDOW_USE || r->family->window == HD_FAMILY_WINDOW_USED_BY_ALL) &&
 	    !json_is_true(use))
 		window = 0;
 	if (!window || layers < 1 || layers > 100000) {
@@ -113,17 +114,17 @@ int hd_hf_write_window(const struct hd_model *m, json_t *o)
 		having += has_window(m, l);
 		json_array_append_new(types, json_string(has_window(m, l) ? "sliding_attention" : "full_attention"));
 	}
-	if (m->family->window != HD_HF_WINDOW_NONE)
+	if (m->family->window != HD_FAMILY_WINDOW_NONE)
 		json_object_set_new(o, "sliding_window", m->window ? json_integer(m->window) : json_null());
-	if (m->family->window == HD_HF_WINDOW_USED_BY_ALL)
+	if (m->family->window == HD_FAMILY_WINDOW_USED_BY_ALL)
 		json_object_set_new(o, "use_sliding_window", json_boolean(m->window > 0));
-	if (m->family->window == HD_HF_WINDOW_USE) {
+	if (m->family->window == HD_FAMILY_WINDOW_USE) {
 		json_object_set_new(o, "use_sliding_window", json_boolean(m->window));
 		json_object_set_new(o, "max_window_layers", json_integer(having ? 0 : m->layers));
 	}
-	if (m->family->window >= HD_HF_WINDOW_USE)
+	if (m->family->window >= HD_FAMILY_WINDOW_USE)
 		json_object_set(o, "layer_types", types);
 	json_decref(types);
-	return m->family->window >= HD_HF_WINDOW_USE || !having ||
-	       (m->family->window != HD_HF_WINDOW_NONE && having == m->layers);
+	return m->family->window >= HD_FAMILY_WINDOW_USE || !having ||
+	       (m->family->window != HD_FAMILY_WINDOW_NONE && having == m->layers);
 }

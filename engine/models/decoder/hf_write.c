@@ -18,7 +18,7 @@ static json_t *number(double x, int null)
 }
 
 /* The value of a key of theirs, or NULL: they have no word for ours. */
-static json_t *value_of(const struct hd_model *m, const struct hd_hf_key *k)
+static json_t *value_of(const struct hd_model *m, const struct hd_family_key *k)
 {
 	const struct hd_knob *knob = hd_knob_find(k->ours);
 	const void *at = knob ? (const char *)m + knob->at : NULL;
@@ -31,11 +31,12 @@ static json_t *value_of(const struct hd_model *m, const struct hd_hf_key *k)
 	if (!strcmp(k->ours, "rope_original"))
 		return json_integer((json_int_t)(m->rope_original > 0 ? m->rope_original : (double)m->max_seq));
 	if (knob->kind == HD_KNOB_INT)
-		return *(const int64_t *)at || !k->null ? json_integer(*(const int64_t *)at) : json_null();
+		return *(const int64_t *)at || !(k->flags & HD_FAMILY_KEY_NULL) ? json_integer(*(const int64_t *)at)
+										: json_null();
 	if (knob->kind == HD_KNOB_YES)
 		return json_boolean(*(const int64_t *)at);
 	if (knob->kind == HD_KNOB_NUM)
-		return number(*(const double *)at, k->null);
+		return number(*(const double *)at, (k->flags & HD_FAMILY_KEY_NULL));
 	hd_knob_text(m, knob, text);
 	if (!hd_hf_word(k->values, text, 1, word))
 		return NULL;
@@ -43,7 +44,7 @@ static json_t *value_of(const struct hd_model *m, const struct hd_hf_key *k)
 }
 
 /* 0: two keys of ours that are one there differ, or there is no word. */
-static int write_key(const struct hd_model *m, const struct hd_hf_key *k, json_t *o)
+static int write_key(const struct hd_model *m, const struct hd_family_key *k, json_t *o)
 {
 	json_t *v = value_of(m, k), *was = json_object_get(o, k->theirs);
 
@@ -70,14 +71,6 @@ static json_t *fixed(const char *values)
 	return *first >= '0' && *first <= '9' ? json_real(strtod(first, NULL)) : json_string(first);
 }
 
-static int has_key(const struct hd_family *f, const char *ours)
-{
-	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
-		if (k->ours && !strcmp(k->ours, ours))
-			return 1;
-	return 0;
-}
-
 static int is_written_apart(const char *ours)
 {
 	return !strncmp(ours, "rope_", 5) || !strncmp(ours, "window", 6); /* hf_rope.c, hf_window.c */
@@ -87,7 +80,7 @@ static int is_written_apart(const char *ours)
 static int is_said(const struct hd_model *m)
 {
 	for (const struct hd_knob *k = hd_knob_next(NULL); k; k = hd_knob_next(k))
-		if (k->decoder && m->family->decoder && !is_written_apart(k->key) && !has_key(m->family, k->key) &&
+		if (k->decoder && m->family->decoder && !is_written_apart(k->key) && !hd_hf_theirs(m->family, k->key) &&
 		    !hd_knob_is_default(m, k))
 			return 0;
 	if (m->experts && m->family->always_normal && !m->normalize_gates)
@@ -96,11 +89,11 @@ static int is_said(const struct hd_model *m)
 		return 0;
 	if (m->rope_scaling ==
 		    HD_ROPE_SCALING_LONGROPE && /* its class computes the factor of queries and keys of the two */
-	    (!has_key(m->family, "rope_original") || m->rope_factor != (double)m->max_seq / m->rope_original))
+	    (!hd_hf_theirs(m->family, "rope_original") || m->rope_factor != (double)m->max_seq / m->rope_original))
 		return 0;
 	if (m->experts && !m->shared_experts && m->family->always_shared)
 		return 0;
-	return m->rope_theta_window <= 0 || has_key(m->family, "rope_theta_window");
+	return m->rope_theta_window <= 0 || hd_hf_theirs(m->family, "rope_theta_window");
 }
 
 static void write_ours(const struct hd_model *m, json_t *o)
@@ -127,7 +120,7 @@ static json_t *config_of(const struct hd_model *m)
 			      "torch_dtype", "float32", "bos_token_id", 0, "eos_token_id", 0);
 	int all = is_said(m);
 
-	for (const struct hd_hf_key *k = f->keys; k->theirs; k++)
+	for (const struct hd_family_key *k = f->keys; k->theirs; k++)
 		if (k->ours)
 			all &= write_key(m, k, o);
 		else if (k->values)

@@ -96,7 +96,7 @@ const struct hd_knob *hd_knob_next(const struct hd_knob *k)
 
 const char *hd_family_default(const struct hd_family *f, const char *key)
 {
-	for (const struct hd_default *d = f->defaults; d && d->key; d++)
+	for (const struct hd_family_value *d = f->defaults; d && d->key; d++)
 		if (!strcmp(d->key, key))
 			return d->value;
 	return NULL;
@@ -116,6 +116,11 @@ static int64_t choice_of(const char *choices, const char *word)
 		if (!*choices)
 			return -1;
 	}
+}
+
+int64_t hd_router_of(const char *word)
+{
+	return choice_of(HD_ROUTERS, word);
 }
 
 static void put_text(struct hd_model *m, const struct hd_knob *k, const char *value)
@@ -182,7 +187,7 @@ void hd_knob_text(const struct hd_model *m, const struct hd_knob *k, char text[8
 
 int hd_knob_is_default(const struct hd_model *m, const struct hd_knob *k)
 {
-	static const struct hd_default plain[] = {
+	static const struct hd_family_value plain[] = {
 		{ "norm", "before" },
 		{ "norm_offset", "no" },
 		{ "activation", "silu" },
@@ -204,10 +209,15 @@ int hd_knob_is_default(const struct hd_model *m, const struct hd_knob *k)
 		{ NULL, NULL },
 	};
 	const char *value = hd_family_default(m->family, k->key);
-	char text[80];
+	struct hd_model other = *m;
+	char text[80], theirs[80];
 
-	for (const struct hd_default *d = plain; !value && d->key; d++)
+	for (const struct hd_family_value *d = plain; !value && d->key; d++)
 		value = strcmp(d->key, k->key) ? NULL : d->value;
+	if (!value)
+		return 1;
+	put_text(&other, k, value); /* 1e-6 and 0.000001 are one number */
 	hd_knob_text(m, k, text);
-	return !value || !strcmp(text, value);
+	hd_knob_text(&other, k, theirs);
+	return !strcmp(text, theirs);
 }

@@ -21,6 +21,8 @@ enum {
 	HD_ROPE_SCALING_LONGROPE
 };
 
+int64_t hd_router_of(const char *word); /* HD_ROUTER_..., or -1 */
+
 /* Factors in a list of longrope; -1: one is no number above 0. */
 int64_t hd_rope_list(const char *text);
 

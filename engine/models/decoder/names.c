@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Where the decoder's parameters are in a file of transformers: under the same names behind "model.", whole; or, of a family
- * that stores them so, q, k and v as rows of one tensor, and gate and up.
+ * that stores them so, q, k and v as rows of one tensor, and gate and up; or under the names of a plugin's family.
  */
 #include <config.h>
 #include "engine/models/decoder/decoder.h"
@@ -126,7 +126,7 @@ static void put(const struct hd_model *m, const char *name, const char *rest, co
 		snprintf(r->name, sizeof(r->name), "model.%s", name);
 }
 
-int hd_decoder_hf(const struct hd_model *m, const char *name, struct hd_hf_region *r)
+static int by_llama(const struct hd_model *m, const char *name, struct hd_hf_region *r)
 {
 	struct stored_at at = { .rows = m->embed, .split = 1 };
 	long long l;
@@ -146,5 +146,129 @@ int hd_decoder_hf(const struct hd_model *m, const char *name, struct hd_hf_regio
 	put(m, name, name + n, &at, r);
 	if (!strcmp(name, "lm_head.weight"))
 		snprintf(r->name, sizeof(r->name), "%s", name);
+	return HD_OK;
+}
+
+/* -- names of a plugin's family ----------------------------------------------------------------------------------------------- */
+static const struct {
+	const char *name;
+	int joins; /* 1: of the input of attention, 2: of the feed-forward layer, 3: of shared experts */
+} weights[] = {
+	{ "model.embed_tokens", 0 },
+	{ "lm_head", 0 },
+	{ "model.norm", 0 },
+	{ "model.layers.*.input_layernorm", 0 },
+	{ "model.layers.*.post_attention_layernorm", 0 },
+	{ "model.layers.*.pre_feedforward_layernorm", 0 },
+	{ "model.layers.*.post_feedforward_layernorm", 0 },
+	{ "model.layers.*.self_attn.q_proj", 1 },
+	{ "model.layers.*.self_attn.k_proj", 1 },
+	{ "model.layers.*.self_attn.v_proj", 1 },
+	{ "model.layers.*.self_attn.o_proj", 0 },
+	{ "model.layers.*.self_attn.q_norm", 0 },
+	{ "model.layers.*.self_attn.k_norm", 0 },
+	{ "model.layers.*.mlp.gate_proj", 2 },
+	{ "model.layers.*.mlp.up_proj", 2 },
+	{ "model.layers.*.mlp.down_proj", 0 },
+	{ "model.layers.*.mlp.gate", 0 },
+	{ "model.layers.*.mlp.experts.*.gate_proj", 0 },
+	{ "model.layers.*.mlp.experts.*.up_proj", 0 },
+	{ "model.layers.*.mlp.experts.*.down_proj", 0 },
+	{ "model.layers.*.mlp.shared_experts.gate_proj", 3 },
+	{ "model.layers.*.mlp.shared_experts.up_proj", 3 },
+	{ "model.layers.*.mlp.shared_experts.down_proj", 0 },
+};
+
+int hd_decoder_weight(const char *ours)
+{
+	for (size_t i = 0; i < HD_LEN(weights); i++)
+		if (!strcmp(weights[i].name, ours))
+			return 1;
+	return 0;
+}
+
+int hd_decoder_joins(const char *ours)
+{
+	for (size_t i = 0; i < HD_LEN(weights); i++)
+		if (!strcmp(weights[i].name, ours))
+			return weights[i].joins;
+	return 0;
+}
+
+/* What stands for the stars of a pattern: of a layer, of an expert (which may be a star itself). */
+struct starred {
+	char at[2][24];
+	int n;
+};
+
+/* The n bytes of a name are the pattern's. */
+static int matches(const char *pattern, const char *name, size_t n, struct starred *s)
+{
+	const char *end = name + n;
+
+	for (s->n = 0; *pattern; pattern++) {
+		size_t digits = strspn(name, "0123456789*");
+
+		if (*pattern != '*') {
+			if (name == end || *pattern != *name++)
+				return 0;
+			continue;
+		}
+		if (!digits || s->n == 2)
+			return 0;
+		snprintf(s->at[s->n++], sizeof(s->at[0]), "%.*s", (int)digits, name);
+		name += digits;
+	}
+	return name == end;
+}
+
+static void fill(const char *pattern, const struct starred *s, const char *last, char *out, size_t room)
+{
+	int n = 0;
+	size_t at = 0;
+
+	for (; *pattern && at + 1 < room; pattern++)
+		at += *pattern == '*' ? (size_t)snprintf(out + at, room - at, "%s", s->at[n++])
+				      : (size_t)snprintf(out + at, room - at, "%c", *pattern);
+	snprintf(out + at, room - at, "%s", last);
+}
+
+/* Weights that have one name are rows of one tensor, in the order of the list. */
+static int join(const struct hd_model *m, const struct hd_family_name *one, const struct starred *s, const char *last,
+		struct hd_hf_region *r)
+{
+	int64_t before = 0, all = 0;
+
+	for (const struct hd_family_name *n = m->family->names; n->ours; n++) {
+		struct hd_hf_region other;
+		char name[128];
+
+		if (strcmp(n->theirs, one->theirs))
+			continue;
+		fill(n->ours + strlen("model."), s, last, name, sizeof(name));
+		HD_TRY(by_llama(m, name, &other));
+		before = n == one ? all : before;
+		all += other.shape[0];
+	}
+	r->at[0] = before;
+	r->shape[0] = all;
+	return HD_OK;
+}
+
+int hd_decoder_hf(const struct hd_model *m, const char *name, struct hd_hf_region *r)
+{
+	char was[sizeof(r->name)], *last;
+
+	HD_TRY(by_llama(m, name, r));
+	snprintf(was, sizeof(was), "%s", r->name);
+	last = strrchr(was, '.');
+	for (const struct hd_family_name *n = m->family->names; n && n->ours; n++) {
+		struct starred s;
+
+		if (!last || !matches(n->ours, was, (size_t)(last - was), &s))
+			continue;
+		fill(n->theirs, &s, last, r->name, sizeof(r->name));
+		return hd_decoder_joins(n->ours) ? join(m, n, &s, last, r) : HD_OK;
+	}
 	return HD_OK;
 }

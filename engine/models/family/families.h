@@ -17,7 +17,8 @@ extern const struct hd_expert_names hd_experts_of_mlp; /* as most families name 
 const struct hd_family *hd_family_find(const char *name);
 /* By model_type of config.json. */
 const struct hd_family *hd_family_of_type(const char *model_type);
-/* Their names, ended by NULL; types: those of config.json. */
+void hd_family_add(const struct hd_family *f); /* of a plugin; it stays until the process ends */
+/* Their names, ended by NULL, until the next call; types: those of config.json. */
 const char *const *hd_family_names(int types);
 
 #endif

@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/models/family/families.h"
 
-static const struct hd_default defaults[] = {
+static const struct hd_family_value defaults[] = {
 	{ "norm", "both" },
 	{ "norm_offset", "yes" },
 	{ "activation", "gelu_tanh" },
@@ -18,10 +18,10 @@ static const struct hd_default defaults[] = {
 	{ NULL, NULL },
 };
 
-static const struct hd_hf_key keys[] = {
-	HD_DECODER_KEYS("1e-6", "yes"),
+static const struct hd_family_key keys[] = {
+	HD_FAMILY_KEYS_LLAMA("1e-6", "yes"),
 	{ "hidden_act", NULL, "gelu_pytorch_tanh", NULL, 0 },
-	{ "hidden_activation", "activation", HD_HF_ACTIVATIONS, "gelu_tanh", 0 },
+	{ "hidden_activation", "activation", HD_FAMILY_ACTIVATIONS, "gelu_tanh", 0 },
 	{ "attention_bias", "qkv_bias", NULL, NULL, 0 },
 	{ "attention_bias", "out_bias", NULL, NULL, 0 },
 	{ "query_pre_attn_scalar", "query_scale", NULL, "256", 0 },
@@ -38,7 +38,7 @@ const struct hd_family hd_family_gemma2 = {
 	HD_DECODER_FAMILY,
 	.defaults = defaults,
 	.keys = keys,
-	.window = HD_HF_WINDOW_TYPES,
+	.window = HD_FAMILY_WINDOW_TYPES,
 	.window_pattern = 2,
 	.window_absent = 4096,
 	.moe_every = 2,

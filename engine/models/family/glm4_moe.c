@@ -6,7 +6,7 @@
 #include "engine/models/decoder/knobs.h"
 #include "engine/models/family/families.h"
 
-static const struct hd_default defaults[] = {
+static const struct hd_family_value defaults[] = {
 	{ "rotary_fraction", "0.5" },
 	{ "shared_experts", "1" },
 	{ "dense_layers", "1" },
@@ -14,9 +14,9 @@ static const struct hd_default defaults[] = {
 	{ NULL, NULL },
 };
 
-static const struct hd_hf_key keys[] = {
-	HD_DECODER_KEYS("1e-5", "no"),
-	{ "hidden_act", "activation", HD_HF_ACTIVATIONS, "silu", 0 },
+static const struct hd_family_key keys[] = {
+	HD_FAMILY_KEYS_LLAMA("1e-5", "no"),
+	{ "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 },
 	{ "attention_bias", "qkv_bias", NULL, "no", 0 },
 	{ "partial_rotary_factor", "rotary_fraction", NULL, "0.5", 0 },
 	{ "use_qk_norm", "qk_norm", "false=none|true=head", "none", 0 },

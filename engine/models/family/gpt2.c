@@ -171,7 +171,7 @@ static int hf(const struct hd_model *m, const char *name, struct hd_hf_region *r
 	return HD_OK;
 }
 
-static const struct hd_hf_key keys[] = {
+static const struct hd_family_key keys[] = {
 	{ "n_layer", "layers", NULL, "!", 0 },
 	{ "n_embd", "embed", NULL, "!", 0 },
 	{ "n_head", "heads", NULL, "!", 0 },
@@ -198,7 +198,7 @@ static const struct hd_hf_key keys[] = {
 	{ NULL, NULL, NULL, NULL, 0 },
 };
 
-static const struct hd_default defaults[] = { { "tie_embeddings", "yes" }, { NULL, NULL } };
+static const struct hd_family_value defaults[] = { { "tie_embeddings", "yes" }, { NULL, NULL } };
 
 static int64_t mlp(int64_t embed)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The families, and those that a name means.
+ * The families, and those that a name means: Heddle's own, and behind them those that plugins have brought.
  */
 #include <config.h>
 #include "engine/models/family/families.h"
@@ -10,30 +10,56 @@ static const struct hd_family *const families[] = { &hd_family_gpt2,    &hd_fami
 						    &hd_family_gemma2,  &hd_family_gemma3,    &hd_family_phi3,
 						    &hd_family_olmo2,   &hd_family_qwen3_moe, &hd_family_olmoe,
 						    &hd_family_glm4_moe };
+static const struct hd_family **brought;
+static size_t nbrought, cap_brought;
 
 const struct hd_expert_names hd_experts_of_mlp = { "mlp", "gate_proj", "up_proj", "down_proj" };
 
+static const struct hd_family *family_at(size_t i)
+{
+	return i < HD_LEN(families)              ? families[i]
+	       : i - HD_LEN(families) < nbrought ? brought[i - HD_LEN(families)]
+						 : NULL;
+}
+
 const struct hd_family *hd_family_find(const char *name)
 {
-	for (size_t i = 0; i < HD_LEN(families); i++)
-		if (!strcmp(families[i]->name, name))
-			return families[i];
+	const struct hd_family *f;
+
+	for (size_t i = 0; (f = family_at(i)); i++)
+		if (!strcmp(f->name, name))
+			return f;
 	return NULL;
 }
 
 const struct hd_family *hd_family_of_type(const char *type)
 {
-	for (size_t i = 0; i < HD_LEN(families); i++)
-		if (!strcmp(families[i]->model_type, type))
-			return families[i];
+	const struct hd_family *f;
+
+	for (size_t i = 0; (f = family_at(i)); i++)
+		if (!strcmp(f->model_type, type))
+			return f;
 	return NULL;
+}
+
+void hd_family_add(const struct hd_family *f)
+{
+	brought = hd_grow(brought, nbrought, &cap_brought, sizeof(*brought));
+	brought[nbrought++] = f;
 }
 
 const char *const *hd_family_names(int types)
 {
-	static const char *names[2][HD_LEN(families) + 1];
+	static const char **names;
+	static size_t cap;
+	const struct hd_family *f;
+	size_t n = 0;
 
-	for (size_t i = 0; i < HD_LEN(families); i++)
-		names[types][i] = types ? families[i]->model_type : families[i]->name;
-	return names[types];
+	for (; (f = family_at(n)); n++) {
+		names = hd_grow(names, n, &cap, sizeof(*names));
+		names[n] = types ? f->model_type : f->name;
+	}
+	names = hd_grow(names, n, &cap, sizeof(*names));
+	names[n] = NULL;
+	return names;
 }

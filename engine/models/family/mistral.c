@@ -4,9 +4,9 @@
 #include <config.h>
 #include "engine/models/family/families.h"
 
-static const struct hd_hf_key keys[] = {
-	HD_DECODER_KEYS("1e-6", "no"),
-	{ "hidden_act", "activation", HD_HF_ACTIVATIONS, "silu", 0 },
+static const struct hd_family_key keys[] = {
+	HD_FAMILY_KEYS_LLAMA("1e-6", "no"),
+	{ "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 },
 	{ NULL, NULL, NULL, NULL, 0 },
 };
 
@@ -16,7 +16,7 @@ const struct hd_family hd_family_mistral = {
 	.class = "MistralForCausalLM",
 	HD_DECODER_FAMILY,
 	.keys = keys,
-	.window = HD_HF_WINDOW_ALL,
+	.window = HD_FAMILY_WINDOW_ALL,
 	.window_absent = 4096,
 	.moe_every = 2,
 };

@@ -6,9 +6,9 @@
 #include "engine/models/family/families.h"
 #include "engine/models/decoder/knobs.h"
 
-static const struct hd_hf_key keys[] = {
-	HD_DECODER_KEYS("1e-5", "no"),
-	{ "hidden_act", "activation", HD_HF_ACTIVATIONS, "silu", 0 },
+static const struct hd_family_key keys[] = {
+	HD_FAMILY_KEYS_LLAMA("1e-5", "no"),
+	{ "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 },
 	{ "num_local_experts", "experts", NULL, "8", 0 },
 	{ "num_experts_per_tok", "experts_per_token", NULL, "2", 0 },
 	{ "router_aux_loss_coef", "aux_loss", NULL, NULL, 0 },
@@ -22,7 +22,7 @@ const struct hd_family hd_family_mixtral = {
 	.class = "MixtralForCausalLM",
 	HD_DECODER_FAMILY,
 	.keys = keys,
-	.window = HD_HF_WINDOW_ALL,
+	.window = HD_FAMILY_WINDOW_ALL,
 	.experts = 8,
 	.moe_every = 1,
 	.router = HD_ROUTER_TOPK,

@@ -4,15 +4,15 @@
 #include <config.h>
 #include "engine/models/family/families.h"
 
-static const struct hd_default defaults[] = {
+static const struct hd_family_value defaults[] = {
 	{ "norm", "after" },
 	{ "qk_norm", "all" },
 	{ NULL, NULL },
 };
 
-static const struct hd_hf_key keys[] = {
-	HD_DECODER_KEYS("1e-5", "no"),
-	{ "hidden_act", "activation", HD_HF_ACTIVATIONS, "silu", 0 },
+static const struct hd_family_key keys[] = {
+	HD_FAMILY_KEYS_LLAMA("1e-5", "no"),
+	{ "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 },
 	{ "attention_bias", "qkv_bias", NULL, NULL, 0 },
 	{ "attention_bias", "out_bias", NULL, NULL, 0 },
 	{ NULL, NULL, NULL, NULL, 0 },

@@ -6,11 +6,11 @@
 #include "engine/models/family/families.h"
 #include "engine/models/decoder/knobs.h"
 
-static const struct hd_default defaults[] = { { "qk_norm", "all" }, { "normalize_gates", "no" }, { NULL, NULL } };
+static const struct hd_family_value defaults[] = { { "qk_norm", "all" }, { "normalize_gates", "no" }, { NULL, NULL } };
 
-static const struct hd_hf_key keys[] = {
-	HD_DECODER_KEYS("1e-5", "no"),
-	{ "hidden_act", "activation", HD_HF_ACTIVATIONS, "silu", 0 },
+static const struct hd_family_key keys[] = {
+	HD_FAMILY_KEYS_LLAMA("1e-5", "no"),
+	{ "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 },
 	{ "attention_bias", "qkv_bias", NULL, NULL, 0 },
 	{ "attention_bias", "out_bias", NULL, NULL, 0 },
 	{ "clip_qkv", NULL, "null", NULL, 0 },

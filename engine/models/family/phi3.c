@@ -5,9 +5,9 @@
 #include <config.h>
 #include "engine/models/family/families.h"
 
-static const struct hd_hf_key keys[] = {
-	HD_DECODER_KEYS("1e-5", "no"),
-	{ "hidden_act", "activation", HD_HF_ACTIVATIONS, "silu", 0 },
+static const struct hd_family_key keys[] = {
+	HD_FAMILY_KEYS_LLAMA("1e-5", "no"),
+	{ "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 },
 	{ "attention_bias", NULL, "false|null", NULL, 0 },
 	{ "resid_pdrop", NULL, "0|null", NULL, 0 },
 	{ "embd_pdrop", NULL, "0|null", NULL, 0 },
@@ -22,7 +22,7 @@ const struct hd_family hd_family_phi3 = {
 	.class = "Phi3ForCausalLM",
 	HD_DECODER_FAMILY,
 	.keys = keys,
-	.window = HD_HF_WINDOW_ALL,
+	.window = HD_FAMILY_WINDOW_ALL,
 	.fused = 1,
 	.moe_every = 2,
 };

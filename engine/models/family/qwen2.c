@@ -4,14 +4,14 @@
 #include <config.h>
 #include "engine/models/family/families.h"
 
-static const struct hd_default defaults[] = {
+static const struct hd_family_value defaults[] = {
 	{ "qkv_bias", "yes" },
 	{ NULL, NULL },
 };
 
-static const struct hd_hf_key keys[] = {
-	HD_DECODER_KEYS("1e-6", "no"),
-	{ "hidden_act", "activation", HD_HF_ACTIVATIONS, "silu", 0 },
+static const struct hd_family_key keys[] = {
+	HD_FAMILY_KEYS_LLAMA("1e-6", "no"),
+	{ "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 },
 	{ NULL, NULL, NULL, NULL, 0 },
 };
 
@@ -22,6 +22,6 @@ const struct hd_family hd_family_qwen2 = {
 	HD_DECODER_FAMILY,
 	.defaults = defaults,
 	.keys = keys,
-	.window = HD_HF_WINDOW_USE,
+	.window = HD_FAMILY_WINDOW_USE,
 	.moe_every = 2,
 };

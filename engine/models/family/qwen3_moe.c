@@ -5,11 +5,11 @@
 #include "engine/models/family/families.h"
 #include "engine/models/decoder/knobs.h"
 
-static const struct hd_default defaults[] = { { "qk_norm", "head" }, { NULL, NULL } };
+static const struct hd_family_value defaults[] = { { "qk_norm", "head" }, { NULL, NULL } };
 
-static const struct hd_hf_key keys[] = {
-	HD_DECODER_KEYS("1e-6", "no"),
-	{ "hidden_act", "activation", HD_HF_ACTIVATIONS, "silu", 0 },
+static const struct hd_family_key keys[] = {
+	HD_FAMILY_KEYS_LLAMA("1e-6", "no"),
+	{ "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 },
 	{ "attention_bias", "qkv_bias", NULL, NULL, 0 },
 	{ "attention_bias", "out_bias", NULL, NULL, 0 },
 	{ "num_experts", "experts", NULL, NULL, 0 },
@@ -30,7 +30,7 @@ const struct hd_family hd_family_qwen3_moe = {
 	HD_DECODER_FAMILY,
 	.defaults = defaults,
 	.keys = keys,
-	.window = HD_HF_WINDOW_USED_BY_ALL,
+	.window = HD_FAMILY_WINDOW_USED_BY_ALL,
 	.experts = 128,
 	.moe_every = 1,
 	.router = HD_ROUTER_TOPK,

@@ -1,0 +1,119 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A plugin brings a model family: examples/vaultgemma, built by its own Makefile from an installed prefix and nothing else.  A
+# model that transformers has written is loaded, has its logits, makes its step, is saved as its class has it and is generated
+# from, in layouts too; and each wrong table is refused in one line that names section, plugin, family, entry and value.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/transformers.sh"
+
+[ -f "$build/Makefile" ] || skip_all "no Makefile in the build folder"
+command -v pkg-config >/dev/null || skip_all "no pkg-config"
+root=$tmp/root
+make -C "$build" install-heddleincludeHEADERS install-pkgconfigDATA DESTDIR="$root" >log 2>&1 || { tap_comment <log; skip_all "make install does not work here"; }
+pc=$(find "$root" -name heddle.pc)
+cp -r "$src/examples/vaultgemma" made
+rm -f made/*.so
+ok "its Makefile builds it" env PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$root" \
+	make -s -C made CC="${CC:-cc}" CFLAGS="-O2 -Wall -Wextra -Werror"
+cp made/vaultgemma.so kept/brought
+cd kept/brought || exit 1
+model=vaultgemma
+prompt=$(i=0; while [ $i -lt 18 ]; do printf '%d ' $((7 * i % 61)); i=$((i + 1)); done)
+logits() { dir=$1; shift; "$heddle" generate "$dir" --ids --prompt "$prompt" --logits "$@" | sed -n 's/.*\[\(.*\)\].*/\1/p' | tr -d ,; }
+kept=$(sed -n 's/^logits //p' $model/numbers.txt)
+with="--set vg.file=./vaultgemma.so"
+
+fails "without the plugin it is not known" "$heddle" generate $model --ids --prompt "$prompt" --logits
+like "and how to have it is said" "$(cat "$tmp/.ok")" 'model_type is vaultgemma; known: gpt2, .*--set NAME.file=X.so'
+near "its logits" "$(apart "$kept" "$(logits $model $with)")" 0 1.5e-5
+mkdir five && cp $model/model.safetensors five && cp $model/config-5.json five/config.json
+near "as transformers 5 says it" "$(apart "$kept" "$(logits five $with)")" 0 1.5e-5
+{ cat ../families/one.ini; printf '\n[plugin vg]\nfile = ./vaultgemma.so\n'; } >one.ini
+cp ../families/ids-llmc.bin .
+ok "a step of it" "$heddle" train one.ini --set model.load=$model --set log.metrics=one.jsonl --set checkpoint.dir=stepped
+near "has its loss" "$(sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' one.jsonl)" "$(sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' $model/one.jsonl)" 2e-6
+near "and its norm" "$(sed -n 's/.*"grad_norm": *\([0-9.]*\).*/\1/p' one.jsonl)" \
+	"$(sed -n 's/.*"grad_norm": *\([0-9.]*\).*/\1/p' $model/one.jsonl)" 2e-5
+ok "is saved" "$heddle" train one.ini --set model.load=$model --set train.steps=0 --set checkpoint.dir=saved
+mkdir alone && cp saved/step-00000000/config.json saved/step-00000000/model.safetensors alone
+near "what is saved, alone" "$(apart "$kept" "$(logits alone $with)")" 0 1.5e-5
+near "the checkpoint itself, which knows its plugin" "$(apart "$kept" "$(logits saved)")" 0 1.5e-5
+like "is of its class" "$(cat alone/config.json)" '"VaultGemmaForCausalLM"'
+like "in its names" "$(strings -n 8 alone/model.safetensors | head -c 4000)" 'model.layers.1.pre_feedforward_layernorm.weight'
+is "in tp 2 x pp 2 the same text" \
+	"$(mpi 4 "$heddle" generate saved --ids --prompt "$prompt" --tokens 4 --temperature 0 --set t.plugin=tp --set t.size=2 --set p.plugin=pp --set p.size=2)" \
+	"$("$heddle" generate saved --ids --prompt "$prompt" --tokens 4 --temperature 0)"
+sed -e 's/^embed = .*/embed = 32/' -e 's/^seq = .*/seq = 32/' -e 's/^steps = .*/steps = 3/' -e "s|^train = .*|train = $tmp/text.txt|" \
+	"$src/examples/vaultgemma/vaultgemma.ini" >small.ini
+ok "its INI trains" "$heddle" train small.ini
+like "plugins shows it" "$("$heddle" plugins ./vaultgemma.so)" 'model family: vaultgemma'
+like "conform judges it" "$("$heddle" conform ./vaultgemma.so --layouts 1 --no-runs | tail -1)" '^# vaultgemma .* [1-9][0-9]* passed, 0 failed'
+
+# -- wrong tables
+wrong() { # NAME SED PATTERN
+	sed "$2" "$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
+	cmp -s vaultgemma.c "$src/examples/vaultgemma/vaultgemma.c" && tap_result 1 "$1: $2 changes nothing"
+	${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
+	"$heddle" check small.ini >out 2>&1
+	like "$1" "$(grep ^heddle: out)" "^heddle: small.ini:[0-9]*: \[plugin vaultgemma\] file: plugin vaultgemma, family [a-z0-9]*: $3\$"
+}
+wrong "an unknown knob" 's/{ "norm", "before" }/{ "nrom", "before" }/' 'default nrom = before: no key of \[model\] that is a knob has this name'
+wrong "a value that is none" 's/{ "norm", "before" }/{ "norm", "behind" }/' "default norm = behind: 'behind' is not a choice; .*before, after.*"
+wrong "a yes that is none" 's/{ "norm_offset", "yes" }/{ "norm_offset", "on" }/' 'default norm_offset = on: it is yes or no'
+wrong "a size" 's/{ "norm_offset", "yes" }/{ "layers", "4" }/' "default layers = 4: it is each model's own"
+wrong "twice" 's/{ "norm_offset", "yes" }/{ "norm", "after" }/' 'default norm = after: it is before already'
+wrong "a family of Heddle's" 's/\.name = "vaultgemma"/.name = "gemma2"/' 'there is a family gemma2 already'
+wrong "another's model_type" 's/\.model_type = "vaultgemma"/.model_type = "gemma2"/' "model_type gemma2 is another family's already"
+wrong "no class" '/\.class_name/d' 'class_name is missing'
+wrong "no keys" '/\.keys = keys/d' 'keys are missing'
+wrong "a key without a size" 's/HD_FAMILY_KEYS_LLAMA(.*),/{ "n_layers", "layers", 0, "!", 0 },/' 'keys: none says model.embed'
+wrong "a key of nothing" 's/"query_scale", NULL/"query_size", NULL/' 'key query_pre_attn_scalar: no key of \[model\] that is a knob has the name query_size'
+wrong "words that the choice does not have" 's/HD_FAMILY_ACTIVATIONS/"silu=relu"/' "hidden_activation activation = relu: 'relu' is not a choice; .*"
+wrong "a flag" 's/"50", HD_FAMILY_KEY_NULL/"50", 2/' 'key attn_logit_softcapping: flags are 0x2, this engine knows 0x1'
+wrong "a weight that is none" 's/"model.layers.\*.post_attention_layernorm"/"model.layers.*.norm"/' \
+	'weight model.layers.\*.norm is model.layers.\*.pre_feedforward_layernorm: the decoder has no weight model.layers.\*.norm'
+wrong "a star too few" 's/"model.layers.\*.pre_/"model.layers.pre_/' 'weight .* is model.layers.pre_feedforward_layernorm: as many \* are wanted.*'
+wrong "two weights in one" 's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.norm", "model.layers.*.pre_feedforward_layernorm" },/' \
+	'weight model.norm is .*: as many \* are wanted.*'
+wrong "a window that nobody knows" 's/HD_FAMILY_WINDOW_TYPES/9/' 'window is 9, this engine knows 0..4'
+sed 's/\.name = "vaultgemma"/.name = "a b"/' "$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
+${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
+"$heddle" check small.ini >out 2>&1
+like "a name of two words" "$(grep ^heddle: out)" 'family 0: name is "a b", it must be one word'
+
+# Rows of one tensor, in the order of the list, and conform where a value cannot be said.
+rows='{ "model.layers.*.self_attn.k_proj", "model.layers.*.a" }, { "model.layers.*.self_attn.q_proj", "model.layers.*.a" },'
+sed "s/^static const struct hd_family_name names\[\] = {/& $rows/" "$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
+${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
+"$heddle" train small.ini --set train.steps=0 --set checkpoint.dir=rows >out 2>&1 || tap_comment <out
+like "keys and queries in one tensor" "$(strings -n 8 rows/step-00000000/model.safetensors | head -c 4000)" '"model.layers.0.a.weight":\{"dtype":"F32","shape":\[192,32\]'
+like "which has room for each" "$("$heddle" conform ./vaultgemma.so --only 'each weight')" '^ok'
+before=$(logits rows)
+near "is read again" "$(apart "$before" "$(mkdir bare; cp rows/step-00000000/[cm]*.* bare; logits bare $with)")" 0 1.5e-5
+sed '/"query_pre_attn_scalar"/d; s/{ "norm", "before" }/&, { "query_scale", "10" }/; /"logit_softcap", NULL/d; s/{ "logit_softcap", "30" }/{ "rotary_fraction", "0.5" }/' \
+	"$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
+sed -i '/"attention_softcap", NULL/d; s/{ "attention_softcap", "50" }/{ "attention_softcap", "50.0" }/' vaultgemma.c
+${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
+like "defaults that no key says" "$("$heddle" conform ./vaultgemma.so --only 'config.json')" '^ok'
+sed -i 's/"attention_bias", "qkv_bias"/"bias", "qkv_bias"/; s/"attention_bias", "out_bias", NULL, "no"/"bias", "norm_offset", NULL, "no"/' vaultgemma.c
+${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
+like "a key that says two things" "$("$heddle" conform ./vaultgemma.so --only 'config.json')" 'not ok.* config.json'
+cp "$tmp/made/vaultgemma.so" .
+with_torch
+
+cat >check.py <<-'EOT2'
+	import sys, torch, transformers
+	from transformers import AutoModelForCausalLM
+	torch.set_num_threads(1)
+	ids = torch.tensor([[int(x) for x in sys.argv[1].split()]])
+	theirs, info = AutoModelForCausalLM.from_pretrained("vaultgemma", output_loading_info=True, dtype="float32", attn_implementation="eager")
+	ours, unknown = AutoModelForCausalLM.from_pretrained("alone", output_loading_info=True, dtype="float32", attn_implementation="eager")
+	with torch.no_grad():
+	    a, b = (m.eval()(ids).logits for m in (theirs, ours))
+	print(float((a - b).abs().max()), sum(len(v) for v in unknown.values()), type(ours).__name__)
+EOT2
+"$python" -c 'from transformers import VaultGemmaForCausalLM' 2>/dev/null || { skip "transformers without it"; done_testing; exit; }
+ok "transformers reads what is saved" "$python" check.py "$prompt"
+near "the same logits" "$(cut -d' ' -f1 "$tmp/.ok")" 0 1e-5
+is "its class, and every tensor is known" "$(cut -d' ' -f2- "$tmp/.ok")" "0 VaultGemmaForCausalLM"
+done_testing
