@@ -138,9 +138,10 @@ plan 4 --set dp.size=4 --set dp.zero=1
 # 28,672 gradients, padded: 3/4 of them each way; 8 bytes of the norm and 4 of the loss, twice, by trees
 share "reduce-scatter, all-gather: 3 and 3/4 of them each" "$(comm)" "$(difference 186.032 -0.024)"
 
-# -- which link.  3/2 of the gradients over the slowest; 6 bytes of the loss
+# -- which link.  3/2 of the gradients, and 6 bytes of the loss, go round; with two members on a node in two rings, each of which
+# leaves it through another card
 slow="network_bandwidth=1e3 network_latency=0"
-for nodes in '8 0' '4 0' '2 168.198' '1 168.198'; do
+for nodes in '8 0' '4 0' '2 84.099' '1 168.198'; do
 	machine ranks_per_node=${nodes% *} $slow
 	plan 4 --set dp.size=4 --set dp.sync=allreduce
 	near "${nodes% *} ranks a node: an all-reduce of 4" "$(comm)" "${nodes#* }" 1e-9
@@ -150,7 +151,7 @@ plan 4 --set tp.size=2 --set dp.size=2 --set dp.sync=allreduce
 share "tp 2 x dp 2, 2 ranks a node: tp stays within it" "$(comm)" "$(product "$(json "$said" network)" 1e-3)"
 ok "and sends something there" [ "$(json "$said" node)" -gt 50000 ]
 plan 4 --set dp.size=4 --set dp.sync=allreduce
-is "what a rank sends is counted on the link that it takes" "$(json "$said" node) $(json "$said" network)" "0 168198"
+is "what a rank sends is counted on the link that it takes" "$(json "$said" node) $(json "$said" network)" "84099 84099"
 
 # Messages of 2 x 16 x 32 x 4 = 4,096 bytes, there and back, then the norm of two stages, 8 bytes, or of four, 12; the loss,
 # 4 bytes, goes beside it.
@@ -168,11 +169,72 @@ stages 2
 share "at the node's rate" "$(top step_seconds)" 4.1
 machine ranks_per_node=2 network_bandwidth=1e3
 stages 4
-share "four stages on two nodes: one message of three leaves them" "$(top step_seconds)" 8.204
+share "four stages on two nodes: one message of three leaves them" "$(top step_seconds)" 8.198
 machine ranks_per_node=2 network_bandwidth=1e30 node_bandwidth=1e3
 stages 4
-share "and two do not" "$(top step_seconds)" 16.384
+share "and two do not; half of the norm's 12 bytes neither, but its rings pass through the node whole" "$(top step_seconds)" 16.396
 machine ranks_per_node=1 node_bandwidth=1e3
 stages 2
 share "no network_bandwidth: as within a node" "$(top step_seconds)" 8.2
+
+# -- hardware that is not the same at every size
+machine flops_fp32=1e9 sustained_clock=0.5
+plan 1
+share "a clock that halves under load: products twice" "$(difference "$(top step_seconds)" "$whole")" "$(product $flops 1e-9)"
+# 2^18 and 2^20 FLOPs are a third and a half of the way from 2^16 to 2^22
+machine flops_fp32=1e9 efficiency=65536:0.25,4194304:1
+plan 1
+curve=$(top step_seconds)
+ok "a curve lies between its ends" awk -v c="$curve" -v w="$whole" 'BEGIN { exit !(c > 1.1 * w && c < 3.9 * w) }'
+machine flops_fp32=1e9 efficiency=1e1:0.25,1e2:0.5
+plan 1
+share "behind its last point it stays" "$(difference "$(top step_seconds)" "$whole")" "$(product $flops 1e-9)"
+# heads of 8: the products of attention, 7 x 2 x 16 x 32 / 2 FLOPs a token and layer; the others have 32 and more
+machine flops_fp32=1e9 extent_efficiency=8:0.5,9:1
+plan 1
+share "products of a small extent: attention's alone, twice" "$(difference "$(top step_seconds)" "$whole")" \
+	"$(product $((2 * 7 * 16 * 32 * 128)) 1e-9)"
+machine memory_bandwidth=1e9 memory_efficiency=0.5
+plan 1
+share "memory at half its bandwidth" "$(top step_seconds)" "$(product "$adamw" 2e-9)"
+machine node_bandwidth=1e6 ranks_per_node=8
+plan 4 --set dp.size=4 --set dp.sync=allreduce
+round=$(comm)
+machine node_bandwidth=1e6 ranks_per_node=8 node_efficiency=1e3:0.25,1e4:0.5
+plan 4 --set dp.size=4 --set dp.sync=allreduce
+# 168,192 bytes at half the rate, 6 at a quarter
+share "messages: large ones at half their bandwidth, the loss at a quarter" "$(difference "$(comm)" "$round")" .16821
+machine ranks_per_node=2 cards=1 $slow
+plan 4 --set dp.size=4 --set dp.sync=allreduce
+near "a node's ranks share its card" "$(comm)" 168.198 1e-9
+machine ranks_per_node=1 $slow
+plan 4 --set dp.size=4 --set dp.sync=server
+one=$(comm)
+machine ranks_per_node=1 $slow incast=0.5
+plan 4 --set dp.size=4 --set dp.sync=server
+ok "several that send to one card hinder each other" awk -v a="$one" -v b="$(comm)" 'BEGIN { exit !(b > 1.2 * a) }'
+# -- beside kernels: a step whose gradients travel while it computes
+busy="flops_fp32=1e9 node_bandwidth=3e7"
+machine $busy
+plan 4 --set dp.size=4 --set dp.sync=allreduce --set train.micro_batch=1 --set train.global_batch=4 --set dp.bucket=1K
+free=$(top compute_seconds)
+hidden=$(top comm_hidden_seconds)
+machine $busy overlap_cost=0.5
+plan 4 --set dp.size=4 --set dp.sync=allreduce --set train.micro_batch=1 --set train.global_batch=4 --set dp.bucket=1K
+ok "something is hidden" awk -v h="$hidden" 'BEGIN { exit !(h > 0) }'
+ok "kernels beside movements take longer, by at most what moves" \
+	awk -v a="$free" -v b="$(top compute_seconds)" -v c="$(comm)" 'BEGIN { exit !(b > 1.01 * a && b - a <= c) }'
+# -- memory besides the plan: of the device, of libraries, of each communicator of a rank (tp, dp, and both for the loss and norm)
+machine
+plan 4 --set tp.size=2 --set dp.size=2
+bytes=$(top planned_peak_bytes)
+machine context_memory=1M workspace_memory=2M communicator_memory=4M
+plan 4 --set tp.size=2 --set dp.size=2
+is "memory of the device, of libraries and of communicators" $((($(top planned_peak_bytes) - bytes) % 4194304)) 3145728
+ok "two communicators at least" [ $((($(top planned_peak_bytes) - bytes) / 4194304)) -ge 2 ]
+for wrong in efficiency=2 efficiency=1e3:0.5,1e2:0.5 efficiency=1e3:0.5,0.7 memory_efficiency=x extent_efficiency=1:0; do
+	machine $wrong
+	plan 1
+	like "$wrong is refused by name" "$said" "machine.ini:[0-9]+: .machine. ${wrong%%=*}: .*(value|size|SIZE)"
+done
 done_testing

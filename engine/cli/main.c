@@ -35,6 +35,7 @@ static const struct hd_flag explain_flags[] = {
 static const struct hd_flag plan_flags[] = {
 	{ "ranks", "N", "number of ranks (default: the product of the sizes)" },
 	{ "machine", "FILE|NAME", "INI of the machine, or the name of one that comes with heddle" },
+	{ "style", "FILE|NAME", "how the program ran: heddle (default), or as another framework runs the same layout" },
 	{ "json", NULL, "one line of JSON" },
 };
 static const struct hd_flag bench_flags[] = {

@@ -184,13 +184,15 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 {
 	const char *path = hd_cli_str(c, "machine", NULL);
 	struct hd_machine m;
+	struct hd_style style;
 	struct hd_prediction r = { .step = 0 };
 
 	if (!path)
 		return no_machine(err);
 	HD_TRY(hd_machine_read(path, &m, err));
+	HD_TRY(hd_style_read(hd_cli_str(c, "style", NULL), &style, err));
 	HD_TRY(hd_cli_plan(c, m.ranks_per_node, conf, p, err));
-	if (hd_simulate(*p, &m, &r, err) >= 0)
+	if (hd_simulate(*p, &m, &style, &r, err) >= 0)
 		(hd_cli_has(c, "json") ? print_json : print_text)(*p, &m, &r);
 	hd_price_release(&r);
 	return err->code;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The INI of a machine: section [machine], all numbers in plain units (FLOP/s, bytes/s, seconds), per rank.
+ * The INI of a machine: section [machine], all numbers in plain units (FLOP/s, bytes/s, seconds).
  */
 #include <config.h>
 #include "engine/config/machine.h"
@@ -14,14 +14,33 @@ static const struct hd_option keys[] = {
 	{ "memory", HD_OPT_BYTES, 0, "0", "0..", "memory of a rank, in bytes (0: not checked)" },
 	{ "flops_fp32", HD_OPT_NUM, 0, NULL, "1..", "peak matmul FLOPs of a rank, per second" },
 	{ "flops_bf16", HD_OPT_NUM, 0, "0", "0..", "the same in bf16 (0: as in fp32)" },
-	{ "efficiency", HD_OPT_NUM, 0, "1", "0.001..1", "share of the peak that large matmuls reach" },
+	{ "sustained_clock", HD_OPT_NUM, 0, "1", "0.01..1",
+	  "share of the peak's clock that is kept while matmuls run (power and heat)" },
+	{ "efficiency", HD_OPT_STR, 0, "1", NULL,
+	  "share of the peak that a matmul reaches: a number, or FLOPs:SHARE, ... by its FLOPs" },
+	{ "extent_efficiency", HD_OPT_STR, 0, "1", NULL,
+	  "share of that, by the smallest of a matmul's three extents: EXTENT:SHARE, ..." },
 	{ "memory_bandwidth", HD_OPT_NUM, 0, NULL, "1..", "memory bandwidth of a rank, in bytes per second" },
+	{ "memory_efficiency", HD_OPT_STR, 0, "1", NULL,
+	  "share of it that a kernel reaches, by the bytes that it reads and writes: BYTES:SHARE, ..." },
 	{ "kernel_latency", HD_OPT_NUM, 0, "0", "0..", "overhead of each kernel, in seconds" },
+	{ "overlap_cost", HD_OPT_NUM, 0, "0", "0..0.99",
+	  "share of its compute units that a rank lacks while it sends and receives" },
 	{ "node_bandwidth", HD_OPT_NUM, 0, NULL, "1..", "bytes per second that a rank sends within its node" },
 	{ "node_latency", HD_OPT_NUM, 0, "0", "0..", "seconds of a message within a node" },
+	{ "node_efficiency", HD_OPT_STR, 0, "1", NULL,
+	  "share of node_bandwidth, by the bytes that a rank sends at once: BYTES:SHARE, ..." },
+	{ "cards", HD_OPT_INT, 0, "0", "0..", "network cards of a node (0: one for each rank)" },
 	{ "network_bandwidth", HD_OPT_NUM, 0, "0", "0..",
-	  "bytes per second that a rank sends to other nodes (0: as within one)" },
+	  "bytes per second that a card sends to other nodes (0: as a rank within one)" },
 	{ "network_latency", HD_OPT_NUM, 0, "0", "0..", "seconds of a message between nodes" },
+	{ "network_efficiency", HD_OPT_STR, 0, "1", NULL,
+	  "share of network_bandwidth, by the bytes that a rank sends at once: BYTES:SHARE, ..." },
+	{ "incast", HD_OPT_NUM, 0, "1", "0.01..1",
+	  "share of its bandwidth that a card keeps while several send to it" },
+	{ "context_memory", HD_OPT_BYTES, 0, "0", "0..", "bytes that the device itself takes of a rank's memory" },
+	{ "communicator_memory", HD_OPT_BYTES, 0, "0", "0..", "bytes of the buffers of each communicator" },
+	{ "workspace_memory", HD_OPT_BYTES, 0, "0", "0..", "bytes that libraries of kernels take to work in" },
 };
 
 static void take(const struct hd_section *s, const char *path, struct hd_machine *m)
@@ -35,15 +54,38 @@ static void take(const struct hd_section *s, const char *path, struct hd_machine
 	m->flops_bf16 = hd_section_num(s, "flops_bf16");
 	if (m->flops_bf16 == 0)
 		m->flops_bf16 = m->flops_fp32;
-	m->efficiency = hd_section_num(s, "efficiency");
+	m->sustained_clock = hd_section_num(s, "sustained_clock");
 	m->memory_bandwidth = hd_section_num(s, "memory_bandwidth");
 	m->kernel_latency = hd_section_num(s, "kernel_latency");
-	m->links[HD_LINK_NODE] =
-		(struct hd_link){ hd_section_num(s, "node_bandwidth"), hd_section_num(s, "node_latency") };
-	m->links[HD_LINK_NETWORK] =
-		(struct hd_link){ hd_section_num(s, "network_bandwidth"), hd_section_num(s, "network_latency") };
-	if (m->links[HD_LINK_NETWORK].bandwidth == 0)
-		m->links[HD_LINK_NETWORK] = m->links[HD_LINK_NODE];
+	m->overlap_cost = hd_section_num(s, "overlap_cost");
+	m->incast = hd_section_num(s, "incast");
+	m->context_memory = (double)hd_section_int(s, "context_memory");
+	m->communicator_memory = (double)hd_section_int(s, "communicator_memory");
+	m->workspace_memory = (double)hd_section_int(s, "workspace_memory");
+	m->cards = hd_section_int(s, "cards") ? hd_section_int(s, "cards") : m->ranks_per_node;
+}
+
+static int take_curves(struct hd_conf *c, struct hd_section *s, struct hd_machine *m, struct hd_err *err)
+{
+	HD_TRY(hd_curve_read(c, s, "efficiency", &m->efficiency, err));
+	HD_TRY(hd_curve_read(c, s, "extent_efficiency", &m->extent, err));
+	HD_TRY(hd_curve_read(c, s, "memory_efficiency", &m->transfer, err));
+	HD_TRY(hd_curve_read(c, s, "node_efficiency", &m->links[HD_LINK_NODE].efficiency, err));
+	return hd_curve_read(c, s, "network_efficiency", &m->links[HD_LINK_NETWORK].efficiency, err);
+}
+
+static int take_links(struct hd_conf *c, struct hd_section *s, struct hd_machine *m, struct hd_err *err)
+{
+	struct hd_link *node = &m->links[HD_LINK_NODE], *network = &m->links[HD_LINK_NETWORK];
+
+	node->bandwidth = hd_section_num(s, "node_bandwidth");
+	node->latency = hd_section_num(s, "node_latency");
+	network->bandwidth = hd_section_num(s, "network_bandwidth");
+	network->latency = hd_section_num(s, "network_latency");
+	HD_TRY(take_curves(c, s, m, err));
+	if (network->bandwidth == 0)
+		*network = *node;
+	return HD_OK;
 }
 
 int hd_machine_read(const char *name, struct hd_machine *m, struct hd_err *err)
@@ -58,7 +100,7 @@ int hd_machine_read(const char *name, struct hd_machine *m, struct hd_err *err)
 		return err->code;
 	if (hd_conf_read(path, NULL, 0, &c, err) >= 0 && hd_conf_known(c, names, kinds, err) >= 0) {
 		s = hd_conf_section(c, NULL, "machine");
-		if (hd_section_check(c, s, &table, 1, err) >= 0)
+		if (hd_section_check(c, s, &table, 1, err) >= 0 && take_links(c, s, m, err) >= 0)
 			take(s, path, m);
 	}
 	hd_conf_destroy(c);

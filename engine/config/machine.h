@@ -1,23 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/config/machine.h - a machine that need not be at hand, as an INI file says it, for heddle plan.
+ * engine/config/machine.h - a machine that need not be at hand, as an INI file says it, for heddle plan: hardware, and nothing
+ * of how a program uses it.
  */
 #ifndef HD_ENGINE_MACHINE_H
 #define HD_ENGINE_MACHINE_H
 #include <stdint.h>
 #include "engine/base/err.h"
+#include "engine/config/curve.h"
 
 enum { HD_LINK_NODE, HD_LINK_NETWORK, HD_LINKS }; /* between ranks of one node; between nodes */
 struct hd_link {
-	double bandwidth, latency;
-}; /* bytes per second that one rank sends; seconds of a message */
+	double bandwidth, latency; /* bytes per second: of a rank within its node, of a card; seconds of a message */
+	struct hd_size_curve efficiency; /* share of the bandwidth, by bytes that a rank sends at once */
+};
 struct hd_machine {
 	char name[80];
-	int64_t ranks_per_node;
-	double memory;                 /* bytes of a rank */
-	double flops_fp32, flops_bf16; /* peak of products, of a rank, per second */
-	double efficiency;             /* of the peak that large products reach */
-	double memory_bandwidth;       /* bytes per second, of a rank */
-	double kernel_latency;         /* seconds that each kernel costs besides */
+	int64_t ranks_per_node, cards;   /* cards: to the network, of a node */
+	double memory;                   /* bytes of a rank */
+	double flops_fp32, flops_bf16;   /* peak of products, of a rank, per second */
+	double sustained_clock;          /* share of the peak's clock that it keeps while products run */
+	struct hd_size_curve efficiency; /* of the peak that products reach, by their FLOPs */
+	struct hd_size_curve extent;     /* share of that, by the smallest of a product's three extents */
+	double memory_bandwidth;         /* bytes per second, of a rank */
+	struct hd_size_curve transfer;   /* share of it, by the bytes that a kernel moves */
+	double kernel_latency;           /* seconds that each kernel costs besides */
+	double overlap_cost;             /* share of the compute units that a movement under way takes */
+	double incast;                   /* share of its bandwidth that a card keeps while several send to it */
+	/* bytes of a rank besides what is planned: the device's own, of each communicator, of libraries */
+	double context_memory, communicator_memory, workspace_memory;
 	struct hd_link links[HD_LINKS];
 };
 /* name: of a file, or of one of conf/machines/ without .ini */

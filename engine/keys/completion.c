@@ -13,9 +13,10 @@ static int takes_sets(const struct hd_verb *v)
 	return v->positional && !strncmp(v->positional, "CONF", 4);
 }
 
-static int is_machine(const struct hd_flag *f)
+/* Of what is a file's name, or that of one that comes with heddle: the folder in conf/. */
+static const char *installed_in(const struct hd_flag *f)
 {
-	return !strcmp(f->name, "machine");
+	return !strcmp(f->name, "machine") ? "machines" : !strcmp(f->name, "style") ? "styles" : NULL;
 }
 
 static int is_file(const struct hd_flag *f)
@@ -62,11 +63,11 @@ static void bash_values(FILE *out, const struct hd_verb *v)
 		if (!f->arg)
 			continue;
 		fprintf(out, "\t'%s --%s') ", v->name, f->name);
-		if (is_machine(f))
+		if (installed_in(f))
 			fprintf(out,
-				"COMPREPLY=($(compgen -W \"$(cd '%s/conf/machines' 2>/dev/null && ls | sed 's/\\.ini$//')\" -f -- "
+				"COMPREPLY=($(compgen -W \"$(cd '%s/conf/%s' 2>/dev/null && ls | sed 's/\\.ini$//')\" -f -- "
 				"\"$cur\")); ",
-				HD_DATA_DIR);
+				HD_DATA_DIR, installed_in(f));
 		else if (is_file(f))
 			fprintf(out, "COMPREPLY=($(compgen -f -- \"$cur\")); ");
 		fprintf(out, "return ;;\n");
@@ -122,7 +123,10 @@ static void zsh_flag(FILE *out, const struct hd_flag *f)
 	if (f->arg) {
 		fputc(':', out);
 		zsh_text(out, f->arg);
-		fputs(is_machine(f) ? ":_heddle_machines" : is_file(f) ? ":_files" : ": ", out);
+		if (installed_in(f))
+			fprintf(out, ":_heddle_%s", installed_in(f));
+		else
+			fputs(is_file(f) ? ":_files" : ": ", out);
 	}
 	fputc('\'', out);
 }
@@ -145,8 +149,10 @@ void hd_completion_zsh(FILE *out, const struct hd_cli *c)
 	fprintf(out,
 		"#compdef heddle\n# SPDX-License-Identifier: Apache-2.0\n# Written by heddle completion zsh.\n"
 		"_heddle_machines()\n{\n\tlocal -a names=(%s/conf/machines/*.ini(N:t:r))\n\t_alternative 'machines:machine:($names)' "
+		"'files:file:_files'\n}\n"
+		"_heddle_styles()\n{\n\tlocal -a names=(%s/conf/styles/*.ini(N:t:r))\n\t_alternative 'styles:style:($names)' "
 		"'files:file:_files'\n}\n_heddle_keys()\n{\n\tcompadd -S '' --",
-		HD_DATA_DIR);
+		HD_DATA_DIR, HD_DATA_DIR);
 	print_keys(out, " ");
 	fprintf(out, "\n}\n_heddle()\n{\n\tlocal -a verbs=(");
 	for (int i = 0; i < c->nverbs; i++) {

@@ -374,7 +374,7 @@ OP(norm_dw, PLAIN, .kind = "norm", .shape = norm_dw_shape);
 					      __VA_ARGS__ }, \
 				       .is = traits }
 ATTENTION(attention, IS(ATTENTION, 0), .shape = attention_shape, .vjp = attention_vjp);
-ATTENTION(attention_d, PLAIN, .shape = attention_d_shape);
+ATTENTION(attention_d, IS(ATTENTION_D, 0), .shape = attention_d_shape);
 const struct op hd_op_attention_cached = { .v = { .size = sizeof(struct hd_op),
 						  .name = "attention_cached",
 						  .kind = "attention",

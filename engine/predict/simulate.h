@@ -4,6 +4,7 @@
 #ifndef HD_ENGINE_PRICE_H
 #define HD_ENGINE_PRICE_H
 #include "engine/config/machine.h"
+#include "engine/predict/style.h"
 #include "engine/program/program.h"
 
 struct hd_stage_price { /* of one rank of each stage, seconds of a step */
@@ -21,7 +22,8 @@ struct hd_prediction {
 	int64_t nstages;
 };
 /* Builds the program of one rank per stage and runs all of them on paper.  Release out in either case. */
-int hd_simulate(struct hd_plan *p, const struct hd_machine *m, struct hd_prediction *out, struct hd_err *err);
+int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_style *style, struct hd_prediction *out,
+		struct hd_err *err);
 void hd_price_release(struct hd_prediction *r);
 
 #endif

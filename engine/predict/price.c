@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Prices of kernels and movements.
+ */
+#include <config.h>
+#include "engine/graph/graph.h"
+#include "engine/graph/mesh.h"
+#include "engine/graph/traffic.h"
+#include "engine/predict/price.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void hd_pricing_begin(struct hd_pricing *x, const struct hd_machine *m, const struct hd_style *style,
+		      const struct hd_program *g)
+{
+	*x = (struct hd_pricing){ .m = m, .style = style, .g = g };
+	x->spread = hd_alloc((g->plan->ngroups + 1) * sizeof(*x->spread));
+}
+
+void hd_pricing_end(struct hd_pricing *x)
+{
+	free(x->spread);
+	x->spread = NULL;
+}
+
+/* -- kernels ---------------------------------------------------------------------------------------------------------------- */
+static int64_t bytes_elsewhere(const struct hd_program *g, const struct tensor *t, const struct tensor *root)
+{
+	return g->at[t->id].root == root ? 0 : hd_local_bytes(t);
+}
+
+/* What only puts together or takes apart, and is not where the memory plan has put it, is copied: read and written once. */
+static double copied(const struct hd_program *g, const struct node *n)
+{
+	const struct tensor *root = g->at[n->outs[0]->id].root;
+	int64_t bytes = 0;
+
+	if (n->is->role == OP_ROLE_ACCUMULATE) /* its entries have added */
+		return 0;
+	if (n->chooses.group || n->is->role == OP_ROLE_PICK)
+		return 2 * (double)bytes_elsewhere(g, n->ins[hd_piece_index(g, n, 0)], root);
+	if (n->v.nin == 1 || n->is->role == OP_ROLE_SYNC) /* a piece; or a gradient, whose home the other input says */
+		return g->at[n->ins[0]->id].root == root ? 0 : 2 * (double)hd_local_bytes(n->outs[0]);
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		bytes += bytes_elsewhere(g, n->ins[i], root);
+	return 2 * (double)bytes;
+}
+
+static double traffic(const struct hd_program *g, const struct node *n)
+{
+	double bytes = 0;
+
+	if (n->is->flags & OP_FLAG_NAMES)
+		return copied(g, n);
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		bytes += (double)hd_local_bytes(n->ins[i]);
+	for (uint32_t i = 0; i < n->v.nout; i++)
+		bytes += (double)hd_local_bytes(n->outs[i]);
+	return bytes;
+}
+
+/* Of a node that runs in some steps alone: its part of each. */
+static double of_steps(const struct node *n)
+{
+	return n->period > 1 ? 1 / (double)n->period : 1;
+}
+
+static double elements(const struct tensor *t)
+{
+	double n = 1;
+
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		n *= (double)t->local[i];
+	return n;
+}
+
+/* Products of dims: those of the result that the first operand brings, those that the second does, and those summed over. */
+static double smallest_extent(const struct node *n)
+{
+	const struct tensor *a = n->ins[0], *b = n->ins[1], *y = n->outs[0];
+	double rows = 1, columns = 1, summed = 1;
+
+	for (uint32_t i = 0; i < a->v.ndim; i++) {
+		int in_b = hd_has_dim(b, a->dims[i]), in_y = hd_has_dim(y, a->dims[i]);
+
+		if (in_b && !in_y)
+			summed *= (double)a->local[i];
+		else if (!in_b)
+			rows *= (double)a->local[i];
+	}
+	for (uint32_t i = 0; i < b->v.ndim; i++)
+		if (!hd_has_dim(a, b->dims[i]))
+			columns *= (double)b->local[i];
+	return fmin(summed, fmin(rows, columns));
+}
+
+static double product_seconds(const struct hd_pricing *x, const struct node *n, double flops, double extent)
+{
+	const struct hd_machine *m = x->m;
+	double rate = n->v.nin && n->ins[0]->v.dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32;
+
+	return flops /
+	       (rate * m->sustained_clock * hd_curve_at(&m->efficiency, flops) * hd_curve_at(&m->extent, extent));
+}
+
+static double memory_seconds(const struct hd_pricing *x, double bytes)
+{
+	return bytes > 0 ? bytes / (x->m->memory_bandwidth * hd_curve_at(&x->m->transfer, bytes)) : 0;
+}
+
+static double scores_of(const struct node *n)
+{
+	return elements(n->ins[0]) / (double)n->ins[0]->local[3] * (double)n->ins[1]->local[1];
+}
+
+/* Attention by kernels of their own, of all scores, also those that the causal mask hides: two products, the mask and softmax,
+ * the dropout; in backward four products, the dropout, the softmax.  Bytes of a score that the products write and read, and that
+ * the others do: forward write + read, 4 + 5; backward twice write + read, 5 + 6. */
+static double scores_seconds(const struct hd_pricing *x, const struct node *n, int backward)
+{
+	double scores = scores_of(n), width = (double)n->ins[0]->local[3], products = backward ? 4 : 2;
+	double each = product_seconds(x, n, 2 * scores * width, fmin(width, (double)n->ins[1]->local[1]));
+	double moved = memory_seconds(x, 2 * scores);
+
+	return products * (x->m->kernel_latency + fmax(each, moved)) +
+	       2 * (x->m->kernel_latency + memory_seconds(x, (backward ? 5.5 : 4.5) * scores));
+}
+
+static double attention_seconds(const struct hd_pricing *x, const struct node *n)
+{
+	int backward = n->is->role == OP_ROLE_ATTENTION_D, again = n->plan->config.recompute == HD_RECOMPUTE_SELECTIVE;
+
+	return scores_seconds(x, n, backward) + (backward && again ? scores_seconds(x, n, 0) : 0);
+}
+
+/* Bytes that the style's kernels move besides Heddle's own. */
+static double style_bytes(const struct hd_pricing *x, const struct node *n)
+{
+	int forward = n->v.phase & HD_UNIT_F || n->recompute_of;
+
+	if (x->style->norms_twice && (n->is->role == OP_ROLE_NORM || n->is->role == OP_ROLE_NORM_D))
+		return traffic(x->g, n) - (double)hd_local_bytes(n->outs[0]);
+	if (x->style->dropout && n->is->role == OP_ROLE_ADD && n->v.phase & (HD_UNIT_F | HD_UNIT_B))
+		return (forward ? 1 : 5) * elements(n->outs[0]); /* a mask; or mask, gradient read and written */
+	return 0;
+}
+
+static int is_attention(const struct node *n)
+{
+	return n->is->role == OP_ROLE_ATTENTION || n->is->role == OP_ROLE_ATTENTION_D;
+}
+
+static double kernel(const struct hd_pricing *x, const struct node *n)
+{
+	struct hd_cost c = { .size = sizeof(c) };
+	double compute, extent = INFINITY, bytes;
+
+	if (x->style->attention == HD_ATTENTION_SCORES && is_attention(n))
+		return attention_seconds(x, n);
+	hd_node_cost(n, &c);
+	if (!n->v.op->cost && n->is->flags & OP_FLAG_NAMES && traffic(x->g, n) <= 0)
+		return 0;
+	if (n->is->role == OP_ROLE_EINSUM && n->v.nin > 1)
+		extent = smallest_extent(n);
+	else if (is_attention(n))
+		extent = fmin((double)n->ins[0]->local[3], (double)n->ins[1]->local[1]);
+	compute = c.other_flops / x->m->flops_fp32;
+	if (c.matmul_flops > 0)
+		compute += product_seconds(x, n, c.matmul_flops, extent);
+	bytes = (c.bytes > 0 ? c.bytes : traffic(x->g, n)) + style_bytes(x, n);
+	return x->m->kernel_latency + fmax(compute, memory_seconds(x, bytes));
+}
+
+double hd_price_kernel(const struct hd_pricing *x, const struct node *n)
+{
+	return of_steps(n) * x->style->kernels * kernel(x, n);
+}
+
+/* A product adds to its accumulator as it goes; others read, add and write. */
+double hd_price_accumulate(const struct hd_pricing *x, const struct entry *e)
+{
+	const struct tensor *t = e->node->ins[e->input];
+	double bytes = 3 * (double)hd_local_bytes(t);
+
+	if (t->v.node && N(t->v.node)->is->role == OP_ROLE_EINSUM) {
+		if (!x->style->apart)
+			return 0;
+		bytes = 10 * elements(t); /* 16 bits read, 32 read and written */
+	}
+	return x->style->kernels * (x->m->kernel_latency + memory_seconds(x, bytes));
+}
+
+/* -- movements -------------------------------------------------------------------------------------------------------------- */
+int hd_over_stages(const struct hd_plan *p, const struct group *g)
+{
+	for (uint32_t i = 0; i < g->n; i++)
+		if (g->axes[i] == p->stages)
+			return 1;
+	return 0;
+}
+
+static struct hd_spread spread_of(const struct hd_pricing *x, const struct group *g)
+{
+	const struct hd_plan *p = x->g->plan;
+	int64_t first = x->g->rank, node = x->g->rank / x->m->ranks_per_node, count = 0;
+	struct hd_spread s = { 0, 0 };
+
+	if (x->spread[g->id].nodes)
+		return x->spread[g->id];
+	for (uint32_t i = 0; i < g->n; i++)
+		first -= hd_plan_coord(p, x->g->rank, g->axes[i]) * g->axes[i]->stride;
+	for (int64_t k = 0; k < g->v.n; k++) {
+		int64_t rank = first, rest = k;
+
+		for (uint32_t i = 0; i < g->n; i++) {
+			rank += rest % g->axes[i]->v.n * g->axes[i]->stride;
+			rest /= g->axes[i]->v.n;
+		}
+		s.here += rank / x->m->ranks_per_node == node;
+		count++;
+	}
+	s.here = s.here ? s.here : 1;
+	s.nodes = (count + s.here - 1) / s.here;
+	return x->spread[g->id] = s;
+}
+
+static double rate(const struct hd_link *l, double bytes)
+{
+	return l->bandwidth * hd_curve_at(&l->efficiency, bytes > 0 ? bytes : 1);
+}
+
+/* Of a rank's part of its node's cards. */
+static double card_rate(const struct hd_machine *m, double bytes)
+{
+	double share = (double)m->cards / (double)m->ranks_per_node;
+
+	return rate(&m->links[HD_LINK_NETWORK], bytes) * fmin(share, 1);
+}
+
+/* Bytes within a node and bytes out of it, at once. */
+static struct hd_movement_price carried(const struct hd_machine *m, double within, double out, double through)
+{
+	struct hd_movement_price v = { .sent = { [HD_LINK_NODE] = within, [HD_LINK_NETWORK] = out } };
+
+	v.occupied[HD_LINK_NODE] = within / rate(&m->links[HD_LINK_NODE], within);
+	v.occupied[HD_LINK_NETWORK] = through / card_rate(m, through);
+	v.seconds = fmax(v.occupied[HD_LINK_NODE], v.occupied[HD_LINK_NETWORK]);
+	return v;
+}
+
+/* Rings, each of which passes through all members of a node and leaves it through another member's card.  Within the node
+ * `sent` goes over each rank's link in any case. */
+static struct hd_movement_price rings(const struct hd_pricing *x, struct hd_spread s, double sent)
+{
+	double out = s.nodes > 1 ? sent / (double)s.here : 0;
+	struct hd_movement_price v = carried(x->m, s.here > 1 ? sent : 0, out, out);
+
+	v.sent[HD_LINK_NODE] = sent - out;
+	return v;
+}
+
+/* From member to member: one of a node's sends all that it has to the next node. */
+static struct hd_movement_price to_next(const struct hd_pricing *x, struct hd_spread s, double sent)
+{
+	return s.nodes > 1 ? carried(x->m, 0, sent, sent) : carried(x->m, sent, 0, 0);
+}
+
+/* Each to each, or all to one: those on other nodes through the card; several that send to one hinder each other. */
+static struct hd_movement_price to_all(const struct hd_pricing *x, struct hd_spread s, double members, double sent,
+				       double moved, int incast)
+{
+	double out = members > 1 ? ((double)s.nodes * (double)s.here - (double)s.here) / (members - 1) : 0;
+	struct hd_movement_price v;
+
+	out = fmin(out, 1);
+	v = carried(x->m, moved * (1 - out), moved * out, moved * out / (incast ? x->m->incast : 1));
+	v.sent[HD_LINK_NODE] = sent * (1 - out);
+	v.sent[HD_LINK_NETWORK] = sent * out;
+	return v;
+}
+
+static struct hd_movement_price sum_to_all(const struct hd_pricing *x, const struct node *n, struct hd_spread s,
+					   double sent, double latency)
+{
+	double members = (double)n->comm.group->v.n, whole = (double)hd_local_bytes(n->ins[0]);
+	struct hd_movement_price ring = rings(x, s, sent), tree = rings(x, s, 2 * whole);
+
+	ring.seconds += 2 * (members - 1) * latency;
+	tree.seconds += 2 * ceil(log2(members)) * latency;
+	memcpy(tree.sent, ring.sent, sizeof(tree.sent));
+	return ring.seconds < tree.seconds ? ring : tree;
+}
+
+static struct hd_movement_price collective(const struct hd_pricing *x, const struct node *n, struct hd_spread s,
+					   double sent)
+{
+	double members = (double)n->comm.group->v.n, piece;
+	double latency = x->m->links[s.nodes > 1 ? HD_LINK_NETWORK : HD_LINK_NODE].latency;
+	struct hd_movement_price v;
+
+	switch (n->comm.kind) {
+	case HD_COMM_ALL_REDUCE:
+	case HD_COMM_ALL_MAX: return sum_to_all(x, n, s, sent, latency);
+	case HD_COMM_BROADCAST:
+	case HD_COMM_REDUCE:
+		v = rings(x, s, (double)hd_local_bytes(n->ins[0]));
+		v.sent[HD_LINK_NODE] = s.nodes > 1 ? 0 : sent;
+		v.sent[HD_LINK_NETWORK] = s.nodes > 1 ? sent : 0;
+		v.seconds += ceil(log2(members)) * latency;
+		return v;
+	case HD_COMM_SHIFT:
+	case HD_COMM_PERMUTE:
+		v = to_next(x, s, sent);
+		v.seconds += latency;
+		return v;
+	case HD_COMM_REDUCE_SCATTER:
+	case HD_COMM_ALL_GATHER: v = rings(x, s, sent); break;
+	case HD_COMM_ALL_TO_ALL:
+	case HD_COMM_ALL_TO_ALL_V: v = to_all(x, s, members, sent, sent, 0); break;
+	case HD_COMM_ORDERED_REDUCE_SCATTER: v = to_all(x, s, members, sent, sent, 1); break;
+	case HD_COMM_GATHER:
+	case HD_COMM_SCATTER:
+		piece = (double)hd_local_bytes(n->comm.kind == HD_COMM_GATHER ? n->ins[0] : n->outs[0]);
+		v = to_all(x, s, members, sent, (members - 1) * piece, n->comm.kind == HD_COMM_GATHER);
+		break;
+	default: v = to_next(x, s, sent);
+	}
+	v.seconds += (members - 1) * latency;
+	return v;
+}
+
+/* index 0 of a message's peer: the member it goes to. */
+static struct hd_movement_price message(const struct hd_pricing *x, const struct node *n, double sent)
+{
+	const struct hd_plan *p = x->g->plan;
+	int64_t rank = x->g->rank, nodes = x->m->ranks_per_node;
+	int64_t there = rank + (n->comm.index - hd_plan_coord(p, rank, p->stages)) * p->stages->stride;
+	int link = there / nodes == rank / nodes ? HD_LINK_NODE : HD_LINK_NETWORK;
+	struct hd_movement_price v = link == HD_LINK_NODE ? carried(x->m, sent, 0, 0) : carried(x->m, 0, sent, sent);
+
+	v.seconds += x->m->links[link].latency;
+	return v;
+}
+
+struct hd_movement_price hd_price_movement(const struct hd_pricing *x, const struct node *n)
+{
+	double sent = (double)hd_comm_node_sent(x->g->plan, n, x->g->rank), part = of_steps(n);
+	int apart = hd_over_stages(x->g->plan, n->comm.group);
+	struct hd_movement_price v;
+
+	if (n->comm.kind == HD_COMM_RECV)
+		return (struct hd_movement_price){ .seconds = 0 };
+	v = apart && n->comm.kind == HD_COMM_SEND ? message(x, n, sent)
+						  : collective(x, n, spread_of(x, n->comm.group), sent);
+	v.seconds *= part;
+	for (int i = 0; i < HD_LINKS; i++)
+		v.occupied[i] *= part, v.sent[i] *= part;
+	return v;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The INI of a style: section [style].
+ */
+#include <config.h>
+#include "engine/config/conf.h"
+#include "engine/file/installed.h"
+#include "engine/predict/style.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct hd_style hd_style_heddle = { .name = "heddle", .kernels = 1 };
+
+static const struct hd_option keys[] = {
+	{ "name", HD_OPT_STR, 0, "", NULL, "name of the style" },
+	{ "kernels", HD_OPT_NUM, 0, "1", "0.1..10",
+	  "how many times as long kernels take as the machine says; the only number that is fitted to runs" },
+	{ "attention", HD_OPT_CHOICE, 0, "fused", "fused|scores",
+	  "scores: the s x s scores are stored, masked, dropped out and read by kernels of their own" },
+	{ "norms", HD_OPT_CHOICE, 0, "once", "once|twice",
+	  "twice: a norm and its gradients read their operands twice" },
+	{ "dropout", HD_OPT_BOOL, 0, "no", NULL, "masks of dropout are written in forward and read in backward" },
+	{ "gradients", HD_OPT_CHOICE, 0, "fused", "fused|apart",
+	  "apart: weight gradients are made in 16 bits and added to the fp32 sums by kernels of their own" },
+	{ "recompute", HD_OPT_CHOICE, 0, "needed", "needed|layer",
+	  "layer: train.recompute = full makes everything of a layer again, also what nobody reads" },
+	{ "collectives", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
+	  "wait: kernels wait while a collective is under way" },
+	{ "messages", HD_OPT_CHOICE, 0, "overlap", "overlap|wait", "wait: and while a message to another stage is" },
+	{ "saved", HD_OPT_CHOICE, 0, "needed", "needed|all",
+	  "all: operands of all kernels are kept for backward, those of norms and dropout too" },
+};
+
+static int is(const struct hd_section *s, const char *key, const char *value)
+{
+	return !strcmp(hd_section_str(s, key), value);
+}
+
+static void take(const struct hd_section *s, const char *path, struct hd_style *out)
+{
+	const char *name = hd_section_str(s, "name");
+
+	snprintf(out->name, sizeof(out->name), "%s", name[0] ? name : path);
+	out->kernels = hd_section_num(s, "kernels");
+	out->attention = is(s, "attention", "scores") ? HD_ATTENTION_SCORES : HD_ATTENTION_FUSED;
+	out->norms_twice = is(s, "norms", "twice");
+	out->dropout = (int)hd_section_int(s, "dropout");
+	out->apart = is(s, "gradients", "apart");
+	out->recompute_layer = is(s, "recompute", "layer");
+	out->collectives_wait = is(s, "collectives", "wait");
+	out->messages_wait = is(s, "messages", "wait");
+	out->saved_all = is(s, "saved", "all");
+}
+
+int hd_style_read(const char *name, struct hd_style *s, struct hd_err *err)
+{
+	static const struct hd_key_table table = { keys, HD_LEN(keys), 0 };
+	static const char *const names[] = { "style", NULL }, *const kinds[] = { NULL };
+	struct hd_conf *c = NULL;
+	struct hd_section *section;
+	char *path;
+
+	*s = hd_style_heddle;
+	if (!name || !strcmp(name, hd_style_heddle.name)) /* whatever is called so here: the program itself, perhaps */
+		return HD_OK;
+	path = hd_installed_find("styles", name, err);
+	if (!path)
+		return err->code;
+	if (hd_conf_read(path, NULL, 0, &c, err) >= 0 && hd_conf_known(c, names, kinds, err) >= 0) {
+		section = hd_conf_section(c, NULL, "style");
+		if (hd_section_check(c, section, &table, 1, err) >= 0)
+			take(section, path, s);
+	}
+	hd_conf_destroy(c);
+	free(path);
+	return err->code;
+}

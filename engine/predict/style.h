@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/predict/style.h - how a program ran that is compared with a prediction: what another framework did otherwise than
+ * Heddle with the same layout, as an INI file says it.
+ */
+#ifndef HD_ENGINE_PREDICT_STYLE_H
+#define HD_ENGINE_PREDICT_STYLE_H
+#include "engine/base/err.h"
+
+enum { HD_ATTENTION_FUSED, HD_ATTENTION_SCORES };
+struct hd_style {
+	char name[80];
+	double kernels;       /* how many times as long kernels take as the machine says: the one fitted number */
+	int attention;        /* HD_ATTENTION_SCORES: the s x s scores are written, masked, dropped out and read */
+	int norms_twice;      /* a norm reads its operands twice, and again for the gradients of its weights */
+	int dropout;          /* masks of one byte are written in forward and read in backward */
+	int apart;            /* weights' gradients are made in 16 bits and added by kernels of their own */
+	int recompute_layer;  /* train.recompute = full: of a layer everything is made again, also what nobody reads */
+	int collectives_wait; /* collectives are waited for where they start */
+	int messages_wait;    /* messages to other stages too */
+	int saved_all;        /* operands and results of all kernels are kept for backward */
+};
+extern const struct hd_style hd_style_heddle; /* changes nothing */
+/* name: of a file, or of one of conf/styles/ without .ini; NULL: heddle */
+int hd_style_read(const char *name, struct hd_style *s, struct hd_err *err);
+
+#endif
