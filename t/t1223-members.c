@@ -141,18 +141,37 @@ static void many_servers(void)
 		against_one(&m, 11, PLUGIN("dp") "sync = server\n", "dp 11, servers"), gt_close(one);
 }
 
-/* Seven divides no dim: where pieces are needed, the key is named that asked for them. */
-static void no_pieces(void)
+/* Members that divide no dim, and are more than some have elements: pieces are padded.  Also inside what others cut. */
+static const char *const cuts[] = { "zero = 1\n",      "zero = 2\nbucket = 1K\n",
+				    "zero = 3\n",      "zero = 3\nbucket = 1K\n",
+				    "sync = server\n", "zero = 3\nsync = server\n" };
+
+static void padded_beside(const char *family, int n, int ranks, const char *other)
 {
 	struct shape m = {
-		.layers = 1, .heads = 3, .embed = 9, .mlp = 27, .seq = 4, .batch = 7, .micro = 1, .family = ""
+		.layers = 2, .heads = 4, .embed = 16, .mlp = 32, .seq = 4, .batch = 2 * n, .micro = 1, .family = family
 	};
+	char sections[600], name[300];
 
-	refused(&m, 7, PLUGIN("dp") "sync = server\n",
-		"[strategy dp] sync: server: 7 members divide no dim of any parameter");
-	refused(&m, 7, PLUGIN("dp") "sync = server\nzero = 1\n",
-		"[strategy dp] zero: 7 members divide no dim of any parameter");
-	refused(&m, 7, PLUGIN("dp") "zero = 3\n", "[strategy dp] zero: 7 members divide no dim of any parameter");
+	if (!begin(&m))
+		return;
+	for (size_t k = 0; k < HD_LEN(cuts); k++) {
+		if (n > 7 && k != 3)
+			continue;
+		snprintf(sections, sizeof(sections), "%s" PLUGIN("dp") "size = %d\n%s", other, n, cuts[k]);
+		snprintf(name, sizeof(name), "dp %d padded, %s, %d ranks", n, cuts[k], ranks);
+		against_one(&m, ranks, sections, name);
+	}
+	gt_close(one);
+}
+
+static void padded(const char *family)
+{
+	padded_beside(family, 3, 3, "");
+	padded_beside(family, 7, 7, "");
+	padded_beside(family, 48, 48, "");
+	padded_beside(family, 3, 6, PLUGIN("tp") "size = 2\n");
+	padded_beside(family, 5, 10, PLUGIN("pp") "size = 2\n");
 }
 
 /* -- tensor ------------------------------------------------------------------------------------ */
@@ -331,7 +350,9 @@ int main(void)
 	replicas("dropout = 0.2");
 	replicas("family = llama\nkv_heads = 1");
 	many_servers();
-	no_pieces();
+	padded("dropout = 0.2");
+	padded("family = llama\nkv_heads = 2");
+	padded("family = mixtral\nkv_heads = 2\nexperts = 2");
 	tensors();
 	in_grids("dropout = 0.2");
 	in_grids("family = llama");

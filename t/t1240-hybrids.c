@@ -85,15 +85,11 @@ static int divides(const struct draw *d)
 	return strcmp(d->schedule, "interleaved") || (m % p == 0 && LAYERS % (p * d->chunks) == 0);
 }
 
-/* What the axis of replicas is refused: no dim of the models has a factor 3; levels and pieces; late and cut. */
+/* What the axis of replicas is refused: levels and pieces; late and cut. */
 static void settle(struct draw *d)
 {
-	int three = d->size[DP] == 3;
-
-	if (three || !strcmp(d->sync, "hierarchical"))
+	if (!strcmp(d->sync, "hierarchical"))
 		d->zero = 0;
-	if (three && !strcmp(d->sync, "server"))
-		d->sync = "ring";
 	if (d->zero > 1)
 		d->overlap = 1;
 	d->node = 2;

@@ -9,7 +9,7 @@
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 
-static int members = 4;
+static int members = 4, embed; /* embed 0: what the members divide */
 
 static struct hd_plan *plan(int zero, int micros, int low)
 {
@@ -24,7 +24,7 @@ static struct hd_plan *plan(int zero, int micros, int low)
 		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\n"
 		 "[strategy r]\nplugin = " HD_TEST_BUILD
 		 "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nbucket = 64K\nzero = %d\n",
-		 16 * members, members, members * micros, members, zero);
+		 embed ? embed : 16 * members, embed ? 4 : members, members * micros, members, zero);
 	c = gt_conf(ini);
 	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
 		note("%s", why.text);
@@ -151,6 +151,69 @@ static void movement(void)
 	}
 }
 
+/* -- members that divide nothing: each has a piece of each tensor, the next whole number of elements of a dim ------------- */
+static int64_t least_piece(const struct tensor *t)
+{
+	int64_t least = INT64_MAX, all = hd_global_count(t);
+
+	for (uint32_t d = 0; d < t->v.ndim; d++) {
+		int64_t n = t->dims[d]->n, piece = (n + members - 1) / members;
+
+		least = all / n * piece < least ? all / n * piece : least;
+	}
+	return least * HD_BITS(t->v.dtype) / 8;
+}
+
+static int64_t least_pieces(const struct hd_plan *p, uint32_t what)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (p->tensors[i]->v.what == what &&
+		    (what == HD_TENSOR_GRAD ? is_accumulator(p->tensors[i]) : !p->tensors[i]->v.node))
+			sum += least_piece(p->tensors[i]);
+	return sum;
+}
+
+static int64_t count(const struct hd_plan *p, uint32_t what)
+{
+	int64_t n = 0;
+
+	for (size_t i = 0; i < p->ntensors; i++)
+		n += p->tensors[i]->v.what == what && !p->tensors[i]->v.node;
+	return n;
+}
+
+static void padded(int n, int low)
+{
+	static const uint32_t what[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD, HD_TENSOR_PARAM };
+	int64_t last = INT64_MAX;
+
+	members = n, embed = 64;
+	for (int zero = 0; zero < 4; zero++) {
+		struct hd_plan *p = plan(zero, 3, low);
+		int64_t now, wire, piece;
+
+		if (!ok(p != NULL, "%d members, zero %d, %s", n, zero, low ? "bf16" : "fp32"))
+			return;
+		for (int i = 0; i < 4; i++)
+			is_int(bytes(p, what[i], 0),
+			       zero > (i < 2 ? 0 : i - 1) ? least_pieces(p, what[i]) : bytes(p, what[i], 1),
+			       "whole, or the least pieces");
+		now = peak(p);
+		ok(now > 0 && now < last, "planned: %lld bytes", (long long)now);
+		last = now;
+		piece = (n - 1) * least_pieces(p, HD_TENSOR_GRAD);
+		wire = sent(p, HD_UNIT_B | HD_UNIT_W | HD_UNIT_S, HD_COMM_REDUCE_SCATTER);
+		if (zero == 1)
+			ok(wire >= piece && wire <= piece + 64 * (n - 1) * count(p, HD_TENSOR_PARAM),
+			   "sent: %lld bytes of gradients for %lld in pieces, in whole lines", (long long)wire,
+			   (long long)piece);
+		forget(p);
+	}
+	embed = 0;
+}
+
 static int is_product(const struct node *n)
 {
 	struct hd_cost c = { .size = sizeof(c) };
@@ -217,5 +280,9 @@ int main(void)
 		memory(0, 3);
 		movement();
 	}
+	padded(3, 0);
+	padded(5, 1);
+	padded(7, 0);
+	padded(48, 1);
 	return done();
 }

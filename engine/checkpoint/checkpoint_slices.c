@@ -17,12 +17,11 @@ void hd_extent_of(const struct hd_program *g, const struct tensor *t, struct hd_
 
 	x->ndim = (int)t->v.ndim;
 	for (int d = x->ndim - 1; d >= 0; d--) {
-		int64_t off = hd_offset(g->plan, t, (uint32_t)d, g->rank), n = t->dims[d]->n - off;
+		int64_t n = hd_elements_here(g->plan, t, (uint32_t)d, g->rank);
 
-		n = n < t->local[d] ? n : t->local[d];
 		x->whole[d] = t->dims[d]->n;
-		x->n[d] = n > 0 ? n : 0;
-		x->off[d] = n > 0 ? off : 0;
+		x->n[d] = n;
+		x->off[d] = n > 0 ? hd_offset(g->plan, t, (uint32_t)d, g->rank) : 0;
 		x->local[d] = t->local[d];
 		x->stride[d] = step;
 		step *= t->local[d];

@@ -100,7 +100,9 @@ static int check_order(struct hd_plan *p, const struct tensor *t)
 
 		if (w->kind != HD_PLACE_SHARD || w->order == HD_ORDER_CONTIGUOUS)
 			continue;
-		if (w->order > HD_ORDER_ZIGZAG || strcmp(w->dim->name, "seq"))
+		if (w->order == HD_ORDER_PADDED)
+			continue;
+		if (w->order > HD_ORDER_LAST || strcmp(w->dim->name, "seq"))
 			return hd_plan_fail(p, HD_EINVAL,
 					    "(%s): %s along %s in order %d; 0 is contiguous, 1 zigzag, for seq alone",
 					    t->spec, w->dim->name, p->axes[a]->v.name, w->order);
@@ -118,16 +120,15 @@ void hd_localize(struct hd_plan *p, struct tensor *t)
 	if (check_order(p, t) < 0)
 		return;
 	for (uint32_t i = 0; i < t->v.ndim; i++) {
+		int axes[HD_MAX_AXES], cuts = hd_shard_order(p, &t->at, t->dims[i], axes);
 		int64_t n = D(t->dims[i])->padded;
 
-		for (int a = 0; a < p->naxes; a++) {
-			if (t->at.on[a].kind != HD_PLACE_SHARD || t->at.on[a].dim != t->dims[i])
-				continue;
-			if (n % p->axes[a]->v.n) {
+		for (int k = 0; k < cuts; k++) {
+			if (n % p->axes[axes[k]]->v.n && t->at.on[axes[k]].order != HD_ORDER_PADDED) {
 				refuse_cuts(p, t, i);
 				return;
 			}
-			n /= p->axes[a]->v.n;
+			n = hd_piece(n, p->axes[axes[k]]->v.n);
 		}
 		if (is_zigzag(p, t, i) && n % 2) {
 			hd_plan_fail(
@@ -149,15 +150,48 @@ void hd_placed_like(struct tensor *y, const struct tensor *x)
 		N(y->v.node)->placed = x->placed;
 }
 
+/* Piece by piece, from the outermost axis on: -> the elements that are here, the first of them at *off. */
+static int64_t range_of(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank, int64_t *off)
+{
+	int axes[HD_MAX_AXES], n = hd_shard_order(p, &t->at, t->dims[dim], axes);
+	int64_t length = D(t->dims[dim])->padded, have = length;
+
+	*off = 0;
+	for (int i = 0; i < n; i++) {
+		int64_t me = hd_plan_coord(p, rank, p->axes[axes[i]]);
+
+		length = hd_piece(length, p->axes[axes[i]]->v.n);
+		have = hd_piece_filled(have, length, me);
+		*off += me * length;
+	}
+	return hd_piece_filled(t->dims[dim]->n - *off, have, 0);
+}
+
 int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank)
 {
-	int axes[HD_MAX_AXES];
-	int n = hd_shard_order(p, &t->at, t->dims[dim], axes);
-	int64_t at = 0;
+	int64_t off;
 
-	for (int i = 0; i < n; i++)
-		at = at * p->axes[axes[i]]->v.n + hd_plan_coord(p, rank, p->axes[axes[i]]);
-	return at * t->local[dim];
+	range_of(p, t, dim, rank, &off);
+	return off;
+}
+
+int64_t hd_elements_here(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank)
+{
+	int64_t off;
+
+	return range_of(p, t, dim, rank, &off);
+}
+
+int64_t hd_joined(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t parts)
+{
+	int axes[HD_MAX_AXES], n = hd_shard_order(p, &t->at, t->dims[dim], axes);
+	int64_t length = D(t->dims[dim])->padded;
+
+	if (!n || t->at.on[axes[n - 1]].order != HD_ORDER_PADDED || p->axes[axes[n - 1]]->v.n != parts)
+		return t->local[dim] * parts;
+	for (int i = 0; i < n - 1; i++)
+		length = hd_piece(length, p->axes[axes[i]]->v.n);
+	return length;
 }
 
 /* Elements [from, from + n) of what s has. */
@@ -200,6 +234,34 @@ void hd_pieces_tokens(const struct hd_plan *p, const struct tensor *t, int64_t r
 	memcpy(out + s.fold, ids + hd_pieces_index(&s, s.fold), (size_t)second * sizeof(*out));
 }
 
+/* Elements of the dim where the leaf would be whole along this axis: another one may cut it already. */
+static int64_t shared_out(const struct hd_plan *p, const struct tensor *t, const struct hd_place *to,
+			  const struct axis *along)
+{
+	struct placement at = t->v.node && t->v.of ? T(t->v.of)->at : t->at;
+	int axes[HD_MAX_AXES], n, i = 0;
+	int64_t length = D(to->dim)->padded;
+
+	for (int a = 0; a < p->naxes; a++)
+		if (t->stored >> a & 1)
+			at.on[a] = t->storage.on[a];
+	at.on[along->id] = *to;
+	n = hd_shard_order(p, &at, to->dim, axes);
+	for (; i < n && axes[i] != along->id; i++)
+		length = hd_piece(length, p->axes[axes[i]]->v.n);
+	return length;
+}
+
+struct hd_place hd_storage_place(const struct hd_plan *p, const struct tensor *t, const struct hd_place *to,
+				 const struct axis *along)
+{
+	struct hd_place x = *to;
+
+	if (x.kind == HD_PLACE_SHARD && x.order != HD_ORDER_ZIGZAG)
+		x.order = shared_out(p, t, to, along) % along->v.n ? HD_ORDER_PADDED : HD_ORDER_CONTIGUOUS;
+	return x;
+}
+
 const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 {
 	char *text = NULL;
@@ -211,7 +273,9 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 
 		if (w->kind == HD_PLACE_SHARD)
 			hd_append(&text, "%s%s sharded by %s%s", more, w->dim->name, name,
-				  w->order == HD_ORDER_ZIGZAG ? " in zigzag" : "");
+				  w->order == HD_ORDER_ZIGZAG   ? " in zigzag"
+				  : w->order == HD_ORDER_PADDED ? ", padded"
+								: "");
 		else if (w->kind == HD_PLACE_PARTIAL)
 			hd_append(&text, "%spartial %s on %s", more, w->red == HD_RED_MAX ? "max" : "sum", name);
 		else if (w->kind == HD_PLACE_PINNED)

@@ -18,6 +18,24 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at);
 int64_t hd_node_stage(const struct hd_plan *p, const struct node *n); /* on the stage axis; -1: it has none */
 /* Global index of its first element. */
 int64_t hd_offset(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);
+/* How many of a rank's local elements are the tensor's: what is behind them is padding, of a dim or of a member's piece. */
+int64_t hd_elements_here(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t rank);
+/* What slot storage says of a leaf along an axis: members that do not divide the dim have padded pieces of it. */
+struct hd_place hd_storage_place(const struct hd_plan *p, const struct tensor *t, const struct hd_place *to,
+				 const struct axis *along);
+/* Elements of the dim where `parts` members' pieces like t's are put together: of padded pieces, without what pads them. */
+int64_t hd_joined(const struct hd_plan *p, const struct tensor *t, uint32_t dim, int64_t parts);
+/* As hd_elements_here, of member m where a dim of n elements is in pieces of `piece`. */
+static inline int64_t hd_piece_filled(int64_t n, int64_t piece, int64_t m)
+{
+	int64_t left = n - m * piece;
+
+	return left < 0 ? 0 : left < piece ? left : piece;
+}
+static inline int64_t hd_piece(int64_t n, int64_t parts)
+{
+	return (n + parts - 1) / parts;
+}
 /* What a rank has of a dim: one piece, or two, of which the second begins at local index fold, skip elements further on. */
 struct hd_pieces {
 	int64_t off, fold, skip;
@@ -41,7 +59,9 @@ const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct n
 /* Some rule shards d in such nodes, be it the first or not. */
 int hd_dim_has_rule(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_dim *d);
 
-#define HD_ORDER_LAST HD_ORDER_ZIGZAG /* hd_place.order: the last that there is */
+/* hd_place.order of the engine: contiguous pieces of a dim that the members do not divide, the next whole number of elements
+ * long.  Member i has elements [i piece, (i + 1) piece) of those that there are; the rest of its memory is zero. */
+enum { HD_ORDER_PADDED = HD_ORDER_ZIGZAG + 1, HD_ORDER_LAST = HD_ORDER_PADDED };
 /* A place that a plugin gave, on an axis of this plan; of: the tensor that is to be there, or NULL. */
 int hd_place_check(struct hd_plan *p, const char *call, const struct hd_place *w, const struct hd_axis *axis,
 		   const struct hd_tensor *of);

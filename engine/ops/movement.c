@@ -133,22 +133,12 @@ const struct hd_dim *hd_member_dim(struct hd_plan *p, int64_t n)
 static void set_order(struct hd_plan *p, struct node *n, int order)
 {
 	n->order = order;
-	n->attr = hd_plan_text(p, "%s", order == HD_ORDER_ZIGZAG ? "order=zigzag" : "");
+	n->attr = hd_plan_text(p, "%s", order == HD_ORDER_ZIGZAG ? "order=zigzag" : "order=padded");
 	n->v.attr = n->attr;
 }
 
-struct tensor *hd_build_member_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, struct group *g,
-				     int order)
-{
-	struct tensor *y = hd_build_chunk(p, x, dim, g->v.n, &(struct hd_pos){ .group = &g->v, .mul = 1 });
-
-	if (y && order)
-		set_order(p, N(y->v.node), order);
-	return y;
-}
-
-struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t parts,
-			      const struct hd_pos *at)
+static struct tensor *chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t parts,
+			    const struct hd_pos *at, int order)
 {
 	struct hd_shape s;
 	struct tensor *y;
@@ -156,20 +146,34 @@ struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct 
 
 	if (!x)
 		return NULL;
-	if (i < 0 || x->local[i] % parts)
+	if (i < 0 || (x->local[i] % parts && order != HD_ORDER_PADDED))
 		return hd_plan_fail(p, HD_EDIVIDE, "chunk: %s of (%s) has %lld elements, not a multiple of %lld",
 				    dim ? dim->name : "?", x->spec, i < 0 ? 0LL : (long long)x->local[i],
 				    (long long)parts),
 		       NULL;
 	shape_of(&s, x);
-	s.local[i] /= parts;
+	s.local[i] = hd_piece(s.local[i], parts);
 	y = moved(p, "chunk", &x, 1, "", &s);
 	if (y) {
 		N(y->v.node)->pos = *at;
 		N(y->v.node)->parts = parts;
 		N(y->v.node)->along = dim;
 	}
+	if (y && order)
+		set_order(p, N(y->v.node), order);
 	return y;
+}
+
+struct tensor *hd_build_member_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, struct group *g,
+				     int order)
+{
+	return chunk(p, x, dim, g->v.n, &(struct hd_pos){ .group = &g->v, .mul = 1 }, order);
+}
+
+struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t parts,
+			      const struct hd_pos *at)
+{
+	return chunk(p, x, dim, parts, at, HD_ORDER_CONTIGUOUS);
 }
 
 struct tensor *hd_build_join(struct hd_plan *p, struct tensor *const *xs, uint32_t n, const struct hd_dim *dim,
@@ -293,12 +297,14 @@ int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const
 	return p->err->code;
 }
 
-/* Elements of a piece, in whole lines. */
-static int64_t packed_piece(const struct tensor *x, int64_t parts)
+/* Elements of a piece along dim k, in whole lines. */
+static int64_t packed_piece(const struct tensor *x, int k, int64_t parts)
 {
-	int64_t each = aligned(x->v.dtype);
+	int64_t each = aligned(x->v.dtype), n = hd_piece(x->local[k], parts);
 
-	return (hd_local_count(x) / parts + each - 1) / each * each;
+	for (int i = 0; i < (int)x->v.ndim; i++)
+		n *= i == k ? 1 : x->local[i];
+	return (n + each - 1) / each * each;
 }
 
 static struct tensor *in_pieces(struct hd_plan *p, struct tensor *y, const struct hd_dim *const *dims, uint32_t n,
@@ -321,16 +327,14 @@ struct tensor *hd_build_pack_pieces(struct hd_plan *p, struct tensor *const *xs,
 	for (uint32_t i = 0; i < n; i++) {
 		int k = xs[i] ? index_of(xs[i], dims[i]) : -1;
 
-		if (k < 0 || xs[i]->local[k] % parts)
-			return hd_plan_fail(p, HD_EDIVIDE,
-					    "pack_pieces: %s of (%s) has %lld elements, not a multiple of %lld",
-					    dims[i]->name, xs[i] ? xs[i]->spec : "",
-					    k < 0 ? 0LL : (long long)xs[i]->local[k], (long long)parts),
+		if (k < 0)
+			return hd_plan_fail(p, HD_EINVAL, "pack_pieces: (%s) has no %s", xs[i] ? xs[i]->spec : "",
+					    dims[i]->name),
 			       NULL;
 		if (xs[i]->v.dtype != xs[0]->v.dtype)
 			return hd_plan_fail(p, HD_EINVAL, "pack_pieces: input %u has another dtype than input 0", i),
 			       NULL;
-		row += packed_piece(xs[i], parts);
+		row += packed_piece(xs[i], k, parts);
 	}
 	s.dtype = xs[0]->v.dtype;
 	s.ndim = 1;
@@ -346,7 +350,7 @@ int hd_build_unpack_pieces(struct hd_plan *p, struct tensor *flat, struct tensor
 	int64_t at = 0, row = 0;
 
 	for (uint32_t i = 0; flat && i < n; i++)
-		row += packed_piece(like[i], 1);
+		row += packed_piece(like[i], 0, 1);
 	if (!flat || flat->v.ndim != 1 || flat->local[0] < row * parts)
 		return hd_plan_fail(p, HD_EINVAL, "unpack_pieces: (%s) has %lld elements, and %lld pieces have %lld",
 				    flat ? flat->spec : "", flat ? (long long)hd_local_count(flat) : 0LL,
@@ -360,7 +364,7 @@ int hd_build_unpack_pieces(struct hd_plan *p, struct tensor *flat, struct tensor
 					    dims[i]->name);
 		shape_of(&s, like[i]);
 		s.dtype = flat->v.dtype;
-		s.local[k] *= parts;
+		s.local[k] = hd_joined(p, like[i], (uint32_t)k, parts);
 		out[i] = in_pieces(p,
 				   moved(p, "unpack", &flat, 1,
 					 hd_plan_text(p, "at=%lld row=%lld parts=%lld", (long long)at, (long long)row,
@@ -370,7 +374,7 @@ int hd_build_unpack_pieces(struct hd_plan *p, struct tensor *flat, struct tensor
 		if (!out[i])
 			return p->err->code;
 		hd_placed_like(out[i], like[i]);
-		at += packed_piece(like[i], 1);
+		at += packed_piece(like[i], 0, 1);
 	}
 	return p->err->code;
 }
@@ -384,7 +388,7 @@ struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct 
 
 	if (i < 0)
 		return NULL;
-	if (x->local[i] % n)
+	if (x->local[i] % n && order != HD_ORDER_PADDED)
 		return hd_plan_fail(p, HD_EDIVIDE, "%s of (%s): %lld elements are not divisible by %lld members",
 				    dim->name, x->spec, (long long)x->local[i], (long long)n),
 		       NULL;
@@ -393,7 +397,7 @@ struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct 
 	memmove(s.local + 1, s.local, s.ndim * sizeof(s.local[0]));
 	s.dims[0] = hd_member_dim(p, n);
 	s.local[0] = n;
-	s.local[i + 1] /= n;
+	s.local[i + 1] = hd_piece(s.local[i + 1], n);
 	s.ndim++;
 	y = moved(p, i == 0 && !order ? "view" : "block", &x, 1, "", &s);
 	if (y)
@@ -403,7 +407,8 @@ struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct 
 	return y;
 }
 
-struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int order)
+/* Padded pieces that lie one behind the other end in what pads them: the result is what stands before it. */
+struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int order, int64_t whole)
 {
 	struct hd_shape s;
 	struct tensor *y;
@@ -412,11 +417,11 @@ struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struc
 	if (i < 1)
 		return NULL;
 	shape_of(&s, x);
-	s.local[i] *= s.local[0];
+	s.local[i] = order == HD_ORDER_PADDED ? whole : s.local[i] * s.local[0];
 	memmove(s.dims, s.dims + 1, (s.ndim - 1) * sizeof(s.dims[0]));
 	memmove(s.local, s.local + 1, (s.ndim - 1) * sizeof(s.local[0]));
 	s.ndim--;
-	y = moved(p, i == 1 && !order ? "view" : "unblock", &x, 1, "", &s);
+	y = moved(p, i == 1 && order != HD_ORDER_ZIGZAG ? "view" : "unblock", &x, 1, "", &s);
 	if (y)
 		N(y->v.node)->along = dim, N(y->v.node)->parts = x->local[0];
 	if (y && order)
@@ -522,7 +527,7 @@ struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, 
 	case HD_COMM_GATHER:
 		x = flat_comm(p, kind, g, x, index);
 		if (has)
-			return hd_build_unblock(p, x, dim, HD_ORDER_CONTIGUOUS);
+			return hd_build_unblock(p, x, dim, HD_ORDER_CONTIGUOUS, 0);
 		if (x && dim)
 			x->dims[0] = dim, x->local[0] = g->v.n;
 		return x;
@@ -534,7 +539,9 @@ struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, 
 			return hd_plan_fail(p, HD_EINVAL, "%s: (%s) does not have the dim that is sharded",
 					    hd_comm_kind_name(kind), x->spec),
 			       NULL;
-		return flat_comm(p, kind, g, hd_build_block(p, x, dim, g->v.n, HD_ORDER_CONTIGUOUS), index);
+		if (dim != hd_member_dim(p, g->v.n)) /* or it is in blocks already */
+			x = hd_build_block(p, x, dim, g->v.n, HD_ORDER_CONTIGUOUS);
+		return flat_comm(p, kind, g, x, index);
 	case HD_COMM_ALL_TO_ALL:
 		if (!x->v.ndim || x->local[0] != g->v.n)
 			return hd_plan_fail(p, HD_EINVAL,

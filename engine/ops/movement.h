@@ -26,13 +26,16 @@ struct tensor *hd_build_pick(struct hd_plan *p, struct tensor *const *xs, uint32
 struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32_t n, int64_t multiple);
 int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const *like, uint32_t n,
 		    struct tensor **out);
-/* The pieces of each x along its dim, member by member, as one flat tensor; and the whole ones of like's, which are pieces. */
+/* The pieces of each x along its dim, member by member, as one flat tensor; and the whole ones of like's, which are pieces.
+ * Where a dim is no multiple of the parts, pieces are padded, with zeros. */
 struct tensor *hd_build_pack_pieces(struct hd_plan *p, struct tensor *const *xs, const struct hd_dim *const *dims,
 				    uint32_t n, int64_t parts);
 int hd_build_unpack_pieces(struct hd_plan *p, struct tensor *flat, struct tensor *const *like,
 			   const struct hd_dim *const *dims, uint32_t n, int64_t parts, struct tensor **out);
 struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n, int order);
-struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int order);
+/* whole: elements of the dim that the pieces are of, where they are padded (HD_ORDER_PADDED). */
+struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int order,
+				int64_t whole);
 /* This member's piece of x; order: HD_ORDER_CONTIGUOUS ... */
 struct tensor *hd_build_member_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, struct group *g,
 				     int order);

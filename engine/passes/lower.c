@@ -16,12 +16,22 @@ static struct tensor *view_of(struct hd_plan *p, struct tensor *x)
 	return hd_op1(p, "view", &x, 1, "%s", "");
 }
 
-static struct tensor *all_to_all(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_place *from,
-				 const struct hd_place *to)
+/* Elements of the dim on a rank. */
+static int64_t length_of(const struct tensor *t, const struct hd_dim *d)
 {
-	x = hd_build_block(p, x, to->dim, g->v.n, to->order);
+	for (uint32_t i = 0; i < t->v.ndim; i++)
+		if (t->dims[i] == d)
+			return t->local[i];
+	return 0;
+}
+
+static struct tensor *all_to_all(struct hd_plan *p, struct group *g, const struct node *n)
+{
+	const struct hd_place *from = &n->reshard.have, *to = &n->reshard.need;
+	struct tensor *x = hd_build_block(p, n->ins[0], to->dim, g->v.n, to->order);
+
 	x = hd_build_comm(p, HD_COMM_ALL_TO_ALL, g, x, NULL, 0);
-	return hd_build_unblock(p, x, from->dim, from->order);
+	return hd_build_unblock(p, x, from->dim, from->order, length_of(n->outs[0], from->dim));
 }
 
 /* With the members' pieces in another order than one behind the other: each is leading while it moves. */
@@ -35,11 +45,14 @@ static struct tensor *reduce_scatter(struct hd_plan *p, struct group *g, struct 
 	return hd_build_comm(p, HD_COMM_REDUCE_SCATTER, g, x, members, 0);
 }
 
-static struct tensor *all_gather(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_place *from)
+static struct tensor *all_gather(struct hd_plan *p, struct group *g, const struct node *n)
 {
+	const struct hd_place *from = &n->reshard.have;
+
 	if (!from->order)
-		return hd_build_comm(p, HD_COMM_ALL_GATHER, g, x, from->dim, 0);
-	return hd_build_unblock(p, hd_build_comm(p, HD_COMM_ALL_GATHER, g, x, NULL, 0), from->dim, from->order);
+		return hd_build_comm(p, HD_COMM_ALL_GATHER, g, n->ins[0], from->dim, 0);
+	return hd_build_unblock(p, hd_build_comm(p, HD_COMM_ALL_GATHER, g, n->ins[0], NULL, 0), from->dim, from->order,
+				length_of(n->outs[0], from->dim));
 }
 
 /* Rows that are counted go to where their experts are, and back. */
@@ -183,9 +196,9 @@ static struct tensor *lowered(struct hd_plan *p, struct node *n)
 	if (h->kind == HD_PLACE_PARTIAL && w->kind == HD_PLACE_SHARD)
 		return reduce_scatter(p, g, x, w);
 	if (h->kind == HD_PLACE_SHARD && w->kind == HD_PLACE_REPLICATED)
-		return all_gather(p, g, x, h);
+		return all_gather(p, g, n);
 	if (h->kind == HD_PLACE_SHARD && w->kind == HD_PLACE_SHARD)
-		return all_to_all(p, g, x, h, w);
+		return all_to_all(p, g, n);
 	if (h->kind == HD_PLACE_REPLICATED && w->kind == HD_PLACE_SHARD)
 		return hd_build_member_chunk(p, x, w->dim, g, w->order);
 	if (h->kind == HD_PLACE_PINNED && w->kind == HD_PLACE_PINNED)

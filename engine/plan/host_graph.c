@@ -191,7 +191,7 @@ static int graph_storage(struct hd_plan *p, const struct hd_storage_args *args)
 	if (!hd_args_one_of(p, "storage", "space", x.space, HD_SPACE_DEVICE) ||
 	    !hd_args_zero(p, "storage", "reserved", x.reserved))
 		return p->err->code;
-	T(x.leaf)->storage.on[A(x.axis)->id] = *x.place;
+	T(x.leaf)->storage.on[A(x.axis)->id] = hd_storage_place(p, T(x.leaf), x.place, A(x.axis));
 	T(x.leaf)->stored |= 1u << A(x.axis)->id;
 	if (!x.leaf->node && T(x.leaf)->placed)
 		resize(p, T(x.leaf));

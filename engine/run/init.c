@@ -35,7 +35,7 @@ static void next_run(struct init_run *last, struct init_run r, hd_run_fn fn, voi
 
 void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn fn, void *ctx)
 {
-	int64_t off[HD_MAX_DIMS], i[HD_MAX_DIMS] = { 0 }, local = 0;
+	int64_t off[HD_MAX_DIMS], have[HD_MAX_DIMS], i[HD_MAX_DIMS] = { 0 }, local = 0;
 	struct init_run before = { 0 };
 	int nd = (int)t->v.ndim, last = nd - 1;
 
@@ -43,17 +43,18 @@ void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn
 		fn(ctx, 0, 0, 1);
 		return;
 	}
-	for (int d = 0; d < nd; d++)
+	for (int d = 0; d < nd; d++) {
 		off[d] = hd_offset(g->plan, t, (uint32_t)d, g->rank);
+		have[d] = hd_elements_here(g->plan, t, (uint32_t)d, g->rank);
+	}
 	for (;;) {
-		int64_t global = 0, n = t->dims[last]->n - off[last], inside = 1;
+		int64_t global = 0, n = have[last], inside = 1;
 		int d;
 
 		for (d = 0; d < nd; d++) {
 			global = global * t->dims[d]->n + off[d] + i[d];
-			inside &= off[d] + i[d] < t->dims[d]->n;
+			inside &= i[d] < have[d];
 		}
-		n = n < t->local[last] ? n : t->local[last];
 		if (inside && n > 0)
 			next_run(&before, (struct init_run){ global, local, n }, fn, ctx);
 		local += t->local[last];

@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
+#include "engine/graph/placement.h"
 #include "engine/plugin/kernel.h"
 #include "engine/run/run.h"
 #include "engine/ops/record.h"
@@ -217,6 +218,26 @@ static int chunk_zigzag(struct recorder *r, struct node *n)
 	return copy(r, n->ins[0], n->outs[0], outer, h.run, h.second, len * inner * n->parts, h.run, len * inner);
 }
 
+/* What is not written below is padding. */
+static int clear(struct recorder *r, struct tensor *y)
+{
+	r->acc = 0;
+	return add_launch(r, "fill", NULL, 0, &y, 1, "value=0");
+}
+
+/* This member's piece of a dim that they do not divide. */
+static int chunk_padded(struct recorder *r, struct node *n)
+{
+	int64_t outer, len, inner, piece, me = hd_piece_index(r->g, n, 0), have;
+
+	around(n->outs[0], n->along, &outer, &piece, &inner);
+	around(n->ins[0], n->along, &outer, &len, &inner);
+	have = hd_piece_filled(len, piece, me);
+	if (have < piece)
+		HD_TRY(clear(r, n->outs[0]));
+	return copy(r, n->ins[0], n->outs[0], outer, have * inner, me * piece * inner, len * inner, 0, piece * inner);
+}
+
 static int chunk_or_join(struct recorder *r, struct node *n)
 {
 	struct hd_program *g = r->g;
@@ -252,37 +273,68 @@ static int pack(struct recorder *r, struct node *n)
 	return HD_OK;
 }
 
-/* Each member's piece of whole stands in `outer` runs; packed, it is one, `row` behind the piece of the member before. */
+/* Elements of a member's piece of t along a dim, with what pads it. */
+static int64_t piece_count(const struct tensor *t, const struct hd_dim *along, int64_t parts)
+{
+	int64_t outer, len, inner;
+
+	around(t, along, &outer, &len, &inner);
+	return outer * hd_piece(len, parts) * inner;
+}
+
+/* `runs` runs, of whole on one side and flat on the other. */
+static int to_or_from(struct recorder *r, struct tensor *whole, struct tensor *flat, int64_t runs, int64_t run,
+		      int64_t at_whole, int64_t step_whole, int64_t at_flat, int64_t step_flat)
+{
+	if (whole != r->node->outs[0])
+		return copy(r, whole, flat, runs, run, at_whole, step_whole, at_flat, step_flat);
+	return copy(r, flat, whole, runs, run, at_flat, step_flat, at_whole, step_whole);
+}
+
+/* Each member's piece of whole stands in `outer` runs; packed, it is one, `row` behind the piece of the member before.  Pieces may
+ * be padded: then the last that has elements has fewer. */
 static int pieces(struct recorder *r, struct tensor *whole, const struct hd_dim *along, struct tensor *flat, int64_t at,
 		  int64_t row, int64_t parts)
 {
-	int packs = whole != r->node->outs[0];
-	struct tensor *x = packs ? whole : flat, *y = packs ? flat : whole;
-	int64_t outer, len, inner, run;
+	int64_t outer, len, inner, piece, run, full;
 
 	around(whole, along, &outer, &len, &inner);
-	run = len / parts * inner;
-	for (int64_t j = 0; j < parts && parts < outer; j++) {
-		if (packs)
-			HD_TRY(copy(r, x, y, outer, run, j * run, len * inner, at + j * row, run));
-		else
-			HD_TRY(copy(r, x, y, outer, run, at + j * row, run, j * run, len * inner));
-	}
+	piece = hd_piece(len, parts);
+	run = piece * inner;
+	full = len / piece;
+	for (int64_t j = 0; j < parts && parts < outer; j++)
+		HD_TRY(to_or_from(r, whole, flat, outer, hd_piece_filled(len, piece, j) * inner, j * run, len * inner,
+				  at + j * row, run));
 	for (int64_t o = 0; o < outer && parts >= outer; o++) {
-		if (packs)
-			HD_TRY(copy(r, x, y, parts, run, o * len * inner, run, at + o * run, row));
-		else
-			HD_TRY(copy(r, x, y, parts, run, at + o * run, row, o * len * inner, run));
+		HD_TRY(to_or_from(r, whole, flat, full, run, o * len * inner, run, at + o * run, row));
+		HD_TRY(to_or_from(r, whole, flat, len > full * piece, (len - full * piece) * inner,
+				  o * len * inner + full * run, 0, at + o * run + full * row, 0));
 	}
 	return HD_OK;
+}
+
+/* Whether some member has less than a piece of a tensor. */
+static int pads(const struct node *n)
+{
+	int64_t outer, len, inner;
+
+	for (uint32_t i = 0; i < n->v.nin; i++) {
+		around(n->ins[i], n->alongs[i], &outer, &len, &inner);
+		if (len % n->parts)
+			return 1;
+	}
+	return 0;
 }
 
 static int pack_pieces(struct recorder *r, struct node *n)
 {
 	int64_t row = hd_local_count(n->outs[0]) / n->parts, at = 0;
 
+	if (pads(n))
+		HD_TRY(clear(r, n->outs[0]));
 	for (uint32_t i = 0; i < n->v.nin; i++) {
-		int64_t count = hd_local_count(n->ins[i]) / n->parts, each = 512 / (int64_t)HD_BITS(n->ins[i]->v.dtype);
+		int64_t count = piece_count(n->ins[i], n->alongs[i], n->parts),
+			each = 512 / (int64_t)HD_BITS(n->ins[i]->v.dtype);
 
 		HD_TRY(pieces(r, n->ins[i], n->alongs[i], n->outs[0], at, row, n->parts));
 		at += (count + each - 1) / each * each;
@@ -314,21 +366,24 @@ static int block_zigzag(struct recorder *r, struct node *n)
 	return HD_OK;
 }
 
-/* One member's piece of (…, n k, …) stands in `outer` runs; blocked, it is one. */
+/* One member's piece of (…, n k, …) stands in `outer` runs; blocked, it is one.  Padded pieces are shorter in the end. */
 static int block_or_unblock(struct recorder *r, struct node *n)
 {
 	int blocks = n->is->role == OP_ROLE_BLOCK;
 	struct tensor *plain = blocks ? n->ins[0] : n->outs[0], *blocked = blocks ? n->outs[0] : n->ins[0];
-	int64_t outer, len, inner;
+	int64_t outer, len, inner, piece;
 
 	around(plain, n->along, &outer, &len, &inner);
+	piece = hd_piece(len, n->parts);
+	if (blocks && piece * n->parts != len)
+		HD_TRY(clear(r, blocked));
 	for (int64_t j = 0; j < n->parts; j++) {
-		int64_t run = len / n->parts * inner;
+		int64_t run = piece * inner, have = hd_piece_filled(len, piece, j) * inner;
 
 		if (blocks)
-			HD_TRY(copy(r, plain, blocked, outer, run, j * run, len * inner, j * outer * run, run));
+			HD_TRY(copy(r, plain, blocked, outer, have, j * run, len * inner, j * outer * run, run));
 		else
-			HD_TRY(copy(r, blocked, plain, outer, run, j * outer * run, run, j * run, len * inner));
+			HD_TRY(copy(r, blocked, plain, outer, have, j * outer * run, run, j * run, len * inner));
 	}
 	return HD_OK;
 }
@@ -393,10 +448,14 @@ static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
 
 	switch (n->is->role) {
 	case OP_ROLE_CHUNK:
-	case OP_ROLE_JOIN: *rc = n->order ? chunk_zigzag(r, n) : chunk_or_join(r, n); return 1;
+	case OP_ROLE_JOIN:
+		*rc = n->order == HD_ORDER_ZIGZAG   ? chunk_zigzag(r, n)
+		      : n->order == HD_ORDER_PADDED ? chunk_padded(r, n)
+						    : chunk_or_join(r, n);
+		return 1;
 	case OP_ROLE_PACK: *rc = n->alongs ? pack_pieces(r, n) : pack(r, n); return 1;
 	case OP_ROLE_BLOCK:
-	case OP_ROLE_UNBLOCK: *rc = n->order ? block_zigzag(r, n) : block_or_unblock(r, n); return 1;
+	case OP_ROLE_UNBLOCK: *rc = n->order == HD_ORDER_ZIGZAG ? block_zigzag(r, n) : block_or_unblock(r, n); return 1;
 	case OP_ROLE_NORM2: *rc = norm2(r, n); return 1;
 	case OP_ROLE_ACCUMULATE: *rc = accumulate(r, n); return 1;
 	case OP_ROLE_VIEW:

@@ -56,7 +56,7 @@ static int scatter(struct hd_strategy *s, struct hd_plan *p, const struct hd_gro
 		return HD_ENOMEM;
 	hd_cursor(s->g, p, b->at, g);
 	for (uint32_t i = 0; i < b->n; i++)
-		like[i] = s->g->chunk(p, b->x[i], dims[i], g->n, &(struct hd_pos){ .group = NULL });
+		like[i] = b->in[i]->outs[0];
 	b->flat = s->g->pack_pieces(p, b->x, dims, b->n, g->n);
 	mine = s->sync == DP_SERVER ? dp_push(s, p, g, b->flat) : dp_comm(s, p, HD_COMM_REDUCE_SCATTER, g, b->flat, 0);
 	s->g->unpack(p, mine, like, b->n, b->x + b->n);

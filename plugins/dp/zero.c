@@ -5,30 +5,46 @@
  *   zero = 1   optimizer states and masters; gradients are whole until the last micro-batch, parameters always
  *   zero = 2   and the gradients' accumulators: each micro-batch's gradients are reduce-scattered as they are made
  *   zero = 3   and parameters: gathered where a unit reads them, in forward and again in backward, and not kept
+ *
+ * A dim that the members do not divide is cut in pieces of the next whole number of elements, and the last ones are padded: so
+ * everything is cut, whatever their number.
  */
 #include "dp.h"
 #include <string.h>
 
-/* A dim of the parameter that n divides: one that no other axis cuts, if there is one; else inside the others' pieces. */
+/* No other axis cuts this dim of the parameter. */
+static int is_alone(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w, const struct hd_dim *d)
+{
+	for (const struct hd_axis *a = NULL; (a = s->h->axis_next(p, a));) {
+		const struct hd_place *at = s->g->place(p, w, a);
+
+		if (at->kind == HD_PLACE_SHARD && at->dim == d)
+			return 0;
+	}
+	return 1;
+}
+
+/* What padding a dim of so many elements costs, as a part of it. */
+static double padding(int64_t length, int64_t n)
+{
+	return (double)((length + n - 1) / n * n) / (double)length - 1;
+}
+
+/* The dim of the parameter that is cut in n: one that n divides, and that no other axis cuts, if there is one; else one
+ * inside the others' pieces; else the one whose pieces are padded least.  0: it has no dims. */
 static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w, struct hd_place *to)
 {
-	int found = 0;
+	double least = 0, now;
+	int found = 0, alone;
 
 	for (uint32_t i = w->ndim; i-- > 0;) {
-		const struct hd_axis *a = NULL;
-		int alone = 1;
-
-		if (w->local[i] % s->n)
-			continue;
-		while ((a = s->h->axis_next(p, a))) {
-			const struct hd_place *at = s->g->place(p, w, a);
-
-			alone &= at->kind != HD_PLACE_SHARD || at->dim != w->dims[i];
-		}
-		if (!alone && found)
+		now = padding(w->local[i], s->n);
+		alone = is_alone(s, p, w, w->dims[i]);
+		if (found && (now > least || (now == least && !alone)))
 			continue;
 		*to = (struct hd_place){ .kind = HD_PLACE_SHARD, .dim = w->dims[i], .level = alone ? 0 : INT32_MAX };
 		found = 1 + alone;
+		least = now;
 	}
 	return found;
 }
@@ -44,23 +60,9 @@ static int64_t since(const struct hd_tensor *t)
 	}
 }
 
-/* Of the key that the user wrote: a server's pieces are those of zero = 1, which nobody need have asked for. */
-static int nothing_divides(struct hd_strategy *s, struct hd_plan *p)
-{
-	long long n = (long long)s->n;
-
-	if (s->h->opt_int(p, "zero"))
-		return s->h->fail(p, HD_EDIVIDE, "zero: %lld members divide no dim of any parameter", n);
-	return s->h->fail(p, HD_EDIVIDE,
-			  "sync: server: %lld members divide no dim of any parameter, so there is no "
-			  "piece to serve; ring and allreduce need none",
-			  n);
-}
-
 int dp_storage(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const uint32_t what[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD, HD_TENSOR_PARAM };
-	uint32_t cut = 0, all = 0;
 
 	if (!s->zero || s->n == 1)
 		return s->h->status(p);
@@ -71,11 +73,8 @@ int dp_storage(struct hd_strategy *s, struct hd_plan *p)
 
 			if (since(t) > s->zero || s->g->place(p, w, s->dp)->kind != HD_PLACE_REPLICATED)
 				continue;
-			all++;
-			if (piece(s, p, w, &to) && ++cut)
+			if (piece(s, p, w, &to))
 				hd_storage(s->g, p, t, s->dp, &to);
 		}
-	if (all && !cut)
-		return nothing_divides(s, p);
 	return s->h->status(p);
 }

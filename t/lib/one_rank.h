@@ -18,11 +18,13 @@ static double compare_part(struct gt_run *r, const struct tensor *g, const struc
 			   double *squares)
 {
 	double *w = gt_address(one, whole, 0), *x = gt_address(r, g, rank), worst = 0;
-	int64_t n = hd_local_count(g), off[HD_MAX_DIMS];
+	int64_t n = hd_local_count(g), off[HD_MAX_DIMS], have[HD_MAX_DIMS];
 
 	*squares = 0;
-	for (uint32_t d = 0; d < g->v.ndim; d++)
+	for (uint32_t d = 0; d < g->v.ndim; d++) {
 		off[d] = hd_offset(r->plan, g, d, rank);
+		have[d] = hd_elements_here(r->plan, g, d, rank);
+	}
 	for (int64_t i = 0; i < n; i++) {
 		int64_t rest = i, global = 0, at[HD_MAX_DIMS], inside = 1;
 		double off_by;
@@ -30,7 +32,7 @@ static double compare_part(struct gt_run *r, const struct tensor *g, const struc
 		for (uint32_t d = g->v.ndim; d-- > 0; rest /= g->local[d])
 			at[d] = rest % g->local[d] + off[d];
 		for (uint32_t d = 0; d < g->v.ndim; d++) {
-			inside &= at[d] < g->dims[d]->n;
+			inside &= at[d] - off[d] < have[d];
 			global = global * g->dims[d]->n + at[d];
 		}
 		off_by = fabs(x[i] - (inside ? w[global] : 0));

@@ -1,0 +1,85 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Replicas whose number divides no dim, or is larger than some, cut everything all the same: the bits of whole replicas, the bytes
+# that explain says, less memory, and checkpoints that others read.  If this broke, 48 replicas could not share what 64 can, or
+# what pads the last pieces would come into a weight or a file.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+cat >>tiny.ini <<'END'
+sync = allreduce
+END
+same="--set model.tie_embeddings=no --set train.clip=0 --set data.valid_fraction=0.2 --set checkpoint.gradients=yes"
+
+trained() {	# RANKS DIR SETS...
+	ranks=$1 dir=$2
+	shift 2
+	rm -f "$dir.jsonl"
+	heddle_mpi "$ranks" train tiny.ini $same --set checkpoint.dir="$dir" --set log.metrics="$dir.jsonl" "$@" >"$dir.out" 2>&1 ||
+		tap_comment <"$dir.out"
+}
+same_step() {	# WHAT DIR DIR STEP
+	for f in model.safetensors heddle/optimizer.safetensors heddle/gradients.safetensors; do
+		cmp -s "$2/step-0000000$4/$f" "$3/step-0000000$4/$f"
+		tap_result $? "$1: $f"
+	done
+}
+planned() { sed -n 's/^memory: planned \([0-9.]*\) MB.*/\1/p' "$1.out"; }
+less() {	# WHAT DIR DIR
+	awk -v a="$(planned "$2")" -v b="$(planned "$3")" 'BEGIN { exit !(a > 0 && a < b) }'
+	tap_result $? "$1: $(planned "$2") MB, less than $(planned "$3")"
+}
+said() {
+	heddle explain tiny.ini $same "$@" --json | tr '{' '\n' | awk '
+		/"collective"/ {
+			b = $0; sub(/.*"bytes": /, "", b)
+			c = $0; sub(/.*"count": /, "", c)
+			sum += (b + 0) * (c + 0)
+		}
+		END { printf "%d\n", sum }'
+}
+
+# One micro-batch: the sums are the same in any stage.
+for n in 3 $(whole_sweep && echo 5 7) 12; do
+	one="--set train.global_batch=$((2 * n)) --set train.steps=2"
+	trained $n "odd$n-0" $one
+	for zero in 1 $(whole_sweep && echo 2) 3; do
+		for bucket in 25M $(whole_sweep && echo 1K); do
+			trained $n "odd$n-$zero-$bucket" $one --set dp.zero=$zero --set dp.bucket=$bucket
+			same_step "$n members, zero $zero, bucket $bucket" odd$n-0 "odd$n-$zero-$bucket" 2
+		done
+	done
+	less "$n members, zero 1" odd$n-1-25M odd$n-0
+	less "$n members, zero 3" odd$n-3-25M odd$n-1-25M
+	for comm in "" mpi; do
+		ran=$(HD_TEST_COMM=$comm heddle_mpi $n bench tiny.ini $same $one --set dp.zero=3 --json --steps 2 2>/dev/null)
+		is "$n members${comm:+, between hosts}: sent as explained" "$(json "$ran" bytes_counted)" \
+			"$(said $one --set dp.zero=3 --ranks $n)"
+	done
+done
+
+# What three save is what one saves, and others go on from it.
+for n in 1 3; do
+	trained $n begin$n --set train.global_batch=6 --set train.micro_batch=1 --set train.steps=0 --set dp.zero=3
+done
+cmp -s begin1/step-00000000/model.safetensors begin3/step-00000000/model.safetensors
+tap_result $? "three members, zero 3: the model that one rank begins with"
+six="--set train.global_batch=12 --set train.micro_batch=1 --set train.schedule=constant --set train.steps=4"
+loss() { sed -n 's/.*"step": 4, "loss": \([0-9.]*\).*/\1/p' "$1.jsonl"; }
+trained 3 three $six
+trained 3 part $six --set dp.zero=3 --set train.steps=2
+for n in 1 2 3 $(whole_sweep && echo 4); do
+	for zero in 0 $(whole_sweep && echo 1 2) 3; do
+		[ $n$zero = 13 ] && continue
+		cp -r part go$n$zero
+		trained $n go$n$zero $six --set checkpoint.resume=auto --set dp.zero=$zero
+		near "from zero 3 on 3 ranks into zero $zero on $n" "$(loss go$n$zero)" "$(loss three)" 1e-5
+	done
+done
+
+# A server owns pieces of all parameters, whatever the number of workers.
+trained 3 sum $six --set train.reduce=rank_order
+trained 3 server $six --set train.reduce=rank_order --set dp.sync=server
+cmp -s sum/step-00000004/model.safetensors server/step-00000004/model.safetensors
+tap_result $? "three servers leave the weights of an all-reduce"
+done_testing
