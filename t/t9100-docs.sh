@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The examples of doc/architecture.md and doc/extending.md, as a reader types them in: a strategy, ops, a model family, and the search for a
-# wrong gradient.  An example that has stopped working sends its reader to look for an error of his own.
+# The examples of doc/architecture.md, doc/wrong-gradient.md and doc/extending.md, as a reader types them in: three nodes through
+# the passes, a strategy, ops, a model family, and the search for a wrong gradient.  An example that has stopped working sends its reader to look for an error of his own.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
-cat "$src/doc/architecture.md" "$src/doc/extending.md" >pages
+cat "$src/doc/architecture.md" "$src/doc/wrong-gradient.md" "$src/doc/extending.md" >pages
 command -v "${CC:-cc}" >/dev/null || skip_all "no C compiler"
 command -v mpirun >/dev/null || skip_all "no mpirun"
 
@@ -41,6 +41,11 @@ equal() {
 	is "$name: the same losses and norms" "$(losses 2.jsonl)" "$(losses 1.jsonl)"
 	is "$name: of two steps" "$(losses 1.jsonl | wc -l)" 2
 }
+
+# -- three nodes through the passes; the numbers of tensors may change with the model ------------------------------------------
+numberless() { sed 's/#[0-9]*/#/g'; }
+ok "the commands that show the passes" typed passes.sh
+is "print what the page shows" "$(numberless <.ok)" "$(numberless <passes.txt)"
 
 # -- strategies and ops out of tree ---------------------------------------------------------------------------------------
 ok "the rules-only strategy: the page's commands" typed columns.sh
