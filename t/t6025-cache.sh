@@ -39,7 +39,33 @@ printf '[model]\nlayers = 2\nembed = 16\nheads = 2\nvocab = 257\ninit_std = 0.3\
 sed -e '/^\[model\]/d' -e 's/^train = .*/train = text.txt\ntokenizer = byte/' long.ini >>head.ini
 "$heddle" train head.ini --set train.steps=0 --set checkpoint.dir=long >out 2>&1 || tap_comment <out
 seq 1 2000 | head -c 1500 | od -An -v -t u1 -w1 | head -530 | tr '\n' ' ' >prompt
+cp prompt long-prompt
 near "a prompt of 530 tokens" "$(apart "$(logits long --ids --prompts prompt)" "$(logits long --ids --prompts prompt --no-cache)")" 0 "$limit"
+
+# Every family: with windows, whose caches are rings that hold the window alone, and routers of sigmoids.
+cd kept/families || exit 1
+prompt=$(i=0; while [ $i -lt 18 ]; do printf '%d ' $((7 * i % 61)); i=$((i + 1)); done)
+printf '%s\n5\n6 7 8 9 10 11\n' "$prompt" >prompts.txt
+for model in */; do
+	model=${model%/}
+	near "$model: the logits without a cache" "$(apart "$(logits $model --ids --prompt "$prompt")" \
+		"$(logits $model --ids --prompt "$prompt" --no-cache)")" 0 "$limit"
+	is "$model: texts side by side" "$(text $model --prompts prompts.txt --tokens 8)" "$(text $model --prompts prompts.txt --tokens 8 --no-cache)"
+done
+cd ../..
+sed -e 's/^heads = .*/&\nfamily = llama\nmlp = 32\nwindow = 16\nwindow_layers = wf/' head.ini >window.ini
+"$heddle" train window.ini --set train.steps=0 --set checkpoint.dir=window >out 2>&1 || tap_comment <out
+near "a window and a prompt of many pieces" "$(apart "$(logits window --ids --prompt "$(cat long-prompt)")" \
+	"$(logits window --ids --prompt "$(cat long-prompt)" --no-cache)")" 0 "$limit"
+if [ -e "$build/heddle-cuda-sim.so" ]; then
+	is "on the cuda device (simulated): the same text" \
+		"$(HD_TEST_CUDA_MODULE=$build/heddle-cuda-sim.so text window --prompts kept/families/prompts.txt --tokens 4 --set train.device=cuda --set train.precision=fp32)" \
+		"$(text window --prompts kept/families/prompts.txt --tokens 4)"
+	fails "bench there" env HD_TEST_CUDA_MODULE="$build/heddle-cuda-sim.so" "$heddle" bench window.ini --generate --set train.device=cuda --set train.precision=fp32
+	like "says that it has no bound" "$(cat .ok)" 'the memory of device cuda cannot be read from here'
+else
+	skip "no simulated device"
+fi
 
 # -- layouts: whole replicas, heads, stages, experts, columns and rows, a sequence that is otherwise cut, leaves in pieces
 for layout in gpt2:2:dp gpt2:2:dp:zero=3 gpt2:2:tp gpt2:3:pp mixtral:2:ep llama:4:tp:form=2d llama:2:cp:form=ring gpt2:2:tp:sequence_parallel=yes; do
@@ -64,6 +90,9 @@ like "of three texts" "$out" '"batch": *3, *"prompt_tokens": *128, *"tokens": *4
 # 12 e^2 of products in a layer and 9 e of biases, the head, and of the caches of three texts 128 + 2 of the positions: in fp32
 is "what a token must read" "$(printf '%s\n' "$out" | sed -n 's/.*"bytes_per_token": *\([0-9.]*\).*/\1/p' | sed 's/\.0*$//')" \
 	$((4 * (2 * (12 * 16 * 16 + 9 * 16) + 257 * 16 + 3 * 2 * 2 * 130 * 16)))
+# Llama's products: 4 e^2 + 3 e mlp in a layer; of the layer with the window 16 positions, of the other 130
+is "with a window" "$("$heddle" bench window.ini --generate --batch 3 --steps 4 --json 2>err | sed -n 's/.*"bytes_per_token": *\([0-9.]*\).*/\1/p' | sed 's/\.0*$//')" \
+	$((4 * (2 * (4 * 16 * 16 + 3 * 16 * 32) + 257 * 16 + 3 * 2 * (16 + 130) * 16)))
 fails "--batch of training" "$heddle" bench head.ini --batch 3
 like "is refused" "$(cat .ok)" "^heddle: bench: --batch: only with --generate"
 done_testing

@@ -266,6 +266,11 @@ static int bench_generation(struct hd_job *j, struct hd_conf *conf, struct hd_cl
 	if (!hd_cached_rows(j))
 		return hd_err_set(err, HD_ENOTSUP, "bench: --generate: device %s has no kernel attention_cached",
 				  j->device->name);
+	if (!hd_device_in_host(j->device))
+		return hd_err_set(err, HD_ENOTSUP,
+				  "bench: --generate: the memory of device %s cannot be read from here, so there is no "
+				  "bound to compare with",
+				  j->device->name);
 	HD_TRY(hd_generation_measure(j, &b, err));
 	print_generation(j, &b, hd_cli_has(c, "json"));
 	return HD_OK;

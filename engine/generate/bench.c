@@ -36,6 +36,14 @@ static int is_read(const struct hd_program *g, const struct tensor *t)
 	return 0;
 }
 
+/* Of a cache, the part that is there: of a window's not more than all. */
+static double filled(const struct tensor *t, double at)
+{
+	double most = t->v.what == HD_TENSOR_STATE ? (double)t->dims[1]->n : 0;
+
+	return at < most ? at / most : 1;
+}
+
 /* What a token needs read on this rank, when `at` tokens are there. */
 static double needed(const struct hd_program *g, double at)
 {
@@ -45,8 +53,7 @@ static double needed(const struct hd_program *g, double at)
 		const struct tensor *t = g->plan->tensors[i];
 
 		if (is_read(g, t))
-			sum += (double)hd_local_bytes(t) *
-			       (t->v.what == HD_TENSOR_STATE ? at / (double)g->plan->past : 1);
+			sum += (double)hd_local_bytes(t) * filled(t, at);
 	}
 	return sum;
 }

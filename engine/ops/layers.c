@@ -272,7 +272,7 @@ static int cached_cost(struct hd_strategy *self, const struct hd_node *n, struct
 	return HD_OK;
 }
 
-static const char *const cached_uncut[] = { "seq", "past", "head_dim", NULL };
+static const char *const cached_uncut[] = { "seq", "past", "window", "head_dim", NULL };
 
 /* -- embedding, position -------------------------------------------------------------------------------------------------------- */
 static int embedding_shape(HD_SHAPE_ARGS)

@@ -2,7 +2,7 @@
  * Generation with a cache: the forward graph of whole sequences becomes that of their next tokens.
  *
  * A family builds its graph as ever, of p->model.step_seq tokens a sequence.  This pass gives each token a position, a data leaf, and
- * each attention two leaves for the keys and values of p->past positions, which stay from run to run:
+ * each attention two leaves for the keys and values of p->past positions, or of its window's, which stay from run to run:
  *
  *	attention (q, k, v)	attention_cached (q, k, v, cache.k, cache.v, positions), which changes the caches
  *	rope (x)		rope_at (x, positions)
@@ -13,18 +13,32 @@
  */
 #include <config.h>
 #include "engine/passes/passes.h"
+#include "engine/device/device.h"
 #include <string.h>
 
 struct caching {
 	struct hd_plan *p;
 	struct tensor *positions;
-	const struct hd_dim *past;
-	int64_t layers; /* attentions so far */
+	const struct hd_dim *past, *window; /* window: of layers that have one; made with the first */
+	int64_t layers;                     /* attentions so far */
 };
 
-static struct tensor *cache(const struct caching *c, const char *what, const struct tensor *x)
+/* How many positions an attention can look back to. */
+static const struct hd_dim *kept(struct caching *c, const struct node *n)
 {
-	const struct hd_dim *dims[] = { x->dims[0], c->past, x->dims[2], x->dims[3] };
+	int64_t window = hd_attr_int(n->attr, "window", 0);
+
+	if (!window || window >= c->p->past)
+		return c->past;
+	if (!c->window)
+		c->window = hd_dim_get(c->p, "window", window);
+	return c->window;
+}
+
+static struct tensor *cache(const struct caching *c, const char *what, const struct tensor *x,
+			    const struct hd_dim *kept)
+{
+	const struct hd_dim *dims[] = { x->dims[0], kept, x->dims[2], x->dims[3] };
 	struct tensor *t = hd_tensor_new(c->p, hd_plan_text(c->p, "cache.%s.%lld", what, (long long)c->layers),
 					 HD_TENSOR_STATE, x->v.dtype, dims, 4);
 
@@ -37,8 +51,8 @@ static struct tensor *with_caches(struct caching *c, const struct node *n)
 {
 	struct tensor *ins[] = { n->ins[0], n->ins[1], n->ins[2], NULL, NULL, c->positions };
 
-	ins[3] = cache(c, "k", n->ins[1]);
-	ins[4] = cache(c, "v", n->ins[2]);
+	ins[3] = cache(c, "k", n->ins[1], kept(c, n));
+	ins[4] = cache(c, "v", n->ins[2], kept(c, n));
 	c->layers++;
 	return hd_op1(c->p, "attention_cached", ins, 6, "%s", n->attr);
 }

@@ -134,8 +134,13 @@ static inline int hd_prepare_attention(const struct hd_kernel_desc *d, int backw
 }
 
 /* -- attention_cached: inputs q, k, v (batch, seq, heads, head_dim), caches of k and v (batch, past, kv_heads, head_dim), positions
- * (batch, seq); output o.  The new keys and values are put into the caches, which it changes, at their positions; then each query
- * reads what the causal mask lets it see there.  A token with a negative position is none: it is not kept, and its result is 0. */
+ * (batch, seq); output o.  The new keys and values are put into the caches, which it changes, at their positions, and each query
+ * sees of them and of what was there what the causal mask lets it.  The tokens of a sequence have positions that follow each
+ * other; those before them that have a negative one are none: they are not kept, and their result is 0.
+ *
+ * With a window the caches are rings, of `window` positions or more: position p is at p mod past.  What a run computes may be longer
+ * than the ring, so there queries read the new keys where they came in, the ring is of the runs before, and it is filled when
+ * all have read it. */
 struct hd_cached {
 	struct hd_attention t;
 	int64_t past;
@@ -174,15 +179,28 @@ static inline int hd_prepare_cached(const struct hd_kernel_desc *d, const char *
 	hd_attention_set(&c->t, q, k, d->attr);
 	HD_TRY(hd_attention_mask(&c->t, err));
 	c->past = cache->n[1];
-	if (c->t.causal)
-		return 0;
-	return hd_err_set(err, HD_ENOTSUP, "attention_cached: only causal attention can be cached");
+	if (c->t.window > c->past) /* then nothing goes round, and all is seen */
+		c->t.window = c->past;
+	if (!c->t.causal)
+		return hd_err_set(err, HD_ENOTSUP, "attention_cached: only causal attention can be cached");
+	return 0;
 }
 
 /* Of a query at `position`: the first key that it sees. */
 static inline int64_t hd_cached_first(const struct hd_cached *c, int64_t position)
 {
 	return c->t.window && position >= c->t.window ? position - c->t.window + 1 : 0;
+}
+
+/* Whether the token in column s, at `position`, is kept; last: the position of the last column. */
+static inline int hd_cached_keeps(const struct hd_cached *c, int64_t position, int64_t last)
+{
+	return position >= 0 && (c->t.window ? position + c->past > last : position < c->past);
+}
+
+static inline int64_t hd_cached_slot(const struct hd_cached *c, int64_t position)
+{
+	return c->t.window ? position % c->past : position;
 }
 
 #endif

@@ -200,6 +200,11 @@ struct kt_buf *kt_out(struct kt *t, uint32_t dtype, const char *spec)
 	return t->out[t->nout++] = buf_new(t, dtype, spec);
 }
 
+void kt_changes(struct kt_buf *in)
+{
+	in->changes = 1;
+}
+
 void kt_inplace(struct kt_buf *out, struct kt_buf *in)
 {
 	out->inplace = in;
@@ -427,7 +432,7 @@ static const char *intact(struct kt *t, int w)
 
 		if (!canaries(b, w))
 			snprintf(t->why, sizeof(t->why), "%s wrote outside %s %d", device[w], what, k);
-		else if (i < t->nin && !replaced(t, b) && memcmp(b->mem[w], b->before[w], b->bytes[w]))
+		else if (i < t->nin && !b->changes && !replaced(t, b) && memcmp(b->mem[w], b->before[w], b->bytes[w]))
 			snprintf(t->why, sizeof(t->why), "%s changed %s %d", device[w], what, k);
 		else
 			continue;
@@ -436,9 +441,8 @@ static const char *intact(struct kt *t, int w)
 	return NULL;
 }
 
-static const char *differs(struct kt *t, int k, double tol)
+static const char *differs(struct kt *t, const struct kt_buf *b, const char *what, int k, double tol)
 {
-	const struct kt_buf *b = t->out[k];
 	double scale = t->least;
 
 	for (int64_t i = 0; i < values(b); i++)
@@ -449,7 +453,7 @@ static const char *differs(struct kt *t, int k, double tol)
 
 		if (got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= tol * scale)
 			continue;
-		snprintf(t->why, sizeof(t->why), "output %d[%lld]: %s %.9g, ref %.9g, largest %.3g, tol %.3g", k,
+		snprintf(t->why, sizeof(t->why), "%s %d[%lld]: %s %.9g, ref %.9g, largest %.3g, tol %.3g", what, k,
 			 (long long)i, kt_device ? kt_device->name : "cpu", got, want, scale, tol);
 		return t->why;
 	}
@@ -491,12 +495,12 @@ const char *kt_compare(struct kt *t, double tol)
 		if (why)
 			return why;
 	}
-	for (int k = 0; k < t->nout; k++) {
-		why = differs(t, k, tol);
-		if (why)
-			return why;
-	}
-	return NULL;
+	why = NULL;
+	for (int k = 0; k < t->nout && !why; k++)
+		why = differs(t, t->out[k], "output", k, tol);
+	for (int k = 0; k < t->nin && !why; k++)
+		why = t->in[k]->changes ? differs(t, t->in[k], "input", k, tol) : NULL;
+	return why;
 }
 
 double kt_tol(uint32_t dtype, int64_t terms)

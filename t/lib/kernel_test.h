@@ -33,6 +33,7 @@ struct kt_buf {
 	size_t bytes[2];
 	void *before[2];        /* inputs: a copy, taken at the run */
 	struct kt_buf *inplace; /* outputs: the input whose memory this is */
+	int changes;            /* inputs: the kernel changes it, and what it leaves is compared as an output */
 };
 
 struct kt {
@@ -83,6 +84,7 @@ void kt_free(struct kt *t);
 struct kt_buf *kt_in(struct kt *t, uint32_t dtype, const char *spec);
 struct kt_buf *kt_out(struct kt *t, uint32_t dtype, const char *spec);
 void kt_inplace(struct kt_buf *out, struct kt_buf *in);
+void kt_changes(struct kt_buf *in);
 
 /* Data: of inputs, or what outputs hold before (for acc).  HD_DTYPE_B1: packed bytes, as integers
  * 0..255. */

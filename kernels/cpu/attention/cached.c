@@ -2,7 +2,7 @@
  * attention_cached and rope_at: attention of a few new tokens over all that came before, of which keys and values are kept.
  *
  * A head of a sequence is a task.  What costs is reading the cache once; so a query makes its scores in one pass over the keys,
- * and its result in one over the values.
+ * and its result in one over the values.  With a window the keys are up to three pieces: two of the ring, and what came in.
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"
@@ -105,27 +105,56 @@ HD_CLONES static float softmax(float *x, int64_t n, float cap)
 	return sum;
 }
 
+/* Keys that lie behind each other, of the caches or of what came in. */
+struct key_run {
+	const void *k, *v;
+	int64_t at, n; /* element of the first; how many */
+};
+
+/* What a query at `position` in column s of sequence b sees, by their positions. */
+static int keys_of(const struct cached *c, void *const *in, int64_t b, int64_t s, int64_t kv, int64_t position,
+		   struct key_run keys[3])
+{
+	const struct hd_attention *t = &c->c.t;
+	int64_t first = hd_cached_first(&c->c, position), dim = t->dim, past = c->c.past;
+	int64_t begin = position - hd_min(s, position); /* where this run's own begin */
+	int64_t from = first > begin ? first : begin, old = begin - first, slot = hd_cached_slot(&c->c, first), n = 0;
+
+	if (!t->window) { /* all are kept already */
+		keys[n++] = (struct key_run){ in[3], in[4], (b * past * t->kv_heads + kv) * dim, position + 1 };
+		return (int)n;
+	}
+	if (old > 0)
+		keys[n++] = (struct key_run){ in[3], in[4], ((b * past + slot) * t->kv_heads + kv) * dim,
+					      hd_min(old, past - slot) };
+	if (old > past - slot)
+		keys[n++] = (struct key_run){ in[3], in[4], (b * past * t->kv_heads + kv) * dim, old - (past - slot) };
+	keys[n++] = (struct key_run){ in[1], in[2], ((b * t->seq + s - position + from) * t->kv_heads + kv) * dim,
+				      position - from + 1 };
+	return (int)n;
+}
+
 /* Query s of head h of sequence b. */
 static void query(const struct cached *c, float *scratch, void *const *out, void *const *in, int64_t b, int64_t s,
 		  int64_t h)
 {
 	const struct hd_attention *t = &c->c.t;
-	int64_t dim = t->dim, at = ((b * t->seq + s) * t->heads + h) * dim,
-		position = ((int32_t *)in[5])[b * t->seq + s];
-	int64_t first = hd_cached_first(&c->c, position), n = position - first + 1, stride = t->kv_heads * dim;
-	int64_t key = ((b * c->c.past + first) * t->kv_heads + (t->head0 + h) / t->group - t->kv0) * dim;
+	int64_t dim = t->dim, at = ((b * t->seq + s) * t->heads + h) * dim, n = 0, stride = t->kv_heads * dim;
+	int64_t position = ((int32_t *)in[5])[b * t->seq + s];
 	uint32_t dtype = t->low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
-	float *o = scratch + c->c.past, wide[HD_PIECE], sum;
+	float *o = scratch + c->each - dim, wide[HD_PIECE], sum;
+	struct key_run keys[3];
+	int pieces = position < 0 ? 0 : keys_of(c, in, b, s, (t->head0 + h) / t->group - t->kv0, position, keys);
 
 	memset(o, 0, (size_t)dim * sizeof(*o));
-	if (position >= 0) {
-		(t->low ? scores_low : scores)(scratch, hd_read(in[0], dtype, at, dim, wide), in[3], key, stride, n,
-					       dim, t->scale);
-		sum = softmax(scratch, n, t->softcap);
-		(t->low ? mix_low : mix)(o, scratch, in[4], key, stride, n, dim);
-		for (int64_t i = 0; i < dim; i++)
-			o[i] /= sum;
-	}
+	for (int i = 0; i < pieces; n += keys[i++].n)
+		(t->low ? scores_low : scores)(scratch + n, hd_read(in[0], dtype, at, dim, wide), keys[i].k, keys[i].at,
+					       stride, keys[i].n, dim, t->scale);
+	sum = softmax(scratch, n, t->softcap);
+	for (int i = 0; i < pieces; scratch += keys[i++].n)
+		(t->low ? mix_low : mix)(o, scratch, keys[i].v, keys[i].at, stride, keys[i].n, dim);
+	for (int64_t i = 0; i < dim && pieces; i++)
+		o[i] /= sum;
 	if (t->low)
 		hd_write(out[0], dtype, at, dim, o);
 	else
@@ -135,13 +164,14 @@ static void query(const struct cached *c, float *scratch, void *const *out, void
 /* Keys and values of token i, which is of sequence i / seq. */
 static void keep(const struct hd_cached *c, void *const *in, int64_t i)
 {
-	int64_t position = ((const int32_t *)in[5])[i], row = c->t.kv_heads * c->t.dim;
+	int64_t sequence = i / c->t.seq, row = c->t.kv_heads * c->t.dim;
+	const int32_t *positions = in[5];
 	size_t bytes = (size_t)row * (c->t.low ? 2 : 4);
 
-	if (position < 0 || position >= c->past)
+	if (!hd_cached_keeps(c, positions[i], positions[(sequence + 1) * c->t.seq - 1]))
 		return;
 	for (int k = 0; k < 2; k++)
-		memcpy((char *)in[3 + k] + (size_t)(i / c->t.seq * c->past + position) * bytes,
+		memcpy((char *)in[3 + k] + (size_t)(sequence * c->past + hd_cached_slot(c, positions[i])) * bytes,
 		       (const char *)in[1 + k] + (size_t)i * bytes, bytes);
 }
 
@@ -149,20 +179,23 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 {
 	struct cached *c = p->state;
 	const struct hd_attention *t = &c->c.t;
-	int64_t tasks = t->batch * t->heads;
+	int64_t tasks = t->batch * t->heads, tokens = t->batch * t->seq;
 	int threads = omp_get_max_threads() < c->threads ? omp_get_max_threads() : c->threads;
 
 	(void)r;
 #pragma omp parallel num_threads(threads)
 	{
 #pragma omp for schedule(static)
-		for (int64_t i = 0; i < t->batch * t->seq; i++)
+		for (int64_t i = 0; i < (t->window ? 0 : tokens); i++)
 			keep(&c->c, in, i);
 #pragma omp for schedule(static)
 		for (int64_t i = 0; i < tasks; i++)
 			for (int64_t s = 0; s < t->seq; s++)
 				query(c, c->scratch + omp_get_thread_num() * c->each, out, in, i / t->heads, s,
 				      i % t->heads);
+#pragma omp for schedule(static)
+		for (int64_t i = 0; i < (t->window ? tokens : 0); i++)
+			keep(&c->c, in, i);
 	}
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rope: rotary position embedding of halves (see the reference).
+ * rope, rope_at: rotary position embedding of halves (see the reference), by the place in the sequence or at positions given.
  *
  * The tables of angles are those of kernels/prepare/rope.h, copied to the device.
  */
@@ -48,13 +48,21 @@ template <class T> struct rope { /* an element is a pair, numbered over tokens, 
 	T *y;
 	const T *x;
 	const float *turn;
-	int64_t seq, heads, half, dim;
+	const int32_t *positions;      /* of tokens, NULL: their place in the sequence */
+	int64_t seq, heads, half, dim; /* seq: positions that there are */
 	float direction;
+
+	HD_DEV int64_t place_of(int64_t token) const
+	{
+		if (!positions)
+			return token % seq;
+		return positions[token] < 0 ? 0 : positions[token] < seq ? positions[token] : seq - 1;
+	}
 
 	template <int N> HD_DEV void at(int64_t i) const
 	{
-		int64_t head = i / half, k = i % half, token = head / heads;
-		const float *cosine = turn + token % seq * 2 * half + k, *sine = cosine + half;
+		int64_t head = i / half, k = i % half, place = place_of(head / heads);
+		const float *cosine = turn + place * 2 * half + k, *sine = cosine + half;
 		const T *from = x + head * dim + k;
 		T *to = y + head * dim + k;
 		float a[N], b[N], u[N], v[N];
@@ -89,12 +97,15 @@ template <class T> struct rope_rest { /* what does not turn, numbered over token
 	}
 };
 
-template <class T> static void go(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+template <class T>
+static void go(const struct hd_prep *p, void *const *out, void *const *in, const int32_t *positions, int64_t most,
+	       const struct hd_run *r)
 {
 	const struct hd_rope_table *t = (const struct hd_rope_table *)p->state;
-	rope<T> f = { (T *)out[0], (const T *)in[0], t->turn, p->n[1], p->n[2], p->n[7] / 2, p->n[3], (float)p->f[0] };
+	rope<T> f = { (T *)out[0], (const T *)in[0], t->turn, positions,     most,
+		      p->n[2],     p->n[7] / 2,      p->n[3], (float)p->f[0] };
 	rope_rest<T> g = { f.y, f.x, p->n[7], p->n[3] - p->n[7] };
-	int64_t all = p->n[0] * f.seq * f.heads;
+	int64_t all = p->n[0] * p->n[1] * f.heads;
 	int fours = f.dim % 4 == 0 && hd_aligned(f.x) && hd_aligned(f.y);
 
 	if (f.half)
@@ -105,7 +116,29 @@ template <class T> static void go(const struct hd_prep *p, void *const *out, voi
 
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	p->n[14] == HD_DTYPE_F32 ? go<float>(p, out, in, r) : go<bf16>(p, out, in, r);
+	p->n[14] == HD_DTYPE_F32 ? go<float>(p, out, in, NULL, p->n[1], r) : go<bf16>(p, out, in, NULL, p->n[1], r);
+}
+
+static int prepare_angles(const struct hd_check *c, struct hd_prep *p)
+{
+	struct hd_rope a;
+
+	HD_TRY(hd_prepare_rope_at(c, p, &a));
+	p->n[8] = a.seq;
+	p->f[0] = 1;
+	p->state = get(&a, c->err);
+	p->release = release;
+	return p->state ? HD_OK : HD_ENOMEM;
+}
+HD_CUDA_PREPARE_TYPES(prepare_at, "rope_at", "t*", "t", prepare_angles(c, p))
+
+static void run_at(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
+{
+	const int32_t *positions = (const int32_t *)in[1];
+
+	p->n[14] == HD_DTYPE_F32 ? go<float>(p, out, in, positions, p->n[8], r)
+				 : go<bf16>(p, out, in, positions, p->n[8], r);
 }
 
 HD_CUDA_KERNEL(rope, "rope", 0, prepare, run);
+HD_CUDA_KERNEL(rope_at, "rope_at", 0, prepare_at, run_at);

@@ -34,18 +34,19 @@ static void query(const struct hd_cached *c, double *o, const double *q, const d
 
 	memset(o, 0, (size_t)c->t.dim * sizeof(*o));
 	for (int64_t j = hd_cached_first(c, position); j <= position; j++)
-		max = fmax(max, score(c, q, k + j * stride));
+		max = fmax(max, score(c, q, k + hd_cached_slot(c, j) * stride));
 	for (int64_t j = hd_cached_first(c, position); j <= position; j++) {
-		double w = exp(score(c, q, k + j * stride) - max);
+		double w = exp(score(c, q, k + hd_cached_slot(c, j) * stride) - max);
 
 		sum += w;
 		for (int64_t i = 0; i < c->t.dim; i++)
-			o[i] += w * v[j * stride + i];
+			o[i] += w * v[hd_cached_slot(c, j) * stride + i];
 	}
 	for (int64_t i = 0; i < c->t.dim && position >= 0; i++)
 		o[i] /= sum;
 }
 
+/* Token by token: each is kept, and its queries read, before the next. */
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const struct hd_cached *c = p->state;
@@ -54,18 +55,20 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	const int32_t *positions = in[5];
 
 	(void)r;
-	for (int64_t i = 0; i < t->batch * t->seq; i++)
-		for (int k = 0; k < 2 && positions[i] >= 0 && positions[i] < c->past; k++)
-			memcpy((double *)in[3 + k] + (i / t->seq * c->past + positions[i]) * row,
+	for (int64_t i = 0; i < t->batch * t->seq; i++) {
+		int64_t sequence = i / t->seq * c->past;
+
+		for (int k = 0; k < 2 && hd_cached_keeps(c, positions[i], positions[i]); k++)
+			memcpy((double *)in[3 + k] + (sequence + hd_cached_slot(c, positions[i])) * row,
 			       (const double *)in[1 + k] + i * row, (size_t)row * sizeof(double));
-	for (int64_t i = 0; i < t->batch * t->seq; i++)
 		for (int64_t h = 0; h < t->heads; h++) {
 			int64_t at = (i * t->heads + h) * t->dim;
-			int64_t cache = i / t->seq * c->past * row + ((t->head0 + h) / t->group - t->kv0) * t->dim;
+			int64_t cache = sequence * row + ((t->head0 + h) / t->group - t->kv0) * t->dim;
 
 			query(c, (double *)out[0] + at, (const double *)in[0] + at, (const double *)in[3] + cache,
 			      (const double *)in[4] + cache, positions[i]);
 		}
+	}
 }
 
 static int prepare_angles(const struct hd_check *c, struct hd_prep *p)
