@@ -36,6 +36,13 @@ static const struct hd_flag plan_flags[] = {
 	{ "ranks", "N", "number of ranks (default: the product of the sizes)" },
 	{ "machine", "FILE|NAME", "INI of the machine, or the name of one that comes with heddle" },
 	{ "style", "FILE|NAME", "how the program ran: heddle (default), or as another framework runs the same layout" },
+	{ "memory", "SIZE", "memory of a rank, e.g. 80G (default: as the machine's file says)" },
+	{ "search", NULL, "look for the fastest layout of the model on so many ranks" },
+	{ "top", "K", "with --search: print so many of the best (default 10)" },
+	{ "out", "FILE", "with --search: write the best as an INI" },
+	{ "tries", "N",
+	  "with --search: plan at most so many layouts whole (default 200; 0: all that may be the best)" },
+	{ "space", "FILE|NAME", "with --search: INI of what is tried, or the name of one that comes with heddle" },
 	{ "json", NULL, "one line of JSON" },
 };
 static const struct hd_flag bench_flags[] = {

@@ -8,6 +8,7 @@
 #include "engine/human/human.h"
 #include "engine/train/metrics.h"
 #include "engine/predict/simulate.h"
+#include "engine/search/command.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,17 +181,40 @@ static int no_machine(struct hd_err *err)
 	return err->code;
 }
 
+/* Options that mean nothing without a search. */
+static int without_search(const struct hd_cli *c, struct hd_err *err)
+{
+	static const char *const flags[] = { "top", "out", "space", "tries" };
+
+	for (size_t i = 0; i < HD_LEN(flags); i++)
+		if (hd_cli_has(c, flags[i]))
+			return hd_err_set(err, HD_EINVAL, "plan: --%s needs --search", flags[i]);
+	return HD_OK;
+}
+
+static int read_machine(struct hd_cli *c, struct hd_machine *m, struct hd_err *err)
+{
+	int64_t memory;
+
+	if (!hd_cli_str(c, "machine", NULL))
+		return no_machine(err);
+	HD_TRY(hd_machine_read(hd_cli_str(c, "machine", NULL), m, err));
+	HD_TRY(hd_cli_bytes(c, "memory", (int64_t)m->memory, &memory, err));
+	m->memory = (double)memory;
+	return HD_OK;
+}
+
 static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
-	const char *path = hd_cli_str(c, "machine", NULL);
 	struct hd_machine m;
 	struct hd_style style;
 	struct hd_prediction r = { .step = 0 };
 
-	if (!path)
-		return no_machine(err);
-	HD_TRY(hd_machine_read(path, &m, err));
+	HD_TRY(read_machine(c, &m, err));
 	HD_TRY(hd_style_read(hd_cli_str(c, "style", NULL), &style, err));
+	if (hd_cli_has(c, "search"))
+		return hd_search_run(c, &m, &style, conf, err);
+	HD_TRY(without_search(c, err));
 	HD_TRY(hd_cli_plan(c, m.ranks_per_node, conf, p, err));
 	if (hd_simulate(*p, &m, &style, &r, err) >= 0)
 		(hd_cli_has(c, "json") ? print_json : print_text)(*p, &m, &r);

@@ -128,20 +128,28 @@ static int data_vocab(struct hd_conf *conf, const struct hd_train_config *t, int
 	return HD_OK;
 }
 
+int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan_options *o,
+			struct hd_err *err)
+{
+	struct hd_train_config train;
+
+	*o = (struct hd_plan_options){ .train = 1, .node_size = node_size };
+	HD_TRY(hd_cli_conf(c, conf, err));
+	HD_TRY(hd_train_config_read(*conf, &train, err));
+	HD_TRY(data_vocab(*conf, &train, &o->data_vocab, err));
+	o->gelu = o->separate = train.device == HD_DEVICE_CUDA;
+	o->compute_dtype = hd_precision_asked(&train, o->gelu);
+	o->after = hd_cli_str(c, "after", NULL);
+	return hd_cli_int(c, "ranks", 1, 10000000, 1, &o->ranks, err);
+}
+
 int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
-	struct hd_plan_options o = { .train = 1, .node_size = node_size };
-	struct hd_train_config train;
+	struct hd_plan_options o;
 	struct hd_err why = { 0 };
 	int64_t needs = 0;
 
-	HD_TRY(hd_cli_conf(c, conf, err));
-	HD_TRY(hd_train_config_read(*conf, &train, err));
-	HD_TRY(data_vocab(*conf, &train, &o.data_vocab, err));
-	o.gelu = o.separate = train.device == HD_DEVICE_CUDA;
-	o.compute_dtype = hd_precision_asked(&train, o.gelu);
-	o.after = hd_cli_str(c, "after", NULL);
-	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o.ranks, err));
+	HD_TRY(hd_cli_plan_options(c, node_size, conf, &o, err));
 	if (!hd_cli_has(c, "ranks")) { /* as many as the layout says */
 		o.needs = &needs;
 		if (hd_plan_create(*conf, &o, p, &why) >= 0)

@@ -27,6 +27,9 @@ int64_t hd_checkpoint_vocab(const struct hd_job *j); /* of its INI: before there
 /* Whose text the prompt is (what names it in messages): the checkpoint's tokenizer; *t NULL: bytes are its tokens, or --ids. */
 int hd_checkpoint_tokenizer(const struct hd_cli *c, struct hd_job *j, const char *what, struct hd_tokenizer **t,
 			    struct hd_err *err);
+/* The INI, and what a plan of it on the ranks of --ranks (1, if it is not given) needs to know besides. */
+int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan_options *o,
+			struct hd_err *err);
 /* A plan without ranks, of --ranks or of what the layout says.  node_size: ranks of a node, or 0. */
 int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err);
 /* A subcommand on such a plan, from its first line to its exit status. */

@@ -118,7 +118,7 @@ int hd_plan_batch(struct hd_plan *p)
 	HD_TRY(check_again(p));
 	if (p->train)
 		HD_TRY(schedule_ramp(p, &p->config.batch));
-	p->micros = p->train ? global / p->batch : 1;
+	p->micros = !p->train ? 1 : p->options->micros ? p->options->micros : global / p->batch;
 	D(hd_dim_get(p, "batch", 0))->padded = p->batch; /* each member has whole sequences of its own */
 	return HD_OK;
 }

@@ -14,6 +14,7 @@ struct hd_plan_options {
 	 * `tokens` of it; at least `rows` sequences at once.  past 0: a run computes train.seq tokens, and keeps nothing. */
 	int64_t past, tokens, rows;
 	int64_t global_batch;   /* 0: train.global_batch; else one of its ramp's sizes */
+	int64_t micros;         /* micro-batches of a step; 0: as many as the global batch has */
 	int64_t data_vocab;     /* what the data say of the vocabulary; 0: nothing */
 	uint32_t master_dtype;  /* 0: HD_DTYPE_F32 */
 	uint32_t compute_dtype; /* HD_DTYPE_BF16: activations and what products read; 0: all is `real` */

@@ -321,6 +321,7 @@ static int stage(struct sim *s, int64_t coord, struct hd_err *err)
 	sum->parameters = hd_program_parameters(g);
 	events_of(s, &price, &s->stages[coord], sum);
 	sum->memory = (double)(g->memory.persistent + g->memory.transient) + beside_plan(s, &s->stages[coord]);
+	sum->state = (double)g->memory.persistent;
 	hd_pricing_end(&price);
 	hd_program_destroy(g);
 	return HD_OK;

@@ -10,6 +10,7 @@
 struct hd_stage_price { /* of one rank of each stage, seconds of a step */
 	int64_t rank, parameters;
 	double memory;         /* bytes, as planned */
+	double state;          /* of these, what is kept from step to step */
 	double compute;        /* kernels */
 	double exposed;        /* waits for collectives and sends under way */
 	double idle;           /* waits for other stages */

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Jobs in child processes.  A child takes the next job when it is done with one, so the order in which they are done differs
+ * from run to run, and what each does does not.
+ */
+#include <config.h>
+#include "engine/base/err.h"
+#include "engine/process/beside.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MOST_CHILDREN 64
+
+struct shared_jobs {  /* shared */
+	int64_t next; /* the first job that nobody has taken */
+	char done[];
+};
+
+void *hd_shared_create(size_t bytes)
+{
+	void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED) {
+		hd_log(HD_LOG_ERROR, "out of memory: %zu bytes shared with child processes", bytes);
+		exit(1);
+	}
+	return p;
+}
+
+void hd_shared_destroy(void *p, size_t bytes)
+{
+	if (p)
+		munmap(p, bytes ? bytes : 1);
+}
+
+static int processors(void)
+{
+	cpu_set_t set;
+	int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+
+	return n > MOST_CHILDREN ? MOST_CHILDREN : n;
+}
+
+static void be_child(struct shared_jobs *b, int64_t n, void (*job)(void *, int64_t), void *ctx, int seconds)
+{
+	int null = open("/dev/null", O_WRONLY);
+
+	dup2(null, STDOUT_FILENO);
+	dup2(null, STDERR_FILENO);
+	for (;;) {
+		int64_t i = __atomic_fetch_add(&b->next, 1, __ATOMIC_SEQ_CST);
+
+		if (i >= n)
+			_exit(0);
+		alarm((unsigned)seconds); /* its signal ends the child */
+		job(ctx, i);
+		b->done[i] = 1;
+	}
+}
+
+static void wait_all(const pid_t *children, int n)
+{
+	for (int i = 0; i < n; i++)
+		while (waitpid(children[i], NULL, 0) < 0 && errno == EINTR)
+			;
+}
+
+void hd_beside(int64_t n, void (*job)(void *ctx, int64_t i), void *ctx, int seconds, char *lost)
+{
+	struct shared_jobs *b = hd_shared_create(sizeof(*b) + (size_t)n);
+	int width = n < processors() ? (int)n : processors();
+
+	fflush(NULL);
+	while (b->next < n) { /* again if all children were lost with their jobs */
+		pid_t children[MOST_CHILDREN];
+		int born = 0;
+
+		while (born < width && (children[born] = fork()) >= 0) {
+			if (!children[born])
+				be_child(b, n, job, ctx, seconds);
+			born++;
+		}
+		if (!born) { /* no process to be had */
+			hd_log(HD_LOG_ERROR, "no child process: %s", strerror(errno));
+			exit(1);
+		}
+		wait_all(children, born);
+	}
+	for (int64_t i = 0; lost && i < n; i++)
+		lost[i] = !b->done[i];
+	hd_shared_destroy(b, sizeof(*b) + (size_t)n);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A step's time is a constant, so much a layer, so much a micro-batch, and so much a layer and micro-batch: four probes give
+ * the four.  Kernels and collectives add up, so for them that is exact, and a layout on stages has them to do on some of
+ * its ranks: the stage with most layers has at least the layers divided by the stages, rounded up.  What hides behind
+ * what is not known, so a step is bounded by what its ranks compute, and by what its queues carry, not by the sum.
+ */
+#include <config.h>
+#include "engine/search/bound.h"
+#include <math.h>
+
+struct affine { /* a + b layers + micros (e + d layers) */
+	double a, b, e, d;
+};
+
+static struct affine affine_of(const double v[HD_PROBES], int64_t period)
+{
+	double q = (double)period, one = (v[1] - v[0]) / q, two = (v[3] - v[2]) / q;
+	struct affine f = { .d = two - one };
+
+	f.b = one - f.d;
+	f.e = (v[2] - two * q) - (v[0] - one * q);
+	f.a = (v[0] - one * q) - f.e;
+	return f;
+}
+
+static double least(double a)
+{
+	return a > 0 ? a : 0;
+}
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* Layers of the stage that has most, in whole periods: how those between are spread is not known. */
+static double most_layers(const struct probe_shape *s)
+{
+	int64_t l = (s->layers + s->stages - 1) / s->stages;
+
+	return (double)(l / s->period * s->period);
+}
+
+/* Of the stage that has most of it. */
+static double at_least(const struct affine *f, const struct probe_shape *s)
+{
+	double m = (double)s->micros, l = (double)s->layers;
+	double even = (f->a + f->b * l + m * (f->e + f->d * l)) / (double)s->stages;
+	double most = most_layers(s) * (least(f->b) + m * f->d);
+
+	return least(larger(even, most));
+}
+
+double hd_bound_step(const struct probe *p, const struct probe_shape *s)
+{
+	struct affine compute = affine_of(p->compute, s->period), sent = affine_of(p->collective, s->period);
+	double queues = p->queues > 1 ? p->queues : 1;
+
+	return larger(at_least(&compute, s), at_least(&sent, s) / queues);
+}
+
+double hd_bound_memory(const struct probe *p, const struct probe_shape *s)
+{
+	return least(p->memory[1] - p->memory[0]) / (double)s->period * most_layers(s);
+}
+
+double hd_guess_step(const struct probe *p, const struct probe_shape *s, const struct order_probe *o)
+{
+	struct affine f = affine_of(p->step, s->period);
+	double m = (double)s->micros, l = (double)s->layers, n = (double)s->stages;
+	double micro = larger((f.e + f.d * l) / n, f.d * ceil(l / n));
+	double bubble = o->bubble * o->bubble_of / m;
+
+	return larger((f.a + f.b * l) / n, 0) + m * micro * (1 + bubble);
+}
+
+/* Chunks of micro-batches that a stage keeps: as measured, or growing with the micro-batches of a step. */
+static double in_flight(const struct order_probe *o, double micros)
+{
+	double more = o->in_flight_more_of - o->in_flight_of;
+
+	if (more <= 0)
+		return o->in_flight;
+	return o->in_flight + (o->in_flight_more - o->in_flight) * (micros - o->in_flight_of) / more;
+}
+
+double hd_guess_memory(const struct probe *p, const struct probe_shape *s, const struct order_probe *o)
+{
+	double q = (double)s->period, layers = ceil((double)s->layers / (double)s->stages);
+	double state = (p->state[3] - p->state[2]) / q, saved = (p->memory[3] - p->memory[2]) / q - state;
+	double rest = p->memory[2] - q * (state + saved);
+
+	return rest * (s->stages > 1 ? 0.5 : 1) + state * layers +
+	       least(saved) * (double)s->layers / ((double)s->stages * o->chunks) * in_flight(o, (double)s->micros);
+}
+
+double hd_guess_quick(const struct probe *p, const struct probe_shape *s)
+{
+	double layer = (p->step[1] - p->step[0]) / (double)s->period, rest = p->step[0] - layer * (double)s->period;
+
+	return (double)s->micros * larger((layer * (double)s->layers + rest) / (double)s->stages, 0);
+}

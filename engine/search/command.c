@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle plan --search, from its options to what it prints and writes.
+ */
+#include <config.h>
+#include "engine/base/json.h"
+#include "engine/file/atomic_file.h"
+#include "engine/human/human.h"
+#include "engine/search/command.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int options_of(struct hd_cli *c, struct search_options *o, int64_t *top, struct hd_err *err)
+{
+	o->space = hd_cli_str(c, "space", "default");
+	HD_TRY(hd_cli_int(c, "top", 1, 1000000, 10, top, err));
+	HD_TRY(hd_cli_int(c, "tries", 0, 1000000000, 200, &o->tries, err));
+	HD_TRY(hd_cli_bytes(c, "memory", 0, &o->memory, err));
+	if (!hd_cli_has(c, "ranks"))
+		return hd_err_set(err, HD_EINVAL, "plan: --search needs the number of ranks: --ranks N");
+	if (hd_cli_has(c, "out"))
+		HD_TRY(hd_path_writable(hd_cli_str(c, "out", ""), 0, err));
+	return HD_OK;
+}
+
+static int write_best(struct hd_cli *c, const struct search_result *r, const struct hd_machine *m, struct hd_err *err)
+{
+	const struct found_layout *best = &r->found[0];
+	char *about, *text;
+
+	if (!hd_cli_has(c, "out"))
+		return HD_OK;
+	about = hd_format("the best of heddle plan %s --search on %lld ranks of %s: %s a step, %s of memory a rank",
+			  c->positional, (long long)r->space.ranks, m->name, hd_human_seconds(best->result.step).text,
+			  hd_human_bytes(best->result.memory).text);
+	text = hd_search_ini(r, &best->layout, about);
+	hd_file_write(hd_cli_str(c, "out", ""), text, err);
+	free(about), free(text);
+	return err->code;
+}
+
+static void print_json(const struct search_result *r, const struct hd_machine *m)
+{
+	json_t *o = json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "machine", m->name, "ranks", (json_int_t)r->space.ranks,
+			      "layouts", (json_int_t)r->layouts, "given_step_seconds",
+			      r->given.judged.code ? json_null() : hd_json_number(r->given.step), "candidates",
+			      hd_search_json(r), "lost", hd_search_lost_json(r));
+	char *line = hd_json_line(o);
+
+	puts(line);
+	free(line);
+}
+
+static int nothing(const struct search_result *r, struct hd_err *err)
+{
+	if (r->nfound)
+		return hd_err_set(err, HD_ENOMEM,
+				  "plan: no layout of %lld fits: the smallest needs %s, and there is %s",
+				  (long long)r->layouts, hd_human_bytes(r->found[0].result.memory).text,
+				  hd_human_bytes(r->limit).text);
+	return hd_err_set(err, HD_EINVAL, "plan: no layout of %lld is possible; %lld: %s", (long long)r->layouts,
+			  r->nlost ? (long long)r->lost[0].layouts : 0LL, r->nlost ? r->lost[0].why : "");
+}
+
+int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_style *style, struct hd_conf **conf,
+		  struct hd_err *err)
+{
+	struct search_options o = { .machine = m, .style = style };
+	struct search_result r = { .layouts = 0 };
+	int64_t top;
+
+	HD_TRY(options_of(c, &o, &top, err));
+	HD_TRY(hd_cli_plan_options(c, m->ranks_per_node, conf, &o.plan, err));
+	o.conf = *conf;
+	o.unbounded = getenv("HD_TEST_SEARCH_ALL") != NULL;
+	if (hd_search(&o, &r, err) >= 0 && !r.nfits)
+		nothing(&r, err);
+	if (!err->code)
+		write_best(c, &r, m, err);
+	if (!err->code && hd_cli_has(c, "json"))
+		print_json(&r, m);
+	else if (!err->code)
+		hd_search_print(&r, top);
+	hd_search_release(&r);
+	return err->code;
+}

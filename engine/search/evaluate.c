@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Plans of a search.  A child process makes each: a plugin's crash is that layout's, and memory is given back.
+ */
+#include <config.h>
+#include "engine/process/beside.h"
+#include "engine/graph/mesh.h"
+#include "engine/search/evaluate.h"
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_SECONDS 120 /* of one plan */
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+struct jobs {
+	const struct evaluator *e;
+	const struct space_layout *layouts;
+	const int64_t *micros;
+	struct hd_conf *given;
+	void *out; /* shared */
+	int whole;
+};
+
+/* "conf/x.ini:12: [strategy t] size: ..." without the file, whose lines are not the user's. */
+static void refuse(struct judged *j, const struct space *s, const struct hd_err *err)
+{
+	const char *text = err->text;
+	size_t n = strlen(s->name);
+
+	if (!strncmp(text, s->name, n) && text[n] == ':') {
+		text += n + 1;
+		text += strspn(text, "0123456789");
+		text += strspn(text, ": ");
+	}
+	j->code = err->code ? err->code : HD_EBUG;
+	snprintf(j->why, sizeof(j->why), "%s", text);
+}
+
+unsigned hd_search_evaluate_staged(const struct space *s)
+{
+	unsigned bits = 0;
+
+	for (int i = 0; i < s->n; i++)
+		bits |= s->strategies[i].stages ? 1u << i : 0;
+	return bits;
+}
+
+static int64_t ranks_of(const struct space *s, const struct space_layout *l, unsigned with)
+{
+	int64_t n = 1;
+
+	for (int i = 0; i < s->n; i++)
+		n *= with >> i & 1 ? l->size[i] : 1;
+	return n;
+}
+
+/* -- whole layouts ------------------------------------------------------------------------------------------------------------ */
+struct predicted {
+	struct hd_prediction times; /* to be released if there was no error */
+	int64_t micros;             /* of a step of the whole global batch */
+	int groups;
+};
+
+static int predict(const struct evaluator *e, struct hd_conf *c, const struct hd_plan_options *o, struct predicted *r,
+		   struct hd_err *err)
+{
+	struct hd_plan *p = NULL;
+
+	*r = (struct predicted){ .groups = 0 };
+	if (hd_plan_create(c, o, &p, err) >= 0) {
+		r->micros = p->config.batch.full / p->batch;
+		r->groups = (int)p->ngroups;
+		if (hd_simulate(p, e->machine, e->style, &r->times, err) < 0)
+			hd_price_release(&r->times);
+	}
+	hd_plan_destroy(p);
+	return err->code;
+}
+
+static void evaluate_conf(const struct evaluator *e, struct hd_conf *c, struct evaluated *out, struct hd_err *err)
+{
+	struct predicted r;
+
+	if (!err->code && predict(e, c, &e->options, &r, err) >= 0) {
+		out->step = r.times.step;
+		for (int64_t k = 0; k < r.times.nstages; k++)
+			out->memory = larger(out->memory, r.times.stages[k].memory);
+		hd_price_release(&r.times);
+	}
+	if (err->code)
+		refuse(&out->judged, e->space, err);
+}
+
+static void evaluate_job(void *ctx, int64_t i)
+{
+	struct jobs *j = ctx;
+	struct hd_conf *c = NULL;
+	struct hd_err err = { 0 };
+
+	hd_layout_conf(j->e->space, &j->layouts[i], ~0u, NULL, 0, &c, &err);
+	evaluate_conf(j->e, c, (struct evaluated *)j->out + i, &err);
+	hd_conf_destroy(c);
+}
+
+static void given_job(void *ctx, int64_t i)
+{
+	struct jobs *j = ctx;
+	struct hd_err err = { 0 };
+
+	evaluate_conf(j->e, j->given, (struct evaluated *)j->out + i, &err);
+}
+
+static struct judged lost_job(void)
+{
+	return (struct judged){ HD_EBUG, "its plan ended the process, or took longer than two minutes" };
+}
+
+/* Runs job for all i; out: n of so many bytes, which begin with a struct judged. */
+static void run(struct jobs *j, void (*job)(void *, int64_t), int64_t n, void *out, size_t each)
+{
+	char *lost = hd_alloc((size_t)n + 1);
+
+	j->out = hd_shared_create((size_t)n * each);
+	hd_beside(n, job, j, MOST_SECONDS, lost);
+	memcpy(out, j->out, (size_t)n * each);
+	for (int64_t i = 0; i < n; i++)
+		if (lost[i])
+			*(struct judged *)(void *)((char *)out + (size_t)i * each) = lost_job();
+	hd_shared_destroy(j->out, (size_t)n * each);
+	free(lost);
+}
+
+void hd_search_evaluate_given(const struct evaluator *e, struct hd_conf *c, struct evaluated *out)
+{
+	struct jobs j = { .e = e, .given = c };
+
+	run(&j, given_job, 1, out, sizeof(*out));
+}
+
+void hd_search_evaluate(const struct evaluator *e, const struct space_layout *l, int64_t n, struct evaluated *out)
+{
+	struct jobs j = { .e = e, .layouts = l };
+
+	run(&j, evaluate_job, n, out, sizeof(*out));
+}
+
+/* -- probes -------------------------------------------------------------------------------------------------------------------- */
+static int probe_conf(const struct evaluator *e, const struct space_layout *l, int64_t layers, struct hd_conf **c,
+		      struct hd_err *err)
+{
+	char *set = hd_format("model.layers=%lld", (long long)layers);
+	const char *sets[] = { set, "model.load=" };
+	int rc = hd_layout_conf(e->space, l, ~hd_search_evaluate_staged(e->space), sets, 2, c, err);
+
+	free(set);
+	return rc;
+}
+
+static int probe_one(const struct evaluator *e, const struct space_layout *l, struct hd_plan_options *o, int k,
+		     struct probe *out, struct hd_err *err)
+{
+	struct predicted r;
+	struct hd_conf *c = NULL;
+
+	o->micros = 1 + (k >> 1);
+	if (probe_conf(e, l, e->period * (1 + (k & 1)), &c, err) >= 0 && predict(e, c, o, &r, err) >= 0) {
+		out->micros = r.micros;
+		out->queues = r.groups;
+		out->step[k] = r.times.step;
+		out->compute[k] = r.times.stages[0].compute;
+		out->collective[k] = r.times.stages[0].collective;
+		out->memory[k] = r.times.stages[0].memory;
+		out->state[k] = r.times.stages[0].state;
+		hd_price_release(&r.times);
+	}
+	hd_conf_destroy(c);
+	return err->code;
+}
+
+static void probe_job(void *ctx, int64_t i)
+{
+	struct jobs *j = ctx;
+	const struct evaluator *e = j->e;
+	struct probe *out = (struct probe *)j->out + i;
+	struct hd_plan_options o = e->options;
+	struct hd_err err = { 0 };
+
+	o.ranks = ranks_of(e->space, &j->layouts[i], ~hd_search_evaluate_staged(e->space));
+	out->whole = j->whole;
+	for (int k = 0; k < (j->whole ? HD_PROBES : HD_PROBES / 2) && !err.code; k++)
+		probe_one(e, &j->layouts[i], &o, k, out, &err);
+	if (err.code)
+		refuse(&out->judged, e->space, &err);
+}
+
+void hd_search_evaluate_probes(const struct evaluator *e, const struct space_layout *l, int64_t n, int whole,
+			       struct probe *out)
+{
+	struct jobs j = { .e = e, .layouts = l, .whole = whole };
+
+	run(&j, probe_job, n, out, sizeof(*out));
+}
+
+/* -- orders of units -------------------------------------------------------------------------------------------------------------- */
+/* Nothing but the strategies of stages, each micro-batch one sequence. */
+static int order_plan(const struct evaluator *e, const struct space_layout *l, int64_t micros, struct hd_plan **p,
+		      struct hd_conf **c, struct hd_err *err)
+{
+	unsigned staged = hd_search_evaluate_staged(e->space);
+	struct hd_plan_options o = e->options;
+	char *set = hd_format("train.global_batch=%lld", (long long)micros);
+	const char *sets[] = { set, "train.global_batch_ramp=", "train.micro_batch=1" };
+
+	o.ranks = ranks_of(e->space, l, staged);
+	o.after = "schedule";
+	o.global_batch = 0;
+	if (hd_layout_conf(e->space, l, staged, sets, 3, c, err) >= 0)
+		hd_plan_create(*c, &o, p, err);
+	free(set);
+	return err->code;
+}
+
+static int order_one(const struct evaluator *e, const struct space_layout *l, int64_t micros, struct order_probe *out,
+		     double *in_flight, struct hd_err *err)
+{
+	struct hd_plan *p = NULL;
+	struct hd_conf *c = NULL;
+
+	if (order_plan(e, l, micros, &p, &c, err) >= 0) {
+		out->bubble = p->timing.bubble;
+		out->bubble_of = (double)micros;
+		out->chunks = (double)p->chunks;
+		*in_flight = 1;
+		for (int k = 0; k < p->timing.p; k++)
+			*in_flight = larger(*in_flight, p->timing.in_flight[k]);
+	}
+	hd_plan_destroy(p);
+	hd_conf_destroy(c);
+	return err->code;
+}
+
+/* So many more micro-batches change nothing but the steady part between the ends; both divide as the layout's own do. */
+static void order_job(void *ctx, int64_t i)
+{
+	struct jobs *j = ctx;
+	struct order_probe *out = (struct order_probe *)j->out + i;
+	int64_t stages = ranks_of(j->e->space, &j->layouts[i], hd_search_evaluate_staged(j->e->space)),
+		m = j->micros[i];
+	int64_t rest = m % stages, few = 2 * stages + rest, more = 3 * stages + rest;
+	struct hd_err err = { 0 };
+
+	few = few < m ? few : m;
+	more = more < m ? more : m;
+	out->in_flight_of = (double)few;
+	out->in_flight_more_of = (double)more;
+	if (order_one(j->e, &j->layouts[i], few, out, &out->in_flight, &err) >= 0)
+		order_one(j->e, &j->layouts[i], more, out, &out->in_flight_more, &err);
+	if (err.code)
+		refuse(&out->judged, j->e->space, &err);
+}
+
+void hd_search_evaluate_orders(const struct evaluator *e, const struct space_layout *l, const int64_t *micros,
+			       int64_t n, struct order_probe *out)
+{
+	struct jobs j = { .e = e, .layouts = l, .micros = micros };
+
+	run(&j, order_job, n, out, sizeof(*out));
+}
+
+/* -- strategies by themselves --------------------------------------------------------------------------------------------------------- */
+/* A batch that whatever divides the ranks divides. */
+static int alone_plan(const struct evaluator *e, const struct space_layout *l, int64_t size, struct hd_plan **p,
+		      struct hd_conf **c, struct hd_err *err)
+{
+	struct hd_plan_options o = e->options;
+	char *batch = hd_format("train.global_batch=%lld", (long long)(size * size));
+	char *micro = hd_format("train.micro_batch=%lld", (long long)size);
+	const char *sets[] = { batch, micro, "train.global_batch_ramp=" };
+
+	o.ranks = size;
+	o.after = "schedule";
+	if (hd_layout_conf(e->space, l, ~0u, sets, 3, c, err) >= 0)
+		hd_plan_create(*c, &o, p, err);
+	free(batch), free(micro);
+	return err->code;
+}
+
+static void alone_job(void *ctx, int64_t i)
+{
+	struct jobs *j = ctx;
+	struct space_alone *out = (struct space_alone *)j->out + i;
+	struct hd_conf *c = NULL;
+	struct hd_plan *p = NULL;
+	struct hd_err err = { 0 };
+	struct judged why = { 0 };
+
+	if (alone_plan(j->e, &j->layouts[i], out->size, &p, &c, &err) >= 0)
+		out->stages = p->stages != NULL;
+	if (err.code)
+		refuse(&why, j->e->space, &err);
+	out->refused = why.code != 0;
+	memcpy(out->why, why.why, sizeof(out->why));
+	hd_plan_destroy(p);
+	hd_conf_destroy(c);
+}
+
+static void add_alone(const struct space *s, struct space_strategy *of)
+{
+	size_t cap = 0;
+
+	for (int64_t n = 2; n <= s->ranks && n <= of->most; n++)
+		for (int k = 0; k < of->nchoices && s->ranks % n == 0 && n >= of->least; k++) {
+			of->alone = hd_grow(of->alone, (size_t)of->nalone, &cap, sizeof(*of->alone));
+			of->alone[of->nalone++] = (struct space_alone){ .size = n, .choice = k };
+		}
+}
+
+void hd_search_evaluate_alone(const struct evaluator *e, struct space *s, int i)
+{
+	struct space_strategy *of = &s->strategies[i];
+	struct jobs j = { .e = e };
+	struct space_layout *l;
+	size_t bytes;
+	char *lost;
+
+	add_alone(s, of);
+	l = hd_alloc(((size_t)of->nalone + 1) * sizeof(*l));
+	lost = hd_alloc((size_t)of->nalone + 1);
+	for (int k = 0; k < of->nalone; k++) {
+		for (int a = 0; a < s->n; a++) {
+			l[k].size[a] = a == i ? of->alone[k].size : 1;
+			l[k].order[a] = a;
+		}
+		l[k].choice[i] = of->alone[k].choice;
+	}
+	bytes = (size_t)of->nalone * sizeof(*of->alone);
+	j.layouts = l;
+	j.out = hd_shared_create(bytes);
+	memcpy(j.out, of->alone, bytes);
+	hd_beside(of->nalone, alone_job, &j, MOST_SECONDS, lost);
+	memcpy(of->alone, j.out, bytes);
+	for (int k = 0; k < of->nalone; k++) {
+		of->stages |= of->alone[k].stages;
+		of->alone[k].refused |= lost[k];
+	}
+	hd_shared_destroy(j.out, bytes);
+	free(l), free(lost);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/search/evaluate.h - what is planned for a search, in child processes: whole layouts, and small ones from which the
+ * time and memory of larger ones follow.
+ */
+#ifndef HD_ENGINE_SEARCH_EVALUATE_H
+#define HD_ENGINE_SEARCH_EVALUATE_H
+#include "engine/predict/simulate.h"
+#include "engine/search/space.h"
+
+struct judged {   /* whether a plan was possible */
+	int code; /* 0, or an error's */
+	char why[200];
+};
+
+/* A layout without the strategy of stages, with one period of layers or two, and one micro-batch or two: what a layer, a
+ * micro-batch and a step cost.  Index: layers + 2 * micro-batches. */
+#define HD_PROBES 4
+struct probe {
+	struct judged judged;
+	int64_t micros; /* of the whole layout */
+	double step[HD_PROBES], compute[HD_PROBES], collective[HD_PROBES];
+	double memory[HD_PROBES], state[HD_PROBES];
+	int queues; /* groups that communicate: each beside the others */
+	int whole;  /* all four; else those of one micro-batch */
+};
+
+/* The order of units that the strategy of stages makes, in units of time. */
+struct order_probe {
+	struct judged judged;
+	double bubble, bubble_of; /* of so many micro-batches */
+	double in_flight, in_flight_more, in_flight_of,
+		in_flight_more_of; /* chunks of micro-batches, at most of all stages */
+	double chunks;
+};
+
+struct evaluated { /* of a whole layout */
+	struct judged judged;
+	double step, memory; /* of the stage that needs most */
+};
+
+struct evaluator {
+	const struct space *space;
+	const struct hd_machine *machine;
+	const struct hd_style *style;
+	struct hd_plan_options options; /* of the whole layout */
+	int64_t period;                 /* layers after which they repeat */
+};
+
+/* Each beside the others; of layout i into out[i]. */
+void hd_search_evaluate(const struct evaluator *e, const struct space_layout *l, int64_t n, struct evaluated *out);
+void hd_search_evaluate_probes(const struct evaluator *e, const struct space_layout *l, int64_t n, int whole,
+			       struct probe *out);
+/* micros: by layout, of its step. */
+void hd_search_evaluate_orders(const struct evaluator *e, const struct space_layout *l, const int64_t *micros,
+			       int64_t n, struct order_probe *out);
+void hd_search_evaluate_given(const struct evaluator *e, struct hd_conf *c,
+			      struct evaluated *out); /* of an INI as it is */
+/* Notes in the space which sizes and choices strategy i refuses by itself, and whether blocks are dealt to its axis. */
+void hd_search_evaluate_alone(const struct evaluator *e, struct space *s, int i);
+unsigned hd_search_evaluate_staged(const struct space *s); /* a bit for each of those */
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a search has found, as a table, as JSON and as an INI.
+ */
+#include <config.h>
+#include "engine/base/json.h"
+#include "engine/human/human.h"
+#include "engine/search/search.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_REASONS 12
+
+static void print_row(const struct search_result *r, int64_t i)
+{
+	const struct found_layout *f = &r->found[i];
+	char *text = hd_layout_line(&r->space, &f->layout);
+	char more[32] = "";
+
+	if (i)
+		snprintf(more, sizeof(more), "+%.1f%%", 100 * (f->result.step / r->found[0].result.step - 1));
+	printf("%3lld  %-9s %7s  %-9s %s\n", (long long)i + 1, hd_human_seconds(f->result.step).text, more,
+	       hd_human_bytes(f->result.memory).text, text);
+	free(text);
+}
+
+static void print_given(const struct search_result *r)
+{
+	double step = r->given.step, best = r->nfits ? r->found[0].result.step : 0;
+
+	if (r->given.judged.code || !best)
+		return;
+	printf("the layout of the INI: %s, %s", hd_human_seconds(step).text, hd_human_bytes(r->given.memory).text);
+	if (r->limit > 0 && r->given.memory > r->limit)
+		printf(", more than there is");
+	if (step > best)
+		printf("; the best is %.1f%% faster\n", 100 * (step / best - 1));
+	else
+		printf("; nothing that was looked at is faster\n");
+}
+
+static void print_lost(const struct search_result *r)
+{
+	int64_t rest = 0;
+
+	for (int i = 0; i < r->nlost; i++)
+		if (i < MOST_REASONS)
+			printf("%10lld  %s (%s)\n", (long long)r->lost[i].layouts, r->lost[i].why, r->lost[i].example);
+		else
+			rest += r->lost[i].layouts;
+	if (rest)
+		printf("%10lld  for other reasons (--json has them)\n", (long long)rest);
+}
+
+static void print_sum(const struct search_result *r)
+{
+	int64_t over = r->nfound - r->nfits;
+
+	printf("\n%lld layouts: %lld planned whole", (long long)r->layouts, (long long)r->nfound);
+	if (over)
+		printf(", %lld of which need more than %s (the nearest %s)", (long long)over,
+		       hd_human_bytes(r->limit).text, hd_human_bytes(r->found[r->nfits].result.memory).text);
+	printf("; why the others were not:\n");
+	print_lost(r);
+	if (r->left)
+		printf("%10lld  less promising, and not looked at: --tries N looks at more\n", (long long)r->left);
+	else
+		printf("none of them can be faster\n");
+}
+
+void hd_search_print(const struct search_result *r, int64_t top)
+{
+	if (r->nfits)
+		printf("%3s  %-9s %7s  %-9s %s\n", "", "step", "", "memory", "layout, innermost axis first");
+	for (int64_t i = 0; i < r->nfits && i < top; i++)
+		print_row(r, i);
+	print_given(r);
+	print_sum(r);
+}
+
+static char *reason_of(const struct search_result *r, int64_t i)
+{
+	const struct found_layout *f = &r->found[i];
+
+	if (!f->fits)
+		return hd_format("does not fit: %s more than %s", hd_human_bytes(f->result.memory - r->limit).text,
+				 hd_human_bytes(r->limit).text);
+	if (!i)
+		return hd_strdup("the best");
+	return hd_format("%.2f%% slower than the best", 100 * (f->result.step / r->found[0].result.step - 1));
+}
+
+json_t *hd_search_json(const struct search_result *r)
+{
+	json_t *all = json_array();
+
+	for (int64_t i = 0; i < r->nfound; i++) {
+		const struct found_layout *f = &r->found[i];
+		char *ini = hd_search_ini(r, &f->layout, NULL), *why = reason_of(r, i);
+
+		json_array_append_new(all, json_pack("{s:s, s:o, s:I, s:s}", "ini", ini, "step_seconds",
+						     hd_json_number(f->result.step), "memory_bytes",
+						     (json_int_t)f->result.memory, "reason", why));
+		free(ini), free(why);
+	}
+	return all;
+}
+
+json_t *hd_search_lost_json(const struct search_result *r)
+{
+	json_t *all = json_array();
+
+	for (int i = 0; i < r->nlost; i++)
+		json_array_append_new(all, json_pack("{s:s, s:I, s:s}", "reason", r->lost[i].why, "layouts",
+						     (json_int_t)r->lost[i].layouts, "example", r->lost[i].example));
+	if (r->left)
+		json_array_append_new(all, json_pack("{s:s, s:I}", "reason", "less promising, and not looked at",
+						     "layouts", (json_int_t)r->left));
+	return all;
+}
+
+char *hd_search_ini(const struct search_result *r, const struct space_layout *l, const char *about)
+{
+	struct hd_conf *c = NULL;
+	struct hd_err err = { 0 };
+	char *text, *all;
+
+	if (hd_layout_conf(&r->space, l, ~0u, NULL, 0, &c, &err) < 0)
+		return hd_format("; %s\n", err.text);
+	text = hd_conf_text(c);
+	all = about ? hd_format("; %s\n%s", about, text) : hd_strdup(text);
+	free(text);
+	hd_conf_destroy(c);
+	return all;
+}

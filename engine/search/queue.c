@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The lists of a search: a heap of what it has yet to look at, and what became of the rest.
+ */
+#include <config.h>
+#include "engine/human/human.h"
+#include "engine/search/queue.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- the heap ------------------------------------------------------------------------------------------------------------------- */
+static int before(const struct queued *a, const struct queued *b)
+{
+	return a->key < b->key || (a->key == b->key && a->serial < b->serial);
+}
+
+static void swap_items(struct queued *a, struct queued *b)
+{
+	struct queued t = *a;
+
+	*a = *b;
+	*b = t;
+}
+
+void hd_search_push(struct search_state *s, const struct queued *it)
+{
+	int64_t i = s->nitems;
+
+	s->items = hd_grow(s->items, (size_t)s->nitems, &s->cap_items, sizeof(*s->items));
+	s->items[s->nitems++] = *it;
+	s->items[i].serial = s->serial++;
+	for (; i && before(&s->items[i], &s->items[(i - 1) / 2]); i = (i - 1) / 2)
+		swap_items(&s->items[i], &s->items[(i - 1) / 2]);
+}
+
+int hd_search_pop(struct search_state *s, struct queued *out)
+{
+	if (!s->nitems)
+		return 0;
+	*out = s->items[0];
+	s->items[0] = s->items[--s->nitems];
+	for (int64_t i = 0, k; (k = 2 * i + 1) < s->nitems; i = k) {
+		k += k + 1 < s->nitems && before(&s->items[k + 1], &s->items[k]);
+		if (!before(&s->items[k], &s->items[i]))
+			break;
+		swap_items(&s->items[k], &s->items[i]);
+	}
+	return 1;
+}
+
+void hd_search_family(struct search_state *s, const struct space_layout *l)
+{
+	s->families = hd_grow(s->families, (size_t)s->nfamilies, &s->cap_families, sizeof(*s->families));
+	s->families[s->nfamilies++] = *l;
+}
+
+/* -- orders of units ------------------------------------------------------------------------------------------------------------- */
+/* The stages and choices of a layout alone, and of its micro-batches what an order depends on. */
+static struct known_order order_of(const struct search_state *s, const struct space_layout *l, int64_t micros)
+{
+	struct known_order k = { .layout = *l };
+	int64_t stages = 1;
+
+	for (int i = 0; i < s->e.space->n; i++) {
+		if (!s->e.space->strategies[i].stages)
+			k.layout.size[i] = 1;
+		stages *= k.layout.size[i];
+		k.layout.order[i] = i;
+	}
+	memset(k.layout.value, 0, sizeof(k.layout.value));
+	k.micros = micros < 3 * stages ? micros : 3 * stages + micros % stages;
+	if (stages == 1)
+		k.micros = 1;
+	return k;
+}
+
+static struct known_order *order_find(const struct search_state *s, const struct known_order *k)
+{
+	for (int64_t i = 0; i < s->norders; i++)
+		if (s->orders[i].micros == k->micros && hd_layout_same(s->e.space, &s->orders[i].layout, &k->layout))
+			return &s->orders[i];
+	return NULL;
+}
+
+void hd_search_want_order(struct search_state *s, const struct space_layout *l, int64_t micros)
+{
+	struct known_order k = order_of(s, l, micros);
+
+	if (order_find(s, &k))
+		return;
+	s->orders = hd_grow(s->orders, (size_t)s->norders, &s->cap_orders, sizeof(*s->orders));
+	s->orders[s->norders++] = k;
+}
+
+void hd_search_make_orders(struct search_state *s)
+{
+	int64_t n = s->norders - s->made_orders;
+	struct known_order *v = &s->orders[s->made_orders];
+	struct space_layout *l = hd_alloc(((size_t)n + 1) * sizeof(*l));
+	struct order_probe *out = hd_alloc(((size_t)n + 1) * sizeof(*out));
+	int64_t *micros = hd_alloc(((size_t)n + 1) * sizeof(*micros));
+
+	for (int64_t i = 0; i < n; i++) {
+		l[i] = v[i].layout;
+		micros[i] = v[i].micros;
+	}
+	hd_search_evaluate_orders(&s->e, l, micros, n, out);
+	for (int64_t i = 0; i < n; i++)
+		v[i].probe = out[i];
+	s->made_orders = s->norders;
+	free(l), free(out), free(micros);
+}
+
+const struct order_probe *hd_search_order(struct search_state *s, const struct space_layout *l, int64_t micros)
+{
+	struct known_order k = order_of(s, l, micros);
+
+	return &order_find(s, &k)->probe;
+}
+
+/* -- what was found ----------------------------------------------------------------------------------------------------------------- */
+int hd_search_known(const struct search_state *s, const struct space_layout *l)
+{
+	for (int64_t i = 0; i < s->out->nfound; i++)
+		if (hd_layout_same(s->e.space, &s->out->found[i].layout, l))
+			return 1;
+	return 0;
+}
+
+const struct space_layout *hd_search_best(const struct search_state *s)
+{
+	const struct found_layout *best = NULL;
+
+	for (int64_t i = 0; i < s->out->nfound; i++)
+		if (s->out->found[i].fits && (!best || s->out->found[i].result.step < best->result.step))
+			best = &s->out->found[i];
+	return &best->layout;
+}
+
+void hd_search_found(struct search_state *s, const struct queued *it, const struct evaluated *r)
+{
+	struct search_result *out = s->out;
+	struct found_layout *f;
+
+	if (r->judged.code) {
+		hd_search_lost(s, &it->layout, 1, r->judged.why);
+		return;
+	}
+	out->found = hd_grow(out->found, (size_t)out->nfound, &s->cap_found, sizeof(*out->found));
+	f = &out->found[out->nfound++];
+	*f = (struct found_layout){ it->layout, *r, it->bound, s->limit <= 0 || r->memory <= s->limit };
+	out->nfits += f->fits;
+	if (f->fits && r->step < s->best)
+		s->best = r->step;
+}
+
+/* -- what was lost -------------------------------------------------------------------------------------------------------------------- */
+/* Numbers differ from layout to layout: of those whose reasons differ in nothing else, the first is told. */
+static int alike_but_numbers(const char *a, const char *b)
+{
+	while (*a && *b) {
+		if (*a >= '0' && *a <= '9' && *b >= '0' && *b <= '9') {
+			a += strspn(a, "0123456789.");
+			b += strspn(b, "0123456789.");
+		} else if (*a++ != *b++) {
+			return 0;
+		}
+	}
+	return *a == *b;
+}
+
+static struct lost_layouts *lost_get(struct search_result *r, const char *why)
+{
+	for (int i = 0; i < r->nlost; i++)
+		if (alike_but_numbers(r->lost[i].why, why))
+			return &r->lost[i];
+	if (r->nlost == HD_SEARCH_REASONS)
+		return &r->lost[HD_SEARCH_REASONS - 1];
+	snprintf(r->lost[r->nlost].why, sizeof(r->lost[0].why), "%s", why);
+	return &r->lost[r->nlost++];
+}
+
+static void lose(struct search_state *s, const struct space_layout *l, int64_t layouts, const char *why)
+{
+	struct lost_layouts *at = lost_get(s->out, why);
+
+	if (!at->layouts) {
+		char *text = hd_layout_line(s->e.space, l);
+
+		snprintf(at->example, sizeof(at->example), "%s", text);
+		free(text);
+	}
+	at->layouts += layouts;
+}
+
+void hd_search_lost(struct search_state *s, const struct space_layout *l, int64_t layouts, const char *why)
+{
+	char text[240];
+
+	snprintf(text, sizeof(text), "refused: %s", why);
+	lose(s, l, layouts, text);
+}
+
+static const char no_room[] = "more memory than there is, by their parameters, states and one micro-batch alone";
+
+void hd_search_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts, double floor)
+{
+	if (!s->nearest || floor - s->limit < s->nearest)
+		s->nearest = floor - s->limit;
+	lose(s, l, layouts, no_room);
+}
+
+static const char slower[] = "slower than the best, by their kernels or collectives alone";
+
+void hd_search_slower(struct search_state *s, const struct queued *it)
+{
+	if (!s->slowest || it->bound < s->slowest)
+		s->slowest = it->bound;
+	lose(s, &it->layout, it->layouts, slower);
+}
+
+/* -- the end ------------------------------------------------------------------------------------------------------------------------------ */
+static int by_merit(const void *va, const void *vb)
+{
+	const struct found_layout *a = va, *b = vb;
+	double x = a->fits ? a->result.step : a->result.memory, y = b->fits ? b->result.step : b->result.memory;
+
+	if (a->fits != b->fits)
+		return b->fits - a->fits;
+	if (x != y)
+		return x < y ? -1 : 1;
+	x = a->result.memory, y = b->result.memory;
+	if (x != y)
+		return x < y ? -1 : 1;
+	return memcmp(&a->layout, &b->layout, sizeof(a->layout)); /* the same on every processor */
+}
+
+static int by_layouts(const void *va, const void *vb)
+{
+	const struct lost_layouts *a = va, *b = vb;
+
+	return a->layouts != b->layouts ? (a->layouts < b->layouts ? 1 : -1) : strcmp(a->why, b->why);
+}
+
+static void details(struct search_state *s)
+{
+	for (int i = 0; i < s->out->nlost; i++) {
+		struct lost_layouts *at = &s->out->lost[i];
+
+		if (!strcmp(at->why, no_room))
+			snprintf(at->why, sizeof(at->why), "%s: the nearest by %s", no_room,
+				 hd_human_bytes(s->nearest).text);
+		else if (!strcmp(at->why, slower))
+			snprintf(at->why, sizeof(at->why), "%s: at least %s", slower,
+				 hd_human_seconds(s->slowest).text);
+	}
+}
+
+void hd_search_end(struct search_state *s)
+{
+	struct search_result *r = s->out;
+	struct queued it;
+
+	while (hd_search_pop(s, &it))
+		if (it.bound >= s->best)
+			hd_search_slower(s, &it);
+		else
+			r->left += it.layouts - (!it.family && hd_search_known(s, &it.layout));
+	details(s);
+	if (r->nfound)
+		qsort(r->found, (size_t)r->nfound, sizeof(*r->found), by_merit);
+	if (r->nlost)
+		qsort(r->lost, (size_t)r->nlost, sizeof(*r->lost), by_layouts);
+	free(s->items), free(s->orders), free(s->families);
+}
+
+void hd_search_release(struct search_result *r)
+{
+	hd_space_release(&r->space);
+	free(r->found);
+	r->found = NULL;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/search/queue.h - what a search has yet to look at, what it has found and what it has lost.
+ */
+#ifndef HD_ENGINE_SEARCH_QUEUE_H
+#define HD_ENGINE_SEARCH_QUEUE_H
+#include "engine/search/search.h"
+
+struct queued { /* a layout, or a family of them */
+	struct space_layout layout;
+	double key;   /* seconds that it may take; the smallest first */
+	double bound; /* that it cannot take less than; 0 of families */
+	int64_t layouts, serial;
+	int family;
+};
+
+struct known_order { /* of units */
+	struct space_layout layout;
+	int64_t micros;
+	struct order_probe probe;
+};
+
+struct search_state {
+	const struct search_options *o;
+	struct search_result *out;
+	struct evaluator e;
+	double limit, best;
+	int all_orders;
+	struct space_layout *families;
+	int64_t nfamilies;
+	size_t cap_families;
+	struct queued *items; /* a heap */
+	int64_t nitems, serial;
+	size_t cap_items, cap_found;
+	struct known_order *orders;
+	int64_t norders, made_orders;
+	size_t cap_orders;
+	double nearest; /* bytes over the limit, of the layout that missed it least */
+	double slowest; /* bound of what was lost to the best: the smallest */
+};
+
+static inline double larger_of(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+void hd_search_family(struct search_state *s, const struct space_layout *l);
+void hd_search_push(struct search_state *s, const struct queued *it);
+int hd_search_pop(struct search_state *s, struct queued *out); /* 0: none is left */
+
+/* Orders of units, each made once. */
+void hd_search_want_order(struct search_state *s, const struct space_layout *l, int64_t micros);
+void hd_search_make_orders(struct search_state *s);
+const struct order_probe *hd_search_order(struct search_state *s, const struct space_layout *l, int64_t micros);
+
+void hd_search_found(struct search_state *s, const struct queued *it, const struct evaluated *r);
+int hd_search_known(const struct search_state *s, const struct space_layout *l); /* it was planned whole */
+const struct space_layout *hd_search_best(const struct search_state *s);
+void hd_search_lost(struct search_state *s, const struct space_layout *l, int64_t layouts, const char *why);
+void hd_search_no_room(struct search_state *s, const struct space_layout *l, int64_t layouts, double floor);
+void hd_search_slower(struct search_state *s, const struct queued *it);
+void hd_search_end(struct search_state *s); /* sorts what was found and lost, frees the rest */
+
+#endif

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The search.  Layouts that differ in the order of units and in keys of other sections only are a family, and a family has
+ * one probe: small plans that say what a layer costs.  Families that cannot fit are dropped; of the others the most
+ * promising is opened first, into its layouts, and the most promising layout is planned whole, until no other can
+ * be faster than the best by its bound, or so many have been planned as were asked for.  Then what differs
+ * from the best in one point is planned too, as long as that helps.
+ *
+ * Rounds have a fixed size, so what is looked at does not depend on the number of processors.
+ */
+#include <config.h>
+#include "engine/search/queue.h"
+#include "engine/search/bound.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROUND 16
+#define BLOCK 512     /* probes at once */
+#define OPTIMISM 0.75 /* a family's best layout, beside the guess of the one that was probed */
+#define MANY 4096     /* families of which all orders on the mesh are tried at once */
+
+/* -- families ------------------------------------------------------------------------------------------------------------------ */
+static struct probe_shape shape_of(const struct search_state *s, const struct space_layout *l, int64_t micros)
+{
+	struct probe_shape shape = {
+		.stages = 1, .layers = s->e.space->layers, .period = s->e.period, .micros = micros
+	};
+
+	for (int i = 0; i < s->e.space->n; i++)
+		shape.stages *= s->e.space->strategies[i].stages ? l->size[i] : 1;
+	return shape;
+}
+
+/* Choices of strategies of stages, of which each layout of a family has one. */
+static int64_t staged_choices(const struct search_state *s, const struct space_layout *l)
+{
+	const struct space *of = s->e.space;
+	int64_t n = 1;
+
+	for (int i = 0; i < of->n; i++)
+		if (of->strategies[i].stages && hd_layout_used(l, i))
+			n *= of->strategies[i].nchoices;
+	return n;
+}
+
+static int64_t members(const struct search_state *s, const struct space_layout *l)
+{
+	int64_t n = staged_choices(s, l);
+
+	for (int i = 0; i < s->e.space->nkeys; i++)
+		n *= s->e.space->keys[i].n;
+	return n;
+}
+
+static void add_orders(struct search_state *s, const struct space_layout *l)
+{
+	int n = 1;
+	struct space_layout *v = s->all_orders ? hd_layout_orders(s->e.space, l, &n) : NULL;
+
+	for (int i = 0; i < n; i++)
+		hd_search_family(s, v ? &v[i] : l);
+	free(v);
+}
+
+/* A layout with what a strategy refuses by itself is refused. */
+static const char *refused(const struct search_state *s, const struct space_layout *l, int i)
+{
+	return hd_layout_used(l, i) ? hd_space_refuses(s->e.space, i, l->size[i], l->choice[i]) : NULL;
+}
+
+/* why: l is refused already; NULL: it is not. */
+static void add_choices(struct search_state *s, struct space_layout *l, int i, const char *why)
+{
+	const struct space *of = s->e.space;
+	int n = i < of->n && hd_layout_used(l, i) && !of->strategies[i].stages ? of->strategies[i].nchoices : 1;
+
+	if (i == of->n && why) {
+		s->out->layouts += members(s, l);
+		hd_search_lost(s, l, members(s, l), why);
+	} else if (i == of->n) {
+		add_orders(s, l);
+	}
+	for (int k = 0; k < n && i < of->n; k++) {
+		const char *no;
+
+		l->choice[i] = k;
+		no = of->strategies[i].stages ? NULL : refused(s, l, i);
+		add_choices(s, l, i + 1, why ? why : no);
+	}
+}
+
+static void add_sizes(struct search_state *s, struct space_layout *l, int i, int64_t left)
+{
+	const struct space *of = s->e.space;
+	const struct space_strategy *at = &of->strategies[i];
+
+	if (i == of->n) {
+		if (left == 1)
+			add_choices(s, l, 0, NULL);
+		return;
+	}
+	for (int64_t n = 1; n <= left; n++) {
+		if (left % n || n < at->least || n > at->most || (at->stages && n > of->layers))
+			continue;
+		l->size[i] = n;
+		add_sizes(s, l, i + 1, left / n);
+	}
+	l->size[i] = 1;
+}
+
+static void add_families(struct search_state *s)
+{
+	struct space_layout l = { .size = { 0 } };
+
+	for (int i = 0; i < s->e.space->n; i++)
+		l.order[i] = i;
+	s->all_orders = 1;
+	add_sizes(s, &l, 0, s->e.space->ranks);
+	if (s->nfamilies <= MANY || s->o->unbounded)
+		return;
+	s->nfamilies = s->out->layouts = s->out->nlost = 0;
+	s->all_orders = 0;
+	add_sizes(s, &l, 0, s->e.space->ranks);
+}
+
+/* p: of the first values, which need least memory; another: of others, since those were refused. */
+static void judge_family(struct search_state *s, const struct space_layout *l, const struct probe *p, int another)
+{
+	struct probe_shape shape = shape_of(s, l, p->micros);
+	struct queued it = { .layout = *l, .family = 1, .layouts = members(s, l) };
+	double floor = hd_bound_memory(p, &shape);
+
+	if (!another && s->limit > 0 && floor > s->limit && !s->o->unbounded) {
+		hd_search_no_room(s, l, it.layouts, floor);
+		return;
+	}
+	it.key = OPTIMISM * hd_guess_quick(p, &shape);
+	hd_search_push(s, &it);
+}
+
+/* Probes of families; those that were refused stay in v.  -> how many. */
+static int64_t probe_families(struct search_state *s, struct space_layout *v, int64_t n, struct probe *p, int another)
+{
+	int64_t refused = 0;
+
+	for (int64_t i = 0; i < n; i += BLOCK) {
+		int64_t some = n - i < BLOCK ? n - i : BLOCK;
+
+		hd_search_evaluate_probes(&s->e, &v[i], some, 0, &p[i]);
+		for (int64_t k = i; k < i + some; k++) {
+			if (!p[k].judged.code) {
+				judge_family(s, &v[k], &p[k], another);
+				continue;
+			}
+			p[refused] = p[k];
+			v[refused++] = v[k];
+		}
+	}
+	return refused;
+}
+
+/* Of those that were refused some would not be with another value of one key. */
+static int64_t probe_others(struct search_state *s, struct space_layout *v, int64_t n, struct probe *p)
+{
+	const struct space *of = s->e.space;
+
+	for (int i = 0; i < of->nkeys && n; i++) {
+		for (int k = 1; k < of->keys[i].n; k++) {
+			for (int64_t f = 0; f < n; f++)
+				v[f].value[i] = k;
+			n = probe_families(s, v, n, p, 1);
+		}
+		for (int64_t f = 0; f < n; f++)
+			v[f].value[i] = 0;
+	}
+	return n;
+}
+
+static void judge_families(struct search_state *s)
+{
+	struct probe *p = hd_alloc(((size_t)s->nfamilies + 1) * sizeof(*p));
+	int64_t n = s->nfamilies;
+
+	for (int64_t i = 0; i < n; i++)
+		s->out->layouts += members(s, &s->families[i]);
+	n = probe_families(s, s->families, n, p, 0);
+	n = probe_others(s, s->families, n, p);
+	for (int64_t i = 0; i < n; i++)
+		hd_search_lost(s, &s->families[i], members(s, &s->families[i]), p[i].judged.why);
+	free(p);
+}
+
+/* -- a family's layouts ------------------------------------------------------------------------------------------------------------ */
+static const char *staged_refused(const struct search_state *s, const struct space_layout *l)
+{
+	const char *why = NULL;
+
+	for (int i = 0; i < s->e.space->n && !why; i++)
+		if (s->e.space->strategies[i].stages)
+			why = refused(s, l, i);
+	return why;
+}
+
+static void judge_layout(struct search_state *s, const struct space_layout *l, const struct probe *p)
+{
+	struct probe_shape shape = shape_of(s, l, p->micros);
+	const struct order_probe *o;
+	struct queued it = { .layout = *l, .layouts = 1 };
+	const char *why = staged_refused(s, l);
+	double floor = hd_bound_memory(p, &shape), memory;
+
+	if (why) {
+		hd_search_lost(s, l, 1, why);
+		return;
+	}
+	o = hd_search_order(s, l, p->micros);
+	if (o->judged.code) {
+		hd_search_lost(s, l, 1, o->judged.why);
+		return;
+	}
+	if (s->limit > 0 && floor > s->limit && !s->o->unbounded) {
+		hd_search_no_room(s, l, 1, floor);
+		return;
+	}
+	memory = hd_guess_memory(p, &shape, o);
+	it.bound = hd_bound_step(p, &shape);
+	it.key = larger_of(hd_guess_step(p, &shape, o), it.bound);
+	if (s->limit > 0 && memory > s->limit) /* later */
+		it.key *= 1 + 4 * (memory / s->limit - 1);
+	hd_search_push(s, &it);
+}
+
+/* All that differ from l in the choices of stages. */
+static void judge_staged(struct search_state *s, const struct space_layout *l, const struct probe *p, int i)
+{
+	const struct space *of = s->e.space;
+	struct space_layout mine = *l;
+
+	while (i < of->n && !(of->strategies[i].stages && hd_layout_used(l, i)))
+		i++;
+	if (i == of->n) {
+		judge_layout(s, l, p);
+		return;
+	}
+	for (mine.choice[i] = 0; mine.choice[i] < of->strategies[i].nchoices; mine.choice[i]++)
+		judge_staged(s, &mine, p, i + 1);
+}
+
+/* The orders of units that these layouts need and that are not known yet. */
+static void want_staged(struct search_state *s, const struct space_layout *l, int64_t micros, int i)
+{
+	const struct space *of = s->e.space;
+	struct space_layout mine = *l;
+
+	while (i < of->n && !(of->strategies[i].stages && hd_layout_used(l, i)))
+		i++;
+	if (i == of->n) {
+		if (!staged_refused(s, l))
+			hd_search_want_order(s, l, micros);
+		return;
+	}
+	for (mine.choice[i] = 0; mine.choice[i] < of->strategies[i].nchoices; mine.choice[i]++)
+		want_staged(s, &mine, micros, i + 1);
+}
+
+static int64_t values_of(const struct space *of, struct space_layout *l, int64_t number)
+{
+	for (int i = 0; i < of->nkeys; i++) {
+		l->value[i] = (int)(number % of->keys[i].n);
+		number /= of->keys[i].n;
+	}
+	return number;
+}
+
+static void open_families(struct search_state *s, const struct space_layout *l, int64_t n)
+{
+	const struct space *of = s->e.space;
+	struct space_layout *v = NULL, now;
+	struct probe *p;
+	size_t cap = 0;
+	int64_t all = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t k = 0; now = l[i], values_of(of, &now, k) == 0; k++) {
+			v = hd_grow(v, (size_t)all, &cap, sizeof(*v));
+			v[all++] = now;
+		}
+	p = hd_alloc(((size_t)all + 1) * sizeof(*p));
+	hd_search_evaluate_probes(&s->e, v, all, 1, p);
+	for (int64_t i = 0; i < all; i++)
+		if (!p[i].judged.code)
+			want_staged(s, &v[i], p[i].micros, 0);
+	hd_search_make_orders(s);
+	for (int64_t i = 0; i < all; i++) {
+		if (p[i].judged.code)
+			hd_search_lost(s, &v[i], staged_choices(s, &v[i]), p[i].judged.why);
+		else
+			judge_staged(s, &v[i], &p[i], 0);
+	}
+	free(v), free(p);
+}
+
+/* -- rounds -------------------------------------------------------------------------------------------------------------------------- */
+static void evaluate(struct search_state *s, const struct queued *v, int64_t n)
+{
+	struct space_layout *l = hd_alloc(((size_t)n + 1) * sizeof(*l));
+	struct evaluated *r = hd_alloc(((size_t)n + 1) * sizeof(*r));
+
+	for (int64_t i = 0; i < n; i++)
+		l[i] = v[i].layout;
+	hd_search_evaluate(&s->e, l, n, r);
+	for (int64_t i = 0; i < n; i++)
+		hd_search_found(s, &v[i], &r[i]);
+	free(l), free(r);
+}
+
+/* The most promising items, families among them or not; layouts whose bound is over the best are lost on the way. */
+static int64_t take(struct search_state *s, struct queued *v, int64_t n)
+{
+	int64_t taken = 0;
+	struct queued it;
+
+	while (taken < n && hd_search_pop(s, &it)) {
+		if (it.bound >= s->best && !s->o->unbounded)
+			hd_search_slower(s, &it);
+		else
+			v[taken++] = it;
+	}
+	return taken;
+}
+
+static void rounds(struct search_state *s)
+{
+	struct queued v[ROUND], layouts[ROUND];
+	struct space_layout families[ROUND];
+	int64_t n;
+
+	while ((!s->o->tries || s->out->nfound < s->o->tries) && (n = take(s, v, ROUND)) > 0) {
+		int64_t nf = 0, nl = 0;
+
+		for (int64_t i = 0; i < n; i++)
+			if (v[i].family)
+				families[nf++] = v[i].layout;
+			else
+				layouts[nl++] = v[i];
+		if (nf)
+			open_families(s, families, nf);
+		if (nl)
+			evaluate(s, layouts, nl);
+	}
+}
+
+/* -- what is near the best ------------------------------------------------------------------------------------------------------------- */
+static void near(struct search_state *s, const struct space_layout *l, struct queued *v, int64_t *n, int64_t most)
+{
+	if (*n == most || hd_search_known(s, l))
+		return;
+	for (int64_t i = 0; i < *n; i++)
+		if (hd_layout_same(s->e.space, &v[i].layout, l))
+			return;
+	v[(*n)++] = (struct queued){ .layout = *l, .layouts = 1 };
+}
+
+static void near_keys(struct search_state *s, const struct space_layout *best, struct queued *v, int64_t *n,
+		      int64_t most)
+{
+	const struct space *of = s->e.space;
+
+	for (int i = 0; i < of->n; i++)
+		for (int k = 0; k < of->strategies[i].nchoices && hd_layout_used(best, i); k++) {
+			struct space_layout l = *best;
+
+			l.choice[i] = k;
+			near(s, &l, v, n, most);
+		}
+	for (int i = 0; i < of->nkeys; i++)
+		for (int k = 0; k < of->keys[i].n; k++) {
+			struct space_layout l = *best;
+
+			l.value[i] = k;
+			near(s, &l, v, n, most);
+		}
+}
+
+static int allowed(const struct space_strategy *s, int64_t size, int64_t layers)
+{
+	return size >= s->least && size <= s->most && !(s->stages && size > layers);
+}
+
+/* A factor of two or three goes from one strategy to another. */
+static void near_sizes(struct search_state *s, const struct space_layout *best, struct queued *v, int64_t *n,
+		       int64_t most)
+{
+	const struct space *of = s->e.space;
+
+	for (int i = 0; i < of->n; i++)
+		for (int k = 0; k < of->n; k++)
+			for (int64_t f = 2; f <= 3; f++) {
+				struct space_layout l = *best;
+
+				if (i == k || l.size[i] % f)
+					continue;
+				l.size[i] /= f;
+				l.size[k] *= f;
+				if (allowed(&of->strategies[i], l.size[i], of->layers) &&
+				    allowed(&of->strategies[k], l.size[k], of->layers))
+					near(s, &l, v, n, most);
+			}
+}
+
+static void climb(struct search_state *s)
+{
+	enum { MOST = 48, TIMES = 6 };
+	struct queued *v = hd_alloc(MOST * sizeof(*v));
+	double was = INFINITY;
+
+	for (int t = 0; t < TIMES && s->best < was; t++) {
+		struct space_layout best = *hd_search_best(s), *orders;
+		int64_t n = 0;
+		int norders;
+
+		was = s->best;
+		orders = hd_layout_orders(s->e.space, &best, &norders);
+		for (int i = 0; i < norders; i++)
+			near(s, &orders[i], v, &n, MOST);
+		free(orders);
+		near_keys(s, &best, v, &n, MOST);
+		near_sizes(s, &best, v, &n, MOST);
+		evaluate(s, v, n);
+	}
+	free(v);
+}
+
+/* -- the whole ------------------------------------------------------------------------------------------------------------------------- */
+/* As it is, if it has a layout. */
+static void given(struct search_state *s)
+{
+	s->out->given.judged.code = HD_EINVAL;
+	if (hd_conf_next(s->o->conf, "strategy", NULL) || s->e.space->ranks == 1)
+		hd_search_evaluate_given(&s->e, s->o->conf, &s->out->given);
+}
+
+/* Layers that repeat: those with experts stand at intervals. */
+static int64_t period_of(struct hd_conf *conf)
+{
+	struct hd_section *m = hd_conf_section(conf, NULL, "model");
+	int64_t every = hd_section_int(m, "experts") ? hd_section_int(m, "moe_every") : 1;
+
+	return every > 0 ? every : 2;
+}
+
+int hd_search(const struct search_options *o, struct search_result *out, struct hd_err *err)
+{
+	struct search_state s = { .o = o, .out = out, .best = INFINITY };
+
+	*out = (struct search_result){ .layouts = 0 };
+	HD_TRY(hd_space_read(o->space, o->conf, &out->space, err));
+	out->space.ranks = o->plan.ranks;
+	out->space.node = o->machine->ranks_per_node;
+	s.limit = out->limit = o->memory ? (double)o->memory : o->machine->memory;
+	s.e = (struct evaluator){ &out->space, o->machine, o->style, o->plan, period_of(o->conf) };
+	for (int i = 0; i < out->space.n; i++)
+		hd_search_evaluate_alone(&s.e, &out->space, i);
+	given(&s);
+	add_families(&s);
+	judge_families(&s);
+	rounds(&s);
+	if (s.nitems && s.best < INFINITY)
+		climb(&s);
+	hd_search_end(&s);
+	return HD_OK;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The file of a space, and what the user's INI says beside it.
+ */
+#include <config.h>
+#include "engine/base/parse.h"
+#include "engine/file/installed.h"
+#include "engine/search/space.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct hd_option strategy_keys[] = {
+	{ "plugin", HD_OPT_STR, 0, NULL, NULL, "its plugin" },
+	{ "size", HD_OPT_STR, 0, "1..", NULL, "LEAST..MOST: of its sizes those that divide the ranks" },
+	{ "choose", HD_OPT_STR, 0, "", NULL,
+	  "alternatives with commas between them, each KEY=VALUE with blanks between" },
+};
+static const struct hd_option vary_keys[] = {
+	{ "values", HD_OPT_STR, 0, NULL, NULL, "with commas between them; the one that needs least memory first" },
+};
+
+/* Text with commas as a list of its parts. */
+static char **parts_of(const char *text, int *n)
+{
+	char *copy = hd_strdup(text), *rest = copy, *part, **v = NULL;
+	size_t cap = 0;
+
+	*n = 0;
+	while ((part = strsep(&rest, ","))) {
+		v = hd_grow(v, (size_t)*n, &cap, sizeof(*v));
+		v[(*n)++] = hd_strdup(hd_parse_trim(part));
+	}
+	free(copy);
+	return v;
+}
+
+static int sizes_of(struct hd_conf *c, struct hd_section *s, struct space_strategy *to, struct hd_err *err)
+{
+	const char *text = hd_section_str(s, "size"), *dots = strstr(text, "..");
+	char *least = hd_strdup(text);
+	int bad;
+
+	least[dots ? (size_t)(dots - text) : strlen(text)] = 0;
+	to->most = INT64_MAX;
+	bad = hd_word_int(least, &to->least) < 0 || to->least < 1 ||
+	      (dots && dots[2] && hd_word_int(dots + 2, &to->most) < 0);
+	if (!dots)
+		to->most = to->least;
+	free(least);
+	return bad ? hd_section_fail(c, s, "size", err, HD_EINVAL, "%s is not LEAST..MOST", text) : HD_OK;
+}
+
+/* Whether an alternative of a choice says this key. */
+static int says(const char *choice, const char *key, size_t n)
+{
+	const char *at = choice;
+
+	while (*at) {
+		at += strspn(at, " ");
+		if (!strncmp(at, key, n) && at[n] == '=')
+			return 1;
+		at += strcspn(at, " ");
+	}
+	return 0;
+}
+
+static int chosen(const struct space_strategy *s, const char *line)
+{
+	size_t n = strcspn(line, " =");
+
+	if ((n == 4 && !strncmp(line, "size", n)) || (n == 6 && !strncmp(line, "plugin", n)))
+		return 1;
+	for (int i = 0; i < s->nchoices; i++)
+		if (says(s->choices[i], line, n))
+			return 1;
+	return 0;
+}
+
+/* The user's sections: `base` gets the lines of all but strategies, and each strategy those that are not chosen. */
+struct user_line {
+	struct space *space;
+	struct space_strategy *of; /* whose section it is in */
+	int strategy;
+};
+
+static void take_section(struct user_line *u, struct hd_conf *user, const char *line)
+{
+	const char *plugin;
+	char *name;
+
+	u->of = NULL;
+	u->strategy = !strncmp(line, "[strategy ", 10);
+	if (!u->strategy)
+		return;
+	name = hd_strdup(line + 10);
+	name[strcspn(name, "]")] = 0;
+	plugin = hd_section_str(hd_conf_section(user, "strategy", name), "plugin");
+	for (int i = 0; i < u->space->n && !u->of; i++)
+		if (!strcmp(u->space->strategies[i].plugin, plugin))
+			u->of = &u->space->strategies[i];
+	if (u->of) {
+		free(u->of->name);
+		u->of->name = hd_strdup(name);
+	}
+	free(name);
+}
+
+static int take_user(struct space *s, struct hd_conf *user, struct hd_err *err)
+{
+	char *text = hd_conf_text(user), *rest = text, *line;
+	struct user_line u = { .space = s };
+
+	s->base = hd_strdup("");
+	while ((line = strsep(&rest, "\n"))) {
+		if (*line == '[')
+			take_section(&u, user, line);
+		if (*line == '[' && u.strategy && !u.of)
+			hd_err_set(
+				err, HD_EINVAL,
+				"%s: %s: the space has no strategy of its plugin; name a space that does with --space",
+				hd_conf_path(user), line);
+		if (!u.strategy)
+			hd_append(&s->base, "%s\n", line);
+		else if (u.of && *line && *line != '[' && !chosen(u.of, line))
+			hd_append(&u.of->kept, "%s\n", line);
+	}
+	free(text);
+	return err->code;
+}
+
+static int strategy(struct hd_conf *c, struct hd_section *at, struct space *s, struct hd_err *err)
+{
+	static const struct hd_key_table table = { strategy_keys, HD_LEN(strategy_keys), 0 };
+	struct space_strategy *to = &s->strategies[s->n];
+
+	HD_TRY(hd_section_check(c, at, &table, 1, err));
+	if (s->n == HD_SPACE_MOST)
+		return hd_section_fail(c, at, "plugin", err, HD_EINVAL, "more than %d strategies", HD_SPACE_MOST);
+	HD_TRY(sizes_of(c, at, to, err));
+	to->name = hd_strdup(hd_section_name(at));
+	to->plugin = hd_strdup(hd_section_str(at, "plugin"));
+	to->kept = hd_strdup("");
+	to->choices = parts_of(hd_section_str(at, "choose"), &to->nchoices);
+	s->n++;
+	return HD_OK;
+}
+
+static int varied(struct hd_conf *c, struct hd_section *at, struct space *s, struct hd_err *err)
+{
+	static const struct hd_key_table table = { vary_keys, HD_LEN(vary_keys), 0 };
+	struct space_key *to = &s->keys[s->nkeys];
+
+	HD_TRY(hd_section_check(c, at, &table, 1, err));
+	if (s->nkeys == HD_SPACE_MOST)
+		return hd_section_fail(c, at, "values", err, HD_EINVAL, "more than %d keys", HD_SPACE_MOST);
+	to->name = hd_strdup(hd_section_name(at));
+	to->values = parts_of(hd_section_str(at, "values"), &to->n);
+	s->nkeys++;
+	return HD_OK;
+}
+
+static int read_sections(struct hd_conf *c, struct hd_conf *user, struct space *s, struct hd_err *err)
+{
+	static const char *const names[] = { NULL }, *const kinds[] = { "strategy", "vary", NULL };
+
+	HD_TRY(hd_conf_known(c, names, kinds, err));
+	for (struct hd_section *at = NULL; (at = hd_conf_next(c, "strategy", at));)
+		HD_TRY(strategy(c, at, s, err));
+	for (struct hd_section *at = NULL; (at = hd_conf_next(c, "vary", at));)
+		HD_TRY(varied(c, at, s, err));
+	return take_user(s, user, err);
+}
+
+int hd_space_read(const char *name, struct hd_conf *conf, struct space *s, struct hd_err *err)
+{
+	char *path = hd_installed_find("spaces", name, err);
+	struct hd_conf *c = NULL;
+
+	if (!path)
+		return err->code;
+	s->name = hd_strdup(hd_conf_path(conf));
+	s->layers = hd_section_int(hd_conf_section(conf, NULL, "model"), "layers");
+	if (hd_conf_read(path, NULL, 0, &c, err) >= 0)
+		read_sections(c, conf, s, err);
+	hd_conf_destroy(c);
+	free(path);
+	return err->code;
+}
+
+const char *hd_space_refuses(const struct space *s, int strategy, int64_t size, int choice)
+{
+	const struct space_strategy *of = &s->strategies[strategy];
+
+	for (int i = 0; i < of->nalone; i++)
+		if (of->alone[i].size == size && of->alone[i].choice == choice)
+			return of->alone[i].refused ? of->alone[i].why : NULL;
+	return NULL;
+}
+
+static void free_list(char **v, int n)
+{
+	while (n)
+		free(v[--n]);
+	free(v);
+}
+
+void hd_space_release(struct space *s)
+{
+	for (int i = 0; i < s->n; i++) {
+		struct space_strategy *of = &s->strategies[i];
+
+		free(of->name), free(of->plugin), free(of->kept);
+		free_list(of->choices, of->nchoices);
+		free(of->alone);
+	}
+	for (int i = 0; i < s->nkeys; i++) {
+		free(s->keys[i].name);
+		free_list(s->keys[i].values, s->keys[i].n);
+	}
+	free(s->base), free(s->name);
+}

@@ -1,0 +1,104 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The fastest layout of a model on a machine: that of a search is that of planning all of them, it fits, and check takes it.  A
+# bound that is none would lose the best layout without a word.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+command -v python3 >/dev/null || skip_all 'no python3'
+
+cat >m.ini <<'E'
+[model]
+layers = 4
+embed = 64
+heads = 4
+vocab = 64
+[data]
+train = none
+[train]
+seq = 16
+global_batch = 8
+steps = 1
+E
+cat >machine.ini <<'E'
+[machine]
+name = slow links
+ranks_per_node = 2
+memory = 1G
+flops_fp32 = 1e11
+memory_bandwidth = 1e10
+kernel_latency = 1e-6
+node_bandwidth = 5e9
+node_latency = 1e-6
+network_bandwidth = 1e9
+network_latency = 1e-5
+E
+cat >space.ini <<'E'
+[strategy a]
+plugin = tp
+size = 1..4
+choose = form=1d, form=2d
+[strategy b]
+plugin = dp
+choose = zero=0, zero=1
+[strategy c]
+plugin = pp
+choose = schedule=1f1b, schedule=zb
+[vary train.micro_batch]
+values = 1, 2
+[vary train.recompute]
+values = full, none
+E
+search() { heddle plan m.ini --machine machine.ini --search --space "$tmp/space.ini" "$@" 2>&1; }
+field() { printf '%s\n' "$1" | python3 -c 'import json, sys
+print(eval(sys.argv[1], {"r": json.load(sys.stdin)}))' "$2" 2>&1; }
+first='r["candidates"][0]["step_seconds"], r["candidates"][0]["ini"]'
+planned='len(r["candidates"])'
+
+# Other models, machines and numbers of ranks.
+for case in '4 --set=train.seq=64' '6 --set=model.layers=6' '4 --memory=1M'; do
+	set -- $case
+	ranks=$1
+	shift
+	searched=$(search --ranks "$ranks" --json --tries 0 "$@")
+	all=$(HD_TEST_SEARCH_ALL=1 search --ranks "$ranks" --json --tries 0 "$@")
+	is "$case: the best of all layouts" "$(field "$searched" "$first")" "$(field "$all" "$first")"
+	ok "without planning all of them: $(field "$searched" "$planned") of $(field "$all" "$planned")" \
+		test "$(field "$searched" "$planned")" -lt "$(field "$all" "$planned")"
+	is "each layout is found, or lost for a reason" \
+		"$(field "$searched" "$planned + sum(x['layouts'] for x in r['lost'])")" "$(field "$searched" 'r["layouts"]')"
+done
+
+# What it writes is a layout like any other, of the same batch, and takes as long as was said.
+said=$(search --ranks 4 --out best.ini --top 3)
+found=$(search --ranks 4 --json)
+ok "a best layout is written" test -s best.ini
+like "with a table of the best" "$said" '  1  '
+like "and why others lost" "$said" 'slower than the best, by their kernels'
+ok "check accepts it" heddle check best.ini --ranks 4
+like "its batch is the INI's" "$(cat best.ini)" 'global_batch = 8'
+is "and plan says the same of it" "$(field "$(heddle plan best.ini --ranks 4 --machine machine.ini --json)" 'r["step_seconds"]')" \
+	"$(field "$found" 'r["candidates"][0]["step_seconds"]')"
+is "twice the same" "$(search --ranks 4 --json)" "$found"
+
+# Memory: what does not fit is not found, and by how much.
+less=$(field "$found" 'r["candidates"][0]["memory_bytes"] * 95 // 100')
+fits=$(search --ranks 4 --json --memory "$less")
+ok "with less memory another layout" test "$(field "$fits" 'r["candidates"][0]["memory_bytes"]')" -le "$less"
+like "those that do not fit say by how much" "$(field "$fits" '[c["reason"] for c in r["candidates"]]')" 'does not fit: .* more than'
+said=$(search --ranks 4 --memory 10K)
+is "none fits: refused" $? 1
+like "and says so" "$said" 'no layout of [0-9]* '
+
+# The user's own section keeps its name and the keys that the space does not choose; what the space does not know is refused.
+said=$(search --ranks 4 --out own.ini --set mine.plugin=dp --set mine.size=4 --set mine.bucket=1M)
+like "the INI's own layout is compared" "$said" 'the layout of the INI: '
+like "names of its sections stay" "$(cat own.ini)" 'strategy mine'
+like "and keys that are not chosen" "$(cat own.ini)" 'bucket = 1M'
+said=$(search --ranks 4 --set x.plugin=ep --set x.size=1)
+is "a strategy that is not in the space: refused" $? 1
+like "by name" "$said" 'strategy x.*no strategy of its plugin'
+said=$(heddle plan m.ini --machine machine.ini --search 2>&1)
+like "without a number of ranks: refused" "$said" 'needs the number of ranks'
+said=$(heddle plan m.ini --machine machine.ini --ranks 1 --out x.ini 2>&1)
+like "--out without --search: refused" "$said" '\-\-out needs --search'
+done_testing
