@@ -41,7 +41,7 @@ static const struct hd_flag plan_flags[] = {
 	{ "top", "K", "with --search: print so many of the best (default 10)" },
 	{ "out", "FILE", "with --search: write the best as an INI" },
 	{ "tries", "N",
-	  "with --search: plan at most so many layouts whole (default 200; 0: all that may be the best)" },
+	  "with --search: plan at most so many layouts whole (default 200, fewer of large models; 0: all that may be the best)" },
 	{ "space", "FILE|NAME", "with --search: INI of what is tried, or the name of one that comes with heddle" },
 	{ "json", NULL, "one line of JSON" },
 };

@@ -10,11 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int64_t tries_of(int64_t layers)
+{
+	return layers <= 24 ? 200 : layers <= 300 ? 4800 / layers : 16;
+}
+
 static int options_of(struct hd_cli *c, struct search_options *o, int64_t *top, struct hd_err *err)
 {
 	o->space = hd_cli_str(c, "space", "default");
 	HD_TRY(hd_cli_int(c, "top", 1, 1000000, 10, top, err));
-	HD_TRY(hd_cli_int(c, "tries", 0, 1000000000, 200, &o->tries, err));
+	HD_TRY(hd_cli_int(c, "tries", 0, 1000000000, -1, &o->tries, err));
 	HD_TRY(hd_cli_bytes(c, "memory", 0, &o->memory, err));
 	if (!hd_cli_has(c, "ranks"))
 		return hd_err_set(err, HD_EINVAL, "plan: --search needs the number of ranks: --ranks N");
@@ -72,6 +77,8 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 	HD_TRY(options_of(c, &o, &top, err));
 	HD_TRY(hd_cli_plan_options(c, m->ranks_per_node, conf, &o.plan, err));
 	o.conf = *conf;
+	if (o.tries < 0) /* a plan takes as long as it has layers */
+		o.tries = tries_of(hd_section_int(hd_conf_section(*conf, NULL, "model"), "layers"));
 	o.unbounded = getenv("HD_TEST_SEARCH_ALL") != NULL;
 	if (hd_search(&o, &r, err) >= 0 && !r.nfits)
 		nothing(&r, err);

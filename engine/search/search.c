@@ -120,6 +120,7 @@ static void add_families(struct search_state *s)
 	if (s->nfamilies <= MANY || s->o->unbounded)
 		return;
 	s->nfamilies = s->out->layouts = s->out->nlost = 0;
+	memset(s->out->lost, 0, sizeof(s->out->lost));
 	s->all_orders = 0;
 	add_sizes(s, &l, 0, s->e.space->ranks);
 }
@@ -322,6 +323,8 @@ static int64_t take(struct search_state *s, struct queued *v, int64_t n)
 	struct queued it;
 
 	while (taken < n && hd_search_pop(s, &it)) {
+		if (!it.family && hd_search_known(s, &it.layout)) /* the INI's own */
+			continue;
 		if (it.bound >= s->best && !s->o->unbounded)
 			hd_search_slower(s, &it);
 		else
@@ -411,7 +414,7 @@ static void near_sizes(struct search_state *s, const struct space_layout *best, 
 
 static void climb(struct search_state *s)
 {
-	enum { MOST = 48, TIMES = 6 };
+	enum { MOST = 24, TIMES = 8 };
 	struct queued *v = hd_alloc(MOST * sizeof(*v));
 	double was = INFINITY;
 
@@ -433,12 +436,16 @@ static void climb(struct search_state *s)
 }
 
 /* -- the whole ------------------------------------------------------------------------------------------------------------------------- */
-/* As it is, if it has a layout. */
+/* As it is, if it has a layout; and as a point of the space, if it is one: what is found is at least as fast. */
 static void given(struct search_state *s)
 {
+	struct queued it = { .layouts = 1 };
+
 	s->out->given.judged.code = HD_EINVAL;
 	if (hd_conf_next(s->o->conf, "strategy", NULL) || s->e.space->ranks == 1)
 		hd_search_evaluate_given(&s->e, s->o->conf, &s->out->given);
+	if (hd_space_point(s->e.space, s->o->conf, &it.layout))
+		evaluate(s, &it, 1);
 }
 
 /* Layers that repeat: those with experts stand at intervals. */
@@ -462,8 +469,8 @@ int hd_search(const struct search_options *o, struct search_result *out, struct 
 	s.e = (struct evaluator){ &out->space, o->machine, o->style, o->plan, period_of(o->conf) };
 	for (int i = 0; i < out->space.n; i++)
 		hd_search_evaluate_alone(&s.e, &out->space, i);
-	given(&s);
 	add_families(&s);
+	given(&s);
 	judge_families(&s);
 	rounds(&s);
 	if (s.nitems && s.best < INFINITY)

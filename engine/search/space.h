@@ -54,6 +54,9 @@ struct space_layout {
 /* NULL: that strategy is possible by itself with this size and choice; else why not. */
 const char *hd_space_refuses(const struct space *s, int strategy, int64_t size, int choice);
 
+/* The layout of an INI as a point of the space; 0: it is none. */
+int hd_space_point(const struct space *s, struct hd_conf *conf, struct space_layout *out);
+
 /* layout.c: its INI, malloc'ed, of the strategies that `with` has a bit for.  Key sets ("train.steps=1") come over it. */
 int hd_layout_conf(const struct space *s, const struct space_layout *l, unsigned with, const char *const *sets,
 		   int nsets, struct hd_conf **out, struct hd_err *err);
