@@ -174,8 +174,7 @@ static void adds(void)
 	ok(!hd_op1(p, "add", ins, 2, "%s", "") &&
 		   strstr(p->own.text, "input 1 has dim batch, which input 0 (embed) does not have"),
 	   "add whose first operand is the smaller is refused");
-	hd_conf_destroy(p->conf);
-	hd_plan_destroy(p);
+	gt_plan_destroy(p);
 	begin();
 	x = ins[0] = param("a", "batch,embed");
 	ins[1] = hd_map_new(p, &x, 1, "a * a"), ins[2] = x;

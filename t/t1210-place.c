@@ -236,8 +236,7 @@ static void counts(const struct layout *l)
 				     hd_comm_kind_name(k->comm.kind), k->comm.group->name, k->ins[0]->spec,
 				     k->reason ? k->reason : "");
 	}
-	hd_conf_destroy(p->conf);
-	hd_plan_destroy(p);
+	gt_plan_destroy(p);
 }
 
 /* -- runs --------------------------------------------------------------------------------------------------------------------- */

@@ -208,8 +208,7 @@ static void collectives(const char *model, const char *what, int t, int sequence
 		       0, "nothing else");
 		is_int(bytes, 8 * BSH * (t - 1) / t * 4, "8 b s h (t - 1) / t elements");
 	}
-	hd_conf_destroy(p->conf);
-	hd_plan_destroy(p);
+	gt_plan_destroy(p);
 }
 
 /* Which gradients are summed over the axis: with the sequence cut, of what every token reads and nothing cuts. */
@@ -233,8 +232,7 @@ static void sums(void)
 		       sequence ? "sequence cut: gradients of norms are summed" : "not cut: none of norms");
 		is_int(biases, sequence ? 2 * LAYERS : 0, "and of biases that are added to the residual stream");
 		is_int(others, 0, "and no others");
-		hd_conf_destroy(p->conf);
-		hd_plan_destroy(p);
+		gt_plan_destroy(p);
 	}
 }
 
@@ -254,8 +252,7 @@ static void shared_keys(void)
 	}
 	is_int(keys, 2 * LAYERS, "8 ranks, 2 key heads: weights of k and v are summed over four ranks, once a step");
 	is_int(others, 0, "and no others");
-	hd_conf_destroy(p->conf);
-	hd_plan_destroy(p);
+	gt_plan_destroy(p);
 }
 
 int main(void)

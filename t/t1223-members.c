@@ -72,8 +72,7 @@ static void refused(const struct shape *m, int ranks, const char *sections, cons
 	if (!ok(!p && strstr(gt_why(), want), "refused: %s", want))
 		note("%s", p ? "accepted" : gt_why());
 	if (p) {
-		hd_conf_destroy(p->conf);
-		hd_plan_destroy(p);
+		gt_plan_destroy(p);
 	}
 }
 

@@ -115,8 +115,7 @@ static void damaged(void (*damage)(struct hd_program *), const char *name, const
 	   "%s: %s", name, *err.text ? err.text : "they meet");
 	hd_match_destroy(m);
 	hd_classes_release(&c);
-	hd_conf_destroy(p->conf);
-	hd_plan_destroy(p);
+	gt_plan_destroy(p);
 }
 
 int main(void)

@@ -516,7 +516,7 @@ static void movements(const char *keys, const char *what, int64_t rows, int64_t 
 	ok(bytes, "%s: each of %lld bytes a rank", what, (long long)want);
 	ok(others == numbers, "%s: and %lld other movements in the layer (%d)", what, (long long)numbers, others);
 	if (p)
-		hd_conf_destroy(p->conf), hd_plan_destroy(p);
+		gt_plan_destroy(p);
 }
 
 /* The plugin's own rules: wherever ep stands among the strategies, tokens change ranks along it alone.  It cuts the
@@ -546,8 +546,7 @@ static void beside_replicas(const char *sections, const char *what)
 		}
 	is_int(moved, 4, "two all-to-alls forward and two backward, among the two ranks of ep");
 	is_int(others, 0, "and nothing among replicas");
-	hd_conf_destroy(p->conf);
-	hd_plan_destroy(p);
+	gt_plan_destroy(p);
 }
 
 int main(void)

@@ -155,8 +155,7 @@ static void pieces_of_pieces(const char *sections, const char *what)
 			}
 	is_int(pieces, 2, "what crosses is gathered from pieces, forward and backward");
 	is_int(among, 0, "and nothing moves among replicas");
-	hd_conf_destroy(p->conf);
-	hd_plan_destroy(p);
+	gt_plan_destroy(p);
 }
 
 /* -- a tied embedding ------------------------------------------------------------------------------------------------------------ */
@@ -181,8 +180,7 @@ static void tied(void)
 	is_int(totals, 1, "its two parts are added");
 	is_int(sends, 1, "after one has been sent");
 	ok(stages[0] == 3 && stages[1] == 0, "from the last stage to the first, where the parameter lives");
-	hd_conf_destroy(p->conf);
-	hd_plan_destroy(p);
+	gt_plan_destroy(p);
 }
 
 /* -- which blocks are where -------------------------------------------------------------------------------------------------------- */
@@ -198,8 +196,7 @@ static void split(const char *model, const char *keys, const char *want)
 	ok(!strcmp(got, want) || (!p && strstr(gt_why(), want)), "%s", *keys ? keys : "balanced");
 	note("%s", p ? got : gt_why());
 	if (p) {
-		hd_conf_destroy(p->conf);
-		hd_plan_destroy(p);
+		gt_plan_destroy(p);
 	}
 }
 

@@ -35,8 +35,7 @@ static struct hd_program *program(struct hd_plan *p, int rank)
 
 static void forget(struct hd_plan *p)
 {
-	hd_conf_destroy(p->conf);
-	hd_plan_destroy(p);
+	gt_plan_destroy(p);
 }
 
 /* Whether an entry writes or reads the tensor. */

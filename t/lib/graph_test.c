@@ -69,6 +69,14 @@ struct hd_plan *gt_plan_of(const char *ini, int64_t ranks, uint32_t real)
 	return p;
 }
 
+void gt_plan_destroy(struct hd_plan *p)
+{
+	struct hd_conf *conf = p->conf;
+
+	hd_plan_destroy(p);
+	hd_conf_destroy(conf);
+}
+
 struct axis *gt_axis(struct hd_plan *p, const char *name, int64_t n)
 {
 	struct axis *a = hd_plan_alloc(p, sizeof(*a));
@@ -186,17 +194,13 @@ struct gt_run *gt_open(struct hd_plan *p, struct hd_communicator **(*members)(st
 
 void gt_close(struct gt_run *r)
 {
-	struct hd_conf *conf;
-
 	if (!r)
 		return;
-	conf = r->plan->conf;
 	for (int k = 0; k < r->n; k++) {
 		hd_program_destroy(r->g[k]);
 		free(r->mem[k]);
 	}
-	hd_plan_destroy(r->plan); /* names sections of its conf to the end */
-	hd_conf_destroy(conf);
+	gt_plan_destroy(r->plan);
 	free(r);
 }
 

@@ -33,6 +33,7 @@ struct gt_run {
 struct hd_conf *gt_conf(const char *text); /* NULL: gt_why */
 struct hd_plan *gt_plan(int64_t micros);
 struct hd_plan *gt_plan_of(const char *ini, int64_t ranks, uint32_t real); /* hd_plan_create; NULL: gt_why */
+void gt_plan_destroy(struct hd_plan *p); /* and its conf, of which it names sections to the end */
 const char *gt_why(void);
 
 struct axis *gt_axis(struct hd_plan *p, const char *name, int64_t n);
