@@ -11,6 +11,7 @@
 #include "engine/against/against.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/plugin/turn.h"
+#include "engine/graph/mesh.h"
 #include "engine/graph/traffic.h"
 #include "engine/passes/passes.h"
 #include "engine/predict/match.h"
@@ -85,6 +86,21 @@ static int64_t bytes_of(const struct hd_stage_line *m)
 	return m->persistent + m->transient;
 }
 
+/* Ranks that hold no model: how many, and those of least and most memory. */
+struct servers {
+	int64_t n;
+	struct hd_stage_line least, most;
+};
+
+static void add_server(struct servers *s, const struct hd_stage_line *mine)
+{
+	if (!s->n || bytes_of(mine) < bytes_of(&s->least))
+		s->least = *mine;
+	if (!s->n || bytes_of(mine) > bytes_of(&s->most))
+		s->most = *mine;
+	s->n++;
+}
+
 #define MOST_THREADS 4 /* each has the program of a class in memory */
 
 struct class_checks {
@@ -92,6 +108,7 @@ struct class_checks {
 	struct hd_classes classes;
 	struct hd_match_run *match;
 	struct hd_stage_line *stages; /* by coordinate */
+	struct servers *servers;
 	struct traffic_sum *traffic;
 };
 
@@ -108,7 +125,9 @@ static int check_class(struct class_checks *c, int64_t k, struct hd_program *g, 
 		HD_TRY(hd_program_try(g, hd_device_cpu(), &c->classes, k, err));
 	hd_match_add(c->match, k, g);
 	count_traffic(g, c->traffic);
-	if (bytes_of(&mine) > bytes_of(most))
+	if (!hd_is_worker(c->p, g->rank))
+		add_server(c->servers, &mine);
+	else if (bytes_of(&mine) > bytes_of(most))
 		*most = mine;
 	return HD_OK;
 }
@@ -138,9 +157,10 @@ static int check_classes(struct class_checks *c, struct hd_err *err)
 }
 
 /* The program of each class of ranks; then, whether all ranks meet. */
-static int check_stages(struct hd_plan *p, struct hd_stage_line *stages, struct traffic_sum *t, struct hd_err *err)
+static int check_stages(struct hd_plan *p, struct hd_stage_line *stages, struct servers *servers, struct traffic_sum *t,
+			struct hd_err *err)
 {
-	struct class_checks c = { .p = p, .traffic = t, .stages = stages };
+	struct class_checks c = { .p = p, .traffic = t, .stages = stages, .servers = servers };
 
 	hd_classes_find(p, &c.classes);
 	c.match = hd_match_create(p, &c.classes);
@@ -154,6 +174,12 @@ static int check_stages(struct hd_plan *p, struct hd_stage_line *stages, struct 
 	return err->code;
 }
 
+static json_t *server_json(const struct hd_stage_line *s)
+{
+	return json_pack("{s:I, s:I, s:I}", "rank", (json_int_t)s->rank, "memory_bytes", (json_int_t)bytes_of(s),
+			 "state_bytes", (json_int_t)s->persistent);
+}
+
 static json_t *plan_json(const struct hd_plan *p, const struct hd_stage_line *s, int64_t parameters,
 			 const struct traffic_sum *t)
 {
@@ -163,6 +189,10 @@ static json_t *plan_json(const struct hd_plan *p, const struct hd_stage_line *s,
 		json_array_append_new(axes,
 				      json_pack("{s:s, s:I, s:I}", "name", p->axes[a]->v.name, "size",
 						(json_int_t)p->axes[a]->v.n, "stride", (json_int_t)p->axes[a]->stride));
+	for (int a = 0; a < p->naxes; a++)
+		if (p->axes[a]->v.spare)
+			json_object_set_new(json_array_get(axes, (size_t)a), "servers",
+					    json_integer((json_int_t)p->axes[a]->v.spare));
 	for (int k = 0; k < t->n; k++)
 		json_object_set_new(sent, t->name[k], json_integer((json_int_t)t->most[k]));
 	return json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:o}", "ranks", (json_int_t)p->ranks, "axes",
@@ -186,14 +216,52 @@ static int64_t within(const struct hd_plan *p, const struct hd_stage_line *s, in
 	return n + 1;
 }
 
-static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct hd_stage_line *s, int64_t limit,
-			 const struct traffic_sum *t, struct hd_err *err)
+/* "ranks 4 to 5, servers: ..." */
+static void print_servers(const struct servers *s, int exact)
+{
+	struct hd_human least = hd_human_bytes((double)bytes_of(&s->least));
+
+	if (!s->n)
+		return;
+	printf("%lld rank%s of servers, the most on rank %lld: no parameters, memory ", (long long)s->n,
+	       s->n == 1 ? "" : "s", (long long)s->most.rank);
+	if (exact) {
+		printf("%.1f MB (masters and states %.1f, within a step %.1f)\n", (double)bytes_of(&s->most) / 1e6,
+		       (double)s->most.persistent / 1e6, (double)s->most.transient / 1e6);
+		return;
+	}
+	if (strcmp(least.text, hd_human_bytes((double)bytes_of(&s->most)).text))
+		printf("%s to ", least.text);
+	printf("%s (masters and states ", hd_human_bytes((double)bytes_of(&s->most)).text);
+	printf("%s, within a step ", hd_human_bytes((double)s->most.persistent).text);
+	printf("%s)\n", hd_human_bytes((double)s->most.transient).text);
+}
+
+static int within_servers(const struct servers *s, int64_t limit, struct hd_err *err)
+{
+	if (!limit || !s->n || err->code || bytes_of(&s->most) <= limit)
+		return HD_OK;
+	return hd_err_set(err, HD_EINVAL, "rank %lld, a server, needs %lld bytes of memory, and --memory is %lld",
+			  (long long)s->most.rank, (long long)bytes_of(&s->most), (long long)limit);
+}
+
+static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct hd_stage_line *s,
+			 const struct servers *servers, int64_t limit, const struct traffic_sum *t, struct hd_err *err)
 {
 	int exact = hd_cli_has(c, "all");
 	int64_t n = within(p, s, limit, err), parameters = count_parameters(p, s);
 
+	within_servers(servers, limit, err);
 	if (hd_cli_has(c, "json")) {
-		char *line = hd_json_line(plan_json(p, s, parameters, t));
+		json_t *o = plan_json(p, s, parameters, t);
+		char *line;
+
+		if (servers->n)
+			json_object_set_new(o, "servers",
+					    json_pack("{s:I, s:o, s:o}", "ranks", (json_int_t)servers->n, "least",
+						      server_json(&servers->least), "most",
+						      server_json(&servers->most)));
+		line = hd_json_line(o);
 
 		if (!err->code)
 			puts(line);
@@ -206,6 +274,7 @@ static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct
 	else
 		printf(" (%s)\n", hd_human_count((double)parameters).text);
 	hd_stage_lines_print(p, s, n, exact);
+	print_servers(servers, exact);
 	if (!err->code)
 		print_traffic(t, exact);
 }
@@ -213,10 +282,11 @@ static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct
 static int check_plan(const struct hd_cli *c, struct hd_plan *p, int64_t limit, struct hd_err *err)
 {
 	struct hd_stage_line *stages = hd_alloc((size_t)p->ncoords * sizeof(*stages));
+	struct servers servers = { .n = 0 };
 	struct traffic_sum t = { .n = 0 };
 
-	if (check_stages(p, stages, &t, err) >= 0)
-		print_stages(c, p, stages, limit, &t, err);
+	if (check_stages(p, stages, &servers, &t, err) >= 0)
+		print_stages(c, p, stages, &servers, limit, &t, err);
 	free(stages);
 	return err->code;
 }

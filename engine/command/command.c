@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/command/command.h"
+#include "engine/graph/mesh.h"
 #include "engine/process/affinity.h"
 #include "engine/process/asked.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -180,9 +181,12 @@ int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **,
 void hd_mesh_print(const struct hd_plan *p)
 {
 	printf("%lld rank%s", (long long)p->ranks, p->ranks == 1 ? "" : "s");
-	for (int a = 0; a < p->naxes; a++)
-		printf("%s%s %lld (%lld apart)", a ? " x " : " = ", p->axes[a]->v.name, (long long)p->axes[a]->v.n,
-		       (long long)p->axes[a]->stride);
+	for (int a = 0; a < p->naxes; a++) {
+		char *axis = hd_axis_text(p->axes[a]);
+
+		printf("%s%s (%lld apart)", a ? " x " : " = ", axis, (long long)p->axes[a]->stride);
+		free(axis);
+	}
 	printf("\n%lld replica%s x %lld micro-batch%s of %lld sequence%s of %lld tokens; bubble %.3f\n",
 	       (long long)p->replicas, p->replicas == 1 ? "" : "s", (long long)p->micros, p->micros == 1 ? "" : "es",
 	       (long long)p->micro_batch, p->micro_batch == 1 ? "" : "s", (long long)p->model.seq, hd_plan_bubble(p));

@@ -21,7 +21,9 @@ const char *hd_comm_kind_name(uint32_t kind)
 					     "permute",
 					     "ring-reduce-scatter",
 					     "ring-all-gather",
-					     "ordered-reduce-scatter" };
+					     "ordered-reduce-scatter",
+					     "push",
+					     "pull" };
 
 	return kind == HD_COMM_ALL_TO_ALL_V ? "all-to-all"
 	       : kind == HD_COMM_SEND       ? "send"
@@ -53,6 +55,11 @@ int64_t hd_comm_size(uint32_t dtype, int64_t count)
 	return (count * (int64_t)HD_BITS(dtype) + 7) / 8;
 }
 
+int64_t hd_call_served(const struct hd_call *c, int n)
+{
+	return hd_comm_size(c->dtype, c->count) * (c->index < 0 ? n - c->cores : 1);
+}
+
 int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me)
 {
 	int64_t s = hd_comm_size(c->dtype, c->count);
@@ -60,6 +67,8 @@ int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me)
 	if (hd_comm_is_split(c->kind))
 		return n * s;
 	switch (c->kind) {
+	case HD_COMM_PUSH: return me < c->cores ? hd_call_served(c, n) : 0;
+	case HD_COMM_PULL: return hd_call_serves(c, me) ? s : 0;
 	case HD_COMM_ALL_TO_ALL: return n * s;
 	case HD_COMM_SCATTER: return me == c->index ? n * s : 0;
 	case HD_COMM_BROADCAST: return me == c->index ? s : 0;
@@ -98,5 +107,10 @@ int64_t hd_call_sent(const struct hd_call *c, int n, int me)
 		return hd_rows_sent(c->rows, c->index, n, me);
 	if (c->kind == HD_COMM_PERMUTE)
 		return hd_call_to(c, n, me) == me ? 0 : hd_comm_size(c->dtype, c->count);
+	if (c->kind == HD_COMM_PUSH)
+		return me < c->cores ? hd_call_served(c, n) * HD_BITS(c->wire ? c->wire : c->dtype) / HD_BITS(c->dtype)
+				     : 0;
+	if (c->kind == HD_COMM_PULL)
+		return hd_call_serves(c, me) ? c->cores * hd_comm_size(c->dtype, c->count) : 0;
 	return hd_comm_bytes(c->kind, c->wire ? c->wire : c->dtype, c->count, n, me, c->index);
 }

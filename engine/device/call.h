@@ -17,6 +17,9 @@
  *   HD_COMM_SHIFT           count to me + index      count from me - index (cyclic)
  *   HD_COMM_PERMUTE         count to mul * me + index    count from the member whose that is (cyclic; mul is invertible)
  *   HD_COMM_RING_REDUCE_SCATTER, HD_COMM_RING_ALL_GATHER, HD_COMM_ORDERED_REDUCE_SCATTER: as those; heddle/graph.h
+ *   HD_COMM_PUSH            of the first `cores` members n' * count, n' the others; index >= 0: count    of the others count: the
+ *                           sum of their piece; index >= 0: of that one alone
+ *   HD_COMM_PULL            of the others count; index >= 0: of that one alone    of the first n' * count; index >= 0: count
  *   HD_COMM_SEND            count to member index    -
  *   HD_COMM_RECV            -                        count from member index
  *   HD_COMM_ALL_TO_ALL_V rows of all experts      rows of this member's experts, or the other way round: struct hd_rows
@@ -42,11 +45,13 @@ struct hd_call {
 	const struct hd_rows *rows; /* HD_COMM_ALL_TO_ALL_V; lives as long as the program */
 	const char *what; /* for messages: "all-reduce of grad:h.0.mlp.fc.weight"; lives as long as the program */
 	int64_t mul;      /* HD_COMM_PERMUTE, 1 to n - 1 (n 1: 0) */
+	int32_t cores; /* HD_COMM_PUSH, HD_COMM_PULL: how many members have gradients and read parameters, the first; 0: all */
 };
 
-const char *hd_comm_kind_name(uint32_t kind);                     /* "all-reduce" */
-const char *hd_call_what(const struct hd_call *c);                /* for messages */
-int64_t hd_comm_size(uint32_t dtype, int64_t count);              /* bytes */
+const char *hd_comm_kind_name(uint32_t kind);           /* "all-reduce" */
+const char *hd_call_what(const struct hd_call *c);      /* for messages */
+int64_t hd_comm_size(uint32_t dtype, int64_t count);    /* bytes */
+int64_t hd_call_served(const struct hd_call *c, int n); /* of a push or pull: bytes that each worker puts in, or gets */
 int64_t hd_comm_in_bytes(const struct hd_call *c, int n, int me); /* of what this member puts in */
 int64_t hd_comm_bytes(uint32_t kind, uint32_t dtype, int64_t count, int n, int me, int index); /* sent by member me */
 int64_t hd_call_sent(const struct hd_call *c, int n, int me); /* likewise, of rows too */
@@ -58,6 +63,16 @@ static inline int hd_comm_is_split(uint32_t kind)
 {
 	return kind == HD_COMM_REDUCE_SCATTER || kind == HD_COMM_RING_REDUCE_SCATTER ||
 	       kind == HD_COMM_ORDERED_REDUCE_SCATTER;
+}
+
+/* Of a push or pull: this member serves in it; and all that its other side has, in bytes. */
+static inline int hd_call_serves(const struct hd_call *c, int me)
+{
+	return me >= c->cores && (c->index < 0 || me == c->index);
+}
+static inline int hd_comm_is_served(uint32_t kind)
+{
+	return kind == HD_COMM_PUSH || kind == HD_COMM_PULL;
 }
 
 /* Each member puts in one piece, and gets all. */

@@ -4,12 +4,127 @@
 #include <config.h>
 #include "engine/graph/graph.h"
 #include "engine/graph/mesh.h"
+#include <stdlib.h>
 #include <string.h>
 
 int64_t hd_plan_coord(const struct hd_plan *p, int64_t rank, const struct axis *a)
 {
 	(void)p;
 	return rank / a->stride % (a->v.n + a->v.spare);
+}
+
+int64_t hd_role_first(const struct axis *a, uint32_t role)
+{
+	return role == HD_ROLE_SPARE ? a->v.n : 0;
+}
+
+int64_t hd_role_count(const struct axis *a, uint32_t role)
+{
+	return role == HD_ROLE_SPARE ? a->v.spare : role == HD_ROLE_ALL ? a->v.n + a->v.spare : a->v.n;
+}
+
+char *hd_axis_text(const struct axis *a)
+{
+	if (!a->v.spare)
+		return hd_format("%s %lld", a->v.name, (long long)a->v.n);
+	return hd_format("%s %lld + %lld server%s", a->v.name, (long long)a->v.n, (long long)a->v.spare,
+			 a->v.spare == 1 ? "" : "s");
+}
+
+char *hd_coord_text(const struct hd_plan *p, int64_t rank, const struct axis *a)
+{
+	int64_t me = hd_plan_coord(p, rank, a);
+
+	return me < a->v.n ? hd_format("%s %lld", a->v.name, (long long)me)
+			   : hd_format("%s server %lld", a->v.name, (long long)(me - a->v.n));
+}
+
+struct axis *hd_spare_axis(const struct hd_plan *p)
+{
+	for (int a = 0; a < p->naxes; a++)
+		if (p->axes[a]->v.spare)
+			return p->axes[a];
+	return NULL;
+}
+
+int hd_is_worker(const struct hd_plan *p, int64_t rank)
+{
+	const struct axis *a = hd_spare_axis(p);
+
+	return !a || hd_plan_coord(p, rank, a) < a->v.n;
+}
+
+int64_t hd_plan_workers(const struct hd_plan *p)
+{
+	const struct axis *a = hd_spare_axis(p);
+
+	return a ? p->ranks / (a->v.n + a->v.spare) * a->v.n : p->ranks;
+}
+
+static int has_role(const struct axis *a, uint32_t role, int64_t coord)
+{
+	int64_t at = coord - hd_role_first(a, role);
+
+	return at >= 0 && at < hd_role_count(a, role);
+}
+
+int hd_is_placed_at(const struct hd_plan *p, const struct placement *at, int64_t rank)
+{
+	for (int a = 0; a < p->naxes; a++) {
+		const struct hd_place *w = &at->on[a];
+		const struct axis *x = p->axes[a];
+		int64_t me = hd_plan_coord(p, rank, x);
+
+		if (!has_role(x, w->role, me) ||
+		    (w->kind == HD_PLACE_PINNED && w->index != me - hd_role_first(x, w->role)))
+			return 0;
+	}
+	return 1;
+}
+
+static const struct placement *made_at(const struct node *n)
+{
+	static const struct placement anywhere;
+
+	return n->v.nout ? &n->outs[0]->at : n->v.nin ? &n->ins[0]->at : &anywhere;
+}
+
+int hd_node_runs_at(const struct hd_plan *p, const struct node *n, int64_t rank)
+{
+	const struct axis *a = hd_spare_axis(p);
+	uint32_t role = a ? made_at(n)->on[a->id].role : 0;
+	int pinned = a && role && made_at(n)->on[a->id].kind == HD_PLACE_PINNED;
+	int64_t me = a ? hd_plan_coord(p, rank, a) : 0;
+
+	for (uint32_t i = 0; a && n->comm.kind && i < n->comm.group->n; i++)
+		if (n->comm.group->axes[i] == a)
+			role = n->comm.group->role, pinned = 0;
+	if (a && pinned && made_at(n)->on[a->id].index != me - a->v.n)
+		return 0;
+	return !a || has_role(a, role, me);
+}
+
+int64_t hd_group_ranks(const struct hd_plan *p, const struct group *g, int64_t rank, int *ranks)
+{
+	int64_t base = rank;
+
+	for (uint32_t i = 0; i < g->n; i++) {
+		int64_t me = hd_plan_coord(p, rank, g->axes[i]);
+
+		if (!has_role(g->axes[i], g->role, me)) {
+			ranks[0] = (int)rank;
+			return 1;
+		}
+		base += (hd_role_first(g->axes[i], g->role) - me) * g->axes[i]->stride;
+	}
+	for (int64_t m = 0; m < g->v.n; m++) {
+		int64_t rest = m, at = base;
+
+		for (uint32_t i = g->n; i-- > 0; rest /= hd_role_count(g->axes[i], g->role))
+			at += rest % hd_role_count(g->axes[i], g->role) * g->axes[i]->stride;
+		ranks[m] = (int)at;
+	}
+	return g->v.n;
 }
 
 /* All axes of one section, outer ones first, are what the section says: its own name.  Else the axes' names. */
@@ -42,7 +157,7 @@ struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t
 	g->name = group_name(p, axes, n);
 	for (uint32_t i = 0; i < n; i++) {
 		g->axes[i] = axes[i];
-		g->v.n *= role == HD_ROLE_SPARE ? axes[i]->v.spare : axes[i]->v.n;
+		g->v.n *= hd_role_count(axes[i], role);
 	}
 	g->id = (int)p->ngroups;
 	p->groups = hd_grow(p->groups, p->ngroups, &p->cap_groups, sizeof(*p->groups));
@@ -62,13 +177,13 @@ int hd_speaks_for(const struct hd_plan *p, int64_t rank, const struct placement 
 {
 	for (int a = 0; a < p->naxes; a++) {
 		const struct hd_place *w = &at->on[a];
-		int64_t me = hd_plan_coord(p, rank, p->axes[a]);
+		int64_t me = hd_plan_coord(p, rank, p->axes[a]) - hd_role_first(p->axes[a], w->role);
 		int alike = w->kind == HD_PLACE_REPLICATED || (w->kind == HD_PLACE_PARTIAL && !terms);
 
-		if (w->kind == HD_PLACE_PINNED ? w->index != me : alike && axes >> a & 1 && me)
+		if (alike && axes >> a & 1 && me)
 			return 0;
 	}
-	return 1;
+	return hd_is_placed_at(p, at, rank);
 }
 
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank)
@@ -76,6 +191,7 @@ int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t
 	int64_t m = 0;
 
 	for (uint32_t i = 0; i < gr->n; i++)
-		m = m * gr->axes[i]->v.n + hd_plan_coord(p, rank, gr->axes[i]);
+		m = m * hd_role_count(gr->axes[i], gr->role) + hd_plan_coord(p, rank, gr->axes[i]) -
+		    hd_role_first(gr->axes[i], gr->role);
 	return m;
 }

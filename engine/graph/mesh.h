@@ -7,7 +7,21 @@
 #include "engine/graph/types.h"
 
 /* -- mesh.c ------------------------------------------------------------------------------------------------------------- */
-int64_t hd_plan_coord(const struct hd_plan *p, int64_t rank, const struct axis *a);
+int64_t hd_plan_coord(const struct hd_plan *p, int64_t rank, const struct axis *a); /* 0 ... n + spare - 1 */
+/* The coordinates that a role means: the first, and how many. */
+int64_t hd_role_first(const struct axis *a, uint32_t role);
+int64_t hd_role_count(const struct axis *a, uint32_t role);
+/* Ranks that hold the model: all but those at a spare coordinate. */
+int hd_is_worker(const struct hd_plan *p, int64_t rank);
+int64_t hd_plan_workers(const struct hd_plan *p);
+char *hd_axis_text(const struct axis *a); /* "NAME 4", "NAME 4 + 1 server"; to be freed */
+char *hd_coord_text(const struct hd_plan *p, int64_t rank, const struct axis *a); /* "NAME 3", "NAME server 0" */
+struct axis *hd_spare_axis(const struct hd_plan *p); /* that has spare coordinates; NULL: none has */
+/* What is placed so is on this rank; the node runs there, if all members do. */
+int hd_is_placed_at(const struct hd_plan *p, const struct placement *at, int64_t rank);
+int hd_node_runs_at(const struct hd_plan *p, const struct node *n, int64_t rank);
+/* The ranks of the group that this one is in, by member index; where it is in none, itself alone.  -> how many. */
+int64_t hd_group_ranks(const struct hd_plan *p, const struct group *g, int64_t rank, int *ranks);
 struct group *hd_group_get(struct hd_plan *p, struct axis *const *axes, uint32_t n, uint32_t role);
 /* Whether this rank speaks for its slice of what is placed so: one rank does for each slice, the first along every axis of
  * `axes` on which they are alike.  terms: those of a partial sum are not alike, each speaks for its own. */

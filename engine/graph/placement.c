@@ -68,8 +68,9 @@ static void refuse_cuts(struct hd_plan *p, const struct tensor *t, uint32_t i)
 		if (t->at.on[a].kind != HD_PLACE_SHARD || t->at.on[a].dim != t->dims[i])
 			continue;
 		last = p->axes[a];
-		product *= last->v.n;
-		hd_append(&all, "%s%s %lld", all ? " x " : "", last->v.name, (long long)last->v.n);
+		product *= hd_role_count(last, t->at.on[a].role);
+		hd_append(&all, "%s%s %lld", all ? " x " : "", last->v.name,
+			  (long long)hd_role_count(last, t->at.on[a].role));
 	}
 	if (!last || last->inst < 0 || last->inst >= p->ninst)
 		hd_plan_fail(p, HD_EDIVIDE, "%s do not divide %s = %lld in %s", all ? all : "", t->dims[i]->name,
@@ -124,11 +125,12 @@ void hd_localize(struct hd_plan *p, struct tensor *t)
 		int64_t n = D(t->dims[i])->padded;
 
 		for (int k = 0; k < cuts; k++) {
-			if (n % p->axes[axes[k]]->v.n && t->at.on[axes[k]].order != HD_ORDER_PADDED) {
+			if (n % hd_role_count(p->axes[axes[k]], t->at.on[axes[k]].role) &&
+			    t->at.on[axes[k]].order != HD_ORDER_PADDED) {
 				refuse_cuts(p, t, i);
 				return;
 			}
-			n = hd_piece(n, p->axes[axes[k]]->v.n);
+			n = hd_piece(n, hd_role_count(p->axes[axes[k]], t->at.on[axes[k]].role));
 		}
 		if (is_zigzag(p, t, i) && n % 2) {
 			hd_plan_fail(
@@ -158,9 +160,11 @@ static int64_t range_of(const struct hd_plan *p, const struct tensor *t, uint32_
 
 	*off = 0;
 	for (int i = 0; i < n; i++) {
-		int64_t me = hd_plan_coord(p, rank, p->axes[axes[i]]);
+		const struct axis *a = p->axes[axes[i]];
+		uint32_t role = t->at.on[axes[i]].role;
+		int64_t me = hd_plan_coord(p, rank, a) - hd_role_first(a, role);
 
-		length = hd_piece(length, p->axes[axes[i]]->v.n);
+		length = hd_piece(length, hd_role_count(a, role));
 		have = hd_piece_filled(have, length, me);
 		*off += me * length;
 	}
@@ -187,10 +191,11 @@ int64_t hd_joined(const struct hd_plan *p, const struct tensor *t, uint32_t dim,
 	int axes[HD_MAX_AXES], n = hd_shard_order(p, &t->at, t->dims[dim], axes);
 	int64_t length = D(t->dims[dim])->padded;
 
-	if (!n || t->at.on[axes[n - 1]].order != HD_ORDER_PADDED || p->axes[axes[n - 1]]->v.n != parts)
+	if (!n || t->at.on[axes[n - 1]].order != HD_ORDER_PADDED ||
+	    hd_role_count(p->axes[axes[n - 1]], t->at.on[axes[n - 1]].role) != parts)
 		return t->local[dim] * parts;
 	for (int i = 0; i < n - 1; i++)
-		length = hd_piece(length, p->axes[axes[i]]->v.n);
+		length = hd_piece(length, hd_role_count(p->axes[axes[i]], t->at.on[axes[i]].role));
 	return length;
 }
 
@@ -248,7 +253,7 @@ static int64_t shared_out(const struct hd_plan *p, const struct tensor *t, const
 	at.on[along->id] = *to;
 	n = hd_shard_order(p, &at, to->dim, axes);
 	for (; i < n && axes[i] != along->id; i++)
-		length = hd_piece(length, p->axes[axes[i]]->v.n);
+		length = hd_piece(length, hd_role_count(p->axes[axes[i]], at.on[axes[i]].role));
 	return length;
 }
 
@@ -258,7 +263,8 @@ struct hd_place hd_storage_place(const struct hd_plan *p, const struct tensor *t
 	struct hd_place x = *to;
 
 	if (x.kind == HD_PLACE_SHARD && x.order != HD_ORDER_ZIGZAG)
-		x.order = shared_out(p, t, to, along) % along->v.n ? HD_ORDER_PADDED : HD_ORDER_CONTIGUOUS;
+		x.order = shared_out(p, t, to, along) % hd_role_count(along, to->role) ? HD_ORDER_PADDED
+										       : HD_ORDER_CONTIGUOUS;
 	return x;
 }
 
@@ -279,7 +285,9 @@ const char *hd_placement_text(struct hd_plan *p, const struct placement *at)
 		else if (w->kind == HD_PLACE_PARTIAL)
 			hd_append(&text, "%spartial %s on %s", more, w->red == HD_RED_MAX ? "max" : "sum", name);
 		else if (w->kind == HD_PLACE_PINNED)
-			hd_append(&text, "%spinned to %s %d", more, name, w->index);
+			hd_append(&text, "%spinned to %s %s%d", more, name, w->role ? "server " : "", w->index);
+		if (w->role == HD_ROLE_SPARE && w->kind != HD_PLACE_PINNED)
+			hd_append(&text, "%s the servers of %s", w->kind ? " over" : more, name);
 	}
 	kept = hd_plan_text(p, "%s", text ? text : "replicated");
 	free(text);
@@ -310,7 +318,7 @@ static const char *unknown_field(const struct hd_place *w, int64_t *is, int64_t 
 		int64_t is, most;
 	} fields[] = { { "kind", w->kind, HD_PLACE_PINNED },
 		       { "red", w->red, HD_RED_MAX },
-		       { "role", w->role, HD_ROLE_CORE },
+		       { "role", w->role, HD_ROLE_ALL },
 		       { "order", w->order, HD_ORDER_LAST },
 		       { "reserved", w->reserved[0] | w->reserved[1], 0 } };
 
@@ -335,9 +343,13 @@ int hd_place_check(struct hd_plan *p, const char *call, const struct hd_place *w
 	if (field)
 		return hd_plan_fail(p, HD_EINVAL, "%s: place.%s is %lld, this engine knows 0 to %lld", call, field,
 				    (long long)is, (long long)most);
-	if (w->kind == HD_PLACE_PINNED && (w->index < 0 || w->index >= axis->n))
+	if (w->role == HD_ROLE_SPARE && !axis->spare)
+		return hd_plan_fail(p, HD_EINVAL,
+				    "%s: place.role is HD_ROLE_SPARE, and axis %s has no spare coordinates", call,
+				    axis->name);
+	if (w->kind == HD_PLACE_PINNED && (w->index < 0 || w->index >= hd_role_count(A(axis), w->role)))
 		return hd_plan_fail(p, HD_EINVAL, "%s: place.index is %d, axis %s has %lld coordinates", call, w->index,
-				    axis->name, (long long)axis->n);
+				    axis->name, (long long)hd_role_count(A(axis), w->role));
 	if (w->kind != HD_PLACE_SHARD)
 		return HD_OK;
 	if (hd_handle_kind(p, w->dim) != HANDLE_DIM)

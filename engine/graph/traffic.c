@@ -14,10 +14,16 @@ int64_t hd_comm_node_count(const struct node *n)
 		return hd_local_count(n->outs[0]);
 	switch (n->comm.kind) {
 	case HD_COMM_SCATTER:
+	case HD_COMM_PUSH:
 	case HD_COMM_RECV: return hd_local_count(n->outs[0]);
 	case HD_COMM_ALL_TO_ALL: return hd_local_count(n->ins[0]) / n->comm.group->v.n;
 	default: return hd_local_count(n->ins[0]);
 	}
+}
+
+int32_t hd_comm_cores(const struct node *n)
+{
+	return hd_comm_is_served(n->comm.kind) ? (int32_t)n->comm.group->axes[0]->v.n : 0;
 }
 
 static int64_t sent_by(const struct node *n, int64_t member)
@@ -31,12 +37,13 @@ static int64_t sent_by(const struct node *n, int64_t member)
 		       hd_ragged_row_elements(n->ins[0]) * HD_BITS(dtype) / 8;
 	if (HD_BITS(dtype) < 8)
 		count = (count + 7) / 8, dtype = HD_DTYPE_U8;
-	if (n->comm.kind == HD_COMM_PERMUTE)
-		return hd_call_sent(&(struct hd_call){ .kind = HD_COMM_PERMUTE,
+	if (n->comm.kind == HD_COMM_PERMUTE || hd_comm_is_served(n->comm.kind))
+		return hd_call_sent(&(struct hd_call){ .kind = n->comm.kind,
 						       .dtype = dtype,
 						       .count = count,
 						       .index = (int32_t)n->comm.index,
-						       .mul = n->comm.mul },
+						       .mul = n->comm.mul,
+						       .cores = hd_comm_cores(n) },
 				    (int)n->comm.group->v.n, (int)member);
 	return hd_comm_bytes(n->comm.kind, dtype, count, (int)n->comm.group->v.n, (int)member, (int)n->comm.index);
 }
@@ -44,7 +51,7 @@ static int64_t sent_by(const struct node *n, int64_t member)
 int64_t hd_comm_node_bytes(const struct node *n)
 {
 	int64_t me = n->comm.kind == HD_COMM_SEND ? 0 : n->comm.index, size = n->comm.group->v.n;
-	int64_t root = sent_by(n, me % size), other = sent_by(n, (me + 1) % size);
+	int64_t root = sent_by(n, me < 0 ? size - 1 : me % size), other = sent_by(n, (me + 1) % size);
 
 	for (int64_t k = 2; n->comm.kind == HD_COMM_PERMUTE && k < size && !other; k++)
 		other = sent_by(n, k); /* some may keep theirs */

@@ -33,21 +33,9 @@ static struct hd_communicator *join(struct hd_inprocess *r, const struct group *
 {
 	struct hd_plan *p = r->plan;
 	int *ranks = hd_alloc((size_t)gr->v.n * sizeof(*ranks));
-	struct hd_communicator *m;
-	int base = rank;
+	int64_t n = hd_group_ranks(p, gr, rank, ranks);
+	struct hd_communicator *m = hd_net_in_join(r->net, ranks, (int)n, rank, gr->id, gr->name);
 
-	for (uint32_t a = 0; a < gr->n; a++)
-		base -= (int)(hd_plan_coord(p, rank, gr->axes[a]) * gr->axes[a]->stride);
-	for (int64_t k = 0; k < gr->v.n; k++) {
-		int64_t rest = k;
-
-		ranks[k] = base;
-		for (int a = (int)gr->n - 1; a >= 0; a--) {
-			ranks[k] += (int)(rest % gr->axes[a]->v.n * gr->axes[a]->stride);
-			rest /= gr->axes[a]->v.n;
-		}
-	}
-	m = hd_net_in_join(r->net, ranks, (int)gr->v.n, rank, gr->id, gr->name);
 	free(ranks);
 	return m;
 }
@@ -76,8 +64,8 @@ static void init(struct hd_inprocess *r, int rank)
 			continue;
 		f.w = hd_program_address(r->program[rank], t, HD_STEP);
 		memset(f.w, 0, (size_t)hd_local_bytes(t));
-		f.key = hd_key(7, t->v.name, 0);
-		if (t->v.what == HD_TENSOR_PARAM && t->v.dtype == HD_DTYPE_F64)
+		f.key = hd_key(7, t->v.what == HD_TENSOR_MASTER ? t->v.of->name : t->v.name, 0);
+		if ((t->v.what == HD_TENSOR_PARAM || t->v.what == HD_TENSOR_MASTER) && t->v.dtype == HD_DTYPE_F64)
 			hd_slice_runs(r->program[rank], t, fill_run, &f);
 	}
 	hd_init_states(r->program[rank], 7); /* some begin as their parameter */

@@ -101,9 +101,15 @@ static size_t numbers_bytes(const struct hd_call *c, int n)
 
 static size_t out_bytes(const struct hd_call *c, const struct hd_communicator *m)
 {
+	int served = hd_comm_is_served(c->kind),
+	    gets = served && (c->kind == HD_COMM_PUSH ? hd_call_serves(c, m->me) : m->me < c->cores);
 	int many = hd_comm_is_joined(c->kind) || c->kind == HD_COMM_ALL_TO_ALL || c->kind == HD_COMM_GATHER;
 	int64_t rows = 0;
 
+	if (served)
+		return !gets ? 0
+			     : (size_t)(c->kind == HD_COMM_PUSH ? hd_comm_size(c->dtype, c->count)
+								: hd_call_served(c, m->n));
 	if (c->kind == HD_COMM_SEND || ((c->kind == HD_COMM_REDUCE || c->kind == HD_COMM_GATHER) && m->me != c->index))
 		return 0;
 	if (!c->rows)
@@ -184,6 +190,35 @@ static void reduce_ordered(const struct meeting *r, const struct hd_call *c, int
 	}
 }
 
+/* To the spare members from the first `cores`, and back. */
+static void push(const struct meeting *r, const struct hd_call *c, int me)
+{
+	int64_t from = c->index < 0 ? (me - c->cores) * c->count : 0;
+	int single = c->dtype == HD_DTYPE_F32;
+
+	for (int64_t i = 0; i < c->count && hd_call_serves(c, me); i++) {
+		double v = 0;
+
+		for (int k = 0; k < c->cores; k++) {
+			double x = sent(value(&r->by[k], from + i), c->wire);
+
+			v = k ? x + v : x;
+			v = single ? (double)(float)v : v;
+		}
+		put(c->out, c->dtype, i, v);
+	}
+}
+
+static void pull(const struct meeting *r, const struct hd_call *c, int me)
+{
+	size_t piece = (size_t)hd_comm_size(c->dtype, c->count);
+
+	for (int k = c->cores; k < r->n && me < c->cores; k++)
+		if (hd_call_serves(c, k))
+			memcpy((char *)c->out + (c->index < 0 ? (size_t)(k - c->cores) * piece : 0), r->by[k].in,
+			       piece);
+}
+
 /* Rows whose numbers each member has brought behind its data. */
 static int deliver_rows(const struct hd_communicator *m, const struct meeting *r, const struct hd_call *c)
 {
@@ -218,6 +253,8 @@ static int deliver(const struct hd_communicator *m, const struct meeting *r, con
 	case HD_COMM_REDUCE_SCATTER: reduce(r, c, m->me * c->count); break;
 	case HD_COMM_RING_REDUCE_SCATTER:
 	case HD_COMM_ORDERED_REDUCE_SCATTER: reduce_ordered(r, c, m->me); break;
+	case HD_COMM_PUSH: push(r, c, m->me); break;
+	case HD_COMM_PULL: pull(r, c, m->me); break;
 	case HD_COMM_RING_ALL_GATHER:
 		for (int k = 0; k < m->n; k++)
 			memcpy(out + (size_t)hd_comm_mod(k + 1, m->n) * piece, r->by[k].in, piece);

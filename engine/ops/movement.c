@@ -437,6 +437,8 @@ static struct tensor *comm_node(struct hd_plan *p, uint32_t kind, struct group *
 	if (y) {
 		N(y->v.node)->comm = (struct comm_args){ .kind = kind, .group = g, .index = index };
 		hd_tensor_inherit(y, x);
+		for (uint32_t i = 0; g->role && i < g->n; i++)
+			y->at.on[g->axes[i]->id].role = (uint8_t)g->role;
 	}
 	return y;
 }
@@ -514,6 +516,42 @@ struct tensor *hd_build_permute(struct hd_plan *p, struct group *g, struct tenso
 	return y;
 }
 
+/* What is pushed is at the spare coordinates then, and what is pulled at those that hold the model. */
+static struct tensor *served(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
+			     const struct hd_dim *dim, int64_t index)
+{
+	struct axis *a = g->axes[0];
+	int pushed = kind == HD_COMM_PUSH;
+	struct hd_place at = { .kind = pushed ? dim ? HD_PLACE_SHARD : HD_PLACE_PINNED : HD_PLACE_REPLICATED,
+			       .role = pushed ? HD_ROLE_SPARE : HD_ROLE_CORE };
+	struct tensor *y;
+	struct hd_shape s;
+
+	if (dim && pushed)
+		x = hd_build_block(p, x, dim, a->v.spare, HD_ORDER_CONTIGUOUS);
+	if (!x)
+		return NULL;
+	shape_of(&s, x);
+	if (dim && pushed) {
+		memmove(s.dims, s.dims + 1, (s.ndim - 1) * sizeof(s.dims[0]));
+		memmove(s.local, s.local + 1, (s.ndim - 1) * sizeof(s.local[0]));
+		s.ndim--;
+	} else if (dim) {
+		memmove(s.dims + 1, s.dims, s.ndim * sizeof(s.dims[0]));
+		memmove(s.local + 1, s.local, s.ndim * sizeof(s.local[0]));
+		s.dims[0] = hd_member_dim(p, a->v.spare);
+		s.local[0] = a->v.spare;
+		s.ndim++;
+	}
+	y = comm_node(p, kind, g, x, dim ? -1 : a->v.n + index, &s);
+	if (!y)
+		return NULL;
+	at.dim = pushed ? dim : NULL;
+	at.index = pushed && !dim ? (int32_t)index : 0;
+	y->at.on[a->id] = at;
+	return dim && !pushed ? hd_build_unblock(p, y, dim, HD_ORDER_CONTIGUOUS, 0) : y;
+}
+
 struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
 			     const struct hd_dim *dim, int64_t index)
 {
@@ -521,6 +559,8 @@ struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, 
 
 	if (!x || !g)
 		return NULL;
+	if (kind == HD_COMM_PUSH || kind == HD_COMM_PULL)
+		return served(p, kind, g, x, dim, index);
 	switch (kind) {
 	case HD_COMM_ALL_GATHER:
 	case HD_COMM_RING_ALL_GATHER:

@@ -23,7 +23,8 @@ static int total_record(struct hd_strategy *self, struct hd_record *r, const str
 }
 
 /* Sum of squares of all gradients.  An axis along which any of them is cut, or lives at one coordinate only, leaves a
- * partial sum; there the whole ones are counted by coordinate 0 alone (engine/run/record.c). */
+ * partial sum, and so does one with spare coordinates, over all of them; there the whole ones are counted by coordinate 0
+ * alone (engine/run/record.c). */
 static int norm2_shape(HD_SHAPE_ARGS)
 {
 	(void)self;
@@ -39,19 +40,20 @@ static int norm2_shape(HD_SHAPE_ARGS)
 
 static int norm2_place(HD_PLACE_ARGS)
 {
-	int split = 0;
+	int split = axis->spare > 0;
 
 	(void)self;
 	(void)p;
-	(void)axis;
 	for (uint32_t i = 0; i < n->nin; i++) {
 		need[i] = have[i];
 		if (have[i].kind == HD_PLACE_PARTIAL)
-			need[i] = (struct hd_place){ .kind = HD_PLACE_REPLICATED };
+			need[i] = (struct hd_place){ .kind = HD_PLACE_REPLICATED, .role = have[i].role };
 		split |= have[i].kind == HD_PLACE_SHARD || have[i].kind == HD_PLACE_PINNED;
 	}
 	if (split)
-		out[0] = (struct hd_place){ .kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM };
+		out[0] = (struct hd_place){ .kind = HD_PLACE_PARTIAL,
+					    .red = HD_RED_SUM,
+					    .role = axis->spare ? HD_ROLE_ALL : HD_ROLE_CORE };
 	return HD_OK;
 }
 
@@ -107,9 +109,9 @@ static int update_place(HD_PLACE_ARGS)
 
 	(void)self;
 	(void)p;
-	(void)axis;
 	for (uint32_t i = 0; i + 1 < n->nin; i++)
 		need[i] = have[lives];
+	need[n->nin - 1].role = axis->spare ? HD_ROLE_ALL : HD_ROLE_CORE;
 	for (uint32_t k = 0; k < n->nout; k++)
 		out[k] = have[lives];
 	return HD_OK;

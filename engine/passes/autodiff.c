@@ -239,7 +239,8 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 	const struct hd_train_config *t = &p->config;
 	double decay = w->decay ? t->weight_decay : 0;
 	struct tensor *full = full_of(w);
-	const char *low = w->master ? " low=1" : "";
+	int rounds = w->master && w->v.dtype != full->v.dtype;
+	const char *low = rounds ? " low=1" : "";
 	struct node *n;
 
 	if (p->optimizer)
@@ -250,7 +251,7 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 		n = hd_node_make(p, "sgd", ins, 3, "decay=%.17g%s", decay, low);
 		hd_assign(full, n ? n->outs[0] : NULL);
 		if (n && w->master)
-			hd_assign(w, n->outs[1]);
+			hd_assign(w, n->outs[rounds]);
 		return p->err->code;
 	}
 	struct tensor *ins[] = { full, g, m, state(p, w, "v"), p->factor };
@@ -260,7 +261,7 @@ static int update(struct hd_plan *p, struct tensor *w, struct tensor *g, struct 
 	for (int i = 0; n && i < 3; i++)
 		hd_assign(ins[i == 0 ? 0 : i + 1], n->outs[i]);
 	if (n && w->master)
-		hd_assign(w, n->outs[3]);
+		hd_assign(w, n->outs[rounds ? 3 : 0]);
 	return p->err->code;
 }
 
@@ -273,6 +274,24 @@ static void balance(struct hd_plan *p, const struct node *route, struct tensor *
 		hd_assign(in[0], hd_op1(p, "route_bias", in, 2, "rate=%.17g", p->model.router_bias_rate));
 }
 
+/* Where ranks hold no model their states can be there, and what is updated with them is a copy of the parameter. */
+static int masters_on_spare(struct hd_plan *p, const struct tensor_list *grads, size_t nleaves)
+{
+	const struct axis *a = hd_spare_axis(p);
+
+	if (!a)
+		return HD_OK;
+	if (p->optimizer)
+		return hd_plan_fail(p, HD_ENOTSUP,
+				    "[strategy %s] has %lld servers, and train.optimizer = %s is of a plugin: servers "
+				    "update with adamw or sgd",
+				    p->inst[a->inst].name, (long long)a->v.spare, p->optimizer->name);
+	for (size_t i = 0; i < nleaves; i++)
+		if (p->tensors[i]->v.what == HD_TENSOR_PARAM && grads[i].n && !p->tensors[i]->master)
+			hd_master_new(p, p->tensors[i]);
+	return p->err->code;
+}
+
 /* Once a step: accumulators, global norm, update; and the sum of the losses. */
 static int step_nodes(struct hd_plan *p, struct tensor_list *grads, size_t nleaves)
 {
@@ -280,6 +299,7 @@ static int step_nodes(struct hd_plan *p, struct tensor_list *grads, size_t nleav
 	struct node *clip;
 	struct tensor *s;
 
+	HD_TRY(masters_on_spare(p, grads, nleaves));
 	p->cursor = hd_cursor_end(HD_UNIT_S, -1);
 	for (size_t i = 0; i < nleaves; i++)
 		if (p->tensors[i]->v.what == HD_TENSOR_PARAM && grads[i].n) {

@@ -124,6 +124,8 @@ static struct node *goes_on(const struct node *n, const uint32_t *reads)
 	    A(m->reshard.axis)->inst != A(n->reshard.axis)->inst || A(n->reshard.axis)->inst < 0 ||
 	    A(n->reshard.axis)->v.n == 1 || A(m->reshard.axis)->v.n == 1)
 		return NULL;
+	if (h->role || w->role || m->reshard.have.role || m->reshard.need.role)
+		return NULL;
 	if (h->order || w->order || m->reshard.have.order || m->reshard.need.order)
 		return NULL; /* each has an order of its own */
 	if (m->reshard.have.kind != h->kind || m->reshard.need.kind != w->kind || m->reshard.have.red != h->red)
@@ -180,6 +182,32 @@ static struct node *lower_together(struct hd_plan *p, struct node *n, const uint
 	return chain[k - 1];
 }
 
+/* Between the members that hold the model and the spare ones, or among all. */
+static struct tensor *with_spare(struct hd_plan *p, struct axis *a, struct node *n)
+{
+	const struct hd_place *h = &n->reshard.have, *w = &n->reshard.need;
+	struct group *g = hd_group_get(p, &a, 1, HD_ROLE_ALL);
+	struct tensor *x = n->ins[0];
+
+	if (h->order || w->order)
+		return hd_plan_fail(p, HD_EDIVIDE, "(%s): the %lld servers of %s do not divide %s", x->spec,
+				    (long long)a->v.spare, a->v.name, (h->order ? h : w)->dim->name),
+		       NULL;
+	if (h->role == HD_ROLE_ALL && h->kind == HD_PLACE_PARTIAL && w->role == HD_ROLE_ALL)
+		return hd_build_comm(p, HD_COMM_ALL_REDUCE, g, x, NULL, 0);
+	if (h->role == HD_ROLE_ALL && h->kind == w->kind)
+		return view_of(p, x);
+	if (w->role == HD_ROLE_ALL && h->kind == HD_PLACE_REPLICATED && h->role == HD_ROLE_CORE)
+		return hd_build_comm(p, HD_COMM_BROADCAST, g, x, NULL, 0);
+	if (h->kind == HD_PLACE_PARTIAL && h->red == HD_RED_SUM && w->role == HD_ROLE_SPARE && w->kind)
+		return hd_build_comm(p, HD_COMM_PUSH, g, x, w->dim, w->index);
+	if (h->role == HD_ROLE_SPARE && h->kind && w->kind == HD_PLACE_REPLICATED && w->role == HD_ROLE_CORE)
+		return hd_build_comm(p, HD_COMM_PULL, g, x, h->dim, h->index);
+	hd_plan_fail(p, HD_ENOTSUP, "(%s): no movement from %s to %s", x->spec, hd_placement_text(p, &x->at),
+		     hd_placement_text(p, &n->outs[0]->at));
+	return NULL;
+}
+
 static struct tensor *lowered(struct hd_plan *p, struct node *n)
 {
 	struct axis *a = A(n->reshard.axis);
@@ -187,6 +215,8 @@ static struct tensor *lowered(struct hd_plan *p, struct node *n)
 	struct group *g = hd_group_get(p, &a, 1, HD_ROLE_CORE);
 	struct tensor *x = n->ins[0];
 
+	if (h->role || w->role)
+		return with_spare(p, a, n);
 	if (a->v.n == 1)
 		return view_of(p, x);
 	if (changes_rows(n))

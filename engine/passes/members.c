@@ -55,7 +55,7 @@ static uint32_t axes_of(const struct hd_members *who)
 
 int hd_check_members(struct hd_plan *p)
 {
-	p->unlike_axes = 0;
+	p->unlike_axes = hd_spare_axis(p) ? 1u << hd_spare_axis(p)->id : 0;
 	for (struct node *n = p->first; n; n = n->next) {
 		p->unlike_axes |= axes_of(&n->only) | axes_of(&n->chooses);
 		for (uint32_t i = 0; i < n->v.nin; i++)
@@ -71,7 +71,7 @@ int64_t hd_coords_count(const struct hd_plan *p, uint32_t axes)
 	int64_t all = 1;
 
 	for (int a = 0; a < p->naxes; a++)
-		all *= axes >> a & 1 ? p->axes[a]->v.n : 1;
+		all *= axes >> a & 1 ? hd_role_count(p->axes[a], HD_ROLE_ALL) : 1;
 	return all;
 }
 
@@ -81,8 +81,8 @@ int64_t hd_coords_rank(const struct hd_plan *p, uint32_t axes, int64_t k)
 
 	for (int a = 0; a < p->naxes; a++)
 		if (axes >> a & 1) {
-			rank += k % p->axes[a]->v.n * p->axes[a]->stride;
-			k /= p->axes[a]->v.n;
+			rank += k % hd_role_count(p->axes[a], HD_ROLE_ALL) * p->axes[a]->stride;
+			k /= hd_role_count(p->axes[a], HD_ROLE_ALL);
 		}
 	return rank;
 }
@@ -117,10 +117,22 @@ static void predicate(struct predicates *all, const struct hd_members *who)
 	all->v[all->n++] = who;
 }
 
-/* On the same stage, and the predicates say the same of both. */
+/* Both hold the model, or have the same spare coordinate. */
+static int alike_in_role(const struct hd_plan *p, int64_t a, int64_t b)
+{
+	const struct axis *x = hd_spare_axis(p);
+
+	return !x || (hd_is_worker(p, a) && hd_is_worker(p, b)) || hd_plan_coord(p, a, x) == hd_plan_coord(p, b, x);
+}
+
+/* On the same stage, and the predicates say the same of both, of ranks that hold the model. */
 static int alike(const struct hd_plan *p, const struct predicates *all, int64_t a, int64_t b)
 {
-	int same = !p->stages || hd_plan_coord(p, a, p->stages) == hd_plan_coord(p, b, p->stages);
+	int same = alike_in_role(p, a, b) &&
+		   (!p->stages || hd_plan_coord(p, a, p->stages) == hd_plan_coord(p, b, p->stages));
+
+	if (!hd_is_worker(p, a))
+		return same;
 
 	for (size_t i = 0; i < all->n && same; i++)
 		same = hd_is_member(p, all->v[i], a) == hd_is_member(p, all->v[i], b);
@@ -179,7 +191,7 @@ int64_t hd_busiest_rank(const struct hd_plan *p, int64_t stage)
 
 	busiest = ranks[0];
 	for (int i = 0; n > 1 && i < n; i++) {
-		double flops = flops_of(p, ranks[i]);
+		double flops = hd_is_worker(p, ranks[i]) ? flops_of(p, ranks[i]) : -1;
 
 		if (flops > most)
 			most = flops, busiest = ranks[i];

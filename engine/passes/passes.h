@@ -24,6 +24,7 @@ int hd_pass_fuse(struct hd_plan *p);         /* adds into products, and the like
 int hd_pass_overlap(struct hd_plan *p);      /* weight gradients are computed beside collectives */
 
 /* -- precision.c */
+struct tensor *hd_master_new(struct hd_plan *p, struct tensor *w); /* what is updated in place of the parameter */
 /* For hd_plan_options.low, of a run on this kind of device. */
 uint32_t hd_precision_asked(const struct hd_train_config *t, int cuda);
 

@@ -199,11 +199,27 @@ static int in_update(const struct hd_plan *p, const struct node *n, const struct
 	if (first == n->v.nin)
 		return 0;
 	for (uint32_t i = 0; i < n->v.nin; i++)
-		if (have[first].kind == HD_PLACE_PINNED ? have[i].kind == HD_PLACE_PINNED
-							: hd_has_dim(n->ins[i], have[first].dim))
+		if (have[i].role == HD_ROLE_ALL)
+			need[i] = have[i];
+		else if (have[first].kind == HD_PLACE_PINNED ? have[i].kind == HD_PLACE_PINNED
+							     : hd_has_dim(n->ins[i], have[first].dim))
 			need[i] = have[first];
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		out[k] = have[first];
+	return 1;
+}
+
+/* What is made of what all coordinates have, spare ones too, they all have. */
+static int on_all(const struct node *n, const struct hd_place *have, struct hd_place *need, struct hd_place *out)
+{
+	uint32_t all = 0;
+
+	while (all < n->v.nin && have[all].role == HD_ROLE_ALL)
+		all++;
+	if (!all || all < n->v.nin)
+		return 0;
+	for (uint32_t i = 0; i < n->v.nin + n->v.nout; i++)
+		*(i < n->v.nin ? &need[i] : &out[i - n->v.nin]) = (struct hd_place){ .role = HD_ROLE_ALL };
 	return 1;
 }
 
@@ -221,6 +237,8 @@ static int on_axis(struct hd_plan *p, struct node *n, struct axis *a, const stru
 			out[k] = at;
 		return HD_OK;
 	}
+	if (!n->v.op->place && a->v.spare && on_all(n, have, need, out))
+		return HD_OK;
 	if (n->v.phase == HD_UNIT_U && !n->v.op->place && in_update(p, n, a, have, need, out))
 		return HD_OK;
 	if (n->v.op->place) {
@@ -385,10 +403,12 @@ static int place_assigned(struct hd_plan *p)
 /* What the run reads must be whole everywhere. */
 static struct tensor *everywhere(struct hd_plan *p, struct tensor *t)
 {
-	static const struct placement whole;
+	struct placement whole = { 0 };
 
 	if (!t)
 		return NULL;
+	for (int a = 0; a < p->naxes; a++)
+		whole.on[a].role = p->axes[a]->v.spare ? HD_ROLE_ALL : HD_ROLE_CORE;
 	p->cursor = hd_cursor_end(t->step ? HD_UNIT_S : HD_UNIT_F, -1);
 	return hd_reshard_to(p, t, &whole, NULL);
 }

@@ -43,22 +43,27 @@ static uint32_t precision_of(const struct hd_plan *p, const struct node *n, uint
 	return p->compute_dtype;
 }
 
+struct tensor *hd_master_new(struct hd_plan *p, struct tensor *w)
+{
+	struct tensor *m = hd_tensor_new(p, hd_plan_text(p, "%s.master", w->v.name), HD_TENSOR_MASTER, p->master_dtype,
+					 w->dims, w->v.ndim);
+
+	m->v.of = &w->v;
+	m->step = 1;
+	m->init = w->init;
+	m->init_std = w->init_std;
+	w->master = m;
+	return m;
+}
+
 static void decide(struct hd_plan *p, struct tensor *t, uint32_t dtype)
 {
-	struct tensor *m;
-
 	t->decided = 1;
 	if (dtype != p->compute_dtype)
 		return;
 	t->v.dtype = p->compute_dtype;
-	if (!p->train)
-		return;
-	m = t->master = hd_tensor_new(p, hd_plan_text(p, "%s.master", t->v.name), HD_TENSOR_MASTER, p->master_dtype,
-				      t->dims, t->v.ndim);
-	m->v.of = &t->v;
-	m->step = 1;
-	m->init = t->init;
-	m->init_std = t->init_std;
+	if (p->train)
+		hd_master_new(p, t);
 }
 
 /* x in another precision, for a reader; one cast serves the readers of a block. */

@@ -48,6 +48,30 @@ static int innermost(const struct hd_plan *p, const struct placement *now, int a
 	return have[n - 1] == a;
 }
 
+/* Between coordinates that hold the model and spare ones, in the order of preference of step_allowed: what is on all is there
+ * already; to the spare ones what is not cut; from them, and to all, when all else is done. */
+static int role_step(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a,
+		     int kind, struct hd_place *to)
+{
+	const struct hd_place *h = &now->on[a], *w = &need->on[a];
+	int rests = h->kind == HD_PLACE_REPLICATED;
+
+	if (h->role == HD_ROLE_ALL) {
+		*to = (struct hd_place){ .role = rests ? w->role : HD_ROLE_ALL };
+		return rests ? kind == 0 : kind == 3 && h->kind == HD_PLACE_PARTIAL;
+	}
+	if (h->role == HD_ROLE_CORE && w->role == HD_ROLE_SPARE && !is_cut(h, NULL)) {
+		*to = *w;
+		return kind == 1 && (!is_cut(w, NULL) || can_enter(p, now, need, a));
+	}
+	*to = whole;
+	if (h->role == HD_ROLE_SPARE && w->role == HD_ROLE_CORE)
+		return kind == (is_cut(h, NULL) ? 5 : 4) && (!is_cut(h, NULL) || innermost(p, now, a));
+	if (rests && w->role == HD_ROLE_ALL)
+		to->role = HD_ROLE_ALL;
+	return kind == (rests ? 4 : is_cut(h, NULL) ? 5 : 3) && (!is_cut(h, NULL) || innermost(p, now, a));
+}
+
 /* The kinds of steps in order of preference; `to` is where axis a goes. */
 static int step_allowed(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a,
 			int kind, struct hd_place *to)
@@ -57,6 +81,8 @@ static int step_allowed(const struct hd_plan *p, const struct placement *now, co
 	*to = *w;
 	if (hd_place_equal(h, w))
 		return 0;
+	if (h->role != w->role || h->role == HD_ROLE_ALL)
+		return role_step(p, now, need, a, kind, to);
 	switch (kind) {
 	case 0: return h->kind == HD_PLACE_REPLICATED && is_cut(w, NULL) && can_enter(p, now, need, a);
 	case 1:

@@ -254,7 +254,8 @@ int hd_may_build(struct hd_plan *p, const char *call)
 /* Only sums in a stated order send another dtype than they add. */
 int hd_arg_wire(struct hd_plan *p, const struct hd_comm_args *a)
 {
-	int ordered = a->kind == HD_COMM_RING_REDUCE_SCATTER || a->kind == HD_COMM_ORDERED_REDUCE_SCATTER;
+	int ordered = a->kind == HD_COMM_RING_REDUCE_SCATTER || a->kind == HD_COMM_ORDERED_REDUCE_SCATTER ||
+		      a->kind == HD_COMM_PUSH;
 
 	if (a->wire && !ordered)
 		hd_plan_fail(p, HD_EINVAL, "comm: the wire of a%s %s is %#x, not 0",
@@ -264,6 +265,32 @@ int hd_arg_wire(struct hd_plan *p, const struct hd_comm_args *a)
 	else if (a->wire && a->x->dtype != p->master_dtype)
 		hd_plan_fail(p, HD_EINVAL, "comm: a wire of %s, for (%s) of %s", hd_dtype_name(a->wire), a->x->spec,
 			     hd_dtype_name(a->x->dtype));
+	return !p->err->code;
+}
+
+/* Between workers and servers: both are in the group, x is on the one side, and its dim or the index says where it goes. */
+int hd_arg_served(struct hd_plan *p, const struct hd_comm_args *a)
+{
+	const struct group *g = G(a->group);
+	const struct axis *x = g->axes[0];
+	uint32_t side = a->kind == HD_COMM_PUSH ? HD_ROLE_CORE : HD_ROLE_SPARE;
+	const char *what = hd_comm_kind_name(a->kind);
+
+	if (!hd_comm_is_served(a->kind)) {
+		if (g->role != HD_ROLE_CORE && a->kind != HD_COMM_ALL_REDUCE && a->kind != HD_COMM_BROADCAST)
+			hd_plan_fail(p, HD_EINVAL, "comm: %s in a group with spare members", what);
+	} else if (g->role != HD_ROLE_ALL) {
+		hd_plan_fail(p, HD_EINVAL, "comm: a %s in a group of role %u, not HD_ROLE_ALL", what, g->role);
+	} else if (T(a->x)->at.on[x->id].role != side) {
+		hd_plan_fail(p, HD_EINVAL, "comm: a %s of (%s), which is at coordinates of role %u of %s, not %u", what,
+			     a->x->spec, T(a->x)->at.on[x->id].role, x->v.name, side);
+	} else if (!a->dim && (a->index < 0 || a->index >= x->v.spare)) {
+		hd_plan_fail(p, HD_EINVAL, "comm: a %s with spare member %lld of %lld", what, (long long)a->index,
+			     (long long)x->v.spare);
+	} else if (a->dim && !hd_has_dim(T(a->x), a->dim)) {
+		hd_plan_fail(p, HD_EINVAL, "comm: a %s along %s, which (%s) does not have", what, a->dim->name,
+			     a->x->spec);
+	}
 	return !p->err->code;
 }
 

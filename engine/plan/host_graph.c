@@ -601,7 +601,7 @@ static struct tensor *build_comm(struct hd_plan *p, const struct hd_comm_args *a
 
 	if (a->kind == HD_COMM_PERMUTE)
 		return hd_build_permute(p, G(a->group), T(a->x), a->mul, a->index);
-	if (a->kind >= HD_COMM_RING_REDUCE_SCATTER && p->config.device == HD_DEVICE_CUDA)
+	if (a->kind >= HD_COMM_RING_REDUCE_SCATTER && !hd_comm_is_served(a->kind) && p->config.device == HD_DEVICE_CUDA)
 		return hd_build_turns(p, a->kind, G(a->group), T(a->x), a->dim, a->wire);
 	y = hd_build_comm(p, a->kind, G(a->group), T(a->x), a->dim, a->index);
 	if (y && a->wire)
@@ -619,9 +619,9 @@ static struct hd_tensor *graph_comm(struct hd_plan *p, const struct hd_comm_args
 	    !hd_arg_tensor(p, "comm", "tensor", a.x) || (a.dim && !hd_arg_dim(p, "comm", "dim", a.dim)) ||
 	    !hd_arg_in_step(p, "comm", &a.x, 1))
 		return NULL;
-	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_ORDERED_REDUCE_SCATTER)
+	if (a.kind < HD_COMM_ALL_REDUCE || a.kind > HD_COMM_PULL)
 		return hd_plan_fail(p, HD_EINVAL, "comm: %u is not a kind of collective", a.kind), NULL;
-	if (!hd_arg_wire(p, &a) || !comm_fits(p, &a) || !is_for_all(p, "comm", G(a.group)))
+	if (!hd_arg_wire(p, &a) || !hd_arg_served(p, &a) || !comm_fits(p, &a) || !is_for_all(p, "comm", G(a.group)))
 		return NULL;
 	return view(build_comm(p, &a));
 }

@@ -47,6 +47,19 @@ static int is_claimed(struct hd_plan *p, const char *suffix)
 	return HD_OK;
 }
 
+static int may_spare(struct hd_plan *p, int64_t spare)
+{
+	const struct axis *other = hd_spare_axis(p);
+
+	if (spare < 0 || spare > 1 << 16)
+		hd_plan_fail(p, HD_EINVAL, "axis: %lld spare coordinates, not 0 to %d", (long long)spare, 1 << 16);
+	else if (spare && other)
+		hd_plan_fail(p, HD_ENOTSUP,
+			     "axis: %lld spare coordinates, and axis %s has %lld: one axis of a layout may have some",
+			     (long long)spare, other->v.name, (long long)other->v.spare);
+	return !p->err->code;
+}
+
 static const struct hd_axis *claim(struct hd_plan *p, const struct hd_axis_args *x)
 {
 	struct axis *a, *last = p->naxes ? p->axes[p->naxes - 1] : NULL;
@@ -62,14 +75,12 @@ static const struct hd_axis *claim(struct hd_plan *p, const struct hd_axis_args 
 		return hd_plan_fail(p, HD_EINVAL, "axis: %lld members, more than %d", (long long)x->n, 1 << 24), NULL;
 	if (p->naxes == HD_MAX_AXES)
 		return hd_plan_fail(p, HD_EINVAL, "more than %d axes", HD_MAX_AXES), NULL;
-	if (x->spare)
-		return hd_plan_fail(p, HD_ENOTSUP, "%lld spare coordinates: this version has none",
-				    (long long)x->spare),
-		       NULL;
+	if (!may_spare(p, x->spare))
+		return NULL;
 	if (is_claimed(p, x->suffix) < 0)
 		return NULL;
 	a = hd_plan_alloc(p, sizeof(*a));
-	a->v = (struct hd_axis){ .size = sizeof(a->v), .n = x->n, .mine = 1 };
+	a->v = (struct hd_axis){ .size = sizeof(a->v), .n = x->n, .spare = x->spare, .mine = 1 };
 	a->v.name = x->suffix ? hd_plan_text(p, "%s.%s", p->inst[p->slot.inst].name, x->suffix)
 			      : p->inst[p->slot.inst].name;
 	a->inst = p->slot.inst;
@@ -114,7 +125,7 @@ const struct hd_group *hd_host_group(struct hd_plan *p, const struct hd_group_ar
 		return hd_plan_fail(p, HD_EINVAL, "group: of %u axes, not of 1 to %d", x.axes ? x.naxes : 0,
 				    HD_MAX_AXES),
 		       NULL;
-	if (!hd_args_one_of(p, "group", "role", x.role, HD_ROLE_CORE))
+	if (!hd_args_one_of(p, "group", "role", x.role, HD_ROLE_ALL))
 		return NULL;
 	for (uint32_t i = 0; i < x.naxes; i++) {
 		if (!hd_arg_axis(p, "group", "axis", x.axes[i]))
@@ -126,6 +137,13 @@ const struct hd_group *hd_host_group(struct hd_plan *p, const struct hd_group_ar
 						    a[i]->v.name, k, i, x.naxes),
 				       NULL;
 	}
+	for (uint32_t i = 0; x.role != HD_ROLE_CORE && i < x.naxes; i++)
+		if (!a[i]->v.spare || x.naxes > 1)
+			return hd_plan_fail(p, HD_EINVAL,
+					    "group: role %u is of one axis with spare coordinates, and %s is one of %u "
+					    "and has %lld",
+					    x.role, a[i]->v.name, x.naxes, (long long)a[i]->v.spare),
+			       NULL;
 	return &hd_group_get(p, a, x.naxes, x.role)->v;
 }
 

@@ -147,7 +147,7 @@ static int64_t number_at(const struct hd_match_run *m, int64_t i, uint32_t axes,
 	int64_t number = 0, each = 1;
 
 	for (int a = 0; a < m->p->naxes; a++) {
-		int64_t n = m->p->axes[a]->v.n;
+		int64_t n = hd_role_count(m->p->axes[a], HD_ROLE_ALL);
 
 		if (!(m->c->axes >> a & 1))
 			continue;
@@ -272,7 +272,11 @@ static int say(struct hd_match_run *m, int64_t rank, const struct said *e, struc
 /* Members whose numbers differ: ranks beyond them come along. */
 static int64_t members_of(const struct hd_match_run *m, const struct group *g)
 {
-	return hd_coords_count(m->p, axes_of(g) & m->c->axes);
+	int64_t all = 1;
+
+	for (uint32_t i = 0; i < g->n; i++)
+		all *= m->c->axes >> g->axes[i]->id & 1 ? hd_role_count(g->axes[i], g->role) : 1;
+	return all;
 }
 
 static struct encounter *communicator(struct hd_match_run *m, int64_t rank, const struct group *g)
@@ -349,6 +353,8 @@ static int64_t absent_member(struct hd_match_run *m, int64_t rank, const struct 
 	for (int64_t i = 0; i < m->c->nranks; i++) {
 		const struct said *e = said_of(m, i);
 
+		if (!g->role && !hd_is_worker(m->p, m->c->ranks[i]))
+			continue;
 		if (number_at(m, i, axes_of(g), 0) == first && m->walkers[i].met[g->id] <= at &&
 		    !(m->walkers[i].inside && e && e->node->comm.group == g))
 			return i;

@@ -50,7 +50,7 @@ static int64_t done_reading(const struct hd_program *g, const struct node *r)
 
 	if (!r->comm.kind)
 		return at;
-	if (r->comm.kind == HD_COMM_SEND)
+	if (r->comm.kind == HD_COMM_SEND || !g->at[r->outs[0]->id].here)
 		return FOREVER;
 	for (struct node **k = g->readers[r->outs[0]->id]; k && *k; k++)
 		if (g->position[(*k)->id] > at)

@@ -199,11 +199,20 @@ void hd_index_program(struct hd_program *g)
 	g->tensors = s->tensors;
 	g->ntensors = s->ntensors;
 	g->mine = hd_alloc((s->nnodes + 1) * sizeof(*g->mine));
-	for (size_t i = 0; i < s->nnodes; i++)
-		if (hd_is_member(p, &s->nodes[i]->only, g->rank)) {
-			g->here[s->nodes[i]->id] = 1;
-			g->mine[g->nmine++] = s->nodes[i];
-		}
+	g->walked = hd_alloc((s->nnodes + 1) * sizeof(*g->walked));
+	for (size_t i = 0; i < s->nnodes; i++) {
+		struct node *n = s->nodes[i];
+		int worker = hd_is_worker(p, g->rank), is = worker && hd_is_member(p, &n->only, g->rank);
+
+		if (!worker)
+			is = !n->only.group;
+		if (is || !worker)
+			g->walked[g->nwalked++] = n;
+		if (!is || !hd_node_runs_at(p, n, g->rank))
+			continue;
+		g->here[n->id] = 1;
+		g->mine[g->nmine++] = n;
+	}
 	for (size_t i = 0; i < g->ntensors; i++)
 		g->at[g->tensors[i]->id].here = hd_tensor_here(g, g->tensors[i]);
 }

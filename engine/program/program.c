@@ -28,10 +28,7 @@ int hd_tensor_here(const struct hd_program *g, const struct tensor *t)
 
 	if (t->v.node && !hd_is_member(p, &N(t->v.node)->only, g->rank))
 		return 0;
-	for (int a = 0; a < p->naxes; a++)
-		if (t->at.on[a].kind == HD_PLACE_PINNED && t->at.on[a].index != hd_plan_coord(p, g->rank, p->axes[a]))
-			return 0;
-	return 1;
+	return hd_is_placed_at(p, &t->at, g->rank);
 }
 
 int64_t hd_program_parameters(const struct hd_program *g)
@@ -300,7 +297,8 @@ void hd_program_destroy(struct hd_program *g)
 		return;
 	if (g->release)
 		g->release(g);
-	free(g->entries), free(g->at), free(g->next), free(g->members_of), free(g->here), free(g->mine);
+	free(g->entries), free(g->at), free(g->next), free(g->members_of), free(g->here), free(g->mine),
+		free(g->walked);
 	free(g->offsets), free(g->trace);
 	free(g);
 }

@@ -81,7 +81,10 @@ struct hd_program {
 	int keep_gradients; /* gradients stay readable after the step */
 	char *here;         /* by node id: runs on this rank */
 	struct node **mine;
-	size_t nmine;            /* those that do, in program order */
+	size_t nmine; /* those that do, in program order */
+	struct node *
+		*walked; /* and those that only others run, where some ranks hold no model: the order of all is one */
+	size_t nwalked;
 	const int64_t *position; /* by node id: place in program order */
 	struct node ***readers;  /* by tensor id: NULL-terminated */
 	int64_t *offsets;        /* by slot x (micros): offset in the transient arena; leaves: in the persistent one */
@@ -123,6 +126,7 @@ void hd_program_destroy(struct hd_program *g);
 int hd_timeline(struct hd_program *g);
 int hd_alias(struct hd_program *g);
 void hd_index_program(struct hd_program *g);
+int hd_begins_update(const struct node *n); /* it runs only in a step whose norm is finite */
 int hd_crosses_stages(const struct hd_plan *p, const struct node *n);
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank);
 int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t j); /* of chunk, join, pick */

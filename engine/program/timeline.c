@@ -140,12 +140,14 @@ static void accumulate_copies(struct timeline_build *b, const struct node *n, in
 
 static void emit(struct timeline_build *b, struct node *n, int32_t micro)
 {
-	if (!hd_node_here(b->g, n) || b->runs[n->id] <= 0)
+	if (b->runs[n->id] <= 0)
 		return;
-	load(b, n, micro);
-	append(b, HD_ENTRY_NODE, n, micro);
-	if (micro != HD_STEP)
-		accumulate_copies(b, n, micro);
+	if (hd_node_here(b->g, n)) {
+		load(b, n, micro);
+		append(b, HD_ENTRY_NODE, n, micro);
+		if (micro != HD_STEP)
+			accumulate_copies(b, n, micro);
+	}
 	if (--b->runs[n->id] > 0)
 		return;
 	for (uint32_t k = 0; k < n->v.nout; k++)
@@ -157,9 +159,9 @@ static void emit(struct timeline_build *b, struct node *n, int32_t micro)
 static void emit_phase(struct timeline_build *b, uint32_t phase)
 {
 	b->unit = (struct hd_schedule_unit){ phase, 0, HD_STEP };
-	for (size_t i = 0; i < b->g->nmine; i++)
-		if (b->g->mine[i]->v.phase == phase)
-			emit(b, b->g->mine[i], HD_STEP);
+	for (size_t i = 0; i < b->g->nwalked; i++)
+		if (b->g->walked[i]->v.phase == phase)
+			emit(b, b->g->walked[i], HD_STEP);
 }
 
 static int in_unit(const struct hd_plan *p, const struct node *n, const struct hd_schedule_unit *u)
@@ -193,17 +195,17 @@ static const struct unit_nodes *nodes_of(struct timeline_build *b, const struct 
 
 	if (l->v)
 		return l;
-	for (size_t i = 0; i < g->nmine; i++)
-		n += (size_t)in_unit(g->plan, g->mine[i], u);
+	for (size_t i = 0; i < g->nwalked; i++)
+		n += (size_t)in_unit(g->plan, g->walked[i], u);
 	l->v = hd_alloc((n + 1) * sizeof(*l->v));
 	l->receives = hd_alloc((n + 1) * sizeof(*l->receives));
-	for (size_t i = 0; i < g->nmine; i++) {
-		if (!in_unit(g->plan, g->mine[i], u))
+	for (size_t i = 0; i < g->nwalked; i++) {
+		if (!in_unit(g->plan, g->walked[i], u))
 			continue;
-		if (g->mine[i]->comm.kind == HD_COMM_RECV)
-			put_receive(g, l, g->mine[i]);
+		if (g->walked[i]->comm.kind == HD_COMM_RECV)
+			put_receive(g, l, g->walked[i]);
 		else
-			l->v[l->n++] = g->mine[i];
+			l->v[l->n++] = g->walked[i];
 	}
 	return l;
 }
@@ -240,8 +242,8 @@ static void emit_unit(struct timeline_build *b, const struct hd_schedule_unit *u
 /* Of the nodes that run here.  What others hand over goes through a movement between stages, which is held itself. */
 static void hold_after(struct timeline_build *b)
 {
-	for (size_t k = 0; k < b->g->nmine; k++) {
-		struct node *n = b->g->mine[k];
+	for (size_t k = 0; k < b->g->nwalked; k++) {
+		struct node *n = b->g->walked[k];
 
 		if (n->v.phase != HD_UNIT_S)
 			continue;
@@ -255,8 +257,8 @@ static void hold_after(struct timeline_build *b)
 /* Which sync goes on to a movement, other than by way of the norm, for which all buckets are needed. */
 static void mark_leading(struct timeline_build *b)
 {
-	for (size_t i = b->g->nmine; i-- > 0;) {
-		struct node *n = b->g->mine[i];
+	for (size_t i = b->g->nwalked; i-- > 0;) {
+		struct node *n = b->g->walked[i];
 
 		if (n->v.phase != HD_UNIT_S || b->held[n->id] || n->is->role == OP_ROLE_NORM2)
 			continue;
@@ -281,15 +283,15 @@ static void wait_for(struct timeline_build *b, struct node *k, const struct tens
 {
 	while (t->replaced_by)
 		t = t->replaced_by;
-	if (t->v.node && hd_node_here(b->g, N(t->v.node)))
+	if (t->v.node && b->runs[N(t->v.node)->id] > 0)
 		behind(b, N(t->v.node), k);
 }
 
 /* What plugins have asked for. */
 static void order_asked(struct timeline_build *b)
 {
-	for (size_t i = 0; i < b->g->nmine; i++) {
-		struct node *k = b->g->mine[i];
+	for (size_t i = 0; i < b->g->nwalked; i++) {
+		struct node *k = b->g->walked[i];
 
 		for (struct dependency *w = k->v.phase == HD_UNIT_S ? k->waits : NULL; w; w = w->next)
 			wait_for(b, k, w->on);
@@ -300,8 +302,8 @@ static void order_asked(struct timeline_build *b)
 static void order_overwrites(struct timeline_build *b)
 {
 	hd_later_overwriters(b->g, b->after);
-	for (size_t i = 0; i < b->g->nmine; i++) {
-		const struct node_list *l = &b->after[b->g->mine[i]->id];
+	for (size_t i = 0; i < b->g->nwalked; i++) {
+		const struct node_list *l = &b->after[b->g->walked[i]->id];
 
 		for (size_t k = 0; k < l->n; k++)
 			b->unmet[l->v[k]->id]++;
@@ -310,8 +312,8 @@ static void order_overwrites(struct timeline_build *b)
 
 static void count(struct timeline_build *b)
 {
-	for (size_t k = 0; k < b->g->nmine; k++) {
-		struct node *n = b->g->mine[k];
+	for (size_t k = 0; k < b->g->nwalked; k++) {
+		struct node *n = b->g->walked[k];
 
 		b->runs[n->id] = n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? (int)b->g->plan->micros : 1;
 		for (uint32_t i = 0; i < n->v.nin; i++)
@@ -325,8 +327,8 @@ static void count(struct timeline_build *b)
 
 static int check_all_ran(struct timeline_build *b)
 {
-	for (size_t i = 0; i < b->g->nmine; i++) {
-		const struct node *n = b->g->mine[i];
+	for (size_t i = 0; i < b->g->nwalked; i++) {
+		const struct node *n = b->g->walked[i];
 
 		if (b->runs[n->id] > 0)
 			return hd_plan_fail(b->g->plan, HD_EBUG, "%s of %s is in no unit of stage %lld", n->v.op->name,
@@ -344,13 +346,18 @@ int hd_entry_reads(const struct entry *e, uint32_t i)
 	       (e->node->is->role != OP_ROLE_ACCUMULATE && e->node->comm.kind != HD_COMM_RECV);
 }
 
+/* What servers update, workers get. */
+int hd_begins_update(const struct node *n)
+{
+	return n->is->role == OP_ROLE_UPDATE || (n->comm.kind == HD_COMM_PULL && n->v.phase & HD_UNIT_U);
+}
+
 /* Between the two the run looks at the loss and the norm, and may begin again. */
 static int64_t first_update(const struct hd_program *g)
 {
 	int64_t e = 0;
 
-	while (e < (int64_t)g->n &&
-	       !(g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->is->role == OP_ROLE_UPDATE))
+	while (e < (int64_t)g->n && !(g->entries[e].type == HD_ENTRY_NODE && hd_begins_update(g->entries[e].node)))
 		e++;
 	return e;
 }
@@ -434,7 +441,8 @@ static void waits(struct timeline_build *b)
 
 			x->wait = x->node->comm.kind == HD_COMM_SEND ? send_wait(b, e)
 								     : first[row[y->id] + (y->step ? 0 : x->micro + 1)];
-			if (x->wait == (int64_t)g->n && x->node->comm.kind != HD_COMM_SEND && g->readers[y->id])
+			if (x->wait == (int64_t)g->n && x->node->comm.kind != HD_COMM_SEND && g->readers[y->id] &&
+			    g->at[y->id].here)
 				x->wait = others_wait(g, e);
 			if (e < update && x->wait > update)
 				x->wait = update;
@@ -483,8 +491,8 @@ int hd_timeline(struct hd_program *g)
 	emit_phase(&b, HD_UNIT_U);
 	rc = check_all_ran(&b);
 	waits(&b);
-	for (size_t i = 0; i < g->nmine; i++)
-		free(b.after[g->mine[i]->id].v), free(b.received[g->mine[i]->id]);
+	for (size_t i = 0; i < g->nwalked; i++)
+		free(b.after[g->walked[i]->id].v), free(b.received[g->walked[i]->id]);
 	for (size_t i = 0; i < g->ntensors; i++)
 		free(b.loaded[g->tensors[i]->id]);
 	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)

@@ -104,13 +104,14 @@ static void start_comm(struct binding *b, const struct entry *e)
 				    .dtype = HD_BITS(x->v.dtype) < 8 ? HD_DTYPE_U8 : x->v.dtype,
 				    .index = (int32_t)n->comm.index,
 				    .mul = n->comm.mul,
+				    .cores = hd_comm_cores(n),
 				    .count = count,
 				    .wire = n->comm.wire,
 				    .fixed = (uint32_t)g->fixed_order };
-	if (n->comm.kind != HD_COMM_RECV &&
+	if (n->comm.kind != HD_COMM_RECV && g->at[x->id].here &&
 	    !(n->comm.kind == HD_COMM_BROADCAST && hd_communicator_me(c->members) != n->comm.index))
 		c->call.in = hd_program_address(g, x, e->micro);
-	if (n->comm.kind != HD_COMM_SEND)
+	if (n->comm.kind != HD_COMM_SEND && g->at[n->outs[0]->id].here)
 		c->call.out = hd_program_address(g, n->outs[0], e->micro);
 	if (n->comm.kind == HD_COMM_ALL_TO_ALL_V)
 		describe_rows(b, n, e->micro, c);
@@ -278,7 +279,7 @@ static void release(struct hd_program *g)
 /* It changes a leaf: an update, or what a plugin's optimizer makes in the leaf's own memory. */
 static int changes_a_leaf(const struct hd_program *g, const struct node *n)
 {
-	int changes = n->is->role == OP_ROLE_UPDATE;
+	int changes = hd_begins_update(n);
 
 	for (uint32_t k = 0; k < n->v.nout && n->v.phase == HD_UNIT_U; k++)
 		changes |= !g->at[n->outs[k]->id].root->v.node;

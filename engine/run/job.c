@@ -202,24 +202,13 @@ static void group_members(struct hd_job *j, struct hd_program *g, const struct h
 
 	for (size_t i = 0; i < p->ngroups; i++) {
 		const struct group *gr = p->groups[i];
-		int *ranks, base = j->world.rank;
+		int *ranks;
 
 		out[i] = known_members(was, gr);
 		if (out[i])
 			continue;
 		ranks = hd_alloc((size_t)gr->v.n * sizeof(*ranks));
-		for (uint32_t a = 0; a < gr->n; a++)
-			base -= (int)(hd_plan_coord(p, j->world.rank, gr->axes[a]) * gr->axes[a]->stride);
-		for (int64_t m = 0; m < gr->v.n; m++) {
-			int64_t rest = m;
-
-			ranks[m] = base;
-			for (int a = (int)gr->n - 1; a >= 0; a--) {
-				ranks[m] += (int)(rest % gr->axes[a]->v.n * gr->axes[a]->stride);
-				rest /= gr->axes[a]->v.n;
-			}
-		}
-		out[i] = hd_communicator_create(ranks, (int)gr->v.n, gr->name);
+		out[i] = hd_communicator_create(ranks, (int)hd_group_ranks(p, gr, j->world.rank, ranks), gr->name);
 		free(ranks);
 	}
 }
@@ -349,7 +338,7 @@ double hd_plan_flops(const struct hd_plan *p, int recomputed)
 
 	for (const struct node *n = p->first; n; n = n->next) {
 		struct hd_cost c = { .size = sizeof(c) };
-		int64_t ranks = p->ranks;
+		int64_t ranks = hd_plan_workers(p);
 
 		if ((n->recompute_of && !recomputed) || !n->v.op->cost ||
 		    !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
@@ -362,12 +351,18 @@ double hd_plan_flops(const struct hd_plan *p, int recomputed)
 	return sum;
 }
 
+static void add_text(char **to, const char *between, char *more)
+{
+	hd_append(to, "%s%s", between, more);
+	free(more);
+}
+
 char *hd_layout_text(const struct hd_plan *p)
 {
 	char *text = hd_strdup("");
 
 	for (int a = 0; a < p->naxes; a++)
-		hd_append(&text, "%s%s %lld", a ? ", " : "", p->axes[a]->v.name, (long long)p->axes[a]->v.n);
+		add_text(&text, a ? ", " : "", hd_axis_text(p->axes[a]));
 	return text;
 }
 
@@ -375,12 +370,13 @@ char *hd_layout_text(const struct hd_plan *p)
 static char *describe(const void *plan, int rank)
 {
 	const struct hd_plan *p = plan;
-	char at[400] = "";
+	char *at = NULL;
 
 	for (int a = 0; p && a < p->naxes; a++)
-		snprintf(at + strlen(at), sizeof(at) - strlen(at), "%s%s %lld", a ? ", " : "(", p->axes[a]->v.name,
-			 (long long)hd_plan_coord(p, rank, p->axes[a]));
-	return at[0] ? hd_format("%s)", at) : NULL;
+		add_text(&at, a ? ", " : "(", hd_coord_text(p, rank, p->axes[a]));
+	if (at)
+		hd_append(&at, ")");
+	return at;
 }
 
 static int read_config(struct hd_job *j, struct hd_err *err)

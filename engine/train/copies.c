@@ -76,13 +76,13 @@ static char *hashes(const struct hd_program *g, int64_t step)
 /* The ranks at the same place but for the axes along which all members have the same. -> 0: a rank does not have it */
 static int same_slice(const struct hd_plan *p, const struct tensor *t, int64_t a, int64_t b)
 {
+	if (!hd_is_placed_at(p, &t->at, a) || !hd_is_placed_at(p, &t->at, b))
+		return 0;
 	for (int i = 0; i < p->naxes; i++) {
 		const struct hd_place *at = &t->at.on[i];
 		int64_t of_a = hd_plan_coord(p, a, p->axes[i]), of_b = hd_plan_coord(p, b, p->axes[i]);
 		int alike = at->kind == HD_PLACE_REPLICATED && !(t->own >> i & 1);
 
-		if (at->kind == HD_PLACE_PINNED && (of_a != at->index || of_b != at->index))
-			return 0;
 		if (!alike && of_a != of_b)
 			return 0;
 	}

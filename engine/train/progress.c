@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/train/progress.h"
+#include "engine/graph/mesh.h"
 #include "engine/human/human.h"
 #include "engine/process/launch.h"
 #include <math.h>
@@ -83,8 +84,12 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 	printf("%s, %s parameters; %lld rank%s x %d thread%s", p->model.family->name,
 	       hd_human_count((double)hd_plan_parameters(p)).text, (long long)p->ranks, plural(p->ranks), s->j->threads,
 	       plural(s->j->threads));
-	for (int a = 0; a < p->naxes; a++)
-		printf("%s%s %lld", a ? " x " : ": ", p->axes[a]->v.name, (long long)p->axes[a]->v.n);
+	for (int a = 0; a < p->naxes; a++) {
+		char *axis = hd_axis_text(p->axes[a]);
+
+		printf("%s%s", a ? " x " : ": ", axis);
+		free(axis);
+	}
 	printf("\n%lld sequence%s of %lld tokens a step: %lld micro-batch%s of %lld on each of %lld replica%s\n",
 	       (long long)(p->batch * p->micros), plural(p->batch * p->micros), (long long)p->model.seq,
 	       (long long)p->micros, p->micros == 1 ? "" : "es", (long long)p->micro_batch, (long long)p->replicas,

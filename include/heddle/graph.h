@@ -104,6 +104,11 @@ struct hd_members {
  *                                   adds its own to what comes
  *   HD_COMM_RING_ALL_GATHER         piece me + 1 -> all pieces joined along dim, passed on round the ring
  *   HD_COMM_ORDERED_REDUCE_SCATTER  x -> this member's piece of the sum, added up in member order
+ * Between the members that hold the model (workers) and the spare ones of a group of HD_ROLE_ALL along one axis, since 0.12:
+ *   HD_COMM_PUSH                    x on the workers -> the sum over them, added up in their order: with a dim piece j along it
+ *                                   on spare member j, else (index 0 ... spare - 1) all of it on that one
+ *   HD_COMM_PULL                    x on the spare members -> on all workers: pieces joined along dim; else x of spare member
+ *                                   `index`
  * `wire`: of these sums of fp32, the dtype that is sent, 0: as they are.  bf16 and fp16 are rounded before each message and
  * added in fp32; fp16 travels 2^10 times as large. */
 enum {
@@ -121,7 +126,9 @@ enum {
 	/* Likewise. */
 	HD_COMM_RING_REDUCE_SCATTER,
 	HD_COMM_RING_ALL_GATHER,
-	HD_COMM_ORDERED_REDUCE_SCATTER
+	HD_COMM_ORDERED_REDUCE_SCATTER,
+	HD_COMM_PUSH, /* since 0.12 */
+	HD_COMM_PULL
 };
 enum {                    /* what graph->scalar gives */
        HD_SCALAR_LR,      /* the learning rate of this step */

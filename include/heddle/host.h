@@ -83,7 +83,12 @@ struct hd_dim { /* view; interned per plan: equal names are equal pointers */
 };
 
 /* An axis has `n` coordinates that hold the model and `spare` more (n, n + 1, ...) that hold none: dedicated servers.
- * Ranks = product of (n + spare) over all axes.  Loss, data and norms count n only. */
+ * Ranks = product of (n + spare) over all axes; one axis of a layout may have spare ones, since 0.12, and not that of the stages.
+ * Rules shard along the n alone; batch, data, loss and means are theirs, and a rank at a spare coordinate runs no node of the
+ * model.  It has what a strategy puts there: a leaf by slot storage, in a place of HD_ROLE_SPARE, and the nodes that read it.
+ * An update runs where its parameter's state is; a parameter whose state is at spare coordinates has its master there (what the
+ * update reads and writes, in fp32 too), and the gradient goes there by HD_COMM_PUSH, the new value comes back by HD_COMM_PULL.
+ * On other axes a spare rank has coordinates as all have: with parameters sharded over 2 inside, each server is two ranks. */
 struct hd_axis { /* view */
 	size_t size;
 	const char *name; /* the INI section's name, or section.suffix */
@@ -98,16 +103,18 @@ struct hd_group { /* view: members along one or several axes, numbered with the 
 /* Where one tensor is on one axis.  Frozen. */
 enum { HD_PLACE_REPLICATED, HD_PLACE_SHARD, HD_PLACE_PARTIAL, HD_PLACE_PINNED };
 enum { HD_RED_SUM, HD_RED_MAX };
-enum { HD_ROLE_CORE, HD_ROLE_SPARE };
+/* Of an axis' coordinates: those that hold the model, the spare ones (of a group the last), or, since 0.12, all.  The loss, the gradient norm and the
+ * factor of clipping are on all. */
+enum { HD_ROLE_CORE, HD_ROLE_SPARE, HD_ROLE_ALL };
 /* Of n members, member i has: HD_ORDER_CONTIGUOUS: piece i of n; HD_ORDER_ZIGZAG: pieces i and 2n - 1 - i of 2n, behind each
  * other, so that under a causal mask each has as much to do.  Zigzag is for the dim seq, along one axis. */
 enum { HD_ORDER_CONTIGUOUS, HD_ORDER_ZIGZAG };
 struct hd_place {
-	uint8_t kind;  /* HD_PLACE_REPLICATED: the same on every member; HD_PLACE_PINNED: only at coordinate `index` */
-	uint8_t red;   /* HD_PLACE_PARTIAL: the reduction that is still to be done: HD_RED_SUM or HD_RED_MAX */
-	uint8_t role;  /* replicated, shard, partial: over the coordinates that hold the model, or the spare ones */
+	uint8_t kind; /* HD_PLACE_REPLICATED: the same on every member; HD_PLACE_PINNED: only at coordinate `index` */
+	uint8_t red;  /* HD_PLACE_PARTIAL: the reduction that is still to be done: HD_RED_SUM or HD_RED_MAX */
+	uint8_t role; /* the coordinates that are meant: HD_ROLE_CORE ...; a shard of HD_ROLE_SPARE is one of `spare` pieces */
 	uint8_t order; /* HD_PLACE_SHARD: which pieces a member has, HD_ORDER_CONTIGUOUS ... */
-	int32_t index; /* HD_PLACE_PINNED: a pipeline stage, the server that owns a parameter */
+	int32_t index; /* HD_PLACE_PINNED: a pipeline stage; with HD_ROLE_SPARE the server that owns it, from 0 */
 	int32_t level; /* HD_PLACE_SHARD: among the axes that shard this dim, low levels are outer; 0: by mesh order */
 	const struct hd_dim *dim; /* HD_PLACE_SHARD */
 	uint32_t reserved[2];
@@ -147,12 +154,12 @@ enum { HD_UNIT_F = 1, HD_UNIT_B = 2, HD_UNIT_W = 4, HD_UNIT_U = 8, HD_UNIT_G = 1
 struct hd_axis_args {
 	size_t size;
 	const char *suffix; /* NULL: the axis has the section's name.  Two axes of one instance need two suffixes */
-	int64_t n, spare;   /* spare: reserved; refused if it is not 0 */
+	int64_t n, spare;   /* spare: since 0.12.  What slot mesh is given as `left` is n + spare */
 };
 struct hd_group_args {
 	size_t size;
 	const struct hd_axis *const *axes;
-	uint32_t naxes, role; /* role: HD_ROLE_CORE */
+	uint32_t naxes, role; /* role: HD_ROLE_CORE; since 0.12 also HD_ROLE_SPARE, HD_ROLE_ALL */
 };
 struct hd_rule_args {
 	size_t size;

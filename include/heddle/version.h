@@ -10,6 +10,6 @@
 #define HEDDLE_VERSION_H
 
 #define HD_ABI_MAJOR 0
-#define HD_ABI_MINOR 11
+#define HD_ABI_MINOR 12
 
 #endif

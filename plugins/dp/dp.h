@@ -14,7 +14,8 @@ struct hd_strategy {
 	const struct hd_axis *inner;
 	int64_t n; /* replicas */
 	int64_t bucket, zero, node_size;
-	uint32_t wire; /* dtype of gradients on their way */
+	int64_t servers, server; /* servers: coordinates behind the replicas; server: that at hand, -1: all of them */
+	uint32_t wire;           /* dtype of gradients on their way */
 	int sync, overlap;
 };
 
@@ -47,6 +48,10 @@ int dp_lower_pieces(struct hd_strategy *s, struct hd_plan *p);
 
 /* server.c: this member's piece of the sum, made in member order; and all members' pieces, on each. */
 struct hd_tensor *dp_push(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g, struct hd_tensor *flat);
+
+/* dedicated.c: servers of their own: which of them has what, and how it goes there and comes back. */
+int dp_deal(struct hd_strategy *s, struct hd_plan *p);
+int dp_lower_served(struct hd_strategy *s, struct hd_plan *p);
 
 /* wire.c: a gradient as it travels, and as it was; a collective of such. */
 struct hd_tensor *dp_to_wire(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x);

@@ -24,7 +24,10 @@ int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left
 {
 	int64_t stride = inside(s, p), ranks = s->sync == DP_HIERARCHICAL ? ranks_of_node(s, p) : 0, m = ranks / stride;
 
-	s->n = size ? size : left;
+	s->n = size ? size : left - s->servers;
+	if (s->n < 1)
+		return s->h->fail(p, HD_EINVAL, "servers: %lld, and there are %lld ranks for them and the workers",
+				  (long long)s->servers, (long long)left);
 	if (m > 1 && m < s->n && (s->n % m || ranks % stride))
 		return s->h
 			->fail(p, HD_EDIVIDE,
@@ -36,7 +39,7 @@ int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left
 		s->inner = hd_axis_new(s->h, p, "node", m);
 		s->dp = hd_axis_new(s->h, p, "across", s->n / m);
 	} else {
-		s->dp = hd_axis_new(s->h, p, NULL, s->n);
+		s->dp = s->h->axis(p, &(struct hd_axis_args){ sizeof(struct hd_axis_args), NULL, s->n, s->servers });
 	}
 	return s->h->status(p);
 }

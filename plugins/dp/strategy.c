@@ -5,7 +5,7 @@
  *   sync = ring            ring.c: reduce-scatter and all-gather over neighbours (Patarasuk and Yuan 2009; Horovod, 1802.05799)
  *   sync = allreduce       one collective of the comm module per bucket
  *   sync = hierarchical    levels.c: within nodes, then across
- *   sync = server          server.c: each member is the server of its pieces
+ *   sync = server          server.c: each member is the server of its pieces; with servers = k dedicated.c: k that only serve
  *   zero = 1, 2, 3         zero.c, pieces.c: states, gradients, parameters are cut (ZeRO, 1910.02054)
  *   wire = bf16, fp16      wire.c: gradients of 16 bits on their way
  *
@@ -21,7 +21,8 @@ static const struct hd_option options[] = {
 	{ "wire", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|fp16", "dtype of gradients in transit; sums are in fp32" },
 	{ "zero", HD_OPT_INT, 0, "0", "0..3",
 	  "less memory: sharded along the axis are 1 optimizer states, 2 also gradients, 3 also parameters" },
-	{ "servers", HD_OPT_INT, 0, "0", "0..", "sync = server: ranks that only serve. 0: the workers serve" },
+	{ "servers", HD_OPT_INT, 0, "0", "0..",
+	  "sync = server: ranks, besides `size`, that have masters and states alone. 0: the workers serve" },
 	{ "node_size", HD_OPT_INT, 0, "0", "0..", "sync = hierarchical: ranks per node. 0: as the system says" },
 };
 
@@ -42,15 +43,14 @@ static uint32_t wire_of(const char *name)
 
 static int refuse(struct hd_strategy *s, struct hd_plan *p)
 {
-	long long servers = s->h->opt_int(p, "servers");
+	long long servers = (long long)s->servers;
 
 	if (servers && s->sync != DP_SERVER)
 		return s->h->fail(p, HD_EINVAL, "servers: %lld, but sync is not server", servers);
-	if (servers)
-		return s->h->fail(p, HD_ENOTSUP,
-				  "servers: %lld ranks that hold no model: this version has none; 0 makes the workers "
-				  "servers too",
-				  servers);
+	if (servers && s->zero)
+		return s->h->fail(p, HD_EINVAL,
+				  "zero: %lld, and servers = %lld have the optimizer's states already: leave zero out",
+				  (long long)s->zero, servers);
 	if (s->zero && s->sync == DP_HIERARCHICAL)
 		return s->h->fail(p, HD_ENOTSUP,
 				  "zero: %lld with sync = hierarchical: shards are along one axis, and replicas on "
@@ -60,7 +60,7 @@ static int refuse(struct hd_strategy *s, struct hd_plan *p)
 		return s->h->fail(p, HD_ENOTSUP,
 				  "overlap: no, but zero = %lld moves gradients in each micro-batch's backward",
 				  (long long)s->zero);
-	if (s->sync == DP_SERVER && !s->zero)
+	if (s->sync == DP_SERVER && !s->zero && !servers)
 		s->zero = 1; /* the state lives with its server */
 	return HD_OK;
 }
@@ -76,6 +76,7 @@ static int dp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 	s->bucket = h->opt_int(p, "bucket");
 	s->zero = h->opt_int(p, "zero");
 	s->node_size = h->opt_int(p, "node_size");
+	s->servers = h->opt_int(p, "servers");
 	s->overlap = h->opt_int(p, "overlap") != 0;
 	s->sync = sync_of(h->opt_str(p, "sync"));
 	s->wire = wire_of(h->opt_str(p, "wire"));
@@ -90,8 +91,15 @@ static int dp_rules(struct hd_strategy *s, struct hd_plan *p)
 	return hd_rule(s->h, p, "batch", s->dp, NULL, 0);
 }
 
+static int dp_storage_of(struct hd_strategy *s, struct hd_plan *p)
+{
+	return s->servers ? dp_deal(s, p) : dp_storage(s, p);
+}
+
 static int dp_lower(struct hd_strategy *s, struct hd_plan *p)
 {
+	if (s->servers)
+		dp_lower_served(s, p);
 	dp_lower_sums(s, p);
 	return dp_lower_pieces(s, p);
 }
@@ -104,7 +112,7 @@ static const struct hd_strategy_ops ops = {
 	.open = dp_open,
 	.mesh = dp_mesh,
 	.rules = dp_rules,
-	.storage = dp_storage,
+	.storage = dp_storage_of,
 	.lower = dp_lower,
 };
 HD_PLUGIN_TABLES("dp", "0.2", .strategy = &ops, .approximate = "wire=fp32")

@@ -312,6 +312,60 @@ static void members_spread(struct inflight *f, int tag)
 		put(f, hd_comm_mod(m->me + k, m->n), out + at, hd_comm_size(c->dtype, mine), tag);
 }
 
+/* -- pushes and pulls -------------------------------------------------------------------------- */
+static void push_begin(struct inflight *f, int tag)
+{
+	const struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t s = hd_comm_size(sent_dtype(c), c->count), of_servers = c->index < 0 ? m->n - c->cores : 1;
+	const char *in = c->in;
+
+	if (m->me >= c->cores) {
+		if (!hd_call_serves(c, m->me))
+			return;
+		f->staging = staging_get((size_t)(s * c->cores));
+		for (int j = 0; j < c->cores; j++)
+			get(f, j, f->staging->p + j * s, s, tag);
+		return;
+	}
+	if (c->wire) {
+		f->staging = staging_get((size_t)(s * of_servers));
+		hd_to_wire(f->staging->p, c->in, c->count * of_servers, c->wire);
+		in = f->staging->p;
+	}
+	for (int j = c->cores; j < m->n; j++)
+		if (hd_call_serves(c, j))
+			put(f, j, in + (c->index < 0 ? (j - c->cores) * s : 0), s, tag);
+}
+
+static void push_sum(struct inflight *f)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t s = hd_comm_size(sent_dtype(c), c->count);
+	char *out = c->out;
+
+	for (int j = 0; j < c->cores; j++)
+		m->ins[j] = f->staging->p + j * s;
+	if (c->wire)
+		hd_sum_sent(out, m->ins, c->cores, -1, 1, c->count, c->wire);
+	else
+		hd_sum(&out, 1, m->ins, c->cores, c->count, c->dtype, 0);
+}
+
+static void pull_begin(struct inflight *f, int tag)
+{
+	const struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t s = hd_comm_size(c->dtype, c->count);
+
+	for (int j = 0; j < c->cores && hd_call_serves(c, m->me); j++)
+		put(f, j, c->in, s, tag);
+	for (int j = c->cores; j < m->n && m->me < c->cores; j++)
+		if (hd_call_serves(c, j))
+			get(f, j, (char *)c->out + (c->index < 0 ? (j - c->cores) * s : 0), s, tag);
+}
+
 /* -- rings ------------------------------------------------------------------------------------- */
 /* Each turn sends one piece to the right, and gets one from the left.  Of a sum the piece that is sent is the sum so far, and
  * what comes is added to this member's own; the staging holds what comes, then, rounded, what goes. */
@@ -413,6 +467,8 @@ static void issue(struct inflight *f)
 		issue_rows(f);
 	} else if (is_ring(c->kind)) {
 		ring_begin(f);
+	} else if (hd_comm_is_served(c->kind)) {
+		(c->kind == HD_COMM_PUSH ? push_begin : pull_begin)(f, tag_of(f));
 	} else if (by_members(c)) {
 		members_gather(f, tag_of(f));
 	} else {
@@ -434,6 +490,11 @@ static int test(struct inflight *f)
 	f->nreq = 0;
 	if (is_ring(c->kind) && f->round < f->t->m->n - 1 && !ring_next(f))
 		return 0;
+	if (c->kind == HD_COMM_PUSH && f->round == 0) {
+		if (hd_call_serves(c, f->t->m->me))
+			push_sum(f);
+		f->round = 1;
+	}
 	if (by_members(c) && f->round == 0) {
 		members_sum(f);
 		f->round = 1;
@@ -598,7 +659,7 @@ static int attach(struct hd_communicator *m)
 /* MPI counts in int. */
 static int too_long(const struct hd_call *c)
 {
-	int bytes = c->rows || hd_call_is_message(c) || by_members(c) || is_ring(c->kind);
+	int bytes = c->rows || hd_call_is_message(c) || hd_comm_is_served(c->kind) || by_members(c) || is_ring(c->kind);
 
 	return (bytes ? hd_comm_size(c->dtype, c->count) : c->count) > INT_MAX;
 }
@@ -615,7 +676,7 @@ static int start(struct hd_request *t)
 
 	if (too_long(&t->call) || (t->call.wire && t->call.dtype != HD_DTYPE_F32))
 		return HD_ENOTSUP;
-	if (by_members(&t->call) ||
+	if (by_members(&t->call) || hd_comm_is_served(t->call.kind) ||
 	    is_ring(t->call.kind)) /* only what all members make may be counted: it becomes a tag */
 		t->seq = t->m->net.sums++;
 	hd_backoff_begin(&p, t->m, "the start of a call between hosts");

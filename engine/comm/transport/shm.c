@@ -235,6 +235,30 @@ static void pull_ordered(struct hd_communicator *m, const struct hd_call *c, cha
 	hd_sum_sent(out, m->outs, m->n, m->me, 0, c->count, c->wire);
 }
 
+/* To each spare member its piece, or to one all; from them likewise. */
+static void pull_push(struct hd_communicator *m, const struct hd_call *c, char *out)
+{
+	int64_t from = c->index < 0 ? (m->me - c->cores) * hd_comm_size(c->dtype, c->count) : 0;
+
+	if (!hd_call_serves(c, m->me))
+		return;
+	for (int j = 0; j < c->cores; j++)
+		m->outs[j] = m->ins[j] + from;
+	if (c->wire)
+		hd_sum_sent(out, m->outs, c->cores, -1, 0, c->count, c->wire);
+	else
+		hd_sum(&out, 1, m->outs, c->cores, c->count, c->dtype, 0);
+}
+
+static void pull_pull(const struct hd_communicator *m, const struct hd_call *c, char *out)
+{
+	int64_t s = hd_comm_size(c->dtype, c->count);
+
+	for (int j = c->cores; j < m->n && m->me < c->cores; j++)
+		if (hd_call_serves(c, j))
+			hd_move(out + (c->index < 0 ? (j - c->cores) * s : 0), m->ins[j], s);
+}
+
 /* Each segment from where its sender's counts say that it is. */
 static void pull_rows(struct hd_communicator *m, const struct hd_call *c)
 {
@@ -264,6 +288,8 @@ static void pull(struct hd_communicator *m, const struct hd_call *c)
 	case HD_COMM_REDUCE_SCATTER: pull_sum(m, c, out, me * s); break;
 	case HD_COMM_RING_REDUCE_SCATTER: pull_ring(m, c, out); break;
 	case HD_COMM_ORDERED_REDUCE_SCATTER: pull_ordered(m, c, out); break;
+	case HD_COMM_PUSH: pull_push(m, c, out); break;
+	case HD_COMM_PULL: pull_pull(m, c, out); break;
 	case HD_COMM_REDUCE:
 		if (me == root)
 			pull_sum(m, c, out, 0);
@@ -343,7 +369,9 @@ static void large(struct hd_communicator *m, const struct hd_call *c)
 /* The largest `in` of any member: the same on all. */
 static int64_t largest_bytes(const struct hd_call *c, int n)
 {
-	return hd_comm_in_bytes(c, n, c->kind == HD_COMM_SCATTER || c->kind == HD_COMM_BROADCAST ? c->index : 0);
+	int of_root = c->kind == HD_COMM_SCATTER || c->kind == HD_COMM_BROADCAST || c->kind == HD_COMM_PULL;
+
+	return hd_comm_in_bytes(c, n, !of_root ? 0 : c->index < 0 ? n - 1 : c->index);
 }
 
 /* -- messages of a pair ------------------------------------------------------------------------ */
