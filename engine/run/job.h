@@ -73,8 +73,8 @@ int hd_job_fits(struct hd_job *j, double bytes, struct hd_err *err);
 
 char *hd_layout_text(const struct hd_plan *p); /* "NAME 2, NAME 4"; malloc'ed */
 int64_t hd_plan_parameters(const struct hd_plan *p);
-/* Product FLOPs of one step of all ranks: those of the model; recomputed: and what is made again (train.recompute), which
- * is what the hardware does. */
+/* FLOPs of the matrix products in one step, of all ranks.  recomputed: with those that train.recompute repeats, so what the
+ * hardware computes; else those of the model. */
 double hd_plan_flops(const struct hd_plan *p, int recomputed);
 
 /* The training program for another global batch, one of the ramp's: between steps, on all ranks. */
