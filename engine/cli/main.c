@@ -5,6 +5,7 @@
 #include "engine/cli/verbs.h"
 #include "engine/keys/keys.h"
 #include "engine/kit/kit.h"
+#include "engine/measure/measure.h"
 #include "engine/process/launch.h"
 #include <heddle/version.h>
 #include <stdio.h>
@@ -44,6 +45,10 @@ static const struct hd_flag plan_flags[] = {
 	  "with --search: plan at most so many layouts whole (default 200, fewer of large models; 0: all that may be the best)" },
 	{ "space", "FILE|NAME", "with --search: INI of what is tried, or the name of one that comes with heddle" },
 	{ "json", NULL, "one line of JSON" },
+};
+static const struct hd_flag machine_flags[] = {
+	{ "out", "FILE", "the machine file to write (default: standard output)" },
+	{ "quick", NULL, "fewer and smaller sizes: seconds instead of most of a minute" },
 };
 static const struct hd_flag bench_flags[] = {
 	{ "steps", "K", "timed steps (default 5)" },
@@ -117,6 +122,8 @@ const struct hd_verb hd_verbs[] = {
 	  hd_verb_explain, 1 },
 	{ "plan", "CONF", "predict the time of a step on a machine that is only described", FLAGS(plan_flags),
 	  hd_verb_plan, 1 },
+	{ "machine", NULL, "measure this machine, and write the file that plan reads", FLAGS(machine_flags),
+	  hd_verb_machine, 0 },
 	{ "bench", "CONF", "time steps on synthetic tokens", FLAGS(bench_flags), hd_verb_bench, 0 },
 	{ "eval", "CKPT", "loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval, 0 },
 	{ "generate", "CKPT", "generate text from a checkpoint", FLAGS(generate_flags), hd_verb_generate, 0 },

@@ -7,6 +7,7 @@
 #include "engine/file/installed.h"
 #include "engine/human/human.h"
 #include "engine/train/metrics.h"
+#include "engine/predict/here.h"
 #include "engine/predict/simulate.h"
 #include "engine/search/command.h"
 #include <stdio.h>
@@ -198,9 +199,10 @@ static int read_machine(struct hd_cli *c, struct hd_machine *m, struct hd_err *e
 
 	if (!hd_cli_str(c, "machine", NULL))
 		return no_machine(err);
-	HD_TRY(hd_machine_read(hd_cli_str(c, "machine", NULL), m, err));
+	HD_TRY(hd_machine_open(hd_cli_str(c, "machine", NULL), m, err));
 	HD_TRY(hd_cli_bytes(c, "memory", (int64_t)m->memory, &memory, err));
 	m->memory = (double)memory;
+	m->memory_given = hd_cli_has(c, "memory");
 	return HD_OK;
 }
 
@@ -211,14 +213,17 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	struct hd_prediction r = { .step = 0 };
 
 	HD_TRY(read_machine(c, &m, err));
-	HD_TRY(hd_style_read(hd_cli_str(c, "style", NULL), &style, err));
-	if (hd_cli_has(c, "search"))
-		return hd_search_run(c, &m, &style, conf, err);
-	HD_TRY(without_search(c, err));
-	HD_TRY(hd_cli_plan(c, m.ranks_per_node, conf, p, err));
-	if (hd_simulate(*p, &m, &style, &r, err) >= 0)
-		(hd_cli_has(c, "json") ? print_json : print_text)(*p, &m, &r);
+	if (hd_style_read(hd_cli_str(c, "style", NULL), &style, err) < 0)
+		;
+	else if (hd_cli_has(c, "search"))
+		hd_search_run(c, &m, &style, conf, err);
+	else if (without_search(c, err) >= 0 && hd_cli_plan(c, hd_machine_node_size(&m), conf, p, err) >= 0) {
+		hd_machine_share(&m, *p);
+		if (hd_simulate(*p, &m, &style, &r, err) >= 0)
+			(hd_cli_has(c, "json") ? print_json : print_text)(*p, &m, &r);
+	}
 	hd_price_release(&r);
+	hd_machine_close(&m);
 	return err->code;
 }
 

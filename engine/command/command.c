@@ -141,7 +141,9 @@ int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **co
 	o->gelu = o->separate = train.device == HD_DEVICE_CUDA;
 	o->compute_dtype = hd_precision_asked(&train, o->gelu);
 	o->after = hd_cli_str(c, "after", NULL);
-	return hd_cli_int(c, "ranks", 1, 10000000, 1, &o->ranks, err);
+	HD_TRY(hd_cli_int(c, "ranks", 1, 10000000, 1, &o->ranks, err));
+	o->node_size = node_size < 0 ? o->ranks : node_size;
+	return HD_OK;
 }
 
 int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
@@ -158,6 +160,7 @@ int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, stru
 		if (!needs)
 			return hd_err_set(err, why.code, "%s", why.text);
 		o.ranks = needs;
+		o.node_size = node_size < 0 ? needs : node_size;
 		o.needs = NULL;
 	}
 	return hd_plan_create(*conf, &o, p, err);

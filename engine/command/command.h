@@ -30,7 +30,8 @@ int hd_checkpoint_tokenizer(const struct hd_cli *c, struct hd_job *j, const char
 /* The INI, and what a plan of it on the ranks of --ranks (1, if it is not given) needs to know besides. */
 int hd_cli_plan_options(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan_options *o,
 			struct hd_err *err);
-/* A plan without ranks, of --ranks or of what the layout says.  node_size: ranks of a node, or 0. */
+/* A plan without ranks, of --ranks or of what the layout says.  node_size: ranks of a node, 0:
+ * unknown; -1: all are on one. */
 int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err);
 /* A subcommand on such a plan, from its first line to its exit status. */
 int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **, struct hd_plan **, struct hd_err *));

@@ -91,11 +91,13 @@ static int take_links(struct hd_conf *c, struct hd_section *s, struct hd_machine
 int hd_machine_read(const char *name, struct hd_machine *m, struct hd_err *err)
 {
 	static const struct hd_key_table table = { keys, HD_LEN(keys), 0 };
-	static const char *const names[] = { "machine", NULL }, *const kinds[] = { NULL };
+	static const char *const names[] = { "machine", "measured", NULL }, *const kinds[] = { "product", "kernel",
+											       "movement", NULL };
 	struct hd_conf *c = NULL;
 	struct hd_section *s;
 	char *path = hd_installed_find("machines", name, err);
 
+	*m = (struct hd_machine){ .name = "" };
 	if (!path)
 		return err->code;
 	if (hd_conf_read(path, NULL, 0, &c, err) >= 0 && hd_conf_known(c, names, kinds, err) >= 0) {

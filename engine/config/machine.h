@@ -13,6 +13,7 @@ struct hd_link {
 	double bandwidth, latency; /* bytes per second: of a rank within its node, of a card; seconds of a message */
 	struct hd_size_curve efficiency; /* share of the bandwidth, by bytes that a rank sends at once */
 };
+struct hd_rates; /* engine/rates/rates.h */
 struct hd_machine {
 	char name[80];
 	int64_t ranks_per_node, cards;   /* cards: to the network, of a node */
@@ -29,6 +30,11 @@ struct hd_machine {
 	/* bytes of a rank besides what is planned: the device's own, of each communicator, of libraries */
 	double context_memory, communicator_memory, workspace_memory;
 	struct hd_link links[HD_LINKS];
+	/* Of a machine that was measured (engine/predict/here.h); else NULL, 0. */
+	const struct hd_rates *rates;
+	int64_t threads;  /* of a rank */
+	int memory_given; /* of a rank, by --memory: not shared out */
+	int shared;       /* all else is what a rank of the layout has (hd_machine_share) */
 };
 /* name: of a file, or of one of conf/machines/ without .ini */
 int hd_machine_read(const char *name, struct hd_machine *m, struct hd_err *err);

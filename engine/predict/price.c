@@ -5,7 +5,7 @@
 #include "engine/graph/graph.h"
 #include "engine/graph/mesh.h"
 #include "engine/graph/traffic.h"
-#include "engine/predict/price.h"
+#include "engine/predict/here.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,10 +153,13 @@ static int is_attention(const struct node *n)
 static double kernel(const struct hd_pricing *x, const struct node *n)
 {
 	struct hd_cost c = { .size = sizeof(c) };
-	double compute, extent = INFINITY, bytes;
+	double compute, extent = INFINITY, bytes, known;
 
 	if (x->style->attention == HD_ATTENTION_SCORES && is_attention(n))
 		return attention_seconds(x, n);
+	known = hd_known_kernel(x, n);
+	if (known >= 0)
+		return known;
 	hd_node_cost(n, &c);
 	if (!n->v.op->cost && n->is->flags & OP_FLAG_NAMES && traffic(x->g, n) <= 0)
 		return 0;
@@ -180,8 +183,10 @@ double hd_price_kernel(const struct hd_pricing *x, const struct node *n)
 double hd_price_accumulate(const struct hd_pricing *x, const struct entry *e)
 {
 	const struct tensor *t = e->node->ins[e->input];
-	double bytes = 3 * (double)hd_local_bytes(t);
+	double bytes = 3 * (double)hd_local_bytes(t), known = hd_known_added(x, t);
 
+	if (known >= 0)
+		return x->style->kernels * known;
 	if (t->v.node && N(t->v.node)->is->role == OP_ROLE_EINSUM) {
 		if (!x->style->apart)
 			return 0;
@@ -347,11 +352,15 @@ struct hd_movement_price hd_price_movement(const struct hd_pricing *x, const str
 	double sent = (double)hd_comm_node_sent(x->g->plan, n, x->g->rank), part = of_steps(n);
 	int apart = hd_over_stages(x->g->plan, n->comm.group);
 	struct hd_movement_price v;
+	double known;
 
 	if (n->comm.kind == HD_COMM_RECV)
 		return (struct hd_movement_price){ .seconds = 0 };
 	v = apart && n->comm.kind == HD_COMM_SEND ? message(x, n, sent)
 						  : collective(x, n, spread_of(x, n->comm.group), sent);
+	known = v.sent[HD_LINK_NETWORK] > 0 ? -1 : hd_known_movement(x, n, sent);
+	if (known >= 0)
+		v.seconds = v.occupied[HD_LINK_NODE] = known;
 	v.seconds *= part;
 	for (int i = 0; i < HD_LINKS; i++)
 		v.occupied[i] *= part, v.sent[i] *= part;

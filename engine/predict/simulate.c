@@ -11,7 +11,7 @@
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
-#include "engine/predict/price.h"
+#include "engine/predict/here.h"
 #include "engine/predict/simulate.h"
 #include "engine/passes/passes.h"
 #include <stdlib.h>
@@ -341,10 +341,12 @@ static int64_t number_meetings(struct sim *s)
 int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_style *style, struct hd_prediction *out,
 		struct hd_err *err)
 {
-	struct sim s = { .p = p, .m = m, .style = style, .out = out };
+	struct hd_machine mine = *m;
+	struct sim s = { .p = p, .m = &mine, .style = style, .out = out };
 	int64_t n = p->stages ? p->stages->v.n : 1, meetings;
 	int rc = HD_OK;
 
+	hd_machine_share(&mine, p);
 	*out = (struct hd_prediction){ .stages = hd_alloc((size_t)n * sizeof(*out->stages)), .nstages = n };
 	s.index = hd_alloc(((size_t)p->nnodes + 1) * sizeof(*s.index));
 	meetings = number_meetings(&s) + 1;

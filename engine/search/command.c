@@ -6,6 +6,7 @@
 #include "engine/file/atomic_file.h"
 #include "engine/human/human.h"
 #include "engine/search/command.h"
+#include "engine/predict/here.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +76,7 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 	int64_t top;
 
 	HD_TRY(options_of(c, &o, &top, err));
-	HD_TRY(hd_cli_plan_options(c, m->ranks_per_node, conf, &o.plan, err));
+	HD_TRY(hd_cli_plan_options(c, hd_machine_node_size(m), conf, &o.plan, err));
 	o.conf = *conf;
 	if (o.tries < 0) /* a plan takes as long as it has layers */
 		o.tries = tries_of(hd_section_int(hd_conf_section(*conf, NULL, "model"), "layers"));

@@ -464,7 +464,7 @@ int hd_search(const struct search_options *o, struct search_result *out, struct 
 	*out = (struct search_result){ .layouts = 0 };
 	HD_TRY(hd_space_read(o->space, o->conf, &out->space, err));
 	out->space.ranks = o->plan.ranks;
-	out->space.node = o->machine->ranks_per_node;
+	out->space.node = o->plan.node_size;
 	s.limit = out->limit = o->memory ? (double)o->memory : o->machine->memory;
 	s.e = (struct evaluator){ &out->space, o->machine, o->style, o->plan, period_of(o->conf) };
 	for (int i = 0; i < out->space.n; i++)

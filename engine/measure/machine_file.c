@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The machine file of what was measured: [machine] for what is not in the measured rates, by the best of them, then these.
+ */
+#include <config.h>
+#include "engine/measure/measure.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static double best(const struct hd_rates *r, int type)
+{
+	double most = 0;
+
+	for (int k = 0; k < HD_PRODUCT_KINDS; k++)
+		for (size_t i = 0; i < r->products[k][type].n; i++)
+			most = fmax(most, r->products[k][type].v[i].rate);
+	return most;
+}
+
+static double best_of(const struct hd_rate_points *p)
+{
+	double most = 0;
+
+	for (size_t i = 0; i < p->n; i++)
+		most = fmax(most, p->v[i].rate);
+	return most;
+}
+
+/* "1e6:0.3, 1e8:0.9": shares of the best, by size; sizes grow. */
+static void print_shares(FILE *to, const char *key, const struct hd_rate_points *p, double most)
+{
+	fprintf(to, "%s = ", key);
+	for (size_t i = 0; i < p->n; i++)
+		fprintf(to, "%s%.3g:%.3g", i ? ", " : "", p->v[i].at, fmin(p->v[i].rate / most, 1));
+	fprintf(to, "\n");
+}
+
+/* fp32 products of all kinds, by their FLOPs; four times as many begin a new point. */
+static void print_efficiency(FILE *to, const struct hd_rates *r)
+{
+	struct hd_rate_points p = { NULL, 0, 0 };
+
+	for (int k = 0; k < HD_PRODUCT_KINDS; k++)
+		for (size_t i = 0; i < r->products[k][HD_RATE_FP32].n; i++) {
+			const struct hd_rate_point *x = &r->products[k][HD_RATE_FP32].v[i];
+			double flops = 2 * x->rows * x->columns * x->summed;
+
+			hd_rates_add(&p,
+				     (struct hd_rate_point){ .at = exp2(2 * floor(log2(flops) / 2)), .rate = x->rate });
+		}
+	hd_rates_settle(&p);
+	print_shares(to, "efficiency", &p, best(r, HD_RATE_FP32));
+	free(p.v);
+}
+
+static void print_link(FILE *to, const char *name, const struct hd_rate_points *p, double members, double otherwise)
+{
+	double most = p ? best_of(p) : 0;
+
+	if (most <= 0) {
+		fprintf(to, "%s_bandwidth = %.3g\t; not measured: one rank was\n", name, otherwise);
+		return;
+	}
+	fprintf(to, "%s_bandwidth = %.3g\t; of sums, by bytes that a rank sends\n", name, most);
+	fprintf(to, "%s_latency = %.3g\n", name, p->v[0].at / p->v[0].rate / (2 * (members - 1)));
+	fprintf(to, "%s_efficiency = ", name);
+	for (size_t i = 0; i < p->n; i++) /* without latency, which is charged beside */
+		fprintf(to, "%s%.3g:%.3g", i ? ", " : "", p->v[i].at,
+			i ? fmin(fmax(p->v[i].at / (p->v[i].at / p->v[i].rate - p->v[0].at / p->v[0].rate) / most,
+				      0.01),
+				 1)
+			  : 1);
+	fprintf(to, "\n");
+}
+
+static const struct hd_rate_points *sums(const struct hd_rates *r)
+{
+	for (size_t i = 0; i < r->nmovements; i++)
+		if (!strcmp(r->movements[i].name, "all-reduce"))
+			return &r->movements[i].of[0];
+	return NULL;
+}
+
+void hd_machine_print(const struct hd_measuring *m, const struct hd_rate_points *memory,
+		      const struct hd_rate_points *network, FILE *to)
+{
+	const struct hd_world *w = &m->j->world;
+	const struct hd_rates *r = m->rates;
+	double each = (double)r->threads, here = (double)w->local_size;
+
+	fprintf(to, "; %s: %lld core%s, measured by `heddle machine` with %d rank%s of %lld thread%s.\n", r->processor,
+		(long long)r->cores, r->cores == 1 ? "" : "s", w->size, w->size == 1 ? "" : "s", (long long)r->threads,
+		r->threads == 1 ? "" : "s");
+	fprintf(to, "; [machine] is of one such rank, and is used for what is not among the rates below.\n[machine]\n");
+	fprintf(to, "name = %s\nranks_per_node = %d\n", r->processor, w->local_size);
+	fprintf(to, "memory = %.0fM\n",
+		(double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / here / 1048576);
+	fprintf(to, "context_memory = %.0fK\t; of a process besides what is planned: program, libraries, MPI\n",
+		m->process_memory / 1024);
+	fprintf(to, "flops_fp32 = %.4g\t; the best that was measured\nflops_bf16 = %.4g\n",
+		each * best(r, HD_RATE_FP32), each * best(r, HD_RATE_BF16));
+	print_efficiency(to, r);
+	fprintf(to, "memory_bandwidth = %.3g\t; a = b + s c, bytes of all three\n", best_of(memory));
+	print_shares(to, "memory_efficiency", memory, best_of(memory));
+	print_link(to, "node", sums(r), here, best_of(memory) / 2);
+	if (w->hosts > 1)
+		print_link(to, "network", network, w->hosts, 0);
+	hd_rates_print(r, to);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/measure/measure.h - heddle machine: measures this machine, and writes the file that heddle plan reads.
+ *
+ * All ranks measure at once, as they would compute in a run: what each gets is its part of a busy machine.
+ */
+#ifndef HD_ENGINE_MEASURE_H
+#define HD_ENGINE_MEASURE_H
+#include "engine/command/command.h"
+#include "engine/rates/rates.h"
+
+struct hd_measuring {
+	struct hd_job *j;       /* world, device and threads are set */
+	struct hd_rates *rates; /* of this rank; of one core */
+	double until;           /* hd_seconds: nothing more is begun then */
+	int quick;              /* few and small sizes */
+	double process_memory;  /* bytes of this process besides what is planned: set by hd_measure_programs */
+};
+
+/* programs.c: kernels and products in steps of small models. */
+int hd_measure_programs(struct hd_measuring *m, struct hd_err *err);
+/* links.c: movements between ranks.  Of one host into the rates; between hosts into `network`. */
+int hd_measure_links(struct hd_measuring *m, struct hd_rate_points *network, struct hd_err *err);
+/* machine_file.c: memory: bytes of a kernel and bytes/s of this rank; network: bytes sent and bytes/s. */
+void hd_machine_print(const struct hd_measuring *m, const struct hd_rate_points *memory,
+		      const struct hd_rate_points *network, FILE *to);
+
+int hd_verb_machine(struct hd_cli *c);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rates of kernels as steps run them: each rank trains small models of its own for a few steps, and takes the time of each
+ * command.  So operands are as cold, and caches, cores and memory as busy, as in a run; and a kernel that is not listed
+ * anywhere, because it is new, is measured all the same.
+ */
+#include <config.h>
+#include "engine/measure/measure.h"
+#include "engine/predict/work.h"
+#include "engine/run/autotune.h"
+#include "engine/run/commands.h"
+#include "engine/train/progress.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_STEPS = 9 };
+#define LONG_ENOUGH 0.3 /* seconds of steps: fewer steps of a large model */
+
+struct small_shape {
+	const char *family;
+	int layers, embed, heads, seq, batch, vocab;
+	const char *more;
+};
+/* The first are those of --quick.  Widths and lengths around those of models that fit on a host; one with long sequences, two
+ * whose kernels the others lack, and shards of products: narrow heads, short sums. */
+static const struct small_shape shapes[] = {
+	{ "gpt2", 2, 64, 2, 64, 2, 256, "" },
+	{ "llama", 1, 64, 2, 64, 2, 256, "" },
+	{ "mixtral", 1, 64, 2, 64, 2, 256, "experts = 4\n" },
+	{ "gpt2", 2, 128, 4, 128, 8, 256, "" },
+	{ "gpt2", 2, 192, 3, 256, 4, 512, "mlp = 384\n" },
+	{ "llama", 1, 256, 4, 256, 4, 2048, "kv_heads = 2\n" },
+	{ "mixtral", 1, 256, 4, 256, 2, 256, "experts = 4\n" },
+	{ "gpt2", 2, 384, 6, 256, 8, 256, "" },
+	{ "gpt2", 1, 384, 6, 256, 2, 256, "mlp = 768\n" },
+	{ "llama", 1, 512, 8, 512, 1, 512, "" },
+	{ "gpt2", 1, 384, 6, 2048, 1, 256, "" },
+	{ "gpt2", 1, 768, 12, 256, 4, 8192, "" },
+	{ "gpt2", 1, 768, 12, 256, 2, 16384, "mlp = 1536\n" },
+};
+enum { QUICK_SHAPES = 3 };
+
+struct small_model { /* of this rank alone */
+	struct hd_conf *conf;
+	struct hd_plan *plan;
+	struct hd_program *g;
+	char *memory;
+	const struct hd_device_ops *device;
+};
+
+/* Ids that depend on the position in the batch alone. */
+static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
+{
+	int64_t n = hd_local_count(t), vocab = g->plan->model.vocab;
+
+	(void)ctx;
+	for (int64_t i = 0; i < n; i++)
+		out[i] = (int32_t)((uint64_t)(i + 1 + micro * n) * 2654435761u % (uint64_t)vocab);
+	return HD_OK;
+}
+
+static char *ini_of(const struct small_shape *s, int bf16)
+{
+	return hd_format(
+		"[model]\nfamily = %s\nlayers = %d\nembed = %d\nheads = %d\nvocab = %d\n%s[data]\ntrain = none\n"
+		"[train]\nseq = %d\nglobal_batch = %d\nmicro_batch = %d\nsteps = 1\nprecision = %s\n",
+		s->family, s->layers, s->embed, s->heads, s->vocab, s->more, s->seq, s->batch, s->batch,
+		bf16 ? "bf16" : "fp32");
+}
+
+static int plan_model(struct hd_job *j, const struct small_shape *s, struct small_model *x, struct hd_err *err)
+{
+	struct hd_plan_options o = { .ranks = 1, .train = 1, .compute_dtype = j->compute_dtype };
+	struct hd_program_options po = { .rank = 0, .device = j->device };
+	char *ini = ini_of(s, j->compute_dtype == HD_DTYPE_BF16);
+	int rc = hd_conf_parse("machine", ini, NULL, 0, &x->conf, err);
+
+	free(ini);
+	HD_TRY(rc);
+	o.data_vocab = s->vocab;
+	o.gelu = j->device->kernel("einsum_gelu") != NULL;
+	o.separate = j->device->kernel("gelu_slope") == NULL;
+	HD_TRY(hd_plan_create(x->conf, &o, &x->plan, err));
+	return hd_program_build(x->plan, &po, &x->g, err);
+}
+
+static int bind_model(struct hd_job *j, struct small_model *x, struct hd_err *err)
+{
+	struct hd_bind b = { .device = j->device, .threads = j->threads };
+	size_t bytes = (size_t)(x->g->memory.persistent + x->g->memory.transient + 8191) / 4096 * 4096;
+
+	x->device = j->device;
+	if (!hd_device_in_host(j->device))
+		x->memory = j->device->alloc(bytes, err);
+	else if ((x->memory = aligned_alloc(4096, bytes)))
+		memset(x->memory, 0, bytes);
+	if (!x->memory)
+		return hd_err_set(err, HD_ENOMEM, "machine: %zu bytes for a small model", bytes);
+	b.persistent = x->memory;
+	b.transient = x->memory + x->g->memory.persistent;
+	b.members = hd_plan_alloc(x->plan, (x->plan->ngroups + 1) * sizeof(*b.members));
+	for (size_t i = 0; i < x->plan->ngroups; i++)
+		b.members[i] = hd_communicator_create(&j->world.rank, 1, x->plan->groups[i]->name);
+	return hd_program_bind(x->g, &b, err);
+}
+
+static void close_model(struct small_model *x)
+{
+	hd_program_destroy(x->g);
+	hd_plan_destroy(x->plan);
+	hd_conf_destroy(x->conf);
+	if (x->memory && !hd_device_in_host(x->device))
+		x->device->free(x->memory);
+	else
+		free(x->memory);
+}
+
+static int step(struct small_model *x, struct hd_run *run, int traced, int steps)
+{
+	hd_comm_barrier();
+	hd_program_trace(x->g, traced ? (int32_t)run->step : 0, steps);
+	run->step++;
+	HD_TRY(hd_program_compute(x->g, run, fill, NULL));
+	return hd_program_update(x->g, run);
+}
+
+/* -> steps that were traced */
+static int run_model(struct small_model *x, struct hd_err *err)
+{
+	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4, .step = 1 };
+	double seconds;
+	int steps = 0, rc = HD_OK;
+
+	run.loss_scale = 1.0 / (double)(x->plan->batch * x->plan->micros * x->plan->model.seq);
+	hd_init_weights(x->g, 1);
+	for (int k = 0; k < 2 && rc >= 0; k++) {
+		seconds = hd_seconds();
+		rc = step(x, &run, 0, 0);
+	}
+	seconds = hd_comm_max(hd_seconds() - seconds);
+	while (steps < MOST_STEPS && (steps < 3 || steps * seconds < LONG_ENOUGH))
+		steps++;
+	for (int k = 0; k < steps && rc >= 0; k++)
+		rc = step(x, &run, 1, steps);
+	if (rc < 0)
+		return hd_err_set(err, rc, "machine: a step of a small model failed: %s", x->g->why.text);
+	return steps;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Of commands from ... to - 1 together: the median over the steps. */
+static double median(const struct hd_program *g, size_t from, size_t to, int steps)
+{
+	size_t each = g->ntrace / (size_t)steps;
+	double sums[MOST_STEPS] = { 0 };
+
+	for (int k = 0; k < steps; k++)
+		for (size_t i = from; i < to; i++) {
+			const struct trace_event *e = &g->trace[(size_t)k * each + i];
+
+			sums[k] += e->end - e->begin;
+		}
+	qsort(sums, (size_t)steps, sizeof(sums[0]), by_value);
+	return sums[steps / 2];
+}
+
+static void take(struct hd_measuring *m, const struct hd_work *w, const char *name, double seconds)
+{
+	double threads = (double)m->rates->threads, work = w->flops > 0 ? w->flops : w->bytes;
+	struct hd_rate_point x = { .rate = work / seconds / threads };
+	int type = w->bf16 ? HD_RATE_BF16 : HD_RATE_FP32;
+
+	if (!(work > 0) || !(seconds > 0))
+		return;
+	if (w->product >= 0) {
+		x.rows = w->rows;
+		x.columns = w->columns;
+		x.summed = w->summed;
+		x.at = w->flops;
+		hd_rates_add(&m->rates->products[w->product][type], x);
+	} else {
+		x.at = w->flops > 0 ? w->flops / w->bytes : w->bytes;
+		hd_rates_add(&hd_rates_kernel(m->rates, name)->of[type], x);
+	}
+}
+
+/* Launches of one node behind each other are one kernel's; those that add up stand for themselves. */
+static void take_all(struct hd_measuring *m, const struct small_model *x, int steps)
+{
+	const struct hd_program *g = x->g;
+
+	for (size_t i = 0, to; i < g->ntrace / (size_t)steps; i = to) {
+		const struct node *n = g->commands[i].node;
+		int adds = n && n->is->role == OP_ROLE_ACCUMULATE;
+		struct hd_work w;
+
+		for (to = i + 1; n && !adds && to < g->ncommands && g->commands[to].node == n;)
+			to++;
+		if (g->commands[i].type != CMD_RUN || !n)
+			continue;
+		if (adds)
+			hd_work_added(g->commands[i].launch->in[0], &w);
+		else if (!hd_work_of(g, n, &w))
+			continue;
+		take(m, &w, n->v.op->name, median(g, i, to, steps));
+	}
+}
+
+static int measure(struct hd_measuring *m, const struct small_shape *s, struct hd_err *err)
+{
+	struct small_model x = { .g = NULL };
+	int steps = 0;
+
+	plan_model(m->j, s, &x, err);
+	if (hd_comm_agree(err) >= 0)
+		bind_model(m->j, &x, err);
+	if (hd_comm_agree(err) >= 0)
+		hd_autotune(m->j, NULL, err);
+	if (hd_comm_agree(err) >= 0)
+		steps = run_model(&x, err);
+	if (hd_comm_agree(err) >= 0)
+		take_all(m, &x, steps);
+	if (!m->process_memory && x.g)
+		m->process_memory =
+			hd_comm_max((double)(hd_peak_bytes() - x.g->memory.persistent - x.g->memory.transient));
+	free(m->j->tuned);
+	m->j->tuned = NULL;
+	close_model(&x);
+	return err->code;
+}
+
+int hd_measure_programs(struct hd_measuring *m, struct hd_err *err)
+{
+	int n = m->quick ? QUICK_SHAPES : (int)HD_LEN(shapes);
+
+	for (int i = 0; i < n; i++)
+		for (int bf16 = 0; bf16 < 2; bf16++) {
+			if (hd_comm_max(hd_seconds() > m->until) > 0) {
+				hd_log(HD_LOG_WARN,
+				       "%d of %d sizes are not measured: this machine is too slow for them", n - i, n);
+				return HD_OK;
+			}
+			m->j->compute_dtype = bf16 ? HD_DTYPE_BF16 : 0;
+			HD_TRY(measure(m, &shapes[i], err));
+		}
+	return HD_OK;
+}

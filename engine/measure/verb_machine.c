@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle machine.
+ */
+#include <config.h>
+#include "engine/bench/bench.h"
+#include "engine/file/atomic_file.h"
+#include "engine/measure/measure.h"
+#include "engine/plugin/device_load.h"
+#include "engine/train/progress.h"
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIMIT 50.0 /* seconds after which no other size is begun */
+
+/* Of the program and its libraries: a model would decide it, and there is none. */
+static const char nothing[] = "[model]\n[data]\ntrain = none\n[train]\nseq = 1\nglobal_batch = 1\nsteps = 1\n";
+
+static void processor(char *to, size_t room)
+{
+	FILE *f = fopen("/proc/cpuinfo", "re");
+	char line[512];
+
+	snprintf(to, room, "unknown processor");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
+			snprintf(to, room, "%s", strchr(line, ':') + 2);
+			to[strcspn(to, "\n;#")] = 0;
+			break;
+		}
+	if (f)
+		fclose(f);
+}
+
+/* Of this host, as its ranks may use them: together, or each its own. */
+static int64_t cores(const struct hd_job *j)
+{
+	int64_t online = sysconf(_SC_NPROCESSORS_ONLN), all = (int64_t)j->world.local_size * j->threads, mine;
+	cpu_set_t mask;
+
+	if (sched_getaffinity(0, sizeof(mask), &mask))
+		return all < online ? all : online;
+	mine = CPU_COUNT(&mask);
+	if (mine >= all || mine != j->threads)
+		return mine;
+	return all < online ? all : online;
+}
+
+static void about(struct hd_rates *r, const struct hd_job *j)
+{
+	time_t now = time(NULL);
+	struct tm t;
+
+	processor(r->processor, sizeof(r->processor));
+	snprintf(r->build, sizeof(r->build), "heddle %s, gcc %s", PACKAGE_VERSION, __VERSION__);
+	strftime(r->date, sizeof(r->date), "%Y-%m-%d %H:%M", localtime_r(&now, &t));
+	snprintf(r->device, sizeof(r->device), "%s", j->device->name);
+	r->cores = hd_device_in_host(j->device) ? cores(j) : 1;
+	r->hosts = j->world.hosts;
+	r->ranks = j->world.size;
+	r->threads = hd_device_in_host(j->device) ? j->threads : 1;
+}
+
+static int open_device(struct hd_job *j, struct hd_err *err)
+{
+	const struct hd_device_ops *cuda = NULL;
+	struct hd_err why = { 0 };
+
+	j->device = hd_device_cpu();
+	if (hd_device_gpu_there() && hd_device_cuda(&cuda, &why) >= 0) {
+		cuda->among(j->world.local_rank, j->world.local_size);
+		if (cuda->open(j->threads, &why) >= 0)
+			j->device = cuda;
+	}
+	if (hd_device_in_host(j->device))
+		HD_TRY(j->device->open(j->threads, err));
+	if (why.code)
+		hd_log(HD_LOG_INFO, "device cpu: %s", why.text);
+	return HD_OK;
+}
+
+static void measure_memory(const struct hd_measuring *m, struct hd_rate_points *p)
+{
+	int64_t largest = m->quick ? (int64_t)1 << 20 : (int64_t)64 << 20; /* of an array */
+
+	for (int64_t bytes = 16384; bytes <= largest; bytes *= 4) {
+		double rate;
+
+		hd_comm_barrier();
+		rate = hd_bench_memory_rate(bytes);
+		if (rate > 0)
+			hd_rates_add(p, (struct hd_rate_point){ .at = 3.0 * (double)bytes, .rate = rate });
+	}
+}
+
+static void settle(struct hd_rates *r)
+{
+	for (int t = 0; t < HD_RATE_TYPES; t++) {
+		for (int k = 0; k < HD_PRODUCT_KINDS; k++)
+			hd_rates_settle(&r->products[k][t]);
+		for (size_t i = 0; i < r->n; i++)
+			hd_rates_settle(&r->kernels[i].of[t]);
+	}
+}
+
+static int print(const struct hd_measuring *m, const struct hd_rate_points *memory,
+		 const struct hd_rate_points *network, const char *path, struct hd_err *err)
+{
+	size_t bytes = 0;
+	char *text = NULL;
+	FILE *f = open_memstream(&text, &bytes);
+
+	hd_machine_print(m, memory, network, f);
+	fclose(f);
+	if (path)
+		hd_file_write(path, text, err);
+	else
+		fputs(text, stdout);
+	free(text);
+	return err->code;
+}
+
+static int measure(struct hd_measuring *m, const char *path, struct hd_err *err)
+{
+	struct hd_rate_points memory = { NULL, 0, 0 }, network = { NULL, 0, 0 };
+	int rc;
+
+	open_device(m->j, err);
+	HD_TRY(hd_comm_agree(err));
+	about(m->rates, m->j);
+	rc = hd_measure_programs(m, err); /* the first, while nothing else has taken memory */
+	if (rc >= 0)
+		rc = hd_measure_links(m, &network, err);
+	measure_memory(m, &memory);
+	settle(m->rates);
+	if (rc >= 0 && m->j->world.rank == 0)
+		print(m, &memory, &network, path, err);
+	free(memory.v), free(network.v);
+	return hd_comm_agree(err);
+}
+
+int hd_verb_machine(struct hd_cli *c)
+{
+	struct hd_job j = { 0 };
+	struct hd_conf *conf = NULL;
+	struct hd_err err = { 0 };
+	struct hd_measuring m = { &j, hd_alloc(sizeof(*m.rates)), c->started + LIMIT, hd_cli_has(c, "quick") };
+	const char *out = hd_cli_str(c, "out", NULL);
+	int rc;
+
+	hd_conf_parse("machine", nothing, NULL, 0, &conf, &err);
+	if (out && !err.code)
+		hd_path_writable(out, 0, &err);
+	if (hd_start(c, &j, conf, &err) >= 0)
+		measure(&m, out, &err);
+	rc = hd_finish(c, &j, &err);
+	j.conf = conf;
+	hd_job_close(&j);
+	hd_rates_destroy(m.rates);
+	return rc;
+}

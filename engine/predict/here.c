@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Prices by measured rates.
+ */
+#include <config.h>
+#include "engine/graph/mesh.h"
+#include "engine/predict/here.h"
+#include "engine/predict/work.h"
+#include <string.h>
+
+int hd_machine_open(const char *name, struct hd_machine *m, struct hd_err *err)
+{
+	struct hd_rates *r = NULL;
+
+	HD_TRY(hd_machine_read(name, m, err));
+	HD_TRY(hd_rates_read(name, &r, err));
+	m->rates = r;
+	m->threads = r ? r->threads : 0;
+	return HD_OK;
+}
+
+void hd_machine_close(struct hd_machine *m)
+{
+	hd_rates_destroy((struct hd_rates *)m->rates);
+	m->rates = NULL;
+}
+
+int hd_machine_is_host(const struct hd_machine *m)
+{
+	return m->rates && !strcmp(m->rates->device, "cpu");
+}
+
+int64_t hd_machine_node_size(const struct hd_machine *m)
+{
+	return hd_machine_is_host(m) && m->rates->hosts == 1 ? -1 : m->ranks_per_node;
+}
+
+void hd_machine_share(struct hd_machine *m, const struct hd_plan *p)
+{
+	const struct hd_rates *r = m->rates;
+	int64_t measured = r ? r->ranks / r->hosts : 0, here;
+	double more;
+
+	if (!hd_machine_is_host(m) || m->shared)
+		return;
+	m->shared = 1;
+	if (r->hosts == 1)
+		m->ranks_per_node = m->cards = p->ranks;
+	here = m->ranks_per_node < p->ranks ? m->ranks_per_node : p->ranks;
+	m->threads = p->config.threads ? p->config.threads : r->cores / here ? r->cores / here : 1;
+	more = (double)m->threads / (double)r->threads;
+	m->flops_fp32 *= more;
+	m->flops_bf16 *= more;
+	m->memory_bandwidth *= more;
+	if (!m->memory_given)
+		m->memory *= (double)measured / (double)here;
+}
+
+static double seconds(const struct hd_pricing *x, const struct hd_work *w, const char *name)
+{
+	struct hd_rate_work r = { .kernel = name,
+				  .product = w->product,
+				  .bf16 = w->bf16,
+				  .flops = w->flops,
+				  .bytes = w->bytes,
+				  .rows = w->rows,
+				  .columns = w->columns,
+				  .summed = w->summed,
+				  .threads = x->m->threads };
+	double s = hd_rates_seconds(x->m->rates, &r);
+
+	return s > 0 ? s : -1;
+}
+
+double hd_known_kernel(const struct hd_pricing *x, const struct node *n)
+{
+	struct hd_work w;
+
+	if (!x->m->rates)
+		return -1;
+	return hd_work_of(x->g, n, &w) ? seconds(x, &w, n->v.op->name) : 0;
+}
+
+double hd_known_added(const struct hd_pricing *x, const struct tensor *t)
+{
+	struct hd_work w;
+
+	if (!x->m->rates)
+		return -1;
+	return hd_work_added(t, &w) ? seconds(x, &w, "accumulate") : 0;
+}
+
+double hd_known_movement(const struct hd_pricing *x, const struct node *n, double sent)
+{
+	static const uint32_t like[][2] = { { HD_COMM_ALL_MAX, HD_COMM_ALL_REDUCE },
+					    { HD_COMM_REDUCE, HD_COMM_ALL_REDUCE },
+					    { HD_COMM_RING_REDUCE_SCATTER, HD_COMM_REDUCE_SCATTER },
+					    { HD_COMM_ORDERED_REDUCE_SCATTER, HD_COMM_REDUCE_SCATTER },
+					    { HD_COMM_RING_ALL_GATHER, HD_COMM_ALL_GATHER },
+					    { HD_COMM_GATHER, HD_COMM_ALL_GATHER },
+					    { HD_COMM_BROADCAST, HD_COMM_ALL_GATHER },
+					    { HD_COMM_SCATTER, HD_COMM_ALL_TO_ALL },
+					    { HD_COMM_ALL_TO_ALL_V, HD_COMM_ALL_TO_ALL },
+					    { HD_COMM_PERMUTE, HD_COMM_SHIFT },
+					    { HD_COMM_SEND, HD_COMM_SHIFT } };
+	uint32_t kind = n->comm.kind;
+	double s;
+
+	if (!x->m->rates || sent <= 0)
+		return -1;
+	for (size_t i = 0; i < HD_LEN(like); i++)
+		if (like[i][0] == kind) {
+			kind = like[i][1];
+			break;
+		}
+	s = hd_rates_moved(x->m->rates, hd_comm_kind_name(kind), sent);
+	return s > 0 ? s : -1;
+}

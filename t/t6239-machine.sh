@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `heddle machine` measures, and writes a file that `plan` takes.  If this broke, nobody could tell before a run what it
+# takes here.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+has() { grep -q "$@" here.ini; }
+ok 'one rank measures' heddle machine --quick --out here.ini
+ok 'the file says what was measured' has '^processor = .'
+ok 'and by which build' has "^build = heddle $("$build/heddle" --version | sed 's/heddle \([^,]*\),.*/\1/')"
+ok 'on how many cores' has '^cores = [1-9]'
+for kind in forward backward weights; do
+	ok "products have rates by shape: $kind" sh -c \
+		"sed -n '/^\\[product $kind\\]/,/^\\[product\\|^\\[kernel/p' here.ini | grep -c '^[fb][pf][0-9]* = [0-9]*x[0-9]*x[0-9]*:' | grep -qx 2"
+done
+for kernel in attention attention_d norm adamw gelu_slope swiglu rope route embedding xent; do
+	ok "kernel $kernel has a rate" has "^\[kernel $kernel\]"
+done
+
+# tiny.sh's model, whose times by the file are times of its kernels: twice the rates, half the time.
+seconds() { "$build/heddle" plan tiny.ini --ranks "$2" --machine "$1" --json | sed -n 's/.*"step_seconds": *\([-0-9.e+]*\).*/\1/p'; }
+scale() { # FILE FACTOR: all measured rates times FACTOR
+	awk -v by="$2" '/^\[/ { measured = $0 ~ /^\[(product|kernel)/ }
+		measured && / = / { n = split($0, all, ", ")
+			for (i = 1; i <= n; i++) { split(all[i], x, ":"); printf "%s%s:%g", (i > 1 ? ", " : ""), x[1], x[2] * by }
+			print ""; next }
+		{ print }' "$1"
+}
+sed -i '/^threads/d' tiny.ini
+one=$(seconds here.ini 1)
+ok 'plan takes it' test -n "$one"
+scale here.ini 2 >twice.ini
+near 'and prices by its rates' "$(awk -v a="$one" -v b="$(seconds twice.ini 1)" 'BEGIN { print a / b }')" 2 0.02
+
+# Work is shared out by cores: with half as many a rank takes longer (not twice: of each it has larger parts).
+sed 's/^cores = .*/cores = 2/; s/^threads = [0-9]*/threads = 2/' here.ini >two.ini
+sed 's/^cores = .*/cores = 1/; s/^threads = [0-9]*/threads = 2/' here.ini >half.ini
+by=$(awk -v a="$(seconds half.ini 1)" -v b="$(seconds two.ini 1)" 'BEGIN { print a / b }')
+ok 'half the cores make it slower' test "$(awk -v x="$by" 'BEGIN { print (x > 1.02) }')" = 1
+
+if [ -n "$(command -v mpirun)" ]; then
+	ok 'two ranks measure what is between them' heddle_mpi 2 machine --quick --out both.ini
+	for kind in all-reduce reduce-scatter all-gather all-to-all shift; do
+		ok "$kind has rates" grep -q "^\[movement $kind\]" both.ini
+	done
+	ok 'and the links of [machine] are no guess' sh -c '! grep -q "not measured" both.ini'
+	ok 'plan takes that' test -n "$(seconds both.ini 2)"
+else
+	skip 'no mpirun: links'
+fi
+
+refused() { # NAME TEXT SED
+	sed "$3" here.ini >bad.ini
+	said=$("$build/heddle" plan tiny.ini --ranks 1 --machine bad.ini 2>&1) && said="accepted: $said"
+	ok "$1" sh -c 'case $1 in *"$2"*) ;; *) echo "$1"; exit 1;; esac' - "$said" "$2"
+}
+refused 'an unknown kind of product' 'a product is forward, backward or weights' 's/^\[product weights\]/[product sideways]/'
+refused 'a point that is none' "'12' is no point SIZE:RATE" '/^\[kernel adamw\]/,$ { s/^fp32 = .*/fp32 = 12/ }'
+refused 'no cores' 'cores' '/^cores = /d'
+said=$("$build/heddle" machine --quick --out /nonexistent/x.ini 2>&1)
+ok 'a file that cannot be written is refused at once' sh -c 'case $1 in *nonexistent*) ;; *) exit 1;; esac' - "$said"
+done_testing
