@@ -108,6 +108,64 @@ static void members(void)
 	}
 }
 
+/* -- windows ------------------------------------------------------------------------------------ */
+static int shifts(const struct hd_plan *p)
+{
+	int n = 0;
+
+	for (const struct node *x = p->first; x; x = x->next)
+		n += x->comm.kind == HD_COMM_SHIFT;
+	return n;
+}
+
+/* Keys go as many members on as the window reaches, twice, and their gradients once, and then home. */
+static int shifts_wanted(int members, int tokens, int window, int layers)
+{
+	int turns = window > 1 ? 2 + (window - 2) / tokens : 1;
+
+	turns = turns < members ? turns : members;
+	return layers * (turns > 1 ? 6 * (turns - 1) + 2 : 0);
+}
+
+static void window(int n, int window, const char *more)
+{
+	char family[200], name[200], sections[300];
+	struct shape m = { .layers = 2,
+			   .heads = 2,
+			   .embed = 8,
+			   .mlp = 6,
+			   .seq = 4 * n,
+			   .batch = 2,
+			   .micro = 1,
+			   .family = family,
+			   .train = "" };
+	struct hd_plan *p;
+
+	snprintf(family, sizeof(family), "family = llama\nwindow = %d\n%s", window, more);
+	if (!begin(&m))
+		return;
+	for (size_t i = 1; i < HD_LEN(forms); i++) {
+		snprintf(sections, sizeof(sections), SECTION("cp") "size = %d\n%s", n, forms[i]);
+		snprintf(name, sizeof(name), "cp %d, %s, a window of %d", n, line(forms[i]), window);
+		against_one(&m, n, sections, name);
+	}
+	p = plan(&m, 1, n, sections);
+	is_int(p ? shifts(p) : -1, shifts_wanted(n, 4, window, 2), "keys go as far as the window");
+	hd_plan_destroy(p);
+	gt_close(one);
+}
+
+static void windows(void)
+{
+	static const int sizes[] = { 2, 3, 5 };
+	static const int of[] = { 1, 2, 5, 6, 7 };
+
+	for (size_t i = 0; i < HD_LEN(sizes); i++)
+		for (size_t k = 0; k < HD_LEN(of); k++)
+			window(sizes[i], of[k], "");
+	window(4, 15, "attention_softcap = 1\nkv_heads = 1\n");
+}
+
 /* -- with others -------------------------------------------------------------------------------- */
 #define CP "@"
 static const struct {
@@ -196,6 +254,7 @@ int main(void)
 	struct shape m = gpt2;
 
 	members();
+	windows();
 	with_others(&m, 0);
 	two_sections(&m);
 	m.train = "recompute = full\n";

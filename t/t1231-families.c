@@ -19,6 +19,7 @@ static const struct layout {
 	{ "tp 2, sequence parallel", 2, 4, SECTION("tp") "size = 2\nsequence_parallel = yes\n" },
 	{ "tp 2 x 2", 4, 4, SECTION("tp") "size = 4\nform = 2d\n" },
 	{ "cp 2", 2, 2, SECTION("cp") "size = 2\nform = ulysses\n" },
+	{ "cp 2, ring", 2, 2, SECTION("cp") "size = 2\nform = ring\n" },
 	{ "tp 4, key heads shared", 4, 4, SECTION("tp") "size = 4\n" },
 };
 static const struct layout experts[] = {

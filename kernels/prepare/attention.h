@@ -3,6 +3,8 @@
  *
  * Inputs q, k, v (backward: and o, lse, do), outputs o, lse (backward: dq, dk, dv).  A score is s = scale q k, and with
  * softcap = c it is c tanh(s / c).  causal: a query sees no key behind it; window = w: of the others the last w, its own included.
+ * later = n: the queries stand n tokens further behind in the sequence than their place says, as those of keys that came from
+ * another rank.
  */
 #ifndef HD_KERNELS_PREPARE_ATTENTION_H
 #define HD_KERNELS_PREPARE_ATTENTION_H
@@ -61,7 +63,7 @@ static inline void hd_attention_set(struct hd_attention *t, const struct hd_view
 	t->heads = q->n[2];
 	t->kv_heads = k->n[2];
 	t->dim = q->n[3];
-	t->q0 = q->off[1];
+	t->q0 = q->off[1] + hd_attr_int(attr, "later", 0);
 	t->k0 = k->off[1];
 	t->head0 = q->off[2];
 	t->kv0 = k->off[2];

@@ -23,7 +23,8 @@ struct hd_strategy {
 	const struct hd_axis *axis;
 	const struct hd_dim *seq;
 	const struct hd_group *members;
-	int zigzag; /* tokens of a member: pieces i and 2n - 1 - i of 2n */
-	int taken;  /* nodes of attention that are this section's rings */
+	int zigzag;  /* tokens of a member: pieces i and 2n - 1 - i of 2n */
+	int taken;   /* nodes of attention that are this section's rings */
+	int windows; /* of them, those with a window */
 };
 #endif

@@ -6,7 +6,8 @@
  * Backward needs no more than the result and its logarithms: with those of the whole sequence, attention_d of one turn's keys
  * is that turn's share.  The gradients of keys and values go round with them, one turn behind, and so come home.
  *
- * Which part of a turn's keys a member's queries see is its share (shares.c): nobody computes what the mask would hide.
+ * Which part of a turn's keys a member's queries see is its share (shares.c): nobody computes what the mask would hide.  With a window
+ * keys go no further than it reaches; then all members have as much to do in the plain order of tokens.
  * Sums are in fp32.
  */
 #include "ring.h"
@@ -46,9 +47,9 @@ static int ring_place(struct hd_strategy *s, struct hd_plan *p, const struct hd_
 
 static int ring_cost(struct hd_strategy *s, const struct hd_node *n, struct hd_cost *c)
 {
-	double pairs = 2, seq = (double)n->ins[1]->local[1];
+	double pairs = 2, seq = (double)n->ins[1]->local[1], window = s->g->attr(n->attr, "window", 0);
 
-	(void)s;
+	seq = window > 0 && 2 * window < seq ? 2 * window : seq;
 	for (uint32_t i = 0; i < n->ins[0]->ndim; i++)
 		pairs *= (double)n->ins[0]->local[i];
 	c->matmul_flops = pairs * seq / 2 * (n->nin > 3 ? 5 : 2);
@@ -89,12 +90,7 @@ static int rewrite(struct hd_strategy *s, struct hd_plan *p)
 
 	s->seq = s->h->dim(p, "seq");
 	while ((n = s->g->node_next(p, n, &all))) {
-		if (s->g->attr(n->attr, "window", 0) > 0)
-			return s->h->fail(
-				p, HD_ENOTSUP,
-				"form: ring, and attention has a window of %lld tokens (model.window), which the ring "
-				"does not know; ulysses does",
-				(long long)s->g->attr(n->attr, "window", 0));
+		s->windows += s->g->attr(n->attr, "window", 0) > 0;
 		hd_cursor(s->g, p, n, NULL);
 		mine = s->g->node(p, &ring, n->ins, 3, "%s", n->attr);
 		for (uint32_t k = 0; k < 2; k++)
@@ -106,7 +102,12 @@ static int rewrite(struct hd_strategy *s, struct hd_plan *p)
 
 static int rules(struct hd_strategy *s, struct hd_plan *p)
 {
-	s->zigzag &= s->taken > 0;
+	if (s->zigzag && s->windows)
+		HD_LOG(s->h, p, HD_LOG_INFO,
+		       "balance: %d of %d attentions have a window, which is alike for all where members of %s have neighbouring "
+		       "tokens: as none",
+		       s->windows, s->taken, s->axis->name);
+	s->zigzag &= s->taken > 0 && !s->windows;
 	if (!s->taken)
 		HD_LOG(s->h, p, HD_LOG_WARN,
 		       "attention already runs in the ring of another section: all members of %s would compute the same",
@@ -132,23 +133,28 @@ struct part {
 };
 
 struct attributes {
-	char text[100];
+	char text[160];
 };
 
-static struct attributes attributes_of(const struct cp_walk *w, int causal)
+/* Of keys that are `turn` members away: with a window the mask is that of their places in the sequence. */
+static struct attributes attributes_of(const struct cp_walk *w, int64_t turn)
 {
 	struct attributes a;
+	int causal = w->causal && (!turn || w->window);
 	int n = snprintf(a.text, sizeof(a.text), "causal=%d scale=%.17g", causal, w->scale);
 
 	if (w->softcap > 0)
-		snprintf(a.text + n, sizeof(a.text) - (size_t)n, " softcap=%.17g", w->softcap);
+		n += snprintf(a.text + n, sizeof(a.text) - (size_t)n, " softcap=%.17g", w->softcap);
+	if (w->window)
+		snprintf(a.text + n, sizeof(a.text) - (size_t)n, " window=%lld later=%lld", (long long)w->window,
+			 (long long)(turn * w->tokens));
 	return a;
 }
 
-static struct part attention(const struct cp_walk *w, struct hd_tensor *const *qkv, int causal)
+static struct part attention(const struct cp_walk *w, struct hd_tensor *const *qkv, int64_t turn)
 {
 	struct hd_node *n =
-		w->s->g->node(w->p, w->s->g->op(w->p, "attention"), qkv, 3, "%s", attributes_of(w, causal).text);
+		w->s->g->node(w->p, w->s->g->op(w->p, "attention"), qkv, 3, "%s", attributes_of(w, turn).text);
 
 	return n ? (struct part){ cp_fp32(w, n->outs[0]), n->outs[1] } : (struct part){ NULL, NULL };
 }
@@ -162,13 +168,13 @@ static struct part put_together(const struct cp_walk *w, struct part a, struct p
 			      w->s->g->map(w->p, lse, 2, "max(a, b) + log(1 + exp(-abs(a - b)))") };
 }
 
-static struct part add_share(const struct cp_walk *w, const struct cp_share *x, struct hd_tensor *const *qkv,
-			     struct part all)
+static struct part add_share(const struct cp_walk *w, int64_t turn, const struct cp_share *x,
+			     struct hd_tensor *const *qkv, struct part all)
 {
 	struct hd_tensor *ins[] = { cp_take(w, qkv[0], x->queries), cp_take(w, qkv[1], x->keys),
 				    cp_take(w, qkv[2], x->keys) };
 	struct part old = { cp_take(w, all.o, x->queries), cp_take(w, all.lse, x->queries) };
-	struct part sum = put_together(w, old, attention(w, ins, 0));
+	struct part sum = put_together(w, old, attention(w, ins, turn));
 
 	return (struct part){ cp_put(w, all.o, x->queries, sum.o), cp_put(w, all.lse, x->queries, sum.lse) };
 }
@@ -183,7 +189,7 @@ static struct part add_turn(const struct cp_walk *w, int64_t turn, struct hd_ten
 		struct part mine;
 
 		cp_begin_share(w, &shares[i]);
-		mine = add_share(w, &shares[i], qkv, all);
+		mine = add_share(w, turn, &shares[i], qkv, all);
 		cp_end_share(w);
 		sum.o = cp_choose(w, &shares[i], mine.o, sum.o);
 		sum.lse = cp_choose(w, &shares[i], mine.lse, sum.lse);
@@ -196,10 +202,10 @@ static void forward(const struct cp_walk *w)
 	struct hd_tensor *qkv[] = { w->n->ins[0], w->n->ins[1], w->n->ins[2] }, *next[2] = { NULL, NULL };
 	struct part all = { NULL, NULL };
 
-	for (int64_t turn = 0; turn < w->members; turn++) {
-		for (int i = 0; i < 2 && turn + 1 < w->members; i++)
+	for (int64_t turn = 0; turn < w->turns; turn++) {
+		for (int i = 0; i < 2 && turn + 1 < w->turns; i++)
 			next[i] = shift(w, qkv[1 + i]);
-		all = turn ? add_turn(w, turn, qkv, all) : attention(w, qkv, w->causal);
+		all = turn ? add_turn(w, turn, qkv, all) : attention(w, qkv, turn);
 		qkv[1] = next[0];
 		qkv[2] = next[1];
 	}
@@ -213,10 +219,10 @@ static void forward(const struct cp_walk *w)
 enum { Q, K, V, O, LSE, DO };
 
 /* d: gradients of q, k, v. */
-static void gradients(const struct cp_walk *w, struct hd_tensor *const *ins, int causal, struct hd_tensor **d)
+static void gradients(const struct cp_walk *w, struct hd_tensor *const *ins, int64_t turn, struct hd_tensor **d)
 {
 	struct hd_node *n =
-		w->s->g->node(w->p, w->s->g->op(w->p, "attention_d"), ins, 6, "%s", attributes_of(w, causal).text);
+		w->s->g->node(w->p, w->s->g->op(w->p, "attention_d"), ins, 6, "%s", attributes_of(w, turn).text);
 
 	for (int i = 0; i < 3; i++)
 		d[i] = n ? cp_fp32(w, n->outs[i]) : NULL;
@@ -229,14 +235,14 @@ static struct hd_tensor *sum(const struct cp_walk *w, struct hd_tensor *a, struc
 	return w->s->g->map(w->p, ins, 2, "a + b");
 }
 
-static void add_share_d(const struct cp_walk *w, const struct cp_share *x, struct hd_tensor *const *ins,
+static void add_share_d(const struct cp_walk *w, int64_t turn, const struct cp_share *x, struct hd_tensor *const *ins,
 			struct hd_tensor *const *all, struct hd_tensor **out)
 {
 	struct hd_tensor *piece[6], *d[3];
 
 	for (int i = 0; i < 6; i++)
 		piece[i] = cp_take(w, ins[i], i == K || i == V ? x->keys : x->queries);
-	gradients(w, piece, 0, d);
+	gradients(w, piece, turn, d);
 	for (int i = 0; i < 3; i++) {
 		int which = i == Q ? x->queries : x->keys;
 
@@ -252,7 +258,7 @@ static void add_turn_d(const struct cp_walk *w, int64_t turn, struct hd_tensor *
 
 	for (int i = 0; i < n; i++) {
 		cp_begin_share(w, &shares[i]);
-		add_share_d(w, &shares[i], ins, d, mine);
+		add_share_d(w, turn, &shares[i], ins, d, mine);
 		cp_end_share(w);
 		for (int k = 0; k < 3; k++)
 			sums[k] = cp_choose(w, &shares[i], mine[k], sums[k]);
@@ -261,27 +267,33 @@ static void add_turn_d(const struct cp_walk *w, int64_t turn, struct hd_tensor *
 		d[k] = sums[k];
 }
 
+/* Gradients of keys that have gone `turns` - 1 members on, to whom the keys are from. */
+static struct hd_tensor *home(const struct cp_walk *w, struct hd_tensor *x)
+{
+	return hd_comm(w->s->g, w->p, HD_COMM_SHIFT, w->s->members, x, NULL, w->members - w->turns + 1);
+}
+
 static void backward(const struct cp_walk *w)
 {
 	struct hd_tensor *ins[6], *d[3] = { NULL, NULL, NULL }, *next[2] = { NULL, NULL };
 
 	for (int i = 0; i < 6; i++)
 		ins[i] = w->n->ins[i];
-	for (int64_t turn = 0; turn < w->members; turn++) {
-		for (int i = 0; i < 2 && turn + 1 < w->members; i++)
+	for (int64_t turn = 0; turn < w->turns; turn++) {
+		for (int i = 0; i < 2 && turn + 1 < w->turns; i++)
 			next[i] = shift(w, ins[K + i]);
 		for (int i = 0; i < 2 && turn; i++)
 			d[K + i] = shift(w, d[K + i]);
 		if (turn)
 			add_turn_d(w, turn, ins, d);
 		else
-			gradients(w, ins, w->causal, d);
+			gradients(w, ins, turn, d);
 		ins[K] = next[0];
 		ins[V] = next[1];
 	}
 	for (int i = 0; i < 3; i++) {
-		if (i != Q && w->members > 1)
-			d[i] = shift(w, d[i]);
+		if (i != Q && w->turns > 1)
+			d[i] = home(w, d[i]);
 		if (d[i] && d[i]->dtype != w->n->outs[i]->dtype)
 			d[i] = w->s->g->cast(w->p, d[i], w->n->outs[i]->dtype);
 		w->s->g->replace(w->p, w->n->outs[i], d[i]);
@@ -302,8 +314,11 @@ static void lower_all(struct hd_strategy *s, struct hd_plan *p, const struct hd_
 				     .members = s->axis->n,
 				     .causal = s->g->attr(n->attr, "causal", 0) != 0,
 				     .scale = s->g->attr(n->attr, "scale", 0),
-				     .softcap = s->g->attr(n->attr, "softcap", 0) };
+				     .softcap = s->g->attr(n->attr, "softcap", 0),
+				     .window = (int64_t)s->g->attr(n->attr, "window", 0),
+				     .tokens = s->seq->n / s->axis->n };
 
+		w.turns = cp_turns(&w);
 		hd_cursor(s->g, p, n, NULL);
 		one(&w);
 	}

@@ -9,10 +9,12 @@ struct cp_walk { /* one node, while it is lowered */
 	struct hd_strategy *s;
 	struct hd_plan *p;
 	struct hd_node *n;
-	int64_t members;
+	int64_t members, turns; /* turns: in which keys are seen */
 	int causal;
 	double scale; /* 0: the engine's default */
 	double softcap;
+	int64_t window; /* tokens that a query sees, its own included; 0: all before it */
+	int64_t tokens; /* of a member */
 };
 
 enum { CP_WHOLE, CP_FIRST, CP_SECOND }; /* what of a member's tokens: all, or a half of them */
@@ -22,6 +24,8 @@ struct cp_share {
 	int queries, keys;
 };
 
+/* Turns in which somebody sees a key: all, or so many as a window reaches. */
+int64_t cp_turns(const struct cp_walk *w);
 /* Of a turn from 1 on, at most CP_SHARES; a member has one of them, or none.  -> their number */
 int cp_shares(const struct cp_walk *w, int64_t turn, struct cp_share *shares);
 /* Nodes between the two run on the members of the share. */

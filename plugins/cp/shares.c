@@ -8,6 +8,14 @@
  */
 #include "ring.h"
 
+/* Of turn t the nearest key is (t - 1) * tokens + 1 before a query; tokens are in the order of members where there is a window. */
+int64_t cp_turns(const struct cp_walk *w)
+{
+	int64_t reached = w->window > 1 ? 2 + (w->window - 2) / w->tokens : 1;
+
+	return w->window && reached < w->members ? reached : w->members;
+}
+
 int cp_shares(const struct cp_walk *w, int64_t turn, struct cp_share *shares)
 {
 	if (w->causal && w->s->zigzag) {
