@@ -45,6 +45,13 @@ like "and says what it is" "$(cat mixed/step-00000000/config.json)" '"norm": "bo
 before=$(logits mixed)
 mkdir mixed-alone && cp mixed/step-00000000/config.json mixed/step-00000000/model.safetensors mixed-alone
 near "which is read again" "$(apart "$before" "$(logits mixed-alone)")" 0 1.5e-5
+# Mixtral with experts in every other layer is none of its class's: without them there, it would be filled with random ones.
+ok "a mixtral with experts in every other layer" "$heddle" train one.ini --set model.family=mixtral --set model.layers=2 --set model.embed=16 \
+	--set model.heads=4 --set model.vocab=61 --set model.experts=4 --set model.moe_every=2 --set train.steps=0 --set checkpoint.dir=every
+like "is no Mixtral" "$(cat every/step-00000000/config.json)" '"model_type": "heddle"'
+before=$(logits every)
+mkdir every-alone && cp every/step-00000000/config.json every/step-00000000/model.safetensors every-alone
+near "and is read again" "$(apart "$before" "$(logits every-alone)")" 0 1.5e-5
 with_torch
 
 cat >check.py <<-'EOT'

@@ -93,6 +93,9 @@ static int is_said(const struct hd_model *m)
 		return 0;
 	if (m->experts && !m->shared_experts && m->family->always_shared)
 		return 0;
+	if (m->experts && m->family->experts && !hd_hf_theirs(m->family, "moe_every") &&
+	    m->moe_every != m->family->moe_every) /* its class has experts in every layer */
+		return 0;
 	return m->rope_theta_window <= 0 || hd_hf_theirs(m->family, "rope_theta_window");
 }
 

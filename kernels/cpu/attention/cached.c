@@ -39,12 +39,26 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	return 0;
 }
 
-/* The scores of keys at k, which are `stride` apart. */
+/* The scores of keys at k, which are `stride` apart; four at once, so that their sums do not wait for each other. */
 static inline __attribute__((always_inline)) void scores_any(float *score, const float *q, const void *k, int64_t at,
 							     int64_t stride, int64_t n, int64_t dim, float scale,
 							     const int low)
 {
-	for (int64_t j = 0; j < n; j++, at += stride) {
+	int64_t j = 0;
+
+	for (; j + 4 <= n; j += 4, at += 4 * stride) {
+		float a = 0, b = 0, c = 0, d = 0;
+
+#pragma omp simd reduction(+ : a, b, c, d)
+		for (int64_t i = 0; i < dim; i++) {
+			a += q[i] * hd_get(k, low, at + i);
+			b += q[i] * hd_get(k, low, at + stride + i);
+			c += q[i] * hd_get(k, low, at + 2 * stride + i);
+			d += q[i] * hd_get(k, low, at + 3 * stride + i);
+		}
+		score[j] = scale * a, score[j + 1] = scale * b, score[j + 2] = scale * c, score[j + 3] = scale * d;
+	}
+	for (; j < n; j++, at += stride) {
 		float sum = 0;
 
 #pragma omp simd reduction(+ : sum)
@@ -69,7 +83,17 @@ HD_CLONES static void scores_low(float *score, const float *q, const void *k, in
 static inline __attribute__((always_inline)) void mix_any(float *o, const float *p, const void *v, int64_t at,
 							  int64_t stride, int64_t n, int64_t dim, const int low)
 {
-	for (int64_t j = 0; j < n; j++, at += stride) {
+	int64_t j = 0;
+
+	for (; j + 4 <= n; j += 4, at += 4 * stride) {
+		float a = p[j], b = p[j + 1], c = p[j + 2], d = p[j + 3];
+
+#pragma omp simd
+		for (int64_t i = 0; i < dim; i++)
+			o[i] += (a * hd_get(v, low, at + i) + b * hd_get(v, low, at + stride + i)) +
+				(c * hd_get(v, low, at + 2 * stride + i) + d * hd_get(v, low, at + 3 * stride + i));
+	}
+	for (; j < n; j++, at += stride) {
 #pragma omp simd
 		for (int64_t i = 0; i < dim; i++)
 			o[i] += p[j] * hd_get(v, low, at + i);
