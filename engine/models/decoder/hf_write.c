@@ -105,6 +105,8 @@ static void write_ours(const struct hd_model *m, json_t *o)
 	char text[80];
 
 	for (const struct hd_knob *k = hd_knob_next(NULL); k; k = hd_knob_next(k)) {
+		if (!strncmp(k->key, "router_", 7) && m->router != HD_ROUTER_SIGMOID) /* refused with the others */
+			continue;
 		hd_knob_text(m, k, text);
 		json_object_set_new(keys, k->key,
 				    json_string(k->kind == HD_KNOB_TEXT
