@@ -10,7 +10,10 @@ models=$(ls -d */ | tr -d /)
 prompt=$(i=0; while [ $i -lt 18 ]; do printf '%d ' $((7 * i % 61)); i=$((i + 1)); done)
 
 # A logit is off by 1.5e-5 at most (t/lib/transformers.sh; models here are no longer), and those of 4 and 5 are the same.
-logits() { "$heddle" generate "$1" --ids --prompt "$prompt" --logits | sed -n 's/.*\[\(.*\)\].*/\1/p' | tr -d ,; }
+logits() { dir=$1; shift; "$heddle" generate "$dir" --ids --prompt "$prompt" --logits "$@" | sed -n 's/.*\[\(.*\)\].*/\1/p' | tr -d ,; }
+# In bf16 sums are made in fp32, so results alone are rounded, by u = 2^-9: u sqrt(2 SUMS LAYERS) 4, of 20 sums in 4 layers; and
+# of two programs, or one beside the exact value, by the root of 2 of it.
+low=$(awk 'BEGIN { print 2 ^ -9 * sqrt(2 * 20 * 4) * 4 }')
 has_logits() { near "$2" "$(apart "$(sed -n 's/^logits //p' "$1/numbers.txt")" "$(logits "$3")")" 0 1.5e-5; }
 
 for model in $models; do
@@ -18,10 +21,17 @@ for model in $models; do
 	cp "$model/model.safetensors" "five-$model" && cp "$model/config-5.json" "five-$model/config.json"
 	has_logits "$model" "$model: its logits" "$model"
 	has_logits "$model" "$model: as transformers 5 says it" "five-$model"
+	near "$model: in bf16" "$(apart "$(sed -n 's/^logits //p' "$model/numbers.txt")" "$(logits "$model" --set train.precision=bf16)")" 0 "$low"
 	ok "$model: is saved" "$heddle" train one.ini --set model.load="$model" --set train.steps=0 --set checkpoint.dir="saved-$model"
 	cp "saved-$model"/step-00000000/config.json "saved-$model"/step-00000000/model.safetensors "alone-$model"
 	has_logits "$model" "$model: what is saved, alone" "alone-$model"
 done
+
+# longrope has a list for texts within the positions of the first training, and one for longer ones: train.seq chooses.
+all=$prompt
+prompt=$(echo $all | cut -d' ' -f1-12)
+near "phi3-long: its short list" "$(apart "$(sed -n 's/^short //p' phi3-long/numbers.txt)" "$(logits phi3-long --set train.seq=16)")" 0 1.5e-5
+prompt=$all
 
 # refused MODEL SED REASON
 refused() {
@@ -74,7 +84,13 @@ cat >check.py <<-'EOT'
 	    low = AutoModelForCausalLM.from_pretrained("low-" + name, dtype="float32", **plain).eval()
 	    with torch.no_grad():
 	        print("low-" + name, *low(ids).logits[0, -1].tolist())
-	    theirs.to(torch.float16).save_pretrained("half-" + name)
+	    bf16 = AutoModelForCausalLM.from_pretrained("low-" + name, dtype="bfloat16", **plain).eval()
+	    with torch.no_grad():
+	        print("bf16-" + name, *bf16(ids).logits[0, -1].float().tolist())
+	    theirs.to(torch.float16).save_pretrained("half-" + name, max_shard_size="10KB")
+	    half = AutoModelForCausalLM.from_pretrained("half-" + name, dtype="float32", **plain).eval()
+	    with torch.no_grad():
+	        print("half-" + name, *half(ids).logits[0, -1].tolist())
 EOT
 ok "transformers reads what is saved" "$python" check.py "$prompt" $models
 cp "$tmp/.ok" theirs.txt
@@ -84,6 +100,10 @@ for model in $models; do
 	near "$model: the same logits" "$(echo "$line" | awk 'NF == 5 { print $2 + $3 }')" 0 1e-5
 	near "$model: in bf16, in several files" \
 		"$(apart "$(sed -n "s/^low-$model //p" theirs.txt)" "$(logits "low-$model")")" 0 1e-4
-	ok "$model: in fp16" "$heddle" check one.ini --set model.load="half-$model" --ranks 1
+	near "$model: in fp16, in several files" \
+		"$(apart "$(sed -n "s/^half-$model //p" theirs.txt)" "$(logits "half-$model")")" 0 1e-4
+	near "$model: computed in bf16 by both" \
+		"$(apart "$(sed -n "s/^bf16-$model //p" theirs.txt)" "$(logits "low-$model" --set train.precision=bf16)")" 0 \
+		"$(awk -v x="$low" 'BEGIN { print x * sqrt(2) }')"
 done
 done_testing

@@ -2,7 +2,7 @@
 # families.py FOLDER [NAME...] - makes small random models of the families that transformers has and this program knows, with
 # settings that are nobody's default, as save_pretrained writes them: FOLDER/NAME.  Beside the weights
 #
-#	numbers.txt		logits Z0 Z1 ... after the ids PROMPT below
+#	numbers.txt		logits Z0 Z1 ... after the ids PROMPT below; of longrope also short Z0 ..., after the first 12 of them
 #	one.jsonl		loss and norm of the step that one.ini says
 #	one.safetensors		its gradients
 #
@@ -136,6 +136,10 @@ def make(folder, model, ids):
         logits = model(torch.tensor([PROMPT])).logits[0, -1]
     with open(folder + "/numbers.txt", "w") as f:
         print("logits", *("%.8g" % z for z in logits.tolist()), file=f)
+        if folder.endswith("phi3-long"):  # which are within the positions of the first training
+            with torch.no_grad(), double_throughout():
+                short = model(torch.tensor([PROMPT[:12]])).logits[0, -1]
+            print("short", *("%.8g" % z for z in short.tolist()), file=f)
 
 
 def shorten(path, to):
