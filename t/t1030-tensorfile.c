@@ -6,7 +6,7 @@
 #include <config.h>
 #include "t/lib/tap.h"
 #include "engine/file/atomic_file.h"
-#include "engine/checkpoint/tensorfile.h"
+#include "engine/tensorfile/tensorfile.h"
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/against/compare.h"
-#include "engine/checkpoint/tensorfile.h"
+#include "engine/tensorfile/tensorfile.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>

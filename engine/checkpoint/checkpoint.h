@@ -23,6 +23,23 @@ struct hd_progress {
 /* Before the first step: whether the disk has room for the checkpoints that will be there at once, of `saves` saves from now on. */
 int hd_checkpoint_room(struct hd_job *j, int64_t saves, struct hd_err *err);
 int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd_err *err);
+/* The saves of a run, one after the other; all ranks, between steps.  With checkpoint.async hd_saver_save returns when there is a
+ * copy of what is saved; none may be on the way then.  The plan and programs of the job stay as they are until hd_saver_poll
+ * or hd_saver_wait has seen its end.  These give an error of the write as hd_saver_save does without it. */
+struct hd_saver;
+struct hd_saved {
+	int64_t step;
+	double bytes; /* of the checkpoint: all ranks' */
+	/* From the copy's begin until it had its name (without async: all of the save); of that the copy; before that, for another. */
+	double seconds, copy, waited;
+};
+int hd_saver_open(struct hd_job *j, struct hd_saver **out, struct hd_err *err);
+int hd_saver_save(struct hd_saver *s, const struct hd_progress *at, struct hd_err *err);
+int hd_saver_saves(const struct hd_saver *s, int64_t *step); /* 1: that step is being written */
+int hd_saver_poll(struct hd_saver *s, struct hd_err *err);   /* s may be NULL here and below */
+int hd_saver_wait(struct hd_saver *s, struct hd_err *err);
+int hd_saver_done(struct hd_saver *s, struct hd_saved *out); /* 1, once for each that is complete */
+void hd_saver_close(struct hd_saver *s);
 char *hd_checkpoint_find(const char *path, struct hd_err *err); /* a step, or the newest below path; NULL: neither */
 int hd_checkpoint_load(struct hd_job *j, const char *path, struct hd_progress *at, struct hd_err *err);
 /* What [checkpoint] resume means before anything is read: the path of a step directory, or NULL: start anew.  A dir that

@@ -33,7 +33,7 @@ static char *complete_conf(const struct hd_job *j, struct hd_err *err)
 	return out;
 }
 
-static char *state_text(const struct hd_job *j, const struct hd_progress *at)
+static char *state_text(const struct hd_job *j, const struct hd_progress *at, uint64_t data_hash)
 {
 	const struct hd_plan *p = hd_job_any_plan(j);
 	char *layout = hd_layout_text(p), *text;
@@ -43,7 +43,7 @@ static char *state_text(const struct hd_job *j, const struct hd_progress *at)
 			      (json_int_t)p->ranks, "layout", layout, "picks", j->tuned ? j->tuned : "");
 
 	if (j->data) {
-		char *hash = hd_format("%016llx", (unsigned long long)hd_data_fingerprint(j->data, p->model.seq));
+		char *hash = hd_format("%016llx", (unsigned long long)data_hash);
 
 		json_object_set_new(o, "data_tokens", json_integer((json_int_t)hd_data_tokens(j->data, 0)));
 		json_object_set_new(o, "data_hash", json_string(hash));
@@ -83,12 +83,13 @@ static char *config_text(const struct hd_job *j)
 	return text;
 }
 
-int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_progress *at, struct hd_err *err)
+int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_progress *at, uint64_t data_hash,
+		   struct hd_err *err)
 {
 	HD_TRY(write_text(dir, "config.json", config_text(j), err));
 	HD_TRY(hd_kept_write(j, dir, err));
 	HD_TRY(write_text(dir, "heddle/conf.ini", complete_conf(j, err), err));
-	return write_text(dir, "heddle/state.json", state_text(j, at), err);
+	return write_text(dir, "heddle/state.json", state_text(j, at, data_hash), err);
 }
 
 /* -- reading --------------------------------------------------------------------------------- */

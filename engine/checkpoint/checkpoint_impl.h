@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/checkpoint/checkpoint_impl.h - what the files of the checkpoint share.
  *
- *   checkpoint.c          save and load: the order of things, and what happens when one of them fails
+ *   checkpoint.c          load: the order of things
+ *   checkpoint_save.c     save: the order of things, and what happens when one of them fails
+ *   saver.c               the saves of a run, beside its steps where that is asked for
  *   checkpoint_slices.c   a rank's slice of a tensor -> a place in a file
  *   checkpoint_weights.c  the model's files: one, or several with an index
  *   checkpoint_states.c   states and gradients, under logical names; pieces of sums, one per member
@@ -13,7 +15,8 @@
 #define HD_ENGINE_CHECKPOINT_IMPL_H
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/file/atomic_file.h"
-#include "engine/checkpoint/tensorfile.h"
+#include "engine/tensorfile/image.h"
+#include "engine/tensorfile/tensorfile.h"
 
 /* -- slices ---------------------------------------------------------------------------------- */
 struct hd_extent { /* what this rank has of a tensor, padding left out */
@@ -66,12 +69,35 @@ int64_t hd_steps_count(const char *dir);
 void hd_steps_prune(const char *dir, int64_t step, int64_t keep); /* step and what is older: the newest stay */
 
 /* -- texts ----------------------------------------------------------------------------------- */
-int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_progress *at, struct hd_err *err);
+/* data_hash: hd_data_fingerprint; 0: there are no data. */
+int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_progress *at, uint64_t data_hash,
+		   struct hd_err *err);
 int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err);
 void hd_kept_special(const struct hd_job *j, json_t *config);
 int hd_has_tokenizer(const char *dir);
 /* The sizes in config.json are the model's: heads, for one, are in no tensor's shape. */
 int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *err);
 int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char **picks, struct hd_err *err);
+
+/* -- one save -------------------------------------------------------------------------------- */
+struct hd_saving {
+	struct hd_job *j;
+	const struct hd_program *g;
+	struct hd_progress at;
+	uint64_t data_hash;
+	struct hd_image *images;          /* by file: what this rank writes, in memory first; NULL: at once */
+	int (*agree)(struct hd_err *err); /* hd_comm_agree, or its like of another thread */
+	const char *dir;
+	char *aside;
+	struct hd_weights weights;
+	struct hd_tensorfile *states, *gradients; /* gradients: or NULL */
+};
+void hd_saving_begin(struct hd_saving *s, struct hd_job *j, const struct hd_progress *at);
+int hd_saving_plan(struct hd_saving *s, struct hd_err *err);  /* names and sizes; no messages */
+int hd_saving_write(struct hd_saving *s, struct hd_err *err); /* all ranks, in the order of agree's messages */
+size_t hd_saving_files(const struct hd_saving *s);
+int hd_saving_gather(struct hd_saving *s, struct hd_err *err); /* into the images, each as hd_tensorfile_image says */
+double hd_saving_bytes(const struct hd_saving *s);             /* of the checkpoint, of all ranks */
+void hd_saving_end(struct hd_saving *s);
 
 #endif

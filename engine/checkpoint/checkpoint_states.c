@@ -16,11 +16,6 @@ static int is_state(const struct tensor *t)
 	return !t->v.node && t->v.what == HD_TENSOR_STATE;
 }
 
-static int is_gradient(const struct tensor *t)
-{
-	return t->v.node && t->v.what == HD_TENSOR_GRAD && t->v.of && N(t->v.node)->is->role == OP_ROLE_SYNC;
-}
-
 static int is_piece(const struct tensor *t, int axis)
 {
 	return t->at.on[axis].kind == HD_PLACE_PARTIAL || t->own >> axis & 1;
@@ -64,12 +59,6 @@ static char *copy_name(const struct hd_plan *p, const struct tensor *t, int64_t 
 		m /= p->axes[a]->v.n;
 	}
 	return hd_format("%s@%s", t->v.name, at);
-}
-
-/* One writer per slice and copy: the first along every axis on which they are the same. */
-static int writes(const struct hd_program *g, const struct tensor *t)
-{
-	return hd_speaks_for(g->plan, g->rank, &t->at, ~t->own, 1);
 }
 
 static void whole_shape(const struct tensor *t, int64_t *shape)
@@ -131,7 +120,7 @@ int hd_states_write(const struct hd_program *g, struct hd_tensorfile *f, struct 
 		char *name;
 		int rc;
 
-		if (!is_state(t) || !writes(g, t))
+		if (!is_state(t) || !hd_written(g, t))
 			continue;
 		name = copy_name(g->plan, t, copy_of_rank(g->plan, t, g->rank));
 		rc = write_tensor(g, t, name, f, err);
@@ -144,7 +133,7 @@ int hd_states_write(const struct hd_program *g, struct hd_tensorfile *f, struct 
 int hd_gradients_plan(const struct hd_program *g, struct hd_tensorfile *f, struct hd_err *err)
 {
 	for (size_t i = 0; i < g->plan->ntensors; i++)
-		if (is_gradient(g->plan->tensors[i]))
+		if (hd_is_gradient(g->plan->tensors[i]))
 			HD_TRY(plan_tensor(f, g->plan->tensors[i]->v.of->name, g->plan->tensors[i], err));
 	return HD_OK;
 }
@@ -154,7 +143,7 @@ int hd_gradients_write(const struct hd_program *g, struct hd_tensorfile *f, stru
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
 		const struct tensor *t = g->plan->tensors[i];
 
-		if (is_gradient(t) && hd_owns(g, t))
+		if (hd_is_gradient(t) && hd_written(g, t))
 			HD_TRY(write_tensor(g, t, t->v.of->name, f, err));
 	}
 	return hd_tensorfile_sync(f, err);

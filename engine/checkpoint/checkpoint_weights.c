@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
-#include "engine/checkpoint/tensorslice.h"
+#include "engine/tensorfile/tensorslice.h"
 #include "engine/base/half.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,14 +246,14 @@ int hd_weights_open(struct hd_weights *w, const char *dir, struct hd_err *err)
 int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd_err *err)
 {
 	for (size_t i = 0; i < g->plan->ntensors; i++) {
-		const struct tensor *t = stored(g->plan->tensors[i]);
+		const struct tensor *t = hd_written(g, g->plan->tensors[i]);
 		struct hd_hf_region r;
 		struct hd_extent x;
 		int64_t begin;
 		char *data;
 		int rc = HD_OK;
 
-		if (!is_weight(g->plan->tensors[i]) || !hd_owns(g, t))
+		if (!is_weight(g->plan->tensors[i]) || !t)
 			continue;
 		HD_TRY(region_of(g->plan, t, &r, err));
 		data = hd_program_map(g, t, HD_STEP, HD_MAP_READ);

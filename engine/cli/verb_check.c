@@ -83,7 +83,7 @@ static void print_traffic(const struct traffic_sum *t, int exact)
 
 static int64_t bytes_of(const struct hd_stage_line *m)
 {
-	return m->persistent + m->transient;
+	return m->persistent + m->transient + m->snapshot;
 }
 
 /* Ranks that hold no model: how many, and those of least and most memory. */
@@ -119,7 +119,8 @@ static int check_class(struct class_checks *c, int64_t k, struct hd_program *g, 
 	struct hd_stage_line mine = { .rank = g->rank,
 				      .parameters = hd_program_parameters(g),
 				      .persistent = g->memory.persistent,
-				      .transient = g->memory.transient };
+				      .transient = g->memory.transient,
+				      .snapshot = g->memory.snapshot };
 
 	if (c->p->config.device != HD_DEVICE_CUDA)
 		HD_TRY(hd_program_try(g, hd_device_cpu(), &c->classes, k, err));

@@ -198,8 +198,13 @@ void hd_mesh_print(const struct hd_plan *p)
 struct hd_program *hd_cli_program(struct hd_plan *p, int64_t rank, struct hd_err *err)
 {
 	struct hd_program_options o = { .rank = rank, .device = hd_device_cpu() };
+	struct hd_checkpoint_config k;
 	struct hd_program *g = NULL;
 
+	if (hd_checkpoint_config_read(p->conf, &k, err) < 0)
+		return NULL;
+	o.keep_gradients = k.gradients;
+	o.snapshot = k.async;
 	hd_program_build(p, &o, &g, err);
 	return g;
 }

@@ -11,7 +11,7 @@
 static int alike(const struct hd_stage_line *a, const struct hd_stage_line *b)
 {
 	return a->blocks == b->blocks && a->whole == b->whole && a->parameters == b->parameters &&
-	       a->persistent == b->persistent;
+	       a->persistent == b->persistent && a->snapshot == b->snapshot;
 }
 
 static void print_blocks(const struct hd_plan *p, int64_t coord)
@@ -29,9 +29,12 @@ static void print_exactly(const struct hd_plan *p, const struct hd_stage_line *s
 		print_blocks(p, coord);
 		printf("; %lld parameters)", (long long)s->whole);
 	}
-	printf(": %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f)\n",
-	       (long long)s->parameters, (double)(s->persistent + s->transient) / 1e6, (double)s->persistent / 1e6,
-	       (double)s->transient / 1e6);
+	printf(": %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f",
+	       (long long)s->parameters, (double)(s->persistent + s->transient + s->snapshot) / 1e6,
+	       (double)s->persistent / 1e6, (double)s->transient / 1e6);
+	if (s->snapshot)
+		printf(", copy while it is saved %.1f", (double)s->snapshot / 1e6);
+	printf(")\n");
 }
 
 /* "72.8 GB", "49.1 GB to 72.8 GB" */
@@ -74,9 +77,11 @@ static void print_alike(const struct hd_plan *p, const struct hd_stage_line *s, 
 	}
 	print_who(p, s, from, to);
 	printf(": %s parameters, memory ", hd_human_count((double)s[from].parameters).text);
-	print_between(state + least, state + most);
+	print_between(state + least + s[from].snapshot, state + most + s[from].snapshot);
 	printf(" (parameters and state %s, within a step ", hd_human_bytes((double)state).text);
 	print_between(least, most);
+	if (s[from].snapshot)
+		printf(", copy while it is saved %s", hd_human_bytes((double)s[from].snapshot).text);
 	printf(")\n");
 }
 
@@ -100,10 +105,12 @@ static json_t *one_json(const struct hd_plan *p, const struct hd_stage_line *s, 
 	for (size_t b = 0; b < p->nblocks; b++)
 		if (p->blocks[b].coord == coord)
 			json_array_append_new(blocks, json_string(p->blocks[b].name));
-	return json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I}", "stage", (json_int_t)coord, "rank",
+	return json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "stage", (json_int_t)coord, "rank",
 			 (json_int_t)s->rank, "blocks", blocks, "stage_parameters", (json_int_t)s->whole, "parameters",
-			 (json_int_t)s->parameters, "memory_bytes", (json_int_t)(s->persistent + s->transient),
-			 "persistent_bytes", (json_int_t)s->persistent, "transient_bytes", (json_int_t)s->transient);
+			 (json_int_t)s->parameters, "memory_bytes",
+			 (json_int_t)(s->persistent + s->transient + s->snapshot), "persistent_bytes",
+			 (json_int_t)s->persistent, "transient_bytes", (json_int_t)s->transient, "snapshot_bytes",
+			 (json_int_t)s->snapshot);
 }
 
 json_t *hd_stage_lines_json(const struct hd_plan *p, const struct hd_stage_line *s, int64_t n)

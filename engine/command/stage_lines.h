@@ -11,6 +11,7 @@ struct hd_stage_line {                 /* of a stage, by coordinate */
 	int64_t blocks, whole;         /* of the stage; whole: parameters */
 	int64_t parameters;            /* of that rank */
 	int64_t persistent, transient; /* bytes: parameters and states; within a step */
+	int64_t snapshot;              /* a copy of what is being saved (checkpoint.async) */
 };
 /* n stages from the first.  exact: a line for each, in MB; else neighbours with as many blocks, parameters and bytes of states are one
  * line, with the least and the most of what lives within a step. */

@@ -13,6 +13,8 @@ static const struct hd_option checkpoint[] = {
 	{ "resume", HD_OPT_STR, 0, "no", NULL, "no, auto (the newest in dir), or the path of a checkpoint" },
 	{ "gradients", HD_OPT_BOOL, 0, "no", NULL,
 	  "also save the gradients of the last step (heddle/gradients.safetensors)" },
+	{ "async", HD_OPT_BOOL, 0, "no", NULL,
+	  "training waits for a copy in memory only, which is written while it goes on" },
 };
 const struct hd_key_table hd_checkpoint_keys = { checkpoint, HD_LEN(checkpoint), sizeof(checkpoint[0]) };
 
@@ -40,6 +42,7 @@ int hd_checkpoint_config_read(struct hd_conf *c, struct hd_checkpoint_config *k,
 	k->keep = hd_section_int(s, "keep");
 	k->resume = hd_section_str(s, "resume");
 	k->gradients = hd_section_int(s, "gradients") != 0;
+	k->async = hd_section_int(s, "async") != 0 && *k->dir;
 	return HD_OK;
 }
 

@@ -11,6 +11,7 @@ struct hd_checkpoint_config {
 	int64_t every, keep; /* every 0: only at the end */
 	const char *resume;  /* "no", "auto" or a path */
 	int gradients;       /* those of the last step are saved too */
+	int async;           /* training goes on while a copy is written */
 };
 
 struct hd_log_config {

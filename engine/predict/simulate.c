@@ -10,6 +10,7 @@
  * moving takes.
  */
 #include <config.h>
+#include "engine/config/output_config.h"
 #include "engine/graph/mesh.h"
 #include "engine/predict/here.h"
 #include "engine/predict/simulate.h"
@@ -312,15 +313,20 @@ static int stage(struct sim *s, int64_t coord, struct hd_err *err)
 {
 	struct hd_stage_price *sum = &s->out->stages[coord];
 	struct hd_program_options o = { .rank = hd_busiest_rank(s->p, coord), .device = hd_device_cpu() };
+	struct hd_checkpoint_config k;
 	struct hd_program *g = NULL;
 	struct hd_pricing price;
 
+	HD_TRY(hd_checkpoint_config_read(s->p->conf, &k, err));
+	o.keep_gradients = k.gradients;
+	o.snapshot = k.async;
 	HD_TRY(hd_program_build(s->p, &o, &g, err));
 	hd_pricing_begin(&price, s->m, s->style, g);
 	sum->rank = o.rank;
 	sum->parameters = hd_program_parameters(g);
 	events_of(s, &price, &s->stages[coord], sum);
-	sum->memory = (double)(g->memory.persistent + g->memory.transient) + beside_plan(s, &s->stages[coord]);
+	sum->memory = (double)(g->memory.persistent + g->memory.transient + g->memory.snapshot) +
+		      beside_plan(s, &s->stages[coord]);
 	sum->state = (double)g->memory.persistent;
 	hd_pricing_end(&price);
 	hd_program_destroy(g);

@@ -228,6 +228,8 @@ int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, stru
 		rc = hd_timeline(g);
 	if (rc >= 0)
 		rc = plan_memory(g);
+	if (rc >= 0 && o->snapshot)
+		g->memory.snapshot = hd_snapshot_bytes(g, o->keep_gradients);
 	if (rc < 0) {
 		hd_err_set(err, rc, "%s", p->err->text);
 		hd_program_destroy(g);

@@ -51,6 +51,7 @@ struct launches {
 
 struct program_memory {
 	int64_t persistent, transient, peak_bound;
+	int64_t snapshot; /* a copy of what this rank writes into a checkpoint; 0: none is made */
 };
 
 /* Of a plan, for the programs of all its ranks (plan_index.c). */
@@ -119,6 +120,7 @@ struct hd_program_options {
 	int64_t rank;
 	const struct hd_device_ops *device; /* asked what its kernels can do, nothing is run */
 	int keep_gradients;
+	int snapshot; /* checkpoints are copied before they are written */
 };
 int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, struct hd_program **out,
 		     struct hd_err *err);
@@ -134,6 +136,13 @@ int64_t hd_program_parameters(const struct hd_program *g); /* elements of parame
 int hd_tensor_here(const struct hd_program *g, const struct tensor *t);
 int hd_entry_reads(const struct entry *e, uint32_t i);
 int hd_node_here(const struct hd_program *g, const struct node *n);
+
+/* written.c: this rank speaks for this slice: one does, per slice. */
+int hd_owns(const struct hd_program *g, const struct tensor *t);
+int hd_is_gradient(const struct tensor *t); /* of a parameter, as it is after all sums */
+/* What this rank writes into a checkpoint of a parameter, a state or a gradient: the tensor itself, or its master; NULL: nothing. */
+const struct tensor *hd_written(const struct hd_program *g, const struct tensor *t);
+int64_t hd_snapshot_bytes(const struct hd_program *g, int gradients); /* of a copy of all that */
 
 /* NULL: not on this rank. */
 void *hd_program_address(const struct hd_program *g, const struct tensor *t, int64_t micro);

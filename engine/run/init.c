@@ -11,12 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One owner per slice: coordinate 0 on every axis that does not cut the tensor. */
-int hd_owns(const struct hd_program *g, const struct tensor *t)
-{
-	return hd_speaks_for(g->plan, g->rank, &t->at, ~(uint32_t)0, 0);
-}
-
 struct init_run {
 	int64_t global, local, n;
 };

@@ -83,7 +83,8 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	struct hd_plan_options o = role_options[role];
 	struct hd_program_options po = { .rank = j->world.rank,
 					 .device = j->device,
-					 .keep_gradients = j->checkpoint.gradients };
+					 .keep_gradients = j->checkpoint.gradients,
+					 .snapshot = role == HD_JOB_TRAIN && j->checkpoint.async };
 
 	if (role == HD_JOB_PROMPT || role == HD_JOB_NEXT) {
 		o.past = j->cache.past;
@@ -166,20 +167,21 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	j->transient_bytes = transient;
 	j->persistent_bytes = share_leaves(j);
 	j->arena_bytes = j->persistent_bytes + align(transient);
+	j->snapshot_bytes = hd_job_owner(j)->memory.snapshot;
 	if (hd_device_in_host(j->device)) {
-		HD_TRY(hd_job_fits(j, (double)j->arena_bytes, err));
+		HD_TRY(hd_job_fits(j, (double)(j->arena_bytes + j->snapshot_bytes), err));
 		j->arena = hd_comm_arena((size_t)j->arena_bytes, err);
 		return hd_comm_agree(err);
 	}
 	j->arena = j->device->alloc((size_t)j->arena_bytes, err);
 	HD_TRY(hd_comm_agree(err));
 	if (j->nccl)
-		return HD_OK;
+		return j->checkpoint.async ? hd_job_fits(j, (double)j->snapshot_bytes, err) : HD_OK;
 	for (int r = 0; r < HD_JOB_ROLES; r++) /* the programs run one at a time */
 		if (j->program[r] && hd_program_staging(j->program[r]) > staging)
 			staging = hd_program_staging(j->program[r]);
 	staging = (int64_t)hd_comm_max((double)staging);
-	HD_TRY(hd_job_fits(j, (double)staging, err));
+	HD_TRY(hd_job_fits(j, (double)(staging + j->snapshot_bytes), err));
 	j->staging = hd_comm_arena((size_t)align(staging + 1), err);
 	if (j->staging)
 		j->device->pin(j->staging, (size_t)align(staging + 1));

@@ -36,8 +36,9 @@ struct hd_job {
 	int nccl;      /* the device moves between its own memories */
 	/* persistent: what stays in it from step to step; transient: what one step may use */
 	int64_t arena_bytes, persistent_bytes, transient_bytes;
-	char *tuned;          /* what timing chose: kept in checkpoints and the cache */
-	double started, rate; /* FLOP/s of this rank's threads on a large product */
+	int64_t snapshot_bytes; /* of the host's memory: for a copy of what is being saved (checkpoint.async) */
+	char *tuned;            /* what timing chose: kept in checkpoints and the cache */
+	double started, rate;   /* FLOP/s of this rank's threads on a large product */
 	double flops_per_token;
 	int64_t needs;        /* the ranks of the layout, where the world has others; else 0 */
 	int64_t save_seconds; /* enough for a checkpoint; with needs */
@@ -65,8 +66,6 @@ uint64_t hd_weights_hash(const struct hd_program *g);
  * the first, count). */
 typedef void (*hd_run_fn)(void *ctx, int64_t global, int64_t local, int64_t count);
 void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn fn, void *ctx);
-/* This rank speaks for this slice: one does, per slice. */
-int hd_owns(const struct hd_program *g, const struct tensor *t);
 
 /* fit.c: whether the bytes of each rank of this host fit into what it has left; all ranks. */
 int hd_job_fits(struct hd_job *j, double bytes, struct hd_err *err);

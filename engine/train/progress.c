@@ -97,8 +97,8 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 	if (s->j->train.batch.steps)
 		printf("the batch grows to that (global_batch_ramp = %s)\n",
 		       hd_section_str(s->j->train.section, "global_batch_ramp"));
-	printf("planned memory of this rank: %s; ready after %.2f s", memory_text((double)s->j->arena_bytes).text,
-	       hd_seconds() - s->j->started);
+	printf("planned memory of this rank: %s; ready after %.2f s",
+	       memory_text((double)(s->j->arena_bytes + s->j->snapshot_bytes)).text, hd_seconds() - s->j->started);
 	if (at->step)
 		printf("; going on after step %lld", (long long)at->step);
 	printf("\nproducts: %.4g MFLOP a token; %s %.4g GFLOP/s a rank\n", s->j->flops_per_token / 1e6, basis(s->j),
@@ -204,6 +204,6 @@ void hd_show_end(struct hd_show *s)
 
 	if (s->speaks)
 		printf("memory: planned %s, the process' high-water mark %s\n",
-		       memory_text((double)s->j->arena_bytes).text, memory_text(peak).text);
+		       memory_text((double)(s->j->arena_bytes + s->j->snapshot_bytes)).text, memory_text(peak).text);
 	fflush(stdout);
 }

@@ -31,9 +31,10 @@ struct train_loop {
 	json_t *about; /* of the run: for its first line of metrics */
 	struct hd_show show;
 	int64_t steps, global_batch; /* global_batch: of the step at hand */
-	int64_t saved;               /* the step that checkpoint.dir has; -1: none */
-	int stuck;                   /* this rank alone failed within a step */
-	int apart;                   /* gradients and their norm are members' own */
+	int64_t saved;               /* the step that checkpoint.dir has, or that is on the way there; -1: none */
+	struct hd_saver *saver;
+	int stuck; /* this rank alone failed within a step */
+	int apart; /* gradients and their norm are members' own */
 	struct hd_err *err;
 };
 
@@ -246,12 +247,50 @@ static int saves(const struct train_loop *l)
 	return l->j->checkpoint.dir[0] != 0;
 }
 
+static int tell_saved(struct train_loop *l)
+{
+	struct hd_saved s;
+	json_t *o;
+
+	if (!hd_saver_done(l->saver, &s) || (!l->metrics && !l->events))
+		return HD_OK;
+	o = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)s.step, "save_seconds",
+		      hd_json_number(s.seconds), "save_bytes", json_integer((json_int_t)s.bytes),
+		      "save_bytes_per_second", hd_json_number(s.bytes / (s.seconds - s.copy)), "save_copy_seconds",
+		      hd_json_number(s.copy), "save_waited_seconds", hd_json_number(s.waited));
+	return emit(l, o);
+}
+
+/* Until what is on the way is on the disk. */
+static int wait_for_saves(struct train_loop *l)
+{
+	HD_TRY(hd_saver_wait(l->saver, l->err));
+	return tell_saved(l);
+}
+
 static int save_once(struct train_loop *l)
 {
-	if (l->saved != l->at.step)
-		HD_TRY(hd_checkpoint_save(l->j, &l->at, l->err));
+	int64_t other;
+
+	if (l->saved == l->at.step)
+		return HD_OK;
+	if (hd_saver_saves(l->saver, &other)) {
+		hd_show_line(&l->show);
+		hd_log(HD_LOG_INFO,
+		       "step %lld: its checkpoint waits for that of step %lld, which is still being written",
+		       (long long)l->at.step, (long long)other);
+		HD_TRY(wait_for_saves(l));
+	}
+	HD_TRY(hd_saver_save(l->saver, &l->at, l->err));
 	l->saved = l->at.step;
-	return HD_OK;
+	return tell_saved(l);
+}
+
+/* Between steps. */
+static int look_after_saves(struct train_loop *l)
+{
+	HD_TRY(hd_saver_poll(l->saver, l->err));
+	return tell_saved(l);
 }
 
 /* The work around a step that is done at intervals. */
@@ -286,7 +325,7 @@ static int interrupted(struct train_loop *l)
 	if (hd_asked_by_launcher())
 		hd_launch_deaf();
 	l->j->stopped = HD_STOPPED;
-	if (saves(l) && save_once(l) < 0)
+	if (saves(l) && (save_once(l) < 0 || wait_for_saves(l) < 0))
 		return 1;
 	if (saves(l))
 		l->j->stopped = HD_STOPPED_SAVED;
@@ -303,7 +342,11 @@ static int interrupted(struct train_loop *l)
 /* The ramp's next size is another program on the same weights. */
 static int resize(struct train_loop *l)
 {
-	l->global_batch = hd_ramp_batch(&l->j->train.batch, l->at.samples);
+	int64_t batch = hd_ramp_batch(&l->j->train.batch, l->at.samples);
+
+	if (batch != l->global_batch) /* what is being saved is known by the old program's names */
+		HD_TRY(wait_for_saves(l));
+	l->global_batch = batch;
 	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
 	l->p = l->j->plan[HD_JOB_TRAIN];
 	l->g = l->j->program[HD_JOB_TRAIN];
@@ -320,6 +363,7 @@ static int loop(struct train_loop *l)
 			       l->at.step > l->steps ? "already past" : "the last of", (long long)l->steps);
 		else if (saves(l))
 			HD_TRY(save_once(l));
+		HD_TRY(wait_for_saves(l));
 		return hd_sample(l->j, l->err);
 	}
 	if (interrupted(l))
@@ -330,10 +374,12 @@ static int loop(struct train_loop *l)
 		HD_TRY(step(l, &n));
 		HD_TRY(write_step(l, &n));
 		HD_TRY(hd_comm_agree(l->err));
+		HD_TRY(look_after_saves(l));
 		if (interrupted(l))
 			return l->err->code;
 		HD_TRY(after_step(l, l->at.step == l->steps));
 	}
+	HD_TRY(wait_for_saves(l));
 	return hd_trace_write(l->j, l->g, l->err);
 }
 
@@ -389,6 +435,8 @@ static int open_outputs(struct train_loop *l)
 		hd_trace_check(&l->j->log, l->at.step + 1, l->steps, l->err);
 	HD_TRY(hd_comm_agree(l->err));
 	HD_TRY(hd_checkpoint_room(l->j, saves_to_come(l), l->err));
+	if (saves(l))
+		HD_TRY(hd_saver_open(l->j, &l->saver, l->err));
 	hd_launch_listen();
 	return HD_OK;
 }
@@ -434,6 +482,7 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 				.err = err,
 				.steps = j->train.steps,
 				.saved = -1 };
+	struct hd_err late = { 0 };
 	int rc;
 
 	l.apart = hd_plan_is_apart(l.p);
@@ -452,9 +501,14 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 	json_decref(l.about);
 	free(l.show.scratch);
 	if (l.stuck && l.g->why.code)
-		return hd_err_set(err, rc, "step %lld: %s", (long long)l.at.step + 1, l.g->why.text);
-	if (l.stuck)
-		return hd_err_set(err, rc, "step %lld ended with code %d", (long long)l.at.step + 1, rc);
+		hd_err_set(err, rc, "step %lld: %s", (long long)l.at.step + 1, l.g->why.text);
+	else if (l.stuck)
+		hd_err_set(err, rc, "step %lld ended with code %d", (long long)l.at.step + 1, rc);
+	if (l.stuck &&
+	    j->world.size > 1) /* nobody answers any more: the process ends here, and what it was saving is not there */
+		return err->code;
 	hd_comm_agree(err);
+	hd_saver_wait(l.saver, &late); /* what was whole when it was copied */
+	hd_saver_close(l.saver);
 	return err->code;
 }

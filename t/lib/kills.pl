@@ -6,7 +6,10 @@
 # resume = auto goes on.  MODE same: always in the first layout, and the last weights are those of an undisturbed run, bit for
 # bit; MODE changed: each start in another layout, and they are those of one rank (ONE.ini) to rounding.
 #
-#	kill	SIGKILL of a rank, of all, or of mpirun, at the start or later (in steps, saves, evaluations)
+#	kill	SIGKILL of a rank, of all, or of mpirun, at the start or later; of these some in a save (its directory is there), some
+#		in an evaluation (the step before it is told)
+#	Half of the runs save beside the steps (checkpoint.async).
+#
 #	full	the disk has only so many bytes left; where none may be mounted: a file of one rank
 #	cut	SIGKILL of all, and what no fsync covers is lost (power_cut.c)
 #
@@ -23,6 +26,7 @@ my @always = ('--set', "train.steps=$steps", '--set', "train.lr=$rate", '--set',
 	'--set', "checkpoint.every=$every", '--set', 'checkpoint.resume=auto', '--set', 'log.metrics=m.jsonl');
 my ($done, $runs, $bad, $top) = (0, 0, 0, getcwd);
 my %seen;
+my $beside = 0;	# saves are made beside the steps
 mkdir 'disk';
 my $mounted = system('mount -t tmpfs -o size=8m none disk 2>/dev/null') == 0;
 END { system 'umount disk' if $mounted }
@@ -51,7 +55,7 @@ sub wrong {
 sub start {
 	my ($layout, $dir, $limit, $recorded) = @_;
 	my ($name, $ranks) = split /:/, $layout;
-	my @command = ($heddle, 'train', "$name.ini", @always, '--set', "checkpoint.dir=$dir");
+	my @command = ($heddle, 'train', "$name.ini", @always, '--set', "checkpoint.dir=$dir", '--set', 'checkpoint.async=' . ($beside ? 'yes' : 'no'));
 	@command = ('mpirun', '-np', $ranks, '--oversubscribe', '--bind-to', 'none', @command) if $ranks > 1;
 	my $blocks = int($limit / 512);
 	@command = ('sh', '-c', "trap '' XFSZ; ulimit -f $blocks; exec \"\$@\"", 'sh', @command) if $limit;
@@ -91,6 +95,19 @@ sub wait_for_steps {
 	return 0;
 }
 
+# Until a save is under way, or the step before an evaluation is made; at most so long.
+sub aim_at {
+	my ($what, $pid) = @_;
+	my $from = -s 'm.jsonl' // 0;
+	for (my $until = time + 2; time < $until && kill 0, $pid; sleep 0.0005) {
+		return 1 if $what eq 'save' && glob('disk/ck/.step-*.tmp');
+		next if $what eq 'save' || (-s 'm.jsonl' // 0) <= $from;
+		my $all = read_file('m.jsonl') // '';
+		return 1 if substr($all, $from) =~ /"step": (\d+), "loss"[^\n]*\n\z/ && $1 % 3 == 0;
+	}
+	return 0;
+}
+
 # After a fault the others leave by themselves, and mpirun.
 sub end_of {
 	my ($pid, $what) = @_;
@@ -106,13 +123,21 @@ sub fault_kill {
 	my $moment = $early ? rand(0.6) : rand(0.4);
 	my $victim = rand() < 0.15 ? 'mpirun' : rand() < 0.2 ? 'all' : 'rank';
 	my $which = int rand 16;
+	my $aim = rand() < 0.6 ? (rand() < 0.5 ? 'save' : 'evaluation') : '';
 	my $pid = start($layout, 'disk/ck', 0, 0);
 	return 0 if !$early && wait_for_steps($pid);
-	sleep $moment;
-	my @ranks = sort ranks_of($pid);
+	my @ranks;
+	if (!$early && $aim) {	# known before, for a save lasts no longer than ps does
+		@ranks = sort ranks_of($pid);
+		aim_at($aim, $pid) or $aim = '';
+	} else {
+		$aim = '';
+		sleep $moment;
+		@ranks = sort ranks_of($pid);
+	}
 	my @hit = $victim eq 'mpirun' ? $pid : $victim eq 'all' ? @ranks : @ranks ? $ranks[$which % @ranks] : ();
 	my $hit = kill 'KILL', @hit;
-	$seen{ ($early ? 'at start' : 'later') . ", $victim" }++ if $hit;
+	$seen{ ($early ? 'at start' : $aim ? ($aim eq 'save' ? 'in a save' : 'in an evaluation') : 'later') . ", $victim" }++ if $hit;
 	end_of($pid, "kill of $victim");
 	for (my $until = time + 60; $victim eq 'mpirun' && time < $until; sleep 0.05) {
 		last if !grep { kill 0, $_ } @ranks;
@@ -257,6 +282,7 @@ while ($done < $faults || latest() < $steps) {
 		next;
 	}
 	my $kind = rand();
+	$beside = rand() < 0.5;
 	my $from = latest();
 	$done++ if $kind < 0.6 ? fault_kill($layout) : $kind < 0.75 ? fault_full($layout) : fault_cut($layout);
 	my $said = read_file('out') // '';

@@ -3,7 +3,7 @@
  */
 #ifndef HD_TEST_TENSORS_H
 #define HD_TEST_TENSORS_H
-#include "engine/checkpoint/tensorfile.h"
+#include "engine/tensorfile/tensorfile.h"
 #include "t/lib/tap.h"
 
 static float *load(struct hd_tensorfile *f, const char *name, int64_t *count)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PIECE (1 << 30) /* bytes: MPI counts in int */
 
@@ -148,5 +149,50 @@ int hd_comm_agree(struct hd_err *err)
 		hd_comm_bcast(err, sizeof(*err), (int)first);
 		err->agreed = 1;
 	}
+	return err->code;
+}
+
+/* -- beside the run -------------------------------------------------------------------------- */
+static MPI_Comm beside = MPI_COMM_NULL;
+
+void hd_comm_beside_open(void)
+{
+	if (hd_here.mpi && beside == MPI_COMM_NULL)
+		HD_MPI(MPI_Comm_dup(hd_mpi_world, &beside));
+}
+
+/* No peer is watched here: the thread that trains does. */
+static void finish_beside(MPI_Request *r)
+{
+	for (int done = 0; !done;) {
+		HD_MPI(MPI_Test(r, &done, MPI_STATUS_IGNORE));
+		if (!done)
+			usleep(500);
+	}
+}
+
+static double beside_double(double x, MPI_Op op)
+{
+	MPI_Request r;
+
+	HD_MPI(MPI_Iallreduce(MPI_IN_PLACE, &x, 1, MPI_DOUBLE, op, beside, &r));
+	finish_beside(&r);
+	return x;
+}
+
+int hd_comm_beside_agree(struct hd_err *err)
+{
+	double size = hd_here.w.size, first;
+	MPI_Request r;
+
+	if (!hd_here.mpi)
+		return hd_comm_agree(err);
+	first = beside_double(err->code ? hd_here.w.rank : size, MPI_MIN);
+	if (first >= size)
+		return HD_OK;
+	name_failed(err, (int)beside_double(err->code != 0, MPI_SUM));
+	HD_MPI(MPI_Ibcast(err, (int)sizeof(*err), MPI_BYTE, (int)first, beside, &r));
+	finish_beside(&r);
+	err->agreed = 1;
 	return err->code;
 }

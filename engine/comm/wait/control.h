@@ -14,6 +14,9 @@ double hd_comm_max(double x);
 double hd_comm_sum(double x);
 /* All ranks pass their err; if any failed, the lowest failing rank's code and text end up in every err.  -> code */
 int hd_comm_agree(struct hd_err *err);
+/* The same between one thread of each rank, while the others compute and communicate.  open: all ranks, nothing else runs. */
+void hd_comm_beside_open(void);
+int hd_comm_beside_agree(struct hd_err *err);
 /* One message of a run whatever the number of ranks: 1 for the first local caller, 0 for all others. */
 int hd_comm_may_speak(void);
 

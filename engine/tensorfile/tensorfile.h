@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/checkpoint/tensorfile.h - safetensors files written and read by slices, by many processes at once.
+ * engine/tensorfile/tensorfile.h - safetensors files written and read by slices, by many processes at once.
  *
  * A file is planned (names, dtypes, shapes -> offsets, the same on every rank), created by one rank, and then every rank
  * writes the slices that it owns, at their places.  A slice is given in the coordinates of the stored tensor and may be
@@ -25,6 +25,11 @@ int hd_tensorfile_open(struct hd_tensorfile *f, const char *path, struct hd_err 
  * off[]: where the slice begins in the stored tensor.  Memory dtype HD_DTYPE_F32 (converted if stored as BF16), or the same. */
 int hd_tensorfile_write(struct hd_tensorfile *f, const char *name, uint32_t dtype, const void *data, const int64_t *off,
 			const int64_t *n, const int64_t *stride, struct hd_err *err);
+/* From now on what is written goes into the image, also before the file is open; NULL: into the file. */
+struct hd_image;
+void hd_tensorfile_image(struct hd_tensorfile *f, struct hd_image *image);
+/* All that an image has gathered, into the file, and to the disk. */
+int hd_tensorfile_write_image(struct hd_tensorfile *f, const struct hd_image *image, struct hd_err *err);
 int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err); /* fsync; errors of earlier writes surface here */
 
 /* -- reading ---------------------------------------------------------------------------------------------------------- */

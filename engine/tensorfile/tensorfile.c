@@ -12,8 +12,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* fallocate */
 #endif
-#include "engine/checkpoint/tensorfile.h"
-#include "engine/checkpoint/tensorslice.h"
+#include "engine/tensorfile/tensorfile.h"
+#include "engine/tensorfile/tensorslice.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -41,6 +41,8 @@ struct hd_tensorfile {
 	json_t *meta;  /* NULL: none */
 	char *path;
 	int fd; /* -1: not open */
+	struct hd_past_cache past_cache;
+	struct hd_image *image; /* where what is written goes; the caller's, or NULL */
 	int writing;
 	char *header;        /* of a plan: with its length in front, padded; NULL: to be made */
 	int64_t data, total; /* bytes: where the data begins; of the file */
@@ -95,7 +97,7 @@ static struct hd_tensorfile *file_create(void)
 {
 	struct hd_tensorfile *f = hd_alloc(sizeof(*f));
 
-	f->fd = -1;
+	f->fd = f->past_cache.fd = -1;
 	f->index = json_object();
 	return f;
 }
@@ -126,6 +128,7 @@ void hd_tensorfile_close(struct hd_tensorfile *f)
 		return;
 	if (f->fd >= 0)
 		close(f->fd);
+	hd_past_cache_close(&f->past_cache);
 	for (size_t i = 0; i < f->n; i++)
 		free(f->t[i].name);
 	free(f->t);
@@ -278,6 +281,7 @@ int hd_tensorfile_create(struct hd_tensorfile *f, const char *path, struct hd_er
 	if (f->fd < 0)
 		return file_error(f, "cannot be created", err);
 	f->writing = 1;
+	hd_past_cache_open(&f->past_cache, path);
 	snprintf(doing, sizeof(doing), "no room for its %" PRId64 " bytes", f->total);
 	if (!reserve(f->fd, f->total) && !write_all(f->fd, f->header, f->data))
 		return 0;
@@ -316,6 +320,7 @@ int hd_tensorfile_open(struct hd_tensorfile *f, const char *path, struct hd_err 
 	if (f->fd < 0)
 		return file_error(f, "cannot be opened", err);
 	f->writing = 1;
+	hd_past_cache_open(&f->past_cache, path);
 	return same_header(f, err);
 }
 
@@ -324,6 +329,12 @@ int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err)
 	if (f->fd >= 0 && fsync(f->fd))
 		return file_error(f, "cannot be written to disk", err);
 	return 0;
+}
+
+void hd_tensorfile_image(struct hd_tensorfile *f, struct hd_image *image)
+{
+	seal(f);
+	f->image = image;
 }
 
 /* -- slices -- */
@@ -341,7 +352,7 @@ static int check_range(const struct hd_tensorfile *f, const struct stored_tensor
 	return 0;
 }
 
-static int slice(const struct hd_tensorfile *f, const char *name, uint32_t dtype, const int64_t *off, const int64_t *n,
+static int slice(struct hd_tensorfile *f, const char *name, uint32_t dtype, const int64_t *off, const int64_t *n,
 		 const int64_t *stride, struct hd_slice *s, struct hd_err *err)
 {
 	const struct stored_tensor *t = lookup(f, name);
@@ -349,15 +360,19 @@ static int slice(const struct hd_tensorfile *f, const char *name, uint32_t dtype
 
 	if (!t)
 		return hd_err_set(err, HD_EINVAL, "%s: has no tensor %s", f->path ? f->path : "(not open)", name);
-	if (f->fd < 0)
+	if (f->fd < 0 && !f->image)
 		return hd_err_set(err, HD_EBUG, "tensor %s: its file is not open", name);
-	if (!hd_slice_allowed(t->dtype, dtype, f->writing))
+	if (!hd_slice_allowed(t->dtype, dtype, f->writing || f->image))
 		return hd_err_set(err, HD_ENOTSUP, "%s: tensor %s: stored as %s, cannot be %s as type 0x%x", f->path,
 				  name, t->dtype ? type_text(t->dtype) : "a dtype that only other programs use",
 				  f->writing ? "given" : "read", dtype);
-	*s = (struct hd_slice){
-		.fd = f->fd, .base = f->data + t->begin, .stored = t->dtype, .memory = dtype, .ndim = t->ndim
-	};
+	*s = (struct hd_slice){ .fd = f->fd,
+				.past_cache = &f->past_cache,
+				.image = f->image,
+				.base = f->data + t->begin,
+				.stored = t->dtype,
+				.memory = dtype,
+				.ndim = t->ndim };
 	for (int i = t->ndim - 1; i >= 0; i--) {
 		s->shape[i] = t->shape[i];
 		s->off[i] = off ? off[i] : 0;
@@ -383,6 +398,20 @@ int hd_tensorfile_write(struct hd_tensorfile *f, const char *name, uint32_t dtyp
 
 	HD_TRY(slice(f, name, dtype, off, n, stride, &s, err));
 	return hd_slice_write(&s, data, &fault) ? report(f, name, &fault, err) : 0;
+}
+
+int hd_tensorfile_write_image(struct hd_tensorfile *f, const struct hd_image *image, struct hd_err *err)
+{
+	const struct hd_slice s = { .fd = f->fd, .past_cache = &f->past_cache };
+	struct hd_slice_fault w;
+
+	for (size_t i = 0; i < image->n; i++) {
+		const struct hd_image_range *r = &image->range[i];
+
+		if (hd_range_write(&s, image->memory + r->memory, r->n, r->at, &w))
+			return report(f, "(several)", &w, err);
+	}
+	return hd_tensorfile_sync(f, err);
 }
 
 int hd_tensorfile_load(struct hd_tensorfile *f, const char *name, uint32_t dtype, void *data, const int64_t *off,

@@ -7,16 +7,21 @@
  * costs one cache line for many elements and one system call for many rows.
  */
 #include <config.h>
-#include "engine/checkpoint/tensorslice.h"
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1 /* O_DIRECT */
+#endif
+#include "engine/tensorfile/tensorslice.h"
 #include "engine/base/half.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define BUFFER (1 << 20) /* bytes */
-#define DIRECT (1 << 16) /* bytes of a row from which on a copy costs more than a call */
-#define TILE 32          /* elements */
+#define BUFFER (1 << 20)  /* bytes */
+#define DIRECT (1 << 16)  /* bytes of a row from which on a copy costs more than a call */
+#define TILE 32           /* elements */
+#define AT_ONCE (4 << 20) /* bytes of one write past the page cache: a disk is at its rate */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian");
 
 enum how { COPY1, COPY2, COPY4, COPY8, F32_BF16, BF16_F32, F16_F32, HOWS };
@@ -86,7 +91,70 @@ static void convert(const struct slice_move *v, void *mem, int64_t rows, int64_t
 	}
 }
 
+void hd_past_cache_open(struct hd_past_cache *c, const char *path)
+{
+	c->fd = open(path, O_WRONLY | O_DIRECT | O_CLOEXEC);
+}
+
+void hd_past_cache_close(struct hd_past_cache *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	free(c->buffer);
+	*c = (struct hd_past_cache){ .fd = -1 };
+}
+
+/* Memory that a disk can read: the bytes themselves, or a copy. */
+static const char *aligned(struct hd_past_cache *c, const char *bytes, int64_t n)
+{
+	if ((uintptr_t)bytes % HD_BLOCK == 0)
+		return bytes;
+	if (!c->buffer && posix_memalign((void **)&c->buffer, HD_BLOCK, AT_ONCE))
+		c->buffer = NULL;
+	return c->buffer ? memcpy(c->buffer, bytes, (size_t)n) : NULL;
+}
+
+/* Whole blocks, at a place that is a multiple of them.  -> bytes written; the page cache takes the rest, and says what is wrong. */
+static int64_t write_blocks(struct hd_past_cache *c, const char *bytes, int64_t count, int64_t at)
+{
+	int64_t done = 0;
+
+	while (done < count) {
+		int64_t n = count - done < AT_ONCE ? count - done : AT_ONCE;
+		const char *from = aligned(c, bytes + done, n);
+
+		if (!from || pwrite(c->fd, from, (size_t)n, at + done) != n)
+			break;
+		done += n;
+	}
+	return done;
+}
+
+static int through_cache(const struct slice_move *v, char *bytes, int64_t count, int64_t at);
+
+static int to_image(const struct slice_move *v, const char *bytes, int64_t count, int64_t at)
+{
+	if (v->s->image->memory)
+		return hd_image_take(v->s->image, bytes, count, at);
+	hd_image_add(v->s->image, at, count);
+	return 0;
+}
+
 static int transfer(const struct slice_move *v, char *bytes, int64_t count, int64_t at)
+{
+	struct hd_past_cache *c = v->writing ? v->s->past_cache : NULL;
+	int64_t head = (HD_BLOCK - at % HD_BLOCK) % HD_BLOCK, done;
+
+	if (v->s->image)
+		return to_image(v, bytes, count, at);
+	if (!c || c->fd < 0 || count < HD_PAST_CACHE_LEAST)
+		return through_cache(v, bytes, count, at);
+	HD_TRY(through_cache(v, bytes, head, at));
+	done = head + write_blocks(c, bytes + head, (count - head) / HD_BLOCK * HD_BLOCK, at + head);
+	return through_cache(v, bytes + done, count - done, at + done);
+}
+
+static int through_cache(const struct slice_move *v, char *bytes, int64_t count, int64_t at)
 {
 	int64_t done = 0;
 	ssize_t n;
@@ -125,6 +193,12 @@ struct plane {
 	int64_t sr, sc;            /* strides of memory */
 };
 
+/* An image is being laid out: where the bytes go is all that matters. */
+static int counts(const struct slice_move *v)
+{
+	return v->s->image && !v->s->image->memory;
+}
+
 static int staged(const struct slice_move *v, const struct plane *p, char *mem, int64_t at)
 {
 	int64_t wide = p->cols < v->room ? p->cols : v->room, high = v->room / wide;
@@ -135,7 +209,7 @@ static int staged(const struct slice_move *v, const struct plane *p, char *mem, 
 			int64_t cols = p->cols - c < wide ? p->cols - c : wide;
 			char *from = mem + (r * p->sr + c * p->sc) * v->mem_size;
 
-			if (v->writing)
+			if (v->writing && !counts(v))
 				convert(v, from, rows, cols, p->sr, p->sc);
 			HD_TRY(rows_at(v, v->buffer, rows, cols, p->pitch, at + r * p->pitch + c, cols));
 			if (!v->writing)
@@ -232,6 +306,13 @@ static int move(const struct hd_slice *given, char *mem, int writing, struct hd_
 int hd_slice_write(const struct hd_slice *s, const void *data, struct hd_slice_fault *fault)
 {
 	return move(s, (char *)(uintptr_t)data, 1, fault); /* only read when writing */
+}
+
+int hd_range_write(const struct hd_slice *s, char *bytes, int64_t count, int64_t at, struct hd_slice_fault *fault)
+{
+	const struct slice_move v = { .s = s, .fault = fault, .writing = 1 };
+
+	return transfer(&v, bytes, count, at);
 }
 
 int hd_slice_read(const struct hd_slice *s, void *data, struct hd_slice_fault *fault)

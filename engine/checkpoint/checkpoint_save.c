@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A checkpoint is written by all ranks at once into files that one of them has made, under a name that nobody takes for
+ * a checkpoint; after each phase all ranks agree that it went well everywhere.  Only then is it given its name.  So a
+ * full disk, a rank that cannot write or a job that is killed leave what was there before.
+ */
+#include <config.h>
+#include "engine/checkpoint/checkpoint_impl.h"
+#include "engine/file/disk_room.h"
+#include "engine/human/human.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* -- saving ---------------------------------------------------------------------------------- */
+int hd_saving_plan(struct hd_saving *s, struct hd_err *err)
+{
+	HD_TRY(hd_weights_plan(s->g, &s->weights, err));
+	s->states = hd_tensorfile_plan();
+	HD_TRY(hd_states_plan(s->g, s->states, err));
+	if (!s->j->checkpoint.gradients || !s->at.step || !s->j->program[HD_JOB_TRAIN])
+		return HD_OK;
+	s->gradients = hd_tensorfile_plan();
+	return hd_gradients_plan(s->g, s->gradients, err);
+}
+
+typedef int (*make_fn)(struct hd_tensorfile *f, const char *path, struct hd_err *err);
+
+static int make_file(struct hd_saving *s, struct hd_tensorfile *f, const char *name, make_fn make, struct hd_err *err)
+{
+	char *path = hd_format("%s/heddle/%s.safetensors", s->aside, name);
+	int rc = f ? make(f, path, err) : HD_OK;
+
+	free(path);
+	return rc;
+}
+
+/* Rank 0: the directory, the texts, and all files at their full length. */
+static int create(struct hd_saving *s, struct hd_err *err)
+{
+	char *inner = hd_format("%s/heddle", s->aside);
+	int rc;
+
+	hd_steps_tidy(s->dir);
+	rc = hd_dir_make(inner, err);
+	free(inner);
+	HD_TRY(rc);
+	HD_TRY(hd_texts_write(s->j, s->aside, &s->at, s->data_hash, err));
+	HD_TRY(hd_weights_create(&s->weights, s->aside, err));
+	HD_TRY(make_file(s, s->states, "optimizer", hd_tensorfile_create, err));
+	return make_file(s, s->gradients, "gradients", hd_tensorfile_create, err);
+}
+
+static int open_files(struct hd_saving *s, struct hd_err *err)
+{
+	HD_TRY(hd_weights_open(&s->weights, s->aside, err));
+	HD_TRY(make_file(s, s->states, "optimizer", hd_tensorfile_open, err));
+	return make_file(s, s->gradients, "gradients", hd_tensorfile_open, err);
+}
+
+size_t hd_saving_files(const struct hd_saving *s)
+{
+	return s->weights.n + 1 + (s->gradients != NULL);
+}
+
+static struct hd_tensorfile *file(const struct hd_saving *s, size_t i)
+{
+	if (i < s->weights.n)
+		return s->weights.file[i];
+	return i == s->weights.n ? s->states : s->gradients;
+}
+
+static int write_slices(struct hd_saving *s, struct hd_err *err)
+{
+	HD_TRY(hd_weights_write(s->g, &s->weights, err));
+	HD_TRY(hd_states_write(s->g, s->states, err));
+	return s->gradients ? hd_gradients_write(s->g, s->gradients, err) : HD_OK;
+}
+
+int hd_saving_gather(struct hd_saving *s, struct hd_err *err)
+{
+	for (size_t i = 0; i < hd_saving_files(s); i++)
+		hd_tensorfile_image(file(s, i), &s->images[i]);
+	HD_TRY(write_slices(s, err));
+	for (size_t i = 0; i < hd_saving_files(s); i++)
+		hd_tensorfile_image(file(s, i), NULL);
+	return HD_OK;
+}
+
+static int write_files(struct hd_saving *s, struct hd_err *err)
+{
+	if (!s->images)
+		return write_slices(s, err);
+	for (size_t i = 0; i < hd_saving_files(s); i++)
+		HD_TRY(hd_tensorfile_write_image(file(s, i), &s->images[i], err));
+	return HD_OK;
+}
+
+/* Rank 0: from here on it exists. */
+static int publish(struct hd_saving *s, struct hd_err *err)
+{
+	char *to = hd_step_path(s->dir, s->at.step), *latest = hd_format("%s/latest", s->dir);
+	char *name = hd_format("%s\n", strrchr(to, '/') + 1);
+	int rc = hd_dir_commit(s->aside, to, err);
+
+	if (rc >= 0)
+		rc = hd_file_write(latest, name, err);
+	if (rc >= 0)
+		hd_steps_prune(s->dir, s->at.step, s->j->checkpoint.keep);
+	free(to);
+	free(latest);
+	free(name);
+	return rc;
+}
+
+static int write_all(struct hd_saving *s, struct hd_err *err)
+{
+	int first = s->j->world.rank == 0;
+
+	if (first)
+		create(s, err);
+	HD_TRY(s->agree(err));
+	if (!first)
+		open_files(s, err);
+	HD_TRY(s->agree(err));
+	write_files(s, err);
+	HD_TRY(s->agree(err));
+	if (first)
+		publish(s, err);
+	return s->agree(err);
+}
+
+int hd_saving_write(struct hd_saving *s, struct hd_err *err)
+{
+	struct hd_err ignored = { 0 };
+	int rc;
+
+	s->aside = hd_step_aside(s->dir, s->at.step);
+	rc = write_all(s, err);
+	if (rc < 0 && s->j->world.rank == 0)
+		hd_dir_remove(s->aside, &ignored);
+	return rc;
+}
+
+void hd_saving_begin(struct hd_saving *s, struct hd_job *j, const struct hd_progress *at)
+{
+	*s = (struct hd_saving){
+		.j = j, .g = hd_job_owner(j), .at = *at, .dir = j->checkpoint.dir, .agree = hd_comm_agree
+	};
+}
+
+void hd_saving_end(struct hd_saving *s)
+{
+	hd_weights_close(&s->weights);
+	hd_tensorfile_close(s->states);
+	hd_tensorfile_close(s->gradients);
+	free(s->aside);
+	memset(s, 0, sizeof(*s));
+}
+
+/* -- room ------------------------------------------------------------------------------------ */
+double hd_saving_bytes(const struct hd_saving *s)
+{
+	double bytes = 0;
+
+	for (size_t i = 0; i < hd_saving_files(s); i++)
+		bytes += (double)hd_tensorfile_bytes(file(s, i));
+	return bytes;
+}
+
+/* An older one is removed when the next is complete: `keep` and one more are there at once. */
+static int check_room(struct hd_saving *s, int64_t saves, struct hd_err *err)
+{
+	const struct hd_checkpoint_config *k = &s->j->checkpoint;
+	int64_t have = hd_steps_count(s->dir), most = have + saves < k->keep + 1 ? have + saves : k->keep + 1;
+	int64_t more = most - have > 1 ? most - have : 1;
+	double each = hd_saving_bytes(s), left = hd_disk_left(s->dir);
+
+	if (each * (double)more <= left)
+		return HD_OK;
+	return hd_section_fail(
+		s->j->conf, k->section, "dir", err, HD_EIO,
+		"%s: %lld checkpoint%s of %s (checkpoint.keep = %lld, and the one that is being written) need%s %s of disk, and "
+		"%s is left there; what helps: a smaller keep, another dir",
+		s->dir, (long long)more, more > 1 ? "s" : "", hd_human_bytes(each).text, (long long)k->keep,
+		more > 1 ? "" : "s", hd_human_bytes(each * (double)more).text, hd_human_bytes(left).text);
+}
+
+int hd_checkpoint_room(struct hd_job *j, int64_t saves, struct hd_err *err)
+{
+	struct hd_saving s;
+
+	if (!*j->checkpoint.dir || saves <= 0)
+		return HD_OK;
+	hd_saving_begin(&s, j, &(struct hd_progress){ .step = 1 });
+	hd_saving_plan(&s, err);
+	if (!err->code && j->world.rank == 0)
+		check_room(&s, saves, err);
+	hd_saving_end(&s);
+	return hd_comm_agree(err);
+}
+
+/* -- saving, all of it ----------------------------------------------------------------------- */
+int hd_checkpoint_save(struct hd_job *j, const struct hd_progress *at, struct hd_err *err)
+{
+	struct hd_saving s;
+	int rc;
+
+	hd_saving_begin(&s, j, at);
+	if (j->data)
+		s.data_hash = hd_data_fingerprint(j->data, hd_job_any_plan(j)->model.seq);
+	hd_saving_plan(&s, err);
+	rc = hd_comm_agree(err);
+	if (rc >= 0)
+		rc = hd_saving_write(&s, err);
+	hd_saving_end(&s);
+	return rc;
+}

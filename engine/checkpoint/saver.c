@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The saves of a run.  With checkpoint.async the ranks stop for a copy only; a thread of each writes it in the same phases as a save
+ * that is waited for, over messages of their own, and from step to step the ranks ask each other whether all have ended.
+ */
+#include <config.h>
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1 /* gettid */
+#endif
+#include "engine/checkpoint/checkpoint_impl.h"
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NICE 5 /* the steps come first where both want a core */
+
+struct hd_saver {
+	struct hd_job *j;
+	uint64_t data_hash;
+	struct hd_image *images; /* by file */
+	size_t nimages;
+	struct hd_saving saving;
+	struct hd_saved is;   /* of the save at hand, or the last */
+	double begun, waited; /* waited: for the one before */
+	double end;           /* when the thread had written it */
+	int flying, threaded; /* it is being written; by a thread */
+	int told;
+	pthread_t thread;
+	atomic_int ended;
+	struct hd_err err; /* of the thread */
+};
+
+/* A save that only counts: of a step whose gradients are saved too, if they ever are. */
+static int open_images(struct hd_saver *s, struct hd_err *err)
+{
+	int rc;
+
+	hd_saving_begin(&s->saving, s->j, &(struct hd_progress){ .step = 1 });
+	rc = hd_saving_plan(&s->saving, err);
+	if (rc >= 0) {
+		s->nimages = hd_saving_files(&s->saving);
+		s->saving.images = s->images = hd_alloc(s->nimages * sizeof(*s->images));
+		rc = hd_saving_gather(&s->saving, err);
+	}
+	for (size_t i = 0; i < s->nimages && rc >= 0; i++)
+		rc = hd_image_open(&s->images[i], err);
+	hd_saving_end(&s->saving);
+	return rc;
+}
+
+int hd_saver_open(struct hd_job *j, struct hd_saver **out, struct hd_err *err)
+{
+	struct hd_saver *s = hd_alloc(sizeof(*s));
+
+	*out = s;
+	s->j = j;
+	s->told = 1;
+	if (j->data)
+		s->data_hash = hd_data_fingerprint(j->data, hd_job_any_plan(j)->model.seq);
+	if (!j->checkpoint.async)
+		return HD_OK;
+	hd_comm_beside_open();
+	open_images(s, err);
+	return hd_comm_agree(err);
+}
+
+void hd_saver_close(struct hd_saver *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->nimages; i++)
+		hd_image_close(&s->images[i]);
+	free(s->images);
+	free(s);
+}
+
+static void end(struct hd_saver *s)
+{
+	s->is.seconds = s->end - s->begun;
+	hd_saving_end(&s->saving);
+	s->told = 0;
+}
+
+/* -- beside the steps ------------------------------------------------------------------------ */
+static void *write_beside(void *ctx)
+{
+	struct hd_saver *s = ctx;
+
+	if (setpriority(PRIO_PROCESS, (id_t)gettid(), getpriority(PRIO_PROCESS, (id_t)gettid()) + NICE))
+		errno = 0; /* then it is as important as the others */
+	hd_saving_write(&s->saving, &s->err);
+	s->end = hd_seconds();
+	atomic_store(&s->ended, 1);
+	return NULL;
+}
+
+/* Signals are for the thread that trains.  -> 0: there is no thread, and it is written */
+static int start(struct hd_saver *s)
+{
+	sigset_t all, was;
+	int rc;
+
+	atomic_store(&s->ended, 0);
+	s->err = (struct hd_err){ 0 };
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &was);
+	rc = pthread_create(&s->thread, NULL, write_beside, s);
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	if (rc)
+		write_beside(s);
+	return !rc;
+}
+
+int hd_saver_poll(struct hd_saver *s, struct hd_err *err)
+{
+	if (!s || !s->flying || hd_comm_max(!atomic_load(&s->ended)) > 0)
+		return HD_OK;
+	if (s->threaded)
+		pthread_join(s->thread, NULL);
+	s->flying = 0;
+	end(s);
+	if (s->err.code && !err->code)
+		*err = s->err;
+	return s->err.code;
+}
+
+int hd_saver_wait(struct hd_saver *s, struct hd_err *err)
+{
+	const struct timespec nap = { 0, 2000000 };
+	double from = hd_seconds();
+
+	while (s && s->flying) {
+		HD_TRY(hd_saver_poll(s, err));
+		if (s->flying)
+			nanosleep(&nap, NULL);
+	}
+	if (s)
+		s->waited = hd_seconds() - from;
+	return HD_OK;
+}
+
+static int save_beside(struct hd_saver *s, struct hd_err *err)
+{
+	double from = hd_seconds();
+	int rc;
+
+	s->saving.images = s->images;
+	s->saving.agree = hd_comm_beside_agree;
+	hd_saving_gather(&s->saving, err);
+	s->is.copy = hd_seconds() - from;
+	rc = hd_comm_agree(err);
+	s->flying = rc >= 0;
+	s->threaded = s->flying && start(s);
+	return rc;
+}
+
+/* -- a save ---------------------------------------------------------------------------------- */
+int hd_saver_saves(const struct hd_saver *s, int64_t *step)
+{
+	*step = s->saving.at.step;
+	return s->flying;
+}
+
+int hd_saver_save(struct hd_saver *s, const struct hd_progress *at, struct hd_err *err)
+{
+	int rc;
+
+	hd_saving_begin(&s->saving, s->j, at);
+	s->saving.data_hash = s->data_hash;
+	s->begun = hd_seconds();
+	s->is = (struct hd_saved){ .step = at->step, .waited = s->waited };
+	s->waited = 0;
+	hd_saving_plan(&s->saving, err);
+	rc = hd_comm_agree(err);
+	if (rc >= 0)
+		s->is.bytes = hd_saving_bytes(&s->saving);
+	if (rc >= 0 && s->j->checkpoint.async)
+		return save_beside(s, err);
+	if (rc >= 0)
+		rc = hd_saving_write(&s->saving, err);
+	s->end = hd_seconds();
+	end(s);
+	s->told = rc < 0;
+	return rc;
+}
+
+int hd_saver_done(struct hd_saver *s, struct hd_saved *out)
+{
+	if (!s || s->flying || s->told || s->err.code)
+		return 0;
+	*out = s->is;
+	s->told = 1;
+	return 1;
+}
