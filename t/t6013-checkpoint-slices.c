@@ -166,6 +166,7 @@ static void bench(struct bench *b, int64_t members, int64_t rank, uint32_t relay
 	memset(b, 0, sizeof(*b));
 	b->axis = (struct axis){ .v = { .size = sizeof(b->axis.v), .name = "a", .n = members }, .stride = 1 };
 	b->dim.v = (struct hd_dim){ sizeof(b->dim.v), "x", ELEMENTS };
+	b->dim.padded = ELEMENTS;
 	b->t.v = (struct hd_tensor){
 		.name = "plugin.error.w", .spec = "x", .ndim = 1, .dtype = HD_DTYPE_F32, .what = HD_TENSOR_STATE
 	};
