@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/cli/verbs.h"
+#include "engine/elastic/elastic.h"
 #include "engine/keys/keys.h"
 #include "engine/kit/kit.h"
 #include "engine/measure/measure.h"
@@ -12,6 +13,13 @@
 #include <string.h>
 
 /* -- the table of verbs ------------------------------------------------------------------------------------------------------------ */
+static const struct hd_flag run_flags[] = {
+	{ "ranks", "MIN:MAX", "the fewest and the most ranks" },
+	{ "hostfile", "FILE", "of mpirun; hosts that do not answer are left out" },
+	{ "probe", "COMMAND", "COMMAND HOST true: whether a host answers (default: ssh)" },
+	{ "mpirun", "OPTIONS", "more options of mpirun" },
+	{ "restarts", "N", "restarts without a new checkpoint in between (default 3)" },
+};
 static const struct hd_flag check_flags[] = {
 	{ "ranks", "N", "number of ranks (default: the product of the sizes)" },
 	{ "memory", "SIZE", "fail if a rank would need more memory" },
@@ -117,6 +125,8 @@ static const struct hd_flag new_plugin_flags[] = {
 #define FLAGS(f) f, (int)HD_LEN(f)
 const struct hd_verb hd_verbs[] = {
 	{ "train", "CONF", "train a model", NULL, 0, hd_verb_train, 0 },
+	{ "run", "CONF", "train, and go on with the ranks that are left when some are lost", FLAGS(run_flags),
+	  hd_verb_run, 1 },
 	{ "check", "CONF", "check a layout without running it, and print it", FLAGS(check_flags), hd_verb_check, 1 },
 	{ "explain", "CONF", "print every collective with its bytes and its reason", FLAGS(explain_flags),
 	  hd_verb_explain, 1 },

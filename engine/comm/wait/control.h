@@ -5,6 +5,9 @@
 #define HD_ENGINE_COMM_WAIT_CONTROL_H
 #include "engine/base/err.h"
 
+/* Exit status of a run of which a rank or a host is gone, or does not answer: those that are left could go on. */
+#define HD_STATUS_LOST 3
+
 /* -- control: blocking, all ranks ------------------------------------------------------------------------------------ */
 void hd_comm_barrier(void);
 void hd_comm_bcast(void *buf, size_t bytes, int root);

@@ -111,7 +111,7 @@ static void report_dead(const struct hd_waiting *w, int local)
 
 		hd_log(HD_LOG_ERROR, "%s is gone: its process has ended; %s was waiting in %s", who, me, in);
 	}
-	hd_comm_abort(1);
+	hd_comm_abort(HD_STATUS_LOST);
 }
 
 /* -- a late peer ------------------------------------------------------------------------------- */
@@ -173,7 +173,7 @@ static void report_late(const struct hd_waiting *w, int late)
 
 	if (!hd_comm_may_speak()) {
 		sleep(2); /* the one who speaks ends the run: let its message come first */
-		hd_comm_abort(1);
+		hd_comm_abort(HD_STATUS_LOST);
 	}
 	s = hd_rank_text(hd_here.w.rank);
 	add(&s, " waits ", late >= 0 ? hd_format("for ") : hd_strdup(""));
@@ -186,7 +186,7 @@ static void report_late(const struct hd_waiting *w, int late)
 		    end >= 0 ? hd_rank_text(hd_here.world_of[end])
 			     : circle_text(local >= 0 ? local : hd_here.w.local_rank));
 	hd_log(HD_LOG_ERROR, "%s", s);
-	hd_comm_abort(1);
+	hd_comm_abort(HD_STATUS_LOST);
 }
 
 /* -- what the waiting loop asks ---------------------------------------------------------------- */

@@ -293,5 +293,5 @@ void hd_watchdog_net_ask(int over)
 		hd_log(HD_LOG_ERROR, "%s", text);
 	else
 		sleep(2); /* the one who speaks ends the run */
-	hd_comm_abort(1);
+	hd_comm_abort(HD_STATUS_LOST);
 }

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle run: mpirun of heddle train, started again from the newest checkpoint with the ranks that are left when some are lost.
+ *
+ * A checkpoint has no layout and a sample no rank, so fewer ranks make the same steps of the same global batches.  Which number of ranks
+ * the layout can be planned for, check says.
+ */
+#include <config.h>
+#include "engine/elastic/elastic.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/command/command.h"
+#include "engine/file/atomic_file.h"
+#include "engine/process/launch.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PATIENCE \
+	2 /* seconds: mpirun waits so long, twice, for ranks that a fault has left; what asks to end is no matter of its own */
+
+struct elastic {
+	const struct hd_cli *c;
+	struct hd_conf *conf;
+	const char *dir;
+	int64_t least, most, left; /* ranks: asked for; that there are */
+	int64_t restarts, tries;   /* restarts without a new checkpoint: allowed, made */
+	char program[PATH_MAX];
+	char *hostfile; /* of those that are there; or NULL */
+	char *newest;   /* checkpoint when the run was started; or NULL */
+	struct hd_child_asked asked;
+};
+
+/* -- what is asked for ----------------------------------------------------------------------- */
+static int read_ranks(struct elastic *e, struct hd_err *err)
+{
+	const char *text = hd_cli_str(e->c, "ranks", "");
+	long long least = 0, most = 0;
+	int end = 0, n = sscanf(text, "%9lld:%9lld%n", &least, &most, &end);
+
+	if (n < 2) {
+		end = 0;
+		n = sscanf(text, "%9lld%n", &least, &end);
+		most = least;
+	}
+	if (n < 1 || text[end] || least < 1 || most < least)
+		return hd_err_set(err, HD_EINVAL, "run: --ranks: '%s' is not MIN:MAX, the fewest and the most ranks",
+				  text);
+	e->least = least;
+	e->most = e->left = most;
+	return HD_OK;
+}
+
+static int open_run(struct elastic *e, struct hd_err *err)
+{
+	struct hd_checkpoint_config k;
+	ssize_t n = readlink("/proc/self/exe", e->program, sizeof(e->program) - 1);
+
+	e->program[n > 0 ? n : 0] = 0;
+	HD_TRY(read_ranks(e, err));
+	HD_TRY(hd_cli_int(e->c, "restarts", 0, 1000000, 3, &e->restarts, err));
+	HD_TRY(hd_cli_conf(e->c, &e->conf, err));
+	HD_TRY(hd_checkpoint_config_read(e->conf, &k, err));
+	e->dir = k.dir;
+	return *k.dir ? HD_OK
+		      : hd_section_fail(e->conf, k.section, "dir", err, HD_EINVAL,
+					"is not given, and run goes on from the checkpoints that are there");
+}
+
+/* -- commands -------------------------------------------------------------------------------- */
+/* heddle VERB CONF --set ... [--ranks N]; NULL-terminated, malloc'ed. */
+static char **arguments(struct elastic *e, const char *verb, int64_t ranks, int *argc)
+{
+	char **argv = hd_alloc((size_t)(2 * e->c->nsets + 8) * sizeof(*argv));
+	const char *words[] = { e->program, verb, e->c->positional };
+
+	*argc = 0;
+	for (size_t i = 0; i < HD_LEN(words); i++)
+		argv[(*argc)++] = hd_strdup(words[i]);
+	for (int i = 0; i < e->c->nsets; i++) {
+		argv[(*argc)++] = hd_strdup("--set");
+		argv[(*argc)++] = hd_strdup(e->c->sets[i]);
+	}
+	if (e->newest) { /* else what the INI says: it may begin from another one */
+		argv[(*argc)++] = hd_strdup("--set");
+		argv[(*argc)++] = hd_strdup("checkpoint.resume=auto");
+	}
+	if (ranks) {
+		argv[(*argc)++] = hd_strdup("--ranks");
+		argv[(*argc)++] = hd_format("%lld", (long long)ranks);
+	}
+	return argv;
+}
+
+static void arguments_free(char **argv)
+{
+	for (int i = 0; argv[i]; i++)
+		free(argv[i]);
+	free(argv);
+}
+
+static char *newest(const struct elastic *e)
+{
+	struct hd_err none = { 0 };
+
+	return hd_checkpoint_find(e->dir, &none);
+}
+
+static char *train_command(struct elastic *e, int64_t ranks)
+{
+	int argc;
+	char **argv = arguments(e, "train", 0, &argc);
+	char *text = hd_launch_command(ranks, PATIENCE, argc, argv);
+	char *command =
+		hd_format("exec mpirun%s%s %s%s", e->hostfile ? " --hostfile " : "", e->hostfile ? e->hostfile : "",
+			  hd_cli_str(e->c, "mpirun", ""), text + strlen("mpirun"));
+
+	free(text);
+	arguments_free(argv);
+	return command;
+}
+
+/* -- a layout that fits ---------------------------------------------------------------------- */
+static char *message_of(const char *file)
+{
+	struct hd_err none = { 0 };
+	char *text = hd_file_read(file, NULL, &none), *found = NULL;
+
+	for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n"))
+		if (!strncmp(line, "heddle: ", 8) && !found)
+			found = hd_strdup(line + 8);
+	free(text);
+	return found;
+}
+
+/* Whether it can be planned; why not: malloc'ed. */
+static int can_be(struct elastic *e, int64_t ranks, const char *file, char **why)
+{
+	int argc;
+	char **argv = arguments(e, "check", ranks, &argc);
+	int status = hd_launch_run(1, 0, argc, argv, file);
+
+	if (status && !*why)
+		*why = message_of(file);
+	arguments_free(argv);
+	return !status;
+}
+
+/* The most ranks of those that are left; 0: none, err says why. */
+static int64_t fits(struct elastic *e, struct hd_err *err)
+{
+	const char *tmp = getenv("TMPDIR");
+	char *file = hd_format("%s/heddle-run-XXXXXX", tmp ? tmp : "/tmp"), *why = NULL;
+	int fd = mkstemp(file);
+	int64_t n = e->left;
+
+	if (fd >= 0)
+		close(fd);
+	while (n >= e->least && !can_be(e, n, file, &why))
+		n--;
+	unlink(file);
+	if (n < e->least && e->left < e->least)
+		hd_err_set(err, HD_EIO, "run: %lld rank%s are left, and --ranks asks for %lld at least",
+			   (long long)e->left, e->left == 1 ? "" : "s", (long long)e->least);
+	else if (n < e->least)
+		hd_err_set(err, HD_EINVAL, "run: no number of ranks from %lld to %lld fits; of %lld: %s",
+			   (long long)e->least, (long long)e->left, (long long)e->left, why ? why : "check fails");
+	free(file);
+	free(why);
+	return n < e->least ? 0 : n;
+}
+
+/* -- what is left ---------------------------------------------------------------------------- */
+/* The hosts that answer; without a hostfile all ranks are here. */
+static int look_for_hosts(struct elastic *e, int64_t *lost, struct hd_err *err)
+{
+	const char *given = hd_cli_str(e->c, "hostfile", NULL);
+	int64_t slots;
+
+	*lost = 0;
+	if (!given)
+		return HD_OK;
+	if (e->hostfile)
+		unlink(e->hostfile);
+	free(e->hostfile);
+	HD_TRY(hd_hosts_there(given, hd_cli_str(e->c, "probe", "ssh -o BatchMode=yes -o ConnectTimeout=5"),
+			      &e->hostfile, &slots, lost, err));
+	e->left = e->left < slots ? e->left : slots;
+	return HD_OK;
+}
+
+static int is_lost(int status)
+{
+	return WIFSIGNALED(status) || WEXITSTATUS(status) == HD_STATUS_LOST || WEXITSTATUS(status) > 128;
+}
+
+/* After a run that did not end by itself.  -> 1: to be started again */
+static int again(struct elastic *e, int status, int64_t ranks, struct hd_err *err)
+{
+	char *is = newest(e);
+	int64_t hosts = 0;
+	int progress = is && (!e->newest || strcmp(is, e->newest));
+
+	free(is);
+	e->left = WIFSIGNALED(status) ? ranks : ranks - 1; /* mpirun itself: its ranks are not to blame */
+	if (hd_cli_has(e->c, "hostfile")) {
+		e->left = ranks;
+		if (look_for_hosts(e, &hosts, err) < 0)
+			return 0;
+		if (!hosts && is_lost(status) && !WIFSIGNALED(status))
+			e->left = ranks - 1 < e->left ? ranks - 1 : e->left;
+	}
+	if (!is_lost(status) && !hosts)
+		return 0; /* an error, which it has said */
+	e->tries = progress ? 0 : e->tries + 1;
+	if (e->tries > e->restarts)
+		return hd_err_set(err, HD_EIO, "run: no checkpoint was made in %lld restart%s (--restarts)",
+				  (long long)e->restarts, e->restarts == 1 ? "" : "s"),
+		       0;
+	hd_log(HD_LOG_WARN, "run: of %lld ranks some are lost; %lld are left (kill -USR2 %d: %lld again)",
+	       (long long)ranks, (long long)e->left, (int)getpid(), (long long)e->most);
+	return 1;
+}
+
+/* -- all of it ------------------------------------------------------------------------------- */
+static int one_run(struct elastic *e, int64_t *ranks, int *status, struct hd_err *err)
+{
+	char *command;
+
+	free(e->newest);
+	e->newest = newest(e);
+	*ranks = fits(e, err);
+	if (!*ranks)
+		return err->code;
+	hd_log(HD_LOG_INFO, "run: %lld rank%s%s%s", (long long)*ranks, *ranks == 1 ? "" : "s",
+	       e->newest ? ", from " : "", e->newest ? e->newest : "");
+	command = train_command(e, *ranks);
+	hd_child_pending(&e->asked);
+	e->asked.more = 0;
+	*status = e->asked.end ? 1 << 8 : hd_child_run(command, *ranks < e->most, &e->asked, err);
+	free(command);
+	return err->code;
+}
+
+/* -> the exit status */
+static int supervise(struct elastic *e, struct hd_err *err)
+{
+	int64_t ranks, hosts;
+	int status = 0;
+
+	HD_TRY(look_for_hosts(e, &hosts, err));
+	for (;;) {
+		HD_TRY(one_run(e, &ranks, &status, err));
+		if (e->asked.end && WIFSIGNALED(status))
+			return hd_err_set(err, HD_EIO, "run: asked to end before it had begun: nothing is saved");
+		if (e->asked.end || (WIFEXITED(status) && !WEXITSTATUS(status) && !(e->asked.more && ranks < e->most)))
+			return WEXITSTATUS(status);
+		if (e->asked.more) {
+			e->left = e->most;
+			HD_TRY(look_for_hosts(e, &hosts, err));
+		} else if (!again(e, status, ranks, err)) {
+			return err->code ? err->code : WEXITSTATUS(status);
+		}
+	}
+}
+
+int hd_verb_run(struct hd_cli *c)
+{
+	struct elastic e = { .c = c };
+	struct hd_err err = { 0 };
+	int status = 1;
+
+	hd_child_listen();
+	if (open_run(&e, &err) >= 0)
+		status = supervise(&e, &err);
+	if (err.code)
+		hd_log(HD_LOG_ERROR, "%s", err.text);
+	if (e.hostfile)
+		unlink(e.hostfile);
+	free(e.hostfile);
+	free(e.newest);
+	hd_conf_destroy(e.conf);
+	return err.code ? 1 : status;
+}

@@ -1,0 +1,112 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# heddle run: a rank that is lost costs the steps since the last checkpoint and a rank, not the run. By the commands of doc/cluster.md,
+# 4 -> 3 -> 4 ranks, and the losses are those of one rank that nothing happened to.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+block() { awk -v name="<!-- test: $1 -->" '$0 == name { on = 1; next } on && /^```/ { if (++fence == 2) exit; next } on' "$src/doc/cluster.md"; }
+export PATH="$build:$PATH"
+# Of SGD: AdamW divides a gradient that is nothing but rounding by its size.
+sed 's/^global_batch.*/global_batch = 12/; s/^steps.*/steps = 4000\nschedule = constant\noptimizer = sgd\nweight_decay = 0/; /^micro_batch/d' tiny.ini >layout.ini
+printf '[log]\nmetrics = m.jsonl\nevery = 100\n' >>layout.ini
+block run.line >run.sh
+block more.line >more.sh
+is "the commands are there" "$(grep -c '^heddle run' run.sh) $(grep -c '^kill -USR2' more.sh)" "1 1"
+sed -i 's/ checkpoint.every=500/ checkpoint.every=20/; s/^heddle/exec heddle/' run.sh
+
+step() { tail -1 m.jsonl 2>/dev/null | sed 's/.*"step": \([0-9]*\),.*/\1/'; }
+wait_for() {			# TEXT of out, a number of times
+	for i in $(seq $((100 * $(patience)))); do
+		[ "$(grep -c -e "$1" out)" -lt "$2" ] || return 0
+		kill -0 $job 2>/dev/null || break
+		sleep 0.2
+	done
+	tail -20 out
+	return 1
+}
+wait_for_steps() {		# MORE
+	goal=$(($(step) + $1))
+	for i in $(seq $((200 * $(patience)))); do
+		[ "$(step)" -lt $goal ] || return 0
+		kill -0 $job 2>/dev/null || break
+		sleep 0.1
+	done
+	tail -20 out
+	return 1
+}
+ranks_below() { ps -eo pid=,ppid=,comm= | awk -v top=$job '{ pid[NR] = $1; of[$1] = $2; name[$1] = $3 }
+	END { for (i = 1; i <= NR; i++) if (name[pid[i]] == "heddle" && of[of[pid[i]]] == top) print pid[i] }'; }
+
+touch m.jsonl
+sh run.sh </dev/null >out 2>&1 &
+job=$!
+wait_for '^step 100/' 1
+tap_result $? "four ranks train"
+like "four" "$(cat out)" '^4 |: dp 4'
+kill -KILL "$(ranks_below | sed -n 2p)"
+wait_for ': dp 3$' 1
+tap_result $? "a rank is lost: three go on"
+like "and that is said" "$(cat out)" '^heddle: run: of 4 ranks some are lost; 3 are left'
+is "from a checkpoint" "$(grep -c '^heddle: resumed from out-run/step-' out)" 1
+wait_for_steps 60
+tap_result $? "they make steps"
+pid=$job sh more.sh
+wait_for ': dp 4$' 2
+tap_result $? "there is a fourth again: four go on"
+wait_for_steps 60
+tap_result $? "they make steps"
+kill -TERM $job
+wait $job
+is "asked to end: saved, and status 0" $? 0
+like "in one message" "$(tail -2 out)" 'asked to end after step [0-9]+; saved in out-run'
+is "no rank is left" "$(ranks_below)" ""
+
+# The last word of each step, against one rank. A loss is a mean of 384 tokens; its relative rounding is some 2^-24 for each of the some
+# thousand terms in a row of sums, and that of the weights grows with each step: 1e-5 as between any two layouts (t6231), and one more
+# 2^-24 * lr per step, which is below.
+last=$(step)
+sed '/^\[strategy/,/^plugin/d; s/^metrics.*/metrics = one.jsonl/' layout.ini >one.ini
+ok "one rank, undisturbed" heddle train one.ini --set train.steps="$last"
+numbers() { sed -n 's/^{"step": *\([0-9]*\), *"loss": *\([^,]*\), *"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$1"; }
+numbers m.jsonl | awk '{ line[$1] = $0; if ($1 > n) n = $1 } END { for (i = 1; i <= n; i++) print line[i] }' >elastic.txt
+numbers one.jsonl >one.txt
+is "no step is missing" "$(awk '{ print $1 }' elastic.txt | sort -un | wc -l)" "$last"
+ok "the losses of one rank" sh -c 'paste one.txt elastic.txt | awk "{ d = (\$2 - \$5) / \$2; d = d < 0 ? -d : d; if (!(d <= most)) most = d }
+	END { print \"largest relative difference\", most, \"of\", NR; exit !NR || !(most <= 1e-5) }"'
+note "$(cat .ok) steps; 4 -> 3 -> 4 ranks"
+
+# What ends it.
+status() {			# NAME STATUS PATTERN args...
+	what=$1 want=$2 pattern=$3
+	shift 3
+	HD_TEST_SECONDS=60 heddle run layout.ini "$@" >out 2>&1
+	is "$what: the status" $? "$want"
+	like "$what: it says why" "$(messages <out)" "$pattern"
+}
+status "without a directory" 1 'layout\.ini.*\[checkpoint\] dir: is not given' --ranks 1:2
+status "ranks that are none" 1 "run: --ranks: '2-4' is not MIN:MAX" --ranks 2-4 --set checkpoint.dir=d
+status "no layout" 1 'run: no number of ranks from 5 to 5 fits; of 5: .*12' --ranks 5:5 --set checkpoint.dir=d
+status "all steps are made" 0 'run: 2 ranks' --ranks 1:2 --set checkpoint.dir=d --set train.steps=3
+status "an error is no loss" 1 'no room|cannot|Not a directory' --ranks 1:2 --set checkpoint.dir=text.txt/d
+is "which is not tried again" "$(grep -c '^heddle: run: [12] rank' out)" "$(grep -c '^heddle: run: 2 ranks' out)"
+
+# A rank that dies each time, before anything is saved.
+if whole_sweep; then
+cat >dies.c <<'END'
+#include <stdlib.h>
+#include <sys/time.h>
+static void __attribute__((constructor)) dies(void)	/* after a tenth of a second of its processor */
+{
+	const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+	struct itimerval t = { .it_value = { .tv_usec = 100000 } };
+	if (rank && *rank == '0')
+		setitimer(ITIMER_VIRTUAL, &t, NULL);
+}
+END
+ok "a rank that dies" ${CC:-cc} -shared -fPIC -o dies.so dies.c
+status "ranks that die each time" 1 'run: no checkpoint was made in 1 restart' --ranks 2:4 --restarts 1 \
+	--mpirun "-x LD_PRELOAD=$tmp/dies.so" --set checkpoint.dir=e
+like "which were fewer each time" "$(cat out)" 'of 3 ranks some are lost|run: 3 ranks'
+fi
+done_testing
