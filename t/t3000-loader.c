@@ -135,6 +135,8 @@ static void test_table(void)
 	refuses("variant", "-DV_KEY='\"size\"'", "option size: this key is the engine's");
 	refuses("variant", "-DV_TYPE=99", "option depth: type is 99, this engine knows 0..5");
 	refuses("variant", "-DV_TYPE=HD_OPT_CHOICE", "option depth: a choice without range");
+	refuses("variant", "-DV_HELP='\"how\\ndeep\"'", "option depth: help has byte 10, it must be one line");
+	refuses("variant", "-DV_DEFAULT='\"4\\t\"'", "option depth: default_value has byte 9, it must be one line");
 	refuses("variant", "-DV_KEY='\"two words\"'", "option \"two words\": a key has letters, digits and _");
 	refuses("variant", "-DV_KEY='\"order\"'", "options 0 and 1 are both order");
 	refuses("variant", "-DV_ZERO=3", "option depth: zero is 3, it must be 0");

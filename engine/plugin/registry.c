@@ -11,6 +11,7 @@
 #include "engine/plugin/registry.h"
 #include "engine/base/parse.h"
 #include "engine/plugin/loader.h"
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -168,6 +169,16 @@ static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, 
 	return check_rest("plugin", p, p->size, sizeof(*p), err);
 }
 
+/* Messages, keys and heddle.ini(5) print these texts. */
+static int check_line(const struct hd_option *k, const char *field, const char *text, struct hd_err *err)
+{
+	for (const char *p = text; p && *p; p++)
+		if (iscntrl((unsigned char)*p))
+			return hd_err_set(err, HD_EABI, "option %s: %s has byte %u, it must be one line", k->key, field,
+					  (unsigned char)*p);
+	return 0;
+}
+
 static int check_option(const struct hd_option *k, size_t size, struct hd_err *err)
 {
 	char what[100];
@@ -183,6 +194,9 @@ static int check_option(const struct hd_option *k, size_t size, struct hd_err *e
 		return hd_err_set(err, HD_EABI, "option %s: zero is %u, it must be 0", k->key, k->zero);
 	if (k->type == HD_OPT_CHOICE && !k->range)
 		return hd_err_set(err, HD_EABI, "option %s: a choice without range", k->key);
+	HD_TRY(check_line(k, "default_value", k->default_value, err));
+	HD_TRY(check_line(k, "range", k->range, err));
+	HD_TRY(check_line(k, "help", k->help, err));
 	snprintf(what, sizeof(what), "option %s", k->key);
 	return check_rest(what, k, size, sizeof(*k), err);
 }

@@ -46,6 +46,12 @@
 #ifndef V_LATER
 #define V_LATER NULL
 #endif
+#ifndef V_HELP
+#define V_HELP "how deep"
+#endif
+#ifndef V_DEFAULT
+#define V_DEFAULT "4"
+#endif
 #ifndef V_TYPE
 #define V_TYPE HD_OPT_INT
 #endif
@@ -67,7 +73,7 @@ extern int nobody_has_this_number;
 #endif
 
 static __attribute__((unused)) const struct hd_option options[] = {
-	{ V_KEY, V_TYPE, V_ZERO, "4", V_TYPE == HD_OPT_CHOICE ? NULL : "1..64", "how deep" },
+	{ V_KEY, V_TYPE, V_ZERO, V_DEFAULT, V_TYPE == HD_OPT_CHOICE ? NULL : "1..64", V_HELP },
 	{ "order", HD_OPT_CHOICE, 0, NULL, "near|far|FILE", "which first" },
 	{ "always", HD_OPT_BOOL, 0, "no", NULL, "even where it costs" },
 };
