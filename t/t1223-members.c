@@ -173,6 +173,70 @@ static void padded(const char *family)
 	padded_beside(family, 5, 10, PLUGIN("pp") "size = 2\n");
 }
 
+/* Groups of replicas that share, in one level or as nodes, beside other strategies. */
+static const struct {
+	int n;
+	const char *keys;
+} groups[] = {
+	{ 4, "zero_size = 2\nzero = 1\n" },
+	{ 4, "zero_size = 2\nzero = 2\nbucket = 1K\nsync = allreduce\n" },
+	{ 4, "zero_size = 2\nzero = 3\n" },
+	{ 4, "zero_size = 4\nzero = 3\n" },
+	{ 4, "zero_size = 1\nzero = 3\n" },
+	{ 4, "zero_size = 2\nzero = 1\noverlap = no\n" },
+	{ 6, "zero_size = 3\nzero = 1\nbucket = 1K\n" },
+	{ 6, "zero_size = 2\nzero = 3\nbucket = 1K\n" },
+	{ 6, "zero_size = 3\nzero = 2\nsync = hierarchical\nnode_size = %d\n" },
+	{ 4, "zero = 1\nsync = hierarchical\nnode_size = %d\nbucket = 1K\n" },
+	{ 6, "zero = 3\nsync = hierarchical\nnode_size = %d\n" },
+	{ 6, "zero = 2\nsync = hierarchical\nnode_size = %d\nbucket = 1K\n" },
+	{ 8, "zero_size = 4\nzero = 3\nbucket = 1K\n" },
+};
+
+static void grouped_beside(const char *family, int inside, const char *other)
+{
+	char keys[200], sections[600], name[400];
+
+	for (size_t k = 0; k < HD_LEN(groups); k++) {
+		int n = groups[k].n, node = n == 6 ? 3 : 2;
+		struct shape m = { .layers = 2,
+				   .heads = 4,
+				   .embed = 16,
+				   .mlp = 32,
+				   .seq = 4,
+				   .batch = 8 * n,
+				   .micro = 2,
+				   .family = family };
+
+		snprintf(keys, sizeof(keys), groups[k].keys, node * inside);
+		snprintf(sections, sizeof(sections), "%s" PLUGIN("dp") "size = %d\n%s", other, n, keys);
+		snprintf(name, sizeof(name), "%d ranks beside it, dp %d, %s", inside, n, keys);
+		if (!begin(&m))
+			continue;
+		against_one(&m, n * inside, sections, name);
+		gt_close(one);
+	}
+}
+
+static void grouped(void)
+{
+	struct shape m = {
+		.layers = 1, .heads = 2, .embed = 8, .mlp = 8, .seq = 2, .batch = 6, .micro = 1, .family = ""
+	};
+
+	grouped_beside("dropout = 0.2", 1, "");
+	grouped_beside("family = llama\nkv_heads = 2", 2, PLUGIN("tp") "size = 2\nsequence_parallel = yes\n");
+	grouped_beside("family = llama\nkv_heads = 2", 2, PLUGIN("pp") "size = 2\nschedule = zb\n");
+	grouped_beside("", 2, PLUGIN("pp") "size = 2\nschedule = 1f1b\n");
+	grouped_beside("family = mixtral\nkv_heads = 2\nexperts = 2", 2, PLUGIN("ep") "size = 2\n");
+	refused(&m, 6, PLUGIN("dp") "zero = 1\nzero_size = 4\n",
+		"[strategy dp] zero_size: 4 does not divide 6 replicas");
+	refused(&m, 6, PLUGIN("dp") "zero_size = 2\n", "zero_size: 2 replicas share nothing, since zero is 0");
+	refused(&m, 6, PLUGIN("dp") "zero_size = 2\nsync = server\n", "zero_size: 2 with sync = server");
+	refused(&m, 6, PLUGIN("dp") "zero_size = 2\nzero = 1\nsync = hierarchical\nnode_size = 3\n",
+		"zero_size: 2, but with sync = hierarchical groups are nodes, of 3 replicas, or all 6");
+}
+
 /* -- tensor ------------------------------------------------------------------------------------ */
 static void tensor(int n, const char *family)
 {
@@ -349,6 +413,7 @@ int main(void)
 	replicas("dropout = 0.2");
 	replicas("family = llama\nkv_heads = 1");
 	many_servers();
+	grouped();
 	padded("dropout = 0.2");
 	padded("family = llama\nkv_heads = 2");
 	padded("family = mixtral\nkv_heads = 2\nexperts = 2");

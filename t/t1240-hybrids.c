@@ -33,6 +33,7 @@ struct draw {
 	const char *recompute, *schedule, *sync;
 	int micro_batch, size[STRATEGIES], order[STRATEGIES], ranks;
 	int sequence_parallel, chunks, scatter_gather, zero, overlap, node, form; /* node: ranks of one */
+	int zero_size;
 	int ring, zigzag;
 	int64_t bucket;
 };
@@ -85,11 +86,11 @@ static int divides(const struct draw *d)
 	return strcmp(d->schedule, "interleaved") || (m % p == 0 && LAYERS % (p * d->chunks) == 0);
 }
 
-/* What the axis of replicas is refused: levels and pieces; late and cut. */
+/* What the axis of replicas is refused: groups that share nothing, or beside servers and nodes; late and cut. */
 static void settle(struct draw *d)
 {
-	if (!strcmp(d->sync, "hierarchical"))
-		d->zero = 0;
+	if (!d->zero || d->size[DP] % 2 || !strcmp(d->sync, "server"))
+		d->zero_size = 0;
 	if (d->zero > 1)
 		d->overlap = 1;
 	d->node = 2;
@@ -149,6 +150,7 @@ static struct draw draw(uint64_t seed, int number)
 		d.sync = syncs[below((int)HD_LEN(syncs))];
 		d.zero = below(4);
 		d.overlap = below(4);
+		d.zero_size = 2 * (number % 2); /* not drawn: others stay as they were */
 		d.chunks = strcmp(d.schedule, "interleaved") ? 1 : 2;
 		for (int s = 0; s < CP; s++) {
 			do
@@ -184,8 +186,9 @@ static void write_strategy(FILE *f, const struct draw *d, int s)
 	if (s == TP)
 		fprintf(f, "%s\nsequence_parallel = %s\n", forms[d->form].keys, d->sequence_parallel ? "yes" : "no");
 	if (s == DP)
-		fprintf(f, "sync = %s\nbucket = %lld\nzero = %d\noverlap = %s\nnode_size = %d\n", d->sync,
-			(long long)d->bucket, d->zero, d->overlap ? "yes" : "no", three_nodes(d) ? 0 : d->node);
+		fprintf(f, "sync = %s\nbucket = %lld\nzero = %d\nzero_size = %d\noverlap = %s\nnode_size = %d\n",
+			d->sync, (long long)d->bucket, d->zero, d->zero_size, d->overlap ? "yes" : "no",
+			three_nodes(d) ? 0 : d->node);
 	if (s == CP)
 		fprintf(f, "form = %s\nbalance = %s\n", d->ring ? "ring" : "ulysses", d->zigzag ? "zigzag" : "none");
 	if (s == PP)
@@ -230,8 +233,8 @@ static const char *summary(const struct draw *d)
 				n += snprintf(text + n, sizeof(text) - (size_t)n, " %s%s", d->ring ? "ring" : "ulysses",
 					      d->zigzag ? " zigzag" : "");
 			if (d->order[s] == DP)
-				n += snprintf(text + n, sizeof(text) - (size_t)n, " %s zero %d%s", d->sync, d->zero,
-					      d->overlap ? "" : " late");
+				n += snprintf(text + n, sizeof(text) - (size_t)n, " %s zero %d%s%s", d->sync, d->zero,
+					      d->zero_size ? " in twos" : "", d->overlap ? "" : " late");
 		}
 	return text;
 }

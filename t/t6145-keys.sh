@@ -89,7 +89,7 @@ if command -v bash >/dev/null; then
 	like "bash: machines by name" "$(sed "s|cd '[^']*machines'|cd '$src/conf/machines'|" "$build/completion/heddle" >c.bash; PATH="$build:$PATH" bash -c \
 		'source ./c.bash; COMP_WORDS=(heddle plan x.ini --machine dgx-h); COMP_CWORD=4; _heddle; echo "${COMPREPLY[@]}"')" '^dgx-h100$'
 	is "bash: keys" "$(complete train x.ini --set train.warm)" train.warmup=
-	is "bash: keys of plugins" "$(complete train x.ini --set dp.zer)" dp.zero=
+	is "bash: keys of plugins" "$(complete train x.ini --set dp.wir)" dp.wire=
 	is "bash: plugins" "$(complete plugins ep)" ep
 	is "bash: sections" "$(complete keys checkp)" checkpoint
 	is "bash: files" "$(complete train tiny.)" tiny.ini

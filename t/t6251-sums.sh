@@ -85,7 +85,6 @@ refused() {	# TEXT SETS...
 	is "refused: $*" $? 1
 	like "why" "$out" "$text"
 }
-refused 'zero: 1 with sync = hierarchical' --set dp.sync=hierarchical --set dp.zero=1
 refused 'overlap: no, but zero = 2' --set dp.overlap=no --set dp.zero=2
 refused 'servers: 1, but sync is not server' --set dp.servers=1
 refused 'node_size: a node of 3 ranks holds 3.0 of 4 replicas' --set dp.sync=hierarchical --set dp.node_size=3

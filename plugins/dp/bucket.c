@@ -22,15 +22,15 @@ static int same_unit(const struct hd_node *a, const struct hd_node *b)
 
 static int fits(const struct hd_strategy *s, const struct dp_bucket *b, const struct hd_node *n)
 {
-	return !b->n || (b->bytes < s->bucket && same_unit(n, b->in[0]) && n->ins[0]->dtype == b->in[0]->ins[0]->dtype);
+	return !b->n ||
+	       (b->bytes < s->bucket && same_unit(n, b->in[0]) && n->ins[0]->dtype == b->in[0]->ins[0]->dtype &&
+		dp_is_two_levels(s, n) == dp_is_two_levels(s, b->in[0]));
 }
 
 /* Over two levels a sum is two reshards, of which the first is the node's. */
 static struct hd_tensor *operand(const struct hd_strategy *s, const struct hd_node *n)
 {
-	const struct hd_node *first = s->inner ? n->ins[0]->node : NULL;
-
-	return first && first->reshard && first->reshard->axis == s->inner ? first->ins[0] : n->ins[0];
+	return dp_is_two_levels(s, n) ? n->ins[0]->node->ins[0] : n->ins[0];
 }
 
 /* Sync that is not to begin before backward is over waits for all gradients of the stage, and stands behind them. */
@@ -52,7 +52,7 @@ static struct hd_node *place_of(const struct hd_strategy *s, const struct dp_buc
 static int flush(struct hd_strategy *s, struct hd_plan *p, struct dp_bucket *b, dp_move_fn *move,
 		 struct hd_node *const *all, uint32_t n)
 {
-	const struct hd_group *g = hd_group_of(s->h, p, &s->dp, 1);
+	const struct hd_group *g = hd_group_of(s->h, p, &s->along, 1);
 
 	if (!b->n || !g)
 		return s->h->status(p);
@@ -71,7 +71,7 @@ static int flush(struct hd_strategy *s, struct hd_plan *p, struct dp_bucket *b, 
 
 int dp_each_bucket(struct hd_strategy *s, struct hd_plan *p, dp_wanted_fn *wanted, dp_move_fn *move)
 {
-	const struct hd_match m = { .size = sizeof(m), .kind = "reshard", .axis = s->dp };
+	const struct hd_match m = { .size = sizeof(m), .kind = "reshard", .axis = s->along };
 	struct hd_node *n = NULL, **all;
 	struct dp_bucket b = { 0 };
 	uint32_t count = 0, k = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The axis of replicas.  With sync = hierarchical it is two, if nodes hold some replicas and not all: NAME.node, whose members
- * are on one node, and NAME.across.  How many are on a node follows from its ranks and from the axes inside this one.
+ * are on one node, and NAME.across.  How many are on a node follows from its ranks and from the axes inside this one.  With
+ * zero_size it is NAME.shard, whose members share, and NAME.across.
  */
 #include "dp.h"
 
@@ -35,9 +36,14 @@ int dp_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left
 			       "apart: they cannot be shared out evenly",
 			       (long long)ranks, (long long)m, (long long)(ranks % stride * 10 / stride),
 			       (long long)s->n, (long long)stride);
+	if (dp_size_groups(s, p, m > 1 && m < s->n ? m : 0) < 0)
+		return s->h->status(p);
 	if (m > 1 && m < s->n) {
 		s->inner = hd_axis_new(s->h, p, "node", m);
 		s->dp = hd_axis_new(s->h, p, "across", s->n / m);
+	} else if (s->zero_size > 1 && s->zero_size < s->n) {
+		s->inner = hd_axis_new(s->h, p, "shard", s->zero_size);
+		s->dp = hd_axis_new(s->h, p, "across", s->n / s->zero_size);
 	} else {
 		s->dp = s->h->axis(p, &(struct hd_axis_args){ sizeof(struct hd_axis_args), NULL, s->n, s->servers });
 	}

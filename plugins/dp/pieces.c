@@ -13,10 +13,18 @@ static int is_small(const struct hd_strategy *s, const struct hd_tensor *whole)
 	return dp_bytes(whole) < s->bucket / ALONE;
 }
 
-/* What the engine does not do: on the wire it is another type, in member order, or late. */
+/* Both levels cut: the engine would move along both at once, and each rank as much between nodes as within. */
+static int in_levels(const struct hd_strategy *s)
+{
+	const struct hd_axis *axes[2];
+
+	return dp_cutting_axes(s, axes) == 2;
+}
+
+/* What the engine does not do: on the wire it is another type, in member order, late, or in levels. */
 static int is_special(const struct hd_strategy *s)
 {
-	return s->wire != HD_DTYPE_F32 || s->sync == DP_SERVER || !s->overlap;
+	return s->wire != HD_DTYPE_F32 || s->sync == DP_SERVER || !s->overlap || in_levels(s);
 }
 
 static int is_scatter(const struct hd_strategy *s, const struct hd_node *n)
@@ -27,14 +35,25 @@ static int is_scatter(const struct hd_strategy *s, const struct hd_node *n)
 	       (is_small(s, n->ins[0]) || is_special(s));
 }
 
-/* Of a parameter, or of its new value.  What else is gathered within the update may be made of one another. */
+/* A parameter or its new value, or what has been gathered of one across nodes.  What else is gathered within the update may be
+ * made of one another. */
+static int may_gather(const struct hd_strategy *s, const struct hd_node *n)
+{
+	const struct hd_tensor *x = n->ins[0];
+
+	if (x->what == HD_TENSOR_PARAM || !x->node)
+		return x->what == HD_TENSOR_PARAM;
+	if (s->along == s->inner && in_levels(s) && !strcmp(x->node->kind, "unpack"))
+		return 1;
+	return n->phase & HD_UNIT_U && !strcmp(x->node->kind, "update");
+}
+
 static int is_gather(const struct hd_strategy *s, const struct hd_node *n)
 {
 	const struct hd_reshard *r = n->reshard;
 
-	return r->have.kind == HD_PLACE_SHARD && r->need.kind == HD_PLACE_REPLICATED && is_small(s, n->outs[0]) &&
-	       (n->ins[0]->what == HD_TENSOR_PARAM ||
-		(n->phase & HD_UNIT_U && n->ins[0]->node && !strcmp(n->ins[0]->node->kind, "update")));
+	return r->have.kind == HD_PLACE_SHARD && r->need.kind == HD_PLACE_REPLICATED &&
+	       (is_small(s, n->outs[0]) || in_levels(s)) && may_gather(s, n);
 }
 
 /* Of each reshard in the bucket the dim that is sharded. */
@@ -82,8 +101,23 @@ static int gather(struct hd_strategy *s, struct hd_plan *p, const struct hd_grou
 	return s->h->status(p);
 }
 
-int dp_lower_pieces(struct hd_strategy *s, struct hd_plan *p)
+/* What is summed within a level first is gathered there last. */
+int dp_lower_scatters(struct hd_strategy *s, struct hd_plan *p)
 {
-	dp_each_bucket(s, p, is_scatter, scatter);
-	return dp_each_bucket(s, p, is_gather, gather);
+	const struct hd_axis *axes[] = { s->inner, s->dp };
+
+	for (int k = 0; k < 2; k++)
+		if ((s->along = axes[k]))
+			dp_each_bucket(s, p, is_scatter, scatter);
+	return s->h->status(p);
+}
+
+int dp_lower_gathers(struct hd_strategy *s, struct hd_plan *p)
+{
+	const struct hd_axis *axes[] = { s->dp, s->inner };
+
+	for (int k = 0; k < 2; k++)
+		if ((s->along = axes[k]))
+			dp_each_bucket(s, p, is_gather, gather);
+	return s->h->status(p);
 }

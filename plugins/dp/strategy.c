@@ -7,6 +7,7 @@
  *   sync = hierarchical    levels.c: within nodes, then across
  *   sync = server          server.c: each member is the server of its pieces; with servers = k dedicated.c: k that only serve
  *   zero = 1, 2, 3         zero.c, pieces.c: states, gradients, parameters are cut (ZeRO, 1910.02054)
+ *   zero_size = k          groups.c: cut within groups of k replicas (HSDP)
  *   wire = bf16, fp16      wire.c: gradients of 16 bits on their way
  *
  * In all of them gradients travel in buckets (bucket.c), filled in the order in which backward makes them.
@@ -21,6 +22,8 @@ static const struct hd_option options[] = {
 	{ "wire", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|fp16", "dtype of gradients in transit; sums are in fp32" },
 	{ "zero", HD_OPT_INT, 0, "0", "0..3",
 	  "less memory: sharded along the axis are 1 optimizer states, 2 also gradients, 3 also parameters" },
+	{ "zero_size", HD_OPT_INT, 0, "0", "0..",
+	  "replicas that share what zero shards; other groups have the same. 0: all" },
 	{ "servers", HD_OPT_INT, 0, "0", "0..",
 	  "sync = server: ranks, besides `size`, that have masters and states alone. 0: the workers serve" },
 	{ "node_size", HD_OPT_INT, 0, "0", "0..", "sync = hierarchical: ranks per node. 0: as the system says" },
@@ -51,18 +54,13 @@ static int refuse(struct hd_strategy *s, struct hd_plan *p)
 		return s->h->fail(p, HD_EINVAL,
 				  "zero: %lld, and servers = %lld have the optimizer's states already: leave zero out",
 				  (long long)s->zero, servers);
-	if (s->zero && s->sync == DP_HIERARCHICAL)
-		return s->h->fail(p, HD_ENOTSUP,
-				  "zero: %lld with sync = hierarchical: shards are along one axis, and replicas on "
-				  "nodes are two",
-				  (long long)s->zero);
 	if (s->zero > 1 && !s->overlap)
 		return s->h->fail(p, HD_ENOTSUP,
 				  "overlap: no, but zero = %lld moves gradients in each micro-batch's backward",
 				  (long long)s->zero);
 	if (s->sync == DP_SERVER && !s->zero && !servers)
 		s->zero = 1; /* the state lives with its server */
-	return HD_OK;
+	return dp_check_groups(s, p);
 }
 
 static int dp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
@@ -77,6 +75,7 @@ static int dp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 	s->zero = h->opt_int(p, "zero");
 	s->node_size = h->opt_int(p, "node_size");
 	s->servers = h->opt_int(p, "servers");
+	s->zero_size = h->opt_int(p, "zero_size");
 	s->overlap = h->opt_int(p, "overlap") != 0;
 	s->sync = sync_of(h->opt_str(p, "sync"));
 	s->wire = wire_of(h->opt_str(p, "wire"));
@@ -98,10 +97,12 @@ static int dp_storage_of(struct hd_strategy *s, struct hd_plan *p)
 
 static int dp_lower(struct hd_strategy *s, struct hd_plan *p)
 {
+	s->along = s->dp;
 	if (s->servers)
 		dp_lower_served(s, p);
+	dp_lower_scatters(s, p);
 	dp_lower_sums(s, p);
-	return dp_lower_pieces(s, p);
+	return dp_lower_gathers(s, p);
 }
 
 static const struct hd_strategy_ops ops = {

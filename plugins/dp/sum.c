@@ -12,14 +12,22 @@ static int is_sum(const struct hd_strategy *s, const struct hd_node *n)
 	       r->need.kind == HD_PLACE_REPLICATED;
 }
 
+int dp_is_two_levels(const struct hd_strategy *s, const struct hd_node *n)
+{
+	const struct hd_node *first = s->sync == DP_HIERARCHICAL && s->inner ? n->ins[0]->node : NULL;
+
+	return s->along == s->dp && first && first->reshard && first->reshard->axis == s->inner &&
+	       first->reshard->need.kind == HD_PLACE_REPLICATED && n->reshard->need.kind == HD_PLACE_REPLICATED;
+}
+
 static struct hd_tensor *by_sync(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *g,
-				 struct hd_tensor *flat)
+				 struct hd_tensor *flat, int two_levels)
 {
 	struct hd_tensor *x;
 
 	if (s->sync == DP_RING)
 		return dp_ring(s, p, g, flat);
-	if (s->inner)
+	if (two_levels)
 		return dp_hierarchical(s, p, flat);
 	if (s->sync != DP_SERVER)
 		return dp_comm(s, p, HD_COMM_ALL_REDUCE, g, flat, 0);
@@ -31,7 +39,7 @@ static int sum(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *
 {
 	hd_cursor(s->g, p, b->at, g);
 	b->flat = s->g->pack(p, b->x, b->n, s->n);
-	s->g->unpack(p, by_sync(s, p, g, b->flat), b->x, b->n, b->x + b->n);
+	s->g->unpack(p, by_sync(s, p, g, b->flat, dp_is_two_levels(s, b->in[0])), b->x, b->n, b->x + b->n);
 	for (uint32_t i = 0; i < b->n; i++)
 		s->g->replace(p, b->in[i]->outs[0], b->x[b->n + i]);
 	return s->h->status(p);
@@ -39,5 +47,6 @@ static int sum(struct hd_strategy *s, struct hd_plan *p, const struct hd_group *
 
 int dp_lower_sums(struct hd_strategy *s, struct hd_plan *p)
 {
+	s->along = s->dp;
 	return dp_each_bucket(s, p, is_sum, sum);
 }

@@ -32,13 +32,14 @@ static double padding(int64_t length, int64_t n)
 
 /* The dim of the parameter that is cut in n: one that n divides, and that no other axis cuts, if there is one; else one
  * inside the others' pieces; else the one whose pieces are padded least.  0: it has no dims. */
-static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w, struct hd_place *to)
+static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w, int64_t n,
+		 struct hd_place *to)
 {
 	double least = 0, now;
 	int found = 0, alone;
 
 	for (uint32_t i = w->ndim; i-- > 0;) {
-		now = padding(w->local[i], s->n);
+		now = padding(w->local[i], n);
 		alone = is_alone(s, p, w, w->dims[i]);
 		if (found && (now > least || (now == least && !alone)))
 			continue;
@@ -60,6 +61,27 @@ static int64_t since(const struct hd_tensor *t)
 	}
 }
 
+/* Along one axis, or two that cut one dim, of which the inner is the outer one of the pieces: what is large moves along that
+ * alone, since an axis enters a dim last and leaves it first where its pieces are the smallest. */
+static void cut(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *w)
+{
+	const struct hd_axis *axes[2];
+	int n = dp_cutting_axes(s, axes);
+	struct hd_place to;
+
+	for (int k = 0; k < n; k++)
+		if (s->g->place(p, w, axes[k])->kind != HD_PLACE_REPLICATED)
+			return;
+	if (!n || !piece(s, p, w, s->zero_size, &to))
+		return;
+	if (n > 1 && to.level)
+		to.level--;
+	for (int k = 0; k < n; k++) {
+		hd_storage(s->g, p, t, axes[k], &to);
+		to.level = INT32_MAX;
+	}
+}
+
 int dp_storage(struct hd_strategy *s, struct hd_plan *p)
 {
 	static const uint32_t what[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER, HD_TENSOR_GRAD, HD_TENSOR_PARAM };
@@ -67,14 +89,8 @@ int dp_storage(struct hd_strategy *s, struct hd_plan *p)
 	if (!s->zero || s->n == 1)
 		return s->h->status(p);
 	for (int i = 0; i < 4; i++)
-		for (struct hd_tensor *t = NULL; (t = s->g->leaf_next(p, t, what[i]));) {
-			const struct hd_tensor *w = t->of ? t->of : t;
-			struct hd_place to;
-
-			if (since(t) > s->zero || s->g->place(p, w, s->dp)->kind != HD_PLACE_REPLICATED)
-				continue;
-			if (piece(s, p, w, &to))
-				hd_storage(s->g, p, t, s->dp, &to);
-		}
+		for (struct hd_tensor *t = NULL; (t = s->g->leaf_next(p, t, what[i]));)
+			if (since(t) <= s->zero)
+				cut(s, p, t, t->of ? t->of : t);
 	return s->h->status(p);
 }
