@@ -3,6 +3,8 @@
  * every tensor's gradient are those that PyTorch has computed (t/data/families.py).  Which keys of config.json mean what, where
  * a weight is stored, and every term of the decoder are in that.
  *
+ * The batch is of three sequences.  Two ranks have it twice, from a file and a copy of it: the mean, and so each gradient, is the same.
+ *
  * The gradient is taken from a step whose rate is so large (1024, a power of two) that the weights themselves round away.
  * t/lib/kept.h has the bounds; the batch here is of 60 tokens, fewer than there, and sums are no longer.
  */
@@ -11,22 +13,26 @@
 
 static const struct {
 	const char *name;
-	int thirds; /* bits of layouts of three that its sizes divide into: 1 parameters, 2 experts */
+	int thirds;  /* bits of layouts of three that its sizes divide into: 1 parameters, 2 experts */
+	int experts; /* a number that two divides */
 } models[] = {
-	{ "llama3", 1 },  { "llama-biased", 0 }, { "mistral", 0 },  { "qwen2", 0 },          { "qwen3", 1 },
-	{ "gemma2", 1 },  { "gemma3", 1 },       { "phi3", 0 },     { "olmo2", 0 },          { "olmoe", 0 },
-	{ "mixtral", 0 }, { "qwen3-moe", 1 },    { "glm4-moe", 3 }, { "glm4-moe-plain", 0 }, { "phi3-long", 0 },
+	{ "llama3", 1, 0 },   { "llama-biased", 0, 0 },   { "mistral", 0, 0 },   { "qwen2", 0, 0 },
+	{ "qwen3", 1, 0 },    { "gemma2", 1, 0 },         { "gemma3", 1, 0 },    { "phi3", 0, 0 },
+	{ "olmo2", 0, 0 },    { "olmoe", 0, 1 },          { "mixtral", 0, 1 },   { "qwen3-moe", 1, 1 },
+	{ "glm4-moe", 3, 1 }, { "glm4-moe-plain", 0, 1 }, { "phi3-long", 0, 0 },
 };
 
 /* The batch is of three sequences, and a model has two layers or four. */
 static const struct {
 	const char *name, *sections;
-	int ranks, thirds;
+	int ranks, thirds, twice, experts; /* twice: with the batch twice */
 } layouts[] = {
-	{ "one rank", "", 1, 0 },
-	{ "tp 2 x pp 2", "[strategy tp]\nplugin = tp\nsize = 2\n[strategy pp]\nplugin = pp\nsize = 2\n", 4, 0 },
-	{ "zero 3 on 3", "[strategy dp]\nplugin = dp\nsize = 3\nzero = 3\n", 3, 1 },
-	{ "ep 3", "[strategy ep]\nplugin = ep\nsize = 3\n", 3, 2 },
+	{ "one rank", "", 1, 0, 0, 0 },
+	{ "tp 2 x pp 2", "[strategy tp]\nplugin = tp\nsize = 2\n[strategy pp]\nplugin = pp\nsize = 2\n", 4, 0, 0, 0 },
+	{ "zero 3 on 3", "[strategy dp]\nplugin = dp\nsize = 3\nzero = 3\n", 3, 1, 0, 0 },
+	{ "ep 3", "[strategy ep]\nplugin = ep\nsize = 3\n", 3, 2, 0, 0 },
+	{ "zero 3 on 2", "[strategy dp]\nplugin = dp\nsize = 2\nzero = 3\n", 2, 0, 1, 0 },
+	{ "ep 2", "[strategy ep]\nplugin = ep\nsize = 2\n", 2, 0, 1, 1 },
 };
 
 static void one(const char *model, size_t layout)
@@ -35,8 +41,9 @@ static void one(const char *model, size_t layout)
 	char path[200], load[100], name[100];
 
 	snprintf(load, sizeof(load), "--set model.load=%s", model);
-	if (!ok(kept_run("one.ini", layouts[layout].ranks, layouts[layout].sections, load) == 0, "%s, %s", model,
-		layouts[layout].name))
+	if (!ok(kept_run(layouts[layout].twice ? "two.ini" : "one.ini", layouts[layout].ranks, layouts[layout].sections,
+			 load) == 0,
+		"%s, %s", model, layouts[layout].name))
 		return;
 	snprintf(path, sizeof(path), "%s/one.jsonl", model);
 	read_curve(path, &want);
@@ -55,7 +62,8 @@ static void in_layouts(size_t model)
 	int all = whole_sweep() || !strcmp(name, "gemma2") || !strcmp(name, "glm4-moe");
 
 	for (size_t l = 0; l < sizeof(layouts) / sizeof(*layouts) && (all || !l); l++)
-		if ((layouts[l].thirds & models[model].thirds) == layouts[l].thirds)
+		if ((layouts[l].thirds & models[model].thirds) == layouts[l].thirds &&
+		    layouts[l].experts <= models[model].experts)
 			one(name, l);
 }
 
@@ -63,6 +71,9 @@ static void in_layouts(size_t model)
 int main(int argc, char **argv)
 {
 	if (kept_begin() < 0 || chdir("families"))
+		return 1;
+	if (system("cp ids-llmc.bin copy-llmc.bin && sed -e 's/^train = .*/train = ids-llmc.bin, copy-llmc.bin\\nweights = 1, 1/' "
+		   "-e 's/^global_batch = .*/global_batch = 6/' one.ini >two.ini"))
 		return 1;
 	for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++)
 		if (argc < 2 || strstr(models[i].name, argv[1]))
