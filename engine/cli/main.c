@@ -51,6 +51,7 @@ static const struct hd_flag plan_flags[] = {
 	{ "out", "FILE", "with --search: write the best as an INI" },
 	{ "tries", "N",
 	  "with --search: plan at most so many layouts whole (default 200, fewer of large models; 0: all that may be the best)" },
+	{ "html", "FILE", "draw the plan, and with --search what was found, as a page for a browser" },
 	{ "space", "FILE|NAME", "with --search: INI of what is tried, or the name of one that comes with heddle" },
 	{ "json", NULL, "one line of JSON" },
 };

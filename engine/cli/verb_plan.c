@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/cli/verbs.h"
 #include "engine/command/command.h"
+#include "engine/command/picture.h"
 #include "engine/file/installed.h"
 #include "engine/human/human.h"
 #include "engine/train/metrics.h"
@@ -206,6 +207,14 @@ static int read_machine(struct hd_cli *c, struct hd_machine *m, struct hd_err *e
 	return HD_OK;
 }
 
+static int draw(const struct hd_cli *c, const struct hd_plan *p, const struct hd_machine *m,
+		const struct hd_prediction *r, struct hd_err *err)
+{
+	struct hd_picture x = { .title = c->positional, .plan = p, .machine = m, .prediction = r };
+
+	return hd_picture_write(&x, hd_cli_str(c, "html", ""), err);
+}
+
 static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct hd_machine m;
@@ -219,7 +228,10 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 		hd_search_run(c, &m, &style, conf, err);
 	else if (without_search(c, err) >= 0 && hd_cli_plan(c, hd_machine_node_size(&m), conf, p, err) >= 0) {
 		hd_machine_share(&m, *p);
-		if (hd_simulate(*p, &m, &style, &r, err) >= 0)
+		r.want_spans = hd_cli_has(c, "html");
+		if (hd_simulate(*p, &m, &style, &r, err) >= 0 && r.want_spans)
+			draw(c, *p, &m, &r, err);
+		if (!err->code)
 			(hd_cli_has(c, "json") ? print_json : print_text)(*p, &m, &r);
 	}
 	hd_price_release(&r);

@@ -17,7 +17,7 @@
 #include "engine/passes/passes.h"
 #include <stdlib.h>
 
-enum { START, SEND, RECEIVE, MEET, WAIT, END }; /* MEET: a collective over stages */
+enum { START, SEND, RECEIVE, MEET, WAIT, MARK, END }; /* MEET: a collective over stages */
 struct event {
 	double compute;                      /* seconds of kernels before it */
 	double seconds;                      /* of a movement */
@@ -97,10 +97,33 @@ struct wait_list {
 	size_t n, cap;
 };
 
+static int same_unit(const struct hd_schedule_unit *a, const struct hd_schedule_unit *b)
+{
+	return a->kind == b->kind && a->chunk == b->chunk && a->micro == b->micro;
+}
+
+/* Entry i of a program begins a unit, or is another one of it. */
+static void mark(struct hd_unit_spans *spans, const struct hd_program *g, size_t i, const struct hd_memory_use *use,
+		 struct events *to, double *compute)
+{
+	struct hd_unit_span *at = spans->nunits ? &spans->units[spans->nunits - 1] : NULL;
+
+	if (!at || !same_unit(&at->unit, &g->entries[i].unit)) {
+		spans->units = hd_grow(spans->units, spans->nunits, &spans->cap_units, sizeof(*at));
+		at = &spans->units[spans->nunits++];
+		at->unit = g->entries[i].unit;
+		event_new(to, MARK, compute)->key = (int64_t)spans->nunits - 1;
+	}
+	if (hd_memory_use_sum(&use[i]) > hd_memory_use_sum(&at->use))
+		at->use = use[i];
+}
+
 static void events_of(struct sim *s, const struct hd_pricing *price, struct events *to, struct hd_stage_price *sum)
 {
 	const struct hd_program *g = price->g;
 	struct wait_list *w = hd_alloc((g->n + 1) * sizeof(*w));
+	struct hd_unit_spans *spans = s->out->spans ? &s->out->spans[g->coord] : NULL;
+	struct hd_memory_use *use = spans ? hd_program_memory_use(g) : NULL;
 	double compute = 0;
 
 	for (size_t i = 0; i <= g->n; i++) {
@@ -112,6 +135,8 @@ static void events_of(struct sim *s, const struct hd_pricing *price, struct even
 		free(w[i].v);
 		if (i == g->n)
 			break;
+		if (spans)
+			mark(spans, g, i, use, to, &compute);
 		if (x->type == HD_ENTRY_NODE && x->node->comm.kind) {
 			movement(s, price, to, x, &compute, sum);
 			if (to->requests > request && x->wait >= 0) {
@@ -129,7 +154,7 @@ static void events_of(struct sim *s, const struct hd_pricing *price, struct even
 		}
 	}
 	event_new(to, END, &compute);
-	free(w);
+	free(w), free(use);
 }
 
 /* -- the run --------------------------------------------------------------------------------------------------------------------- */
@@ -232,8 +257,28 @@ static double ends(const struct sim *s, const struct replay *w, const struct eve
 	return t->come < (all ? all : 1) ? -1 : t->last + w->length[e->request];
 }
 
+/* A unit begins, and the one before ends; key: which, or behind the last. */
+static void mark_time(struct hd_unit_spans *spans, int64_t key, double clock)
+{
+	if (!spans)
+		return;
+	if (key > 0)
+		spans->units[key - 1].to = clock;
+	if (key < (int64_t)spans->nunits)
+		spans->units[key].from = clock;
+}
+
+static void mark_wait(struct hd_unit_spans *spans, double from, double to)
+{
+	if (!spans || to <= from)
+		return;
+	spans->waits = hd_grow(spans->waits, spans->nwaits, &spans->cap_waits, sizeof(*spans->waits));
+	spans->waits[spans->nwaits++] = (struct hd_unit_span){ .from = from, .to = to };
+}
+
 /* -> 1: it went on. */
-static int advance(struct sim *s, const struct events *of, struct replay *w, struct hd_stage_price *sum)
+static int advance(struct sim *s, const struct events *of, struct replay *w, struct hd_stage_price *sum,
+		   struct hd_unit_spans *spans)
 {
 	int moved = 0;
 
@@ -251,14 +296,18 @@ static int advance(struct sim *s, const struct events *of, struct replay *w, str
 			until = until > met ? until : met;
 			sum->idle += met - now;
 			sum->exposed += until - met;
+			mark_wait(spans, now, until);
 			w->clock = until;
 		} else {
 			sum->compute += now - w->clock - e->compute; /* by what moved beside */
 			w->clock = now;
-			if (e->kind != END)
+			if (e->kind == MARK || e->kind == END)
+				mark_time(spans, e->kind == END && spans ? (int64_t)spans->nunits : e->key, now);
+			else
 				begin(s, w, e);
 			if (e->waits) {
 				sum->exposed += w->done[e->request] - now;
+				mark_wait(spans, now, w->done[e->request]);
 				w->clock = w->done[e->request];
 			}
 		}
@@ -281,7 +330,8 @@ static int walk_all(struct sim *s, struct hd_err *err)
 	while (moved) {
 		moved = 0;
 		for (int64_t i = 0; i < n; i++)
-			moved |= advance(s, &s->stages[i], &w[i], &s->out->stages[i]);
+			moved |= advance(s, &s->stages[i], &w[i], &s->out->stages[i],
+					 s->out->spans ? &s->out->spans[i] : NULL);
 	}
 	for (int64_t i = 0; i < n; i++) {
 		ended += w[i].at == s->stages[i].n;
@@ -353,7 +403,9 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 	int rc = HD_OK;
 
 	hd_machine_share(&mine, p);
-	*out = (struct hd_prediction){ .stages = hd_alloc((size_t)n * sizeof(*out->stages)), .nstages = n };
+	*out = (struct hd_prediction){ .stages = hd_alloc((size_t)n * sizeof(*out->stages)),
+				       .nstages = n,
+				       .spans = out->want_spans ? hd_alloc((size_t)n * sizeof(*out->spans)) : NULL };
 	s.index = hd_alloc(((size_t)p->nnodes + 1) * sizeof(*s.index));
 	meetings = number_meetings(&s) + 1;
 	s.members = hd_alloc((size_t)meetings * sizeof(*s.members));
@@ -371,6 +423,9 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 
 void hd_price_release(struct hd_prediction *r)
 {
-	free(r->stages);
+	for (int64_t i = 0; r->spans && i < r->nstages; i++)
+		free(r->spans[i].units), free(r->spans[i].waits);
+	free(r->spans), free(r->stages);
 	r->stages = NULL;
+	r->spans = NULL;
 }

@@ -17,10 +17,22 @@ struct hd_stage_price { /* of one rank of each stage, seconds of a step */
 	double collective;     /* collectives' own time, exposed or not */
 	double sent[HD_LINKS]; /* bytes on each class of links */
 };
+/* A unit on a stage, as one rank runs it; kind 0: it waits. */
+struct hd_unit_span {
+	struct hd_schedule_unit unit;
+	double from, to;
+	struct hd_memory_use use; /* at its fullest; of waits nothing */
+};
+struct hd_unit_spans { /* of a stage: units in their order, and waits within them */
+	struct hd_unit_span *units, *waits;
+	size_t nunits, nwaits, cap_units, cap_waits;
+};
 struct hd_prediction {
 	double step; /* seconds: all stages have ended */
 	struct hd_stage_price *stages;
 	int64_t nstages;
+	int want_spans;              /* set before: spans, too */
+	struct hd_unit_spans *spans; /* by stage, or NULL */
 };
 /* Builds the program of one rank per stage and runs all of them on paper.  Release out in either case. */
 int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_style *style, struct hd_prediction *out,

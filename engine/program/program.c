@@ -44,8 +44,8 @@ int64_t hd_program_parameters(const struct hd_program *g)
 	return n;
 }
 
-static void touch(struct hd_program *g, struct hd_memory_span *s, const struct tensor *t, int64_t micro, int64_t from,
-		  int64_t to)
+static void touch(const struct hd_program *g, struct hd_memory_span *s, const struct tensor *t, int64_t micro,
+		  int64_t from, int64_t to)
 {
 	const struct tensor *root = g->at[t->id].root;
 	struct hd_memory_span *k;
@@ -65,7 +65,7 @@ static int is_passed_over(const struct hd_program *g, const struct node *n, uint
 	return n->chooses.group && hd_piece_index(g, n, 0) != i;
 }
 
-static void touch_entry(struct hd_program *g, struct hd_memory_span *s, int64_t e)
+static void touch_entry(const struct hd_program *g, struct hd_memory_span *s, int64_t e)
 {
 	const struct entry *x = &g->entries[e];
 	int64_t until = e;
@@ -84,7 +84,7 @@ static void touch_entry(struct hd_program *g, struct hd_memory_span *s, int64_t 
 }
 
 /* What the run looks at after the step. */
-static void keep_results(struct hd_program *g, struct hd_memory_span *s)
+static void keep_results(const struct hd_program *g, struct hd_memory_span *s)
 {
 	const struct tensor *keep[] = { g->plan->loss, g->plan->nll, g->plan->logits, g->plan->norm, g->plan->factor };
 
@@ -178,10 +178,27 @@ static int64_t measure(const struct hd_program *g, const struct tensor *root, st
 	return used;
 }
 
+/* When each instance of a root must exist, malloc'ed, by slot; *used: of how many something is written or read. */
+static struct hd_memory_span *lifetimes(const struct hd_program *g, int64_t *used)
+{
+	struct hd_memory_span *s = hd_alloc((size_t)(g->slots + 1) * sizeof(*s));
+
+	*used = 0;
+	for (int64_t i = 0; i < g->slots; i++)
+		s[i] = (struct hd_memory_span){ 0, INT64_MAX, -1, 0 };
+	for (int64_t e = 0; e < (int64_t)g->n; e++)
+		touch_entry(g, s, e);
+	keep_results(g, s);
+	for (size_t i = 0; i < g->ntensors; i++)
+		if (is_root(g, g->tensors[i]))
+			*used += measure(g, g->tensors[i], s);
+	return s;
+}
+
 static int plan_memory(struct hd_program *g)
 {
 	struct hd_memory_span *s;
-	int64_t n = 0, used = 0;
+	int64_t n = 0, used;
 
 	for (size_t i = 0; i < g->ntensors; i++)
 		if (is_root(g, g->tensors[i])) {
@@ -190,15 +207,7 @@ static int plan_memory(struct hd_program *g)
 		}
 	g->slots = n;
 	g->offsets = hd_alloc((size_t)(n + 1) * sizeof(*g->offsets));
-	s = hd_alloc((size_t)(n + 1) * sizeof(*s));
-	for (int64_t i = 0; i < n; i++)
-		s[i] = (struct hd_memory_span){ 0, INT64_MAX, -1, 0 };
-	for (int64_t e = 0; e < (int64_t)g->n; e++)
-		touch_entry(g, s, e);
-	keep_results(g, s);
-	for (size_t i = 0; i < g->ntensors; i++)
-		if (is_root(g, g->tensors[i]))
-			used += measure(g, g->tensors[i], s);
+	s = lifetimes(g, &used);
 	g->memory.transient = pack(g, s, n, used);
 	g->memory.peak_bound = hd_memory_bound(s, n);
 	for (int64_t i = 0; i < n; i++)
@@ -206,6 +215,60 @@ static int plan_memory(struct hd_program *g)
 	free(s);
 	g->memory.persistent = persistent(g);
 	return HD_OK;
+}
+
+/* -- what memory is used for, by entry -------------------------------------------------------------------------------------- */
+double hd_memory_use_sum(const struct hd_memory_use *u)
+{
+	return u->parameters + u->states + u->gradients + u->kept + u->working;
+}
+
+static double *kind_of(const struct hd_program *g, struct hd_memory_use *u, const struct tensor *root,
+		       const struct hd_memory_span *s)
+{
+	if (root->v.what == HD_TENSOR_GRAD || root->step)
+		return &u->gradients;
+	return same_unit(&g->entries[s->first].unit, &g->entries[s->last].unit) ? &u->working : &u->kept;
+}
+
+/* As differences: more from its first entry on, less behind its last. */
+static void add_instances(const struct hd_program *g, const struct tensor *root, const struct hd_memory_span *s,
+			  struct hd_memory_use *use)
+{
+	for (int64_t k = 0; k < instances(g, root); k++) {
+		const struct hd_memory_span *x = &s[g->at[root->id].slot + k];
+
+		if (!x->bytes)
+			continue;
+		*kind_of(g, &use[x->first], root, x) += (double)x->bytes;
+		*kind_of(g, &use[x->last + 1], root, x) -= (double)x->bytes;
+	}
+}
+
+struct hd_memory_use *hd_program_memory_use(const struct hd_program *g)
+{
+	struct hd_memory_use *use = hd_alloc((g->n + 2) * sizeof(*use));
+	int64_t used;
+	struct hd_memory_span *s = lifetimes(g, &used);
+
+	for (size_t i = 0; i < g->ntensors; i++) {
+		const struct tensor *t = g->tensors[i];
+
+		if (is_state(t) && t->v.what != HD_TENSOR_ACT && g->at[t->id].here)
+			*(t->v.what == HD_TENSOR_PARAM ? &use[0].parameters : &use[0].states) +=
+				(double)aligned_bytes(t);
+		else if (is_root(g, t))
+			add_instances(g, t, s, use);
+	}
+	for (size_t i = 1; i < g->n; i++) {
+		use[i].parameters = use[0].parameters;
+		use[i].states = use[0].states;
+		use[i].gradients += use[i - 1].gradients;
+		use[i].kept += use[i - 1].kept;
+		use[i].working += use[i - 1].working;
+	}
+	free(s);
+	return use;
 }
 
 int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, struct hd_program **out, struct hd_err *err)

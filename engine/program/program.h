@@ -116,6 +116,12 @@ struct hd_program {
 	int32_t tracing; /* the step that is traced, or 0 */
 };
 
+struct hd_memory_use {             /* bytes at an entry */
+	double parameters, states; /* from step to step */
+	double gradients;          /* and what else there is once a step */
+	double kept;               /* from unit to unit: mostly what backward reads of forward */
+	double working;            /* within a unit */
+};
 struct hd_program_options {
 	int64_t rank;
 	const struct hd_device_ops *device; /* asked what its kernels can do, nothing is run */
@@ -132,6 +138,8 @@ int hd_begins_update(const struct node *n); /* it runs only in a step whose norm
 int hd_crosses_stages(const struct hd_plan *p, const struct node *n);
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank);
 int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t j); /* of chunk, join, pick */
+struct hd_memory_use *hd_program_memory_use(const struct hd_program *g);             /* by entry, malloc'ed */
+double hd_memory_use_sum(const struct hd_memory_use *u);
 int64_t hd_program_parameters(const struct hd_program *g); /* elements of parameters on this rank */
 int hd_tensor_here(const struct hd_program *g, const struct tensor *t);
 int hd_entry_reads(const struct entry *e, uint32_t i);

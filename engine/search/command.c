@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/base/json.h"
+#include "engine/command/picture.h"
 #include "engine/file/atomic_file.h"
 #include "engine/human/human.h"
 #include "engine/search/command.h"
@@ -42,6 +43,49 @@ static int write_best(struct hd_cli *c, const struct search_result *r, const str
 	text = hd_search_ini(r, &best->layout, about);
 	hd_file_write(hd_cli_str(c, "out", ""), text, err);
 	free(about), free(text);
+	return err->code;
+}
+
+static struct hd_page_point *points_of(const struct search_result *r)
+{
+	struct hd_page_point *v = hd_alloc(((size_t)r->nfound + 1) * sizeof(*v));
+
+	for (int64_t i = 0; i < r->nfound; i++)
+		v[i] = (struct hd_page_point){ r->found[i].result.step, r->found[i].result.memory,
+					       hd_layout_line(&r->space, &r->found[i].layout), r->found[i].fits };
+	return v;
+}
+
+static int draw(const struct hd_cli *c, const struct search_options *o, struct hd_plan *p,
+		const struct search_result *r, struct hd_err *err)
+{
+	struct hd_prediction times = { .want_spans = 1 };
+	struct hd_page_point *points = points_of(r);
+	char *title = hd_format("%s: the best of %lld layouts", c->positional, (long long)r->layouts);
+	struct hd_picture x = { title, p, o->machine, &times, points, r->nfound };
+
+	if (hd_simulate(p, o->machine, o->style, &times, err) >= 0)
+		hd_picture_write(&x, hd_cli_str(c, "html", ""), err);
+	hd_price_release(&times);
+	for (int64_t i = 0; i < r->nfound; i++)
+		free(points[i].text);
+	free(points), free(title);
+	return err->code;
+}
+
+static int draw_best(const struct hd_cli *c, const struct search_options *o, const struct search_result *r,
+		     struct hd_err *err)
+{
+	struct hd_conf *conf = NULL;
+	struct hd_plan *p = NULL;
+
+	if (!hd_cli_has(c, "html"))
+		return HD_OK;
+	if (hd_layout_conf(&r->space, &r->found[0].layout, ~0u, NULL, 0, &conf, err) >= 0 &&
+	    hd_plan_create(conf, &o->plan, &p, err) >= 0)
+		draw(c, o, p, r, err);
+	hd_plan_destroy(p);
+	hd_conf_destroy(conf);
 	return err->code;
 }
 
@@ -85,6 +129,8 @@ int hd_search_run(struct hd_cli *c, const struct hd_machine *m, const struct hd_
 		nothing(&r, err);
 	if (!err->code)
 		write_best(c, &r, m, err);
+	if (!err->code)
+		draw_best(c, &o, &r, err);
 	if (!err->code && hd_cli_has(c, "json"))
 		print_json(&r, m);
 	else if (!err->code)

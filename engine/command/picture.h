@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/command/picture.h - heddle plan --html: a prediction as a page.
+ */
+#ifndef HD_ENGINE_COMMAND_PICTURE_H
+#define HD_ENGINE_COMMAND_PICTURE_H
+#include "engine/predict/simulate.h"
+#include "engine/report/plan_page.h"
+
+struct hd_picture {
+	const char *title; /* the INI's name */
+	const struct hd_plan *plan;
+	const struct hd_machine *machine;
+	const struct hd_prediction *prediction; /* with spans */
+	const struct hd_page_point *points;     /* of a search, the best first; or NULL */
+	int64_t npoints;
+};
+int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err *err);
+
+#endif

@@ -1,0 +1,96 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The page of a plan: it is well formed and needs nothing else, and what it draws is what plan says.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+command -v python3 >/dev/null || skip_all 'no python3'
+
+cat >m.ini <<'E'
+[model]
+layers = 8
+embed = 64
+heads = 4
+vocab = 64
+[data]
+train = none
+[train]
+seq = 16
+global_batch = 8
+micro_batch = 1
+steps = 1
+[strategy t]
+plugin = tp
+size = 2
+[strategy p]
+plugin = pp
+size = 4
+E
+cat >machine.ini <<'E'
+[machine]
+name = small & slow
+ranks_per_node = 2
+flops_fp32 = 1e10
+memory_bandwidth = 1e10
+node_bandwidth = 5e9
+network_bandwidth = 1e9
+E
+cat >look.py <<'E'
+import re, sys, xml.etree.ElementTree as tree
+text = open(sys.argv[1]).read()
+page = tree.fromstring(text.split("\n", 1)[1])
+print("fetches", len(re.findall(r"https?:|src=|<script|@import|url\(", text)))
+print("dark", text.count("prefers-color-scheme:dark"))
+for svg in page.iter("svg"):
+    words = ["".join(t.itertext()) for t in svg.iter("text")]
+    print("drawing", svg.get("aria-label"), "|", "; ".join(words))
+    rows = {}
+    for p in svg.iter("path"):
+        kind = p.get("class").split()
+        if kind[0] == "f" and kind[1][0] == "w":
+            for x, y, n in re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)", p.get("d")):
+                rows.setdefault(y, []).append((float(n), kind[1]))
+    for y in sorted(rows, key=float):
+        print("row", sum(n for n, k in rows[y]), "idle", sum(n for n, k in rows[y] if k == "w4") / sum(n for n, k in rows[y]))
+print("points", sum(1 for c in page.iter("circle")))
+E
+field() { printf '%s\n' "$1" | python3 -c 'import json, sys
+print(eval(sys.argv[1], {"r": json.load(sys.stdin)}))' "$2" 2>&1; }
+plan() { heddle plan m.ini --ranks 8 --machine machine.ini "$@"; }
+
+said=$(plan --json --html page.html)
+seen=$(python3 look.py page.html 2>&1)
+like "the page is well formed, and fetches nothing" "$seen" 'fetches 0'
+like "it is light or dark as its reader wants" "$seen" 'dark 1'
+like "the mesh, with its axes" "$seen" 'drawing The mesh | t 2; .*p 4'
+like "each stage's time" "$seen" 'drawing The step as planned | stage 0; stage 1; stage 2; stage 3'
+like "axes have names and units" "$seen" 'seconds from the beginning of the step'
+is "each has a line" "$(printf '%s\n' "$seen" | grep -c '^row')" 4
+near "which is as long as the step" "$(printf '%s\n' "$seen" | awk '/^row/ { n = $2 } END { print n }')" 850 2
+waits=$(field "$said" '(r["stages"][3]["idle_seconds"] + r["stages"][3]["comm_exposed_seconds"]) / r["step_seconds"]')
+near "the last stage waits as long as plan says" "$(printf '%s\n' "$seen" | awk '/^row/ { n = $4 } END { print n }')" "$waits" 0.02
+like "memory by kind" "$(cat page.html)" 'kept for backward'
+like "and names are written as text" "$(cat page.html)" 'small &#38; slow'
+like "no search, no points" "$seen" 'points 0'
+
+# Of many units of a step its beginning and its end are drawn too, and the page stays small.
+plan --html long.html --set train.global_batch=400 >said
+like "many units: also the beginning" "$(python3 look.py long.html 2>&1)" 'drawing Its beginning'
+ok "in a page that is not large" test "$(wc -c <long.html)" -lt 400000
+
+cat >space.ini <<'E'
+[strategy b]
+plugin = dp
+[strategy t]
+plugin = tp
+[strategy p]
+plugin = pp
+choose = schedule=gpipe, schedule=1f1b
+E
+found=$(plan --search --space "$tmp/space.ini" --json --html found.html)
+seen=$(python3 look.py found.html 2>&1)
+is "a search: a point for each layout that was planned" "$(printf '%s\n' "$seen" | sed -n 's/^points //p')" "$(field "$found" 'len(r["candidates"])')"
+like "on axes of time and memory" "$seen" 'The search: .*of a rank.*of a step'
+said=$(plan --html "$tmp/none/x.html" 2>&1)
+is "a page that cannot be written: refused" $? 1
+like "by name" "$said" 'none/x.html'
+done_testing
