@@ -229,7 +229,7 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	else if (without_search(c, err) >= 0 && hd_cli_plan(c, hd_machine_node_size(&m), conf, p, err) >= 0) {
 		hd_machine_share(&m, *p);
 		r.want_spans = hd_cli_has(c, "html");
-		if (hd_simulate(*p, &m, &style, &r, err) >= 0 && r.want_spans)
+		if (hd_simulate(*p, &m, &style, &r, err) >= 0 && hd_cli_has(c, "html"))
 			draw(c, *p, &m, &r, err);
 		if (!err->code)
 			(hd_cli_has(c, "json") ? print_json : print_text)(*p, &m, &r);
