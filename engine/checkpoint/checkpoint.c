@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
+#include "engine/file/inside.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,10 @@ static int load(struct hd_job *j, const char *dir, struct hd_progress *at, struc
 {
 	char *picks = NULL, *states = hd_format("%s/heddle/optimizer.safetensors", dir);
 	int64_t seed = 0;
-	int rc = hd_state_read(dir, at, &seed, &picks, err);
+	int rc = hd_file_inside(dir, "heddle/optimizer.safetensors", err);
+
+	if (rc >= 0)
+		rc = hd_state_read(dir, at, &seed, &picks, err);
 
 	if (rc >= 0 && seed != j->train.seed)
 		hd_log(HD_LOG_WARN, "%s: has train.seed = %lld; from here on data and dropout are those of seed %lld",

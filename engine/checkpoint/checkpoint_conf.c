@@ -6,13 +6,17 @@
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/models/decoder/hf.h"
+#include "engine/config/conf_impl.h"
+#include "engine/file/inside.h"
 #include "engine/models/model.h"
 #include "engine/process/launch.h"
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define STATE_VERSION 1 /* of state.json */
+#define STATE_VERSION 1  /* of state.json */
+#define MOST (1ll << 53) /* of its steps and samples, as other programs read JSON: sums of them stay numbers */
 
 /* -- writing --------------------------------------------------------------------------------- */
 static char *complete_conf(const struct hd_job *j, struct hd_err *err)
@@ -95,7 +99,7 @@ int hd_texts_write(const struct hd_job *j, const char *dir, const struct hd_prog
 /* -- reading --------------------------------------------------------------------------------- */
 static json_t *read_json(const char *dir, const char *name, struct hd_err *err)
 {
-	char *path = hd_format("%s/%s", dir, name), *text = hd_file_read(path, NULL, err);
+	char *path = hd_format("%s/%s", dir, name), *text = hd_file_read_inside(dir, name, err);
 	json_error_t at;
 	json_t *o = text ? json_loads(text, 0, &at) : NULL;
 
@@ -124,6 +128,9 @@ int hd_state_read(const char *dir, struct hd_progress *at, int64_t *seed, char *
 	else if (version > STATE_VERSION)
 		rc = hd_err_set(err, HD_ENOTSUP, "%s/heddle/state.json: is version %lld; this program reads version %d",
 				dir, (long long)version, STATE_VERSION);
+	else if (step < 0 || samples < 0 || step > MOST || samples > MOST)
+		rc = hd_err_set(err, HD_EIO, "%s/heddle/state.json: step %lld, samples %lld: each is 0 to %lld", dir,
+				(long long)step, (long long)samples, MOST);
 	*at = (struct hd_progress){ step, samples };
 	*seed = key;
 	*picks = hd_strdup(text);
@@ -187,11 +194,21 @@ int hd_config_check(const char *dir, const struct hd_model *m, struct hd_err *er
 static const struct hd_family *family_of(json_t *o)
 {
 	const char *type = json_string_value(json_object_get(o, "model_type"));
-	const json_t *heddle = json_object_get(o, "heddle");
+	const char *ours = json_string_value(json_object_get(json_object_get(o, "heddle"), "family"));
 
 	if (type && !strcmp(type, "heddle"))
-		return hd_family_find(json_string_value(json_object_get(heddle, "family")));
+		return ours ? hd_family_find(ours) : NULL;
 	return type ? hd_family_of_type(type) : NULL;
+}
+
+/* What could be a line's key or value, and nothing but that: another line would be another section. */
+static int is_line(const char *text)
+{
+	const char *p = text;
+
+	while (p && *p && !iscntrl((unsigned char)*p))
+		p++;
+	return p && !*p && !strpbrk(text, "[];#");
 }
 
 static char *model_text(json_t *o, const struct hd_family *f, const char *dir, struct hd_err *err)
@@ -204,8 +221,12 @@ static char *model_text(json_t *o, const struct hd_family *f, const char *dir, s
 		text = hd_hf_read(o, f, path, err);
 	else
 		hd_append(&text, "[model]\n");
-	json_object_foreach(heddle, key, v)
-		hd_append(&text, "%s = %s\n", key, json_string_value(v));
+	json_object_foreach(heddle, key, v) {
+		if (is_line(key) && is_line(json_string_value(v)))
+			hd_append(&text, "%s = %s\n", key, json_string_value(v));
+		else
+			hd_err_set(err, HD_EIO, "%s: heddle.%.40s is not a text of one line", path, key);
+	}
 	free(path);
 	return text;
 }
@@ -245,6 +266,10 @@ static char *conf_of_config(const char *dir, struct hd_err *err)
 	}
 	if (!err->code)
 		text = model_text(o, f, dir, err);
+	if (err->code) {
+		free(text);
+		text = NULL;
+	}
 	if (text)
 		hd_append(&text, "\n[data]\ntrain = none\n\n[train]\nseq = %lld\nglobal_batch = 1\nsteps = 0\n",
 			  (long long)(seq < LONGEST ? seq : LONGEST));
@@ -272,6 +297,36 @@ static int load_families(const char *const *sets, int nsets, struct hd_err *err)
 	return err->code;
 }
 
+/* Which code runs is said by those who run it: of a checkpoint, which may be a stranger's, the names of installed plugins count. */
+static int check_code(struct hd_conf *c, struct hd_section *s, struct hd_err *err)
+{
+	const char *key = hd_section_is(s, "plugin") ? "file" : "plugin";
+	const struct hd_entry *e = hd_conf_entry_find(s, key);
+	size_t n = e ? strlen(e->value) : 0;
+
+	if (!e || e->set || (!strchr(e->value, '/') && (n < 3 || strcmp(e->value + n - 3, ".so"))))
+		return HD_OK;
+	return hd_section_fail(c, s, key, err, HD_EINVAL,
+			       "%s is a path, and a checkpoint does not say which files are run; if this one is meant: "
+			       "--set %s.%s=%s",
+			       e->value, hd_section_name(s), key, e->value);
+}
+
+/* A number of layers that the files cannot have would fill the memory before a weight is missed. */
+static int check_origin(struct hd_conf *c, const char *dir, struct hd_err *err)
+{
+	const struct hd_entry *layers = hd_conf_entry_find(hd_conf_section(c, NULL, "model"), "layers");
+	int64_t tensors = hd_weights_count(dir);
+
+	for (struct hd_section *s = NULL; (s = hd_conf_next(c, NULL, s));)
+		if (hd_section_is(s, "plugin") || hd_section_is(s, "strategy"))
+			HD_TRY(check_code(c, s, err));
+	if (layers && tensors >= 0 && strtoll(layers->value, NULL, 10) > tensors)
+		return hd_err_set(err, HD_EINVAL, "%s: says %s layers, and its files have %lld tensors", dir,
+				  layers->value, (long long)tensors);
+	return HD_OK;
+}
+
 int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, struct hd_conf **out, struct hd_err *err)
 {
 	char *dir = hd_checkpoint_find(path, err), *file, *text;
@@ -281,6 +336,8 @@ int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, str
 	if (!dir)
 		return err->code;
 	file = hd_format("%s/heddle/conf.ini", dir);
+	if (hd_file_inside(dir, "heddle/conf.ini", err) < 0)
+		return free(file), free(dir), err->code;
 	text = hd_file_read(file, NULL, &none);
 	if (!text) {
 		free(file);
@@ -290,6 +347,10 @@ int hd_checkpoint_conf(const char *path, const char *const *sets, int nsets, str
 	if (text && !hd_launch_mpi())
 		drop_layout(text);
 	rc = text ? hd_conf_parse(file, text, sets, nsets, out, err) : err->code;
+	if (rc >= 0 && (rc = check_origin(*out, dir, err)) < 0) {
+		hd_conf_destroy(*out);
+		*out = NULL;
+	}
 	if (rc >= 0 && hd_has_tokenizer(dir))
 		hd_conf_tokenizer(*out, dir);
 	free(text);

@@ -52,6 +52,7 @@ int hd_weights_open(struct hd_weights *w, const char *dir, struct hd_err *err);
 int hd_weights_write(const struct hd_program *g, struct hd_weights *w, struct hd_err *err);
 int hd_weights_read(const struct hd_program *g, const char *dir, struct hd_err *err);
 int hd_weights_check(const struct hd_plan *p, const char *dir, struct hd_err *err); /* names and shapes */
+int64_t hd_weights_count(const char *dir); /* tensors in its files; -1: they cannot be read */
 void hd_weights_close(struct hd_weights *w);
 
 /* -- states and gradients -------------------------------------------------------------------- */

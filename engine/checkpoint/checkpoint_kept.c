@@ -6,6 +6,7 @@
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/config/conf_impl.h"
+#include "engine/file/inside.h"
 #include "engine/text/special.h"
 #include <stdlib.h>
 #include <string.h>
@@ -63,13 +64,19 @@ static char *origin(const struct hd_job *j)
 }
 
 /* -- files ------------------------------------------------------------------------------------- */
-/* One that is not there is left out. */
-static int copy(const char *from, const char *dir, const char *name, struct hd_err *err)
+/* from/source as dir/name.  One that is not there is left out; so is what a link fetches from elsewhere, for a checkpoint is shared. */
+static int copy(const char *from, const char *source, const char *dir, const char *name, struct hd_err *err)
 {
-	struct hd_err none = { 0 };
-	char *text = hd_file_read(from, NULL, &none), *to = hd_format("%s/%s", dir, name);
-	int rc = text ? hd_file_write(to, text, err) : HD_OK;
+	struct hd_err why = { 0 }, none = { 0 };
+	char *path = hd_format("%s/%s", from, source), *to = hd_format("%s/%s", dir, name), *text = NULL;
+	int rc;
 
+	if (hd_file_inside(from, source, &why) < 0)
+		hd_log(HD_LOG_WARN, "%s; it is not copied into the checkpoint", why.text);
+	else
+		text = hd_file_read(path, NULL, &none);
+	rc = text ? hd_file_write(to, text, err) : HD_OK;
+	free(path);
 	free(text);
 	free(to);
 	return rc;
@@ -81,29 +88,25 @@ static int copy_tokenizer(const char *path, const char *dir, struct hd_err *err)
 		"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
 		"chat_template.jinja"
 	};
-	char *file = hd_tokenizer_file(path);
-	const char *slash = strrchr(file, '/');
-	int rc = copy(file, dir, "tokenizer.json", err);
+	char *file = hd_tokenizer_file(path), *slash = strrchr(file, '/'),
+	     *from = hd_format("%.*s", slash ? (int)(slash - file) : 1, slash ? file : ".");
+	int rc = copy(from, slash ? slash + 1 : file, dir, "tokenizer.json", err);
 
-	for (size_t i = 0; i < HD_LEN(beside) && rc >= 0; i++) {
-		char *one = hd_format("%.*s%s", slash ? (int)(slash + 1 - file) : 0, file, beside[i]);
-
-		rc = copy(one, dir, beside[i], err);
-		free(one);
-	}
+	for (size_t i = 0; i < HD_LEN(beside) && rc >= 0; i++)
+		rc = copy(from, beside[i], dir, beside[i], err);
 	free(file);
+	free(from);
 	return rc;
 }
 
 int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err)
 {
 	const char *tokenizer = tokenizer_path(j);
-	char *from = origin(j), *file = from ? hd_format("%s/generation_config.json", from) : NULL;
+	char *from = origin(j);
 	int rc = tokenizer ? copy_tokenizer(tokenizer, dir, err) : HD_OK;
 
-	if (rc >= 0 && file)
-		rc = copy(file, dir, "generation_config.json", err);
-	free(file);
+	if (rc >= 0 && from)
+		rc = copy(from, "generation_config.json", dir, "generation_config.json", err);
 	free(from);
 	return rc;
 }
@@ -112,8 +115,9 @@ int hd_kept_write(const struct hd_job *j, const char *dir, struct hd_err *err)
 static int from_config(json_t *config, const char *dir)
 {
 	static const char *const keys[] = { "bos_token_id", "eos_token_id", "pad_token_id" };
-	char *path = dir ? hd_format("%s/config.json", dir) : NULL;
-	json_t *theirs = path ? json_load_file(path, 0, NULL) : NULL;
+	struct hd_err ignored = { 0 };
+	char *text = dir ? hd_file_read_inside(dir, "config.json", &ignored) : NULL;
+	json_t *theirs = text ? json_loads(text, 0, NULL) : NULL;
 	int found = json_is_object(theirs);
 
 	for (size_t i = 0; i < HD_LEN(keys) && found; i++) {
@@ -125,7 +129,7 @@ static int from_config(json_t *config, const char *dir)
 			json_object_del(config, keys[i]);
 	}
 	json_decref(theirs);
-	free(path);
+	free(text);
 	return found;
 }
 

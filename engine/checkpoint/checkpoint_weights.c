@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/tensorfile/tensorslice.h"
+#include "engine/file/inside.h"
 #include "engine/base/half.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -278,7 +279,10 @@ static int read_file(struct hd_weights *w, const char *dir, const char *name, st
 {
 	char *path = hd_format("%s/%s", dir, name);
 	struct hd_tensorfile *f = NULL;
-	int rc = hd_tensorfile_read(path, &f, err);
+	int rc = hd_file_inside(dir, name, err);
+
+	if (rc >= 0)
+		rc = hd_tensorfile_read(path, &f, err);
 
 	free(path);
 	if (rc < 0)
@@ -300,11 +304,14 @@ static int is_known(const struct hd_weights *w, const char *name)
 static int read_index(struct hd_weights *w, const char *dir, const char *path, struct hd_err *err)
 {
 	json_error_t at;
-	json_t *all = json_load_file(path, 0, &at), *map = json_object_get(all, "weight_map"), *file;
+	json_t *all = hd_file_inside(dir, INDEX, err) < 0 ? NULL : json_load_file(path, 0, &at),
+	       *map = json_object_get(all, "weight_map"), *file;
 	const char *tensor;
 	int rc = HD_OK;
 
-	if (!json_is_object(map))
+	if (err->code)
+		rc = err->code;
+	else if (!json_is_object(map))
 		rc = hd_err_set(err, HD_EIO, "%s: has no weight_map%s%s", path, all ? "" : ": ", all ? "" : at.text);
 	json_object_foreach(map, tensor, file) {
 		const char *name = json_string_value(file);
@@ -352,6 +359,16 @@ static int find_files(struct hd_weights *w, const char *dir, struct hd_err *err)
 	free(index);
 	free(single);
 	return rc;
+}
+
+int64_t hd_weights_count(const char *dir)
+{
+	struct hd_weights w = { 0 };
+	struct hd_err ignored = { 0 };
+	int64_t n = find_files(&w, dir, &ignored) < 0 ? -1 : (int64_t)json_object_size(w.where);
+
+	hd_weights_close(&w);
+	return n;
 }
 
 /* A base model saved without its head has names without the first word. */

@@ -133,6 +133,16 @@ static int set_value(struct hd_conf *c, char *name, char *key, char *value, stru
 	return 0;
 }
 
+/* What a line of the file could begin with. */
+static int is_key(const char *key)
+{
+	const char *p = key;
+
+	while (*p && !iscntrl((unsigned char)*p) && !strchr(":;#[] ", *p))
+		p++;
+	return p > key && !*p && p - key <= HD_LONGEST_KEY;
+}
+
 static int set_apply(struct hd_conf *c, const char *set, struct hd_err *err)
 {
 	char *name = hd_strdup(set), *eq = strchr(name, '='), *dot = NULL, *key = NULL;
@@ -146,7 +156,7 @@ static int set_apply(struct hd_conf *c, const char *set, struct hd_err *err)
 		*dot = 0;
 		key = hd_parse_trim(dot + 1);
 	}
-	if (!dot || !*key || key[strcspn(key, ":;#[] \t\n")] || !*hd_parse_trim(name))
+	if (!dot || !is_key(key) || !*hd_parse_trim(name))
 		rc = hd_err_set(err, HD_EINVAL, "--set %s: write section.key=value", set);
 	else
 		rc = set_value(c, hd_parse_trim(name), key, hd_parse_trim(eq + 1), err);

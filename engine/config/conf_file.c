@@ -158,6 +158,8 @@ static int found(struct reader *r, const char *key, const char *value)
 	r->e = NULL;
 	if (!*key)
 		return at(r, "no key before the ="), 0;
+	if (strlen(key) > HD_LONGEST_KEY)
+		return at(r, "%.60s...: a key of more than %d characters", key, HD_LONGEST_KEY), 0;
 	if (!r->s)
 		return at(r, "%.60s: a key before the first [section]", key), 0;
 	e = hd_conf_entry_find(r->s, key);

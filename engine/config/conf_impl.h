@@ -6,6 +6,8 @@
 #define HD_ENGINE_CONF_IMPL_H
 #include "engine/config/conf.h"
 
+#define HD_LONGEST_KEY 90 /* bytes: inih takes short lines, and a key is not read in pieces */
+
 struct hd_entry {
 	char *key, *value;
 	char *set;       /* "x.size" as typed after --set, else NULL */

@@ -146,14 +146,18 @@ static void about_line(FILE *f, const char *what, const char *text)
 	fprintf(f, "</p>\n");
 }
 
+#define LAST_SECOND 253402300799.0 /* of the year 9999 */
+
 static void about_times(FILE *f, const struct hd_curves *r)
 {
-	time_t began = (time_t)r->began, ended = (time_t)r->ended;
 	char a[40], b[40], *text;
+	time_t began, ended;
 	struct tm t;
 
-	if (r->began <= 0)
+	if (r->began <= 0 || r->began > LAST_SECOND || r->ended <= 0 || r->ended > LAST_SECOND)
 		return;
+	began = (time_t)r->began;
+	ended = (time_t)r->ended;
 	strftime(a, sizeof(a), "%Y-%m-%d %H:%M", gmtime_r(&began, &t));
 	strftime(b, sizeof(b), "%Y-%m-%d %H:%M UTC", gmtime_r(&ended, &t));
 	text = hd_format("%s to %s", a, b);

@@ -23,7 +23,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEADER_MAX 100000000 /* bytes; the limit of other readers */
+#define HEADER_MAX 100000000        /* bytes; the limit of other readers */
+#define FARTHEST ((int64_t)1 << 62) /* bytes: no file is so long, and sums stay numbers */
 #define META "__metadata__"
 
 struct stored_tensor {
@@ -378,7 +379,7 @@ static int slice(struct hd_tensorfile *f, const char *name, uint32_t dtype, cons
 		s->off[i] = off ? off[i] : 0;
 		s->n[i] = n ? n[i] : t->shape[i] - s->off[i];
 		s->stride[i] = stride ? stride[i] : step;
-		step *= s->n[i];
+		step = (int64_t)((uint64_t)step * (uint64_t)s->n[i]); /* of no elements in all it may wrap */
 	}
 	return check_range(f, t, s, err);
 }
@@ -469,7 +470,7 @@ static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, st
 	HD_TRY(parse_shape(f, t, shape, err));
 	while (i < HD_LEN(types) && strcmp(types[i].text, dtype))
 		i++;
-	if (begin < 0 || end < begin)
+	if (begin < 0 || end < begin || end > FARTHEST)
 		return bad(f, name, err, "data_offsets are %lld and %lld", (long long)begin, (long long)end);
 	t->begin = begin;
 	t->bytes = end - begin;

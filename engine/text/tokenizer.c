@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/text/tokenizer.h"
 #include "engine/file/file.h"
+#include "engine/file/inside.h"
 #include "engine/base/hash.h"
 #include "engine/text/added.h"
 #include "engine/text/decode.h"
@@ -100,6 +101,8 @@ int hd_tokenizer_open(const char *path, struct hd_tokenizer **out, struct hd_err
 	char *text;
 
 	t->path = hd_tokenizer_file(path);
+	if (strcmp(t->path, path) && hd_file_inside(path, "tokenizer.json", err) < 0)
+		return hd_tokenizer_close(t), err->code;
 	text = hd_file_slurp(t->path, &n);
 	if (text) {
 		t->hash = hash_of(text, n);

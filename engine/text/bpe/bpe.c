@@ -318,7 +318,8 @@ static void encode_part(struct hd_bpe_state *s, const char *word, size_t n, stru
 	r->n = (unsigned char)n;
 	r->nids = (unsigned char)made;
 	memcpy(r->key, word, n);
-	memcpy(r->ids, out->at + before, made * sizeof(*r->ids));
+	if (made)
+		memcpy(r->ids, out->at + before, made * sizeof(*r->ids));
 }
 
 void hd_bpe_encode(struct hd_bpe_state *s, const char *word, size_t n, struct hd_ids *out)

@@ -6,7 +6,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#define LOOK (64 << 10) /* bytes in which a file must look like text */
+#define LONGEST_LINE (1 << 30) /* bytes: a packed file of a few could unpack to one that fills the memory */
+#define LOOK (64 << 10)        /* bytes in which a file must look like text */
 
 static int open_file(struct hd_documents *d, struct hd_err *err)
 {
@@ -85,8 +86,11 @@ static int read_lines(struct hd_documents *d, size_t bytes, struct hd_batch *out
 		hd_buf_room(b, bytes);
 		k = hd_reader_get(d->reader, b->at + b->n, bytes, err);
 		HD_TRY((int)(k < 0 ? k : 0));
+		last = k ? memrchr(b->at + b->n, '\n', (size_t)k) : NULL;
 		b->n += (size_t)k;
-		last = b->n ? memrchr(b->at, '\n', b->n) : NULL;
+		if (!last && b->n > LONGEST_LINE)
+			return hd_err_set(err, HD_EINVAL, "%s:%lld: a line of more than %d bytes", out->path,
+					  (long long)d->at.line + 1, LONGEST_LINE);
 	} while ((size_t)k == bytes && !last);
 	if ((size_t)k < bytes) { /* the end of the file */
 		next_file(d);

@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A checkpoint from somebody else: its links lead to no other files, nothing in it is run as code, a pipe in it keeps nobody
+# waiting, and numbers in it take no memory.  If this broke, to try a model from the net would be to trust who packed it.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+sed '/^\[strategy/,$d' tiny.ini >base.ini
+ok "a checkpoint" heddle train base.ini --set checkpoint.dir=made --set train.steps=1
+step=made/step-00000001
+fresh() { rm -rf theirs && cp -r $step theirs; }
+refused() { # NAME PATTERN args...
+	name=$1 pattern=$2
+	shift 2
+	out=$(HD_TEST_SECONDS=20 heddle "$@" 2>&1)
+	is "$name: status" $? 1
+	like "$name: why" "$out" "$pattern"
+}
+evaluates() { heddle eval theirs --data text.txt; }
+
+fresh
+ok "it is read" evaluates
+
+# Links.  A folder of links into itself, and Hugging Face's cache, are as good as files.
+mkdir elsewhere
+for file in config.json model.safetensors heddle/conf.ini; do
+	fresh
+	mv theirs/$file elsewhere/secret
+	ln -s "$tmp/elsewhere/secret" theirs/$file
+	refused "a link from $file" "theirs/$file: leads to .*/elsewhere/secret, which is outside of theirs" eval theirs --data text.txt
+done
+fresh
+mv theirs/model.safetensors theirs/heddle/weights
+ln -s heddle/weights theirs/model.safetensors
+ok "a link inside is followed" evaluates
+mkdir -p hub/blobs hub/snapshots
+rm -rf theirs && cp -r $step hub/snapshots/main
+mv hub/snapshots/main/model.safetensors hub/blobs/0123
+ln -s ../../blobs/0123 hub/snapshots/main/model.safetensors
+ok "so is one into the blobs of a cache" heddle eval hub/snapshots/main --data text.txt
+fresh
+rm theirs/model.safetensors
+mkfifo theirs/model.safetensors
+refused "a pipe" 'theirs/model.safetensors: is not a regular file' eval theirs --data text.txt
+
+# What a tokenizer's folder has is copied into checkpoints, and so given away.
+mkdir tokenizer
+cp "$src/t/data/tokenizers/gpt2/tokenizer.json" tokenizer
+echo '{"secret": 1}' >elsewhere/secret
+ln -s "$tmp/elsewhere/secret" tokenizer/tokenizer_config.json
+echo '{"add_prefix_space": false}' >tokenizer/special_tokens_map.json
+out=$(heddle train base.ini --set data.tokenizer=tokenizer --set checkpoint.dir=shared --set train.steps=1 2>&1)
+is "a link beside a tokenizer: the run goes on" $? 0
+like "it says so" "$out" 'tokenizer/tokenizer_config.json: leads to .*elsewhere/secret.*not copied'
+is "and keeps the others" "$(ls shared/step-00000001 | grep -c -e tokenizer_config -e special_tokens_map -e tokenizer.json)" 2
+
+# Code: heddle/x.so would be found, for paths of a conf are relative to it.
+fresh
+cp "$build/plugins/dp/.libs/dp.so" theirs/heddle/x.so
+printf '\n[plugin x]\nfile = x.so\n' >>theirs/heddle/conf.ini
+refused "a plugin that came along" '\[plugin x\] file: x.so is a path, .*--set x.file=x.so' eval theirs --data text.txt
+refused "unless it is asked for, and then judged" 'theirs/heddle/x.so|is a strategy' eval theirs --data text.txt --set x.file=./theirs/heddle/x.so
+fresh
+rm -r theirs/heddle
+sed 's/^{/{"heddle": {"family": "gpt2", "layers": "2\\n[plugin x]\\nfile = x.so"},/' $step/config.json >theirs/config.json
+refused "lines in a value of config.json" 'heddle.layers is not a text of one line' eval theirs --data text.txt
+
+# Numbers.
+fresh
+sed -i 's/^layers = .*/layers = 100000/' theirs/heddle/conf.ini
+refused "more layers than tensors" 'theirs: says 100000 layers, and its files have [0-9]+ tensors' eval theirs --data text.txt
+rm -rf theirs && cp -r made theirs
+sed -i 's/"step": 1/"step": -1/' theirs/step-00000001/heddle/state.json
+refused "steps below 0" 'state.json: step -1, samples 8: each is 0 to 9007199254740992' train base.ini \
+	--set checkpoint.dir=theirs --set checkpoint.resume=auto
+done_testing
