@@ -1,0 +1,216 @@
+#!/usr/bin/perl
+# SPDX-License-Identifier: Apache-2.0
+# usage: mutants.pl --check SOURCE
+#        mutants.pl [--only TEXT] [--first K] SOURCE N SEED	(from the build folder)
+#
+# Deliberate mistakes, kept in SOURCE/t/mutants/*.txt: each is made by itself, in a copy of the tree in the folder mutants, and the
+# tests likeliest to notice it are run until one fails.  What survives all of them is printed: nothing would have noticed that mistake.
+# A line is FILE <tab> FUNCTION <tab> OLD <tab> NEW <tab> TESTS, and <tab> REASON where no test can notice, because the program
+# does the same.  OLD is found once in the function (* the file), whatever the blanks.
+#
+# --check: that it still is, that the tests are there, and that every folder has mutants; nothing is built.
+# N mutants are drawn by SEED, 0: all, from number K on.  mutants.log gets a line for each.
+use strict;
+use warnings;
+use Cwd 'abs_path';
+use File::Basename;
+use File::Path 'make_path';
+use Time::HiRes 'time';
+
+my ($check, $only, $first) = (0, '', 0);
+while (@ARGV && $ARGV[0] =~ /^--/) {
+	my $option = shift;
+	if ($option eq '--check') { $check = 1 }
+	elsif ($option eq '--only') { $only = shift // '' }
+	elsif ($option eq '--first') { $first = shift // 0 }
+	else { die "mutants.pl: no option $option\n" }
+}
+my ($source, $n, $seed) = @ARGV;
+defined $source && ($check || defined $seed) or die "usage: mutants.pl [--check | --only TEXT | --first K] SOURCE [N SEED]\n";
+$source = abs_path $source;
+my $seconds = 300;    # of one test
+
+# -- the list ----------------------------------------------------------------------------------
+my @all;
+for my $list (sort glob "$source/t/mutants/*.txt") {
+	open my $in, '<', $list or die "$list: $!\n";
+	while (<$in>) {
+		chomp;
+		next if /^#/ || !/\S/;
+		my ($file, $function, $old, $new, $tests, $reason) = split /\t/;
+		defined $tests or die "$list:$.: five fields, with tabs between\n";
+		push @all, { at => basename($list) . ":$.", file => $file, function => $function, old => $old, new => $new,
+			tests => [ split ' ', $tests ], reason => $reason };
+	}
+}
+
+sub slurp {
+	my ($path) = @_;
+	open my $in, '<', $path or return undef;
+	local $/;
+	return scalar <$in>;
+}
+
+# Where the function's text begins and ends; a definition begins in the first column and ends with a } there.
+sub extent {
+	my ($text, $function) = @_;
+	return (0, length $text) if $function eq '*';
+	while ($$text =~ /^(?=[A-Za-z_#].*\b\Q$function\E\()/mg) {
+		my $from = pos $$text;
+		my $brace = index $$text, "\n}", $from;
+		my $semicolon = index $$text, ';', $from;
+		my $open = index $$text, "\n{", $from;
+		return ($from, $brace + 2) if $open >= 0 && $brace > 0 && ($semicolon < 0 || $open < $semicolon);
+	}
+	return;
+}
+
+# The text with the mistake; or why there is none.
+sub mutated {
+	my ($m) = @_;
+	my $text = slurp("$source/$m->{file}");
+	return (undef, "there is no file $m->{file}") unless defined $text;
+	my ($from, $to) = $m->{function} eq '*' ? (0, length $text) : extent(\$text, $m->{function});
+	return (undef, "$m->{file} has no function $m->{function}") unless defined $from;
+	my $part = substr $text, $from, $to - $from;
+	my $old = join '\s+', map { quotemeta } split ' ', $m->{old};
+	my $found = () = $part =~ /$old/g;
+	return (undef, "$m->{function}: '$m->{old}' is there $found times") if $found != 1;
+	$part =~ s/$old/$m->{new}/;
+	return (undef, "$m->{old}: nothing changes") if $part eq substr $text, $from, $to - $from;
+	substr($text, $from, $to - $from) = $part;
+	return ($text);
+}
+
+my %test = map { basename($_) =~ /^(t\d+)/ ? ($1 => 1) : () } glob "$source/t/t[0-9]*";
+my @wrong;
+for my $m (@all) {
+	my (undef, $why) = mutated($m);
+	push @wrong, "$m->{at}: $why" if $why;
+	push @wrong, map { "$m->{at}: there is no test $_" } grep { !$test{$_} } @{ $m->{tests} };
+	push @wrong, "$m->{at}: tests, or a reason why none can notice" unless @{ $m->{tests} } || $m->{reason};
+}
+my %folder = map { dirname($_->{file}) => 1 } @all;
+if ($check) {
+	my %has;
+	for (split /\n/, `cd '$source' && find engine plugins kernels -name '*.c' -o -name '*.cu' -o -name '*.cc'`) {
+		$has{ dirname($_) } = 1 if slurp("$source/$_") =~ /^\{/m;    # tables alone have no mistakes
+	}
+	push @wrong, map { "$_ has no mutant" } grep { !$folder{$_} } sort keys %has;
+	print "$_\n" for @wrong;
+	printf "%d mutants of %d folders\n", scalar @all, scalar keys %folder;
+	exit(@wrong ? 1 : 0);
+}
+die join("\n", @wrong) . "\n" if @wrong;
+
+# -- which -------------------------------------------------------------------------------------
+my @chosen = grep { !$_->{reason} && (!$only || index("$_->{at} $_->{file} $_->{function}", $only) >= 0) } @all;
+my $state = $seed * 2654435761 % 4294967296;
+sub draw { $state = ($state * 1664525 + 1013904223) % 4294967296; return int($state / 65536) % $_[0] }
+if (!$only && $n) {
+	for (my $i = $#chosen; $i > 0; $i--) {
+		my $k = draw($i + 1);
+		@chosen[ $i, $k ] = @chosen[ $k, $i ];
+	}
+	splice @chosen, 0, $first;
+	splice @chosen, $n if @chosen > $n;
+} else {
+	splice @chosen, 0, $first;
+}
+
+# -- the copy ----------------------------------------------------------------------------------
+my $here = abs_path '.';
+my $copy = "$here/mutants/source";
+my $build = "$here/mutants/build";
+my $make = $ENV{MAKE} || 'make';
+$ENV{CCACHE_BASEDIR} = $here;
+$ENV{CCACHE_NOHASHDIR} = 1;
+
+sub shell {
+	my ($command, $log) = @_;
+	return system("$command >'$here/mutants/$log' 2>&1") >> 8 || ($? ? 255 : 0);
+}
+
+sub write_file {
+	my ($path, $text) = @_;
+	open my $out, '>', $path or die "$path: $!\n";
+	print $out $text;
+	close $out or die "$path: $!\n";
+}
+
+make_path($copy, $build);
+my @files = split /\n/, `cd '$source' && { bin/sources --files; ls heddle.pc.in LICENSE README.md configure aclocal.m4 Makefile.in config.h.in build-aux/* m4/*; find conf doc man; } 2>/dev/null | sort -u`;
+for my $f (grep { -f "$source/$_" } @files) {
+	my $text = slurp("$source/$f");
+	my $there = slurp("$copy/$f");
+	next if defined $there && $there eq $text;
+	make_path(dirname "$copy/$f");
+	write_file("$copy/$f", $text);
+	chmod((stat "$source/$f")[2] & 0777, "$copy/$f");
+	utime((stat "$source/$f")[8, 9], "$copy/$f") unless defined $there;
+}
+if (!-f "$build/config.status") {
+	my $options = `'$here/config.status' --config 2>/dev/null`;
+	chomp $options;
+	shell("cd '$build' && ../source/configure -q $options", 'configure.log') and die "mutants.pl: configure fails (mutants/configure.log)\n";
+}
+
+# By number: t1240 is several.
+my (%program, %script);
+for (map { basename $_ } glob "$source/t/t[0-9]*") {
+	push @{ $program{$1} }, "t/$2.t" if /^((?=(t\d+-.*)\.c$)t\d+)/;
+	push @{ $script{$1} }, "t/$_" if /^(t\d+)-.*\.sh$/;
+}
+
+sub build {
+	my (@tests) = @_;
+	my @programs = map { @{ $program{$_} // [] } } @tests;
+	push @programs, 'heddle-cuda-sim.so' if grep { /^t63/ } @tests;
+	return shell("cd '$build' && $make -s test-parts && $make -s @programs", 'build.log');
+}
+
+# -> 0: it passes
+sub run {
+	my ($test) = @_;
+	my @names = ((map { "./$_" } @{ $program{$test} // [] }), map { "../source/$_" } @{ $script{$test} // [] });
+	return shell("cd '$build' && HD_BUILD='$build' timeout -k 5 $seconds perl ../source/t/lib/run_tests.pl @names", 'test.log');
+}
+
+my %bad;    # tests that fail without a mistake
+sub learn {
+	my ($test) = @_;
+	return if defined $bad{$test};
+	build($test) == 0 or die "mutants.pl: the unchanged tree does not build (mutants/build.log)\n";
+	$bad{$test} = run($test) ? 1 : 0;
+	print "# $test fails without a mutant: it is not used\n" if $bad{$test};
+}
+
+$| = 1;
+open my $log, '>>', "$here/mutants.log" or die "mutants.log: $!\n";
+my (@survivors, %count);
+for my $i (0 .. $#chosen) {
+	my $m = $chosen[$i];
+	my $original = slurp("$source/$m->{file}");
+	my ($text) = mutated($m);
+	my ($how, $from) = ('survived', time);
+	learn($_) for @{ $m->{tests} };
+	write_file("$copy/$m->{file}", $text);
+	if (build(@{ $m->{tests} })) {
+		$how = 'does not build';
+	} else {
+		for my $t (grep { !$bad{$_} } @{ $m->{tests} }) {
+			next unless run($t);
+			$how = "noticed by $t";
+			last;
+		}
+	}
+	write_file("$copy/$m->{file}", $original);
+	$count{ $how =~ /^noticed/ ? 'noticed' : $how }++;
+	my $line = sprintf "%s: %s: %s: '%s' -> '%s' (%.0f s)", $how, $m->{at}, "$m->{file} $m->{function}", $m->{old}, $m->{new}, time - $from;
+	printf "%d of %d: %s\n", $i + 1, scalar @chosen, $line;
+	print $log "$line\n";
+	push @survivors, $line if $how !~ /^noticed/;
+}
+printf "%d of %d mutants were noticed\n", $count{noticed} // 0, scalar @chosen;
+print "$_\n" for @survivors;
+exit(@survivors || !@chosen ? 1 : 0);
