@@ -71,6 +71,9 @@ is "alone: down to its quotes" "$(grep -c '"step": 3, "loss"' 'two words.jsonl')
 command=$(heddle train tiny.ini --set dp.size=64 --set train.global_batch=128 2>&1 | grep mpirun)
 like "alone: more ranks than cores" "$command" '^	mpirun -np 64 --oversubscribe '
 
+one "fewer layers on stages than there are" 'pp\.split: 1,0 has 1 layers; the model has 2' 1 check tiny.ini --ranks 2 \
+	--set pp.plugin=pp --set pp.size=2 --set pp.split=1,0
+
 # Plugins.
 one "no such plugin" 'dp\.plugin: no plugin "nix" .*; there: .*dp' 2 train tiny.ini --set dp.plugin=nix
 one "no such file" 'dp\.plugin: no plugin file \./nix\.so: No such file' 1 train tiny.ini --set dp.plugin=./nix.so
