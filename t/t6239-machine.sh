@@ -50,6 +50,19 @@ else
 	skip 'no mpirun: links'
 fi
 
+# A run says what the file has of it, beside what it was.
+heddle train tiny.ini --set train.steps=4 --set log.machine=here.ini --set log.metrics=m.jsonl >run.txt 2>&1
+for kind in products attention elementwise optimizer step; do
+	ok "train: $kind, predicted and measured" grep -Eq "^$kind +[0-9.]+ [mun]?s +[0-9.]+ [mun]?s" run.txt
+done
+ok 'and the largest difference is named' grep -Eq '^largest difference: [a-z ]+, [0-9.]+ [mun]?s$' run.txt
+near 'the step is the one that plan predicts' "$(sed -n 's/.*"kind": "step", "predicted_seconds": \([-0-9.e+]*\).*/\1/p' m.jsonl)" "$one" 1e-6
+heddle report m.jsonl --out page.html
+ok 'report has it' grep -q '<td>products</td><td>' page.html
+ok 'with the largest difference' grep -q 'largest difference: ' page.html
+heddle train tiny.ini --set train.steps=4 >run.txt 2>&1
+ok 'without the file nothing is said' sh -c '! grep -q predicted run.txt'
+
 refused() { # NAME TEXT SED
 	sed "$3" here.ini >bad.ini
 	said=$("$build/heddle" plan tiny.ini --ranks 1 --machine bad.ini 2>&1) && said="accepted: $said"

@@ -24,6 +24,8 @@ static const struct hd_option logging[] = {
 	{ "every", HD_OPT_INT, 0, "1", "1..", "steps between progress lines where stdout is no terminal" },
 	{ "trace", HD_OPT_STR, 0, "", NULL, "file for a Chrome/Perfetto trace" },
 	{ "trace_steps", HD_OPT_STR, 0, "2-4", NULL, "steps that are traced" },
+	{ "machine", HD_OPT_STR, 0, "", NULL,
+	  "machine file (heddle machine): after the last step, what it predicts beside what was measured" },
 	{ "sample", HD_OPT_INT, 0, "0", "0..1000000",
 	  "tokens of text generated after the last step (0: none; with sample_every: 200)" },
 	{ "sample_every", HD_OPT_INT, 0, "0", "0..", "steps between such texts (0: after the last step only)" },
@@ -71,6 +73,7 @@ int hd_log_config_read(struct hd_conf *c, struct hd_log_config *l, struct hd_err
 	l->section = s;
 	l->metrics = hd_section_str(s, "metrics");
 	l->trace = hd_section_str(s, "trace");
+	l->machine = hd_section_str(s, "machine");
 	l->tensorboard = hd_section_str(s, "tensorboard");
 	l->every = hd_section_int(s, "every");
 	l->sample_every = hd_section_int(s, "sample_every");

@@ -18,6 +18,7 @@ struct hd_log_config {
 	struct hd_section *section;
 	const char *metrics, *trace;  /* files; "": none */
 	const char *tensorboard;      /* directory; "": none */
+	const char *machine;          /* file: what it predicts is printed beside what was; "": none */
 	int64_t every;                /* steps between progress lines */
 	int64_t trace_from, trace_to; /* steps that are traced */
 	int64_t sample;               /* tokens of text after the last step; 0: none */

@@ -5,6 +5,7 @@
 #include "engine/graph/mesh.h"
 #include "engine/predict/here.h"
 #include "engine/predict/work.h"
+#include <math.h>
 #include <string.h>
 
 int hd_machine_open(const char *name, struct hd_machine *m, struct hd_err *err)
@@ -53,6 +54,22 @@ void hd_machine_share(struct hd_machine *m, const struct hd_plan *p)
 	m->memory_bandwidth *= more;
 	if (!m->memory_given)
 		m->memory *= (double)measured / (double)here;
+}
+
+void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct hd_prediction *r)
+{
+	int64_t here = m->ranks_per_node < p->ranks ? m->ranks_per_node : p->ranks;
+	double work = 0;
+
+	if (!hd_machine_is_host(m) || here * m->threads <= m->rates->cores)
+		return;
+	for (int64_t i = 0; i < r->nstages; i++)
+		work += (r->stages[i].compute + r->stages[i].collective) * (double)(here * m->threads) /
+			(double)r->nstages;
+	work /= (double)m->rates->cores;
+	r->step = work > r->step ? work : r->step;
+	for (int64_t i = 0; i < r->nstages; i++)
+		r->stages[i].idle = fmax(r->step - r->stages[i].compute - r->stages[i].exposed, 0);
 }
 
 static double seconds(const struct hd_pricing *x, const struct hd_work *w, const char *name)

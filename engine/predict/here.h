@@ -5,6 +5,7 @@
 #ifndef HD_ENGINE_PREDICT_HERE_H
 #define HD_ENGINE_PREDICT_HERE_H
 #include "engine/predict/price.h"
+#include "engine/predict/simulate.h"
 #include "engine/rates/rates.h"
 
 /* hd_machine_read, and the rates where the file has some; these are released by hd_machine_close. */
@@ -15,6 +16,9 @@ int64_t hd_machine_node_size(const struct hd_machine *m);
 /* Cores and memory shared out to the ranks of a plan.  Nothing, where nothing was measured
  * or it has been done. */
 void hd_machine_share(struct hd_machine *m, const struct hd_plan *p);
+/* Ranks that share cores: a step takes at least all their work on these, where it is longer than the ranks' own order of it.
+ * Who waits meanwhile leaves its core to others. */
+void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct hd_prediction *r);
 /* Ranks compute in the host's memory, and move between themselves what is in it: in their own time. */
 int hd_machine_is_host(const struct hd_machine *m);
 

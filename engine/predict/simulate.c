@@ -77,7 +77,8 @@ static void movement(struct sim *s, const struct hd_pricing *price, struct event
 	e->request = to->requests++;
 	e->queue = n->comm.group->id;
 	e->seconds = moved.seconds;
-	e->waits = e->kind == START  ? price->style->collectives_wait
+	e->waits = e->kind == START ? price->style->collectives_wait ||
+					      (hd_machine_is_host(s->m) && moved.occupied[HD_LINK_NETWORK] <= 0)
 		   : e->kind == SEND ? price->style->messages_wait
 				     : 0;
 	for (int i = 0; i < HD_LINKS; i++) {
@@ -151,6 +152,7 @@ static void events_of(struct sim *s, const struct hd_pricing *price, struct even
 
 			compute += seconds;
 			sum->compute += seconds;
+			sum->kinds[hd_work_kind(x->node)] += seconds;
 		}
 	}
 	event_new(to, END, &compute);
@@ -415,6 +417,8 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 		rc = stage(&s, i, err);
 	if (rc >= 0)
 		rc = walk_all(&s, err);
+	if (rc >= 0)
+		hd_machine_busy(&mine, p, out);
 	for (int64_t i = 0; i < n; i++)
 		free(s.stages[i].v);
 	free(s.index), free(s.members), free(s.met), free(s.stages);

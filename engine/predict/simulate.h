@@ -5,17 +5,19 @@
 #define HD_ENGINE_PRICE_H
 #include "engine/config/machine.h"
 #include "engine/predict/style.h"
+#include "engine/predict/work.h"
 #include "engine/program/program.h"
 
 struct hd_stage_price { /* of one rank of each stage, seconds of a step */
 	int64_t rank, parameters;
-	double memory;         /* bytes, as planned */
-	double state;          /* of these, what is kept from step to step */
-	double compute;        /* kernels */
-	double exposed;        /* waits for collectives and sends under way */
-	double idle;           /* waits for other stages */
-	double collective;     /* collectives' own time, exposed or not */
-	double sent[HD_LINKS]; /* bytes on each class of links */
+	double memory;               /* bytes, as planned */
+	double state;                /* of these, what is kept from step to step */
+	double compute;              /* kernels */
+	double kinds[HD_WORK_KINDS]; /* of them, by kind of work */
+	double exposed;              /* waits for collectives and sends under way */
+	double idle;                 /* waits for other stages */
+	double collective;           /* collectives' own time, exposed or not */
+	double sent[HD_LINKS];       /* bytes on each class of links */
 };
 /* A unit on a stage, as one rank runs it; kind 0: it waits. */
 struct hd_unit_span {

@@ -88,3 +88,22 @@ int hd_work_added(const struct tensor *x, struct hd_work *w)
 			       .bytes = 3 * (double)hd_local_bytes(x) };
 	return !(x->v.node && N(x->v.node)->is->role == OP_ROLE_EINSUM);
 }
+
+int hd_work_kind(const struct node *n)
+{
+	if (!(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W)))
+		return HD_WORK_OPTIMIZER;
+	if (n->is->flags & OP_FLAG_MATMUL)
+		return HD_WORK_PRODUCTS;
+	return n->is->role == OP_ROLE_ATTENTION ? HD_WORK_ATTENTION : HD_WORK_ELEMENTWISE;
+}
+
+const char *hd_work_name(int kind)
+{
+	switch (kind) {
+	case HD_WORK_PRODUCTS: return "products";
+	case HD_WORK_ATTENTION: return "attention";
+	case HD_WORK_OPTIMIZER: return "optimizer";
+	default: return "elementwise";
+	}
+}

@@ -18,4 +18,8 @@ int hd_work_of(const struct hd_program *g, const struct node *n, struct hd_work 
 /* Of x, which is added to an accumulator.  0: who makes it adds it. */
 int hd_work_added(const struct tensor *x, struct hd_work *w);
 
+enum { HD_WORK_PRODUCTS, HD_WORK_ATTENTION, HD_WORK_ELEMENTWISE, HD_WORK_OPTIMIZER, HD_WORK_KINDS };
+int hd_work_kind(const struct node *n); /* elementwise: and norms, sums, lookups, copies */
+const char *hd_work_name(int kind);
+
 #endif

@@ -165,6 +165,26 @@ static void about_times(FILE *f, const struct hd_curves *r)
 	free(text);
 }
 
+/* Predicted beside measured: a title, then rows of three cells. */
+static void foresight(FILE *f, const struct hd_curves *c)
+{
+	char *copy, *rest = NULL, *line, *cell, *more;
+
+	if (!c->foresight)
+		return;
+	copy = hd_strdup(c->foresight);
+	about_line(f, "Predicted:", strtok_r(copy, "\n", &rest));
+	fprintf(f, "<table><tr><th>of a step</th><th>predicted</th><th>measured</th></tr>\n");
+	while ((line = strtok_r(NULL, "\n", &rest))) {
+		fprintf(f, "<tr>");
+		for (cell = strtok_r(line, "\t", &more); cell; cell = strtok_r(NULL, "\t", &more))
+			fprintf(f, "<td>%s</td>", cell);
+		fprintf(f, "</tr>\n");
+	}
+	fprintf(f, "</table>\n");
+	free(copy);
+}
+
 static void about(FILE *f, const struct hd_report *r)
 {
 	for (int i = 0; i < r->n; i++) {
@@ -173,6 +193,7 @@ static void about(FILE *f, const struct hd_report *r)
 		about_line(f, "Model:", r->run[i].model);
 		about_line(f, "Layout:", r->run[i].layout);
 		about_times(f, &r->run[i]);
+		foresight(f, &r->run[i]);
 	}
 }
 

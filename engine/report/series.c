@@ -61,6 +61,7 @@ static void add_about(struct hd_curves *c, const json_t *run)
 
 	if (!json_is_object(run))
 		return;
+	free(c->foresight);
 	free(c->model);
 	free(c->layout);
 	c->model = hd_format(
@@ -71,6 +72,25 @@ static void add_about(struct hd_curves *c, const json_t *run)
 	c->layout = hd_format("%s%s%lld rank%s x %lld thread%s, %s", layout, *layout ? ": " : "", number(run, "ranks"),
 			      number(run, "ranks") == 1 ? "" : "s", number(run, "threads"),
 			      number(run, "threads") == 1 ? "" : "s", text(run, "precision"));
+}
+
+/* The last that the file has: rows of kind, predicted and measured. */
+static void add_foresight(struct hd_curves *c, const json_t *o)
+{
+	const json_t *parts = json_object_get(o, "parts"), *x;
+	char *rows = hd_format("%s; largest difference: %s\n", text(o, "machine"), text(o, "largest"));
+	size_t i;
+
+	json_array_foreach((json_t *)parts, i, x) {
+		double p = json_number_value(json_object_get(x, "predicted_seconds"));
+		double m = json_number_value(json_object_get(x, "measured_seconds"));
+
+		if (p > 0 || m > 0)
+			hd_append(&rows, "%s\t%s\t%s\n", text(x, "kind"), hd_human_seconds(p).text,
+				  hd_human_seconds(m).text);
+	}
+	free(c->foresight);
+	c->foresight = rows;
 }
 
 static void add_time(struct hd_curves *c, double at)
@@ -91,6 +111,8 @@ static int add_line(struct hd_curves *c, const char *line, int64_t number, struc
 				  o ? "it has no step" : at.text);
 	}
 	add_about(c, json_object_get(o, "run"));
+	if (json_is_object(json_object_get(o, "foresight")))
+		add_foresight(c, json_object_get(o, "foresight"));
 	if (json_is_number(json_object_get(o, "time")))
 		add_time(c, json_number_value(json_object_get(o, "time")));
 	json_object_foreach(o, key, v) {

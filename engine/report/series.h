@@ -15,6 +15,7 @@ struct hd_curves { /* of one metrics file, one per key */
 	const char *path;
 	struct hd_curve *all;
 	size_t n, cap;
+	char *foresight;      /* predicted beside measured, as rows of a table; NULL: nothing */
 	char *model, *layout; /* what the file says of the run; NULL: nothing */
 	double began, ended;  /* seconds since 1970; 0: it does not say */
 };

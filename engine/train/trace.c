@@ -14,7 +14,7 @@ void hd_trace_step(struct hd_program *g, const struct hd_log_config *log, int64_
 {
 	int64_t to = log->trace_to < last ? log->trace_to : last;
 
-	if (log->trace[0])
+	if (log->trace[0] || log->machine[0])
 		hd_program_trace(g, step >= log->trace_from && step <= to ? (int32_t)step : 0,
 				 to - log->trace_from + 1);
 }

@@ -5,6 +5,7 @@
 #include "engine/train/train.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/models/decoder/experts.h"
+#include "engine/foresight/foresight.h"
 #include "engine/generate/generate.h"
 #include "engine/report/events.h"
 #include "engine/train/copies.h"
@@ -353,6 +354,18 @@ static int resize(struct train_loop *l)
 	return HD_OK;
 }
 
+/* After the last step: what log.machine predicts of one, beside the traced ones. */
+static int foresee(struct train_loop *l)
+{
+	json_t *o = NULL;
+
+	if (!*l->j->log.machine)
+		return HD_OK;
+	hd_show_line(&l->show);
+	HD_TRY(hd_foresight(l->j, l->j->log.machine, &o, l->err));
+	return o ? emit(l, json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "foresight", o)) : HD_OK;
+}
+
 static int loop(struct train_loop *l)
 {
 	struct hd_numbers n;
@@ -380,6 +393,7 @@ static int loop(struct train_loop *l)
 		HD_TRY(after_step(l, l->at.step == l->steps));
 	}
 	HD_TRY(wait_for_saves(l));
+	HD_TRY(foresee(l));
 	return hd_trace_write(l->j, l->g, l->err);
 }
 
