@@ -154,6 +154,8 @@ int main(void)
 		{ "pp inside, zero bubble", PLUGIN("pp") "size = 2\nschedule = zb\n" DP, ADAMW, 2, 1 },
 		{ "pp inside, interleaved", PLUGIN("pp") "size = 2\nschedule = interleaved\n" DP, CLIP, 2, 2 },
 		{ "tp and pp inside", PLUGIN("tp") "size = 2\n" PLUGIN("pp") "size = 2\n" DP, ADAMW, 2, 2 },
+		{ "cp inside, ring", PLUGIN("cp") "size = 2\nform = ring\nbalance = none\n" DP "bucket = 512\n", ADAMW,
+		  2, 1 },
 		{ "recomputed", DP, ADAMW "recompute = full\n", 2, 1 },
 	};
 

@@ -46,6 +46,7 @@ static const struct hd_flag plan_flags[] = {
 	{ "machine", "FILE|NAME", "INI of the machine, or the name of one that comes with heddle" },
 	{ "style", "FILE|NAME", "how the program ran: heddle (default), or as another framework runs the same layout" },
 	{ "memory", "SIZE", "memory of a rank, e.g. 80G (default: as the machine's file says)" },
+	{ "slow", "RANK=FACTOR", "that rank computes FACTOR times as long: what all others then wait" },
 	{ "search", NULL, "look for the fastest layout of the model on so many ranks" },
 	{ "top", "K", "with --search: print so many of the best (default 10)" },
 	{ "out", "FILE", "with --search: write the best as an INI" },

@@ -6,6 +6,7 @@
 #include "engine/command/command.h"
 #include "engine/command/picture.h"
 #include "engine/file/installed.h"
+#include "engine/graph/mesh.h"
 #include "engine/human/human.h"
 #include "engine/train/metrics.h"
 #include "engine/predict/here.h"
@@ -50,7 +51,7 @@ static struct totals total(const struct hd_prediction *r)
 
 static double peak(const struct hd_plan *p, const struct hd_machine *m)
 {
-	return (double)p->ranks * (p->compute_dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32);
+	return (double)hd_plan_workers(p) * (p->compute_dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32);
 }
 
 static double tokens(const struct hd_plan *p)
@@ -103,6 +104,27 @@ static void print_stages(const struct hd_prediction *r)
 		print_between(s, n, 2);
 		printf("; %s%s\n", n > 1 ? "at most " : "", hd_human_bytes(memory).text);
 	}
+}
+
+/* A server's link carries pushes of all workers and pulls to all; what a slow rank makes all others wait. */
+static void print_servers(const struct hd_prediction *r)
+{
+	const struct hd_server_price *s = &r->servers;
+
+	if (!s->n)
+		return;
+	printf("%lld rank%s of servers: at most %s (rank %lld), kernels %s, its link %s; ", (long long)s->n,
+	       s->n == 1 ? "" : "s", hd_human_bytes(s->memory).text, (long long)s->rank,
+	       hd_human_seconds(s->compute).text, hd_human_seconds(s->link).text);
+	printf("to its workers one sends within its node %s, to other nodes %s\n",
+	       hd_human_bytes(s->sent[HD_LINK_NODE]).text, hd_human_bytes(s->sent[HD_LINK_NETWORK]).text);
+}
+
+static void print_slow(const struct hd_machine *m, const struct hd_prediction *r, double alike)
+{
+	if (m->slow > 0)
+		printf("rank %lld computes %.4g times as long: a step takes %s instead of %s, as all wait for it\n",
+		       (long long)m->slow_rank, m->slow, hd_human_seconds(r->step).text, hd_human_seconds(alike).text);
 }
 
 static void print_text(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
@@ -168,6 +190,15 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 	json_object_set_new(o, "peak_share_hardware", hd_json_number(all / peak(p, m)));
 	json_object_set_new(o, "job_flops", hd_json_number(all));
 	json_object_set_new(o, "stages", stages_json(r));
+	if (r->servers.n)
+		json_object_set_new(o, "servers",
+				    json_pack("{s:I, s:I, s:I, s:o, s:o, s:I, s:I}", "ranks", (json_int_t)r->servers.n,
+					      "rank", (json_int_t)r->servers.rank, "memory_bytes",
+					      (json_int_t)r->servers.memory, "compute_seconds",
+					      hd_json_number(r->servers.compute), "link_seconds",
+					      hd_json_number(r->servers.link), "node",
+					      (json_int_t)r->servers.sent[HD_LINK_NODE], "network",
+					      (json_int_t)r->servers.sent[HD_LINK_NETWORK]));
 	line = hd_json_line(o);
 	puts(line);
 	free(line);
@@ -215,11 +246,36 @@ static int draw(const struct hd_cli *c, const struct hd_plan *p, const struct hd
 	return hd_picture_write(&x, hd_cli_str(c, "html", ""), err);
 }
 
+/* RANK=FACTOR; alike: seconds of a step in which no rank is slow. */
+static int read_slow(struct hd_cli *c, struct hd_plan *p, struct hd_machine *m, const struct hd_style *style,
+		     double *alike, struct hd_err *err)
+{
+	const char *text = hd_cli_str(c, "slow", NULL);
+	struct hd_prediction r = { .step = 0 };
+	char *end, *after;
+
+	if (!text)
+		return HD_OK;
+	hd_simulate(p, m, style, &r, err);
+	*alike = r.step;
+	hd_price_release(&r);
+	HD_TRY(err->code);
+	m->slow_rank = strtoll(text, &end, 10);
+	m->slow = *end == '=' ? strtod(end + 1, &after) : 0;
+	if (end == text || *end != '=' || after == end + 1 || *after || !(m->slow >= 1 && m->slow <= 1e6) ||
+	    m->slow_rank < 0 || m->slow_rank >= p->ranks)
+		return hd_err_set(err, HD_EINVAL,
+				  "plan: --slow %s is not RANK=FACTOR, of a rank from 0 to %lld and 1 or more", text,
+				  (long long)p->ranks - 1);
+	return HD_OK;
+}
+
 static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, struct hd_err *err)
 {
 	struct hd_machine m;
 	struct hd_style style;
 	struct hd_prediction r = { .step = 0 };
+	double without = 0;
 
 	HD_TRY(read_machine(c, &m, err));
 	if (hd_style_read(hd_cli_str(c, "style", NULL), &style, err) < 0)
@@ -229,10 +285,13 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	else if (without_search(c, err) >= 0 && hd_cli_plan(c, hd_machine_node_size(&m), conf, p, err) >= 0) {
 		hd_machine_share(&m, *p);
 		r.want_spans = hd_cli_has(c, "html");
-		if (hd_simulate(*p, &m, &style, &r, err) >= 0 && hd_cli_has(c, "html"))
+		if (read_slow(c, *p, &m, &style, &without, err) >= 0 && hd_simulate(*p, &m, &style, &r, err) >= 0 &&
+		    hd_cli_has(c, "html"))
 			draw(c, *p, &m, &r, err);
 		if (!err->code)
 			(hd_cli_has(c, "json") ? print_json : print_text)(*p, &m, &r);
+		if (!err->code && !hd_cli_has(c, "json"))
+			print_servers(&r), print_slow(&m, &r, without);
 	}
 	hd_price_release(&r);
 	hd_machine_close(&m);

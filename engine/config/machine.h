@@ -16,8 +16,10 @@ struct hd_link {
 struct hd_rates; /* engine/rates/rates.h */
 struct hd_machine {
 	char name[80];
-	int64_t ranks_per_node, cards;   /* cards: to the network, of a node */
-	double memory;                   /* bytes of a rank */
+	int64_t ranks_per_node, cards; /* cards: to the network, of a node */
+	double memory;                 /* bytes of a rank */
+	double slow; /* this many times as long slow_rank computes; 0: no rank is slow.  Of plan --slow, not of the file */
+	int64_t slow_rank;
 	double flops_fp32, flops_bf16;   /* peak of products, of a rank, per second */
 	double sustained_clock;          /* share of the peak's clock that it keeps while products run */
 	struct hd_size_curve efficiency; /* of the peak that products reach, by their FLOPs */

@@ -218,8 +218,8 @@ static struct hd_spread spread_of(const struct hd_pricing *x, const struct group
 		int64_t rank = first, rest = k;
 
 		for (uint32_t i = 0; i < g->n; i++) {
-			rank += rest % g->axes[i]->v.n * g->axes[i]->stride;
-			rest /= g->axes[i]->v.n;
+			rank += rest % hd_role_count(g->axes[i], g->role) * g->axes[i]->stride;
+			rest /= hd_role_count(g->axes[i], g->role);
 		}
 		s.here += rank / x->m->ranks_per_node == node;
 		count++;
@@ -296,6 +296,23 @@ static struct hd_movement_price sum_to_all(const struct hd_pricing *x, const str
 	return ring.seconds < tree.seconds ? ring : tree;
 }
 
+/* A server's link carries what all workers send it, at once, or what it sends to each: the others wait for that one. */
+static struct hd_movement_price of_server(const struct hd_pricing *x, const struct node *n, struct hd_spread s,
+					  double sent)
+{
+	const struct axis *a = n->comm.group->axes[0];
+	uint32_t dtype = n->comm.wire ? n->comm.wire : n->ins[0]->v.dtype;
+	double load = (double)a->v.n * (double)hd_comm_size(dtype, hd_comm_node_count(n));
+	int push = n->comm.kind == HD_COMM_PUSH, far = s.nodes > 1, link = far ? HD_LINK_NETWORK : HD_LINK_NODE;
+	struct hd_movement_price v =
+		far ? carried(x->m, 0, load, load / (push ? x->m->incast : 1)) : carried(x->m, load, 0, 0);
+
+	v.sent[HD_LINK_NODE] = far ? 0 : sent;
+	v.sent[HD_LINK_NETWORK] = far ? sent : 0;
+	v.seconds += x->m->links[link].latency;
+	return v;
+}
+
 static struct hd_movement_price collective(const struct hd_pricing *x, const struct node *n, struct hd_spread s,
 					   double sent)
 {
@@ -323,6 +340,8 @@ static struct hd_movement_price collective(const struct hd_pricing *x, const str
 	case HD_COMM_ALL_TO_ALL:
 	case HD_COMM_ALL_TO_ALL_V: v = to_all(x, s, members, sent, sent, 0); break;
 	case HD_COMM_ORDERED_REDUCE_SCATTER: v = to_all(x, s, members, sent, sent, 1); break;
+	case HD_COMM_PUSH:
+	case HD_COMM_PULL: return of_server(x, n, s, sent);
 	case HD_COMM_GATHER:
 	case HD_COMM_SCATTER:
 		piece = (double)hd_local_bytes(n->comm.kind == HD_COMM_GATHER ? n->ins[0] : n->outs[0]);

@@ -15,6 +15,7 @@
 #include "engine/predict/here.h"
 #include "engine/predict/simulate.h"
 #include "engine/passes/passes.h"
+#include <math.h>
 #include <stdlib.h>
 
 enum { START, SEND, RECEIVE, MEET, WAIT, MARK, END }; /* MEET: a collective over stages */
@@ -43,6 +44,8 @@ struct sim {
 	int64_t *index;            /* by node id: of those that more than one stage takes part in, dense; -1: others */
 	struct stage_meeting *met; /* by key: index x (micros + 1) + micro + 1 */
 	int64_t *members;          /* by index: stages that take part */
+	int aside;                 /* a server's program is priced: it is not replayed among the stages */
+	double serving; /* seconds that the servers of the stage at hand update, which its first pull waits for */
 };
 
 /* -- the entries of a rank as events ------------------------------------------------------------------------------------------ */
@@ -77,6 +80,10 @@ static void movement(struct sim *s, const struct hd_pricing *price, struct event
 	e->request = to->requests++;
 	e->queue = n->comm.group->id;
 	e->seconds = moved.seconds;
+	if (n->comm.kind == HD_COMM_PULL && !s->aside) {
+		e->seconds += s->serving;
+		s->serving = 0;
+	}
 	e->waits = e->kind == START ? price->style->collectives_wait ||
 					      (hd_machine_is_host(s->m) && moved.occupied[HD_LINK_NETWORK] <= 0)
 		   : e->kind == SEND ? price->style->messages_wait
@@ -89,7 +96,7 @@ static void movement(struct sim *s, const struct hd_pricing *price, struct event
 		e->key = s->index[maker->id] * (s->p->micros + 1) + x->micro + 1;
 	if (e->kind == START || e->kind == MEET)
 		sum->collective += e->seconds;
-	if (e->kind == MEET && x->micro <= 0)
+	if (e->kind == MEET && x->micro <= 0 && !s->aside)
 		s->members[s->index[maker->id]]++;
 }
 
@@ -361,6 +368,64 @@ static double beside_plan(const struct sim *s, const struct events *of)
 	return bytes;
 }
 
+static int is_slow(const struct sim *s, int64_t rank)
+{
+	return s->m->slow > 0 && s->m->slow_rank == rank;
+}
+
+/* The servers of a stage: what they hold, send and compute; the one that takes longest holds all workers. */
+static int serve(struct sim *s, int64_t coord, struct hd_err *err)
+{
+	const struct axis *a = hd_spare_axis(s->p);
+	struct hd_server_price *all = &s->out->servers;
+
+	s->serving = 0;
+	for (int64_t j = 0; a && j < a->v.spare; j++) {
+		struct hd_program_options o = { .device = hd_device_cpu() };
+		struct hd_stage_price sum = { .rank = 0 };
+		struct events of = { .n = 0 };
+		struct hd_program *g = NULL;
+		struct hd_pricing price;
+		double memory;
+
+		o.rank = (a->v.n + j) * a->stride + (s->p->stages ? coord * s->p->stages->stride : 0);
+		HD_TRY(hd_program_build(s->p, &o, &g, err));
+		hd_pricing_begin(&price, s->m, s->style, g);
+		s->aside = 1;
+		events_of(s, &price, &of, &sum);
+		s->aside = 0;
+		memory = (double)(g->memory.persistent + g->memory.transient) + beside_plan(s, &of);
+		sum.compute *= is_slow(s, o.rank) ? s->m->slow : 1;
+		s->serving = fmax(s->serving, sum.compute);
+		all->n++;
+		all->compute = fmax(all->compute, sum.compute);
+		all->link = fmax(all->link, sum.collective);
+		for (int k = 0; k < HD_LINKS; k++)
+			all->sent[k] = fmax(all->sent[k], sum.sent[k]);
+		if (memory > all->memory)
+			all->memory = memory, all->rank = o.rank;
+		hd_pricing_end(&price);
+		hd_program_destroy(g);
+		free(of.v);
+	}
+	return HD_OK;
+}
+
+/* The rank of a stage that is slow stands for all of it: the others wait for it in every sum. */
+static void slow_down(const struct sim *s, int64_t coord, struct hd_stage_price *sum)
+{
+	const struct hd_plan *p = s->p;
+	struct events *e = &s->stages[coord];
+
+	if (s->m->slow <= 0 || !hd_is_worker(p, s->m->slow_rank) ||
+	    (p->stages && hd_plan_coord(p, s->m->slow_rank, p->stages) != coord))
+		return;
+	for (size_t i = 0; i < e->n; i++)
+		e->v[i].compute *= s->m->slow;
+	sum->compute *= s->m->slow;
+	sum->rank = s->m->slow_rank;
+}
+
 static int stage(struct sim *s, int64_t coord, struct hd_err *err)
 {
 	struct hd_stage_price *sum = &s->out->stages[coord];
@@ -372,6 +437,7 @@ static int stage(struct sim *s, int64_t coord, struct hd_err *err)
 	HD_TRY(hd_checkpoint_config_read(s->p->conf, &k, err));
 	o.keep_gradients = k.gradients;
 	o.snapshot = k.async;
+	HD_TRY(serve(s, coord, err));
 	HD_TRY(hd_program_build(s->p, &o, &g, err));
 	hd_pricing_begin(&price, s->m, s->style, g);
 	sum->rank = o.rank;
@@ -380,6 +446,7 @@ static int stage(struct sim *s, int64_t coord, struct hd_err *err)
 	sum->memory = (double)(g->memory.persistent + g->memory.transient + g->memory.snapshot) +
 		      beside_plan(s, &s->stages[coord]);
 	sum->state = (double)g->memory.persistent;
+	slow_down(s, coord, sum);
 	hd_pricing_end(&price);
 	hd_program_destroy(g);
 	return HD_OK;

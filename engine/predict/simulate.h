@@ -29,12 +29,18 @@ struct hd_unit_spans { /* of a stage: units in their order, and waits within the
 	struct hd_unit_span *units, *waits;
 	size_t nunits, nwaits, cap_units, cap_waits;
 };
+struct hd_server_price { /* of the ranks that hold no model, of each number the most */
+	int64_t n, rank; /* how many, with ranks that do alike on other axes as one; the one of most memory */
+	double memory, compute, link; /* link: seconds of pushes and pulls on its own */
+	double sent[HD_LINKS];
+};
 struct hd_prediction {
 	double step; /* seconds: all stages have ended */
 	struct hd_stage_price *stages;
 	int64_t nstages;
-	int want_spans;              /* set before: spans, too */
-	struct hd_unit_spans *spans; /* by stage, or NULL */
+	int want_spans;                 /* set before: spans, too */
+	struct hd_unit_spans *spans;    /* by stage, or NULL */
+	struct hd_server_price servers; /* n 0: there are none */
 };
 /* Builds the program of one rank per stage and runs all of them on paper.  Release out in either case. */
 int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_style *style, struct hd_prediction *out,

@@ -202,13 +202,11 @@ void hd_index_program(struct hd_program *g)
 	g->walked = hd_alloc((s->nnodes + 1) * sizeof(*g->walked));
 	for (size_t i = 0; i < s->nnodes; i++) {
 		struct node *n = s->nodes[i];
-		int worker = hd_is_worker(p, g->rank), is = worker && hd_is_member(p, &n->only, g->rank);
 
-		if (!worker)
-			is = !n->only.group;
-		if (is || !worker)
-			g->walked[g->nwalked++] = n;
-		if (!is || !hd_node_runs_at(p, n, g->rank))
+		if (hd_is_worker(p, g->rank) && !hd_is_member(p, &n->only, g->rank))
+			continue;
+		g->walked[g->nwalked++] = n;
+		if (!hd_node_runs_at(p, n, g->rank))
 			continue;
 		g->here[n->id] = 1;
 		g->mine[g->nmine++] = n;

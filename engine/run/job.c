@@ -98,7 +98,9 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	o.separate = j->device->kernel("gelu_slope") == NULL;
 	o.global_batch = global_batch;
 	o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
-	plan(j, &o, &j->plan[role], err);
+	if (plan(j, &o, &j->plan[role], err) >= 0 && j->nccl && hd_spare_axis(j->plan[role]))
+		hd_train_fail(j->conf, &j->train, "comm", err, HD_ENOTSUP,
+			      "nccl has no pushes to servers: with train.comm = mpi they go through host memory");
 	HD_TRY(hd_comm_agree(err));
 	HD_TRY(compare_plans(j, j->plan[role], err));
 	hd_program_build(j->plan[role], &po, &j->program[role], err);
