@@ -54,6 +54,16 @@ static double peak(const struct hd_plan *p, const struct hd_machine *m)
 	return (double)hd_plan_workers(p) * (p->compute_dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32);
 }
 
+/* With what is made again, and what the style computes besides, on all ranks. */
+static double hardware_flops(const struct hd_plan *p, const struct hd_prediction *r)
+{
+	double flops = hd_plan_flops(p, 1);
+
+	for (int64_t i = 0; i < r->nstages; i++)
+		flops += r->stages[i].more_flops * (double)p->ranks / (double)r->nstages;
+	return flops;
+}
+
 static double tokens(const struct hd_plan *p)
 {
 	return (double)(p->micros * p->batch * p->model.seq);
@@ -130,7 +140,7 @@ static void print_slow(const struct hd_machine *m, const struct hd_prediction *r
 static void print_text(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
 {
 	struct totals t = total(r);
-	double flops = hd_plan_flops(p, 0) / r->step, all = hd_plan_flops(p, 1) / r->step;
+	double flops = hd_plan_flops(p, 0) / r->step, all = hardware_flops(p, r) / r->step;
 
 	hd_mesh_print(p);
 	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node,
@@ -171,7 +181,7 @@ static json_t *stages_json(const struct hd_prediction *r)
 static void print_json(const struct hd_plan *p, const struct hd_machine *m, const struct hd_prediction *r)
 {
 	struct totals t = total(r);
-	double flops = hd_plan_flops(p, 0) / r->step, all = hd_plan_flops(p, 1) / r->step;
+	double flops = hd_plan_flops(p, 0) / r->step, all = hardware_flops(p, r) / r->step;
 	json_t *sent = json_object(), *o;
 	char *line;
 

@@ -65,7 +65,7 @@ static double of_steps(const struct node *n)
 	return n->period > 1 ? 1 / (double)n->period : 1;
 }
 
-static double elements(const struct tensor *t)
+double hd_price_elements(const struct tensor *t)
 {
 	double n = 1;
 
@@ -108,9 +108,9 @@ static double memory_seconds(const struct hd_pricing *x, double bytes)
 	return bytes > 0 ? bytes / (x->m->memory_bandwidth * hd_curve_at(&x->m->transfer, bytes)) : 0;
 }
 
-static double scores_of(const struct node *n)
+double hd_price_scores(const struct node *n)
 {
-	return elements(n->ins[0]) / (double)n->ins[0]->local[3] * (double)n->ins[1]->local[1];
+	return hd_price_elements(n->ins[0]) / (double)n->ins[0]->local[3] * (double)n->ins[1]->local[1];
 }
 
 /* Attention by kernels of their own, of all scores, also those that the causal mask hides: two products, the mask and softmax,
@@ -118,19 +118,12 @@ static double scores_of(const struct node *n)
  * the others do: forward write + read, 4 + 5; backward twice write + read, 5 + 6. */
 static double scores_seconds(const struct hd_pricing *x, const struct node *n, int backward)
 {
-	double scores = scores_of(n), width = (double)n->ins[0]->local[3], products = backward ? 4 : 2;
+	double scores = hd_price_scores(n), width = (double)n->ins[0]->local[3], products = backward ? 4 : 2;
 	double each = product_seconds(x, n, 2 * scores * width, fmin(width, (double)n->ins[1]->local[1]));
 	double moved = memory_seconds(x, 2 * scores);
 
 	return products * (x->m->kernel_latency + fmax(each, moved)) +
-	       2 * (x->m->kernel_latency + memory_seconds(x, (backward ? 5.5 : 4.5) * scores));
-}
-
-static double attention_seconds(const struct hd_pricing *x, const struct node *n)
-{
-	int backward = n->is->role == OP_ROLE_ATTENTION_D, again = n->plan->config.recompute == HD_RECOMPUTE_SELECTIVE;
-
-	return scores_seconds(x, n, backward) + (backward && again ? scores_seconds(x, n, 0) : 0);
+	       2 * (x->m->kernel_latency + x->style->kernels * memory_seconds(x, (backward ? 5.5 : 4.5) * scores));
 }
 
 /* Bytes that the style's kernels move besides Heddle's own. */
@@ -141,7 +134,17 @@ static double style_bytes(const struct hd_pricing *x, const struct node *n)
 	if (x->style->norms_twice && (n->is->role == OP_ROLE_NORM || n->is->role == OP_ROLE_NORM_D))
 		return traffic(x->g, n) - (double)hd_local_bytes(n->outs[0]);
 	if (x->style->dropout && n->is->role == OP_ROLE_ADD && n->v.phase & (HD_UNIT_F | HD_UNIT_B))
-		return (forward ? 1 : 5) * elements(n->outs[0]); /* a mask; or mask, gradient read and written */
+		return (forward ? 1 : 5) *
+		       hd_price_elements(n->outs[0]); /* a mask; or mask, gradient read and written */
+	/* the residual and what is added, and the sum; the masks of both ways */
+	if (x->style->epilogues_apart && forward && n->is->role == OP_ROLE_EINSUM && hd_attr_num(n->attr, "add", 0) > 0)
+		return (6 + (x->style->dropout ? (n->recompute_of ? 1 : 6) : 0)) * hd_price_elements(n->outs[0]);
+	/* in fp32: made, its maximum, less that, its exponential and sum, and all of it again for the gradient */
+	if (x->style->loss_apart && n->is->role == OP_ROLE_XENT)
+		return 40 * hd_price_elements(n->ins[0]);
+	/* made whole again, checked, clipped; cleared for the next step; 16 bits made of the master */
+	if (x->style->optimizer_apart && n->is->role == OP_ROLE_UPDATE)
+		return 26 * hd_price_elements(n->ins[0]);
 	return 0;
 }
 
@@ -150,13 +153,23 @@ static int is_attention(const struct node *n)
 	return n->is->role == OP_ROLE_ATTENTION || n->is->role == OP_ROLE_ATTENTION_D;
 }
 
+/* Beside its products a fused attention scales, compares, sums and rounds each score and takes its exponential, at a quarter of
+ * the rate: 24 FLOPs, and 28 with its gradient.  It does so between the products, on the same data. */
+static double softmax_seconds(const struct hd_pricing *x, const struct node *n, double product_flops)
+{
+	int backward = n->is->role == OP_ROLE_ATTENTION_D;
+	double scores = product_flops / ((backward ? 10 : 4) * (double)n->ins[0]->local[3]);
+
+	return (backward ? 28 : 24) * scores / x->m->flops_fp32;
+}
+
 static double kernel(const struct hd_pricing *x, const struct node *n)
 {
 	struct hd_cost c = { .size = sizeof(c) };
 	double compute, extent = INFINITY, bytes, known;
 
 	if (x->style->attention == HD_ATTENTION_SCORES && is_attention(n))
-		return attention_seconds(x, n);
+		return scores_seconds(x, n, n->is->role == OP_ROLE_ATTENTION_D);
 	known = hd_known_kernel(x, n);
 	if (known >= 0)
 		return known;
@@ -170,13 +183,27 @@ static double kernel(const struct hd_pricing *x, const struct node *n)
 	compute = c.other_flops / x->m->flops_fp32;
 	if (c.matmul_flops > 0)
 		compute += product_seconds(x, n, c.matmul_flops, extent);
-	bytes = (c.bytes > 0 ? c.bytes : traffic(x->g, n)) + style_bytes(x, n);
-	return x->m->kernel_latency + fmax(compute, memory_seconds(x, bytes));
+	if (is_attention(n) && n->ins[0]->local[3])
+		compute += softmax_seconds(x, n, c.matmul_flops);
+	bytes = c.bytes > 0 ? c.bytes : traffic(x->g, n);
+	return x->m->kernel_latency + fmax(compute, memory_seconds(x, bytes)) +
+	       x->style->kernels * memory_seconds(x, style_bytes(x, n));
+}
+
+double hd_price_more_flops(const struct hd_pricing *x, const struct node *n)
+{
+	struct hd_cost c = { .size = sizeof(c) };
+	double products = n->is->role == OP_ROLE_ATTENTION_D ? 4 : 2;
+
+	if (x->style->attention != HD_ATTENTION_SCORES || !is_attention(n))
+		return 0;
+	hd_node_cost(n, &c);
+	return of_steps(n) * (products * 2 * hd_price_scores(n) * (double)n->ins[0]->local[3] - c.matmul_flops);
 }
 
 double hd_price_kernel(const struct hd_pricing *x, const struct node *n)
 {
-	return of_steps(n) * x->style->kernels * kernel(x, n);
+	return of_steps(n) * kernel(x, n);
 }
 
 /* A product adds to its accumulator as it goes; others read, add and write. */
@@ -190,7 +217,7 @@ double hd_price_accumulate(const struct hd_pricing *x, const struct entry *e)
 	if (t->v.node && N(t->v.node)->is->role == OP_ROLE_EINSUM) {
 		if (!x->style->apart)
 			return 0;
-		bytes = 10 * elements(t); /* 16 bits read, 32 read and written */
+		bytes = 10 * hd_price_elements(t); /* 16 bits read, 32 read and written */
 	}
 	return x->style->kernels * (x->m->kernel_latency + memory_seconds(x, bytes));
 }
@@ -284,13 +311,22 @@ static struct hd_movement_price to_all(const struct hd_pricing *x, struct hd_spr
 	return v;
 }
 
+/* What goes round passes n - 1 links, of which those between nodes are slower. */
+static double round_latency(const struct hd_pricing *x, double members, struct hd_spread s)
+{
+	double between = s.nodes > 1 ? fmin((double)s.nodes - (s.here > 1 ? 0 : 1), members - 1) : 0;
+
+	return between * x->m->links[HD_LINK_NETWORK].latency +
+	       (members - 1 - between) * x->m->links[HD_LINK_NODE].latency;
+}
+
 static struct hd_movement_price sum_to_all(const struct hd_pricing *x, const struct node *n, struct hd_spread s,
 					   double sent, double latency)
 {
 	double members = (double)n->comm.group->v.n, whole = (double)hd_local_bytes(n->ins[0]);
 	struct hd_movement_price ring = rings(x, s, sent), tree = rings(x, s, 2 * whole);
 
-	ring.seconds += 2 * (members - 1) * latency;
+	ring.seconds += 2 * round_latency(x, members, s);
 	tree.seconds += 2 * ceil(log2(members)) * latency;
 	memcpy(tree.sent, ring.sent, sizeof(tree.sent));
 	return ring.seconds < tree.seconds ? ring : tree;
@@ -336,7 +372,10 @@ static struct hd_movement_price collective(const struct hd_pricing *x, const str
 		v.seconds += latency;
 		return v;
 	case HD_COMM_REDUCE_SCATTER:
-	case HD_COMM_ALL_GATHER: v = rings(x, s, sent); break;
+	case HD_COMM_ALL_GATHER:
+		v = rings(x, s, sent);
+		v.seconds += round_latency(x, members, s);
+		return v;
 	case HD_COMM_ALL_TO_ALL:
 	case HD_COMM_ALL_TO_ALL_V: v = to_all(x, s, members, sent, sent, 0); break;
 	case HD_COMM_ORDERED_REDUCE_SCATTER: v = to_all(x, s, members, sent, sent, 1); break;

@@ -34,8 +34,12 @@ void hd_pricing_begin(struct hd_pricing *x, const struct hd_machine *m, const st
 void hd_pricing_end(struct hd_pricing *x);
 /* Seconds of a step: a node that runs every few steps counts in part. */
 double hd_price_kernel(const struct hd_pricing *x, const struct node *n);
+double hd_price_more_flops(const struct hd_pricing *x,
+			   const struct node *n); /* of products: the style's less Heddle's */
 double hd_price_accumulate(const struct hd_pricing *x, const struct entry *e);
 struct hd_movement_price hd_price_movement(const struct hd_pricing *x, const struct node *n);
+double hd_price_elements(const struct tensor *t); /* of a rank */
+double hd_price_scores(const struct node *n);     /* of an attention: queries x keys x heads, of a rank */
 int hd_over_stages(const struct hd_plan *p, const struct group *g);
 
 #endif

@@ -12,6 +12,7 @@
 #include <config.h>
 #include "engine/config/output_config.h"
 #include "engine/graph/mesh.h"
+#include "engine/predict/extra.h"
 #include "engine/predict/here.h"
 #include "engine/predict/simulate.h"
 #include "engine/passes/passes.h"
@@ -60,13 +61,34 @@ static struct event *event_new(struct events *s, int kind, double *compute)
 	return e;
 }
 
+/* What was put off until all backwards have ended: begins where the update does. */
+struct late {
+	double seconds;
+	int32_t queue;
+};
+
+static void late_now(struct events *to, struct late *l, double *compute)
+{
+	struct event *e;
+
+	if (l->seconds <= 0)
+		return;
+	e = event_new(to, START, compute);
+	e->request = to->requests++;
+	e->queue = l->queue;
+	e->seconds = l->seconds;
+	e->waits = 1;
+	l->seconds = 0;
+}
+
 static void movement(struct sim *s, const struct hd_pricing *price, struct events *to, const struct entry *x,
-		     double *compute, struct hd_stage_price *sum)
+		     struct late *late, double *compute, struct hd_stage_price *sum)
 {
 	const struct node *n = x->node, *maker = n->comm.kind == HD_COMM_RECV ? N(n->ins[0]->v.node) : n;
 	int apart = hd_over_stages(s->p, n->comm.group);
 	struct hd_movement_price moved;
 	struct event *e;
+	double took;
 
 	if (n->comm.group->v.n == 1)
 		return;
@@ -84,6 +106,13 @@ static void movement(struct sim *s, const struct hd_pricing *price, struct event
 		e->seconds += s->serving;
 		s->serving = 0;
 	}
+	took = e->seconds;
+	if (e->kind == START && price->style->sync_late && n->v.phase == HD_UNIT_S) {
+		late->seconds += took;
+		late->queue = e->queue;
+		e->seconds = 0;
+		moved.occupied[HD_LINK_NODE] = moved.occupied[HD_LINK_NETWORK] = 0;
+	}
 	e->waits = e->kind == START ? price->style->collectives_wait ||
 					      (hd_machine_is_host(s->m) && moved.occupied[HD_LINK_NETWORK] <= 0)
 		   : e->kind == SEND ? price->style->messages_wait
@@ -95,7 +124,7 @@ static void movement(struct sim *s, const struct hd_pricing *price, struct event
 	if (e->kind != START)
 		e->key = s->index[maker->id] * (s->p->micros + 1) + x->micro + 1;
 	if (e->kind == START || e->kind == MEET)
-		sum->collective += e->seconds;
+		sum->collective += took;
 	if (e->kind == MEET && x->micro <= 0 && !s->aside)
 		s->members[s->index[maker->id]]++;
 }
@@ -126,17 +155,44 @@ static void mark(struct hd_unit_spans *spans, const struct hd_program *g, size_t
 		at->use = use[i];
 }
 
+/* A layer that is made again whole: before its backward. */
+static void again(struct events *to, struct hd_again *a, const struct entry *x, double *compute,
+		  struct hd_stage_price *sum)
+{
+	struct event *e;
+
+	if (!a || x->type != HD_ENTRY_NODE || x->node->block < 0 || x->node->v.phase != HD_UNIT_B)
+		return;
+	a += x->node->block;
+	if (a->micro == x->micro + 1)
+		return;
+	a->micro = x->micro + 1;
+	*compute += a->kernels;
+	sum->compute += a->kernels;
+	sum->more_flops += a->flops;
+	if (a->collectives <= 0)
+		return;
+	e = event_new(to, START, compute);
+	e->request = to->requests++;
+	e->queue = a->queue;
+	e->seconds = a->collectives;
+	e->waits = 1;
+	sum->collective += a->collectives;
+}
+
 static void events_of(struct sim *s, const struct hd_pricing *price, struct events *to, struct hd_stage_price *sum)
 {
 	const struct hd_program *g = price->g;
 	struct wait_list *w = hd_alloc((g->n + 1) * sizeof(*w));
 	struct hd_unit_spans *spans = s->out->spans ? &s->out->spans[g->coord] : NULL;
 	struct hd_memory_use *use = spans ? hd_program_memory_use(g) : NULL;
+	struct hd_again *layers = hd_again_find(price);
+	struct late late = { 0, 0 };
 	double compute = 0;
 
 	for (size_t i = 0; i <= g->n; i++) {
 		const struct entry *x = &g->entries[i];
-		int32_t request = to->requests;
+		int32_t request;
 
 		for (size_t k = 0; k < w[i].n; k++)
 			event_new(to, WAIT, &compute)->request = w[i].v[k];
@@ -145,8 +201,12 @@ static void events_of(struct sim *s, const struct hd_pricing *price, struct even
 			break;
 		if (spans)
 			mark(spans, g, i, use, to, &compute);
+		if (x->type == HD_ENTRY_NODE && x->node->v.phase == HD_UNIT_U)
+			late_now(to, &late, &compute);
+		again(to, layers, x, &compute, sum);
+		request = to->requests;
 		if (x->type == HD_ENTRY_NODE && x->node->comm.kind) {
-			movement(s, price, to, x, &compute, sum);
+			movement(s, price, to, x, &late, &compute, sum);
 			if (to->requests > request && x->wait >= 0) {
 				struct wait_list *at = &w[x->wait];
 
@@ -160,9 +220,11 @@ static void events_of(struct sim *s, const struct hd_pricing *price, struct even
 			compute += seconds;
 			sum->compute += seconds;
 			sum->kinds[hd_work_kind(x->node)] += seconds;
+			sum->more_flops += x->type == HD_ENTRY_NODE ? hd_price_more_flops(price, x->node) : 0;
 		}
 	}
 	event_new(to, END, &compute);
+	free(layers);
 	free(w), free(use);
 }
 
@@ -446,6 +508,7 @@ static int stage(struct sim *s, int64_t coord, struct hd_err *err)
 	sum->memory = (double)(g->memory.persistent + g->memory.transient + g->memory.snapshot) +
 		      beside_plan(s, &s->stages[coord]);
 	sum->state = (double)g->memory.persistent;
+	sum->memory += hd_saved_besides(&price);
 	slow_down(s, coord, sum);
 	hd_pricing_end(&price);
 	hd_program_destroy(g);

@@ -17,6 +17,7 @@ struct hd_stage_price { /* of one rank of each stage, seconds of a step */
 	double exposed;              /* waits for collectives and sends under way */
 	double idle;                 /* waits for other stages */
 	double collective;           /* collectives' own time, exposed or not */
+	double more_flops;           /* of products: what the style computes besides the plan */
 	double sent[HD_LINKS];       /* bytes on each class of links */
 };
 /* A unit on a stage, as one rank runs it; kind 0: it waits. */

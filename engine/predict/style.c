@@ -14,7 +14,7 @@ const struct hd_style hd_style_heddle = { .name = "heddle", .kernels = 1 };
 static const struct hd_option keys[] = {
 	{ "name", HD_OPT_STR, 0, "", NULL, "name of the style" },
 	{ "kernels", HD_OPT_NUM, 0, "1", "0.1..10",
-	  "how many times as long kernels take as the machine says; the only number that is fitted to runs" },
+	  "how many times as long kernels of its own take as the bytes that they move; the only number that is fitted to runs" },
 	{ "attention", HD_OPT_CHOICE, 0, "fused", "fused|scores",
 	  "scores: the s x s scores are stored, masked, dropped out and read by kernels of their own" },
 	{ "norms", HD_OPT_CHOICE, 0, "once", "once|twice",
@@ -22,11 +22,18 @@ static const struct hd_option keys[] = {
 	{ "dropout", HD_OPT_BOOL, 0, "no", NULL, "masks of dropout are written in forward and read in backward" },
 	{ "gradients", HD_OPT_CHOICE, 0, "fused", "fused|apart",
 	  "apart: weight gradients are made in 16 bits and added to the fp32 sums by kernels of their own" },
+	{ "residuals", HD_OPT_CHOICE, 0, "fused", "fused|apart", "apart: residuals are added by kernels of their own" },
+	{ "loss", HD_OPT_CHOICE, 0, "fused", "fused|apart",
+	  "apart: the loss is made of logits in fp32, by a kernel for each step of its formula" },
+	{ "optimizer", HD_OPT_CHOICE, 0, "fused", "fused|apart",
+	  "apart: gradients are scaled back, checked, clipped and cleared by kernels of their own" },
 	{ "recompute", HD_OPT_CHOICE, 0, "needed", "needed|layer",
 	  "layer: train.recompute = full makes everything of a layer again, also what nobody reads" },
 	{ "collectives", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
 	  "wait: kernels wait while a collective is under way" },
 	{ "messages", HD_OPT_CHOICE, 0, "overlap", "overlap|wait", "wait: and while a message to another stage is" },
+	{ "sync", HD_OPT_CHOICE, 0, "overlap", "overlap|late",
+	  "late: gradients are summed over replicas when all backwards have ended" },
 	{ "saved", HD_OPT_CHOICE, 0, "needed", "needed|all",
 	  "all: operands of all kernels are kept for backward, those of norms and dropout too" },
 };
@@ -46,9 +53,13 @@ static void take(const struct hd_section *s, const char *path, struct hd_style *
 	out->norms_twice = is(s, "norms", "twice");
 	out->dropout = (int)hd_section_int(s, "dropout");
 	out->apart = is(s, "gradients", "apart");
+	out->epilogues_apart = is(s, "residuals", "apart");
+	out->loss_apart = is(s, "loss", "apart");
+	out->optimizer_apart = is(s, "optimizer", "apart");
 	out->recompute_layer = is(s, "recompute", "layer");
 	out->collectives_wait = is(s, "collectives", "wait");
 	out->messages_wait = is(s, "messages", "wait");
+	out->sync_late = is(s, "sync", "late");
 	out->saved_all = is(s, "saved", "all");
 }
 

@@ -9,14 +9,18 @@
 enum { HD_ATTENTION_FUSED, HD_ATTENTION_SCORES };
 struct hd_style {
 	char name[80];
-	double kernels;       /* how many times as long kernels take as the machine says: the one fitted number */
+	double kernels; /* how many times as long kernels of its own take as the bytes that they move: the one fitted number */
 	int attention;        /* HD_ATTENTION_SCORES: the s x s scores are written, masked, dropped out and read */
 	int norms_twice;      /* a norm reads its operands twice, and again for the gradients of its weights */
 	int dropout;          /* masks of one byte are written in forward and read in backward */
 	int apart;            /* weights' gradients are made in 16 bits and added by kernels of their own */
+	int epilogues_apart;  /* residuals are added by kernels of their own, not by products */
+	int loss_apart;       /* the loss is made of logits in fp32, by a kernel for each step of its formula */
+	int optimizer_apart;  /* gradients are scaled back, checked, clipped and cleared by kernels of their own */
 	int recompute_layer;  /* train.recompute = full: of a layer everything is made again, also what nobody reads */
 	int collectives_wait; /* collectives are waited for where they start */
 	int messages_wait;    /* messages to other stages too */
+	int sync_late;        /* gradients are summed over replicas when all backwards have ended */
 	int saved_all;        /* operands and results of all kernels are kept for backward */
 };
 extern const struct hd_style hd_style_heddle; /* changes nothing */

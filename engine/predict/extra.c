@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a style does besides a program's entries.
+ */
+#include <config.h>
+#include "engine/graph/graph.h"
+#include "engine/graph/mesh.h"
+#include "engine/graph/traffic.h"
+#include "engine/predict/extra.h"
+#include <stdlib.h>
+
+static const struct node *maker(const struct node *n)
+{
+	const struct tensor *t = hd_comm_node_subject(n);
+
+	return t->v.node ? N(t->v.node) : NULL;
+}
+
+/* Forward's time of each block less that of what the plan makes again of it. */
+static void count(const struct hd_pricing *x, const struct node *n, struct hd_again *a)
+{
+	const struct node *of = n->comm.kind ? maker(n) : n;
+	double sign = n->v.phase == HD_UNIT_F ? 1 : -1;
+
+	if (!of || of->block != n->block || (sign < 0 && !of->recompute_of))
+		return;
+	if (!n->comm.kind) {
+		struct hd_cost c = { .size = sizeof(c) };
+
+		hd_node_cost(n, &c);
+		a->flops += sign * (c.matmul_flops + hd_price_more_flops(x, n));
+		a->kernels += sign * hd_price_kernel(x, n);
+	} else if (!hd_over_stages(n->plan, n->comm.group)) {
+		a->collectives += sign * hd_price_movement(x, n).seconds;
+		a->queue = n->comm.group->id;
+	}
+}
+
+/* Of layers: the first and the last block are no layers, and are not made again. */
+struct hd_again *hd_again_find(const struct hd_pricing *x)
+{
+	const struct hd_program *g = x->g;
+	size_t blocks = g->plan->nblocks;
+	struct hd_again *a;
+
+	if (!x->style->recompute_layer || g->plan->config.recompute != HD_RECOMPUTE_FULL)
+		return NULL;
+	a = hd_alloc((blocks + 1) * sizeof(*a));
+	for (size_t i = 0; i < g->nmine; i++) {
+		const struct node *n = g->mine[i];
+
+		if (n->block > 0 && (size_t)n->block + 1 < blocks && n->v.phase & (HD_UNIT_F | HD_UNIT_B))
+			count(x, n, &a[n->block]);
+	}
+	for (size_t i = 0; i < blocks; i++) {
+		a[i].kernels = a[i].kernels > 0 ? a[i].kernels : 0;
+		a[i].collectives = a[i].collectives > 0 ? a[i].collectives : 0;
+	}
+	return a;
+}
+
+/* -- memory ------------------------------------------------------------------------------------------------------------------ */
+/* Of a node of forward: the norm's output, which is made again here, and the mask of the dropout that ends each half of a layer;
+ * of scores the softmax, its mask and what is left of it. */
+static double saved_of(const struct hd_pricing *x, const struct node *n)
+{
+	if (n->is->role == OP_ROLE_NORM)
+		return 3 * hd_price_elements(n->outs[0]);
+	if (n->is->role == OP_ROLE_ATTENTION && x->style->attention == HD_ATTENTION_SCORES &&
+	    n->plan->config.recompute != HD_RECOMPUTE_SELECTIVE)
+		return 5 * hd_price_scores(n);
+	return 0;
+}
+
+/* With train.recompute = full these exist of one layer, while its backward runs. */
+static double of_one_layer(const struct hd_pricing *x)
+{
+	const struct hd_program *g = x->g;
+	double *bytes = hd_alloc((g->plan->nblocks + 1) * sizeof(*bytes)), most = 0;
+
+	for (size_t i = 0; i < g->nmine; i++)
+		if (g->mine[i]->v.phase == HD_UNIT_F && g->mine[i]->block >= 0)
+			bytes[g->mine[i]->block] += saved_of(x, g->mine[i]);
+	for (size_t i = 0; i < g->plan->nblocks; i++)
+		most = bytes[i] > most ? bytes[i] : most;
+	free(bytes);
+	return most;
+}
+
+static int is_unit(const struct hd_schedule_unit *a, const struct hd_schedule_unit *b)
+{
+	return a->kind == b->kind && a->chunk == b->chunk && a->micro == b->micro;
+}
+
+double hd_saved_besides(const struct hd_pricing *x)
+{
+	const struct hd_program *g = x->g;
+	const struct hd_plan *p = g->plan;
+	uint32_t last = p->separate_w ? HD_UNIT_W : HD_UNIT_B;
+	double now = 0, most = 0, *bytes;
+
+	if (!x->style->saved_all)
+		return 0;
+	if (p->config.recompute == HD_RECOMPUTE_FULL)
+		return of_one_layer(x);
+	bytes = hd_alloc((size_t)(p->chunks + 1) * sizeof(*bytes));
+	for (size_t i = 0; i < g->nmine; i++)
+		if (g->mine[i]->v.phase == HD_UNIT_F && g->mine[i]->block >= 0)
+			bytes[p->blocks[g->mine[i]->block].chunk] += saved_of(x, g->mine[i]);
+	for (size_t i = 0; i < g->n; i++) {
+		const struct hd_schedule_unit *u = &g->entries[i].unit;
+
+		if (i + 1 < g->n && is_unit(u, &g->entries[i + 1].unit))
+			continue;
+		now += u->kind == HD_UNIT_F ? bytes[u->chunk] : u->kind == last ? -bytes[u->chunk] : 0;
+		most = now > most ? now : most;
+	}
+	free(bytes);
+	return most;
+}

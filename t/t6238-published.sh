@@ -1,0 +1,116 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Predictions beside published runs, and what each key of a style does.  If this broke, a change of the prices would move away from
+# what machines did, and nobody would see it before a job is bought.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+# -- t/data/published.tsv: each run is as far off as is written there, and each table at most as its bound says
+table="$src/t/data/published.tsv"
+tab=$(printf '\t')
+: >errors
+grep -v '^#' "$table" | grep -v '^bound' >rows
+ok "there are runs" [ "$(wc -l <rows)" -gt 100 ]
+while IFS="$tab" read -r in_check name run machine style ranks seconds gb published error memory keys; do
+	[ "$in_check" = c ] || whole_sweep || continue
+	set --
+	for key in $keys; do
+		set -- "$@" --set "$key"
+	done
+	said=$(heddle plan "$src/t/data/published.ini" --ranks "$ranks" --machine "$machine" --style "$style" --json "$@" 2>&1)
+	said=$(printf '%s\n' "$said" | sed 's/"stages".*//')
+	printf '%s\t%s\t%s\n' "$name" "$(json "$said" step_seconds)" "$seconds" >>errors
+	near "$name, $run, $ranks ranks ($published): time is off by $error %" "$(awk -v p="$(json "$said" step_seconds)" \
+		-v s="$seconds" 'BEGIN { print 100 * (p / s - 1) }')" "$error" 0.3
+	[ "$memory" = - ] || near "$name, $run: memory by $memory %" "$(awk -v p="$(json "$said" planned_peak_bytes)" -v g="$gb" \
+		'BEGIN { print 100 * (p / g / 1e9 - 1) }')" "$memory" 0.3
+done <rows
+grep '^bound' "$table" >bounds
+while IFS="$tab" read -r _ name mean worst; do
+	awk -F'\t' -v t="$name" -v m="$mean" -v w="$worst" -v whole="$(whole_sweep && echo 1)" '
+		function abs(x) { return x < 0 ? -x : x }
+		$1 == t { e = 100 * abs($2 / $3 - 1); n++; sum += e; most = e > most ? e : most }
+		END { exit !(!n && !whole || n && most <= w && (!whole || sum / n <= m)) }' errors
+	tap_result $? "$name: at most $worst % off$(whole_sweep && echo ", $mean % in the mean")"
+done <bounds
+
+# -- styles
+cat >s.ini <<'E2'
+[model]
+layers = 4
+embed = 256
+heads = 4
+vocab = 1024
+[data]
+train = none
+[train]
+seq = 256
+global_batch = 16
+micro_batch = 2
+recompute = full
+precision = bf16
+steps = 1
+[strategy tp]
+plugin = tp
+size = 2
+[strategy dp]
+plugin = dp
+size = 2
+[strategy pp]
+plugin = pp
+size = 2
+E2
+sed '/strategy tp/,+2d' s.ini >alone.ini		# there products add residuals themselves
+under() {			# STYLE args...: seconds and bytes
+	style=$1
+	shift
+	said=$(heddle plan "${ini:-s.ini}" --ranks 8 --machine dgx-a100 --style "$style" --json "$@" 2>&1)
+	seconds=$(json "$(printf '%s\n' "$said" | sed 's/"stages".*//')" step_seconds)
+	bytes=$(json "$(printf '%s\n' "$said" | sed 's/"stages".*//')" planned_peak_bytes)
+	flops=$(json "$said" job_flops)
+}
+under heddle
+plain=$seconds memory=$bytes
+work=$(awk -v a="$flops" -v b="$seconds" 'BEGIN { print a * b }')
+is "without --style: heddle" "$(heddle plan s.ini --ranks 8 --machine dgx-a100)" "$(heddle plan s.ini --ranks 8 --machine dgx-a100 --style heddle)"
+for key in attention=scores norms=twice dropout=yes gradients=apart residuals=apart loss=apart optimizer=apart recompute=layer \
+	collectives=wait messages=wait sync=late; do
+	printf '[style]\n%s\n' "$key" >one.style
+	set --
+	ini=s.ini
+	[ "$key" != residuals=apart ] || { ini=alone.ini; set -- --set dp.size=4; }
+	[ "$key" != sync=late ] || set -- --set pp.size=1 --set dp.size=4 --set train.micro_batch=4
+	under heddle "$@"
+	plain=$seconds
+	under ./one.style "$@"
+	ok "$key takes longer" awk -v a="$plain" -v b="$seconds" 'BEGIN { exit !(b > a * 1.0001) }'
+	is "and no other memory" "$bytes" "$(under heddle "$@"; echo "$bytes")"
+done
+# Of 4 layers and 16 x 256 tokens: forward's two products, made twice, and backward's four, of all 256 keys; Heddle's two, twice,
+# and five, of half of them.  And the last product of each MLP, 2 x 256 x 1024, which Heddle need not make again.
+ini=s.ini
+printf '[style]\nattention = scores\n' >one.style
+under ./one.style
+near "work of all scores" "$(awk -v a="$flops" -v b="$seconds" -v w="$work" 'BEGIN { printf "%.0f", a * b - w }')" \
+	$((4 * 16 * 256 * (16 - 9) * 256 * 256)) 1e6
+printf '[style]\nrecompute = layer\n' >one.style
+under ./one.style
+ok "and of whole layers" awk -v a="$flops" -v b="$seconds" -v w="$work" -v least=$((4 * 16 * 256 * 2 * 256 * 1024)) \
+	'BEGIN { more = a * b - w; exit !(more > 0.999 * least && more < 1.3 * least) }'
+printf '[style]\nattention = scores\nsaved = all\n' >one.style
+under ./one.style --set train.recompute=none
+all=$bytes
+under heddle --set train.recompute=none
+ok "what autograd keeps takes memory: 5 bytes of each score at least" [ $((all - bytes)) -gt $((2 * 2 * 2 * 256 * 256 * 5)) ]
+printf '[style]\nattention = scores\nkernels = 2\n' >one.style
+under ./one.style
+twice=$seconds
+printf '[style]\nattention = scores\n' >one.style
+under ./one.style
+ok "kernels = 2: its own kernels take longer" awk -v a="$seconds" -v b="$twice" 'BEGIN { exit !(b > a * 1.001) }'
+under megatron-2020
+like "a style that is none: refused, with those that there are" "$said" 'megatron-2020: .*megatron-202'
+printf '[style]\nattention = sparse\n' >one.style
+under ./one.style
+like "a value that is none: refused" "$said" 'one.style:2: .*attention: .sparse.'
+done_testing
