@@ -90,12 +90,13 @@ planned() {	# WORKERS SETS...
 	shift
 	heddle plan tiny.ini $wide --ranks $((n + 1)) --machine dgx-a100 --set dp.sync=server --set dp.servers=1 --set dp.size="$n" --json "$@"
 }
-four=$(planned 4) two=$(planned 2)
+four=$(planned 4)
+large="--set model.embed=512" # the time is that of bytes, not of latencies
 served() { echo "$1" | sed 's/.*"servers": //; s/.*"'"$2"'": \([0-9.e-]*\).*/\1/'; }
 least() { awk -v a="$1" -v b="$2" -v by="$3" 'BEGIN { print (a >= by * b ? "yes" : a " and " b) }'; }
 is "plan: a server sends the model to each worker, and a norm" "$(least $((4 * S + 64)) "$(served "$four" node)" 1)" yes
 is "plan: in the time that this takes, twice as much for twice as many" \
-	"$(least "$(served "$four" link_seconds)" "$(served "$two" link_seconds)" 1.5)" yes
+	"$(least "$(served "$(planned 4 $large)" link_seconds)" "$(served "$(planned 2 $large)" link_seconds)" 1.5)" yes
 slow=$(planned 4 --slow 2=3)
 is "plan: one slow worker, and all wait" "$(least "$(json "$slow" step_seconds)" "$(json "$four" step_seconds)" 1.5)" yes
 out=$(heddle plan tiny.ini $wide --ranks 4 --machine dgx-a100 --slow 4=3 2>&1)
