@@ -95,7 +95,8 @@ int hd_work_kind(const struct node *n)
 		return HD_WORK_OPTIMIZER;
 	if (n->is->flags & OP_FLAG_MATMUL)
 		return HD_WORK_PRODUCTS;
-	return n->is->role == OP_ROLE_ATTENTION ? HD_WORK_ATTENTION : HD_WORK_ELEMENTWISE;
+	return n->is->role == OP_ROLE_ATTENTION || n->is->role == OP_ROLE_ATTENTION_D ? HD_WORK_ATTENTION
+										      : HD_WORK_ELEMENTWISE;
 }
 
 const char *hd_work_name(int kind)
