@@ -88,7 +88,8 @@ like "check says what it holds" "$said" "\"state_bytes\": $((3 * S))"
 planned() {	# WORKERS SETS...
 	n=$1
 	shift
-	heddle plan tiny.ini $wide --ranks $((n + 1)) --machine dgx-a100 --set dp.sync=server --set dp.servers=1 --set dp.size="$n" --json "$@"
+	heddle plan tiny.ini $wide --ranks $((n + ${servers:-1})) --machine dgx-a100 --set dp.sync=server --set dp.servers="${servers:-1}" \
+		--set dp.size="$n" --json "$@"
 }
 four=$(planned 4)
 large="--set model.embed=512" # the time is that of bytes, not of latencies
@@ -97,6 +98,7 @@ least() { awk -v a="$1" -v b="$2" -v by="$3" 'BEGIN { print (a >= by * b ? "yes"
 is "plan: a server sends the model to each worker, and a norm" "$(least $((4 * S + 64)) "$(served "$four" node)" 1)" yes
 is "plan: in the time that this takes, twice as much for twice as many" \
 	"$(least "$(served "$(planned 4 $large)" link_seconds)" "$(served "$(planned 2 $large)" link_seconds)" 1.5)" yes
+is "plan: two servers share it" "$(least "$(served "$(planned 4 $large)" link_seconds)" "$(served "$(servers=2 && planned 4 $large)" link_seconds)" 1.5)" yes
 slow=$(planned 4 --slow 2=3)
 is "plan: one slow worker, and all wait" "$(least "$(json "$slow" step_seconds)" "$(json "$four" step_seconds)" 1.5)" yes
 out=$(heddle plan tiny.ini $wide --ranks 4 --machine dgx-a100 --slow 4=3 2>&1)

@@ -332,13 +332,15 @@ static struct hd_movement_price sum_to_all(const struct hd_pricing *x, const str
 	return ring.seconds < tree.seconds ? ring : tree;
 }
 
-/* A server's link carries what all workers send it, at once, or what it sends to each: the others wait for that one. */
+/* A server's link carries what all workers send it, at once, or what it sends to each: the others wait for that one.  Tensors
+ * are dealt to the servers by bytes and move in turns, so steadily the links of all servers work side by side. */
 static struct hd_movement_price of_server(const struct hd_pricing *x, const struct node *n, struct hd_spread s,
 					  double sent)
 {
 	const struct axis *a = n->comm.group->axes[0];
 	uint32_t dtype = n->comm.wire ? n->comm.wire : n->ins[0]->v.dtype;
-	double load = (double)a->v.n * (double)hd_comm_size(dtype, hd_comm_node_count(n));
+	double bytes = (double)hd_comm_size(dtype, hd_comm_node_count(n));
+	double load = fmax((double)a->v.n * bytes / (double)a->v.spare, bytes);
 	int push = n->comm.kind == HD_COMM_PUSH, far = s.nodes > 1, link = far ? HD_LINK_NETWORK : HD_LINK_NODE;
 	struct hd_movement_price v =
 		far ? carried(x->m, 0, load, load / (push ? x->m->incast : 1)) : carried(x->m, load, 0, 0);
