@@ -176,7 +176,7 @@ says "an axis that is a dim" 'm\]: rule: the axis is a dim and must be an axis' 
 says "an axis of nowhere" 'm\]: rule: the axis is not an axis of this plan' 1 \
 	'-DRULES=static const struct hd_axis far = { sizeof(far), "far", 2, 0, 1 }; hd_rule(s->h, p, dim, &far, NULL, 0)'
 says "no axis of size 2" 'size: 2 ranks, and slot mesh of plugin mistake claims no axis' 1 '-DMESH=s->axis = NULL' -DNOAXIS
-says "a role that is none" 'm\]: group: role is 7, this engine knows 0 to 0' 1 \
+says "a role that is none" 'm\]: group: role is 7, this engine knows 0 to 2' 1 \
 	'-DCURSOR=s->group = s->h->group(p, &(struct hd_group_args){ sizeof(struct hd_group_args), &s->axis, 1, 7 })'
 says "an axis twice in a group" 'm\]: group: axis m.wide is both 0 and 1 of 2' 1 \
 	'-DCURSOR=s->group = hd_group_of(s->h, p, (const struct hd_axis *[]){ s->axis, s->axis }, 2)'
@@ -220,7 +220,7 @@ says "no position" 'm\]: pick: the position is NULL' 1 '-DLOWER=g->pick(p, &x, 1
 says "no parts" 'm\]: chunk: 0 parts of' 1 '-DLOWER=g->chunk(p, x, x->dims[0], 0, &(struct hd_pos){ .add = 0 })'
 says "an order that is none" 'm\]: reshard: place.order is 9, this engine knows 0 to [0-9]' 1 \
 	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .kind = HD_PLACE_SHARD, .order = 9, .dim = x->dims[0] })'
-says "a role of a place" 'm\]: reshard: place.role is 1, this engine knows 0 to 0' 1 \
+says "a role of a place" 'm\]: reshard: place.role is HD_ROLE_SPARE, and axis m.wide has no spare coordinates' 1 \
 	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .role = 1 })'
 says "a place of no coordinate" 'm\]: reshard: place.index is 4, axis m.wide has 2 coordinates' 1 \
 	'-DLOWER=g->reshard(p, x, s->axis, &(struct hd_place){ .kind = HD_PLACE_PINNED, .index = 4 })'

@@ -82,5 +82,5 @@ like "a receiver says what it gets" "$(heddle explain deep.ini --ranks 16 --set 
 # plan
 said=$(heddle plan deep.ini --ranks 16 --set model.vocab=512 --machine dgx-a100)
 like "plan: numbers for people" "$said" '^step [0-9.]+ m?s: [0-9.]+ [KM] tokens/s'
-like "equal stages are one line" "$said" '^stages 1 to 6, each: kernels [0-9.]+ [um]s, collectives .* exposed, idle .*; at most [0-9.]+ MB$'
+like "equal stages are one line" "$said" '^stages 1 to 6, each: kernels [0-9.]+ [um]s, collectives .* exposed, idle .*; at most [0-9.]+ [MG]B$'
 done_testing

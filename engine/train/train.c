@@ -248,12 +248,13 @@ static int saves(const struct train_loop *l)
 	return l->j->checkpoint.dir[0] != 0;
 }
 
+/* A line of metrics, with checkpoint.async alone: without it a step's own line is followed by the next step's, as ever. */
 static int tell_saved(struct train_loop *l)
 {
 	struct hd_saved s;
 	json_t *o;
 
-	if (!hd_saver_done(l->saver, &s) || (!l->metrics && !l->events))
+	if (!hd_saver_done(l->saver, &s) || !l->j->checkpoint.async || (!l->metrics && !l->events))
 		return HD_OK;
 	o = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)s.step, "save_seconds",
 		      hd_json_number(s.seconds), "save_bytes", json_integer((json_int_t)s.bytes),
