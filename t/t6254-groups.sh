@@ -71,7 +71,7 @@ for way in "dp.zero_size=2" "dp.sync=hierarchical --set dp.node_size=2"; do
 done
 
 # Memory is between that of all and of none; and as of so many replicas as a group has.
-planned() { heddle check --all tiny.ini $same $wide "$@" | sed -n 's/^rank 0.*memory \([0-9.]*\) MB.*/\1/p'; }
+planned() { heddle check --all tiny.ini $same $wide --set checkpoint.gradients=no "$@" | sed -n 's/^rank 0.*memory \([0-9.]*\) MB.*/\1/p'; }
 for zero in 1 3; do
 	less=$(awk -v a="$(planned --ranks 8 --set dp.zero=$zero)" -v b="$(planned --ranks 8 --set dp.zero=$zero --set dp.zero_size=4)" \
 		-v c="$(planned --ranks 8 --set dp.zero=$zero --set dp.zero_size=2)" -v d="$(planned --ranks 8)" \
