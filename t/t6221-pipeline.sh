@@ -124,6 +124,7 @@ is "and halved" "$((2 * $(explained 0 pp send $sp --set pp.schedule=interleaved)
 	printf "$pp"
 } >memory.ini
 bench() { heddle_mpi 2 bench memory.ini --set pp.schedule=$1 --set train.global_batch=$((4 * $2)) --steps 1 --json 2>/dev/null; }
+bench gpipe 4 >bench.out # times the products, for which the first run takes memory of its own
 for order in gpipe 1f1b; do
 	few=$(bench $order 4)
 	many=$(bench $order 10)
