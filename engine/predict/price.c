@@ -6,6 +6,7 @@
 #include "engine/graph/mesh.h"
 #include "engine/graph/traffic.h"
 #include "engine/predict/here.h"
+#include "engine/predict/work.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,41 +25,6 @@ void hd_pricing_end(struct hd_pricing *x)
 }
 
 /* -- kernels ---------------------------------------------------------------------------------------------------------------- */
-static int64_t bytes_elsewhere(const struct hd_program *g, const struct tensor *t, const struct tensor *root)
-{
-	return g->at[t->id].root == root ? 0 : hd_local_bytes(t);
-}
-
-/* What only puts together or takes apart, and is not where the memory plan has put it, is copied: read and written once. */
-static double copied(const struct hd_program *g, const struct node *n)
-{
-	const struct tensor *root = g->at[n->outs[0]->id].root;
-	int64_t bytes = 0;
-
-	if (n->is->role == OP_ROLE_ACCUMULATE) /* its entries have added */
-		return 0;
-	if (n->chooses.group || n->is->role == OP_ROLE_PICK)
-		return 2 * (double)bytes_elsewhere(g, n->ins[hd_piece_index(g, n, 0)], root);
-	if (n->v.nin == 1 || n->is->role == OP_ROLE_SYNC) /* a piece; or a gradient, whose home the other input says */
-		return g->at[n->ins[0]->id].root == root ? 0 : 2 * (double)hd_local_bytes(n->outs[0]);
-	for (uint32_t i = 0; i < n->v.nin; i++)
-		bytes += bytes_elsewhere(g, n->ins[i], root);
-	return 2 * (double)bytes;
-}
-
-static double traffic(const struct hd_program *g, const struct node *n)
-{
-	double bytes = 0;
-
-	if (n->is->flags & OP_FLAG_NAMES)
-		return copied(g, n);
-	for (uint32_t i = 0; i < n->v.nin; i++)
-		bytes += (double)hd_local_bytes(n->ins[i]);
-	for (uint32_t i = 0; i < n->v.nout; i++)
-		bytes += (double)hd_local_bytes(n->outs[i]);
-	return bytes;
-}
-
 /* Of a node that runs in some steps alone: its part of each. */
 static double of_steps(const struct node *n)
 {
@@ -132,7 +98,7 @@ static double style_bytes(const struct hd_pricing *x, const struct node *n)
 	int forward = n->v.phase & HD_UNIT_F || n->recompute_of;
 
 	if (x->style->norms_twice && (n->is->role == OP_ROLE_NORM || n->is->role == OP_ROLE_NORM_D))
-		return traffic(x->g, n) - (double)hd_local_bytes(n->outs[0]);
+		return hd_work_bytes(x->g, n) - (double)hd_local_bytes(n->outs[0]);
 	if (x->style->dropout && n->is->role == OP_ROLE_ADD && n->v.phase & (HD_UNIT_F | HD_UNIT_B))
 		return (forward ? 1 : 5) *
 		       hd_price_elements(n->outs[0]); /* a mask; or mask, gradient read and written */
@@ -174,7 +140,7 @@ static double kernel(const struct hd_pricing *x, const struct node *n)
 	if (known >= 0)
 		return known;
 	hd_node_cost(n, &c);
-	if (!n->v.op->cost && n->is->flags & OP_FLAG_NAMES && traffic(x->g, n) <= 0)
+	if (!n->v.op->cost && n->is->flags & OP_FLAG_NAMES && hd_work_bytes(x->g, n) <= 0)
 		return 0;
 	if (n->is->role == OP_ROLE_EINSUM && n->v.nin > 1)
 		extent = smallest_extent(n);
@@ -185,7 +151,7 @@ static double kernel(const struct hd_pricing *x, const struct node *n)
 		compute += product_seconds(x, n, c.matmul_flops, extent);
 	if (is_attention(n) && n->ins[0]->local[3])
 		compute += softmax_seconds(x, n, c.matmul_flops);
-	bytes = c.bytes > 0 ? c.bytes : traffic(x->g, n);
+	bytes = c.bytes > 0 ? c.bytes : hd_work_bytes(x->g, n);
 	return x->m->kernel_latency + fmax(compute, memory_seconds(x, bytes)) +
 	       x->style->kernels * memory_seconds(x, style_bytes(x, n));
 }

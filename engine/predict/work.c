@@ -28,7 +28,7 @@ static double copied(const struct hd_program *g, const struct node *n)
 	return 2 * (double)bytes;
 }
 
-static double traffic(const struct hd_program *g, const struct node *n)
+double hd_work_bytes(const struct hd_program *g, const struct node *n)
 {
 	double bytes = 0;
 
@@ -72,7 +72,7 @@ int hd_work_of(const struct hd_program *g, const struct node *n, struct hd_work 
 	hd_node_cost(n, &c);
 	w->flops = c.matmul_flops;
 	w->other = c.other_flops;
-	w->bytes = c.bytes > 0 ? c.bytes : traffic(g, n);
+	w->bytes = c.bytes > 0 ? c.bytes : hd_work_bytes(g, n);
 	if (n->is->flags & OP_FLAG_MATMUL && n->v.nin > 1 && hd_attr_num(n->attr, "rows", 0) == 0) {
 		w->product = product_kind(n);
 		extents(n, w);

@@ -13,6 +13,8 @@ struct hd_work {
 	double rows, columns, summed; /* of a product */
 	int bf16;                     /* what is read */
 };
+/* Bytes of a node's operands and results; of one that only names other memory, what is copied. */
+double hd_work_bytes(const struct hd_program *g, const struct node *n);
 /* Of one launch of a node that moves nothing between ranks.  0: it has nothing to do, because memory is shared. */
 int hd_work_of(const struct hd_program *g, const struct node *n, struct hd_work *w);
 /* Of x, which is added to an accumulator.  0: who makes it adds it. */
