@@ -67,8 +67,9 @@ is "which is a check" "$(tail -1 out)" "3 passed, 0 failed"
 took() { sed -n "s/^\([0-9.]*\) \([0-9.]*\) $1$/\1 \2/p" test-times; }
 ok "the processor's time is that of all its processes" awk -v t="$(took t1007-works.sh)" -v n="$(took t1040-sleeps.sh)" \
 	'BEGIN { split(t, a, " "); split(n, b, " "); print t, n; exit !(a[1] > 0.2 && b[1] < 0.1 && b[2] >= 1.5) }'
-fails "over the budget" run --tier check --built 1020 ./t1007-works.sh
-like "is said" "$(cat out)" '^not ok - budget of tier check: 102[0-9] of 1020 s of the processor'
+# On a processor half as fast as that of the budgets, or slower, twice as much is allowed, and no more.
+fails "over the budget" run --tier check --built 2040 ./t1007-works.sh
+like "is said" "$(cat out)" '^not ok - budget of tier check: 204[0-9] of [12][0-9]{3} s of the processor'
 is "and counted" "$(tail -1 out)" "1 passed, 1 failed"
 ok "smoke" run --tier smoke ./t1007-works.sh ./t1000-smoke.sh
 is "is a handful of them" "$(tail -1 out)" "2 passed, 0 failed"

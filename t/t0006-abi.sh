@@ -6,7 +6,8 @@
 # headers would take each other's structs for their own.  Comments and layout may change freely.
 . "${0%/*}/lib/tap.sh"
 
-include=$src/include/heddle
+headers=${HD_ABI_HEADERS:-$src/include}	# --print is of these
+include=$headers/heddle
 # What these headers say, and define, without what they include and without blanks: a public header is all that plugins include.
 plain() {
 	printf '#include <heddle/strategy.h>\n' | ${CC:-cc} -E -dD -I"$1" -x c - | awk '
@@ -16,7 +17,7 @@ plain() {
 }
 number() { sed -n "s/^#define HD_ABI_$1 \([0-9]*\)$/\1/p" "$include/version.h"; }
 version=$(number MAJOR).$(number MINOR)
-hash=$(plain "$src/include" | cksum | tr ' ' -)
+hash=$(plain "$headers" | cksum | tr ' ' -)
 if [ "$1" = --print ]; then
 	echo "$version $hash"
 	tap_planned=yes

@@ -59,6 +59,9 @@ static void accepted(void)
 	is_str(parse("check --temperature -1.5 -- --odd.ini"), "", "a negative value, and a file with dashes");
 	ok(!hd_cli_num(&cli, "temperature", -2, 9, 0, &t, &err) && t == -1.5, "a number");
 	is_str(cli.positional, "--odd.ini", "after --");
+	is_str(parse("check x.ini --ranks --mca\ta\tb"), "",
+	       "a value of several words, which are options of another program");
+	is_str(hd_cli_str(&cli, "ranks", ""), "--mca\ta\tb", "all of it");
 	ok(!*parse("plugins") && !cli.positional, "an optional word");
 	ok(!*parse("check --help") && cli.help && cli.verb, "help needs no CONF");
 	ok(!*parse("help eval") && cli.help && !strcmp(cli.verb->name, "eval"), "help as a verb");
@@ -125,19 +128,21 @@ static void help(void)
 	       "  --memory SIZE              refuse a rank that needs more\n"
 	       "  --temperature T            0 is greedy\n"
 	       "  --json                     as JSON\n"
-	       "  --set SECTION.KEY=VALUE    overrides a key of the INI file; repeatable\n"
-	       "  --help                     prints this\n",
+	       "  --set SECTION.KEY=VALUE    override a key of the INI; repeatable\n"
+	       "  --help                     print this\n",
 	       "help of a verb");
 	free(text);
 	f = open_memstream(&text, &n);
 	hd_cli_usage(f, verbs, HD_LEN(verbs));
 	fclose(f);
 	is_str(text,
-	       "heddle VERB ...\n\n"
+	       "usage: heddle VERB ...\n\n"
+	       "Trains large transformer models on many ranks.  An INI file describes the model, the data and the layout.\n\n"
 	       "  check CONF               refuses what can be refused\n"
 	       "  eval CKPT                loss of a checkpoint\n"
 	       "  plugins [NAME]           lists plugins\n\n"
-	       "heddle VERB --help lists the options of a verb.\n",
+	       "heddle VERB --help lists the options of a verb, and heddle keys the keys of the INI.\n"
+	       "To begin: heddle check layout.ini --ranks 8, then mpirun -np 8 heddle train layout.ini\n",
 	       "help of all");
 	free(text);
 }

@@ -294,7 +294,7 @@ static void texts(void)
 	put("p.bin", plain, sizeof(plain));
 	setenv("XDG_CACHE_HOME", "cache", 1);
 	is_str(try_open("train = t.txt\nvalid_fraction = 0", 2, 300, 1),
-	       "x.ini:1: [data] tokenizer: t.txt is text, and the model's vocab of 300 is not one of bytes: give the DIR "
+	       "x.ini:1: [data] tokenizer: t.txt is text, and the model's vocab of 300 is not one of bytes. Give the DIR "
 	       "of its tokenizer.json, or byte if bytes are meant",
 	       "bytes for a model that has other tokens");
 	is_str(try_open("train = t.txt\nvalid_fraction = 0\ntokenizer = byte", 2, 300, 1), "", "if they are meant");
@@ -323,7 +323,7 @@ static void texts(void)
 	       "takes the bytes of any file",
 	       "no text");
 	is_str(try_open("train = p.bin\nvalid_fraction = 0\nformat = uint16\norder = sequential", 4, 0, 1), "",
-	       "ids without a head");
+	       "Ids without a head");
 	ok(!hd_data_sample(data, 0, 0, ids, &err) && ids[1] == 300 && ids[2] == 65535, "of 16 bits");
 	is_str(try_open("train = p.bin\nvalid_fraction = 0\nformat = uint32", 2, 0, 1),
 	       "x.ini:2: [data] train: p.bin: 10 bytes are no whole number of ids of 4 bytes", "a broken one");

@@ -61,8 +61,8 @@ static void llmc_files(void)
 	put("n.bin", "none", 5);
 	is_str(try_open("n.bin"),
 	       "n.bin: neither llm.c's (it begins with "
-	       "1701736302, not 20240520 or 20240801) nor Megatron's (there is no .idx beside it); "
-	       "ids without a head: [data] format = uint16 or uint32",
+	       "1701736302, not 20240520 or 20240801) nor Megatron's (there is no .idx beside it). "
+	       "Ids without a head: [data] format = uint16 or uint32",
 	       "neither");
 }
 

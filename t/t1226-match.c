@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The programs of all ranks are matched against each other (engine/predict/match.c).  Programs of two stages are damaged one
+ * The programs of all ranks are matched against each other (engine/program/match.c).  Programs of two stages are damaged one
  * way each: a message left out, two in another order, of another length, of another kind of number, in another micro-batch,
  * and two collectives over the stages exchanged.  Each is found, and both ranks are named; the programs as they are meet.
  */
 #include <config.h>
-#include "engine/predict/match.h"
+#include "engine/program/match.h"
 #include "kernels/ref/ref.h"
 #include "t/lib/one_rank.h"
 

@@ -8,6 +8,7 @@
 #include <config.h>
 #include "engine/inprocess/inprocess.h"
 #include "engine/graph/mesh.h"
+#include "engine/graph/op.h"
 #include "t/lib/tap.h"
 #include <float.h>
 #include <math.h>
@@ -94,7 +95,7 @@ static int holds_its_own(const struct hd_inprocess *r)
 		int serves = !hd_is_worker(r->plan, k);
 
 		for (size_t e = 0; e < g->n; e++)
-			if (serves && g->entries[e].unit.kind & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W | HD_UNIT_G))
+			if (serves && g->entries[e].unit.kind & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W))
 				return note("rank %d runs a unit", k), 0;
 		for (size_t i = 0; i < r->plan->ntensors; i++) {
 			const struct tensor *t = r->plan->tensors[i];
@@ -105,6 +106,40 @@ static int holds_its_own(const struct hd_inprocess *r)
 		}
 	}
 	return 1;
+}
+
+static int reads(const struct entry *e, const struct tensor *t)
+{
+	for (uint32_t i = 0; e->type == HD_ENTRY_NODE && i < e->node->v.nin; i++)
+		if (e->node->ins[i] == t)
+			return 1;
+	return 0;
+}
+
+/* The pulls of a worker's step all start before its first unit; each parameter is taken right in front of its first reader. */
+static int pulls_late(const struct hd_inprocess *r)
+{
+	const struct hd_program *g = r->program[0];
+	size_t units = 0, taken = 0, within = 0;
+
+	for (size_t e = 0; e < g->n; e++) {
+		const struct entry *x = &g->entries[e];
+		size_t reader = e + 1;
+
+		units += x->unit.kind == HD_UNIT_F;
+		if (x->type == HD_ENTRY_NODE && x->node->comm.kind == HD_COMM_PULL && units)
+			return note("a pull starts in a unit"), 0;
+		if (x->type != HD_ENTRY_NODE || x->node->is->role != OP_ROLE_PULLED)
+			continue;
+		while (reader < g->n &&
+		       (g->entries[reader].unit.kind == HD_UNIT_G || g->entries[reader].type == HD_ENTRY_LOAD))
+			reader++;
+		if (reader == g->n || !reads(&g->entries[reader], T(x->node->outs[0]->v.of)))
+			return note("%s is taken where nobody needs it", x->node->outs[0]->v.of->name), 0;
+		taken++;
+		within += units > 0;
+	}
+	return taken > 1 && within >= taken / 2 ? 1 : (note("%zu taken, %zu within units", taken, within), 0);
 }
 
 static void try(const struct layout *l)
@@ -129,6 +164,7 @@ static void try(const struct layout *l)
 		note("%s; gradients differ by %g, loss and norm by %g, parameters by %g (%s)", err.text, g, v, w,
 		     where);
 	ok(r && r->n % (l->workers + l->servers) == 0 && holds_its_own(r), "each has its own");
+	ok(r && pulls_late(r), "pulls are under way while forward goes on");
 	hd_inprocess_close(one);
 	hd_inprocess_close(r);
 }

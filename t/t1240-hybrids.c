@@ -3,7 +3,7 @@
  * which model.  Initial weights, batches, losses, gradient norms and every gradient must be those of one rank.  If this
  * broke, strategies would each work and their combination would train another model.
  *
- *	t1240-hybrids.t [N [SEED [FIRST]]]	layouts FIRST.. FIRST+N-1 of the sequence SEED; 60, or 12 in tier check
+ *	t1240-hybrids.t [N [SEED [FIRST]]]	layouts FIRST.. FIRST+N-1 of the sequence SEED; 60, 30 in tier ci, 12 in tier check
  *
  * A layout is a function of SEED and its number alone, so one that fails can be run again alone.  `make check-layouts
  * N=500 SEED=1` is the long sweep.  Only what divides is drawn; what is refused nevertheless is counted.
@@ -334,7 +334,9 @@ static int try(uint64_t seed, int number)
 
 int main(int argc, char **argv)
 {
-	int n = argc > 1 ? atoi(argv[1]) : whole_sweep() ? 60 : 12, first = argc > 3 ? atoi(argv[3]) : 0, no = 0;
+	const char *tier = getenv("HD_TEST_TIER");
+	int drawn = tier && !strcmp(tier, "ci") ? 30 : 12;
+	int n = argc > 1 ? atoi(argv[1]) : whole_sweep() ? 60 : drawn, first = argc > 3 ? atoi(argv[3]) : 0, no = 0;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
 	double begin = hd_seconds();
 

@@ -43,6 +43,40 @@ says "... a wrong mean of members" 'behind an update .* differs from one rank' 1
 diloco 's|s->g->initial(p, mine, HD_INITIAL_PARAMETER, 0);||'
 says "... weights that begin as others than the parameter" '^#   loss behind|differs from one rank' 1 ./diloco.so --only 'equals one rank, gpt2: diloco 2'
 
+# What is approximate is compared with its serial definition too: the mistakes that the exact setting does not see.
+changed() { # FOLDER NAME sed-command: NAME.so with this change, which there must be
+	sed "$3" "$src/examples/$1/$2.c" >"$2.c"
+	[ "$3" = 's/^//' ] || ! cmp -s "$2.c" "$src/examples/$1/$2.c" || echo "# nothing is changed by $3"
+	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" -o "$2.so" "$2.c" -lm
+}
+serial() { # NAME FOLDER PLUGIN sed-command PATTERN [LAYOUT [SIZE]]
+	changed "$2" "$3" "$4"
+	says "$1: is right when it is exact" ' 1 passed, 0 failed' 0 "./$3.so" --only "equals one rank, gpt2: ${6:-$3 4}"
+	says "$1: and is not what it says" "$5" 1 "./$3.so" --only "serial definition, gpt2: $3${7- 2}"
+}
+apart='^#   parameter .* behind step [0-9] differs from that of the serial definition by '
+for each in powersgd/powersgd diloco/diloco sparse-sums/sparse_sums int8-boundary/int8_boundary; do
+	changed "${each%/*}" "${each#*/}" 's/^//'
+	says "${each#*/} trains what its serial definition says" ' [1-9] passed, 0 failed, 0 skipped' 0 "./${each#*/}.so" --only 'serial definition'
+done
+serial "powersgd without error feedback" powersgd powersgd '/g->assign(p, late,/d' "$apart"
+serial "powersgd whose factor begins anew" powersgd powersgd '/g->assign(p, q,/d' "$apart"
+serial "top-k without error feedback" sparse-sums sparse_sums '/g->assign(p, late,/d' "$apart"
+serial "top-k without magnitudes" sparse-sums sparse_sums 's/topk(p, owed, row, few, 1,/topk(p, owed, row, few, 0,/' "$apart"
+serial "diloco without outer momentum" diloco diloco 's/if (s->momentum != 0)/if (0)/' "$apart"
+serial "diloco with momentum that is not Nesterov's" diloco diloco '0,/d\[0\] = s->g->map(p, d, 2, "a + b \* %.17g", s->momentum);/s//d[0] = b[0];/' \
+	"$apart"
+serial "8 bits that arrive by another step" int8-boundary int8_boundary '0,/"a \* b \/ 127"/s//"a * b \/ 126"/' "$apart" 'pp 2, int8_boundary' ''
+changed diloco diloco 's/"every=2 outer_lr=0.7 momentum=0.9"/"every=1 outer_lr=1 momentum=0"/; s/\(EVERY\|OUTER_LR\) [0-9.]*$/\1 1/; s/\(MOMENTUM\) 0.9$/\1 0/'
+says "a definition of the exact setting alone is refused" 'trains as one rank without the plugin does .*defines nothing approximate' 1 ./diloco.so \
+	--only 'serial definition, gpt2: diloco 2'
+changed powersgd powersgd 's/, .serial = &serial//'
+says "without a definition the check is skipped" '# SKIP it is approximate, and has no table serial' 0 ./powersgd.so --only 'serial definition'
+for wrong in '.one = "rank=2"|both of one and update' '.update = NULL|neither of one and update' '.keys = "width=2"|no option width'; do
+	changed powersgd powersgd "s/.update = serial_update }/.update = serial_update, ${wrong%|*} }/"
+	like "a table with ${wrong%|*} is refused" "$(heddle plugins ./powersgd.so 2>&1)" "serial.*${wrong#*|}"
+done
+
 wrong -DRIGHT
 says "a right plugin passes" ' 0 failed' 0 ./replicas.so --layouts 1 --no-runs
 says "... and what was refused is listed with its reason" '# SKIP refused: .*not a multiple' 0 ./replicas.so --only 'gpt2: replicas 3'

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Casts to and from 8 bits, against tables of all their numbers: what a byte is, by the definition of its type; that it comes
  * back as itself; and at the middle between any two neighbours, and right below and above it, which of them a number goes
- * to.  On the cpu and on the reference.
+ * to.  On the cpu, the reference and cuda.
  */
 #include <config.h>
-#include "engine/device/device.h"
-#include "kernels/ref/ref.h"
+#include "t/lib/kernel_test.h"
 #include "t/lib/tap.h"
 #include <math.h>
 #include <string.h>
@@ -29,24 +28,24 @@ static double number(const struct type *t, int k)
 	return e ? ldexp(1 + ldexp(f, -t->m), e - t->bias) : ldexp(f, 1 - t->bias - t->m);
 }
 
-static void cast(const struct hd_device_ops *d, uint32_t from, uint32_t to, void *x, void *y, int64_t n)
+static void cast(int which, uint32_t from, uint32_t to, const void *x, void *y, int64_t n)
 {
-	static struct hd_dim dim = { .name = "a" };
-	const struct hd_dim *dims = &dim;
-	struct hd_view v[2] = { { .dtype = from, .ndim = 1, .n = { n } }, { .dtype = to, .ndim = 1, .n = { n } } };
-	struct hd_kernel_desc desc = { "", 1, 1, &v[0], &v[1] };
-	const struct hd_kernel *k = d->kernel("cast");
-	struct hd_prep p = { 0 };
-	struct hd_err err = { 0 };
-	struct hd_run run = { 0 };
+	struct kt *t = KT_NEW(cast, "");
+	char spec[32];
+	struct kt_buf *in, *out;
 
-	v[0].dims[0] = v[1].dims[0] = dims;
-	if (!ok(k && k->prepare(&desc, &p, &err) >= 0, "prepared: %s", err.text))
-		return;
-	k->run(&p, &y, &x, &run);
+	snprintf(spec, sizeof(spec), "a=%d", (int)n);
+	in = kt_in(t, from, spec), out = kt_out(t, to, spec);
+	in->view[KT_REF].dtype = from, out->view[KT_REF].dtype = to; /* the reference too: no doubles */
+	memcpy(in->mem[which], x, (size_t)(n * HD_BITS(from) / 8));
+	if (!ok(kt_run(t, which) >= 0, "run: %s", t->err.text))
+		memset(y, 0, (size_t)(n * HD_BITS(to) / 8));
+	else
+		memcpy(y, out->mem[which], (size_t)(n * HD_BITS(to) / 8));
+	kt_free(t);
 }
 
-static void bytes(const struct hd_device_ops *d, const struct type *t)
+static void bytes(int which, const struct type *t)
 {
 	uint8_t all[256], back[256];
 	float f[256];
@@ -54,8 +53,8 @@ static void bytes(const struct hd_device_ops *d, const struct type *t)
 
 	for (int i = 0; i < 256; i++)
 		all[i] = (uint8_t)i;
-	cast(d, t->dtype, HD_DTYPE_F32, all, f, 256);
-	cast(d, HD_DTYPE_F32, t->dtype, f, back, 256);
+	cast(which, t->dtype, HD_DTYPE_F32, all, f, 256);
+	cast(which, HD_DTYPE_F32, t->dtype, f, back, 256);
 	for (int i = 0; i < 256; i++) {
 		int k = t->m ? i & 0x7f : i < 128 ? i : 256 - i;
 		double want = number(t, k) * (t->m ? (i & 0x80 ? -1 : 1) : (int8_t)i < 0 ? -1 : 1);
@@ -73,7 +72,7 @@ static void bytes(const struct hd_device_ops *d, const struct type *t)
 }
 
 /* Between neighbours k and k + 1: the middle goes to the even one, all else to the nearer one. */
-static void middles(const struct hd_device_ops *d, const struct type *t, int negative)
+static void middles(int which, const struct type *t, int negative)
 {
 	float x[127 * 3 + 4];
 	uint8_t y[127 * 3 + 4], want[127 * 3 + 4];
@@ -92,32 +91,36 @@ static void middles(const struct hd_device_ops *d, const struct type *t, int neg
 		x[i] = -x[i];
 		want[i] = (uint8_t)(t->m ? want[i] | 0x80 : i < n - 2 ? -want[i] : -128);
 	}
-	cast(d, HD_DTYPE_F32, t->dtype, x, y, n);
+	cast(which, HD_DTYPE_F32, t->dtype, x, y, n);
 	for (int i = 0; i < n; i++)
 		wrong += y[i] != want[i];
 	ok(!wrong, "%s: %d numbers %s 0 go to the nearest", t->name, n, negative ? "below" : "above");
 }
 
-static void not_numbers(const struct hd_device_ops *d, const struct type *t)
+static void not_numbers(int which, const struct type *t)
 {
 	float x[2] = { NAN, -NAN };
 	uint8_t y[2];
 
-	cast(d, HD_DTYPE_F32, t->dtype, x, y, 2);
+	cast(which, HD_DTYPE_F32, t->dtype, x, y, 2);
 	ok(t->m ? (y[0] & 0x7f) == 0x7f && (y[1] & 0x7f) == 0x7f : !y[0] && !y[1], "%s: NaN", t->name);
 }
 
 int main(void)
 {
-	const struct hd_device_ops *devices[] = { hd_device_cpu(), hd_device_ref() };
+#ifdef KT_CUDA
+	static const char *const devices[] = { "cuda" };
+#else
+	static const char *const devices[] = { "cpu", "ref" }; /* KT_CPU, KT_REF */
+#endif
 
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < (int)HD_LEN(devices); i++)
 		for (size_t k = 0; k < HD_LEN(types); k++) {
-			note("%s, %s", devices[i]->name, types[k].name);
-			bytes(devices[i], &types[k]);
-			middles(devices[i], &types[k], 0);
-			middles(devices[i], &types[k], 1);
-			not_numbers(devices[i], &types[k]);
+			note("%s, %s", devices[i], types[k].name);
+			bytes(i, &types[k]);
+			middles(i, &types[k], 0);
+			middles(i, &types[k], 1);
+			not_numbers(i, &types[k]);
 		}
 	return done();
 }

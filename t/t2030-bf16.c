@@ -25,6 +25,7 @@ static const struct shape {
 	{ "all but one see a tile", "b=1,s=70@62/140,h=1,d=64", "b=1,t=140,h=1,d=64", "causal=1" },
 	{ "all but one see a tile, head_dim 128", "b=1,s=70@62/140,h=1,d=128", "b=1,t=140,h=1,d=128", "causal=1" },
 	{ "keys of the future", "b=1,s=70@0/300,h=1,d=64", "b=1,t=150@35/300,h=1,d=64", "causal=1" },
+	{ "many tiles of keys", "b=1,s=30@570/600,h=1,d=64", "b=1,t=600,h=1,d=64", "causal=1" },
 	{ "any head_dim", "b=2,s=50,h=2,d=24", "b=2,s=50,h=2,d=24", "causal=1" },
 	{ "a window inside a tile", "b=1,s=150,h=1,d=64", "b=1,s=150,h=1,d=64", "causal=1 window=9" },
 	{ "a window over tiles, grouped", "b=2,s=290,h=2,d=64", "b=2,s=290,kv=1,d=64", "causal=1 window=130" },
@@ -74,7 +75,7 @@ static void backward(const struct shape *s, struct kt *f, double tol)
 
 /* Probabilities are rounded to bf16 on their way into the second product, as is the result; in backward o (in delta)
  * and ds too, whose terms cancel: each term of the sum is off by a rounding of its own. */
-static void attention(const struct shape *s)
+static void attention(const struct shape *s, int forward_only)
 {
 	struct kt *f = KT_NEW(attention, s->attr);
 	double scale = hd_attr_num(s->attr, "scale", 0.125);
@@ -84,8 +85,9 @@ static void attention(const struct shape *s)
 	kt_reals(kt_in(f, HD_DTYPE_BF16, s->k), -1, 1);
 	kt_out(f, HD_DTYPE_BF16, s->q);
 	kt_out(f, HD_DTYPE_F32, lse_spec(s->q));
-	KT_CHECK(f, 2 * ROUND, "attention, %s", s->what);
-	backward(s, f, 4 * ROUND * (1 + scale));
+	KT_CHECK(f, 2 * ROUND, "attention, %s%s", s->what, forward_only ? ", by groups of warps" : "");
+	if (!forward_only)
+		backward(s, f, 4 * ROUND * (1 + scale));
 	kt_free(f);
 }
 
@@ -292,7 +294,13 @@ int main(void)
 	odd_products();
 	counted();
 	for (size_t i = 0; i < HD_LEN(shapes); i++)
-		attention(&shapes[i]);
+		attention(&shapes[i], 0);
+#ifdef KT_CUDA
+	setenv("HEDDLE_WGMMA", "1", 1); /* where the module has code of 9.0a */
+	for (size_t i = 0; i < HD_LEN(shapes); i++)
+		attention(&shapes[i], 1);
+	unsetenv("HEDDLE_WGMMA");
+#endif
 	others("a=3,b=7,e=64", "a=3,b=7", "e=64");
 	others("a=3,b=29,e=77", "a=3,b=29", "e=77");
 	others("a=1,b=3,e=2100", "a=1,b=3", "e=2100");

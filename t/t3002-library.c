@@ -51,7 +51,7 @@ static const char *found(const char *name, const char *dir, struct hd_err *err)
 	Dl_info info = { 0 };
 
 	at[0] = 0;
-	if (lib && dladdr(dlsym(lib, "heddle_plugin_v0"), &info))
+	if (lib && dladdr(dlsym(lib, "heddle_plugin_v1"), &info))
 		snprintf(at, sizeof(at), "%s", info.dli_fname);
 	free(full);
 	return strncmp(at, top, strlen(top)) ? at : at + strlen(top);

@@ -45,6 +45,11 @@ as_one_rank() {			# LAYOUT RANKS HOSTS [ARGS...]
 as_one_rank hierarchical 4 h1:2,h2:2
 like "sums in two levels see the hosts" "$said" 'dp\.node 2 x dp\.across 2'
 as_one_rank tp+dp 4 h1:2,h2:2
+# What starts its own ranks starts them on one host.
+hosts_verb=check hosts_train 4 h1:2,h2:2 tp+dp.ini --ranks 4 --against-one-rank >out 2>&1
+is "check --against-one-rank under a launcher of two hosts: refused" "$? $(messages <out | wc -l | tr -d ' ')" "1 1"
+like "... with both numbers" "$(cat out)" \
+	'heddle: .*--against-one-rank: the launcher has started 2 ranks on other hosts, but the comparison starts all 4 ranks'
 if whole_sweep; then
 	as_one_rank tp 2 h1:1,h2:1
 	as_one_rank pp 2 h1:1,h2:1

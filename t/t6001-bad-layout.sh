@@ -73,6 +73,8 @@ like "alone: more ranks than cores" "$command" '^	mpirun -np 64 --oversubscribe 
 
 one "fewer layers on stages than there are" 'pp\.split: 1,0 has 1 layers; the model has 2' 1 check tiny.ini --ranks 2 \
 	--set pp.plugin=pp --set pp.size=2 --set pp.split=1,0
+one "more layers on a stage than there are" 'pp\.split: 100,0 has more than 2 layers; the model has 2' 1 check tiny.ini --ranks 2 \
+	--set pp.plugin=pp --set pp.size=2 --set pp.split=100,0
 
 # Plugins.
 one "no such plugin" 'dp\.plugin: no plugin "nix" .*; there: .*dp' 2 train tiny.ini --set dp.plugin=nix
@@ -88,8 +90,8 @@ variant() {
 }
 variant hollow -DV_UNDEFINED_FUNCTION
 one "an undefined symbol" 'hollow\.so.*undefined symbol: nobody_has_this' 2 train tiny.ini --set dp.plugin=./hollow.so
-variant future -DV_MINOR=HD_ABI_MINOR+1000
-one "another ABI" 'future\.so: abi_minor is 10[0-9][0-9], newer than this engine.s [0-9]+' 2 train tiny.ini --set dp.plugin=./future.so
+variant future '-DV_BUILD="minor=1000"'
+one "another ABI" 'future\.so: needs ABI [0-9]+\.1000, this engine has [0-9]+\.[0-9]+' 2 train tiny.ini --set dp.plugin=./future.so
 variant alien -DV_MAGIC=7
 one "no plugin of ours" 'alien\.so' 1 train tiny.ini --set dp.plugin=./alien.so
 done_testing

@@ -110,8 +110,20 @@ static int m_lower(struct hd_strategy *s, struct hd_plan *p)
 	}
 	return s->h->status(p);
 }
+#ifndef STORAGE
+#define STORAGE
+#endif
+static int m_storage(struct hd_strategy *s, struct hd_plan *p)
+{
+	const struct hd_place all = { .kind = HD_PLACE_REPLICATED };
+	struct hd_storage_args at = { sizeof(at), s->h->graph->leaf_next(p, NULL, HD_TENSOR_PARAM), s->axis, &all, 0, 0 };
+	STORAGE;
+	(void)at;
+	return s->h->status(p);
+}
 static const struct hd_strategy_ops ops = { .size = sizeof(ops), .options = options, .noptions = 1,
-	.option_size = sizeof(options[0]), .open = m_open, .mesh = m_mesh, .rules = m_rules, .lower = m_lower };
+	.option_size = sizeof(options[0]), .open = m_open, .mesh = m_mesh, .rules = m_rules, .storage = m_storage,
+	.lower = m_lower };
 HD_PLUGIN("mistake", "1.0", &ops)
 EOF
 {
@@ -184,6 +196,13 @@ says "a match of no size" 'm\]: node_next: size of the arguments is 0' 1 '-DCURS
 says "no match" 'm\]: node_next: the arguments are NULL' 1 '-DCURSOR=g->node_next(p, NULL, NULL)'
 says "a stage of no coordinate" 'm\]: stage 5 of 2, chunk 0' 1 \
 	'-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 5, 0)'
+spare='-DMESH=s->axis = s->h->axis(p, &(struct hd_axis_args){ sizeof(struct hd_axis_args), "wide", 1, 1 })'
+says "spare coordinates" '^2 ranks = m.wide 1 \+ 1 server' 0 -DNOAXIS "$spare"
+says "layers along an axis with spare coordinates" \
+	'^heddle: .*mistake.ini.* \[strategy m\]: rule: axis m.wide has 1 coordinates for stages and 1 spare ones.*\(slot rules of plugin mistake' 1 \
+	-DNOAXIS "$spare" '-DRULES=dim = "layer"'
+says "a stage along it" '\[strategy m\]: stage: axis m.wide has 1 coordinates for stages and 1 spare ones.*\(slot rules of plugin mistake' 1 \
+	-DNOAXIS "$spare" '-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 0)'
 says "a stage of no block" 'm\]: stage: the block is NULL' 1 '-DRULES=hd_stage(s->h, p, NULL, s->axis, 0, 0)'
 says "a chunk of no block" 'm\]: stage: chunk 9000, the model has 4 blocks' 1 \
 	'-DRULES=hd_stage(s->h, p, s->h->block_next(p, NULL), s->axis, 0, 9000)'
@@ -214,6 +233,37 @@ says "a choice of no members" 'm\]: either: the members are NULL' 1 "-DLOWER=$fo
 says "a permutation that is none" 'm\]: comm: a permutation by mul = 2 among 2 members: two of them would go to one' 1 '-DLOWER=hd_comm_permute(g, p, s->group, x, 2, 0)'
 says "a sum that is permuted" 'm\]: comm: mul = 1 is of permutations, and this is all-reduce' 1 \
 	'-DLOWER=g->comm(p, &(struct hd_comm_args){ sizeof(struct hd_comm_args), s->group, x, NULL, 0, HD_COMM_ALL_REDUCE, 0, 1 })'
+# What a sum sends, and what goes to servers and back.
+comm() { echo "-DLOWER=g->comm(p, &(struct hd_comm_args){ sizeof(struct hd_comm_args), s->group, $1 })"; }
+says "a sum in no order that sends 16 bits" 'm\]: comm: the wire of an all-reduce is 0x[0-9a-f]+, not 0' 1 \
+	"$(comm 'x, NULL, 0, HD_COMM_ALL_REDUCE, HD_DTYPE_BF16')"
+says "a ring that sends whole numbers" 'm\]: comm: the wire is 0x[0-9a-f]+, not 0, bf16 or fp16' 1 \
+	"$(comm 'x, x->dims[0], 0, HD_COMM_RING_REDUCE_SCATTER, HD_DTYPE_I32')"
+says "a wire of what is not added in fp32" 'm\]: comm: a wire of bf16, for \(.*\) of f64' 1 \
+	"$(comm 'g->cast(p, x, HD_DTYPE_F64), x->dims[0], 0, HD_COMM_RING_REDUCE_SCATTER, HD_DTYPE_BF16')"
+says "a push to nobody" 'm\]: comm: a push in a group of role 0, not HD_ROLE_ALL' 1 "$(comm 'x, NULL, 0, HD_COMM_PUSH')"
+served='-DCURSOR=hd_cursor(g, p, n, s->group = s->h->group(p, &(struct hd_group_args){ sizeof(struct hd_group_args), &s->axis, 1, HD_ROLE_ALL }))'
+says "a push to a server that is none" 'm\]: comm: a push with spare member 5 of 1' 1 -DNOAXIS "$spare" "$served" "$(comm 'x, NULL, 5, HD_COMM_PUSH')"
+says "a push along a dim that is none" 'm\]: comm: a push along batch, which \(.*\) does not have' 1 -DNOAXIS "$spare" "$served" \
+	"$(comm 'x, s->h->dim(p, "batch"), 0, HD_COMM_PUSH')"
+says "a pull of what workers have" 'm\]: comm: a pull of \(.*\), which is at coordinates of role 0 of m.wide, not 1' 1 \
+	-DNOAXIS "$spare" "$served" "$(comm 'x, NULL, 0, HD_COMM_PULL')"
+says "a shift among servers" 'm\]: comm: shift in a group with spare members' 1 -DNOAXIS "$spare" "$served" "$(comm 'x, NULL, 0, HD_COMM_SHIFT')"
+# Pieces, and the memory of a leaf.
+pieces() { echo "-DLOWER=struct hd_tensor *xs[] = { x, x }; const struct hd_dim *ds[] = { x->dims[0], x->dims[0] }; $1"; }
+says "no pieces" 'm\]: pack_pieces: 0 pieces, not 1 to' 1 "$(pieces 'g->pack_pieces(p, xs, ds, 2, 0)')"
+says "pieces along nothing" 'm\]: pack_pieces: the dims are NULL' 1 "$(pieces 'g->pack_pieces(p, xs, NULL, 2, 2)')"
+says "pieces along another's dim" 'm\]: pack_pieces: \(.*\) has no batch' 1 "$(pieces 'ds[1] = s->h->dim(p, "batch"); g->pack_pieces(p, xs, ds, 2, 1)')"
+says "pieces of two dtypes" 'm\]: pack_pieces: input 1 has another dtype than input 0' 1 \
+	"$(pieces 'xs[1] = g->cast(p, x, HD_DTYPE_F64); g->pack_pieces(p, xs, ds, 2, 1)')"
+says "pieces of too little" 'm\]: unpack_pieces: \(.*\) has [0-9]+ elements, and 4 pieces have [0-9]+' 1 \
+	"$(pieces 'y = g->pack_pieces(p, xs, ds, 1, 1); g->unpack_pieces(p, y, xs, ds, 2, 4, xs)')"
+says "pieces to nowhere" 'm\]: unpack_pieces: the array for the results is NULL' 1 \
+	"$(pieces 'y = g->pack_pieces(p, xs, ds, 1, 1); g->unpack_pieces(p, y, xs, ds, 1, 1, NULL)')"
+says "a parameter in the host's memory" \
+	'm\]: storage: space 1 of \(.*\): optimizer states and masters may be in HD_SPACE_HOST, all else is in HD_SPACE_DEVICE' 1 \
+	'-DSTORAGE=at.space = HD_SPACE_HOST; s->h->graph->storage(p, &at)'
+says "a memory that is none" 'm\]: storage: space 7 of' 1 '-DSTORAGE=at.space = 7; s->h->graph->storage(p, &at)'
 says "a position without a group" 'm\]: chunk: pos.mul is 7, and there is no group' 1 \
 	'-DLOWER=g->chunk(p, x, x->dims[0], 2, &(struct hd_pos){ .mul = 7, .add = -5 })'
 says "no position" 'm\]: pick: the position is NULL' 1 '-DLOWER=g->pick(p, &x, 1, NULL)'

@@ -81,9 +81,70 @@ limited() (			# files of at most the weights and half of the states
 )
 fails "a file too large" limited "$heddle" train run.ini --set checkpoint.dir=full --set checkpoint.resume=auto
 like "is named, with its size" "$(cat .ok)" "optimizer\.safetensors: no room for its $states bytes"
-is "in one message" "$(grep -c '^heddle: .*optimizer' .ok)" 1
+is "in one message for each save" "$(grep -c '^heddle: .*optimizer' .ok)" 3
 is "what was there is there, and nothing else" "$(cd full && find . -type f | sort | xargs cksum)" "$before"
 ok "and whole" whole full
+
+# A save that fails, and one behind it that does not: by functions of our own in place of the system's. The file is rank 0's; each rank
+# writes its part.
+cat >fills.c <<'EOF'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int is_full(int fd, const char *rank)
+{
+	const char *steps = getenv("FULL_AT"), *of = getenv("OMPI_COMM_WORLD_RANK");
+	char link[32], path[4096] = "", *at;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (strcmp(getenv("FULL_RANK"), rank) || strcmp(of ? of : "0", rank) || readlink(link, path, sizeof(path) - 1) < 0)
+		return 0;
+	at = strstr(path, ".step-0000000");
+	if (!at || !strchr(steps, at[13]))
+		return 0;
+	errno = ENOSPC;
+	return 1;
+}
+#define AS(name) ((int (*)(int, int, off_t, off_t))dlsym(RTLD_NEXT, name))
+#define WRITES(name) ((ssize_t (*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, name))
+int fallocate(int fd, int mode, off_t at, off_t n) { return is_full(fd, "0") ? -1 : AS("fallocate")(fd, mode, at, n); }
+int fallocate64(int fd, int mode, off_t at, off_t n) { return is_full(fd, "0") ? -1 : AS("fallocate64")(fd, mode, at, n); }
+ssize_t pwrite(int fd, const void *p, size_t n, off_t at) { return is_full(fd, "1") ? -1 : WRITES("pwrite")(fd, p, n, at); }
+ssize_t pwrite64(int fd, const void *p, size_t n, off_t at) { return is_full(fd, "1") ? -1 : WRITES("pwrite64")(fd, p, n, at); }
+EOF
+ok "a disk that is full at times" ${CC:-cc} -w -shared -fPIC -o fills.so fills.c -ldl
+goes_on() {			# NAME RANKS INI FULL_RANK ASYNC: steps 2 and 3 of 4 are not saved
+	rm -rf fills
+	rank=$4 async=$5 ini=$3 n=$2
+	what=$1
+	full_at() { FULL_AT=$1 FULL_RANK=$rank LD_PRELOAD="$tmp/fills.so" mpi "$n" "$heddle" train "$ini.ini" --set checkpoint.dir=fills --set "checkpoint.async=$async"; }
+	ok "$what: a save that fails is not the last" full_at 23
+	like "$what: it is said" "$(cat .ok)" \
+		"heddle: step 2 is not saved, and training goes on: .*fills/\.step-00000002\.tmp/.*No space left on device.*; the newest checkpoint is that of step 1"
+	is "$what: once for each" "$(grep -c 'is not saved' .ok)" 2
+	is "$what: the others are there" "$(ls -A fills | tr '\n' ' ')" "latest step-00000001 step-00000004 "
+	ok "$what: whole" whole fills
+	rm -rf fills
+	fails "$what: the last one" full_at 34
+	like "$what: is said" "$(tail -20 .ok)" '^heddle: .*\.step-00000004\.tmp/.*No space left on device'
+	is "$what: once" "$(grep -c '^heddle: .*\.step-00000004' .ok)" 1
+	is "$what: what was there is there" "$(cat fills/latest; ls -A fills | tr '\n' ' ')" "step-00000002
+latest step-00000001 step-00000002 "
+	ok "$what: and whole" whole fills
+}
+goes_on "one rank" 1 run 0 no
+goes_on "one rank, beside the steps" 1 run 0 yes
+if [ $have_dp = yes ]; then
+	sed 's/^size = 2/&\nzero = 1/' dp.ini >zero.ini
+	goes_on "the second of two" 2 zero 1 no
+	goes_on "the second of two, beside the steps" 2 zero 1 yes
+else
+	skip "the plugin dp is not built: a rank of two that cannot write"
+fi
 
 # A disk that says how much it has left: by a function of our own in place of the system's.
 cat >room.c <<'EOF'
@@ -102,7 +163,7 @@ small_disk() { room=$1; shift; LD_PRELOAD="$tmp/room.so" ROOM="$room" "$heddle" 
 each=$((weights + states))
 fails "room for two of three" small_disk $((3 * each - 1))
 like "both numbers are said" "$(cat .ok)" \
-	'checkpoint\.dir: room: 3 checkpoints of [0-9.]+ KB .*checkpoint\.keep = 2.* need [0-9.]+ KB of disk, and [0-9.]+ KB is left'
+	'checkpoint\.dir: room: 3 checkpoints of [0-9.]+ KB .*checkpoint\.keep = 2.* need [0-9.]+ KB of disk, but [0-9.]+ KB is left'
 is "before a step, and before anything is made" "$(grep -c '^step' .ok) $(ls room 2>/dev/null)" "0 "
 fails "one is kept, room for one of two" small_disk $((2 * each - 1)) --set checkpoint.keep=1
 fails "one save, and room for none" small_disk $((each - 1)) --set train.steps=1

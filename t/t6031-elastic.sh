@@ -91,6 +91,20 @@ status "all steps are made" 0 'run: 2 ranks' --ranks 1:2 --set checkpoint.dir=d 
 status "an error is no loss" 1 'no room|cannot|Not a directory' --ranks 1:2 --set checkpoint.dir=text.txt/d
 is "which is not tried again" "$(grep -c '^heddle: run: [12] rank' out)" "$(grep -c '^heddle: run: 2 ranks' out)"
 
+# Hosts: one that does not answer is left out with its slots.  Names go into commands.
+printf '#!/bin/sh\n[ "$1" = localhost ]\n' >probe
+chmod +x probe
+printf 'localhost slots=2\t# here\n\nnowhere slots=2\n' >hostfile
+status "a host that does not answer" 0 'run: host nowhere does not answer' --ranks 1:4 --hostfile hostfile --probe ./probe \
+	--set checkpoint.dir=h --set train.steps=2
+like "its slots are not there" "$(cat out)" '^heddle: run: 2 ranks'
+status "too few hosts" 1 'run: 2 ranks are left, and --ranks asks for 3 at least' --ranks 3:4 --hostfile hostfile --probe ./probe \
+	--set checkpoint.dir=i
+status "no hostfile" 1 'nohosts: ' --ranks 1:4 --hostfile nohosts --set checkpoint.dir=i
+echo '-oProxyCommand=x' >hostfile
+status "a host that would be an option" 1 "hostfile: '-oProxyCommand=x' is no name of a host" --ranks 1:4 --hostfile hostfile \
+	--probe ./probe --set checkpoint.dir=i
+
 # A rank that dies each time, before anything is saved.
 if whole_sweep; then
 cat >dies.c <<'END'

@@ -15,7 +15,7 @@ for verb in train bench; do
 	is "$verb is refused" $? 1
 	like "with the numbers" "$said" "^heddle: $numbers, and .* has [0-9.]+ [MGT]B left"
 	like "what it consists of" "$said" '\(rank 0: parameters and state 59\.4 TB, within a step [0-9.]+ [GTM]B\)'
-	like "and the keys that help" "$said" 'what helps: a smaller train\.micro_batch \(it is 2\), train\.recompute = full, dp\.zero \(less memory: .*\), more hosts'
+	like "and the keys that help" "$said" 'This helps: a smaller train\.micro_batch \(it is 2\), train\.recompute = full, dp\.zero \(less memory: .*\), more hosts'
 	is "in one message" "$(printf '%s\n' "$said" | messages | wc -l)" 1
 	unlike "no step, no weights" "$said" 'initial weights|^step '
 done
@@ -30,11 +30,25 @@ echo '{"model_type":"gpt2","n_layer":96,"n_embd":65536,"n_head":64,"vocab_size":
 for verb in "eval hf --data text.txt" "generate hf --prompt x"; do
 	said=$(limited heddle $verb)
 	is "${verb%% *} is refused" $? 1
-	like "with the numbers and what helps" "$said" "^heddle: $numbers, and .* left .*; what helps: more hosts, in a layout that shards the model"
+	like "with the numbers and what helps" "$said" "^heddle: $numbers, and .* left .*\. This helps: more hosts, in a layout that shards the model"
 done
 
 # The tiny model fits, also where little more than it needs is left.
 ok "what fits is trained" heddle train tiny.ini
+
+# NCCL's communicators have memory of their own, of each rank and beside its plan: one for a group's collectives, and with two stages
+# one each way.
+checked() { heddle check tiny.ini --ranks 2 --set train.device=cuda "$@"; }
+of_rank=$(checked --json)
+is "the communicators are a part of the memory" "$(json "$of_rank" memory_bytes)" "$(($(json "$of_rank" persistent_bytes) +
+	$(json "$of_rank" transient_bytes) + $(json "$of_rank" communicator_bytes)))"
+like "and named" "$(checked)" 'within a step [0-9.]+ KB, 1 communicator of NCCL some 209\.7 MB'
+is "with MPI there are none" "$(json "$(checked --json --set train.comm=mpi)" communicator_bytes)" 0
+fails "--memory counts them" checked --memory 100M
+ok "where there are none what is left fits" checked --memory 100M --set train.comm=mpi
+sed 's/^\[strategy dp\]/[strategy pp]/; s/^plugin = dp/plugin = pp\nsize = 2/' tiny.ini >stages.ini
+like "two stages have one for messages each way too" "$(heddle check stages.ini --ranks 2 --set train.device=cuda --set model.tie_embeddings=no)" \
+	', 3 communicators of NCCL some 629\.1 MB'
 
 # Sizes whose products are no numbers any more.
 refused() {

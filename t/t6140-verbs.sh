@@ -86,6 +86,8 @@ done
 like "explain: what is moved, not what it was packed in" \
 	"$(heddle explain tiny.ini --ranks 2 --set dp.plugin=ep --set model.experts=4)" 'all-to-all .* dispatch \(expert,batch,slot,embed\)'
 like "explain --schedule" "$(heddle explain tiny.ini --ranks 2 --schedule)" '^stage 0.*F0.*B0.*F1.*B1'
+like "and what is drawn" "$(heddle explain tiny.ini --ranks 2 --schedule)" \
+	'^units: F0: forward of micro-batch 0, B its backward; time runs to the right, .*: a forward takes 1, a backward 2$'
 is "explain: alone there is nothing to move" "$(heddle explain tiny.ini --ranks 1 --json)" "[]"
 
 # bench

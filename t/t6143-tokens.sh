@@ -105,7 +105,7 @@ is "the same batches" "$(heddle data on.ini --step 1)" "$(heddle data bpe.ini --
 refusal() { heddle "$@" 2>&1 >/dev/null | grep '^heddle: '; }
 rm hf/tokenizer.json
 like "text for a model whose tokenizer is not there" "$(refusal train on.ini --set checkpoint.dir=x)" \
-	"text.txt is text, and the model's vocab of 454 is not one of bytes: give the DIR of its tokenizer.json, or byte if"
+	"text.txt is text, and the model's vocab of 454 is not one of bytes. Give the DIR of its tokenizer.json, or byte if"
 ok "bytes, if that is said" heddle train on.ini --set checkpoint.dir=bytes --set data.tokenizer=byte
 fails "then no tokenizer is kept" test -e bytes/step-00000002/tokenizer.json
 like "generate without a tokenizer" "$(refusal generate hf --prompt a)" \

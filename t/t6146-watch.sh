@@ -71,7 +71,7 @@ unlike "nothing is said of what stays" "$(run --set train.steps=4)" 'was made wi
 cp -r ck kept
 again() { rm -rf ck; cp -r kept ck; run --set train.steps=6 "$@"; }
 like "another end of the decay" "$(again)" \
-	'the decay of the learning rate was to end at step 4, and now ends at step 6; train\.decay = 4 keeps it as it was$'
+	'the decay of the learning rate was to end at step 4, and now ends at step 6. train\.decay = 4 keeps it as it was$'
 unlike "unless it is given" "$(again --set train.decay=4)" 'decay of the learning rate'
 unlike "or nothing decays" "$(rm -rf ck; run --set train.schedule=constant >/dev/null; run --set train.schedule=constant --set train.steps=6)" 'decay'
 like "another rate" "$(again --set train.lr=1e-3)" 'was made with train\.lr = 3e-3, and it is 1e-3 now$'

@@ -43,8 +43,12 @@ is "two documents" "$(od -An -t u8 -j 18 -N 8 two.idx | tr -d ' ')" 2
 tr '\n' ' ' <text.txt | cut -c 1-2200000 | tr -d '\n' >line.txt
 awk 'BEGIN { for (x = 1; bytes < 2200000; bytes += 30) { x = x * 16807 % 2147483647
 	printf "%s%s", x % 3 ? "Ёлка и 12 сосен" : "東京は日本の首都です。", x % 5 ? "\n" : " " } }' >cyrillic.txt
-for text in line cyrillic; do
-	for kind in gpt2 llama2; do
+# And a page without lines and blanks: only what stands side by side in no token can be cut.
+awk 'BEGIN { for (x = 1; bytes < 2200000; bytes += 30) { x = x * 16807 % 2147483647
+	printf "%s", x % 3 ? "東京は日本の首都です。" : x % 5 ? "人人生而自由" : "é́ﬁ<s>ñ" } }' >page.txt
+for text in line cyrillic page; do
+	for kind in gpt2 llama2 mistral gemma; do
+		[ $text = page ] || [ $kind = gpt2 ] || [ $kind = llama2 ] || continue
 		tokenizer=$src/t/data/tokenizers/$kind
 		heddle tokenize --tokenizer "$tokenizer" --ids $text.txt | tr ' ' '\n' >whole
 		heddle tokenize --tokenizer "$tokenizer" --out $text-$kind $text.txt 2>err || tap_comment <err
@@ -69,7 +73,7 @@ ok "a text without words: the ids are those of the whole" cmp whole pieces
 # Memory: of six times the text no more than of one, also where something stands before every text (llama2).
 peak() { (ulimit -d "$1" && heddle tokenize --tokenizer "$src/t/data/tokenizers/$2" --out "out-$1-$2" "$3.txt") >err 2>&1; }
 export OMP_NUM_THREADS=1
-for what in llama3:text llama2:text llama2:line gpt2:cyrillic llama2:cyrillic; do
+for what in llama3:text llama2:text llama2:line gpt2:cyrillic llama2:cyrillic llama2:page gemma:page; do
 	kind=${what%:*} text=${what#*:}
 	for i in 1 2 3 4 5 6; do cat $text.txt; done >long.txt
 	limit=30000

@@ -17,7 +17,8 @@ ok "heddle.pc is installed" [ -f "$pc" ]
 share=$root$prefix/share
 missing=
 for f in heddle/conf/quickstart.ini heddle/conf/ptd-p.ini heddle/conf/machines/dgx-h100.ini doc/heddle/README.md doc/heddle/doc/ini.md \
-	bash-completion/completions/heddle zsh/site-functions/_heddle man/man1/heddle.1 man/man5/heddle.ini.5; do
+	bash-completion/completions/heddle zsh/site-functions/_heddle man/man1/heddle.1 man/man5/heddle.ini.5 \
+	man/man7/heddle-plugin.7; do
 	[ -s "$share/$f" ] || missing="$missing $f"
 done
 is "layouts, machines, pages, completions and both manuals are installed" "$missing" ""
@@ -26,10 +27,10 @@ like "a machine is found by its name, away from the sources" "$(cd "$share/heddl
 	"$root$prefix/bin/heddle" plan char-small.ini --set data.train=none --set model.vocab=256 --machine dgx-h100 2>&1)" \
 	'^on [^,]+, 8 ranks a node'
 
-# The command of doc/first-strategy.md; pkg-config is told where the scratch root is.
+# The command of doc/first-strategy.md.
 mkdir mine
 cp "$src/examples/sign-compression/strategy.c" mine/strategy.c
-flags=$(PKG_CONFIG_PATH=${pc%/*} PKG_CONFIG_SYSROOT_DIR=$root pkg-config --cflags heddle)
+flags=$(PKG_CONFIG_PATH=${pc%/*} pkg-config --cflags heddle)
 like "the headers are those installed" "$flags" "-I$root$prefix"
 ok "builds" ${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden -Wl,-z,defs -Wall -Wextra -Werror $flags \
 	-o mine/heddle_sign_compression.so mine/strategy.c

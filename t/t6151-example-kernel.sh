@@ -13,11 +13,11 @@ make -C "$build" install-heddleincludeHEADERS install-pkgconfigDATA DESTDIR="$ro
 pc=$(find "$root" -name heddle.pc)
 cp -r "$src/examples/squared-relu" relu
 rm -f relu/*.o relu/*.so
-ok "its Makefile builds it" env PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$root" \
+ok "its Makefile builds it" env PKG_CONFIG_PATH="${pc%/*}" \
 	make -s -C relu CC="${CC:-cc}" NVCC=no-nvcc CFLAGS="-O2 -Wall -Wextra -Werror"
 if command -v nvcc >/dev/null; then
 	cp -r relu cuda
-	ok "and with nvcc its kernels for GPUs" env PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$root" \
+	ok "and with nvcc its kernels for GPUs" env PKG_CONFIG_PATH="${pc%/*}" \
 		make -s -C cuda CC="${CC:-cc}"
 	ok "which it loads with" heddle plugins ./cuda/squared_relu.so
 else

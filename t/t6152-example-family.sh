@@ -13,7 +13,7 @@ make -C "$build" install-heddleincludeHEADERS install-pkgconfigDATA DESTDIR="$ro
 pc=$(find "$root" -name heddle.pc)
 cp -r "$src/examples/vaultgemma" made
 rm -f made/*.so
-ok "its Makefile builds it" env PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$root" \
+ok "its Makefile builds it" env PKG_CONFIG_PATH="${pc%/*}" \
 	make -s -C made CC="${CC:-cc}" CFLAGS="-O2 -Wall -Wextra -Werror"
 cp made/vaultgemma.so kept/brought
 cd kept/brought || exit 1
@@ -64,6 +64,22 @@ wrong "a value that is none" 's/{ "norm", "before" }/{ "norm", "behind" }/' "def
 wrong "a yes that is none" 's/{ "norm_offset", "yes" }/{ "norm_offset", "on" }/' 'default norm_offset = on: it is yes or no'
 wrong "a size" 's/{ "norm_offset", "yes" }/{ "layers", "4" }/' "default layers = 4: it is each model's own"
 wrong "twice" 's/{ "norm_offset", "yes" }/{ "norm", "after" }/' 'default norm = after: it is before already'
+wrong "a number in words" 's/{ "norm_offset", "yes" }/{ "window", "2k" }/' 'default window = 2k: it is a whole number in digits'
+wrong "letters that are none" 's/"window_layers", "wf"/"window_layers", "wx"/' 'default window_layers = wx: it is letters w and f'
+wrong "no value" 's/{ "norm_offset", "yes" }/{ "norm_offset", 0 }/' 'default norm_offset has no value'
+wrong "no model_type" '/\.model_type/d' 'model_type is missing'
+wrong "a window of less than nothing" 's/4096/-1/' 'window_absent is -1, it is 0 or more'
+wrong "a key of no name" 's/"attention_bias", "out_bias"/"", "out_bias"/' "keys: an entry's name is empty"
+wrong "words of what is no choice" 's/"query_scale", NULL/"query_scale", "a=b"/' 'key query_pre_attn_scalar: values "a=b", and model.query_scale is no choice'
+wrong "a choice without words" 's/HD_FAMILY_ACTIVATIONS/NULL/' 'key hidden_activation: values are missing, and model.activation is a choice'
+wrong "a word without ours" 's/HD_FAMILY_ACTIVATIONS/"silu"/' 'key hidden_activation: values "silu": "theirs=ours" is wanted'
+wrong "a value of no key" 's/"out_bias", NULL, "no"/NULL, NULL, "no"/' 'key attention_bias: absent "no", and it is no key of \[model\]'
+wrong "an absent value that is none" 's/NULL, "256"/NULL, "much"/' 'absent query_scale = much: .*much.*'
+wrong "a weight of no name" 's/"model.layers.\*.pre_feedforward_layernorm"/""/' 'weight model.layers.\*.post_attention_layernorm has no name'
+wrong "a weight of two names" 's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.layers.*.post_attention_layernorm", "model.layers.*.b" },/' \
+	'weight .*post_attention_layernorm is model.layers.\*.b, and .*pre_feedforward_layernorm already'
+wrong "two weights of one name" 's/\(	{ "model.layers.*.post_attention_layernorm".*\)/\1 { "model.layers.*.input_layernorm", "model.layers.*.pre_feedforward_layernorm" },/' \
+	'weights .*post_attention_layernorm and .*input_layernorm are both .*pre_feedforward_layernorm'
 wrong "a family of Heddle's" 's/\.name = "vaultgemma"/.name = "gemma2"/' 'there is a family gemma2 already'
 wrong "another's model_type" 's/\.model_type = "vaultgemma"/.model_type = "gemma2"/' "model_type gemma2 is another family's already"
 wrong "no class" '/\.class_name/d' 'class_name is missing'
@@ -82,6 +98,10 @@ sed 's/\.name = "vaultgemma"/.name = "a b"/' "$src/examples/vaultgemma/vaultgemm
 ${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
 "$heddle" check small.ini >out 2>&1
 like "a name of two words" "$(grep ^heddle: out)" 'family 0: name is "a b", it must be one word'
+sed 's/{ &vaultgemma, NULL }/{ \&vaultgemma, \&vaultgemma, NULL }/' "$src/examples/vaultgemma/vaultgemma.c" >vaultgemma.c
+${CC:-cc} -w -std=gnu11 -fPIC -shared -fvisibility=hidden -I "$src/include" -o vaultgemma.so vaultgemma.c
+"$heddle" check small.ini >out 2>&1
+like "one family twice" "$(grep ^heddle: out)" 'families 0 and 1 are both vaultgemma'
 
 # Rows of one tensor, in the order of the list, and conform where a value cannot be said.
 rows='{ "model.layers.*.self_attn.k_proj", "model.layers.*.a" }, { "model.layers.*.self_attn.q_proj", "model.layers.*.a" },'

@@ -11,7 +11,7 @@ root=$tmp/root
 make -C "$build" install-heddleincludeHEADERS install-pkgconfigDATA DESTDIR="$root" >log 2>&1 ||
 	{ tap_comment <log; skip_all "make install does not work here"; }
 pc=$(find "$root" -name heddle.pc)
-export PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$root"
+export PKG_CONFIG_PATH="${pc%/*}"
 mkdir bin
 printf '#!/bin/sh\nexec "%s/heddle" "$@"\n' "$build" >bin/heddle
 chmod +x bin/*
@@ -56,7 +56,9 @@ ok "a wrong plugin passes check" heddle check wrong.ini --ranks 2
 fails "and not beside one rank" heddle check wrong.ini --ranks 2 --against-one-rank
 like "... with the tensor, by how much, and what rounding explains" "$(cat "$tmp/.ok")" \
 	'^heddle: the layout trains another model than one rank: (gradient|loss).* differs by .* times what rounding in fp32 explains'
-ok "bf16 has its own tolerance" heddle check tiny.ini --ranks 2 --set train.precision=bf16 --against-one-rank
+mkdir -p saved/step-00000009
+ok "bf16 has its own tolerance; steps that a run has saved are not in its way" \
+	heddle check tiny.ini --ranks 2 --set train.precision=bf16 --set checkpoint.dir=saved --against-one-rank
 like "... and is within it" "$(cat "$tmp/.ok")" '0\.[0-9]+ of what rounding in bf16'
 is "nothing is left behind" "$(find /tmp -maxdepth 1 -name 'heddle-against.*' -newer wrong.ini -user "$(id -un)" | wc -l)" 0
 fails "what does not train is said" heddle check tiny.ini --ranks 2 --against-one-rank --set data.train=/dev/null --set model.vocab=256

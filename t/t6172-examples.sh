@@ -13,7 +13,7 @@ make -C "$build" install-heddleincludeHEADERS install-pkgconfigDATA DESTDIR="$ro
 	{ tap_comment <log; skip_all "make install does not work here"; }
 pc=$(find "$root" -name heddle.pc)
 made() {
-	env PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$root" make -s -C "$1" CC="${CC:-cc}" NVCC=no-nvcc \
+	env PKG_CONFIG_PATH="${pc%/*}" make -s -C "$1" CC="${CC:-cc}" NVCC=no-nvcc \
 		CFLAGS="-O2 -Wall -Wextra -Werror"
 }
 for makefile in "$src"/examples/*/Makefile; do
@@ -37,6 +37,57 @@ ok "two backwards exchanged: builds" made exchanged
 out=$(heddle check exchanged/small.ini --ranks 2 2>&1)
 is "two backwards exchanged: refused" $? 1
 like "two backwards exchanged: by the schedule" "$out" '^heddle: .*stage [01] .*B[0-9]'
+
+# -- ema_server: a rank without a model, of a plugin ---------------------------------------------------------------------------------
+{
+	sed '/^\[strategy/,$d' tiny.ini
+	printf '[strategy replicas]\nplugin = ema-server/ema_server.so\nkeep = 0\n'
+} >ema.ini
+cat >means.pl <<'EOT'
+my ($weights, $states, $prefix) = @ARGV;
+sub tensors {
+	open(my $f, '<:raw', $_[0]) or die "$_[0]: $!";
+	read($f, my $n, 8);
+	read($f, my $head, unpack('Q<', $n));
+	local $/;
+	my ($data, %t) = (scalar <$f>);
+	while ($head =~ /"([^"]+)": *\{"dtype": *"F32", *"shape": *\[[^\]]*\], *"data_offsets": *\[(\d+), *(\d+)\]\}/g) { $t{$1} = substr($data, $2, $3 - $2) }
+	return \%t;
+}
+my ($w, $s) = (tensors("$weights/model.safetensors"), tensors("$states/heddle/optimizer.safetensors"));
+my ($n, $same) = (0, 0);
+for my $state (grep { /^\Q$prefix\E/ } keys %$s) {
+	(my $name = substr($state, length $prefix)) =~ s/\.$//;
+	my ($k) = grep { /(^|\.)\Q$name\E$/ } keys %$w;
+	next unless defined $k;
+	$n++, $same += $w->{$k} eq $s->{$state};
+}
+print "$same of $n\n";
+EOT
+ok "ema_server: two replicas and a server train" heddle_mpi 3 train ema.ini --set replicas.size=3 --set log.metrics=ema.jsonl \
+	--set checkpoint.dir=ema --set checkpoint.every=1 --set checkpoint.keep=9
+ok "ema_server: two replicas of dp" heddle_mpi 2 train tiny.ini --set log.metrics=two.jsonl --set checkpoint.dir=two
+digits() { losses "$1" | cut -c1-7; }
+losses() { sed -n 's/.*"step": *\([0-9]*\),.*"loss": *\([0-9.]*\).*/\1 \2/p' "$1"; }
+is "ema_server: have the losses of those" "$(digits ema.jsonl)" "$(digits two.jsonl)"
+if command -v perl >/dev/null; then
+	like "ema_server: with keep = 0 the mean is the weights that the step began with" "$(perl means.pl ema/step-00000002 ema/step-00000003 replicas.mean.)" '^([1-9][0-9]*) of \1$'
+	ok "ema_server: goes on" heddle_mpi 3 train ema.ini --set replicas.size=3 --set checkpoint.dir=ema --set checkpoint.resume=auto \
+		--set train.steps=4 --set replicas.keep=0.5
+	like "ema_server: with keep = 0.5 it is not" "$(perl means.pl ema/step-00000003 ema/step-00000004 replicas.mean.)" '^0 of [1-9]'
+fi
+
+ok "ema_server: conforms" heddle conform ema-server/ema_server.so --only 'one rank, gpt2: ema_server 3' --no-runs
+like "ema_server: and is not refused there" "$(cat .ok)" '1 passed, 0 failed, 0 skipped'
+
+# Of the weights that workers have updated: the server gets them in its own update, and does not wait for them in front of the norm.
+cp -r ema-server behind
+sed -i -e '/struct hd_node \*sync/d; s/hd_cursor(s->g, p, sync, all)/hd_cursor(s->g, p, update, all)/' \
+	-e 's/push\.x = update->ins\[0\];/push.x = s->g->updated(p, update->ins[0]);/; s/"mean"/update->ins[0]->name/' behind/ema_server.c
+rm -f behind/*.so
+ok "ema_server: of the weights behind the update: builds" made behind
+ok "ema_server: its server begins its update there" heddle conform behind/ema_server.so --only 'one rank, gpt2: ema_server 3' --no-runs
+like "ema_server: and is not refused either" "$(cat .ok)" '1 passed, 0 failed, 0 skipped'
 
 # -- diloco ------------------------------------------------------------------------------------------------------------------
 diloco() { # RANKS args...: weights of members that agree every 2 steps

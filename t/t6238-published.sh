@@ -9,10 +9,13 @@
 table="$src/t/data/published.tsv"
 tab=$(printf '\t')
 : >errors
-grep -v '^#' "$table" | grep -v '^bound' >rows
+grep -v '^#' "$table" | grep -v '^bound\|^source' >rows
 ok "there are runs" [ "$(wc -l <rows)" -gt 100 ]
+is "each table says where it was read" "$(cut -f 2 rows | sort -u)" "$(sed -n "s/^source$tab\([^$tab]*\)$tab..*/\1/p" "$table" | sort)"
+sed '/^context_memory/d; /^communicator_memory/d' "$src/conf/machines/dgx-a100.ini" >allocator.ini
 while IFS="$tab" read -r in_check name run machine style ranks seconds gb published error memory keys; do
 	[ "$in_check" = c ] || whole_sweep || continue
+	[ "$memory" = - ] || [ "$machine" != dgx-a100 ] || machine=./allocator.ini	# as torch.cuda.max_memory_allocated counts
 	set --
 	for key in $keys; do
 		set -- "$@" --set "$key"
@@ -102,6 +105,60 @@ under ./one.style --set train.recompute=none
 all=$bytes
 under heddle --set train.recompute=none
 ok "what autograd keeps takes memory: 5 bytes of each score at least" [ $((all - bytes)) -gt $((2 * 2 * 2 * 256 * 256 * 5)) ]
+# What a style says of kernels alone, on one rank: (of 1 % less of 2 %) of the FLOPs of attention's two products forward, of half of
+# 256 x 256 scores, 4 layers and 16 sequences; five products backward; on the machine's half of it twice as long.
+ini=alone.ini
+seconds_of() {			# LINES MACHINE [args...]: of a step of one rank
+	printf '[style]\n%b' "$1" >one.style
+	machine=$2
+	shift 2
+	said=$(heddle plan alone.ini --ranks 1 --machine "$machine" --style ./one.style --json --set dp.size=1 --set pp.size=1 \
+		--set train.recompute=none "$@" 2>&1)
+	json "$(printf '%s\n' "$said" | sed 's/"stages".*//')" step_seconds
+}
+less() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.9g", a - b }'; }
+sed 's/^flops_bf16.*/&\nolder_instructions = 0.5/' "$src/conf/machines/dgx-a100.ini" >older.ini
+one=$((4 * 16 * 256 * 256 * 256))
+for way in forward backward; do
+	case $way in forward) flops=$((2 * one)) ;; *) flops=$((5 * one)) ;; esac
+	took=$(less "$(seconds_of "attention_$way = 0.01\n" dgx-a100)" "$(seconds_of "attention_$way = 0.02\n" dgx-a100)")
+	near "attention_$way: share of the peak" "$took" "$(awk -v f="$flops" 'BEGIN { print f * (100 - 50) / 312e12 }')" 1e-9
+	took=$(less "$(seconds_of "attention_$way = 0.01\n" ./older.ini)" "$(seconds_of "attention_$way = 0.01\n" dgx-a100)")
+	near "of older instructions" "$took" "$(awk -v f="$flops" 'BEGIN { print f * 100 / 312e12 }')" 1e-9
+done
+is "older instructions are nothing to other attention" "$(seconds_of '' ./older.ini)" "$(seconds_of '' dgx-a100)"
+own=$(seconds_of 'elementwise = own\n' dgx-a100)
+is "elementwise = own: as long as its bytes" "$own" "$(seconds_of '' dgx-a100)"
+twice=$(seconds_of 'elementwise = own\nkernels = 2\n' dgx-a100)
+thrice=$(seconds_of 'elementwise = own\nkernels = 3\n' dgx-a100)
+ok "kernels = 2: kernels without products take longer" awk -v a="$own" -v b="$twice" 'BEGIN { exit !(b > a * 1.01) }'
+ok "3: by as much again" awk -v a="$own" -v b="$twice" -v c="$thrice" 'BEGIN { exit !(c - b >= (b - a) * 0.999) }'
+# A layer's parameters as one: 63 links of a ring are passed once and not 12 times, and what is sent stays.
+sharded() {			# LINES [args...]
+	printf '[style]\n%b' "$1" >one.style
+	shift
+	said=$(heddle plan alone.ini --ranks 64 --machine dgx-a100 --style ./one.style --json --set dp.size=64 --set pp.size=1 \
+		--set train.global_batch=128 "$@" 2>&1)
+}
+for stage in 2 3; do
+	sharded 'gather = tensor\n' --set dp.zero=$stage
+	tensors=$(json "$(printf '%s\n' "$said" | sed 's/"stages".*//')" step_seconds) sent=$(printf '%s\n' "$said" | grep -o '"bytes".*')
+	sharded 'gather = layer\n' --set dp.zero=$stage
+	layers=$(json "$(printf '%s\n' "$said" | sed 's/"stages".*//')" step_seconds)
+	ok "zero = $stage, gather = layer: latencies once" awk -v a="$tensors" -v b="$layers" 'BEGIN { exit !(b < a * 0.8) }'
+	is "the same bytes" "$(printf '%s\n' "$said" | grep -o '"bytes".*' | sed 's/}.*//')" "${sent%%\}*}"
+done
+# With weights' gradients in units of their own what only backward reads is freed before them.
+printf '[style]\nattention = scores\nsaved = all\n' >one.style
+ini=s.ini
+under ./one.style --set train.recompute=none --set pp.schedule=1f1b
+late=$bytes
+under heddle --set train.recompute=none --set pp.schedule=1f1b
+late=$((late - bytes))
+under ./one.style --set train.recompute=none --set pp.schedule=zb
+early=$bytes
+under heddle --set train.recompute=none --set pp.schedule=zb
+ok "zb: scores are not kept for weights' gradients" [ $((early - bytes)) -le "$late" ]
 printf '[style]\nattention = scores\nkernels = 2\n' >one.style
 under ./one.style
 twice=$seconds

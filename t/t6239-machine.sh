@@ -70,6 +70,8 @@ refused() { # NAME TEXT SED
 }
 refused 'an unknown kind of product' 'a product is forward, backward or weights' 's/^\[product weights\]/[product sideways]/'
 refused 'a point that is none' "'12' is no point SIZE:RATE" '/^\[kernel adamw\]/,$ { s/^fp32 = .*/fp32 = 12/ }'
+refused 'points that do not rise' "'4000:1e9' is no point SIZE:RATE with a size above the last one's" \
+	'/^\[kernel adamw\]/,$ { s/^fp32 = .*/fp32 = 4000:2e9, 4000:1e9/ }'
 refused 'no cores' 'cores' '/^cores = /d'
 said=$("$build/heddle" machine --quick --out /nonexistent/x.ini 2>&1)
 ok 'a file that cannot be written is refused at once' sh -c 'case $1 in *nonexistent*) ;; *) exit 1;; esac' - "$said"

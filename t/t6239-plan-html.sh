@@ -51,6 +51,9 @@ for svg in page.iter("svg"):
                 rows.setdefault(y, []).append((float(n), kind[1]))
     for y in sorted(rows, key=float):
         print("row", sum(n for n, k in rows[y]), "idle", sum(n for n, k in rows[y] if k == "w4") / sum(n for n, k in rows[y]))
+    for bar in svg.iter("rect"):
+        if bar.get("class").startswith("f l"):
+            print("bar", bar.get("class")[-1], bar.get("width"))
 print("points", sum(1 for c in page.iter("circle")))
 E
 field() { printf '%s\n' "$1" | python3 -c 'import json, sys
@@ -68,6 +71,9 @@ is "each has a line" "$(printf '%s\n' "$seen" | grep -c '^row')" 4
 near "which is as long as the step" "$(printf '%s\n' "$seen" | awk '/^row/ { n = $2 } END { print n }')" 850 2
 waits=$(field "$said" '(r["stages"][3]["idle_seconds"] + r["stages"][3]["comm_exposed_seconds"]) / r["step_seconds"]')
 near "the last stage waits as long as plan says" "$(printf '%s\n' "$seen" | awk '/^row/ { n = $4 } END { print n }')" "$waits" 0.02
+bytes=$(field "$said" 'r["bytes"]["network"] / r["bytes"]["node"]')
+near "bars over links are as long as bytes are many" "$(printf '%s\n' "$seen" | awk '$1 == "bar" && $3 > most[$2] { most[$2] = $3 }
+	END { print most[1] / most[0] }')" "$bytes" 0.01
 like "memory by kind" "$(cat page.html)" 'kept for backward'
 like "and names are written as text" "$(cat page.html)" 'small &#38; slow'
 like "no search, no points" "$seen" 'points 0'
@@ -76,6 +82,26 @@ like "no search, no points" "$seen" 'points 0'
 plan --html long.html --set train.global_batch=400 >said
 like "many units: also the beginning" "$(python3 look.py long.html 2>&1)" 'drawing Its beginning'
 ok "in a page that is not large" test "$(wc -c <long.html)" -lt 400000
+
+# A step that was run, below the planned one: 4 stages in 8 seconds, of which the last waits for three, and for two within its unit.
+python3 - >trace.json <<'E'
+import json
+bar = lambda rank, name, at, dur, **more: {"name": name, "ph": "X", "pid": rank, "tid": 0, "ts": at * 1e6, "dur": dur * 1e6, "args": dict(more, step=7)}
+unit = lambda rank, at, dur, busy: bar(rank, "F0", at, dur, kind="F", micro=0, chunk=0, stage=rank // 2, busy=busy * 1e6)
+events = [unit(r, 10, 4, 4) for r in range(6)] + [unit(6, 13, 3, 1), unit(7, 13, 3, 3)] + [bar(r, "U", 16, 2) for r in range(8)]
+print(json.dumps({"traceEvents": events + [dict(bar(0, "F0", 0, 9), args={"step": 6, "stage": 0})]}))
+E
+plan --html traced.html --times trace.json >said
+seen=$(python3 look.py traced.html 2>&1)
+like "a step that was run is drawn too" "$seen" 'drawing The step as traced . rank 0; rank 2; rank 4; rank 6'
+like "with its time" "$(cat traced.html)" 'traced 8(\.0*)? s'
+near "a wait within a unit is one" "$(printf '%s\n' "$seen" | awk '/^row/ { n = $4 } END { print n }')" 0.625 0.01
+said=$(plan --times trace.json 2>&1)
+is "--times without --html: refused" $? 1
+like "and says so" "$said" 'times needs --html'
+said=$(plan --html x.html --times trace.json --set p.size=8 --ranks 16 2>&1)
+is "a trace of another layout: refused" $? 1
+like "by what it lacks" "$said" 'has no units of stage 4; the layout has 8 stages'
 
 cat >space.ini <<'E'
 [strategy b]
@@ -90,6 +116,8 @@ found=$(plan --search --space "$tmp/space.ini" --json --html found.html)
 seen=$(python3 look.py found.html 2>&1)
 is "a search: a point for each layout that was planned" "$(printf '%s\n' "$seen" | sed -n 's/^points //p')" "$(field "$found" 'len(r["candidates"])')"
 like "on axes of time and memory" "$seen" 'The search: .*of a rank.*of a step'
+plan --search --space "$tmp/space.ini" --memory 1T --html wide.html >said
+like "memory that nobody needs does not press the points on the axis" "$(cat wide.html)" 'A rank has 1\.1 TB'
 said=$(plan --html "$tmp/none/x.html" 2>&1)
 is "a page that cannot be written: refused" $? 1
 like "by name" "$said" 'none/x.html'

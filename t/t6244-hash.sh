@@ -40,6 +40,9 @@ ok "a changed bit: a status ($rc)" [ $rc -gt 0 -a $rc -lt 124 ]
 is "one message" "$(printf '%s\n' "$said" | grep -c .)" 1
 like "which names step, tensor and both ranks" "$said" '^heddle: step 4: [a-z0-9_.]+ of rank 1 \(dp 1\) is not that of rank 0 \(dp 0\) \(hashes [0-9a-f]{16} and [0-9a-f]{16}\)'
 is "and it is not saved" "$(cat ck/latest)" step-00000002
+HD_TEST_FLIP=1,0 heddle_mpi 2 train dp.ini --set train.hash_every=1000 >out 2>&1
+like "what ranks begin with is compared too" "$? $(failures <out)" '^[1-9][0-9]* heddle: step 0: .* of rank 1 \(dp 1\) is not that of rank 0'
+is "before a step" "$(grep -c '^step' out)" 0
 flip 0 3 dp
 like "of three copies the one that is alone" "$said" ' of rank 0 \(dp 0\) is not that of rank 1 \(dp 1\)'
 flip 3 4 tp+dp --set dp.sync=allreduce

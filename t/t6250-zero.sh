@@ -4,25 +4,13 @@
 # sums in the same order, the same update.  If this broke, the memory would have been bought with another model.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
+. "$src/t/lib/trained.sh"
 
 cat >>tiny.ini <<'END'
 sync = allreduce
 END
 # A tied embedding has two gradients, added before the members' or after them: other bits.
 same="--set model.tie_embeddings=no --set train.clip=0 --set data.valid_fraction=0.2 --set checkpoint.gradients=yes"
-
-trained() {	# RANKS DIR SETS...
-	n=$1 dir=$2
-	shift 2
-	heddle_mpi "$n" train tiny.ini $same --set checkpoint.dir="$dir" --set log.metrics="$dir.jsonl" "$@" >"$dir.out" 2>&1 ||
-		tap_comment <"$dir.out"
-}
-same_step() {	# WHAT DIR DIR STEP
-	for f in model.safetensors heddle/optimizer.safetensors heddle/gradients.safetensors; do
-		cmp -s "$2/step-0000000$4/$f" "$3/step-0000000$4/$f"
-		tap_result $? "$1: $f"
-	done
-}
 
 trained 4 whole
 for zero in 1 2 3; do

@@ -4,31 +4,22 @@
 # choice that is made for speed would change what is trained, or cost what nobody planned.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
+. "$src/t/lib/trained.sh"
 
 same="--set model.tie_embeddings=no --set data.valid_fraction=0 --set train.clip=0 --set train.reduce=rank_order"
-
-trained() {	# RANKS DIR SETS...
-	n=$1 dir=$2
-	shift 2
-	rm -rf "$dir"
-	heddle_mpi "$n" train tiny.ini $same --set checkpoint.dir="$dir" "$@" >"$dir.out" 2>&1 || tap_comment <"$dir.out"
-}
-same_bits() {	# WHAT DIR DIR
-	cmp -s "$2/step-00000003/model.safetensors" "$3/step-00000003/model.safetensors"
-	tap_result $? "$1"
-}
 
 for optimizer in adamw sgd; do
 	for n in 2 4; do
 		o="--set train.optimizer=$optimizer"
 		[ $optimizer$n = adamw4 ] || [ $optimizer$n = sgd2 ] || whole_sweep || continue
-		trained $n sum $o --set dp.sync=allreduce
+		trained $n sum$optimizer$n $o --set dp.sync=allreduce
 		for bucket in 25M 8K; do
-			trained $n server $o --set dp.sync=server --set dp.bucket=$bucket
-			same_bits "$optimizer, $n ranks, buckets of $bucket: servers leave the weights of an all-reduce" sum server
+			trained $n server$optimizer$n$bucket $o --set dp.sync=server --set dp.bucket=$bucket
+			same_bits "$optimizer, $n ranks, buckets of $bucket: servers leave the weights of an all-reduce" \
+				sum$optimizer$n server$optimizer$n$bucket
 		done
-		trained $n late $o --set dp.sync=allreduce --set dp.overlap=no --set dp.bucket=8K
-		same_bits "$optimizer, $n ranks: late sums too" sum late
+		trained $n late$optimizer$n $o --set dp.sync=allreduce --set dp.overlap=no --set dp.bucket=8K
+		same_bits "$optimizer, $n ranks: late sums too" sum$optimizer$n late$optimizer$n
 	done
 done
 trained 4 far --set dp.sync=server

@@ -5,25 +5,13 @@
 # what pads the last pieces would come into a weight or a file.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
+. "$src/t/lib/trained.sh"
 
 cat >>tiny.ini <<'END'
 sync = allreduce
 END
 same="--set model.tie_embeddings=no --set train.clip=0 --set data.valid_fraction=0.2 --set checkpoint.gradients=yes"
 
-trained() {	# RANKS DIR SETS...
-	ranks=$1 dir=$2
-	shift 2
-	rm -f "$dir.jsonl"
-	heddle_mpi "$ranks" train tiny.ini $same --set checkpoint.dir="$dir" --set log.metrics="$dir.jsonl" "$@" >"$dir.out" 2>&1 ||
-		tap_comment <"$dir.out"
-}
-same_step() {	# WHAT DIR DIR STEP
-	for f in model.safetensors heddle/optimizer.safetensors heddle/gradients.safetensors; do
-		cmp -s "$2/step-0000000$4/$f" "$3/step-0000000$4/$f"
-		tap_result $? "$1: $f"
-	done
-}
 planned() { sed -n 's/^memory: planned \([0-9.]*\) MB.*/\1/p' "$1.out"; }
 less() {	# WHAT DIR DIR
 	awk -v a="$(planned "$2")" -v b="$(planned "$3")" 'BEGIN { exit !(a > 0 && a < b) }'

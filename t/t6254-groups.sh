@@ -5,22 +5,10 @@
 # cross the slow links that groups are there to spare, or groups would drift apart.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
+. "$src/t/lib/trained.sh"
 
 same="--set model.tie_embeddings=no --set train.clip=0 --set data.valid_fraction=0 --set checkpoint.gradients=yes"
 wide="--set train.micro_batch=1 --set model.vocab=256 --set model.embed=128"	# no piece is padded
-
-trained() {	# RANKS DIR SETS...
-	ranks=$1 dir=$2
-	shift 2
-	heddle_mpi "$ranks" train tiny.ini $same --set checkpoint.dir="$dir" --set log.metrics="$dir.jsonl" "$@" >"$dir.out" 2>&1 ||
-		tap_comment <"$dir.out"
-}
-same_step() {	# WHAT DIR DIR
-	for f in model.safetensors heddle/optimizer.safetensors heddle/gradients.safetensors; do
-		cmp -s "$2/step-00000003/$f" "$3/step-00000003/$f"
-		tap_result $? "$1: $f"
-	done
-}
 
 # Sums within two and then across: in whatever stage the pieces are cut.
 trained 4 levels --set dp.sync=hierarchical --set dp.node_size=2

@@ -5,32 +5,50 @@
 # has them would train another model, or wait for ever for a server that is dead.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
+. "$src/t/lib/trained.sh"
 
 same="--set data.valid_fraction=0 --set train.clip=0.5 --set train.reduce=rank_order --set train.global_batch=12 --set train.micro_batch=2"
 
-trained() {	# RANKS DIR SETS...
-	n=$1 dir=$2
-	shift 2
-	[ -d "$dir" ] || mkdir "$dir"
-	heddle_mpi "$n" train tiny.ini $same --set checkpoint.dir="$dir" "$@" >"$dir.out" 2>&1 || tap_comment <"$dir.out"
-}
-same_bits() {	# WHAT STEP DIR DIR
-	for f in model.safetensors heddle/optimizer.safetensors; do
-		cmp -s "$3/step-0000000$2/$f" "$4/step-0000000$2/$f" || { tap_result 1 "$1"; return; }
-	done
-	tap_result 0 "$1"
-}
 own="--set dp.sync=server --set dp.bucket=8K --set dp.size"
 
 trained 3 sum --set dp.sync=allreduce
 trained 4 one $own=3 --set dp.servers=1
-same_bits "one server: weights and states of an all-reduce" 3 sum one
+same_bits "one server: weights and states of an all-reduce" sum one
 HD_TEST_COMM=mpi
 export HD_TEST_COMM
 trained 5 two $own=3 --set dp.servers=2
 unset HD_TEST_COMM
-same_bits "two servers on other hosts: the same" 3 sum two
+same_bits "two servers on other hosts: the same" sum two
 like "the layout says so" "$(cat two.out)" "dp 3 [+] 2 servers"
+
+# Any number of both.
+for n in $(whole_sweep && echo 1 2 3 8); do
+	at="--set train.global_batch=24 --set train.micro_batch=1 --set dp.bucket=8K"
+	trained $n sum$n $at --set dp.sync=allreduce
+	for k in 1 2 4; do
+		trained $((n + k)) own$n-$k $at $own=$n --set dp.servers=$k
+		same_bits "$n workers, $k servers" sum$n own$n-$k
+	done
+done
+
+# What reads parameters between steps finds those of the step: evaluations, samples, hashes, saves beside the steps, a ramp.
+all="--set data.valid_fraction=0.2 --set train.eval_every=1 --set log.sample_every=2 --set log.sample=8 --set train.hash_every=1
+	--set checkpoint.every=2 --set checkpoint.keep=9 --set checkpoint.async=yes --set train.global_batch_ramp=6,6,1K --set train.steps=6"
+trained 3 sum-all $all --set dp.sync=allreduce
+trained 5 two-all $all $own=3 --set dp.servers=2
+for step in 2 4 6; do
+	same_bits "with all that happens between steps: step $step" sum-all two-all $step
+done
+is "and its evaluations" "$(grep -o '"valid_loss[^,}]*' two-all.jsonl)" "$(grep -o '"valid_loss[^,}]*' sum-all.jsonl)"
+is "one a step" "$(grep -c valid_loss two-all.jsonl)" 6
+samples() { grep -a -A2 '^sample:' "$1"; }
+is "and its samples" "$(samples two-all.out)" "$(samples sum-all.out)"
+is "one every second step" "$(grep -c '^sample:' two-all.out)" 3
+low="--set train.precision=bf16 --set data.valid_fraction=0.2 --set train.eval_every=1"
+trained 2 sum-low $low --set dp.sync=allreduce
+trained 3 one-low $low $own=2 --set dp.servers=1
+same_bits "bf16: the same" sum-low one-low
+is "bf16: the same evaluations" "$(grep -o '"valid_loss[^,}]*' one-low.jsonl)" "$(grep -o '"valid_loss[^,}]*' sum-low.jsonl)"
 
 # Gradients of 16 bits; the same by either transport.
 trained 4 near $own=2 --set dp.servers=2 --set dp.wire=bf16
@@ -38,7 +56,7 @@ HD_TEST_COMM=mpi
 export HD_TEST_COMM
 trained 4 far $own=2 --set dp.servers=2 --set dp.wire=bf16
 unset HD_TEST_COMM
-same_bits "bf16 on the wire: the same bits between hosts" 3 near far
+same_bits "bf16 on the wire: the same bits between hosts" near far
 
 # Into other layouts and out of them.
 for to in sum two; do
@@ -47,10 +65,10 @@ done
 more="--set checkpoint.resume=auto --set train.steps=5"
 trained 3 from-one-sum $more --set dp.sync=allreduce
 trained 5 from-one-two $more $own=3 --set dp.servers=2 --set train.hash_every=1
-same_bits "a server's checkpoint in two layouts: the same run" 5 from-one-sum from-one-two
+same_bits "a server's checkpoint in two layouts: the same run" from-one-sum from-one-two 5
 cp -r sum from-sum
 trained 4 from-sum $more $own=3 --set dp.servers=1
-same_bits "and a checkpoint without servers goes into one with them" 5 from-one-sum from-sum
+same_bits "and a checkpoint without servers goes into one with them" from-one-sum from-sum 5
 
 # Bytes: of a model of S bytes a worker pushes S, and the server sends S to each worker.
 wide="--set model.vocab=256 --set model.embed=64 --set train.micro_batch=1"
@@ -99,6 +117,19 @@ is "plan: a server sends the model to each worker, and a norm" "$(least $((4 * S
 is "plan: in the time that this takes, twice as much for twice as many" \
 	"$(least "$(served "$(planned 4 $large)" link_seconds)" "$(served "$(planned 2 $large)" link_seconds)" 1.5)" yes
 is "plan: two servers share it" "$(least "$(served "$(planned 4 $large)" link_seconds)" "$(served "$(servers=2 && planned 4 $large)" link_seconds)" 1.5)" yes
+# Where a forward takes longer than all pulls, and a backward longer than all pushes, the first pull and the last push show.
+cat >machine.ini <<END
+[machine]
+flops_fp32 = FLOPS
+memory_bandwidth = 1e30
+node_bandwidth = 1e6
+END
+exposed() {	# FLOPS
+	sed -i "s/^flops_fp32.*/flops_fp32 = $1/" machine.ini
+	json "$(heddle plan tiny.ini --ranks 3 --machine machine.ini --set model.layers=12 --set dp.sync=server --set dp.servers=1 --set dp.size=2 \
+		--set dp.bucket=1K --set train.micro_batch=4 --json)" comm_exposed_seconds
+}
+is "plan: pulls under forward, pushes under backward" "$(least "$(exposed 1e30)" "$(exposed 1e5)" 4)" yes
 slow=$(planned 4 --slow 2=3)
 is "plan: one slow worker, and all wait" "$(least "$(json "$slow" step_seconds)" "$(json "$four" step_seconds)" 1.5)" yes
 out=$(heddle plan tiny.ini $wide --ranks 4 --machine dgx-a100 --slow 4=3 2>&1)
@@ -117,6 +148,45 @@ refused 'zero: 1, and servers = 1' --set dp.sync=server --set dp.servers=1 --set
 refused 'servers: 5, and there are 5 ranks' --set dp.sync=server --set dp.servers=5
 refused 'the layout needs 7 ranks, and there are 5' --set dp.sync=server --set dp.servers=3 --set dp.size=4
 
+${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden -I"$src/include" -o muon.so "$src/examples/muon/muon.c" -lm || exit 1
+printf '[plugin muon]\nfile = ./muon.so\n' | cat tiny.ini - >muon.ini
+out=$(heddle check muon.ini --ranks 3 --set train.optimizer=muon $own=2 --set dp.servers=1 2>&1)
+is "refused: an optimizer of a plugin" $? 1
+like "why" "$out" "has 1 servers, and train.optimizer = muon is of a plugin: servers update with adamw or sgd"
+out=$(heddle check muon.ini --ranks 2 --set train.optimizer=muon --set dp.offload=states 2>&1)
+is "refused: its states in host memory" $? 1
+like "why" "$out" 'dp.: storage: states in host memory are updated by adamw or sgd, and train.optimizer = muon is of a plugin'
+
+# A worker that stands still holds all: while it is stopped rank 0 may end the step that it is in, and no other.
+rank_of_run() {	# RANK STEPS: its process
+	for p in $(pgrep -f "train tiny.ini.*--set train.steps=$2"); do
+		if tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q "^OMPI_COMM_WORLD_RANK=$1$" &&
+			[ "$(readlink "/proc/$p/cwd")" = "$PWD" ]; then
+			echo "$p"
+		fi
+	done
+}
+heddle_mpi 3 train tiny.ini $same $own=2 --set dp.servers=1 --set log.metrics=held.jsonl --set train.steps=90000 >held.out 2>&1 &
+run=$!
+for i in $(seq 100); do
+	[ -s held.jsonl ] && break
+	sleep 0.1
+done
+p=$(rank_of_run 1 90000)
+kill -STOP $p
+was=$(wc -l <held.jsonl)
+sleep 1
+now=$(wc -l <held.jsonl)
+kill -CONT $p
+ok "a worker stands still, and all wait: $((now - was)) more steps" [ $now -le $((was + 2)) ]
+for i in $(seq 300); do
+	[ "$(wc -l <held.jsonl)" -gt $((now + 2)) ] && break
+	sleep 0.1
+done
+ok "it goes on, and all go on" [ "$(wc -l <held.jsonl)" -gt $((now + 2)) ]
+kill -TERM "$run"
+wait $run
+
 # A dead server is named.
 heddle_mpi 3 train tiny.ini $same $own=2 --set dp.servers=1 --set train.steps=100000 >dead.out 2>&1 &
 run=$!
@@ -124,11 +194,7 @@ for i in $(seq 100); do
 	grep -q "^step" dead.out && break
 	sleep 0.1
 done
-for p in $(pgrep -f "train tiny.ini.*--set train.steps=100000"); do
-	if tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q "^OMPI_COMM_WORLD_RANK=2$" && [ "$(readlink "/proc/$p/cwd")" = "$PWD" ]; then
-		kill -9 "$p"
-	fi
-done
+kill -9 $(rank_of_run 2 100000)
 wait $run
 is "a run without its server ends" "$([ $? -ne 0 ] && echo yes)" yes
 like "and says which" "$(grep heddle: dead.out)" "rank 2 [(]dp server 0[)] is gone"

@@ -40,6 +40,10 @@ layout() {		# WHAT RANKS CPU-RANKS INI ARGS...
 	alike >>why
 	is "$what: the losses of the cpu" "$(cat why)" ""
 	[ "$ranks" = 1 ] || like "$what: by NCCL" "$(cat cuda.out)" "fake NCCL: [1-9][0-9]* calls"
+	checked=$(heddle check "$of" --ranks "$ranks" $small --set train.device=cuda "$@" --json)
+	used=$(sed -n 's/.* calls over \([0-9]*\) communicators.*/\1/p' cuda.out | sort -n | tail -1)
+	[ "$ranks" = 1 ] && used=0 # nothing moves
+	is "$what: check counts the communicators over which something moves" "$(json "$checked" communicator_bytes)" "$((used * 200 << 20))"
 }
 
 sed 's/^\[strategy dp\]/[strategy tp]/; s/^plugin = dp/plugin = tp\nsize = 2/' tiny.ini >cut.ini

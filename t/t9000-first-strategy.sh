@@ -22,7 +22,7 @@ chmod +x "$tmp/bin/pkg-config"
 block sh | sed -n '/^cc /,/[^\\]$/p' >"$tmp/build.sh"
 ok "the page's command builds it" sh -c 'cd "$1" && PATH=$1/bin:$PATH sh -e ./build.sh' sh "$tmp"
 is "it exports its entry alone" \
-	"$(nm -D --defined-only "$tmp/heddle_sign_compression.so" | awk '{ print $3 }')" heddle_plugin_v0
+	"$(nm -D --defined-only "$tmp/heddle_sign_compression.so" | awk '{ print $3 }')" heddle_plugin_v1
 is "and needs nothing" \
 	"$(nm -D --undefined-only "$tmp/heddle_sign_compression.so" | awk '$1 == "U" { print $2 }')" ""
 

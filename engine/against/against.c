@@ -158,10 +158,17 @@ static int both(const struct hd_against *a, struct against_files *f, FILE *out, 
 	return hd_compare(&c, f->dir, out, err);
 }
 
+/* What it starts is on this host: a launcher's other hosts would be tested by nobody. */
 int hd_against_one_rank(const struct hd_against *a, FILE *out, struct hd_err *err)
 {
 	struct against_files f = { "", NULL, NULL };
 
+	if (hd_launch_elsewhere())
+		return hd_err_set(err, HD_ENOTSUP,
+				  "--against-one-rank: the launcher has started %d ranks on other hosts, but the "
+				  "comparison starts all %lld ranks of the layout on this one. Start check without a "
+				  "launcher, and compare runs on several hosts by log.metrics",
+				  hd_launch_elsewhere(), (long long)a->plan->ranks);
 	both(a, &f, out, err);
 	remove_all(&f);
 	return err->code;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/against/compare.h - what two runs have left in a directory: many.jsonl and one.jsonl, and the checkpoints in many/ and one/.
+ * engine/against/compare.h - what two runs have left in a directory: many.jsonl and one.jsonl, and the checkpoints in many/ and
+ * one/.
  *
- * Bounds.  Layouts differ in the order of sums alone.  In fp32 (u = 2^-24) an addition is rounded by u / sqrt(3) of the
- * partial sum in the mean at most, and the partial sum of k of n terms has k / n of the square of all: a sum of n terms is
- * off by u^2 n / 6 of its square, and two orders differ by u^2 n / 3.  `terms` is the sum of the lengths of all sums that a
- * gradient has passed; errors add up as squares.  In bf16 (u = 2^-8) each of 20 tensors a layer, forward and backward, is
- * rounded, in other places: 2 u^2 each; the loss is a mean over the tokens.
+ * Bounds.  Layouts differ in the order of sums alone.  In fp32 (u = 2^-24) an addition is rounded by u / sqrt(3) of the partial
+ * sum in the mean at most, and the partial sum of k of n terms has k / n of the square of all. A sum of n terms is off by u^2 n
+ * / 6 of its square, and two orders differ by u^2 n / 3.  `terms` is the sum of the lengths of all sums that a gradient has
+ * passed; errors add up as squares.  In bf16 (u = 2^-8) each of 20 tensors a layer, forward and backward, is rounded, in other
+ * places: 2 u^2 each; the loss is a mean over the tokens.
  *
  * After i steps the weights have moved apart: descent that does not diverge has a rate of at most 2 / curvature, so that the
- * error of one step makes at most twice itself of each later one, 1 + 4 i such squares.  A tensor's error is compared to its own
- * square, or to a thousandth of the mean square of all: one that is zero but for rounding is made of terms of the others' size.
+ * error of one step makes at most twice itself of each later one, 1 + 4 i such squares.  A tensor's error is compared to its
+ * own square, or to a thousandth of the mean square of all. One that is zero but for rounding is made of terms of the others'
+ * size.
  */
 #ifndef HD_ENGINE_AGAINST_COMPARE_H
 #define HD_ENGINE_AGAINST_COMPARE_H

@@ -31,6 +31,19 @@ int hd_word_int(const char *s, int64_t *out)
 	return 0;
 }
 
+int64_t hd_next_number(const char **at)
+{
+	char *end;
+	int64_t v;
+
+	*at += strcspn(*at, "0123456789 \n");
+	if (!isdigit((unsigned char)**at))
+		return 0;
+	v = strtoll(*at, &end, 10);
+	*at = end;
+	return v;
+}
+
 /* A count: tokens and steps by the thousand, million, billion. */
 int hd_parse_count(const char *s, int64_t *out)
 {

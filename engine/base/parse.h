@@ -15,6 +15,8 @@ int hd_word_bytes(const char *s, int64_t *out);  /* K, M, G, T: powers of 1024 *
 int hd_word_bool(const char *s, int64_t *out);   /* yes/no/on/off/true/false/1/0 */
 int hd_word_num(const char *s, double *out);     /* finite, decimal */
 
+int64_t hd_next_number(const char **at); /* of those in a word, whatever is between them; 0 at its end */
+
 char *hd_parse_trim(char *s); /* in place, without blanks at both ends */
 const char *hd_suggest_nearest(const char *word, const char *const *among, int n); /* NULL: none is near */
 /* "did you mean x?" with the nearest of names, else what, a colon and all of them. */

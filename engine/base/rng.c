@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Counter-based randomness: number i of key k is a hash of (k, i), so any rank can make any
+ * Counter-based randomness: number i of key k is a hash of (k, i). So any rank can make any
  * piece of any tensor alone, in any order.
  *
  * The mixer is splitmix64's finaliser with Stafford's constants ("mix13"); two rounds with the
  * key between them keep the streams of two keys from being shifts of one another.  The normal
- * distribution goes through the inverse of its distribution function, by two rational functions
- * fitted for this file (relative error 1e-9, where a float has 6e-8), on an own logarithm: sums,
- * products, quotients and square roots are exact to the bit under IEEE 754, so every machine
+ * distribution goes through the inverse of its distribution function. That is two rational functions
+ * fitted for this file (relative error 1e-9, where a float has 6e-8), on an own logarithm. Sums,
+ * products, quotients and square roots are exact to the bit under IEEE 754. So every machine
  * makes the same floats, provided that no compiler fuses or reorders them.
  */
 #include <config.h>
@@ -120,7 +120,7 @@ EXACT float hd_random_normal(uint64_t key, uint64_t index)
 
 /* -- permutations ------------------------------------------------------------------------------ */
 
-/* A Feistel network permutes the numbers of some bits; results outside [0, n), fewer than half, are
+/* A Feistel network permutes the numbers of some bits. Results outside [0, n), fewer than half, are
  * sent through again until they fall inside, and a permutation is left (Black and Rogaway 2002). */
 uint64_t hd_permute(uint64_t key, uint64_t n, uint64_t position)
 {

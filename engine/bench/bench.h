@@ -11,8 +11,8 @@
  * at once, with operands as they lie or packed; any: in any layout.  0: not known for this device. */
 double hd_bench_bound(struct hd_job *j, int any);
 
-/* Bytes a second that this process moves between memory and processor with all its threads, beyond the caches: a = b + s c on
- * arrays of `bytes` each; two are read and one is written, and so many bytes are counted. */
+/* Bytes a second that this process moves between memory and processor with all its threads, beyond the caches. It computes a =
+ * b + s c on arrays of `bytes` each. Two are read and one is written, and so many bytes are counted. */
 double hd_bench_memory_rate(int64_t bytes);
 
 struct hd_bench_kind { /* all launches of one kind of kernel in a step of this rank */

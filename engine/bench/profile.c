@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Where the time of a step goes, by kind of kernel, beside what the machine could do in it (Williams, Waterman and Patterson,
- * Roofline, 2009): a launch takes at least its bytes over the rate of memory, and its FLOPs over the rate of large products.
+ * Roofline, 2009). A launch takes at least its bytes over the rate of memory, and its FLOPs over the rate of large products.
  * A launch whose operands are still in a cache can be faster than the first of these.
  */
 #include <config.h>

@@ -297,7 +297,7 @@ static int load_families(const char *const *sets, int nsets, struct hd_err *err)
 	return err->code;
 }
 
-/* Which code runs is said by those who run it: of a checkpoint, which may be a stranger's, the names of installed plugins count. */
+/* The user decides which code runs. A checkpoint may be a stranger's: of it, the names of installed plugins alone count. */
 static int check_code(struct hd_conf *c, struct hd_section *s, struct hd_err *err)
 {
 	const char *key = hd_section_is(s, "plugin") ? "file" : "plugin";

@@ -128,15 +128,29 @@ static int write_all(struct hd_saving *s, struct hd_err *err)
 	return s->agree(err);
 }
 
+/* What was not written is taken away; if that is why: how much it would have been, and how much there is. */
+static void give_up(struct hd_saving *s, struct hd_err *err)
+{
+	struct hd_err ignored = { 0 }, why = *err;
+	double bytes = hd_saving_bytes(s), left;
+
+	hd_dir_remove(s->aside, &ignored);
+	left = hd_disk_left(s->dir);
+	if (left >= bytes)
+		return;
+	*err = (struct hd_err){ 0 };
+	hd_err_set(err, why.code, "%s; the checkpoint needs %s of disk, and %s is left there", why.text,
+		   hd_human_bytes(bytes).text, hd_human_bytes(left).text);
+}
+
 int hd_saving_write(struct hd_saving *s, struct hd_err *err)
 {
-	struct hd_err ignored = { 0 };
 	int rc;
 
 	s->aside = hd_step_aside(s->dir, s->at.step);
 	rc = write_all(s, err);
 	if (rc < 0 && s->j->world.rank == 0)
-		hd_dir_remove(s->aside, &ignored);
+		give_up(s, err);
 	return rc;
 }
 
@@ -178,8 +192,8 @@ static int check_room(struct hd_saving *s, int64_t saves, struct hd_err *err)
 		return HD_OK;
 	return hd_section_fail(
 		s->j->conf, k->section, "dir", err, HD_EIO,
-		"%s: %lld checkpoint%s of %s (checkpoint.keep = %lld, and the one that is being written) need%s %s of disk, and "
-		"%s is left there; what helps: a smaller keep, another dir",
+		"%s: %lld checkpoint%s of %s (checkpoint.keep = %lld, and the one that is being written) need%s %s of disk, but "
+		"%s is left there. A smaller keep or another dir helps",
 		s->dir, (long long)more, more > 1 ? "s" : "", hd_human_bytes(each).text, (long long)k->keep,
 		more > 1 ? "" : "s", hd_human_bytes(each * (double)more).text, hd_human_bytes(left).text);
 }

@@ -14,7 +14,7 @@
 #include "engine/graph/mesh.h"
 #include "engine/graph/traffic.h"
 #include "engine/passes/passes.h"
-#include "engine/predict/match.h"
+#include "engine/program/match.h"
 #include "engine/run/run.h"
 #include <malloc.h>
 #include <omp.h>
@@ -81,11 +81,6 @@ static void print_traffic(const struct traffic_sum *t, int exact)
 	printf(t->n ? "\n" : "");
 }
 
-static int64_t bytes_of(const struct hd_stage_line *m)
-{
-	return m->persistent + m->transient + m->snapshot;
-}
-
 /* Ranks that hold no model: how many, and those of least and most memory. */
 struct servers {
 	int64_t n;
@@ -94,9 +89,9 @@ struct servers {
 
 static void add_server(struct servers *s, const struct hd_stage_line *mine)
 {
-	if (!s->n || bytes_of(mine) < bytes_of(&s->least))
+	if (!s->n || hd_stage_line_bytes(mine) < hd_stage_line_bytes(&s->least))
 		s->least = *mine;
-	if (!s->n || bytes_of(mine) > bytes_of(&s->most))
+	if (!s->n || hd_stage_line_bytes(mine) > hd_stage_line_bytes(&s->most))
 		s->most = *mine;
 	s->n++;
 }
@@ -120,7 +115,9 @@ static int check_class(struct class_checks *c, int64_t k, struct hd_program *g, 
 				      .parameters = hd_program_parameters(g),
 				      .persistent = g->memory.persistent,
 				      .transient = g->memory.transient,
-				      .snapshot = g->memory.snapshot };
+				      .snapshot = g->memory.snapshot,
+				      .host = g->memory.host_persistent + g->memory.host_transient,
+				      .communicators = hd_plan_has_nccl(c->p) ? hd_program_communicators(g) : 0 };
 
 	if (c->p->config.device != HD_DEVICE_CUDA)
 		HD_TRY(hd_program_try(g, hd_device_cpu(), &c->classes, k, err));
@@ -128,7 +125,7 @@ static int check_class(struct class_checks *c, int64_t k, struct hd_program *g, 
 	count_traffic(g, c->traffic);
 	if (!hd_is_worker(c->p, g->rank))
 		add_server(c->servers, &mine);
-	else if (bytes_of(&mine) > bytes_of(most))
+	else if (hd_stage_line_bytes(&mine) > hd_stage_line_bytes(most))
 		*most = mine;
 	return HD_OK;
 }
@@ -177,8 +174,8 @@ static int check_stages(struct hd_plan *p, struct hd_stage_line *stages, struct 
 
 static json_t *server_json(const struct hd_stage_line *s)
 {
-	return json_pack("{s:I, s:I, s:I}", "rank", (json_int_t)s->rank, "memory_bytes", (json_int_t)bytes_of(s),
-			 "state_bytes", (json_int_t)s->persistent);
+	return json_pack("{s:I, s:I, s:I}", "rank", (json_int_t)s->rank, "memory_bytes",
+			 (json_int_t)hd_stage_line_bytes(s), "state_bytes", (json_int_t)s->persistent);
 }
 
 static json_t *plan_json(const struct hd_plan *p, const struct hd_stage_line *s, int64_t parameters,
@@ -208,42 +205,43 @@ static int64_t within(const struct hd_plan *p, const struct hd_stage_line *s, in
 {
 	int64_t n = 0;
 
-	while (n < p->ncoords && !(limit && bytes_of(&s[n]) > limit))
+	while (n < p->ncoords && !(limit && hd_stage_line_bytes(&s[n]) > limit))
 		n++;
 	if (n == p->ncoords)
 		return n;
 	hd_err_set(err, HD_EINVAL, "rank %lld needs %lld bytes of memory, and --memory is %lld", (long long)s[n].rank,
-		   (long long)bytes_of(&s[n]), (long long)limit);
+		   (long long)hd_stage_line_bytes(&s[n]), (long long)limit);
 	return n + 1;
 }
 
 /* "ranks 4 to 5, servers: ..." */
 static void print_servers(const struct servers *s, int exact)
 {
-	struct hd_human least = hd_human_bytes((double)bytes_of(&s->least));
+	struct hd_human least = hd_human_bytes((double)hd_stage_line_bytes(&s->least));
 
 	if (!s->n)
 		return;
 	printf("%lld rank%s of servers, the most on rank %lld: no parameters, memory ", (long long)s->n,
 	       s->n == 1 ? "" : "s", (long long)s->most.rank);
 	if (exact) {
-		printf("%.1f MB (masters and states %.1f, within a step %.1f)\n", (double)bytes_of(&s->most) / 1e6,
-		       (double)s->most.persistent / 1e6, (double)s->most.transient / 1e6);
+		printf("%.1f MB (masters and states %.1f, within a step %.1f)\n",
+		       (double)hd_stage_line_bytes(&s->most) / 1e6, (double)s->most.persistent / 1e6,
+		       (double)s->most.transient / 1e6);
 		return;
 	}
-	if (strcmp(least.text, hd_human_bytes((double)bytes_of(&s->most)).text))
+	if (strcmp(least.text, hd_human_bytes((double)hd_stage_line_bytes(&s->most)).text))
 		printf("%s to ", least.text);
-	printf("%s (masters and states ", hd_human_bytes((double)bytes_of(&s->most)).text);
+	printf("%s (masters and states ", hd_human_bytes((double)hd_stage_line_bytes(&s->most)).text);
 	printf("%s, within a step ", hd_human_bytes((double)s->most.persistent).text);
 	printf("%s)\n", hd_human_bytes((double)s->most.transient).text);
 }
 
 static int within_servers(const struct servers *s, int64_t limit, struct hd_err *err)
 {
-	if (!limit || !s->n || err->code || bytes_of(&s->most) <= limit)
+	if (!limit || !s->n || err->code || hd_stage_line_bytes(&s->most) <= limit)
 		return HD_OK;
 	return hd_err_set(err, HD_EINVAL, "rank %lld, a server, needs %lld bytes of memory, and --memory is %lld",
-			  (long long)s->most.rank, (long long)bytes_of(&s->most), (long long)limit);
+			  (long long)s->most.rank, (long long)hd_stage_line_bytes(&s->most), (long long)limit);
 }
 
 static void print_stages(const struct hd_cli *c, const struct hd_plan *p, struct hd_stage_line *s,
@@ -306,8 +304,9 @@ static void print_precision(const struct hd_plan *p)
 }
 
 /* The files of a run: what it reads, goes on from and writes.  Where its data are not, and need not be (model.vocab is
- * given), nothing is known of the others either: the run will be elsewhere. */
-static int check_files(struct hd_conf *conf, const struct hd_plan *p, struct hd_err *err)
+ * given), nothing is known of the others either: the run will be elsewhere.  What --against-one-rank trains is saved in a folder of
+ * its own, so steps that a run has saved are not in its way. */
+static int check_files(struct hd_conf *conf, const struct hd_plan *p, int against, struct hd_err *err)
 {
 	struct hd_data *d = NULL;
 	struct hd_err why = { 0 };
@@ -319,7 +318,7 @@ static int check_files(struct hd_conf *conf, const struct hd_plan *p, struct hd_
 			       : hd_err_set(err, why.code, "%s", why.text);
 	hd_data_close(d);
 	HD_TRY(hd_outputs_check(conf, err));
-	if (hd_checkpoint_choose(conf, &resume, err) >= 0 && resume)
+	if (!against && hd_checkpoint_choose(conf, &resume, err) >= 0 && resume)
 		hd_checkpoint_fits(p, resume, err);
 	free(resume);
 	return err->code;
@@ -335,7 +334,7 @@ static int check(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, st
 	load = hd_section_str(hd_conf_section(*conf, NULL, "model"), "load");
 	if (*load)
 		HD_TRY(hd_checkpoint_fits(*p, load, err));
-	HD_TRY(check_files(*conf, *p, err));
+	HD_TRY(check_files(*conf, *p, hd_cli_has(c, "against-one-rank"), err));
 	if (!hd_cli_has(c, "json")) {
 		hd_mesh_print(*p);
 		print_precision(*p);

@@ -28,7 +28,7 @@ static const char *collective(const struct node *n)
 {
 	if (n->comm.kind == HD_COMM_ALL_TO_ALL && n->ins[0]->v.dtype == HD_DTYPE_I32)
 		return "count-exchange";
-	return hd_comm_kind_name(n->comm.kind);
+	return n->comm.kind ? hd_comm_kind_name(n->comm.kind) : n->v.op->name;
 }
 
 struct line {
@@ -36,18 +36,36 @@ struct line {
 	int64_t count;
 };
 
+/* Where it goes: along axes of the mesh, or between a device's memory and its host's. */
+static const char *along(const struct node *n)
+{
+	return n->comm.kind ? n->comm.group->name : "host";
+}
+
+static const char *subject_name(const struct node *n)
+{
+	const struct hd_tensor *of = n->outs[0]->v.of;
+
+	return n->comm.kind ? hd_comm_node_subject_name(n) : of ? of->name : "the factor of clipping";
+}
+
+static int64_t sent_by(const struct hd_plan *p, const struct node *n, int64_t rank)
+{
+	return n->comm.kind ? hd_comm_node_sent(p, n, rank) : hd_local_bytes(n->ins[0]);
+}
+
 static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t rank, int64_t count)
 {
 	const char *unit = n->v.block[0] ? hd_plan_text(p, "%s %s", hd_unit_name(n->v.phase), n->v.block)
 					 : hd_unit_name(n->v.phase);
 
-	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", n->comm.group->name,
-			      "collective", collective(n), "tensor", hd_comm_node_subject_name(n), "dims",
-			      n->ins[0]->v.spec, "dtype", hd_dtype_name(n->ins[0]->v.dtype), "elements",
-			      (json_int_t)hd_local_count(n->ins[0]), "bytes", (json_int_t)hd_comm_node_sent(p, n, rank),
-			      "count", (json_int_t)count, "unit", unit, "reason", n->reason ? n->reason : "");
+	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "axis", along(n), "collective",
+			      collective(n), "tensor", subject_name(n), "dims", n->ins[0]->v.spec, "dtype",
+			      hd_dtype_name(n->ins[0]->v.dtype), "elements", (json_int_t)hd_local_count(n->ins[0]),
+			      "bytes", (json_int_t)sent_by(p, n, rank), "count", (json_int_t)count, "unit", unit,
+			      "reason", n->reason ? n->reason : "");
 
-	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
+	if (n->comm.kind && hd_comm_node_largest(n) != hd_comm_node_bytes(n))
 		json_object_set_new(o, "largest", json_integer((json_int_t)hd_comm_node_largest(n)));
 	return o;
 }
@@ -55,7 +73,7 @@ static json_t *line_json(struct hd_plan *p, const struct node *n, int64_t rank, 
 /* A receiver sends nothing: what it gets is what it is there for. */
 static char *bytes_text(const struct hd_plan *p, const struct node *n, int64_t rank, int exact)
 {
-	int64_t sent = hd_comm_node_sent(p, n, rank);
+	int64_t sent = sent_by(p, n, rank);
 
 	if (exact)
 		return hd_format("%12lld bytes", (long long)sent);
@@ -69,10 +87,10 @@ static void add_line(struct hd_fold *f, const struct hd_plan *p, const struct no
 {
 	char *bytes = bytes_text(p, n, rank, exact), *text = NULL;
 
-	hd_append(&text, " %-8s %-14s %s x%-4lld %s (%s)\n%20s%s\n", n->comm.group->name, collective(n), bytes,
-		  (long long)count, hd_comm_node_subject_name(n), hd_comm_node_subject(n)->v.spec, "",
+	hd_append(&text, " %-8s %-14s %s x%-4lld %s (%s)\n%20s%s\n", along(n), collective(n), bytes, (long long)count,
+		  subject_name(n), (n->comm.kind ? hd_comm_node_subject(n) : n->ins[0])->v.spec, "",
 		  n->reason ? n->reason : "");
-	if (hd_comm_node_largest(n) != hd_comm_node_bytes(n))
+	if (n->comm.kind && hd_comm_node_largest(n) != hd_comm_node_bytes(n))
 		hd_append(&text, "%20sif experts are chosen equally; at most %lld bytes\n", "",
 			  (long long)hd_comm_node_largest(n));
 	hd_fold_add(f, hd_unit_name(n->v.phase), n->v.block, hd_format("%-15s ", hd_unit_name(n->v.phase)), text);
@@ -107,7 +125,8 @@ static void print_nodes(struct hd_plan *p, const struct hd_program *g)
 		for (uint32_t k = 0; k < n->v.nout; k++) {
 			printf(" -> ");
 			print_tensor(n->outs[k]);
-			printf(" %s", hd_placement_text(p, &n->outs[k]->at));
+			printf(" %s%s", hd_placement_text(p, &n->outs[k]->at),
+			       n->outs[k]->v.space == HD_SPACE_HOST ? ", in host memory" : "");
 		}
 		printf(n->made_by >= 0 ? "; made by %s\n" : "\n", n->made_by >= 0 ? p->inst[n->made_by].name : "");
 	}
@@ -183,7 +202,7 @@ static int explain(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **out
 	for (const struct node *n = p->first; n && !(hd_cli_has(c, "schedule") && !json); n = n->next) {
 		int64_t count = n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? p->micros : 1;
 
-		if (!n->comm.kind || !hd_node_here(g, n))
+		if (!hd_node_moves(n) || !hd_node_here(g, n))
 			continue;
 		if (json)
 			json_array_append_new(all, line_json(p, n, rank, count));

@@ -19,7 +19,7 @@
 static const char *const links[HD_LINKS] = { "node", "network" };
 
 struct totals { /* of the stage of which there is most */
-	double compute, exposed, hidden, idle, memory, sent[HD_LINKS], bubble;
+	double compute, exposed, hidden, idle, memory, host, moved[2], sent[HD_LINKS], bubble;
 };
 
 static double most(double a, double b)
@@ -39,6 +39,9 @@ static struct totals total(const struct hd_prediction *r)
 			t.hidden = most(s->collective - s->exposed, 0);
 		}
 		t.memory = most(t.memory, s->memory);
+		t.host = most(t.host, s->host_memory);
+		for (int k = 0; k < 2; k++)
+			t.moved[k] = most(t.moved[k], s->moved[k]);
 		for (int k = 0; k < HD_LINKS; k++)
 			t.sent[k] = most(t.sent[k], s->sent[k]);
 	}
@@ -54,7 +57,7 @@ static double peak(const struct hd_plan *p, const struct hd_machine *m)
 	return (double)hd_plan_workers(p) * (p->compute_dtype == HD_DTYPE_BF16 ? m->flops_bf16 : m->flops_fp32);
 }
 
-/* With what is made again, and what the style computes besides, on all ranks. */
+/* With recomputation, and what the style computes besides, on all ranks. */
 static double hardware_flops(const struct hd_plan *p, const struct hd_prediction *r)
 {
 	double flops = hd_plan_flops(p, 1);
@@ -156,6 +159,9 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 	       m->memory <= 0         ? ""
 	       : t.memory > m->memory ? ", more than it has"
 				      : ", fits");
+	if (t.host > 0)
+		printf("in host memory of a rank: %s; in a step %s go there and %s come back\n",
+		       hd_human_bytes(t.host).text, hd_human_bytes(t.moved[1]).text, hd_human_bytes(t.moved[0]).text);
 	printf("sent in a step by the rank that sends most: within its node %s, to other nodes %s\n",
 	       hd_human_bytes(t.sent[HD_LINK_NODE]).text, hd_human_bytes(t.sent[HD_LINK_NETWORK]).text);
 	print_stages(r);
@@ -200,6 +206,10 @@ static void print_json(const struct hd_plan *p, const struct hd_machine *m, cons
 	json_object_set_new(o, "peak_share_hardware", hd_json_number(all / peak(p, m)));
 	json_object_set_new(o, "job_flops", hd_json_number(all));
 	json_object_set_new(o, "stages", stages_json(r));
+	if (t.host > 0)
+		json_object_set_new(o, "host",
+				    json_pack("{s:I, s:I, s:I}", "memory_bytes", (json_int_t)t.host, "to_host_bytes",
+					      (json_int_t)t.moved[1], "to_device_bytes", (json_int_t)t.moved[0]));
 	if (r->servers.n)
 		json_object_set_new(o, "servers",
 				    json_pack("{s:I, s:I, s:I, s:o, s:o, s:I, s:I}", "ranks", (json_int_t)r->servers.n,
@@ -251,7 +261,9 @@ static int read_machine(struct hd_cli *c, struct hd_machine *m, struct hd_err *e
 static int draw(const struct hd_cli *c, const struct hd_plan *p, const struct hd_machine *m,
 		const struct hd_prediction *r, struct hd_err *err)
 {
-	struct hd_picture x = { .title = c->positional, .plan = p, .machine = m, .prediction = r };
+	struct hd_picture x = {
+		.title = c->positional, .plan = p, .machine = m, .prediction = r, .trace = hd_cli_str(c, "times", NULL)
+	};
 
 	return hd_picture_write(&x, hd_cli_str(c, "html", ""), err);
 }
@@ -287,7 +299,10 @@ static int plan(struct hd_cli *c, struct hd_conf **conf, struct hd_plan **p, str
 	struct hd_prediction r = { .step = 0 };
 	double without = 0;
 
+	if (hd_cli_has(c, "times") && (!hd_cli_has(c, "html") || hd_cli_has(c, "search")))
+		return hd_err_set(err, HD_EINVAL, "plan: --times needs --html, and no --search");
 	HD_TRY(read_machine(c, &m, err));
+	c->device_memory = !hd_machine_is_host(&m);
 	if (hd_style_read(hd_cli_str(c, "style", NULL), &style, err) < 0)
 		;
 	else if (hd_cli_has(c, "search"))

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/comm/comm.h - movement between ranks: groups whose calls (engine/device/call.h) are made for the program's
- * communication nodes, and the control channel (start-up, agreement on errors, watchdog), which always goes over MPI.
+ * communication nodes. And the control channel (start-up, agreement on errors, watchdog), which always goes over MPI.
  *
  * start() may return before the movement is done; `in` must stay and `out` must not be touched until wait() returns.
- * Between ranks of one host the movement is made inline through shared memory (the arena of hd_comm_arena is mapped by
- * all of them, so it is read in place); between hosts one progress thread per process drives non-blocking MPI calls.
- * SEND never waits for its receiver inside start(): the sends of a pair are received in the order they were made, in each
- * of two channels (what goes forward through the stages, and what comes back).
+ * Between ranks of one host the movement is made inline through shared memory. All of them map the arena
+ * of hd_comm_arena, so it is read in place. Between hosts one progress thread per process drives non-blocking MPI calls.
+ * SEND never waits for its receiver inside start(). The sends of a pair are received in the order they were made, in
+ * each of two channels. One goes forward through the stages, one back.
  */
 #ifndef HD_ENGINE_COMM_COMM_H
 #define HD_ENGINE_COMM_COMM_H
@@ -29,8 +29,8 @@ void hd_comm_leave(int status) __attribute__((noreturn));
 /* The arena: zeroed memory that the local ranks read in place.  Collective; called once a process before groups are
  * used; falls back to private memory (and to MPI between local ranks) with one warning where shared memory is short. */
 void *hd_comm_arena(size_t bytes, struct hd_err *err);
-/* Collective over the world: every rank passes its own member list (world ranks; lists of different groups are disjoint
- * and cover the world; n = 1 is allowed), in the same order of calls. */
+/* Collective over the world: every rank passes its own member list, in the same order of calls. (World ranks; lists of
+ * different groups are disjoint and cover the world; n = 1 is allowed.) */
 struct hd_communicator *hd_communicator_create(const int *ranks, int n, const char *name);
 /* Before sends and receives of a group; collective over the world, as create. */
 void hd_communicator_messages(struct hd_communicator *m);

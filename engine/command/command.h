@@ -19,12 +19,12 @@ int hd_start(const struct hd_cli *c, struct hd_job *j, struct hd_conf *conf, str
 int hd_ranks_alike(struct hd_conf *conf, struct hd_err *err);
 /* Prints the one message; -> exit status. */
 int hd_finish(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
-/* A run on the checkpoint that the command line names: first its INI, between the two what else the subcommand reads, then
- * the programs of those roles (a bit for each of enum hd_role) with the checkpoint's weights. */
+/* A run on the checkpoint that the command line names. First its INI, then what else the subcommand reads. Last the
+ * programs of those roles (a bit for each of enum hd_role) with the checkpoint's weights. */
 int hd_checkpoint_start(const struct hd_cli *c, struct hd_job *j, struct hd_err *err);
 int hd_checkpoint_open(const struct hd_cli *c, struct hd_job *j, unsigned roles, struct hd_err *err);
 int64_t hd_checkpoint_vocab(const struct hd_job *j); /* of its INI: before there is a program */
-/* Whose text the prompt is (what names it in messages): the checkpoint's tokenizer; *t NULL: bytes are its tokens, or --ids. */
+/* The prompt's tokenizer (with its name for messages): the checkpoint's; *t NULL: bytes are its tokens, or --ids. */
 int hd_checkpoint_tokenizer(const struct hd_cli *c, struct hd_job *j, const char *what, struct hd_tokenizer **t,
 			    struct hd_err *err);
 /* The INI, and what a plan of it on the ranks of --ranks (1, if it is not given) needs to know besides. */

@@ -14,8 +14,8 @@
 
 #define MAX_NAMES 64
 
-static const struct hd_flag set_flag = { "set", "SECTION.KEY=VALUE", "overrides a key of the INI file; repeatable" };
-static const struct hd_flag help_flag = { "help", NULL, "prints this" };
+static const struct hd_flag set_flag = { "set", "SECTION.KEY=VALUE", "override a key of the INI; repeatable" };
+static const struct hd_flag help_flag = { "help", NULL, "print this" };
 
 static int takes_sets(const struct hd_verb *v)
 {
@@ -69,6 +69,12 @@ static int flag_find(const struct hd_verb *v, const char *name, size_t len, stru
 	return -1;
 }
 
+/* No option has a blank in its name: what has one is a value, for instance options of another program. */
+static int is_option(const char *word)
+{
+	return !strncmp(word, "--", 2) && !strpbrk(word, " \t");
+}
+
 /* One "--flag", and its value if that is the next argument; -> arguments used, or an error. */
 static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *err)
 {
@@ -84,7 +90,7 @@ static int parse_flag(struct hd_cli *c, char **argv, int left, struct hd_err *er
 	if (!f->arg && value)
 		return hd_err_set(err, HD_EINVAL, "%s: --%s takes no value, '%s' was given", v->name, f->name, value);
 	if (f->arg && !value) {
-		if (left < 2 || !strncmp(argv[1], "--", 2))
+		if (left < 2 || is_option(argv[1]))
 			return hd_err_set(err, HD_EINVAL, "%s: --%s needs a value: --%s %s", v->name, f->name, f->name,
 					  f->arg);
 		value = argv[1];
@@ -288,10 +294,13 @@ void hd_cli_usage(FILE *f, const struct hd_verb *verbs, int nverbs)
 	char left[80];
 	int i;
 
-	fprintf(f, "heddle VERB ...\n\n");
+	fprintf(f,
+		"usage: heddle VERB ...\n\n"
+		"Trains large transformer models on many ranks.  An INI file describes the model, the data and the layout.\n\n");
 	for (i = 0; i < nverbs; i++) {
 		snprintf(left, sizeof(left), "%s %s", verbs[i].name, verbs[i].positional ? verbs[i].positional : "");
 		fprintf(f, "  %-24s %s\n", left, verbs[i].help);
 	}
-	fprintf(f, "\nheddle VERB --help lists the options of a verb.\n");
+	fprintf(f, "\nheddle VERB --help lists the options of a verb, and heddle keys the keys of the INI.\n"
+		   "To begin: heddle check layout.ini --ranks 8, then mpirun -np 8 heddle train layout.ini\n");
 }

@@ -127,11 +127,10 @@ int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err
 	const struct hd_plan *p = x->plan;
 	struct hd_page_axis axes[HD_MAX_AXES];
 	struct hd_page_stage *stages = stages_of(x);
-	char *machine = hd_format("%lld ranks of %s; a step takes %s", (long long)p->ranks, x->machine->name,
-				  hd_human_seconds(x->prediction->step).text);
-	char *batch =
-		hd_format("%lld replicas x %lld micro-batches of %lld sequences of %lld tokens", (long long)p->replicas,
-			  (long long)p->micros, (long long)p->micro_batch, (long long)p->model.seq);
+	char *machine = hd_format("%lld rank%s of %s; a step takes %s", (long long)p->ranks, many(p->ranks, "s"),
+				  x->machine->name, hd_human_seconds(x->prediction->step).text);
+	char *batch = batch_of(p);
+	struct hd_page_stage *traced = NULL;
 	struct hd_plan_page page = { .title = x->title,
 				     .about = { machine, batch },
 				     .ranks = p->ranks,
@@ -147,8 +146,12 @@ int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err
 
 	for (int a = 0; a < p->naxes; a++)
 		axes[a] = (struct hd_page_axis){ p->axes[a]->v.name, p->axes[a]->v.n, p->axes[a]->stride };
-	write_page(&page, path, err);
+	if (!x->trace || hd_traced_read(x->trace, page.nstages, &traced, &page.traced_seconds, err) >= 0) {
+		page.traced = traced;
+		write_page(&page, path, err);
+	}
 	release(stages, page.nstages);
+	hd_traced_release(traced, traced ? page.nstages : 0);
 	free(machine), free(batch);
 	return err->code;
 }

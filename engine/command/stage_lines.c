@@ -4,14 +4,26 @@
 #include <config.h>
 #include "engine/command/stage_lines.h"
 #include "engine/human/human.h"
+#include "engine/program/program.h"
 #include <stdio.h>
 #include <string.h>
+
+static int64_t buffers(const struct hd_stage_line *s)
+{
+	return s->communicators * HD_COMMUNICATOR_BYTES;
+}
+
+int64_t hd_stage_line_bytes(const struct hd_stage_line *s)
+{
+	return s->persistent + s->transient + s->snapshot + buffers(s);
+}
 
 /* Those whose ranks hold as much: what lives within a step differs, as stages have more or fewer micro-batches in flight. */
 static int alike(const struct hd_stage_line *a, const struct hd_stage_line *b)
 {
 	return a->blocks == b->blocks && a->whole == b->whole && a->parameters == b->parameters &&
-	       a->persistent == b->persistent && a->snapshot == b->snapshot;
+	       a->persistent == b->persistent && a->snapshot == b->snapshot && a->host == b->host &&
+	       a->communicators == b->communicators;
 }
 
 static void print_blocks(const struct hd_plan *p, int64_t coord)
@@ -30,11 +42,17 @@ static void print_exactly(const struct hd_plan *p, const struct hd_stage_line *s
 		printf("; %lld parameters)", (long long)s->whole);
 	}
 	printf(": %lld parameters, memory %.1f MB (parameters and state %.1f, within a step %.1f",
-	       (long long)s->parameters, (double)(s->persistent + s->transient + s->snapshot) / 1e6,
-	       (double)s->persistent / 1e6, (double)s->transient / 1e6);
+	       (long long)s->parameters, (double)hd_stage_line_bytes(s) / 1e6, (double)s->persistent / 1e6,
+	       (double)s->transient / 1e6);
 	if (s->snapshot)
 		printf(", copy while it is saved %.1f", (double)s->snapshot / 1e6);
-	printf(")\n");
+	if (s->communicators)
+		printf(", %lld communicator%s of NCCL some %.0f", (long long)s->communicators,
+		       s->communicators == 1 ? "" : "s", (double)buffers(s) / 1e6);
+	printf(")");
+	if (s->host)
+		printf(", in host memory %.1f MB", (double)s->host / 1e6);
+	printf("\n");
 }
 
 /* "72.8 GB", "49.1 GB to 72.8 GB" */
@@ -70,6 +88,7 @@ static void print_who(const struct hd_plan *p, const struct hd_stage_line *s, in
 static void print_alike(const struct hd_plan *p, const struct hd_stage_line *s, int64_t from, int64_t to)
 {
 	int64_t least = s[from].transient, most = least, state = s[from].persistent;
+	int64_t rest = hd_stage_line_bytes(&s[from]) - least;
 
 	for (int64_t i = from; i < to; i++) {
 		least = s[i].transient < least ? s[i].transient : least;
@@ -77,12 +96,18 @@ static void print_alike(const struct hd_plan *p, const struct hd_stage_line *s, 
 	}
 	print_who(p, s, from, to);
 	printf(": %s parameters, memory ", hd_human_count((double)s[from].parameters).text);
-	print_between(state + least + s[from].snapshot, state + most + s[from].snapshot);
+	print_between(rest + least, rest + most);
 	printf(" (parameters and state %s, within a step ", hd_human_bytes((double)state).text);
 	print_between(least, most);
 	if (s[from].snapshot)
 		printf(", copy while it is saved %s", hd_human_bytes((double)s[from].snapshot).text);
-	printf(")\n");
+	if (s[from].communicators)
+		printf(", %lld communicator%s of NCCL some %s", (long long)s[from].communicators,
+		       s[from].communicators == 1 ? "" : "s", hd_human_bytes((double)buffers(&s[from])).text);
+	printf(")");
+	if (s[from].host)
+		printf(", in host memory %s", hd_human_bytes((double)s[from].host).text);
+	printf("\n");
 }
 
 void hd_stage_lines_print(const struct hd_plan *p, const struct hd_stage_line *s, int64_t n, int exact)
@@ -105,12 +130,12 @@ static json_t *one_json(const struct hd_plan *p, const struct hd_stage_line *s, 
 	for (size_t b = 0; b < p->nblocks; b++)
 		if (p->blocks[b].coord == coord)
 			json_array_append_new(blocks, json_string(p->blocks[b].name));
-	return json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "stage", (json_int_t)coord, "rank",
+	return json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "stage", (json_int_t)coord, "rank",
 			 (json_int_t)s->rank, "blocks", blocks, "stage_parameters", (json_int_t)s->whole, "parameters",
-			 (json_int_t)s->parameters, "memory_bytes",
-			 (json_int_t)(s->persistent + s->transient + s->snapshot), "persistent_bytes",
-			 (json_int_t)s->persistent, "transient_bytes", (json_int_t)s->transient, "snapshot_bytes",
-			 (json_int_t)s->snapshot);
+			 (json_int_t)s->parameters, "memory_bytes", (json_int_t)hd_stage_line_bytes(s),
+			 "persistent_bytes", (json_int_t)s->persistent, "transient_bytes", (json_int_t)s->transient,
+			 "snapshot_bytes", (json_int_t)s->snapshot, "host_bytes", (json_int_t)s->host,
+			 "communicator_bytes", (json_int_t)buffers(s));
 }
 
 json_t *hd_stage_lines_json(const struct hd_plan *p, const struct hd_stage_line *s, int64_t n)

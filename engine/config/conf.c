@@ -3,7 +3,7 @@
  * that checkpoints keep.
  *
  * A section that somebody asks for and the user has not written is made on the spot, marked as
- * not existing: so readers of keys need no test for it, and it shows neither in the text nor in
+ * not existing. So readers of keys need no test for it, and it shows neither in the text nor in
  * the walk over sections.
  */
 #include <config.h>

@@ -20,6 +20,8 @@ static const struct hd_option keys[] = {
 	  "share of the peak that a matmul reaches: a number, or FLOPs:SHARE, ... by its FLOPs" },
 	{ "extent_efficiency", HD_OPT_STR, 0, "1", NULL,
 	  "share of that, by the smallest of a matmul's three extents: EXTENT:SHARE, ..." },
+	{ "older_instructions", HD_OPT_NUM, 0, "1", "0.01..1",
+	  "share of the peak in 16 bits that kernels reach at most which use the generation before's instructions" },
 	{ "memory_bandwidth", HD_OPT_NUM, 0, NULL, "1..", "memory bandwidth of a rank, in bytes per second" },
 	{ "memory_efficiency", HD_OPT_STR, 0, "1", NULL,
 	  "share of it that a kernel reaches, by the bytes that it reads and writes: BYTES:SHARE, ..." },
@@ -38,6 +40,10 @@ static const struct hd_option keys[] = {
 	  "share of network_bandwidth, by the bytes that a rank sends at once: BYTES:SHARE, ..." },
 	{ "incast", HD_OPT_NUM, 0, "1", "0.01..1",
 	  "share of its bandwidth that a card keeps while several send to it" },
+	{ "host_link_bandwidth", HD_OPT_NUM, 0, "25e9", "1..",
+	  "bytes per second between a device's memory and the host's, each way" },
+	{ "host_memory_bandwidth", HD_OPT_NUM, 0, "40e9", "1..",
+	  "bytes per second that a rank's kernels on the host read and write" },
 	{ "context_memory", HD_OPT_BYTES, 0, "0", "0..", "bytes that the device itself takes of a rank's memory" },
 	{ "communicator_memory", HD_OPT_BYTES, 0, "0", "0..", "bytes of the buffers of each communicator" },
 	{ "workspace_memory", HD_OPT_BYTES, 0, "0", "0..", "bytes that libraries of kernels take to work in" },
@@ -55,10 +61,13 @@ static void take(const struct hd_section *s, const char *path, struct hd_machine
 	if (m->flops_bf16 == 0)
 		m->flops_bf16 = m->flops_fp32;
 	m->sustained_clock = hd_section_num(s, "sustained_clock");
+	m->older_instructions = hd_section_num(s, "older_instructions");
 	m->memory_bandwidth = hd_section_num(s, "memory_bandwidth");
 	m->kernel_latency = hd_section_num(s, "kernel_latency");
 	m->overlap_cost = hd_section_num(s, "overlap_cost");
 	m->incast = hd_section_num(s, "incast");
+	m->host_link = hd_section_num(s, "host_link_bandwidth");
+	m->host_memory_bandwidth = hd_section_num(s, "host_memory_bandwidth");
 	m->context_memory = (double)hd_section_int(s, "context_memory");
 	m->communicator_memory = (double)hd_section_int(s, "communicator_memory");
 	m->workspace_memory = (double)hd_section_int(s, "workspace_memory");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/config/machine.h - a machine that need not be at hand, as an INI file says it, for heddle plan: hardware, and nothing
- * of how a program uses it.
+ * engine/config/machine.h - a machine that need not be at hand, as an INI file describes it, for heddle plan. It is hardware,
+ * and nothing of how a program uses it.
  */
 #ifndef HD_ENGINE_MACHINE_H
 #define HD_ENGINE_MACHINE_H
@@ -24,11 +24,14 @@ struct hd_machine {
 	double sustained_clock;          /* share of the peak's clock that it keeps while products run */
 	struct hd_size_curve efficiency; /* of the peak that products reach, by their FLOPs */
 	struct hd_size_curve extent;     /* share of that, by the smallest of a product's three extents */
+	double older_instructions;       /* share of flops_bf16 that kernels for the generation before reach at most */
 	double memory_bandwidth;         /* bytes per second, of a rank */
 	struct hd_size_curve transfer;   /* share of it, by the bytes that a kernel moves */
 	double kernel_latency;           /* seconds that each kernel costs besides */
 	double overlap_cost;             /* share of the compute units that a movement under way takes */
 	double incast;                   /* share of its bandwidth that a card keeps while several send to it */
+	double host_link,
+		host_memory_bandwidth; /* bytes per second: device to host and back, each way; of its kernels there */
 	/* bytes of a rank besides what is planned: the device's own, of each communicator, of libraries */
 	double context_memory, communicator_memory, workspace_memory;
 	struct hd_link links[HD_LINKS];

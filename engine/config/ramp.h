@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/config/ramp.h - train.global_batch_ramp = START,STEP,TOKENS: the batch grows from START to train.global_batch in steps of
- * STEP sequences, each of which lasts an equal share of TOKENS (Megatron-Turing NLG, 2201.11990).
+ * engine/config/ramp.h - train.global_batch_ramp = START,STEP,TOKENS: the batch grows from START to train.global_batch in steps
+ * of STEP sequences. Each lasts an equal share of TOKENS (Megatron-Turing NLG, 2201.11990).
  */
 #ifndef HD_ENGINE_RAMP_H
 #define HD_ENGINE_RAMP_H

@@ -107,6 +107,7 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 		vjps_add(&j);
 	}
 	same_add(&j);
+	serial_add(&j);
 	resume_add(&j);
 	judge_all(&j, out);
 	tap_end(&j, out);

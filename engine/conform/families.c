@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Families that the plugin brings, beyond what refuses its table: of a small model its class can say all in config.json, which
- * is read as that model again; and each weight has a place of its own in a checkpoint, whose tensors are full.
+ * Families that the plugin brings, beyond the checks of its table. A small model's class writes all of it to config.json,
+ * which is read as that model again. Each weight has a place of its own in a checkpoint, whose tensors are full.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -71,7 +71,7 @@ static void config(struct judge *j, const struct judge_task *t, struct outcome *
 	if (p && strcmp(type ? type : "", p->model.family->model_type))
 		unsaid(&p->model, o);
 	else if (p && !(model = hd_hf_read(config, p->model.family, "config.json", &err)))
-		outcome_set(o, JUDGED_WRONG, "what is written is not read: %s", err.text);
+		outcome_set(o, JUDGED_WRONG, "a written config.json is not read again: %s", err.text);
 	if (model) {
 		again = ini_again(model, ini);
 		q = planned(again, &other, o);

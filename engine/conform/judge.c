@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The list of checks, made in a child process: what a plugin does to it (a crash, an exit, a loop without end) is a check
- * that failed, named by slot, and the next child goes on behind it.
+ * The list of checks, made in a child process. What a plugin does to it (a crash, an exit, a loop without end) is a check
+ * that failed, named by slot. The next child goes on behind it.
  */
 #include <config.h>
 #include "engine/conform/judge.h"

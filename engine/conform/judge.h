@@ -66,6 +66,9 @@ struct layout {
 /* The INI of the layout, or of the one rank that it is compared with (whose micro-batch is `batch` sequences). */
 char *layout_ini(const struct judge *j, const struct layout *l);
 char *layout_one_ini(const struct judge *j, const struct layout *l, int64_t batch);
+/* Its model, and a step of so many sequences; no section of a plugin. */
+enum { LAYOUT_BATCH = 16 }; /* sequences of a step of all layouts */
+char *layout_model_ini(const struct judge *j, const struct layout *l, int64_t global, int64_t micro);
 char *layout_text(const struct judge *j, const struct layout *l); /* the family and all pieces; malloc'ed */
 void layout_exact(char **keys, const char *text); /* adds what hd_plugin.approximate says, as lines of an INI */
 struct layout *layout_alone(int family, int64_t size);
@@ -78,6 +81,7 @@ void tables_add(struct judge *j);
 void families_add(struct judge *j);
 void meshes_add(struct judge *j);
 void same_add(struct judge *j);
+void serial_add(struct judge *j);
 void vjps_add(struct judge *j);
 void resume_add(struct judge *j);
 
@@ -86,5 +90,20 @@ struct hd_inprocess *one_rank(struct judge *j, const struct layout *l, const str
 /* first.c: the first tensor of r that is not that of one rank, and who made it: lines, or NULL: all are.  scale: the largest entry of all
  * gradients. */
 char *first_difference(struct hd_inprocess *one, struct hd_inprocess *r, double tolerance, double scale);
+
+/* -- serial_model.c: a model that a plugin's serial definition trains (heddle/serial.h, update) ---------------------- */
+struct serial_param {
+	const char *name;
+	int64_t n;
+	double *param, *first; /* what the model has now, and had at first */
+};
+
+/* alone: one rank without the plugin, of a member's share of each micro-batch; `layout` has the states that the plugin asks for, as it
+ * begins. */
+struct serial_model *serial_model_create(const struct hd_inprocess *layout, struct hd_inprocess *alone, double lr);
+void serial_model_destroy(struct serial_model *m);
+/* One step of all members.  *loss: of the global batch. */
+int serial_model_step(struct serial_model *m, int64_t step, double *loss, struct hd_err *err);
+const struct serial_param *serial_model_param(const struct serial_model *m, size_t i); /* NULL behind the last */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The layouts that a plugin is tried in, as INI files: a tiny model of each family, the plugin alone, twice, and beside the
- * plugins that are found, in both orders, and drawn at random.
+ * The layouts that a plugin is tried in, as INI files. They have a tiny model of each family. The plugin is in them alone,
+ * twice, beside the plugins that are found in both orders, and drawn at random.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
@@ -18,8 +18,8 @@ static const char *const models[FAMILIES] = {
 };
 #define MODEL "layers = %lld\nembed = 16\nheads = 8\nmlp = 32\nvocab = 33\n"
 #define TRAIN \
-	"[data]\ntrain = none\n[train]\nseq = 8\nglobal_batch = 16\nsteps = 1\noptimizer = sgd\nclip = 0\n" \
-	"weight_decay = 0\n"
+	"[data]\ntrain = none\n[train]\nseq = 8\nglobal_batch = %lld\nsteps = 1\noptimizer = sgd\nclip = 0\n" \
+	"weight_decay = 0\nmicro_batch = %lld\n"
 
 static int nbrought(const struct judge *j)
 {
@@ -59,6 +59,15 @@ static char *model_of(const struct judge *j, const struct layout *l)
 		v++;
 	return hd_format("family = %s\nkv_heads = 4\nhead_dim = 4\nmax_seq = 16\n%s" MODEL, family_name(j, l->family),
 			 v && v->key && strcmp(v->value, "0") ? "experts = 4\nexpert_mlp = 8\n" : "", layers);
+}
+
+char *layout_model_ini(const struct judge *j, const struct layout *l, int64_t global, int64_t micro)
+{
+	char *model = model_of(j, l),
+	     *text = hd_format("[model]\n%s" TRAIN, model, (long long)global, (long long)micro);
+
+	free(model);
+	return text;
 }
 
 int64_t layout_terms(const struct hd_plan *p)
@@ -111,23 +120,20 @@ static void add_piece(const struct judge *j, const struct layout *l, int i, int 
 
 char *layout_ini(const struct judge *j, const struct layout *l)
 {
-	char *model = model_of(j, l), *text = hd_format("[model]\n%s" TRAIN "micro_batch = 1\n", model);
+	char *text = layout_model_ini(j, l, LAYOUT_BATCH, 1);
 
 	for (int i = 0; i < l->n; i++)
 		add_piece(j, l, i, 1, &text);
-	free(model);
 	return text;
 }
 
 char *layout_one_ini(const struct judge *j, const struct layout *l, int64_t batch)
 {
-	char *model = model_of(j, l);
-	char *text = hd_format("[model]\n%s" TRAIN "micro_batch = %lld\n", model, (long long)batch);
+	char *text = layout_model_ini(j, l, LAYOUT_BATCH, batch);
 
 	for (int i = 0; i < l->n && !j->axes; i++)
 		if (l->piece[i].other < 0)
 			add_piece(j, l, i, 0, &text);
-	free(model);
 	return text;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The slots over many meshes: sizes that divide and sizes that do not, training, evaluation and generation.  A size is
- * accepted, and then every rank has a program, or refused with a sentence; and the same is said twice.
+ * accepted, and then every rank has a program, or refused with a sentence, and twice with the same one.
  */
 #include <config.h>
 #include "engine/conform/judge.h"
-#include "engine/predict/match.h"
+#include "engine/program/match.h"
 #include "engine/run/run.h"
 #include "kernels/ref/ref.h"
 #include <stdlib.h>

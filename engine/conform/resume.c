@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A checkpoint of one layout read into another, by the program itself and mpirun: the losses and norms that follow are those of
+ * A checkpoint of one layout read into another, by the program itself and mpirun. The losses and norms that follow are those of
  * one rank that was never interrupted.
  *
- * AdamW, with eps = 1, so that an error of a gradient makes no larger one of the update; moments that were lost or put in
+ * AdamW, with eps = 1, so that an error of a gradient makes no larger one of the update. Moments that were lost or put in
  * another order change the loss by a thousandth and more, rounding by a millionth (as engine/against/compare.h bounds it).
  *
- * Where gradients are members' own, so are moments, and those of one rank are none of them: there it is SGD, and the loss alone.
+ * Where gradients are members' own, so are moments, and those of one rank are none of them: there it is SGD, and the loss
+ * alone.
  */
 #include <config.h>
 #include "engine/against/compare.h"

@@ -109,8 +109,8 @@ static void compare_gradients(struct hd_inprocess *one, struct hd_inprocess *r, 
 	}
 }
 
-/* Members whose gradients are their own agree in their weights alone: the parameters behind a step of SGD, whose lr is 1, are
- * compared to the largest of what moves and of what was there, as both are rounded. */
+/* Members whose gradients are their own agree in their weights alone. The parameters behind a step of SGD, whose lr is 1, are
+ * compared to the largest of what moves and of what was there. Both are rounded. */
 static int compare_updated(struct hd_inprocess *one, struct hd_inprocess *r, struct worst *w, struct hd_err *err)
 {
 	double scale = largest(one);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients against central differences of the loss, in double, where the plugin has ops of its own: whatever an op
+ * Gradients against central differences of the loss, in double, where the plugin has ops of its own. Whatever an op
  * computes, its vjp must be its derivative.
  */
 #include <config.h>

@@ -9,8 +9,8 @@
  * list of windows exists, so nothing is built at the start, shared between ranks, or saved but
  * the number of samples used.
  *
- * With weights each file is a stream of its own, with windows, epochs and permutations of its own, and which of them sample g
- * is of follows from g and the weights (mix.c).
+ * With weights each file is a stream of its own, with windows, epochs and permutations of its own. The stream of sample
+ * g follows from g and the weights (mix.c).
  */
 #include <config.h>
 #include "engine/data/data.h"
@@ -115,7 +115,7 @@ static int check_bytes(struct hd_conf *c, struct hd_section *s, const char *what
 				       "%s is text, whose bytes need a vocab of 256, and the model's has %lld", what,
 				       (long long)vocab);
 	return hd_section_fail(c, s, "tokenizer", err, HD_EINVAL,
-			       "%s is text, and the model's vocab of %lld is not one of bytes: give the DIR of its "
+			       "%s is text, and the model's vocab of %lld is not one of bytes. Give the DIR of its "
 			       "tokenizer.json, or byte if bytes are meant",
 			       what, (long long)vocab);
 }
@@ -152,7 +152,7 @@ static int format_of(const struct hd_section *s)
 	return i;
 }
 
-/* Of text it must be one that this program knows; of ids it says the vocab, and is needed for samples only. */
+/* For text it must be one that this program knows. For ids it gives the vocab, and is needed for samples only. */
 static int open_tokenizer(struct hd_data *d, struct hd_conf *c, struct hd_section *s, const char *files,
 			  struct hd_err *err)
 {

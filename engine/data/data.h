@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/data/data.h - token streams and the order of samples.
  *
- * A sample is seq + 1 consecutive ids of one split; sample s of step k is a pure function of (seed, k, s), so it does not
- * depend on the layout, and resuming needs the step alone.
+ * A sample is seq + 1 consecutive ids of one split. Sample s of step k is a pure function of (seed, k, s), so it does not
+ * depend on the layout. Resuming needs the step alone.
  */
 #ifndef HD_ENGINE_DATA_H
 #define HD_ENGINE_DATA_H
@@ -28,7 +28,8 @@ const char *hd_data_valid_name(const struct hd_data *d, int64_t set);
 /* Number of whole samples of a pass over such a set: non-overlapping windows.  0: there is no such set. */
 int64_t hd_data_valid_samples(const struct hd_data *d, int64_t set);
 /* seq + 1 ids of sample `index` (global, in [0, global_batch)) of step (1-based) of the training split, drawn without
- * replacement within an epoch (of its file, where there are weights) when order = random.  first = how many samples all earlier steps used. */
+ * replacement within an epoch (of its file, where there are weights) when order = random.  first = how many samples all earlier
+ * steps used. */
 int hd_data_sample(const struct hd_data *d, int64_t first, int64_t index, int32_t *ids, struct hd_err *err);
 /* Of the tokens of some training samples, spread over the data: another where the data, seq, the seed or the order are others. */
 uint64_t hd_data_fingerprint(const struct hd_data *d, int64_t seq);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ids that were made of texts stay in the cache as long as runs use them: each use sets their time, and who makes new ones removes
- * those that nobody has used for HD_KEPT_DAYS.  A run that has them mapped keeps them; the disk has their room when it ends.
+ * Ids that were made of texts stay in the cache as long as runs use them. Each use sets their time, and a run that makes new
+ * ones removes those that nobody has used for HD_KEPT_DAYS.  A run that has them mapped keeps them; the disk has their room
+ * when it ends.
  */
 #include <config.h>
 #include "engine/data/tokens.h"

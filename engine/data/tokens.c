@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of tokens as one stream: a list of runs, each a piece of a mapped file with ids of one
- * type, in the order of their positions, so that a read is a binary search and a conversion.
+ * Files of tokens as one stream. It is a list of runs, each a piece of a mapped file with ids of one
+ * type, in the order of their positions. So a read is a binary search and a conversion.
  *
- * What a file is, if [data] format does not say it: .idx, or .bin with a .idx beside it, or a name
- * to which both can be appended, is Megatron's; another .bin is llm.c's (256 numbers of 32 bits:
+ * The format of a file, if [data] format does not say it. A .idx, or .bin with a .idx beside it, or a
+ * name to which both can be appended, is Megatron's. Another .bin is llm.c's (256 numbers of 32 bits:
  * magic, version, count; then the ids); everything else is text.
  */
 #include <config.h>
@@ -107,8 +107,8 @@ static int open_llmc(struct hd_tokens *t, const char *path, struct hd_err *err)
 	if (i == HD_LEN(known))
 		return hd_err_set(err, HD_EINVAL,
 				  "%s: neither llm.c's (it begins with %u, not 20240520 or 20240801)"
-				  " nor Megatron's (there is no .idx beside it); "
-				  "ids without a head: [data] format = uint16 or uint32",
+				  " nor Megatron's (there is no .idx beside it). "
+				  "Ids without a head: [data] format = uint16 or uint32",
 				  path, head[0]);
 	if (head[1] != known[i].version)
 		return hd_err_set(err, HD_EINVAL, "%s: version %u of an llm.c file, %u is known", path, head[1],

@@ -40,8 +40,8 @@ struct hd_run { /* what changes from launch to launch */
 	int32_t acc;     /* 1: outputs are added to (kernels with HD_K_ACC); 0: overwritten */
 	int32_t train;   /* 0: evaluation, dropout is the identity */
 	int64_t position; /* kernel select: the position whose row is taken */
-	/* Of kernels with HD_K_ROWS whose operands have rows that are counted: so many of each rows_most are in use, the first
-	 * ones; rows_most 0: all are. */
+	/* Of kernels with HD_K_ROWS whose operands have rows that are counted: the first so many of each rows_most are in
+	 * use. rows_most 0: all are. */
 	int64_t rows, rows_most;
 	/* Of a device with memory of its own, in it: numbers whose sum is `rows`, which is not set then. */
 	const int32_t *row_counts;
@@ -122,8 +122,12 @@ struct hd_device_ops {
 	/* In order; `host` (of alloc_host) stays as it is until it is done. */
 	void (*load)(void *device, const void *host, size_t bytes);
 	void (*get)(void *host, const void *device, size_t bytes); /* waits */
-	void (*begin)(struct hd_run *r);                           /* a step's numbers: before kernels run with them */
-	int (*ready)(void);                                        /* 1: all that was enqueued is done */
+	/* A copy that runs beside kernels: it begins when what was enqueued before it is done, and `moved` waits for it: on the
+	 * host for one to the host, else what is enqueued afterwards does.  request: from 0, each once at a time. */
+	void (*move)(void *to, const void *from, size_t bytes, int to_host, int64_t request);
+	void (*moved)(int64_t request);
+	void (*begin)(struct hd_run *r);   /* a step's numbers: before kernels run with them */
+	int (*ready)(void);                /* 1: all that was enqueued is done */
 	int (*finish)(struct hd_err *err); /* waits for all; what went wrong since the last time, naming the kernel */
 	/* Launches between record and recorded are kept instead of run; NULL: not possible, and nothing was run.  replay
 	 * enqueues them again. */
@@ -158,7 +162,7 @@ struct hd_device_comm {
 
 /* A device module (heddle-cuda.so) has this symbol, and was built with the engine that loads it. */
 #define HD_DEVICE_SYMBOL "heddle_device"
-#define HD_DEVICE_VERSION 5
+#define HD_DEVICE_VERSION 6
 struct hd_device_module {
 	uint32_t version, ops_size, run_size;
 	const struct hd_device_ops *ops;

@@ -22,7 +22,7 @@ static int is_there(const char *dir, const char *name)
 	return there;
 }
 
-/* Beside the program, where that is a build folder; beside its bin/, wherever that has been moved; else where make install was
+/* Beside the program, where that is a build folder. Beside its bin/, wherever that has been moved. Else where make install was
  * told to put it. */
 static char *folder_of(const char *folder)
 {

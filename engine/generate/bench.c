@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How fast a model generates, beside how fast it could: to make a token every weight that is multiplied must be read once, and of the
- * caches what is filled.  The rate of reading is measured in this run, on the same memory, between the steps.
+ * How fast a model generates, beside how fast it could. To make a token every weight that is multiplied must be read once, and
+ * of the caches what is filled.  The rate of reading is measured in this run, on the same memory, between the steps.
  */
 #include <config.h>
 #include "engine/generate/generate.h"

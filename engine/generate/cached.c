@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Generation with a cache of keys and values.  Several texts go side by side, each at its own position: a prompt is read in pieces
- * that end where it ends, so that the last token of each text is the last of its piece; what is before a text's beginning is no
- * token (position -1).  Then each run computes one token of each.
+ * Generation with a cache of keys and values.  Several texts go side by side, each at its own position: a prompt is read in
+ * pieces that end where it ends, so that the last token of each text is the last of its piece. What is before a text's
+ * beginning is no token (position -1).  Then each run computes one token of each.
  *
- * A text that outgrows the cache is read anew for each token, its last tokens alone: what the model sees is then what it would see
+ * A text that outgrows the cache is read anew for each token, its last tokens alone. The model then sees what it would see
  * without a cache.
  */
 #include <config.h>

@@ -103,6 +103,16 @@ static const struct node *made_by_plugin(const struct node *n)
 	return n && n->made_by >= 0 ? n : from;
 }
 
+/* A movement that the engine makes is due to the section that has its axis. */
+static void fail_movement(struct hd_plan *p, int code, const char *text, const struct node *n)
+{
+	const struct axis *a = A(n->reshard.axis);
+	const struct inst *owner = &p->inst[a->inst];
+
+	hd_section_fail(p->conf, owner->section, NULL, p->err, code, "%s (%s%son axis %s of plugin %s)", text,
+			n->reason ? n->reason : "", n->reason ? ", " : "", a->v.name, owner->plugin->name);
+}
+
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
 {
 	const struct node *made = made_by_plugin(p->about);
@@ -122,6 +132,8 @@ int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
 	else if (maker)
 		hd_section_fail(p->conf, maker->section, NULL, p->err, code, "%s (of %s, which plugin %s made)", text,
 				made->v.op->name, maker->plugin->name);
+	else if (p->about && p->about->v.reshard)
+		fail_movement(p, code, text, p->about);
 	else if (p->about && p->about->reason)
 		hd_err_set(p->err, code, "%s (%s)", text, p->about->reason);
 	else

@@ -305,7 +305,7 @@ static struct node *blank_node(struct hd_plan *p, const struct hd_op *op, const 
 	return n;
 }
 
-/* Who may read t: each node that has ever been made to.  Replacing then need not look at the whole graph. */
+/* Notes that n may read t.  The list has every node that ever did, so that replacing t need not search the whole graph. */
 static void add_user(struct hd_plan *p, struct tensor *t, struct node *n)
 {
 	if (t->nusers && t->users[t->nusers - 1] == n)
@@ -588,15 +588,28 @@ void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with)
 		hd_tensor_inherit(with, old);
 }
 
+enum { KEPT = 1, PASSED = 2 };
+
+/* Its maker.  What makers read is kept when the walk comes to them; of one that stands behind what reads it, at once. */
 static void keep(struct tensor *t)
 {
 	struct node *n = t && t->v.node ? N(t->v.node) : NULL;
 
-	if (!n || n->mark)
+	if (!n || n->mark & KEPT)
 		return;
-	n->mark = 1;
-	for (uint32_t i = 0; i < n->v.nin; i++)
+	n->mark |= KEPT;
+	for (uint32_t i = 0; n->mark & PASSED && i < n->v.nin; i++)
 		keep(n->ins[i]);
+}
+
+static void keep_results(struct hd_plan *p)
+{
+	keep(p->loss), keep(p->nll), keep(p->logits), keep(p->norm), keep(p->factor);
+	for (size_t i = 0; i < p->nmoe_stats; i++)
+		keep(p->moe_stats[i]);
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (!p->tensors[i]->v.node || p->tensors[i]->v.what == HD_TENSOR_GRAD)
+			keep(p->tensors[i]->assign), keep(p->tensors[i]->then);
 }
 
 /* A node stays if something that the run reads, or a leaf that is assigned, needs it. */
@@ -606,14 +619,15 @@ void hd_drop_dead(struct hd_plan *p)
 
 	for (n = p->first; n; n = n->next)
 		n->mark = 0;
-	keep(p->loss), keep(p->nll), keep(p->logits), keep(p->norm), keep(p->factor);
-	for (size_t i = 0; i < p->nmoe_stats; i++)
-		keep(p->moe_stats[i]);
-	for (size_t i = 0; i < p->ntensors; i++)
-		if (!p->tensors[i]->v.node || p->tensors[i]->v.what == HD_TENSOR_GRAD)
-			keep(p->tensors[i]->assign), keep(p->tensors[i]->then);
+	keep_results(p);
+	for (n = p->last; n; n = n->prev) {
+		n->mark |= PASSED;
+		for (uint32_t i = 0; n->mark & KEPT && i < n->v.nin; i++)
+			keep(n->ins[i]);
+	}
 	for (n = p->first; n; n = next) {
 		next = n->next;
+		n->mark &= KEPT;
 		if (!n->mark) {
 			unlink_node(p, n);
 			n->dead = 1;

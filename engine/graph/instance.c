@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The instances of plugins, one for each [strategy NAME]: what is said of them names the section, and the key where it can.
+ * The instances of plugins, one for each [strategy NAME]. Messages about them name the section, and the key where they can.
  */
 #include <config.h>
 #include "engine/graph/graph.h"

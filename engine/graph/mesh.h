@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/graph/mesh.h - the axes of a layout: where a rank is on them, and the groups of ranks along them; and the sections of
- * the INI that claimed them.
+ * engine/graph/mesh.h - the axes of a layout: the place of a rank on them, the groups of ranks along them, and
+ * the sections that claimed them.
  */
 #ifndef HD_ENGINE_MESH_H
 #define HD_ENGINE_MESH_H
@@ -31,11 +31,11 @@ int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t
 
 /* -- instance.c --------------------------------------------------------------------------------------------------------- */
 const struct hd_option *hd_option_find(const struct inst *in, const char *key); /* that its plugin declares, or NULL */
-/* Of that section: "KEY: ..." is said of the key's line. */
+/* A message about that section: "KEY: ..." names the key's line. */
 int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text);
 /* The key of its section that says its size. */
 const char *hd_axis_key(const struct hd_plan *p, const struct hd_axis *axis);
-/* A slot of an instance, or of an op of its plugin, runs between the two (who -1: an op of the engine, nothing is noted). */
+/* A slot of an instance, or of an op of its plugin, runs between the two (who -1: an op of the engine, not noted). */
 struct hd_slot hd_slot_begin(struct hd_plan *p, int who, const char *name);
 void hd_slot_end(struct hd_plan *p, struct hd_slot was);
 void hd_node_cost(const struct node *n, struct hd_cost *c); /* of its op's slot cost; zeros where there is none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/graph/placement.h - where a tensor is, as an algebra: equality, the order of axes that cut one dim, local sizes; and
- * what the rules say of a node.
+ * engine/graph/placement.h - where a tensor is, as an algebra: equality, the order of axes that cut one dim, local sizes.
+ * And the rules of a node.
  */
 #ifndef HD_ENGINE_PLACEMENT_H
 #define HD_ENGINE_PLACEMENT_H

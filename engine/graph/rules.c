@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The rules (dim -> axis): a dim is padded to what divides, layers are dealt to stages, and a node sees the first rule
+ * The rules (dim -> axis): a dim is padded to what divides, and layers are dealt to stages. And a node sees the first rule
  * whose dim it has and may cut.
  */
 #include <config.h>
@@ -46,12 +46,26 @@ int hd_rule_add(struct hd_plan *p, const char *name, struct axis *a, const char 
 }
 
 /* -- blocks to stages ----------------------------------------------------------------------------------------------------- */
+/* A rank at a spare coordinate runs no node of the model, so it is no stage. */
+static int may_be_stages(struct hd_plan *p, const char *call, const struct axis *a)
+{
+	if (a->v.spare)
+		hd_plan_fail(
+			p, HD_ENOTSUP,
+			"%s: axis %s has %lld coordinates for stages and %lld spare ones; the axis of the stages may "
+			"have none",
+			call, a->v.name, (long long)a->v.n, (long long)a->v.spare);
+	return !a->v.spare;
+}
+
 int hd_deal_layers(struct hd_plan *p, struct axis *a)
 {
 	int64_t layers = p->model.layers, k = -1;
 
 	if (p->stages && p->stages != a)
 		return hd_plan_fail(p, HD_EINVAL, "layers are dealt to %s already", p->stages->v.name);
+	if (!may_be_stages(p, "rule", a))
+		return p->err->code;
 	if (a->v.n > layers)
 		return hd_section_fail(p->conf, p->inst[a->inst].section, hd_axis_key(p, &a->v), p->err, HD_EINVAL,
 				       "%lld stages for model.layers = %lld", (long long)a->v.n, (long long)layers);
@@ -69,6 +83,8 @@ int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t co
 {
 	if (p->stages && p->stages != a)
 		return hd_plan_fail(p, HD_EINVAL, "blocks are dealt to %s already", p->stages->v.name);
+	if (!may_be_stages(p, "stage", a))
+		return p->err->code;
 	if (coord < 0 || coord >= a->v.n || chunk < 0)
 		return hd_plan_fail(p, HD_EINVAL, "stage %lld of %lld, chunk %lld", (long long)coord, (long long)a->v.n,
 				    (long long)chunk);

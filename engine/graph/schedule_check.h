@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/graph/schedule_check.h - is an order of units possible, and what does it cost.
  *
- * p coordinates of an axis hold the model's stages, v or fewer chunks each; every coordinate runs a
+ * p coordinates of an axis hold the model's stages, v or fewer chunks each. Every coordinate runs a
  * list of units (F, B, W of one chunk and micro-batch) in order.
  *
  * F of a stage needs what F of the stage before made, B what B of the stage behind made, for the
  * same micro-batch.  Between two coordinates that is a message: sending does not wait, a unit waits
- * for what it receives, and the messages that go one way (forward or backward) from one coordinate
+ * for what it receives. The messages that go one way (forward or backward) from one coordinate
  * to another arrive in the order in which they were sent.
  */
 #ifndef HD_ENGINE_SCHEDULE_CHECK_H
@@ -31,7 +31,7 @@ struct hd_schedule {
 struct hd_schedule_report {
 	double **start, **end; /* per coordinate and unit */
 	double *busy;          /* per coordinate */
-	/* Per coordinate, most activations kept at once: one per chunk and micro-batch, from F to
+	/* Per coordinate, most activations kept at once. There is one per chunk and micro-batch, from F to
 	 * the end of B, or of W where that is separate. */
 	int *in_flight;
 	double makespan;

@@ -139,6 +139,7 @@ struct node {
 	struct group *queue;      /* NULL: compute */
 	int64_t period;           /* runs in steps that are multiples of it; 0: in all */
 	int local;                /* a view: a term of a sum as a member's own (struct hd_graph_api, local) */
+	int in_update;            /* it runs only in a step whose norm is finite (plan_check.c) */
 	struct dependency *waits; /* starts when these are done (struct hd_graph_api, after) */
 	/* backward's copy of this node of forward (recompute.c), placed as that one is. */
 	const struct node *recompute_of;
@@ -269,9 +270,17 @@ struct hd_plan {
 	uint32_t master_dtype;
 	uint32_t compute_dtype; /* dtype of products' operands and activations: HD_DTYPE_BF16; 0: as `real` */
 	int gelu;               /* products of `low` may take a gelu in */
+	int own_memory;         /* the device has memory of its own: HD_SPACE_HOST is not HD_SPACE_DEVICE */
+	int noted_space;        /* that it has none was said */
 	int separate;           /* a slope or sums are not made beside something else: the device cannot */
 	uint64_t hash;
 };
+
+/* Something is under way behind it, and waited for later: between ranks, or between a device's memory and its host's. */
+static inline int hd_node_moves(const struct node *n)
+{
+	return n->comm.kind || n->is->role == OP_ROLE_TRANSFER;
+}
 
 static inline struct tensor *T(const struct hd_tensor *t)
 {

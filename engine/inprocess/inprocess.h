@@ -8,8 +8,8 @@
  *	hd_inprocess_whole(r, t, NULL)			a tensor put together again
  *	hd_inprocess_close(r)
  *
- * Parameters are made from their names and global indices, none of them 0 or 1, so that no term of a gradient is hidden;
- * so are token ids, from the number of the sample.
+ * Parameters are made from their names and global indices, none of them 0 or 1, so that no term of a gradient is hidden.
+ * So are token ids, from the number of the sample.
  */
 #ifndef HD_ENGINE_INPROCESS_H
 #define HD_ENGINE_INPROCESS_H
@@ -31,9 +31,10 @@ struct hd_inprocess {
 	struct hd_net_in *net;
 	struct hd_run run;
 	int64_t vocab;
-	int looks;            /* keep what is computed: by rank, tensor and micro-batch in `seen` */
-	struct hd_seen *seen; /* [rank][tensor][micro-batch, then HD_STEP] */
-	struct hd_err failed; /* of a rank, in a step */
+	int64_t members, member; /* its samples are those of this one of so many replicas; 0: all */
+	int looks;               /* keep what is computed: by rank, tensor and micro-batch in `seen` */
+	struct hd_seen *seen;    /* [rank][tensor][micro-batch, then HD_STEP] */
+	struct hd_err failed;    /* of a rank, in a step */
 };
 
 /* ranks 0: as many as the layout says.  *planned: there was a plan, so what failed should have been refused before. */

@@ -157,7 +157,8 @@ void hd_inprocess_close(struct hd_inprocess *r)
 static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
 {
 	const struct hd_inprocess *r = ctx;
-	int64_t s0 = micro * g->plan->batch + hd_offset(g->plan, t, 0, g->rank);
+	int64_t share = r->members ? micro * r->members + r->member : micro;
+	int64_t s0 = share * g->plan->batch + hd_offset(g->plan, t, 0, g->rank);
 	int64_t q0 = hd_offset(g->plan, t, 1, g->rank) + !strcmp(t->v.name, "targets");
 
 	for (int64_t i = 0; i < t->local[0]; i++)
@@ -255,7 +256,7 @@ static int update_of_rank(void *ctx, int rank)
 
 	for (size_t i = g->update_at; i < g->ncommands; i++)
 		HD_TRY(hd_run_command(g, &g->commands[i], &run, NULL, NULL));
-	return HD_OK;
+	return hd_program_pull(g);
 }
 
 int hd_inprocess_update(struct hd_inprocess *r, struct hd_err *err)

@@ -167,7 +167,7 @@ static double sent(double v, uint32_t wire)
 				      : v;
 }
 
-/* Added from the left in the dtype of the operands, as transports do: by a ring from its piece's own member on, where the sum
+/* Added from the left in the dtype of the operands, as transports do. A ring begins with its piece's own member, where the sum
  * is sent; or by the piece's owner, to whom the others' terms are. */
 static void reduce_ordered(const struct meeting *r, const struct hd_call *c, int me)
 {
@@ -381,7 +381,8 @@ static int finish(struct hd_request *t)
 	HD_TRY(net->err.code);
 	HD_TRY(agree(net, r, c));
 	if (bytes && c->in != c->out && memcmp(c->in, r->by[m->m.me].in, bytes))
-		return hd_err_set(&net->err, HD_EIO, "%s: what was being sent was overwritten", hd_call_what(c));
+		return hd_err_set(&net->err, HD_EIO, "%s: data were overwritten while they were being sent",
+				  hd_call_what(c));
 	if (c->out && deliver(&m->m, r, c) < 0)
 		return hd_err_set(&net->err, HD_EIO, "%s: members do not agree on the number of rows", hd_call_what(c));
 	return HD_OK;

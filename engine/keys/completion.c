@@ -13,7 +13,7 @@ static int takes_sets(const struct hd_verb *v)
 	return v->positional && !strncmp(v->positional, "CONF", 4);
 }
 
-/* Of what is a file's name, or that of one that comes with heddle: the folder in conf/. */
+/* The folder in conf/, for names of files that come with heddle; else a file's name is meant. */
 static const char *installed_in(const struct hd_flag *f)
 {
 	return !strcmp(f->name, "machine") ? "machines" : !strcmp(f->name, "style") ? "styles" : NULL;
@@ -137,7 +137,7 @@ static void zsh_verb(FILE *out, const struct hd_verb *v)
 	for (int i = 0; i < v->nflags; i++)
 		zsh_flag(out, &v->flags[i]);
 	if (takes_sets(v))
-		fprintf(out, " \\\n\t\t\t'*--set[overrides a key of the INI]:section.key=value:_heddle_keys'");
+		fprintf(out, " \\\n\t\t\t'*--set[override a key of the INI]:section.key=value:_heddle_keys'");
 	fprintf(out, " \\\n\t\t\t'--help[lists the options]'");
 	if (v->positional)
 		fprintf(out, " \\\n\t\t\t'*:file:_files'");

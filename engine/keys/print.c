@@ -107,11 +107,11 @@ static const char before[] =
 	"A comment begins with ; at the beginning of a line or after a blank, or with # at the beginning of a line.\n"
 	"Numbers of type int take K, M and G (thousands); of type bytes K, M, G and T (powers of 1024).\n"
 	"Lists are separated by commas.\n"
-	"An unknown section or key is an error that gives the nearest name.\n"
-	".B heddle\nreplaces a key by\n.BR \"\\-\\-set section.key=value\" ;\n"
-	"in [strategy NAME] by\n.BR \"\\-\\-set NAME.key=value\" .\n.PP\n"
+	"An unknown section or key is an error; the message names the nearest one.\n"
+	"The option\n.B \\-\\-set section.key=value\nsets a key on the command line, and\n"
+	".B \\-\\-set NAME.key=value\none of [strategy NAME].\n.PP\n"
 	"The order of the sections [strategy NAME] is that of the mesh, innermost axis first.\n"
-	"The same keys are listed by\n.BR \"heddle keys\" .\n";
+	".B heddle keys\nlists the same keys.\n";
 static const char after[] = ".SH SEE ALSO\n.BR heddle (1)\n";
 
 void hd_keys_man(FILE *out, const struct hd_key_section *s, int n)

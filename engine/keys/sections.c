@@ -16,10 +16,10 @@ static const struct {
 	const struct hd_key_table *keys;
 } own[] = {
 	{ "model", "the model: its family and sizes", &hd_model_keys },
-	{ "data", "what it is trained on", &hd_data_keys },
+	{ "data", "training data", &hd_data_keys },
 	{ "train", "the steps of a run", &hd_train_keys },
-	{ "checkpoint", "what is saved, and what a run goes on from", &hd_checkpoint_keys },
-	{ "log", "what a run writes besides", &hd_log_keys },
+	{ "checkpoint", "checkpoints that a run writes, and the one that it continues", &hd_checkpoint_keys },
+	{ "log", "metrics and other records of a run", &hd_log_keys },
 	{ "strategy NAME", "an axis of the layout; besides these the keys of its plugin", &hd_strategy_keys },
 	{ "plugin NAME", "a plugin that is no strategy; besides this its own keys", &hd_extension_keys },
 };

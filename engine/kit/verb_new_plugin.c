@@ -116,7 +116,8 @@ static int write_folder(const char *name, const struct kind *k, struct hd_err *e
 		 write_file(name, "Makefile", hd_kit_makefile, k, err) >= 0)
 		write_file(name, "test.sh", hd_kit_test, k, err);
 	if (!err->code)
-		printf("%s/%s, %s, Makefile, test.sh: now\n\tcd %s && make test\n", name, source, ini, name);
+		printf("wrote %s/: %s, %s, Makefile, test.sh; to build and test it:\n\tcd %s && make test\n", name,
+		       source, ini, name);
 	free(source), free(ini);
 	return err->code;
 }

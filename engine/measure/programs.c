@@ -79,6 +79,7 @@ static int plan_model(struct hd_job *j, const struct small_shape *s, struct smal
 	o.data_vocab = s->vocab;
 	o.gelu = j->device->kernel("einsum_gelu") != NULL;
 	o.separate = j->device->kernel("gelu_slope") == NULL;
+	o.own_memory = !hd_device_in_host(j->device);
 	HD_TRY(hd_plan_create(x->conf, &o, &x->plan, err));
 	return hd_program_build(x->plan, &po, &x->g, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Families that plugins bring (heddle/family.h): judged, and then as those of this program.  What is wrong is refused in one line
- * that names the section, the plugin, the family, the entry and its value: a wrong table would be another model with
+ * Checks the families of plugins (heddle/family.h); then they are used like those of this program.  A mistake is refused in one
+ * line that names the section, the plugin, the family, the entry and its value.  A wrong table would be another model with
  * somebody's weights.
  */
 #include <config.h>
@@ -42,7 +42,7 @@ static int HD_PRINTF(2, 3) wrong(const struct bringing *b, const char *fmt, ...)
 }
 
 /* -- values of keys ---------------------------------------------------------------------------------------------------------- */
-/* Of what is read apart, those that a family may decide. */
+/* Those of the keys read apart that a family may decide. */
 static int may_decide(const struct hd_knob *k)
 {
 	static const char *const also[] = { "tie_embeddings", "experts", "experts_per_token",
@@ -62,7 +62,7 @@ static const struct hd_option *option_of(const char *key)
 	return NULL;
 }
 
-/* What is said behind "[model] key: ", or NULL: the value is one of the key. */
+/* The message behind "[model] key: ", or NULL: the value is one of the key. */
 static char *said_of(const struct hd_knob *k, const char *value)
 {
 	struct hd_key_table table = { option_of(k->key), 1, sizeof(struct hd_option) };

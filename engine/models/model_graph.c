@@ -56,8 +56,8 @@ int hd_model_graph(struct hd_plan *p, int generate)
 	return build(p, generate);
 }
 
-/* With a cache what counts is the weights that are read; the programs of a prompt and of one token share leaves, so they must be
- * dealt to stages alike, whatever they compute at once. */
+/* With a cache what counts is the weights that are read. The programs of a prompt and of one token share leaves, so they must
+ * be dealt to stages alike, whatever they compute at once. */
 static void count_read(struct hd_block *b, const struct node *n, const struct hd_cost *c)
 {
 	for (uint32_t i = 0; i < n->v.nin && c->matmul_flops > 0; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Experts: route chooses, dispatch brings each token to a slot of each of its experts, combine brings back what they made
+ * Experts. route chooses, dispatch brings each token to a slot of each of its experts. combine brings back what they made
  * (GShard 2006.16668; Switch 2101.03961; Mixtral 2401.04088).
  *
  *   route (logits[, bias] -> gates, slots, sums)   slots: expert * capacity + index, or -1 - expert: none was left

@@ -118,7 +118,7 @@ static int attention_vjp(HD_VJP_ARGS)
 	return HD_OK;
 }
 
-/* Keys of a query, in the mean: causal sees half of them, a window w of s all but the s (1 - w / s)^2 / 2 that it has passed */
+/* Keys of a query, in the mean: causal sees half of them. A window w of s all but the s (1 - w / s)^2 / 2 that it has passed */
 static double mean_keys(const struct hd_node *n)
 {
 	double keys = (double)n->ins[1]->local[1], window = hd_attr_num(n->attr, "window", 0), passed;
@@ -151,8 +151,8 @@ static int cuts(const struct hd_place *w, const struct hd_dim *d)
 	return w->kind == HD_PLACE_SHARD && w->dim == d;
 }
 
-/* Whether the axis cuts the key heads with their query heads: all axes together divide them, and none of the others cuts query
- * heads alone, or a rank would have query heads whose keys are on another. */
+/* Whether the axis cuts the key heads with their query heads. All axes together divide them, and none of the others cuts query
+ * heads alone. Else a rank would have query heads whose keys are on another. */
 static int cuts_keys(const struct hd_plan *p, const struct node *n, const struct axis *a, const struct hd_dim *q,
 		     const struct hd_dim *kv)
 {
@@ -214,7 +214,7 @@ static int attention_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-/* The axes that cut the key heads must be the outer ones of those that cut the query heads, or a rank has query heads
+/* Of the axes that cut the query heads, the outer ones must cut the key heads. Else a rank has query heads
  * whose keys are on another. */
 static int attention_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {

@@ -35,7 +35,7 @@ static int sync_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
-/* A permutation, the one movement that may be made before placement: what is sharded changes members, what is replicated or
+/* A permutation, the one movement that may be made before placement. What is sharded changes members, what is replicated or
  * a term of a sum is where it was. */
 static int comm_place(HD_PLACE_ARGS)
 {

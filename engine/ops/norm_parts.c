@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * norm over a dim that is cut, in phases, as cross entropy is (xent.c); engine/passes/decompose.c puts them in place of norm and
- * norm_d where a rule cuts what they read.
+ * norm over a dim that is cut, in phases, as cross entropy is (xent.c). engine/passes/decompose.c puts them in place of norm
+ * and norm_d where a rule cuts what they read.
  *
  *   norm_part      of a slice of n elements: sum s, and sum of squares v around the slice's own mean s / n
  *   norm_combine   v + n (s / n - S / N)^2, where S is the sum of all N elements: now the squares can be added

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Once a step: the global gradient norm (every element counted once, by one owner), the clip factor, and the update,
- * which runs where the optimizer's state lives.
+ * Once a step: the global gradient norm (every element counted once, by one owner), the clip factor and the update.
+ * It runs where the optimizer's state lives. And what goes to the host's memory for it, and comes back
+ * (engine/passes/autodiff.c).
  */
 #include <config.h>
 #include "engine/ops/ops.h"
@@ -117,6 +118,45 @@ static int update_place(HD_PLACE_ARGS)
 	return HD_OK;
 }
 
+/* From one memory of a rank to the other, in the place where it is. */
+static int transfer_place(HD_PLACE_ARGS)
+{
+	(void)self, (void)p, (void)n, (void)axis;
+	need[0] = out[0] = have[0];
+	return HD_OK;
+}
+
+static int transfer_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
+{
+	(void)self, (void)r, (void)n;
+	return HD_OK; /* engine/run/bind.c */
+}
+
+/* What a server sends of a master: its value, rounded to what the parameter is, where the master is. */
+static int served_shape(HD_SHAPE_ARGS)
+{
+	(void)self, (void)p, (void)nin;
+	hd_shape_like(&outs[0], ins[0]);
+	outs[0].dtype = (uint32_t)hd_attr_int(attr, "dtype", HD_DTYPE_F32);
+	*nout = 1;
+	return HD_OK;
+}
+
+static int served_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
+{
+	(void)self;
+	return r->api->launch(r, "cast", n->ins, 1, n->outs, 1, "%s", n->attr);
+}
+
+/* The parameter takes what has come: where the parameter lives. */
+static int pulled_place(HD_PLACE_ARGS)
+{
+	(void)self, (void)p;
+	need[0] = out[0] = T(n->outs[0]->of)->at.on[A(axis)->id];
+	(void)have;
+	return HD_OK;
+}
+
 static int norm2_record(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n)
 {
 	(void)self;
@@ -132,6 +172,13 @@ static const int8_t adamw_inplace[] = { 0, 2, 3, -1 }, sgd_inplace[] = { 0, -1 }
 	const struct op hd_op_##id = { .v = { .size = sizeof(struct hd_op), .name = #id, __VA_ARGS__ }, .is = traits }
 OP(total, IS(TOTAL, 0), .inplace = first, .shape = hd_same_as_first, .place = total_place, .record = total_record);
 OP(norm2, IS(NORM2, 0), .shape = norm2_shape, .place = norm2_place, .record = norm2_record);
+OP(to_host, IS(TRANSFER, OP_FLAG_PIECES), .shape = hd_same_as_first, .place = transfer_place,
+   .record = transfer_record);
+OP(to_device, IS(TRANSFER, OP_FLAG_PIECES), .shape = hd_same_as_first, .place = transfer_place,
+   .record = transfer_record);
+OP(served, PLAIN, .shape = served_shape, .place = transfer_place, .record = served_record);
+OP(pulled, IS(PULLED, OP_FLAG_NAMES | OP_FLAG_PIECES), .shape = hd_same_as_first, .place = pulled_place,
+   .record = transfer_record);
 OP(clip, PLAIN, .shape = clip_shape, .record = hd_record_plain);
 OP(adamw, IS(UPDATE, 0), .kind = "update", .inplace = adamw_inplace, .shape = adamw_shape, .place = update_place,
    .record = hd_record_plain);

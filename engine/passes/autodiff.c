@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reverse-mode differentiation of the logical graph, before placement, so that the communication of the backward pass,
- * of gradient sync and of the global norm come out of the same rule as the forward's.
+ * Reverse-mode differentiation of the logical graph, before placement. So the communication of the backward pass,
+ * of gradient sync and of the global norm comes out of the same rule as the forward's.
  *
  * For each forward node, last first: its output's gradient is the sum of what its readers contributed; the op's vjp adds
  * nodes.  Activations' gradients (phase B) and parameters' gradients (phase W) are asked for in separate calls, so they
@@ -26,7 +26,7 @@ static void push(struct tensor_list *l, struct tensor *t)
 	l->x[l->n++] = t;
 }
 
-/* The sum stands in the block that contributed last (the earliest of the readers), so that one tensor crosses a stage
+/* The sum stands in the block that contributed last (the earliest of the readers). So one tensor crosses a stage
  * boundary and not its parts. */
 static struct tensor *total(struct hd_plan *p, const struct tensor_list *l)
 {
@@ -140,7 +140,7 @@ static struct tensor *as_gradient(struct hd_plan *p, struct tensor *g, struct te
 }
 
 /* The accumulator of a parameter: one node over all contributions of a block, whose output is a step's gradient.  A
- * parameter that several blocks use (a tied embedding) has one each, which may live on different stages; their total is
+ * parameter that several blocks use (a tied embedding) has one each, which may live on different stages. Their total is
  * made where the parameter lives (and the two become one where that is the same place: fuse.c). */
 static struct tensor *accumulator(struct hd_plan *p, struct tensor *param, const struct tensor_list *l)
 {
@@ -347,4 +347,161 @@ int hd_pass_autodiff(struct hd_plan *p)
 	free(grads);
 	free(wants);
 	return rc;
+}
+
+/* -- updates in host memory ----------------------------------------------------------------------------------------------- */
+/* The optimizer in the host's memory (ZeRO-Offload, Ren et al. 2021, 2101.06840): where slot storage has put a parameter's
+ * states there, a master is with them, and the update runs there, by the host's kernels.
+ *
+ *   sync ─▶ to_host ─▶ update ─▶ to_device ─▶ the parameter
+ *
+ * to_host stands behind the gradient's last sum, so it is under way while backward goes on. to_device stands behind the update,
+ * so the values of one parameter go up while the next is updated. */
+static int is_in_host(const struct tensor *t)
+{
+	return !t->v.node && t->v.space == HD_SPACE_HOST;
+}
+
+static int updates_in_host(const struct node *n)
+{
+	int yes = 0;
+
+	for (uint32_t i = 0; n->is->role == OP_ROLE_UPDATE && i < n->v.nin; i++)
+		yes |= is_in_host(n->ins[i]);
+	return yes;
+}
+
+/* of: the parameter that it belongs to, or NULL. */
+static struct tensor *moved(struct hd_plan *p, struct tensor *x, const struct tensor *of, const char *op,
+			    struct cursor at, const char *why)
+{
+	struct tensor *y;
+
+	p->cursor = hd_cursor_why(at, hd_plan_text(p, "%s", why));
+	y = x ? hd_op1(p, op, &x, 1, "%s", "") : NULL;
+	if (y) {
+		y->step = 1;
+		y->v.of = of ? &of->v : NULL;
+		y->v.space = x->v.space == HD_SPACE_HOST ? HD_SPACE_DEVICE : HD_SPACE_HOST;
+	}
+	return y;
+}
+
+/* What the update reads and writes in the parameter's stead. */
+static struct tensor *master_of(struct hd_plan *p, struct node *n, struct tensor *w)
+{
+	struct tensor *m;
+
+	if (w->master)
+		return w->master;
+	m = hd_master_new(p, w);
+	hd_placed_like(m, w);
+	hd_localize(p, m);
+	hd_set_input(p, n, 0, m);
+	hd_assign(m, n->outs[0]);
+	return m;
+}
+
+/* factor: of clipping, in host memory; brought there once. */
+static int offload(struct hd_plan *p, struct node *n, struct tensor **factor)
+{
+	struct tensor *full = n->ins[0], *w = full->v.what == HD_TENSOR_MASTER ? T(full->v.of) : full;
+
+	master_of(p, n, w);
+	if (!*factor)
+		*factor = moved(p, n->ins[n->v.nin - 1], NULL, "to_host",
+				hd_cursor_behind(N(n->ins[n->v.nin - 1]->v.node)), "the update runs in host memory");
+	for (uint32_t i = 0; i < n->v.nin && !p->err->code; i++) {
+		struct tensor *x = n->ins[i];
+
+		if (!x->v.node)
+			x->v.space = HD_SPACE_HOST;
+		else
+			hd_set_input(p, n, i,
+				     i + 1 == n->v.nin ? *factor
+						       : moved(p, x, w, "to_host", hd_cursor_behind(N(x->v.node)),
+							       "its states are in host memory"));
+	}
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		n->outs[k]->v.space = HD_SPACE_HOST;
+	hd_assign(w, moved(p, w->assign, w, "to_device", hd_cursor_behind(n), "updated in host memory"));
+	return p->err->code;
+}
+
+int hd_pass_offload(struct hd_plan *p)
+{
+	struct tensor *factor = NULL;
+	struct node *next;
+
+	for (struct node *n = p->first; n && p->own_memory && !p->err->code; n = next) {
+		next = n->next;
+		if (updates_in_host(n))
+			offload(p, n, &factor);
+	}
+	return p->err->code;
+}
+
+/* -- updates on servers --------------------------------------------------------------------------------------------------- */
+/* Slot storage may put masters on ranks that hold no model.  Workers then get the values at the start of the next step, in the order
+ * in which forward reads them.  Forward begins as soon as the first have arrived:
+ *
+ *   before:  F  read w                     U  update master -> master, value; w takes value, which is sent
+ *   after:   G  master -> value, sent -> pulled, which w takes     F  read w     U  update master -> master
+ *
+ * So the masters are what a step leaves.  Parameters are a step older, until hd_program_pull.  Masters in host memory send at
+ * once, as each comes up. */
+static int is_served(const struct hd_plan *p, const struct tensor *w)
+{
+	const struct axis *a = hd_spare_axis(p);
+	const struct tensor *m = w->master;
+
+	return a && m && w->assign && m->stored >> a->id & 1 && m->storage.on[a->id].role == HD_ROLE_SPARE &&
+	       !(p->own_memory && is_in_host(m));
+}
+
+/* The update of a master whose parameter takes nothing from it: without the rounded copy. */
+static void update_alone(struct hd_plan *p, struct node *n)
+{
+	const char *low = strstr(n->attr, " low=1");
+	struct node *m;
+
+	if (n->is->role != OP_ROLE_UPDATE || !low)
+		return;
+	p->cursor = hd_cursor_before(n);
+	m = hd_node_make(p, n->v.op->name, n->ins, n->v.nin, "%.*s", (int)(low - n->attr), n->attr);
+	for (uint32_t i = 0; m && i < n->v.nin; i++)
+		for (uint32_t k = 0; k < m->v.nout; k++)
+			if (!n->ins[i]->v.node && n->ins[i]->assign == n->outs[k])
+				hd_assign(n->ins[i], m->outs[k]);
+}
+
+static int pull(struct hd_plan *p, struct tensor *w, struct node *before)
+{
+	struct tensor *x = w->master, *y;
+
+	update_alone(p, N(w->assign->v.node));
+	p->cursor = (struct cursor){ .before = before, .phase = HD_UNIT_G, .block = -1 };
+	if (x->v.dtype != w->v.dtype)
+		x = hd_op1(p, "served", &x, 1, "dtype=%u", w->v.dtype);
+	if (x)
+		x->v.of = &w->v;
+	y = x ? hd_op1(p, "pulled", &x, 1, "%s", "") : NULL;
+	if (y)
+		y->v.of = &w->v;
+	hd_assign(w, y);
+	return p->err->code;
+}
+
+int hd_pass_pulls(struct hd_plan *p)
+{
+	struct node *first = p->first;
+
+	for (struct node *n = first; n && hd_spare_axis(p) && !p->err->code; n = n->next)
+		for (uint32_t i = 0; i < n->v.nin && !p->err->code; i++) {
+			struct tensor *w = n->ins[i];
+
+			if (!w->v.node && is_served(p, w) && N(w->assign->v.node)->is->role != OP_ROLE_PULLED)
+				pull(p, w, first);
+		}
+	return p->err->code;
 }

@@ -202,6 +202,7 @@ static void stands_in(struct hd_plan *p, struct tensor *t, struct tensor *old)
 	hd_replace(p, old, t);
 }
 
+/* -> 1: it has taken the sum's place. */
 static int sum_beside(struct hd_plan *p, struct node *sum)
 {
 	struct node *n = summed(p, sum), *with;
@@ -215,26 +216,29 @@ static int sum_beside(struct hd_plan *p, struct node *sum)
 	with->recompute_of = n->recompute_of;
 	stands_in(p, with->outs[0], n->outs[0]);
 	stands_in(p, with->outs[1], sum->outs[0]);
-	return HD_OK;
+	return 1;
 }
 
 static int sums_beside(struct hd_plan *p)
 {
-	int rc = HD_OK;
+	int rc = HD_OK, some = 0;
 
-	for (struct node *n = p->first, *next; n && !rc && !p->separate; n = next) {
+	for (struct node *n = p->first, *next; n && rc >= 0 && !p->separate; n = next) {
 		next = n->next;
 		if (n->is->role == OP_ROLE_SUM)
 			rc = sum_beside(p, n);
+		some += rc > 0;
 	}
-	hd_drop_dead(p);
-	return rc;
+	if (some)
+		hd_drop_dead(p);
+	return rc < 0 ? rc : HD_OK;
 }
 
 /* Where backward makes the slope again (hd_pass_recompute) nobody reads the first. */
 static void drop_slopes(struct hd_plan *p)
 {
 	uint32_t *reads = hd_count_readers(p);
+	int some = 0;
 
 	for (struct node *n = p->first; n && !p->err->code; n = n->next) {
 		struct tensor *y;
@@ -245,9 +249,11 @@ static void drop_slopes(struct hd_plan *p)
 		y = hd_op1(p, "gelu", n->ins, n->v.nin, "%s", n->attr);
 		if (y)
 			stands_in(p, y, n->outs[0]);
+		some = 1;
 	}
 	free(reads);
-	hd_drop_dead(p);
+	if (some)
+		hd_drop_dead(p);
 }
 
 static int takes_place(struct hd_plan *p, struct node *n, uint32_t k, struct node *product, struct tensor *old)
@@ -276,6 +282,60 @@ static int fuse_gelu(struct hd_plan *p, struct node *gelu, const uint32_t *reads
 	if (keep)
 		takes_place(p, n, 1, product, x);
 	return takes_place(p, n, 0, product, gelu->outs[0]);
+}
+
+/* -- products side by side ------------------------------------------------------------------------------------------------ */
+/* Of products that share an operand a device makes one launch if they follow each other. */
+static int alike(const struct node *a, const struct node *b)
+{
+	return b->is->role == OP_ROLE_EINSUM && !b->only.group && a->v.nin == 2 && b->v.nin == 2 &&
+	       a->v.phase == b->v.phase && a->block == b->block && a->period == b->period &&
+	       (a->ins[0] == b->ins[0] || a->ins[1] == b->ins[1]) && !strcmp(a->attr, b->attr) &&
+	       same_shape(a->outs[0], b->outs[0]);
+}
+
+/* The last product before n that is like it, and after which all that n reads is made; NULL: there is none. */
+static struct node *mate(const struct node *n)
+{
+	for (struct node *m = n->prev; m && m->block == n->block; m = m->prev) {
+		if (alike(n, m))
+			return m;
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			if (n->ins[i]->v.node && N(n->ins[i]->v.node) == m)
+				return NULL;
+	}
+	return NULL;
+}
+
+/* a's own operand is a later result of the node that makes b's: in the order of results, operands and products lie alike in memory. */
+static int later_result(const struct node *a, const struct node *b)
+{
+	int own = a->ins[0] == b->ins[0];
+	const struct tensor *x = a->ins[own], *y = b->ins[own];
+	uint32_t i = 0, k = 0;
+
+	if (!x->v.node || x->v.node != y->v.node)
+		return 0;
+	while (N(x->v.node)->outs[i] != x)
+		i++;
+	while (N(y->v.node)->outs[k] != y)
+		k++;
+	return i > k;
+}
+
+static void side_by_side(struct hd_plan *p)
+{
+	for (struct node *n = p->first, *next; n; n = next) {
+		struct node *m = n->is->role == OP_ROLE_EINSUM && !n->only.group ? mate(n) : NULL, *before;
+
+		next = n->next;
+		if (!m)
+			continue;
+		for (before = m->next; m && alike(n, m) && later_result(m, n); m = m->prev)
+			before = m;
+		if (before != n)
+			hd_node_move(p, n, before);
+	}
 }
 
 int hd_pass_fuse(struct hd_plan *p)
@@ -308,6 +368,7 @@ int hd_pass_fuse(struct hd_plan *p)
 			if (!n->only.group && (n->is->role == OP_ROLE_GELU || n->is->role == OP_ROLE_GELU_D))
 				rc = fuse_gelu(p, n, reads);
 		}
+		side_by_side(p);
 	}
 	for (n = p->first; n; n = n->next)
 		if (n->is->role == OP_ROLE_TOTAL)

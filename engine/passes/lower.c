@@ -1,9 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The reshards that no plugin took over become the plain collectives of the table in reshard.c.  A movement between
- * stages becomes two nodes: the send stands in the unit that made the tensor, the receive in the unit that reads it.
+ * Turns the reshards that no plugin took over into the collectives of the table in reshard.c.
  *
- * Neighbouring reshards of one kind along axes of one strategy are one collective over all their members: a sum in two
- * turns would move more bytes, and everything else more messages.
+ * Example: the border between two stages, with one layer on each (t1211 runs it).
+ *
+ *   before:
+ *     add a, b -> c: pinned to stages 0
+ *     reshard on stages c -> d: pinned to stages 1
+ *     norm d, h.1.ln_1.weight, h.1.ln_1.bias -> e: pinned to stages 1
+ *   after:
+ *     add a, b -> c: pinned to stages 0
+ *     send on stages c -> f: pinned to stages 0
+ *     receive on stages f -> g: pinned to stages 1
+ *     norm g, h.1.ln_1.weight, h.1.ln_1.bias -> e: pinned to stages 1
+ *
+ * One movement became two nodes, because the two stages work at different times. The send stands in the unit that
+ * makes c (F of stage 0), the receive in the unit that reads it (F of stage 1).
+ *
+ * Adjacent reshards of one kind along axes of one strategy become one collective over all their members.  A sum
+ * along one axis after the other would move more bytes, and every other kind would need more messages.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
@@ -66,7 +80,7 @@ static struct tensor *move_rows(struct hd_plan *p, struct group *g, struct node 
 	    (h->dim != batch && w->dim != batch)) {
 		hd_plan_fail(p, HD_ENOTSUP,
 			     "experts without a limit (model.capacity_factor = 0): their rows (%s) cannot go from "
-			     "%s to %s on %s; the axis that holds experts must shard the batch elsewhere",
+			     "%s to %s on %s. The axis that holds experts must shard the batch elsewhere",
 			     x->spec, hd_placement_text(p, &x->at), hd_placement_text(p, &n->outs[0]->at),
 			     n->reshard.axis->name);
 		return NULL;

@@ -3,8 +3,8 @@
  * its operand is made, and the weight gradients of the block, which nothing waits for, move down to between its start and
  * its reader.  The gradient of a product's input is then under way while the gradient of its weight is computed.
  *
- * What a weight gradient itself has moved (a gathered operand) starts one product earlier, for the same reason, and so does
- * what is made of a leaf: a parameter that is gathered for a product is under way during the product before.
+ * What a weight gradient itself has moved (a gathered operand) starts one product earlier, for the same reason. So does
+ * what is made of a leaf. A parameter that is gathered for a product is under way during the product before.
  *
  * Program order is the order of everything that follows: sharing of memory, timeline, lifetimes.  So this stands before
  * all of them, and they need not know.  Where communication is made inline the order costs nothing; where it leaves the

@@ -18,6 +18,8 @@ int hd_pass_schedule(struct hd_plan *p);  /* units per coordinate, checked */
 int hd_pass_recompute(struct hd_plan *p);
 int hd_pass_place_leaves(struct hd_plan *p); /* a leaf lives where its first use needs it */
 int hd_pass_place(struct hd_plan *p);        /* placements of all nodes; reshards appear */
+int hd_pass_offload(struct hd_plan *p);      /* updates whose states are in host memory */
+int hd_pass_pulls(struct hd_plan *p);        /* what servers update, workers get at the start of the next step */
 int hd_pass_toposort(struct hd_plan *p);     /* readers behind makers, whatever plugins have replaced */
 int hd_pass_lower(struct hd_plan *p);        /* the reshards that no plugin took become communication */
 int hd_pass_fuse(struct hd_plan *p);         /* adds into products, and the like */
@@ -49,7 +51,7 @@ double hd_plan_bubble(const struct hd_plan *p); /* idle over busy time of the bu
 /* -- members.c: nodes that some members run ------------------------------------------------------------------------------ */
 int hd_check_members(struct hd_plan *p); /* each reads what its members have; sets unlike_axes */
 /* Ranks in classes.  The ranks of a class run the same nodes, and differ in pieces of tensors alone.  Coordinates on `axes`
- * (bit per axis: that of the stages, and those of nodes that some members run) say which class: they are numbered, and a
+ * (bit per axis: that of the stages, and those of nodes that some members run) say which class. They are numbered, and a
  * number stands for all ranks that have them, the one whose other coordinates are 0 first. */
 struct hd_classes {
 	uint32_t axes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Mixed precision (Micikevicius et al. 1710.03740) as types of tensors: activations and the parameters that products read
- * are of low precision, everything that adds up over long sums is not.  One pass over the forward graph, before it is
- * differentiated, so that gradients, recomputation, placement and every strategy find the types there and know nothing of
- * why; what moves between ranks is as wide as what is moved.
+ * Mixed precision (Micikevicius et al. 1710.03740) as types of tensors: activations and the parameters that products read are
+ * of low precision, everything that adds up over long sums is not.  One pass over the forward graph, before it is
+ * differentiated, so that gradients, recomputation, placement and every strategy find the types there and know nothing of why.
+ * What moves between ranks is as wide as what is moved.
  *
  *   each op works in the precision of its first operand, and the others are brought to it.  What reads parameters alone
  *   (the embedding) is where low precision begins

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Kept or made again.  What backward reads of forward is kept until then, or is made a second time by a copy of its node
  * in the backward unit.  A logical rewrite, before placement, and the same for every op: a copy is the same op with the
- * same attributes on the same operands, placed where its original was, so no bit changes; dropout's mask is keyed by the
+ * same attributes on the same operands, placed where its original was, so no bit changes. Dropout's mask is keyed by the
  * element's global index, so it is the same mask.
  *
  *   always     swiglu, norm, casts: one pass over memory, and their inputs stay anyway for their own backward
@@ -71,7 +71,7 @@ static void keep_slopes(struct hd_plan *p)
 		hd_drop_dead(p);
 }
 
-/* -- what is made again ----------------------------------------------------------------------------------------------- */
+/* -- what is recomputed ----------------------------------------------------------------------------------------------- */
 struct remake {
 	struct hd_plan *p;
 	int selective, full;
@@ -147,7 +147,7 @@ static void read_again(struct remake *m, struct node *r)
 	}
 }
 
-/* -- what stays although all is made again ------------------------------------------------------------------------------- */
+/* -- what stays although all is recomputed ------------------------------------------------------------------------------- */
 static int follows_directly(const struct hd_plan *p, int64_t coord, int64_t chunk)
 {
 	const struct hd_schedule_unit *u = p->units[coord];

@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From one placement to another, one axis at a time: the table that is all of distributed training.
+ * Moves a tensor from one placement to another, one axis at a time.  This table is all of distributed training:
  *
- *   partial -> whole   all-reduce          cut -> whole        all-gather       stage i -> stage j   send, receive
- *   partial -> cut     reduce-scatter      cut a -> cut b      all-to-all       whole -> cut         slice, free
+ *   partial -> replicated   all-reduce        sharded -> replicated    all-gather      stage i -> stage j      send, receive
+ *   partial -> sharded      reduce-scatter    shard of a -> shard of b all-to-all      replicated -> sharded   slice, free
  *
- * Steps that make a tensor smaller come first, steps that make it larger last.  A dim cut by several axes is an ordered
- * list: an axis enters at its end and leaves from its end.  One tensor is moved to one placement once, for all its
- * readers; a copy that is larger than its source is gathered again in backward instead of being kept.
+ * Example: a (batch 8, embed 16) on a mesh of two axes of 2 members each (t1211 runs it).
+ *
+ *   before:
+ *     a: partial sum on shards, batch sharded by replicas; 64 elements
+ *     needed: embed sharded by shards
+ *   after:
+ *     reshard on shards a -> b: embed sharded by shards, batch sharded by replicas; 32 elements
+ *     reshard on replicas b -> c: embed sharded by shards; 64 elements
+ *
+ * Both axes differ, so there are two nodes.  The reduce-scatter on shards comes first, because then the all-gather on
+ * replicas moves 32 elements instead of 64.
+ *
+ * In general, steps that make a tensor smaller come first, and steps that make it larger last.  Several axes may
+ * shard one dim; they form an ordered list, in which an axis enters and leaves at the end.  A tensor is moved to a
+ * placement once, for all its readers.  If the copy is larger than its source, backward gathers it again instead of
+ * keeping it.
  */
 #include <config.h>
 #include "engine/passes/passes.h"
@@ -48,7 +61,7 @@ static int innermost(const struct hd_plan *p, const struct placement *now, int a
 	return have[n - 1] == a;
 }
 
-/* Between coordinates that hold the model and spare ones, in the order of preference of step_allowed: what is on all is there
+/* Between coordinates that hold the model and spare ones, in the order of preference of step_allowed. What is on all is there
  * already; to the spare ones what is not cut; from them, and to all, when all else is done. */
 static int role_step(const struct hd_plan *p, const struct placement *now, const struct placement *need, int a,
 		     int kind, struct hd_place *to)
@@ -129,7 +142,7 @@ static int next_step(const struct hd_plan *p, const struct placement *now, const
 	return a;
 }
 
-/* The same placement with the levels of `need` where both lists begin alike, and what must leave behind them: an axis
+/* The same placement with the levels of `need` where both lists begin alike, and what must leave behind them. An axis
  * that enters with its needed level then stands where its cut is, innermost. */
 static struct placement relabelled(const struct hd_plan *p, const struct placement *at, const struct placement *need)
 {
@@ -291,8 +304,8 @@ static char *why(struct hd_plan *p, const struct tensor *x, const struct node *r
 			    reader ? reader->v.block : "");
 }
 
-/* Whether some reader has had the sum of a partial tensor made on this axis already; of the tensor that it is made again
- * from, if it is. */
+/* Whether some reader already needed the sum of a partial tensor on this axis; of a recomputed tensor,
+ * of its original. */
 int hd_made_replicated(const struct tensor *x, const struct axis *a)
 {
 	const struct node *again = x->v.node ? N(x->v.node)->recompute_of : NULL;
@@ -403,7 +416,7 @@ static struct tensor *one_step(struct hd_plan *p, struct tensor *x, struct tenso
 		return done;
 	if (maker)
 		here = hd_cursor_why(hd_cursor_behind(maker), was.reason);
-	else if (was.phase == HD_UNIT_G)
+	else if (was.phase == HD_UNIT_G && !(reader && reader->v.phase == HD_UNIT_G))
 		here.before = y == x ? p->first : N(y->v.node)->next;
 	p->cursor = here;
 	done = step_from(p, y, now, p->axes[a], to, maker ? NULL : reader);

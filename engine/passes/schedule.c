@@ -119,6 +119,21 @@ int64_t hd_plan_parts(const struct hd_plan *p)
 	return n;
 }
 
+static void print_legend(const struct hd_schedule *s, const struct hd_schedule_report *rep, int timed, FILE *f)
+{
+	const char *of = s->v > 1 ? "F0.1: forward of micro-batch 0 through chunk 1 of its stage"
+				  : "F0: forward of micro-batch 0";
+
+	fprintf(f,
+		"units: %s, B its backward%s; time runs to the right, - while a unit goes on, blank while the stage waits; ",
+		of, rep->separate_w ? ", W the gradients of its weights" : "");
+	if (timed)
+		fprintf(f, "widths are those of --times\n");
+	else
+		fprintf(f, "not measured: a forward takes 1, a backward %s\n",
+			rep->separate_w ? "1, the gradients of weights 1" : "2");
+}
+
 void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *f)
 {
 	struct hd_schedule s = view(p);
@@ -129,6 +144,7 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 		s.tf = t->f, s.tb = t->b, s.tw = t->w;
 	if (hd_schedule_check(&s, &rep, NULL) >= 0) {
 		hd_schedule_draw(f, &s, &rep);
+		print_legend(&s, &rep, t != NULL, f);
 		fprintf(f, "in flight at most:");
 		for (int r = 0; r < s.p; r++) {
 			fprintf(f, " %d", rep.in_flight[r]);

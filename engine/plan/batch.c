@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the rules say of the batch: how many replicas there are, how many sequences a micro-batch of one has, how many
- * micro-batches make a step.
+ * The batch by the rules: the number of replicas, of sequences in a micro-batch of one, and of micro-batches
+ * in a step.
  */
 #include <config.h>
 #include "engine/plan/plan_impl.h"
@@ -105,7 +105,7 @@ static int check_again(struct hd_plan *p)
 	if (b.replicas == p->replicas && b.micro_batch == p->micro_batch)
 		return HD_OK;
 	return hd_plan_fail(p, HD_EBUG,
-			    "the rules of a strategy depend on the batch: first they gave %lld replicas of %lld "
+			    "the rules of a strategy depend on the batch. First they gave %lld replicas of %lld "
 			    "sequences, and in a graph of that batch %lld of %lld",
 			    (long long)p->replicas, (long long)p->micro_batch, (long long)b.replicas,
 			    (long long)b.micro_batch);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Handles that come in from a plugin are looked up, and what the engine takes of them is checked: no index, size or pointer
+ * Handles that come in from a plugin are looked up, and what the engine takes of them is checked. No index, size or pointer
  * of a plugin makes the engine read or write what is not there.
  */
 #include <config.h>
 #include "engine/device/call.h"
 #include "engine/device/device.h"
 #include "engine/plan/host_impl.h"
+#include "engine/plan/plan_impl.h"
 #include <ctype.h>
 
 /* -- arguments: another size, and enums, flags and reserved words that this engine does not know ---------------------------- */
@@ -306,4 +307,27 @@ int hd_arg_in_step(struct hd_plan *p, const char *call, struct hd_tensor *const 
 			return 0;
 		}
 	return 1;
+}
+
+/* In which memory.  Kernels of a device without memory of its own reach the host's anyway. */
+int hd_set_space(struct hd_plan *p, struct tensor *leaf, uint32_t space)
+{
+	if (space == HD_SPACE_DEVICE)
+		return HD_OK;
+	if (space != HD_SPACE_HOST || leaf->v.node ||
+	    (leaf->v.what != HD_TENSOR_STATE && leaf->v.what != HD_TENSOR_MASTER))
+		return hd_plan_fail(p, HD_ENOTSUP,
+				    "storage: space %u of (%s): optimizer states and masters may be in HD_SPACE_HOST, "
+				    "all else is in HD_SPACE_DEVICE",
+				    space, leaf->spec);
+	if (p->optimizer)
+		return hd_plan_fail(p, HD_ENOTSUP,
+				    "storage: states in host memory are updated by adamw or sgd, and train.optimizer = "
+				    "%s is of a plugin",
+				    p->optimizer->name);
+	if (p->own_memory)
+		leaf->v.space = space;
+	else if (!p->noted_space++)
+		hd_plan_log(p, HD_LOG_INFO, "states stay where they are: device cpu computes in host memory");
+	return HD_OK;
 }

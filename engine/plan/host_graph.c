@@ -188,8 +188,7 @@ static int graph_storage(struct hd_plan *p, const struct hd_storage_args *args)
 		return hd_plan_fail(p, HD_EINVAL,
 				    "storage: (%s) is made by %s in each step and has no storage of its own",
 				    x.leaf->spec, x.leaf->node->op->name);
-	if (!hd_args_one_of(p, "storage", "space", x.space, HD_SPACE_DEVICE) ||
-	    !hd_args_zero(p, "storage", "reserved", x.reserved))
+	if (!hd_args_zero(p, "storage", "reserved", x.reserved) || hd_set_space(p, T(x.leaf), x.space) < 0)
 		return p->err->code;
 	T(x.leaf)->storage.on[A(x.axis)->id] = hd_storage_place(p, T(x.leaf), x.place, A(x.axis));
 	T(x.leaf)->stored |= 1u << A(x.axis)->id;
@@ -259,13 +258,15 @@ int hd_host_may_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tens
 static int graph_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with)
 {
 	HD_TRY(hd_host_may_replace(p, old, with));
+	if (old == with)
+		return HD_OK;
 	if (T(old)->placed)
 		hd_placed_like(T(with), T(old));
 	hd_replace(p, T(old), T(with));
 	return HD_OK;
 }
 
-/* Of what a plugin puts in place of a node that is no movement: that node. */
+/* That node, where a plugin puts something in place of a node that is no movement. */
 static char *reason_of(struct hd_plan *p, const struct node *n)
 {
 	const char *of = n->v.block[0] ? " of " : "";

@@ -89,5 +89,6 @@ struct hd_tensor *hd_host_pack_pieces(struct hd_plan *p, struct hd_tensor *const
 int hd_host_unpack_pieces(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like,
 			  const struct hd_dim *const *dims, uint32_t n, int64_t parts, struct hd_tensor **out);
 int hd_host_may_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
+int hd_set_space(struct hd_plan *p, struct tensor *leaf, uint32_t space); /* HD_SPACE_...: of slot storage */
 
 #endif

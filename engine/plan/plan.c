@@ -16,21 +16,25 @@ static void mix(uint64_t *h, const char *s)
 	*h = hd_hash_add(hd_hash_add_text(*h, s), 0xff);
 }
 
+void hd_plan_hash_node(struct hd_plan *p, const struct node *n, uint64_t *h)
+{
+	char shape[32];
+
+	mix(h, n->v.op->name);
+	mix(h, n->attr);
+	if (n->only.group)
+		mix(h, hd_plan_text(p, "%s %d %d", G(n->only.group)->name, n->only.from, n->only.to));
+	for (uint32_t i = 0; i < n->v.nin; i++) {
+		snprintf(shape, sizeof(shape), "%d:%lld", n->ins[i]->id, (long long)hd_local_count(n->ins[i]));
+		mix(h, shape);
+	}
+}
+
 static void hash_plan(struct hd_plan *p)
 {
 	p->hash = HD_HASH_START;
-	for (struct node *n = p->first; n; n = n->next) {
-		char shape[32];
-
-		mix(&p->hash, n->v.op->name);
-		mix(&p->hash, n->attr);
-		if (n->only.group)
-			mix(&p->hash, hd_plan_text(p, "%s %d %d", G(n->only.group)->name, n->only.from, n->only.to));
-		for (uint32_t i = 0; i < n->v.nin; i++) {
-			snprintf(shape, sizeof(shape), "%d:%lld", n->ins[i]->id, (long long)hd_local_count(n->ins[i]));
-			mix(&p->hash, shape);
-		}
-	}
+	for (const struct node *n = p->first; n; n = n->next)
+		hd_plan_hash_node(p, n, &p->hash);
 }
 
 /* -- the passes --------------------------------------------------------------------------------------------------------------- */
@@ -87,6 +91,8 @@ static int check(struct hd_plan *p)
 	HD_TRY(hd_check_users(p));
 	HD_TRY(hd_check_periods(p));
 	HD_TRY(hd_check_norm_first(p));
+	HD_TRY(hd_mark_update(p));
+	HD_TRY(hd_check_spaces(p));
 	HD_TRY(hd_check_members(p));
 	HD_TRY(check_recorded(p));
 	return hd_check_stages(p);
@@ -116,6 +122,8 @@ static const struct pass {
 	{ "recompute", hd_pass_recompute, GRAPH | TRAIN },
 	{ "place-leaves", hd_pass_place_leaves, GRAPH },
 	{ "slot-storage", hd_slot_storage, 0 },
+	{ "offload", hd_pass_offload, GRAPH | TRAIN },
+	{ "pulls", hd_pass_pulls, GRAPH | TRAIN },
 	{ "place", hd_pass_place, GRAPH },
 	{ "check-placed", hd_check_placed, 0 },
 	{ "drop-dead", drop_dead, GRAPH },
@@ -199,7 +207,7 @@ struct held_message {
 	char text[];
 };
 
-/* Slots up to rules are called twice, and what they say is said once: by the plan that is kept, or by the other if it fails. */
+/* Slots up to rules are called twice. Their messages appear once: those of the plan that is kept, or of the other if it fails. */
 void hd_plan_log(struct hd_plan *p, int level, const char *text)
 {
 	struct held_message *m, **end = &p->held;
@@ -236,6 +244,7 @@ static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options 
 	p->compute_dtype = o->compute_dtype;
 	p->gelu = o->gelu;
 	p->separate = o->separate;
+	p->own_memory = o->own_memory;
 	return p;
 }
 

@@ -19,6 +19,7 @@ struct hd_plan_options {
 	uint32_t master_dtype;  /* 0: HD_DTYPE_F32 */
 	uint32_t compute_dtype; /* HD_DTYPE_BF16: activations and what products read; 0: all is `real` */
 	int gelu;               /* the device has products of bf16 that take a gelu in (kernel einsum_gelu) */
+	int own_memory;         /* the device's memory is not the host's */
 	int separate;      /* the device has no kernels that make a slope or sums beside something else (gelu_slope) */
 	int64_t node_size; /* ranks of a host; 0: unknown, or not the same on all */
 	int64_t *needs;    /* if not NULL: the ranks of the layout, where they are not `ranks` */
@@ -26,6 +27,7 @@ struct hd_plan_options {
 };
 int hd_plan_create(struct hd_conf *c, const struct hd_plan_options *o, struct hd_plan **out, struct hd_err *err);
 void hd_plan_destroy(struct hd_plan *p);
+void hd_plan_hash_node(struct hd_plan *p, const struct node *n, uint64_t *h); /* mixes what it computes into h */
 const char *hd_plan_pass(size_t i); /* the name of pass i, in the order in which they run; NULL: there are no more */
 /* The passes from one to another, both included, of a graph that was made by hand: those that need nothing of an INI. */
 int hd_plan_run(struct hd_plan *p, const char *from, const char *to);

@@ -32,8 +32,8 @@ static int check_unit_stage(struct hd_plan *p, const struct node *n)
 		if (w->kind == HD_PLACE_PINNED && w->index != here)
 			return hd_plan_fail(
 				p, HD_EINVAL,
-				"[strategy %s]: %s of %s runs on stage %lld, and its operand (%s) is on stage %d: "
-				"set the cursor at the node that made it",
+				"[strategy %s]: %s of %s runs on stage %lld, and its operand (%s) is on stage %d. "
+				"Set the cursor at the node that made it",
 				maker(p, n), n->v.op->name, n->v.block, (long long)here, n->ins[i]->v.spec, w->index);
 	}
 	return HD_OK;
@@ -90,8 +90,8 @@ static const struct tensor *leaf_that_takes(const struct hd_plan *p, const struc
 	return NULL;
 }
 
-/* The update begins with the first leaf that changes, and whether there is one depends on the norm: what changes before it
- * would stay changed, and a rank that has such a leaf would come to the norm later than one that has not. */
+/* The update begins with the first leaf that changes, and whether there is one depends on the norm. What changes before it
+ * would stay changed, and a rank that has such a leaf would come to the norm later than one without. */
 int hd_check_norm_first(struct hd_plan *p)
 {
 	const struct hd_node *norm = p->norm ? p->norm->v.node : NULL;
@@ -107,6 +107,39 @@ int hd_check_norm_first(struct hd_plan *p)
 						    "cursor at a node of kind update",
 						    leaf->v.name);
 		}
+	return HD_OK;
+}
+
+/* Updates, and what needs their results, on any rank: what servers update, workers get, and the other way round.  A rank that
+ * waits for these before it looks at the norm would wait for ever if the others see that there is no update. */
+int hd_mark_update(struct hd_plan *p)
+{
+	for (struct node *n = p->first; n; n = n->next) {
+		n->in_update =
+			n->is->role == OP_ROLE_UPDATE || (n->comm.kind == HD_COMM_PULL && n->v.phase == HD_UNIT_U);
+		for (uint32_t i = 0; i < n->v.nin && n->v.phase == HD_UNIT_U; i++)
+			n->in_update |= n->ins[i]->v.node && N(n->ins[i]->v.node)->in_update;
+	}
+	return HD_OK;
+}
+
+/* Only an update, and what takes its operands there and back, knows the host's memory. */
+int hd_check_spaces(struct hd_plan *p)
+{
+	for (const struct node *n = p->first; n && p->own_memory; n = n->next) {
+		int host = 0, device = 0;
+
+		for (uint32_t i = 0; i < n->v.nin + n->v.nout && n->is->role != OP_ROLE_TRANSFER; i++)
+			if (n->is->role != OP_ROLE_SYNC || i != 1) /* its second input says where, and is not read */
+				(i < n->v.nin ? n->ins[i] : n->outs[i - n->v.nin])->v.space == HD_SPACE_HOST ? host++
+													     : device++;
+		p->about = n;
+		if (host && (device || n->comm.kind))
+			return hd_plan_fail(p, HD_ENOTSUP,
+					    "%s of (%s): %d of its tensors are in host memory, where updates alone "
+					    "compute, and %d are not",
+					    n->v.op->name, n->v.nout ? n->outs[0]->spec : "", host, device);
+	}
 	return HD_OK;
 }
 

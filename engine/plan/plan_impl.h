@@ -30,6 +30,8 @@ int hd_plan_batch(
 int hd_check_placed(struct hd_plan *p);
 int hd_check_periods(struct hd_plan *p);
 int hd_check_norm_first(struct hd_plan *p);
+int hd_mark_update(struct hd_plan *p); /* in_update of all nodes */
+int hd_check_spaces(struct hd_plan *p);
 int hd_check_stages(struct hd_plan *p);
 
 #endif

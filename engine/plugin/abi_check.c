@@ -2,9 +2,9 @@
  * The tripwire of the plugin ABI: a field or slot that moved does not compile.
  *
  * A plugin built yesterday calls and is called by offset. Inserting, removing, reordering or
- * resizing a member of a public struct changes what it does without a word, and a version number
- * is bumped only by someone who noticed. What is allowed within a major: a new member at the end
- * of a struct that begins with its size, and a new value at the end of an enum; both add lines
+ * resizing a member of a public struct changes what it does without a word. A version number
+ * is bumped only by someone who noticed. Allowed within a major: a new member at the end of
+ * a struct that begins with its size. Also a new value at the end of an enum. Both add lines
  * here and change none, except that ENDS moves to the new last member. A new member never goes
  * into the padding that a struct had at its end, where its size would not tell who has it.
  * Numbers are those of 64-bit machines; the rules are the same elsewhere.
@@ -329,7 +329,31 @@ AT(hd_plugin, approximate, 136);
 AT(hd_plugin, kernels, 144);
 AT(hd_plugin, optimizer, 152);
 AT(hd_plugin, families, 160);
-ENDS(hd_plugin, families, 168);
+AT(hd_plugin, serial, 168);
+ENDS(hd_plugin, serial, 176);
+
+/* heddle/serial.h */
+AT(hd_serial, size, 0);
+AT(hd_serial, name, 8);
+AT(hd_serial, dims, 16);
+AT(hd_serial, ndim, 24);
+AT(hd_serial, members, 28);
+AT(hd_serial, n, 32);
+AT(hd_serial, step, 40);
+AT(hd_serial, lr, 48);
+AT(hd_serial, param, 56);
+AT(hd_serial, weights, 64);
+AT(hd_serial, gradients, 72);
+AT(hd_serial, state, 80);
+AT(hd_serial, initial, 88);
+ENDS(hd_serial, initial, 96);
+
+AT(hd_serial_ops, size, 0);
+AT(hd_serial_ops, keys, 8);
+AT(hd_serial_ops, beside, 16);
+AT(hd_serial_ops, one, 24);
+AT(hd_serial_ops, update, 32);
+ENDS(hd_serial_ops, update, 40);
 
 /* heddle/family.h */
 AT(hd_family_value, key, 0);

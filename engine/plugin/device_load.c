@@ -5,21 +5,19 @@
 #include "engine/plugin/device_load.h"
 #include "engine/base/library.h"
 #include "engine/plugin/loader.h"
+#include "engine/plugin/places.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#ifndef HD_PLUGIN_DIR
-#define HD_PLUGIN_DIR "/usr/local/lib/heddle"
-#endif
 #define FILE_NAME "heddle-cuda.so"
 
 /* Beside the executable in a build tree, else where it is installed. */
 static char *module_path(void)
 {
 	const char *test = getenv("HD_TEST_CUDA_MODULE"); /* for tests: the simulated device */
-	char exe[PATH_MAX], *slash, *path;
+	char exe[PATH_MAX], *slash, *path, *dir;
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 
 	if (test)
@@ -33,7 +31,10 @@ static char *module_path(void)
 		if (strcmp(slash + 1, "heddle") && strcmp(slash + 1, "lt-heddle"))
 			break;
 	}
-	return hd_strdup(HD_PLUGIN_DIR "/devices/" FILE_NAME);
+	dir = hd_plugin_folder();
+	path = hd_format("%s/devices/" FILE_NAME, dir);
+	free(dir);
+	return path;
 }
 
 int hd_device_gpu_there(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Plugins in a child process: what a slot does to its process is said by one that goes on.
+ * Plugins in a child process: what a slot does to its process is reported by one that goes on.
  */
 #include <config.h>
 #include "engine/base/err.h"

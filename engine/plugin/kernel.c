@@ -59,7 +59,7 @@ static void release(void *state)
 	struct loaded *l = state;
 	struct kernel_memory *next;
 
-	if (l->ops->release && HD_HAS(l->ops, release) && l->args.state)
+	if (HD_HAS(l->ops, release) && l->ops->release && l->args.state)
 		l->ops->release(l->args.state);
 	for (struct kernel_memory *m = l->memory; m; m = next) {
 		next = m->next;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Opening shared objects through libltdl, with the two things that it lacks.
  *
- * libltdl binds functions lazily, so that an object which calls a function that is nowhere defined would
- * load, and end the process at its first call; and it says "file not found" whatever went wrong.
+ * libltdl binds functions lazily. An object which calls a function that is nowhere defined would load,
+ * and end the process at its first call. And it says "file not found" whatever went wrong.
  * Therefore each object is opened with dlopen(RTLD_NOW) first: this binds everything or gives the
  * true reason, and libltdl then finds the object loaded.
  */

@@ -14,8 +14,8 @@ struct hd_module;
  * symbol's name. */
 int hd_loader_open(const char *path, struct hd_module **out, struct hd_err *err);
 /* Address of a symbol defined by this very object; NULL: it has none. A symbol that only a
- * library it is linked with defines does not count: *elsewhere (may be NULL) then is that
- * library's path, valid until close; else NULL. */
+ * library it is linked with defines does not count. Then *elsewhere (may be NULL) is
+ * that library's path, valid until close. */
 void *hd_loader_symbol(struct hd_module *m, const char *name, const char **elsewhere);
 void hd_loader_keep(struct hd_module *m);  /* loaded until the process ends, even if closed */
 void hd_loader_close(struct hd_module *m); /* NULL is allowed */

@@ -3,14 +3,15 @@
  *
  * A plugin is judged from data: its entry is pure and returns const tables, and nothing else of it
  * runs before all checks have passed. Its table is copied into a full one of this engine (the
- * shorter of the two lengths counts), so that a plugin of an older minor, whose table ends earlier,
- * and one of a newer minor, whose table goes on, are called through the same slots. A refusal names
+ * shorter of the two lengths counts). So plugins of an older minor, whose table ends earlier,
+ * and of a newer one, whose table goes on, are called through the same slots. A refusal names
  * the field and both values.
  */
 #include <config.h>
 #include "engine/plugin/registry.h"
 #include "engine/base/parse.h"
 #include "engine/plugin/loader.h"
+#include "engine/plugin/places.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -20,9 +21,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef HD_PLUGIN_DIR
-#define HD_PLUGIN_DIR "/usr/local/lib/heddle"
-#endif
 /* Bytes: no table is larger for centuries; what claims to be is not a table. */
 #define TABLE_MAX 4096
 #define STR_(x) #x
@@ -54,26 +52,38 @@ static int no_entry(struct hd_module *m, const char *elsewhere, struct hd_plugin
 		if (v == HD_ABI_MAJOR || !hd_loader_symbol(m, name, NULL))
 			continue;
 		e->abi_major = (uint16_t)v;
-		return hd_err_set(err, HD_EABI, "exports %s: abi_major is %u, %s than this engine's %d", name, v,
-				  age(v, HD_ABI_MAJOR), HD_ABI_MAJOR);
+		return hd_err_set(err, HD_EABI,
+				  "exports %s: abi_major is %u, %s than this engine's %d: build it again with this "
+				  "engine's headers",
+				  name, v, age(v, HD_ABI_MAJOR), HD_ABI_MAJOR);
 	}
 	if (elsewhere)
 		return hd_err_set(err, HD_EABI, "has no %s of its own: the one it finds is in %s", ENTRY, elsewhere);
 	return hd_err_set(err, HD_EABI, "exports no %s: it is not a heddle plugin", ENTRY);
 }
 
+/* Of this major any minor fits: tables carry their sizes, and what is not known must not be used. */
 static int check_version(const struct hd_plugin *p, struct hd_err *err)
 {
 	if (p->abi_major != HD_ABI_MAJOR)
 		return hd_err_set(err, HD_EABI, "abi_major is %u, %s than this engine's %d", p->abi_major,
 				  age(p->abi_major, HD_ABI_MAJOR), HD_ABI_MAJOR);
-	/* From major 1 on any minor fits. */
-	if (HD_ABI_MAJOR == 0 && p->abi_minor != HD_ABI_MINOR)
-		return hd_err_set(err, HD_EABI,
-				  "abi_minor is %u, %s than this engine's %d (while abi_major is 0 both must "
-				  "be equal): build it again with this engine's headers",
-				  p->abi_minor, age(p->abi_minor, HD_ABI_MINOR), HD_ABI_MINOR);
 	return 0;
+}
+
+/* A refusal of what a later minor has brought says so. */
+static int later(const struct hd_plugin *p, struct hd_err *err)
+{
+	char *text;
+
+	if (p->abi_minor <= HD_ABI_MINOR)
+		return err->code;
+	text = hd_strdup(err->text);
+	err->code = 0;
+	hd_err_set(err, HD_EABI, "%s (built for ABI %u.%u, this engine has %d.%d)", text, p->abi_major, p->abi_minor,
+		   HD_ABI_MAJOR, HD_ABI_MINOR);
+	free(text);
+	return err->code;
 }
 
 /* What a table has beyond this engine's must be NULL: a slot that nobody calls is a promise that nobody keeps. */
@@ -94,15 +104,25 @@ static int check_text(const char *field, const char *text, size_t room, struct h
 	return hd_err_set(err, HD_EABI, "%s has no end within its %zu bytes", field, room);
 }
 
-/* build: "key=value ..." of what else crosses the line. Nothing does in this ABI, so this engine
- * has no keys. */
-static int check_build(const char *build, struct hd_err *err)
+/* build: "key=value ..." of what else must agree: minor, the least that the plugin can work with. */
+static int check_build(const struct hd_plugin *p, struct hd_err *err)
 {
-	build += strspn(build, " ");
+	const char *build = p->build + strspn(p->build, " ");
+	long least;
+	char *end;
+
 	if (!*build)
 		return 0;
-	return hd_err_set(err, HD_EABI, "build asks for %.*s, this engine has no such key", (int)strcspn(build, " "),
-			  build);
+	if (strncmp(build, "minor=", 6))
+		return hd_err_set(err, HD_EABI, "build asks for %.*s, and this engine knows minor alone",
+				  (int)strcspn(build, " "), build);
+	least = strtol(build + 6, &end, 10);
+	if (end == build + 6 || *end || least < 0)
+		return hd_err_set(err, HD_EABI, "build is \"%s\", it must be \"minor=NUMBER\"", p->build);
+	if (least > HD_ABI_MINOR)
+		return hd_err_set(err, HD_EABI, "needs ABI %d.%ld, this engine has %d.%d", HD_ABI_MAJOR, least,
+				  HD_ABI_MAJOR, HD_ABI_MINOR);
+	return 0;
 }
 
 static int has_table(const struct hd_plugin *p)
@@ -161,7 +181,7 @@ static int check_identity(const struct hd_plugin *p, struct hd_plugin_entry *e, 
 	e->version = hd_strdup(p->version);
 	if (strcmp(p->name, e->name))
 		return hd_err_set(err, HD_EABI, "name is \"%s\", the file's name says \"%s\"", p->name, e->name);
-	HD_TRY(check_build(p->build, err));
+	HD_TRY(check_build(p, err));
 	if (p->size > TABLE_MAX || !HD_HAS(p, strategy) || !has_table(p))
 		return hd_err_set(err, HD_EABI,
 				  "has no table: neither strategy, kernels, optimizer nor families (size is %zu)",
@@ -241,19 +261,36 @@ static int has_option(const struct hd_strategy_ops *o, const char *key, size_t n
 }
 
 /* "key=value key=value" of the plugin's own options, at least one. */
-static int check_approximate(const char *text, const struct hd_strategy_ops *o, struct hd_err *err)
+static int check_keys(const char *field, const char *text, const struct hd_strategy_ops *o, struct hd_err *err)
 {
 	for (const char *at = text + strspn(text, " "); *at || at == text; at += strspn(at, " ")) {
 		size_t n = strcspn(at, "= "), word = strcspn(at, " ");
 
 		if (!n || at[n] != '=' || n + 1 == word)
-			return hd_err_set(err, HD_EABI, "approximate is \"%s\", it must be \"key=value ...\"", text);
+			return hd_err_set(err, HD_EABI, "%s is \"%s\", it must be \"key=value ...\"", field, text);
 		if (!has_option(o, at, n))
-			return hd_err_set(err, HD_EABI, "approximate is \"%s\", and the plugin has no option %.*s",
-					  text, (int)n, at);
+			return hd_err_set(err, HD_EABI, "%s is \"%s\", and the plugin has no option %.*s", field, text,
+					  (int)n, at);
 		at += word;
 	}
 	return 0;
+}
+
+/* An approximate plugin has this table: with `one` or with `update`, and not with both. */
+static int check_serial(const struct hd_serial_ops *s, const struct known_plugin *k, struct hd_err *err)
+{
+	if (s->size > TABLE_MAX || !HD_HAS(s, update))
+		return hd_err_set(err, HD_EABI, "serial: size is %zu, this engine's table has %zu", s->size,
+				  sizeof(*s));
+	HD_TRY(check_rest("serial", s, s->size, sizeof(*s), err));
+	if (!k->e.approximate)
+		return hd_err_set(err, HD_EABI, "serial: the plugin is not approximate, so one rank trains as it does");
+	if (!s->one == !s->update)
+		return hd_err_set(err, HD_EABI, "serial: it has %s of one and update, and must have one of them",
+				  s->one ? "both" : "neither");
+	if (s->keys)
+		HD_TRY(check_keys("serial.keys", s->keys, &k->table, err));
+	return s->one ? check_keys("serial.one", s->one, &k->table, err) : 0;
 }
 
 /* -- kernels */
@@ -351,9 +388,28 @@ static int normalise(struct known_plugin *k, const struct hd_strategy_ops *their
 	return 0;
 }
 
-static int accept(struct hd_module *m, struct known_plugin *k, struct hd_err *err)
+static int check_tables(const struct hd_plugin *p, struct known_plugin *k, struct hd_err *err)
 {
 	static const struct hd_strategy_ops none = { .size = sizeof(none) };
+
+	HD_TRY(check_identity(p, &k->e, err));
+	HD_TRY(normalise(k, p->strategy ? p->strategy : &none, err));
+	k->e.is_strategy = p->strategy != NULL;
+	k->e.kernels = HD_HAS(p, kernels) ? p->kernels : NULL;
+	HD_TRY(check_kernels(k->e.kernels, err));
+	k->e.optimizer = HD_HAS(p, optimizer) ? p->optimizer : NULL;
+	HD_TRY(check_optimizer(k->e.optimizer, err));
+	k->e.families = HD_HAS(p, families) ? p->families : NULL;
+	HD_TRY(check_families(k->e.families, err));
+	k->e.approximate = HD_HAS(p, approximate) ? p->approximate : NULL;
+	if (k->e.approximate)
+		HD_TRY(check_keys("approximate", k->e.approximate, &k->table, err));
+	k->e.serial = HD_HAS(p, serial) ? p->serial : NULL;
+	return k->e.serial ? check_serial(k->e.serial, k, err) : 0;
+}
+
+static int accept(struct hd_module *m, struct known_plugin *k, struct hd_err *err)
+{
 	const struct hd_plugin *(*entry)(void);
 	const struct hd_plugin *p;
 	const char *elsewhere;
@@ -365,17 +421,7 @@ static int accept(struct hd_module *m, struct known_plugin *k, struct hd_err *er
 	p = entry();
 	if (!p)
 		return hd_err_set(err, HD_EABI, "%s returns NULL", ENTRY);
-	HD_TRY(check_identity(p, &k->e, err));
-	HD_TRY(normalise(k, p->strategy ? p->strategy : &none, err));
-	k->e.is_strategy = p->strategy != NULL;
-	k->e.kernels = HD_HAS(p, kernels) ? p->kernels : NULL;
-	HD_TRY(check_kernels(k->e.kernels, err));
-	k->e.optimizer = HD_HAS(p, optimizer) ? p->optimizer : NULL;
-	HD_TRY(check_optimizer(k->e.optimizer, err));
-	k->e.families = HD_HAS(p, families) ? p->families : NULL;
-	HD_TRY(check_families(k->e.families, err));
-	k->e.approximate = HD_HAS(p, approximate) ? p->approximate : NULL;
-	return k->e.approximate ? check_approximate(k->e.approximate, &k->table, err) : 0;
+	return check_tables(p, k, err) ? later(p, err) : 0;
 }
 
 static void load(struct known_plugin *k)
@@ -435,9 +481,9 @@ static struct hd_plugin_entry *entry_of(const char *path)
 	return &k->e;
 }
 
-/* The search: a build tree, then what is installed. plugins/ beside the executable (libtool's
- * real executables are in .libs/), or beside its directory where that is a configured tree:
- * tests and tools are built one level down. */
+/* The search: a build tree, then what is installed. It is plugins/ beside the executable (libtool's
+ * real executables are in .libs/), or beside its directory where that is a configured tree.
+ * Tests and tools are built one level down. */
 static char *build_plugins(void)
 {
 	char exe[PATH_MAX];
@@ -524,13 +570,14 @@ static void release(struct files *f)
 /* In the order of the search.  -> the places searched, for messages, malloc'ed. */
 static char *search(struct files *f)
 {
-	char *built = build_plugins(), *places;
+	char *built = build_plugins(), *installed = hd_plugin_folder(), *places;
 
 	if (built)
 		add_built(built, f);
-	hd_loader_scan(HD_PLUGIN_DIR, add_file, f);
-	places = built ? hd_format("%s, %s", built, HD_PLUGIN_DIR) : hd_strdup(HD_PLUGIN_DIR);
+	hd_loader_scan(installed, add_file, f);
+	places = built ? hd_format("%s, %s", built, installed) : hd_strdup(installed);
 	free(built);
+	free(installed);
 	return places;
 }
 

@@ -17,10 +17,11 @@ struct hd_plugin_entry {
 	const char *version;           /* of the plugin; "" where it could not be asked */
 	char *why;                     /* why it was refused; NULL: accepted */
 	/* Accepted only: this engine's full table. Slots that the plugin leaves out are stubs
-	 * that return HD_OK, so no call site tests a slot but open and mesh, which are NULL then (engine/plan/slots.c);
-	 * options are option_size apart. */
+	 * that return HD_OK, so no call site tests a slot. Only open and mesh are NULL then (engine/plan/slots.c).
+	 * Options are option_size apart. */
 	const struct hd_strategy_ops *ops;
-	const char *approximate; /* of the plugin: how it is exact; NULL: it always is (struct hd_plugin) */
+	const char *approximate;            /* of the plugin: how it is exact; NULL: it always is (struct hd_plugin) */
+	const struct hd_serial_ops *serial; /* of the plugin: what it computes where it is not exact; NULL: not said */
 	const struct hd_kernel_ops *const *kernels; /* of the plugin, NULL-terminated; or NULL */
 	const struct hd_optimizer_ops *optimizer;   /* of the plugin, or NULL */
 	const struct hd_family_ops *const
@@ -33,7 +34,7 @@ struct hd_plugin_entry {
 };
 
 /* A value with '/' or ending in .so is a path: relative to the directory relative_to_dir (NULL:
- * none), else to the current one. Otherwise a name, looked for as NAME.so and heddle_NAME.so in
+ * none), else to the current one. Otherwise a name. It is looked for as NAME.so and heddle_NAME.so in
  * the build tree that this executable is in, if any, then in the installed plugins' directory.
  * The same file gives the same entry. Error: HD_EINVAL (there is no such plugin) or HD_EABI
  * (refused); the text names the file and the reason. */

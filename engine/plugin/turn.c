@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whose code runs.  A plugin's crash ends the process as it would without this; but the last line says whose it was.
+ * Remembers whose code runs.  A plugin's crash still ends the process, but the last line then names the plugin.
  */
 #include <config.h>
 #include "engine/plugin/turn.h"

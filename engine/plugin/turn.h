@@ -13,7 +13,7 @@ struct hd_turn {
 };
 
 /* Notes whose turn it is; slot NULL: the engine's.  One thread at a time.  From the first turn on a crash (SIGSEGV, SIGBUS,
- * SIGFPE, SIGILL, SIGABRT) or an exit in a slot is said with plugin and slot, and ends the process. */
+ * SIGFPE, SIGILL, SIGABRT) or an exit in a slot is reported with plugin and slot, and ends the process. */
 void hd_turn_note(const char *section, const char *plugin, const char *slot);
 /* Notes go there from now on (memory that a parent reads); NULL: to this process' own. */
 void hd_turn_share(struct hd_turn *to);
@@ -24,7 +24,7 @@ void hd_turn_handled(void);
 
 /* -- guard.c -------------------------------------------------------------------------------------------------------------- */
 /* Runs what(arg) in a child process -> its exit status, 0 to 255; what it prints is printed.  A slot that does not return
- * within so many seconds, or ends the child, is said with plugin and slot, and the status is 1. */
+ * within so many seconds, or ends the child, is reported with plugin and slot, and the status is 1. */
 int hd_guard_run(int (*what)(void *arg), void *arg, int seconds);
 
 #endif

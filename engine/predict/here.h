@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/predict/here.h - a machine that heddle machine has measured: its file, what a layout's ranks are given of it, and what
+ * engine/predict/here.h - a machine that heddle machine has measured. Its file, what a layout's ranks are given of it, and what
  * its rates say of an entry.
  */
 #ifndef HD_ENGINE_PREDICT_HERE_H
@@ -17,7 +17,7 @@ int64_t hd_machine_node_size(const struct hd_machine *m);
  * or it has been done. */
 void hd_machine_share(struct hd_machine *m, const struct hd_plan *p);
 /* Ranks that share cores: a step takes at least all their work on these, where it is longer than the ranks' own order of it.
- * Who waits meanwhile leaves its core to others. */
+ * A rank that waits leaves its core to others. */
 void hd_machine_busy(const struct hd_machine *m, const struct hd_plan *p, struct hd_prediction *r);
 /* Ranks compute in the host's memory, and move between themselves what is in it: in their own time. */
 int hd_machine_is_host(const struct hd_machine *m);

@@ -5,6 +5,7 @@
 #include "engine/graph/graph.h"
 #include "engine/graph/mesh.h"
 #include "engine/graph/traffic.h"
+#include "engine/predict/whole_layers.h"
 #include "engine/predict/here.h"
 #include "engine/predict/work.h"
 #include <math.h>
@@ -16,12 +17,14 @@ void hd_pricing_begin(struct hd_pricing *x, const struct hd_machine *m, const st
 {
 	*x = (struct hd_pricing){ .m = m, .style = style, .g = g };
 	x->spread = hd_alloc((g->plan->ngroups + 1) * sizeof(*x->spread));
+	x->layers = hd_layers_sent(x);
 }
 
 void hd_pricing_end(struct hd_pricing *x)
 {
-	free(x->spread);
+	free(x->spread), free(x->layers);
 	x->spread = NULL;
+	x->layers = NULL;
 }
 
 /* -- kernels ---------------------------------------------------------------------------------------------------------------- */
@@ -129,11 +132,24 @@ static double softmax_seconds(const struct hd_pricing *x, const struct node *n, 
 	return (backward ? 28 : 24) * scores / x->m->flops_fp32;
 }
 
+/* A style's own fused attention reaches a share of the peak, which was measured of the whole kernel. */
+static double attention_seconds(const struct hd_pricing *x, const struct node *n, double flops)
+{
+	double share = x->style->attention_share[n->is->role == OP_ROLE_ATTENTION_D];
+
+	if (share > 0)
+		return flops / (x->m->flops_bf16 * x->m->older_instructions * share);
+	return product_seconds(x, n, flops, fmin((double)n->ins[0]->local[3], (double)n->ins[1]->local[1])) +
+	       softmax_seconds(x, n, flops);
+}
+
 static double kernel(const struct hd_pricing *x, const struct node *n)
 {
 	struct hd_cost c = { .size = sizeof(c) };
-	double compute, extent = INFINITY, bytes, known;
+	double compute, extent = INFINITY, bytes, own, known;
 
+	if (n->v.nout && n->outs[0]->v.space == HD_SPACE_HOST)
+		return hd_work_bytes(x->g, n) / x->m->host_memory_bandwidth;
 	if (x->style->attention == HD_ATTENTION_SCORES && is_attention(n))
 		return scores_seconds(x, n, n->is->role == OP_ROLE_ATTENTION_D);
 	known = hd_known_kernel(x, n);
@@ -144,15 +160,14 @@ static double kernel(const struct hd_pricing *x, const struct node *n)
 		return 0;
 	if (n->is->role == OP_ROLE_EINSUM && n->v.nin > 1)
 		extent = smallest_extent(n);
-	else if (is_attention(n))
-		extent = fmin((double)n->ins[0]->local[3], (double)n->ins[1]->local[1]);
 	compute = c.other_flops / x->m->flops_fp32;
-	if (c.matmul_flops > 0)
-		compute += product_seconds(x, n, c.matmul_flops, extent);
 	if (is_attention(n) && n->ins[0]->local[3])
-		compute += softmax_seconds(x, n, c.matmul_flops);
+		compute += attention_seconds(x, n, c.matmul_flops);
+	else if (c.matmul_flops > 0)
+		compute += product_seconds(x, n, c.matmul_flops, extent);
 	bytes = c.bytes > 0 ? c.bytes : hd_work_bytes(x->g, n);
-	return x->m->kernel_latency + fmax(compute, memory_seconds(x, bytes)) +
+	own = x->style->own_elementwise && c.matmul_flops <= 0 ? x->style->kernels : 1;
+	return x->m->kernel_latency + fmax(compute, own * memory_seconds(x, bytes)) +
 	       x->style->kernels * memory_seconds(x, style_bytes(x, n));
 }
 
@@ -378,12 +393,15 @@ struct hd_movement_price hd_price_movement(const struct hd_pricing *x, const str
 	double sent = (double)hd_comm_node_sent(x->g->plan, n, x->g->rank), part = of_steps(n);
 	int apart = hd_over_stages(x->g->plan, n->comm.group);
 	struct hd_movement_price v;
-	double known;
+	double whole, known;
 
 	if (n->comm.kind == HD_COMM_RECV)
 		return (struct hd_movement_price){ .seconds = 0 };
-	v = apart && n->comm.kind == HD_COMM_SEND ? message(x, n, sent)
-						  : collective(x, n, spread_of(x, n->comm.group), sent);
+	whole = hd_layer_sent(x, n);
+	v = apart && n->comm.kind == HD_COMM_SEND
+		    ? message(x, n, sent)
+		    : collective(x, n, spread_of(x, n->comm.group), whole > 0 ? whole : sent);
+	part *= whole > 0 ? sent / whole : 1;
 	known = v.sent[HD_LINK_NETWORK] > 0 ? -1 : hd_known_movement(x, n, sent);
 	if (known >= 0)
 		v.seconds = v.occupied[HD_LINK_NODE] = known;

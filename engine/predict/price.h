@@ -22,6 +22,7 @@ struct hd_pricing {
 	const struct hd_style *style;
 	const struct hd_program *g;
 	struct hd_spread *spread; /* by group id */
+	double *layers;           /* hd_layers_sent; NULL: each tensor goes by itself */
 };
 struct hd_movement_price {
 	double seconds;            /* from the moment that all have come */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The program of a rank, with a price on every entry instead of a kernel, run on paper by one rank of each stage at once.
+ * The program of a rank, run on paper by one rank of each stage at once. Every entry has a price instead of a kernel.
  *
  * The other ranks of a stage do the same at the same time, so one stands for all of them: a collective within a stage
  * begins when it comes to it, and its queue is free.  What stages send to each other, and collectives over stages, are met
- * as in a run: a message is there when its sender has come to it and its links have carried it, a sum when the last member
+ * as in a run. A message is there when its sender has come to it and its links have carried it, a sum when the last member
  * has.  The entries are those of the run, in its order; waits stand where they stand there.
  *
  * Movements of a rank share its links, whatever their groups.  Kernels are slower while something moves, by the units that
@@ -12,224 +12,33 @@
 #include <config.h>
 #include "engine/config/output_config.h"
 #include "engine/graph/mesh.h"
-#include "engine/predict/extra.h"
+#include "engine/predict/events.h"
 #include "engine/predict/here.h"
 #include "engine/predict/simulate.h"
+#include "engine/predict/whole_layers.h"
 #include "engine/passes/passes.h"
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 
-enum { START, SEND, RECEIVE, MEET, WAIT, MARK, END }; /* MEET: a collective over stages */
-struct event {
-	double compute;                      /* seconds of kernels before it */
-	double seconds;                      /* of a movement */
-	double occupied[HD_LINKS];           /* of them, in which a link carries nothing else */
-	int64_t key;                         /* of a message or a meeting: which */
-	int32_t kind, request, queue, waits; /* waits: kernels wait until it has ended */
-};
-struct events { /* of one stage's rank */
-	struct event *v;
-	size_t n, cap;
-	int32_t requests;
-};
 struct stage_meeting {
 	double last;
 	int64_t come;
 };
 struct sim {
+	struct event_source source;
 	struct hd_plan *p;
 	const struct hd_machine *m;
 	const struct hd_style *style;
 	struct hd_prediction *out;
 	struct events *stages;
-	int64_t *index;            /* by node id: of those that more than one stage takes part in, dense; -1: others */
 	struct stage_meeting *met; /* by key: index x (micros + 1) + micro + 1 */
-	int64_t *members;          /* by index: stages that take part */
-	int aside;                 /* a server's program is priced: it is not replayed among the stages */
-	double serving; /* seconds that the servers of the stage at hand update, which its first pull waits for */
+	struct hd_checkpoint_config saved;
 };
-
-/* -- the entries of a rank as events ------------------------------------------------------------------------------------------ */
-static struct event *event_new(struct events *s, int kind, double *compute)
-{
-	struct event *e;
-
-	s->v = hd_grow(s->v, s->n, &s->cap, sizeof(*s->v));
-	e = &s->v[s->n++];
-	*e = (struct event){ .compute = *compute, .kind = kind, .request = -1, .queue = -1 };
-	*compute = 0;
-	return e;
-}
-
-/* What was put off until all backwards have ended: begins where the update does. */
-struct late {
-	double seconds;
-	int32_t queue;
-};
-
-static void late_now(struct events *to, struct late *l, double *compute)
-{
-	struct event *e;
-
-	if (l->seconds <= 0)
-		return;
-	e = event_new(to, START, compute);
-	e->request = to->requests++;
-	e->queue = l->queue;
-	e->seconds = l->seconds;
-	e->waits = 1;
-	l->seconds = 0;
-}
-
-static void movement(struct sim *s, const struct hd_pricing *price, struct events *to, const struct entry *x,
-		     struct late *late, double *compute, struct hd_stage_price *sum)
-{
-	const struct node *n = x->node, *maker = n->comm.kind == HD_COMM_RECV ? N(n->ins[0]->v.node) : n;
-	int apart = hd_over_stages(s->p, n->comm.group);
-	struct hd_movement_price moved;
-	struct event *e;
-	double took;
-
-	if (n->comm.group->v.n == 1)
-		return;
-	moved = hd_price_movement(price, n);
-	e = event_new(to,
-		      !apart                         ? START
-		      : n->comm.kind == HD_COMM_SEND ? SEND
-		      : n->comm.kind == HD_COMM_RECV ? RECEIVE
-						     : MEET,
-		      compute);
-	e->request = to->requests++;
-	e->queue = n->comm.group->id;
-	e->seconds = moved.seconds;
-	if (n->comm.kind == HD_COMM_PULL && !s->aside) {
-		e->seconds += s->serving;
-		s->serving = 0;
-	}
-	took = e->seconds;
-	if (e->kind == START && price->style->sync_late && n->v.phase == HD_UNIT_S) {
-		late->seconds += took;
-		late->queue = e->queue;
-		e->seconds = 0;
-		moved.occupied[HD_LINK_NODE] = moved.occupied[HD_LINK_NETWORK] = 0;
-	}
-	e->waits = e->kind == START ? price->style->collectives_wait ||
-					      (hd_machine_is_host(s->m) && moved.occupied[HD_LINK_NETWORK] <= 0)
-		   : e->kind == SEND ? price->style->messages_wait
-				     : 0;
-	for (int i = 0; i < HD_LINKS; i++) {
-		e->occupied[i] = moved.occupied[i];
-		sum->sent[i] += moved.sent[i];
-	}
-	if (e->kind != START)
-		e->key = s->index[maker->id] * (s->p->micros + 1) + x->micro + 1;
-	if (e->kind == START || e->kind == MEET)
-		sum->collective += took;
-	if (e->kind == MEET && x->micro <= 0 && !s->aside)
-		s->members[s->index[maker->id]]++;
-}
-
-struct wait_list {
-	int32_t *v;
-	size_t n, cap;
-};
-
-static int same_unit(const struct hd_schedule_unit *a, const struct hd_schedule_unit *b)
-{
-	return a->kind == b->kind && a->chunk == b->chunk && a->micro == b->micro;
-}
-
-/* Entry i of a program begins a unit, or is another one of it. */
-static void mark(struct hd_unit_spans *spans, const struct hd_program *g, size_t i, const struct hd_memory_use *use,
-		 struct events *to, double *compute)
-{
-	struct hd_unit_span *at = spans->nunits ? &spans->units[spans->nunits - 1] : NULL;
-
-	if (!at || !same_unit(&at->unit, &g->entries[i].unit)) {
-		spans->units = hd_grow(spans->units, spans->nunits, &spans->cap_units, sizeof(*at));
-		at = &spans->units[spans->nunits++];
-		at->unit = g->entries[i].unit;
-		event_new(to, MARK, compute)->key = (int64_t)spans->nunits - 1;
-	}
-	if (hd_memory_use_sum(&use[i]) > hd_memory_use_sum(&at->use))
-		at->use = use[i];
-}
-
-/* A layer that is made again whole: before its backward. */
-static void again(struct events *to, struct hd_again *a, const struct entry *x, double *compute,
-		  struct hd_stage_price *sum)
-{
-	struct event *e;
-
-	if (!a || x->type != HD_ENTRY_NODE || x->node->block < 0 || x->node->v.phase != HD_UNIT_B)
-		return;
-	a += x->node->block;
-	if (a->micro == x->micro + 1)
-		return;
-	a->micro = x->micro + 1;
-	*compute += a->kernels;
-	sum->compute += a->kernels;
-	sum->more_flops += a->flops;
-	if (a->collectives <= 0)
-		return;
-	e = event_new(to, START, compute);
-	e->request = to->requests++;
-	e->queue = a->queue;
-	e->seconds = a->collectives;
-	e->waits = 1;
-	sum->collective += a->collectives;
-}
-
-static void events_of(struct sim *s, const struct hd_pricing *price, struct events *to, struct hd_stage_price *sum)
-{
-	const struct hd_program *g = price->g;
-	struct wait_list *w = hd_alloc((g->n + 1) * sizeof(*w));
-	struct hd_unit_spans *spans = s->out->spans ? &s->out->spans[g->coord] : NULL;
-	struct hd_memory_use *use = spans ? hd_program_memory_use(g) : NULL;
-	struct hd_again *layers = hd_again_find(price);
-	struct late late = { 0, 0 };
-	double compute = 0;
-
-	for (size_t i = 0; i <= g->n; i++) {
-		const struct entry *x = &g->entries[i];
-		int32_t request;
-
-		for (size_t k = 0; k < w[i].n; k++)
-			event_new(to, WAIT, &compute)->request = w[i].v[k];
-		free(w[i].v);
-		if (i == g->n)
-			break;
-		if (spans)
-			mark(spans, g, i, use, to, &compute);
-		if (x->type == HD_ENTRY_NODE && x->node->v.phase == HD_UNIT_U)
-			late_now(to, &late, &compute);
-		again(to, layers, x, &compute, sum);
-		request = to->requests;
-		if (x->type == HD_ENTRY_NODE && x->node->comm.kind) {
-			movement(s, price, to, x, &late, &compute, sum);
-			if (to->requests > request && x->wait >= 0) {
-				struct wait_list *at = &w[x->wait];
-
-				at->v = hd_grow(at->v, at->n, &at->cap, sizeof(*at->v));
-				at->v[at->n++] = request;
-			}
-		} else if (x->type != HD_ENTRY_LOAD) {
-			double seconds = x->type == HD_ENTRY_ACC ? hd_price_accumulate(price, x)
-								 : hd_price_kernel(price, x->node);
-
-			compute += seconds;
-			sum->compute += seconds;
-			sum->kinds[hd_work_kind(x->node)] += seconds;
-			sum->more_flops += x->type == HD_ENTRY_NODE ? hd_price_more_flops(price, x->node) : 0;
-		}
-	}
-	event_new(to, END, &compute);
-	free(layers);
-	free(w), free(use);
-}
 
 /* -- the run --------------------------------------------------------------------------------------------------------------------- */
 struct replay { /* a stage's rank, on its way */
+	const struct events *of;
 	size_t at;
 	double clock;
 	double *done;          /* by request: when the movement ends; < 0: it is met at key -done - 1 */
@@ -257,7 +66,7 @@ static double computed(const struct sim *s, const struct replay *w, double compu
 
 /* Groups share a link alike: what begins beside n others takes n + 1 times as long, and at most until the link has carried all
  * that has been started.  A group's own movements follow each other. */
-static double carried_at(struct replay *w, const struct event *e, int link, size_t ngroups, double from)
+static double carried_at(struct replay *w, const struct event_price *e, int link, size_t ngroups, double from)
 {
 	double *until = &w->until[(size_t)link * ngroups], left = w->busy[link] > from ? w->busy[link] - from : 0,
 	       shared;
@@ -274,41 +83,47 @@ static double carried_at(struct replay *w, const struct event *e, int link, size
 	return until[e->queue] - from - e->occupied[link];
 }
 
-static double starts(const struct replay *w, const struct event *e)
+static const struct event_price *price_of(const struct replay *w, const struct event *e)
+{
+	return &w->of->prices[e->number];
+}
+
+static double starts(const struct replay *w, const struct event_price *e)
 {
 	return w->queue[e->queue] > w->clock ? w->queue[e->queue] : w->clock;
 }
 
 static void occupy(const struct sim *s, struct replay *w, const struct event *e, double from)
 {
+	const struct event_price *price = price_of(w, e);
 	double late = 0, more;
 
 	for (int i = 0; i < HD_LINKS; i++) {
-		more = carried_at(w, e, i, s->p->ngroups, from);
+		more = carried_at(w, price, i, s->p->ngroups, from);
 		late = more > late ? more : late;
 	}
-	w->done[e->request] = w->queue[e->queue] = from + e->seconds + late;
+	w->done[e->request] = w->queue[price->queue] = from + price->seconds + late;
 }
 
 static void begin(struct sim *s, struct replay *w, const struct event *e)
 {
 	struct stage_meeting *t;
-	double from = starts(w, e);
+	double from = starts(w, price_of(w, e));
 
 	switch (e->kind) {
-	case START: occupy(s, w, e, from); return;
-	case SEND:
+	case HD_EVENT_START: occupy(s, w, e, from); return;
+	case HD_EVENT_SEND:
 		t = meeting_of(s, e);
 		occupy(s, w, e, from);
 		t->last = w->done[e->request];
 		t->come = 1;
 		return;
-	case MEET:
+	case HD_EVENT_MEET:
 		t = meeting_of(s, e);
 		t->last = from > t->last ? from : t->last;
 		t->come++;
 		/* fall through */
-	default: w->done[e->request] = -1 - (double)e->key; w->length[e->request] = e->seconds;
+	default: w->done[e->request] = -1 - (double)e->key; w->length[e->request] = price_of(w, e)->seconds;
 	}
 }
 
@@ -323,7 +138,7 @@ static double ends(const struct sim *s, const struct replay *w, const struct eve
 	if (done >= 0)
 		return done;
 	t = &s->met[key];
-	all = s->members[key / (s->p->micros + 1)];
+	all = s->source.members[key / (s->p->micros + 1)];
 	*met = t->last;
 	return t->come < (all ? all : 1) ? -1 : t->last + w->length[e->request];
 }
@@ -348,16 +163,15 @@ static void mark_wait(struct hd_unit_spans *spans, double from, double to)
 }
 
 /* -> 1: it went on. */
-static int advance(struct sim *s, const struct events *of, struct replay *w, struct hd_stage_price *sum,
-		   struct hd_unit_spans *spans)
+static int advance(struct sim *s, struct replay *w, struct hd_stage_price *sum, struct hd_unit_spans *spans)
 {
 	int moved = 0;
 
-	for (; w->at < of->n; w->at++, moved = 1) {
-		const struct event *e = &of->v[w->at];
+	for (; w->at < w->of->n; w->at++, moved = 1) {
+		const struct event *e = &w->of->v[w->at];
 		double now = computed(s, w, e->compute);
 
-		if (e->kind == WAIT) {
+		if (e->kind == HD_EVENT_WAIT) {
 			double met, until = ends(s, w, e, &met);
 
 			if (until < 0)
@@ -372,11 +186,12 @@ static int advance(struct sim *s, const struct events *of, struct replay *w, str
 		} else {
 			sum->compute += now - w->clock - e->compute; /* by what moved beside */
 			w->clock = now;
-			if (e->kind == MARK || e->kind == END)
-				mark_time(spans, e->kind == END && spans ? (int64_t)spans->nunits : e->key, now);
+			if (e->kind == HD_EVENT_MARK || e->kind == HD_EVENT_END)
+				mark_time(spans, e->kind == HD_EVENT_END && spans ? (int64_t)spans->nunits : e->key,
+					  now);
 			else
 				begin(s, w, e);
-			if (e->waits) {
+			if (e->number >= 0 && price_of(w, e)->waits) {
 				sum->exposed += w->done[e->request] - now;
 				mark_wait(spans, now, w->done[e->request]);
 				w->clock = w->done[e->request];
@@ -393,16 +208,16 @@ static int walk_all(struct sim *s, struct hd_err *err)
 	int moved = 1;
 
 	for (int64_t i = 0; i < n; i++) {
+		w[i].of = &s->stages[i];
 		w[i].done = hd_alloc(((size_t)s->stages[i].requests + 1) * sizeof(double));
 		w[i].length = hd_alloc(((size_t)s->stages[i].requests + 1) * sizeof(double));
-		w[i].queue = hd_alloc((s->p->ngroups + 1) * sizeof(double));
+		w[i].queue = hd_alloc((s->p->ngroups + 2) * sizeof(double));
 		w[i].until = hd_alloc((HD_LINKS * s->p->ngroups + 1) * sizeof(double));
 	}
 	while (moved) {
 		moved = 0;
 		for (int64_t i = 0; i < n; i++)
-			moved |= advance(s, &s->stages[i], &w[i], &s->out->stages[i],
-					 s->out->spans ? &s->out->spans[i] : NULL);
+			moved |= advance(s, &w[i], &s->out->stages[i], s->out->spans ? &s->out->spans[i] : NULL);
 	}
 	for (int64_t i = 0; i < n; i++) {
 		ended += w[i].at == s->stages[i].n;
@@ -421,9 +236,9 @@ static double beside_plan(const struct sim *s, const struct events *of)
 	char *seen = hd_alloc(s->p->ngroups + 1);
 	double bytes = s->m->context_memory + s->m->workspace_memory;
 
-	for (size_t i = 0; i < of->n; i++)
-		if (of->v[i].queue >= 0 && !seen[of->v[i].queue]) {
-			seen[of->v[i].queue] = 1;
+	for (size_t i = 0; i < of->nprices; i++)
+		if (of->prices[i].queue < (int32_t)s->p->ngroups && !seen[of->prices[i].queue]) {
+			seen[of->prices[i].queue] = 1;
 			bytes += s->m->communicator_memory;
 		}
 	free(seen);
@@ -441,7 +256,7 @@ static int serve(struct sim *s, int64_t coord, struct hd_err *err)
 	const struct axis *a = hd_spare_axis(s->p);
 	struct hd_server_price *all = &s->out->servers;
 
-	s->serving = 0;
+	s->source.serving = 0;
 	for (int64_t j = 0; a && j < a->v.spare; j++) {
 		struct hd_program_options o = { .device = hd_device_cpu() };
 		struct hd_stage_price sum = { .rank = 0 };
@@ -453,12 +268,12 @@ static int serve(struct sim *s, int64_t coord, struct hd_err *err)
 		o.rank = (a->v.n + j) * a->stride + (s->p->stages ? coord * s->p->stages->stride : 0);
 		HD_TRY(hd_program_build(s->p, &o, &g, err));
 		hd_pricing_begin(&price, s->m, s->style, g);
-		s->aside = 1;
-		events_of(s, &price, &of, &sum);
-		s->aside = 0;
+		s->source.aside = 1;
+		hd_events_make(&s->source, &price, &of, &sum, NULL);
+		s->source.aside = 0;
 		memory = (double)(g->memory.persistent + g->memory.transient) + beside_plan(s, &of);
 		sum.compute *= is_slow(s, o.rank) ? s->m->slow : 1;
-		s->serving = fmax(s->serving, sum.compute);
+		s->source.serving = fmax(s->source.serving, sum.compute);
 		all->n++;
 		all->compute = fmax(all->compute, sum.compute);
 		all->link = fmax(all->link, sum.collective);
@@ -468,7 +283,7 @@ static int serve(struct sim *s, int64_t coord, struct hd_err *err)
 			all->memory = memory, all->rank = o.rank;
 		hd_pricing_end(&price);
 		hd_program_destroy(g);
-		free(of.v);
+		hd_events_release(&of);
 	}
 	return HD_OK;
 }
@@ -488,42 +303,58 @@ static void slow_down(const struct sim *s, int64_t coord, struct hd_stage_price 
 	sum->rank = s->m->slow_rank;
 }
 
-static int stage(struct sim *s, int64_t coord, struct hd_err *err)
+static struct hd_program *stage_program(const struct sim *s, int64_t coord, struct hd_err *err)
+{
+	struct hd_program_options o = { .rank = hd_busiest_rank(s->p, coord),
+					.device = hd_device_cpu(),
+					.keep_gradients = s->saved.gradients,
+					.snapshot = s->saved.async };
+	struct hd_program *g = NULL;
+
+	hd_program_build(s->p, &o, &g, err);
+	return g;
+}
+
+static int stage(struct sim *s, int64_t coord, const struct hd_program *g, struct hd_err *err)
 {
 	struct hd_stage_price *sum = &s->out->stages[coord];
-	struct hd_program_options o = { .rank = hd_busiest_rank(s->p, coord), .device = hd_device_cpu() };
-	struct hd_checkpoint_config k;
-	struct hd_program *g = NULL;
 	struct hd_pricing price;
 
-	HD_TRY(hd_checkpoint_config_read(s->p->conf, &k, err));
-	o.keep_gradients = k.gradients;
-	o.snapshot = k.async;
 	HD_TRY(serve(s, coord, err));
-	HD_TRY(hd_program_build(s->p, &o, &g, err));
 	hd_pricing_begin(&price, s->m, s->style, g);
-	sum->rank = o.rank;
+	sum->rank = g->rank;
 	sum->parameters = hd_program_parameters(g);
-	events_of(s, &price, &s->stages[coord], sum);
+	hd_events_make(&s->source, &price, &s->stages[coord], sum, s->out->spans ? &s->out->spans[coord] : NULL);
 	sum->memory = (double)(g->memory.persistent + g->memory.transient + g->memory.snapshot) +
 		      beside_plan(s, &s->stages[coord]);
 	sum->state = (double)g->memory.persistent;
+	sum->host_memory = (double)(g->memory.host_persistent + g->memory.host_transient);
 	sum->memory += hd_saved_besides(&price);
 	slow_down(s, coord, sum);
 	hd_pricing_end(&price);
-	hd_program_destroy(g);
 	return HD_OK;
 }
 
-/* Nodes that stages meet at: messages, by their send, and collectives over stages. */
-static int64_t number_meetings(struct sim *s)
-{
-	int64_t n = 0;
+#define MOST_THREADS 4 /* each has the program of a stage in memory */
 
-	for (const struct node *x = s->p->first; x; x = x->next)
-		s->index[x->id] =
-			x->comm.kind && x->comm.kind != HD_COMM_RECV && hd_over_stages(s->p, x->comm.group) ? n++ : -1;
-	return n;
+/* Programs are built beside each other, and priced in their order. */
+static int stages(struct sim *s, struct hd_err *err)
+{
+	int threads = omp_get_max_threads() < MOST_THREADS ? omp_get_max_threads() : MOST_THREADS;
+
+#pragma omp parallel for ordered schedule(dynamic, 1) num_threads(threads)
+	for (int64_t i = 0; i < s->out->nstages; i++) {
+		struct hd_err why = { 0 };
+		struct hd_program *g = stage_program(s, i, &why);
+
+#pragma omp ordered
+		if (!err->code && g)
+			stage(s, i, g, err);
+		else if (!err->code)
+			*err = why;
+		hd_program_destroy(g);
+	}
+	return err->code;
 }
 
 int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_style *style, struct hd_prediction *out,
@@ -531,28 +362,23 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 {
 	struct hd_machine mine = *m;
 	struct sim s = { .p = p, .m = &mine, .style = style, .out = out };
-	int64_t n = p->stages ? p->stages->v.n : 1, meetings;
-	int rc = HD_OK;
+	int64_t n = p->stages ? p->stages->v.n : 1;
 
 	hd_machine_share(&mine, p);
 	*out = (struct hd_prediction){ .stages = hd_alloc((size_t)n * sizeof(*out->stages)),
 				       .nstages = n,
 				       .spans = out->want_spans ? hd_alloc((size_t)n * sizeof(*out->spans)) : NULL };
-	s.index = hd_alloc(((size_t)p->nnodes + 1) * sizeof(*s.index));
-	meetings = number_meetings(&s) + 1;
-	s.members = hd_alloc((size_t)meetings * sizeof(*s.members));
-	s.met = hd_alloc((size_t)(meetings * (p->micros + 1)) * sizeof(*s.met));
+	HD_TRY(hd_checkpoint_config_read(p->conf, &s.saved, err));
+	hd_event_source_begin(&s.source, p, &mine);
+	s.met = hd_alloc((size_t)((s.source.meetings + 1) * (p->micros + 1)) * sizeof(*s.met));
 	s.stages = hd_alloc((size_t)n * sizeof(*s.stages));
-	for (int64_t i = 0; i < n && rc >= 0; i++)
-		rc = stage(&s, i, err);
-	if (rc >= 0)
-		rc = walk_all(&s, err);
-	if (rc >= 0)
+	if (stages(&s, err) >= 0 && walk_all(&s, err) >= 0)
 		hd_machine_busy(&mine, p, out);
 	for (int64_t i = 0; i < n; i++)
-		free(s.stages[i].v);
-	free(s.index), free(s.members), free(s.met), free(s.stages);
-	return rc;
+		hd_events_release(&s.stages[i]);
+	hd_event_source_end(&s.source);
+	free(s.met), free(s.stages);
+	return err->code;
 }
 
 void hd_price_release(struct hd_prediction *r)

@@ -12,6 +12,8 @@ struct hd_stage_price { /* of one rank of each stage, seconds of a step */
 	int64_t rank, parameters;
 	double memory;               /* bytes, as planned */
 	double state;                /* of these, what is kept from step to step */
+	double host_memory;          /* bytes there, where the device has memory of its own */
+	double moved[2];             /* bytes to the device, to the host */
 	double compute;              /* kernels */
 	double kinds[HD_WORK_KINDS]; /* of them, by kind of work */
 	double exposed;              /* waits for collectives and sends under way */

@@ -15,8 +15,13 @@ static const struct hd_option keys[] = {
 	{ "name", HD_OPT_STR, 0, "", NULL, "name of the style" },
 	{ "kernels", HD_OPT_NUM, 0, "1", "0.1..10",
 	  "how many times as long kernels of its own take as the bytes that they move; the only number that is fitted to runs" },
+	{ "elementwise", HD_OPT_CHOICE, 0, "heddle", "heddle|own",
+	  "own: all kernels without products are the framework's own, one for each operator" },
 	{ "attention", HD_OPT_CHOICE, 0, "fused", "fused|scores",
 	  "scores: the s x s scores are stored, masked, dropped out and read by kernels of their own" },
+	{ "attention_forward", HD_OPT_NUM, 0, "0", "0..1",
+	  "share of the peak of instructions of the generation before that its fused attention reaches (0: as the machine says)" },
+	{ "attention_backward", HD_OPT_NUM, 0, "0", "0..1", "the same of the gradient of attention" },
 	{ "norms", HD_OPT_CHOICE, 0, "once", "once|twice",
 	  "twice: a norm and its gradients read their operands twice" },
 	{ "dropout", HD_OPT_BOOL, 0, "no", NULL, "masks of dropout are written in forward and read in backward" },
@@ -29,6 +34,8 @@ static const struct hd_option keys[] = {
 	  "apart: gradients are scaled back, checked, clipped and cleared by kernels of their own" },
 	{ "recompute", HD_OPT_CHOICE, 0, "needed", "needed|layer",
 	  "layer: train.recompute = full makes everything of a layer again, also what nobody reads" },
+	{ "gather", HD_OPT_CHOICE, 0, "tensor", "tensor|layer",
+	  "layer: the parts of all of a layer's parameters are gathered as one, and their gradients summed as one" },
 	{ "collectives", HD_OPT_CHOICE, 0, "overlap", "overlap|wait",
 	  "wait: kernels wait while a collective is under way" },
 	{ "messages", HD_OPT_CHOICE, 0, "overlap", "overlap|wait", "wait: and while a message to another stage is" },
@@ -50,6 +57,8 @@ static void take(const struct hd_section *s, const char *path, struct hd_style *
 	snprintf(out->name, sizeof(out->name), "%s", name[0] ? name : path);
 	out->kernels = hd_section_num(s, "kernels");
 	out->attention = is(s, "attention", "scores") ? HD_ATTENTION_SCORES : HD_ATTENTION_FUSED;
+	out->attention_share[0] = hd_section_num(s, "attention_forward");
+	out->attention_share[1] = hd_section_num(s, "attention_backward");
 	out->norms_twice = is(s, "norms", "twice");
 	out->dropout = (int)hd_section_int(s, "dropout");
 	out->apart = is(s, "gradients", "apart");
@@ -57,6 +66,8 @@ static void take(const struct hd_section *s, const char *path, struct hd_style *
 	out->loss_apart = is(s, "loss", "apart");
 	out->optimizer_apart = is(s, "optimizer", "apart");
 	out->recompute_layer = is(s, "recompute", "layer");
+	out->own_elementwise = is(s, "elementwise", "own");
+	out->gather_layer = is(s, "gather", "layer");
 	out->collectives_wait = is(s, "collectives", "wait");
 	out->messages_wait = is(s, "messages", "wait");
 	out->sync_late = is(s, "sync", "late");

@@ -9,7 +9,7 @@
  * process that inherits it.
  *
  * Spinning threads are best while ranks x threads fit the cores (an empty region takes 0.5 us
- * against 51), and seven times slower than passive ones beyond that: so the policy is passive
+ * against 51). Beyond that they are seven times slower than passive ones. So the policy is passive
  * only where they do not fit.
  */
 #include <config.h>
@@ -81,7 +81,7 @@ static int set(const char *name, const char *value)
 	return 1;
 }
 
-/* Threads spin between regions because sleeping costs 50 us a time, but not for libgomp's own milliseconds: where another
+/* Threads spin between regions because sleeping costs 50 us a time, but not for libgomp's own milliseconds. Where another
  * process takes a core, a thread that spins for it holds back the very thread it waits for (seen: 5 times slower). */
 #define SPINS "20000"
 
@@ -107,18 +107,19 @@ static void start_again(char **argv)
 {
 	char path[4096];
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	int open = hd_asked_pass_on();
 
-	hd_asked_hold(1);
 	if (n > 0) {
 		path[n] = 0;
 		execv(path, argv); /* by its path, so that ps shows its name */
 	}
 	execv("/proc/self/exe", argv);
-	hd_asked_hold(0); /* only a failure comes here: the settings stay as they are */
+	if (open) /* only a failure comes here: the settings stay as they are */
+		hd_asked_open();
 }
 
-/* What the user has asked of OpenMP; 0: nothing.  A program started by this one inherits a variable that was set here, and the mark
- * with the user's own. */
+/* What the user has asked of OpenMP; 0: nothing.  A program started by this one inherits a variable that was set here, and the
+ * mark with the user's own. */
 static int asked_of_openmp(void)
 {
 	const char *mark = getenv(MARK), *text = getenv("OMP_NUM_THREADS");

@@ -1,41 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Signals that ask a run to end.
+ * Signals that ask a run to end.  A thread waits for them; all others block them.
+ *
+ * A handler on a thread that computes would corrupt memory: oneDNN's generated products use the stack pointer for a buffer on the
+ * heap, and the kernel writes the handler's frame below that pointer.  So no thread that computes may run a handler on its own stack.
+ * The one signal that the main thread takes is WAKES, on a stack of its own.
  */
 #include <config.h>
 #include "engine/process/asked.h"
 #include "engine/process/launch.h"
+#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t asked, from_launcher, by_launcher, ready;
-static void (*volatile on_ending)(void);
-static int first;
+#define PATIENCE 2   /* seconds: so long the start of a run may still take, and then save */
+#define WAKES SIGURG /* ends a write that the main thread waits in; ignored where nobody handles it */
 
-#define PATIENCE 2 /* seconds: so long the start of a run may still take, and then save */
+static atomic_int asked, from_launcher, by_launcher, ready;
+static void (*_Atomic on_ending)(void);
+static pthread_t waiter, main_thread;
+static int first, waits;
 
-/* All that a handler may do.  A launcher has told all ranks, and one speaks. */
-static void leave(int sig)
+/* A launcher has told all ranks, and one speaks. */
+static void leave(void) __attribute__((noreturn));
+static void leave(void)
 {
 	static const char text[] = "heddle: asked to end before the first step: nothing is saved\n";
 
-	(void)sig;
 	if (first || !from_launcher)
 		if (write(2, text, sizeof(text) - 1) < 0)
 			_exit(2);
 	_exit(1);
 }
 
-static void on_signal(int sig, siginfo_t *from, void *unused)
+static void take(const siginfo_t *info)
 {
-	(void)unused;
-	asked = sig;
-	from_launcher = from->si_pid == getppid();
-	by_launcher = sig != SIGUSR1 && from_launcher;
-	if (!ready)
-		alarm(PATIENCE);
-	else if (by_launcher && on_ending)
-		on_ending();
+	void (*ending)(void);
+
+	from_launcher = info->si_pid == getppid();
+	by_launcher = info->si_signo != SIGUSR1 && from_launcher;
+	asked = info->si_signo;
+	ending = on_ending;
+	if (!ready || !by_launcher)
+		return;
+	if (ending)
+		ending();
+	/* An mpirun that ends the job reads nothing more: a line that is printed for it would wait for ever. */
+	pthread_kill(main_thread, WAKES);
 }
 
 static void signals(sigset_t *set)
@@ -46,41 +60,77 @@ static void signals(sigset_t *set)
 	sigaddset(set, SIGUSR1);
 }
 
-void hd_asked_hold(int on)
+static void *wait_for_signals(void *unused)
 {
+	const struct timespec patience = { PATIENCE, 0 };
+	siginfo_t info;
 	sigset_t set;
 
+	(void)unused;
 	signals(&set);
-	sigprocmask(on ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+	for (;;) {
+		int early = asked && !ready;
+
+		if (sigtimedwait(&set, &info, early ? &patience : NULL) > 0)
+			take(&info);
+		else if (early && errno == EAGAIN && !ready)
+			leave();
+	}
+	return NULL;
 }
 
-static void handle(int flags)
+static void wake(int sig)
 {
-	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | flags };
+	(void)sig;
+}
 
-	signals(&sa.sa_mask);
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGUSR1, &sa, NULL);
+/* Without SA_RESTART: the write is to end. */
+static void handle_wakes(void)
+{
+	static char stack[64 << 10];
+	stack_t alt = { .ss_sp = stack, .ss_size = sizeof(stack) }, is;
+	struct sigaction sa = { .sa_handler = wake, .sa_flags = SA_ONSTACK };
+
+	if (!sigaltstack(NULL, &is) && (is.ss_flags & SS_DISABLE))
+		sigaltstack(&alt, NULL);
+	sigaction(WAKES, &sa, NULL);
 }
 
 void hd_asked_open(void)
 {
+	sigset_t set, all, was;
+
 	first = hd_launch_first();
-	handle(SA_RESTART);
-	signal(SIGALRM, leave);
-	hd_asked_hold(0); /* what came while the program was started again */
+	main_thread = pthread_self();
+	signals(&set);
+	sigprocmask(SIG_BLOCK, &set, NULL); /* also of all threads to come */
+	handle_wakes();
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &was);
+	waits = !pthread_create(&waiter, NULL, wait_for_signals, NULL);
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	if (!waits) /* no thread to be had: they end the process, as they would without us */
+		sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* No SA_RESTART: a line that is printed for an mpirun that ends the job would wait for it to the end. */
 void hd_asked_ready(void (*ending)(void))
 {
-	handle(0);
 	on_ending = ending;
 	ready = 1;
-	alarm(0);
 	if (by_launcher && ending)
 		ending();
+}
+
+int hd_asked_pass_on(void)
+{
+	if (!waits)
+		return 0;
+	pthread_cancel(waiter);
+	pthread_join(waiter, NULL);
+	waits = 0;
+	if (asked)
+		kill(getpid(), asked);
+	return 1;
 }
 
 int hd_asked(void)

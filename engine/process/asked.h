@@ -3,7 +3,7 @@
  * they kill.
  *
  * From hd_asked_open on such a signal is remembered, and the run saves and ends where it can.  One that comes early and is not
- * seen by hd_asked_ready within two seconds (text may take an hour to become ids) ends the process: it says that nothing is
+ * seen by hd_asked_ready within two seconds (text may take an hour to become ids) ends the process. It says that nothing is
  * saved, and leaves with status 1.
  */
 #ifndef HD_ENGINE_ASKED_H
@@ -11,12 +11,13 @@
 
 /* The first call of a run, also where the process has started itself again (affinity.h). */
 void hd_asked_open(void);
-/* From here on the run looks.  ending: called, also within the handler, where the launcher itself sends the signal, which then
- * ends the run; or NULL. */
+/* From here on the run looks.  ending: called, also by the thread that waits for signals, where the launcher itself sends the signal,
+ * which then ends the run; or NULL. */
 void hd_asked_ready(void (*ending)(void));
 int hd_asked(void);             /* the signal's number; 0: not asked */
 int hd_asked_by_launcher(void); /* it waits for this process no longer than its own limit */
-/* 1 before an execv: signals wait for the program that comes; 0 if that has failed. */
-void hd_asked_hold(int on);
+/* Before an execv: what was asked, and what comes, waits for the program that follows.  -> 1: hd_asked_open is to be called again if
+ * the execv fails */
+int hd_asked_pass_on(void);
 
 #endif

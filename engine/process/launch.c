@@ -36,6 +36,24 @@ int hd_launch_mpi(void)
 	return 0;
 }
 
+static int number_of(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value ? atoi(value) : 0;
+}
+
+int hd_launch_elsewhere(void)
+{
+	int all = number_of("OMPI_COMM_WORLD_SIZE"), here = number_of("OMPI_COMM_WORLD_LOCAL_SIZE");
+
+	if (!all && getenv("SLURM_PROCID") && number_of("SLURM_STEP_NUM_NODES") > 1) {
+		all = number_of("SLURM_STEP_NUM_TASKS");
+		here = atoi(getenv("SLURM_STEP_TASKS_PER_NODE") ? getenv("SLURM_STEP_TASKS_PER_NODE") : "1");
+	}
+	return all > here && here > 0 ? all - here : 0;
+}
+
 /* mpirun passes on what its ranks print: its own stdout counts.  That of a daemon on another host is /dev/null. */
 int hd_launch_terminal(void)
 {

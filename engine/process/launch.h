@@ -9,11 +9,13 @@
 int hd_launch_first(void);
 /* 1: mpirun or the like has started this process with others. */
 int hd_launch_mpi(void);
+/* Of the ranks that the launcher has started with this one, those on other hosts; 0: none, or there is no launcher. */
+int hd_launch_elsewhere(void);
 /* Whether what is printed ends on a terminal: the pseudo-terminal that mpirun gives to its ranks is not one. */
 int hd_launch_terminal(void);
 int hd_launch_columns(void); /* of that terminal; 80 where it does not say */
 /* listen: before signals are handled.  deaf: the launcher has told this process to end.  mpirun takes nothing more that
- * is printed, and a write would wait for it until it kills: what is buffered for it is dropped, and messages go where its
+ * is printed, and a write would wait for it until it kills. What is buffered for it is dropped, and messages go where its
  * own went. */
 void hd_launch_listen(void);
 void hd_launch_deaf(void);

@@ -1,12 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which tensors are the same bytes.  Every tensor is a range of a root; two tensors that need not both exist share one:
+ * Decides which tensors share bytes.  Every tensor is a range of a root tensor.
  *
- *   views        view, sync, unpack, pick, and chunk along the leading dim: a range of their input
- *   in place     an op that may take its input's buffer, where nothing reads that input afterwards
- *   pieces       what pack or join puts together is written there in the first place
+ * Example: the end of attention in GPT-2 with an axis "shards" of size 2, after the other passes (t1211 runs it).
+ *
+ *   before:
+ *     einsum a, h.0.attn.proj.weight -> b
+ *     all-reduce on shards b -> c
+ *     add d, c, h.0.attn.proj.bias -> e
+ *   after:
+ *     b: bytes of its own
+ *     c: the bytes of b
+ *     e: bytes of its own
+ *
+ * The all-reduce writes its result over its operand, because nothing reads b afterwards.  The addition does not
+ * write over d, because backward reads d again.
+ *
+ * Tensors share bytes in four cases:
+ *
+ *   views        view, sync, unpack, pick, and chunk along the leading dim: the result is a range of the input
+ *   in place     the op may write over its input, and nothing reads that input afterwards
+ *   pieces       the inputs of pack or join are computed at their places in the result
  *   accumulators a gradient kernel adds straight into the step's accumulator
  *
- * Offsets may depend on the rank (a ring's chunks); members of a group still agree on every root's place.
+ * Offsets may depend on the rank (the chunks of a ring).  All members of a group still agree on the place of every
+ * root.
  */
 #include <config.h>
 #include "engine/program/program.h"
@@ -48,7 +65,7 @@ static int64_t done_reading(const struct hd_program *g, const struct node *r)
 {
 	int64_t at = g->position[r->id];
 
-	if (!r->comm.kind)
+	if (!hd_node_moves(r))
 		return at;
 	if (r->comm.kind == HD_COMM_SEND || !g->at[r->outs[0]->id].here)
 		return FOREVER;
@@ -120,7 +137,8 @@ static int may_overwrite(struct hd_program *g, struct node *n, struct tensor *x,
 	int64_t offset;
 	struct tensor *root = root_of(g, x, &offset);
 
-	if (x->v.dtype != y->v.dtype || hd_local_bytes(x) != hd_local_bytes(y) || (y->step && !root->step))
+	if (x->v.dtype != y->v.dtype || x->v.space != y->v.space || hd_local_bytes(x) != hd_local_bytes(y) ||
+	    (y->step && !root->step))
 		return 0;
 	if (!y->step && root->step)
 		return 0; /* a step's buffer, and this runs once a micro-batch */
@@ -228,13 +246,31 @@ static int from_update(const struct node *n)
 	return moved;
 }
 
+/* What is sent comes into the leaf itself where it is that alone; else it is copied there. */
+static void pulled(struct hd_program *g, const struct node *n, struct tensor *leaf)
+{
+	struct tensor *y = n->outs[0], *x = n->ins[0];
+	int64_t offset;
+	struct tensor *root = root_of(g, x, &offset);
+
+	merge(g, y, leaf, 0);
+	if (!offset && !is_leaf(root) && g->at[x->id].here && root->v.dtype == leaf->v.dtype &&
+	    root->v.space == leaf->v.space && hd_local_bytes(root) == hd_local_bytes(leaf) &&
+	    last_read(g, root, n) < g->position[n->id])
+		merge(g, root, leaf, 0);
+}
+
 static void in_leaf(struct hd_program *g, struct tensor *leaf)
 {
 	int64_t offset = 0;
 	struct tensor *y = leaf->assign, *root = y && g->at[y->id].root ? root_of(g, y, &offset) : NULL;
 	const struct node *m = root ? maker(root) : NULL;
 
-	if (!m || !from_update(m) || offset || y->v.dtype != leaf->v.dtype ||
+	if (m && is(m, OP_ROLE_PULLED)) {
+		pulled(g, m, leaf);
+		return;
+	}
+	if (!m || !from_update(m) || offset || y->v.dtype != leaf->v.dtype || y->v.space != leaf->v.space ||
 	    hd_local_bytes(root) != hd_local_bytes(leaf) || last_read(g, leaf, NULL) >= g->position[m->id])
 		return;
 	merge(g, root, leaf, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What overwrites what, among tensors that exist once a step.  Bytes are shared by program order (alias.c), and sync runs
- * in the order in which gradients become ready: where a later node overwrites what an earlier one reads, or what a movement
+ * in the order in which gradients become ready. Where a later node overwrites what an earlier one reads, or what a movement
  * still sends, that order has to be kept.
  *
  * Only nodes that leave a result in place of an input overwrite anything, and only in that result's root.  So they are kept
@@ -141,7 +141,7 @@ void hd_wait_for_overwrites(struct hd_program *g)
 	for (int64_t e = 0; e < (int64_t)g->n; e++) {
 		const struct entry *x = &g->entries[e];
 
-		if (x->type == HD_ENTRY_NODE && x->node->comm.kind && x->node->v.phase & HD_UNIT_S)
+		if (x->type == HD_ENTRY_NODE && hd_node_moves(x->node) && x->node->v.phase & HD_UNIT_S)
 			wait_before(g, &all[g->at[x->node->ins[0]->id].root->id], e);
 	}
 	release(g, all);

@@ -3,18 +3,27 @@
  *
  * Greedy: spans are placed one by one, each at the lowest gap (or the tightest) that the placed
  * spans of overlapping time leave.  The order decides the quality and no order is best everywhere,
- * so several are tried, and the spans that stick out at the top are moved to the front of the best
- * order for another try, until the bound is reached or the work allowed is spent.
+ * so several are tried. The spans that stick out at the top are moved to the front of the best order
+ * for another try. This goes on until the bound is reached or the work allowed is spent.
  *
  * Placed spans stand in leaves in the order of their addresses.  A leaf that no span of it overlaps
- * in time is skipped, and so is one where all do and no gap between them is large enough: lifetimes
+ * in time is skipped, and so is one where all do and no gap between them is large enough. Lifetimes
  * of forward and backward are nested, so nearly all leaves are of one kind or the other.
  */
 #include <config.h>
 #include "engine/base/err.h"
 #include "engine/program/pack.h"
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Copies for the widths of the machines it may run on; string.h says whether this is glibc, which that needs. */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
+#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define WIDE
+#endif
+#define INLINE static inline __attribute__((always_inline)) /* into each copy */
 
 #define LEAF 64
 #define WORK 1500 /* leaves and spans looked at per span; then the best so far must do */
@@ -25,21 +34,25 @@ struct placed {
 	int32_t first, last;
 }; /* addresses from..to-1 */
 
-struct leaf {
-	int n;
-	int64_t from; /* lowest address */
-	int64_t to;   /* highest end */
-	int64_t gap;  /* largest hole between its spans if all of them count */
-	int32_t first_min, first_max, last_min, last_max;
-	/* By address.  Times stand apart, so that one instruction compares several: most of planning is this. */
+/* By address.  Times stand apart, so that one instruction compares several: most of planning is this. */
+struct leaf_spans {
 	int32_t first[LEAF], last[LEAF];
 	struct {
 		int64_t from, to;
 	} p[LEAF];
 };
 
+struct leaf {         /* what is asked of nearly all stands side by side */
+	int64_t from; /* lowest address */
+	int64_t to;   /* highest end */
+	int64_t gap;  /* largest hole between its spans if all of them count */
+	int32_t first_min, first_max, last_min, last_max;
+	int n;
+	struct leaf_spans *in;
+};
+
 struct packing {
-	struct leaf **leaf;
+	struct leaf *leaf;
 	size_t n, cap;
 	int64_t top, work;
 };
@@ -66,32 +79,34 @@ static void add_times(struct leaf *l, int32_t first, int32_t last)
 
 static void summarize(struct leaf *l)
 {
-	l->from = l->p[0].from;
-	l->to = l->p[0].to;
+	l->from = l->in->p[0].from;
+	l->to = l->in->p[0].to;
 	l->gap = 0;
-	l->first_min = l->first_max = l->first[0];
-	l->last_min = l->last_max = l->last[0];
+	l->first_min = l->first_max = l->in->first[0];
+	l->last_min = l->last_max = l->in->last[0];
 	for (int i = 1; i < l->n; i++) {
-		l->gap = max64(l->gap, l->p[i].from - l->to);
-		l->to = max64(l->to, l->p[i].to);
-		add_times(l, l->first[i], l->last[i]);
+		l->gap = max64(l->gap, l->in->p[i].from - l->to);
+		l->to = max64(l->to, l->in->p[i].to);
+		add_times(l, l->in->first[i], l->in->last[i]);
 	}
 }
 
 static void split(struct packing *a, size_t at)
 {
-	struct leaf *l = a->leaf[at], *r = hd_alloc(sizeof(*r));
+	struct leaf_spans *to = hd_alloc(sizeof(*to)), *from;
+	const size_t half = LEAF / 2;
 
 	a->leaf = hd_grow(a->leaf, a->n, &a->cap, sizeof(*a->leaf));
 	memmove(a->leaf + at + 2, a->leaf + at + 1, (a->n - at - 1) * sizeof(*a->leaf));
-	a->leaf[at + 1] = r;
 	a->n++;
-	l->n = LEAF / 2;
-	r->n = LEAF - l->n;
-	memcpy(r->p, l->p + l->n, (size_t)r->n * sizeof(*r->p));
-	memcpy(r->first, l->first + l->n, (size_t)r->n * sizeof(*r->first));
-	memcpy(r->last, l->last + l->n, (size_t)r->n * sizeof(*r->last));
-	summarize(r);
+	from = a->leaf[at].in;
+	memcpy(to->p, from->p + half, half * sizeof(*to->p));
+	memcpy(to->first, from->first + half, half * sizeof(*to->first));
+	memcpy(to->last, from->last + half, half * sizeof(*to->last));
+	a->leaf[at + 1] = (struct leaf){ .n = LEAF - LEAF / 2, .in = to };
+	a->leaf[at].n = LEAF / 2;
+	summarize(&a->leaf[at]);
+	summarize(&a->leaf[at + 1]);
 }
 
 /* The last leaf that begins at or below it */
@@ -102,7 +117,7 @@ static size_t leaf_for(const struct packing *a, int64_t from)
 	while (high - low > 1) {
 		size_t mid = (low + high) / 2;
 
-		if (a->leaf[mid]->from <= from)
+		if (a->leaf[mid].from <= from)
 			low = mid;
 		else
 			high = mid;
@@ -114,26 +129,27 @@ static void insert(struct packing *a, const struct placed *p)
 {
 	size_t at;
 	struct leaf *l;
+	struct leaf_spans *in;
 	int i;
 
 	if (!a->n) {
 		a->leaf = hd_grow(a->leaf, 0, &a->cap, sizeof(*a->leaf));
-		a->leaf[a->n++] = hd_alloc(sizeof(**a->leaf));
+		a->leaf[a->n++] = (struct leaf){ .in = hd_alloc(sizeof(*a->leaf->in)) };
 	}
 	at = leaf_for(a, p->from);
-	if (a->leaf[at]->n == LEAF) {
+	if (a->leaf[at].n == LEAF) {
 		split(a, at);
-		summarize(a->leaf[at]);
 		at = leaf_for(a, p->from);
 	}
-	l = a->leaf[at];
-	for (i = l->n; i > 0 && l->p[i - 1].from > p->from; i--)
+	l = &a->leaf[at];
+	in = l->in;
+	for (i = l->n; i > 0 && in->p[i - 1].from > p->from; i--)
 		;
-	memmove(l->p + i + 1, l->p + i, (size_t)(l->n - i) * sizeof(*l->p));
-	memmove(l->first + i + 1, l->first + i, (size_t)(l->n - i) * sizeof(*l->first));
-	memmove(l->last + i + 1, l->last + i, (size_t)(l->n - i) * sizeof(*l->last));
-	l->p[i].from = p->from, l->p[i].to = p->to;
-	l->first[i] = p->first, l->last[i] = p->last;
+	memmove(in->p + i + 1, in->p + i, (size_t)(l->n - i) * sizeof(*in->p));
+	memmove(in->first + i + 1, in->first + i, (size_t)(l->n - i) * sizeof(*in->first));
+	memmove(in->last + i + 1, in->last + i, (size_t)(l->n - i) * sizeof(*in->last));
+	in->p[i].from = p->from, in->p[i].to = p->to;
+	in->first[i] = p->first, in->last[i] = p->last;
 	l->n++;
 	summarize(l);
 	a->top = max64(a->top, p->to);
@@ -142,7 +158,7 @@ static void insert(struct packing *a, const struct placed *p)
 static void clear(struct packing *a)
 {
 	for (size_t i = 0; i < a->n; i++)
-		free(a->leaf[i]);
+		free(a->leaf[i].in);
 	free(a->leaf);
 	memset(a, 0, sizeof(*a));
 }
@@ -158,7 +174,7 @@ struct gap_search {
 };
 
 /* A span that counts: the hole before it.  -> 1 if that will do. */
-static int see(struct gap_search *s, int64_t from, int64_t to, int tight)
+INLINE int see(struct gap_search *s, int64_t from, int64_t to, int tight)
 {
 	int64_t hole = from - s->end;
 
@@ -173,14 +189,14 @@ static int see(struct gap_search *s, int64_t from, int64_t to, int tight)
 }
 
 /* By span of the leaf: whether both live at one time.  All of the room is looked at, for whole vectors. */
-static void meets(const struct leaf *l, int32_t first, int32_t last, uint8_t *meet)
+INLINE void meets(const struct leaf_spans *l, int32_t first, int32_t last, uint8_t *meet)
 {
 #pragma omp simd
 	for (int i = 0; i < LEAF; i++)
 		meet[i] = (l->first[i] <= last) & (l->last[i] >= first);
 }
 
-static int see_leaf(struct gap_search *s, const struct leaf *l, int tight)
+INLINE int see_leaf(struct gap_search *s, const struct leaf *l, int tight)
 {
 	union {
 		uint8_t one[LEAF];
@@ -193,12 +209,23 @@ static int see_leaf(struct gap_search *s, const struct leaf *l, int tight)
 	if (l->first_max <= s->last && l->last_min >= s->first && l->gap < s->bytes)
 		return see(s, l->from, l->to, tight);
 	s->work += l->n;
-	meets(l, s->first, s->last, meet.one);
+	meets(l->in, s->first, s->last, meet.one);
 	for (int i = 0; i < l->n; i += 8)
-		for (int k = i; meet.eight[i / 8] && k < i + 8 && k < l->n; k++)
-			if (meet.one[k] && see(s, l->p[k].from, l->p[k].to, tight))
+		for (uint64_t m = le64toh(meet.eight[i / 8]); m; m &= m - 1) { /* its lowest byte that is 1 */
+			int k = i + __builtin_ctzll(m) / 8;
+
+			if (k < l->n && see(s, l->in->p[k].from, l->in->p[k].to, tight))
 				return 1;
+		}
 	return 0;
+}
+
+/* From the lowest address up, until a gap will do. */
+WIDE static void look_for_gap(struct gap_search *s, const struct packing *a, int tight)
+{
+	for (size_t i = 0; i < a->n; i++)
+		if (see_leaf(s, &a->leaf[i], tight))
+			return;
 }
 
 static int64_t place(struct packing *a, const struct hd_memory_span *s, int tight)
@@ -208,10 +235,8 @@ static int64_t place(struct packing *a, const struct hd_memory_span *s, int tigh
 				   .last = (int32_t)max64(s->first, s->last),
 				   .best = -1 };
 	struct placed p = { .first = look.first, .last = look.last };
-	size_t i = 0;
 
-	while (i < a->n && !see_leaf(&look, a->leaf[i], tight))
-		i++;
+	look_for_gap(&look, a, tight);
 	p.from = look.best < 0 ? look.end : look.best;
 	p.to = p.from + look.bytes;
 	a->work += look.work + LEAF;
@@ -228,15 +253,39 @@ struct key {
 	int64_t i;
 };
 
-static int by_key(const void *a, const void *b)
+static int is_before(const struct key *x, const struct key *y)
+{
+	if (x->major != y->major)
+		return x->major > y->major;
+	if (x->minor != y->minor)
+		return x->minor > y->minor;
+	return x->i < y->i; /* the plan must not depend on how it is sorted */
+}
+
+static void merge(struct key *to, const struct key *a, const struct key *b, const struct key *end)
 {
 	const struct key *x = a, *y = b;
 
-	if (x->major != y->major)
-		return x->major > y->major ? -1 : 1;
-	if (x->minor != y->minor)
-		return x->minor > y->minor ? -1 : 1;
-	return x->i < y->i ? -1 : x->i > y->i; /* qsort is not stable, the plan must be */
+	while (x < b || y < end)
+		*to++ = y == end || (x < b && is_before(x, y)) ? *x++ : *y++;
+}
+
+/* Runs are merged, each time twice as long ones: qsort calls a function for each comparison, which takes longer. */
+static void sort_keys(struct key *k, int64_t n)
+{
+	struct key *other = hd_alloc((size_t)(n + 1) * sizeof(*other)), *from = k, *to = other, *swap;
+
+	for (int64_t run = 1; run < n; run *= 2) {
+		for (int64_t i = 0; i < n; i += 2 * run) {
+			int64_t mid = i + run < n ? i + run : n, end = mid + run < n ? mid + run : n;
+
+			merge(to + i, from + i, from + mid, from + end);
+		}
+		swap = from, from = to, to = swap;
+	}
+	if (from != k)
+		memcpy(k, from, (size_t)n * sizeof(*k));
+	free(other);
 }
 
 static struct key key_of(const struct hd_memory_span *s, int64_t i, int order)
@@ -260,7 +309,7 @@ static int64_t sort(struct key *k, const struct hd_memory_span *s, int64_t n, in
 	for (int64_t i = 0; i < n; i++)
 		if (s[i].bytes > 0)
 			k[some++] = key_of(&s[i], i, order);
-	qsort(k, (size_t)some, sizeof(*k), by_key);
+	sort_keys(k, some);
 	return some;
 }
 
@@ -273,8 +322,8 @@ struct pack_plan {
 	int tight;
 };
 
-/* Places in the plan's order; stops at the span that would make it no better than the best, or
- * when the work is spent and there is a best.
+/* Places in the plan's order. Stops at the span that would make it no better than the best. It also
+ * stops when the work is spent and there is a best.
  * -> that span's place in the order, or -1: this is the best now. */
 static int64_t attempt(struct pack_plan *p)
 {
@@ -285,8 +334,12 @@ static int64_t attempt(struct pack_plan *p)
 		int64_t i = p->order[k].i;
 
 		p->offset[i] = place(&a, &p->s[i], p->tight);
-		if (a.top >= p->best || (p->best < INT64_MAX && a.work + p->work > WORK * p->n))
+		if (a.top >= p->best)
 			break;
+		if (p->best < INT64_MAX && a.work + p->work + (p->n - 1 - k) * LEAF > WORK * p->n) {
+			a.work = WORK * p->n + 1; /* it would be before the last is placed: each takes LEAF or more */
+			break;
+		}
 	}
 	p->work += a.work;
 	if (k == p->n) {

@@ -31,17 +31,6 @@ struct patterns {
 	size_t n, cap;
 };
 
-static int by_units(const void *a, const void *b)
-{
-	const struct item *x = a, *y = b;
-
-	if (x->u0 != y->u0)
-		return x->u0 < y->u0 ? -1 : 1;
-	if (x->u1 != y->u1)
-		return x->u1 < y->u1 ? -1 : 1;
-	return x->i < y->i ? -1 : x->i > y->i;
-}
-
 static int64_t rounded(int64_t bytes)
 {
 	return (bytes + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
@@ -121,16 +110,38 @@ static int64_t bundle_end(const struct item *it, int64_t n, int64_t from)
 	return to;
 }
 
+/* By u1, or else by u0; those that are equal stay in their order.  units: more than any has. */
+static void sort_by(struct item *to, const struct item *from, int64_t n, int32_t units, int ends)
+{
+	int64_t *at = hd_alloc(((size_t)units + 1) * sizeof(*at));
+
+	for (int64_t i = 0; i < n; i++)
+		at[(ends ? from[i].u1 : from[i].u0) + 1]++;
+	for (int32_t u = 0; u < units; u++)
+		at[u + 1] += at[u];
+	for (int64_t i = 0; i < n; i++)
+		to[at[ends ? from[i].u1 : from[i].u0]++] = from[i];
+	free(at);
+}
+
+/* Spans that need room, by their first unit and then by their last. */
 static int64_t collect(struct hd_memory_span *s, int64_t n, const int32_t *unit, struct item *it)
 {
+	struct item *other = hd_alloc((size_t)(n + 1) * sizeof(*other));
+	int32_t units = 0;
 	int64_t some = 0;
 
 	for (int64_t i = 0; i < n; i++) {
 		s[i].offset = 0;
-		if (s[i].bytes > 0)
+		if (s[i].bytes > 0) {
 			it[some++] = (struct item){ unit[s[i].first], unit[s[i].last], i };
+			units = unit[s[i].first] >= units ? unit[s[i].first] + 1 : units;
+			units = unit[s[i].last] >= units ? unit[s[i].last] + 1 : units;
+		}
 	}
-	qsort(it, (size_t)some, sizeof(*it), by_units);
+	sort_by(other, it, some, units, 1);
+	sort_by(it, other, some, units, 0);
+	free(other);
 	return some;
 }
 

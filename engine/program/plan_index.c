@@ -135,7 +135,7 @@ static int is_made(const struct tensor *t, const int64_t *stage)
 	return !n;
 }
 
-/* What is there, what its nodes name, and what the run looks at after the step; not what is left of a node that a pass has
+/* What is there, what its nodes name, and what the run looks at after the step. Not what is left of a node that a pass has
  * taken out.  Called twice, as index_nodes. */
 static void index_tensors(struct hd_plan *p, struct plan_index *x, const int64_t *stage)
 {

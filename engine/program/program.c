@@ -119,14 +119,19 @@ static int64_t aligned_bytes(const struct tensor *t)
 	return (hd_local_bytes(t) + HD_ALIGN - 1) / HD_ALIGN * HD_ALIGN;
 }
 
-static int64_t persistent(struct hd_program *g)
+int hd_program_in_host(const struct hd_program *g, const struct tensor *t)
+{
+	return (g->at[t->id].root ? g->at[t->id].root : t)->v.space == HD_SPACE_HOST;
+}
+
+static int64_t persistent(struct hd_program *g, uint32_t space)
 {
 	int64_t at = 0;
 
 	for (size_t i = 0; i < g->ntensors; i++) {
 		const struct tensor *t = g->tensors[i];
 
-		if (!is_state(t) || t->v.what == HD_TENSOR_ACT || !g->at[t->id].here)
+		if (!is_state(t) || t->v.what == HD_TENSOR_ACT || !g->at[t->id].here || t->v.space != space)
 			continue;
 		g->offsets[g->at[t->id].slot] = at;
 		at += aligned_bytes(t);
@@ -195,10 +200,31 @@ static struct hd_memory_span *lifetimes(const struct hd_program *g, int64_t *use
 	return s;
 }
 
+/* Of what is in one memory.  -> its bytes; *bound: least that any packing needs */
+static int64_t pack_space(struct hd_program *g, const struct hd_memory_span *all, int64_t used, uint32_t space,
+			  int64_t *bound)
+{
+	struct hd_memory_span *s = hd_alloc((size_t)(g->slots + 1) * sizeof(*s));
+	int64_t bytes;
+
+	for (size_t i = 0; i < g->ntensors; i++)
+		for (int64_t k = 0;
+		     is_root(g, g->tensors[i]) && g->tensors[i]->v.space == space && k < instances(g, g->tensors[i]);
+		     k++)
+			s[g->at[g->tensors[i]->id].slot + k] = all[g->at[g->tensors[i]->id].slot + k];
+	bytes = pack(g, s, g->slots, used);
+	*bound = hd_memory_bound(s, g->slots);
+	for (int64_t i = 0; i < g->slots; i++)
+		if (s[i].bytes)
+			g->offsets[i] = s[i].offset;
+	free(s);
+	return bytes;
+}
+
 static int plan_memory(struct hd_program *g)
 {
 	struct hd_memory_span *s;
-	int64_t n = 0, used;
+	int64_t n = 0, used, bound;
 
 	for (size_t i = 0; i < g->ntensors; i++)
 		if (is_root(g, g->tensors[i])) {
@@ -208,12 +234,11 @@ static int plan_memory(struct hd_program *g)
 	g->slots = n;
 	g->offsets = hd_alloc((size_t)(n + 1) * sizeof(*g->offsets));
 	s = lifetimes(g, &used);
-	g->memory.transient = pack(g, s, n, used);
-	g->memory.peak_bound = hd_memory_bound(s, n);
-	for (int64_t i = 0; i < n; i++)
-		g->offsets[i] = s[i].offset;
+	g->memory.transient = pack_space(g, s, used, HD_SPACE_DEVICE, &g->memory.peak_bound);
+	g->memory.host_transient = g->plan->own_memory ? pack_space(g, s, used, HD_SPACE_HOST, &bound) : 0;
 	free(s);
-	g->memory.persistent = persistent(g);
+	g->memory.persistent = persistent(g, HD_SPACE_DEVICE);
+	g->memory.host_persistent = persistent(g, HD_SPACE_HOST);
 	return HD_OK;
 }
 
@@ -254,6 +279,8 @@ struct hd_memory_use *hd_program_memory_use(const struct hd_program *g)
 	for (size_t i = 0; i < g->ntensors; i++) {
 		const struct tensor *t = g->tensors[i];
 
+		if (hd_program_in_host(g, t))
+			continue;
 		if (is_state(t) && t->v.what != HD_TENSOR_ACT && g->at[t->id].here)
 			*(t->v.what == HD_TENSOR_PARAM ? &use[0].parameters : &use[0].states) +=
 				(double)aligned_bytes(t);
@@ -310,11 +337,11 @@ void *hd_program_address(const struct hd_program *g, const struct tensor *t, int
 	if (!s->root)
 		return NULL;
 	if (s->root->v.node || s->root->v.what == HD_TENSOR_DATA) {
-		base = g->transient;
+		base = hd_program_in_host(g, t) ? g->host_transient : g->transient;
 	} else {
 		if (!hd_tensor_here(g, s->root))
 			return NULL;
-		base = g->persistent;
+		base = hd_program_in_host(g, t) ? g->host_persistent : g->persistent;
 	}
 	return base + g->offsets[instance(g, s->root, micro)] + s->offset;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/program/program.h - the program of one rank: the plan cut for it, in the order of its units, with every buffer's place in
- * memory known before the first step.
+ * engine/program/program.h - the program of one rank. It is the plan cut for it, in the order of its units, with every buffer's
+ * place in memory known before the first step.
  *
  *   hd_program_build   plan_index.c: which nodes run here
  *                      timeline.c: in which order, once per micro-batch or once per step
@@ -51,6 +51,7 @@ struct launches {
 
 struct program_memory {
 	int64_t persistent, transient, peak_bound;
+	int64_t host_persistent, host_transient; /* of the host's memory, where the device has its own */
 	int64_t snapshot; /* a copy of what this rank writes into a checkpoint; 0: none is made */
 };
 
@@ -95,7 +96,7 @@ struct hd_program {
 	void (*release)(struct hd_program *g); /* what binding made; NULL: not bound */
 	struct launches *launches;             /* by node id */
 	uint32_t asked_axes;                   /* bit per axis: a plugin's record has asked for an index there */
-	char *persistent, *transient;
+	char *persistent, *transient, *host_persistent, *host_transient;
 	struct command *commands;
 	size_t ncommands, cap_commands;
 	struct hd_communicator **members; /* by group id */
@@ -134,7 +135,6 @@ void hd_program_destroy(struct hd_program *g);
 int hd_timeline(struct hd_program *g);
 int hd_alias(struct hd_program *g);
 void hd_index_program(struct hd_program *g);
-int hd_begins_update(const struct node *n); /* it runs only in a step whose norm is finite */
 int hd_crosses_stages(const struct hd_plan *p, const struct node *n);
 int64_t hd_member_index(const struct hd_plan *p, const struct group *gr, int64_t rank);
 int64_t hd_piece_index(const struct hd_program *g, const struct node *n, int64_t j); /* of chunk, join, pick */
@@ -145,17 +145,25 @@ int hd_tensor_here(const struct hd_program *g, const struct tensor *t);
 int hd_entry_reads(const struct entry *e, uint32_t i);
 int hd_node_here(const struct hd_program *g, const struct node *n);
 
+/* differ.c: of each node of the plan HD_NODE_HASH digits, in program order; node i in words.  malloc'ed. */
+#define HD_NODE_HASH 16
+char *hd_plan_node_hashes(struct hd_plan *p);
+char *hd_plan_node_text(const struct hd_plan *p, int64_t i);
+
 /* written.c: this rank speaks for this slice: one does, per slice. */
 int hd_owns(const struct hd_program *g, const struct tensor *t);
 int hd_is_gradient(const struct tensor *t); /* of a parameter, as it is after all sums */
-/* What this rank writes into a checkpoint of a parameter, a state or a gradient: the tensor itself, or its master; NULL: nothing. */
+/* What this rank writes into a checkpoint of a parameter, a state or a gradient: the tensor itself, or its master; NULL:
+ * nothing. */
 const struct tensor *hd_written(const struct hd_program *g, const struct tensor *t);
 int64_t hd_snapshot_bytes(const struct hd_program *g, int gradients); /* of a copy of all that */
 
+/* The tensor's bytes are in the host's memory though the device has its own. */
+int hd_program_in_host(const struct hd_program *g, const struct tensor *t);
 /* NULL: not on this rank. */
 void *hd_program_address(const struct hd_program *g, const struct tensor *t, int64_t micro);
-/* Persistent leaves are found by name in the n others, so that programs of one run (train, eval, generate) share them; those that
- * none of these has (the caches of generation) are put behind the first `bytes`.  -> the bytes that all need then. */
+/* Persistent leaves are found by name in the n others, so that programs of one run (train, eval, generate) share them; those
+ * that none of these has (the caches of generation) are put behind the first `bytes`.  -> the bytes that all need then. */
 int64_t hd_program_share(struct hd_program *g, struct hd_program *const *others, int n, int64_t bytes);
 
 /* explain --kept: the buffers of forward that backward reads, on stdout. */

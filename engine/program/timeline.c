@@ -1,21 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The timeline of one rank: its schedule's units opened up into nodes, one entry per node and micro-batch.
+ * Orders the work of one rank: it opens the units of its schedule into nodes, one entry per node and micro-batch.
  *
- * What runs once a step stands around them: gathers (G) before, sync (S) as soon as the last writer of its inputs is
- * done - so that early buckets move while backward goes on - and the update (U) last.  Sync that spans stages waits for
- * the end, where all stages reach it in the same order.
+ * Example: the second of two stages, one forward after one backward, 3 micro-batches. Drawn are the operand's arrival, its
+ * first reader, and the gradient that goes back (t1211 runs it).
  *
- * Messages between stages.  A unit's receives are posted one unit ahead, so that they arrive while that one computes.  A
- * send is waited for as soon as its receiver must have come to the unit that receives, by the times that the schedule has
- * on paper: where a unit of this stage begins strictly later than that one.  So what is on its way is bounded by the
- * schedule and not by the number of micro-batches, and nothing waits in a cycle: every wait, of whatever kind, is for
- * something that begins earlier on paper.
+ *   before:
+ *     F receive on stages a -> b
+ *     F norm b, h.1.ln_1.weight, h.1.ln_1.bias -> c
+ *     B send on stages d -> e
+ *   after:
+ *     F0 receive on stages a -> b, waited for in F0
+ *     F0 norm b, h.1.ln_1.weight, h.1.ln_1.bias -> c
+ *     B0 receive on stages a -> b of micro-batch 1, waited for in F1
+ *     B0 send on stages d -> e, waited for in B1
+ *     F1 norm b, h.1.ln_1.weight, h.1.ln_1.bias -> c
+ *     B1 receive on stages a -> b of micro-batch 2, waited for in F2
+ *     B1 send on stages d -> e, waited for in B2
+ *     F2 norm b, h.1.ln_1.weight, h.1.ln_1.bias -> c
+ *     B2 send on stages d -> e, waited for in update
  *
- * What reads a movement would wait for it, so it comes later: one that leads to another movement (a ring's second half)
- * after a block of backward has run beside the first, all others at the end.  There the turns of all buckets take
- * turns, first come first served.
+ * The receive for F1 starts one unit early, in B0, so that the message arrives while B0 computes.  The send of B0 is waited for
+ * in B1: that is the first unit here that begins, on paper, after stage 0 has begun the B0 that receives it.
+ *
+ * In general:
+ *
+ *   - Gathers (G) come before the units.  The update (U) comes last.  What servers send is taken in front of what reads it
+ *     first, so forward begins with the parameters that are there.
+ *   - Sync (S) starts as soon as the last writer of its inputs is done, so early buckets move while backward goes on.
+ *     Sync that spans stages waits for the end, where all stages reach it in the same order.
+ *   - Receives of a unit are posted one unit ahead.
+ *   - A send is waited for before the first unit that begins, on paper, after the receiving unit begins.  So the
+ *     schedule bounds the messages in flight, whatever the number of micro-batches.  Every wait is for something that
+ *     begins earlier on paper, so waits form no cycle.
+ *   - A node that reads the result of a movement would wait for it, so it comes later.  If it leads to another
+ *     movement (the second half of a ring), it comes after one more block of backward; otherwise at the end.  There
+ *     the buckets take turns in the order in which they became ready.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/program/program.h"
 #include "engine/program/overwrites.h"
 #include <stdlib.h>
@@ -32,6 +54,7 @@ struct timeline_build {
 	int *unmet;    /* by node id: inputs that are not complete */
 	int *runs;     /* by node id: instances still to come */
 	char *held;    /* by node id: emitted at the end only */
+	char *taken;   /* by node id, of G: only what reads it waits for it; NULL: nothing comes from servers */
 	char **loaded; /* by tensor id, of data: the micro-batches that are here; NULL: none */
 	struct hd_schedule_unit unit;
 	struct node **behind; /* rings' second halves, in the order in which they became ready */
@@ -75,7 +98,7 @@ static void emit_sync(struct timeline_build *b, struct node *n)
 static int reads_movement(const struct node *n)
 {
 	for (uint32_t i = 0; i < n->v.nin; i++)
-		if (n->ins[i]->v.node && N(n->ins[i]->v.node)->comm.kind && n->ins[i]->v.node->phase & HD_UNIT_S)
+		if (n->ins[i]->v.node && hd_node_moves(N(n->ins[i]->v.node)) && n->ins[i]->v.node->phase & HD_UNIT_S)
 			return 1;
 	return 0;
 }
@@ -138,10 +161,35 @@ static void accumulate_copies(struct timeline_build *b, const struct node *n, in
 					append(b, HD_ENTRY_ACC, *r, micro)->input = i;
 }
 
+/* What comes from a server and n reads: the parameter's value, or what that is made of. */
+static struct node *first_made(const struct timeline_build *b, const struct node *n, const struct tensor *t)
+{
+	struct node *m = t->v.node ? N(t->v.node) : t->assign && t->assign->v.node ? N(t->assign->v.node) : NULL;
+
+	if (!m || m == n || m->v.phase != HD_UNIT_G || b->runs[m->id] <= 0)
+		return NULL;
+	return t->v.node || m->is->role == OP_ROLE_PULLED ? m : NULL;
+}
+
+static void take_pulled(struct timeline_build *b, const struct node *n)
+{
+	struct hd_schedule_unit was = b->unit;
+
+	for (uint32_t i = 0; b->taken && i < n->v.nin; i++) {
+		struct node *m = first_made(b, n, n->ins[i]);
+
+		b->unit = (struct hd_schedule_unit){ HD_UNIT_G, 0, HD_STEP };
+		if (m)
+			emit(b, m, HD_STEP);
+		b->unit = was;
+	}
+}
+
 static void emit(struct timeline_build *b, struct node *n, int32_t micro)
 {
 	if (b->runs[n->id] <= 0)
 		return;
+	take_pulled(b, n);
 	if (hd_node_here(b->g, n)) {
 		load(b, n, micro);
 		append(b, HD_ENTRY_NODE, n, micro);
@@ -161,6 +209,15 @@ static void emit_phase(struct timeline_build *b, uint32_t phase)
 	b->unit = (struct hd_schedule_unit){ phase, 0, HD_STEP };
 	for (size_t i = 0; i < b->g->nwalked; i++)
 		if (b->g->walked[i]->v.phase == phase)
+			emit(b, b->g->walked[i], HD_STEP);
+}
+
+/* Movements from servers start at once, one behind the other; what reads them comes when it is needed. */
+static void emit_gathers(struct timeline_build *b)
+{
+	b->unit = (struct hd_schedule_unit){ HD_UNIT_G, 0, HD_STEP };
+	for (size_t i = 0; i < b->g->nwalked; i++)
+		if (b->g->walked[i]->v.phase == HD_UNIT_G && !(b->taken && b->taken[b->g->walked[i]->id]))
 			emit(b, b->g->walked[i], HD_STEP);
 }
 
@@ -238,6 +295,28 @@ static void emit_unit(struct timeline_build *b, const struct hd_schedule_unit *u
 	}
 }
 
+/* -- what comes from servers ----------------------------------------------------------------------------------------------- */
+static int is_from_server(const struct timeline_build *b, const struct node *n)
+{
+	for (uint32_t i = 0; i < n->v.nin; i++) {
+		const struct node *m = n->ins[i]->v.node ? N(n->ins[i]->v.node) : NULL;
+
+		if (m && m->v.phase == HD_UNIT_G && (m->comm.kind == HD_COMM_PULL || b->taken[m->id]))
+			return 1;
+	}
+	return 0;
+}
+
+static void mark_taken(struct timeline_build *b)
+{
+	if (!hd_spare_axis(b->g->plan))
+		return;
+	b->taken = hd_alloc((size_t)b->g->plan->nnodes + 1);
+	for (size_t i = 0; i < b->g->nwalked; i++)
+		b->taken[b->g->walked[i]->id] =
+			b->g->walked[i]->v.phase == HD_UNIT_G && is_from_server(b, b->g->walked[i]);
+}
+
 /* -- readiness of sync --------------------------------------------------------------------------------------------------------------- */
 /* Of the nodes that run here.  What others hand over goes through a movement between stages, which is held itself. */
 static void hold_after(struct timeline_build *b)
@@ -262,7 +341,7 @@ static void mark_leading(struct timeline_build *b)
 
 		if (n->v.phase != HD_UNIT_S || b->held[n->id] || n->is->role == OP_ROLE_NORM2)
 			continue;
-		b->leads[n->id] = n->comm.kind != 0;
+		b->leads[n->id] = hd_node_moves(n);
 		for (uint32_t k = 0; k < n->v.nout; k++)
 			for (struct node **r = b->g->readers[n->outs[k]->id]; r && *r; r++)
 				b->leads[n->id] |= b->leads[(*r)->id];
@@ -346,18 +425,12 @@ int hd_entry_reads(const struct entry *e, uint32_t i)
 	       (e->node->is->role != OP_ROLE_ACCUMULATE && e->node->comm.kind != HD_COMM_RECV);
 }
 
-/* What servers update, workers get. */
-int hd_begins_update(const struct node *n)
-{
-	return n->is->role == OP_ROLE_UPDATE || (n->comm.kind == HD_COMM_PULL && n->v.phase & HD_UNIT_U);
-}
-
 /* Between the two the run looks at the loss and the norm, and may begin again. */
 static int64_t first_update(const struct hd_program *g)
 {
 	int64_t e = 0;
 
-	while (e < (int64_t)g->n && !(g->entries[e].type == HD_ENTRY_NODE && hd_begins_update(g->entries[e].node)))
+	while (e < (int64_t)g->n && !(g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->in_update))
 		e++;
 	return e;
 }
@@ -419,8 +492,8 @@ static int64_t others_wait(const struct hd_program *g, int64_t e)
 	return f;
 }
 
-/* The entry before which each communication must be finished: its first reader's; nobody's: the end of its part of the
- * step, which is the update's begin or the end. */
+/* The entry before which each communication must be finished: its first reader's. Without a reader, the end of its part
+ * of the step: the update's begin, or the end. */
 static void waits(struct timeline_build *b)
 {
 	struct hd_program *g = b->g;
@@ -428,7 +501,7 @@ static void waits(struct timeline_build *b)
 
 	row = hd_alloc(g->plan->ntensors * sizeof(*row)); /* of a movement's result */
 	for (size_t i = 0; i < g->nmine; i++)
-		if (g->mine[i]->comm.kind)
+		if (hd_node_moves(g->mine[i]))
 			row[g->mine[i]->outs[0]->id] = ++rows * m;
 	first = hd_alloc((size_t)(rows * m + m) * sizeof(*first));
 	for (int64_t i = 0; i < rows * m + m; i++)
@@ -436,7 +509,7 @@ static void waits(struct timeline_build *b)
 	for (int64_t e = (int64_t)g->n - 1; e >= 0; e--) {
 		struct entry *x = &g->entries[e];
 
-		if (x->type == HD_ENTRY_NODE && x->node->comm.kind) {
+		if (x->type == HD_ENTRY_NODE && hd_node_moves(x->node)) {
 			struct tensor *y = x->node->outs[0];
 
 			x->wait = x->node->comm.kind == HD_COMM_SEND ? send_wait(b, e)
@@ -476,8 +549,9 @@ int hd_timeline(struct hd_program *g)
 	b.received = hd_alloc(n * sizeof(*b.received));
 	b.leads = hd_alloc(n), b.after = hd_alloc(n * sizeof(*b.after));
 	count(&b);
+	mark_taken(&b);
 	b.unit_at = hd_alloc((size_t)(p->nunits[g->coord] + 1) * sizeof(*b.unit_at));
-	emit_phase(&b, HD_UNIT_G);
+	emit_gathers(&b);
 	b.unit = p->nunits[g->coord] ? p->units[g->coord][0] : b.unit;
 	emit_receives(&b, 0);
 	for (int u = 0; u < p->nunits[g->coord]; u++) {
@@ -486,6 +560,7 @@ int hd_timeline(struct hd_program *g)
 		emit_receives(&b, u + 1);
 		emit_unit(&b, &p->units[g->coord][u]);
 	}
+	emit_phase(&b, HD_UNIT_G);
 	catch_up(&b, 0);
 	emit_phase(&b, HD_UNIT_S);
 	emit_phase(&b, HD_UNIT_U);
@@ -498,6 +573,6 @@ int hd_timeline(struct hd_program *g)
 	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)
 		free(b.units[i].v), free(b.units[i].receives);
 	free(b.units), free(b.unmet), free(b.runs), free(b.held), free(b.loaded);
-	free(b.unit_at), free(b.behind), free(b.since), free(b.leads), free(b.after), free(b.received);
+	free(b.unit_at), free(b.behind), free(b.since), free(b.leads), free(b.after), free(b.received), free(b.taken);
 	return rc;
 }

@@ -33,8 +33,8 @@ int hd_is_gradient(const struct tensor *t)
 	return t->v.node && t->v.what == HD_TENSOR_GRAD && t->v.of && N(t->v.node)->is->role == OP_ROLE_SYNC;
 }
 
-/* What is written, each long range of it at a place like that in the blocks of its file (image.c of engine/tensorfile): at most one
- * block for each 256 KB, and half as much again for the list of ranges. */
+/* What is written, each long range of it at a place like that in the blocks of its file (image.c of engine/tensorfile). At most
+ * one block for each 256 KB, and half as much again for the list of ranges. */
 int64_t hd_snapshot_bytes(const struct hd_program *g, int gradients)
 {
 	int64_t bytes = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Between what was measured: of kernels along a line, rate over size, both by their logarithms; of products among the shapes,
+ * Between what was measured: kernels along a line, rate over size, both by their logarithms. Products among the shapes,
  * each by how near it is (Shepard, A two-dimensional interpolation function for irregularly-spaced data, 1968).
  */
 #include <config.h>

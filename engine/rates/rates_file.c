@@ -22,7 +22,7 @@ static const char *const types[HD_RATE_TYPES] = { "fp32", "bf16" };
 static const char *const kinds[] = { "forward", "backward", "weights" };
 
 static const struct hd_option measured_keys[] = {
-	{ "processor", HD_OPT_STR, 0, "", NULL, "what was measured" },
+	{ "processor", HD_OPT_STR, 0, "", NULL, "the processor that was measured" },
 	{ "build", HD_OPT_STR, 0, "", NULL, "by which build" },
 	{ "date", HD_OPT_STR, 0, "", NULL, "when" },
 	{ "device", HD_OPT_STR, 0, "cpu", NULL, "cpu or cuda" },

@@ -166,28 +166,28 @@ static unsigned draw_row(FILE *f, const struct hd_page_stage *s, double from, do
 	return seen;
 }
 
-void hd_page_timeline(FILE *f, const struct hd_plan_page *p, double from, double to, const char *title)
+void hd_page_timeline(FILE *f, const struct hd_page_lines *x)
 {
-	int64_t rows = p->nstages < MOST_ROWS ? p->nstages : MOST_ROWS;
+	int64_t rows = x->n < MOST_ROWS ? x->n : MOST_ROWS;
 	double high = rows > 12 ? 12 : 20;
 	unsigned seen = 0;
 
-	begin(f, title, (int)(rows * (high + 3)) + 44);
+	begin(f, x->title, (int)(rows * (high + 3)) + 44);
 	for (int64_t r = 0; r < rows; r++) {
-		int64_t i = rows > 1 ? r * (p->nstages - 1) / (rows - 1) : 0;
+		int64_t i = rows > 1 ? r * (x->n - 1) / (rows - 1) : 0;
 		double y = (double)r * (high + 3) + 4;
 
-		fprintf(f, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 6, y + high - 3);
-		hd_html_text(f, p->stages[i].name);
+		fprintf(f, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 6, y + high - (high > 12 ? 6 : 2));
+		hd_html_text(f, x->stages[i].name);
 		fprintf(f, "</text>\n");
-		seen |= draw_row(f, &p->stages[i], from, to, y, high);
+		seen |= draw_row(f, &x->stages[i], x->from, x->to, y, high);
 	}
-	axis_below(f, from, to, (double)rows * (high + 3) + 5, "from the beginning of the step");
+	axis_below(f, x->from, x->to, (double)rows * (high + 3) + 5, "from the beginning of the step");
 	end(f);
 	legend(f, works, HD_PAGE_WORKS, 'w', seen);
-	if (rows < p->nstages)
+	if (rows < x->n)
 		fprintf(f, "<p class=\"note\">%lld of %lld stages are drawn, at equal distances.</p>\n",
-			(long long)rows, (long long)p->nstages);
+			(long long)rows, (long long)x->n);
 }
 
 /* -- memory ------------------------------------------------------------------------------------------------------------------- */
@@ -272,35 +272,54 @@ static void draw_point(FILE *f, const struct hd_page_point *x, int best, double 
 	fprintf(f, ": %s, %s</title></circle>\n", hd_human_seconds(x->seconds).text, hd_human_bytes(x->memory).text);
 }
 
+/* The line of what a rank has, where it is in the drawing. */
+static void draw_limit(FILE *f, double limit, double memory, double high)
+{
+	double y = 4 + high - limit / memory * high;
+
+	if (limit > 0 && limit <= memory)
+		fprintf(f,
+			"<path class=\"line\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+			LEFT, y, WIDE - RIGHT, WIDE - RIGHT - 4, y - 4, "memory of a rank");
+}
+
+/* Bytes at the top: with the limit, unless all points would lie on the axis. */
+static double frontier_top(const struct hd_plan_page *p)
+{
+	double memory = 0;
+
+	for (int64_t i = 0; i < p->npoints; i++)
+		memory = fmax(memory, p->points[i].memory);
+	if (4 * memory < p->limit || p->limit <= 0)
+		return memory * 1.05;
+	return fmin(fmax(memory, p->limit), 1.5 * p->limit) * 1.05;
+}
+
 void hd_page_frontier(FILE *f, const struct hd_plan_page *p)
 {
 	enum { HIGH = 300 };
-	double least = INFINITY, slow = 0, memory = p->limit;
+	double least = INFINITY, slow = 0, memory = frontier_top(p);
 
-	for (int64_t i = 0; i < p->npoints; i++) {
+	for (int64_t i = 0; i < p->npoints; i++)
 		least = fmin(least, p->points[i].seconds);
-		memory = fmax(memory, p->points[i].memory);
-	}
-	memory = fmin(memory, p->limit > 0 ? 1.5 * p->limit : memory) * 1.05;
 	for (int64_t i = 0; i < p->npoints; i++) /* the rest lost by more than anybody wants to know */
 		if (p->points[i].memory <= memory && p->points[i].seconds <= 3 * least)
 			slow = fmax(slow, p->points[i].seconds * 1.02);
 	begin(f, "The search: time and memory of the layouts that were planned", HIGH + 48);
 	axis_left(f, memory, 4, 4 + HIGH);
 	axis_below(f, least * 0.98, slow, 4 + HIGH, "of a step");
-	if (p->limit > 0)
-		fprintf(f,
-			"<path class=\"line\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-			LEFT, 4 + HIGH - p->limit / memory * HIGH, WIDE - RIGHT, WIDE - RIGHT - 4,
-			4 + HIGH - p->limit / memory * HIGH - 4, "memory of a rank");
+	draw_limit(f, p->limit, memory, HIGH);
 	for (int64_t i = p->npoints - 1; i >= 0; i--)
 		if (p->points[i].seconds <= slow && p->points[i].memory <= memory)
 			draw_point(f, &p->points[i], i == 0, across(p->points[i].seconds, least * 0.98, slow),
 				   4 + HIGH - p->points[i].memory / memory * HIGH);
 	end(f);
 	fprintf(f,
-		"<p class=\"note\">Each point is a layout (rest the pointer on it); the large one is the best that fits, and is drawn "
-		"above. Rings do not fit.</p>\n");
+		"<p class=\"note\">Each point is a layout (rest the pointer on it); the large one is the best that fits, and "
+		"is drawn above. Rings do not fit.");
+	if (p->limit > memory)
+		fprintf(f, " A rank has %s.", hd_human_bytes(p->limit).text);
+	fprintf(f, "</p>\n");
 }
 
 /* -- the mesh --------------------------------------------------------------------------------------------------------------------- */
@@ -335,11 +354,13 @@ static void draw_axis(FILE *f, const struct hd_plan_page *p, int a, double y)
 
 void hd_page_mesh(FILE *f, const struct hd_plan_page *p)
 {
+	if (!p->naxes) {
+		fprintf(f, "<h2>The mesh</h2>\n<p>One rank.</p>\n");
+		return;
+	}
 	begin(f, "The mesh", p->naxes * 26 + 8);
 	for (int a = 0; a < p->naxes; a++)
 		draw_axis(f, p, a, 4 + a * 26);
-	if (!p->naxes)
-		fprintf(f, "<text x=\"%d\" y=\"8\">one rank</text>\n", LEFT);
 	end(f);
 	fprintf(f,
 		"<p class=\"note\">%lld ranks, %lld a node. Each line: the members of one group along an axis, by their ranks; boxes "

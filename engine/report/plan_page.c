@@ -20,8 +20,9 @@ static const char style[] =
 	"vertical-align:-1px;margin-right:.35em;background:var(--c)}.note{opacity:.75;font-size:13px}"
 	".f{fill:var(--c)}.w0{--c:#1668b8}.w1{--c:#c4501b}.w2{--c:#b28a00}.w3{--c:#23854a}.w4{--c:#d9d9d9}"
 	".m0{--c:#1668b8}.m1{--c:#8a4fb0}.m2{--c:#c4501b}.m3{--c:#23854a}.m4{--c:#b28a00}"
+	".l0{--c:#1668b8}.l1{--c:#c4501b}"
 	".best{fill:#c4501b}.dot{fill:#1668b8}.over{fill:none;stroke:#888}"
-	"@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818;--b:#181818}.w0,.m0{--c:#4f97e0}.w1,.m2{--c:#f08a58}"
+	"@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818;--b:#181818}.w0,.m0,.l0{--c:#4f97e0}.w1,.m2,.l1{--c:#f08a58}"
 	".w2,.m4{--c:#e0bb45}.w3,.m3{--c:#5cc487}.w4{--c:#3c3c3c}.m1{--c:#c592ea}.best{fill:#f08a58}.dot{fill:#62a8ee}}";
 
 static void text_line(FILE *f, const char *text)
@@ -64,8 +65,8 @@ static void stage_row(FILE *f, const struct hd_page_stage *s, int64_t n)
 static void stage_table(FILE *f, const struct hd_plan_page *p)
 {
 	fprintf(f,
-		"<h2>Who holds, computes and sends what</h2>\n<p class=\"note\">Of one rank of each stage, the busiest; in one "
-		"step.</p>\n<div class=\"wide\"><table><tr><th>stage</th><th class=\"left\">blocks</th><th>parameters</th>"
+		"<h2>Memory, work and traffic of a rank</h2>\n<p class=\"note\">The busiest rank of each stage, in one step.</p>"
+		"\n<div class=\"wide\"><table><tr><th>stage</th><th class=\"left\">blocks</th><th>parameters</th>"
 		"<th>memory</th><th>kernels</th><th>collectives, exposed</th><th>idle</th><th>sent within its node</th>"
 		"<th>sent to other nodes</th></tr>\n");
 	for (int64_t i = 0, n; i < p->nstages; i += n) {
@@ -96,16 +97,37 @@ static size_t most_spans(const struct hd_plan_page *p)
 	return most;
 }
 
+static void line_of(FILE *f, const struct hd_page_stage *stages, int64_t n, double from, double to, const char *title)
+{
+	hd_page_timeline(f, &(struct hd_page_lines){ title, stages, n, from, to });
+}
+
+/* On one axis of time, so that what took longer is longer. */
+static void planned_and_traced(FILE *f, const struct hd_plan_page *p)
+{
+	double to = p->traced_seconds > p->seconds ? p->traced_seconds : p->seconds;
+
+	line_of(f, p->stages, p->nstages, 0, to, "The step as planned");
+	line_of(f, p->traced, p->nstages, 0, to, "The step as traced");
+	fprintf(f, "<p class=\"note\">Planned %s, ", hd_human_seconds(p->seconds).text);
+	fprintf(f, "traced %s: the last step of the trace, of the first rank of each stage.</p>\n",
+		hd_human_seconds(p->traced_seconds).text);
+}
+
 static void timelines(FILE *f, const struct hd_plan_page *p)
 {
 	enum { SEEN = 800 }; /* units that can be told apart on a line */
 
-	hd_page_timeline(f, p, 0, p->seconds, "The step as planned");
+	if (p->traced) {
+		planned_and_traced(f, p);
+		return;
+	}
+	line_of(f, p->stages, p->nstages, 0, p->seconds, "The step as planned");
 	if (most_spans(p) > SEEN) {
 		double part = p->seconds * SEEN / 2 / (double)most_spans(p);
 
-		hd_page_timeline(f, p, 0, part, "Its beginning");
-		hd_page_timeline(f, p, p->seconds - part, p->seconds, "Its end");
+		line_of(f, p->stages, p->nstages, 0, part, "Its beginning");
+		line_of(f, p->stages, p->nstages, p->seconds - part, p->seconds, "Its end");
 	}
 }
 
@@ -121,6 +143,7 @@ void hd_plan_page_write(FILE *f, const struct hd_plan_page *p)
 		text_line(f, p->about[i]);
 	hd_page_mesh(f, p);
 	stage_table(f, p);
+	hd_page_links(f, p);
 	timelines(f, p);
 	hd_page_memory(f, p, fullest(p));
 	if (p->npoints)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/report/plan_page.h - a planned step as a page: the mesh and who holds what, when each stage works, what its memory
- * is used for, what goes over which links; and what a search has found.
+ * engine/report/plan_page.h - a planned step as a page: the mesh and the placement, when each stage works, its
+ * memory, the bytes over each link. And what a search has found.
  */
 #ifndef HD_ENGINE_REPORT_PLAN_PAGE_H
 #define HD_ENGINE_REPORT_PLAN_PAGE_H
@@ -40,6 +40,8 @@ struct hd_plan_page {
 	double seconds, limit; /* of the step; memory of a rank, or 0 */
 	const struct hd_page_axis *axes;
 	const struct hd_page_stage *stages;
+	const struct hd_page_stage *traced; /* the spans of each stage in a step that was run; or NULL */
+	double traced_seconds;              /* of that step */
 	const struct hd_page_point *points;
 	int naxes;
 	int64_t nstages, npoints;
@@ -48,9 +50,16 @@ void hd_plan_page_write(FILE *f,
 			const struct hd_plan_page *p); /* HTML with nothing that a browser would have to fetch */
 
 /* -- plan_draw.c: its drawings ------------------------------------------------------------------------------------------- */
-void hd_page_timeline(FILE *f, const struct hd_plan_page *p, double from, double to, const char *title);
+struct hd_page_lines { /* stages between two times, in seconds of the step */
+	const char *title;
+	const struct hd_page_stage *stages;
+	int64_t n;
+	double from, to;
+};
+void hd_page_timeline(FILE *f, const struct hd_page_lines *x);
 void hd_page_memory(FILE *f, const struct hd_plan_page *p, int64_t stage);
 void hd_page_frontier(FILE *f, const struct hd_plan_page *p);
 void hd_page_mesh(FILE *f, const struct hd_plan_page *p);
+void hd_page_links(FILE *f, const struct hd_plan_page *p); /* plan_links.c */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The cache is one text file per machine and thread count, "key value" lines, written aside and renamed; where it cannot
+ * The cache is one text file per machine and thread count, "key value" lines, written aside and renamed. Where it cannot
  * be written nothing is lost but time.
  */
 #include <config.h>
@@ -7,6 +7,9 @@
 #include "engine/base/hash.h"
 #include "engine/file/atomic_file.h"
 #include <stdio.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,16 +73,23 @@ static double rate_in(const char *text, const char *key)
 	return s && (s == text || s[-1] == '\n') ? strtod(s + strlen(key), NULL) : 0;
 }
 
-/* What the cache had, and the lines that are new. */
+/* Counts of this run are no choice. */
+static int is_count(const char *line)
+{
+	return !strncmp(line, "einsum.", 7);
+}
+
+/* What the cache had, and the lines that are new; rate 0: without one. */
 static char *merged(const char *cached, const char *key, double rate, const char *picks)
 {
-	char *text = rate_in(cached, key) > 0 ? hd_strdup(cached) : hd_format("%s%.9g\n%s", key, rate, cached);
+	char *text = !(rate > 0) || rate_in(cached, key) > 0 ? hd_strdup(cached)
+							     : hd_format("%s%.9g\n%s", key, rate, cached);
 
 	for (const char *s = picks; *s;) {
 		size_t n = strcspn(s, "\n");
 		char *line = hd_format("%.*s\n", (int)n, s);
 
-		if (!strstr(text, line))
+		if (!is_count(line) && !strstr(text, line))
 			hd_append(&text, "%s", line);
 		free(line);
 		s += n + (s[n] == '\n');
@@ -146,36 +156,47 @@ static char *all_picks(struct hd_job *j, char *picks)
 	return text;
 }
 
+/* FLOP/s of large products: all ranks measure at once, for that is how they will compute. */
+static double rate_of(const struct hd_job *j, const char *known)
+{
+	double rate = rate_in(known, rate_key(j));
+
+	if (!hd_device_in_host(j->device)) /* the maker's word, or this GPU's alone */
+		return j->device->peak ? j->device->peak(hd_job_dtype(j)) : j->device->matmul_rate(hd_job_dtype(j));
+	if (rate > 0)
+		return rate;
+	hd_comm_barrier();
+	return hd_comm_sum(j->device->matmul_rate(hd_job_dtype(j))) / j->world.size;
+}
+
+/* What products were timed with is free, but may still be the process's: a step needs its memory besides. */
+static void give_back(void)
+{
+#ifdef __GLIBC__
+	malloc_trim(0);
+#endif
+}
+
 int hd_autotune(struct hd_job *j, const char *known, struct hd_err *err)
 {
 	struct hd_exchange x = { j, gather, bcast };
 	struct hd_err ignored = { 0 };
 	char *path = cache_path(j), *cached = NULL, *all, *base;
 
-	if (!hd_device_in_host(j->device)) { /* its libraries choose by themselves */
-		j->tuned = j->device->autotune(known ? known : "", &x);
-		j->rate = j->device->peak ? j->device->peak(hd_job_dtype(j)) : j->device->matmul_rate(hd_job_dtype(j));
-		free(path);
-		return err->code;
-	}
 	if (j->world.rank == 0)
 		cached = hd_file_read(path, NULL, &ignored);
 	base = hd_format("%s%s", known ? known : "", cached ? cached : "");
 	all = hd_comm_bcast_text(base, 0);
-	j->tuned = all_picks(j, j->device->autotune(all, &x));
-	j->rate = rate_in(all, rate_key(j));
-	if (!(j->rate > 0)) { /* all ranks measure at once: that is how they will compute */
-		double mine;
-
-		hd_comm_barrier();
-		mine = j->device->matmul_rate(hd_job_dtype(j));
-		j->rate = hd_comm_sum(mine) / j->world.size;
-	}
+	j->tuned = j->device->autotune(all, &x);
+	if (hd_device_in_host(j->device))
+		j->tuned = all_picks(j, j->tuned);
+	j->rate = rate_of(j, all);
+	give_back();
 	if (j->world.rank == 0) {
-		char *text = merged(cached ? cached : "", rate_key(j), j->rate,
+		char *text = merged(cached ? cached : "", rate_key(j), hd_device_in_host(j->device) ? j->rate : 0,
 				    j->tuned && !j->train.deterministic ? j->tuned : "");
 
-		if (!cached || strcmp(text, cached))
+		if (strcmp(text, cached ? cached : ""))
 			save(path, text);
 		free(text);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/run/autotune.h - what timing decides (which implementation of a product, the machine's product rate): decided once by
- * rank 0, the same on all ranks, kept in a cache file, recorded in checkpoints and used again on resume.
+ * engine/run/autotune.h - what timing decides (which implementation of a product, the machine's product rate). Rank 0
+ * decides once, for all ranks. It is kept in a cache file, recorded in checkpoints and used again on resume.
  */
 #ifndef HD_ENGINE_PICKS_H
 #define HD_ENGINE_PICKS_H

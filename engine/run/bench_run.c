@@ -77,14 +77,22 @@ int hd_program_times(struct hd_program *g, struct hd_run *run, int repeats,
 
 double hd_program_products(struct hd_program *g, struct hd_run *run)
 {
+	const struct joined *j = g->joined, *end = j + g->njoined;
 	double begin;
 
 	if (!hd_in_host(g))
 		g->device->begin(run);
 	begin = hd_seconds();
-	for (size_t i = 0; i < g->update_at; i++)
-		if (is_product(&g->commands[i]))
-			hd_run_command(g, &g->commands[i], run, NULL, NULL);
+	for (size_t i = 0, to; i < g->update_at; i = to) {
+		const struct command *c = &g->commands[i];
+		const struct joined *several = j < end && j->from == i ? j++ : NULL; /* as the step runs them */
+
+		to = several ? several->to : i + 1;
+		if (is_product(c) && several)
+			c->kernel->run_joined(several->state, run);
+		else if (is_product(c))
+			hd_run_command(g, c, run, NULL, NULL);
+	}
 	if (!hd_in_host(g))
 		hd_comm_finish(g->device, &g->why);
 	return hd_seconds() - begin;

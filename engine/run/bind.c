@@ -51,6 +51,7 @@ static void run_launch(struct binding *b, const struct entry *e, const struct la
 	c->kernel = l->kernel;
 	c->prep = &l->prep;
 	c->launch = l;
+	c->on_host = e->node->v.nout && e->node->outs[0]->v.space == HD_SPACE_HOST;
 	c->out = hd_plan_alloc(g->plan, (l->nin + l->nout + 1) * sizeof(void *));
 	c->in = c->out + l->nout;
 	addresses(g, l->out, l->nout, e->micro, c->out);
@@ -71,7 +72,7 @@ static void run_launch(struct binding *b, const struct entry *e, const struct la
 	}
 }
 
-/* The rows of a movement between samples and experts.  Whoever moves them reads their numbers in the host's memory. */
+/* The rows of a movement between samples and experts.  The rank that moves them reads their counts in the host's memory. */
 static void describe_rows(struct binding *b, const struct node *n, int64_t micro, struct command *c)
 {
 	struct hd_program *g = b->g;
@@ -126,6 +127,24 @@ static void start_comm(struct binding *b, const struct entry *e)
 	b->period[b->requests] = n->period;
 	if (b->staging)
 		b->staging = hd_stage_call(g, c, n, b->staging);
+}
+
+/* Between the device's memory and the host's. */
+static void start_transfer(struct binding *b, const struct entry *e)
+{
+	struct hd_program *g = b->g;
+	struct command *c = append(g, CMD_TRANSFER, e);
+	const struct tensor *x = e->node->ins[0], *y = e->node->outs[0];
+
+	c->request = b->requests;
+	c->call.in = hd_program_address(g, x, e->micro);
+	c->call.out = hd_program_address(g, y, e->micro);
+	c->call.index = y->v.space == HD_SPACE_HOST;
+	c->call.what = hd_plan_text(g->plan, "%s of %s (%s)", e->node->v.op->name,
+				    y->v.of ? y->v.of->name : "the factor of clipping", x->spec);
+	c->bytes = (size_t)hd_local_bytes(x);
+	b->period[b->requests] = e->node->period;
+	g->unstages[b->requests] = (struct unstage){ .transfer = 1 };
 }
 
 /* before: the entry, or NULL at the end. */
@@ -201,6 +220,8 @@ static void open_entry(struct binding *b, const struct entry *e)
 	}
 	if (e->node->comm.kind)
 		start_comm(b, e);
+	else if (e->node->is->role == OP_ROLE_TRANSFER)
+		start_transfer(b, e);
 	else if (e->node->is->role != OP_ROLE_ACCUMULATE)
 		for (size_t i = 0; i < l->n; i++)
 			run_launch(b, e, &l->v[i]);
@@ -213,7 +234,7 @@ static void join_commands(struct hd_program *g)
 
 	for (size_t i = 0, to; i < g->ncommands; i = to) {
 		const struct command *c = &g->commands[i];
-		const struct hd_kernel *k = c->type == CMD_RUN && !c->period ? c->kernel : NULL;
+		const struct hd_kernel *k = c->type == CMD_RUN && !c->period && !c->on_host ? c->kernel : NULL;
 		void *state;
 
 		for (to = i + 1; k && to < g->ncommands && to != g->update_at && g->commands[to].type == CMD_RUN &&
@@ -240,7 +261,7 @@ static void find_runs(struct hd_program *g)
 	for (size_t i = 0; i < g->ncommands; i++) {
 		struct recording *r = g->nrecordings ? &g->recordings[g->nrecordings - 1] : NULL;
 
-		int kept = g->commands[i].type == CMD_RUN && !g->commands[i].period;
+		int kept = g->commands[i].type == CMD_RUN && !g->commands[i].period && !g->commands[i].on_host;
 
 		if (kept && r && r->to == i && i != g->update_at)
 			r->to++;
@@ -279,7 +300,7 @@ static void release(struct hd_program *g)
 /* It changes a leaf: an update, or what a plugin's optimizer makes in the leaf's own memory. */
 static int changes_a_leaf(const struct hd_program *g, const struct node *n)
 {
-	int changes = hd_begins_update(n);
+	int changes = n->in_update;
 
 	for (uint32_t k = 0; k < n->v.nout && n->v.phase == HD_UNIT_U; k++)
 		changes |= !g->at[n->outs[k]->id].root->v.node;
@@ -355,6 +376,8 @@ int hd_program_bind(struct hd_program *g, const struct hd_bind *bind, struct hd_
 	g->release = release;
 	g->persistent = bind->persistent;
 	g->transient = bind->transient;
+	g->host_persistent = bind->host;
+	g->host_transient = bind->host ? bind->host + (g->memory.host_persistent + 4095) / 4096 * 4096 : NULL;
 	g->members = bind->members;
 	g->unstages = hd_plan_alloc(g->plan, (g->n + 1) * sizeof(*g->unstages));
 	HD_TRY(hd_pass_record(g, bind, err));

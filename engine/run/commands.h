@@ -6,7 +6,7 @@
 #define HD_ENGINE_RUN_COMMANDS_H
 #include "engine/run/run.h"
 
-enum { CMD_RUN, CMD_START, CMD_WAIT, CMD_LOAD };
+enum { CMD_RUN, CMD_START, CMD_WAIT, CMD_LOAD, CMD_TRANSFER };
 
 struct command {
 	int32_t type, acc, micro;
@@ -27,6 +27,7 @@ struct command {
 	struct row_numbers *numbers; /* CMD_START, of rows that are counted, where the device has their numbers */
 	void *host; /* CMD_LOAD, CMD_START: where the host puts the data first; NULL: at once where it belongs */
 	size_t bytes;
+	int on_host; /* CMD_RUN: the kernel is the host's, and so is its memory, though the device has its own */
 };
 
 /* Where the device's memory is not the host's: what was received lies in `host` until it is waited for. */
@@ -34,6 +35,7 @@ struct unstage {
 	void *device, *host;
 	size_t bytes;
 	const struct row_numbers *rows;
+	int transfer; /* between the device's memory and the host's: nothing to do but to wait */
 };
 
 /* What a movement of counted rows asks the device first: have[0 ... n - 1] of what goes, need[0 ... n - 1] of what comes. */
@@ -72,6 +74,7 @@ char *hd_stage_rows(struct hd_program *g, struct command *c, struct hd_rows *r, 
 		    char *at);
 int hd_stage_loads(struct hd_program *g, struct hd_err *err); /* host memory for what is loaded */
 int hd_start_staged(struct hd_program *g, const struct command *c);
+int hd_start_transfer(struct hd_program *g, const struct command *c);
 int hd_wait_staged(struct hd_program *g, int64_t request);
 int64_t hd_rows_used(const struct hd_program *g, const struct command *c);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether the ranks of a host fit into it: said before a page is touched, for the kernel would let them fill it and then end one.
+ * Whether the ranks of a host fit into it. This is checked before a page is touched, for the kernel would let them fill it and
+ * then end one.
  */
 #include <config.h>
 #include "engine/human/human.h"
@@ -65,8 +66,8 @@ static int refuse(const struct hd_job *j, const struct memory_wish *all, struct 
 		hd_append(&copy, ", a copy for checkpoint.async %s", hd_human_bytes((double)j->snapshot_bytes).text);
 	hd_err_set(
 		err, HD_ENOMEM,
-		"%s of memory would be needed%s, and %s has %s left (rank %d: parameters and state %s, within a step %s%s); "
-		"what helps: %s; heddle check says what a layout needs",
+		"%s of memory would be needed%s, and %s has %s left (rank %d: parameters and state %s, within a step %s%s). This "
+		"helps: %s. heddle check tells the memory of a layout",
 		hd_human_bytes(all->need).text, ranks, all->who, hd_human_bytes(all->left).text, j->world.rank,
 		hd_human_bytes((double)j->persistent_bytes).text, hd_human_bytes((double)j->transient_bytes).text, copy,
 		keys);

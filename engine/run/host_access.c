@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int in_host(const struct hd_program *g)
+static int in_host(const struct hd_program *g, const struct tensor *t)
 {
-	return !g->device || hd_device_in_host(g->device);
+	return !g->device || hd_device_in_host(g->device) || hd_program_in_host(g, t);
 }
 
 void *hd_program_map(const struct hd_program *g, const struct tensor *t, int64_t micro, int how)
@@ -16,7 +16,7 @@ void *hd_program_map(const struct hd_program *g, const struct tensor *t, int64_t
 	void *at = hd_program_address(g, t, micro), *copy;
 	size_t bytes = (size_t)hd_local_bytes(t);
 
-	if (!at || in_host(g))
+	if (!at || in_host(g, t))
 		return at;
 	copy = hd_alloc(bytes);
 	if (how & HD_MAP_READ)
@@ -26,7 +26,7 @@ void *hd_program_map(const struct hd_program *g, const struct tensor *t, int64_t
 
 void hd_program_unmap(const struct hd_program *g, const struct tensor *t, int64_t micro, void *data, int how)
 {
-	if (!data || in_host(g))
+	if (!data || in_host(g, t))
 		return;
 	if (how & HD_MAP_WRITE)
 		g->device->put(hd_program_address(g, t, micro), data, (size_t)hd_local_bytes(t));
@@ -41,7 +41,7 @@ double hd_program_scalar(const struct hd_program *g, const struct tensor *t)
 	void *to = t->v.dtype == HD_DTYPE_F64 ? (void *)&wide : (void *)&narrow;
 	size_t bytes = t->v.dtype == HD_DTYPE_F64 ? sizeof(wide) : sizeof(narrow);
 
-	if (in_host(g))
+	if (in_host(g, t))
 		memcpy(to, at, bytes);
 	else
 		g->device->get(to, at, bytes);

@@ -29,27 +29,65 @@ const struct hd_plan *hd_job_any_plan(const struct hd_job *j)
 	return hd_job_owner(j)->plan;
 }
 
-/* The same plan everywhere, or ranks would run different programs. */
-static int compare_plans(struct hd_job *j, const struct hd_plan *p, struct hd_err *err)
+/* The first node of rank r's plan that is another than rank 0's, from the hashes of their nodes. */
+static int64_t first_difference(const char *zero, const char *theirs)
 {
-	char mine[32];
-	char **all;
+	int64_t i = 0;
 
-	snprintf(mine, sizeof(mine), "%016llx", (unsigned long long)p->hash);
-	all = hd_comm_gather_text(mine);
-	for (int r = 0; all && r < j->world.size; r++) {
-		if (strcmp(all[r], mine))
-			hd_err_set(
-				err, HD_EINVAL,
-				"rank %d has a different plan from rank 0: different INI files, plugins or versions?",
-				r);
+	while (zero[i] && zero[i] == theirs[i])
+		i++;
+	return i / HD_NODE_HASH;
+}
+
+/* Of all ranks, on rank 0; each text is given away. */
+static char **gathered(char *mine)
+{
+	char **all = hd_comm_gather_text(mine);
+
+	free(mine);
+	return all;
+}
+
+static void release(char **all, int n)
+{
+	for (int r = 0; all && r < n; r++)
 		free(all[r]);
-	}
 	free(all);
+}
+
+/* Some rank has another plan: which, and from which node on. */
+static int name_difference(const struct hd_job *j, struct hd_plan *p, struct hd_err *err)
+{
+	char **all = gathered(hd_plan_node_hashes(p)), *who;
+	int64_t at[2] = { 0, 0 }; /* rank, node */
+
+	while (all && at[0] + 1 < j->world.size && !strcmp(all[at[0]], all[0]))
+		at[0]++;
+	if (all)
+		at[1] = first_difference(all[0], all[at[0]]);
+	release(all, j->world.size);
+	hd_comm_bcast(at, sizeof(at), 0);
+	all = gathered(hd_plan_node_text(p, at[1]));
+	who = hd_rank_text((int)at[0]);
+	if (all)
+		hd_err_set(
+			err, HD_EINVAL,
+			"%s has another plan than rank 0, from node %lld on: %s there, %s here; are its plugins others?",
+			who, (long long)at[1], all[at[0]], all[0]);
+	free(who);
+	release(all, j->world.size);
 	return hd_comm_agree(err);
 }
 
-/* Started alone on a layout of several ranks: whatever else is wrong with it is said first, so that nobody starts it
+/* The same plan everywhere, or ranks would run different programs. */
+static int compare_plans(struct hd_job *j, struct hd_plan *p, struct hd_err *err)
+{
+	double hash = (double)(p->hash >> 12);
+
+	return hd_comm_max(hash) == -hd_comm_max(-hash) ? HD_OK : name_difference(j, p, err);
+}
+
+/* Started alone on a layout of several ranks. Whatever else is wrong with it is reported first, so that nobody starts it
  * again only to see it refused. */
 static int plan(struct hd_job *j, struct hd_plan_options *o, struct hd_plan **p, struct hd_err *err)
 {
@@ -96,6 +134,7 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	o.compute_dtype = j->compute_dtype;
 	o.gelu = j->device->kernel("einsum_gelu") != NULL;
 	o.separate = j->device->kernel("gelu_slope") == NULL;
+	o.own_memory = !hd_device_in_host(j->device);
 	o.global_batch = global_batch;
 	o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
 	if (plan(j, &o, &j->plan[role], err) >= 0 && j->nccl && hd_spare_axis(j->plan[role]))
@@ -109,7 +148,17 @@ static int build(struct hd_job *j, int role, int64_t global_batch, struct hd_err
 	return HD_OK;
 }
 
-/* What a step may need: of the program at hand, and of those of the ramp's other sizes. */
+static int64_t align(int64_t n)
+{
+	return (n + 4095) / 4096 * 4096;
+}
+
+static int64_t host_bytes(const struct hd_program *g)
+{
+	return align(g->memory.host_persistent) + align(g->memory.host_transient);
+}
+
+/* What a step may need: of the program at hand, and of those of the ramp's other sizes.  In host memory: to j->host_bytes. */
 static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 {
 	struct hd_program_options po = { .rank = j->world.rank,
@@ -128,19 +177,17 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 		o.compute_dtype = j->compute_dtype;
 		o.gelu = j->device->kernel("einsum_gelu") != NULL;
 		o.separate = j->device->kernel("gelu_slope") == NULL;
+		o.own_memory = !hd_device_in_host(j->device);
 		o.global_batch = hd_ramp_size(ramp, k);
 		o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
 		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)
 			most = g->memory.transient > most ? g->memory.transient : most;
+		if (g && !err->code && host_bytes(g) > j->host_bytes)
+			j->host_bytes = host_bytes(g);
 		hd_program_destroy(g);
 		hd_plan_destroy(p);
 	}
 	return most;
-}
-
-static int64_t align(int64_t n)
-{
-	return (n + 4095) / 4096 * 4096;
 }
 
 /* The leaves of the first program, then what the others have besides.  -> bytes */
@@ -152,6 +199,23 @@ static int64_t share_leaves(struct hd_job *j)
 		if (j->program[r] && j->program[r] != hd_job_owner(j))
 			bytes = hd_program_share(j->program[r], j->program, r, bytes);
 	return align(bytes);
+}
+
+/* What updates in host memory need there, where the device has its own. */
+static int host_memory(struct hd_job *j, struct hd_err *err)
+{
+	const struct hd_program *g = j->program[HD_JOB_TRAIN];
+
+	if (g && host_bytes(g) > j->host_bytes)
+		j->host_bytes = host_bytes(g);
+	if (!hd_comm_max((double)j->host_bytes))
+		return HD_OK;
+	HD_TRY(hd_job_fits(j, (double)(j->host_bytes + j->snapshot_bytes), err));
+	if (j->host_bytes)
+		j->host = j->device->alloc_host((size_t)j->host_bytes, err);
+	if (!err->code)
+		hd_device_cpu()->open(j->threads, err);
+	return hd_comm_agree(err);
 }
 
 /* Leaves, which all programs share, then one region for what lives within a step, of whichever program. */
@@ -177,6 +241,7 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	}
 	j->arena = j->device->alloc((size_t)j->arena_bytes, err);
 	HD_TRY(hd_comm_agree(err));
+	HD_TRY(host_memory(j, err));
 	if (j->nccl)
 		return j->checkpoint.async ? hd_job_fits(j, (double)j->snapshot_bytes, err) : HD_OK;
 	for (int r = 0; r < HD_JOB_ROLES; r++) /* the programs run one at a time */
@@ -190,7 +255,8 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	return hd_comm_agree(err);
 }
 
-/* Those of an earlier program of the same layout. */
+/* Those of an earlier program of the same layout.  The programs of a job run one at a time, and buffers of a device's communicators
+ * are large. */
 static struct hd_communicator *known_members(const struct hd_program *was, const struct group *gr)
 {
 	for (size_t i = 0; was && i < was->plan->ngroups; i++)
@@ -230,19 +296,33 @@ static int bind(struct hd_job *j, struct hd_program *g, const struct hd_program 
 	struct hd_bind b = { .device = j->device,
 			     .persistent = j->arena,
 			     .transient = j->arena + j->persistent_bytes,
+			     .host = j->host,
 			     .threads = j->threads,
 			     .staging = j->staging };
 
 	b.members = hd_plan_alloc(g->plan, (g->plan->ngroups + 1) * sizeof(*b.members));
 	group_members(j, g, was, b.members);
 	for (size_t i = 0; i < g->plan->ngroups; i++)
-		if (!was && has_messages(g->plan, g->plan->groups[i]))
+		if (has_messages(g->plan, g->plan->groups[i]))
 			hd_communicator_messages(b.members[i]);
 	hd_program_bind(g, &b, err);
 	return hd_comm_agree(err);
 }
 
-/* auto is cuda where one can be used; why it is not, is said where there is a driver. */
+static int bind_all(struct hd_job *j, struct hd_err *err)
+{
+	const struct hd_program *first = NULL;
+
+	for (int r = 0; r < HD_JOB_ROLES; r++) {
+		if (!j->program[r])
+			continue;
+		HD_TRY(bind(j, j->program[r], first, err));
+		first = first ? first : j->program[r];
+	}
+	return HD_OK;
+}
+
+/* auto is cuda where one can be used. Where there is a driver and it is not used, a message gives the reason. */
 static int choose_cuda(struct hd_job *j, int must, struct hd_err *err)
 {
 	const struct hd_device_ops *cuda = NULL;
@@ -417,9 +497,7 @@ int hd_job_open(struct hd_job *j, struct hd_conf *conf, unsigned roles, const ch
 	hd_comm_describe(describe, hd_job_any_plan(j));
 	hd_comm_watchdog(300);
 	HD_TRY(memory(j, err));
-	for (int r = 0; r < HD_JOB_ROLES; r++)
-		if (j->program[r])
-			HD_TRY(bind(j, j->program[r], NULL, err));
+	HD_TRY(bind_all(j, err));
 	HD_TRY(hd_autotune(j, known_picks, err));
 	p = hd_job_any_plan(j);
 	j->flops_per_token = hd_plan_flops(p, 0) / (double)(p->batch * p->micros * p->model.seq);
@@ -440,6 +518,10 @@ int hd_job_resize(struct hd_job *j, int64_t global_batch, struct hd_err *err)
 		hd_err_set(err, HD_EBUG, "a step of %lld sequences needs %lld bytes, and %lld are there",
 			   (long long)global_batch, (long long)j->program[HD_JOB_TRAIN]->memory.transient,
 			   (long long)j->transient_bytes);
+	if (host_bytes(j->program[HD_JOB_TRAIN]) > j->host_bytes)
+		hd_err_set(err, HD_EBUG, "a step of %lld sequences needs %lld bytes of host memory, and %lld are there",
+			   (long long)global_batch, (long long)host_bytes(j->program[HD_JOB_TRAIN]),
+			   (long long)j->host_bytes);
 	HD_TRY(hd_comm_agree(err));
 	HD_TRY(bind(j, j->program[HD_JOB_TRAIN], was, err));
 	hd_comm_describe(describe, hd_job_any_plan(j));
@@ -465,6 +547,8 @@ void hd_job_close(struct hd_job *j)
 		j->device->comm->close();
 	if (j->device && !hd_device_in_host(j->device) && j->arena)
 		j->device->free(j->arena);
+	if (j->host)
+		j->device->free_host(j->host);
 	if (j->device)
 		j->device->close();
 	memset(j, 0, sizeof(*j));

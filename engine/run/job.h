@@ -32,6 +32,8 @@ struct hd_job {
 	struct hd_plan *plan[HD_JOB_ROLES];
 	struct hd_program *program[HD_JOB_ROLES];
 	char *arena;
+	char *host; /* of host_bytes: states that are updated in host memory, and what goes there and back */
+	int64_t host_bytes;
 	char *staging; /* host memory for movements, where arena is a device's own */
 	int nccl;      /* the device moves between its own memories */
 	/* persistent: what stays in it from step to step; transient: what one step may use */

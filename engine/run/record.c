@@ -45,12 +45,20 @@ static void view_of(const struct hd_program *g, const struct tensor *t, struct h
 			v->n[i] = 1;
 }
 
+/* What computes the node at hand: in host memory the host does. */
+static const struct hd_device_ops *device_of(const struct recorder *r)
+{
+	const struct node *n = r->node;
+
+	return n->v.nout && n->outs[0]->v.space == HD_SPACE_HOST ? hd_device_cpu() : r->bind->device;
+}
+
 /* A plugin may have it, and for another device. */
 static int no_kernel(const struct recorder *r, const char *name)
 {
 	const struct inst *in = r->node->inst >= 0 ? &r->g->plan->inst[r->node->inst] : NULL;
 	const struct hd_kernel_ops *const *k = in ? in->plugin->kernels : NULL;
-	const char *device = r->bind->device->name;
+	const char *device = device_of(r)->name;
 
 	while (k && *k && strcmp((*k)->name, name))
 		k++;
@@ -75,7 +83,7 @@ static int prepare(struct recorder *r, struct launch *l, const char *name, const
 		view_of(r->g, l->in[i], &v[i]);
 	for (uint32_t i = 0; i < l->nout; i++)
 		view_of(r->g, l->out[i], &v[l->nin + i]);
-	l->kernel = theirs ? &hd_plugin_kernel : r->bind->device->kernel(name);
+	l->kernel = theirs ? &hd_plugin_kernel : device_of(r)->kernel(name);
 	if (!l->kernel)
 		return no_kernel(r, name);
 	rc = theirs ? hd_plugin_kernel_prepare(theirs, &owner, &d, &l->prep, &why)
@@ -90,7 +98,7 @@ static int add_launch(struct recorder *r, const char *kernel, struct tensor *con
 		      struct tensor *const *outs, uint32_t nout, const char *attr)
 {
 	struct launches *all = &r->g->launches[r->node->id];
-	const struct hd_kernel *k = r->bind->device->kernel(kernel);
+	const struct hd_kernel *k = device_of(r)->kernel(kernel);
 	struct tensor *rows = nin && hd_attr_num(r->node->attr, "rows", 0) != 0 ? ins[nin - 1] : NULL;
 	struct launch *l;
 
@@ -460,6 +468,7 @@ static int by_memory_plan(struct recorder *r, struct node *n, int *rc)
 	case OP_ROLE_ACCUMULATE: *rc = accumulate(r, n); return 1;
 	case OP_ROLE_VIEW:
 	case OP_ROLE_SYNC:
+	case OP_ROLE_PULLED:
 		*rc = shares(g, n->outs[0], n->ins[0], 0) ? HD_OK : whole_copy(r, n->ins[0], n->outs[0], 0);
 		return 1;
 	case OP_ROLE_PICK:

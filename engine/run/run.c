@@ -5,6 +5,7 @@
  * start enqueues, and the wait stands before the first reader, where the program put it.  Nothing is allocated here.
  */
 #include <config.h>
+#include "engine/graph/mesh.h"
 #include "engine/plugin/kernel.h"
 #include "engine/run/commands.h"
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 static void trace(struct hd_program *g, const struct command *c, double begin)
 {
 	const struct hd_request *t = c->type == CMD_WAIT ? &g->requests[c->request] : NULL;
-	const struct hd_call *call = t ? &t->call : c->type == CMD_START ? &c->call : NULL;
+	const struct hd_call *call = t ? &t->call : c->type == CMD_START || c->type == CMD_TRANSFER ? &c->call : NULL;
 
 	if (g->ntrace < g->cap_trace)
 		g->trace[g->ntrace++] = (struct trace_event){ begin,
@@ -53,6 +54,7 @@ int hd_run_command(struct hd_program *g, const struct command *c, struct hd_run 
 		c->kernel->run(c->prep, c->out, c->in, run);
 		return c->kernel == &hd_plugin_kernel ? hd_plugin_kernel_failed(c->prep, &g->why) : HD_OK;
 	case CMD_START: return hd_start_staged(g, c);
+	case CMD_TRANSFER: return hd_start_transfer(g, c);
 	case CMD_WAIT: return hd_wait_staged(g, c->request);
 	default:
 		HD_TRY(fill(ctx, g, c->data, c->micro, c->host ? c->host : c->out[0]));
@@ -147,6 +149,27 @@ int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill
 int hd_program_update(struct hd_program *g, struct hd_run *run)
 {
 	HD_TRY(run_range(g, g->update_at, g->ncommands, run, NULL, NULL));
-	g->runs++;
+	g->runs += g->ncommands > g->update_at;
 	return HD_OK;
+}
+
+int hd_program_pull(struct hd_program *g)
+{
+	struct hd_run run = { 0 };
+	char *asked = hd_alloc(g->ncommands + 1); /* by request */
+	int rc = HD_OK;
+
+	if (!hd_in_host(g))
+		g->device->begin(&run);
+	for (size_t i = 0; i < g->update_at && rc >= 0 && hd_spare_axis(g->plan); i++) {
+		const struct command *c = &g->commands[i];
+
+		if (c->type == CMD_WAIT ? !asked[c->request] : !c->node || c->node->v.phase != HD_UNIT_G)
+			continue;
+		if (c->type == CMD_START || c->type == CMD_TRANSFER)
+			asked[c->request] = 1;
+		rc = hd_run_command(g, c, &run, NULL, NULL);
+	}
+	free(asked);
+	return rc < 0 || hd_in_host(g) ? rc : hd_comm_finish(g->device, &g->why);
 }

@@ -16,6 +16,7 @@
 struct hd_bind {
 	const struct hd_device_ops *device;
 	char *persistent, *transient;
+	char *host; /* what is in the host's memory, where the device has its own: persistent, then transient */
 	struct hd_communicator **members;
 	int threads;   /* what plugins' kernels are told; 0: 1 */
 	int dry;       /* only what plugins have made is recorded, to be looked at */
@@ -40,6 +41,8 @@ typedef int (*hd_fill_fn)(void *ctx, const struct hd_program *g, const struct te
 /* A step in two parts: up to the gradient norm, and the update.  HD_EIO: a peer is gone, and has been reported. */
 int hd_program_compute(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx);
 int hd_program_update(struct hd_program *g, struct hd_run *run);
+/* Between steps, on all ranks: parameters that servers update take what these have now, as the next step would.  Elsewhere nothing. */
+int hd_program_pull(struct hd_program *g);
 /* Computes again and looks at every result: the first that is not finite is named in err (0: all are finite). received: 1 if
  * what it was made from was not finite either, so it came from another rank. */
 int hd_program_find_nan(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, void *ctx, int *received,

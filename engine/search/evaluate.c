@@ -117,7 +117,7 @@ static void given_job(void *ctx, int64_t i)
 
 static struct judged lost_job(void)
 {
-	return (struct judged){ HD_EBUG, "its plan ended the process, or took longer than two minutes" };
+	return (struct judged){ HD_EBUG, "its plan ended the process, or took more than two minutes of a processor" };
 }
 
 /* Runs job for all i; out: n of so many bytes, which begin with a struct judged. */
@@ -161,6 +161,15 @@ static int probe_conf(const struct evaluator *e, const struct space_layout *l, i
 	return rc;
 }
 
+/* A probe has its groups on neighbouring ranks, within a node where they fit; stages between them may place them across nodes.
+ * Where the network is the faster in anything, that may take less, and what collectives take in a probe bounds nothing. */
+static int nodes_are_closer(const struct hd_machine *m)
+{
+	const struct hd_link *node = &m->links[HD_LINK_NODE], *network = &m->links[HD_LINK_NETWORK];
+
+	return m->ranks_per_node <= 1 || (node->bandwidth >= network->bandwidth && node->latency <= network->latency);
+}
+
 static int probe_one(const struct evaluator *e, const struct space_layout *l, struct hd_plan_options *o, int k,
 		     struct probe *out, struct hd_err *err)
 {
@@ -173,7 +182,7 @@ static int probe_one(const struct evaluator *e, const struct space_layout *l, st
 		out->queues = r.groups;
 		out->step[k] = r.times.step;
 		out->compute[k] = r.times.stages[0].compute;
-		out->collective[k] = r.times.stages[0].collective;
+		out->collective[k] = nodes_are_closer(e->machine) ? r.times.stages[0].collective : 0;
 		out->memory[k] = r.times.stages[0].memory;
 		out->state[k] = r.times.stages[0].state;
 		hd_price_release(&r.times);
@@ -273,20 +282,22 @@ void hd_search_evaluate_orders(const struct evaluator *e, const struct space_lay
 }
 
 /* -- strategies by themselves --------------------------------------------------------------------------------------------------------- */
-/* A batch that whatever divides the ranks divides. */
-static int alone_plan(const struct evaluator *e, const struct space_layout *l, int64_t size, struct hd_plan **p,
+/* A batch that whatever divides the ranks divides; all layers, or one period of them. */
+static int alone_plan(const struct jobs *j, const struct space_layout *l, int64_t size, struct hd_plan **p,
 		      struct hd_conf **c, struct hd_err *err)
 {
+	const struct evaluator *e = j->e;
 	struct hd_plan_options o = e->options;
 	char *batch = hd_format("train.global_batch=%lld", (long long)(size * size));
 	char *micro = hd_format("train.micro_batch=%lld", (long long)size);
-	const char *sets[] = { batch, micro, "train.global_batch_ramp=" };
+	char *layers = hd_format("model.layers=%lld", (long long)e->period);
+	const char *sets[] = { batch, micro, "train.global_batch_ramp=", layers, "model.load=" };
 
 	o.ranks = size;
 	o.after = "schedule";
-	if (hd_layout_conf(e->space, l, ~0u, sets, 3, c, err) >= 0)
+	if (hd_layout_conf(e->space, l, ~0u, sets, j->whole ? 3 : 5, c, err) >= 0)
 		hd_plan_create(*c, &o, p, err);
-	free(batch), free(micro);
+	free(batch), free(micro), free(layers);
 	return err->code;
 }
 
@@ -299,7 +310,7 @@ static void alone_job(void *ctx, int64_t i)
 	struct hd_err err = { 0 };
 	struct judged why = { 0 };
 
-	if (alone_plan(j->e, &j->layouts[i], out->size, &p, &c, &err) >= 0)
+	if (alone_plan(j, &j->layouts[i], out->size, &p, &c, &err) >= 0)
 		out->stages = p->stages != NULL;
 	if (err.code)
 		refuse(&why, j->e->space, &err);
@@ -320,34 +331,52 @@ static void add_alone(const struct space *s, struct space_strategy *of)
 		}
 }
 
+/* Those from..to - 1. */
+static void evaluate_some_alone(const struct evaluator *e, const struct space *s, int i, int from, int to, int whole)
+{
+	struct space_alone *at = &s->strategies[i].alone[from];
+	struct jobs j = { .e = e, .whole = whole };
+	int64_t n = to - from;
+	struct space_layout *l = hd_alloc(((size_t)n + 1) * sizeof(*l));
+	char *lost = hd_alloc((size_t)n + 1);
+	size_t bytes = (size_t)n * sizeof(*at);
+
+	for (int64_t k = 0; k < n; k++) {
+		for (int a = 0; a < s->n; a++) {
+			l[k].size[a] = a == i ? at[k].size : 1;
+			l[k].order[a] = a;
+		}
+		l[k].choice[i] = at[k].choice;
+	}
+	j.layouts = l;
+	j.out = hd_shared_create(bytes);
+	memcpy(j.out, at, bytes);
+	hd_beside(n, alone_job, &j, MOST_SECONDS, lost);
+	memcpy(at, j.out, bytes);
+	for (int64_t k = 0; k < n; k++)
+		at[k].refused |= lost[k];
+	hd_shared_destroy(j.out, bytes);
+	free(l), free(lost);
+}
+
+/* The smallest sizes say whether blocks are dealt to the strategy's axis.  That takes all layers, and no more members than layers.  If
+ * they are not, one period of layers says what is refused. */
 void hd_search_evaluate_alone(const struct evaluator *e, struct space *s, int i)
 {
 	struct space_strategy *of = &s->strategies[i];
-	struct jobs j = { .e = e };
-	struct space_layout *l;
-	size_t bytes;
-	char *lost;
+	int from = 0, to = 0, known = 0;
 
 	add_alone(s, of);
-	l = hd_alloc(((size_t)of->nalone + 1) * sizeof(*l));
-	lost = hd_alloc((size_t)of->nalone + 1);
-	for (int k = 0; k < of->nalone; k++) {
-		for (int a = 0; a < s->n; a++) {
-			l[k].size[a] = a == i ? of->alone[k].size : 1;
-			l[k].order[a] = a;
+	while (!known && from < of->nalone) {
+		for (to = from; to < of->nalone && of->alone[to].size == of->alone[from].size;)
+			to++;
+		evaluate_some_alone(e, s, i, from, to, 1);
+		for (; from < to; from++) {
+			of->stages |= of->alone[from].stages;
+			known |= !of->alone[from].refused;
 		}
-		l[k].choice[i] = of->alone[k].choice;
 	}
-	bytes = (size_t)of->nalone * sizeof(*of->alone);
-	j.layouts = l;
-	j.out = hd_shared_create(bytes);
-	memcpy(j.out, of->alone, bytes);
-	hd_beside(of->nalone, alone_job, &j, MOST_SECONDS, lost);
-	memcpy(of->alone, j.out, bytes);
-	for (int k = 0; k < of->nalone; k++) {
-		of->stages |= of->alone[k].stages;
-		of->alone[k].refused |= lost[k];
-	}
-	hd_shared_destroy(j.out, bytes);
-	free(l), free(lost);
+	while (of->stages && of->nalone > to && of->alone[of->nalone - 1].size > s->layers)
+		of->nalone--;
+	evaluate_some_alone(e, s, i, to, of->nalone, of->stages);
 }

@@ -98,9 +98,10 @@ json_t *hd_search_json(const struct search_result *r)
 		const struct found_layout *f = &r->found[i];
 		char *ini = hd_search_ini(r, &f->layout, NULL), *why = reason_of(r, i);
 
-		json_array_append_new(all, json_pack("{s:s, s:o, s:I, s:s}", "ini", ini, "step_seconds",
+		json_array_append_new(all, json_pack("{s:s, s:o, s:I, s:o, s:s}", "ini", ini, "step_seconds",
 						     hd_json_number(f->result.step), "memory_bytes",
-						     (json_int_t)f->result.memory, "reason", why));
+						     (json_int_t)f->result.memory, "bound_seconds",
+						     hd_json_number(f->bound), "reason", why));
 		free(ini), free(why);
 	}
 	return all;

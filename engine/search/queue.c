@@ -55,6 +55,13 @@ void hd_search_family(struct search_state *s, const struct space_layout *l)
 	s->families[s->nfamilies++] = *l;
 }
 
+int64_t hd_search_probe(struct search_state *s, const struct probe *p)
+{
+	s->probes = hd_grow(s->probes, (size_t)s->nprobes, &s->cap_probes, sizeof(*s->probes));
+	s->probes[s->nprobes] = *p;
+	return s->nprobes++;
+}
+
 /* -- orders of units ------------------------------------------------------------------------------------------------------------- */
 /* The stages and choices of a layout alone, and of its micro-batches what an order depends on. */
 static struct known_order order_of(const struct search_state *s, const struct space_layout *l, int64_t micros)
@@ -266,13 +273,13 @@ void hd_search_end(struct search_state *s)
 		if (it.bound >= s->best)
 			hd_search_slower(s, &it);
 		else
-			r->left += it.layouts - (!it.family && hd_search_known(s, &it.layout));
+			r->left += it.layouts - (it.kind != QUEUED_FAMILY && hd_search_known(s, &it.layout));
 	details(s);
 	if (r->nfound)
 		qsort(r->found, (size_t)r->nfound, sizeof(*r->found), by_merit);
 	if (r->nlost)
 		qsort(r->lost, (size_t)r->nlost, sizeof(*r->lost), by_layouts);
-	free(s->items), free(s->orders), free(s->families);
+	free(s->items), free(s->orders), free(s->families), free(s->probes);
 }
 
 void hd_search_release(struct search_result *r)

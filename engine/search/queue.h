@@ -5,12 +5,15 @@
 #define HD_ENGINE_SEARCH_QUEUE_H
 #include "engine/search/search.h"
 
-struct queued { /* a layout, or a family of them */
+/* A family of layouts, a layout, and one whose order of units is known. */
+enum { QUEUED_FAMILY, QUEUED_LAYOUT, QUEUED_ORDERED };
+struct queued {
 	struct space_layout layout;
 	double key;   /* seconds that it may take; the smallest first */
 	double bound; /* that it cannot take less than; 0 of families */
 	int64_t layouts, serial;
-	int family;
+	int64_t probe; /* of layouts: its number */
+	int kind;
 };
 
 struct known_order { /* of units */
@@ -31,6 +34,9 @@ struct search_state {
 	struct queued *items; /* a heap */
 	int64_t nitems, serial;
 	size_t cap_items, cap_found;
+	struct probe *probes; /* of layouts that are queued */
+	int64_t nprobes;
+	size_t cap_probes;
 	struct known_order *orders;
 	int64_t norders, made_orders;
 	size_t cap_orders;
@@ -46,6 +52,8 @@ static inline double larger_of(double a, double b)
 void hd_search_family(struct search_state *s, const struct space_layout *l);
 void hd_search_push(struct search_state *s, const struct queued *it);
 int hd_search_pop(struct search_state *s, struct queued *out); /* 0: none is left */
+
+int64_t hd_search_probe(struct search_state *s, const struct probe *p); /* keeps it. -> its number */
 
 /* Orders of units, each made once. */
 void hd_search_want_order(struct search_state *s, const struct space_layout *l, int64_t micros);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The search.  Layouts that differ in the order of units and in keys of other sections only are a family, and a family has
  * one probe: small plans that say what a layer costs.  Families that cannot fit are dropped; of the others the most
- * promising is opened first, into its layouts, and the most promising layout is planned whole, until no other can
- * be faster than the best by its bound, or so many have been planned as were asked for.  Then what differs
- * from the best in one point is planned too, as long as that helps.
+ * promising is opened first, into its layouts, and the most promising layout is planned whole.  That ends when no other
+ * can be faster than the best by its bound, when none is likely to come near it, or after as many plans as were asked
+ * for.  Then what differs from the best in one point is probed, and planned too if it may be faster, as long as that
+ * helps.  The order of a layout's units takes a plan of all its layers: it is made when the layout is next.
  *
  * Rounds have a fixed size, so what is looked at does not depend on the number of processors.
  */
@@ -18,7 +19,9 @@
 #define ROUND 16
 #define BLOCK 512     /* probes at once */
 #define OPTIMISM 0.75 /* a family's best layout, beside the guess of the one that was probed */
-#define MANY 4096     /* families of which all orders on the mesh are tried at once */
+#define PATIENCE \
+	1.3       /* beside the best: what is guessed to take longer is not looked at, if there is a limit of tries */
+#define MANY 4096 /* families of which all orders on the mesh are tried at once */
 
 /* -- families ------------------------------------------------------------------------------------------------------------------ */
 static struct probe_shape shape_of(const struct search_state *s, const struct space_layout *l, int64_t micros)
@@ -129,7 +132,7 @@ static void add_families(struct search_state *s)
 static void judge_family(struct search_state *s, const struct space_layout *l, const struct probe *p, int another)
 {
 	struct probe_shape shape = shape_of(s, l, p->micros);
-	struct queued it = { .layout = *l, .family = 1, .layouts = members(s, l) };
+	struct queued it = { .layout = *l, .kind = QUEUED_FAMILY, .layouts = members(s, l) };
 	double floor = hd_bound_memory(p, &shape);
 
 	if (!another && s->limit > 0 && floor > s->limit && !s->o->unbounded) {
@@ -203,37 +206,31 @@ static const char *staged_refused(const struct search_state *s, const struct spa
 	return why;
 }
 
-static void judge_layout(struct search_state *s, const struct space_layout *l, const struct probe *p)
+/* As long as nobody knows its order of units, it is taken for one without waits. */
+static void queue_layout(struct search_state *s, const struct space_layout *l, int64_t probe)
 {
+	static const struct order_probe ideal = { .bubble_of = 1, .chunks = 1 };
+	const struct probe *p = &s->probes[probe];
 	struct probe_shape shape = shape_of(s, l, p->micros);
-	const struct order_probe *o;
-	struct queued it = { .layout = *l, .layouts = 1 };
+	struct queued it = { .kind = QUEUED_LAYOUT, .layout = *l, .layouts = 1, .probe = probe };
 	const char *why = staged_refused(s, l);
-	double floor = hd_bound_memory(p, &shape), memory;
+	double floor = hd_bound_memory(p, &shape);
 
 	if (why) {
 		hd_search_lost(s, l, 1, why);
-		return;
-	}
-	o = hd_search_order(s, l, p->micros);
-	if (o->judged.code) {
-		hd_search_lost(s, l, 1, o->judged.why);
 		return;
 	}
 	if (s->limit > 0 && floor > s->limit && !s->o->unbounded) {
 		hd_search_no_room(s, l, 1, floor);
 		return;
 	}
-	memory = hd_guess_memory(p, &shape, o);
 	it.bound = hd_bound_step(p, &shape);
-	it.key = larger_of(hd_guess_step(p, &shape, o), it.bound);
-	if (s->limit > 0 && memory > s->limit) /* later */
-		it.key *= 1 + 4 * (memory / s->limit - 1);
+	it.key = larger_of(hd_guess_step(p, &shape, &ideal), it.bound);
 	hd_search_push(s, &it);
 }
 
 /* All that differ from l in the choices of stages. */
-static void judge_staged(struct search_state *s, const struct space_layout *l, const struct probe *p, int i)
+static void queue_staged(struct search_state *s, const struct space_layout *l, int64_t probe, int i)
 {
 	const struct space *of = s->e.space;
 	struct space_layout mine = *l;
@@ -241,28 +238,39 @@ static void judge_staged(struct search_state *s, const struct space_layout *l, c
 	while (i < of->n && !(of->strategies[i].stages && hd_layout_used(l, i)))
 		i++;
 	if (i == of->n) {
-		judge_layout(s, l, p);
+		queue_layout(s, l, probe);
 		return;
 	}
 	for (mine.choice[i] = 0; mine.choice[i] < of->strategies[i].nchoices; mine.choice[i]++)
-		judge_staged(s, &mine, p, i + 1);
+		queue_staged(s, &mine, probe, i + 1);
 }
 
-/* The orders of units that these layouts need and that are not known yet. */
-static void want_staged(struct search_state *s, const struct space_layout *l, int64_t micros, int i)
+static void judge_order(struct search_state *s, struct queued *it)
 {
-	const struct space *of = s->e.space;
-	struct space_layout mine = *l;
+	const struct probe *p = &s->probes[it->probe];
+	struct probe_shape shape = shape_of(s, &it->layout, p->micros);
+	const struct order_probe *o = hd_search_order(s, &it->layout, p->micros);
+	double memory;
 
-	while (i < of->n && !(of->strategies[i].stages && hd_layout_used(l, i)))
-		i++;
-	if (i == of->n) {
-		if (!staged_refused(s, l))
-			hd_search_want_order(s, l, micros);
+	if (o->judged.code) {
+		hd_search_lost(s, &it->layout, 1, o->judged.why);
 		return;
 	}
-	for (mine.choice[i] = 0; mine.choice[i] < of->strategies[i].nchoices; mine.choice[i]++)
-		want_staged(s, &mine, micros, i + 1);
+	memory = hd_guess_memory(p, &shape, o);
+	it->kind = QUEUED_ORDERED;
+	it->key = larger_of(hd_guess_step(p, &shape, o), it->bound);
+	if (s->limit > 0 && memory > s->limit) /* later */
+		it->key *= 1 + 4 * (memory / s->limit - 1);
+	hd_search_push(s, it);
+}
+
+static void order_layouts(struct search_state *s, struct queued *v, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		hd_search_want_order(s, &v[i].layout, s->probes[v[i].probe].micros);
+	hd_search_make_orders(s);
+	for (int64_t i = 0; i < n; i++)
+		judge_order(s, &v[i]);
 }
 
 static int64_t values_of(const struct space *of, struct space_layout *l, int64_t number)
@@ -289,15 +297,11 @@ static void open_families(struct search_state *s, const struct space_layout *l, 
 		}
 	p = hd_alloc(((size_t)all + 1) * sizeof(*p));
 	hd_search_evaluate_probes(&s->e, v, all, 1, p);
-	for (int64_t i = 0; i < all; i++)
-		if (!p[i].judged.code)
-			want_staged(s, &v[i], p[i].micros, 0);
-	hd_search_make_orders(s);
 	for (int64_t i = 0; i < all; i++) {
 		if (p[i].judged.code)
 			hd_search_lost(s, &v[i], staged_choices(s, &v[i]), p[i].judged.why);
 		else
-			judge_staged(s, &v[i], &p[i], 0);
+			queue_staged(s, &v[i], hd_search_probe(s, &p[i]), 0);
 	}
 	free(v), free(p);
 }
@@ -316,6 +320,12 @@ static void evaluate(struct search_state *s, const struct queued *v, int64_t n)
 	free(l), free(r);
 }
 
+/* Nothing that is left is likely to be better: a limited search ends. */
+static int is_hopeless(const struct search_state *s, const struct queued *it)
+{
+	return s->o->tries && s->out->nfound >= ROUND && it->key > PATIENCE * s->best;
+}
+
 /* The most promising items, families among them or not; layouts whose bound is over the best are lost on the way. */
 static int64_t take(struct search_state *s, struct queued *v, int64_t n)
 {
@@ -323,8 +333,12 @@ static int64_t take(struct search_state *s, struct queued *v, int64_t n)
 	struct queued it;
 
 	while (taken < n && hd_search_pop(s, &it)) {
-		if (!it.family && hd_search_known(s, &it.layout)) /* the INI's own */
+		if (it.kind != QUEUED_FAMILY && hd_search_known(s, &it.layout)) /* the INI's own */
 			continue;
+		if (is_hopeless(s, &it)) {
+			hd_search_push(s, &it);
+			break;
+		}
 		if (it.bound >= s->best && !s->o->unbounded)
 			hd_search_slower(s, &it);
 		else
@@ -335,22 +349,26 @@ static int64_t take(struct search_state *s, struct queued *v, int64_t n)
 
 static void rounds(struct search_state *s)
 {
-	struct queued v[ROUND], layouts[ROUND];
+	struct queued v[ROUND], ordered[ROUND], layouts[ROUND];
 	struct space_layout families[ROUND];
 	int64_t n;
 
 	while ((!s->o->tries || s->out->nfound < s->o->tries) && (n = take(s, v, ROUND)) > 0) {
-		int64_t nf = 0, nl = 0;
+		int64_t nf = 0, nl = 0, no = 0;
 
 		for (int64_t i = 0; i < n; i++)
-			if (v[i].family)
+			if (v[i].kind == QUEUED_FAMILY)
 				families[nf++] = v[i].layout;
-			else
+			else if (v[i].kind == QUEUED_LAYOUT)
 				layouts[nl++] = v[i];
+			else
+				ordered[no++] = v[i];
 		if (nf)
 			open_families(s, families, nf);
 		if (nl)
-			evaluate(s, layouts, nl);
+			order_layouts(s, layouts, nl);
+		if (no)
+			evaluate(s, ordered, no);
 	}
 }
 
@@ -412,6 +430,30 @@ static void near_sizes(struct search_state *s, const struct space_layout *best, 
 			}
 }
 
+/* Of those near the best, what may be faster and fit, by small plans; the others are not planned whole. */
+static int64_t promising(struct search_state *s, struct queued *v, int64_t n)
+{
+	struct space_layout *l = hd_alloc(((size_t)n + 1) * sizeof(*l));
+	struct probe *p = hd_alloc(((size_t)n + 1) * sizeof(*p));
+	int64_t some = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		l[i] = v[i].layout;
+	hd_search_evaluate_probes(&s->e, l, n, 1, p);
+	for (int64_t i = 0; i < n; i++) {
+		struct probe_shape shape = shape_of(s, &l[i], p[i].micros);
+
+		if (p[i].judged.code || staged_refused(s, &l[i]))
+			continue;
+		v[i].bound = hd_bound_step(&p[i], &shape);
+		if (v[i].bound < s->best && OPTIMISM * hd_guess_quick(&p[i], &shape) < s->best &&
+		    (s->limit <= 0 || hd_bound_memory(&p[i], &shape) <= s->limit))
+			v[some++] = v[i];
+	}
+	free(l), free(p);
+	return some;
+}
+
 static void climb(struct search_state *s)
 {
 	enum { MOST = 24, TIMES = 8 };
@@ -430,13 +472,13 @@ static void climb(struct search_state *s)
 		free(orders);
 		near_keys(s, &best, v, &n, MOST);
 		near_sizes(s, &best, v, &n, MOST);
-		evaluate(s, v, n);
+		evaluate(s, v, promising(s, v, n));
 	}
 	free(v);
 }
 
 /* -- the whole ------------------------------------------------------------------------------------------------------------------------- */
-/* As it is, if it has a layout; and as a point of the space, if it is one: what is found is at least as fast. */
+/* As it is, if it has a layout; and as a point of the space, if it is one. What is found is at least as fast. */
 static void given(struct search_state *s)
 {
 	struct queued it = { .layouts = 1 };

@@ -3,7 +3,7 @@
  * name -> dtype, shape, data_offsets), the data without gaps.
  *
  * Every rank makes the same plan, so offsets need no messages. Tensors stand in the order in which
- * they were added, those of wide types first: the format has no padding, and readers map tensors
+ * they were added, those of wide types first. The format has no padding, and readers map tensors
  * in place, so each must begin at a multiple of its element's size.
  *
  * A file that is read is believed only as far as its header agrees with itself and its length.
@@ -255,8 +255,8 @@ static int write_all(int fd, const char *bytes, int64_t count)
 	return 0;
 }
 
-/* The system call and not posix_fallocate, which where a file system lacks it writes into each
- * block: minutes for a large file, and then nothing is known about the next second either. */
+/* The system call and not posix_fallocate, which where a file system lacks it writes into each block. That
+ * takes minutes for a large file, and then nothing is known about the next second either. */
 static int reserve(int fd, int64_t bytes)
 {
 	if (!fallocate(fd, 0, 0, bytes))

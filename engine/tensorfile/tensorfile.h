@@ -20,8 +20,8 @@ int64_t hd_tensorfile_bytes(const struct hd_tensorfile *f);
 /* The rank that creates writes the header and sets the length (so that a full disk is found here where it can be). */
 int hd_tensorfile_create(struct hd_tensorfile *f, const char *path, struct hd_err *err);
 int hd_tensorfile_open(struct hd_tensorfile *f, const char *path, struct hd_err *err); /* the other ranks, afterwards */
-/* Memory layout of the local slice: dense row-major with extents n[ndim] in the order of the *stored* tensor's dims,
- * except that stride[i] (elements) says where index i steps in memory: a transposed or padded source needs no copy.
+/* Memory layout of the local slice: dense row-major with extents n[ndim] in the order of the *stored* tensor's
+ * dims. But stride[i] (elements) says where index i steps in memory. A transposed or padded source needs no copy.
  * off[]: where the slice begins in the stored tensor.  Memory dtype HD_DTYPE_F32 (converted if stored as BF16), or the same. */
 int hd_tensorfile_write(struct hd_tensorfile *f, const char *name, uint32_t dtype, const void *data, const int64_t *off,
 			const int64_t *n, const int64_t *stride, struct hd_err *err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Moving a slice of a row-major tensor between a file and strided memory.
  *
- * Dims that are whole in the file and dense in memory are joined first; what is left is walked as
+ * Dims that are whole in the file and dense in memory are joined first. What is left is walked as
  * planes of the last two dims. A plane that is dense in memory moves as it is. Any other one goes
- * through a buffer of bounded size, gathered or scattered in tiles, so that a transposed matrix
+ * through a buffer of bounded size, gathered or scattered in tiles. So a transposed matrix
  * costs one cache line for many elements and one system call for many rows.
  */
 #include <config.h>
@@ -21,7 +21,9 @@
 #define BUFFER (1 << 20)  /* bytes */
 #define DIRECT (1 << 16)  /* bytes of a row from which on a copy costs more than a call */
 #define TILE 32           /* elements */
-#define AT_ONCE (4 << 20) /* bytes of one write past the page cache: a disk is at its rate */
+#define AT_ONCE (4 << 20) /* bytes of one write past the page cache that are copied for it */
+/* Bytes of one that needs no copy. Between two writes the disk rests until this thread gets a core, and the steps use all of them. */
+#define AT_MOST (32 << 20)
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian");
 
 enum how { COPY1, COPY2, COPY4, COPY8, F32_BF16, BF16_F32, F16_F32, HOWS };
@@ -104,24 +106,29 @@ void hd_past_cache_close(struct hd_past_cache *c)
 	*c = (struct hd_past_cache){ .fd = -1 };
 }
 
-/* Memory that a disk can read: the bytes themselves, or a copy. */
-static const char *aligned(struct hd_past_cache *c, const char *bytes, int64_t n)
+/* Memory that a disk can read: the bytes themselves, or a copy of as many as there is room for. */
+static const char *aligned(struct hd_past_cache *c, const char *bytes, int64_t *n)
 {
-	if ((uintptr_t)bytes % HD_BLOCK == 0)
+	int as_is = (uintptr_t)bytes % HD_BLOCK == 0;
+
+	if (*n > (as_is ? AT_MOST : AT_ONCE))
+		*n = as_is ? AT_MOST : AT_ONCE;
+	if (as_is)
 		return bytes;
 	if (!c->buffer && posix_memalign((void **)&c->buffer, HD_BLOCK, AT_ONCE))
 		c->buffer = NULL;
-	return c->buffer ? memcpy(c->buffer, bytes, (size_t)n) : NULL;
+	return c->buffer ? memcpy(c->buffer, bytes, (size_t)*n) : NULL;
 }
 
-/* Whole blocks, at a place that is a multiple of them.  -> bytes written; the page cache takes the rest, and says what is wrong. */
+/* Whole blocks, at a place that is a multiple of them.  -> bytes written; the page cache takes the rest, and says what is
+ * wrong. */
 static int64_t write_blocks(struct hd_past_cache *c, const char *bytes, int64_t count, int64_t at)
 {
 	int64_t done = 0;
 
 	while (done < count) {
-		int64_t n = count - done < AT_ONCE ? count - done : AT_ONCE;
-		const char *from = aligned(c, bytes + done, n);
+		int64_t n = count - done;
+		const char *from = aligned(c, bytes + done, &n);
 
 		if (!from || pwrite(c->fd, from, (size_t)n, at + done) != n)
 			break;

@@ -5,8 +5,8 @@
 #define HD_ENGINE_TENSORSLICE_H
 #include "engine/tensorfile/image.h"
 
-/* The file once more, past the page cache: a long write costs the processor a copy into the buffer, and the disk is busy from the
- * first byte on. */
+/* The file once more, past the page cache. A long write costs the processor a copy into the buffer, and the disk is busy from
+ * the first byte on. */
 struct hd_past_cache {
 	int fd;       /* -1: this file system has no such thing */
 	char *buffer; /* aligned; NULL: not needed yet */

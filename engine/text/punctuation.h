@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine/text/punctuation.h - what "Punctuation" of tokenizer.json cuts at, as a class of a regular expression.
  *
- * The category P as Unicode 8 had it, and all of ASCII that is neither letter, digit, blank nor control: by this table the
- * published tokenizers were trained, so a library's newer one (P grew by some 100 and lost 2 until Unicode 14) would cut at
+ * The category P as Unicode 8 had it, and all of ASCII that is neither letter, digit, blank nor control. By this table the
+ * published tokenizers were trained. A library's newer one (P grew by some 100 and lost 2 until Unicode 14) would cut at
  * other places.
  */
 #ifndef HD_TEXT_PUNCTUATION_H

@@ -227,6 +227,19 @@ static int encode_piece(void *ctx, struct hd_span text, size_t at)
 	return hd_added_split(&e->t->added, 1, e->matcher, text, e->out, encode_words, e, e->err);
 }
 
+int hd_encoder_parts(const struct hd_encoder *e, uint32_t left, uint32_t right)
+{
+	const struct hd_steps *words = &e->t->pre_tokenizer;
+
+	for (size_t i = 0; i < words->n; i++) {
+		const struct hd_text_step *s = &words->all[i];
+
+		if (s->kind != HD_STEP_METASPACE && (s->kind != HD_STEP_SPLIT || s->pattern.regex))
+			return 0;
+	}
+	return e->t->bpe.joined && !e->t->bpe.whole && !hd_bpe_joined(&e->t->bpe, left, right);
+}
+
 void hd_encoder_mark(struct hd_encoder *e, struct hd_ids *starts)
 {
 	hd_bpe_state_mark(e->state, starts);

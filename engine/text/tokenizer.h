@@ -28,10 +28,13 @@ const char *hd_tokenizer_path(const struct hd_tokenizer *t);              /* of 
 
 struct hd_encoder *hd_encoder_create(const struct hd_tokenizer *t);
 void hd_encoder_destroy(struct hd_encoder *e);
-/* Of a piece of a longer text: nothing is put before it unless it `begins` the text.  Whether the ids of all pieces are those of the
- * whole depends on where it is cut (corpus/cut.h). */
+/* Of a piece of a longer text: nothing is put before it unless it `begins` the text.  Whether the ids of all pieces are those
+ * of the whole depends on where it is cut (corpus/cut.h). */
 int hd_encode_piece(struct hd_encoder *e, const char *text, size_t n, int begins, struct hd_ids *out,
 		    struct hd_err *err);
+/* 1: nothing joins these two neighbours, in a tokenizer without an expression for words (text is one word, or cut at a given
+ * text). What a normalizer makes of them is not asked. */
+int hd_encoder_parts(const struct hd_encoder *e, uint32_t left, uint32_t right);
 void hd_encoder_mark(struct hd_encoder *e, struct hd_ids *starts); /* as hd_bpe_state_mark */
 /* Appends the ids of a text.  Bytes that are no UTF-8 count as U+FFFD. */
 int hd_encode(struct hd_encoder *e, const char *text, size_t n, struct hd_ids *out, struct hd_err *err);

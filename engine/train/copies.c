@@ -26,13 +26,16 @@ static int is_compared(const struct tensor *t)
 static void hash_run(void *ctx, int64_t global, int64_t local, int64_t count)
 {
 	struct hashing *h = ctx;
+	uint64_t hash = 0; /* a sum: in whatever order */
 
+#pragma omp parallel for schedule(static) reduction(+ : hash) if (count >= 4096)
 	for (int64_t i = 0; i < count; i++) {
 		uint64_t bits = 0;
 
 		memcpy(&bits, h->data + (size_t)(local + i) * h->item, h->item);
-		h->hash += hd_hash64(hd_hash64(bits) ^ (uint64_t)(global + i));
+		hash += hd_hash64(hd_hash64(bits) ^ (uint64_t)(global + i));
 	}
+	h->hash += hash;
 }
 
 /* For tests only: RANK,STEP, where one bit of the first tensor changes. */
@@ -100,7 +103,7 @@ static int64_t agreeing(const struct hd_plan *p, const struct tensor *t, char *c
 
 /* Of two ranks that differ the one with fewer on its side; of as many the higher. */
 static int compare(const struct hd_plan *p, const struct tensor *t, char *const *all, size_t at, int64_t step,
-		   struct hd_err *err)
+		   const char *why, struct hd_err *err)
 {
 	for (int64_t a = 0; a < p->ranks; a++)
 		for (int64_t b = a + 1; b < p->ranks; b++) {
@@ -115,11 +118,8 @@ static int compare(const struct hd_plan *p, const struct tensor *t, char *const 
 			}
 			one = hd_rank_text((int)odd);
 			other = hd_rank_text((int)even);
-			hd_err_set(
-				err, HD_EIO,
-				"step %lld: %s of %s is not that of %s (hashes %.16s and %.16s): memory, a link or a "
-				"processor has changed it; what was saved before is whole",
-				(long long)step, t->v.name, one, other, all[odd] + at, all[even] + at);
+			hd_err_set(err, HD_EIO, "step %lld: %s of %s is not that of %s (hashes %.16s and %.16s): %s",
+				   (long long)step, t->v.name, one, other, all[odd] + at, all[even] + at, why);
 			free(one);
 			free(other);
 			return HD_EIO;
@@ -127,26 +127,26 @@ static int compare(const struct hd_plan *p, const struct tensor *t, char *const 
 	return HD_OK;
 }
 
-static int compare_all(const struct hd_plan *p, char *const *all, int64_t step, struct hd_err *err)
+static int compare_all(const struct hd_plan *p, char *const *all, int64_t step, const char *why, struct hd_err *err)
 {
 	size_t at = 0;
 
 	for (size_t i = 0; i < p->ntensors; i++) {
 		if (!is_compared(p->tensors[i]))
 			continue;
-		HD_TRY(compare(p, p->tensors[i], all, at, step, err));
+		HD_TRY(compare(p, p->tensors[i], all, at, step, why, err));
 		at += HEX;
 	}
 	return HD_OK;
 }
 
-int hd_copies_check(const struct hd_job *j, int64_t step, struct hd_err *err)
+int hd_copies_check(const struct hd_job *j, int64_t step, const char *why, struct hd_err *err)
 {
 	const struct hd_program *g = hd_job_owner(j);
 	char *mine = hashes(g, step), **all = hd_comm_gather_text(mine);
 
 	if (all)
-		compare_all(g->plan, all, step, err);
+		compare_all(g->plan, all, step, why, err);
 	for (int64_t r = 0; all && r < g->plan->ranks; r++)
 		free(all[r]);
 	free(all);

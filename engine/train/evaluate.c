@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Evaluation: the forward program over given sequences, in the same layout, sharing the training program's weights.
- * The losses of the tokens come back per token, to be added up in double; a last micro-batch that is not full is
+ * The losses of the tokens come back per token, to be added up in double. A last micro-batch that is not full is
  * filled up and its surplus left out, so every token counts once.
  */
 #include <config.h>

@@ -32,6 +32,20 @@ int64_t hd_peak_bytes(void)
 	return (int64_t)r.ru_maxrss * 1024;
 }
 
+int64_t hd_shared_bytes(void)
+{
+	FILE *f = fopen("/proc/self/smaps_rollup", "re");
+	long long all = 0, part = 0;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Rss: %lld kB", &all) != 1)
+			(void)sscanf(line, "Pss: %lld kB", &part);
+	if (f)
+		fclose(f);
+	return all > part ? (all - part) * 1024 : 0;
+}
+
 static const char *plural(int64_t n)
 {
 	return n == 1 ? "" : "s";
@@ -97,8 +111,10 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 	if (s->j->train.batch.steps)
 		printf("the batch grows to that (global_batch_ramp = %s)\n",
 		       hd_section_str(s->j->train.section, "global_batch_ramp"));
-	printf("planned memory of this rank: %s; ready after %.2f s",
-	       memory_text((double)(s->j->arena_bytes + s->j->snapshot_bytes)).text, hd_seconds() - s->j->started);
+	printf("planned memory of this rank: %s", memory_text((double)(s->j->arena_bytes + s->j->snapshot_bytes)).text);
+	if (s->j->host_bytes)
+		printf(", and %s of the host's", memory_text((double)s->j->host_bytes).text);
+	printf("; ready after %.2f s", hd_seconds() - s->j->started);
 	if (at->step)
 		printf("; going on after step %lld", (long long)at->step);
 	printf("\nproducts: %.4g MFLOP a token; %s %.4g GFLOP/s a rank\n", s->j->flops_per_token / 1e6, basis(s->j),

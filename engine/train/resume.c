@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is not as it was when a run goes on: said, because nothing else shows it.  The checkpoint has the INI that it was made with.
+ * What is not as it was when a run goes on: said, because nothing else shows it.  The checkpoint has the INI that it was made
+ * with.
  */
 #include <config.h>
 #include "engine/train/resume.h"
@@ -24,7 +25,7 @@ static void note_decay(const char *dir, const struct hd_train_config *was, const
 
 	if (was->schedule == is->schedule && was->by_tokens == is->by_tokens && decay_end(was) != decay_end(is))
 		hd_log(HD_LOG_WARN,
-		       "%s: the decay of the learning rate was to end at %s %lld, and now ends at %s %lld; "
+		       "%s: the decay of the learning rate was to end at %s %lld, and now ends at %s %lld. "
 		       "train.decay = %lld keeps it as it was",
 		       dir, unit, (long long)decay_end(was), unit, (long long)decay_end(is), (long long)decay_end(was));
 }

@@ -33,6 +33,8 @@ struct train_loop {
 	struct hd_show show;
 	int64_t steps, global_batch; /* global_batch: of the step at hand */
 	int64_t saved;               /* the step that checkpoint.dir has, or that is on the way there; -1: none */
+	int64_t newest;              /* the newest that it has; -1: none of this run */
+	int ends;                    /* no other save follows that of this step */
 	struct hd_saver *saver;
 	int stuck; /* this rank alone failed within a step */
 	int apart; /* gradients and their norm are members' own */
@@ -254,7 +256,10 @@ static int tell_saved(struct train_loop *l)
 	struct hd_saved s;
 	json_t *o;
 
-	if (!hd_saver_done(l->saver, &s) || !l->j->checkpoint.async || (!l->metrics && !l->events))
+	if (!hd_saver_done(l->saver, &s))
+		return HD_OK;
+	l->newest = s.step;
+	if (!l->j->checkpoint.async || (!l->metrics && !l->events))
 		return HD_OK;
 	o = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)s.step, "save_seconds",
 		      hd_json_number(s.seconds), "save_bytes", json_integer((json_int_t)s.bytes),
@@ -263,15 +268,52 @@ static int tell_saved(struct train_loop *l)
 	return emit(l, o);
 }
 
+/* A save that fails costs what it would have saved, and not the run: the next one tries again. The last one's failure is the run's. */
+static int judge_save(struct train_loop *l, int64_t step, const struct hd_err *why)
+{
+	char *newest =
+		l->newest < 0 ? NULL : hd_format("the newest checkpoint is that of step %lld", (long long)l->newest);
+
+	if (why->code < 0 && l->saved == step)
+		l->saved = -1;
+	if (why->code < 0 && (why->code != HD_EIO || (l->ends && step == l->at.step))) {
+		*l->err = *why;
+	} else if (why->code < 0) {
+		hd_show_line(&l->show);
+		hd_log(HD_LOG_WARN, "step %lld is not saved, and training goes on: %s; %s", (long long)step, why->text,
+		       newest ? newest : "nothing is saved yet");
+	}
+	free(newest);
+	return l->err->code;
+}
+
+static int poll_or_wait(struct train_loop *l, int (*what)(struct hd_saver *s, struct hd_err *err))
+{
+	struct hd_err why = { 0 };
+	int64_t step = -1;
+
+	if (!l->saver || !hd_saver_saves(l->saver, &step))
+		return tell_saved(l);
+	what(l->saver, &why);
+	HD_TRY(judge_save(l, step, &why));
+	return tell_saved(l);
+}
+
 /* Until what is on the way is on the disk. */
 static int wait_for_saves(struct train_loop *l)
 {
-	HD_TRY(hd_saver_wait(l->saver, l->err));
-	return tell_saved(l);
+	return poll_or_wait(l, hd_saver_wait);
+}
+
+/* Between steps. */
+static int look_after_saves(struct train_loop *l)
+{
+	return poll_or_wait(l, hd_saver_poll);
 }
 
 static int save_once(struct train_loop *l)
 {
+	struct hd_err why = { 0 };
 	int64_t other;
 
 	if (l->saved == l->at.step)
@@ -283,16 +325,21 @@ static int save_once(struct train_loop *l)
 		       (long long)l->at.step, (long long)other);
 		HD_TRY(wait_for_saves(l));
 	}
-	HD_TRY(hd_saver_save(l->saver, &l->at, l->err));
+	hd_saver_save(l->saver, &l->at, &why);
 	l->saved = l->at.step;
+	HD_TRY(judge_save(l, l->at.step, &why));
 	return tell_saved(l);
 }
 
-/* Between steps. */
-static int look_after_saves(struct train_loop *l)
+#define CHANGED "memory, a link or a processor has changed it; earlier checkpoints are whole"
+
+/* For what reads parameters between steps: servers have newer ones. */
+static int pull(struct train_loop *l)
 {
-	HD_TRY(hd_saver_poll(l->saver, l->err));
-	return tell_saved(l);
+	l->stuck = 1; /* the others would wait for this rank */
+	HD_TRY(hd_program_pull(l->g));
+	l->stuck = 0;
+	return HD_OK;
 }
 
 /* The work around a step that is done at intervals. */
@@ -301,11 +348,14 @@ static int after_step(struct train_loop *l, int last)
 	int64_t eval = l->j->train.eval_every, save = l->j->checkpoint.every, sample = l->j->log.sample_every;
 	int64_t hash = l->j->train.hash_every;
 
+	l->ends = last;
 	if (hash && (last || l->at.step % hash == 0)) /* before what is wrong is saved */
-		HD_TRY(hd_copies_check(l->j, l->at.step, l->err));
+		HD_TRY(hd_copies_check(l->j, l->at.step, CHANGED, l->err));
 	/* First what an evaluation would overwrite: the step's gradients. */
 	if (saves(l) && (last || (save && l->at.step % save == 0)))
 		HD_TRY(save_once(l));
+	if (last || (eval && l->at.step % eval == 0) || (sample && l->at.step % sample == 0))
+		HD_TRY(pull(l));
 	if (last || (eval && l->at.step % eval == 0))
 		HD_TRY(evaluate(l));
 	if (last || (sample && l->at.step % sample == 0)) {
@@ -327,6 +377,7 @@ static int interrupted(struct train_loop *l)
 	if (hd_asked_by_launcher())
 		hd_launch_deaf();
 	l->j->stopped = HD_STOPPED;
+	l->ends = 1;
 	if (saves(l) && (save_once(l) < 0 || wait_for_saves(l) < 0))
 		return 1;
 	if (saves(l))
@@ -372,6 +423,7 @@ static int loop(struct train_loop *l)
 	struct hd_numbers n;
 
 	if (l->at.step >= l->steps) {
+		l->ends = 1;
 		if (l->at.step > 0)
 			hd_log(HD_LOG_INFO, "step %lld is %s train.steps = %lld: nothing to do", (long long)l->at.step,
 			       l->at.step > l->steps ? "already past" : "the last of", (long long)l->steps);
@@ -466,13 +518,32 @@ static int is_in_dir(const struct train_loop *l, const char *path)
 	return is;
 }
 
+/* What to go on from: on all ranks or on none, since reading it is collective. */
+static int choose(struct train_loop *l, char **resume)
+{
+	struct hd_conf *c = l->j->conf;
+
+	hd_checkpoint_choose(c, resume, l->err);
+	HD_TRY(hd_comm_agree(l->err));
+	if (hd_comm_max(*resume != NULL) > 0 && !*resume) {
+		char *here = hd_rank_text(l->j->world.rank);
+
+		hd_section_fail(
+			c, hd_conf_section(c, NULL, "checkpoint"), "dir", l->err, HD_EIO,
+			"%s finds no checkpoint in %s, and other ranks have found one in theirs: all hosts share it",
+			here, l->j->checkpoint.dir);
+		free(here);
+	}
+	return hd_comm_agree(l->err);
+}
+
 static int begin(struct train_loop *l)
 {
 	const char *load = hd_section_str(hd_conf_section(l->j->conf, NULL, "model"), "load");
 	char *resume = NULL;
+	int rc = HD_OK;
 
-	hd_checkpoint_choose(l->j->conf, &resume, l->err);
-	HD_TRY(hd_comm_agree(l->err));
+	HD_TRY(choose(l, &resume));
 	if (*load)
 		HD_TRY(hd_checkpoint_weights(l->j, load, l->err));
 	else
@@ -483,10 +554,14 @@ static int begin(struct train_loop *l)
 		hd_log(HD_LOG_INFO, "resumed from %s", resume);
 		hd_resume_notes(l->j, resume);
 		if (is_in_dir(l, resume))
-			l->saved = l->at.step;
+			l->newest = l->saved = l->at.step;
 	}
+	/* What was read may be of another file on another host; and what a comparison needs is taken before the steps. */
+	if (l->j->train.hash_every || (l->j->world.size > 1 && (*load || resume)))
+		rc = hd_copies_check(l->j, l->at.step, *load || resume ? "they have read different files" : CHANGED,
+				     l->err);
 	free(resume);
-	return open_outputs(l);
+	return rc < 0 ? rc : open_outputs(l);
 }
 
 int hd_train(struct hd_job *j, struct hd_err *err)
@@ -496,7 +571,8 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 				.g = j->program[HD_JOB_TRAIN],
 				.err = err,
 				.steps = j->train.steps,
-				.saved = -1 };
+				.saved = -1,
+				.newest = -1 };
 	struct hd_err late = { 0 };
 	int rc;
 
@@ -523,7 +599,8 @@ int hd_train(struct hd_job *j, struct hd_err *err)
 	    j->world.size > 1) /* nobody answers any more: the process ends here, and what it was saving is not there */
 		return err->code;
 	hd_comm_agree(err);
-	hd_saver_wait(l.saver, &late); /* what was whole when it was copied */
+	if (hd_saver_wait(l.saver, &late) < 0) /* what was whole when it was copied */
+		hd_log(HD_LOG_WARN, "%s", late.text);
 	hd_saver_close(l.saver);
 	return err->code;
 }

@@ -6,7 +6,7 @@
 #include "engine/run/job.h"
 
 int hd_train(struct hd_job *j, struct hd_err *err);
-/* Sequences that the forward program is run over: get fills in the seq + 1 ids of one; add is told the loss of each token, by
+/* Sequences that the forward program is run over. get fills in the seq + 1 ids of one. add is told the loss of each token, by
  * the position that predicts it, on the one rank that has it. */
 struct hd_judged {
 	int64_t n;

@@ -10,7 +10,8 @@
  *	w = w - outer_lr * (d + momentum * b)            w_k = w
  *
  * With every = 1, outer_lr = 1, momentum = 0 and SGD it is data parallelism: the mean of the members' steps is the step of
- * the mean gradient.  Parameters are fp32, whole on each member.
+ * the mean gradient.  Parameters are fp32, whole on each member.  The serial definition, at the end, is what `heddle conform`
+ * compares with other settings.
  */
 #include <heddle/strategy.h>
 
@@ -153,4 +154,35 @@ static const struct hd_strategy_ops ops = { .size = sizeof(ops),
 					    .mesh = diloco_mesh,
 					    .rules = diloco_rules,
 					    .lower = diloco_lower };
-HD_PLUGIN_TABLES("diloco", "1.0", .strategy = &ops, .approximate = "every=1 outer_lr=1 momentum=0")
+
+/* -- the same in plain C, of one parameter ------------------------------------------------------------------------ */
+#define EVERY 2
+#define OUTER_LR 0.7
+#define MOMENTUM 0.9
+
+static int serial_update(const struct hd_serial *s)
+{
+	double *b = s->state(s, "outer", s->n);
+
+	if (!b)
+		return HD_ENOMEM;
+	for (uint32_t k = 0; k < s->members; k++) /* a member's loss is the mean over its own tokens */
+		for (int64_t i = 0; i < s->n; i++)
+			s->weights[k][i] -= s->lr * s->members * s->gradients[k][i];
+	for (int64_t i = 0; i < s->n && s->step % EVERY == 0; i++) {
+		double d = s->param[i];
+
+		for (uint32_t k = 0; k < s->members; k++)
+			d -= s->weights[k][i] / s->members;
+		b[i] = MOMENTUM * b[i] + d;
+		s->param[i] -= OUTER_LR * (d + MOMENTUM * b[i]);
+		for (uint32_t k = 0; k < s->members; k++)
+			s->weights[k][i] = s->param[i];
+	}
+	return HD_OK;
+}
+
+static const struct hd_serial_ops serial = { .size = sizeof(serial),
+					     .keys = "every=2 outer_lr=0.7 momentum=0.9",
+					     .update = serial_update };
+HD_PLUGIN_TABLES("diloco", "1.1", .strategy = &ops, .approximate = "every=1 outer_lr=1 momentum=0", .serial = &serial)

@@ -9,9 +9,12 @@
  *	Q = sum over the members of M' P
  *	the sum of the gradients: P Q'       e = M - P Q' / n
  *
- * With a rank of all rows or columns P P' M is M, and the sums are exact.
+ * With a rank of all rows or columns P P' M is M, and the sums are exact.  With any rank one rank does the same with the sum of
+ * all gradients as x: M Q is linear.  That is the serial definition below, which `heddle conform` compares.
  */
 #include <heddle/strategy.h>
+#include <math.h>
+#include <string.h>
 
 struct hd_strategy {
 	const struct hd_host *h;
@@ -177,4 +180,114 @@ static const struct hd_strategy_ops ops = {
 	.rules = power_rules,
 	.lower = power_lower,
 };
-HD_PLUGIN_TABLES("powersgd", "1.0", .strategy = &ops, .approximate = "rank=64")
+
+/* -- the same in plain C, of one parameter ------------------------------------------------------------------------ */
+#define RANK 2
+#define SMALLEST 50
+
+/* Element (row, column) of a tensor; the longest dim is the column, and `inner` elements are behind one of it. */
+struct matrix {
+	int64_t rows, columns, inner;
+};
+
+static struct matrix matrix_of(const struct hd_serial *s)
+{
+	struct matrix m = { .inner = 1 };
+	uint32_t c = 0;
+
+	for (uint32_t d = 1; d < s->ndim; d++)
+		c = s->dims[d] > s->dims[c] ? d : c;
+	for (uint32_t d = c + 1; d < s->ndim; d++)
+		m.inner *= s->dims[d];
+	m.columns = s->dims[c];
+	m.rows = s->n / m.columns;
+	return m;
+}
+
+static double *at(double *x, const struct matrix *m, int64_t row, int64_t column)
+{
+	return x + (row / m->inner * m->columns + column) * m->inner + row % m->inner;
+}
+
+static double dot_columns(const double *p, int64_t rows, int64_t i, int64_t j)
+{
+	double sum = 0;
+
+	for (int64_t r = 0; r < rows; r++)
+		sum += p[r * RANK + i] * p[r * RANK + j];
+	return sum;
+}
+
+/* P = M Q with orthonormal columns. */
+static void left_factor(const struct matrix *m, double *x, const double *q, double *p)
+{
+	memset(p, 0, (size_t)(m->rows * RANK) * sizeof(*p));
+	for (int64_t r = 0; r < m->rows; r++)
+		for (int64_t c = 0; c < m->columns; c++)
+			for (int64_t j = 0; j < RANK; j++)
+				p[r * RANK + j] += *at(x, m, r, c) * q[c * RANK + j];
+	for (int64_t j = 0; j < RANK; j++) {
+		double length;
+
+		for (int64_t i = 0; i < 2 * j; i++) {
+			double dot = dot_columns(p, m->rows, j, i % j);
+
+			for (int64_t r = 0; r < m->rows; r++)
+				p[r * RANK + j] -= dot * p[r * RANK + i % j];
+		}
+		length = sqrt(dot_columns(p, m->rows, j, j) + 1e-30);
+		for (int64_t r = 0; r < m->rows; r++)
+			p[r * RANK + j] /= length;
+	}
+}
+
+/* x: M; it becomes the sum that all get, and late what is left of M. */
+static void low_rank(const struct matrix *m, double *x, double *late, double *q, double *p)
+{
+	left_factor(m, x, q, p);
+	memset(q, 0, (size_t)(m->columns * RANK) * sizeof(*q));
+	for (int64_t r = 0; r < m->rows; r++)
+		for (int64_t c = 0; c < m->columns; c++)
+			for (int64_t j = 0; j < RANK; j++)
+				q[c * RANK + j] += *at(x, m, r, c) * p[r * RANK + j];
+	for (int64_t r = 0; r < m->rows; r++)
+		for (int64_t c = 0; c < m->columns; c++) {
+			double sum = 0;
+
+			for (int64_t j = 0; j < RANK; j++)
+				sum += p[r * RANK + j] * q[c * RANK + j];
+			*at(late, m, r, c) = *at(x, m, r, c) - sum;
+			*at(x, m, r, c) = sum;
+		}
+}
+
+static int serial_update(const struct hd_serial *s)
+{
+	const struct matrix m = matrix_of(s);
+	double *x = s->state(s, "sum", s->n), *late = s->state(s, "late", s->n);
+	double *q = s->state(s, "q", m.columns * RANK), *p = s->state(s, "p", m.rows * RANK);
+	int small = s->ndim < 2 || s->n < SMALLEST;
+
+	if (!x || !late || !q || !p)
+		return HD_ENOMEM;
+	for (int64_t i = 0; i < s->n; i++) {
+		x[i] = small ? 0 : late[i];
+		for (uint32_t k = 0; k < s->members; k++)
+			x[i] += s->gradients[k][i];
+	}
+	if (!small && s->step == 1 && s->initial(s, s->name, q, m.columns * RANK) < 0)
+		return HD_EINVAL; /* the plugin's first Q is random */
+	if (!small)
+		low_rank(&m, x, late, q, p);
+	for (int64_t i = 0; i < s->n; i++) {
+		s->param[i] -= s->lr * x[i];
+		for (uint32_t k = 0; k < s->members; k++)
+			s->weights[k][i] = s->param[i];
+	}
+	return HD_OK;
+}
+
+static const struct hd_serial_ops serial = { .size = sizeof(serial),
+					     .keys = "rank=2 smallest=50",
+					     .update = serial_update };
+HD_PLUGIN_TABLES("powersgd", "1.1", .strategy = &ops, .approximate = "rank=64", .serial = &serial)

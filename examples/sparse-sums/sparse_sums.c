@@ -9,6 +9,7 @@
  * Stich et al., 1809.07599; Lin et al., 1712.01887 (without momentum correction).
  */
 #include <heddle/strategy.h>
+#include <math.h>
 
 struct hd_strategy {
 	const struct hd_host *h;
@@ -134,4 +135,79 @@ static const struct hd_strategy_ops ops = {
 	.rules = sparse_rules,
 	.lower = sparse_lower,
 };
-HD_PLUGIN_TABLES("sparse_sums", "1.0", .strategy = &ops, .approximate = "keep=1")
+
+/* -- the same in plain C, of one parameter: what `heddle conform` compares ---------------------------------------- */
+#define KEEP 0.25
+#define SMALLEST 50
+
+/* The column of the largest entry that is still there. */
+static int64_t largest(const double *row, const double *sent, int64_t columns, int64_t stride)
+{
+	int64_t most = -1;
+
+	for (int64_t c = 0; c < columns; c++)
+		if (sent[c * stride] == 0 && (most < 0 || fabs(row[c * stride]) > fabs(row[most * stride])))
+			most = c;
+	return most;
+}
+
+/* Of one row: the largest entries are sent, and what is sent is late no more. */
+static void send_row(double *owed, double *sent, int64_t columns, int64_t stride)
+{
+	int64_t k = (int64_t)(KEEP * (double)columns + 0.5);
+
+	for (k = k < 1 ? 1 : k; k; k--) {
+		int64_t c = largest(owed, sent, columns, stride);
+
+		if (c < 0)
+			break;
+		sent[c * stride] = owed[c * stride];
+		owed[c * stride] = 0;
+	}
+}
+
+/* Of one member: -> what it sends, and `owed` is what it owes from then on. */
+static void send(const struct hd_serial *s, double *owed, double *sent)
+{
+	int64_t stride = 1;
+	uint32_t row = 0;
+
+	for (uint32_t d = 1; d < s->ndim; d++)
+		row = s->dims[d] > s->dims[row] ? d : row;
+	for (uint32_t d = row + 1; d < s->ndim; d++)
+		stride *= s->dims[d];
+	for (int64_t i = 0; i < s->n; i++)
+		sent[i] = 0;
+	for (int64_t i = 0; i < s->n; i++)
+		if (i / stride % s->dims[row] == 0)
+			send_row(owed + i, sent + i, s->dims[row], stride);
+}
+
+static int serial_update(const struct hd_serial *s)
+{
+	double *owed = s->state(s, "owed", s->n * s->members), *sent = s->state(s, "sent", s->n);
+
+	if (!owed || !sent)
+		return HD_ENOMEM;
+	for (uint32_t k = 0; k < s->members; k++) {
+		double *mine = owed + s->n * k;
+
+		for (int64_t i = 0; i < s->n; i++)
+			mine[i] += s->gradients[k][i];
+		if (s->n >= SMALLEST)
+			send(s, mine, sent);
+		for (int64_t i = 0; i < s->n; i++) {
+			s->param[i] -= s->lr * (s->n >= SMALLEST ? sent[i] : mine[i]);
+			mine[i] = s->n >= SMALLEST ? mine[i] : 0;
+		}
+	}
+	for (uint32_t k = 0; k < s->members; k++)
+		for (int64_t i = 0; i < s->n; i++)
+			s->weights[k][i] = s->param[i];
+	return HD_OK;
+}
+
+static const struct hd_serial_ops serial = { .size = sizeof(serial),
+					     .keys = "keep=0.25 smallest=50",
+					     .update = serial_update };
+HD_PLUGIN_TABLES("sparse_sums", "1.1", .strategy = &ops, .approximate = "keep=1", .serial = &serial)

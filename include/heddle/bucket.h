@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle/bucket.h - gradients in buckets, for strategies with sums of their own: heddle/strategy.h has it.  It is made of the
- * calls of heddle/graph.h and compiled into the plugin.
+ * heddle/bucket.h - gradients in buckets, for strategies with sums of their own.  heddle/strategy.h includes it.  It
+ * uses the calls of heddle/graph.h and is compiled into the plugin.
  *
- * A gradient alone is a short message, and each costs a latency.  Here neighbours in program order, which is the order in
- * which backward completes them, are packed into one flat tensor of at least `bytes`, which is summed while backward goes on.
+ * One gradient is a short message, and each message costs a latency.  So gradients that are neighbours in program
+ * order are packed into one flat tensor of at least `bytes`.  Backward completes them in that order, and the sum
+ * runs while backward goes on.
  */
 #ifndef HEDDLE_BUCKET_H
 #define HEDDLE_BUCKET_H
@@ -15,9 +16,10 @@ extern "C" {
 struct hd_bucket_args {
 	size_t size;
 	const struct hd_host *h;
-	const struct hd_axis *axis; /* gradients that are terms of a sum along it, and are needed whole */
-	int64_t bytes;              /* a bucket is full with so many; 1: each gradient alone */
-	/* The sum of the members' flat tensors, whose length is a multiple of the members, on all of them; NULL: an all-reduce. */
+	const struct hd_axis *axis; /* buckets take the gradients that are terms of a sum along it */
+	int64_t bytes;              /* a full bucket has this many; 1: each gradient alone */
+	/* Sums the members' flat tensors and leaves the sum on all members; the length is a multiple of their
+	 * number.  NULL: an all-reduce. */
 	struct hd_tensor *(*sum)(void *ctx, struct hd_plan *p, const struct hd_group *members, struct hd_tensor *flat);
 	void *ctx;
 };
@@ -37,7 +39,7 @@ static inline int hd_bucket_takes(const struct hd_node *n)
 	       n->reshard->have.red == HD_RED_SUM && n->reshard->need.kind == HD_PLACE_REPLICATED;
 }
 
-/* Of one stage, one unit and one dtype. */
+/* Whether both are of one stage, one unit and one dtype. */
 static inline int hd_bucket_alike(const struct hd_node *a, const struct hd_node *b)
 {
 	const uint32_t once = HD_UNIT_G | HD_UNIT_S | HD_UNIT_U;
@@ -46,7 +48,7 @@ static inline int hd_bucket_alike(const struct hd_node *a, const struct hd_node 
 	       a->ins[0]->dtype == b->ins[0]->dtype;
 }
 
-/* The sum of these n gradients, in place of their reshards.  x: room for 2 n. */
+/* Puts the sum of these n gradients in place of their reshards.  x: room for 2 n. */
 static inline int hd_bucket_sum(const struct hd_bucket_args *a, struct hd_plan *p, struct hd_node *const *in,
 				uint32_t n, struct hd_tensor **x)
 {
@@ -67,7 +69,7 @@ static inline int hd_bucket_sum(const struct hd_bucket_args *a, struct hd_plan *
 	return a->h->status(p);
 }
 
-/* Slot lower. */
+/* Puts sums of buckets in place of all such reshards; for slot lower. */
 static inline int hd_bucket_sums(struct hd_plan *p, const struct hd_bucket_args *a)
 {
 	const struct hd_match moves = { sizeof(moves), NULL, "reshard", a->axis, 0, 0, NULL, NULL };

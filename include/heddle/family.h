@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle/family.h - a model family of a plugin: family = NAME of [model], where a [plugin NAME] or [strategy NAME] loads it.
+ * heddle/family.h - a model family of a plugin: family = NAME of [model], where a [plugin NAME] or [strategy NAME]
+ * loads it.
  *
- * A family is data: values of keys of [model] that an INI does not say, the names that a config.json of transformers has for
- * these keys, and the names that a checkpoint has for the weights.  The graph is the decoder of Heddle, of which each key is a
- * knob (doc/ini.md).  With it directories of transformers are loaded (model.load, eval, generate) and checkpoints are written
- * that its class loads.  Everything here is read when the plugin is loaded, and refused then, if it is wrong.
+ * A family is data: defaults of keys of [model], the names of these keys in a config.json of transformers, and the
+ * names of the weights in a checkpoint.  The graph is the decoder of Heddle, and each key is a knob of it (doc/ini.md).
+ * With a family, Heddle loads directories of transformers (model.load, eval, generate) and writes checkpoints that the
+ * class of transformers loads.  Heddle reads all of this when it loads the plugin, and refuses a plugin with a wrong
+ * entry.
  *
  *	static const struct hd_family_key keys[] = { HD_FAMILY_KEYS_LLAMA("1e-6", "no"),
  *		{ "attention_bias", "qkv_bias", NULL, "yes", 0 }, { NULL, NULL, NULL, NULL, 0 } };
@@ -24,9 +26,10 @@ struct hd_family_value {         /* frozen */
 	const char *key, *value; /* of [model], as an INI says it */
 };
 
-/* A key of config.json and the key of [model] that says the same.  Several entries may have one key of theirs: in writing their
- * values must agree, or the model is none of this class.  rope_theta, rope_scaling and rope_parameters, and those of windows, are
- * read and written for every family; every other key of a config must be in the list, or say nothing of the model.  Frozen. */
+/* A key of config.json and the key of [model] with the same meaning.  Several entries may have one key of theirs.
+ * When a config is written, their values must agree; else the model is not of this class.  Every family reads and
+ * writes rope_theta, rope_scaling, rope_parameters and the keys of windows.  Every other key of a config must be in
+ * the list, or say nothing of the model.  Frozen. */
 struct hd_family_key {
 	const char *theirs;
 	const char *ours;   /* NULL: the value must be one of `values`, because this program knows no other */
@@ -36,10 +39,10 @@ struct hd_family_key {
 			     * "-": it is written and not read */
 	uint64_t flags; /* HD_FAMILY_KEY_NULL */
 };
-enum { HD_FAMILY_KEY_NULL = 1 }; /* 0 is null there */
+enum { HD_FAMILY_KEY_NULL = 1 }; /* 0 of ours is null of theirs */
 
-/* Weights under another name than Llama's class has for them, without the last word (weight, bias); * is a number, of a layer or
- * of an expert:
+/* Weights whose names differ from those of Llama's class.  The last word (weight, bias) is left out.  * is the number
+ * of a layer or of an expert:
  *
  *	model.embed_tokens  lm_head  model.norm
  *	model.layers.*.input_layernorm  .post_attention_layernorm  .pre_feedforward_layernorm  .post_feedforward_layernorm
@@ -47,8 +50,8 @@ enum { HD_FAMILY_KEY_NULL = 1 }; /* 0 is null there */
  *	model.layers.*.mlp.gate_proj  .up_proj  .down_proj
  *	model.layers.*.mlp.gate  .experts.*.gate_proj  ...  .shared_experts.gate_proj  ...  (those with experts)
  *
- * With norm = before, post_attention_layernorm is the norm before the feed-forward layer.  Projections of one input (q, k, v;
- * gate, up) that have one name are rows of one tensor, in the order of the list.  Frozen. */
+ * With norm = before, post_attention_layernorm is the norm before the feed-forward layer.  Projections of one input
+ * (q, k, v; gate, up) with one name are rows of one tensor, in the order of the list.  Frozen. */
 struct hd_family_name {
 	const char *ours, *theirs;
 };
@@ -56,7 +59,7 @@ struct hd_family_name {
 /* How config.json says which layers have a window. */
 enum {
 	HD_FAMILY_WINDOW_NONE,
-	HD_FAMILY_WINDOW_ALL,         /* sliding_window, and all have it */
+	HD_FAMILY_WINDOW_ALL,         /* sliding_window; all layers have it */
 	HD_FAMILY_WINDOW_USED_BY_ALL, /* use_sliding_window too */
 	HD_FAMILY_WINDOW_USE,         /* use_sliding_window too, and max_window_layers or layer_types */
 	HD_FAMILY_WINDOW_TYPES,       /* sliding_window and layer_types; or every n-th layer has none */
@@ -74,7 +77,8 @@ struct hd_family_ops { /* static const data */
 	int64_t window_absent;              /* the window of a config without sliding_window; 0: none */
 };
 
-/* What Llama's config.json has, and most others: sizes, norm_eps (its default) and tie_embeddings (its default). */
+/* The keys of Llama's config.json and of most others: sizes, norm_eps and tie_embeddings; eps and tie are the
+ * defaults of the last two. */
 #define HD_FAMILY_KEYS_LLAMA(eps, tie) \
 	{ "num_hidden_layers", "layers", NULL, "!", 0 }, { "hidden_size", "embed", NULL, "!", 0 }, \
 		{ "num_attention_heads", "heads", NULL, "!", 0 }, \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle/graph.h - reading and building the program.
+ * heddle/graph.h - functions that read and build the program.
  *
- * Before placement (slots mesh to storage) a tensor is logical: named dims, global sizes.  In slot lower a tensor is what
- * one rank holds: the same dims with local sizes.  Builders work on both.
- * All communication is a node.  A plugin never calls a communicator, so everything it moves is explained, priced,
- * checked for deadlock, traced and watched like the engine's own, over any comm module.
+ * Before placement (slots mesh to storage) a tensor is logical: named dims, global sizes.  In slot lower a tensor is
+ * what one rank holds: the same dims with local sizes.  Builders work on both.  All communication is a node.  A
+ * plugin never calls a communicator.  So Heddle explains, prices, traces and watches a plugin's movements like its
+ * own, and checks them for deadlock, over any comm module.
  */
 #ifndef HEDDLE_GRAPH_H
 #define HEDDLE_GRAPH_H
@@ -15,12 +15,13 @@ extern "C" {
 
 /* What a tensor is. */
 enum {
-	HD_TENSOR_ACT,   /* made by a node, used in the same step */
+	HD_TENSOR_ACT,   /* a node makes it, and the same step uses it */
 	HD_TENSOR_DATA,  /* leaf: token ids, targets */
 	HD_TENSOR_PARAM, /* leaf: a parameter */
-	HD_TENSOR_GRAD,  /* a parameter's gradient: the accumulator, and what sync makes of it */
+	HD_TENSOR_GRAD,  /* a parameter's gradient: the accumulator, and the result of sync */
 	HD_TENSOR_STATE, /* leaf kept from step to step: optimizer moments, a plugin's own state */
-	/* leaf: fp32 copy of a parameter of lower precision; goes with its states, unless slot storage says otherwise */
+	/* leaf: fp32 copy of a parameter of lower precision; stored with its states, unless slot storage says
+	 * otherwise */
 	HD_TENSOR_MASTER,
 };
 
@@ -57,8 +58,8 @@ struct hd_node { /* view */
 	const char *owner; /* the section whose op this is; "": an op of the engine */
 };
 
-/* Arguments; NULL fields and phases 0 match all.  A node of another instance's op matches only with HD_MATCH_OTHERS, since its
- * owner is who lowers it: two sections of one plugin share `op`, and each sees its own nodes. */
+/* Arguments; NULL fields and phases 0 match all.  Only HD_MATCH_OTHERS matches nodes of another instance's ops,
+ * because their owner lowers them.  Two sections of one plugin share `op`, and each sees its own nodes. */
 enum { HD_MATCH_OTHERS = 1, HD_MATCH_MINE = 2 /* only nodes of the asking instance's ops */ };
 struct hd_match {
 	size_t size;
@@ -85,9 +86,9 @@ struct hd_members {
 	uint32_t reserved[2];
 };
 
-/* Collectives over the members of a group.  `index`: the root (a member), or the shift.  `dim`: the dim that is split or
- * joined, in member order; one that x does not have (NULL for a gather) is a new leading dim with one entry a member.  Sums are
- * computed in member order, in at least fp32.
+/* Collectives over the members of a group.  `index`: the root (a member), or the shift.  `dim`: the dim that is split
+ * or joined, in member order; one that x does not have (NULL for a gather) is a new leading dim with one entry a
+ * member.  Sums are computed in member order, in at least fp32.
  *   HD_COMM_ALL_REDUCE      x -> sum over the members                      HD_COMM_BROADCAST  x of the root -> on all
  *   HD_COMM_REDUCE_SCATTER  x -> this member's piece of the sum, along dim HD_COMM_REDUCE     x -> the sum, at the root
  *   HD_COMM_ALL_GATHER      piece -> all pieces joined along dim           HD_COMM_GATHER     pieces -> joined, at the root
@@ -97,20 +98,21 @@ struct hd_members {
  *   HD_COMM_SCATTER         x of the root, split along dim -> piece j on member j
  *   HD_COMM_PERMUTE         x goes to member mul * me + index, cyclic; mul and the number of members have no common divisor, so
  *                           each member gets one (mul 1: a shift; mul -1, index n - 1: the order of the members reversed).
- * PERMUTE may be made in slot rewrite: a sharded dim's pieces then change places, and what is replicated does not
+ * Slot rewrite may use PERMUTE.  The pieces of a sharded dim then change places, and a replicated tensor does not
  * move.  Its gradient is the inverse permutation.
- * Sums in a stated order, whatever carries them, made of messages from member to member:
+ * Sums in a stated order over any comm module, by messages from member to member:
  *   HD_COMM_RING_REDUCE_SCATTER     x -> piece me + 1 (cyclic) of the sum: piece c begins at member c and goes round, and each
  *                                   adds its own to what comes
  *   HD_COMM_RING_ALL_GATHER         piece me + 1 -> all pieces joined along dim, passed on round the ring
  *   HD_COMM_ORDERED_REDUCE_SCATTER  x -> this member's piece of the sum, added up in member order
- * Between the members that hold the model (workers) and the spare ones of a group of HD_ROLE_ALL along one axis, since 0.12:
+ * Between the members that hold the model (workers) and the spare ones of a group of HD_ROLE_ALL along one axis, since
+ * 0.12:
  *   HD_COMM_PUSH                    x on the workers -> the sum over them, added up in their order: with a dim piece j along it
  *                                   on spare member j, else (index 0 ... spare - 1) all of it on that one
  *   HD_COMM_PULL                    x on the spare members -> on all workers: pieces joined along dim; else x of spare member
  *                                   `index`
- * `wire`: of these sums of fp32, the dtype that is sent, 0: as they are.  bf16 and fp16 are rounded before each message and
- * added in fp32; fp16 travels 2^10 times as large. */
+ * `wire`: the dtype in which these sums of fp32 are sent; 0: as they are.  Values are rounded to bf16 or fp16 before
+ * each message and added in fp32.  In fp16 they are sent multiplied by 2^10. */
 enum {
 	HD_COMM_ALL_REDUCE = 1,
 	HD_COMM_REDUCE_SCATTER,
@@ -134,7 +136,7 @@ enum {                    /* what graph->scalar gives */
        HD_SCALAR_LR,      /* the learning rate of this step */
        HD_SCALAR_STEP,    /* from 1 */
        HD_SCALAR_SAMPLES, /* sequences of this step, of the whole job */
-       HD_SCALAR_INDEX, /* this rank's member index in a group: it differs from member to member, whatever its placement says */
+       HD_SCALAR_INDEX,   /* this rank's member index in a group; it differs between members, whatever its placement */
 };
 enum {                       /* how a state begins */
        HD_INITIAL_VALUE,     /* all `value` */
@@ -148,7 +150,7 @@ struct hd_storage_args {
 	struct hd_tensor *leaf;
 	const struct hd_axis *axis;
 	const struct hd_place *place;
-	uint32_t space, reserved; /* space: HD_SPACE_DEVICE */
+	uint32_t space, reserved; /* space: HD_SPACE_DEVICE; of states and masters also HD_SPACE_HOST */
 };
 struct hd_cursor_args {
 	size_t size;
@@ -174,7 +176,8 @@ struct hd_state_args {
 struct hd_graph_api {
 	size_t size;
 	/* -- read ---------------------------------------------------------------------------------------------------- */
-	/* In program order, prev NULL begins.  Nodes made during the walk, or whose results are all replaced, are not returned.  A walk may be inside another. */
+	/* Walks in program order; prev NULL begins.  Nodes made during the walk are not returned, nor are nodes
+	 * whose results are all replaced.  A walk may be inside another. */
 	struct hd_node *(*node_next)(struct hd_plan *p, struct hd_node *prev, const struct hd_match *m);
 	struct hd_tensor *(*leaf_next)(struct hd_plan *p, struct hd_tensor *prev, uint32_t what);
 	const struct hd_place *(*place)(struct hd_plan *p, const struct hd_tensor *t, const struct hd_axis *axis);
@@ -182,34 +185,35 @@ struct hd_graph_api {
 	/* "a,b,c". */
 	uint32_t (*attr_dims)(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims);
 	/* -- change -------------------------------------------------------------------------------------------------- */
-	/* Where a leaf is stored between its uses (slot storage).  Updates run where the state is stored; gathers, scatters, pushes
-	 * and pulls follow.  Gradients (HD_TENSOR_GRAD) are stored in two places: of a node of kind accumulate, where the
-	 * micro-batches' contributions are added up; of a node of kind sync, where the update reads them, which for an update
-	 * without a state is where it runs. */
+	/* Sets where a leaf is stored between its uses (slot storage).  Updates run where the state is stored;
+	 * gathers, scatters, pushes and pulls follow.  Gradients (HD_TENSOR_GRAD) are stored in two places.  The
+	 * result of a node of kind accumulate is where the micro-batches' contributions are added up.  The result of
+	 * a node of kind sync is where the update reads it.  An update without a state runs there. */
 	int (*storage)(struct hd_plan *p, const struct hd_storage_args *x);
-	/* All readers of `old` read `with`: same dims, in this order, and dtype; in slot lower the same local sizes and
-	 * placement too.  The plugin answers for the placement that its own comm nodes produce: a sum over the wrong
-	 * members is not detected here, only the loss differs from that of one rank.
-	 * Nodes that are not needed any more are dropped. */
+	/* All readers of `old` read `with`.  Both have the same dtype and the same dims in the same order; in slot
+	 * lower the same local sizes and placement too.  The plugin answers for the placement that its own comm
+	 * nodes produce.  A sum over the wrong members is not detected here: only the loss differs from that of one
+	 * rank.  Nodes that are not needed any more are dropped. */
 	int (*replace)(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
-	/* Nodes made from now on belong to anchor's unit, block and reason, stand before it in program order, and run on
-	 * the queue.  Communication always runs on its own group's queue.  Slot lower needs an anchor first; slot rewrite does too.
-	 * A node of a unit runs on its block's stage and reads what is there: to send something else from stage to stage, set
-	 * the cursor at the node that made the operand for what the sender does, and at the reshard for the rest. */
+	/* Nodes made from now on belong to anchor's unit, block and reason, stand before it in program order, and run on the
+	 * queue.  Communication always runs on its own group's queue.  Slot lower needs an anchor first; slot rewrite does too.
+	 * A node of a unit runs on its block's stage and reads what is there. To send something else from stage to stage, set
+	 * the cursor at the node that made the operand for the sender's part. Set it at the reshard for the rest. */
 	int (*cursor)(struct hd_plan *p, const struct hd_cursor_args *x);
-	/* t's maker starts when u is made.  Nodes start in the order in which they were built; another order is refused. */
+	/* The maker of t starts when u is computed.  Nodes start in the order in which they were built; another
+	 * order is refused. */
 	int (*after)(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u);
 	/* -- build --------------------------------------------------------------------------------------------------- */
-	/* Of the engine; NULL, no error: there is none. */
+	/* An op of the engine; NULL, without an error, if there is none. */
 	const struct hd_op *(*op)(struct hd_plan *p, const char *name);
 	struct hd_node *(*node)(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
 				const char *attr, ...)HD_PRINTF(5, 6);
 	/* Product over all inputs (at most two), summed over the dims that are not in `dims`. */
 	struct hd_tensor *(*einsum)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin,
 				    const struct hd_dim *const *dims, uint32_t ndim);
-	/* Elementwise, broadcast by dim name to the dims of the first input; the inputs are a, b, c, ... in the text:
-	 * "a + sign(b) * %.17g".  + - * / exp log tanh erf sqrt abs sign round floor min max where(c,x,y), numbers.  Differentiated by the
-	 * engine and compiled for its device. */
+	/* Elementwise, broadcast by dim name to the dims of the first input; the inputs are a, b, c, ... in the text: "a +
+	 * sign(b) * %.17g".  + - * / exp log tanh erf sqrt abs sign round floor min max where(c,x,y), numbers.  Differentiated
+	 * by the engine and compiled for its device. */
 	struct hd_tensor *(*map)(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr,
 				 ...)HD_PRINTF(4, 5);
 	struct hd_tensor *(*cast)(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype);
@@ -221,27 +225,31 @@ struct hd_graph_api {
 				  const struct hd_pos *at);
 	/* xs[at(0)]. */
 	struct hd_tensor *(*pick)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_pos *at);
-	/* One flat tensor of one new dim, the result's dims[0] (test the result before reading it: it is NULL after a
-	 * failure).  Needs equal dtypes.  Its length is a multiple of `multiple`, gaps are zero or ignored.  And back. */
+	/* One flat tensor of one new dim, the result's dims[0] (test the result before you read it: it is NULL after
+	 * a failure).  Needs equal dtypes.  Its length is a multiple of `multiple`; gaps are zero or ignored.
+	 * unpack is the inverse. */
 	struct hd_tensor *(*pack)(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple);
 	int (*unpack)(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n,
 		      struct hd_tensor **out);
 	struct hd_tensor *(*comm)(struct hd_plan *p, const struct hd_comm_args *x);
-	/* One step along one axis.  Where x is on another stage than the cursor's unit, a step on another axis than that of the
-	 * stages is made there, in the unit that made x. */
+	/* One step along one axis.  If x is on another stage than the cursor's unit, a step along another axis than
+	 * that of the stages runs on the stage of x, in the unit that made x. */
 	struct hd_tensor *(*reshard)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis,
 				     const struct hd_place *to);
-	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`; the checkpoint has
-	 * it as section/name/parameter.  One that is replicated or sharded is stored once.  A partial one is stored per member; read
-	 * into another size HD_RESHARD_SUM keeps its sum, HD_RESHARD_ZERO starts at zero, HD_RESHARD_REFUSE stops. */
+	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`; the
+	 * checkpoint has it as section/name/parameter.  One that is replicated or sharded is stored once.  A partial
+	 * one is stored per member.  When it is read into another size, HD_RESHARD_SUM keeps its sum,
+	 * HD_RESHARD_ZERO starts at zero, and HD_RESHARD_REFUSE stops. */
 	struct hd_tensor *(*state)(struct hd_plan *p, const struct hd_state_args *x);
-	/* At the end of the step.  A state may have a second value, made in every H-th step alone, which it takes in those. */
+	/* The state takes the value at the end of the step.  It may have a second value, made by nodes of `every`,
+	 * which it takes in their steps. */
 	int (*assign)(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value);
 	/* -- nodes that some members run (since 0.4) ------------------------------------------------------------------- */
-	/* Slot lower, units F, B and W: nodes made from now on run on these members alone; NULL: on all again, which a cursor
-	 * says too.  What they make is there alone: other nodes of these members, or of fewer, may read it, and `either`.  The group
-	 * has no axis of the stages.  Communication is made by all its members, so its group must have no axis of these members'.
-	 * Ranks still have one plan: who runs what is settled when a rank's program is made. */
+	/* Slot lower, units F, B and W: nodes made from now on run on these members alone.  NULL, or a new cursor:
+	 * on all again.  Their results exist there alone: other nodes of these members, or of fewer, may read them,
+	 * and `either`.  The group must not have the axis of the stages.  All members of a group take part in
+	 * communication, so its group must have no axis of these members'.  Ranks still have one plan.  The engine
+	 * selects the nodes of a rank when it makes the rank's program. */
 	int (*only)(struct hd_plan *p, const struct hd_members *who);
 	/* yes on these members, no on the others; of equal dims, local sizes and dtype.  No bytes move. */
 	struct hd_tensor *(*either)(struct hd_plan *p, const struct hd_members *who, struct hd_tensor *yes,
@@ -250,26 +258,28 @@ struct hd_graph_api {
 	/* A number of the run as a tensor without dims: HD_SCALAR_LR ...  g: HD_SCALAR_INDEX only.  In slot lower it is on the
 	 * stage of the cursor's node. */
 	struct hd_tensor *(*scalar)(struct hd_plan *p, uint32_t what, const struct hd_group *g);
-	/* Tensors of these dims: of one value; of the global index along one of the dims; uniform in [0, 1), by the run's seed, the
-	 * plugin's section, `name` and the global index (the same in every layout), new ones in each step if each_step. */
+	/* Tensors of these dims: one value; the global index along one of the dims; random numbers, uniform in
+	 * [0, 1).  These depend on the run's seed, the plugin's section, `name` and the global index, not on the
+	 * layout.  each_step: new ones in each step. */
 	struct hd_tensor *(*constant)(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim, double value);
 	struct hd_tensor *(*iota)(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim,
 				  const struct hd_dim *along);
 	struct hd_tensor *(*random)(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim,
 				    const char *name, int32_t each_step);
-	/* What a state of this plugin is before step 1, instead of 0: HD_INIT_... */
+	/* The value of a state of this plugin before step 1, instead of 0: HD_INITIAL_... */
 	int (*initial)(struct hd_plan *p, struct hd_tensor *state, uint32_t how, double value);
 	/* x with dim `to` in place of `from`: the same elements.  A product of x and its copy over the other dims then is a Gram
 	 * matrix.  `to` has as many elements as `from`; x is gathered where `from` is sharded. */
 	struct hd_tensor *(*rename)(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *from,
 				    const struct hd_dim *to);
-	/* The k->n largest entries of x along a dim, in the order of their indices, of equal ones the first; magnitude: by absolute
-	 * value.  *values and *index (i32) have dim k in place of `along`. */
+	/* The k->n largest entries of x along a dim, in the order of their indices.  Of equal entries it takes the
+	 * first.  magnitude: by absolute value.  *values and *index (i32) have dim k in place of `along`. */
 	int (*topk)(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *along, const struct hd_dim *k,
 		    int32_t magnitude, struct hd_tensor **values, struct hd_tensor **index);
-	/* Entries of x along a dim: index has the dims of x with another one in place of `along`.  And back: x's entries at their
-	 * places along `to` (in place of `from`), which are zero else; several at one place are added, unique: there are none.  An
-	 * index outside gives zero, and is put nowhere. */
+	/* gather: entries of x along a dim.  index has the dims of x with another one in place of `along`; an index
+	 * out of range gives zero.  scatter is the inverse: it puts the entries of x at their places along `to` (in
+	 * place of `from`), with zero elsewhere.  It adds entries at one place, and drops an index out of range.
+	 * unique: no two entries have one place. */
 	struct hd_tensor *(*gather)(struct hd_plan *p, struct hd_tensor *x, struct hd_tensor *index,
 				    const struct hd_dim *along);
 	struct hd_tensor *(*scatter)(struct hd_plan *p, struct hd_tensor *x, struct hd_tensor *index,
@@ -278,23 +288,26 @@ struct hd_graph_api {
 	int (*replace_in)(struct hd_plan *p, struct hd_node *reader, struct hd_tensor *old, struct hd_tensor *with);
 	/* The value that a leaf takes at the end of this step (of the optimizer, or of assign); NULL, no error: it stays. */
 	struct hd_tensor *(*updated)(struct hd_plan *p, struct hd_tensor *leaf);
-	/* Nodes made from now on, until the next cursor, run in every steps-th step alone: in steps that are multiples of it.  What they
-	 * make is read by such nodes, or assigned to a leaf, which stays as it is in other steps. */
+	/* Nodes made from now on, until the next cursor, run only in steps that are multiples of `steps`.  Only such
+	 * nodes may read their results.  The results may also be assigned to a leaf, which stays as it is in other
+	 * steps. */
 	int (*every)(struct hd_plan *p, int64_t steps);
 	/* -- since 0.9: what differs from member to member on purpose ---------------------------------------------------- */
-	/* Slot lower: x, a term of a sum along the axis, as a value of this member's own.  Nothing moves: from here on members compute
-	 * different things, which the plan calls replicated, and the plugin brings them together again.  The gradient norm
-	 * is each member's own then; metrics have that of the first. */
+	/* Slot lower: turns x, a term of a sum along the axis, into a value of this member.  Nothing moves.  From
+	 * here on members compute different values, which the plan calls replicated, and the plugin must bring them
+	 * together again.  Each member then has its own gradient norm; metrics have that of the first. */
 	struct hd_tensor *(*local)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis);
-	/* Slot lower: each member along the axis has its own value of this state, of a section or of the optimizer.  The
-	 * checkpoint has it per member, as NAME@member; read into another number of members it begins anew (HD_RESHARD_ZERO), or
-	 * is refused (HD_RESHARD_REFUSE).  A parameter is one for all members: it is what the model's files, evaluation and
-	 * generation have.  Weights of a member's own are a state that begins as the parameter and replaces it in training. */
+	/* Slot lower: each member along the axis has its own value of this state, of a section or of the optimizer.
+	 * The checkpoint has it per member, as NAME@member.  With another number of members it begins anew
+	 * (HD_RESHARD_ZERO), or the checkpoint is refused (HD_RESHARD_REFUSE).  A parameter is the same on all
+	 * members: the model's files, evaluation and generation use it.  Weights of a member's own are a state that
+	 * begins as the parameter and replaces it in training. */
 	int (*own)(struct hd_plan *p, struct hd_tensor *state, const struct hd_axis *axis, uint32_t relayout);
 	/* -- since 0.10 ---------------------------------------------------------------------------------------------- */
-	/* Each xs[i] is in `parts` equal pieces along dims[i].  One flat tensor, as pack's, of which each part has that piece of
-	 * all xs: what a reduce-scatter of it leaves is unpacked as the pieces.  And back: like[i] is a piece, flat what an
-	 * all-gather of packed pieces makes, out[i] whole.  One node and n, whatever `parts` is. */
+	/* Each xs[i] consists of `parts` equal pieces along dims[i].  pack_pieces makes one flat tensor, like pack;
+	 * each part of it has one piece of every xs[i].  So unpack makes the pieces of what a reduce-scatter leaves.
+	 * unpack_pieces is the inverse: like[i] is a piece, flat the all-gather of packed pieces, and out[i] whole.
+	 * One node and n, whatever `parts` is. */
 	struct hd_tensor *(*pack_pieces)(struct hd_plan *p, struct hd_tensor *const *xs,
 					 const struct hd_dim *const *dims, uint32_t n, int64_t parts);
 	int (*unpack_pieces)(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like,
@@ -357,7 +370,7 @@ static inline struct hd_tensor *hd_state(const struct hd_graph_api *g, struct hd
  *   route (logits -> gates, slots, sums), dispatch (x, slots -> d), combine (y, slots, gates -> x)      experts
  *   chunk, join, pick, pack, unpack, comm, reshard, constant, iota, uniform, scalar, renamed, largest, take, put
  *   adamw (w, g, m, v, factor -> w, m, v; beta1, beta2, eps, decay)   sgd (w, g, factor -> w; decay)   of kind update
- * kernels/README.md has the meaning of each.
+ * kernels/README.md describes each.
  */
 #ifdef __cplusplus
 }

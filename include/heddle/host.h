@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle/host.h - types, status codes, and what the engine offers to a plugin.
+ * heddle/host.h - types, status codes, and the functions that the engine offers to a plugin.
  *
- * A plan is one layout, seen by one instance of a plugin.  A plugin plans and never runs: no slot sees a rank, the
- * same calls describe all ranks, and what depends on the rank is symbolic (struct hd_pos).  So one process plans
- * thousands of ranks, and ranks compare their plans by one hash.
+ * A plan is one layout, as one instance of a plugin sees it.  An instance is one section of the INI.  A plugin plans
+ * and never runs: no slot sees a rank, and the same calls describe all ranks.  What depends on the rank is symbolic
+ * (struct hd_pos).  So one process plans thousands of ranks, and ranks compare their plans by one hash.
  *
  * Ownership.  Handles (dims, axes, groups, tensors, nodes, blocks) and the strings in them belong to the engine and
- * live as long as the plan.  What a plugin passes in is copied before the call returns.  Every struct is one of three:
- *   a view begins with `size`, is made by the engine, is read-only to the plugin, and grows at its end; never copy or embed one;
- *   arguments (struct hd_..._args, struct hd_match) begin with `size`, which the plugin sets to the struct's sizeof; they grow
- *   at their end too, where 0 means "as before", and the engine refuses what it does not know and is not 0;
- *   a frozen struct never changes: its reserved words are 0, and refused if they are not.
- * Calls with arguments have a short form for the usual case at the end of this header and of heddle/graph.h: hd_rule(h, p, ...).
+ * live as long as the plan.  The engine copies what a plugin passes in before the call returns.  Every struct is one of
+ * three:
+ *   a view begins with `size` and grows at its end; the engine makes it, and the plugin only reads it and never
+ *   copies or embeds it;
+ *   arguments (struct hd_..._args, struct hd_match) begin with `size`, which the plugin sets to the struct's sizeof;
+ *   they grow at their end too, where 0 means "as before", and the engine refuses an unknown field that is not 0;
+ *   a frozen struct never changes; its reserved words are 0, and the engine refuses other values.
+ * Calls with arguments have a short form for the usual case at the end of this header and of heddle/graph.h:
+ * hd_rule(h, p, ...).
  *
  * Threads.  One thread calls one plan.  Several plans may live in one process, so a plugin keeps no mutable globals.
  *
- * Errors.  The first failure stays in the plan with its text (fail).  A builder that fails, or is given a NULL
- * tensor, returns NULL; so a slot may build without tests and end with `return h->status(p)`.
+ * Errors.  The first failure stays in the plan with its text (fail).  A builder that fails, or gets a NULL
+ * tensor, returns NULL.  So a slot may build without tests and end with `return h->status(p)`.
  */
 #ifndef HEDDLE_HOST_H
 #define HEDDLE_HOST_H
@@ -51,7 +54,7 @@ enum {
 };
 enum { HD_LOG_ERROR, HD_LOG_WARN, HD_LOG_INFO, HD_LOG_DEBUG };
 
-/* A dtype carries its class and its bits, so that an older plugin can size a type it has never heard of. */
+/* A dtype carries its class and its bits, so that an older plugin can size a type that it does not know. */
 #define HD_DTYPE(cls, bits, variant) ((uint32_t)(cls) << 16 | (uint32_t)(bits) << 8 | (uint32_t)(variant))
 #define HD_BITS(dtype) ((dtype) >> 8 & 0xff)
 #define HD_DTYPE_F32 HD_DTYPE(3, 32, 0)
@@ -61,7 +64,8 @@ enum { HD_LOG_ERROR, HD_LOG_WARN, HD_LOG_INFO, HD_LOG_DEBUG };
 #define HD_DTYPE_I32 HD_DTYPE(1, 32, 0)
 #define HD_DTYPE_I64 HD_DTYPE(1, 64, 0)
 #define HD_DTYPE_U8 HD_DTYPE(2, 8, 0)
-/* Casts know them, to the nearest, ends for what lies beyond; nothing computes in them.  Scale with map first. */
+/* Only casts know these.  They round to the nearest; a value out of range becomes the end of the range.  Scale with map
+ * first. */
 #define HD_DTYPE_I8 HD_DTYPE(1, 8, 0)
 #define HD_DTYPE_E4M3 HD_DTYPE(3, 8, 0) /* up to 448 */
 #define HD_DTYPE_E5M2 HD_DTYPE(3, 8, 1) /* up to 57344 */
@@ -79,16 +83,17 @@ struct hd_strategy; /* each plugin completes this type privately */
 struct hd_dim { /* view; interned per plan: equal names are equal pointers */
 	size_t size;
 	const char *name;
-	int64_t n; /* elements of the whole dim; of `batch`: sequences of one micro-batch of all replicas */
+	int64_t n; /* elements of the whole dim; for `batch`: sequences of one micro-batch of all replicas */
 };
 
-/* An axis has `n` coordinates that hold the model and `spare` more (n, n + 1, ...) that hold none: dedicated servers.
- * Ranks = product of (n + spare) over all axes; one axis of a layout may have spare ones, since 0.12, and not that of the stages.
- * Rules shard along the n alone; batch, data, loss and means are theirs, and a rank at a spare coordinate runs no node of the
- * model.  It has what a strategy puts there: a leaf by slot storage, in a place of HD_ROLE_SPARE, and the nodes that read it.
- * An update runs where its parameter's state is; a parameter whose state is at spare coordinates has its master there (what the
- * update reads and writes, in fp32 too), and the gradient goes there by HD_COMM_PUSH, the new value comes back by HD_COMM_PULL.
- * On other axes a spare rank has coordinates as all have: with parameters sharded over 2 inside, each server is two ranks. */
+/* An axis has `n` coordinates that hold the model and `spare` more (n, n + 1, ...) that hold none: dedicated
+ * servers.  Ranks = product of (n + spare) over all axes.  Since 0.12, one axis of a layout may have spare ones, but
+ * not that of the stages.  Rules shard along the n alone.  Batch, data, loss and means belong to the n, and a rank
+ * at a spare coordinate runs no node of the model.  It has what a strategy puts there: a leaf by slot storage, in a
+ * place of HD_ROLE_SPARE, and the nodes that read it.  An update runs where its parameter's state is.  A parameter
+ * whose state is at spare coordinates has its master there, in fp32 too; the update reads and writes the master.
+ * HD_COMM_PUSH sends the gradient there, and HD_COMM_PULL brings the new value back.  On other axes a spare rank
+ * has coordinates like all ranks: with parameters sharded over 2 inside, each server is two ranks. */
 struct hd_axis { /* view */
 	size_t size;
 	const char *name; /* the INI section's name, or section.suffix */
@@ -103,23 +108,27 @@ struct hd_group { /* view: members along one or several axes, numbered with the 
 /* Where one tensor is on one axis.  Frozen. */
 enum { HD_PLACE_REPLICATED, HD_PLACE_SHARD, HD_PLACE_PARTIAL, HD_PLACE_PINNED };
 enum { HD_RED_SUM, HD_RED_MAX };
-/* Of an axis' coordinates: those that hold the model, the spare ones (of a group the last), or, since 0.12, all.  The loss, the gradient norm and the
- * factor of clipping are on all. */
+/* Coordinates of an axis: those that hold the model, the spare ones (the last of a group), or, since 0.12, all.  The
+ * loss, the gradient norm and the factor of clipping are on all. */
 enum { HD_ROLE_CORE, HD_ROLE_SPARE, HD_ROLE_ALL };
-/* Of n members, member i has: HD_ORDER_CONTIGUOUS: piece i of n; HD_ORDER_ZIGZAG: pieces i and 2n - 1 - i of 2n, behind each
- * other, so that under a causal mask each has as much to do.  Zigzag is for the dim seq, along one axis. */
+/* The pieces of member i of n.  HD_ORDER_CONTIGUOUS: piece i of n.  HD_ORDER_ZIGZAG: pieces i and 2n - 1 - i of 2n,
+ * one after the other, so that a causal mask gives each member the same work.  Zigzag is for the dim seq, along one
+ * axis. */
 enum { HD_ORDER_CONTIGUOUS, HD_ORDER_ZIGZAG };
 struct hd_place {
-	uint8_t kind; /* HD_PLACE_REPLICATED: the same on every member; HD_PLACE_PINNED: only at coordinate `index` */
-	uint8_t red;  /* HD_PLACE_PARTIAL: the reduction that is still to be done: HD_RED_SUM or HD_RED_MAX */
-	uint8_t role; /* the coordinates that are meant: HD_ROLE_CORE ...; a shard of HD_ROLE_SPARE is one of `spare` pieces */
+	uint8_t kind;  /* HD_PLACE_REPLICATED: the same on every member; HD_PLACE_PINNED: only at coordinate `index` */
+	uint8_t red;   /* HD_PLACE_PARTIAL: the reduction that is still to be done: HD_RED_SUM or HD_RED_MAX */
+	uint8_t role;  /* which coordinates: HD_ROLE_CORE ...; a shard of HD_ROLE_SPARE is one of `spare` pieces */
 	uint8_t order; /* HD_PLACE_SHARD: which pieces a member has, HD_ORDER_CONTIGUOUS ... */
 	int32_t index; /* HD_PLACE_PINNED: a pipeline stage; with HD_ROLE_SPARE the server that owns it, from 0 */
 	int32_t level; /* HD_PLACE_SHARD: among the axes that shard this dim, low levels are outer; 0: by mesh order */
 	const struct hd_dim *dim; /* HD_PLACE_SHARD */
 	uint32_t reserved[2];
 };
-/* Where the bytes of a tensor are.  Reserved: everything is in HD_SPACE_DEVICE so far, and another value is refused. */
+/* The memory that holds a tensor.  Slot storage may put optimizer states and masters into HD_SPACE_HOST.  The host's
+ * kernels update them there; the engine brings the gradients there and the new values back.  If a device has no
+ * memory of its own, both spaces are the same.  Everything else is in HD_SPACE_DEVICE, and the engine refuses
+ * another value. */
 enum { HD_SPACE_DEVICE, HD_SPACE_HOST };
 
 struct hd_block { /* view: a piece of the model that a stage may begin with: embed, layer 0, ..., head */
@@ -131,20 +140,22 @@ struct hd_block { /* view: a piece of the model that a stage may begin with: emb
 
 /* Flags of a rule. */
 enum {
-	/* The dim may be padded to divide (vocab); invisible to loss and checkpoint. */
+	/* The dim may be padded to divide (vocab).  Neither the loss nor a checkpoint shows the padding. */
 	HD_RULE_PAD = 1,
-	/* Skip the rule where it does not divide; without it the engine refuses, with both numbers. */
+	/* Skip the rule where the dim does not divide.  Without this flag the engine refuses, with both numbers. */
 	HD_RULE_IF_DIVIDES = 2,
 	/* Dim batch: shards one replica's micro-batch instead of adding replicas. */
 	HD_RULE_INSIDE = 4,
-	/* Inside all axes that shard the dim without this flag, so that the dim can be gathered along it alone. */
+	/* The axis is inside all axes that shard the dim without this flag.  So the dim can be gathered along this
+	 * axis alone. */
 	HD_RULE_INNERMOST = 8,
-	/* Shards nothing: nodes with this dim that no earlier rule shards on the axis stay replicated, whatever later
-	 * rules say. */
+	/* Shards nothing.  Nodes with this dim that no earlier rule shards on the axis stay replicated, in spite of
+	 * later rules. */
 	HD_RULE_KEEP_REPLICATED = 16,
-	/* Outside all axes that shard the dim without this flag: it never moves alone. */
+	/* The axis is outside all axes that shard the dim without this flag.  The dim is never gathered along it
+	 * alone. */
 	HD_RULE_OUTERMOST = 32,
-	/* Dim seq: in HD_ORDER_ZIGZAG. */
+	/* Dim seq: the order is HD_ORDER_ZIGZAG. */
 	HD_RULE_ZIGZAG = 64,
 };
 /* Kinds of units.  F, B, W: forward, backward, weight gradients of one chunk for one micro-batch.  G, S, U run once a
@@ -154,7 +165,7 @@ enum { HD_UNIT_F = 1, HD_UNIT_B = 2, HD_UNIT_W = 4, HD_UNIT_U = 8, HD_UNIT_G = 1
 struct hd_axis_args {
 	size_t size;
 	const char *suffix; /* NULL: the axis has the section's name.  Two axes of one instance need two suffixes */
-	int64_t n, spare;   /* spare: since 0.12.  What slot mesh is given as `left` is n + spare */
+	int64_t n, spare;   /* spare: since 0.12.  Argument `left` of slot mesh is n + spare */
 };
 struct hd_group_args {
 	size_t size;
@@ -187,43 +198,44 @@ struct hd_host {
 	/* -- talk, memory (since 0.1, as all below) ------------------------------------------------------------------ */
 	void (*log)(struct hd_plan *p, int32_t level, const char *file, int32_t line, const char *fmt, ...)
 		HD_PRINTF(5, 6);
-	/* Refuse: one sentence, no newline, naming the object and both numbers; "KEY: ..." is reported at that key's line
-	 * of the INI.  The plan keeps the first.  Returns code. */
+	/* Refuses, with one sentence without a newline that names the object and both numbers.  "KEY: ..." is
+	 * reported at that key's line of the INI.  The plan keeps the first refusal.  Returns code. */
 	int (*fail)(struct hd_plan *p, int32_t code, const char *fmt, ...) HD_PRINTF(3, 4);
 	int (*status)(struct hd_plan *p);
-	/* Zeroed host memory, freed with the plan: an instance that has no other memory needs no close. */
+	/* Zeroed host memory, freed with the plan.  An instance without other memory needs no close. */
 	void *(*alloc)(struct hd_plan *p, size_t bytes);
 	/* "vendor.feature"; NULL: this engine does not have it.  "heddle.node_size": int64_t, the ranks of a node, 0 if unknown. */
 	const void *(*query)(struct hd_plan *p, const char *feature);
-	/* -- the INI; defaults and ranges are applied already.  A key that is not in `options`, or is there with the type of
-	 * another call, fails and reads as 0: test before it divides. -------------------------------------------------------------- */
+	/* -- the INI; defaults and ranges are applied already.  A key that is not in `options`, or has the type of
+	 * another call there, fails and reads as 0: test before you divide by it. -------------------------------- */
 	int64_t (*opt_int)(struct hd_plan *p, const char *key); /* int, bool, bytes */
 	double (*opt_num)(struct hd_plan *p, const char *key);
 	const char *(*opt_str)(struct hd_plan *p, const char *key);
-	/* Content of the file it names, also beside the INI, or NULL. */
+	/* Content of the file that the key names, also relative to the INI, or NULL. */
 	const char *(*opt_text)(struct hd_plan *p, const char *key);
 	/* -- names and mesh ------------------------------------------------------------------------------------------ */
 	const struct hd_dim *(*dim)(struct hd_plan *p, const char *name); /* NULL, no error: the model has none */
-	/* Name is local to the instance. */
+	/* The name is local to the instance. */
 	const struct hd_dim *(*dim_new)(struct hd_plan *p, const char *name, int64_t n);
-	/* Slot mesh only; the first claimed is the inner one.  A size that does not divide is reported at the key that is called
-	 * like the suffix, or at `size`. */
+	/* Slot mesh only.  The axis that is claimed first is the inner one.  A size that does not divide is reported
+	 * at the key with the suffix as its name, or at `size`. */
 	const struct hd_axis *(*axis)(struct hd_plan *p, const struct hd_axis_args *x);
 	/* All axes, innermost first. */
 	const struct hd_axis *(*axis_next)(struct hd_plan *p, const struct hd_axis *prev);
 	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_group_args *x);
 	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
-	/* dim -> axis in nodes of this kind (hd_op.kind; NULL: all; norm with the dim that norms are over: the norm is
-	 * decomposed).  attention, norm, embedding, position, xent, route and combine include their backward; a kind that no op
-	 * has causes a warning.  Dims of the models that Heddle has: batch, seq, position, embed, heads, kv_heads, head_dim, mlp,
-	 * vocab; with experts also expert, slot.  A dim that the model does not have: no error, no effect (one plugin for
-	 * several families), but an axis that nothing is sharded along causes a warning.  The dim "layer" deals the blocks to the coordinates
-	 * of the axis, contiguous and even; `stage` deals them one by one. */
+	/* Shards dim along axis in nodes of this kind (hd_op.kind; NULL: all).  A rule for kind norm and the dim
+	 * that norms are over decomposes the norm.  attention, norm, embedding, position, xent, route and combine
+	 * include their backward.  A kind that no op has causes a warning.  Dims of Heddle's models: batch, seq,
+	 * position, embed, heads, kv_heads, head_dim, mlp, vocab; with experts also expert, slot.  A dim that the
+	 * model lacks is no error and has no effect (one plugin for several families), but an axis that shards
+	 * nothing causes a warning.  The dim "layer" deals the blocks to the coordinates of the axis, contiguous and
+	 * even; `stage` deals them one by one. */
 	int (*rule)(struct hd_plan *p, const struct hd_rule_args *x);
 	const struct hd_block *(*block_next)(struct hd_plan *p, const struct hd_block *prev);
 	int (*stage)(struct hd_plan *p, const struct hd_stage_args *x);
-	/* -- units: slot schedule only; appended in the order in which this coordinate runs them.  Where a plan has no
-	 * HD_UNIT_W unit, HD_UNIT_B includes the weight gradients.  G, S and U units are the engine's. --------------------------- */
+	/* -- units: slot schedule only; append them in the order in which this coordinate runs them.  In a plan without
+	 * HD_UNIT_W units, HD_UNIT_B includes the weight gradients.  G, S and U units are the engine's. -------- */
 	int (*unit)(struct hd_plan *p, const struct hd_unit_args *x);
 	const struct hd_graph_api *graph;
 	const struct hd_record_api *record;

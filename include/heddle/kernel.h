@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * heddle/kernel.h - kernels of a plugin: what slot record of its ops launches by name, beside those of the engine.
+ * heddle/kernel.h - kernels of a plugin.  Slot record of its ops launches them by name, like those of the engine.
  *
- * A kernel is of one device.  It is prepared once per launch, before step 1, where everything that depends on shapes is done
- * and memory is asked for; then it is run in every step with the same addresses.  Tensors are dense and row-major in the
- * order of their dims.  For its own ops a plugin's kernels come before the engine's of the same name.
+ * A kernel is for one device.  prepare is called once per launch, before step 1: it does what depends on shapes alone,
+ * and asks for memory.  Then run is called in every step with the same addresses.  Tensors are dense and row-major in
+ * the order of their dims.  For the plugin's own ops, the plugin's kernels come before the engine's kernels of the same
+ * name.
  *
  *   cpu    run computes, on at most `threads` threads, and returns when it is done
  *   cuda   run enqueues on `stream` and returns: it does not wait, and allocates nothing.  What it enqueues may be recorded
@@ -21,11 +22,11 @@ struct hd_operand { /* view: as one rank holds it */
 	size_t size;
 	const struct hd_dim *const *dims;
 	const int64_t *n;     /* per dim, elements here */
-	const int64_t *first; /* global index of the first; what is not below dims[i]->n is padding */
+	const int64_t *first; /* global index of the first; an index of dims[i]->n or more is padding */
 	uint32_t ndim, dtype;
 };
 
-struct hd_step { /* what changes from step to step; on cuda in the device's memory */
+struct hd_step { /* values that change from step to step; on cuda in the device's memory */
 	size_t size;
 	uint64_t seed;
 	int64_t step;          /* from 1 */
@@ -34,7 +35,7 @@ struct hd_step { /* what changes from step to step; on cuda in the device's memo
 	uint32_t zero;
 };
 
-struct hd_kernel_prepare { /* filled by the engine but for `state` */
+struct hd_kernel_prepare { /* the engine fills all fields but `state` */
 	size_t size;
 	const char *attr; /* of the launch */
 	const struct hd_operand *const *ins, *const *outs;
@@ -42,9 +43,9 @@ struct hd_kernel_prepare { /* filled by the engine but for `state` */
 	int32_t threads, zero;
 	/* Zeroed host memory that lives as long as the launch. */
 	void *(*alloc)(struct hd_kernel_prepare *a, size_t bytes);
-	/* Refuses: one sentence that names the operand and both values.  Returns code. */
+	/* Refuses, with one sentence that names the operand and both values.  Returns code. */
 	int (*fail)(struct hd_kernel_prepare *a, int32_t code, const char *fmt, ...) HD_PRINTF(3, 4);
-	void *state; /* the kernel's: run gets it again */
+	void *state; /* the kernel's own; run gets it again */
 };
 
 struct hd_kernel_run {
@@ -60,11 +61,12 @@ struct hd_kernel_run {
 struct hd_kernel_ops { /* static const data */
 	size_t size;
 	const char *name, *device; /* device: "cpu", "cuda" or "ref" */
-	/* HD_OK, or what a->fail returned. */
+	/* Returns HD_OK, or what a->fail returned. */
 	int (*prepare)(struct hd_strategy *self, struct hd_kernel_prepare *a);
-	/* HD_OK; anything else ends the run with the kernel's name and this number (of cuda: the last error of the launch). */
+	/* Returns HD_OK.  Another value ends the run with the kernel's name and this number (cuda: the last error of
+	 * the launch). */
 	int (*run)(const struct hd_kernel_run *a);
-	void (*release)(void *state); /* what prepare made besides alloc; NULL: nothing */
+	void (*release)(void *state); /* frees what prepare made without alloc; NULL: there is nothing */
 };
 
 #ifdef __cplusplus

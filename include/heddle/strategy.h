@@ -14,15 +14,17 @@
  *           [memory plan; price, or the program of a rank: op.record] -> close
  * Each slot is called for all instances, in the order of the INI, before the next slot begins.
  *
- * Rules say how many replicas there are, and so the batch.  To hear them the slots from open to rules are called first for a
- * plan of another batch, forward only, which is closed and thrown away; it logs only if it fails.  In the plan that is kept
- * dim batch and all shapes are final from open on, and its rules must say the same batch again.
+ * The rules decide how many replicas there are, and so the batch.  To learn it, the engine first calls the slots
+ * from open to rules for a plan of another batch, forward only.  It closes and drops that plan, which logs only if
+ * it fails.  In the plan that it keeps, dim batch and all shapes are final from open on, and the rules must lead to
+ * the same batch again.
  */
 #ifndef HEDDLE_STRATEGY_H
 #define HEDDLE_STRATEGY_H
 #include <heddle/family.h>
 #include <heddle/kernel.h>
 #include <heddle/optimizer.h>
+#include <heddle/serial.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -37,29 +39,30 @@ struct hd_option { /* frozen; const data of the plugin */
 	const char *help; /* one line */
 };
 
-struct hd_strategy_ops { /* a NULL slot does nothing, unless it says what it does instead.  All slots since 0.1 */
+struct hd_strategy_ops { /* a NULL slot does nothing, unless its comment says otherwise.  All slots since 0.1 */
 	size_t size;
 	const struct hd_option *options;
 	uint32_t noptions, option_size; /* option_size: sizeof(struct hd_option) of the plugin's build */
 	/* Keep h in *self.  Options can be read; nothing else exists yet.  NULL: self is a struct hd_basic. */
 	int (*open)(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self);
-	void (*close)(struct hd_strategy *self); /* only what h->alloc did not give */
-	/* size: as in the INI, 0 if auto; left: the ranks that the other sections leave over.  NULL: claims one axis, of as
-	 * many members as the INI says. */
+	void (*close)(struct hd_strategy *self); /* frees only what does not come from h->alloc */
+	/* size: as in the INI, 0 if auto; left: the ranks that the other sections leave over.  NULL: the engine
+	 * claims one axis, with as many members as the INI says. */
 	int (*mesh)(struct hd_strategy *self, struct hd_plan *p, int64_t size, int64_t left);
 	int (*rewrite)(struct hd_strategy *self, struct hd_plan *p);
 	int (*rules)(struct hd_strategy *self, struct hd_plan *p);
 	int (*storage)(struct hd_strategy *self, struct hd_plan *p);
 	int (*lower)(struct hd_strategy *self, struct hd_plan *p);
-	/* At most one instance of a layout orders units; the engine proves coverage and freedom from deadlock. */
+	/* At most one instance of a layout orders units.  The engine proves that they cover the step and do not
+	 * deadlock. */
 	int (*schedule)(struct hd_strategy *self, struct hd_plan *p, int64_t micro_batches);
 };
 
-/* What self is in the other slots where slot open is NULL: enough for a strategy of rules. */
+/* Without slot open, self is this struct in the other slots.  It is enough for a strategy of rules. */
 struct hd_basic { /* view */
 	size_t size;
 	const struct hd_host *h;
-	const struct hd_axis *axis; /* the one that is claimed where slot mesh is NULL, from then on; else NULL */
+	const struct hd_axis *axis; /* without slot mesh: the axis that the engine claimed, from then on; else NULL */
 };
 static inline const struct hd_basic *hd_basic_of(const struct hd_strategy *self)
 {
@@ -67,20 +70,22 @@ static inline const struct hd_basic *hd_basic_of(const struct hd_strategy *self)
 }
 
 #define HD_MAGIC 0x4844504cu
-struct hd_plugin { /* the fields up to `size` are frozen; tables are appended as pointers */
+struct hd_plugin { /* the fields up to `size` are frozen; later minors append tables as pointers */
 	uint32_t magic;
 	uint16_t abi_major, abi_minor;
 	char name[32]; /* equals the file's name without heddle_, lib and .so */
 	char version[16];
-	char build[64]; /* what else must agree, "key=value ..."; empty for a plugin that links nothing */
-	size_t size;    /* of this struct */
+	char build[64];                         /* "minor=N": engines of an older minor refuse it; empty: none does */
+	size_t size;                            /* of this struct */
 	const struct hd_strategy_ops *strategy; /* NULL: no slot does anything */
-	/* NULL: trains as one rank does, up to rounding.  Else the plugin is another algorithm on purpose, and the text says with
-	 * which of its options it is exact, as "key=value key=value" ("every=1").  Since 0.3. */
+	/* NULL: the plugin trains as one rank does, up to rounding.  Else it is another algorithm on purpose, and
+	 * the text names the options with which it is exact, as "key=value key=value" ("every=1").  Since 0.3. */
 	const char *approximate;
 	const struct hd_kernel_ops *const *kernels;  /* NULL-terminated; NULL: none.  Since 0.3 */
 	const struct hd_optimizer_ops *optimizer;    /* NULL: none.  Since 0.3 */
 	const struct hd_family_ops *const *families; /* NULL-terminated; NULL: none.  Since 0.11 */
+	const struct hd_serial_ops
+		*serial; /* of what is approximate: what it computes instead; NULL: not said.  Since 1.1 */
 };
 
 /* The one exported symbol: pure; its name carries the major. */
@@ -88,12 +93,12 @@ struct hd_plugin { /* the fields up to `size` are frozen; tables are appended as
 __attribute__((visibility("default")))
 #endif
 const struct hd_plugin *
-heddle_plugin_v0(void);
+heddle_plugin_v1(void);
 
 #define HD_PLUGIN(name_, version_, ops_) HD_PLUGIN_TABLES(name_, version_, .strategy = (ops_))
 /* With other tables: HD_PLUGIN_TABLES("lazy", "1.0", .strategy = &ops, .approximate = "every=1") */
 #define HD_PLUGIN_TABLES(name_, version_, ...) \
-	const struct hd_plugin *heddle_plugin_v0(void) \
+	const struct hd_plugin *heddle_plugin_v1(void) \
 	{ \
 		static const struct hd_plugin plugin_ = { .magic = HD_MAGIC, \
 							  .abi_major = HD_ABI_MAJOR, \

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * heddle/version.h - the version of the plugin ABI.
  *
- * The major is part of the entry symbol's name (heddle_plugin_v0): a break renames the symbol.  The minor grows when
- * something is appended: a slot or field at the end of a struct that starts with its size, an enum value, a host
- * function.  While the major is 0 the minor must match exactly; the promise of stability starts with major 1.
- * doc/abi-changes.md has an entry for every minor.
+ * The major is part of the entry symbol's name (heddle_plugin_v1), so a break renames the symbol.  The minor grows
+ * when something is appended: a slot or field at the end of a struct that starts with its size, an enum value, a
+ * host function.  Within a major, plugins and engines of all minors load each other.  A plugin that needs a minor
+ * declares it (hd_plugin.build).  doc/abi.md says what may change, and doc/abi-changes.md has an entry for every
+ * minor.
  */
 #ifndef HEDDLE_VERSION_H
 #define HEDDLE_VERSION_H
 
-#define HD_ABI_MAJOR 0
-#define HD_ABI_MINOR 12
+#define HD_ABI_MAJOR 1
+#define HD_ABI_MINOR 1
 
 #endif

@@ -7,6 +7,11 @@
 #include "kernels/cuda/matmul/product.h"
 #include <stdio.h>
 
+struct cuda_move { /* a copy beside kernels */
+	cudaEvent_t done;
+	int made, to_host;
+};
+
 static struct {
 	cudaStream_t queue;
 	struct hd_cuda_step *step; /* on the device */
@@ -18,6 +23,10 @@ static struct {
 	char where[120];
 	cudaError_t failed_before; /* a capture: what it makes wrong is not of the step */
 	int local_rank, local_size, gpus, device, open;
+	cudaStream_t copies[2]; /* to the device, to the host: copies beside kernels */
+	cudaEvent_t before;
+	struct cuda_move *moves; /* by request */
+	int64_t nmoves;
 } here;
 
 static const char *text_of(cudaError_t e)
@@ -151,6 +160,70 @@ static void get(void *host, const void *device, size_t bytes)
 {
 	keep(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, here.queue), "a copy from the device");
 	wait_here("a copy from the device");
+}
+
+/* -- copies beside kernels, each way on a stream of its own ------------------------------------------------------------------- */
+static struct cuda_move *move_of(int64_t request)
+{
+	struct cuda_move *m;
+	int64_t n = here.nmoves;
+
+	if (request >= n) {
+		here.nmoves = 2 * request + 64;
+		here.moves = (struct cuda_move *)realloc(here.moves, (size_t)here.nmoves * sizeof(*here.moves));
+		memset(here.moves + n, 0, (size_t)(here.nmoves - n) * sizeof(*here.moves));
+	}
+	m = &here.moves[request];
+	if (!m->made) {
+		keep(cudaEventCreateWithFlags(&m->done, cudaEventDisableTiming), "an event");
+		m->made = 1;
+	}
+	return m;
+}
+
+static void move(void *to, const void *from, size_t bytes, int to_host, int64_t request)
+{
+	struct cuda_move *m = move_of(request);
+	cudaStream_t *s = &here.copies[to_host != 0];
+
+	if (!*s)
+		keep(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "a stream for copies");
+	if (!here.before)
+		keep(cudaEventCreateWithFlags(&here.before, cudaEventDisableTiming), "an event");
+	m->to_host = to_host;
+	keep(cudaEventRecord(here.before, here.queue), "an event");
+	keep(cudaStreamWaitEvent(*s, here.before, 0), "an event");
+	keep(cudaMemcpyAsync(to, from, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, *s),
+	     to_host ? "a gradient's copy to the host" : "a parameter's copy to the device");
+	keep(cudaEventRecord(m->done, *s), "an event");
+}
+
+static void moved(int64_t request)
+{
+	struct cuda_move *m = move_of(request);
+
+	if (m->to_host)
+		keep(cudaEventSynchronize(m->done), "a gradient's copy to the host");
+	else
+		keep(cudaStreamWaitEvent(here.queue, m->done, 0), "a parameter's copy to the device");
+}
+
+static void forget_moves(void)
+{
+	for (int64_t i = 0; i < here.nmoves; i++)
+		if (here.moves[i].made)
+			cudaEventDestroy(here.moves[i].done);
+	free(here.moves);
+	here.moves = NULL;
+	here.nmoves = 0;
+	for (int i = 0; i < 2; i++) {
+		if (here.copies[i])
+			cudaStreamDestroy(here.copies[i]);
+		here.copies[i] = NULL;
+	}
+	if (here.before)
+		cudaEventDestroy(here.before);
+	here.before = NULL;
 }
 
 void hd_cuda_fill_bytes(const struct hd_run *r, void *p, int byte, size_t bytes)
@@ -373,6 +446,7 @@ static void close_device(void)
 	if (!here.open)
 		return;
 	hd_product_close();
+	forget_moves();
 	unpin();
 	cudaFree(here.scratch);
 	while (here.nsmaller)
@@ -436,11 +510,27 @@ static int ready(void)
 	return cudaStreamQuery(here.queue) != cudaErrorNotReady;
 }
 
+/* The GPU's name, for choices that timing makes. */
+static void name_of(char *name, size_t n)
+{
+#ifdef HD_SIM
+	snprintf(name, n, "simulated");
+#else
+	struct cudaDeviceProp p;
+
+	snprintf(name, n, "%s", cudaGetDeviceProperties(&p, here.device) == cudaSuccess ? p.name : "GPU");
+#endif
+}
+
 static char *autotune(const char *known, const struct hd_exchange *x)
 {
-	(void)known;
-	(void)x;
-	return hd_einsum_choices();
+	char *text = hd_einsum_choices(), *picks, name[256];
+
+	name_of(name, sizeof(name));
+	picks = hd_product_tune(known, x, here.queue, name);
+	hd_append(&text, "%s", picks);
+	free(picks);
+	return text;
 }
 
 static int record(void)
@@ -492,6 +582,7 @@ static const struct hd_device_ops *table(void)
 	ops.open = open_device;
 	ops.close = close_device;
 	ops.kernel = hd_cuda_kernel;
+	ops.fixed = hd_product_fixed;
 	ops.autotune = autotune;
 	ops.warning = hd_einsum_refusals;
 	ops.matmul_rate = hd_matmul_rate;
@@ -505,6 +596,8 @@ static const struct hd_device_ops *table(void)
 	ops.put = put;
 	ops.load = load;
 	ops.get = get;
+	ops.move = move;
+	ops.moved = moved;
 	ops.begin = begin;
 	ops.finish = finish;
 	ops.ready = ready;

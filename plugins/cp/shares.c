@@ -8,7 +8,7 @@
  */
 #include "ring.h"
 
-/* Of turn t the nearest key is (t - 1) * tokens + 1 before a query; tokens are in the order of members where there is a window. */
+/* Of turn t the nearest key is (t - 1) * tokens + 1 before a query. Tokens are in the order of members where there is a window. */
 int64_t cp_turns(const struct cp_walk *w)
 {
 	int64_t reached = w->window > 1 ? 2 + (w->window - 2) / w->tokens : 1;

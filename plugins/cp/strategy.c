@@ -12,8 +12,8 @@ static const struct hd_option options[] = {
 	{ "form", HD_OPT_CHOICE, 0, "ulysses", "ulysses|ring",
 	  "ulysses: attention has a share of the heads, by all-to-alls; ring: keys and values circulate" },
 	{ "balance", HD_OPT_CHOICE, 0, "zigzag", "zigzag|none",
-	  "ring: tokens of a member: zigzag: a piece of the sequence's first half and its mirror image, so that all members "
-	  "have as much to do under a causal mask; none: neighbours" },
+	  "ring: which tokens a member gets. zigzag: a piece of each half of the sequence, so that the work is equal. none: "
+	  "adjacent ones" },
 };
 
 static int cp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The synchronous parameter server (Li et al. 2014) with servers of its own: `servers` coordinates behind those of the workers,
- * which hold master weights and optimizer states and nothing of the model.  Each parameter is dealt to the server that has least
- * so far, the largest first; what is large beside a server's share is cut, and each has a piece.  With stages that is done for
- * each stage, since the servers at its coordinate serve it alone.
+ * which hold master weights and optimizer states and nothing of the model.  Each parameter is dealt to the server that has
+ * least so far, the largest first; what is large beside a server's share is cut, and each has a piece.  With stages that is
+ * done for each stage, since the servers at its coordinate serve it alone.
  *
- * A bucket of gradients goes to its server as soon as backward has made it (push), where it is added up in the order of the
- * workers.  The update runs there, and a bucket of new values comes back (pull), in the order in which forward reads them.
+ * A bucket of gradients goes to its server as soon as backward has made it (push).  The server adds them up in the order of the
+ * workers.  The update runs there.  The next step begins with buckets of new values that come back (pull), in the order in which
+ * forward reads them.
  */
 #include "dp.h"
 #include <string.h>

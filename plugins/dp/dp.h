@@ -18,7 +18,7 @@ struct hd_strategy {
 	int64_t zero_size;       /* replicas that share: s->n, or those of `inner` */
 	int64_t servers, server; /* servers: coordinates behind the replicas; server: that at hand, -1: all of them */
 	uint32_t wire;           /* dtype of gradients on their way */
-	int sync, overlap;
+	int sync, overlap, offload;
 };
 
 /* Movements of one kind that are made together: the reshards, their operands, and room for as many results. */
@@ -53,6 +53,7 @@ struct hd_tensor *dp_hierarchical(struct hd_strategy *s, struct hd_plan *p, stru
 
 /* zero.c, pieces.c: what lives cut along the axis, and how it is scattered and gathered. */
 int dp_storage(struct hd_strategy *s, struct hd_plan *p);
+int dp_offload(struct hd_strategy *s, struct hd_plan *p); /* states and masters in host memory, wherever they live */
 int dp_lower_scatters(struct hd_strategy *s, struct hd_plan *p);
 int dp_lower_gathers(struct hd_strategy *s, struct hd_plan *p);
 

@@ -35,8 +35,8 @@ static int is_scatter(const struct hd_strategy *s, const struct hd_node *n)
 	       (is_small(s, n->ins[0]) || is_special(s));
 }
 
-/* A parameter or its new value, or what has been gathered of one across nodes.  What else is gathered within the update may be
- * made of one another. */
+/* A parameter or its new value, which host memory may have made, or what has been gathered of one across nodes.  What else is
+ * gathered within the update may be made of one another. */
 static int may_gather(const struct hd_strategy *s, const struct hd_node *n)
 {
 	const struct hd_tensor *x = n->ins[0];
@@ -45,7 +45,7 @@ static int may_gather(const struct hd_strategy *s, const struct hd_node *n)
 		return x->what == HD_TENSOR_PARAM;
 	if (s->along == s->inner && in_levels(s) && !strcmp(x->node->kind, "unpack"))
 		return 1;
-	return n->phase & HD_UNIT_U && !strcmp(x->node->kind, "update");
+	return n->phase & HD_UNIT_U && (!strcmp(x->node->kind, "update") || !strcmp(x->node->kind, "to_device"));
 }
 
 static int is_gather(const struct hd_strategy *s, const struct hd_node *n)

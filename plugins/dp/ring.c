@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The ring: the bucket is cut in n chunks; in n - 1 turns each member sends a chunk to the right and adds what comes from
- * the left to its own copy of that chunk, after which chunk me + 1 is complete here; in n - 1 more turns the complete
+ * The ring: the bucket is cut in n chunks. In n - 1 turns each member sends a chunk to the right, and adds
+ * what comes from the left to its own copy. Then chunk me + 1 is complete here. In n - 1 more turns the complete
  * chunks go round.  2 (n - 1) / n of the bucket is sent by each member, whatever n, and it is two nodes, whatever n.
  *
  * Where gradients are rounded on their way, a complete chunk is rounded once and goes round as it is: all members keep the

@@ -26,6 +26,8 @@ static const struct hd_option options[] = {
 	  "replicas that share what zero shards; other groups have the same. 0: all" },
 	{ "servers", HD_OPT_INT, 0, "0", "0..",
 	  "sync = server: ranks, besides `size`, that have masters and states alone. 0: the workers serve" },
+	{ "offload", HD_OPT_CHOICE, 0, "none", "none|states",
+	  "states: optimizer states and masters are in host memory, and updated there" },
 	{ "node_size", HD_OPT_INT, 0, "0", "0..", "sync = hierarchical: ranks per node. 0: as the system says" },
 };
 
@@ -76,6 +78,7 @@ static int dp_open(struct hd_plan *p, const struct hd_host *h, struct hd_strateg
 	s->node_size = h->opt_int(p, "node_size");
 	s->servers = h->opt_int(p, "servers");
 	s->zero_size = h->opt_int(p, "zero_size");
+	s->offload = !strcmp(h->opt_str(p, "offload"), "states");
 	s->overlap = h->opt_int(p, "overlap") != 0;
 	s->sync = sync_of(h->opt_str(p, "sync"));
 	s->wire = wire_of(h->opt_str(p, "wire"));
@@ -92,7 +95,11 @@ static int dp_rules(struct hd_strategy *s, struct hd_plan *p)
 
 static int dp_storage_of(struct hd_strategy *s, struct hd_plan *p)
 {
-	return s->servers ? dp_deal(s, p) : dp_storage(s, p);
+	if (s->servers)
+		dp_deal(s, p);
+	else
+		dp_storage(s, p);
+	return s->offload ? dp_offload(s, p) : s->h->status(p);
 }
 
 static int dp_lower(struct hd_strategy *s, struct hd_plan *p)

@@ -6,7 +6,7 @@
  *   zero = 2   and the gradients' accumulators: each micro-batch's gradients are reduce-scattered as they are made
  *   zero = 3   and parameters: gathered where a unit reads them, in forward and again in backward, and not kept
  *
- * A dim that the members do not divide is cut in pieces of the next whole number of elements, and the last ones are padded: so
+ * A dim that the members do not divide is cut in pieces of the next whole number of elements, and the last ones are padded. So
  * everything is cut, whatever their number.
  */
 #include "dp.h"
@@ -30,7 +30,7 @@ static double padding(int64_t length, int64_t n)
 	return (double)((length + n - 1) / n * n) / (double)length - 1;
 }
 
-/* The dim of the parameter that is cut in n: one that n divides, and that no other axis cuts, if there is one; else one
+/* The dim of the parameter that is cut in n: one that n divides, and that no other axis cuts, if there is one. Else one
  * inside the others' pieces; else the one whose pieces are padded least.  0: it has no dims. */
 static int piece(const struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *w, int64_t n,
 		 struct hd_place *to)
@@ -61,7 +61,7 @@ static int64_t since(const struct hd_tensor *t)
 	}
 }
 
-/* Along one axis, or two that cut one dim, of which the inner is the outer one of the pieces: what is large moves along that
+/* Along one axis, or two that cut one dim, of which the inner is the outer one of the pieces. What is large moves along that
  * alone, since an axis enters a dim last and leaves it first where its pieces are the smallest. */
 static void cut(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *w)
 {
@@ -80,6 +80,25 @@ static void cut(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *t, c
 		hd_storage(s->g, p, t, axes[k], &to);
 		to.level = INT32_MAX;
 	}
+}
+
+int dp_offload(struct hd_strategy *s, struct hd_plan *p)
+{
+	static const uint32_t what[] = { HD_TENSOR_STATE, HD_TENSOR_MASTER };
+	struct hd_storage_args a = { .size = sizeof(a), .axis = s->dp, .space = HD_SPACE_HOST };
+	int found = 0;
+
+	for (int i = 0; i < 2; i++)
+		while ((a.leaf = s->g->leaf_next(p, a.leaf, what[i]))) {
+			if (!a.leaf->of)
+				continue;
+			a.place = s->g->place(p, a.leaf, s->dp);
+			s->g->storage(p, &a);
+			found = 1;
+		}
+	if (!found && s->g->leaf_next(p, NULL, HD_TENSOR_GRAD))
+		return s->h->fail(p, HD_EINVAL, "offload: states, and there are none: sgd in fp32 keeps nothing");
+	return s->h->status(p);
 }
 
 int dp_storage(struct hd_strategy *s, struct hd_plan *p)

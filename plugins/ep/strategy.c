@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Expert parallelism (GShard 2006.16668): rules and nothing else.  The axis holds the experts, and cuts the batch
- * everywhere else; so the experts' tokens come and go by two all-to-alls forward and two backward, and a gradient is
- * summed over the ranks that hold the same expert, all of which is the engine's one rule.
+ * everywhere else. So the experts' tokens come and go by two all-to-alls forward and two backward. A gradient is
+ * summed over the ranks that hold the same expert. All of this is the engine's one rule.
  */
 #include <heddle/strategy.h>
 

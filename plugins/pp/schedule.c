@@ -83,7 +83,7 @@ static int is_ready(const struct stage *all, int64_t P, int64_t r, uint32_t kind
 	return !from || (from[micro] && from[micro] <= now);
 }
 
-/* One unit of time on one stage: the next of 1f1b if what it needs has come and there is room for it; else a weight
+/* One unit of time on one stage: the next of 1f1b if its input has come and there is room for it. Else a weight
  * gradient; else nothing. */
 static int step(struct hd_strategy *s, struct hd_plan *p, struct stage *all, int64_t r, int64_t m, int64_t now)
 {
@@ -100,7 +100,7 @@ static int step(struct hd_strategy *s, struct hd_plan *p, struct stage *all, int
 	return x->w < x->b ? hd_unit(s->h, p, s->pp, r, HD_UNIT_W, 0, x->w++) : HD_OK;
 }
 
-/* ZB-H1 by a clock in which F, B and W take one unit each: 1f1b in which stages fill the time that they would wait with
+/* ZB-H1 by a clock in which F, B and W take one unit each. It is 1f1b in which stages fill the time that they would wait with
  * weight gradients, and hold min(p, m) micro-batches at most, as the first stage of 1f1b does.  It ends (p - 1) units
  * after the work, (2 p - 1 - m) where m < p: no order with so much in flight ends sooner. */
 static int zero_bubble(struct hd_strategy *s, struct hd_plan *p, int64_t m)

@@ -41,8 +41,8 @@ static int place(struct hd_strategy *s, struct hd_plan *p, const struct hd_block
 	return hd_stage(s->h, p, b, s->pp, v % s->pp->n, v / s->pp->n);
 }
 
-/* The end of each piece: of all ways with no piece heavier than `limit`, the one with the least sum of squares, so that
- * what is left is even too; of equal ones the one that gives the first stages less, which keep more micro-batches.
+/* The end of each piece: of all ways with no piece heavier than `limit`, the one with the least sum of squares. So
+ * the rest is even too. Of equal ones it is the one that gives the first stages less, for they keep more micro-batches.
  * best[v * (n + 1) + i]: of the first i blocks in v pieces; from[...]: where the last of them begins. */
 static void cut(const double *cost, int64_t n, int64_t want, double limit, double *best, int64_t *from)
 {
@@ -118,7 +118,7 @@ static int64_t numbers(const char *t, int64_t *n, int64_t most)
 	}
 }
 
-/* What stands before the first layer is in the first piece, what stands behind the last in the last; so these two may have
+/* What stands before the first layer is in the first piece, what stands behind the last in the last. So these two may have
  * no layer. */
 static int as_given(struct hd_strategy *s, struct hd_plan *p, const char *text, int64_t want)
 {

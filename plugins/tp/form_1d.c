@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tensor parallelism as Megatron-LM does it (1909.08053), with sequence parallelism (2205.05198): rules and nothing else.
- * The products' column and row forms, the all-reduces of forward and backward, the loss over cut logits, and the sums of
- * layer norm gradients under sequence parallelism are all the engine's one rule.
+ * The products' column and row forms, the all-reduces of forward and backward, the loss over cut logits, sums of
+ * layer norm gradients under sequence parallelism. All follow from the engine's one rule.
  *
  * Grouped-query attention whose key heads are not a multiple of the ranks: the axis is two.  Both cut the query heads; the
- * key heads are cut by the outer one, if they can be at all, and each member of the inner one has them, so that the
+ * key heads are cut by the outer one, if they can be at all. Each member of the inner one has them, so that the
  * gradients of k and v are partial sums there.
  */
 #include "tp.h"

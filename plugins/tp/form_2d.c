@@ -6,8 +6,8 @@
  * add two numbers a token over the columns.  Embedding: the vocabulary by rows, and what is looked up is summed to its rows of
  * the batch.  Parameters that no product reads, and experts' weights, live in q x q pieces too.
  *
- * The grids of 2.5D have rows of the batch of their own and copies of the weights, whose gradients are partial sums over them:
- * the engine's rule.
+ * The grids of 2.5D have rows of the batch of their own and copies of the weights, whose gradients are partial sums
+ * over them.
  */
 #include "summa.h"
 

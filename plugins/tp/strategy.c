@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensor parallelism: the products of a layer are cut, in one dimension (form_1d.c), in two (form_2d.c, with copies of the
- * weights 2.5) or in three (form_3d.c).
+ * Tensor parallelism: the products of a layer are cut. They are cut in one dimension (form_1d.c), in two (form_2d.c, with
+ * copies of the weights 2.5) or in three (form_3d.c).
  */
 #include <string.h>
 #include "tp.h"
 
 static const struct hd_option options[] = {
 	{ "form", HD_OPT_CHOICE, 0, "1d", "1d|2d|2.5d|3d",
-	  "1d: Megatron-LM's; 2d: SUMMA on q x q ranks; 2.5d: on q x q x depth, weights replicated over depth; 3d: on q x q x q" },
+	  "1d: as Megatron-LM; 2d: SUMMA on q x q ranks; 2.5d: on q x q x depth; 3d: on q x q x q" },
 	{ "depth", HD_OPT_INT, 0, "1", "1..", "2.5d: grids of q x q ranks, each with its own sequences of the batch" },
 	{ "sequence_parallel", HD_OPT_BOOL, 0, "no", NULL,
 	  "less memory: norms, dropout and the residual stream too are sharded, along the sequence (1d)" },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * SUMMA (van de Geijn and Watts 1997) on q x q ranks, as Xu et al. (2104.05343) use it.  A[m,k] and B[k,n] are cut in blocks:
  * rank (i,j), of row i and column j, has A(i,j), B(i,j) and C(i,j).  The dims m of every activation are cut by the axis row,
- * k and n by row where they are the first dim of a matrix and by col where they are the second; so one axis cuts different
+ * k and n by row where they are the first dim of a matrix and by col where they are the second. So one axis cuts different
  * dims of one node, and the op places itself.  It is gone when a program is made of the plan, so it has no cost.
  *
  *   ab    C = A B      for t < q: A(i,t) to all of row i, B(t,j) to all of column j, C += A B
@@ -11,8 +11,8 @@
  * The gradients of ab are abt and atb.  The ranks of a row are those along the axis col, and the other way round.
  * What step t + 1 needs is on its way while step t is computed; no more than that, so that memory holds two blocks.
  *
- * Products of one activation with several weights (queries, keys and values; gate and up) are one op, whose A is sent and
- * whose gradient is summed once, as if the weights were one matrix:
+ * Products of one activation with several weights (queries, keys and values; gate and up) are one op. Its A is sent and
+ * its gradient is summed once, as if the weights were one matrix:
  *
  *	ab	A, B...      -> C...	abt	C..., B...   -> A	atb	A, C...      -> B...
  */
@@ -152,7 +152,7 @@ OP(ab, .vjp = ab_vjp);
 OP(abt, .vjp = NULL);
 OP(atb, .vjp = NULL);
 
-/* Of what backward comes to: of some products it may not. */
+/* NULL: backward does not come to some products. */
 static int ab_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
 		  uint64_t want, struct hd_tensor **din)
 {

@@ -4,9 +4,13 @@
 #
 #	hosts_make N		h1 ... hN, or skips the test where that is not allowed
 #	on HOST command...	as rsh does; mpirun uses it too
-#	hosts_train NP LIST ARGS...	mpirun of `heddle train` from h1; LIST: "h1:2,h2:2"; at most $limit seconds
+#	hosts_train NP LIST ARGS...	mpirun of `heddle train` (or $hosts_verb) from h1; LIST: "h1:2,h2:2"; at most $limit seconds
+#	$hosts_mca		what mpirun needs for these hosts
 #	cable HOST down|up
+#	cable_rough HOST LOSS DELAY	of 1000 packets on its cable LOSS are lost at random, and all take DELAY ms
+#	cable_counts HOST	its packets and how many of them were lost; the cable is as before
 #	power_off HOST		its cable first: nobody says goodbye
+#	power_on HOST		a new host of the same name; after an outage none of its processes are there
 
 hosts_make() {
 	for tool in ip nsenter unshare; do
@@ -19,15 +23,11 @@ hosts_make() {
 	host_begin switch
 	for k in $(seq "$hosts_n"); do
 		host_begin "h$k"
-		wire ip link add "p$k" type veth peer name eth0 netns "$(cat "hosts/h$k")" ||
-			skip_all "namespaces: no veth here"
-		on "h$k" ip addr add "10.77.0.$k/24" dev eth0
-		on "h$k" ip link set eth0 up
 	done
 	wire ip link add br0 type bridge || skip_all "namespaces: no bridge here"
 	wire ip link set br0 up
 	for k in $(seq "$hosts_n"); do
-		wire ip link set "p$k" master br0 up
+		host_wire "$k" || skip_all "namespaces: no veth here"
 	done
 	# shellcheck disable=SC2016
 	printf '#!/bin/sh\nhost=$1\nshift\nprintf "%%s\\n" "$*" >"%s/hosts/$host.in"\n' "$tmp" >agent
@@ -55,6 +55,13 @@ host_begin() {
 	ps -o pid= --ppid $hosts_outer | tr -d ' ' >"hosts/$1"
 }
 
+host_wire() {			# NUMBER: a cable to the switch
+	wire ip link add "p$1" type veth peer name eth0 netns "$(cat "hosts/h$1")" || return 1
+	on "h$1" ip addr add "10.77.0.$1/24" dev eth0
+	on "h$1" ip link set eth0 address "02:00:00:00:77:0$1" up	# that it has again after an outage: others still know it
+	wire ip link set "p$1" master br0 up
+}
+
 on() {
 	on_host=$1
 	shift
@@ -64,6 +71,7 @@ on() {
 wire() { nsenter -t "$(cat hosts/switch)" -n "$@"; }
 
 hosts_end() {
+	[ -z "$rough_relay" ] || kill "$rough_relay" 2>/dev/null
 	for k in switch $(seq "${hosts_n:-0}"); do
 		[ "$k" = switch ] || k=h$k
 		kill -9 "$(cat "hosts/$k" 2>/dev/null)" 2>/dev/null
@@ -72,20 +80,49 @@ hosts_end() {
 	wait $hosts_all 2>/dev/null
 }
 
+hosts_mca="--map-by slot --bind-to none --mca plm_rsh_agent $tmp/agent --mca plm_rsh_no_tree_spawn 1 --mca pml ob1
+	--mca btl tcp,self,vader --mca btl_vader_single_copy_mechanism none --mca btl_tcp_if_include 10.77.0.0/24
+	--mca oob_tcp_if_include 10.77.0.0/24 --mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1
+	--mca oob_tcp_keepalive_probes 2 -x OMP_NUM_THREADS -x XDG_CACHE_HOME -x OMPI_MCA_mpi_yield_when_idle"
+hosts_mca=$(echo $hosts_mca)	# in one line
+
 hosts_train() {
 	hosts_np=$1
 	echo "$2" | tr ',' '\n' | sed 's/:/ slots=/' >hostfile
 	shift 2
-	on h1 timeout -k 5 "${limit:-60}" mpirun -np "$hosts_np" --hostfile hostfile --map-by slot --bind-to none \
-		--mca plm_rsh_agent "$tmp/agent" --mca plm_rsh_no_tree_spawn 1 --mca pml ob1 --mca btl tcp,self,vader \
-		--mca btl_vader_single_copy_mechanism none --mca btl_tcp_if_include 10.77.0.0/24 \
-		--mca oob_tcp_if_include 10.77.0.0/24 --mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 \
-		--mca oob_tcp_keepalive_probes 2 -x OMP_NUM_THREADS -x XDG_CACHE_HOME -x OMPI_MCA_mpi_yield_when_idle \
-		"$build/heddle" train "$@" </dev/null
+	# shellcheck disable=SC2086
+	on h1 timeout -k 5 "${limit:-60}" mpirun -np "$hosts_np" --hostfile hostfile $hosts_mca "$build/heddle" "${hosts_verb:-train}" "$@" </dev/null
 }
 
 cable() { wire ip link set "p${1#h}" "$2"; }
 power_off() {
 	cable "$1" down
 	kill -9 "$(cat "hosts/$1")"
+}
+power_on() {
+	wire ip link del "p${1#h}"	# which what it was sending when it died would hold for minutes
+	rm -f "hosts/$1.in" "hosts/$1.ready"
+	host_begin "$1"
+	host_wire "${1#h}"
+}
+
+# A program in the switch carries what the cable would, since not every kernel has netem. Packets leave with the size of a frame.
+cable_rough() {
+	[ -x relay ] || ${CC:-cc} -O1 -DHD_RELAY -o relay "$src/t/lib/relay.c" || return 1
+	rough_k=${1#h}
+	for k in $(seq "$hosts_n"); do on "h$k" ip link set eth0 gso_max_segs 1; done
+	wire ip link add "r$rough_k" type veth peer name "q$rough_k" || return 1
+	wire ip link set "p$rough_k" nomaster
+	wire ip link set "q$rough_k" master br0 up
+	wire ip link set "r$rough_k" up
+	nsenter -t "$(cat hosts/switch)" -n ./relay "p$rough_k" "r$rough_k" "$2" "$3" >"hosts/$1.counts" &
+	rough_relay=$!
+}
+cable_counts() {
+	kill -TERM $rough_relay
+	wait $rough_relay
+	rough_relay=
+	wire ip link del "r${1#h}"
+	wire ip link set "p${1#h}" master br0
+	cat "hosts/$1.counts"
 }

@@ -12,12 +12,11 @@
 #define GUARD 128
 #define CANARY 0xa5
 
-#define LONG_RUN 60000 /* switches of fibers in a run that is long: fewer seeds, so that a test ends soon */
-#define LONG_SEEDS 3
+#define PART 4000 /* switches of fibers in each order of a launch after the first, so that a test ends soon */
 
 const struct hd_device_ops *kt_device;
-void (*kt_seed)(uint64_t seed);
-uint64_t (*kt_effort)(void);
+void (*kt_orders)(int orders, uint64_t most);
+int kt_whole_orders;
 
 static int is_float(uint32_t dtype)
 {
@@ -343,41 +342,15 @@ static void come_back(struct kt *t, struct away *a)
 		kt_device->free(a->rows);
 }
 
-/* With other seeds: nothing may depend on the order of blocks, warps and threads. */
-static int other_orders(struct kt *t, struct away *a, int seeds)
-{
-	void *first[HD_MAX_INS + HD_MAX_OUTS];
-	int rc = 0, n = t->nin + t->nout;
-
-	for (int i = 0; i < n; i++) {
-		first[i] = hd_alloc(whole_bytes(operand(t, i)));
-		memcpy(first[i], a->back[i], whole_bytes(operand(t, i)));
-	}
-	for (int s = 1; s < seeds && rc >= 0; s++) {
-		kt_seed((uint64_t)s);
-		rc = run_there(t, a);
-		for (int i = 0; i < n && rc >= 0; i++)
-			if (memcmp(first[i], a->back[i], whole_bytes(operand(t, i))))
-				rc = hd_err_set(&t->err, HD_EIO,
-						"operand %d has other bits with seed %d than with seed 0", i, s);
-	}
-	for (int i = 0; i < n; i++)
-		free(first[i]);
-	return rc;
-}
-
 static int run_on_device(struct kt *t)
 {
-	uint64_t before = kt_effort ? kt_effort() : 0;
 	struct away a = { .rows = NULL };
 	int rc;
 
-	if (kt_seed)
-		kt_seed(0);
+	if (kt_orders)
+		kt_orders(t->all_orders ? KT_ORDERS : 1, kt_whole_orders ? UINT64_MAX : PART);
 	go_there(t, &a);
 	rc = run_there(t, &a);
-	if (rc >= 0 && kt_seed && t->all_orders)
-		rc = other_orders(t, &a, kt_effort() - before > LONG_RUN ? LONG_SEEDS : KT_SEEDS);
 	for (int i = 0; i < t->nin + t->nout; i++)
 		memcpy(operand(t, i)->base[KT_CPU], a.back[i], whole_bytes(operand(t, i)));
 	come_back(t, &a);

@@ -56,11 +56,12 @@ struct kt {
 
 /* The device whose kernels are compared with ref; NULL: the cpu.  Its memory may be its own. */
 extern const struct hd_device_ops *kt_device;
-/* Of a simulated device: the order of warps and blocks follows from a seed, and how much a run took.  There kt_compare runs
- * a kernel with KT_SEEDS seeds, and each must give the same bits. */
-#define KT_SEEDS 20
-extern void (*kt_seed)(uint64_t seed);
-extern uint64_t (*kt_effort)(void);
+/* Of a simulated device (kernels/cuda/sim/sim_orders.cc).  There kt_compare runs each launch in KT_ORDERS orders of blocks, warps and
+ * threads, which must give the same bits: all blocks in the first order, in the others a part of a long launch's, or all with
+ * HD_TEST_WHOLE_ORDERS. */
+#define KT_ORDERS 20
+extern void (*kt_orders)(int orders, uint64_t most);
+extern int kt_whole_orders;
 
 #ifdef KT_CUDA
 /* A kernel of the cuda device: of the module HD_TEST_MODULE, else of the simulation, which runs anywhere.  Where neither

@@ -6,7 +6,8 @@
 # Deliberate mistakes, kept in SOURCE/t/mutants/*.txt: each is made by itself, in a copy of the tree in the folder mutants, and the
 # tests likeliest to notice it are run until one fails.  What survives all of them is printed: nothing would have noticed that mistake.
 # A line is FILE <tab> FUNCTION <tab> OLD <tab> NEW <tab> TESTS, and <tab> REASON where no test can notice, because the program
-# does the same.  OLD is found once in the function (* the file), whatever the blanks.
+# does the same.  OLD is found once in the function (* the file), whatever the blanks.  A test is a number, or cuda/ and a number:
+# that test of kernels on the simulated device.
 #
 # --check: that it still is, that the tests are there, and that every folder has mutants; nothing is built.
 # N mutants are drawn by SEED, 0: all, from number K on.  mutants.log gets a line for each.
@@ -83,6 +84,8 @@ sub mutated {
 }
 
 my %test = map { basename($_) =~ /^(t\d+)/ ? ($1 => 1) : () } glob "$source/t/t[0-9]*";
+my %on_cuda = map { m{^CUDA_TESTS \+= t/(cuda/t\d+)(\S*)} ? ($1 => "t/$1$2") : () } split /\n/, slurp("$source/sources.am") // '';
+$test{$_} = 1 for keys %on_cuda;
 my @wrong;
 for my $m (@all) {
 	my (undef, $why) = mutated($m);
@@ -161,11 +164,12 @@ for (map { basename $_ } glob "$source/t/t[0-9]*") {
 	push @{ $program{$1} }, "t/$2.t" if /^((?=(t\d+-.*)\.c$)t\d+)/;
 	push @{ $script{$1} }, "t/$_" if /^(t\d+)-.*\.sh$/;
 }
+$program{$_} = [ $on_cuda{$_} ] for keys %on_cuda;
 
 sub build {
 	my (@tests) = @_;
 	my @programs = map { @{ $program{$_} // [] } } @tests;
-	push @programs, 'heddle-cuda-sim.so', 'sim-wrong' if grep { /^t63/ } @tests;
+	push @programs, 'heddle-cuda-sim.so', 'sim-wrong' if grep { m{^(?:t63|cuda/)} } @tests;
 	return shell("cd '$build' && $make -s test-parts && $make -s @programs", 'build.log');
 }
 

@@ -19,7 +19,7 @@
 #	mpi N command [args...]		runs it on N ranks with a time limit (HD_TEST_SECONDS, 300), against what hangs
 #	$(patience)			how much longer than alone a program takes at this moment, 1 or more: what limits of time
 #					are multiplied with, so that other programs on the machine fail no test
-#	whole_sweep			true but in tier check, where a representative of a long sweep is enough
+#	whole_sweep			false in the tiers check and ci, where a representative of a long sweep is enough
 #	done_testing			the plan and the exit status; must be the last command
 #
 # HD_TEST_REQUIRE=gpu,nccl makes a skip fail whose reason has one of these words.
@@ -44,7 +44,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 
-whole_sweep() { [ "$HD_TEST_TIER" != check ]; }
+whole_sweep() { [ "$HD_TEST_TIER" != check ] && [ "$HD_TEST_TIER" != ci ]; }
 
 tap_result() {			# PASS(0 or not) NAME
 	tap_count=$((tap_count + 1))

@@ -2,16 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every form of data parallelism side by side: the tables and the picture of doc/data-parallel.md.
 
-usage: t/perf/data_parallel.py build/heddle [--real] [--svg FILE]
+usage: t/perf/data_parallel.py build/heddle [--svg FILE]
+       t/perf/data_parallel.py build/heddle --real 2,4,8 [--forms "ring,1 server"]
+       t/perf/data_parallel.py build/heddle --slow 1.5
 
-Planned: a GPT-2 of 1.7 billion parameters in bf16 on 8 to 4,096 GPUs of dgx-a100.  --real measures as well: a small model on 2, 4
-and 8 ranks of this machine, one thread each, under mpirun.
+Planned: a GPT-2 of 1.7 billion parameters in bf16 on 8 to 4,096 GPUs of dgx-a100.  --real measures instead: a small model on so many
+workers of this machine, one thread each, under mpirun.  --slow: the same on 2 workers of which one is stopped and woken ten times a
+second, so that it takes so many times as long, beside what plan says of it.
 """
 import argparse
 import json
 import os
+import signal
 import subprocess
 import tempfile
+import time
 
 PLANNED = """[model]
 layers = 24
@@ -59,6 +64,7 @@ FORMS = [
     ("zero 3", "sync=allreduce zero=3", 0, 1),
     ("zero 3 in groups of 8 (HSDP)", "sync=allreduce zero=3 zero_size=8", 0, 16),
 ]
+REPEATS = 3
 RANKS = [8, 64, 512, 1024, 4096]
 
 
@@ -81,7 +87,7 @@ def plan(heddle, ini, keys, ranks):
 
 def bench(heddle, ini, keys, ranks):
     best = None
-    for _ in range(2):
+    for _ in range(REPEATS):
         r = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(ranks), heddle,
                             "bench", ini, "--steps", "5", "--json"] + sets(keys), capture_output=True, text=True)
         if r.returncode:
@@ -121,18 +127,69 @@ def planned(heddle, ini):
     return found
 
 
-def measured(heddle, ini):
+def measured(heddle, ini, workers, forms):
     rows = []
     for name, keys, servers, least in FORMS:
         cells = []
-        for n in (2, 4, 8):
+        if forms and name not in forms:
+            continue
+        for n in workers:
             keys_here = keys.replace("zero_size=8", "zero_size=%d" % (n // 2))
             skip = "hierarchical" in keys or (least > 1 and n < 4)  # one host: nothing to take two levels over
             j = None if skip else bench(heddle, ini, keys_here, n + servers)
             cells.append("%.1f" % (1000 * j["step_seconds"]) if j else "")
         rows.append((name.replace(" of 8", " of half"), cells))
     print("Milliseconds a step of a small model, measured, by number of workers:\n")
-    table(rows, ["2", "4", "8"])
+    table(rows, ["%d" % n for n in workers])
+
+
+def worker(ini, rank):
+    """The process of a rank of the run of `ini`, when it has one."""
+    while True:
+        for p in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if ini in open("/proc/%s/cmdline" % p).read() and "OMPI_COMM_WORLD_RANK=%d\0" % rank in open("/proc/%s/environ" % p).read():
+                    return int(p)
+            except OSError:
+                pass
+        time.sleep(0.05)
+
+
+def train(heddle, ini, keys, ranks, slow):
+    """Seconds of a step, the first ten left out; rank 1 runs 1 / slow of the time."""
+    steps, text = ini + ".jsonl", ini + ".txt"
+    open(text, "w").write("and god said let there be light " * 2000)
+    if os.path.exists(steps):
+        os.unlink(steps)
+    run = subprocess.Popen(["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(ranks), heddle, "train", ini,
+                            "--set", "train.steps=40", "--set", "data.train=" + text, "--set", "data.valid_fraction=0", "--set", "log.metrics=" + steps] + sets(keys),
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    pid = worker(ini, 1)
+    while slow > 1 and run.poll() is None:
+        try:
+            time.sleep(0.1 / slow)
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.1 - 0.1 / slow)
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            break
+    run.wait()
+    seconds = [j["seconds"] for j in map(json.loads, open(steps)) if "seconds" in j][10:]
+    return sum(seconds) / len(seconds)
+
+
+def slowed(heddle, ini, slow):
+    rows = []
+    for name, keys, servers, _ in FORMS:
+        if name not in ("ring", "1 server", "servers on the workers"):
+            continue
+        real = [train(heddle, ini, keys, 2 + servers, x) for x in (1, slow)]
+        said = [last_json(subprocess.run([heddle, "plan", ini, "--ranks", str(2 + servers), "--machine", "dgx-a100", "--json"] + sets(keys) +
+                                         (["--slow", "1=%g" % x] if x > 1 else []), capture_output=True, text=True).stdout)["step_seconds"]
+                for x in (1, slow)]
+        rows.append((name, ["%.1f" % (1000 * real[0]), "%.1f" % (1000 * real[1]), "%.2f" % (real[1] / real[0]), "%.2f" % (said[1] / said[0])]))
+    print("Milliseconds a step of 2 workers, and with one that takes %g times as long:\n" % slow)
+    table(rows, ["as it is", "one slow", "ratio", "ratio planned"])
 
 
 COLOURS = ["#3b6ea5", "#c2571a", "#2c7d4f", "#a33a3a", "#d08c1d", "#7a7a1f", "#6a4fb0", "#1f8a8a", "#8f5a3c", "#b0478d", "#4d5b66"]
@@ -171,18 +228,22 @@ def svg(path, found):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("heddle")
-    p.add_argument("--real", action="store_true")
+    p.add_argument("--real", help="numbers of workers, with commas")
+    p.add_argument("--forms", help="of the table's rows these alone, with commas")
+    p.add_argument("--slow", type=float)
     p.add_argument("--svg")
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as tmp:
         ini = os.path.join(tmp, "model.ini")
+        open(ini, "w").write(REAL)
+        if a.slow:
+            return slowed(a.heddle, ini, a.slow)
+        if a.real:
+            return measured(a.heddle, ini, [int(n) for n in a.real.split(",")], a.forms and a.forms.split(","))
         open(ini, "w").write(PLANNED)
         found = planned(a.heddle, ini)
         if a.svg:
             svg(a.svg, found)
-        if a.real:
-            open(ini, "w").write(REAL)
-            measured(a.heddle, ini)
 
 
 main()

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: [STEPS=K] t/perf/foresight.sh MACHINE.ini [NAME...]
 # What `heddle plan` predicts by a file of `heddle machine`, and what runs take here: a step, the peak of memory, and bytes sent.
+# Memory is the high-water mark of the rank that has most, without its part of pages that other ranks have too: what a rank reads of
+# its neighbours' arenas is counted once.
 # NAMEs: of rows, as dp2.bf16; none: all.  Rows of 4 ranks share two cores.
 set -e
 src=$(cd "${0%/*}/../.." && pwd)
@@ -50,7 +52,7 @@ row() { # NAME RANKS INI SETS...
 		mpirun --oversubscribe --bind-to none -np "$n" "$heddle" bench "$ini" --steps "${STEPS:-5}" --json "$@" >"$tmp/run" 2>/dev/null
 	fi
 	awk -v name="$name" -v p="$(number step_seconds "$tmp/plan")" -v m="$(number step_seconds "$tmp/run")" \
-		-v pm="$(number planned_peak_bytes "$tmp/plan")" -v mm="$(number measured_peak_bytes "$tmp/run")" \
+		-v pm="$(number planned_peak_bytes "$tmp/plan")" -v mm="$(number measured_own_peak_bytes "$tmp/run")" \
 		-v pb="$(sum "$tmp/plan")" -v mb="$(number bytes_counted "$tmp/run")" 'BEGIN {
 		printf "| %s | %.1f | %.1f | %+.1f %% | %.1f | %.1f | %+.1f %% | %d | %d |\n", name, 1e3 * p, 1e3 * m,
 			100 * (p / m - 1), pm / 1e6, mm / 1e6, 100 * (pm / mm - 1), pb, mb }'

@@ -3,7 +3,9 @@
 # Whether plan puts layouts in the order in which this machine runs them: ten layouts of one model on up to 8 ranks, each planned
 # with a machine file and measured by bench, and Kendall's rank correlation of the two (1: the same order).
 #	t/perf/order.sh build/heddle MACHINE.ini [STEPS]
-# MACHINE.ini: what `mpirun -np 8 heddle machine --out MACHINE.ini` has written here.
+# MACHINE.ini: what `mpirun -np CORES heddle machine --out MACHINE.ini` has written here: more ranks than cores would measure what
+# they wait for each other.  Each rank takes the threads that its share of the cores has, as plan expects.
+unset OMP_NUM_THREADS
 heddle=$1 machine=$2 steps=${3:-5}
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/heddle-order.XXXXXX") || exit 1
 trap 'rm -rf "$tmp"' EXIT

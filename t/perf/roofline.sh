@@ -27,7 +27,7 @@ table() {		# TITLE, from the lines of explain --work: UNIT KERNEL n nodes x GFLO
 		for (i = 1; i <= n; i++)
 			print row[i]
 		printf "| together | | %d | %.1f | %.1f | %.1f | %.1f | |\n\n", nodes, sum / 1e9, moved / 1e6, all, all100
-		printf "Every kernel at its bound would make %.0f thousand tokens a second on an H200, %.0f %% of the peak of products (H100: %.0f %%); %.0f %% of that time is what memory bounds.\n\n",
+		printf "Every kernel at its bound would make %.0f thousand tokens a second on an H200, %.0f %% of the peak of products (H100: %.0f %%). Memory bounds %.0f %% of that time.\n\n",
 			tokens / all * 1e3, 100 * sum / 989e12 / all * 1e6, 100 * sum / 989e12 / all100 * 1e6, 100 * memory / all
 	}'
 }

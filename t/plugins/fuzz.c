@@ -374,6 +374,28 @@ CALL(pack)
 	if (s->g->unpack(p, is_wild(s) ? tensor(s) : flat, xs, n, is_wild(s) ? NULL : out) >= 0 && flat)
 		made(s, out[draw(s, n)]);
 }
+CALL(pack_pieces)
+{
+	struct hd_tensor *xs[64], *flat, *like[64], *out[64];
+	const struct hd_dim *dims[64];
+	uint32_t n = count(s, 1, 4, 64);
+	int64_t parts = count_of(s, 2);
+	struct hd_pos at = { .add = 0 };
+
+	tensors(s, xs, 64);
+	for (uint32_t i = 0; i < 64; i++)
+		dims[i] = dim_of(s, xs[i]);
+	flat = made(s, s->g->pack_pieces(p, is_wild(s) && !draw(s, 4) ? NULL : xs, dims, n, parts));
+	if (!is_wild(s) && !flat)
+		return;
+	for (uint32_t i = 0; i < 64; i++)
+		like[i] = i < n && !is_wild(s) ? s->g->chunk(p, xs[i], dims[i], parts, &at) : tensor(s);
+	n = is_wild(s) ? count(s, 1, 4, 64) : n;
+	if (s->g->unpack_pieces(p, is_wild(s) ? tensor(s) : flat, like, dims, n, is_wild(s) ? any_number(s) : parts,
+				is_wild(s) ? NULL : out) >= 0 &&
+	    flat)
+		made(s, out[draw(s, n)]);
+}
 CALL(comm)
 {
 	struct args a;
@@ -407,6 +429,27 @@ CALL(state)
 	if (draw(s, 2))
 		s->g->initial(p, is_wild(s) ? tensor(s) : state, (uint32_t)number(s, 3), is_wild(s) ? NAN : 1);
 	s->g->assign(p, is_wild(s) ? tensor(s) : state, is_wild(s) ? tensor(s) : s->g->map(p, &like, 1, "a"));
+}
+CALL(local)
+{
+	struct hd_tensor *x = tensor(s);
+	const struct hd_place *at = is_known(s, TENSOR, x) ? s->g->place(p, x, s->axis) : NULL;
+
+	if (is_wild(s) || ((s->lowering || s->once) && at && at->kind == HD_PLACE_PARTIAL))
+		made(s, s->g->local(p, x, is_wild(s) ? handle(s, AXIS) : s->axis));
+}
+CALL(own)
+{
+	struct hd_tensor *like = tensor(s), *state;
+	char name[3] = { 'o', (char)('a' + draw(s, 26)), 0 };
+
+	if (!is_wild(s) && !((s->lowering || s->once) && is_known(s, TENSOR, like)))
+		return;
+	state = made(s, hd_state(s->g, p, name, like, is_known(s, TENSOR, like) ? like->dtype : dtype(s),
+				 (uint32_t)number(s, 3)));
+	s->g->own(p, is_wild(s) ? tensor(s) : state, is_wild(s) ? handle(s, AXIS) : s->axis,
+		  1 + (uint32_t)number(s, 2));
+	s->g->assign(p, state, s->g->map(p, &like, 1, "a"));
 }
 CALL(only)
 {
@@ -485,17 +528,29 @@ static const struct {
 	void (*make)(struct hd_strategy *s, struct hd_plan *p);
 	int where;
 } calls[] = {
-	{ call_opt, ANY },          { call_query, ANY },         { call_alloc, ANY },        { call_log, ANY },
-	{ call_fail, ANY },         { call_dim, ANY },           { call_dim_new, ANY },      { call_axis, ANY },
-	{ call_axis_next, ANY },    { call_group, ANY },         { call_rule, ANY },         { call_block_next, ANY },
-	{ call_stage, ANY },        { call_unit, ANY },          { call_node_next, ANY },    { call_leaf_next, ANY },
-	{ call_attr, ANY },         { call_attr_dims, ANY },     { call_op, ANY },           { call_storage, ANY },
-	{ call_place, OF_TENSOR },  { call_replace, OF_TENSOR }, { call_cursor, OF_TENSOR }, { call_after, OF_TENSOR },
-	{ call_node, OF_TENSOR },   { call_einsum, OF_TENSOR },  { call_map, OF_TENSOR },    { call_cast, OF_TENSOR },
-	{ call_chunk, OF_TENSOR },  { call_join, OF_TENSOR },    { call_pick, OF_TENSOR },   { call_pack, OF_TENSOR },
-	{ call_comm, OF_TENSOR },   { call_reshard, OF_TENSOR }, { call_state, OF_TENSOR },  { call_only, BUILDS },
-	{ call_either, OF_TENSOR }, { call_scalar, BUILDS },     { call_made, OF_TENSOR },   { call_rename, OF_TENSOR },
-	{ call_index, OF_TENSOR },  { call_updated, BUILDS },    { call_every, BUILDS },
+	{ call_opt, ANY },          { call_query, ANY },
+	{ call_alloc, ANY },        { call_log, ANY },
+	{ call_fail, ANY },         { call_dim, ANY },
+	{ call_dim_new, ANY },      { call_axis, ANY },
+	{ call_axis_next, ANY },    { call_group, ANY },
+	{ call_rule, ANY },         { call_block_next, ANY },
+	{ call_stage, ANY },        { call_unit, ANY },
+	{ call_node_next, ANY },    { call_leaf_next, ANY },
+	{ call_attr, ANY },         { call_attr_dims, ANY },
+	{ call_op, ANY },           { call_storage, ANY },
+	{ call_place, OF_TENSOR },  { call_replace, OF_TENSOR },
+	{ call_cursor, OF_TENSOR }, { call_after, OF_TENSOR },
+	{ call_node, OF_TENSOR },   { call_einsum, OF_TENSOR },
+	{ call_map, OF_TENSOR },    { call_cast, OF_TENSOR },
+	{ call_chunk, OF_TENSOR },  { call_join, OF_TENSOR },
+	{ call_pick, OF_TENSOR },   { call_pack, OF_TENSOR },
+	{ call_comm, OF_TENSOR },   { call_reshard, OF_TENSOR },
+	{ call_state, OF_TENSOR },  { call_only, BUILDS },
+	{ call_either, OF_TENSOR }, { call_scalar, BUILDS },
+	{ call_made, OF_TENSOR },   { call_rename, OF_TENSOR },
+	{ call_index, OF_TENSOR },  { call_updated, BUILDS },
+	{ call_every, BUILDS },     { call_local, OF_TENSOR },
+	{ call_own, OF_TENSOR },    { call_pack_pieces, OF_TENSOR },
 };
 enum { NCALLS = sizeof(calls) / sizeof(*calls) };
 

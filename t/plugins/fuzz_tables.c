@@ -98,7 +98,7 @@ static const struct hd_kernel_ops *const *kernels(struct hd_strategy *s)
 	return list;
 }
 
-__attribute__((visibility("default"))) const struct hd_plugin *heddle_plugin_v0(void)
+__attribute__((visibility("default"))) const struct hd_plugin *heddle_plugin_v1(void)
 {
 	const char *seed = getenv("HD_FUZZ_SEED");
 	struct hd_strategy s = { .random = (seed ? strtoull(seed, NULL, 10) : 1) * 0x9e3779b97f4a7c15 + 1, .wild = 40 };

@@ -8,7 +8,7 @@
 #define V_NAME "variant"
 #endif
 #ifndef V_ENTRY
-#define V_ENTRY heddle_plugin_v0
+#define V_ENTRY heddle_plugin_v1
 #endif
 #ifndef V_MAGIC
 #define V_MAGIC HD_MAGIC

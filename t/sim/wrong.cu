@@ -5,11 +5,12 @@
  *	sim-wrong --list
  *	sim-wrong right|wrong NAME
  */
-#include "kernels/cuda/base/mma.h"
+#include "kernels/cuda/base/hopper.h"
 #include <stdio.h>
 
 #define N 256
 
+extern "C" void hd_sim_orders(int n, uint64_t switches); /* kernels/cuda/sim/sim_orders.cc */
 static cudaStream_t queue, other;
 static struct hd_run run;
 void hd_cuda_launched(const char *)
@@ -152,6 +153,33 @@ template <int WRONG> __global__ void blocks_meet(float *to, const float *from)
 	to[WRONG ? i % N : i] = from[i];
 }
 
+/* What a thread gets of a counter depends on who comes first: where its number goes must not.  Each block adds to what it found, so
+ * an order that began with what the one before it left would be told too. */
+template <int WRONG> __global__ void by_turns(float *to, const float *from)
+{
+	HD_SHARED(int, count, [1]);
+	int at;
+
+	if (!threadIdx.x)
+		count[0] = 0;
+	__syncthreads();
+	at = atomicAdd(count, 1);
+	to[blockIdx.x * N + (WRONG ? at : threadIdx.x)] += from[threadIdx.x];
+}
+
+template <int WRONG> __global__ void by_the_first(float *to, const float *from)
+{
+	HD_SHARED(int, count, [1]);
+	int at;
+
+	if (!threadIdx.x)
+		count[0] = 0;
+	__syncthreads();
+	at = atomicAdd(count, 1);
+	if (WRONG ? !at : !threadIdx.x)
+		to[blockIdx.x * N + threadIdx.x] = from[0];
+}
+
 /* -- launches ------------------------------------------------------------------------------------------------------------- */
 __global__ void nothing(float *to, const float *from)
 {
@@ -195,6 +223,22 @@ LAUNCH(deep_block, 1, wrong ? dim3(1, 1, 65) : dim3(1, 1, 64), 0)
 LAUNCH(tall_grid, (wrong ? dim3(1, 65536) : dim3(1, 300)), 1, 0)
 LAUNCH(no_blocks, wrong ? 0 : 1, 1, 0)
 LAUNCH(variables_and_shared, 1, 1, wrong ? (size_t)45 << 10 : (size_t)44 << 10)
+
+/* Whole launches again, and one block of four. */
+#define ORDERS(name, kernel, switches) \
+	static void name##_case(int wrong) \
+	{ \
+		hd_sim_orders(20, switches); \
+		GO(kernel, 4, N, 0); \
+		hd_sim_orders(1, 0); \
+		cudaMemcpyAsync(host_y, y, sizeof(host_y), cudaMemcpyDeviceToHost, queue); \
+		for (int i = 0; i < 4; i++) \
+			if (host_y[i * N] != host_x[0]) \
+				fprintf(stderr, "block %d left %g\n", i, (double)host_y[i * N]); \
+	}
+ORDERS(whole_by_turns, by_turns, UINT64_MAX)
+ORDERS(part_by_turns, by_turns, 1)
+ORDERS(by_the_first, by_the_first, 1)
 
 static void never_written_case(int wrong)
 {
@@ -328,6 +372,8 @@ static void event_into_capture_case(int wrong)
 	captured(wrong ? wait_for_outside : plain);
 }
 
+#include "t/sim/wrong_hopper.h"
+
 static const struct {
 	const char *name;
 	void (*go)(int wrong);
@@ -350,6 +396,9 @@ static const struct {
 	C(misaligned_rows, "a row of ldmatrix at .* not a multiple of 16"),
 	C(one_too_many, "beyond the end of device memory|where no device memory"),
 	C(blocks_meet, "of another block wrote"),
+	C(whole_by_turns, "is [0-9a-f]{8} in order [0-9]+ and [0-9a-f]{8} in order 0"),
+	C(part_by_turns, "is [0-9a-f]{8} in order [0-9]+ and [0-9a-f]{8} in order 0"),
+	C(by_the_first, "order [0-9]+ writes .*, and order 0 does not"),
 	C(too_many_threads, "[(]1025,1,1[)] threads a block"),
 	C(deep_block, "[(]1,1,65[)] threads a block"),
 	C(tall_grid, "[(]1,65536,1[)] blocks"),
@@ -364,6 +413,15 @@ static const struct {
 	C(query_in_capture, "cudaStreamQuery is refused while a stream is captured"),
 	C(malloc_in_capture, "cudaMalloc is refused while a stream is captured"),
 	C(event_into_capture, "dependency created on uncaptured work"),
+	C(tile_read_early, "asynchronous copy of thread 0 has not been waited for|an arrival too many"),
+	C(bytes_that_do_not_come,
+	  "a phase that never ends: of 1 arrivals 0 are missing, and 16384 bytes come where 16385 are expected"),
+	C(tile_fetched_over, "which thread .* reads, and no barrier|has not been waited for|a phase that never ends"),
+	C(no_group_fence, "a product with no wgmma.fence"),
+	C(sums_not_waited_for, "ends with products that it has not waited for|a product with no wgmma.fence"),
+	C(rows_of_two_eights, "a tile that begins in the middle of 8 rows"),
+	C(warps_differ, "warps 0 and 2 of a group make other products"),
+	C(tiles_of_threads, "wrote by a store with no fence.proxy.async"),
 };
 
 static void set_up(void)
@@ -375,11 +433,11 @@ static void set_up(void)
 	cudaMalloc((void **)&y, N * sizeof(float));
 	cudaFree(y);
 	cudaMalloc((void **)&y, sizeof(host_y));
+	for (int i = 0; i < 4 * N; i++)
+		host_x[i] = (float)(i + 1);
 	cudaMemcpyAsync(x, host_x, sizeof(host_x), cudaMemcpyHostToDevice, queue);
 	cudaMemsetAsync(y, 0, sizeof(host_y), queue);
 	cudaStreamSynchronize(queue);
-	for (int i = 0; i < 4 * N; i++)
-		host_x[i] = (float)i;
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Movement between hosts: one progress thread per process issues the calls in the order they were
- * started and drives them by tests with backoff, so that the wire works under the products of the
+ * started and drives them by tests with backoff. So the wire works under the products of the
  * compute threads.  The thread is made when the first group that leaves the host is.
  *
  * Most kinds are one non-blocking MPI collective.  Sums of 16-bit types, and all sums when the
@@ -8,7 +8,7 @@
  * adds in member order (sum.c), and hands the result to all.  These bytes are those of a
  * ring, and the result is that of the shared-memory transport, bit for bit.  They are messages
  * with a tag of the sum's number, because their second round begins at different times on
- * different members, while collectives of one communicator must be issued in one order.
+ * different members. But collectives of one communicator must be issued in one order.
  */
 #include <config.h>
 #include "engine/comm/transport/transport.h"

@@ -3,7 +3,7 @@
  *
  * A member says where its buffers lie in the shared arena, all wait for all, and each reads what
  * it needs straight from the others.  A sum is made once: each member sums its share over all
- * members, in member order, and writes it to all of them; so 42 MB over two ranks cost each rank
+ * members, in member order, and writes it to all of them. So 42 MB over two ranks cost each rank
  * 42 MB of reads and writes and nothing is sent.
  *
  * Calls of up to SMALL bytes carry their data beside the flags and need one wait instead of two.
@@ -335,7 +335,7 @@ static void sum_share(struct hd_communicator *m, const struct hd_call *c)
 	}
 }
 
-/* Two data areas are enough: a member that writes one again has met all others in the call
+/* Two data areas are enough. A member that writes one again has met all others in the call
  * between, so all of them have read it. */
 static void small(struct hd_communicator *m, const struct hd_call *c)
 {
@@ -411,6 +411,13 @@ static void mailbox_drop_memory(struct hd_mailbox *b)
 	b->fd = -1;
 }
 
+/* All its pages with the first message: a run that has made some steps takes no more memory. */
+static void mailboxes_touch(struct hd_communicator *m, int from, int to, uint32_t channel)
+{
+	for (uint64_t seq = 0; seq < MAILBOXES; seq++)
+		(void)atomic_load_explicit(&mailbox_of(m, from, to, channel, seq)->taken, memory_order_relaxed);
+}
+
 static void post(struct hd_request *t)
 {
 	struct hd_communicator *m = t->m;
@@ -420,6 +427,8 @@ static void post(struct hd_request *t)
 	struct hd_backoff p;
 	void *map;
 
+	if (!seq)
+		mailboxes_touch(m, m->me, to, t->call.channel);
 	hd_backoff_begin(&p, m, hd_call_what(&t->call));
 	while (atomic_load_explicit(&b->taken, memory_order_acquire) != before)
 		hd_backoff_wait(&p, to);
@@ -474,7 +483,11 @@ static int try_take(struct hd_request *t, int from)
 
 static void receive_begin(struct hd_request *t)
 {
-	t->seq |= ((*counter(t->m->shm.received, t, receive_from(t)))++ & 0xffffffff) << 32;
+	uint64_t seq = (*counter(t->m->shm.received, t, receive_from(t)))++;
+
+	if (!seq)
+		mailboxes_touch(t->m, receive_from(t), t->m->me, t->call.channel);
+	t->seq |= (seq & 0xffffffff) << 32;
 	if (shm.npending < MAX_PENDING)
 		shm.pending[shm.npending++] = t;
 }

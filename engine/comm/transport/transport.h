@@ -12,7 +12,7 @@
 struct hd_transport {
 	const char *name; /* "shared memory" */
 	/* Start and wait move themselves; or a thread does, and wait waits for it; or a queue of the device does, and
-	 * nobody waits: such a queue takes calls that move nothing, too. */
+	 * nobody waits. Such a queue takes calls that move nothing, too. */
 	enum { HD_MOVES_INLINE, HD_MOVES_BY_THREAD, HD_MOVES_BY_QUEUE } moves;
 	int (*attach)(struct hd_communicator *m);    /* collective over the world.  -> 1: this group can use it */
 	void (*messages)(struct hd_communicator *m); /* before sends and receives; NULL: nothing to do */

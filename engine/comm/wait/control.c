@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The control channel: few, blocking, small exchanges between all ranks, always over MPI.
  *
- * A wait is a loop of tests with hd_pause between them, so the progress thread can work, dead peers are seen, and a
+ * A wait is a loop of tests with hd_pause between them. So the progress thread can work, dead peers are seen, and a
  * waiting rank leaves its core to others.
  */
 #include <config.h>

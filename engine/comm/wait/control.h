@@ -25,6 +25,6 @@ int hd_comm_may_speak(void);
 
 /* Seconds without progress after which a waiting rank says what it waits for and for which rank, and ends the run. */
 void hd_comm_watchdog(double seconds);
-void hd_comm_ending(void); /* of a signal's handler: the launcher ends the run */
+void hd_comm_ending(void); /* the launcher ends the run; any thread may call it */
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Waiting for other ranks.
  *
- * A waiting loop spins for some microseconds, then gives its core away, then sleeps: the naps cost
+ * A waiting loop spins for some microseconds, then gives its core away, then sleeps. The naps cost
  * nothing to the rank that is late (four ranks must work on two cores), and a peer that dies ends
  * them (watchdog.c).
  */

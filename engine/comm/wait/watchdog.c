@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Who is dead or late, seen by a rank that waits.
+ * Finds the rank that is dead or late, on behalf of a rank that waits.
  *
- * It sleeps in poll() on the pidfds of the other ranks of the host: a peer that dies wakes its waiters at once, zombie or
- * not.  Where pidfds are missing, a signal 0 asks, from HD_LONG_WAIT on.
+ * The waiting rank sleeps in poll() on the pidfds of the other ranks of the host.  A peer that dies wakes its waiters at once,
+ * zombie or not.  Without pidfds, the waiting rank sends signal 0 to its peers, from HD_LONG_WAIT on.
  *
- * The watchdog names the rank that is late.  A rank that has waited for HD_LONG_WAIT says in the control block for whom, so the one
- * whose time is over follows these links to a rank that does not wait: that one is late, not its victims.  Between hosts it
- * asks (watchdog_net.c).
+ * The watchdog names the rank that is late.  A rank that has waited for HD_LONG_WAIT writes into the control block which rank it
+ * waits for.  A rank whose time is over follows these links to a rank that does not wait.  That rank is late; the others are its
+ * victims.  Between hosts the ranks ask each other (watchdog_net.c).
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static struct {
 	struct pollfd *fds; /* by local rank; fd -1: this rank, or one that cannot be watched */
 	char *by_signal;    /* local ranks watched by signal 0 */
 	double limit;       /* seconds; 0: none */
-	volatile sig_atomic_t ending;
+	atomic_int ending;
 } watch;
 
 static int pidfd_of(int pid)
@@ -102,6 +103,8 @@ static int dead_rank(int sleeping)
 static void report_dead(const struct hd_waiting *w, int local) __attribute__((noreturn));
 static void report_dead(const struct hd_waiting *w, int local)
 {
+	if (watch.ending && hd_here.w.hosts > 1)
+		hd_watchdog_net_ended();
 	/* One that said that it ends has told why. */
 	if (atomic_load(&hd_here.control->rank[local].state) != HD_RANK_RUNS || !hd_comm_may_speak()) {
 		usleep(100000); /* the one who speaks comes first */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Who is late, where ranks are on several hosts and cannot look into each other's memory.
+ * Finds the late rank among several hosts, whose ranks cannot read each other's memory.
  *
- * A rank whose time is over asks all others.  One that waits too answers in what and for whom; one that works answers so by
- * its progress thread; one that is stopped or gone does not answer.  That one is late, else the one that works; the ranks
- * that wait are victims.  Of several that ask the lowest speaks, for whoever waits for the late one itself.
+ * A rank whose time is over asks all others.  A rank that waits too answers with its movement and the rank that it waits for.  A
+ * rank that works answers through its progress thread.  A rank that is stopped or gone does not answer.  The rank without an answer
+ * is late; if all answer, the rank that works is.  The ranks that wait are victims.  If several ranks ask, the lowest prints the
+ * message, on behalf of the rank that waits for the late one itself.
  *
- * The same is asked when the launcher ends the run while this rank waits: it does when a process has died, and knows its
- * number but not its place in the mesh.  If all answer, it was somebody else's wish, and the step goes on.
+ * The ranks also ask when the launcher ends the run while this rank waits.  The launcher does so when a process has died; it knows
+ * the process' number but not its place in the mesh.  If all ranks answer, somebody else ended the run, and the step continues.
  */
 #include <config.h>
 #include "engine/comm/wait/watchdog_net.h"
@@ -138,7 +139,7 @@ static void begin(const struct hd_waiting *w, int late, const char *doing)
 	for (int i = 0; i < ask.mine.n && i < MEMBERS; i++)
 		ask.mine.members[i] = w->m->world[i];
 	snprintf(ask.mine.doing, sizeof(ask.mine.doing), "%s", doing);
-	/* Who was told that this rank works is told better. */
+	/* A rank that was told that this one works gets the better answer. */
 	for (int r = 0; r < hd_here.w.size; r++)
 		if (ask.askers[r])
 			tell(r, WAITS);
@@ -268,6 +269,14 @@ static int verdict(int over, char *text, size_t bytes)
 	return n || over ? 2 : 0;
 }
 
+static void begin_to_ask(void)
+{
+	for (int r = 0; r < hd_here.w.size; r++)
+		ask.answers[r].kind = ask.askers[r] ? ask.answers[r].kind : NONE;
+	ask.asked = hd_seconds();
+	tell_all(ASKS);
+}
+
 void hd_watchdog_net_ask(int over)
 {
 	char text[1600] = "";
@@ -277,12 +286,8 @@ void hd_watchdog_net_ask(int over)
 		return;
 	pthread_mutex_lock(&hd_mpi_lock);
 	poll_answers();
-	if (!ask.asked) {
-		for (int r = 0; r < hd_here.w.size; r++)
-			ask.answers[r].kind = ask.askers[r] ? ask.answers[r].kind : NONE;
-		ask.asked = hd_seconds();
-		tell_all(ASKS);
-	}
+	if (!ask.asked)
+		begin_to_ask();
 	what = hd_seconds() - ask.asked < GRACE ? 0 : verdict(over, text, sizeof(text));
 	if (!what && hd_seconds() - ask.asked > 2 * GRACE)
 		ask.asked = 0; /* ask again */
@@ -293,5 +298,46 @@ void hd_watchdog_net_ask(int over)
 		hd_log(HD_LOG_ERROR, "%s", text);
 	else
 		sleep(2); /* the one who speaks ends the run */
+	hd_comm_abort(HD_STATUS_LOST);
+}
+
+/* -- a rank of this host that the launcher has ended ------------------------------------------- */
+static int describe_silent(char *text, size_t bytes)
+{
+	int *late = hd_alloc((size_t)hd_here.w.size * sizeof(*late)), n;
+
+	poll_answers();
+	for (int i = 0; i < hd_here.w.local_size; i++) /* these are not asked about */
+		if (ask.answers[hd_here.world_of[i]].kind == NONE)
+			ask.answers[hd_here.world_of[i]].kind = SPEAKS;
+	n = find_late(NONE, late);
+	if (n)
+		describe(text, bytes, late, n, 1);
+	free(late);
+	return n;
+}
+
+void hd_watchdog_net_ended(void)
+{
+	char text[1600] = "";
+	double asked;
+	int n;
+
+	if (ask.comm == MPI_COMM_NULL || !ask.began)
+		return;
+	pthread_mutex_lock(&hd_mpi_lock);
+	if (!ask.asked)
+		begin_to_ask();
+	asked = ask.asked;
+	pthread_mutex_unlock(&hd_mpi_lock);
+	for (; hd_seconds() - asked < GRACE; usleep(10000))
+		hd_watchdog_net_poll();
+	pthread_mutex_lock(&hd_mpi_lock);
+	n = describe_silent(text, sizeof(text));
+	pthread_mutex_unlock(&hd_mpi_lock);
+	if (!n)
+		return;
+	if (hd_comm_may_speak())
+		hd_log(HD_LOG_ERROR, "%s", text);
 	hd_comm_abort(HD_STATUS_LOST);
 }

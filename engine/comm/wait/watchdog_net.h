@@ -15,5 +15,8 @@ void hd_watchdog_net_poll(void); /* answers */
 /* Asks, or looks whether all have answered.  over: this rank's time is over, which ends the run; else only a rank that does
  * not answer does. */
 void hd_watchdog_net_ask(int over);
+/* A rank of this host is gone while the launcher ends the run, so it is the launcher that has ended it.  Names a rank of another host
+ * that does not answer, if there is one, and ends the run. */
+void hd_watchdog_net_ended(void);
 
 #endif

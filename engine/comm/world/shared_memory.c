@@ -3,8 +3,8 @@
  * arenas.
  *
  * It comes from memfd_create, and the others open it through /proc/<pid>/fd.  Such memory has no
- * name, so nothing is left behind by a crash; and it is not limited by the size of /dev/shm (64
- * MB in many containers), so it can neither be short where private memory would not be, nor end a
+ * name, so nothing is left behind by a crash. It is not limited by the size of /dev/shm (64
+ * MB in many containers). So it can neither be short where private memory would not be, nor end a
  * rank by SIGBUS later.  For the same reason no space is reserved: pages are taken when they are
  * first written, by the rank (and on the memory node) that uses them.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A decoder as Llama (Touvron et al. 2302.13971) has it: RMS norms, rotary positions (2104.09864), grouped-query attention
- * (2305.13245), a gated feed-forward layer (2002.05202); and what came after as keys of [model], which struct hd_model has as
+ * (2305.13245), a gated feed-forward layer (2002.05202). Later ideas are keys of [model], which struct hd_model has as
  * fields.  Weights stand as [out, in], the way transformers stores them, under its names without the first word.
  */
 #include <config.h>
@@ -56,7 +56,7 @@ static struct tensor *norm(struct hd_plan *p, struct tensor *x, const char *name
 	return hd_op1(p, "norm", in, 2, "rms=1 eps=%.17g", p->model.norm_eps);
 }
 
-/* Over a projection as a whole, heads and head_dim, which an axis may shard: the squares are a product of their own, so
+/* Over a projection as a whole, heads and head_dim, which an axis may shard. The squares are a product of their own, so
  * that their sum is partial where heads are sharded. */
 static struct tensor *norm_heads(struct hd_plan *p, struct tensor *x, const char *name, const char *dims, int64_t n)
 {

@@ -2,7 +2,7 @@
  * Layers of experts as nodes of the graph, and what a run reports of them.
  *
  * The router chooses along `router_expert`, the experts live along `expert`: equal sizes, but only the second is a place.  So a
- * rule that shards `expert` shards the experts' weights and products, and not the choice; and where dispatch may not shard it,
+ * rule that shards `expert` shards the experts' weights and products, and not the choice. Where dispatch may not shard it,
  * the batch is sharded instead, which makes the two movements of each direction (engine/ops/experts.c).
  */
 #include <config.h>

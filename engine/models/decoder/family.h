@@ -20,8 +20,8 @@ struct hd_hf_region {
 	int64_t at[2];    /* where this parameter begins in it */
 	int split;        /* the first `split` dims of the parameter are rows */
 	int transpose;
-	/* 1: the parameter's first dim runs over tensors of their own, whose names have its index in place of the `*` in
-	 * `name`; all else, also `split`, is said of one of them. */
+	/* 1: the parameter's first dim runs over tensors of their own. Their names have its index in place of the `*` in
+	 * `name`. All else, also `split`, is of one of them. */
 	int each;
 };
 
@@ -41,7 +41,7 @@ struct hd_family {
 	int always_normal;             /* gates of the class of transformers are normalised, for one expert too */
 	int64_t (*mlp)(int64_t embed); /* default of mlp */
 	const struct hd_family_value *defaults; /* of other keys, ended by NULL; or NULL */
-	/* The forward graph from ids (batch, seq) to the last hidden state (batch, seq, embed), block by block; then the
+	/* The forward graph from ids (batch, seq) to the last hidden state (batch, seq, embed), block by block. Then the
 	 * product with the vocabulary: of (batch, seq, embed) or, in generation, (batch, embed). */
 	struct tensor *(*hidden)(struct hd_plan *p, struct tensor *ids);
 	struct tensor *(*logits)(struct hd_plan *p, struct tensor *hidden);

@@ -13,7 +13,7 @@ struct hd_hf_reader { /* of one config.json */
 	struct hd_err *err;
 };
 
-/* "[model]" with its keys, malloc'ed; NULL: it says what this program does not know, or has not what it needs. */
+/* "[model]" with its keys, malloc'ed; NULL: it has a key that this program does not know, or lacks one that it needs. */
 char *hd_hf_read(const json_t *config, const struct hd_family *f, const char *path, struct hd_err *err);
 /* config.json, new reference.  Of a model that no class of transformers is, model_type is heddle, and the keys of [model] are in it. */
 json_t *hd_hf_config(const struct hd_model *m);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/models/decoder/knobs.h - what the keys of [model] set in struct hd_model, one a line of a table: read from the INI over the
- * family's defaults, and said again as text for config.json.
+ * engine/models/decoder/knobs.h - what the keys of [model] set in struct hd_model, one a line of a table. They are read from
+ * the INI over the family's defaults, and written as text for config.json.
  */
 #ifndef HD_ENGINE_MODELS_KNOBS_H
 #define HD_ENGINE_MODELS_KNOBS_H

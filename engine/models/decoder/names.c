@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where the decoder's parameters are in a file of transformers: under the same names behind "model.", whole; or, of a family
- * that stores them so, q, k and v as rows of one tensor, and gate and up; or under the names of a plugin's family.
+ * Where the decoder's parameters are in a file of transformers: under the same names behind "model.", whole. Or, of a family
+ * that stores them so, q, k and v as rows of one tensor, and gate and up. Or under the names of a plugin's family.
  */
 #include <config.h>
 #include "engine/models/decoder/decoder.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gemma 2 (2408.00118): norms before and behind each sublayer, whose weights are stored less one; GeGLU; caps of scores and of
+ * Gemma 2 (2408.00118): norms before and behind each sublayer, whose weights are stored less one. GeGLU; caps of scores and of
  * logits; every other layer has a window; embeddings times the root of their width.
  */
 #include <config.h>

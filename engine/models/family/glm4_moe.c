@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * GLM-4.5 (2508.06471): layers of experts as DeepSeek-V3 (2412.19437) has them, with a router of sigmoids, whose bias can balance the
- * load in place of a loss, experts that every token goes to, and first layers without any.
+ * GLM-4.5 (2508.06471): layers of experts as DeepSeek-V3 (2412.19437) has them. They have a router of sigmoids, whose bias can
+ * balance the load in place of a loss. They also have experts that every token goes to, and the first layers have none.
  */
 #include <config.h>
 #include "engine/models/decoder/knobs.h"

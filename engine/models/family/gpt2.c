@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * GPT-2 (Radford et al. 2019): learned positions, layer norm before each sublayer, GELU (tanh form), biases, tied head.
- * Weights stand as [in, out], the way transformers' GPT2LMHeadModel stores them; q, k and v are three parameters here and
+ * Weights stand as [in, out], the way transformers' GPT2LMHeadModel stores them. q, k and v are three parameters here and
  * three column ranges of c_attn there.
  */
 #include <config.h>

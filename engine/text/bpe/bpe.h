@@ -42,8 +42,8 @@ int hd_bpe_joined(const struct hd_bpe *b, uint32_t left, uint32_t right);
 struct hd_bpe_state; /* of one thread: what it remembers of words */
 struct hd_bpe_state *hd_bpe_state_create(const struct hd_bpe *b);
 void hd_bpe_state_destroy(struct hd_bpe_state *s);
-/* starts: gets, until it is NULL again, the place in `out` of every id with which a part begins that nothing joins to what is
- * before it: a word, or what hd_bpe_cuts allows to cut off. */
+/* starts, until it is NULL again, gets the place in `out` of every id that begins a part of
+ * its own. That is a word, or what hd_bpe_cuts allows to cut off. */
 void hd_bpe_state_mark(struct hd_bpe_state *s, struct hd_ids *starts);
 /* The ids of a word, which the pre-tokenizer has made. */
 void hd_bpe_encode(struct hd_bpe_state *s, const char *word, size_t n, struct hd_ids *out);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Cuts of a long text: between lines, behind one newline alone, before a letter; in a long line before a blank and a letter.
+ * Cuts of a long text: between lines, behind one newline alone, before a letter. In a long line they are before a blank and a
+ * letter. Where there is no such place (a page of Chinese), they are between two characters that stand side by side in no
+ * token. That is for a tokenizer without an expression for words. A run without any of these, such as a megabyte of digits, is
+ * one word to Python too, and stays whole.
  *
- * Nearly all tokenizers end a word there whatever else the text has, and those that have no words join nothing there; but their
- * rules are theirs, so each cut is tried: what stands before it and behind it, encoded together, must have the ids that both
- * have one by one, and what is behind must begin a word, or a part of one that nothing is joined to.  Words are found from left to
- * right, and what stands before begins at such a place too, so what is before that changes nothing.
+ * Nearly all tokenizers end a word there whatever else the text has, and those that have no words join nothing there. But their
+ * rules are theirs, so each cut is tried. What stands before it and behind it, encoded together, must have the ids that both
+ * have one by one, and what is behind must begin a word, or a part of one that nothing is joined to.  Words are found from left
+ * to right, and what stands before begins at such a place too, so what is before that changes nothing.
  */
 #include <config.h>
 #include "engine/text/corpus/cut.h"
@@ -13,7 +16,7 @@
 
 enum { LINE = 4096, TRIES = 8, GIVE_UP = 32 };
 
-/* The last byte of what is no blank, and the first of what may be a letter: of characters beyond ASCII it is not known here. */
+/* The last byte of what is no blank, and the first of what may be a letter. Of characters beyond ASCII it is not known here. */
 static int ends_word(unsigned char c)
 {
 	return c >= 0x80 || isgraph(c);
@@ -88,16 +91,62 @@ static int starts_at(const struct hd_cutter *c, size_t id)
 	return 0;
 }
 
-static int holds(struct hd_cutter *c, const char *text, size_t at, size_t n)
+static int holds_between(struct hd_cutter *c, const char *text, size_t from, size_t at, size_t to)
 {
-	size_t from = place_before(text, at, 0, n), to = place_behind(text, at, n);
-
 	if (!from || !to)
 		return 0;
 	c->whole.n = c->parts.n = 0;
 	return encode_marked(c, text + from, to - from) && encode(c, text + from, at - from, &c->parts) &&
 	       starts_at(c, c->parts.n) && encode(c, text + at, to - at, &c->parts) && c->whole.n == c->parts.n &&
 	       !memcmp(c->whole.at, c->parts.at, c->whole.n * sizeof(*c->whole.at));
+}
+
+static int holds(struct hd_cutter *c, const char *text, size_t at, size_t n)
+{
+	return holds_between(c, text, place_before(text, at, 0, n), at, place_behind(text, at, n));
+}
+
+/* -- where there is no such place ---------------------------------------------------------------- */
+static int begins_character(const char *text, size_t at)
+{
+	return ((unsigned char)text[at] & 0xc0) != 0x80;
+}
+
+static size_t character_before(const char *text, size_t at)
+{
+	while (at && !begins_character(text, at))
+		at--;
+	return at;
+}
+
+static int may_part(const struct hd_cutter *c, const char *text, size_t at, size_t n)
+{
+	size_t before = character_before(text, at - 1);
+	uint32_t left, right;
+
+	return begins_character(text, at) && hd_utf8_valid(text + before, at - before) == at - before &&
+	       hd_utf8_valid(text + at, n - at < 4 ? n - at : 4) >= (size_t)hd_utf8_length((unsigned char)text[at]) &&
+	       hd_utf8_get(text + before, &left) && hd_utf8_get(text + at, &right) &&
+	       hd_encoder_parts(c->encoder, left, right);
+}
+
+/* A window of SPAN bytes on both sides shows an added token, and what a normalizer composes.  Whatever begins the window, the
+ * two characters are looked at alone. */
+static size_t cut_characters(struct hd_cutter *c, const char *text, size_t least, size_t n)
+{
+	enum { SPAN = 512 };
+
+	if (n < 2 * LINE)
+		return 0;
+	for (size_t at = n - SPAN, tried = 0; at > least + SPAN && at > n - LINE && tried < TRIES; at--) {
+		if (!may_part(c, text, at, n))
+			continue;
+		tried++;
+		if (holds_between(c, text, character_before(text, at - SPAN), at,
+				  character_before(text, at + SPAN - 4)))
+			return at;
+	}
+	return 0;
 }
 
 size_t hd_cut_last(struct hd_cutter *c, const char *text, size_t least, size_t n)
@@ -109,7 +158,7 @@ size_t hd_cut_last(struct hd_cutter *c, const char *text, size_t least, size_t n
 	for (int i = 0; i < TRIES && (c->found || c->failed < GIVE_UP); i++) {
 		at = place_before(text, at, least, n);
 		if (!at)
-			return 0;
+			return cut_characters(c, text, least, n);
 		if (holds(c, text, at, n)) {
 			c->found++;
 			return at;

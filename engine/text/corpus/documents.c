@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A file of text is one document, which comes in several batches where it is long and can be cut (cut.h); of JSONL each line is one, less those that are blank.
+ * A file of text is one document, which comes in several batches where it is long and can be cut (cut.h). Of JSONL each line is
+ * one, less those that are blank.
  */
 #include <config.h>
 #include "engine/text/corpus/documents.h"

@@ -15,7 +15,7 @@ struct hd_files {
 	size_t n, cap;
 	int64_t bytes;
 };
-/* Each name is a file, a directory (all files in it and below, by name; not those that begin with a dot) or a pattern with
+/* Each name is a file, a directory (all files below it, by name, but none that begins with a dot) or a pattern with
  * * ? [.  In the order of the names. */
 int hd_files_find(const char *const *names, size_t n, struct hd_files *out, struct hd_err *err);
 void hd_files_release(struct hd_files *f);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * PREFIX.part.bin has the ids so far, PREFIX.part.lengths the tokens of each document, PREFIX.part.json how much of them
- * is sure and where the text behind begins.  Whoever goes on cuts off what is behind that, and makes the same bytes again.
+ * is sure and where the text behind begins.  The next run cuts off the rest and writes the same bytes again.
  */
 #include <config.h>
 #include "engine/text/corpus/corpus.h"

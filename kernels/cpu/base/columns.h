@@ -2,7 +2,8 @@
  * kernels/cpu/base/columns.h - sums over the rows of a matrix that are made while it is made or read, by the kernel that does so.
  *
  * Blocks of a fixed number of rows are summed in fp32 by whichever thread has them; then the blocks are added in their order, in
- * double.  So no sum depends on the number of threads.
+ * double.  So no sum depends on the number of threads.  Kernels run one after another, so the sums of blocks of all of them share
+ * one piece of memory, which is as large as the largest needs.
  */
 #ifndef HD_KERNELS_CPU_BASE_COLUMNS_H
 #define HD_KERNELS_CPU_BASE_COLUMNS_H
@@ -12,8 +13,12 @@
 struct hd_column_sums {
 	int64_t rows, cols; /* cols: of all sums together */
 	int64_t block;      /* rows of a block */
-	float part[];       /* blocks x cols */
 };
+/* Blocks x cols, of the kernel that runs. */
+extern struct hd_column_parts {
+	float *part;
+	size_t n;
+} hd_column_parts;
 
 static inline int64_t hd_column_sums_blocks(const struct hd_column_sums *c)
 {
@@ -21,17 +26,7 @@ static inline int64_t hd_column_sums_blocks(const struct hd_column_sums *c)
 }
 
 /* To be freed.  A block has 64 rows, or more where that would be many blocks. */
-__attribute__((unused)) static struct hd_column_sums *hd_column_sums_new(int64_t rows, int64_t cols)
-{
-	int64_t block = rows > 8192 ? 256 : 64, blocks = (rows + block - 1) / block;
-	struct hd_column_sums *c =
-		(struct hd_column_sums *)hd_alloc(sizeof(*c) + (size_t)(blocks * cols) * sizeof(float));
-
-	c->rows = rows;
-	c->cols = cols;
-	c->block = block;
-	return c;
-}
+struct hd_column_sums *hd_column_sums_new(int64_t rows, int64_t cols);
 
 #define HD_COLUMNS_PIECE 256
 
@@ -59,7 +54,8 @@ __attribute__((unused)) static void hd_column_sums_join(const struct hd_column_s
 
 #pragma omp parallel for schedule(static) if (n * blocks >= HD_SMALL)
 	for (int64_t j = 0; j < n; j += HD_COLUMNS_PIECE)
-		hd_column_sums_piece(y + j, c->part + from + j, c->cols, blocks, hd_min(HD_COLUMNS_PIECE, n - j), acc);
+		hd_column_sums_piece(y + j, hd_column_parts.part + from + j, c->cols, blocks,
+				     hd_min(HD_COLUMNS_PIECE, n - j), acc);
 }
 
 #endif

@@ -158,7 +158,7 @@ static void block_d(const struct hd_prep *p, void *const *out, void *const *in, 
 {
 	struct hd_column_sums *c = p->state;
 	int64_t t = p->n[14], cols = c->cols, to = hd_min(c->rows, (block + 1) * c->block);
-	float *sums = c->part + block * cols;
+	float *sums = hd_column_parts.part + block * cols;
 
 	memset(sums, 0, (size_t)cols * sizeof(*sums));
 	for (int64_t i = block * c->block; i < to; i++)

@@ -22,6 +22,8 @@
 #define GROUP 8                     /* panels of an a that lies across k, which are packed together */
 #define LONGEST 1536                /* k of a block of b */
 #define BLOCK ((int64_t)640 * 1024) /* its elements: 1.25 MB of L2 */
+#define SUMS ((int64_t)320 * 1024)  /* of one thread, beside a block: 1.25 MB */
+#define PRODUCTS 100                /* made in the time in which an element is packed */
 
 struct hd_amx {
 	struct hd_mm_shape s;
@@ -70,13 +72,21 @@ static int64_t least(int64_t a, int64_t b)
 
 /* ---- preparation ----------------------------------------------------------------------------- */
 
+/* Elements of an operand lie side by side along one of its two dims.  A dim of extent 1 has stride 0, which says nothing of the
+ * other. */
+static int is_dense(const struct hd_mm_shape *s, int operand, int dim, int k)
+{
+	const int64_t *stride = s->stride[operand];
+
+	return s->n[dim] == 1 || stride[dim] == 1 || (s->n[k] > 1 && stride[k] == 1);
+}
+
 static int fits(const struct hd_mm_shape *s)
 {
 	int m = s->ndim - 3, n = m + 1, k = m + 2;
 
 	return s->dtype[HD_MM_A] == HD_DTYPE_BF16 && s->dtype[HD_MM_B] == HD_DTYPE_BF16 && s->stride[HD_MM_C][n] <= 1 &&
-	       s->n[n] > 1 && (s->stride[HD_MM_A][m] <= 1 || s->stride[HD_MM_A][k] <= 1) &&
-	       (s->stride[HD_MM_B][n] <= 1 || s->stride[HD_MM_B][k] <= 1);
+	       s->n[n] > 1 && is_dense(s, HD_MM_A, m, k) && is_dense(s, HD_MM_B, n, k);
 }
 
 /* n cut into equal parts of at most `most`, multiples of 32 */
@@ -107,6 +117,52 @@ static int reserve(const struct hd_amx *x)
 	return 1;
 }
 
+/* Blocks of b for `across` groups of threads.  An a that lies across k costs as much to pack as it does to use with a few blocks,
+ * so all columns of a group are one block there, if its sums stay in a cache too. */
+static void cut(struct hd_amx *x, int64_t across)
+{
+	int64_t cols = up((x->n + across - 1) / across, SIDE), rows = up(x->m * across / x->threads, SIDE), parts;
+	int64_t deep = BLOCK / cols / SIDE * SIDE;
+
+	if (x->group == 1 || deep < KEPT || rows * cols > SUMS)
+		deep = LONGEST;
+	x->deep = part(x->k, least(deep, LONGEST), &x->chunks);
+	x->wide = part(cols, BLOCK / x->deep / SIDE * SIDE, &parts);
+	x->blocks = (x->n + x->wide - 1) / x->wide;
+}
+
+/* What one of the threads has to do in `across` groups, for each k, in elements that it packs, or fetches from who did. */
+static int64_t cost(const struct hd_amx *x, int64_t across, int64_t threads)
+{
+	int64_t along = threads / across, rows = (x->panels + along - 1) / along * SIDE;
+
+	return (x->batches * x->blocks + across - 1) / across * (rows * x->wide / PRODUCTS + rows + x->wide);
+}
+
+static int64_t best_across(const struct hd_amx *x, int64_t threads)
+{
+	int64_t best = 1;
+
+	for (int64_t across = 2; across <= threads; across++)
+		if (cost(x, across, threads) < cost(x, best, threads))
+			best = across;
+	return best;
+}
+
+static void cut_best(struct hd_amx *x)
+{
+	struct hd_amx y = *x;
+	int64_t best = INT64_MAX;
+
+	for (int64_t across = 1; across <= x->threads; across++) {
+		cut(&y, across);
+		if (cost(&y, across, x->threads) < best) {
+			best = cost(&y, across, x->threads);
+			*x = y;
+		}
+	}
+}
+
 struct hd_amx *hd_amx_create(const struct hd_mm_shape *s)
 {
 	struct hd_amx *x;
@@ -122,12 +178,11 @@ struct hd_amx *hd_amx_create(const struct hd_mm_shape *s)
 	x->batches = 1;
 	for (int d = 0; d < s->ndim - 3; d++)
 		x->batches *= s->n[d];
-	x->deep = part(x->k, LONGEST, &x->chunks);
-	x->wide = part(x->n, BLOCK / x->deep / SIDE * SIDE, &x->blocks);
 	x->group = s->stride[HD_MM_A][s->ndim - 1] <= 1 ? 1 : GROUP;
+	x->threads = omp_get_max_threads();
+	cut_best(x);
 	x->each = x->wide * x->deep * 2;
 	x->sums = x->chunks > 1 ? x->panels * SIDE * x->wide * 4 : 0;
-	x->threads = omp_get_max_threads();
 	if (reserve(x))
 		return x;
 	free(x);
@@ -141,24 +196,14 @@ void hd_amx_destroy(struct hd_amx *x)
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
-/* Threads in as few groups as keep all busy: what a group packs, each of its members reads. */
+/* Threads in groups: what a group packs, each of its members reads. */
 static struct amx_team join(const struct hd_amx *x)
 {
-	int64_t threads = omp_get_num_threads(), me = omp_get_thread_num(), best = INT64_MAX,
-		items = x->batches * x->blocks;
-	struct amx_team t = { 0 };
+	int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
+	struct amx_team t = { .across = best_across(x, threads) };
 	char *own;
 
-	for (int64_t across = 1; across <= threads; across++) {
-		int64_t along = threads / across;
-		int64_t cost = ((items + across - 1) / across) * ((x->panels + along - 1) / along);
-
-		if (cost < best) {
-			best = cost;
-			t.across = across;
-			t.along = along;
-		}
-	}
+	t.along = threads / t.across;
 	t.group = me / t.along;
 	t.member = me % t.along;
 	t.block = scratch.mem + t.group * (2 * x->each + x->sums);
@@ -232,14 +277,25 @@ static struct hd_amx_out out_of(const struct amx_run *r, const struct amx_block 
 	int64_t bias = batch_at(x, b->batch, HD_MM_BIAS) + b->from;
 	int low = s->dtype[HD_MM_C] == HD_DTYPE_BF16, bias_low = s->dtype[HD_MM_BIAS] == HD_DTYPE_BF16;
 
-	return (struct hd_amx_out){ r->c + c * (low ? 2 : 4),
-				    step,
-				    r->bias ? r->bias + bias * (bias_low ? 2 : 4) : NULL,
-				    low,
-				    bias_low,
-				    r->sum,
-				    least(SIDE, x->m - row),
-				    b->cols };
+	return (struct hd_amx_out){ .c = r->c + c * (low ? 2 : 4),
+				    .step = step,
+				    .bias = r->bias ? r->bias + bias * (bias_low ? 2 : 4) : NULL,
+				    .low = low,
+				    .bias_low = bias_low,
+				    .sum = r->sum,
+				    .rows = least(SIDE, x->m - row),
+				    .cols = b->cols };
+}
+
+/* Rows of a that follow each other in memory: the next panel of this thread's. */
+static void look_ahead(const struct hd_amx *x, const uint16_t *a, int64_t panel, struct hd_amx_out *out)
+{
+	const int64_t *step = x->s.stride[HD_MM_A] + x->s.ndim - 3;
+
+	if (step[2] > 1 || step[0] != x->k || x->k > KEPT || (panel + 2) * SIDE > x->m)
+		return;
+	out->next = (const char *)(a + (panel + 1) * SIDE * x->k);
+	out->lines = SIDE * x->k * 2 / 64;
 }
 
 /* Panels p to end - 1 of a times the block. */
@@ -248,7 +304,8 @@ static void use_panels(const struct amx_run *r, const struct amx_team *t, const 
 {
 	const struct hd_amx *x = r->x;
 	const int64_t *step = x->s.stride[HD_MM_A] + x->s.ndim - 3;
-	const uint16_t *a = (const uint16_t *)r->a + batch_at(x, b->batch, HD_MM_A) + p * SIDE * step[0];
+	const uint16_t *whole = (const uint16_t *)r->a + batch_at(x, b->batch, HD_MM_A),
+		       *a = whole + p * SIDE * step[0];
 	int64_t parts, each = part(b->deep, KEPT, &parts), b_step = up(b->deep, SIDE) * SIDE;
 
 	for (int64_t k = 0; k < b->deep; k += each) {
@@ -262,6 +319,7 @@ static void use_panels(const struct amx_run *r, const struct amx_team *t, const 
 			struct hd_amx_out out = out_of(r, b, i * SIDE);
 			float *sums = t->sums + (x->chunks > 1 ? i : i - p) * SIDE * x->wide;
 
+			look_ahead(x, whole, i, &out);
 			hd_amx_panel(t->a + (i - p) * SIDE * KEPT, (const uint16_t *)b->mem + k * SIDE, b_step,
 				     up(deep, SIDE) / SIDE, up(b->cols, SIDE) / SIDE, first && last ? NULL : sums,
 				     (int)first, last ? &out : NULL);

@@ -28,6 +28,8 @@ struct hd_amx_out { /* where a panel of 32 rows goes when its sums are whole */
 	int low, bias_low; /* c, bias: bf16 */
 	int sum;           /* added to c */
 	int64_t rows, cols;
+	const char *next; /* what is read after this panel, to be fetched in the meantime: so many lines of 64 bytes */
+	int64_t lines;
 };
 
 /* n rows of a (n at most 32), or columns of b, `step` apart, and k of them `k_step` apart (one of both is 1), into

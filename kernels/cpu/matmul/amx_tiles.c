@@ -57,40 +57,71 @@ static inline void read_along_k(__m512i r[16], const uint16_t *from, int64_t ste
 		r[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * step) : _mm512_setzero_si512();
 }
 
-/* 16 vectors, one for each two k, of 16 pairs */
-static inline void read_across_k(__m512i r[16], const uint16_t *from, int64_t k_step, int64_t rows, int64_t k)
+/* Two rows along n, k and k + 1, become pairs: in each of four pieces of 8 columns, the first four of them in lo */
+static inline void read_pairs(__m512i lo[16], __m512i hi[16], const uint16_t *from, int64_t k_step, __mmask32 mask,
+			      int64_t k)
 {
-	__mmask16 mask = rows >= 16 ? 0xffff : (__mmask16)((1u << rows) - 1);
+	for (int i = 0; i < 16; i++, from += 2 * k_step) {
+		__m512i even = _mm512_setzero_si512(), odd = even;
 
-	for (int i = 0; i < 16; i++) {
-		const uint16_t *at = from + 2 * i * k_step;
-		__m256i low = _mm256_setzero_si256(), high = low;
-
-		__builtin_prefetch(at + SIDE * k_step, 0, 2); /* of the next tile: lines far apart */
-		__builtin_prefetch(at + (SIDE + 1) * k_step, 0, 2);
+		__builtin_prefetch(from + SIDE * k_step, 0, 2); /* of the next tile: lines far apart */
+		__builtin_prefetch(from + (SIDE + 1) * k_step, 0, 2);
 		if (2 * i < k)
-			low = _mm256_maskz_loadu_epi16(mask, at);
+			even = _mm512_maskz_loadu_epi16(mask, from);
 		if (2 * i + 1 < k)
-			high = _mm256_maskz_loadu_epi16(mask, at + k_step);
-		r[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+			odd = _mm512_maskz_loadu_epi16(mask, from + k_step);
+		lo[i] = _mm512_unpacklo_epi16(even, odd);
+		hi[i] = _mm512_unpackhi_epi16(even, odd);
 	}
 }
 
-static inline __attribute__((always_inline)) void pack_tiles(uint16_t *to, const uint16_t *from, int64_t step,
-							     int64_t k_step, int64_t n, int64_t k, int across,
-							     int pairs)
+static inline __mmask32 first_of_32(int64_t n)
+{
+	return n >= SIDE ? 0xffffffffu : n > 0 ? (1u << n) - 1 : 0;
+}
+
+/* b that lies along n: pairs in the order of columns */
+static void pack_pairs(uint16_t *to, const uint16_t *from, int64_t k_step, int64_t n, int64_t k)
+{
+	const __m512i left = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+	const __m512i right = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+	__m512i lo[16], hi[16];
+
+	for (int64_t at = 0; at < k; at += SIDE, to += HD_AMX_PANEL) {
+		read_pairs(lo, hi, from + at * k_step, k_step, first_of_32(n), k - at);
+		for (int i = 0; i < 16; i++) {
+			_mm512_store_si512(to + SIDE * i, _mm512_permutex2var_epi64(lo[i], left, hi[i]));
+			_mm512_store_si512(to + TILE + SIDE * i, _mm512_permutex2var_epi64(lo[i], right, hi[i]));
+		}
+	}
+}
+
+/* a that lies along m */
+static void pack_across(uint16_t *to, const uint16_t *from, int64_t k_step, int64_t n, int64_t k)
+{
+	__m512i lo[16], hi[16];
+
+	for (int64_t at = 0; at < k; at += SIDE, to += HD_AMX_PANEL) {
+		read_pairs(lo, hi, from + at * k_step, k_step, first_of_32(n), k - at);
+		transpose(lo);
+		transpose(hi);
+		for (int i = 0; i < 16; i++) {
+			uint16_t *row = to + SIDE * (i / 4 * 8 + i % 4);
+
+			_mm512_store_si512(row, lo[i]);
+			_mm512_store_si512(row + SIDE * 4, hi[i]);
+		}
+	}
+}
+
+static void pack_tiles(uint16_t *to, const uint16_t *from, int64_t step, int64_t n, int64_t k)
 {
 	for (int64_t at = 0; at < k; at += SIDE)
 		for (int64_t i = 0; i < SIDE; i += 16, to += TILE) {
-			int64_t rows = n > i ? least(n - i, 16) : 0;
 			__m512i r[16];
 
-			if (across)
-				read_across_k(r, from + i + at * k_step, k_step, rows, k - at);
-			else
-				read_along_k(r, from + i * step + at, step, rows, k - at);
-			if (across != pairs)
-				transpose(r);
+			read_along_k(r, from + i * step + at, step, n > i ? least(n - i, 16) : 0, k - at);
+			transpose(r);
 			for (int j = 0; j < 16; j++)
 				_mm512_store_si512(to + SIDE * j, r[j]);
 		}
@@ -110,13 +141,13 @@ static void copy_rows(uint16_t *to, const uint16_t *from, int64_t step, int64_t 
 void hd_amx_pack(uint16_t *to, const uint16_t *from, int64_t step, int64_t k_step, int64_t n, int64_t k, int pairs)
 {
 	if (k_step == 1 && pairs)
-		pack_tiles(to, from, step, 1, n, k, 0, 1);
+		pack_tiles(to, from, step, n, k);
 	else if (k_step == 1)
 		copy_rows(to, from, step, n, k);
 	else if (pairs)
-		pack_tiles(to, from, 1, k_step, n, k, 1, 1);
+		pack_pairs(to, from, k_step, n, k);
 	else
-		pack_tiles(to, from, 1, k_step, n, k, 1, 0);
+		pack_across(to, from, k_step, n, k);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -202,11 +233,14 @@ void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t 
 		  int first, const struct hd_amx_out *out)
 {
 	float whole[HD_AMX_PANEL] __attribute__((aligned(64)));
+	int64_t lines = out ? out->lines : 0, ahead = (lines + blocks - 1) / blocks;
 
 	__asm__ volatile("" : : "r"(whole) : "memory"); /* tiles read what was packed */
 	for (int64_t i = 0; i < blocks; i++, b += b_step) {
 		float *at = sums ? sums + i * HD_AMX_PANEL : whole;
 
+		for (int64_t line = i * ahead; line < least(lines, (i + 1) * ahead); line++)
+			__builtin_prefetch(out->next + 64 * line, 0, 2);
 		if (first) {
 			_tile_zero(0);
 			_tile_zero(1);

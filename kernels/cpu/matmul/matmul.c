@@ -7,6 +7,7 @@
  * are made on tiles or in pieces (matmul_pieces.c), by a rule that knows the shape alone.
  */
 #include <config.h>
+#include "engine/base/parse.h"
 #include "kernels/cpu/matmul/amx.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
 #include <math.h>
@@ -73,7 +74,7 @@ static char *put_list(char *at, const char *end, const char *name, const int64_t
 	return at;
 }
 
-/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63"; with ":own=1" where our own
+/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63"; with ":own=2" where our own
  * rivals, in this version, were timed too */
 static void key_of(char *key, const struct hd_mm_shape *s, int sum)
 {
@@ -86,18 +87,7 @@ static void key_of(char *key, const struct hd_mm_shape *s, int sum)
 	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
 		at = put_list(at, end, names[o], s->stride[o], s->ndim);
 	snprintf(at, (size_t)(end - at), ":sum=%d:threads=%d:isa=%d%s", sum, omp_get_max_threads(),
-		 (int)dnnl_get_effective_cpu_isa(), hd_amx_here() ? ":own=1" : "");
-}
-
-static int64_t number(const char **at)
-{
-	char *end;
-	int64_t v;
-
-	*at += strcspn(*at, "0123456789");
-	v = strtoll(*at, &end, 10);
-	*at = end;
-	return v;
+		 (int)dnnl_get_effective_cpu_isa(), hd_amx_here() ? ":own=2" : "");
 }
 
 static int shape_of(struct hd_mm_shape *s, int *sum, const char *key)
@@ -105,21 +95,21 @@ static int shape_of(struct hd_mm_shape *s, int *sum, const char *key)
 	memset(s, 0, sizeof(*s));
 	if (strncmp(key, "product:", 8))
 		return 0;
-	s->ndim = (int)number(&key);
+	s->ndim = (int)hd_next_number(&key);
 	if (s->ndim < 3 || s->ndim > HD_MAX_DIMS + 3)
 		return 0;
 	for (int o = 0; o < HD_MM_OPERANDS; o++) {
-		int64_t bits = number(&key);
+		int64_t bits = hd_next_number(&key);
 
 		s->dtype[o] = bits == 32 ? HD_DTYPE_F32 : bits == 16 ? HD_DTYPE_BF16 : 0;
 	}
 	for (int d = 0; d < s->ndim; d++)
-		s->n[d] = number(&key);
+		s->n[d] = hd_next_number(&key);
 	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
 		for (int d = 0; d < s->ndim; d++)
-			s->stride[o][d] = number(&key);
-	*sum = (int)number(&key);
-	return number(&key) == omp_get_max_threads(); /* threads: another number cannot be timed here */
+			s->stride[o][d] = hd_next_number(&key);
+	*sum = (int)hd_next_number(&key);
+	return hd_next_number(&key) == omp_get_max_threads(); /* threads: another number cannot be timed here */
 }
 
 static struct pick *find_pick(const char *key, size_t len)
@@ -336,11 +326,28 @@ static int enter_tiles(struct rival *r, int n, const struct hd_mm_shape *s, int 
 }
 
 /* Rounds over all rivals, so that a slow moment of the machine does not hit one alone; those
- * far behind drop out. */
+ * far behind drop out.  Tiles are beaten by a clear MARGIN only: in steps they were as fast as the best of all timings, which
+ * differ by that much from one start to the next. */
+#define MARGIN 0.87
+static int winner(const struct rival *r, int n)
+{
+	double best = 1e9;
+	int at = 0;
+
+	for (int i = 0; i < n; i++) {
+		double t = r[i].best * (r[i].tiles ? MARGIN : 1);
+
+		if (t < best) {
+			best = t;
+			at = i;
+		}
+	}
+	return at;
+}
+
 static int fastest(struct rival *r, int n, struct arena *a, double budget)
 {
 	double spent = 0, best = 1e9;
-	int at = 0;
 
 	for (int round = 0; n > 1 && round < 6 && (round < 2 || spent < budget); round++)
 		for (int i = 0; i < n; i++) {
@@ -352,12 +359,9 @@ static int fastest(struct rival *r, int n, struct arena *a, double budget)
 			spent += t;
 			if (t < r[i].best)
 				r[i].best = t;
-			if (r[i].best < best) {
-				best = r[i].best;
-				at = i;
-			}
+			best = fmin(best, r[i].best);
 		}
-	return at;
+	return winner(r, n);
 }
 
 static double rate_of(uint32_t dtype, int64_t size, double best)

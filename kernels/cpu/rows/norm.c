@@ -3,19 +3,14 @@
  *
  * A row stays in L1 over its passes, so memory is read once.  The variance is taken around the
  * mean (two passes): the difference of two large sums would cancel.  The column sums of norm_dw
- * are made by columns, one thread each, in a fixed order of rows: blocks of rows are summed
- * apart, which also keeps the rounding of long sums small.
+ * are made by blocks of rows, joined in their order (columns.h), which also keeps the rounding of long sums small.
  *
  * x, y, dx and dy may be bf16 (`low`), w and b too (`wlow`); everything else is fp32.  A function is compiled for each.
  */
 #include <config.h>
 #include <math.h>
-#include <omp.h>
-#include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/columns.h"
 #include "kernels/prepare/norm.h"
-
-#define TILE 2048 /* columns whose sums are kept in L1 */
-#define BLOCK 64  /* rows */
 
 HD_PREPARE_LOW(prepare, "norm", "tu", "tf", hd_prepare_norm(c, p))
 HD_PREPARE_LOW(prepare_d_shared, "norm_d", "tuf*", "t", hd_prepare_norm_d(c, p))
@@ -39,7 +34,10 @@ static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct h
 static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	HD_TRY(prepare_dw_shared(d, p, err));
-	return same_dy("norm_dw", d, err);
+	HD_TRY(same_dy("norm_dw", d, err));
+	p->state = hd_column_sums_new(p->n[0], (p->n[3] ? 2 : 1) * p->n[1]);
+	p->release = free;
+	return 0;
 }
 
 #define INLINE static inline __attribute__((always_inline))
@@ -171,82 +169,62 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 struct dw {
 	const void *x, *dy;
 	const float *rstd, *mean;
-	float *dw, *db;
-	int64_t rows, cols, dtype;
+	int64_t cols, dtype;
 };
 
-/* Rows from..to-1 of the columns at..at+n-1, on top of w and b. */
-INLINE void block_dw_any(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t at, int64_t n,
-			 const int low)
+/* b: or NULL */
+HD_CLONES static void add_dw(float *w, float *b, const float *x, struct stats s, const float *dy, int64_t n)
 {
-	for (int64_t i = from; i < to; i++) {
-		const void *x = hd_at(a->x, a->dtype, i * a->cols + at), *dy = hd_at(a->dy, a->dtype, i * a->cols + at);
-		float mean = a->mean ? a->mean[i] : 0, rstd = a->rstd[i];
-
 #pragma omp simd
-		for (int64_t j = 0; j < n; j++) {
-			w[j] += hd_get(dy, low, j) * ((hd_get(x, low, j) - mean) * rstd);
-			b[j] += hd_get(dy, low, j);
-		}
-	}
+	for (int64_t j = 0; j < n; j++)
+		w[j] += dy[j] * ((x[j] - s.mean) * s.rstd);
+	if (!b)
+		return;
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		b[j] += dy[j];
 }
 
-HD_CLONES static void block_dw(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t at, int64_t n)
+/* Rows from..to-1, to w and, where it is asked for, b */
+static void block_dw(const struct dw *a, float *w, float *b, int64_t from, int64_t to)
 {
-	block_dw_any(a, w, b, from, to, at, n, 0);
-}
+	float x[HD_PIECE], dy[HD_PIECE];
 
-HD_CLONES static void block_dw_low(const struct dw *a, float *w, float *b, int64_t from, int64_t to, int64_t at,
-				   int64_t n)
-{
-	block_dw_any(a, w, b, from, to, at, n, 1);
-}
+	memset(w, 0, (size_t)a->cols * sizeof(*w));
+	if (b)
+		memset(b, 0, (size_t)a->cols * sizeof(*b));
+	for (int64_t i = from; i < to; i++) {
+		struct stats s = { a->mean ? a->mean[i] : 0, a->rstd[i] };
 
-static void columns_dw(const struct dw *a, int acc, int64_t at, int64_t n)
-{
-	float w[TILE], b[TILE];
-	float *dw = a->dw + at, *db = a->db ? a->db + at : NULL;
+		for (int64_t j = 0; j < a->cols; j += HD_PIECE) {
+			int64_t n = hd_min(HD_PIECE, a->cols - j), at = i * a->cols + j;
 
-	for (int64_t j = 0; j < n && !acc; j++) {
-		dw[j] = 0;
-		if (db)
-			db[j] = 0;
-	}
-	for (int64_t i = 0; i < a->rows; i += BLOCK) {
-		memset(w, 0, sizeof(w));
-		memset(b, 0, sizeof(b));
-		(a->dtype == HD_DTYPE_BF16 ? block_dw_low : block_dw)(a, w, b, i, hd_min(a->rows, i + BLOCK), at, n);
-		for (int64_t j = 0; j < n; j++) {
-			dw[j] += w[j];
-			if (db)
-				db[j] += b[j];
+			add_dw(w + j, b ? b + j : NULL, hd_read(a->x, a->dtype, at, n, x), s,
+			       hd_read(a->dy, a->dtype, at, n, dy), n);
 		}
 	}
 }
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	int64_t rms = p->n[2];
-	struct dw a = {
-		.x = in[0],
-		.rstd = in[1],
-		.mean = rms ? NULL : in[2],
-		.dy = in[rms ? 2 : 3],
-		.dw = out[0],
-		.db = p->n[3] ? out[1] : NULL,
-		.rows = p->n[0],
-		.cols = p->n[1],
-		.dtype = p->n[14],
-	};
+	struct hd_column_sums *c = p->state;
+	int64_t rms = p->n[2], blocks = hd_column_sums_blocks(c), cols = p->n[1];
+	struct dw a = { .x = in[0],
+			.rstd = in[1],
+			.mean = rms ? NULL : in[2],
+			.dy = in[rms ? 2 : 3],
+			.cols = cols,
+			.dtype = p->n[14] };
 
-#pragma omp parallel if (a.rows * a.cols >= HD_SMALL)
-	{
-		int64_t from, to;
+#pragma omp parallel for schedule(static) if (c->rows * cols >= HD_SMALL)
+	for (int64_t i = 0; i < blocks; i++) {
+		float *sums = hd_column_parts.part + i * c->cols;
 
-		hd_columns(a.cols, omp_get_thread_num(), omp_get_num_threads(), &from, &to);
-		for (; from < to; from += TILE)
-			columns_dw(&a, r->acc, from, hd_min(TILE, to - from));
+		block_dw(&a, sums, p->n[3] ? sums + cols : NULL, i * c->block, hd_min(c->rows, (i + 1) * c->block));
 	}
+	hd_column_sums_join(c, 0, cols, out[0], r->acc);
+	if (p->n[3])
+		hd_column_sums_join(c, cols, cols, out[1], r->acc);
 }
 
 const struct hd_kernel hd_cpu_norm = { .name = "norm", .prepare = prepare, .run = run };

@@ -13,7 +13,7 @@
 
 struct attention_state {
 	struct hd_att t;
-	int mma;
+	int mma, wgmma;
 };
 
 static size_t tile_bytes(const struct hd_att *t)
@@ -218,6 +218,7 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 	s.mma = d->in[0].dtype == HD_DTYPE_BF16 && hd_att_mma_has(&s.t);
 	if (s.mma)
 		HD_TRY(hd_att_mma_prepare(&s.t, err));
+	s.wgmma = s.mma && !backward && hd_att_wgmma_has(&s.t, err);
 	HD_TRY(d->in[0].dtype == HD_DTYPE_BF16 ? allow<bf16>(&s.t, err) : allow<float>(&s.t, err));
 	if (backward)
 		hd_cuda_scratch_need((size_t)(s.t.batch * s.t.heads * s.t.seq) * sizeof(float));
@@ -259,6 +260,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	int wide = hd_aligned(in[0]) && hd_aligned(in[1]) && hd_aligned(in[2]) && hd_aligned(out[0]);
 
 	if (!s->t.batch || !s->t.seq || !s->t.heads)
+		return;
+	if (s->wgmma && wide && hd_att_wgmma(&s->t, out[0], (float *)out[1], in[0], in[1], in[2], r) >= 0)
 		return;
 	if (s->mma && wide)
 		hd_att_mma(&s->t, out[0], (float *)out[1], in[0], in[1], in[2], r);

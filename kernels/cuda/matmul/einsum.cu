@@ -15,12 +15,13 @@ struct product {
 
 /* Products prepared so far, those that the library does not make, those with a gelu inside; and those of a run that it refused
  * with its operands' addresses, and that loops made: hundreds of times slower, so whoever measures asks for it. */
-static int64_t made, in_loops, with_gelus, at_run;
+static int64_t made, in_loops, with_gelus, at_run, grouped; /* grouped: those that run in a batch with others */
 
 char *hd_einsum_choices(void)
 {
-	return hd_format("einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %lld\neinsum.refused %lld\n",
-			 (long long)made, (long long)in_loops, (long long)with_gelus, (long long)at_run);
+	return hd_format(
+		"einsum.products %lld\neinsum.in_loops %lld\neinsum.with_gelu %lld\neinsum.refused %lld\neinsum.grouped %lld\n",
+		(long long)made, (long long)in_loops, (long long)with_gelus, (long long)at_run, (long long)grouped);
 }
 
 /* -- what cuBLASLt refuses ------------------------------------------------------------------------------------------------ */
@@ -244,7 +245,180 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 	}
 }
 
-HD_CUDA_KERNEL(einsum, "einsum", HD_K_ACC, prepare, run);
+/* -- several as one -------------------------------------------------------------------------------------------------------- */
+/* Products of equal shapes that follow each other and share an operand (those of queries, keys and values, and of their weights'
+ * gradients) are one batch where the others lie evenly spaced: a launch whose last wave of blocks is one and not three. */
+struct lot {
+	struct hd_product *mm; /* of all n; NULL: one after the other */
+	size_t from, n;
+	void *at[OPERANDS]; /* of the first, in the product's roles */
+};
+struct joined {
+	struct hd_joint *l;
+	struct lot *lots;
+	size_t n;
+};
+
+struct range {
+	const char *from, *to;
+};
+
+static struct range range_of(const struct hd_mm_shape *s, int o, const void *p)
+{
+	int64_t last = 0;
+
+	for (int d = 0; d < s->ndim; d++)
+		last += (s->n[d] - 1) * s->stride[o][d];
+	return range{ (const char *)p, (const char *)p + (last + 1) * (HD_BITS(s->dtype[o]) / 8) };
+}
+
+static int meet(struct range a, struct range b)
+{
+	return a.from < b.to && b.from < a.to;
+}
+
+static const struct product *product_of(const struct hd_joint *l)
+{
+	return (const struct product *)l->prep->state;
+}
+
+/* Operand o of the product's roles; HD_MM_BIAS: NULL if there is none. */
+static void *operand(const struct hd_joint *l, int o)
+{
+	const struct einsum *e = &product_of(l)->e;
+
+	return o == HD_MM_C      ? l->out[0]
+	       : o == HD_MM_BIAS ? e->dtype[OP_BIAS] ? l->in[2] : NULL
+				 : l->in[(o == HD_MM_B) != e->swapped];
+}
+
+/* One call of the library, and nothing else. */
+static int is_plain(const struct hd_joint *l)
+{
+	const struct product *p = product_of(l);
+
+	return p->mm && !p->e.nouter && !p->e.dtype[OP_ADD] && hd_product_shape(p->mm)->ndim == 3 &&
+	       (!p->e.dtype[OP_BIAS] || p->bias_inside);
+}
+
+/* No result lies where another's operands or result do. */
+static int apart(const struct hd_joint *l, size_t n, const struct hd_mm_shape *s)
+{
+	for (size_t i = 0; i < n; i++)
+		for (size_t j = 0; j < n; j++)
+			for (int o = 0; o <= HD_MM_BIAS; o++)
+				if (i != j && (o < HD_MM_BIAS || s->dtype[o]) &&
+				    meet(range_of(s, HD_MM_C, operand(&l[i], HD_MM_C)),
+					 range_of(s, o, operand(&l[j], o))))
+					return 0;
+	return 1;
+}
+
+/* In elements, from each to the next in the order by their results (step 1 or -1); -1: not even, or not in that order. */
+static int64_t spacing(const struct hd_joint *l, size_t n, int o, uint32_t dtype, int step)
+{
+	const struct hd_joint *first = step > 0 ? l : l + n - 1;
+	int64_t by = (const char *)operand(first + step, o) - (const char *)operand(first, o),
+		each = HD_BITS(dtype) / 8;
+
+	for (size_t i = 1; i < n; i++)
+		if ((const char *)operand(first + step * (ptrdiff_t)i, o) -
+			    (const char *)operand(first + step * ((ptrdiff_t)i - 1), o) !=
+		    by)
+			return -1;
+	return by < 0 || by % 16 ? -1 : by / each;
+}
+
+/* n of them as one product; NULL: they are not. */
+static struct hd_product *as_batch(const struct hd_joint *l, size_t n, int step)
+{
+	struct hd_mm_shape s = *hd_product_shape(product_of(l)->mm);
+
+	if (!apart(l, n, &s))
+		return NULL;
+	s.ndim = 4;
+	memmove(s.n + 1, s.n, 3 * sizeof(*s.n));
+	s.n[0] = (int64_t)n;
+	for (int o = 0; o < HD_MM_OPERANDS; o++) {
+		memmove(s.stride[o] + 1, s.stride[o], 3 * sizeof(*s.n));
+		s.stride[o][0] = s.dtype[o] ? spacing(l, n, o, s.dtype[o], step) : 0;
+		if (s.stride[o][0] < 0)
+			return NULL;
+	}
+	return s.stride[HD_MM_A][0] && s.stride[HD_MM_B][0] ? NULL : hd_product_get(&s);
+}
+
+static struct lot lot_of(const struct hd_joint *l, size_t at, size_t end)
+{
+	struct lot lot = { NULL, at, 1, { NULL } };
+	size_t n = 1;
+
+	while (at + n < end && is_plain(&l[at]) && is_plain(&l[at + n]) && l[at + n].acc == l[at].acc &&
+	       product_of(&l[at + n])->mm == product_of(&l[at])->mm &&
+	       product_of(&l[at + n])->e.swapped == product_of(&l[at])->e.swapped)
+		n++;
+	for (; n > 1; n--)
+		for (int step = 1; step >= -1; step -= 2) {
+			const struct hd_joint *first = step > 0 ? &l[at] : &l[at + n - 1];
+
+			lot.mm = as_batch(&l[at], n, step);
+			if (!lot.mm)
+				continue;
+			for (int o = 0; o <= HD_MM_BIAS; o++)
+				lot.at[o] = operand(first, o);
+			lot.n = n;
+			grouped += (int64_t)n;
+			return lot;
+		}
+	return lot;
+}
+
+static void unjoin(void *state)
+{
+	struct joined *j = (struct joined *)state;
+
+	for (size_t i = 0; i < j->n; i++)
+		if (j->lots[i].mm)
+			hd_product_put(j->lots[i].mm);
+	free(j->l);
+	free(j->lots);
+	free(j);
+}
+
+static void *join(const struct hd_joint *l, size_t n)
+{
+	struct joined *j = (struct joined *)hd_alloc(sizeof(*j));
+
+	j->l = (struct hd_joint *)hd_alloc(n * sizeof(*l));
+	j->lots = (struct lot *)hd_alloc(n * sizeof(*j->lots));
+	memcpy(j->l, l, n * sizeof(*l));
+	for (size_t at = 0; at < n; at += j->lots[j->n++].n)
+		j->lots[j->n] = lot_of(l, at, n);
+	if (j->n < n)
+		return j;
+	unjoin(j);
+	return NULL;
+}
+
+static void run_joined(void *state, const struct hd_run *r)
+{
+	const struct joined *j = (const struct joined *)state;
+	struct hd_run mine = *r;
+
+	for (size_t i = 0; i < j->n; i++) {
+		const struct lot *t = &j->lots[i];
+		const struct hd_joint *l = &j->l[t->from];
+
+		mine.acc = l->acc;
+		if (t->mm && hd_product_run(t->mm, &mine, t->at[HD_MM_C], t->at[HD_MM_A], t->at[HD_MM_B],
+					    t->at[HD_MM_BIAS], l->acc ? t->at[HD_MM_C] : NULL, NULL) >= 0)
+			continue;
+		for (size_t k = 0; k < t->n; k++)
+			run(l[k].prep, l[k].out, l[k].in, &mine);
+	}
+}
+
+HD_CUDA_KERNEL_JOINS(einsum, "einsum", HD_K_ACC, prepare, run, join, run_joined, unjoin);
 
 /* -- with a gelu --------------------------------------------------------------------------------------------------------- */
 /* The library's own (of bf16, where all is one matrix product), else the product and then the other kernel. */

@@ -21,6 +21,17 @@ int hd_product_run(struct hd_product *p, const struct hd_run *r, void *c, const 
 /* Operands may begin at any element; else all at 16 bytes, or run refuses. */
 int hd_product_anywhere(const struct hd_product *p);
 double hd_matmul_rate(uint32_t dtype);
+
+/* Implementations of operands that all begin at 16 bytes: how many the library names, the first of them being picked. */
+#define HD_PRODUCT_MOST 8
+struct hd_product *hd_product_next(const struct hd_product *p); /* of all; of NULL: the first */
+const struct hd_mm_shape *hd_product_shape(const struct hd_product *p);
+int hd_product_choices(const struct hd_product *p);
+void hd_product_pick(struct hd_product *p, int i);
+size_t hd_product_version(void); /* of the library */
+/* product_tune.cu: as `fixed` and `autotune` of a device (engine/device/device.h), for products on this queue and GPU. */
+void hd_product_fixed(int yes);
+char *hd_product_tune(const char *known, const struct hd_exchange *x, cudaStream_t queue, const char *gpu);
 char *hd_einsum_choices(void);  /* einsum.cu: how many products the library makes, as lines "key value" */
 char *hd_einsum_refusals(void); /* products that the library refused since the last time, in a sentence; NULL: none */
 

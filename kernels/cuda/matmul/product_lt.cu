@@ -3,8 +3,9 @@
  *
  * cuBLASLt's matrices are column-major, ours are rows: c = a b is computed as c' = b' a', so its "A" is our b, its rows
  * are our n, and a bias along n is its bias.  A transposed operand is a flag; batch dims are strided batches, the
- * innermost inside the call, others around it.  The implementation is the first that the library's heuristic offers for
- * the shape, with sums in fp32 throughout, and is kept with it; equal shapes share one.  Simulated, the library is a few loops (sim_lt.h).  fp32 products are made in fp32 (no TF32).
+ * innermost inside the call, others around it.  The library's heuristic offers some implementations for a shape, all with sums in
+ * fp32 throughout; the first is taken unless timing prefers another (product_tune.cu).  Equal shapes share one.  Simulated, the
+ * library is a few loops (sim_lt.h).  fp32 products are made in fp32 (no TF32).
  */
 #include "kernels/cuda/matmul/product.h"
 #ifdef HD_SIM
@@ -22,10 +23,10 @@ struct hd_product {
 	int users;
 	struct hd_mm_shape s;
 	cublasLtMatmulDesc_t op;
-	cublasLtMatrixLayout_t a, b, c;    /* in cuBLASLt's roles */
-	cublasLtMatmulAlgo_t wide, narrow; /* of operands that all begin at 16 bytes; at an element */
-	int has_wide, has_narrow, has_bias;
-	int64_t outer; /* calls: the batch dims but the innermost */
+	cublasLtMatrixLayout_t a, b, c;                     /* in cuBLASLt's roles */
+	cublasLtMatmulAlgo_t wide[HD_PRODUCT_MOST], narrow; /* of operands that all begin at 16 bytes; at an element */
+	int nwide, pick, has_narrow, has_bias;              /* pick: of wide */
+	int64_t outer;                                      /* calls: the batch dims but the innermost */
 };
 
 static struct {
@@ -153,14 +154,15 @@ static int describe(struct hd_product *p)
 	return describe_gelu(p);
 }
 
-/* Partial sums of a split depth stay in fp32: other schemes add them up in the result's dtype. */
-static int choose(struct hd_product *p, uint32_t align, cublasLtMatmulAlgo_t *algo)
+/* At most `few` implementations, the likely fastest first; -> how many.  Partial sums of a split depth stay in fp32: other schemes
+ * add them up in the result's dtype. */
+static int choose(struct hd_product *p, uint32_t align, cublasLtMatmulAlgo_t *algo, int few)
 {
 	cublasLtMatmulPreference_t wish;
-	cublasLtMatmulHeuristicResult_t best;
+	cublasLtMatmulHeuristicResult_t found[HD_PRODUCT_MOST];
 	size_t most = WORKSPACE;
 	uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-	int n = 0;
+	int n = 0, good = 0;
 
 	if (cublasLtMatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS)
 		return 0;
@@ -170,12 +172,14 @@ static int choose(struct hd_product *p, uint32_t align, cublasLtMatmulAlgo_t *al
 	cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align, sizeof(align));
 	cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align, sizeof(align));
 	cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align, sizeof(align));
-	cublasLtMatmulAlgoGetHeuristic(here.lt, p->op, p->a, p->b, p->c, p->c, wish, 1, &best, &n);
+	if (cublasLtMatmulAlgoGetHeuristic(here.lt, p->op, p->a, p->b, p->c, p->c, wish, few, found, &n) !=
+	    CUBLAS_STATUS_SUCCESS)
+		n = 0;
 	cublasLtMatmulPreferenceDestroy(wish);
-	if (!n || best.state != CUBLAS_STATUS_SUCCESS)
-		return 0;
-	*algo = best.algo;
-	return 1;
+	for (int i = 0; i < n; i++)
+		if (found[i].state == CUBLAS_STATUS_SUCCESS)
+			algo[good++] = found[i].algo;
+	return good;
 }
 
 /* Tensors begin at 16 bytes, but what loops or batch dims move to may begin at any element: two implementations. */
@@ -186,9 +190,9 @@ static int choose_both(struct hd_product *p)
 	for (int o = 0; o < HD_MM_BIAS; o++)
 		if (HD_BITS(p->s.dtype[o]) / 8 < element)
 			element = HD_BITS(p->s.dtype[o]) / 8;
-	p->has_wide = choose(p, 16, &p->wide);
-	p->has_narrow = choose(p, element, &p->narrow);
-	return p->has_wide || p->has_narrow;
+	p->nwide = choose(p, 16, p->wide, HD_PRODUCT_MOST);
+	p->has_narrow = choose(p, element, &p->narrow, 1);
+	return p->nwide || p->has_narrow;
 }
 
 static int aligned_all(const void *a, const void *b, const void *c, const void *d)
@@ -239,6 +243,31 @@ int hd_product_anywhere(const struct hd_product *p)
 	return p->has_narrow;
 }
 
+struct hd_product *hd_product_next(const struct hd_product *p)
+{
+	return p ? p->next : here.products;
+}
+
+const struct hd_mm_shape *hd_product_shape(const struct hd_product *p)
+{
+	return &p->s;
+}
+
+int hd_product_choices(const struct hd_product *p)
+{
+	return p->nwide;
+}
+
+void hd_product_pick(struct hd_product *p, int i)
+{
+	p->pick = i < p->nwide ? i : 0;
+}
+
+size_t hd_product_version(void)
+{
+	return cublasLtGetVersion();
+}
+
 void hd_product_put(struct hd_product *p)
 {
 	struct hd_product **at = &here.products;
@@ -267,7 +296,7 @@ static int run_one(struct hd_product *p, void *c, const void *a, const void *b, 
 {
 	float one = 1, beta = add ? 1.0f : 0.0f;
 	const void *from = add ? add : c;
-	int wide = p->has_wide && aligned_all(a, b, c, from);
+	int wide = p->nwide && aligned_all(a, b, c, from);
 
 	if (!wide && !p->has_narrow)
 		return HD_ENOTSUP;
@@ -276,7 +305,8 @@ static int run_one(struct hd_product *p, void *c, const void *a, const void *b, 
 	if (p->has_bias)
 		cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
 	return cublasLtMatmul(here.lt, p->op, &one, b, p->a, a, p->b, &beta, from, p->c, c, p->c,
-			      wide ? &p->wide : &p->narrow, here.workspace, WORKSPACE, queue) == CUBLAS_STATUS_SUCCESS
+			      wide ? &p->wide[p->pick] : &p->narrow, here.workspace, WORKSPACE,
+			      queue) == CUBLAS_STATUS_SUCCESS
 		       ? HD_OK
 		       : HD_ENOTSUP;
 }

@@ -3,7 +3,8 @@
  * how our products are described to the library is tested without it.  It refuses what the library refuses as far as we
  * depend on it: extents and leading dimensions that do not fit, operands of different dtypes, a bias of another dtype than
  * the result's.  Of the implementations that a preference allows the heuristic takes the worst: one that needs the alignment
- * it was told, and that splits a deep sum in two whose halves it rounds to the result's dtype, if that is allowed.
+ * it was told, and that splits a deep sum in two whose halves it rounds to the result's dtype, if that is allowed.  It names one,
+ * or as many as HD_TEST_LT_MS has numbers ("5,2,9"): the milliseconds that each takes; one of 0 is refused when it is run.
  */
 #ifndef HD_KERNELS_CUDA_MATMUL_SIM_LT_H
 #define HD_KERNELS_CUDA_MATMUL_SIM_LT_H
@@ -69,7 +70,8 @@ struct sim_preference {
 struct cublasLtMatmulAlgo_t {
 	uint32_t align[4];
 	int rounds;
-}; /* align: of A, B, C, D */
+	double ms;
+}; /* align: of A, B, C, D; ms: negative: none is given */
 struct cublasLtMatmulHeuristicResult_t {
 	cublasLtMatmulAlgo_t algo;
 	cublasStatus_t state;
@@ -162,16 +164,29 @@ static inline int sim_lt_fits(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a, 
 static inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d,
 							    cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
 							    cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
-							    cublasLtMatmulPreference_t wish, int,
-							    cublasLtMatmulHeuristicResult_t *best, int *n)
+							    cublasLtMatmulPreference_t wish, int most,
+							    cublasLtMatmulHeuristicResult_t *found, int *n)
 {
-	*n = sim_lt_fits(d, a, b, c);
+	const char *times = getenv("HD_TEST_LT_MS");
+	cublasLtMatmulAlgo_t algo;
+
 	for (int i = 0; i < 4; i++)
-		best->algo.align[i] = (uint32_t)wish->value[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
-	best->algo.rounds =
+		algo.align[i] = (uint32_t)wish->value[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
+	algo.rounds =
 		(wish->value[CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0;
-	best->state = *n ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
-	return best->state;
+	*n = 0;
+	if (!sim_lt_fits(d, a, b, c))
+		return CUBLAS_STATUS_NOT_SUPPORTED;
+	do {
+		algo.ms = times ? strtod(times, (char **)&times) : -1;
+		found[*n].algo = algo;
+		found[(*n)++].state = CUBLAS_STATUS_SUCCESS;
+	} while (*n < most && times && *times++ == ',');
+	return CUBLAS_STATUS_SUCCESS;
+}
+static inline size_t cublasLtGetVersion(void)
+{
+	return 0;
 }
 
 HD_SIM_UNSEEN static inline double sim_lt_at(const void *p, cudaDataType type, int64_t i)
@@ -275,11 +290,12 @@ static inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc
 					    cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *algo, void *, size_t,
 					    cudaStream_t s)
 {
-	if (getenv("HD_TEST_LT_REFUSES"))
+	if (getenv("HD_TEST_LT_REFUSES") || algo->ms == 0)
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	struct sim_lt_call *x = (struct sim_lt_call *)malloc(sizeof(*x));
 	struct hd_sim_work w = { "cublasLtMatmul", NULL, 1, 1, 0, sim_lt_run, x };
 
+	hd_sim_ms += algo->ms > 0 ? algo->ms : 0;
 	hd_sim_aligned(a, algo->align[0], "A of a product");
 	hd_sim_aligned(b, algo->align[1], "B of a product");
 	hd_sim_aligned(c, algo->align[2], "C of a product");

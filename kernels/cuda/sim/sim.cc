@@ -60,7 +60,9 @@ static void make(context *c, char *stack, size_t bytes, void (*fn)(void))
 struct fiber {
 	context at;
 	dim3 thread;
-	int done, warp, wants; /* wants: 0 runs, 1 the block's barrier, 2 its warp's */
+	int done, warp, wants; /* wants: 0 runs, 1 the block's barrier, 2 its warp's, 3 a phase */
+	uint64_t *phase_of;
+	int parity;
 	uint64_t generation;
 	uint32_t barriers, syncs; /* passed */
 };
@@ -79,7 +81,8 @@ static struct warp warps[SIM_THREADS / 32];
 static context scheduler;
 static char *stacks;
 static int now, count, live, arrived;
-static uint64_t generation, order = 88172645463325252u;
+static uint64_t generation;
+uint64_t sim_order = 88172645463325252u;
 static const struct hd_sim_work *work_now;
 
 void sim_fail(const char *fmt, ...)
@@ -100,21 +103,14 @@ void sim_fail(const char *fmt, ...)
 
 static uint64_t draw(void)
 {
-	order ^= order << 13, order ^= order >> 7, order ^= order << 17;
-	return order >> 16;
+	sim_order ^= sim_order << 13, sim_order ^= sim_order >> 7, sim_order ^= sim_order << 17;
+	return sim_order >> 16;
 }
 
-/* For tests: all orders from here on follow from it.  Found by its name in the module. */
-extern "C" __attribute__((visibility("default"))) void hd_sim_seed(uint64_t seed);
-extern "C" void hd_sim_seed(uint64_t seed)
+void sim_seed(uint64_t seed)
 {
-	order = (seed + 1) * 0x9e3779b97f4a7c15u;
+	sim_order = (seed + 1) * 0x9e3779b97f4a7c15u;
 	draw();
-}
-extern "C" __attribute__((visibility("default"))) uint64_t hd_sim_effort(void);
-extern "C" uint64_t hd_sim_effort(void)
-{
-	return sim_effort;
 }
 
 static void pass(int why) /* to the scheduler; on return this fiber runs again */
@@ -174,6 +170,14 @@ void hd_sim_warp_ordered(void)
 	sim_who.syncs = ++fibers[now].syncs;
 }
 
+void sim_wait_for_phase(uint64_t *b, int parity)
+{
+	fibers[now].phase_of = b;
+	fibers[now].parity = parity;
+	while (!sim_phase_ended(b, parity))
+		pass(3);
+}
+
 static void run_one(void)
 {
 	struct fiber *f = &fibers[now];
@@ -192,6 +196,7 @@ static void run_one(void)
 static int ready(const struct fiber *f)
 {
 	return !f->done && !(f->wants == 1 && f->generation == generation) &&
+	       !(f->wants == 3 && !sim_phase_ended(f->phase_of, f->parity)) &&
 	       !(f->wants == 2 && f->generation == warps[f->warp].generation);
 }
 
@@ -258,6 +263,21 @@ static int advance(int together)
 	return 0;
 }
 
+__attribute__((noreturn)) static void stuck(void)
+{
+	char text[200];
+
+	snprintf(text, sizeof(text), "a barrier that %d of %d threads do not reach", live - arrived, live);
+	for (int i = 0; i < count; i++)
+		if (!fibers[i].done && fibers[i].wants == 3) {
+			sim_say_barrier(fibers[i].phase_of, text, sizeof(text));
+			break;
+		}
+	fprintf(stderr, "simulation: %s, block (%u,%u,%u): %s\n", sim_who.kernel, hd_sim_here.block.x,
+		hd_sim_here.block.y, hd_sim_here.block.z, text);
+	abort();
+}
+
 static void run_block(const struct hd_sim_work *w)
 {
 	int together = (int)draw() & 1;
@@ -272,14 +292,11 @@ static void run_block(const struct hd_sim_work *w)
 	}
 	for (int i = 0; i < count; i++)
 		start(i, w->threads);
+	sim_hopper_block();
 	while (live)
-		if (!advance(together)) {
-			fprintf(stderr,
-				"simulation: %s, block (%u,%u,%u): a barrier that %d of %d threads do not reach\n",
-				sim_who.kernel, hd_sim_here.block.x, hd_sim_here.block.y, hd_sim_here.block.z,
-				live - arrived, live);
-			abort();
-		}
+		if (!advance(together))
+			stuck();
+	sim_hopper_end();
 	if (sim_watch_static() > SIM_SHARED_UNASKED)
 		sim_fail("%zu bytes of variables in shared memory, %zu are possible", sim_watch_static(),
 			 SIM_SHARED_UNASKED);
@@ -319,13 +336,12 @@ static uint32_t *shuffled(uint64_t n)
 	return at;
 }
 
-void hd_sim_launch(const struct hd_sim_work *w)
+void sim_blocks(const struct hd_sim_work *w, uint64_t most)
 {
-	uint64_t blocks = (uint64_t)w->blocks.x * w->blocks.y * w->blocks.z;
 	uint32_t *at;
 
 	check_limits(w);
-	at = shuffled(blocks);
+	at = shuffled((uint64_t)w->blocks.x * w->blocks.y * w->blocks.z);
 	work_now = w;
 	count = (int)(w->threads.x * w->threads.y * w->threads.z);
 	if (!stacks)
@@ -333,14 +349,12 @@ void hd_sim_launch(const struct hd_sim_work *w)
 				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	hd_sim_here.threads = w->threads;
 	hd_sim_here.blocks = w->blocks;
-	hd_sim_open_memory();
-	for (uint64_t i = 0; i < blocks; i++) {
+	for (uint64_t i = 0; i < most; i++) {
 		uint32_t b = at[i];
 
 		hd_sim_here.block = dim3(b % w->blocks.x, b / w->blocks.x % w->blocks.y, b / w->blocks.x / w->blocks.y);
 		run_block(w);
 		sim_who.run++;
 	}
-	hd_sim_close_memory();
 	free(at);
 }

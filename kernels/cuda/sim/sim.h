@@ -4,7 +4,8 @@
  *
  * Blocks run one after the other in an order drawn from a seed, the threads of a block as fibers (sim.cc).  A fiber runs
  * until it must wait for others: __syncthreads, __syncwarp, or an exchange between the lanes of a warp.  The order of the
- * threads changes from round to round, and in every other block a warp runs ahead of the rest as far as it can.
+ * threads changes from round to round, and in every other block a warp runs ahead of the rest as far as it can.  Tests of kernels
+ * run each launch in several orders, which must give the same bits (sim_orders.cc).
  *
  * The compiler calls sim_watch.cc at every load and store (the calls that its thread sanitizer would get), which knows what
  * lies where: bounds, two threads that no barrier orders, two launches that no event orders, a copy that has not arrived.
@@ -121,6 +122,26 @@ template <class T> static T __shfl_down_sync(unsigned, T x, int by)
 	return hd_sim_shuffle_from(x, hd_sim_lane() + by < 32 ? hd_sim_lane() + by : hd_sim_lane());
 }
 
+/* -- compute capability 9.0a, base/hopper.h: sim_hopper.cc ------------------------------------------------------------------ */
+/* A tile is fetched as late as may be: when all other arrivals of its barrier's phase have come, and until then its memory is
+ * poison that nobody may touch.  Sums of a product are poison until they were waited for. */
+struct hd_sim_tensor_map {
+	const char *base;
+	int64_t n[4], stride[4]; /* bytes; [0] unused */
+	int rows;
+};
+uint64_t hd_sim_shared_address(const void *p);
+void hd_sim_mbarrier(uint64_t *b, int arrivals);
+void hd_sim_arrive(uint64_t *b, int bytes);
+void hd_sim_await(uint64_t *b, int parity);
+void hd_sim_fetch(void *to, const hd_sim_tensor_map *m, const int *at, uint64_t *b);
+void hd_sim_proxy_fence(void);
+void hd_sim_group_fence(void);
+void hd_sim_group_commit(void);
+void hd_sim_group_wait(int left);
+/* One of the two a: a descriptor, or four registers. */
+void hd_sim_group_mma(float (*c)[4], int n, uint64_t a, const uint32_t *fragment, uint64_t b, int add);
+
 /* Of fibers one runs at a time. */
 HD_SIM_UNSEEN static inline int atomicAdd(int *p, int x)
 {
@@ -141,7 +162,6 @@ struct hd_sim_work { /* something on a stream, kept by a capture: fn(arg), arg m
 	void *arg;
 };
 void hd_sim_enqueue(cudaStream_t s, const struct hd_sim_work *w);
-void hd_sim_launch(const struct hd_sim_work *w); /* the fibers: sim.cc */
 cudaError_t hd_sim_allow_shared(const void *kernel, size_t bytes);
 
 template <class... P> struct hd_sim_call {
@@ -218,6 +238,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t e);
+/* A millisecond, whatever it was, but for products that tests give a time (sim_lt.h), which add it to hd_sim_ms. */
+extern double hd_sim_ms;
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t);
 
 #pragma GCC visibility pop

@@ -42,6 +42,29 @@ void sim_watch_block(size_t shared);                /* a block starts: its share
 void sim_copies_end(void);
 size_t sim_watch_static(void);          /* bytes that variables in shared memory took */
 size_t sim_allowed(const void *kernel); /* of dynamic shared memory */
-extern uint64_t sim_effort;             /* fibers resumed so far */
+/* sim_watch.cc, for sim_hopper.cc: what a thread has done before an arrival comes before what another does after its wait. */
+void sim_release(uint32_t *clock); /* clock: of SIM_THREADS */
+void sim_acquire(const uint32_t *clock);
+void sim_phases(void); /* the block has such barriers */
+void sim_fence(void);  /* this thread's stores, to engines */
+void sim_engine_read(const void *p, size_t bytes,
+		     uint32_t thread);        /* by a product of the warp whose first thread this is */
+void sim_engine_write(void *p, size_t bytes); /* begins: nobody may touch it */
+void sim_engine_wrote(void *p, size_t bytes); /* has come */
+/* sim_hopper.cc */
+void sim_hopper_block(void); /* a block starts */
+void sim_hopper_end(void);   /* or ends */
+int sim_phase_ended(uint64_t *b, int parity);
+void sim_say_barrier(uint64_t *b, char *text, size_t room);
+void sim_wait_for_phase(uint64_t *b, int parity); /* sim.cc: this fiber */
+/* sim.cc */
+extern uint64_t sim_effort; /* fibers resumed so far */
+extern uint64_t sim_order;  /* all orders from here on follow from it */
+void sim_seed(uint64_t seed);
+void sim_blocks(const struct hd_sim_work *w, uint64_t most); /* so many of them, drawn */
+/* sim_orders.cc */
+void sim_launch(cudaStream_t s, const struct hd_sim_work *w);
+extern int sim_noting; /* a launch's writes to device memory are noted, before they are made */
+void sim_note(size_t word, uint32_t *place, uint8_t bytes, int atomic);
 
 #endif

@@ -13,14 +13,15 @@
 #define UNSEEN extern "C" HD_SIM_UNSEEN
 #define PENDING 256 /* copies of a thread that it has not waited for */
 
-enum { ATOMIC = 1, ARRIVES = 2 }; /* of a side; ARRIVES: written by a copy nobody has waited for */
+enum { ATOMIC = 1, ARRIVES = 2, ENGINE = 4 }; /* of a side; ARRIVES: written by a copy nobody has waited for */
 struct side {
-	uint32_t run, barriers, syncs;
+	uint32_t run, barriers, syncs, tick;
 	uint16_t thread;
 	uint8_t bytes, flags;
 }; /* bytes: which of the word */
 struct word {
 	struct side wrote, read[2];
+	uint32_t noted; /* its place, of sim_note */
 };
 
 char *sim_window;
@@ -63,6 +64,11 @@ void sim_forget_words(const void *p, size_t n)
 	madvise(&words[sim_offset(p) / 4], n / 4 * sizeof(struct word) / 4096 * 4096, MADV_DONTNEED);
 }
 
+/* Arrivals at barriers in shared memory, for blocks that have them: how many of its own a thread had made, and those of others that
+ * it knows of.  fenced: at its last fence. */
+static uint32_t ticks[SIM_THREADS], fenced[SIM_THREADS], (*known)[SIM_THREADS];
+static int ordered_by_phases;
+
 /* -- one word ------------------------------------------------------------------------------------------------------------- */
 static int same_thread(const struct side *s)
 {
@@ -75,6 +81,8 @@ static int before(const struct side *s, int shared)
 		return shared || sim_before(s->run);
 	if (s->run != sim_who.run)
 		return 0; /* another block of this launch */
+	if (ordered_by_phases && (s->flags & ENGINE || known[sim_who.thread][s->thread] > s->tick))
+		return 1;
 	return !sim_who.inside || s->thread == sim_who.thread || s->barriers != sim_who.barriers ||
 	       (s->thread / 32u == sim_who.thread / 32u && s->syncs != sim_who.syncs);
 }
@@ -101,13 +109,18 @@ static void against(const struct side *s, uint8_t bytes, int how, const void *p,
 static void touch_word(const char *p, size_t offset, uint8_t bytes, int how, uint8_t flags)
 {
 	struct word *w = &words[offset / 4];
-	struct side me = { sim_who.run, sim_who.barriers, sim_who.syncs, (uint16_t)sim_who.thread, bytes, flags };
+	struct side me = {
+		sim_who.run, sim_who.barriers, sim_who.syncs, ticks[sim_who.thread], (uint16_t)sim_who.thread, bytes,
+		flags
+	};
 
 	against(&w->wrote, bytes, how, p, "wrote");
 	if (how != HD_SIM_READ) {
 		against(&w->read[0], bytes, how, p, "reads");
 		against(&w->read[1], bytes, how, p, "reads");
 		w->wrote = me;
+		if (sim_noting && offset >= SIM_SHARED_ROOM)
+			sim_note(offset / 4, &w->noted, bytes, how == HD_SIM_ATOMIC);
 		return;
 	}
 	if (!same_thread(&w->read[0]))
@@ -164,6 +177,76 @@ void hd_sim_aligned(const void *p, size_t n, const char *what)
 		sim_fail("%s at %p, which is not a multiple of %zu", what, p, n);
 }
 
+/* -- barriers that count, and engines --------------------------------------------------------------------------------------- */
+static void join_clock(uint32_t *clock, const uint32_t *with)
+{
+	for (int i = 0; i < SIM_THREADS; i++)
+		clock[i] = clock[i] > with[i] ? clock[i] : with[i];
+}
+
+void sim_release(uint32_t *clock)
+{
+	uint32_t me = sim_who.thread;
+
+	known[me][me] = ++ticks[me];
+	join_clock(clock, known[me]);
+}
+
+void sim_acquire(const uint32_t *clock)
+{
+	join_clock(known[sim_who.thread], clock);
+}
+
+void sim_fence(void)
+{
+	fenced[sim_who.thread] = ++ticks[sim_who.thread];
+}
+
+void sim_engine_read(const void *p, size_t n, uint32_t thread)
+{
+	uint32_t was = sim_who.thread;
+
+	sim_who.thread = thread;
+	for (size_t i = sim_offset(p) / 4; i < (sim_offset(p) + n) / 4; i++) {
+		const struct side *w = &words[i].wrote;
+
+		if (w->run == sim_who.run && !(w->flags & ENGINE) && fenced[w->thread] <= w->tick)
+			sim_fail(
+				"a product reads %p, which thread %u wrote by a store with no fence.proxy.async behind it",
+				sim_window + i * 4, w->thread);
+	}
+	touch(p, n, HD_SIM_READ, 0);
+	sim_who.thread = was;
+}
+
+void sim_engine_write(void *p, size_t n)
+{
+	touch(p, n, HD_SIM_WRITE, ARRIVES | ENGINE);
+	memset(p, 0xff, n);
+}
+
+void sim_engine_wrote(void *p, size_t n)
+{
+	for (size_t i = sim_offset(p) / 4; i < (sim_offset(p) + n) / 4; i++)
+		words[i].wrote.flags = ENGINE;
+}
+
+static void forget_phases(void)
+{
+	if (!known)
+		known = (uint32_t(*)[SIM_THREADS])calloc(SIM_THREADS, sizeof(*known));
+	if (ordered_by_phases)
+		memset(known, 0, SIM_THREADS * sizeof(*known));
+	memset(ticks, 0, sizeof(ticks));
+	memset(fenced, 0, sizeof(fenced));
+	ordered_by_phases = 0;
+}
+
+void sim_phases(void)
+{
+	ordered_by_phases = 1;
+}
+
 /* -- shared memory of a block --------------------------------------------------------------------------------------------- */
 void *hd_sim_shared(void)
 {
@@ -177,6 +260,7 @@ void sim_watch_block(size_t shared)
 	dynamic_bytes = shared;
 	static_bytes = 0;
 	nvariables = 0;
+	forget_phases();
 }
 
 size_t sim_watch_static(void)

@@ -12,7 +12,7 @@
 #include <config.h>
 #include "engine/graph/mesh.h"
 #include "engine/graph/traffic.h"
-#include "engine/predict/match.h"
+#include "engine/program/match.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/predict/match.h - whether the programs of all ranks meet: every send has its receive, of the same tensor and in the
- * same order, every collective is come to by all members of its communicator in one order, and nobody waits for ever.
+ * engine/program/match.h - whether the programs of all ranks meet.  Every send has its receive, of the same tensor and in the
+ * same order.  All members of a communicator come to its collectives in one order.  Nobody waits for ever.
  *
  *   hd_match_create, hd_match_add for a program of each class, hd_match_run
  */
-#ifndef HD_ENGINE_MATCH_H
-#define HD_ENGINE_MATCH_H
+#ifndef HD_ENGINE_PROGRAM_MATCH_H
+#define HD_ENGINE_PROGRAM_MATCH_H
 #include "engine/passes/passes.h"
 #include "engine/program/program.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a style does besides a program's entries.
+ * Whole layers of a style (whole_layers.h).
  */
 #include <config.h>
 #include "engine/graph/graph.h"
 #include "engine/graph/mesh.h"
 #include "engine/graph/traffic.h"
-#include "engine/predict/extra.h"
+#include "engine/predict/whole_layers.h"
 #include <stdlib.h>
 
 static const struct node *maker(const struct node *n)
@@ -58,13 +58,59 @@ struct hd_again *hd_again_find(const struct hd_pricing *x)
 	return a;
 }
 
+/* -- what a layer's parameters send as one ------------------------------------------------------------------------------------ */
+static int is_of_parameters(const struct node *n)
+{
+	const struct tensor *t = n->ins[0];
+
+	if (n->comm.kind == HD_COMM_REDUCE_SCATTER)
+		return n->v.phase & HD_UNIT_W && !hd_over_stages(n->plan, n->comm.group);
+	while (t->v.node && N(t->v.node)->is->flags & (OP_FLAG_ARRANGES | OP_FLAG_NAMES))
+		t = N(t->v.node)->ins[0];
+	return n->comm.kind == HD_COMM_ALL_GATHER && (!t->v.node || n->v.phase & HD_UNIT_U);
+}
+
+/* By group, block, and whether it is gathered for forward, for backward, or scattered.  What is gathered after the update is of
+ * no block, and goes as one. */
+static size_t part_of(const struct node *n)
+{
+	int way = n->comm.kind == HD_COMM_REDUCE_SCATTER ? 2 : !(n->v.phase & HD_UNIT_F);
+
+	return 3 * ((size_t)n->comm.group->id * (n->plan->nblocks + 1) + (size_t)(n->block + 1)) + (size_t)way;
+}
+
+double *hd_layers_sent(const struct hd_pricing *x)
+{
+	const struct hd_program *g = x->g;
+	double *sent;
+
+	if (!x->style->gather_layer)
+		return NULL;
+	sent = hd_alloc(3 * (g->plan->ngroups + 1) * (g->plan->nblocks + 1) * sizeof(*sent));
+	for (size_t i = 0; i < g->nmine; i++)
+		if (g->mine[i]->comm.kind && is_of_parameters(g->mine[i]))
+			sent[part_of(g->mine[i])] += (double)hd_comm_node_sent(g->plan, g->mine[i], g->rank);
+	return sent;
+}
+
+double hd_layer_sent(const struct hd_pricing *x, const struct node *n)
+{
+	return x->layers && is_of_parameters(n) ? x->layers[part_of(n)] : 0;
+}
+
 /* -- memory ------------------------------------------------------------------------------------------------------------------ */
-/* Of a node of forward: the norm's output, which is made again here, and the mask of the dropout that ends each half of a layer;
- * of scores the softmax, its mask and what is left of it. */
+/* Of a node of forward, what its weights' gradients read: the norm's output, which is recomputed here. */
+static double saved_for_weights(const struct node *n)
+{
+	return n->is->role == OP_ROLE_NORM ? 2 * hd_price_elements(n->outs[0]) : 0;
+}
+
+/* And all that is kept: the mask of the dropout that ends each half of a layer too. Of scores the softmax, its mask and what is
+ * left of it. */
 static double saved_of(const struct hd_pricing *x, const struct node *n)
 {
 	if (n->is->role == OP_ROLE_NORM)
-		return 3 * hd_price_elements(n->outs[0]);
+		return saved_for_weights(n) + hd_price_elements(n->outs[0]);
 	if (n->is->role == OP_ROLE_ATTENTION && x->style->attention == HD_ATTENTION_SCORES &&
 	    n->plan->config.recompute != HD_RECOMPUTE_SELECTIVE)
 		return 5 * hd_price_scores(n);
@@ -95,23 +141,28 @@ double hd_saved_besides(const struct hd_pricing *x)
 {
 	const struct hd_program *g = x->g;
 	const struct hd_plan *p = g->plan;
-	uint32_t last = p->separate_w ? HD_UNIT_W : HD_UNIT_B;
-	double now = 0, most = 0, *bytes;
+	double now = 0, most = 0, *bytes, *longer;
 
 	if (!x->style->saved_all)
 		return 0;
 	if (p->config.recompute == HD_RECOMPUTE_FULL)
 		return of_one_layer(x);
-	bytes = hd_alloc((size_t)(p->chunks + 1) * sizeof(*bytes));
+	bytes = hd_alloc(2 * (size_t)(p->chunks + 1) * sizeof(*bytes));
+	longer = bytes + p->chunks + 1; /* of these, until weights' gradients are made in units of their own */
 	for (size_t i = 0; i < g->nmine; i++)
-		if (g->mine[i]->v.phase == HD_UNIT_F && g->mine[i]->block >= 0)
+		if (g->mine[i]->v.phase == HD_UNIT_F && g->mine[i]->block >= 0) {
 			bytes[p->blocks[g->mine[i]->block].chunk] += saved_of(x, g->mine[i]);
+			longer[p->blocks[g->mine[i]->block].chunk] += p->separate_w ? saved_for_weights(g->mine[i]) : 0;
+		}
 	for (size_t i = 0; i < g->n; i++) {
 		const struct hd_schedule_unit *u = &g->entries[i].unit;
 
 		if (i + 1 < g->n && is_unit(u, &g->entries[i + 1].unit))
 			continue;
-		now += u->kind == HD_UNIT_F ? bytes[u->chunk] : u->kind == last ? -bytes[u->chunk] : 0;
+		now += u->kind == HD_UNIT_F   ? bytes[u->chunk]
+		       : u->kind == HD_UNIT_B ? longer[u->chunk] - bytes[u->chunk]
+		       : u->kind == HD_UNIT_W ? -longer[u->chunk]
+					      : 0;
 		most = now > most ? now : most;
 	}
 	free(bytes);

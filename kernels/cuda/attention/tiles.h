@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cuda/attention/tiles.h - scores of a tile in registers, as sums of products on tensor cores lie there (base/mma.h): a lane
+ * has two rows, g and g + 8 of the 16 of its warp, and in each two neighbours of every eight columns.
+ */
+#ifndef HD_KERNELS_CUDA_ATTENTION_TILES_H
+#define HD_KERNELS_CUDA_ATTENTION_TILES_H
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/base/mma.h"
+
+/* Sums to two rows of global memory (g and g + 8 of the warp's 16), times a factor each. */
+template <int D> HD_DEV void put_rows(bf16 *to, int64_t stride, int64_t have, float (*o)[4], float low, float high)
+{
+	int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+
+#pragma unroll
+	for (int n = 0; n < D / 8; n++) {
+		if (g < have)
+			*(uint32_t *)(void *)(to + g * stride + n * 8 + 2 * t) =
+				hd_bf16_pair(o[n][0] * low, o[n][1] * low);
+		if (g + 8 < have)
+			*(uint32_t *)(void *)(to + (g + 8) * stride + n * 8 + 2 * t) =
+				hd_bf16_pair(o[n][2] * high, o[n][3] * high);
+	}
+}
+
+HD_DEV float four_max(float x) /* of the lanes that share a row of sums */
+{
+	x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+	return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+HD_DEV float four_sum(float x)
+{
+	x += __shfl_xor_sync(~0u, x, 1);
+	return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+/* Of a tile of N: 0 ... N of them are before x. */
+template <int N> HD_DEV int within(int64_t x)
+{
+	return x < 0 ? 0 : x < N ? (int)x : N;
+}
+
+/* Columns of a tile before gone[e] and from left[e] on (of the two rows that a lane has) are -inf. */
+template <int NT> HD_DEV void hide(float (*s)[4], const int *gone, const int *left)
+{
+	int c = (int)threadIdx.x % 4 * 2;
+
+#pragma unroll
+	for (int n = 0; n < NT; n++)
+#pragma unroll
+		for (int x = 0; x < 4; x++)
+			s[n][x] = n * 8 + c + x % 2 < left[x / 2] && n * 8 + c + x % 2 >= gone[x / 2] ? s[n][x]
+												      : -INFINITY;
+}
+
+/* Products into scores with the cap. */
+template <int NT> HD_DEV void cap(const hd_att &t, float (*s)[4])
+{
+#pragma unroll
+	for (int n = 0; n < NT; n++)
+#pragma unroll
+		for (int x = 0; x < 4; x++)
+			s[n][x] = t.capped(t.scale * s[n][x]);
+}
+
+/* What the exponent's product has to be, of scores with a cap and of products. */
+HD_DEV float exponent(const hd_att &t)
+{
+	return t.softcap > 0 ? HD_LOG2E : t.scale * HD_LOG2E;
+}
+
+template <int N> HD_DEV void clear(float (*s)[4])
+{
+#pragma unroll
+	for (int n = 0; n < N; n++)
+		s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
+}
+
+#endif

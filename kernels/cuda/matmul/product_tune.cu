@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which of the implementations that cuBLASLt names for a product is the fastest: each is timed once, on operands of the product's
+ * own extents, and what was found is kept as text, as on a cpu: a line's key has the GPU's name, the library's version and all that
+ * the shape is, so that rank 0 can time a product of another rank.  Its value is the implementation's place among those that were
+ * timed, and their number.
+ */
+#include "kernels/cuda/matmul/product.h"
+extern "C" {
+#include "engine/base/parse.h"
+}
+
+#define KEY 1024
+#define TIMES 5
+/* The heuristic's first stays unless another needs so much less: timings of equal ones differ by a few percent. */
+#define WORTH 0.97
+
+struct choice {
+	struct choice *next;
+	char *key;
+	int pick, of;
+};
+
+static struct choice *choices;
+static int fixed;
+
+void hd_product_fixed(int yes)
+{
+	fixed = yes;
+}
+
+/* -- as text -------------------------------------------------------------------------------------------------------------- */
+/* 1: how the library is asked for implementations (product_lt.cu): a list in another order needs another number. */
+static int prefix_of(char *text, size_t room, const char *gpu)
+{
+	int n = snprintf(text, room, "gemm1:%s:%zu:", gpu, hd_product_version());
+
+	for (char *p = text; *p; p++)
+		if (*p == ' ')
+			*p = '-';
+	return n;
+}
+
+static void key_of(char *text, const struct hd_mm_shape *s, const char *gpu)
+{
+	int at = prefix_of(text, KEY, gpu);
+
+	at += snprintf(text + at, KEY - (size_t)at, "%d,%d", s->ndim, s->then);
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		at += snprintf(text + at, KEY - (size_t)at, ",%d", s->dtype[o] ? (int)HD_BITS(s->dtype[o]) : 0);
+	for (int d = 0; d < s->ndim; d++)
+		at += snprintf(text + at, KEY - (size_t)at, ",%lld", (long long)s->n[d]);
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		for (int d = 0; d < s->ndim; d++)
+			at += snprintf(text + at, KEY - (size_t)at, ",%lld", (long long)s->stride[o][d]);
+}
+
+/* -> 0: not of this GPU and library */
+static int shape_of(struct hd_mm_shape *s, const char *key, const char *gpu)
+{
+	char mine[KEY];
+	int n = prefix_of(mine, sizeof(mine), gpu);
+
+	memset(s, 0, sizeof(*s));
+	if (strncmp(key, mine, (size_t)n))
+		return 0;
+	key += n;
+	s->ndim = (int)hd_next_number(&key);
+	s->then = (int)hd_next_number(&key);
+	if (s->ndim < 3 || s->ndim > HD_MAX_DIMS + 3)
+		return 0;
+	for (int o = 0; o < HD_MM_OPERANDS; o++) {
+		int64_t bits = hd_next_number(&key);
+
+		s->dtype[o] = bits == 32 ? HD_DTYPE_F32 : bits == 16 ? HD_DTYPE_BF16 : 0;
+	}
+	for (int d = 0; d < s->ndim; d++)
+		s->n[d] = hd_next_number(&key);
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		for (int d = 0; d < s->ndim; d++)
+			s->stride[o][d] = hd_next_number(&key);
+	return !*key || *key == '\n' || *key == ' ';
+}
+
+static struct choice *find_choice(const char *key, size_t n)
+{
+	for (struct choice *c = choices; c; c = c->next)
+		if (strlen(c->key) == n && !memcmp(c->key, key, n))
+			return c;
+	return NULL;
+}
+
+static void keep(const char *key, size_t n, int pick, int of)
+{
+	struct choice *c = find_choice(key, n);
+
+	if (!c) {
+		c = (struct choice *)hd_alloc(sizeof(*c));
+		c->key = hd_format("%.*s", (int)n, key);
+		c->next = choices;
+		choices = c;
+	}
+	c->pick = pick;
+	c->of = of;
+}
+
+/* over 0: what is known stays. */
+static void read_choices(const char *text, int over)
+{
+	while (text && *text) {
+		size_t line = strcspn(text, "\n"), key = strcspn(text, " \n");
+		int pick, of;
+
+		if (key < line && !strncmp(text, "gemm1:", 6) && (over || !find_choice(text, key)) &&
+		    sscanf(text + key, " %d/%d", &pick, &of) == 2 && pick >= 0 && pick < of)
+			keep(text, key, pick, of);
+		text += line + (text[line] == '\n');
+	}
+}
+
+/* -- time ----------------------------------------------------------------------------------------------------------------- */
+static size_t bytes_of(const struct hd_mm_shape *s, int o)
+{
+	int64_t last = 0;
+
+	for (int d = 0; d < s->ndim; d++)
+		last += (s->n[d] - 1) * s->stride[o][d];
+	return s->dtype[o] ? (size_t)((last + 1) * HD_BITS(s->dtype[o]) / 8 + 255) / 256 * 256 : 0;
+}
+
+struct timing {
+	struct hd_product *p;
+	struct hd_run run;
+	char *mem; /* operands, by their numbers, then what a gelu reads, which lies as c does */
+	cudaEvent_t from, to;
+};
+
+static int once(const struct timing *t)
+{
+	const struct hd_mm_shape *s = hd_product_shape(t->p);
+	char *at[HD_MM_OPERANDS + 1];
+
+	at[0] = t->mem;
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		at[o + 1] = at[o] + bytes_of(s, o);
+	return hd_product_run(t->p, &t->run, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B],
+			      s->dtype[HD_MM_BIAS] ? at[HD_MM_BIAS] : NULL, NULL,
+			      s->then >= HD_MM_GELU_KEEP ? at[HD_MM_OPERANDS] : NULL);
+}
+
+/* Milliseconds; negative: it does not run. */
+static float time_of(const struct timing *t, int pick)
+{
+	cudaStream_t queue = (cudaStream_t)t->run.queue;
+	float ms = -1;
+
+	hd_product_pick(t->p, pick);
+	if (once(t) < 0)
+		return -1;
+	cudaEventRecord(t->from, queue);
+	for (int i = 0; i < TIMES; i++)
+		if (once(t) < 0)
+			return -1;
+	cudaEventRecord(t->to, queue);
+	if (cudaEventSynchronize(t->to) != cudaSuccess || cudaEventElapsedTime(&ms, t->from, t->to) != cudaSuccess)
+		return -1;
+	return ms;
+}
+
+static int fastest(const struct timing *t)
+{
+	float least = time_of(t, 0);
+	int best = 0;
+
+	for (int i = 1; i < hd_product_choices(t->p); i++) {
+		float ms = time_of(t, i);
+
+		if (ms >= 0 && (least < 0 || ms < least * (best ? 1 : WORTH))) {
+			least = ms;
+			best = i;
+		}
+	}
+	return best;
+}
+
+/* Where memory for the operands is short nothing is timed, and the heuristic's first stays. */
+static void measure(const char *key, size_t n, cudaStream_t queue, const char *gpu)
+{
+	struct timing t;
+	struct hd_mm_shape s;
+	size_t bytes = 0;
+
+	memset(&t, 0, sizeof(t));
+	if (!shape_of(&s, key, gpu) || !(t.p = hd_product_get(&s)))
+		return;
+	for (int o = 0; o < HD_MM_OPERANDS; o++)
+		bytes += bytes_of(&s, o);
+	bytes += s.then >= HD_MM_GELU_KEEP ? bytes_of(&s, HD_MM_C) : 0;
+	t.run.queue = (void *)queue;
+	if (hd_product_choices(t.p) > 1 && cudaMalloc((void **)&t.mem, bytes) == cudaSuccess) {
+		cudaMemsetAsync(t.mem, 0x3c, bytes, queue); /* about 1/128 */
+		cudaEventCreate(&t.from);
+		cudaEventCreate(&t.to);
+		keep(key, n, fastest(&t), hd_product_choices(t.p));
+		cudaEventDestroy(t.from);
+		cudaEventDestroy(t.to);
+		cudaStreamSynchronize(queue);
+		cudaFree(t.mem);
+	}
+	cudaGetLastError();
+	hd_product_put(t.p);
+}
+
+/* -- what the device calls ------------------------------------------------------------------------------------------------ */
+static char *wanted_keys(const char *gpu)
+{
+	char *text = hd_strdup(""), key[KEY];
+
+	for (struct hd_product *p = hd_product_next(NULL); p; p = hd_product_next(p)) {
+		if (hd_product_choices(p) < 2)
+			continue;
+		key_of(key, hd_product_shape(p), gpu);
+		hd_append(&text, "%s\n", key);
+	}
+	return text;
+}
+
+static char *answer(const char *wanted, cudaStream_t queue, const char *gpu)
+{
+	char *text = hd_strdup("");
+
+	while (*wanted) {
+		size_t n = strcspn(wanted, "\n");
+		struct choice *c;
+
+		if (n && !find_choice(wanted, n))
+			measure(wanted, n, queue, gpu);
+		c = find_choice(wanted, n);
+		if (c && !strstr(text, c->key))
+			hd_append(&text, "%s %d/%d\n", c->key, c->pick, c->of);
+		wanted += n + (wanted[n] == '\n');
+	}
+	return text;
+}
+
+/* A product for which another number of implementations was timed keeps the first: the places are of another list. */
+static void pick_all(const char *gpu)
+{
+	char key[KEY];
+
+	for (struct hd_product *p = hd_product_next(NULL); p; p = hd_product_next(p)) {
+		struct choice *c;
+
+		key_of(key, hd_product_shape(p), gpu);
+		c = find_choice(key, strlen(key));
+		hd_product_pick(p, c && !fixed && c->of == hd_product_choices(p) ? c->pick : 0);
+	}
+}
+
+char *hd_product_tune(const char *known, const struct hd_exchange *x, cudaStream_t queue, const char *gpu)
+{
+	char *wanted, *joined, *mine, *text;
+
+	if (fixed) {
+		pick_all(gpu);
+		return hd_strdup("");
+	}
+	wanted = wanted_keys(gpu);
+	read_choices(known, 0);
+	if (x) {
+		joined = x->gather(x->ctx, wanted);
+		mine = joined ? answer(joined, queue, gpu) : hd_strdup("");
+		text = x->bcast(x->ctx, mine);
+		read_choices(text, 1);
+		free(joined);
+		free(mine);
+	} else {
+		text = answer(wanted, queue, gpu);
+	}
+	pick_all(gpu);
+	free(wanted);
+	return text;
+}

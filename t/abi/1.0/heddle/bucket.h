@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle/bucket.h - gradients in buckets, for strategies with sums of their own: heddle/strategy.h has it.  It is made of the
+ * calls of heddle/graph.h and compiled into the plugin.
+ *
+ * A gradient alone is a short message, and each costs a latency.  Here neighbours in program order, which is the order in
+ * which backward completes them, are packed into one flat tensor of at least `bytes`, which is summed while backward goes on.
+ */
+#ifndef HEDDLE_BUCKET_H
+#define HEDDLE_BUCKET_H
+#include <heddle/strategy.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct hd_bucket_args {
+	size_t size;
+	const struct hd_host *h;
+	const struct hd_axis *axis; /* gradients that are terms of a sum along it, and are needed whole */
+	int64_t bytes;              /* a bucket is full with so many; 1: each gradient alone */
+	/* The sum of the members' flat tensors, whose length is a multiple of the members, on all of them; NULL: an all-reduce. */
+	struct hd_tensor *(*sum)(void *ctx, struct hd_plan *p, const struct hd_group *members, struct hd_tensor *flat);
+	void *ctx;
+};
+
+static inline int64_t hd_bucket_bytes(const struct hd_tensor *t)
+{
+	int64_t bits = HD_BITS(t->dtype);
+
+	for (uint32_t i = 0; i < t->ndim; i++)
+		bits *= t->local[i];
+	return (bits + 7) / 8;
+}
+
+static inline int hd_bucket_takes(const struct hd_node *n)
+{
+	return n->ins[0]->what == HD_TENSOR_GRAD && n->reshard->have.kind == HD_PLACE_PARTIAL &&
+	       n->reshard->have.red == HD_RED_SUM && n->reshard->need.kind == HD_PLACE_REPLICATED;
+}
+
+/* Of one stage, one unit and one dtype. */
+static inline int hd_bucket_alike(const struct hd_node *a, const struct hd_node *b)
+{
+	const uint32_t once = HD_UNIT_G | HD_UNIT_S | HD_UNIT_U;
+
+	return a->stage == b->stage && a->phase == b->phase && (a->phase & once || a->block == b->block) &&
+	       a->ins[0]->dtype == b->ins[0]->dtype;
+}
+
+/* The sum of these n gradients, in place of their reshards.  x: room for 2 n. */
+static inline int hd_bucket_sum(const struct hd_bucket_args *a, struct hd_plan *p, struct hd_node *const *in,
+				uint32_t n, struct hd_tensor **x)
+{
+	const struct hd_graph_api *g = a->h->graph;
+	const struct hd_group *members = hd_group_of(a->h, p, &a->axis, 1);
+	struct hd_tensor *flat;
+
+	if (!n || !members)
+		return a->h->status(p);
+	for (uint32_t i = 0; i < n; i++)
+		x[i] = in[i]->ins[0];
+	hd_cursor(g, p, in[n - 1], members);
+	flat = g->pack(p, x, n, a->axis->n);
+	flat = a->sum ? a->sum(a->ctx, p, members, flat) : hd_comm(g, p, HD_COMM_ALL_REDUCE, members, flat, NULL, 0);
+	g->unpack(p, flat, x, n, x + n);
+	for (uint32_t i = 0; i < n; i++)
+		g->replace(p, in[i]->outs[0], x[n + i]);
+	return a->h->status(p);
+}
+
+/* Slot lower. */
+static inline int hd_bucket_sums(struct hd_plan *p, const struct hd_bucket_args *a)
+{
+	const struct hd_match moves = { sizeof(moves), NULL, "reshard", a->axis, 0, 0, NULL, NULL };
+	const struct hd_graph_api *g = a->h->graph;
+	struct hd_node *n = NULL, **in;
+	struct hd_tensor **x;
+	uint32_t all = 0, from = 0, k = 0;
+	int64_t bytes = 0;
+
+	while ((n = g->node_next(p, n, &moves)))
+		all += (uint32_t)hd_bucket_takes(n);
+	in = (struct hd_node **)a->h->alloc(p, (all + 1) * sizeof(*in));
+	x = (struct hd_tensor **)a->h->alloc(p, (2 * (size_t)all + 1) * sizeof(*x));
+	if (!in || !x)
+		return HD_ENOMEM;
+	while ((n = g->node_next(p, n, &moves)))
+		if (hd_bucket_takes(n))
+			in[k++] = n;
+	for (k = 0; k < all; k++) {
+		if (k > from && (bytes >= a->bytes || !hd_bucket_alike(in[from], in[k]))) {
+			hd_bucket_sum(a, p, in + from, k - from, x);
+			from = k;
+			bytes = 0;
+		}
+		bytes += hd_bucket_bytes(in[k]->ins[0]);
+	}
+	return hd_bucket_sum(a, p, in + from, all - from, x);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

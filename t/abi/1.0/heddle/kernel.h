@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle/kernel.h - kernels of a plugin: what slot record of its ops launches by name, beside those of the engine.
+ *
+ * A kernel is of one device.  It is prepared once per launch, before step 1, where everything that depends on shapes is done
+ * and memory is asked for; then it is run in every step with the same addresses.  Tensors are dense and row-major in the
+ * order of their dims.  For its own ops a plugin's kernels come before the engine's of the same name.
+ *
+ *   cpu    run computes, on at most `threads` threads, and returns when it is done
+ *   cuda   run enqueues on `stream` and returns: it does not wait, and allocates nothing.  What it enqueues may be recorded
+ *          once and replayed in all later steps, so it reads what changes from step to step in *step, on the device
+ *   ref    as cpu, and every float operand is HD_DTYPE_F64: the device of the engine's own tests
+ */
+#ifndef HEDDLE_KERNEL_H
+#define HEDDLE_KERNEL_H
+#include <heddle/op.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct hd_operand { /* view: as one rank holds it */
+	size_t size;
+	const struct hd_dim *const *dims;
+	const int64_t *n;     /* per dim, elements here */
+	const int64_t *first; /* global index of the first; what is not below dims[i]->n is padding */
+	uint32_t ndim, dtype;
+};
+
+struct hd_step { /* what changes from step to step; on cuda in the device's memory */
+	size_t size;
+	uint64_t seed;
+	int64_t step;          /* from 1 */
+	double lr, loss_scale; /* loss_scale: 1 / (tokens of the global batch) */
+	int32_t train;         /* 0: evaluation */
+	uint32_t zero;
+};
+
+struct hd_kernel_prepare { /* filled by the engine but for `state` */
+	size_t size;
+	const char *attr; /* of the launch */
+	const struct hd_operand *const *ins, *const *outs;
+	uint32_t nin, nout;
+	int32_t threads, zero;
+	/* Zeroed host memory that lives as long as the launch. */
+	void *(*alloc)(struct hd_kernel_prepare *a, size_t bytes);
+	/* Refuses: one sentence that names the operand and both values.  Returns code. */
+	int (*fail)(struct hd_kernel_prepare *a, int32_t code, const char *fmt, ...) HD_PRINTF(3, 4);
+	void *state; /* the kernel's: run gets it again */
+};
+
+struct hd_kernel_run {
+	size_t size;
+	void *state;
+	void *const *ins, *const *outs;
+	void *stream; /* cuda: the cudaStream_t; else NULL */
+	const struct hd_step *step;
+	int64_t sample0; /* index, within the step's global batch, of this micro-batch's first sample over all ranks */
+	int32_t threads, zero;
+};
+
+struct hd_kernel_ops { /* static const data */
+	size_t size;
+	const char *name, *device; /* device: "cpu", "cuda" or "ref" */
+	/* HD_OK, or what a->fail returned. */
+	int (*prepare)(struct hd_strategy *self, struct hd_kernel_prepare *a);
+	/* HD_OK; anything else ends the run with the kernel's name and this number (of cuda: the last error of the launch). */
+	int (*run)(const struct hd_kernel_run *a);
+	void (*release)(void *state); /* what prepare made besides alloc; NULL: nothing */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * heddle/op.h - an op: of the engine, or of a plugin.  Both are described by the same struct.
+ *
+ * Life of a node: node() -> shape -> (autodiff) vjp -> place, once per axis -> slot lower may put other nodes in its
+ * place -> cost prices it -> record turns it into kernel launches of one rank's program.  During a step
+ * the launches are replayed: of a plugin only its kernels (heddle/kernel.h) run then.
+ */
+#ifndef HEDDLE_OP_H
+#define HEDDLE_OP_H
+#include <heddle/graph.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct hd_shape { /* frozen */
+	uint32_t dtype, ndim;
+	const struct hd_dim *dims[HD_MAX_DIMS];
+	int64_t local[HD_MAX_DIMS]; /* 0: as in the inputs that have this dim, else the global extent */
+	uint32_t space;             /* HD_SPACE_DEVICE */
+	uint32_t reserved[3];
+};
+/* Of one rank, from the local sizes of the node's tensors (before placement: global sizes). */
+struct hd_cost { /* zeroed by the engine */
+	size_t size;
+	double matmul_flops; /* in matmuls */
+	double other_flops;
+	double bytes; /* read and written */
+};
+
+struct hd_record;
+struct hd_record_api {
+	size_t size;
+	/* This rank's member index: here ranks exist. */
+	int64_t (*index)(struct hd_record *r, const struct hd_group *g);
+	/* One kernel of the device, on the node's queue, in the order recorded; replayed every step. */
+	int (*launch)(struct hd_record *r, const char *kernel, struct hd_tensor *const *ins, uint32_t nin,
+		      struct hd_tensor *const *outs, uint32_t nout, const char *attr, ...) HD_PRINTF(7, 8);
+};
+
+enum {                  /* flags of an op */
+       HD_OP_CHEAP = 1, /* backward makes the first output again rather than keeping it, as of the engine's gelu */
+};
+
+struct hd_op { /* static const data */
+	size_t size;
+	const char *name; /* mandatory; a plugin's is shown as plugin.name */
+	const char *kind; /* what rules limited to a kind see; NULL: name */
+	/* Dims that may not be sharded, NULL-terminated; NULL: all may.  A sharded dim that no output has leaves a partial
+	 * sum, so an op that does anything else than sum over a dim must list it. */
+	const char *const *unshardable;
+	/* Bit i: linear in input i, the others fixed: a partial sum there may pass on to the outputs. */
+	uint64_t linear;
+	/* Bit k: when the op contracts over a sharded dim that output k does not have, output k is a partial max
+	 * instead of a partial sum. */
+	uint64_t max_outputs;
+	const int8_t *inplace; /* per output, the input whose buffer it may take, or -1; NULL: none */
+	/* Mandatory.  *nout is at most HD_MAX_OUTS.  An output that no node reads is scratch: there is no other scratch. */
+	int (*shape)(struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins,
+		     uint32_t nin, struct hd_shape *outs, uint32_t *nout);
+	/* Adds nodes to the logical graph.  dout[i] NULL: output i has no gradient.  Fill din[i] where bit i of `want` is
+	 * set; leave NULL where it is zero.  Separate nodes for separate inputs let a schedule delay the weight gradient.
+	 * NULL: not differentiable, refused where a gradient is needed. */
+	int (*vjp)(struct hd_strategy *self, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
+		   uint64_t want, struct hd_tensor **din);
+	/* For one axis: from where the inputs are (have) to where they must be (need) and where the outputs are (out); need
+	 * and out come filled with HD_PLACE_REPLICATED.  HD_DEFAULT, or NULL: by the rules.  A plugin answers for its own axes only. */
+	int (*place)(struct hd_strategy *self, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis,
+		     const struct hd_place *have, struct hd_place *need, struct hd_place *out);
+	/* NULL: no flops, each input read and each output written once.  Communication is priced by the engine. */
+	int (*cost)(struct hd_strategy *self, const struct hd_node *n, struct hd_cost *c);
+	/* Once per node and rank, before step 1.  NULL: the node must be gone after lower. */
+	int (*record)(struct hd_strategy *self, struct hd_record *r, const struct hd_node *n);
+	uint32_t flags, zero; /* HD_OP_CHEAP; since 0.3 */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * powersgd: an axis of replicas that exchange gradients of low rank, with error feedback (Vogels et al., 1905.13727).
+ *
+ * A gradient is a matrix M: its longest dim, the columns, and all others.  e is what a member has not sent so far, Q (columns x
+ * rank) goes on from step to step and is normal at first, n members:
+ *
+ *	M = x + e
+ *	P = sum over the members of M Q,  then orthonormal columns (Gram-Schmidt)
+ *	Q = sum over the members of M' P
+ *	the sum of the gradients: P Q'       e = M - P Q' / n
+ *
+ * With a rank of all rows or columns P P' M is M, and the sums are exact.
+ */
+#include <heddle/strategy.h>
+
+struct hd_strategy {
+	const struct hd_host *h;
+	const struct hd_graph_api *g;
+	const struct hd_axis *axis;
+	const struct hd_group *members;
+	int64_t rank, smallest;
+};
+
+#define MAX_RANK 64
+static const struct hd_option options[] = {
+	{ "rank", HD_OPT_INT, 0, "4", "1..64",
+	  "columns of the factors, at most as many as a matrix has rows or columns" },
+	{ "smallest", HD_OPT_INT, 0, "1024", "4..", "tensors with fewer elements, and vectors, are summed exactly" },
+};
+
+static int power_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
+{
+	struct hd_strategy *s = h->alloc(p, sizeof(*s));
+
+	if (!s)
+		return HD_ENOMEM;
+	s->h = h;
+	s->g = h->graph;
+	s->rank = h->opt_int(p, "rank");
+	s->smallest = h->opt_int(p, "smallest");
+	*self = s;
+	return HD_OK;
+}
+
+static int power_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
+{
+	s->axis = hd_axis_new(s->h, p, NULL, size ? size : left);
+	return s->h->status(p);
+}
+
+static int power_rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	return hd_rule(s->h, p, "batch", s->axis, NULL, 0);
+}
+
+static int64_t elements(const struct hd_tensor *t)
+{
+	int64_t n = 1;
+
+	for (uint32_t i = 0; i < t->ndim; i++)
+		n *= t->local[i];
+	return n;
+}
+
+/* The longest dim that is here as a whole. */
+static uint32_t columns_of(const struct hd_tensor *t)
+{
+	uint32_t at = t->ndim;
+
+	for (uint32_t i = 0; i < t->ndim; i++)
+		if (t->local[i] == t->dims[i]->n && (at == t->ndim || t->dims[i]->n > t->dims[at]->n))
+			at = i;
+	return at;
+}
+
+/* Dims of P, rows of x then rank; of Q: column, rank. */
+struct factors {
+	const struct hd_dim *rows[HD_MAX_DIMS], *columns[2];
+	uint32_t nrows;
+	int64_t rank;
+};
+
+static void dims_of(struct hd_strategy *s, struct hd_plan *p, const struct hd_tensor *x, struct factors *f)
+{
+	uint32_t at = columns_of(x);
+	int64_t rows = elements(x) / x->dims[at]->n, least = rows < x->dims[at]->n ? rows : x->dims[at]->n;
+	char name[16] = "rank", *end = name + 4;
+
+	f->rank = s->rank < least ? s->rank : least;
+	for (int64_t n = f->rank; n; n /= 10)
+		*end++ = (char)('0' + n % 10);
+	f->nrows = 0;
+	for (uint32_t i = 0; i < x->ndim; i++)
+		if (i != at)
+			f->rows[f->nrows++] = x->dims[i];
+	f->rows[f->nrows++] = f->columns[1] = s->h->dim_new(p, name, f->rank);
+	f->columns[0] = x->dims[at];
+}
+
+/* Columns of length 1 and at right angles: each less its part along those before it, twice, for the rounding of the first. */
+static struct hd_tensor *orthonormal(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x,
+				     const struct factors *f)
+{
+	const struct hd_graph_api *g = s->g;
+	struct hd_tensor *c[MAX_RANK], *in[3];
+
+	for (int64_t j = 0; j < f->rank; j++) {
+		const struct hd_pos at = { .add = (int32_t)j };
+
+		c[j] = g->chunk(p, x, f->columns[1], f->rank, &at);
+		for (int64_t i = 0; i < 2 * j; i++) {
+			in[0] = c[j], in[1] = c[i % j];
+			in[2] = g->einsum(p, in, 2, NULL, 0);
+			c[j] = g->map(p, in, 3, "a - b * c");
+		}
+		in[0] = in[1] = c[j];
+		in[1] = g->einsum(p, in, 2, NULL, 0);
+		c[j] = g->map(p, in, 2, "a / sqrt(b + 1e-30)");
+	}
+	return g->join(p, c, (uint32_t)f->rank, f->columns[1], NULL);
+}
+
+static struct hd_tensor *low_rank_sum(struct hd_strategy *s, struct hd_plan *p, struct hd_tensor *x)
+{
+	const struct hd_graph_api *g = s->g;
+	struct hd_tensor *late = hd_state(g, p, "residual", x, x->dtype, HD_RESHARD_SUM), *m, *q, *in[2], *sum;
+	struct factors f;
+
+	dims_of(s, p, x, &f);
+	in[0] = x, in[1] = late;
+	m = g->map(p, in, 2, "a + b");
+	q = hd_state(g, p, x->of->name, g->constant(p, f.columns, 2, 0), x->dtype, HD_RESHARD_ZERO);
+	g->initial(p, q, HD_INITIAL_NORMAL, 1);
+	in[0] = m, in[1] = q;
+	in[1] = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->members, g->einsum(p, in, 2, f.rows, f.nrows), NULL, 0);
+	in[1] = orthonormal(s, p, in[1], &f);
+	in[0] = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->members, g->einsum(p, in, 2, f.columns, 2), NULL, 0);
+	g->assign(p, q, in[0]);
+	sum = g->einsum(p, in, 2, x->dims, x->ndim);
+	in[0] = m, in[1] = sum;
+	g->assign(p, late, g->map(p, in, 2, "a - b / %lld", (long long)s->axis->n));
+	return sum;
+}
+
+static int is_gradient_sum(const struct hd_strategy *s, const struct hd_node *n)
+{
+	const struct hd_reshard *r = n->reshard;
+	const struct hd_tensor *x = n->ins[0];
+
+	return x->what == HD_TENSOR_GRAD && r->have.kind == HD_PLACE_PARTIAL && r->need.kind == HD_PLACE_REPLICATED &&
+	       elements(x) >= s->smallest && x->of && x->ndim > 1 && columns_of(x) < x->ndim;
+}
+
+static int power_lower(struct hd_strategy *s, struct hd_plan *p)
+{
+	const struct hd_match ours = { .size = sizeof(ours), .kind = "reshard", .axis = s->axis };
+	struct hd_node *n, *next;
+
+	s->members = hd_group_of(s->h, p, &s->axis, 1);
+	for (n = s->g->node_next(p, NULL, &ours); n; n = next) {
+		next = s->g->node_next(p, n, &ours);
+		if (!is_gradient_sum(s, n))
+			continue;
+		hd_cursor(s->g, p, n, s->members);
+		s->g->replace(p, n->outs[0], low_rank_sum(s, p, n->ins[0]));
+	}
+	return s->h->status(p);
+}
+
+static const struct hd_strategy_ops ops = {
+	.size = sizeof(ops),
+	.options = options,
+	.noptions = sizeof(options) / sizeof(options[0]),
+	.option_size = sizeof(options[0]),
+	.open = power_open,
+	.mesh = power_mesh,
+	.rules = power_rules,
+	.lower = power_lower,
+};
+HD_PLUGIN_TABLES("powersgd", "1.0", .strategy = &ops, .approximate = "rank=64")

@@ -1,0 +1,86 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# heddle run over hosts: one that is lost costs the steps since the last checkpoint and its ranks, and when it is back SIGUSR2 brings
+# its ranks back.  The losses are those of one rank that nothing happened to.  Else a run of days ends with the first power supply.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+. "$src/t/lib/hosts.sh"
+trap 'hosts_end; rm -rf "$tmp"; [ $tap_planned = yes ] || { echo "# ended early"; exit 1; }' EXIT
+
+hosts_make 2
+# Of SGD: AdamW divides a gradient that is nothing but rounding by its size.
+sed 's/^steps.*/steps = 100000\nschedule = constant\noptimizer = sgd\nweight_decay = 0/; /^micro_batch/d' tiny.ini >layout.ini
+printf '[log]\nmetrics = m.jsonl\nevery = 100\n[checkpoint]\ndir = out-run\nevery = 10\n' >>layout.ini
+printf 'h1 slots=2\nh2 slots=2\n' >hostfile
+# In place of ssh: a host that is there refuses a connection to a port that nobody listens at.
+cat >probe <<'END'
+#!/bin/sh
+timeout 5 bash -c ": </dev/tcp/$1/9" 2>&1 | grep -q refused
+END
+chmod +x probe
+ok "the probe finds both hosts" on h1 sh -c './probe h1 && ./probe h2'
+
+step() { tail -1 m.jsonl 2>/dev/null | sed 's/.*"step": \([0-9]*\),.*/\1/'; }
+# until COMMAND...: as long as the run is there, and a minute at most; a busy machine has more.
+limit=$((60 * $(patience)))
+until_true() {
+	for i in $(seq $((5 * limit))); do
+		! "$@" || return 0
+		kill -0 $job 2>/dev/null || break
+		sleep 0.2
+	done
+	tail -20 out
+	return 1
+}
+said() { [ "$(grep -c -e "$1" out)" -ge "$2" ]; }
+at_step() { [ "$(step)" -ge "$1" ] 2>/dev/null; }
+more_steps() { until_true at_step $(($(step) + $1)); }
+
+touch m.jsonl
+on h1 sh -c 'echo $$ >pid; exec "$@"' sh "$build/heddle" run layout.ini --ranks 2:4 --hostfile hostfile --probe ./probe \
+	--set train.watchdog=$((3 * $(patience))) --mpirun "$hosts_mca" </dev/null >out 2>&1 &
+job=$!
+until_true at_step 20
+tap_result $? "four ranks train on two hosts"
+like "four" "$(cat out)" '^4 |: dp 4'
+power_off h2
+until_true said ': dp 2$' 1
+tap_result $? "a host is lost: the ranks of the other go on"
+like "it is named" "$(cat out)" '^heddle: run: host h2 does not answer'
+like "and its ranks are counted" "$(cat out)" '^heddle: run: of 4 ranks some are lost; 2 are left'
+is "from a checkpoint" "$(grep -c '^heddle: resumed from out-run/step-' out)" 1
+more_steps 20
+tap_result $? "they make steps"
+on h1 kill -USR2 "$(cat pid)"
+until_true said ': dp 2$' 2
+tap_result $? "asked for more while it is still away: two go on"
+more_steps 20
+tap_result $? "they make steps"
+power_on h2
+until_true on h1 ./probe h2
+tap_result $? "it answers again"
+on h1 kill -USR2 "$(cat pid)"
+until_true said ': dp 4$' 2
+tap_result $? "it is back: four go on"
+more_steps 20
+tap_result $? "they make steps"
+on h1 kill -TERM "$(cat pid)"
+wait $job
+is "asked to end: saved, and status 0" $? 0
+like "in one message" "$(tail -2 out)" 'asked to end after step [0-9]+; saved in out-run'
+for h in h1 h2; do
+	is "nothing is left on $h" "$(on $h ps -eo stat,args | grep -v ^Z | grep -c '[h]eddle train')" 0
+done
+
+# The last word of each step, as t6031 compares it.
+last=$(step)
+sed '/^\[strategy/,/^plugin/d; s/^metrics.*/metrics = one.jsonl/; /^\[checkpoint/,$d' layout.ini >one.ini
+ok "one rank, undisturbed" heddle train one.ini --set train.steps="$last"
+numbers() { sed -n 's/^{"step": *\([0-9]*\), *"loss": *\([^,]*\), *"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$1"; }
+numbers m.jsonl | awk '{ line[$1] = $0; if ($1 > n) n = $1 } END { for (i = 1; i <= n; i++) print line[i] }' >elastic.txt
+numbers one.jsonl >one.txt
+is "no step is missing" "$(awk '{ print $1 }' elastic.txt | sort -un | wc -l)" "$last"
+ok "the losses of one rank" sh -c 'paste one.txt elastic.txt | awk "{ d = (\$2 - \$5) / \$2; d = d < 0 ? -d : d; if (!(d <= most)) most = d }
+	END { print \"largest relative difference\", most, \"of\", NR; exit !NR || !(most <= 1e-5) }"'
+note "$(cat .ok) steps; 4 -> 2 -> 2 -> 4 ranks"
+done_testing

@@ -1,0 +1,89 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that were given different things: a plugin of another kind, weights of another file.  Each ends all ranks at the start, with
+# one message that names the rank and the first tensor that differs.  If this broke, a run would hang in its first collective, or
+# train copies of a model that are not the same.  (Another INI or build: t6003.)
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+mkdir a b
+# Rank 0 in folder a, the others in b.
+apart() {	# RANKS args...
+	others=$(($1 - 1))
+	shift
+	timeout -k 5 60 mpirun --oversubscribe --bind-to none -np 1 --wdir "$tmp/a" "$build/heddle" "$@" : \
+		-np $others --wdir "$tmp/b" "$build/heddle" "$@" >out 2>&1 </dev/null
+	rc=$?
+	said=$(failures <out)
+}
+ends() {	# WHAT PATTERN
+	ok "$1: a status ($rc), and no hang" [ $rc -gt 0 -a $rc -lt 124 ]
+	is "$1: one message" "$(printf '%s\n' "$said" | grep -c .)" 1
+	like "$1: it names rank and tensor" "$said" "$2"
+}
+
+cat >shards.c <<'END'
+#include <heddle/strategy.h>
+struct hd_strategy {
+	const struct hd_host *h;
+	const struct hd_axis *axis;
+};
+static int mine_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
+{
+	*self = h->alloc(p, sizeof(**self));
+	(*self)->h = h;
+	return HD_OK;
+}
+static int mine_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
+{
+	const struct hd_axis_args a = { .size = sizeof(a), .n = size ? size : left };
+
+	s->axis = s->h->axis(p, &a);
+	return s->axis ? HD_OK : HD_EINVAL;
+}
+static int mine_rules(struct hd_strategy *s, struct hd_plan *p)
+{
+	return hd_rule(s->h, p, DIM, s->axis, NULL, 0);
+}
+static const struct hd_strategy_ops ops = { .size = sizeof(ops), .open = mine_open, .mesh = mine_mesh, .rules = mine_rules };
+HD_PLUGIN_TABLES("mine", "1", .strategy = &ops)
+END
+for d in a b; do
+	[ $d = a ] && dim=heads || dim=mlp
+	${CC:-cc} -std=gnu11 -fPIC -shared -fvisibility=hidden "-DDIM=\"$dim\"" -I"$src/include" -o $d/mine.so shards.c || exit 1
+	cp text.txt $d
+	{ sed '/^\[strategy/,$d' tiny.ini; printf '[strategy mine]\nplugin = ./mine.so\nsize = 2\n'; } >$d/mine.ini
+	sed 's/^steps.*/steps = 2/' tiny.ini >$d/tiny.ini
+done
+apart 2 train mine.ini
+ends "another plugin" 'rank 1.* has another plan than rank 0, from node [0-9]+ on: .* of [a-z0-9.]+\([a-z,_]+: [0-9 x]+\) there, .* here'
+
+# The last tensor of a file, and one of its bits.
+heddle train tiny.ini --set train.steps=0 --set checkpoint.dir=start >start.out 2>&1
+cp -r start/step-00000000 a/m
+cp -r start/step-00000000 b/m
+at=$(($(wc -c <b/m/model.safetensors) - 3))
+printf '\1' | dd of=b/m/model.safetensors bs=1 seek=$at conv=notrunc 2>/dev/null
+apart 2 train tiny.ini --set model.load=m
+ends "another file of weights" 'step 0: [a-z0-9_.]+ of rank 1.* is not that of rank 0.*: they have read different files'
+apart 3 train tiny.ini --set model.load=m --set train.global_batch=6
+ends "of three" 'step 0: [a-z0-9_.]+ of rank 0.* is not that of rank [12].*: they have read different files'
+cp a/m/model.safetensors b/m/model.safetensors
+apart 2 train tiny.ini --set model.load=m
+is "the same file again: no message" "$rc $said" "0 "
+
+# A checkpoint on the disk of one host.  If rank 1 began anew beside rank 0, it would overwrite what rank 0 goes on from.
+begun() {	# FOLDER: has the first checkpoint
+	rm -rf a/out b/out
+	mkdir "$1/out"
+	cp -r start/step-00000000 start/latest "$1/out"
+	apart 2 train tiny.ini --set checkpoint.dir=out --set checkpoint.resume=auto
+}
+for has in a b; do
+	[ $has = a ] && lacks=1 || lacks=0
+	begun $has
+	ends "a checkpoint that rank $((1 - lacks)) alone has" \
+		"checkpoint.dir: rank $lacks.* finds no checkpoint in out, and other ranks have found one in theirs: all hosts share it"
+	is "... and none is written" "$(ls -d ?/out/step-* | tr '\n' ' ')" "$has/out/step-00000000 "
+done
+done_testing

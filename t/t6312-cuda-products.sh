@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Products on a GPU, in the simulation: the implementation that is fastest when timed is taken, timed once and kept; and those that
+# share an operand (queries, keys and values) are one launch.  What breaks here costs time on a GPU and is silent.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+[ -r "$build/heddle-cuda-sim.so" ] || skip_all "no C++ compiler was there, so there is no simulated cuda device"
+export HD_TEST_CUDA_MODULE="$build/heddle-cuda-sim.so" XDG_CACHE_HOME="$tmp/cache"
+run() {
+	rm -rf ck
+	heddle train tiny.ini --set train.device=cuda --set model.embed=16 --set model.layers=2 --set train.seq=8 --set train.steps=2 \
+		--set train.eval_batches=1 --set train.precision=bf16 --set checkpoint.dir=ck --set log.metrics=m.json "$@" >out 2>&1 || cat out
+	tr ',"' '\n\n' <m.json | grep -A1 '^loss' >"${metrics:-losses}"
+}
+state() { cat ck/step-*/heddle/state.json | tr '"\\' '\n\n' | sed 's/^n//'; }
+picks() { sed -n 's/^gemm1:.* //p' "$@" | sort | uniq -c | sed 's/^ *//' | tr '\n' ' '; }
+cache() { cat "$tmp"/cache/heddle/*; }
+
+# -- one launch -----------------------------------------------------------------------------------------------------------
+# In each of 2 layers, of 4 micro-batches and of the evaluation forward, and of the weights' gradients, of which the first
+# micro-batch's are written and the others' added.
+run
+is "q, k and v are one launch each way" "$(state | sed -n 's/^einsum.grouped //p')" "$((2 * 3 * (4 + 1 + 4)))"
+run --set model.family=llama --set model.kv_heads=2
+is "where k and v are fewer heads they are one, and so are the mlp's two forward" "$(state | sed -n 's/^einsum.grouped //p')" \
+	"$((2 * (2 * (4 + 1 + 4) + 2 * (4 + 1))))"
+heddle explain tiny.ini --nodes --set train.device=cpu --set train.precision=bf16 >nodes
+is "on a cpu, where a product is not a launch, their order is another" "$(grep -c '^weight-gradient.*einsum .out=embed,heads' nodes)" 6
+
+# In each layer 4 launches forward, 6 backward and 4 of weights' gradients, and those of the logits: what bench --products times too.
+small="--set train.device=cuda --set model.embed=16 --set model.layers=2 --set train.seq=8 --set train.precision=bf16 --steps 1"
+calls() { HD_TEST_SIM_COUNTS=cublasLtMatmul heddle bench tiny.ini $small "$@" 2>&1 | sed -n 's/^simulation: \([0-9]*\) times .*/\1/p'; }
+is "bench --products times the launches of a step" "$(($(calls --products) - $(calls)))" "$((4 * (2 * (4 + 6 + 4) + 3)))"
+
+# -- timed ----------------------------------------------------------------------------------------------------------------
+is "where the library names one implementation nothing is timed" "$(picks "$tmp"/cache/heddle/* 2>/dev/null)" ""
+metrics=one run
+export HD_TEST_LT_MS=5,4.9,2,0,9
+metrics=many run
+n=$(cache | grep -c '^gemm1:simulated:0:')
+is "of five, of which one does not run and one is a little faster than the first, the fastest is taken" "$(picks "$tmp"/cache/heddle/*)" "$n 2/5 "
+is "of all products" "$((n > 10))" 1
+is "no other line is kept" "$(cache | grep -vc '^gemm1:')" 0
+is "the checkpoint has them too" "$(state | picks)" "$n 2/5 "
+is "the losses are the same" "$(cat many)" "$(cat one)"
+sed -i '1s| 2/5$| 1/5|' "$tmp"/cache/heddle/*
+HD_TEST_LT_MS=1,9,9,9,9 run
+is "what is known is not timed again" "$(state | picks)" "1 1/5 $((n - 1)) 2/5 "
+rm -r "$tmp/cache"
+HD_TEST_LT_MS=5,4.9 run
+is "the first stays where others are as fast" "$(picks "$tmp"/cache/heddle/* | sed 's/^[0-9]* //')" "0/2 "
+rm -r "$tmp/cache"
+run --set train.deterministic=1
+is "train.deterministic: nothing is timed" "$(state | picks)$(ls "$tmp/cache" 2>/dev/null)" ""
+done_testing
