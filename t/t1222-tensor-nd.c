@@ -303,7 +303,7 @@ int main(void)
 	models("vocab = 19\ndropout = 0.2\n", "gpt2, tied, a vocabulary that does not divide, dropout", 1);
 	models("vocab = 16\ntie_embeddings = no\n", "gpt2, head of its own", whole_sweep());
 	models("family = llama\nvocab = 19\nkv_heads = 2\n", "llama, grouped keys", whole_sweep());
-	models("vocab = 19\nexperts = 4\n", "gpt2 with experts", 1);
+	models("vocab = 19\nexperts = 4\n", "gpt2 with experts", whole_sweep());
 	if (whole_sweep())
 		threes("vocab = 19\n", "gpt2");
 	threes("family = llama\nvocab = 21\nkv_heads = 3\n", "llama, grouped keys");

@@ -414,16 +414,19 @@ int main(void)
 	replicas("family = llama\nkv_heads = 1");
 	many_servers();
 	grouped();
-	padded("dropout = 0.2");
-	padded("family = llama\nkv_heads = 2");
+	if (whole_sweep()) {
+		padded("dropout = 0.2");
+		padded("family = llama\nkv_heads = 2");
+		in_grids("family = llama");
+	}
 	padded("family = mixtral\nkv_heads = 2\nexperts = 2");
 	tensors();
 	in_grids("dropout = 0.2");
-	in_grids("family = llama");
 	pipelines();
 	for (size_t i = 0; i < HD_LEN(members); i++) {
 		experts(members[i], "moe_every = 1");
-		experts(members[i], "family = mixtral\nkv_heads = 1\nz_loss = 0.01");
+		if (whole_sweep())
+			experts(members[i], "family = mixtral\nkv_heads = 1\nz_loss = 0.01");
 	}
 	together(5, "dropout = 0.2", 0);
 	together(3, "family = mixtral\nexperts = 3\nkv_heads = 3", 1);

@@ -259,12 +259,14 @@ int main(void)
 	two_sections(&m);
 	m.train = "recompute = full\n";
 	m.family = "family = llama\nkv_heads = 2";
-	with_others(&m, 0);
+	if (whole_sweep())
+		with_others(&m, 0);
 	m.train = "recompute = selective\n";
 	m.family = "family = mixtral\nexperts = 2\nkv_heads = 4\nz_loss = 0.01";
 	with_others(&m, 1);
 	m.train = "";
 	m.family = "moe_every = 2\nexperts = 2";
-	with_others(&m, 1);
+	if (whole_sweep())
+		with_others(&m, 1);
 	return done();
 }

@@ -16,7 +16,7 @@ says() { # NAME PATTERN STATUS PLUGIN...
 }
 
 # Each on its own: what the others' tests do not do with all of conform.
-for plugin in dp tp pp ep; do
+for plugin in dp $(whole_sweep && echo tp pp ep); do
 	says "$plugin passes" "^# $plugin .* [1-9][0-9]* passed, 0 failed" 0 $plugin --layouts 1 --no-runs
 done
 says "a checkpoint is resumed in another layout" '^ok 1 - resumes: a checkpoint of gpt2: dp 2, read into gpt2: dp 4$' 0 dp --only resumes
@@ -36,7 +36,7 @@ diloco() { # sed command: diloco.so with this change
 	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" -o diloco.so diloco.c
 }
 diloco 's/^//'
-says "diloco passes" '^# diloco .* [1-9][0-9]* passed, 0 failed' 0 ./diloco.so --layouts 1 --no-runs
+! whole_sweep || says "diloco passes" '^# diloco .* [1-9][0-9]* passed, 0 failed' 0 ./diloco.so --layouts 1 --no-runs
 says "... and is resumed" '^ok 1 - resumes: a checkpoint of gpt2: diloco 2, read into gpt2: diloco 4$' 0 ./diloco.so --only 'larger layout'
 diloco 's|"a - b / %lld"|"a - b / (%lld + 1)"|'
 says "... a wrong mean of members" 'behind an update .* differs from one rank' 1 ./diloco.so --only 'equals one rank, gpt2: diloco 2'
@@ -86,6 +86,9 @@ says "as JSON" '"passed": 1, "failed": 0, "skipped": 0' 0 ./replicas.so --only "
 wrong -DW_VJP
 says "a wrong factor in a vjp: slopes" 'gradient of h\.1\.mlp\.fc\.bias is .*; the finite difference of the loss is' 1 ./replicas.so --only 'slopes of the loss, gpt2'
 says "... and who made what is wrong" 'made by map a \* 1.001 \(backward, layer 3\), made by \[strategy x\]' 1 ./replicas.so --only 'gpt2: replicas 4'
+wrong -DW_NO_VJP
+says "a vjp that gives no gradient: slopes" 'gradient of .* is .*; the finite difference of the loss is' 1 ./replicas.so \
+	--only 'slopes of the loss, gpt2'
 wrong -DW_MISSING
 says "a sum that is missing" "$first" 1 ./replicas.so --only "$two"
 says "... whose movement it is" 'from shift on x .*made by \[strategy x\]' 1 ./replicas.so --only "$two"

@@ -156,6 +156,10 @@ says "a rule along no axis" 'm\]: rule: the axis is NULL' 1 '-DRULES=s->axis = s
 says "an axis that nothing is sharded along" 'm\] axis m\.wide: nothing is sharded along it: its 2 members' 0 '-DRULES=dim="bacth"'
 says "a rule for a kind that no op has" 'm\] rule: no op is of kind atention, .* rule for heads' 0 \
 	'-DRULES=hd_rule(s->h, p, "heads", s->axis, "atention", 0)'
+for dim in seq head_dim; do
+	says "a rule that the op of its kind refuses: $dim" "m\\] rule: op attention cannot be sharded along $dim, .* shards nothing" 0 \
+		"-DRULES=hd_rule(s->h, p, \"$dim\", s->axis, \"attention\", 0)"
+done
 says "a rule for a kind that this model has not" '^2 ranks = m.wide 2' 0 '-DRULES=hd_rule(s->h, p, "batch", s->axis, "route", 0)'
 ! printf '%s\n' "$out" | grep -q 'no op is of kind'
 tap_result $? "... is no mistake"

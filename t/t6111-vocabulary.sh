@@ -34,7 +34,7 @@ run() {			# NAME RANKS args: the hash of the initial weights, and the losses
 	heddle_mpi "$n" train cut.ini --set model.vocab=259 --set data.tokenizer=byte --set train.optimizer=sgd --set train.clip=0 "$@" \
 		--set checkpoint.dir="$name" --set log.metrics="$name.jsonl" 2>&1 | sed -n 's/.*\(initial weights [0-9a-f]*\).*/\1/p'
 }
-for tie in yes no; do
+for tie in yes $(whole_sweep && echo no); do
 	one=$(run one-$tie 1 --set model.tie_embeddings=$tie)
 	like "one rank" "$one" '^initial weights [0-9a-f]{16}$'
 	run first-$tie 1 --set model.tie_embeddings=$tie --set train.steps=0 >/dev/null

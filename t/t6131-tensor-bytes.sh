@@ -13,7 +13,7 @@
 
 
 b=2 s=32 h=32 layers=2 micros=4
-for model in gpt2 llama grouped one; do
+for model in gpt2 grouped $(whole_sweep && echo llama one); do
 	case $model in
 	gpt2) keys= ;;
 	llama) keys='--set model.family=llama' ;;

@@ -46,6 +46,7 @@ close_to() {
 hash() { sed -n 's/^heddle: initial weights //p' "$1"; }
 heddle train one.ini --set log.metrics=one.jsonl --set checkpoint.dir=one >one.out 2>one.err
 is "one rank" $? 0
+whole_sweep || layouts=2.5d:8 # in C, beside one rank: t1222
 numbers one.jsonl >one.txt
 ok "one rank, bf16" heddle train one.ini --set log.metrics=low.jsonl --set train.precision=bf16
 numbers low.jsonl >low.txt

@@ -23,7 +23,7 @@ awk -v mixed=mixed.txt 'BEGIN {
 }' >text.txt
 
 ids() { od -An -v -t u2 -w2 "$1" | tr -d ' '; }
-for kind in gpt2 roberta llama3 characters llama2 mistral gemma; do
+for kind in gpt2 llama3 llama2 $(whole_sweep && echo roberta characters mistral gemma); do
 	tokenizer=$src/t/data/tokenizers/$kind
 	heddle tokenize --tokenizer "$tokenizer" --ids text.txt | tr ' ' '\n' >whole
 	heddle tokenize --tokenizer "$tokenizer" --out cut-$kind text.txt 2>err || tap_comment <err
@@ -48,6 +48,7 @@ awk 'BEGIN { for (x = 1; bytes < 2200000; bytes += 30) { x = x * 16807 % 2147483
 	printf "%s", x % 3 ? "東京は日本の首都です。" : x % 5 ? "人人生而自由" : "é́ﬁ<s>ñ" } }' >page.txt
 for text in line cyrillic page; do
 	for kind in gpt2 llama2 mistral gemma; do
+		whole_sweep || [ $text-$kind = line-llama2 ] || [ $text-$kind = cyrillic-gpt2 ] || [ $text-$kind = page-mistral ] || continue
 		[ $text = page ] || [ $kind = gpt2 ] || [ $kind = llama2 ] || continue
 		tokenizer=$src/t/data/tokenizers/$kind
 		heddle tokenize --tokenizer "$tokenizer" --ids $text.txt | tr ' ' '\n' >whole
@@ -73,7 +74,7 @@ ok "a text without words: the ids are those of the whole" cmp whole pieces
 # Memory: of six times the text no more than of one, also where something stands before every text (llama2).
 peak() { (ulimit -d "$1" && heddle tokenize --tokenizer "$src/t/data/tokenizers/$2" --out "out-$1-$2" "$3.txt") >err 2>&1; }
 export OMP_NUM_THREADS=1
-for what in llama3:text llama2:text llama2:line gpt2:cyrillic llama2:cyrillic llama2:page gemma:page; do
+for what in llama3:text llama2:line $(whole_sweep && echo llama2:text gpt2:cyrillic llama2:cyrillic llama2:page gemma:page); do
 	kind=${what%:*} text=${what#*:}
 	for i in 1 2 3 4 5 6; do cat $text.txt; done >long.txt
 	limit=30000

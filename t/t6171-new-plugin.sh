@@ -25,6 +25,7 @@ for kind in sharding sync schedule op lowering; do
 	ranks=$(sed -n 's/.*check .* --ranks \([0-9]\)$/\1/p' test.sh)
 	ok "... its INI is a layout" heddle check my_$kind.ini --ranks "$ranks"
 	cd ..
+	[ $kind = op ] || whole_sweep || continue
 	ok "... and it conforms" heddle conform my_$kind/my_$kind.so --layouts 0 --no-runs
 done
 ok "all of that, and a run against one rank, is make test" make -C my_lowering test

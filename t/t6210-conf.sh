@@ -9,9 +9,12 @@ awk 'BEGIN { for (i = 0; i < 4000; i++) printf "In the beginning %d was the word
 
 losses() { sed -n 's/.*"step": *\([0-9]*\), "loss": *\([0-9.]*\).*/\1 \2/p' "$1"; }
 
+# In a tier those that differ most.
+runs() { case " quickstart-hybrid ps 2.5d ptd-p dp+ep mt-nlg-530b-small " in *" $1 "*) ;; *) whole_sweep ;; esac; }
 layout() {	# RANKS NAME
 	rm -f "$tmp/m.jsonl"
 	ok "$2: check accepts it for $1 ranks" "$build/heddle" check "$src/conf/$2.ini" --ranks "$1" --set data.train="$tmp/text"
+	runs "$2" || return
 	ok "$2: $1 ranks train" mpi "$1" "$build/heddle" train "$src/conf/$2.ini" --set data.train="$tmp/text" \
 		--set data.valid_fraction=0 --set train.global_batch=16 --set train.steps=3 --set train.optimizer=sgd --set train.clip=0 \
 		--set train.warmup=0 --set train.threads=1 --set log.sample=0 --set log.metrics="$tmp/m.jsonl"
@@ -42,6 +45,7 @@ layout 4 1f1b
 layout 8 ptd-p
 # Other models: compared with the same on one rank.
 single() {	# NAME SETS
+	runs "$1" || return
 	rm -f "$tmp/m.jsonl"
 	name=$1
 	shift
@@ -60,8 +64,8 @@ layout 4 dp+ep
 is "dp+ep: the same choices" "$(choices)" "$said"
 single mixtral-small --set ep.size=1
 layout 4 mixtral-small
-is "mixtral-small: the same choices" "$(choices)" "$said"
-like "mixtral-small: are said" "$said" '^"dropped": \[0.0, 0.0, 0.0, 0.0\], "load": \[[1-8]\.'
+! whole_sweep || is "mixtral-small: the same choices" "$(choices)" "$said"
+! whole_sweep || like "mixtral-small: are said" "$said" '^"dropped": \[0.0, 0.0, 0.0, 0.0\], "load": \[[1-8]\.'
 single mt-nlg-530b-small --set tp.size=1 --set pp.size=1
 layout 12 mt-nlg-530b-small
 single ep+tp+pp --set tp.size=1 --set ep.size=1 --set pp.size=1

@@ -53,6 +53,7 @@ static inline int64_t hd_pieces_index(const struct hd_pieces *s, int64_t local) 
 int hd_rule_add(struct hd_plan *p, const char *dim, struct axis *a, const char *kind, uint32_t flags);
 int hd_deal_layers(struct hd_plan *p, struct axis *a);
 int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk);
+int hd_is_unshardable(const struct node *n, const struct hd_dim *d); /* the op says so */
 const struct rule *hd_rule_for(const struct hd_plan *p, const struct node *n, const struct axis *a); /* or NULL */
 /* Or NULL. */
 const struct hd_dim *hd_sharded_by_rules(const struct hd_plan *p, const struct node *n, const struct axis *a);

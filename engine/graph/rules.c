@@ -97,13 +97,19 @@ int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t co
 }
 
 /* -- which rule a node has ------------------------------------------------------------------------------------------------ */
-static int may_cut(const struct node *n, const struct hd_dim *d)
+int hd_is_unshardable(const struct node *n, const struct hd_dim *d)
 {
 	const char *const *u = n->v.op->unshardable;
 
-	for (; u && *u; u++)
-		if (!strcmp(*u, d->name))
-			return 0;
+	while (u && *u && strcmp(*u, d->name))
+		u++;
+	return u && *u;
+}
+
+static int may_cut(const struct node *n, const struct hd_dim *d)
+{
+	if (hd_is_unshardable(n, d))
+		return 0;
 	for (uint32_t i = 0; i < n->v.nin + n->v.nout; i++)
 		if (hd_has_dim(i < n->v.nin ? n->ins[i] : n->outs[i - n->v.nin], d))
 			return 1;

@@ -186,14 +186,34 @@ static int is_kind(const struct hd_plan *p, const char *kind)
 	return n || hd_op_find(kind);
 }
 
-/* A rule for a kind that no op has does nothing, and the layout works all the same, in another way than was meant. */
-static void warn_of_strange_kinds(const struct hd_plan *p)
+/* The model has nodes of the rule's kind, and the op of each says that the dim cannot be sharded. */
+static int is_refused(const struct hd_plan *p, const struct rule *r)
 {
-	for (size_t i = 0; i < p->nrules; i++)
-		if (p->rules[i].kind && !is_kind(p, p->rules[i].kind))
+	int refused = 0;
+
+	for (const struct node *n = p->first; n; n = n->next)
+		if (!strcmp(n->v.kind, r->kind)) {
+			if (!hd_is_unshardable(n, r->dim))
+				return 0;
+			refused = 1;
+		}
+	return refused;
+}
+
+/* A rule that can never apply does nothing, and the layout works all the same, in another way than was meant. */
+static void warn_of_idle_rules(const struct hd_plan *p)
+{
+	for (size_t i = 0; i < p->nrules; i++) {
+		const struct rule *r = &p->rules[i];
+
+		if (r->kind && !is_kind(p, r->kind))
+			hd_log(HD_LOG_WARN, "[strategy %s] rule: no op is of kind %s, so the rule for %s shards nothing",
+			       p->inst[r->axis->inst].name, r->kind, r->dim->name);
+		else if (r->kind && is_refused(p, r))
 			hd_log(HD_LOG_WARN,
-			       "[strategy %s] rule: no op is of kind %s, so the rule for %s shards nothing",
-			       p->inst[p->rules[i].axis->inst].name, p->rules[i].kind, p->rules[i].dim->name);
+			       "[strategy %s] rule: op %s cannot be sharded along %s, so the rule for it shards nothing",
+			       p->inst[r->axis->inst].name, r->kind, r->dim->name);
+	}
 }
 
 int hd_check_placed(struct hd_plan *p)
@@ -203,6 +223,6 @@ int hd_check_placed(struct hd_plan *p)
 		if (n->inst >= 0)
 			HD_TRY(check_cost(p, n));
 	warn_of_idle_axes(p);
-	warn_of_strange_kinds(p);
+	warn_of_idle_rules(p);
 	return HD_OK;
 }
