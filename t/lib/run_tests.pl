@@ -5,7 +5,8 @@
 # Runs tests side by side, as many as there are processors (HD_TEST_JOBS), those of t/lib/alone.txt one at a time and first.
 # test-times gets the processor's time and the clock's of each test, most first. With --tier all tests of that tier are run,
 # and their sum must be within its budget: of processor time, which other programs on the machine do not change. --built is
-# what the build took. The last line counts checks.
+# what the build took. HD_TEST_UNTIL, in seconds since 1970: what has not begun by then is left out and named, which fails if it is
+# more than a fifth of the tests. The last line counts checks.
 use strict;
 use warnings;
 use Cwd 'abs_path';
@@ -40,6 +41,11 @@ sub stop {
 sub one {
 	my @test = @_;
 	my $from = time;
+	if ($ENV{HD_TEST_UNTIL} && $from > $ENV{HD_TEST_UNTIL}) {
+		record('left ' . basename $test[0]);
+		print "1..0 # SKIP not begun in time\n";
+		return 0;
+	}
 	# A cache of timings of its own: nobody else writes it.
 	$ENV{XDG_CACHE_HOME} = tempdir(CLEANUP => 1, TMPDIR => 1);
 	# Its counts, of objects made with --coverage (t/lib/coverage_run.pl).
@@ -52,12 +58,17 @@ sub one {
 	waitpid $pid, 0;
 	my $status = $?;
 	my (undef, undef, $user, $system) = times;
-	open my $out, '>>', $ENV{HD_TEST_TIMES} or die "$ENV{HD_TEST_TIMES}: $!\n";
-	syswrite $out, sprintf "%.2f %.2f %s\n", $user + $system, time - $from, basename $test[0];
-	close $out;
+	record(sprintf '%.2f %.2f %s', $user + $system, time - $from, basename $test[0]);
 	rename "$counts.part", $counts and utime undef, undef, $counts if $ENV{HD_TEST_COUNTS} && !$status;
 	kill $status & 127, $$ if $status & 127;
 	return $status >> 8;
+}
+
+# A line of the file that all tests write.
+sub record {
+	open my $out, '>>', $ENV{HD_TEST_TIMES} or die "$ENV{HD_TEST_TIMES}: $!\n";
+	syswrite $out, "@_\n";
+	close $out;
 }
 
 # The processor's seconds of a fixed piece of work on each processor at once, as tests run: in the mean.
@@ -114,9 +125,11 @@ for my $name ($all->descriptions) {
 	$failed++ if !$test->failed && $test->has_problems;
 }
 
-my (@times, $sum);
+my (@times, @left, $sum);
 if (open my $in, '<', $ENV{HD_TEST_TIMES}) {
-	@times = sort { ($b =~ /^(\S+)/)[0] <=> ($a =~ /^(\S+)/)[0] } <$in>;
+	my @lines = <$in>;
+	@left = map { /^left (\S+)/ ? $1 : () } @lines;
+	@times = sort { ($b =~ /^(\S+)/)[0] <=> ($a =~ /^(\S+)/)[0] } grep { !/^left / } @lines;
 	close $in;
 	unlink $ENV{HD_TEST_TIMES};
 }
@@ -138,6 +151,10 @@ if ($tier) {
 	$over = $sum + $built > $limit;
 	printf "%s - budget of tier %s: %.0f of %.0f s of the processor\n", $over ? 'not ok' : 'ok', $tier, $sum + $built, $limit;
 	$over ? $failed++ : $all->passed;
+}
+if (@left) {
+	printf "%d of %d tests had not begun in time, and are left out: %s\n", scalar @left, scalar @tests, join ' ', @left;
+	$failed++ if @left * 5 > @tests;
 }
 my $passed = $all->passed - $all->skipped + ($tier && !$over ? 1 : 0);
 printf "%d skipped\n", scalar $all->skipped if $all->skipped;
