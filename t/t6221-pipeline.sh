@@ -72,7 +72,8 @@ heddle train large.ini --set pp.size=1 --set train.global_batch=4 --set log.metr
 for how in shared mpi; do
 	[ $how = shared ] || export HD_TEST_COMM=mpi
 	orders='gpipe 1f1b interleaved zb'
-	[ $how = shared ] || whole_sweep || orders=interleaved # the same programs over another transport
+	whole_sweep || orders='interleaved zb'
+	[ $how = shared ] || whole_sweep || orders= # the same programs over another transport
 	for order in $orders; do
 		rm -f m.jsonl
 		heddle_mpi 2 train large.ini --set pp.schedule=$order --set log.metrics=m.jsonl >out 2>&1 || tail -3 out | tap_comment
