@@ -207,7 +207,8 @@ static void warn_of_idle_rules(const struct hd_plan *p)
 		const struct rule *r = &p->rules[i];
 
 		if (r->kind && !is_kind(p, r->kind))
-			hd_log(HD_LOG_WARN, "[strategy %s] rule: no op is of kind %s, so the rule for %s shards nothing",
+			hd_log(HD_LOG_WARN,
+			       "[strategy %s] rule: no op is of kind %s, so the rule for %s shards nothing",
 			       p->inst[r->axis->inst].name, r->kind, r->dim->name);
 		else if (r->kind && is_refused(p, r))
 			hd_log(HD_LOG_WARN,
