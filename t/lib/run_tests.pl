@@ -107,8 +107,9 @@ if (open my $last, '<', 'test-times') {
 }
 my @beside = sort { ($took{basename $b} // 1e9) <=> ($took{basename $a} // 1e9) } grep { !$first{$_} } @tests;
 
-# A test that sweeps makes a representative of its sweep in a tier, and the whole one alone and in check-sweeps.
-$ENV{HD_TEST_TIER} = $tier;
+# A test that sweeps makes a representative of its sweep in a tier and where counts are made, and the whole one alone and in
+# check-sweeps.
+$ENV{HD_TEST_TIER} = $tier || ($ENV{HD_TEST_COUNTS} ? 'ci' : '');
 $ENV{HD_TEST_TIMES} = abs_path('.') . "/test-times.$$";
 unlink $ENV{HD_TEST_TIMES};
 my $harness = TAP::Harness->new({ verbosity => $verbose, exec => [ $^X, $me, '--one' ], jobs => $ENV{HD_TEST_JOBS} || processors(),
