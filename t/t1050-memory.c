@@ -120,7 +120,8 @@ static void check(struct hd_memory_span *s, int64_t n, double ratio, double seco
 	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n, (double)arena / (double)bound, 1e3 * t);
 	ok(sound(s, n, arena), "%s: aligned, inside, no overlap", name);
 	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: at most %.2f of bound", name, ratio);
-	ok(t < seconds, "%s: %.0f ms of the processor in less than %.0f", name, 1e3 * t, 1e3 * seconds);
+	if (!getenv("HD_TEST_COUNTS")) /* objects that count are not optimised: their time says nothing */
+		ok(t < seconds, "%s: %.0f ms of the processor in less than %.0f", name, 1e3 * t, 1e3 * seconds);
 	for (int64_t i = 0; i < n; i++)
 		again[i] = s[i].offset;
 	if (n <= 10000) {
@@ -151,7 +152,8 @@ static void check_units(struct hd_memory_span *s, int64_t n, int64_t length, dou
 	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n, (double)arena / (double)bound, 1e3 * t);
 	ok(sound(s, n, arena), "%s: aligned, inside, no overlap", name);
 	ok(arena >= bound && (double)arena <= ratio * (double)bound, "%s: at most %.2f of bound", name, ratio);
-	ok(t < seconds, "%s: %.0f ms of the processor in less than %.0f", name, 1e3 * t, 1e3 * seconds);
+	if (!getenv("HD_TEST_COUNTS")) /* objects that count are not optimised: their time says nothing */
+		ok(t < seconds, "%s: %.0f ms of the processor in less than %.0f", name, 1e3 * t, 1e3 * seconds);
 	free(unit);
 }
 
