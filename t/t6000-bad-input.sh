@@ -129,6 +129,42 @@ out=$(heddle check tiny.ini --set checkpoint.resume=new/deep --set model.mlp=64 
 is "check: a checkpoint of another model" $? 1
 like "is refused too" "$out" 'new/deep/step-00000003.*128'
 
+# More of what check refuses, with one message each.
+wrong() {			# NAME PATTERN args...
+	name=$1 pattern=$2
+	shift 2
+	out=$(heddle "$@" 2>&1)
+	rc=$?
+	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$out" | messages | wc -l)" -eq 1 ] &&
+		printf '%s\n' "$out" | messages | grep -Eq -e "$pattern"
+	tap_result $? "$name" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
+}
+long=$(printf '%0100d' 0)
+wrong "a --set with an empty key" '--set x\.=3: write section\.key=value$' check tiny.ini --set x.=3
+wrong "or section" '--set \.x=3: write section\.key=value$' check tiny.ini --set .x=3
+wrong "and of a section with a long name" "--set a$long\.plugin: no section" check tiny.ini --set "a$long.plugin=dp"
+wrong "a control character in a value" '--set data\.train: a value cannot hold a control character' check tiny.ini --set "data.train=a$(printf '\001')b"
+wrong "a size that is a word" '--set dp\.size: two is not a number of ranks' check tiny.ini --set dp.size=two
+wrong "a head that is shared, or maybe not" '--set model\.tie_embeddings: maybe is neither yes, no nor auto$' check tiny.ini --set model.tie_embeddings=maybe
+wrong "key heads that do not divide the heads" '--set model\.kv_heads: 3 does not divide model\.heads = 4$' check tiny.ini --set model.family=llama \
+	--set model.kv_heads=3
+wrong "chunks of an order without" '--set pp\.chunks: 2 need schedule = interleaved or a file$' check tiny.ini --set pp.plugin=pp --set pp.size=2 \
+	--set pp.chunks=2 --set pp.schedule=gpipe
+for ramp in x,2,3 0,2,3 2,3; do
+	wrong "a ramp of $ramp" 'global_batch_ramp: must be START,STEP,TOKENS: .*, all positive$' check tiny.ini --set train.global_batch_ramp=$ramp
+done
+wrong "a ramp that begins above its end" 'from 16 in steps of 2 one does not come to global_batch = 8$' check tiny.ini --set train.global_batch_ramp=16,2,3
+for steps in +1-3 '1 -3' 5-3 x; do
+	wrong "steps of a trace: $steps" "trace_steps: '.*' is neither a step, from 1, nor FIRST-LAST\$" check tiny.ini --set log.trace=t.json \
+		--set "log.trace_steps=$steps"
+done
+printf '\n[%s]\n' "$long$long" | cat tiny.ini - >bad.ini
+wrong "a section with a long name" '^heddle: bad\.ini:[0-9]+: \[0+' check bad.ini
+sed 's/^\[strategy dp\]/[strategy d_p-x]/' tiny.ini >odd.ini
+ok "a name with _ and - is one" heddle check odd.ini
+like "-h, as --help" "$(heddle check tiny.ini -h)" '^heddle check '
+wrong "a plugin that is not there" 'no plugin "nosuch" .*; there: .*dp' plugins nosuch
+
 # What needs no MPI speaks once, should mpirun start it.
 is "verbs that work alone: one message" "$(heddle_mpi 3 explain tiny.ini --rank 9 2>&1 | messages)" \
 	"heddle: explain: --rank: 9 is too large, at most 0"

@@ -89,6 +89,9 @@ like "explain --schedule" "$(heddle explain tiny.ini --ranks 2 --schedule)" '^st
 like "and what is drawn" "$(heddle explain tiny.ini --ranks 2 --schedule)" \
 	'^units: F0: forward of micro-batch 0, B its backward; time runs to the right, .*: a forward takes 1, a backward 2$'
 is "explain: alone there is nothing to move" "$(heddle explain tiny.ini --ranks 1 --json)" "[]"
+for flag in schedule nodes; do
+	is "explain --$flag: JSON is of what is moved" "$(heddle explain tiny.ini --ranks 2 --json --$flag)" "$(heddle explain tiny.ini --ranks 2 --json)"
+done
 
 # bench
 begin=$(date +%s%N)
@@ -111,6 +114,7 @@ is "bench: one line with a profile too" "$(heddle bench tiny.ini --json --steps 
 like "which is told apart: a step's products have the FLOPs that explain --work counts" "$(sed 's/  */ /g' err)" \
 	"^einsum [0-9.]+ [0-9.]+% [0-9]+ $(heddle explain tiny.ini --work --json | tr '{' '\n' | awk -F'[:,]' '/"einsum"/ { f += $8 } END { printf "%.3f", f / 1e9 }') "
 like "and what is left to win" "$(cat err)" 'bound ms +to win ms'
+like "and on stdout, for people" "$(heddle bench tiny.ini --steps 1 --profile 2>/dev/null)" 'bound ms +to win ms'
 out=$(heddle bench tiny.ini --json --steps 1 --bound)
 ok "bench --bound: the step takes longer than its products at their best, in any layout too" awk \
 	-v a="$(json "$out" bound_share)" -v b="$(json "$out" bound_any_layout_share)" 'BEGIN { exit !(a < 1 && b > 0 && b <= a) }'
@@ -142,6 +146,8 @@ is "greedy needs no seed" "$(greedy 1)" "$(greedy 2)"
 is "a seed gives one text" "$(drawn --seed 5)" "$(drawn --seed 5)"
 ok "another seed another" [ "$(drawn --seed 5)" != "$(drawn --seed 6)" ]
 is "the likeliest of one is greedy" "$(drawn --top-k 1)" "$(greedy 1)"
+like "a temperature below 0" "$(heddle generate c --prompt a --temperature -1 2>&1)" '^heddle: generate: --temperature: -1 is too small'
+like "and above all sense" "$(heddle generate c --prompt a --temperature 101 2>&1)" '^heddle: generate: --temperature: 101 is too large'
 is "the same on two ranks" "$(heddle_mpi 2 generate c --prompt 'and god' --tokens 40 --temperature 1 --seed 5 2>/dev/null |
 	tr -d '\r' | cksum)" "$(drawn --seed 5)"
 

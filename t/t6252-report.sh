@@ -51,4 +51,14 @@ printf '{"step": 1, "loss": 2}\n{"loss": 2}\n' >bad.jsonl
 like "no line of metrics" "$(said report bad.jsonl)" 'bad.jsonl:2: .*no step'
 : >empty.jsonl
 like "an empty file" "$(said report empty.jsonl)" 'empty.jsonl: has no numbers'
+printf '{"step": 1, "loss": 2}\nnonsense\n' >bad.jsonl
+like "no JSON" "$(said report bad.jsonl)" 'bad.jsonl:2: is not a line of metrics: '
+like "names of no file" "$(said report ,)" '^heddle: report: which metrics file'
+like "too many files" "$(said report "$(printf 'old.jsonl,%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17)")" '^heddle: report: at most 16 files$'
+like "a page that cannot be written" "$(said report old.jsonl --out nowhere/p.html)" '^heddle: nowhere/p.html: No such file'
+# A run of one step that was not written by us: an empty line, no loss, and a quotation mark in the name.
+printf '{"step": 1, "lr": 2}\n\n' >'a"b.jsonl'
+heddle report 'a"b.jsonl' >one.html
+ok "a page without --out, of one step without a loss" wellformed one.html
+like "whose file has its name" "$(cat one.html)" '<h1>a&#34;b\.jsonl</h1>'
 done_testing
