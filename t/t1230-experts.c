@@ -493,6 +493,16 @@ static void refusals(void)
 	p = plan(NULL, HD_DTYPE_F32, "experts = 4\nmoe_every = 3\n", 1);
 	ok(!p && strstr(gt_why(), "3 is more than model.layers = 2: no layer has experts"),
 	   "experts in no layer are refused");
+	p = plan(NULL, HD_DTYPE_F32, "family = glm4_moe\nexperts = 8\ndense_layers = 2\n", 1);
+	ok(!p && strstr(gt_why(), "2 of model.layers = 2: no layer has experts"), "nor in those that are dense");
+	p = plan(NULL, HD_DTYPE_F32, "experts = 4\ngroup_tokens = 8000\n", 1);
+	ok(!p && strstr(gt_why(), "8000 does not divide the"), "a group of more than a step is refused");
+	p = plan(NULL, HD_DTYPE_F32, "family = mixtral\nexperts = 4\nrouter = gshard\ngate_scale = 2\n", 1);
+	ok(!p && strstr(gt_why(), "2, and gates of router = gshard have no factor"), "a factor of gates is refused");
+	p = plan(NULL, HD_DTYPE_F32, "family = glm4_moe\nexperts = 8\nrouter_groups = 2\nrouter_best_groups = 3\n", 1);
+	ok(!p && strstr(gt_why(), "3 is more than model.router_groups = 2"), "more groups than there are, are refused");
+	p = plan(NULL, HD_DTYPE_F32, "family = glm4_moe\nexperts = 4\nrouter_groups = 4\n", 1);
+	ok(!p && strstr(gt_why(), "model.experts = 4 are not so many groups of two"), "groups of one are refused");
 }
 
 /* -- movements ------------------------------------------------------------------------------------------------------------ */

@@ -142,6 +142,10 @@ wrong() {			# NAME PATTERN args...
 long=$(printf '%0100d' 0)
 wrong "a --set with an empty key" '--set x\.=3: write section\.key=value$' check tiny.ini --set x.=3
 wrong "or section" '--set \.x=3: write section\.key=value$' check tiny.ini --set .x=3
+wrong "or with blanks" '--set x\.a b=3: write section\.key=value$' check tiny.ini --set 'x.a b=3'
+wrong "or too long" '--set x\.0+=3: write section\.key=value$' check tiny.ini --set "x.$long=3"
+wrong "a name with a blank" '--set a b\.plugin: no section' check tiny.ini --set 'a b.plugin=dp'
+wrong "a plugin from a file that is not there" '--set more\.file: no plugin file \./nothing\.so' check tiny.ini --set more.file=./nothing.so
 wrong "and of a section with a long name" "--set a$long\.plugin: no section" check tiny.ini --set "a$long.plugin=dp"
 wrong "a control character in a value" '--set data\.train: a value cannot hold a control character' check tiny.ini --set "data.train=a$(printf '\001')b"
 wrong "a size that is a word" '--set dp\.size: two is not a number of ranks' check tiny.ini --set dp.size=two
@@ -158,9 +162,28 @@ for steps in +1-3 '1 -3' 5-3 x; do
 	wrong "steps of a trace: $steps" "trace_steps: '.*' is neither a step, from 1, nor FIRST-LAST\$" check tiny.ini --set log.trace=t.json \
 		--set "log.trace_steps=$steps"
 done
+# Decoders: a pattern of the message and the keys.
+while read -r pattern keys; do
+	set --
+	for k in $keys; do set -- "$@" --set "model.$k"; done
+	wrong "$keys" "^heddle: --set model\.$pattern" check tiny.ini --set model.family=llama "$@"
+done <<'END'
+window_layers:.*must.be.letters.w window_layers=wx
+rotary_fraction:.0\.4.of.head_dim.8.is.3,.which.is.odd rotary_fraction=0.4
+rope_high:.1.is.not.more.than.rope_low.=.4 rope_scaling=llama3 rope_low=4 rope_high=1
+rope_scaling:.dynamic.needs.more.than.2.dims rope_scaling=dynamic rotary_fraction=0.25
+rope_short:.'1,x'.must.be.numbers.above.0 rope_scaling=longrope rope_short=1,x
+rope_short:.3.factors,.and.4.pairs rope_scaling=longrope rope_short=1,1,1
+rope_long:.5.factors,.and.4.pairs rope_scaling=longrope rope_short=1,1,1,1 rope_long=1,1,1,1,1
+rope_long:.'0'.must.be.numbers.above.0 rope_scaling=longrope rope_short=1,1,1,1 rope_long=0
+rope_original:.1,.and.*how.many.positions rope_scaling=longrope rope_short=1,1,1,1 rope_long=1,1,1,1 rope_original=1
+END
+wrong "a head of another size than its share" 'model\.head_dim: 4, and the family gpt2 has embed / heads = 8$' check tiny.ini --set model.head_dim=4
 printf '\n[%s]\n' "$long$long" | cat tiny.ini - >bad.ini
 wrong "a section with a long name" '^heddle: bad\.ini:[0-9]+: \[0+' check bad.ini
 sed 's/^\[strategy dp\]/[strategy d_p-x]/' tiny.ini >odd.ini
+printf '%s = 1\n' "$long" | cat tiny.ini - >bad.ini
+wrong "a key with a long name" '^heddle: bad\.ini:[0-9]+: 0+\.\.\.: a key of more than 90 characters$' check bad.ini
 ok "a name with _ and - is one" heddle check odd.ini
 like "-h, as --help" "$(heddle check tiny.ini -h)" '^heddle check '
 wrong "a plugin that is not there" 'no plugin "nosuch" .*; there: .*dp' plugins nosuch

@@ -86,6 +86,21 @@ machine wrong 'node_bandwith = 1e6'
 said=$("$build/heddle" plan "$tmp/l.ini" --ranks 1 --machine "$tmp/wrong" 2>&1)
 is 'a key that is none: refused' $? 1
 like 'with the nearest' "$said" 'wrong:5: .*node_bandwith.*node_bandwidth'
+# Curves.
+while read -r curve pattern; do
+	machine bent 'node_bandwidth = 1e9' "efficiency = $curve"
+	like "efficiency = $curve" "$("$build/heddle" plan "$tmp/l.ini" --ranks 1 --machine "$tmp/bent" 2>&1)" "bent:6: \[machine\] efficiency: .*: $pattern\$"
+done <<'END'
+0.5,0.6 is a list, so each point is SIZE:VALUE
+0:0.5,1e3:1 has a size that is no number above 0
+x:0.5 has a size that is no number above 0
+1e3:0.5,1e4:1.5 has a value that is not above 0 and at most 1
+1e3:half has a value that is not above 0 and at most 1
+1e4:0.5,1e3:1 has sizes that do not grow
+, is empty
+END
+machine bent 'node_bandwidth = 1e9' "efficiency = $(awk 'BEGIN { for (i = 1; i < 40; i++) printf "%d:1,", i }')"
+like "a curve of 39 points" "$("$build/heddle" plan "$tmp/l.ini" --ranks 1 --machine "$tmp/bent" 2>&1)" 'has too many points$'
 for m in "$src"/conf/machines/*.ini; do
 	ok "$(basename "$m")" "$build/heddle" plan "$tmp/l.ini" --ranks 4 --machine "$m" --set tp.size=2 --set pp.size=2
 done
