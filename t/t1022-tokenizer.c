@@ -178,8 +178,52 @@ static const char *refusal(const char *json)
 	return err.text;
 }
 
+/* What is missing or of another type, and the text behind "t.json: ". */
+static const struct {
+	const char *json, *want;
+} damaged[] = {
+#define BPE "{\"model\":{\"type\":\"BPE\","
+#define VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
+	{ "{}", "there is no model in it" },
+	{ "{\"model\":{}}", "model is without a type; known: BPE" },
+	{ BPE "\"merges\":[]}}", "model.vocab is not there" },
+	{ BPE "\"vocab\":{},\"merges\":[]}}", "model.vocab is not there" },
+	{ BPE "\"vocab\":{\"a\":\"0\"},\"merges\":[]}}", "model.vocab: the id of a is -1, not of 0 to " },
+	{ BPE VOCAB "\"merges\":\"a b\"}}", "model.merges is not there" },
+	{ BPE VOCAB "\"merges\":[1]}}", "model.merges: merge 0 is not a pair of tokens" },
+	{ BPE VOCAB "\"merges\":[\"ab\"]}}", "model.merges: merge 0 is not a pair of tokens" },
+	{ BPE VOCAB "\"merges\":[\"a b\",\"a b b\"]}}", "model.merges: merge 1 is not a pair of tokens" },
+	{ BPE VOCAB "\"merges\":[[\"a\"]]}}", "model.merges: merge 0 is not a pair of tokens" },
+	{ BPE VOCAB "\"merges\":[[1,\"a\"]]}}", "model.merges: merge 0 is not a pair of tokens" },
+	{ BPE VOCAB "\"merges\":[[\"a\",1]]}}", "model.merges: merge 0 is not a pair of tokens" },
+	{ BPE VOCAB "\"continuing_subword_prefix\":\"##\",\"merges\":[\"a b\"]}}",
+	  "model.merges: merge 0 is not a pair of tokens" },
+	{ BPE VOCAB "\"merges\":[\"c b\"]}}", "model.merges: merge 0, c and b: the first is not in model.vocab" },
+	{ BPE VOCAB "\"merges\":[\"a c\"]}}", "model.merges: merge 0, a and c: the second is not in model.vocab" },
+	{ BPE VOCAB "\"dropout\":0.1,\"merges\":[]}}", "model.dropout is 0.1: ids would be random; remove it" },
+	{ BPE VOCAB "\"unk_token\":\"u\",\"merges\":[]}}", "model.unk_token: u is not in model.vocab" },
+	{ "{\"normalizer\":{\"type\":\"Sequence\"}," MODEL "}", "normalizer: a Sequence without normalizers" },
+	{ "{\"normalizer\":{\"type\":\"Replace\"}," MODEL "}",
+	  "normalizer Replace: no pattern with a String or a Regex" },
+	{ "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"}}," MODEL "}",
+	  "normalizer Replace: no content" },
+	{ "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":\"\"}," MODEL "}",
+	  "normalizer Replace: the expression (: " },
+	{ "{\"added_tokens\":[{\"content\":\"x\"}]," MODEL "}", "added_tokens: one has no content or no id" },
+	{ "{\"added_tokens\":[{\"id\":3}]," MODEL "}", "added_tokens: one has no content or no id" },
+	{ "{\"added_tokens\":[{\"id\":3,\"content\":\"a\"}]," MODEL "}",
+	  "added_tokens: a has id 3, and in model.vocab 0" },
+};
+
 static void refusals(void)
 {
+	for (size_t i = 0; i < HD_LEN(damaged); i++) {
+		const char *said = refusal(damaged[i].json);
+
+		if (!ok(!strncmp(said, "t.json: ", 8) && !strncmp(said + 8, damaged[i].want, strlen(damaged[i].want)),
+			"refused: %s", damaged[i].want))
+			note("said %s of %s", said, damaged[i].json);
+	}
 	is_str(refusal("{" MODEL "}"), "", "a model alone");
 	is_str(refusal("{"), "t.json:1: string or '}' expected near end of file", "no JSON");
 	is_str(refusal("{\"normalizer\":{\"type\":\"NFKC\"}," MODEL "}"),
