@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * config.json of models that others have trained, as keys of [model].  A setting that is read as another one, or passed over, is
+ * another model with somebody's weights: it must arrive, or be refused by its name.
+ */
+#include <config.h>
+#include "engine/models/decoder/hf.h"
+#include "engine/models/family/families.h"
+#include "t/lib/tap.h"
+
+#define SIZES \
+	"\"hidden_size\":32,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":61,\"intermediate_size\":64," \
+	"\"max_position_embeddings\":64"
+#define ROPE(keys) "\"rope_scaling\":{" keys "}"
+
+static const struct {
+	const char *family, *keys; /* beside the sizes */
+	const char *want;          /* what the text has, or with a ! in front the error */
+} files[] = {
+	{ "llama", "\"attention_bias\":true", "qkv_bias = yes\n" },
+	{ "llama", "\"attention_bias\":false", "out_bias = no\n" },
+	{ "llama", "\"attention_bias\":null", "qkv_bias = 0\n" },
+	{ "llama", "\"attention_bias\":\"yes\"",
+	  "!attention_bias is \"yes\", which is not known for the family llama; known: a number, or yes and no" },
+	{ "llama", "\"hidden_act\":\"relu6\"", "!hidden_act is \"relu6\", which" },
+	{ "llama", "\"rms_norm_eps\":1e-05", "norm_eps = 1e-05\n" },
+	{ "llama", "\"a_new_key\":1", "!a_new_key is 1, which is not known for the family llama; known: the keys " },
+	{ "llama", "\"a_new_key\":null,\"_from\":1,\"torch_dtype\":\"float16\"", "embed = 32\n" },
+	{ "gpt2", "\"rope_theta\":5", "!rope_theta is 5, which is not known for the family gpt2" },
+	{ "olmoe", "\"clip_qkv\":8", "!clip_qkv is 8, which is not known for the family olmoe; known: null" },
+	{ "phi3", "\"resid_pdrop\":0.0", "embed = 32\n" },
+	{ "phi3", "\"resid_pdrop\":0.5",
+	  "!resid_pdrop is 0.5, which is not known for the family phi3; known: 0, null" },
+	{ "phi3", "\"attention_bias\":{\"q\":1}",
+	  "!attention_bias is {\"q\":1}, which is not known for the family phi3; known: false, null" },
+	{ "gemma2", "\"hidden_act\":\"relu\"", "!hidden_act is \"relu\", which" },
+	{ "qwen3_moe", "\"mlp_only_layers\":[]", "embed = 32\n" },
+	{ "qwen3_moe", "\"mlp_only_layers\":[0]",
+	  "!mlp_only_layers is [0], which is not known for the family qwen3_moe; known: [], null" },
+	/* rotary positions */
+	{ "llama", "\"rope_theta\":5e5", "rope_theta = 500000\n" },
+	{ "llama", ROPE("\"factor\":2"), "embed = 32\n" },
+	{ "llama", ROPE("\"type\":\"linear\",\"factor\":2"), "rope_scaling = linear\n" },
+	{ "llama", ROPE("\"type\":\"linear\",\"factor\":2,\"new\":null"), "rope_factor = 2\n" },
+	{ "llama", ROPE("\"type\":\"linear\",\"factor\":2,\"new\":1"),
+	  "!rope_scaling is {\"type\":\"linear\",\"factor\":2,\"new\":1}, which" },
+	{ "llama", ROPE("\"rope_type\":\"proportional\""),
+	  "; known: rope_type default, linear, dynamic, llama3, yarn, longrope" },
+	{ "llama", ROPE("\"rope_type\":\"dynamic\",\"factor\":2,\"original_max_position_embeddings\":8"),
+	  "rope_original = 64\n" },
+	{ "llama",
+	  ROPE("\"rope_type\":\"llama3\",\"factor\":2,\"original_max_position_embeddings\":8,\"low_freq_factor\":1,\"high_freq_factor\":4"),
+	  "rope_original = 8\n" },
+	{ "llama", ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"truncate\":true"), "rope_truncate = yes\n" },
+	{ "llama", ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"truncate\":false"), "rope_truncate = no\n" },
+	/* (0.1 ln 2 + 1) / (0.2 ln 2 + 1); the stretch that is said goes before it */
+	{ "llama", ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"mscale\":1,\"mscale_all_dim\":2"),
+	  "rope_attention = 0.939124" },
+	{ "llama", ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"mscale\":1,\"mscale_all_dim\":2,\"attention_factor\":3"),
+	  "rope_attention = 3\n" },
+	{ "llama", ROPE("\"rope_type\":\"yarn\",\"factor\":1,\"mscale\":1,\"mscale_all_dim\":2"),
+	  "rope_attention = 1\n" },
+	{ "llama", ROPE("\"rope_type\":\"longrope\",\"long_factor\":[1]"),
+	  "!short_factor is nothing, which is not known for the family llama; known: a list of numbers" },
+	{ "llama", ROPE("\"rope_type\":\"longrope\",\"short_factor\":[1,2.5],\"long_factor\":4"),
+	  "!long_factor is 4, which" },
+	{ "llama",
+	  ROPE("\"rope_type\":\"longrope\",\"short_factor\":[1,2.5],\"long_factor\":[4],\"original_max_position_embeddings\":16"),
+	  "rope_factor = 4\n" },
+	{ "llama", "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":7}", "rope_theta = 7\n" },
+	{ "gemma3",
+	  "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":7},\"sliding_attention\":{\"rope_type\":\"linear\"}}",
+	  "!rope_parameters.sliding_attention is {\"rope_type\":\"linear\"}, which" },
+	{ "gemma3",
+	  "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":7},\"sliding_attention\":{\"rope_theta\":9}}",
+	  "rope_theta_window = 9\n" },
+	{ "gemma3",
+	  "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":7},\"sliding_attention\":{\"rope_theta\":7}}",
+	  "rope_theta = 7\n" },
+	/* windows */
+	{ "qwen2", "\"use_sliding_window\":false,\"sliding_window\":8", "window = 0\n" },
+	{ "qwen2", "\"use_sliding_window\":true,\"sliding_window\":8,\"max_window_layers\":2",
+	  "window_layers = ffww\n" },
+	{ "qwen2", "\"use_sliding_window\":true,\"sliding_window\":8,\"max_window_layers\":9", "window = 0\n" },
+	{ "qwen2",
+	  "\"use_sliding_window\":true,\"sliding_window\":8,\"layer_types\":[\"full_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\"]",
+	  "window_layers = fw\n" },
+	{ "qwen2", "\"use_sliding_window\":true,\"sliding_window\":8,\"layer_types\":[\"full_attention\"]",
+	  "!layer_types is [\"full_attention\"], which is not known for the family qwen2; known: sliding_attention and full_attention, one for each layer" },
+	{ "qwen2", "\"use_sliding_window\":true,\"sliding_window\":8,\"sliding_window_pattern\":2",
+	  "!sliding_window_pattern is 2, which" },
+	{ "gemma3", "\"sliding_window\":8,\"sliding_window_pattern\":2", "window_layers = wf\n" },
+	{ "mistral", "\"sliding_window\":null", "window = 0\n" },
+	{ "mistral", "\"sliding_window\":8", "window_layers = w\n" },
+};
+
+int main(void)
+{
+	for (size_t i = 0; i < HD_LEN(files); i++) {
+		struct hd_err err = { 0 };
+		char *json = hd_format("{%s%s%s}", strcmp(files[i].family, "gpt2") ? SIZES "," : "", files[i].keys, "");
+		json_t *config = json_loads(json, 0, NULL);
+		char *text = hd_hf_read(config, hd_family_find(files[i].family), "c", &err);
+		const char *want = files[i].want + (*files[i].want == '!'), *got = text ? text : err.text;
+
+		if (!ok(config && strstr(got, want) && !text == !!err.code && (*files[i].want != '!' || !text),
+			"%s: %s", files[i].family, files[i].keys))
+			note("got %s, want %s", got, want);
+		free(text);
+		json_decref(config);
+		free(json);
+	}
+	return done();
+}
