@@ -178,6 +178,39 @@ rope_long:.5.factors,.and.4.pairs rope_scaling=longrope rope_short=1,1,1,1 rope_
 rope_long:.'0'.must.be.numbers.above.0 rope_scaling=longrope rope_short=1,1,1,1 rope_long=0
 rope_original:.1,.and.*how.many.positions rope_scaling=longrope rope_short=1,1,1,1 rope_long=1,1,1,1 rope_original=1
 END
+# Options and keys that do not go together, and words that are none: a pattern of the message, and the command.
+: >empty.csv
+while IFS='|' read -r pattern command; do
+	# shellcheck disable=SC2086 # words
+	wrong "$command" "^heddle: $pattern" $command
+done <<'END'
+--set dp.zero: 1, and servers = 1 have|check tiny.ini --ranks 3 --set dp.sync=server --set dp.servers=1 --set dp.zero=1
+--set dp.zero_size: 3 does not divide 4 replicas|check tiny.ini --ranks 4 --set train.micro_batch=1 --set dp.zero=1 --set dp.zero_size=3
+--set dp.zero_size: 8 does not divide 4 replicas|check tiny.ini --ranks 4 --set train.micro_batch=1 --set dp.zero=1 --set dp.zero_size=8
+--set dp.servers: 2, and there are 2 ranks|check tiny.ini --ranks 2 --set dp.sync=server --set dp.servers=2
+--set pp.schedule: ./empty.csv has no unit|check tiny.ini --set dp.size=1 --set pp.plugin=pp --set pp.size=2 --set pp.schedule=./empty.csv
+--set data.valid: nowhere.txt: No such file|check tiny.ini --set data.valid=nowhere.txt
+--set data.weights: 'x' is not a number above 0|check tiny.ini --set data.weights=x
+--set data.weights: '0' is not a number above 0|check tiny.ini --set data.weights=0
+--set data.weights: '1e7' is not a number above 0|check tiny.ini --set data.weights=1e7
+--set data.weights: 1e-12 has more than 9 digits|check tiny.ini --set data.weights=1e-12
+--set data.weights: 2 numbers, and train has 1|check tiny.ini --set data.weights=1,2
+bench: --generate: not together with|bench tiny.ini --generate --profile
+bench: --generate: not together with|bench tiny.ini --generate --products
+bench: --generate: not together with|bench tiny.ini --generate --bound
+plan: --times needs --html|plan tiny.ini --machine dgx-a100 --times t.json
+plan: --slow x is not RANK=FACTOR|plan tiny.ini --machine dgx-a100 --slow x
+plan: --slow 9=2 is not RANK=FACTOR|plan tiny.ini --machine dgx-a100 --slow 9=2
+plan: --slow 0=0.5 is not RANK=FACTOR|plan tiny.ini --machine dgx-a100 --slow 0=0.5
+plan: --slow 0=2x is not RANK=FACTOR|plan tiny.ini --machine dgx-a100 --slow 0=2x
+plan: --space needs --search|plan tiny.ini --machine dgx-a100 --space x.ini
+nosuch: there is no such file, and no such name; .*dgx-a100|plan tiny.ini --machine nosuch
+nosuch: there is no such file, and no such name; .*megatron|plan tiny.ini --machine dgx-a100 --style nosuch
+--after nothing: there is no such pass|explain tiny.ini --after nothing
+generate: --prompt and --prompts: one of the two|generate nowhere --prompt a --prompts b
+generate: --tokenizer: with --ids no text is read|generate nowhere --prompt 1 --ids --tokenizer t
+nowhere: is not a checkpoint|eval nowhere --data text.txt
+END
 wrong "a head of another size than its share" 'model\.head_dim: 4, and the family gpt2 has embed / heads = 8$' check tiny.ini --set model.head_dim=4
 printf '\n[%s]\n' "$long$long" | cat tiny.ini - >bad.ini
 wrong "a section with a long name" '^heddle: bad\.ini:[0-9]+: \[0+' check bad.ini

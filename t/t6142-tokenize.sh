@@ -85,6 +85,26 @@ like "a line that is not JSON is named" "$(refusal --out z bad.jsonl)" 'bad.json
 printf '{"text": 5}\n' >number.jsonl
 like "a field that is no text" "$(refusal --out v number.jsonl)" 'number.jsonl:1: the field text is not a string'
 head -c 60 all.jsonl.gz >short.jsonl.gz
+printf '[1]\n' >array.jsonl
+like "a line that is no object" "$(refusal --out v array.jsonl)" 'array.jsonl:1: is no object'
+printf '{"a": 1, "b": 2}\n' >two.jsonl
+like "an object without the field" "$(refusal --out v two.jsonl)" 'two.jsonl:1: has no field text; it has: a, b'
+mkdir none && : >nothing.txt
+like "a directory without files" "$(refusal --out v none)" 'none: the directory has no files'
+like "a device" "$(refusal --out v /dev/null)" '/dev/null: neither a file nor a directory'
+like "an empty file" "$(refusal --out v nothing.txt)" 'nothing.txt: there is no text in them'
+for word in x 5x -1; do
+	echo "5 $word" >ids
+	like "$word as an id" "$(refusal --text ids)" "^heddle: ids: .*$word"
+done
+like "an end of a document, or maybe not" "$(refusal --out v --append-eos maybe 1.txt)" 'append-eos: .*maybe'
+like "no file to write" "$(refusal --out '' 1.txt)" '--out'
+like "no file to read" "$(refusal --out v)" 'tokenize: which files\?'
+cp all.jsonl all.ndjson
+tokenize --out nd all.ndjson >/dev/null 2>&1
+ok "another ending of lines of JSON" cmp nd.bin lines.bin
+printf '{"text": "a"}' >open.jsonl
+like "and a last line that does not end" "$(tokenize --out open open.jsonl 2>&1)" '^open.bin: 1 document'
 like "a file that ends too early" "$(refusal --out w short.jsonl.gz)" 'short.jsonl.gz: cannot be decompressed after byte'
 like "an id that no token has" "$(echo 5 999 >ids; refusal --text ids)" 'id 999 at place 1 is not in a vocabulary of 454'
 like "no file" "$(refusal --out u '*.none')" '\*.none: no file matches'
