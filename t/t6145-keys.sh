@@ -108,6 +108,12 @@ if command -v zsh >/dev/null; then
 else
 	skip "no zsh"
 fi
+heddle completion bash >bash.out
+ok "the build keeps what the program says: bash" cmp bash.out "$build/completion/heddle"
+heddle completion zsh >zsh.out
+ok "zsh" cmp zsh.out "$build/completion/_heddle"
+heddle keys --man >man.out
+ok "and the manual page" cmp man.out "$build/man/heddle.ini.5"
 like "of no other shell" "$(heddle completion fish 2>&1)" 'one for bash and one for zsh, not for fish'
 for flag in -V --version version; do
 	like "heddle $flag" "$(heddle $flag)" '^heddle [0-9.]+, plugin ABI'
