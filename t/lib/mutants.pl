@@ -10,13 +10,19 @@
 # that test of kernels on the simulated device.
 #
 # --check: that it still is, that the tests are there, and that every folder has mutants; nothing is built.
-# N mutants are drawn by SEED, 0: all, from number K on.  mutants.log gets a line for each.
+# N mutants are drawn by SEED, 0: all, from number K on.  mutants.log gets a line for each, so an interrupted run goes on: a mutant
+# is not tried again until its file or its tests change.  Remove the log to begin anew.
 use strict;
 use warnings;
 use Cwd 'abs_path';
+use Digest::MD5 'md5_hex';
 use File::Basename;
 use File::Path 'make_path';
-use Time::HiRes 'time';
+use File::Temp;
+use IO::Handle;
+use IO::Select;
+use POSIX ':sys_wait_h';
+use Time::HiRes qw(sleep time);
 
 my ($check, $only, $first) = (0, '', 0);
 while (@ARGV && $ARGV[0] =~ /^--/) {
@@ -29,7 +35,6 @@ while (@ARGV && $ARGV[0] =~ /^--/) {
 my ($source, $n, $seed) = @ARGV;
 defined $source && ($check || defined $seed) or die "usage: mutants.pl [--check | --only TEXT | --first K] SOURCE [N SEED]\n";
 $source = abs_path $source;
-my $seconds = 300;    # of one test
 
 # -- the list ----------------------------------------------------------------------------------
 my @all;
@@ -122,11 +127,11 @@ if (!$only && $n) {
 }
 
 # -- the copy ----------------------------------------------------------------------------------
+# Its build folder is inside it, as a developer's is, so a compiler's cache has most objects.
 my $here = abs_path '.';
 my $copy = "$here/mutants/source";
-my $build = "$here/mutants/build";
+my $build = "$copy/build";
 my $make = $ENV{MAKE} || 'make';
-$ENV{CCACHE_BASEDIR} = $here;
 $ENV{CCACHE_NOHASHDIR} = 1;
 
 sub shell {
@@ -142,29 +147,36 @@ sub write_file {
 }
 
 make_path($copy, $build);
+my $tree = Digest::MD5->new;
 my @files = split /\n/, `cd '$source' && { bin/sources --files; ls heddle.pc.in LICENSE README.md configure aclocal.m4 Makefile.in config.h.in build-aux/* m4/*; find conf doc man; } 2>/dev/null | sort -u`;
 for my $f (grep { -f "$source/$_" } @files) {
 	my $text = slurp("$source/$f");
 	my $there = slurp("$copy/$f");
+	$tree->add("$f\n", $text);
 	next if defined $there && $there eq $text;
 	make_path(dirname "$copy/$f");
 	write_file("$copy/$f", $text);
 	chmod((stat "$source/$f")[2] & 0777, "$copy/$f");
 	utime((stat "$source/$f")[8, 9], "$copy/$f") unless defined $there;
 }
+$tree = $tree->hexdigest;
 if (!-f "$build/config.status") {
 	my $options = `'$here/config.status' --config 2>/dev/null`;
 	chomp $options;
-	shell("cd '$build' && ../source/configure -q $options", 'configure.log') and die "mutants.pl: configure fails (mutants/configure.log)\n";
+	shell("cd '$build' && ../configure -q $options", 'configure.log') and die "mutants.pl: configure fails (mutants/configure.log)\n";
 }
 
 # By number: t1240 is several.
-my (%program, %script);
+my (%program, %script, %text);
 for (map { basename $_ } glob "$source/t/t[0-9]*") {
 	push @{ $program{$1} }, "t/$2.t" if /^((?=(t\d+-.*)\.c$)t\d+)/;
 	push @{ $script{$1} }, "t/$_" if /^(t\d+)-.*\.sh$/;
+	$text{$1} .= slurp("$source/t/$_") if /^(t\d+)/;
 }
-$program{$_} = [ $on_cuda{$_} ] for keys %on_cuda;
+for (keys %on_cuda) {
+	$program{$_} = [ $on_cuda{$_} ];
+	$text{$_} = $text{ basename $_ };    # the same file, compiled for the device
+}
 
 sub build {
 	my (@tests) = @_;
@@ -173,48 +185,118 @@ sub build {
 	return shell("cd '$build' && $make -s test-parts && $make -s @programs", 'build.log');
 }
 
-# -> 0: it passes
+# A test as in the tier check, until its first failure -> '': it passes; or what it does instead.
+my $child;
+sub run_one {
+	my ($name, $seconds) = @_;
+	my $own = File::Temp->newdir;
+	my ($passed, $how, $end) = (0, '', time + $seconds);
+	$child = open(my $out, '-|') // die "fork: $!\n";
+	if (!$child) {
+		setpgrp;
+		chdir $build or die "$build: $!\n";
+		@ENV{qw(HD_BUILD HD_TEST_TIER TMPDIR XDG_CACHE_HOME)} = ($build, 'check', "$own", "$own");
+		open STDERR, '>', "$here/mutants/test.log";
+		exec $name or die "$name: $!\n";
+	}
+	my $ready = IO::Select->new($out);
+	my $rest = '';
+	while (!$how) {
+		$how = 'hangs' if time > $end;
+		next unless $ready->can_read(1);
+		sysread $out, $rest, 65536, length $rest or last;
+		while ($rest =~ s/^(.*)\n//) {
+			my $line = $1;
+			$passed++ if $line =~ /^ok/ && $line !~ /# SKIP/;
+			$how = 'fails' if $line =~ /^not ok/;
+		}
+	}
+	# A shell ends what it has begun, and removes its folder.
+	if ($how) {
+		kill 'TERM', -$child;
+		$end = time + 5;
+		sleep 0.1 while time < $end && waitpid($child, WNOHANG) == 0;
+		kill 'KILL', -$child;
+	}
+	close $out or $how ||= 'fails';
+	undef $child;
+	return $how || ($passed ? '' : 'checks nothing');
+}
+$SIG{$_} = sub { kill 'TERM', -$child if $child; exit 1 } for qw(INT TERM HUP);
+
 sub run {
-	my ($test) = @_;
-	my @names = ((map { "./$_" } @{ $program{$test} // [] }), map { "../source/$_" } @{ $script{$test} // [] });
-	return shell("cd '$build' && HD_BUILD='$build' timeout -k 5 $seconds perl ../source/t/lib/run_tests.pl @names", 'test.log');
+	my ($test, $seconds) = @_;
+	for ((map { "./$_" } @{ $program{$test} // [] }), map { "../$_" } @{ $script{$test} // [] }) {
+		my $how = run_one($_, $seconds);
+		return $how if $how;
+	}
+	return '';
 }
 
-my %bad;    # tests that fail without a mistake
+# -- what is known -----------------------------------------------------------------------------
+my $commit = `git -C '$source' rev-parse --short HEAD 2>/dev/null` || 'release';
+chomp $commit;
+my (%done, %seconds);    # by the key of mutant and tests; by test, without a mistake: less than 0, it fails
+if (open my $in, '<', "$here/mutants.log") {
+	while (<$in>) {
+		$seconds{$2} = $3 if /^(\w+) \S+ without a mutant: (\S+): (\S+) s$/ && $1 eq $tree;
+		$done{$1} = $2 if /^(\w+) \S+ ((?:noticed|survived).*)$/;
+	}
+}
+open my $log, '>>', "$here/mutants.log" or die "mutants.log: $!\n";
+$log->autoflush(1);
+
+sub key {
+	my ($text, @tests) = @_;
+	return md5_hex(join "\0", $text, map { $_, $text{$_} // '' } @tests);
+}
+
 sub learn {
 	my ($test) = @_;
-	return if defined $bad{$test};
+	return if defined $seconds{$test};
 	build($test) == 0 or die "mutants.pl: the unchanged tree does not build (mutants/build.log)\n";
-	$bad{$test} = run($test) ? 1 : 0;
-	print "# $test fails without a mutant: it is not used\n" if $bad{$test};
+	my $from = time;
+	my $how = run($test, 600);
+	$seconds{$test} = $how ? -1 : time - $from;
+	printf $log "%s %s without a mutant: %s: %.1f s\n", $tree, $commit, $test, $seconds{$test};
+	print "# $test without a mutant: $how; it is not used\n" if $how;
 }
 
 $| = 1;
-open my $log, '>>', "$here/mutants.log" or die "mutants.log: $!\n";
 my (@survivors, %count);
 for my $i (0 .. $#chosen) {
 	my $m = $chosen[$i];
 	my $original = slurp("$source/$m->{file}");
 	my ($text) = mutated($m);
-	my ($how, $from) = ('survived', time);
+	my ($how, $from, @passed) = ('survived', time);
+	my $line = sprintf "%s: %s: '%s' -> '%s'", $m->{at}, "$m->{file} $m->{function}", $m->{old}, $m->{new};
+	my ($known) = grep { defined } map { $done{ key($text, $_) } } @{ $m->{tests} };
+	$known //= $done{ key($text, @{ $m->{tests} }, 'all') };
+	if ($known) {
+		$count{ $known =~ /^noticed/ ? 'noticed' : 'survived' }++;
+		push @survivors, "survived before: $line" if $known !~ /^noticed/;
+		next;
+	}
 	learn($_) for @{ $m->{tests} };
+	my @tests = grep { $seconds{$_} >= 0 } @{ $m->{tests} };
+	my $key = key($text, @{ $m->{tests} }, 'all');
 	write_file("$copy/$m->{file}", $text);
-	if (!grep { !$bad{$_} } @{ $m->{tests} }) {
+	if (!@tests) {
 		$how = 'not tried, no test of it passes here';
-	} elsif (build(@{ $m->{tests} })) {
+	} elsif (build(@tests)) {
 		$how = 'does not build';
 	} else {
-		for my $t (grep { !$bad{$_} } @{ $m->{tests} }) {
-			next unless run($t);
-			$how = "noticed by $t";
+		for my $t (@tests) {
+			my $what = run($t, 20 + 10 * $seconds{$t}) or next;
+			($how, $key) = ("noticed by $t, which $what", key($text, $t));
 			last;
 		}
 	}
 	write_file("$copy/$m->{file}", $original);
 	$count{ $how =~ /^noticed/ ? 'noticed' : $how }++;
-	my $line = sprintf "%s: %s: %s: '%s' -> '%s' (%.0f s)", $how, $m->{at}, "$m->{file} $m->{function}", $m->{old}, $m->{new}, time - $from;
+	$line = sprintf "%s: %s (%.0f s)", $how, $line, time - $from;
 	printf "%d of %d: %s\n", $i + 1, scalar @chosen, $line;
-	print $log "$line\n";
+	print $log "$key $commit $line\n";
 	push @survivors, $line if $how !~ /^noticed/;
 }
 printf "%d of %d mutants were noticed\n", $count{noticed} // 0, scalar @chosen;
