@@ -4,7 +4,7 @@
 #        mutants.pl [--only TEXT] [--first K] SOURCE N SEED	(from the build folder)
 #
 # Deliberate mistakes, kept in SOURCE/t/mutants/*.txt: each is made by itself, in a copy of the tree in the folder mutants, and the
-# tests likeliest to notice it are run until one fails.  What survives all of them is printed: nothing would have noticed that mistake.
+# tests likeliest to notice it are run, quick ones first, until one fails.  What survives all of them is printed: nothing would have noticed that mistake.
 # A line is FILE <tab> FUNCTION <tab> OLD <tab> NEW <tab> TESTS, and <tab> REASON where no test can notice, because the program
 # does the same.  OLD is found once in the function (* the file), whatever the blanks.  A test is a number, or cuda/ and a number:
 # that test of kernels on the simulated device.
@@ -236,11 +236,15 @@ sub run {
 # -- what is known -----------------------------------------------------------------------------
 my $commit = `git -C '$source' rev-parse --short HEAD 2>/dev/null` || 'release';
 chomp $commit;
-my (%done, %seconds);    # by the key of mutant and tests; by test, without a mistake: less than 0, it fails
+my %done;       # by the key of mutant and tests
+my %seconds;    # by test, where it passes
+my %right;      # by test, of this tree without a mistake: 1, it passes
 if (open my $in, '<', "$here/mutants.log") {
 	while (<$in>) {
-		$seconds{$2} = $3 if /^(\w+) \S+ without a mutant: (\S+): (\S+) s$/ && $1 eq $tree;
 		$done{$1} = $2 if /^(\w+) \S+ ((?:noticed|survived).*)$/;
+		next unless /^(\w+) \S+ (\S+) (passes|fails) (without|with): (\S+) s$/;
+		$seconds{$2} = $5 if $3 eq 'passes';
+		$right{$2} = $3 eq 'passes' if $4 eq 'without' && $1 eq $tree;
 	}
 }
 open my $log, '>>', "$here/mutants.log" or die "mutants.log: $!\n";
@@ -251,53 +255,69 @@ sub key {
 	return md5_hex(join "\0", $text, map { $_, $text{$_} // '' } @tests);
 }
 
-sub learn {
-	my ($test) = @_;
-	return if defined $seconds{$test};
-	build($test) == 0 or die "mutants.pl: the unchanged tree does not build (mutants/build.log)\n";
+# A test as it is run with a mistake or without; what it does is kept.
+sub try {
+	my ($test, $with) = @_;
 	my $from = time;
-	my $how = run($test, 600);
-	$seconds{$test} = $how ? -1 : time - $from;
-	printf $log "%s %s without a mutant: %s: %.1f s\n", $tree, $commit, $test, $seconds{$test};
-	print "# $test without a mutant: $how; it is not used\n" if $how;
+	my $how = run($test, defined $seconds{$test} ? 30 + 10 * $seconds{$test} : 300);
+	my $took = time - $from;
+	$seconds{$test} = $took unless $how;
+	printf $log "%s %s %s %s %s: %.1f s\n", $tree, $commit, $test, $how ? 'fails' : 'passes', $with, $took unless $how && $with eq 'with';
+	return $how;
+}
+
+# What is not known to be quick comes last, scripts behind programs.
+sub cost {
+	my ($test) = @_;
+	return $seconds{$test} // ($script{$test} ? 1000 : 100);
+}
+
+# -> which test notices the mistake, and how; or why none was tried
+sub judge {
+	my ($m, $text) = @_;
+	my $file = "$copy/$m->{file}";
+	my $original = slurp("$source/$m->{file}");
+	my @tests = grep { $right{$_} // 1 } sort { cost($a) <=> cost($b) } @{ $m->{tests} };
+	return 'not tried, no test of it passes here' unless @tests;
+	write_file($file, $text);
+	my ($test, $how) = ('', build(@tests) ? 'does not build' : 'survived');
+	for (@tests) {
+		last if $how ne 'survived';
+		my $what = try($_, 'with') or next;
+		($test, $how) = ($_, "noticed by $_, which $what");
+	}
+	write_file($file, $original);
+	return ($how, $test) if !$test || $right{$test};
+
+	build($test) == 0 or die "mutants.pl: the unchanged tree does not build (mutants/build.log)\n";
+	my $what = try($test, 'without');
+	$right{$test} = !$what;
+	return ($how, $test) if !$what;
+	print "# $test without a mutant: $what; it is not used\n";
+	return judge($m, $text);
 }
 
 $| = 1;
 my (@survivors, %count);
 for my $i (0 .. $#chosen) {
 	my $m = $chosen[$i];
-	my $original = slurp("$source/$m->{file}");
 	my ($text) = mutated($m);
-	my ($how, $from, @passed) = ('survived', time);
 	my $line = sprintf "%s: %s: '%s' -> '%s'", $m->{at}, "$m->{file} $m->{function}", $m->{old}, $m->{new};
 	my ($known) = grep { defined } map { $done{ key($text, $_) } } @{ $m->{tests} };
 	$known //= $done{ key($text, @{ $m->{tests} }, 'all') };
 	if ($known) {
-		$count{ $known =~ /^noticed/ ? 'noticed' : 'survived' }++;
+		$count{noticed} += $known =~ /^noticed/;
 		push @survivors, "survived before: $line" if $known !~ /^noticed/;
 		next;
 	}
-	learn($_) for @{ $m->{tests} };
-	my @tests = grep { $seconds{$_} >= 0 } @{ $m->{tests} };
-	my $key = key($text, @{ $m->{tests} }, 'all');
-	write_file("$copy/$m->{file}", $text);
-	if (!@tests) {
-		$how = 'not tried, no test of it passes here';
-	} elsif (build(@tests)) {
-		$how = 'does not build';
-	} else {
-		for my $t (@tests) {
-			my $what = run($t, 20 + 10 * $seconds{$t}) or next;
-			($how, $key) = ("noticed by $t, which $what", key($text, $t));
-			last;
-		}
-	}
-	write_file("$copy/$m->{file}", $original);
-	$count{ $how =~ /^noticed/ ? 'noticed' : $how }++;
+	my $from = time;
+	my ($how, $test) = judge($m, $text);
+	my $key = key($text, $test ? $test : (@{ $m->{tests} }, 'all'));
 	$line = sprintf "%s: %s (%.0f s)", $how, $line, time - $from;
 	printf "%d of %d: %s\n", $i + 1, scalar @chosen, $line;
 	print $log "$key $commit $line\n";
-	push @survivors, $line if $how !~ /^noticed/;
+	$count{noticed}++ if $test;
+	push @survivors, $line unless $test;
 }
 printf "%d of %d mutants were noticed\n", $count{noticed} // 0, scalar @chosen;
 print "$_\n" for @survivors;
