@@ -297,6 +297,16 @@ sub judge {
 	return judge($m, $text);
 }
 
+sub sum_of_costs {
+	my ($m) = @_;
+	my $sum = 0;
+	$sum += cost($_) for @{ $m->{tests} };
+	return $sum;
+}
+
+# In a run that is interrupted most are done.
+@chosen = sort { sum_of_costs($a) <=> sum_of_costs($b) } @chosen;
+
 $| = 1;
 my (@survivors, %count);
 for my $i (0 .. $#chosen) {
