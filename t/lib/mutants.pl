@@ -4,7 +4,8 @@
 #        mutants.pl [--only TEXT] [--first K] SOURCE N SEED	(from the build folder)
 #
 # Deliberate mistakes, kept in SOURCE/t/mutants/*.txt: each is made by itself, in a copy of the tree in the folder mutants, and the
-# tests likeliest to notice it are run, quick ones first, until one fails.  What survives all of them is printed: nothing would have noticed that mistake.
+# tests likeliest to notice it are run, quick ones first, until one fails. Mistakes in C are all compiled at once: each is a variant
+# of its function, and HD_MUTANT chooses. The others are compiled one at a time.  What survives all of them is printed: nothing would have noticed that mistake.
 # A line is FILE <tab> FUNCTION <tab> OLD <tab> NEW <tab> TESTS, and <tab> REASON where no test can notice, because the program
 # does the same.  OLD is found once in the function (* the file), whatever the blanks.  A test is a number, or cuda/ and a number:
 # that test of kernels on the simulated device.
@@ -50,6 +51,8 @@ for my $list (sort glob "$source/t/mutants/*.txt") {
 	}
 }
 
+$all[$_]->{number} = $_ + 1 for 0 .. $#all;
+
 sub slurp {
 	my ($path) = @_;
 	open my $in, '<', $path or return undef;
@@ -71,7 +74,7 @@ sub extent {
 	return;
 }
 
-# The text with the mistake; or why there is none.
+# -> the text with the mistake, or undef and why there is none; the function in it, and where that was.
 sub mutated {
 	my ($m) = @_;
 	my $text = slurp("$source/$m->{file}");
@@ -85,7 +88,74 @@ sub mutated {
 	$part =~ s/$old/$m->{new}/;
 	return (undef, "$m->{old}: nothing changes") if $part eq substr $text, $from, $to - $from;
 	substr($text, $from, $to - $from) = $part;
-	return ($text);
+	return ($text, undef, $part, $from, $to);
+}
+
+# -- all mistakes in one text --------------------------------------------------------------------
+my $chosen_by = <<'END';
+extern char *getenv(const char *);
+extern int atoi(const char *);
+static int hd_mutant(void)
+{
+	static int number = -1;
+
+	if (number < 0)
+		number = getenv("HD_MUTANT") ? atoi(getenv("HD_MUTANT")) : 0;
+	return number;
+}
+END
+
+# The names of a definition's parameters, or undef.
+sub parameters {
+	my ($signature, $function) = @_;
+	my ($list) = $signature =~ /\b\Q$function\E\s*\((.*)\)\s*$/s or return undef;
+	my @names;
+	1 while $list =~ s/\[[^][]*\]//g;
+	return undef if $list =~ /[()]|\.\.\./;
+	for (split /,/, $list) {
+		next if /^\s*void\s*$/;
+		/(\w+)\s*$/ or return undef;
+		push @names, $1;
+	}
+	return \@names;
+}
+
+# The function as it is and with each mistake, and in its place a choice among them; undef: it must be compiled alone.
+sub variants {
+	my ($function, $text, @mutants) = @_;
+	my ($signature) = $text =~ /^(.*?)\n\{/s or return undef;
+	my $names = parameters($signature, $function) // return undef;
+	my $out = "$signature;\n";
+	for my $m ({ number => 0, text => $text }, @mutants) {
+		my $one = $m->{text};
+		return undef unless $one =~ s/\b\Q$function\E\s*\(/${function}__$m->{number}(/;
+		$out .= ($one =~ /^static\b/ ? '' : 'static ') . "$one\n";
+	}
+	my $arguments = '(' . join(', ', @$names) . ')';
+	$out .= "$signature\n{\n\tswitch (hd_mutant()) {\n";
+	$out .= "\tcase $_->{number}: return ${function}__$_->{number}$arguments;\n" for @mutants;
+	return $out . "\t}\n\treturn ${function}__0$arguments;\n}";
+}
+
+# By file: the text with all mistakes that can be together; they get {together}.
+sub together {
+	my ($file, @mutants) = @_;
+	my $text = slurp("$source/$file");
+	my (%by, %from, $found);
+	return $text unless $file =~ /\.c$/;
+	for my $m (@mutants) {
+		my (undef, undef, $part, $from, $to) = mutated($m);
+		next if $m->{function} eq '*' || substr($text, $from, 1) eq '#';
+		push @{ $by{ $m->{function} } }, { number => $m->{number}, text => $part, of => $m };
+		$from{ $m->{function} } = [ $from, $to ];
+	}
+	for my $f (sort { $from{$b}[0] <=> $from{$a}[0] } keys %by) {
+		my ($from, $to) = @{ $from{$f} };
+		my $all = variants($f, substr($text, $from, $to - $from), @{ $by{$f} }) // next;
+		substr($text, $from, $to - $from) = $all;
+		$_->{of}{together} = $found = 1 for @{ $by{$f} };
+	}
+	return $found ? $chosen_by . $text : $text;
 }
 
 my %test = map { basename($_) =~ /^(t\d+)/ ? ($1 => 1) : () } glob "$source/t/t[0-9]*";
@@ -148,11 +218,15 @@ sub write_file {
 
 make_path($copy, $build);
 my $tree = Digest::MD5->new;
+my (%of_file, %base);    # mutants; the copy's text without, or with all that can be together
+push @{ $of_file{ $_->{file} } }, $_ for grep { !$_->{reason} } @all;
+$base{$_} = together($_, @{ $of_file{$_} }) for keys %of_file;
 my @files = split /\n/, `cd '$source' && { bin/sources --files; ls heddle.pc.in LICENSE README.md configure aclocal.m4 Makefile.in config.h.in build-aux/* m4/*; find conf doc man; } 2>/dev/null | sort -u`;
 for my $f (grep { -f "$source/$_" } @files) {
 	my $text = slurp("$source/$f");
 	my $there = slurp("$copy/$f");
 	$tree->add("$f\n", $text);
+	$text = $base{$f} // $text;
 	next if defined $there && $there eq $text;
 	make_path(dirname "$copy/$f");
 	write_file("$copy/$f", $text);
@@ -178,15 +252,33 @@ for (keys %on_cuda) {
 	$text{$_} = $text{ basename $_ };    # the same file, compiled for the device
 }
 
-sub build {
+sub make {
 	my (@tests) = @_;
 	my @programs = map { @{ $program{$_} // [] } } @tests;
 	push @programs, 'heddle-cuda-sim.so', 'sim-wrong' if grep { m{^(?:t63|cuda/)} } @tests;
-	return shell("cd '$build' && $make -s test-parts && $make -s @programs", 'build.log');
+	return shell("cd '$build' && $make -k -s test-parts && $make -s @programs", 'build.log');
+}
+
+my %built;    # tests, of the base
+
+# What cannot be compiled together is compiled alone.
+sub build_base {
+	my (@tests) = grep { !$built{$_} } @_;
+	while (@tests && make(@tests)) {
+		my %broken = map { $_ => 1 } slurp("$here/mutants/build.log") =~ m{^(?:\.\./)?((?:engine|plugins|kernels)/\S+\.c):\d+:\d+: error}mg;
+		my @broken = grep { $base{$_} && $base{$_} ne slurp("$source/$_") } keys %broken;
+		die "mutants.pl: the unchanged tree does not build (mutants/build.log)\n" unless @broken;
+		for my $f (@broken) {
+			write_file("$copy/$f", $base{$f} = slurp("$source/$f"));
+			delete $_->{together} for @{ $of_file{$f} };
+		}
+	}
+	$built{$_} = 1 for @tests;
 }
 
 # A test as in the tier check, until its first failure -> '': it passes; or what it does instead.
 my $child;
+my $number = 0;
 sub run_one {
 	my ($name, $seconds) = @_;
 	my $own = File::Temp->newdir;
@@ -195,7 +287,7 @@ sub run_one {
 	if (!$child) {
 		setpgrp;
 		chdir $build or die "$build: $!\n";
-		@ENV{qw(HD_BUILD HD_TEST_TIER TMPDIR XDG_CACHE_HOME)} = ($build, 'check', "$own", "$own");
+		@ENV{qw(HD_BUILD HD_TEST_TIER HD_MUTANT TMPDIR XDG_CACHE_HOME)} = ($build, 'check', $number, "$own", "$own");
 		open STDERR, '>', "$here/mutants/test.log";
 		exec $name or die "$name: $!\n";
 	}
@@ -276,20 +368,27 @@ sub cost {
 sub judge {
 	my ($m, $text) = @_;
 	my $file = "$copy/$m->{file}";
-	my $original = slurp("$source/$m->{file}");
 	my @tests = grep { $right{$_} // 1 } sort { cost($a) <=> cost($b) } @{ $m->{tests} };
+	my ($test, $how) = ('', 'survived');
 	return 'not tried, no test of it passes here' unless @tests;
-	write_file($file, $text);
-	my ($test, $how) = ('', build(@tests) ? 'does not build' : 'survived');
+	build_base(@tests) if $m->{together};
+	if ($m->{together}) {
+		$number = $m->{number};
+	} else {
+		write_file($file, $text);
+		%built = ();
+		$how = 'does not build' if make(@tests);
+	}
 	for (@tests) {
 		last if $how ne 'survived';
 		my $what = try($_, 'with') or next;
 		($test, $how) = ($_, "noticed by $_, which $what");
 	}
-	write_file($file, $original);
+	$number = 0;
+	write_file($file, $base{ $m->{file} }) unless $m->{together};
 	return ($how, $test) if !$test || $right{$test};
 
-	build($test) == 0 or die "mutants.pl: the unchanged tree does not build (mutants/build.log)\n";
+	build_base($test);
 	my $what = try($test, 'without');
 	$right{$test} = !$what;
 	return ($how, $test) if !$what;
@@ -305,7 +404,7 @@ sub sum_of_costs {
 }
 
 # In a run that is interrupted most are done.
-@chosen = sort { sum_of_costs($a) <=> sum_of_costs($b) } @chosen;
+@chosen = sort { ($b->{together} // 0) <=> ($a->{together} // 0) || sum_of_costs($a) <=> sum_of_costs($b) } @chosen;
 
 $| = 1;
 my (@survivors, %count);
