@@ -134,6 +134,10 @@ static void sets(void)
 	       "--set yy.size: no section [yy] or [strategy yy]; sections: model, data, "
 	       "train, checkpoint, log, x",
 	       "no such section");
+	is_str(verdict(X, "x.y.size=4"),
+	       "--set x.y.size: no section [x.y] or [strategy x.y]; sections: model, data, "
+	       "train, checkpoint, log, x",
+	       "the last dot ends the section");
 	is_str(verdict(X, "modle.layers=4"),
 	       "--set modle.layers: no section [modle] or [strategy modle]; did you mean "
 	       "model?",

@@ -105,6 +105,7 @@ static void megatron_files(void)
 		bad += ids[i] != i;
 	is_int(bad, 0, "ids");
 	is_int(tokens->vocab, 0, "which vocab is not known");
+	is_int((long long)tokens->nruns, 1, "sequences that follow one another in the file are one run");
 	is_str(try_open("m.idx"), "", "by its .idx");
 	is_str(try_open("m"), "", "by its name");
 	is_str(try_open("m, a.txt"),

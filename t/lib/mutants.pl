@@ -111,7 +111,7 @@ sub parameters {
 	my ($list) = $signature =~ /\b\Q$function\E\s*\((.*)\)\s*$/s or return undef;
 	my @names;
 	1 while $list =~ s/\[[^][]*\]//g;
-	return undef if $list =~ /[()]|\.\.\./;
+	return undef if $list =~ /[()]|\.\.\.|^[A-Z_]+$/;
 	for (split /,/, $list) {
 		next if /^\s*void\s*$/;
 		/(\w+)\s*$/ or return undef;
