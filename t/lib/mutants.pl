@@ -206,7 +206,7 @@ $ENV{CCACHE_NOHASHDIR} = 1;
 
 sub shell {
 	my ($command, $log) = @_;
-	return system("$command >'$here/mutants/$log' 2>&1") >> 8 || ($? ? 255 : 0);
+	return system("{ $command; } >'$here/mutants/$log' 2>&1") >> 8 || ($? ? 255 : 0);
 }
 
 sub write_file {
