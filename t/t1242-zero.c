@@ -10,11 +10,14 @@
 #include "t/lib/tap.h"
 
 static int members = 4, embed; /* embed 0: what the members divide */
+static const char *beside = "";
 
 static struct hd_plan *plan(int zero, int micros, int low)
 {
 	char ini[1500];
-	struct hd_plan_options o = { .ranks = members, .train = 1, .compute_dtype = low ? HD_DTYPE_BF16 : 0 };
+	struct hd_plan_options o = { .ranks = members * (*beside ? 2 : 1),
+				     .train = 1,
+				     .compute_dtype = low ? HD_DTYPE_BF16 : 0 };
 	struct hd_err why = { 0 };
 	struct hd_plan *p = NULL;
 	struct hd_conf *c;
@@ -23,8 +26,8 @@ static struct hd_plan *plan(int zero, int micros, int low)
 		 "[model]\nlayers = 3\nembed = %d\nheads = %d\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
 		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\n"
 		 "[strategy r]\nplugin = " HD_TEST_BUILD
-		 "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nbucket = 64K\nzero = %d\n",
-		 embed ? embed : 16 * members, embed ? 4 : members, members * micros, members, zero);
+		 "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nbucket = 64K\nzero = %d\n%s",
+		 embed ? embed : 16 * members, embed ? 4 : members, members * micros, members, zero, beside);
 	c = gt_conf(ini);
 	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
 		note("%s", why.text);
@@ -214,6 +217,57 @@ static void padded(int n, int low)
 	embed = 0;
 }
 
+/* -- beside another axis: the dim that is padded least, and of several one that the other axis does not cut ---------------- */
+static double excess(const struct tensor *w, uint32_t d)
+{
+	int64_t n = w->local[d];
+
+	return (double)((n + members - 1) / members * members) / (double)n;
+}
+
+/* -> 1: the state is cut along such a dim */
+static int is_cut_best(const struct tensor *w, const struct tensor *state, int r, int other)
+{
+	const struct hd_dim *cut = state->at.on[r].dim, *taken = w->at.on[other].dim;
+	double least = INFINITY, mine = -1;
+	int free_one = 0;
+
+	for (uint32_t d = 0; d < w->v.ndim; d++)
+		least = fmin(least, excess(w, d));
+	for (uint32_t d = 0; d < w->v.ndim; d++) {
+		free_one |= excess(w, d) == least && w->dims[d] != taken;
+		mine = w->dims[d] == cut ? excess(w, d) : mine;
+	}
+	return mine == least && !(free_one && cut == taken);
+}
+
+static void chosen_dims(int n, int width)
+{
+	struct hd_plan *p;
+	int states = 0, right = 0, shared = 0, other;
+
+	members = n, embed = width;
+	beside = "[strategy t]\nplugin = " HD_TEST_BUILD "/plugins/tp/.libs/tp.so\nsize = 2\n";
+	p = plan(1, 1, 0);
+	other = p && strcmp(p->axes[0]->v.name, "r") ? 0 : 1;
+	for (size_t i = 0; p && i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+
+		if (t->v.what != HD_TENSOR_STATE || t->v.node || !t->v.of)
+			continue;
+		states++;
+		right += is_cut_best(T(t->v.of), t, 1 - other, other);
+		shared += t->at.on[1 - other].dim == T(t->v.of)->at.on[other].dim;
+	}
+	ok(states > 20 && right == states, "%d members, embed %d: %d of %d states are cut where it costs least", n, width,
+	   right, states);
+	ok(shared > 0 && shared < states / 2, "%d of them along a dim that the other axis cuts", shared);
+	if (p)
+		forget(p);
+	beside = "";
+	embed = 0;
+}
+
 static int is_product(const struct node *n)
 {
 	struct hd_cost c = { .size = sizeof(c) };
@@ -280,6 +334,8 @@ int main(void)
 		memory(0, 3);
 		movement();
 	}
+	chosen_dims(4, 64);
+	chosen_dims(3, 64);
 	padded(3, 0);
 	padded(5, 1);
 	padded(7, 0);

@@ -204,9 +204,20 @@ my $build = "$copy/build";
 my $make = $ENV{MAKE} || 'make';
 $ENV{CCACHE_NOHASHDIR} = 1;
 
+# What is under way has a process group of its own, and ends with this program.
+my $child;
+$SIG{$_} = sub { kill 'TERM', -$child if $child; exit 1 } for qw(INT TERM HUP);
+
 sub shell {
 	my ($command, $log) = @_;
-	return system("{ $command; } >'$here/mutants/$log' 2>&1") >> 8 || ($? ? 255 : 0);
+	$child = fork // die "fork: $!\n";
+	if (!$child) {
+		setpgrp;
+		exec 'sh', '-c', "{ $command; } >'$here/mutants/$log' 2>&1";
+	}
+	waitpid $child, 0;
+	undef $child;
+	return $?;
 }
 
 sub write_file {
@@ -277,7 +288,6 @@ sub build_base {
 }
 
 # A test as in the tier check, until its first failure -> '': it passes; or what it does instead.
-my $child;
 my $number = 0;
 sub run_one {
 	my ($name, $seconds) = @_;
@@ -314,8 +324,6 @@ sub run_one {
 	undef $child;
 	return $how || ($passed ? '' : 'checks nothing');
 }
-$SIG{$_} = sub { kill 'TERM', -$child if $child; exit 1 } for qw(INT TERM HUP);
-
 sub run {
 	my ($test, $seconds) = @_;
 	for ((map { "./$_" } @{ $program{$test} // [] }), map { "../$_" } @{ $script{$test} // [] }) {
