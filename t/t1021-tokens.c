@@ -96,6 +96,7 @@ static void megatron_files(void)
 	unsigned char idx[500];
 	int32_t lengths[3] = { 8, 5, 7 }, ids[20];
 	int64_t places[3] = { 0, 16, 26 }, moved[3] = { 24, 14, 0 }, docs[3] = { 0, 2, 3 }, swapped[4] = { 0, 0, 1, 3 };
+	int64_t beyond[3] = { 0, 2, 4 }, before[3] = { -1, 2, 3 };
 	size_t n = write_megatron(idx, 8, lengths, places, 3, docs, 3);
 	int i, bad = 0;
 
@@ -127,6 +128,10 @@ static void megatron_files(void)
 	hd_tokens_read(tokens, 0, 20, 20, ids, &err);
 	ok(ids[0] == 12 && ids[7] == 19 && ids[8] == 7 && ids[12] == 11 && ids[13] == 0 && ids[19] == 6,
 	   "come in the order of the documents");
+	write_megatron(idx, 8, lengths, places, 3, beyond, 3);
+	is_str(try_open("m"), "m.idx: document 1 is sequences 2 to 4 of 3", "a document beyond the sequences");
+	write_megatron(idx, 8, lengths, places, 3, before, 3);
+	is_str(try_open("m"), "m.idx: document 0 is sequences -1 to 2 of 3", "one before them");
 	lengths[2] = 8;
 	write_megatron(idx, 8, lengths, places, 3, docs, 3);
 	is_str(try_open("m"),

@@ -3,7 +3,9 @@
  * tokenizer has do what they say.  If this broke, a file that differs in one flag would be read as another tokenizer.
  */
 #include <config.h>
+#include "engine/text/bpe/bpe.h"
 #include "engine/text/tokenizer.h"
+#include "engine/text/unicode/utf8.h"
 #include "t/lib/tap.h"
 #include <unistd.h>
 
@@ -213,6 +215,69 @@ static void added(void)
 	is_str(ids_of("baa"), "1 0 0", "... nor its end");
 }
 
+/* A match of no characters is stepped over, at the end too. */
+static void empty_matches(void)
+{
+	is_str(open_json(SPLIT("a*")), "", "a pattern that matches nothing");
+	is_str(ids_of("baab"), "1 0 0 1", "... comes to the end of the text");
+}
+
+/* The model of a tokenizer made from SentencePiece's, with one merge: where its text may be cut. */
+static void load_bytes(struct hd_bpe *b, const char *left, const char *right)
+{
+	json_t *model = json_pack("{s:s, s:b, s:{s:i, s:i, s:i, s:i}, s:[[s, s]]}", "type", "BPE", "byte_fallback", 1,
+				  "vocab", "a", 256, "b", 257, "ab", 258, "<0x00><0x01>", 259, "merges", left, right);
+	json_t *vocab = json_object_get(model, "vocab");
+
+	for (int c = 0; c < 256; c++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "<0x%02X>", c);
+		json_object_set_new(vocab, name, json_integer(c));
+	}
+	memset(b, 0, sizeof(*b));
+	ok(hd_bpe_load(b, model, 0, &err) == 0, "a model of bytes that merges %s and %s", left, right);
+	json_decref(model);
+}
+
+static void cuts(void)
+{
+	struct hd_bpe b;
+
+	load_bytes(&b, "a", "b");
+	ok(b.joined && hd_bpe_joined(&b, 'a', 'b') && !hd_bpe_joined(&b, 'b', 'a'), "text is cut but within ab");
+	hd_bpe_release(&b);
+	load_bytes(&b, "<0x00>", "<0x01>");
+	ok(!b.joined, "text is not cut where bytes are merged");
+	hd_bpe_release(&b);
+	is_str(open_json("{\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"<0x63>\":0,\"a\":1},"
+			 "\"merges\":[]}}"),
+	       "", "a byte whose id is 0");
+	is_str(ids_of("ac"), "1 0", "... is a byte");
+}
+
+/* The first and last characters of each length. */
+static void utf8(void)
+{
+	static const struct {
+		uint32_t c;
+		const char *bytes;
+	} edges[] = { { 0x7f, "\x7f" },
+		      { 0x80, "\xc2\x80" },
+		      { 0x7ff, "\xdf\xbf" },
+		      { 0x800, "\xe0\xa0\x80" },
+		      { 0xffff, "\xef\xbf\xbf" },
+		      { 0x10000, "\xf0\x90\x80\x80" } };
+
+	for (size_t i = 0; i < sizeof(edges) / sizeof(*edges); i++) {
+		char out[5] = { 0 }, name[40];
+
+		snprintf(name, sizeof(name), "U+%04X in UTF-8", edges[i].c);
+		hd_utf8_put(out, edges[i].c);
+		is_str(out, edges[i].bytes, name);
+	}
+}
+
 int main(void)
 {
 	char dir[] = "/tmp/heddle-t1023.XXXXXX";
@@ -226,6 +291,9 @@ int main(void)
 	behaviors();
 	punctuation();
 	added();
+	empty_matches();
+	cuts();
+	utf8();
 	hd_tokenizer_close(tokenizer);
 	unlink("t.json");
 	if (!chdir("/"))

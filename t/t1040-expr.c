@@ -289,5 +289,6 @@ int main(void)
 	ok(!hd_expr_compile("a + (b + (c + z))", &e, NULL), "26 variables");
 	is_int(e.vars, 26, "vars is the highest variable");
 	is_int(e.depth, 4, "depth is the largest stack");
+	ok(!hd_expr_compile("c * a", &e, NULL) && e.vars == 3, "also where a lower one is behind it");
 	return done();
 }

@@ -10,7 +10,7 @@
 #include "t/lib/tap.h"
 
 static int members = 4, embed; /* embed 0: what the members divide */
-static const char *beside = "";
+static const char *beside = "", *optimizer = "adamw";
 
 static struct hd_plan *plan(int zero, int micros, int low)
 {
@@ -24,10 +24,11 @@ static struct hd_plan *plan(int zero, int micros, int low)
 
 	snprintf(ini, sizeof(ini),
 		 "[model]\nlayers = 3\nembed = %d\nheads = %d\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
-		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\n"
+		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\noptimizer = %s\n"
 		 "[strategy r]\nplugin = " HD_TEST_BUILD
 		 "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nbucket = 64K\nzero = %d\n%s",
-		 embed ? embed : 16 * members, embed ? 4 : members, members * micros, members, zero, beside);
+		 embed ? embed : 16 * members, embed ? 4 : members, members * micros, optimizer, members, zero,
+		 beside);
 	c = gt_conf(ini);
 	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
 		note("%s", why.text);
@@ -328,6 +329,9 @@ int main(void)
 	memory(0, 3);
 	memory(1, 3);
 	movement();
+	optimizer = "sgd"; /* without a state, which says where the update is */
+	movement();
+	optimizer = "adamw";
 	for (size_t i = 0; i < HD_LEN(others); i++) {
 		members = others[i];
 		note("%d members", members);
