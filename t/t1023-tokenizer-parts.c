@@ -262,12 +262,8 @@ static void utf8(void)
 	static const struct {
 		uint32_t c;
 		const char *bytes;
-	} edges[] = { { 0x7f, "\x7f" },
-		      { 0x80, "\xc2\x80" },
-		      { 0x7ff, "\xdf\xbf" },
-		      { 0x800, "\xe0\xa0\x80" },
-		      { 0xffff, "\xef\xbf\xbf" },
-		      { 0x10000, "\xf0\x90\x80\x80" } };
+	} edges[] = { { 0x7f, "\x7f" },          { 0x80, "\xc2\x80" },       { 0x7ff, "\xdf\xbf" },
+		      { 0x800, "\xe0\xa0\x80" }, { 0xffff, "\xef\xbf\xbf" }, { 0x10000, "\xf0\x90\x80\x80" } };
 
 	for (size_t i = 0; i < sizeof(edges) / sizeof(*edges); i++) {
 		char out[5] = { 0 }, name[40];

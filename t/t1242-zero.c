@@ -27,8 +27,7 @@ static struct hd_plan *plan(int zero, int micros, int low)
 		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\noptimizer = %s\n"
 		 "[strategy r]\nplugin = " HD_TEST_BUILD
 		 "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nbucket = 64K\nzero = %d\n%s",
-		 embed ? embed : 16 * members, embed ? 4 : members, members * micros, optimizer, members, zero,
-		 beside);
+		 embed ? embed : 16 * members, embed ? 4 : members, members * micros, optimizer, members, zero, beside);
 	c = gt_conf(ini);
 	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
 		note("%s", why.text);
@@ -260,8 +259,8 @@ static void chosen_dims(int n, int width)
 		right += is_cut_best(T(t->v.of), t, 1 - other, other);
 		shared += t->at.on[1 - other].dim == T(t->v.of)->at.on[other].dim;
 	}
-	ok(states > 20 && right == states, "%d members, embed %d: %d of %d states are cut where it costs least", n, width,
-	   right, states);
+	ok(states > 20 && right == states, "%d members, embed %d: %d of %d states are cut where it costs least", n,
+	   width, right, states);
 	ok(shared > 0 && shared < states / 2, "%d of them along a dim that the other axis cuts", shared);
 	if (p)
 		forget(p);
