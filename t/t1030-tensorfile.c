@@ -8,6 +8,7 @@
 #include "engine/file/atomic_file.h"
 #include "engine/tensorfile/tensorfile.h"
 #include <inttypes.h>
+#include <jansson.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -208,6 +209,32 @@ static void test_writers(void)
 	free(all);
 }
 
+/* Readers map files: an element of n bytes lies at a multiple of n, whatever was added first. */
+static int is_aligned(const char *path)
+{
+	struct hd_err err = { .code = 0 };
+	size_t n = 0;
+	char *text = hd_file_read(path, &n, &err);
+	uint64_t length = 0;
+	json_t *header, *tensor;
+	const char *name;
+	int all = text != NULL && n > 8;
+
+	if (all)
+		memcpy(&length, text, 8);
+	header = all ? json_loadb(text + 8, length, 0, NULL) : NULL;
+	all = header != NULL;
+	json_object_foreach(header, name, tensor) {
+		const char *dtype = json_string_value(json_object_get(tensor, "dtype"));
+		json_int_t begin = json_integer_value(json_array_get(json_object_get(tensor, "data_offsets"), 0));
+
+		all &= (8 + (int64_t)length + begin) % (!strcmp(dtype, "BF16") ? 2 : 8) == 0;
+	}
+	json_decref(header);
+	free(text);
+	return all;
+}
+
 static void test_types(void)
 {
 	const float given[] = { 1.0f, 1.00390625f, 1.01171875f, -3.3895314e38f, NAN, 0x1p-133f, -0.0f, INFINITY };
@@ -233,6 +260,7 @@ static void test_types(void)
 		   !hd_tensorfile_write(f, "count", HD_DTYPE_I64, &big, NULL, NULL, NULL, &err),
 	   "types written");
 	hd_tensorfile_close(f);
+	ok(is_aligned(at("types")), "each at a multiple of its width");
 	if (!ok(!hd_tensorfile_read(at("types"), &f, &err), "and opened"))
 		return;
 	ok(!hd_tensorfile_load(f, "half", HD_DTYPE_F32, got, NULL, NULL, NULL, &err) &&

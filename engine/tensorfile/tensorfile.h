@@ -13,7 +13,8 @@ struct hd_tensorfile;
 
 /* -- writing ---------------------------------------------------------------------------------------------------------- */
 struct hd_tensorfile *hd_tensorfile_plan(void);
-/* Order of calls = order in the file.  HD_DTYPE_F32, HD_DTYPE_F64, HD_DTYPE_BF16, HD_DTYPE_I64.  0 dims: a scalar. */
+/* In the file the widest elements come first, so that all are aligned; else the order is that of the calls.
+ * HD_DTYPE_F32, HD_DTYPE_F64, HD_DTYPE_BF16, HD_DTYPE_I64.  0 dims: a scalar. */
 int hd_tensorfile_add(struct hd_tensorfile *f, const char *name, uint32_t dtype, int ndim, const int64_t *shape);
 void hd_tensorfile_meta(struct hd_tensorfile *f, const char *key, const char *value); /* __metadata__ */
 int64_t hd_tensorfile_bytes(const struct hd_tensorfile *f);
