@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/config/conf.h"
 #include "engine/base/parse.h"
+#include "engine/config/curve.h"
 #include "t/lib/tap.h"
 
 static const struct hd_option options[] = {
@@ -238,12 +239,27 @@ static void nearest(void)
 	is_str(hd_suggest_nearest("size", w, 0), NULL, "nor is there anything among none");
 }
 
+/* Efficiencies by size: between two points along the logarithm, beyond them the nearest. */
+static void curves(void)
+{
+	static const struct hd_size_curve c = { .n = 2, .size = { 100, 10000 }, .value = { 0.25, 0.75 } };
+	static const double at[][2] = { { 1, 0.25 }, { 100, 0.25 }, { 1000, 0.5 }, { 10000, 0.75 }, { 1e6, 0.75 } };
+
+	for (size_t i = 0; i < HD_LEN(at); i++) {
+		char name[60];
+
+		snprintf(name, sizeof(name), "a curve at %g", at[i][0]);
+		near(hd_curve_at(&c, at[i][0]), at[i][1], 1e-12, name);
+	}
+}
+
 int main(void)
 {
 	syntax();
 	sections();
 	keys();
 	sets();
+	curves();
 	values();
 	long_lines();
 	files();

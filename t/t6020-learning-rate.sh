@@ -47,6 +47,9 @@ rates "linear, to min_lr" "$warm 0.009 0.008 0.007 0.006 0.005 0.004" --set trai
 rates "constant has no end" "$warm 0.01 0.01 0.01 0.01 0.01 0.01" --set train.warmup=4 --set train.schedule=constant \
 	--set train.min_lr=0.004 --set train.decay=7
 
+like "a rate that would rise is refused" "$(heddle train lr.ini --set train.min_lr=0.011 2>&1)" \
+	'train\.min_lr: 0\.011 is more than lr = 0\.01$'
+
 # In tokens: those of the steps up to this one, with it.
 tokens="--set train.schedule_unit=tokens"
 rates "in tokens, as in steps of 64" "$cosine" $tokens --set train.warmup=256
