@@ -336,14 +336,15 @@ sub run {
 # -- what is known -----------------------------------------------------------------------------
 my $commit = `git -C '$source' rev-parse --short HEAD 2>/dev/null` || 'release';
 chomp $commit;
-my %done;       # by the key of mutant and tests
-my %seconds;    # by test, where it passes
-my %right;      # by test, of this tree without a mistake: 1, it passes
+my (%noticed, %passed);    # by the key of mutant and test
+my %seconds;               # by test, where it passes
+my %right;                 # by test, of this tree without a mistake: 1, it passes
 if (open my $in, '<', "$here/mutants.log") {
 	while (<$in>) {
-		$done{$1} = $2 if /^(\w+) \S+ ((?:noticed|survived).*)$/;
+		$noticed{$1} = 1 if /^(\w+) \S+ noticed by/;
 		next unless /^(\w+) \S+ (\S+) (passes|fails) (without|with): (\S+) s$/;
 		$seconds{$2} = $5 if $3 eq 'passes';
+		$passed{$1} = 1 if $4 eq 'with';
 		$right{$2} = $3 eq 'passes' if $4 eq 'without' && $1 eq $tree;
 	}
 }
@@ -351,19 +352,8 @@ open my $log, '>>', "$here/mutants.log" or die "mutants.log: $!\n";
 $log->autoflush(1);
 
 sub key {
-	my ($text, @tests) = @_;
-	return md5_hex(join "\0", $text, map { $_, $text{$_} // '' } @tests);
-}
-
-# A test as it is run with a mistake or without; what it does is kept.
-sub try {
-	my ($test, $with) = @_;
-	my $from = time;
-	my $how = run($test, defined $seconds{$test} ? 30 + 10 * $seconds{$test} : 300);
-	my $took = time - $from;
-	$seconds{$test} = $took unless $how;
-	printf $log "%s %s %s %s %s: %.1f s\n", $tree, $commit, $test, $how ? 'fails' : 'passes', $with, $took unless $how && $with eq 'with';
-	return $how;
+	my ($m, $test) = @_;
+	return md5_hex(join "\0", $m->{text}, $test, $text{$test} // '');
 }
 
 # What is not known to be quick comes last, scripts behind programs.
@@ -372,67 +362,91 @@ sub cost {
 	return $seconds{$test} // ($script{$test} ? 1000 : 100);
 }
 
-# -> which test notices the mistake, and how; or why none was tried
-sub judge {
-	my ($m, $text) = @_;
-	my $file = "$copy/$m->{file}";
-	my @tests = grep { $right{$_} // 1 } sort { cost($a) <=> cost($b) } @{ $m->{tests} };
-	my ($test, $how) = ('', 'survived');
-	return 'not tried, no test of it passes here' unless @tests;
-	build_base(@tests) if $m->{together};
-	if ($m->{together}) {
-		$number = $m->{number};
-	} else {
-		write_file($file, $text);
-		%built = ();
-		$how = 'does not build' if make(@tests);
-	}
-	for (@tests) {
-		last if $how ne 'survived';
-		my $what = try($_, 'with') or next;
-		($test, $how) = ($_, "noticed by $_, which $what");
-	}
-	$number = 0;
-	write_file($file, $base{ $m->{file} }) unless $m->{together};
-	return ($how, $test) if !$test || $right{$test};
+# -> 0: it passes; or what it does instead
+sub try {
+	my ($test, $key, $with) = @_;
+	my $from = time;
+	my $how = run($test, defined $seconds{$test} ? 30 + 10 * $seconds{$test} : 300);
+	my $took = time - $from;
+	$seconds{$test} = $took unless $how;
+	printf $log "%s %s %s %s %s: %.1f s\n", $key, $commit, $test, $how ? 'fails' : 'passes', $with, $took unless $how && $with eq 'with';
+	return $how;
+}
 
+sub is_right {
+	my ($test) = @_;
+	return $right{$test} if defined $right{$test};
 	build_base($test);
-	my $what = try($test, 'without');
-	$right{$test} = !$what;
-	return ($how, $test) if !$what;
-	print "# $test without a mutant: $what; it is not used\n";
-	return judge($m, $text);
+	my $how = try($test, $tree, 'without');
+	print "# $test without a mutant: $how; it is not used\n" if $how;
+	return $right{$test} = !$how;
 }
 
-# The quickest of its tests: in a run that is interrupted most are done.
-sub least_cost {
-	my ($m) = @_;
-	return (sort { $a <=> $b } map { cost($_) } @{ $m->{tests} })[0];
+sub report {
+	my ($m, $how) = @_;
+	$m->{how} = $how;
+	printf "%s: %s\n", $how, $m->{line};
 }
-@chosen = sort { ($b->{together} // 0) <=> ($a->{together} // 0) || least_cost($a) <=> least_cost($b) } @chosen;
+
+# The next test of a mistake, which then is in the copy: -> 1: it is noticed
+sub notices {
+	my ($m, $test) = @_;
+	my $key = key($m, $test);
+	if (!$passed{$key} && (my $how = try($test, $key, 'with'))) {
+		$number = 0;
+		write_file("$copy/$m->{file}", $base{ $m->{file} }) unless $m->{together};
+		return 0 unless is_right($test);
+		report($m, "noticed by $test, which $how");
+		print $log "$key $commit $m->{how}: $m->{line}\n";
+		return 1;
+	}
+	return 0;
+}
 
 $| = 1;
-my (@survivors, %count);
-for my $i (0 .. $#chosen) {
-	my $m = $chosen[$i];
-	my ($text) = mutated($m);
-	my $line = sprintf "%s: %s: '%s' -> '%s'", $m->{at}, "$m->{file} $m->{function}", $m->{old}, $m->{new};
-	my ($known) = grep { defined } map { $done{ key($text, $_) } } @{ $m->{tests} };
-	$known //= $done{ key($text, @{ $m->{tests} }, 'all') };
-	if ($known) {
-		$count{noticed} += $known =~ /^noticed/;
-		push @survivors, "survived before: $line" if $known !~ /^noticed/;
-		next;
-	}
-	my $from = time;
-	my ($how, $test) = judge($m, $text);
-	my $key = key($text, $test ? $test : (@{ $m->{tests} }, 'all'));
-	$line = sprintf "%s: %s (%.0f s)", $how, $line, time - $from;
-	printf "%d of %d: %s\n", $i + 1, scalar @chosen, $line;
-	print $log "$key $commit $line\n";
-	$count{noticed}++ if $test;
-	push @survivors, $line unless $test;
+for my $m (@chosen) {
+	($m->{text}) = mutated($m);
+	$m->{line} = sprintf "%s: %s: '%s' -> '%s'", $m->{at}, "$m->{file} $m->{function}", $m->{old}, $m->{new};
+	($m->{by}) = grep { $noticed{ key($m, $_) } } @{ $m->{tests} };
+	$m->{how} = "noticed by $m->{by}" if $m->{by};
+	$m->{left} = [ grep { !$passed{ key($m, $_) } } @{ $m->{tests} } ];
 }
-printf "%d of %d mutants were noticed\n", $count{noticed} // 0, scalar @chosen;
-print "$_\n" for @survivors;
+
+# Together: the quickest test of all that are left, again and again, so that an interrupted run has done most.
+while (my @open = grep { $_->{together} && !$_->{how} && @{ $_->{left} } } @chosen) {
+	my ($least, $m);
+	for my $o (@open) {
+		@{ $o->{left} } = sort { cost($a) <=> cost($b) } @{ $o->{left} };
+		($least, $m) = (cost($o->{left}[0]), $o) if !defined $least || cost($o->{left}[0]) < $least;
+	}
+	my $test = shift @{ $m->{left} };
+	next if defined $right{$test} && !$right{$test};
+	build_base($test);
+	next unless $m->{together};
+	$number = $m->{number};
+	notices($m, $test);
+	$number = 0;
+}
+
+# One at a time, each with its own build.
+for my $m (grep { !$_->{how} && !$_->{together} && @{ $_->{left} } } @chosen) {
+	write_file("$copy/$m->{file}", $m->{text});
+	%built = ();
+	my @tests = sort { cost($a) <=> cost($b) } grep { $right{$_} // 1 } @{ $m->{tests} };
+	report($m, 'does not build') if make(@tests);
+	for (@tests) {
+		last if $m->{how};
+		notices($m, $_);
+		next unless %built;
+		write_file("$copy/$m->{file}", $m->{text});    # is_right() has built without it
+		%built = ();
+		make(@tests) unless $m->{how};
+	}
+	write_file("$copy/$m->{file}", $base{ $m->{file} });
+	%built = ();
+}
+
+my @survivors = grep { !$_->{how} || $_->{how} !~ /^noticed/ } @chosen;
+printf "%d of %d mutants were noticed\n", @chosen - @survivors, scalar @chosen;
+printf "%s: %s\n", $_->{how} // 'survived', $_->{line} for @survivors;
 exit(@survivors || !@chosen ? 1 : 0);
