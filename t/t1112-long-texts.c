@@ -8,6 +8,7 @@
 #include "t/lib/tap.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* An expression of more than n bytes, in few operations. */
 static char *long_expr(int n)
@@ -109,11 +110,43 @@ static void messages(void)
 	hd_plan_destroy(p);
 }
 
+/* -> bytes that hd_log prints on a rank that speaks or does not, of a message of 3000 */
+static long printed(int speaks, int level)
+{
+	FILE *to = tmpfile();
+	int kept = dup(2);
+	long n;
+
+	fflush(stderr);
+	dup2(fileno(to), 2);
+	hd_log_init(speaks, HD_LOG_INFO);
+	hd_log(level, "%03000d", 7);
+	fflush(stderr);
+	dup2(kept, 2);
+	close(kept);
+	hd_log_init(1, HD_LOG_INFO);
+	fseek(to, 0, SEEK_END);
+	n = ftell(to);
+	fclose(to);
+	return n;
+}
+
+static void logs(void)
+{
+	const long whole = (long)strlen("heddle: ") + 3000 + 1;
+
+	is_int(printed(1, HD_LOG_INFO), whole, "one of 3000 is printed whole");
+	is_int(printed(1, HD_LOG_DEBUG), 0, "one that is not asked for is not");
+	is_int(printed(0, HD_LOG_WARN), 0, "nor a warning of a rank that does not speak");
+	is_int(printed(0, HD_LOG_ERROR), whole, "but its error is");
+}
+
 int main(void)
 {
 	expressions();
 	dims();
 	launches();
 	messages();
+	logs();
 	return done();
 }

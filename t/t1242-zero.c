@@ -10,7 +10,7 @@
 #include "t/lib/tap.h"
 
 static int members = 4, embed; /* embed 0: what the members divide */
-static const char *beside = "", *optimizer = "adamw";
+static const char *beside = "", *optimizer = "adamw", *sync_by = "allreduce";
 
 static struct hd_plan *plan(int zero, int micros, int low)
 {
@@ -26,8 +26,9 @@ static struct hd_plan *plan(int zero, int micros, int low)
 		 "[model]\nlayers = 3\nembed = %d\nheads = %d\nvocab = 256\ntie_embeddings = no\n[data]\ntrain = none\n"
 		 "[train]\nseq = 8\nglobal_batch = %d\nmicro_batch = 1\nsteps = 1\noptimizer = %s\n"
 		 "[strategy r]\nplugin = " HD_TEST_BUILD
-		 "/plugins/dp/.libs/dp.so\nsize = %d\nsync = allreduce\nbucket = 64K\nzero = %d\n%s",
-		 embed ? embed : 16 * members, embed ? 4 : members, members * micros, optimizer, members, zero, beside);
+		 "/plugins/dp/.libs/dp.so\nsize = %d\nsync = %s\nbucket = 64K\nzero = %d\n%s",
+		 embed ? embed : 16 * members, embed ? 4 : members, members * micros, optimizer, members, sync_by, zero,
+		 beside);
 	c = gt_conf(ini);
 	if (!c || hd_plan_create(c, &o, &p, &why) < 0) {
 		note("%s", why.text);
@@ -152,6 +153,22 @@ static void movement(void)
 		is_int(sent(p, ~0u, 0) <= (zero == 3 ? 3 : 2) * once, 1, "nothing else");
 		forget(p);
 	}
+}
+
+/* Servers: what is pushed is added in the order of the workers. */
+static void pushed(void)
+{
+	sync_by = "server";
+	for (int zero = 0; zero < 3; zero++) {
+		struct hd_plan *p = plan(zero, 1, 0);
+		int64_t once = p ? bytes(p, HD_TENSOR_PARAM, 1) * (members - 1) / members : 0;
+
+		if (!ok(p != NULL, "servers, zero %d", zero))
+			break;
+		is_int(sent(p, ~0u, HD_COMM_ORDERED_REDUCE_SCATTER), once, "gradients are pushed in order");
+		forget(p);
+	}
+	sync_by = "allreduce";
 }
 
 /* -- members that divide nothing: each has a piece of each tensor, the next whole number of elements of a dim ------------- */
@@ -331,6 +348,7 @@ int main(void)
 	optimizer = "sgd"; /* without a state, which says where the update is */
 	movement();
 	optimizer = "adamw";
+	pushed();
 	for (size_t i = 0; i < HD_LEN(others); i++) {
 		members = others[i];
 		note("%d members", members);
