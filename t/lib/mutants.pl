@@ -424,8 +424,9 @@ while (my @open = grep { $_->{together} && !$_->{how} && @{ $_->{left} } } @chos
 	build_base($test);
 	next unless $m->{together};
 	$number = $m->{number};
-	notices($m, $test);
+	my $noticed = notices($m, $test);
 	$number = 0;
+	report($m, 'survived') unless $noticed || @{ $m->{left} };
 }
 
 # One at a time, each with its own build.
