@@ -116,8 +116,12 @@ int main(void)
 	unsetenv("VIRTUAL_ENV");
 	put("opt/lib/python3.11/site-packages/nvidia/cu13/lib", "libe.so.7");
 	text("opt/bin", "python3");
-	set("PATH", "none:/nowhere");
-	set("PATH", "opt/bin");
+	{
+		char *path = hd_format("%s/none:%s/opt/bin", top, top);
+
+		setenv("PATH", path, 1);
+		free(path);
+	}
 	FOUND("/lib/python3.11/site-packages/nvidia/cu13/lib/libe.so.7", "libe.so.7", NULL);
 	put("user/.local/lib/python3.9/site-packages/nvidia/nccl/lib", "libf.so.7");
 	set("HOME", "user");
