@@ -42,10 +42,12 @@ static void *room(struct hd_plan *p, size_t bytes)
 	return heap[nheap++] = calloc(1, bytes);
 }
 
+static const char *asked = "balanced";
+
 static const char *text(struct hd_plan *p, const char *key)
 {
 	(void)p, (void)key;
-	return "balanced";
+	return asked;
 }
 
 static int fail(struct hd_plan *p, int32_t code, const char *fmt, ...)
@@ -111,6 +113,42 @@ static int is_best(int pieces)
 	return heaviest(begins, &squares) == best && squares == best_squares;
 }
 
+/* An embedding, four layers and a head, dealt as the list says: what is no layer goes with its neighbour, or with the last
+ * piece. -> the pieces of all six, or "refused" */
+static const char *listed(const char *list, int pieces)
+{
+	static const char *const names[] = { "embed", "layer", "layer", "layer", "layer", "head" };
+	static char got[20];
+	struct hd_axis axis = { .size = sizeof(axis), .n = pieces };
+	struct hd_strategy s = { .h = &host, .pp = &axis, .chunks = 1 };
+	int rc;
+
+	nblocks = (int)(sizeof(names) / sizeof(*names));
+	for (int i = 0; i < nblocks; i++)
+		blocks[i] = (struct hd_block){ .size = sizeof(blocks[i]), .name = names[i] };
+	asked = list;
+	rc = pp_rules(&s, NULL);
+	asked = "balanced";
+	while (nheap)
+		free(heap[--nheap]);
+	for (int i = 0; i < nblocks; i++)
+		got[i] = (char)('0' + at[i]);
+	got[nblocks] = 0;
+	return rc < 0 ? "refused" : got;
+}
+
+static void lists(void)
+{
+	is_str(listed("1,2,1", 3), "001122", "1,2,1");
+	is_str(listed("0,3,1", 3), "011122", "a first piece without a layer has the embedding");
+	is_str(listed("1,3,0", 3), "001112", "a last piece without a layer has the head");
+	is_str(listed("1,2,2", 3), "refused", "a layer too many");
+	is_str(listed("1,1,1", 3), "refused", "a layer too few");
+	is_str(listed("9,0", 2), "refused", "more in one piece than there are");
+	is_str(listed("2,2", 3), "refused", "a piece too few");
+	is_str(listed("2,0,2", 3), "refused", "an empty piece between others");
+}
+
 int main(void)
 {
 	int tried = 0, wrong = 0;
@@ -143,5 +181,6 @@ int main(void)
 			free(heap[--nheap]);
 	}
 	ok(tried > 1500 && !wrong, "%d models are dealt as evenly as they can be (%d are not)", tried, wrong);
+	lists();
 	return done();
 }

@@ -218,17 +218,26 @@ static void copies(void)
 	kt_free(t);
 }
 
-static void accumulate_and_fill(void)
+static void accumulate(const char *spec, int64_t last)
 {
-	struct kt *t = KT_NEW(accumulate, ""), *f = KT_NEW(fill, "value=3 loss_scale=1");
-	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, "a=131,b=257"), *y = kt_out(t, HD_DTYPE_F32, "a=131,b=257");
+	struct kt *t = KT_NEW(accumulate, "");
+	struct kt_buf *x = kt_in(t, HD_DTYPE_F32, spec), *y = kt_out(t, HD_DTYPE_F32, spec);
 
-	kt_ints(x, -99, 99);
-	KT_CHECK(t, 0, "accumulate, first");
+	kt_ints(x, 1, 99);
+	KT_CHECK(t, 0, "accumulate, first, %s", spec);
 	t->run.acc = 1;
 	KT_CHECK(t, 0, "accumulate, second");
-	is_int((int)kt_get(y, KT_CPU, 33666), 2 * (int)kt_get(x, KT_CPU, 33666), "the sum of both");
+	is_int((int)kt_get(y, KT_CPU, last), 2 * (int)kt_get(x, KT_CPU, last), "the sum of both");
 	kt_free(t);
+}
+
+static void accumulate_and_fill(void)
+{
+	struct kt *f = KT_NEW(fill, "value=3 loss_scale=1");
+	struct kt_buf *y;
+
+	accumulate("a=131,b=257", 33666);
+	accumulate("a=1", 0);
 	y = kt_out(f, HD_DTYPE_F32, "a=131,b=257");
 	f->run.loss_scale = 0.25;
 	KT_CHECK(f, 0, "fill");
