@@ -5,7 +5,13 @@
 #include <config.h>
 #include "t/lib/tap.h"
 #include "engine/file/atomic_file.h"
+#include "engine/file/disk_room.h"
+#include "engine/file/inside.h"
+#include "engine/file/installed.h"
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static char tmp[] = "/tmp/heddle-t1031.XXXXXX";
@@ -64,11 +70,68 @@ static void test_directories(void)
 	ok(hd_dir_writable(at("fresh"), &err) == HD_EIO && strstr(err.text, "cannot be written to"), "%s", err.text);
 }
 
+/* What a stranger's folder names must be in it, or where a cache of models keeps its files. */
+static void test_inside(void)
+{
+	static const char *const inside[] = { "file", "folder", "own", "nothing" };
+	struct hd_err err = { .code = 0 };
+
+	hd_dir_make(at("home/folder"), &err);
+	hd_dir_make(at("homes"), &err);
+	hd_dir_make(at("model/snapshots/r1"), &err);
+	hd_dir_make(at("model/blobs"), &err);
+	put(at("home/file"), "x");
+	put(at("homes/other"), "x");
+	put(at("model/blobs/b1"), "x");
+	ok(!symlink("file", at("home/own")) && !symlink("../homes/other", at("home/out")) &&
+		   !symlink("../../blobs/b1", at("model/snapshots/r1/blob")) && !mkfifo(at("home/pipe"), 0600),
+	   "links and a pipe");
+	for (size_t i = 0; i < HD_LEN(inside); i++)
+		ok(!hd_file_inside(at("home"), inside[i], &err), "inside, or not there: %s %s", inside[i], err.text);
+	ok(!hd_file_inside(at("model/snapshots/r1"), "blob", &err), "a blob of the cache %s", err.text);
+	ok(hd_file_inside(at("home"), "out", &err) == HD_EIO && strstr(err.text, "which is outside of"), "%s",
+	   err.text);
+	err.code = 0;
+	ok(hd_file_inside(at("home"), "pipe", &err) == HD_EIO && strstr(err.text, "is not a regular file"), "%s",
+	   err.text);
+}
+
+static void test_room(void)
+{
+	struct rlimit limit, whole;
+	struct hd_err err = { .code = 0 };
+	struct statvfs st;
+	char *text = hd_format("%0100d", 7);
+
+	ok(!hd_path_writable(at("later.txt"), 0, &err) && !hd_path_writable(at("later/dir"), 1, &err),
+	   "a file and a folder that can be made");
+	ok(hd_path_writable(at("later/file.txt"), 0, &err) == HD_EIO, "a file without a folder cannot: %s", err.text);
+	err.code = 0;
+	ok(!hd_installed_find("machines", "no-such-machine", &err) && strstr(err.text, "and no such name"), "%s",
+	   err.text);
+	err.code = 0;
+	/* Others write meanwhile, but not half of it. */
+	ok(!statvfs(tmp, &st) &&
+		   fabs(hd_disk_left(at("later/dir")) / ((double)st.f_bavail * (double)st.f_frsize) - 1) < 0.5,
+	   "what is left on the disk, of a path that is not there");
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &whole);
+	limit = whole;
+	limit.rlim_cur = 50;
+	setrlimit(RLIMIT_FSIZE, &limit);
+	hd_file_write(at("cut"), text, &err);
+	setrlimit(RLIMIT_FSIZE, &whole);
+	ok(err.code == HD_EIO && access(at("cut"), F_OK), "no file is there in part: %s", err.text);
+	free(text);
+}
+
 int main(void)
 {
 	if (!mkdtemp(tmp))
 		skip_all("no temporary directory");
 	test_directories();
+	test_inside();
+	test_room();
 	chmod(at("fresh"), 0700);
 	ok(!hd_dir_remove(tmp, &(struct hd_err){ .code = 0 }), "all is removed");
 	return done();
