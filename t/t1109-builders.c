@@ -5,6 +5,7 @@
  */
 #include <config.h>
 #include "engine/base/rng.h"
+#include "engine/graph/graph.h"
 #include "engine/run/job.h"
 #include "t/lib/one_rank.h"
 
@@ -146,8 +147,23 @@ static void run(int ranks)
 		sim_close(r);
 }
 
+/* What an op says of its outputs' buffers: an input whose buffer one may take, or -1. */
+static int is_accepted(int8_t inplace)
+{
+	struct hd_plan *p = gt_plan(1);
+	const int8_t said[] = { inplace };
+	const struct hd_op op = { .size = sizeof(op), .name = "x", .inplace = said };
+	const struct hd_shape y = { .dtype = HD_DTYPE_F32 };
+	int rc = hd_shapes_check(p, &op, 2, &y, 1);
+
+	hd_plan_destroy(p);
+	return rc == HD_OK;
+}
+
 int main(void)
 {
+	ok(is_accepted(-1) && is_accepted(0) && is_accepted(1), "an output takes the buffer of an input, or of none");
+	ok(!is_accepted(-2) && !is_accepted(2), "no other");
 	run(1);
 	run(3);
 	return done();

@@ -118,6 +118,14 @@ static void refuses(void)
 	is_int(kt_prepare(t, KT_CPU), HD_EINVAL, "extents that differ are refused");
 	is_str(t->err.text, "einsum: dim k is 3 in a and 4 in b", "with both numbers");
 	kt_free(t);
+#ifndef KT_CUDA
+	t = KT_NEW(einsum, "");
+	kt_in(t, HD_DTYPE_F64, "a=2,b=3");
+	kt_out(t, HD_DTYPE_F64, "a=2");
+	is_str(kt_prepare(t, KT_REF) < 0 ? t->err.text : "accepted", "einsum: 1 inputs, not 2",
+	       "nor does the reference");
+	kt_free(t);
+#endif
 }
 
 #ifndef KT_CUDA

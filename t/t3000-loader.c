@@ -7,6 +7,7 @@
 #include "t/lib/tap.h"
 #include "engine/cli/verbs.h"
 #include "engine/plugin/registry.h"
+#include "engine/plugin/turn.h"
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -298,6 +299,23 @@ static void test_names(void)
 	free(want);
 }
 
+/* Slots that each take a part of the limit, and together more than it. */
+static int many_turns(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 14; i++) {
+		hd_turn_note("strategy x", "x", "rules");
+		usleep(250000);
+	}
+	hd_turn_note(NULL, NULL, NULL);
+	return 7;
+}
+
+static void test_limit(void)
+{
+	is_int(hd_guard_run(many_turns, NULL, 3), 7, "the limit is that of one slot, not of all");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1)
@@ -314,6 +332,7 @@ int main(int argc, char **argv)
 	test_other_object();
 	test_accepted();
 	test_names();
+	test_limit();
 	shell("rm -rf '%s'", tmp);
 	return done();
 }
