@@ -4,6 +4,7 @@
  */
 #include <config.h>
 #include "t/lib/tap.h"
+#include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/file/atomic_file.h"
 #include "engine/file/disk_room.h"
 #include "engine/file/inside.h"
@@ -125,6 +126,44 @@ static void test_room(void)
 	free(text);
 }
 
+static const char *newest_is(const char *latest)
+{
+	static char name[64];
+	struct hd_err err = { .code = 0 };
+	char *path;
+
+	put(at("run/latest"), latest);
+	path = hd_checkpoint_find(at("run"), &err);
+	snprintf(name, sizeof(name), "%s", path ? strrchr(path, '/') + 1 : err.text);
+	free(path);
+	return name;
+}
+
+static void test_steps(void)
+{
+	struct hd_err err = { .code = 0 };
+	char kept[6] = "";
+
+	for (int k = 1; k <= 5; k++) {
+		char *path = hd_step_path(at("run"), k);
+
+		hd_dir_make(path, &err);
+		free(path);
+	}
+	hd_dir_make(at("run/notes"), &err);
+	hd_steps_prune(at("run"), 4, 2);
+	for (int k = 1; k <= 5; k++) {
+		char *path = hd_step_path(at("run"), k);
+
+		snprintf(kept + strlen(kept), 2, "%d", access(path, F_OK) ? 0 : k);
+		free(path);
+	}
+	is_str(kept, "00345", "of step 4 and what is older two are kept, and what is newer");
+	is_str(newest_is("step-00000004\n"), "step-00000004", "the newest is what latest says");
+	is_str(newest_is("step-00000002\n"), "step-00000005", "... if it is there");
+	is_str(newest_is("notes\n"), "step-00000005", "... and a step");
+}
+
 int main(void)
 {
 	if (!mkdtemp(tmp))
@@ -132,6 +171,7 @@ int main(void)
 	test_directories();
 	test_inside();
 	test_room();
+	test_steps();
 	chmod(at("fresh"), 0700);
 	ok(!hd_dir_remove(tmp, &(struct hd_err){ .code = 0 }), "all is removed");
 	return done();

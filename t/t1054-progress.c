@@ -3,6 +3,7 @@
  * a page of halves.
  */
 #include <config.h>
+#include "engine/human/human.h"
 #include "engine/train/progress.h"
 #include "t/lib/tap.h"
 #include <math.h>
@@ -67,5 +68,7 @@ int main(void)
 	ok(strstr(text, "ETA ?") != NULL, "no time at all");
 	free(text);
 	free(all);
+	is_str(hd_human_time(999999999).text, "11574d01h", "the longest time that is said");
+	is_str(hd_human_time(1e9).text, "?", "a longer one is not");
 	return done();
 }
