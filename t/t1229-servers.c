@@ -172,8 +172,25 @@ static void try(const struct layout *l)
 #define SGD "optimizer = sgd\nclip = 0\n"
 #define CLIP "optimizer = sgd\nclip = 0.01\n"
 #define ADAMW "optimizer = adamw\neps = 0.01\nclip = 0.01\n"
+/* Without servers of their own: workers add in their order, or in a ring. */
+static void among_workers(const struct layout *l)
+{
+	struct hd_inprocess *one = open_layout(l, 0), *r = open_layout(l, 1);
+	struct hd_err err = { 0 };
+	const char *where = "";
+
+	if (one && r && hd_inprocess_step(one, &err) >= 0)
+		hd_inprocess_step(r, &err);
+	ok(one && r && !err.code && far_off(one, r, 1, &where) < 1e-11 && values(one, r) < 1e-11,
+	   "%s: %d workers: as one rank%s", l->name, l->workers, err.text);
+	hd_inprocess_close(one);
+	hd_inprocess_close(r);
+}
+
 int main(void)
 {
+	static const struct layout among[] = { { "in order", DP, SGD, 3, 0 },
+					       { "in a ring", PLUGIN("dp") "sync = ring\n", SGD, 3, 0 } };
 	static const struct layout layouts[] = {
 		{ "sgd", DP, SGD, 1, 1 },
 		{ "sgd", DP, SGD, 2, 1 },
@@ -197,5 +214,7 @@ int main(void)
 
 	for (size_t i = 0; i < HD_LEN(layouts); i++)
 		try(&layouts[i]);
+	for (size_t i = 0; i < HD_LEN(among); i++)
+		among_workers(&among[i]);
 	return done();
 }
