@@ -8,7 +8,7 @@
 # of its function, and HD_MUTANT chooses. The others are compiled one at a time.  What survives all of them is printed: nothing would have noticed that mistake.
 # A line is FILE <tab> FUNCTION <tab> OLD <tab> NEW <tab> TESTS, and <tab> REASON where no test can notice, because the program
 # does the same.  OLD is found once in the function (* the file), whatever the blanks.  A test is a number, or cuda/ and a number:
-# that test of kernels on the simulated device.
+# that test of kernels on the simulated device.  amx before the tests: they notice it on a processor with AMX alone.
 #
 # --check: that it still is, that the tests are there, and that every folder has mutants; nothing is built.
 # N mutants are drawn by SEED, 0: all, from number K on.  mutants.log gets a line for each, so an interrupted run goes on: a mutant
@@ -47,7 +47,7 @@ for my $list (sort glob "$source/t/mutants/*.txt") {
 		my ($file, $function, $old, $new, $tests, $reason) = split /\t/;
 		defined $tests or die "$list:$.: five fields, with tabs between\n";
 		push @all, { at => basename($list) . ":$.", file => $file, function => $function, old => $old, new => $new,
-			tests => [ split ' ', $tests ], reason => $reason };
+			tests => [ grep { $_ ne 'amx' } split ' ', $tests ], amx => scalar($tests =~ /\bamx\b/), reason => $reason };
 	}
 }
 
@@ -410,6 +410,7 @@ for my $m (@chosen) {
 	($m->{by}) = grep { $noticed{ key($m, $_) } } @{ $m->{tests} };
 	$m->{how} = "noticed by $m->{by}" if $m->{by};
 	$m->{left} = [ grep { !$passed{ key($m, $_) } } @{ $m->{tests} } ];
+	$m->{how} //= 'not tried, this processor has no AMX' if $m->{amx} && (slurp('/proc/cpuinfo') // '') !~ /\bamx_/;
 }
 
 # Together: the quickest test of all that are left, again and again, so that an interrupted run has done most.
