@@ -17,6 +17,8 @@ static void check_bytes(void)
 	is_int(hd_comm_bytes(HD_COMM_SCATTER, HD_DTYPE_U8, 10, 3, 1, 1), 20, "scatter: the root sends n - 1 pieces");
 	is_int(hd_comm_bytes(HD_COMM_SCATTER, HD_DTYPE_U8, 10, 3, 0, 1), 0, "scatter: others send nothing");
 	is_int(hd_comm_bytes(HD_COMM_SHIFT, HD_DTYPE_F32, 10, 3, 0, -3), 0, "a shift by n stays at home");
+	is_int(hd_call_from(&(struct hd_call){ .kind = HD_COMM_RECV, .index = 2 }, 4, 1), 2, "whom a receive is from");
+	is_int(hd_call_from(&(struct hd_call){ .kind = HD_COMM_SHIFT, .index = 1 }, 4, 0), 3, "and a shift");
 	is_int(hd_comm_bytes(HD_COMM_SEND, HD_DTYPE_B1, 10, 3, 0, 1), 2, "signs are bits");
 }
 
