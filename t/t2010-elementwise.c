@@ -172,6 +172,7 @@ static void casts(void)
 	cast(HD_DTYPE_F16, HD_DTYPE_BF16, 70001, 0x1p-8);
 	cast(HD_DTYPE_F32, HD_DTYPE_B1, 70001, 0);
 	cast(HD_DTYPE_B1, HD_DTYPE_F32, 70001, 0);
+	cast(HD_DTYPE_B1, HD_DTYPE_F32, 3, 0); /* nothing is written behind it */
 	cast(HD_DTYPE_BF16, HD_DTYPE_B1, 13, 0);
 	cast(HD_DTYPE_B1, HD_DTYPE_BF16, 13, 0);
 	cast(HD_DTYPE_F32, HD_DTYPE_U8, 70001, 0);
