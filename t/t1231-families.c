@@ -98,6 +98,11 @@ int main(int argc, char **argv)
 		"family = glm4_moe\nexperts = 4\nqk_norm = head\ndense_layers = 0\nnormalize_gates = no\nshared_experts = 0\n",
 	};
 
+	ok(!gt_plan_of("[model]\nfamily = llama\nlayers = 1\nheads = 4\nkv_heads = 3\nembed = 16\nvocab = 19\n"
+		       "[data]\ntrain = none\n[train]\nseq = 8\nglobal_batch = 4\nsteps = 1\n",
+		       1, HD_DTYPE_F64) &&
+		   strstr(gt_why(), "3 does not divide model.heads = 4"),
+	   "heads that share keys unevenly are refused");
 	for (size_t i = 0; i < HD_LEN(models); i++)
 		if (argc < 2 || strstr(models[i], argv[1]))
 			in_layouts(models[i], layouts, HD_LEN(layouts));
