@@ -74,8 +74,36 @@ traced() { python3 -c 'import json, sys
 print(*sorted({e["args"]["step"] for e in json.load(open(sys.argv[1]))["traceEvents"] if e["ph"] == "X" and e["name"] == "B0" and e["pid"] == 1}))' many.json; }
 heddle_mpi 2 train two.ini --set log.trace=many.json --set log.trace_steps=3-14 --set train.steps=13 >/dev/null 2>&1
 is "steps to the last one" "$(traced)" "3 4 5 6 7 8 9 10 11 12 13"
-heddle_mpi 2 train two.ini --set log.trace=many.json --set log.trace_steps=5 --set train.steps=6 >/dev/null 2>&1
+heddle_mpi 2 train two.ini --set log.trace=many.json --set log.trace_steps=5 --set train.steps=6 --set log.machine=dgx-a100 \
+	--set log.metrics=many.jsonl >/dev/null 2>&1
 is "one step" "$(traced)" "5"
+# The page of the run draws that step, and the predicted one above it, in 850 pieces a row: a kind of work is at most one piece
+# ahead or behind, and a piece shows no kind that has less than a fiftieth of it.
+cat >rows.py <<'END'
+import json, re, sys
+
+events = [e for e in json.load(open("many.json"))["traceEvents"] if e["ph"] == "X" and e["tid"]]
+step = [json.loads(l) for l in open("many.jsonl") if '"timeline"' in l][-1]["foresight"]["timeline"]
+zero, end = min(e["ts"] for e in events), max(e["ts"] + e["dur"] for e in events)
+problems = [] if abs(1e6 * step["measured_seconds"] / (end - zero) - 1) < 1e-3 else ["%g s, traced %g us" % (step["measured_seconds"], end - zero)]
+for row, rank in zip(step["stages"], (0, 1)):
+    waits = last = 0
+    for e in sorted((e for e in events if e["pid"] == rank), key=lambda e: e["ts"]):
+        waits += e["ts"] + e["dur"] - max(last, zero if last else e["ts"]) if e["tid"] == 2 else 0
+        last = e["ts"] + e["dur"]
+    pieces = {}
+    for kind, n in re.findall(r"(\D)(\d+)", row["measured"]):
+        pieces[kind] = pieces.get(kind, 0) + int(n)
+    if row["rank"] != rank or abs(pieces.get("-", 0) / 850 - waits * 1e-6 / step["seconds"]) > 1 / 850 + 1 / 50:
+        problems.append("rank %d waits %g us: %s" % (rank, waits, row))
+    if sum(pieces.values()) != 850 or set("FB") - set(row["measured"]) or set("FB") - set(row["predicted"]):
+        problems.append("no whole step: %s" % row)
+print("\n".join(problems) or "%d stages" % len(step["stages"]))
+END
+is "is in the metrics as it was" "$(python3 rows.py 2>&1)" "2 stages"
+heddle report many.jsonl --out many.html
+is "and report draws it, below the predicted one" "$(grep -o '<h2>The step as [a-z]*\|>stage [0-9]<\|>rank [0-9]<' many.html | tr -d '<>\n')" \
+	"h2The step as plannedstage 0stage 1h2The step as tracedrank 0rank 1"
 like "none: it is said" "$(heddle_mpi 2 train two.ini --set log.trace=many.json --set train.steps=1 2>&1)" \
 	'many\.json: no step is traced; log\.trace_steps is 2-4, and this run has steps 1 to 1'
 for steps in 4-2 0-3 x 2- 2,3 2-3x -1; do

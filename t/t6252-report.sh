@@ -41,6 +41,24 @@ ok "is a page of less than 100 KB" test "$(wc -c <long.html)" -lt 100000
 like "drawn as means, and faintly as it is" "$(grep -o 'class="faint\|thick: means of up to 500 steps' long.html | sort | uniq -c | tr -s ' \n' ' ')" 'class="faint .*thick: means of up to 500 steps'
 ok "whose axis a spike does not stretch" eval '! grep -q ">2e+05<" long.html'
 
+# A step that was predicted and run: two stages, of which the second waits. Each row is as long as its time.
+stages() { printf '{"step": 2, "loss": 1}\n{"step": 2, "foresight": {"machine": "m", "largest": "step", "parts": [], "timeline":
+	{"seconds": 8.5, "predicted_seconds": 4.25, "measured_seconds": 8.5, "stages": [{"rank": 0, "predicted": "F100B325.425",
+	"measured": "F400%s"}, {"rank": 2, "predicted": "-100F100B225.425", "measured": "-425F200B225"}]}}}\n' "$1" | tr '\n\t' '  ' |
+	sed 's/} *{"step"/}\n{"step"/'; }
+stages B450 >step.jsonl
+ok "a run with a step in time" heddle report step.jsonl --out step.html
+ok "is well-formed" wellformed step.html
+is "rows are as long as the step has them" "$(grep -o 'class="f w[0-9]" d="[^"]*' step.html | tr -s '\n' ' ')" 'class="f w0" d="M96.0 4.0h100.0v20.0h-100.0z class="f w1" d="M196.0 4.0h325.0v20.0h-325.0z class="f w0" d="M196.0 27.0h100.0v20.0h-100.0z class="f w1" d="M296.0 27.0h225.0v20.0h-225.0z class="f w4" d="M96.0 27.0h100.0v20.0h-100.0z class="f w0" d="M96.0 4.0h400.0v20.0h-400.0z class="f w1" d="M496.0 4.0h450.0v20.0h-450.0z class="f w0" d="M521.0 27.0h200.0v20.0h-200.0z class="f w1" d="M721.0 27.0h225.0v20.0h-225.0z class="f w4" d="M96.0 27.0h425.0v20.0h-425.0z '
+like "with their times" "$(cat step.html)" 'Planned 4\.2[0-9]* s, traced 8\.5[0-9]* s: the fastest step'
+is "and an axis each" "$(grep -c '>seconds from the beginning of the step<' step.html)" 2
+is "no selector of the page's style has two meanings" "$(sed -n 's/.*<style>\(.*\)@media.*/\1/p' step.html | tr '{}' '\n\n' | awk 'NR % 2' |
+	sort | uniq -d)" ''
+for row in B451 B0 x450 450; do
+	stages $row >bad.jsonl
+	ok "a row that is none ($row) is not drawn" eval 'heddle report bad.jsonl --out bad.html && ! grep -q "The step as" bad.html'
+done
+
 mv a.jsonl '<b>&.jsonl' && heddle report '<b>&.jsonl' --out odd.html
 ok "names are escaped" wellformed odd.html
 printf '{"step": 1, "loss": 2}\n{"step": 2, "loss": 1}\n' >old.jsonl

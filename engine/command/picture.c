@@ -4,34 +4,12 @@
 #include <config.h>
 #include "engine/command/picture.h"
 #include "engine/file/atomic_file.h"
+#include "engine/foresight/timeline.h"
 #include "engine/human/human.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static enum hd_page_work work_of(const struct hd_schedule_unit *u)
-{
-	switch (u->kind) {
-	case 0: return HD_PAGE_WAITS;
-	case HD_UNIT_F: return HD_PAGE_FORWARD;
-	case HD_UNIT_B: return HD_PAGE_BACKWARD;
-	case HD_UNIT_W: return HD_PAGE_WEIGHTS;
-	default: return HD_PAGE_STEP;
-	}
-}
-
-static struct hd_page_span *spans_of(const struct hd_unit_spans *s, size_t *n)
-{
-	struct hd_page_span *v = hd_alloc((s->nunits + s->nwaits + 1) * sizeof(*v));
-
-	*n = 0;
-	for (size_t i = 0; i < s->nunits; i++)
-		v[(*n)++] = (struct hd_page_span){ s->units[i].from, s->units[i].to, work_of(&s->units[i].unit) };
-	for (size_t i = 0; i < s->nwaits; i++)
-		v[(*n)++] = (struct hd_page_span){ s->waits[i].from, s->waits[i].to, HD_PAGE_WAITS };
-	return v;
-}
 
 static struct hd_page_use *use_of(const struct hd_unit_spans *s, size_t *n)
 {
@@ -80,7 +58,7 @@ static struct hd_page_stage *stages_of(const struct hd_picture *x)
 					       .compute = s->compute,
 					       .exposed = s->exposed,
 					       .idle = s->idle };
-		v[i].spans = spans_of(&r->spans[i], &v[i].nspans);
+		v[i].spans = hd_planned_spans(&r->spans[i], &v[i].nspans);
 		v[i].use = use_of(&r->spans[i], &v[i].nuse);
 	}
 	return v;
@@ -131,6 +109,7 @@ int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err
 				  x->machine->name, hd_human_seconds(x->prediction->step).text);
 	char *batch = batch_of(p);
 	struct hd_page_stage *traced = NULL;
+	double seconds = 0;
 	struct hd_plan_page page = { .title = x->title,
 				     .about = { machine, batch },
 				     .ranks = p->ranks,
@@ -146,8 +125,9 @@ int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err
 
 	for (int a = 0; a < p->naxes; a++)
 		axes[a] = (struct hd_page_axis){ p->axes[a]->v.name, p->axes[a]->v.n, p->axes[a]->stride };
-	if (!x->trace || hd_traced_read(x->trace, page.nstages, &traced, &page.traced_seconds, err) >= 0) {
-		page.traced = traced;
+	if (!x->trace || hd_traced_read(x->trace, page.nstages, &traced, &seconds, err) >= 0) {
+		page.run = (struct hd_page_both){ stages,       traced,  page.nstages,
+						  page.seconds, seconds, "the last step of the trace" };
 		write_page(&page, path, err);
 	}
 	release(stages, page.nstages);

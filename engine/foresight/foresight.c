@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/foresight/foresight.h"
+#include "engine/foresight/timeline.h"
 #include "engine/human/human.h"
 #include "engine/predict/here.h"
 #include "engine/predict/simulate.h"
@@ -15,6 +16,7 @@
 enum { COMMUNICATION = HD_WORK_KINDS, STAGES, PARTS };
 struct both_times {
 	double predicted[PARTS], measured[PARTS], step[2]; /* seconds; of the step: predicted, measured */
+	size_t best;                                       /* of the traced steps: the one that was measured */
 };
 
 static const char *name_of(int part)
@@ -48,6 +50,7 @@ static void measure(const struct hd_program *g, struct both_times *p)
 			least = mine, best = k;
 	}
 	p->step[1] = steps ? least : 0;
+	p->best = best;
 	for (size_t i = 0; steps && i < g->ncommands; i++) {
 		const struct trace_event *e = &g->trace[best * g->ncommands + i];
 
@@ -95,7 +98,7 @@ static void print(const struct both_times *p, const char *machine)
 	       hd_human_seconds(fabs(p->predicted[most] - p->measured[most])).text);
 }
 
-static json_t *json_of(const struct both_times *p, const char *machine)
+static json_t *json_of(const struct both_times *p, const char *machine, json_t *timeline)
 {
 	json_t *rows = json_array();
 
@@ -105,15 +108,17 @@ static json_t *json_of(const struct both_times *p, const char *machine)
 						      hd_json_number(k == PARTS ? p->step[0] : p->predicted[k]),
 						      "measured_seconds",
 						      hd_json_number(k == PARTS ? p->step[1] : p->measured[k])));
-	return json_pack("{s:s, s:s, s:o}", "machine", machine, "largest", name_of(largest(p)), "parts", rows);
+	return json_pack("{s:s, s:s, s:o, s:o}", "machine", machine, "largest", name_of(largest(p)), "parts", rows,
+			 "timeline", timeline);
 }
 
 int hd_foresight(struct hd_job *j, const char *machine, json_t **out, struct hd_err *err)
 {
 	struct hd_program *g = j->program[HD_JOB_TRAIN];
 	struct hd_machine m = { .name = "" };
-	struct hd_prediction r = { .step = 0 };
+	struct hd_prediction r = { .want_spans = 1 };
 	struct both_times p = { .step = { 0 } };
+	json_t *timeline = NULL;
 	int64_t rank = 0;
 
 	*out = NULL;
@@ -126,9 +131,11 @@ int hd_foresight(struct hd_job *j, const char *machine, json_t **out, struct hd_
 	hd_comm_agree(err);
 	for (int k = 0; k < PARTS && !err->code; k++)
 		p.measured[k] = hd_comm_max(j->world.rank == rank ? p.measured[k] : 0);
+	if (!err->code)
+		timeline = hd_timeline_json(j, &r, &g->trace[p.best * g->ncommands], g->ncommands);
 	if (!err->code && j->world.rank == 0) {
 		print(&p, m.name);
-		*out = json_of(&p, m.name);
+		*out = json_of(&p, m.name, timeline);
 	}
 	hd_price_release(&r);
 	hd_machine_close(&m);

@@ -3,6 +3,7 @@
  * step has: kinds of work that share a piece take turns.
  */
 #include <config.h>
+#include "engine/base/err.h"
 #include "engine/report/plan_page.h"
 #include "engine/human/human.h"
 #include "engine/report/plot.h"
@@ -14,7 +15,7 @@
 #define LEFT 96
 #define RIGHT 14
 #define SPAN (WIDE - LEFT - RIGHT)
-#define PIECES SPAN
+#define PIECES HD_PAGE_PIECES /* SPAN */
 #define MOST_ROWS 24
 
 static const char *const works[] = { "forward", "backward", "weight gradients", "gradient sync and update", "waiting" };
@@ -32,7 +33,7 @@ static double tick(double range) /* 1, 2 or 5 times a power of ten: four to nine
 static void begin(FILE *f, const char *title, int high)
 {
 	fprintf(f,
-		"<h2>%s</h2>\n<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" style=\"min-width:640px\" role=\"img\" aria-label=\"%s\">\n",
+		"<h2>%s</h2>\n<div class=\"wide\"><svg class=\"drawing\" viewBox=\"0 0 %d %d\" style=\"min-width:640px\" role=\"img\" aria-label=\"%s\">\n",
 		title, WIDE, high, title);
 }
 
@@ -108,7 +109,7 @@ static void legend(FILE *f, const char *const *names, int n, char letter, unsign
 /* -- the timeline ------------------------------------------------------------------------------------------------------------ */
 /* What each piece of time is; -1: nothing.  Of several kinds of work the one that is seen too seldom so far, so that each has
  * as much of the line as of the time. */
-static void pieces(const struct hd_page_stage *s, double from, double to, signed char out[PIECES])
+void hd_page_pieces(const struct hd_page_stage *s, double from, double to, signed char out[PIECES])
 {
 	float(*share)[HD_PAGE_WORKS] = calloc(PIECES, sizeof(*share));
 	float owed[HD_PAGE_WORKS] = { 0 };
@@ -141,12 +142,51 @@ static void pieces(const struct hd_page_stage *s, double from, double to, signed
 	free(share);
 }
 
+static const char letters[] = "FBWS-"; /* of enum hd_page_work */
+
+char *hd_page_pieces_text(const struct hd_page_stage *s, double to)
+{
+	signed char piece[PIECES];
+	char *text = hd_strdup("");
+
+	hd_page_pieces(s, 0, to, piece);
+	for (int k = 0, n; k < PIECES; k += n) {
+		for (n = 1; k + n < PIECES && piece[k + n] == piece[k]; n++)
+			;
+		hd_append(&text, "%c%d", piece[k] < 0 ? '.' : letters[piece[k]], n);
+	}
+	return text;
+}
+
+struct hd_page_span *hd_page_pieces_read(const char *text, double to, size_t *n)
+{
+	struct hd_page_span *v = hd_alloc((PIECES + 1) * sizeof(*v));
+	long at = 0;
+
+	for (*n = 0; *text;) {
+		const char *letter = strchr(letters, *text);
+		char *end;
+		long many = strtol(text + 1, &end, 10);
+
+		if ((!letter && *text != '.') || many < 1 || many > PIECES - at) {
+			free(v);
+			return NULL;
+		}
+		if (letter)
+			v[(*n)++] = (struct hd_page_span){ to / PIECES * (double)at, to / PIECES * (double)(at + many),
+							   (enum hd_page_work)(letter - letters) };
+		at += many;
+		text = end;
+	}
+	return v;
+}
+
 static unsigned draw_row(FILE *f, const struct hd_page_stage *s, double from, double to, double y, double high)
 {
 	signed char piece[PIECES];
 	unsigned seen = 0;
 
-	pieces(s, from, to, piece);
+	hd_page_pieces(s, from, to, piece);
 	for (int w = 0; w < HD_PAGE_WORKS; w++) {
 		int any = 0;
 
@@ -279,7 +319,7 @@ static void draw_limit(FILE *f, double limit, double memory, double high)
 
 	if (limit > 0 && limit <= memory)
 		fprintf(f,
-			"<path class=\"line\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+			"<path class=\"limit\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
 			LEFT, y, WIDE - RIGHT, WIDE - RIGHT - 4, y - 4, "memory of a rank");
 }
 

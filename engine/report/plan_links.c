@@ -49,7 +49,7 @@ void hd_page_links(FILE *f, const struct hd_plan_page *p)
 	if (most <= 0)
 		return;
 	fprintf(f,
-		"<h2>Bytes over links in a step</h2>\n<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" style=\"min-width:640px\" "
+		"<h2>Bytes over links in a step</h2>\n<div class=\"wide\"><svg class=\"drawing\" viewBox=\"0 0 %d %d\" style=\"min-width:640px\" "
 		"role=\"img\" aria-label=\"Bytes over links in a step\">\n",
 		WIDE, (int)rows * ROW + 8);
 	for (int64_t r = 0; r < rows; r++)

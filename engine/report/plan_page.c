@@ -8,23 +8,6 @@
 #include "engine/report/plot.h"
 #include <string.h>
 
-static const char style[] =
-	"body{font:15px/1.45 sans-serif;max-width:980px;margin:2em auto;padding:0 1em;color:#222;background:#fff;--b:#fff}"
-	"h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.1em;margin:1.8em 0 .3em}p{margin:.2em 0}"
-	".wide{overflow-x:auto}table{border-collapse:collapse;margin:.6em 0;font-size:14px}"
-	"td,th{padding:.2em .9em .2em 0;text-align:right;white-space:nowrap}"
-	"td:first-child,th:first-child,.left{text-align:left}.left{white-space:normal}"
-	"svg{width:100%;display:block}text{font-size:11px;fill:currentColor}.name{font-size:12px}"
-	".grid{stroke:#8884;fill:none}.box{fill:#8881;stroke:#888}.line{stroke:currentColor;fill:none;stroke-dasharray:6 4}"
-	".legend{font-size:13px}.legend span{margin-right:1.2em;display:inline-block}.legend i{display:inline-block;width:12px;height:12px;"
-	"vertical-align:-1px;margin-right:.35em;background:var(--c)}.note{opacity:.75;font-size:13px}"
-	".f{fill:var(--c)}.w0{--c:#1668b8}.w1{--c:#c4501b}.w2{--c:#b28a00}.w3{--c:#23854a}.w4{--c:#d9d9d9}"
-	".m0{--c:#1668b8}.m1{--c:#8a4fb0}.m2{--c:#c4501b}.m3{--c:#23854a}.m4{--c:#b28a00}"
-	".l0{--c:#1668b8}.l1{--c:#c4501b}"
-	".best{fill:#c4501b}.dot{fill:#1668b8}.over{fill:none;stroke:#888}"
-	"@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818;--b:#181818}.w0,.m0,.l0{--c:#4f97e0}.w1,.m2,.l1{--c:#f08a58}"
-	".w2,.m4{--c:#e0bb45}.w3,.m3{--c:#5cc487}.w4{--c:#3c3c3c}.m1{--c:#c592ea}.best{fill:#f08a58}.dot{fill:#62a8ee}}";
-
 static void text_line(FILE *f, const char *text)
 {
 	fprintf(f, "<p>");
@@ -103,23 +86,23 @@ static void line_of(FILE *f, const struct hd_page_stage *stages, int64_t n, doub
 }
 
 /* On one axis of time, so that what took longer is longer. */
-static void planned_and_traced(FILE *f, const struct hd_plan_page *p)
+void hd_page_draw_both(FILE *f, const struct hd_page_both *b)
 {
-	double to = p->traced_seconds > p->seconds ? p->traced_seconds : p->seconds;
+	double to = b->traced_seconds > b->planned_seconds ? b->traced_seconds : b->planned_seconds;
 
-	line_of(f, p->stages, p->nstages, 0, to, "The step as planned");
-	line_of(f, p->traced, p->nstages, 0, to, "The step as traced");
-	fprintf(f, "<p class=\"note\">Planned %s, ", hd_human_seconds(p->seconds).text);
-	fprintf(f, "traced %s: the last step of the trace, of the first rank of each stage.</p>\n",
-		hd_human_seconds(p->traced_seconds).text);
+	line_of(f, b->planned, b->n, 0, to, "The step as planned");
+	line_of(f, b->traced, b->n, 0, to, "The step as traced");
+	fprintf(f, "<p class=\"note\">Planned %s, ", hd_human_seconds(b->planned_seconds).text);
+	fprintf(f, "traced %s: %s, of the first rank of each stage.</p>\n", hd_human_seconds(b->traced_seconds).text,
+		b->which);
 }
 
 static void timelines(FILE *f, const struct hd_plan_page *p)
 {
 	enum { SEEN = 800 }; /* units that can be told apart on a line */
 
-	if (p->traced) {
-		planned_and_traced(f, p);
+	if (p->run.traced) {
+		hd_page_draw_both(f, &p->run);
 		return;
 	}
 	line_of(f, p->stages, p->nstages, 0, p->seconds, "The step as planned");
@@ -136,7 +119,7 @@ void hd_plan_page_write(FILE *f, const struct hd_plan_page *p)
 	fprintf(f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>"
 		   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"/><title>Heddle: ");
 	hd_html_text(f, p->title);
-	fprintf(f, "</title><style>%s</style></head>\n<body><h1>", style);
+	fprintf(f, "</title><style>%s</style></head>\n<body><h1>", hd_page_style);
 	hd_html_text(f, p->title);
 	fprintf(f, "</h1>\n");
 	for (int i = 0; i < 4 && p->about[i]; i++)

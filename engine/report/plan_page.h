@@ -33,6 +33,13 @@ struct hd_page_point { /* a layout: of a search */
 	char *text;
 	int fits;
 };
+struct hd_page_both { /* a step that was planned and run */
+	const struct hd_page_stage *planned,
+		*traced; /* of each stage its name and spans; traced may be NULL: it was not run */
+	int64_t n;
+	double planned_seconds, traced_seconds;
+	const char *which; /* step was traced: "the last step of the trace" */
+};
 struct hd_plan_page {
 	const char *title;
 	const char *about[4];  /* lines; NULL: fewer */
@@ -40,8 +47,7 @@ struct hd_plan_page {
 	double seconds, limit; /* of the step; memory of a rank, or 0 */
 	const struct hd_page_axis *axes;
 	const struct hd_page_stage *stages;
-	const struct hd_page_stage *traced; /* the spans of each stage in a step that was run; or NULL */
-	double traced_seconds;              /* of that step */
+	struct hd_page_both run; /* traced NULL: no step was run */
 	const struct hd_page_point *points;
 	int naxes;
 	int64_t nstages, npoints;
@@ -57,6 +63,14 @@ struct hd_page_lines { /* stages between two times, in seconds of the step */
 	double from, to;
 };
 void hd_page_timeline(FILE *f, const struct hd_page_lines *x);
+void hd_page_draw_both(FILE *f, const struct hd_page_both *b); /* one above the other, on one axis of time */
+/* A row as it is drawn: what each of so many equal pieces of time is, an enum hd_page_work or -1, nothing. */
+#define HD_PAGE_PIECES 850
+void hd_page_pieces(const struct hd_page_stage *s, double from, double to, signed char out[HD_PAGE_PIECES]);
+/* The row from 0 to a time as text, malloc'ed: "F20-3B40", letters FBWS- (waiting) or . (nothing), each with a number of
+ * pieces.  Read: the row as spans, malloc'ed, *n of them; NULL: that is no such text. */
+char *hd_page_pieces_text(const struct hd_page_stage *s, double to);
+struct hd_page_span *hd_page_pieces_read(const char *text, double to, size_t *n);
 void hd_page_memory(FILE *f, const struct hd_plan_page *p, int64_t stage);
 void hd_page_frontier(FILE *f, const struct hd_plan_page *p);
 void hd_page_mesh(FILE *f, const struct hd_plan_page *p);

@@ -141,7 +141,7 @@ static void dots(FILE *out, const struct frame *f, const struct hd_line *l)
 
 	for (size_t i = 0; i < k->n; i++)
 		fprintf(out,
-			"<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>step %.10g: %.6g</title></circle>\n",
+			"<circle class=\"at c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>step %.10g: %.6g</title></circle>\n",
 			l->colour % 8, across(f, k->x[i]), down(f, k->y[i]), k->x[i], k->y[i]);
 }
 
@@ -157,7 +157,7 @@ static void legend(FILE *out, const struct hd_line *lines, size_t n)
 		fprintf(out,
 			"<span><svg class=\"key c%d\" viewBox=\"0 0 34 10\"><path class=\"line%s\" d=\"M1 5H33\"/>%s</svg> ",
 			lines[i].colour % 8, lines[i].dotted ? " dashed" : "",
-			lines[i].dotted ? "<circle cx=\"17\" cy=\"5\" r=\"3\"/>" : "");
+			lines[i].dotted ? "<circle cx=\"17\" cy=\"5\" r=\"3\" class=\"at\"/>" : "");
 		hd_html_text(out, lines[i].label);
 		fprintf(out, ": %.5g</span> ", k->y[k->n - 1]);
 		if (!lines[i].dotted && (k->n + MEANS - 1) / MEANS > each)
@@ -172,7 +172,7 @@ void hd_curves_draw(FILE *out, const struct hd_drawing *d)
 {
 	struct frame f = frame_of(d->lines, d->n);
 
-	fprintf(out, "<h2>%s</h2>\n<svg class=\"plot\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
+	fprintf(out, "<h2>%s</h2>\n<svg class=\"curves\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
 		d->title, WIDE, HIGH, d->title);
 	axes(out, &f, d->unit);
 	for (size_t i = 0; i < d->n; i++) {

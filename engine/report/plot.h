@@ -21,5 +21,6 @@ struct hd_drawing {
  * the largest of 100 values may be cut off above, so that one spike does not flatten everything else. */
 void hd_curves_draw(FILE *f, const struct hd_drawing *d);
 void hd_html_text(FILE *f, const char *s); /* escaped */
+extern const char hd_page_style[];         /* of all pages */
 
 #endif

@@ -12,19 +12,6 @@
 
 #define MOST_LINES 512
 
-static const char style[] =
-	"body{font:15px/1.45 sans-serif;max-width:760px;margin:2em auto;padding:0 1em;color:#222;background:#fff}"
-	"h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1em;margin:1.6em 0 .2em}.about{margin:0 0 .3em}.about b{font-weight:600}"
-	"table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .9em .2em 0;text-align:right}"
-	"td:first-child,th:first-child{text-align:left}.plot{width:100%}text{font-size:11px;fill:currentColor}.name{font-size:12px}"
-	".grid{stroke:#8884;fill:none}.line,.faint{fill:none;stroke:var(--c);stroke-width:1.8}.faint{stroke-width:1;opacity:.35}"
-	".dashed{stroke-dasharray:6 4}circle{fill:var(--b);stroke:var(--c);stroke-width:1.8}"
-	".legend{margin:0;font-size:13px}.legend span{margin-right:1.2em}.key{width:34px;height:10px;vertical-align:middle}.note{opacity:.7}"
-	"body{--b:#fff}.c0{--c:#1668b8}.c1{--c:#c4501b}.c2{--c:#23854a}.c3{--c:#8a4fb0}.c4{--c:#b28a00}.c5{--c:#c2397c}.c6{--c:#0f8a93}"
-	".c7{--c:#777}"
-	"@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818;--b:#181818}.c0{--c:#62a8ee}.c1{--c:#f08a58}"
-	".c2{--c:#5cc487}.c3{--c:#c592ea}.c4{--c:#e0bb45}.c5{--c:#f07db5}.c6{--c:#52c7d1}.c7{--c:#aaa}}";
-
 static const struct {
 	const char *title, *unit, *keys[2];
 } drawings[] = {
@@ -197,11 +184,23 @@ static void about(FILE *f, const struct hd_report *r)
 	}
 }
 
+/* Where the file has one: a step of each run as predicted and as it was. */
+static void steps(FILE *f, const struct hd_report *r)
+{
+	for (int i = 0; i < r->n; i++) {
+		if (r->n > 1 && r->run[i].step)
+			about_line(f, "Run:", r->run[i].path);
+		if (r->run[i].step)
+			hd_page_draw_both(f, r->run[i].step);
+	}
+}
+
 void hd_report_page(FILE *f, const struct hd_report *r)
 {
-	fprintf(f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>Heddle: ");
+	fprintf(f, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>"
+		   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"/><title>Heddle: ");
 	hd_html_text(f, r->run[0].path);
-	fprintf(f, "</title><style>%s</style></head>\n<body><h1>", style);
+	fprintf(f, "</title><style>%s</style></head>\n<body><h1>", hd_page_style);
 	for (int i = 0; i < r->n; i++) {
 		fputs(i ? ", " : "", f);
 		hd_html_text(f, r->run[i].path);
@@ -209,6 +208,7 @@ void hd_report_page(FILE *f, const struct hd_report *r)
 	fprintf(f, "</h1>\n");
 	about(f, r);
 	table(f, r);
+	steps(f, r);
 	draw(f, r);
 	fprintf(f, "</body></html>\n");
 }

@@ -54,6 +54,24 @@ static const char *text(const json_t *o, const char *key)
 	return s ? s : "";
 }
 
+static void release_stages(struct hd_page_stage *v, int64_t n)
+{
+	for (int64_t i = 0; v && i < n; i++) {
+		free(v[i].name);
+		free((void *)(uintptr_t)v[i].spans);
+	}
+	free(v);
+}
+
+static void release_step(struct hd_page_both *b)
+{
+	if (!b)
+		return;
+	release_stages((struct hd_page_stage *)(uintptr_t)b->planned, b->n);
+	release_stages((struct hd_page_stage *)(uintptr_t)b->traced, b->n);
+	free(b);
+}
+
 /* The first line of each start has it; where a run went on in another layout, the last counts. */
 static void add_about(struct hd_curves *c, const json_t *run)
 {
@@ -62,6 +80,9 @@ static void add_about(struct hd_curves *c, const json_t *run)
 	if (!json_is_object(run))
 		return;
 	free(c->foresight);
+	c->foresight = NULL;
+	release_step(c->step);
+	c->step = NULL;
 	free(c->model);
 	free(c->layout);
 	c->model = hd_format(
@@ -72,6 +93,46 @@ static void add_about(struct hd_curves *c, const json_t *run)
 	c->layout = hd_format("%s%s%lld rank%s x %lld thread%s, %s", layout, *layout ? ": " : "", number(run, "ranks"),
 			      number(run, "ranks") == 1 ? "" : "s", number(run, "threads"),
 			      number(run, "threads") == 1 ? "" : "s", text(run, "precision"));
+}
+
+/* -- a step in time ---------------------------------------------------------------------------------------------------------- */
+/* names: "stage 0", or NULL: "rank 3".  -> malloc'ed; NULL: a row is none. */
+static struct hd_page_stage *stages_of(const json_t *rows, int64_t n, const char *key, double to, const char *name)
+{
+	struct hd_page_stage *v = hd_alloc(((size_t)n + 1) * sizeof(*v));
+
+	for (int64_t i = 0; i < n; i++) {
+		const json_t *row = json_array_get(rows, (size_t)i);
+
+		v[i].spans = hd_page_pieces_read(text(row, key), to, &v[i].nspans);
+		if (!v[i].spans) {
+			release_stages(v, i);
+			return NULL;
+		}
+		v[i].name = name ? n > 1 ? hd_format("%s %lld", name, (long long)i) : hd_strdup("all ranks")
+				 : hd_format("rank %lld", number(row, "rank"));
+	}
+	return v;
+}
+
+/* The last that the file has. */
+static void add_step(struct hd_curves *c, const json_t *o)
+{
+	const json_t *rows = json_object_get(o, "stages");
+	double to = json_number_value(json_object_get(o, "seconds"));
+	struct hd_page_both *b;
+
+	if (!json_array_size(rows) || !(to > 0))
+		return;
+	b = hd_alloc(sizeof(*b));
+	b->n = (int64_t)json_array_size(rows);
+	b->planned_seconds = json_number_value(json_object_get(o, "predicted_seconds"));
+	b->traced_seconds = json_number_value(json_object_get(o, "measured_seconds"));
+	b->which = "the fastest step that was traced";
+	b->planned = stages_of(rows, b->n, "predicted", to, "stage");
+	b->traced = stages_of(rows, b->n, "measured", to, NULL);
+	release_step(c->step);
+	c->step = b->planned && b->traced ? b : (release_step(b), NULL);
 }
 
 /* The last that the file has: rows of kind, predicted and measured. */
@@ -91,6 +152,7 @@ static void add_foresight(struct hd_curves *c, const json_t *o)
 	}
 	free(c->foresight);
 	c->foresight = rows;
+	add_step(c, json_object_get(o, "timeline"));
 }
 
 static void add_time(struct hd_curves *c, double at)
@@ -160,7 +222,10 @@ void hd_curves_free(struct hd_curves *c)
 	free(c->all);
 	free(c->model);
 	free(c->layout);
-	c->model = c->layout = NULL;
+	free(c->foresight);
+	release_step(c->step);
+	c->model = c->layout = c->foresight = NULL;
+	c->step = NULL;
 	c->all = NULL;
 	c->n = c->cap = 0;
 }
