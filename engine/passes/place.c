@@ -338,26 +338,37 @@ static int place_one(struct hd_plan *p, struct node *n)
 }
 
 /* -- leaves: where their first use needs them -------------------------------------------------------------------------------- */
-static int place_leaf(struct hd_plan *p, struct tensor *t)
+/* By tensor id, malloc'ed: the first node that reads it. */
+static struct node **first_readers(const struct hd_plan *p)
 {
-	for (struct node *n = p->first; n; n = n->next)
-		for (uint32_t i = 0; i < n->v.nin; i++) {
-			struct placement *need;
-			int rc;
+	struct node **first = hd_alloc((p->ntensors + 1) * sizeof(*first));
 
-			if (n->ins[i] != t)
-				continue;
-			need = hd_alloc((n->v.nin + HD_MAX_OUTS) * sizeof(*need));
-			rc = node_needs(p, n, 0, need, need + n->v.nin);
-			t->at = need[i];
-			free(need);
-			for (int a = 0; a < p->naxes; a++)
-				if (t->at.on[a].kind == HD_PLACE_PARTIAL)
-					t->at.on[a] = (struct hd_place){ .kind = HD_PLACE_REPLICATED };
-			hd_localize(p, t);
-			return rc < 0 ? rc : p->err->code;
-		}
-	return HD_OK;
+	for (struct node *n = p->first; n; n = n->next)
+		for (uint32_t i = 0; i < n->v.nin; i++)
+			if (!first[n->ins[i]->id])
+				first[n->ins[i]->id] = n;
+	return first;
+}
+
+static int place_leaf(struct hd_plan *p, struct tensor *t, struct node *n)
+{
+	struct placement *need;
+	uint32_t i = 0;
+	int rc;
+
+	if (!n)
+		return HD_OK;
+	while (n->ins[i] != t)
+		i++;
+	need = hd_alloc((n->v.nin + HD_MAX_OUTS) * sizeof(*need));
+	rc = node_needs(p, n, 0, need, need + n->v.nin);
+	t->at = need[i];
+	free(need);
+	for (int a = 0; a < p->naxes; a++)
+		if (t->at.on[a].kind == HD_PLACE_PARTIAL)
+			t->at.on[a] = (struct hd_place){ .kind = HD_PLACE_REPLICATED };
+	hd_localize(p, t);
+	return rc < 0 ? rc : p->err->code;
 }
 
 static int is_beside(const struct hd_plan *p, const struct tensor *t)
@@ -370,9 +381,14 @@ static int is_beside(const struct hd_plan *p, const struct tensor *t)
 /* Parameters, data and caches first; a state, or a master, lives with its parameter unless slot storage says otherwise. */
 int hd_pass_place_leaves(struct hd_plan *p)
 {
-	for (size_t i = 0; i < p->ntensors; i++)
+	struct node **first = first_readers(p);
+	int rc = HD_OK;
+
+	for (size_t i = 0; i < p->ntensors && rc >= 0; i++)
 		if (!p->tensors[i]->v.node && !is_beside(p, p->tensors[i]))
-			HD_TRY(place_leaf(p, p->tensors[i]));
+			rc = place_leaf(p, p->tensors[i], first[p->tensors[i]->id]);
+	free(first);
+	HD_TRY(rc);
 	for (size_t i = 0; i < p->ntensors; i++)
 		if (!p->tensors[i]->v.node && is_beside(p, p->tensors[i]) && p->tensors[i]->v.of) {
 			hd_placed_like(p->tensors[i], T(p->tensors[i]->v.of));

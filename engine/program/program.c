@@ -65,7 +65,54 @@ static int is_passed_over(const struct hd_program *g, const struct node *n, uint
 	return n->chooses.group && hd_piece_index(g, n, 0) != i;
 }
 
-static void touch_entry(const struct hd_program *g, struct hd_memory_span *s, int64_t e)
+/* What a node's entries read and write: the same for all micro-batches, so it is looked up once. */
+struct node_uses {
+	struct { /* a slot, and whether each micro-batch has one */
+		int32_t slot, micros;
+	} * v;
+	size_t n, cap;
+	int known;
+};
+
+static void add_use(const struct hd_program *g, struct node_uses *u, const struct tensor *t)
+{
+	const struct tensor *root = g->at[t->id].root;
+
+	if ((!root->v.node && root->v.what != HD_TENSOR_DATA) || !g->at[root->id].here)
+		return;
+	u->v = hd_grow(u->v, u->n, &u->cap, sizeof(*u->v));
+	u->v[u->n].slot = g->at[root->id].slot;
+	u->v[u->n++].micros = !root->step;
+}
+
+static void find_uses(const struct hd_program *g, struct node_uses *u, const struct entry *x)
+{
+	for (uint32_t i = 0; hd_entry_reads(x, i); i++)
+		if (!is_passed_over(g, x->node, i))
+			add_use(g, u, x->node->ins[i]);
+	for (uint32_t k = 0; k < x->node->v.nout; k++)
+		add_use(g, u, x->node->outs[k]);
+	u->known = 1;
+}
+
+static void touch_node(const struct hd_program *g, struct hd_memory_span *s, struct node_uses *uses, int64_t e,
+		       int64_t until)
+{
+	const struct entry *x = &g->entries[e];
+	struct node_uses *u = &uses[x->node->id];
+	int64_t micro = x->micro < 0 ? 0 : x->micro;
+
+	if (!u->known)
+		find_uses(g, u, x);
+	for (size_t i = 0; i < u->n; i++) {
+		struct hd_memory_span *k = &s[u->v[i].slot + (u->v[i].micros ? micro : 0)];
+
+		k->first = e < k->first ? e : k->first;
+		k->last = until > k->last ? until : k->last;
+	}
+}
+
+static void touch_entry(const struct hd_program *g, struct hd_memory_span *s, struct node_uses *uses, int64_t e)
 {
 	const struct entry *x = &g->entries[e];
 	int64_t until = e;
@@ -76,11 +123,26 @@ static void touch_entry(const struct hd_program *g, struct hd_memory_span *s, in
 	}
 	if (x->wait > e)
 		until = x->wait < (int64_t)g->n ? x->wait : (int64_t)g->n - 1;
+	if (x->type == HD_ENTRY_NODE) {
+		touch_node(g, s, uses, e, until);
+		return;
+	}
 	for (uint32_t i = 0; hd_entry_reads(x, i); i++)
-		if ((x->type == HD_ENTRY_NODE || i == x->input) && !is_passed_over(g, x->node, i))
+		if (i == x->input && !is_passed_over(g, x->node, i))
 			touch(g, s, x->node->ins[i], x->micro, e, until);
 	for (uint32_t k = 0; k < x->node->v.nout; k++)
 		touch(g, s, x->node->outs[k], x->micro, e, until);
+}
+
+static void touch_entries(const struct hd_program *g, struct hd_memory_span *s)
+{
+	struct node_uses *uses = hd_alloc(((size_t)g->plan->nnodes + 1) * sizeof(*uses));
+
+	for (int64_t e = 0; e < (int64_t)g->n; e++)
+		touch_entry(g, s, uses, e);
+	for (size_t i = 0; i < g->nmine; i++)
+		free(uses[g->mine[i]->id].v);
+	free(uses);
 }
 
 /* What the run looks at after the step. */
@@ -191,8 +253,7 @@ static struct hd_memory_span *lifetimes(const struct hd_program *g, int64_t *use
 	*used = 0;
 	for (int64_t i = 0; i < g->slots; i++)
 		s[i] = (struct hd_memory_span){ 0, INT64_MAX, -1, 0 };
-	for (int64_t e = 0; e < (int64_t)g->n; e++)
-		touch_entry(g, s, e);
+	touch_entries(g, s);
 	keep_results(g, s);
 	for (size_t i = 0; i < g->ntensors; i++)
 		if (is_root(g, g->tensors[i]))

@@ -56,6 +56,7 @@ struct timeline_build {
 	char *held;    /* by node id: emitted at the end only */
 	char *taken;   /* by node id, of G: only what reads it waits for it; NULL: nothing comes from servers */
 	char **loaded; /* by tensor id, of data: the micro-batches that are here; NULL: none */
+	char *looked;  /* by node id: bits of enum looked_for, what all of its entries have in common */
 	struct hd_schedule_unit unit;
 	struct node **behind; /* rings' second halves, in the order in which they became ready */
 	int *since;           /* the border between blocks that each has seen */
@@ -73,6 +74,8 @@ struct unit_nodes {
 	size_t n, nreceives;
 }; /* both NULL until the first such unit */
 
+/* Looked for once a node, for a step has hundreds of entries of it. */
+enum looked_for { LOOKED = 1, READS_DATA = 2, HAS_COPIES = 4 };
 static struct entry *append(struct timeline_build *b, int type, struct node *n, int32_t micro)
 {
 	struct hd_program *g = b->g;
@@ -185,15 +188,30 @@ static void take_pulled(struct timeline_build *b, const struct node *n)
 	}
 }
 
+static char look(const struct timeline_build *b, const struct node *n)
+{
+	char found = LOOKED;
+
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		found |= n->ins[i]->v.what == HD_TENSOR_DATA && !n->ins[i]->v.node ? READS_DATA : 0;
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		for (struct node **r = b->g->readers[n->outs[k]->id]; r && *r; r++)
+			found |= is_accumulator(*r) ? HAS_COPIES : 0;
+	return found;
+}
+
 static void emit(struct timeline_build *b, struct node *n, int32_t micro)
 {
 	if (b->runs[n->id] <= 0)
 		return;
 	take_pulled(b, n);
 	if (hd_node_here(b->g, n)) {
-		load(b, n, micro);
+		if (!b->looked[n->id])
+			b->looked[n->id] = look(b, n);
+		if (b->looked[n->id] & READS_DATA)
+			load(b, n, micro);
 		append(b, HD_ENTRY_NODE, n, micro);
-		if (micro != HD_STEP)
+		if (micro != HD_STEP && b->looked[n->id] & HAS_COPIES)
 			accumulate_copies(b, n, micro);
 	}
 	if (--b->runs[n->id] > 0)
@@ -498,11 +516,15 @@ static void waits(struct timeline_build *b)
 {
 	struct hd_program *g = b->g;
 	int64_t m = g->plan->micros + 1, update = first_update(g), rows = 0, *first, *row;
+	char *reads = hd_alloc((size_t)g->plan->nnodes + 1); /* by node id: what a movement brings */
 
 	row = hd_alloc(g->plan->ntensors * sizeof(*row)); /* of a movement's result */
 	for (size_t i = 0; i < g->nmine; i++)
-		if (hd_node_moves(g->mine[i]))
+		if (hd_node_moves(g->mine[i])) {
 			row[g->mine[i]->outs[0]->id] = ++rows * m;
+			for (struct node **r = g->readers[g->mine[i]->outs[0]->id]; r && *r; r++)
+				reads[(*r)->id] = 1;
+		}
 	first = hd_alloc((size_t)(rows * m + m) * sizeof(*first));
 	for (int64_t i = 0; i < rows * m + m; i++)
 		first[i] = (int64_t)g->n;
@@ -520,7 +542,7 @@ static void waits(struct timeline_build *b)
 			if (e < update && x->wait > update)
 				x->wait = update;
 		}
-		for (uint32_t i = 0; hd_entry_reads(x, i); i++) {
+		for (uint32_t i = 0; x->node && reads[x->node->id] && hd_entry_reads(x, i); i++) {
 			struct tensor *t = x->node->ins[i];
 
 			if (x->type == HD_ENTRY_ACC && i != x->input)
@@ -528,8 +550,7 @@ static void waits(struct timeline_build *b)
 			first[row[t->id] + (t->step ? 0 : x->micro + 1)] = e;
 		}
 	}
-	free(first);
-	free(row);
+	free(first), free(row), free(reads);
 	hd_wait_for_overwrites(g);
 }
 
@@ -547,7 +568,7 @@ int hd_timeline(struct hd_program *g)
 	b.behind = hd_alloc(n * sizeof(*b.behind)), b.since = hd_alloc(n * sizeof(int));
 	b.units = hd_alloc((size_t)(p->chunks ? p->chunks : 1) * 3 * sizeof(*b.units));
 	b.received = hd_alloc(n * sizeof(*b.received));
-	b.leads = hd_alloc(n), b.after = hd_alloc(n * sizeof(*b.after));
+	b.leads = hd_alloc(n), b.looked = hd_alloc(n), b.after = hd_alloc(n * sizeof(*b.after));
 	count(&b);
 	mark_taken(&b);
 	b.unit_at = hd_alloc((size_t)(p->nunits[g->coord] + 1) * sizeof(*b.unit_at));
@@ -573,6 +594,7 @@ int hd_timeline(struct hd_program *g)
 	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)
 		free(b.units[i].v), free(b.units[i].receives);
 	free(b.units), free(b.unmet), free(b.runs), free(b.held), free(b.loaded);
-	free(b.unit_at), free(b.behind), free(b.since), free(b.leads), free(b.after), free(b.received), free(b.taken);
+	free(b.unit_at), free(b.behind), free(b.since), free(b.leads), free(b.after), free(b.received), free(b.taken),
+		free(b.looked);
 	return rc;
 }
