@@ -31,6 +31,7 @@ struct known_plugin {
 	struct hd_plugin_entry e; /* first: entries are handed out by its address */
 	struct hd_strategy_ops table;
 	struct hd_module *module; /* accepted: what is loaded stays as it is */
+	int by_name;              /* the search has found it */
 };
 static struct known_plugin **all;
 static size_t nall, all_cap;
@@ -600,11 +601,24 @@ static int no_such_name(const char *name, const struct files *f, const char *pla
 	return HD_EINVAL;
 }
 
+/* What a search of this process has found under that name, and what was accepted: it is not searched again. */
+static struct known_plugin *found_before(const char *name)
+{
+	for (size_t i = 0; i < nall; i++)
+		if (all[i]->by_name && all[i]->module && !strcmp(all[i]->e.name, name))
+			return all[i];
+	return NULL;
+}
+
 static char *path_of_name(const char *name, struct hd_err *err)
 {
 	struct files f = { NULL, 0, 0 };
-	char *places = search(&f), *path = NULL;
+	const struct known_plugin *known = found_before(name);
+	char *places, *path = NULL;
 
+	if (known)
+		return hd_strdup(known->e.path);
+	places = search(&f);
 	for (size_t i = 0; i < f.n && !path; i++) {
 		char *one = name_of(f.path[i]);
 
@@ -644,12 +658,13 @@ int hd_registry_find(const char *name_or_path, const char *relative_to_dir, stru
 		     struct hd_err *err)
 {
 	struct hd_plugin_entry *e;
-	char *path = is_path(name_or_path) ? path_of_path(name_or_path, relative_to_dir, err)
-					   : path_of_name(name_or_path, err);
+	int named = !is_path(name_or_path);
+	char *path = named ? path_of_name(name_or_path, err) : path_of_path(name_or_path, relative_to_dir, err);
 
 	if (!path)
 		return HD_EINVAL;
 	e = entry_of(path);
+	((struct known_plugin *)e)->by_name |= named;
 	free(path);
 	if (e->why)
 		return hd_err_set(err, HD_EABI, "plugin %s: %s", e->path, e->why);
