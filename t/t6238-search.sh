@@ -68,6 +68,14 @@ for case in '4 --set=train.seq=64' '6 --set=model.layers=6' '4 --memory=1M'; do
 		"$(field "$searched" "$planned + sum(x['layouts'] for x in r['lost'])")" "$(field "$searched" 'r["layouts"]')"
 done
 
+# Many micro-batches, and an update that takes as long as several: what is once a step must not count for each of them when a search
+# with few tries sorts layouts.
+sed 's/^layers = .*/layers = 8/; s/^global_batch = .*/global_batch = 384/' m.ini >many.ini
+sed 's/^memory_bandwidth = .*/memory_bandwidth = 1e9/; s/^network_bandwidth = .*/network_bandwidth = 1e8/; s/^kernel_latency = .*/kernel_latency = 1e-7/' \
+	machine.ini >slow.ini
+many() { heddle plan many.ini --machine slow.ini --search --space "$tmp/space.ini" --ranks 8 --json --tries "$1" 2>&1; }
+is "many micro-batches, few tries: the best of all layouts" "$(field "$(many 17)" "$first")" "$(field "$(many 0)" "$first")"
+
 # What it writes is a layout like any other, of the same batch, and takes as long as was said.
 said=$(search --ranks 4 --out best.ini --top 3)
 found=$(search --ranks 4 --json)

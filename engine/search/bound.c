@@ -96,7 +96,9 @@ double hd_guess_memory(const struct probe *p, const struct probe_shape *s, const
 
 double hd_guess_quick(const struct probe *p, const struct probe_shape *s)
 {
-	double layer = (p->step[1] - p->step[0]) / (double)s->period, rest = p->step[0] - layer * (double)s->period;
+	double q = (double)s->period, l = (double)s->layers, n = (double)s->stages;
+	double micro = (p->units[1] - p->units[0]) / q, once = (p->step[1] - p->step[0]) / q - micro;
+	double rest = p->units[0] - micro * q, rest_once = p->step[0] - p->units[0] - once * q;
 
-	return (double)s->micros * larger((layer * (double)s->layers + rest) / (double)s->stages, 0);
+	return larger((once * l + rest_once) / n, 0) + (double)s->micros * larger((micro * l + rest) / n, 0);
 }

@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/process/beside.h"
 #include "engine/graph/mesh.h"
+#include "engine/passes/passes.h"
 #include "engine/search/evaluate.h"
 #include <malloc.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ static double larger(double a, double b)
 struct jobs {
 	const struct evaluator *e;
 	const struct space_layout *layouts;
-	const int64_t *micros;
+	const struct order_wanted *orders;
 	struct hd_conf *given;
 	void *out; /* shared */
 	int whole;
@@ -66,12 +67,12 @@ struct predicted {
 	int groups;
 };
 
-static int predict(const struct evaluator *e, struct hd_conf *c, const struct hd_plan_options *o, struct predicted *r,
-		   struct hd_err *err)
+static int predict(const struct evaluator *e, struct hd_conf *c, const struct hd_plan_options *o, int want_spans,
+		   struct predicted *r, struct hd_err *err)
 {
 	struct hd_plan *p = NULL;
 
-	*r = (struct predicted){ .groups = 0 };
+	*r = (struct predicted){ .times.want_spans = want_spans };
 	if (hd_plan_create(c, o, &p, err) >= 0) {
 		r->micros = p->config.batch.full / p->batch;
 		r->groups = (int)p->ngroups;
@@ -86,7 +87,7 @@ static void evaluate_conf(const struct evaluator *e, struct hd_conf *c, struct e
 {
 	struct predicted r;
 
-	if (!err->code && predict(e, c, &e->options, &r, err) >= 0) {
+	if (!err->code && predict(e, c, &e->options, 0, &r, err) >= 0) {
 		out->step = r.times.step;
 		for (int64_t k = 0; k < r.times.nstages; k++)
 			out->memory = larger(out->memory, r.times.stages[k].memory);
@@ -170,6 +171,17 @@ static int nodes_are_closer(const struct hd_machine *m)
 	return m->ranks_per_node <= 1 || (node->bandwidth >= network->bandwidth && node->latency <= network->latency);
 }
 
+/* Seconds of the forward and backward units of a rank. */
+static double in_units(const struct hd_unit_spans *s)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < s->nunits; i++)
+		if (s->units[i].unit.kind & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W))
+			sum += s->units[i].to - s->units[i].from;
+	return sum;
+}
+
 static int probe_one(const struct evaluator *e, const struct space_layout *l, struct hd_plan_options *o, int k,
 		     struct probe *out, struct hd_err *err)
 {
@@ -177,10 +189,11 @@ static int probe_one(const struct evaluator *e, const struct space_layout *l, st
 	struct hd_conf *c = NULL;
 
 	o->micros = 1 + (k >> 1);
-	if (probe_conf(e, l, e->period * (1 + (k & 1)), &c, err) >= 0 && predict(e, c, o, &r, err) >= 0) {
+	if (probe_conf(e, l, e->period * (1 + (k & 1)), &c, err) >= 0 && predict(e, c, o, 1, &r, err) >= 0) {
 		out->micros = r.micros;
 		out->queues = r.groups;
 		out->step[k] = r.times.step;
+		out->units[k] = in_units(r.times.spans);
 		out->compute[k] = r.times.stages[0].compute;
 		out->collective[k] = nodes_are_closer(e->machine) ? r.times.stages[0].collective : 0;
 		out->memory[k] = r.times.stages[0].memory;
@@ -234,51 +247,85 @@ static int order_plan(const struct evaluator *e, const struct space_layout *l, i
 	return err->code;
 }
 
-static int order_one(const struct evaluator *e, const struct space_layout *l, int64_t micros, struct order_probe *out,
-		     double *in_flight, struct hd_err *err)
+static double most_in_flight(const struct hd_plan *p)
 {
-	struct hd_plan *p = NULL;
-	struct hd_conf *c = NULL;
+	double most = 1;
 
-	if (order_plan(e, l, micros, &p, &c, err) >= 0) {
-		out->bubble = p->timing.bubble;
-		out->bubble_of = (double)micros;
-		out->chunks = (double)p->chunks;
-		*in_flight = 1;
-		for (int k = 0; k < p->timing.p; k++)
-			*in_flight = larger(*in_flight, p->timing.in_flight[k]);
-	}
-	hd_plan_destroy(p);
-	hd_conf_destroy(c);
-	return err->code;
+	for (int k = 0; k < p->timing.p; k++)
+		most = larger(most, p->timing.in_flight[k]);
+	return most;
+}
+
+/* The order of so many micro-batches, on a plan that has one of others. */
+static int order_again(struct hd_plan *p, int64_t micros)
+{
+	hd_schedule_report_release(&p->timing);
+	p->timing = (struct hd_schedule_report){ .p = 0 };
+	p->micros = micros;
+	return hd_pass_schedule(p);
 }
 
 /* So many more micro-batches change nothing but the steady part between the ends; both divide as the layout's own do. */
-static void order_job(void *ctx, int64_t i)
+static void order_of_micros(struct hd_plan *p, int64_t stages, int64_t m, struct order_probe *out)
 {
-	struct jobs *j = ctx;
-	struct order_probe *out = (struct order_probe *)j->out + i;
-	int64_t stages = ranks_of(j->e->space, &j->layouts[i], hd_search_evaluate_staged(j->e->space)),
-		m = j->micros[i];
 	int64_t rest = m % stages, few = 2 * stages + rest, more = 3 * stages + rest;
-	struct hd_err err = { 0 };
 
 	few = few < m ? few : m;
 	more = more < m ? more : m;
 	out->in_flight_of = (double)few;
-	out->in_flight_more_of = (double)more;
-	if (order_one(j->e, &j->layouts[i], few, out, &out->in_flight, &err) >= 0)
-		order_one(j->e, &j->layouts[i], more, out, &out->in_flight_more, &err);
-	if (err.code)
-		refuse(&out->judged, j->e->space, &err);
+	out->in_flight_more_of = out->bubble_of = (double)more;
+	if (order_again(p, few) < 0)
+		return;
+	out->in_flight = most_in_flight(p);
+	if (more > few && order_again(p, more) < 0)
+		return;
+	out->in_flight_more = most_in_flight(p);
+	out->bubble = p->timing.bubble;
+	out->chunks = (double)p->chunks;
 }
 
-void hd_search_evaluate_orders(const struct evaluator *e, const struct space_layout *l, const int64_t *micros,
-			       int64_t n, struct order_probe *out)
+/* The stages of a layout are planned once, for all numbers of micro-batches. */
+static void order_job(void *ctx, int64_t i)
 {
-	struct jobs j = { .e = e, .layouts = l, .micros = micros };
+	struct jobs *j = ctx;
+	const struct order_wanted *w = &j->orders[i];
+	int64_t stages = ranks_of(j->e->space, &w->layout, hd_search_evaluate_staged(j->e->space));
+	struct hd_conf *c = NULL;
+	struct hd_plan *p = NULL;
 
-	run(&j, order_job, n, out, sizeof(*out));
+	for (int64_t k = 0; k < w->n; k++) {
+		struct order_probe *out = (struct order_probe *)j->out + w->first + k;
+		struct hd_err err = { 0 };
+
+		if (p || order_plan(j->e, &w->layout, w->micros[k], &p, &c, &err) >= 0)
+			order_of_micros(p, stages, w->micros[k], out);
+		if (!err.code && !p->err->code)
+			continue;
+		refuse(&out->judged, j->e->space, err.code ? &err : p->err);
+		hd_plan_destroy(p);
+		hd_conf_destroy(c);
+		p = NULL, c = NULL;
+	}
+	hd_plan_destroy(p);
+	hd_conf_destroy(c);
+}
+
+void hd_search_evaluate_orders(const struct evaluator *e, const struct order_wanted *w, int64_t n,
+			       struct order_probe *out)
+{
+	struct jobs j = { .e = e, .orders = w };
+	int64_t all = n ? w[n - 1].first + w[n - 1].n : 0;
+	size_t bytes = (size_t)all * sizeof(*out);
+	char *lost = hd_alloc((size_t)n + 1);
+
+	j.out = hd_shared_create(bytes);
+	hd_beside(n, order_job, &j, MOST_SECONDS, lost);
+	memcpy(out, j.out, bytes);
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t k = 0; lost[i] && k < w[i].n; k++)
+			out[w[i].first + k].judged = lost_job();
+	hd_shared_destroy(j.out, bytes);
+	free(lost);
 }
 
 /* -- strategies by themselves --------------------------------------------------------------------------------------------------------- */

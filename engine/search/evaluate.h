@@ -19,6 +19,7 @@ struct probe {
 	struct judged judged;
 	int64_t micros; /* of the whole layout */
 	double step[HD_PROBES], compute[HD_PROBES], collective[HD_PROBES];
+	double units[HD_PROBES]; /* of step: in units of micro-batches; the rest is once a step */
 	double memory[HD_PROBES], state[HD_PROBES];
 	int queues; /* groups that communicate: each beside the others */
 	int whole;  /* all four; else those of one micro-batch */
@@ -50,9 +51,13 @@ struct evaluator {
 void hd_search_evaluate(const struct evaluator *e, const struct space_layout *l, int64_t n, struct evaluated *out);
 void hd_search_evaluate_probes(const struct evaluator *e, const struct space_layout *l, int64_t n, int whole,
 			       struct probe *out);
-/* micros: by layout, of its step. */
-void hd_search_evaluate_orders(const struct evaluator *e, const struct space_layout *l, const int64_t *micros,
-			       int64_t n, struct order_probe *out);
+struct order_wanted {
+	struct space_layout layout; /* its strategies of stages count */
+	const int64_t *micros;      /* of a step; n numbers of them */
+	int64_t n, first;           /* first: the results are out[first], ... */
+};
+void hd_search_evaluate_orders(const struct evaluator *e, const struct order_wanted *w, int64_t n,
+			       struct order_probe *out);
 void hd_search_evaluate_given(const struct evaluator *e, struct hd_conf *c,
 			      struct evaluated *out); /* of an INI as it is */
 /* Notes in the space which sizes and choices strategy i refuses by itself, and whether blocks are dealt to its axis. */

@@ -90,7 +90,7 @@ static struct known_order *order_find(const struct search_state *s, const struct
 	return NULL;
 }
 
-void hd_search_want_order(struct search_state *s, const struct space_layout *l, int64_t micros)
+static void want(struct search_state *s, const struct space_layout *l, int64_t micros)
 {
 	struct known_order k = order_of(s, l, micros);
 
@@ -100,23 +100,39 @@ void hd_search_want_order(struct search_state *s, const struct space_layout *l, 
 	s->orders[s->norders++] = k;
 }
 
+/* Also of the numbers of micro-batches that other layouts on these stages have: a plan of the stages serves all of them. */
+void hd_search_want_order(struct search_state *s, const struct space_layout *l, int64_t micros)
+{
+	struct known_order k = order_of(s, l, micros);
+
+	if (order_find(s, &k))
+		return;
+	want(s, l, micros);
+	for (int64_t m = 1; m <= s->batch; m++)
+		if (s->batch % m == 0)
+			want(s, l, m);
+}
+
+/* Those that nobody has made, which stand behind the others: each layout's one after the other. */
 void hd_search_make_orders(struct search_state *s)
 {
-	int64_t n = s->norders - s->made_orders;
+	int64_t n = s->norders - s->made_orders, nlayouts = 0;
 	struct known_order *v = &s->orders[s->made_orders];
-	struct space_layout *l = hd_alloc(((size_t)n + 1) * sizeof(*l));
+	struct order_wanted *w = hd_alloc(((size_t)n + 1) * sizeof(*w));
 	struct order_probe *out = hd_alloc(((size_t)n + 1) * sizeof(*out));
 	int64_t *micros = hd_alloc(((size_t)n + 1) * sizeof(*micros));
 
 	for (int64_t i = 0; i < n; i++) {
-		l[i] = v[i].layout;
 		micros[i] = v[i].micros;
+		if (!i || !hd_layout_same(s->e.space, &v[i].layout, &v[i - 1].layout))
+			w[nlayouts++] = (struct order_wanted){ v[i].layout, &micros[i], 0, i };
+		w[nlayouts - 1].n++;
 	}
-	hd_search_evaluate_orders(&s->e, l, micros, n, out);
+	hd_search_evaluate_orders(&s->e, w, nlayouts, out);
 	for (int64_t i = 0; i < n; i++)
 		v[i].probe = out[i];
 	s->made_orders = s->norders;
-	free(l), free(out), free(micros);
+	free(w), free(out), free(micros);
 }
 
 const struct order_probe *hd_search_order(struct search_state *s, const struct space_layout *l, int64_t micros)
@@ -273,7 +289,7 @@ void hd_search_end(struct search_state *s)
 		if (it.bound >= s->best)
 			hd_search_slower(s, &it);
 		else
-			r->left += it.layouts - (it.kind != QUEUED_FAMILY && hd_search_known(s, &it.layout));
+			r->left += it.layouts - (it.kind > QUEUED_FAMILY && hd_search_known(s, &it.layout));
 	details(s);
 	if (r->nfound)
 		qsort(r->found, (size_t)r->nfound, sizeof(*r->found), by_merit);

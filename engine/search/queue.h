@@ -3,14 +3,15 @@
  */
 #ifndef HD_ENGINE_SEARCH_QUEUE_H
 #define HD_ENGINE_SEARCH_QUEUE_H
+#include "engine/search/bound.h"
 #include "engine/search/search.h"
 
-/* A family of layouts, a layout, and one whose order of units is known. */
-enum { QUEUED_FAMILY, QUEUED_LAYOUT, QUEUED_ORDERED };
+/* A family that was not probed, one that was, a layout, and one whose order of units is known. */
+enum { QUEUED_RELATIVE, QUEUED_FAMILY, QUEUED_LAYOUT, QUEUED_ORDERED };
 struct queued {
 	struct space_layout layout;
 	double key;   /* seconds that it may take; the smallest first */
-	double bound; /* that it cannot take less than; 0 of families */
+	double bound; /* that it cannot take less than; 0 of families and relatives */
 	int64_t layouts, serial;
 	int64_t probe; /* of layouts: its number */
 	int kind;
@@ -28,8 +29,8 @@ struct search_state {
 	struct evaluator e;
 	double limit, best;
 	int all_orders;
-	struct space_layout *families;
-	int64_t nfamilies;
+	struct space_layout *families; /* that are to be probed */
+	int64_t nfamilies, all_families;
 	size_t cap_families;
 	struct queued *items; /* a heap */
 	int64_t nitems, serial;
@@ -38,7 +39,7 @@ struct search_state {
 	int64_t nprobes;
 	size_t cap_probes;
 	struct known_order *orders;
-	int64_t norders, made_orders;
+	int64_t norders, made_orders, batch; /* batch: sequences of a step */
 	size_t cap_orders;
 	double nearest; /* bytes over the limit, of the layout that missed it least */
 	double slowest; /* bound of what was lost to the best: the smallest */
@@ -49,6 +50,18 @@ static inline double larger_of(double a, double b)
 	return a > b ? a : b;
 }
 
+/* -- families.c */
+#define HD_SEARCH_OPTIMISM 0.75 /* a family's best layout, beside the guess of the one that was probed */
+struct probe_shape hd_search_shape(const struct search_state *s, const struct space_layout *l, int64_t micros);
+/* Choices of strategies of stages, of which each layout of a family has one. */
+int64_t hd_search_staged_choices(const struct search_state *s, const struct space_layout *l);
+/* Why strategy i refuses its size and choice by itself, or NULL. */
+const char *hd_search_refused(const struct search_state *s, const struct space_layout *l, int i);
+void hd_search_add_families(struct search_state *s);
+void hd_search_judge_families(struct search_state *s); /* queues those that may be fast, and loses the others */
+void hd_search_judge_relatives(struct search_state *s, struct space_layout *v, int64_t n);
+
+/* -- queue.c */
 void hd_search_family(struct search_state *s, const struct space_layout *l);
 void hd_search_push(struct search_state *s, const struct queued *it);
 int hd_search_pop(struct search_state *s, struct queued *out); /* 0: none is left */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The search.  Layouts that differ in the order of units and in keys of other sections only are a family, and a family has
- * one probe: small plans that say what a layer costs.  Families that cannot fit are dropped; of the others the most
- * promising is opened first, into its layouts, and the most promising layout is planned whole.  That ends when no other
- * can be faster than the best by its bound, when none is likely to come near it, or after as many plans as were asked
- * for.  Then what differs from the best in one point is probed, and planned too if it may be faster, as long as that
- * helps.  The order of a layout's units takes a plan of all its layers: it is made when the layout is next.
+ * one probe: small plans that say what a layer costs (families.c).  Families that cannot fit are dropped; of the others the
+ * most promising is opened first, into its layouts, and the most promising layout is planned whole.  That ends when no other
+ * can be faster than the best by its bound, when none is likely to come near it, or after as many plans as were asked for.
+ * Then what differs from the best in one point is probed. It is planned too if it may be faster, as long as that helps.
+ * The order of a layout's units takes a plan of all its layers: it is made when the layout is next.
  *
  * Rounds have a fixed size, so what is looked at does not depend on the number of processors.
  */
@@ -17,183 +17,8 @@
 #include <string.h>
 
 #define ROUND 16
-#define BLOCK 512     /* probes at once */
-#define OPTIMISM 0.75 /* a family's best layout, beside the guess of the one that was probed */
 #define PATIENCE \
-	1.3       /* beside the best: what is guessed to take longer is not looked at, if there is a limit of tries */
-#define MANY 4096 /* families of which all orders on the mesh are tried at once */
-
-/* -- families ------------------------------------------------------------------------------------------------------------------ */
-static struct probe_shape shape_of(const struct search_state *s, const struct space_layout *l, int64_t micros)
-{
-	struct probe_shape shape = {
-		.stages = 1, .layers = s->e.space->layers, .period = s->e.period, .micros = micros
-	};
-
-	for (int i = 0; i < s->e.space->n; i++)
-		shape.stages *= s->e.space->strategies[i].stages ? l->size[i] : 1;
-	return shape;
-}
-
-/* Choices of strategies of stages, of which each layout of a family has one. */
-static int64_t staged_choices(const struct search_state *s, const struct space_layout *l)
-{
-	const struct space *of = s->e.space;
-	int64_t n = 1;
-
-	for (int i = 0; i < of->n; i++)
-		if (of->strategies[i].stages && hd_layout_used(l, i))
-			n *= of->strategies[i].nchoices;
-	return n;
-}
-
-static int64_t members(const struct search_state *s, const struct space_layout *l)
-{
-	int64_t n = staged_choices(s, l);
-
-	for (int i = 0; i < s->e.space->nkeys; i++)
-		n *= s->e.space->keys[i].n;
-	return n;
-}
-
-static void add_orders(struct search_state *s, const struct space_layout *l)
-{
-	int n = 1;
-	struct space_layout *v = s->all_orders ? hd_layout_orders(s->e.space, l, &n) : NULL;
-
-	for (int i = 0; i < n; i++)
-		hd_search_family(s, v ? &v[i] : l);
-	free(v);
-}
-
-/* A layout with what a strategy refuses by itself is refused. */
-static const char *refused(const struct search_state *s, const struct space_layout *l, int i)
-{
-	return hd_layout_used(l, i) ? hd_space_refuses(s->e.space, i, l->size[i], l->choice[i]) : NULL;
-}
-
-/* why: l is refused already; NULL: it is not. */
-static void add_choices(struct search_state *s, struct space_layout *l, int i, const char *why)
-{
-	const struct space *of = s->e.space;
-	int n = i < of->n && hd_layout_used(l, i) && !of->strategies[i].stages ? of->strategies[i].nchoices : 1;
-
-	if (i == of->n && why) {
-		s->out->layouts += members(s, l);
-		hd_search_lost(s, l, members(s, l), why);
-	} else if (i == of->n) {
-		add_orders(s, l);
-	}
-	for (int k = 0; k < n && i < of->n; k++) {
-		const char *no;
-
-		l->choice[i] = k;
-		no = of->strategies[i].stages ? NULL : refused(s, l, i);
-		add_choices(s, l, i + 1, why ? why : no);
-	}
-}
-
-static void add_sizes(struct search_state *s, struct space_layout *l, int i, int64_t left)
-{
-	const struct space *of = s->e.space;
-	const struct space_strategy *at = &of->strategies[i];
-
-	if (i == of->n) {
-		if (left == 1)
-			add_choices(s, l, 0, NULL);
-		return;
-	}
-	for (int64_t n = 1; n <= left; n++) {
-		if (left % n || n < at->least || n > at->most || (at->stages && n > of->layers))
-			continue;
-		l->size[i] = n;
-		add_sizes(s, l, i + 1, left / n);
-	}
-	l->size[i] = 1;
-}
-
-static void add_families(struct search_state *s)
-{
-	struct space_layout l = { .size = { 0 } };
-
-	for (int i = 0; i < s->e.space->n; i++)
-		l.order[i] = i;
-	s->all_orders = 1;
-	add_sizes(s, &l, 0, s->e.space->ranks);
-	if (s->nfamilies <= MANY || s->o->unbounded)
-		return;
-	s->nfamilies = s->out->layouts = s->out->nlost = 0;
-	memset(s->out->lost, 0, sizeof(s->out->lost));
-	s->all_orders = 0;
-	add_sizes(s, &l, 0, s->e.space->ranks);
-}
-
-/* p: of the first values, which need least memory; another: of others, since those were refused. */
-static void judge_family(struct search_state *s, const struct space_layout *l, const struct probe *p, int another)
-{
-	struct probe_shape shape = shape_of(s, l, p->micros);
-	struct queued it = { .layout = *l, .kind = QUEUED_FAMILY, .layouts = members(s, l) };
-	double floor = hd_bound_memory(p, &shape);
-
-	if (!another && s->limit > 0 && floor > s->limit && !s->o->unbounded) {
-		hd_search_no_room(s, l, it.layouts, floor);
-		return;
-	}
-	it.key = OPTIMISM * hd_guess_quick(p, &shape);
-	hd_search_push(s, &it);
-}
-
-/* Probes of families; those that were refused stay in v.  -> how many. */
-static int64_t probe_families(struct search_state *s, struct space_layout *v, int64_t n, struct probe *p, int another)
-{
-	int64_t refused = 0;
-
-	for (int64_t i = 0; i < n; i += BLOCK) {
-		int64_t some = n - i < BLOCK ? n - i : BLOCK;
-
-		hd_search_evaluate_probes(&s->e, &v[i], some, 0, &p[i]);
-		for (int64_t k = i; k < i + some; k++) {
-			if (!p[k].judged.code) {
-				judge_family(s, &v[k], &p[k], another);
-				continue;
-			}
-			p[refused] = p[k];
-			v[refused++] = v[k];
-		}
-	}
-	return refused;
-}
-
-/* Of those that were refused some would not be with another value of one key. */
-static int64_t probe_others(struct search_state *s, struct space_layout *v, int64_t n, struct probe *p)
-{
-	const struct space *of = s->e.space;
-
-	for (int i = 0; i < of->nkeys && n; i++) {
-		for (int k = 1; k < of->keys[i].n; k++) {
-			for (int64_t f = 0; f < n; f++)
-				v[f].value[i] = k;
-			n = probe_families(s, v, n, p, 1);
-		}
-		for (int64_t f = 0; f < n; f++)
-			v[f].value[i] = 0;
-	}
-	return n;
-}
-
-static void judge_families(struct search_state *s)
-{
-	struct probe *p = hd_alloc(((size_t)s->nfamilies + 1) * sizeof(*p));
-	int64_t n = s->nfamilies;
-
-	for (int64_t i = 0; i < n; i++)
-		s->out->layouts += members(s, &s->families[i]);
-	n = probe_families(s, s->families, n, p, 0);
-	n = probe_others(s, s->families, n, p);
-	for (int64_t i = 0; i < n; i++)
-		hd_search_lost(s, &s->families[i], members(s, &s->families[i]), p[i].judged.why);
-	free(p);
-}
+	1.3 /* beside the best: what is guessed to take longer is not looked at, if there is a limit of tries */
 
 /* -- a family's layouts ------------------------------------------------------------------------------------------------------------ */
 static const char *staged_refused(const struct search_state *s, const struct space_layout *l)
@@ -202,16 +27,17 @@ static const char *staged_refused(const struct search_state *s, const struct spa
 
 	for (int i = 0; i < s->e.space->n && !why; i++)
 		if (s->e.space->strategies[i].stages)
-			why = refused(s, l, i);
+			why = hd_search_refused(s, l, i);
 	return why;
 }
+
+static const struct order_probe without_waits = { .bubble_of = 1, .chunks = 1 };
 
 /* As long as nobody knows its order of units, it is taken for one without waits. */
 static void queue_layout(struct search_state *s, const struct space_layout *l, int64_t probe)
 {
-	static const struct order_probe ideal = { .bubble_of = 1, .chunks = 1 };
 	const struct probe *p = &s->probes[probe];
-	struct probe_shape shape = shape_of(s, l, p->micros);
+	struct probe_shape shape = hd_search_shape(s, l, p->micros);
 	struct queued it = { .kind = QUEUED_LAYOUT, .layout = *l, .layouts = 1, .probe = probe };
 	const char *why = staged_refused(s, l);
 	double floor = hd_bound_memory(p, &shape);
@@ -225,7 +51,7 @@ static void queue_layout(struct search_state *s, const struct space_layout *l, i
 		return;
 	}
 	it.bound = hd_bound_step(p, &shape);
-	it.key = larger_of(hd_guess_step(p, &shape, &ideal), it.bound);
+	it.key = larger_of(hd_guess_step(p, &shape, &without_waits), it.bound);
 	hd_search_push(s, &it);
 }
 
@@ -248,7 +74,7 @@ static void queue_staged(struct search_state *s, const struct space_layout *l, i
 static void judge_order(struct search_state *s, struct queued *it)
 {
 	const struct probe *p = &s->probes[it->probe];
-	struct probe_shape shape = shape_of(s, &it->layout, p->micros);
+	struct probe_shape shape = hd_search_shape(s, &it->layout, p->micros);
 	const struct order_probe *o = hd_search_order(s, &it->layout, p->micros);
 	double memory;
 
@@ -299,7 +125,7 @@ static void open_families(struct search_state *s, const struct space_layout *l, 
 	hd_search_evaluate_probes(&s->e, v, all, 1, p);
 	for (int64_t i = 0; i < all; i++) {
 		if (p[i].judged.code)
-			hd_search_lost(s, &v[i], staged_choices(s, &v[i]), p[i].judged.why);
+			hd_search_lost(s, &v[i], hd_search_staged_choices(s, &v[i]), p[i].judged.why);
 		else
 			queue_staged(s, &v[i], hd_search_probe(s, &p[i]), 0);
 	}
@@ -333,7 +159,7 @@ static int64_t take(struct search_state *s, struct queued *v, int64_t n)
 	struct queued it;
 
 	while (taken < n && hd_search_pop(s, &it)) {
-		if (it.kind != QUEUED_FAMILY && hd_search_known(s, &it.layout)) /* the INI's own */
+		if (it.kind > QUEUED_FAMILY && hd_search_known(s, &it.layout)) /* the INI's own */
 			continue;
 		if (is_hopeless(s, &it)) {
 			hd_search_push(s, &it);
@@ -350,19 +176,23 @@ static int64_t take(struct search_state *s, struct queued *v, int64_t n)
 static void rounds(struct search_state *s)
 {
 	struct queued v[ROUND], ordered[ROUND], layouts[ROUND];
-	struct space_layout families[ROUND];
+	struct space_layout families[ROUND], relatives[ROUND];
 	int64_t n;
 
 	while ((!s->o->tries || s->out->nfound < s->o->tries) && (n = take(s, v, ROUND)) > 0) {
-		int64_t nf = 0, nl = 0, no = 0;
+		int64_t nr = 0, nf = 0, nl = 0, no = 0;
 
 		for (int64_t i = 0; i < n; i++)
-			if (v[i].kind == QUEUED_FAMILY)
+			if (v[i].kind == QUEUED_RELATIVE)
+				relatives[nr++] = v[i].layout;
+			else if (v[i].kind == QUEUED_FAMILY)
 				families[nf++] = v[i].layout;
 			else if (v[i].kind == QUEUED_LAYOUT)
 				layouts[nl++] = v[i];
 			else
 				ordered[no++] = v[i];
+		if (nr)
+			hd_search_judge_relatives(s, relatives, nr);
 		if (nf)
 			open_families(s, families, nf);
 		if (nl)
@@ -430,6 +260,9 @@ static void near_sizes(struct search_state *s, const struct space_layout *best, 
 			}
 }
 
+#define CLOSE \
+	0.95 /* what is guessed to take longer than this, beside the best, without any wait of a stage is not faster */
+
 /* Of those near the best, what may be faster and fit, by small plans; the others are not planned whole. */
 static int64_t promising(struct search_state *s, struct queued *v, int64_t n)
 {
@@ -441,12 +274,12 @@ static int64_t promising(struct search_state *s, struct queued *v, int64_t n)
 		l[i] = v[i].layout;
 	hd_search_evaluate_probes(&s->e, l, n, 1, p);
 	for (int64_t i = 0; i < n; i++) {
-		struct probe_shape shape = shape_of(s, &l[i], p[i].micros);
+		struct probe_shape shape = hd_search_shape(s, &l[i], p[i].micros);
 
 		if (p[i].judged.code || staged_refused(s, &l[i]))
 			continue;
 		v[i].bound = hd_bound_step(&p[i], &shape);
-		if (v[i].bound < s->best && OPTIMISM * hd_guess_quick(&p[i], &shape) < s->best &&
+		if (v[i].bound < s->best && CLOSE * hd_guess_step(&p[i], &shape, &without_waits) < s->best &&
 		    (s->limit <= 0 || hd_bound_memory(&p[i], &shape) <= s->limit))
 			v[some++] = v[i];
 	}
@@ -509,11 +342,12 @@ int hd_search(const struct search_options *o, struct search_result *out, struct 
 	out->space.node = o->plan.node_size;
 	s.limit = out->limit = o->memory ? (double)o->memory : o->machine->memory;
 	s.e = (struct evaluator){ &out->space, o->machine, o->style, o->plan, period_of(o->conf) };
+	s.batch = hd_section_int(hd_conf_section(o->conf, NULL, "train"), "global_batch");
 	for (int i = 0; i < out->space.n; i++)
 		hd_search_evaluate_alone(&s.e, &out->space, i);
-	add_families(&s);
+	hd_search_add_families(&s);
 	given(&s);
-	judge_families(&s);
+	hd_search_judge_families(&s);
 	rounds(&s);
 	if (s.nitems && s.best < INFINITY)
 		climb(&s);
