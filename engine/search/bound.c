@@ -5,7 +5,7 @@
  * what is not known, so a step is bounded by what its ranks compute, and by what its queues carry, not by the sum.
  */
 #include <config.h>
-#include "engine/search/bound.h"
+#include "engine/search/evaluate.h"
 #include <math.h>
 
 struct affine { /* a + b layers + micros (e + d layers) */

@@ -4,7 +4,6 @@
  * choice alone are relatives. One of them is probed; the others follow when it is their turn, as if they were as fast.
  */
 #include <config.h>
-#include "engine/search/bound.h"
 #include "engine/search/queue.h"
 #include <stdlib.h>
 #include <string.h>
@@ -233,7 +232,7 @@ static int64_t probe_others(struct search_state *s, struct space_layout *v, int6
 	return n;
 }
 
-static void judge(struct search_state *s, struct space_layout *v, int64_t n, int relatives)
+static void judge_some(struct search_state *s, struct space_layout *v, int64_t n, int relatives)
 {
 	struct probe *p = hd_alloc(((size_t)n + 1) * sizeof(*p));
 
@@ -256,12 +255,12 @@ void hd_search_judge_families(struct search_state *s)
 		s->families = NULL;
 		s->nfamilies = 0;
 		s->cap_families = 0;
-		judge(s, v, n, WITH_RELATIVES);
+		judge_some(s, v, n, WITH_RELATIVES);
 		free(v);
 	}
 }
 
 void hd_search_judge_relatives(struct search_state *s, struct space_layout *v, int64_t n)
 {
-	judge(s, v, n, ALONE);
+	judge_some(s, v, n, ALONE);
 }

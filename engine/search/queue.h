@@ -3,7 +3,6 @@
  */
 #ifndef HD_ENGINE_SEARCH_QUEUE_H
 #define HD_ENGINE_SEARCH_QUEUE_H
-#include "engine/search/bound.h"
 #include "engine/search/search.h"
 
 /* A family that was not probed, one that was, a layout, and one whose order of units is known. */

@@ -2,7 +2,7 @@
  * The search.  Layouts that differ in the order of units and in keys of other sections only are a family, and a family has
  * one probe: small plans that say what a layer costs (families.c).  Families that cannot fit are dropped; of the others the
  * most promising is opened first, into its layouts, and the most promising layout is planned whole.  That ends when no other
- * can be faster than the best by its bound, when none is likely to come near it, or after as many plans as were asked for.
+ * can be faster than the best by its bound, when none is likely to come near it, or after so many plans.
  * Then what differs from the best in one point is probed. It is planned too if it may be faster, as long as that helps.
  * The order of a layout's units takes a plan of all its layers: it is made when the layout is next.
  *
@@ -10,7 +10,6 @@
  */
 #include <config.h>
 #include "engine/search/queue.h"
-#include "engine/search/bound.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
