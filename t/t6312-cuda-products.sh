@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Products on a GPU, in the simulation: the implementation that is fastest when timed is taken, timed once and kept; and those that
-# share an operand (queries, keys and values) are one launch.  What breaks here costs time on a GPU and is silent.
+# share an operand (queries, keys and values) are one launch, as are those of one sum where that is faster.  What breaks here costs time on a GPU and is silent.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
 
@@ -36,12 +36,13 @@ is "bench --products times the launches of a step" "$(($(calls --products) - $(c
 # -- timed ----------------------------------------------------------------------------------------------------------------
 is "where the library names one implementation nothing is timed" "$(picks "$tmp"/cache/heddle/* 2>/dev/null)" ""
 metrics=one run
-export HD_TEST_LT_MS=5,4.9,2,0,9
+export HD_TEST_LT_MS=5,4.9,2,0,9 HD_TEST_CHAIN_MS=5.9
 metrics=many run
 n=$(cache | grep -c '^gemm1:simulated:0:')
 is "of five, of which one does not run and one is a little faster than the first, the fastest is taken" "$(picks "$tmp"/cache/heddle/*)" "$n 2/5 "
 is "of all products" "$((n > 10))" 1
-is "no other line is kept" "$(cache | grep -vc '^gemm1:')" 0
+is "the sum of three is as fast in one launch of 5.9 ms" "$(sed -n 's/^chain1:.* //p' "$tmp"/cache/heddle/*)" "0/2"
+is "no other line is kept" "$(cache | grep -vc '^gemm1:\|^chain1:')" 0
 is "the checkpoint has them too" "$(state | picks)" "$n 2/5 "
 is "the losses are the same" "$(cat many)" "$(cat one)"
 sed -i '1s| 2/5$| 1/5|' "$tmp"/cache/heddle/*
@@ -50,6 +51,13 @@ is "what is known is not timed again" "$(state | picks)" "1 1/5 $((n - 1)) 2/5 "
 rm -r "$tmp/cache"
 HD_TEST_LT_MS=5,4.9 run
 is "the first stays where others are as fast" "$(picks "$tmp"/cache/heddle/* | sed 's/^[0-9]* //')" "0/2 "
+rm -r "$tmp/cache"
+# The gradient of what queries, keys and values read: in 2 layers, of 4 micro-batches.
+HD_TEST_CHAIN_MS=5.8 run
+is "in one of 5.8 ms it is faster than three of 2 ms: they are one launch" "$(state | sed -n 's/^einsum.summed //p')" "$((2 * 3 * 4))"
+like "and the loss is the same" "$(cat losses)" "$(sed -n '2s/\(...\).*/\1/p' one)"
+HD_TEST_CHAIN_MS=3.8 run --set model.family=llama --set model.kv_heads=2
+is "so are those of unequal depths, and the mlp's two" "$(state | sed -n 's/^einsum.summed //p')" "$((2 * (3 + 2) * 4))"
 rm -r "$tmp/cache"
 run --set train.deterministic=1
 is "train.deterministic: nothing is timed" "$(state | picks)$(ls "$tmp/cache" 2>/dev/null)" ""

@@ -7,6 +7,14 @@
 #include <stdio.h>
 #include "engine/run/job.h"
 
+/* Ids of synthetic text: pure functions of the place, Zipf-distributed. */
+struct hd_bench_ids;
+struct hd_bench_ids *hd_bench_ids_new(int64_t vocab);
+void hd_bench_ids_free(struct hd_bench_ids *ids);
+int32_t hd_bench_id(const struct hd_bench_ids *ids, int64_t place);
+/* A hd_fill_fn; ctx: the ids.  They depend on the place in the rank's batch alone. */
+int hd_bench_fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out);
+
 /* Least seconds of all matrix products of this rank's step, each by the best implementation known, hot, measured by all ranks
  * at once, with operands as they lie or packed; any: in any layout.  0: not known for this device. */
 double hd_bench_bound(struct hd_job *j, int any);
@@ -30,7 +38,7 @@ struct hd_bench_profile {
 };
 /* Steps with the time of each command: on the cpu the median of a few, on a GPU each launch repeated alone.  products: bounds
  * of products are the best known (hd_bench_bound), not their FLOPs at the rate of large ones.  Longest first. */
-int hd_bench_profile_take(struct hd_job *j, hd_fill_fn fill, int products, struct hd_bench_profile *out);
+int hd_bench_profile_take(struct hd_job *j, struct hd_bench_ids *ids, int products, struct hd_bench_profile *out);
 void hd_bench_profile_print(const struct hd_bench_profile *p, FILE *to);
 
 #endif

@@ -60,14 +60,15 @@ static double middle(double x[STEPS])
 }
 
 /* Each command once a step, and the same ones in each step. */
-static int traced(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, int products, struct hd_bench_profile *p)
+static int traced(struct hd_program *g, struct hd_run *run, struct hd_bench_ids *ids, int products,
+		  struct hd_bench_profile *p)
 {
 	size_t commands;
 
 	for (int step = 1; step <= STEPS; step++) {
 		hd_program_trace(g, step, STEPS);
 		run->step = step;
-		HD_TRY(hd_program_compute(g, run, fill, NULL));
+		HD_TRY(hd_program_compute(g, run, hd_bench_fill, ids));
 		HD_TRY(hd_program_update(g, run));
 	}
 	hd_program_trace(g, 0, 0);
@@ -88,7 +89,7 @@ static int traced(struct hd_program *g, struct hd_run *run, hd_fill_fn fill, int
 	return HD_OK;
 }
 
-int hd_bench_profile_take(struct hd_job *j, hd_fill_fn fill, int products, struct hd_bench_profile *p)
+int hd_bench_profile_take(struct hd_job *j, struct hd_bench_ids *ids, int products, struct hd_bench_profile *p)
 {
 	struct hd_program *g = j->program[HD_JOB_TRAIN];
 	struct hd_run run = { .seed = 1, .train = 1, .lr = 1e-4, .step = 1, .loss_scale = 1 };
@@ -98,7 +99,7 @@ int hd_bench_profile_take(struct hd_job *j, hd_fill_fn fill, int products, struc
 		hd_comm_barrier();
 		p->memory_rate = hd_bench_memory_rate(ARRAY);
 		p->matmul_rate = j->device->matmul_rate(hd_job_dtype(j));
-		HD_TRY(traced(g, &run, fill, products, p));
+		HD_TRY(traced(g, &run, ids, products, p));
 	} else {
 		HD_TRY(hd_program_times(g, &run, 10, add, p));
 	}

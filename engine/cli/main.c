@@ -132,7 +132,7 @@ const struct hd_verb hd_verbs[] = {
 	  hd_verb_plan, 1 },
 	{ "machine", NULL, "measure this machine, and write the file that plan reads", FLAGS(machine_flags),
 	  hd_verb_machine, 0 },
-	{ "bench", "CONF", "time steps on synthetic tokens", FLAGS(bench_flags), hd_verb_bench, 0 },
+	{ "bench", "CONF", "time steps on synthetic tokens, drawn by Zipf's law with exponent 1", FLAGS(bench_flags), hd_verb_bench, 0 },
 	{ "eval", "CKPT", "compute the loss of a checkpoint on a file", FLAGS(eval_flags), hd_verb_eval, 0 },
 	{ "generate", "CKPT", "generate text from a checkpoint", FLAGS(generate_flags), hd_verb_generate, 0 },
 	{ "data", "CONF", "print the token ids of a step", FLAGS(data_flags), hd_verb_data, 1 },

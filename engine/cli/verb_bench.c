@@ -20,18 +20,8 @@ struct bench_state {
 	double startup,
 		bound[2]; /* bound: seconds of the products at their best, as operands lie and in any layout; or 0 */
 	int n, with_products;
+	struct hd_bench_ids *ids;
 };
-
-/* Ids that depend on the position in the batch alone. */
-static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, int64_t micro, int32_t *out)
-{
-	int64_t n = hd_local_count(t), vocab = g->plan->model.vocab;
-
-	(void)ctx;
-	for (int64_t i = 0; i < n; i++)
-		out[i] = (int32_t)((uint64_t)(i + 1 + micro * n) * 2654435761u % (uint64_t)vocab);
-	return HD_OK;
-}
 
 static int by_value(const void *a, const void *b)
 {
@@ -65,7 +55,7 @@ static int measure(struct hd_job *j, struct bench_state *b)
 		if (k == -2)
 			b->startup = t - j->started;
 		run.step = k + 3;
-		HD_TRY(hd_program_compute(g, &run, fill, NULL));
+		HD_TRY(hd_program_compute(g, &run, hd_bench_fill, b->ids));
 		HD_TRY(hd_program_update(g, &run));
 		t = hd_comm_max(hd_seconds() - t);
 		if (k >= 0)
@@ -106,11 +96,11 @@ static json_t *bytes_by_axis(struct hd_job *j, const struct bench_state *b)
 }
 
 /* By rank 0; the others take part. */
-static int profile(struct hd_job *j, int products, FILE *to)
+static int profile(struct hd_job *j, struct hd_bench_ids *ids, int products, FILE *to)
 {
 	struct hd_bench_profile p;
 
-	HD_TRY(hd_bench_profile_take(j, fill, products, &p));
+	HD_TRY(hd_bench_profile_take(j, ids, products, &p));
 	if (j->world.rank == 0)
 		hd_bench_profile_print(&p, to);
 	return HD_OK;
@@ -204,16 +194,18 @@ static int bench(struct hd_job *j, struct hd_conf *conf, struct hd_cli *c, struc
 	b->with_products = hd_cli_has(c, "products");
 	if (rc >= 0)
 		rc = hd_job_open(j, conf, 1u << HD_JOB_TRAIN, NULL, err);
-	if (rc >= 0)
+	if (rc >= 0) {
 		b->bytes = hd_alloc((j->plan[HD_JOB_TRAIN]->ngroups + 1) * sizeof(*b->bytes));
-	if (rc >= 0)
+		b->ids = hd_bench_ids_new(j->plan[HD_JOB_TRAIN]->model.vocab);
 		rc = measure(j, b);
+	}
 	if (rc >= 0 && hd_cli_has(c, "bound"))
 		rc = find_bound(j, b, err);
 	if (rc >= 0)
 		print(j, b, hd_cli_has(c, "json"));
 	if (rc >= 0 && hd_cli_has(c, "profile"))
-		rc = profile(j, hd_cli_has(c, "bound"), hd_cli_has(c, "json") ? stderr : stdout);
+		rc = profile(j, b->ids, hd_cli_has(c, "bound"), hd_cli_has(c, "json") ? stderr : stdout);
+	hd_bench_ids_free(b->ids);
 	free(b->bytes);
 	free(b);
 	return rc;

@@ -528,7 +528,7 @@ static char *autotune(const char *known, const struct hd_exchange *x)
 
 	name_of(name, sizeof(name));
 	picks = hd_product_tune(known, x, here.queue, name);
-	hd_append(&text, "%s", picks);
+	hd_append(&text, "einsum.summed %lld\n%s", (long long)hd_chain_picked(), picks);
 	free(picks);
 	return text;
 }

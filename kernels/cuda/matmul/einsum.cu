@@ -247,9 +247,11 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 
 /* -- several as one -------------------------------------------------------------------------------------------------------- */
 /* Products of equal shapes that follow each other and share an operand (those of queries, keys and values, and of their weights'
- * gradients) are one batch where the others lie evenly spaced: a launch whose last wave of blocks is one and not three. */
+ * gradients) are one batch where the others lie evenly spaced: a launch whose last wave of blocks is one and not three.  Products
+ * that add to each other's result (the gradient of what those three read) are one sum where that is faster (chain.cu). */
 struct lot {
-	struct hd_product *mm; /* of all n; NULL: one after the other */
+	struct hd_product *mm;  /* of all n, or */
+	struct hd_chain *chain; /* their sum; NULL: one after the other */
 	size_t from, n;
 	void *at[OPERANDS]; /* of the first, in the product's roles */
 };
@@ -348,9 +350,55 @@ static struct hd_product *as_batch(const struct hd_joint *l, size_t n, int step)
 	return s.stride[HD_MM_A][0] && s.stride[HD_MM_B][0] ? NULL : hd_product_get(&s);
 }
 
+/* What is in c before a product adds to it, or beside which it is put; NULL: nothing. */
+static void *addend(const struct hd_joint *l)
+{
+	const struct einsum *e = &product_of(l)->e;
+
+	return l->acc ? l->out[0] : e->dtype[OP_ADD] ? l->in[e->dtype[OP_BIAS] ? 3 : 2] : NULL;
+}
+
+/* It adds to what the one before it has left. */
+static int adds_to(const struct hd_joint *first, const struct hd_joint *l)
+{
+	return l->out[0] == first->out[0] && addend(l) == first->out[0];
+}
+
+/* n products of which each but the first adds to the one before as one sum; NULL: they are not. */
+static struct hd_chain *as_sum(const struct hd_joint *l, size_t n)
+{
+	struct hd_product *p[HD_CHAIN_MOST];
+
+	for (size_t i = 0; i < n; i++) {
+		const struct product *x = product_of(&l[i]);
+
+		p[i] = x->mm;
+		if (!x->mm || x->e.nouter || x->e.dtype[OP_BIAS] || hd_product_shape(x->mm)->ndim != 3 ||
+		    (x->e.dtype[OP_ADD] && (!x->add_alike || (l[i].acc && l[i].in[2] != l[i].out[0]))))
+			return NULL;
+	}
+	for (size_t i = 0; i < n; i++)
+		for (int o = 0; o < HD_MM_C; o++) /* c is written when all are read */
+			if (meet(range_of(hd_product_shape(p[0]), HD_MM_C, l->out[0]),
+				 range_of(hd_product_shape(p[i]), o, operand(&l[i], o))))
+				return NULL;
+	return hd_chain_get(p, (int)n);
+}
+
+static int run_sum(const struct lot *t, const struct hd_joint *l, const struct hd_run *r)
+{
+	const void *a[HD_CHAIN_MOST], *b[HD_CHAIN_MOST];
+
+	for (size_t i = 0; i < t->n; i++) {
+		a[i] = operand(&l[i], HD_MM_A);
+		b[i] = operand(&l[i], HD_MM_B);
+	}
+	return hd_chain_run(t->chain, r, l->out[0], a, b, addend(l));
+}
+
 static struct lot lot_of(const struct hd_joint *l, size_t at, size_t end)
 {
-	struct lot lot = { NULL, at, 1, { NULL } };
+	struct lot lot = { NULL, NULL, at, 1, { NULL } };
 	size_t n = 1;
 
 	while (at + n < end && is_plain(&l[at]) && is_plain(&l[at + n]) && l[at + n].acc == l[at].acc &&
@@ -370,6 +418,11 @@ static struct lot lot_of(const struct hd_joint *l, size_t at, size_t end)
 			grouped += (int64_t)n;
 			return lot;
 		}
+	for (n = 1; at + n < end && n < HD_CHAIN_MOST && adds_to(&l[at], &l[at + n]);)
+		n++;
+	for (; n > 1 && !lot.chain; n--)
+		if ((lot.chain = as_sum(&l[at], n)))
+			lot.n = n;
 	return lot;
 }
 
@@ -377,9 +430,12 @@ static void unjoin(void *state)
 {
 	struct joined *j = (struct joined *)state;
 
-	for (size_t i = 0; i < j->n; i++)
+	for (size_t i = 0; i < j->n; i++) {
 		if (j->lots[i].mm)
 			hd_product_put(j->lots[i].mm);
+		if (j->lots[i].chain)
+			hd_chain_put(j->lots[i].chain);
+	}
 	free(j->l);
 	free(j->lots);
 	free(j);
@@ -413,8 +469,12 @@ static void run_joined(void *state, const struct hd_run *r)
 		if (t->mm && hd_product_run(t->mm, &mine, t->at[HD_MM_C], t->at[HD_MM_A], t->at[HD_MM_B],
 					    t->at[HD_MM_BIAS], l->acc ? t->at[HD_MM_C] : NULL, NULL) >= 0)
 			continue;
-		for (size_t k = 0; k < t->n; k++)
+		if (t->chain && run_sum(t, l, &mine) >= 0)
+			continue;
+		for (size_t k = 0; k < t->n; k++) {
+			mine.acc = l[k].acc;
 			run(l[k].prep, l[k].out, l[k].in, &mine);
+		}
 	}
 }
 

@@ -8,19 +8,13 @@
  * bf16 is made on tensor cores, in tiles of 128 x 128 with copies two steps ahead; what is not bf16, or does not begin at
  * 16 bytes, in fp32 arithmetic in tiles of 64 x 64.  Sums are in fp32, in one order.
  */
-#include "kernels/cuda/base/mma.h"
+#include "kernels/cuda/matmul/tile.h"
 extern "C" {
 #include "kernels/prepare/grouped.h"
 }
 
-#define TILE 128 /* rows and columns of a block's product */
-#define DEEP 64  /* of the summed dim at a time */
-#define STAGES 3
-#define THREADS 256
 #define PLAIN 64 /* the same of the plain kernel */
 #define PLAIN_DEEP 16
-#define STAGE (2 * TILE * DEEP) /* elements: both operands */
-#define SHARED_BYTES ((size_t)STAGES * STAGE * sizeof(bf16))
 
 /* c (m, n) = sum over d of a (m, d) b (d, n) of each expert.  rows: m are the rows of the expert, else d are. */
 struct grouped {
@@ -90,32 +84,6 @@ HD_DEV int piece_of(const grouped &g, const int64_t *row, const int64_t *first, 
 }
 
 /* -- tensor cores -------------------------------------------------------------------------------------------------------- */
-/* ROWS rows of D elements from (row, col) of a matrix of have_rows x have_cols (a multiple of 8); zeros beyond. */
-template <int D, int ROWS>
-HD_DEV void fill_part(bf16 *tile, const bf16 *from, int64_t stride, int64_t row, int64_t col, int64_t have_rows,
-		      int64_t have_cols)
-{
-	const int PIECES = D / 8, STEP = THREADS / PIECES;
-	int piece = (int)threadIdx.x % PIECES, r = (int)threadIdx.x / PIECES;
-	int64_t more = col + piece * 8 < have_cols ? have_rows - row - r : 0;
-	int left = more < ROWS ? (int)more : ROWS;
-	bf16 *to = tile_at<D>(tile, r, piece * 8);
-	const bf16 *at = from + (row + r) * stride + col + piece * 8;
-
-	static_assert(THREADS % PIECES == 0 && STEP % 8 == 0 && ROWS % STEP == 0, "a tile is whole rounds of copies");
-#pragma unroll
-	for (int k = 0; k < ROWS; k += STEP, at += STEP * stride)
-		copy_piece(to + k * D, k < left ? at : from, k < left);
-}
-
-/* Rows m = row ... row + 15 over d = col ... col + 15 as an A fragment, where the tile's rows are d. */
-template <int D> HD_DEV void fragment_at(uint32_t *a, bf16 *tile, int row, int col)
-{
-	int lane = (int)threadIdx.x & 31;
-
-	matrices(a, tile_at<D>(tile, col + lane / 16 * 8 + lane % 8, row + lane / 8 % 2 * 8), 1);
-}
-
 /* Operands of DEEP of the summed dim, from d on. */
 template <int TA, int TB>
 HD_DEV void fill_stage(bf16 *to, const grouped &g, const tile_piece &p, const bf16 *a, const bf16 *b, int64_t m,
@@ -131,24 +99,6 @@ HD_DEV void fill_stage(bf16 *to, const grouped &g, const tile_piece &p, const bf
 		fill_part<DEEP, TILE>(tb, b, g.depth, p.n0, d, g.n, depth);
 	else
 		fill_part<TILE, DEEP>(tb, b, g.n, d, p.n0, depth, g.n);
-}
-
-/* c, or what is added, of two neighbouring columns */
-HD_DEV void add_two(float *x, const float *y)
-{
-	x[0] += y[0], x[1] += y[1];
-}
-HD_DEV void add_two(float *x, const bf16 *y)
-{
-	x[0] += to_float(y[0]), x[1] += to_float(y[1]);
-}
-HD_DEV void put_two(float *y, const float *x)
-{
-	store<2>(y, x);
-}
-HD_DEV void put_two(bf16 *y, const float *x)
-{
-	store<2>(y, x);
 }
 
 template <class C, int TA, int TB>
@@ -190,30 +140,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 			fill_stage<TA, TB>(stages + (turn ? turn - 1 : STAGES - 1) * STAGE, g, p, a, b, m, depth,
 					   ahead);
 		copies_commit();
-#pragma unroll
-		for (int k = 0; k < DEEP; k += 16) {
-			uint32_t fa[4][4], fb[2][4];
-
-#pragma unroll
-			for (int i = 0; i < 4; i++) {
-				if (TA)
-					fragment_at<TILE>(fa[i], ta, wm + i * 16, k);
-				else
-					fragment_a<DEEP>(fa[i], ta, wm + i * 16, k);
-			}
-#pragma unroll
-			for (int j = 0; j < 2; j++) {
-				if (TB)
-					fragment_b<DEEP>(fb[j], tb, wn + j * 16, k);
-				else
-					fragment_bt<TILE>(fb[j], tb, k, wn + j * 16);
-			}
-#pragma unroll
-			for (int i = 0; i < 4; i++)
-#pragma unroll
-				for (int j = 0; j < 4; j++)
-					mma(sum[i][j], fa[i], fb[j / 2] + j % 2 * 2);
-		}
+		add_products<TA, TB>(sum, ta, tb, wm, wn);
 	}
 	copies_wait<0>();
 #pragma unroll

@@ -29,6 +29,21 @@ const struct hd_mm_shape *hd_product_shape(const struct hd_product *p);
 int hd_product_choices(const struct hd_product *p);
 void hd_product_pick(struct hd_product *p, int i);
 size_t hd_product_version(void); /* of the library */
+
+/* chain.cu: c = (add ? add : 0) + a[0] b[0] + a[1] b[1] + ... as one launch; add lies as c does and may be c. */
+#define HD_CHAIN_MOST 4
+struct hd_chain;
+/* Of plain products of bf16 whose results are one; NULL: these cannot be.  It has products of its own. */
+struct hd_chain *hd_chain_get(struct hd_product *const *p, int n);
+void hd_chain_put(struct hd_chain *c);
+/* 0, or HD_ENOTSUP before anything is written: operands do not begin at 16 bytes, or it was not picked. */
+int hd_chain_run(const struct hd_chain *c, const struct hd_run *r, void *out, const void *const *a,
+		 const void *const *b, const void *add);
+struct hd_chain *hd_chain_next(const struct hd_chain *c);                      /* of all; of NULL: the first */
+int hd_chain_products(const struct hd_chain *c, struct hd_product *const **p); /* how many */
+void hd_chain_pick(struct hd_chain *c, int one);
+int64_t hd_chain_picked(void); /* products that run in one launch with others whose result is theirs */
+
 /* product_tune.cu: as `fixed` and `autotune` of a device (engine/device/device.h), for products on this queue and GPU. */
 void hd_product_fixed(int yes);
 char *hd_product_tune(const char *known, const struct hd_exchange *x, cudaStream_t queue, const char *gpu);

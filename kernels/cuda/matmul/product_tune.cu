@@ -2,14 +2,14 @@
  * Which of the implementations that cuBLASLt names for a product is the fastest: each is timed once, on operands of the product's
  * own extents, and what was found is kept as text, as on a cpu: a line's key has the GPU's name, the library's version and all that
  * the shape is, so that rank 0 can time a product of another rank.  Its value is the implementation's place among those that were
- * timed, and their number.
+ * timed, and their number.  Sums of products are timed likewise, behind their products: 0 is those one after the other, 1 one launch.
  */
 #include "kernels/cuda/matmul/product.h"
 extern "C" {
 #include "engine/base/parse.h"
 }
 
-#define KEY 1024
+#define KEY 2048
 #define TIMES 5
 /* The heuristic's first stays unless another needs so much less: timings of equal ones differ by a few percent. */
 #define WORTH 0.97
@@ -30,9 +30,13 @@ void hd_product_fixed(int yes)
 
 /* -- as text -------------------------------------------------------------------------------------------------------------- */
 /* 1: how the library is asked for implementations (product_lt.cu): a list in another order needs another number. */
-static int prefix_of(char *text, size_t room, const char *gpu)
+#define ONE "gemm1"
+/* 1: the kernel (chain.cu) */
+#define SUM "chain1"
+
+static int prefix_of(char *text, const char *kind, const char *gpu)
 {
-	int n = snprintf(text, room, "gemm1:%s:%zu:", gpu, hd_product_version());
+	int n = snprintf(text, KEY, "%s:%s:%zu:", kind, gpu, hd_product_version());
 
 	for (char *p = text; *p; p++)
 		if (*p == ' ')
@@ -40,45 +44,82 @@ static int prefix_of(char *text, size_t room, const char *gpu)
 	return n;
 }
 
-static void key_of(char *text, const struct hd_mm_shape *s, const char *gpu)
+/* -> characters */
+static int put_shape(char *text, size_t room, const struct hd_mm_shape *s)
 {
-	int at = prefix_of(text, KEY, gpu);
+	size_t at = (size_t)snprintf(text, room, "%d,%d", s->ndim, s->then);
 
-	at += snprintf(text + at, KEY - (size_t)at, "%d,%d", s->ndim, s->then);
 	for (int o = 0; o < HD_MM_OPERANDS; o++)
-		at += snprintf(text + at, KEY - (size_t)at, ",%d", s->dtype[o] ? (int)HD_BITS(s->dtype[o]) : 0);
+		at += (size_t)snprintf(text + at, room - at, ",%d", s->dtype[o] ? (int)HD_BITS(s->dtype[o]) : 0);
 	for (int d = 0; d < s->ndim; d++)
-		at += snprintf(text + at, KEY - (size_t)at, ",%lld", (long long)s->n[d]);
+		at += (size_t)snprintf(text + at, room - at, ",%lld", (long long)s->n[d]);
 	for (int o = 0; o < HD_MM_OPERANDS; o++)
 		for (int d = 0; d < s->ndim; d++)
-			at += snprintf(text + at, KEY - (size_t)at, ",%lld", (long long)s->stride[o][d]);
+			at += (size_t)snprintf(text + at, room - at, ",%lld", (long long)s->stride[o][d]);
+	return (int)at;
 }
 
-/* -> 0: not of this GPU and library */
-static int shape_of(struct hd_mm_shape *s, const char *key, const char *gpu)
+static void key_of(char *text, const struct hd_mm_shape *s, const char *gpu)
 {
-	char mine[KEY];
-	int n = prefix_of(mine, sizeof(mine), gpu);
+	int at = prefix_of(text, ONE, gpu);
 
+	put_shape(text + at, KEY - (size_t)at, s);
+}
+
+static void chain_key(char *text, const struct hd_chain *c, const char *gpu)
+{
+	struct hd_product *const *p;
+	int at = prefix_of(text, SUM, gpu), n = hd_chain_products(c, &p);
+
+	for (int i = 0; i < n; i++) {
+		at += put_shape(text + at, KEY - (size_t)at, hd_product_shape(p[i]));
+		text[at++] = i + 1 < n ? '+' : 0;
+	}
+}
+
+/* -> 0: no shape */
+static int take_shape(struct hd_mm_shape *s, const char **key)
+{
 	memset(s, 0, sizeof(*s));
-	if (strncmp(key, mine, (size_t)n))
-		return 0;
-	key += n;
-	s->ndim = (int)hd_next_number(&key);
-	s->then = (int)hd_next_number(&key);
+	s->ndim = (int)hd_next_number(key);
+	s->then = (int)hd_next_number(key);
 	if (s->ndim < 3 || s->ndim > HD_MAX_DIMS + 3)
 		return 0;
 	for (int o = 0; o < HD_MM_OPERANDS; o++) {
-		int64_t bits = hd_next_number(&key);
+		int64_t bits = hd_next_number(key);
 
 		s->dtype[o] = bits == 32 ? HD_DTYPE_F32 : bits == 16 ? HD_DTYPE_BF16 : 0;
 	}
 	for (int d = 0; d < s->ndim; d++)
-		s->n[d] = hd_next_number(&key);
+		s->n[d] = hd_next_number(key);
 	for (int o = 0; o < HD_MM_OPERANDS; o++)
 		for (int d = 0; d < s->ndim; d++)
-			s->stride[o][d] = hd_next_number(&key);
-	return !*key || *key == '\n' || *key == ' ';
+			s->stride[o][d] = hd_next_number(key);
+	return 1;
+}
+
+/* The products of a key of this GPU and library; -> how many, 0: it is none */
+static int products_of(struct hd_product **p, const char *kind, const char *key, const char *gpu)
+{
+	char mine[KEY];
+	int n = prefix_of(mine, kind, gpu), i = 0;
+
+	if (strncmp(key, mine, (size_t)n))
+		return 0;
+	for (key += n; i < HD_CHAIN_MOST; key++) {
+		struct hd_mm_shape s;
+
+		if (!take_shape(&s, &key) || !(p[i] = hd_product_get(&s)))
+			break;
+		i++;
+		if (!*key || *key == '\n' || *key == ' ')
+			return i;
+		if (*key != '+')
+			break;
+	}
+	while (i)
+		hd_product_put(p[--i]);
+	return 0;
 }
 
 static struct choice *find_choice(const char *key, size_t n)
@@ -103,6 +144,11 @@ static void keep(const char *key, size_t n, int pick, int of)
 	c->of = of;
 }
 
+static int is_ours(const char *key)
+{
+	return !strncmp(key, ONE ":", strlen(ONE) + 1) || !strncmp(key, SUM ":", strlen(SUM) + 1);
+}
+
 /* over 0: what is known stays. */
 static void read_choices(const char *text, int over)
 {
@@ -110,7 +156,7 @@ static void read_choices(const char *text, int over)
 		size_t line = strcspn(text, "\n"), key = strcspn(text, " \n");
 		int pick, of;
 
-		if (key < line && !strncmp(text, "gemm1:", 6) && (over || !find_choice(text, key)) &&
+		if (key < line && is_ours(text) && (over || !find_choice(text, key)) &&
 		    sscanf(text + key, " %d/%d", &pick, &of) == 2 && pick >= 0 && pick < of)
 			keep(text, key, pick, of);
 		text += line + (text[line] == '\n');
@@ -128,32 +174,45 @@ static size_t bytes_of(const struct hd_mm_shape *s, int o)
 }
 
 struct timing {
-	struct hd_product *p;
+	struct hd_product *p[HD_CHAIN_MOST];
+	struct hd_chain *chain; /* NULL: of p[0] alone */
+	int n, sum;             /* sum: in one launch */
 	struct hd_run run;
-	char *mem; /* operands, by their numbers, then what a gelu reads, which lies as c does */
+	char *mem; /* operands of each, by their numbers, then what a gelu reads, which lies as c does */
 	cudaEvent_t from, to;
 };
 
 static int once(const struct timing *t)
 {
-	const struct hd_mm_shape *s = hd_product_shape(t->p);
-	char *at[HD_MM_OPERANDS + 1];
+	const struct hd_mm_shape *s = hd_product_shape(t->p[0]);
+	char *at[HD_MM_OPERANDS + 1] = { t->mem }, *c = NULL;
+	const void *a[HD_CHAIN_MOST], *b[HD_CHAIN_MOST];
 
-	at[0] = t->mem;
-	for (int o = 0; o < HD_MM_OPERANDS; o++)
-		at[o + 1] = at[o] + bytes_of(s, o);
-	return hd_product_run(t->p, &t->run, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B],
-			      s->dtype[HD_MM_BIAS] ? at[HD_MM_BIAS] : NULL, NULL,
-			      s->then >= HD_MM_GELU_KEEP ? at[HD_MM_OPERANDS] : NULL);
+	for (int i = 0; i < t->n; i++, at[0] = at[HD_MM_OPERANDS]) {
+		s = hd_product_shape(t->p[i]);
+		for (int o = 0; o < HD_MM_OPERANDS; o++)
+			at[o + 1] = at[o] + bytes_of(s, o);
+		a[i] = at[HD_MM_A];
+		b[i] = at[HD_MM_B];
+		c = c ? c : at[HD_MM_C];
+		if (!t->sum)
+			HD_TRY(hd_product_run(t->p[i], &t->run, c, a[i], b[i],
+					      s->dtype[HD_MM_BIAS] ? at[HD_MM_BIAS] : NULL, i ? c : NULL,
+					      s->then >= HD_MM_GELU_KEEP ? at[HD_MM_OPERANDS] : NULL));
+	}
+	return t->sum ? hd_chain_run(t->chain, &t->run, c, a, b, NULL) : HD_OK;
 }
 
 /* Milliseconds; negative: it does not run. */
-static float time_of(const struct timing *t, int pick)
+static float time_of(struct timing *t, int pick)
 {
 	cudaStream_t queue = (cudaStream_t)t->run.queue;
 	float ms = -1;
 
-	hd_product_pick(t->p, pick);
+	if (t->chain)
+		hd_chain_pick(t->chain, t->sum = pick);
+	else
+		hd_product_pick(t->p[0], pick);
 	if (once(t) < 0)
 		return -1;
 	cudaEventRecord(t->from, queue);
@@ -166,12 +225,17 @@ static float time_of(const struct timing *t, int pick)
 	return ms;
 }
 
-static int fastest(const struct timing *t)
+static int choices_of(const struct timing *t)
+{
+	return t->chain ? 2 : hd_product_choices(t->p[0]);
+}
+
+static int fastest(struct timing *t)
 {
 	float least = time_of(t, 0);
 	int best = 0;
 
-	for (int i = 1; i < hd_product_choices(t->p); i++) {
+	for (int i = 1; i < choices_of(t); i++) {
 		float ms = time_of(t, i);
 
 		if (ms >= 0 && (least < 0 || ms < least * (best ? 1 : WORTH))) {
@@ -182,32 +246,51 @@ static int fastest(const struct timing *t)
 	return best;
 }
 
+static void pick_product(struct hd_product *p, const char *gpu)
+{
+	char key[KEY];
+	struct choice *c;
+
+	key_of(key, hd_product_shape(p), gpu);
+	c = find_choice(key, strlen(key));
+	hd_product_pick(p, c && !fixed && c->of == hd_product_choices(p) ? c->pick : 0);
+}
+
 /* Where memory for the operands is short nothing is timed, and the heuristic's first stays. */
 static void measure(const char *key, size_t n, cudaStream_t queue, const char *gpu)
 {
 	struct timing t;
-	struct hd_mm_shape s;
 	size_t bytes = 0;
 
 	memset(&t, 0, sizeof(t));
-	if (!shape_of(&s, key, gpu) || !(t.p = hd_product_get(&s)))
-		return;
-	for (int o = 0; o < HD_MM_OPERANDS; o++)
-		bytes += bytes_of(&s, o);
-	bytes += s.then >= HD_MM_GELU_KEEP ? bytes_of(&s, HD_MM_C) : 0;
+	t.n = products_of(t.p, ONE, key, gpu);
+	if (!t.n && (t.n = products_of(t.p, SUM, key, gpu)))
+		t.chain = hd_chain_get(t.p, t.n);
+	for (int i = 0; i < t.n; i++) {
+		const struct hd_mm_shape *s = hd_product_shape(t.p[i]);
+
+		for (int o = 0; o < HD_MM_OPERANDS; o++)
+			bytes += bytes_of(s, o);
+		bytes += s->then >= HD_MM_GELU_KEEP ? bytes_of(s, HD_MM_C) : 0;
+		if (t.chain) /* beside its products at their best */
+			pick_product(t.p[i], gpu);
+	}
 	t.run.queue = (void *)queue;
-	if (hd_product_choices(t.p) > 1 && cudaMalloc((void **)&t.mem, bytes) == cudaSuccess) {
+	if (t.n && (t.n == 1 || t.chain) && choices_of(&t) > 1 && cudaMalloc((void **)&t.mem, bytes) == cudaSuccess) {
 		cudaMemsetAsync(t.mem, 0x3c, bytes, queue); /* about 1/128 */
 		cudaEventCreate(&t.from);
 		cudaEventCreate(&t.to);
-		keep(key, n, fastest(&t), hd_product_choices(t.p));
+		keep(key, n, fastest(&t), choices_of(&t));
 		cudaEventDestroy(t.from);
 		cudaEventDestroy(t.to);
 		cudaStreamSynchronize(queue);
 		cudaFree(t.mem);
 	}
 	cudaGetLastError();
-	hd_product_put(t.p);
+	if (t.chain)
+		hd_chain_put(t.chain);
+	for (int i = 0; i < t.n; i++)
+		hd_product_put(t.p[i]);
 }
 
 /* -- what the device calls ------------------------------------------------------------------------------------------------ */
@@ -219,6 +302,10 @@ static char *wanted_keys(const char *gpu)
 		if (hd_product_choices(p) < 2)
 			continue;
 		key_of(key, hd_product_shape(p), gpu);
+		hd_append(&text, "%s\n", key);
+	}
+	for (struct hd_chain *c = hd_chain_next(NULL); c; c = hd_chain_next(c)) {
+		chain_key(key, c, gpu);
 		hd_append(&text, "%s\n", key);
 	}
 	return text;
@@ -247,12 +334,14 @@ static void pick_all(const char *gpu)
 {
 	char key[KEY];
 
-	for (struct hd_product *p = hd_product_next(NULL); p; p = hd_product_next(p)) {
+	for (struct hd_product *p = hd_product_next(NULL); p; p = hd_product_next(p))
+		pick_product(p, gpu);
+	for (struct hd_chain *s = hd_chain_next(NULL); s; s = hd_chain_next(s)) {
 		struct choice *c;
 
-		key_of(key, hd_product_shape(p), gpu);
+		chain_key(key, s, gpu);
 		c = find_choice(key, strlen(key));
-		hd_product_pick(p, c && !fixed && c->of == hd_product_choices(p) ? c->pick : 0);
+		hd_chain_pick(s, c && !fixed && c->pick == 1);
 	}
 }
 
