@@ -10,6 +10,7 @@ mkdir -p "$tree/t/cuda"
 script() { cat >"$tree/$1" && chmod +x "$tree/$1"; }
 script heddle <<'END'
 #!/bin/sh
+echo "the module is $HD_TEST_CUDA_MODULE"
 case "$*" in
 *log.metrics=*) for a; do case $a in log.metrics=*) echo "{\"step\": 1, \"loss\": ${LOSS:-2.5}}" >"${a#log.metrics=}" ;; esac; done ;;
 esac
@@ -48,6 +49,10 @@ like "the table has each step" "$(cat "$tmp/out/results.md")" '^\| kernels a.t \
 run_all --only kernels --seconds 6 "$tmp/out2" >out
 like "what begins too late is not begun, and is said" "$(cat out)" "^not begun - kernels [bc].t .*: 6 s are over"
 ok "losses that are the cpu's pass" run_all --only losses "$tmp/out3"
+: >"$tmp/mended.so"
+run_all --only losses --module "$tmp/mended.so" "$tmp/out6" >out
+is "a module that was given is the one that runs" "$(grep -c "^the module is $tmp/mended.so" "$tmp/out6/output.txt")" \
+	"$(grep -c "^the module is" "$tmp/out6/output.txt")"
 REMARK=1 run_all --only losses "$tmp/out4" >out
 like "products in plain loops fail a step" "$(cat out)" "^not ok - quick in fp32 beside the cpu .*in plain loops"
 script heddle <<'END'

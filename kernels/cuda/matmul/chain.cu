@@ -20,14 +20,13 @@ static struct hd_chain *chains;
 /* What is added up: a (m, depth) has rows of `a_step` elements, b (depth, columns) or (columns, depth) such of b_step. */
 struct terms {
 	const bf16 *a[HD_CHAIN_MOST], *b[HD_CHAIN_MOST];
-	int64_t a_step[HD_CHAIN_MOST], b_step[HD_CHAIN_MOST], depth[HD_CHAIN_MOST];
-	int32_t n, steps; /* steps: of DEEP, the last of each term what is left */
+	int64_t a_step[HD_CHAIN_MOST], b_step[HD_CHAIN_MOST];
+	int32_t depth[HD_CHAIN_MOST], m, columns, n, steps; /* steps: of DEEP, the last of each term what is left */
 };
 
 /* A place on the way through all depths. */
 struct place {
-	int32_t term;
-	int64_t d;
+	int32_t term, d;
 
 	HD_DEV void next(const terms &t)
 	{
@@ -39,17 +38,16 @@ struct place {
 	}
 };
 
-template <int TB>
-HD_DEV void fill_next(bf16 *to, const terms &t, place *at, int64_t m0, int64_t n0, int64_t m, int64_t columns)
+template <int TB> HD_DEV void fill_next(bf16 *to, const terms &t, place *at, int m0, int n0)
 {
 	int i = at->term;
 
 	if (i < t.n) {
-		fill_part<DEEP, TILE>(to, t.a[i], t.a_step[i], m0, at->d, m, t.depth[i]);
+		fill_part<DEEP, TILE>(to, t.a[i], t.a_step[i], m0, at->d, t.m, t.depth[i]);
 		if (TB)
-			fill_part<DEEP, TILE>(to + TILE * DEEP, t.b[i], t.b_step[i], n0, at->d, columns, t.depth[i]);
+			fill_part<DEEP, TILE>(to + TILE * DEEP, t.b[i], t.b_step[i], n0, at->d, t.columns, t.depth[i]);
 		else
-			fill_part<TILE, DEEP>(to + TILE * DEEP, t.b[i], t.b_step[i], at->d, n0, t.depth[i], columns);
+			fill_part<TILE, DEEP>(to + TILE * DEEP, t.b[i], t.b_step[i], at->d, n0, t.depth[i], t.columns);
 		at->next(t);
 	}
 	copies_commit();
@@ -57,13 +55,12 @@ HD_DEV void fill_next(bf16 *to, const terms &t, place *at, int64_t m0, int64_t n
 
 /* Blocks beside each other have the same rows of a: those come out of L2 for all but the first. */
 template <int TB>
-__global__ void __launch_bounds__(THREADS, 2)
-	chained(terms t, int64_t m, int64_t columns, int64_t c_step, bf16 *c, const bf16 *add)
+__global__ void __launch_bounds__(THREADS, 2) chained(terms t, int64_t c_step, bf16 *c, const bf16 *add)
 {
 	HD_DYNAMIC_SHARED(bf16, stages);
 	int warp = (int)threadIdx.x / HD_WARP, lane = (int)threadIdx.x % HD_WARP;
 	int wm = warp / 4 * 64, wn = warp % 4 * 32, turn = 0; /* a warp has 64 x 32 */
-	int64_t m0 = (int64_t)blockIdx.y * TILE, n0 = (int64_t)blockIdx.x * TILE;
+	int m0 = (int)blockIdx.y * TILE, n0 = (int)blockIdx.x * TILE;
 	place ahead = { 0, 0 };
 	float sum[4][4][4];
 
@@ -72,13 +69,13 @@ __global__ void __launch_bounds__(THREADS, 2)
 		for (int j = 0; j < 4; j++)
 			sum[i][j][0] = sum[i][j][1] = sum[i][j][2] = sum[i][j][3] = 0;
 	for (int s = 0; s < STAGES - 1; s++)
-		fill_next<TB>(stages + s * STAGE, t, &ahead, m0, n0, m, columns);
+		fill_next<TB>(stages + s * STAGE, t, &ahead, m0, n0);
 	for (int i = 0; i < t.steps; i++, turn = turn + 1 == STAGES ? 0 : turn + 1) {
 		bf16 *ta = stages + turn * STAGE;
 
 		copies_wait<STAGES - 2>();
 		__syncthreads(); /* these copies are there, and nobody reads what the next ones go to */
-		fill_next<TB>(stages + (turn ? turn - 1 : STAGES - 1) * STAGE, t, &ahead, m0, n0, m, columns);
+		fill_next<TB>(stages + (turn ? turn - 1 : STAGES - 1) * STAGE, t, &ahead, m0, n0);
 		add_products<0, TB>(sum, ta, ta + TILE * DEEP, wm, wn);
 	}
 	copies_wait<0>();
@@ -86,18 +83,18 @@ __global__ void __launch_bounds__(THREADS, 2)
 	for (int i = 0; i < 4; i++)
 #pragma unroll
 		for (int h = 0; h < 2; h++) {
-			int64_t row = m0 + wm + i * 16 + h * 8 + lane / 4;
+			int row = m0 + wm + i * 16 + h * 8 + lane / 4;
 
 #pragma unroll
 			for (int j = 0; j < 4; j++) {
-				int64_t col = n0 + wn + j * 8 + lane % 4 * 2;
+				int col = n0 + wn + j * 8 + lane % 4 * 2;
 				float x[2] = { sum[i][j][2 * h], sum[i][j][2 * h + 1] };
 
-				if (row >= m || col >= columns)
+				if (row >= t.m || col >= t.columns)
 					continue;
 				if (add)
-					add_two(x, add + row * c_step + col);
-				put_two(c + row * c_step + col, x);
+					add_two(x, add + (int64_t)row * c_step + col);
+				put_two(c + (int64_t)row * c_step + col, x);
 			}
 		}
 }
@@ -107,7 +104,7 @@ enum { M, N, K }; /* dims of a product without a batch */
 
 static int whole(int64_t x)
 {
-	return x > 0 && x % 8 == 0;
+	return x > 0 && x % 8 == 0 && x < 1 << 24;
 }
 
 /* 1, and whether b lies turned: a matrix product of bf16 with contiguous rows in pieces of 16 bytes. */
@@ -218,6 +215,8 @@ int hd_chain_run(const struct hd_chain *c, const struct hd_run *r, void *out, co
 
 	memset(&t, 0, sizeof(t));
 	t.n = c->n;
+	t.m = (int32_t)s->n[M];
+	t.columns = (int32_t)s->n[N];
 	for (int i = 0; i < c->n; i++) {
 		const struct hd_mm_shape *x = hd_product_shape(c->p[i]);
 
@@ -225,7 +224,7 @@ int hd_chain_run(const struct hd_chain *c, const struct hd_run *r, void *out, co
 		t.b[i] = (const bf16 *)b[i];
 		t.a_step[i] = x->stride[HD_MM_A][M];
 		t.b_step[i] = x->stride[HD_MM_B][c->turned ? N : K];
-		t.depth[i] = x->n[K];
+		t.depth[i] = (int32_t)x->n[K];
 		t.steps += (int32_t)((x->n[K] + DEEP - 1) / DEEP);
 		if (!hd_aligned(a[i]) || !hd_aligned(b[i]))
 			return HD_ENOTSUP;
@@ -237,10 +236,8 @@ int hd_chain_run(const struct hd_chain *c, const struct hd_run *r, void *out, co
 		hd_sim_ms += atof(getenv("HD_TEST_CHAIN_MS"));
 #endif
 	if (c->turned)
-		HD_LAUNCH(chained<1>, grid, THREADS, SHARED_BYTES, r, t, s->n[M], s->n[N], step, (bf16 *)out,
-			  (const bf16 *)add);
+		HD_LAUNCH(chained<1>, grid, THREADS, SHARED_BYTES, r, t, step, (bf16 *)out, (const bf16 *)add);
 	else
-		HD_LAUNCH(chained<0>, grid, THREADS, SHARED_BYTES, r, t, s->n[M], s->n[N], step, (bf16 *)out,
-			  (const bf16 *)add);
+		HD_LAUNCH(chained<0>, grid, THREADS, SHARED_BYTES, r, t, step, (bf16 *)out, (const bf16 *)add);
 	return HD_OK;
 }
