@@ -348,7 +348,7 @@ static int run_on_device(struct kt *t)
 	int rc;
 
 	if (kt_orders)
-		kt_orders(t->all_orders ? KT_ORDERS : 1, kt_whole_orders ? UINT64_MAX : PART);
+		kt_orders(t->all_orders || kt_whole_orders ? KT_ORDERS : 1, kt_whole_orders ? UINT64_MAX : PART);
 	go_there(t, &a);
 	rc = run_there(t, &a);
 	for (int i = 0; i < t->nin + t->nout; i++)

@@ -57,8 +57,8 @@ struct kt {
 /* The device whose kernels are compared with ref; NULL: the cpu.  Its memory may be its own. */
 extern const struct hd_device_ops *kt_device;
 /* Of a simulated device (kernels/cuda/sim/sim_orders.cc).  There kt_compare runs each launch in KT_ORDERS orders of blocks, warps and
- * threads, which must give the same bits: all blocks in the first order, in the others a part of a long launch's, or all with
- * HD_TEST_WHOLE_ORDERS. */
+ * threads, which must give the same bits: all blocks in the first order, in the others a part of a long launch's.  With
+ * HD_TEST_WHOLE_ORDERS all blocks, and launches of kt_run too (make check-orders). */
 #define KT_ORDERS 20
 extern void (*kt_orders)(int orders, uint64_t most);
 extern int kt_whole_orders;
