@@ -306,7 +306,7 @@ int hd_tensor_map_make(hd_tensor_map *m, const void *base, const int64_t *n, con
 	return HD_OK;
 }
 
-static int is_hopper(void)
+int hd_cuda_is_hopper(void)
 {
 	return 1;
 }
@@ -349,8 +349,7 @@ int hd_tensor_map_make(hd_tensor_map *m, const void *base, const int64_t *n, con
 	return hd_err_set(err, HD_ENOTSUP, "cuda: no tensor of the copy engine");
 }
 
-/* The module has code of sm_90a, and this is a GPU that runs it. */
-static int is_hopper(void)
+int hd_cuda_is_hopper(void)
 {
 #ifdef HD_CUDA_90A
 	int major = 0, minor = 0;
@@ -368,7 +367,8 @@ int hd_att_wgmma_has(const struct hd_att *t, struct hd_err *err)
 {
 	const char *asked = getenv("HEDDLE_WGMMA");
 
-	if (!asked || strcmp(asked, "1") || !hd_att_mma_has(t) || !t->batch || !t->seq || !t->keys || !is_hopper())
+	if (!asked || strcmp(asked, "1") || !hd_att_mma_has(t) || !t->batch || !t->seq || !t->keys ||
+	    !hd_cuda_is_hopper())
 		return 0;
 	return t->dim == 64 ? hd_cuda_allow_shared("attention", (const void *)wgmma_forward<64>, BYTES(64), err) >= 0
 			    : hd_cuda_allow_shared("attention", (const void *)wgmma_forward<128>, BYTES(128), err) >= 0;

@@ -5,40 +5,18 @@
  *
  * Whether that is faster than the library's products, which are faster each, is timed (product_tune.cu).
  */
-#include "kernels/cuda/matmul/product.h"
-#include "kernels/cuda/matmul/tile.h"
+#include "kernels/cuda/matmul/chain.h"
 
 struct hd_chain {
 	struct hd_chain *next;
 	struct hd_product *p[HD_CHAIN_MOST];
-	int users, n, pick;
-	int turned; /* the rows of b are columns of the product */
+	int users, n, pick; /* pick: 0 its products, 1 chained, 2 by wgmma */
+	int turned;         /* the rows of b are columns of the product */
 };
 
 static struct hd_chain *chains;
 
-/* What is added up: a (m, depth) has rows of `a_step` elements, b (depth, columns) or (columns, depth) such of b_step. */
-struct terms {
-	const bf16 *a[HD_CHAIN_MOST], *b[HD_CHAIN_MOST];
-	int64_t a_step[HD_CHAIN_MOST], b_step[HD_CHAIN_MOST];
-	int32_t depth[HD_CHAIN_MOST], m, columns, n, steps; /* steps: of DEEP, the last of each term what is left */
-};
-
-/* A place on the way through all depths. */
-struct place {
-	int32_t term, d;
-
-	HD_DEV void next(const terms &t)
-	{
-		d += DEEP;
-		if (d >= t.depth[term]) {
-			d = 0;
-			term++;
-		}
-	}
-};
-
-template <int TB> HD_DEV void fill_next(bf16 *to, const terms &t, place *at, int m0, int n0)
+template <int TB> HD_DEV void fill_next(bf16 *to, const hd_terms &t, hd_chain_place *at, int m0, int n0)
 {
 	int i = at->term;
 
@@ -55,13 +33,13 @@ template <int TB> HD_DEV void fill_next(bf16 *to, const terms &t, place *at, int
 
 /* Blocks beside each other have the same rows of a: those come out of L2 for all but the first. */
 template <int TB>
-__global__ void __launch_bounds__(THREADS, 2) chained(terms t, int64_t c_step, bf16 *c, const bf16 *add)
+__global__ void __launch_bounds__(THREADS, 2) chained(hd_terms t, int64_t c_step, bf16 *c, const bf16 *add)
 {
 	HD_DYNAMIC_SHARED(bf16, stages);
 	int warp = (int)threadIdx.x / HD_WARP, lane = (int)threadIdx.x % HD_WARP;
 	int wm = warp / 4 * 64, wn = warp % 4 * 32, turn = 0; /* a warp has 64 x 32 */
 	int m0 = (int)blockIdx.y * TILE, n0 = (int)blockIdx.x * TILE;
-	place ahead = { 0, 0 };
+	hd_chain_place ahead = { 0, 0 };
 	float sum[4][4][4];
 
 #pragma unroll
@@ -90,11 +68,7 @@ __global__ void __launch_bounds__(THREADS, 2) chained(terms t, int64_t c_step, b
 				int col = n0 + wn + j * 8 + lane % 4 * 2;
 				float x[2] = { sum[i][j][2 * h], sum[i][j][2 * h + 1] };
 
-				if (row >= t.m || col >= t.columns)
-					continue;
-				if (add)
-					add_two(x, add + (int64_t)row * c_step + col);
-				put_two(c + (int64_t)row * c_step + col, x);
+				hd_put_sum(t, c_step, c, add, row, col, x);
 			}
 		}
 }
@@ -191,9 +165,14 @@ int hd_chain_products(const struct hd_chain *c, struct hd_product *const **p)
 	return c->n;
 }
 
-void hd_chain_pick(struct hd_chain *c, int one)
+int hd_chain_choices(const struct hd_chain *c)
 {
-	c->pick = one;
+	return c->turned && hd_chain_wgmma_has() ? 3 : 2;
+}
+
+void hd_chain_pick(struct hd_chain *c, int i)
+{
+	c->pick = i < hd_chain_choices(c) ? i : 0;
 }
 
 int64_t hd_chain_picked(void)
@@ -211,7 +190,7 @@ int hd_chain_run(const struct hd_chain *c, const struct hd_run *r, void *out, co
 	const struct hd_mm_shape *s = hd_product_shape(c->p[0]);
 	dim3 grid((unsigned)((s->n[N] + TILE - 1) / TILE), (unsigned)((s->n[M] + TILE - 1) / TILE));
 	int64_t step = s->stride[HD_MM_C][M];
-	terms t;
+	hd_terms t;
 
 	memset(&t, 0, sizeof(t));
 	t.n = c->n;
@@ -235,6 +214,8 @@ int hd_chain_run(const struct hd_chain *c, const struct hd_run *r, void *out, co
 	if (getenv("HD_TEST_CHAIN_MS"))
 		hd_sim_ms += atof(getenv("HD_TEST_CHAIN_MS"));
 #endif
+	if (c->pick == 2)
+		return hd_chain_wgmma(&t, step, (bf16 *)out, (const bf16 *)add, r);
 	if (c->turned)
 		HD_LAUNCH(chained<1>, grid, THREADS, SHARED_BYTES, r, t, step, (bf16 *)out, (const bf16 *)add);
 	else

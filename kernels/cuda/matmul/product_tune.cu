@@ -2,7 +2,8 @@
  * Which of the implementations that cuBLASLt names for a product is the fastest: each is timed once, on operands of the product's
  * own extents, and what was found is kept as text, as on a cpu: a line's key has the GPU's name, the library's version and all that
  * the shape is, so that rank 0 can time a product of another rank.  Its value is the implementation's place among those that were
- * timed, and their number.  Sums of products are timed likewise, behind their products: 0 is those one after the other, 1 one launch.
+ * timed, and their number.  Sums of products are timed likewise, behind their products: 0 is those one after the other,
+ * what follows one launch.
  */
 #include "kernels/cuda/matmul/product.h"
 extern "C" {
@@ -31,8 +32,9 @@ void hd_product_fixed(int yes)
 /* -- as text -------------------------------------------------------------------------------------------------------------- */
 /* 1: how the library is asked for implementations (product_lt.cu): a list in another order needs another number. */
 #define ONE "gemm1"
-/* 1: the kernel (chain.cu) */
+/* 1: the kernels (chain.cu); with that of 9.0a among them another key, since it is one place more */
 #define SUM "chain1"
+#define SUM_WGMMA "chain1w"
 
 static int prefix_of(char *text, const char *kind, const char *gpu)
 {
@@ -69,7 +71,7 @@ static void key_of(char *text, const struct hd_mm_shape *s, const char *gpu)
 static void chain_key(char *text, const struct hd_chain *c, const char *gpu)
 {
 	struct hd_product *const *p;
-	int at = prefix_of(text, SUM, gpu), n = hd_chain_products(c, &p);
+	int at = prefix_of(text, hd_chain_choices(c) > 2 ? SUM_WGMMA : SUM, gpu), n = hd_chain_products(c, &p);
 
 	for (int i = 0; i < n; i++) {
 		at += put_shape(text + at, KEY - (size_t)at, hd_product_shape(p[i]));
@@ -146,7 +148,7 @@ static void keep(const char *key, size_t n, int pick, int of)
 
 static int is_ours(const char *key)
 {
-	return !strncmp(key, ONE ":", strlen(ONE) + 1) || !strncmp(key, SUM ":", strlen(SUM) + 1);
+	return !strncmp(key, ONE ":", strlen(ONE) + 1) || !strncmp(key, SUM, strlen(SUM));
 }
 
 /* over 0: what is known stays. */
@@ -227,7 +229,7 @@ static float time_of(struct timing *t, int pick)
 
 static int choices_of(const struct timing *t)
 {
-	return t->chain ? 2 : hd_product_choices(t->p[0]);
+	return t->chain ? hd_chain_choices(t->chain) : hd_product_choices(t->p[0]);
 }
 
 static int fastest(struct timing *t)
@@ -264,7 +266,7 @@ static void measure(const char *key, size_t n, cudaStream_t queue, const char *g
 
 	memset(&t, 0, sizeof(t));
 	t.n = products_of(t.p, ONE, key, gpu);
-	if (!t.n && (t.n = products_of(t.p, SUM, key, gpu)))
+	if (!t.n && ((t.n = products_of(t.p, SUM, key, gpu)) || (t.n = products_of(t.p, SUM_WGMMA, key, gpu))))
 		t.chain = hd_chain_get(t.p, t.n);
 	for (int i = 0; i < t.n; i++) {
 		const struct hd_mm_shape *s = hd_product_shape(t.p[i]);
@@ -341,7 +343,7 @@ static void pick_all(const char *gpu)
 
 		chain_key(key, s, gpu);
 		c = find_choice(key, strlen(key));
-		hd_chain_pick(s, c && !fixed && c->pick == 1);
+		hd_chain_pick(s, c && !fixed && c->of == hd_chain_choices(s) ? c->pick : 0);
 	}
 }
 

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A sum of products in one launch (chain.cu) for compute capability 9.0a, where the rows of both operands lie along the depth.
+ *
+ * A block has 128 x 128 of the result, two groups of four warps and one warp more.  Of that one thread asks the copy engine for 64 of
+ * the depth of both operands, as many stages ahead as there are; each group has 64 rows and makes products out of shared memory.
+ * Barriers say which stage is there and which may be fetched over.  Two blocks fit on a multiprocessor: one writes while the other
+ * computes.
+ *
+ * Compiled where CUDA_ARCH has 90a, and used where HEDDLE_WGMMA=1 is set and it is the fastest: no GPU has run it.
+ */
+#include "kernels/cuda/matmul/chain.h"
+#include "kernels/cuda/base/hopper.h"
+
+#define COMPUTE 256                /* threads of the two groups; behind them the warp that fetches */
+#define HALF (TILE * HD_ROW_BYTES) /* bytes of an operand's stage */
+#define BYTES (HD_TILE_ALIGN + STAGES * 2 * HALF + STAGES * (int)sizeof(struct slot))
+
+struct slot {
+	uint64_t there, free;
+};
+
+struct maps {
+	hd_tensor_map a[HD_CHAIN_MOST], b[HD_CHAIN_MOST];
+};
+
+#ifdef HD_HOPPER
+HD_DEV unsigned char *begin_of(unsigned char *shared)
+{
+#ifdef HD_SIM
+	uint64_t at = hd_sim_shared_address(shared);
+#else
+	uint64_t at = __cvta_generic_to_shared(shared);
+#endif
+
+	return shared + (HD_TILE_ALIGN - at % HD_TILE_ALIGN) % HD_TILE_ALIGN;
+}
+
+HD_DEV void produce(const hd_terms &t, const maps &m, unsigned char *tiles, slot *s, int m0, int n0)
+{
+	hd_chain_place at = { 0, 0 };
+
+	for (int i = 0; i < t.steps; i++, at.next(t)) {
+		int turn = i % STAGES;
+
+		barrier_wait(&s[turn].free, (i / STAGES & 1) ^ 1);
+		barrier_expect(&s[turn].there, 2 * HALF);
+		fetch_tile(tiles + turn * 2 * HALF, &m.a[at.term], at.d, 0, m0, 0, &s[turn].there);
+		fetch_tile(tiles + turn * 2 * HALF + HALF, &m.b[at.term], at.d, 0, n0, 0, &s[turn].there);
+	}
+}
+
+HD_DEV void let_go(slot *s)
+{
+	if (threadIdx.x % 32 == 0)
+		barrier_arrive(&s->free);
+}
+
+HD_DEV void consume(const hd_terms &t, unsigned char *tiles, slot *s, int64_t c_step, bf16 *c, const bf16 *add, int m0,
+		    int n0)
+{
+	int group = (int)threadIdx.x / 128, warp = (int)threadIdx.x / 32 % 4, lane = (int)threadIdx.x % 32;
+	float sum[TILE / 8][4];
+
+#pragma unroll
+	for (int n = 0; n < TILE / 8; n++)
+		sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
+	for (int i = 0; i < t.steps; i++) {
+		unsigned char *a = tiles + i % STAGES * 2 * HALF, *b = a + HALF;
+
+		barrier_wait(&s[i % STAGES].there, i / STAGES & 1);
+		hold<TILE>(sum);
+		group_fence();
+#pragma unroll
+		for (int k = 0; k < DEEP; k += 16)
+			group_mma<TILE>(sum, hd_tile(a + group * 64 * HD_ROW_BYTES + k * 2, 8 * HD_ROW_BYTES, 16),
+					hd_tile(b + k * 2, 8 * HD_ROW_BYTES, 16), 1);
+		group_commit();
+		group_wait<1>(); /* those of the stage before */
+		if (i)
+			let_go(&s[(i - 1) % STAGES]);
+	}
+	group_wait<0>();
+	hold<TILE>(sum);
+#pragma unroll
+	for (int n = 0; n < TILE / 8; n++)
+#pragma unroll
+		for (int h = 0; h < 2; h++)
+			hd_put_sum(t, c_step, c, add, m0 + group * 64 + warp * 16 + h * 8 + lane / 4,
+				   n0 + n * 8 + lane % 4 * 2, &sum[n][2 * h]);
+}
+#endif
+
+__global__ void __launch_bounds__(COMPUTE + HD_WARP, 2)
+	chain_by_groups(hd_terms t, int64_t c_step, bf16 *c, const bf16 *add, const __grid_constant__ maps m)
+{
+#ifdef HD_HOPPER
+	HD_DYNAMIC_SHARED(unsigned char, shared);
+	unsigned char *tiles = begin_of(shared);
+	slot *s = (slot *)(void *)(tiles + STAGES * 2 * HALF);
+	int m0 = (int)blockIdx.y * TILE, n0 = (int)blockIdx.x * TILE;
+
+	if (threadIdx.x == 0) {
+		for (int i = 0; i < STAGES; i++) {
+			barrier_make(&s[i].there, 1);
+			barrier_make(&s[i].free, 8); /* a lane of each warp that reads */
+		}
+		barriers_made();
+	}
+	__syncthreads();
+	if (threadIdx.x < COMPUTE)
+		consume(t, tiles, s, c_step, c, add, m0, n0);
+	else if (threadIdx.x == COMPUTE)
+		produce(t, m, tiles, s, m0, n0);
+#endif
+}
+
+/* -- host ------------------------------------------------------------------------------------------------------------------ */
+int hd_chain_wgmma_has(void)
+{
+	const char *asked = getenv("HEDDLE_WGMMA");
+	struct hd_err none = { 0, 0, "" };
+
+	return asked && !strcmp(asked, "1") && hd_cuda_is_hopper() &&
+	       hd_cuda_allow_shared("einsum", (const void *)chain_by_groups, BYTES, &none) >= 0;
+}
+
+/* Rows of a matrix: dims 0 and 2 of a tensor of four */
+static int map_of(hd_tensor_map *m, const bf16 *base, int64_t rows, int64_t depth, int64_t step)
+{
+	int64_t n[4] = { depth, 1, rows, 1 }, strides[3] = { step, step, rows * step };
+	struct hd_err none = { 0, 0, "" };
+
+	return hd_tensor_map_make(m, base, n, strides, TILE, &none);
+}
+
+int hd_chain_wgmma(const hd_terms *t, int64_t c_step, bf16 *c, const bf16 *add, const struct hd_run *r)
+{
+	dim3 grid((unsigned)((t->columns + TILE - 1) / TILE), (unsigned)((t->m + TILE - 1) / TILE));
+	maps m;
+
+	memset((void *)&m, 0, sizeof(m));
+	for (int i = 0; i < t->n; i++) {
+		HD_TRY(map_of(&m.a[i], t->a[i], t->m, t->depth[i], t->a_step[i]));
+		HD_TRY(map_of(&m.b[i], t->b[i], t->columns, t->depth[i], t->b_step[i]));
+	}
+	HD_LAUNCH(chain_by_groups, grid, COMPUTE + HD_WARP, BYTES, r, *t, c_step, c, add, m);
+	return HD_OK;
+}
