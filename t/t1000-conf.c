@@ -59,6 +59,9 @@ static void syntax(void)
 	is_str(verdict("[model] layers = 2\n", NULL), "x.ini:1: [model]: 'layers = 2' follows the section's name",
 	       "text after ]");
 	is_str(verdict("[a b c]\n", NULL), "x.ini:1: [a b c]: a section is [name] or [kind name]", "three words");
+	is_str(verdict("[strategy aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]\n",
+		       NULL),
+	       "x.ini:1: [strategy...]: the name of a section has at most 90 letters, this one 91", "a long name");
 	is_str(verdict("[]\n", NULL), "x.ini:1: [ ]: a section is [name] or [kind name]", "no words");
 	is_str(verdict("[model]\n\x7f"
 		       "ELF\n",

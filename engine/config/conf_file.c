@@ -58,7 +58,10 @@ static int begin_section(struct reader *r, char *line)
 	if (*name)
 		*name++ = 0;
 	name = hd_parse_trim(name);
-	if (!*kind || strlen(kind) + strlen(name) > 90 || name[strcspn(name, " \t")])
+	if (strlen(kind) + strlen(name) > 90)
+		return at(r, "[%.40s...]: the name of a section has at most 90 letters, this one %zu", kind,
+			  strlen(kind) + strlen(name));
+	if (!*kind || name[strcspn(name, " \t")])
 		return at(r, "[%.90s %.90s]: a section is [name] or [kind name]", kind, name);
 	label = *name ? hd_format("%s %s", kind, name) : hd_strdup(kind);
 	old = hd_conf_section_find(r->c, label);

@@ -46,7 +46,8 @@ int hd_curve_read(struct hd_conf *c, struct hd_section *s, const char *key, stru
 		wrong = "is empty";
 	free(text);
 	if (wrong)
-		return hd_section_fail(c, s, key, err, HD_EINVAL, "%s: %s", hd_section_str(s, key), wrong);
+		return hd_section_fail(c, s, key, err, HD_EINVAL, "%.60s%s: %s", hd_section_str(s, key),
+				       strlen(hd_section_str(s, key)) > 60 ? "..." : "", wrong);
 	return HD_OK;
 }
 

@@ -56,7 +56,7 @@ void hd_hf_say_number(struct hd_hf_reader *r, const char *key, double x)
 
 int hd_hf_unknown(struct hd_hf_reader *r, const char *key, const json_t *value, const char *known)
 {
-	char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+	char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
 
 	hd_err_set(r->err, HD_ENOTSUP, "%s: %s is %.200s, which is not known for the family %s; known: %s", r->path,
 		   key, text ? text : "nothing", r->family->name, known);
