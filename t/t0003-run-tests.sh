@@ -21,6 +21,7 @@ touch second; for i in $(seq 300); do [ -f first ] && break; sleep 0.1; done
 [ -f first ] && echo "ok 1 - beside the first" || echo "not ok 1 - beside the first"
 echo "ok 2 - # SKIP nothing"; echo 1..2
 END
+unset HD_TEST_UNTIL
 HD_TEST_JOBS=2
 export HD_TEST_JOBS
 ok "tests run side by side" run ./t1000-first.sh ./t1001-second.sh
