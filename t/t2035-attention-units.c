@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention in bf16 on the cpu, on matrix units where the machine has them and without: each element against ref within what the
+ * Attention in bf16 on the cpu, on matrix units and by products of pairs where the machine has them, and in fp32: each element against ref within what the
  * rounding of probabilities and ds to bf16 can do to it, no more.  What breaks here: a product whose operands are packed for another
  * one, tails of blocks of 32 and of chunks of 256, a head_dim that is no multiple of 32, rescaling of what earlier keys gave, a mask
  * off by one, results that change with the pieces that threads get.
  */
 #include <config.h>
 #include "kernels/cpu/base/amx.h"
+#include "kernels/cpu/base/pairs.h"
 #include "kernels/prepare/attention.h"
 #include "t/lib/kernel_props.h"
 
@@ -244,18 +245,25 @@ static void threads_do_not_matter(const char *q, const char *k, const char *attr
 	close_both(&x);
 }
 
+static const char *const forms[] = { "amx=1 pairs=0", "amx=0 pairs=1", "amx=0 pairs=0" };
+
+static int has_form(int i)
+{
+	return i == 2 || (i ? hd_pairs_here() : hd_amx_allowed());
+}
+
 /* Without the rounding of probabilities some results would be others. */
-static void units_are_used(void)
+static void tiles_are_used(int form)
 {
 	struct both x, y;
 	int64_t others = 0;
 
-	if (!hd_amx_allowed()) {
-		skip("this machine has no AMX with bf16");
+	if (!has_form(form)) {
+		skip(form ? "this machine has no products of bf16 pairs" : "this machine has no AMX with bf16");
 		return;
 	}
-	open_both(&x, &shapes[0], "");
-	open_both(&y, &shapes[0], "amx=0");
+	open_both(&x, &shapes[0], forms[form]);
+	open_both(&y, &shapes[0], forms[2]);
 	run_both(&x);
 	run_both(&y);
 	for (int i = 0; i < 4; i++) {
@@ -263,7 +271,7 @@ static void units_are_used(void)
 
 		others += memcmp(a->mem[KT_CPU], b->mem[KT_CPU], a->bytes[KT_CPU]) != 0;
 	}
-	is_int(others, 4, "o, dq, dk and dv of the matrix units differ from those of fp32");
+	is_int(others, 4, "o, dq, dk and dv in tiles of bf16 differ from those of fp32");
 	close_both(&x);
 	close_both(&y);
 }
@@ -272,12 +280,14 @@ int main(void)
 {
 	omp_set_num_threads(2);
 	for (size_t i = 0; i < HD_LEN(shapes); i++) {
-		check(&shapes[i], "amx=1");
-		if (hd_amx_allowed() && (i % 4 == 0 || whole_sweep()))
-			check(&shapes[i], "amx=0");
+		check(&shapes[i], "");
+		for (int f = 0; f < 3; f++)
+			if (has_form(f) && ((i + (size_t)f) % 4 == 0 || f == 1 || whole_sweep()))
+				check(&shapes[i], forms[f]);
 	}
 	threads_do_not_matter("b=1,s=1100,h=1,d=64", "b=1,s=1100,h=1,d=64", "causal=1");
 	threads_do_not_matter("b=2,s=700,h=2,d=32", "b=2,s=700,kv=1,d=32", "causal=1 window=300");
-	units_are_used();
+	tiles_are_used(0);
+	tiles_are_used(1);
 	return done();
 }

@@ -4,12 +4,13 @@
  *
  * Heads of keys and sequences are independent tasks.  A task packs its head into contiguous panels and walks blocks of queries and
  * keys; forward keeps a running maximum and sum per query and saves lse = max + log(sum), from which backward makes the probabilities
- * again.  The code of a task (attention_blocks.h) is compiled for several vector widths, and there is one for matrix units
- * (attention_amx.c, attention_amx_d.c); which, is chosen at run time.  No result depends on the number of threads.
+ * again.  The code of a task (attention_blocks.h) is compiled for several vector widths, and that in tiles of bf16
+ * (attention_tiles.h) for matrix units and for vectors of pairs; which, is chosen at run time.  No result depends on the number of threads.
  */
 #include <config.h>
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/base/amx.h"
+#include "kernels/cpu/base/pairs.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,18 +28,35 @@ struct attention {
 	const struct hd_att_isa *isa;
 };
 
-#define AMX_SEQ 16 /* of fewer queries a block of 32 would be mostly zeros */
+#define TILES_SEQ 16 /* of fewer queries a block of 32 would be mostly zeros */
 
-/* For tests, width: vectors of at most so many floats; amx: from so many queries on matrix units, 0: never.  There the largest of
- * scores must be the largest when scaled, too. */
-static const struct hd_att_isa *best_isa(const struct hd_attention *t, double width, double amx)
+#if HD_AMX
+/* Tiles of bf16, or NULL.  For tests, amx and pairs: from so many queries on matrix units, or by products of pairs in vectors; 0:
+ * never.  There the largest of scores must be the largest when scaled, too. */
+static const struct hd_att_isa *tiles_isa(const struct hd_attention *t, const char *attr)
 {
+	double seq = (double)t->seq, amx = hd_attr_num(attr, "amx", TILES_SEQ), pairs = hd_attr_num(attr, "pairs", -1);
+
+	if (!t->low || t->scale <= 0)
+		return NULL;
+	if (amx > 0 && seq >= amx && hd_amx_allowed())
+		return &hd_att_amx;
+	if (pairs < 0)
+		pairs = hd_pairs_fast() ? TILES_SEQ : 0;
+	return pairs > 0 && seq >= pairs && hd_pairs_here() ? &hd_att_pairs : NULL;
+}
+#endif
+
+/* For tests, width: vectors of at most so many floats. */
+static const struct hd_att_isa *best_isa(const struct hd_attention *t, const char *attr)
+{
+	double width = hd_attr_num(attr, "width", HD_ATT_WIDEST);
+
 	(void)t;
 	(void)width;
-	(void)amx;
 #if HD_AMX
-	if (amx > 0 && (double)t->seq >= amx && width >= 16 && t->low && t->scale > 0 && hd_amx_allowed())
-		return &hd_att_amx;
+	if (width >= 16 && tiles_isa(t, attr))
+		return tiles_isa(t, attr);
 #endif
 #if HD_ATT_X86
 	if (width >= 16 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
@@ -89,7 +107,7 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 	struct attention *state;
 
 	HD_TRY(hd_prepare_attention(d, backward, "cpu", HD_DTYPE_F32, &t, err));
-	isa = best_isa(&t, hd_attr_num(d->attr, "width", HD_ATT_WIDEST), hd_attr_num(d->attr, "amx", AMX_SEQ));
+	isa = best_isa(&t, d->attr);
 	HD_TRY(pool_join((size_t)isa->floats(&t, backward), err));
 	state = hd_alloc(sizeof(*state));
 	*state = (struct attention){ t, isa };

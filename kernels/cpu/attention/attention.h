@@ -32,11 +32,7 @@ struct hd_att_isa { /* for one kind of processor */
 
 extern const struct hd_att_isa hd_att_plain;
 extern const struct hd_att_isa hd_att_avx2, hd_att_avx512; /* with HD_ATT_X86 */
-extern const struct hd_att_isa hd_att_amx;                 /* with HD_AMX: operands in bf16 */
-/* Its backward, which has a file of its own */
-int64_t hd_att_amx_floats_d(const struct hd_attention *t);
-void hd_att_amx_backward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in,
-			 const struct hd_att_task *task);
+extern const struct hd_att_isa hd_att_amx, hd_att_pairs;   /* with HD_AMX: operands in bf16 */
 
 /* Elements of a row of a panel: head_dim rounded up to whole vectors. */
 static inline int64_t hd_att_padded(const struct hd_attention *t)

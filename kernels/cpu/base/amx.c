@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "kernels/cpu/base/amx.h"
+#include "kernels/cpu/base/pairs.h"
 #if HD_AMX
 #include <cpuid.h>
 #include <pthread.h>
@@ -15,15 +16,6 @@
 #define TILE_DATA 18 /* number of the state component */
 
 static int allowed;
-
-static int has_vectors(void)
-{
-	__builtin_cpu_init();
-	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-	       __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx2") &&
-	       __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-}
 
 /* Tiles, bf16 for them, and a palette 1 as it is used here: eight tiles of 16 rows of 64 bytes. */
 static int has_tiles(void)
@@ -49,7 +41,7 @@ static int ask(void)
 
 static void look(void)
 {
-	allowed = has_vectors() && has_tiles() && ask();
+	allowed = hd_pairs_here() && has_tiles() && ask();
 }
 
 int hd_amx_allowed(void)

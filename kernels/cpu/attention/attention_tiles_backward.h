@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention_d on matrix units, operands in bf16.
+ * attention_d in tiles of bf16 (attention_tiles.h).
  *
  * A task is all heads that read one kv head of a sequence.  Scores are made as keys x queries, so that what belongs to a query (lse,
  * delta) lies along vectors, nothing is summed across lanes, and the probabilities and ds in bf16 are left operands of dv and dk as
@@ -7,11 +7,11 @@
  * meet 256 queries; dk and dv of all keys and dq of all queries of a head stay in fp32.  Rounded to bf16 are the probabilities, ds and
  * the results, nothing else.
  */
-#include <config.h>
+#ifndef HD_KERNELS_CPU_ATTENTION_ATTENTION_TILES_BACKWARD_H
+#define HD_KERNELS_CPU_ATTENTION_ATTENTION_TILES_BACKWARD_H
 #include <math.h>
 #include <string.h>
-#include "kernels/cpu/attention/attention_amx.h"
-#if HD_AMX
+#include "kernels/cpu/attention/attention_tiles.h"
 
 struct att_backward {
 	const struct hd_attention *t;
@@ -46,7 +46,7 @@ static int cross_set(const struct hd_attention *t, struct att_cross *x, int64_t 
 	return x->from < x->n && x->to + x->keys - 1 > 0;
 }
 
-static int is_whole(const struct att_cross *x)
+static int all_cross(const struct att_cross *x)
 {
 	return x->keys == ROWS && x->from + ROWS - 1 <= 0 && x->to >= ROWS;
 }
@@ -131,7 +131,7 @@ static void cross(const struct att_backward *f, const struct att_cross *x, int64
 	if (f->t->softcap > 0) {
 		cap_scores(f->t, f->s, 4 * WORD);
 		key_lines(f, of, x, p, ds, pairs, 1 / f->t->softcap, 1);
-	} else if (is_whole(x)) {
+	} else if (all_cross(x)) {
 		key_lines(f, of, x, p, ds, pairs, 0, 0);
 	} else {
 		key_lines(f, of, x, p, ds, pairs, 0, 1);
@@ -332,7 +332,7 @@ static char *backward_set(const struct hd_attention *t, struct att_backward *f, 
 	return scratch + (queries + keys + 63) / 64 * 64;
 }
 
-int64_t hd_att_amx_floats_d(const struct hd_attention *t)
+static int64_t floats_d(const struct hd_attention *t)
 {
 	static char none[1];
 	struct att_backward f;
@@ -340,8 +340,8 @@ int64_t hd_att_amx_floats_d(const struct hd_attention *t)
 	return (backward_set(t, &f, none) - none) / (int64_t)sizeof(float);
 }
 
-void hd_att_amx_backward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in,
-			 const struct hd_att_task *task)
+static void backward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in,
+		     const struct hd_att_task *task)
 {
 	int64_t at = (task->b * t->keys * t->kv_heads + task->kv) * t->dim;
 	struct att_operand keys = { (const uint16_t *)in[1] + at, t->kv_heads * t->dim, t->keys, t->dim },
@@ -350,7 +350,7 @@ void hd_att_amx_backward(const struct hd_attention *t, float *scratch, void *con
 
 	backward_set(t, &f, (char *)scratch);
 	values.x = (const uint16_t *)in[2] + at;
-	hd_amx_begin();
+	begin_tiles();
 	pack(&(struct att_forms){ .rows = f.k, .turned = f.k_turned }, &keys);
 	pack(&(struct att_forms){ .rows = f.v }, &values);
 	memset(f.k_begun, 0, (size_t)f.keys);
@@ -364,6 +364,6 @@ void hd_att_amx_backward(const struct hd_attention *t, float *scratch, void *con
 	fill_rest(&f, f.dv, f.k_begun, f.keys);
 	give_keys(&f, (uint16_t *)out[1] + at, f.dk, t->scale);
 	give_keys(&f, (uint16_t *)out[2] + at, f.dv, 1);
-	hd_amx_end();
+	end_tiles();
 }
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernels/cpu/attention/attention_amx.h - what attention and its backward on matrix units share: products of tiles, the forms
- * that operands take for them, and exp.
+ * kernels/cpu/attention/attention_tiles.h - what attention and its backward in tiles of bf16 share: products of tiles, the forms
+ * that operands take for them, and exp.  ON_UNITS, which the file that includes this defines: products run on matrix units (1), or by
+ * vector instructions that multiply pairs of bf16 (0).
  *
  * A tile is 1 KB: 16 rows of 32 bf16 or of 16 fp32.  Sequences are cut into blocks of 32 rows, head_dim into parts of 32, zeros behind
  * the last.  Rows of an operand (queries or keys) x head_dim are packed in one of four forms, each part of each block two tiles:
@@ -9,13 +10,13 @@
  *	pairs	tile (row / 32, d / 16): line i has rows 2i, 2i + 1 of each d; right operand of a sum over rows
  *	turned	tile (row / 32, d / 16): line i has d = i of all 32 rows; left operand of a sum over rows
  */
-#ifndef HD_KERNELS_CPU_ATTENTION_ATTENTION_AMX_H
-#define HD_KERNELS_CPU_ATTENTION_ATTENTION_AMX_H
+#ifndef HD_KERNELS_CPU_ATTENTION_ATTENTION_TILES_H
+#define HD_KERNELS_CPU_ATTENTION_ATTENTION_TILES_H
 #include <immintrin.h>
+#include <string.h>
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/base/amx.h"
 #include "kernels/cpu/base/elementary.h"
-#if HD_AMX
 HD_AMX_TARGET
 
 #define INLINE static inline __attribute__((always_inline))
@@ -31,6 +32,17 @@ HD_AMX_TARGET
 struct att_step {
 	int64_t row, col, k;
 };
+
+#if ON_UNITS
+INLINE void begin_tiles(void)
+{
+	hd_amx_begin();
+}
+
+INLINE void end_tiles(void)
+{
+	hd_amx_end();
+}
 
 /* c (2 x 2 tiles) = [c +] sum over n steps of a (2 x 1) b (1 x 2) */
 INLINE void tiles_product(float *c, struct att_step sc, const uint16_t *a, struct att_step sa, const uint16_t *b,
@@ -64,6 +76,60 @@ INLINE void tiles_product(float *c, struct att_step sc, const uint16_t *a, struc
 	HD_TILE_STORE(2, c1, 64);
 	HD_TILE_STORE(3, c1 + sc.col * WORD, 64);
 }
+#else
+INLINE void begin_tiles(void)
+{
+}
+
+INLINE void end_tiles(void)
+{
+}
+
+enum { STRIP = 8 }; /* rows whose sums fit the registers */
+
+/* Rows of both tiles: c (STRIP x 32) = [c +] sum over n steps of a (STRIP x 32) b (32 x 32) */
+INLINE void strip_product(float *c, int64_t c_col, const uint16_t *a, int64_t a_k, const uint16_t *b,
+			  struct att_step sb, int64_t n, int add)
+{
+	__m512 x[STRIP], y[STRIP];
+
+#pragma GCC unroll 8
+	for (int r = 0; r < STRIP; r++) {
+		x[r] = add ? _mm512_load_ps(c + r * 16) : _mm512_setzero_ps();
+		y[r] = add ? _mm512_load_ps(c + c_col * WORD + r * 16) : _mm512_setzero_ps();
+	}
+	for (int64_t k = 0; k < n; k++, a += a_k * HALF, b += sb.k * HALF)
+		for (int i = 0; i < 32; i += 2) {
+			__m512bh low = (__m512bh)_mm512_load_si512(b + i * 16);
+			__m512bh high = (__m512bh)_mm512_load_si512(b + sb.col * HALF + i * 16);
+
+#pragma GCC unroll 8
+			for (int r = 0; r < STRIP; r++) {
+				int32_t pair;
+				__m512bh both;
+
+				memcpy(&pair, a + r * 32 + i, sizeof(pair));
+				both = (__m512bh)_mm512_set1_epi32(pair);
+				x[r] = _mm512_dpbf16_ps(x[r], both, low);
+				y[r] = _mm512_dpbf16_ps(y[r], both, high);
+			}
+		}
+#pragma GCC unroll 8
+	for (int r = 0; r < STRIP; r++) {
+		_mm512_store_ps(c + r * 16, x[r]);
+		_mm512_store_ps(c + c_col * WORD + r * 16, y[r]);
+	}
+}
+
+/* As above */
+INLINE void tiles_product(float *c, struct att_step sc, const uint16_t *a, struct att_step sa, const uint16_t *b,
+			  struct att_step sb, int64_t n, int add)
+{
+	for (int64_t r = 0; r < ROWS; r += STRIP)
+		strip_product(c + r / 16 * sc.row * WORD + r % 16 * 16, sc.col,
+			      a + r / 16 * sa.row * HALF + r % 16 * 32, sa.k, b, sb, n, add);
+}
+#endif
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
@@ -293,5 +359,4 @@ INLINE __mmask16 lanes(int64_t from, int64_t to, int64_t lane)
 	return (__mmask16)(below & ~passed);
 }
 
-#endif
 #endif

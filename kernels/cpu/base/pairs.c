@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whether products of pairs of bf16 pay.
+ */
+#include <config.h>
+#include "kernels/cpu/base/amx.h"
+#include "kernels/cpu/base/pairs.h"
+#if HD_AMX
+#include <immintrin.h>
+#include <pthread.h>
+#include <time.h>
+
+int hd_pairs_here(void)
+{
+	__builtin_cpu_init();
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx2") &&
+	       __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+}
+
+HD_AMX_TARGET
+
+enum { SUMS = 12, TURNS = 200, TRIES = 20 };
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds of TURNS * SUMS instructions, none of which waits for the one before */
+static double seconds(const int pairs)
+{
+	double from = now();
+	__m512 x[SUMS], by = _mm512_set1_ps(1);
+
+	for (int i = 0; i < SUMS; i++)
+		x[i] = by;
+	for (int t = 0; t < TURNS; t++) {
+#pragma GCC unroll 12
+		for (int i = 0; i < SUMS; i++) {
+			x[i] = pairs ? _mm512_dpbf16_ps(x[i], (__m512bh)by, (__m512bh)by)
+				     : _mm512_fmadd_ps(by, by, x[i]);
+			__asm__ volatile("" : "+v"(x[i]));
+		}
+	}
+	return now() - from;
+}
+
+static int fast;
+
+/* The least of some tries, because others run on this processor too.  Known rates are twice and half that of fp32, so the limit
+ * between lies far from both. */
+static void measure(void)
+{
+	double least[2] = { 1, 1 };
+
+	for (int t = 0; t < TRIES; t++)
+		for (int pairs = 0; pairs < 2; pairs++) {
+			double s = seconds(pairs);
+
+			least[pairs] = s < least[pairs] ? s : least[pairs];
+		}
+	fast = 2 * least[0] > 1.1 * least[1];
+}
+
+int hd_pairs_fast(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	if (!hd_pairs_here())
+		return 0;
+	pthread_once(&once, measure);
+	return fast;
+}
+#else
+int hd_pairs_here(void)
+{
+	return 0;
+}
+
+int hd_pairs_fast(void)
+{
+	return 0;
+}
+#endif
