@@ -2,10 +2,11 @@
  * Attention in bf16 on the cpu, on matrix units and by products of pairs where the machine has them, and in fp32: each element against ref within what the
  * rounding of probabilities and ds to bf16 can do to it, no more.  What breaks here: a product whose operands are packed for another
  * one, tails of blocks of 32 and of chunks of 256, a head_dim that is no multiple of 32, rescaling of what earlier keys gave, a mask
- * off by one, results that change with the pieces that threads get.
+ * off by one, results that change with the pieces that threads get.  Rounding of rows to bf16, too.
  */
 #include <config.h>
 #include "kernels/cpu/base/amx.h"
+#include "kernels/cpu/base/low.h"
 #include "kernels/cpu/base/pairs.h"
 #include "kernels/prepare/attention.h"
 #include "t/lib/kernel_props.h"
@@ -276,9 +277,37 @@ static void tiles_are_used(int form)
 	close_both(&y);
 }
 
+/* Each sign and exponent, with fractions around a half of the last place, and runs of every length: the bits of one number alone. */
+static void bits_of_bf16(void)
+{
+	static const uint32_t fractions[] = { 0,       0x1,     0x7fff,   0x8000,   0x8001,   0xffff,  0x10000,
+					      0x17fff, 0x18000, 0x3fffff, 0x400000, 0x7f8000, 0x7fffff };
+	enum { N = 2 * 256 * HD_LEN(fractions) };
+	static float x[N];
+	static uint16_t low[N + 1];
+	int64_t wrong = 0;
+
+	for (uint32_t i = 0; i < N; i++) /* so that runs of 32 with and without subnormal numbers follow each other */
+		x[i] = hd_float_of(i % 2 << 31 | (i / 2 / HD_LEN(fractions)) << 23 |
+				   fractions[i / 2 % HD_LEN(fractions)]);
+	for (int64_t from = 0; from < N; from += 97)
+		for (int64_t n = 0; n <= 70 && from + n <= N; n++) {
+			low[n] = 0x1234;
+			hd_store_bf16(low, x + from, n);
+			for (int64_t j = 0; j < n; j++)
+				wrong += low[j] != hd_bf16_of(x[from + j]);
+			wrong += low[n] != 0x1234;
+		}
+	hd_store_bf16(low, x, N);
+	for (int64_t j = 0; j < N; j++)
+		wrong += low[j] != hd_bf16_of(x[j]);
+	is_int(wrong, 0, "rows of numbers are rounded to bf16 as each number is");
+}
+
 int main(void)
 {
 	omp_set_num_threads(2);
+	bits_of_bf16();
 	for (size_t i = 0; i < HD_LEN(shapes); i++) {
 		check(&shapes[i], "");
 		for (int f = 0; f < 3; f++)

@@ -10,12 +10,8 @@
 
 #define HD_PIECE 1024 /* elements of a piece that is converted */
 
-HD_CLONES static void hd_pass_lower(uint16_t *low, const float *w, int64_t n)
-{
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		low[j] = hd_bf16_of(w[j]);
-}
+/* low[0..n-1] = x, rounded to the nearest, ties to even; subnormal numbers stay, NaN stays NaN.  The same bits on every processor. */
+void hd_store_bf16(uint16_t *low, const float *x, int64_t n);
 
 HD_CLONES __attribute__((unused)) static void hd_raise(float *y, const uint16_t *x, int64_t n)
 {
@@ -42,7 +38,7 @@ __attribute__((unused)) static float *hd_write_to(void *y, int64_t dtype, int64_
 __attribute__((unused)) static void hd_write(void *y, int64_t dtype, int64_t at, int64_t n, const float *tmp)
 {
 	if (dtype == HD_DTYPE_BF16)
-		hd_pass_lower((uint16_t *)y + at, tmp, n);
+		hd_store_bf16((uint16_t *)y + at, tmp, n);
 }
 
 /* Elements that are taken at a time. */

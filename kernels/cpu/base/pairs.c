@@ -9,13 +9,25 @@
 #include <pthread.h>
 #include <time.h>
 
-int hd_pairs_here(void)
+static int has(void)
 {
 	__builtin_cpu_init();
 	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
 	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
 	       __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx2") &&
 	       __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+}
+
+int hd_pairs_here(void)
+{
+	static int known; /* has(), plus 1 */
+	int here = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+	if (!here) {
+		here = 1 + has();
+		__atomic_store_n(&known, here, __ATOMIC_RELAXED);
+	}
+	return here - 1;
 }
 
 HD_AMX_TARGET

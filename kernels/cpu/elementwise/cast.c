@@ -157,7 +157,7 @@ static void piece(void *y, uint32_t ytype, const void *x, uint32_t xtype, int64_
 	if (ytype == HD_DTYPE_F64)
 		to_f64((double *)y + from, x, n);
 	else if (ytype == HD_DTYPE_BF16)
-		hd_pass_lower((uint16_t *)y + from, x, n);
+		hd_store_bf16((uint16_t *)y + from, x, n);
 	else if (ytype == HD_DTYPE_F16)
 		to_f16((uint16_t *)y + from, x, n);
 	else if (ytype == HD_DTYPE_U8)

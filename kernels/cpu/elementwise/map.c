@@ -300,7 +300,7 @@ static void write_out(const struct program *p, void *out, const float *x, int64_
 	double *yd = (double *)out + from;
 
 	if (p->dtype == HD_DTYPE_BF16)
-		hd_pass_lower((uint16_t *)out + from, x, n);
+		hd_store_bf16((uint16_t *)out + from, x, n);
 	else if (p->dtype == HD_DTYPE_F64)
 		for (int i = 0; i < n; i++)
 			yd[i] = x[i];

@@ -293,7 +293,7 @@ static void lower_all(uint16_t *y, const float *x, int64_t n)
 {
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
 	for (int64_t i = 0; i < n; i += HD_CHUNK)
-		hd_pass_lower(y + i, x + i, hd_min(HD_CHUNK, n - i));
+		hd_store_bf16(y + i, x + i, hd_min(HD_CHUNK, n - i));
 }
 
 static void run_product(const struct cpu_product *p, void *const *out, void *const *in, const struct hd_run *r);

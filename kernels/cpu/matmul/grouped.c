@@ -101,7 +101,7 @@ static void rows_product_low(const struct hd_prep *p, uint16_t *y, const uint16_
 			hd_mm_sgemm('N', p->n[5] ? 'T' : 'N', (int64_t[]){ m, cols, k }, af, k, wf, p->n[5] ? k : cols,
 				    keep ? 1 : 0, yf, cols);
 			for (int64_t r = 0; r < m; r++)
-				hd_pass_lower(y + (i + r) * n + c, yf + r * cols, cols);
+				hd_store_bf16(y + (i + r) * n + c, yf + r * cols, cols);
 		}
 	}
 }

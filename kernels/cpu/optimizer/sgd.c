@@ -28,7 +28,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 
 		update(w1 + i, w + i, g + i, *factor, decay, lr, k);
 		if (low)
-			hd_pass_lower(low + i, w1 + i, k);
+			hd_store_bf16(low + i, w1 + i, k);
 	}
 }
 

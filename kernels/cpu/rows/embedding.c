@@ -19,7 +19,7 @@ static void take(void *x, int64_t xtype, int64_t to, const void *w, int64_t wtyp
 	if (xtype == wtype)
 		memcpy(hd_into(x, xtype, to), hd_at(w, wtype, from), (size_t)n * HD_BITS(xtype) / 8);
 	else if (xtype == HD_DTYPE_BF16)
-		hd_pass_lower((uint16_t *)x + to, (const float *)w + from, n);
+		hd_store_bf16((uint16_t *)x + to, (const float *)w + from, n);
 	else
 		hd_raise((float *)x + to, (const uint16_t *)w + from, n);
 }

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Floats -> bf16.
+ */
+#include <config.h>
+#include "kernels/cpu/base/amx.h"
+#include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/pairs.h"
+
+HD_CLONES static void store_any(uint16_t *low, const float *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		low[j] = hd_bf16_of(x[j]);
+}
+
+#if HD_AMX
+#include <immintrin.h>
+#pragma GCC push_options
+HD_AMX_TARGET
+
+/* 32 at a time -> how many were stored.  The instruction takes subnormal numbers for zero; those go the other way. */
+static int64_t store_pairs(uint16_t *low, const float *x, int64_t n)
+{
+	const int subnormal = 0x20; /* of VFPCLASSPS */
+	int64_t j = 0;
+
+	for (; j + 32 <= n; j += 32) {
+		__m512 a = _mm512_loadu_ps(x + j), b = _mm512_loadu_ps(x + j + 16);
+
+		if (_mm512_fpclass_ps_mask(a, subnormal) | _mm512_fpclass_ps_mask(b, subnormal))
+			store_any(low + j, x + j, 32);
+		else
+			_mm512_storeu_si512(low + j, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+	}
+	return j;
+}
+#pragma GCC pop_options
+
+void hd_store_bf16(uint16_t *low, const float *x, int64_t n)
+{
+	int64_t done = n >= 32 && hd_pairs_here() ? store_pairs(low, x, n) : 0;
+
+	if (done < n)
+		store_any(low + done, x + done, n - done);
+}
+#else
+void hd_store_bf16(uint16_t *low, const float *x, int64_t n)
+{
+	store_any(low, x, n);
+}
+#endif
