@@ -12,7 +12,7 @@
 #include "kernels/cpu/matmul/matmul.h"
 #include <stdlib.h>
 
-enum { LEAST = 1 << 16, PIECES = 8, COLUMNS = 64, STEP = 8 };
+enum { LEAST = 1 << 16, PIECES = 8, COLUMNS = 64, STEP = 8, RUN = 512 };
 
 struct hd_thin {
 	int64_t m, n, k, a_m, a_k, b_n, b_k, c_m;
@@ -109,6 +109,16 @@ static inline __attribute__((always_inline)) void one_any(float *y, float x, con
 		y[j] += x * hd_get(b, low, at + j);
 }
 
+/* The columns that come next, of eight rows: each row is a run of its own, at whose beginning the processor's own prefetching would
+ * begin anew. */
+static inline __attribute__((always_inline)) void fetch_eight(const void *b, int64_t at, int64_t stride, int64_t n,
+							      const int low)
+{
+	for (int r = 0; r < STEP; r++)
+		for (int64_t j = 0; j < n; j += low ? 32 : 16)
+			__builtin_prefetch((const char *)b + (at + r * stride + j) * (low ? 2 : 4), 0, 2);
+}
+
 static inline __attribute__((always_inline)) void rows_any(const struct hd_thin *t, float *y, const void *b,
 							   int64_t from, int64_t to, const int low)
 {
@@ -116,8 +126,14 @@ static inline __attribute__((always_inline)) void rows_any(const struct hd_thin 
 
 	memset(y, 0, (size_t)(t->m * t->n) * sizeof(*y));
 	for (; k + STEP <= to; k += STEP)
-		for (int64_t i = 0; i < t->m; i++)
-			eight_any(y + i * t->n, t->rows + i * t->k + k, b, k * t->b_k, t->b_k, t->n, low);
+		for (int64_t j = 0; j < t->n; j += RUN) {
+			int64_t n = hd_min(RUN, t->n - j);
+
+			if (k + 2 * STEP <= to)
+				fetch_eight(b, (k + STEP) * t->b_k + j, t->b_k, n, low);
+			for (int64_t i = 0; i < t->m; i++)
+				eight_any(y + i * t->n + j, t->rows + i * t->k + k, b, k * t->b_k + j, t->b_k, n, low);
+		}
 	for (; k < to; k++)
 		for (int64_t i = 0; i < t->m; i++)
 			one_any(y + i * t->n, t->rows[i * t->k + k], b, k * t->b_k, t->n, low);
