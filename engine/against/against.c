@@ -6,6 +6,7 @@
 #include <config.h>
 #include "engine/against/against.h"
 #include "engine/against/compare.h"
+#include "engine/base/library.h"
 #include "engine/file/atomic_file.h"
 #include "engine/passes/passes.h"
 #include "engine/process/launch.h"
@@ -136,12 +137,11 @@ static void remove_all(struct against_files *f)
 static int both(const struct hd_against *a, struct against_files *f, FILE *out, struct hd_err *err)
 {
 	struct hd_comparison c = lengths(a->plan);
-	char program[PATH_MAX] = "";
 	int64_t ranks = a->plan->ranks;
 
-	if (readlink("/proc/self/exe", program, sizeof(program) - 1) <= 0)
-		return hd_err_set(err, HD_EIO, "/proc/self/exe cannot be read: this program does not know where it is");
-	f->program = hd_strdup(program);
+	f->program = hd_this_program(err);
+	if (!f->program)
+		return err->code;
 	snprintf(f->dir, sizeof(f->dir), "/tmp/heddle-against.XXXXXX");
 	if (!mkdtemp(f->dir)) {
 		*f->dir = 0;

@@ -28,6 +28,11 @@ int hd_err_set(struct hd_err *e, int code, const char *fmt, ...)
 	return code;
 }
 
+const char *hd_plural(int64_t n, const char *ending)
+{
+	return n == 1 ? "" : ending;
+}
+
 char *hd_one_line(char *text)
 {
 	for (char *c = text; *c; c++)

@@ -25,6 +25,7 @@ void hd_log(int level, const char *fmt, ...) HD_PRINTF(2, 3);
 void *hd_alloc(size_t bytes); /* zeroed; a failure ends the process with one message (planning only, never in a step) */
 void *hd_grow(void *p, size_t count, size_t *cap, size_t item); /* room for count + 1 items, new ones zeroed */
 char *hd_strdup(const char *s);
+const char *hd_plural(int64_t n, const char *ending);  /* "" for 1, else `ending`: "%lld rank%s" */
 char *hd_one_line(char *text);                         /* what ends a line, and the like, becomes ?; -> text */
 char *hd_format(const char *fmt, ...) HD_PRINTF(1, 2); /* malloc'ed */
 char *hd_vformat(const char *fmt, va_list v);

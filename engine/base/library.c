@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Finding a shared library: see library.h.
+ * Finding this program, its installation, and shared libraries: see library.h.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
@@ -8,10 +8,15 @@
 #include "engine/base/library.h"
 #include <dlfcn.h>
 #include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#ifndef HD_PREFIX
+#define HD_PREFIX "/usr/local"
+#endif
 
 struct library_search {
 	const char *soname;
@@ -131,4 +136,44 @@ void *hd_library_open(const char *soname, const char *home_var, const char *dir,
 		hd_err_set(err, HD_ENOTSUP, "no %s can be opened (%s)", soname, s.why);
 	free(s.why);
 	return s.found;
+}
+
+char *hd_this_program(struct hd_err *err)
+{
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	if (n > 0)
+		return hd_format("%.*s", (int)n, path);
+	hd_err_set(err, HD_EIO, "/proc/self/exe cannot be read: this program does not know where it is");
+	return NULL;
+}
+
+/* PREFIX/lib/heddle for the program /opt/x/bin/heddle: /opt/x/lib/heddle.  NULL: one of them is elsewhere. */
+static char *beside_bin(char *exe, const char *folder)
+{
+	char *slash, *moved;
+
+	for (int up = 0; up < 2; up++) {
+		slash = strrchr(exe, '/');
+		if (!slash || (up && strcmp(slash, "/bin")))
+			return NULL;
+		*slash = 0;
+	}
+	if (strncmp(folder, HD_PREFIX "/", sizeof(HD_PREFIX)))
+		return NULL;
+	moved = hd_format("%s%s", exe, folder + sizeof(HD_PREFIX) - 1);
+	if (!access(moved, X_OK))
+		return moved;
+	free(moved);
+	return NULL;
+}
+
+char *hd_installed_folder(const char *folder)
+{
+	struct hd_err ignored = { 0 };
+	char *exe = hd_this_program(&ignored), *moved = exe ? beside_bin(exe, folder) : NULL;
+
+	free(exe);
+	return moved ? moved : hd_strdup(folder);
 }

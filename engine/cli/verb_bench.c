@@ -234,7 +234,7 @@ static void print_generation(const struct hd_job *j, const struct hd_generation_
 	else if (j->world.rank == 0)
 		printf("%s, %lld text%s: prompt %.0f tokens/s, generation %.1f tokens/s = %.0f%% of %.1f, which reading %.1f MB "
 		       "at %.1f GB/s allows\n",
-		       j->compute_dtype ? "bf16" : "fp32", (long long)b->batch, b->batch == 1 ? "" : "s",
+		       j->compute_dtype ? "bf16" : "fp32", (long long)b->batch, hd_plural(b->batch, "s"),
 		       b->prompt_rate, b->rate, 100 * b->rate / b->bound, b->bound, b->bytes / 1e6, b->read_rate / 1e9);
 	free(line);
 }

@@ -222,7 +222,7 @@ static void print_servers(const struct servers *s, int exact)
 	if (!s->n)
 		return;
 	printf("%lld rank%s of servers, the most on rank %lld: no parameters, memory ", (long long)s->n,
-	       s->n == 1 ? "" : "s", (long long)s->most.rank);
+	       hd_plural(s->n, "s"), (long long)s->most.rank);
 	if (exact) {
 		printf("%.1f MB (masters and states %.1f, within a step %.1f)\n",
 		       (double)hd_stage_line_bytes(&s->most) / 1e6, (double)s->most.persistent / 1e6,

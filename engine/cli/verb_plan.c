@@ -127,7 +127,7 @@ static void print_servers(const struct hd_prediction *r)
 	if (!s->n)
 		return;
 	printf("%lld rank%s of servers: at most %s (rank %lld), kernels %s, its link %s; ", (long long)s->n,
-	       s->n == 1 ? "" : "s", hd_human_bytes(s->memory).text, (long long)s->rank,
+	       hd_plural(s->n, "s"), hd_human_bytes(s->memory).text, (long long)s->rank,
 	       hd_human_seconds(s->compute).text, hd_human_seconds(s->link).text);
 	printf("to its workers one sends within its node %s, to other nodes %s\n",
 	       hd_human_bytes(s->sent[HD_LINK_NODE]).text, hd_human_bytes(s->sent[HD_LINK_NETWORK]).text);
@@ -147,7 +147,7 @@ static void print_text(const struct hd_plan *p, const struct hd_machine *m, cons
 
 	hd_mesh_print(p);
 	printf("on %s, %lld rank%s a node, %s\n", m->name, (long long)m->ranks_per_node,
-	       m->ranks_per_node == 1 ? "" : "s", p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32");
+	       hd_plural(m->ranks_per_node, "s"), p->compute_dtype == HD_DTYPE_BF16 ? "bf16" : "fp32");
 	printf("step %s: %s tokens/s, %.4g TFLOP/s a rank, %.1f%% of the peak\n", hd_human_seconds(r->step).text,
 	       hd_human_count(tokens(p) / r->step).text, flops / (double)p->ranks / 1e12, 100 * flops / peak(p, m));
 	printf("with what is recomputed: %.4g TFLOP/s a rank, %.1f%% of the peak; %.4g PFLOP/s in all\n",

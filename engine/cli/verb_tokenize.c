@@ -101,7 +101,7 @@ static int write_corpus(const struct hd_cli *c, const struct hd_tokenizer *t, st
 		HD_TRY(hd_tokenizer_end(t, &corpus.end, err));
 	HD_TRY(hd_corpus_tokenize(&corpus, &counts, err));
 	printf("%s.bin: %lld document%s, %lld token%s, vocab %lld\n", out, (long long)counts.documents,
-	       counts.documents == 1 ? "" : "s", (long long)counts.tokens, counts.tokens == 1 ? "" : "s",
+	       hd_plural(counts.documents, "s"), (long long)counts.tokens, hd_plural(counts.tokens, "s"),
 	       (long long)hd_tokenizer_vocab(t));
 	return HD_OK;
 }

@@ -184,7 +184,7 @@ int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **,
 
 void hd_mesh_print(const struct hd_plan *p)
 {
-	printf("%lld rank%s", (long long)p->ranks, p->ranks == 1 ? "" : "s");
+	printf("%lld rank%s", (long long)p->ranks, hd_plural(p->ranks, "s"));
 	for (int a = 0; a < p->naxes; a++) {
 		char *axis = hd_axis_text(p->axes[a]);
 
@@ -192,8 +192,8 @@ void hd_mesh_print(const struct hd_plan *p)
 		free(axis);
 	}
 	printf("\n%lld replica%s x %lld micro-batch%s of %lld sequence%s of %lld tokens; bubble %.3f\n",
-	       (long long)p->replicas, p->replicas == 1 ? "" : "s", (long long)p->micros, p->micros == 1 ? "" : "es",
-	       (long long)p->micro_batch, p->micro_batch == 1 ? "" : "s", (long long)p->model.seq, hd_plan_bubble(p));
+	       (long long)p->replicas, hd_plural(p->replicas, "s"), (long long)p->micros, hd_plural(p->micros, "es"),
+	       (long long)p->micro_batch, hd_plural(p->micro_batch, "s"), (long long)p->model.seq, hd_plan_bubble(p));
 }
 
 struct hd_program *hd_cli_program(struct hd_plan *p, int64_t rank, struct hd_err *err)

@@ -88,16 +88,12 @@ static int write_page(const struct hd_plan_page *page, const char *path, struct 
 	return err->code;
 }
 
-static const char *many(int64_t n, const char *ending)
-{
-	return n == 1 ? "" : ending;
-}
-
 static char *batch_of(const struct hd_plan *p)
 {
 	return hd_format("%lld replica%s x %lld micro-batch%s of %lld sequence%s of %lld tokens",
-			 (long long)p->replicas, many(p->replicas, "s"), (long long)p->micros, many(p->micros, "es"),
-			 (long long)p->micro_batch, many(p->micro_batch, "s"), (long long)p->model.seq);
+			 (long long)p->replicas, hd_plural(p->replicas, "s"), (long long)p->micros,
+			 hd_plural(p->micros, "es"), (long long)p->micro_batch, hd_plural(p->micro_batch, "s"),
+			 (long long)p->model.seq);
 }
 
 int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err *err)
@@ -105,7 +101,7 @@ int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err
 	const struct hd_plan *p = x->plan;
 	struct hd_page_axis axes[HD_MAX_AXES];
 	struct hd_page_stage *stages = stages_of(x);
-	char *machine = hd_format("%lld rank%s of %s; a step takes %s", (long long)p->ranks, many(p->ranks, "s"),
+	char *machine = hd_format("%lld rank%s of %s; a step takes %s", (long long)p->ranks, hd_plural(p->ranks, "s"),
 				  x->machine->name, hd_human_seconds(x->prediction->step).text);
 	char *batch = batch_of(p);
 	struct hd_page_stage *traced = NULL;

@@ -48,7 +48,7 @@ static void print_exactly(const struct hd_plan *p, const struct hd_stage_line *s
 		printf(", copy while it is saved %.1f", (double)s->snapshot / 1e6);
 	if (s->communicators)
 		printf(", %lld communicator%s of NCCL some %.0f", (long long)s->communicators,
-		       s->communicators == 1 ? "" : "s", (double)buffers(s) / 1e6);
+		       hd_plural(s->communicators, "s"), (double)buffers(s) / 1e6);
 	printf(")");
 	if (s->host)
 		printf(", in host memory %.1f MB", (double)s->host / 1e6);
@@ -72,7 +72,7 @@ static void print_who(const struct hd_plan *p, const struct hd_stage_line *s, in
 	if (to - from > 1) {
 		printf("ranks %lld to %lld (stages %lld to %lld, %lld block%s each", (long long)s[from].rank,
 		       (long long)s[to - 1].rank, (long long)from, (long long)to - 1, (long long)s[from].blocks,
-		       s[from].blocks == 1 ? "" : "s");
+		       hd_plural(s[from].blocks, "s"));
 		whole = " each";
 	} else {
 		printf("rank %lld", (long long)s[from].rank);
@@ -103,7 +103,7 @@ static void print_alike(const struct hd_plan *p, const struct hd_stage_line *s, 
 		printf(", copy while it is saved %s", hd_human_bytes((double)s[from].snapshot).text);
 	if (s[from].communicators)
 		printf(", %lld communicator%s of NCCL some %s", (long long)s[from].communicators,
-		       s[from].communicators == 1 ? "" : "s", hd_human_bytes((double)buffers(&s[from])).text);
+		       hd_plural(s[from].communicators, "s"), hd_human_bytes((double)buffers(&s[from])).text);
 	printf(")");
 	if (s[from].host)
 		printf(", in host memory %s", hd_human_bytes((double)s[from].host).text);

@@ -109,7 +109,7 @@ static int stages_of(const struct traced_step *t, const char *path, int64_t n, s
 
 		if (rank < 0)
 			return hd_err_set(err, HD_EINVAL, "%s has no units of stage %lld; the layout has %lld stage%s",
-					  path, (long long)s, (long long)n, n == 1 ? "" : "s");
+					  path, (long long)s, (long long)n, hd_plural(n, "s"));
 		spans = hd_alloc((3 * t->n + 1) * sizeof(*spans));
 		v[s].name = hd_format("rank %lld", (long long)rank);
 		v[s].nspans = spans_of(t, rank, zero, spans);

@@ -6,11 +6,11 @@
  */
 #include <config.h>
 #include "engine/elastic/elastic.h"
+#include "engine/base/library.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/command/command.h"
 #include "engine/file/atomic_file.h"
 #include "engine/process/launch.h"
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ struct elastic {
 	const char *dir;
 	int64_t least, most, left; /* ranks: asked for; that there are */
 	int64_t restarts, tries;   /* restarts without a new checkpoint: allowed, made */
-	char program[PATH_MAX];
+	char *program;
 	char *hostfile; /* of those that are there; or NULL */
 	char *newest;   /* checkpoint when the run was started; or NULL */
 	struct hd_child_asked asked;
@@ -55,9 +55,10 @@ static int read_ranks(struct elastic *e, struct hd_err *err)
 static int open_run(struct elastic *e, struct hd_err *err)
 {
 	struct hd_checkpoint_config k;
-	ssize_t n = readlink("/proc/self/exe", e->program, sizeof(e->program) - 1);
 
-	e->program[n > 0 ? n : 0] = 0;
+	e->program = hd_this_program(err);
+	if (!e->program)
+		return err->code;
 	HD_TRY(read_ranks(e, err));
 	HD_TRY(hd_cli_int(e->c, "restarts", 0, 1000000, 3, &e->restarts, err));
 	HD_TRY(hd_cli_conf(e->c, &e->conf, err));
@@ -162,7 +163,7 @@ static int64_t fits(struct elastic *e, struct hd_err *err)
 	unlink(file);
 	if (n < e->least && e->left < e->least)
 		hd_err_set(err, HD_EIO, "run: %lld rank%s are left, and --ranks asks for %lld at least",
-			   (long long)e->left, e->left == 1 ? "" : "s", (long long)e->least);
+			   (long long)e->left, hd_plural(e->left, "s"), (long long)e->least);
 	else if (n < e->least)
 		hd_err_set(err, HD_EINVAL, "run: no number of ranks from %lld to %lld fits; of %lld: %s",
 			   (long long)e->least, (long long)e->left, (long long)e->left, why ? why : "check fails");
@@ -216,7 +217,7 @@ static int again(struct elastic *e, int status, int64_t ranks, struct hd_err *er
 	e->tries = progress ? 0 : e->tries + 1;
 	if (e->tries > e->restarts)
 		return hd_err_set(err, HD_EIO, "run: no checkpoint was made in %lld restart%s (--restarts)",
-				  (long long)e->restarts, e->restarts == 1 ? "" : "s"),
+				  (long long)e->restarts, hd_plural(e->restarts, "s")),
 		       0;
 	hd_log(HD_LOG_WARN, "run: of %lld ranks some are lost; %lld are left (kill -USR2 %d: %lld again)",
 	       (long long)ranks, (long long)e->left, (int)getpid(), (long long)e->most);
@@ -233,7 +234,7 @@ static int one_run(struct elastic *e, int64_t *ranks, int *status, struct hd_err
 	*ranks = fits(e, err);
 	if (!*ranks)
 		return err->code;
-	hd_log(HD_LOG_INFO, "run: %lld rank%s%s%s", (long long)*ranks, *ranks == 1 ? "" : "s",
+	hd_log(HD_LOG_INFO, "run: %lld rank%s%s%s", (long long)*ranks, hd_plural(*ranks, "s"),
 	       e->newest ? ", from " : "", e->newest ? e->newest : "");
 	command = train_command(e, *ranks);
 	hd_child_pending(&e->asked);
@@ -278,6 +279,7 @@ int hd_verb_run(struct hd_cli *c)
 		hd_log(HD_LOG_ERROR, "%s", err.text);
 	if (e.hostfile)
 		unlink(e.hostfile);
+	free(e.program);
 	free(e.hostfile);
 	free(e.newest);
 	hd_conf_destroy(e.conf);

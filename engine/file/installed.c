@@ -3,9 +3,9 @@
  */
 #include <config.h>
 #include "engine/file/installed.h"
+#include "engine/base/library.h"
 #include "engine/base/parse.h"
 #include <dirent.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,24 +22,18 @@ static int is_there(const char *dir, const char *name)
 	return there;
 }
 
-/* Beside the program, where that is a build folder. Beside its bin/, wherever that has been moved. Else where make install was
- * told to put it. */
+/* Beside the program in a build folder; else in the installation. */
 static char *folder_of(const char *folder)
 {
-	char exe[PATH_MAX], *slash, *moved, *dir;
-	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	struct hd_err ignored = { 0 };
+	char *exe = hd_this_program(&ignored), *slash = exe ? strrchr(exe, '/') : NULL;
+	char *installed = hd_installed_folder(HD_DATA_DIR), *dir;
 
-	exe[n > 0 ? n : 0] = 0;
-	slash = strrchr(exe, '/');
 	if (slash)
 		*slash = 0;
-	moved = hd_format("%s/../share/heddle", exe);
-	dir = hd_format("%s/conf/%s",
-			is_there(exe, "config.status") ? exe
-			: is_there(moved, "conf")      ? moved
-						       : HD_DATA_DIR,
-			folder);
-	free(moved);
+	dir = hd_format("%s/conf/%s", slash && is_there(exe, "config.status") ? exe : installed, folder);
+	free(installed);
+	free(exe);
 	return dir;
 }
 

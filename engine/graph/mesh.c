@@ -28,7 +28,7 @@ char *hd_axis_text(const struct axis *a)
 	if (!a->v.spare)
 		return hd_format("%s %lld", a->v.name, (long long)a->v.n);
 	return hd_format("%s %lld + %lld server%s", a->v.name, (long long)a->v.n, (long long)a->v.spare,
-			 a->v.spare == 1 ? "" : "s");
+			 hd_plural(a->v.spare, "s"));
 }
 
 char *hd_coord_text(const struct hd_plan *p, int64_t rank, const struct axis *a)

@@ -4,19 +4,8 @@
 #include <config.h>
 #include "engine/kit/kit.h"
 #include "engine/conform/conform.h"
-#include <limits.h>
-#include <unistd.h>
-
-/* NULL: it does not know where it is. */
-static const char *this_program(char *path, size_t size)
-{
-	ssize_t n = readlink("/proc/self/exe", path, size - 1);
-
-	if (n <= 0)
-		return NULL;
-	path[n] = 0;
-	return path;
-}
+#include "engine/base/library.h"
+#include <stdlib.h>
 
 int hd_verb_conform(struct hd_cli *c)
 {
@@ -26,13 +15,13 @@ int hd_verb_conform(struct hd_cli *c)
 					.only = hd_cli_str(c, "only", NULL),
 					.json = hd_cli_has(c, "json") };
 	struct hd_err err = { 0 };
-	char path[PATH_MAX];
+	char *program = NULL;
 	int failed = 0;
 
 	if (!o.plugin)
 		hd_err_set(&err, HD_EINVAL, "conform: which plugin?");
-	if (!hd_cli_has(c, "no-runs"))
-		o.program = this_program(path, sizeof(path));
+	if (!err.code && !hd_cli_has(c, "no-runs"))
+		o.program = program = hd_this_program(&err);
 	hd_cli_int(c, "layouts", 0, 100000, 12, &o.layouts, &err);
 	hd_cli_int(c, "seed", 0, INT64_MAX, 1, &o.seed, &err);
 	hd_cli_int(c, "limit", 1, 100000, 20, &o.seconds, &err);
@@ -41,5 +30,6 @@ int hd_verb_conform(struct hd_cli *c)
 		failed = hd_conform(&o, stdout, &err);
 	if (err.code)
 		hd_log(HD_LOG_ERROR, "%s", err.text);
+	free(program);
 	return err.code || failed ? 1 : 0;
 }

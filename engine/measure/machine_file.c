@@ -90,8 +90,8 @@ void hd_machine_print(const struct hd_measuring *m, const struct hd_rate_points 
 	double each = (double)r->threads, here = (double)w->local_size;
 
 	fprintf(to, "; %s: %lld core%s, measured by `heddle machine` with %d rank%s of %lld thread%s.\n", r->processor,
-		(long long)r->cores, r->cores == 1 ? "" : "s", w->size, w->size == 1 ? "" : "s", (long long)r->threads,
-		r->threads == 1 ? "" : "s");
+		(long long)r->cores, hd_plural(r->cores, "s"), w->size, hd_plural(w->size, "s"), (long long)r->threads,
+		hd_plural(r->threads, "s"));
 	fprintf(to, "; [machine] is of one such rank, and is used for what is not among the rates below.\n[machine]\n");
 	fprintf(to, "name = %s\nranks_per_node = %d\n", r->processor, w->local_size);
 	fprintf(to, "memory = %.0fM\n",

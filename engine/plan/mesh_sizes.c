@@ -60,7 +60,7 @@ static int check_ranks(struct hd_plan *p)
 		return HD_OK;
 	needs(p, total);
 	return hd_err_set(p->err, HD_EINVAL, "%s: the layout needs %lld rank%s, and there %s %lld",
-			  hd_conf_path(p->conf), (long long)total, total == 1 ? "" : "s", p->ranks == 1 ? "is" : "are",
+			  hd_conf_path(p->conf), (long long)total, hd_plural(total, "s"), p->ranks == 1 ? "is" : "are",
 			  (long long)p->ranks);
 }
 
@@ -102,7 +102,7 @@ int hd_slot_mesh(struct hd_plan *p)
 			p->conf, p->inst[automatic].section, "size", p->err, HD_EDIVIDE,
 			"auto: %lld rank%s cannot be divided by the %lld that the other sections need: %lld is not a "
 			"multiple of %lld",
-			(long long)p->ranks, p->ranks == 1 ? "" : "s", (long long)given, (long long)p->ranks,
+			(long long)p->ranks, hd_plural(p->ranks, "s"), (long long)given, (long long)p->ranks,
 			(long long)given);
 	}
 	for (int i = 0; i < p->ninst; i++)

@@ -5,8 +5,6 @@
 #include "engine/plugin/device_load.h"
 #include "engine/base/library.h"
 #include "engine/plugin/loader.h"
-#include "engine/plugin/places.h"
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,21 +15,24 @@
 static char *module_path(void)
 {
 	const char *test = getenv("HD_TEST_CUDA_MODULE"); /* for tests: the simulated device */
-	char exe[PATH_MAX], *slash, *path, *dir;
-	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	struct hd_err ignored = { 0 };
+	char *exe, *slash, *path = NULL, *dir;
 
 	if (test)
 		return hd_strdup(test);
-	for (exe[n > 0 ? n : 0] = 0; (slash = strrchr(exe, '/'));) {
+	exe = hd_this_program(&ignored);
+	while (!path && exe && (slash = strrchr(exe, '/'))) {
 		*slash = 0;
 		path = hd_format("%s/" FILE_NAME, exe);
-		if (!access(path, R_OK))
-			return path;
-		free(path);
+		if (access(path, R_OK))
+			free(path), path = NULL;
 		if (strcmp(slash + 1, "heddle") && strcmp(slash + 1, "lt-heddle"))
 			break;
 	}
-	dir = hd_plugin_folder();
+	free(exe);
+	if (path)
+		return path;
+	dir = hd_installed_folder(HD_PLUGIN_DIR);
 	path = hd_format("%s/devices/" FILE_NAME, dir);
 	free(dir);
 	return path;

@@ -9,9 +9,9 @@
  */
 #include <config.h>
 #include "engine/plugin/registry.h"
+#include "engine/base/library.h"
 #include "engine/base/parse.h"
 #include "engine/plugin/loader.h"
-#include "engine/plugin/places.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -487,14 +487,10 @@ static struct hd_plugin_entry *entry_of(const char *path)
  * Tests and tools are built one level down. */
 static char *build_plugins(void)
 {
-	char exe[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	char *slash, *dir = NULL, *mark;
+	struct hd_err ignored = { 0 };
+	char *exe = hd_this_program(&ignored), *slash, *dir = NULL, *mark;
 
-	if (n <= 0)
-		return NULL;
-	exe[n] = 0;
-	for (int up = 0; up < 2 && !dir && (slash = strrchr(exe, '/')); up++) {
+	for (int up = 0; exe && up < 2 && !dir && (slash = strrchr(exe, '/')); up++) {
 		*slash = 0;
 		slash = strrchr(exe, '/');
 		if (!up && slash && !strcmp(slash, "/.libs"))
@@ -507,6 +503,7 @@ static char *build_plugins(void)
 		}
 		free(mark);
 	}
+	free(exe);
 	return dir;
 }
 
@@ -571,7 +568,7 @@ static void release(struct files *f)
 /* In the order of the search.  -> the places searched, for messages, malloc'ed. */
 static char *search(struct files *f)
 {
-	char *built = build_plugins(), *installed = hd_plugin_folder(), *places;
+	char *built = build_plugins(), *installed = hd_installed_folder(HD_PLUGIN_DIR), *places;
 
 	if (built)
 		add_built(built, f);

@@ -18,7 +18,7 @@
 #endif
 #include "engine/process/affinity.h"
 #include "engine/process/asked.h"
-#include "engine/base/err.h"
+#include "engine/base/library.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,14 +105,13 @@ static int set_openmp(int threads, int cores, int sharers, int widened)
 
 static void start_again(char **argv)
 {
-	char path[4096];
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	struct hd_err ignored = { 0 };
+	char *path = hd_this_program(&ignored);
 	int open = hd_asked_pass_on();
 
-	if (n > 0) {
-		path[n] = 0;
+	if (path)
 		execv(path, argv); /* by its path, so that ps shows its name */
-	}
+	free(path);
 	execv("/proc/self/exe", argv);
 	if (open) /* only a failure comes here: the settings stay as they are */
 		hd_asked_open();
@@ -142,7 +141,7 @@ static int back_again(int *threads)
 		snprintf(note, sizeof(note),
 			 "the launcher bound this rank to %d core%s; it may now use %d, by %d "
 			 "thread%s",
-			 from, from == 1 ? "" : "s", to, *threads, *threads == 1 ? "" : "s");
+			 from, hd_plural(from, "s"), to, *threads, hd_plural(*threads, "s"));
 	return 1;
 }
 

@@ -91,8 +91,8 @@ static void add_about(struct hd_curves *c, const json_t *run)
 		number(run, "embed"), number(run, "heads"), number(run, "vocab"), number(run, "global_batch"),
 		number(run, "seq"));
 	c->layout = hd_format("%s%s%lld rank%s x %lld thread%s, %s", layout, *layout ? ": " : "", number(run, "ranks"),
-			      number(run, "ranks") == 1 ? "" : "s", number(run, "threads"),
-			      number(run, "threads") == 1 ? "" : "s", text(run, "precision"));
+			      hd_plural((int64_t)number(run, "ranks"), "s"), number(run, "threads"),
+			      hd_plural((int64_t)number(run, "threads"), "s"), text(run, "precision"));
 }
 
 /* -- a step in time ---------------------------------------------------------------------------------------------------------- */

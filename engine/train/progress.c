@@ -46,11 +46,6 @@ int64_t hd_shared_bytes(void)
 	return all > part ? (all - part) * 1024 : 0;
 }
 
-static const char *plural(int64_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
 /* Now; what other programs of this host read of it counts too. */
 static double memory_now(void)
 {
@@ -96,8 +91,8 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 	if (!s->speaks)
 		return;
 	printf("%s, %s parameters; %lld rank%s x %d thread%s", p->model.family->name,
-	       hd_human_count((double)hd_plan_parameters(p)).text, (long long)p->ranks, plural(p->ranks), s->j->threads,
-	       plural(s->j->threads));
+	       hd_human_count((double)hd_plan_parameters(p)).text, (long long)p->ranks, hd_plural(p->ranks, "s"),
+	       s->j->threads, hd_plural(s->j->threads, "s"));
 	for (int a = 0; a < p->naxes; a++) {
 		char *axis = hd_axis_text(p->axes[a]);
 
@@ -105,9 +100,9 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 		free(axis);
 	}
 	printf("\n%lld sequence%s of %lld tokens a step: %lld micro-batch%s of %lld on each of %lld replica%s\n",
-	       (long long)(p->batch * p->micros), plural(p->batch * p->micros), (long long)p->model.seq,
-	       (long long)p->micros, p->micros == 1 ? "" : "es", (long long)p->micro_batch, (long long)p->replicas,
-	       plural(p->replicas));
+	       (long long)(p->batch * p->micros), hd_plural(p->batch * p->micros, "s"), (long long)p->model.seq,
+	       (long long)p->micros, hd_plural(p->micros, "es"), (long long)p->micro_batch, (long long)p->replicas,
+	       hd_plural(p->replicas, "s"));
 	if (s->j->train.batch.steps)
 		printf("the batch grows to that (global_batch_ramp = %s)\n",
 		       hd_section_str(s->j->train.section, "global_batch_ramp"));
