@@ -14,7 +14,7 @@ const char hd_kit_ini[] =
 	"heads = 4\n"
 	"\n"
 	"[data]\n"
-	"train = @NAME@.c\t\t; a file of text: yours\n"
+	"train = corpus.txt\t; numbers, which the Makefile writes: put your own text here\n"
 	"\n"
 	"[train]\n"
 	"seq = 64\n"
@@ -33,16 +33,21 @@ const char hd_kit_makefile[] =
 	"CFLAGS = -O2 -Wall -Wextra\n"
 	"HEDDLE_CFLAGS := $(shell pkg-config --cflags heddle)\n"
 	"\n"
+	"all: @NAME@.so corpus.txt\n"
+	"\n"
 	"@NAME@.so: @NAME@.c\n"
 	"\t$(CC) -std=gnu11 -fPIC -shared -fvisibility=hidden -Wl,-z,defs $(HEDDLE_CFLAGS) $(CFLAGS) -o $@ @NAME@.c\n"
 	"\n"
-	"test: @NAME@.so\n"
+	"corpus.txt:\n"
+	"\tseq 3000 > $@\n"
+	"\n"
+	"test: all\n"
 	"\tHEDDLE='$(HEDDLE)' ./test.sh\n"
 	"\n"
 	"clean:\n"
 	"\trm -f @NAME@.so\n"
 	"\n"
-	".PHONY: test clean\n";
+	".PHONY: all test clean\n";
 
 const char hd_kit_test[] =
 	"#!/bin/sh\n"

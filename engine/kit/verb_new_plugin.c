@@ -58,8 +58,10 @@ static int check_name(const char *name, struct hd_err *err)
 static void add_section(char **text, const char *name, const struct kind *k)
 {
 	if (k->ranks > 1)
-		hd_append(text, "[strategy x]\t\t; the section's name is the axis'\nplugin = ./%s.so\nsize = %d\n",
-			  name, k->ranks);
+		hd_append(
+			text,
+			"[strategy x]\t\t; the name of the section is the name of the axis\nplugin = ./%s.so\nsize = %d\n",
+			name, k->ranks);
 	else
 		hd_append(text, "[plugin %s]\nfile = ./%s.so\n", name, name);
 }

@@ -650,7 +650,8 @@ static struct hd_tensor *new_state(struct hd_plan *p, const struct hd_state_args
 		if (p->tensors[i]->v.what == HD_TENSOR_STATE && !strcmp(p->tensors[i]->v.name, full))
 			return hd_plan_fail(
 				       p, HD_EBUG,
-				       "state: there is a state %s already; a checkpoint could not tell them apart",
+				       "state: there is a state %s already; put the parameter's name into the argument name, "
+				       "so that a checkpoint tells them apart",
 				       full),
 			       NULL;
 	t = hd_tensor_new(p, full, HD_TENSOR_STATE, x->dtype, l->dims, l->v.ndim);

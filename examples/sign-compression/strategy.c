@@ -43,7 +43,7 @@ static int sign_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int
 	return s->h->status(p);
 }
 
-/* This alone is data parallelism: samples are cut, so gradients are partial sums along the axis. */
+/* This alone is data parallelism: samples are sharded, so gradients are partial sums along the axis. */
 static int sign_rules(struct hd_strategy *s, struct hd_plan *p)
 {
 	return hd_rule(s->h, p, "batch", s->axis, NULL, 0);

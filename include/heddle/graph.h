@@ -236,8 +236,10 @@ struct hd_graph_api {
 	 * that of the stages runs on the stage of x, in the unit that made x. */
 	struct hd_tensor *(*reshard)(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis,
 				     const struct hd_place *to);
-	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`; the
-	 * checkpoint has it as section/name/parameter.  One that is replicated or sharded is stored once.  A partial
+	/* A tensor kept from step to step: zero at step 0, with the local sizes and placement of `like`.  The
+	 * checkpoint has it as section.name.parameter.  If `like` belongs to no parameter (a constant), the name alone must
+	 * differ from state to state, so put the parameter's name into it: x->of->name of a gradient x.  Names have letters,
+	 * digits, ".", "_" and "-".  One that is replicated or sharded is stored once.  A partial
 	 * one is stored per member.  When it is read into another size, HD_RESHARD_SUM keeps its sum,
 	 * HD_RESHARD_ZERO starts at zero, and HD_RESHARD_REFUSE stops. */
 	struct hd_tensor *(*state)(struct hd_plan *p, const struct hd_state_args *x);

@@ -224,7 +224,9 @@ struct hd_host {
 	const struct hd_axis *(*axis_next)(struct hd_plan *p, const struct hd_axis *prev);
 	const struct hd_group *(*group)(struct hd_plan *p, const struct hd_group_args *x);
 	/* -- rules and stages: slot rules only ----------------------------------------------------------------------- */
-	/* Shards dim along axis in nodes of this kind (hd_op.kind; NULL: all).  A rule for kind norm and the dim
+	/* Shards dim along axis in nodes of this kind (hd_op.kind; NULL: all).  For a node and an axis, the first rule
+	 * of the axis decides whose kind and dim the node has.  So a rule for one kind stands before a rule of another
+	 * dim for all kinds: heads for attention, then seq for all kinds.  A rule for kind norm and the dim
 	 * that norms are over decomposes the norm.  attention, norm, embedding, position, xent, route and combine
 	 * include their backward.  A kind that no op has causes a warning.  Dims of Heddle's models: batch, seq,
 	 * position, embed, heads, kv_heads, head_dim, mlp, vocab; with experts also expert, slot.  A dim that the
