@@ -145,12 +145,12 @@ void hd_plan_draw(const struct hd_plan *p, const struct hd_unit_times *t, FILE *
 	if (hd_schedule_check(&s, &rep, NULL) >= 0) {
 		hd_schedule_draw(f, &s, &rep);
 		print_legend(&s, &rep, t != NULL, f);
-		fprintf(f, "in flight at most:");
+		fprintf(f, "%s in flight at most, by stage:", s.v > 1 ? "chunks of micro-batches" : "micro-batches");
 		for (int r = 0; r < s.p; r++) {
 			fprintf(f, " %d", rep.in_flight[r]);
 			busiest = rep.busy[r] > rep.busy[busiest] ? r : busiest;
 		}
-		fprintf(f, s.v > 1 ? " (chunks of a micro-batch), on each stage\n" : " micro-batches, on each stage\n");
+		fprintf(f, "\n");
 		if (t)
 			fprintf(f, "with these times: a step takes %.6f s, stage %d is busy for %.6f s, bubble %.3f\n",
 				rep.makespan, busiest, rep.busy[busiest], rep.bubble);
