@@ -22,6 +22,8 @@ done
 says "a checkpoint is resumed in another layout" '^ok 1 - resumes: a checkpoint of gpt2: dp 2, read into gpt2: dp 4$' 0 dp --only resumes
 like "... in a smaller one, and beside another plugin" "$(tr '\n' ' ' <out)" \
 	'ok 2 - resumes: a checkpoint of gpt2: dp 4, read into gpt2: dp 2 .*ok 3 - resumes: a checkpoint of gpt2: dp 2, read into gpt2: dp 2, '
+fails "a text that is in no check's name is refused" heddle conform dp --only gpt3
+like "... with the text" "$(cat "$tmp/.ok")" "^heddle: conform: --only 'gpt3': no check has this in its name\$"
 
 wrong() { # -D...: replicas.so with this fault
 	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -include stdlib.h -I"$src/include" "$@" -o replicas.so \

@@ -112,6 +112,8 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 	judge_all(&j, out);
 	tap_end(&j, out);
 	rc = j.failed;
+	if (o->only && !j.printed)
+		rc = hd_err_set(err, HD_EINVAL, "conform: --only '%s': no check has this in its name", o->only);
 	release(&j);
 	return rc;
 }
