@@ -64,7 +64,7 @@ static struct hd_page_stage *stages_of(const struct hd_picture *x)
 	return v;
 }
 
-static void release(struct hd_page_stage *v, int64_t n)
+void hd_page_stages_release(struct hd_page_stage *v, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
 		free(v[i].name), free(v[i].holds);
@@ -126,8 +126,8 @@ int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err
 						  page.seconds, seconds, "the last step of the trace" };
 		write_page(&page, path, err);
 	}
-	release(stages, page.nstages);
-	hd_traced_release(traced, traced ? page.nstages : 0);
+	hd_page_stages_release(stages, page.nstages);
+	hd_page_stages_release(traced, traced ? page.nstages : 0);
 	free(machine), free(batch);
 	return err->code;
 }

@@ -15,9 +15,10 @@ struct hd_picture {
 	int64_t npoints;
 	const char *trace; /* of a run of the layout (log.trace), drawn below the plan; or NULL */
 };
-/* traced.c: the last step of a trace by stage, `n` of them, malloc'ed and released by hd_traced_release; seconds: that it took. */
+/* Frees `n` stages and what they hold. */
+void hd_page_stages_release(struct hd_page_stage *v, int64_t n);
+/* traced.c: the last step of a trace by stage, `n` of them, malloc'ed and released by the above; seconds: that it took. */
 int hd_traced_read(const char *path, int64_t n, struct hd_page_stage **out, double *seconds, struct hd_err *err);
-void hd_traced_release(struct hd_page_stage *v, int64_t n);
 
 int hd_picture_write(const struct hd_picture *x, const char *path, struct hd_err *err);
 

@@ -137,12 +137,3 @@ int hd_traced_read(const char *path, int64_t n, struct hd_page_stage **out, doub
 	free(t.v);
 	return err->code;
 }
-
-void hd_traced_release(struct hd_page_stage *v, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++) {
-		free(v[i].name);
-		free((void *)(uintptr_t)v[i].spans);
-	}
-	free(v);
-}

@@ -121,18 +121,29 @@ static struct judged lost_job(void)
 	return (struct judged){ HD_EBUG, "its plan ended the process, or took more than two minutes of a processor" };
 }
 
-/* Runs job for all i; out: n of so many bytes, which begin with a struct judged. */
-static void run(struct jobs *j, void (*job)(void *, int64_t), int64_t n, void *out, size_t each)
+/* Runs job for all i < n, which write into `bytes` that begin as `out` and end there.  -> which were lost, malloc'ed. */
+static char *run_shared(struct jobs *j, void (*job)(void *, int64_t), int64_t n, void *out, size_t bytes)
 {
 	char *lost = hd_alloc((size_t)n + 1);
 
-	j->out = hd_shared_create((size_t)n * each);
+	j->out = hd_shared_create(bytes);
+	memcpy(j->out, out, bytes);
 	hd_beside(n, job, j, MOST_SECONDS, lost);
-	memcpy(out, j->out, (size_t)n * each);
+	memcpy(out, j->out, bytes);
+	hd_shared_destroy(j->out, bytes);
+	return lost;
+}
+
+/* Runs job for all i; out: n of so many bytes, which begin with a struct judged. */
+static void run(struct jobs *j, void (*job)(void *, int64_t), int64_t n, void *out, size_t each)
+{
+	char *lost;
+
+	memset(out, 0, (size_t)n * each);
+	lost = run_shared(j, job, n, out, (size_t)n * each);
 	for (int64_t i = 0; i < n; i++)
 		if (lost[i])
 			*(struct judged *)(void *)((char *)out + (size_t)i * each) = lost_job();
-	hd_shared_destroy(j->out, (size_t)n * each);
 	free(lost);
 }
 
@@ -315,16 +326,13 @@ void hd_search_evaluate_orders(const struct evaluator *e, const struct order_wan
 {
 	struct jobs j = { .e = e, .orders = w };
 	int64_t all = n ? w[n - 1].first + w[n - 1].n : 0;
-	size_t bytes = (size_t)all * sizeof(*out);
-	char *lost = hd_alloc((size_t)n + 1);
+	char *lost;
 
-	j.out = hd_shared_create(bytes);
-	hd_beside(n, order_job, &j, MOST_SECONDS, lost);
-	memcpy(out, j.out, bytes);
+	memset(out, 0, (size_t)all * sizeof(*out));
+	lost = run_shared(&j, order_job, n, out, (size_t)all * sizeof(*out));
 	for (int64_t i = 0; i < n; i++)
 		for (int64_t k = 0; lost[i] && k < w[i].n; k++)
 			out[w[i].first + k].judged = lost_job();
-	hd_shared_destroy(j.out, bytes);
 	free(lost);
 }
 
@@ -385,8 +393,7 @@ static void evaluate_some_alone(const struct evaluator *e, const struct space *s
 	struct jobs j = { .e = e, .whole = whole };
 	int64_t n = to - from;
 	struct space_layout *l = hd_alloc(((size_t)n + 1) * sizeof(*l));
-	char *lost = hd_alloc((size_t)n + 1);
-	size_t bytes = (size_t)n * sizeof(*at);
+	char *lost;
 
 	for (int64_t k = 0; k < n; k++) {
 		for (int a = 0; a < s->n; a++) {
@@ -396,13 +403,9 @@ static void evaluate_some_alone(const struct evaluator *e, const struct space *s
 		l[k].choice[i] = at[k].choice;
 	}
 	j.layouts = l;
-	j.out = hd_shared_create(bytes);
-	memcpy(j.out, at, bytes);
-	hd_beside(n, alone_job, &j, MOST_SECONDS, lost);
-	memcpy(at, j.out, bytes);
+	lost = run_shared(&j, alone_job, n, at, (size_t)n * sizeof(*at));
 	for (int64_t k = 0; k < n; k++)
 		at[k].refused |= lost[k];
-	hd_shared_destroy(j.out, bytes);
 	free(l), free(lost);
 }
 
