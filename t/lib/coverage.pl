@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: coverage.pl [--list] SOURCE BUILD
 # What the tests have run of engine/ and plugins/, in the build folder BUILD whose objects gcc has made with --coverage: a table
-# of lines and branches by folder and file, and the branches that no test has taken and SOURCE/t/coverage.txt has no reason
-# for; the status is 1 if there are such. --list: these alone, as lines for that file, to be given a reason each.
+# of lines and branches by folder and file, the branches that no test has taken and SOURCE/t/coverage.txt has no reason for, and
+# the reasons there that hold for nothing; the status is 1 if there are such. --list: lines for that file, to be given a reason
+# each.
 use strict;
 use warnings;
 use File::Find;
@@ -17,8 +18,9 @@ my ($source, $build) = @ARGV;
 my @notes;
 find({ no_chdir => 1, wanted => sub { push @notes, $_ if /\.gcno$/ } }, grep { -d } "$build/engine", "$build/plugins");
 
-# $lines{FILE}{LINE}: [count, function, [branch counts]]; an object that is linked twice adds up.
-my %lines;
+# $lines{FILE}{LINE}: [count, function, [branch counts]]; an object that is linked twice adds up. $starts{FILE}{LINE}: a function
+# begins there.
+my (%lines, %starts);
 for my $note (@notes) {
 	open my $gcov, '-|', 'gcov', '-j', '-t', '-b', $note or die "gcov: $!\n";
 	local $/;
@@ -28,6 +30,7 @@ for my $note (@notes) {
 	for my $f (@{ decode_json($text)->{files} }) {
 		my $file = $f->{file};
 		$file =~ s{^.*?/?((?:engine|plugins)/)}{$1} or next;
+		$starts{$file}{ $_->{start_line} } = 1 for @{ $f->{functions} };
 		for my $l (@{ $f->{lines} }) {
 			my $at = $lines{$file}{ $l->{line_number} } //= [ 0, $l->{function_name} // '', [] ];
 			$at->[0] += $l->{count};
@@ -36,19 +39,20 @@ for my $note (@notes) {
 	}
 }
 
-# Rules and lines: REASON <tab> FUNCTION or * <tab> text of the line, of a rule as a regular expression.
-my (@rules, %known, %used);
-if (open my $kept, '<', "$source/t/coverage.txt") {
-	while (<$kept>) {
-		chomp;
-		next if /^#/ || !/\S/;
-		my ($reason, $function, $text) = split /\t/, $_, 3;
-		die "coverage.txt:$.: a reason, a function and a text, with tabs between\n" unless defined $text;
-		if ($text =~ m{^/(.*)/$}) {
-			push @rules, [ $reason, $function eq '*' ? qr/./ : qr/^(?:$function)$/, qr/$1/, $_ ];
-		} else {
-			push @{ $known{$function} }, [ bare($text), $reason, $_ ];
-		}
+# Rules and lines of coverage.txt, in its order: { reason, function, text or expression, line as written, times used, kind }.
+# kind: 'never run', 'varies' or '' (see the head of coverage.txt).
+my (@rules, %known);
+open my $kept, '<', "$source/t/coverage.txt" or die "$source/t/coverage.txt: $!\n";
+while (<$kept>) {
+	chomp;
+	next if /^#/ || !/\S/;
+	my ($reason, $function, $text) = split /\t/, $_, 3;
+	die "coverage.txt:$.: a reason, a function and a text, with tabs between\n" unless defined $text;
+	my %r = (reason => $reason, at => $., line => $_, used => 0, kind => $reason =~ /^(never run|varies): / ? $1 : '');
+	if ($text =~ m{^/(.*)/$}) {
+		push @rules, { %r, every => $function eq '*', function => $function eq '*' ? qr/./ : qr/^(?:$function)$/, text => qr/$1/ };
+	} else {
+		push @{ $known{$function} }, { %r, text => bare($text) };
 	}
 }
 
@@ -64,20 +68,27 @@ sub begins {
 	return $x eq $y || length $x >= 16 && substr($y, 0, length $x) eq $x;
 }
 
+# A line that no test runs has a reason that says so, and a rule for all functions says nothing of it.
+sub holds {
+	my ($r, $count) = @_;
+	return $r->{kind} eq 'varies' || ($r->{kind} eq 'never run') == !$count && !($r->{every} && !$count);
+}
+
 sub reason {
-	my ($function, $text, $file) = @_;
+	my ($function, $text, $count) = @_;
 	my $bare = bare($text);
-	for my $k (@{ $known{$function} // [] }) {
-		next unless begins($bare, $k->[0]);
-		$used{ $k->[2] }++;
-		return $k->[1];
-	}
-	for my $r (@rules) {
-		next unless "$function" =~ $r->[1] && $text =~ $r->[2];
-		$used{ $r->[3] }++;
-		return $r->[0];
-	}
-	return undef;
+	my ($r) = grep { begins($bare, $_->{text}) && holds($_, $count) } @{ $known{$function} // [] };
+	($r) = grep { $function =~ $_->{function} && $text =~ $_->{text} && holds($_, $count) } @rules unless $r;
+	$r->{used}++ if $r;
+	return $r ? $r->{reason} : undef;
+}
+
+# What varies is there, whether or not it was taken this time.
+sub sees {
+	my ($function, $text) = @_;
+	my $bare = bare($text);
+	$_->{used}++ for grep { $_->{kind} eq 'varies' && begins($bare, $_->{text}) } @{ $known{$function} // [] };
+	$_->{used}++ for grep { $_->{kind} eq 'varies' && $function =~ $_->{function} && $text =~ $_->{text} } @rules;
 }
 
 my (%sum, %why, @open);
@@ -91,19 +102,21 @@ for my $file (sort keys %lines) {
 		for my $s ($sum{$file} //= [ (0) x 4 ], $sum{"$folder/"} //= [ (0) x 4 ], $sum{' all'} //= [ (0) x 4 ]) {
 			$s->[0]++, $s->[1] += $count > 0, $s->[2] += @$branches, $s->[3] += @$branches - $missed;
 		}
-		next unless $missed;
 		(my $text = $text[$n - 1] // '') =~ s/^\s+|\s+$//g;
 		$text =~ s/\s+/ /g;
-		my $reason = reason($function, $text, $file);
-		if (defined $reason) { $why{$reason} += $missed }
-		else { push @open, [ $file, $n, $function, $text, $missed, $count ] }
+		sees($function, $text);
+		my $begins = $starts{$file}{$n} && !$count;
+		next unless $missed || $begins;
+		my $reason = reason($function, $text, $count);
+		if (defined $reason) { $why{$reason} += $missed || 1 }
+		else { push @open, [ $file, $n, $function, $text, $missed || 1, $count ] }
 	}
 }
 
 my %said;
 if ($list) {
 	for my $o (@open) {
-		my $line = "?\t$o->[2]\t$o->[3]\n";
+		my $line = ($o->[5] ? '?' : 'never run: ?') . "\t$o->[2]\t$o->[3]\n";
 		print $line unless $said{$line}++;
 	}
 	exit 0;
@@ -116,13 +129,14 @@ for my $what (sort keys %sum) {
 }
 print "\nbranches that no test takes, by their reason in t/coverage.txt:\n";
 printf "%6d  %s\n", $why{$_}, $_ for sort { $why{$b} <=> $why{$a} } keys %why;
-my $unused = grep { !$used{$_} } ((map { $_->[2] } map { @$_ } values %known), map { $_->[3] } @rules);
-print "$unused lines of t/coverage.txt are of branches that tests take, or that are no longer there\n" if $unused;
+my @stale = sort { $a->{at} <=> $b->{at} } grep { !$_->{used} } @rules, map { @$_ } values %known;
 my $missing = 0;
 for my $o (@open) {
 	print "\nwithout a reason (file:line: function: text):\n" unless $missing;
 	$missing += $o->[4];
 	printf "%s:%d: %s: %s%s\n", @$o[0 .. 3], $o->[5] ? '' : '	(never run)';
 }
-printf "%d branches that no test takes have no reason\n", $missing;
-exit($missing ? 1 : 0);
+print "\nreasons for branches that tests take, or that are no longer there:\n" if @stale;
+print "coverage.txt:$_->{at}: $_->{line}\n" for @stale;
+printf "%d branches that no test takes have no reason, %d reasons hold for nothing\n", $missing, scalar @stale;
+exit($missing || @stale ? 1 : 0);
