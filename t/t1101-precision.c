@@ -11,7 +11,9 @@
 static struct hd_plan *plan_of(const char *keys, int train)
 {
 	char ini[1500];
-	struct hd_plan_options o = { .ranks = 1, .train = train, .generate = !train, .compute_dtype = HD_DTYPE_BF16 };
+	struct hd_plan_options o = {
+		.ranks = 1, .train = train, .generate = !train, .rows = train ? 0 : 3, .compute_dtype = HD_DTYPE_BF16
+	};
 	struct hd_err why = { 0 };
 	struct hd_plan *p = NULL;
 	struct hd_conf *c;
@@ -138,6 +140,7 @@ static void forward_only(void)
 		return;
 	is_int(wrong_parameters(p, 0), 0, "parameters without masters");
 	is_int(p->logits->v.dtype, HD_DTYPE_F32, "logits are fp32 for the run that reads them");
+	is_int(p->micro_batch, 3, "as many sequences as there are rows to continue");
 	done_with(p);
 }
 

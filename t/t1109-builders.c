@@ -117,6 +117,7 @@ static void run(int ranks)
 				memset(gt_address(r, p->tensors[i], k), 0, (size_t)hd_local_bytes(p->tensors[i]));
 	for (int k = 0; k < r->n; k++)
 		hd_init_weights(r->g[k], 3);
+	ok(state("short") && state("short")->v.dtype == HD_DTYPE_BF16, "a state of 16 bits");
 	once = state("once");
 	memcpy(kept, gt_address(r, T(state("snapshot")->v.of), 0), (size_t)hd_local_bytes(state("snapshot")));
 	for (int64_t i = 0; i < hd_local_count(once); i++) /* by definition: of seed, section, name and index */

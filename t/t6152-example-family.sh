@@ -83,6 +83,7 @@ wrong "two weights of one name" 's/\(	{ "model.layers.*.post_attention_layernorm
 wrong "a family of Heddle's" 's/\.name = "vaultgemma"/.name = "gemma2"/' 'there is a family gemma2 already'
 wrong "another's model_type" 's/\.model_type = "vaultgemma"/.model_type = "gemma2"/' "model_type gemma2 is another family's already"
 wrong "no class" '/\.class_name/d' 'class_name is missing'
+wrong "a class of no name" 's/\(\.class_name = \)"[^"]*"/\1""/' 'class_name is missing'
 wrong "no keys" '/\.keys = keys/d' 'keys are missing'
 wrong "a key without a size" 's/HD_FAMILY_KEYS_LLAMA(.*),/{ "n_layers", "layers", 0, "!", 0 },/' 'keys: none says model.embed'
 wrong "a key of nothing" 's/"query_scale", NULL/"query_size", NULL/' 'key query_pre_attn_scalar: no key of \[model\] that is a knob has the name query_size'

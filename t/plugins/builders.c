@@ -29,6 +29,7 @@ static int lower(struct hd_strategy *self, struct hd_plan *p)
 	if (axis)
 		keep(g, p, "member", g->scalar(p, HD_SCALAR_INDEX, hd_group_of(h, p, &axis, 1)));
 	keep(g, p, "constant", g->constant(p, dims, w->ndim, 2.5));
+	hd_state(g, p, "short", g->scalar(p, HD_SCALAR_STEP, NULL), HD_DTYPE_BF16, HD_RESHARD_ZERO);
 	keep(g, p, "iota", g->iota(p, dims, w->ndim, dims[w->ndim - 1]));
 	keep(g, p, "once", g->random(p, dims, w->ndim, "noise", 0));
 	keep(g, p, "always", g->random(p, dims, w->ndim, "noise", 1));
