@@ -2,7 +2,8 @@
  * usage: t1114-fuzz-input.t [SECONDS [SEED [NAME...]]]
  * Files of strangers (t/fuzz): those of t/data/fuzz, each of which once did harm or begins a kind of its own, are read or refused.  If
  * this broke, a file from elsewhere would crash a run, take all memory, or lead to other files.  With SECONDS, as `make
- * check-fuzz-input` has it: so long of each kind's files changed at random.
+ * check-fuzz-input` has it: so long of each kind's files changed at random, until all runs together have made HD_FUZZ_WANTED inputs of
+ * it.
  */
 #include <config.h>
 #include "t/fuzz/fuzz.h"
@@ -16,6 +17,22 @@ static int is_asked(const char *name, int argc, char **argv)
 	return argc <= 3;
 }
 
+/* -> inputs that were run, negative: one crashed */
+static int64_t search(const struct hd_fuzz_input *i, const char *corpus, int seconds, uint64_t seed)
+{
+	int64_t wanted = hd_fuzz_wanted(), before = hd_fuzz_tally(i->name), n;
+	double from = hd_seconds();
+
+	if (wanted && before >= wanted) {
+		note("%s: all %lld executions were made before", i->name, (long long)wanted);
+		return hd_fuzz_replay(i, corpus);
+	}
+	n = hd_fuzz_run(i, corpus, seconds, seed);
+	note("%s: %.0f executions per second, %lld of %lld", i->name, (double)n / (hd_seconds() - from),
+	     (long long)hd_fuzz_tally(i->name), (long long)wanted);
+	return n;
+}
+
 int main(int argc, char **argv)
 {
 	int seconds = argc > 1 ? atoi(argv[1]) : 0;
@@ -27,7 +44,7 @@ int main(int argc, char **argv)
 		int64_t n;
 
 		if (is_asked(i->name, argc, argv)) {
-			n = seconds ? hd_fuzz_run(i, corpus, seconds, seed) : hd_fuzz_replay(i, corpus);
+			n = seconds ? search(i, corpus, seconds, seed) : hd_fuzz_replay(i, corpus);
 			ok(n > 0, "%s: %lld inputs are read or refused", i->name, (long long)n);
 			all += n > 0 ? n : 0;
 		}

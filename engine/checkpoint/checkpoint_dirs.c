@@ -6,10 +6,12 @@
 #include "engine/checkpoint/checkpoint_impl.h"
 #include "engine/base/parse.h"
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 char *hd_step_path(const char *dir, int64_t step)
 {
@@ -149,7 +151,9 @@ char *hd_checkpoint_find(const char *path, struct hd_err *err)
 	if (has(path, "config.json"))
 		return hd_strdup(path);
 	found = newest(path);
-	if (!found)
+	if (!found && access(path, R_OK | X_OK) && errno == EACCES)
+		hd_err_set(err, HD_EIO, "%s: cannot be read: %s", path, strerror(errno));
+	else if (!found)
 		hd_err_set(err, HD_EIO,
 			   "%s: is not a checkpoint (it has no config.json), nor a directory of checkpoints "
 			   "(it has no step-... and no latest)",

@@ -32,9 +32,17 @@ void hd_fuzz_judge(int rc, const struct hd_err *err);
 struct hd_conf;
 void hd_fuzz_model(struct hd_conf *c); /* reads its [model] and [train] */
 
+/* -- tally.c: with HD_FUZZ_KEPT=DIR, else nothing is kept -- */
+int64_t hd_fuzz_wanted(void);            /* HD_FUZZ_WANTED: executions of each kind, over all runs; 0: no number */
+int64_t hd_fuzz_tally(const char *name); /* executions of that kind in all runs so far */
+char *hd_fuzz_corpus(const char *name);  /* the folder of its inputs, made; NULL: there is none; the caller's to free */
+void hd_fuzz_keep(const char *dir, const uint8_t *data, size_t n);
+void hd_fuzz_count(const char *name, int64_t runs, double seconds, uint64_t seed, int crashed);
+
 /* -- mutate.c -- */
-/* Mutates the files of `corpus`, and those that it finds to run new code, for `seconds`; in a child, so that a crash or a hang is
- * seen.  The input that ended it is left as NAME.crash in the current folder.  -> how many inputs were run, negative: one crashed. */
+/* Mutates the files of `corpus`, those kept of earlier runs, and those that it finds to run new code, for `seconds`; in a child, so
+ * that a crash or a hang is seen.  The input that ended it is left as NAME.crash in the current folder.  What is drawn depends on the
+ * seed and on the executions so far.  -> how many inputs were run, negative: one crashed. */
 int64_t hd_fuzz_run(const struct hd_fuzz_input *input, const char *corpus, int seconds, uint64_t seed);
 /* Each file of the folder, once, in order; -> how many there were, negative: one crashed. */
 int64_t hd_fuzz_replay(const struct hd_fuzz_input *input, const char *corpus);

@@ -30,10 +30,11 @@ struct corpus {
 };
 static struct shared {
 	size_t n;
-	int64_t runs, kept;
+	int64_t runs;
 	uint8_t at[LONGEST];
 } * now;
 static uint64_t state;
+static char *kept; /* where inputs that run new code are written, or NULL */
 
 /* -- what is run ------------------------------------------------------------------------------- */
 static union {
@@ -280,15 +281,29 @@ static void load(const struct bytes *b)
 	memcpy(now->at, b->at, b->n);
 }
 
+/* Runs each input once; what none before it ran stays. */
+static void thin(const struct hd_fuzz_input *input, struct corpus *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n; i++) {
+		struct bytes b = c->all[i];
+
+		load(&b);
+		one(input);
+		if (!is_new() && n)
+			free(b.at);
+		else
+			c->all[n++] = b;
+	}
+	c->n = n;
+}
+
 static void search(const struct hd_fuzz_input *input, struct corpus *c, int seconds)
 {
 	double end = hd_seconds() + seconds;
 
-	for (size_t i = 0; i < c->n; i++) {
-		load(&c->all[i]);
-		one(input);
-		is_new();
-	}
+	thin(input, c);
 	while (hd_seconds() < end) {
 		load(&c->all[draw(c->n)]);
 		for (uint64_t k = 1 + draw(draw(2) ? 2 : 8); k; k--)
@@ -298,7 +313,8 @@ static void search(const struct hd_fuzz_input *input, struct corpus *c, int seco
 		if (!is_new())
 			continue;
 		add(c, now->at, now->n, "");
-		now->kept++;
+		if (kept)
+			hd_fuzz_keep(kept, now->at, now->n);
 	}
 }
 
@@ -322,7 +338,7 @@ static int open_shared(void)
 	if (now == MAP_FAILED)
 		return -1;
 	now->n = 0;
-	now->runs = now->kept = 0;
+	now->runs = 0;
 	return 0;
 }
 
@@ -356,18 +372,26 @@ static int in_child(const struct hd_fuzz_input *input, struct corpus *c, int sec
 int64_t hd_fuzz_run(const struct hd_fuzz_input *input, const char *corpus, int seconds, uint64_t seed)
 {
 	struct corpus c = { 0 };
+	double from = hd_seconds();
 	int rc;
 
 	if (open_shared() < 0)
 		return -1;
 	read_corpus(&c, corpus);
+	kept = hd_fuzz_corpus(input->name);
+	if (kept)
+		read_corpus(&c, kept);
+	seed += (uint64_t)hd_fuzz_tally(input->name);
 	state = (seed + 1) * 0x9e3779b97f4a7c15;
 	if (!c.n)
 		add(&c, (const uint8_t *)"", 0, "");
 	rc = in_child(input, &c, seconds);
 	if (rc < 0)
 		save(input->name);
+	hd_fuzz_count(input->name, now->runs, hd_seconds() - from, seed, rc < 0);
 	release(&c);
+	free(kept);
+	kept = NULL;
 	return rc < 0 ? -1 : now->runs;
 }
 

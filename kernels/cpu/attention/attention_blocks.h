@@ -61,10 +61,24 @@ INLINE V vmax(V a, V b)
 #endif
 }
 
+/* Lane i is lane from[i] of a and b side by side. */
+INLINE V lanes(V a, V b, VS from)
+{
+#ifdef __clang__ /* whose shuffles take constants alone */
+	V x;
+
+	for (int i = 0; i < HD_VL; i++)
+		x[i] = from[i] < HD_VL ? a[from[i]] : b[from[i] - HD_VL];
+	return x;
+#else
+	return __builtin_shuffle(a, b, from);
+#endif
+}
+
 INLINE float vsum(V x)
 {
 	for (int w = HD_VL / 2; w; w /= 2)
-		x += __builtin_shuffle(x, iota() ^ w);
+		x += lanes(x, x, iota() ^ w);
 	return x[0];
 }
 
@@ -73,14 +87,14 @@ INLINE V low_lanes(V a, V b, int w)
 {
 	VS lane = iota(), odd = (lane & w) != 0;
 
-	return __builtin_shuffle(a, b, lane + (odd & (HD_VL - w)));
+	return lanes(a, b, lane + (odd & (HD_VL - w)));
 }
 
 INLINE V high_lanes(V a, V b, int w)
 {
 	VS lane = iota(), odd = (lane & w) != 0;
 
-	return __builtin_shuffle(a, b, lane + w + (odd & (HD_VL - w)));
+	return lanes(a, b, lane + w + (odd & (HD_VL - w)));
 }
 
 INLINE void transpose_stage(V *x, int w)
