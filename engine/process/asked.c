@@ -19,7 +19,7 @@
 #define PATIENCE 2   /* seconds: so long the start of a run may still take, and then save */
 #define WAKES SIGURG /* ends a write that the main thread waits in; ignored where nobody handles it */
 
-static atomic_int asked, from_launcher, by_launcher, ready;
+static atomic_int asked, from_launcher, by_launcher, ready, ends;
 static void (*_Atomic on_ending)(void);
 static pthread_t waiter, main_thread;
 static int first, waits;
@@ -60,6 +60,12 @@ static void signals(sigset_t *set)
 	sigaddset(set, SIGUSR1);
 }
 
+/* From hd_asked_pass_on.  A thread that is cancelled leaves what a sanitizer keeps of it behind. */
+static int is_the_end(const siginfo_t *info)
+{
+	return ends && info->si_pid == getpid();
+}
+
 static void *wait_for_signals(void *unused)
 {
 	const struct timespec patience = { PATIENCE, 0 };
@@ -71,12 +77,14 @@ static void *wait_for_signals(void *unused)
 	for (;;) {
 		int early = asked && !ready;
 
-		if (sigtimedwait(&set, &info, early ? &patience : NULL) > 0)
+		if (sigtimedwait(&set, &info, early ? &patience : NULL) > 0) {
+			if (is_the_end(&info))
+				return NULL;
 			take(&info);
-		else if (early && errno == EAGAIN && !ready)
+		} else if (early && errno == EAGAIN && !ready) {
 			leave();
+		}
 	}
-	return NULL;
 }
 
 static void wake(int sig)
@@ -125,7 +133,8 @@ int hd_asked_pass_on(void)
 {
 	if (!waits)
 		return 0;
-	pthread_cancel(waiter);
+	ends = 1;
+	pthread_kill(waiter, SIGUSR1);
 	pthread_join(waiter, NULL);
 	waits = 0;
 	if (asked)
