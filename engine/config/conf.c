@@ -143,6 +143,16 @@ static int is_key(const char *key)
 	return p > key && !*p && p - key <= HD_LONGEST_KEY;
 }
 
+/* What a section's line could hold. */
+static int is_section(const char *name)
+{
+	const char *p = name;
+
+	while (*p && !iscntrl((unsigned char)*p))
+		p++;
+	return p > name && !*p;
+}
+
 static int set_apply(struct hd_conf *c, const char *set, struct hd_err *err)
 {
 	char *name = hd_strdup(set), *eq = strchr(name, '='), *dot = NULL, *key = NULL;
@@ -156,7 +166,7 @@ static int set_apply(struct hd_conf *c, const char *set, struct hd_err *err)
 		*dot = 0;
 		key = hd_parse_trim(dot + 1);
 	}
-	if (!dot || !is_key(key) || !*hd_parse_trim(name))
+	if (!dot || !is_key(key) || !is_section(hd_parse_trim(name)))
 		rc = hd_err_set(err, HD_EINVAL, "--set %s: write section.key=value", set);
 	else
 		rc = set_value(c, hd_parse_trim(name), key, hd_parse_trim(eq + 1), err);
