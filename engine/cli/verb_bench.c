@@ -130,6 +130,7 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	double exposed = hd_comm_max(b->comm.exposed) / b->n, peak = hd_comm_max(b->peak),
 	       own = hd_comm_max(b->own_peak);
 	double planned = hd_comm_max((double)j->arena_bytes), startup = hd_comm_max(b->startup);
+	double scratch = hd_comm_max(j->device->scratch ? (double)j->device->scratch() : 0);
 	double counted = hd_comm_max((double)b->comm.bytes / b->n); /* along all axes, by the transports */
 	json_t *bytes = bytes_by_axis(j, b), *o;
 	char *line;
@@ -144,6 +145,7 @@ static void print(struct hd_job *j, const struct bench_state *b, int json)
 	json_object_set_new(o, "precision", json_string(j->compute_dtype ? "bf16" : "fp32"));
 	json_object_set_new(o, "matmul_rate", hd_json_number(j->rate));
 	json_object_set_new(o, "measured_own_peak_bytes", json_integer((json_int_t)own));
+	json_object_set_new(o, "kernel_scratch_bytes", json_integer((json_int_t)scratch));
 	json_object_set_new(o, "bytes_counted", json_integer((json_int_t)counted));
 	if (b->with_products)
 		json_object_set_new(o, "products_share", hd_json_number(b->products_median / b->median));

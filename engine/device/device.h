@@ -104,6 +104,8 @@ struct hd_device_ops {
 	double (*peak)(uint32_t dtype); /* FLOP/s by the maker's word; NULL: not known */
 	/* A sentence to warn of, if dtype is slow here; it or the slot NULL: nothing. */
 	const char *(*slow)(uint32_t dtype);
+	/* After all prepares: bytes of the host's memory that kernels share for values of one launch, beside the plan; NULL: none. */
+	int64_t (*scratch)(void);
 
 	/* After a step: what its user should know, malloc'ed; it or the slot NULL: nothing new. */
 	char *(*warning)(void);
@@ -162,7 +164,7 @@ struct hd_device_comm {
 
 /* A device module (heddle-cuda.so) has this symbol, and was built with the engine that loads it. */
 #define HD_DEVICE_SYMBOL "heddle_device"
-#define HD_DEVICE_VERSION 6
+#define HD_DEVICE_VERSION 7
 struct hd_device_module {
 	uint32_t version, ops_size, run_size;
 	const struct hd_device_ops *ops;

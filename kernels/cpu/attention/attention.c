@@ -91,6 +91,11 @@ static int pool_join(size_t each, struct hd_err *err)
 	return 0;
 }
 
+int64_t hd_att_scratch(void)
+{
+	return (int64_t)(pool.each * (size_t)pool.threads * sizeof(float));
+}
+
 static void release(void *state)
 {
 	free(state);

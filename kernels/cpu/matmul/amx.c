@@ -54,6 +54,11 @@ static struct {
 	size_t bytes;
 } scratch; /* all products' */
 
+int64_t hd_amx_scratch(void)
+{
+	return (int64_t)scratch.bytes;
+}
+
 int hd_amx_here(void)
 {
 	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx &&
@@ -366,6 +371,10 @@ void hd_amx_run(const struct hd_amx *x, int sum, void *c, const void *a, const v
 }
 
 #else
+int64_t hd_amx_scratch(void)
+{
+	return 0;
+}
 int hd_amx_here(void)
 {
 	return 0;

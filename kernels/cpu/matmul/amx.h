@@ -40,4 +40,6 @@ void hd_amx_pack(uint16_t *to, const uint16_t *from, int64_t step, int64_t k_ste
 void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t tiles, int64_t blocks, float *sums,
 		  int first, const struct hd_amx_out *out);
 
+int64_t hd_amx_scratch(void); /* bytes that products in tiles share */
+
 #endif

@@ -54,6 +54,11 @@ static int reserve(size_t bytes)
 	return 1;
 }
 
+int64_t hd_mm_shared_scratch(void)
+{
+	return (int64_t)scratch_bytes + hd_amx_scratch();
+}
+
 static int create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want)
 {
 	if (!hd_mm_create(p, s, sum, swap, want))

@@ -42,4 +42,6 @@ char *hd_mm_autotune(const char *known, const struct hd_exchange *x);
 double hd_mm_rate(uint32_t dtype);
 const char *hd_mm_slow(uint32_t dtype); /* a sentence, if products of dtype have no instructions here; else NULL */
 
+int64_t hd_mm_shared_scratch(void); /* bytes that all products share */
+
 #endif
