@@ -72,6 +72,9 @@ serial "8 bits that arrive by another step" int8-boundary int8_boundary '0,/"a \
 changed diloco diloco 's/"every=2 outer_lr=0.7 momentum=0.9"/"every=1 outer_lr=1 momentum=0"/; s/\(EVERY\|OUTER_LR\) [0-9.]*$/\1 1/; s/\(MOMENTUM\) 0.9$/\1 0/'
 says "a definition of the exact setting alone is refused" 'trains as one rank without the plugin does .*defines nothing approximate' 1 ./diloco.so \
 	--only 'serial definition, gpt2: diloco 2'
+changed powersgd powersgd '0,/return HD_OK;/s//return s->rank == 4 ? HD_EINVAL : HD_OK;/'
+says "what makes it exact does not show that its defaults are refused" ' 1 passed, 0 failed' 0 ./powersgd.so --only 'equals one rank, gpt2: powersgd 4'
+says "... its layout as it comes does" '^#   the layout is refused: ' 1 ./powersgd.so --only 'as it comes, gpt2'
 changed powersgd powersgd 's/, .serial = &serial//'
 says "without a definition the check is skipped" '# SKIP it is approximate, and has no table serial' 0 ./powersgd.so --only 'serial definition'
 for wrong in '.one = "rank=2"|both of one and update' '.update = NULL|neither of one and update' '.keys = "width=2"|no option width'; do

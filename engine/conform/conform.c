@@ -74,7 +74,7 @@ static void release(struct judge *j)
 		free(j->tasks[i].name);
 		free(j->tasks[i].layout);
 	}
-	free(j->tasks), free(j->keys), free(j->others);
+	free(j->tasks), free(j->keys), free(j->given), free(j->others);
 	json_decref(j->results);
 }
 
@@ -95,6 +95,7 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 		free(j.keys);
 		return rc;
 	}
+	j.given = hd_strdup(j.keys);
 	if (e->approximate)
 		layout_exact(&j.keys, e->approximate);
 	j.results = json_array();

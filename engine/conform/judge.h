@@ -20,6 +20,7 @@ struct judge {
 	struct hd_plugin_entry **others; /* those that are found beside it */
 	int nothers;
 	char *keys;               /* lines for its sections: of the INI, and those that make it exact */
+	char *given;              /* those of the INI alone */
 	int axes;                 /* it claims axes of the mesh; else it changes the model, and one rank has it too */
 	struct hd_inprocess *one; /* one rank, computed, for the INI `one_ini` */
 	char *one_ini;

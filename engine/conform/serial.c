@@ -115,6 +115,15 @@ static void compare_loss(const struct hd_inprocess *r, double want, struct apart
 		}
 }
 
+/* NaN where no rank has it */
+static double loss_of(const struct hd_inprocess *r)
+{
+	for (int k = 0; k < r->n; k++)
+		if (hd_inprocess_address(r, r->plan->loss, k))
+			return hd_inprocess_scalar(r, r->plan->loss, k);
+	return NAN;
+}
+
 /* -> 1: something is wrong, and said. */
 static int judge_step(const struct apart *a, int64_t step, struct outcome *o)
 {
@@ -281,6 +290,28 @@ static void serial(struct judge *j, const struct judge_task *t, struct outcome *
 	free(ini);
 }
 
+/* -- without the keys that make it exact ----------------------------------------------------------------- */
+/* All other checks set what makes it exact, so none of them would see that what its users begin with is refused. */
+static void as_it_comes(struct judge *j, const struct judge_task *t, struct outcome *o)
+{
+	char *ini = layout_model_ini(j, t->layout, LAYOUT_BATCH, 1);
+	struct hd_inprocess *r = NULL;
+	struct hd_err err = { 0 };
+	int planned;
+
+	add_own(j, &ini, t->layout->piece[0].size, NULL);
+	hd_append(&ini, "%s", j->given);
+	if (hd_inprocess_open(ini, 0, &r, &planned, &err) < 0)
+		outcome_set(o, JUDGED_WRONG, "the layout is refused: %s", err.text);
+	for (int64_t step = 1; step <= STEPS && o->verdict == JUDGED_OK; step++) {
+		begin_step(r, step, r->run.loss_scale);
+		if (both_ran(step_of(r, &err), &err, o) && !isfinite(loss_of(r)))
+			outcome_set(o, JUDGED_WRONG, "the loss of step %lld is %g", (long long)step, loss_of(r));
+	}
+	hd_inprocess_close(r);
+	free(ini);
+}
+
 static void not_said(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	(void)j, (void)t;
@@ -308,6 +339,9 @@ void serial_add(struct judge *j)
 
 	if (!j->plugin->approximate)
 		return;
+	for (int f = families_first(j); f < families_end(j); f++)
+		judge_add(j, as_it_comes, layout_alone(f, j->axes ? 2 : 0), 0, "trains %d steps as it comes, %s", STEPS,
+			  family_name(j, f));
 	if (!s)
 		judge_add(j, not_said, NULL, 0, "equals its serial definition");
 	for (int f = families_first(j); s && f < families_end(j); f++)
