@@ -144,6 +144,13 @@ static char *newest(const char *dir)
 	return path;
 }
 
+static int is_folder(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
 char *hd_checkpoint_find(const char *path, struct hd_err *err)
 {
 	char *found;
@@ -151,7 +158,7 @@ char *hd_checkpoint_find(const char *path, struct hd_err *err)
 	if (has(path, "config.json"))
 		return hd_strdup(path);
 	found = newest(path);
-	if (!found && access(path, R_OK | X_OK) && errno == EACCES)
+	if (!found && is_folder(path) && access(path, R_OK | X_OK) && errno == EACCES)
 		hd_err_set(err, HD_EIO, "%s: cannot be read: %s", path, strerror(errno));
 	else if (!found)
 		hd_err_set(err, HD_EIO,

@@ -21,7 +21,7 @@ static const struct hd_option options[] = {
 	{ "overlap", HD_OPT_BOOL, 0, "yes", NULL, "start summing during backward; no: after it" },
 	{ "wire", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|fp16", "dtype of gradients in transit; sums are in fp32" },
 	{ "zero", HD_OPT_INT, 0, "0", "0..3",
-	  "saves memory by sharding along the axis: 1 optimizer states, 2 also gradients, 3 also parameters" },
+	  "less memory: shards along the axis 1 optimizer states, 2 also gradients, 3 also parameters" },
 	{ "zero_size", HD_OPT_INT, 0, "0", "0..",
 	  "replicas of a group over which zero shards; each group has a full copy. 0: all" },
 	{ "servers", HD_OPT_INT, 0, "0", "0..",
