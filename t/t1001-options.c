@@ -96,6 +96,8 @@ static void refused(void)
 	       "no flag is near");
 	is_str(parse("plugins c --set a.b=c"), "plugins: unknown option --set; options: --help",
 	       "--set without CONF or CKPT");
+	parse("check x-y.ini");
+	is_str(cli.positional, "x-y.ini", "a dash within a word");
 	is_str(parse("check x.ini -r 8"), "check: unknown option -r; options have two dashes", "one dash");
 	is_str(parse("check x.ini --ranks"), "check: --ranks needs a value: --ranks N", "no value");
 	is_str(parse("check x.ini --ranks --json"), "check: --ranks needs a value: --ranks N", "a flag for a value");

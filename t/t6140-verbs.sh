@@ -113,6 +113,8 @@ ok "bench: and less than the process had" [ "$(json "$out" measured_peak_bytes)"
 is "bench: one line with a profile too" "$(heddle bench tiny.ini --json --steps 1 --profile 2>err | wc -l)" 1
 like "which is told apart: a step's products have the FLOPs that explain --work counts" "$(sed 's/  */ /g' err)" \
 	"^einsum [0-9.]+ [0-9.]+% [0-9]+ $(heddle explain tiny.ini --work --json | tr '{' '\n' | awk -F'[:,]' '/"einsum"/ { f += $8 } END { printf "%.3f", f / 1e9 }') "
+near "and the shares of all kinds are all of it" "$(awk '$3 ~ /%$/ { s += $3 } END { print s }' err)" 100 \
+	"$(awk '$3 ~ /%$/ { n++ } END { print n * 0.05 }' err)"	# each is rounded by 0.05 at most
 like "and what is left to win" "$(cat err)" 'bound ms +to win ms'
 like "and on stdout, for people" "$(heddle bench tiny.ini --steps 1 --profile 2>/dev/null)" 'bound ms +to win ms'
 out=$(heddle bench tiny.ini --json --steps 1 --bound)
@@ -151,9 +153,16 @@ like "and above all sense" "$(heddle generate c --prompt a --temperature 101 2>&
 is "the same on two ranks" "$(heddle_mpi 2 generate c --prompt 'and god' --tokens 40 --temperature 1 --seed 5 2>/dev/null |
 	tr -d '\r' | cksum)" "$(drawn --seed 5)"
 
+# check --against-one-rank
+like "one rank against itself: of the equally far ones the first is named" "$(heddle check tiny.ini --ranks 1 --against-one-rank)" \
+	'^worst of 6 losses and norms: loss of step 1, off by 0, '
+ok "sections that need two ranks are not in the run on one" heddle check tiny.ini --ranks 2 --set tp.plugin=tp --set tp.size=2 --against-one-rank
+
 # data
 out=$(heddle data tiny.ini --step 2 --json)
 is_json "data --json" "$out"
+is "data --json: the ids of a sequence are those without" "$(printf '%s\n' "$out" | sed 's/.*\[\[//; s/\].*//; s/,//g')" \
+	"$(heddle data tiny.ini --step 2 | head -1)"
 like "data: the step" "$out" '^\{"step": 2, "tokens": \[\['
 is "data: sequences of a step" "$(heddle data tiny.ini --step 2 | wc -l)" 8
 is "data: ids of a sequence" "$(heddle data tiny.ini --step 2 | head -1 | wc -w)" 33
