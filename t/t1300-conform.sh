@@ -85,15 +85,21 @@ done
 wrong -DRIGHT
 says "a right plugin passes" ' 0 failed' 0 ./replicas.so --layouts 1 --no-runs
 says "... and what was refused is listed with its reason" '# SKIP refused: .*not a multiple' 0 ./replicas.so --only 'gpt2: replicas 3'
+is "... once" "$(grep -c 'not a multiple' out)" 1
 says "a check alone" '^1\.\.1$' 0 ./replicas.so --only "$two"
 says "as JSON" '"passed": 1, "failed": 0, "skipped": 0' 0 ./replicas.so --only "$two" --json
 
-wrong -DW_VJP
+wrong '-DW_VJP="1.0000006"'
+says "a factor that is off by half of the bound, which is of the loss: slopes" ' 1 passed, 0 failed' 0 ./replicas.so --only 'slopes of the loss, gpt2'
+wrong '-DW_VJP="1.000004"'
+says "... and by more than it" 'gradient of .* is .*; the finite difference of the loss is' 1 ./replicas.so --only 'slopes of the loss, gpt2'
+wrong '-DW_VJP="1.001"'
 says "a wrong factor in a vjp: slopes" 'gradient of h\.1\.mlp\.fc\.bias is .*; the finite difference of the loss is' 1 ./replicas.so --only 'slopes of the loss, gpt2'
 says "... and who made what is wrong" 'made by map a \* 1.001 \(backward, layer 3\), made by \[strategy x\]' 1 ./replicas.so --only 'gpt2: replicas 4'
 wrong -DW_NO_VJP
 says "a vjp that gives no gradient: slopes" 'gradient of .* is .*; the finite difference of the loss is' 1 ./replicas.so \
 	--only 'slopes of the loss, gpt2'
+says "... which is not equal to one rank's" "gradient of h\.3\.mlp\.fc\.bias differs from one rank's by inf;" 1 ./replicas.so --only "$two"
 wrong -DW_MISSING
 says "a sum that is missing" "$first" 1 ./replicas.so --only "$two"
 says "... whose movement it is" 'from shift on x .*made by \[strategy x\]' 1 ./replicas.so --only "$two"

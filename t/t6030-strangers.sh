@@ -39,6 +39,10 @@ mv hub/snapshots/main/model.safetensors hub/blobs/0123
 ln -s ../../blobs/0123 hub/snapshots/main/model.safetensors
 ok "so is one into the blobs of a cache" heddle eval hub/snapshots/main --data text.txt
 fresh
+mkdir theirs/sub && mv theirs/model.safetensors theirs/sub
+echo '{"weight_map": {"wte.weight": "sub/model.safetensors"}}' >theirs/model.safetensors.index.json
+refused "a file of another folder in the index" 'model.safetensors.index.json: wte.weight: is in no file of this directory' eval theirs --data text.txt
+fresh
 rm theirs/model.safetensors
 mkfifo theirs/model.safetensors
 refused "a pipe" 'theirs/model.safetensors: is not a regular file' eval theirs --data text.txt

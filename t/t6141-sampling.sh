@@ -139,6 +139,7 @@ is "generate writes bytes to a file" "$(tail -c +2 raw | tr -d '\033\200\007\n' 
 heddle train small.ini --set model.load=bytes/step-00000000 --set train.steps=1 --set train.lr=0 --set log.sample=60 --set log.sample_prompt=x \
 	>shown 2>/dev/null
 is "log.sample shows what is not text by a sign" "$(sed -n '/^sample:/{n;p;}' shown)" "x$(printf '%60s' '' | sed 's/ /�/g')"
+is "... and by nothing else" "$(tr -cd '\000' <shown | wc -c | tr -d ' ')" 0
 if command -v script >/dev/null; then
 	script -qec "$build/heddle generate bytes --prompt x --tokens 60 --temperature 1" /dev/null </dev/null >terminal 2>/dev/null
 	is "so does generate on a terminal" "$(tr -d '\r' <terminal)" "x$(printf '%60s' '' | sed 's/ /�/g')"

@@ -34,7 +34,7 @@ static int act_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, 
 	din[0] = NULL;
 #endif
 #ifdef W_VJP
-	din[0] = g->map(p, din, 1, "a * 1.001");
+	din[0] = g->map(p, din, 1, "a * " W_VJP);
 #endif
 	return s->h->status(p);
 }
