@@ -27,6 +27,25 @@ static void sum(struct hd_communicator *m)
 	run_call(m, &c);
 }
 
+/* Rank 0 waits for four others, which work. */
+static int five_main(void)
+{
+	int all[5] = { 0, 1, 2, 3, 4 };
+	struct hd_communicator *m;
+
+	if (!open_all(1 << 20))
+		return 1;
+	m = hd_communicator_create(all, 5, "everybody");
+	hd_comm_describe(coordinates, NULL);
+	hd_comm_watchdog(1.0);
+	sum(m);
+	if (world.rank)
+		sleep(600);
+	sum(m);
+	hd_comm_close();
+	return 0;
+}
+
 /* Rank 0 and 1 are pair a, 2 and 3 pair b; then all four meet. */
 static int rank_main(const char *how)
 {
@@ -82,8 +101,8 @@ static int run(const char *self, const char *how)
 	int status;
 
 	snprintf(command, sizeof(command),
-		 "timeout -k 5 %d mpirun -np 4 --oversubscribe --bind-to none %s %s 2>&1 </dev/null",
-		 (int)(15 * (1 + patience())), self, how);
+		 "timeout -k 5 %d mpirun -np %d --oversubscribe --bind-to none %s %s 2>&1 </dev/null",
+		 (int)(15 * (1 + patience())), strcmp(how, "five") ? 4 : 5, self, how);
 	f = popen(command, "r");
 	n = fread(text, 1, sizeof(text) - 1, f);
 	text[n] = 0;
@@ -133,7 +152,7 @@ static void check(const char *self, const char *how, const char *message)
 int main(int argc, char **argv)
 {
 	if (argc > 1)
-		return rank_main(argv[1]);
+		return strcmp(argv[1], "five") ? rank_main(argv[1]) : five_main();
 	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	check(argv[0], "dies", "rank 3 (x 1, y 1) is gone");
@@ -145,5 +164,6 @@ int main(int argc, char **argv)
 	check(argv[0], "stands", "late: rank 3 (x 1, y 1), which does not answer");
 	check(argv[0], "works", "late: rank 3 (x 1, y 1)\n");
 	check(argv[0], "circle", "since N s; late: none, these wait for each other: rank ");
+	check(argv[0], "five", "late: rank 1 (x 1, y 0), rank 2 (x 0, y 1), rank 3 (x 1, y 1), rank 4 (x 0, y 2)\n");
 	return done();
 }
