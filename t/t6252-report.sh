@@ -20,6 +20,9 @@ for what in Loss Gradient Learning Tokens Share; do
 	ok "a drawing: $what" grep -q "<h2>$what" a.html
 done
 is "each has its axes named: below" "$(grep -c '<text class="name".*>step</text>' a.html)" "$(grep -c '<h2>' a.html)"
+numbered() { sed -n 's/.*class="grid" d="M[0-9]* \([0-9.-]*\)H.*" y="\([0-9.-]*\)" text-anchor="end".*/\1 \2/p' "$1"; }
+is "and each number's baseline is below its line, by half a digit" \
+	"$(numbered a.html | awk '{ off += $2 - $1 < 3.8 || $2 - $1 > 4.2 } END { print (NR > 0), off + 0 }')" "1 0"
 like "and at the side, with the unit" "$(cat a.html)" '<text class="name" transform=.*>nats per token</text>'
 like "validation is another colour, dashed" "$(grep 'class="line dashed' a.html | head -1)" '<path class="line dashed c1"'
 like "training is not" "$(grep 'class="line c' a.html | head -1)" '<path class="line c0"'
@@ -40,6 +43,10 @@ ok "a long run" heddle report long.jsonl --out long.html
 ok "is a page of less than 100 KB" test "$(wc -c <long.html)" -lt 100000
 like "drawn as means, and faintly as it is" "$(grep -o 'class="faint\|thick: means of up to 500 steps' long.html | sort | uniq -c | tr -s ' \n' ' ')" 'class="faint .*thick: means of up to 500 steps'
 ok "whose axis a spike does not stretch" eval '! grep -q ">2e+05<" long.html'
+
+printf '{"step": 1, "loss": 2}\n{"step": 2, "loss": null}\n' >null.jsonl
+heddle report null.jsonl --out null.html
+like "a loss that is not finite is no point, and the last is the one before" "$(grep 'class="legend"' null.html | head -1)" 'training: 2<'
 
 # A step that was predicted and run: two stages, of which the second waits. Each row is as long as its time.
 stages() { printf '{"step": 2, "loss": 1}\n{"step": 2, "foresight": {"machine": "m", "largest": "step", "parts": [], "timeline":
