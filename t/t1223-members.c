@@ -261,8 +261,21 @@ static void tensor(int n, const char *family)
 	gt_close(one);
 }
 
+/* Fewer ranks than key heads: each has several. */
+static void several_key_heads(void)
+{
+	struct shape m = { .layers = 1, .heads = 8, .embed = 16, .mlp = 12, .seq = 4, .batch = 1, .micro = 1 };
+
+	m.family = "family = llama\nkv_heads = 4";
+	if (begin(&m))
+		against_one(&m, 2, PLUGIN("tp") "size = 2\n", "tp 2, two key heads a rank"), gt_close(one);
+	m.heads = 6, m.embed = 12, m.family = "";
+	refused(&m, 4, PLUGIN("tp") "size = 4\n", "size: 4 does not divide model.heads = 6");
+}
+
 static void tensors(void)
 {
+	several_key_heads();
 	for (size_t i = 0; i < HD_LEN(members); i++) {
 		tensor(members[i], "dropout = 0.2");
 		tensor(members[i], "family = llama\nkv_heads = 1");

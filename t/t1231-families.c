@@ -85,6 +85,20 @@ static void in_layouts(const char *model, const struct layout *l, size_t n)
 	gt_close(one);
 }
 
+/* As many as there are, and no more. */
+static void chosen_experts(void)
+{
+	struct hd_plan *p = plan("family = olmoe\nexperts = 4\nexperts_per_token = 4\n", 4, 1, "");
+
+	if (!ok(p != NULL, "a token may choose all experts"))
+		note("%s", gt_why());
+	if (p)
+		gt_plan_destroy(p);
+	ok(!plan("family = olmoe\nexperts = 4\nexperts_per_token = 5\n", 4, 1, "") &&
+		   strstr(gt_why(), "5 is more than model.experts = 4"),
+	   "it cannot choose one more");
+}
+
 /* With an argument only the models that have it in their keys. */
 int main(int argc, char **argv)
 {
@@ -103,6 +117,7 @@ int main(int argc, char **argv)
 		       1, HD_DTYPE_F64) &&
 		   strstr(gt_why(), "3 does not divide model.heads = 4"),
 	   "heads that share keys unevenly are refused");
+	chosen_experts();
 	for (size_t i = 0; i < HD_LEN(models); i++)
 		if (argc < 2 || strstr(models[i], argv[1]))
 			in_layouts(models[i], layouts, HD_LEN(layouts));
