@@ -87,6 +87,8 @@ like "a field that is no text" "$(refusal --out v number.jsonl)" 'number.jsonl:1
 head -c 60 all.jsonl.gz >short.jsonl.gz
 printf '[1]\n' >array.jsonl
 like "a line that is no object" "$(refusal --out v array.jsonl)" 'array.jsonl:1: is no object'
+{ cat long.jsonl; echo '[1]'; } >late.jsonl
+like "behind more than a round of lines" "$(refusal --out late late.jsonl)" '^heddle: late.jsonl:60001: is no object'
 printf '{"a": 1, "b": 2}\n' >two.jsonl
 like "an object without the field" "$(refusal --out v two.jsonl)" 'two.jsonl:1: has no field text; it has: a, b'
 mkdir none && : >nothing.txt

@@ -39,6 +39,7 @@ for r in ranks:
     units = [e for e in bars[0] if re.fullmatch(r"[FBW]\d+(\.\d+)?", e["name"])]
     others = [e for e in bars[0] if e not in units]
     check(all(e["name"] in "GSU" for e in others), "rank %d: other bars %s" % (r, {e["name"] for e in others}))
+    check(others and others[-1]["name"] == "U", "rank %d: the last is %s, not the update" % (r, others[-1:]))
     for step in (2, 3, 4):
         got = [e["name"] for e in units if e["args"]["step"] == step]
         check(got == drawn[r], "rank %d, step %d: %s, drawn %s" % (r, step, got, drawn[r]))
