@@ -23,7 +23,7 @@ static struct hd_plan *p;
 static struct pair pairs[BATCH];
 static int npairs;
 static int64_t extent, axis_size[3];
-static int naxes, ndims;
+static int naxes, ndims, owner; /* the strategy that has all axes, or -1 */
 static const char *const dim_names[] = { "d0", "d1", "d2" };
 
 /* What went wrong, once per kind, and how many pairs there were. */
@@ -32,7 +32,7 @@ static struct {
 	long n;
 } calls[16]; /* of the batch: steps that ask for it less nodes that do it */
 static struct {
-	long pairs, steps, wrong_plan, wrong_data, wrong_steps, grows;
+	long pairs, steps, joined, wrong_plan, wrong_data, wrong_steps, grows;
 	char first[4][1280];
 } seen;
 
@@ -157,7 +157,8 @@ static void begin(void)
 	for (int d = 0; d < 3; d++)
 		hd_dim_get(p, dim_names[d], extent);
 	for (int a = 0; a < naxes; a++)
-		gt_axis(p, axis_names[a], axis_size[a]);
+		gt_axis(p, axis_names[a], axis_size[a])->inst = owner;
+	p->inst[0].name = "s";
 	p->stages = p->axes[naxes - 1];
 	for (int64_t i = 1; i < p->stages->v.n; i++)
 		p->blocks[hd_block_begin(p, "stage")].coord = i;
@@ -268,15 +269,17 @@ static void add(const struct placement *have, const struct placement *need)
 	npairs++;
 }
 
-/* Every step became its collective: as many of each kind as there are steps. */
+/* Every step became its collective: as many of each kind as there are steps.  Steps over axes of one strategy may be one. */
 static void check_calls(void)
 {
 	for (const struct node *n = p->first; n; n = n->next)
 		if (n->comm.kind && n->comm.kind != HD_COMM_RECV)
 			count(hd_comm_kind_name(n->comm.kind), -1);
-	for (int i = 0; calls[i].name; i++)
-		if (calls[i].n && calls[i].name[0])
+	for (int i = 0; calls[i].name; i++) {
+		if (calls[i].name[0] && (calls[i].n < 0 || (calls[i].n && owner < 0)))
 			blame(&seen.wrong_steps, 0, &pairs[0], calls[i].name);
+		seen.joined += calls[i].name[0] ? calls[i].n : 0;
+	}
 	memset(calls, 0, sizeof(calls));
 }
 
@@ -356,7 +359,7 @@ static void mesh(int dims, int64_t n, int a, int b, int c, long stride, const ch
 			finish();
 	}
 	finish();
-	note("%s: %ld pairs, %ld steps", name, seen.pairs, seen.steps);
+	note("%s: %ld pairs, %ld steps, %ld fewer collectives", name, seen.pairs, seen.steps, seen.joined);
 	ok(!seen.wrong_plan, "%s: every pair has a way%s%s", name, seen.wrong_plan ? ": " : "", seen.first[2]);
 	ok(!seen.wrong_steps, "%s: by the table's steps, the innermost axis first%s%s", name,
 	   seen.wrong_steps ? ": " : "", seen.first[0]);
@@ -368,10 +371,14 @@ static void mesh(int dims, int64_t n, int a, int b, int c, long stride, const ch
 
 int main(void)
 {
+	owner = -1;
 	mesh(1, 12, 2, 2, 0, 1, "1 dim on 2 x 2");
 	mesh(2, 4, 2, 2, 0, 1, "2 dims on 2 x 2");
 	mesh(2, 6, 3, 2, 0, 1, "2 dims on 3 x 2");
 	mesh(2, 8, 2, 2, 2, 1, "2 dims on 2 x 2 x 2");
 	mesh(3, 12, 2, 3, 2, 23, "3 dims on 2 x 3 x 2");
+	owner = 0;
+	mesh(2, 6, 3, 2, 0, 1, "2 dims on 3 x 2, axes of one strategy");
+	ok(seen.joined > 0, "some steps are one collective: %ld", seen.joined);
 	return done();
 }
