@@ -33,6 +33,7 @@ static struct {
 } calls[16]; /* of the batch: steps that ask for it less nodes that do it */
 static struct {
 	long pairs, steps, joined, wrong_plan, wrong_data, wrong_steps, grows;
+	int64_t widest; /* members of a collective, at most */
 	char first[4][1280];
 } seen;
 
@@ -269,12 +270,17 @@ static void add(const struct placement *have, const struct placement *need)
 	npairs++;
 }
 
+static void widest(int64_t members)
+{
+	seen.widest = members > seen.widest ? members : seen.widest;
+}
+
 /* Every step became its collective: as many of each kind as there are steps.  Steps over axes of one strategy may be one. */
 static void check_calls(void)
 {
 	for (const struct node *n = p->first; n; n = n->next)
 		if (n->comm.kind && n->comm.kind != HD_COMM_RECV)
-			count(hd_comm_kind_name(n->comm.kind), -1);
+			count(hd_comm_kind_name(n->comm.kind), -1), widest(n->comm.group->v.n);
 	for (int i = 0; calls[i].name; i++) {
 		if (calls[i].name[0] && (calls[i].n < 0 || (calls[i].n && owner < 0)))
 			blame(&seen.wrong_steps, 0, &pairs[0], calls[i].name);
@@ -369,6 +375,31 @@ static void mesh(int dims, int64_t n, int a, int b, int c, long stride, const ch
 	   seen.wrong_data);
 }
 
+/* A sum over both axes; where something else reads the sum over one, it is made once, and the other is a step of its own. */
+static void read_between(int also)
+{
+	struct placement both = { .on = { { .kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM },
+					  { .kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM } } },
+			 whole = { .on = { { .kind = HD_PLACE_REPLICATED } } };
+	struct tensor *between, *z;
+
+	memset(&seen, 0, sizeof(seen));
+	begin();
+	add(&both, &whole);
+	between = N(pairs[0].y->v.node)->ins[0];
+	if (also) {
+		z = hd_tensor_new(p, "z", HD_TENSOR_STATE, HD_DTYPE_F64, between->dims, between->v.ndim);
+		z->step = 1;
+		z->at = between->at;
+		hd_localize(p, z);
+		hd_assign(z, hd_map_new(p, &between, 1, "a"));
+	}
+	run();
+	ok(!seen.wrong_plan && !seen.wrong_data && (also ? seen.widest < 6 : seen.widest == 6),
+	   "a sum over 3 x 2%s: its largest collective has %lld members",
+	   also ? ", and one over a single axis that is read too" : "", (long long)seen.widest);
+}
+
 int main(void)
 {
 	owner = -1;
@@ -380,5 +411,7 @@ int main(void)
 	owner = 0;
 	mesh(2, 6, 3, 2, 0, 1, "2 dims on 3 x 2, axes of one strategy");
 	ok(seen.joined > 0, "some steps are one collective: %ld", seen.joined);
+	read_between(0);
+	read_between(1);
 	return done();
 }
