@@ -152,6 +152,17 @@ share "tp 2 x dp 2, 2 ranks a node: tp stays within it" "$(comm)" "$(product "$(
 ok "and sends something there" [ "$(json "$said" node)" -gt 50000 ]
 plan 4 --set dp.size=4 --set dp.sync=allreduce
 is "what a rank sends is counted on the link that it takes" "$(json "$said" node) $(json "$said" network)" "84099 84099"
+# All-to-alls between 4 members beside sums of gradients: whatever the nodes, each byte takes one link.
+cp p.ini plain.ini
+printf '[strategy cp]\nplugin = cp\nform = ulysses\nsize = 4\n' >>p.ini
+for here in 4 2 1; do
+	machine ranks_per_node=$here $slow
+	plan 4
+	echo $(($(json "$said" node) + $(json "$said" network)))
+done >sent
+mv plain.ini p.ini
+is "all-to-alls: what a rank sends does not depend on where the others are" "$(sort -u sent | wc -l) $(sed -n 's/^[1-9][0-9]*$/a number/p;q' sent)" \
+	"1 a number"
 
 # Messages of 2 x 16 x 32 x 4 = 4,096 bytes, there and back, then the norm of two stages, 8 bytes, or of four, 12; the loss,
 # 4 bytes, goes beside it.
