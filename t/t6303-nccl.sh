@@ -56,6 +56,8 @@ layout "two replicas, states cut" 2 1 tiny.ini --set dp.zero=1
 layout "layers cut in two" 2 2 cut.ini
 layout "members that change places" 2 2 turned.ini
 layout "experts on two ranks" 2 2 experts.ini --set model.family=llama --set model.experts=4 --set model.experts_per_token=2
+layout "experts that take every token, as many rows as there are" 2 2 experts.ini --set model.family=mixtral --set model.experts=4 \
+	--set model.capacity_factor=0
 
 # -- what is missing, or too old -------------------------------------------------------------------------------------------
 FAKE_NCCL_VERSION=22809 cuda 2 tiny.ini --set train.comm=nccl >out
