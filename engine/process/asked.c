@@ -136,7 +136,7 @@ int hd_asked_pass_on(void)
 	ends = 1;
 	pthread_kill(waiter, SIGUSR1);
 	pthread_join(waiter, NULL);
-	waits = 0;
+	ends = waits = 0;
 	if (asked)
 		kill(getpid(), asked);
 	return 1;

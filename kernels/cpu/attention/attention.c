@@ -30,11 +30,11 @@ struct attention {
 
 #define TILES_SEQ 16 /* of fewer queries a block of 32 would be mostly zeros */
 
-#if HD_AMX
 /* Tiles of bf16, or NULL.  For tests, amx and pairs: from so many queries on matrix units, or by products of pairs in vectors; 0:
  * never.  There the largest of scores must be the largest when scaled, too. */
 static const struct hd_att_isa *tiles_isa(const struct hd_attention *t, const char *attr)
 {
+#if HD_AMX
 	double seq = (double)t->seq, amx = hd_attr_num(attr, "amx", TILES_SEQ), pairs = hd_attr_num(attr, "pairs", -1);
 
 	if (!t->low || t->scale <= 0)
@@ -44,20 +44,21 @@ static const struct hd_att_isa *tiles_isa(const struct hd_attention *t, const ch
 	if (pairs < 0)
 		pairs = hd_pairs_fast() ? TILES_SEQ : 0;
 	return pairs > 0 && seq >= pairs && hd_pairs_here() ? &hd_att_pairs : NULL;
-}
+#else
+	(void)t;
+	(void)attr;
+	return NULL;
 #endif
+}
 
 /* For tests, width: vectors of at most so many floats. */
 static const struct hd_att_isa *best_isa(const struct hd_attention *t, const char *attr)
 {
 	double width = hd_attr_num(attr, "width", HD_ATT_WIDEST);
+	const struct hd_att_isa *tiles = width >= 16 ? tiles_isa(t, attr) : NULL;
 
-	(void)t;
-	(void)width;
-#if HD_AMX
-	if (width >= 16 && tiles_isa(t, attr))
-		return tiles_isa(t, attr);
-#endif
+	if (tiles)
+		return tiles;
 #if HD_ATT_X86
 	if (width >= 16 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
 	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
