@@ -10,6 +10,7 @@
 #include <config.h>
 #include <math.h>
 #include "kernels/cpu/base/columns.h"
+#include "kernels/cpu/base/vectors.h"
 #include "kernels/prepare/norm.h"
 
 HD_PREPARE_LOW(prepare, "norm", "tu", "tf", hd_prepare_norm(c, p))
@@ -40,40 +41,80 @@ static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct 
 	return 0;
 }
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE HD_INLINE
 
 struct stats {
 	float mean, rstd;
 };
 
-INLINE struct stats row_stats(const void *x, int64_t n, int rms, double eps, const int low)
+INLINE float row_sum(const void *x, int64_t n, const int low)
 {
-	float sum = 0, square = 0, mean;
+	hd_floats sums[HD_SUMS] = { { 0 } }, v;
+	int64_t j = 0;
+	float rest = 0;
 
-	if (!rms) {
-#pragma omp simd reduction(+ : sum)
-		for (int64_t j = 0; j < n; j++)
-			sum += hd_get(x, low, j);
-	}
-	mean = sum / (float)n;
-#pragma omp simd reduction(+ : square)
-	for (int64_t j = 0; j < n; j++)
-		square += (hd_get(x, low, j) - mean) * (hd_get(x, low, j) - mean);
-	return (struct stats){ mean, (float)(1 / sqrt((double)square / (double)n + eps)) };
+	for (; j + HD_STRIDE <= n; j += HD_STRIDE)
+		for (int k = 0; k < HD_SUMS; k++) {
+			hd_get_floats(&v, x, low, j + k * HD_LANES);
+			sums[k] += v;
+		}
+	for (; j < n; j++)
+		rest += hd_get(x, low, j);
+	return hd_sum_floats(sums) + rest;
 }
 
-INLINE void row_scale(void *y, const void *x, struct stats s, const void *w, const void *b, int64_t n, const int low,
+/* of (x - mean)^2 */
+INLINE float row_squares(const void *x, float mean, int64_t n, const int low)
+{
+	hd_floats sums[HD_SUMS] = { { 0 } }, v;
+	int64_t j = 0;
+	float rest = 0;
+
+	for (; j + HD_STRIDE <= n; j += HD_STRIDE)
+		for (int k = 0; k < HD_SUMS; k++) {
+			hd_get_floats(&v, x, low, j + k * HD_LANES);
+			sums[k] += (v - mean) * (v - mean);
+		}
+	for (; j < n; j++)
+		rest += (hd_get(x, low, j) - mean) * (hd_get(x, low, j) - mean);
+	return hd_sum_floats(sums) + rest;
+}
+
+INLINE struct stats row_stats(const void *x, int64_t n, int rms, double eps, const int low)
+{
+	float mean = rms ? 0 : row_sum(x, n, low) / (float)n;
+	double square = (double)row_squares(x, mean, n, low);
+
+	return (struct stats){ mean, (float)(1 / sqrt(square / (double)n + eps)) };
+}
+
+INLINE void row_scale(float *y, const void *x, struct stats s, const void *w, const void *b, int64_t n, const int low,
 		      const int wlow)
 {
 	if (b) {
 #pragma omp simd
 		for (int64_t j = 0; j < n; j++)
-			hd_put(y, low, j,
-			       (hd_get(x, low, j) - s.mean) * s.rstd * hd_get(w, wlow, j) + hd_get(b, wlow, j));
+			y[j] = (hd_get(x, low, j) - s.mean) * s.rstd * hd_get(w, wlow, j) + hd_get(b, wlow, j);
 	} else {
 #pragma omp simd
 		for (int64_t j = 0; j < n; j++)
-			hd_put(y, low, j, (hd_get(x, low, j) - s.mean) * s.rstd * hd_get(w, wlow, j));
+			y[j] = (hd_get(x, low, j) - s.mean) * s.rstd * hd_get(w, wlow, j);
+	}
+}
+
+/* A row of bf16 is scaled piece by piece, and each piece rounded at once. */
+INLINE void row_scale_low(uint16_t *y, const uint16_t *x, struct stats s, const void *w, const void *b, int64_t n,
+			  const int wlow)
+{
+	const int each = wlow ? 2 : 4;
+	float piece[HD_PIECE];
+
+	for (int64_t j = 0; j < n; j += HD_PIECE) {
+		int64_t m = hd_min(HD_PIECE, n - j);
+
+		row_scale(piece, x + j, s, (const char *)w + j * each, b ? (const char *)b + j * each : NULL, m, 1,
+			  wlow);
+		hd_store_bf16(y + j, piece, m);
 	}
 }
 
@@ -83,7 +124,10 @@ INLINE void row_scale(void *y, const void *x, struct stats s, const void *w, con
 	{ \
 		struct stats s = row_stats(x, n, rms, eps, low); \
 \
-		row_scale(y, x, s, w, b, n, low, wlow); \
+		if (low) \
+			row_scale_low(y, x, s, w, b, n, wlow); \
+		else \
+			row_scale(y, x, s, w, b, n, 0, wlow); \
 		return s; \
 	}
 ROW(row, 0, 0)
@@ -113,25 +157,62 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
+struct sums {
+	float g, dot; /* of g = w dy, and of g (x - mean) rstd */
+};
+
+INLINE struct sums row_d_sums(const void *x, const void *w, struct stats s, const void *dy, int64_t n, const int low,
+			      const int wlow)
+{
+	hd_floats sums[HD_SUMS] = { { 0 } }, dots[HD_SUMS] = { { 0 } }, v, g, d;
+	struct sums rest = { 0, 0 };
+	int64_t j = 0;
+
+	for (; j + HD_STRIDE <= n; j += HD_STRIDE)
+		for (int k = 0; k < HD_SUMS; k++) {
+			hd_get_floats(&v, x, low, j + k * HD_LANES);
+			hd_get_floats(&g, w, wlow, j + k * HD_LANES);
+			hd_get_floats(&d, dy, low, j + k * HD_LANES);
+			sums[k] += g * d;
+			dots[k] += g * d * ((v - s.mean) * s.rstd);
+		}
+	for (; j < n; j++) {
+		float one = hd_get(w, wlow, j) * hd_get(dy, low, j);
+
+		rest.g += one;
+		rest.dot += one * ((hd_get(x, low, j) - s.mean) * s.rstd);
+	}
+	return (struct sums){ hd_sum_floats(sums) + rest.g, hd_sum_floats(dots) + rest.dot };
+}
+
+INLINE void row_d_scale(float *dx, const void *x, const void *w, struct stats s, struct sums m, const void *dy,
+			int64_t n, const int low, const int wlow)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		dx[j] = s.rstd *
+			(hd_get(w, wlow, j) * hd_get(dy, low, j) - m.g - (hd_get(x, low, j) - s.mean) * s.rstd * m.dot);
+}
+
 INLINE void row_d_any(void *dx, const void *x, const void *w, struct stats s, const void *dy, int64_t n, int rms,
 		      const int low, const int wlow)
 {
-	float sum = 0, dot = 0;
+	struct sums m = row_d_sums(x, w, s, dy, n, low, wlow);
+	float piece[HD_PIECE];
 
-#pragma omp simd reduction(+ : sum, dot)
-	for (int64_t j = 0; j < n; j++) {
-		float g = hd_get(w, wlow, j) * hd_get(dy, low, j);
-
-		sum += g;
-		dot += g * ((hd_get(x, low, j) - s.mean) * s.rstd);
+	m.g = rms ? 0 : m.g / (float)n;
+	m.dot /= (float)n;
+	if (!low) {
+		row_d_scale(dx, x, w, s, m, dy, n, 0, wlow);
+		return;
 	}
-	sum = rms ? 0 : sum / (float)n;
-	dot /= (float)n;
-#pragma omp simd
-	for (int64_t j = 0; j < n; j++)
-		hd_put(dx, low, j,
-		       s.rstd * (hd_get(w, wlow, j) * hd_get(dy, low, j) - sum -
-				 (hd_get(x, low, j) - s.mean) * s.rstd * dot));
+	for (int64_t j = 0; j < n; j += HD_PIECE) {
+		int64_t k = hd_min(HD_PIECE, n - j);
+
+		row_d_scale(piece, (const uint16_t *)x + j, (const char *)w + j * (wlow ? 2 : 4), s, m,
+			    (const uint16_t *)dy + j, k, 1, wlow);
+		hd_store_bf16((uint16_t *)dx + j, piece, k);
+	}
 }
 
 #define ROW_D(name, low, wlow) \
