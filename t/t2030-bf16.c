@@ -156,6 +156,17 @@ static void others(const char *x, const char *rows, const char *col)
 	ONE(dropout, "p=0.3 site=4", LIST(bx), LIST(bx), 1);
 }
 
+/* Rows of more than one piece, the last of which is no whole vector. */
+static void long_rows(void)
+{
+	const char *x = "b batch=2,seq=3,embed=2083", *w = "b embed=2083", *f = "f embed=2083", *r = "f batch=2,seq=3";
+
+	ONE(norm, "eps=1e-5", LIST(x, w, w), LIST(x, r, r), 2083);
+	ONE(norm, "eps=1e-5", LIST(x, f, f), LIST(x, r, r), 2083);
+	ONE(norm_d, "", LIST(x, w, r, r, x), LIST(x), 2083);
+	ONE(norm_d, "", LIST(x, f, r, r, x), LIST(x), 2083);
+}
+
 static void tables(void)
 {
 	ONE(embedding, "", LIST("i b=2,s=37", "b v=61,e=40"), LIST("b b=2,s=37,e=40"), 1);
@@ -314,6 +325,7 @@ int main(void)
 	others("a=1,b=3,e=2100", "a=1,b=3", "e=2100");
 	others("a=2,b=70,e=296", "a=2,b=70",
 	       "e=296"); /* columns by vectors, more than a block has; several slabs of rows */
+	long_rows();
 	tables();
 	for (int how = 0; how < 5; how++) {
 		products(230, 40, 136, how, "40 x 136");

@@ -165,14 +165,14 @@ static inline __m512 read_row(const void *x, int low, int64_t at, __mmask16 mask
 	return _mm512_maskz_loadu_ps(mask, (const float *)x + at);
 }
 
-struct ready { /* sums of a block of c that are whole, and how many of their rows are in c */
+struct amx_ready { /* sums of a block of c that are whole, and how many of their rows are in c */
 	float *sums;
 	const struct hd_amx_out *out;
 	int64_t from, row; /* column of c; first row that is left */
 };
 
 /* Rows up to `end` of a block, from its sums to c. */
-static inline __attribute__((always_inline)) void finish_any(const struct ready *r, int64_t end, const int low,
+static inline __attribute__((always_inline)) void finish_any(const struct amx_ready *r, int64_t end, const int low,
 							     const int sum)
 {
 	const struct hd_amx_out *o = r->out;
@@ -203,7 +203,7 @@ static inline __attribute__((always_inline)) void finish_any(const struct ready 
 	}
 }
 
-static void finish(struct ready *r, int64_t end)
+static void finish(struct amx_ready *r, int64_t end)
 {
 	const struct hd_amx_out *o = r->out;
 
@@ -222,7 +222,7 @@ static void finish(struct ready *r, int64_t end)
 }
 
 /* Tiles work beside the other units: between them, what is ready of the block before goes to c. */
-static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t tiles, struct ready *before)
+static inline void multiply(const uint16_t *a, const uint16_t *b, int64_t tiles, struct amx_ready *before)
 {
 	int64_t each = before ? (SIDE + tiles - 1) / tiles : 0;
 
@@ -253,7 +253,7 @@ void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t 
 {
 	float whole[2][HD_AMX_PANEL] __attribute__((aligned(64)));
 	int64_t lines = out ? out->lines : 0, ahead = (lines + blocks - 1) / blocks;
-	struct ready before = { NULL, out, 0, 0 };
+	struct amx_ready before = { NULL, out, 0, 0 };
 
 	__asm__ volatile("" : : "r"(whole) : "memory"); /* tiles read what was packed */
 	for (int64_t i = 0; i < blocks; i++, b += b_step) {
@@ -272,7 +272,7 @@ void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t 
 		multiply(a, b, tiles, before.sums ? &before : NULL);
 		SUMS(_tile_stored, out ? whole[i & 1] : at);
 		if (out)
-			before = (struct ready){ whole[i & 1], out, i * SIDE, 0 };
+			before = (struct amx_ready){ whole[i & 1], out, i * SIDE, 0 };
 	}
 	if (before.sums)
 		finish(&before, SIDE);

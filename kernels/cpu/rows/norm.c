@@ -157,15 +157,15 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-struct sums {
+struct norm_sums {
 	float g, dot; /* of g = w dy, and of g (x - mean) rstd */
 };
 
-INLINE struct sums row_d_sums(const void *x, const void *w, struct stats s, const void *dy, int64_t n, const int low,
-			      const int wlow)
+INLINE struct norm_sums row_d_sums(const void *x, const void *w, struct stats s, const void *dy, int64_t n,
+				   const int low, const int wlow)
 {
 	hd_floats sums[HD_SUMS] = { { 0 } }, dots[HD_SUMS] = { { 0 } }, v, g, d;
-	struct sums rest = { 0, 0 };
+	struct norm_sums rest = { 0, 0 };
 	int64_t j = 0;
 
 	for (; j + HD_STRIDE <= n; j += HD_STRIDE)
@@ -182,10 +182,10 @@ INLINE struct sums row_d_sums(const void *x, const void *w, struct stats s, cons
 		rest.g += one;
 		rest.dot += one * ((hd_get(x, low, j) - s.mean) * s.rstd);
 	}
-	return (struct sums){ hd_sum_floats(sums) + rest.g, hd_sum_floats(dots) + rest.dot };
+	return (struct norm_sums){ hd_sum_floats(sums) + rest.g, hd_sum_floats(dots) + rest.dot };
 }
 
-INLINE void row_d_scale(float *dx, const void *x, const void *w, struct stats s, struct sums m, const void *dy,
+INLINE void row_d_scale(float *dx, const void *x, const void *w, struct stats s, struct norm_sums m, const void *dy,
 			int64_t n, const int low, const int wlow)
 {
 #pragma omp simd
@@ -197,7 +197,7 @@ INLINE void row_d_scale(float *dx, const void *x, const void *w, struct stats s,
 INLINE void row_d_any(void *dx, const void *x, const void *w, struct stats s, const void *dy, int64_t n, int rms,
 		      const int low, const int wlow)
 {
-	struct sums m = row_d_sums(x, w, s, dy, n, low, wlow);
+	struct norm_sums m = row_d_sums(x, w, s, dy, n, low, wlow);
 	float piece[HD_PIECE];
 
 	m.g = rms ? 0 : m.g / (float)n;
