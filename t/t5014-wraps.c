@@ -12,7 +12,7 @@
 #include "t/lib/tap.h"
 
 #define WRAPS 20000
-#define TAGS 8192 /* of engine/comm/transport/net.c */
+#define TAGS 8192 /* of engine/comm/transport/net_members.c */
 
 /* As if n messages of each pair and channel had passed, and n calls with as many barriers; n is a multiple of MAILBOXES. */
 static void count_from(struct hd_communicator *m, uint64_t n)

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/comm/transport/net_call.h - a call between hosts that is under way, and what issues it.  All but the counts is of the
+ * progress thread (net.c).
+ */
+#ifndef HD_ENGINE_COMM_TRANSPORT_NET_CALL_H
+#define HD_ENGINE_COMM_TRANSPORT_NET_CALL_H
+#include "engine/comm/transport/transport.h"
+#include "engine/comm/world/mpi_calls.h"
+
+#define HD_NET_INFLIGHT 256 /* calls under way; start() waits for room beyond that */
+
+struct hd_net {
+	MPI_Comm comm;
+};
+struct staging { /* as many as sums were ever under way at once */
+	char *p;
+	size_t bytes;
+	int in_use;
+};
+struct inflight {
+	struct hd_request *t;
+	MPI_Request *req;
+	int nreq, cap, round;
+	struct staging *staging; /* sums: shares of the other members */
+	double due;
+};
+
+static inline int hd_net_is_sum(uint32_t kind)
+{
+	return kind == HD_COMM_ALL_REDUCE || kind == HD_COMM_ALL_MAX || kind == HD_COMM_REDUCE ||
+	       kind == HD_COMM_REDUCE_SCATTER || kind == HD_COMM_ORDERED_REDUCE_SCATTER;
+}
+
+/* -- net_issue.c: under hd_mpi_lock ---------------------------------------------------------------- */
+void hd_net_issue(struct inflight *f);
+void hd_net_put(struct inflight *f, int to, const void *p, int64_t bytes, int tag);
+void hd_net_get(struct inflight *f, int from, void *p, int64_t bytes, int tag);
+
+/* -- net_members.c --------------------------------------------------------------------------------- */
+int hd_net_by_members(const struct hd_call *c);
+void hd_net_members_begin(struct inflight *f); /* under hd_mpi_lock */
+/* All messages of a round have arrived.  -> 0: there is another round. */
+int hd_net_members_next(struct inflight *f);
+
+#endif

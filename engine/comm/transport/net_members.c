@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Calls between hosts that the members make themselves, of messages: sums in member order, pushes and pulls, and rings.
+ *
+ * Of a sum each member gets its share from all, adds in member order (sum.c), and hands the result to all.  These bytes
+ * are those of a ring, and the result is that of the shared-memory transport, bit for bit.  They are messages with a tag of
+ * the call's number, because a second round begins at different times on different members. But collectives of one
+ * communicator must be issued in one order.
+ */
+#include <config.h>
+#include "engine/comm/transport/net_call.h"
+#include "engine/comm/transport/sum.h"
+#include <stdlib.h>
+
+#define TAGS 8192 /* of calls; MPI guarantees 32767 */
+
+static struct staging staging[HD_NET_INFLIGHT]; /* of the thread */
+
+static int tag_of(const struct inflight *f)
+{
+	return (int)(f->t->seq % TAGS) * 2 + f->round;
+}
+
+static int is_ring(uint32_t kind)
+{
+	return kind == HD_COMM_RING_REDUCE_SCATTER || kind == HD_COMM_RING_ALL_GATHER;
+}
+
+/* Sums that MPI does not make, or not in a fixed order.  A maximum of fp32 has no order. */
+static int by_members(const struct hd_call *c)
+{
+	return c->kind == HD_COMM_ORDERED_REDUCE_SCATTER ||
+	       (hd_net_is_sum(c->kind) && (HD_BITS(c->dtype) == 16 || (c->fixed && c->kind != HD_COMM_ALL_MAX)));
+}
+
+int hd_net_by_members(const struct hd_call *c)
+{
+	return is_ring(c->kind) || hd_comm_is_served(c->kind) || by_members(c);
+}
+
+/* -- sums by the members ----------------------------------------------------------------------- */
+/* Round 0 brings each its share from all, round 1 brings the sums to all. */
+static int64_t share_from(const struct hd_call *c, int n, int j)
+{
+	return c->count * j / n;
+}
+
+/* What member j adds up: `count` elements that begin at element *from of the input. */
+static int64_t share_of(const struct hd_communicator *m, const struct hd_call *c, int j, int64_t *from)
+{
+	*from = 0;
+	switch (c->kind) {
+	case HD_COMM_REDUCE: return j == c->index ? c->count : 0;
+	case HD_COMM_REDUCE_SCATTER:
+	case HD_COMM_ORDERED_REDUCE_SCATTER: *from = j * c->count; return c->count;
+	default: *from = share_from(c, m->n, j); return share_from(c, m->n, j + 1) - *from;
+	}
+}
+
+/* The smallest that suffices, else the largest, which grows: a step needs what the one before it needed. */
+static struct staging *staging_get(size_t bytes)
+{
+	struct staging *best = NULL;
+
+	for (int i = 0; i < HD_NET_INFLIGHT; i++) {
+		struct staging *r = &staging[i];
+
+		if (r->in_use)
+			continue;
+		if (!best || (r->bytes >= bytes ? best->bytes < bytes || r->bytes < best->bytes
+						: r->bytes > best->bytes && best->bytes < bytes))
+			best = r;
+	}
+	if (best->bytes < bytes) {
+		free(best->p);
+		best->p = hd_alloc(bytes);
+		best->bytes = bytes;
+	}
+	best->in_use = 1;
+	return best;
+}
+
+/* What is sent of a call's input: the input, or its copy behind what is received. */
+static const char *members_sent(struct inflight *f, int64_t received)
+{
+	const struct hd_call *c = &f->t->call;
+
+	if (!c->wire)
+		return c->in;
+	hd_to_wire(f->staging->p + received, c->in, c->count * f->t->m->n, c->wire);
+	return f->staging->p + received;
+}
+
+static uint32_t sent_dtype(const struct hd_call *c)
+{
+	return c->wire ? c->wire : c->dtype;
+}
+
+static void members_gather(struct inflight *f, int tag)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t from, mine = hd_comm_size(sent_dtype(c), share_of(m, c, m->me, &from));
+	const char *in;
+
+	f->staging = staging_get((size_t)(mine * m->n * (c->wire ? 2 : 1)));
+	in = members_sent(f, mine * m->n);
+	/* Each begins with its neighbour, so that not all send to member 0 first. */
+	for (int k = 1; k < m->n; k++) {
+		int j = hd_comm_mod(m->me - k, m->n);
+
+		hd_net_get(f, j, f->staging->p + j * mine, mine, tag);
+	}
+	for (int k = 1; k < m->n; k++) {
+		int j = hd_comm_mod(m->me + k, m->n);
+		int64_t theirs = hd_comm_size(sent_dtype(c), share_of(m, c, j, &from));
+
+		hd_net_put(f, j, in + hd_comm_size(sent_dtype(c), from), theirs, tag);
+	}
+}
+
+static void members_sum(struct inflight *f)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t from, count = share_of(m, c, m->me, &from), mine = hd_comm_size(sent_dtype(c), count);
+	int64_t at = hd_comm_size(c->dtype, from);
+	char *out = (char *)c->out + (hd_comm_is_split(c->kind) ? 0 : at);
+
+	for (int j = 0; j < m->n; j++)
+		m->ins[j] = j == m->me ? (char *)(uintptr_t)c->in + at : f->staging->p + j * mine;
+	if (count && c->wire)
+		hd_sum_sent(out, m->ins, m->n, m->me, 1, count, c->wire);
+	else if (count)
+		hd_sum(&out, 1, m->ins, m->n, count, c->dtype, c->kind == HD_COMM_ALL_MAX);
+}
+
+static void members_spread(struct inflight *f, int tag)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t from, mine = share_of(m, c, m->me, &from), at = hd_comm_size(c->dtype, from);
+	char *out = c->out;
+
+	for (int k = 1; k < m->n; k++) {
+		int j = hd_comm_mod(m->me - k, m->n);
+		int64_t theirs = share_of(m, c, j, &from);
+
+		hd_net_get(f, j, out + hd_comm_size(c->dtype, from), hd_comm_size(c->dtype, theirs), tag);
+	}
+	for (int k = 1; k < m->n; k++)
+		hd_net_put(f, hd_comm_mod(m->me + k, m->n), out + at, hd_comm_size(c->dtype, mine), tag);
+}
+
+/* -- pushes and pulls -------------------------------------------------------------------------- */
+static void push_begin(struct inflight *f, int tag)
+{
+	const struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t s = hd_comm_size(sent_dtype(c), c->count), of_servers = c->index < 0 ? m->n - c->cores : 1;
+	const char *in = c->in;
+
+	if (m->me >= c->cores) {
+		if (!hd_call_serves(c, m->me))
+			return;
+		f->staging = staging_get((size_t)(s * c->cores));
+		for (int j = 0; j < c->cores; j++)
+			hd_net_get(f, j, f->staging->p + j * s, s, tag);
+		return;
+	}
+	if (c->wire) {
+		f->staging = staging_get((size_t)(s * of_servers));
+		hd_to_wire(f->staging->p, c->in, c->count * of_servers, c->wire);
+		in = f->staging->p;
+	}
+	for (int j = c->cores; j < m->n; j++)
+		if (hd_call_serves(c, j))
+			hd_net_put(f, j, in + (c->index < 0 ? (j - c->cores) * s : 0), s, tag);
+}
+
+static void push_sum(struct inflight *f)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t s = hd_comm_size(sent_dtype(c), c->count);
+	char *out = c->out;
+
+	for (int j = 0; j < c->cores; j++)
+		m->ins[j] = f->staging->p + j * s;
+	if (c->wire)
+		hd_sum_sent(out, m->ins, c->cores, -1, 1, c->count, c->wire);
+	else
+		hd_sum(&out, 1, m->ins, c->cores, c->count, c->dtype, 0);
+}
+
+static void pull_begin(struct inflight *f, int tag)
+{
+	const struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t s = hd_comm_size(c->dtype, c->count);
+
+	for (int j = 0; j < c->cores && hd_call_serves(c, m->me); j++)
+		hd_net_put(f, j, c->in, s, tag);
+	for (int j = c->cores; j < m->n && m->me < c->cores; j++)
+		if (hd_call_serves(c, j))
+			hd_net_get(f, j, (char *)c->out + (c->index < 0 ? (j - c->cores) * s : 0), s, tag);
+}
+
+/* -- rings ------------------------------------------------------------------------------------- */
+/* Each turn sends one piece to the right, and gets one from the left.  Of a sum the piece that is sent is the sum so far, and
+ * what comes is added to this member's own; the staging holds what comes, then, rounded, what goes. */
+static char *ring_piece(const struct hd_communicator *m, const struct hd_call *c, const void *of, int64_t k)
+{
+	return (char *)(uintptr_t)of + hd_comm_mod(k, m->n) * hd_comm_size(c->dtype, c->count);
+}
+
+static void ring_turn(struct inflight *f)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t bytes = hd_comm_size(sent_dtype(c), c->count), k = m->me - f->round;
+	int right = hd_comm_mod(m->me + 1, m->n), left = hd_comm_mod(m->me - 1, m->n);
+	int tag = (int)(f->t->seq % TAGS) * 2;
+	const char *send;
+
+	if (c->kind == HD_COMM_RING_ALL_GATHER) {
+		hd_net_get(f, left, ring_piece(m, c, c->out, k), bytes, tag);
+		hd_net_put(f, right, ring_piece(m, c, c->out, k + 1), bytes, tag);
+		return;
+	}
+	send = f->round ? c->out : ring_piece(m, c, c->in, k);
+	if (c->wire) {
+		hd_to_wire(f->staging->p + bytes, send, c->count, c->wire);
+		send = f->staging->p + bytes;
+	}
+	hd_net_get(f, left, f->staging->p, bytes, tag);
+	hd_net_put(f, right, send, bytes, tag);
+}
+
+static void ring_add(struct inflight *f)
+{
+	const struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	char *own = ring_piece(m, c, c->in, m->me - f->round), *two[] = { own, f->staging->p }, *out = c->out;
+
+	if (c->wire)
+		hd_add_wire(out, own, f->staging->p, c->count, c->wire);
+	else
+		hd_sum(&out, 1, two, 2, c->count, c->dtype, 0);
+}
+
+static void ring_begin(struct inflight *f)
+{
+	struct hd_communicator *m = f->t->m;
+	const struct hd_call *c = &f->t->call;
+	int64_t bytes = hd_comm_size(sent_dtype(c), c->count);
+
+	if (c->kind == HD_COMM_RING_ALL_GATHER)
+		hd_move(ring_piece(m, c, c->out, m->me + 1), c->in, bytes);
+	else
+		f->staging = staging_get((size_t)(2 * bytes));
+	ring_turn(f);
+}
+
+/* A turn is over.  -> 1: the last one. */
+static int ring_next(struct inflight *f)
+{
+	f->round++;
+	if (f->t->call.kind == HD_COMM_RING_REDUCE_SCATTER)
+		ring_add(f);
+	if (f->round == f->t->m->n - 1)
+		return 1;
+	HD_MPI(ring_turn(f));
+	return 0;
+}
+
+/* -- all of them --------------------------------------------------------------------------------- */
+void hd_net_members_begin(struct inflight *f)
+{
+	const struct hd_call *c = &f->t->call;
+
+	if (is_ring(c->kind))
+		ring_begin(f);
+	else if (hd_comm_is_served(c->kind))
+		(c->kind == HD_COMM_PUSH ? push_begin : pull_begin)(f, tag_of(f));
+	else
+		members_gather(f, tag_of(f));
+}
+
+int hd_net_members_next(struct inflight *f)
+{
+	const struct hd_call *c = &f->t->call;
+
+	if (is_ring(c->kind) && f->round < f->t->m->n - 1 && !ring_next(f))
+		return 0;
+	if (c->kind == HD_COMM_PUSH && f->round == 0) {
+		if (hd_call_serves(c, f->t->m->me))
+			push_sum(f);
+		f->round = 1;
+	}
+	if (by_members(c) && f->round == 0) {
+		members_sum(f);
+		f->round = 1;
+		if (c->kind == HD_COMM_ALL_REDUCE || c->kind == HD_COMM_ALL_MAX) {
+			HD_MPI(members_spread(f, tag_of(f)));
+			return 0;
+		}
+	}
+	return 1;
+}
