@@ -6,7 +6,7 @@
  * (Narayanan et al. 2021), and 1F1B with the weight gradients split off (ZB-H1, Qi et al. 2023).
  */
 #include <config.h>
-#include "engine/graph/schedule_check.h"
+#include "engine/schedule/schedule_check.h"
 #include "t/lib/tap.h"
 
 #define P 8

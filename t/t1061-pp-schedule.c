@@ -8,7 +8,7 @@
  * first stage cannot begin its last part sooner.
  */
 #include <config.h>
-#include "engine/graph/schedule_check.h"
+#include "engine/schedule/schedule_check.h"
 #include "plugins/pp/schedule.c" /* with a host of its own, below */
 #include "t/lib/tap.h"
 #include <stdarg.h>

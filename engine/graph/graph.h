@@ -39,7 +39,7 @@ static inline struct cursor hd_cursor_why(struct cursor c, char *reason)
 	};
 }
 
-/* -- graph.c ---------------------------------------------------------------------------------------------------------- */
+/* -- tensor.c --------------------------------------------------------------------------------------------------------- */
 const struct hd_dim *hd_dim_get(struct hd_plan *p, const char *name, int64_t n); /* made if absent and n > 0 */
 uint32_t hd_parse_dims(struct hd_plan *p, const char *spec, const struct hd_dim **dims);
 struct tensor *hd_tensor_new(struct hd_plan *p, const char *name, uint32_t what, uint32_t dtype,
@@ -48,28 +48,8 @@ struct tensor *hd_leaf(struct hd_plan *p, const char *name, uint32_t what, uint3
 /* A parameter, with weight decay if it has two or more dims; init: enum hd_init.  And one that exists already, by name. */
 struct tensor *hd_param(struct hd_plan *p, const char *name, const char *spec, int init, double std);
 struct tensor *hd_param_find(struct hd_plan *p, const char *name);
-struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
-			 struct tensor *const *ins, uint32_t nin, const char *attr);
-/* The same of other operands. */
-/* What a slot shape made of operands that a plugin chose. */
-int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, const struct hd_shape *outs,
-		    uint32_t nout);
-struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins);
-void hd_node_insert(struct hd_plan *p, struct node *n);
-void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);
-/* Both are in the program, and a stands before b. */
-int hd_node_precedes(struct hd_plan *p, const struct node *a, const struct node *b);
-int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout);
 /* y is x in another place or form: all but where and what shape. */
 void hd_tensor_inherit(struct tensor *y, const struct tensor *x);
-uint32_t *hd_count_readers(const struct hd_plan *p); /* how often each tensor is read, by id; to be freed */
-/* Inputs are set with these two only. */
-void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t);
-void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin);
-int hd_check_users(struct hd_plan *p);
-void hd_assign(struct tensor *leaf, struct tensor *value); /* it takes value at the end of the step; NULL: stays */
-void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with);
-void hd_drop_dead(struct hd_plan *p);
 int hd_dtype_known(uint32_t dtype);
 int hd_has_dim(const struct tensor *t, const struct hd_dim *d);
 int64_t hd_local_count(const struct tensor *t);
@@ -79,12 +59,36 @@ int64_t hd_ragged_max(const struct tensor *t);
 double hd_ragged_balanced(const struct tensor *t);
 int64_t hd_ragged_row_elements(const struct tensor *t);
 int64_t hd_global_count(const struct tensor *t);
-/* Whether members compute different things on purpose (struct hd_graph_api, local): gradients and their norm are each one's own. */
-int hd_plan_is_apart(const struct hd_plan *p);
-int hd_block_begin(struct hd_plan *p, const char *name);
 /* The type that a gradient of x has, and what an op with attribute fp32 is told of it: "" or " fp32=1". */
 uint32_t hd_gradient_dtype(const struct hd_plan *p, const struct hd_tensor *x);
 const char *hd_gradient_attr(const struct hd_tensor *dout, const struct hd_tensor *x);
+
+/* -- node.c ----------------------------------------------------------------------------------------------------------- */
+struct node *hd_node_new(struct hd_plan *p, const struct hd_op *op, const struct op_traits *is,
+			 struct tensor *const *ins, uint32_t nin, const char *attr);
+/* The same of other operands. */
+struct node *hd_node_again(struct hd_plan *p, const struct node *n, struct tensor *const *ins);
+int hd_node_adopt(struct hd_plan *p, struct node *n, const struct hd_shape *outs, uint32_t nout);
+/* What a slot shape made of operands that a plugin chose. */
+int hd_shapes_check(struct hd_plan *p, const struct hd_op *op, uint32_t nin, const struct hd_shape *outs,
+		    uint32_t nout);
+
+/* -- graph.c ---------------------------------------------------------------------------------------------------------- */
+void hd_node_insert(struct hd_plan *p, struct node *n);
+void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);
+/* Both are in the program, and a stands before b. */
+int hd_node_precedes(struct hd_plan *p, const struct node *a, const struct node *b);
+uint32_t *hd_count_readers(const struct hd_plan *p); /* how often each tensor is read, by id; to be freed */
+/* Inputs are set with these two only. */
+void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t);
+void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin);
+int hd_check_users(struct hd_plan *p);
+void hd_assign(struct tensor *leaf, struct tensor *value); /* it takes value at the end of the step; NULL: stays */
+void hd_replace(struct hd_plan *p, struct tensor *old, struct tensor *with);
+void hd_drop_dead(struct hd_plan *p);
+/* Whether members compute different things on purpose (struct hd_graph_api, local): gradients and their norm are each one's own. */
+int hd_plan_is_apart(const struct hd_plan *p);
+int hd_block_begin(struct hd_plan *p, const char *name);
 double hd_root(double x); /* sqrt, exact; without libm's header in model files */
 
 #endif

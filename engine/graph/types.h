@@ -9,7 +9,7 @@
 #include <heddle/strategy.h>
 #include "engine/config/train_config.h"
 #include "engine/graph/op.h"
-#include "engine/graph/schedule_check.h"
+#include "engine/schedule/schedule_check.h"
 #include "engine/plugin/registry.h"
 
 struct hd_family;

@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/graph/mesh.h"
 #include "engine/passes/passes.h"
-#include "engine/graph/schedule_check.h"
+#include "engine/schedule/schedule_check.h"
 #include <stdlib.h>
 #include <string.h>
 

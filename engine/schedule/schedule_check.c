@@ -7,7 +7,7 @@
  * stuck coordinate waits for exactly one other: following that leads into the circle to report.
  */
 #include <config.h>
-#include "engine/graph/schedule_check.h"
+#include "engine/schedule/schedule_check.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/graph/schedule_check.h - is an order of units possible, and what does it cost.
+ * engine/schedule/schedule_check.h - is an order of units possible, and what does it cost.
  *
  * p coordinates of an axis hold the model's stages, v or fewer chunks each. Every coordinate runs a
  * list of units (F, B, W of one chunk and micro-batch) in order.
