@@ -12,9 +12,6 @@ struct tensor *hd_build_local(struct hd_plan *p, struct tensor *x, const struct 
 struct tensor *hd_build_permute(struct hd_plan *p, struct group *g, struct tensor *x, int64_t mul, int64_t add);
 struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
 			     const struct hd_dim *dim, int64_t index);
-/* HD_COMM_RING_REDUCE_SCATTER ... as messages and additions, for a device that has no call for them. */
-struct tensor *hd_build_turns(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
-			      const struct hd_dim *dim, uint32_t wire);
 /* What a sum in a stated order, as hd_build_comm made it, sends. */
 void hd_comm_set_wire(struct hd_plan *p, struct tensor *sum, uint32_t wire);
 struct tensor *hd_build_chunk(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t parts,

@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
-#include "engine/plan/host_impl.h"
+#include "engine/host/host.h"
 #include "engine/plan/plan_impl.h"
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include <config.h>
 #include "engine/graph/mesh.h"
 #include "engine/base/hash.h"
+#include "engine/host/host.h"
 #include "engine/plan/plan_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,30 +201,6 @@ void hd_plan_destroy(struct hd_plan *p)
 	hd_plan_free(p);
 }
 
-/* -- messages of plugins ---------------------------------------------------------------------------------------------------- */
-struct held_message {
-	struct held_message *next;
-	int level;
-	char text[];
-};
-
-/* Slots up to rules are called twice. Their messages appear once: those of the plan that is kept, or of the other if it fails. */
-void hd_plan_log(struct hd_plan *p, int level, const char *text)
-{
-	struct held_message *m, **end = &p->held;
-
-	if (!p->asking) {
-		hd_log(level, "%s", text);
-		return;
-	}
-	m = hd_plan_alloc(p, sizeof(*m) + strlen(text) + 1);
-	m->level = level;
-	memcpy(m->text, text, strlen(text) + 1);
-	while (*end)
-		end = &(*end)->next;
-	*end = m;
-}
-
 /* -- a plan ------------------------------------------------------------------------------------------------------------------ */
 static struct hd_plan *new_plan(struct hd_conf *c, const struct hd_plan_options *o)
 {
@@ -252,8 +229,7 @@ static int failed(struct hd_plan *p, int rc, struct hd_err *err)
 {
 	if (rc >= 0 && !p->err->code)
 		return 0;
-	for (const struct held_message *m = p->held; m; m = m->next)
-		hd_log(m->level, "%s", m->text);
+	hd_host_messages(p);
 	rc = p->err->code ? p->err->code : rc;
 	hd_err_set(err, rc, "%s", p->err->code ? p->err->text : "the plan failed without a text");
 	hd_plan_destroy(p);

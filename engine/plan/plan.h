@@ -35,8 +35,4 @@ int hd_plan_run(struct hd_plan *p, const char *from, const char *to);
 extern const struct hd_key_table hd_strategy_keys, hd_extension_keys;
 int hd_plan_sections(struct hd_conf *c, struct hd_err *err); /* refuses INI sections that nothing reads */
 
-extern const struct hd_host hd_host_table;       /* host.c: what plugins call */
-extern const struct hd_graph_api hd_graph_table; /* host_graph.c */
-extern const struct hd_record_api hd_record_table;
-
 #endif

@@ -5,8 +5,6 @@
 #define HD_ENGINE_PLAN_IMPL_H
 #include "engine/plan/plan.h"
 
-void hd_plan_log(struct hd_plan *p, int level, const char *text); /* plan.c: what a plugin says */
-
 /* -- instances.c --------------------------------------------------------------------------------------------------------- */
 int hd_plan_conf(struct hd_plan *p); /* reads the INI */
 
@@ -33,5 +31,14 @@ int hd_check_norm_first(struct hd_plan *p);
 int hd_mark_update(struct hd_plan *p); /* in_update of all nodes */
 int hd_check_spaces(struct hd_plan *p);
 int hd_check_stages(struct hd_plan *p);
+
+/* -- views.c: what plugins are shown is the engine's own memory, and theirs to read ---------------------------------------- */
+struct hd_views;
+struct hd_views *hd_views_take(const struct hd_plan *p);
+int hd_views_check(struct hd_plan *p, struct hd_views *v); /* refuses what was written since, and forgets it */
+
+/* -- slots.c: slots open and mesh of plugins that leave them out, of the instance whose turn it is -------------------------- */
+int hd_basic_open(struct hd_plan *p);
+int hd_basic_mesh(struct hd_plan *p, int64_t n);
 
 #endif

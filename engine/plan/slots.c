@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/graph/mesh.h"
-#include "engine/plan/host_impl.h"
+#include "engine/host/host.h"
 #include "engine/plan/plan_impl.h"
 
 typedef int slot_call(const struct hd_strategy_ops *, struct hd_strategy *, struct hd_plan *);

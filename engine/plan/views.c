@@ -2,7 +2,9 @@
  * What plugins are shown is the engine's own memory: a view that was written to is refused when the slot ends.
  */
 #include <config.h>
-#include "engine/plan/host_impl.h"
+#include "engine/host/host.h"
+#include "engine/plan/plan_impl.h"
+#include <string.h>
 #include <stdlib.h>
 
 struct shown_tensor {

@@ -8,6 +8,7 @@
 #include "engine/graph/placement.h"
 #include "engine/plugin/kernel.h"
 #include "engine/run/run.h"
+#include "engine/host/host.h"
 #include "engine/ops/record.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,12 +4,7 @@
 #include <config.h>
 #include "engine/base/rng.h"
 #include "engine/ops/movement.h"
-#include "engine/plan/host_impl.h"
-
-static struct hd_tensor *view(struct tensor *t)
-{
-	return t ? &t->v : NULL;
-}
+#include "engine/host/host_impl.h"
 
 static int may_make(struct hd_plan *p, const char *call, const struct hd_dim *const *dims, uint32_t ndim)
 {
@@ -38,14 +33,14 @@ struct hd_tensor *hd_host_scalar(struct hd_plan *p, uint32_t what, const struct 
 {
 	if (!hd_may_build(p, "scalar") || (g && !hd_arg_group(p, "scalar", "group", g)))
 		return NULL;
-	return view(hd_build_scalar(p, what, G(g)));
+	return hd_host_view(hd_build_scalar(p, what, G(g)));
 }
 
 struct hd_tensor *hd_host_constant(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim, double value)
 {
 	if (!may_make(p, "constant", dims, ndim))
 		return NULL;
-	return view(hd_build_made(p, "constant", dims, ndim, hd_plan_text(p, "value=%.17g", value)));
+	return hd_host_view(hd_build_made(p, "constant", dims, ndim, hd_plan_text(p, "value=%.17g", value)));
 }
 
 struct hd_tensor *hd_host_iota(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim,
@@ -61,7 +56,7 @@ struct hd_tensor *hd_host_iota(struct hd_plan *p, const struct hd_dim *const *di
 		return hd_plan_fail(p, HD_EINVAL, "iota: %s is none of its %u dims", along ? along->name : "NULL",
 				    ndim),
 		       NULL;
-	return view(hd_build_made(p, "iota", dims, ndim, hd_plan_text(p, "along=%u", at)));
+	return hd_host_view(hd_build_made(p, "iota", dims, ndim, hd_plan_text(p, "along=%u", at)));
 }
 
 struct hd_tensor *hd_host_random(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim, const char *name,
@@ -72,9 +67,9 @@ struct hd_tensor *hd_host_random(struct hd_plan *p, const struct hd_dim *const *
 
 	if (!may_make(p, "random", dims, ndim) || !hd_arg_name(p, "random", name))
 		return NULL;
-	return view(hd_build_made(p, "uniform", dims, ndim,
-				  hd_plan_text(p, "key=%lld each_step=%d", (long long)(hd_hash_text(full) >> 1),
-					       each_step != 0)));
+	return hd_host_view(hd_build_made(p, "uniform", dims, ndim,
+					  hd_plan_text(p, "key=%lld each_step=%d", (long long)(hd_hash_text(full) >> 1),
+						       each_step != 0)));
 }
 
 int hd_host_topk(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *along, const struct hd_dim *k,
@@ -96,7 +91,7 @@ struct hd_tensor *hd_host_take(struct hd_plan *p, struct hd_tensor *x, struct hd
 {
 	if (!may_index(p, "gather", x, index, along, along) || !hd_arg_tensor(p, "gather", "index", index))
 		return NULL;
-	return view(hd_build_gather(p, T(x), T(index), along));
+	return hd_host_view(hd_build_gather(p, T(x), T(index), along));
 }
 
 struct hd_tensor *hd_host_put(struct hd_plan *p, struct hd_tensor *x, struct hd_tensor *index,
@@ -104,7 +99,7 @@ struct hd_tensor *hd_host_put(struct hd_plan *p, struct hd_tensor *x, struct hd_
 {
 	if (!may_index(p, "scatter", x, index, from, to) || !hd_arg_tensor(p, "scatter", "index", index))
 		return NULL;
-	return view(hd_build_scatter(p, T(x), T(index), from, to, unique != 0));
+	return hd_host_view(hd_build_scatter(p, T(x), T(index), from, to, unique != 0));
 }
 
 int hd_host_initial(struct hd_plan *p, struct hd_tensor *state, uint32_t how, double value)
@@ -135,7 +130,7 @@ struct hd_tensor *hd_host_rename(struct hd_plan *p, struct hd_tensor *x, const s
 {
 	if (!may_index(p, "rename", x, NULL, from, to))
 		return NULL;
-	return view(hd_build_rename(p, T(x), from, to));
+	return hd_host_view(hd_build_rename(p, T(x), from, to));
 }
 
 int hd_host_replace_in(struct hd_plan *p, struct hd_node *reader, struct hd_tensor *old, struct hd_tensor *with)
@@ -201,7 +196,7 @@ struct hd_tensor *hd_host_local(struct hd_plan *p, struct hd_tensor *x, const st
 		return hd_plan_fail(p, HD_EINVAL, "local: (%s) is no term of a sum along %s in slot lower", x->spec,
 				    axis->name),
 		       NULL;
-	return view(hd_build_local(p, T(x), A(axis)));
+	return hd_host_view(hd_build_local(p, T(x), A(axis)));
 }
 
 int hd_host_own(struct hd_plan *p, struct hd_tensor *state, const struct hd_axis *axis, uint32_t relayout)
@@ -250,7 +245,7 @@ struct hd_tensor *hd_host_pack_pieces(struct hd_plan *p, struct hd_tensor *const
 	if (!hd_may_build(p, "pack_pieces") || !pieces_fit(p, "pack_pieces", xs, dims, n, parts) ||
 	    !hd_arg_in_step(p, "pack_pieces", xs, n))
 		return NULL;
-	return view(hd_build_pack_pieces(p, (struct tensor *const *)xs, dims, n, parts));
+	return hd_host_view(hd_build_pack_pieces(p, (struct tensor *const *)xs, dims, n, parts));
 }
 
 int hd_host_unpack_pieces(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like,

@@ -5,8 +5,7 @@
 #include <config.h>
 #include "engine/device/call.h"
 #include "engine/device/device.h"
-#include "engine/plan/host_impl.h"
-#include "engine/plan/plan_impl.h"
+#include "engine/host/host_impl.h"
 #include <ctype.h>
 
 /* -- arguments: another size, and enums, flags and reserved words that this engine does not know ---------------------------- */
@@ -328,6 +327,6 @@ int hd_set_space(struct hd_plan *p, struct tensor *leaf, uint32_t space)
 	if (p->own_memory)
 		leaf->v.space = space;
 	else if (!p->noted_space++)
-		hd_plan_log(p, HD_LOG_INFO, "states stay where they are: device cpu computes in host memory");
+		hd_host_log(p, HD_LOG_INFO, "states stay where they are: device cpu computes in host memory");
 	return HD_OK;
 }

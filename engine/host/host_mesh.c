@@ -2,7 +2,7 @@
  * What plugins ask of the layout: dims, axes, groups, rules, stages and the order of units.
  */
 #include <config.h>
-#include "engine/plan/host_impl.h"
+#include "engine/host/host_impl.h"
 #include "engine/graph/placement.h"
 #include <stdio.h>
 #include <string.h>

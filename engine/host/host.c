@@ -4,14 +4,18 @@
  * Thin: each function checks what a plugin may do now, then calls the engine's own.
  */
 #include <config.h>
-#include "engine/plan/host_impl.h"
-#include "engine/plan/plan_impl.h"
+#include "engine/host/host_impl.h"
 #include "engine/file/file.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+int hd_in_slot(const struct hd_plan *p, const char *slot)
+{
+	return p->slot.name && !strcmp(p->slot.name, slot);
+}
 
 int hd_out_of_turn(struct hd_plan *p, const char *what, const char *slot)
 {
@@ -31,7 +35,7 @@ static void host_log(struct hd_plan *p, int32_t level, const char *file, int32_t
 	va_end(v);
 	all = level == HD_LOG_DEBUG ? hd_format("%s (%s:%d): %s", who, file, line, text)
 				    : hd_format("%s: %s", who, text);
-	hd_plan_log(p, level, all);
+	hd_host_log(p, level, all);
 	free(text);
 	free(all);
 }

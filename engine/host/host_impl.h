@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/plan/host_impl.h - what the files of the facade share.
+ * engine/host/host_impl.h - what the files of the facade share.
  */
 #ifndef HD_ENGINE_HOST_IMPL_H
 #define HD_ENGINE_HOST_IMPL_H
-#include "engine/plan/plan.h"
 #include "engine/ops/build.h"
+#include "engine/passes/passes.h"
+#include "engine/host/host.h"
 #include <stdio.h>
 #include <string.h>
 
-static inline int hd_in_slot(const struct hd_plan *p, const char *slot)
+static inline struct hd_tensor *hd_host_view(struct tensor *t)
 {
-	return p->slot.name && !strcmp(p->slot.name, slot);
+	return t ? &t->v : NULL;
 }
 
+void hd_host_log(struct hd_plan *p, int level, const char *text);          /* what a plugin says */
 int hd_out_of_turn(struct hd_plan *p, const char *what, const char *slot); /* refuses the call */
 
 /* -- host_check.c: what comes in ------------------------------------------------------------------------------------------ */
@@ -46,7 +48,6 @@ int hd_may_build(struct hd_plan *p, const char *call);
 /* -- host_mesh.c: what struct hd_host says of the layout ------------------------------------------------------------------- */
 const struct hd_dim *hd_host_dim(struct hd_plan *p, const char *name);
 const struct hd_dim *hd_host_dim_new(struct hd_plan *p, const char *name, int64_t n);
-const struct hd_axis *hd_host_axis(struct hd_plan *p, const struct hd_axis_args *args);
 const struct hd_axis *hd_host_axis_next(struct hd_plan *p, const struct hd_axis *prev);
 const struct hd_group *hd_host_group(struct hd_plan *p, const struct hd_group_args *args);
 int hd_host_rule(struct hd_plan *p, const struct hd_rule_args *args);
@@ -54,16 +55,7 @@ const struct hd_block *hd_host_block_next(struct hd_plan *p, const struct hd_blo
 int hd_host_stage(struct hd_plan *p, const struct hd_stage_args *args);
 int hd_host_unit(struct hd_plan *p, const struct hd_unit_args *args);
 
-/* -- views.c: what plugins are shown is the engine's own memory, and theirs to read ---------------------------------------- */
-struct hd_views;
-struct hd_views *hd_views_take(const struct hd_plan *p);
-int hd_views_check(struct hd_plan *p, struct hd_views *v); /* refuses what was written since, and forgets it */
-
-/* -- slots.c: slots open and mesh of plugins that leave them out, of the instance whose turn it is -------------------------- */
-int hd_basic_open(struct hd_plan *p);
-int hd_basic_mesh(struct hd_plan *p, int64_t n);
-
-/* -- host_build.c: what plugins build beyond what models have; host_graph.c: whether old may become with ------------------- */
+/* -- host_build.c: what plugins build beyond what models have; host_change.c: whether old may become with ------------------- */
 struct hd_tensor *hd_host_scalar(struct hd_plan *p, uint32_t what, const struct hd_group *g);
 struct hd_tensor *hd_host_constant(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim, double value);
 struct hd_tensor *hd_host_iota(struct hd_plan *p, const struct hd_dim *const *dims, uint32_t ndim,
@@ -90,5 +82,50 @@ int hd_host_unpack_pieces(struct hd_plan *p, struct hd_tensor *flat, struct hd_t
 			  const struct hd_dim *const *dims, uint32_t n, int64_t parts, struct hd_tensor **out);
 int hd_host_may_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
 int hd_set_space(struct hd_plan *p, struct tensor *leaf, uint32_t space); /* HD_SPACE_...: of slot storage */
+
+/* -- host_read.c ----------------------------------------------------------------------------------------------------- */
+struct hd_node *hd_host_node_next(struct hd_plan *p, struct hd_node *prev, const struct hd_match *m);
+struct hd_tensor *hd_host_leaf_next(struct hd_plan *p, struct hd_tensor *prev, uint32_t what);
+const struct hd_place *hd_host_place(struct hd_plan *p, const struct hd_tensor *t, const struct hd_axis *axis);
+double hd_host_attr(const char *attr, const char *key, double otherwise);
+uint32_t hd_host_attr_dims(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims);
+/* -- host_change.c --------------------------------------------------------------------------------------------------- */
+int hd_host_storage(struct hd_plan *p, const struct hd_storage_args *args);
+int hd_host_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
+int hd_host_cursor(struct hd_plan *p, const struct hd_cursor_args *args);
+int hd_host_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u);
+/* -- host_node.c ----------------------------------------------------------------------------------------------------- */
+const struct hd_op *hd_host_op(struct hd_plan *p, const char *name);
+struct hd_node *hd_host_node(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
+			     const char *attr, ...);
+struct hd_tensor *hd_host_einsum(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin,
+				 const struct hd_dim *const *dims, uint32_t ndim);
+struct hd_tensor *hd_host_map(struct hd_plan *p, struct hd_tensor *const *ins, uint32_t nin, const char *expr, ...);
+struct hd_tensor *hd_host_cast(struct hd_plan *p, struct hd_tensor *x, uint32_t dtype);
+struct hd_tensor *hd_host_chunk(struct hd_plan *p, struct hd_tensor *x, const struct hd_dim *dim, int64_t parts,
+				const struct hd_pos *at);
+struct hd_tensor *hd_host_join(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_dim *dim,
+			       const struct hd_pos *at);
+struct hd_tensor *hd_host_pick(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, const struct hd_pos *at);
+struct hd_tensor *hd_host_pack(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple);
+int hd_host_unpack(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n,
+		   struct hd_tensor **out);
+/* -- host_members.c -------------------------------------------------------------------------------------------------- */
+int hd_host_only(struct hd_plan *p, const struct hd_members *who);
+struct hd_tensor *hd_host_either(struct hd_plan *p, const struct hd_members *who, struct hd_tensor *yes,
+				 struct hd_tensor *no);
+/* -- host_comm.c ----------------------------------------------------------------------------------------------------- */
+struct hd_tensor *hd_host_comm(struct hd_plan *p, const struct hd_comm_args *args);
+struct hd_tensor *hd_host_reshard(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis,
+				  const struct hd_place *to);
+/* -- host_state.c ---------------------------------------------------------------------------------------------------- */
+struct hd_tensor *hd_host_state(struct hd_plan *p, const struct hd_state_args *args);
+int hd_host_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value);
+int hd_host_has_home(const struct tensor *t, uint32_t what); /* host_read.c */
+
+/* -- turns.c ---------------------------------------------------------------------------------------------------- */
+/* HD_COMM_RING_REDUCE_SCATTER ... as messages and additions, for a device that has no call for them. */
+struct tensor *hd_build_turns(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
+			      const struct hd_dim *dim, uint32_t wire);
 
 #endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * States of plugins: making them, and what they become at the end of a step.
+ */
+#include <config.h>
+#include "engine/host/host_impl.h"
+#include "engine/graph/placement.h"
+
+static struct hd_tensor *new_state(struct hd_plan *p, const struct hd_state_args *x)
+{
+	const struct hd_tensor *like = x->like;
+	struct tensor *t, *l = T(like);
+	char *full;
+
+	full = hd_plan_text(p, "%s.%s.%s", p->inst[p->slot.inst].name, x->name, like->of ? like->of->name : like->name);
+	for (size_t i = 0; i < p->ntensors; i++)
+		if (p->tensors[i]->v.what == HD_TENSOR_STATE && !strcmp(p->tensors[i]->v.name, full))
+			return hd_plan_fail(
+				       p, HD_EBUG,
+				       "state: there is a state %s already; put the parameter's name into the argument name, "
+				       "so that a checkpoint tells them apart",
+				       full),
+			       NULL;
+	t = hd_tensor_new(p, full, HD_TENSOR_STATE, x->dtype, l->dims, l->v.ndim);
+	t->v.of = like->what == HD_TENSOR_PARAM ? like : like->of;
+	hd_placed_like(t, l);
+	memcpy(t->local, l->local, sizeof(t->local));
+	t->step = 1;
+	t->init = HD_INIT_ZERO;
+	t->inst = p->slot.inst + 1;
+	t->on_reshard = x->relayout;
+	return &t->v;
+}
+
+struct hd_tensor *hd_host_state(struct hd_plan *p, const struct hd_state_args *args)
+{
+	struct hd_state_args x;
+
+	if (!HD_TAKE(p, "state", &x, args, relayout))
+		return NULL;
+	if (!hd_may_build(p, "state") || !hd_arg_name(p, "state", x.name) ||
+	    !hd_arg_tensor(p, "state", "tensor to be like", x.like))
+		return NULL;
+	if (!hd_dtype_known(x.dtype) || HD_BITS(x.dtype) < 16)
+		return hd_plan_fail(p, HD_EINVAL, "state: %s has dtype %#x, which is none that a state can have",
+				    x.name, x.dtype),
+		       NULL;
+	if (!hd_args_one_of(p, "state", "relayout", x.relayout, HD_RESHARD_REFUSE))
+		return NULL;
+	return new_state(p, &x);
+}
+
+/* Made in some steps alone, where the first is made in all. */
+static int is_second(const struct tensor *t, const struct tensor *value)
+{
+	const struct hd_node *first = t->assign->v.node, *second = value->v.node;
+
+	return second && N(second)->period && (!first || !N(first)->period);
+}
+
+static int may_assign(struct hd_plan *p, const struct hd_tensor *state, const struct hd_tensor *value)
+{
+	const struct tensor *t = T(state), *v = T(value);
+
+	if (state->node || state->what != HD_TENSOR_STATE || t->inst != p->slot.inst + 1)
+		hd_plan_fail(p, HD_EINVAL, "assign: %s (%s) is no state of this section",
+			     *state->name ? state->name : "a tensor", state->spec);
+	else if (t->then || (t->assign && !is_second(t, v)))
+		hd_plan_fail(p, HD_EINVAL, "assign: %s is assigned already", state->name);
+	else if (state->ndim != value->ndim || memcmp(t->dims, v->dims, state->ndim * sizeof(*t->dims)))
+		hd_plan_fail(p, HD_EINVAL, "assign: %s is (%s) and the value (%s)", state->name, state->spec,
+			     value->spec);
+	else if (state->dtype != value->dtype)
+		hd_plan_fail(p, HD_EINVAL, "assign: %s has dtype %#x and the value %#x", state->name, state->dtype,
+			     value->dtype);
+	else if (hd_local_count(t) != hd_local_count(v))
+		hd_plan_fail(p, HD_EINVAL, "assign: %s has %lld elements on a rank and the value %lld", state->name,
+			     (long long)hd_local_count(t), (long long)hd_local_count(v));
+	return !p->err->code;
+}
+
+int hd_host_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value)
+{
+	if (!hd_may_build(p, "assign") || !hd_arg_tensor(p, "assign", "state", state) ||
+	    !hd_arg_tensor(p, "assign", "value", value) || !may_assign(p, state, value))
+		return p->err->code;
+	if (T(state)->assign)
+		T(state)->then = T(value), T(value)->assigned = 1;
+	else
+		hd_assign(T(state), T(value));
+	return HD_OK;
+}

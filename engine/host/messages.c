@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Messages of plugins.
+ */
+#include <config.h>
+#include "engine/host/host_impl.h"
+
+struct held_message {
+	struct held_message *next;
+	int level;
+	char text[];
+};
+
+/* Slots up to rules are called twice. Their messages appear once: those of the plan that is kept, or of the other if it fails. */
+void hd_host_log(struct hd_plan *p, int level, const char *text)
+{
+	struct held_message *m, **end = &p->held;
+
+	if (!p->asking) {
+		hd_log(level, "%s", text);
+		return;
+	}
+	m = hd_plan_alloc(p, sizeof(*m) + strlen(text) + 1);
+	m->level = level;
+	memcpy(m->text, text, strlen(text) + 1);
+	while (*end)
+		end = &(*end)->next;
+	*end = m;
+}
+
+void hd_host_messages(const struct hd_plan *p)
+{
+	for (const struct held_message *m = p->held; m; m = m->next)
+		hd_log(m->level, "%s", m->text);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Sums in a stated order, turn by turn.
+ *
+ * Nodes for each message and each addition, 2 (n - 1) of them for a ring over n members.  Transports that move by themselves
+ * have one call for all of it, whose bits are those of these nodes; on a device, kernels add and its library only moves. */
+#include <config.h>
+#include "engine/host/host_impl.h"
+#include "engine/graph/placement.h"
+#include "engine/ops/movement.h"
+#include <stdlib.h>
+
+#define MOST 8 /* terms of one addition */
+
+static struct tensor *beside(struct tensor *y, const struct tensor *like)
+{
+	if (y)
+		hd_placed_like(y, like);
+	return y;
+}
+
+static struct tensor *map(struct hd_plan *p, struct tensor *const *x, uint32_t n, const char *text)
+{
+	return x[0] && x[n - 1] ? beside(hd_map_new(p, x, n, text), x[0]) : NULL;
+}
+
+static struct tensor *cast(struct hd_plan *p, struct tensor *x, uint32_t dtype)
+{
+	return x ? beside(hd_op1(p, "cast", &x, 1, "dtype=%u", dtype), x) : NULL;
+}
+
+/* x as it is sent, moved by `by` members, and as it was. */
+static struct tensor *shift(struct hd_plan *p, struct group *g, struct tensor *x, int64_t by, uint32_t wire)
+{
+	uint32_t dtype = x ? x->v.dtype : 0;
+
+	if (x && wire == HD_DTYPE_F16)
+		x = map(p, &x, 1, "a * 1024");
+	if (x && wire)
+		x = cast(p, x, wire);
+	x = hd_build_comm(p, HD_COMM_SHIFT, g, x, NULL, by);
+	if (x && wire)
+		x = cast(p, x, dtype);
+	return x && wire == HD_DTYPE_F16 ? map(p, &x, 1, "a / 1024") : x;
+}
+
+static struct tensor *ring_sum(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_dim *dim,
+			       uint32_t wire)
+{
+	struct hd_pos at = { .group = &g->v, .mul = 1 };
+	struct tensor *sum[2];
+
+	sum[0] = hd_build_chunk(p, x, dim, g->v.n, &at);
+	for (int32_t i = 1; i < g->v.n; i++) {
+		at.add = -i;
+		sum[1] = shift(p, g, sum[0], 1, wire);
+		sum[0] = hd_build_chunk(p, x, dim, g->v.n, &at);
+		sum[0] = map(p, sum, 2, "a + b"); /* into my copy of the piece */
+	}
+	return sum[0];
+}
+
+static struct tensor *ring_gather(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_dim *dim,
+				  struct tensor **got)
+{
+	got[0] = x;
+	for (int64_t i = 1; i < g->v.n; i++)
+		got[i] = shift(p, g, got[i - 1], 1, 0);
+	return got[g->v.n - 1] ? hd_build_join(p, got, (uint32_t)g->v.n, dim,
+					       &(struct hd_pos){ .group = &g->v, .mul = 1, .add = 1, .step = -1 })
+			       : NULL;
+}
+
+/* ((a + b) + c) + ..., MOST at a time. */
+static struct tensor *from_the_left(struct hd_plan *p, struct tensor *const *x, int64_t n)
+{
+	static const char *const sums[] = { "a",
+					    "a",
+					    "a + b",
+					    "a + b + c",
+					    "a + b + c + d",
+					    "a + b + c + d + e",
+					    "a + b + c + d + e + f",
+					    "a + b + c + d + e + f + g",
+					    "a + b + c + d + e + f + g + h" };
+	struct tensor *term[MOST] = { x[0] };
+	uint32_t k = 1;
+
+	for (int64_t i = 1; i < n; i++) {
+		term[k++] = x[i];
+		if (k < MOST && i + 1 < n)
+			continue;
+		term[0] = map(p, term, k, sums[k]);
+		k = 1;
+	}
+	return term[0];
+}
+
+/* To me + i goes its piece; mine of me - i comes. */
+static struct tensor *ordered_sum(struct hd_plan *p, struct group *g, struct tensor *x, const struct hd_dim *dim,
+				  uint32_t wire, struct tensor **piece)
+{
+	int64_t n = g->v.n;
+	struct tensor **from = piece + n;
+
+	for (int32_t i = 0; i < n; i++) {
+		piece[i] = hd_build_chunk(p, x, dim, n, &(struct hd_pos){ .group = &g->v, .mul = 1, .add = i });
+		if (i)
+			piece[i] = shift(p, g, piece[i], i, wire);
+		if (!piece[i])
+			return NULL;
+	}
+	for (int32_t j = 0; j < n; j++)
+		from[j] = hd_build_pick(p, piece, (uint32_t)n, &(struct hd_pos){ .group = &g->v, .mul = 1, .add = -j });
+	return from_the_left(p, from, n);
+}
+
+struct tensor *hd_build_turns(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
+			      const struct hd_dim *dim, uint32_t wire)
+{
+	struct tensor **room = hd_alloc(2 * (size_t)g->v.n * sizeof(*room)), *y;
+
+	y = kind == HD_COMM_RING_REDUCE_SCATTER ? ring_sum(p, g, x, dim, wire)
+	    : kind == HD_COMM_RING_ALL_GATHER   ? ring_gather(p, g, x, dim, room)
+						: ordered_sum(p, g, x, dim, wire, room);
+	free(room);
+	return y;
+}
