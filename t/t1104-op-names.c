@@ -4,7 +4,7 @@
  */
 #include <config.h>
 #include "engine/ops/build.h"
-#include "engine/ops/record.h"
+#include "engine/graph/op.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 

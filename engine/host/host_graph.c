@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "engine/host/host_impl.h"
-#include "engine/ops/record.h"
+#include "engine/graph/op.h"
 #include <stdarg.h>
 #include <stdlib.h>
 

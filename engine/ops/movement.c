@@ -84,9 +84,8 @@ static int once(const struct node *n, const struct tensor *x)
 	return x->step && !(n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W));
 }
 
-/* A node with one output of the given local shape; in slot lower its placement is the first input's. */
-static struct tensor *moved(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin,
-			    const char *attr, const struct hd_shape *shape)
+struct tensor *hd_build_moved(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin,
+			      const char *attr, const struct hd_shape *shape)
 {
 	const struct op *o = hd_op_find(op);
 	struct node *n;
@@ -107,13 +106,13 @@ static struct tensor *moved(struct hd_plan *p, const char *op, struct tensor *co
 	return y;
 }
 
-static void shape_of(struct hd_shape *s, const struct tensor *t)
+void hd_shape_of(struct hd_shape *s, const struct tensor *t)
 {
 	memset(s, 0, sizeof(*s));
 	hd_shape_like(s, &t->v);
 }
 
-static int index_of(const struct tensor *t, const struct hd_dim *d)
+int hd_dim_index(const struct tensor *t, const struct hd_dim *d)
 {
 	for (uint32_t i = 0; i < t->v.ndim; i++)
 		if (t->dims[i] == d)
@@ -142,7 +141,7 @@ static struct tensor *chunk(struct hd_plan *p, struct tensor *x, const struct hd
 {
 	struct hd_shape s;
 	struct tensor *y;
-	int i = x ? index_of(x, dim) : -1;
+	int i = x ? hd_dim_index(x, dim) : -1;
 
 	if (!x)
 		return NULL;
@@ -151,9 +150,9 @@ static struct tensor *chunk(struct hd_plan *p, struct tensor *x, const struct hd
 				    dim ? dim->name : "?", x->spec, i < 0 ? 0LL : (long long)x->local[i],
 				    (long long)parts),
 		       NULL;
-	shape_of(&s, x);
+	hd_shape_of(&s, x);
 	s.local[i] = hd_piece(s.local[i], parts);
-	y = moved(p, "chunk", &x, 1, "", &s);
+	y = hd_build_moved(p, "chunk", &x, 1, "", &s);
 	if (y) {
 		N(y->v.node)->pos = *at;
 		N(y->v.node)->parts = parts;
@@ -182,15 +181,15 @@ struct tensor *hd_build_join(struct hd_plan *p, struct tensor *const *xs, uint32
 	static const struct hd_pos plain = { .step = 1 };
 	struct hd_shape s;
 	struct tensor *y;
-	int i = n && xs[0] ? index_of(xs[0], dim) : -1;
+	int i = n && xs[0] ? hd_dim_index(xs[0], dim) : -1;
 
 	if (!n || !xs[0])
 		return NULL;
 	if (i < 0)
 		return hd_plan_fail(p, HD_EINVAL, "join: (%s) has no dim %s", xs[0]->spec, dim ? dim->name : "?"), NULL;
-	shape_of(&s, xs[0]);
+	hd_shape_of(&s, xs[0]);
 	s.local[i] *= n;
-	y = moved(p, "join", xs, n, "", &s);
+	y = hd_build_moved(p, "join", xs, n, "", &s);
 	if (y) {
 		N(y->v.node)->pos = at ? *at : plain;
 		N(y->v.node)->parts = n;
@@ -206,8 +205,8 @@ struct tensor *hd_build_pick(struct hd_plan *p, struct tensor *const *xs, uint32
 
 	if (!n || !xs[0])
 		return NULL;
-	shape_of(&s, xs[0]);
-	y = moved(p, "pick", xs, n, "", &s);
+	hd_shape_of(&s, xs[0]);
+	y = hd_build_moved(p, "pick", xs, n, "", &s);
 	if (y) {
 		N(y->v.node)->pos = *at;
 		N(y->v.node)->parts = n;
@@ -222,9 +221,9 @@ struct tensor *hd_build_either(struct hd_plan *p, const struct hd_members *who, 
 
 	if (!yes || !no)
 		return NULL;
-	shape_of(&s, yes);
-	y = moved(p, "pick", xs, 2, hd_plan_text(p, "on=%s from=%d to=%d", G(who->group)->name, who->from, who->to),
-		  &s);
+	hd_shape_of(&s, yes);
+	y = hd_build_moved(p, "pick", xs, 2,
+			   hd_plan_text(p, "on=%s from=%d to=%d", G(who->group)->name, who->from, who->to), &s);
 	if (y) {
 		N(y->v.node)->parts = 2;
 		N(y->v.node)->chooses = *who;
@@ -232,159 +231,12 @@ struct tensor *hd_build_either(struct hd_plan *p, const struct hd_members *who, 
 	return y;
 }
 
-/* Pieces begin at multiples of 64 bytes, so that kernels and the memory plan may use them in place. */
-static int64_t aligned(uint32_t dtype)
-{
-	return 64 * 8 / (int64_t)HD_BITS(dtype);
-}
-
-static int64_t packed(const struct tensor *t)
-{
-	int64_t each = aligned(t->v.dtype);
-
-	return (hd_local_count(t) + each - 1) / each * each;
-}
-
-struct tensor *hd_build_pack(struct hd_plan *p, struct tensor *const *xs, uint32_t n, int64_t multiple)
-{
-	struct hd_shape s = { 0 };
-	int64_t total = 0, unit = multiple > 0 ? multiple : 1;
-	char name[48];
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (!xs[i])
-			return NULL;
-		if (xs[i]->v.dtype != xs[0]->v.dtype)
-			return hd_plan_fail(p, HD_EINVAL, "pack: input %u has another dtype than input 0", i), NULL;
-		total += packed(xs[i]);
-	}
-	unit *= aligned(xs[0]->v.dtype); /* as each piece's end, so that pieces follow each other in copies too */
-	total = (total + unit - 1) / unit * unit;
-	snprintf(name, sizeof(name), "flat%lld", (long long)total);
-	s.dtype = xs[0]->v.dtype;
-	s.ndim = 1;
-	s.dims[0] = hd_dim_get(p, name, total);
-	s.local[0] = total;
-	return moved(p, "pack", xs, n, "", &s);
-}
-
-int hd_build_unpack(struct hd_plan *p, struct tensor *flat, struct tensor *const *like, uint32_t n, struct tensor **out)
-{
-	int64_t at = 0, need = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (!flat || !like || !like[i])
-			return hd_plan_fail(p, HD_EBUG, "unpack: the %s is NULL",
-					    flat ? "tensor to be like" : "flat tensor");
-		need += packed(like[i]);
-	}
-	if (n && (flat->v.ndim != 1 || flat->local[0] < need))
-		return hd_plan_fail(
-			p, HD_EINVAL,
-			"unpack: (%s) has %lld elements, and those to be like have %lld as pack lays them out",
-			flat->spec, (long long)hd_local_count(flat), (long long)need);
-	for (uint32_t i = 0; i < n; i++) {
-		struct hd_shape s;
-
-		shape_of(&s, like[i]);
-		s.dtype = flat->v.dtype;
-		out[i] = moved(p, "unpack", &flat, 1, hd_plan_text(p, "at=%lld", (long long)at), &s);
-		if (!out[i])
-			return p->err->code;
-		hd_placed_like(out[i], like[i]);
-		at += packed(like[i]);
-	}
-	return p->err->code;
-}
-
-/* Elements of a piece along dim k, in whole lines. */
-static int64_t packed_piece(const struct tensor *x, int k, int64_t parts)
-{
-	int64_t each = aligned(x->v.dtype), n = hd_piece(x->local[k], parts);
-
-	for (int i = 0; i < (int)x->v.ndim; i++)
-		n *= i == k ? 1 : x->local[i];
-	return (n + each - 1) / each * each;
-}
-
-static struct tensor *in_pieces(struct hd_plan *p, struct tensor *y, const struct hd_dim *const *dims, uint32_t n,
-				int64_t parts)
-{
-	if (!y)
-		return NULL;
-	N(y->v.node)->parts = parts;
-	N(y->v.node)->alongs = hd_plan_alloc(p, n * sizeof(*dims));
-	memcpy(N(y->v.node)->alongs, dims, n * sizeof(*dims));
-	return y;
-}
-
-struct tensor *hd_build_pack_pieces(struct hd_plan *p, struct tensor *const *xs, const struct hd_dim *const *dims,
-				    uint32_t n, int64_t parts)
-{
-	struct hd_shape s = { 0 };
-	int64_t row = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		int k = xs[i] ? index_of(xs[i], dims[i]) : -1;
-
-		if (k < 0)
-			return hd_plan_fail(p, HD_EINVAL, "pack_pieces: (%s) has no %s", xs[i] ? xs[i]->spec : "",
-					    dims[i]->name),
-			       NULL;
-		if (xs[i]->v.dtype != xs[0]->v.dtype)
-			return hd_plan_fail(p, HD_EINVAL, "pack_pieces: input %u has another dtype than input 0", i),
-			       NULL;
-		row += packed_piece(xs[i], k, parts);
-	}
-	s.dtype = xs[0]->v.dtype;
-	s.ndim = 1;
-	s.dims[0] = hd_dim_get(p, hd_plan_text(p, "flat%lld", (long long)(row * parts)), row * parts);
-	s.local[0] = row * parts;
-	return in_pieces(p, moved(p, "pack", xs, n, hd_plan_text(p, "parts=%lld", (long long)parts), &s), dims, n,
-			 parts);
-}
-
-int hd_build_unpack_pieces(struct hd_plan *p, struct tensor *flat, struct tensor *const *like,
-			   const struct hd_dim *const *dims, uint32_t n, int64_t parts, struct tensor **out)
-{
-	int64_t at = 0, row = 0;
-
-	for (uint32_t i = 0; flat && i < n; i++)
-		row += packed_piece(like[i], 0, 1);
-	if (!flat || flat->v.ndim != 1 || flat->local[0] < row * parts)
-		return hd_plan_fail(p, HD_EINVAL, "unpack_pieces: (%s) has %lld elements, and %lld pieces have %lld",
-				    flat ? flat->spec : "", flat ? (long long)hd_local_count(flat) : 0LL,
-				    (long long)parts, (long long)(row * parts));
-	for (uint32_t i = 0; i < n; i++) {
-		int k = index_of(like[i], dims[i]);
-		struct hd_shape s;
-
-		if (k < 0)
-			return hd_plan_fail(p, HD_EINVAL, "unpack_pieces: (%s) has no %s", like[i]->spec,
-					    dims[i]->name);
-		shape_of(&s, like[i]);
-		s.dtype = flat->v.dtype;
-		s.local[k] = hd_joined(p, like[i], (uint32_t)k, parts);
-		out[i] = in_pieces(p,
-				   moved(p, "unpack", &flat, 1,
-					 hd_plan_text(p, "at=%lld row=%lld parts=%lld", (long long)at, (long long)row,
-						      (long long)parts),
-					 &s),
-				   &dims[i], 1, parts);
-		if (!out[i])
-			return p->err->code;
-		hd_placed_like(out[i], like[i]);
-		at += packed_piece(like[i], 0, 1);
-	}
-	return p->err->code;
-}
-
 /* (…, n k, …) -> (member, …, k, …) and back: what a collective cuts or joins is leading and contiguous. */
 struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct hd_dim *dim, int64_t n, int order)
 {
 	struct hd_shape s;
 	struct tensor *y;
-	int i = x ? index_of(x, dim) : -1;
+	int i = x ? hd_dim_index(x, dim) : -1;
 
 	if (i < 0)
 		return NULL;
@@ -392,14 +244,14 @@ struct tensor *hd_build_block(struct hd_plan *p, struct tensor *x, const struct 
 		return hd_plan_fail(p, HD_EDIVIDE, "%s of (%s): %lld elements are not divisible by %lld members",
 				    dim->name, x->spec, (long long)x->local[i], (long long)n),
 		       NULL;
-	shape_of(&s, x);
+	hd_shape_of(&s, x);
 	memmove(s.dims + 1, s.dims, s.ndim * sizeof(s.dims[0]));
 	memmove(s.local + 1, s.local, s.ndim * sizeof(s.local[0]));
 	s.dims[0] = hd_member_dim(p, n);
 	s.local[0] = n;
 	s.local[i + 1] = hd_piece(s.local[i + 1], n);
 	s.ndim++;
-	y = moved(p, i == 0 && !order ? "view" : "block", &x, 1, "", &s);
+	y = hd_build_moved(p, i == 0 && !order ? "view" : "block", &x, 1, "", &s);
 	if (y)
 		N(y->v.node)->along = dim, N(y->v.node)->parts = n;
 	if (y && order)
@@ -412,16 +264,16 @@ struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struc
 {
 	struct hd_shape s;
 	struct tensor *y;
-	int i = x ? index_of(x, dim) : -1;
+	int i = x ? hd_dim_index(x, dim) : -1;
 
 	if (i < 1)
 		return NULL;
-	shape_of(&s, x);
+	hd_shape_of(&s, x);
 	s.local[i] = order == HD_ORDER_PADDED ? whole : s.local[i] * s.local[0];
 	memmove(s.dims, s.dims + 1, (s.ndim - 1) * sizeof(s.dims[0]));
 	memmove(s.local, s.local + 1, (s.ndim - 1) * sizeof(s.local[0]));
 	s.ndim--;
-	y = moved(p, i == 1 && order != HD_ORDER_ZIGZAG ? "view" : "unblock", &x, 1, "", &s);
+	y = hd_build_moved(p, i == 1 && order != HD_ORDER_ZIGZAG ? "view" : "unblock", &x, 1, "", &s);
 	if (y)
 		N(y->v.node)->along = dim, N(y->v.node)->parts = x->local[0];
 	if (y && order)
@@ -432,7 +284,8 @@ struct tensor *hd_build_unblock(struct hd_plan *p, struct tensor *x, const struc
 static struct tensor *comm_node(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x, int64_t index,
 				const struct hd_shape *s)
 {
-	struct tensor *y = moved(p, "comm", &x, 1, hd_plan_text(p, "%s group=%s", hd_comm_kind_name(kind), g->name), s);
+	struct tensor *y =
+		hd_build_moved(p, "comm", &x, 1, hd_plan_text(p, "%s group=%s", hd_comm_kind_name(kind), g->name), s);
 
 	if (y) {
 		N(y->v.node)->comm = (struct comm_args){ .kind = kind, .group = g, .index = index };
@@ -450,7 +303,7 @@ static struct tensor *flat_comm(struct hd_plan *p, uint32_t kind, struct group *
 
 	if (!x)
 		return NULL;
-	shape_of(&s, x);
+	hd_shape_of(&s, x);
 	if (hd_comm_is_joined(kind) || kind == HD_COMM_GATHER) { /* a new leading dim, one entry a member */
 		memmove(s.dims + 1, s.dims, s.ndim * sizeof(s.dims[0]));
 		memmove(s.local + 1, s.local, s.ndim * sizeof(s.local[0]));
@@ -471,9 +324,9 @@ struct tensor *hd_build_comm_rows(struct hd_plan *p, struct group *g, struct ten
 	struct hd_shape s;
 	struct tensor *y;
 
-	shape_of(&s, like);
-	y = moved(p, "comm", ins, 3, hd_plan_text(p, "%s group=%s", hd_comm_kind_name(HD_COMM_ALL_TO_ALL_V), g->name),
-		  &s);
+	hd_shape_of(&s, like);
+	y = hd_build_moved(p, "comm", ins, 3,
+			   hd_plan_text(p, "%s group=%s", hd_comm_kind_name(HD_COMM_ALL_TO_ALL_V), g->name), &s);
 	if (y)
 		N(y->v.node)->comm =
 			(struct comm_args){ .kind = HD_COMM_ALL_TO_ALL_V, .group = g, .index = to_experts };
@@ -487,8 +340,8 @@ struct tensor *hd_build_local(struct hd_plan *p, struct tensor *x, const struct 
 
 	if (!x)
 		return NULL;
-	shape_of(&s, x);
-	y = moved(p, "view", &x, 1, hd_plan_text(p, "own along %s", a->v.name), &s);
+	hd_shape_of(&s, x);
+	y = hd_build_moved(p, "view", &x, 1, hd_plan_text(p, "own along %s", a->v.name), &s);
 	if (!y)
 		return NULL;
 	hd_tensor_inherit(y, x);
@@ -506,9 +359,11 @@ struct tensor *hd_build_permute(struct hd_plan *p, struct group *g, struct tenso
 	if (!x)
 		return NULL;
 	mul = hd_comm_mod(mul, n), add = hd_comm_mod(add, n);
-	shape_of(&s, x);
-	y = moved(p, "comm", &x, 1,
-		  hd_plan_text(p, "permute group=%s mul=%lld add=%lld", g->name, (long long)mul, (long long)add), &s);
+	hd_shape_of(&s, x);
+	y = hd_build_moved(p, "comm", &x, 1,
+			   hd_plan_text(p, "permute group=%s mul=%lld add=%lld", g->name, (long long)mul,
+					(long long)add),
+			   &s);
 	if (!y)
 		return NULL;
 	N(y->v.node)->comm = (struct comm_args){ .kind = HD_COMM_PERMUTE, .group = g, .index = add, .mul = mul };
@@ -531,7 +386,7 @@ static struct tensor *served(struct hd_plan *p, uint32_t kind, struct group *g, 
 		x = hd_build_block(p, x, dim, a->v.spare, HD_ORDER_CONTIGUOUS);
 	if (!x)
 		return NULL;
-	shape_of(&s, x);
+	hd_shape_of(&s, x);
 	if (dim && pushed) {
 		memmove(s.dims, s.dims + 1, (s.ndim - 1) * sizeof(s.dims[0]));
 		memmove(s.local, s.local + 1, (s.ndim - 1) * sizeof(s.local[0]));
@@ -555,7 +410,7 @@ static struct tensor *served(struct hd_plan *p, uint32_t kind, struct group *g, 
 struct tensor *hd_build_comm(struct hd_plan *p, uint32_t kind, struct group *g, struct tensor *x,
 			     const struct hd_dim *dim, int64_t index)
 {
-	int has = x && dim && index_of(x, dim) >= 0;
+	int has = x && dim && hd_dim_index(x, dim) >= 0;
 
 	if (!x || !g)
 		return NULL;

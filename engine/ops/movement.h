@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/ops/movement.h - builders of nodes that move elements (ops/movement.c).
+ * engine/ops/movement.h - builders of nodes that move elements (ops/movement.c, ops/pack.c, ops/numbers.c).
  */
 #ifndef HD_ENGINE_MOVEMENT_H
 #define HD_ENGINE_MOVEMENT_H
 #include "engine/graph/graph.h"
+
+/* A node with one output of the given local shape; in slot lower its placement is the first input's. */
+struct tensor *hd_build_moved(struct hd_plan *p, const char *op, struct tensor *const *ins, uint32_t nin,
+			      const char *attr, const struct hd_shape *shape);
+void hd_shape_of(struct hd_shape *s, const struct tensor *t);
+int hd_dim_index(const struct tensor *t, const struct hd_dim *d); /* -1: it does not have the dim */
 
 const struct hd_dim *hd_member_dim(struct hd_plan *p, int64_t n); /* leading dim of what a collective cuts or joins */
 /* A term of a sum along the axis, as this member's own value. */

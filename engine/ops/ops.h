@@ -9,7 +9,6 @@
 #include "engine/graph/mesh.h"
 #include "engine/graph/placement.h"
 #include "engine/ops/build.h"
-#include "engine/ops/record.h"
 
 #define HD_SHAPE_ARGS \
 	struct hd_strategy *self, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins, uint32_t nin, \

@@ -9,7 +9,7 @@
 #include "engine/plugin/kernel.h"
 #include "engine/run/run.h"
 #include "engine/host/host.h"
-#include "engine/ops/record.h"
+#include "engine/graph/op.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
