@@ -3,6 +3,7 @@
  * nodes that it makes itself, and never come to an end.
  */
 #include <config.h>
+#include "engine/host/host.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 

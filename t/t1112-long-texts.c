@@ -3,6 +3,7 @@
  * number, "a + b * 0.12" instead of "a + b * 0.125", and the run would compute something else without a word.
  */
 #include <config.h>
+#include "engine/host/host.h"
 #include "engine/graph/op.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"

@@ -9,6 +9,7 @@
  *     rank's (in double, all ranks in this process), up to 27 ranks, also beside replicas, experts and stages.
  */
 #include <config.h>
+#include "engine/host/host.h"
 #include "t/lib/one_rank.h"
 #include "t/lib/integers.h"
 

@@ -5,9 +5,9 @@
 #include "engine/cli/verbs.h"
 #include "engine/command/command.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/train/choices.h"
+#include "engine/evaluate/choices.h"
 #include "engine/train/metrics.h"
-#include "engine/train/train.h"
+#include "engine/evaluate/evaluate.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,56 +4,22 @@
  *
  * Every rank makes the same plan, so offsets need no messages. Tensors stand in the order in which
  * they were added, those of wide types first. The format has no padding, and readers map tensors
- * in place, so each must begin at a multiple of its element's size.
- *
- * A file that is read is believed only as far as its header agrees with itself and its length.
+ * in place, so each must begin at a multiple of its element's size.  tensorfile_read.c reads them.
  */
 #include <config.h>
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* fallocate */
 #endif
-#include "engine/tensorfile/tensorfile.h"
-#include "engine/tensorfile/tensorslice.h"
+#include "engine/tensorfile/tensorfile_impl.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEADER_MAX 100000000        /* bytes; the limit of other readers */
-#define FARTHEST ((int64_t)1 << 62) /* bytes: no file is so long, and sums stay numbers */
-#define META "__metadata__"
-
-struct stored_tensor {
-	char *name;
-	uint32_t dtype; /* 0: a type of the file that is unknown here */
-	int ndim;
-	int64_t shape[HD_MAX_DIMS];
-	int64_t begin, bytes; /* begin: from the start of the data */
-};
-
-struct hd_tensorfile {
-	struct stored_tensor *t;
-	size_t n, cap;
-	json_t *index; /* name -> position in t */
-	json_t *meta;  /* NULL: none */
-	char *path;
-	int fd; /* -1: not open */
-	struct hd_past_cache past_cache;
-	struct hd_image *image; /* where what is written goes; the caller's, or NULL */
-	int writing;
-	char *header;        /* of a plan: with its length in front, padded; NULL: to be made */
-	int64_t data, total; /* bytes: where the data begins; of the file */
-};
-
-static const struct {
-	const char *text;
-	uint32_t dtype;
-	int bits;
-} types[] = {
+static const struct stored_type types[] = {
 	{ "F32", HD_DTYPE_F32, 32 },
 	{ "BF16", HD_DTYPE_BF16, 16 },
 	{ "F16", HD_DTYPE_F16, 16 },
@@ -73,6 +39,14 @@ static const struct {
 	{ "C64", 0, 64 },
 };
 
+const struct stored_type *hd_stored_type(const char *text)
+{
+	for (size_t i = 0; i < HD_LEN(types); i++)
+		if (!strcmp(types[i].text, text))
+			return &types[i];
+	return NULL;
+}
+
 static const char *type_text(uint32_t dtype)
 {
 	for (size_t i = 0; dtype && i < HD_LEN(types); i++) {
@@ -82,8 +56,7 @@ static const char *type_text(uint32_t dtype)
 	return NULL;
 }
 
-/* Bytes of a tensor; -1: more than a file can have, or a negative size. */
-static int64_t bytes_of(int bits, int ndim, const int64_t *shape)
+int64_t hd_stored_bytes(int bits, int ndim, const int64_t *shape)
 {
 	int64_t n = bits / 8;
 
@@ -94,7 +67,7 @@ static int64_t bytes_of(int bits, int ndim, const int64_t *shape)
 	return n;
 }
 
-static struct hd_tensorfile *file_create(void)
+struct hd_tensorfile *hd_tensorfile_new(void)
 {
 	struct hd_tensorfile *f = hd_alloc(sizeof(*f));
 
@@ -110,8 +83,7 @@ static struct stored_tensor *lookup(const struct hd_tensorfile *f, const char *n
 	return i ? &f->t[json_integer_value(i)] : NULL;
 }
 
-/* Room for one more under this name; NULL: there is one already, or the name is not UTF-8. */
-static struct stored_tensor *append(struct hd_tensorfile *f, const char *name)
+struct stored_tensor *hd_stored_append(struct hd_tensorfile *f, const char *name)
 {
 	struct stored_tensor *t;
 
@@ -144,7 +116,7 @@ void hd_tensorfile_close(struct hd_tensorfile *f)
 
 struct hd_tensorfile *hd_tensorfile_plan(void)
 {
-	return file_create();
+	return hd_tensorfile_new();
 }
 
 int hd_tensorfile_add(struct hd_tensorfile *f, const char *name, uint32_t dtype, int ndim, const int64_t *shape)
@@ -152,12 +124,12 @@ int hd_tensorfile_add(struct hd_tensorfile *f, const char *name, uint32_t dtype,
 	struct stored_tensor *t;
 	int64_t bytes;
 
-	if (f->fd >= 0 || !type_text(dtype) || ndim < 0 || ndim > HD_MAX_DIMS || !strcmp(name, META))
+	if (f->fd >= 0 || !type_text(dtype) || ndim < 0 || ndim > HD_MAX_DIMS || !strcmp(name, HD_TENSORFILE_META))
 		return HD_EINVAL;
-	bytes = bytes_of((int)HD_BITS(dtype), ndim, shape);
+	bytes = hd_stored_bytes((int)HD_BITS(dtype), ndim, shape);
 	if (bytes < 0)
 		return HD_EINVAL;
-	t = append(f, name);
+	t = hd_stored_append(f, name);
 	if (!t)
 		return HD_EINVAL;
 	t->dtype = dtype;
@@ -215,7 +187,7 @@ static void seal(struct hd_tensorfile *f)
 		return;
 	header = json_object();
 	if (f->meta)
-		json_object_set(header, META, f->meta);
+		json_object_set(header, HD_TENSORFILE_META, f->meta);
 	data = place_all(f, header);
 	text = json_dumps(header, JSON_COMPACT);
 	length = strlen(text);
@@ -238,7 +210,7 @@ int64_t hd_tensorfile_bytes(const struct hd_tensorfile *f)
 
 /* -- opening for writing -- */
 
-static int file_error(const struct hd_tensorfile *f, const char *doing, struct hd_err *err)
+int hd_tensorfile_error(const struct hd_tensorfile *f, const char *doing, struct hd_err *err)
 {
 	return hd_err_set(err, HD_EIO, "%s: %s: %s", f->path, doing, strerror(errno));
 }
@@ -266,7 +238,7 @@ static int reserve(int fd, int64_t bytes)
 	return ftruncate(fd, bytes);
 }
 
-static void set_path(struct hd_tensorfile *f, const char *path)
+void hd_tensorfile_set_path(struct hd_tensorfile *f, const char *path)
 {
 	free(f->path);
 	f->path = hd_strdup(path);
@@ -277,16 +249,16 @@ int hd_tensorfile_create(struct hd_tensorfile *f, const char *path, struct hd_er
 	char doing[80];
 
 	seal(f);
-	set_path(f, path);
+	hd_tensorfile_set_path(f, path);
 	f->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (f->fd < 0)
-		return file_error(f, "cannot be created", err);
+		return hd_tensorfile_error(f, "cannot be created", err);
 	f->writing = 1;
 	hd_past_cache_open(&f->past_cache, path);
 	snprintf(doing, sizeof(doing), "no room for its %" PRId64 " bytes", f->total);
 	if (!reserve(f->fd, f->total) && !write_all(f->fd, f->header, f->data))
 		return 0;
-	file_error(f, doing, err);
+	hd_tensorfile_error(f, doing, err);
 	close(f->fd);
 	f->fd = -1;
 	unlink(path); /* else it keeps the disk full */
@@ -300,7 +272,7 @@ static int same_header(struct hd_tensorfile *f, struct hd_err *err)
 	int same;
 
 	if (fstat(f->fd, &st))
-		return file_error(f, "cannot be read", err);
+		return hd_tensorfile_error(f, "cannot be read", err);
 	if (st.st_size != f->total)
 		return hd_err_set(err, HD_EIO, "%s: has %" PRId64 " bytes, this rank's plan %" PRId64, f->path,
 				  (int64_t)st.st_size, f->total);
@@ -316,10 +288,10 @@ static int same_header(struct hd_tensorfile *f, struct hd_err *err)
 int hd_tensorfile_open(struct hd_tensorfile *f, const char *path, struct hd_err *err)
 {
 	seal(f);
-	set_path(f, path);
+	hd_tensorfile_set_path(f, path);
 	f->fd = open(path, O_RDWR | O_CLOEXEC);
 	if (f->fd < 0)
-		return file_error(f, "cannot be opened", err);
+		return hd_tensorfile_error(f, "cannot be opened", err);
 	f->writing = 1;
 	hd_past_cache_open(&f->past_cache, path);
 	return same_header(f, err);
@@ -328,7 +300,7 @@ int hd_tensorfile_open(struct hd_tensorfile *f, const char *path, struct hd_err 
 int hd_tensorfile_sync(struct hd_tensorfile *f, struct hd_err *err)
 {
 	if (f->fd >= 0 && fsync(f->fd))
-		return file_error(f, "cannot be written to disk", err);
+		return hd_tensorfile_error(f, "cannot be written to disk", err);
 	return 0;
 }
 
@@ -425,163 +397,7 @@ int hd_tensorfile_load(struct hd_tensorfile *f, const char *name, uint32_t dtype
 	return hd_slice_read(&s, data, &fault) ? report(f, name, &fault, err) : 0;
 }
 
-/* -- reading -- */
-
-static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *err, const char *fmt, ...)
-	HD_PRINTF(4, 5);
-static int bad(const struct hd_tensorfile *f, const char *name, struct hd_err *err, const char *fmt, ...)
-{
-	char text[400];
-	va_list v;
-
-	va_start(v, fmt);
-	vsnprintf(text, sizeof(text), fmt, v);
-	va_end(v);
-	return hd_err_set(err, HD_EIO, "%s: tensor %s: %s", f->path, name, text);
-}
-
-static int parse_shape(struct hd_tensorfile *f, struct stored_tensor *t, json_t *shape, struct hd_err *err)
-{
-	if (json_array_size(shape) > HD_MAX_DIMS)
-		return bad(f, t->name, err, "%zu dims, at most %d", json_array_size(shape), HD_MAX_DIMS);
-	t->ndim = (int)json_array_size(shape);
-	for (int i = 0; i < t->ndim; i++) {
-		json_t *n = json_array_get(shape, (size_t)i);
-
-		if (!json_is_integer(n) || json_integer_value(n) < 0)
-			return bad(f, t->name, err, "dim %d is not a size", i);
-		t->shape[i] = json_integer_value(n);
-	}
-	return 0;
-}
-
-static int parse_tensor(struct hd_tensorfile *f, const char *name, json_t *j, struct hd_err *err)
-{
-	const char *dtype;
-	json_int_t begin, end;
-	json_t *shape;
-	struct stored_tensor *t = append(f, name);
-	size_t i = 0;
-
-	if (!t ||
-	    json_unpack(j, "{s:s, s:o, s:[I,I!]}", "dtype", &dtype, "shape", &shape, "data_offsets", &begin, &end) ||
-	    !json_is_array(shape))
-		return bad(f, name, err, "its entry needs dtype, shape and two data_offsets");
-	HD_TRY(parse_shape(f, t, shape, err));
-	while (i < HD_LEN(types) && strcmp(types[i].text, dtype))
-		i++;
-	if (begin < 0 || end < begin || end > FARTHEST)
-		return bad(f, name, err, "data_offsets are %lld and %lld", (long long)begin, (long long)end);
-	t->begin = begin;
-	t->bytes = end - begin;
-	if (i == HD_LEN(types)) /* nothing may ever ask for it */
-		return 0;
-	t->dtype = types[i].dtype;
-	if (bytes_of(types[i].bits, t->ndim, t->shape) != t->bytes)
-		return bad(f, name, err, "data_offsets give %lld bytes, its shape as %s %lld", (long long)t->bytes,
-			   dtype, (long long)bytes_of(types[i].bits, t->ndim, t->shape));
-	return 0;
-}
-
-static int by_begin(const void *a, const void *b)
-{
-	const struct stored_tensor *x = *(const struct stored_tensor *const *)a,
-				   *y = *(const struct stored_tensor *const *)b;
-
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
-}
-
-/* Data without gaps and overlaps, as long as the file is. */
-static int check_cover(struct hd_tensorfile *f, struct hd_err *err)
-{
-	struct stored_tensor **t = hd_alloc((f->n + 1) * sizeof(struct stored_tensor *));
-	int64_t at = 0;
-	int rc = 0;
-
-	for (size_t i = 0; i < f->n; i++)
-		t[i] = &f->t[i];
-	qsort(t, f->n, sizeof(struct stored_tensor *), by_begin);
-	for (size_t i = 0; i < f->n && !rc; i++) {
-		if (t[i]->begin != at)
-			rc = bad(f, t[i]->name, err, "%s: begins at %" PRId64 ", %s ends at %" PRId64,
-				 t[i]->begin < at ? "overlaps" : "a gap before it", t[i]->begin,
-				 i ? t[i - 1]->name : "the header", at);
-		at = t[i]->begin + t[i]->bytes;
-	}
-	free(t);
-	if (!rc && f->data + at != f->total)
-		rc = hd_err_set(err, HD_EIO, "%s: has %" PRId64 " bytes, its header says %" PRId64 "%s", f->path,
-				f->total, f->data + at, f->total < f->data + at ? ": truncated" : "");
-	return rc;
-}
-
-static int parse_header(struct hd_tensorfile *f, const char *text, size_t bytes, struct hd_err *err)
-{
-	json_error_t where;
-	json_t *j = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where), *entry;
-	const char *name;
-	int rc = 0;
-
-	if (!j || !json_is_object(j)) {
-		json_decref(j);
-		return hd_err_set(err, HD_EIO, "%s: its header is not a JSON object: %s at byte %d", f->path,
-				  j ? "a list" : where.text, j ? 0 : where.position);
-	}
-	json_object_foreach(j, name, entry) {
-		if (!strcmp(name, META))
-			f->meta = json_incref(entry);
-		else if (!rc)
-			rc = parse_tensor(f, name, entry, err);
-	}
-	json_decref(j);
-	return rc ? rc : check_cover(f, err);
-}
-
-static int read_header(struct hd_tensorfile *f, struct hd_err *err)
-{
-	uint64_t length = 0;
-	struct stat st;
-	char *text;
-	int rc;
-
-	if (fstat(f->fd, &st))
-		return file_error(f, "cannot be read", err);
-	f->total = st.st_size;
-	if (!S_ISREG(st.st_mode) || pread(f->fd, &length, 8, 0) != 8)
-		return hd_err_set(err, HD_EIO, "%s: has %" PRId64 " bytes, a safetensors file at least 8", f->path,
-				  f->total);
-	if (length > HEADER_MAX || (int64_t)length > f->total - 8)
-		return hd_err_set(err, HD_EIO,
-				  "%s: has %" PRId64 " bytes, its header alone says %" PRIu64
-				  ": truncated, or not a safetensors file",
-				  f->path, f->total, length);
-	f->data = (int64_t)(8 + length);
-	text = hd_alloc(length + 1);
-	if (pread(f->fd, text, length, 8) == (ssize_t)length)
-		rc = parse_header(f, text, length, err);
-	else
-		rc = file_error(f, "its header cannot be read", err);
-	free(text);
-	return rc;
-}
-
-int hd_tensorfile_read(const char *path, struct hd_tensorfile **out, struct hd_err *err)
-{
-	struct hd_tensorfile *f = file_create();
-	int rc;
-
-	set_path(f, path);
-	f->fd = open(path, O_RDONLY | O_CLOEXEC);
-	rc = f->fd < 0 ? file_error(f, "cannot be opened", err) : read_header(f, err);
-	if (rc) {
-		hd_tensorfile_close(f);
-		return rc;
-	}
-	*out = f;
-	return 0;
-}
+/* -- what there is -- */
 
 int hd_tensorfile_find(const struct hd_tensorfile *f, const char *name, uint32_t *dtype, int *ndim, int64_t *shape)
 {

@@ -2,7 +2,8 @@
  * The training loop: a step, its numbers, evaluations, checkpoints, and how it ends.
  */
 #include <config.h>
-#include "engine/train/train.h"
+#include "engine/train/train_impl.h"
+#include "engine/evaluate/evaluate.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/models/decoder/experts.h"
 #include "engine/foresight/foresight.h"
@@ -21,25 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-struct train_loop {
-	struct hd_job *j;
-	struct hd_plan *p;
-	struct hd_program *g;
-	struct hd_progress at;
-	struct hd_metrics *metrics;
-	struct hd_events *events;
-	json_t *about; /* of the run: for its first line of metrics */
-	struct hd_show show;
-	int64_t steps, global_batch; /* global_batch: of the step at hand */
-	int64_t saved;               /* the step that checkpoint.dir has, or that is on the way there; -1: none */
-	int64_t newest;              /* the newest that it has; -1: none of this run */
-	int ends;                    /* no other save follows that of this step */
-	struct hd_saver *saver;
-	int stuck; /* this rank alone failed within a step */
-	int apart; /* gradients and their norm are members' own */
-	struct hd_err *err;
-};
 
 /* -- data ------------------------------------------------------------------------------------------------------------------------ */
 struct train_feed {
@@ -160,7 +142,7 @@ static double wall_clock(void)
 }
 
 /* Steals o. */
-static int emit(struct train_loop *l, json_t *o)
+int hd_train_emit(struct train_loop *l, json_t *o)
 {
 	int rc = HD_OK;
 
@@ -191,7 +173,7 @@ static int write_step(struct train_loop *l, struct hd_numbers *n)
 		      hd_json_number(n->tokens_per_second), hd_device_in_host(l->j->device) ? "matmul_share" : "mfu",
 		      hd_json_number(n->share), "total_tokens", (json_int_t)n->total_tokens);
 	add_experts(l, o, (double)n->tokens);
-	return emit(l, o);
+	return hd_train_emit(l, o);
 }
 
 /* Each set by itself, and the mean over all their tokens, which is valid_loss. */
@@ -239,96 +221,10 @@ static int evaluate(struct train_loop *l)
 		o = json_pack("{s:I, s:o, s:o}", "step", (json_int_t)l->at.step, "time", hd_json_number(wall_clock()),
 			      "valid_loss", hd_json_number(loss));
 		json_object_update(o, of_sets);
-		rc = emit(l, o);
+		rc = hd_train_emit(l, o);
 	}
 	json_decref(of_sets);
 	return rc;
-}
-
-static int saves(const struct train_loop *l)
-{
-	return l->j->checkpoint.dir[0] != 0;
-}
-
-/* A line of metrics, with checkpoint.async alone: without it a step's own line is followed by the next step's, as ever. */
-static int tell_saved(struct train_loop *l)
-{
-	struct hd_saved s;
-	json_t *o;
-
-	if (!hd_saver_done(l->saver, &s))
-		return HD_OK;
-	l->newest = s.step;
-	if (!l->j->checkpoint.async || (!l->metrics && !l->events))
-		return HD_OK;
-	o = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)s.step, "save_seconds",
-		      hd_json_number(s.seconds), "save_bytes", json_integer((json_int_t)s.bytes),
-		      "save_bytes_per_second", hd_json_number(s.bytes / (s.seconds - s.copy)), "save_copy_seconds",
-		      hd_json_number(s.copy), "save_waited_seconds", hd_json_number(s.waited));
-	return emit(l, o);
-}
-
-/* A save that fails costs what it would have saved, and not the run: the next one tries again. The last one's failure is the run's. */
-static int judge_save(struct train_loop *l, int64_t step, const struct hd_err *why)
-{
-	char *newest =
-		l->newest < 0 ? NULL : hd_format("the newest checkpoint is that of step %lld", (long long)l->newest);
-
-	if (why->code < 0 && l->saved == step)
-		l->saved = -1;
-	if (why->code < 0 && (why->code != HD_EIO || (l->ends && step == l->at.step))) {
-		*l->err = *why;
-	} else if (why->code < 0) {
-		hd_show_line(&l->show);
-		hd_log(HD_LOG_WARN, "step %lld is not saved, and training goes on: %s; %s", (long long)step, why->text,
-		       newest ? newest : "nothing is saved yet");
-	}
-	free(newest);
-	return l->err->code;
-}
-
-static int poll_or_wait(struct train_loop *l, int (*what)(struct hd_saver *s, struct hd_err *err))
-{
-	struct hd_err why = { 0 };
-	int64_t step = -1;
-
-	if (!l->saver || !hd_saver_saves(l->saver, &step))
-		return tell_saved(l);
-	what(l->saver, &why);
-	HD_TRY(judge_save(l, step, &why));
-	return tell_saved(l);
-}
-
-/* Until what is on the way is on the disk. */
-static int wait_for_saves(struct train_loop *l)
-{
-	return poll_or_wait(l, hd_saver_wait);
-}
-
-/* Between steps. */
-static int look_after_saves(struct train_loop *l)
-{
-	return poll_or_wait(l, hd_saver_poll);
-}
-
-static int save_once(struct train_loop *l)
-{
-	struct hd_err why = { 0 };
-	int64_t other;
-
-	if (l->saved == l->at.step)
-		return HD_OK;
-	if (hd_saver_saves(l->saver, &other)) {
-		hd_show_line(&l->show);
-		hd_log(HD_LOG_INFO,
-		       "step %lld: its checkpoint waits for that of step %lld, which is still being written",
-		       (long long)l->at.step, (long long)other);
-		HD_TRY(wait_for_saves(l));
-	}
-	hd_saver_save(l->saver, &l->at, &why);
-	l->saved = l->at.step;
-	HD_TRY(judge_save(l, l->at.step, &why));
-	return tell_saved(l);
 }
 
 #define CHANGED "memory, a link or a processor has changed it; earlier checkpoints are whole"
@@ -352,8 +248,8 @@ static int after_step(struct train_loop *l, int last)
 	if (hash && (last || l->at.step % hash == 0)) /* before what is wrong is saved */
 		HD_TRY(hd_copies_check(l->j, l->at.step, CHANGED, l->err));
 	/* First what an evaluation would overwrite: the step's gradients. */
-	if (saves(l) && (last || (save && l->at.step % save == 0)))
-		HD_TRY(save_once(l));
+	if (hd_train_saves(l) && (last || (save && l->at.step % save == 0)))
+		HD_TRY(hd_train_save_once(l));
 	if (last || (eval && l->at.step % eval == 0) || (sample && l->at.step % sample == 0))
 		HD_TRY(pull(l));
 	if (last || (eval && l->at.step % eval == 0))
@@ -378,14 +274,15 @@ static int interrupted(struct train_loop *l)
 		hd_launch_deaf();
 	l->j->stopped = HD_STOPPED;
 	l->ends = 1;
-	if (saves(l) && (save_once(l) < 0 || wait_for_saves(l) < 0))
+	if (hd_train_saves(l) && (hd_train_save_once(l) < 0 || hd_train_wait_for_saves(l) < 0))
 		return 1;
-	if (saves(l))
+	if (hd_train_saves(l))
 		l->j->stopped = HD_STOPPED_SAVED;
 	hd_err_set(l->err, HD_EIO, "%s after step %lld%s%s%s", sig == SIGINT ? "interrupted" : "asked to end",
-		   (long long)l->at.step, saves(l) ? "; saved in " : "; nothing is saved (checkpoint.dir is not given)",
-		   saves(l) ? l->j->checkpoint.dir : "",
-		   saves(l) && l->j->world.size > 1 && getenv("OMPI_COMM_WORLD_RANK") && !wait
+		   (long long)l->at.step,
+		   hd_train_saves(l) ? "; saved in " : "; nothing is saved (checkpoint.dir is not given)",
+		   hd_train_saves(l) ? l->j->checkpoint.dir : "",
+		   hd_train_saves(l) && l->j->world.size > 1 && getenv("OMPI_COMM_WORLD_RANK") && !wait
 			   ? " (mpirun kills a second after its own signal; with "
 			     "--mca odls_base_sigkill_timeout 10 after ten; kill -USR1 of mpirun has no such limit)"
 			   : "");
@@ -398,7 +295,7 @@ static int resize(struct train_loop *l)
 	int64_t batch = hd_ramp_batch(&l->j->train.batch, l->at.samples);
 
 	if (batch != l->global_batch) /* what is being saved is known by the old program's names */
-		HD_TRY(wait_for_saves(l));
+		HD_TRY(hd_train_wait_for_saves(l));
 	l->global_batch = batch;
 	HD_TRY(hd_job_resize(l->j, l->global_batch, l->err));
 	l->p = l->j->plan[HD_JOB_TRAIN];
@@ -415,7 +312,7 @@ static int foresee(struct train_loop *l)
 		return HD_OK;
 	hd_show_line(&l->show);
 	HD_TRY(hd_foresight(l->j, l->j->log.machine, &o, l->err));
-	return o ? emit(l, json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "foresight", o)) : HD_OK;
+	return o ? hd_train_emit(l, json_pack("{s:I, s:o}", "step", (json_int_t)l->at.step, "foresight", o)) : HD_OK;
 }
 
 static int loop(struct train_loop *l)
@@ -427,9 +324,9 @@ static int loop(struct train_loop *l)
 		if (l->at.step > 0)
 			hd_log(HD_LOG_INFO, "step %lld is %s train.steps = %lld: nothing to do", (long long)l->at.step,
 			       l->at.step > l->steps ? "already past" : "the last of", (long long)l->steps);
-		else if (saves(l))
-			HD_TRY(save_once(l));
-		HD_TRY(wait_for_saves(l));
+		else if (hd_train_saves(l))
+			HD_TRY(hd_train_save_once(l));
+		HD_TRY(hd_train_wait_for_saves(l));
 		return hd_sample(l->j, l->err);
 	}
 	if (interrupted(l))
@@ -440,12 +337,12 @@ static int loop(struct train_loop *l)
 		HD_TRY(step(l, &n));
 		HD_TRY(write_step(l, &n));
 		HD_TRY(hd_comm_agree(l->err));
-		HD_TRY(look_after_saves(l));
+		HD_TRY(hd_train_look_after_saves(l));
 		if (interrupted(l))
 			return l->err->code;
 		HD_TRY(after_step(l, l->at.step == l->steps));
 	}
-	HD_TRY(wait_for_saves(l));
+	HD_TRY(hd_train_wait_for_saves(l));
 	HD_TRY(foresee(l));
 	return hd_trace_write(l->j, l->g, l->err);
 }
@@ -467,16 +364,6 @@ static json_t *about(const struct train_loop *l)
 	json_object_set_new(o, "steps", json_integer((json_int_t)l->steps));
 	free(layout);
 	return o;
-}
-
-/* After every so many steps, and the last. */
-static int64_t saves_to_come(const struct train_loop *l)
-{
-	int64_t every = l->j->checkpoint.every, left = l->steps - l->at.step;
-
-	if (left <= 0)
-		return l->at.step ? 0 : 1;
-	return every ? l->steps / every - l->at.step / every + (l->steps % every != 0) : 1;
 }
 
 static void open_metrics(struct train_loop *l)
@@ -501,8 +388,8 @@ static int open_outputs(struct train_loop *l)
 	if (l->j->world.rank == 0)
 		hd_trace_check(&l->j->log, l->at.step + 1, l->steps, l->err);
 	HD_TRY(hd_comm_agree(l->err));
-	HD_TRY(hd_checkpoint_room(l->j, saves_to_come(l), l->err));
-	if (saves(l))
+	HD_TRY(hd_checkpoint_room(l->j, hd_train_saves_to_come(l), l->err));
+	if (hd_train_saves(l))
 		HD_TRY(hd_saver_open(l->j, &l->saver, l->err));
 	hd_launch_listen();
 	return HD_OK;
@@ -512,7 +399,7 @@ static int open_outputs(struct train_loop *l)
 static int is_in_dir(const struct train_loop *l, const char *path)
 {
 	char *own = hd_format("%s/", l->j->checkpoint.dir);
-	int is = saves(l) && !strncmp(path, own, strlen(own));
+	int is = hd_train_saves(l) && !strncmp(path, own, strlen(own));
 
 	free(own);
 	return is;

@@ -7,7 +7,7 @@
 #include "engine/report/report.h"
 #include "engine/text/corpus/documents.h"
 #include "engine/text/tokenizer.h"
-#include "engine/train/choices.h"
+#include "engine/evaluate/choices.h"
 #include <stdlib.h>
 #include <string.h>
 

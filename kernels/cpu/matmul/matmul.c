@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY 700
 #define TILES "own:amx" /* beside the names that oneDNN gives */
 
 struct hd_mm {
@@ -29,15 +28,9 @@ struct hd_mm {
 	struct hd_mm *next;
 };
 
-struct pick {
-	char *key, *value;
-	struct pick *next;
-};
-
 static void *scratch;
 static size_t scratch_bytes;
 static struct hd_mm *all;
-static struct pick *picks;
 static int fixed;
 
 static int reserve(size_t bytes)
@@ -69,91 +62,7 @@ static int create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int su
 	return 0;
 }
 
-/* ---- keys and picks -------------------------------------------------------------------------- */
-
-static char *put_list(char *at, const char *end, const char *name, const int64_t *v, int n)
-{
-	at += snprintf(at, (size_t)(end - at), ":%s=", name);
-	for (int i = 0; i < n; i++)
-		at += snprintf(at, (size_t)(end - at), i ? ",%lld" : "%lld", (long long)v[i]);
-	return at;
-}
-
-/* "product:dims=3:bits=32,32,32,0:n=256,768,768:a=...:b=...:c=...:bias=...:sum=0:threads=2:isa=63"; with ":own=2" where our own
- * rivals, in this version, were timed too */
-static void key_of(char *key, const struct hd_mm_shape *s, int sum)
-{
-	static const char *const names[] = { "a", "b", "c", "bias" };
-	char *at = key, *end = key + KEY;
-
-	at += snprintf(at, KEY, "product:dims=%d:bits=%u,%u,%u,%u", s->ndim, HD_BITS(s->dtype[0]), HD_BITS(s->dtype[1]),
-		       HD_BITS(s->dtype[2]), HD_BITS(s->dtype[3]));
-	at = put_list(at, end, "n", s->n, s->ndim);
-	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
-		at = put_list(at, end, names[o], s->stride[o], s->ndim);
-	snprintf(at, (size_t)(end - at), ":sum=%d:threads=%d:isa=%d%s", sum, omp_get_max_threads(),
-		 (int)dnnl_get_effective_cpu_isa(), hd_amx_here() ? ":own=2" : "");
-}
-
-static int shape_of(struct hd_mm_shape *s, int *sum, const char *key)
-{
-	memset(s, 0, sizeof(*s));
-	if (strncmp(key, "product:", 8))
-		return 0;
-	s->ndim = (int)hd_next_number(&key);
-	if (s->ndim < 3 || s->ndim > HD_MAX_DIMS + 3)
-		return 0;
-	for (int o = 0; o < HD_MM_OPERANDS; o++) {
-		int64_t bits = hd_next_number(&key);
-
-		s->dtype[o] = bits == 32 ? HD_DTYPE_F32 : bits == 16 ? HD_DTYPE_BF16 : 0;
-	}
-	for (int d = 0; d < s->ndim; d++)
-		s->n[d] = hd_next_number(&key);
-	for (int o = 0; o < (s->dtype[HD_MM_BIAS] ? 4 : 3); o++)
-		for (int d = 0; d < s->ndim; d++)
-			s->stride[o][d] = hd_next_number(&key);
-	*sum = (int)hd_next_number(&key);
-	return hd_next_number(&key) == omp_get_max_threads(); /* threads: another number cannot be timed here */
-}
-
-static struct pick *find_pick(const char *key, size_t len)
-{
-	for (struct pick *p = picks; p; p = p->next)
-		if (strlen(p->key) == len && !memcmp(p->key, key, len))
-			return p;
-	return NULL;
-}
-
-static void add_pick(const char *key, size_t nkey, const char *value, size_t nvalue)
-{
-	struct pick *p = find_pick(key, nkey);
-
-	if (!p) {
-		p = hd_alloc(sizeof(*p));
-		p->key = hd_format("%.*s", (int)nkey, key);
-		p->next = picks;
-		picks = p;
-	}
-	free(p->value);
-	p->value = hd_format("%.*s", (int)nvalue, value);
-}
-
-/* over 0: what is known already stays, and of equal keys the first line counts.  Plain loops were picked by earlier
- * versions, where they missed what is better. */
-static void read_picks(const char *text, int over)
-{
-	static const char loops[] = "/" HD_MM_PLAIN_LOOPS;
-
-	while (text && *text) {
-		size_t line = strcspn(text, "\n"), key = strcspn(text, " \n");
-
-		if (key < line && !strncmp(text, "product:", 8) && (over || !find_pick(text, key)) &&
-		    !memmem(text + key, line - key, loops, strlen(loops)))
-			add_pick(text, key, text + key + 1, line - key - 1);
-		text += line + (text[line] == '\n');
-	}
-}
+/* ---- products ---------------------------------------------------------------------------------- */
 
 static int can_swap(const struct hd_mm_shape *s)
 {
@@ -183,15 +92,15 @@ static int ensure_fixed(struct hd_mm *mm, int sum)
 /* Values: "ab/NAME", "ba/NAME" (operands swapped). */
 static int ensure(struct hd_mm *mm, int sum)
 {
-	char key[KEY];
-	struct pick *k;
+	char key[HD_MM_KEY];
+	struct hd_mm_pick *k;
 
 	if (mm->made[sum].prim || mm->pieces[sum] || mm->tiles[sum])
 		return 1;
 	if (fixed)
 		return ensure_fixed(mm, sum);
-	key_of(key, &mm->shape, sum);
-	k = find_pick(key, strlen(key));
+	hd_mm_key_of(key, &mm->shape, sum);
+	k = hd_mm_pick_find(key, strlen(key));
 	if (k && strlen(k->value) > 3 && make(mm, sum, k->value[0] == 'b' && can_swap(&mm->shape), k->value + 3))
 		return 1;
 	return make(mm, sum, 0, NULL) || create(&mm->made[sum], &mm->shape, sum, 0, HD_MM_PLAIN_LOOPS);
@@ -409,13 +318,13 @@ static double rough_rate(uint32_t dtype)
 
 static void measure(const char *key, size_t len, struct arena *a)
 {
-	char text[KEY];
+	char text[HD_MM_KEY];
 	struct rival r[MAX_RIVALS + 1];
 	struct hd_mm_shape s;
 	int n = 0, sum = 0;
 
 	snprintf(text, sizeof(text), "%.*s", (int)len, key);
-	if (!shape_of(&s, &sum, text))
+	if (!hd_mm_key_shape(&s, &sum, text))
 		return;
 	hd_mm_shrink(&s, 0.008 * rough_rate(s.dtype[HD_MM_A]));
 	hd_mm_shrink_scratch(&s, sum, NULL);
@@ -428,7 +337,7 @@ static void measure(const char *key, size_t len, struct arena *a)
 	if (n) {
 		const char *value = r[fastest(r, n, a, 0.05)].value;
 
-		add_pick(key, len, value, strlen(value));
+		hd_mm_pick_add(key, len, value, strlen(value));
 	}
 	leave(r, n);
 }
@@ -446,13 +355,13 @@ static char *append(char *text, const char *key, const char *value)
 static char *wanted_keys(void)
 {
 	char *text = hd_strdup("");
-	char key[KEY];
+	char key[HD_MM_KEY];
 
 	for (struct hd_mm *m = all; m; m = m->next)
 		for (int sum = 0; sum < 2; sum++) {
 			if (!(m->needs >> sum & 1))
 				continue;
-			key_of(key, &m->shape, sum);
+			hd_mm_key_of(key, &m->shape, sum);
 			text = append(text, key, NULL);
 		}
 	return text;
@@ -465,11 +374,11 @@ static char *answer(const char *wanted)
 
 	while (*wanted) {
 		size_t len = strcspn(wanted, "\n");
-		struct pick *p;
+		struct hd_mm_pick *p;
 
-		if (len && !find_pick(wanted, len))
+		if (len && !hd_mm_pick_find(wanted, len))
 			measure(wanted, len, &a);
-		p = find_pick(wanted, len);
+		p = hd_mm_pick_find(wanted, len);
 		if (p && !strstr(text, p->key))
 			text = append(text, p->key, p->value);
 		wanted += len + (wanted[len] == '\n');
@@ -516,12 +425,12 @@ char *hd_mm_autotune(const char *known, const struct hd_exchange *x)
 		return hd_strdup("");
 	}
 	wanted = wanted_keys();
-	read_picks(known, 0);
+	hd_mm_picks_read(known, 0);
 	if (x) {
 		joined = x->gather(x->ctx, wanted);
 		mine = joined ? answer(joined) : hd_strdup("");
 		text = x->bcast(x->ctx, mine);
-		read_picks(text, 1);
+		hd_mm_picks_read(text, 1);
 	} else {
 		text = answer(wanted);
 	}

@@ -59,6 +59,18 @@ void hd_mm_shrink(struct hd_mm_shape *s, double limit);
  * memory, and *mem is NULL. */
 int hd_mm_touch(void **mem, size_t *have, size_t bytes);
 
+/* -- matmul_picks.c: keys of shapes, and what was picked for each -- */
+#define HD_MM_KEY 700
+struct hd_mm_pick {
+	char *key, *value;
+	struct hd_mm_pick *next;
+};
+void hd_mm_key_of(char *key, const struct hd_mm_shape *s, int sum);
+int hd_mm_key_shape(struct hd_mm_shape *s, int *sum, const char *key);
+struct hd_mm_pick *hd_mm_pick_find(const char *key, size_t len);
+void hd_mm_pick_add(const char *key, size_t nkey, const char *value, size_t nvalue);
+void hd_mm_picks_read(const char *text, int over);
+
 /* A product in pieces.  NULL: oneDNN has nothing for a piece of it. */
 struct hd_mm_pieces;
 struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum); /* train.deterministic */

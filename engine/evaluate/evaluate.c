@@ -4,7 +4,7 @@
  * filled up and its surplus left out, so every token counts once.
  */
 #include <config.h>
-#include "engine/train/train.h"
+#include "engine/evaluate/evaluate.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * are counted; what is behind them fills the row and is not seen by them, as attention is causal.
  */
 #include <config.h>
-#include "engine/train/choices.h"
-#include "engine/train/train.h"
+#include "engine/evaluate/choices.h"
+#include "engine/evaluate/evaluate.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/train/choices.h - questions with several answers: which one the model holds for the likeliest.
+ * engine/evaluate/choices.h - questions with several answers: which one the model holds for the likeliest.
  *
  * A file of JSON lines, {"prompt": "...", "choices": ["...", ...], "answer": 0}.  The log-likelihood of an answer is the sum
  * over its tokens, each given the prompt and the tokens before it.  Prompt and answer are encoded together, and the answer is

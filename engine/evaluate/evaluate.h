@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine/evaluate/evaluate.h - the loss of given sequences, and that of the validation data.
+ */
+#ifndef HD_ENGINE_EVALUATE_H
+#define HD_ENGINE_EVALUATE_H
+#include "engine/run/job.h"
+
+/* Sequences that the forward program is run over. get fills in the seq + 1 ids of one. add is told the loss of each token, by
+ * the position that predicts it, on the one rank that has it. */
+struct hd_judged {
+	int64_t n;
+	const char *what; /* "sequences", for the progress */
+	int (*get)(void *ctx, int64_t i, int32_t *ids, struct hd_err *err);
+	void (*add)(void *ctx, int64_t i, int64_t position, double loss);
+	void *ctx;
+	int shows; /* progress on stderr */
+};
+int hd_judge(struct hd_job *j, const struct hd_judged *of, struct hd_err *err);
+/* Mean loss over the first `batches` global batches of a validation set (0: all), the same in every layout. */
+int hd_evaluate(struct hd_job *j, int64_t set, int64_t batches, int shows, double *loss, int64_t *tokens,
+		struct hd_err *err);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Checkpoints of a run: begun after a step, beside the steps that follow, and what is said of them.
+ */
+#include <config.h>
+#include "engine/train/train_impl.h"
+#include <stdlib.h>
+
+int hd_train_saves(const struct train_loop *l)
+{
+	return l->j->checkpoint.dir[0] != 0;
+}
+
+/* A line of metrics, with checkpoint.async alone: without it a step's own line is followed by the next step's, as ever. */
+static int tell_saved(struct train_loop *l)
+{
+	struct hd_saved s;
+	json_t *o;
+
+	if (!hd_saver_done(l->saver, &s))
+		return HD_OK;
+	l->newest = s.step;
+	if (!l->j->checkpoint.async || (!l->metrics && !l->events))
+		return HD_OK;
+	o = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)s.step, "save_seconds",
+		      hd_json_number(s.seconds), "save_bytes", json_integer((json_int_t)s.bytes),
+		      "save_bytes_per_second", hd_json_number(s.bytes / (s.seconds - s.copy)), "save_copy_seconds",
+		      hd_json_number(s.copy), "save_waited_seconds", hd_json_number(s.waited));
+	return hd_train_emit(l, o);
+}
+
+/* A save that fails costs what it would have saved, and not the run: the next one tries again. The last one's failure is the run's. */
+static int judge_save(struct train_loop *l, int64_t step, const struct hd_err *why)
+{
+	char *newest =
+		l->newest < 0 ? NULL : hd_format("the newest checkpoint is that of step %lld", (long long)l->newest);
+
+	if (why->code < 0 && l->saved == step)
+		l->saved = -1;
+	if (why->code < 0 && (why->code != HD_EIO || (l->ends && step == l->at.step))) {
+		*l->err = *why;
+	} else if (why->code < 0) {
+		hd_show_line(&l->show);
+		hd_log(HD_LOG_WARN, "step %lld is not saved, and training goes on: %s; %s", (long long)step, why->text,
+		       newest ? newest : "nothing is saved yet");
+	}
+	free(newest);
+	return l->err->code;
+}
+
+static int poll_or_wait(struct train_loop *l, int (*what)(struct hd_saver *s, struct hd_err *err))
+{
+	struct hd_err why = { 0 };
+	int64_t step = -1;
+
+	if (!l->saver || !hd_saver_saves(l->saver, &step))
+		return tell_saved(l);
+	what(l->saver, &why);
+	HD_TRY(judge_save(l, step, &why));
+	return tell_saved(l);
+}
+
+/* Until what is on the way is on the disk. */
+int hd_train_wait_for_saves(struct train_loop *l)
+{
+	return poll_or_wait(l, hd_saver_wait);
+}
+
+/* Between steps. */
+int hd_train_look_after_saves(struct train_loop *l)
+{
+	return poll_or_wait(l, hd_saver_poll);
+}
+
+int hd_train_save_once(struct train_loop *l)
+{
+	struct hd_err why = { 0 };
+	int64_t other;
+
+	if (l->saved == l->at.step)
+		return HD_OK;
+	if (hd_saver_saves(l->saver, &other)) {
+		hd_show_line(&l->show);
+		hd_log(HD_LOG_INFO,
+		       "step %lld: its checkpoint waits for that of step %lld, which is still being written",
+		       (long long)l->at.step, (long long)other);
+		HD_TRY(hd_train_wait_for_saves(l));
+	}
+	hd_saver_save(l->saver, &l->at, &why);
+	l->saved = l->at.step;
+	HD_TRY(judge_save(l, l->at.step, &why));
+	return tell_saved(l);
+}
+
+/* After every so many steps, and the last. */
+int64_t hd_train_saves_to_come(const struct train_loop *l)
+{
+	int64_t every = l->j->checkpoint.every, left = l->steps - l->at.step;
+
+	if (left <= 0)
+		return l->at.step ? 0 : 1;
+	return every ? l->steps / every - l->at.step / every + (l->steps % every != 0) : 1;
+}
