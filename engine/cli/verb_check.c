@@ -134,7 +134,9 @@ static int check_class(struct class_checks *c, int64_t k, struct hd_program *g, 
 static int check_classes(struct class_checks *c, struct hd_err *err)
 {
 	int threads = omp_get_max_threads() < MOST_THREADS ? omp_get_max_threads() : MOST_THREADS;
+	struct hd_program_options all;
 
+	HD_TRY(hd_cli_program_options(c->p, &all, err)); /* reads the INI, which threads share */
 	/* What one class' program gives back serves the next: memory new from the system costs a third of the time. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_MMAP_THRESHOLD, 32 << 20);
@@ -142,8 +144,11 @@ static int check_classes(struct class_checks *c, struct hd_err *err)
 #pragma omp parallel for ordered schedule(dynamic, 1) num_threads(threads)
 	for (int64_t k = 0; k < c->classes.n; k++) {
 		struct hd_err why = { 0 };
-		struct hd_program *g = hd_cli_program(c->p, c->classes.ranks[c->classes.first[k]], &why);
+		struct hd_program_options o = all;
+		struct hd_program *g = NULL;
 
+		o.rank = c->classes.ranks[c->classes.first[k]];
+		hd_program_build(c->p, &o, &g, &why);
 #pragma omp ordered
 		if (!err->code && g)
 			check_class(c, k, g, err);

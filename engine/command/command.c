@@ -196,16 +196,25 @@ void hd_mesh_print(const struct hd_plan *p)
 	       (long long)p->micro_batch, hd_plural(p->micro_batch, "s"), (long long)p->model.seq, hd_plan_bubble(p));
 }
 
+int hd_cli_program_options(struct hd_plan *p, struct hd_program_options *o, struct hd_err *err)
+{
+	struct hd_checkpoint_config k;
+
+	HD_TRY(hd_checkpoint_config_read(p->conf, &k, err));
+	*o = (struct hd_program_options){ .device = hd_device_cpu(),
+					  .keep_gradients = k.gradients,
+					  .snapshot = k.async };
+	return HD_OK;
+}
+
 struct hd_program *hd_cli_program(struct hd_plan *p, int64_t rank, struct hd_err *err)
 {
-	struct hd_program_options o = { .rank = rank, .device = hd_device_cpu() };
-	struct hd_checkpoint_config k;
+	struct hd_program_options o;
 	struct hd_program *g = NULL;
 
-	if (hd_checkpoint_config_read(p->conf, &k, err) < 0)
+	if (hd_cli_program_options(p, &o, err) < 0)
 		return NULL;
-	o.keep_gradients = k.gradients;
-	o.snapshot = k.async;
+	o.rank = rank;
 	hd_program_build(p, &o, &g, err);
 	return g;
 }

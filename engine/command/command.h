@@ -36,6 +36,7 @@ int hd_cli_plan(struct hd_cli *c, int64_t node_size, struct hd_conf **conf, stru
 /* A subcommand on such a plan, from its first line to its exit status. */
 int hd_cli_run(struct hd_cli *c, int (*what)(struct hd_cli *, struct hd_conf **, struct hd_plan **, struct hd_err *));
 /* The program of a rank of such a plan, on the cpu device; NULL: err says why. */
+int hd_cli_program_options(struct hd_plan *p, struct hd_program_options *o, struct hd_err *err); /* of any rank */
 struct hd_program *hd_cli_program(struct hd_plan *p, int64_t rank, struct hd_err *err);
 void hd_mesh_print(const struct hd_plan *p); /* axes, replicas, micro-batches and the bubble */
 

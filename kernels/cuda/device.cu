@@ -3,14 +3,10 @@
  * (CUDA graphs).
  */
 #include "kernels/cuda/base/cuda.h"
+#include "kernels/cuda/copies.h"
 #include "kernels/cuda/base/peak.h"
 #include "kernels/cuda/matmul/product.h"
 #include <stdio.h>
-
-struct cuda_move { /* a copy beside kernels */
-	cudaEvent_t done;
-	int made, to_host;
-};
 
 static struct {
 	cudaStream_t queue;
@@ -23,10 +19,6 @@ static struct {
 	char where[120];
 	cudaError_t failed_before; /* a capture: what it makes wrong is not of the step */
 	int local_rank, local_size, gpus, device, open;
-	cudaStream_t copies[2]; /* to the device, to the host: copies beside kernels */
-	cudaEvent_t before;
-	struct cuda_move *moves; /* by request */
-	int64_t nmoves;
 } here;
 
 static const char *text_of(cudaError_t e)
@@ -47,7 +39,7 @@ int hd_cuda_shared(void)
 	return here.gpus ? (here.local_size + here.gpus - 1) / here.gpus : 1;
 }
 
-static void keep(cudaError_t e, const char *where)
+void hd_cuda_keep(cudaError_t e, const char *where)
 {
 	if (e == cudaSuccess || here.failed != cudaSuccess)
 		return;
@@ -57,13 +49,13 @@ static void keep(cudaError_t e, const char *where)
 
 void hd_cuda_launched(const char *kernel)
 {
-	keep(cudaPeekAtLastError(), kernel);
+	hd_cuda_keep(cudaPeekAtLastError(), kernel);
 }
 
 /* -- memory --------------------------------------------------------------------------------------------------------------- */
 static void wait_here(const char *where)
 {
-	keep(cudaStreamSynchronize(here.queue), where);
+	hd_cuda_keep(cudaStreamSynchronize(here.queue), where);
 }
 
 static void *device_alloc(size_t bytes, struct hd_err *err)
@@ -84,7 +76,7 @@ static void *device_alloc(size_t bytes, struct hd_err *err)
 #endif
 		return NULL;
 	}
-	keep(cudaMemsetAsync(p, 0, bytes, here.queue), "clearing memory");
+	hd_cuda_keep(cudaMemsetAsync(p, 0, bytes, here.queue), "clearing memory");
 	wait_here("clearing memory");
 	return p;
 }
@@ -147,89 +139,27 @@ static void unpin(void)
 
 static void put(void *device, const void *host, size_t bytes)
 {
-	keep(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, here.queue), "a copy to the device");
+	hd_cuda_keep(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, here.queue), "a copy to the device");
 	wait_here("a copy to the device");
 }
 
 static void load(void *device, const void *host, size_t bytes)
 {
-	keep(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, here.queue), "a copy to the device");
+	hd_cuda_keep(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, here.queue), "a copy to the device");
 }
 
 static void get(void *host, const void *device, size_t bytes)
 {
-	keep(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, here.queue), "a copy from the device");
+	hd_cuda_keep(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, here.queue),
+		     "a copy from the device");
 	wait_here("a copy from the device");
 }
 
-/* -- copies beside kernels, each way on a stream of its own ------------------------------------------------------------------- */
-static struct cuda_move *move_of(int64_t request)
-{
-	struct cuda_move *m;
-	int64_t n = here.nmoves;
-
-	if (request >= n) {
-		here.nmoves = 2 * request + 64;
-		here.moves = (struct cuda_move *)realloc(here.moves, (size_t)here.nmoves * sizeof(*here.moves));
-		memset(here.moves + n, 0, (size_t)(here.nmoves - n) * sizeof(*here.moves));
-	}
-	m = &here.moves[request];
-	if (!m->made) {
-		keep(cudaEventCreateWithFlags(&m->done, cudaEventDisableTiming), "an event");
-		m->made = 1;
-	}
-	return m;
-}
-
-static void move(void *to, const void *from, size_t bytes, int to_host, int64_t request)
-{
-	struct cuda_move *m = move_of(request);
-	cudaStream_t *s = &here.copies[to_host != 0];
-
-	if (!*s)
-		keep(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "a stream for copies");
-	if (!here.before)
-		keep(cudaEventCreateWithFlags(&here.before, cudaEventDisableTiming), "an event");
-	m->to_host = to_host;
-	keep(cudaEventRecord(here.before, here.queue), "an event");
-	keep(cudaStreamWaitEvent(*s, here.before, 0), "an event");
-	keep(cudaMemcpyAsync(to, from, bytes, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, *s),
-	     to_host ? "a gradient's copy to the host" : "a parameter's copy to the device");
-	keep(cudaEventRecord(m->done, *s), "an event");
-}
-
-static void moved(int64_t request)
-{
-	struct cuda_move *m = move_of(request);
-
-	if (m->to_host)
-		keep(cudaEventSynchronize(m->done), "a gradient's copy to the host");
-	else
-		keep(cudaStreamWaitEvent(here.queue, m->done, 0), "a parameter's copy to the device");
-}
-
-static void forget_moves(void)
-{
-	for (int64_t i = 0; i < here.nmoves; i++)
-		if (here.moves[i].made)
-			cudaEventDestroy(here.moves[i].done);
-	free(here.moves);
-	here.moves = NULL;
-	here.nmoves = 0;
-	for (int i = 0; i < 2; i++) {
-		if (here.copies[i])
-			cudaStreamDestroy(here.copies[i]);
-		here.copies[i] = NULL;
-	}
-	if (here.before)
-		cudaEventDestroy(here.before);
-	here.before = NULL;
-}
-
+/* -- within the device ---------------------------------------------------------------------------------------------------- */
 void hd_cuda_fill_bytes(const struct hd_run *r, void *p, int byte, size_t bytes)
 {
 	if (bytes)
-		keep(cudaMemsetAsync(p, byte, bytes, (cudaStream_t)r->queue), "clearing memory");
+		hd_cuda_keep(cudaMemsetAsync(p, byte, bytes, (cudaStream_t)r->queue), "clearing memory");
 }
 
 void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes)
@@ -240,7 +170,8 @@ void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes)
 void hd_cuda_move(const struct hd_run *r, void *to, const void *from, size_t bytes)
 {
 	if (bytes && to != from)
-		keep(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)r->queue), "a copy");
+		hd_cuda_keep(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, (cudaStream_t)r->queue),
+			     "a copy");
 }
 
 void hd_cuda_scratch_need(size_t bytes)
@@ -261,7 +192,7 @@ void *hd_cuda_scratch(void)
 		here.scratch = device_alloc(here.scratch_need, &err);
 		here.scratch_bytes = here.scratch ? here.scratch_need : 0;
 		if (!here.scratch)
-			keep((cudaError_t)2, "the kernels' scratch memory");
+			hd_cuda_keep((cudaError_t)2, "the kernels' scratch memory");
 	}
 	return here.scratch;
 }
@@ -279,43 +210,6 @@ void hd_cuda_constant_free(void *p)
 {
 	if (here.open) /* else it went with the device */
 		cudaFree(p);
-}
-
-/* -- checks --------------------------------------------------------------------------------------------------------------- */
-int hd_cuda_check(const char *kernel, const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err,
-		  int (*prepare)(const struct hd_check *c, struct hd_prep *p))
-{
-	const struct hd_check c = { kernel, HD_DTYPE_F32, d, err, HD_DTYPE_BF16 };
-
-	return prepare(&c, p);
-}
-
-static int one_type(const char *kernel, const char *side, uint32_t i, char letter, uint32_t dtype, uint32_t *t,
-		    uint32_t *u, struct hd_err *err)
-{
-	uint32_t *mine = letter == 't' ? t : u, f32 = HD_DTYPE_F32;
-
-	if (letter == '*')
-		return HD_OK;
-	if (letter == 'f')
-		mine = &f32;
-	if (!*mine)
-		*mine = dtype;
-	if (*mine == dtype && (dtype == HD_DTYPE_F32 || dtype == HD_DTYPE_BF16))
-		return HD_OK;
-	return hd_err_set(err, HD_ENOTSUP, "%s: %s %u has dtype %s, it must be %s", kernel, side, i,
-			  hd_dtype_name(dtype), *mine == dtype ? "f32 or bf16" : hd_dtype_name(*mine));
-}
-
-int hd_cuda_types(const char *kernel, const struct hd_kernel_desc *d, const char *ins, const char *outs, uint32_t *t,
-		  uint32_t *u, struct hd_err *err)
-{
-	*t = *u = 0;
-	for (uint32_t i = 0; i < d->nin; i++, ins += ins[1] != 0)
-		HD_TRY(one_type(kernel, "input", i, *ins, d->in[i].dtype, t, u, err));
-	for (uint32_t i = 0; i < d->nout; i++, outs += outs[1] != 0)
-		HD_TRY(one_type(kernel, "output", i, *outs, d->out[i].dtype, t, u, err));
-	return HD_OK;
 }
 
 /* -- life ----------------------------------------------------------------------------------------------------------------- */
@@ -446,7 +340,7 @@ static void close_device(void)
 	if (!here.open)
 		return;
 	hd_product_close();
-	forget_moves();
+	hd_cuda_copies_forget();
 	unpin();
 	cudaFree(here.scratch);
 	while (here.nsmaller)
@@ -563,7 +457,7 @@ static void *recorded(void)
 
 static int replay(void *recording)
 {
-	keep(cudaGraphLaunch((cudaGraphExec_t)recording, here.queue), "a recorded unit");
+	hd_cuda_keep(cudaGraphLaunch((cudaGraphExec_t)recording, here.queue), "a recorded unit");
 	return HD_OK;
 }
 
@@ -596,8 +490,8 @@ static const struct hd_device_ops *table(void)
 	ops.put = put;
 	ops.load = load;
 	ops.get = get;
-	ops.move = move;
-	ops.moved = moved;
+	ops.move = hd_cuda_copy;
+	ops.moved = hd_cuda_copied;
 	ops.begin = begin;
 	ops.finish = finish;
 	ops.ready = ready;

@@ -69,6 +69,7 @@ void hd_cuda_zero(const struct hd_run *r, void *p, size_t bytes);
 void hd_cuda_fill_bytes(const struct hd_run *r, void *p, int byte, size_t bytes);
 void hd_cuda_move(const struct hd_run *r, void *to, const void *from, size_t bytes);
 void hd_cuda_launched(const char *kernel);
+void hd_cuda_keep(cudaError_t e, const char *where); /* the first error of a step; cudaSuccess: none */
 /* Checks as on every device, bf16 operands counting as the device's float. */
 int hd_cuda_check(const char *kernel, const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err,
 		  int (*prepare)(const struct hd_check *c, struct hd_prep *p));
