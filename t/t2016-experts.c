@@ -232,6 +232,7 @@ static void products(int low)
 		{ "embed=19", "expert=5,mlp=23,embed=19", "mlp=23", "rows, weights the other way" },
 		{ "embed=19", "mlp=23", "expert=5,embed=19,mlp=23", "weights" },
 		{ "embed=19", "mlp=23", "expert=5,mlp=23,embed=19", "weights the other way" },
+		{ "embed=64", "mlp=23", "expert=5,embed=64,mlp=23", "weights of a whole tile" },
 	};
 
 	for (size_t i = 0; i < HD_LEN(of); i++)

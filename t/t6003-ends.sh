@@ -123,6 +123,13 @@ kill -TERM "$(ps -o pid= --ppid $shell | tr -d ' ')"
 end
 is "asked to end while the start waits for a file: its status" $rc 1
 is "one message" "$said" "heddle: asked to end before the first step: nothing is saved"
+# Its parent asks, as a launcher does: of several ranks the first speaks, and a rank alone is the first.
+# shellcheck disable=SC2016
+timeout -k 5 60 sh -c '"$1" train pipe.ini </dev/null & sleep 0.5; kill -TERM $!; wait $!' sh "$build/heddle" >out 2>&1 &
+shell=$!
+end
+is "asked by its parent: its status" $rc 1
+is "one message" "$said" "heddle: asked to end before the first step: nothing is saved"
 
 for who in 1 2; do
 	begin 2

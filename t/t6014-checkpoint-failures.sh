@@ -184,11 +184,43 @@ unlike "is refused before the first step" "$(cat .ok)" '^step'
 like "by name" "$(cat .ok)" 'text\.txt.*[Nn]ot a directory'
 mkdir closed
 chmod 555 closed
+mv full/latest latest
+mkdir full/latest
+fails "latest that cannot be read" train full --set checkpoint.resume=auto
+like "is named, with what to do" "$(cat .ok)" '^heddle: .*dir: full/latest: .*remove it'
+fails "for eval too" "$heddle" eval full --data text.txt
+like "which names it" "$(cat .ok)" '^heddle: .*full/latest: .*remove it'
+rmdir full/latest
+mv latest full/latest
+
+# Whoever may write everywhere tries this as somebody else, with files of theirs.
+forbidden() (
+	cd "$1" || exit 1
+	shift
+	"$@"
+)
 if (: >closed/x) 2>/dev/null; then
-	skip "this user may write everywhere: a directory without permission"
-else
-	fails "a directory without permission" train closed
+	other=$tmp/other
+	mkdir "$other"
+	chmod a+x "$tmp"
+	cp run.ini text.txt "$other"
+	mkdir "$other/closed" "$other/cache"
+	chmod 555 "$other/closed"
+	chown -R 65534:65534 "$other"
+	forbidden() ( # FOLDER COMMAND...
+		cd "$other" || exit 1
+		shift
+		XDG_CACHE_HOME=$other/cache setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+	)
+fi
+if forbidden . "$heddle" --version >/dev/null 2>&1 && ! forbidden . touch closed/x 2>/dev/null; then
+	fails "a directory without permission" forbidden . "$heddle" train run.ini --set checkpoint.dir=closed
 	unlike "is refused before the first step" "$(cat .ok)" '^step'
+	like "by name, and why" "$(cat .ok)" 'closed.*Permission denied'
+	fails "one within it" forbidden . "$heddle" train run.ini --set checkpoint.dir=closed/new
+	like "by name, and why" "$(cat .ok)" 'closed.*Permission denied'
+else
+	skip "no other user can run heddle here (setpriv): a directory without permission"
 fi
 fails "a run from step 0 into a directory with later steps" train full
 like "is told what to do" "$(cat .ok)" 'full already holds step [0-9]+.*resume=auto'

@@ -127,8 +127,12 @@ limited() (
 	ulimit -f $((states * 3 / 4 / 512))
 	exec "$@"
 )
-fails "no room" limited "$build/heddle" train one.ini --set checkpoint.dir=dies --set checkpoint.resume=auto --set checkpoint.async=yes --set train.steps=20
-like "is said" "$(cat .ok)" "^heddle: .*optimizer\.safetensors: no room for its $states bytes"
-is "and the run goes on until its last" "$(grep '^heddle: .*no room' .ok | grep -vc 'is not saved, and training goes on')" 1
-is "what was there is there" "$(ls dies | tr '\n' ' ')" "latest step-00000002 step-00000004 step-00000006 "
+if [ -n "$TSAN_OPTIONS" ]; then
+	skip "the thread sanitizer maps a file of its own, which the limit cuts short"
+else
+	fails "no room" limited "$build/heddle" train one.ini --set checkpoint.dir=dies --set checkpoint.resume=auto --set checkpoint.async=yes --set train.steps=20
+	like "is said" "$(cat .ok)" "^heddle: .*optimizer\.safetensors: no room for its $states bytes"
+	is "and the run goes on until its last" "$(grep '^heddle: .*no room' .ok | grep -vc 'is not saved, and training goes on')" 1
+	is "what was there is there" "$(ls dies | tr '\n' ' ')" "latest step-00000002 step-00000004 step-00000006 "
+fi
 done_testing

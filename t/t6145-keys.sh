@@ -86,8 +86,18 @@ if command -v bash >/dev/null; then
 	is "bash: all subcommands" "$(complete '' | grep -v -e '^--' -e '^help$' | sort)" "$verbs"
 	is "bash: the beginning of one" "$(complete ex)" explain
 	is "bash: options of a subcommand" "$(complete plan x.ini --ma)" --machine
-	like "bash: machines by name" "$(sed "s|cd '[^']*machines'|cd '$src/conf/machines'|" "$build/completion/heddle" >c.bash; PATH="$build:$PATH" bash -c \
-		'source ./c.bash; COMP_WORDS=(heddle plan x.ini --machine dgx-h); COMP_CWORD=4; _heddle; echo "${COMPREPLY[@]}"')" '^dgx-h100$'
+	# An installation that was moved, and one where configure put it.
+	data=$(sed -n "s/^	dir='\(.*\)'$/\1/p" "$build/completion/heddle")
+	below=$(sed -n 's/.*dir=${at%\/bin\/heddle}\(.*\)$/\1/p' "$build/completion/heddle")
+	machines() {
+		PATH="$1:$PATH" bash -c 'source "$1"; COMP_WORDS=(heddle plan x.ini --machine dgx-h); COMP_CWORD=4; _heddle; echo "${COMPREPLY[@]}"' bash "$2"
+	}
+	mkdir -p "moved/bin" "moved$below"
+	cp "$build/heddle" moved/bin/heddle
+	ln -s "$src/conf" "moved$below/conf"
+	is "bash: machines by name, of an installation that was moved" "$(machines "$tmp/moved/bin" "$build/completion/heddle")" dgx-h100
+	sed "s|^	dir='$data'|	dir='$tmp/moved$below'|" "$build/completion/heddle" >c.bash
+	is "and of one that was not" "$(machines "$build" ./c.bash)" dgx-h100
 	is "bash: keys" "$(complete train x.ini --set train.warm)" train.warmup=
 	is "bash: keys of plugins" "$(complete train x.ini --set dp.wir)" dp.wire=
 	is "bash: plugins" "$(complete plugins ep)" ep

@@ -23,6 +23,13 @@ for f in heddle/conf/quickstart.ini heddle/conf/ptd-p.ini heddle/conf/machines/d
 done
 is "layouts, machines, pages, completions and both manuals are installed" "$missing" ""
 is "all layouts" "$(ls "$share/heddle/conf" | grep -c ini)" "$(ls "$src"/conf/*.ini | wc -l)"
+missing=
+for f in README.md $(cd "$share/doc/heddle" && ls doc/*.md); do
+	for to in $(grep -o '](\([^)#]*\)' "$share/doc/heddle/$f" | sed 's/^](//; /^http/d; /^$/d'); do
+		[ -e "$(dirname "$share/doc/heddle/$f")/$to" ] || missing="$missing $f:$to"
+	done
+done
+is "links of installed pages lead somewhere" "$missing" ""
 like "a machine is found by its name, away from the sources" "$(cd "$share/heddle/conf" && timeout 60 \
 	"$root$prefix/bin/heddle" plan char-small.ini --set data.train=none --set model.vocab=256 --machine dgx-h100 2>&1)" \
 	'^on [^,]+, 8 ranks a node'

@@ -138,6 +138,10 @@ for order in gpipe 1f1b; do
 		ok "1f1b: more micro-batches take no more" [ "$planned" -lt 1000000 ]
 	fi
 	# what the libraries take varies by 17 MB from run to run
-	near "$order: and that is so in a run" "$((measured / 1000000))" "$((planned / 1000000))" 35
+	if [ -n "$TSAN_OPTIONS" ]; then
+		skip "what the thread sanitizer keeps of each byte is measured too"
+	else
+		near "$order: and that is so in a run" "$((measured / 1000000))" "$((planned / 1000000))" 35
+	fi
 done
 done_testing

@@ -205,6 +205,14 @@ machine flops_fp32=1e9 extent_efficiency=8:0.5,9:1
 plan 1
 share "products of a small extent: attention's alone, twice" "$(difference "$(top step_seconds)" "$whole")" \
 	"$(product $((2 * 7 * 16 * 32 * 128)) 1e-9)"
+# Experts: a product for each, of which no extent is the number of experts.  All have one of 8.
+experts="--set model.embed=8 --set model.heads=1 --set model.mlp=32 --set model.experts=4 --set model.experts_per_token=2"
+machine flops_fp32=1e9 extent_efficiency=1:0.5
+plan 1 $experts
+halved=$(top step_seconds)
+machine flops_fp32=1e9 extent_efficiency=8:0.5,9:1
+plan 1 $experts
+share "products of experts are as small as one expert's" "$(top step_seconds)" "$halved"
 machine memory_bandwidth=1e9 memory_efficiency=0.5
 plan 1
 share "memory at half its bandwidth" "$(top step_seconds)" "$(product "$adamw" 2e-9)"

@@ -149,6 +149,11 @@ char *hd_this_program(struct hd_err *err)
 	return NULL;
 }
 
+const char *hd_within_prefix(const char *folder)
+{
+	return strncmp(folder, HD_PREFIX "/", sizeof(HD_PREFIX)) ? NULL : folder + sizeof(HD_PREFIX) - 1;
+}
+
 /* PREFIX/lib/heddle for the program /opt/x/bin/heddle: /opt/x/lib/heddle.  NULL: one of them is elsewhere. */
 static char *beside_bin(char *exe, const char *folder)
 {
@@ -160,9 +165,9 @@ static char *beside_bin(char *exe, const char *folder)
 			return NULL;
 		*slash = 0;
 	}
-	if (strncmp(folder, HD_PREFIX "/", sizeof(HD_PREFIX)))
+	if (!hd_within_prefix(folder))
 		return NULL;
-	moved = hd_format("%s%s", exe, folder + sizeof(HD_PREFIX) - 1);
+	moved = hd_format("%s%s", exe, hd_within_prefix(folder));
 	if (!access(moved, X_OK))
 		return moved;
 	free(moved);

@@ -19,5 +19,7 @@ char *hd_this_program(struct hd_err *err);
 /* A folder of the installation, malloc'ed.  `folder` is where configure put it, PREFIX/lib/heddle.  If this program is
  * /opt/x/bin/heddle and /opt/x/lib/heddle exists, it is that: the whole installation has been moved. */
 char *hd_installed_folder(const char *folder);
+/* Of PREFIX/lib/heddle /lib/heddle; NULL: it is not below the prefix. */
+const char *hd_within_prefix(const char *folder);
 
 #endif

@@ -121,15 +121,23 @@ void hd_steps_prune(const char *dir, int64_t step, int64_t keep)
 }
 
 /* -- which one is meant ---------------------------------------------------------------------- */
-/* What latest names; else, a save having been cut short before it wrote that, the newest. */
-static char *newest(const char *dir)
+/* What latest names; else, a save having been cut short before it wrote that, the newest.  NULL: there is none, or, with err,
+ * latest is there and cannot be read. */
+static char *newest(const char *dir, struct hd_err *err)
 {
-	struct hd_err ignored = { 0 };
-	char *file = hd_format("%s/latest", dir), *name = hd_file_read(file, NULL, &ignored), *path = NULL;
+	struct hd_err why = { 0 };
+	char *file = hd_format("%s/latest", dir), *name = hd_file_read(file, NULL, &why), *path = NULL;
+	int unread = !name && !access(file, F_OK);
 	size_t n;
 	int64_t *steps;
 
 	free(file);
+	if (unread) {
+		hd_err_set(err, HD_EIO,
+			   "%s; it names the newest checkpoint: remove it, and the last step-... there is taken",
+			   why.text);
+		return NULL;
+	}
 	if (name) {
 		name[strcspn(name, "\r\n")] = 0;
 		if (step_of(name) >= 0 && has(dir, name))
@@ -153,12 +161,15 @@ static int is_folder(const char *path)
 
 char *hd_checkpoint_find(const char *path, struct hd_err *err)
 {
+	struct hd_err why = { 0 };
 	char *found;
 
 	if (has(path, "config.json"))
 		return hd_strdup(path);
-	found = newest(path);
-	if (!found && is_folder(path) && access(path, R_OK | X_OK) && errno == EACCES)
+	found = newest(path, &why);
+	if (why.code)
+		hd_err_set(err, why.code, "%s", why.text);
+	else if (!found && is_folder(path) && access(path, R_OK | X_OK) && errno == EACCES)
 		hd_err_set(err, HD_EIO, "%s: cannot be read: %s", path, strerror(errno));
 	else if (!found)
 		hd_err_set(err, HD_EIO,
@@ -197,8 +208,8 @@ int hd_checkpoint_choose(struct hd_conf *c, char **path, struct hd_err *err)
 		if (!*k.dir)
 			return hd_section_fail(c, k.section, "resume", err, HD_EINVAL,
 					       "auto: checkpoint.dir is not given");
-		*path = newest(k.dir);
-		return HD_OK;
+		*path = newest(k.dir, &why);
+		return why.code ? hd_section_fail(c, k.section, "dir", err, why.code, "%s", why.text) : HD_OK;
 	}
 	if (!hd_word_bool(k.resume, &yes))
 		return hd_section_fail(

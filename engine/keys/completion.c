@@ -2,6 +2,7 @@
  * What a shell offers while a command is typed, made from the tables of subcommands and keys.
  */
 #include <config.h>
+#include "engine/base/library.h"
 #include "engine/keys/keys.h"
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,16 @@ static void print_keys(FILE *out, const char *before)
 	free(s);
 }
 
+/* Lines of a shell that set dir to the installation's data: beside the program, whose path is in at, or where configure put them. */
+static void print_folder(FILE *out)
+{
+	const char *below = hd_within_prefix(HD_DATA_DIR);
+
+	fprintf(out, "\tdir='%s'\n", HD_DATA_DIR);
+	if (below)
+		fprintf(out, "\t[ ! -d \"${at%%/bin/heddle}%s\" ] || dir=${at%%/bin/heddle}%s\n", below, below);
+}
+
 /* -- bash -- */
 static void bash_flags(FILE *out, const struct hd_verb *v)
 {
@@ -64,10 +75,8 @@ static void bash_values(FILE *out, const struct hd_verb *v)
 			continue;
 		fprintf(out, "\t'%s --%s') ", v->name, f->name);
 		if (installed_in(f))
-			fprintf(out,
-				"COMPREPLY=($(compgen -W \"$(cd '%s/conf/%s' 2>/dev/null && ls | sed 's/\\.ini$//')\" -f -- "
-				"\"$cur\")); ",
-				HD_DATA_DIR, installed_in(f));
+			fprintf(out, "COMPREPLY=($(compgen -W \"$(_heddle_conf %s)\" -f -- \"$cur\")); ",
+				installed_in(f));
 		else if (is_file(f))
 			fprintf(out, "COMPREPLY=($(compgen -f -- \"$cur\")); ");
 		fprintf(out, "return ;;\n");
@@ -76,8 +85,11 @@ static void bash_values(FILE *out, const struct hd_verb *v)
 
 void hd_completion_bash(FILE *out, const struct hd_cli *c)
 {
+	fprintf(out, "# SPDX-License-Identifier: Apache-2.0\n# Written by heddle completion bash.\n"
+		     "_heddle_conf()\n{\n\tlocal at=$(readlink -f \"$(type -P heddle)\") dir\n\n");
+	print_folder(out);
 	fprintf(out,
-		"# SPDX-License-Identifier: Apache-2.0\n# Written by heddle completion bash.\n"
+		"\t(cd \"$dir/conf/$1\" 2>/dev/null && ls | sed 's/\\.ini$//')\n}\n"
 		"_heddle()\n{\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} "
 		"words=\n\n\tCOMPREPLY=()\n\tif [ \"$COMP_CWORD\" -eq 1 ]; then\n\t\tCOMPREPLY=($(compgen -W 'help");
 	for (int i = 0; i < c->nverbs; i++)
@@ -146,13 +158,15 @@ static void zsh_verb(FILE *out, const struct hd_verb *v)
 
 void hd_completion_zsh(FILE *out, const struct hd_cli *c)
 {
+	fprintf(out, "#compdef heddle\n# SPDX-License-Identifier: Apache-2.0\n# Written by heddle completion zsh.\n"
+		     "_heddle_conf()\n{\n\tlocal at=${commands[heddle]:A} dir\n");
+	print_folder(out);
 	fprintf(out,
-		"#compdef heddle\n# SPDX-License-Identifier: Apache-2.0\n# Written by heddle completion zsh.\n"
-		"_heddle_machines()\n{\n\tlocal -a names=(%s/conf/machines/*.ini(N:t:r))\n\t_alternative 'machines:machine:($names)' "
+		"\tnames=($dir/conf/$1/*.ini(N:t:r))\n}\n"
+		"_heddle_machines()\n{\n\tlocal -a names\n\t_heddle_conf machines\n\t_alternative 'machines:machine:($names)' "
 		"'files:file:_files'\n}\n"
-		"_heddle_styles()\n{\n\tlocal -a names=(%s/conf/styles/*.ini(N:t:r))\n\t_alternative 'styles:style:($names)' "
-		"'files:file:_files'\n}\n_heddle_keys()\n{\n\tcompadd -S '' --",
-		HD_DATA_DIR, HD_DATA_DIR);
+		"_heddle_styles()\n{\n\tlocal -a names\n\t_heddle_conf styles\n\t_alternative 'styles:style:($names)' "
+		"'files:file:_files'\n}\n_heddle_keys()\n{\n\tcompadd -S '' --");
 	print_keys(out, " ");
 	fprintf(out, "\n}\n_heddle()\n{\n\tlocal -a verbs=(");
 	for (int i = 0; i < c->nverbs; i++) {

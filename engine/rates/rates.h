@@ -44,7 +44,6 @@ int hd_rates_read(const char *name, struct hd_rates **out, struct hd_err *err);
 void hd_rates_destroy(struct hd_rates *r);               /* NULL is allowed */
 void hd_rates_print(const struct hd_rates *r, FILE *to); /* the sections that hd_rates_read reads */
 
-const char *hd_product_name(int kind);                                           /* forward, backward, weights */
 struct hd_kernel_rates *hd_rates_kernel(struct hd_rates *r, const char *name);   /* made where there is none */
 struct hd_kernel_rates *hd_rates_movement(struct hd_rates *r, const char *kind); /* likewise */
 void hd_rates_add(struct hd_rate_points *p, struct hd_rate_point x);

@@ -40,11 +40,6 @@ static const struct hd_option movement_keys[] = {
 	{ "rate", HD_OPT_STR, 0, NULL, NULL, "rates between ranks of a host" },
 };
 
-const char *hd_product_name(int kind)
-{
-	return kinds[kind];
-}
-
 /* -- reading ---------------------------------------------------------------------------------------- */
 /* "1024x384x384" -> three extents */
 static int extents(char *text, struct hd_rate_point *x)

@@ -71,7 +71,7 @@ static int point_strategies(const struct space *s, struct hd_conf *conf, struct 
 		if (out->choice[i] < 0 || given < 1)
 			return 0;
 	}
-	if (automatic >= 0 && s->ranks % given == 0)
+	if (automatic >= 0) /* of sizes that do not divide the ranks the product is another, which the caller sees */
 		out->size[automatic] = s->ranks / given;
 	return 1;
 }

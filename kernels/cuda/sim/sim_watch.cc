@@ -256,7 +256,6 @@ void *hd_sim_shared(void)
 void sim_watch_block(size_t shared)
 {
 	memset(sim_window, 0xff, (shared + 255) / 256 * 256); /* NaNs */
-	memset(sim_window + SIM_STATIC_AT, 0xff, static_bytes);
 	dynamic_bytes = shared;
 	static_bytes = 0;
 	nvariables = 0;
