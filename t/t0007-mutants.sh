@@ -22,4 +22,26 @@ like "a function that is gone" "$(judge h 'a + 1' 'a' t1000)" 'has no function h
 like "a test that is gone" "$(judge g 'a + 1' 'a' t2000)" 'there is no test t2000'
 touch tree/plugins/b.c && printf 'int b(void)\n{\n\treturn 0;\n}\n' >tree/plugins/b.c
 like "a folder without" "$(judge g 'a + 1' 'a' t1000)" '^plugins has no mutant'
+
+# Interrupted while a mistake is compiled, in a copy that has a file which the tree has no more.
+rm tree/plugins/b.c
+mkdir -p tree/bin
+printf 'engine/a/a.c\t*\tint g(int a)\tint g(int b)\tt1000\n' >tree/t/mutants/x.txt
+printf '#!/bin/sh\ncd "${0%%/*}/.." && find bin engine t -type f\n' >tree/bin/sources
+printf '#!/bin/sh\ntouch config.status\n' >tree/configure
+printf '#!/bin/sh\ntouch "%s/started"\nsleep 60\n' "$tmp" >slow
+chmod +x tree/bin/sources tree/configure slow
+mkdir -p run/mutants/source/engine/old
+touch run/mutants/source/engine/old/gone.c
+(cd run && MAKE="$tmp/slow" exec perl "$src/t/lib/mutants.pl" ../tree 0 1) >run.out 2>&1 &
+pid=$!
+for i in $(seq 300); do
+	[ ! -f started ] || break
+	sleep 0.1
+done
+like "a mistake that is being compiled is in the copy" "$(cat run/mutants/source/engine/a/a.c run.out)" 'int g.int b'
+kill -TERM $pid
+wait $pid
+is "interrupted: the copy is as the tree" "$(cmp run/mutants/source/engine/a/a.c tree/engine/a/a.c && echo same)" same
+is "and has nothing else" "$(find run/mutants/source -name gone.c)" ""
 done_testing

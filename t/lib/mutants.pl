@@ -12,12 +12,13 @@
 #
 # --check: that it still is, that the tests are there, and that every folder has mutants; nothing is built.
 # N mutants are drawn by SEED, 0: all, from number K on.  mutants.log gets a line for each, so an interrupted run goes on: a mutant
-# is not tried again until its file or its tests change.  Remove the log to begin anew.
+# is not tried again until its file or its tests change.  Remove the log to begin anew.  --only may be given several times.
 use strict;
 use warnings;
 use Cwd 'abs_path';
 use Digest::MD5 'md5_hex';
 use File::Basename;
+use File::Find;
 use File::Path 'make_path';
 use File::Temp;
 use IO::Handle;
@@ -25,11 +26,11 @@ use IO::Select;
 use POSIX ':sys_wait_h';
 use Time::HiRes qw(sleep time);
 
-my ($check, $only, $first) = (0, '', 0);
+my ($check, $first, @only) = (0, 0);
 while (@ARGV && $ARGV[0] =~ /^--/) {
 	my $option = shift;
 	if ($option eq '--check') { $check = 1 }
-	elsif ($option eq '--only') { $only = shift // '' }
+	elsif ($option eq '--only') { push @only, shift // '' }
 	elsif ($option eq '--first') { $first = shift // 0 }
 	else { die "mutants.pl: no option $option\n" }
 }
@@ -182,10 +183,14 @@ if ($check) {
 die join("\n", @wrong) . "\n" if @wrong;
 
 # -- which -------------------------------------------------------------------------------------
-my @chosen = grep { !$_->{reason} && (!$only || index("$_->{at} $_->{file} $_->{function}", $only) >= 0) } @all;
+sub is_wanted {
+	my ($text) = @_;
+	return !@only || grep { index($text, $_) >= 0 } @only;
+}
+my @chosen = grep { !$_->{reason} && is_wanted("$_->{at} $_->{file} $_->{function}") } @all;
 my $state = $seed * 2654435761 % 4294967296;
 sub draw { $state = ($state * 1664525 + 1013904223) % 4294967296; return int($state / 65536) % $_[0] }
-if (!$only && $n) {
+if (!@only && $n) {
 	for (my $i = $#chosen; $i > 0; $i--) {
 		my $k = draw($i + 1);
 		@chosen[ $i, $k ] = @chosen[ $k, $i ];
@@ -204,9 +209,15 @@ my $build = "$copy/build";
 my $make = $ENV{MAKE} || 'make';
 $ENV{CCACHE_NOHASHDIR} = 1;
 
-# What is under way has a process group of its own, and ends with this program.
-my $child;
+# What is under way has a process group of its own, and ends with this program.  A mistake leaves the copy with it too.
+my ($child, $mistaken);
+my $self = $$;
 $SIG{$_} = sub { kill 'TERM', -$child if $child; exit 1 } for qw(INT TERM HUP);
+END {
+	my $status = $?;
+	restore() if defined $self && $$ == $self;
+	$? = $status;
+}
 
 sub shell {
 	my ($command, $log) = @_;
@@ -227,12 +238,33 @@ sub write_file {
 	close $out or die "$path: $!\n";
 }
 
+my (%of_file, %base);    # mutants; the copy's text without, or with all that can be together
+
+sub mistake {
+	my ($m) = @_;
+	$mistaken = $m->{file};
+	write_file("$copy/$mistaken", $m->{text});
+}
+
+sub restore {
+	write_file("$copy/$mistaken", $base{$mistaken}) if defined $mistaken;
+	undef $mistaken;
+}
+
 make_path($copy, $build);
 my $tree = Digest::MD5->new;
-my (%of_file, %base);    # mutants; the copy's text without, or with all that can be together
 push @{ $of_file{ $_->{file} } }, $_ for grep { !$_->{reason} } @all;
 $base{$_} = together($_, @{ $of_file{$_} }) for keys %of_file;
 my @files = split /\n/, `cd '$source' && { bin/sources --files; ls heddle.pc.in LICENSE README.md configure aclocal.m4 Makefile.in config.h.in build-aux/* m4/*; find conf doc man; } 2>/dev/null | sort -u`;
+my %wanted = map { $_ => 1 } @files;
+find(
+	{
+		no_chdir => 1,
+		preprocess => sub { $File::Find::dir eq $copy ? grep { !/^(?:build|autom4te\.cache)$/ } @_ : @_ },
+		wanted => sub { unlink $_ if -f && !$wanted{ substr $_, 1 + length $copy } }    # moved, or gone
+	},
+	$copy
+);
 for my $f (grep { -f "$source/$_" } @files) {
 	my $text = slurp("$source/$f");
 	my $there = slurp("$copy/$f");
@@ -394,7 +426,7 @@ sub notices {
 	my $key = key($m, $test);
 	if (!$passed{$key} && (my $how = try($test, $key, 'with'))) {
 		$number = 0;
-		write_file("$copy/$m->{file}", $base{ $m->{file} }) unless $m->{together};
+		restore();
 		return 0 unless is_right($test);
 		report($m, "noticed by $test, which $how");
 		print $log "$key $commit $m->{how}: $m->{line}\n";
@@ -432,7 +464,7 @@ while (my @open = grep { $_->{together} && !$_->{how} && @{ $_->{left} } } @chos
 
 # One at a time, each with its own build.
 for my $m (grep { !$_->{how} && !$_->{together} && @{ $_->{left} } } @chosen) {
-	write_file("$copy/$m->{file}", $m->{text});
+	mistake($m);
 	%built = ();
 	my @tests = sort { cost($a) <=> cost($b) } grep { $right{$_} // 1 } @{ $m->{tests} };
 	report($m, 'does not build') if make(@tests);
@@ -440,11 +472,11 @@ for my $m (grep { !$_->{how} && !$_->{together} && @{ $_->{left} } } @chosen) {
 		last if $m->{how};
 		notices($m, $_);
 		next unless %built;
-		write_file("$copy/$m->{file}", $m->{text});    # is_right() has built without it
+		mistake($m);    # is_right() has built without it
 		%built = ();
 		make(@tests) unless $m->{how};
 	}
-	write_file("$copy/$m->{file}", $base{ $m->{file} });
+	restore();
 	%built = ();
 }
 
