@@ -9,7 +9,7 @@
 static const struct hd_option checkpoint[] = {
 	{ "dir", HD_OPT_STR, 0, "", NULL, "directory of the checkpoints (empty: nothing is saved)" },
 	{ "every", HD_OPT_INT, 0, "0", "0..", "steps between checkpoints (0: only at the end)" },
-	{ "keep", HD_OPT_INT, 0, "2", "1..", "checkpoints that stay" },
+	{ "keep", HD_OPT_INT, 0, "2", "1..", "how many of the newest checkpoints are kept" },
 	{ "resume", HD_OPT_STR, 0, "no", NULL, "no, auto (the newest in dir), or the path of a checkpoint" },
 	{ "gradients", HD_OPT_BOOL, 0, "no", NULL,
 	  "also save the gradients of the last step (heddle/gradients.safetensors)" },
@@ -21,7 +21,7 @@ const struct hd_key_table hd_checkpoint_keys = { checkpoint, HD_LEN(checkpoint),
 static const struct hd_option logging[] = {
 	{ "metrics", HD_OPT_STR, 0, "", NULL, "file for one JSON object per step" },
 	{ "tensorboard", HD_OPT_STR, 0, "", NULL, "directory for the same numbers as event files of TensorBoard" },
-	{ "every", HD_OPT_INT, 0, "1", "1..", "steps between progress lines where stdout is no terminal" },
+	{ "every", HD_OPT_INT, 0, "1", "1..", "steps between progress lines if stdout is not a terminal" },
 	{ "trace", HD_OPT_STR, 0, "", NULL, "file for a Chrome/Perfetto trace" },
 	{ "trace_steps", HD_OPT_STR, 0, "2-4", NULL, "steps that are traced" },
 	{ "machine", HD_OPT_STR, 0, "", NULL,

@@ -103,16 +103,19 @@ static const char before[] =
 	".TH HEDDLE.INI 5 2026 \"heddle " PACKAGE_VERSION "\" \"File Formats\"\n"
 	".SH NAME\nheddle.ini \\- model, data, training and layout of a run of heddle\n"
 	".SH DESCRIPTION\n"
-	"Sections in brackets, then lines\n.IR key \" = \" value .\n"
+	"The file has sections, whose names stand in brackets, and in each section lines\n.IR key \" = \" value .\n"
 	"A comment begins with ; at the beginning of a line or after a blank, or with # at the beginning of a line.\n"
-	"Numbers of type int take K, M and G (thousands); of type bytes K, M, G and T (powers of 1024).\n"
+	"Numbers of type int take K, M and G (powers of 1000); of type bytes K, M, G and T (powers of 1024).\n"
 	"Lists are separated by commas.\n"
 	"An unknown section or key is an error; the message names the nearest one.\n"
 	"The option\n.B \\-\\-set section.key=value\nsets a key on the command line, and\n"
 	".B \\-\\-set NAME.key=value\none of [strategy NAME].\n.PP\n"
 	"The order of the sections [strategy NAME] is that of the mesh, innermost axis first.\n"
-	".B heddle keys\nlists the same keys.\n";
-static const char after[] = ".SH SEE ALSO\n.BR heddle (1)\n";
+	".B heddle keys\nlists the same keys.\n"
+	".PP\nA small run on one rank:\n.PP\n.nf\n"
+	"[model]\nlayers = 4\nheads = 4\nembed = 128\n[data]\ntrain = book.txt\n[train]\nseq = 128\nglobal_batch = 8\nsteps = 500\n"
+	".fi\n";
+static const char after[] = ".SH SEE ALSO\n.BR heddle (1),\n.BR heddle-plugin (7)\n";
 
 void hd_keys_man(FILE *out, const struct hd_key_section *s, int n)
 {
@@ -122,7 +125,7 @@ void hd_keys_man(FILE *out, const struct hd_key_section *s, int n)
 		roff(out, s[i].label);
 		fputs("]\"\n", out);
 		roff(out, s[i].about);
-		fputs(s[i].keys.n ? ".\n" : ": no keys of its own.\n", out);
+		fputs(s[i].keys.n ? ".\n" : ": none.\n", out);
 		for (uint32_t k = 0; k < s[i].keys.n; k++)
 			roff_key(out, hd_key_at(&s[i].keys, k));
 	}

@@ -46,7 +46,7 @@ int hd_key_sections(struct hd_key_section **out)
 		if (e->why || e->hidden)
 			continue;
 		snprintf(s[n].label, sizeof(s[n].label), "%s %.60s", e->is_strategy ? "strategy" : "plugin", e->name);
-		s[n].about = e->is_strategy ? "with this plugin" : "this plugin";
+		s[n].about = e->is_strategy ? "keys of a section with this plugin" : "keys of this plugin";
 		s[n++].keys = (struct hd_key_table){ e->ops->options, e->ops->noptions, e->ops->option_size };
 	}
 	free(found);

@@ -244,18 +244,16 @@ static int cached_shape(HD_SHAPE_ARGS)
 	return HD_OK;
 }
 
-/* As attention: what has key heads is cut with them, or whole where the rule says no more of it; positions are whole. */
+/* As attention: the caches are where new keys are; positions are whole. */
 static int cached_place(HD_PLACE_ARGS)
 {
-	const struct hd_dim *q = n->ins[0]->dims[2], *kv = n->ins[1]->dims[2];
+	const struct hd_dim *q = n->ins[0]->dims[2];
 	const struct hd_place whole = { .kind = HD_PLACE_REPLICATED };
 	int rc = attention_place(self, p, n, axis, have, need, out);
 	int of_heads = cuts(&out[0], q);
 
 	if (rc == HD_DEFAULT || !of_heads)
 		return rc;
-	for (uint32_t i = 1; i < 5; i++)
-		need[i] = q == kv || cuts(&need[i], kv) ? need[i] : whole;
 	need[3] = need[4] = need[1];
 	need[5] = whole;
 	return rc;

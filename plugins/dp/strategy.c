@@ -17,7 +17,7 @@
 
 static const struct hd_option options[] = {
 	{ "sync", HD_OPT_CHOICE, 0, "ring", "ring|allreduce|hierarchical|server", "how gradients are summed" },
-	{ "bucket", HD_OPT_BYTES, 0, "25M", "1..", "gradients moved together, bytes" },
+	{ "bucket", HD_OPT_BYTES, 0, "25M", "1..", "bytes of gradients that are moved together" },
 	{ "overlap", HD_OPT_BOOL, 0, "yes", NULL, "start summing during backward; no: after it" },
 	{ "wire", HD_OPT_CHOICE, 0, "fp32", "fp32|bf16|fp16", "dtype of gradients in transit; sums are in fp32" },
 	{ "zero", HD_OPT_INT, 0, "0", "0..3",
@@ -25,7 +25,7 @@ static const struct hd_option options[] = {
 	{ "zero_size", HD_OPT_INT, 0, "0", "0..",
 	  "replicas of a group over which zero shards; each group has a full copy. 0: all" },
 	{ "servers", HD_OPT_INT, 0, "0", "0..",
-	  "sync = server: ranks, besides `size`, that have masters and states alone. 0: the workers serve" },
+	  "sync = server: ranks, besides `size`, that hold only masters and states. 0: the workers serve" },
 	{ "offload", HD_OPT_CHOICE, 0, "none", "none|states",
 	  "states: optimizer states and masters are in host memory, and updated there" },
 	{ "node_size", HD_OPT_INT, 0, "0", "0..", "sync = hierarchical: ranks per node. 0: as the system says" },
