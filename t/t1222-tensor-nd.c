@@ -297,6 +297,41 @@ static void threes(const char *model, const char *what)
 	gt_close(one);
 }
 
+/* Dims of 6 and 10, which q cuts in two and q x depth does not divide: the parameters' homes stay whole along the depth. */
+static struct hd_plan *odd(int ranks, const char *sections)
+{
+	char ini[1000];
+
+	snprintf(
+		ini, sizeof(ini),
+		"[model]\nlayers = 2\nembed = 6\nheads = 2\nmlp = 6\nvocab = 10\nmax_seq = 6\n[data]\ntrain = none\n[train]\nseq = 6\n"
+		"global_batch = 8\nmicro_batch = %d\nsteps = 1\noptimizer = sgd\nclip = 0\n%s",
+		ranks > 1 ? 4 : 8, sections);
+	return gt_plan_of(ini, ranks, HD_DTYPE_F64);
+}
+
+static void odd_sizes(void)
+{
+	struct hd_plan *p = odd(1, "");
+	struct gt_run *r;
+	int cut = 0;
+
+	one = p ? gt_open(p, NULL) : NULL;
+	if (!ok(one && gt_compute(one) > 0, "one rank, of sizes that q x depth does not divide"))
+		note("%s", gt_why());
+	p = odd(8, TP "form = 2.5d\ndepth = 2\n");
+	if (!ok(p != NULL, "2.5d of the same"))
+		note("%s", gt_why());
+	for (size_t i = 0; p && i < p->ntensors; i++)
+		for (uint32_t d = 0; d < p->tensors[i]->v.ndim && p->tensors[i]->v.what == HD_TENSOR_PARAM; d++)
+			cut += p->tensors[i]->dims[d]->n % 4 && p->tensors[i]->local[d] < p->tensors[i]->dims[d]->n / 2;
+	is_int(cut, 0, "no parameter is cut in four");
+	r = p ? gt_open(p, sim_members) : NULL;
+	like_one_rank(r, "2.5d", "sizes that q x depth does not divide");
+	sim_close(r);
+	gt_close(one);
+}
+
 int main(void)
 {
 	products();
@@ -308,5 +343,6 @@ int main(void)
 	if (whole_sweep())
 		threes("vocab = 19\n", "gpt2");
 	threes("family = llama\nvocab = 21\nkv_heads = 3\n", "llama, grouped keys");
+	odd_sizes();
 	return done();
 }
