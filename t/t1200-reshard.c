@@ -375,7 +375,8 @@ static void mesh(int dims, int64_t n, int a, int b, int c, long stride, const ch
 	   seen.wrong_data);
 }
 
-/* A sum over both axes; where something else reads the sum over one, it is made once, and the other is a step of its own. */
+/* A sum over both axes; where something else reads the sum over one, or a state takes it, it is made once, and the other is a
+ * step of its own. */
 static void read_between(int also)
 {
 	struct placement both = { .on = { { .kind = HD_PLACE_PARTIAL, .red = HD_RED_SUM },
@@ -392,12 +393,15 @@ static void read_between(int also)
 		z->step = 1;
 		z->at = between->at;
 		hd_localize(p, z);
-		hd_assign(z, hd_map_new(p, &between, 1, "a"));
+		hd_assign(z, also > 1 ? between : hd_map_new(p, &between, 1, "a"));
 	}
 	run();
 	ok(!seen.wrong_plan && !seen.wrong_data && (also ? seen.widest < 6 : seen.widest == 6),
 	   "a sum over 3 x 2%s: its largest collective has %lld members",
-	   also ? ", and one over a single axis that is read too" : "", (long long)seen.widest);
+	   also > 1 ? ", and one over a single axis that a state takes"
+	   : also   ? ", and one over a single axis that is read too"
+		    : "",
+	   (long long)seen.widest);
 }
 
 int main(void)
@@ -413,5 +417,6 @@ int main(void)
 	ok(seen.joined > 0, "some steps are one collective: %ld", seen.joined);
 	read_between(0);
 	read_between(1);
+	read_between(2);
 	return done();
 }

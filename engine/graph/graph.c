@@ -113,6 +113,12 @@ uint32_t *hd_count_readers(const struct hd_plan *p)
 	for (const struct node *k = p->first; k; k = k->next)
 		for (uint32_t i = 0; i < k->v.nin; i++)
 			n[k->ins[i]->id]++;
+	for (size_t i = 0; i < p->ntensors; i++) {
+		if (p->tensors[i]->assign)
+			n[p->tensors[i]->assign->id]++;
+		if (p->tensors[i]->then)
+			n[p->tensors[i]->then->id]++;
+	}
 	return n;
 }
 

@@ -78,7 +78,8 @@ void hd_node_insert(struct hd_plan *p, struct node *n);
 void hd_node_move(struct hd_plan *p, struct node *n, struct node *before);
 /* Both are in the program, and a stands before b. */
 int hd_node_precedes(struct hd_plan *p, const struct node *a, const struct node *b);
-uint32_t *hd_count_readers(const struct hd_plan *p); /* how often each tensor is read, by id; to be freed */
+/* How often each tensor is read, by id: by nodes, and by leaves that take it at the end of a step.  To be freed. */
+uint32_t *hd_count_readers(const struct hd_plan *p);
 /* Inputs are set with these two only. */
 void hd_set_input(struct hd_plan *p, struct node *n, uint32_t i, struct tensor *t);
 void hd_set_inputs(struct hd_plan *p, struct node *n, struct tensor *const *ins, uint32_t nin);
