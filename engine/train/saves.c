@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checkpoints of a run: begun after a step, beside the steps that follow, and what is said of them.
+ * Checkpoints of a run: begun after a step, written beside the steps that follow, with the messages about them.
  */
 #include <config.h>
 #include "engine/train/train_impl.h"
