@@ -88,12 +88,15 @@ struct hd_node *hd_host_node_next(struct hd_plan *p, struct hd_node *prev, const
 struct hd_tensor *hd_host_leaf_next(struct hd_plan *p, struct hd_tensor *prev, uint32_t what);
 const struct hd_place *hd_host_place(struct hd_plan *p, const struct hd_tensor *t, const struct hd_axis *axis);
 double hd_host_attr(const char *attr, const char *key, double otherwise);
+int hd_host_has_home(const struct tensor *t, uint32_t what);
 uint32_t hd_host_attr_dims(struct hd_plan *p, const char *attr, const char *key, const struct hd_dim **dims);
+
 /* -- host_change.c --------------------------------------------------------------------------------------------------- */
 int hd_host_storage(struct hd_plan *p, const struct hd_storage_args *args);
 int hd_host_replace(struct hd_plan *p, struct hd_tensor *old, struct hd_tensor *with);
 int hd_host_cursor(struct hd_plan *p, const struct hd_cursor_args *args);
 int hd_host_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor *u);
+
 /* -- host_node.c ----------------------------------------------------------------------------------------------------- */
 const struct hd_op *hd_host_op(struct hd_plan *p, const char *name);
 struct hd_node *hd_host_node(struct hd_plan *p, const struct hd_op *op, struct hd_tensor *const *ins, uint32_t nin,
@@ -110,18 +113,20 @@ struct hd_tensor *hd_host_pick(struct hd_plan *p, struct hd_tensor *const *xs, u
 struct hd_tensor *hd_host_pack(struct hd_plan *p, struct hd_tensor *const *xs, uint32_t n, int64_t multiple);
 int hd_host_unpack(struct hd_plan *p, struct hd_tensor *flat, struct hd_tensor *const *like, uint32_t n,
 		   struct hd_tensor **out);
+
 /* -- host_members.c -------------------------------------------------------------------------------------------------- */
 int hd_host_only(struct hd_plan *p, const struct hd_members *who);
 struct hd_tensor *hd_host_either(struct hd_plan *p, const struct hd_members *who, struct hd_tensor *yes,
 				 struct hd_tensor *no);
+
 /* -- host_comm.c ----------------------------------------------------------------------------------------------------- */
 struct hd_tensor *hd_host_comm(struct hd_plan *p, const struct hd_comm_args *args);
 struct hd_tensor *hd_host_reshard(struct hd_plan *p, struct hd_tensor *x, const struct hd_axis *axis,
 				  const struct hd_place *to);
+
 /* -- host_state.c ---------------------------------------------------------------------------------------------------- */
 struct hd_tensor *hd_host_state(struct hd_plan *p, const struct hd_state_args *args);
 int hd_host_assign(struct hd_plan *p, struct hd_tensor *state, struct hd_tensor *value);
-int hd_host_has_home(const struct tensor *t, uint32_t what); /* host_read.c */
 
 /* -- turns.c ---------------------------------------------------------------------------------------------------- */
 /* HD_COMM_RING_REDUCE_SCATTER ... as messages and additions, for a device that has no call for them. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine/comm/transport/net_call.h - a call between hosts that is under way, and what issues it.  All but the counts is of the
- * progress thread (net.c).
+ * engine/comm/transport/net_call.h - a call between hosts that is under way, and what issues it: of the progress thread (net.c).
  */
 #ifndef HD_ENGINE_COMM_TRANSPORT_NET_CALL_H
 #define HD_ENGINE_COMM_TRANSPORT_NET_CALL_H
