@@ -86,11 +86,6 @@ struct tensor *hd_build_made(struct hd_plan *p, const char *op, const struct hd_
 
 	if (p->err->code)
 		return NULL;
-	if (ndim > HD_MAX_DIMS || (ndim && !dims))
-		return hd_plan_fail(p, HD_EINVAL, "%s: %u dims, at most %d are possible", op, ndim, HD_MAX_DIMS), NULL;
-	for (uint32_t d = 0; d < ndim; d++)
-		if (!dims[d])
-			return hd_plan_fail(p, HD_EBUG, "%s: dim %u of %u is NULL", op, d, ndim), NULL;
 	for (uint32_t d = 0; d < ndim; d++)
 		s.dims[d] = dims[d];
 	n = hd_node_new(p, &o->v, &o->is, NULL, 0, attr);
@@ -156,8 +151,6 @@ struct tensor *hd_build_rename(struct hd_plan *p, struct tensor *x, const struct
 
 	if (!x || p->err->code)
 		return NULL;
-	if (!from || !to)
-		return hd_plan_fail(p, HD_EBUG, "rename: the %s dim is NULL", from ? "new" : "old"), NULL;
 	while (at < x->v.ndim && x->dims[at] != from)
 		at++;
 	if (at == x->v.ndim || hd_has_dim(x, to))
@@ -228,12 +221,10 @@ static uint32_t index_of(const struct tensor *t, const struct hd_dim *d)
 static int check(struct hd_plan *p, const char *op, const struct tensor *x, const struct hd_dim *from,
 		 const struct hd_dim *to)
 {
-	if (!from || !to)
-		return hd_plan_fail(p, HD_EBUG, "%s: the dim %s is NULL", op, from ? "of the result" : "along which");
-	if (index_of(x, from) == x->v.ndim || hd_has_dim(x, to))
-		return hd_plan_fail(p, HD_EINVAL, "%s: (%s) %s dim %s", op, x->spec,
-				    hd_has_dim(x, to) ? "already has the" : "does not have the",
-				    hd_has_dim(x, to) ? to->name : from->name);
+	if (index_of(x, from) == x->v.ndim)
+		return hd_plan_fail(p, HD_EINVAL, "%s: (%s) does not have the dim %s", op, x->spec, from->name);
+	if (hd_has_dim(x, to))
+		return hd_plan_fail(p, HD_EINVAL, "%s: (%s) already has the dim %s", op, x->spec, to->name);
 	if (x->placed && x->local[index_of(x, from)] != from->n)
 		return hd_plan_fail(p, HD_EINVAL, "%s: %lld of the %lld entries of %s are here, all are needed", op,
 				    (long long)x->local[index_of(x, from)], (long long)from->n, from->name);
@@ -301,7 +292,7 @@ struct tensor *hd_build_gather(struct hd_plan *p, struct tensor *x, struct tenso
 
 	if (!x || !index || p->err->code || check_index(p, "gather", x, index) < 0)
 		return NULL;
-	at = along ? index_of(x, along) : 0;
+	at = index_of(x, along);
 	if (check(p, "gather", x, along, at < index->v.ndim ? index->dims[at] : NULL) < 0)
 		return NULL;
 	with_dim(&s, index, at, index->dims[at], x->v.dtype);
