@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 1000 /* entries of a list: what has more has no end */
+#define MOST 1000 /* keys of config.json: a list that has more has no end.  Those of ours end: none may stand twice */
 
 struct bringing {
 	struct hd_conf *conf;
@@ -33,7 +33,7 @@ static int HD_PRINTF(2, 3) wrong(const struct bringing *b, const char *fmt, ...)
 	va_list v;
 
 	va_start(v, fmt);
-	text = hd_vformat(fmt, v);
+	text = hd_one_line(hd_vformat(fmt, v));
 	va_end(v);
 	hd_section_fail(b->conf, b->section, key_of_file(b->section), b->err, HD_EABI, "plugin %s, family %s: %s",
 			b->plugin->name, b->family->name, text);
@@ -84,11 +84,11 @@ static char *said_of(const struct hd_knob *k, const char *value)
 
 static int check_value(const struct bringing *b, const char *what, const char *key, const char *value)
 {
-	const struct hd_knob *k = key ? hd_knob_find(key) : NULL;
+	const struct hd_knob *k = hd_knob_find(key);
 	char *text;
 
 	if (!k)
-		return wrong(b, "%s %s = %s: no key of [model] that is a knob has this name", what, key ? key : "",
+		return wrong(b, "%s %s = %s: no key of [model] that is a knob has this name", what, key,
 			     value ? value : "");
 	if (!value)
 		return wrong(b, "%s %s has no value", what, key);
@@ -112,8 +112,6 @@ static int check_defaults(const struct bringing *b)
 	for (size_t i = 0; all && all[i].key; i++) {
 		const struct hd_knob *k = hd_knob_find(all[i].key);
 
-		if (i == MOST)
-			return wrong(b, "defaults: the list has no end within %d", MOST);
 		HD_TRY(check_value(b, "default", all[i].key, all[i].value));
 		if (!may_decide(k))
 			return wrong(b, "default %s = %s: it is each model's own", all[i].key, all[i].value);
@@ -221,11 +219,8 @@ static int check_names(const struct bringing *b)
 {
 	const struct hd_family_name *all = b->family->names;
 
-	for (size_t i = 0; all && all[i].ours; i++) {
-		if (i == MOST)
-			return wrong(b, "names: the list has no end within %d", MOST);
+	for (size_t i = 0; all && all[i].ours; i++)
 		HD_TRY(check_name(b, i));
-	}
 	return HD_OK;
 }
 
