@@ -69,18 +69,32 @@ static int written(struct hd_plan *p, const char *what, const char *name, const 
 			    (long long)is, (long long)was);
 }
 
+static int same(struct hd_plan *p, const char *what, const char *name, const char *field, int64_t is, int64_t was)
+{
+	return is == was ? HD_OK : written(p, what, name, field, is, was);
+}
+
+static int same_address(struct hd_plan *p, const char *what, const char *name, const char *field, const void *is,
+			const void *was)
+{
+	return same(p, what, name, field, (intptr_t)is, (intptr_t)was);
+}
+
 static int check_mesh(struct hd_plan *p, const struct hd_views *v)
 {
-	for (int i = 0; i < v->naxes; i++)
-		if (p->axes[i]->v.n != v->axes[i].n || p->axes[i]->v.spare != v->axes[i].spare ||
-		    p->axes[i]->v.name != v->axes[i].name)
-			return written(p, "axis", v->axes[i].name, "n", p->axes[i]->v.n, v->axes[i].n);
-	for (size_t i = 0; i < v->ndims; i++)
-		if (p->dims[i]->v.n != v->dims[i].n || p->dims[i]->v.name != v->dims[i].name)
-			return written(p, "dim", v->dims[i].name, "n", p->dims[i]->v.n, v->dims[i].n);
+	for (int i = 0; i < v->naxes; i++) {
+		const struct hd_axis *a = &p->axes[i]->v, *was = &v->axes[i];
+
+		HD_TRY(same(p, "axis", was->name, "n", a->n, was->n));
+		HD_TRY(same(p, "axis", was->name, "spare", a->spare, was->spare));
+		HD_TRY(same_address(p, "axis", was->name, "name", a->name, was->name));
+	}
+	for (size_t i = 0; i < v->ndims; i++) {
+		HD_TRY(same(p, "dim", v->dims[i].name, "n", p->dims[i]->v.n, v->dims[i].n));
+		HD_TRY(same_address(p, "dim", v->dims[i].name, "name", p->dims[i]->v.name, v->dims[i].name));
+	}
 	for (size_t i = 0; i < v->ngroups; i++)
-		if (p->groups[i]->v.n != v->groups[i].n)
-			return written(p, "group", p->groups[i]->name, "n", p->groups[i]->v.n, v->groups[i].n);
+		HD_TRY(same(p, "group", p->groups[i]->name, "n", p->groups[i]->v.n, v->groups[i].n));
 	for (size_t i = 0; i < v->nblocks; i++)
 		if (memcmp(&p->blocks[i].v, &v->blocks[i], sizeof(v->blocks[i])))
 			return written(p, "block", v->blocks[i].name, "param_bytes", p->blocks[i].v.param_bytes,
@@ -94,16 +108,14 @@ static int check_tensors(struct hd_plan *p, const struct hd_views *v)
 	for (size_t i = 0; i < v->ntensors; i++) {
 		const struct hd_tensor *t = &p->tensors[i]->v, *was = &v->tensors[i].v;
 
-		if (t->ndim != was->ndim || t->dtype != was->dtype)
-			return written(p, "tensor", was->spec, t->ndim != was->ndim ? "ndim" : "dtype",
-				       t->ndim != was->ndim ? t->ndim : t->dtype,
-				       t->ndim != was->ndim ? was->ndim : was->dtype);
-		if (t->dims != was->dims || t->local != was->local || t->spec != was->spec || t->node != was->node)
-			return written(p, "tensor", was->spec, "a pointer", 0, 1);
+		HD_TRY(same(p, "tensor", was->spec, "ndim", t->ndim, was->ndim));
+		HD_TRY(same(p, "tensor", was->spec, "dtype", t->dtype, was->dtype));
+		HD_TRY(same_address(p, "tensor", was->spec, "dims", t->dims, was->dims));
+		HD_TRY(same_address(p, "tensor", was->spec, "local", t->local, was->local));
+		HD_TRY(same_address(p, "tensor", was->spec, "spec", t->spec, was->spec));
+		HD_TRY(same_address(p, "tensor", was->spec, "node", t->node, was->node));
 		for (uint32_t k = 0; k < was->ndim && !hd_in_slot(p, "storage"); k++)
-			if (p->tensors[i]->local[k] != v->tensors[i].local[k])
-				return written(p, "tensor", was->spec, "local", p->tensors[i]->local[k],
-					       v->tensors[i].local[k]);
+			HD_TRY(same(p, "tensor", was->spec, "local", p->tensors[i]->local[k], v->tensors[i].local[k]));
 	}
 	return HD_OK;
 }
@@ -127,11 +139,17 @@ static int check_nodes(struct hd_plan *p, const struct hd_views *v)
 	for (size_t i = 0; i < v->nnodes; i++) {
 		const struct hd_node *n = &v->nodes[i].at->v, *was = &v->nodes[i].v;
 
-		if (n->op != was->op || n->kind != was->kind || n->attr != was->attr || n->block != was->block ||
-		    n->ins != was->ins || n->outs != was->outs || n->owner != was->owner)
-			return written(p, "node", was->op->name, "a pointer", 0, 1);
-		if (n->nin != was->nin || n->nout != was->nout || n->phase != was->phase || n->stage != was->stage)
-			return written(p, "node", was->op->name, "phase", n->phase, was->phase);
+		HD_TRY(same_address(p, "node", was->op->name, "op", n->op, was->op));
+		HD_TRY(same_address(p, "node", was->op->name, "kind", n->kind, was->kind));
+		HD_TRY(same_address(p, "node", was->op->name, "attr", n->attr, was->attr));
+		HD_TRY(same_address(p, "node", was->op->name, "block", n->block, was->block));
+		HD_TRY(same_address(p, "node", was->op->name, "ins", n->ins, was->ins));
+		HD_TRY(same_address(p, "node", was->op->name, "outs", n->outs, was->outs));
+		HD_TRY(same_address(p, "node", was->op->name, "owner", n->owner, was->owner));
+		HD_TRY(same(p, "node", was->op->name, "nin", n->nin, was->nin));
+		HD_TRY(same(p, "node", was->op->name, "nout", n->nout, was->nout));
+		HD_TRY(same(p, "node", was->op->name, "phase", n->phase, was->phase));
+		HD_TRY(same(p, "node", was->op->name, "stage", n->stage, was->stage));
 	}
 	for (const struct node *n = p->first; n; n = n->next) {
 		HD_TRY(check_operands(p, n, "ins", n->ins, n->v.nin));

@@ -171,8 +171,11 @@ static json_t *list_of(const char *text)
 	json_t *list = json_array();
 	char *end;
 
-	for (; *text; text = end + (*end == ','))
+	while (*text) { /* as hd_rope_list has checked it: a blank may stand before a comma */
 		json_array_append_new(list, json_real(strtod(text, &end)));
+		end += strspn(end, " \t");
+		text = end + (*end == ',');
+	}
 	return list;
 }
 

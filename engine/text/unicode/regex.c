@@ -307,16 +307,19 @@ void hd_pattern_release(struct hd_pattern *p)
 int hd_pattern_replace(const struct hd_pattern *p, struct hd_matcher *m, struct hd_span s, struct hd_span with,
 		       struct hd_buf *out, struct hd_err *err)
 {
-	size_t from = 0, done = 0, start, end;
+	size_t from = 0, done = 0, last = SIZE_MAX, start, end;
 	int rc = 0;
 
 	while (from <= s.n && (rc = hd_pattern_find(p, m, s.at, s.n, from, &start, &end, err)) > 0) {
-		hd_buf_add(out, s.at + done, start - done);
-		hd_buf_add(out, with.at, with.n);
-		done = end;
-		from = end > start || end == s.n ? end : end + (size_t)hd_utf8_length((unsigned char)s.at[end]);
-		if (start == end && end == s.n)
+		if (end > start || end != last) { /* nothing behind a match is no match of its own */
+			hd_buf_add(out, s.at + done, start - done);
+			hd_buf_add(out, with.at, with.n);
+			done = end;
+		}
+		last = end;
+		if (end == start && end == s.n)
 			break;
+		from = end > start ? end : end + (size_t)hd_utf8_length((unsigned char)s.at[end]);
 	}
 	hd_buf_add(out, s.at + done, s.n - done);
 	return rc < 0 ? rc : HD_OK;

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is checked of a plan behind each slot of a plugin and behind the last: each field of a view that was written to, each shape
+ * that an op must not have, and graphs that would wait for ever or read what is not there.  Each is refused with its own text.
+ */
+#include <config.h>
+#include "engine/graph/placement.h"
+#include "engine/passes/passes.h"
+#include "engine/plan/host_impl.h"
+#include "engine/plan/plan_impl.h"
+#include "t/lib/graph_test.h"
+#include "t/lib/tap.h"
+
+#define PLUGIN(name) HD_TEST_BUILD "/plugins/" name "/.libs/" name ".so\n"
+static const char ini[] =
+	"[model]\nfamily = gpt2\nlayers = 2\nheads = 2\nembed = 8\nmlp = 12\nvocab = 12\n[data]\ntrain = none\n"
+	"[train]\nseq = 4\nglobal_batch = 8\nmicro_batch = 2\nsteps = 9\noptimizer = adamw\n"
+	"[strategy dp]\nplugin = " PLUGIN("dp") "size = 2\n[strategy pp]\nplugin = " PLUGIN("pp") "size = 2\n";
+
+static struct hd_plan *p;
+
+static void said(int rc, const char *want, const char *what)
+{
+	if (!ok(rc < 0 && p->err->code < 0 && strstr(p->err->text, want), "%.90s", what))
+		note("said: %s\n# want: %s", p->err->text, want);
+	memset(p->err, 0, sizeof(*p->err));
+}
+
+static struct node *made_in(uint32_t phases, enum op_role role)
+{
+	struct node *n = p->first;
+
+	while (n && !(n->v.phase & phases && n->is->role == role && n->v.nin && n->v.nout))
+		n = n->next;
+	return n;
+}
+
+/* -- views ------------------------------------------------------------------------------------------------------------------ */
+/* The field is written, as a plugin can, and taken back. */
+#define WRITTEN(type, field, value, want) \
+	do { \
+		uintptr_t to_ = (uintptr_t)(&(field)); \
+		type *at_ = (type *)to_; \
+		type was_ = *at_; \
+		struct hd_views *v_ = hd_views_take(p); \
+		*at_ = value; \
+		said(hd_views_check(p, v_), want, #field " = " #value); \
+		*at_ = was_; \
+	} while (0)
+
+static void views(void)
+{
+	struct tensor *t = p->tensors[0];
+	struct node *n = made_in(HD_UNIT_F, OP_ROLE_EINSUM);
+	struct hd_views *v = hd_views_take(p);
+
+	is_int(hd_views_check(p, v), HD_OK, "what was not written to is as it was");
+	WRITTEN(int64_t, p->axes[0]->v.n, 77, "axis dp: the view was written to: n is 77 and was 2");
+	WRITTEN(int64_t, p->axes[0]->v.spare, 3, "axis dp: the view was written to: spare is 3 and was 0");
+	WRITTEN(const char *, p->axes[1]->v.name, "other", "axis pp: the view was written to: name is ");
+	WRITTEN(int64_t, p->dims[0]->v.n, 77, "the view was written to: n is 77 and was ");
+	WRITTEN(const char *, p->dims[0]->v.name, "other", "the view was written to: name is ");
+	WRITTEN(int64_t, p->groups[0]->v.n, 77, "the view was written to: n is 77 and was ");
+	WRITTEN(int64_t, p->blocks[0].v.param_bytes, 77, "the view was written to: param_bytes is 77 and was ");
+	WRITTEN(uint32_t, t->v.ndim, 77, "the view was written to: ndim is 77 and was ");
+	WRITTEN(uint32_t, t->v.dtype, 77, "the view was written to: dtype is 77 and was ");
+	WRITTEN(const void *, t->v.dims, NULL, "the view was written to: dims is 0 and was ");
+	WRITTEN(const void *, t->v.local, NULL, "the view was written to: local is 0 and was ");
+	WRITTEN(const void *, t->v.spec, NULL, "the view was written to: spec is 0 and was ");
+	WRITTEN(const void *, n->outs[0]->v.node, NULL, "the view was written to: node is 0 and was ");
+	WRITTEN(int64_t, t->local[0], 77, "the view was written to: local is 77 and was ");
+	WRITTEN(const void *, n->v.op, hd_op_find("gelu"), "node einsum: the view was written to: op is ");
+	WRITTEN(const void *, n->v.kind, NULL, "node einsum: the view was written to: kind is 0 and was ");
+	WRITTEN(const void *, n->v.attr, NULL, "node einsum: the view was written to: attr is 0 and was ");
+	WRITTEN(const void *, n->v.block, NULL, "node einsum: the view was written to: block is 0 and was ");
+	WRITTEN(const void *, n->v.ins, NULL, "node einsum: the view was written to: ins is 0 and was ");
+	WRITTEN(const void *, n->v.outs, NULL, "node einsum: the view was written to: outs is 0 and was ");
+	WRITTEN(const void *, n->v.owner, p, "node einsum: the view was written to: owner is ");
+	WRITTEN(uint32_t, n->v.nin, 7, "node einsum: the view was written to: nin is 7 and was ");
+	WRITTEN(uint32_t, n->v.nout, 7, "node einsum: the view was written to: nout is 7 and was 1");
+	WRITTEN(uint32_t, n->v.phase, 77, "node einsum: the view was written to: phase is 77 and was 1");
+	p->slot.name = "storage";
+	v = hd_views_take(p);
+	t->local[0]++;
+	is_int(hd_views_check(p, v), HD_OK, "sizes of leaves change in slot storage");
+	t->local[0]--;
+	p->slot.name = NULL;
+}
+
+/* -- shapes ----------------------------------------------------------------------------------------------------------------- */
+#define SHAPE(change, want) \
+	do { \
+		struct hd_shape s = { .dtype = HD_DTYPE_F32, .ndim = 2, .dims = { embed, batch }, .local = { 8, 2 } }; \
+		const struct hd_op op = { .size = sizeof(op), .name = "odd" }; \
+		change; \
+		said(hd_shapes_check(p, &op, 2, &s, 1), want, #change); \
+	} while (0)
+
+static void shapes(void)
+{
+	const struct hd_dim *embed = hd_dim_get(p, "embed", 0), *batch = hd_dim_get(p, "batch", 0);
+
+	SHAPE(s.ndim = 9, "odd: output 0 has 9 dims, more than 8");
+	SHAPE(s.local[1] = -1, "odd: output 0: -1 elements of batch");
+	SHAPE(s.local[0] = (int64_t)1 << 41, "odd: output 0: 2199023255552 elements of embed");
+	SHAPE(s.dims[1] = embed, "odd: output 0: dims 0 and 1 are both embed");
+	SHAPE(s.dims[1] = (const void *)p, "odd: output 0: dim 1 is no dim of this plan");
+	SHAPE(s.dtype = 77, "odd: output 0 has dtype 0x4d, which is none");
+	SHAPE(s.space = HD_SPACE_HOST, "odd: output 0 has space 1; it and the reserved words must be 0");
+	for (int i = 0; i < 3; i++)
+		SHAPE(s.reserved[i] = 1, "odd: output 0 has space 0; it and the reserved words must be 0");
+}
+
+/* -- graphs ------------------------------------------------------------------------------------------------------------------ */
+static void graphs(void)
+{
+	struct node *n = made_in(HD_UNIT_F, OP_ROLE_EINSUM), *update = made_in(HD_UNIT_U, OP_ROLE_UPDATE),
+		    *last = p->last;
+	struct node *norm = p->norm ? N(p->norm->v.node) : NULL;
+	struct tensor *was = n->ins[0];
+	struct hd_place *at = &n->ins[0]->at.on[p->stages->id], place = *at;
+
+	n->period = 3;
+	said(hd_check_periods(p), "every: ", "a node of some steps is read in all");
+	n->outs[0]->users[0]->period = 4;
+	said(hd_check_periods(p), "runs in every 4. step, and reads einsum of (", "or in other steps");
+	n->outs[0]->users[0]->period = n->period = 0;
+	is_int(hd_check_periods(p), HD_OK, "nodes of all steps may read each other");
+	*at = (struct hd_place){ .kind = HD_PLACE_PINNED, .index = 1 - (int)p->blocks[n->block].coord };
+	said(hd_check_stages(p), " and its operand (", "an operand on another stage");
+	*at = place;
+	if (ok(update && norm, "an update, and the norm")) {
+		struct tensor *leaf = update->ins[0];
+		struct tensor *assign = leaf->assign;
+
+		leaf->assign = norm->ins[0], norm->ins[0]->assigned = 1;
+		norm->ins[0]->v.node ? N(norm->ins[0]->v.node)->v.phase = HD_UNIT_U : 0;
+		said(hd_check_norm_first(p), "is made before the norm is known", "a value before the norm");
+		leaf->assign = assign, norm->ins[0]->assigned = 0;
+	}
+	p->own_memory = 1;
+	n->outs[0]->v.space = HD_SPACE_HOST;
+	said(hd_check_spaces(p), "of its tensors are in host memory, where updates alone",
+	     "a product in the host's memory");
+	n->outs[0]->v.space = HD_SPACE_DEVICE;
+	p->own_memory = 0;
+	hd_set_input(p, n, 0, last->v.nout ? last->outs[0] : n->outs[0]);
+	hd_set_input(p, n, 0, n->outs[0]);
+	said(hd_pass_toposort(p), " depends on its own result: a cycle", "a node that reads what it makes");
+	hd_set_input(p, n, 0, was);
+	is_int(hd_pass_toposort(p), HD_OK, "and without it the order is one");
+	n->ins[0] = update->outs[0];
+	said(hd_check_users(p), " reads ", "an input that was set in another way");
+	n->ins[0] = was;
+}
+
+/* -- rules ------------------------------------------------------------------------------------------------------------------- */
+static void rules(void)
+{
+	struct axis *a = p->axes[0];
+
+	a->v.n = 3;
+	said(hd_rule_add(p, "seq", a, NULL, HD_RULE_PAD | HD_RULE_ZIGZAG),
+	     "3: zigzag order is of twice as many pieces, and 6 do not divide train.seq = 4",
+	     "zigzag of a sequence that is no multiple");
+	said(hd_rule_add(p, "embed", a, NULL, 0), "3 does not divide model.embed = 8", "a size that divides nothing");
+	said(hd_rule_add(p, "seq", a, NULL, 0), "3 does not divide train.seq = 4", "or not the sequence");
+	is_int(hd_rule_add(p, "embed", a, NULL, HD_RULE_IF_DIVIDES), HD_OK, "which may be left out");
+	is_int(hd_rule_add(p, "nothing", a, NULL, 0), HD_OK, "a rule for a dim that the model lacks is none");
+	said(hd_deal_layers(p, a), "layers are dealt to pp already", "layers on two axes");
+	a->v.n = 2;
+}
+
+int main(void)
+{
+	p = gt_plan_of(ini, 4, HD_DTYPE_F64);
+	if (!ok(p != NULL, "a plan of two sections")) {
+		note("%s", gt_why());
+		return done();
+	}
+	p->err = &p->own;
+	views();
+	shapes();
+	graphs();
+	rules();
+	gt_plan_destroy(p);
+	return done();
+}

@@ -1,0 +1,125 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Files and words that verbs refuse: one message each, which names the thing, and a status that is not zero.  If one were let by,
+# a verb would go on with half of what it was given, or end without a word.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+no() { # PATTERN args...
+	pattern=$1
+	shift
+	out=$(heddle "$@" 2>&1)
+	rc=$?
+	said=$(printf '%s\n' "$out" | messages)
+	[ $rc -gt 0 ] && [ $rc -lt 124 ] && [ "$(printf '%s\n' "$said" | wc -l)" -eq 1 ] &&
+		printf '%s\n' "$said" | grep -Eq -e "$pattern"
+	tap_result $? "$*" || printf 'status %s\n%s\n want %s\n' $rc "$out" "$pattern" | tap_comment
+}
+
+: >empty
+printf '{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}' >t.json
+printf '{"model":{"type":"BPE"}}' >none.json
+ids=$src/t/data/ids-llmc.bin
+
+# tokenize
+no 'tokenize: --tokenizer DIR must be given' tokenize text.txt --out x
+no 'tokenize: --out PREFIX must be given' tokenize text.txt --tokenizer t.json
+no 'tokenize: which files\?' tokenize --tokenizer t.json --out x
+for more in '--text text.txt' '--out x' 'text.txt'; do
+	no 'tokenize: one of --out PREFIX FILE\.\.\., --ids FILE and --text FILE' tokenize --tokenizer t.json --ids text.txt $more
+done
+no 'tokenize: one of --out' tokenize --tokenizer t.json --text text.txt text.txt
+no 'nowhere: No such file' tokenize --tokenizer t.json --ids nowhere
+no 'nowhere: No such file' tokenize --tokenizer t.json --text nowhere
+no 'nowhere: No such file' tokenize --tokenizer t.json --out x nowhere
+no '/dev/null: neither a file nor a directory' tokenize --tokenizer t.json --out x /dev/null
+no 'nowhere.json: No such file' tokenize --tokenizer nowhere.json --out x text.txt
+no "tokenize: --append-eos: 'maybe' is not yes or no" tokenize --tokenizer t.json --out x text.txt --append-eos maybe
+no 't\.json: which token ends a text\?' tokenize --tokenizer t.json --out x text.txt --append-eos yes
+
+# Configurations.
+printf '[model]\nlayers = 2\n\0\n' >zero.ini
+no 'zero\.ini: not a text file \(byte 19 is zero\)' check zero.ini
+no 'foo\.bar: no section \[foo\] or \[strategy foo\]; sections: model' check tiny.ini --set foo.bar=1
+no 'model\.norm: the family gpt2 does not have it' check tiny.ini --set model.norm=after
+{ cat tiny.ini; for i in $(seq 30); do printf '[strategy s%d]\nplugin = dp\nsize = 1\n' $i; done; } >many.ini
+no 'more than 24 strategies and plugins' check many.ini
+no 'blocks are dealt to p already' check tiny.ini --ranks 2 --set dp.size=1 --set p.plugin=pp --set p.size=2 --set q.plugin=pp --set q.size=1
+no 'which [0-9]+ does not divide|is not a multiple of|does not divide' check tiny.ini --ranks 3 --set dp.size=1 --set cp.plugin=cp --set cp.size=3
+no 'rank 2, a server, needs [0-9]+ bytes of memory, and --memory is 650000' check tiny.ini --ranks 3 --set dp.sync=server --set dp.servers=1 \
+	--memory 650000
+no '/nowhere/x\.json: No such file' train tiny.ini --set log.trace=/nowhere/x.json
+
+# Orders of units from a file.
+pp='--set dp.size=1 --set pp.plugin=pp --set pp.size=2 --set pp.schedule=./s.csv'
+for each in '9,F,0,0|rank 9; there are 2, from 0' '0,F,7,0|chunk 7; there are 1, from 0' '0,F,0,99|micro-batch 99; there are' \
+	'0,F,0,-|line 2 of ./s.csv is .0,F,0,-. and not rank,kind,chunk,micro' '0,X,0,0|and not rank,kind,chunk,micro' \
+	'0 F 0 0|and not rank,kind,chunk,micro' '0,F 0,0|and not rank,kind,chunk,micro' '0,F,0,0,0|and not rank,kind,chunk,micro' \
+	'-1,F,0,0|rank -1; there are 2'; do
+	printf 'rank,kind,chunk,micro\n%s\n   ' "${each%|*}" >s.csv
+	no "schedule: .*${each#*|}" check tiny.ini --ranks 2 $pp
+done
+
+# Data.
+no 'data\.tokenizer: none\.json: no model\.vocab in it|none\.json: no model\.vocab in it' train tiny.ini --set data.train="$ids" --set data.tokenizer=none.json
+no 'data\.train: some files are text, others ids of a tokenizer' train tiny.ini --set data.train="text.txt,$ids" --set data.weights=1,1
+no 'data\.valid: .*text, but train is ids of a tokenizer' train tiny.ini --set model.vocab=70000 --set data.train="$ids" --set data.valid=text.txt
+no 'data\.valid: .*ids of a tokenizer, but train is text' train tiny.ini --set data.valid="$ids"
+no 'data\.train: .*nowhere: No such file' train tiny.ini --set data.train="text.txt,nowhere" --set data.weights=1,1
+perl -e 'print pack "l256", 20240520, 1, 0' >nothing.bin
+no 'nothing\.bin.*no tokens' train tiny.ini --set data.train=nothing.bin
+printf 'ab' >m.bin
+perl -e 'print "MMIDIDX\0\0", pack "QCQQ", 2, 8, 0, 1' >m.idx
+no 'm\.idx: version 2 of a Megatron index, 1 is known' train tiny.ini --set data.train=m.idx
+
+# Checkpoints.
+ok "a checkpoint" heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=1 --set log.metrics=m.jsonl
+state=$(echo ck/step-*/heddle/state.json)
+damaged() { # TEXT PATTERN
+	printf '%s' "$1" >"$state"
+	no "$2" train tiny.ini --set checkpoint.resume=ck
+}
+cp "$state" state.json
+damaged '[1]' 'state\.json: is not a JSON object: something else'
+damaged '{' 'state\.json: is not a JSON object: '
+damaged '{}' 'state\.json: must have version, step, samples and seed'
+damaged '{"version": 99, "step": 1, "samples": 8, "seed": 1}' 'state\.json: is version 99; this program reads version '
+for each in '-1, "samples": 8' '1, "samples": -8' '9000000000000000000, "samples": 8' '1, "samples": 9000000000000000000'; do
+	damaged "{\"version\": 1, \"step\": $each, \"seed\": 1}" 'state\.json: step -?[0-9]+, samples -?[0-9]+: each is 0 to '
+done
+cp state.json "$state"
+mkdir alone
+cp ck/step-*/model.safetensors alone
+for each in '[]|is not a JSON object: something else' '{"model_type": "gpt2"}|has no n_positions' '{"model_type": "gpt3"}|model_type is gpt3; known: gpt2' \
+	'{}|model_type is not given; known: gpt2' '{"model_type": "heddle", "family": "gpt9"}|config\.json'; do
+	printf '%s' "${each%|*}" >alone/config.json
+	no "alone/config\\.json: .*${each#*|}|alone/config\\.json" generate alone --prompt a
+done
+
+# generate, eval, report, bench
+no 'nowhere: No such file' generate ck --prompts nowhere
+no 'empty: there is no prompt in it' generate ck --prompts empty
+no 'nowhere: No such file' eval ck --choices nowhere
+no 'empty: there is no question in it' eval ck --choices empty
+for each in '{"prompt": 1}|no text .prompt.' '{"prompt": "a"}|no list .choices.' '{"prompt": "a", "choices": ["b"]}|.answer. is not the index of a choice' \
+	'{"prompt": "a", "choices": ["b"], "answer": 1}|.answer. is not the index' '{"prompt": "a", "choices": ["b"], "answer": -1}|.answer. is not' \
+	'{"prompt": "a", "choices": [1], "answer": 0}|a choice is not a text' '{"prompt": |q\.jsonl:1: '; do
+	printf '%s\n' "${each%|*}" >q.jsonl
+	no "q\\.jsonl:1: .*${each#*|}|q\\.jsonl:1: " eval ck --choices q.jsonl
+done
+no '/nowhere/x\.html: No such file' report m.jsonl --out /nowhere/x.html
+no '/dev/full: No space left' report m.jsonl --out /dev/full
+no 'bench: train\.seq = 2 leaves no room for a prompt' bench tiny.ini --generate --set train.seq=2
+
+# Spaces of a search.
+search='plan tiny.ini --machine dgx-a100 --ranks 4 --search --space'
+for size in 0 a 4..b ..4; do
+	printf '[strategy dp]\nplugin = dp\nsize = %s\n' $size >space.ini
+	no "size: $size is not LEAST\\.\\.MOST" $search space.ini
+done
+for i in $(seq 9); do printf '[strategy s%d]\nplugin = dp\nsize = 1..\n' $i; done >space.ini
+no 'plugin: more than 8 strategies' $search space.ini
+for i in $(seq 9); do printf '[vary train.k%d]\nvalues = 1\n' $i; done >space.ini
+no 'values: more than 8 keys' $search space.ini
+no 'nowhere\.ini: there is no such file' $search nowhere.ini
+done_testing

@@ -1,0 +1,85 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What verbs print in forms that other tests do not ask for: for people and as JSON, on one rank and on several, of layouts with
+# servers, stages and copies in memory, on a terminal.  If one broke, a figure would stand in the wrong line, or not at all.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+pp='--set pp.plugin=pp --set pp.size=2'
+servers='--set dp.size=2 --set dp.sync=server --set dp.servers=2'
+
+# check: each stage in bytes, servers, what a copy and states in the host's memory take.
+like "check --all of servers" "$(heddle check tiny.ini --ranks 4 --all $servers 2>&1)" 'server'
+like "check of servers, several stages" "$(heddle check tiny.ini --ranks 8 $servers $pp 2>&1)" 'server'
+like "check --all of servers, several stages" "$(heddle check tiny.ini --ranks 8 --all $servers $pp 2>&1)" 'server'
+like "check --all with a copy that is saved" "$(heddle check tiny.ini --ranks 2 --all --set checkpoint.async=yes --set checkpoint.dir=ck 2>&1)" '[0-9]'
+like "check with a copy that is saved" "$(heddle check tiny.ini --ranks 2 --set checkpoint.async=yes --set checkpoint.dir=ck 2>&1)" '[0-9]'
+fails "servers that need more than there is" heddle check tiny.ini --ranks 4 $servers --memory 1K
+
+# plan: one rank that is slow, memory that is given.
+machine='--machine dgx-a100 --ranks 4 --set dp.size=2'
+like "plan with a slow rank" "$(heddle plan tiny.ini $machine $pp --slow 3=4 2>&1)" 'slow|times as long|waits?'
+like "plan with a slow rank of another stage" "$(heddle plan tiny.ini $machine $pp --slow 0=1 2>&1)" '[0-9]'
+for slow in x 1 =2 1= 1=0.5 1=9e9 1=2x -1=2 4=2; do
+	fails "--slow $slow is refused" heddle plan tiny.ini $machine $pp --slow $slow
+done
+like "... with what it must be" "$(cat "$tmp/.ok")" 'plan: --slow 4=2 is not RANK=FACTOR, of a rank from 0 to 3 and 1 or more'
+like "plan with memory that is enough" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 2 --memory 80G 2>&1)" ', fits'
+like "... or not" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 2 --memory 1K 2>&1)" 'memory'
+fails "--times without --html is refused" heddle plan tiny.ini $machine --times t.json
+like "... with what it needs" "$(cat "$tmp/.ok")" 'plan: --times needs --html, and no --search'
+fails "--times with --search is refused" heddle plan tiny.ini $machine --times t.json --html x.html --search
+like "a search in which nothing fits" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 4 --search --memory 1K 2>&1)" '[0-9]'
+like "a search of one rank" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 1 --search 2>&1)" '[0-9]'
+like "a search beside a layout that is given" "$(heddle plan tiny.ini $machine $pp --search --top 1 2>&1)" '[0-9]'
+
+# Traces that are damaged.
+for trace in '[]' '{}' '{"traceEvents": [{}]}' '{"traceEvents": [{"name": "F", "ph": "M"}, {"name": 1, "ph": "X"}, {"name": "F", "ph": 1}]}' \
+	'{"traceEvents": [{"name": "F", "ph": "X", "tid": 1}, {"name": "F", "ph": "X", "tid": 0, "dur": -1, "args": {"step": 1}}]}' \
+	'{"traceEvents": [{"name": "F", "ph": "X", "tid": 0, "dur": 1, "args": {"step": -1}}, {"name": "F", "ph": "X", "tid": 0, "dur": 1, "args": {"step": 1e16}}]}' \
+	'{"traceEvents": ['; do
+	printf '%s' "$trace" >trace.json
+	fails "plan of the trace $trace" heddle plan tiny.ini $machine --html x.html --times trace.json
+	fails "explain of it" heddle explain tiny.ini --ranks 2 $pp --set dp.size=1 --schedule --times trace.json
+done
+fails "a trace that is not there" heddle plan tiny.ini $machine --html x.html --times nowhere.json
+
+# explain
+like "explain --saved of one stage of two" "$(heddle explain tiny.ini --ranks 2 --set dp.size=1 $pp --saved 2>&1)" '[0-9]'
+like "... of the other" "$(heddle explain tiny.ini --ranks 2 --set dp.size=1 $pp --saved --rank 1 2>&1)" '[0-9]'
+is "--kept is --saved" "$(heddle explain tiny.ini --kept)" "$(heddle explain tiny.ini --saved)"
+fails "a pass that is none" heddle explain tiny.ini --after nothing
+like "the names of passes" "$(heddle explain tiny.ini --after list)" '^place$'
+
+# bench: for people
+like "bench --generate for people" "$(heddle bench tiny.ini --generate --steps 2 2>&1)" '^fp32, 1 text: prompt [0-9]+ tokens/s, generation'
+like "... in bf16, several texts" "$(heddle bench tiny.ini --generate --steps 2 --batch 2 --set train.precision=bf16 2>&1)" '2 texts: prompt'
+like "... of a long sequence" "$(heddle bench tiny.ini --generate --steps 2 --set train.seq=300 --json 2>&1)" '"precision": *"fp32"'
+like "bench --bound of two ranks" "$(heddle_mpi 2 bench tiny.ini --bound --steps 1 2>&1)" 'tokens/s'
+like "bench --profile of two ranks" "$(heddle_mpi 2 bench tiny.ini --profile --steps 1 2>&1)" 'ms'
+
+# generate
+ok "a checkpoint" heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=2 --set checkpoint.every=1
+for ids in x '1 x' -1 256 '1 2 999'; do
+	fails "ids that are none: $ids" heddle generate ck --ids --prompt "$ids" --tokens 1
+done
+like "all that is likely, of more than there is" "$(heddle generate ck --ids --prompt '1 2' --tokens 2 --top-k 9999)" '[0-9]'
+
+# train: events alone, an empty cache's place, a terminal
+ok "events without metrics" heddle train tiny.ini --set log.tensorboard=events --set checkpoint.dir=ck2 --set checkpoint.async=yes
+ok "... are there" test -s "$(echo events/*)"
+ok "no place for a cache is said" env -u XDG_CACHE_HOME HOME="$tmp/home" "$build/heddle" train tiny.ini --set train.steps=1
+ok "nor a home" env -u XDG_CACHE_HOME -u HOME "$build/heddle" train tiny.ini --set train.steps=1
+ok "an empty one" env XDG_CACHE_HOME= HOME= "$build/heddle" train tiny.ini --set train.steps=1
+for more in '--set train.schedule=linear --set train.decay=3' '--set train.optimizer=adamw --set train.seed=3' '--set train.lr=1e-3'; do
+	ok "a run that goes on otherwise: $more" heddle train tiny.ini --set checkpoint.resume=ck --set train.steps=3 $more
+done
+if command -v script >/dev/null; then
+	script -qec "$build/heddle train tiny.ini --set train.steps=3 --set train.eval_every=1" /dev/null </dev/null >terminal 2>/dev/null
+	like "on a terminal a line is written over" "$(tr '\r' '\n' <terminal)" 'step +3|3/3'
+	script -qec "$build/heddle eval ck --data text.txt" /dev/null </dev/null >terminal 2>/dev/null
+	like "... and by eval" "$(tr '\r' '\n' <terminal)" 'loss'
+else
+	skip "no script"
+fi
+done_testing
