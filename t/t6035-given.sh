@@ -1,0 +1,104 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What a search says of the layout that it was given, and what a run takes from the checkpoint that it loads: sizes that are left
+# open or said otherwise, tokenizers beside it, names that are no step's, and files that are damaged.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+# -- the layout of the INI
+sed '/^\[strategy/,$d' tiny.ini >model.ini
+cat >space.ini <<'E'
+[strategy a]
+plugin = tp
+size = 1..2
+choose = form=1d, form=1d sequence_parallel=yes
+[strategy b]
+plugin = dp
+choose = zero=0, zero=1
+[vary train.micro_batch]
+values = 1, 2
+E
+search() { # the strategies on standard input
+	{ cat model.ini; cat; } >given.ini
+	heddle plan given.ini --machine dgx-a100 --search --space space.ini --ranks 4 "$@" 2>&1
+}
+whole='^the layout of the INI: .*; (the best is [0-9.]+% faster|nothing that was looked at is faster)'
+like "a layout of the space" "$(printf '[strategy a]\nplugin = tp\nsize = 2\nform = 1d\n[strategy b]\nplugin = dp\nzero = 1\nsize = auto\n' | search)" "$whole"
+like "a size that is none of its form" "$(printf '[strategy a]\nplugin = tp\nsize = 4\n' | search)" 'the layout of the INI|layouts:'
+like "a strategy that the space has not" "$(printf '[strategy b]\nplugin = dp\nsize = 4\n[strategy c]\nplugin = pp\nsize = 1\n' | search)" \
+	'\[strategy c\]: the space has no strategy of its plugin; name a space that does with --space'
+like "one of another name" "$(printf '[strategy z]\nplugin = dp\nsize = 4\n' | search)" 'the layout of the INI|layouts:'
+like "a key that no choice has" "$(printf '[strategy b]\nplugin = dp\nzero = 2\n' | search)" "$whole"
+like "a micro-batch that is none of its values" "$(printf '[strategy b]\nplugin = dp\n' | search --set train.micro_batch=8 --set train.global_batch=32)" 'the layout of the INI|layouts:'
+unlike "no layout is given" "$(: | search)" '^the layout of the INI'
+like "one row, and few tries" "$(printf '[strategy b]\nplugin = dp\n' | search --top 1 --tries 1)" 'less promising, and not looked at|none of them can be faster'
+like "experts" "$(: | search --set model.family=mixtral --set model.experts=2 --set model.heads=4)" 'layouts: '
+like "experts in every second layer" "$(: | search --set model.experts=2 --set model.moe_every=2 --tries 2)" 'layouts: '
+like "memory for few layouts" "$(printf '[strategy b]\nplugin = dp\n' | search --memory 560K)" 'layouts?'
+like "memory for none" "$(: | search --memory 1K)" 'plan: no layout of [0-9]+ (fits: the smallest needs|is possible)'
+like "nothing is possible" "$(: | search --set train.global_batch=1 --set model.heads=1 --set train.micro_batch=1 --set model.embed=2)" 'plan: no layout of [0-9]+ is possible|layouts'
+
+# -- model.load
+ok "a model" heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=1
+load='train tiny.ini --set train.steps=1 --set model.load=ck'
+ok "sizes that the INI leaves to it" heddle train model.ini --set train.steps=1 --set model.load=ck --set model.kv_heads=0 --set checkpoint.dir=again
+for same in layers=02 kv_heads=4 max_seq=32; do
+	ok "a size that says the same: $same" heddle $load --set model.$same
+done
+for other in layers=3 family=llama embed=64 heads=2; do
+	fails "another one: $other" heddle $load --set model.$other
+	like "... with both" "$(cat "$tmp/.ok")" "model\\.${other%=*}: .*, and the model in ck has "
+done
+ok "a model that was itself loaded" heddle train tiny.ini --set train.steps=1 --set model.load=again
+ok "none" heddle train tiny.ini --set train.steps=1 --set model.load=
+fails "one that is not there" heddle train tiny.ini --set model.load=nowhere
+
+# -- names beside the steps
+mkdir ck/step-1 ck/step-0000000x ck/step-00000009x ck/step-12345678901234567890 ck/other ck/.removed-step-00000001 ck/.removed-.step-2 ck/.step-00000003
+ok "directories that are no steps" heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=2 --set checkpoint.resume=auto
+is "... stay, and what a killed run has left is gone" "$(ls -A ck | grep -v -e '^step-0000000[12]$' -e '^latest$' | LC_ALL=C sort | tr '\n' ' ')" \
+	"other step-00000009x step-0000000x step-1 step-12345678901234567890 "
+like "... and none is resumed" "$(heddle train tiny.ini --set checkpoint.dir=ck --set train.steps=2 --set checkpoint.resume=auto 2>&1)" 'step-00000002' 
+
+# -- tokenizers
+printf '{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}' >t.json
+printf '{"added_tokens":[{"id":299,"content":"<x>"}],"model":{"type":"BPE","vocab":{"a":0},"merges":[]}}' >big.json
+awk 'BEGIN { for (i = 0; i < 4000; i++) printf i % 3 ? "ab" : "ba" }' >ab.txt
+ok "a tokenizer by its bare name" heddle train tiny.ini --set data.train=ab.txt --set data.tokenizer=t.json --set checkpoint.dir=three --set train.steps=1
+ok "... goes with the checkpoint" test -f "$(echo three/step-*/tokenizer.json)"
+ok "... and reads prompts" heddle generate three --prompt ab --tokens 2
+ok "... and text" heddle eval three --data ab.txt
+ok "... which another run goes on with" heddle train tiny.ini --set data.train=ab.txt --set model.load=three --set train.steps=1
+fails "a tokenizer of more tokens than the model" heddle generate ck --prompt a --tokenizer big.json
+like "... is refused with both" "$(cat "$tmp/.ok")" 'generate: big\.json has 300 tokens, and the model.s vocab is 256'
+rm three/step-*/tokenizer.json t.json
+fails "a vocabulary that is no bytes" heddle eval three --data ab.txt --tokenizer byte
+like "... has too few" "$(cat "$tmp/.ok")" 'the vocabulary has [0-9]+ entries, and text as bytes needs 256|vocab'
+fails "... without its tokenizer" heddle generate three --prompt ab
+fails "choices without it" heddle eval three --choices ab.txt
+
+# -- files of weights
+mkdir one
+cp ck/step-00000002/config.json ck/step-00000002/model.safetensors one
+damaged() { # NAME FILE TEXT PATTERN
+	printf '%s' "$3" >"one/$2"
+	fails "$1" heddle generate one --prompt a --tokens 1
+	like "... says so" "$(cat "$tmp/.ok")" "$4"
+}
+config=$(cat one/config.json)
+mv one/model.safetensors one/part
+damaged "an index without a map" model.safetensors.index.json '{}' 'model\.safetensors\.index\.json: has no weight_map'
+damaged "one that is damaged" model.safetensors.index.json '{' 'model\.safetensors\.index\.json: has no weight_map: .*expected'
+rm one/model.safetensors.index.json
+mv one/part one/model.safetensors
+damaged "sizes of another model" config.json "$(printf '%s' "$config" | sed 's/"n_embd": *32/"n_embd": 64/')" ' is .* there, and .* in this model'
+damaged "a layer more" config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 3/')" 'has no tensor .*, which the model.s .* is in'
+damaged "layers that no file has" config.json "$(printf '%s' "$config" | sed 's/"n_layer": *2/"n_layer": 30000/')" 'says 30000 layers, and its files have [0-9]+ tensors'
+for ours in '"a\u0001b": "1"' '"x": "[y"' '"x": "a\nb"' '"x": 7' '"": ";"'; do
+	damaged "a key of ours that is no line: $ours" config.json "{\"model_type\": \"heddle\", \"n_positions\": 32, \"heddle\": {\"family\": \"gpt2\", $ours}}" \
+		'config\.json: heddle\..* is not a text of one line'
+done
+damaged "a family of ours that is none" config.json '{"model_type": "heddle", "n_positions": 32, "heddle": {"family": "gpt9"}}' 'model_type is heddle; known'
+damaged "or is not said" config.json '{"model_type": "heddle", "n_positions": 32, "heddle": {}}' 'model_type is heddle; known'
+damaged "no positions" config.json '{"model_type": "heddle", "heddle": {"family": "gpt2"}}' 'has no '
+done_testing
