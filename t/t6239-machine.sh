@@ -39,6 +39,22 @@ sed 's/^cores = .*/cores = 1/; s/^threads = [0-9]*/threads = 2/' here.ini >half.
 by=$(awk -v a="$(seconds half.ini 1)" -v b="$(seconds two.ini 1)" 'BEGIN { print a / b }')
 ok 'half the cores make it slower' test "$(awk -v x="$by" 'BEGIN { print (x > 1.02) }')" = 1
 
+# A file that lacks rates is taken for what it has; ranks share what there is, on one host or on several.
+without() { awk -v what="$1" '/^\[/ { out = $0 ~ "^\\[" what } !out' here.ini >less.ini; }
+for what in 'product forward' 'product backward' product kernel 'kernel norm'; do
+	without "$what"
+	ok "a file without [$what]" test -n "$(seconds less.ini 1)"
+done
+sed '/^fp32/d' here.ini >less.ini
+ok 'a file without rates of fp32' test -n "$(seconds less.ini 1)"
+sed '/^bf16/d' here.ini >less.ini
+ok 'or of bf16, for a run in it' "$build/heddle" plan tiny.ini --ranks 1 --machine less.ini --set train.precision=bf16
+sed 's/^cores = .*/cores = 8\nhosts = 2/; s/^hosts = 1$//' here.ini >hosts.ini
+ok 'several hosts' test -n "$(seconds hosts.ini 4)"
+ok 'more ranks than cores' "$build/heddle" plan tiny.ini --ranks 8 --machine half.ini --set train.threads=4 --set train.global_batch=16
+ok 'and stages that wait for them' "$build/heddle" plan tiny.ini --ranks 4 --machine half.ini --set train.threads=4 --set pp.plugin=pp --set pp.size=2
+ok 'memory that is given' "$build/heddle" plan tiny.ini --ranks 2 --machine here.ini --memory 1G
+
 if [ -n "$(command -v mpirun)" ]; then
 	ok 'two ranks measure what is between them' heddle_mpi 2 machine --quick --out both.ini
 	for kind in all-reduce reduce-scatter all-gather all-to-all shift; do
