@@ -29,9 +29,9 @@ like "... or not" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 2 --memory 
 fails "--times without --html is refused" heddle plan tiny.ini $machine --times t.json
 like "... with what it needs" "$(cat "$tmp/.ok")" 'plan: --times needs --html, and no --search'
 fails "--times with --search is refused" heddle plan tiny.ini $machine --times t.json --html x.html --search
-like "a search in which nothing fits" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 4 --search --memory 1K 2>&1)" '[0-9]'
-like "a search of one rank" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 1 --search 2>&1)" '[0-9]'
-like "a search beside a layout that is given" "$(heddle plan tiny.ini $machine $pp --search --top 1 2>&1)" '[0-9]'
+like "a search in which nothing fits" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 4 --search --tries 4 --memory 1K 2>&1)" '[0-9]'
+like "a search of one rank" "$(heddle plan tiny.ini --machine dgx-a100 --ranks 1 --search --tries 4 2>&1)" '[0-9]'
+like "a search beside a layout that is given" "$(heddle plan tiny.ini $machine $pp --search --tries 4 --top 1 2>&1)" '[0-9]'
 
 # Traces that are damaged.
 for trace in '[]' '{}' '{"traceEvents": [{}]}' '{"traceEvents": [{"name": "F", "ph": "M"}, {"name": 1, "ph": "X"}, {"name": "F", "ph": 1}]}' \
@@ -64,6 +64,34 @@ for ids in x '1 x' -1 256 '1 2 999'; do
 	fails "ids that are none: $ids" heddle generate ck --ids --prompt "$ids" --tokens 1
 done
 like "all that is likely, of more than there is" "$(heddle generate ck --ids --prompt '1 2' --tokens 2 --top-k 9999)" '[0-9]'
+
+# Pages: of one rank, of more stages than are drawn, of layouts that fit or do not.
+page() { heddle plan tiny.ini --machine dgx-a100 --html x.html "$@" >/dev/null 2>&1 && grep -q '</html>' x.html; }
+ok "a page of one rank" page --ranks 1 --set dp.size=1
+for n in 14 40; do
+	ok "a page of $n stages" page --ranks $n --set dp.size=1 --set pp.plugin=pp --set pp.size=$n --set model.layers=$n
+done
+ok "a page of many axes" page --ranks 32 --set dp.size=2 --set pp.plugin=pp --set pp.size=2 --set tp.plugin=tp --set tp.size=2 \
+	--set ep.plugin=ep --set ep.size=2 --set model.experts=2 --set cp.plugin=cp --set cp.size=2
+printf '[strategy dp]\nplugin = dp\nchoose = zero=0, zero=1, zero=2\n[vary train.recompute]\nvalues = full, none\n' >space.ini
+for memory in 100K 600K 10M; do
+	heddle plan tiny.ini --machine dgx-a100 --ranks 4 --search --space space.ini --memory $memory --html x.html >out 2>&1
+	like "a page of a search in $memory" "$(cat out)" 'layouts?'
+done
+
+# Metrics of other programs, or of runs that ended at once.
+cat >odd.jsonl <<'E'
+{"step": 0, "time": -1, "run": 7, "foresight": 3}
+{"step": 1, "time": "noon", "loss": "none", "run": {"layout": "", "ranks": 1, "threads": 1}, "foresight": {"parts": [{"kind": "a"}, {"kind": "b", "measured_seconds": 1}], "timeline": {}}}
+{"step": 2, "time": 1e30, "loss": 0, "load": [1, 2], "lossy": 3, "loss.0": 4, "run": {"layout": "dp 2", "ranks": 2, "threads": 2}, "foresight": {"timeline": {"stages": [], "seconds": 1}}}
+{"step": 3, "loss": -1, "loadings": 1, "foresight": {"timeline": {"stages": [{}], "seconds": 0}}}
+{"step": 4, "loss": 1, "foresight": {"timeline": {"stages": [{"predicted": "odd", "measured": "odd"}], "seconds": 2}}}
+E
+ok "metrics" heddle train tiny.ini --set log.metrics=plain.jsonl --set train.eval_every=1
+
+ok "a report of odd lines" heddle report odd.jsonl --out x.html
+ok "... beside a run" heddle report odd.jsonl,plain.jsonl --out x.html
+ok "... has its curves" grep -q '<svg' x.html
 
 # train: events alone, an empty cache's place, a terminal
 ok "events without metrics" heddle train tiny.ini --set log.tensorboard=events --set checkpoint.dir=ck2 --set checkpoint.async=yes
