@@ -25,6 +25,40 @@ like "... in a smaller one, and beside another plugin" "$(tr '\n' ' ' <out)" \
 fails "a text that is in no check's name is refused" heddle conform dp --only gpt3
 like "... with the text" "$(cat "$tmp/.ok")" "^heddle: conform: --only 'gpt3': no check has this in its name\$"
 
+# Tables: what the loader takes, and an INI could not name or a user not read.  Options of all types are drawn, and given.
+cat >table.c <<'E'
+#include <heddle/strategy.h>
+static const struct hd_option options[] = { { KEY, HD_OPT_INT, 0, DEFAULT, "1..3", HELP },
+	{ "many", HD_OPT_INT, 0, "4", "1..1000", "h" }, { "free", HD_OPT_INT, 0, "4", NULL, "h" }, { "flag", HD_OPT_BOOL, 0, "no", NULL, "h" },
+	{ "num", HD_OPT_NUM, 0, "0.5", NULL, "h" }, { "kind", HD_OPT_CHOICE, 0, "near", "near|far|FILE", "h" },
+	{ "text", HD_OPT_STR, 0, "", NULL, "h" }, { "room", HD_OPT_BYTES, 0, NULL, NULL, "h" } };
+static const struct hd_strategy_ops ops = { .size = sizeof(ops), .options = options, .noptions = 8, .option_size = sizeof(options[0]) };
+HD_PLUGIN(NAME, VERSION, &ops)
+E
+table() { # NAME VERSION KEY DEFAULT HELP
+	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" "-DNAME=\"$1\"" "-DVERSION=\"$2\"" "-DKEY=\"$3\"" \
+		"-DDEFAULT=\"$4\"" "-DHELP=$5" -o "$1.so" table.c
+}
+table table 1 wide 2 '"h"'
+printf '[plugin x]\nfile = /elsewhere/other.so\n[plugin t]\nfile = ./table.so\nwide = 3\nflag = yes\n' >table.ini
+says "a table that is right" ' 2 passed, 0 failed' 0 ./table.so --only options
+says "... with keys of an INI, in many layouts" 'passed, 0 failed' 0 ./table.so table.ini --only 'options have' --layouts 60
+printf '[plugin x]\nfile = /elsewhere/other.so\n' >table.ini
+fails "... of an INI that does not name it" heddle conform ./table.so table.ini --only 'options have'
+like "... is said" "$(cat "$tmp/.ok")" 'table\.ini: no section names the plugin table'
+table table "" wide 2 '"h"'
+says "an empty version" '^#   the version is empty' 1 ./table.so --only 'name and'
+table ta+ble 1 wide 2 '"h"'
+says "a name that an INI does not take" '^#   name "ta\+ble": letters, digits, _ and - are all that an INI takes' 1 ./ta+ble.so --only 'name and'
+table table 1 Wide 2 '"h"'
+says "a key in capitals" '^#   option Wide: keys have small letters' 1 ./table.so --only 'options have'
+table table 1 wide 2 '""'
+says "an empty help" '^#   option wide: its help is missing' 1 ./table.so --only 'options have'
+table table 1 wide 2 NULL
+says "no help" '^#   option wide: its help is missing' 1 ./table.so --only 'options have'
+table table 1 wide 9 '"h"'
+says "a default out of its range" '^#   option wide: its default is refused: .*9' 1 ./table.so --only 'defaults of'
+
 wrong() { # -D...: replicas.so with this fault
 	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -include stdlib.h -I"$src/include" "$@" -o replicas.so \
 		"$src/t/plugins/replicas.c"

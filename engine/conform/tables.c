@@ -33,12 +33,8 @@ static void keys(struct judge *j, const struct judge_task *t, struct outcome *o)
 
 		if (k->key[strspn(k->key, "abcdefghijklmnopqrstuvwxyz0123456789_")])
 			outcome_set(o, JUDGED_WRONG, "option %s: keys have small letters, digits and _", k->key);
-		for (uint32_t b = 0; b < i; b++)
-			if (!strcmp(option_of(s, b)->key, k->key))
-				outcome_set(o, JUDGED_WRONG, "option %s: declared twice", k->key);
-		if (!k->help || !*k->help || strchr(k->help, '\n'))
-			outcome_set(o, JUDGED_WRONG, "option %s: its help is %s", k->key,
-				    k->help && *k->help ? "more than a line" : "missing");
+		if (!k->help || !*k->help) /* that it is one line, and no key stands twice, the loader has seen */
+			outcome_set(o, JUDGED_WRONG, "option %s: its help is missing", k->key);
 	}
 }
 
