@@ -63,6 +63,83 @@ static int is_alike(const struct hd_comparison *c, double apart)
 	return !err.code;
 }
 
+/* -- runs that failed, or whose files lack something -------------------------------------------------------------------------- */
+static void write_text(const char *name, const char *path, const char *text)
+{
+	FILE *f = open_in(name, path);
+
+	fputs(text, f);
+	fclose(f);
+}
+
+static void says(const struct hd_comparison *c, const char *want, const char *what)
+{
+	struct hd_err err = { 0 };
+	FILE *out = fopen("/dev/null", "w");
+
+	hd_compare(c, dir, out, &err);
+	fclose(out);
+	if (!ok(err.code && strstr(err.text, want), "%s", what))
+		note("said: %s", err.text);
+}
+
+static void write_gradients(const char *name, const char *header, const void *data, size_t n)
+{
+	uint64_t length = strlen(header);
+	FILE *f = open_in(name, "/step-00000001/heddle/gradients.safetensors");
+
+	fwrite(&length, sizeof(length), 1, f);
+	fwrite(header, 1, length, f);
+	fwrite(data, 1, n, f);
+	fclose(f);
+}
+
+static void failures(const struct hd_comparison *c)
+{
+	static const char step[] = "{\"step\": 1, \"loss\": 1, \"grad_norm\": 1}\n";
+	const float one[] = { 1, 1 }, nan[] = { NAN };
+	struct hd_err err = { 0 };
+	struct hd_losses x;
+	FILE *f;
+
+	make_run("one", 1), make_run("many", 1);
+	f = open_in("many", ".jsonl");
+	for (int i = 0; i < HD_MOST_STEPS + 3; i++)
+		fputs(step, f);
+	fclose(f);
+	is_int(hd_losses_read(dir, "many", &x, &err), HD_OK, "more steps than are compared");
+	is_int(x.n, HD_MOST_STEPS, "... are as many as there is room for");
+	says(c, "one rank made 1 steps, the layout 16", "runs of other lengths are not compared");
+	write_text("many", ".jsonl", "{\"step\": 1}\n{\"loss\": null}\nno JSON\n");
+	says(c, "/many.jsonl: no step was written", "a run without a loss");
+	write_text("many", ".jsonl", "{\"step\": 1, \"loss\": 1, \"grad_norm\": 0}\n");
+	write_text("one", ".jsonl", "{\"step\": 1, \"loss\": 1, \"grad_norm\": 0}\n");
+	says(c, "gradient norm of step 1 differs by nan", "what is no number is not alike");
+	make_run("one", 1), make_run("many", 1);
+	write_gradients("many", "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", nan, 4);
+	says(c, "gradient of w differs by nan", "nor a gradient that is none");
+	write_gradients("many", "{\"v\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", one, 4);
+	says(c, "gradient of w differs by nan", "nor one that the layout has not written");
+	write_gradients("many", "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", one, 8);
+	says(c, "gradient of w differs by nan", "nor one of other sizes");
+	write_gradients("many", "{\"w\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]}}", one, 8);
+	says(c, "w", "nor one of another type");
+	write_text("many", "/step-00000001/heddle/gradients.safetensors", "");
+	says(c, "gradients.safetensors", "nor a file of nothing");
+	write_text("many", ".jsonl", "");
+	says(c, "/many.jsonl: no step was written", "a run that wrote no line");
+	write_text("many", ".out", "heddle: initial weights 1\nbanner\nheddle: the first\nheddle: the last\nbanner\n");
+	err.code = 0;
+	hd_compare_said(dir, "many", &err);
+	is_str(err.text, "the layout did not train: the last", "a run that failed has the last word");
+	err.code = 0;
+	hd_compare_said(dir, "one", &err);
+	is_str(err.text, "one rank did not train: no message of it", "or none");
+	err.code = 0;
+	hd_losses_read(dir, "nowhere", &x, &err);
+	ok(strstr(err.text, "/nowhere.jsonl: no step was written") != NULL, "a run that never was");
+}
+
 int main(void)
 {
 	/* two orders of a sum of three terms: u^2 3 / 3 of its square */
@@ -75,6 +152,7 @@ int main(void)
 	ok(is_alike(&c, 0), "runs that are equal");
 	ok(is_alike(&c, 0x1p-24), "a loss at the bound");
 	ok(!is_alike(&c, 0x1.1p-24), "a loss beyond it");
+	failures(&c);
 	hd_dir_remove(dir, &err);
 	return done();
 }
