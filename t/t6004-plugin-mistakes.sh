@@ -70,6 +70,49 @@ static const struct hd_op small = { .size = 0, .name = "small", .shape = same };
 #endif
 static const struct hd_op mute = { .size = sizeof(mute), .name = "mute", .shape = same, .flags = FLAGS, .zero = ZERO };
 static const struct hd_op add = { .size = sizeof(add), .name = "add", .shape = same };
+#ifndef VJP
+#define VJP
+#endif
+static int bent_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout, uint64_t want,
+	struct hd_tensor **din)
+{
+	const struct hd_graph_api *g = s->h->graph;
+	(void)g, (void)p, (void)n, (void)want;
+	din[0] = dout[0];
+	VJP;
+	return HD_OK;
+}
+#ifndef COST
+#define COST
+#endif
+static int bent_cost(struct hd_strategy *s, const struct hd_node *n, struct hd_cost *c)
+{
+	(void)s, (void)n;
+	c->bytes = 8;
+	COST;
+	return HD_OK;
+}
+static int bent_record(struct hd_strategy *s, struct hd_record *r, const struct hd_node *n)
+{
+	return s->h->record->launch(r, "map", n->ins, 1, n->outs, 1, "a");
+}
+static const struct hd_op bent = { .size = sizeof(bent), .name = "bent", .shape = same, .vjp = bent_vjp, .cost = bent_cost,
+	.record = bent_record };
+static int m_rewrite(struct hd_strategy *s, struct hd_plan *p)
+{
+#ifdef BENT
+	const struct hd_graph_api *g = s->h->graph;
+	const struct hd_match gelus = { .size = sizeof(gelus), .kind = "gelu" };
+	struct hd_node *n = NULL, *mine;
+	while ((n = g->node_next(p, n, &gelus))) {
+		hd_cursor(g, p, n, NULL);
+		mine = g->node(p, &BENT, n->ins, 1, "%s", "");
+		if (mine)
+			g->replace(p, n->outs[0], mine->outs[0]);
+	}
+#endif
+	return s->h->status(p);
+}
 static int m_open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy **self)
 {
 	struct hd_strategy *s = h->alloc(p, sizeof(*s));
@@ -122,7 +165,7 @@ static int m_storage(struct hd_strategy *s, struct hd_plan *p)
 	return s->h->status(p);
 }
 static const struct hd_strategy_ops ops = { .size = sizeof(ops), .options = options, .noptions = 1,
-	.option_size = sizeof(options[0]), .open = m_open, .mesh = m_mesh, .rules = m_rules, .storage = m_storage,
+	.option_size = sizeof(options[0]), .open = m_open, .mesh = m_mesh, .rewrite = m_rewrite, .rules = m_rules, .storage = m_storage,
 	.lower = m_lower };
 HD_PLUGIN("mistake", "1.0", &ops)
 EOF
@@ -337,6 +380,17 @@ says "a kernel that is none, on the second member alone" 'm\]: .*kernel my_own' 
 	'-DLOWER=y = hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0); if (y) g->replace(p, n->outs[0], g->node(p, &loud, &y, 1, "%s", "")->outs[0])'
 says "a cast to whole numbers" 'cast: output 0 has dtype i32' 1 \
 	'-DLOWER=y = g->cast(p, g->cast(p, hd_comm(g, p, HD_COMM_ALL_REDUCE, s->group, x, NULL, 0), HD_DTYPE_I32), HD_DTYPE_F32); g->replace(p, n->outs[0], y)'
+
+# Gradients and costs of an op in the model.
+says "an op in the model" '^2 ranks = m.wide 2' 0 -DBENT=bent
+says "a gradient of nowhere" 'bent: gradient 0 is no tensor of this plan' 1 -DBENT=bent '-DVJP=din[0] = (void *)p'
+says "a gradient of other dims" 'bent: gradient 0 is \(\), and input 0 is \(' 1 -DBENT=bent '-DVJP=din[0] = g->einsum(p, dout, 1, NULL, 0)'
+says "a gradient of as many other dims" 'bent: gradient 0 is \(.*\), and input 0 is \(' 1 -DBENT=bent \
+	'-DVJP=din[0] = g->rename(p, dout[0], dout[0]->dims[2], s->h->dim_new(p, "other", dout[0]->dims[2]->n))'
+says "a vjp that fails without a text" 'bent: the gradient rule failed' 1 -DBENT=bent '-DVJP=return -42'
+says "no gradient" 'loud is not differentiable, but a gradient is needed through it' 1 -DBENT=loud
+says "a cost of less than nothing" 'bent of \(.*\): bytes is -1, not 0 to 1e30' 1 -DBENT=bent '-DCOST=c->bytes = -1'
+says "a cost without end" 'bent of \(.*\): matmul_flops is inf, not 0 to 1e30' 1 -DBENT=bent '-DCOST=c->matmul_flops = 1 / (c->bytes - 8)'
 
 # What a slot does to its process.
 says "a crash" '^heddle: \[strategy m\]: slot rules of plugin mistake ended by signal SIGSEGV' 1 '-DRULES=*(volatile int *)0 = 1'
