@@ -54,12 +54,12 @@ done
 
 # What is kept is in the plan: the part that lives within a step is at least that of the layers, and two micro-batches more
 # in flight add theirs (GPipe keeps all).
-planned() { heddle check --all "$tmp/run.ini" "$@" | sed -n 's/^rank 0.*within a step \([0-9.]*\)).*/\1/p'; }
+planned() { heddle check --all "$tmp/run.ini" "$@" | sed -n 's/^rank 0.*within a step \([0-9.]*\)[,)].*/\1/p'; }
 {
 	cat "$tmp/run.ini"
 	printf 'size = 1\n[strategy pp]\nplugin = pp\nsize = 1\nschedule = gpipe\n'
 } >"$tmp/gpipe.ini"
-flight() { heddle check --all "$tmp/gpipe.ini" --set train.global_batch=$1 | sed -n 's/^rank 0.*within a step \([0-9.]*\)).*/\1/p'; }
+flight() { heddle check --all "$tmp/gpipe.ini" --set train.global_batch=$1 | sed -n 's/^rank 0.*within a step \([0-9.]*\)[,)].*/\1/p'; }
 kept=$(heddle explain "$tmp/run.ini" --saved --ranks 1 | sed -n 's/.*together *\([0-9]*\) bytes/\1/p' | awk '{ n += $1 } END { print n }')
 ok "the plan has room for it" awk -v kept="$kept" -v planned="$(planned --ranks 1)" 'BEGIN { exit !(planned * 1e6 > kept) }'
 near "and for each micro-batch that is in flight" "$(awk -v a="$(flight 8)" -v b="$(flight 16)" 'BEGIN { print b - a }')" \

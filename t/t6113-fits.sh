@@ -14,7 +14,7 @@ for verb in train bench; do
 	said=$(limited heddle $verb huge.ini)
 	is "$verb is refused" $? 1
 	like "with the numbers" "$said" "^heddle: $numbers, and .* has [0-9.]+ [MGT]B left"
-	like "what it consists of" "$said" '\(rank 0: parameters and state 59\.4 TB, within a step [0-9.]+ [GTM]B\)'
+	like "what it consists of" "$said" '\(rank 0: parameters and state 59\.4 TB, within a step [0-9.]+ [GTM]B[,)]'
 	like "and the keys that help" "$said" 'This helps: a smaller train\.micro_batch \(it is 2\), train\.recompute = full, dp\.zero \(less memory: .*\), more hosts'
 	is "in one message" "$(printf '%s\n' "$said" | messages | wc -l)" 1
 	unlike "no step, no weights" "$said" 'initial weights|^step '

@@ -63,7 +63,7 @@ like "whose numbers are as one writes them" "$(cat c/step-00000005/config.json)"
 # check
 for conf in char-small quickstart; do
 	like "check $conf.ini" "$(heddle check "$src/conf/$conf.ini" --set data.train=text.txt --set model.vocab=256)" \
-		'^rank 0.*: [0-9.]+ [KM] parameters, memory [0-9.]+ MB \(parameters and state [0-9.]+ MB, within a step [0-9.]+ [KM]B\)$'
+		'^rank 0.*: [0-9.]+ [KM] parameters, memory [0-9.]+ MB \(parameters and state [0-9.]+ MB, within a step [0-9.]+ [KM]B, scratch of kernels [0-9.]+ [KM]B\)$'
 done
 out=$(heddle check tiny.ini --ranks 4 --set train.micro_batch=1)
 like "check: the layout" "$out" '^4 ranks = dp 4 \(1 apart\)$'

@@ -14,7 +14,7 @@ printf '[strategy tp]\nplugin = tp\nsize = 2\n[strategy pp]\nplugin = pp\nsize =
 said=$(heddle check deep.ini --ranks 16 --set model.vocab=512)
 is "check: equal stages are one line" "$(printf '%s\n' "$said" | grep -c '^rank')" 3
 like "with their ranks, blocks and the least and most that a step needs" "$said" \
-	'^ranks 2 to 12 \(stages 1 to 6, 4 blocks each; [0-9.]+ [KM] parameters each\): [0-9.]+ [KM] parameters, memory [0-9.]+ MB to [0-9.]+ MB \(parameters and state [0-9.]+ MB, within a step [0-9.]+ MB to [0-9.]+ MB\)$'
+	'^ranks 2 to 12 \(stages 1 to 6, 4 blocks each; [0-9.]+ [KM] parameters each\): [0-9.]+ [KM] parameters, memory [0-9.]+ MB to [0-9.]+ MB \(parameters and state [0-9.]+ MB, within a step [0-9.]+ MB to [0-9.]+ MB, scratch of kernels [0-9.]+ [KM]B\)$'
 is "--all: a line for each" "$(heddle check deep.ini --ranks 16 --set model.vocab=512 --all | grep -c '^rank .*parameters, memory [0-9.]* MB (')" 8
 heddle check deep.ini --ranks 16 --set model.vocab=512 --all >all.txt
 heddle check deep.ini --ranks 16 --set model.vocab=512 --json >check.json
@@ -26,7 +26,7 @@ assert [a["name"] for a in c["axes"]] == ["tp", "pp"] and c["ranks"] == 16 and c
 assert len(c["stages"]) == 8 and sum(s["stage_parameters"] for s in c["stages"]) == c["parameters"]
 lines = [l for l in open("all.txt") if l.startswith("rank ")]
 for s, line in zip(c["stages"], lines):
-    m = re.match(r"rank (\d+) \(stage (\d+): .*; (\d+) parameters\): (\d+) parameters, memory ([\d.]+) MB \(parameters and state ([\d.]+), within a step ([\d.]+)\)", line)
+    m = re.match(r"rank (\d+) \(stage (\d+): .*; (\d+) parameters\): (\d+) parameters, memory ([\d.]+) MB \(parameters and state ([\d.]+), within a step ([\d.]+), scratch of kernels ([\d.]+)\)", line)
     rank, stage, whole, own = map(int, m.groups()[:4])
     assert (rank, stage, whole, own) == (s["rank"], s["stage"], s["stage_parameters"], s["parameters"]), (s, line)
     for text, n in zip(m.groups()[4:], (s["memory_bytes"], s["persistent_bytes"], s["transient_bytes"])):

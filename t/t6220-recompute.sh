@@ -51,7 +51,7 @@ sed -e 's/^layers = .*/layers = 10/' -e 's/^micro_batch = .*/micro_batch = 2/' -
 sed -i 's/^heads = .*/&\nvocab = 256/' big.ini
 printf "$pp" | sed 's/size = 2/size = 4/' >>big.ini
 within() { heddle check --all big.ini --set train.recompute=$1 --set pp.schedule=$2 --set train.global_batch=$((2 * $3)) $4 |
-	sed -n "s/^rank $5 .*within a step \([0-9.]*\)).*/\1/p"; }
+	sed -n "s/^rank $5 .*within a step \([0-9.]*\)[,)].*/\1/p"; }
 bsh=$(awk 'BEGIN { print 2 * 128 * 64 * 4 / 1e6 }')
 
 for how in none selective full; do

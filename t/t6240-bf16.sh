@@ -134,7 +134,7 @@ sed -e 's/^layers = .*/layers = 6/' -e 's/^embed = .*/embed = 384/' -e 's/^heads
 	-e 's/^micro_batch = .*/micro_batch = 8/' -e 's/^steps = .*/steps = 2/' -e 's/^eval_batches.*//' -e '/^\[strategy/,$d' \
 	-e 's/^train = text.txt/&\nvalid_fraction = 0/' tiny.ini >large.ini
 state() { sed -n 's/.*parameters and state \([0-9.]*\),.*/\1/p'; }
-step() { sed -n 's/.*within a step \([0-9.]*\)).*/\1/p'; }
+step() { sed -n 's/.*within a step \([0-9.]*\)[,)].*/\1/p'; }
 c32=$(heddle check --all large.ini) c16=$(heddle check --all large.ini $bf16)
 params=$(printf '%s\n' "$c16" | sed -n 's/^rank 0.*: \([0-9]*\) parameters.*/\1/p')
 norms=$(((2 * 6 + 1) * 2 * 384))

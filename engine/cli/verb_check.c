@@ -13,6 +13,7 @@
 #include "engine/plugin/turn.h"
 #include "engine/graph/mesh.h"
 #include "engine/graph/traffic.h"
+#include "engine/process/affinity.h"
 #include "engine/passes/passes.h"
 #include "engine/program/match.h"
 #include "engine/run/run.h"
@@ -101,6 +102,7 @@ static void add_server(struct servers *s, const struct hd_stage_line *mine)
 struct class_checks {
 	struct hd_plan *p;
 	struct hd_classes classes;
+	int threads; /* of a rank */
 	struct hd_match_run *match;
 	struct hd_stage_line *stages; /* by coordinate */
 	struct servers *servers;
@@ -110,14 +112,18 @@ struct class_checks {
 /* The program of a class, classes in their order. */
 static int check_class(struct class_checks *c, int64_t k, struct hd_program *g, struct hd_err *err)
 {
-	struct hd_stage_line *most = &c->stages[g->coord];
-	struct hd_stage_line mine = { .rank = g->rank,
-				      .parameters = hd_program_parameters(g),
-				      .persistent = g->memory.persistent,
-				      .transient = g->memory.transient,
-				      .snapshot = g->memory.snapshot,
-				      .host = g->memory.host_persistent + g->memory.host_transient,
-				      .communicators = hd_plan_has_nccl(c->p) ? hd_program_communicators(g) : 0 };
+	struct hd_stage_line *most = &c->stages[g->coord], mine;
+
+	if (c->p->config.device != HD_DEVICE_CUDA)
+		HD_TRY(hd_program_scratch(g, hd_device_cpu(), c->threads, err));
+	mine = (struct hd_stage_line){ .rank = g->rank,
+				       .parameters = hd_program_parameters(g),
+				       .persistent = g->memory.persistent,
+				       .transient = g->memory.transient,
+				       .snapshot = g->memory.snapshot,
+				       .scratch = g->memory.scratch,
+				       .host = g->memory.host_persistent + g->memory.host_transient,
+				       .communicators = hd_plan_has_nccl(c->p) ? hd_program_communicators(g) : 0 };
 
 	if (c->p->config.device != HD_DEVICE_CUDA)
 		HD_TRY(hd_program_try(g, hd_device_cpu(), &c->classes, k, err));
@@ -165,6 +171,7 @@ static int check_stages(struct hd_plan *p, struct hd_stage_line *stages, struct 
 {
 	struct class_checks c = { .p = p, .traffic = t, .stages = stages, .servers = servers };
 
+	c.threads = hd_affinity_threads(p->config.threads, p->ranks);
 	hd_classes_find(p, &c.classes);
 	c.match = hd_match_create(p, &c.classes);
 	check_classes(&c, err);

@@ -15,7 +15,7 @@ static int64_t buffers(const struct hd_stage_line *s)
 
 int64_t hd_stage_line_bytes(const struct hd_stage_line *s)
 {
-	return s->persistent + s->transient + s->snapshot + buffers(s);
+	return s->persistent + s->transient + s->snapshot + s->scratch + buffers(s);
 }
 
 /* Those whose ranks hold as much: what lives within a step differs, as stages have more or fewer micro-batches in flight. */
@@ -23,7 +23,7 @@ static int alike(const struct hd_stage_line *a, const struct hd_stage_line *b)
 {
 	return a->blocks == b->blocks && a->whole == b->whole && a->parameters == b->parameters &&
 	       a->persistent == b->persistent && a->snapshot == b->snapshot && a->host == b->host &&
-	       a->communicators == b->communicators;
+	       a->scratch == b->scratch && a->communicators == b->communicators;
 }
 
 static void print_blocks(const struct hd_plan *p, int64_t coord)
@@ -46,6 +46,8 @@ static void print_exactly(const struct hd_plan *p, const struct hd_stage_line *s
 	       (double)s->transient / 1e6);
 	if (s->snapshot)
 		printf(", copy while it is saved %.1f", (double)s->snapshot / 1e6);
+	if (s->scratch)
+		printf(", scratch of kernels %.1f", (double)s->scratch / 1e6);
 	if (s->communicators)
 		printf(", %lld communicator%s of NCCL some %.0f", (long long)s->communicators,
 		       hd_plural(s->communicators, "s"), (double)buffers(s) / 1e6);
@@ -101,6 +103,8 @@ static void print_alike(const struct hd_plan *p, const struct hd_stage_line *s, 
 	print_between(least, most);
 	if (s[from].snapshot)
 		printf(", copy while it is saved %s", hd_human_bytes((double)s[from].snapshot).text);
+	if (s[from].scratch)
+		printf(", scratch of kernels %s", hd_human_bytes((double)s[from].scratch).text);
 	if (s[from].communicators)
 		printf(", %lld communicator%s of NCCL some %s", (long long)s[from].communicators,
 		       hd_plural(s[from].communicators, "s"), hd_human_bytes((double)buffers(&s[from])).text);
@@ -130,12 +134,12 @@ static json_t *one_json(const struct hd_plan *p, const struct hd_stage_line *s, 
 	for (size_t b = 0; b < p->nblocks; b++)
 		if (p->blocks[b].coord == coord)
 			json_array_append_new(blocks, json_string(p->blocks[b].name));
-	return json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "stage", (json_int_t)coord, "rank",
-			 (json_int_t)s->rank, "blocks", blocks, "stage_parameters", (json_int_t)s->whole, "parameters",
-			 (json_int_t)s->parameters, "memory_bytes", (json_int_t)hd_stage_line_bytes(s),
+	return json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "stage", (json_int_t)coord,
+			 "rank", (json_int_t)s->rank, "blocks", blocks, "stage_parameters", (json_int_t)s->whole,
+			 "parameters", (json_int_t)s->parameters, "memory_bytes", (json_int_t)hd_stage_line_bytes(s),
 			 "persistent_bytes", (json_int_t)s->persistent, "transient_bytes", (json_int_t)s->transient,
-			 "snapshot_bytes", (json_int_t)s->snapshot, "host_bytes", (json_int_t)s->host,
-			 "communicator_bytes", (json_int_t)buffers(s));
+			 "snapshot_bytes", (json_int_t)s->snapshot, "scratch_bytes", (json_int_t)s->scratch,
+			 "host_bytes", (json_int_t)s->host, "communicator_bytes", (json_int_t)buffers(s));
 }
 
 json_t *hd_stage_lines_json(const struct hd_plan *p, const struct hd_stage_line *s, int64_t n)

@@ -12,6 +12,7 @@ struct hd_stage_line {                 /* of a stage, by coordinate */
 	int64_t parameters;            /* of that rank */
 	int64_t persistent, transient; /* bytes: parameters and states; within a step */
 	int64_t snapshot;              /* a copy of what is being saved (checkpoint.async) */
+	int64_t scratch;               /* of the cpu's kernels */
 	int64_t host;                  /* in the host's memory, where the device has its own */
 	int64_t communicators;         /* of NCCL, with buffers of HD_COMMUNICATOR_BYTES each */
 };

@@ -74,6 +74,9 @@ struct hd_kernel {
 	void *(*join)(const struct hd_joint *l, size_t n);
 	void (*run_joined)(void *joined, const struct hd_run *r);
 	void (*unjoin)(void *joined);
+	/* Bytes of the host's memory that a launch takes for values of its own, which the launches of a device share; without
+	 * preparing it.  NULL: none, or they are the device's. */
+	int64_t (*scratch)(const struct hd_kernel_desc *d, int threads);
 	/* The least seconds that a launch is known to take on this machine, measured now if it has to be; any: with operands in
 	 * whatever layout.  0, or the slot NULL: not known. */
 	double (*bound)(const struct hd_prep *p, int any);
@@ -104,7 +107,7 @@ struct hd_device_ops {
 	double (*peak)(uint32_t dtype); /* FLOP/s by the maker's word; NULL: not known */
 	/* A sentence to warn of, if dtype is slow here; it or the slot NULL: nothing. */
 	const char *(*slow)(uint32_t dtype);
-	/* After all prepares: bytes of the host's memory that kernels share for values of one launch, beside the plan; NULL: none. */
+	/* After all prepares: what slot `scratch` of the kernels says is taken, of the largest; NULL: none. */
 	int64_t (*scratch)(void);
 
 	/* After a step: what its user should know, malloc'ed; it or the slot NULL: nothing new. */
@@ -164,7 +167,7 @@ struct hd_device_comm {
 
 /* A device module (heddle-cuda.so) has this symbol, and was built with the engine that loads it. */
 #define HD_DEVICE_SYMBOL "heddle_device"
-#define HD_DEVICE_VERSION 7
+#define HD_DEVICE_VERSION 8
 struct hd_device_module {
 	uint32_t version, ops_size, run_size;
 	const struct hd_device_ops *ops;

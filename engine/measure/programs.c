@@ -228,7 +228,8 @@ static int measure(struct hd_measuring *m, const struct small_shape *s, struct h
 		take_all(m, &x, steps);
 	if (!m->process_memory && x.g)
 		m->process_memory =
-			hd_comm_max((double)(hd_peak_bytes() - x.g->memory.persistent - x.g->memory.transient));
+			hd_comm_max((double)(hd_peak_bytes() - x.g->memory.persistent - x.g->memory.transient -
+					     (m->j->device->scratch ? m->j->device->scratch() : 0)));
 	free(m->j->tuned);
 	m->j->tuned = NULL;
 	close_model(&x);

@@ -17,6 +17,7 @@
 #include "engine/predict/simulate.h"
 #include "engine/predict/whole_layers.h"
 #include "engine/passes/passes.h"
+#include "engine/run/run.h"
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -245,6 +246,12 @@ static double beside_plan(const struct sim *s, const struct events *of)
 	return bytes;
 }
 
+/* Kernels of a device with memory of its own have theirs in what its machine says of libraries. */
+static int add_scratch(const struct sim *s, struct hd_program *g, struct hd_err *err)
+{
+	return hd_machine_is_host(s->m) ? hd_program_scratch(g, hd_device_cpu(), s->m->threads, err) : HD_OK;
+}
+
 static int is_slow(const struct sim *s, int64_t rank)
 {
 	return s->m->slow > 0 && s->m->slow_rank == rank;
@@ -271,7 +278,8 @@ static int serve(struct sim *s, int64_t coord, struct hd_err *err)
 		s->source.aside = 1;
 		hd_events_make(&s->source, &price, &of, &sum, NULL);
 		s->source.aside = 0;
-		memory = (double)(g->memory.persistent + g->memory.transient) + beside_plan(s, &of);
+		HD_TRY(add_scratch(s, g, err));
+		memory = (double)(g->memory.persistent + g->memory.transient + g->memory.scratch) + beside_plan(s, &of);
 		sum.compute *= is_slow(s, o.rank) ? s->m->slow : 1;
 		s->source.serving = fmax(s->source.serving, sum.compute);
 		all->n++;
@@ -315,17 +323,18 @@ static struct hd_program *stage_program(const struct sim *s, int64_t coord, stru
 	return g;
 }
 
-static int stage(struct sim *s, int64_t coord, const struct hd_program *g, struct hd_err *err)
+static int stage(struct sim *s, int64_t coord, struct hd_program *g, struct hd_err *err)
 {
 	struct hd_stage_price *sum = &s->out->stages[coord];
 	struct hd_pricing price;
 
 	HD_TRY(serve(s, coord, err));
+	HD_TRY(add_scratch(s, g, err));
 	hd_pricing_begin(&price, s->m, s->style, g);
 	sum->rank = g->rank;
 	sum->parameters = hd_program_parameters(g);
 	hd_events_make(&s->source, &price, &s->stages[coord], sum, s->out->spans ? &s->out->spans[coord] : NULL);
-	sum->memory = (double)(g->memory.persistent + g->memory.transient + g->memory.snapshot) +
+	sum->memory = (double)(g->memory.persistent + g->memory.transient + g->memory.snapshot + g->memory.scratch) +
 		      beside_plan(s, &s->stages[coord]);
 	sum->state = (double)g->memory.persistent;
 	sum->host_memory = (double)(g->memory.host_persistent + g->memory.host_transient);

@@ -145,6 +145,15 @@ static int back_again(int *threads)
 	return 1;
 }
 
+int hd_affinity_threads(int threads_wanted, int64_t ranks)
+{
+	int asked = asked_of_openmp(), cores = mask_cores();
+
+	if (threads_wanted || asked)
+		return threads_wanted ? threads_wanted : asked;
+	return ranks < cores ? (int)(cores / ranks) : 1;
+}
+
 int hd_affinity_setup(int argc, char **argv, int threads_wanted)
 {
 	int threads, before, cores, sharers, ranks = local_ranks();

@@ -53,6 +53,7 @@ struct program_memory {
 	int64_t persistent, transient, peak_bound;
 	int64_t host_persistent, host_transient; /* of the host's memory, where the device has its own */
 	int64_t snapshot; /* a copy of what this rank writes into a checkpoint; 0: none is made */
+	int64_t scratch;  /* of kernels, which share it (hd_program_scratch); of the host's memory */
 };
 
 /* Of a plan, for the programs of all its ranks (plan_index.c). */

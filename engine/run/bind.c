@@ -354,6 +354,19 @@ static int try_rank(struct hd_program *g, const struct hd_device_ops *device, in
 	return rc;
 }
 
+int hd_program_scratch(struct hd_program *g, const struct hd_device_ops *device, int threads, struct hd_err *err)
+{
+	const struct hd_bind ask = { .device = device, .threads = threads, .asks = 1 };
+	int rc;
+
+	if (device->fixed)
+		device->fixed(g->plan->config.deterministic);
+	g->memory.scratch = 0;
+	rc = hd_pass_record(g, &ask, err);
+	release_launches(g);
+	return rc;
+}
+
 int hd_program_try(struct hd_program *g, const struct hd_device_ops *device, const struct hd_classes *c,
 		   int64_t class_number, struct hd_err *err)
 {

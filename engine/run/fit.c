@@ -58,22 +58,24 @@ static char *advice(const struct hd_job *j)
 
 static int refuse(const struct hd_job *j, const struct memory_wish *all, struct hd_err *err)
 {
-	char *keys = advice(j), *ranks = hd_strdup(""), *copy = hd_strdup("");
+	char *keys = advice(j), *ranks = hd_strdup(""), *more = hd_strdup("");
 
 	if (j->world.local_size > 1)
 		hd_append(&ranks, " by the %d ranks of this host", j->world.local_size);
 	if (j->snapshot_bytes)
-		hd_append(&copy, ", a copy for checkpoint.async %s", hd_human_bytes((double)j->snapshot_bytes).text);
+		hd_append(&more, ", a copy for checkpoint.async %s", hd_human_bytes((double)j->snapshot_bytes).text);
+	if (j->scratch_bytes)
+		hd_append(&more, ", scratch of kernels %s", hd_human_bytes((double)j->scratch_bytes).text);
 	hd_err_set(
 		err, HD_ENOMEM,
 		"%s of memory would be needed%s, and %s has %s left (rank %d: parameters and state %s, within a step %s%s). This "
 		"helps: %s. heddle check tells the memory of a layout",
 		hd_human_bytes(all->need).text, ranks, all->who, hd_human_bytes(all->left).text, j->world.rank,
-		hd_human_bytes((double)j->persistent_bytes).text, hd_human_bytes((double)j->transient_bytes).text, copy,
+		hd_human_bytes((double)j->persistent_bytes).text, hd_human_bytes((double)j->transient_bytes).text, more,
 		keys);
 	free(keys);
 	free(ranks);
-	free(copy);
+	free(more);
 	return err->code;
 }
 

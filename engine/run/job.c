@@ -158,6 +158,15 @@ static int64_t host_bytes(const struct hd_program *g)
 	return align(g->memory.host_persistent) + align(g->memory.host_transient);
 }
 
+/* Of kernels, which share it: as the largest of all programs wants. */
+static void add_scratch(struct hd_job *j, struct hd_program *g, struct hd_err *err)
+{
+	if (!hd_device_in_host(j->device) || hd_program_scratch(g, j->device, j->threads, err) < 0)
+		return;
+	if (g->memory.scratch > j->scratch_bytes)
+		j->scratch_bytes = g->memory.scratch;
+}
+
 /* What a step may need: of the program at hand, and of those of the ramp's other sizes.  In host memory: to j->host_bytes. */
 static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 {
@@ -182,6 +191,8 @@ static int64_t most_transient(struct hd_job *j, int role, struct hd_err *err)
 		o.data_vocab = j->data ? hd_data_vocab(j->data) : 256;
 		if (hd_plan_create(j->conf, &o, &p, err) >= 0 && hd_program_build(p, &po, &g, err) >= 0)
 			most = g->memory.transient > most ? g->memory.transient : most;
+		if (g && !err->code)
+			add_scratch(j, g, err);
 		if (g && !err->code && host_bytes(g) > j->host_bytes)
 			j->host_bytes = host_bytes(g);
 		hd_program_destroy(g);
@@ -218,6 +229,11 @@ static int host_memory(struct hd_job *j, struct hd_err *err)
 	return hd_comm_agree(err);
 }
 
+int64_t hd_job_planned(const struct hd_job *j)
+{
+	return j->arena_bytes + j->snapshot_bytes + j->scratch_bytes;
+}
+
 /* Leaves, which all programs share, then one region for what lives within a step, of whichever program. */
 static int memory(struct hd_job *j, struct hd_err *err)
 {
@@ -228,6 +244,8 @@ static int memory(struct hd_job *j, struct hd_err *err)
 			int64_t most = most_transient(j, r, err);
 
 			transient = most > transient ? most : transient;
+			if (!err->code)
+				add_scratch(j, j->program[r], err);
 		}
 	HD_TRY(hd_comm_agree(err));
 	j->transient_bytes = transient;
@@ -235,7 +253,7 @@ static int memory(struct hd_job *j, struct hd_err *err)
 	j->arena_bytes = j->persistent_bytes + align(transient);
 	j->snapshot_bytes = hd_job_owner(j)->memory.snapshot;
 	if (hd_device_in_host(j->device)) {
-		HD_TRY(hd_job_fits(j, (double)(j->arena_bytes + j->snapshot_bytes), err));
+		HD_TRY(hd_job_fits(j, (double)hd_job_planned(j), err));
 		j->arena = hd_comm_arena((size_t)j->arena_bytes, err);
 		return hd_comm_agree(err);
 	}

@@ -38,6 +38,7 @@ struct hd_job {
 	int nccl;      /* the device moves between its own memories */
 	/* persistent: what stays in it from step to step; transient: what one step may use */
 	int64_t arena_bytes, persistent_bytes, transient_bytes;
+	int64_t scratch_bytes;  /* of kernels, on a device that computes in the host's memory */
 	int64_t snapshot_bytes; /* of the host's memory: for a copy of what is being saved (checkpoint.async) */
 	char *tuned;            /* what timing chose: kept in checkpoints and the cache */
 	double started, rate;   /* FLOP/s of this rank's threads on a large product */
@@ -70,6 +71,7 @@ typedef void (*hd_run_fn)(void *ctx, int64_t global, int64_t local, int64_t coun
 void hd_slice_runs(const struct hd_program *g, const struct tensor *t, hd_run_fn fn, void *ctx);
 
 /* fit.c: whether the bytes of each rank of this host fit into what it has left; all ranks. */
+int64_t hd_job_planned(const struct hd_job *j); /* bytes of this rank, in the memory that its device computes in */
 int hd_job_fits(struct hd_job *j, double bytes, struct hd_err *err);
 
 char *hd_layout_text(const struct hd_plan *p); /* "NAME 2, NAME 4"; malloc'ed */

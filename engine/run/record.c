@@ -70,6 +70,15 @@ static int no_kernel(const struct recorder *r, const char *name)
 			  k && *k ? ": the plugin's is for " : "", k && *k ? (*k)->device : "");
 }
 
+/* A plugin's kernel does not say, and keeps its own. */
+static void ask(const struct recorder *r, const struct hd_kernel *k, const struct hd_kernel_desc *d)
+{
+	int64_t bytes = k->scratch ? k->scratch(d, r->bind->threads) : 0;
+
+	if (bytes > r->g->memory.scratch)
+		r->g->memory.scratch = bytes;
+}
+
 static int prepare(struct recorder *r, struct launch *l, const char *name, const char *attr)
 {
 	struct hd_view *v = hd_plan_alloc(r->g->plan, (l->nin + l->nout + 1) * sizeof(*v));
@@ -87,6 +96,10 @@ static int prepare(struct recorder *r, struct launch *l, const char *name, const
 	l->kernel = theirs ? &hd_plugin_kernel : device_of(r)->kernel(name);
 	if (!l->kernel)
 		return no_kernel(r, name);
+	if (r->bind->asks) {
+		ask(r, l->kernel, &d);
+		return HD_OK;
+	}
 	rc = theirs ? hd_plugin_kernel_prepare(theirs, &owner, &d, &l->prep, &why)
 		    : l->kernel->prepare(&d, &l->prep, &why);
 	if (rc < 0)

@@ -106,7 +106,7 @@ void hd_show_begin(struct hd_show *s, const struct hd_progress *at)
 	if (s->j->train.batch.steps)
 		printf("the batch grows to that (global_batch_ramp = %s)\n",
 		       hd_section_str(s->j->train.section, "global_batch_ramp"));
-	printf("planned memory of this rank: %s", memory_text((double)(s->j->arena_bytes + s->j->snapshot_bytes)).text);
+	printf("planned memory of this rank: %s", memory_text((double)hd_job_planned(s->j)).text);
 	if (s->j->host_bytes)
 		printf(", and %s of the host's", memory_text((double)s->j->host_bytes).text);
 	printf("; ready after %.2f s", hd_seconds() - s->j->started);
@@ -215,6 +215,6 @@ void hd_show_end(struct hd_show *s)
 
 	if (s->speaks)
 		printf("memory: planned %s, the process' high-water mark %s\n",
-		       memory_text((double)(s->j->arena_bytes + s->j->snapshot_bytes)).text, memory_text(peak).text);
+		       memory_text((double)hd_job_planned(s->j)).text, memory_text(peak).text);
 	fflush(stdout);
 }

@@ -3,7 +3,7 @@
  */
 #include <config.h>
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/base/scratch.h"
 #include "kernels/cpu/matmul/matmul.h"
 #include <omp.h>
 
@@ -22,11 +22,6 @@ static void close_device(void)
 	/* primitives go with the kernels' states; the engine of oneDNN stays for the next open */
 }
 
-static int64_t scratch(void)
-{
-	return hd_att_scratch() + hd_mm_shared_scratch();
-}
-
 static const struct hd_device_ops ops = {
 	.name = "cpu",
 	.open = open_device,
@@ -36,7 +31,7 @@ static const struct hd_device_ops ops = {
 	.autotune = hd_mm_autotune,
 	.matmul_rate = hd_mm_rate,
 	.slow = hd_mm_slow,
-	.scratch = scratch,
+	.scratch = hd_scratch_bytes,
 };
 
 const struct hd_device_ops *hd_device_cpu(void)

@@ -11,21 +11,16 @@
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/base/amx.h"
 #include "kernels/cpu/base/pairs.h"
+#include "kernels/cpu/base/scratch.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Scratch of all attention kernels, one piece a thread: launches follow each other, so one
- * set serves all. */
-static struct {
-	float *mem;
-	size_t each; /* floats */
-	int threads, users;
-} pool;
-
 struct attention {
 	struct hd_attention t;
 	const struct hd_att_isa *isa;
+	int64_t each; /* floats of scratch of a thread */
+	int threads;  /* that there is scratch for */
 };
 
 #define TILES_SEQ 16 /* of fewer queries a block of 32 would be mostly zeros */
@@ -69,57 +64,48 @@ static const struct hd_att_isa *best_isa(const struct hd_attention *t, const cha
 	return &hd_att_plain;
 }
 
-static int pool_join(size_t each, struct hd_err *err)
+/* What the launch takes, by its shapes. */
+static int plan(const struct hd_kernel_desc *d, int backward, int threads, struct attention *a, struct hd_err *err)
 {
-	int threads = omp_get_max_threads();
-	void *mem;
-
-	each = (each + 1023) / 1024 * 1024;
-	if (each > pool.each || threads > pool.threads) {
-		if (each < pool.each)
-			each = pool.each;
-		if (threads < pool.threads)
-			threads = pool.threads;
-		if (posix_memalign(&mem, 4096, each * (size_t)threads * sizeof(float)))
-			return hd_err_set(err, HD_ENOMEM, "attention: no memory for %zu bytes of scratch",
-					  each * (size_t)threads * sizeof(float));
-		free(pool.mem);
-		pool.mem = mem;
-		pool.each = each;
-		pool.threads = threads;
-	}
-	pool.users++;
+	HD_TRY(hd_prepare_attention(d, backward, "cpu", HD_DTYPE_F32, &a->t, err));
+	a->isa = best_isa(&a->t, d->attr);
+	a->each = (a->isa->floats(&a->t, backward) + 1023) / 1024 * 1024; /* pages, which threads do not share */
+	a->threads = threads;
 	return 0;
 }
 
-int64_t hd_att_scratch(void)
+static int64_t bytes_of(const struct attention *a)
 {
-	return (int64_t)(pool.each * (size_t)pool.threads * sizeof(float));
+	return a->each * a->threads * (int64_t)sizeof(float);
 }
 
-static void release(void *state)
+static int64_t scratch_any(const struct hd_kernel_desc *d, int backward, int threads)
 {
-	free(state);
-	if (--pool.users)
-		return;
-	free(pool.mem);
-	memset(&pool, 0, sizeof(pool));
+	struct attention a = { .each = 0 };
+	struct hd_err ignored = { 0 };
+
+	return plan(d, backward, threads, &a, &ignored) < 0 ? 0 : bytes_of(&a);
+}
+
+static int64_t scratch(const struct hd_kernel_desc *d, int threads)
+{
+	return scratch_any(d, 0, threads);
+}
+
+static int64_t scratch_d(const struct hd_kernel_desc *d, int threads)
+{
+	return scratch_any(d, 1, threads);
 }
 
 static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int backward, struct hd_err *err)
 {
-	const struct hd_att_isa *isa;
-	struct hd_attention t = { 0 };
-	struct attention *state;
+	struct attention a = { .each = 0 }, *state;
 
-	HD_TRY(hd_prepare_attention(d, backward, "cpu", HD_DTYPE_F32, &t, err));
-	isa = best_isa(&t, d->attr);
-	HD_TRY(pool_join((size_t)isa->floats(&t, backward), err));
+	HD_TRY(plan(d, backward, omp_get_max_threads(), &a, err));
 	state = hd_alloc(sizeof(*state));
-	*state = (struct attention){ t, isa };
+	*state = a;
 	p->state = state;
-	p->release = release;
-	return 0;
+	return hd_scratch_take(p, bytes_of(state), backward ? "attention_d" : "attention", err);
 }
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
@@ -132,16 +118,16 @@ static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct h
 	return prepare_any(d, p, 1, err);
 }
 
-static int threads_of(void)
+static int threads_of(const struct attention *a)
 {
 	int now = omp_get_max_threads();
 
-	return now < pool.threads ? now : pool.threads;
+	return now < a->threads ? now : a->threads;
 }
 
-static float *scratch(void)
+static float *own(const struct attention *a)
 {
-	return pool.mem + (size_t)omp_get_thread_num() * pool.each;
+	return (float *)hd_scratch() + omp_get_thread_num() * a->each;
 }
 
 /* Where heads are few for the threads, each is cut into pieces of its queries, which changes no result. */
@@ -149,7 +135,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 {
 	const struct attention *s = p->state;
 	const struct hd_attention *t = &s->t;
-	int64_t heads = t->batch * t->kv_heads, threads = threads_of(),
+	int64_t heads = t->batch * t->kv_heads, threads = threads_of(s),
 		most = (t->seq + HD_ATT_PIECE - 1) / HD_ATT_PIECE;
 	int64_t pieces = heads ? hd_att_least(most, (4 * threads + heads - 1) / heads) : 0;
 	int64_t each = pieces ? (most + pieces - 1) / pieces * HD_ATT_PIECE : 0;
@@ -162,7 +148,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 					    hd_att_least(from + each, t->seq) };
 
 		if (from < t->seq)
-			s->isa->forward(t, scratch(), out, in, &task);
+			s->isa->forward(t, own(s), out, in, &task);
 	}
 }
 
@@ -172,11 +158,13 @@ static void run_d(const struct hd_prep *p, void *const *out, void *const *in, co
 	const struct hd_attention *t = &s->t;
 
 	(void)r;
-#pragma omp parallel for schedule(dynamic) num_threads(threads_of())
+#pragma omp parallel for schedule(dynamic) num_threads(threads_of(s))
 	for (int64_t i = 0; i < t->batch * t->kv_heads; i++)
-		s->isa->backward(t, scratch(), out, in,
+		s->isa->backward(t, own(s), out, in,
 				 &(struct hd_att_task){ i / t->kv_heads, i % t->kv_heads, 0, t->seq });
 }
 
-const struct hd_kernel hd_cpu_attention = { .name = "attention", .prepare = prepare, .run = run };
-const struct hd_kernel hd_cpu_attention_d = { .name = "attention_d", .prepare = prepare_d, .run = run_d };
+const struct hd_kernel hd_cpu_attention = { .name = "attention", .prepare = prepare, .scratch = scratch, .run = run };
+const struct hd_kernel hd_cpu_attention_d = {
+	.name = "attention_d", .prepare = prepare_d, .scratch = scratch_d, .run = run_d
+};

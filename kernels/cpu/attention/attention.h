@@ -76,6 +76,4 @@ static inline int64_t hd_att_passed(const struct hd_attention *t, int64_t q, int
 	return passed < n ? passed : n;
 }
 
-int64_t hd_att_scratch(void); /* bytes that the tasks of all threads have now */
-
 #endif

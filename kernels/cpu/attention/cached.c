@@ -6,6 +6,7 @@
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/scratch.h"
 #include "kernels/prepare/attention.h"
 #include "kernels/prepare/rope.h"
 #include <omp.h>
@@ -13,30 +14,40 @@
 
 struct cached {
 	struct hd_cached c;
-	int64_t each; /* floats of scratch of a thread: scores, and a result */
-	int threads;
-	float scratch[];
+	int threads; /* that there is scratch for */
 };
+
+/* Floats of scratch of a thread: scores, and a result */
+static int64_t each(const struct hd_cached *c)
+{
+	return (c->past + c->t.dim + 15) / 16 * 16;
+}
+
+static int64_t scratch(const struct hd_kernel_desc *d, int threads)
+{
+	struct hd_err ignored = { 0 };
+	struct hd_cached c;
+
+	memset(&c, 0, sizeof(c));
+	if (hd_prepare_cached(d, "cpu", HD_DTYPE_F32, &c, &ignored) < 0)
+		return 0;
+	return each(&c) * threads * (int64_t)sizeof(float);
+}
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	struct hd_cached c;
 	struct cached *s;
-	int64_t each;
 
 	memset(&c, 0, sizeof(c));
 	HD_TRY(hd_prepare_cached(d, "cpu", HD_DTYPE_F32, &c, err));
 	if (c.t.dim > HD_PIECE)
 		return hd_err_set(err, HD_ENOTSUP, "attention_cached: heads of %lld, at most %d are known",
 				  (long long)c.t.dim, HD_PIECE);
-	each = (c.past + c.t.dim + 15) / 16 * 16;
-	s = hd_alloc(sizeof(*s) + (size_t)(each * omp_get_max_threads()) * sizeof(float));
-	s->c = c;
-	s->each = each;
-	s->threads = omp_get_max_threads();
+	s = hd_alloc(sizeof(*s));
+	*s = (struct cached){ c, omp_get_max_threads() };
 	p->state = s;
-	p->release = free;
-	return 0;
+	return hd_scratch_take(p, scratch(d, s->threads), "attention_cached", err);
 }
 
 /* The scores of keys at k, which are `stride` apart; four at once, so that their sums do not wait for each other. */
@@ -159,24 +170,24 @@ static int keys_of(const struct cached *c, void *const *in, int64_t b, int64_t s
 }
 
 /* Query s of head h of sequence b. */
-static void query(const struct cached *c, float *scratch, void *const *out, void *const *in, int64_t b, int64_t s,
+static void query(const struct cached *c, float *own, void *const *out, void *const *in, int64_t b, int64_t s,
 		  int64_t h)
 {
 	const struct hd_attention *t = &c->c.t;
 	int64_t dim = t->dim, at = ((b * t->seq + s) * t->heads + h) * dim, n = 0, stride = t->kv_heads * dim;
 	int64_t position = ((int32_t *)in[5])[b * t->seq + s];
 	uint32_t dtype = t->low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
-	float *o = scratch + c->each - dim, wide[HD_PIECE], sum;
+	float *o = own + each(&c->c) - dim, wide[HD_PIECE], sum;
 	struct key_run keys[3];
 	int pieces = position < 0 ? 0 : keys_of(c, in, b, s, (t->head0 + h) / t->group - t->kv0, position, keys);
 
 	memset(o, 0, (size_t)dim * sizeof(*o));
 	for (int i = 0; i < pieces; n += keys[i++].n)
-		(t->low ? scores_low : scores)(scratch + n, hd_read(in[0], dtype, at, dim, wide), keys[i].k, keys[i].at,
+		(t->low ? scores_low : scores)(own + n, hd_read(in[0], dtype, at, dim, wide), keys[i].k, keys[i].at,
 					       stride, keys[i].n, dim, t->scale);
-	sum = softmax(scratch, n, t->softcap);
-	for (int i = 0; i < pieces; scratch += keys[i++].n)
-		(t->low ? mix_low : mix)(o, scratch, keys[i].v, keys[i].at, stride, keys[i].n, dim);
+	sum = softmax(own, n, t->softcap);
+	for (int i = 0; i < pieces; own += keys[i++].n)
+		(t->low ? mix_low : mix)(o, own, keys[i].v, keys[i].at, stride, keys[i].n, dim);
 	for (int64_t i = 0; i < dim && pieces; i++)
 		o[i] /= sum;
 	if (t->low)
@@ -202,6 +213,7 @@ static void keep(const struct hd_cached *c, void *const *in, int64_t i)
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	struct cached *c = p->state;
+	float *all = hd_scratch();
 	const struct hd_attention *t = &c->c.t;
 	int64_t tasks = t->batch * t->heads, tokens = t->batch * t->seq;
 	int threads = omp_get_max_threads() < c->threads ? omp_get_max_threads() : c->threads;
@@ -215,7 +227,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 #pragma omp for schedule(static)
 		for (int64_t i = 0; i < tasks; i++)
 			for (int64_t s = 0; s < t->seq; s++)
-				query(c, c->scratch + omp_get_thread_num() * c->each, out, in, i / t->heads, s,
+				query(c, all + omp_get_thread_num() * each(&c->c), out, in, i / t->heads, s,
 				      i % t->heads);
 #pragma omp for schedule(static)
 		for (int64_t i = 0; i < (t->window ? tokens : 0); i++)
@@ -295,5 +307,7 @@ static void run_at(const struct hd_prep *p, void *const *out, void *const *in, c
 	}
 }
 
-const struct hd_kernel hd_cpu_attention_cached = { .name = "attention_cached", .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_attention_cached = {
+	.name = "attention_cached", .prepare = prepare, .scratch = scratch, .run = run
+};
 const struct hd_kernel hd_cpu_rope_at = { .name = "rope_at", .prepare = prepare_at, .run = run_at };

@@ -2,31 +2,34 @@
  * kernels/cpu/base/columns.h - sums over the rows of a matrix that are made while it is made or read, by the kernel that does so.
  *
  * Blocks of a fixed number of rows are summed in fp32 by whichever thread has them; then the blocks are added in their order, in
- * double.  So no sum depends on the number of threads.  Kernels run one after another, so the sums of blocks of all of them share
- * one piece of memory, which is as large as the largest needs.
+ * double.  So no sum depends on the number of threads.  The sums of blocks are scratch.
  */
 #ifndef HD_KERNELS_CPU_BASE_COLUMNS_H
 #define HD_KERNELS_CPU_BASE_COLUMNS_H
 #include <stdlib.h>
 #include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/scratch.h"
 
 struct hd_column_sums {
 	int64_t rows, cols; /* cols: of all sums together */
 	int64_t block;      /* rows of a block */
 };
-/* Blocks x cols, of the kernel that runs. */
-extern struct hd_column_parts {
-	float *part;
-	size_t n;
-} hd_column_parts;
-
 static inline int64_t hd_column_sums_blocks(const struct hd_column_sums *c)
 {
 	return (c->rows + c->block - 1) / c->block;
 }
 
-/* To be freed.  A block has 64 rows, or more where that would be many blocks. */
-struct hd_column_sums *hd_column_sums_new(int64_t rows, int64_t cols);
+/* A block has 64 rows, or more where that would be many blocks. */
+static inline struct hd_column_sums hd_column_sums_of(int64_t rows, int64_t cols)
+{
+	return (struct hd_column_sums){ rows, cols, rows > 8192 ? 256 : 64 };
+}
+
+/* Of scratch: blocks x cols. */
+static inline int64_t hd_column_sums_bytes(const struct hd_column_sums *c)
+{
+	return hd_column_sums_blocks(c) * c->cols * (int64_t)sizeof(float);
+}
 
 #define HD_COLUMNS_PIECE 256
 
@@ -54,7 +57,7 @@ __attribute__((unused)) static void hd_column_sums_join(const struct hd_column_s
 
 #pragma omp parallel for schedule(static) if (n * blocks >= HD_SMALL)
 	for (int64_t j = 0; j < n; j += HD_COLUMNS_PIECE)
-		hd_column_sums_piece(y + j, hd_column_parts.part + from + j, c->cols, blocks,
+		hd_column_sums_piece(y + j, (const float *)hd_scratch() + from + j, c->cols, blocks,
 				     hd_min(HD_COLUMNS_PIECE, n - j), acc);
 }
 

@@ -18,18 +18,34 @@
 #define FAR 9.98f
 #define INLINE static inline __attribute__((always_inline))
 
-static int prepare_sums(const struct hd_check *c, struct hd_prep *p)
-{
-	HD_TRY(hd_prepare_slope_d(c, p));
-	p->state = p->n[1] ? hd_column_sums_new(p->n[0] / p->n[1], p->n[1]) : NULL;
-	p->release = free;
-	return 0;
-}
-
 HD_PREPARE_LOW(prepare, "gelu", "t", "t", hd_prepare_alike(c, p, 1, 1))
 HD_PREPARE_LOW(prepare_d, "gelu_d", "t", "t", hd_prepare_alike(c, p, 2, 1))
 HD_PREPARE_LOW(prepare_slope, "gelu_slope", "t", "t", hd_prepare_alike(c, p, 1, 2))
-HD_PREPARE_LOW(prepare_slope_d, "gelu_slope_d", "t", "tf", prepare_sums(c, p))
+HD_PREPARE_LOW(slope_d_shape, "gelu_slope_d", "t", "tf", hd_prepare_slope_d(c, p))
+
+static struct hd_column_sums sums_of(const struct hd_prep *p)
+{
+	return hd_column_sums_of(p->n[0] / p->n[1], p->n[1]);
+}
+
+static int64_t bytes_of(const struct hd_prep *p)
+{
+	const struct hd_column_sums c = p->n[1] ? sums_of(p) : (struct hd_column_sums){ 0, 0, 1 };
+
+	return hd_column_sums_bytes(&c);
+}
+
+static int64_t scratch(const struct hd_kernel_desc *d, int threads)
+{
+	(void)threads;
+	return hd_scratch_by(d, slope_d_shape, bytes_of);
+}
+
+static int prepare_slope_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	HD_TRY(slope_d_shape(d, p, err));
+	return hd_scratch_take(p, bytes_of(p), "gelu_slope_d", err);
+}
 
 struct point {
 	float x, v, w, e, s; /* x, not below -FAR; v, not above FAR either */
@@ -156,26 +172,28 @@ static void run_slope(const struct hd_prep *p, void *const *out, void *const *in
 /* Rows of a block, and their sums. */
 static void block_d(const struct hd_prep *p, void *const *out, void *const *in, int64_t block)
 {
-	struct hd_column_sums *c = p->state;
-	int64_t t = p->n[14], cols = c->cols, to = hd_min(c->rows, (block + 1) * c->block);
-	float *sums = hd_column_parts.part + block * cols;
+	const struct hd_column_sums c = sums_of(p);
+	int64_t t = p->n[14], cols = c.cols, to = hd_min(c.rows, (block + 1) * c.block);
+	float *sums = (float *)hd_scratch() + block * cols;
 
 	memset(sums, 0, (size_t)cols * sizeof(*sums));
-	for (int64_t i = block * c->block; i < to; i++)
+	for (int64_t i = block * c.block; i < to; i++)
 		(t == HD_DTYPE_BF16 ? times_low : times)(hd_into(out[0], t, i * cols), hd_at(in[0], t, i * cols),
 							 hd_at(in[1], t, i * cols), cols, sums);
 }
 
 static void run_slope_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	struct hd_column_sums *c = p->state;
-	int64_t n = hd_used(r, p->n[0]), t = p->n[14], blocks = c ? hd_column_sums_blocks(c) : 0;
+	int64_t n = hd_used(r, p->n[0]), t = p->n[14];
+
+	if (p->n[1]) {
+		const struct hd_column_sums c = sums_of(p);
+		int64_t blocks = hd_column_sums_blocks(&c);
 
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
-	for (int64_t b = 0; b < blocks; b++)
-		block_d(p, out, in, b);
-	if (c) {
-		hd_column_sums_join(c, 0, c->cols, out[1], 0);
+		for (int64_t b = 0; b < blocks; b++)
+			block_d(p, out, in, b);
+		hd_column_sums_join(&c, 0, c.cols, out[1], 0);
 		return;
 	}
 #pragma omp parallel for schedule(static) if (n >= HD_SMALL)
@@ -190,5 +208,5 @@ const struct hd_kernel hd_cpu_gelu_slope = {
 	.name = "gelu_slope", .flags = HD_K_ROWS, .prepare = prepare_slope, .run = run_slope
 };
 const struct hd_kernel hd_cpu_gelu_slope_d = {
-	.name = "gelu_slope_d", .flags = HD_K_ROWS, .prepare = prepare_slope_d, .run = run_slope_d
+	.name = "gelu_slope_d", .flags = HD_K_ROWS, .prepare = prepare_slope_d, .scratch = scratch, .run = run_slope_d
 };

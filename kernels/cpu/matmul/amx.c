@@ -47,17 +47,8 @@ struct amx_run {
 	const char *a, *b, *bias;
 	char *c;
 	int sum;
+	char *scratch;
 };
-
-static struct {
-	char *mem;
-	size_t bytes;
-} scratch; /* all products' */
-
-int64_t hd_amx_scratch(void)
-{
-	return (int64_t)scratch.bytes;
-}
 
 int hd_amx_here(void)
 {
@@ -107,21 +98,6 @@ static int64_t own_bytes(const struct hd_amx *x)
 	return x->group * (SIDE * KEPT * 2 + (x->chunks > 1 ? 0 : SIDE * x->wide * 4));
 }
 
-static int reserve(const struct hd_amx *x)
-{
-	size_t bytes = (size_t)(x->threads * (2 * x->each + x->sums + own_bytes(x)));
-	void *mem;
-
-	if (bytes <= scratch.bytes)
-		return 1;
-	if (posix_memalign(&mem, 4096, bytes))
-		return 0;
-	free(scratch.mem);
-	scratch.mem = mem;
-	scratch.bytes = bytes;
-	return 1;
-}
-
 /* Blocks of b for `across` groups of threads.  An a that lies across k costs as much to pack as it does to use with a few blocks,
  * so all columns of a group are one block there, if its sums stay in a cache too. */
 static void cut(struct hd_amx *x, int64_t across)
@@ -168,14 +144,11 @@ static void cut_best(struct hd_amx *x)
 	}
 }
 
-struct hd_amx *hd_amx_create(const struct hd_mm_shape *s)
+static int plan(struct hd_amx *x, const struct hd_mm_shape *s, int threads)
 {
-	struct hd_amx *x;
-
 	if (!fits(s) || !hd_amx_here())
-		return NULL;
-	x = hd_alloc(sizeof(*x));
-	x->s = *s;
+		return 0;
+	*x = (struct hd_amx){ .s = *s };
 	x->m = s->n[s->ndim - 3];
 	x->n = s->n[s->ndim - 2];
 	x->k = s->n[s->ndim - 1];
@@ -184,11 +157,25 @@ struct hd_amx *hd_amx_create(const struct hd_mm_shape *s)
 	for (int d = 0; d < s->ndim - 3; d++)
 		x->batches *= s->n[d];
 	x->group = s->stride[HD_MM_A][s->ndim - 1] <= 1 ? 1 : GROUP;
-	x->threads = omp_get_max_threads();
+	x->threads = threads;
 	cut_best(x);
 	x->each = x->wide * x->deep * 2;
 	x->sums = x->chunks > 1 ? x->panels * SIDE * x->wide * 4 : 0;
-	if (reserve(x))
+	return 1;
+}
+
+int64_t hd_amx_bytes(const struct hd_mm_shape *s, int threads)
+{
+	struct hd_amx x;
+
+	return plan(&x, s, threads) ? x.threads * (2 * x.each + x.sums + own_bytes(&x)) : 0;
+}
+
+struct hd_amx *hd_amx_create(const struct hd_mm_shape *s)
+{
+	struct hd_amx *x = hd_alloc(sizeof(*x));
+
+	if (plan(x, s, omp_get_max_threads()))
 		return x;
 	free(x);
 	return NULL;
@@ -202,7 +189,7 @@ void hd_amx_destroy(struct hd_amx *x)
 /* ---- run ------------------------------------------------------------------------------------- */
 
 /* Threads in groups: what a group packs, each of its members reads. */
-static struct amx_team join(const struct hd_amx *x)
+static struct amx_team join(const struct hd_amx *x, char *scratch)
 {
 	int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
 	struct amx_team t = { .across = best_across(x, threads) };
@@ -211,8 +198,8 @@ static struct amx_team join(const struct hd_amx *x)
 	t.along = threads / t.across;
 	t.group = me / t.along;
 	t.member = me % t.along;
-	t.block = scratch.mem + t.group * (2 * x->each + x->sums);
-	own = scratch.mem + threads * (2 * x->each + x->sums) + me * own_bytes(x);
+	t.block = scratch + t.group * (2 * x->each + x->sums);
+	own = scratch + threads * (2 * x->each + x->sums) + me * own_bytes(x);
 	t.a = (uint16_t *)own;
 	t.sums = (float *)(x->chunks > 1 ? t.block + 2 * x->each : own + x->group * SIDE * KEPT * 2);
 	return t;
@@ -352,7 +339,7 @@ static void use_block(const struct amx_run *r, const struct amx_team *t, int64_t
 static void work(const struct amx_run *r)
 {
 	const struct hd_amx *x = r->x;
-	const struct amx_team t = join(x);
+	const struct amx_team t = join(x, r->scratch);
 	int64_t items = x->batches * x->blocks, turn = 0;
 
 	hd_amx_begin();
@@ -362,17 +349,18 @@ static void work(const struct amx_run *r)
 	hd_amx_end();
 }
 
-void hd_amx_run(const struct hd_amx *x, int sum, void *c, const void *a, const void *b, const void *bias)
+void hd_amx_run(const struct hd_amx *x, void *scratch, int sum, void *c, const void *a, const void *b, const void *bias)
 {
-	const struct amx_run r = { x, a, b, bias, c, sum };
+	const struct amx_run r = { x, a, b, bias, c, sum, scratch };
 
 #pragma omp parallel num_threads((int)x->threads)
 	work(&r);
 }
 
 #else
-int64_t hd_amx_scratch(void)
+int64_t hd_amx_bytes(const struct hd_mm_shape *s, int threads)
 {
+	(void)s, (void)threads;
 	return 0;
 }
 int hd_amx_here(void)
@@ -388,8 +376,8 @@ void hd_amx_destroy(struct hd_amx *x)
 {
 	(void)x;
 }
-void hd_amx_run(const struct hd_amx *x, int sum, void *c, const void *a, const void *b, const void *bias)
+void hd_amx_run(const struct hd_amx *x, void *scratch, int sum, void *c, const void *a, const void *b, const void *bias)
 {
-	(void)x, (void)sum, (void)c, (void)a, (void)b, (void)bias;
+	(void)x, (void)scratch, (void)sum, (void)c, (void)a, (void)b, (void)bias;
 }
 #endif

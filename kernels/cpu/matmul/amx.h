@@ -12,10 +12,13 @@
 /* -- amx.c: whole products, by all threads.  No bit of a result depends on their number. */
 struct hd_amx;
 int hd_amx_here(void); /* this processor and its kernel have tiles, and oneDNN may use them too */
-/* NULL: no product for this kernel, or no memory for its scratch.  Owned by the caller. */
+int64_t hd_amx_bytes(const struct hd_mm_shape *s, int threads); /* of scratch; 0: no product for this kernel */
+/* NULL: no product for this kernel.  Owned by the caller. */
 struct hd_amx *hd_amx_create(const struct hd_mm_shape *s);
 void hd_amx_destroy(struct hd_amx *x);
-void hd_amx_run(const struct hd_amx *x, int sum, void *c, const void *a, const void *b, const void *bias);
+/* scratch: of hd_amx_bytes, for as many threads as there were at create. */
+void hd_amx_run(const struct hd_amx *x, void *scratch, int sum, void *c, const void *a, const void *b,
+		const void *bias);
 
 /* -- amx_tiles.c: what one thread does */
 #define HD_AMX_SIDE 32                           /* rows and columns of a block of c, and k of a tile */
@@ -39,7 +42,5 @@ void hd_amx_pack(uint16_t *to, const uint16_t *from, int64_t step, int64_t k_ste
  * 1024), what is added up from call to call, set at the first; NULL if one call is all.  out: with the last call, else NULL. */
 void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t tiles, int64_t blocks, float *sums,
 		  int first, const struct hd_amx_out *out);
-
-int64_t hd_amx_scratch(void); /* bytes that products in tiles share */
 
 #endif

@@ -3,11 +3,13 @@
  *
  * kernels/prepare/product.h says which matrix product it is, and what loops are around it.  What
  * oneDNN cannot do at all becomes plain loops: slow, but the same numbers.  On a machine for which it has no products of
- * bf16, operands are brought into fp32 first, in memory that all products share.
+ * bf16, operands are brought into fp32 first, in scratch memory.
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/scratch.h"
 #include "kernels/cpu/matmul/matmul.h"
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,70 +20,89 @@ struct cpu_product {
 	int bias_inside;
 	/* bit per operand a, b, c: bf16, and made fp32 around the product (e's dtypes are those then); elements of each */
 	int widened;
-	int64_t count[3];
+	int64_t count[3], copies; /* copies: where in scratch they begin, in bytes */
 };
 
-static struct {
-	float *mem;
-	int64_t floats;
-} wide;
+enum { BY_LOOPS, BY_THIN, BY_LIBRARY };
 
-static int wide_reserve(int64_t floats)
-{
-	void *mem;
+struct product_plan {
+	struct hd_mm_shape s;
+	int by, needs;
+};
 
-	if (floats <= wide.floats)
-		return 1;
-	if (posix_memalign(&mem, 4096, (size_t)floats * sizeof(float)))
-		return 0;
-	free(wide.mem);
-	wide.mem = mem;
-	wide.floats = floats;
-	return 1;
-}
-
-static void plan_widened(struct cpu_product *p, struct hd_mm_shape *s)
+static void plan_widened(struct cpu_product *p, struct product_plan *plan)
 {
 	struct einsum *e = &p->e;
-	int64_t floats = 0;
 
 	for (int o = OP_A; o <= OP_C; o++)
-		if (e->dtype[o] == HD_DTYPE_BF16) {
-			p->widened |= 1 << o;
-			floats += p->count[o];
-		}
+		p->widened |= (e->dtype[o] == HD_DTYPE_BF16) << o;
 	for (int o = HD_MM_A; o <= HD_MM_C; o++)
-		s->dtype[o] = HD_DTYPE_F32;
-	p->mm = p->widened && wide_reserve(floats) ? hd_mm_get(s, 3) : NULL;
-	for (int o = OP_A; o <= OP_C && p->mm; o++)
+		plan->s.dtype[o] = HD_DTYPE_F32;
+	if (!p->widened || !hd_mm_has(&plan->s)) {
+		p->widened = 0;
+		plan->by = BY_LOOPS;
+		return;
+	}
+	plan->needs = 3;
+	for (int o = OP_A; o <= OP_C; o++)
 		e->dtype[o] = HD_DTYPE_F32;
-	p->widened = p->mm ? p->widened : 0;
 }
 
-static void plan_product(struct cpu_product *p)
+/* How it is made, by its shape alone. */
+static void plan_product(struct cpu_product *p, struct product_plan *plan)
 {
-	struct hd_mm_shape s;
 	struct einsum *e = &p->e;
+	int inside = hd_plan_product(e, &plan->s);
 
-	int inside = hd_plan_product(e, &s);
+	plan->by = !e->nouter && hd_thin_bytes(&plan->s) ? BY_THIN : BY_LIBRARY;
+	p->bias_inside = inside;
+	if (plan->by == BY_THIN)
+		return;
+	plan->needs = e->dtype[OP_ADD] ? 2 : 3;
+	plan->s.dtype[HD_MM_BIAS] = inside ? e->dtype[OP_BIAS] : 0;
+	if (inside && hd_mm_has(&plan->s))
+		return;
+	p->bias_inside = 0;
+	plan->s.dtype[HD_MM_BIAS] = 0;
+	memset(plan->s.stride[HD_MM_BIAS], 0, sizeof(plan->s.stride[HD_MM_BIAS]));
+	plan->needs = e->dtype[OP_BIAS] || e->dtype[OP_ADD] ? 2 : 3;
+	if (!hd_mm_has(&plan->s))
+		plan_widened(p, plan);
+}
 
-	p->thin = e->nouter ? NULL : hd_thin_create(&s);
-	if (p->thin) {
-		p->bias_inside = inside;
-		return;
-	}
-	if (inside) {
-		s.dtype[HD_MM_BIAS] = e->dtype[OP_BIAS];
-		p->mm = hd_mm_get(&s, e->dtype[OP_ADD] ? 2 : 3);
-		p->bias_inside = p->mm != NULL;
-	}
-	if (p->mm)
-		return;
-	s.dtype[HD_MM_BIAS] = 0;
-	memset(s.stride[HD_MM_BIAS], 0, sizeof(s.stride[HD_MM_BIAS]));
-	p->mm = hd_mm_get(&s, e->dtype[OP_BIAS] || e->dtype[OP_ADD] ? 2 : 3);
-	if (!p->mm)
-		plan_widened(p, &s);
+/* The product's, then the copies. */
+static int64_t bytes_of(struct cpu_product *p, const struct product_plan *plan, int threads)
+{
+	int64_t floats = 0;
+
+	if (plan->by != BY_LIBRARY)
+		return plan->by == BY_THIN ? hd_thin_bytes(&plan->s) : 0;
+	p->copies = (hd_mm_bytes(&plan->s, plan->needs, threads) + 63) / 64 * 64;
+	for (int o = OP_A; o <= OP_C; o++)
+		floats += p->widened >> o & 1 ? p->count[o] : 0;
+	return p->copies + floats * (int64_t)sizeof(float);
+}
+
+static int plan_all(const struct hd_kernel_desc *d, struct cpu_product *p, struct product_plan *plan,
+		    struct hd_err *err)
+{
+	HD_TRY(hd_prepare_einsum(d, &p->e, "cpu", err));
+	p->count[OP_A] = hd_view_count(&d->in[0]);
+	p->count[OP_B] = hd_view_count(&d->in[1]);
+	p->count[OP_C] = p->e.count;
+	plan->by = BY_LOOPS;
+	if (p->e.count && !p->e.empty)
+		plan_product(p, plan);
+	return 0;
+}
+
+static int64_t scratch(const struct hd_kernel_desc *d, int threads)
+{
+	struct product_plan plan = { .by = BY_LOOPS };
+	struct cpu_product p = { .widened = 0 };
+	struct hd_err ignored = { 0 };
+
+	return plan_all(d, &p, &plan, &ignored) < 0 ? 0 : bytes_of(&p, &plan, threads);
 }
 
 static void release(void *state)
@@ -91,22 +112,22 @@ static void release(void *state)
 	hd_mm_put(p->mm);
 	hd_thin_destroy(p->thin);
 	free(p);
+	hd_scratch_leave();
 }
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
-	struct einsum e = { 0 };
-	struct cpu_product *product;
+	struct product_plan plan = { .by = BY_LOOPS };
+	struct cpu_product product = { .widened = 0 };
 
-	HD_TRY(hd_prepare_einsum(d, &e, "cpu", err));
-	product = hd_alloc(sizeof(*product));
-	product->e = e;
-	product->count[OP_A] = hd_view_count(&d->in[0]);
-	product->count[OP_B] = hd_view_count(&d->in[1]);
-	product->count[OP_C] = e.count;
-	if (e.count && !e.empty)
-		plan_product(product);
-	p->state = product;
+	HD_TRY(plan_all(d, &product, &plan, err));
+	HD_TRY(hd_scratch_join(bytes_of(&product, &plan, omp_get_max_threads()), "einsum", err));
+	if (plan.by == BY_THIN)
+		product.thin = hd_thin_create(&plan.s);
+	else if (plan.by == BY_LIBRARY)
+		product.mm = hd_mm_get(&plan.s, plan.needs);
+	p->state = hd_alloc(sizeof(product));
+	memcpy(p->state, &product, sizeof(product));
 	p->release = release;
 	return 0;
 }
@@ -304,7 +325,7 @@ static void run_widened(const struct cpu_product *p, void *const *out, void *con
 	void *ins[4] = { in[0], in[1], NULL, NULL }, *outs[1] = { out[0] };
 	int bias = p->e.dtype[OP_BIAS] != 0, add = p->e.dtype[OP_ADD] != 0, inside = add && in[2 + bias] == out[0];
 	struct hd_run keeps = *r;
-	float *at = wide.mem;
+	float *at = (float *)((char *)hd_scratch() + p->copies);
 
 	keeps.acc = r->acc || inside;
 	for (int i = 0; i < bias + add; i++)
@@ -360,8 +381,8 @@ static void run_product(const struct cpu_product *p, void *const *out, void *con
 		keep = 1;
 	}
 	if (p->thin) {
-		hd_thin_run(p->thin, keep, out[0], mem[e->swapped ? OP_B : OP_A], mem[e->swapped ? OP_A : OP_B],
-			    p->bias_inside ? mem[OP_BIAS] : NULL, e->dtype[OP_BIAS]);
+		hd_thin_run(p->thin, hd_scratch(), keep, out[0], mem[e->swapped ? OP_B : OP_A],
+			    mem[e->swapped ? OP_A : OP_B], p->bias_inside ? mem[OP_BIAS] : NULL, e->dtype[OP_BIAS]);
 		return;
 	}
 	/* OP_A refusal comes before anything is written, so plain loops can still take over. */
@@ -390,5 +411,5 @@ static double bound(const struct hd_prep *prep, int any)
 }
 
 const struct hd_kernel hd_cpu_einsum = {
-	.name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .run = run, .bound = bound
+	.name = "einsum", .flags = HD_K_ACC, .prepare = prepare, .scratch = scratch, .run = run, .bound = bound
 };

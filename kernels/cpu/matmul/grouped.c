@@ -3,51 +3,41 @@
  *
  * How many rows these are is known at run time alone, so they go through dnnl_sgemm, which needs no primitive made before:
  * measured as fast as the primitives of fixed shapes from 100 rows on.  It is fp32 only: of bf16 operands blocks are brought
- * into fp32, in memory that all these kernels share, and go through it too.
+ * into fp32 in scratch memory, and go through it too.
  */
 #include <config.h>
 #include <stdlib.h>
 #include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/scratch.h"
 #include "kernels/cpu/matmul/matmul.h"
 #include "kernels/prepare/grouped.h"
 
 #define BLOCK 256 /* rows, and columns of weights, of bf16 that are fp32 at a time */
 
-static struct {
-	float *mem;
-	int64_t floats;
-} wide;
-
-static int reserve(int64_t floats, struct hd_err *err)
-{
-	void *mem;
-
-	if (floats <= wide.floats)
-		return 0;
-	if (posix_memalign(&mem, 4096, (size_t)floats * sizeof(float)))
-		return hd_err_set(err, HD_ENOMEM, "grouped: no memory for %lld bytes of scratch",
-				  (long long)floats * 4);
-	free(wide.mem);
-	wide.mem = mem;
-	wide.floats = floats;
-	return 0;
-}
-
 #define SUMMED(c) (hd_attr_num((c)->d->attr, "add", 0) != 0 ? "ttu*" : "tt*")
 HD_PREPARE_LOW(prepare_shared, "grouped", SUMMED(c), "u", hd_prepare_grouped(c, p))
 
+static int64_t bytes_of(const struct hd_prep *p)
+{
+	int64_t k = p->n[2], n = p->n[3], rows = BLOCK * (k + n), weights = BLOCK * k + BLOCK * k + BLOCK * BLOCK;
+
+	return p->n[14] == HD_DTYPE_BF16 ? (rows > weights ? rows : weights) * (int64_t)sizeof(float) : 0;
+}
+
+static int64_t scratch(const struct hd_kernel_desc *d, int threads)
+{
+	(void)threads;
+	return hd_scratch_by(d, prepare_shared, bytes_of);
+}
+
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
-	int64_t k, n, rows, weights;
-
 	HD_TRY(prepare_shared(d, p, err));
 	if (p->n[15] != (p->n[4] ? HD_DTYPE_F32 : p->n[14]))
 		return hd_err_set(err, HD_ENOTSUP, "grouped: output 0 has dtype %s, it must be %s",
 				  hd_dtype_name((uint32_t)p->n[15]),
 				  hd_dtype_name(p->n[4] ? HD_DTYPE_F32 : (uint32_t)p->n[14]));
-	k = p->n[2], n = p->n[3];
-	rows = BLOCK * (k + n), weights = BLOCK * k + BLOCK * k + BLOCK * BLOCK;
-	return p->n[14] == HD_DTYPE_BF16 ? reserve(rows > weights ? rows : weights, err) : 0;
+	return hd_scratch_take(p, bytes_of(p), "grouped", err);
 }
 
 /* y (rows, n) = a (rows, k) w (k, n), or w (n, k) transposed; keep: added to what y has */
@@ -83,7 +73,7 @@ static void rows_product_low(const struct hd_prep *p, uint16_t *y, const uint16_
 			     int keep)
 {
 	int64_t k = p->n[2], n = p->n[3];
-	float *wf = wide.mem, *af = wf + BLOCK * k, *yf = af + BLOCK * k;
+	float *wf = hd_scratch(), *af = wf + BLOCK * k, *yf = af + BLOCK * k;
 
 	for (int64_t c = 0; c < n; c += BLOCK) {
 		int64_t cols = hd_min(BLOCK, n - c);
@@ -110,7 +100,7 @@ static void weights_product_low(const struct hd_prep *p, float *w, const uint16_
 				int keep)
 {
 	int64_t k = p->n[2], n = p->n[3];
-	float *af = wide.mem, *xf = af + BLOCK * k;
+	float *af = hd_scratch(), *xf = af + BLOCK * k;
 
 	if (!rows)
 		weights_product(p, w, NULL, NULL, 0, keep);
@@ -151,4 +141,6 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	}
 }
 
-const struct hd_kernel hd_cpu_grouped = { .name = "grouped", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_grouped = {
+	.name = "grouped", .flags = HD_K_ACC, .prepare = prepare, .scratch = scratch, .run = run
+};

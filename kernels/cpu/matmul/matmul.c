@@ -8,6 +8,7 @@
  */
 #include <config.h>
 #include "engine/base/parse.h"
+#include "kernels/cpu/base/scratch.h"
 #include "kernels/cpu/matmul/amx.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
 #include <math.h>
@@ -28,65 +29,48 @@ struct hd_mm {
 	struct hd_mm *next;
 };
 
-static void *scratch;
-static size_t scratch_bytes;
 static struct hd_mm *all;
 static int fixed;
 
-static int reserve(size_t bytes)
-{
-	void *p;
-
-	if (bytes <= scratch_bytes)
-		return 1;
-	if (posix_memalign(&p, 4096, bytes))
-		return 0;
-	free(scratch);
-	scratch = p;
-	scratch_bytes = bytes;
-	return 1;
-}
-
-int64_t hd_mm_shared_scratch(void)
-{
-	return (int64_t)scratch_bytes + hd_amx_scratch();
-}
-
+/* hd_mm_bytes knew them all, so there is scratch for whatever is made. */
 static int create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want)
 {
 	if (!hd_mm_create(p, s, sum, swap, want))
 		return 0;
-	if (reserve(p->scratch_bytes))
+	if ((int64_t)p->scratch_bytes <= hd_scratch_bytes())
 		return 1;
 	hd_mm_drop(p);
 	return 0;
 }
 
-/* ---- products ---------------------------------------------------------------------------------- */
-
-static int can_swap(const struct hd_mm_shape *s)
+static int in_pieces(struct hd_mm *mm, int sum, struct hd_mm_pieces *pieces)
 {
-	return !s->dtype[HD_MM_BIAS] && (s->n[s->ndim - 3] == 1 || s->n[s->ndim - 2] == 1);
+	if (pieces && hd_mm_pieces_taken(pieces) <= hd_scratch_bytes()) {
+		mm->pieces[sum] = pieces;
+		return 1;
+	}
+	hd_mm_pieces_destroy(pieces);
+	return 0;
 }
+
+/* ---- products ---------------------------------------------------------------------------------- */
 
 /* What was named, or the first that is any good: whole, or in pieces whose scratchpads are small. */
 static int make(struct hd_mm *mm, int sum, int swap, const char *want)
 {
 	if (want && !strcmp(want, TILES))
-		return (mm->tiles[sum] = hd_amx_create(&mm->shape)) != NULL;
+		return hd_amx_bytes(&mm->shape, omp_get_max_threads()) <= hd_scratch_bytes() &&
+		       (mm->tiles[sum] = hd_amx_create(&mm->shape)) != NULL;
 	if (create(&mm->made[sum], &mm->shape, sum, swap, want))
 		return 1;
-	return !swap && (mm->pieces[sum] = hd_mm_pieces_of_scratch(&mm->shape, sum, want)) != NULL;
+	return !swap && in_pieces(mm, sum, hd_mm_pieces_of_scratch(&mm->shape, sum, want));
 }
 
-/* Tiles by rule: below these extents most of a tile would be zeros. */
 static int ensure_fixed(struct hd_mm *mm, int sum)
 {
-	const int64_t *n = mm->shape.n + mm->shape.ndim - 3;
-
-	if (n[0] >= 16 && n[1] >= 16 && n[2] >= 16 && make(mm, sum, 0, TILES))
+	if (hd_mm_in_tiles(&mm->shape) && make(mm, sum, 0, TILES))
 		return 1;
-	return (mm->pieces[sum] = hd_mm_pieces_create(&mm->shape, sum)) != NULL;
+	return in_pieces(mm, sum, hd_mm_pieces_create(&mm->shape, sum));
 }
 
 /* Values: "ab/NAME", "ba/NAME" (operands swapped). */
@@ -101,7 +85,7 @@ static int ensure(struct hd_mm *mm, int sum)
 		return ensure_fixed(mm, sum);
 	hd_mm_key_of(key, &mm->shape, sum);
 	k = hd_mm_pick_find(key, strlen(key));
-	if (k && strlen(k->value) > 3 && make(mm, sum, k->value[0] == 'b' && can_swap(&mm->shape), k->value + 3))
+	if (k && strlen(k->value) > 3 && make(mm, sum, k->value[0] == 'b' && hd_mm_can_swap(&mm->shape), k->value + 3))
 		return 1;
 	return make(mm, sum, 0, NULL) || create(&mm->made[sum], &mm->shape, sum, 0, HD_MM_PLAIN_LOOPS);
 }
@@ -111,8 +95,8 @@ static int ensure(struct hd_mm *mm, int sum)
 /* Touched memory: untouched pages all read as one page of zeros.  In a step operands come from memory, so runs take sets of
  * operands in turn that together are more than a cache keeps. */
 struct arena {
-	void *mem[HD_MM_OPERANDS];
-	size_t bytes[HD_MM_OPERANDS], span[HD_MM_OPERANDS];
+	void *mem[HD_MM_OPERANDS], *scratch;
+	size_t bytes[HD_MM_OPERANDS], span[HD_MM_OPERANDS], scratch_bytes;
 	int sets, turn;
 };
 #define COLD ((size_t)16 << 20) /* bytes of all sets together, at least */
@@ -146,6 +130,7 @@ static void release(struct arena *a)
 {
 	for (int o = 0; o < HD_MM_OPERANDS; o++)
 		free(a->mem[o]);
+	free(a->scratch);
 }
 
 struct rival {
@@ -167,9 +152,10 @@ static double time_once(struct rival *r, struct arena *a)
 		at[o] = a->span[o] ? (char *)a->mem[o] + set * a->span[o] : NULL;
 	t = hd_seconds();
 	if (r->tiles)
-		hd_amx_run(r->tiles, r->sum, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B], at[HD_MM_BIAS]);
+		hd_amx_run(r->tiles, a->scratch, r->sum, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B], at[HD_MM_BIAS]);
 	else
-		hd_mm_execute(r->p.prim, &r->p.bound, scratch, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B], at[HD_MM_BIAS]);
+		hd_mm_execute(r->p.prim, &r->p.bound, a->scratch, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B],
+			      at[HD_MM_BIAS]);
 	return hd_seconds() - t;
 }
 
@@ -206,8 +192,9 @@ static void beat(uint32_t dtype, const char *name)
 		sprintf(names + used, "%s ", name);
 }
 
-static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, int swap)
+static int enter(struct rival *r, int n, struct arena *a, const struct hd_mm_shape *s, int sum, int swap)
 {
+	size_t limit = hd_mm_limit(s, sum);
 	dnnl_primitive_desc_t pd;
 	struct hd_mm_offers o;
 	int begun = 0;
@@ -216,12 +203,12 @@ static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, i
 		return n;
 	while ((pd = hd_mm_offers_next(&o, &begun))) {
 		if (n < MAX_RIVALS && !strstr(hd_mm_name(pd), HD_MM_PLAIN_LOOPS) &&
-		    !is_beaten(s->dtype[HD_MM_A], hd_mm_name(pd)) && hd_mm_scratch(pd) <= HD_MM_MAX_SCRATCH &&
+		    !is_beaten(s->dtype[HD_MM_A], hd_mm_name(pd)) && hd_mm_scratch(pd) <= limit &&
 		    hd_mm_build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
 			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab", hd_mm_name(pd));
 			r[n].best = 1e9;
 			r[n].tiles = NULL;
-			n += reserve(r[n].p.scratch_bytes);
+			n += hd_mm_touch(&a->scratch, &a->scratch_bytes, r[n].p.scratch_bytes);
 		}
 		dnnl_primitive_desc_destroy(pd);
 	}
@@ -229,9 +216,10 @@ static int enter(struct rival *r, int n, const struct hd_mm_shape *s, int sum, i
 	return n;
 }
 
-static int enter_tiles(struct rival *r, int n, const struct hd_mm_shape *s, int sum)
+static int enter_tiles(struct rival *r, int n, struct arena *a, const struct hd_mm_shape *s, int sum)
 {
-	struct hd_amx *tiles = hd_amx_create(s);
+	size_t bytes = (size_t)hd_amx_bytes(s, omp_get_max_threads());
+	struct hd_amx *tiles = bytes && hd_mm_touch(&a->scratch, &a->scratch_bytes, bytes) ? hd_amx_create(s) : NULL;
 
 	if (!tiles)
 		return n;
@@ -290,7 +278,7 @@ static double rate_of(uint32_t dtype, int64_t size, double best)
 
 	if (hd_mm_open(NULL) < 0 || !touch(&a, &s))
 		return best;
-	n = enter_tiles(r, enter(r, 0, &s, 0, 0), &s, 0);
+	n = enter_tiles(r, enter(r, 0, &a, &s, 0, 0), &a, &s, 0);
 	for (int i = 0; i < 2 * n; i++) {
 		struct rival *x = &r[i / 2];
 
@@ -330,10 +318,10 @@ static void measure(const char *key, size_t len, struct arena *a)
 	hd_mm_shrink_scratch(&s, sum, NULL);
 	if (!touch(a, &s))
 		return;
-	n = enter(r, n, &s, sum, 0);
-	if (can_swap(&s))
-		n = enter(r, n, &s, sum, 1);
-	n = enter_tiles(r, n, &s, sum);
+	n = enter(r, n, a, &s, sum, 0);
+	if (hd_mm_can_swap(&s))
+		n = enter(r, n, a, &s, sum, 1);
+	n = enter_tiles(r, n, a, &s, sum);
 	if (n) {
 		const char *value = r[fastest(r, n, a, 0.05)].value;
 
@@ -443,20 +431,17 @@ char *hd_mm_autotune(const char *known, const struct hd_exchange *x)
 
 struct hd_mm *hd_mm_get(const struct hd_mm_shape *s, int needs)
 {
+	int64_t bytes = hd_mm_bytes(s, needs, omp_get_max_threads());
 	struct hd_mm *m;
-	struct hd_mm_offers o;
 
+	if (!hd_mm_has(s) || hd_scratch_join(bytes, "matmul", NULL) < 0)
+		return NULL;
 	for (m = all; m; m = m->next)
 		if (!memcmp(&m->shape, s, sizeof(*s))) {
 			m->users++;
 			m->needs |= needs;
 			return m;
 		}
-	if (hd_mm_open(NULL) < 0)
-		return NULL;
-	if (!hd_mm_offers_begin(&o, s, 1, 0))
-		return NULL;
-	hd_mm_offers_end(&o);
 	m = hd_alloc(sizeof(*m));
 	m->shape = *s;
 	m->users = 1;
@@ -470,6 +455,8 @@ void hd_mm_put(struct hd_mm *mm)
 {
 	struct hd_mm **at = &all;
 
+	if (mm)
+		hd_scratch_leave();
 	if (!mm || --mm->users)
 		return;
 	while (*at != mm)
@@ -487,12 +474,12 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 	if (!ensure(mm, sum)) /* never timed: the first implementation offered */
 		return HD_ENOTSUP;
 	if (mm->tiles[sum]) {
-		hd_amx_run(mm->tiles[sum], sum, c, a, b, bias);
+		hd_amx_run(mm->tiles[sum], hd_scratch(), sum, c, a, b, bias);
 		return 0;
 	}
 	if (mm->pieces[sum])
-		return hd_mm_pieces_run(mm->pieces[sum], c, a, b, bias);
-	return hd_mm_execute(p->prim, &p->bound, scratch, c, a, b, bias);
+		return hd_mm_pieces_run(mm->pieces[sum], hd_scratch(), c, a, b, bias);
+	return hd_mm_execute(p->prim, &p->bound, hd_scratch(), c, a, b, bias);
 }
 
 const char *hd_mm_slow(uint32_t dtype)
@@ -503,7 +490,7 @@ const char *hd_mm_slow(uint32_t dtype)
 		return NULL;
 	return (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core
 		       ? "this processor has no instructions for bf16: its matmuls are slower than those of fp32"
-		       : "this processor has no instructions for bf16: its matmuls use fp32 copies, which the planned memory does not count";
+		       : "this processor has no instructions for bf16: its matmuls use fp32 copies";
 }
 
 /* Measured when it is asked for, not before: then all ranks of a machine ask at once, as

@@ -15,6 +15,9 @@ struct hd_mm;
  * says nothing.  NULL: oneDNN has nothing for this shape on this machine.  Owned by the caller,
  * shared inside. */
 struct hd_mm *hd_mm_get(const struct hd_mm_shape *s, int needs);
+int hd_mm_has(const struct hd_mm_shape *s); /* hd_mm_get would have something */
+/* Scratch that it takes for this, whichever implementation is chosen. */
+int64_t hd_mm_bytes(const struct hd_mm_shape *s, int needs, int threads);
 void hd_mm_put(struct hd_mm *mm);
 /* sum 1: added to what c holds.  0, or HD_ENOTSUP: oneDNN refused at run time. */
 int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias);
@@ -22,10 +25,11 @@ int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, 
 /* -- thin.c: products of a few rows with a large matrix.  NULL: of another shape.  bias, along n, may be NULL. */
 #define HD_THIN_ROWS 4
 struct hd_thin;
+int64_t hd_thin_bytes(const struct hd_mm_shape *s); /* of scratch; 0: of another shape */
 struct hd_thin *hd_thin_create(const struct hd_mm_shape *s);
 void hd_thin_destroy(struct hd_thin *t);
-void hd_thin_run(const struct hd_thin *t, int keep, void *c, const void *a, const void *b, const void *bias,
-		 uint32_t bias_dtype);
+void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, const void *a, const void *b,
+		 const void *bias, uint32_t bias_dtype);
 
 /* bound.c: the least seconds that a product of this shape is known to take, measured at the first call; 0: not known.  Bias, and
  * adding to c, are left out.  any: in whatever layout of the operands; else as they lie, or b packed. */
@@ -41,7 +45,5 @@ void hd_mm_sgemm(char ta, char tb, const int64_t mnk[3], const float *a, int64_t
 char *hd_mm_autotune(const char *known, const struct hd_exchange *x);
 double hd_mm_rate(uint32_t dtype);
 const char *hd_mm_slow(uint32_t dtype); /* a sentence, if products of dtype have no instructions here; else NULL */
-
-int64_t hd_mm_shared_scratch(void); /* bytes that all products share */
 
 #endif

@@ -7,7 +7,11 @@
 #include <oneapi/dnnl/dnnl.h>
 #include "kernels/cpu/matmul/matmul.h"
 
-#define HD_MM_MAX_SCRATCH ((size_t)64 << 20) /* an implementation that wants more is not offered */
+/* An implementation that wants much more scratch than another is not offered, nor is one that wants more than most of them: they
+ * keep all sums in fp32, and are none of the fast ones. */
+#define HD_MM_FREE_SCRATCH ((size_t)4 << 20) /* at least so much is not too much */
+#define HD_MM_MAX_SCRATCH ((size_t)64 << 20)
+#define HD_MM_MORE_SCRATCH 4 /* times the least that any wants */
 
 struct hd_mm_offers { /* the iterator of oneDNN 2 reads desc and attr as long as it lives */
 	dnnl_primitive_desc_iterator_t it;
@@ -23,6 +27,7 @@ dnnl_primitive_desc_t hd_mm_offers_next(struct hd_mm_offers *o, int *begun);
 void hd_mm_offers_end(struct hd_mm_offers *o);
 const char *hd_mm_name(const_dnnl_primitive_desc_t pd);
 size_t hd_mm_scratch(const_dnnl_primitive_desc_t pd);
+size_t hd_mm_limit(const struct hd_mm_shape *s, int sum); /* an implementation may want so much */
 
 struct hd_mm_bound { /* the operands of one execution: each thread that executes has its own */
 	dnnl_memory_t mem[HD_MM_OPERANDS], scratch;
@@ -42,15 +47,20 @@ int hd_mm_bind(struct hd_mm_bound *b, const_dnnl_primitive_desc_t pd, int swap, 
 void hd_mm_unbind(struct hd_mm_bound *b);
 int hd_mm_build(struct hd_mm_primitive *p, const_dnnl_primitive_desc_t pd, int swap, int bias);
 #define HD_MM_PLAIN_LOOPS "ref"
-/* The first implementation offered that wants at most HD_MM_MAX_SCRATCH and is no plain loop (many hundred times slower), or
+/* The first implementation offered that wants at most hd_mm_limit and is no plain loop (many hundred times slower), or
  * the first whose name is `want`; of HD_MM_PLAIN_LOOPS the loops.  Swapped ones exist where c is a vector. */
 int hd_mm_create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want);
-/* 1: it would find one whose scratchpad has at most so many bytes. */
-int hd_mm_offered(const struct hd_mm_shape *s, int sum, const char *want, size_t most);
+/* Bytes of the scratchpad of the one that it would find among those with at most so many; -1: none. */
+int64_t hd_mm_wants(const struct hd_mm_shape *s, int sum, const char *want, size_t most);
 void hd_mm_drop(struct hd_mm_primitive *p);
 int hd_mm_execute(dnnl_primitive_t prim, const struct hd_mm_bound *b, void *scratch, void *c, const void *a,
 		  const void *m, const void *bias);
 double hd_mm_flops(const struct hd_mm_shape *s);
+
+/* -- matmul_scratch.c: what is chosen among, so that the most of it is known before -- */
+/* With b' a' in place of a b, one of which is a vector. */
+int hd_mm_can_swap(const struct hd_mm_shape *s);
+int hd_mm_in_tiles(const struct hd_mm_shape *s); /* where timing may decide nothing: tiles rather than pieces */
 
 /* -- timing.c: what timings of products share -- */
 /* A product that would take more FLOPs than limit gets shorter along its longest dims, with the remainder that makes tails. */
@@ -74,12 +84,17 @@ void hd_mm_picks_read(const char *text, int over);
 /* A product in pieces.  NULL: oneDNN has nothing for a piece of it. */
 struct hd_mm_pieces;
 struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum); /* train.deterministic */
-/* Cut along batch, m and n until there is an implementation, or the one named `want`, within HD_MM_MAX_SCRATCH.  NULL:
+/* Cut along batch, m and n until there is an implementation, or the one named `want`, within hd_mm_limit.  NULL:
  * oneDNN has none but plain loops. */
 struct hd_mm_pieces *hd_mm_pieces_of_scratch(const struct hd_mm_shape *s, int sum, const char *want);
 int hd_mm_shrink_scratch(struct hd_mm_shape *s, int sum,
 			 const char *want); /* likewise: the extents of a piece; 0: none */
 void hd_mm_pieces_destroy(struct hd_mm_pieces *p);
-int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *c, const void *a, const void *b, const void *bias);
+/* Bytes of scratch of either; 0 too if there are no such pieces. */
+int64_t hd_mm_pieces_bytes(const struct hd_mm_shape *s, int sum, int threads);
+int64_t hd_mm_pieces_of_scratch_bytes(const struct hd_mm_shape *s, int sum, const char *want);
+int64_t hd_mm_pieces_taken(const struct hd_mm_pieces *p);
+int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *scratch, void *c, const void *a, const void *b,
+		     const void *bias);
 
 #endif

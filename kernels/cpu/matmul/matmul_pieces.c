@@ -38,30 +38,13 @@ struct hd_mm_pieces {
 	struct matmul_piece *piece;
 	int64_t n;
 	int threads;      /* that take pieces, each alone; 1: all work on one piece after the other */
+	int64_t each;     /* bytes of scratch of such a thread */
 	const char *want; /* an implementation, while pieces are made; NULL: the first */
 };
 
-static struct {
-	char *mem;
-	size_t each;
-	int threads;
-} scratch; /* all products' */
-
-static int scratch_reserve(size_t each, int threads)
+static int64_t whole_pages(int64_t bytes)
 {
-	void *mem;
-
-	each = (each + 4095) / 4096 * 4096;
-	if (each <= scratch.each && threads <= scratch.threads)
-		return 1;
-	each = each > scratch.each ? each : scratch.each;
-	if (posix_memalign(&mem, 4096, each * (size_t)threads + 1))
-		return 0;
-	free(scratch.mem);
-	scratch.mem = mem;
-	scratch.each = each;
-	scratch.threads = threads;
-	return 1;
+	return (bytes + 4095) / 4096 * 4096;
 }
 
 /* ---- the cut --------------------------------------------------------------------------------- */
@@ -122,9 +105,10 @@ static int build(struct hd_mm_pieces *p, struct piece_kind *k, int sum)
 
 	if ((!hd_mm_create(&k->made, &k->shape, sum, 0, p->want) &&
 	     (p->want || !hd_mm_create(&k->made, &k->shape, sum, 0, HD_MM_PLAIN_LOOPS))) ||
-	    dnnl_primitive_get_primitive_desc(k->made.prim, &pd) != dnnl_success ||
-	    !scratch_reserve(k->made.scratch_bytes, p->threads))
+	    dnnl_primitive_get_primitive_desc(k->made.prim, &pd) != dnnl_success)
 		return 0;
+	if (whole_pages((int64_t)k->made.scratch_bytes) > p->each)
+		p->each = whole_pages((int64_t)k->made.scratch_bytes);
 	k->bound = hd_alloc((size_t)p->threads * sizeof(*k->bound));
 	for (int t = 0; t < p->threads; t++)
 		if (!hd_mm_bind(&k->bound[t], pd, 0, k->shape.dtype[HD_MM_BIAS] != 0))
@@ -199,9 +183,9 @@ struct hd_mm_pieces *hd_mm_pieces_create(const struct hd_mm_shape *s, int sum)
 
 int hd_mm_shrink_scratch(struct hd_mm_shape *s, int sum, const char *want)
 {
-	if (!hd_mm_offered(s, sum, want, SIZE_MAX))
+	if (hd_mm_wants(s, sum, want, SIZE_MAX) < 0)
 		return 0;
-	while (!hd_mm_offered(s, sum, want, HD_MM_MAX_SCRATCH)) {
+	while (hd_mm_wants(s, sum, want, hd_mm_limit(s, sum)) < 0) {
 		int d = next_cut(s->n, s->ndim);
 
 		if (d < 0)
@@ -216,6 +200,66 @@ struct hd_mm_pieces *hd_mm_pieces_of_scratch(const struct hd_mm_shape *s, int su
 	struct hd_mm_shape part = *s;
 
 	return hd_mm_shrink_scratch(&part, sum, want) ? create(s, sum, part.n, 1, want) : NULL;
+}
+
+/* ---- scratch --------------------------------------------------------------------------------- */
+
+/* What build would take for pieces of these extents; -1: nothing. */
+static int64_t wanted(const struct hd_mm_shape *s, int sum, const char *want)
+{
+	int64_t bytes = hd_mm_wants(s, sum, want, hd_mm_limit(s, sum));
+
+	return bytes < 0 && !want ? hd_mm_wants(s, sum, HD_MM_PLAIN_LOOPS, hd_mm_limit(s, sum)) : bytes;
+}
+
+/* Of all kinds of pieces the most: along each dim that is cut there are whole ones and the last.  d: from this dim on. */
+static int64_t most_wanted(struct hd_mm_shape *part, const struct hd_mm_shape *s, int d, int sum, const char *want)
+{
+	int64_t each = part->n[d], rest = s->n[d] % each, most, of_rest;
+
+	if (d == s->ndim - 1)
+		return wanted(part, sum, want);
+	most = most_wanted(part, s, d + 1, sum, want);
+	if (!rest || most < 0)
+		return most;
+	part->n[d] = rest;
+	of_rest = most_wanted(part, s, d + 1, sum, want);
+	part->n[d] = each;
+	return of_rest < 0 || of_rest > most ? of_rest : most;
+}
+
+static int64_t scratch_of(const struct hd_mm_shape *s, const int64_t *each, int sum, int threads, const char *want)
+{
+	struct hd_mm_shape part = *s;
+	int64_t bytes;
+
+	memcpy(part.n, each, sizeof(part.n));
+	bytes = most_wanted(&part, s, 0, sum, want);
+	return bytes > 0 ? whole_pages(bytes) * threads : 0;
+}
+
+int64_t hd_mm_pieces_bytes(const struct hd_mm_shape *s, int sum, int threads)
+{
+	int64_t each[HD_MAX_DIMS + 3] = { 0 }, bytes;
+	int was = omp_get_max_threads();
+
+	cut(s->n, s->ndim, each);
+	omp_set_num_threads(1);
+	bytes = scratch_of(s, each, sum, threads, NULL);
+	omp_set_num_threads(was);
+	return bytes;
+}
+
+int64_t hd_mm_pieces_of_scratch_bytes(const struct hd_mm_shape *s, int sum, const char *want)
+{
+	struct hd_mm_shape part = *s;
+
+	return hd_mm_shrink_scratch(&part, sum, want) ? scratch_of(s, part.n, sum, 1, want) : 0;
+}
+
+int64_t hd_mm_pieces_taken(const struct hd_mm_pieces *p)
+{
+	return p->each * p->threads;
 }
 
 void hd_mm_pieces_destroy(struct hd_mm_pieces *p)
@@ -246,29 +290,31 @@ static const void *at(const void *mem, const struct matmul_piece *p, int o)
 	return mem ? (const char *)mem + p->at[o] : NULL;
 }
 
-static int run_piece(const struct hd_mm_pieces *p, int64_t i, int me, void *c, const void *a, const void *b,
-		     const void *bias)
+static int run_piece(const struct hd_mm_pieces *p, int64_t i, int me, char *scratch, void *c, const void *a,
+		     const void *b, const void *bias)
 {
 	const struct matmul_piece *x = &p->piece[i];
 
-	return hd_mm_execute(x->kind->made.prim, &x->kind->bound[me], scratch.mem + (size_t)me * scratch.each,
-			     into(c, x, HD_MM_C), at(a, x, HD_MM_A), at(b, x, HD_MM_B), at(bias, x, HD_MM_BIAS));
+	return hd_mm_execute(x->kind->made.prim, &x->kind->bound[me], scratch + me * p->each, into(c, x, HD_MM_C),
+			     at(a, x, HD_MM_A), at(b, x, HD_MM_B), at(bias, x, HD_MM_BIAS));
 }
 
-static int run_in_turn(const struct hd_mm_pieces *p, void *c, const void *a, const void *b, const void *bias)
+static int run_in_turn(const struct hd_mm_pieces *p, char *scratch, void *c, const void *a, const void *b,
+		       const void *bias)
 {
 	for (int64_t i = 0; i < p->n; i++)
-		HD_TRY(run_piece(p, i, 0, c, a, b, bias));
+		HD_TRY(run_piece(p, i, 0, scratch, c, a, b, bias));
 	return 0;
 }
 
 /* oneDNN must find one thread, within a team of one too. */
-int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *c, const void *a, const void *b, const void *bias)
+int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *scratch, void *c, const void *a, const void *b,
+		     const void *bias)
 {
 	int threads = p->threads < p->n ? p->threads : (int)p->n, failed = 0;
 
 	if (p->threads == 1)
-		return run_in_turn(p, c, a, b, bias);
+		return run_in_turn(p, scratch, c, a, b, bias);
 #pragma omp parallel num_threads(threads) reduction(| : failed)
 	{
 		int me = omp_get_thread_num();
@@ -276,7 +322,7 @@ int hd_mm_pieces_run(const struct hd_mm_pieces *p, void *c, const void *a, const
 		omp_set_num_threads(1);
 #pragma omp for schedule(dynamic)
 		for (int64_t i = 0; i < p->n; i++)
-			failed |= run_piece(p, i, me, c, a, b, bias) != 0;
+			failed |= run_piece(p, i, me, scratch, c, a, b, bias) != 0;
 	}
 	return failed ? HD_ENOTSUP : 0;
 }

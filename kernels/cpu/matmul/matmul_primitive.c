@@ -205,32 +205,54 @@ static int fits(const_dnnl_primitive_desc_t pd, const char *want, size_t most)
 	return !strcmp(want, HD_MM_PLAIN_LOOPS) ? strstr(name, want) != NULL : !strcmp(want, name);
 }
 
-int hd_mm_offered(const struct hd_mm_shape *s, int sum, const char *want, size_t most)
+int64_t hd_mm_wants(const struct hd_mm_shape *s, int sum, const char *want, size_t most)
 {
 	dnnl_primitive_desc_t pd;
 	struct hd_mm_offers o;
-	int found = 0, begun = 0;
+	int64_t found = -1;
+	int begun = 0;
 
 	if (!hd_mm_offers_begin(&o, s, sum, 0))
-		return 0;
-	while (!found && (pd = hd_mm_offers_next(&o, &begun))) {
-		found = fits(pd, want, most);
+		return -1;
+	while (found < 0 && (pd = hd_mm_offers_next(&o, &begun))) {
+		if (fits(pd, want, most))
+			found = (int64_t)hd_mm_scratch(pd);
 		dnnl_primitive_desc_destroy(pd);
 	}
 	hd_mm_offers_end(&o);
 	return found;
 }
 
+size_t hd_mm_limit(const struct hd_mm_shape *s, int sum)
+{
+	size_t least = HD_MM_MAX_SCRATCH / HD_MM_MORE_SCRATCH, limit;
+	dnnl_primitive_desc_t pd;
+	struct hd_mm_offers o;
+	int begun = 0;
+
+	if (!hd_mm_offers_begin(&o, s, sum, 0))
+		return HD_MM_MAX_SCRATCH;
+	while ((pd = hd_mm_offers_next(&o, &begun))) {
+		if (fits(pd, NULL, least))
+			least = hd_mm_scratch(pd);
+		dnnl_primitive_desc_destroy(pd);
+	}
+	hd_mm_offers_end(&o);
+	limit = HD_MM_MORE_SCRATCH * least;
+	return limit > HD_MM_FREE_SCRATCH ? limit : HD_MM_FREE_SCRATCH;
+}
+
 int hd_mm_create(struct hd_mm_primitive *p, const struct hd_mm_shape *s, int sum, int swap, const char *want)
 {
 	dnnl_primitive_desc_t pd;
 	struct hd_mm_offers o;
+	size_t limit = hd_mm_limit(s, sum);
 	int done = 0, begun = 0;
 
 	if (!hd_mm_offers_begin(&o, s, sum, swap))
 		return 0;
 	while (!done && (pd = hd_mm_offers_next(&o, &begun))) {
-		if (fits(pd, want, HD_MM_MAX_SCRATCH))
+		if (fits(pd, want, limit))
 			done = hd_mm_build(p, pd, swap, s->dtype[HD_MM_BIAS] != 0);
 		dnnl_primitive_desc_destroy(pd);
 	}

@@ -17,8 +17,9 @@ enum { LEAST = 1 << 16, PIECES = 8, COLUMNS = 64, STEP = 8, RUN = 512 };
 struct hd_thin {
 	int64_t m, n, k, a_m, a_k, b_n, b_k, c_m;
 	uint32_t low, low_c;
-	float *partial; /* (PIECES, m, n), where b lies along n */
+	/* Scratch, of the run at hand: */
 	float *rows;    /* (m, k): a, contiguous and in fp32 */
+	float *partial; /* (PIECES, m, n), where b lies along n */
 };
 
 static int fits(const struct hd_mm_shape *s)
@@ -28,6 +29,18 @@ static int fits(const struct hd_mm_shape *s)
 	return s->ndim == 3 && n[0] <= HD_THIN_ROWS && n[1] >= COLUMNS && n[2] >= COLUMNS && n[1] * n[2] >= LEAST &&
 	       c[1] == 1 && a[2] >= 1 && (b[1] == 1 || b[2] == 1) && s->dtype[HD_MM_A] == s->dtype[HD_MM_B] &&
 	       b[1] > 0 && b[2] > 0;
+}
+
+static int64_t floats_of_rows(int64_t m, int64_t k)
+{
+	return (m * k + 15) / 16 * 16;
+}
+
+int64_t hd_thin_bytes(const struct hd_mm_shape *s)
+{
+	int64_t partial = s->stride[HD_MM_B][2] != 1 ? PIECES * s->n[0] * s->n[1] : 0;
+
+	return fits(s) ? (floats_of_rows(s->n[0], s->n[2]) + partial) * (int64_t)sizeof(float) : 0;
 }
 
 struct hd_thin *hd_thin_create(const struct hd_mm_shape *s)
@@ -44,18 +57,11 @@ struct hd_thin *hd_thin_create(const struct hd_mm_shape *s)
 	t->c_m = s->stride[HD_MM_C][0];
 	t->low = s->dtype[HD_MM_A] == HD_DTYPE_BF16;
 	t->low_c = s->dtype[HD_MM_C] == HD_DTYPE_BF16;
-	t->rows = hd_alloc((size_t)(t->m * t->k) * sizeof(float));
-	if (t->b_k != 1)
-		t->partial = hd_alloc((size_t)(PIECES * t->m * t->n) * sizeof(float));
 	return t;
 }
 
 void hd_thin_destroy(struct hd_thin *t)
 {
-	if (!t)
-		return;
-	free(t->partial);
-	free(t->rows);
 	free(t);
 }
 
@@ -219,11 +225,14 @@ static void along_n(const struct hd_thin *t, const struct thin_result *r, const 
 	}
 }
 
-void hd_thin_run(const struct hd_thin *t, int keep, void *c, const void *a, const void *b, const void *bias,
-		 uint32_t bias_dtype)
+void hd_thin_run(const struct hd_thin *thin, void *scratch, int keep, void *c, const void *a, const void *b,
+		 const void *bias, uint32_t bias_dtype)
 {
 	const struct thin_result r = { c, bias, bias_dtype, keep };
+	struct hd_thin own = *thin, *t = &own;
 
+	t->rows = scratch;
+	t->partial = t->rows + floats_of_rows(t->m, t->k);
 	for (int64_t i = 0; i < t->m; i++)
 		for (int64_t k = 0; k < t->k; k++)
 			t->rows[i * t->k + k] = hd_get(a, (int)t->low, i * t->a_m + k * t->a_k);

@@ -5,20 +5,30 @@
  * not depend on the threads.
  */
 #include <config.h>
-#include <stdlib.h>
+#include "kernels/cpu/base/scratch.h"
 #include "kernels/cpu/base/simd.h"
 #include "kernels/prepare/optimizer.h"
 
 #define PIECE 16384
 
-static int prepare_sumsq(const struct hd_check *c, struct hd_prep *p)
+HD_PREPARE(prepare_shape, "sumsq", HD_DTYPE_F32, hd_prepare_sumsq(c, p))
+
+static int64_t bytes_of(const struct hd_prep *p) /* a sum of each piece */
 {
-	HD_TRY(hd_prepare_sumsq(c, p));
-	p->state = hd_alloc((size_t)(p->n[0] / PIECE + 1) * sizeof(double));
-	p->release = free;
-	return 0;
+	return (p->n[0] / PIECE + 1) * (int64_t)sizeof(double);
 }
-HD_PREPARE(prepare, "sumsq", HD_DTYPE_F32, prepare_sumsq(c, p))
+
+static int64_t scratch(const struct hd_kernel_desc *d, int threads)
+{
+	(void)threads;
+	return hd_scratch_by(d, prepare_shape, bytes_of);
+}
+
+static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	HD_TRY(prepare_shape(d, p, err));
+	return hd_scratch_take(p, bytes_of(p), "sumsq", err);
+}
 
 HD_CLONES static double squares(const float *x, int64_t n)
 {
@@ -33,7 +43,7 @@ HD_CLONES static double squares(const float *x, int64_t n)
 static void run(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	const float *x = in[0];
-	double *s = out[0], *part = p->state, sum = r->acc ? *s : 0;
+	double *s = out[0], *part = hd_scratch(), sum = r->acc ? *s : 0;
 	int64_t n = p->n[0];
 
 #pragma omp parallel for schedule(static) if (n >= 2 * PIECE)
@@ -44,4 +54,6 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	*s = sum;
 }
 
-const struct hd_kernel hd_cpu_sumsq = { .name = "sumsq", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_sumsq = {
+	.name = "sumsq", .flags = HD_K_ACC, .prepare = prepare, .scratch = scratch, .run = run
+};

@@ -7,6 +7,7 @@
 #include <config.h>
 #include "engine/base/rng.h"
 #include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/scratch.h"
 #include "kernels/prepare/experts.h"
 
 /* Rows and tokens may be bf16, gates are fp32. */
@@ -26,17 +27,38 @@ static int64_t piece_of(const struct hd_prep *p)
 	return p->n[4] > p->n[6] ? p->n[4] : p->n[6];
 }
 
-static int with_scratch(struct hd_prep *p, int rc)
+static int64_t bytes_of(const struct hd_prep *p)
 {
-	if (rc < 0)
-		return rc;
-	p->state = hd_alloc((size_t)((p->n[0] * p->n[1] / piece_of(p) + 1) * scratch_of(p)) * sizeof(double));
-	p->release = free;
-	return 0;
+	return (p->n[0] * p->n[1] / piece_of(p) + 1) * scratch_of(p) * (int64_t)sizeof(double);
 }
 
-HD_PREPARE(prepare_route, "route", HD_DTYPE_F32, with_scratch(p, hd_prepare_route(c, p)))
-HD_PREPARE(prepare_route_d, "route_d", HD_DTYPE_F32, with_scratch(p, hd_prepare_route_d(c, p)))
+HD_PREPARE(route_shape, "route", HD_DTYPE_F32, hd_prepare_route(c, p))
+HD_PREPARE(route_d_shape, "route_d", HD_DTYPE_F32, hd_prepare_route_d(c, p))
+
+static int prepare_route(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	HD_TRY(route_shape(d, p, err));
+	return hd_scratch_take(p, bytes_of(p), "route", err);
+}
+
+static int prepare_route_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
+{
+	HD_TRY(route_d_shape(d, p, err));
+	return hd_scratch_take(p, bytes_of(p), "route_d", err);
+}
+
+static int64_t scratch_route(const struct hd_kernel_desc *d, int threads)
+{
+	(void)threads;
+	return hd_scratch_by(d, route_shape, bytes_of);
+}
+
+static int64_t scratch_route_d(const struct hd_kernel_desc *d, int threads)
+{
+	(void)threads;
+	return hd_scratch_by(d, route_d_shape, bytes_of);
+}
+
 HD_PREPARE(prepare_route_bias, "route_bias", HD_DTYPE_F32, hd_prepare_route_bias(c, p))
 
 /* -- route --------------------------------------------------------------------------------------------------------------- */
@@ -236,7 +258,7 @@ static void count_rows(const struct hd_prep *p, const int32_t *slots, int32_t *c
 static void route(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t E = p->n[2], n = piece_of(p), pieces = p->n[0] * p->n[1] / n;
-	double *scratch = p->state;
+	double *scratch = hd_scratch();
 	float *sums = out[2];
 
 #pragma omp parallel for schedule(static) if (p->n[0] * p->n[1] * E >= HD_SMALL)
@@ -292,7 +314,7 @@ static void token_d(const struct hd_prep *p, const struct hd_run *r, const float
 static void route_d(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
 	int64_t E = p->n[2], k = p->n[3], n = p->n[6], groups = p->n[0] * p->n[1] / n, each = piece_of(p) / n;
-	double *scratch = p->state;
+	double *scratch = hd_scratch();
 
 #pragma omp parallel for schedule(static) if (p->n[0] * p->n[1] * E >= HD_SMALL)
 	for (int64_t piece = 0; piece < groups / each; piece++) {
@@ -462,9 +484,13 @@ static void combine_dg(const struct hd_prep *p, void *const *out, void *const *i
 		dg[i] = slots[i] < 0 ? 0 : dot_any(in[0], in[1], t, i / k * cols, row_of(p, i, slots[i]) * cols, cols);
 }
 
-const struct hd_kernel hd_cpu_route = { .name = "route", .prepare = prepare_route, .run = route };
+const struct hd_kernel hd_cpu_route = {
+	.name = "route", .prepare = prepare_route, .scratch = scratch_route, .run = route
+};
 const struct hd_kernel hd_cpu_route_bias = { .name = "route_bias", .prepare = prepare_route_bias, .run = route_bias };
-const struct hd_kernel hd_cpu_route_d = { .name = "route_d", .prepare = prepare_route_d, .run = route_d };
+const struct hd_kernel hd_cpu_route_d = {
+	.name = "route_d", .prepare = prepare_route_d, .scratch = scratch_route_d, .run = route_d
+};
 const struct hd_kernel hd_cpu_dispatch = { .name = "dispatch", .prepare = prepare_dispatch, .run = dispatch };
 const struct hd_kernel hd_cpu_combine = { .name = "combine", .prepare = prepare_combine, .run = combine };
 const struct hd_kernel hd_cpu_combine_dg = { .name = "combine_dg", .prepare = prepare_combine_dg, .run = combine_dg };

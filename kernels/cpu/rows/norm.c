@@ -32,13 +32,29 @@ static int prepare_d(const struct hd_kernel_desc *d, struct hd_prep *p, struct h
 	return same_dy("norm_d", d, err);
 }
 
+static struct hd_column_sums sums_dw(const struct hd_prep *p)
+{
+	return hd_column_sums_of(p->n[0], (p->n[3] ? 2 : 1) * p->n[1]);
+}
+
+static int64_t bytes_dw(const struct hd_prep *p)
+{
+	const struct hd_column_sums c = sums_dw(p);
+
+	return hd_column_sums_bytes(&c);
+}
+
 static int prepare_dw(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
 {
 	HD_TRY(prepare_dw_shared(d, p, err));
 	HD_TRY(same_dy("norm_dw", d, err));
-	p->state = hd_column_sums_new(p->n[0], (p->n[3] ? 2 : 1) * p->n[1]);
-	p->release = free;
-	return 0;
+	return hd_scratch_take(p, bytes_dw(p), "norm_dw", err);
+}
+
+static int64_t scratch_dw(const struct hd_kernel_desc *d, int threads)
+{
+	(void)threads;
+	return hd_scratch_by(d, prepare_dw_shared, bytes_dw);
 }
 
 #define INLINE HD_INLINE
@@ -288,8 +304,8 @@ static void block_dw(const struct dw *a, float *w, float *b, int64_t from, int64
 
 static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, const struct hd_run *r)
 {
-	struct hd_column_sums *c = p->state;
-	int64_t rms = p->n[2], blocks = hd_column_sums_blocks(c), cols = p->n[1];
+	const struct hd_column_sums c = sums_dw(p);
+	int64_t rms = p->n[2], blocks = hd_column_sums_blocks(&c), cols = p->n[1];
 	struct dw a = { .x = in[0],
 			.rstd = in[1],
 			.mean = rms ? NULL : in[2],
@@ -297,17 +313,19 @@ static void run_dw(const struct hd_prep *p, void *const *out, void *const *in, c
 			.cols = cols,
 			.dtype = p->n[14] };
 
-#pragma omp parallel for schedule(static) if (c->rows * cols >= HD_SMALL)
+#pragma omp parallel for schedule(static) if (c.rows * cols >= HD_SMALL)
 	for (int64_t i = 0; i < blocks; i++) {
-		float *sums = hd_column_parts.part + i * c->cols;
+		float *sums = (float *)hd_scratch() + i * c.cols;
 
-		block_dw(&a, sums, p->n[3] ? sums + cols : NULL, i * c->block, hd_min(c->rows, (i + 1) * c->block));
+		block_dw(&a, sums, p->n[3] ? sums + cols : NULL, i * c.block, hd_min(c.rows, (i + 1) * c.block));
 	}
-	hd_column_sums_join(c, 0, cols, out[0], r->acc);
+	hd_column_sums_join(&c, 0, cols, out[0], r->acc);
 	if (p->n[3])
-		hd_column_sums_join(c, cols, cols, out[1], r->acc);
+		hd_column_sums_join(&c, cols, cols, out[1], r->acc);
 }
 
 const struct hd_kernel hd_cpu_norm = { .name = "norm", .prepare = prepare, .run = run };
 const struct hd_kernel hd_cpu_norm_d = { .name = "norm_d", .prepare = prepare_d, .run = run_d };
-const struct hd_kernel hd_cpu_norm_dw = { .name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .run = run_dw };
+const struct hd_kernel hd_cpu_norm_dw = {
+	.name = "norm_dw", .flags = HD_K_ACC, .prepare = prepare_dw, .scratch = scratch_dw, .run = run_dw
+};

@@ -8,6 +8,7 @@
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"
+#include "kernels/cpu/base/scratch.h"
 #include "kernels/prepare/sum.h"
 #include <stdlib.h>
 #include <string.h>
@@ -21,40 +22,37 @@
 
 struct cpu_sum {
 	struct hd_sum_prep s;
-	int64_t cuts;
-	double *partial; /* cuts x p x q; NULL: one cut */
+	int64_t cuts; /* with partial sums in scratch: cuts x p x q; 1: without */
 };
 
 /* ---- prepare --------------------------------------------------------------------------------- */
-
-static void release(void *state)
-{
-	struct cpu_sum *s = state;
-
-	free(s->partial);
-	free(s);
-}
 
 /* Few columns: several threads sum pieces of them.  By the shape alone, so that no sum depends on the threads. */
 static int64_t cuts_of(const struct hd_sum_prep *s)
 {
 	int64_t tasks = s->p * ((s->q + TILE - 1) / TILE);
 
-	if (!s->simple || tasks >= CUTS)
+	if (s->empty || !s->simple || tasks >= CUTS)
 		return 1;
 	if (s->q == 1)
 		return s->r < LONG ? 1 : CUTS;
 	return s->r < 2 * PIECE ? 1 : hd_min(s->r / PIECE, TASKS / tasks);
 }
 
-static void cut(struct cpu_sum *t)
+static int64_t bytes_of(const struct hd_sum_prep *s)
 {
-	const struct hd_sum_prep *s = &t->s;
+	int64_t cuts = cuts_of(s);
 
-	t->cuts = cuts_of(s);
-	if (t->cuts == 1)
-		return;
-	t->partial = hd_alloc((size_t)(t->cuts * s->p * s->q) * sizeof(double));
+	return cuts > 1 ? cuts * s->p * s->q * (int64_t)sizeof(double) : 0;
+}
+
+static int64_t scratch(const struct hd_kernel_desc *d, int threads)
+{
+	struct hd_err ignored = { 0 };
+	struct hd_sum_prep s = { 0 };
+
+	(void)threads;
+	return hd_prepare_sum(d, "cpu", &s, &ignored) < 0 ? 0 : bytes_of(&s);
 }
 
 static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_err *err)
@@ -64,12 +62,9 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 
 	HD_TRY(hd_prepare_sum(d, "cpu", &s, err));
 	t = hd_alloc(sizeof(*t));
-	t->s = s;
-	if (!s.empty)
-		cut(t);
+	*t = (struct cpu_sum){ s, cuts_of(&s) };
 	p->state = t;
-	p->release = release;
-	return 0;
+	return hd_scratch_take(p, bytes_of(&s), "sum", err);
 }
 
 /* ---- run ------------------------------------------------------------------------------------- */
@@ -144,7 +139,7 @@ static double row(const struct hd_sum_prep *s, const void *a, int64_t at, int64_
 }
 
 /* Task (cut, p, tile of columns): to the partial sums where there are several cuts, else to c */
-static void task(const struct cpu_sum *sum, void *c, const void *a, int acc, int64_t t)
+static void task(const struct cpu_sum *sum, double *partial, void *c, const void *a, int acc, int64_t t)
 {
 	const struct hd_sum_prep *s = &sum->s;
 	int64_t tiles = (s->q + TILE - 1) / TILE, tile = t % tiles, p = t / tiles % s->p, cut = t / tiles / s->p;
@@ -157,8 +152,8 @@ static void task(const struct cpu_sum *sum, void *c, const void *a, int acc, int
 	else
 		columns(total, s, a, p * s->r * s->q + col, n, r0, r1);
 	for (int64_t j = 0; j < n; j++) {
-		if (sum->partial)
-			sum->partial[(cut * s->p + p) * s->q + col + j] = total[j];
+		if (sum->cuts > 1)
+			partial[(cut * s->p + p) * s->q + col + j] = total[j];
 		else
 			store(s, c, p * s->q + col + j, total[j], acc);
 	}
@@ -168,15 +163,16 @@ static void simple(const struct cpu_sum *sum, void *c, const void *a, int acc)
 {
 	const struct hd_sum_prep *s = &sum->s;
 	int64_t tasks = sum->cuts * s->p * ((s->q + TILE - 1) / TILE);
+	double *partial = hd_scratch();
 
 #pragma omp parallel for if (tasks * s->r > 1024)
 	for (int64_t t = 0; t < tasks; t++)
-		task(sum, c, a, acc, t);
-	for (int64_t i = 0; sum->partial && i < s->count; i++) {
+		task(sum, partial, c, a, acc, t);
+	for (int64_t i = 0; sum->cuts > 1 && i < s->count; i++) {
 		double x = 0;
 
 		for (int64_t cut = 0; cut < sum->cuts; cut++)
-			x += sum->partial[cut * s->count + i];
+			x += partial[cut * s->count + i];
 		store(s, c, i, x, acc);
 	}
 }
@@ -222,4 +218,6 @@ static void run(const struct hd_prep *prep, void *const *out, void *const *in, c
 	}
 }
 
-const struct hd_kernel hd_cpu_sum = { .name = "sum", .flags = HD_K_ACC, .prepare = prepare, .run = run };
+const struct hd_kernel hd_cpu_sum = {
+	.name = "sum", .flags = HD_K_ACC, .prepare = prepare, .scratch = scratch, .run = run
+};

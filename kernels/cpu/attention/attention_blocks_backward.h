@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * attention_d in fp32 vectors (attention_blocks.h): for each head, spans of keys one after the other, each with the spans of queries
+ * that see it.
+ *
+ * Sums in fp32 of a span that comes again are kept where their results go.  Results in bf16 have no room for them: those of dq, and
+ * of dk and dv where several heads read a kv head, are kept in scratch, of the whole sequence.
+ */
+struct panels {
+	float *k, *kt, *vt, *dk, *dv; /* a span of keys */
+	float *q, *d_o, *dq;          /* a span of queries of one head; q times scale */
+	float *lse, *delta;
+	float *s, *dp;  /* BLOCK x BLOCK */
+	float *kept_dq; /* NULL: not needed, as those below */
+	float *kept_dk, *kept_dv;
+	int64_t keys, queries; /* the first block of each span; keys -1: none */
+	int heads;             /* that were there before this one */
+};
+
+/* What is kept of bf16, if keys are several spans. */
+static int keeps(const struct hd_attention *t)
+{
+	return t->low && hd_att_blocks(t->keys) > SPAN;
+}
+
+static int keeps_keys(const struct hd_attention *t)
+{
+	return keeps(t) && t->group > 1 && t->heads > 1;
+}
+
+/* -> floats */
+static int64_t panels_set(const struct hd_attention *t, struct panels *x, float *scratch)
+{
+	int64_t keys = hd_att_blocks(t->keys), seq = hd_att_blocks(t->seq), panel = BLOCK * hd_att_padded(t);
+	int64_t nk = hd_att_least(SPAN, keys), nq = hd_att_least(SPAN, seq);
+	float *at = scratch, **of_keys[] = { &x->k, &x->kt, &x->vt, &x->dk, &x->dv };
+	float **of_queries[] = { &x->q, &x->d_o, &x->dq };
+
+	for (int i = 0; i < 5; i++)
+		*of_keys[i] = att_room(&at, nk * panel);
+	for (int i = 0; i < 3; i++)
+		*of_queries[i] = att_room(&at, nq * panel);
+	x->lse = att_room(&at, nq * BLOCK);
+	x->delta = att_room(&at, nq * BLOCK);
+	x->s = att_room(&at, BLOCK * BLOCK);
+	x->dp = att_room(&at, BLOCK * BLOCK);
+	x->kept_dq = keeps(t) ? att_room(&at, seq * panel) : NULL;
+	x->kept_dk = keeps_keys(t) ? att_room(&at, keys * panel) : NULL;
+	x->kept_dv = keeps_keys(t) ? att_room(&at, keys * panel) : NULL;
+	return at - scratch;
+}
+
+INLINE float vdot(const struct hd_attention *t, const void *x, const void *y, int64_t at, int64_t n)
+{
+	V sum = { 0 };
+	float tail = 0;
+	int64_t i = 0;
+
+	for (; i + HD_VL <= n; i += HD_VL)
+		sum += take(t, x, at + i) * take(t, y, at + i);
+	for (; i < n; i++)
+		tail += take_one(t, x, at + i) * take_one(t, y, at + i);
+	return vsum(sum) + tail;
+}
+
+/* Of blocks first .. first + n - 1 of an operand's rows, which begin at `base` and are `step` apart */
+struct att_range {
+	int64_t base, step, rows, first, n;
+};
+
+static struct att_range range_of(int64_t base, int64_t step, int64_t rows, int64_t first)
+{
+	return (struct att_range){ base, step, rows, first, hd_att_least(SPAN, hd_att_blocks(rows) - first) };
+}
+
+/* Sums from where they were kept; kept: of all blocks, or NULL: in the result. */
+static void bring(const struct hd_attention *t, float *to, const float *kept, const void *result, struct att_range r)
+{
+	int64_t panel = BLOCK * hd_att_padded(t);
+
+	if (kept)
+		memcpy(to, kept + r.first * panel, (size_t)(r.n * panel) * sizeof(*to));
+	for (int64_t i = r.first; !kept && i < r.first + r.n; i++)
+		pack_rows(t, to + (i - r.first) * panel, element(t, result, r.base + i * BLOCK * r.step), r.step,
+			  hd_att_least(BLOCK, r.rows - i * BLOCK), 1);
+}
+
+/* The reverse.  done: nothing more is to be added, and what was is multiplied by `factor`. */
+static void put_away(const struct hd_attention *t, void *result, float *kept, const float *from, struct att_range r,
+		     float factor, int done)
+{
+	int64_t panel = BLOCK * hd_att_padded(t);
+
+	if (kept && !done)
+		memcpy(kept + r.first * panel, from, (size_t)(r.n * panel) * sizeof(*from));
+	else
+		unpack_rows(t, result, r.base + r.first * BLOCK * r.step, r.step, from,
+			    hd_att_least(r.n * BLOCK, r.rows - r.first * BLOCK), done ? factor : 1);
+}
+
+/* ---- spans ----------------------------------------------------------------------------------- */
+
+static struct att_range keys_of(const struct hd_attention *t, const struct hd_att_task *task, int64_t first)
+{
+	return range_of((task->b * t->keys * t->kv_heads + task->kv) * t->dim, t->kv_heads * t->dim, t->keys, first);
+}
+
+static struct att_range queries_of(const struct hd_attention *t, const struct hd_att_task *task, int64_t h,
+				   int64_t first)
+{
+	return range_of((task->b * t->seq * t->heads + h) * t->dim, t->heads * t->dim, t->seq, first);
+}
+
+static void close_keys(const struct hd_attention *t, struct panels *x, void *const *out, const struct hd_att_task *task)
+{
+	struct att_range r = keys_of(t, task, x->keys);
+
+	if (x->keys < 0)
+		return;
+	put_away(t, out[1], x->kept_dk, x->dk, r, 1, 0);
+	put_away(t, out[2], x->kept_dv, x->dv, r, 1, 0);
+	x->keys = -1;
+}
+
+static void open_keys_d(const struct hd_attention *t, struct panels *x, void *const *out, void *const *in,
+			const struct hd_att_task *task, int64_t first)
+{
+	int64_t panel = BLOCK * hd_att_padded(t);
+	struct att_range r = keys_of(t, task, first);
+
+	if (x->keys == first)
+		return;
+	close_keys(t, x, out, task);
+	x->keys = first;
+	for (int64_t j = 0; j < r.n; j++) {
+		int64_t n = hd_att_least(BLOCK, t->keys - (first + j) * BLOCK);
+		int64_t at = r.base + (first + j) * BLOCK * r.step;
+
+		pack_rows(t, x->k + j * panel, element(t, in[1], at), r.step, n, 1);
+		pack_columns(t, x->kt + j * panel, element(t, in[1], at), r.step, n);
+		pack_columns(t, x->vt + j * panel, element(t, in[2], at), r.step, n);
+	}
+	if (x->heads) {
+		bring(t, x->dk, x->kept_dk, out[1], r);
+		bring(t, x->dv, x->kept_dv, out[2], r);
+		return;
+	}
+	memset(x->dk, 0, (size_t)(r.n * panel) * sizeof(*x->dk));
+	memset(x->dv, 0, (size_t)(r.n * panel) * sizeof(*x->dv));
+}
+
+static void open_queries_d(const struct hd_attention *t, struct panels *x, void *const *in,
+			   const struct hd_att_task *task, int64_t h, int64_t first)
+{
+	struct att_range r = queries_of(t, task, h, first);
+	int64_t panel = BLOCK * hd_att_padded(t);
+
+	x->queries = first;
+	for (int64_t i = 0; i < r.n; i++) {
+		int64_t row = (first + i) * BLOCK, n = hd_att_least(BLOCK, t->seq - row), at = r.base + row * r.step;
+		const float *from = (const float *)in[4] + (task->b * t->heads + h) * t->seq + row;
+
+		pack_rows(t, x->q + i * panel, element(t, in[0], at), r.step, n, t->scale);
+		pack_rows(t, x->d_o + i * panel, element(t, in[5], at), r.step, n, 1);
+		for (int64_t k = 0; k < BLOCK; k++) {
+			float lse = k < n ? from[k] : INFINITY;
+
+			x->lse[i * BLOCK + k] = lse > -INFINITY ? lse : INFINITY; /* sees nothing: all terms 0 */
+			x->delta[i * BLOCK + k] = k < n ? vdot(t, in[3], in[5], at + k * r.step, t->dim) : 0;
+		}
+	}
+}
+
+/* Of one row, s: scores -> probabilities; dp -> ds.  part: 1 / softcap, or 0 */
+INLINE void row_d(float *s, float *dp, float lse, float delta, float part, int passed, int seen, const int masked)
+{
+#pragma GCC unroll 4
+	for (int c = 0; c < BLOCK; c += HD_VL) {
+		V x = vexp(load(s + c) - lse);
+		V d = x * (load(dp + c) - delta), of = load(s + c) * part;
+
+		d *= 1.0f - of * of;
+		if (masked) {
+			VS in = is_seen(c, passed, seen);
+
+			x = (V)((VI)x & (VI)in);
+			d = (V)((VI)d & (VI)in);
+		}
+		store(s + c, x);
+		store(dp + c, d);
+	}
+}
+
+static void probabilities(const struct hd_attention *t, float *s, float *dp, const struct pair *p, const float *lse,
+			  const float *delta)
+{
+	float part = t->softcap > 0 ? 1 / t->softcap : 0;
+
+	if (t->softcap > 0)
+		cap_scores(t, s, p->tiles_q * HD_MR);
+	for (int r = 0; r < p->tiles_q * HD_MR; r++, s += BLOCK, dp += BLOCK) {
+		if (p->seen[r] == BLOCK && !p->passed[r])
+			row_d(s, dp, lse[r], delta[r], part, 0, BLOCK, 0);
+		else
+			row_d(s, dp, lse[r], delta[r], part, p->passed[r], p->seen[r], 1);
+	}
+}
+
+/* The spans that are open */
+static void spans_d(const struct hd_attention *t, const struct panels *x, int64_t nk, int64_t nq)
+{
+	int64_t w = hd_att_padded(t), panel = BLOCK * w;
+	struct pair p;
+
+	for (int64_t j = 0; j < nk; j++)
+		for (int64_t i = 0; i < nq; i++) {
+			const float *q = x->q + i * panel, *d_o = x->d_o + i * panel;
+
+			if (!pair_set(t, &p, x->queries + i, x->keys + j))
+				continue;
+			product_n(x->s, BLOCK, q, w, x->kt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
+			product_n(x->dp, BLOCK, d_o, w, x->vt + j * panel, BLOCK, p.scores, p.tiles_q, 0);
+			probabilities(t, x->s, x->dp, &p, x->lse + i * BLOCK, x->delta + i * BLOCK);
+			product_t(x->dv + j * panel, w, x->s, d_o, w, p.by_query, p.tiles_k, 1);
+			product_t(x->dk + j * panel, w, x->dp, q, w, p.by_query, p.tiles_k, 1);
+			product_n(x->dq + i * panel, w, x->dp, BLOCK, x->k + j * panel, w, p.by_key, p.tiles_q, 1);
+		}
+}
+
+/* A span of queries of head h with the keys that are open; the first of those that it sees, and the last, begin and end its dq. */
+static void queries_d(const struct hd_attention *t, struct panels *x, void *const *out, void *const *in,
+		      const struct hd_att_task *task, int64_t h, int64_t first)
+{
+	struct att_range r = queries_of(t, task, h, first);
+	int64_t last = hd_att_least((first + r.n) * BLOCK, t->seq) - 1, all = hd_att_blocks(t->keys);
+	int64_t begin = hd_att_least(first_block(t, first), all - 1) / SPAN * SPAN,
+		nk = hd_att_least(SPAN, all - x->keys);
+	int64_t seen = hd_att_blocks(hd_att_seen(t, t->q0 + last, t->k0, t->keys));
+	int64_t end = seen > begin ? (seen - 1) / SPAN * SPAN : begin;
+
+	if (x->keys < begin || x->keys > end)
+		return;
+	open_queries_d(t, x, in, task, h, first);
+	if (x->keys > begin)
+		bring(t, x->dq, x->kept_dq, out[0], r);
+	else
+		memset(x->dq, 0, (size_t)(r.n * BLOCK * hd_att_padded(t)) * sizeof(*x->dq));
+	spans_d(t, x, nk, r.n);
+	put_away(t, out[0], x->kept_dq, x->dq, r, t->scale, x->keys == end);
+}
+
+static void backward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in,
+		     const struct hd_att_task *task)
+{
+	int64_t nkb = hd_att_blocks(t->keys), nqb = hd_att_blocks(t->seq);
+	struct panels x;
+
+	panels_set(t, &x, scratch);
+	x.keys = -1;
+	x.heads = 0;
+	for (int64_t h = 0; h < t->heads; h++) {
+		if (!hd_att_reads(t, h, task))
+			continue;
+		for (int64_t j = 0; j < nkb; j += SPAN) {
+			open_keys_d(t, &x, out, in, task, j);
+			for (int64_t i = 0; i < nqb; i += SPAN)
+				queries_d(t, &x, out, in, task, h, i);
+		}
+		x.heads++;
+	}
+	close_keys(t, &x, out, task);
+	for (int64_t j = 0; x.kept_dk && j < nkb; j += SPAN) {
+		struct att_range r = keys_of(t, task, j);
+
+		put_away(t, out[1], NULL, x.kept_dk + j * BLOCK * hd_att_padded(t), r, 1, 1);
+		put_away(t, out[2], NULL, x.kept_dv + j * BLOCK * hd_att_padded(t), r, 1, 1);
+	}
+}
