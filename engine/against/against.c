@@ -8,9 +8,11 @@
 #include "engine/against/compare.h"
 #include "engine/base/library.h"
 #include "engine/file/atomic_file.h"
+#include "engine/file/file.h"
 #include "engine/passes/passes.h"
 #include "engine/process/launch.h"
 #include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +22,7 @@
 #define STEPS 3
 
 struct against_files {
-	char dir[64];
+	char *dir; /* NULL: there is none */
 	char *one_ini, *program;
 };
 
@@ -129,9 +131,9 @@ static void remove_all(struct against_files *f)
 {
 	struct hd_err err = { 0 };
 
-	if (*f->dir && hd_dir_remove(f->dir, &err) < 0)
+	if (f->dir && hd_dir_remove(f->dir, &err) < 0)
 		hd_log(HD_LOG_WARN, "%s is still there", f->dir);
-	free(f->one_ini), free(f->program);
+	free(f->dir), free(f->one_ini), free(f->program);
 }
 
 static int both(const struct hd_against *a, struct against_files *f, FILE *out, struct hd_err *err)
@@ -142,10 +144,12 @@ static int both(const struct hd_against *a, struct against_files *f, FILE *out, 
 	f->program = hd_this_program(err);
 	if (!f->program)
 		return err->code;
-	snprintf(f->dir, sizeof(f->dir), "/tmp/heddle-against.XXXXXX");
+	f->dir = hd_file_temporary("heddle-against");
 	if (!mkdtemp(f->dir)) {
-		*f->dir = 0;
-		return hd_err_set(err, HD_EIO, "no directory can be made in /tmp");
+		hd_err_set(err, HD_EIO, "%s: no such directory can be made: %s", f->dir, strerror(errno));
+		free(f->dir);
+		f->dir = NULL;
+		return err->code;
 	}
 	HD_TRY(write_one(a, f, err));
 	forget_launcher();
@@ -161,7 +165,7 @@ static int both(const struct hd_against *a, struct against_files *f, FILE *out, 
 /* What it starts is on this host: a launcher's other hosts would be tested by nobody. */
 int hd_against_one_rank(const struct hd_against *a, FILE *out, struct hd_err *err)
 {
-	struct against_files f = { "", NULL, NULL };
+	struct against_files f = { NULL, NULL, NULL };
 
 	if (hd_launch_elsewhere())
 		return hd_err_set(err, HD_ENOTSUP,

@@ -7,6 +7,7 @@
 #include "engine/plan/plan.h"
 #include "engine/plugin/turn.h"
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -208,6 +209,21 @@ int judge_ask(const struct judge *j, int (*question)(const struct judge *j), int
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		continue;
 	return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : otherwise;
+}
+
+int loss_rank(const struct hd_inprocess *r, int from)
+{
+	for (int k = from; k < r->n; k++)
+		if (hd_inprocess_address(r, r->plan->loss, k))
+			return k;
+	return -1;
+}
+
+double loss_of(const struct hd_inprocess *r)
+{
+	int k = loss_rank(r, 0);
+
+	return k < 0 ? NAN : hd_inprocess_scalar(r, r->plan->loss, k);
 }
 
 #define MOST_STUCK 3

@@ -90,6 +90,9 @@ void resume_add(struct judge *j);
 struct hd_inprocess *one_rank(struct judge *j, const struct layout *l, const struct hd_plan *like, struct hd_err *err);
 /* first.c: the first tensor of r that is not that of one rank, and who made it: lines, or NULL: all are.  scale: the largest entry of all
  * gradients. */
+/* The ranks of the last stage have the loss: the first of them from rank `from` on; -1: there is none. */
+int loss_rank(const struct hd_inprocess *r, int from);
+double loss_of(const struct hd_inprocess *r); /* NaN where no rank has it */
 char *first_difference(struct hd_inprocess *one, struct hd_inprocess *r, double tolerance, double scale);
 
 /* -- serial_model.c: a model that a plugin's serial definition trains (heddle/serial.h, update) ---------------------- */

@@ -12,7 +12,9 @@
 #include "engine/against/compare.h"
 #include "engine/conform/judge.h"
 #include "engine/file/atomic_file.h"
+#include "engine/file/file.h"
 #include "engine/process/launch.h"
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,7 +147,7 @@ static int runs(struct judge *j, const char *dir, const char *one, const char *a
 static void resumed(struct judge *j, const struct layout *la, const struct layout *lb, struct outcome *o)
 {
 	char *one = layout_one_ini(j, la, 1), *a = layout_ini(j, la), *b = layout_ini(j, lb),
-	     dir[] = "/tmp/heddle-conform.XXXXXX";
+	     *dir = hd_file_temporary("heddle-conform");
 	char *ta = layout_text(j, la), *tb = layout_text(j, lb);
 	struct hd_inprocess *r = NULL;
 	struct hd_err err = { 0 }, removed = { 0 };
@@ -153,7 +155,7 @@ static void resumed(struct judge *j, const struct layout *la, const struct layou
 
 	o->name = hd_format("resumes: a checkpoint of %s, read into %s", ta, tb);
 	if (!mkdtemp(dir)) {
-		outcome_set(o, JUDGED_SKIPPED, "no directory can be made in /tmp");
+		outcome_set(o, JUDGED_SKIPPED, "%s: no such directory can be made: %s", dir, strerror(errno));
 	} else {
 		if (runs(j, dir, one, a, b, &apart, &err) < 0)
 			outcome_set(o, JUDGED_WRONG, "%s", err.text);
@@ -163,7 +165,7 @@ static void resumed(struct judge *j, const struct layout *la, const struct layou
 			outcome_set(o, JUDGED_WRONG, "%s is still there", dir);
 	}
 	hd_inprocess_close(r);
-	free(one), free(a), free(b), free(ta), free(tb);
+	free(one), free(a), free(b), free(ta), free(tb), free(dir);
 }
 
 static int accepted(const struct judge *j, const struct layout *l)

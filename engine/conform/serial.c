@@ -107,21 +107,8 @@ static void compare_param(const struct hd_inprocess *r, const char *name, const 
 
 static void compare_loss(const struct hd_inprocess *r, double want, struct apart *a)
 {
-	for (int k = 0; k < r->n; k++)
-		if (hd_inprocess_address(r, r->plan->loss, k)) {
-			double off = fabs(hd_inprocess_scalar(r, r->plan->loss, k) / want - 1);
-
-			worse(a, off, "loss", "");
-		}
-}
-
-/* NaN where no rank has it */
-static double loss_of(const struct hd_inprocess *r)
-{
-	for (int k = 0; k < r->n; k++)
-		if (hd_inprocess_address(r, r->plan->loss, k))
-			return hd_inprocess_scalar(r, r->plan->loss, k);
-	return NAN;
+	for (int k = loss_rank(r, 0); k >= 0; k = loss_rank(r, k + 1))
+		worse(a, fabs(hd_inprocess_scalar(r, r->plan->loss, k) / want - 1), "loss", "");
 }
 
 /* -> 1: something is wrong, and said. */

@@ -69,16 +69,6 @@ static void nudge(struct hd_inprocess *r, const struct tensor *t, int64_t at, do
 	}
 }
 
-/* The ranks of the last stage have it. */
-static double loss_of(const struct hd_inprocess *r)
-{
-	double loss = NAN;
-
-	for (int k = 0; k < r->n && isnan(loss); k++)
-		loss = hd_inprocess_scalar(r, r->plan->loss, k);
-	return loss;
-}
-
 static double loss_at(struct hd_inprocess *r, const struct tensor *t, int64_t at, double by)
 {
 	struct hd_err err = { 0 };

@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/elastic/elastic.h"
 #include "engine/file/atomic_file.h"
+#include "engine/file/file.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,6 @@ static int read_all(char *text, const char *hostfile, const char *probe, FILE *o
 int hd_hosts_there(const char *hostfile, const char *probe, char **kept, int64_t *slots, int64_t *lost,
 		   struct hd_err *err)
 {
-	const char *tmp = getenv("TMPDIR");
 	char *text = hd_file_read(hostfile, NULL, err);
 	FILE *out;
 	int fd, rc;
@@ -77,7 +77,7 @@ int hd_hosts_there(const char *hostfile, const char *probe, char **kept, int64_t
 	*kept = NULL;
 	if (!text)
 		return err->code;
-	*kept = hd_format("%s/heddle-hosts-XXXXXX", tmp ? tmp : "/tmp");
+	*kept = hd_file_temporary("heddle-hosts");
 	fd = mkstemp(*kept);
 	out = fd >= 0 ? fdopen(fd, "w") : NULL;
 	rc = out ? read_all(text, hostfile, probe, out, slots, lost, err)

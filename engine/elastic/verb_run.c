@@ -10,6 +10,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/command/command.h"
 #include "engine/file/atomic_file.h"
+#include "engine/file/file.h"
 #include "engine/process/launch.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,8 +152,7 @@ static int can_be(struct elastic *e, int64_t ranks, const char *file, char **why
 /* The most ranks of those that are left; 0: none, err says why. */
 static int64_t fits(struct elastic *e, struct hd_err *err)
 {
-	const char *tmp = getenv("TMPDIR");
-	char *file = hd_format("%s/heddle-run-XXXXXX", tmp ? tmp : "/tmp"), *why = NULL;
+	char *file = hd_file_temporary("heddle-run"), *why = NULL;
 	int fd = mkstemp(file);
 	int64_t n = e->left;
 

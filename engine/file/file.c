@@ -34,3 +34,10 @@ char *hd_file_slurp(const char *path, size_t *bytes)
 		*bytes = n;
 	return text;
 }
+
+char *hd_file_temporary(const char *name)
+{
+	const char *dir = getenv("TMPDIR");
+
+	return hd_format("%s/%s.XXXXXX", dir && *dir ? dir : "/tmp", name);
+}
