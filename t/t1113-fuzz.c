@@ -7,6 +7,7 @@
  * Each seed in a child: it must come back within seconds with a step, or with one line that names the section or the plugin.
  */
 #include <config.h>
+#include "engine/conform/judge.h"
 #include "engine/inprocess/inprocess.h"
 #include "engine/program/match.h"
 #include "t/lib/tap.h"
@@ -42,7 +43,8 @@ static void write_ini(char *to, size_t room, long seed)
 {
 	static const char *const families[] = { "family = gpt2\nmlp = 12\n", "family = llama\nkv_heads = 1\nmlp = 12\n",
 						"family = mixtral\nkv_heads = 1\nmlp = 12\nexperts = 2\n"
-						"experts_per_token = 1\n" };
+						"experts_per_token = 1\n",
+						"family = fuzzed\nkv_heads = 1\nmlp = 12\n" };
 	static const int wild[] = { 0, 4, 40, 400, 0, 10 };
 	static const char *const more[] = {
 		"", "[strategy dp]\nplugin = " HD_TEST_BUILD "/plugins/dp/.libs/dp.so\nsize = 2\n",
@@ -50,6 +52,7 @@ static void write_ini(char *to, size_t room, long seed)
 	};
 
 	char plugin[600];
+	const char *family = families[!is_of_tables(seed) && seed % 7 == 0 ? 3 : seed % 3]; /* the plugin's own too */
 
 	if (is_of_tables(seed))
 		snprintf(plugin, sizeof(plugin), "fuzz_tables.so\nsize = 2\n");
@@ -60,7 +63,7 @@ static void write_ini(char *to, size_t room, long seed)
 		 "[model]\n%slayers = 2\nheads = 2\nembed = 8\nvocab = 11\n[data]\ntrain = none\n"
 		 "[train]\nseq = 4\nglobal_batch = 4\nmicro_batch = 1\nsteps = 1\noptimizer = %s\n%s"
 		 "[strategy f]\nplugin = " HD_TEST_BUILD "/t/plugins/.libs/%s",
-		 families[seed % 3], seed % 5 ? "sgd" : "f", more[seed / 3 % 3], plugin);
+		 family, seed % 5 ? "sgd" : "f", more[seed / 3 % 3], plugin);
 }
 
 /* As `heddle check` does: whether all ranks come to the same sends, receives and collectives. */
@@ -77,6 +80,26 @@ static int meet(const struct hd_inprocess *r, struct hd_err *err)
 	hd_match_destroy(m);
 	hd_classes_release(&c);
 	return err->code;
+}
+
+/* A step of the plugin's serial definition, beside one of the layout; whatever it answers, the engine goes on. */
+static void serial_step(const struct hd_inprocess *layout)
+{
+	static const char ini[] =
+		"[model]\nlayers = 2\nheads = 2\nembed = 8\nmlp = 12\nvocab = 11\n[data]\ntrain = none\n"
+		"[train]\nseq = 4\nglobal_batch = 1\nmicro_batch = 1\nsteps = 1\noptimizer = sgd\n";
+	struct hd_inprocess *alone = NULL;
+	struct hd_err err = { 0 };
+	struct serial_model *m;
+	double loss = 0;
+	int planned;
+
+	if (!layout->plan->inst[0].plugin->serial || hd_inprocess_open(ini, 1, &alone, &planned, &err) < 0)
+		return;
+	m = serial_model_create(layout, alone, 0.1);
+	serial_model_step(m, 1, &loss, &err);
+	serial_model_destroy(m);
+	hd_inprocess_close(alone);
 }
 
 static int is_said_well(const char *text)
@@ -98,6 +121,8 @@ static enum end run(long seed)
 	setenv("HD_FUZZ_SEED", number, 1);
 	begins = hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0 && meet(r, &err) >= 0;
 	if (begins && hd_inprocess_step(r, &err) >= 0) {
+		if (seed % 3 == 0)
+			serial_step(r);
 		hd_inprocess_close(r);
 		return STEPPED;
 	}
@@ -179,7 +204,7 @@ int main(int argc, char **argv)
 	is_int(n[FAILED], 0, "what is accepted makes a step");
 	is_int(n[BAD], 0, "what is refused is refused in one line that names whose it is");
 	ok(n[STEPPED] && n[REFUSED], "some are refused, and some are not");
-	is_int(kinds, 46, "each call was made");
+	is_int(kinds, 48, "each call was made");
 	unlink(counts_path);
 	return done();
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_KEPT (INT64_C(1) << 30)
+
 /* What update keeps of a parameter, by name. */
 struct serial_kept {
 	struct serial_kept *next;
@@ -43,15 +45,18 @@ static double *state(const struct hd_serial *s, const char *name, int64_t n)
 {
 	struct serial_served *of = ((const struct serial_call *)(const void *)s)->of;
 	struct serial_kept *k = of->kept;
+	double *x;
 
-	while (k && strcmp(k->name, name))
+	while (k && name && strcmp(k->name, name))
 		k = k->next;
-	if (!k && n > 0) {
-		k = hd_alloc(sizeof(*k));
-		*k = (struct serial_kept){ of->kept, hd_strdup(name), n, hd_alloc((size_t)n * sizeof(double)) };
-		of->kept = k;
-	}
-	return k && k->n == n ? k->x : NULL;
+	if (k || !name || n <= 0 || n > MOST_KEPT)
+		return k && name && k->n == n ? k->x : NULL;
+	x = calloc((size_t)n, sizeof(*x)); /* as many as a plugin likes: there may be no memory for them */
+	if (!x)
+		return NULL;
+	k = hd_alloc(sizeof(*k));
+	*k = (struct serial_kept){ of->kept, hd_strdup(name), n, x };
+	return (of->kept = k)->x;
 }
 
 /* SECTION.name.PARAMETER, or SECTION.name. where the state is like no parameter; the section is x. */
@@ -68,6 +73,8 @@ static int initial(const struct hd_serial *s, const char *name, double *to, int6
 {
 	const struct hd_inprocess *r = ((const struct serial_call *)(const void *)s)->m->layout;
 
+	if (!name || !to)
+		return HD_EINVAL;
 	for (size_t i = 0; i < r->plan->ntensors; i++) {
 		const struct tensor *t = r->plan->tensors[i];
 		const double *x;

@@ -15,8 +15,10 @@ struct hd_strategy {
 	const struct hd_axis *axis;
 	uint64_t random;
 	int64_t wild, calls;
-	int stages, lowering,
-		once;   /* in slot lower: the cursor is in a unit of micro-batches, or in one that runs once a step */
+	int stages, spare; /* the axis: of stages; with a coordinate that holds no model */
+	int lowering,
+		once; /* in slot lower: the cursor is in a unit of micro-batches, or in one that runs once a step */
+	int in_lower;
 	uint32_t *made; /* how often each call was made, shared with the test */
 	const void *pool[KINDS][POOL];
 	uint32_t n[KINDS];
@@ -143,6 +145,13 @@ static int is_known(const struct hd_strategy *s, enum kind kind, const void *at)
 	return 0;
 }
 
+/* What is built now may have replaced them. */
+static void forget_nodes(struct hd_strategy *s)
+{
+	if (!is_wild(s))
+		s->n[NODE] = s->n[TENSOR] = 0;
+}
+
 /* A dim of x, or another. */
 static const struct hd_dim *dim_of(struct hd_strategy *s, const struct hd_tensor *x)
 {
@@ -191,6 +200,7 @@ static struct hd_place place(struct hd_strategy *s, const struct hd_tensor *x)
 
 	if (to.kind == HD_PLACE_SHARD)
 		to.dim = dim_of(s, x);
+	to.role = (uint8_t)draw(s, s->spare ? 3 : 1);
 	if (is_wild(s)) {
 		to.kind = (uint8_t)draw(s, 6), to.red = (uint8_t)draw(s, 4), to.role = (uint8_t)draw(s, 3);
 		to.order = (uint8_t)draw(s, 4), to.index = (int32_t)any_number(s), to.level = (int32_t)any_number(s);

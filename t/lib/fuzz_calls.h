@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One call of each function that plugins are offered, with arguments drawn at random (t/plugins/fuzz.c).
+ * t/lib/fuzz_calls.h - one call each of what the engine offers a plugin, with arguments that t/plugins/fuzz.c draws.
  */
 #ifndef HD_T_LIB_FUZZ_CALLS_H
 #define HD_T_LIB_FUZZ_CALLS_H
-#include "fuzz_args.h"
-#include <math.h>
-
-static struct hd_op *make_op(struct hd_strategy *s, struct hd_plan *p); /* of the plugin: an op that nobody knows */
+#include "fuzz_op.h"
 
 #define CALL(name) static void call_##name(struct hd_strategy *s, struct hd_plan *p)
 
@@ -59,7 +56,7 @@ CALL(axis)
 	if (!sized(s, &a, sizeof(*x)))
 		x = NULL;
 	else
-		x->suffix = TEXT(s, "other", NULL), x->n = count_of(s, 1), x->spare = is_wild(s);
+		x->suffix = TEXT(s, "other", NULL), x->n = count_of(s, 1), x->spare = number(s, 2);
 	if (is_wild(s))
 		keep(s, AXIS, s->h->axis(p, x));
 }
@@ -77,7 +74,7 @@ CALL(group)
 		axes[i] = handle(s, AXIS);
 	if (sized(s, &a, sizeof(*x)))
 		x->axes = is_wild(s) && !draw(s, 4) ? NULL : axes, x->naxes = count(s, 1, 1, 20),
-		x->role = (uint32_t)number(s, 1);
+		x->role = (uint32_t)number(s, s->spare ? 3 : 1);
 	keep(s, GROUP, s->h->group(p, x));
 }
 CALL(rule)
@@ -176,12 +173,51 @@ CALL(storage)
 }
 CALL(replace)
 {
-	struct hd_tensor *x = tensor(s), *y = is_wild(s) ? tensor(s) : s->g->map(p, &x, 1, "a");
+	struct hd_tensor *x = tensor(s);
 
-	if (!is_wild(s))
-		s->g->replace(p, x, y);
-	else
-		s->g->replace_in(p, (void *)(uintptr_t)handle(s, NODE), x, y);
+	s->g->replace(p, x, is_wild(s) ? tensor(s) : s->g->map(p, &x, 1, "a"));
+}
+/* A reader reads a copy of its operand, which stands before it. */
+CALL(replace_in)
+{
+	struct hd_node *reader = (void *)(uintptr_t)handle(s, NODE);
+	struct hd_tensor *x, *copy;
+
+	if (is_wild(s))
+		return (void)s->g->replace_in(p, reader, tensor(s), tensor(s));
+	if (!is_known(s, NODE, reader) || !reader->nin)
+		return;
+	x = reader->ins[draw(s, reader->nin)];
+	hd_cursor(s->g, p, reader, NULL);
+	copy = x->dtype == HD_DTYPE_F64 ? s->g->map(p, &x, 1, "a") : NULL;
+	if (copy)
+		s->g->replace_in(p, reader, x, copy);
+}
+/* By an all-reduce, or in pieces. */
+static struct hd_tensor *sum_in_pieces(void *ctx, struct hd_plan *p, const struct hd_group *members,
+				       struct hd_tensor *flat)
+{
+	struct hd_strategy *s = ctx;
+	struct hd_tensor *piece;
+
+	if (is_wild(s))
+		return tensor(s);
+	piece = flat ? hd_comm(s->g, p, HD_COMM_REDUCE_SCATTER, members, flat, flat->dims[0], 0) : NULL;
+	return piece ? hd_comm(s->g, p, HD_COMM_ALL_GATHER, members, piece, piece->dims[0], 0) : NULL;
+}
+CALL(bucket_sums)
+{
+	const struct hd_bucket_args a = { .size = sizeof(a),
+					  .h = s->h,
+					  .axis = is_wild(s) ? handle(s, AXIS) : s->axis,
+					  .bytes = count_of(s, 600),
+					  .sum = draw(s, 2) ? sum_in_pieces : NULL,
+					  .ctx = s };
+
+	if (!s->in_lower && !is_wild(s))
+		return;
+	hd_bucket_sums(p, &a);
+	forget_nodes(s);
 }
 CALL(cursor)
 {
@@ -305,7 +341,7 @@ CALL(comm)
 
 	if (sized(s, &a, sizeof(*x)))
 		x->group = handle(s, GROUP), x->x = t, x->dim = draw(s, 2) ? NULL : dim_of(s, t),
-		x->index = number(s, 2), x->kind = 1 + (uint32_t)number(s, 14),
+		x->index = number(s, 2), x->kind = 1 + (uint32_t)number(s, s->spare ? 16 : 14),
 		x->mul = x->kind == HD_COMM_PERMUTE ? number(s, 2) : is_wild(s), x->wire = is_wild(s);
 	made(s, s->g->comm(p, x));
 }
@@ -420,6 +456,77 @@ CALL(every)
 {
 	if (is_wild(s) || s->once)
 		s->g->every(p, count_of(s, 3));
+}
+
+/* -- all of them ---------------------------------------------------------------------------------------------------------- */
+/* Where a call is no mistake: everywhere, or where nodes are built; and what there must be for it. */
+enum { ANY = 1, BUILDS = 2, OF_TENSOR = 4 | BUILDS };
+static const struct {
+	void (*make)(struct hd_strategy *s, struct hd_plan *p);
+	int where;
+} calls[] = {
+	{ call_opt, ANY },
+	{ call_query, ANY },
+	{ call_alloc, ANY },
+	{ call_log, ANY },
+	{ call_fail, ANY },
+	{ call_dim, ANY },
+	{ call_dim_new, ANY },
+	{ call_axis, ANY },
+	{ call_axis_next, ANY },
+	{ call_group, ANY },
+	{ call_rule, ANY },
+	{ call_block_next, ANY },
+	{ call_stage, ANY },
+	{ call_unit, ANY },
+	{ call_node_next, ANY },
+	{ call_leaf_next, ANY },
+	{ call_attr, ANY },
+	{ call_attr_dims, ANY },
+	{ call_op, ANY },
+	{ call_storage, ANY },
+	{ call_place, OF_TENSOR },
+	{ call_replace, OF_TENSOR },
+	{ call_cursor, OF_TENSOR },
+	{ call_after, OF_TENSOR },
+	{ call_node, OF_TENSOR },
+	{ call_einsum, OF_TENSOR },
+	{ call_map, OF_TENSOR },
+	{ call_cast, OF_TENSOR },
+	{ call_chunk, OF_TENSOR },
+	{ call_join, OF_TENSOR },
+	{ call_pick, OF_TENSOR },
+	{ call_pack, OF_TENSOR },
+	{ call_comm, OF_TENSOR },
+	{ call_reshard, OF_TENSOR },
+	{ call_state, OF_TENSOR },
+	{ call_only, BUILDS },
+	{ call_either, OF_TENSOR },
+	{ call_scalar, BUILDS },
+	{ call_made, OF_TENSOR },
+	{ call_rename, OF_TENSOR },
+	{ call_index, OF_TENSOR },
+	{ call_updated, BUILDS },
+	{ call_every, BUILDS },
+	{ call_local, OF_TENSOR },
+	{ call_own, OF_TENSOR },
+	{ call_pack_pieces, OF_TENSOR },
+	{ call_replace_in, OF_TENSOR },
+	{ call_bucket_sums, BUILDS },
+};
+enum { NCALLS = sizeof(calls) / sizeof(*calls) };
+
+static int some_calls(struct hd_strategy *s, struct hd_plan *p, int where)
+{
+	for (int64_t i = 0; i < s->calls; i++) {
+		uint64_t k = draw(s, NCALLS);
+
+		if ((!(calls[k].where & where) || (calls[k].where & 4 && !s->n[TENSOR])) && !is_wild(s))
+			continue;
+		s->made[k]++;
+		calls[k].make(s, p);
+	}
+	return is_wild(s) ? (int)any_number(s) : s->h->status(p);
 }
 
 #endif

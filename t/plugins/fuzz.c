@@ -5,153 +5,11 @@
  * handle of another kind, of nowhere or NULL, a number of any size, a text of any length, arguments that claim another size.
  * With `wild = 0` what is built is often correct, so that it gets as far as a step.
  */
-#include "../lib/fuzz_args.h"
 #include "../lib/fuzz_calls.h"
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-/* -- an op of its own, of which anything may be anything ------------------------------------------------------------------- */
-static int op_shape(struct hd_strategy *s, struct hd_plan *p, const char *attr, struct hd_tensor *const *ins,
-		    uint32_t nin, struct hd_shape *outs, uint32_t *nout)
-{
-	(void)p, (void)attr, (void)nin;
-	*nout = 1;
-	outs[0].dtype = ins[0]->dtype;
-	outs[0].ndim = ins[0]->ndim;
-	for (uint32_t i = 0; i < ins[0]->ndim; i++)
-		outs[0].dims[i] = ins[0]->dims[i];
-	if (is_wild(s))
-		*nout = (uint32_t)any_number(s);
-	if (is_wild(s))
-		outs[0].ndim = (uint32_t)any_number(s), outs[0].dtype = dtype(s);
-	if (is_wild(s))
-		outs[draw(s, HD_MAX_OUTS)].dims[draw(s, HD_MAX_DIMS)] = handle(s, DIM);
-	if (is_wild(s))
-		outs[0].local[0] = any_number(s);
-	if (is_wild(s))
-		outs[0].reserved[0] = 1 + (uint32_t)draw(s, 3);
-	return is_wild(s) ? (int)any_number(s) : HD_OK;
-}
-
-static int op_vjp(struct hd_strategy *s, struct hd_plan *p, struct hd_node *n, struct hd_tensor *const *dout,
-		  uint64_t want, struct hd_tensor **din)
-{
-	for (uint32_t i = 0; i < n->nin && i < 64; i++)
-		if (want >> i & 1)
-			din[i] = is_wild(s) ? tensor(s) : s->g->map(p, dout, 1, "a");
-	return s->h->status(p);
-}
-
-static int op_place(struct hd_strategy *s, struct hd_plan *p, const struct hd_node *n, const struct hd_axis *axis,
-		    const struct hd_place *have, struct hd_place *need, struct hd_place *out)
-{
-	(void)p, (void)axis, (void)have;
-	if (!is_wild(s))
-		return HD_DEFAULT;
-	need[draw(s, n->nin)] = place(s, n->ins[0]);
-	out[draw(s, n->nout)] = place(s, n->ins[0]);
-	return is_wild(s) ? (int)any_number(s) : HD_OK;
-}
-
-static int op_cost(struct hd_strategy *s, const struct hd_node *n, struct hd_cost *c)
-{
-	(void)n;
-	c->other_flops = is_wild(s) ? -1e300 : 1;
-	c->bytes = is_wild(s) ? NAN : 1;
-	return HD_OK;
-}
-
-static int op_record(struct hd_strategy *s, struct hd_record *r, const struct hd_node *n)
-{
-	const struct hd_record_api *api = s->h->record;
-	struct hd_tensor *ins[20];
-
-	if (is_wild(s)) {
-		for (uint32_t i = 0; i < 20; i++)
-			ins[i] = tensor(s);
-		api->index(r, handle(s, GROUP));
-		return api->launch(r, TEXT(s, "map", "fuzz", "add", "einsum", "norm"), ins, count(s, 1, 2, 20), ins,
-				   count(s, 1, 2, 20), "%s", TEXT(s, "a", "a + b", "out=batch"));
-	}
-	return api->launch(r, draw(s, 2) ? "fuzz" : "map", n->ins, 1, n->outs, 1, "%s", "a");
-}
-
-static struct hd_op *make_op(struct hd_strategy *s, struct hd_plan *p)
-{
-	static const char *const cut[] = { "seq", "nothing", NULL };
-	struct args *room = s->h->alloc(p, sizeof(*room));
-	int8_t *inplace = s->h->alloc(p, HD_MAX_OUTS);
-	struct hd_op *op = (void *)room;
-
-	if (!room || !inplace)
-		return NULL;
-	sized(s, room, sizeof(*op));
-	for (int i = 0; i < HD_MAX_OUTS; i++)
-		inplace[i] = (int8_t)(is_wild(s) ? any_number(s) : (int64_t)draw(s, 2) - 1);
-	op->name = draw(s, 9) ? "own" : any_text(s);
-	op->kind = draw(s, 9) ? NULL : TEXT(s, "map", "norm", "attention");
-	op->unshardable = draw(s, 4) ? NULL : cut;
-	op->linear = (uint64_t)number(s, 2);
-	op->max_outputs = is_wild(s) ? (uint64_t)any_number(s) : 0;
-	op->inplace = draw(s, 2) ? inplace : NULL;
-	op->shape = is_wild(s) ? NULL : op_shape;
-	op->vjp = is_wild(s) ? NULL : op_vjp;
-	op->place = draw(s, 2) ? NULL : op_place;
-	op->cost = draw(s, 2) ? NULL : op_cost;
-	op->record = is_wild(s) ? NULL : op_record;
-	op->flags = (uint32_t)number(s, 2);
-	op->zero = is_wild(s) ? (uint32_t)draw(s, 3) : 0;
-	return op;
-}
-
-/* -- slots ------------------------------------------------------------------------------------------------------------------- */
-/* Where a call is no mistake: everywhere, or where nodes are built; and what there must be for it. */
-enum { ANY = 1, BUILDS = 2, OF_TENSOR = 4 | BUILDS };
-static const struct {
-	void (*make)(struct hd_strategy *s, struct hd_plan *p);
-	int where;
-} calls[] = {
-	{ call_opt, ANY },          { call_query, ANY },
-	{ call_alloc, ANY },        { call_log, ANY },
-	{ call_fail, ANY },         { call_dim, ANY },
-	{ call_dim_new, ANY },      { call_axis, ANY },
-	{ call_axis_next, ANY },    { call_group, ANY },
-	{ call_rule, ANY },         { call_block_next, ANY },
-	{ call_stage, ANY },        { call_unit, ANY },
-	{ call_node_next, ANY },    { call_leaf_next, ANY },
-	{ call_attr, ANY },         { call_attr_dims, ANY },
-	{ call_op, ANY },           { call_storage, ANY },
-	{ call_place, OF_TENSOR },  { call_replace, OF_TENSOR },
-	{ call_cursor, OF_TENSOR }, { call_after, OF_TENSOR },
-	{ call_node, OF_TENSOR },   { call_einsum, OF_TENSOR },
-	{ call_map, OF_TENSOR },    { call_cast, OF_TENSOR },
-	{ call_chunk, OF_TENSOR },  { call_join, OF_TENSOR },
-	{ call_pick, OF_TENSOR },   { call_pack, OF_TENSOR },
-	{ call_comm, OF_TENSOR },   { call_reshard, OF_TENSOR },
-	{ call_state, OF_TENSOR },  { call_only, BUILDS },
-	{ call_either, OF_TENSOR }, { call_scalar, BUILDS },
-	{ call_made, OF_TENSOR },   { call_rename, OF_TENSOR },
-	{ call_index, OF_TENSOR },  { call_updated, BUILDS },
-	{ call_every, BUILDS },     { call_local, OF_TENSOR },
-	{ call_own, OF_TENSOR },    { call_pack_pieces, OF_TENSOR },
-};
-enum { NCALLS = sizeof(calls) / sizeof(*calls) };
-
-static int some_calls(struct hd_strategy *s, struct hd_plan *p, int where)
-{
-	for (int64_t i = 0; i < s->calls; i++) {
-		uint64_t k = draw(s, NCALLS);
-
-		if ((!(calls[k].where & where) || (calls[k].where & 4 && !s->n[TENSOR])) && !is_wild(s))
-			continue;
-		s->made[k]++;
-		calls[k].make(s, p);
-	}
-	return is_wild(s) ? (int)any_number(s) : s->h->status(p);
-}
 
 /* The test maps the same file. */
 static uint32_t *shared(const char *path)
@@ -178,6 +36,7 @@ static int fuzz_open(struct hd_plan *p, const struct hd_host *h, struct hd_strat
 	s->wild = h->opt_int(p, "wild");
 	s->calls = h->opt_int(p, "calls");
 	s->stages = !draw(s, 3);
+	s->spare = !s->stages && !draw(s, 4);
 	*self = s;
 	return s->wild > 500 ? some_calls(s, p, ANY) : h->status(p);
 }
@@ -189,7 +48,9 @@ static void fuzz_close(struct hd_strategy *s)
 
 static int fuzz_mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
 {
-	s->axis = hd_axis_new(s->h, p, NULL, size ? size : left);
+	const struct hd_axis_args own = { sizeof(own), NULL, size ? size : left - s->spare, s->spare };
+
+	s->axis = s->h->axis(p, &own);
 	keep(s, AXIS, s->axis);
 	if (s->axis)
 		keep(s, GROUP, hd_group_of(s->h, p, &s->axis, 1));
@@ -249,6 +110,7 @@ static int fuzz_lower(struct hd_strategy *s, struct hd_plan *p)
 	struct hd_node *n = s->g->node_next(p, NULL, &m);
 
 	forget(s, p);
+	s->in_lower = 1;
 	for (uint64_t k = draw(s, 60); n && k--;)
 		n = s->g->node_next(p, n, &m);
 	if (n)
@@ -300,10 +162,58 @@ static int kernel_run(const struct hd_kernel_run *a)
 	return HD_OK;
 }
 
-static const struct hd_kernel_ops kernel = {
-	.size = sizeof(kernel), .name = "fuzz", .device = "ref", .prepare = kernel_prepare, .run = kernel_run
-};
+static void kernel_release(void *state)
+{
+	(void)state; /* of alloc: the engine's */
+}
+
+static const struct hd_kernel_ops kernel = { .size = sizeof(kernel),
+					     .name = "fuzz",
+					     .device = "ref",
+					     .prepare = kernel_prepare,
+					     .run = kernel_run,
+					     .release = kernel_release };
 static const struct hd_kernel_ops *const kernels[] = { &kernel, NULL };
+/* -- the algorithm, for one rank ------------------------------------------------------------------------------------------------ */
+/* Reads and writes what it is given, and asks for more with names and lengths of any kind.  There is no instance here. */
+static int serial_update(const struct hd_serial *x)
+{
+	struct hd_strategy s = { .random = (uint64_t)(x->n * 31 + x->step) * 0x9e3779b97f4a7c15 + 1, .wild = 300 };
+	double *mean = x->state(x, "mean", x->n), *to = malloc((size_t)x->n * sizeof(*to) + 1);
+
+	if (!mean || !to)
+		return free(to), HD_ENOMEM;
+	for (int i = 0; i < 8; i++) {
+		const char *name = is_wild(&s) ? any_text(&s) : "mean";
+		double *kept = x->state(x, name, is_wild(&s) ? any_number(&s) : x->n);
+
+		if (kept == mean)
+			kept[x->n - 1] += 1;
+		x->initial(x, is_wild(&s) ? any_text(&s) : "a", is_wild(&s) ? NULL : to,
+			   is_wild(&s) ? any_number(&s) : x->n);
+	}
+	for (int64_t i = 0; i < x->n; i++) {
+		for (uint32_t m = 0; m < x->members; m++)
+			x->param[i] -= x->lr * x->gradients[m][i];
+		for (uint32_t m = 0; m < x->members; m++)
+			x->weights[m][i] = x->param[i];
+	}
+	free(to);
+	return is_wild(&s) ? HD_EINVAL : HD_OK;
+}
+
+/* -- a family of models --------------------------------------------------------------------------------------------------------- */
+static const struct hd_family_key keys[] = { HD_FAMILY_KEYS_LLAMA("1e-6", "no"),
+					     { "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 },
+					     { NULL, NULL, NULL, NULL, 0 } };
+static const struct hd_family_ops family = { .size = sizeof(family),
+					     .name = "fuzzed",
+					     .model_type = "fuzzed",
+					     .class_name = "FuzzedForCausalLM",
+					     .keys = keys };
+static const struct hd_family_ops *const families[] = { &family, NULL };
+
+static const struct hd_serial_ops serial = { .size = sizeof(serial), .update = serial_update };
 static const struct hd_optimizer_ops optimizer = { .size = sizeof(optimizer), .update = fuzz_update };
 
 static const struct hd_option options[] = {
@@ -329,4 +239,5 @@ static const struct hd_strategy_ops ops = {
 	.lower = fuzz_lower,
 	.schedule = fuzz_schedule,
 };
-HD_PLUGIN_TABLES("fuzz", "1.0", .strategy = &ops, .kernels = kernels, .optimizer = &optimizer)
+HD_PLUGIN_TABLES("fuzz", "1.0", .strategy = &ops, .kernels = kernels, .optimizer = &optimizer, .families = families,
+		 .approximate = "wild=0", .serial = &serial)

@@ -40,7 +40,7 @@ static int run(const struct hd_kernel_run *a)
 }
 
 /* Each with room behind it for a table that claims to be larger. */
-static struct args plugin_room, strategy_room, optimizer_room, kernel_room[3], option_room;
+static struct args plugin_room, strategy_room, optimizer_room, kernel_room[3], option_room, family_room[2], serial_room;
 
 static void options(struct hd_strategy *s, struct hd_strategy_ops *o)
 {
@@ -98,6 +98,67 @@ static const struct hd_kernel_ops *const *kernels(struct hd_strategy *s)
 	return list;
 }
 
+static const struct hd_family_key *keys(struct hd_strategy *s)
+{
+	static struct hd_family_key list[] = { HD_FAMILY_KEYS_LLAMA("1e-6", "no"),
+					       { "hidden_act", "activation", HD_FAMILY_ACTIVATIONS, "silu", 0 },
+					       { NULL, NULL, NULL, NULL, 0 } };
+	struct hd_family_key *k = &list[draw(s, sizeof(list) / sizeof(*list) - 1)];
+
+	if (is_wild(s))
+		k->theirs = TEXT(s, "hidden_size", "rope_theta", "two words");
+	if (is_wild(s))
+		k->ours = TEXT(s, NULL, "embed", "no_such_key", "family", "norm");
+	if (is_wild(s))
+		k->values = TEXT(s, NULL, "a|b", "a=b|c=d", "|", "=", "1|", "\"");
+	if (is_wild(s))
+		k->absent = TEXT(s, NULL, "!", "-", "no", "1e999");
+	if (is_wild(s))
+		k->flags = (uint64_t)any_number(s);
+	return is_wild(s) ? NULL : list;
+}
+
+static const struct hd_family_ops *const *families(struct hd_strategy *s)
+{
+	static struct hd_family_value values[] = { { "norm_eps", "1e-6" }, { NULL, NULL } };
+	static struct hd_family_name names[] = { { "model.norm", "model.last_norm" }, { NULL, NULL } };
+	static const struct hd_family_ops *list[3];
+
+	for (size_t i = 0; i < 2; i++) {
+		struct hd_family_ops *f = sized(s, &family_room[i], sizeof(*f));
+
+		list[i] = f;
+		if (!f)
+			break;
+		f->name = is_wild(s) ? TEXT(s, "llama", "one", "") : i ? "two" : "one";
+		f->model_type = is_wild(s) ? TEXT(s, "llama", "one") : f->name;
+		f->class_name = TEXT(s, "OneForCausalLM"), f->keys = keys(s);
+		f->defaults = draw(s, 2) ? values : NULL, f->names = draw(s, 2) ? names : NULL;
+		f->window = (uint32_t)number(s, 5), f->window_every = is_wild(s) ? (uint32_t)any_number(s) : 0;
+		f->window_absent = is_wild(s) ? any_number(s) : 0;
+	}
+	values[0].key = TEXT(s, "norm_eps", "embed", "nothing"), values[0].value = TEXT(s, "1e-6", "x");
+	names[0].ours = TEXT(s, "model.norm", "model.layers.*.mlp.up_proj", "model.layers.*.self_attn.q_proj");
+	names[0].theirs = TEXT(s, "model.last_norm", "a.*.b", "model.layers.*.qkv");
+	return list;
+}
+
+static int serial_update(const struct hd_serial *x)
+{
+	return x->n > 0 ? HD_OK : HD_EINVAL;
+}
+
+static const struct hd_serial_ops *serial(struct hd_strategy *s)
+{
+	struct hd_serial_ops *o = sized(s, &serial_room, sizeof(*o));
+
+	if (!o)
+		return NULL;
+	o->keys = TEXT(s, "depth=1", "depth=2", NULL), o->beside = TEXT(s, NULL, "pp size=2", "two words");
+	o->one = TEXT(s, NULL, "depth=1"), o->update = draw(s, 4) ? serial_update : NULL;
+	return o;
+}
+
 __attribute__((visibility("default"))) const struct hd_plugin *heddle_plugin_v1(void)
 {
 	const char *seed = getenv("HD_FUZZ_SEED");
@@ -128,5 +189,7 @@ __attribute__((visibility("default"))) const struct hd_plugin *heddle_plugin_v1(
 	p->approximate = draw(&s, 3) ? NULL : TEXT(&s, "depth=1", "depth=1 every=2");
 	p->kernels = draw(&s, 2) ? kernels(&s) : NULL;
 	p->optimizer = draw(&s, 2) ? u : NULL;
+	p->families = draw(&s, 2) ? families(&s) : NULL;
+	p->serial = draw(&s, 3) ? NULL : serial(&s);
 	return is_wild(&s) ? NULL : p;
 }
