@@ -514,7 +514,7 @@ static const struct {
 	{ call_replace_in, OF_TENSOR },
 	{ call_bucket_sums, BUILDS },
 };
-enum { NCALLS = sizeof(calls) / sizeof(*calls) };
+enum { NCALLS = sizeof(calls) / sizeof(*calls), CALLS_ROOM = 512 /* where those of wild seeds are counted */ };
 
 static int some_calls(struct hd_strategy *s, struct hd_plan *p, int where)
 {
@@ -523,7 +523,7 @@ static int some_calls(struct hd_strategy *s, struct hd_plan *p, int where)
 
 		if ((!(calls[k].where & where) || (calls[k].where & 4 && !s->n[TENSOR])) && !is_wild(s))
 			continue;
-		s->made[k]++;
+		s->made[k + (s->wild ? CALLS_ROOM : 0)]++;
 		calls[k].make(s, p);
 	}
 	return is_wild(s) ? (int)any_number(s) : s->h->status(p);

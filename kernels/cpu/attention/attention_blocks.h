@@ -369,22 +369,107 @@ static int pair_set(const struct hd_attention *t, struct pair *p, int64_t i, int
 	return 1;
 }
 
-/* ---- spans ----------------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------------------- */
 
-/* Blocks that are packed at a time.  Packing again for each of the other spans is little beside the products of two spans. */
-#define SPAN 16
+/* Running softmax of one block of queries. */
+struct att_rows {
+	V sum[BLOCK]; /* each lane for its columns */
+	V max[BLOCK / HD_VL];
+};
 
-/* Room of n floats, on whole lines of the cache */
-static inline float *att_room(float **at, int64_t n)
+INLINE VS is_seen(int c, int passed, int seen)
 {
-	float *room = *at;
-
-	*at += (n + 15) / 16 * 16;
-	return room;
+	return (iota() + c < seen) & (iota() + c >= passed);
 }
 
-#include "kernels/cpu/attention/attention_blocks_forward.h"
-#include "kernels/cpu/attention/attention_blocks_backward.h"
+INLINE V visible(const float *s, int c, int passed, int seen, const int masked) /* HD_VL scores from column c on */
+{
+	if (!masked)
+		return load(s + c);
+	return choose(is_seen(c, passed, seen), load(s + c), (V){ 0 } - INFINITY);
+}
+
+static __attribute__((noinline)) void cap_scores(const struct hd_attention *t, float *s, int rows)
+{
+	V cap = (V){ 0 } + t->softcap, part = (V){ 0 } + 1 / t->softcap;
+
+	for (int i = 0; i < rows * BLOCK; i += HD_VL)
+		store(s + i, cap * vtanh(load(s + i) * part));
+}
+
+/* Scores of one row s -> exp(s - max); what was summed before is rescaled */
+INLINE void softmax_row(const struct hd_attention *t, float *s, float *o, V *sum, float max, float by, int passed,
+			int seen, const int masked)
+{
+	V total = *sum * by;
+
+#pragma GCC unroll 4
+	for (int c = 0; c < BLOCK; c += HD_VL) {
+		V x = vexp(visible(s, c, passed, seen, masked) - max);
+
+		store(s + c, x);
+		total += x;
+	}
+	*sum = total;
+	for (int64_t d = 0; d < hd_att_padded(t); d += HD_VL)
+		store(o + d, load(o + d) * by);
+}
+
+/* HD_VL rows at once, so that their maxima come out as one vector: a maximum per row would
+ * wait for its own lanes */
+INLINE void softmax_rows(const struct hd_attention *t, V *sum, V *max, float *s, float *o, const int *passed,
+			 const int *seen, const int masked)
+{
+	V x[HD_VL], now, by;
+
+#pragma GCC unroll 16
+	for (int i = 0; i < HD_VL; i++) {
+		x[i] = visible(s + i * BLOCK, 0, passed[i], seen[i], masked);
+		for (int c = HD_VL; c < BLOCK; c += HD_VL)
+			x[i] = vmax(x[i], visible(s + i * BLOCK, c, passed[i], seen[i], masked));
+	}
+	now = vmax(maxima(x), *max);
+	by = vexp(*max - now);
+	*max = now;
+	if (masked) /* nothing seen yet: all terms become 0 */
+		now = choose(now > -INFINITY, now, (V){ 0 });
+	for (int i = 0; i < HD_VL; i++)
+		softmax_row(t, s + i * BLOCK, o + i * hd_att_padded(t), &sum[i], now[i], by[i], passed[i], seen[i],
+			    masked);
+}
+
+static void softmax(const struct hd_attention *t, struct att_rows *st, float *s, float *o, const struct pair *p)
+{
+	if (t->softcap > 0)
+		cap_scores(t, s, p->nq);
+	for (int g = 0; g * HD_VL < p->nq; g++, s += HD_VL * BLOCK, o += HD_VL * hd_att_padded(t)) {
+		const int *passed = p->passed + g * HD_VL, *seen = p->seen + g * HD_VL;
+
+		if (seen[0] == BLOCK && !passed[HD_VL - 1])
+			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, passed, seen, 0);
+		else
+			softmax_rows(t, st->sum + g * HD_VL, &st->max[g], s, o, passed, seen, 1);
+	}
+}
+
+static void finish(const struct hd_attention *t, const struct att_rows *st, void *o, int64_t at, float *lse,
+		   const float *from, int64_t n)
+{
+	for (int64_t r = 0; r < n; r++) {
+		float sum = vsum(st->sum[r]);
+
+		unpack_rows(t, o, at + r * t->heads * t->dim, 0, from + r * hd_att_padded(t), 1, sum > 0 ? 1 / sum : 0);
+		lse[r] = sum > 0 ? st->max[r / HD_VL][r % HD_VL] + logf(sum) : -INFINITY;
+	}
+}
+
+/* The block of keys that the window of query block i begins in. */
+static int64_t first_block(const struct hd_attention *t, int64_t i)
+{
+	return hd_att_passed(t, t->q0 + i * BLOCK, t->k0, t->keys) / BLOCK;
+}
+
+#include "kernels/cpu/attention/attention_spans.h"
 
 static int64_t floats(const struct hd_attention *t, int backward)
 {

@@ -1,10 +1,147 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention_d in fp32 vectors (attention_blocks.h): for each head, spans of keys one after the other, each with the spans of queries
- * that see it.
+ * What a task of attention_blocks.h does: spans of queries of a head, and spans of keys, one after the other, so that scratch does not
+ * grow with the sequence.
  *
- * Sums in fp32 of a span that comes again are kept where their results go.  Results in bf16 have no room for them: those of dq, and
- * of dk and dv where several heads read a kv head, are kept in scratch, of the whole sequence.
+ * Forward, a span of queries meets all spans of keys that it sees, with a running maximum and sum for each query.  Backward, a span of
+ * keys meets the spans of queries that see it.  Sums in fp32 of a span that comes again are kept where their results go.  Results in
+ * bf16 have no room for them: those of dq, and of dk and dv where several heads read a kv head, are kept in scratch, of the whole
+ * sequence.
  */
+/* Blocks that are packed at a time.  Packing again for each of the other spans is little beside the products of two spans. */
+#define SPAN 16
+
+/* Room of n floats, on whole lines of the cache */
+static inline float *att_room(float **at, int64_t n)
+{
+	float *room = *at;
+
+	*at += (n + 15) / 16 * 16;
+	return room;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+struct att_keys { /* a span: k as columns, v as rows */
+	float *kt, *v;
+	int64_t first, from, to; /* its first block; -1: none is packed.  The task needs blocks from .. to - 1 */
+};
+
+struct att_queries { /* a span of one head: each block, its result and its softmax; a block's scores */
+	float *q, *o, *s;
+	struct att_rows *rows;
+	int64_t first, end;
+};
+
+static void open_keys(const struct hd_attention *t, struct att_keys *x, void *const *in, const struct hd_att_task *task,
+		      int64_t first)
+{
+	int64_t step = t->kv_heads * t->dim, panel = BLOCK * hd_att_padded(t);
+	int64_t base = (task->b * t->keys * t->kv_heads + task->kv) * t->dim;
+
+	if (x->first == first)
+		return;
+	x->first = first;
+	for (int64_t j = first > x->from ? first : x->from; j < hd_att_least(first + SPAN, x->to); j++) {
+		int64_t n = hd_att_least(BLOCK, t->keys - j * BLOCK), at = base + j * BLOCK * step;
+
+		pack_columns(t, x->kt + (j - first) * panel, element(t, in[1], at), step, n);
+		pack_rows(t, x->v + (j - first) * panel, element(t, in[2], at), step, n, 1);
+	}
+}
+
+static int64_t query_at(const struct hd_attention *t, int64_t b, int64_t h, int64_t i)
+{
+	return ((b * t->seq + i * BLOCK) * t->heads + h) * t->dim;
+}
+
+static void open_queries(const struct hd_attention *t, const struct att_queries *x, void *const *in, int64_t b,
+			 int64_t h)
+{
+	int64_t panel = BLOCK * hd_att_padded(t), n = x->end - x->first;
+
+	memset(x->o, 0, (size_t)(n * panel) * sizeof(*x->o));
+	memset(x->rows, 0, (size_t)n * sizeof(*x->rows));
+	for (int64_t i = 0; i < n; i++) {
+		int64_t block = x->first + i;
+
+		pack_rows(t, x->q + i * panel, element(t, in[0], query_at(t, b, h, block)), t->heads * t->dim,
+			  hd_att_least(BLOCK, t->seq - block * BLOCK), t->scale);
+		for (int g = 0; g < BLOCK / HD_VL; g++)
+			x->rows[i].max[g] = (V){ 0 } - INFINITY;
+	}
+}
+
+/* Block i of queries with the keys that are packed */
+static void meet(const struct hd_attention *t, const struct att_queries *x, const struct att_keys *y, int64_t i)
+{
+	int64_t w = hd_att_padded(t), panel = BLOCK * w, end = hd_att_least(y->first + SPAN, hd_att_blocks(t->keys));
+	int64_t from = first_block(t, i);
+	float *q = x->q + (i - x->first) * panel, *o = x->o + (i - x->first) * panel;
+	struct pair p;
+
+	for (int64_t j = from > y->first ? from : y->first; j < end && pair_set(t, &p, i, j); j++) {
+		product_n(x->s, BLOCK, q, w, y->kt + (j - y->first) * panel, BLOCK, p.scores, p.tiles_q, 0);
+		softmax(t, &x->rows[i - x->first], x->s, o, &p);
+		product_n(o, w, x->s, BLOCK, y->v + (j - y->first) * panel, w, p.by_key, p.tiles_q, 1);
+	}
+}
+
+/* The queries of a span of head h, all of it */
+static void forward_span(const struct hd_attention *t, const struct att_queries *x, struct att_keys *y,
+			 void *const *out, void *const *in, const struct hd_att_task *task, int64_t h)
+{
+	int64_t last = hd_att_least(x->end * BLOCK, t->seq) - 1, panel = BLOCK * hd_att_padded(t);
+	int64_t seen = hd_att_blocks(hd_att_seen(t, t->q0 + last, t->k0, t->keys));
+
+	open_queries(t, x, in, task->b, h);
+	for (int64_t j = first_block(t, x->first) / SPAN * SPAN; j < seen; j += SPAN) {
+		open_keys(t, y, in, task, j);
+		for (int64_t i = x->first; i < x->end; i++)
+			meet(t, x, y, i);
+	}
+	for (int64_t i = x->first; i < x->end; i++)
+		finish(t, &x->rows[i - x->first], out[0], query_at(t, task->b, h, i),
+		       (float *)out[1] + (task->b * t->heads + h) * t->seq + i * BLOCK, x->o + (i - x->first) * panel,
+		       hd_att_least(BLOCK, t->seq - i * BLOCK));
+}
+
+/* -> floats */
+static int64_t forward_set(const struct hd_attention *t, struct att_keys *y, struct att_queries *x, float *scratch)
+{
+	int64_t panel = BLOCK * hd_att_padded(t), keys = hd_att_least(SPAN, hd_att_blocks(t->keys));
+	int64_t queries = hd_att_least(SPAN, hd_att_blocks(t->seq));
+	float *at = scratch;
+
+	y->kt = att_room(&at, keys * panel);
+	y->v = att_room(&at, keys * panel);
+	x->q = att_room(&at, queries * panel);
+	x->o = att_room(&at, queries * panel);
+	x->s = att_room(&at, BLOCK * BLOCK);
+	x->rows = (struct att_rows *)att_room(&at, queries * (int64_t)sizeof(*x->rows) / 4);
+	return at - scratch;
+}
+
+static void forward(const struct hd_attention *t, float *scratch, void *const *out, void *const *in,
+		    const struct hd_att_task *task)
+{
+	int64_t end = hd_att_blocks(task->to);
+	struct att_queries x;
+	struct att_keys y;
+
+	forward_set(t, &y, &x, scratch);
+	y.first = -1;
+	y.from = first_block(t, task->from / BLOCK);
+	y.to = hd_att_blocks(hd_att_seen(t, t->q0 + task->to - 1, t->k0, t->keys));
+	for (int64_t h = 0; h < t->heads; h++)
+		for (int64_t i = task->from / BLOCK; i < end && hd_att_reads(t, h, task); i += SPAN) {
+			x.first = i;
+			x.end = hd_att_least(i + SPAN, end);
+			forward_span(t, &x, &y, out, in, task, h);
+		}
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
 struct panels {
 	float *k, *kt, *vt, *dk, *dv; /* a span of keys */
 	float *q, *d_o, *dq;          /* a span of queries of one head; q times scale */
