@@ -103,6 +103,8 @@ static void reading(void)
 	BAD(h->block_next(p, (void *)far), "block_next: the block is no block of this plan");
 	BAD(g->updated(p, far), "updated: the leaf is not a tensor");
 	BAD(g->updated(p, act), "is no leaf");
+	BAD(h->opt_int(p, NULL), "opt_int: the plugin declares no option (NULL)");
+	BAD(h->opt_str(p, "nothing"), "opt_str: the plugin declares no option nothing");
 	BAD(h->alloc(p, (size_t)1 << 40), "alloc: 1099511627776 bytes, more than 68719476736");
 	BAD(h->fail(p, 5, "five"), "five (fail: code 5 is none, from HD_EINVAL");
 	BAD(h->fail(p, -999, "%d", 9), "9 (fail: code -999 is none");
@@ -118,6 +120,7 @@ static void layout(void)
 {
 	const struct hd_axis *none = (void *)far;
 	const struct hd_block *first = h->block_next(p, NULL);
+	int naxes;
 
 	BAD(AXIS("x", 2), "axis may be called in slot mesh only, not in lower");
 	in("mesh");
@@ -127,6 +130,10 @@ static void layout(void)
 	BAD(AXIS("x", 1 << 25), "axis: 33554432 members, more than 16777216");
 	BAD(AXIS("x", 1, -1), "axis: -1 spare coordinates, not 0 to 65536");
 	BAD(AXIS("x", 1, 1 << 17), "axis: 131072 spare coordinates, not 0 to 65536");
+	naxes = p->naxes;
+	p->naxes = HD_MAX_AXES;
+	BAD(AXIS("x", 1), "more than 12 axes");
+	p->naxes = naxes;
 	BAD(AXIS("x", 1, 1), "axis: 1 spare coordinates, and axis dp has 1: one axis of a layout may have some");
 	in("lower");
 	BAD(h->group(p, NULL), "group: the arguments are NULL");
@@ -171,6 +178,7 @@ static void storage(void)
 {
 	const struct hd_place whole = { .kind = HD_PLACE_REPLICATED }, low = { .kind = HD_PLACE_PINNED, .index = -1 },
 			      high = { .kind = HD_PLACE_PINNED, .index = 2 }, nowhere = { .kind = HD_PLACE_SHARD },
+			      strange = { .kind = HD_PLACE_SHARD, .dim = (void *)far },
 			      other = { .kind = HD_PLACE_SHARD, .dim = batch };
 
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &whole),
@@ -183,6 +191,7 @@ static void storage(void)
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &low), "storage: place.index is -1, axis dp has 2 coordinates");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &high), "storage: place.index is 2, axis dp has 2 coordinates");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &nowhere), "storage: place.dim is NULL");
+	BAD(STORAGE(.leaf = w, .axis = dp, .place = &strange), "storage: place.dim is no dim of this plan");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &other), "storage: sharded along batch, which (");
 	BAD(STORAGE(.leaf = act, .axis = dp, .place = &whole), "in each step and has no storage of its own");
 	BAD(STORAGE(.leaf = w, .axis = dp, .place = &whole, .reserved = 3), "storage: reserved is 3, it must be 0");
@@ -190,8 +199,20 @@ static void storage(void)
 }
 
 /* -- what is built ----------------------------------------------------------------------------------------------------------- */
+static int no_shape(struct hd_strategy *s, struct hd_plan *plan, const char *attr, struct hd_tensor *const *ins,
+		    uint32_t nin, struct hd_shape *outs, uint32_t *nout)
+{
+	(void)s, (void)plan, (void)attr, (void)ins, (void)nin, (void)outs;
+	*nout = 0;
+	return HD_OK;
+}
+
 static void building(void)
 {
+	const struct {
+		struct hd_op op;
+		int64_t more;
+	} later = { { .size = sizeof(later), .name = "later", .shape = no_shape }, 1 };
 	const struct hd_dim *none = (void *)far;
 	struct hd_tensor *two[] = { w, act }, *same[] = { w, w }, *out[2], *half, *bf;
 	const struct hd_pos first = { .group = both, .mul = 1 }, odd = { .reserved = { 0, 7 } },
@@ -212,6 +233,7 @@ static void building(void)
 	BAD(g->map(p, &w, 0, "a"), "map: 0 inputs, not 1 to");
 	BAD(g->map(p, &w, 1, NULL), "map: the text is NULL");
 
+	BAD(g->node(p, &later.op, same, 1, "%s", ""), "node: op later has a slot at byte ");
 	BAD(g->cast(p, far, HD_DTYPE_F32), "cast: the tensor is not a tensor");
 	BAD(g->chunk(p, far, embed, 2, &first), "chunk: the tensor is not a tensor");
 	BAD(g->chunk(p, w, none, 2, &first), "chunk: the dim is not a dim");

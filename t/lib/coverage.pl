@@ -39,8 +39,8 @@ for my $note (@notes) {
 	}
 }
 
-# Rules and lines of coverage.txt, in its order: { reason, function, text or expression, line as written, times used, kind }.
-# kind: 'never run', 'varies' or '' (see the head of coverage.txt).
+# Rules and lines of coverage.txt, in its order: { reason, function or path, text or expression, line as written, times used, kind }.
+# kind: 'never run', 'varies', 'outside' or '' (see the head of coverage.txt).
 my (@rules, %known);
 open my $kept, '<', "$source/t/coverage.txt" or die "$source/t/coverage.txt: $!\n";
 while (<$kept>) {
@@ -48,9 +48,13 @@ while (<$kept>) {
 	next if /^#/ || !/\S/;
 	my ($reason, $function, $text) = split /\t/, $_, 3;
 	die "coverage.txt:$.: a reason, a function and a text, with tabs between\n" unless defined $text;
-	my %r = (reason => $reason, at => $., line => $_, used => 0, kind => $reason =~ /^(never run|varies): / ? $1 : '');
+	my %r = (reason => $reason, at => $., line => $_, used => 0, kind => $reason =~ /^(never run|varies|outside): / ? $1 : '');
+	die "coverage.txt:$.: \"$reason\" is no reason\n" if $reason =~ /^\?|: \?|no test:/;
 	if ($text =~ m{^/(.*)/$}) {
-		push @rules, { %r, every => $function eq '*', function => $function eq '*' ? qr/./ : qr/^(?:$function)$/, text => qr/$1/ };
+		my ($expression, $below, $all) = (qr/$1/, index($function, '/') >= 0, $function eq '*');
+
+		push @rules, { %r, every => $all || $below, path => $below ? qr/^\Q$function\E/ : qr/./,
+			function => $all || $below ? qr/./ : qr/^(?:$function)$/, text => $expression };
 	} else {
 		push @{ $known{$function} }, { %r, text => bare($text) };
 	}
@@ -74,21 +78,41 @@ sub holds {
 	return $r->{kind} eq 'varies' || ($r->{kind} eq 'never run') == !$count && !($r->{every} && !$count);
 }
 
+# A rule says nothing of a branch to a message that no test sees, unless what it names is outside of the program.
 sub reason {
-	my ($function, $text, $count) = @_;
+	my ($file, $function, $text, $count, $message) = @_;
 	my $bare = bare($text);
 	my ($r) = grep { begins($bare, $_->{text}) && holds($_, $count) } @{ $known{$function} // [] };
-	($r) = grep { $function =~ $_->{function} && $text =~ $_->{text} && holds($_, $count) } @rules unless $r;
+	($r) = grep { $file =~ $_->{path} && $function =~ $_->{function} && $text =~ $_->{text} && holds($_, $count) &&
+		(!$message || $_->{kind}) } @rules unless $r;
 	$r->{used}++ if $r;
 	return $r ? $r->{reason} : undef;
 }
 
+# What refuses an input, or tells the user of a failure.
+my $tells = qr/\b(?:hd_err_set|hd_plan_fail|hd_section_fail|hd_inst_fail|hd_out_of_turn|host_fail|fail\w*|refuse\w*|wrong|bad|could_not|unknown|written)\(/;
+
+# The lines of a file from which a branch that no test takes leads to a message that no test sees.
+sub before_messages {
+	my ($of, $text) = @_;
+	my (%found, $last);
+	for my $n (sort { $a <=> $b } keys %$of) {
+		my ($count, $function, $branches) = @{ $of->{$n} };
+		my $missed = grep { !$_ } @$branches;
+		$last = undef if $last && $of->{$last}[1] ne $function;
+		$found{$n} = 1 if $count && $missed && $text->[ $n - 1 ] =~ $tells;
+		$found{$last} = 1 if !$count && $last && $text->[ $n - 1 ] =~ $tells;
+		$last = $missed ? $n : undef if $count;
+	}
+	return \%found;
+}
+
 # What varies is there, whether or not it was taken this time.
 sub sees {
-	my ($function, $text) = @_;
+	my ($file, $function, $text) = @_;
 	my $bare = bare($text);
 	$_->{used}++ for grep { $_->{kind} eq 'varies' && begins($bare, $_->{text}) } @{ $known{$function} // [] };
-	$_->{used}++ for grep { $_->{kind} eq 'varies' && $function =~ $_->{function} && $text =~ $_->{text} } @rules;
+	$_->{used}++ for grep { $_->{kind} eq 'varies' && $file =~ $_->{path} && $function =~ $_->{function} && $text =~ $_->{text} } @rules;
 }
 
 my (%sum, %why, @open);
@@ -96,6 +120,7 @@ for my $file (sort keys %lines) {
 	open my $in, '<', "$source/$file" or next;
 	my @text = <$in>;
 	my ($folder) = $file =~ m{^(.*)/};
+	my $messages = before_messages($lines{$file}, \@text);
 	for my $n (sort { $a <=> $b } keys %{ $lines{$file} }) {
 		my ($count, $function, $branches) = @{ $lines{$file}{$n} };
 		my $missed = grep { !$_ } @$branches;
@@ -104,12 +129,12 @@ for my $file (sort keys %lines) {
 		}
 		(my $text = $text[$n - 1] // '') =~ s/^\s+|\s+$//g;
 		$text =~ s/\s+/ /g;
-		sees($function, $text);
+		sees($file, $function, $text);
 		my $begins = $starts{$file}{$n} && !$count;
 		next unless $missed || $begins;
-		my $reason = reason($function, $text, $count);
+		my $reason = reason($file, $function, $text, $count, $messages->{$n});
 		if (defined $reason) { $why{$reason} += $missed || 1 }
-		else { push @open, [ $file, $n, $function, $text, $missed || 1, $count ] }
+		else { push @open, [ $file, $n, $function, $text, $missed || 1, $count, $messages->{$n} ] }
 	}
 }
 
@@ -134,7 +159,7 @@ my $missing = 0;
 for my $o (@open) {
 	print "\nwithout a reason (file:line: function: text):\n" unless $missing;
 	$missing += $o->[4];
-	printf "%s:%d: %s: %s%s\n", @$o[0 .. 3], $o->[5] ? '' : '	(never run)';
+	printf "%s:%d: %s: %s%s\n", @$o[0 .. 3], !$o->[5] ? '	(never run)' : $o->[6] ? '	(to a message)' : '';
 }
 print "\nreasons for branches that tests take, or that are no longer there:\n" if @stale;
 print "coverage.txt:$_->{at}: $_->{line}\n" for @stale;
