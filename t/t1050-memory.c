@@ -115,7 +115,7 @@ static void check(struct hd_memory_span *s, int64_t n, double ratio, double seco
 	double t = cpu_seconds();
 	int same = 1;
 
-	arena = hd_pack_plan(s, n);
+	arena = hd_pack_plan(s, n, 0);
 	t = cpu_seconds() - t;
 	note("%s: %lld spans, %.4f of the bound, %.1f ms", name, (long long)n, (double)arena / (double)bound, 1e3 * t);
 	ok(sound(s, n, arena), "%s: aligned, inside, no overlap", name);
@@ -125,12 +125,43 @@ static void check(struct hd_memory_span *s, int64_t n, double ratio, double seco
 	for (int64_t i = 0; i < n; i++)
 		again[i] = s[i].offset;
 	if (n <= 10000) {
-		hd_pack_plan(s, n);
+		hd_pack_plan(s, n, 0);
 		for (int64_t i = 0; i < n; i++)
 			same = same && again[i] == s[i].offset;
 		ok(same, "%s: the same offsets again", name);
 	}
 	free(again);
+}
+
+/* As a stage of an interleaved pipeline has it: accumulators that begin in a step and last to its end, what one unit alone needs,
+ * and inputs of two chunks' layers, of which one waits for its backward longer. */
+static int64_t accumulators(struct hd_memory_span *s)
+{
+	int64_t n = 0, end = 2048, warm = 110;
+
+	n = add(s, n, 3750 << 10, warm + 1, 1985);
+	n = add(s, n, 3750 << 10, warm + 129, end - 1);
+	n = add(s, n, 3750 << 10, 1985, end);
+	n = add(s, n, 3776 << 10, end - 1, end);
+	for (int64_t i = 0; i < 1024; i++) {
+		int64_t first = i < warm ? i : 2 * i - warm, life = i / 64 % 2 ? 93 : i < 64 ? 239 + i : 349;
+
+		n = add(s, n, 100 << 10, first, first + life < end ? first + life : end - 1);
+		n = add(s, n, 250 << 10, first, first);
+		n = add(s, n, 25 << 10, first, first + 1);
+		if (i >= warm)
+			n = add(s, n, 650 << 10, first + 1, first + 1);
+	}
+	return n;
+}
+
+static void check_back(struct hd_memory_span *s, int64_t n)
+{
+	int64_t bound = hd_memory_bound(s, n), arena = hd_pack_plan(s, n, 200);
+
+	note("accumulators: %lld spans, %.4f of the bound", (long long)n, (double)arena / (double)bound);
+	ok(sound(s, n, arena), "accumulators to the end of a step: aligned, inside, no overlap");
+	ok(arena <= bound + bound / 200, "accumulators to the end of a step: as near the bound as was asked for");
 }
 
 /* By units: every `length` times make one.  A buffer that lives longer counts for whole units. */
@@ -165,14 +196,15 @@ int main(void)
 	double unit = slow ? 20 : 4;               /* of the times that an idle machine needs */
 	int bad = 0;
 
-	ok(hd_pack_plan(s, 0) == 0, "nothing needs nothing");
+	ok(hd_pack_plan(s, 0, 0) == 0, "nothing needs nothing");
 	for (int k = 0; k < 400; k++) {
 		int64_t n = random_spans(s, 1 + below(200), 1 + below(300), life[k % 4]);
-		int64_t bound = hd_memory_bound(s, n), arena = hd_pack_plan(s, n);
+		int64_t bound = hd_memory_bound(s, n), arena = hd_pack_plan(s, n, 0);
 
 		bad += arena < bound || !sound(s, n, arena);
 	}
 	is_int(bad, 0, "400 small random plans: aligned, inside, no overlap");
+	check_back(s, accumulators(s));
 	check(s, training(s, 12, 8, 0, 0), 1.05, 0.05 * unit, "12 layers");
 	check(s, training(s, 96, 14, 0, 0), 1.15, 0.05 * unit, "96 layers");
 	check(s, training(s, 96, 14, 0, 1), 1.15, 0.05 * unit, "96 layers, mixed sizes");

@@ -4,10 +4,13 @@
 #include "config.h"
 #include "engine/base/err.h"
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 static int speaks = 1, loudest = HD_LOG_INFO;
 
@@ -70,6 +73,54 @@ void *hd_alloc(size_t bytes)
 		exit(1);
 	}
 	return p;
+}
+
+/* In front of each stands its size. */
+#define SPARSE_HEAD 64            /* keeps what follows aligned */
+#define SPARSE_LEAST (256 * 1024) /* below this, clearing is faster than asking for pages */
+
+static void *pages_new(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p != MAP_FAILED)
+		return p;
+	fprintf(stderr, "heddle: out of memory (%zu bytes)\n", bytes);
+	exit(1);
+}
+
+void *hd_sparse_create(size_t bytes)
+{
+	size_t all = bytes + SPARSE_HEAD, *p = all < SPARSE_LEAST ? hd_alloc(all) : pages_new(all);
+
+	*p = all;
+	return (char *)p + SPARSE_HEAD;
+}
+
+void hd_sparse_destroy(void *p)
+{
+	size_t *at;
+
+	if (!p)
+		return;
+	at = (size_t *)(void *)((char *)p - SPARSE_HEAD);
+	if (*at < SPARSE_LEAST)
+		free(at);
+	else
+		munmap(at, *at);
+}
+
+void hd_large_pages(void *p, size_t bytes)
+{
+#if defined(MADV_HUGEPAGE)
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)p + page - 1) / page * page;
+	uintptr_t to = ((uintptr_t)p + bytes) / page * page;
+
+	if (to > from)
+		madvise((char *)p + (from - (uintptr_t)p), to - from, MADV_HUGEPAGE);
+#else
+	(void)p, (void)bytes;
+#endif
 }
 
 void *hd_grow(void *p, size_t count, size_t *cap, size_t item)

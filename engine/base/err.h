@@ -24,6 +24,11 @@ void hd_log(int level, const char *fmt, ...) HD_PRINTF(2, 3);
 
 void *hd_alloc(size_t bytes); /* zeroed; a failure ends the process with one message (planning only, never in a step) */
 void *hd_grow(void *p, size_t count, size_t *cap, size_t item); /* room for count + 1 items, new ones zeroed */
+/* As hd_alloc, for a table of which little is touched: its pages come when they are.  A program has tables by the ids of the whole
+ * plan, and looks at those of its own stage: to clear all takes longer than to use them. */
+void *hd_sparse_create(size_t bytes);
+void hd_sparse_destroy(void *p);
+void hd_large_pages(void *p, size_t bytes); /* of memory that is used whole: its pages may be large ones */
 char *hd_strdup(const char *s);
 const char *hd_plural(int64_t n, const char *ending);  /* "" for 1, else `ending`: "%lld rank%s" */
 char *hd_one_line(char *text);                         /* what ends a line, and the like, becomes ?; -> text */

@@ -2,12 +2,14 @@
  * The entries of a rank's program as events (events.h).
  */
 #include <config.h>
+#include "engine/base/hash.h"
 #include "engine/graph/mesh.h"
 #include "engine/predict/events.h"
 #include "engine/predict/here.h"
 #include "engine/predict/whole_layers.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct priced {
 	int64_t program; /* what follows is of the program of this number; another: it is of no use */
@@ -21,9 +23,11 @@ struct late {
 	double seconds;
 	int32_t queue;
 };
-struct wait_list {
-	int32_t *v;
-	size_t n, cap;
+struct wait_list { /* requests that are waited for at an entry, in their order; 0: none, else one more than the number */
+	int32_t first, last;
+};
+struct wait_next {
+	int32_t to; /* of a request: the next in its list, or of those that are free */
 };
 struct making {
 	struct event_source *s;
@@ -33,9 +37,14 @@ struct making {
 	struct hd_unit_spans *spans;
 	struct hd_memory_use *use; /* by entry, with spans */
 	struct hd_again *again;
-	struct wait_list *waits; /* by entry: requests that are waited for before it */
+	struct wait_list *waits; /* by entry */
+	struct wait_next *next;  /* by request */
+	size_t cap_next;
+	int32_t spare; /* the first request that is free, as in wait_list */
 	struct late late;
-	double compute; /* since the last event */
+	double compute;  /* since the last event */
+	uint32_t *known; /* by hash: one more than the number of such a length */
+	size_t room;     /* in `known`, a power of two */
 };
 
 void hd_event_source_begin(struct event_source *s, struct hd_plan *p, const struct hd_machine *m)
@@ -58,7 +67,45 @@ void hd_event_source_end(struct event_source *s)
 
 void hd_events_release(struct events *e)
 {
-	free(e->v), free(e->prices);
+	free(e->v), free(e->prices), free(e->seconds);
+}
+
+/* -- lengths of kernels: all micro-batches have the same ---------------------------------------------------------------------- */
+static size_t place_of(const struct making *b, double seconds)
+{
+	uint64_t bits;
+	size_t at;
+
+	memcpy(&bits, &seconds, sizeof(bits));
+	for (at = (size_t)hd_hash_add(HD_HASH_START, bits); b->known[at & (b->room - 1)]; at++)
+		if (b->to->seconds[b->known[at & (b->room - 1)] - 1] == seconds)
+			break;
+	return at & (b->room - 1);
+}
+
+static void more_room(struct making *b)
+{
+	free(b->known);
+	b->room = b->room ? 2 * b->room : 256;
+	b->known = hd_alloc(b->room * sizeof(*b->known));
+	for (size_t i = 0; i < b->to->nseconds; i++)
+		b->known[place_of(b, b->to->seconds[i])] = (uint32_t)i + 1;
+}
+
+static uint32_t length_of(struct making *b, double seconds)
+{
+	struct events *to = b->to;
+	size_t at;
+
+	if (2 * to->nseconds >= b->room)
+		more_room(b);
+	at = place_of(b, seconds);
+	if (!b->known[at]) {
+		to->seconds = hd_grow(to->seconds, to->nseconds, &to->cap_seconds, sizeof(*to->seconds));
+		to->seconds[to->nseconds++] = seconds;
+		b->known[at] = (uint32_t)to->nseconds;
+	}
+	return b->known[at] - 1;
 }
 
 static struct event *event_new(struct making *b, int kind)
@@ -68,7 +115,9 @@ static struct event *event_new(struct making *b, int kind)
 
 	to->v = hd_grow(to->v, to->n, &to->cap, sizeof(*to->v));
 	e = &to->v[to->n++];
-	*e = (struct event){ .compute = b->compute, .kind = kind, .request = -1, .number = -1 };
+	*e = (struct event){
+		.compute = length_of(b, b->compute), .kind = (unsigned)kind & 15, .request = -1, .number = -1
+	};
 	b->compute = 0;
 	return e;
 }
@@ -82,21 +131,32 @@ static int32_t price_new(struct making *b, const struct event_price *p)
 	return (int32_t)to->nprices++;
 }
 
+static int32_t request_new(struct making *b)
+{
+	int32_t spare = b->spare;
+
+	if (spare)
+		b->spare = b->next[spare - 1].to;
+	else
+		b->next = hd_grow(b->next, (size_t)b->to->requests, &b->cap_next, sizeof(*b->next));
+	return spare ? spare - 1 : b->to->requests++;
+}
+
 static struct event *event_start(struct making *b, int kind, int32_t number)
 {
 	struct event *e = event_new(b, kind);
 
-	e->request = b->to->requests++;
+	e->request = request_new(b);
 	e->number = number;
 	return e;
 }
 
 /* Within this stage, at once. */
-static void start(struct making *b, double seconds, int32_t queue, int waits)
+static int32_t start(struct making *b, double seconds, int32_t queue, int waits)
 {
 	struct event_price p = { .seconds = seconds, .queue = queue, .waits = waits };
 
-	event_start(b, HD_EVENT_START, price_new(b, &p));
+	return event_start(b, HD_EVENT_START, price_new(b, &p))->request;
 }
 
 /* -- movements --------------------------------------------------------------------------------------------------------------- */
@@ -158,7 +218,8 @@ static int32_t price_here(struct making *b, const struct node *n, const struct p
 	return pull || late ? price_new(b, &p) : at->number;
 }
 
-static void movement(struct making *b, const struct entry *x)
+/* -> its request; -1: none moves */
+static int32_t movement(struct making *b, const struct entry *x)
 {
 	const struct node *n = x->node, *maker = n->comm.kind == HD_COMM_RECV ? N(n->ins[0]->v.node) : n;
 	struct event_source *s = b->s;
@@ -167,29 +228,30 @@ static void movement(struct making *b, const struct entry *x)
 	double took;
 
 	if (n->comm.group->v.n == 1)
-		return;
+		return -1;
 	at = movement_price(b, n);
 	e = event_start(b, at->kind, price_here(b, n, at, &took));
 	for (int i = 0; i < HD_LINKS; i++)
 		b->sum->sent[i] += at->sent[i];
 	if (e->kind != HD_EVENT_START)
-		e->key = s->index[maker->id] * (s->p->micros + 1) + x->micro + 1;
+		e->key = (uint32_t)(s->index[maker->id] * (s->p->micros + 1) + x->micro + 1);
 	if (e->kind == HD_EVENT_START || e->kind == HD_EVENT_MEET)
 		b->sum->collective += took;
 	if (e->kind == HD_EVENT_MEET && x->micro <= 0 && !s->aside)
 		s->members[s->index[maker->id]]++;
+	return e->request;
 }
 
 /* Between the device's memory and the host's: beside kernels, and beside what ranks send each other.  Each way is a queue, behind
  * those of the groups. */
-static void transfer(struct making *b, const struct node *n)
+static int32_t transfer(struct making *b, const struct node *n)
 {
 	int to_host = n->outs[0]->v.space == HD_SPACE_HOST;
 	double bytes = (double)hd_local_bytes(n->ins[0]), seconds = bytes / b->s->m->host_link;
 
-	start(b, seconds, (int32_t)b->s->p->ngroups + to_host, 0);
 	b->sum->moved[to_host] += bytes;
 	b->sum->collective += seconds;
+	return start(b, seconds, (int32_t)b->s->p->ngroups + to_host, 0);
 }
 
 static void late_now(struct making *b)
@@ -203,27 +265,32 @@ static void wait_at(struct making *b, int64_t entry, int32_t request)
 {
 	struct wait_list *at = &b->waits[entry];
 
-	at->v = hd_grow(at->v, at->n, &at->cap, sizeof(*at->v));
-	at->v[at->n++] = request;
+	b->next[request].to = 0;
+	if (at->last)
+		b->next[at->last - 1].to = request + 1;
+	else
+		at->first = request + 1;
+	at->last = request + 1;
 }
 
 static void move(struct making *b, const struct entry *x)
 {
-	int32_t request = b->to->requests;
+	int32_t request = x->node->comm.kind ? movement(b, x) : transfer(b, x->node);
 
-	if (x->node->comm.kind)
-		movement(b, x);
-	else
-		transfer(b, x->node);
-	if (b->to->requests > request && x->wait >= 0)
+	if (request >= 0 && x->wait >= 0)
 		wait_at(b, x->wait, request);
 }
 
 static void wait_here(struct making *b, size_t entry)
 {
-	for (size_t k = 0; k < b->waits[entry].n; k++)
-		event_new(b, HD_EVENT_WAIT)->request = b->waits[entry].v[k];
-	free(b->waits[entry].v);
+	int32_t next;
+
+	for (int32_t r = b->waits[entry].first; r; r = next) {
+		event_new(b, HD_EVENT_WAIT)->request = r - 1;
+		next = b->next[r - 1].to;
+		b->next[r - 1].to = b->spare;
+		b->spare = r;
+	}
 }
 
 /* -- kernels --------------------------------------------------------------------------------------------------------------------- */
@@ -288,7 +355,7 @@ static void mark(struct making *b, size_t i)
 		spans->units = hd_grow(spans->units, spans->nunits, &spans->cap_units, sizeof(*at));
 		at = &spans->units[spans->nunits++];
 		at->unit = *unit;
-		event_new(b, HD_EVENT_MARK)->key = (int64_t)spans->nunits - 1;
+		event_new(b, HD_EVENT_MARK)->key = (uint32_t)spans->nunits - 1;
 	}
 	if (hd_memory_use_sum(&b->use[i]) > hd_memory_use_sum(&at->use))
 		at->use = b->use[i];
@@ -332,5 +399,5 @@ void hd_events_make(struct event_source *s, const struct hd_pricing *price, stru
 	wait_here(&b, g->n);
 	event_new(&b, HD_EVENT_END);
 	shrink(to);
-	free(b.again), free(b.waits), free(b.use);
+	free(b.again), free(b.waits), free(b.next), free(b.known), free(b.use);
 }

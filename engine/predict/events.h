@@ -10,10 +10,12 @@
 
 /* MEET: a collective over stages; MARK: a unit begins. */
 enum { HD_EVENT_START, HD_EVENT_SEND, HD_EVENT_RECEIVE, HD_EVENT_MEET, HD_EVENT_WAIT, HD_EVENT_MARK, HD_EVENT_END };
-struct event {
-	double compute;                /* seconds of kernels before it */
-	int64_t key;                   /* of a message, a meeting or a unit: which */
-	int32_t kind, request, number; /* number: of its price, of what moves */
+struct event {            /* a step has millions of them */
+	uint32_t compute; /* of seconds: the kernels before it */
+	uint32_t key;     /* of a message, a meeting or a unit: which */
+	int32_t request;
+	signed number : 28; /* of its price, of what moves */
+	unsigned kind : 4;
 };
 struct event_price {               /* of a movement */
 	double seconds;            /* from the moment that all have come */
@@ -22,9 +24,10 @@ struct event_price {               /* of a movement */
 };
 struct events { /* of one rank */
 	struct event *v;
+	double *seconds; /* of kernels, each length once */
 	struct event_price *prices;
-	size_t n, cap, nprices, cap_prices;
-	int32_t requests;
+	size_t n, cap, nprices, cap_prices, nseconds, cap_seconds;
+	int32_t requests; /* numbers of movements; what has been waited for gives its number to another */
 };
 
 struct priced;        /* a node or tensor of the program at hand */

@@ -170,14 +170,14 @@ static int advance(struct sim *s, struct replay *w, struct hd_stage_price *sum, 
 
 	for (; w->at < w->of->n; w->at++, moved = 1) {
 		const struct event *e = &w->of->v[w->at];
-		double now = computed(s, w, e->compute);
+		double before = w->of->seconds[e->compute], now = computed(s, w, before);
 
 		if (e->kind == HD_EVENT_WAIT) {
 			double met, until = ends(s, w, e, &met);
 
 			if (until < 0)
 				return moved;
-			sum->compute += now - w->clock - e->compute;
+			sum->compute += now - w->clock - before;
 			met = met > now ? met : now; /* up to there this rank waits for others, then for the links */
 			until = until > met ? until : met;
 			sum->idle += met - now;
@@ -185,7 +185,7 @@ static int advance(struct sim *s, struct replay *w, struct hd_stage_price *sum, 
 			mark_wait(spans, now, until);
 			w->clock = until;
 		} else {
-			sum->compute += now - w->clock - e->compute; /* by what moved beside */
+			sum->compute += now - w->clock - before; /* by what moved beside */
 			w->clock = now;
 			if (e->kind == HD_EVENT_MARK || e->kind == HD_EVENT_END)
 				mark_time(spans, e->kind == HD_EVENT_END && spans ? (int64_t)spans->nunits : e->key,
@@ -305,8 +305,8 @@ static void slow_down(const struct sim *s, int64_t coord, struct hd_stage_price 
 	if (s->m->slow <= 0 || !hd_is_worker(p, s->m->slow_rank) ||
 	    (p->stages && hd_plan_coord(p, s->m->slow_rank, p->stages) != coord))
 		return;
-	for (size_t i = 0; i < e->n; i++)
-		e->v[i].compute *= s->m->slow;
+	for (size_t i = 0; i < e->nseconds; i++)
+		e->seconds[i] *= s->m->slow;
 	sum->compute *= s->m->slow;
 	sum->rank = s->m->slow_rank;
 }
@@ -379,6 +379,11 @@ int hd_simulate(struct hd_plan *p, const struct hd_machine *m, const struct hd_s
 				       .spans = out->want_spans ? hd_alloc((size_t)n * sizeof(*out->spans)) : NULL };
 	HD_TRY(hd_checkpoint_config_read(p->conf, &s.saved, err));
 	hd_event_source_begin(&s.source, p, &mine);
+	if ((s.source.meetings + 1) * (p->micros + 1) > UINT32_MAX) { /* keys of events */
+		hd_event_source_end(&s.source);
+		return hd_err_set(err, HD_EINVAL, "plan: %lld messages between stages x %lld micro-batches: too many",
+				  (long long)s.source.meetings, (long long)p->micros);
+	}
 	s.met = hd_alloc((size_t)((s.source.meetings + 1) * (p->micros + 1)) * sizeof(*s.met));
 	s.stages = hd_alloc((size_t)n * sizeof(*s.stages));
 	if (stages(&s, err) >= 0 && walk_all(&s, err) >= 0)

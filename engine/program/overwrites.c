@@ -62,7 +62,7 @@ static void release(const struct hd_program *g, struct overwriters *all)
 {
 	for (size_t i = 0; i < g->ntensors; i++)
 		free(all[g->tensors[i]->id].v);
-	free(all);
+	hd_sparse_destroy(all);
 }
 
 /* -- sync, before its order is known -------------------------------------------------------------------------------------- */
@@ -100,7 +100,7 @@ static void find_later(const struct hd_program *g, const struct overwriters *all
 
 void hd_later_overwriters(const struct hd_program *g, struct node_list *by_node)
 {
-	struct overwriters *all = hd_alloc((g->plan->ntensors + 1) * sizeof(*all));
+	struct overwriters *all = hd_sparse_create((g->plan->ntensors + 1) * sizeof(*all));
 
 	for (size_t i = 0; i < g->nmine; i++)
 		if (g->mine[i]->v.phase == HD_UNIT_S)
@@ -133,7 +133,7 @@ static void wait_before(const struct hd_program *g, const struct overwriters *x,
 
 void hd_wait_for_overwrites(struct hd_program *g)
 {
-	struct overwriters *all = hd_alloc((g->plan->ntensors + 1) * sizeof(*all));
+	struct overwriters *all = hd_sparse_create((g->plan->ntensors + 1) * sizeof(*all));
 
 	for (int64_t e = 0; e < (int64_t)g->n; e++)
 		if (g->entries[e].type == HD_ENTRY_NODE)

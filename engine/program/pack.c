@@ -246,7 +246,7 @@ static int64_t place(struct packing *a, const struct hd_memory_span *s, int tigh
 
 /* -- orders ------------------------------------------------------------------------------------ */
 
-enum { BY_BYTES, BY_LIFE, BY_AREA, BY_TIME, ORDERS };
+enum { BY_BYTES, BY_LIFE, BY_AREA, BY_TIME, ORDERS, BY_BYTES_BACK = ORDERS };
 
 struct key {
 	double major, minor;
@@ -290,10 +290,13 @@ static void sort_keys(struct key *k, int64_t n)
 
 static struct key key_of(const struct hd_memory_span *s, int64_t i, int order)
 {
-	double bytes = (double)s->bytes, first = (double)s->first;
+	double bytes = (double)s->bytes, first = (double)s->first, last = (double)s->last;
 	double life = (double)(s->last - s->first) + 1;
 
 	switch (order) {
+	/* What is large and lasts to the end, as accumulators do, leaves room that is there early and goes.  From the end it is
+	 * room that comes: so spans of one size, the latest first, need as many places as exist at one time. */
+	case BY_BYTES_BACK: return (struct key){ bytes, last, i };
 	case BY_BYTES: return (struct key){ bytes, -first, i };
 	case BY_LIFE: return (struct key){ life, bytes, i };
 	case BY_AREA: return (struct key){ bytes * life, bytes, i };
@@ -318,7 +321,7 @@ struct pack_plan {
 	int64_t n;
 	struct key *order, *best_order;
 	int64_t *offset, *best_offset; /* by span */
-	int64_t best, bound, work;
+	int64_t best, bound, slack, work;
 	int tight;
 };
 
@@ -357,14 +360,18 @@ static int64_t attempt(struct pack_plan *p)
 
 static int enough(const struct pack_plan *p)
 {
-	return p->best <= p->bound || p->work > WORK * p->n;
+	return p->best <= p->bound + p->slack || p->work > WORK * p->n;
 }
 
 static void try_orders(struct pack_plan *p, int64_t all)
 {
 	int best_tight = 0;
 
-	for (int t = 0; t < 2 * ORDERS && (t == 0 || !enough(p)); t++) {
+	if (p->slack) {
+		p->n = sort(p->order, p->s, all, BY_BYTES_BACK);
+		attempt(p);
+	}
+	for (int t = 0; t < 2 * ORDERS && (p->best == INT64_MAX || !enough(p)); t++) {
 		p->tight = t >= ORDERS;
 		p->n = sort(p->order, p->s, all, t % ORDERS);
 		if (attempt(p) < 0)
@@ -391,10 +398,11 @@ static void repair(struct pack_plan *p)
 	}
 }
 
-int64_t hd_pack_plan(struct hd_memory_span *s, int64_t n)
+int64_t hd_pack_plan(struct hd_memory_span *s, int64_t n, int64_t part)
 {
 	struct pack_plan p = { .s = s, .best = INT64_MAX, .bound = hd_memory_bound(s, n) };
 
+	p.slack = part ? p.bound / part : 0;
 	p.order = hd_alloc((size_t)n * sizeof(*p.order));
 	p.best_order = hd_alloc((size_t)n * sizeof(*p.best_order));
 	p.offset = hd_alloc((size_t)n * sizeof(*p.offset));

@@ -74,7 +74,7 @@ static const struct pattern *packed(struct patterns *all, struct pattern p)
 			free(p.s);
 			return &all->v[k];
 		}
-	p.bytes = hd_pack_plan(p.s, p.n);
+	p.bytes = hd_pack_plan(p.s, p.n, 0);
 	all->v = hd_grow(all->v, all->n, &all->cap, sizeof(*all->v));
 	all->v[all->n] = p;
 	return &all->v[all->n++];
@@ -157,7 +157,7 @@ int64_t hd_memory_plan_units(struct hd_memory_span *s, int64_t n, const int32_t 
 		bundle[nbundles++] =
 			(struct hd_memory_span){ arrange(s, it + from, to - from, &all), it[from].u0, it[from].u1, 0 };
 	}
-	top = hd_pack_plan(bundle, nbundles);
+	top = hd_pack_plan(bundle, nbundles, 200);
 	nbundles = 0;
 	for (int64_t from = 0, to; from < some; from = to, nbundles++) {
 		to = bundle_end(it, some, from);

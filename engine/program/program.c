@@ -136,13 +136,13 @@ static void touch_entry(const struct hd_program *g, struct hd_memory_span *s, st
 
 static void touch_entries(const struct hd_program *g, struct hd_memory_span *s)
 {
-	struct node_uses *uses = hd_alloc(((size_t)g->plan->nnodes + 1) * sizeof(*uses));
+	struct node_uses *uses = hd_sparse_create(((size_t)g->plan->nnodes + 1) * sizeof(*uses));
 
 	for (int64_t e = 0; e < (int64_t)g->n; e++)
 		touch_entry(g, s, uses, e);
 	for (size_t i = 0; i < g->nmine; i++)
 		free(uses[g->mine[i]->id].v);
-	free(uses);
+	hd_sparse_destroy(uses);
 }
 
 /* What the run looks at after the step. */
@@ -215,7 +215,7 @@ static int64_t pack(const struct hd_program *g, struct hd_memory_span *s, int64_
 	int64_t bytes;
 
 	if (used <= MANY)
-		return hd_pack_plan(s, n);
+		return hd_pack_plan(s, n, 0);
 	unit = hd_alloc((g->n + 1) * sizeof(*unit));
 	for (size_t e = 0, last = 0; e < g->n; e++) {
 		if (g->entries[e].unit.kind != HD_UNIT_S && !same_unit(&g->entries[e].unit, &g->entries[last].unit))
@@ -261,7 +261,19 @@ static struct hd_memory_span *lifetimes(const struct hd_program *g, int64_t *use
 	return s;
 }
 
-/* Of what is in one memory.  -> its bytes; *bound: least that any packing needs */
+/* -> bytes; *bound: least that any packing needs */
+static int64_t pack_all(struct hd_program *g, struct hd_memory_span *s, int64_t used, int64_t *bound)
+{
+	int64_t bytes = pack(g, s, g->slots, used);
+
+	*bound = hd_memory_bound(s, g->slots);
+	for (int64_t i = 0; i < g->slots; i++)
+		if (s[i].bytes)
+			g->offsets[i] = s[i].offset;
+	return bytes;
+}
+
+/* The same of what is in one memory. */
 static int64_t pack_space(struct hd_program *g, const struct hd_memory_span *all, int64_t used, uint32_t space,
 			  int64_t *bound)
 {
@@ -273,11 +285,7 @@ static int64_t pack_space(struct hd_program *g, const struct hd_memory_span *all
 		     is_root(g, g->tensors[i]) && g->tensors[i]->v.space == space && k < instances(g, g->tensors[i]);
 		     k++)
 			s[g->at[g->tensors[i]->id].slot + k] = all[g->at[g->tensors[i]->id].slot + k];
-	bytes = pack(g, s, g->slots, used);
-	*bound = hd_memory_bound(s, g->slots);
-	for (int64_t i = 0; i < g->slots; i++)
-		if (s[i].bytes)
-			g->offsets[i] = s[i].offset;
+	bytes = pack_all(g, s, used, bound);
 	free(s);
 	return bytes;
 }
@@ -295,8 +303,12 @@ static int plan_memory(struct hd_program *g)
 	g->slots = n;
 	g->offsets = hd_alloc((size_t)(n + 1) * sizeof(*g->offsets));
 	s = lifetimes(g, &used);
-	g->memory.transient = pack_space(g, s, used, HD_SPACE_DEVICE, &g->memory.peak_bound);
-	g->memory.host_transient = g->plan->own_memory ? pack_space(g, s, used, HD_SPACE_HOST, &bound) : 0;
+	if (g->plan->own_memory) {
+		g->memory.transient = pack_space(g, s, used, HD_SPACE_DEVICE, &g->memory.peak_bound);
+		g->memory.host_transient = pack_space(g, s, used, HD_SPACE_HOST, &bound);
+	} else {
+		g->memory.transient = pack_all(g, s, used, &g->memory.peak_bound);
+	}
 	free(s);
 	g->memory.persistent = persistent(g, HD_SPACE_DEVICE);
 	g->memory.host_persistent = persistent(g, HD_SPACE_HOST);
@@ -369,10 +381,10 @@ int hd_program_build(struct hd_plan *p, const struct hd_program_options *o, stru
 	g->device = o->device;
 	g->keep_gradients = o->keep_gradients;
 	g->coord = p->stages ? hd_plan_coord(p, o->rank, p->stages) : 0;
-	g->at = hd_alloc(p->ntensors * sizeof(*g->at));
-	g->next = hd_alloc(p->ntensors * sizeof(*g->next));
-	g->members_of = hd_alloc(p->ntensors * sizeof(*g->members_of));
-	g->here = hd_alloc((size_t)p->nnodes + 1);
+	g->at = hd_sparse_create(p->ntensors * sizeof(*g->at));
+	g->next = hd_sparse_create(p->ntensors * sizeof(*g->next));
+	g->members_of = hd_sparse_create(p->ntensors * sizeof(*g->members_of));
+	g->here = hd_sparse_create((size_t)p->nnodes + 1);
 	hd_index_program(g);
 	rc = hd_alias(g);
 	if (rc >= 0)
@@ -450,8 +462,8 @@ void hd_program_destroy(struct hd_program *g)
 		return;
 	if (g->release)
 		g->release(g);
-	free(g->entries), free(g->at), free(g->next), free(g->members_of), free(g->here), free(g->mine),
-		free(g->walked);
-	free(g->offsets), free(g->trace);
+	hd_sparse_destroy(g->at), hd_sparse_destroy(g->next), hd_sparse_destroy(g->members_of);
+	hd_sparse_destroy(g->here);
+	free(g->entries), free(g->mine), free(g->walked), free(g->offsets), free(g->trace);
 	free(g);
 }

@@ -49,24 +49,28 @@ int hd_node_here(const struct hd_program *g, const struct node *n)
 }
 
 /* -- entries --------------------------------------------------------------------------------------------------------------------- */
+struct timeline_node {
+	int unmet;        /* inputs that are not complete */
+	int runs;         /* instances still to come */
+	char held;        /* emitted at the end only */
+	char leads;       /* to a movement that needs no other bucket */
+	char looked;      /* bits of enum looked_for, what all of its entries have in common */
+	char taken;       /* of G: only what reads it waits for it */
+	double *received; /* of a send */
+};
 struct timeline_build {
 	struct hd_program *g;
-	int *unmet;    /* by node id: inputs that are not complete */
-	int *runs;     /* by node id: instances still to come */
-	char *held;    /* by node id: emitted at the end only */
-	char *taken;   /* by node id, of G: only what reads it waits for it; NULL: nothing comes from servers */
-	char **loaded; /* by tensor id, of data: the micro-batches that are here; NULL: none */
-	char *looked;  /* by node id: bits of enum looked_for, what all of its entries have in common */
+	struct timeline_node *at; /* by node id */
+	struct node_list *after;  /* by node id: those that start only when it is done */
+	int serves;               /* something comes from servers */
+	char **loaded;            /* by tensor id, of data: the micro-batches that are here; NULL: none */
 	struct hd_schedule_unit unit;
 	struct node **behind; /* rings' second halves, in the order in which they became ready */
 	int *since;           /* the border between blocks that each has seen */
 	size_t nbehind, from;
 	int border;
 	int64_t *unit_at;         /* by position of the unit: its first entry */
-	char *leads;              /* by node id: to a movement that needs no other bucket */
-	struct node_list *after;  /* by node id: those that start only when it is done */
 	struct unit_nodes *units; /* by kind and chunk */
-	double **received;        /* by node id, of sends */
 };
 
 struct unit_nodes {
@@ -109,11 +113,11 @@ static int reads_movement(const struct node *n)
 /* One thing less that n waits for. */
 static void met(struct timeline_build *b, struct node *n)
 {
-	if (--b->unmet[n->id] || b->held[n->id])
+	if (--b->at[n->id].unmet || b->at[n->id].held)
 		return;
 	if (!reads_movement(n)) {
 		emit_sync(b, n);
-	} else if (b->leads[n->id]) {
+	} else if (b->at[n->id].leads) {
 		b->behind[b->nbehind] = n;
 		b->since[b->nbehind++] = b->border;
 	}
@@ -169,7 +173,7 @@ static struct node *first_made(const struct timeline_build *b, const struct node
 {
 	struct node *m = t->v.node ? N(t->v.node) : t->assign && t->assign->v.node ? N(t->assign->v.node) : NULL;
 
-	if (!m || m == n || m->v.phase != HD_UNIT_G || b->runs[m->id] <= 0)
+	if (!m || m == n || m->v.phase != HD_UNIT_G || b->at[m->id].runs <= 0)
 		return NULL;
 	return t->v.node || m->is->role == OP_ROLE_PULLED ? m : NULL;
 }
@@ -178,7 +182,7 @@ static void take_pulled(struct timeline_build *b, const struct node *n)
 {
 	struct hd_schedule_unit was = b->unit;
 
-	for (uint32_t i = 0; b->taken && i < n->v.nin; i++) {
+	for (uint32_t i = 0; b->serves && i < n->v.nin; i++) {
 		struct node *m = first_made(b, n, n->ins[i]);
 
 		b->unit = (struct hd_schedule_unit){ HD_UNIT_G, 0, HD_STEP };
@@ -202,19 +206,19 @@ static char look(const struct timeline_build *b, const struct node *n)
 
 static void emit(struct timeline_build *b, struct node *n, int32_t micro)
 {
-	if (b->runs[n->id] <= 0)
+	if (b->at[n->id].runs <= 0)
 		return;
 	take_pulled(b, n);
 	if (hd_node_here(b->g, n)) {
-		if (!b->looked[n->id])
-			b->looked[n->id] = look(b, n);
-		if (b->looked[n->id] & READS_DATA)
+		if (!b->at[n->id].looked)
+			b->at[n->id].looked = look(b, n);
+		if (b->at[n->id].looked & READS_DATA)
 			load(b, n, micro);
 		append(b, HD_ENTRY_NODE, n, micro);
-		if (micro != HD_STEP && b->looked[n->id] & HAS_COPIES)
+		if (micro != HD_STEP && b->at[n->id].looked & HAS_COPIES)
 			accumulate_copies(b, n, micro);
 	}
-	if (--b->runs[n->id] > 0)
+	if (--b->at[n->id].runs > 0)
 		return;
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		complete(b, n->outs[k]);
@@ -235,7 +239,7 @@ static void emit_gathers(struct timeline_build *b)
 {
 	b->unit = (struct hd_schedule_unit){ HD_UNIT_G, 0, HD_STEP };
 	for (size_t i = 0; i < b->g->nwalked; i++)
-		if (b->g->walked[i]->v.phase == HD_UNIT_G && !(b->taken && b->taken[b->g->walked[i]->id]))
+		if (b->g->walked[i]->v.phase == HD_UNIT_G && !b->at[b->g->walked[i]->id].taken)
 			emit(b, b->g->walked[i], HD_STEP);
 }
 
@@ -319,7 +323,7 @@ static int is_from_server(const struct timeline_build *b, const struct node *n)
 	for (uint32_t i = 0; i < n->v.nin; i++) {
 		const struct node *m = n->ins[i]->v.node ? N(n->ins[i]->v.node) : NULL;
 
-		if (m && m->v.phase == HD_UNIT_G && (m->comm.kind == HD_COMM_PULL || b->taken[m->id]))
+		if (m && m->v.phase == HD_UNIT_G && (m->comm.kind == HD_COMM_PULL || b->at[m->id].taken))
 			return 1;
 	}
 	return 0;
@@ -327,11 +331,9 @@ static int is_from_server(const struct timeline_build *b, const struct node *n)
 
 static void mark_taken(struct timeline_build *b)
 {
-	if (!hd_spare_axis(b->g->plan))
-		return;
-	b->taken = hd_alloc((size_t)b->g->plan->nnodes + 1);
-	for (size_t i = 0; i < b->g->nwalked; i++)
-		b->taken[b->g->walked[i]->id] =
+	b->serves = hd_spare_axis(b->g->plan) != NULL;
+	for (size_t i = 0; b->serves && i < b->g->nwalked; i++)
+		b->at[b->g->walked[i]->id].taken =
 			b->g->walked[i]->v.phase == HD_UNIT_G && is_from_server(b, b->g->walked[i]);
 }
 
@@ -344,10 +346,10 @@ static void hold_after(struct timeline_build *b)
 
 		if (n->v.phase != HD_UNIT_S)
 			continue;
-		b->held[n->id] = (char)hd_crosses_stages(b->g->plan, n);
+		b->at[n->id].held = (char)hd_crosses_stages(b->g->plan, n);
 		for (uint32_t i = 0; i < n->v.nin; i++)
-			if (n->ins[i]->v.node && b->held[N(n->ins[i]->v.node)->id])
-				b->held[n->id] = 1;
+			if (n->ins[i]->v.node && b->at[N(n->ins[i]->v.node)->id].held)
+				b->at[n->id].held = 1;
 	}
 }
 
@@ -357,12 +359,12 @@ static void mark_leading(struct timeline_build *b)
 	for (size_t i = b->g->nwalked; i-- > 0;) {
 		struct node *n = b->g->walked[i];
 
-		if (n->v.phase != HD_UNIT_S || b->held[n->id] || n->is->role == OP_ROLE_NORM2)
+		if (n->v.phase != HD_UNIT_S || b->at[n->id].held || n->is->role == OP_ROLE_NORM2)
 			continue;
-		b->leads[n->id] = hd_node_moves(n);
+		b->at[n->id].leads = hd_node_moves(n);
 		for (uint32_t k = 0; k < n->v.nout; k++)
 			for (struct node **r = b->g->readers[n->outs[k]->id]; r && *r; r++)
-				b->leads[n->id] |= b->leads[(*r)->id];
+				b->at[n->id].leads |= b->at[(*r)->id].leads;
 	}
 }
 
@@ -373,14 +375,14 @@ static void behind(struct timeline_build *b, const struct node *r, struct node *
 
 	l->v = hd_grow(l->v, l->n, &l->cap, sizeof(*l->v));
 	l->v[l->n++] = k;
-	b->unmet[k->id]++;
+	b->at[k->id].unmet++;
 }
 
 static void wait_for(struct timeline_build *b, struct node *k, const struct tensor *t)
 {
 	while (t->replaced_by)
 		t = t->replaced_by;
-	if (t->v.node && b->runs[N(t->v.node)->id] > 0)
+	if (t->v.node && b->at[N(t->v.node)->id].runs > 0)
 		behind(b, N(t->v.node), k);
 }
 
@@ -403,7 +405,7 @@ static void order_overwrites(struct timeline_build *b)
 		const struct node_list *l = &b->after[b->g->walked[i]->id];
 
 		for (size_t k = 0; k < l->n; k++)
-			b->unmet[l->v[k]->id]++;
+			b->at[l->v[k]->id].unmet++;
 	}
 }
 
@@ -412,9 +414,9 @@ static void count(struct timeline_build *b)
 	for (size_t k = 0; k < b->g->nwalked; k++) {
 		struct node *n = b->g->walked[k];
 
-		b->runs[n->id] = n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? (int)b->g->plan->micros : 1;
+		b->at[n->id].runs = n->v.phase & (HD_UNIT_F | HD_UNIT_B | HD_UNIT_W) ? (int)b->g->plan->micros : 1;
 		for (uint32_t i = 0; i < n->v.nin; i++)
-			b->unmet[n->id] += n->ins[i]->v.node != NULL && !(n->comm.kind == HD_COMM_RECV);
+			b->at[n->id].unmet += n->ins[i]->v.node != NULL && !(n->comm.kind == HD_COMM_RECV);
 	}
 	hold_after(b);
 	mark_leading(b);
@@ -427,7 +429,7 @@ static int check_all_ran(struct timeline_build *b)
 	for (size_t i = 0; i < b->g->nwalked; i++) {
 		const struct node *n = b->g->walked[i];
 
-		if (b->runs[n->id] > 0)
+		if (b->at[n->id].runs > 0)
 			return hd_plan_fail(b->g->plan, HD_EBUG, "%s of %s is in no unit of stage %lld", n->v.op->name,
 					    n->v.block, (long long)b->g->coord);
 	}
@@ -459,11 +461,11 @@ static const double *received_at(struct timeline_build *b, const struct node *se
 	const struct hd_plan *p = b->g->plan;
 	struct node **r = b->g->readers[send->outs[0]->id];
 	int64_t to = send->comm.index;
-	double *at = b->received[send->id];
+	double *at = b->at[send->id].received;
 
 	if (at || !r || !*r || !p->timing.start || to >= p->ncoords)
 		return at;
-	b->received[send->id] = at = hd_alloc((size_t)p->micros * sizeof(*at));
+	b->at[send->id].received = at = hd_alloc((size_t)p->micros * sizeof(*at));
 	for (int64_t m = 0; m < p->micros; m++)
 		at[m] = -1;
 	for (int u = p->nunits[to] - 1; u >= 0; u--)
@@ -516,9 +518,9 @@ static void waits(struct timeline_build *b)
 {
 	struct hd_program *g = b->g;
 	int64_t m = g->plan->micros + 1, update = first_update(g), rows = 0, *first, *row;
-	char *reads = hd_alloc((size_t)g->plan->nnodes + 1); /* by node id: what a movement brings */
+	char *reads = hd_sparse_create((size_t)g->plan->nnodes + 1); /* by node id: what a movement brings */
 
-	row = hd_alloc(g->plan->ntensors * sizeof(*row)); /* of a movement's result */
+	row = hd_sparse_create(g->plan->ntensors * sizeof(*row)); /* of a movement's result */
 	for (size_t i = 0; i < g->nmine; i++)
 		if (hd_node_moves(g->mine[i])) {
 			row[g->mine[i]->outs[0]->id] = ++rows * m;
@@ -550,8 +552,28 @@ static void waits(struct timeline_build *b)
 			first[row[t->id] + (t->step ? 0 : x->micro + 1)] = e;
 		}
 	}
-	free(first), free(row), free(reads);
+	free(first), hd_sparse_destroy(row), hd_sparse_destroy(reads);
 	hd_wait_for_overwrites(g);
+}
+
+/* Room for all entries: to grow step by step is to copy most of them twice.  What is loaded is few. */
+static void make_room(struct timeline_build *b)
+{
+	struct hd_program *g = b->g;
+	size_t all = 64;
+
+	for (size_t i = 0; i < g->nmine; i++) {
+		const struct node *n = g->mine[i];
+		size_t each = 1;
+
+		for (uint32_t k = 0; b->at[n->id].runs > 1 && k < n->v.nout; k++)
+			for (struct node **r = g->readers[n->outs[k]->id]; r && *r; r++)
+				each += is_accumulator(*r);
+		all += each * (size_t)b->at[n->id].runs;
+	}
+	all += all / 64;
+	g->entries = malloc(all * sizeof(*g->entries)); /* or else append makes room */
+	g->cap = g->entries ? all : 0;
 }
 
 int hd_timeline(struct hd_program *g)
@@ -559,18 +581,17 @@ int hd_timeline(struct hd_program *g)
 	struct hd_plan *p = g->plan;
 	size_t n = (size_t)p->nnodes + 1;
 	struct timeline_build b = { .g = g,
-				    .unmet = hd_alloc(n * sizeof(int)),
-				    .runs = hd_alloc(n * sizeof(int)),
-				    .held = hd_alloc(n),
-				    .loaded = hd_alloc((p->ntensors + 1) * sizeof(*b.loaded)) };
+				    .at = hd_sparse_create(n * sizeof(*b.at)),
+				    .after = hd_sparse_create(n * sizeof(*b.after)),
+				    .behind = hd_alloc((g->nwalked + 1) * sizeof(*b.behind)),
+				    .since = hd_alloc((g->nwalked + 1) * sizeof(*b.since)),
+				    .loaded = hd_sparse_create((p->ntensors + 1) * sizeof(*b.loaded)) };
 	int rc;
 
-	b.behind = hd_alloc(n * sizeof(*b.behind)), b.since = hd_alloc(n * sizeof(int));
 	b.units = hd_alloc((size_t)(p->chunks ? p->chunks : 1) * 3 * sizeof(*b.units));
-	b.received = hd_alloc(n * sizeof(*b.received));
-	b.leads = hd_alloc(n), b.looked = hd_alloc(n), b.after = hd_alloc(n * sizeof(*b.after));
 	count(&b);
 	mark_taken(&b);
+	make_room(&b);
 	b.unit_at = hd_alloc((size_t)(p->nunits[g->coord] + 1) * sizeof(*b.unit_at));
 	emit_gathers(&b);
 	b.unit = p->nunits[g->coord] ? p->units[g->coord][0] : b.unit;
@@ -588,13 +609,12 @@ int hd_timeline(struct hd_program *g)
 	rc = check_all_ran(&b);
 	waits(&b);
 	for (size_t i = 0; i < g->nwalked; i++)
-		free(b.after[g->walked[i]->id].v), free(b.received[g->walked[i]->id]);
+		free(b.after[g->walked[i]->id].v), free(b.at[g->walked[i]->id].received);
 	for (size_t i = 0; i < g->ntensors; i++)
 		free(b.loaded[g->tensors[i]->id]);
 	for (int64_t i = 0; i < 3 * (p->chunks ? p->chunks : 1); i++)
 		free(b.units[i].v), free(b.units[i].receives);
-	free(b.units), free(b.unmet), free(b.runs), free(b.held), free(b.loaded);
-	free(b.unit_at), free(b.behind), free(b.since), free(b.leads), free(b.after), free(b.received), free(b.taken),
-		free(b.looked);
+	free(b.units), free(b.unit_at), free(b.behind), free(b.since);
+	hd_sparse_destroy(b.at), hd_sparse_destroy(b.after), hd_sparse_destroy(b.loaded);
 	return rc;
 }
