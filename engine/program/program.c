@@ -85,6 +85,30 @@ static void add_use(const struct hd_program *g, struct node_uses *u, const struc
 	u->v[u->n++].micros = !root->step;
 }
 
+int hd_node_here(const struct hd_program *g, const struct node *n)
+{
+	return g->here[n->id];
+}
+
+/* Whether the entry has an input i to look at.  The accumulate node itself only names what its entries have added. */
+int hd_entry_reads(const struct entry *e, uint32_t i)
+{
+	if (e->type == HD_ENTRY_LOAD || i >= e->node->v.nin)
+		return 0;
+	return e->type == HD_ENTRY_ACC ||
+	       (e->node->is->role != OP_ROLE_ACCUMULATE && e->node->comm.kind != HD_COMM_RECV);
+}
+
+/* Between the two the run looks at the loss and the norm, and may begin again. */
+int64_t hd_first_update(const struct hd_program *g)
+{
+	int64_t e = 0;
+
+	while (e < (int64_t)g->n && !(g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->in_update))
+		e++;
+	return e;
+}
+
 static void find_uses(const struct hd_program *g, struct node_uses *u, const struct entry *x)
 {
 	for (uint32_t i = 0; hd_entry_reads(x, i); i++)

@@ -144,6 +144,7 @@ double hd_memory_use_sum(const struct hd_memory_use *u);
 int64_t hd_program_parameters(const struct hd_program *g); /* elements of parameters on this rank */
 int hd_tensor_here(const struct hd_program *g, const struct tensor *t);
 int hd_entry_reads(const struct entry *e, uint32_t i);
+int64_t hd_first_update(const struct hd_program *g); /* the entry; the number of all where there is none */
 int hd_node_here(const struct hd_program *g, const struct node *n);
 
 /* differ.c: of each node of the plan HD_NODE_HASH digits, in program order; node i in words.  malloc'ed. */

@@ -43,11 +43,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int hd_node_here(const struct hd_program *g, const struct node *n)
-{
-	return g->here[n->id];
-}
-
 /* -- entries --------------------------------------------------------------------------------------------------------------------- */
 struct timeline_node {
 	int unmet;        /* inputs that are not complete */
@@ -436,25 +431,6 @@ static int check_all_ran(struct timeline_build *b)
 	return HD_OK;
 }
 
-/* Whether the entry has an input i to look at.  The accumulate node itself only names what its entries have added. */
-int hd_entry_reads(const struct entry *e, uint32_t i)
-{
-	if (e->type == HD_ENTRY_LOAD || i >= e->node->v.nin)
-		return 0;
-	return e->type == HD_ENTRY_ACC ||
-	       (e->node->is->role != OP_ROLE_ACCUMULATE && e->node->comm.kind != HD_COMM_RECV);
-}
-
-/* Between the two the run looks at the loss and the norm, and may begin again. */
-static int64_t first_update(const struct hd_program *g)
-{
-	int64_t e = 0;
-
-	while (e < (int64_t)g->n && !(g->entries[e].type == HD_ENTRY_NODE && g->entries[e].node->in_update))
-		e++;
-	return e;
-}
-
 /* Of a send, by micro-batch: when on paper the unit of another stage begins that receives it.  NULL: unknown. */
 static const double *received_at(struct timeline_build *b, const struct node *send)
 {
@@ -517,7 +493,7 @@ static int64_t others_wait(const struct hd_program *g, int64_t e)
 static void waits(struct timeline_build *b)
 {
 	struct hd_program *g = b->g;
-	int64_t m = g->plan->micros + 1, update = first_update(g), rows = 0, *first, *row;
+	int64_t m = g->plan->micros + 1, update = hd_first_update(g), rows = 0, *first, *row;
 	char *reads = hd_sparse_create((size_t)g->plan->nnodes + 1); /* by node id: what a movement brings */
 
 	row = hd_sparse_create(g->plan->ntensors * sizeof(*row)); /* of a movement's result */
