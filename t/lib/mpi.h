@@ -57,7 +57,8 @@ static __attribute__((format(printf, 3, 4), unused)) int mpi_run(int n, int seco
 	if (!getenv("OMP_NUM_THREADS"))
 		setenv("OMP_NUM_THREADS", "1", 1);
 	fflush(stdout);
-	seconds = (int)(seconds * (1 + patience()));
+	seconds =
+		(int)(seconds * (1 + patience()) * (getenv("TSAN_OPTIONS") ? 5 : 1)); /* the thread sanitizer is slow */
 	snprintf(line, sizeof(line), "timeout -k 5 %d mpirun -np %d --oversubscribe --bind-to none %s 2>&1 </dev/null",
 		 seconds, n, command);
 	out = popen(line, "r");
