@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a task of attention_blocks.h does: spans of queries of a head, and spans of keys, one after the other, so that scratch does not
- * grow with the sequence.
+ * What a task of attention_blocks.h does.  It walks spans of queries of a head, and spans of keys, one after the other.  So scratch
+ * does not grow with the sequence.
  *
  * Forward, a span of queries meets all spans of keys that it sees, with a running maximum and sum for each query.  Backward, a span of
  * keys meets the spans of queries that see it.  Sums in fp32 of a span that comes again are kept where their results go.  Results in
- * bf16 have no room for them: those of dq, and of dk and dv where several heads read a kv head, are kept in scratch, of the whole
- * sequence.
+ * bf16 have no room for them.  Then those of dq are kept in scratch, of the whole sequence, and of dk and dv too where several heads
+ * read a kv head.
  */
 /* Blocks that are packed at a time.  Packing again for each of the other spans is little beside the products of two spans. */
 #define SPAN 16
@@ -363,7 +363,7 @@ static void spans_d(const struct hd_attention *t, const struct panels *x, int64_
 		}
 }
 
-/* A span of queries of head h with the keys that are open; the first of those that it sees, and the last, begin and end its dq. */
+/* A span of queries of head h with the keys that are open.  Its dq begins with the first span that it sees, and ends with the last. */
 static void queries_d(const struct hd_attention *t, struct panels *x, void *const *out, void *const *in,
 		      const struct hd_att_task *task, int64_t h, int64_t first)
 {
