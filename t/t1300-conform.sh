@@ -118,8 +118,8 @@ done
 
 wrong -DRIGHT
 says "a right plugin passes" ' 0 failed' 0 ./replicas.so --layouts 1 --no-runs
-says "... and what was refused is listed with its reason" '# SKIP refused: .*not a multiple' 0 ./replicas.so --only 'gpt2: replicas 3'
-is "... once" "$(grep -c 'not a multiple' out)" 1
+says "... and what was refused is listed with its reason" '# SKIP refused: .*no experts' 0 ./replicas.so --only 'gpt2: replicas 2, ep 2'
+is "... once" "$(grep -c 'no experts' out)" 1
 says "a check alone" '^1\.\.1$' 0 ./replicas.so --only "$two"
 says "as JSON" '"passed": 1, "failed": 0, "skipped": 0' 0 ./replicas.so --only "$two" --json
 
@@ -147,7 +147,30 @@ says "... and wrong beside another" 'from all-reduce on x\+dp .*made by \[strate
 wrong -DW_NEIGHBOUR
 says "the node of a neighbour is lowered" "$first" 1 ./replicas.so --only "$two"
 wrong -DW_MICRO
-says "one micro-batch is read in sync: the engine refuses it" 'refused: .* is made once a micro-batch, and is read where' 0 ./replicas.so --only 'gpt2: replicas 4'
+says "one micro-batch is read in sync: no layout makes it right" '^#   .* is made once a micro-batch, and is read where' 1 ./replicas.so --only 'gpt2: replicas 4'
+wrong -DW_THIRD
+says "a factor that is wrong with 3 members alone" "$first" 1 ./replicas.so --only 'equals one rank, gpt2: replicas 3'
+wrong '-DW_DIM="bacth"'
+says "a dim that no model has" '^#   nothing is sharded along its axis in any family' 1 ./replicas.so --only 'shards something'
+wrong -DW_FLAGS=40
+says "flags of a rule that contradict each other" '^#   .*rule: flags 0x28 of the rule for batch contradict each other' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 2'
+wrong -DW_OWN
+says "a state of members' own that is no one's" "^#   .*assign: the value of state x.mine.* differs between the members along x" 1 ./replicas.so \
+	--only 'plans or refuses, gpt2: replicas 2'
+wrong -DW_AFTER
+says "what would wait for itself" '^#   .*after: comm of .* would wait for itself' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 2'
+wrong '-DW_REFUSE="one\ntwo"'
+says "a refusal in two lines is made one" '# SKIP refused: .*one.two$' 0 ./replicas.so --only 'equals one rank, gpt2: replicas 2'
+stages() { # -D...: stages.so with this fault
+	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" "$@" -o stages.so "$src/t/plugins/stages.c"
+}
+stages -DRIGHT
+says "a right schedule passes" '^ok 1 - equals one rank, gpt2: stages 3$' 0 ./stages.so --only 'equals one rank, gpt2: stages 3'
+stages -DW_DEADLOCK
+says "a schedule that is wrong with 3 stages alone: right with 2" '^ok 1 - ' 0 ./stages.so --only 'equals one rank, gpt2: stages 2'
+says "... and with 3" '^#   .*schedule: stage 0 runs B0 before B1, but stage 1' 1 ./stages.so --only 'equals one rank, gpt2: stages 3'
+stages -DW_DROP
+says "a micro-batch that is left out" '^#   .*schedule: stage 0 has no F' 1 ./stages.so --only 'equals one rank, gpt2: stages 2'
 
 wrong -DW_CRASH
 says "a crash is told of its slot" 'a crash: .* in slot rules of \[strategy x\]' 1 ./replicas.so --only 'plans or refuses, gpt2'
@@ -159,7 +182,7 @@ says "so is an abort" 'abort\(\) in slot rules of \[strategy x\]' 1 ./replicas.s
 wrong -DW_LOOP
 says "so is a loop without end" 'does not return in slot rules of \[strategy x\]' 1 ./replicas.so --only 'plans or refuses, gpt2: replicas 4' --limit 1
 
-wrong -DW_REFUSE
+wrong '-DW_REFUSE="no size is good"'
 says "a plugin that is always refused has shown nothing" '^not ok .* is accepted somewhere' 1 ./replicas.so --layouts 0 --no-runs
 fails "a plugin that is none" heddle conform ./absent.so
 like "... is an error" "$(cat "$tmp/.ok")" 'heddle: no plugin file'

@@ -31,6 +31,13 @@ int hd_err_set(struct hd_err *e, int code, const char *fmt, ...)
 	return code;
 }
 
+int hd_err_pass(struct hd_err *e, const struct hd_err *from)
+{
+	if (e && !e->code)
+		*e = *from;
+	return from->code;
+}
+
 const char *hd_plural(int64_t n, const char *ending)
 {
 	return n == 1 ? "" : ending;

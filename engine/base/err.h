@@ -12,11 +12,14 @@
 
 struct hd_err {
 	int code;
-	int agreed;      /* all ranks have this error: hd_comm_agree */
+	int agreed; /* all ranks have this error: hd_comm_agree */
+	/* The plugin that gave the engine what no layout makes right (a wrong handle, size or shape); "": none did. */
+	char mistake[32];
 	char text[1000]; /* what is longer ends in " ..." */
 };
 
 int hd_err_set(struct hd_err *e, int code, const char *fmt, ...) HD_PRINTF(3, 4); /* -> code */
+int hd_err_pass(struct hd_err *e, const struct hd_err *from);                     /* all of it -> its code */
 
 /* stderr, "heddle: " before it.  Only the rank that speaks (hd_log_init) prints below HD_LOG_ERROR. */
 void hd_log_init(int speaks, int level);

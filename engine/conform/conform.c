@@ -85,10 +85,9 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 	int rc = hd_registry_find(o->plugin, NULL, &e, err);
 
 	j.plugin = e;
-	if (rc >= 0 && !e->is_strategy && !e->families)
+	if (rc >= 0 && !e->is_strategy && !e->families && !e->optimizer)
 		rc = hd_err_set(err, HD_ENOTSUP,
-				"plugin %s: it has kernels or an optimizer only, and no slots: there is nothing to try",
-				e->path);
+				"plugin %s: it has kernels only, and no slots: there is nothing to try", e->path);
 	if (rc >= 0 && o->conf)
 		rc = keys_of_conf(&j, err);
 	if (rc < 0) {
@@ -105,8 +104,10 @@ int hd_conform(const struct hd_conform_options *o, FILE *out, struct hd_err *err
 	families_add(&j);
 	if (e->is_strategy) {
 		meshes_add(&j);
+		kernels_add(&j);
 		vjps_add(&j);
 	}
+	optimizer_add(&j);
 	same_add(&j);
 	serial_add(&j);
 	resume_add(&j);

@@ -5,9 +5,11 @@
  *   families.c what families that it brings say of config.json and of weights
  *   layouts.c  layouts that it is part of, alone and beside the plugins that Heddle has, drawn at random
  *   meshes.c   its slots over many meshes
- *   same.c     each layout against one rank, in double, in this process; first.c: the first tensor that differs
+ *   same.c     each layout against one rank, in double, in this process; parts/first.c: the first tensor that differs
  *   serial.c   what is approximate against the plugin's own serial definition, over some steps
  *   vjp.c      gradients against differences of the loss
+ *   kernels.c  its ops as they run, each on memory of its own: reads and writes, odd sizes, results in place
+ *   optimizer.c its optimizer: lr, clipping, layouts
  *   resume.c   a checkpoint of one layout read into another, by the program itself
  *   judge.c    all of these as a list, in a child process: a plugin may crash or never come back
  *   tap.c      what is printed

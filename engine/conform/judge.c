@@ -32,6 +32,18 @@ void outcome_set(struct outcome *o, int verdict, const char *fmt, ...)
 	o->why = hd_strdup(text);
 }
 
+int outcome_refused(const struct judge *j, const struct hd_err *err, struct outcome *o)
+{
+	int mistake =
+		err->code == HD_EBUG || err->code == HD_EIO || !*err->text || !strcmp(err->mistake, j->plugin->name);
+
+	if (mistake)
+		outcome_set(o, JUDGED_WRONG, "%s", *err->text ? err->text : "refused without a message");
+	else
+		outcome_set(o, JUDGED_SKIPPED, "refused: %s", err->text);
+	return !mistake;
+}
+
 void judge_add(struct judge *j, void (*run)(struct judge *j, const struct judge_task *t, struct outcome *o),
 	       struct layout *layout, int64_t number, const char *fmt, ...)
 {

@@ -4,6 +4,7 @@
 #ifndef HD_ENGINE_CONFORM_JUDGE_H
 #define HD_ENGINE_CONFORM_JUDGE_H
 #include "engine/conform/conform.h"
+#include "engine/conform/parts/parts.h"
 #include <jansson.h>
 
 /* -- a check, and what came of it --------------------------------------------------------------------- */
@@ -36,12 +37,14 @@ struct judge_task {
 	char *name;
 	void (*run)(struct judge *j, const struct judge_task *t, struct outcome *o);
 	struct layout *layout; /* or NULL */
-	int64_t number;        /* of a layout that is drawn; -1: it is only planned */
+	int64_t number;        /* of a layout that is drawn; < 0: it trains nothing */
 };
 void judge_add(struct judge *j, void (*run)(struct judge *j, const struct judge_task *t, struct outcome *o),
 	       struct layout *layout, int64_t number, const char *fmt, ...) HD_PRINTF(5, 6);
 void judge_all(struct judge *j, FILE *out); /* judge.c: runs the tasks in children */
 int judge_ask(const struct judge *j, int (*question)(const struct judge *j), int otherwise);
+/* A layout that is not planned: refused is as good as accepted, unless a mistake of the plugin is what stops it.  -> 1: refused */
+int outcome_refused(const struct judge *j, const struct hd_err *err, struct outcome *o);
 void outcome_set(struct outcome *o, int verdict, const char *fmt, ...) HD_PRINTF(3, 4);
 
 /* -- tap.c ------------------------------------------------------------------------------------------------ */
@@ -62,13 +65,14 @@ struct judge_piece {  /* a section of a strategy */
 struct layout {
 	int family, n;
 	int64_t layers; /* 0: four */
+	int odd;        /* sizes that 4 does not divide */
 	struct judge_piece piece[4];
 };
 /* The INI of the layout, or of the one rank that it is compared with (whose micro-batch is `batch` sequences). */
 char *layout_ini(const struct judge *j, const struct layout *l);
 char *layout_one_ini(const struct judge *j, const struct layout *l, int64_t batch);
 /* Its model, and a step of so many sequences; no section of a plugin. */
-enum { LAYOUT_BATCH = 16 }; /* sequences of a step of all layouts */
+int64_t layout_batch(const struct layout *l); /* sequences of a step */
 char *layout_model_ini(const struct judge *j, const struct layout *l, int64_t global, int64_t micro);
 char *layout_text(const struct judge *j, const struct layout *l); /* the family and all pieces; malloc'ed */
 void layout_exact(char **keys, const char *text); /* adds what hd_plugin.approximate says, as lines of an INI */
@@ -84,30 +88,14 @@ void meshes_add(struct judge *j);
 void same_add(struct judge *j);
 void serial_add(struct judge *j);
 void vjps_add(struct judge *j);
+void optimizer_add(struct judge *j);
+void kernels_add(struct judge *j);
 void resume_add(struct judge *j);
 
 /* same.c: one rank for a layout whose plan is `like`; kept in j->one. */
 struct hd_inprocess *one_rank(struct judge *j, const struct layout *l, const struct hd_plan *like, struct hd_err *err);
-/* first.c: the first tensor of r that is not that of one rank, and who made it: lines, or NULL: all are.  scale: the largest entry of all
- * gradients. */
-/* The ranks of the last stage have the loss: the first of them from rank `from` on; -1: there is none. */
+/* judge.c: the ranks of the last stage have the loss: the first of them from rank `from` on; -1: there is none. */
 int loss_rank(const struct hd_inprocess *r, int from);
 double loss_of(const struct hd_inprocess *r); /* NaN where no rank has it */
-char *first_difference(struct hd_inprocess *one, struct hd_inprocess *r, double tolerance, double scale);
-
-/* -- serial_model.c: a model that a plugin's serial definition trains (heddle/serial.h, update) ---------------------- */
-struct serial_param {
-	const char *name;
-	int64_t n;
-	double *param, *first; /* what the model has now, and had at first */
-};
-
-/* alone: one rank without the plugin, of a member's share of each micro-batch; `layout` has the states that the plugin asks for, as it
- * begins. */
-struct serial_model *serial_model_create(const struct hd_inprocess *layout, struct hd_inprocess *alone, double lr);
-void serial_model_destroy(struct serial_model *m);
-/* One step of all members.  *loss: of the global batch. */
-int serial_model_step(struct serial_model *m, int64_t step, double *loss, struct hd_err *err);
-const struct serial_param *serial_model_param(const struct serial_model *m, size_t i); /* NULL behind the last */
 
 #endif

@@ -13,12 +13,16 @@ static const char *const family_names[FAMILIES] = { "gpt2", "llama", "mixtral" }
 /* Sizes that 2, 4 and mostly 8 divide; a vocabulary that nothing does. */
 static const char *const models[FAMILIES] = {
 	"family = gpt2\n",
-	"family = llama\nkv_heads = 4\n",
-	"family = mixtral\nkv_heads = 4\nexperts = 4\nz_loss = 0.001\n",
+	"family = llama\n",
+	"family = mixtral\nz_loss = 0.001\n",
 };
-#define MODEL "layers = %lld\nembed = 16\nheads = 8\nmlp = 32\nvocab = 33\n"
+/* For layouts with a section of 3 or 6 members. */
+#define THIRDS "embed = 24\nheads = 6\nmlp = 24\nvocab = 33\n"
+#define EVEN "embed = 16\nheads = 8\nmlp = 32\nvocab = 33\n"
+/* For kernels alone: nothing that 4 divides, and activations of more elements than a kernel shares out among threads. */
+#define ODD "embed = 10\nheads = 5\nmlp = 67\nvocab = 33\n"
 #define TRAIN \
-	"[data]\ntrain = none\n[train]\nseq = 8\nglobal_batch = %lld\nsteps = 1\noptimizer = sgd\nclip = 0\n" \
+	"[data]\ntrain = none\n[train]\nseq = %d\nglobal_batch = %lld\nsteps = 1\noptimizer = sgd\nclip = 0\n" \
 	"weight_decay = 0\nmicro_batch = %lld\n"
 
 static int nbrought(const struct judge *j)
@@ -46,25 +50,54 @@ const char *family_name(const struct judge *j, int family)
 	return family < FAMILIES ? family_names[family] : j->plugin->families[family - FAMILIES]->name;
 }
 
+static int has_thirds(const struct layout *l)
+{
+	for (int i = 0; i < l->n; i++)
+		if (l->piece[i].size % 3 == 0 && l->piece[i].size)
+			return 1;
+	return 0;
+}
+
+int64_t layout_batch(const struct layout *l)
+{
+	return has_thirds(l) ? 12 : 16;
+}
+
 /* Lines of [model]. */
 static char *model_of(const struct judge *j, const struct layout *l)
 {
 	long long layers = l->layers ? l->layers : 4;
+	int three = has_thirds(l);
+	const char *sizes = l->odd  ? ODD
+			    : three ? THIRDS
+				    : EVEN,
+		   *grouped = l->odd  ? "kv_heads = 5\n"
+			      : three ? "kv_heads = 3\n"
+				      : "kv_heads = 4\n",
+		   *experts = three ? "experts = 6\n" : "experts = 4\n";
 	const struct hd_family_value *v;
 
 	if (l->family < FAMILIES)
-		return hd_format("%s" MODEL, models[l->family], layers);
+		return hd_format("%s%s%slayers = %lld\n%s", models[l->family], l->family ? grouped : "",
+				 strstr(models[l->family], "mixtral") ? experts : "", layers, sizes);
 	v = j->plugin->families[l->family - FAMILIES]->defaults;
 	while (v && v->key && strcmp(v->key, "experts"))
 		v++;
-	return hd_format("family = %s\nkv_heads = 4\nhead_dim = 4\nmax_seq = 16\n%s" MODEL, family_name(j, l->family),
-			 v && v->key && strcmp(v->value, "0") ? "experts = 4\nexpert_mlp = 8\n" : "", layers);
+	return hd_format("family = %s\n%shead_dim = 4\nmax_seq = %d\n%slayers = %lld\n%s", family_name(j, l->family),
+			 grouped, l->odd ? 67 : 16,
+			 !v || !v->key || !strcmp(v->value, "0") ? ""
+			 : three                                 ? "experts = 6\nexpert_mlp = 12\n"
+								 : "experts = 4\nexpert_mlp = 8\n",
+			 layers, sizes);
 }
 
 char *layout_model_ini(const struct judge *j, const struct layout *l, int64_t global, int64_t micro)
 {
-	char *model = model_of(j, l),
-	     *text = hd_format("[model]\n%s" TRAIN, model, (long long)global, (long long)micro);
+	char *model = model_of(j, l), *text = hd_format("[model]\n%s" TRAIN, model,
+							l->odd          ? 67
+							: has_thirds(l) ? 12
+									: 8,
+							(long long)global, (long long)micro);
 
 	free(model);
 	return text;
@@ -120,7 +153,7 @@ static void add_piece(const struct judge *j, const struct layout *l, int i, int 
 
 char *layout_ini(const struct judge *j, const struct layout *l)
 {
-	char *text = layout_model_ini(j, l, LAYOUT_BATCH, 1);
+	char *text = layout_model_ini(j, l, layout_batch(l), 1);
 
 	for (int i = 0; i < l->n; i++)
 		add_piece(j, l, i, 1, &text);
@@ -129,7 +162,7 @@ char *layout_ini(const struct judge *j, const struct layout *l)
 
 char *layout_one_ini(const struct judge *j, const struct layout *l, int64_t batch)
 {
-	char *text = layout_model_ini(j, l, LAYOUT_BATCH, batch);
+	char *text = layout_model_ini(j, l, layout_batch(l), batch);
 
 	for (int i = 0; i < l->n && !j->axes; i++)
 		if (l->piece[i].other < 0)

@@ -3,23 +3,28 @@
  * accepted, and then every rank has a program, or refused with a sentence, and twice with the same one.
  */
 #include <config.h>
+#include "engine/base/hash.h"
 #include "engine/conform/judge.h"
 #include "engine/program/match.h"
 #include "engine/run/run.h"
 #include "kernels/ref/ref.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const int64_t sizes[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 64 };
 
 struct told {
 	int refused;
-	uint64_t hash;
+	uint64_t hash, recorded; /* of the plan; of the kernels of all programs */
 	char text[sizeof(((struct hd_err *)0)->text)];
 };
 
 /* Every class of ranks has a program, and the ranks' programs meet. */
-static int programs(struct hd_plan *p, struct hd_err *err)
+static int programs(struct hd_plan *p, uint64_t *recorded, struct hd_err *err)
 {
 	struct hd_classes c;
 	struct hd_match_run *m;
@@ -32,6 +37,7 @@ static int programs(struct hd_plan *p, struct hd_err *err)
 
 		if (hd_program_build(p, &o, &g, err) >= 0 && hd_program_try(g, o.device, &c, k, err) >= 0)
 			hd_match_add(m, k, g);
+		*recorded = hd_hash_add(*recorded, g ? g->recorded : 0);
 		hd_program_destroy(g);
 	}
 	if (!err->code)
@@ -41,7 +47,7 @@ static int programs(struct hd_plan *p, struct hd_err *err)
 	return err->code;
 }
 
-static void plan(const char *ini, int role, struct told *t, struct outcome *o)
+static void plan(const struct judge *j, const char *ini, int role, struct told *t, struct outcome *o)
 {
 	struct hd_plan_options options = {
 		.ranks = 1, .train = !role, .generate = role == 2, .master_dtype = HD_DTYPE_F64 /* as ref computes */
@@ -62,23 +68,49 @@ static void plan(const char *ini, int role, struct told *t, struct outcome *o)
 	}
 	t->refused = !p;
 	t->hash = p ? p->hash : 0;
-	if (p && programs(p, &err) < 0)
+	if (p && programs(p, &t->recorded, &err) < 0)
 		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and a program is not: %s", err.text);
-	else if (!p && (err.code == HD_EBUG || !*err.text))
-		outcome_set(o, JUDGED_WRONG, "%s", *err.text ? err.text : "refused without a message");
+	else if (!p && outcome_refused(j, &err, o))
+		o->verdict = JUDGED_OK; /* with a sentence */
 	snprintf(t->text, sizeof(t->text), "%s", err.text);
 	hd_plan_destroy(p);
 	hd_conf_destroy(conf);
 }
 
-static void twice(const char *ini, int role, struct outcome *o)
+/* In a process of its own, as ranks are: what depends on its number, on the time or on earlier calls is another there. */
+static void plan_elsewhere(const struct judge *j, const char *ini, int role, struct told *t, struct outcome *o)
+{
+	struct told *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid = shared == MAP_FAILED ? -1 : fork();
+
+	if (!pid) {
+		plan(j, ini, role, shared, o);
+		_exit(0);
+	}
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		continue;
+	if (pid > 0)
+		*t = *shared;
+	else
+		plan(j, ini, role, t, o);
+	if (shared != MAP_FAILED)
+		munmap(shared, sizeof(*shared));
+}
+
+static void twice(const struct judge *j, const char *ini, int role, struct outcome *o)
 {
 	static const char *const roles[] = { "training", "evaluation", "generation" };
 	struct told a, b;
 
-	plan(ini, role, &a, o);
+	plan(j, ini, role, &a, o);
 	if (o->verdict == JUDGED_OK)
-		plan(ini, role, &b, o);
+		plan_elsewhere(j, ini, role, &b, o);
+	if (o->verdict == JUDGED_OK && a.hash == b.hash && a.recorded != b.recorded)
+		outcome_set(
+			o, JUDGED_WRONG,
+			"planned twice for %s, slot record launches other kernels, or with other attributes: the ranks "
+			"would compute different things",
+			roles[role]);
 	if (o->verdict == JUDGED_OK && (a.refused != b.refused || a.hash != b.hash || strcmp(a.text, b.text)))
 		outcome_set(
 			o, JUDGED_WRONG,
@@ -91,12 +123,58 @@ static void meshes(struct judge *j, const struct judge_task *t, struct outcome *
 	char *ini = layout_ini(j, t->layout);
 
 	for (int role = 0; role < 3 && o->verdict == JUDGED_OK; role++)
-		twice(ini, role, o);
+		twice(j, ini, role, o);
 	free(ini);
+}
+
+/* 1: an axis of the plugin's has something to do; 0: none has; -1: the layout is refused. */
+static int is_busy(const struct judge *j, int family)
+{
+	struct layout *l = layout_alone(family, 2);
+	char *ini = layout_ini(j, l);
+	struct hd_plan_options o = { .ranks = 2, .train = 1 };
+	struct hd_conf *conf = NULL;
+	struct hd_plan *p = NULL;
+	struct hd_err err = { 0 };
+	int busy = -1;
+
+	if (hd_conf_parse("layout", ini, NULL, 0, &conf, &err) >= 0)
+		hd_plan_create(conf, &o, &p, &err);
+	if (p)
+		busy = 0;
+	for (int a = 0; p && a < p->naxes; a++)
+		busy |= !hd_is_idle_axis(p, a);
+	hd_plan_destroy(p);
+	hd_conf_destroy(conf);
+	free(ini);
+	free(l);
+	return busy;
+}
+
+static void shards(struct judge *j, const struct judge_task *t, struct outcome *o)
+{
+	int accepted = 0, busy = 0;
+
+	(void)t;
+	for (int f = families_first(j); f < families_end(j); f++) {
+		int is = is_busy(j, f);
+
+		accepted += is >= 0;
+		busy += is > 0;
+	}
+	if (!accepted)
+		outcome_set(o, JUDGED_SKIPPED, "no layout of 2 members is accepted");
+	else if (!busy)
+		outcome_set(
+			o, JUDGED_WRONG,
+			"nothing is sharded along its axis in any family of models, so its members all compute the same: "
+			"are the dims of its rules spelt as the models spell them?");
 }
 
 void meshes_add(struct judge *j)
 {
+	if (j->axes)
+		judge_add(j, shards, NULL, 0, "its axis shards something");
 	for (int f = families_first(j); f < families_end(j); f++)
 		for (size_t i = 0; i < (j->axes ? HD_LEN(sizes) : 1); i++) {
 			struct layout *l = layout_alone(f, j->axes ? sizes[i] : 0);

@@ -33,7 +33,7 @@ static int write_file(const char *dir, const char *name, const char *text, struc
 }
 
 /* The tiny model on text: the keys that a run needs in place of those of a plan. */
-static char *run_ini(const char *ini, const char *dir, int steps, int apart)
+static char *run_ini(const char *optimizer, const char *ini, const char *dir, int steps)
 {
 	const char *vocab = strstr(ini, "vocab = "),
 		   *train = strstr(ini, "micro_batch"); /* and the sections behind it */
@@ -42,7 +42,13 @@ static char *run_ini(const char *ini, const char *dir, int steps, int apart)
 	return hd_format("%.*s[data]\ntrain = %s/text\nvalid_fraction = 0\n[train]\nseq = 8\nglobal_batch = 16\n"
 			 "steps = %d\noptimizer = %s\nlr = 0.05\nschedule = constant\nclip = 0\nweight_decay = 0\n"
 			 "threads = 1\ndevice = cpu\n%s",
-			 n, ini, dir, steps, apart ? "sgd" : "adamw\neps = 1", train);
+			 n, ini, dir, steps, optimizer, train);
+}
+
+/* Its own, where one rank has it too. */
+static const char *optimizer_of(const struct judge *j, int apart)
+{
+	return apart ? "sgd" : j->plugin->optimizer && !j->axes ? "x" : "adamw\neps = 1";
 }
 
 /* -> ranks of the layout; 0: it is refused.  apart: or NULL */
@@ -59,10 +65,24 @@ static int64_t ranks_of(const char *ini, int *apart)
 	return n;
 }
 
+/* What was printed last by us, not by mpirun. */
+static void say_why(const char *output, int64_t ranks, struct hd_err *err)
+{
+	struct hd_err none = { 0 };
+	char *text = hd_file_read(output, NULL, &none), *said = NULL;
+
+	for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n"))
+		if (!strncmp(line, "heddle: ", 8) && (!said || strstr(line, "plugin") || strstr(line, "differ")))
+			said = line;
+	hd_err_set(err, HD_EIO, "training on %lld rank%s failed: %s", (long long)ranks, hd_plural(ranks, "s"),
+		   said ? said + 8 : "it printed no message");
+	free(text);
+}
+
 static int train(const struct judge *j, const char *dir, const char *ini, const char *name, const char *from,
 		 int64_t ranks, int steps, int apart, struct hd_err *err)
 {
-	char *file = hd_format("%s.ini", name), *text = run_ini(ini, dir, steps, apart), *command,
+	char *file = hd_format("%s.ini", name), *text = run_ini(optimizer_of(j, apart), ini, dir, steps),
 	     *output = hd_format("%s/%s.out", dir, name);
 	char *set[] = { hd_format("%s/%s.ini", dir, name), hd_format("checkpoint.dir=%s/%s", dir, from),
 			hd_format("checkpoint.resume=%s", strcmp(from, name) ? "auto" : "no"),
@@ -78,12 +98,11 @@ static int train(const struct judge *j, const char *dir, const char *ini, const 
 			 set[3] };
 
 	write_file(dir, file, text, err);
-	command = hd_launch_command(ranks, 5, (int)HD_LEN(argv), argv);
 	if (!err->code && hd_launch_run(ranks, 5, (int)HD_LEN(argv), argv, output))
-		hd_err_set(err, HD_EIO, "training %s failed; `%s' shows why", name, ranks > 1 ? command : name);
+		say_why(output, ranks, err);
 	for (size_t i = 0; i < HD_LEN(set); i++)
 		free(set[i]);
-	free(file), free(text), free(command), free(output);
+	free(file), free(text), free(output);
 	return err->code;
 }
 

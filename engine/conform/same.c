@@ -208,10 +208,8 @@ static int same_layout(struct judge *j, const struct layout *l, struct outcome *
 		judge_run(j, l, r, o);
 	else if (planned)
 		outcome_set(o, JUDGED_WRONG, "the plan is accepted, and its program is not: %s", err.text);
-	else if (err.code == HD_EBUG || err.code == HD_EIO)
-		outcome_set(o, JUDGED_WRONG, "%s", err.text);
 	else
-		outcome_set(o, JUDGED_SKIPPED, "refused: %s", err.text), refused = 1;
+		refused = outcome_refused(j, &err, o);
 	hd_inprocess_close(r);
 	free(ini);
 	return refused;

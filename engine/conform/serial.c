@@ -53,7 +53,7 @@ static void add_own(const struct judge *j, char **ini, int64_t size, const char 
 static char *ini_of_layout(const struct judge *j, const struct layout *l)
 {
 	const struct hd_serial_ops *s = j->plugin->serial;
-	char *ini = layout_model_ini(j, l, LAYOUT_BATCH, 1);
+	char *ini = layout_model_ini(j, l, layout_batch(l), 1);
 
 	if (s->beside)
 		add_beside(&ini, s->beside);
@@ -65,7 +65,7 @@ static char *ini_of_layout(const struct judge *j, const struct layout *l)
 static int open_one(const struct judge *j, const struct layout *l, const struct hd_plan *like, int own, int64_t members,
 		    struct hd_inprocess **out, struct hd_err *err)
 {
-	char *ini = layout_model_ini(j, l, LAYOUT_BATCH / members, like->batch / members);
+	char *ini = layout_model_ini(j, l, layout_batch(l) / members, like->batch / members);
 	int planned, rc;
 
 	if (own)
@@ -247,7 +247,7 @@ static void compare(struct judge *j, const struct layout *l, struct hd_inprocess
 	struct hd_err err = { 0 };
 	struct apart a = { 0 };
 
-	if (r->plan->batch % members || LAYOUT_BATCH % members)
+	if (r->plan->batch % members || layout_batch(l) % members)
 		outcome_set(o, JUDGED_SKIPPED, "%lld members do not share %lld sequences of a micro-batch",
 			    (long long)members, (long long)r->plan->batch);
 	else if (both_ran(open_one(j, l, r->plan, members == 1, members, &one, &err), &err, o)) {
@@ -281,7 +281,7 @@ static void serial(struct judge *j, const struct judge_task *t, struct outcome *
 /* All other checks set what makes it exact, so none of them would see that what its users begin with is refused. */
 static void as_it_comes(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
-	char *ini = layout_model_ini(j, t->layout, LAYOUT_BATCH, 1);
+	char *ini = layout_model_ini(j, t->layout, layout_batch(t->layout), 1);
 	struct hd_inprocess *r = NULL;
 	struct hd_err err = { 0 };
 	int planned;

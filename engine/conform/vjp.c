@@ -12,15 +12,19 @@
 
 #define ENTRIES 2 /* of each parameter */
 
-static struct hd_inprocess *begin(const char *ini, struct outcome *o)
+static struct hd_inprocess *begin(const struct judge *j, const char *ini, struct outcome *o)
 {
 	struct hd_inprocess *r = NULL;
 	struct hd_err err = { 0 };
 	int planned;
 
-	if (hd_inprocess_open(ini, 0, &r, &planned, &err) < 0)
-		outcome_set(o, planned ? JUDGED_WRONG : JUDGED_SKIPPED, "%s%s", planned ? "" : "refused: ", err.text);
-	return r;
+	if (hd_inprocess_open(ini, 0, &r, &planned, &err) >= 0)
+		return r;
+	if (planned)
+		outcome_set(o, JUDGED_WRONG, "%s", err.text);
+	else
+		outcome_refused(j, &err, o);
+	return NULL;
 }
 
 static const struct node *next_of(const struct hd_plan *p, const struct node *n, const char *plugin)
@@ -135,7 +139,7 @@ static void differences(struct hd_inprocess *r, const char *ops, struct outcome 
 static void vjp(struct judge *j, const struct judge_task *t, struct outcome *o)
 {
 	char *ini = layout_ini(j, t->layout), *ops;
-	struct hd_inprocess *r = begin(ini, o);
+	struct hd_inprocess *r = begin(j, ini, o);
 
 	ops = r ? ops_of(r->plan, j->plugin->name) : NULL;
 	if (r && !ops)

@@ -158,6 +158,11 @@ static void fail_movement(struct hd_plan *p, int code, const char *text, const s
 			n->reason ? n->reason : "", n->reason ? ", " : "", a->v.name, owner->plugin->name);
 }
 
+void hd_plan_mistake(struct hd_plan *p, int who)
+{
+	snprintf(p->err->mistake, sizeof(p->err->mistake), "%s", p->inst[who].plugin->name);
+}
+
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
 {
 	const struct node *made = made_by_plugin(p->about);
@@ -170,6 +175,8 @@ int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...)
 	va_start(v, fmt);
 	text = hd_one_line(hd_vformat(fmt, v));
 	va_end(v);
+	if (p->slot.inst >= 0 && (code == HD_EINVAL || code == HD_EBUG || code == HD_EABI))
+		hd_plan_mistake(p, p->slot.inst);
 	if (p->slot.inst >= 0)
 		hd_section_fail(p->conf, p->inst[p->slot.inst].section, NULL, p->err, code, "%s (%s%s%splugin %s)",
 				text, p->slot.name ? "slot " : "", p->slot.name ? p->slot.name : "",

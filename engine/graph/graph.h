@@ -10,6 +10,8 @@
 void *hd_plan_alloc(struct hd_plan *p, size_t bytes); /* zeroed, freed with the plan */
 char *hd_plan_text(struct hd_plan *p, const char *fmt, ...) HD_PRINTF(2, 3);
 int hd_plan_fail(struct hd_plan *p, int code, const char *fmt, ...) HD_PRINTF(3, 4);
+/* The failure is a mistake of this instance's plugin (struct hd_err).  hd_plan_fail knows it of what slots call. */
+void hd_plan_mistake(struct hd_plan *p, int who);
 /* Objects that plugins are given the address of. */
 void hd_handle_add(struct hd_plan *p, const void *at, enum hd_handle_kind kind);
 enum hd_handle_kind hd_handle_kind(const struct hd_plan *p,

@@ -51,7 +51,7 @@ int hd_inst_fail(struct hd_plan *p, int who, int code, const char *text)
 	if (p->err->code)
 		return p->err->code;
 	key = key_of(&p->inst[who], hd_plan_text(p, "%s", text), &rest);
-	return hd_section_fail(p->conf, p->inst[who].section, key, p->err, code, "%s", rest);
+	return hd_section_fail(p->conf, p->inst[who].section, key, p->err, code, "%s", hd_one_line(rest));
 }
 
 /* What the reader of the INI knows the number of members by: of axis section.suffix the key suffix, if there is one. */

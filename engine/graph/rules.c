@@ -63,7 +63,7 @@ int hd_deal_layers(struct hd_plan *p, struct axis *a)
 	int64_t layers = p->model.layers, k = -1;
 
 	if (p->stages && p->stages != a)
-		return hd_plan_fail(p, HD_EINVAL, "layers are dealt to %s already", p->stages->v.name);
+		return hd_plan_fail(p, HD_ENOTSUP, "layers are dealt to %s already", p->stages->v.name);
 	if (!may_be_stages(p, "rule", a))
 		return p->err->code;
 	if (a->v.n > layers)
@@ -82,7 +82,7 @@ int hd_deal_layers(struct hd_plan *p, struct axis *a)
 int hd_deal_block(struct hd_plan *p, struct block *b, struct axis *a, int64_t coord, int64_t chunk)
 {
 	if (p->stages && p->stages != a)
-		return hd_plan_fail(p, HD_EINVAL, "blocks are dealt to %s already", p->stages->v.name);
+		return hd_plan_fail(p, HD_ENOTSUP, "blocks are dealt to %s already", p->stages->v.name);
 	if (!may_be_stages(p, "stage", a))
 		return p->err->code;
 	if (coord < 0 || coord >= a->v.n || chunk < 0)

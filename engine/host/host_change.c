@@ -151,6 +151,9 @@ int hd_host_after(struct hd_plan *p, struct hd_tensor *t, const struct hd_tensor
 		return p->err->code;
 	if (!t->node || !u->node)
 		return p->err->code;
+	if (t->node == u->node)
+		return hd_plan_fail(p, HD_EINVAL, "after: %s of (%s) would wait for itself", t->node->op->name,
+				    t->spec);
 	if (hd_node_precedes(p, N(t->node), N(u->node)))
 		return hd_plan_fail(p, HD_EINVAL,
 				    "after: %s of (%s) was built before %s of (%s), which it is to wait for",

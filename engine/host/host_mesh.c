@@ -168,6 +168,13 @@ int hd_host_rule(struct hd_plan *p, const struct hd_rule_args *args)
 	if (!hd_arg_axis(p, "rule", "axis", x.axis) || !hd_args_flags(p, "rule", "flags", x.flags, KNOWN) ||
 	    !hd_args_zero(p, "rule", "reserved", x.reserved))
 		return p->err->code;
+	if ((x.flags & HD_RULE_INNERMOST && x.flags & HD_RULE_OUTERMOST) ||
+	    (x.flags & HD_RULE_PAD && x.flags & HD_RULE_IF_DIVIDES))
+		return hd_plan_fail(p, HD_EINVAL, "rule: flags %#x of the rule for %s contradict each other: %s",
+				    x.flags, x.dim,
+				    x.flags & HD_RULE_INNERMOST && x.flags & HD_RULE_OUTERMOST
+					    ? "the axis is innermost and outermost"
+					    : "what does not divide is padded and skipped");
 	if (!strcmp(x.dim, "layer"))
 		return hd_deal_layers(p, A(x.axis));
 	return hd_rule_add(p, x.dim, A(x.axis), x.kind, x.flags);

@@ -42,6 +42,8 @@ int hd_inprocess_open(const char *ini, int64_t ranks, struct hd_inprocess **out,
 void hd_inprocess_close(struct hd_inprocess *r); /* NULL is allowed */
 int hd_inprocess_step(struct hd_inprocess *r, struct hd_err *err);
 int hd_inprocess_update(struct hd_inprocess *r, struct hd_err *err); /* with r->run.lr */
+/* Both, where an optimizer's nodes may begin while movements of the step are under way. */
+int hd_inprocess_train(struct hd_inprocess *r, struct hd_err *err);
 /* A step whose results are kept, all of them: seen. */
 int hd_inprocess_look(struct hd_inprocess *r, struct hd_err *err);
 const struct hd_seen *hd_inprocess_seen(const struct hd_inprocess *r, const struct tensor *t, int rank, int64_t micro);

@@ -22,7 +22,7 @@ static int make_plan(struct hd_inprocess *r, int64_t ranks, struct hd_err *err)
 	if (hd_plan_create(r->conf, &o, &r->plan, &why) >= 0)
 		return HD_OK;
 	if (ranks || !needs)
-		return hd_err_set(err, why.code, "%s", why.text);
+		return hd_err_pass(err, &why);
 	o.ranks = needs;
 	o.needs = NULL;
 	return hd_plan_create(r->conf, &o, &r->plan, err);
@@ -262,6 +262,17 @@ static int update_of_rank(void *ctx, int rank)
 int hd_inprocess_update(struct hd_inprocess *r, struct hd_err *err)
 {
 	return hd_net_in_run(r->net, update_of_rank, r, err);
+}
+
+static int all_of_rank(void *ctx, int rank)
+{
+	HD_TRY(step_of_rank(ctx, rank));
+	return update_of_rank(ctx, rank);
+}
+
+int hd_inprocess_train(struct hd_inprocess *r, struct hd_err *err)
+{
+	return hd_net_in_run(r->net, all_of_rank, r, err);
 }
 
 int hd_inprocess_look(struct hd_inprocess *r, struct hd_err *err)

@@ -27,7 +27,7 @@ const char hd_kit_ini[] =
 
 const char hd_kit_makefile[] =
 	"# Builds @NAME@.so with the headers of the Heddle that pkg-config finds (PKG_CONFIG_PATH names its lib/pkgconfig), and links\n"
-	"# nothing.  HEDDLE: the program.\n"
+	"# nothing of it.  HEDDLE: the program.\n"
 	"HEDDLE = heddle\n"
 	"CC = cc\n"
 	"CFLAGS = -O2 -Wall -Wextra\n"
@@ -36,7 +36,7 @@ const char hd_kit_makefile[] =
 	"all: @NAME@.so corpus.txt\n"
 	"\n"
 	"@NAME@.so: @NAME@.c\n"
-	"\t$(CC) -std=gnu11 -fPIC -shared -fvisibility=hidden -Wl,-z,defs $(HEDDLE_CFLAGS) $(CFLAGS) -o $@ @NAME@.c\n"
+	"\t$(CC) -std=gnu11 -fPIC -shared -fvisibility=hidden -Wl,-z,defs $(HEDDLE_CFLAGS) $(CFLAGS) -o $@ @NAME@.c -lm\n"
 	"\n"
 	"corpus.txt:\n"
 	"\tseq 3000 > $@\n"

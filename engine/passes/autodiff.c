@@ -64,9 +64,15 @@ static struct tensor *in_precision(struct hd_plan *p, struct tensor *g, const st
 	return !p->compute_dtype || g->v.dtype == dtype ? g : hd_op1(p, "cast", &g, 1, "dtype=%u", dtype);
 }
 
+#define BEYOND 64 /* entries behind the last input, for a plugin that writes there */
+
 /* What a plugin's op gave: gradients of this plan, with the dims of what they are the gradients of. */
 static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, struct hd_tensor *const *din)
 {
+	for (uint32_t i = n->v.nin; i < n->v.nin + BEYOND && !p->err->code; i++)
+		if (din[i])
+			hd_plan_fail(p, HD_EBUG, "%s: gradient %u is set, and there are %u inputs", n->v.op->name, i,
+				     n->v.nin);
 	for (uint32_t i = 0; i < n->v.nin && !p->err->code; i++) {
 		if (!(want >> i & 1) || !din[i])
 			continue;
@@ -83,7 +89,7 @@ static int check_vjp(struct hd_plan *p, const struct node *n, uint64_t want, str
 static int call_vjp(struct hd_plan *p, struct node *n, struct tensor **dout, uint64_t want, uint32_t phase,
 		    struct tensor_list *grads)
 {
-	struct hd_tensor **din = hd_alloc(n->v.nin * sizeof(*din));
+	struct hd_tensor **din = hd_alloc((n->v.nin + BEYOND) * sizeof(*din));
 	struct hd_slot was;
 	int rc;
 

@@ -186,5 +186,8 @@ int hd_pass_schedule(struct hd_plan *p)
 	free((void *)(uintptr_t)s.stage_of);
 	if (!why.code)
 		return HD_OK;
-	return who >= 0 ? hd_inst_fail(p, who, why.code, why.text) : hd_plan_fail(p, why.code, "%s", why.text);
+	if (who < 0)
+		return hd_plan_fail(p, why.code, "%s", why.text);
+	hd_plan_mistake(p, who);
+	return hd_inst_fail(p, who, why.code, why.text);
 }

@@ -95,6 +95,7 @@ static int check(struct hd_plan *p)
 	HD_TRY(hd_mark_update(p));
 	HD_TRY(hd_check_spaces(p));
 	HD_TRY(hd_check_members(p));
+	HD_TRY(hd_check_own_states(p));
 	HD_TRY(check_recorded(p));
 	return hd_check_stages(p);
 }
@@ -231,7 +232,10 @@ static int failed(struct hd_plan *p, int rc, struct hd_err *err)
 		return 0;
 	hd_host_messages(p);
 	rc = p->err->code ? p->err->code : rc;
-	hd_err_set(err, rc, "%s", p->err->code ? p->err->text : "the plan failed without a text");
+	if (p->err->code)
+		hd_err_pass(err, p->err);
+	else
+		hd_err_set(err, rc, "the plan failed without a text");
 	hd_plan_destroy(p);
 	return 1;
 }

@@ -35,4 +35,6 @@ int hd_plan_run(struct hd_plan *p, const char *from, const char *to);
 extern const struct hd_key_table hd_strategy_keys, hd_extension_keys;
 int hd_plan_sections(struct hd_conf *c, struct hd_err *err); /* refuses INI sections that nothing reads */
 
+int hd_is_idle_axis(const struct hd_plan *p, int axis); /* nothing is sharded along it */
+
 #endif

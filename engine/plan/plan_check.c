@@ -162,19 +162,81 @@ static int check_cost(struct hd_plan *p, const struct node *n)
 	return p->err->code;
 }
 
+int hd_is_idle_axis(const struct hd_plan *p, int a)
+{
+	int used = p->axes[a]->v.n == 1 || p->stages == p->axes[a];
+
+	for (size_t i = 0; i < p->ntensors && !used; i++)
+		used = p->tensors[i]->at.on[a].kind != HD_PLACE_REPLICATED;
+	return !used;
+}
+
 /* Correct, and a waste that cannot be intended: a rule for a dim that the model does not have looks like this. */
 static void warn_of_idle_axes(const struct hd_plan *p)
 {
-	for (int a = 0; a < p->naxes; a++) {
-		int used = p->axes[a]->v.n == 1 || p->stages == p->axes[a];
-
-		for (size_t i = 0; i < p->ntensors && !used; i++)
-			used = p->tensors[i]->at.on[a].kind != HD_PLACE_REPLICATED;
-		if (!used)
+	for (int a = 0; a < p->naxes; a++)
+		if (hd_is_idle_axis(p, a))
 			hd_log(HD_LOG_WARN,
 			       "[strategy %s] axis %s: nothing is sharded along it: its %lld members all compute the same",
 			       p->inst[p->axes[a]->inst].name, p->axes[a]->v.name, (long long)p->axes[a]->v.n);
+}
+
+/* -- values of members' own ----------------------------------------------------------------------------------------- */
+static uint32_t axes_of_group(const struct group *g)
+{
+	uint32_t axes = 0;
+
+	for (uint32_t i = 0; g && i < g->n; i++)
+		axes |= 1u << g->axes[i]->id;
+	return axes;
+}
+
+/* The axes along which a node's results differ from member to member, though they are called replicated. */
+static uint32_t differs_along(const struct hd_plan *p, const struct node *n, const uint32_t *differs)
+{
+	uint32_t axes = 0;
+
+	for (uint32_t i = 0; i < n->v.nin; i++)
+		axes |= differs[n->ins[i]->id];
+	for (int a = 0; n->local && a < p->naxes; a++)
+		axes |= (uint32_t)(n->ins[0]->at.on[a].kind == HD_PLACE_PARTIAL &&
+				   n->outs[0]->at.on[a].kind == HD_PLACE_REPLICATED)
+			<< a;
+	return n->comm.kind && n->comm.kind != HD_COMM_SHIFT && n->comm.kind != HD_COMM_PERMUTE
+		       ? axes & ~axes_of_group(n->comm.group)
+		       : axes;
+}
+
+/* A checkpoint has one value of a state that is replicated.  If each member has another one, all but one would be lost. */
+int hd_check_own_states(struct hd_plan *p)
+{
+	uint32_t *differs;
+
+	if (!hd_plan_is_apart(p))
+		return HD_OK;
+	differs = hd_plan_alloc(p, (p->ntensors + 1) * sizeof(*differs));
+	for (size_t i = 0; i < p->ntensors; i++)
+		differs[i] = p->tensors[i]->own;
+	for (const struct node *n = p->first; n; n = n->next)
+		for (uint32_t k = 0; k < n->v.nout; k++)
+			differs[n->outs[k]->id] = differs_along(p, n, differs);
+	for (size_t i = 0; i < p->ntensors; i++) {
+		const struct tensor *t = p->tensors[i];
+		uint32_t lost =
+			t->assign && t->v.what == HD_TENSOR_STATE && t->inst > 0 ? differs[t->assign->id] & ~t->own : 0;
+
+		for (int a = 0; lost && a < p->naxes; a++)
+			if (lost >> a & 1 && t->at.on[a].kind == HD_PLACE_REPLICATED) {
+				hd_plan_mistake(p, t->inst - 1);
+				return hd_inst_fail(
+					p, t->inst - 1, HD_EINVAL,
+					hd_plan_text(p,
+						     "assign: the value of state %s differs between the members along "
+						     "%s (local), and a checkpoint has one: own makes it each member's",
+						     t->v.name, p->axes[a]->v.name));
+			}
 	}
+	return HD_OK;
 }
 
 static int is_kind(const struct hd_plan *p, const char *kind)

@@ -3,6 +3,7 @@
  */
 #include <config.h>
 #include "engine/plugin/kernel.h"
+#include "engine/plugin/turn.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,13 +55,20 @@ static int fail(struct hd_kernel_prepare *a, int32_t code, const char *fmt, ...)
 	return code;
 }
 
+static void release_state(struct loaded *l)
+{
+	hd_turn_kernel(l->section, l->ops->name);
+	l->ops->release(l->args.state);
+	hd_turn_kernel(NULL, NULL);
+}
+
 static void release(void *state)
 {
 	struct loaded *l = state;
 	struct kernel_memory *next;
 
 	if (HD_HAS(l->ops, release) && l->ops->release && l->args.state)
-		l->ops->release(l->args.state);
+		release_state(l);
 	for (struct kernel_memory *m = l->memory; m; m = next) {
 		next = m->next;
 		free(m);
@@ -131,8 +139,11 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 				   .sample0 = r->sample0,
 				   .threads = l->args.threads };
 
-	if (!l->failed)
-		l->failed = l->ops->run(&a);
+	if (l->failed)
+		return;
+	hd_turn_kernel(l->section, l->ops->name);
+	l->failed = l->ops->run(&a);
+	hd_turn_kernel(NULL, NULL);
 }
 
 int hd_plugin_kernel_failed(const struct hd_prep *p, struct hd_err *err)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 static struct hd_turn own, *turn = &own;
+static const char *volatile kernel, *volatile kernel_section; /* set in every step: no text is copied */
 
 void hd_turn_share(struct hd_turn *to)
 {
@@ -17,14 +18,12 @@ void hd_turn_share(struct hd_turn *to)
 }
 
 /* Only what may be called in a handler: write, and strings put together by hand. */
-static void say(const char *what, const char *more)
+static void write_line(const char *const *parts, size_t nparts)
 {
-	const char *parts[] = { "heddle: ",    "[strategy ", turn->section, "]: slot ", turn->slot,
-				" of plugin ", turn->plugin, what,          more,       "\n" };
 	char line[400];
 	size_t n = 0;
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+	for (size_t i = 0; i < nparts; i++) {
 		size_t len = strlen(parts[i]);
 
 		len = len < sizeof(line) - n ? len : sizeof(line) - n;
@@ -33,6 +32,18 @@ static void say(const char *what, const char *more)
 	}
 	if (write(STDERR_FILENO, line, n) < 0)
 		return;
+}
+
+static void say(const char *what, const char *more)
+{
+	const char *of_slot[] = { "heddle: ",    "[strategy ", turn->section, "]: slot ", turn->slot,
+				  " of plugin ", turn->plugin, what,          more,       "\n" };
+	const char *of_kernel[] = { "heddle: [", kernel_section, "]: kernel ", kernel, what, more, "\n" };
+
+	if (turn->slot[0])
+		write_line(of_slot, sizeof(of_slot) / sizeof(*of_slot));
+	else
+		write_line(of_kernel, sizeof(of_kernel) / sizeof(*of_kernel));
 }
 
 static const char *name_of(int signal)
@@ -48,15 +59,16 @@ static const char *name_of(int signal)
 
 static void crashed(int signal)
 {
-	if (turn->slot[0])
+	if (turn->slot[0] || kernel)
 		say(" ended by signal ", name_of(signal));
 	turn->slot[0] = 0;
+	kernel = NULL;
 	raise(signal); /* SA_RESETHAND: as it would have ended */
 }
 
 static void left(void)
 {
-	if (!turn->slot[0])
+	if (!turn->slot[0] && !kernel)
 		return;
 	say(" called exit", "");
 	_exit(EXIT_FAILURE);
@@ -89,6 +101,14 @@ void hd_turn_where(char *text, size_t size)
 	text[0] = 0;
 	if (turn->slot[0])
 		snprintf(text, size, " in slot %s of [strategy %s]", turn->slot, turn->section);
+	else if (kernel)
+		snprintf(text, size, " in kernel %s of [%s]", kernel, kernel_section);
+}
+
+void hd_turn_kernel(const char *section, const char *name)
+{
+	kernel_section = section;
+	kernel = name;
 }
 
 static int watched;

@@ -15,9 +15,11 @@ struct hd_turn {
 /* Notes whose turn it is; slot NULL: the engine's.  One thread at a time.  From the first turn on a crash (SIGSEGV, SIGBUS,
  * SIGFPE, SIGILL, SIGABRT) or an exit in a slot is reported with plugin and slot, and ends the process. */
 void hd_turn_note(const char *section, const char *plugin, const char *slot);
+/* The kernel of a section that runs; NULL: none.  Both texts stay where they are. */
+void hd_turn_kernel(const char *section, const char *name);
 /* Notes go there from now on (memory that a parent reads); NULL: to this process' own. */
 void hd_turn_share(struct hd_turn *to);
-/* " in slot rules of [strategy x]", or "" while the engine's own code runs.  May be called in a signal's handler. */
+/* " in slot rules of [strategy x]", " in kernel relu of [x]", or "" while the engine's own code runs.  May be called in a signal's handler. */
 void hd_turn_where(char *text, size_t size);
 /* The caller has handlers of its own for crashes and exits: turns install none.  Before the first turn. */
 void hd_turn_handled(void);

@@ -81,6 +81,7 @@ struct hd_program {
 	size_t ntensors;
 	struct tensor **members_of, **next; /* by tensor id: the tensors merged into it, as a list */
 	const struct hd_device_ops *device;
+	uint64_t recorded;  /* hash of the kernels that were recorded, with their attributes and operands */
 	int keep_gradients; /* gradients stay readable after the step */
 	char *here;         /* by node id: runs on this rank */
 	struct node **mine;

@@ -4,6 +4,7 @@
  * the norm - is recorded here.
  */
 #include <config.h>
+#include "engine/base/hash.h"
 #include "engine/graph/mesh.h"
 #include "engine/graph/placement.h"
 #include "engine/plugin/kernel.h"
@@ -121,6 +122,9 @@ static int add_launch(struct recorder *r, const char *kernel, struct tensor *con
 	if (rows && k && k->flags & HD_K_ROWS) /* told by hd_run instead */
 		nin--;
 	*l = (struct launch){ .nin = nin, .nout = nout, .acc = r->acc, .target = r->target, .rows = rows };
+	r->g->recorded = hd_hash_add_text(hd_hash_add_text(r->g->recorded, kernel), attr);
+	for (uint32_t i = 0; i < nin + nout; i++)
+		r->g->recorded = hd_hash_add(r->g->recorded, (uint64_t)(i < nin ? ins[i] : outs[i - nin])->id);
 	l->in = hd_plan_alloc(r->g->plan, (nin + nout + 1) * sizeof(*l->in));
 	l->out = l->in + nin;
 	for (uint32_t i = 0; i < nin; i++)

@@ -3,7 +3,9 @@
  *
  * A kernel is for one device.  prepare is called once per launch, before step 1: it does what depends on shapes alone,
  * and asks for memory.  Then run is called in every step with the same addresses.  Tensors are dense and row-major in
- * the order of their dims.  For the plugin's own ops, the plugin's kernels come before the engine's kernels of the same
+ * the order of their dims.  run reads its inputs and writes its outputs, all of them, and nothing else.  The same
+ * inputs in the same step give the same outputs: what a kernel keeps from run to run is in no checkpoint.
+ * For the plugin's own ops, the plugin's kernels come before the engine's kernels of the same
  * name.
  *
  *   cpu    run computes, on at most `threads` threads, and returns when it is done

@@ -77,12 +77,18 @@ static int open(struct hd_plan *p, const struct hd_host *h, struct hd_strategy *
 static int mesh(struct hd_strategy *s, struct hd_plan *p, int64_t size, int64_t left)
 {
 #ifdef W_REFUSE
-	return s->h->fail(p, HD_EINVAL, "size: no size is good");
+	return s->h->fail(p, HD_EINVAL, "%s", "size: " W_REFUSE);
 #endif
 	s->axis = hd_axis_new(s->h, p, NULL, size ? size : left);
 	return s->h->status(p);
 }
 
+#ifndef W_DIM
+#define W_DIM "batch"
+#endif
+#ifndef W_FLAGS
+#define W_FLAGS 0
+#endif
 static int rules(struct hd_strategy *s, struct hd_plan *p)
 {
 #ifdef W_CRASH
@@ -97,7 +103,7 @@ static int rules(struct hd_strategy *s, struct hd_plan *p)
 	for (volatile int i = 0; s->axis->n == 4; i++)
 		continue;
 #endif
-	return hd_rule(s->h, p, "batch", s->axis, NULL, 0);
+	return hd_rule(s->h, p, W_DIM, s->axis, NULL, W_FLAGS);
 }
 
 static const struct hd_group *members(struct hd_strategy *s, struct hd_plan *p)
@@ -154,6 +160,19 @@ static int lower(struct hd_strategy *s, struct hd_plan *p)
 #endif
 #ifdef W_TWICE
 		x = hd_comm(g, p, HD_COMM_ALL_REDUCE, group, x, NULL, 0);
+#endif
+#ifdef W_THIRD
+		if (s->axis->n == 3)
+			x = g->map(p, &x, 1, "a * 2");
+#endif
+#ifdef W_OWN
+		struct hd_tensor *mine = hd_state(g, p, "mine", n->outs[0], x->dtype, HD_RESHARD_ZERO);
+
+		g->assign(p, mine, g->local(p, n->ins[0], s->axis));
+		x = g->map(p, (struct hd_tensor *[]){ x, mine }, 2, "a + 0 * b");
+#endif
+#ifdef W_AFTER
+		g->after(p, x, x);
 #endif
 #ifdef W_MICRO
 		struct hd_tensor *in[] = { x, hd_comm(g, p, HD_COMM_ALL_REDUCE, group, stray(s, p), NULL, 0) };

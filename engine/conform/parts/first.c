@@ -6,7 +6,7 @@
  * maker, which may be a plugin's.
  */
 #include <config.h>
-#include "engine/conform/judge.h"
+#include "engine/conform/parts/parts.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * definition computes the new parameters from them.
  */
 #include <config.h>
-#include "engine/conform/judge.h"
+#include "engine/conform/parts/parts.h"
 #include <stdlib.h>
 #include <string.h>
 

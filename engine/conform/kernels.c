@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The plugin's ops as they run: kernels read and write their operands and nothing beside them, whatever the sizes are.
+ *
+ * The model has odd sizes, so that a kernel which works on four or eight elements at once has some left over.  Each node of the
+ * plugin runs on memory of its own (parts/trial.c), with the same inputs:
+ *
+ *   behind    the byte behind each operand cannot be read
+ *   before    the byte before it
+ *   again     results are full of another byte first: what is not written, or added to, or changes from run to run, differs
+ *   in place  results stand where the op says that they may
+ *   numbers   those of cpu are those of ref, but for rounding
+ */
+#include <config.h>
+#include "engine/conform/judge.h"
+#include "engine/conform/parts/trial.h"
+#include "engine/plugin/kernel.h"
+#include "engine/run/run.h"
+#include "kernels/ref/ref.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS 3
+
+/* The nodes of one device and precision. */
+enum { ON_REF, ON_CPU, ON_CPU_BF16, PLACES };
+static const char *const places[PLACES] = { "ref", "cpu", "cpu in bf16" };
+
+struct bench {
+	struct hd_conf *conf;
+	struct hd_plan *plan;
+	struct hd_program *program;
+	int planned;
+};
+
+static int open_bench(const char *ini, int place, struct bench *b, struct hd_err *err)
+{
+	struct hd_plan_options o = { .ranks = 1, .train = 1 };
+	const struct hd_device_ops *device = place == ON_REF ? hd_device_ref() : hd_device_cpu();
+	struct hd_program_options with = { .device = device };
+	struct hd_classes c;
+	int rc;
+
+	o.master_dtype = place == ON_REF ? HD_DTYPE_F64 : 0;
+	o.compute_dtype = place == ON_CPU_BF16 ? HD_DTYPE_BF16 : 0;
+	HD_TRY(hd_conf_parse("layout", ini, NULL, 0, &b->conf, err));
+	HD_TRY(hd_plan_create(b->conf, &o, &b->plan, err));
+	b->planned = 1;
+	HD_TRY(device->open(THREADS, err));
+	HD_TRY(hd_program_build(b->plan, &with, &b->program, err));
+	hd_classes_find(b->plan, &c);
+	rc = hd_program_try(b->program, device, &c, 0, err);
+	hd_classes_release(&c);
+	return rc;
+}
+
+static void close_bench(struct bench *b)
+{
+	hd_program_destroy(b->program);
+	hd_plan_destroy(b->plan);
+	hd_conf_destroy(b->conf);
+	*b = (struct bench){ 0 };
+}
+
+/* A node of the plugin that launches something, or should. */
+static const struct node *next_node(const struct bench *b, const struct node *n, const char *plugin)
+{
+	n = n ? n->next : b->plan->first;
+	while (n && (n->inst < 0 || strcmp(b->plan->inst[n->inst].plugin->name, plugin) || !n->v.op->record))
+		n = n->next;
+	return n;
+}
+
+/* What nobody reads is scratch memory. */
+static int is_read(const struct hd_program *g, const struct tensor *t)
+{
+	return g->readers[t->id] && g->readers[t->id][0];
+}
+
+static void wrong(struct outcome *o, const struct node *n, const char *fmt, ...) HD_PRINTF(3, 4);
+static void wrong(struct outcome *o, const struct node *n, const char *fmt, ...)
+{
+	va_list v;
+	char *text;
+
+	va_start(v, fmt);
+	text = hd_vformat(fmt, v);
+	va_end(v);
+	outcome_set(o, JUDGED_WRONG, "%s of (%s): %s", n->v.op->name, n->v.nin ? n->ins[0]->v.spec : "", text);
+	free(text);
+}
+
+/* The element of a result in which two runs differ, or -1. */
+static int64_t differs_at(const struct hd_trial *a, const struct hd_trial *b, uint32_t k)
+{
+	size_t size = (size_t)HD_BITS(a->node->outs[k]->v.dtype) / 8;
+
+	for (size_t i = 0; i < a->out[k].bytes; i++)
+		if (a->out[k].at[i] != b->out[k].at[i])
+			return (int64_t)(size ? i / size : i);
+	return -1;
+}
+
+static int is_filled(const struct hd_trial *t, uint32_t k, int64_t at)
+{
+	size_t size = (size_t)HD_BITS(t->node->outs[k]->v.dtype) / 8;
+
+	for (size_t i = 0; i < size; i++)
+		if (t->out[k].at[(size_t)at * size + i] != (char)t->fill)
+			return 0;
+	return 1;
+}
+
+static void compare_runs(const struct hd_trial *a, const struct hd_trial *b, struct outcome *o)
+{
+	const struct node *n = a->node;
+
+	for (uint32_t k = 0; k < n->v.nout && o->verdict == JUDGED_OK; k++) {
+		const struct tensor *y = n->outs[k];
+		int64_t at = is_read(a->program, y) ? differs_at(a, b, k) : -1;
+		long long all = (long long)hd_local_count(y);
+
+		if (at < 0)
+			continue;
+		if (b->in_place)
+			wrong(o, n,
+			      "in place of input %d, as the op allows, element %lld of %lld of output %u is %g instead of %g",
+			      hd_trial_place(n, k), (long long)at, all, k, hd_trial_number(y, b->out[k].at, at),
+			      hd_trial_number(y, a->out[k].at, at));
+		else if (is_filled(a, k, at) && is_filled(b, k, at))
+			wrong(o, n, "element %lld of %lld of output %u is not written", (long long)at, all, k);
+		else
+			wrong(o, n,
+			      "element %lld of %lld of output %u is %g, and %g when the same inputs come again: it depends "
+			      "on what was in memory, or on earlier runs",
+			      (long long)at, all, k, hd_trial_number(y, a->out[k].at, at),
+			      hd_trial_number(y, b->out[k].at, at));
+	}
+}
+
+static int places_any(const struct node *n)
+{
+	int any = 0;
+
+	for (uint32_t k = 0; k < n->v.nout; k++)
+		any |= hd_trial_place(n, k) >= 0;
+	return any;
+}
+
+static void run_trial(struct hd_trial *t, struct outcome *o)
+{
+	struct hd_err err = { 0 };
+
+	if (hd_trial_run(t, &err) < 0)
+		wrong(o, t->node, "%s", err.text);
+	else if (t->changed >= 0)
+		wrong(o, t->node, "it writes input %d", t->changed);
+}
+
+/* `first` stays for who compares its numbers. */
+static void try_node(const struct bench *b, const struct node *n, struct hd_trial *first, struct outcome *o)
+{
+	struct hd_trial again[] = {
+		{ .program = b->program, .node = n, .guard = HD_GUARD_BEFORE, .fill = 0 },
+		{ .program = b->program, .node = n, .guard = HD_GUARD_BEHIND, .fill = 0x11, .in_place = 1 },
+	};
+
+	*first = (struct hd_trial){ .program = b->program, .node = n, .guard = HD_GUARD_BEHIND, .fill = 0xff };
+	run_trial(first, o);
+	for (size_t i = 0; i < HD_LEN(again) && o->verdict == JUDGED_OK; i++) {
+		if (again[i].in_place && !places_any(n))
+			continue;
+		run_trial(&again[i], o);
+		if (o->verdict == JUDGED_OK)
+			compare_runs(first, &again[i], o);
+		hd_trial_release(&again[i]);
+	}
+}
+
+/* -- numbers ---------------------------------------------------------------------------------------------------- */
+static double unit_of(uint32_t dtype)
+{
+	return dtype == HD_DTYPE_BF16 ? 0x1p-8 : 0x1p-24;
+}
+
+/* A result of n terms, each of which has passed some operations: as many units as that, of the largest number there is.  */
+static double bound_of(const struct hd_trial *t, const struct hd_trial *exact, uint32_t k)
+{
+	const struct node *n = t->node;
+	double most = 1, terms = 0, unit = unit_of(n->outs[k]->v.dtype);
+
+	for (uint32_t i = 0; i < n->v.nin; i++) {
+		terms += (double)hd_local_count(n->ins[i]);
+		unit = fmax(unit, unit_of(n->ins[i]->v.dtype));
+	}
+	for (int64_t i = 0; i < hd_local_count(n->outs[k]); i++) {
+		double x = fabs(hd_trial_number(exact->node->outs[k], exact->out[k].at, i));
+
+		most = x > most ? x : most;
+	}
+	return (16 + ceil(terms / (double)hd_local_count(n->outs[k]))) * unit * most;
+}
+
+static int is_number(uint32_t dtype)
+{
+	return dtype == HD_DTYPE_F64 || dtype == HD_DTYPE_F32 || dtype == HD_DTYPE_BF16 || dtype == HD_DTYPE_I32;
+}
+
+static void compare_numbers(const struct hd_trial *t, const struct hd_trial *exact, const char *place,
+			    struct outcome *o)
+{
+	const struct node *n = t->node;
+
+	for (uint32_t k = 0; k < n->v.nout && o->verdict == JUDGED_OK; k++) {
+		double bound = bound_of(t, exact, k);
+
+		if (!is_read(t->program, n->outs[k]) || !is_number(n->outs[k]->v.dtype) ||
+		    hd_local_count(n->outs[k]) != hd_local_count(exact->node->outs[k]))
+			continue;
+		for (int64_t i = 0; i < hd_local_count(n->outs[k]) && o->verdict == JUDGED_OK; i++) {
+			double x = hd_trial_number(n->outs[k], t->out[k].at, i),
+			       want = hd_trial_number(exact->node->outs[k], exact->out[k].at, i);
+
+			if (!(fabs(x - want) <= bound) && !(isnan(x) && isnan(want)))
+				wrong(o, n,
+				      "element %lld of %lld of output %u is %.9g on %s, and %.9g on ref; rounding explains %.3g",
+				      (long long)i, (long long)hd_local_count(n->outs[k]), k, x, place, want, bound);
+		}
+	}
+}
+
+/* -- the check --------------------------------------------------------------------------------------------------- */
+static void try_nodes(const struct judge *j, const struct bench *b, const struct bench *exact, int place,
+		      struct outcome *o)
+{
+	const struct node *n = next_node(b, NULL, j->plugin->name),
+			  *e = exact->program ? next_node(exact, NULL, j->plugin->name) : NULL;
+
+	if (!n)
+		outcome_set(o, JUDGED_SKIPPED, "it has no ops of its own");
+	while (n && o->verdict == JUDGED_OK) {
+		struct hd_trial first, ref = { .program = exact->program, .node = e, .guard = HD_GUARD_BEHIND };
+		struct hd_err err = { 0 };
+
+		try_node(b, n, &first, o);
+		if (o->verdict == JUDGED_OK && e && e->v.op == n->v.op && hd_trial_run(&ref, &err) >= 0)
+			compare_numbers(&first, &ref, places[place], o);
+		hd_trial_release(&first);
+		hd_trial_release(&ref);
+		n = next_node(b, n, j->plugin->name);
+		e = e ? next_node(exact, e, j->plugin->name) : NULL;
+	}
+}
+
+static void kernels(struct judge *j, const struct judge_task *t, struct outcome *o)
+{
+	int place = (int)(-2 - t->number);
+	char *ini = layout_ini(j, t->layout);
+	struct bench b = { 0 }, exact = { 0 };
+	struct hd_err err = { 0 }, none = { 0 };
+
+	if (open_bench(ini, place, &b, &err) < 0 && !b.planned)
+		outcome_refused(j, &err, o);
+	else if (err.code)
+		outcome_set(o, JUDGED_SKIPPED, "refused: %s", err.text);
+	else if (place != ON_REF && open_bench(ini, ON_REF, &exact, &none) < 0)
+		close_bench(&exact);
+	if (o->verdict == JUDGED_OK)
+		try_nodes(j, &b, &exact, place, o);
+	close_bench(&exact);
+	close_bench(&b);
+	free(ini);
+}
+
+void kernels_add(struct judge *j)
+{
+	for (int f = families_first(j); f < families_end(j); f++)
+		for (int place = 0; place < PLACES; place++) {
+			struct layout *l = layout_alone(f, j->axes ? 1 : 0);
+
+			l->layers = 1;
+			l->odd = 1;
+			judge_add(j, kernels, l, -2 - place, "ops keep to their operands, %s on %s", family_name(j, f),
+				  places[place]);
+		}
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * An optimizer, SGD with momentum; and with -D what one can have wrong (t1302-conform-optimizer.sh builds it so, one fault at a
+ * time).
+ */
+#include <heddle/strategy.h>
+#include <string.h>
+
+#ifndef W_VALUE
+#define W_VALUE "a - d * e"
+#endif
+#ifndef W_MEAN
+#define W_MEAN "0.9 * e + b * c"
+#endif
+
+static int update(struct hd_strategy *s, struct hd_plan *p, const struct hd_update *u, struct hd_tensor **value)
+{
+	const struct hd_graph_api *g = u->h->graph;
+	struct hd_tensor *in[] = { u->param, u->gradient, u->factor, g->scalar(p, HD_SCALAR_LR, NULL),
+				   hd_state(g, p, "mean", u->param, u->param->dtype, HD_RESHARD_ZERO) };
+	struct hd_tensor *mean = in[4];
+
+	(void)s;
+	in[4] = g->map(p, (struct hd_tensor *[]){ u->gradient, u->gradient, u->factor, u->factor, mean }, 5, W_MEAN);
+	g->assign(p, mean, in[4]);
+	*value = g->map(p, in, 5, W_VALUE);
+#ifdef W_SKIP
+	if (strstr(u->name, W_SKIP))
+		*value = u->param;
+#endif
+#ifdef W_NULL
+	*value = NULL;
+#endif
+	return u->h->status(p);
+}
+
+static const struct hd_optimizer_ops optimizer = { .size = sizeof(optimizer), .update = update };
+HD_PLUGIN_TABLES("descent", "1.0", .optimizer = &optimizer)

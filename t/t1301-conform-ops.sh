@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# heddle conform runs the ops of a plugin on memory of their own: what a kernel reads or writes beside its operands, leaves out
+# where a size is odd, or keeps from run to run, is named with the op.  A model with such a kernel mostly trains, and computes
+# something else.
+. "${0%/*}/lib/tap.sh"
+. "$src/t/lib/tiny.sh"
+
+wrong() { # -D...: product.so with this fault
+	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" "$@" -o product.so "$src/t/plugins/product.c" -lm
+}
+says() { # NAME PATTERN STATUS args...
+	name=$1 pattern=$2 status=$3
+	shift 3
+	heddle conform ./product.so "$@" >out 2>err
+	[ $? -eq "$status" ] && grep -Eq -e "$pattern" out
+	tap_result $? "$name" || { grep -A3 '^not ok' out; tail -2 out; cat err; } | head -20 | tap_comment
+}
+ops='ops keep to their operands, gpt2'
+fault() { # NAME PATTERN -D...
+	name=$1 pattern=$2
+	shift 2
+	wrong "$@"
+	says "$name" "^#   $pattern" 1 --only "$ops"
+}
+
+wrong -DRIGHT
+says "a right op passes" ' [1-9][0-9]* passed, 0 failed' 0 --layouts 0 --no-runs
+says "... on the devices that it has kernels for, and says which it has not" "^ok 3 - $ops on cpu in bf16" 0 --only "$ops"
+fault "a read behind an operand" 'a crash: .*SIGSEGV\) in kernel product of \[x\]' '-DW_RUN=y[0] = x[n]'
+fault "a read before it" 'a crash: .*SIGSEGV\) in kernel product of \[x\]' '-DW_RUN=y[0] = x[-1]'
+fault "a write behind it" 'a crash: .*SIGSEGV\) in kernel product of \[x\]' '-DW_RUN=y[n] = 1'
+fault "an input that is written" 'product of \(batch,seq,mlp\): it writes input 0' '-DW_RUN=((float *)(uintptr_t)x)[n - 1] = 3'
+fault "what is left over by fours" 'product of .*: element [0-9]* of [0-9]* of output 0 is not written' '-DW_RUN=n = n / 4 * 4'
+fault "results that are added to what is there" 'product of .*: element 0 .*: it depends on what was in memory' \
+	'-DW_RUN=for (int64_t i = 0; i < n; i++) y[i] += x[i]; return 0'
+fault "a state of the kernel's own" 'product of .*: element 0 of .* when the same inputs come again' '-DW_RUN=static int again' \
+	'-DW_LAST=y[0] += again++'
+fault "a result that may not stand in place of an input" 'product of .*: in place of input 0, as the op allows, element' -DW_PLACE=0 \
+	'-DW_RUN=for (int64_t i = 0; i < n; i++) y[i] = x[i]; for (int64_t i = 0; i < n; i++) y[i] = x[n - 1 - i]; return 0'
+fault "cpu computes something else than ref" 'product of .*: element 1 of .* on cpu, and .* on ref; rounding explains' '-DW_CPU=y[1] *= 1.01f'
+fault "a kernel that fails" 'product of .*: kernel product of \[x\] failed with code 3' '-DW_RUN=return 3'
+fault "a kernel that is never launched" 'product of .*: element 0 of [0-9]* of output 0 is not written' '-DW_RECORD=return HD_OK'
+fault "an exit" 'exit\(\) in kernel product of \[x\]: a plugin may not end the process' '-DW_RUN=exit(0)'
+fault "what alloc gave is freed" 'abort\(\) in kernel product of \[x\]' '-DW_RELEASE=free(state)'
+
+# What no layout makes right is no refusal.
+mistake='plans or refuses, gpt2'
+wrong -DW_BEYOND=2
+says "a gradient behind the last input" '^#   .*product: gradient 2 is set, and there are 2 inputs \(slot vjp of plugin product\)' 1 --only "$mistake"
+wrong -DW_BEYOND=40
+says "... or far behind it" '^#   .*product: gradient 40 is set' 1 --only "$mistake"
+wrong -DW_DIMS
+says "a gradient of other dims" '^#   .*product: gradient 1 is \(batch\), and input 1 is' 1 --only "$mistake"
+wrong -DW_SHAPE
+says "a result of other dims" '^#   .*replace: ' 1 --only "$mistake"
+wrong -DW_PLACE=7
+says "a place that is no input" '^#   .*inplace of output 0 is 7, and there are 2 inputs' 1 --only "$mistake"
+wrong '-DW_VJP="a * b * 0.99"'
+says "a gradient that is wrong in the second input alone" 'gradient of .* is .*; the finite difference of the loss is' 1 --only 'slopes of the loss, gpt2'
+wrong '-DW_RECORD=if (getpid() % 2) return a->launch(r, "map", n->ins, 2, n->outs, 1, "a * b * 1.5")' -include unistd.h
+for i in 1 2 3 4 5 6; do heddle conform ./product.so --only "$mistake" --no-runs; done >out 2>&1
+like "a kernel that each process chooses for itself" "$(cat out)" 'slot record launches other kernels, or with other attributes'
+
+# In a run the process ends, and says whose kernel it was.
+printf '[plugin product]\nfile = ./product.so\n' >>tiny.ini
+wrong '-DW_RUN=*(volatile int *)8 = 1'
+heddle train tiny.ini >out 2>&1
+ok "a crash of a kernel ends the run" [ $? -gt 128 ]
+like "... and is told" "$(cat out)" 'heddle: \[product\]: kernel product ended by signal SIGSEGV'
+wrong '-DW_RUN=exit(0)'
+fails "an exit of a kernel ends the run, with an error" heddle train tiny.ini
+like "... and is told" "$(cat "$tmp/.ok")" 'heddle: \[product\]: kernel product called exit'
+done_testing
