@@ -16,9 +16,10 @@ says() { # NAME PATTERN STATUS PLUGIN...
 }
 
 # Each on its own: what the others' tests do not do with all of conform.
-for plugin in dp tp pp ep; do
+for plugin in dp tp pp ep cp; do
 	says "$plugin passes" "^# $plugin .* [1-9][0-9]* passed, 0 failed" 0 $plugin --layouts 1 --no-runs
 done
+says "cp passes where a rank has two pieces of a sequence" '^ok 1 - .*form = ring' 0 cp --layouts 1 --only 'drawn 0, mixtral'
 says "a checkpoint is resumed in another layout" '^ok 1 - resumes: a checkpoint of gpt2: dp 2, read into gpt2: dp 4$' 0 dp --only resumes
 like "... in a smaller one, and beside another plugin" "$(tr '\n' ' ' <out)" \
 	'ok 2 - resumes: a checkpoint of gpt2: dp 4, read into gpt2: dp 2 .*ok 3 - resumes: a checkpoint of gpt2: dp 2, read into gpt2: dp 2, '

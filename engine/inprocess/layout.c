@@ -4,6 +4,7 @@
 #include <config.h>
 #include "engine/inprocess/inprocess.h"
 #include "engine/base/rng.h"
+#include "engine/graph/placement.h"
 #include "engine/run/commands.h"
 #include "engine/run/job.h"
 #include "kernels/ref/ref.h"
@@ -159,12 +160,16 @@ static int fill(void *ctx, const struct hd_program *g, const struct tensor *t, i
 	const struct hd_inprocess *r = ctx;
 	int64_t share = r->members ? micro * r->members + r->member : micro;
 	int64_t s0 = share * g->plan->batch + hd_offset(g->plan, t, 0, g->rank);
-	int64_t q0 = hd_offset(g->plan, t, 1, g->rank) + !strcmp(t->v.name, "targets");
+	struct hd_pieces q = hd_pieces_of(g->plan, t, 1, g->rank); /* of a sequence a rank may have two */
+	int64_t shift = !strcmp(t->v.name, "targets");
 
 	for (int64_t i = 0; i < t->local[0]; i++)
-		for (int64_t k = 0; k < t->local[1]; k++)
+		for (int64_t k = 0; k < t->local[1]; k++) {
+			int64_t at = hd_pieces_index(&q, k) + shift;
+
 			out[i * t->local[1] + k] =
-				(int32_t)(hd_hash64((uint64_t)((s0 + i) * 1000 + q0 + k)) % (uint64_t)r->vocab);
+				(int32_t)(hd_hash64((uint64_t)((s0 + i) * 1000 + at)) % (uint64_t)r->vocab);
+		}
 	return HD_OK;
 }
 
@@ -248,6 +253,38 @@ int hd_inprocess_step(struct hd_inprocess *r, struct hd_err *err)
 	return hd_net_in_run(r->net, step_of_rank, r, err);
 }
 
+/* An update follows from the norm of all gradients, so whatever it overwrites has arrived.  Waits that the program has later, beside
+ * the update, are made before it: the net wants to see what was sent. */
+static int waits_before_update(struct hd_inprocess *r, int rank, char *made)
+{
+	struct hd_program *g = r->program[rank];
+	struct hd_run run = r->run;
+
+	for (size_t i = 0; i < g->update_at; i++) {
+		if (g->commands[i].type == CMD_START)
+			made[g->commands[i].request] = 1;
+		if (g->commands[i].type == CMD_WAIT)
+			made[g->commands[i].request] = 0;
+	}
+	for (size_t i = g->update_at; i < g->ncommands; i++)
+		if (g->commands[i].type == CMD_WAIT && made[g->commands[i].request] == 1) {
+			HD_TRY(hd_run_command(g, &g->commands[i], &run, NULL, NULL));
+			made[g->commands[i].request] = 2;
+		}
+	return HD_OK;
+}
+
+static int rest_of_rank(struct hd_inprocess *r, int rank, const char *made)
+{
+	struct hd_program *g = r->program[rank];
+	struct hd_run run = r->run;
+
+	for (size_t i = g->update_at; i < g->ncommands; i++)
+		if (g->commands[i].type != CMD_WAIT || made[g->commands[i].request] != 2)
+			HD_TRY(hd_run_command(g, &g->commands[i], &run, NULL, NULL));
+	return hd_program_pull(g);
+}
+
 static int update_of_rank(void *ctx, int rank)
 {
 	struct hd_inprocess *r = ctx;
@@ -266,8 +303,16 @@ int hd_inprocess_update(struct hd_inprocess *r, struct hd_err *err)
 
 static int all_of_rank(void *ctx, int rank)
 {
-	HD_TRY(step_of_rank(ctx, rank));
-	return update_of_rank(ctx, rank);
+	struct hd_inprocess *r = ctx;
+	char *made = hd_alloc(r->program[rank]->ncommands + 1);
+	int rc = step_of_rank(r, rank);
+
+	if (rc >= 0)
+		rc = waits_before_update(r, rank, made);
+	if (rc >= 0)
+		rc = rest_of_rank(r, rank, made);
+	free(made);
+	return rc;
 }
 
 int hd_inprocess_train(struct hd_inprocess *r, struct hd_err *err)

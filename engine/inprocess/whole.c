@@ -36,6 +36,9 @@ struct tensor *hd_inprocess_gradient(const struct hd_inprocess *r, const struct 
 	for (struct node *n = r->plan->first; n; n = n->next)
 		if (n->is->role == OP_ROLE_UPDATE && n->v.nin > 1 && n->ins[1]->v.of == &param->v)
 			return n->ins[1];
+	for (struct node *n = r->plan->first; n; n = n->next) /* a plugin's optimizer has no one node */
+		if (n->is->role == OP_ROLE_SYNC && n->outs[0]->v.of == &param->v)
+			return n->outs[0];
 	return NULL;
 }
 
