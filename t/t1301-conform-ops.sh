@@ -32,7 +32,7 @@ fault "a read before it" 'a crash: .*SIGSEGV\) in kernel product of \[x\]' '-DW_
 fault "a write behind it" 'a crash: .*SIGSEGV\) in kernel product of \[x\]' '-DW_RUN=y[n] = 1'
 fault "an input that is written" 'product of \(batch,seq,mlp\): it writes input 0' '-DW_RUN=((float *)(uintptr_t)x)[n - 1] = 3'
 fault "what is left over by fours" 'product of .*: element [0-9]* of [0-9]* of output 0 is not written' '-DW_RUN=n = n / 4 * 4'
-fault "results that are added to what is there" 'product of .*: element 0 .*: it depends on what was in memory' \
+fault "results that are added to what is there" 'product of .*: element 0 .*It depends on what was in memory' \
 	'-DW_RUN=for (int64_t i = 0; i < n; i++) y[i] += x[i]; return 0'
 fault "a state of the kernel's own" 'product of .*: element 0 of .* when the same inputs come again' '-DW_RUN=static int again' \
 	'-DW_LAST=y[0] += again++'

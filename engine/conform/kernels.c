@@ -26,14 +26,14 @@
 enum { ON_REF, ON_CPU, ON_CPU_BF16, PLACES };
 static const char *const places[PLACES] = { "ref", "cpu", "cpu in bf16" };
 
-struct bench {
+struct device_plan {
 	struct hd_conf *conf;
 	struct hd_plan *plan;
 	struct hd_program *program;
 	int planned;
 };
 
-static int open_bench(const char *ini, int place, struct bench *b, struct hd_err *err)
+static int open_device(const char *ini, int place, struct device_plan *b, struct hd_err *err)
 {
 	struct hd_plan_options o = { .ranks = 1, .train = 1 };
 	const struct hd_device_ops *device = place == ON_REF ? hd_device_ref() : hd_device_cpu();
@@ -54,16 +54,16 @@ static int open_bench(const char *ini, int place, struct bench *b, struct hd_err
 	return rc;
 }
 
-static void close_bench(struct bench *b)
+static void close_device(struct device_plan *b)
 {
 	hd_program_destroy(b->program);
 	hd_plan_destroy(b->plan);
 	hd_conf_destroy(b->conf);
-	*b = (struct bench){ 0 };
+	*b = (struct device_plan){ 0 };
 }
 
 /* A node of the plugin that launches something, or should. */
-static const struct node *next_node(const struct bench *b, const struct node *n, const char *plugin)
+static const struct node *next_node(const struct device_plan *b, const struct node *n, const char *plugin)
 {
 	n = n ? n->next : b->plan->first;
 	while (n && (n->inst < 0 || strcmp(b->plan->inst[n->inst].plugin->name, plugin) || !n->v.op->record))
@@ -131,8 +131,8 @@ static void compare_runs(const struct hd_trial *a, const struct hd_trial *b, str
 			wrong(o, n, "element %lld of %lld of output %u is not written", (long long)at, all, k);
 		else
 			wrong(o, n,
-			      "element %lld of %lld of output %u is %g, and %g when the same inputs come again: it depends "
-			      "on what was in memory, or on earlier runs",
+			      "element %lld of %lld of output %u is %g, and %g when the same inputs come again. It depends on "
+			      "what was in memory, or on earlier runs",
 			      (long long)at, all, k, hd_trial_number(y, a->out[k].at, at),
 			      hd_trial_number(y, b->out[k].at, at));
 	}
@@ -158,7 +158,7 @@ static void run_trial(struct hd_trial *t, struct outcome *o)
 }
 
 /* `first` stays for who compares its numbers. */
-static void try_node(const struct bench *b, const struct node *n, struct hd_trial *first, struct outcome *o)
+static void try_node(const struct device_plan *b, const struct node *n, struct hd_trial *first, struct outcome *o)
 {
 	struct hd_trial again[] = {
 		{ .program = b->program, .node = n, .guard = HD_GUARD_BEFORE, .fill = 0 },
@@ -230,7 +230,7 @@ static void compare_numbers(const struct hd_trial *t, const struct hd_trial *exa
 }
 
 /* -- the check --------------------------------------------------------------------------------------------------- */
-static void try_nodes(const struct judge *j, const struct bench *b, const struct bench *exact, int place,
+static void try_nodes(const struct judge *j, const struct device_plan *b, const struct device_plan *exact, int place,
 		      struct outcome *o)
 {
 	const struct node *n = next_node(b, NULL, j->plugin->name),
@@ -256,19 +256,19 @@ static void kernels(struct judge *j, const struct judge_task *t, struct outcome 
 {
 	int place = (int)(-2 - t->number);
 	char *ini = layout_ini(j, t->layout);
-	struct bench b = { 0 }, exact = { 0 };
+	struct device_plan b = { 0 }, exact = { 0 };
 	struct hd_err err = { 0 }, none = { 0 };
 
-	if (open_bench(ini, place, &b, &err) < 0 && !b.planned)
+	if (open_device(ini, place, &b, &err) < 0 && !b.planned)
 		outcome_refused(j, &err, o);
 	else if (err.code)
 		outcome_set(o, JUDGED_SKIPPED, "refused: %s", err.text);
-	else if (place != ON_REF && open_bench(ini, ON_REF, &exact, &none) < 0)
-		close_bench(&exact);
+	else if (place != ON_REF && open_device(ini, ON_REF, &exact, &none) < 0)
+		close_device(&exact);
 	if (o->verdict == JUDGED_OK)
 		try_nodes(j, &b, &exact, place, o);
-	close_bench(&exact);
-	close_bench(&b);
+	close_device(&exact);
+	close_device(&b);
 	free(ini);
 }
 

@@ -167,8 +167,8 @@ static void shards(struct judge *j, const struct judge_task *t, struct outcome *
 	else if (!busy)
 		outcome_set(
 			o, JUDGED_WRONG,
-			"nothing is sharded along its axis in any family of models, so its members all compute the same: "
-			"are the dims of its rules spelt as the models spell them?");
+			"nothing is sharded along its axis in any family of models, so its members all compute the same. "
+			"Do its rules spell dims as the models do?");
 }
 
 void meshes_add(struct judge *j)
