@@ -15,12 +15,17 @@
 static int update(struct hd_strategy *s, struct hd_plan *p, const struct hd_update *u, struct hd_tensor **value)
 {
 	const struct hd_graph_api *g = u->h->graph;
-	struct hd_tensor *in[] = { u->param, u->gradient, u->factor, g->scalar(p, HD_SCALAR_LR, NULL),
+#ifdef W_UNCLIPPED
+	struct hd_tensor *factor = g->scalar(p, HD_SCALAR_STEP, NULL);
+#else
+	struct hd_tensor *factor = u->factor;
+#endif
+	struct hd_tensor *in[] = { u->param, u->gradient, factor, g->scalar(p, HD_SCALAR_LR, NULL),
 				   hd_state(g, p, "mean", u->param, u->param->dtype, HD_RESHARD_ZERO) };
 	struct hd_tensor *mean = in[4];
 
 	(void)s;
-	in[4] = g->map(p, (struct hd_tensor *[]){ u->gradient, u->gradient, u->factor, u->factor, mean }, 5, W_MEAN);
+	in[4] = g->map(p, (struct hd_tensor *[]){ u->gradient, u->gradient, factor, factor, mean }, 5, W_MEAN);
 	g->assign(p, mean, in[4]);
 	*value = g->map(p, in, 5, W_VALUE);
 #ifdef W_SKIP
