@@ -3,7 +3,7 @@
  * If this broke, a mistake in a plugin would be read as something else, or read what is not there.
  */
 #include <config.h>
-#include "engine/plan/host_impl.h"
+#include "engine/host/host_impl.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
 

@@ -5,7 +5,7 @@
 #include <config.h>
 #include "engine/graph/placement.h"
 #include "engine/passes/passes.h"
-#include "engine/plan/host_impl.h"
+#include "engine/host/host_impl.h"
 #include "engine/plan/plan_impl.h"
 #include "t/lib/graph_test.h"
 #include "t/lib/tap.h"
