@@ -3,7 +3,10 @@
  * positions, still makes text; nobody sees that it is not what the model says.
  */
 #include <config.h>
+#include "engine/base/rng.h"
 #include "engine/generate/generate.h"
+#include <stdlib.h>
+#include <string.h>
 #include "t/lib/tap.h"
 
 enum { DRAWS = 10000, LOGITS = 4 };
@@ -114,6 +117,67 @@ static void large_vocabulary(void)
 	near(sum / 1000, (VOCAB - 1) / 2., 4 * VOCAB / sqrt(12. * 1000), "50,000 logits alike");
 }
 
+static int descending(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return (x < y) - (x > y);
+}
+
+/* The same draws from all logits in order. */
+static int plain_draw(const float *z, int n, const struct hd_sampling *s, int64_t position, float *sorted)
+{
+	double sum = 0, part = 0, u, p = s->top_p > 0 ? s->top_p : 1;
+	int k = s->top_k ? (int)s->top_k : n, i;
+
+	memcpy(sorted, z, (size_t)n * sizeof(*z));
+	qsort(sorted, (size_t)n, sizeof(*z), descending);
+	for (i = 0; i < k; i++)
+		sum += exp((sorted[i] - sorted[0]) / s->temperature);
+	for (i = 0; i < k - 1 && (part += exp((sorted[i] - sorted[0]) / s->temperature)) < p * sum; i++)
+		;
+	sum = 0;
+	for (int j = 0; j < n; j++)
+		sum += z[j] >= sorted[i] ? exp((z[j] - sorted[0]) / s->temperature) : 0;
+	u = hd_random_uniform(hd_key((uint64_t)s->seed, "generate", 0), (uint64_t)position) * sum;
+	for (int j = 0; j < n; j++)
+		if (z[j] >= sorted[i] && (u -= exp((z[j] - sorted[0]) / s->temperature)) < 0)
+			return j;
+	return -1;
+}
+
+/* Among many the largest are selected, not all sorted, and the draw is made in parts. */
+static void of_many(void)
+{
+	enum { VOCAB = 20011 };
+	static const struct hd_sampling all[] = {
+		{ .temperature = 1 },
+		{ .temperature = 0.8, .top_k = 40 },
+		{ .temperature = 2, .top_k = 1 },
+		{ .temperature = 1, .top_k = VOCAB - 1 },
+		{ .temperature = 0.1, .top_p = 0.3 },
+		{ .temperature = 1, .top_p = 0.5 },
+		{ .temperature = 5, .top_p = 0.999 },
+		{ .temperature = 1, .top_k = 300, .top_p = 0.9 },
+	};
+	static float z[VOCAB], scratch[VOCAB];
+
+	for (int i = 0; i < VOCAB; i++) /* some of them alike */
+		z[i] = (float)(hd_random_uniform(3, (uint64_t)i) * 4000 - 2000) / 256;
+	for (int i = 0; i < VOCAB; i += 7)
+		z[i] = (float)(int)z[i];
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		struct hd_sampling s = all[i];
+		int same = 0;
+
+		s.seed = 7;
+		for (int at = 0; at < 100; at++)
+			same += hd_draw(z, VOCAB, &s, at, scratch) == plain_draw(z, VOCAB, &s, at, scratch);
+		ok(same == 100, "of %d logits, temperature %g, top-k %d, top-p %g: as from all in order", VOCAB,
+		   s.temperature, (int)s.top_k, s.top_p);
+	}
+}
+
 int main(void)
 {
 	static const double temperatures[] = { 0.5, 1, 2, 100 };
@@ -130,5 +194,6 @@ int main(void)
 	ok(always(100, 1, 1), "top-k 1: the likeliest, whatever the temperature");
 	large_logits();
 	large_vocabulary();
+	of_many();
 	return done();
 }

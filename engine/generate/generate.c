@@ -37,46 +37,132 @@ static int descending(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* The lowest of the logits that may be drawn: of the top_k largest, those that come first to top_p of their probability. */
-static float lowest(const float *z, int64_t n, const struct hd_sampling *s, float *scratch)
+/* The k largest of x come first, in their order: Hoare's selection (Algorithm 65, 1961), then a sort of these alone, because
+ * a vocabulary is large and k is small. */
+static void sort_first(float *x, int64_t n, int64_t k)
 {
-	int64_t k = s->top_k > 0 && s->top_k < n ? s->top_k : n, i = 0;
+	int64_t from = 0, to = n - 1;
+
+	while (from < to && k < n) {
+		float by = x[from + (to - from) / 2];
+		int64_t i = from, j = to;
+
+		while (i <= j) {
+			while (i < to && x[i] > by)
+				i++;
+			while (j > from && x[j] < by)
+				j--;
+			if (i <= j) {
+				float swap = x[i];
+
+				x[i++] = x[j];
+				x[j--] = swap;
+			}
+		}
+		if (k <= j)
+			to = j;
+		else if (k > i)
+			from = i;
+		else
+			break;
+	}
+	qsort(x, (size_t)k, sizeof(*x), descending);
+}
+
+/* Of the first k of x, sorted: the last of those that come to p of `sum`; NULL: they do not. */
+static const float *reach(const float *x, int64_t k, double p, double sum, double temperature)
+{
+	double part = 0;
+
+	for (int64_t i = 0; i < k; i++) {
+		part += exp((x[i] - x[0]) / temperature);
+		if (part >= p * sum)
+			return &x[i];
+	}
+	return NULL;
+}
+
+/* The lowest of the logits that may be drawn: of the top_k largest, those that come first to top_p of their probability. */
+static float lowest(const float *z, int64_t n, const struct hd_sampling *s, float top, float *scratch)
+{
+	int64_t k = s->top_k > 0 && s->top_k < n ? s->top_k : n;
 	int all = s->top_p <= 0 || s->top_p >= 1;
-	double sum = 0, part = 0;
+	const float *at = NULL;
+	double sum = 0;
 
 	if (k == n && all)
 		return -INFINITY;
 	memcpy(scratch, z, (size_t)n * sizeof(*z));
-	qsort(scratch, (size_t)n, sizeof(*z), descending);
+	if (k < n)
+		sort_first(scratch, n, k);
 	if (all)
 		return scratch[k - 1];
-	for (i = 0; i < k; i++)
-		sum += exp((scratch[i] - scratch[0]) / s->temperature);
-	for (i = 0; i < k - 1; i++) {
-		part += exp((scratch[i] - scratch[0]) / s->temperature);
-		if (part >= s->top_p * sum)
-			break;
+	for (int64_t i = 0; i < k; i++)
+		sum += exp((scratch[i] - top) / s->temperature);
+	for (int64_t few = 64; !at && few < k; few *= 8) {
+		if (k == n)
+			sort_first(scratch, n, few);
+		at = reach(scratch, few, s->top_p, sum, s->temperature);
 	}
-	return scratch[i];
+	if (!at && k == n)
+		sort_first(scratch, n, n);
+	if (!at)
+		at = reach(scratch, k, s->top_p, sum, s->temperature);
+	return at ? *at : scratch[k - 1];
 }
 
-int32_t hd_draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t position, float *scratch)
+static int32_t likeliest(const float *z, int64_t n)
 {
 	int32_t best = 0;
-	double sum = 0, u;
-	float low;
 
 	for (int64_t i = 1; i < n; i++)
 		if (z[i] > z[best])
 			best = (int32_t)i;
+	return best;
+}
+
+#define PARTS 64 /* of a vocabulary, whose sums are made side by side and added up in their order */
+
+struct drawing {
+	const float *z;
+	float low, top;
+	double temperature;
+};
+
+static double weight(const struct drawing *d, int64_t i)
+{
+	return d->z[i] >= d->low ? exp((d->z[i] - d->top) / d->temperature) : 0;
+}
+
+static double weights(const struct drawing *d, int64_t from, int64_t to)
+{
+	double sum = 0;
+
+	for (int64_t i = from; i < to; i++)
+		sum += weight(d, i);
+	return sum;
+}
+
+int32_t hd_draw(const float *z, int64_t n, const struct hd_sampling *s, int64_t position, float *scratch)
+{
+	int32_t best = likeliest(z, n);
+	struct drawing d = { z, 0, z[best], s->temperature };
+	double part[PARTS], sum = 0, u;
+	int at = 0;
+
 	if (s->temperature <= 0)
 		return best;
-	low = lowest(z, n, s, scratch);
-	for (int64_t i = 0; i < n; i++)
-		sum += z[i] >= low ? exp((z[i] - z[best]) / s->temperature) : 0;
+	d.low = lowest(z, n, s, d.top, scratch);
+#pragma omp parallel for schedule(static) if (n >= 16384)
+	for (int p = 0; p < PARTS; p++)
+		part[p] = weights(&d, n * p / PARTS, n * (p + 1) / PARTS);
+	for (int p = 0; p < PARTS; p++)
+		sum += part[p];
 	u = hd_random_uniform(hd_key((uint64_t)s->seed, "generate", (uint64_t)s->text), (uint64_t)position) * sum;
-	for (int64_t i = 0; i < n; i++) {
-		u -= z[i] >= low ? exp((z[i] - z[best]) / s->temperature) : 0;
+	for (; at < PARTS - 1 && u >= part[at]; at++)
+		u -= part[at];
+	for (int64_t i = n * at / PARTS; i < n; i++) {
+		u -= weight(&d, i);
 		if (u < 0)
 			return (int32_t)i;
 	}
