@@ -58,7 +58,7 @@ static double needed(const struct hd_program *g, double at)
 	return sum;
 }
 
-/* Reads all leaves once, on all threads: seconds. */
+/* Reads all leaves once, on all threads: seconds; 0 where they are in a device's own memory. */
 static double read_once(const struct hd_job *j, uint64_t *sum)
 {
 	const uint64_t *x = (const uint64_t *)j->arena;
@@ -66,6 +66,8 @@ static double read_once(const struct hd_job *j, uint64_t *sum)
 	uint64_t all = 0;
 	double begin;
 
+	if (!hd_device_in_host(j->device))
+		return 0;
 	hd_comm_barrier();
 	begin = hd_seconds();
 #pragma omp parallel for simd schedule(static) reduction(+ : all)
@@ -113,7 +115,8 @@ static int measure(struct hd_job *j, struct hd_generation_bench *b, struct hd_id
 	}
 	b->prompt_rate = (double)(b->batch * b->prompt) / median(prompt, TIMES);
 	b->rate = (double)(b->batch * b->tokens) / median(next, TIMES);
-	b->read_rate = (double)hd_job_owner(j)->memory.persistent / median(reading, 2 * TIMES);
+	if (hd_device_in_host(j->device))
+		b->read_rate = (double)hd_job_owner(j)->memory.persistent / median(reading, 2 * TIMES);
 	was_read = sum;
 	return HD_OK;
 }
@@ -131,7 +134,7 @@ int hd_generation_measure(struct hd_job *j, struct hd_generation_bench *b, struc
 	hd_init_weights(hd_job_owner(j), j->train.seed);
 	rc = measure(j, b, texts, err);
 	if (rc >= 0) {
-		b->bound = (double)b->batch / hd_comm_max(bytes / b->read_rate);
+		b->bound = b->read_rate > 0 ? (double)b->batch / hd_comm_max(bytes / b->read_rate) : 0;
 		b->bytes = hd_comm_max(bytes);
 	}
 	for (int64_t i = 0; i < b->batch; i++)

@@ -33,8 +33,8 @@ int hd_cached_logits(struct hd_job *j, const struct hd_ids *texts, int64_t n, fl
 struct hd_generation_bench {
 	int64_t batch, prompt, tokens; /* asked; batch becomes what the layout makes of it */
 	double prompt_rate, rate;      /* tokens/s of all texts */
-	double bound;                  /* of `rate`: where nothing took time but reading what a token needs */
-	double bytes, read_rate;       /* so many, of a rank that has most; and a second */
+	double bound;            /* of `rate`: where nothing took time but reading what a token needs; 0: not known */
+	double bytes, read_rate; /* so many, of a rank that has most; and a second, or 0 */
 };
 int hd_generation_measure(struct hd_job *j, struct hd_generation_bench *b, struct hd_err *err);
 
