@@ -37,8 +37,8 @@ static int descending(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* The k largest of x come first, in their order: Hoare's selection (Algorithm 65, 1961), then a sort of these alone, because
- * a vocabulary is large and k is small. */
+/* The k largest of x come first, in their order.  Hoare's selection (Algorithm 65, 1961) finds them, and they alone are sorted: a
+ * vocabulary is large and k is small. */
 static void sort_first(float *x, int64_t n, int64_t k)
 {
 	int64_t from = 0, to = n - 1;

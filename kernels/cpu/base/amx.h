@@ -68,6 +68,13 @@ static inline void hd_amx_end(void)
 	__asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"((void *)(to)), "r"((int64_t)(stride)) : "memory")
 #define HD_TILE_ZERO(t) __asm__ volatile("tilezero %%tmm" #t ::)
 #define HD_TILE_DPBF16(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
+
+/* -- amx_pack.c -- */
+#define HD_AMX_SIDE 32                           /* rows and columns of a block of c, and k of a tile */
+#define HD_AMX_PANEL (HD_AMX_SIDE * HD_AMX_SIDE) /* elements of a or b that one such block takes at once: two tiles */
+/* n rows of a (n at most 32), or columns of b, `step` apart, and k of them `k_step` apart (one of both is 1), into
+ * ceil(k / 32) pairs of tiles; pairs: as b's tiles have them. */
+void hd_amx_pack(uint16_t *to, const uint16_t *from, int64_t step, int64_t k_step, int64_t n, int64_t k, int pairs);
 #endif
 
 #endif

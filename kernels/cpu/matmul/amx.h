@@ -21,9 +21,6 @@ void hd_amx_run(const struct hd_amx *x, void *scratch, int sum, void *c, const v
 		const void *bias);
 
 /* -- amx_tiles.c: what one thread does */
-#define HD_AMX_SIDE 32                           /* rows and columns of a block of c, and k of a tile */
-#define HD_AMX_PANEL (HD_AMX_SIDE * HD_AMX_SIDE) /* elements of a or b that one such block takes at once: two tiles */
-
 struct hd_amx_out { /* where a panel of 32 rows goes when its sums are whole */
 	void *c;
 	int64_t step; /* elements between rows */
@@ -35,9 +32,6 @@ struct hd_amx_out { /* where a panel of 32 rows goes when its sums are whole */
 	int64_t lines;
 };
 
-/* n rows of a (n at most 32), or columns of b, `step` apart, and k of them `k_step` apart (one of both is 1), into
- * ceil(k / 32) pairs of tiles; pairs: as b's tiles have them. */
-void hd_amx_pack(uint16_t *to, const uint16_t *from, int64_t step, int64_t k_step, int64_t n, int64_t k, int pairs);
 /* A packed panel of a times `blocks` packed panels of b, `b_step` elements apart, `tiles` pairs of tiles each.  sums: (blocks,
  * 1024), what is added up from call to call, set at the first; NULL if one call is all.  out: with the last call, else NULL. */
 void hd_amx_panel(const uint16_t *a, const uint16_t *b, int64_t b_step, int64_t tiles, int64_t blocks, float *sums,

@@ -9,6 +9,7 @@
 #include "kernels/cpu/base/low.h"
 #include "kernels/cpu/base/scratch.h"
 #include "kernels/cpu/matmul/matmul.h"
+#include "kernels/cpu/thin/thin.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,7 @@ static void plan_product(struct cpu_product *p, struct product_plan *plan)
 	struct einsum *e = &p->e;
 	int inside = hd_plan_product(e, &plan->s);
 
-	plan->by = !e->nouter && hd_thin_bytes(&plan->s) ? BY_THIN : BY_LIBRARY;
+	plan->by = !e->nouter && hd_thin_bytes(&plan->s, HD_THIN_ROWS, 0, 1) ? BY_THIN : BY_LIBRARY;
 	p->bias_inside = inside;
 	if (plan->by == BY_THIN)
 		return;
@@ -76,7 +77,7 @@ static int64_t bytes_of(struct cpu_product *p, const struct product_plan *plan, 
 	int64_t floats = 0;
 
 	if (plan->by != BY_LIBRARY)
-		return plan->by == BY_THIN ? hd_thin_bytes(&plan->s) : 0;
+		return plan->by == BY_THIN ? hd_thin_bytes(&plan->s, HD_THIN_ROWS, 0, threads) : 0;
 	p->copies = (hd_mm_bytes(&plan->s, plan->needs, threads) + 63) / 64 * 64;
 	for (int o = OP_A; o <= OP_C; o++)
 		floats += p->widened >> o & 1 ? p->count[o] : 0;
@@ -123,7 +124,7 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 	HD_TRY(plan_all(d, &product, &plan, err));
 	HD_TRY(hd_scratch_join(bytes_of(&product, &plan, omp_get_max_threads()), "einsum", err));
 	if (plan.by == BY_THIN)
-		product.thin = hd_thin_create(&plan.s);
+		product.thin = hd_thin_create(&plan.s, HD_THIN_ROWS, 0);
 	else if (plan.by == BY_LIBRARY)
 		product.mm = hd_mm_get(&plan.s, plan.needs);
 	p->state = hd_alloc(sizeof(product));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matrix products by oneDNN, and on tiles (amx.c) where the processor has them.
+ * Matrix products by oneDNN, and by our own (own.c) where these are faster.
  *
  * oneDNN offers several implementations of one product and the first is not always the fastest, so every shape is timed once
  * (autotune) and the pick is kept as text: the key of a shape says all that the timing depends on, and a shape can be rebuilt from its key, so that rank 0 can time
@@ -9,7 +9,6 @@
 #include <config.h>
 #include "engine/base/parse.h"
 #include "kernels/cpu/base/scratch.h"
-#include "kernels/cpu/matmul/amx.h"
 #include "kernels/cpu/matmul/matmul_impl.h"
 #include <math.h>
 #include <omp.h>
@@ -17,14 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TILES "own:amx" /* beside the names that oneDNN gives */
-
 struct hd_mm {
 	struct hd_mm_shape shape;
 	struct hd_mm_primitive made[2]; /* overwrites, adds */
-	/* In their place: where nothing may depend on time and threads, or they would be too large; where tiles are faster */
+	/* In their place: where nothing may depend on time and threads, or they would be too large; where our own are faster */
 	struct hd_mm_pieces *pieces[2];
-	struct hd_amx *tiles[2];
+	struct hd_mm_own own[2];
 	int users, needs; /* needs: bit 0 overwriting, bit 1 adding */
 	struct hd_mm *next;
 };
@@ -58,9 +55,9 @@ static int in_pieces(struct hd_mm *mm, int sum, struct hd_mm_pieces *pieces)
 /* What was named, or the first that is any good: whole, or in pieces whose scratchpads are small. */
 static int make(struct hd_mm *mm, int sum, int swap, const char *want)
 {
-	if (want && !strcmp(want, TILES))
-		return hd_amx_bytes(&mm->shape, omp_get_max_threads()) <= hd_scratch_bytes() &&
-		       (mm->tiles[sum] = hd_amx_create(&mm->shape)) != NULL;
+	if (want && !strncmp(want, "own:", 4))
+		return hd_mm_own_bytes(&mm->shape, want, omp_get_max_threads()) <= hd_scratch_bytes() &&
+		       hd_mm_own_make(&mm->own[sum], &mm->shape, want);
 	if (create(&mm->made[sum], &mm->shape, sum, swap, want))
 		return 1;
 	return !swap && in_pieces(mm, sum, hd_mm_pieces_of_scratch(&mm->shape, sum, want));
@@ -68,9 +65,14 @@ static int make(struct hd_mm *mm, int sum, int swap, const char *want)
 
 static int ensure_fixed(struct hd_mm *mm, int sum)
 {
-	if (hd_mm_in_tiles(&mm->shape) && make(mm, sum, 0, TILES))
+	if (hd_mm_in_tiles(&mm->shape) && make(mm, sum, 0, HD_MM_TILES))
 		return 1;
 	return in_pieces(mm, sum, hd_mm_pieces_create(&mm->shape, sum));
+}
+
+static int is_own(const struct hd_mm *mm, int sum)
+{
+	return mm->own[sum].tiles || mm->own[sum].thin;
 }
 
 /* Values: "ab/NAME", "ba/NAME" (operands swapped). */
@@ -79,7 +81,7 @@ static int ensure(struct hd_mm *mm, int sum)
 	char key[HD_MM_KEY];
 	struct hd_mm_pick *k;
 
-	if (mm->made[sum].prim || mm->pieces[sum] || mm->tiles[sum])
+	if (mm->made[sum].prim || mm->pieces[sum] || is_own(mm, sum))
 		return 1;
 	if (fixed)
 		return ensure_fixed(mm, sum);
@@ -135,12 +137,14 @@ static void release(struct arena *a)
 
 struct rival {
 	struct hd_mm_primitive p;
-	struct hd_amx *tiles; /* in its place */
-	int sum;
+	struct hd_mm_own own; /* in its place */
+	int sum, is_own;
+	uint32_t bias_dtype;
 	char value[128];
 	double best;
 };
-#define MAX_RIVALS 12
+#define MAX_RIVALS 12 /* of oneDNN */
+#define OWN 2
 
 static double time_once(struct rival *r, struct arena *a)
 {
@@ -151,8 +155,8 @@ static double time_once(struct rival *r, struct arena *a)
 	for (int o = 0; o < HD_MM_OPERANDS; o++)
 		at[o] = a->span[o] ? (char *)a->mem[o] + set * a->span[o] : NULL;
 	t = hd_seconds();
-	if (r->tiles)
-		hd_amx_run(r->tiles, a->scratch, r->sum, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B], at[HD_MM_BIAS]);
+	if (r->is_own)
+		hd_mm_own_run(&r->own, a->scratch, r->sum, (void *const *)at, r->bias_dtype);
 	else
 		hd_mm_execute(r->p.prim, &r->p.bound, a->scratch, at[HD_MM_C], at[HD_MM_A], at[HD_MM_B],
 			      at[HD_MM_BIAS]);
@@ -163,7 +167,7 @@ static void leave(struct rival *r, int n)
 {
 	for (int i = 0; i < n; i++) {
 		hd_mm_drop(&r[i].p);
-		hd_amx_destroy(r[i].tiles);
+		hd_mm_own_drop(&r[i].own);
 	}
 }
 
@@ -207,7 +211,8 @@ static int enter(struct rival *r, int n, struct arena *a, const struct hd_mm_sha
 		    hd_mm_build(&r[n].p, pd, swap, s->dtype[HD_MM_BIAS] != 0)) {
 			snprintf(r[n].value, sizeof(r[n].value), "%s/%s", swap ? "ba" : "ab", hd_mm_name(pd));
 			r[n].best = 1e9;
-			r[n].tiles = NULL;
+			r[n].own = (struct hd_mm_own){ NULL, NULL };
+			r[n].is_own = 0;
 			n += hd_mm_touch(&a->scratch, &a->scratch_bytes, r[n].p.scratch_bytes);
 		}
 		dnnl_primitive_desc_destroy(pd);
@@ -216,15 +221,21 @@ static int enter(struct rival *r, int n, struct arena *a, const struct hd_mm_sha
 	return n;
 }
 
-static int enter_tiles(struct rival *r, int n, struct arena *a, const struct hd_mm_shape *s, int sum)
+static int enter_own(struct rival *r, int n, struct arena *a, const struct hd_mm_shape *s, int sum)
 {
-	size_t bytes = (size_t)hd_amx_bytes(s, omp_get_max_threads());
-	struct hd_amx *tiles = bytes && hd_mm_touch(&a->scratch, &a->scratch_bytes, bytes) ? hd_amx_create(s) : NULL;
+	static const char *const names[] = { HD_MM_TILES, HD_MM_THIN };
 
-	if (!tiles)
-		return n;
-	r[n] = (struct rival){ .tiles = tiles, .sum = sum, .value = "ab/" TILES, .best = 1e9 };
-	return n + 1;
+	for (size_t i = 0; i < HD_LEN(names); i++) {
+		size_t bytes = (size_t)hd_mm_own_bytes(s, names[i], omp_get_max_threads());
+
+		r[n] = (struct rival){ .sum = sum, .is_own = 1, .bias_dtype = s->dtype[HD_MM_BIAS], .best = 1e9 };
+		if (!bytes || !hd_mm_touch(&a->scratch, &a->scratch_bytes, bytes) ||
+		    !hd_mm_own_make(&r[n].own, s, names[i]))
+			continue;
+		snprintf(r[n].value, sizeof(r[n].value), "ab/%s", names[i]);
+		n++;
+	}
+	return n;
 }
 
 /* Rounds over all rivals, so that a slow moment of the machine does not hit one alone; those
@@ -237,7 +248,7 @@ static int winner(const struct rival *r, int n)
 	int at = 0;
 
 	for (int i = 0; i < n; i++) {
-		double t = r[i].best * (r[i].tiles ? MARGIN : 1);
+		double t = r[i].best * (r[i].own.tiles ? MARGIN : 1);
 
 		if (t < best) {
 			best = t;
@@ -272,13 +283,13 @@ static double rate_of(uint32_t dtype, int64_t size, double best)
 				 .dtype = { dtype, dtype, HD_DTYPE_F32 },
 				 .n = { size, size, size },
 				 .stride = { { size, 0, 1 }, { 0, 1, size }, { size, 1, 0 } } };
-	struct rival r[MAX_RIVALS + 1];
+	struct rival r[MAX_RIVALS + OWN];
 	struct arena a = { 0 };
 	int n;
 
 	if (hd_mm_open(NULL) < 0 || !touch(&a, &s))
 		return best;
-	n = enter_tiles(r, enter(r, 0, &a, &s, 0, 0), &a, &s, 0);
+	n = enter_own(r, enter(r, 0, &a, &s, 0, 0), &a, &s, 0);
 	for (int i = 0; i < 2 * n; i++) {
 		struct rival *x = &r[i / 2];
 
@@ -307,7 +318,7 @@ static double rough_rate(uint32_t dtype)
 static void measure(const char *key, size_t len, struct arena *a)
 {
 	char text[HD_MM_KEY];
-	struct rival r[MAX_RIVALS + 1];
+	struct rival r[MAX_RIVALS + OWN];
 	struct hd_mm_shape s;
 	int n = 0, sum = 0;
 
@@ -321,7 +332,7 @@ static void measure(const char *key, size_t len, struct arena *a)
 	n = enter(r, n, a, &s, sum, 0);
 	if (hd_mm_can_swap(&s))
 		n = enter(r, n, a, &s, sum, 1);
-	n = enter_tiles(r, n, a, &s, sum);
+	n = enter_own(r, n, a, &s, sum);
 	if (n) {
 		const char *value = r[fastest(r, n, a, 0.05)].value;
 
@@ -380,8 +391,7 @@ static void forget(struct hd_mm *m, int sum)
 	hd_mm_drop(&m->made[sum]);
 	hd_mm_pieces_destroy(m->pieces[sum]);
 	m->pieces[sum] = NULL;
-	hd_amx_destroy(m->tiles[sum]);
-	m->tiles[sum] = NULL;
+	hd_mm_own_drop(&m->own[sum]);
 }
 
 /* Prepares all that is needed anew: what was made before knew less. */
@@ -470,11 +480,14 @@ void hd_mm_put(struct hd_mm *mm)
 int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias)
 {
 	struct hd_mm_primitive *p = &mm->made[sum];
+	void *const mem[HD_MM_OPERANDS] = {
+		[HD_MM_A] = (void *)a, [HD_MM_B] = (void *)b, [HD_MM_C] = c, [HD_MM_BIAS] = (void *)bias
+	};
 
 	if (!ensure(mm, sum)) /* never timed: the first implementation offered */
 		return HD_ENOTSUP;
-	if (mm->tiles[sum]) {
-		hd_amx_run(mm->tiles[sum], hd_scratch(), sum, c, a, b, bias);
+	if (is_own(mm, sum)) {
+		hd_mm_own_run(&mm->own[sum], hd_scratch(), sum, mem, mm->shape.dtype[HD_MM_BIAS]);
 		return 0;
 	}
 	if (mm->pieces[sum])

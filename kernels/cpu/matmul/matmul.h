@@ -22,15 +22,6 @@ void hd_mm_put(struct hd_mm *mm);
 /* sum 1: added to what c holds.  0, or HD_ENOTSUP: oneDNN refused at run time. */
 int hd_mm_run(struct hd_mm *mm, int sum, void *c, const void *a, const void *b, const void *bias);
 
-/* -- thin.c: products of a few rows with a large matrix.  NULL: of another shape.  bias, along n, may be NULL. */
-#define HD_THIN_ROWS 4
-struct hd_thin;
-int64_t hd_thin_bytes(const struct hd_mm_shape *s); /* of scratch; 0: of another shape */
-struct hd_thin *hd_thin_create(const struct hd_mm_shape *s);
-void hd_thin_destroy(struct hd_thin *t);
-void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, const void *a, const void *b,
-		 const void *bias, uint32_t bias_dtype);
-
 /* bound.c: the least seconds that a product of this shape is known to take, measured at the first call; 0: not known.  Bias, and
  * adding to c, are left out.  any: in whatever layout of the operands; else as they lie, or b packed. */
 double hd_mm_least(const struct hd_mm_shape *s, int any);

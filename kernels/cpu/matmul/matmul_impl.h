@@ -5,7 +5,9 @@
 #ifndef HD_KERNELS_CPU_MATMUL_MATMUL_IMPL_H
 #define HD_KERNELS_CPU_MATMUL_MATMUL_IMPL_H
 #include <oneapi/dnnl/dnnl.h>
+#include "kernels/cpu/matmul/amx.h"
 #include "kernels/cpu/matmul/matmul.h"
+#include "kernels/cpu/thin/thin.h"
 
 /* An implementation that wants much more scratch than another is not offered, nor is one that wants more than most of them: they
  * keep all sums in fp32, and are none of the fast ones. */
@@ -56,6 +58,21 @@ void hd_mm_drop(struct hd_mm_primitive *p);
 int hd_mm_execute(dnnl_primitive_t prim, const struct hd_mm_bound *b, void *scratch, void *c, const void *a,
 		  const void *m, const void *bias);
 double hd_mm_flops(const struct hd_mm_shape *s);
+
+/* -- own.c: products of our own beside oneDNN's, by names beside theirs -- */
+#define HD_MM_TILES "own:amx"
+#define HD_MM_THIN "own:thin"
+struct hd_mm_own { /* one of them, or none */
+	struct hd_amx *tiles;
+	struct hd_thin *thin;
+};
+int64_t hd_mm_own_bytes(const struct hd_mm_shape *s, const char *name,
+			int threads); /* of scratch; 0: not for this shape */
+/* 1, or 0: not for this shape, or not here. */
+int hd_mm_own_make(struct hd_mm_own *o, const struct hd_mm_shape *s, const char *name);
+/* mem: by HD_MM_A.. */
+void hd_mm_own_run(const struct hd_mm_own *o, void *scratch, int sum, void *const *mem, uint32_t bias_dtype);
+void hd_mm_own_drop(struct hd_mm_own *o);
 
 /* -- matmul_scratch.c: what is chosen among, so that the most of it is known before -- */
 /* With b' a' in place of a b, one of which is a vector. */

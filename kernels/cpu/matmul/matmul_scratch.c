@@ -80,8 +80,10 @@ static int64_t of_offers(const struct hd_mm_shape *s, int sum, int swap)
 
 static int64_t timed(const struct hd_mm_shape *s, int sum, int threads)
 {
-	int64_t most = larger(hd_amx_bytes(s, threads), of_offers(s, sum, 0));
+	int64_t most = of_offers(s, sum, 0);
 
+	most = larger(most, hd_mm_own_bytes(s, HD_MM_TILES, threads));
+	most = larger(most, hd_mm_own_bytes(s, HD_MM_THIN, threads));
 	if (hd_mm_can_swap(s))
 		most = larger(most, of_offers(s, sum, 1));
 	if (hd_mm_wants(s, sum, NULL, hd_mm_limit(s, sum)) < 0)
@@ -91,7 +93,7 @@ static int64_t timed(const struct hd_mm_shape *s, int sum, int threads)
 
 static int64_t fixed(const struct hd_mm_shape *s, int sum, int threads)
 {
-	int64_t tiles = hd_mm_in_tiles(s) ? hd_amx_bytes(s, threads) : 0;
+	int64_t tiles = hd_mm_in_tiles(s) ? hd_mm_own_bytes(s, HD_MM_TILES, threads) : 0;
 
 	return tiles ? tiles : hd_mm_pieces_bytes(s, sum, threads);
 }

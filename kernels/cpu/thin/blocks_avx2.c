@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Thin products for x86-64 with AVX2 and FMA.
+ */
+#include <config.h>
+#include "kernels/cpu/thin/thin.h"
+#if defined(__x86_64__)
+#include "kernels/cpu/base/simd.h"
+#pragma GCC target("avx2,fma")
+#define HD_VL 8
+#define HD_MR 4
+#define HD_THIN_ISA hd_thin_avx2
+#include "kernels/cpu/thin/blocks.h"
+#endif

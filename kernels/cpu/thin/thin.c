@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Products of a few rows with a large matrix.  Threads share out columns, in units, so no bit depends on their number; each takes
+ * its columns by what the processor is best at (blocks.h, tiles.c).
+ */
+#include <config.h>
+#include "kernels/cpu/thin/thin.h"
+#include "kernels/cpu/base/low.h"
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST = 1 << 16, COLUMNS = 64 };
+
+struct hd_thin {
+	int64_t m, n, k, a_m, a_k, b_step, c_m;
+	int low, low_c, along_k, tiles;
+	hd_thin_fn *blocks;
+	int64_t width;                  /* of y: columns of a panel */
+	int64_t operand, each, threads; /* bytes: of a in its form, of one thread */
+};
+
+static int fits(const struct hd_mm_shape *s, int64_t rows)
+{
+	const int64_t *n = s->n, *a = s->stride[HD_MM_A], *b = s->stride[HD_MM_B], *c = s->stride[HD_MM_C];
+
+	return s->ndim == 3 && n[0] <= rows && n[0] > 0 && n[1] >= COLUMNS && n[2] >= COLUMNS && n[1] * n[2] >= LEAST &&
+	       c[1] == 1 && a[2] >= 1 && (b[1] == 1 || b[2] == 1) && s->dtype[HD_MM_A] == s->dtype[HD_MM_B] &&
+	       b[1] > 0 && b[2] > 0 &&
+	       (!s->dtype[HD_MM_BIAS] || (s->stride[HD_MM_BIAS][0] == 0 && s->stride[HD_MM_BIAS][1] == 1));
+}
+
+static hd_thin_fn *best_blocks(void)
+{
+#if defined(__x86_64__)
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+		return hd_thin_avx512;
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+		return hd_thin_avx2;
+#endif
+	return hd_thin_plain;
+}
+
+static int64_t up(int64_t n)
+{
+	return (n + 63) / 64 * 64;
+}
+
+static void size(struct hd_thin *t, int threads)
+{
+	t->width = t->along_k ? HD_THIN_UNIT : HD_THIN_PANEL;
+	t->operand = up(t->m * t->k * 4);
+	t->each = up(t->m * t->width * 4);
+#if HD_AMX
+	if (t->tiles) {
+		t->operand = up((t->k + 31) / 32 * 32 * 32 * 2);
+		t->each += up((int64_t)hd_thin_tiles_bytes(t->k, t->along_k));
+	}
+#endif
+	t->threads = threads;
+}
+
+/* -> 0: not for this shape */
+static int plan(struct hd_thin *t, const struct hd_mm_shape *s, int64_t rows, int tiles, int threads)
+{
+	if (!fits(s, rows))
+		return 0;
+	*t = (struct hd_thin){ .m = s->n[0], .n = s->n[1], .k = s->n[2], .a_m = s->stride[HD_MM_A][0] };
+	t->a_k = s->stride[HD_MM_A][2];
+	t->along_k = s->stride[HD_MM_B][2] == 1;
+	t->b_step = s->stride[HD_MM_B][t->along_k ? 1 : 2];
+	t->c_m = s->stride[HD_MM_C][0];
+	t->low = s->dtype[HD_MM_A] == HD_DTYPE_BF16;
+	t->low_c = s->dtype[HD_MM_C] == HD_DTYPE_BF16;
+	t->blocks = best_blocks();
+	t->tiles = t->low && t->m > HD_THIN_ROWS && t->a_k == 1 && tiles;
+	size(t, threads);
+	return 1;
+}
+
+int64_t hd_thin_bytes(const struct hd_mm_shape *s, int64_t rows, int tiles, int threads)
+{
+	struct hd_thin t;
+
+	return plan(&t, s, rows, tiles, threads) ? t.operand + t.threads * t.each : 0;
+}
+
+struct hd_thin *hd_thin_create(const struct hd_mm_shape *s, int64_t rows, int tiles)
+{
+	struct hd_thin t, *kept;
+
+	if (!plan(&t, s, rows, tiles, omp_get_max_threads()))
+		return NULL;
+	kept = hd_alloc(sizeof(*kept));
+	*kept = t;
+	return kept;
+}
+
+void hd_thin_destroy(struct hd_thin *t)
+{
+	free(t);
+}
+
+/* -- run --------------------------------------------------------------------------------------- */
+struct thin_result {
+	void *c;
+	const void *bias;
+	uint32_t bias_dtype;
+	int keep;
+};
+
+HD_CLONES static void add_to(float *y, const float *x, int64_t n)
+{
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++)
+		y[j] += x[j];
+}
+
+/* c[i, from + j] = (keep ? c : 0) + bias + y[j] */
+static void put(const struct hd_thin *t, const struct thin_result *r, int64_t i, int64_t from, int64_t n, float *y)
+{
+	uint32_t dtype = t->low_c ? HD_DTYPE_BF16 : HD_DTYPE_F32;
+	int64_t at = i * t->c_m + from;
+	float tmp[HD_PIECE];
+
+	if (r->keep)
+		add_to(y, hd_read(r->c, dtype, at, n, tmp), n);
+	if (r->bias)
+		add_to(y, hd_read(r->bias, r->bias_dtype, from, n, tmp), n);
+	if (t->low_c)
+		hd_store_bf16((uint16_t *)r->c + at, y, n);
+	else
+		memcpy((float *)r->c + at, y, (size_t)n * sizeof(*y));
+}
+
+_Static_assert(HD_THIN_PANEL <= HD_PIECE && HD_THIN_PANEL % HD_THIN_UNIT == 0, "a panel is a piece");
+
+/* Columns from..to - 1, by one thread */
+static void part(const struct hd_thin *t, const struct hd_thin_job *j, const struct thin_result *r, int64_t from,
+		 int64_t to, char *mem)
+{
+	float *y = (float *)mem;
+
+	for (; from < to; from += t->width) {
+		int64_t n = hd_min(t->width, to - from);
+
+#if HD_AMX
+		if (t->tiles)
+			hd_thin_tiles(j, y, t->width, from, n, mem + up(t->m * t->width * 4));
+		else
+#endif
+			t->blocks(j, y, t->width, from, n);
+		for (int64_t i = 0; i < t->m; i++)
+			put(t, r, i, from, n, y + i * t->width);
+	}
+}
+
+/* a as fp32, in one piece; where it lies, if it lies so, else in `to` */
+static const float *rows_of(const struct hd_thin *t, float *to, const void *a)
+{
+	if (!t->low && t->a_k == 1 && (t->a_m == t->k || t->m == 1))
+		return a;
+	for (int64_t i = 0; i < t->m; i++)
+		if (t->low && t->a_k == 1)
+			hd_raise(to + i * t->k, (const uint16_t *)a + i * t->a_m, t->k);
+		else
+			for (int64_t k = 0; k < t->k; k++)
+				to[i * t->k + k] = hd_get(a, t->low, i * t->a_m + k * t->a_k);
+	return to;
+}
+
+void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, const void *a, const void *b,
+		 const void *bias, uint32_t bias_dtype)
+{
+	const struct thin_result r = { c, bias, bias_dtype, keep };
+	struct hd_thin_job j = { .m = t->m, .k = t->k, .b = b, .b_step = t->b_step, .low = t->low };
+	int64_t units = (t->n + HD_THIN_UNIT - 1) / HD_THIN_UNIT;
+
+	j.along_k = t->along_k;
+#if HD_AMX
+	if (t->tiles) {
+		j.tiles = scratch;
+		hd_thin_tiles_pack(scratch, &j, a, t->a_m);
+	} else
+#endif
+		j.rows = rows_of(t, scratch, a);
+#pragma omp parallel num_threads((int)t->threads)
+	{
+		int64_t me = omp_get_thread_num(), all = omp_get_num_threads();
+
+#if HD_AMX
+		if (t->tiles)
+			hd_amx_begin();
+#endif
+		part(t, &j, &r, units * me / all * HD_THIN_UNIT, hd_min(t->n, units * (me + 1) / all * HD_THIN_UNIT),
+		     (char *)scratch + t->operand + me * t->each);
+#if HD_AMX
+		if (t->tiles)
+			hd_amx_end();
+#endif
+	}
+}
