@@ -3,8 +3,7 @@
  * one probe: small plans that say what a layer costs (families.c).  Families that cannot fit are dropped; of the others the
  * most promising is opened first, into its layouts, and the most promising layout is planned whole.  That ends when no other
  * can be faster than the best by its bound, when none is likely to come near it, or after so many plans.
- * Then what differs from the best in one point is probed, and if none of that is faster, what differs in two. What may be faster
- * is planned too, as long as that helps.
+ * Then what differs from the best in one point is probed. It is planned too if it may be faster, as long as that helps.
  * The order of a layout's units takes a plan of all its layers: it is made when the layout is next.
  *
  * Rounds have a fixed size, so what is looked at does not depend on the number of processors.
@@ -71,34 +70,22 @@ static void queue_staged(struct search_state *s, const struct space_layout *l, i
 		queue_staged(s, &mine, probe, i + 1);
 }
 
-/* Seconds that it may take, by its order of units; -1: that was refused. */
-static double ordered_key(struct search_state *s, const struct queued *it)
+static void judge_order(struct search_state *s, struct queued *it)
 {
 	const struct probe *p = &s->probes[it->probe];
 	struct probe_shape shape = hd_search_shape(s, &it->layout, p->micros);
 	const struct order_probe *o = hd_search_order(s, &it->layout, p->micros);
-	double memory, key;
+	double memory;
 
-	if (o->judged.code)
-		return -1;
-	memory = hd_guess_memory(p, &shape, o);
-	key = larger_of(hd_guess_step(p, &shape, o), it->bound);
-	if (s->limit > 0 && memory > s->limit) /* later */
-		key *= 1 + 4 * (memory / s->limit - 1);
-	return key;
-}
-
-static void judge_order(struct search_state *s, struct queued *it)
-{
-	double key = ordered_key(s, it);
-
-	if (key < 0) {
-		hd_search_lost(s, &it->layout, 1,
-			       hd_search_order(s, &it->layout, s->probes[it->probe].micros)->judged.why);
+	if (o->judged.code) {
+		hd_search_lost(s, &it->layout, 1, o->judged.why);
 		return;
 	}
+	memory = hd_guess_memory(p, &shape, o);
 	it->kind = QUEUED_ORDERED;
-	it->key = key;
+	it->key = larger_of(hd_guess_step(p, &shape, o), it->bound);
+	if (s->limit > 0 && memory > s->limit) /* later */
+		it->key *= 1 + 4 * (memory / s->limit - 1);
 	hd_search_push(s, it);
 }
 
@@ -215,22 +202,18 @@ static void rounds(struct search_state *s)
 }
 
 /* -- what is near the best ------------------------------------------------------------------------------------------------------------- */
-struct nearby { /* layouts, each once */
-	struct queued *v;
-	int64_t n;
-	size_t cap;
-};
-
-static void near(struct search_state *s, const struct space_layout *l, struct nearby *to)
+static void near(struct search_state *s, const struct space_layout *l, struct queued *v, int64_t *n, int64_t most)
 {
-	for (int64_t i = 0; i < to->n; i++)
-		if (hd_layout_same(s->e.space, &to->v[i].layout, l))
+	if (*n == most || hd_search_known(s, l))
+		return;
+	for (int64_t i = 0; i < *n; i++)
+		if (hd_layout_same(s->e.space, &v[i].layout, l))
 			return;
-	to->v = hd_grow(to->v, (size_t)to->n, &to->cap, sizeof(*to->v));
-	to->v[to->n++] = (struct queued){ .layout = *l, .layouts = 1, .probe = -1 };
+	v[(*n)++] = (struct queued){ .layout = *l, .layouts = 1 };
 }
 
-static void near_keys(struct search_state *s, const struct space_layout *best, struct nearby *to)
+static void near_keys(struct search_state *s, const struct space_layout *best, struct queued *v, int64_t *n,
+		      int64_t most)
 {
 	const struct space *of = s->e.space;
 
@@ -239,14 +222,14 @@ static void near_keys(struct search_state *s, const struct space_layout *best, s
 			struct space_layout l = *best;
 
 			l.choice[i] = k;
-			near(s, &l, to);
+			near(s, &l, v, n, most);
 		}
 	for (int i = 0; i < of->nkeys; i++)
 		for (int k = 0; k < of->keys[i].n; k++) {
 			struct space_layout l = *best;
 
 			l.value[i] = k;
-			near(s, &l, to);
+			near(s, &l, v, n, most);
 		}
 }
 
@@ -256,7 +239,8 @@ static int allowed(const struct space_strategy *s, int64_t size, int64_t layers)
 }
 
 /* A factor of two or three goes from one strategy to another. */
-static void near_sizes(struct search_state *s, const struct space_layout *best, struct nearby *to)
+static void near_sizes(struct search_state *s, const struct space_layout *best, struct queued *v, int64_t *n,
+		       int64_t most)
 {
 	const struct space *of = s->e.space;
 
@@ -271,153 +255,58 @@ static void near_sizes(struct search_state *s, const struct space_layout *best, 
 				l.size[k] *= f;
 				if (allowed(&of->strategies[i], l.size[i], of->layers) &&
 				    allowed(&of->strategies[k], l.size[k], of->layers))
-					near(s, &l, to);
+					near(s, &l, v, n, most);
 			}
-}
-
-/* All that differ from l in one point. */
-static void near_one(struct search_state *s, const struct space_layout *l, struct nearby *to)
-{
-	struct space_layout *orders;
-	int n;
-
-	orders = hd_layout_orders(s->e.space, l, &n);
-	for (int i = 0; i < n; i++)
-		near(s, &orders[i], to);
-	free(orders);
-	near_keys(s, l, to);
-	near_sizes(s, l, to);
-}
-
-/* What differs in two points: of what differs in one, what may be in time's reach if the other is mended.  Whether it
- * fits, and what its stages refuse, the other point may change. */
-static void near_two(struct search_state *s, struct nearby *x)
-{
-	int64_t n = x->n;
-
-	for (int64_t i = 0; i < n; i++) {
-		struct queued it = x->v[i]; /* near() may move them */
-
-		if (it.key <= PATIENCE * s->best)
-			near_one(s, &it.layout, x);
-	}
-}
-
-/* Layouts that differ in stages alone have one probe. */
-static struct space_layout without_stages(const struct space *of, struct space_layout l)
-{
-	for (int i = 0; i < of->n; i++)
-		if (of->strategies[i].stages)
-			l.size[i] = 1, l.choice[i] = 0;
-	return l;
-}
-
-/* Of those from `from` on.  The number of each's probe is -1 if that was refused. */
-static void probe_near(struct search_state *s, struct nearby *x, int64_t from)
-{
-	struct nearby once = { .n = 0 };
-	struct space_layout *l;
-	struct probe *p;
-
-	for (int64_t i = from; i < x->n; i++) {
-		struct space_layout mine = without_stages(s->e.space, x->v[i].layout);
-
-		near(s, &mine, &once);
-	}
-	l = hd_alloc(((size_t)once.n + 1) * sizeof(*l));
-	p = hd_alloc(((size_t)once.n + 1) * sizeof(*p));
-	for (int64_t i = 0; i < once.n; i++)
-		l[i] = once.v[i].layout;
-	hd_search_evaluate_probes(&s->e, l, once.n, 1, p);
-	for (int64_t i = 0; i < once.n; i++)
-		once.v[i].probe = p[i].judged.code ? -1 : hd_search_probe(s, &p[i]);
-	for (int64_t i = from; i < x->n; i++) {
-		struct space_layout mine = without_stages(s->e.space, x->v[i].layout);
-
-		for (int64_t k = 0; k < once.n; k++)
-			if (hd_layout_same(s->e.space, &l[k], &mine))
-				x->v[i].probe = once.v[k].probe;
-	}
-	free(once.v), free(l), free(p);
 }
 
 #define CLOSE \
 	0.95 /* what is guessed to take longer than this, beside the best, without any wait of a stage is not faster */
 
-/* Its key becomes what it may take without any wait.  -> 1: it may be faster, and fit. */
-static int may_be_faster(struct search_state *s, struct queued *it)
+/* Of those near the best, what may be faster and fit, by small plans; the others are not planned whole. */
+static int64_t promising(struct search_state *s, struct queued *v, int64_t n)
 {
-	const struct probe *p;
-	struct probe_shape shape;
+	struct space_layout *l = hd_alloc(((size_t)n + 1) * sizeof(*l));
+	struct probe *p = hd_alloc(((size_t)n + 1) * sizeof(*p));
+	int64_t some = 0;
 
-	it->key = INFINITY;
-	if (it->probe < 0)
-		return 0;
-	p = &s->probes[it->probe];
-	shape = hd_search_shape(s, &it->layout, p->micros);
-	it->bound = hd_bound_step(p, &shape);
-	it->key = larger_of(hd_guess_step(p, &shape, &without_waits), it->bound);
-	return it->bound < s->best && CLOSE * it->key < s->best && !staged_refused(s, &it->layout) &&
-	       (s->limit <= 0 || hd_bound_memory(p, &shape) <= s->limit) && !hd_search_known(s, &it->layout);
-}
-
-static int by_key(const void *va, const void *vb)
-{
-	const struct queued *a = va, *b = vb;
-
-	if (a->key != b->key)
-		return a->key < b->key ? -1 : 1;
-	return a->serial < b->serial ? -1 : a->serial > b->serial; /* the same on every processor */
-}
-
-/* Of those from `from` on the most promising, by small plans and by the order of their units, are planned whole. */
-static void plan_near(struct search_state *s, struct nearby *x, int64_t from)
-{
-	struct queued *v = hd_alloc((size_t)(x->n - from + 1) * sizeof(*v));
-	int64_t n = 0, some = 0;
-
-	probe_near(s, x, from);
-	for (int64_t i = from; i < x->n; i++)
-		if (may_be_faster(s, &x->v[i]))
-			v[n++] = x->v[i];
 	for (int64_t i = 0; i < n; i++)
-		hd_search_want_order(s, &v[i].layout, s->probes[v[i].probe].micros);
-	hd_search_make_orders(s);
+		l[i] = v[i].layout;
+	hd_search_evaluate_probes(&s->e, l, n, 1, p);
 	for (int64_t i = 0; i < n; i++) {
-		double key = ordered_key(s, &v[i]);
+		struct probe_shape shape = hd_search_shape(s, &l[i], p[i].micros);
 
-		if (key < 0 || CLOSE * key >= s->best)
+		if (p[i].judged.code || staged_refused(s, &l[i]))
 			continue;
-		v[some] = v[i];
-		v[some].key = key;
-		v[some].serial = some;
-		some++;
+		v[i].bound = hd_bound_step(&p[i], &shape);
+		if (v[i].bound < s->best && CLOSE * hd_guess_step(&p[i], &shape, &without_waits) < s->best &&
+		    (s->limit <= 0 || hd_bound_memory(&p[i], &shape) <= s->limit))
+			v[some++] = v[i];
 	}
-	qsort(v, (size_t)some, sizeof(*v), by_key);
-	evaluate(s, v, some < ROUND ? some : ROUND);
-	free(v);
+	free(l), free(p);
+	return some;
 }
 
-/* One step helps, or two at once: a smaller pipeline, say, that fits with another stage of zero only. */
 static void climb(struct search_state *s)
 {
-	enum { TIMES = 8 };
+	enum { MOST = 24, TIMES = 8 };
+	struct queued *v = hd_alloc(MOST * sizeof(*v));
 	double was = INFINITY;
 
 	for (int t = 0; t < TIMES && s->best < was; t++) {
-		struct nearby x = { .n = 0 };
-		int64_t n;
+		struct space_layout best = *hd_search_best(s), *orders;
+		int64_t n = 0;
+		int norders;
 
 		was = s->best;
-		near_one(s, hd_search_best(s), &x);
-		plan_near(s, &x, 0);
-		n = x.n;
-		if (s->best >= was) {
-			near_two(s, &x);
-			plan_near(s, &x, n);
-		}
-		free(x.v);
+		orders = hd_layout_orders(s->e.space, &best, &norders);
+		for (int i = 0; i < norders; i++)
+			near(s, &orders[i], v, &n, MOST);
+		free(orders);
+		near_keys(s, &best, v, &n, MOST);
+		near_sizes(s, &best, v, &n, MOST);
+		evaluate(s, v, promising(s, v, n));
 	}
+	free(v);
 }
 
 /* -- the whole ------------------------------------------------------------------------------------------------------------------------- */
