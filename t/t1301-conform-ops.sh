@@ -5,28 +5,12 @@
 # something else.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
-
-wrong() { # -D...: product.so with this fault
-	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" "$@" -o product.so "$src/t/plugins/product.c" -lm
-}
-says() { # NAME PATTERN STATUS args...
-	name=$1 pattern=$2 status=$3
-	shift 3
-	heddle conform ./product.so "$@" >out 2>err
-	[ $? -eq "$status" ] && grep -Eq -e "$pattern" out
-	tap_result $? "$name" || { grep -A3 '^not ok' out; tail -2 out; cat err; } | head -20 | tap_comment
-}
-ops='ops keep to their operands, gpt2'
-fault() { # NAME PATTERN -D...
-	name=$1 pattern=$2
-	shift 2
-	wrong "$@"
-	says "$name" "^#   $pattern" 1 --only "$ops"
-}
+plugin=product only='ops keep to their operands, gpt2'
+. "$src/t/lib/wrong.sh"
 
 wrong -DRIGHT
 says "a right op passes" ' [1-9][0-9]* passed, 0 failed' 0 --layouts 0 --no-runs
-says "... on the devices that it has kernels for, and says which it has not" "^ok 3 - $ops on cpu in bf16" 0 --only "$ops"
+says "... on the devices that it has kernels for, and says which it has not" "^ok 3 - $only on cpu in bf16" 0 --only "$only"
 fault "a read behind an operand" 'a crash: .*SIGSEGV\) in kernel product of \[x\]' '-DW_RUN=y[0] = x[n]'
 fault "a read before it" 'a crash: .*SIGSEGV\) in kernel product of \[x\]' '-DW_RUN=y[0] = x[-1]'
 fault "a write behind it" 'a crash: .*SIGSEGV\) in kernel product of \[x\]' '-DW_RUN=y[n] = 1'

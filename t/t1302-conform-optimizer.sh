@@ -4,27 +4,12 @@
 # state that a checkpoint has.
 . "${0%/*}/lib/tap.sh"
 . "$src/t/lib/tiny.sh"
-
-wrong() { # -D...: descent.so with this fault
-	${CC:-cc} -std=gnu11 -w -fPIC -shared -fvisibility=hidden -I"$src/include" "$@" -o descent.so "$src/t/plugins/descent.c"
-}
-says() { # NAME PATTERN STATUS args...
-	name=$1 pattern=$2 status=$3
-	shift 3
-	heddle conform ./descent.so "$@" >out 2>err
-	[ $? -eq "$status" ] && grep -Eq -e "$pattern" out
-	tap_result $? "$name" || { grep -A3 '^not ok' out; tail -2 out; cat err; } | head -20 | tap_comment
-}
-fault() { # NAME PATTERN -D...
-	name=$1 pattern=$2
-	shift 2
-	wrong "$@"
-	says "$name" "^#   $pattern" 1 --only 'its optimizer'
-}
+plugin=descent only='its optimizer'
+. "$src/t/lib/wrong.sh"
 
 wrong -DRIGHT
 says "a right one passes" ' [1-9][0-9]* passed, 0 failed' 0 --layouts 0 --no-runs
-says "... also where its states are sharded" '^ok [0-9]* - its optimizer makes the same of a model, gpt2: descent, dp 2 \(zero = 3\)$' 0 --only 'its optimizer'
+says "... also where its states are sharded" '^ok [0-9]* - its optimizer makes the same of a model, gpt2: descent, dp 2 \(zero = 3\)$' 0 --only "$only"
 fault "the learning rate is ignored" 'with a learning rate of 0, .* changes by ' '-DW_VALUE="a - 0.01 * e"'
 fault "it goes up" 'a step with a learning rate of 1e-4 takes the loss of its own samples from ' '-DW_VALUE="a + d * e"'
 fault "nothing is updated" 'the new value of .* does not read the factor of clipping' '-DW_SKIP=""'

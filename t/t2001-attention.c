@@ -57,16 +57,6 @@ struct both {
 	struct kt_buf *q, *k, *v, *o, *lse, *d_o, *in[6], *dq, *dk, *dv;
 };
 
-static const char *lse_spec(const char *q)
-{
-	static char spec[100];
-	char b[20], s[40], h[40];
-
-	sscanf(q, "%19[^,],%39[^,],%39[^,]", b, s, h);
-	snprintf(spec, sizeof(spec), "%s,%s,%s", b, h, s);
-	return spec;
-}
-
 static void open_both(struct both *x, const struct shape *s, int width)
 {
 	char attr[80];
@@ -77,13 +67,13 @@ static void open_both(struct both *x, const struct shape *s, int width)
 	x->k = kt_in(x->fwd, HD_DTYPE_F32, s->k);
 	x->v = kt_in(x->fwd, HD_DTYPE_F32, s->k);
 	x->o = kt_out(x->fwd, HD_DTYPE_F32, s->q);
-	x->lse = kt_out(x->fwd, HD_DTYPE_F32, lse_spec(s->q));
+	x->lse = kt_out(x->fwd, HD_DTYPE_F32, kt_lse_spec(s->q));
 	kt_reals(x->q, -1.5, 1.5);
 	kt_reals(x->k, -1.5, 1.5);
 	kt_reals(x->v, -1, 1);
 	x->bwd = KT_NEW(attention_d, attr);
 	for (int i = 0; i < 6; i++)
-		x->in[i] = kt_in(x->bwd, HD_DTYPE_F32, i == 1 || i == 2 ? s->k : i == 4 ? lse_spec(s->q) : s->q);
+		x->in[i] = kt_in(x->bwd, HD_DTYPE_F32, i == 1 || i == 2 ? s->k : i == 4 ? kt_lse_spec(s->q) : s->q);
 	x->dq = kt_out(x->bwd, HD_DTYPE_F32, s->q);
 	x->dk = kt_out(x->bwd, HD_DTYPE_F32, s->k);
 	x->dv = kt_out(x->bwd, HD_DTYPE_F32, s->k);

@@ -39,16 +39,6 @@ static const struct shape {
 	  "causal=1 softcap=3 window=20" },
 };
 
-static const char *lse_spec(const char *q)
-{
-	static char spec[100];
-	char b[20], s[40], h[40];
-
-	sscanf(q, "%19[^,],%39[^,],%39[^,]", b, s, h);
-	snprintf(spec, sizeof(spec), "%s,%s,%s", b, h, s);
-	return spec;
-}
-
 /* Backward from what forward left on ref, rounded as the device gets it. */
 static void backward(const struct shape *s, struct kt *f, double tol)
 {
@@ -58,7 +48,7 @@ static void backward(const struct shape *s, struct kt *f, double tol)
 	for (int i = 0; i < 6; i++) {
 		struct kt_buf *b = kt_in(t, i == 4 ? HD_DTYPE_F32 : HD_DTYPE_BF16,
 					 i == 1 || i == 2 ? s->k
-					 : i == 4         ? lse_spec(s->q)
+					 : i == 4         ? kt_lse_spec(s->q)
 							  : s->q);
 
 		for (int64_t j = 0; i < 5 && j < b->count; j++)
@@ -84,7 +74,7 @@ static void attention(const struct shape *s, int forward_only)
 	kt_reals(kt_in(f, HD_DTYPE_BF16, s->k), -1.5, 1.5);
 	kt_reals(kt_in(f, HD_DTYPE_BF16, s->k), -1, 1);
 	kt_out(f, HD_DTYPE_BF16, s->q);
-	kt_out(f, HD_DTYPE_F32, lse_spec(s->q));
+	kt_out(f, HD_DTYPE_F32, kt_lse_spec(s->q));
 	KT_CHECK(f, 2 * ROUND, "attention, %s%s", s->what, forward_only ? ", by groups of warps" : "");
 	if (!forward_only)
 		backward(s, f, 4 * ROUND * (1 + scale));

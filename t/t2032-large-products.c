@@ -5,6 +5,7 @@
 #include <config.h>
 #include <stdlib.h>
 #include <string.h>
+#include "t/lib/kernel_test.h"
 #include "t/lib/tap.h"
 #include "kernels/cpu/matmul/matmul.h"
 
@@ -95,36 +96,15 @@ static uint16_t *matrix(int64_t rows, int64_t cols)
 	return x;
 }
 
-static char *gather(void *ctx, const char *wanted)
-{
-	(void)ctx;
-	return hd_strdup(wanted);
-}
-
-/* In place of what was timed, one implementation for all. */
-static char *bcast(void *ctx, const char *text)
-{
-	char *forced = hd_strdup("");
-
-	for (; *text; text += strcspn(text, "\n") + 1) {
-		char *longer = hd_format("%s%.*s %s\n", forced, (int)strcspn(text, " "), text, (const char *)ctx);
-
-		free(forced);
-		forced = longer;
-	}
-	return forced;
-}
-
 /* gemm:jit keeps the sums in fp32: 103 MB of them. */
 static void in_pieces(void)
 {
-	const struct hd_exchange x = { (void *)(uintptr_t) "ab/gemm:jit", gather, bcast };
 	const struct hd_mm_shape s = logits(512, 50303, 16);
 	uint16_t *a = matrix(s.n[0], s.n[2]), *b = matrix(s.n[1], s.n[2]), *c = malloc((size_t)(s.n[0] * s.n[1]) * 2);
 	struct hd_mm *mm = hd_mm_get(&s, 3);
 
 	if (mm) {
-		free(hd_mm_autotune("", &x));
+		kt_pick("ab/gemm:jit");
 		is_int(hd_mm_run(mm, 0, c, a, b, NULL), 0, "a product that wants more scratch than it may have runs");
 		is_int(wrong(&s, c, 1), 0, "and is right, in its last columns too");
 		hd_mm_run(mm, 1, c, a, b, NULL);

@@ -38,30 +38,8 @@ static const struct product {
 	{ "odd k", "m=40,k=7", "k=7,n=50", "m=40,n=50", NULL, 7, 0 },
 };
 
-static char *gather(void *ctx, const char *wanted)
-{
-	(void)ctx;
-	return hd_strdup(wanted);
-}
-
-/* In place of what was timed, tiles for all. */
-static char *bcast(void *ctx, const char *text)
-{
-	char *forced = hd_strdup("");
-
-	(void)ctx;
-	for (; *text; text += strcspn(text, "\n") + 1) {
-		char *longer = hd_format("%s%.*s ab/own:amx\n", forced, (int)strcspn(text, " "), text);
-
-		free(forced);
-		forced = longer;
-	}
-	return forced;
-}
-
 static struct kt *einsum(const struct product *p, uint32_t to)
 {
-	const struct hd_exchange x = { NULL, gather, bcast };
 	struct kt *t = kt_new(&hd_cpu_einsum, &hd_ref_einsum, p->bias ? "bias=1" : "");
 
 	kt_reals(kt_in(t, HD_DTYPE_BF16, p->a), -1, 1);
@@ -71,7 +49,7 @@ static struct kt *einsum(const struct product *p, uint32_t to)
 	kt_reals(kt_out(t, to, p->c), -1, 1);
 	t->run.acc = p->acc;
 	kt_prepare(t, KT_CPU);
-	free(hd_device_cpu()->autotune("", &x));
+	kt_pick("ab/own:amx");
 	return t;
 }
 

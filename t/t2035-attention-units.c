@@ -51,16 +51,6 @@ struct both { /* forward, and the backward that gets what it left on ref */
 	struct hd_attention t;
 };
 
-static const char *lse_spec(const char *q)
-{
-	static char spec[100];
-	char b[20], s[40], h[40];
-
-	sscanf(q, "%19[^,],%39[^,],%39[^,]", b, s, h);
-	snprintf(spec, sizeof(spec), "%s,%s,%s", b, h, s);
-	return spec;
-}
-
 static void open_both(struct both *x, const struct shape *s, const char *attr)
 {
 	struct hd_view in[3], out[2];
@@ -72,12 +62,12 @@ static void open_both(struct both *x, const struct shape *s, const char *attr)
 	for (int i = 0; i < 3; i++)
 		kt_reals(kt_in(x->f, HD_DTYPE_BF16, i ? s->k : s->q), i == 2 ? -1 : -1.5, i == 2 ? 1 : 1.5);
 	kt_out(x->f, HD_DTYPE_BF16, s->q);
-	kt_out(x->f, HD_DTYPE_F32, lse_spec(s->q));
+	kt_out(x->f, HD_DTYPE_F32, kt_lse_spec(s->q));
 	x->d = kt_new(&hd_cpu_attention_d, &hd_ref_attention_d, text);
 	for (int i = 0; i < 6; i++)
 		kt_in(x->d, i == 4 ? HD_DTYPE_F32 : HD_DTYPE_BF16,
 		      i == 1 || i == 2 ? s->k
-		      : i == 4         ? lse_spec(s->q)
+		      : i == 4         ? kt_lse_spec(s->q)
 				       : s->q);
 	kt_reals(x->d->in[5], -1, 1);
 	kt_out(x->d, HD_DTYPE_BF16, s->q);

@@ -23,16 +23,6 @@ static const struct shape {
 	{ "spans that nobody sees", "b=1,s=1050@300/2400,h=1,d=4", "b=1,t=2060@200/2400,h=1,d=4", "causal=1" },
 };
 
-static const char *lse_spec(const char *q)
-{
-	static char spec[100];
-	char b[20], s[40], h[40];
-
-	sscanf(q, "%19[^,],%39[^,],%39[^,]", b, s, h);
-	snprintf(spec, sizeof(spec), "%s,%s,%s", b, h, s);
-	return spec;
-}
-
 static struct kt *forward_of(const struct shape *s, const char *attr, uint32_t dtype)
 {
 	struct kt *t = kt_new(&hd_cpu_attention, &hd_ref_attention, attr);
@@ -41,7 +31,7 @@ static struct kt *forward_of(const struct shape *s, const char *attr, uint32_t d
 	kt_reals(kt_in(t, dtype, s->k), -1.5, 1.5);
 	kt_reals(kt_in(t, dtype, s->k), -1, 1);
 	kt_out(t, dtype, s->q);
-	kt_out(t, HD_DTYPE_F32, lse_spec(s->q));
+	kt_out(t, HD_DTYPE_F32, kt_lse_spec(s->q));
 	return t;
 }
 
@@ -50,7 +40,7 @@ static struct kt *backward_of(const struct shape *s, const char *attr, uint32_t 
 	struct kt *t = kt_new(&hd_cpu_attention_d, &hd_ref_attention_d, attr);
 
 	for (int i = 0; i < 6; i++)
-		kt_in(t, i == 4 ? HD_DTYPE_F32 : dtype, i == 1 || i == 2 ? s->k : i == 4 ? lse_spec(s->q) : s->q);
+		kt_in(t, i == 4 ? HD_DTYPE_F32 : dtype, i == 1 || i == 2 ? s->k : i == 4 ? kt_lse_spec(s->q) : s->q);
 	kt_reals(t->in[5], -1, 1);
 	kt_out(t, dtype, s->q);
 	kt_out(t, dtype, s->k);

@@ -120,4 +120,9 @@ int kt_enough(const struct kt *t);
 		ok(!why_, "%s%s%s", name_, why_ ? ": " : "", why_ ? why_ : ""); \
 	} while (0)
 
+/* From now on products whose implementation is timed use this one, "ab/NAME", without timing. */
+void kt_pick(const char *implementation);
+/* Of attention's lse, "batch,heads,seq", from q's "batch,seq,heads,head_dim".  Until the next call. */
+const char *kt_lse_spec(const char *q);
+
 #endif

@@ -63,7 +63,8 @@ struct stats {
 	float mean, rstd;
 };
 
-INLINE float row_sum(const void *x, int64_t n, const int low)
+/* of x - mean, or of its squares */
+INLINE float row_sum(const void *x, float mean, const int squares, int64_t n, const int low)
 {
 	hd_floats sums[HD_SUMS] = { { 0 } }, v;
 	int64_t j = 0;
@@ -72,34 +73,21 @@ INLINE float row_sum(const void *x, int64_t n, const int low)
 	for (; j + HD_STRIDE <= n; j += HD_STRIDE)
 		for (int k = 0; k < HD_SUMS; k++) {
 			hd_get_floats(&v, x, low, j + k * HD_LANES);
-			sums[k] += v;
+			v -= mean;
+			sums[k] += squares ? v * v : v;
 		}
-	for (; j < n; j++)
-		rest += hd_get(x, low, j);
-	return hd_sum_floats(sums) + rest;
-}
+	for (; j < n; j++) {
+		float one = hd_get(x, low, j) - mean;
 
-/* of (x - mean)^2 */
-INLINE float row_squares(const void *x, float mean, int64_t n, const int low)
-{
-	hd_floats sums[HD_SUMS] = { { 0 } }, v;
-	int64_t j = 0;
-	float rest = 0;
-
-	for (; j + HD_STRIDE <= n; j += HD_STRIDE)
-		for (int k = 0; k < HD_SUMS; k++) {
-			hd_get_floats(&v, x, low, j + k * HD_LANES);
-			sums[k] += (v - mean) * (v - mean);
-		}
-	for (; j < n; j++)
-		rest += (hd_get(x, low, j) - mean) * (hd_get(x, low, j) - mean);
+		rest += squares ? one * one : one;
+	}
 	return hd_sum_floats(sums) + rest;
 }
 
 INLINE struct stats row_stats(const void *x, int64_t n, int rms, double eps, const int low)
 {
-	float mean = rms ? 0 : row_sum(x, n, low) / (float)n;
-	double square = (double)row_squares(x, mean, n, low);
+	float mean = rms ? 0 : row_sum(x, 0, 0, n, low) / (float)n;
+	double square = (double)row_sum(x, mean, 1, n, low);
 
 	return (struct stats){ mean, (float)(1 / sqrt(square / (double)n + eps)) };
 }
@@ -122,14 +110,13 @@ INLINE void row_scale(float *y, const void *x, struct stats s, const void *w, co
 INLINE void row_scale_low(uint16_t *y, const uint16_t *x, struct stats s, const void *w, const void *b, int64_t n,
 			  const int wlow)
 {
-	const int each = wlow ? 2 : 4;
+	const int64_t u = wlow ? HD_DTYPE_BF16 : HD_DTYPE_F32;
 	float piece[HD_PIECE];
 
 	for (int64_t j = 0; j < n; j += HD_PIECE) {
 		int64_t m = hd_min(HD_PIECE, n - j);
 
-		row_scale(piece, x + j, s, (const char *)w + j * each, b ? (const char *)b + j * each : NULL, m, 1,
-			  wlow);
+		row_scale(piece, x + j, s, hd_at(w, u, j), b ? hd_at(b, u, j) : NULL, m, 1, wlow);
 		hd_store_bf16(y + j, piece, m);
 	}
 }
@@ -225,7 +212,7 @@ INLINE void row_d_any(void *dx, const void *x, const void *w, struct stats s, co
 	for (int64_t j = 0; j < n; j += HD_PIECE) {
 		int64_t k = hd_min(HD_PIECE, n - j);
 
-		row_d_scale(piece, (const uint16_t *)x + j, (const char *)w + j * (wlow ? 2 : 4), s, m,
+		row_d_scale(piece, (const uint16_t *)x + j, hd_at(w, wlow ? HD_DTYPE_BF16 : HD_DTYPE_F32, j), s, m,
 			    (const uint16_t *)dy + j, k, 1, wlow);
 		hd_store_bf16((uint16_t *)dx + j, piece, k);
 	}
