@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products of few rows, in each form that this processor has, against sums of doubles.  What breaks here: a tail of rows, columns or k
- * that is left out or read beyond the matrix, a block that is set where it should be added to, bf16 of a pair's other half, bits that
+ * that is left out or read beyond the matrix, a piece or a block that is set where it should be added to, bf16 of a pair's other half, bits that
  * depend on the threads.  And in einsum, forced for shapes whose form is chosen by timing.
  */
 #include <config.h>
@@ -148,7 +148,7 @@ static double error_of(const struct thin_case *c, const float *y, int64_t y_step
 static void check_form(const struct form *f, struct sizes s, int along_k, int low)
 {
 	struct thin_case c = { .s = s, .along_k = along_k, .low = low };
-	struct hd_thin_job j = { .m = s.m, .k = s.k, .low = low, .along_k = along_k };
+	struct hd_thin_job j = { .m = s.m, .k = s.k, .row_step = s.k, .low = low, .along_k = along_k };
 	int64_t y_step = s.n + 3, half = s.n / 2 / HD_THIN_UNIT * HD_THIN_UNIT;
 	float *y = calloc((size_t)(s.m * y_step), 4), *parts = calloc((size_t)(s.m * y_step), 4);
 
@@ -179,6 +179,11 @@ static const struct product {
 	int64_t terms;
 	int acc;
 } products[] = {
+	{ "one row, [in,out]", "seq=1,in=331", "in=331,out=770", "seq=1,out=770", "out=770", 331, 1 },
+	{ "one row, [out,in]", "seq=1,in=331", "out=770,in=331", "seq=1,out=770", "out=770", 331, 0 },
+	{ "one row, more columns than a piece", "seq=1,in=67", "in=67,out=5003", "seq=1,out=5003", NULL, 67, 0 },
+	{ "3 rows, [in,out]", "seq=3,in=500", "in=500,out=3083", "seq=3,out=3083", "out=3083", 500, 0 },
+	{ "4 rows, fewer k than pieces hold", "seq=4,in=65", "in=65,out=1400", "seq=4,out=1400", NULL, 65, 1 },
 	{ "16 rows, [in,out]", "seq=16,in=257", "in=257,out=1091", "seq=16,out=1091", "out=1091", 257, 0 },
 	{ "16 rows, [out,in]", "seq=16,in=257", "out=1091,in=257", "seq=16,out=1091", NULL, 257, 1 },
 	{ "13 rows, roles swapped", "out=700,in=128", "seq=13,in=128", "seq=13,out=700", "out=700", 128, 0 },

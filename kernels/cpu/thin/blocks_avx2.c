@@ -5,6 +5,7 @@
 #include "kernels/cpu/thin/thin.h"
 #if defined(__x86_64__)
 #include "kernels/cpu/base/simd.h"
+#include <immintrin.h>
 #pragma GCC target("avx2,fma")
 #define HD_VL 8
 #define HD_MR 4

@@ -5,6 +5,7 @@
 #include "kernels/cpu/thin/thin.h"
 #if defined(__x86_64__)
 #include "kernels/cpu/base/simd.h"
+#include <immintrin.h>
 #pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512")
 #define HD_VL 16
 #define HD_MR 8

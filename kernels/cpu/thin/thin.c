@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products of a few rows with a large matrix.  Threads share out columns, in units, so no bit depends on their number; each takes
  * its columns by what the processor is best at (blocks.h, tiles.c).
+ *
+ * Of at most HD_THIN_ROWS rows with b along n, columns would be short runs of memory.  There k is cut into PIECES, whose number
+ * depends on the shape alone: a thread reads whole rows of b, and the sums of the pieces are added in their order.
  */
 #include <config.h>
 #include "kernels/cpu/thin/thin.h"
@@ -9,13 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST = 1 << 16, COLUMNS = 64 };
+enum { LEAST = 1 << 16, COLUMNS = 64, PIECES = 8, LONG = 4096 };
 
 struct hd_thin {
 	int64_t m, n, k, a_m, a_k, b_step, c_m;
 	int low, low_c, along_k, tiles;
 	hd_thin_fn *blocks;
-	int64_t width;                  /* of y: columns of a panel */
+	int64_t width;        /* of y: columns of a panel */
+	int64_t pieces, runs; /* pieces: of k, whose sums are added in their order; 0: none.  runs: of columns */
 	int64_t operand, each, threads; /* bytes: of a in its form, of one thread */
 };
 
@@ -46,10 +50,30 @@ static int64_t up(int64_t n)
 	return (n + 63) / 64 * 64;
 }
 
+static int64_t pieces_of(int64_t n, int64_t of)
+{
+	return (n + of - 1) / of;
+}
+
+/* Pieces and runs of columns: enough for all threads, with the sums of a run in L1 */
+static void cut(struct hd_thin *t, int threads)
+{
+	int64_t share = t->n <= LONG ? PIECES : 1, least = pieces_of(t->m * t->n, 2 * LONG);
+
+	if (t->m > HD_THIN_ROWS || t->along_k)
+		return;
+	t->pieces = share;
+	while (threads % share)
+		share /= 2;
+	t->runs = hd_min(threads / share, pieces_of(t->n, 4 * HD_THIN_UNIT));
+	t->runs = t->runs < least ? least : t->runs;
+}
+
 static void size(struct hd_thin *t, int threads)
 {
 	t->width = t->along_k ? HD_THIN_UNIT : HD_THIN_PANEL;
-	t->operand = up(t->m * t->k * 4);
+	cut(t, threads);
+	t->operand = up(t->m * t->k * 4) + up(t->pieces * t->m * t->n * 4);
 	t->each = up(t->m * t->width * 4);
 #if HD_AMX
 	if (t->tiles) {
@@ -155,6 +179,33 @@ static void part(const struct hd_thin *t, const struct hd_thin_job *j, const str
 	}
 }
 
+/* The sums of all pieces in their order, for columns from..to - 1 */
+static void join(const struct hd_thin *t, const struct thin_result *r, const float *sums, int64_t from, int64_t to,
+		 float *y)
+{
+	for (; from < to; from += HD_PIECE)
+		for (int64_t i = 0, n = hd_min(HD_PIECE, to - from); i < t->m; i++) {
+			memcpy(y, sums + i * t->n + from, (size_t)n * sizeof(*y));
+			for (int64_t p = 1; p < t->pieces; p++)
+				add_to(y, sums + (p * t->m + i) * t->n + from, n);
+			put(t, r, i, from, n, y);
+		}
+}
+
+/* Piece and run `i`.  sums: (pieces, m, n) */
+static void one_piece(const struct hd_thin *t, const struct hd_thin_job *whole, float *sums, int64_t i)
+{
+	int64_t deep = pieces_of(t->k, t->pieces),
+		width = pieces_of(pieces_of(t->n, t->runs), HD_THIN_UNIT) * HD_THIN_UNIT;
+	int64_t p = i / t->runs, from = hd_min(i % t->runs * width, t->n), k = hd_min(p * deep, t->k);
+	struct hd_thin_job j = *whole;
+
+	j.k = hd_min(deep, t->k - k);
+	j.rows += k;
+	j.b = (const char *)j.b + k * j.b_step * (j.low ? 2 : 4);
+	t->blocks(&j, sums + p * t->m * t->n + from, t->n, from, hd_min(width, t->n - from));
+}
+
 /* a as fp32, in one piece; where it lies, if it lies so, else in `to` */
 static const float *rows_of(const struct hd_thin *t, float *to, const void *a)
 {
@@ -173,8 +224,9 @@ void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, cons
 		 const void *bias, uint32_t bias_dtype)
 {
 	const struct thin_result r = { c, bias, bias_dtype, keep };
-	struct hd_thin_job j = { .m = t->m, .k = t->k, .b = b, .b_step = t->b_step, .low = t->low };
-	int64_t units = (t->n + HD_THIN_UNIT - 1) / HD_THIN_UNIT;
+	struct hd_thin_job j = { .m = t->m, .k = t->k, .row_step = t->k, .b = b, .b_step = t->b_step, .low = t->low };
+	float *sums = (float *)((char *)scratch + up(t->m * t->k * 4));
+	int64_t units = pieces_of(t->n, HD_THIN_UNIT);
 
 	j.along_k = t->along_k;
 #if HD_AMX
@@ -186,14 +238,23 @@ void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, cons
 		j.rows = rows_of(t, scratch, a);
 #pragma omp parallel num_threads((int)t->threads)
 	{
-		int64_t me = omp_get_thread_num(), all = omp_get_num_threads();
+		int64_t me = omp_get_thread_num(), all = omp_get_num_threads(), n = t->pieces * t->runs;
+		int64_t from = units * me / all * HD_THIN_UNIT,
+			to = hd_min(t->n, units * (me + 1) / all * HD_THIN_UNIT);
+		char *mem = (char *)scratch + t->operand + me * t->each;
 
 #if HD_AMX
 		if (t->tiles)
 			hd_amx_begin();
 #endif
-		part(t, &j, &r, units * me / all * HD_THIN_UNIT, hd_min(t->n, units * (me + 1) / all * HD_THIN_UNIT),
-		     (char *)scratch + t->operand + me * t->each);
+		if (t->pieces) {
+			for (int64_t i = n * me / all; i < n * (me + 1) / all; i++)
+				one_piece(t, &j, sums, i);
+#pragma omp barrier
+			join(t, &r, sums, from, to, (float *)mem);
+		} else {
+			part(t, &j, &r, from, to, mem);
+		}
 #if HD_AMX
 		if (t->tiles)
 			hd_amx_end();

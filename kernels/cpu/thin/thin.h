@@ -28,6 +28,7 @@ void hd_thin_run(const struct hd_thin *t, void *scratch, int keep, void *c, cons
 struct hd_thin_job {
 	int64_t m, k;
 	const float *rows;     /* (m, k) */
+	int64_t row_step;      /* elements between them */
 	const uint16_t *tiles; /* in place of rows, for tiles.c: as it packs them */
 	const void *b;
 	int64_t b_step; /* elements between rows of b, or between its columns */

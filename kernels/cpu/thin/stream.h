@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels/cpu/thin/stream.h - thin products of at most HD_THIN_ROWS rows, which take as long as reading b.  b passes by once in the
+ * order of memory, and each of its lines is fetched AHEAD lines before its use.  Part of blocks.h.
+ */
+#define AHEAD(low) \
+	((low) ? 4096 : 2048) /* bytes, as measured: half of it comes too late, and twice as much was a tenth slower */
+
+/* From the bytes in use to those that are fetched: lines of `n` elements follow one another, or lie apart. */
+INLINE int64_t ahead_of(const struct hd_thin_job *j, int64_t n, const int low)
+{
+	int64_t bytes = low ? 2 : 4;
+
+	return n == j->b_step ? AHEAD(low) : at_least(AHEAD(low), n * bytes) * j->b_step * bytes;
+}
+
+INLINE void fetch(const struct hd_thin_job *j, int64_t at, int64_t ahead, const int vectors, const int low)
+{
+#pragma GCC unroll 4
+	for (int i = 0; i < LINES(vectors, low); i++)
+		__builtin_prefetch((const char *)j->b + at * (low ? 2 : 4) + ahead + i * 64, 0, 2);
+}
+
+/* -- b along n: y is a sum of rows of b ------------------------------------------------------------------- */
+INLINE void add_row(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t k, int64_t from, int64_t n,
+		    int64_t ahead, const int rows, const int low)
+{
+	int64_t b = k * j->b_step + from, at = 0;
+	vec x[HD_THIN_ROWS];
+
+#pragma GCC unroll 4
+	for (int r = 0; r < rows; r++)
+		x[r] = (vec){ 0 } + j->rows[r * j->row_step + k];
+	for (; at + 4 * HD_VL <= n; at += 4 * HD_VL) {
+#pragma GCC unroll 4
+		for (int c = 0; c < 4; c++) {
+			vec v = get(j->b, low, b + at + c * HD_VL);
+
+#pragma GCC unroll 4
+			for (int r = 0; r < rows; r++)
+				*(vec *)(y + r * y_step + at + c * HD_VL) += x[r] * v;
+		}
+		fetch(j, b + at, ahead, 4, low);
+	}
+	for (; at < n; at++)
+		for (int r = 0; r < rows; r++)
+			y[r * y_step + at] += x[r][0] * get_one(j->b, low, b + at);
+}
+
+INLINE void stream_n(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows,
+		     const int low)
+{
+	int64_t ahead = ahead_of(j, n, low);
+
+	for (int r = 0; r < rows; r++)
+		memset(y + r * y_step, 0, (size_t)n * sizeof(*y));
+	for (int64_t k = 0; k < j->k; k++)
+		add_row(j, y, y_step, k, from, n, ahead, rows, low);
+}
+
+/* -- b along k: y are dot products with columns of b, one column after the other; BAND of them end together -------------------- */
+INLINE vec row_at(const struct hd_thin_job *j, int64_t row, int64_t k)
+{
+	return *(const vec *)(j->rows + row * j->row_step + k);
+}
+
+INLINE void dot(const struct hd_thin_job *j, vec *s, int64_t b, int64_t ahead, const int rows, const int low)
+{
+	vec sum[HD_THIN_ROWS] = { 0 };
+	int64_t k = 0;
+
+	for (; k + 4 * HD_VL <= j->k; k += 4 * HD_VL) {
+#pragma GCC unroll 4
+		for (int c = 0; c < 4; c++)
+#pragma GCC unroll 4
+			for (int r = 0; r < rows; r++)
+				sum[r] += row_at(j, r, k + c * HD_VL) * get(j->b, low, b + k + c * HD_VL);
+		fetch(j, b + k, ahead, 4, low);
+	}
+	for (; k + HD_VL <= j->k; k += HD_VL)
+#pragma GCC unroll 4
+		for (int r = 0; r < rows; r++)
+			sum[r] += row_at(j, r, k) * get(j->b, low, b + k);
+#pragma GCC unroll 4
+	for (int r = 0; r < rows; r++)
+		s[r] = sum[r];
+}
+
+INLINE float finish(const struct hd_thin_job *j, vec s, int64_t row, int64_t b, const int low)
+{
+	float sum = 0;
+
+	for (int i = 0; i < HD_VL; i++)
+		sum += s[i];
+	for (int64_t k = j->k / HD_VL * HD_VL; k < j->k; k++)
+		sum += j->rows[row * j->row_step + k] * get_one(j->b, low, b + k);
+	return sum;
+}
+
+INLINE void stream_k(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows,
+		     const int low)
+{
+	int64_t ahead = ahead_of(j, j->k, low);
+
+	for (int64_t at = 0; at < n; at += BAND) {
+		int64_t b = (from + at) * j->b_step, cols = hd_min(BAND, n - at);
+		vec s[BAND][HD_THIN_ROWS];
+
+		for (int64_t c = 0; c < cols; c++)
+			dot(j, s[c], b + c * j->b_step, ahead, rows, low);
+		for (int64_t c = 0; c < cols; c++)
+			for (int r = 0; r < rows; r++)
+				y[r * y_step + at + c] = finish(j, s[c][r], r, b + c * j->b_step, low);
+	}
+}
+
+INLINE void stream(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows)
+{
+	if (j->along_k && j->low)
+		stream_k(j, y, y_step, from, n, rows, 1);
+	else if (j->along_k)
+		stream_k(j, y, y_step, from, n, rows, 0);
+	else if (j->low)
+		stream_n(j, y, y_step, from, n, rows, 1);
+	else
+		stream_n(j, y, y_step, from, n, rows, 0);
+}
