@@ -82,6 +82,25 @@ for layout in gpt2:2:dp gpt2:2:dp:zero=3 gpt2:2:tp gpt2:3:pp mixtral:2:ep llama:
 	is "$model, $axis $n ${more#:}" "$(cat said)" "$(cat want-one)"
 done
 
+# More than one strategy: MODEL:RANKS:[AXIS] section and size, and keys of it
+while IFS=: read -r model n sections; do
+	text kept/$model --prompts prompts.txt --tokens 5 --no-cache >want-one
+	set --
+	for section in $sections; do
+		for key in $(echo "${section#*=}" | tr , ' '); do set -- "$@" --set "${section%%=*}.$key"; done
+	done
+	mpi "$n" "$heddle" generate kept/$model --ids --prompts prompts.txt --tokens 5 --temperature 0 --set train.seq=12 \
+		--set train.global_batch=8 "$@" >said 2>err || tap_comment <err
+	is "$model, $n ranks: $sections" "$(cat said)" "$(cat want-one)"
+done <<'END'
+llama-tied:8:tp=plugin=tp,size=8,form=2.5d,depth=2
+llama-tied:8:tp=plugin=tp,size=8,form=3d
+gpt2:8:dp=plugin=dp,size=2,zero=3 tp=plugin=tp,size=2 pp=plugin=pp,size=2
+mixtral:4:dp=plugin=dp,size=2,zero=2 ep=plugin=ep,size=2
+mixtral:4:ep=plugin=ep,size=2 pp=plugin=pp,size=2
+gpt2:4:cp=plugin=cp,size=2,form=ulysses pp=plugin=pp,size=2
+END
+
 # -- bench
 out=$("$heddle" bench head.ini --generate --batch 3 --steps 4 --json 2>err) || tap_comment <err
 for key in prompt_tokens_per_second tokens_per_second bound_tokens_per_second bound_share; do
