@@ -22,6 +22,8 @@ static const struct shape {
 	{ "heads of 64, softcap", 2, 2, 64, 0, 34, { "", "" }, "causal=1 softcap=1.5 scale=0.9" },
 	{ "odd sizes", 3, 1, 5, 0, 35, { "", "" }, "causal=1" },
 	{ "a slice of the heads", 2, 1, 16, 6, 6, { "@2/4", "@1/2" }, "causal=1 window=6" },
+	{ "six heads of a kv head, in two tasks", 6, 1, 16, 0, 34, { "", "" }, "causal=1" },
+	{ "a slice that begins within six heads", 5, 2, 8, 0, 34, { "@3/12", "" }, "causal=1" },
 	{ "a window", 4, 2, 8, 5, 5, { "", "" }, "causal=1 window=5" },
 	{ "a window of one", 2, 1, 8, 1, 1, { "", "" }, "causal=1 window=1" },
 	{ "a window of a piece", 2, 2, 32, 4, 4, { "", "" }, "causal=1 window=4 softcap=2" },

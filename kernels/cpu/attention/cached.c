@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attention_cached and rope_at: attention of a few new tokens over all that came before, of which keys and values are kept.
  *
- * A head of a sequence is a task.  What costs is reading the cache once; so a query makes its scores in one pass over the keys,
- * and its result in one over the values.  With a window the keys are up to three pieces: two of the ring, and what came in.
+ * A few heads of a sequence, which read the same keys, are a task.  What costs is reading the cache.  So scores and results are thin
+ * products (kernels/cpu/thin), which read keys and values once, as they lie.  With a window the keys are up to three pieces: two of
+ * the ring, and what came in.
  */
 #include <config.h>
 #include "kernels/cpu/base/low.h"
 #include "kernels/cpu/base/scratch.h"
+#include "kernels/cpu/thin/thin.h"
 #include "kernels/prepare/attention.h"
 #include "kernels/prepare/rope.h"
 #include <omp.h>
@@ -15,12 +17,16 @@
 struct cached {
 	struct hd_cached c;
 	int threads; /* that there is scratch for */
+	hd_thin_fn *thin;
 };
 
-/* Floats of scratch of a thread: scores, and a result */
+/* Heads of a task: of one kv head, which so is read once for all of them. */
+#define HEADS HD_THIN_ROWS
+
+/* Floats of scratch of a thread, for HEADS heads: q, scores, and results twice */
 static int64_t each(const struct hd_cached *c)
 {
-	return (c->past + c->t.dim + 15) / 16 * 16;
+	return (HEADS * (c->past + 3 * c->t.dim) + 15) / 16 * 16;
 }
 
 static int64_t scratch(const struct hd_kernel_desc *d, int threads)
@@ -45,94 +51,9 @@ static int prepare(const struct hd_kernel_desc *d, struct hd_prep *p, struct hd_
 		return hd_err_set(err, HD_ENOTSUP, "attention_cached: heads of %lld, at most %d are known",
 				  (long long)c.t.dim, HD_PIECE);
 	s = hd_alloc(sizeof(*s));
-	*s = (struct cached){ c, omp_get_max_threads() };
+	*s = (struct cached){ c, omp_get_max_threads(), hd_thin_best() };
 	p->state = s;
 	return hd_scratch_take(p, scratch(d, s->threads), "attention_cached", err);
-}
-
-/* Four rows of a cache, `AHEAD` rows after `at`: a head's rows are short and lie far apart, so no processor fetches them by itself. */
-enum { AHEAD = 12 };
-
-static inline __attribute__((always_inline)) void fetch_four(const void *x, int64_t at, int64_t stride, int64_t dim,
-							     const int low)
-{
-	for (int r = 0; r < 4; r++)
-		for (int64_t i = 0; i < dim; i += low ? 32 : 16)
-			__builtin_prefetch((const char *)x + (at + (AHEAD + r) * stride + i) * (low ? 2 : 4), 0, 3);
-}
-
-/* The scores of keys at k, which are `stride` apart; four at once, so that their sums do not wait for each other. */
-static inline __attribute__((always_inline)) void scores_any(float *score, const float *q, const void *k, int64_t at,
-							     int64_t stride, int64_t n, int64_t dim, float scale,
-							     const int low)
-{
-	int64_t j = 0;
-
-	for (; j + 4 <= n; j += 4, at += 4 * stride) {
-		float a = 0, b = 0, c = 0, d = 0;
-
-		fetch_four(k, at, stride, dim, low);
-#pragma omp simd reduction(+ : a, b, c, d)
-		for (int64_t i = 0; i < dim; i++) {
-			a += q[i] * hd_get(k, low, at + i);
-			b += q[i] * hd_get(k, low, at + stride + i);
-			c += q[i] * hd_get(k, low, at + 2 * stride + i);
-			d += q[i] * hd_get(k, low, at + 3 * stride + i);
-		}
-		score[j] = scale * a, score[j + 1] = scale * b, score[j + 2] = scale * c, score[j + 3] = scale * d;
-	}
-	for (; j < n; j++, at += stride) {
-		float sum = 0;
-
-#pragma omp simd reduction(+ : sum)
-		for (int64_t i = 0; i < dim; i++)
-			sum += q[i] * hd_get(k, low, at + i);
-		score[j] = scale * sum;
-	}
-}
-
-HD_CLONES static void scores(float *score, const float *q, const void *k, int64_t at, int64_t stride, int64_t n,
-			     int64_t dim, float scale)
-{
-	scores_any(score, q, k, at, stride, n, dim, scale, 0);
-}
-
-HD_CLONES static void scores_low(float *score, const float *q, const void *k, int64_t at, int64_t stride, int64_t n,
-				 int64_t dim, float scale)
-{
-	scores_any(score, q, k, at, stride, n, dim, scale, 1);
-}
-
-static inline __attribute__((always_inline)) void mix_any(float *o, const float *p, const void *v, int64_t at,
-							  int64_t stride, int64_t n, int64_t dim, const int low)
-{
-	int64_t j = 0;
-
-	for (; j + 4 <= n; j += 4, at += 4 * stride) {
-		float a = p[j], b = p[j + 1], c = p[j + 2], d = p[j + 3];
-
-		fetch_four(v, at, stride, dim, low);
-#pragma omp simd
-		for (int64_t i = 0; i < dim; i++)
-			o[i] += (a * hd_get(v, low, at + i) + b * hd_get(v, low, at + stride + i)) +
-				(c * hd_get(v, low, at + 2 * stride + i) + d * hd_get(v, low, at + 3 * stride + i));
-	}
-	for (; j < n; j++, at += stride) {
-#pragma omp simd
-		for (int64_t i = 0; i < dim; i++)
-			o[i] += p[j] * hd_get(v, low, at + i);
-	}
-}
-
-HD_CLONES static void mix(float *o, const float *p, const void *v, int64_t at, int64_t stride, int64_t n, int64_t dim)
-{
-	mix_any(o, p, v, at, stride, n, dim, 0);
-}
-
-HD_CLONES static void mix_low(float *o, const float *p, const void *v, int64_t at, int64_t stride, int64_t n,
-			      int64_t dim)
-{
-	mix_any(o, p, v, at, stride, n, dim, 1);
 }
 
 /* -> the sum of what they become: e^(x - max) */
@@ -182,31 +103,108 @@ static int keys_of(const struct cached *c, void *const *in, int64_t b, int64_t s
 	return (int)n;
 }
 
-/* Query s of head h of sequence b. */
-static void query(const struct cached *c, float *own, void *const *out, void *const *in, int64_t b, int64_t s,
-		  int64_t h)
+static int64_t tasks_of_group(const struct hd_attention *t)
+{
+	return (t->group + HEADS - 1) / HEADS;
+}
+
+/* The task of head h of those here */
+static int64_t task_of(const struct hd_attention *t, int64_t h)
+{
+	return (t->head0 + h) / t->group * tasks_of_group(t) + (t->head0 + h) % t->group / HEADS;
+}
+
+/* The heads h..h + n - 1 of query s of sequence b, all of which read kv head `kv`. */
+struct queries {
+	int64_t b, s, h, n, kv;
+};
+
+/* Scores: products of q, which is scaled, with keys as they lie. */
+static void score(const struct cached *c, const float *q, float *scores, const struct key_run *keys, int64_t n)
 {
 	const struct hd_attention *t = &c->c.t;
-	int64_t dim = t->dim, at = ((b * t->seq + s) * t->heads + h) * dim, n = 0, stride = t->kv_heads * dim;
-	int64_t position = ((int32_t *)in[5])[b * t->seq + s];
-	uint32_t dtype = t->low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
-	float *o = own + each(&c->c) - dim, wide[HD_PIECE], sum;
-	struct key_run keys[3];
-	int pieces = position < 0 ? 0 : keys_of(c, in, b, s, (t->head0 + h) / t->group - t->kv0, position, keys);
+	struct hd_thin_job j = { .m = n, .k = t->dim, .rows = q, .row_step = t->dim, .low = t->low, .along_k = 1 };
 
-	memset(o, 0, (size_t)dim * sizeof(*o));
+	j.b_step = t->kv_heads * t->dim;
+	j.b = (const char *)keys->k + keys->at * (t->low ? 2 : 4);
+	c->thin(&j, scores, c->c.past, 0, keys->n);
+}
+
+/* o (n, dim): products of the scores with values */
+static void mix(const struct cached *c, const float *scores, float *o, const struct key_run *keys, int64_t n)
+{
+	const struct hd_attention *t = &c->c.t;
+	struct hd_thin_job j = { .m = n, .k = keys->n, .rows = scores, .row_step = c->c.past, .low = t->low };
+
+	j.b_step = t->kv_heads * t->dim;
+	j.b = (const char *)keys->v + keys->at * (t->low ? 2 : 4);
+	c->thin(&j, o, t->dim, 0, t->dim);
+}
+
+static void read_queries(const struct hd_attention *t, const struct queries *a, const void *from, float *q)
+{
+	uint32_t dtype = t->low ? HD_DTYPE_BF16 : HD_DTYPE_F32;
+	int64_t at = ((a->b * t->seq + a->s) * t->heads + a->h) * t->dim;
+	float tmp[HD_PIECE];
+
+	for (int64_t i = 0; i < a->n; i++, at += t->dim, q += t->dim) {
+		const float *x = hd_read(from, dtype, at, t->dim, tmp);
+
+		for (int64_t k = 0; k < t->dim; k++)
+			q[k] = t->scale * x[k];
+	}
+}
+
+static void write_results(const struct hd_attention *t, const struct queries *a, void *to, float *o, const float *sums)
+{
+	int64_t at = ((a->b * t->seq + a->s) * t->heads + a->h) * t->dim;
+
+	for (int64_t i = 0; i < a->n; i++, at += t->dim, o += t->dim) {
+		for (int64_t k = 0; k < t->dim && sums; k++)
+			o[k] /= sums[i];
+		if (t->low)
+			hd_write(to, HD_DTYPE_BF16, at, t->dim, o);
+		else
+			memcpy((float *)to + at, o, (size_t)t->dim * sizeof(*o));
+	}
+}
+
+static void some_queries(const struct cached *c, float *own, void *const *out, void *const *in, const struct queries *a)
+{
+	const struct hd_attention *t = &c->c.t;
+	int64_t size = HEADS * t->dim, n = 0;
+	float *q = own, *o = q + size, *more = o + size, *scores = more + size, sums[HEADS];
+	int32_t position = ((int32_t *)in[5])[a->b * t->seq + a->s];
+	struct key_run keys[3];
+	int pieces = position < 0 ? 0 : keys_of(c, in, a->b, a->s, a->kv, position, keys);
+
+	read_queries(t, a, in[0], q);
 	for (int i = 0; i < pieces; n += keys[i++].n)
-		(t->low ? scores_low : scores)(own + n, hd_read(in[0], dtype, at, dim, wide), keys[i].k, keys[i].at,
-					       stride, keys[i].n, dim, t->scale);
-	sum = softmax(own, n, t->softcap);
-	for (int i = 0; i < pieces; own += keys[i++].n)
-		(t->low ? mix_low : mix)(o, own, keys[i].v, keys[i].at, stride, keys[i].n, dim);
-	for (int64_t i = 0; i < dim && pieces; i++)
-		o[i] /= sum;
-	if (t->low)
-		hd_write(out[0], dtype, at, dim, o);
-	else
-		memcpy((float *)out[0] + at, o, (size_t)dim * sizeof(*o));
+		score(c, q, scores + n, &keys[i], a->n);
+	for (int64_t i = 0; i < a->n && pieces; i++)
+		sums[i] = softmax(scores + i * c->c.past, n, t->softcap);
+	if (!pieces)
+		memset(o, 0, (size_t)size * sizeof(*o));
+	for (int i = 0; i < pieces; scores += keys[i++].n) {
+		mix(c, scores, i ? more : o, &keys[i], a->n);
+		for (int64_t k = 0; k < a->n * t->dim && i; k++)
+			o[k] += more[k];
+	}
+	write_results(t, a, out[0], o, pieces ? sums : NULL);
+}
+
+/* All queries of a sequence, of the heads of task i: tasks are numbered by the heads of the whole dim, so that no bit depends on
+ * where it is cut. */
+static void task(const struct cached *c, float *own, void *const *out, void *const *in, int64_t b, int64_t i)
+{
+	const struct hd_attention *t = &c->c.t;
+	int64_t per = tasks_of_group(t), kv = i / per, from = kv * t->group + i % per * HEADS;
+	int64_t to = hd_min(from + HEADS, (kv + 1) * t->group), first = from > t->head0 ? from : t->head0;
+	struct queries a = { .b = b, .h = first - t->head0, .kv = kv - t->kv0 };
+
+	a.n = hd_min(to, t->head0 + t->heads) - first;
+	for (a.s = 0; a.s < t->seq; a.s++)
+		some_queries(c, own, out, in, &a);
 }
 
 /* Keys and values of token i, which is of sequence i / seq. */
@@ -228,7 +226,7 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 	struct cached *c = p->state;
 	float *all = hd_scratch();
 	const struct hd_attention *t = &c->c.t;
-	int64_t tasks = t->batch * t->heads, tokens = t->batch * t->seq;
+	int64_t first = task_of(t, 0), tasks = task_of(t, t->heads - 1) - first + 1, tokens = t->batch * t->seq;
 	int threads = omp_get_max_threads() < c->threads ? omp_get_max_threads() : c->threads;
 
 	(void)r;
@@ -238,10 +236,8 @@ static void run(const struct hd_prep *p, void *const *out, void *const *in, cons
 		for (int64_t i = 0; i < (t->window ? 0 : tokens); i++)
 			keep(&c->c, in, i);
 #pragma omp for schedule(static)
-		for (int64_t i = 0; i < tasks; i++)
-			for (int64_t s = 0; s < t->seq; s++)
-				query(c, all + omp_get_thread_num() * each(&c->c), out, in, i / t->heads, s,
-				      i % t->heads);
+		for (int64_t i = 0; i < t->batch * tasks; i++)
+			task(c, all + omp_get_thread_num() * each(&c->c), out, in, i / tasks, first + i % tasks);
 #pragma omp for schedule(static)
 		for (int64_t i = 0; i < (t->window ? tokens : 0); i++)
 			keep(&c->c, in, i);

@@ -40,6 +40,21 @@ INLINE float get_one(const void *b, const int low, int64_t at)
 	return low ? hd_of_bf16(((const uint16_t *)b)[at]) : ((const float *)b)[at];
 }
 
+/* By halves, which do not wait for each other. */
+INLINE float total(vec v)
+{
+	int32_t half __attribute__((vector_size(4 * HD_VL)));
+
+#pragma GCC unroll 4
+	for (int by = HD_VL / 2; by; by /= 2) {
+#pragma GCC unroll 16
+		for (int i = 0; i < HD_VL; i++)
+			half[i] = i ^ by;
+		v += __builtin_shuffle(v, half);
+	}
+	return v[0];
+}
+
 INLINE int64_t at_least(int64_t n, int64_t by)
 {
 	return (n + by - 1) / by;
@@ -167,10 +182,8 @@ INLINE void dots(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t 
 	}
 	for (int r = 0; r < rows; r++)
 		for (int c = 0; c < cols; c++) {
-			float sum = 0;
+			float sum = total(s[r][c]);
 
-			for (int i = 0; i < HD_VL; i++)
-				sum += s[r][c][i];
 			for (int64_t i = k; i < j->k; i++)
 				sum += x[r * j->row_step + i] * get_one(j->b, low, b + c * j->b_step + i);
 			y[(row + r) * y_step + c] = sum;

@@ -41,6 +41,10 @@ INLINE void add_row(const struct hd_thin_job *j, float *y, int64_t y_step, int64
 		}
 		fetch(j, b + at, ahead, 4, low);
 	}
+	for (; at + HD_VL <= n; at += HD_VL)
+#pragma GCC unroll 4
+		for (int r = 0; r < rows; r++)
+			*(vec *)(y + r * y_step + at) += x[r] * get(j->b, low, b + at);
 	for (; at < n; at++)
 		for (int r = 0; r < rows; r++)
 			y[r * y_step + at] += x[r][0] * get_one(j->b, low, b + at);
@@ -87,10 +91,8 @@ INLINE void dot(const struct hd_thin_job *j, vec *s, int64_t b, int64_t ahead, c
 
 INLINE float finish(const struct hd_thin_job *j, vec s, int64_t row, int64_t b, const int low)
 {
-	float sum = 0;
+	float sum = total(s);
 
-	for (int i = 0; i < HD_VL; i++)
-		sum += s[i];
 	for (int64_t k = j->k / HD_VL * HD_VL; k < j->k; k++)
 		sum += j->rows[row * j->row_step + k] * get_one(j->b, low, b + k);
 	return sum;
@@ -115,6 +117,8 @@ INLINE void stream_k(const struct hd_thin_job *j, float *y, int64_t y_step, int6
 
 INLINE void stream(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n, const int rows)
 {
+	if (!n)
+		return;
 	if (j->along_k && j->low)
 		stream_k(j, y, y_step, from, n, rows, 1);
 	else if (j->along_k)

@@ -33,7 +33,7 @@ static int fits(const struct hd_mm_shape *s, int64_t rows)
 	       (!s->dtype[HD_MM_BIAS] || (s->stride[HD_MM_BIAS][0] == 0 && s->stride[HD_MM_BIAS][1] == 1));
 }
 
-static hd_thin_fn *best_blocks(void)
+hd_thin_fn *hd_thin_best(void)
 {
 #if defined(__x86_64__)
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
@@ -96,7 +96,7 @@ static int plan(struct hd_thin *t, const struct hd_mm_shape *s, int64_t rows, in
 	t->c_m = s->stride[HD_MM_C][0];
 	t->low = s->dtype[HD_MM_A] == HD_DTYPE_BF16;
 	t->low_c = s->dtype[HD_MM_C] == HD_DTYPE_BF16;
-	t->blocks = best_blocks();
+	t->blocks = hd_thin_best();
 	t->tiles = t->low && t->m > HD_THIN_ROWS && t->a_k == 1 && tiles;
 	size(t, threads);
 	return 1;

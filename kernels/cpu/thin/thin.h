@@ -39,6 +39,7 @@ struct hd_thin_job {
 /* y (m, n) of columns from..from + n - 1; y_step: between rows of y */
 typedef void hd_thin_fn(const struct hd_thin_job *j, float *y, int64_t y_step, int64_t from, int64_t n);
 hd_thin_fn hd_thin_plain, hd_thin_avx2, hd_thin_avx512; /* blocks.h */
+hd_thin_fn *hd_thin_best(void);                         /* of these, on this processor */
 /* tiles.c: bf16 on matrix units.  scratch: of this thread. */
 #if HD_AMX
 size_t hd_thin_tiles_bytes(int64_t k, int along_k); /* of scratch */
