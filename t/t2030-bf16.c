@@ -40,7 +40,7 @@ static const struct shape {
 };
 
 /* Backward from what forward left on ref, rounded as the device gets it. */
-static void backward(const struct shape *s, struct kt *f, double tol)
+static void backward(const struct shape *s, const char *by, struct kt *f, double tol)
 {
 	struct kt *t = KT_NEW(attention_d, s->attr);
 	struct kt_buf *from[] = { f->in[0], f->in[1], f->in[2], f->out[0], f->out[1] };
@@ -59,13 +59,13 @@ static void backward(const struct shape *s, struct kt *f, double tol)
 	kt_out(t, HD_DTYPE_BF16, s->k);
 	kt_out(t, HD_DTYPE_BF16, s->k);
 	t->least = 0.1; /* a query that sees one key has dq = 0 */
-	KT_CHECK(t, tol, "attention backward, %s", s->what);
+	KT_CHECK(t, tol, "attention backward, %s%s", s->what, by);
 	kt_free(t);
 }
 
 /* Probabilities are rounded to bf16 on their way into the second product, as is the result; in backward o (in delta)
  * and ds too, whose terms cancel: each term of the sum is off by a rounding of its own. */
-static void attention(const struct shape *s, int forward_only)
+static void attention(const struct shape *s, const char *by)
 {
 	struct kt *f = KT_NEW(attention, s->attr);
 	double scale = hd_attr_num(s->attr, "scale", 0.125);
@@ -75,9 +75,8 @@ static void attention(const struct shape *s, int forward_only)
 	kt_reals(kt_in(f, HD_DTYPE_BF16, s->k), -1, 1);
 	kt_out(f, HD_DTYPE_BF16, s->q);
 	kt_out(f, HD_DTYPE_F32, kt_lse_spec(s->q));
-	KT_CHECK(f, 2 * ROUND, "attention, %s%s", s->what, forward_only ? ", by groups of warps" : "");
-	if (!forward_only)
-		backward(s, f, 4 * ROUND * (1 + scale));
+	KT_CHECK(f, 2 * ROUND, "attention, %s%s", s->what, by);
+	backward(s, by, f, 4 * ROUND * (1 + scale));
 	kt_free(f);
 }
 
@@ -302,12 +301,12 @@ int main(void)
 	counted();
 	for (size_t i = 0; i < HD_LEN(shapes); i++)
 		if (!simulated || whole_sweep() || i % 2 == 0)
-			attention(&shapes[i], 0);
+			attention(&shapes[i], "");
 #ifdef KT_CUDA
 	setenv("HEDDLE_WGMMA", "1", 1); /* where the module has code of 9.0a */
 	for (size_t i = 0; i < HD_LEN(shapes); i++)
 		if (whole_sweep() || i % 2)
-			attention(&shapes[i], 1);
+			attention(&shapes[i], ", by groups of warps");
 	unsetenv("HEDDLE_WGMMA");
 #endif
 	others("a=3,b=7,e=64", "a=3,b=7", "e=64");

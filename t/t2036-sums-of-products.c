@@ -276,8 +276,9 @@ int main(void)
 		check(&sums[i], "1");
 #ifdef KT_CUDA
 	check(&sums[0], "0");
-	setenv("HEDDLE_WGMMA", "1", 1); /* where the module has code of 9.0a: of weights [in,out] */
+	setenv("HEDDLE_WGMMA", "1", 1); /* where the module has code of 9.0a */
 	check(&sums[0], "2");
+	check(&sums[1], "2");
 	check(&sums[3], "2");
 	overlaps();
 #endif

@@ -218,7 +218,7 @@ static int prepare_any(const struct hd_kernel_desc *d, struct hd_prep *p, int ba
 	s.mma = d->in[0].dtype == HD_DTYPE_BF16 && hd_att_mma_has(&s.t);
 	if (s.mma)
 		HD_TRY(hd_att_mma_prepare(&s.t, err));
-	s.wgmma = s.mma && !backward && hd_att_wgmma_has(&s.t, err);
+	s.wgmma = s.mma && hd_att_wgmma_has(&s.t, err) && (!backward || hd_att_wgmma_d_prepare(&s.t, err) >= 0);
 	HD_TRY(d->in[0].dtype == HD_DTYPE_BF16 ? allow<bf16>(&s.t, err) : allow<float>(&s.t, err));
 	if (backward)
 		hd_cuda_scratch_need((size_t)(s.t.batch * s.t.heads * s.t.seq) * sizeof(float));
@@ -285,6 +285,8 @@ static void go_d(const struct attention_state *s, void *const *out, void *const 
 		wide &= hd_aligned(out[i]);
 	HD_LAUNCH((deltas<T>), per_warp(t->batch * t->seq * t->heads), WARPS * 32, 0, r, *t, delta, (const T *)in[3],
 		  (const T *)in[5]);
+	if (s->wgmma && wide && hd_att_wgmma_d(t, &x, r) >= 0)
+		return;
 	if (s->mma && wide) {
 		hd_att_mma_d(t, &x, r);
 		return;

@@ -93,10 +93,12 @@ int hd_att_mma_has(const struct hd_att *t);
 int hd_att_mma_prepare(const struct hd_att *t, struct hd_err *err);
 void hd_att_mma(const struct hd_att *t, void *o, float *lse, const void *q, const void *k, const void *v,
 		const struct hd_run *r);
-/* attention_wgmma.cu: forward of the same on compute capability 9.0a, where it was asked for; < 0: nothing was launched. */
+void hd_att_mma_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r);
+/* attention_wgmma.cu, attention_wgmma_d.cu: the same on compute capability 9.0a, where it was asked for; < 0: nothing was launched. */
 int hd_att_wgmma_has(const struct hd_att *t, struct hd_err *err);
 int hd_att_wgmma(const struct hd_att *t, void *o, float *lse, const void *q, const void *k, const void *v,
 		 const struct hd_run *r);
-void hd_att_mma_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r);
+int hd_att_wgmma_d_prepare(const struct hd_att *t, struct hd_err *err);
+int hd_att_wgmma_d(const struct hd_att *t, const struct hd_att_d *x, const struct hd_run *r);
 
 #endif

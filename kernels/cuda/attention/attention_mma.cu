@@ -150,17 +150,6 @@ __global__ void __launch_bounds__(THREADS, 2)
 }
 
 /* -- backward ------------------------------------------------------------------------------------------------------------- */
-/* Products into scores with the cap, and what comes behind them into that before them. */
-template <int NT> HD_DEV void cap_both(const hd_att &t, float (*s)[4], float (*d)[4])
-{
-	cap<NT>(t, s);
-#pragma unroll
-	for (int n = 0; n < NT; n++)
-#pragma unroll
-		for (int x = 0; x < 4; x++)
-			d[n][x] *= t.slope(s[n][x]);
-}
-
 /* Keys come in tiles of K, one ahead: fewer for wide heads, whose sums take the registers. */
 template <int D, int K> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) mma_backward_q(hd_att t, hd_att_d x)
 {
@@ -257,21 +246,6 @@ template <int D, int Q> struct query_tile {
 	}
 	static const int BYTES = 2 * Q * D * (int)sizeof(bf16) + 2 * Q * (int)sizeof(float);
 };
-
-/* Columns (queries) before from[e] or from to[e] on count nothing: they do not see the key, or are not there. */
-template <int NT> HD_DEV void drop(float (*p)[4], const int *from, const int *to)
-{
-	int c = (int)threadIdx.x % 4 * 2;
-
-#pragma unroll
-	for (int n = 0; n < NT; n++)
-#pragma unroll
-		for (int x = 0; x < 4; x++) {
-			int at = n * 8 + c + x % 2;
-
-			p[n][x] = at >= from[x / 2] && at < to[x / 2] ? p[n][x] : 0;
-		}
-}
 
 /* Queries come in tiles of Q, likewise, of one head after the other. */
 template <int D, int Q> __global__ void __launch_bounds__(THREADS, D > 64 ? 1 : 2) mma_backward_kv(hd_att t, hd_att_d x)

@@ -8,17 +8,14 @@
  *
  * Compiled where CUDA_ARCH has 90a, and used where HEDDLE_WGMMA=1 is set: no GPU has run it.
  */
-#include "kernels/cuda/attention/tiles.h"
-#include "kernels/cuda/base/hopper.h"
+#include "kernels/cuda/attention/groups.h"
 
-#define THREADS 384
-#define ROWS 128 /* queries of a block */
-#define KEYS 128 /* of a tile */
 #define STAGES 2
 #define TILE_BYTES(D) (KEYS * (D) * (int)sizeof(bf16))
 /* Queries, tiles of keys and of values, barriers; and what the first may have to move to begin at a multiple of 1024. */
 #define BYTES(D) (HD_TILE_ALIGN + (ROWS * (D) * (int)sizeof(bf16)) + 2 * STAGES * TILE_BYTES(D) + 128)
 
+#ifdef HD_HOPPER
 struct stage {
 	uint64_t k_there, k_free, v_there, v_free;
 };
@@ -31,13 +28,7 @@ template <int D> struct room {
 
 	HD_DEV explicit room(unsigned char *shared)
 	{
-#ifdef HD_SIM
-		uint64_t at = hd_sim_shared_address(shared);
-#else
-		uint64_t at = __cvta_generic_to_shared(shared);
-#endif
-
-		q = shared + (HD_TILE_ALIGN - at % HD_TILE_ALIGN) % HD_TILE_ALIGN;
+		q = hd_first_tile(shared);
 		s = (stage *)(void *)(q + ROWS * D * sizeof(bf16) + 2 * STAGES * TILE_BYTES(D));
 		q_there = (uint64_t *)(void *)(s + STAGES);
 	}
@@ -51,63 +42,24 @@ template <int D> struct room {
 	}
 };
 
-#ifdef HD_HOPPER
-/* Tiles that the block looks at: keys from ... on, so many. */
-struct span {
-	int64_t from;
-	int n;
-};
-
-static HD_DEV span span_of(const hd_att &t, int64_t i0)
-{
-	int64_t from = t.passed(i0) / KEYS * KEYS, end = t.seen(hd_least(i0 + ROWS, t.seq) - 1);
-
-	return span{ from, end > from ? (int)((end - from + KEYS - 1) / KEYS) : 0 };
-}
-
-template <int D>
-HD_DEV void fetch_rows(unsigned char *to, const hd_tensor_map *m, int rows, int head, int64_t row, int b,
-		       uint64_t *there)
-{
-	barrier_expect(there, rows * D * (int)sizeof(bf16));
-	for (int c = 0; c < D; c += 64)
-		fetch_tile(to + c / 64 * rows * HD_ROW_BYTES, m, c, head, (int)row, b, there);
-}
-
 template <int D>
 HD_DEV void produce(const hd_att &t, const room<D> &m, span s, int64_t i0, const hd_tensor_map *q,
 		    const hd_tensor_map *k, const hd_tensor_map *v)
 {
 	int b = (int)blockIdx.z, h = (int)blockIdx.y, kv = (int)t.kv_of(h);
 
-	fetch_rows<D>(m.q, q, ROWS, h, i0, b, m.q_there);
+	barrier_expect(m.q_there, TILE_BYTES(D));
+	fetch_rows<D, ROWS>(m.q, q, h, i0, b, m.q_there);
 	for (int i = 0; i < s.n; i++) {
 		int turn = i % STAGES, before = (i / STAGES & 1) ^ 1;
 
 		barrier_wait(&m.s[turn].k_free, before);
-		fetch_rows<D>(m.k(turn), k, KEYS, kv, s.from + (int64_t)i * KEYS, b, &m.s[turn].k_there);
+		barrier_expect(&m.s[turn].k_there, TILE_BYTES(D));
+		fetch_rows<D, KEYS>(m.k(turn), k, kv, s.from + (int64_t)i * KEYS, b, &m.s[turn].k_there);
 		barrier_wait(&m.s[turn].v_free, before);
-		fetch_rows<D>(m.v(turn), v, KEYS, kv, s.from + (int64_t)i * KEYS, b, &m.s[turn].v_there);
+		barrier_expect(&m.s[turn].v_there, TILE_BYTES(D));
+		fetch_rows<D, KEYS>(m.v(turn), v, kv, s.from + (int64_t)i * KEYS, b, &m.s[turn].v_there);
 	}
-}
-
-/* s = 64 queries times a tile's keys. */
-template <int D> HD_DEV void begin_scores(float (*s)[4], const unsigned char *q, const unsigned char *k)
-{
-#pragma unroll
-	for (int d = 0; d < D; d += 16)
-		group_mma<KEYS>(s, hd_tile(q + d / 64 * ROWS * HD_ROW_BYTES + d % 64 * 2, 8 * HD_ROW_BYTES, 16),
-				hd_tile(k + d / 64 * KEYS * HD_ROW_BYTES + d % 64 * 2, 8 * HD_ROW_BYTES, 16), d > 0);
-	group_commit();
-}
-
-/* o += probabilities times a tile's values. */
-template <int D> HD_DEV void begin_values(float (*o)[4], uint32_t (*p)[4], const unsigned char *v)
-{
-#pragma unroll
-	for (int kk = 0; kk < KEYS / 16; kk++)
-		group_mma_t<D>(o, p[kk], hd_tile(v + kk * 16 * HD_ROW_BYTES, 8 * HD_ROW_BYTES, KEYS * HD_ROW_BYTES), 1);
-	group_commit();
 }
 
 /* One row of a lane (e of two): scores into probabilities around the largest so far.  -> what earlier sums are to be times. */
@@ -130,14 +82,6 @@ HD_DEV float soften(float (*s)[4], float *max, float *all, float scale, int e)
 	less = hd_exp2(old - less);
 	*all = *all * less + part;
 	return less;
-}
-
-/* Probabilities as operands: not while a product reads those of the tile before, which may lie in the same registers. */
-HD_DEV void pack_probabilities(uint32_t (*p)[4], float (*s)[4])
-{
-#pragma unroll
-	for (int kk = 0; kk < KEYS / 16; kk++)
-		fragment_of_sums(p[kk], s, kk);
 }
 
 /* What a group of four warps keeps of its 64 queries. */
@@ -194,12 +138,6 @@ struct rows {
 	}
 };
 
-HD_DEV void let_go(uint64_t *free)
-{
-	if (threadIdx.x % 32 == 0)
-		barrier_arrive(free);
-}
-
 template <int D> HD_DEV void consume(const hd_att &t, const room<D> &m, span n, int64_t i0, bf16 *o, float *lse)
 {
 	int group = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, i = 1;
@@ -216,12 +154,12 @@ template <int D> HD_DEV void consume(const hd_att &t, const room<D> &m, span n, 
 		barrier_wait(&m.s[0].k_there, 0);
 		hold<KEYS>(s);
 		group_fence();
-		begin_scores<D>(s, q, m.k(0));
+		begin_scores<D, KEYS>(s, q, m.k(0));
 		group_wait<0>();
 		hold<KEYS>(s);
 		let_go(&m.s[0].k_free);
 		r.soften_tile(t, s, n.from);
-		pack_probabilities(p, s);
+		pack_scores<KEYS>(p, s);
 	}
 	for (; i < n.n; i++) { /* scores of tile i beside the values of tile i - 1 */
 		stage *now = &m.s[i % STAGES], *last = &m.s[(i - 1) % STAGES];
@@ -231,8 +169,8 @@ template <int D> HD_DEV void consume(const hd_att &t, const room<D> &m, span n, 
 		hold<KEYS>(s);
 		hold<D>(sum);
 		group_fence();
-		begin_scores<D>(s, q, m.k(i % STAGES));
-		begin_values<D>(sum, p, m.v((i - 1) % STAGES));
+		begin_scores<D, KEYS>(s, q, m.k(i % STAGES));
+		begin_sum<D, KEYS>(sum, p, m.v((i - 1) % STAGES));
 		group_wait<1>();
 		hold<KEYS>(s);
 		let_go(&now->k_free);
@@ -240,14 +178,14 @@ template <int D> HD_DEV void consume(const hd_att &t, const room<D> &m, span n, 
 		group_wait<0>();
 		hold<D>(sum);
 		let_go(&last->v_free);
-		pack_probabilities(p, s);
+		pack_scores<KEYS>(p, s);
 		r.template shrink<D>(sum);
 	}
 	if (n.n) {
 		barrier_wait(&m.s[(i - 1) % STAGES].v_there, (i - 1) / STAGES & 1);
 		hold<D>(sum);
 		group_fence();
-		begin_values<D>(sum, p, m.v((i - 1) % STAGES));
+		begin_sum<D, KEYS>(sum, p, m.v((i - 1) % STAGES));
 		group_wait<0>();
 		hold<D>(sum);
 	}

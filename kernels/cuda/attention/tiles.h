@@ -63,6 +63,32 @@ template <int NT> HD_DEV void cap(const hd_att &t, float (*s)[4])
 			s[n][x] = t.capped(t.scale * s[n][x]);
 }
 
+/* Products into scores with the cap, and what comes behind them into that before them. */
+template <int NT> HD_DEV void cap_both(const hd_att &t, float (*s)[4], float (*d)[4])
+{
+	cap<NT>(t, s);
+#pragma unroll
+	for (int n = 0; n < NT; n++)
+#pragma unroll
+		for (int x = 0; x < 4; x++)
+			d[n][x] *= t.slope(s[n][x]);
+}
+
+/* Columns (queries) before from[e] or from to[e] on count nothing: they do not see the key, or are not there. */
+template <int NT> HD_DEV void drop(float (*p)[4], const int *from, const int *to)
+{
+	int c = (int)threadIdx.x % 4 * 2;
+
+#pragma unroll
+	for (int n = 0; n < NT; n++)
+#pragma unroll
+		for (int x = 0; x < 4; x++) {
+			int at = n * 8 + c + x % 2;
+
+			p[n][x] = at >= from[x / 2] && at < to[x / 2] ? p[n][x] : 0;
+		}
+}
+
 /* What the exponent's product has to be, of scores with a cap and of products. */
 HD_DEV float exponent(const hd_att &t)
 {

@@ -44,6 +44,18 @@ HD_DEV uint64_t hd_tile(const void *tile, int step, int chunk)
 
 	return (at & 0x3ffff) >> 4 | (uint64_t)(chunk >> 4) << 16 | (uint64_t)(step >> 4) << 32 | 1ull << 62;
 }
+
+/* The first place in the block's shared memory where a tile may begin. */
+HD_DEV unsigned char *hd_first_tile(unsigned char *shared)
+{
+#ifdef HD_SIM
+	uint64_t at = hd_sim_shared_address(shared);
+#else
+	uint64_t at = __cvta_generic_to_shared(shared);
+#endif
+
+	return shared + (HD_TILE_ALIGN - at % HD_TILE_ALIGN) % HD_TILE_ALIGN;
+}
 #endif
 
 #ifdef HD_SIM
@@ -90,11 +102,15 @@ template <int N> static inline void hold(float (*)[4])
 }
 template <int N> static inline void group_mma(float (*c)[4], uint64_t a, uint64_t b, int add)
 {
-	hd_sim_group_mma(c, N, a, NULL, b, add);
+	hd_sim_group_mma(c, N, a, NULL, b, 0, add);
+}
+template <int N> static inline void group_mma_turned(float (*c)[4], uint64_t a, uint64_t b, int add)
+{
+	hd_sim_group_mma(c, N, a, NULL, b, 1, add);
 }
 template <int N> static inline void group_mma_t(float (*c)[4], const uint32_t *a, uint64_t b, int add)
 {
-	hd_sim_group_mma(c, N, 0, a, b, add);
+	hd_sim_group_mma(c, N, 0, a, b, 1, add);
 }
 template <int N> static inline void fewer_registers(void)
 {
@@ -190,6 +206,15 @@ template <int N> HD_DEV void group_mma(float (*c)[4], uint64_t a, uint64_t b, in
 			     "}, %64, %65, p, 1, 1, 0, 0;\n\t}"
 			     : HD_F32(0), HD_F32(8)
 			     : "l"(a), "l"(b), "r"(add));
+}
+/* The same of a b whose rows lie along the columns: 16 rows of the tile. */
+template <int N> HD_DEV void group_mma_turned(float (*c)[4], uint64_t a, uint64_t b, int add)
+{
+	static_assert(N == 128, "columns");
+	asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %66, 0;\n\t"
+		     "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HD_R64 "}, %64, %65, p, 1, 1, 0, 1;\n\t}"
+		     : HD_F32(0), HD_F32(8)
+		     : "l"(a), "l"(b), "r"(add));
 }
 /* The same of a in registers, fragments as of mma, and a b whose rows lie along the columns: 16 rows of the tile. */
 template <int N> HD_DEV void group_mma_t(float (*c)[4], const uint32_t *a, uint64_t b, int add)

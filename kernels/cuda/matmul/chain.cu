@@ -165,14 +165,14 @@ int hd_chain_products(const struct hd_chain *c, struct hd_product *const **p)
 	return c->n;
 }
 
-int hd_chain_choices(const struct hd_chain *c)
+int hd_chain_choices(void)
 {
-	return c->turned && hd_chain_wgmma_has() ? 3 : 2;
+	return hd_chain_wgmma_has() ? 3 : 2;
 }
 
 void hd_chain_pick(struct hd_chain *c, int i)
 {
-	c->pick = i < hd_chain_choices(c) ? i : 0;
+	c->pick = i < hd_chain_choices() ? i : 0;
 }
 
 int64_t hd_chain_picked(void)
@@ -215,7 +215,7 @@ int hd_chain_run(const struct hd_chain *c, const struct hd_run *r, void *out, co
 		hd_sim_ms += atof(getenv("HD_TEST_CHAIN_MS"));
 #endif
 	if (c->pick == 2)
-		return hd_chain_wgmma(&t, step, (bf16 *)out, (const bf16 *)add, r);
+		return hd_chain_wgmma(&t, c->turned, step, (bf16 *)out, (const bf16 *)add, r);
 	if (c->turned)
 		HD_LAUNCH(chained<1>, grid, THREADS, SHARED_BYTES, r, t, step, (bf16 *)out, (const bf16 *)add);
 	else

@@ -37,8 +37,8 @@ HD_DEV void hd_put_sum(const hd_terms &t, int64_t c_step, bf16 *c, const bf16 *a
 	put_two(c + (int64_t)row * c_step + col, x);
 }
 
-/* b lies as (columns, depth).  has: this GPU runs it, and it was asked for. */
+/* has: this GPU runs it, and it was asked for.  turned: b lies as (columns, depth). */
 int hd_chain_wgmma_has(void);
-int hd_chain_wgmma(const hd_terms *t, int64_t c_step, bf16 *c, const bf16 *add, const struct hd_run *r);
+int hd_chain_wgmma(const hd_terms *t, int turned, int64_t c_step, bf16 *c, const bf16 *add, const struct hd_run *r);
 
 #endif

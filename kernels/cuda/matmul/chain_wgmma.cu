@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A sum of products in one launch (chain.cu) for compute capability 9.0a, where the rows of both operands lie along the depth.
+ * A sum of products in one launch (chain.cu) for compute capability 9.0a.
  *
  * A block has 128 x 128 of the result, two groups of four warps and one warp more.  Of that one thread asks the copy engine for 64 of
  * the depth of both operands, as many stages ahead as there are; each group has 64 rows and makes products out of shared memory.
  * Barriers say which stage is there and which may be fetched over.  Two blocks fit on a multiprocessor: one writes while the other
- * computes.
+ * computes.  Rows of b lie along the depth (TB, weights [in,out]), or are those of the depth (weights [out,in]).
  *
  * Compiled where CUDA_ARCH has 90a, and used where HEDDLE_WGMMA=1 is set and it is the fastest: no GPU has run it.
  */
@@ -24,18 +24,7 @@ struct maps {
 };
 
 #ifdef HD_HOPPER
-HD_DEV unsigned char *begin_of(unsigned char *shared)
-{
-#ifdef HD_SIM
-	uint64_t at = hd_sim_shared_address(shared);
-#else
-	uint64_t at = __cvta_generic_to_shared(shared);
-#endif
-
-	return shared + (HD_TILE_ALIGN - at % HD_TILE_ALIGN) % HD_TILE_ALIGN;
-}
-
-HD_DEV void produce(const hd_terms &t, const maps &m, unsigned char *tiles, slot *s, int m0, int n0)
+template <int TB> HD_DEV void produce(const hd_terms &t, const maps &m, unsigned char *tiles, slot *s, int m0, int n0)
 {
 	hd_chain_place at = { 0, 0 };
 
@@ -45,7 +34,9 @@ HD_DEV void produce(const hd_terms &t, const maps &m, unsigned char *tiles, slot
 		barrier_wait(&s[turn].free, (i / STAGES & 1) ^ 1);
 		barrier_expect(&s[turn].there, 2 * HALF);
 		fetch_tile(tiles + turn * 2 * HALF, &m.a[at.term], at.d, 0, m0, 0, &s[turn].there);
-		fetch_tile(tiles + turn * 2 * HALF + HALF, &m.b[at.term], at.d, 0, n0, 0, &s[turn].there);
+		for (int n = 0; n < (TB ? 1 : TILE / 64); n++)
+			fetch_tile(tiles + turn * 2 * HALF + HALF + n * DEEP * HD_ROW_BYTES, &m.b[at.term],
+				   TB ? at.d : n0 + n * 64, 0, TB ? n0 : at.d, 0, &s[turn].there);
 	}
 }
 
@@ -55,6 +46,23 @@ HD_DEV void let_go(slot *s)
 		barrier_arrive(&s->free);
 }
 
+/* sum (64 x 128) += a stage's rows of a times its b */
+template <int TB> HD_DEV void begin_stage(float (*sum)[4], const unsigned char *a, const unsigned char *b)
+{
+#pragma unroll
+	for (int k = 0; k < DEEP; k += 16) {
+		uint64_t rows = hd_tile(a + k * 2, 8 * HD_ROW_BYTES, 16);
+
+		if (TB)
+			group_mma<TILE>(sum, rows, hd_tile(b + k * 2, 8 * HD_ROW_BYTES, 16), 1);
+		else
+			group_mma_turned<TILE>(sum, rows,
+					       hd_tile(b + k * HD_ROW_BYTES, 8 * HD_ROW_BYTES, DEEP * HD_ROW_BYTES), 1);
+	}
+	group_commit();
+}
+
+template <int TB>
 HD_DEV void consume(const hd_terms &t, unsigned char *tiles, slot *s, int64_t c_step, bf16 *c, const bf16 *add, int m0,
 		    int n0)
 {
@@ -70,11 +78,7 @@ HD_DEV void consume(const hd_terms &t, unsigned char *tiles, slot *s, int64_t c_
 		barrier_wait(&s[i % STAGES].there, i / STAGES & 1);
 		hold<TILE>(sum);
 		group_fence();
-#pragma unroll
-		for (int k = 0; k < DEEP; k += 16)
-			group_mma<TILE>(sum, hd_tile(a + group * 64 * HD_ROW_BYTES + k * 2, 8 * HD_ROW_BYTES, 16),
-					hd_tile(b + k * 2, 8 * HD_ROW_BYTES, 16), 1);
-		group_commit();
+		begin_stage<TB>(sum, a + group * 64 * HD_ROW_BYTES, b);
 		group_wait<1>(); /* those of the stage before */
 		if (i)
 			let_go(&s[(i - 1) % STAGES]);
@@ -90,12 +94,13 @@ HD_DEV void consume(const hd_terms &t, unsigned char *tiles, slot *s, int64_t c_
 }
 #endif
 
+template <int TB>
 __global__ void __launch_bounds__(COMPUTE + HD_WARP, 2)
 	chain_by_groups(hd_terms t, int64_t c_step, bf16 *c, const bf16 *add, const __grid_constant__ maps m)
 {
 #ifdef HD_HOPPER
 	HD_DYNAMIC_SHARED(unsigned char, shared);
-	unsigned char *tiles = begin_of(shared);
+	unsigned char *tiles = hd_first_tile(shared);
 	slot *s = (slot *)(void *)(tiles + STAGES * 2 * HALF);
 	int m0 = (int)blockIdx.y * TILE, n0 = (int)blockIdx.x * TILE;
 
@@ -108,9 +113,9 @@ __global__ void __launch_bounds__(COMPUTE + HD_WARP, 2)
 	}
 	__syncthreads();
 	if (threadIdx.x < COMPUTE)
-		consume(t, tiles, s, c_step, c, add, m0, n0);
+		consume<TB>(t, tiles, s, c_step, c, add, m0, n0);
 	else if (threadIdx.x == COMPUTE)
-		produce(t, m, tiles, s, m0, n0);
+		produce<TB>(t, m, tiles, s, m0, n0);
 #endif
 }
 
@@ -121,28 +126,33 @@ int hd_chain_wgmma_has(void)
 	struct hd_err none = { 0, 0, "" };
 
 	return asked && !strcmp(asked, "1") && hd_cuda_is_hopper() &&
-	       hd_cuda_allow_shared("einsum", (const void *)chain_by_groups, BYTES, &none) >= 0;
+	       hd_cuda_allow_shared("einsum", (const void *)chain_by_groups<0>, BYTES, &none) >= 0 &&
+	       hd_cuda_allow_shared("einsum", (const void *)chain_by_groups<1>, BYTES, &none) >= 0;
 }
 
-/* Rows of a matrix: dims 0 and 2 of a tensor of four */
-static int map_of(hd_tensor_map *m, const bf16 *base, int64_t rows, int64_t depth, int64_t step)
+/* Rows of a matrix in tiles of `high` by 64: dims 2 and 0 of a tensor of four */
+static int map_of(hd_tensor_map *m, const bf16 *base, int64_t rows, int64_t columns, int64_t step, int high)
 {
-	int64_t n[4] = { depth, 1, rows, 1 }, strides[3] = { step, step, rows * step };
+	int64_t n[4] = { columns, 1, rows, 1 }, strides[3] = { step, step, rows * step };
 	struct hd_err none = { 0, 0, "" };
 
-	return hd_tensor_map_make(m, base, n, strides, TILE, &none);
+	return hd_tensor_map_make(m, base, n, strides, high, &none);
 }
 
-int hd_chain_wgmma(const hd_terms *t, int64_t c_step, bf16 *c, const bf16 *add, const struct hd_run *r)
+int hd_chain_wgmma(const hd_terms *t, int turned, int64_t c_step, bf16 *c, const bf16 *add, const struct hd_run *r)
 {
 	dim3 grid((unsigned)((t->columns + TILE - 1) / TILE), (unsigned)((t->m + TILE - 1) / TILE));
 	maps m;
 
 	memset((void *)&m, 0, sizeof(m));
 	for (int i = 0; i < t->n; i++) {
-		HD_TRY(map_of(&m.a[i], t->a[i], t->m, t->depth[i], t->a_step[i]));
-		HD_TRY(map_of(&m.b[i], t->b[i], t->columns, t->depth[i], t->b_step[i]));
+		HD_TRY(map_of(&m.a[i], t->a[i], t->m, t->depth[i], t->a_step[i], TILE));
+		HD_TRY(turned ? map_of(&m.b[i], t->b[i], t->columns, t->depth[i], t->b_step[i], TILE)
+			      : map_of(&m.b[i], t->b[i], t->depth[i], t->columns, t->b_step[i], DEEP));
 	}
-	HD_LAUNCH(chain_by_groups, grid, COMPUTE + HD_WARP, BYTES, r, *t, c_step, c, add, m);
+	if (turned)
+		HD_LAUNCH(chain_by_groups<1>, grid, COMPUTE + HD_WARP, BYTES, r, *t, c_step, c, add, m);
+	else
+		HD_LAUNCH(chain_by_groups<0>, grid, COMPUTE + HD_WARP, BYTES, r, *t, c_step, c, add, m);
 	return HD_OK;
 }

@@ -41,7 +41,7 @@ int hd_chain_run(const struct hd_chain *c, const struct hd_run *r, void *out, co
 		 const void *const *b, const void *add);
 struct hd_chain *hd_chain_next(const struct hd_chain *c);                      /* of all; of NULL: the first */
 int hd_chain_products(const struct hd_chain *c, struct hd_product *const **p); /* how many */
-int hd_chain_choices(const struct hd_chain *c);                                /* 0: its products one after the other */
+int hd_chain_choices(void);                                                    /* 0: its products one after the other */
 void hd_chain_pick(struct hd_chain *c, int i);
 int64_t hd_chain_picked(void); /* products that run in one launch with others whose result is theirs */
 

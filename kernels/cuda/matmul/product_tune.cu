@@ -71,7 +71,7 @@ static void key_of(char *text, const struct hd_mm_shape *s, const char *gpu)
 static void chain_key(char *text, const struct hd_chain *c, const char *gpu)
 {
 	struct hd_product *const *p;
-	int at = prefix_of(text, hd_chain_choices(c) > 2 ? SUM_WGMMA : SUM, gpu), n = hd_chain_products(c, &p);
+	int at = prefix_of(text, hd_chain_choices() > 2 ? SUM_WGMMA : SUM, gpu), n = hd_chain_products(c, &p);
 
 	for (int i = 0; i < n; i++) {
 		at += put_shape(text + at, KEY - (size_t)at, hd_product_shape(p[i]));
@@ -229,7 +229,7 @@ static float time_of(struct timing *t, int pick)
 
 static int choices_of(const struct timing *t)
 {
-	return t->chain ? hd_chain_choices(t->chain) : hd_product_choices(t->p[0]);
+	return t->chain ? hd_chain_choices() : hd_product_choices(t->p[0]);
 }
 
 static int fastest(struct timing *t)
@@ -343,7 +343,7 @@ static void pick_all(const char *gpu)
 
 		chain_key(key, s, gpu);
 		c = find_choice(key, strlen(key));
-		hd_chain_pick(s, c && !fixed && c->of == hd_chain_choices(s) ? c->pick : 0);
+		hd_chain_pick(s, c && !fixed && c->of == hd_chain_choices() ? c->pick : 0);
 	}
 }
 

@@ -167,6 +167,7 @@ void hd_sim_warp(void *mine, void (*work)(void **all))
 
 void hd_sim_warp_ordered(void)
 {
+	hd_sim_warp(&fibers[now], sim_join_warp);
 	sim_who.syncs = ++fibers[now].syncs;
 }
 

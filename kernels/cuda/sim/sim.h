@@ -73,12 +73,11 @@ void hd_sim_copies_commit(void);
 void hd_sim_copies_wait(int left);
 /* All lanes of this warp meet; the last calls work(all) with what each has passed (NULL: no such lane). */
 void hd_sim_warp(void *mine, void (*work)(void **all));
-void hd_sim_warp_ordered(void); /* __syncwarp: what its lanes wrote is seen by the others */
+void hd_sim_warp_ordered(void); /* they meet, and what each has done comes before what the others do next */
 void __syncthreads(void);
 static inline void __syncwarp(unsigned mask = ~0u)
 {
 	(void)mask;
-	hd_sim_warp(NULL, NULL);
 	hd_sim_warp_ordered();
 }
 
@@ -139,8 +138,8 @@ void hd_sim_proxy_fence(void);
 void hd_sim_group_fence(void);
 void hd_sim_group_commit(void);
 void hd_sim_group_wait(int left);
-/* One of the two a: a descriptor, or four registers. */
-void hd_sim_group_mma(float (*c)[4], int n, uint64_t a, const uint32_t *fragment, uint64_t b, int add);
+/* One of the two a: a descriptor, or four registers.  turned: the rows of b's tile lie along the columns. */
+void hd_sim_group_mma(float (*c)[4], int n, uint64_t a, const uint32_t *fragment, uint64_t b, int turned, int add);
 
 /* Of fibers one runs at a time. */
 HD_SIM_UNSEEN static inline int atomicAdd(int *p, int x)

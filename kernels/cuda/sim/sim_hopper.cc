@@ -154,7 +154,7 @@ uint64_t hd_sim_shared_address(const void *p)
 
 /* -- products of four warps --------------------------------------------------------------------------------------------------- */
 struct mma_call {
-	int n, add, has_a, group;
+	int n, add, has_a, turned, group;
 	uint64_t a, b;
 	uint32_t fragment[4];
 	float (*c)[4];
@@ -209,7 +209,8 @@ static struct sums *sums_of(struct thread *t, float (*c)[4], int n)
 	return s;
 }
 
-HD_SIM_UNSEEN void hd_sim_group_mma(float (*c)[4], int n, uint64_t a, const uint32_t *fragment, uint64_t b, int add)
+HD_SIM_UNSEEN void hd_sim_group_mma(float (*c)[4], int n, uint64_t a, const uint32_t *fragment, uint64_t b, int turned,
+				    int add)
 {
 	struct thread *t = &threads[sim_who.thread];
 	struct mma_call *p = &t->p[t->np];
@@ -223,13 +224,13 @@ HD_SIM_UNSEEN void hd_sim_group_mma(float (*c)[4], int n, uint64_t a, const uint
 	if ((b & 0x38) || (!fragment && a & 0x38))
 		sim_fail("a product of a tile that begins in the middle of 8 rows");
 	sums_of(t, c, n);
-	*p = mma_call{ n, add, fragment == NULL, t->groups, a, b, { 0, 0, 0, 0 }, c };
+	*p = mma_call{ n, add, fragment == NULL, turned, t->groups, a, b, { 0, 0, 0, 0 }, c };
 	if (fragment)
 		memcpy(p->fragment, fragment, sizeof(p->fragment));
 	grouped = 1;
 	t->np++;
 	t->made++;
-	t->seen = (t->seen * 31 + b) * 31 + (uint64_t)n * 2 + (uint64_t)p->has_a;
+	t->seen = (t->seen * 31 + b) * 31 + (uint64_t)n * 4 + (uint64_t)(p->has_a * 2 + turned);
 }
 
 void hd_sim_group_fence(void)
@@ -306,15 +307,15 @@ HD_SIM_UNSEEN static void fill_operands(float a[16][16], float b[16][128], struc
 		}
 	for (int k = 0; k < 16; k++)
 		for (int x = 0; x < p->n; x++)
-			b[k][x] = p->has_a ? at_of(p->b, x / 8 * step_of(p->b) + x % 8 * 128 + k * 2)
-					   : at_of(p->b, x / 64 * chunk_of(p->b) + k / 8 * step_of(p->b) + k % 8 * 128 +
-								 x % 64 * 2);
-	if (p->has_a) {
+			b[k][x] = p->turned ? at_of(p->b, x / 64 * chunk_of(p->b) + k / 8 * step_of(p->b) +
+								  k % 8 * 128 + x % 64 * 2)
+					    : at_of(p->b, x / 8 * step_of(p->b) + x % 8 * 128 + k * 2);
+	if (p->has_a)
 		read_rows(p->a, number * 16, 16, first);
-		read_rows(p->b, 0, p->n, first);
-	} else {
+	if (p->turned)
 		read_columns(p->b, p->n, first);
-	}
+	else
+		read_rows(p->b, 0, p->n, first);
 }
 
 HD_SIM_UNSEEN static void multiply(struct thread *warp, int i)

@@ -45,8 +45,9 @@ size_t sim_allowed(const void *kernel); /* of dynamic shared memory */
 /* sim_watch.cc, for sim_hopper.cc: what a thread has done before an arrival comes before what another does after its wait. */
 void sim_release(uint32_t *clock); /* clock: of SIM_THREADS */
 void sim_acquire(const uint32_t *clock);
-void sim_phases(void); /* the block has such barriers */
-void sim_fence(void);  /* this thread's stores, to engines */
+void sim_join_warp(void **lanes); /* of the warp that runs: each knows what the others have done */
+void sim_phases(void);            /* the block has such barriers */
+void sim_fence(void);             /* this thread's stores, to engines */
 void sim_engine_read(const void *p, size_t bytes,
 		     uint32_t thread);        /* by a product of the warp whose first thread this is */
 void sim_engine_write(void *p, size_t bytes); /* begins: nobody may touch it */

@@ -197,6 +197,24 @@ void sim_acquire(const uint32_t *clock)
 	join_clock(known[sim_who.thread], clock);
 }
 
+void sim_join_warp(void **lanes)
+{
+	static uint32_t all[SIM_THREADS];
+	uint32_t first = sim_who.thread / 32 * 32;
+
+	if (!ordered_by_phases)
+		return;
+	memset(all, 0, sizeof(all));
+	for (uint32_t i = 0; i < 32; i++)
+		if (lanes[i]) {
+			known[first + i][first + i] = ++ticks[first + i];
+			join_clock(all, known[first + i]);
+		}
+	for (uint32_t i = 0; i < 32; i++)
+		if (lanes[i])
+			join_clock(known[first + i], all);
+}
+
 void sim_fence(void)
 {
 	fenced[sim_who.thread] = ++ticks[sim_who.thread];
