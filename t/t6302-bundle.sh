@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The bundle runs where there is nothing: in an empty root with glibc, a shell and coreutils.  What breaks here: a library, a
 # component of Open MPI or a program that the bundle forgot, and that only the machine it was made on has.
-# HD_TEST_LONG=1: all parts of run-all, which takes minutes; else one of them and two ranks.
+# HD_TEST_LONG=1: all parts of run-all, which takes minutes; else one of them and two ranks.  HD_TEST_BUNDLE, HD_TEST_PORTABLE: files
+# of t/gpu/bundle and of make portable, with a module and NCCL, in place of those that are made here without.
 . "${0%/*}/lib/tap.sh"
 
 [ -r "$build/heddle-cuda-sim.so" ] || skip_all "no C++ compiler was there, so there is no simulated cuda device"
@@ -11,8 +12,14 @@ for tool in ldd strip xz tar ompi_info mpirun orted unshare; do
 done
 
 bundle() { HD_BUILD="$build" HD_BUNDLE_MODELS= HD_BUNDLE_XZ=0 sh "$src/t/gpu/bundle" "$@"; }
-ok "a bundle is made" bundle --module no --nccl no "$tmp/bundle.tar.xz"
-mkdir "$tmp/empty" && tar -xJf "$tmp/bundle.tar.xz" -C "$tmp/empty" && mv "$tmp"/empty/heddle-* "$tmp/empty/here" || skip_all "no bundle"
+unpack() {		# FILE TARGET
+	tar -xJf "$1" -C "$tmp/empty" && mv "$tmp"/empty/heddle-* "$tmp/empty/$2"
+}
+whole=${HD_TEST_BUNDLE:-$tmp/bundle.tar.xz} portable=${HD_TEST_PORTABLE:-$tmp/portable.tar.xz}
+[ -n "$HD_TEST_BUNDLE" ] || ok "a bundle is made" bundle --module no --nccl no "$whole"
+[ -n "$HD_TEST_PORTABLE" ] || ok "and one without tests" bundle --module no --nccl no --no-tests "$portable"
+ok "a bundle has at most 40 MB" [ "$(wc -c <"$whole")" -le 40000000 ]
+mkdir "$tmp/empty" && unpack "$whole" here && unpack "$portable" portable || skip_all "no bundle"
 top=$tmp/empty/here
 is "no wrapper of libtool is in it" "$(grep -rlI 'libtool' "$top/program")" ""
 is "nor an address of the build tree's libraries" "$(grep -rl "$build/.*\.so" "$top/program/heddle" "$top/lib" "$top/mpi/lib")" ""
@@ -57,12 +64,17 @@ if [ -z "$how" ]; then
 fi
 [ "$how" = -m ] || how="-rm --pid --fork"
 ok "the root has no awk, grep or sed" empty_root '! command -v awk && ! command -v grep && ! command -v sed && ! command -v ldd'
-like "the program starts in it" "$(empty_root '/here/bin/heddle --version' 2>&1)" '^heddle [0-9]'
-empty_root 'cd /tmp && cp /here/conf/quickstart.ini a.ini && i=0 && while [ $i -lt 600 ]; do echo "let there be light $i"; i=$((i + 1)); done >corpus.txt &&
-	export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-	/here/bin/mpirun --oversubscribe -np 2 /here/bin/heddle train a.ini --set train.steps=1 --set train.seq=16 --set model.layers=1 \
-		--set train.eval_batches=1 --set log.sample=0 --set log.metrics=m.json && cat m.json' >two 2>&1
-like "two ranks train in it" "$(cat two)" '"step": 1,.*"loss": [0-9.]+'
+for from in here portable; do
+	like "the program starts in it, $from" "$(empty_root "/$from/bin/heddle --version" 2>&1)" '^heddle [0-9]'
+	empty_root "cd /tmp && rm -rf a && mkdir a && cd a && from=/$from"' && cp $from/conf/quickstart.ini a.ini && i=0 &&
+		while [ $i -lt 600 ]; do echo "let there be light $i"; i=$((i + 1)); done >corpus.txt &&
+		export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+		$from/bin/mpirun --oversubscribe -np 2 $from/bin/heddle train a.ini --set train.steps=1 --set train.seq=16 \
+			--set model.layers=1 --set train.eval_batches=1 --set log.sample=0 \
+			--set log.metrics=m.json && cat m.json' >two 2>&1
+	like "two ranks train in it, $from" "$(cat two)" '"step": 1,.*"loss": [0-9.]+'
+done
+rm -rf "$tmp/empty/portable"
 only="--only losses"
 [ -z "$HD_TEST_LONG" ] || only="--seconds 0"
 empty_root "cd /tmp && /here/run-all --simulated $only /tmp/out" >out 2>&1

@@ -28,7 +28,6 @@ static void open_module(void)
 	}
 	kt_device = entry()->ops;
 	*(void **)&kt_orders = dlsym(handle, "hd_sim_orders");
-	kt_whole_orders = getenv("HD_TEST_WHOLE_ORDERS") != NULL;
 	if (kt_device->open(1, &err) < 0) {
 		printf("Bail out! %s\n", err.text);
 		exit(1);

@@ -58,10 +58,11 @@ struct kt {
 extern const struct hd_device_ops *kt_device;
 /* Of a simulated device (kernels/cuda/sim/sim_orders.cc).  There kt_compare runs each launch in KT_ORDERS orders of blocks, warps and
  * threads, which must give the same bits: all blocks in the first order, in the others a part of a long launch's.  With
- * HD_TEST_WHOLE_ORDERS all blocks, and launches of kt_run too (make check-orders). */
+ * HD_TEST_WHOLE_ORDERS=1 all blocks, and launches of kt_run too; with K/N every Nth run from the Kth on, and the others once
+ * (make check-orders). */
 #define KT_ORDERS 20
 extern void (*kt_orders)(int orders, uint64_t most);
-extern int kt_whole_orders;
+void kt_in_orders(int all); /* what is launched next; all: KT_ORDERS */
 
 #ifdef KT_CUDA
 /* A kernel of the cuda device: of the module HD_TEST_MODULE, else of the simulation, which runs anywhere.  Where neither

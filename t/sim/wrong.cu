@@ -422,6 +422,7 @@ static const struct {
 	C(rows_of_two_eights, "a tile that begins in the middle of 8 rows"),
 	C(warps_differ, "warps 0 and 2 of a group make other products"),
 	C(tiles_of_threads, "wrote by a store with no fence.proxy.async"),
+	C(lanes_read, "which thread .* reads, and no barrier"),
 };
 
 static void set_up(void)

@@ -66,6 +66,34 @@ template <int WRONG> __global__ void tiles_of_threads(float *to, const float *fr
 	to[threadIdx.x] = c[0][0];
 }
 
+/* A warp reads what another has written, and one of its lanes says so. */
+template <int WRONG> __global__ void lanes_read(float *to, const float *from)
+{
+	HD_SHARED(uint64_t, free, [1]);
+	HD_SHARED(float, tile, [32]);
+	float sum = 0;
+
+	if (threadIdx.x == 0) {
+		barrier_make(free, 1);
+		barriers_made();
+	}
+	__syncthreads();
+	if (threadIdx.x < 32)
+		tile[threadIdx.x] = from[threadIdx.x];
+	__syncthreads();
+	if (threadIdx.x < 32) {
+		barrier_wait(free, 0);
+		tile[threadIdx.x] = sum;
+	} else {
+		sum = tile[threadIdx.x % 32];
+		if (!WRONG)
+			__syncwarp();
+		if (threadIdx.x == 32)
+			barrier_arrive(free);
+	}
+	to[threadIdx.x] = sum;
+}
+
 template <int M> static void engine_case(int wrong)
 {
 	hd_tensor_map m = {
@@ -79,6 +107,7 @@ template <int M> static void engine_case(int wrong)
 }
 
 CASE(tiles_of_threads, tiles_of_threads, 1, 128, 2 * TILE + 16)
+CASE(lanes_read, lanes_read, 1, 64, 0)
 #define tile_read_early_case engine_case<EARLY>
 #define bytes_that_do_not_come_case engine_case<BYTES>
 #define tile_fetched_over_case engine_case<OVER>

@@ -24,12 +24,12 @@ struct sides {
 
 #ifdef HD_HOPPER
 /* What is in the block's shared memory. */
-template <int N, int D> struct room {
+template <int N, int D> struct held {
 	unsigned char *own;
 	float *sums;
 	uint64_t *there, *free, *own_there;
 
-	HD_DEV explicit room(unsigned char *shared)
+	HD_DEV explicit held(unsigned char *shared)
 	{
 		own = hd_first_tile(shared);
 		sums = (float *)(void *)pair(STAGES);
@@ -75,7 +75,7 @@ template <int N, int D> struct room {
 
 /* s and d (64 x N) = a group's rows of the block's two operands times a pair of tiles. */
 template <int N, int D>
-HD_DEV void both_scores(float (*s)[4], float (*d)[4], const room<N, D> &m, int group, const unsigned char *pair)
+HD_DEV void both_scores(float (*s)[4], float (*d)[4], const held<N, D> &m, int group, const unsigned char *pair)
 {
 	hold<N>(s);
 	hold<N>(d);
@@ -130,7 +130,7 @@ struct query_rows {
 	}
 };
 
-template <int D> HD_DEV void produce_keys(const hd_att &t, const room<KEYS, D> &m, span n, int64_t i0, const sides &x)
+template <int D> HD_DEV void produce_keys(const hd_att &t, const held<KEYS, D> &m, span n, int64_t i0, const sides &x)
 {
 	m.fetch_own(&x.q, &x.d_o, (int)blockIdx.y, i0);
 	for (int i = 0; i < n.n; i++) {
@@ -140,7 +140,7 @@ template <int D> HD_DEV void produce_keys(const hd_att &t, const room<KEYS, D> &
 }
 
 template <int D>
-HD_DEV void consume_keys(const hd_att &t, const hd_att_d &x, const room<KEYS, D> &m, span n, int64_t i0)
+HD_DEV void consume_keys(const hd_att &t, const hd_att_d &x, const held<KEYS, D> &m, span n, int64_t i0)
 {
 	int group = (int)threadIdx.x / 128 - 1;
 	int64_t first = i0 + group * 64 + (int)threadIdx.x / 32 % 4 * 16;
@@ -201,7 +201,7 @@ template <int N> struct walk {
 
 /* By a warp: lanes bring the floats of a tile's queries, and one of them asks for its rows. */
 template <int N, int D>
-HD_DEV void produce_queries(const hd_att &t, const hd_att_d &x, const room<N, D> &m, int64_t j0, const sides &y)
+HD_DEV void produce_queries(const hd_att &t, const hd_att_d &x, const held<N, D> &m, int64_t j0, const sides &y)
 {
 	int lane = (int)threadIdx.x;
 
@@ -279,7 +279,7 @@ template <int N> struct key_rows {
 	}
 };
 
-template <int N, int D> HD_DEV void consume_queries(const hd_att &t, const hd_att_d &x, const room<N, D> &m, int64_t j0)
+template <int N, int D> HD_DEV void consume_queries(const hd_att &t, const hd_att_d &x, const held<N, D> &m, int64_t j0)
 {
 	int group = (int)threadIdx.x / 128 - 1;
 	int64_t key = j0 + group * 64 + (int)threadIdx.x / 32 % 4 * 16, at = t.k_at(blockIdx.z, key, blockIdx.y);
@@ -323,7 +323,7 @@ __global__ void __launch_bounds__(THREADS, 1) wgmma_backward_q(hd_att t, hd_att_
 {
 #ifdef HD_HOPPER
 	HD_DYNAMIC_SHARED(unsigned char, shared);
-	room<KEYS, D> m(shared);
+	held<KEYS, D> m(shared);
 	int64_t i0 = ((int64_t)gridDim.x - 1 - blockIdx.x) * ROWS; /* long rows first */
 	span n = span_of(t, i0);
 
@@ -346,7 +346,7 @@ __global__ void __launch_bounds__(THREADS, 1) wgmma_backward_kv(hd_att t, hd_att
 {
 #ifdef HD_HOPPER
 	HD_DYNAMIC_SHARED(unsigned char, shared);
-	room<QUERIES(D), D> m(shared);
+	held<QUERIES(D), D> m(shared);
 	int64_t j0 = (int64_t)blockIdx.x * ROWS;
 
 	if (threadIdx.x == 0)
