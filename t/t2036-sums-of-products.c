@@ -275,11 +275,11 @@ int main(void)
 		check(&sums[i], "1");
 #ifdef KT_CUDA
 	check(&sums[0], "0");
+	overlaps();
 	setenv("HEDDLE_WGMMA", "1", 1); /* where the module has code of 9.0a */
 	check(&sums[0], "2");
 	check(&sums[1], "2");
 	check(&sums[3], "2");
-	overlaps();
 #endif
 	return done();
 }

@@ -10,7 +10,7 @@ mkdir -p "$tree/t/cuda"
 script() { cat >"$tree/$1" && chmod +x "$tree/$1"; }
 script heddle <<'END'
 #!/bin/sh
-echo "the module is $HD_TEST_CUDA_MODULE"
+echo "the module is $HD_TEST_CUDA_MODULE${HEDDLE_WGMMA:+ by wgmma}"
 case "$*" in
 *log.metrics=*) for a; do case $a in log.metrics=*) echo "{\"step\": 1, \"loss\": ${LOSS:-2.5}}" >"${a#log.metrics=}" ;; esac; done ;;
 esac
@@ -53,6 +53,7 @@ ok "losses that are the cpu's pass" run_all --only losses "$tmp/out3"
 run_all --only losses --module "$tmp/mended.so" "$tmp/out6" >out
 is "a module that was given is the one that runs" "$(grep -c "^the module is $tmp/mended.so" "$tmp/out6/output.txt")" \
 	"$(grep -c "^the module is" "$tmp/out6/output.txt")"
+is "one step has the kernels that are off, and no other" "$(grep -c '^the module is .* by wgmma' "$tmp/out6/output.txt")" 1
 REMARK=1 run_all --only losses "$tmp/out4" >out
 like "products in plain loops fail a step" "$(cat out)" "^not ok - quick in fp32 beside the cpu .*in plain loops"
 script heddle <<'END'
@@ -61,5 +62,5 @@ case "$*" in *device=cpu*) LOSS=2.5 ;; *) LOSS=2.6 ;; esac
 for a; do case $a in log.metrics=*) echo "{\"step\": 1, \"loss\": $LOSS}" >"${a#log.metrics=}" ;; esac; done
 END
 run_all --only losses "$tmp/out5" >out
-is "losses that are not fail each of four" "$(grep -c '^not ok - .* beside the cpu' out)" 4
+is "losses that are not fail each of five" "$(grep -c '^not ok - .* beside the cpu' out)" 5
 done_testing

@@ -30,6 +30,8 @@ beside_cpu() {		# MODEL PRECISION TOLERANCE
 	near "$work/cpu/$1.json" "$work/gpu.json" "$3"
 }
 
+by_wgmma() { HEDDLE_WGMMA=1; wgmma=-wgmma; export HEDDLE_WGMMA; "$@"; }
+
 # Under compute-sanitizer, which alone is judged where FEW checks of each kernel are made: what a test reads of others is not there.
 sanitized() {		# TOOL FEW command...
 	tool=$1 few=$2; shift 2
@@ -76,22 +78,22 @@ json() { sed -n 's/.*"'"$2"'": *\([-0-9.e+]*\).*/\1/p' "$1"; }
 
 # Tokens and FLOPs a second, then each kernel's time beside what bytes and FLOPs bound it to.
 speed() {		# 124M or 1.3B
-	steps=10
+	steps=10 to=$1${wgmma:-}
 	[ "$simulated" = 0 ] || steps=1
 	"$build/heddle" bench "$work/gpt2-$1.ini" --set train.device=cuda --set train.precision=bf16 --steps $steps --json --profile \
-		>"$work/speed-$1.txt" 2>&1
+		>"$work/speed-$to.txt" 2>&1
 	status=$?
-	cat "$work/speed-$1.txt"
+	cat "$work/speed-$to.txt"
 	[ $status -eq 0 ] || return 1
-	awk -v tokens="$(json "$work/speed-$1.txt" tokens_per_second)" -v s="$(json "$work/speed-$1.txt" step_seconds)" \
-		-v f="$(json "$work/speed-$1.txt" flops_per_second)" -v peak="$peak" -v size="$1" -v first="$([ "$1" = 124M ] && echo 1)" 'BEGIN {
+	awk -v tokens="$(json "$work/speed-$to.txt" tokens_per_second)" -v s="$(json "$work/speed-$to.txt" step_seconds)" \
+		-v f="$(json "$work/speed-$to.txt" flops_per_second)" -v peak="$peak" -v size="$1${wgmma:+, wgmma}" -v first="$([ "$to" = 124M ] && echo 1)" 'BEGIN {
 		if (first)
 			printf "| model | tokens/s | ms a step | TFLOP/s | of the peak |\n|---|---|---|---|---|\n"
 		printf "| GPT-2 %s | %.0f | %.1f | %.1f | %.0f %% |\n", size, tokens, 1e3 * s, f / 1e12, 100 * f / 1e12 / peak
 		printf "why: %.0f tokens/s, %.0f %% of the peak\n", tokens, 100 * f / 1e12 / peak >"/dev/stderr"
-	}' >"$work/step-$1.md"
-	kernels_of "$1" >"$work/kernels-$1.md"
-	grep -q '^| [a-z]' "$work/kernels-$1.md" || { echo "not ok - no kernel was timed"; return 1; }
+	}' >"$work/step-$to.md"
+	kernels_of "$to" >"$work/kernels-$to.md"
+	grep -q '^| [a-z]' "$work/kernels-$to.md" || { echo "not ok - no kernel was timed"; return 1; }
 }
 
 kernels_of() {
