@@ -93,16 +93,20 @@ speed() {		# 124M or 1.3B
 		printf "why: %.0f tokens/s, %.0f %% of the peak\n", tokens, 100 * f / 1e12 / peak >"/dev/stderr"
 	}' >"$work/step-$to.md"
 	kernels_of "$to" >"$work/kernels-$to.md"
-	grep -q '^| [a-z]' "$work/kernels-$to.md" || { echo "not ok - no kernel was timed"; return 1; }
+	grep -q '^| [a-z][a-z0-9_]* | [0-9]' "$work/kernels-$to.md" || { echo "not ok - no kernel was timed"; return 1; }
 }
 
 kernels_of() {
 	printf '\nOne step of GPT-2 %s by kernel; the bound is bytes over GB/s or FLOPs over TFLOP/s, whichever is longer:\n\n' "$1"
 	printf '| kernel | calls | ms | of the step | GB | GFLOP | GB/s | TFLOP/s | of the peak | of its bound |\n|---|---|---|---|---|---|---|---|---|---|\n'
 	awk -v peak="$peak" -v memory="$memory" '
-		$3 == "ms" && $5 == "calls" { name[++n] = $1; ms[n] = $2; calls[n] = $4; gbs[n] = $6; tf[n] = $8; gb[n] = $10; gf[n] = $12; all += $2 }
+		$1 == "kernel" && $4 == "calls" { table = 1; next }	# ms, share, calls, GFLOP, GB
+		$1 == "all" { table = 0 }
+		table && $2 > 0 { name[++n] = $1; ms[n] = $2; calls[n] = $4; gf[n] = $5; gb[n] = $6; all += $2 }
 		END {
 			for (i = 1; i <= n; i++) {
+				gbs[i] = 1e3 * gb[i] / ms[i]
+				tf[i] = gf[i] / ms[i]
 				of = gbs[i] / memory > tf[i] / peak ? gbs[i] / memory : tf[i] / peak
 				printf "| %s | %d | %.3f | %.1f %% | %.4f | %.3f | %.0f | %.1f | %.0f %% | %.0f %% |\n", name[i], calls[i], ms[i],
 					100 * ms[i] / all, gb[i], gf[i], gbs[i], tf[i], 100 * tf[i] / peak, 100 * of
