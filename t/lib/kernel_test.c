@@ -21,16 +21,17 @@ void kt_in_orders(int all)
 {
 	const char *asked = getenv("HD_TEST_WHOLE_ORDERS");
 	static int calls;
-	int part = 0, parts = asked ? 1 : 0, whole;
+	int part = 0, parts = 1, whole;
 
 	if (!kt_orders)
 		return;
-	if (asked && sscanf(asked, "%d/%d", &part, &parts) == 2 && (parts < 1 || part < 0 || part >= parts)) {
-		printf("Bail out! HD_TEST_WHOLE_ORDERS=%s: K/N, K from 0 to N - 1\n", asked);
+	if (asked && strcmp(asked, "1") &&
+	    (sscanf(asked, "%d/%d", &part, &parts) != 2 || parts < 1 || part < 0 || part >= parts)) {
+		printf("Bail out! HD_TEST_WHOLE_ORDERS=%s: 1, or K/N with K from 0 to N - 1\n", asked);
 		exit(1);
 	}
-	whole = parts && calls++ % parts == part;
-	kt_orders(whole || (all && !parts) ? KT_ORDERS : 1, whole ? UINT64_MAX : PART);
+	whole = asked && calls++ % parts == part;
+	kt_orders(whole || (all && !asked) ? KT_ORDERS : 1, whole ? UINT64_MAX : PART);
 }
 
 static int is_float(uint32_t dtype)
