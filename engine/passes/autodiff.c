@@ -418,15 +418,16 @@ static int offload(struct hd_plan *p, struct node *n, struct tensor **factor)
 		*factor = moved(p, n->ins[n->v.nin - 1], NULL, "to_host",
 				hd_cursor_behind(N(n->ins[n->v.nin - 1]->v.node)), "the update runs in host memory");
 	for (uint32_t i = 0; i < n->v.nin && !p->err->code; i++) {
-		struct tensor *x = n->ins[i];
+		struct tensor *x = n->ins[i], *y = *factor;
 
-		if (!x->v.node)
+		if (!x->v.node) {
 			x->v.space = HD_SPACE_HOST;
-		else
-			hd_set_input(p, n, i,
-				     i + 1 == n->v.nin ? *factor
-						       : moved(p, x, w, "to_host", hd_cursor_behind(N(x->v.node)),
-							       "its states are in host memory"));
+			continue;
+		}
+		if (i + 1 < n->v.nin)
+			y = moved(p, x, w, "to_host", hd_cursor_behind(N(x->v.node)), "its states are in host memory");
+		if (y)
+			hd_set_input(p, n, i, y);
 	}
 	for (uint32_t k = 0; k < n->v.nout; k++)
 		n->outs[k]->v.space = HD_SPACE_HOST;
